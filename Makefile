@@ -1,0 +1,239 @@
+# traind: GNU make >= 4.3. `make help` lists the targets, `make config` what was found here.
+# Needs at build time what `make deps` installs; at run time see docs/architecture.md.
+# Objects live in $(B); a sanitizer build is the same tree in another $(B).
+
+MAKEFLAGS += -rR --no-print-directory
+.SUFFIXES:
+.DELETE_ON_ERROR:
+.SECONDARY:
+SHELL := /bin/bash
+
+-include config.mk
+
+# ---- yours to set (command line, environment, config.mk) --------------------------------------
+B         ?= build
+PREFIX    ?= /usr/local
+CC        := $(if $(filter default,$(origin CC)),gcc,$(CC))
+NVCC      ?= nvcc
+OPT       ?= -O2 -g
+SAN       ?=
+WITH_CUDA ?= auto
+V         ?= 0
+T         ?=
+PYTHON    ?= python3
+
+VERSION := 0.1.0
+Q       := $(if $(filter 1,$(V)),,@)
+say      = $(if $(filter 1,$(V)),,@printf '%-6s %s\n' $(1) $(2))
+
+# ---- packages: the one list of what the project needs (Debian's names) -------------------------
+deps_build := gcc g++ make pkg-config libc6-dev libgrpc-dev libprotobuf-c-dev protobuf-c-compiler \
+	libevent-dev libsqlite3-dev libyaml-dev libjansson-dev zlib1g-dev libxxhash-dev libssl-dev libdnnl-dev
+deps_test  := libcmocka-dev clang clang-format libclang-rt-14-dev python3 python3-venv
+deps_data  := dataset-fashion-mnist
+deps_pip   := grpcio==1.66.2 grpcio-tools==1.66.2 grpcio-health-checking==1.66.2 \
+	grpcio-reflection==1.66.2 pytest==8.3.3 numpy==1.26.4 safetensors==0.4.5
+
+# ---- flags --------------------------------------------------------------------------------------
+warn := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes \
+	-Wmissing-prototypes -Wcast-qual -Wwrite-strings -Wvla -Wundef -Wpointer-arith -Werror
+san  := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -DTD_DEBUG)
+inc  := -Iinclude -I. -I$(B)/gen -isystem /usr/include/oneapi
+cpp  := -D_GNU_SOURCE -DTD_VERSION='"$(VERSION)"' $(inc) $(CPPFLAGS)
+cc   := $(CC) -std=c17 $(OPT) -fPIC -fno-math-errno -pthread $(warn) $(san) $(CFLAGS)
+ld   := $(CC) -pthread $(san) $(LDFLAGS)
+
+# ---- sources, by folder -------------------------------------------------------------------------
+src   = $(wildcard $(addsuffix /*.c,$(1)))
+obj   = $(patsubst %.c,$(B)/obj/%.o,$(call src,$(1)))
+protos := $(wildcard proto/traind/v1/*.proto) $(wildcard proto/grpc/health/v1/*.proto) \
+	$(wildcard proto/grpc/reflection/*/*.proto) $(wildcard proto/google/rpc/*.proto)
+gen_c  := $(patsubst proto/%.proto,$(B)/gen/%.pb-c.c,$(protos))
+gen_o  := $(patsubst $(B)/gen/%.c,$(B)/obj/gen/%.o,$(gen_c))
+desc   := $(B)/gen/descriptors.bin
+
+base_o     := $(call obj,lib/base)
+spec_o     := $(call obj,lib/spec)
+rpc_o      := $(call obj,lib/rpc)
+engine_o   := $(call obj,engine/graph engine/train accelerators/reference strategies \
+	strategies/precision strategies/collective strategies/comm_hook workloads/modules workloads/datasets)
+cpu_o      := $(call obj,accelerators/cpu)
+coord_o    := $(call obj,daemon/coordinator)
+node_o     := $(call obj,daemon/node)
+daemon_o   := $(call obj,daemon)
+launcher_o := $(call obj,daemon/launcher)
+worker_o   := $(call obj,daemon/worker)
+client_o   := $(call obj,client)
+
+bins := $(addprefix $(B)/bin/,traind traind-launcher traind-worker trainctl)
+libs := $(B)/lib/libtraind.so $(B)/lib/traind/accelerator-cpu.so
+
+unit_src   := $(wildcard tests/unit/test_*.c tests/conform/conform_*.c tests/sim/test_*.c)
+unit_bins  := $(patsubst tests/%.c,$(B)/tests/%,$(unit_src))
+bench_bins := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/bench/bench_*.c))
+fuzz_bins  := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/fuzz/fuzz_*.c))
+
+.PHONY: all
+all: $(bins) $(libs) ## build everything (the default)
+
+# ---- probes: one clear line for what is missing -------------------------------------------------
+no_probe := help clean config deps format lint demo check check-full
+ifneq ($(if $(MAKECMDGOALS),$(filter-out $(no_probe),$(MAKECMDGOALS)),build),)
+missing := $(strip $(foreach p,grpc:libgrpc-dev libprotobuf-c:libprotobuf-c-dev libevent:libevent-dev \
+	sqlite3:libsqlite3-dev yaml-0.1:libyaml-dev jansson:libjansson-dev zlib:zlib1g-dev \
+	libxxhash:libxxhash-dev libcrypto:libssl-dev,$(if $(shell pkg-config --exists $(firstword $(subst :, ,$(p))) 2>/dev/null && echo y),,$(lastword $(subst :, ,$(p))))) \
+	$(if $(shell command -v protoc-c),,protobuf-c-compiler) $(if $(wildcard /usr/include/oneapi/dnnl/dnnl.h),,libdnnl-dev))
+$(if $(missing),$(error these Debian packages are missing: $(missing). Run `make deps`, or apt-get install them))
+endif
+
+# ---- rules ----------------------------------------------------------------------------------------
+# A change of compiler or flags rebuilds everything; the stamp is rewritten only when it differs.
+$(B)/flags: FORCE
+	@mkdir -p $(@D); printf '%s\n' '$(subst ','\'',$(cc) $(cpp) $(ld))' | cmp -s - $@ || \
+	 printf '%s\n' '$(subst ','\'',$(cc) $(cpp) $(ld))' > $@
+.PHONY: FORCE
+FORCE:
+
+$(B)/obj/%.o: %.c $(B)/flags | $(gen_c)
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(cc) $(cpp) $(flags_$(subst /,_,$(patsubst %/,%,$(dir $<)))) -MMD -MP -c $< -o $@
+
+$(B)/obj/gen/%.o: $(B)/gen/%.c $(B)/flags
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c17 $(OPT) -fPIC $(san) $(cpp) -MMD -MP -c $< -o $@
+
+$(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h &: proto/%.proto
+	$(call say,PROTO,$<)
+	@mkdir -p $(B)/gen
+	$(Q)protoc-c -Iproto --c_out=$(B)/gen $<
+
+$(desc): $(protos)
+	@mkdir -p $(@D)
+	$(Q)protoc-c -Iproto --include_imports --descriptor_set_out=$@ --c_out=$(shell mktemp -d) $(protos)
+
+$(B)/obj/lib/rpc/descriptors.o: $(desc)
+flags_lib_rpc := -DTD_DESCRIPTORS='"$(desc)"'
+# OpenMP is the cpu accelerator's own; nothing else may start its threads.
+flags_accelerators_cpu := -fopenmp
+
+static := -Wl,-Bstatic -ljansson -lz -Wl,-Bdynamic
+$(B)/lib/libtdbase.a: $(base_o)
+$(B)/lib/libtdspec.a: $(spec_o)
+$(B)/lib/libtdrpc.a: $(rpc_o)
+$(B)/lib/libtdproto.a: $(gen_o)
+$(B)/lib/%.a:
+	$(call say,AR,$@)
+	@mkdir -p $(@D); rm -f $@
+	$(Q)ar rcs $@ $^
+
+# One copy of base and engine per process: worker and plugins link this. Foreign code inside stays
+# hidden; Debian's libjansson.a was not built as PIC and mentions stdin, hence the defsym.
+$(B)/lib/libtraind.so: $(base_o) $(engine_o) engine/libtraind.map
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(ld) -shared -Wl,-soname,libtraind.so -Wl,--version-script=engine/libtraind.map \
+	  -Wl,--exclude-libs,ALL $(if $(SAN),,-Wl,-z,defs -Wl,-Bsymbolic) -Wl,--defsym=stdin=td_no_stdin \
+	  $(filter %.o,$^) $(static) -lm -o $@
+
+$(B)/lib/traind/accelerator-cpu.so: $(cpu_o) $(B)/lib/libtraind.so
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(ld) -shared -fopenmp $(cpu_o) -L$(B)/lib -ltraind -ldnnl -lm -Wl,-rpath,'$$ORIGIN/..' -o $@
+
+$(B)/bin/traind: $(daemon_o) $(coord_o) $(node_o) $(B)/lib/libtdspec.a $(B)/lib/libtdrpc.a $(B)/lib/libtdproto.a $(B)/lib/libtdbase.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(ld) $^ -lgrpc -lgpr -levent -lsqlite3 -lyaml -lprotobuf-c -ljansson -lz -lcrypto -lm -o $@
+
+$(B)/bin/trainctl: $(client_o) $(B)/lib/libtdrpc.a $(B)/lib/libtdproto.a $(B)/lib/libtdbase.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(ld) $^ -lgrpc -lgpr -levent -lprotobuf-c -ljansson -lz -lm -o $@
+
+$(B)/bin/traind-launcher: $(launcher_o) $(B)/lib/libtdproto.a $(B)/lib/libtdbase.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(ld) $^ -Wl,-Bstatic -lprotobuf-c -ljansson -lz -Wl,-Bdynamic -lm -o $@
+
+$(B)/bin/traind-worker: $(worker_o) $(B)/lib/libtdspec.a $(B)/lib/libtraind.so
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(ld) $(worker_o) $(B)/lib/libtdspec.a -L$(B)/lib -ltraind -Wl,-Bstatic -lyaml -Wl,-Bdynamic -lm \
+	  -Wl,-rpath,'$$ORIGIN/../lib' -o $@
+
+# ---- tests ----------------------------------------------------------------------------------------
+# Unit tests link everything; a test that needs the daemons' cores takes their objects too.
+test_libs := $(coord_o) $(node_o) $(B)/lib/libtdspec.a $(B)/lib/libtdrpc.a $(B)/lib/libtdproto.a
+$(B)/tests/%: tests/%.c $(B)/flags $(test_libs) $(B)/lib/libtraind.so | $(gen_c)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(cc) $(cpp) -MMD -MP -MF $@.d $< $(test_libs) -L$(B)/lib -ltraind -lcmocka -lgrpc -lgpr -levent \
+	  -lsqlite3 -lyaml -lprotobuf-c -lcrypto -lm -Wl,-rpath,'$$ORIGIN/../../lib' -o $@
+
+.PHONY: unit
+unit: $(unit_bins) all ## build and run the unit tests (T=substring narrows)
+	@$(PYTHON) tests/tools/check.py --build $(B) --only unit --match '$(T)'
+
+$(B)/venv/ready: Makefile
+	$(call say,VENV,$(B)/venv)
+	$(Q)$(PYTHON) -m venv $(B)/venv && $(B)/venv/bin/pip install -q --disable-pip-version-check $(deps_pip) && touch $@
+
+.PHONY: check check-all check-full check-full-all
+check: deps ## set up, build, run every test; ends with one line of counts
+	@$(MAKE) check-all
+check-all: all $(unit_bins) $(B)/venv/ready
+	@$(B)/venv/bin/python tests/tools/check.py --build $(B) --match '$(T)'
+check-full: deps ## the same, with sanitizers, kills and fuzzing (under an hour)
+	@$(MAKE) check-full-all
+check-full-all: all $(unit_bins) $(B)/venv/ready
+	@$(MAKE) asan tsan
+	@TD_FULL=1 $(B)/venv/bin/python tests/tools/check.py --build $(B) --match '$(T)'
+
+.PHONY: asan tsan
+asan: ## unit tests under the address and undefined sanitizers
+	@$(MAKE) B=$(B)-asan SAN=address,undefined OPT='-O1 -g' unit
+tsan: ## lib/base, daemons and collectives under the thread sanitizer
+	@$(MAKE) B=$(B)-tsan SAN=thread OPT='-O1 -g' unit T='$(or $(T),tsan)'
+
+.PHONY: bench
+bench: all $(bench_bins) ## figures as JSON lines, beside the rivals where they are installed
+	@$(PYTHON) tests/bench/bench.py --build $(B)
+
+# ---- the tree itself ------------------------------------------------------------------------------
+c_files = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.def')
+.PHONY: lint hdr-check format format-check
+lint: hdr-check format-check ## layers, banned functions, formatting, headers
+	@$(PYTHON) tests/tools/lint.py
+hdr-check: $(gen_c) ## every header compiles alone
+	@for h in $(filter %.h,$(c_files)); do \
+	  printf '#include "%s"\n' $$h | $(CC) -std=c17 $(cpp) -Wall -Wextra -Werror -fsyntax-only -x c - || exit 1; done
+format: ## clang-format the tree
+	@clang-format -i $(filter %.c %.h,$(c_files))
+format-check:
+	@clang-format --dry-run -Werror $(filter %.c %.h,$(c_files))
+
+# ---- set-up, demo, install --------------------------------------------------------------------------
+.PHONY: deps demo config install clean help
+deps: ## install the Debian packages that are missing
+	@tests/tools/deps.sh $(deps_build) $(deps_test) $(deps_data)
+demo: deps ## train Fashion-MNIST through the whole system, from nothing
+	@$(MAKE) all
+	@examples/demo.sh $(B)
+config: ## what was found here
+	@printf 'compiler   %s\nbuild      %s\nflags      %s\n' '$(shell $(CC) --version | head -1)' '$(B)' '$(OPT) $(san)'
+	@for p in grpc libprotobuf-c libevent sqlite3 yaml-0.1 jansson zlib libxxhash libcrypto; do \
+	  printf '%-10s %s\n' $$p "$$(pkg-config --modversion $$p 2>/dev/null || echo missing)"; done
+	@printf 'oneDNN     %s\n' '$(if $(wildcard /usr/include/oneapi/dnnl/dnnl.h),found,missing)'
+install: all ## install under $(PREFIX)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/traind $(DESTDIR)$(PREFIX)/include/traind
+	install $(bins) $(DESTDIR)$(PREFIX)/bin
+	install -m 644 $(B)/lib/libtraind.so $(DESTDIR)$(PREFIX)/lib
+	install -m 644 $(wildcard $(B)/lib/traind/*.so) $(DESTDIR)$(PREFIX)/lib/traind
+	install -m 644 $(wildcard include/traind/*) $(DESTDIR)$(PREFIX)/include/traind
+clean: ## remove what was built
+	rm -rf $(B) $(B)-asan $(B)-tsan
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' Makefile
+
+-include $(shell find $(B)/obj $(B)/tests -name '*.d' 2>/dev/null)

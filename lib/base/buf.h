@@ -1,0 +1,44 @@
+#ifndef TRAIND_LIB_BASE_BUF_H
+#define TRAIND_LIB_BASE_BUF_H
+
+// Byte buffer that states its maximum when it is made; appending past it is RESOURCE_EXHAUSTED
+// and leaves the contents as they were. One owner, one thread. The contents are always followed by
+// a NUL that is not counted, so text can be read as a C string.
+
+#include "lib/base/base.h"
+
+struct td_buf {
+    char *data;
+    size_t len;
+    size_t cap;
+    size_t max_bytes;
+};
+
+// init makes an empty buffer without allocating; finish frees and may be repeated.
+void td_buf_init(struct td_buf *b, size_t max_bytes);
+void td_buf_finish(struct td_buf *b);
+void td_buf_clear(struct td_buf *b); // keeps the memory
+TD_MUST_USE td_status td_buf_reserve(struct td_buf *b, size_t more_bytes);
+TD_MUST_USE td_status td_buf_append(struct td_buf *b, const void *data, size_t bytes);
+TD_MUST_USE td_status td_buf_str(struct td_buf *b, const char *text);
+TD_MUST_USE td_status td_buf_printf(struct td_buf *b, const char *fmt, ...) TD_PRINTF(2, 3);
+TD_MUST_USE td_status td_buf_u32le(struct td_buf *b, uint32_t v);
+TD_MUST_USE td_status td_buf_u64le(struct td_buf *b, uint64_t v);
+// Removes the first n bytes.
+void td_buf_consume(struct td_buf *b, size_t n);
+// "" if empty; dies with the next change.
+const char *td_buf_cstr(struct td_buf *b);
+// The caller's to free; the buffer is empty afterwards.
+char *td_buf_take_cstr(struct td_buf *b);
+
+static inline void td_buf_auto(struct td_buf *b) {
+    td_buf_finish(b);
+}
+#define TD_AUTO_BUF __attribute__((cleanup(td_buf_auto))) struct td_buf
+
+// True if the bytes are well-formed UTF-8 (no surrogates, no overlong forms).
+bool td_utf8_valid(const void *data, size_t bytes);
+// Levenshtein distance cut at max+1: for "did you mean".
+int td_edit_distance(const char *a, const char *b, int max);
+
+#endif

@@ -1,0 +1,20 @@
+#ifndef TRAIND_LIB_BASE_CLOCK_H
+#define TRAIND_LIB_BASE_CLOCK_H
+
+// Clocks. td_mono counts with CLOCK_BOOTTIME (deadlines survive suspend), td_real is for display.
+// Pure cores never call these: they are handed `now`. Tests may fake both clocks of a process.
+
+#include "lib/base/base.h"
+
+struct td_mono td_mono_now(void);
+struct td_real td_real_now(void);
+// Fakes: ns < 0 switches back to the real clock. For tests only.
+void td_clock_fake(int64_t mono_ns, int64_t real_ns);
+
+static inline struct td_mono td_mono_add(struct td_mono t, int64_t ns) {
+    return (struct td_mono){t.ns + ns};
+}
+// 2026-11-21T04:05:06.789Z; out must hold 32 bytes.
+void td_real_format(struct td_real t, char *out, size_t out_bytes);
+
+#endif

@@ -1,0 +1,32 @@
+#ifndef TRAIND_LIB_BASE_FSIO_H
+#define TRAIND_LIB_BASE_FSIO_H
+
+// Files, the durable way. A file that others may read appears whole or not at all: temporary name
+// beside the target, write, fsync, rename, fsync of the directory. Reads have a cap. ENOSPC and
+// EDQUOT become RESOURCE_EXHAUSTED with class disk; every message names the path.
+
+#include <sys/types.h>
+
+#include "lib/base/buf.h"
+
+enum td_fs_write_flags { TD_FS_WRITE_DURABLE = 1 }; // without it: no fsync (scratch files)
+
+// Replaces path atomically with the bytes; mode e.g. 0600. Leaves no temporary file on failure.
+TD_MUST_USE td_status td_fs_write(const char *path, const void *data, size_t bytes, mode_t mode,
+                                  int flags);
+// Reads a whole regular file into out (appended); RESOURCE_EXHAUSTED past max_bytes.
+TD_MUST_USE td_status td_fs_read(const char *path, size_t max_bytes, struct td_buf *out);
+// mkdir -p; existing directories are fine, other things in the way are an error.
+TD_MUST_USE td_status td_fs_mkdirs(const char *path, mode_t mode);
+TD_MUST_USE td_status td_fs_fsync_dir(const char *path);
+TD_MUST_USE td_status td_fs_rename(const char *from, const char *to); // and fsyncs to's directory
+// Removes a tree without following links; absent is fine. Depth is bounded by 32.
+TD_MUST_USE td_status td_fs_remove_tree(const char *path);
+bool td_fs_exists(const char *path);
+// Writes all bytes to a descriptor, through short writes and EINTR.
+TD_MUST_USE td_status td_fd_write_all(int fd, const void *data, size_t bytes, const char *what);
+// Takes an exclusive lock file that names its holder; FAILED_PRECONDITION names the other holder
+// ("held by pid 123 (traind on host)"). The descriptor is the lock; closing releases it.
+TD_MUST_USE td_status td_fs_lock(const char *path, const char *holder, int *out_fd);
+
+#endif

@@ -1,0 +1,48 @@
+#ifndef TRAIND_LIB_BASE_PROC_H
+#define TRAIND_LIB_BASE_PROC_H
+
+// Child processes. posix_spawn with a scrubbed environment, every descriptor closed but those
+// named, signal mask and dispositions reset, a new session if asked. A child is identified by pid
+// and start time (field 22 of /proc/PID/stat), because pids are reused. Exits are classified once,
+// here. No shell is ever involved.
+
+#include <sys/types.h>
+
+#include "lib/base/base.h"
+
+struct td_proc_fd {
+    int parent_fd; // an open descriptor here
+    int child_fd;  // the number it gets there
+};
+
+struct td_proc_options {
+    const char *path;         // absolute path of the program
+    const char *const *argv;  // NULL-terminated
+    const char *const *env;   // NULL-terminated "K=V", the whole environment; NULL: empty
+    const struct td_proc_fd *fds; // 0, 1 and 2 default to /dev/null unless named
+    size_t n_fds;
+    bool new_session;
+    const char *cwd; // NULL: inherit
+};
+
+struct td_proc {
+    pid_t pid;
+    uint64_t start_ticks; // since boot; 0 if the process ended at once
+    int pidfd;            // the caller's to close; -1 if the kernel has none
+};
+TD_MUST_USE td_status td_proc_spawn(const struct td_proc_options *o, struct td_proc *out_proc);
+
+// True while pid is alive (a zombie counts as ended) and has that start time.
+bool td_proc_alive(pid_t pid, uint64_t start_ticks);
+// NOT_FOUND when there is no such process.
+TD_MUST_USE td_status td_proc_start_ticks(pid_t pid, uint64_t *out_ticks);
+// Opens a pidfd after checking the start time.
+TD_MUST_USE td_status td_proc_pidfd(pid_t pid, uint64_t start_ticks, int *out_pidfd);
+// Directory that holds the running executable, e.g. ".../build/bin".
+TD_MUST_USE td_status td_proc_self_dir(char *out, size_t out_bytes);
+// /proc/sys/kernel/random/boot_id
+TD_MUST_USE td_status td_proc_boot_id(char out[37]);
+// Cores this process may use: affinity mask and cgroup v2 quota, at least 1.
+int td_proc_n_cpus(void);
+
+#endif

@@ -1,0 +1,31 @@
+#ifndef TRAIND_LIB_BASE_REGISTRY_H
+#define TRAIND_LIB_BASE_REGISTRY_H
+
+// Plugin registry: name -> descriptor, for each kind of plugin.
+//
+// In-tree plugins without foreign libraries stand in a static table; the others are shared objects
+// "<kind>-<name>.so" in the plugin directory, loaded when first asked for (RTLD_NOW | RTLD_LOCAL)
+// and never closed. Either way the same checks run: ABI major equal, minor not newer than ours,
+// descriptor and ops table size-prefixed and copied by the smaller size, required slots present
+// and named in the error when missing. Names are case-insensitive; an unknown name lists the known.
+// The only home of <dlfcn.h> but for accelerators that open a vendor library late.
+
+#include "lib/base/base.h"
+#include "traind/plugin.h"
+
+struct td_registry;
+TD_MUST_USE td_status td_registry_create(const char *plugin_dir, struct td_registry **out_registry);
+void td_registry_destroy(struct td_registry *r);
+TD_DEFINE_AUTO(td_registry, td_registry_destroy);
+// Adds a descriptor of the static table; ALREADY_EXISTS on a duplicate name of that kind.
+TD_MUST_USE td_status td_registry_add(struct td_registry *r, const struct td_plugin_desc *desc);
+// NOT_FOUND lists the known names; FAILED_PRECONDITION says why a plugin does not load here.
+TD_MUST_USE td_status td_registry_find(struct td_registry *r, enum td_plugin_kind kind,
+                                       const char *name, const struct td_plugin_desc **out_desc);
+// Loads a shared object by path (user plugins).
+TD_MUST_USE td_status td_registry_load(struct td_registry *r, const char *path,
+                                       const struct td_plugin_desc **out_desc);
+// Checks a descriptor; used by add and load, and by tests.
+TD_MUST_USE td_status td_plugin_check(const struct td_plugin_desc *desc, const char *origin);
+
+#endif
