@@ -6,8 +6,8 @@
 // A shared object exports one symbol, `td_plugin_entry`, made by TD_PLUGIN(desc). In-tree plugins
 // put the same descriptor into a static table. struct_bytes comes first in every table and fields
 // are only appended, so an older plugin keeps loading: the loader reads the smaller of both sizes.
-// Which slots a kind requires is the registry's knowledge (lib/base/registry.c), and the error names
-// a missing one. Descriptors and ops tables are static const and live as long as the process.
+// Which slots a kind requires is the registry's knowledge (lib/base/registry.c), and the error
+// names a missing one. Descriptors and ops tables are static const and live as long as the process.
 
 #include "traind/status.h"
 #include "traind/types.h"

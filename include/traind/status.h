@@ -79,7 +79,8 @@ TD_MUST_USE td_status td_fail(enum td_code code, const char *fmt, ...) TD_PRINTF
 TD_MUST_USE td_status td_vfail(enum td_code code, const char *fmt, va_list ap) TD_PRINTF(2, 0);
 // The same with ": <errno text>" appended; reads errno first thing.
 TD_MUST_USE td_status td_fail_errno(enum td_code code, const char *fmt, ...) TD_PRINTF(2, 3);
-// The static out-of-memory record (RESOURCE_EXHAUSTED, class out_of_memory). Freeing it is harmless.
+// The static out-of-memory record (RESOURCE_EXHAUSTED, class out_of_memory). Freeing it is
+// harmless.
 TD_MUST_USE td_status td_fail_oom(void);
 
 // Adds an outer context: the message becomes "<context>: <message>". TD_OK stays TD_OK.

@@ -1,0 +1,96 @@
+#ifndef TRAIND_ACCELERATOR_H
+#define TRAIND_ACCELERATOR_H
+
+// Accelerator: one kind of hardware. It owns devices and memory, compiles programs and runs them.
+//
+// Everybody else sees memory as (space, handle), never as a bare pointer; only host memory may be
+// dereferenced, through td_buffer_host. Execution may be asynchronous: what run() queued has
+// happened after sync(), and step scalars and outputs are exchanged through host memory.
+// `reference` (plain loops) is the specification; every other accelerator is tested against it.
+//
+// Slots: (required) unless marked (optional). Each returns td_status and writes outputs only on
+// success. Thread: the rank's training thread, but for probe (any thread, no side effects).
+
+#include "traind/graph.h"
+#include "traind/status.h"
+#include "traind/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum td_space { TD_SPACE_HOST, TD_SPACE_DEVICE };
+
+struct td_buffer {
+    enum td_space space;
+    uint64_t handle; // HOST: the address; DEVICE: what the accelerator gave
+    size_t bytes;
+};
+static inline void *td_buffer_host(struct td_buffer b) {
+    return b.space == TD_SPACE_HOST ? (void *)(uintptr_t)b.handle : NULL;
+}
+
+struct td_accel_facts {
+    uint32_t struct_bytes;
+    int32_t n_devices;
+    char device_name[64];
+    uint64_t memory_bytes; // of one device
+    uint32_t dtypes;       // bit i: enum td_dtype i is computed natively
+    bool plans_memory;     // true: brings its own memory planner (XLA); placements are ignored
+    char build[64];        // library and instruction set, part of the resume key
+};
+
+struct td_accel_config {
+    uint32_t struct_bytes;
+    int32_t device;        // index of the device
+    int32_t n_threads;     // CPU threads this rank may use, at least 1
+    const char *cache_dir; // tuning cache; NULL: none
+};
+
+struct td_accelerator; // the accelerator's own
+struct td_executable;
+
+// Static memory of a rank, bound when a program is compiled; it does not move until release.
+struct td_bindings {
+    uint32_t struct_bytes;
+    struct td_buffer arena;
+    struct td_buffer region[TD_ROLE_COUNT]; // by td_role; offsets are td_state_info.offset
+    float *scalars;                         // host, TD_SCALAR_COUNT
+    float *outputs;                         // host, one per output of the graph
+    // Called where an all_reduce node stands, with its bucket; on the training thread.
+    td_status (*all_reduce)(void *arg, uint32_t bucket);
+    void *all_reduce_arg;
+};
+
+struct td_accelerator_ops {
+    uint32_t struct_bytes;
+    // Is it here, how many devices? OK with n_devices 0 when there is none.
+    td_status (*probe)(struct td_accel_facts *out_facts);
+    td_status (*open)(const struct td_accel_config *config, struct td_accelerator **out_accel);
+    void (*close)(struct td_accelerator *a); // accepts NULL
+    // 64-byte aligned, zeroed.
+    td_status (*mem_alloc)(struct td_accelerator *a, size_t bytes, struct td_buffer *out_buffer);
+    void (*mem_free)(struct td_accelerator *a, struct td_buffer b);
+    // (optional) Makes host memory of the caller usable as a region (shared gradient mapping).
+    td_status (*mem_import)(struct td_accelerator *a, void *host, size_t bytes,
+                            struct td_buffer *out_buffer);
+    // Copies between any two spaces; complete when it returns.
+    td_status (*copy)(struct td_accelerator *a, struct td_buffer dst, size_t dst_offset,
+                      struct td_buffer src, size_t src_offset, size_t bytes);
+    // UNIMPLEMENTED names the node that it cannot run. The program outlives the executable.
+    td_status (*compile)(struct td_accelerator *a, const struct td_program *p,
+                         const struct td_bindings *b, struct td_executable **out_exe);
+    // Runs the segments whose bits are set, in order. inputs[i] is host memory of input slot i,
+    // alive until the next sync.
+    td_status (*run)(struct td_executable *e, uint32_t segments, const void *const *inputs);
+    td_status (*sync)(struct td_accelerator *a);
+    void (*release)(struct td_executable *e); // accepts NULL
+    // (optional) Measured peak of this rank's threads: FLOP/s of fp32 and bf16 GEMM, bytes/s.
+    td_status (*measure_peak)(struct td_accelerator *a, double *out_f32, double *out_bf16,
+                              double *out_bandwidth);
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

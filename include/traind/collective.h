@@ -1,0 +1,58 @@
+#ifndef TRAIND_COLLECTIVE_H
+#define TRAIND_COLLECTIVE_H
+
+// Collective: how ranks exchange data. Backends: local (one rank), shm (ranks of one node).
+//
+// Every call has a deadline and is entered by all ranks in the same order. The reduction order is
+// fixed (rank 0 first), so results are the same bits on every rank and in every run. A peer's death
+// flips the abort word: all ranks leave within microseconds with ABORTED (class collective). After
+// an error the attempt is over; nothing here retries. The reduce op is always named (rule X1); a
+// gather always stacks: a new leading dimension of size world (rule X2); scalars stay scalars (X6).
+// Thread: the training thread; abort may be called from any.
+
+#include "traind/status.h"
+#include "traind/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum td_reduce_op { TD_REDUCE_SUM, TD_REDUCE_MEAN, TD_REDUCE_MAX, TD_REDUCE_MIN };
+
+struct td_collective_config {
+    uint32_t struct_bytes;
+    int32_t rank, world_size;
+    int64_t timeout_ns; // of every call
+    void *shared;       // shm: mapping of the group, from the launcher (control + gradients)
+    size_t shared_bytes;
+    _Bool (*aborted)(void *arg); // (optional) asks whether the attempt is over
+    void *aborted_arg;
+};
+
+struct td_collective; // the backend's own
+
+struct td_collective_ops {
+    uint32_t struct_bytes;
+    // Bytes of shared mapping needed for a group; 0 if none.
+    size_t (*shared_bytes)(int32_t world_size, size_t gradient_bytes);
+    td_status (*join)(const struct td_collective_config *config, struct td_collective **out_c);
+    void (*leave)(struct td_collective *c); // accepts NULL
+    // This rank's gradient region inside the shared mapping, where gradients are born; NULL and 0
+    // when the backend has none and the caller brings its own memory.
+    td_status (*gradients)(struct td_collective *c, void **out_data, size_t *out_bytes);
+    // In place over n elements at data. fp32 data may lie in the gradient region (no copy then).
+    td_status (*all_reduce)(struct td_collective *c, void *data, int64_t n, enum td_dtype dtype,
+                            enum td_reduce_op op);
+    // Bucket of gradients with a tail of n_tail fp32 elements that are summed, never divided.
+    td_status (*all_reduce_bucket)(struct td_collective *c, float *data, int64_t n, int64_t n_tail);
+    // out has world * bytes; rank r's part at r * bytes.
+    td_status (*all_gather)(struct td_collective *c, const void *in, size_t bytes, void *out);
+    td_status (*broadcast)(struct td_collective *c, void *data, size_t bytes, int32_t src);
+    td_status (*barrier)(struct td_collective *c, const char *tag);
+    void (*abort)(struct td_collective *c); // from any thread
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,44 @@
+#ifndef TRAIND_DATASET_H
+#define TRAIND_DATASET_H
+
+// Dataset: samples by index, for each split. It holds no position: the sampler decides which sample
+// comes when, so every dataset resumes exactly and shards alike.
+//
+// open() checks the files before training (class data: file, offset, expected and found) and may
+// keep decoded data in the node's cache, keyed by digest, mapped by all ranks.
+// Thread: open on the training thread; gather from any one thread at a time.
+
+#include "traind/module.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum td_split { TD_SPLIT_TRAIN, TD_SPLIT_VAL, TD_SPLIT_TEST, TD_SPLIT_PREDICT, TD_SPLIT_COUNT };
+const char *td_split_name(enum td_split s);
+
+struct td_dataset_config {
+    uint32_t struct_bytes;
+    const struct td_json *knobs;
+    const char *cache_dir; // NULL: decode into private memory
+    uint64_t seed;
+};
+
+struct td_dataset;
+
+struct td_dataset_ops {
+    uint32_t struct_bytes;
+    td_status (*open)(const struct td_dataset_config *config, struct td_dataset **out_dataset);
+    void (*close)(struct td_dataset *d); // accepts NULL
+    // Fields in the order the module takes them; at most 8.
+    size_t (*fields)(struct td_dataset *d, struct td_field out_fields[8]);
+    int64_t (*length)(struct td_dataset *d, enum td_split split); // 0: no such split
+    // Copies samples index[0..n) into out[field], each (n, sample_shape) row-major.
+    td_status (*gather)(struct td_dataset *d, enum td_split split, const int64_t *index, int64_t n,
+                        void *const *out);
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,231 @@
+#ifndef TRAIND_GRAPH_H
+#define TRAIND_GRAPH_H
+
+// Graph: whatever is trained is recorded into one of these, once, then rewritten by passes
+// (autodiff, precision, strategy, optimizer, simplify, fuse, memory plan) and compiled by an
+// accelerator. This header is the builder, the read-only view, and the calls a rewrite uses.
+//
+// State (parameters, buffers, gradients, optimizer state) belongs to the rank, not to a graph: the
+// state table names each tensor once, and the graphs of all steps share it by name. A graph is a
+// list of nodes in execution order; each node has operands, one opcode, attributes and a segment.
+// A value is an input of the step, a state tensor, a step scalar, or the output of a node. Nodes
+// that write state (store, optimizers, all_reduce) are ordered with the readers by their position.
+//
+// Segments (forward | backward | finish | apply) may be run one by one, which is Fabric's calls, or
+// back to back as one fused step: same bits on `reference` and `cpu`.
+//
+// Ownership: a graph owns its nodes, values and strings. Thread: one at a time. Building fails with
+// INVALID_ARGUMENT naming op and shapes; it never aborts on what a module asks for.
+
+#include "traind/status.h"
+#include "traind/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum td_op {
+#define TD_OP(ID, name, min_in, max_in, n_out) TD_OP_##ID,
+#include "traind/ops.def"
+#undef TD_OP
+    TD_OP_COUNT
+};
+const char *td_op_name(enum td_op op);
+
+enum td_segment { TD_SEG_FORWARD, TD_SEG_BACKWARD, TD_SEG_FINISH, TD_SEG_APPLY, TD_SEG_COUNT };
+enum { TD_SEGS_ALL = (1 << TD_SEG_COUNT) - 1 }; // bit i = segment i
+const char *td_segment_name(enum td_segment s);
+
+enum td_mode { TD_MODE_TRAIN, TD_MODE_EVAL, TD_MODE_PREDICT };
+const char *td_mode_name(enum td_mode m);
+
+enum td_act { TD_ACT_NONE, TD_ACT_RELU };
+
+// ---- state
+// ---------------------------------------------------------------------------------------
+enum td_role { TD_ROLE_PARAM, TD_ROLE_BUFFER, TD_ROLE_GRAD, TD_ROLE_OPTIM, TD_ROLE_COUNT };
+const char *td_role_name(enum td_role r);
+
+enum td_init_kind {
+    TD_INIT_ZERO,
+    TD_INIT_CONST,   // a
+    TD_INIT_UNIFORM, // in [a, b), keyed by (seed, name, element)
+    TD_INIT_NORMAL,  // mean a, deviation b, keyed likewise
+};
+struct td_init {
+    enum td_init_kind kind;
+    double a, b;
+};
+
+struct td_state_info {
+    const char *name; // "fc1.weight"; gradients "fc1.weight:grad", optimizer "fc1.weight:exp_avg"
+    enum td_role role;
+    enum td_dtype dtype;
+    struct td_shape shape;
+    struct td_init init;
+    uint32_t param;  // GRAD and OPTIM: index of the parameter they belong to; else own index
+    uint32_t bucket; // GRAD: gradient bucket, in the order of the all-reduce
+    size_t offset;   // bytes from the start of the role's region, 64-byte aligned
+    size_t bytes;
+};
+
+struct td_state_table;
+TD_MUST_USE td_status td_state_table_create(struct td_state_table **out_table);
+void td_state_table_destroy(struct td_state_table *t);
+// Adds a tensor or finds the one of that name; FAILED_PRECONDITION if role, dtype or shape differ.
+TD_MUST_USE td_status td_state_add(struct td_state_table *t, const char *name, enum td_role role,
+                                   enum td_dtype dtype, const struct td_shape *shape,
+                                   struct td_init init, uint32_t param, uint32_t *out_index);
+uint32_t td_state_count(const struct td_state_table *t);
+const struct td_state_info *td_state_at(const struct td_state_table *t, uint32_t index);
+TD_MUST_USE td_status td_state_find(const struct td_state_table *t, const char *name,
+                                    uint32_t *out_index);
+// Gives every tensor its offset: parameters in order of registration, gradients in bucket order
+// with TD_CONTROL_FLAGS fp32 elements behind the last bucket. Called once, after the programs of
+// all steps were recorded; frozen afterwards.
+TD_MUST_USE td_status td_state_layout(struct td_state_table *t);
+size_t td_state_region_bytes(const struct td_state_table *t, enum td_role role);
+
+// Control flags that ride behind the last gradient bucket (summed, never divided): all ranks read
+// the sum at the same optimizer-step boundary, so they stop at the same step.
+enum td_control_flag {
+    TD_CONTROL_STOP,
+    TD_CONTROL_CHECKPOINT,
+    TD_CONTROL_TIMER,
+    TD_CONTROL_EARLY_STOP,
+    TD_CONTROL_FLAGS = 16, // the tail's length in elements: one cache line
+};
+
+// ---- values, attributes, nodes
+// --------------------------------------------------------------------
+typedef uint32_t td_value; // index into the graph's values + 1; 0 is "none"
+typedef uint32_t td_node;  // index into the graph's nodes
+
+// Step scalars: one fp32 block that the host fills before a step and accelerators read.
+enum td_scalar {
+    TD_SCALAR_LR,         // learning rate of this optimizer step
+    TD_SCALAR_STEP,       // optimizer steps completed, plus one
+    TD_SCALAR_LOSS_SCALE, // 1 unless the precision scales
+    TD_SCALAR_WINDOW,     // 1 / real length of the accumulation window (rule X12)
+    TD_SCALAR_COUNT = 16,
+};
+
+enum td_value_kind { TD_VALUE_INPUT, TD_VALUE_STATE, TD_VALUE_SCALAR, TD_VALUE_NODE };
+
+struct td_value_info {
+    enum td_value_kind kind;
+    enum td_dtype dtype;
+    struct td_shape shape;
+    const char *name; // inputs: "x", "y"; others may be NULL
+    uint32_t index;   // INPUT: slot; STATE: index in the state table; SCALAR: enum td_scalar
+    td_node node;     // NODE: who makes it
+    uint32_t output;  // NODE: which output of it
+};
+
+struct td_optim_attrs {
+    float beta1, beta2, eps, weight_decay, momentum, dampening;
+    bool nesterov;
+};
+
+struct td_attrs {
+    bool trans_a, trans_b;
+    bool accumulate; // writes add to what is there
+    enum td_act act;
+    enum td_dtype dtype;
+    struct td_shape shape;
+    double scale;
+    double max_norm;
+    uint32_t bucket;
+    struct td_optim_attrs optim;
+};
+
+struct td_node_info {
+    enum td_op op;
+    enum td_segment segment;
+    const td_value *inputs;
+    uint32_t n_inputs;
+    td_value outputs[2];
+    uint32_t n_outputs;
+    // A state gradient this node writes directly instead of an output of its own (matmul and
+    // reduce_sum after the fuse pass); 0 if none.
+    td_value into;
+    struct td_attrs attrs;
+};
+
+// ---- building
+// --------------------------------------------------------------------------------------
+struct td_graph;
+TD_MUST_USE td_status td_graph_create(const char *step, enum td_mode mode,
+                                      struct td_state_table *state, struct td_graph **out_graph);
+void td_graph_destroy(struct td_graph *g);
+const char *td_graph_step(const struct td_graph *g);
+enum td_mode td_graph_mode(const struct td_graph *g);
+struct td_state_table *td_graph_state(const struct td_graph *g);
+
+// An input of the step (slot = order of the calls); one value per batch field.
+TD_MUST_USE td_status td_graph_input(struct td_graph *g, const char *name, enum td_dtype dtype,
+                                     const struct td_shape *shape, td_value *out_value);
+// Parameter or buffer by name, created in the state table on first use.
+TD_MUST_USE td_status td_graph_param(struct td_graph *g, const char *name, enum td_dtype dtype,
+                                     const struct td_shape *shape, struct td_init init,
+                                     td_value *out_value);
+TD_MUST_USE td_status td_graph_state_value(struct td_graph *g, uint32_t state_index,
+                                           td_value *out_value);
+TD_MUST_USE td_status td_graph_scalar(struct td_graph *g, enum td_scalar s, td_value *out_value);
+// Appends a node to the current segment; shapes are inferred and checked. attrs NULL = zeroes.
+// out_values has room for the op's outputs and may be NULL if it has none.
+TD_MUST_USE td_status td_graph_op(struct td_graph *g, enum td_op op, const td_value *inputs,
+                                  uint32_t n_inputs, const struct td_attrs *attrs,
+                                  td_value *out_values);
+void td_graph_set_segment(struct td_graph *g, enum td_segment s);
+
+// Named scalars a step reports. MEAN: a mean over the batch's samples; SUM: a sum over them. The
+// worker turns both into (sum, count), which the coordinator merges over ranks.
+enum td_output_kind { TD_OUTPUT_MEAN, TD_OUTPUT_SUM };
+TD_MUST_USE td_status td_graph_output(struct td_graph *g, const char *name, td_value v,
+                                      enum td_output_kind kind);
+// At most one output of a train graph is the loss; it must be a scalar.
+TD_MUST_USE td_status td_graph_loss(struct td_graph *g, td_value v);
+
+// ---- reading
+// ----------------------------------------------------------------------------------------
+uint32_t td_graph_n_nodes(const struct td_graph *g);
+const struct td_node_info *td_graph_node(const struct td_graph *g, td_node n);
+uint32_t td_graph_n_values(const struct td_graph *g); // values are 1..n
+const struct td_value_info *td_graph_value(const struct td_graph *g, td_value v);
+uint32_t td_graph_n_inputs(const struct td_graph *g);
+td_value td_graph_input_at(const struct td_graph *g, uint32_t slot);
+uint32_t td_graph_n_outputs(const struct td_graph *g);
+void td_graph_output_at(const struct td_graph *g, uint32_t i, const char **out_name,
+                        td_value *out_value, enum td_output_kind *out_kind);
+td_value td_graph_loss_value(const struct td_graph *g); // 0: none
+double td_graph_flops(const struct td_graph *g);        // of one run of all segments
+
+// ---- programs
+// ---------------------------------------------------------------------------------------- What an
+// accelerator compiles: a graph after all passes, plus the memory plan.
+struct td_program_key {
+    char step[32];
+    enum td_mode mode;
+    int64_t batch;   // samples per rank of this variant
+    bool accumulate; // gradients: overwrite (first micro-batch of a window) or accumulate
+    bool sync;       // with the all-reduce (last micro-batch), or without
+    bool apply;      // with finish and apply segments
+};
+
+struct td_placement {
+    size_t offset;  // in the rank's arena, 64-byte aligned; SIZE_MAX: not in the arena
+    td_value alias; // shares the memory of that value (in place, reshape), else 0
+};
+
+struct td_program {
+    struct td_program_key key;
+    const struct td_graph *graph;
+    const struct td_placement *placement; // [n_values + 1], by td_value
+    size_t arena_bytes;
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

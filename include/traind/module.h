@@ -1,0 +1,43 @@
+#ifndef TRAIND_MODULE_H
+#define TRAIND_MODULE_H
+
+// Module: what is trained. It declares steps and records each of them into a graph; it has no loop,
+// no device and no idea of precision or strategy.
+//
+// Steps: "train" is required; an absent "val", "test" or "predict" step falls back to "train"
+// recorded in eval mode. record() is called once per (step, mode, batch shape) and must name the
+// same parameters each time. Initialization is torch's default per layer type.
+// Thread: the training thread; no state but what open() made.
+
+#include "traind/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct td_json; // a knob tree (validated by the spec), read with lib/base/json.h
+
+// One field of a batch: what a dataset gives and a module takes. Leading dimension is the batch.
+struct td_field {
+    char name[16];
+    enum td_dtype dtype;
+    struct td_shape sample_shape; // without the batch dimension
+    int64_t n_classes;            // labels: values are in [0, n_classes); 0 otherwise
+};
+
+struct td_module;
+
+struct td_module_ops {
+    uint32_t struct_bytes;
+    // INVALID_ARGUMENT (class bad_spec) when the fields do not fit the module.
+    td_status (*open)(const struct td_json *knobs, const struct td_field *fields, size_t n_fields,
+                      struct td_module **out_module);
+    void (*close)(struct td_module *m); // accepts NULL
+    // Records inputs (in field order), outputs ("loss" MEAN, "accuracy" SUM, ...) and the loss.
+    td_status (*record)(struct td_module *m, struct td_graph *g, int64_t batch);
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif
