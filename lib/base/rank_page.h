@@ -1,0 +1,115 @@
+#ifndef TRAIND_LIB_BASE_RANK_PAGE_H
+#define TRAIND_LIB_BASE_RANK_PAGE_H
+
+// Rank page: the shared memory between a launcher and one rank, in one memfd that the launcher
+// makes.
+//
+//   [0, 4096)                page: identity, progress, control words, last words
+//   [4096, 4096 + ring)      metrics ring (td_ring of struct td_metric_record)
+//
+// The rank writes progress with relaxed stores and never waits for anyone: the launcher reads when
+// it likes. The launcher writes the control words; the rank reads them once a step. The page
+// outlives the rank, so the last words of a crash are there to be collected. Both sides check
+// magic and version; everything read from the other side is checked before use.
+//
+// How a rank is started (all descriptors are inherited, no environment is read):
+//   traind-worker run --plan FILE --rank R --world-size W --page-fd 3 --events-fd 4 [--group-fd 5]
+//   events-fd: SOCK_SEQPACKET, one JSON object of at most 4 KiB a datagram (see below)
+//   group-fd:  memfd of plan.run.shared_bytes, the shm collective's mapping (world > 1)
+//   stdout, stderr: pipes that the launcher drains
+//
+// Events (rank -> launcher), key "event":
+//   {"event":"ready","pid":P}                              plan parsed, before the first step
+//   {"event":"step1","step":N}                             first optimizer step of this attempt
+//   done
+//   {"event":"resumed","step":N,"exact":true,"reason":""}  after loading; exact false says why
+//   {"event":"skipped_checkpoint","path":"...","reason":"..."}  damaged, the one before was used
+//   {"event":"checkpoint","step":N,"epoch":E,"path":"a1/step-7","bytes":B,"manifest":"<xxh3-128>",
+//    "files":[{"name":"...","bytes":B,"digest":"..."}],"metrics":{...},"final":false} durable on
+//    disk
+//   {"event":"removed","step":N,"path":"a1/step-5"}        pruned by save_top_k
+//   {"event":"stage","stage":"fit","state":"done"}
+//   {"event":"frozen","plan":{...}}                        choices measured at the first start
+//   {"event":"note","text":"resume is not bit-exact: ..."}
+//   {"event":"end","outcome":"done|stopped|failed","class":"data","code":"DATA_LOSS",
+//    "message":"...","step":N}
+// Exit codes (td_worker_exit) say the same where no datagram came.
+
+#include <stdatomic.h>
+
+#include "lib/base/ring.h"
+
+enum { TD_RANK_PAGE_MAGIC = 0x54525031, TD_RANK_PAGE_VERSION = 1, TD_RANK_PAGE_BYTES = 4096 };
+enum { TD_METRIC_RING_RECORDS = 8192 };
+
+enum td_rank_phase {
+    TD_PHASE_STARTING,
+    TD_PHASE_LOADING,
+    TD_PHASE_TRAINING,
+    TD_PHASE_VALIDATING,
+    TD_PHASE_TESTING,
+    TD_PHASE_SAVING,
+    TD_PHASE_ENDED,
+};
+
+// What the launcher asks of a rank; ranks agree on it through the control flags of the gradients.
+enum td_rank_stop {
+    TD_STOP_NONE,
+    TD_STOP_CHECKPOINT, // finish the step, save, exit TD_EXIT_STOPPED
+    TD_STOP_NOW,        // finish the step, exit TD_EXIT_STOPPED without saving
+};
+
+// Exit codes of a worker are API.
+enum td_worker_exit {
+    TD_EXIT_DONE = 0,
+    TD_EXIT_STOPPED = 10,  // agreed stop
+    TD_EXIT_BAD_SPEC = 20, // never retried
+    TD_EXIT_ABI = 21,
+    TD_EXIT_RESOURCE = 30,   // memory
+    TD_EXIT_COLLECTIVE = 31, // a peer is gone
+    TD_EXIT_DISK = 32,       // no space for a checkpoint
+    TD_EXIT_DATA = 40,
+    TD_EXIT_NUMERIC = 41,
+    TD_EXIT_USER_CODE = 42,
+    TD_EXIT_BUG = 70,
+};
+enum td_class td_worker_exit_class(int exit_code); // any other code or a signal: INTERNAL
+int td_worker_exit_of(enum td_class cls);
+
+struct td_rank_page {
+    uint32_t magic, version;
+    int32_t rank, world_size;
+    // written by the rank
+    _Alignas(64) _Atomic int32_t phase; // enum td_rank_phase
+    _Atomic int32_t epoch;
+    _Atomic int64_t step;            // optimizer steps completed (global_step)
+    _Atomic int64_t total_steps;     // 0: unknown
+    _Atomic int64_t samples;         // processed by this rank in this attempt
+    _Atomic int64_t heartbeat_ns;    // td_mono of the last step boundary
+    _Atomic int64_t collective_seq;  // collectives entered
+    _Atomic uint32_t last_loss_bits; // float
+    // written by the launcher
+    _Alignas(64) _Atomic int32_t stop;  // enum td_rank_stop
+    _Atomic int32_t checkpoint_request; // counts up; the rank saves when it changes
+    _Atomic int32_t abort;              // non-zero: a peer is gone, leave every collective now
+    // last words, written by the rank's fatal handler or before a failing exit
+    _Alignas(64) _Atomic int32_t fatal_signal;
+    char last_words[1024]; // NUL-terminated text
+};
+_Static_assert(sizeof(struct td_rank_page) <= TD_RANK_PAGE_BYTES, "the page is one page");
+
+enum td_metric_flags { TD_METRIC_SUM_COUNT = 1 }; // sum and count merge over ranks; else last value
+
+// One metric point of one rank. Shown value = sum / count over ranks.
+struct td_metric_record {
+    char name[24]; // NUL-terminated: "train_loss", "val_accuracy"
+    int32_t step;  // global_step
+    int32_t epoch;
+    double sum, count;
+    int64_t real_ns;
+    uint32_t flags;
+    uint32_t reserved;
+};
+_Static_assert(sizeof(struct td_metric_record) == 64, "ring records are a cache line");
+
+#endif
