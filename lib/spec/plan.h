@@ -1,0 +1,42 @@
+#ifndef TRAIND_LIB_SPEC_PLAN_H
+#define TRAIND_LIB_SPEC_PLAN_H
+
+// The plan: what a worker trains from. JSON with the keys of a canonical job spec at its top level,
+// `format: 1`, and a `run` object with the facts of this attempt. It is the same on every rank:
+// which rank a process is, it learns from its launcher (none: rank 0 of world 1).
+//
+// A plan may be written by hand: whatever is left out takes its default, as in a spec, and it is
+// checked by the same tables; only `format`, `model`, `data` and `optimizer` are needed.
+// Errors as in spec.h. The text is bounded as a spec's is. Pure, any thread.
+
+#include "lib/spec/spec.h"
+
+enum { TD_PLAN_FORMAT = 1 };
+
+struct td_plan_run {
+    const char *job;          // "": started by hand
+    int32_t attempt;          // from 1
+    int32_t world_size;       // 0: as the launcher says
+    int32_t threads_per_rank; // 0: auto, all cores that the process may use
+    const char
+        *checkpoint_dir;   // parent of "step-<n>"; "": checkpoint.dir, and if that is "" too, none
+    const char *cache_dir; // decoded data; "": none
+    const char *resume_from;      // directory of a checkpoint; "": from the start
+    const struct td_json *frozen; // choices of the first start, an object; NULL: none yet
+};
+
+struct td_plan {
+    struct td_spec spec;
+    struct td_plan_run run;
+    const struct td_json *tree; // canonical
+};
+
+TD_MUST_USE td_status td_plan_parse(struct td_arena *a, const char *text, size_t len,
+                                    struct td_plan *out_plan);
+// Canonical spec + facts -> plan; NULL strings in run count as "".
+TD_MUST_USE td_status td_plan_build(struct td_arena *a, const struct td_json *spec_tree,
+                                    const struct td_plan_run *run, struct td_plan *out_plan);
+// Appends the JSON, indented, with a final newline.
+TD_MUST_USE td_status td_plan_print(const struct td_plan *p, struct td_buf *out);
+
+#endif

@@ -1,0 +1,157 @@
+#ifndef TRAIND_LIB_SPEC_SPEC_H
+#define TRAIND_LIB_SPEC_SPEC_H
+
+// The job spec: what a person writes, what a coordinator accepts, what a rank obeys.
+//
+// Text (YAML or JSON; one reader takes both) and overrides become one tree of lib/base/json.h. The
+// tree is checked against the knob tables (knobs.def) and completed: the *canonical spec*, in which
+// every knob stands with its resolved value, in the order of the tables. Only canonical specs are
+// stored, shown, digested or planned; making one canonical again changes nothing. `struct td_spec`
+// is a plain C view of a canonical tree.
+//
+// Errors: all of a file at once, as field violations of one status (INVALID_ARGUMENT, reason
+// SPEC_INVALID, class bad_spec): path "trainer.devcies (line 12)" and a text that says what was
+// found, what is accepted and which known key is nearest. Nothing outside traind is touched: no
+// file is opened, paths are checked for form only, because they are paths of the node that trains.
+// Bounds: the text, its depth and its nodes (below); everything lives in the caller's arena, and
+// TD_SPEC_ARENA_BYTES always suffices. Pure functions of their arguments, any thread.
+//
+// Only td_spec_parse and td_yaml_parse need libyaml; a program that reads plans (JSON) does not.
+
+#include "lib/base/json.h"
+
+enum {
+    TD_SPEC_MAX_BYTES = 1 << 20,    // of text; more is RESOURCE_EXHAUSTED
+    TD_SPEC_MAX_DEPTH = 16,         // of nested lists and maps
+    TD_SPEC_MAX_NODES = 10000,      // values, overrides included
+    TD_SPEC_MAX_SCALAR = 64 << 10,  // bytes of one value
+    TD_SPEC_MAX_OVERRIDES = 256,    //
+    TD_SPEC_ARENA_BYTES = 16 << 20, // enough for any spec within these bounds
+    TD_SPEC_MAX_RANKS = 1024,       //
+};
+
+// text -> canonical tree. Each override is "trainer.devices=4" or "model.layers=[8, 2]"; the value
+// is YAML, a later override wins, an absent section is made. Overrides may be NULL if there are 0.
+TD_MUST_USE td_status td_spec_parse(struct td_arena *a, const char *text, size_t len,
+                                    const char *const *overrides, size_t n_overrides,
+                                    struct td_json **out_tree);
+
+enum td_spec_validate_flags { TD_SPEC_PLAN = 1 }; // also requires `format`, allows `run`
+// Any tree -> canonical tree (a new one; the old is not changed).
+TD_MUST_USE td_status td_spec_validate(struct td_arena *a, const struct td_json *tree, int flags,
+                                       struct td_json **out_tree);
+
+// ---- the view ----------------------------------------------------------------------------------
+// All strings and nodes are borrowed from the tree. "" is an absent string.
+
+enum td_stage { // bits of td_spec.stages; they run in this order
+    TD_STAGE_FIT = 1,
+    TD_STAGE_VALIDATE = 2,
+    TD_STAGE_TEST = 4,
+    TD_STAGE_PREDICT = 8,
+};
+
+// A part chosen by name: `knobs` is its whole section (with `name`), every knob resolved.
+struct td_spec_part {
+    const char *name;
+    const struct td_json *knobs;
+};
+
+// "How many batches": a number of them, or a fraction of what there is.
+struct td_spec_amount {
+    bool is_fraction;
+    double fraction; // [0, 1]
+    int64_t batches;
+};
+// floor(fraction * total), or min(batches, total): how many of `total` batches are meant.
+int64_t td_spec_amount_of(struct td_spec_amount amount, int64_t total);
+
+struct td_spec_loader { // of data, whichever it is; batch_size is per rank
+    int64_t batch_size;
+    bool shuffle;
+    bool drop_last;
+};
+
+struct td_spec_trainer {
+    const char *accelerator; // auto cpu reference
+    const char *strategy;    // auto single_device ddp
+    const char *precision;   // 32-true
+    int32_t devices;         // per node; 0 = auto. td_spec_ranks() resolves it
+    int32_t num_nodes;
+    int32_t max_epochs; // -1: no limit. Resolved: 1000 when no other limit is given
+    int32_t max_steps;  // optimizer steps; -1: no limit
+    int32_t min_epochs; // 0: none
+    int32_t min_steps;  // 0: none
+    int64_t max_time_s; // 0: no limit
+    struct td_spec_amount limit_train_batches;
+    struct td_spec_amount limit_val_batches;
+    struct td_spec_amount limit_test_batches;
+    struct td_spec_amount limit_predict_batches;
+    struct td_spec_amount val_check_interval; // of a training epoch
+    int32_t check_val_every_n_epoch;
+    int32_t log_every_n_steps;
+    int32_t accumulate_grad_batches;
+    double gradient_clip_val;            // 0: off
+    const char *gradient_clip_algorithm; // norm
+    bool deterministic;
+    bool detect_anomaly;
+    int32_t num_sanity_val_steps; // -1: all
+};
+
+struct td_spec_checkpoint {
+    int32_t every_n_epochs;      // 0: not by epochs
+    int32_t every_n_train_steps; // 0: not by steps
+    int32_t save_top_k;          // -1 all, 0 none
+    bool save_last;
+    const char *monitor; // "": none
+    const char *mode;    // min max
+    const char *store;   // auto fs stream
+    const char *dir;     // "": the daemon's own
+};
+
+enum { TD_SPEC_MAX_BACKOFF = 16 };
+struct td_spec_restart {
+    int32_t max;
+    int32_t backoff_s[TD_SPEC_MAX_BACKOFF]; // before restart i; the last one repeats
+    int32_t n_backoff;                      // at least 1
+};
+
+struct td_spec_resources {
+    int32_t threads;      // per rank; 0 = auto: one slot's worth
+    int64_t memory_bytes; // per rank; 0 = auto
+};
+
+struct td_spec {
+    const struct td_json *tree;
+    const char *name;
+    uint64_t seed; // seed_everything
+    unsigned stages;
+    struct td_spec_part model;
+    struct td_spec_part data;
+    struct td_spec_part optimizer;
+    struct td_spec_part lr_scheduler;
+    struct td_spec_loader loader;
+    struct td_spec_trainer trainer;
+    struct td_spec_checkpoint checkpoint;
+    struct td_spec_restart restart;
+    struct td_spec_resources resources;
+    const char *ckpt_path; // resume everything from here; ""
+    const char *init_from; // weights only; ""
+};
+
+// tree must be canonical (from td_spec_parse, td_spec_validate, or stored text of one).
+void td_spec_read(const struct td_json *tree, struct td_spec *out_spec);
+
+// Ranks of the whole job: devices (auto = 1 on cpu and reference, as in Lightning) x num_nodes.
+int32_t td_spec_ranks(const struct td_spec *s);
+// Slots that one rank takes on a node of `cores` cores in `slots` slots (both >= 1): 1, or as many
+// slots of cores/slots threads as resources.threads needs. And the threads that the rank gets.
+int32_t td_spec_slots(const struct td_spec *s, int32_t cores, int32_t slots);
+int32_t td_spec_threads(const struct td_spec *s, int32_t cores, int32_t slots);
+
+// ---- texts -------------------------------------------------------------------------------------
+// The reference of every key, from the tables, as Markdown (`traind --dump-spec`,
+// docs/job-spec.md).
+TD_MUST_USE td_status td_spec_reference(struct td_buf *out);
+
+#endif
