@@ -1,0 +1,21 @@
+#ifndef TRAIND_LIB_RPC_HEALTH_H
+#define TRAIND_LIB_RPC_HEALTH_H
+
+// grpc.health.v1 of a server: Check, Watch, List. Check and Watch are open to everyone, so that
+// probes need no credential; List wants one, because it tells names.
+//
+// A service of the server's table is known from its td_rpc_server_add on, with NOT_SERVING; ""
+// stands for the whole server. Unknown names: NOT_FOUND for Check, SERVICE_UNKNOWN on the (open)
+// stream for Watch. A watcher is told the latest state, never a history. Loop's thread.
+
+#include "lib/rpc/rpc.h"
+
+struct td_rpc_server;
+
+// service "" is the server as a whole. At most 64 services; an unknown one is added, more are
+// ignored.
+void td_rpc_health_set(struct td_rpc_server *server, const char *service, bool serving);
+// All known services at once.
+void td_rpc_health_set_all(struct td_rpc_server *server, bool serving);
+
+#endif

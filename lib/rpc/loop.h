@@ -1,0 +1,92 @@
+#ifndef TRAIND_LIB_RPC_LOOP_H
+#define TRAIND_LIB_RPC_LOOP_H
+
+// Event loop: one thread that owns all the state of a daemon. libevent, wrapped.
+//
+// The thread that creates a loop owns it until another one calls td_loop_run. Everything here is
+// for the owner, but for td_loop_post, td_loop_post_task and td_loop_stop, which any thread may
+// call: they push onto a lock-free list (many producers, one consumer) and write an eventfd when
+// the list was empty. Posts of one thread run in their order. What is posted from the loop's own
+// thread runs in the next turn: that is the deferred call.
+//
+// Callbacks may create and destroy any watch, timer or signal, themselves included. Timers count
+// with the kernel's monotonic clock and are not touched by td_clock_fake; pure cores are given
+// `now` by their shell. The loop never polls: idle, it sleeps in epoll_wait without a timeout.
+//
+// Rejected: libevent's own thread support (locks on every call), and one pipe per producer.
+
+#include <stdatomic.h>
+
+#include "lib/base/base.h"
+
+struct td_loop;
+struct td_loop_fd;
+struct td_loop_timer;
+struct td_loop_signal;
+
+typedef void td_loop_fn(void *arg);
+
+TD_MUST_USE td_status td_loop_create(struct td_loop **out_loop);
+// Runs what is still posted, then frees. Watches, timers and signals must be gone.
+void td_loop_destroy(struct td_loop *loop);
+TD_DEFINE_AUTO(td_loop, td_loop_destroy);
+
+// Runs callbacks until td_loop_stop; the caller becomes the owner. INTERNAL: epoll failed.
+TD_MUST_USE td_status td_loop_run(struct td_loop *loop);
+// The same until *done is true, at most timeout_ns (then DEADLINE_EXCEEDED). CANCELLED:
+// td_loop_stop was called. For command line tools and tests; never from inside a callback.
+TD_MUST_USE td_status td_loop_run_until(struct td_loop *loop, const bool *done, int64_t timeout_ns);
+// Ends the current run, or the next one if none is going on. Any thread; not from signal handlers.
+void td_loop_stop(struct td_loop *loop);
+
+bool td_loop_is_owner(const struct td_loop *loop);
+#define TD_ON_LOOP(loop) TD_CHECK(td_loop_is_owner(loop))
+
+// ---- posts, from any thread --------------------------------------------------------------------
+// A task is the caller's memory and must stay until it ran; it may be posted again from its own
+// run. Posting cannot fail. Give this to whatever completes work on another thread.
+struct td_loop_task {
+    struct td_loop_task *next; // the loop's
+    td_loop_fn *run;
+    void *arg;
+};
+void td_loop_post_task(struct td_loop *loop, struct td_loop_task *task);
+// Allocates the task. RESOURCE_EXHAUSTED: out of memory, fn will not run.
+TD_MUST_USE td_status td_loop_post(struct td_loop *loop, td_loop_fn *fn, void *arg);
+
+// ---- descriptors -------------------------------------------------------------------------------
+// The descriptor stays the caller's and must outlive the watch. Level-triggered unless EDGE. A
+// hang-up or error counts as readable and writable: the next read or write tells.
+enum td_loop_fd_events {
+    TD_LOOP_FD_READ = 1 << 0,
+    TD_LOOP_FD_WRITE = 1 << 1,
+    TD_LOOP_FD_EDGE = 1 << 2,
+};
+typedef void td_loop_fd_fn(int fd, unsigned events, void *arg);
+TD_MUST_USE td_status td_loop_fd_create(struct td_loop *loop, int fd, unsigned events,
+                                        td_loop_fd_fn *fn, void *arg, struct td_loop_fd **out_fd);
+// Changes what is waited for; 0 pauses.
+TD_MUST_USE td_status td_loop_fd_set(struct td_loop_fd *watch, unsigned events);
+void td_loop_fd_destroy(struct td_loop_fd *watch);
+TD_DEFINE_AUTO(td_loop_fd, td_loop_fd_destroy);
+
+// ---- timers ------------------------------------------------------------------------------------
+// Created disarmed. Arming an armed timer replaces its time; after_ns <= 0 fires in the next turn.
+// A periodic timer does not catch up on periods it missed.
+TD_MUST_USE td_status td_loop_timer_create(struct td_loop *loop, td_loop_fn *fn, void *arg,
+                                           struct td_loop_timer **out_timer);
+void td_loop_timer_arm(struct td_loop_timer *timer, int64_t after_ns);
+void td_loop_timer_arm_periodic(struct td_loop_timer *timer, int64_t every_ns);
+void td_loop_timer_disarm(struct td_loop_timer *timer);
+bool td_loop_timer_is_armed(const struct td_loop_timer *timer);
+void td_loop_timer_destroy(struct td_loop_timer *timer);
+TD_DEFINE_AUTO(td_loop_timer, td_loop_timer_destroy);
+
+// ---- signals -----------------------------------------------------------------------------------
+// fn runs on the loop, not in the handler. One loop of a process may watch signals.
+TD_MUST_USE td_status td_loop_signal_create(struct td_loop *loop, int signo, td_loop_fn *fn,
+                                            void *arg, struct td_loop_signal **out_signal);
+void td_loop_signal_destroy(struct td_loop_signal *signal);
+TD_DEFINE_AUTO(td_loop_signal, td_loop_signal_destroy);
+
+#endif

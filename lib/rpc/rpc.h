@@ -1,0 +1,56 @@
+#ifndef TRAIND_LIB_RPC_RPC_H
+#define TRAIND_LIB_RPC_RPC_H
+
+// lib/rpc: the only home of gRPC core and libevent. It moves messages and knows no policy.
+//
+//   loop.h            one thread's event loop: posts, timers, descriptors, signals (libevent)
+//   pump.h            one thread in a gRPC completion queue; hands its events to the loop (private)
+//   codec.h           protobuf-c messages <-> bytes, under a memory budget, UTF-8 checked
+//   server.h          table of methods, calls, streams, limits, drain
+//   client.h          channel, unary calls, streams, one blocking convenience for trainctl
+//   health.h          grpc.health.v1 of a server
+//   reflection.h      grpc.reflection.v1 and v1alpha of a server (private)
+//   descriptor_set.h  bounded reader of the descriptor set; descriptors.h is the embedded one
+//   wire_status.h     td_status <-> grpc status with google.rpc details (private)
+//   outbox.h          one send in flight, a bounded queue behind it (private)
+//   address.h         HOST:PORT, loopback only for now (private)
+//
+// Everything a caller sees runs on the loop's thread: handlers, callbacks, and every function here
+// except td_loop_post*, td_loop_stop. The one other thread sits in grpc_completion_queue_next with
+// an infinite deadline, so an idle process wakes for nothing. gRPC 1.51's C API is private to this
+// folder: no type of it appears in these headers, so that another HTTP/2 stack stays a change here.
+//
+// This header holds the few words that server and client share.
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "lib/base/base.h"
+
+enum td_rpc_kind {
+    TD_RPC_UNARY,
+    TD_RPC_SERVER_STREAM,
+    TD_RPC_CLIENT_STREAM,
+    TD_RPC_BIDI,
+};
+
+// What became of a message given to a stream. A stream has one send in flight and a queue of
+// bounded bytes behind it; the message is packed during the call and not referred to afterwards.
+enum td_rpc_send {
+    TD_RPC_SEND_MORE,    // accepted, and there is room for more
+    TD_RPC_SEND_FULL,    // accepted, the queue is at its bound: wait for on_writable
+    TD_RPC_SEND_REFUSED, // not accepted: the queue was full already, or the stream has ended
+};
+
+// Defaults; each is an option of the server or the channel.
+#define TD_RPC_MAX_MESSAGE_BYTES ((size_t)4 << 20)
+#define TD_RPC_QUEUE_BYTES       ((size_t)1 << 20)
+#define TD_RPC_STALL_NS          (30 * TD_NS_PER_S)
+#define TD_RPC_DEADLINE_NS       (30 * TD_NS_PER_S)
+
+// Compares in a time that depends on the lengths only.
+bool td_rpc_secret_equal(struct td_str a, struct td_str b);
+
+// "UNARY"; for messages.
+const char *td_rpc_kind_name(enum td_rpc_kind kind);
+
+#endif
