@@ -47,7 +47,7 @@ ld   := $(CC) -pthread $(san) $(LDFLAGS)
 src   = $(wildcard $(addsuffix /*.c,$(1)))
 obj   = $(patsubst %.c,$(B)/obj/%.o,$(call src,$(1)))
 protos := $(wildcard proto/traind/v1/*.proto) $(wildcard proto/grpc/health/v1/*.proto) \
-	$(wildcard proto/grpc/reflection/*/*.proto) $(wildcard proto/google/rpc/*.proto)
+	$(wildcard proto/grpc/reflection/*/*.proto) $(wildcard proto/google/*/*.proto)
 gen_c  := $(patsubst proto/%.proto,$(B)/gen/%.pb-c.c,$(protos))
 gen_o  := $(patsubst $(B)/gen/%.c,$(B)/obj/gen/%.o,$(gen_c))
 desc   := $(B)/gen/descriptors.bin
@@ -110,7 +110,7 @@ $(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h &: proto/%.proto
 
 $(desc): $(protos)
 	@mkdir -p $(@D)
-	$(Q)protoc-c -Iproto --include_imports --descriptor_set_out=$@ --c_out=$(shell mktemp -d) $(protos)
+	$(Q)protoc-c -Iproto --include_imports --descriptor_set_out=$@ $(protos)
 
 $(B)/obj/lib/rpc/descriptors.o: $(desc)
 flags_lib_rpc := -DTD_DESCRIPTORS='"$(desc)"'
