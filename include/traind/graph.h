@@ -85,6 +85,12 @@ TD_MUST_USE td_status td_state_find(const struct td_state_table *t, const char *
 // all steps were recorded; frozen afterwards.
 TD_MUST_USE td_status td_state_layout(struct td_state_table *t);
 size_t td_state_region_bytes(const struct td_state_table *t, enum td_role role);
+// Gradient buckets, after layout: bucket b is [offset, offset + bytes) of the GRAD region, padding
+// included. The control tail follows the last bucket; td_state_control_offset says where.
+uint32_t td_state_n_buckets(const struct td_state_table *t);
+void td_state_bucket(const struct td_state_table *t, uint32_t bucket, size_t *out_offset,
+                     size_t *out_bytes);
+size_t td_state_control_offset(const struct td_state_table *t);
 
 // Control flags that ride behind the last gradient bucket (summed, never divided): all ranks read
 // the sum at the same optimizer-step boundary, so they stop at the same step.
@@ -147,7 +153,8 @@ struct td_node_info {
     td_value outputs[2];
     uint32_t n_outputs;
     // A state gradient this node writes directly instead of an output of its own (matmul and
-    // reduce_sum after the fuse pass); 0 if none.
+    // reduce_sum after the fuse pass): n_outputs is 0 then, the shape is that of `into`, and
+    // attrs.accumulate adds to what is there. 0 if none.
     td_value into;
     struct td_attrs attrs;
 };
@@ -189,6 +196,7 @@ TD_MUST_USE td_status td_graph_loss(struct td_graph *g, td_value v);
 
 // ---- reading
 // ----------------------------------------------------------------------------------------
+// Borrowed pointers die with the next change of the graph.
 uint32_t td_graph_n_nodes(const struct td_graph *g);
 const struct td_node_info *td_graph_node(const struct td_graph *g, td_node n);
 uint32_t td_graph_n_values(const struct td_graph *g); // values are 1..n
@@ -200,10 +208,13 @@ void td_graph_output_at(const struct td_graph *g, uint32_t i, const char **out_n
                         td_value *out_value, enum td_output_kind *out_kind);
 td_value td_graph_loss_value(const struct td_graph *g); // 0: none
 double td_graph_flops(const struct td_graph *g);        // of one run of all segments
+// Parameters of the state table that the loss does not reach; known once autodiff ran.
+uint32_t td_graph_n_unreached(const struct td_graph *g);
+uint32_t td_graph_unreached_at(const struct td_graph *g, uint32_t i); // index in the state table
 
 // ---- programs
-// ---------------------------------------------------------------------------------------- What an
-// accelerator compiles: a graph after all passes, plus the memory plan.
+// ----------------------------------------------------------------------------------------
+// What an accelerator compiles: a graph after all passes, plus the memory plan.
 struct td_program_key {
     char step[32];
     enum td_mode mode;
@@ -213,9 +224,13 @@ struct td_program_key {
     bool apply;      // with finish and apply segments
 };
 
+// In-place sharing that the plan may choose: the output of add, mul, relu, relu_grad, scale and
+// cast over an operand of the same bytes that dies there, dlogits of softmax_ce over its logits,
+// and reshape over anything. Kernels of these ops must allow it. Inputs, state and scalars are
+// never in the arena (and never aliased, but by a reshape of them).
 struct td_placement {
     size_t offset;  // in the rank's arena, 64-byte aligned; SIZE_MAX: not in the arena
-    td_value alias; // shares the memory of that value (in place, reshape), else 0
+    td_value alias; // the value whose memory this one shares (not itself an alias), else 0
 };
 
 struct td_program {

@@ -1,0 +1,17 @@
+#ifndef TRAIND_ACCELERATORS_REFERENCE_H
+#define TRAIND_ACCELERATORS_REFERENCE_H
+
+// Reference: the accelerator made of plain loops. It is the specification of every op, not a way to
+// train: kernels read operands into fp64, compute there, and round once when they write. It honours
+// placements and segments like any other accelerator, so it also is the specification of those.
+// Types: f32, f64, bf16, i32, i64, u8, bool. Everything happens inside run; sync does nothing.
+
+#include "traind/accelerator.h"
+#include "traind/plugin.h"
+
+extern const struct td_plugin_desc td_accelerator_reference;
+
+// Tests look at the arena between two nodes: fn is called after each node that ran.
+void td_reference_trace(struct td_executable *e, void (*fn)(void *arg, td_node n), void *arg);
+
+#endif

@@ -1,0 +1,58 @@
+#ifndef TRAIND_ENGINE_GRAPH_COMPILE_H
+#define TRAIND_ENGINE_GRAPH_COMPILE_H
+
+// Compile: from a step that a module records to a program that an accelerator takes.
+//
+// The pipeline, the same for whatever is trained: record -> autodiff -> precision -> strategy ->
+// optimizer -> simplify -> fuse -> memory plan. An eval or predict program is its forward part
+// only. Everything that distinguishes two programs of a job stands in the options; precision and
+// strategy are hooks, because they are plugins. Call td_compile for every program key of the job,
+// then td_state_layout once, then hand the programs to the accelerator. Ownership: the compiled
+// object owns graph and plan and must outlive the accelerator's executable; the state table must
+// outlive both. Thread: one.
+
+#include "lib/base/base.h"
+#include "traind/graph.h"
+
+struct td_optimizer_options {
+    enum td_op op; // TD_OP_SGD, TD_OP_ADAM or TD_OP_ADAMW
+    struct td_optim_attrs attrs;
+    double clip_norm; // 0: no clipping
+    // (optional) Weight decay of one parameter; NULL: attrs.weight_decay for all.
+    float (*weight_decay)(void *arg, const struct td_state_info *param);
+    void *weight_decay_arg;
+};
+
+struct td_compile_options {
+    struct td_program_key key;
+    struct td_state_table *state;
+    // The job accumulates over more than one micro-batch: TD_SCALAR_WINDOW scales the loss gradient
+    // (also in the first program of a window, which overwrites). Implied by key.accumulate.
+    bool windowed;
+    td_status (*record)(void *arg, struct td_graph *g, int64_t batch);
+    void *record_arg;
+    // (optional) Rewrites; see traind/rewrite.h.
+    td_status (*precision)(void *arg, struct td_graph *g, const struct td_program_key *key);
+    void *precision_arg;
+    td_status (*strategy)(void *arg, struct td_graph *g, const struct td_program_key *key);
+    void *strategy_arg;
+    const struct td_optimizer_options *optimizer; // read when key.apply in train mode
+    // (optional) Sees the graph after each pass: "record", "autodiff", ..., "fuse".
+    td_status (*dump)(void *arg, const char *pass, const struct td_graph *g);
+    void *dump_arg;
+};
+
+struct td_compiled {
+    struct td_program program;
+    struct td_graph *graph;         // what program.graph borrows
+    struct td_placement *placement; // what program.placement borrows
+};
+
+TD_MUST_USE td_status td_compile(const struct td_compile_options *options,
+                                 struct td_compiled **out_compiled);
+void td_compiled_destroy(struct td_compiled *c); // accepts NULL
+TD_DEFINE_AUTO(td_compiled, td_compiled_destroy);
+TD_DEFINE_AUTO(td_graph, td_graph_destroy);
+TD_DEFINE_AUTO(td_state_table, td_state_table_destroy);
+
+#endif

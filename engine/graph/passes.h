@@ -1,0 +1,42 @@
+#ifndef TRAIND_ENGINE_GRAPH_PASSES_H
+#define TRAIND_ENGINE_GRAPH_PASSES_H
+
+// Passes: the rewrites that td_compile runs, a file each; their order stands in compile.c.
+//
+// Each takes a valid graph and leaves a valid one (td_graph_verify) that computes the same, but for
+// what the pass is there to add. All are deterministic: same graph in, same graph out, because the
+// text of each is kept in golden files and because ranks must agree without talking.
+// Failure: status; a half-rewritten graph is only good to destroy. Thread: the graph's.
+
+#include "engine/graph/compile.h"
+#include "traind/graph.h"
+#include "traind/rewrite.h"
+
+// autodiff.c: appends the backward segment; each reached parameter's gradient ends in a store to
+// "<param>:grad". Gradient rules: grad_rules.c.
+struct td_autodiff_options {
+    bool accumulate; // stores add to what is there
+    bool windowed;   // the loss gradient is TD_SCALAR_WINDOW instead of 1
+};
+TD_MUST_USE td_status td_pass_autodiff(struct td_graph *g, const struct td_autodiff_options *o);
+
+// pass_optimizer.c: finish (norm, clip coefficient) and apply (one optimizer node per parameter
+// that has a gradient in this graph); creates the optimizer's state.
+TD_MUST_USE td_status td_pass_optimizer(struct td_graph *g, const struct td_optimizer_options *o);
+
+// pass_simplify.c: reshape of reshape, reshape and cast to the same, dead nodes.
+TD_MUST_USE td_status td_pass_simplify(struct td_graph *g);
+
+// pass_fuse.c: matmul + bias + relu into one node, gradient producers write the gradient directly.
+TD_MUST_USE td_status td_pass_fuse(struct td_graph *g);
+
+// pass_memory.c: places every node output in one arena. out_placement has td_graph_n_values + 1
+// rows and is the caller's to free.
+TD_MUST_USE td_status td_pass_memory(const struct td_graph *g, struct td_placement **out_placement,
+                                     size_t *out_arena_bytes);
+
+// verify.c: every value is made before it is read, shapes still follow the rules, segments ascend,
+// written operands are state. INTERNAL names the node: a pass of ours is wrong.
+TD_MUST_USE td_status td_graph_verify(const struct td_graph *g);
+
+#endif

@@ -1,0 +1,45 @@
+#ifndef TRAIND_REWRITE_H
+#define TRAIND_REWRITE_H
+
+// Rewrite: the calls with which a precision or a strategy changes a recorded graph.
+//
+// A rewrite runs between autodiff and the optimizer pass, once per program. It adds nodes with the
+// builder of graph.h at a place it chooses here, redirects readers, assigns gradients to buckets
+// and inserts the collectives. What it may not do is leave a value read before it is made: the
+// pipeline verifies the graph after every pass and fails with INTERNAL naming pass and node.
+// Thread: that of the graph. Failure: status; a graph whose rewrite failed is only good to destroy.
+
+#include "traind/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { TD_REWRITE_END = 0x7fffffff };
+
+// Nodes added from now on stand before node `at`, in its segment unless set otherwise afterwards;
+// TD_REWRITE_END goes back to appending. Nodes behind the place are renumbered by each addition.
+TD_MUST_USE td_status td_rewrite_insert_at(struct td_graph *g, td_node at);
+
+// Nodes from `from_node` on read `to` where they read `from` (outputs and the loss keep theirs).
+TD_MUST_USE td_status td_rewrite_replace(struct td_graph *g, td_value from, td_value to,
+                                         td_node from_node);
+
+// Torch's bucket sizes: a small first bucket starts the overlap early.
+#define TD_BUCKET_FIRST_BYTES ((size_t)1 << 20)
+#define TD_BUCKET_CAP_BYTES   ((size_t)25 << 20)
+
+// Gives each gradient that this graph writes its bucket, in the order of the writes (backward
+// order): a bucket is closed when it holds first_bytes (the first) or cap_bytes (the others) or
+// more. A gradient assigned by an earlier program keeps its bucket, so that all variants agree.
+TD_MUST_USE td_status td_rewrite_assign_buckets(struct td_graph *g, size_t first_bytes,
+                                                size_t cap_bytes);
+// Inserts one all_reduce per bucket, right behind the last write to a gradient of that bucket.
+// Gradients of a bucket that this graph does not write are operands too: all ranks reduce the same
+// bytes. Buckets are reduced in ascending order on every rank.
+TD_MUST_USE td_status td_rewrite_all_reduce(struct td_graph *g);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
