@@ -1,0 +1,19 @@
+#ifndef TRAIND_WORKLOADS_H
+#define TRAIND_WORKLOADS_H
+
+// Workloads: what traind can train without a user's own shared object. Each is a plugin like any
+// other (modules record graphs, datasets hand out samples by index); only its descriptor has a
+// name outside its file, and the worker's static plugin table lists them.
+//
+//   modules/mlp.c          perceptron of fully connected layers
+//   datasets/idx.c         MNIST-like image sets: idx files, plain or gzip (idx_file.c reads one,
+//                          idx_cache.c keeps the decoded set for all ranks of a node)
+//   datasets/synthetic.c   random samples labelled by a random linear teacher
+
+#include "traind/plugin.h"
+
+extern const struct td_plugin_desc td_module_mlp;
+extern const struct td_plugin_desc td_dataset_idx;
+extern const struct td_plugin_desc td_dataset_synthetic;
+
+#endif
