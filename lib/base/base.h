@@ -68,9 +68,9 @@ _Noreturn void td_check_failed(const char *expr, const char *file, int line);
     })
 
 // ---- sizes -----------------------------------------------------------------------------------
-#define TD_COUNTOF(a)  (sizeof(a) / sizeof((a)[0]))
-#define TD_MIN(a, b)   ((a) < (b) ? (a) : (b))
-#define TD_MAX(a, b)   ((a) > (b) ? (a) : (b))
+#define TD_COUNTOF(a)    (sizeof(a) / sizeof((a)[0]))
+#define TD_MIN(a, b)     ((a) < (b) ? (a) : (b))
+#define TD_MAX(a, b)     ((a) > (b) ? (a) : (b))
 #define TD_STRINGIFY_(x) #x
 #define TD_STRINGIFY(x)  TD_STRINGIFY_(x)
 
@@ -91,6 +91,8 @@ static inline size_t td_align_up(size_t n, size_t align) {
 void *td_calloc(size_t n, size_t bytes);
 void *td_realloc(void *p, size_t bytes);
 char *td_strdup(const char *s);
+// For tests: the n-th call from now on fails, once; 0 switches it off (and TD_FAIL_ALLOC too).
+void td_alloc_fail_at(int64_t n);
 
 // ---- SIMD ------------------------------------------------------------------------------------
 // Clones of a static function for newer CPUs, behind a plain wrapper in the same file. Empty under

@@ -36,9 +36,11 @@ static inline void td_buf_auto(struct td_buf *b) {
 }
 #define TD_AUTO_BUF __attribute__((cleanup(td_buf_auto))) struct td_buf
 
+// Length of the well-formed UTF-8 sequence at the start of the bytes; 0 if there is none.
+size_t td_utf8_sequence(const void *data, size_t bytes);
 // True if the bytes are well-formed UTF-8 (no surrogates, no overlong forms).
 bool td_utf8_valid(const void *data, size_t bytes);
-// Levenshtein distance cut at max+1: for "did you mean".
+// Levenshtein distance cut at max+1: for "did you mean". Texts over 63 bytes count as far away.
 int td_edit_distance(const char *a, const char *b, int max);
 
 #endif

@@ -1,0 +1,151 @@
+// Byte buffers, and two small text helpers that need no buffer: UTF-8 and edit distance.
+//
+// Memory grows by doubling, clipped to max_bytes plus the uncounted NUL. An append that does not
+// fit changes nothing, so a caller may drop the message, cut it or push back. One owner, one
+// thread. UTF-8 follows table 3-7 of the Unicode standard, because protobuf-c does not check and
+// Python clients refuse what is not well-formed.
+
+#include "lib/base/buf.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { FIRST_CAP = 64, EDIT_MAX = 63 };
+
+void td_buf_init(struct td_buf *b, size_t max_bytes) {
+    TD_CHECK(max_bytes < SIZE_MAX);
+    *b = (struct td_buf){.max_bytes = max_bytes};
+}
+
+void td_buf_finish(struct td_buf *b) {
+    if (!b) return;
+    free(b->data);
+    *b = (struct td_buf){.max_bytes = b->max_bytes};
+}
+
+void td_buf_clear(struct td_buf *b) {
+    b->len = 0;
+    if (b->data) b->data[0] = '\0';
+}
+
+td_status td_buf_reserve(struct td_buf *b, size_t more_bytes) {
+    if (more_bytes > b->max_bytes - b->len) {
+        return td_fail(TD_RESOURCE_EXHAUSTED,
+                       "buffer holds at most %zu bytes: %zu are in it, %zu more do not fit",
+                       b->max_bytes, b->len, more_bytes);
+    }
+    size_t needed = b->len + more_bytes + 1;
+    if (needed <= b->cap) return TD_OK;
+    size_t doubled = b->cap > b->max_bytes / 2 ? b->max_bytes + 1 : b->cap * 2;
+    size_t cap = TD_MIN(TD_MAX(TD_MAX(needed, doubled), (size_t)FIRST_CAP), b->max_bytes + 1);
+    char *data = td_realloc(b->data, cap);
+    if (!data) return td_fail_oom();
+    data[b->len] = '\0';
+    b->data = data;
+    b->cap = cap;
+    return TD_OK;
+}
+
+td_status td_buf_append(struct td_buf *b, const void *data, size_t bytes) {
+    TD_TRY(td_buf_reserve(b, bytes));
+    if (bytes > 0) memcpy(b->data + b->len, data, bytes);
+    b->len += bytes;
+    b->data[b->len] = '\0';
+    return TD_OK;
+}
+
+td_status td_buf_str(struct td_buf *b, const char *text) {
+    return td_buf_append(b, text, strlen(text));
+}
+
+td_status td_buf_printf(struct td_buf *b, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    TD_CHECK(n >= 0);
+    TD_TRY(td_buf_reserve(b, (size_t)n));
+    va_start(ap, fmt);
+    vsnprintf(b->data + b->len, (size_t)n + 1, fmt, ap);
+    va_end(ap);
+    b->len += (size_t)n;
+    return TD_OK;
+}
+
+td_status td_buf_u32le(struct td_buf *b, uint32_t v) {
+    uint8_t bytes[4];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)(v >> (8 * i));
+    return td_buf_append(b, bytes, sizeof bytes);
+}
+
+td_status td_buf_u64le(struct td_buf *b, uint64_t v) {
+    uint8_t bytes[8];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)(v >> (8 * i));
+    return td_buf_append(b, bytes, sizeof bytes);
+}
+
+void td_buf_consume(struct td_buf *b, size_t n) {
+    TD_CHECK(n <= b->len);
+    if (n == 0) return;
+    b->len -= n;
+    memmove(b->data, b->data + n, b->len + 1);
+}
+
+const char *td_buf_cstr(struct td_buf *b) {
+    return b->data ? b->data : "";
+}
+
+char *td_buf_take_cstr(struct td_buf *b) {
+    char *text = b->data ? b->data : td_strdup("");
+    *b = (struct td_buf){.max_bytes = b->max_bytes};
+    return text;
+}
+
+size_t td_utf8_sequence(const void *data, size_t bytes) {
+    const uint8_t *p = data;
+    if (bytes == 0) return 0;
+    if (p[0] < 0x80) return 1;
+    uint8_t low = 0x80, high = 0xbf; // of the second byte
+    size_t len = p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
+    if (p[0] < 0xc2 || p[0] > 0xf4 || bytes < len) return 0;
+    if (p[0] == 0xe0) low = 0xa0;  // overlong
+    if (p[0] == 0xed) high = 0x9f; // surrogates
+    if (p[0] == 0xf0) low = 0x90;  // overlong
+    if (p[0] == 0xf4) high = 0x8f; // past U+10FFFF
+    if (p[1] < low || p[1] > high) return 0;
+    for (size_t i = 2; i < len; i++) {
+        if (p[i] < 0x80 || p[i] > 0xbf) return 0;
+    }
+    return len;
+}
+
+bool td_utf8_valid(const void *data, size_t bytes) {
+    const char *p = data;
+    while (bytes > 0) {
+        size_t n = td_utf8_sequence(p, bytes);
+        if (n == 0) return false;
+        p += n;
+        bytes -= n;
+    }
+    return true;
+}
+
+int td_edit_distance(const char *a, const char *b, int max) {
+    size_t n_a = strnlen(a, EDIT_MAX + 1), n_b = strnlen(b, EDIT_MAX + 1);
+    if (n_a > EDIT_MAX || n_b > EDIT_MAX) return max + 1;
+    int row[EDIT_MAX + 1]; // distances from a's prefix to each prefix of b
+    for (size_t j = 0; j <= n_b; j++)
+        row[j] = (int)j;
+    for (size_t i = 1; i <= n_a; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= n_b; j++) {
+            int change = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            row[j] = TD_MIN(change, TD_MIN(row[j], row[j - 1]) + 1);
+        }
+    }
+    return TD_MIN(row[n_b], max + 1);
+}

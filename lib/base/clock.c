@@ -1,0 +1,49 @@
+// Clocks: the only place that asks the kernel for the time.
+//
+// Deadlines use CLOCK_BOOTTIME: a laptop that sleeps for an hour has really lost that hour, and all
+// processes of a node agree on it, so monotonic times may cross process borders on one machine.
+// Fakes are process-wide atomics, so any thread may read a clock while a test moves it. Failure is
+// impossible by the interface: the clocks exist since Linux 2.6.39.
+
+#include "lib/base/clock.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <time.h>
+
+static _Atomic int64_t fake_mono_ns = -1;
+static _Atomic int64_t fake_real_ns = -1;
+
+static int64_t read_clock(clockid_t id) {
+    struct timespec ts;
+    TD_CHECK(clock_gettime(id, &ts) == 0);
+    return (int64_t)ts.tv_sec * TD_NS_PER_S + ts.tv_nsec;
+}
+
+struct td_mono td_mono_now(void) {
+    int64_t fake = atomic_load_explicit(&fake_mono_ns, memory_order_relaxed);
+    return (struct td_mono){fake >= 0 ? fake : read_clock(CLOCK_BOOTTIME)};
+}
+
+struct td_real td_real_now(void) {
+    int64_t fake = atomic_load_explicit(&fake_real_ns, memory_order_relaxed);
+    return (struct td_real){fake >= 0 ? fake : read_clock(CLOCK_REALTIME)};
+}
+
+void td_clock_fake(int64_t mono_ns, int64_t real_ns) {
+    atomic_store(&fake_mono_ns, mono_ns);
+    atomic_store(&fake_real_ns, real_ns);
+}
+
+void td_real_format(struct td_real t, char *out, size_t out_bytes) {
+    int64_t s = t.ns / TD_NS_PER_S, ns = t.ns % TD_NS_PER_S;
+    if (ns < 0) {
+        s--;
+        ns += TD_NS_PER_S;
+    }
+    struct tm tm;
+    time_t seconds = (time_t)s;
+    TD_CHECK(gmtime_r(&seconds, &tm));
+    snprintf(out, out_bytes, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", tm.tm_year + 1900,
+             tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, (int)(ns / TD_NS_PER_MS));
+}

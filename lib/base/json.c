@@ -1,0 +1,311 @@
+// JSON: the reader is jansson's, the tree and the printer are ours.
+//
+// jansson checks syntax, UTF-8, duplicate keys and number ranges; its tree is then copied into the
+// caller's arena and freed. Copying costs little and leaves one tree type for JSON and YAML, plain
+// enough to walk by hand. A caller bounds the text it hands in; jansson's own memory is at most
+// some 40 times that, and gone on return. NUL inside a string is refused, so that every string may
+// be read as a C string.
+//
+// The printer is canonical: members in their order, shortest round-trip numbers, a real always
+// with '.' or an exponent (it reads back as a real), bytes that are not UTF-8 as U+FFFD.
+
+#include "lib/base/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <jansson.h>
+
+enum { DEPTH_MAX = 64, INDENT = 2 };
+
+// Debian's static jansson mentions `stdin`, which a shared object cannot take from libc without
+// position-independent code; libtraind.so is linked with --defsym=stdin=td_no_stdin instead.
+// Nothing reads it: json_loadf is never called.
+void *td_no_stdin;
+
+// ---- reading ------------------------------------------------------------------------------------
+static td_status convert(struct td_arena *a, json_t *from, int depth, struct td_json **out);
+
+static td_status convert_children(struct td_arena *a, json_t *from, int depth, struct td_json *to) {
+    if (depth >= DEPTH_MAX) {
+        return td_fail(TD_INVALID_ARGUMENT, "JSON is nested deeper than %d levels", DEPTH_MAX);
+    }
+    if (json_is_array(from)) {
+        for (size_t i = 0; i < json_array_size(from); i++) {
+            struct td_json *child;
+            TD_TRY(convert(a, json_array_get(from, i), depth + 1, &child));
+            TD_CHECK(td_json_push(to, child));
+        }
+        return TD_OK;
+    }
+    const char *key;
+    json_t *value;
+    json_object_foreach(from, key, value) {
+        struct td_json *child;
+        TD_TRY(convert(a, value, depth + 1, &child));
+        child->key = td_arena_strdup(a, key);
+        if (!child->key) return td_fail_oom();
+        TD_CHECK(td_json_push(to, child));
+    }
+    return TD_OK;
+}
+
+static td_status convert(struct td_arena *a, json_t *from, int depth, struct td_json **out) {
+    static const enum td_json_kind kinds[] = {
+        [JSON_OBJECT] = TD_JSON_OBJECT, [JSON_ARRAY] = TD_JSON_ARRAY,
+        [JSON_STRING] = TD_JSON_STRING, [JSON_INTEGER] = TD_JSON_INT,
+        [JSON_REAL] = TD_JSON_REAL,     [JSON_TRUE] = TD_JSON_BOOL,
+        [JSON_FALSE] = TD_JSON_BOOL,    [JSON_NULL] = TD_JSON_NULL,
+    };
+    struct td_json *v = td_json_new(a, kinds[json_typeof(from)]);
+    if (!v) return td_fail_oom();
+    switch (v->kind) {
+    case TD_JSON_NULL:
+        break;
+    case TD_JSON_BOOL:
+        v->u.boolean = json_is_true(from);
+        break;
+    case TD_JSON_INT:
+        v->u.integer = json_integer_value(from);
+        break;
+    case TD_JSON_REAL:
+        v->u.real = json_real_value(from);
+        break;
+    case TD_JSON_STRING:
+        v->u.string.len = json_string_length(from);
+        v->u.string.data = td_arena_strndup(a, json_string_value(from), v->u.string.len);
+        if (!v->u.string.data) return td_fail_oom();
+        break;
+    case TD_JSON_ARRAY:
+    case TD_JSON_OBJECT:
+        TD_TRY(convert_children(a, from, depth, v));
+        break;
+    }
+    *out = v;
+    return TD_OK;
+}
+
+td_status td_json_parse(struct td_arena *a, const char *text, size_t len,
+                        struct td_json **out_root) {
+    json_error_t error;
+    json_t *tree = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+    if (!tree && json_error_code(&error) == json_error_out_of_memory) return td_fail_oom();
+    if (!tree) {
+        return td_fail(TD_INVALID_ARGUMENT, "JSON line %d column %d: %s", error.line, error.column,
+                       error.text);
+    }
+    struct td_json *root = NULL;
+    td_status s = convert(a, tree, 0, &root);
+    json_decref(tree);
+    TD_TRY(s);
+    *out_root = root;
+    return TD_OK;
+}
+
+// ---- printing -----------------------------------------------------------------------------------
+td_status td_json_print_string(const char *text, size_t len, struct td_buf *out) {
+    TD_TRY(td_buf_str(out, "\""));
+    for (size_t i = 0; i < len;) {
+        size_t n = td_utf8_sequence(text + i, len - i);
+        unsigned char c = (unsigned char)text[i];
+        const char *found = c ? strchr("\bb\ff\nn\rr\tt", c) : NULL;
+        if (n == 0) {
+            TD_TRY(td_buf_str(out, "\xef\xbf\xbd"));
+        } else if (c == '"' || c == '\\') {
+            TD_TRY(td_buf_printf(out, "\\%c", c));
+        } else if (c < 0x20 && found) {
+            TD_TRY(td_buf_printf(out, "\\%c", found[1]));
+        } else if (c < 0x20 || c == 0x7f) {
+            TD_TRY(td_buf_printf(out, "\\u%04x", c));
+        } else {
+            TD_TRY(td_buf_append(out, text + i, n));
+        }
+        i += TD_MAX(n, 1);
+    }
+    return td_buf_str(out, "\"");
+}
+
+td_status td_json_print_double(double v, struct td_buf *out) {
+    if (!isfinite(v)) return td_buf_str(out, "null");
+    char text[40];
+    int digits = 15; // any double of at most 15 digits survives; most numbers people write are such
+    snprintf(text, sizeof text, "%.*g", digits, v);
+    bool is_short = strtod(text, NULL) == v;
+    for (digits = is_short ? 1 : 16; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, v);
+        if (strtod(text, NULL) == v) break;
+    }
+    TD_TRY(td_buf_str(out, text));
+    return strpbrk(text, ".e") ? TD_OK : td_buf_str(out, ".0");
+}
+
+static td_status print_break(bool indent, int depth, struct td_buf *out) {
+    return indent ? td_buf_printf(out, "\n%*s", depth * INDENT, "") : TD_OK;
+}
+
+static td_status print_value(const struct td_json *v, bool indent, int depth, struct td_buf *out);
+
+static td_status print_children(const struct td_json *v, bool indent, int depth,
+                                struct td_buf *out) {
+    bool is_object = v->kind == TD_JSON_OBJECT;
+    TD_TRY(td_buf_str(out, is_object ? "{" : "["));
+    for (const struct td_json *child = v->first; child; child = child->next) {
+        TD_TRY(print_break(indent, depth + 1, out));
+        if (is_object) {
+            TD_TRY(td_json_print_string(child->key, strlen(child->key), out));
+            TD_TRY(td_buf_str(out, indent ? ": " : ":"));
+        }
+        TD_TRY(print_value(child, indent, depth + 1, out));
+        if (child->next) TD_TRY(td_buf_str(out, ","));
+    }
+    if (v->first) TD_TRY(print_break(indent, depth, out));
+    return td_buf_str(out, is_object ? "}" : "]");
+}
+
+static td_status print_value(const struct td_json *v, bool indent, int depth, struct td_buf *out) {
+    switch (v->kind) {
+    case TD_JSON_NULL:
+        return td_buf_str(out, "null");
+    case TD_JSON_BOOL:
+        return td_buf_str(out, v->u.boolean ? "true" : "false");
+    case TD_JSON_INT:
+        return td_buf_printf(out, "%lld", (long long)v->u.integer);
+    case TD_JSON_REAL:
+        return td_json_print_double(v->u.real, out);
+    case TD_JSON_STRING:
+        return td_json_print_string(v->u.string.data, v->u.string.len, out);
+    case TD_JSON_ARRAY:
+    case TD_JSON_OBJECT:
+        return print_children(v, indent, depth, out);
+    }
+    return td_fail(TD_INTERNAL, "JSON node has kind %d", (int)v->kind);
+}
+
+td_status td_json_print(const struct td_json *v, bool indent, struct td_buf *out) {
+    return print_value(v, indent, 0, out);
+}
+
+// ---- readers ------------------------------------------------------------------------------------
+static struct td_json *get_n(const struct td_json *object, const char *key, size_t len) {
+    if (!object || object->kind != TD_JSON_OBJECT) return NULL;
+    for (struct td_json *child = object->first; child; child = child->next) {
+        if (strncmp(child->key, key, len) == 0 && child->key[len] == '\0') return child;
+    }
+    return NULL;
+}
+
+struct td_json *td_json_get(const struct td_json *object, const char *key) {
+    return get_n(object, key, strlen(key));
+}
+
+struct td_json *td_json_path(const struct td_json *root, const char *dotted) {
+    for (;;) {
+        size_t len = strcspn(dotted, ".");
+        struct td_json *child = get_n(root, dotted, len);
+        if (!child || dotted[len] == '\0') return child;
+        root = child;
+        dotted += len + 1;
+    }
+}
+
+const char *td_json_string(const struct td_json *v, const char *fallback) {
+    return v && v->kind == TD_JSON_STRING ? v->u.string.data : fallback;
+}
+
+int64_t td_json_int(const struct td_json *v, int64_t fallback) {
+    return v && v->kind == TD_JSON_INT ? v->u.integer : fallback;
+}
+
+double td_json_real(const struct td_json *v, double fallback) {
+    if (v && v->kind == TD_JSON_INT) return (double)v->u.integer;
+    return v && v->kind == TD_JSON_REAL ? v->u.real : fallback;
+}
+
+bool td_json_bool(const struct td_json *v, bool fallback) {
+    return v && v->kind == TD_JSON_BOOL ? v->u.boolean : fallback;
+}
+
+// ---- builders -----------------------------------------------------------------------------------
+struct td_json *td_json_new(struct td_arena *a, enum td_json_kind kind) {
+    struct td_json *v = td_arena_alloc(a, sizeof *v);
+    if (!v) return NULL;
+    v->kind = kind;
+    if (kind == TD_JSON_STRING) v->u.string.data = "";
+    return v;
+}
+
+struct td_json *td_json_new_string(struct td_arena *a, const char *s) {
+    struct td_json *v = s ? td_json_new(a, TD_JSON_STRING) : NULL;
+    char *copy = v ? td_arena_strdup(a, s) : NULL;
+    if (!copy) return NULL;
+    v->u.string = (struct td_str){copy, strlen(copy)};
+    return v;
+}
+
+struct td_json *td_json_new_int(struct td_arena *a, int64_t i) {
+    struct td_json *v = td_json_new(a, TD_JSON_INT);
+    if (v) v->u.integer = i;
+    return v;
+}
+
+struct td_json *td_json_new_real(struct td_arena *a, double d) {
+    struct td_json *v = td_json_new(a, TD_JSON_REAL);
+    if (v) v->u.real = d;
+    return v;
+}
+
+struct td_json *td_json_new_bool(struct td_arena *a, bool b) {
+    struct td_json *v = td_json_new(a, TD_JSON_BOOL);
+    if (v) v->u.boolean = b;
+    return v;
+}
+
+struct td_json *td_json_copy(struct td_arena *a, const struct td_json *v) {
+    struct td_json *copy = v ? td_json_new(a, v->kind) : NULL;
+    if (!copy) return NULL;
+    copy->line = v->line;
+    copy->u = v->u;
+    if (v->kind == TD_JSON_STRING) {
+        copy->u.string.data = td_arena_strndup(a, v->u.string.data, v->u.string.len);
+        if (!copy->u.string.data) return NULL;
+    }
+    for (const struct td_json *child = v->first; child; child = child->next) {
+        struct td_json *c = td_json_copy(a, child);
+        bool ok =
+            v->kind == TD_JSON_OBJECT ? td_json_set(a, copy, child->key, c) : td_json_push(copy, c);
+        if (!ok) return NULL;
+    }
+    return copy;
+}
+
+bool td_json_push(struct td_json *parent, struct td_json *v) {
+    if (!parent || !v) return false;
+    TD_CHECK(parent->kind == TD_JSON_ARRAY || (parent->kind == TD_JSON_OBJECT && v->key));
+    v->next = NULL;
+    if (parent->last) {
+        parent->last->next = v;
+    } else {
+        parent->first = v;
+    }
+    parent->last = v;
+    parent->n_children++;
+    return true;
+}
+
+bool td_json_set(struct td_arena *a, struct td_json *object, const char *key, struct td_json *v) {
+    if (!object || !v) return false;
+    TD_CHECK(object->kind == TD_JSON_OBJECT);
+    struct td_json *before = NULL;
+    for (struct td_json *child = object->first; child; before = child, child = child->next) {
+        if (strcmp(child->key, key) != 0) continue;
+        v->key = child->key;
+        v->next = child->next;
+        if (before) before->next = v;
+        if (object->first == child) object->first = v;
+        if (object->last == child) object->last = v;
+        return true;
+    }
+    v->key = td_arena_strdup(a, key);
+    return v->key && td_json_push(object, v);
+}
