@@ -1,0 +1,83 @@
+#ifndef TRAIND_DAEMON_COORDINATOR_COORDINATOR_H
+#define TRAIND_DAEMON_COORDINATOR_COORDINATOR_H
+
+// The coordinator: jobs, nodes, catalog, metrics, and the API that people and nodes speak to.
+//
+//   core.h        the brain, sans I/O: (state, event, now) -> records and actions
+//     job.h         a job: its states as a table, its attempts, its record
+//     attempt.c     what the event lines of an attempt mean; failures, restarts
+//     queue.c       who runs next, where; why the others wait
+//     node.h        nodes: leases, slots, adoption and fencing
+//     plans.c       plans, asked of a node once per spec
+//     catalog.h     checkpoints: pending, committed, removed
+//     view.h        jobs and nodes as the messages that clients read
+//   store.h       the two databases and their writer threads (the only home of SQLite)
+//   gate.h        holds every word to the outside until what it depends on is committed
+//   disk.h        a thread for files: shards and logs
+//   shell.h       the shell: feeds the core, carries out what it answers (private)
+//   api_*.c       one file per service: decode, ask the core, encode; no policy
+//
+// One loop thread owns everything here. Start order: databases, core loaded from them (the
+// incarnation number counts up), server bound, then health says SERVING. Stop order: drain, then
+// destroy. A coordinator that dies loses nothing that it acknowledged: ranks go on, nodes forward
+// what happened meanwhile from the offsets it had committed.
+
+#include "lib/base/base.h"
+
+struct td_coordinator;
+struct td_coordinator_link;
+struct td_loop;
+
+// Strings are copied. Zero means the default.
+struct td_coordinator_options {
+    const char *state_dir; // exists, locked by the caller
+    const char *listen;    // "HOST:PORT"; port 0 picks one
+    const char *token;     // the owner's bearer token
+    const char *version;   // of this build
+    const char *role;      // "all" or "coordinator", shown in ClusterInfo
+    int64_t heartbeat_ns;  // 3 s: how often a node must speak
+    int64_t lease_ns;      // 10 s: silence after which a node counts as LOST
+    int64_t lost_after_ns; // 60 s: more silence after which its attempts are given up
+    int64_t stop_grace_ns; // 60 s: for a stop with a checkpoint, then SIGKILL
+};
+
+// Serves when it returns. Errors: UNAVAILABLE (database, address), DATA_LOSS (a database that is
+// not one, or of a newer schema), FAILED_PRECONDITION ADDRESS_NOT_LOOPBACK, RESOURCE_EXHAUSTED.
+TD_MUST_USE td_status td_coordinator_create(struct td_loop *loop,
+                                            const struct td_coordinator_options *options,
+                                            struct td_coordinator **out_coordinator);
+// Commits what is pending, closes everything. Links must be detached before. Accepts NULL.
+void td_coordinator_destroy(struct td_coordinator *c);
+TD_DEFINE_AUTO(td_coordinator, td_coordinator_destroy);
+
+// "127.0.0.1:41234"; dies with the coordinator.
+const char *td_coordinator_address(const struct td_coordinator *c);
+uint64_t td_coordinator_incarnation(const struct td_coordinator *c);
+
+enum td_coordinator_drain_flags {
+    // Stop the attempts of the embedded node with a checkpoint; their jobs go back to QUEUED with
+    // reason DAEMON_STOPPED. Without it ranks are left running.
+    TD_DRAIN_STOP_ATTEMPTS = 1,
+};
+// Starts nothing more, then ends calls; on_drained comes once, from the loop: everything stopped
+// and committed, or timeout_ns passed. The caller destroys after it.
+void td_coordinator_drain(struct td_coordinator *c, int flags, int64_t timeout_ns,
+                          void (*on_drained)(void *arg), void *arg);
+
+// ---- a node in the same process
+// ------------------------------------------------------------------ The same messages as
+// NodeService/Session, packed, without gRPC. Rank logs travel as Segments of kind OUT and ERR
+// (there is no PutLog), checkpoints stay where they are (store fs). to_node gets packed
+// CoordinatorMessages, always in a later turn of the loop, never from inside
+// td_coordinator_link_send; the bytes die when it returns.
+TD_MUST_USE td_status td_coordinator_attach(struct td_coordinator *c,
+                                            void (*to_node)(const void *packed, size_t bytes,
+                                                            void *arg),
+                                            void *arg, struct td_coordinator_link **out_link);
+// A packed NodeMessage. INVALID_ARGUMENT: not a NodeMessage; the link stays usable.
+TD_MUST_USE td_status td_coordinator_link_send(struct td_coordinator_link *link, const void *packed,
+                                               size_t bytes);
+// The session is over; to_node is not called any more.
+void td_coordinator_detach(struct td_coordinator_link *link);
+
+#endif
