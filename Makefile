@@ -38,7 +38,8 @@ deps_pip   := grpcio==1.66.2 grpcio-tools==1.66.2 grpcio-health-checking==1.66.2
 warn := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes \
 	-Wmissing-prototypes -Wcast-qual -Wwrite-strings -Wvla -Wundef -Wpointer-arith -Werror
 san  := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -DTD_DEBUG)
-inc  := -Iinclude -I. -I$(B)/gen -isystem /usr/include/oneapi
+# Generated and third-party headers come as system headers: their macros cast const away.
+inc  := -Iinclude -I. -isystem $(B)/gen -isystem /usr/include/oneapi
 cpp  := -D_GNU_SOURCE -DTD_VERSION='"$(VERSION)"' $(inc) $(CPPFLAGS)
 cc   := $(CC) -std=c17 $(OPT) -fPIC -fno-math-errno -pthread $(warn) $(san) $(CFLAGS)
 ld   := $(CC) -pthread $(san) $(LDFLAGS)
