@@ -1,0 +1,85 @@
+#ifndef TRAIND_CLIENT_CLIENT_H
+#define TRAIND_CLIENT_CLIENT_H
+
+// trainctl: talks to a coordinator for a person or a script, and owns nothing.
+//
+//   trainctl.c   argv -> verb, the table of verbs and of flags
+//   config.c     environment: where the daemon is, the token, colours (the only getenv)
+//   session.c    channel to the daemon, unary calls, errors as people read them, exit codes
+//   json.c       protobuf-c messages as proto3 JSON
+//   table.c      aligned columns
+//   follow.c     WatchJob until a job ends, across restarts of the daemon; progress.c draws it
+//   cmd_*.c      one verb, or verbs that differ by a word
+//
+// One thread. A verb gets its parsed flags and returns a td_status; main turns that into one
+// message and one exit code. Exit codes are API: scripts branch on them.
+
+#include "lib/base/base.h"
+
+enum td_exit {
+    TD_CTL_OK = 0,
+    TD_CTL_JOB_FAILED = 1, // the job did not succeed; also any error that has no code of its own
+    TD_CTL_USAGE = 2,
+    TD_CTL_NOT_FOUND = 3,
+    TD_CTL_DENIED = 4,
+    TD_CTL_UNAVAILABLE = 5,
+    TD_CTL_TIMEOUT = 6,
+    TD_CTL_CONFLICT = 7,
+};
+
+enum td_output { TD_OUTPUT_TABLE, TD_OUTPUT_JSON, TD_OUTPUT_JSONL, TD_OUTPUT_NAME };
+
+enum { TD_MAX_SETS = 256, TD_MAX_ARGS = 4 };
+
+// Flags of all verbs; a verb accepts the ones its row names. Strings are argv's.
+struct td_flags {
+    enum td_output output;
+    const char *address;
+    const char *token_file;
+    const char *state_dir;
+    int64_t timeout_ns; // 0: the verb's own
+    const char *args[TD_MAX_ARGS];
+    int n_args;
+    const char *sets[TD_MAX_SETS];
+    size_t n_sets;
+    const char *request_id;
+    const char *out_path; // -O
+    const char *state;
+    const char *reason;
+    int rank; // -1: all
+    uint32_t attempt, from_step, to_step;
+    uint64_t offset;
+    bool follow, dry_run, out_only, err_only;
+};
+
+struct td_session;
+
+struct td_verb {
+    const char *name; // "submit", "node list"
+    const char *args; // "FILE", for the help
+    const char *summary;
+    int min_args, max_args;
+    unsigned flags; // enum td_flag_bit
+    // OK, or an error. *out_exit is TD_CTL_OK when called and counts only with OK.
+    td_status (*run)(struct td_session *s, const struct td_flags *f, int *out_exit);
+};
+
+#define TD_VERB(fn) td_status fn(struct td_session *s, const struct td_flags *f, int *out_exit)
+TD_VERB(td_cmd_cancel);
+TD_VERB(td_cmd_checkpoint_download);
+TD_VERB(td_cmd_checkpoint_list);
+TD_VERB(td_cmd_cluster_info);
+TD_VERB(td_cmd_describe);
+TD_VERB(td_cmd_list);
+TD_VERB(td_cmd_logs);
+TD_VERB(td_cmd_metrics);
+TD_VERB(td_cmd_node_list);
+TD_VERB(td_cmd_pause);
+TD_VERB(td_cmd_plan);
+TD_VERB(td_cmd_resume);
+TD_VERB(td_cmd_submit);
+TD_VERB(td_cmd_version);
+TD_VERB(td_cmd_wait);
+TD_VERB(td_cmd_watch);
+
+#endif

@@ -1,0 +1,180 @@
+// checkpoint list and download. A download goes file by file into a directory of the checkpoint's
+// own name (or -O), through a temporary name; the digest of each file is checked before it appears,
+// so that what lies there is whole.
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/session.h"
+#include "client/table.h"
+#include "lib/base/digest.h"
+#include "lib/base/fsio.h"
+#include "traind/v1/checkpoint.pb-c.h"
+
+static const char *state_name(Traind__V1__Checkpoint__State state) {
+    const ProtobufCEnumValue *v = protobuf_c_enum_descriptor_get_value(
+        &traind__v1__checkpoint__state__descriptor, (int)state);
+    return v ? v->name : "UNKNOWN";
+}
+
+static td_status show_table(const Traind__V1__ListCheckpointsResponse *r) {
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_arena_create((size_t)64 << 20, &arena));
+    static const char *const heading[] = {"CHECKPOINT", "STATE", "STEP", "EPOCH",
+                                          "SIZE",       "WHERE", "TIME"};
+    struct td_table t;
+    td_table_init(&t, arena, TD_COUNTOF(heading), heading);
+    for (size_t i = 0; i < r->n_checkpoints; i++) {
+        const Traind__V1__Checkpoint *c = r->checkpoints[i];
+        char size[32];
+        TD_TRY(td_table_add(&t, "%s", c->path));
+        TD_TRY(td_table_add(&t, "%s", state_name(c->state)));
+        TD_TRY(td_table_add(&t, "%" PRIu32, c->step));
+        TD_TRY(td_table_add(&t, "%" PRIu32, c->epoch));
+        TD_TRY(td_table_add(&t, "%s", td_format_bytes(c->bytes, size)));
+        TD_TRY(td_table_add(&t, "%s:%s", c->node[0] ? c->node : "coordinator", c->directory));
+        TD_TRY(td_table_add(&t, "%s", c->time));
+    }
+    return td_table_print(&t);
+}
+
+td_status td_cmd_checkpoint_list(struct td_session *s, const struct td_flags *f, int *out_exit) {
+    (void)out_exit;
+    Traind__V1__ListCheckpointsRequest request = TRAIND__V1__LIST_CHECKPOINTS_REQUEST__INIT;
+    request.job = (char *)(uintptr_t)f->args[0];
+    request.page_size = 1000;
+    TD_AUTO(td_rpc_message) *answer = NULL;
+    TD_TRY(td_session_call(s, "/traind.v1.CheckpointService/ListCheckpoints", &request.base,
+                           &traind__v1__list_checkpoints_response__descriptor, &answer));
+    const Traind__V1__ListCheckpointsResponse *r =
+        (const Traind__V1__ListCheckpointsResponse *)td_rpc_message_get(answer);
+    if (f->output == TD_OUTPUT_TABLE) return show_table(r);
+    if (f->output == TD_OUTPUT_JSON) return td_session_print_json(s, &r->base);
+    for (size_t i = 0; i < r->n_checkpoints; i++) {
+        if (f->output == TD_OUTPUT_NAME) {
+            const Traind__V1__Checkpoint *c = r->checkpoints[i];
+            printf("%s%s%s\n", c->directory, c->directory[0] ? "" : c->job,
+                   c->directory[0] ? "" : c->path);
+        } else {
+            TD_TRY(td_session_print_json(s, &r->checkpoints[i]->base));
+        }
+    }
+    return TD_OK;
+}
+
+// ---- download
+// --------------------------------------------------------------------------------------
+struct download {
+    int fd;
+    uint64_t offset;
+    struct td_digest *digest;
+    const char *name;
+    td_status failed;
+    bool over;
+};
+
+static td_status take_chunk(struct download *d, const Traind__V1__ReadShardResponse *r) {
+    if (r->offset != d->offset) {
+        return td_fail(TD_DATA_LOSS, "'%s': bytes at offset %" PRIu64 " came, %" PRIu64 " expected",
+                       d->name, r->offset, d->offset);
+    }
+    td_digest_update(d->digest, r->data.data, r->data.len);
+    d->offset += r->data.len;
+    return td_fd_write_all(d->fd, r->data.data, r->data.len, d->name);
+}
+
+static void on_message(struct td_rpc_stream *stream, const ProtobufCMessage *message, void *arg) {
+    struct download *d = arg;
+    if (d->failed) return;
+    d->failed = take_chunk(d, (const Traind__V1__ReadShardResponse *)message);
+    if (d->failed) td_rpc_stream_cancel(stream);
+}
+
+static void on_done(struct td_rpc_stream *stream, td_status take_status, void *arg) {
+    (void)stream;
+    struct download *d = arg;
+    d->over = true;
+    if (d->failed) {
+        td_status_free(take_status);
+    } else {
+        d->failed = take_status;
+    }
+}
+
+static td_status stream_file(struct td_session *s, const Traind__V1__Checkpoint *c,
+                             const Traind__V1__CheckpointFile *file, struct download *d) {
+    static const struct td_rpc_stream_ops ops = {.on_message = on_message, .on_done = on_done};
+    struct td_rpc_stream *stream;
+    TD_TRY(td_rpc_stream_open(s->channel, "/traind.v1.CheckpointService/ReadShard",
+                              &traind__v1__read_shard_response__descriptor, s->flags->timeout_ns,
+                              &ops, d, &stream));
+    Traind__V1__ReadShardRequest request = TRAIND__V1__READ_SHARD_REQUEST__INIT;
+    request.job = c->job;
+    request.path = c->path;
+    request.file = file->name;
+    td_rpc_stream_send(stream, &request.base);
+    td_rpc_stream_half_close(stream);
+    TD_TRY(td_loop_run_until(s->loop, &d->over, INT64_MAX));
+    TD_TRY(d->failed);
+    char hex[TD_DIGEST_HEX];
+    td_digest_hex(d->digest, hex);
+    if (d->offset != file->bytes || strcmp(hex, file->digest) != 0) {
+        return td_fail(TD_DATA_LOSS,
+                       "'%s' arrived with %" PRIu64
+                       " bytes and digest %s; the manifest says %" PRIu64
+                       " and %s. Try again, or take the checkpoint before it",
+                       file->name, d->offset, hex, file->bytes, file->digest);
+    }
+    return TD_OK;
+}
+
+static td_status download_file(struct td_session *s, const Traind__V1__Checkpoint *c,
+                               const Traind__V1__CheckpointFile *file, const char *dir) {
+    if (strchr(file->name, '/') || file->name[0] == '.') {
+        return td_fail(TD_DATA_LOSS, "the checkpoint names a file '%s' outside itself", file->name);
+    }
+    char path[1024], part[1040];
+    snprintf(path, sizeof path, "%s/%s", dir, file->name);
+    snprintf(part, sizeof part, "%s.part", path);
+    TD_AUTO(td_digest) *digest = NULL;
+    TD_TRY(td_digest_create(&digest));
+    TD_AUTO_CLOSE int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0) return td_fail_errno(TD_FAILED_PRECONDITION, "create '%s'", part);
+    struct download d = {.fd = fd, .digest = digest, .name = file->name};
+    td_status failed = stream_file(s, c, file, &d);
+    if (!failed) failed = td_fs_rename(part, path);
+    if (failed) unlink(part);
+    return failed;
+}
+
+td_status td_cmd_checkpoint_download(struct td_session *s, const struct td_flags *f,
+                                     int *out_exit) {
+    (void)out_exit;
+    Traind__V1__GetCheckpointRequest request = TRAIND__V1__GET_CHECKPOINT_REQUEST__INIT;
+    request.job = (char *)(uintptr_t)f->args[0];
+    if (f->n_args > 1) request.path = (char *)(uintptr_t)f->args[1];
+    TD_AUTO(td_rpc_message) *answer = NULL;
+    TD_TRY(td_session_call(s, "/traind.v1.CheckpointService/GetCheckpoint", &request.base,
+                           &traind__v1__checkpoint__descriptor, &answer));
+    const Traind__V1__Checkpoint *c = (const Traind__V1__Checkpoint *)td_rpc_message_get(answer);
+    char dir[512];
+    const char *slash = strrchr(c->path, '/');
+    snprintf(dir, sizeof dir, "%s", f->out_path ? f->out_path : slash ? slash + 1 : c->path);
+    TD_TRY(td_fs_mkdirs(dir, 0755));
+    for (size_t i = 0; i < c->n_files; i++) {
+        TD_TRY(download_file(s, c, c->files[i], dir));
+    }
+    if (f->output == TD_OUTPUT_JSON || f->output == TD_OUTPUT_JSONL) {
+        return td_session_print_json(s, &c->base);
+    }
+    char size[32];
+    if (f->output == TD_OUTPUT_NAME) {
+        puts(dir);
+    } else {
+        printf("%s of %s: %zu files, %s, in %s\n", c->path, c->job, c->n_files,
+               td_format_bytes(c->bytes, size), dir);
+    }
+    return TD_OK;
+}

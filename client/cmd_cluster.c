@@ -1,0 +1,96 @@
+// node list and cluster info: what an operator looks at first. version: of this program.
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "client/session.h"
+#include "client/table.h"
+#include "traind/v1/admin.pb-c.h"
+
+static td_status show_nodes(const Traind__V1__ListNodesResponse *r) {
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_arena_create((size_t)64 << 20, &arena));
+    static const char *const heading[] = {"ID",    "NAME",   "STATE", "SLOTS",
+                                          "CORES", "MEMORY", "JOBS"};
+    struct td_table t;
+    td_table_init(&t, arena, TD_COUNTOF(heading), heading);
+    for (size_t i = 0; i < r->n_nodes; i++) {
+        const Traind__V1__Node *n = r->nodes[i];
+        const ProtobufCEnumValue *state = protobuf_c_enum_descriptor_get_value(
+            &traind__v1__node__state__descriptor, (int)n->state);
+        char memory[32];
+        TD_TRY(td_table_add(&t, "%s", n->id));
+        TD_TRY(td_table_add(&t, "%s", n->name));
+        TD_TRY(td_table_add(&t, "%s", state ? state->name : "UNKNOWN"));
+        TD_TRY(td_table_add(&t, "%" PRIu32 "/%" PRIu32, n->slots_used, n->slots));
+        TD_TRY(td_table_add(&t, "%" PRIu32, n->cores));
+        TD_TRY(td_table_add(&t, "%s", td_format_bytes(n->memory_bytes, memory)));
+        TD_TRY(td_table_add(&t, "%zu", n->n_jobs));
+    }
+    return td_table_print(&t);
+}
+
+td_status td_cmd_node_list(struct td_session *s, const struct td_flags *f, int *out_exit) {
+    (void)out_exit;
+    Traind__V1__ListNodesRequest request = TRAIND__V1__LIST_NODES_REQUEST__INIT;
+    TD_AUTO(td_rpc_message) *answer = NULL;
+    TD_TRY(td_session_call(s, "/traind.v1.NodeAdminService/ListNodes", &request.base,
+                           &traind__v1__list_nodes_response__descriptor, &answer));
+    const Traind__V1__ListNodesResponse *r =
+        (const Traind__V1__ListNodesResponse *)td_rpc_message_get(answer);
+    if (f->output == TD_OUTPUT_TABLE) return show_nodes(r);
+    if (f->output == TD_OUTPUT_JSON) return td_session_print_json(s, &r->base);
+    for (size_t i = 0; i < r->n_nodes; i++) {
+        if (f->output == TD_OUTPUT_NAME) {
+            puts(r->nodes[i]->id);
+        } else {
+            TD_TRY(td_session_print_json(s, &r->nodes[i]->base));
+        }
+    }
+    return TD_OK;
+}
+
+static void show_cluster(const Traind__V1__ClusterInfo *c) {
+    char up[32];
+    printf("%-10s %s (role %s, pid %" PRIu32 ", up %s)\n", "traind", c->version, c->role, c->pid,
+           td_format_seconds(c->uptime_s, up));
+    printf("%-10s %s\n%-10s %s\n", "address", c->address, "state", c->state_dir);
+    printf("%-10s %" PRIu32 ", slots %" PRIu32 " of %" PRIu32 " used\n", "nodes", c->nodes,
+           c->slots_used, c->slots);
+    printf("%-10s %" PRIu32 " running, %" PRIu32 " queued\n", "jobs", c->jobs_running,
+           c->jobs_queued);
+    for (size_t i = 0; i < c->n_counters; i++) {
+        printf("%-10s %s %" PRIu32 "\n", i == 0 ? "counters" : "", c->counters[i]->key,
+               c->counters[i]->value);
+    }
+}
+
+td_status td_cmd_cluster_info(struct td_session *s, const struct td_flags *f, int *out_exit) {
+    (void)out_exit;
+    Traind__V1__GetClusterInfoRequest request = TRAIND__V1__GET_CLUSTER_INFO_REQUEST__INIT;
+    TD_AUTO(td_rpc_message) *answer = NULL;
+    TD_TRY(td_session_call(s, "/traind.v1.AdminService/GetClusterInfo", &request.base,
+                           &traind__v1__cluster_info__descriptor, &answer));
+    const Traind__V1__ClusterInfo *c = (const Traind__V1__ClusterInfo *)td_rpc_message_get(answer);
+    if (f->output == TD_OUTPUT_JSON || f->output == TD_OUTPUT_JSONL) {
+        return td_session_print_json(s, &c->base);
+    }
+    if (f->output == TD_OUTPUT_NAME) {
+        puts(c->address);
+    } else {
+        show_cluster(c);
+    }
+    return TD_OK;
+}
+
+td_status td_cmd_version(struct td_session *s, const struct td_flags *f, int *out_exit) {
+    (void)s, (void)out_exit;
+    if (f->output == TD_OUTPUT_NAME) {
+        puts(TD_VERSION);
+    } else if (f->output == TD_OUTPUT_TABLE) {
+        printf("trainctl %s\n", TD_VERSION);
+    } else {
+        printf("{\"version\":\"%s\"}\n", TD_VERSION);
+    }
+    return TD_OK;
+}

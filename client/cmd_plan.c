@@ -1,0 +1,55 @@
+// plan: what a spec would need (memory, FLOPs, steps), worked out by a worker on a node without
+// training. -O writes the plan itself, which `traind-worker run --plan FILE` takes.
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/session.h"
+#include "client/spec_file.h"
+#include "client/table.h"
+#include "lib/base/fsio.h"
+#include "traind/v1/job.pb-c.h"
+
+static void show_plan(const Traind__V1__PlanJobResponse *r) {
+    char text[32];
+    printf("%-16s %s\n", "parameters", td_format_count((double)r->parameters, text));
+    printf("%-16s %s a rank\n", "memory", td_format_bytes(r->memory_bytes, text));
+    printf("%-16s %s a group\n", "shared memory", td_format_bytes(r->shared_bytes, text));
+    printf("%-16s %sFLOP a step and rank\n", "arithmetic",
+           td_format_count(r->flops_per_step, text));
+    printf("%-16s %" PRIu32 " an epoch, %" PRIu32 " in all\n", "steps", r->steps_per_epoch,
+           r->total_steps);
+    printf("%-16s %" PRIu32 "\n", "slots", r->slots);
+}
+
+td_status td_cmd_plan(struct td_session *s, const struct td_flags *f, int *out_exit) {
+    (void)out_exit;
+    TD_AUTO_BUF spec;
+    td_buf_init(&spec, TD_SPEC_FILE_MAX + 1);
+    TD_TRY(td_spec_file_read(f->args[0], &spec));
+    Traind__V1__PlanJobRequest request = TRAIND__V1__PLAN_JOB_REQUEST__INIT;
+    request.spec = (char *)(uintptr_t)td_buf_cstr(&spec);
+    request.n_overrides = f->n_sets;
+    request.overrides = (char **)(uintptr_t)f->sets;
+    TD_AUTO(td_rpc_message) *answer = NULL;
+    TD_TRY(td_session_call(s, "/traind.v1.JobService/PlanJob", &request.base,
+                           &traind__v1__plan_job_response__descriptor, &answer));
+    const Traind__V1__PlanJobResponse *r =
+        (const Traind__V1__PlanJobResponse *)td_rpc_message_get(answer);
+    if (f->out_path) {
+        TD_TRY(td_fs_write(f->out_path, r->plan_json, strlen(r->plan_json), 0644, 0));
+    }
+    if (f->output == TD_OUTPUT_JSON || f->output == TD_OUTPUT_JSONL) {
+        return td_session_print_json(s, &r->base);
+    }
+    if (f->output == TD_OUTPUT_NAME) {
+        puts(f->out_path ? f->out_path : "");
+        return TD_OK;
+    }
+    show_plan(r);
+    if (f->out_path)
+        printf("written to %s; run it with `traind-worker run --plan %s`\n", f->out_path,
+               f->out_path);
+    return TD_OK;
+}

@@ -1,0 +1,45 @@
+// cancel, pause and resume: one request each, which differ by a word; the answer is the job in its
+// new state. What the ranks do about it is seen with `trainctl watch`.
+
+#include <stdio.h>
+
+#include "client/progress.h"
+#include "client/session.h"
+
+static td_status steer(struct td_session *s, const struct td_flags *f, const char *method,
+                       const ProtobufCMessage *request) {
+    TD_AUTO(td_rpc_message) *answer = NULL;
+    TD_TRY(td_session_call(s, method, request, &traind__v1__job__descriptor, &answer));
+    const Traind__V1__Job *job = (const Traind__V1__Job *)td_rpc_message_get(answer);
+    if (f->output == TD_OUTPUT_JSON || f->output == TD_OUTPUT_JSONL) {
+        return td_session_print_json(s, &job->base);
+    }
+    if (f->output == TD_OUTPUT_NAME) {
+        puts(job->id);
+    } else {
+        printf("%s %s\n", job->id, td_job_state_name(job->state));
+    }
+    return TD_OK;
+}
+
+td_status td_cmd_cancel(struct td_session *s, const struct td_flags *f, int *out_exit) {
+    (void)out_exit;
+    Traind__V1__CancelJobRequest request = TRAIND__V1__CANCEL_JOB_REQUEST__INIT;
+    request.id = (char *)(uintptr_t)f->args[0];
+    if (f->reason) request.reason = (char *)(uintptr_t)f->reason;
+    return steer(s, f, "/traind.v1.JobService/CancelJob", &request.base);
+}
+
+td_status td_cmd_pause(struct td_session *s, const struct td_flags *f, int *out_exit) {
+    (void)out_exit;
+    Traind__V1__PauseJobRequest request = TRAIND__V1__PAUSE_JOB_REQUEST__INIT;
+    request.id = (char *)(uintptr_t)f->args[0];
+    return steer(s, f, "/traind.v1.JobService/PauseJob", &request.base);
+}
+
+td_status td_cmd_resume(struct td_session *s, const struct td_flags *f, int *out_exit) {
+    (void)out_exit;
+    Traind__V1__ResumeJobRequest request = TRAIND__V1__RESUME_JOB_REQUEST__INIT;
+    request.id = (char *)(uintptr_t)f->args[0];
+    return steer(s, f, "/traind.v1.JobService/ResumeJob", &request.base);
+}

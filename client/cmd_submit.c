@@ -1,0 +1,58 @@
+// submit: the text of a spec and its overrides go to the coordinator, which is its only parser.
+// A request id is always sent, so that a submission that is repeated after a lost answer makes one
+// job. --dry-run checks and prints the spec with every default; --follow stays to the end.
+
+#include <stdio.h>
+#include <string.h>
+
+#include "client/follow.h"
+#include "client/spec_file.h"
+#include "lib/base/rng.h"
+
+static td_status dry_run(struct td_session *s, const struct td_flags *f, char *spec) {
+    Traind__V1__ValidateJobRequest request = TRAIND__V1__VALIDATE_JOB_REQUEST__INIT;
+    request.spec = spec;
+    request.n_overrides = f->n_sets;
+    request.overrides = (char **)(uintptr_t)f->sets;
+    TD_AUTO(td_rpc_message) *answer = NULL;
+    TD_TRY(td_session_call(s, "/traind.v1.JobService/ValidateJob", &request.base,
+                           &traind__v1__validate_job_response__descriptor, &answer));
+    const Traind__V1__ValidateJobResponse *r =
+        (const Traind__V1__ValidateJobResponse *)td_rpc_message_get(answer);
+    puts(r->spec_json);
+    return TD_OK;
+}
+
+td_status td_cmd_submit(struct td_session *s, const struct td_flags *f, int *out_exit) {
+    TD_AUTO_BUF spec;
+    td_buf_init(&spec, TD_SPEC_FILE_MAX + 1);
+    TD_TRY(td_spec_file_read(f->args[0], &spec));
+    if (f->dry_run) return dry_run(s, f, (char *)(uintptr_t)td_buf_cstr(&spec));
+
+    char request_id[37];
+    td_uuid4(request_id);
+    Traind__V1__CreateJobRequest request = TRAIND__V1__CREATE_JOB_REQUEST__INIT;
+    request.spec = (char *)(uintptr_t)td_buf_cstr(&spec);
+    request.n_overrides = f->n_sets;
+    request.overrides = (char **)(uintptr_t)f->sets;
+    request.request_id = f->request_id ? (char *)(uintptr_t)f->request_id : request_id;
+    TD_AUTO(td_rpc_message) *answer = NULL;
+    TD_TRY(td_session_call(s, "/traind.v1.JobService/CreateJob", &request.base,
+                           &traind__v1__job__descriptor, &answer));
+    const Traind__V1__Job *job = (const Traind__V1__Job *)td_rpc_message_get(answer);
+    if (f->follow) {
+        fprintf(stderr, "submitted %s\n", job->id);
+        return td_follow_to_end(s, job->id, true, out_exit);
+    }
+    if (f->output == TD_OUTPUT_JSON || f->output == TD_OUTPUT_JSONL) {
+        return td_session_print_json(s, &job->base);
+    }
+    if (f->output == TD_OUTPUT_NAME) {
+        puts(job->id);
+        return TD_OK;
+    }
+    printf("submitted %s (%s), %s%s%s\n", job->id, job->name, td_job_state_name(job->state),
+           job->reason && job->reason->text[0] ? ": " : "", job->reason ? job->reason->text : "");
+    printf("follow it with `trainctl wait %s --follow`\n", job->id);
+    return TD_OK;
+}

@@ -1,0 +1,42 @@
+// watch: every change of a job as it comes, one line or one JSON object each, until it has ended.
+// wait: nothing until it has ended, then how; with --follow its progress meanwhile.
+
+#include <stdio.h>
+
+#include "client/follow.h"
+
+struct watch {
+    struct td_session *session;
+    td_status failed;
+};
+
+static bool show_change(const Traind__V1__WatchJobResponse *r, void *arg) {
+    struct watch *w = arg;
+    const struct td_flags *f = w->session->flags;
+    const Traind__V1__Job *job = r->job;
+    if (f->output == TD_OUTPUT_JSON || f->output == TD_OUTPUT_JSONL) {
+        w->failed = td_session_print_json(w->session, &r->base);
+    } else if (f->output == TD_OUTPUT_NAME) {
+        puts(job->id);
+    } else {
+        double loss = 0;
+        printf("%s %s attempt %u epoch %u step %u/%u", job->id, td_job_state_name(job->state),
+               job->attempt, job->epoch, job->global_step, job->total_steps);
+        if (td_job_metric(job, "train_loss", &loss)) printf(" train_loss %.4f", loss);
+        if (job->reason && job->reason->text[0]) printf(" (%s)", job->reason->text);
+        putchar('\n');
+    }
+    fflush(stdout);
+    return w->failed || td_job_state_terminal(job->state);
+}
+
+td_status td_cmd_watch(struct td_session *s, const struct td_flags *f, int *out_exit) {
+    (void)out_exit;
+    struct watch w = {.session = s};
+    TD_TRY(td_follow(s, f->args[0], f->timeout_ns, show_change, &w));
+    return w.failed;
+}
+
+td_status td_cmd_wait(struct td_session *s, const struct td_flags *f, int *out_exit) {
+    return td_follow_to_end(s, f->args[0], f->follow, out_exit);
+}

@@ -1,0 +1,93 @@
+// Environment of trainctl, and the two files through which daemon and client find each other: the
+// daemon writes `address` after it listens and `token` with mode 0600, both in its state directory.
+// The address is read anew for each connection, because a restarted daemon may have another port.
+// Rejected: a configuration file of the client's own; there is one daemon per state directory, and
+// its directory already says everything.
+
+#include "client/config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/fsio.h"
+
+static void trim(char *text) {
+    size_t n = strlen(text);
+    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == ' ' || text[n - 1] == '\r')) {
+        text[--n] = '\0';
+    }
+}
+
+static td_status read_line(const char *path, char *out, size_t out_bytes) {
+    TD_AUTO_BUF text;
+    td_buf_init(&text, 4096);
+    TD_TRY(td_fs_read(path, 4096, &text));
+    if (text.len >= out_bytes) {
+        return td_fail(TD_FAILED_PRECONDITION, "'%s' holds %zu bytes, at most %zu are expected",
+                       path, text.len, out_bytes - 1);
+    }
+    memcpy(out, td_buf_cstr(&text), text.len + 1);
+    trim(out);
+    return TD_OK;
+}
+
+static td_status state_dir(const struct td_flags *f, char *out, size_t out_bytes) {
+    const char *own = f->state_dir ? f->state_dir : getenv("TRAIND_STATE_DIR");
+    const char *xdg = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    int n;
+    if (own && *own) {
+        n = snprintf(out, out_bytes, "%s", own);
+    } else if (xdg && *xdg) {
+        n = snprintf(out, out_bytes, "%s/traind", xdg);
+    } else if (geteuid() == 0) {
+        n = snprintf(out, out_bytes, "/var/lib/traind");
+    } else {
+        n = snprintf(out, out_bytes, "%s/.local/state/traind", home && *home ? home : "/");
+    }
+    if (n < 0 || (size_t)n >= out_bytes) {
+        return td_fail(TD_INVALID_ARGUMENT, "the state directory's path is longer than %zu bytes",
+                       out_bytes - 1);
+    }
+    return TD_OK;
+}
+
+static td_status find_address(const struct td_flags *f, struct td_client_config *c) {
+    const char *given = f->address ? f->address : getenv("TRAIND_ADDRESS");
+    if (given && *given) {
+        if (strlen(given) >= sizeof c->address) {
+            return td_fail(TD_INVALID_ARGUMENT, "the address is longer than %zu bytes",
+                           sizeof c->address - 1);
+        }
+        snprintf(c->address, sizeof c->address, "%s", given);
+        snprintf(c->address_source, sizeof c->address_source, "%s",
+                 f->address ? "--address" : "TRAIND_ADDRESS");
+        return TD_OK;
+    }
+    snprintf(c->address_source, sizeof c->address_source, "%s/address", c->state_dir);
+    if (!td_fs_exists(c->address_source)) {
+        return td_status_with_reason(
+            td_fail(
+                TD_UNAVAILABLE,
+                "no traind runs on the state directory '%s' (there is no file 'address' in it). "
+                "Start one with `traind &`, or name one with --address, --state-dir or "
+                "TRAIND_STATE_DIR",
+                c->state_dir),
+            "NO_DAEMON");
+    }
+    return read_line(c->address_source, c->address, sizeof c->address);
+}
+
+td_status td_client_config_read(const struct td_flags *f, struct td_client_config *out_config) {
+    struct td_client_config c = {.color = isatty(STDERR_FILENO)};
+    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+    if ((no_color && *no_color) || (term && !strcmp(term, "dumb"))) c.color = false;
+    TD_TRY(state_dir(f, c.state_dir, sizeof c.state_dir));
+    TD_TRY(find_address(f, &c));
+    char path[600];
+    const char *token_file = f->token_file ? f->token_file : getenv("TRAIND_TOKEN_FILE");
+    snprintf(path, sizeof path, "%s/token", c.state_dir);
+    TD_TRY_CTX(read_line(token_file && *token_file ? token_file : path, c.token, sizeof c.token),
+               "read the token (--token-file or TRAIND_TOKEN_FILE name another)");
+    *out_config = c;
+    return TD_OK;
+}

@@ -1,0 +1,164 @@
+// A watch is a stream that may break: the daemon is restarted, a reader is cut off. The job does
+// not care, so following must not either. Each round opens one stream and runs the loop until it
+// ends; UNAVAILABLE starts another round, anything else is the answer.
+
+#include "client/follow.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "client/table.h"
+#include "lib/base/clock.h"
+
+#define RETRY_NS      (200 * TD_NS_PER_MS)
+#define LOST_AFTER_NS (30 * TD_NS_PER_S)
+
+struct follow {
+    td_follow_fn *fn;
+    void *arg;
+    char token[128];
+    td_status ended_with;
+    bool round_over, finished, heard;
+};
+
+static void on_message(struct td_rpc_stream *stream, const ProtobufCMessage *message, void *arg) {
+    struct follow *f = arg;
+    const Traind__V1__WatchJobResponse *r = (const Traind__V1__WatchJobResponse *)message;
+    f->heard = true;
+    if (f->finished || !r->job) return;
+    snprintf(f->token, sizeof f->token, "%s", r->token);
+    if (f->fn(r, f->arg)) {
+        f->finished = true;
+        td_rpc_stream_cancel(stream);
+    }
+}
+
+static void on_done(struct td_rpc_stream *stream, td_status take_status, void *arg) {
+    (void)stream;
+    struct follow *f = arg;
+    f->ended_with = take_status;
+    f->round_over = true;
+}
+
+static const struct td_rpc_stream_ops stream_ops = {.on_message = on_message, .on_done = on_done};
+
+static td_status one_round(struct td_session *s, const char *job, int64_t left_ns,
+                           struct follow *f) {
+    TD_TRY(td_session_open(s));
+    struct td_rpc_stream *stream;
+    f->round_over = f->heard = false;
+    TD_TRY(td_rpc_stream_open(s->channel, "/traind.v1.JobService/WatchJob",
+                              &traind__v1__watch_job_response__descriptor, left_ns, &stream_ops, f,
+                              &stream));
+    Traind__V1__WatchJobRequest request = TRAIND__V1__WATCH_JOB_REQUEST__INIT;
+    request.id = (char *)(uintptr_t)job;
+    request.token = f->token;
+    td_rpc_stream_send(stream, &request.base);
+    td_rpc_stream_half_close(stream);
+    td_status waited = td_loop_run_until(s->loop, &f->round_over, left_ns ? left_ns : INT64_MAX);
+    if (waited) {
+        td_rpc_channel_destroy(td_steal(s->channel)); // ends the stream, which ends the round
+        td_status_free(f->ended_with);
+        return waited;
+    }
+    return f->ended_with;
+}
+
+static bool worth_another_round(struct follow *f, td_status failed) {
+    enum td_code code = td_status_code(failed);
+    if (code == TD_OUT_OF_RANGE && f->token[0]) {
+        f->token[0] = '\0';
+        return true;
+    }
+    return code == TD_UNAVAILABLE || code == TD_CODE_OK;
+}
+
+static td_status pause_before_retry(struct td_session *s) {
+    static const bool never = false;
+    td_status slept = td_loop_run_until(s->loop, &never, RETRY_NS);
+    if (td_status_code(slept) != TD_DEADLINE_EXCEEDED) return slept;
+    td_status_free(slept);
+    return TD_OK;
+}
+
+td_status td_follow(struct td_session *s, const char *job, int64_t timeout_ns, td_follow_fn *fn,
+                    void *arg) {
+    struct follow f = {.fn = fn, .arg = arg};
+    struct td_mono start = td_mono_now(), heard = start;
+    bool first = true;
+    for (;;) {
+        int64_t now = td_mono_now().ns;
+        if (timeout_ns && now - start.ns >= timeout_ns) {
+            return td_fail(TD_DEADLINE_EXCEEDED, "job %s has not ended within the timeout", job);
+        }
+        int64_t left = timeout_ns ? timeout_ns - (now - start.ns) : 0;
+        td_status failed = one_round(s, job, left, &f);
+        if (f.finished) {
+            td_status_free(failed);
+            return TD_OK;
+        }
+        if (f.heard) heard = td_mono_now();
+        if ((first && !f.heard) || !worth_another_round(&f, failed)) return failed;
+        if (td_mono_now().ns - heard.ns > LOST_AFTER_NS) return failed;
+        first = false;
+        td_status_free(failed);
+        TD_TRY(pause_before_retry(s));
+        td_status lost = td_session_reopen(s);
+        if (lost && td_status_code(lost) != TD_UNAVAILABLE) return lost;
+        td_status_free(lost); // no address yet: the next round tries again
+    }
+}
+
+// ---- to the end
+// ------------------------------------------------------------------------------------
+struct to_end {
+    struct td_session *session;
+    struct td_progress progress;
+    bool show;
+    int exit_code;
+};
+
+static void say_end(const struct to_end *e, const Traind__V1__Job *job) {
+    if (e->session->flags->output == TD_OUTPUT_NAME) {
+        printf("%s\n", job->id);
+        return;
+    }
+    printf("%s %s: step %u, attempt %u\n", job->id, td_job_state_name(job->state), job->global_step,
+           job->attempt);
+    for (size_t i = 0; i < job->n_metrics; i++) {
+        printf("  %-16s %.6g\n", job->metrics[i]->key, job->metrics[i]->value);
+    }
+    if (job->checkpoint[0]) printf("  %-16s %s\n", "checkpoint", job->checkpoint);
+    if (job->failure && job->state == TRAIND__V1__JOB__STATE__FAILED) {
+        printf("  %-16s %s\n  %-16s %s\n", "class", job->failure->class_, "error",
+               job->failure->message);
+    }
+}
+
+static bool on_change(const Traind__V1__WatchJobResponse *r, void *arg) {
+    struct to_end *e = arg;
+    bool ended = td_job_state_terminal(r->job->state);
+    if (e->show) td_progress_show(&e->progress, r->job);
+    if (!ended) return false;
+    if (e->show) td_progress_end(&e->progress);
+    if (e->session->flags->output == TD_OUTPUT_JSON ||
+        e->session->flags->output == TD_OUTPUT_JSONL) {
+        td_status_free(td_session_print_json(e->session, &r->job->base));
+    } else {
+        say_end(e, r->job);
+    }
+    e->exit_code =
+        r->job->state == TRAIND__V1__JOB__STATE__SUCCEEDED ? TD_CTL_OK : TD_CTL_JOB_FAILED;
+    return true;
+}
+
+td_status td_follow_to_end(struct td_session *s, const char *job, bool show, int *out_exit) {
+    TD_TRY(td_session_open(s));
+    struct to_end e = {.session = s, .show = show};
+    td_progress_init(&e.progress, s->config.color);
+    td_status failed = td_follow(s, job, s->flags->timeout_ns, on_change, &e);
+    if (show) td_progress_end(&e.progress);
+    TD_TRY(failed);
+    *out_exit = e.exit_code;
+    return TD_OK;
+}

@@ -1,0 +1,22 @@
+#ifndef TRAIND_CLIENT_FOLLOW_H
+#define TRAIND_CLIENT_FOLLOW_H
+
+// Follows a job with WatchJob until it ends, across restarts of the daemon: after a lost connection
+// the address is read again and the watch goes on from the last token (an expired one starts anew).
+
+#include "client/progress.h"
+#include "client/session.h"
+
+// Called for each response; return true to stop following.
+typedef bool td_follow_fn(const Traind__V1__WatchJobResponse *response, void *arg);
+
+// DEADLINE_EXCEEDED after timeout_ns (0: none). A lost daemon is waited for 30 s, then UNAVAILABLE.
+TD_MUST_USE td_status td_follow(struct td_session *s, const char *job, int64_t timeout_ns,
+                                td_follow_fn *fn, void *arg);
+
+// Follows to the end of the job with progress on stderr (if shown) and says how it ended on
+// stdout; *out_exit is TD_CTL_OK if it succeeded, else TD_CTL_JOB_FAILED.
+TD_MUST_USE td_status td_follow_to_end(struct td_session *s, const char *job, bool show,
+                                       int *out_exit);
+
+#endif

@@ -1,0 +1,123 @@
+// The bar is one line: state, epoch, steps, loss, rate and what is left. It is drawn as often as
+// Watch sends (10 a second at most) and cut at the terminal's width, so that it never wraps. A
+// state change prints a line of its own, which stays in the scroll-back with the reason's numbers.
+
+#include "client/progress.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "client/table.h"
+#include "lib/base/buf.h"
+
+void td_progress_init(struct td_progress *p, bool color) {
+    *p = (struct td_progress){.bar = isatty(STDERR_FILENO), .color = color, .state = -1};
+}
+
+const char *td_job_state_name(Traind__V1__Job__State state) {
+    const ProtobufCEnumValue *v =
+        protobuf_c_enum_descriptor_get_value(&traind__v1__job__state__descriptor, (int)state);
+    return v ? v->name : "UNKNOWN";
+}
+
+bool td_job_state_terminal(Traind__V1__Job__State state) {
+    return state == TRAIND__V1__JOB__STATE__SUCCEEDED || state == TRAIND__V1__JOB__STATE__FAILED ||
+           state == TRAIND__V1__JOB__STATE__CANCELLED || state == TRAIND__V1__JOB__STATE__EXPIRED;
+}
+
+bool td_job_metric(const Traind__V1__Job *job, const char *name, double *out_value) {
+    for (size_t i = 0; i < job->n_metrics; i++) {
+        if (strcmp(job->metrics[i]->key, name) != 0) continue;
+        *out_value = job->metrics[i]->value;
+        return true;
+    }
+    return false;
+}
+
+static int terminal_columns(void) {
+    struct winsize w;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &w) != 0 || w.ws_col < 20) return 80;
+    return w.ws_col;
+}
+
+static const char *color_of(const struct td_progress *p, Traind__V1__Job__State state) {
+    if (!p->color) return "";
+    if (state == TRAIND__V1__JOB__STATE__SUCCEEDED) return "\033[32m";
+    if (state == TRAIND__V1__JOB__STATE__FAILED) return "\033[31m";
+    return "\033[1m";
+}
+
+void td_progress_end(struct td_progress *p) {
+    if (p->drawn) fputs("\r\033[K", stderr);
+    p->drawn = false;
+    fflush(stderr);
+}
+
+static void state_line(struct td_progress *p, const Traind__V1__Job *job) {
+    const char *reason = job->reason ? job->reason->text : "";
+    if (p->state == (int)job->state && !strcmp(p->reason, reason)) return;
+    td_progress_end(p);
+    fprintf(stderr, "%s%s%s", color_of(p, job->state), td_job_state_name(job->state),
+            p->color ? "\033[0m" : "");
+    if (job->attempt > 1) fprintf(stderr, " (attempt %" PRIu32 ")", job->attempt);
+    if (job->n_nodes > 0 && job->state == TRAIND__V1__JOB__STATE__STARTING) {
+        fprintf(stderr, " on %s", job->nodes[0]);
+    }
+    fprintf(stderr, "%s%s\n", *reason ? ": " : "", reason);
+    p->state = (int)job->state;
+    snprintf(p->reason, sizeof p->reason, "%s", reason);
+}
+
+static void note_lines(struct td_progress *p, const Traind__V1__Job *job) {
+    for (; p->n_notes < job->n_notes; p->n_notes++) {
+        td_progress_end(p);
+        fprintf(stderr, "note: %s\n", job->notes[p->n_notes]);
+    }
+}
+
+static void epoch_line(struct td_progress *p, const Traind__V1__Job *job) {
+    if (job->epoch == p->epoch && job->attempt == p->attempt) return;
+    if (job->epoch > p->epoch) {
+        double loss = 0, val = 0;
+        td_progress_end(p);
+        fprintf(stderr, "epoch %" PRIu32 " done: step %" PRIu32, job->epoch, job->global_step);
+        if (td_job_metric(job, "train_loss", &loss)) fprintf(stderr, ", train_loss %.4f", loss);
+        if (td_job_metric(job, "val_loss", &val)) fprintf(stderr, ", val_loss %.4f", val);
+        if (td_job_metric(job, "val_accuracy", &val)) fprintf(stderr, ", val_accuracy %.4f", val);
+        fputc('\n', stderr);
+    }
+    p->epoch = job->epoch;
+    p->attempt = job->attempt;
+}
+
+static void draw_bar(struct td_progress *p, const Traind__V1__Job *job) {
+    const Traind__V1__Progress *now = job->progress;
+    if (!p->bar || !now || job->state != TRAIND__V1__JOB__STATE__RUNNING) return;
+    char rate[32], left[32], line[256];
+    enum { CELLS = 24 };
+    char cells[CELLS + 1];
+    double done = now->total_steps ? (double)now->step / now->total_steps : 0;
+    int full = (int)(TD_MIN(done, 1.0) * CELLS);
+    memset(cells, ' ', CELLS);
+    memset(cells, '=', (size_t)full);
+    if (full < CELLS) cells[full] = '>';
+    cells[CELLS] = '\0';
+    int n = snprintf(
+        line, sizeof line,
+        "%s epoch %" PRIu32 " [%s] step %" PRIu32 "/%" PRIu32 " loss %.4f %s samples/s ETA %s",
+        now->phase, now->epoch + 1, cells, now->step, now->total_steps, now->loss,
+        td_format_count(now->samples_per_s, rate), td_format_seconds(now->eta_s, left));
+    int columns = terminal_columns() - 1;
+    fprintf(stderr, "\r\033[K%.*s", TD_MIN(n, columns), line);
+    p->drawn = true;
+    fflush(stderr);
+}
+
+void td_progress_show(struct td_progress *p, const Traind__V1__Job *job) {
+    note_lines(p, job);
+    epoch_line(p, job);
+    state_line(p, job);
+    draw_bar(p, job);
+}

@@ -1,0 +1,115 @@
+// One connection to the coordinator per run of trainctl, made when a verb first needs it, so that
+// `trainctl --help` and wrong flags never look for a daemon.
+//
+// Errors: the status of a call already says what happened; what is added here is the address that
+// was tried, the field violations, one line each, and the request id that the daemon logged. The
+// exit code is a function of the gRPC code alone.
+
+#include "client/session.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "client/json.h"
+#include "lib/base/fsio.h"
+
+static td_status connect_channel(struct td_session *s) {
+    TD_TRY(td_client_config_read(s->flags, &s->config));
+    struct td_rpc_channel_options options = {
+        .address = s->config.address,
+        .token = s->config.token,
+        .max_message_bytes = (size_t)64 << 20,
+    };
+    return td_rpc_channel_create(s->loop, &options, &s->channel);
+}
+
+td_status td_session_open(struct td_session *s) {
+    if (s->channel) return TD_OK;
+    if (!s->loop) TD_TRY(td_loop_create(&s->loop));
+    return connect_channel(s);
+}
+
+td_status td_session_reopen(struct td_session *s) {
+    td_rpc_channel_destroy(td_steal(s->channel));
+    return connect_channel(s);
+}
+
+void td_session_close(struct td_session *s) {
+    td_rpc_channel_destroy(td_steal(s->channel));
+    td_loop_destroy(td_steal(s->loop));
+}
+
+td_status td_session_call(struct td_session *s, const char *method, const ProtobufCMessage *request,
+                          const ProtobufCMessageDescriptor *response_type,
+                          struct td_rpc_message **out_response) {
+    TD_TRY(td_session_open(s));
+    int64_t timeout_ns = s->flags->timeout_ns ? s->flags->timeout_ns : 30 * TD_NS_PER_S;
+    td_status failed =
+        td_rpc_unary_wait(s->channel, method, request, response_type, timeout_ns, out_response);
+    if (failed && td_status_code(failed) == TD_UNAVAILABLE &&
+        !strcmp(td_status_reason(failed), "UNREACHABLE")) {
+        return td_status_context(
+            failed,
+            "traind at %s (from %s) does not answer; start one with `traind &` "
+            "or look at its log",
+            s->config.address, s->config.address_source);
+    }
+    return failed;
+}
+
+static int exit_of(enum td_code code) {
+    switch (code) {
+    case TD_CODE_OK:
+        return TD_CTL_OK;
+    case TD_INVALID_ARGUMENT:
+    case TD_OUT_OF_RANGE:
+        return TD_CTL_USAGE;
+    case TD_NOT_FOUND:
+        return TD_CTL_NOT_FOUND;
+    case TD_UNAUTHENTICATED:
+    case TD_PERMISSION_DENIED:
+        return TD_CTL_DENIED;
+    case TD_UNAVAILABLE:
+        return TD_CTL_UNAVAILABLE;
+    case TD_DEADLINE_EXCEEDED:
+        return TD_CTL_TIMEOUT;
+    case TD_ALREADY_EXISTS:
+    case TD_ABORTED:
+    case TD_FAILED_PRECONDITION:
+        return TD_CTL_CONFLICT;
+    case TD_CANCELLED:
+    case TD_UNKNOWN:
+    case TD_RESOURCE_EXHAUSTED:
+    case TD_UNIMPLEMENTED:
+    case TD_INTERNAL:
+    case TD_DATA_LOSS:
+        return TD_CTL_JOB_FAILED;
+    }
+    return TD_CTL_JOB_FAILED;
+}
+
+int td_session_explain(td_status take_status) {
+    if (!take_status) return TD_CTL_OK;
+    int code = exit_of(td_status_code(take_status));
+    fprintf(stderr, "trainctl: %s\n", td_status_message(take_status));
+    for (size_t i = 0; i < td_status_n_fields(take_status); i++) {
+        const char *path, *text;
+        td_status_field(take_status, i, &path, &text);
+        fprintf(stderr, "  %s: %s\n", path, text);
+    }
+    for (size_t i = 0; i < td_status_n_meta(take_status); i++) {
+        const char *key, *value;
+        td_status_meta(take_status, i, &key, &value);
+        fprintf(stderr, "  %s: %s\n", strcmp(key, "request_id") ? key : "request id", value);
+    }
+    td_status_free(take_status);
+    return code;
+}
+
+td_status td_session_print_json(const struct td_session *s, const ProtobufCMessage *m) {
+    TD_AUTO_BUF out;
+    td_buf_init(&out, (size_t)256 << 20);
+    TD_TRY(td_message_json(m, s->flags->output == TD_OUTPUT_JSON, &out));
+    TD_TRY(td_buf_str(&out, "\n"));
+    return td_fd_write_all(STDOUT_FILENO, out.data, out.len, "stdout");
+}

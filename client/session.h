@@ -1,0 +1,35 @@
+#ifndef TRAIND_CLIENT_SESSION_H
+#define TRAIND_CLIENT_SESSION_H
+
+// Session: the loop, the channel to the coordinator, and how errors look to people.
+
+#include "client/config.h"
+#include "lib/rpc/client.h"
+#include "lib/rpc/loop.h"
+
+struct td_session {
+    struct td_loop *loop;
+    struct td_rpc_channel *channel;
+    struct td_client_config config;
+    const struct td_flags *flags;
+};
+
+// Reads the configuration and makes a channel (it connects with the first call).
+TD_MUST_USE td_status td_session_open(struct td_session *s);
+// Again, after the daemon went away: the address may have changed.
+TD_MUST_USE td_status td_session_reopen(struct td_session *s);
+void td_session_close(struct td_session *s);
+
+// One unary call with the flags' timeout (30 s by default). out_response may be NULL.
+TD_MUST_USE td_status td_session_call(struct td_session *s, const char *method,
+                                      const ProtobufCMessage *request,
+                                      const ProtobufCMessageDescriptor *response_type,
+                                      struct td_rpc_message **out_response);
+
+// Explains a status on stderr and consumes it; the exit code that goes with it.
+int td_session_explain(td_status take_status);
+
+// Writes a message to stdout as the flags ask (JSON or JSONL).
+TD_MUST_USE td_status td_session_print_json(const struct td_session *s, const ProtobufCMessage *m);
+
+#endif

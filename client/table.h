@@ -1,0 +1,28 @@
+#ifndef TRAIND_CLIENT_TABLE_H
+#define TRAIND_CLIENT_TABLE_H
+
+// A table of text with aligned columns, and small formats that people read.
+
+#include "lib/base/arena.h"
+
+enum { TD_TABLE_COLUMNS = 10 };
+
+struct td_table {
+    struct td_arena *arena; // borrowed
+    const char **cell;
+    size_t n_columns, n_cells, cap;
+};
+
+// The first row is the heading. At most TD_TABLE_COLUMNS columns; rows until the arena is full.
+void td_table_init(struct td_table *t, struct td_arena *arena, size_t n_columns,
+                   const char *const *heading);
+// The next cell, row by row, copied.
+TD_MUST_USE td_status td_table_add(struct td_table *t, const char *fmt, ...) TD_PRINTF(2, 3);
+// Two spaces between columns; no trailing blanks.
+TD_MUST_USE td_status td_table_print(const struct td_table *t);
+
+const char *td_format_bytes(uint64_t bytes, char out[32]);   // "2.7 MiB"
+const char *td_format_count(double n, char out[32]);         // "41.2k"
+const char *td_format_seconds(double seconds, char out[32]); // "1:05", "2:03:04"
+
+#endif

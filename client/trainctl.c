@@ -1,0 +1,302 @@
+// trainctl's main: argv -> verb and flags, then one call of the verb, then one exit code.
+//
+// Verbs are rows of a table, one or two words long; flags are rows of another, each with the set of
+// verbs that take it, so that help and refusals come from the same place. argp does the parsing.
+// Wrong usage exits 2 before any daemon is looked for.
+
+#include <argp.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/session.h"
+#include "lib/base/buf.h"
+
+// ---- flags
+// ---------------------------------------------------------------------------------------
+enum td_flag_bit {
+    F_SET = 1 << 0,
+    F_FOLLOW = 1 << 1,
+    F_DRY_RUN = 1 << 2,
+    F_RANK = 1 << 3,
+    F_ATTEMPT = 1 << 4,
+    F_STREAM = 1 << 5, // --out-only, --err-only, --offset
+    F_STEPS = 1 << 6,  // --from, --to
+    F_FILE = 1 << 7,   // -O
+    F_STATE = 1 << 8,
+    F_REQUEST_ID = 1 << 9,
+    F_REASON = 1 << 10,
+    F_COMMON = 1 << 30,
+};
+
+enum {
+    KEY_ADDRESS = 256,
+    KEY_TOKEN_FILE,
+    KEY_STATE_DIR,
+    KEY_TIMEOUT,
+    KEY_SET,
+    KEY_DRY_RUN,
+    KEY_RANK,
+    KEY_ATTEMPT,
+    KEY_OUT_ONLY,
+    KEY_ERR_ONLY,
+    KEY_OFFSET,
+    KEY_FROM,
+    KEY_TO,
+    KEY_STATE,
+    KEY_REQUEST_ID,
+    KEY_REASON,
+};
+
+struct flag_row {
+    unsigned verbs;
+    struct argp_option option;
+};
+
+static const struct flag_row flag_table[] = {
+    {F_COMMON, {"output", 'o', "FORMAT", 0, "table (default), json, jsonl or name", 0}},
+    {F_COMMON, {"address", KEY_ADDRESS, "HOST:PORT", 0, "where the coordinator listens", 0}},
+    {F_COMMON, {"token-file", KEY_TOKEN_FILE, "FILE", 0, "file that holds the token", 0}},
+    {F_COMMON, {"state-dir", KEY_STATE_DIR, "DIR", 0, "the daemon's state directory", 0}},
+    {F_COMMON, {"timeout", KEY_TIMEOUT, "SECONDS", 0, "give up after so long (exit 6)", 0}},
+    {F_SET, {"set", KEY_SET, "KEY=VALUE", 0, "override a key of the spec: trainer.devices=4", 0}},
+    {F_FOLLOW, {"follow", 'f', 0, 0, "stay until the job has ended", 0}},
+    {F_DRY_RUN,
+     {"dry-run", KEY_DRY_RUN, 0, 0, "check the spec and print it with every default", 0}},
+    {F_REQUEST_ID, {"request-id", KEY_REQUEST_ID, "UUID", 0, "repeat a submission safely", 0}},
+    {F_RANK, {"rank", KEY_RANK, "N", 0, "of one rank only", 0}},
+    {F_ATTEMPT, {"attempt", KEY_ATTEMPT, "N", 0, "of that attempt (default: the newest)", 0}},
+    {F_STREAM, {"out-only", KEY_OUT_ONLY, 0, 0, "stdout only", 0}},
+    {F_STREAM, {"err-only", KEY_ERR_ONLY, 0, 0, "stderr only", 0}},
+    {F_STREAM, {"offset", KEY_OFFSET, "BYTES", 0, "start there (with --rank and one stream)", 0}},
+    {F_STEPS, {"from", KEY_FROM, "STEP", 0, "first step", 0}},
+    {F_STEPS, {"to", KEY_TO, "STEP", 0, "last step", 0}},
+    {F_FILE, {"output-path", 'O', "PATH", 0, "where to write", 0}},
+    {F_STATE, {"state", KEY_STATE, "STATE", 0, "only jobs in that state: RUNNING, FAILED, ...", 0}},
+    {F_REASON, {"reason", KEY_REASON, "TEXT", 0, "kept with the job", 0}},
+};
+
+// ---- verbs, in alphabetical order
+// ------------------------------------------------------------------
+static const struct td_verb verb_table[] = {
+    {"cancel", "JOB", "stop a job for good", 1, 1, F_REASON, td_cmd_cancel},
+    {"checkpoint download", "JOB [CHECKPOINT]", "copy a checkpoint's files here, digests checked",
+     1, 2, F_FILE, td_cmd_checkpoint_download},
+    {"checkpoint list", "JOB", "the checkpoints of a job, newest first", 1, 1, 0,
+     td_cmd_checkpoint_list},
+    {"cluster info", "", "the coordinator and its numbers", 0, 0, 0, td_cmd_cluster_info},
+    {"describe", "JOB", "everything about a job", 1, 1, 0, td_cmd_describe},
+    {"list", "", "jobs, newest first", 0, 0, F_STATE, td_cmd_list},
+    {"logs", "JOB", "what the ranks printed", 1, 1, F_FOLLOW | F_RANK | F_ATTEMPT | F_STREAM,
+     td_cmd_logs},
+    {"metrics", "JOB [NAME...]", "points by step; without names: the last value of each", 1,
+     TD_MAX_ARGS, F_STEPS, td_cmd_metrics},
+    {"node list", "", "nodes and their slots", 0, 0, 0, td_cmd_node_list},
+    {"pause", "JOB", "stop with a checkpoint and free the slots", 1, 1, 0, td_cmd_pause},
+    {"plan", "FILE", "memory, FLOPs and steps of a spec; -O writes the plan", 1, 1, F_SET | F_FILE,
+     td_cmd_plan},
+    {"resume", "JOB", "queue a paused job again", 1, 1, 0, td_cmd_resume},
+    {"submit", "FILE", "submit a job spec (- reads standard input)", 1, 1,
+     F_SET | F_FOLLOW | F_DRY_RUN | F_REQUEST_ID, td_cmd_submit},
+    {"version", "", "of this program", 0, 0, 0, td_cmd_version},
+    {"wait", "JOB", "until the job has ended; exit 1 if it did not succeed", 1, 1, F_FOLLOW,
+     td_cmd_wait},
+    {"watch", "JOB", "each change of a job, until it has ended", 1, 1, 0, td_cmd_watch},
+};
+
+struct parse {
+    const struct td_verb *verb;
+    struct td_flags flags;
+};
+
+static uint64_t parse_number(struct argp_state *state, const char *flag, const char *text,
+                             uint64_t max) {
+    char *end;
+    unsigned long long v = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || v > max) {
+        argp_error(state, "--%s takes a whole number from 0 to %" PRIu64 ", not '%s'", flag, max,
+                   text);
+    }
+    return v;
+}
+
+static enum td_output parse_output(struct argp_state *state, const char *text) {
+    static const char *const names[] = {"table", "json", "jsonl", "name"};
+    for (size_t i = 0; i < TD_COUNTOF(names); i++) {
+        if (!strcmp(text, names[i])) return (enum td_output)i;
+    }
+    argp_error(state, "-o takes table, json, jsonl or name, not '%s'", text);
+    return TD_OUTPUT_TABLE;
+}
+
+static int64_t parse_seconds(struct argp_state *state, const char *text) {
+    char *end;
+    double s = strtod(text, &end);
+    if (end == text || *end || !(s > 0 && s <= 1e7)) {
+        argp_error(state, "--timeout takes seconds above 0, not '%s'", text);
+    }
+    return (int64_t)(s * 1e9);
+}
+
+static void parse_override(struct argp_state *state, struct td_flags *f, const char *text) {
+    if (!strchr(text, '=') || text[0] == '=') {
+        argp_error(state, "--set takes KEY=VALUE, not '%s'", text);
+    }
+    if (f->n_sets == TD_MAX_SETS) argp_error(state, "at most %d times --set", TD_MAX_SETS);
+    f->sets[f->n_sets++] = text;
+}
+
+static error_t parse_flag(int key, char *arg, struct argp_state *state) {
+    struct parse *p = state->input;
+    struct td_flags *f = &p->flags;
+    switch (key) {
+    case 'o':
+        f->output = parse_output(state, arg);
+        return 0;
+    case 'f':
+        f->follow = true;
+        return 0;
+    case 'O':
+        f->out_path = arg;
+        return 0;
+    case KEY_ADDRESS:
+        f->address = arg;
+        return 0;
+    case KEY_TOKEN_FILE:
+        f->token_file = arg;
+        return 0;
+    case KEY_STATE_DIR:
+        f->state_dir = arg;
+        return 0;
+    case KEY_TIMEOUT:
+        f->timeout_ns = parse_seconds(state, arg);
+        return 0;
+    case KEY_SET:
+        parse_override(state, f, arg);
+        return 0;
+    case KEY_DRY_RUN:
+        f->dry_run = true;
+        return 0;
+    case KEY_RANK:
+        f->rank = (int)parse_number(state, "rank", arg, 1 << 20);
+        return 0;
+    case KEY_ATTEMPT:
+        f->attempt = (uint32_t)parse_number(state, "attempt", arg, 1 << 20);
+        return 0;
+    case KEY_OUT_ONLY:
+        f->out_only = true;
+        return 0;
+    case KEY_ERR_ONLY:
+        f->err_only = true;
+        return 0;
+    case KEY_OFFSET:
+        f->offset = parse_number(state, "offset", arg, INT64_MAX);
+        return 0;
+    case KEY_FROM:
+        f->from_step = (uint32_t)parse_number(state, "from", arg, UINT32_MAX);
+        return 0;
+    case KEY_TO:
+        f->to_step = (uint32_t)parse_number(state, "to", arg, UINT32_MAX);
+        return 0;
+    case KEY_STATE:
+        f->state = arg;
+        return 0;
+    case KEY_REQUEST_ID:
+        f->request_id = arg;
+        return 0;
+    case KEY_REASON:
+        f->reason = arg;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (f->n_args >= p->verb->max_args) argp_error(state, "'%s' is one argument too many", arg);
+        f->args[f->n_args++] = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (f->n_args < p->verb->min_args) argp_error(state, "%s is missing", p->verb->args);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void print_usage(FILE *to) {
+    fprintf(to, "usage: trainctl VERB [ARGUMENT...] [FLAG...]\n\n");
+    for (size_t i = 0; i < TD_COUNTOF(verb_table); i++) {
+        char left[64];
+        snprintf(left, sizeof left, "%s %s", verb_table[i].name, verb_table[i].args);
+        fprintf(to, "  %-38s %s\n", left, verb_table[i].summary);
+    }
+    fprintf(to,
+            "\n`trainctl VERB --help` lists the flags of a verb. Exit codes: 0 ok, 1 job failed, "
+            "2 usage,\n3 not found, 4 denied, 5 unavailable, 6 timeout, 7 conflict.\n");
+}
+
+// The row whose words are argv[1..]; *out_words says how many words it has.
+static const struct td_verb *find_verb(int argc, char **argv, int *out_words) {
+    for (size_t i = 0; argc > 1 && i < TD_COUNTOF(verb_table); i++) {
+        const char *space = strchr(verb_table[i].name, ' ');
+        size_t first = space ? (size_t)(space - verb_table[i].name) : strlen(verb_table[i].name);
+        if (strlen(argv[1]) != first || strncmp(argv[1], verb_table[i].name, first) != 0) continue;
+        if (space && (argc < 3 || strcmp(argv[2], space + 1) != 0)) continue;
+        *out_words = space ? 2 : 1;
+        return &verb_table[i];
+    }
+    return NULL;
+}
+
+static int refuse_verb(int argc, char **argv) {
+    if (argc < 2) {
+        print_usage(stderr);
+        return TD_CTL_USAGE;
+    }
+    const char *nearest = NULL;
+    int best = 3;
+    for (size_t i = 0; i < TD_COUNTOF(verb_table); i++) {
+        int distance = td_edit_distance(argv[1], verb_table[i].name, best);
+        if (distance < best) {
+            best = distance;
+            nearest = verb_table[i].name;
+        }
+    }
+    fprintf(stderr, "trainctl: there is no verb '%s'%s%s%s; `trainctl --help` lists them\n",
+            argv[1], nearest ? ", did you mean '" : "", nearest ? nearest : "",
+            nearest ? "'?" : "");
+    return TD_CTL_USAGE;
+}
+
+static void parse_flags(const struct td_verb *verb, int argc, char **argv, struct parse *out) {
+    struct argp_option options[TD_COUNTOF(flag_table) + 1];
+    size_t n = 0;
+    for (size_t i = 0; i < TD_COUNTOF(flag_table); i++) {
+        if (flag_table[i].verbs & (verb->flags | F_COMMON)) options[n++] = flag_table[i].option;
+    }
+    options[n] = (struct argp_option){0};
+    const struct argp argp = {options, parse_flag, verb->args, verb->summary, NULL, NULL, NULL};
+    static char name[64];
+    snprintf(name, sizeof name, "trainctl %s", verb->name);
+    argv[0] = name;
+    *out = (struct parse){.verb = verb, .flags = {.rank = -1}};
+    argp_err_exit_status = TD_CTL_USAGE;
+    argp_parse(&argp, argc, argv, 0, NULL, out);
+}
+
+int main(int argc, char **argv) {
+    signal(SIGPIPE, SIG_DFL); // `trainctl logs | head` ends quietly
+    if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "help"))) {
+        print_usage(stdout);
+        return TD_CTL_OK;
+    }
+    if (argc > 1 && !strcmp(argv[1], "--version")) argv[1] = (char[]){"version"};
+    int words = 0;
+    const struct td_verb *verb = find_verb(argc, argv, &words);
+    if (!verb) return refuse_verb(argc, argv);
+    struct parse parsed;
+    parse_flags(verb, argc - words, argv + words, &parsed);
+    struct td_session session = {.flags = &parsed.flags};
+    int code = TD_CTL_OK;
+    td_status failed = verb->run(&session, &parsed.flags, &code);
+    if (failed) code = td_session_explain(failed);
+    td_session_close(&session);
+    return code;
+}
