@@ -23,6 +23,9 @@ TD_MUST_USE td_status td_fs_rename(const char *from, const char *to); // and fsy
 // Removes a tree without following links; absent is fine. Depth is bounded by 32.
 TD_MUST_USE td_status td_fs_remove_tree(const char *path);
 bool td_fs_exists(const char *path);
+// The status for errno after a file operation: "<doing> '<path>': <errno text>", with the code and
+// class of the essay above. For files that are written in other ways (shards, segments).
+TD_MUST_USE td_status td_fs_fail(const char *doing, const char *path);
 // Writes all bytes to a descriptor, through short writes and EINTR.
 TD_MUST_USE td_status td_fd_write_all(int fd, const void *data, size_t bytes, const char *what);
 // Takes an exclusive lock file that names its holder; FAILED_PRECONDITION names the other holder

@@ -7,7 +7,8 @@
 // their order. `line` is the source line (YAML only; 0 when unknown), so that errors can name it.
 // Parsing JSON is jansson's work (the only home of jansson): duplicate keys, NaN, trailing bytes
 // and depth past 64 are refused; integers outside int64 are refused. Printing is our own and
-// canonical: shortest round-trip doubles, no spaces (or 2-space indent), so a digest of it is stable.
+// canonical: shortest round-trip doubles, no spaces (or 2-space indent), so a digest of it is
+// stable.
 
 #include "lib/base/arena.h"
 #include "lib/base/buf.h"
@@ -47,7 +48,7 @@ TD_MUST_USE td_status td_json_print_string(const char *text, size_t len, struct 
 TD_MUST_USE td_status td_json_print_double(double v, struct td_buf *out);
 
 // Readers; NULL-safe: a NULL node is absent.
-struct td_json *td_json_get(const struct td_json *object, const char *key);  // NULL: absent
+struct td_json *td_json_get(const struct td_json *object, const char *key);   // NULL: absent
 struct td_json *td_json_path(const struct td_json *root, const char *dotted); // "trainer.devices"
 const char *td_json_string(const struct td_json *v, const char *fallback);
 int64_t td_json_int(const struct td_json *v, int64_t fallback);

@@ -16,9 +16,9 @@ struct td_proc_fd {
 };
 
 struct td_proc_options {
-    const char *path;         // absolute path of the program
-    const char *const *argv;  // NULL-terminated
-    const char *const *env;   // NULL-terminated "K=V", the whole environment; NULL: empty
+    const char *path;             // absolute path of the program
+    const char *const *argv;      // NULL-terminated
+    const char *const *env;       // NULL-terminated "K=V", the whole environment; NULL: empty
     const struct td_proc_fd *fds; // 0, 1 and 2 default to /dev/null unless named
     size_t n_fds;
     bool new_session;
@@ -32,6 +32,9 @@ struct td_proc {
 };
 TD_MUST_USE td_status td_proc_spawn(const struct td_proc_options *o, struct td_proc *out_proc);
 
+// How a child ended, from waitpid's status: "exit code 3", "signal 9 (KILL)", "signal 11 (SEGV),
+// core dumped".
+void td_proc_exit_text(int wait_status, char *out, size_t out_bytes);
 // True while pid is alive (a zombie counts as ended) and has that start time.
 bool td_proc_alive(pid_t pid, uint64_t start_ticks);
 // NOT_FOUND when there is no such process.

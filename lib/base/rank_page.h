@@ -74,7 +74,7 @@ enum td_worker_exit {
     TD_EXIT_BUG = 70,
 };
 enum td_class td_worker_exit_class(int exit_code); // any other code or a signal: INTERNAL
-int td_worker_exit_of(enum td_class cls);
+int td_worker_exit_of(enum td_class cls); // of a failure: never TD_EXIT_DONE, NONE is a bug
 
 struct td_rank_page {
     uint32_t magic, version;

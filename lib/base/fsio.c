@@ -1,0 +1,262 @@
+// Files, the durable way: temporary name, write, fsync, rename, fsync of the directory.
+//
+// Everything that must survive a crash goes through here or follows the same steps. Errors are
+// mapped once, in td_fs_fail: a full disk is RESOURCE_EXHAUSTED of class disk, which the job's
+// restart policy knows; a missing file is NOT_FOUND; every message names the path. Removing a tree
+// uses directory descriptors and never follows a link, so nobody can lead it outside. Any thread;
+// nothing is kept between calls.
+//
+// The lock is flock(2): it belongs to the open descriptor, dies with the process however that ends,
+// and the file's text (the holder) is only for people. Rejected: fcntl locks, which any close of
+// the same file in the process releases; pid files, which outlive a kill.
+
+#include "lib/base/fsio.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+enum { READ_CHUNK = 1 << 16, TREE_DEPTH_MAX = 32, HOLDER_MAX = 256 };
+
+static enum td_code code_of(int err) {
+    switch (err) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+        return TD_RESOURCE_EXHAUSTED;
+    case ENOENT:
+        return TD_NOT_FOUND;
+    case EEXIST:
+        return TD_ALREADY_EXISTS;
+    case EACCES:
+    case EPERM:
+        return TD_PERMISSION_DENIED;
+    case EIO:
+        return TD_DATA_LOSS;
+    case ENOTDIR:
+    case EISDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
+    case EROFS:
+    case ENOTEMPTY:
+        return TD_FAILED_PRECONDITION;
+    default:
+        return TD_UNAVAILABLE;
+    }
+}
+
+td_status td_fs_fail(const char *doing, const char *path) {
+    int err = errno;
+    td_status s = td_fail_errno(code_of(err), "%s '%s'", doing, path);
+    bool is_disk = err == ENOSPC || err == EDQUOT || err == EFBIG || err == EIO || err == EROFS;
+    return is_disk ? td_status_with_class(s, TD_CLASS_DISK) : s;
+}
+
+// The directory of path, as text; "." if it has none.
+static td_status parent_of(const char *path, char out[PATH_MAX]) {
+    const char *slash = strrchr(path, '/');
+    size_t len = !slash ? 0 : slash == path ? 1 : (size_t)(slash - path);
+    if (len >= PATH_MAX) {
+        errno = ENAMETOOLONG;
+        return td_fs_fail("use", path);
+    }
+    memcpy(out, path, len);
+    out[len] = '\0';
+    if (len == 0) snprintf(out, PATH_MAX, ".");
+    return TD_OK;
+}
+
+td_status td_fs_fsync_dir(const char *path) {
+    TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return td_fs_fail("open directory", path);
+    // Some filesystems cannot sync a directory and say EINVAL: there rename is all we can have.
+    if (fsync(fd) != 0 && errno != EINVAL) return td_fs_fail("sync directory", path);
+    return TD_OK;
+}
+
+td_status td_fs_rename(const char *from, const char *to) {
+    char directory[PATH_MAX];
+    TD_TRY(parent_of(to, directory));
+    if (rename(from, to) != 0) {
+        td_status s = td_fs_fail("rename to", to);
+        return td_status_context(s, "move '%s'", from);
+    }
+    return td_fs_fsync_dir(directory);
+}
+
+td_status td_fd_write_all(int fd, const void *data, size_t bytes, const char *what) {
+    const char *p = data;
+    while (bytes > 0) {
+        ssize_t n = write(fd, p, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return td_fs_fail("write", what);
+        p += n;
+        bytes -= (size_t)n;
+    }
+    return TD_OK;
+}
+
+static td_status write_and_close(int fd, const char *path, const void *data, size_t bytes,
+                                 mode_t mode, int flags) {
+    TD_AUTO_CLOSE int own = fd;
+    TD_TRY(td_fd_write_all(own, data, bytes, path));
+    if (fchmod(own, mode) != 0) return td_fs_fail("set the mode of", path);
+    if ((flags & TD_FS_WRITE_DURABLE) && fsync(own) != 0) return td_fs_fail("sync", path);
+    if (close(td_steal_fd(&own)) != 0) return td_fs_fail("close", path);
+    return TD_OK;
+}
+
+td_status td_fs_write(const char *path, const void *data, size_t bytes, mode_t mode, int flags) {
+    char temporary[PATH_MAX], directory[PATH_MAX];
+    TD_TRY(parent_of(path, directory));
+    int n = snprintf(temporary, sizeof temporary, "%s.tmp-XXXXXX", path);
+    if (n < 0 || (size_t)n >= sizeof temporary) {
+        errno = ENAMETOOLONG;
+        return td_fs_fail("write", path);
+    }
+    int fd = mkostemp(temporary, O_CLOEXEC);
+    if (fd < 0) return td_fs_fail("create a temporary file beside", path);
+    td_status s = write_and_close(fd, path, data, bytes, mode, flags);
+    if (!s && rename(temporary, path) != 0) s = td_fs_fail("rename a temporary file to", path);
+    if (s) {
+        unlink(temporary);
+        return s;
+    }
+    return flags & TD_FS_WRITE_DURABLE ? td_fs_fsync_dir(directory) : TD_OK;
+}
+
+td_status td_fs_read(const char *path, size_t max_bytes, struct td_buf *out) {
+    // O_NONBLOCK: a FIFO in the place of a file must not hold us.
+    TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) != 0) return td_fs_fail("open", path);
+    if (!S_ISREG(st.st_mode)) {
+        return td_fail(TD_FAILED_PRECONDITION, "read '%s': it is not a regular file", path);
+    }
+    size_t done = 0;
+    for (;;) {
+        size_t wanted = st.st_size > 0 && done == 0 ? (size_t)st.st_size : READ_CHUNK;
+        size_t room = TD_MIN(wanted, TD_MIN(max_bytes - done, out->max_bytes - out->len));
+        char one_more; // when all room is used, the next byte must be the end of the file
+        if (room > 0) TD_TRY_CTX(td_buf_reserve(out, room), "read '%s'", path);
+        ssize_t n = read(fd, room > 0 ? out->data + out->len : &one_more, TD_MAX(room, 1));
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return td_fs_fail("read", path);
+        if (n == 0) return TD_OK;
+        if (room == 0) {
+            return td_fail(TD_RESOURCE_EXHAUSTED, "read '%s': it is over the limit of %zu bytes",
+                           path, done);
+        }
+        done += (size_t)n;
+        out->len += (size_t)n;
+        out->data[out->len] = '\0';
+    }
+}
+
+bool td_fs_exists(const char *path) {
+    return access(path, F_OK) == 0;
+}
+
+static td_status make_directory(const char *path, mode_t mode) {
+    struct stat st;
+    if (mkdir(path, mode) == 0) return TD_OK;
+    if (errno != EEXIST) return td_fs_fail("make directory", path);
+    if (stat(path, &st) != 0) return td_fs_fail("look at", path);
+    if (S_ISDIR(st.st_mode)) return TD_OK;
+    return td_fail(TD_FAILED_PRECONDITION,
+                   "make directory '%s': something that is no directory is in the way", path);
+}
+
+td_status td_fs_mkdirs(const char *path, mode_t mode) {
+    char part[PATH_MAX];
+    if (strlen(path) >= sizeof part) {
+        errno = ENAMETOOLONG;
+        return td_fs_fail("make directory", path);
+    }
+    if (path[0] == '\0') return td_fail(TD_INVALID_ARGUMENT, "make directory: the path is empty");
+    memcpy(part, path, strlen(path) + 1);
+    for (char *p = part + 1; *p; p++) {
+        if (*p != '/') continue;
+        *p = '\0';
+        TD_TRY(make_directory(part, mode));
+        *p = '/';
+    }
+    return make_directory(part, mode);
+}
+
+static td_status remove_at(int dir_fd, const char *name, const char *tree, int depth);
+
+static td_status remove_children(int fd, const char *tree, int depth) {
+    DIR *dir = fdopendir(fd);
+    if (!dir) {
+        td_status s = td_fs_fail("list a directory of", tree);
+        close(fd);
+        return s;
+    }
+    td_status s = TD_OK;
+    for (struct dirent *e; !s && (e = readdir(dir));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+        s = remove_at(dirfd(dir), e->d_name, tree, depth + 1);
+    }
+    closedir(dir);
+    return s;
+}
+
+static td_status remove_at(int dir_fd, const char *name, const char *tree, int depth) {
+    if (unlinkat(dir_fd, name, 0) == 0) return TD_OK;
+    if (errno == ENOENT || errno == ENOTDIR) return TD_OK; // absent, or a file stands above it
+    if (errno != EISDIR && errno != EPERM) return td_fs_fail("remove a file of", tree);
+    if (depth >= TREE_DEPTH_MAX) {
+        return td_fail(TD_FAILED_PRECONDITION, "remove '%s': it is deeper than %d directories",
+                       tree, TREE_DEPTH_MAX);
+    }
+    int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return td_fs_fail("open a directory of", tree);
+    TD_TRY(remove_children(fd, tree, depth));
+    if (unlinkat(dir_fd, name, AT_REMOVEDIR) != 0 && errno != ENOENT) {
+        return td_fs_fail("remove a directory of", tree);
+    }
+    return TD_OK;
+}
+
+td_status td_fs_remove_tree(const char *path) {
+    return remove_at(AT_FDCWD, path, path, 0);
+}
+
+// Who holds the lock, from its file: one line of printable text.
+static void read_holder(int fd, char out[HOLDER_MAX]) {
+    ssize_t n = pread(fd, out, HOLDER_MAX - 1, 0);
+    out[TD_MAX(n, 0)] = '\0';
+    out[strcspn(out, "\n")] = '\0';
+    for (char *p = out; *p; p++) {
+        if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = '?';
+    }
+    if (!out[0]) snprintf(out, HOLDER_MAX, "a process that has not written its name yet");
+}
+
+td_status td_fs_lock(const char *path, const char *holder, int *out_fd) {
+    TD_AUTO_CLOSE int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) return td_fs_fail("open lock file", path);
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK) return td_fs_fail("lock", path);
+        char other[HOLDER_MAX];
+        read_holder(fd, other);
+        td_status s = td_fail(TD_FAILED_PRECONDITION, "'%s' is held by %s", path, other);
+        return td_status_with_reason(s, "LOCK_HELD");
+    }
+    char host[64] = "this host", text[HOLDER_MAX];
+    gethostname(host, sizeof host - 1);
+    int n = snprintf(text, sizeof text, "pid %d (%.100s on %s)\n", (int)getpid(), holder, host);
+    if (ftruncate(fd, 0) != 0) return td_fs_fail("write lock file", path);
+    TD_TRY(td_fd_write_all(fd, text, (size_t)n, path));
+    *out_fd = td_steal_fd(&fd);
+    return TD_OK;
+}

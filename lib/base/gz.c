@@ -1,0 +1,133 @@
+// Reads gzip files with zlib, and only here.
+//
+// The file is read in pieces and inflated straight into the caller's buffer, in steps that never
+// pass max_bytes, so a bomb costs at most the cap. Several members one after another are one file,
+// as gzip(1) has it; bytes after the last member that are no further member are an error, because
+// a data set with rubbish at its end is a damaged data set. zlib's memory is ours to fail (tests).
+
+#include "lib/base/gz.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <zlib.h>
+
+#include "lib/base/fsio.h"
+
+enum { PIECE = 1 << 16, GZIP_WINDOW = 15 + 16 };
+
+struct gz_reader {
+    const char *path;
+    int fd;
+    z_stream z;
+    bool z_open;
+    size_t offset; // of the bytes read from the file so far
+    size_t max_bytes;
+    size_t decoded;
+    uint8_t in[PIECE];
+};
+
+static void gz_reader_destroy(struct gz_reader *g) {
+    if (!g) return;
+    if (g->z_open) inflateEnd(&g->z);
+    td_auto_close(&g->fd);
+    free(g);
+}
+TD_DEFINE_AUTO(gz_reader, gz_reader_destroy);
+
+static void *gz_alloc(void *opaque, unsigned n, unsigned bytes) {
+    (void)opaque;
+    return td_calloc(n, bytes);
+}
+
+static void gz_free(void *opaque, void *p) {
+    (void)opaque;
+    free(p);
+}
+
+static td_status damaged(const struct gz_reader *g, const char *what) {
+    td_status s = td_fail(TD_DATA_LOSS, "read '%s': %s at offset %zu", g->path, what,
+                          g->offset - g->z.avail_in);
+    return td_status_with_class(s, TD_CLASS_DATA);
+}
+
+static td_status fill(struct gz_reader *g, bool *out_end) {
+    ssize_t n;
+    do {
+        n = read(g->fd, g->in, sizeof g->in);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0) return td_status_with_class(td_fs_fail("read", g->path), TD_CLASS_DATA);
+    g->offset += (size_t)n;
+    g->z.next_in = g->in;
+    g->z.avail_in = (unsigned)n;
+    *out_end = n == 0;
+    return TD_OK;
+}
+
+// Inflates what is in the piece; *out_ended tells that a member ended (and input may be left).
+static td_status inflate_piece(struct gz_reader *g, struct td_buf *out, bool *out_ended) {
+    *out_ended = false;
+    for (;;) {
+        size_t left = g->max_bytes - g->decoded, step = TD_MIN(left, (size_t)PIECE);
+        uint8_t one_more; // inflate needs room even to say that it is done
+        if (step > 0) TD_TRY_CTX(td_buf_reserve(out, step), "read '%s'", g->path);
+        g->z.next_out = step > 0 ? (uint8_t *)out->data + out->len : &one_more;
+        g->z.avail_out = (unsigned)TD_MAX(step, 1);
+        int rc = inflate(&g->z, Z_NO_FLUSH);
+        size_t made = TD_MAX(step, 1) - g->z.avail_out;
+        if (made > step) {
+            td_status s = td_fail(TD_DATA_LOSS, "read '%s': it decodes to more than %zu bytes",
+                                  g->path, g->max_bytes);
+            return td_status_with_class(s, TD_CLASS_DATA);
+        }
+        out->len += made;
+        if (made > 0) out->data[out->len] = '\0';
+        g->decoded += made;
+        if (rc == Z_MEM_ERROR) return td_fail_oom();
+        if (rc == Z_STREAM_END) {
+            *out_ended = true;
+            return TD_OK;
+        }
+        if (rc != Z_OK && rc != Z_BUF_ERROR) return damaged(g, g->z.msg ? g->z.msg : "bad gzip");
+        if (g->z.avail_in == 0 && g->z.avail_out > 0) return TD_OK;
+    }
+}
+
+static td_status inflate_all(struct gz_reader *g, struct td_buf *out) {
+    bool in_member = true;
+    for (;;) {
+        bool end = false;
+        if (g->z.avail_in == 0) TD_TRY(fill(g, &end));
+        if (end && in_member) return damaged(g, "the file ends inside its gzip data");
+        if (end) return TD_OK;
+        if (!in_member) {
+            if (inflateReset(&g->z) != Z_OK) return damaged(g, "bad gzip");
+            in_member = true;
+        }
+        bool ended;
+        TD_TRY(inflate_piece(g, out, &ended));
+        if (ended) in_member = false;
+    }
+}
+
+td_status td_gz_read(const char *path, size_t max_bytes, struct td_buf *out) {
+    TD_AUTO(gz_reader) *g = td_calloc(1, sizeof *g);
+    if (!g) return td_fail_oom();
+    g->path = path;
+    g->max_bytes = max_bytes;
+    g->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat st;
+    if (g->fd < 0 || fstat(g->fd, &st) != 0) {
+        return td_status_with_class(td_fs_fail("open", path), TD_CLASS_DATA);
+    }
+    uint8_t magic[2] = {0, 0};
+    bool is_gzip = S_ISREG(st.st_mode) && pread(g->fd, magic, 2, 0) == 2 && magic[0] == 0x1f &&
+                   magic[1] == 0x8b;
+    if (!is_gzip) return td_status_with_class(td_fs_read(path, max_bytes, out), TD_CLASS_DATA);
+    g->z.zalloc = gz_alloc;
+    g->z.zfree = gz_free;
+    if (inflateInit2(&g->z, GZIP_WINDOW) != Z_OK) return td_fail_oom();
+    g->z_open = true;
+    return inflate_all(g, out);
+}

@@ -1,0 +1,255 @@
+// Child processes and what /proc tells about processes.
+//
+// A child starts from nothing: its environment is exactly what is given, descriptors 0, 1 and 2
+// are /dev/null unless named, every other descriptor is closed but those named, signals are at
+// their defaults and unblocked. The named descriptors are first copied above the highest number a
+// child gets, so that a mapping may swap numbers without one overwriting another.
+//
+// posix_spawn (vfork inside, safe with threads) does it all but limits and parent-death signals,
+// which the launcher's own trampoline adds. Rejected: fork, whose child runs our code between two
+// worlds. Any thread may spawn; the caller owns pid and pidfd.
+
+#include "lib/base/proc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/wait.h>
+
+#include "lib/base/fsio.h"
+
+enum { FDS_MAX = 64, CHILD_FD_MAX = 255, STAT_MAX = 4096, CGROUP_MAX = 4096 };
+
+// ---- spawning -----------------------------------------------------------------------------------
+struct spawn {
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    int copy[FDS_MAX]; // of parent_fd, above every child number; -1: none yet
+};
+
+static td_status spawn_fail(int err, const char *what) {
+    enum td_code code = err == ENOENT                    ? TD_NOT_FOUND
+                        : err == EACCES                  ? TD_PERMISSION_DENIED
+                        : err == EAGAIN || err == ENOMEM ? TD_RESOURCE_EXHAUSTED
+                        : err == EMFILE || err == ENFILE ? TD_RESOURCE_EXHAUSTED
+                                                         : TD_FAILED_PRECONDITION;
+    errno = err;
+    return td_fail_errno(code, "start '%s'", what);
+}
+
+static bool is_named(const struct td_proc_options *o, int child_fd) {
+    for (size_t i = 0; i < o->n_fds; i++) {
+        if (o->fds[i].child_fd == child_fd) return true;
+    }
+    return false;
+}
+
+static int add_descriptors(struct spawn *s, const struct td_proc_options *o) {
+    int highest = STDERR_FILENO, err = 0;
+    for (size_t i = 0; i < o->n_fds; i++)
+        highest = TD_MAX(highest, o->fds[i].child_fd);
+    for (size_t i = 0; i < o->n_fds; i++) {
+        s->copy[i] = fcntl(o->fds[i].parent_fd, F_DUPFD_CLOEXEC, highest + 1);
+        if (s->copy[i] < 0) return errno;
+        err = posix_spawn_file_actions_adddup2(&s->actions, s->copy[i], o->fds[i].child_fd);
+        if (err) return err;
+    }
+    for (int fd = 0; fd <= highest && !err; fd++) {
+        if (is_named(o, fd)) continue;
+        err = fd <= STDERR_FILENO
+                  ? posix_spawn_file_actions_addopen(&s->actions, fd, "/dev/null",
+                                                     fd == 0 ? O_RDONLY : O_WRONLY, 0)
+                  : posix_spawn_file_actions_addclose(&s->actions, fd);
+    }
+    return err ? err : posix_spawn_file_actions_addclosefrom_np(&s->actions, highest + 1);
+}
+
+static int set_attributes(struct spawn *s, const struct td_proc_options *o) {
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawnattr_setsigmask(&s->attributes, &none);
+    posix_spawnattr_setsigdefault(&s->attributes, &all);
+    int flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
+    if (o->new_session) flags |= POSIX_SPAWN_SETSID;
+    return posix_spawnattr_setflags(&s->attributes, (short)flags);
+}
+
+// The interface predates const; posix_spawn does not write through these.
+static char *const *as_vector(const char *const *v) {
+    union {
+        const char *const *in;
+        char *const *out;
+    } u = {.in = v};
+    return u.out;
+}
+
+td_status td_proc_spawn(const struct td_proc_options *o, struct td_proc *out_proc) {
+    static const char *const empty[] = {NULL};
+    TD_CHECK(o->path[0] == '/' && o->n_fds <= FDS_MAX);
+    for (size_t i = 0; i < o->n_fds; i++) {
+        TD_CHECK(o->fds[i].child_fd >= 0 && o->fds[i].child_fd <= CHILD_FD_MAX);
+    }
+    struct spawn s;
+    for (size_t i = 0; i < FDS_MAX; i++)
+        s.copy[i] = -1;
+    if (posix_spawn_file_actions_init(&s.actions) != 0) return td_fail_oom();
+    if (posix_spawnattr_init(&s.attributes) != 0) {
+        posix_spawn_file_actions_destroy(&s.actions);
+        return td_fail_oom();
+    }
+    int err = set_attributes(&s, o);
+    if (!err && o->cwd) err = posix_spawn_file_actions_addchdir_np(&s.actions, o->cwd);
+    if (!err) err = add_descriptors(&s, o);
+    pid_t pid = -1;
+    if (!err) {
+        err = posix_spawn(&pid, o->path, &s.actions, &s.attributes, as_vector(o->argv),
+                          as_vector(o->env ? o->env : empty));
+    }
+    for (size_t i = 0; i < FDS_MAX; i++)
+        td_auto_close(&s.copy[i]);
+    posix_spawnattr_destroy(&s.attributes);
+    posix_spawn_file_actions_destroy(&s.actions);
+    if (err) return spawn_fail(err, o->path);
+
+    *out_proc = (struct td_proc){.pid = pid, .pidfd = pidfd_open(pid, 0)};
+    // Not reaped yet, so /proc still knows a child that has already ended.
+    td_status_free(td_proc_start_ticks(pid, &out_proc->start_ticks));
+    return TD_OK;
+}
+
+void td_proc_exit_text(int wait_status, char *out, size_t out_bytes) {
+    if (WIFEXITED(wait_status)) {
+        snprintf(out, out_bytes, "exit code %d", WEXITSTATUS(wait_status));
+        return;
+    }
+    int signal_number = WTERMSIG(wait_status);
+    const char *name = sigabbrev_np(signal_number);
+    snprintf(out, out_bytes, "signal %d (%s)%s", signal_number, name ? name : "?",
+             WCOREDUMP(wait_status) ? ", core dumped" : "");
+}
+
+// ---- /proc --------------------------------------------------------------------------------------
+// State letter and start time of /proc/PID/stat. The name in field 2 may hold anything, blanks and
+// parentheses too, so the fields are counted from the last ')'.
+static td_status read_stat(pid_t pid, char *out_state, uint64_t *out_ticks) {
+    char path[32];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    TD_AUTO_BUF text;
+    td_buf_init(&text, STAT_MAX);
+    td_status s = td_fs_read(path, STAT_MAX, &text);
+    if (td_status_code(s) == TD_RESOURCE_EXHAUSTED) return s;
+    const char *p = s ? NULL : strrchr(td_buf_cstr(&text), ')');
+    td_status_free(s); // ENOENT, or ESRCH when it ended while we read
+    char state;
+    unsigned long long ticks;
+    if (!p || sscanf(p,
+                     ") %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+                     "%llu",
+                     &state, &ticks) != 2) {
+        return td_fail(TD_NOT_FOUND, "there is no process %d", (int)pid);
+    }
+    *out_state = state;
+    *out_ticks = ticks;
+    return TD_OK;
+}
+
+td_status td_proc_start_ticks(pid_t pid, uint64_t *out_ticks) {
+    char state;
+    return read_stat(pid, &state, out_ticks);
+}
+
+bool td_proc_alive(pid_t pid, uint64_t start_ticks) {
+    char state;
+    uint64_t ticks;
+    td_status s = read_stat(pid, &state, &ticks);
+    bool alive = !s && state != 'Z' && state != 'X' && ticks == start_ticks;
+    td_status_free(s);
+    return alive;
+}
+
+td_status td_proc_pidfd(pid_t pid, uint64_t start_ticks, int *out_pidfd) {
+    // Open first, then check: what is checked afterwards is the process that the descriptor holds,
+    // or it has ended and the check fails.
+    TD_AUTO_CLOSE int fd = pidfd_open(pid, 0);
+    if (fd < 0 && errno != ESRCH) {
+        return td_fail_errno(TD_RESOURCE_EXHAUSTED, "open a descriptor of process %d", (int)pid);
+    }
+    if (fd < 0 || !td_proc_alive(pid, start_ticks)) {
+        return td_fail(TD_NOT_FOUND, "there is no process %d with start time %llu", (int)pid,
+                       (unsigned long long)start_ticks);
+    }
+    *out_pidfd = td_steal_fd(&fd);
+    return TD_OK;
+}
+
+td_status td_proc_self_dir(char *out, size_t out_bytes) {
+    char path[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (n < 0) return td_fail_errno(TD_UNAVAILABLE, "read the link '/proc/self/exe'");
+    path[n] = '\0';
+    char *slash = strrchr(path, '/');
+    if (!slash || (size_t)(slash - path) >= out_bytes) {
+        return td_fail(TD_FAILED_PRECONDITION, "the path of this program, '%s', is over %zu bytes",
+                       path, out_bytes);
+    }
+    slash[slash == path ? 1 : 0] = '\0';
+    snprintf(out, out_bytes, "%s", path);
+    return TD_OK;
+}
+
+td_status td_proc_boot_id(char out[37]) {
+    TD_AUTO_BUF text;
+    td_buf_init(&text, 64);
+    TD_TRY(td_fs_read("/proc/sys/kernel/random/boot_id", 64, &text));
+    if (text.len < 36) return td_fail(TD_UNAVAILABLE, "the kernel's boot id is too short");
+    memcpy(out, text.data, 36);
+    out[36] = '\0';
+    return TD_OK;
+}
+
+// ---- cores --------------------------------------------------------------------------------------
+// Whole cores that cpu.max of one cgroup directory leaves; INT_MAX without a limit.
+static int cgroup_cores(const char *directory) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", directory);
+    TD_AUTO_BUF text;
+    td_buf_init(&text, 128);
+    TD_AUTO_STATUS td_status s = td_fs_read(path, 127, &text);
+    long long quota, period;
+    if (s || sscanf(td_buf_cstr(&text), "%lld %lld", &quota, &period) != 2) return INT_MAX;
+    if (quota <= 0 || period <= 0) return INT_MAX;
+    return (int)TD_MIN(quota / period, INT_MAX);
+}
+
+// The smallest limit of our cgroup and all above it (cgroup v2 only: the line "0::<path>").
+static int quota_cores(void) {
+    TD_AUTO_BUF text;
+    td_buf_init(&text, CGROUP_MAX);
+    TD_AUTO_STATUS td_status s = td_fs_read("/proc/self/cgroup", CGROUP_MAX, &text);
+    char *line = s ? NULL : strstr(text.data ? text.data : "", "0::/");
+    if (!line) return INT_MAX;
+    char *directory = line + 3;
+    directory[strcspn(directory, "\n")] = '\0';
+    int cores = INT_MAX;
+    for (;;) {
+        cores = TD_MIN(cores, cgroup_cores(directory));
+        char *slash = strrchr(directory, '/');
+        if (!slash) return cores;
+        *slash = '\0';
+    }
+}
+
+int td_proc_n_cpus(void) {
+    // More cores than a cpu_set_t holds make the call fail; the online count answers then.
+    cpu_set_t set;
+    int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
+                                                            : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return TD_MAX(TD_MIN(cores, quota_cores()), 1);
+}

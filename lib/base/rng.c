@@ -1,0 +1,141 @@
+// Random numbers: Philox 4x32-10, MT19937, torch's permutation, and the kernel's bytes.
+//
+// The generators are written out here because their exact bits are part of our format: a model's
+// initialization and the order of its samples must be the same next year and on another machine.
+// Sources: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011;
+// Matsumoto and Nishimura, "Mersenne twister", ACM TOMACS 8(1), 1998, with the 2002 seeding;
+// torch's randperm on CPU as observed in torch 2.x (tests/unit/golden/randperm.txt).
+//
+// The generators are pure over their arguments: any thread. No function fails.
+
+#include "lib/base/rng.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "lib/base/digest.h"
+
+// ---- Philox 4x32-10 -----------------------------------------------------------------------------
+void td_philox4x32(struct td_philox_key key, const uint32_t counter[4], uint32_t out[4]) {
+    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
+    uint32_t k0 = key.k[0], k1 = key.k[1];
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0;
+        uint64_t p1 = (uint64_t)0xCD9E8D57u * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)p1;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)p0;
+        k0 += 0x9E3779B9u; // golden ratio
+        k1 += 0xBB67AE85u; // sqrt(3) - 1
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+
+// One Philox block over the name's digest, keyed by the seed: streams of different names or seeds
+// are as unrelated as different blocks of the generator.
+struct td_philox_key td_philox_key_of(uint64_t seed, const char *name) {
+    uint64_t digest = td_xxh3_64(name, strlen(name));
+    struct td_philox_key seed_key = {{(uint32_t)seed, (uint32_t)(seed >> 32)}};
+    uint32_t counter[4] = {(uint32_t)digest, (uint32_t)(digest >> 32)}, block[4];
+    td_philox4x32(seed_key, counter, block);
+    return (struct td_philox_key){{block[0], block[1]}};
+}
+
+float td_philox_uniform(struct td_philox_key key, uint64_t i) {
+    uint32_t counter[4] = {(uint32_t)(i / 4), (uint32_t)(i / 4 >> 32)}, block[4];
+    td_philox4x32(key, counter, block);
+    return (float)(block[i % 4] >> 8) * 0x1p-24f;
+}
+
+// ---- MT19937 ------------------------------------------------------------------------------------
+enum { MT_N = 624, MT_M = 397 };
+
+void td_mt19937_init(struct td_mt19937 *g, uint32_t seed) {
+    g->state[0] = seed;
+    for (uint32_t i = 1; i < MT_N; i++) {
+        uint32_t before = g->state[i - 1];
+        g->state[i] = 1812433253u * (before ^ before >> 30) + i;
+    }
+    g->next = MT_N;
+}
+
+static uint32_t mt_twist(uint32_t upper, uint32_t lower) {
+    uint32_t mixed = (upper & 0x80000000u) | (lower & 0x7fffffffu);
+    return mixed >> 1 ^ (lower & 1 ? 0x9908b0dfu : 0);
+}
+
+static void mt_refill(struct td_mt19937 *g) {
+    uint32_t *s = g->state;
+    for (int i = 0; i < MT_N; i++) {
+        s[i] = s[(i + MT_M) % MT_N] ^ mt_twist(s[i], s[(i + 1) % MT_N]);
+    }
+    g->next = 0;
+}
+
+uint32_t td_mt19937_u32(struct td_mt19937 *g) {
+    if (g->next == MT_N) mt_refill(g);
+    uint32_t y = g->state[g->next++];
+    y ^= y >> 11;
+    y ^= y << 7 & 0x9d2c5680u;
+    y ^= y << 15 & 0xefc60000u;
+    return y ^ y >> 18;
+}
+
+// ---- torch.randperm -----------------------------------------------------------------------------
+// Torch shuffles with 32-bit numbers while the bias of the modulus is negligible, and builds the
+// permutation inside out with 64-bit ones beyond that.
+static void randperm_large(struct td_mt19937 *g, int64_t n, int64_t *out) {
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t high = td_mt19937_u32(g), low = td_mt19937_u32(g);
+        int64_t z = (int64_t)((high << 32 | low) % (uint64_t)(i + 1));
+        out[i] = i;
+        out[i] = out[z];
+        out[z] = i;
+    }
+}
+
+void td_torch_randperm(uint64_t seed, int64_t n, int64_t *out) {
+    struct td_mt19937 g;
+    td_mt19937_init(&g, (uint32_t)seed);
+    if (n >= UINT32_MAX / 20) {
+        randperm_large(&g, n, out);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        out[i] = i;
+    for (int64_t i = 0; i < n - 1; i++) {
+        int64_t z = i + td_mt19937_u32(&g) % (n - i);
+        int64_t swapped = out[i];
+        out[i] = out[z];
+        out[z] = swapped;
+    }
+}
+
+// ---- the kernel ---------------------------------------------------------------------------------
+void td_random_bytes(void *out, size_t bytes) {
+    char *p = out;
+    while (bytes > 0) {
+        ssize_t n = getrandom(p, bytes, 0);
+        if (n < 0 && errno == EINTR) continue;
+        TD_CHECK(n > 0);
+        p += n;
+        bytes -= (size_t)n;
+    }
+}
+
+void td_uuid4(char out[37]) {
+    uint8_t b[16];
+    td_random_bytes(b, sizeof b);
+    b[6] = (uint8_t)((b[6] & 0x0f) | 0x40); // version 4
+    b[8] = (uint8_t)((b[8] & 0x3f) | 0x80); // variant 1
+    for (size_t i = 0; i < sizeof b; i++) {
+        bool dash = i == 4 || i == 6 || i == 8 || i == 10;
+        out += snprintf(out, dash ? 4 : 3, "%s%02x", dash ? "-" : "", b[i]);
+    }
+}
