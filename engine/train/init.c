@@ -1,0 +1,63 @@
+// Initial values (see init.h). Element i of a tensor uses number i of the stream (seed, name) when
+// it is uniform, and numbers 2i and 2i + 1 when it is normal.
+
+#include "engine/train/init.h"
+
+#include <math.h>
+
+#include "lib/base/rng.h"
+
+static void fill_constant(float *out, int64_t n, float v) {
+    for (int64_t i = 0; i < n; i++)
+        out[i] = v;
+}
+
+// The sum may round up to b, which the range excludes.
+static void fill_uniform(struct td_philox_key key, double a, double b, float *out, int64_t n) {
+    const float top = nextafterf((float)b, (float)a);
+    for (int64_t i = 0; i < n; i++) {
+        float v = (float)(a + (b - a) * (double)td_philox_uniform(key, (uint64_t)i));
+        out[i] = v < (float)b ? v : top;
+    }
+}
+
+static void fill_normal(struct td_philox_key key, double mean, double deviation, float *out,
+                        int64_t n) {
+    const double two_pi = 6.283185307179586;
+    for (int64_t i = 0; i < n; i++) {
+        double u = 1.0 - (double)td_philox_uniform(key, 2 * (uint64_t)i); // in (0, 1]
+        double v = (double)td_philox_uniform(key, 2 * (uint64_t)i + 1);
+        out[i] = (float)(mean + deviation * sqrt(-2.0 * log(u)) * cos(two_pi * v));
+    }
+}
+
+td_status td_init_fill(uint64_t seed, const struct td_state_info *info, float *out) {
+    const double a = info->init.a, b = info->init.b;
+    const int64_t n = td_shape_elems(&info->shape);
+    const struct td_philox_key key = td_philox_key_of(seed, info->name);
+    switch (info->init.kind) {
+    case TD_INIT_ZERO:
+        fill_constant(out, n, 0.0f);
+        return TD_OK;
+    case TD_INIT_CONST:
+        fill_constant(out, n, (float)a);
+        return TD_OK;
+    case TD_INIT_UNIFORM:
+        if (!isfinite(a) || !isfinite(b) || (float)a >= (float)b) {
+            return td_fail(TD_INVALID_ARGUMENT,
+                           "init of '%s': uniform in [%g, %g) is no range of fp32", info->name, a,
+                           b);
+        }
+        fill_uniform(key, a, b, out, n);
+        return TD_OK;
+    case TD_INIT_NORMAL:
+        if (!isfinite(a) || !isfinite(b) || b < 0) {
+            return td_fail(TD_INVALID_ARGUMENT, "init of '%s': mean %g, deviation %g", info->name,
+                           a, b);
+        }
+        fill_normal(key, a, b, out, n);
+        return TD_OK;
+    }
+    return td_fail(TD_INVALID_ARGUMENT, "init of '%s': unknown kind %d", info->name,
+                   (int)info->init.kind);
+}

@@ -1,0 +1,29 @@
+#ifndef TRAIND_STRATEGIES_COLLECTIVE_REDUCE_H
+#define TRAIND_STRATEGIES_COLLECTIVE_REDUCE_H
+
+// Reduction of the same slice on all ranks: the arithmetic of the shared-memory collective.
+//
+// parts[p] is rank p's copy of a buffer. Elements [lo, hi) of all parts are combined in the order
+// of the ranks and the result is written back into every part: the caller is the only one who
+// touches that slice meanwhile. The rules per dtype stand in collective.h. fp32 sums and means,
+// which are the gradients, have kernels of their own for 2 ranks (both rows stay in registers) and
+// for any number; the other dtypes share one plain loop, made from a macro. fp32 blocks have
+// constant trip counts, so that the compiler vectorizes them at -O2.
+// Pure; any thread; nothing fails.
+
+#include "lib/base/base.h"
+#include "traind/collective.h"
+
+// False for bool sums and means, and for values outside the enums.
+bool td_reduce_supports(enum td_dtype dtype, enum td_reduce_op op);
+void td_reduce(void *const *parts, int32_t world, int64_t lo, int64_t hi, enum td_dtype dtype,
+               enum td_reduce_op op);
+const char *td_reduce_op_name(enum td_reduce_op op); // "mean"; "unknown" outside the enum
+
+// The 16-bit floats, by their bits; to 16 bits rounds to nearest, ties to even.
+float td_f32_of_bf16(uint16_t h);
+uint16_t td_bf16_of_f32(float f);
+float td_f32_of_f16(uint16_t h);
+uint16_t td_f16_of_f32(float f);
+
+#endif

@@ -1,0 +1,244 @@
+// Meetings of ranks in shared memory (see shm_team.h).
+//
+// Why two call records by parity: a fast rank can open meeting m + 1 while a slow one still reads
+// what was said at m, but it cannot reach m + 2 before the slow one has arrived at m + 1.
+// Why sleepers are counted with sequential consistency: the waker stores `arrived` and then reads
+// `sleepers`, the sleeper adds itself and then has the kernel compare `arrived`; either sees the
+// other. A rank killed asleep leaves its count behind, which costs needless wakes and nothing else.
+// Rejected: a central counter (all ranks write one line, and it cannot say who is missing).
+
+#include "strategies/collective/shm_team.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "lib/base/clock.h"
+#include "strategies/collective/reduce.h"
+
+enum {
+    SPINS_ALONE = 2000, // pauses when each rank can have a core: some tens of microseconds
+    SPINS_CROWDED = 20,
+    WAIT_SLICE_NS = 1000000,
+};
+#define IDENTITY_MAGIC UINT64_C(0x7464736d) // "tdsm"
+enum { IDENTITY_VERSION = 1 };
+
+static uint64_t identity_of(int32_t world) {
+    return IDENTITY_MAGIC << 32 | (uint64_t)IDENTITY_VERSION << 16 | (uint64_t)(uint16_t)world;
+}
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t seen, int64_t ns) {
+    struct timespec ts = {.tv_sec = ns / TD_NS_PER_S, .tv_nsec = ns % TD_NS_PER_S};
+    (void)syscall(SYS_futex, word, FUTEX_WAIT, seen, &ts, NULL, 0);
+}
+
+static void futex_wake_all(_Atomic uint32_t *word) {
+    (void)syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static void cpu_pause(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb");
+#endif
+}
+
+// ---- joining -----------------------------------------------------------------------------------
+// The first rank to come writes the word, the others compare: no rank waits for another to join.
+static td_status agree(_Atomic uint64_t *word, uint64_t mine, const char *what) {
+    uint64_t found = 0;
+    if (atomic_compare_exchange_strong(word, &found, mine) || found == mine) return TD_OK;
+    return td_fail(TD_FAILED_PRECONDITION,
+                   "the shared mapping belongs to another group: %s is %#" PRIx64
+                   ", this rank has %#" PRIx64 "; every attempt needs a fresh mapping",
+                   what, found, mine);
+}
+
+static td_status fail_aborted(uint32_t by) {
+    td_status s = by == TD_SHM_ABORT_OUTSIDE
+                      ? td_fail(TD_ABORTED, "a peer is gone, the attempt is over")
+                      : td_fail(TD_ABORTED,
+                                "rank %" PRIu32 " gave up, the attempt is over; its own error "
+                                "says why",
+                                by - 1);
+    return td_status_with_class(td_status_with_reason(s, "COLLECTIVE_ABORTED"),
+                                TD_CLASS_COLLECTIVE);
+}
+
+td_status td_shm_team_init(struct td_shm_team *t, const struct td_collective_config *config,
+                           uint64_t region_bytes) {
+    struct td_shm_head *head = config->shared;
+    TD_TRY(agree(&head->identity, identity_of(config->world_size), "its identity"));
+    TD_TRY(agree(&head->region_bytes, region_bytes, "the size of a gradient region"));
+    uint32_t by = atomic_load(&head->aborted);
+    if (by) return fail_aborted(by);
+    struct td_shm_slot *slot = &head->slot[config->rank];
+    uint32_t free_slot = 0;
+    if (!atomic_compare_exchange_strong(&slot->joined, &free_slot, 1)) {
+        return td_fail(TD_ALREADY_EXISTS, "rank %d has joined this group before and not left it",
+                       config->rank);
+    }
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    *t = (struct td_shm_team){
+        .head = head,
+        .rank = config->rank,
+        .world = config->world_size,
+        .timeout_ns = config->timeout_ns,
+        .aborted = config->aborted,
+        .aborted_arg = config->aborted_arg,
+        .meeting = atomic_load(&slot->arrived),
+        .spins = config->world_size <= cores ? SPINS_ALONE : SPINS_CROWDED,
+    };
+    return TD_OK;
+}
+
+void td_shm_team_finish(struct td_shm_team *t) {
+    if (t->head) atomic_store(&t->head->slot[t->rank].joined, 0);
+    t->head = NULL;
+}
+
+// ---- failing -----------------------------------------------------------------------------------
+static void abort_by(struct td_shm_team *t, uint32_t by) {
+    uint32_t nobody = 0;
+    atomic_compare_exchange_strong(&t->head->aborted, &nobody, by);
+    for (int32_t p = 0; p < t->world; p++)
+        futex_wake_all(&t->head->slot[p].arrived);
+}
+
+void td_shm_team_abort(struct td_shm_team *t) {
+    abort_by(t, 1 + (uint32_t)t->rank);
+}
+
+static void describe(const struct td_shm_call *c, char *out, size_t out_bytes) {
+    const char *dtype = c->dtype < TD_DTYPE_COUNT ? td_dtype_name((enum td_dtype)c->dtype) : "?";
+    switch ((enum td_shm_kind)c->kind) {
+    case TD_SHM_ALL_REDUCE:
+        snprintf(out, out_bytes, "all_reduce (%s) of %" PRId64 " %s at place %" PRId64,
+                 td_reduce_op_name((enum td_reduce_op)c->op), c->n, dtype, c->place);
+        return;
+    case TD_SHM_BUCKET:
+        snprintf(out, out_bytes,
+                 "all_reduce_bucket of %" PRId64 " f32 and %" PRIu32 " flags at byte %" PRId64,
+                 c->n, c->detail, c->place);
+        return;
+    case TD_SHM_ALL_GATHER:
+        snprintf(out, out_bytes, "all_gather of %" PRId64 " bytes", c->n);
+        return;
+    case TD_SHM_BROADCAST:
+        snprintf(out, out_bytes, "broadcast of %" PRId64 " bytes from rank %" PRIu32, c->n,
+                 c->detail);
+        return;
+    case TD_SHM_BARRIER:
+        snprintf(out, out_bytes, "a barrier (tag digest %08" PRIx32 ")", c->detail);
+        return;
+    }
+    snprintf(out, out_bytes, "an unknown call");
+}
+
+static bool reached(const struct td_shm_slot *slot, uint32_t meeting) {
+    uint32_t arrived = atomic_load_explicit(&slot->arrived, memory_order_acquire);
+    return (int32_t)(arrived - meeting) >= 0;
+}
+
+static td_status fail_deadline(struct td_shm_team *t, uint32_t meeting) {
+    char missing[256] = "", what[128];
+    size_t len = 0;
+    int n_missing = 0;
+    for (int32_t p = 0; p < t->world; p++) {
+        if (reached(&t->head->slot[p], meeting)) continue;
+        n_missing++;
+        if (len < sizeof missing - 16) {
+            len +=
+                (size_t)snprintf(missing + len, sizeof missing - len, "%s%d", len ? ", " : "", p);
+        }
+    }
+    describe(&t->head->slot[t->rank].call[t->call_parity], what, sizeof what);
+    abort_by(t, 1 + (uint32_t)t->rank);
+    td_status s = td_fail(TD_DEADLINE_EXCEEDED,
+                          "%s: rank%s %s of %d did not arrive within %.3f s; see their logs", what,
+                          n_missing == 1 ? "" : "s", missing, t->world,
+                          (double)t->timeout_ns / (double)TD_NS_PER_S);
+    s = td_status_with_meta(td_status_with_reason(s, "COLLECTIVE_TIMEOUT"), "missing_ranks", "%s",
+                            missing);
+    return td_status_with_class(s, TD_CLASS_COLLECTIVE);
+}
+
+static td_status check_same(struct td_shm_team *t, uint32_t meeting) {
+    const struct td_shm_call *mine = &t->head->slot[t->rank].call[meeting & 1];
+    for (int32_t p = 0; p < t->world; p++) {
+        const struct td_shm_call *theirs = &t->head->slot[p].call[meeting & 1];
+        if (__builtin_expect(memcmp(theirs, mine, sizeof *mine) == 0, 1)) continue;
+        char my_text[128], their_text[128];
+        describe(mine, my_text, sizeof my_text);
+        describe(theirs, their_text, sizeof their_text);
+        abort_by(t, 1 + (uint32_t)t->rank);
+        td_status s = td_fail(TD_FAILED_PRECONDITION,
+                              "rank %d is in %s while rank %d is in %s; all ranks must make the "
+                              "same calls in the same order",
+                              t->rank, my_text, p, their_text);
+        return td_status_with_class(td_status_with_reason(s, "COLLECTIVE_MISMATCH"),
+                                    TD_CLASS_COLLECTIVE);
+    }
+    return TD_OK;
+}
+
+// ---- meeting -----------------------------------------------------------------------------------
+static uint32_t aborted_by(struct td_shm_team *t) {
+    if (t->aborted && t->aborted(t->aborted_arg)) abort_by(t, TD_SHM_ABORT_OUTSIDE);
+    return atomic_load(&t->head->aborted);
+}
+
+// The abort word is read before `arrived`: who arrives and then aborts, because the calls differ,
+// is seen as arrived, and both sides tell the same story.
+static td_status wait_asleep(struct td_shm_team *t, struct td_shm_slot *peer, uint32_t meeting) {
+    td_status s = TD_OK;
+    atomic_fetch_add(&peer->sleepers, 1);
+    for (;;) {
+        uint32_t by = aborted_by(t);
+        uint32_t seen = atomic_load(&peer->arrived);
+        if ((int32_t)(seen - meeting) >= 0) break;
+        int64_t now = td_mono_now().ns;
+        if (!t->deadline_ns) t->deadline_ns = now + t->timeout_ns;
+        if (by) s = fail_aborted(by);
+        if (!by && now >= t->deadline_ns) s = fail_deadline(t, meeting);
+        if (s) break;
+        futex_wait(&peer->arrived, seen, TD_MIN(t->deadline_ns - now, (int64_t)WAIT_SLICE_NS));
+    }
+    atomic_fetch_sub(&peer->sleepers, 1);
+    return s;
+}
+
+static td_status wait_for(struct td_shm_team *t, struct td_shm_slot *peer, uint32_t meeting) {
+    for (int i = 0; i < t->spins; i++) {
+        if (reached(peer, meeting)) return TD_OK;
+        cpu_pause();
+    }
+    return wait_asleep(t, peer, meeting);
+}
+
+td_status td_shm_team_meet(struct td_shm_team *t, const struct td_shm_call *call) {
+    uint32_t by = atomic_load_explicit(&t->head->aborted, memory_order_relaxed);
+    if (by) return fail_aborted(by);
+    uint32_t meeting = t->meeting + 1;
+    struct td_shm_slot *own = &t->head->slot[t->rank];
+    if (call) {
+        own->call[meeting & 1] = *call;
+        t->call_parity = meeting & 1;
+        t->deadline_ns = 0;
+    }
+    atomic_store(&own->arrived, meeting);
+    if (atomic_load(&own->sleepers)) futex_wake_all(&own->arrived);
+    for (int32_t p = 0; p < t->world; p++) {
+        struct td_shm_slot *peer = &t->head->slot[p];
+        if (!reached(peer, meeting)) TD_TRY(wait_for(t, peer, meeting));
+    }
+    t->meeting = meeting;
+    return call ? check_same(t, meeting) : TD_OK;
+}

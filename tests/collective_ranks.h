@@ -1,0 +1,115 @@
+#ifndef TRAIND_TESTS_COLLECTIVE_RANKS_H
+#define TRAIND_TESTS_COLLECTIVE_RANKS_H
+
+// Ranks as threads of one test program: a mapping, one group per rank, one function run by all.
+// A rank function returns its status; ranks_run hands them back by rank, the test's to free.
+// A wait that does not end is the test runner's deadline to catch; every group has its own.
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+#include "strategies/collective/collective.h"
+
+enum { RANKS_MAX = 8 };
+
+struct ranks;
+struct rank_ctx {
+    struct ranks *ranks;
+    int32_t rank, world;
+    struct td_collective_group group;
+};
+typedef td_status rank_fn(struct rank_ctx *r, void *arg);
+
+struct ranks {
+    const struct td_plugin_desc *backend;
+    int32_t world;
+    int64_t timeout_ns;
+    void *shared;
+    size_t shared_bytes;
+    bool (*aborted)(void *arg);
+    void *aborted_arg;
+    rank_fn *fn;
+    void *arg;
+    struct rank_ctx ctx[RANKS_MAX];
+    td_status status[RANKS_MAX];
+};
+
+static inline void ranks_init(struct ranks *rs, const struct td_plugin_desc *backend, int32_t world,
+                              size_t gradient_bytes) {
+    const struct td_collective_ops *ops = backend->ops;
+    *rs = (struct ranks){.backend = backend, .world = world, .timeout_ns = 60 * TD_NS_PER_S};
+    rs->shared_bytes = ops->shared_bytes(world, gradient_bytes);
+    if (rs->shared_bytes) {
+        rs->shared =
+            mmap(NULL, rs->shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        assert_true(rs->shared != MAP_FAILED);
+    }
+}
+
+static inline void ranks_finish(struct ranks *rs) {
+    if (rs->shared) munmap(rs->shared, rs->shared_bytes);
+    rs->shared = NULL;
+}
+
+static inline struct td_collective_config ranks_config(const struct ranks *rs, int32_t rank) {
+    return (struct td_collective_config){.struct_bytes = sizeof(struct td_collective_config),
+                                         .rank = rank,
+                                         .world_size = rs->world,
+                                         .timeout_ns = rs->timeout_ns,
+                                         .shared = rs->shared,
+                                         .shared_bytes = rs->shared_bytes,
+                                         .aborted = rs->aborted,
+                                         .aborted_arg = rs->aborted_arg};
+}
+
+static inline void *ranks_main(void *arg) {
+    struct rank_ctx *r = arg;
+    struct td_collective_config config = ranks_config(r->ranks, r->rank);
+    td_status s = td_collective_join(r->ranks->backend, &config, &r->group);
+    if (!s) s = r->ranks->fn(r, r->ranks->arg);
+    r->ranks->status[r->rank] = s;
+    td_collective_leave(&r->group);
+    return NULL;
+}
+
+static inline void ranks_run(struct ranks *rs, rank_fn *fn, void *arg) {
+    pthread_t thread[RANKS_MAX];
+    rs->fn = fn;
+    rs->arg = arg;
+    for (int32_t r = 0; r < rs->world; r++) {
+        rs->ctx[r] = (struct rank_ctx){.ranks = rs, .rank = r, .world = rs->world};
+        assert_int_equal(pthread_create(&thread[r], NULL, ranks_main, &rs->ctx[r]), 0);
+    }
+    for (int32_t r = 0; r < rs->world; r++)
+        assert_int_equal(pthread_join(thread[r], NULL), 0);
+}
+
+// Fails the test with the message of the first rank that failed.
+static inline void ranks_ok(struct ranks *rs) {
+    for (int32_t r = 0; r < rs->world; r++) {
+        if (rs->status[r]) fail_msg("rank %d: %s", r, td_status_message(rs->status[r]));
+    }
+}
+
+static inline void ranks_free_statuses(struct ranks *rs) {
+    for (int32_t r = 0; r < rs->world; r++) {
+        td_status_free(rs->status[r]);
+        rs->status[r] = TD_OK;
+    }
+}
+
+// A check inside a rank function, which runs outside of the test's own thread.
+#define RANK_CHECK(x)                                                                              \
+    do {                                                                                           \
+        if (!(x)) return td_fail(TD_INTERNAL, "rank %d: line %d: %s", r->rank, __LINE__, #x);      \
+    } while (0)
+
+#endif

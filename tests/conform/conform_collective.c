@@ -1,0 +1,387 @@
+// Conformance of every collective backend: what a caller may rely on whatever joins the ranks.
+// Ranks are threads. Expected values are computed here, rank by rank, in plain scalar code: every
+// op on every dtype, worlds 1 to 4, sizes around slices, cache lines and staging chunks, inside and
+// outside of the gradient region, the control tail, gathers of even and uneven parts, broadcasts
+// from every rank, and groups that are made and left again.
+
+#include "tests/collective_ranks.h"
+
+#include <math.h>
+
+#include "strategies/collective/reduce.h"
+
+struct backend {
+    const struct td_plugin_desc *desc;
+    int32_t max_world;
+};
+static const struct backend backends[] = {{&td_collective_local, 1}, {&td_collective_shm, 4}};
+
+static const int64_t sizes[] = {0, 1, 3, 15, 16, 17, 63, 64, 65, 255, 1000, 1025, 32769, 131073};
+enum { GRADIENT_BYTES = 1 << 20 };
+
+// Value of element i on rank r: small, so that sums are exact in every dtype, but for fp32 and fp64
+// a fraction, so that the order of the sum shows in the bits.
+static double value_of(int32_t rank, int64_t i, enum td_dtype t) {
+    if (t == TD_F32) return (double)(float)(1.0 / (double)(3 + rank + i % 97));
+    if (t == TD_F64) return 1.0 / (double)(3 + rank + i % 97);
+    if (t == TD_BOOL) return (double)((i + rank) % 3 == 0);
+    double v = (double)((i * 7 + rank * 5) % 23);
+    return t == TD_U8 ? v : v - 11;
+}
+
+static void put(void *data, int64_t i, enum td_dtype t, double v) {
+    switch (t) {
+    case TD_F32:
+        ((float *)data)[i] = (float)v;
+        return;
+    case TD_F64:
+        ((double *)data)[i] = v;
+        return;
+    case TD_BF16:
+        ((uint16_t *)data)[i] = td_bf16_of_f32((float)v);
+        return;
+    case TD_F16:
+        ((uint16_t *)data)[i] = td_f16_of_f32((float)v);
+        return;
+    case TD_I32:
+        ((int32_t *)data)[i] = (int32_t)v;
+        return;
+    case TD_I64:
+        ((int64_t *)data)[i] = (int64_t)v;
+        return;
+    case TD_U8:
+    case TD_BOOL:
+        ((uint8_t *)data)[i] = (uint8_t)v;
+        return;
+    case TD_DTYPE_COUNT:
+        return;
+    }
+}
+
+// The rule of collective.h, by the letter.
+static double expected(int32_t world, int64_t i, enum td_dtype t, enum td_reduce_op op) {
+    double acc = value_of(0, i, t);
+    for (int32_t p = 1; p < world; p++) {
+        double x = value_of(p, i, t);
+        if (op == TD_REDUCE_MAX) acc = fmax(acc, x);
+        if (op == TD_REDUCE_MIN) acc = fmin(acc, x);
+        if (op != TD_REDUCE_SUM && op != TD_REDUCE_MEAN) continue;
+        acc = t == TD_F32 ? (double)((float)acc + (float)x) : acc + x;
+    }
+    if (op != TD_REDUCE_MEAN) return acc;
+    if (t == TD_F64) return acc / world;
+    if (t == TD_F32 || t == TD_BF16 || t == TD_F16) return (double)((float)acc / (float)world);
+    return trunc(acc / world);
+}
+
+struct reduce_case {
+    int64_t n;
+    enum td_dtype dtype;
+    enum td_reduce_op op;
+    bool in_region;
+};
+
+static td_status rank_all_reduce(struct rank_ctx *r, void *arg) {
+    const struct reduce_case *k = arg;
+    size_t elem = td_dtype_bytes(k->dtype), region_bytes;
+    void *region;
+    TD_TRY(td_collective_gradients(&r->group, &region, &region_bytes));
+    bool in_region = k->in_region && region;
+    TD_AUTO_FREE void *own = td_calloc((size_t)k->n + 1, elem);
+    TD_AUTO_FREE void *want = td_calloc((size_t)k->n + 1, elem);
+    if (!own || !want) return td_fail_oom();
+    void *data = in_region ? (char *)region + 64 : own;
+    for (int64_t i = 0; i < k->n; i++)
+        put(data, i, k->dtype, value_of(r->rank, i, k->dtype));
+    for (int64_t i = 0; i < k->n; i++) {
+        put(want, i, k->dtype, expected(r->world, i, k->dtype, k->op));
+    }
+    TD_TRY(td_collective_all_reduce(&r->group, data, k->n, k->dtype, k->op));
+    RANK_CHECK(memcmp(data, want, (size_t)k->n * elem) == 0);
+    return TD_OK;
+}
+
+static void all_reduce_all(struct ranks *rs, int64_t n) {
+    for (int t = 0; t < TD_DTYPE_COUNT; t++) {
+        for (int op = TD_REDUCE_SUM; op <= TD_REDUCE_MIN; op++) {
+            if (!td_reduce_supports((enum td_dtype)t, (enum td_reduce_op)op)) continue;
+            struct reduce_case k = {n, (enum td_dtype)t, (enum td_reduce_op)op, (op + t) % 2 == 0};
+            if ((size_t)n * td_dtype_bytes(k.dtype) + 64 > GRADIENT_BYTES) k.in_region = false;
+            ranks_run(rs, rank_all_reduce, &k);
+            for (int32_t r = 0; r < rs->world; r++) {
+                if (!rs->status[r]) continue;
+                fail_msg("%s, world %d, %s of %lld %s: %s", rs->backend->name, rs->world,
+                         td_reduce_op_name(k.op), (long long)n, td_dtype_name(k.dtype),
+                         td_status_message(rs->status[r]));
+            }
+        }
+    }
+}
+
+static void for_each_world(void (*check)(struct ranks *rs)) {
+    for (size_t b = 0; b < TD_COUNTOF(backends); b++) {
+        for (int32_t world = 1; world <= backends[b].max_world; world++) {
+            struct ranks rs;
+            ranks_init(&rs, backends[b].desc, world, GRADIENT_BYTES);
+            check(&rs);
+            ranks_finish(&rs);
+        }
+    }
+}
+
+static void check_all_reduce(struct ranks *rs) {
+    for (size_t s = 0; s < TD_COUNTOF(sizes); s++)
+        all_reduce_all(rs, sizes[s]);
+}
+static void test_all_reduce_is_exact_when_any_dtype_op_world_and_size(void **state) {
+    (void)state;
+    for_each_world(check_all_reduce);
+}
+
+// ---- buckets -----------------------------------------------------------------------------------
+struct bucket_case {
+    int64_t n, n_tail;
+    size_t offset; // floats from the start of the region; SIZE_MAX: memory of the rank's own
+};
+
+static td_status rank_bucket(struct rank_ctx *r, void *arg) {
+    const struct bucket_case *k = arg;
+    void *region;
+    size_t region_bytes;
+    TD_TRY(td_collective_gradients(&r->group, &region, &region_bytes));
+    TD_AUTO_FREE float *own = td_calloc((size_t)(k->n + k->n_tail) + 1, sizeof *own);
+    if (!own) return td_fail_oom();
+    float *data = region && k->offset != SIZE_MAX ? (float *)region + k->offset : own;
+    for (int64_t i = 0; i < k->n + k->n_tail; i++)
+        data[i] = (float)value_of(r->rank, i, TD_F32);
+    TD_TRY(td_collective_all_reduce_bucket(&r->group, data, k->n, k->n_tail));
+    for (int64_t i = 0; i < k->n + k->n_tail; i++) {
+        float want =
+            (float)expected(r->world, i, TD_F32, i < k->n ? TD_REDUCE_MEAN : TD_REDUCE_SUM);
+        RANK_CHECK(memcmp(&data[i], &want, sizeof want) == 0);
+    }
+    return TD_OK;
+}
+
+static void check_bucket(struct ranks *rs) {
+    for (size_t s = 0; s < TD_COUNTOF(sizes); s++) {
+        for (int64_t tail = 0; tail <= 16; tail += 8) {
+            struct bucket_case k[] = {
+                {sizes[s], tail, 0}, {sizes[s], tail, 48}, {sizes[s], tail, SIZE_MAX}};
+            for (size_t i = 0; i < TD_COUNTOF(k); i++) {
+                ranks_run(rs, rank_bucket, &k[i]);
+                ranks_ok(rs);
+            }
+        }
+    }
+}
+static void test_bucket_is_mean_and_tail_is_sum_when_reduced_together(void **state) {
+    (void)state;
+    for_each_world(check_bucket);
+}
+
+static td_status rank_mean_of_special_values(struct rank_ctx *r, void *arg) {
+    (void)arg;
+    float v[4] = {r->rank ? 1.0f : NAN, r->rank ? INFINITY : 1.0f, -0.0f, 0x1p-149f};
+    float m[2] = {r->rank ? 1.0f : NAN, r->rank ? NAN : 1.0f};
+    TD_TRY(td_collective_all_reduce(&r->group, v, 4, TD_F32, TD_REDUCE_SUM));
+    TD_TRY(td_collective_all_reduce(&r->group, m, 2, TD_F32, TD_REDUCE_MAX));
+    RANK_CHECK(isnan(v[0]) && signbit(v[2]) && v[3] == (float)r->world * 0x1p-149f);
+    RANK_CHECK(isnan(m[0]) && (r->world == 1 || (isinf(v[1]) && isnan(m[1]))));
+    int32_t big = INT32_MAX, mean = INT32_MAX - r->rank, minus = -1 - r->rank;
+    TD_TRY(td_collective_all_reduce(&r->group, &big, 1, TD_I32, TD_REDUCE_SUM));
+    TD_TRY(td_collective_all_reduce(&r->group, &mean, 1, TD_I32, TD_REDUCE_MEAN));
+    TD_TRY(td_collective_all_reduce(&r->group, &minus, 1, TD_I32, TD_REDUCE_MEAN));
+    RANK_CHECK((uint32_t)big == (uint32_t)r->world * (uint32_t)INT32_MAX);
+    RANK_CHECK(mean == INT32_MAX - r->world / 2 && minus == -(r->world + 1) / 2);
+    return TD_OK;
+}
+static void check_special(struct ranks *rs) {
+    ranks_run(rs, rank_mean_of_special_values, NULL);
+    ranks_ok(rs);
+}
+static void test_all_reduce_keeps_nan_inf_zero_and_wraps_when_values_are_extreme(void **state) {
+    (void)state;
+    for_each_world(check_special);
+}
+
+// ---- gather, broadcast, barrier ----------------------------------------------------------------
+static td_status rank_gather(struct rank_ctx *r, void *arg) {
+    size_t bytes = *(const size_t *)arg;
+    TD_AUTO_FREE uint8_t *in = td_calloc(bytes + 1, 1);
+    TD_AUTO_FREE uint8_t *out = td_calloc(bytes * (size_t)r->world + 1, 1);
+    if (!in || !out) return td_fail_oom();
+    for (size_t i = 0; i < bytes; i++)
+        in[i] = (uint8_t)(i * 31 + (size_t)r->rank * 7);
+    TD_TRY(td_collective_all_gather(&r->group, in, bytes, out));
+    for (size_t p = 0; p < (size_t)r->world; p++) {
+        for (size_t i = 0; i < bytes; i++) {
+            RANK_CHECK(out[p * bytes + i] == (uint8_t)(i * 31 + p * 7));
+        }
+    }
+    return TD_OK;
+}
+
+static td_status rank_gather_uneven(struct rank_ctx *r, void *arg) {
+    size_t step = *(const size_t *)arg, bytes = (size_t)r->rank * step, at = 0;
+    size_t parts[RANKS_MAX];
+    TD_AUTO_FREE uint8_t *in = td_calloc(bytes + 1, 1);
+    TD_AUTO_BUF out;
+    td_buf_init(&out, 16 << 20);
+    if (!in) return td_fail_oom();
+    memset(in, 'a' + r->rank, bytes);
+    TD_TRY(td_collective_all_gather_uneven(&r->group, in, bytes, &out, parts));
+    for (size_t p = 0; p < (size_t)r->world; p++) {
+        RANK_CHECK(parts[p] == p * step);
+        for (size_t i = 0; i < parts[p]; i++)
+            RANK_CHECK(out.data[at++] == (char)('a' + p));
+    }
+    RANK_CHECK(out.len == at);
+    return TD_OK;
+}
+
+static td_status rank_broadcast(struct rank_ctx *r, void *arg) {
+    size_t bytes = *(const size_t *)arg;
+    TD_AUTO_FREE uint8_t *data = td_calloc(bytes + 1, 1);
+    if (!data) return td_fail_oom();
+    for (int32_t src = 0; src < r->world; src++) {
+        for (size_t i = 0; i < bytes; i++)
+            data[i] = (uint8_t)(i + (size_t)r->rank * 13);
+        TD_TRY(td_collective_broadcast(&r->group, data, bytes, src));
+        for (size_t i = 0; i < bytes; i++) {
+            RANK_CHECK(data[i] == (uint8_t)(i + (size_t)src * 13));
+        }
+        TD_TRY(td_collective_barrier(&r->group, "after broadcast"));
+    }
+    return TD_OK;
+}
+
+static void check_bytes(struct ranks *rs) {
+    static const size_t bytes[] = {0, 1, 7, 64, 4097, 131072, 131073, 300001};
+    rank_fn *const calls[] = {rank_gather, rank_gather_uneven, rank_broadcast};
+    for (size_t c = 0; c < TD_COUNTOF(calls); c++) {
+        for (size_t i = 0; i < TD_COUNTOF(bytes); i++) {
+            size_t n = bytes[i];
+            ranks_run(rs, calls[c], &n);
+            ranks_ok(rs);
+        }
+    }
+}
+static void test_gather_and_broadcast_carry_every_byte_when_sizes_differ(void **state) {
+    (void)state;
+    for_each_world(check_bytes);
+}
+
+// A scalar comes back as one number (X6), its gather is one number per rank (X2), also for world 1.
+static td_status rank_scalar(struct rank_ctx *r, void *arg) {
+    (void)arg;
+    double loss = r->rank + 1, all[RANKS_MAX] = {0};
+    TD_TRY(td_collective_all_gather(&r->group, &loss, sizeof loss, all));
+    for (int32_t p = 0; p < r->world; p++)
+        RANK_CHECK(all[p] == p + 1);
+    TD_TRY(td_collective_all_reduce(&r->group, &loss, 1, TD_F64, TD_REDUCE_SUM));
+    RANK_CHECK(loss == r->world * (r->world + 1) / 2.0);
+    return TD_OK;
+}
+static void check_scalar(struct ranks *rs) {
+    ranks_run(rs, rank_scalar, NULL);
+    ranks_ok(rs);
+}
+static void test_scalar_stays_scalar_when_reduced_and_stacks_when_gathered(void **state) {
+    (void)state;
+    for_each_world(check_scalar);
+}
+
+// ---- groups and bad calls ----------------------------------------------------------------------
+static void check_again(struct ranks *rs) {
+    for (int i = 0; i < 20; i++)
+        check_scalar(rs);
+}
+static void test_group_works_when_left_and_joined_again(void **state) {
+    (void)state;
+    for_each_world(check_again);
+}
+
+static td_status rank_bad_calls(struct rank_ctx *r, void *arg) {
+    (void)arg;
+    float x = 1;
+    td_status bad[] = {
+        td_collective_all_reduce(&r->group, &x, 1, TD_BOOL, TD_REDUCE_SUM),
+        td_collective_all_reduce(&r->group, &x, 1, TD_DTYPE_COUNT, TD_REDUCE_SUM),
+        td_collective_all_reduce(&r->group, &x, 1, TD_F32, (enum td_reduce_op)9),
+        td_collective_all_reduce(&r->group, &x, -1, TD_F32, TD_REDUCE_SUM),
+        td_collective_all_reduce(&r->group, NULL, 1, TD_F32, TD_REDUCE_SUM),
+        td_collective_all_reduce_bucket(&r->group, &x, -1, 0),
+        td_collective_all_reduce_bucket(&r->group, &x, 1, INT64_MAX),
+        td_collective_all_gather(&r->group, &x, 4, NULL),
+        td_collective_broadcast(&r->group, &x, 4, r->world),
+        td_collective_broadcast(&r->group, &x, 4, -1),
+    };
+    td_status failed = TD_OK;
+    for (size_t i = 0; i < TD_COUNTOF(bad); i++) {
+        if (td_status_code(bad[i]) != TD_INVALID_ARGUMENT && !failed) {
+            failed = td_fail(TD_INTERNAL, "bad call %zu gave '%s'", i, td_status_message(bad[i]));
+        }
+        td_status_free(bad[i]);
+    }
+    return failed ? failed : td_collective_barrier(&r->group, "still well");
+}
+static void check_bad_calls(struct ranks *rs) {
+    ranks_run(rs, rank_bad_calls, NULL);
+    ranks_ok(rs);
+}
+static void test_bad_call_is_refused_when_arguments_make_no_sense(void **state) {
+    (void)state;
+    for_each_world(check_bad_calls);
+}
+
+static td_status rank_abort(struct rank_ctx *r, void *arg) {
+    (void)arg;
+    if (r->rank == 0) td_collective_abort(&r->group);
+    td_status s = td_collective_barrier(&r->group, "never");
+    enum td_code code = td_status_code(s);
+    bool named = td_status_class(s) == TD_CLASS_COLLECTIVE;
+    td_status_free(s);
+    RANK_CHECK(code == TD_ABORTED && named);
+    return TD_OK;
+}
+static void check_abort(struct ranks *rs) {
+    ranks_run(rs, rank_abort, NULL);
+    for (int32_t r = 0; r < rs->world; r++) { // a late rank may already be refused at the door
+        if (td_status_code(rs->status[r]) != TD_ABORTED && rs->status[r]) ranks_ok(rs);
+    }
+    ranks_free_statuses(rs);
+}
+static void test_abort_frees_everyone_when_one_rank_calls_it(void **state) {
+    (void)state;
+    for_each_world(check_abort);
+}
+
+static void test_world_of_one_is_refused_when_local_is_asked_for_more(void **state) {
+    (void)state;
+    struct td_collective_group g = {0};
+    struct td_collective_config config = {
+        .struct_bytes = sizeof config, .world_size = 2, .timeout_ns = TD_NS_PER_S};
+    td_status s = td_collective_join(&td_collective_local, &config, &g);
+    assert_int_equal(td_status_code(s), TD_INVALID_ARGUMENT);
+    td_status_free(s);
+    s = td_collective_barrier(&g, "not joined");
+    assert_int_equal(td_status_code(s), TD_FAILED_PRECONDITION);
+    td_status_free(s);
+    td_collective_leave(&g);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_reduce_is_exact_when_any_dtype_op_world_and_size),
+        cmocka_unit_test(test_bucket_is_mean_and_tail_is_sum_when_reduced_together),
+        cmocka_unit_test(test_all_reduce_keeps_nan_inf_zero_and_wraps_when_values_are_extreme),
+        cmocka_unit_test(test_gather_and_broadcast_carry_every_byte_when_sizes_differ),
+        cmocka_unit_test(test_scalar_stays_scalar_when_reduced_and_stacks_when_gathered),
+        cmocka_unit_test(test_group_works_when_left_and_joined_again),
+        cmocka_unit_test(test_bad_call_is_refused_when_arguments_make_no_sense),
+        cmocka_unit_test(test_abort_frees_everyone_when_one_rank_calls_it),
+        cmocka_unit_test(test_world_of_one_is_refused_when_local_is_asked_for_more),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
