@@ -1,0 +1,363 @@
+// The event loop: libevent behind loop.h, and the list of posts in front of an eventfd.
+//
+// Posts form a stack that producers push onto with a compare-and-swap; the owner takes the whole
+// stack at once and reverses it, so that posts of one thread keep their order. Only the push that
+// found the stack empty writes the eventfd: a burst costs one wake-up. The eventfd is read before
+// the stack is taken, so a push that comes in between wakes the loop again, needlessly but safely.
+//
+// Every watch counts in n_live; a loop that is destroyed under a live watch is a bug of its owner.
+
+#include "lib/rpc/loop.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <event2/event.h>
+
+enum { td_loop_magic = 0x74646c70 };
+
+struct td_loop {
+    uint32_t magic;
+    struct event_base *base;
+    struct event *wake;
+    int wake_fd;
+    size_t n_live;
+    _Atomic(struct td_loop_task *) posted;
+    _Atomic(const char *) owner;
+    atomic_bool stop;
+};
+
+struct td_loop_fd {
+    struct td_loop *loop;
+    struct event *event;
+    int fd;
+    td_loop_fd_fn *fn;
+    void *arg;
+};
+
+struct td_loop_timer {
+    struct td_loop *loop;
+    struct event *event;
+    int64_t every_ns; // 0: one shot
+    bool armed;
+    td_loop_fn *fn;
+    void *arg;
+};
+
+struct td_loop_signal {
+    struct td_loop *loop;
+    struct event *event;
+    td_loop_fn *fn;
+    void *arg;
+};
+
+// Its address is the name of a thread.
+static _Thread_local char thread_self;
+
+static struct timeval timeval_of(int64_t ns) {
+    if (ns < 0) ns = 0;
+    int64_t us = (ns + 999) / 1000; // never early
+    return (struct timeval){.tv_sec = us / 1000000, .tv_usec = us % 1000000};
+}
+
+// ---- posts
+// ---------------------------------------------------------------------------------------
+
+static void wake_loop(struct td_loop *loop) {
+    uint64_t one = 1;
+    ssize_t n = write(loop->wake_fd, &one, sizeof one);
+    TD_CHECK(n == sizeof one || errno == EAGAIN); // EAGAIN: the counter is full, so it is awake
+}
+
+void td_loop_post_task(struct td_loop *loop, struct td_loop_task *task) {
+    struct td_loop_task *head = atomic_load_explicit(&loop->posted, memory_order_relaxed);
+    do {
+        task->next = head;
+    } while (!atomic_compare_exchange_weak_explicit(&loop->posted, &head, task,
+                                                    memory_order_release, memory_order_relaxed));
+    if (!head) wake_loop(loop);
+}
+
+struct heap_task {
+    struct td_loop_task task;
+    td_loop_fn *fn;
+    void *arg;
+};
+
+static void run_heap_task(void *arg) {
+    struct heap_task own = *(struct heap_task *)arg;
+    free(arg);
+    own.fn(own.arg);
+}
+
+td_status td_loop_post(struct td_loop *loop, td_loop_fn *fn, void *arg) {
+    struct heap_task *t = td_calloc(1, sizeof *t);
+    if (!t) return td_fail_oom();
+    t->fn = fn;
+    t->arg = arg;
+    t->task.run = run_heap_task;
+    t->task.arg = t;
+    td_loop_post_task(loop, &t->task);
+    return TD_OK;
+}
+
+static bool run_posted(struct td_loop *loop) {
+    struct td_loop_task *stack =
+        atomic_exchange_explicit(&loop->posted, NULL, memory_order_acquire);
+    struct td_loop_task *queue = NULL;
+    while (stack) {
+        struct td_loop_task *next = stack->next;
+        stack->next = queue;
+        queue = stack;
+        stack = next;
+    }
+    bool any = queue;
+    while (queue) {
+        struct td_loop_task *task = queue;
+        queue = task->next; // the task may free or post itself
+        task->run(task->arg);
+    }
+    return any;
+}
+
+static void on_wake(evutil_socket_t fd, short what, void *arg) {
+    struct td_loop *loop = TD_CAST(td_loop, arg);
+    uint64_t count;
+    ssize_t n = read(fd, &count, sizeof count);
+    (void)n; // EAGAIN: somebody else's wake-up was counted already
+    (void)what;
+    run_posted(loop);
+}
+
+// ---- the loop
+// --------------------------------------------------------------------------------------
+
+static td_status open_base(struct td_loop *self) {
+    struct event_config *config = event_config_new();
+    if (!config) return td_fail_oom();
+    // Timers by timerfd: the coarse clock would fire up to 4 ms early.
+    event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK | EVENT_BASE_FLAG_IGNORE_ENV |
+                                      EVENT_BASE_FLAG_PRECISE_TIMER);
+    self->base = event_base_new_with_config(config);
+    event_config_free(config);
+    if (!self->base) return td_fail(TD_RESOURCE_EXHAUSTED, "create event loop: no epoll instance");
+    return TD_OK;
+}
+
+td_status td_loop_create(struct td_loop **out_loop) {
+    TD_AUTO(td_loop) *self = td_calloc(1, sizeof *self);
+    if (!self) return td_fail_oom();
+    self->magic = td_loop_magic;
+    self->wake_fd = -1;
+    atomic_store(&self->owner, &thread_self);
+    TD_TRY(open_base(self));
+    self->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (self->wake_fd < 0) return td_fail_errno(TD_RESOURCE_EXHAUSTED, "create event loop");
+    self->wake = event_new(self->base, self->wake_fd, EV_READ | EV_PERSIST, on_wake, self);
+    if (!self->wake) return td_fail_oom();
+    if (event_add(self->wake, NULL)) {
+        return td_fail_errno(TD_RESOURCE_EXHAUSTED, "create event loop: watch eventfd");
+    }
+    *out_loop = td_steal(self);
+    return TD_OK;
+}
+
+void td_loop_destroy(struct td_loop *loop) {
+    if (!loop) return;
+    atomic_store(&loop->owner, &thread_self);
+    while (run_posted(loop)) {}
+    TD_CHECK(loop->n_live == 0);
+    if (loop->wake) event_free(loop->wake);
+    if (loop->base) event_base_free(loop->base);
+    if (loop->wake_fd >= 0) close(loop->wake_fd);
+    loop->magic = 0;
+    free(loop);
+}
+
+bool td_loop_is_owner(const struct td_loop *loop) {
+    return atomic_load_explicit(&loop->owner, memory_order_relaxed) == &thread_self;
+}
+
+static td_status turn(struct td_loop *loop) {
+    // 0: ran; 1 would mean nothing is watched, but the eventfd always is.
+    if (event_base_loop(loop->base, EVLOOP_ONCE) == 0) return TD_OK;
+    return td_fail_errno(TD_INTERNAL, "event loop stopped: epoll failed");
+}
+
+td_status td_loop_run(struct td_loop *loop) {
+    atomic_store(&loop->owner, &thread_self);
+    while (!atomic_exchange(&loop->stop, false)) {
+        TD_TRY(turn(loop));
+    }
+    return TD_OK;
+}
+
+static void set_true(void *arg) {
+    *(bool *)arg = true;
+}
+
+td_status td_loop_run_until(struct td_loop *loop, const bool *done, int64_t timeout_ns) {
+    atomic_store(&loop->owner, &thread_self);
+    bool expired = false;
+    TD_AUTO(td_loop_timer) *timer = NULL;
+    TD_TRY(td_loop_timer_create(loop, set_true, &expired, &timer));
+    td_loop_timer_arm(timer, timeout_ns);
+    while (!*done) {
+        if (expired) return td_fail(TD_DEADLINE_EXCEEDED, "not done in time");
+        if (atomic_exchange(&loop->stop, false)) return td_fail(TD_CANCELLED, "stopped");
+        TD_TRY(turn(loop));
+    }
+    return TD_OK;
+}
+
+void td_loop_stop(struct td_loop *loop) {
+    atomic_store(&loop->stop, true);
+    wake_loop(loop);
+}
+
+// ---- descriptors
+// -----------------------------------------------------------------------------------
+
+static void on_fd(evutil_socket_t fd, short what, void *arg) {
+    struct td_loop_fd *w = arg;
+    unsigned events =
+        (what & EV_READ ? TD_LOOP_FD_READ : 0u) | (what & EV_WRITE ? TD_LOOP_FD_WRITE : 0u);
+    w->fn(fd, events, w->arg);
+}
+
+static td_status watch_fd(struct td_loop_fd *w, unsigned events) {
+    short flags = EV_PERSIST;
+    if (events & TD_LOOP_FD_READ) flags |= EV_READ;
+    if (events & TD_LOOP_FD_WRITE) flags |= EV_WRITE;
+    if (events & TD_LOOP_FD_EDGE) flags |= EV_ET;
+    event_assign(w->event, w->loop->base, w->fd, flags, on_fd, w);
+    if (!(flags & (EV_READ | EV_WRITE))) return TD_OK;
+    if (event_add(w->event, NULL)) {
+        return td_fail_errno(TD_FAILED_PRECONDITION, "watch descriptor %d", w->fd);
+    }
+    return TD_OK;
+}
+
+td_status td_loop_fd_create(struct td_loop *loop, int fd, unsigned events, td_loop_fd_fn *fn,
+                            void *arg, struct td_loop_fd **out_fd) {
+    TD_ON_LOOP(loop);
+    TD_AUTO(td_loop_fd) *self = td_calloc(1, sizeof *self);
+    if (!self) return td_fail_oom();
+    *self = (struct td_loop_fd){.loop = loop, .fd = fd, .fn = fn, .arg = arg};
+    loop->n_live++;
+    self->event = event_new(loop->base, fd, EV_PERSIST, on_fd, self);
+    if (!self->event) return td_fail_oom();
+    TD_TRY(watch_fd(self, events));
+    *out_fd = td_steal(self);
+    return TD_OK;
+}
+
+td_status td_loop_fd_set(struct td_loop_fd *watch, unsigned events) {
+    TD_ON_LOOP(watch->loop);
+    event_del(watch->event);
+    return watch_fd(watch, events);
+}
+
+void td_loop_fd_destroy(struct td_loop_fd *watch) {
+    if (!watch) return;
+    TD_ON_LOOP(watch->loop);
+    if (watch->event) event_free(watch->event);
+    watch->loop->n_live--;
+    free(watch);
+}
+
+// ---- timers
+// ----------------------------------------------------------------------------------------
+
+static void on_timer(evutil_socket_t fd, short what, void *arg) {
+    (void)fd;
+    (void)what;
+    struct td_loop_timer *t = arg;
+    t->armed = false;
+    if (t->every_ns) td_loop_timer_arm_periodic(t, t->every_ns);
+    t->fn(t->arg); // may destroy t
+}
+
+td_status td_loop_timer_create(struct td_loop *loop, td_loop_fn *fn, void *arg,
+                               struct td_loop_timer **out_timer) {
+    TD_ON_LOOP(loop);
+    TD_AUTO(td_loop_timer) *self = td_calloc(1, sizeof *self);
+    if (!self) return td_fail_oom();
+    *self = (struct td_loop_timer){.loop = loop, .fn = fn, .arg = arg};
+    loop->n_live++;
+    self->event = evtimer_new(loop->base, on_timer, self);
+    if (!self->event) return td_fail_oom();
+    *out_timer = td_steal(self);
+    return TD_OK;
+}
+
+static void arm(struct td_loop_timer *t, int64_t after_ns, int64_t every_ns) {
+    TD_ON_LOOP(t->loop);
+    struct timeval tv = timeval_of(after_ns);
+    t->every_ns = every_ns;
+    t->armed = true;
+    TD_CHECK(evtimer_add(t->event, &tv) == 0); // fails only without memory for the timer heap
+}
+
+void td_loop_timer_arm(struct td_loop_timer *timer, int64_t after_ns) {
+    arm(timer, after_ns, 0);
+}
+
+void td_loop_timer_arm_periodic(struct td_loop_timer *timer, int64_t every_ns) {
+    TD_CHECK(every_ns > 0);
+    arm(timer, every_ns, every_ns);
+}
+
+void td_loop_timer_disarm(struct td_loop_timer *timer) {
+    TD_ON_LOOP(timer->loop);
+    evtimer_del(timer->event);
+    timer->armed = false;
+}
+
+bool td_loop_timer_is_armed(const struct td_loop_timer *timer) {
+    return timer->armed;
+}
+
+void td_loop_timer_destroy(struct td_loop_timer *timer) {
+    if (!timer) return;
+    TD_ON_LOOP(timer->loop);
+    if (timer->event) event_free(timer->event);
+    timer->loop->n_live--;
+    free(timer);
+}
+
+// ---- signals
+// ---------------------------------------------------------------------------------------
+
+static void on_signal(evutil_socket_t signo, short what, void *arg) {
+    (void)signo;
+    (void)what;
+    struct td_loop_signal *s = arg;
+    s->fn(s->arg);
+}
+
+td_status td_loop_signal_create(struct td_loop *loop, int signo, td_loop_fn *fn, void *arg,
+                                struct td_loop_signal **out_signal) {
+    TD_ON_LOOP(loop);
+    TD_AUTO(td_loop_signal) *self = td_calloc(1, sizeof *self);
+    if (!self) return td_fail_oom();
+    *self = (struct td_loop_signal){.loop = loop, .fn = fn, .arg = arg};
+    loop->n_live++;
+    self->event = evsignal_new(loop->base, signo, on_signal, self);
+    if (!self->event) return td_fail_oom();
+    if (evsignal_add(self->event, NULL)) {
+        return td_fail_errno(TD_FAILED_PRECONDITION, "watch signal %d", signo);
+    }
+    *out_signal = td_steal(self);
+    return TD_OK;
+}
+
+void td_loop_signal_destroy(struct td_loop_signal *signal) {
+    if (!signal) return;
+    TD_ON_LOOP(signal->loop);
+    if (signal->event) event_free(signal->event);
+    signal->loop->n_live--;
+    free(signal);
+}

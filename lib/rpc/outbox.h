@@ -1,0 +1,52 @@
+#ifndef TRAIND_LIB_RPC_OUTBOX_H
+#define TRAIND_LIB_RPC_OUTBOX_H
+
+// What a stream still has to send: one buffer in flight and a queue behind it, bounded in bytes.
+//
+// gRPC completes a send when the peer's flow control has taken it. A peer that reads slowly lets
+// the queue fill up, which is told to the sender; one that stops reading keeps a send in flight,
+// and when that is stall_ns old, on_stall is called once. The timer runs only while something is in
+// flight and is not touched per message: when it fires too early, it is set to what is left.
+// Loop's thread. Private to lib/rpc.
+
+#include <grpc/byte_buffer.h>
+#include <grpc/grpc.h>
+
+#include "lib/rpc/rpc.h"
+
+struct td_loop;
+struct td_loop_timer;
+struct td_outbox_item;
+
+struct td_outbox {
+    struct td_loop *loop;
+    size_t max_bytes;
+    int64_t stall_ns;
+    void (*on_stall)(void *owner);
+    void *owner;
+    struct td_outbox_item *head;
+    struct td_outbox_item **tail;
+    struct td_outbox_item *in_flight;
+    size_t bytes; // queued and in flight
+    bool full;
+    struct td_mono sent_at;
+    struct td_loop_timer *timer;
+};
+
+void td_outbox_init(struct td_outbox *o, struct td_loop *loop, size_t max_bytes, int64_t stall_ns,
+                    void (*on_stall)(void *owner), void *owner);
+void td_outbox_finish(struct td_outbox *o);
+// Packs and queues. TD_OK with *out_send REFUSED: the queue was full before. An error: the message
+// is too large, or no memory.
+TD_MUST_USE td_status td_outbox_push(struct td_outbox *o, const ProtobufCMessage *m,
+                                     size_t max_message_bytes, enum td_rpc_send *out_send);
+bool td_outbox_is_empty(const struct td_outbox *o); // nothing queued; something may be in flight
+bool td_outbox_has_one(const struct td_outbox *o);
+// The next buffer, now in flight; it stays the outbox's.
+grpc_byte_buffer *td_outbox_begin(struct td_outbox *o);
+// The send in flight is over. True: it was full, and half is free again.
+bool td_outbox_end(struct td_outbox *o);
+// Forgets what is queued.
+void td_outbox_discard(struct td_outbox *o);
+
+#endif
