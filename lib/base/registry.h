@@ -7,7 +7,9 @@
 // "<kind>-<name>.so" in the plugin directory, loaded when first asked for (RTLD_NOW | RTLD_LOCAL)
 // and never closed. Either way the same checks run: ABI major equal, minor not newer than ours,
 // descriptor and ops table size-prefixed and copied by the smaller size, required slots present
-// and named in the error when missing. Names are case-insensitive; an unknown name lists the known.
+// and named in the error when missing. So what find hands out is the registry's own copy, of this
+// build's full size, unknown slots NULL; it dies with the registry. Names are case-insensitive; an
+// unknown name lists the known. At most 256 plugins. One thread.
 // The only home of <dlfcn.h> but for accelerators that open a vendor library late.
 
 #include "lib/base/base.h"

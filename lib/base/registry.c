@@ -1,0 +1,297 @@
+// Plugin registry: the checks a descriptor must pass, and where descriptors come from.
+//
+// One table row per kind says how large its ops table is in this build and which slots it must
+// have; the slots' names come from the same macro, so that the error can name what is missing. A
+// plugin of an older minor version has a shorter ops table: it is copied into a zeroed one of full
+// size, and nobody else ever has to ask what a plugin's struct_bytes was.
+//
+// Shared objects are loaded by a name made of checked characters, so a spec cannot reach outside
+// the plugin directory, and never closed: code that has run may have left pointers anywhere. One
+// thread owns a registry. Failure: status, with what dlopen said; nothing half-added stays.
+
+#include "lib/base/registry.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "traind/accelerator.h"
+#include "traind/collective.h"
+#include "traind/dataset.h"
+#include "traind/module.h"
+
+#include "lib/base/buf.h"
+
+enum { PLUGINS_MAX = 256, NAME_MAX_BYTES = 31, KNOWN_MAX_BYTES = 1024 };
+
+// ---- what each kind requires --------------------------------------------------------------------
+struct slot {
+    const char *name;
+    size_t offset;
+};
+#define SLOT(type, member)                                                                         \
+    { #member, offsetof(struct type, member) }
+
+static const struct slot accelerator_slots[] = {
+    SLOT(td_accelerator_ops, probe),    SLOT(td_accelerator_ops, open),
+    SLOT(td_accelerator_ops, close),    SLOT(td_accelerator_ops, mem_alloc),
+    SLOT(td_accelerator_ops, mem_free), SLOT(td_accelerator_ops, copy),
+    SLOT(td_accelerator_ops, compile),  SLOT(td_accelerator_ops, run),
+    SLOT(td_accelerator_ops, sync),     SLOT(td_accelerator_ops, release),
+};
+static const struct slot collective_slots[] = {
+    SLOT(td_collective_ops, shared_bytes), SLOT(td_collective_ops, join),
+    SLOT(td_collective_ops, leave),        SLOT(td_collective_ops, gradients),
+    SLOT(td_collective_ops, all_reduce),   SLOT(td_collective_ops, all_reduce_bucket),
+    SLOT(td_collective_ops, all_gather),   SLOT(td_collective_ops, broadcast),
+    SLOT(td_collective_ops, barrier),      SLOT(td_collective_ops, abort),
+};
+static const struct slot module_slots[] = {
+    SLOT(td_module_ops, open),
+    SLOT(td_module_ops, close),
+    SLOT(td_module_ops, record),
+};
+static const struct slot dataset_slots[] = {
+    SLOT(td_dataset_ops, open),   SLOT(td_dataset_ops, close),  SLOT(td_dataset_ops, fields),
+    SLOT(td_dataset_ops, length), SLOT(td_dataset_ops, gather),
+};
+
+#define KIND(name, type, slots)                                                                    \
+    { name, sizeof(struct type), slots, TD_COUNTOF(slots) }
+static const struct kind {
+    const char *name;
+    size_t ops_bytes; // 0: this build has no plugins of that kind
+    const struct slot *slots;
+    size_t n_slots;
+} kinds[] = {
+    [TD_PLUGIN_ACCELERATOR] = KIND("accelerator", td_accelerator_ops, accelerator_slots),
+    [TD_PLUGIN_COLLECTIVE] = KIND("collective", td_collective_ops, collective_slots),
+    [TD_PLUGIN_PRECISION] = {.name = "precision"},
+    [TD_PLUGIN_STRATEGY] = {.name = "strategy"},
+    [TD_PLUGIN_MODULE] = KIND("module", td_module_ops, module_slots),
+    [TD_PLUGIN_DATASET] = KIND("dataset", td_dataset_ops, dataset_slots),
+};
+_Static_assert(TD_COUNTOF(kinds) == TD_PLUGIN_KIND_COUNT, "one row per kind");
+
+const char *td_plugin_kind_name(enum td_plugin_kind kind) {
+    return (size_t)kind < TD_COUNTOF(kinds) ? kinds[kind].name : "unknown";
+}
+
+// ---- checks -------------------------------------------------------------------------------------
+static td_status refuse(const char *origin, const char *fmt, ...) TD_PRINTF(2, 3);
+static td_status refuse(const char *origin, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    td_status s = td_vfail(TD_FAILED_PRECONDITION, fmt, ap);
+    va_end(ap);
+    return td_status_with_reason(td_status_context(s, "plugin %s", origin), "PLUGIN_REFUSED");
+}
+
+static bool name_is_valid(const char *name) {
+    size_t len = name ? strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") : 0;
+    return len > 0 && len <= NAME_MAX_BYTES && name[len] == '\0';
+}
+
+static td_status check_slots(const struct td_plugin_desc *desc, const char *origin) {
+    const struct kind *kind = &kinds[desc->kind];
+    uint32_t ops_bytes = *(const uint32_t *)desc->ops;
+    for (size_t i = 0; i < kind->n_slots; i++) {
+        size_t offset = kind->slots[i].offset;
+        void *function = NULL;
+        if (offset + sizeof function <= ops_bytes) {
+            memcpy(&function, (const char *)desc->ops + offset, sizeof function);
+        }
+        if (!function) {
+            return refuse(origin, "%s '%s' lacks the required slot '%s'", kind->name, desc->name,
+                          kind->slots[i].name);
+        }
+    }
+    return TD_OK;
+}
+
+td_status td_plugin_check(const struct td_plugin_desc *desc, const char *origin) {
+    if (!desc) return refuse(origin, "it has no descriptor");
+    if (desc->struct_bytes < sizeof *desc) {
+        return refuse(origin, "its descriptor has %u bytes, at least %zu are expected",
+                      desc->struct_bytes, sizeof *desc);
+    }
+    if (desc->abi_major != TD_ABI_MAJOR || desc->abi_minor > TD_ABI_MINOR) {
+        return refuse(origin,
+                      "it was built for plugin ABI %d.%d, this traind has %d.%d: rebuild it",
+                      desc->abi_major, desc->abi_minor, (int)TD_ABI_MAJOR, (int)TD_ABI_MINOR);
+    }
+    if ((size_t)desc->kind >= TD_COUNTOF(kinds)) {
+        return refuse(origin, "its kind is %d, known are 0 to %d", (int)desc->kind,
+                      (int)TD_PLUGIN_KIND_COUNT - 1);
+    }
+    if (!name_is_valid(desc->name)) {
+        return refuse(origin, "its name must be 1 to %d of a-z, 0-9 and _", (int)NAME_MAX_BYTES);
+    }
+    if (!desc->summary) return refuse(origin, "'%s' has no summary", desc->name);
+    if (kinds[desc->kind].ops_bytes == 0) {
+        return refuse(origin, "'%s' is of kind %s, of which this traind takes none", desc->name,
+                      kinds[desc->kind].name);
+    }
+    if (!desc->ops) return refuse(origin, "'%s' has no ops table", desc->name);
+    return check_slots(desc, origin);
+}
+
+// ---- the registry -------------------------------------------------------------------------------
+struct plugin {
+    const struct td_plugin_desc *origin; // as the plugin gave it
+    struct td_plugin_desc desc;          // as we hand it out
+    _Alignas(max_align_t) char ops[];
+};
+
+struct td_registry {
+    char *plugin_dir; // NULL: none
+    struct plugin *plugins[PLUGINS_MAX];
+    size_t n_plugins;
+};
+
+td_status td_registry_create(const char *plugin_dir, struct td_registry **out_registry) {
+    TD_AUTO(td_registry) *r = td_calloc(1, sizeof *r);
+    if (!r) return td_fail_oom();
+    r->plugin_dir = plugin_dir ? td_strdup(plugin_dir) : NULL;
+    if (plugin_dir && !r->plugin_dir) return td_fail_oom();
+    *out_registry = td_steal(r);
+    return TD_OK;
+}
+
+void td_registry_destroy(struct td_registry *r) {
+    if (!r) return;
+    for (size_t i = 0; i < r->n_plugins; i++)
+        free(r->plugins[i]);
+    free(r->plugin_dir);
+    free(r);
+}
+
+static struct plugin *lookup(const struct td_registry *r, enum td_plugin_kind kind,
+                             const char *name) {
+    for (size_t i = 0; i < r->n_plugins; i++) {
+        struct plugin *p = r->plugins[i];
+        if (p->desc.kind == kind && strcmp(p->desc.name, name) == 0) return p;
+    }
+    return NULL;
+}
+
+static td_status add(struct td_registry *r, const struct td_plugin_desc *desc, const char *origin,
+                     const struct td_plugin_desc **out_desc) {
+    TD_TRY(td_plugin_check(desc, origin));
+    struct plugin *known = lookup(r, desc->kind, desc->name);
+    if (known && known->origin != desc) {
+        return td_fail(TD_ALREADY_EXISTS, "plugin %s: there is a %s named '%s' already", origin,
+                       td_plugin_kind_name(desc->kind), desc->name);
+    }
+    if (known) {
+        *out_desc = &known->desc;
+        return TD_OK;
+    }
+    if (r->n_plugins == PLUGINS_MAX) {
+        return td_fail(TD_RESOURCE_EXHAUSTED, "plugin %s: at most %d can be loaded", origin,
+                       (int)PLUGINS_MAX);
+    }
+    uint32_t theirs = *(const uint32_t *)desc->ops, ours = (uint32_t)kinds[desc->kind].ops_bytes;
+    struct plugin *p = td_calloc(1, sizeof *p + ours);
+    if (!p) return td_fail_oom();
+    p->origin = desc;
+    p->desc = *desc;
+    p->desc.struct_bytes = sizeof p->desc;
+    p->desc.ops = p->ops;
+    memcpy(p->ops, desc->ops, TD_MIN(theirs, ours));
+    memcpy(p->ops, &ours, sizeof ours);
+    r->plugins[r->n_plugins++] = p;
+    *out_desc = &p->desc;
+    return TD_OK;
+}
+
+td_status td_registry_add(struct td_registry *r, const struct td_plugin_desc *desc) {
+    const struct td_plugin_desc *added;
+    const char *name = desc && desc->name ? desc->name : "without a name";
+    return add(r, desc, name, &added);
+}
+
+// ---- shared objects -----------------------------------------------------------------------------
+td_status td_registry_load(struct td_registry *r, const char *path,
+                           const struct td_plugin_desc **out_desc) {
+    if (!strchr(path, '/')) {
+        return td_fail(TD_INVALID_ARGUMENT, "plugin '%s': give its path, with a '/'", path);
+    }
+    void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!object) {
+        const char *why = dlerror();
+        return refuse(path, "it does not load here: %s", why ? why : "unknown reason");
+    }
+    const struct td_plugin_desc *(*entry)(void);
+    void *symbol = dlsym(object, "td_plugin_entry");
+    if (!symbol) {
+        return refuse(path, "it has no td_plugin_entry; is it a plugin of traind?");
+    }
+    memcpy(&entry, &symbol, sizeof entry); // ISO C has no cast from object to function
+    return add(r, entry(), path, out_desc);
+}
+
+// "a, b, c": what find could have found.
+static td_status list_known(const struct td_registry *r, enum td_plugin_kind kind,
+                            struct td_buf *out) {
+    for (size_t i = 0; i < r->n_plugins; i++) {
+        if (r->plugins[i]->desc.kind != kind) continue;
+        TD_TRY(td_buf_printf(out, "%s%s", out->len ? ", " : "", r->plugins[i]->desc.name));
+    }
+    DIR *dir = r->plugin_dir ? opendir(r->plugin_dir) : NULL;
+    td_status s = TD_OK;
+    for (struct dirent *e; dir && !s && (e = readdir(dir));) {
+        size_t prefix = strlen(kinds[kind].name), len = strlen(e->d_name);
+        if (strncmp(e->d_name, kinds[kind].name, prefix) != 0 || e->d_name[prefix] != '-') continue;
+        if (len < prefix + 5 || strcmp(e->d_name + len - 3, ".so") != 0) continue;
+        e->d_name[len - 3] = '\0';
+        const char *name = e->d_name + prefix + 1;
+        if (name_is_valid(name) && !lookup(r, kind, name)) {
+            s = td_buf_printf(out, "%s%s", out->len ? ", " : "", name);
+        }
+    }
+    if (dir) closedir(dir);
+    return s;
+}
+
+static td_status not_found(const struct td_registry *r, enum td_plugin_kind kind,
+                           const char *name) {
+    TD_AUTO_BUF known;
+    td_buf_init(&known, KNOWN_MAX_BYTES);
+    td_status_free(list_known(r, kind, &known)); // a list that is too long is cut
+    td_status s =
+        td_fail(TD_NOT_FOUND, "there is no %s '%.64s'; known are: %s", td_plugin_kind_name(kind),
+                name, known.len ? td_buf_cstr(&known) : "none");
+    return td_status_with_reason(s, "PLUGIN_UNKNOWN");
+}
+
+td_status td_registry_find(struct td_registry *r, enum td_plugin_kind kind, const char *name,
+                           const struct td_plugin_desc **out_desc) {
+    TD_CHECK((size_t)kind < TD_COUNTOF(kinds));
+    char lower[NAME_MAX_BYTES + 1] = "";
+    for (size_t i = 0; i < NAME_MAX_BYTES && name[i]; i++) {
+        lower[i] = (char)(name[i] >= 'A' && name[i] <= 'Z' ? name[i] - 'A' + 'a' : name[i]);
+    }
+    if (strlen(name) > NAME_MAX_BYTES || !name_is_valid(lower)) return not_found(r, kind, name);
+    struct plugin *p = lookup(r, kind, lower);
+    if (p) {
+        *out_desc = &p->desc;
+        return TD_OK;
+    }
+    if (!r->plugin_dir) return not_found(r, kind, name);
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/%s-%s.so", r->plugin_dir, kinds[kind].name, lower);
+    if (n < 0 || (size_t)n >= sizeof path || access(path, F_OK) != 0) {
+        return not_found(r, kind, name);
+    }
+    const struct td_plugin_desc *desc;
+    TD_TRY(td_registry_load(r, path, &desc));
+    if (desc->kind != kind || strcmp(desc->name, lower) != 0) {
+        return refuse(path, "it holds the %s '%s' instead of what its name says",
+                      td_plugin_kind_name(desc->kind), desc->name);
+    }
+    *out_desc = desc;
+    return TD_OK;
+}
