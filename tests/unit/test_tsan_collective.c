@@ -1,0 +1,240 @@
+// The shared-memory collective under stress and under failure, with ranks as threads: what makes a
+// wait end, and what it then says. Runs under the thread sanitizer (`make tsan`); killing ranks is
+// test_collective_processes.c, values are conform/conform_collective.c.
+
+#include "tests/collective_ranks.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+
+#include "lib/base/clock.h"
+
+static const int64_t soon_ns = 50 * TD_NS_PER_MS;
+
+static void expect_status(td_status s, enum td_code code, const char *part) {
+    if (td_status_code(s) != code || !strstr(td_status_message(s), part)) {
+        fail_msg("expected %s with '%s', got %s: %s", td_code_name(code), part,
+                 td_code_name(td_status_code(s)), td_status_message(s));
+    }
+    assert_int_equal(td_status_class(s), TD_CLASS_COLLECTIVE);
+    td_status_free(s);
+}
+
+// ---- stress ------------------------------------------------------------------------------------
+enum { STRESS_CALLS = 3000, STRESS_FLOATS = 3000 };
+
+static uint32_t next_random(uint32_t *x) {
+    *x ^= *x << 13;
+    *x ^= *x >> 17;
+    *x ^= *x << 5;
+    return *x;
+}
+
+static td_status stress_bucket(struct rank_ctx *r, float *grads, uint32_t dice) {
+    int64_t n = dice % STRESS_FLOATS;
+    for (int64_t i = 0; i < n + 16; i++)
+        grads[i] = (float)(r->rank + i % 5);
+    TD_TRY(td_collective_all_reduce_bucket(&r->group, grads, n, 16));
+    for (int64_t i = 0; i < n + 16; i++) {
+        float sum = (float)(r->world * (r->world - 1) / 2 + r->world * (i % 5));
+        RANK_CHECK(grads[i] == (i < n ? sum / (float)r->world : sum));
+    }
+    return TD_OK;
+}
+
+static td_status stress_rest(struct rank_ctx *r, uint32_t dice) {
+    int64_t one[2] = {r->rank, 1}, all[2 * RANKS_MAX];
+    switch (dice % 4) {
+    case 0:
+        TD_TRY(td_collective_barrier(&r->group, "stress"));
+        break;
+    case 1:
+        TD_TRY(td_collective_all_reduce(&r->group, one, 2, TD_I64, TD_REDUCE_SUM));
+        RANK_CHECK(one[0] == r->world * (r->world - 1) / 2 && one[1] == r->world);
+        break;
+    case 2:
+        TD_TRY(td_collective_all_gather(&r->group, one, sizeof one, all));
+        for (int32_t p = 0; p < r->world; p++)
+            RANK_CHECK(all[2 * p] == p);
+        break;
+    default:
+        TD_TRY(td_collective_broadcast(&r->group, one, sizeof one, (int32_t)(dice / 4) % r->world));
+        RANK_CHECK(one[0] == (int32_t)(dice / 4) % r->world);
+    }
+    return TD_OK;
+}
+
+static td_status rank_stress(struct rank_ctx *r, void *arg) {
+    (void)arg;
+    uint32_t shared = 12345, own = 99 + (uint32_t)r->rank; // the same calls, different delays
+    void *grads;
+    size_t bytes;
+    TD_TRY(td_collective_gradients(&r->group, &grads, &bytes));
+    for (int i = 0; i < STRESS_CALLS; i++) {
+        uint32_t dice = next_random(&shared) >> 4;
+        if (next_random(&own) % 64 == 0) sched_yield();
+        TD_TRY(dice % 3 == 0 ? stress_bucket(r, grads, dice / 3) : stress_rest(r, dice / 3));
+    }
+    return TD_OK;
+}
+
+static void test_calls_stay_right_when_thousands_follow_each_other(void **state) {
+    (void)state;
+    for (int32_t world = 1; world <= 5; world++) {
+        struct ranks rs;
+        ranks_init(&rs, &td_collective_shm, world, (STRESS_FLOATS + 16) * sizeof(float));
+        ranks_run(&rs, rank_stress, NULL);
+        ranks_ok(&rs);
+        ranks_finish(&rs);
+    }
+}
+
+// ---- deadlines and aborts ----------------------------------------------------------------------
+static td_status rank_only_zero_arrives(struct rank_ctx *r, void *arg) {
+    (void)arg;
+    float x = 1;
+    return r->rank == 0 ? td_collective_all_reduce(&r->group, &x, 1, TD_F32, TD_REDUCE_SUM) : TD_OK;
+}
+
+static void test_wait_names_the_missing_ranks_when_the_deadline_passes(void **state) {
+    (void)state;
+    struct ranks rs;
+    ranks_init(&rs, &td_collective_shm, 3, 0);
+    rs.timeout_ns = soon_ns;
+    ranks_run(&rs, rank_only_zero_arrives, NULL);
+    expect_status(rs.status[0], TD_DEADLINE_EXCEEDED,
+                  "all_reduce (sum) of 1 f32 at place -1: ranks 1, 2 of 3 did not arrive within "
+                  "0.050 s");
+    ranks_run(&rs, rank_only_zero_arrives, NULL); // the group's time is over, for everyone
+    for (int32_t r = 0; r < 3; r++) {
+        expect_status(rs.status[r], TD_ABORTED, "rank 0 gave up");
+    }
+    ranks_finish(&rs);
+}
+
+static td_status rank_different_calls(struct rank_ctx *r, void *arg) {
+    (void)arg;
+    char data[8] = {0};
+    if (r->rank == 1) return td_collective_broadcast(&r->group, data, sizeof data, 0);
+    return td_collective_barrier(&r->group, "epoch end");
+}
+
+static void test_call_fails_with_both_sides_when_ranks_disagree(void **state) {
+    (void)state;
+    struct ranks rs;
+    ranks_init(&rs, &td_collective_shm, 2, 0);
+    ranks_run(&rs, rank_different_calls, NULL);
+    for (int32_t r = 0; r < 2; r++) {
+        if (td_status_code(rs.status[r]) == TD_ABORTED) { // came after the other had given up
+            expect_status(rs.status[r], TD_ABORTED, "gave up");
+            continue;
+        }
+        expect_status(rs.status[r], TD_FAILED_PRECONDITION, "broadcast of 8 bytes from rank 0");
+    }
+    ranks_finish(&rs);
+}
+
+static bool flag_is_set(void *arg) {
+    return atomic_load((_Atomic bool *)arg);
+}
+
+// The last rank stays away and flips the outside flag instead, as a launcher does.
+static td_status rank_aborted_from_outside(struct rank_ctx *r, void *arg) {
+    if (r->rank < r->world - 1) return td_collective_barrier(&r->group, "waits for nobody");
+    atomic_store((_Atomic bool *)arg, true);
+    return TD_OK;
+}
+
+static void test_wait_ends_when_the_outside_says_abort(void **state) {
+    (void)state;
+    _Atomic bool flag = false;
+    struct ranks rs;
+    ranks_init(&rs, &td_collective_shm, 4, 0);
+    rs.aborted = flag_is_set;
+    rs.aborted_arg = &flag;
+    struct td_mono start = td_mono_now();
+    ranks_run(&rs, rank_aborted_from_outside, &flag);
+    for (int32_t r = 0; r < 3; r++)
+        expect_status(rs.status[r], TD_ABORTED, "a peer is gone");
+    assert_true(td_mono_now().ns - start.ns < rs.timeout_ns / 2);
+    ranks_finish(&rs);
+}
+
+static td_status rank_abort_asleep(struct rank_ctx *r, void *arg) {
+    (void)arg;
+    if (r->rank) return td_collective_barrier(&r->group, "waits for rank 0");
+    struct td_mono end = td_mono_add(td_mono_now(), 5 * TD_NS_PER_MS);
+    while (td_mono_now().ns < end.ns)
+        sched_yield(); // the others fall asleep
+    td_collective_abort(&r->group);
+    return TD_OK;
+}
+
+static void test_sleepers_wake_when_a_rank_aborts(void **state) {
+    (void)state;
+    struct ranks rs;
+    ranks_init(&rs, &td_collective_shm, 4, 0);
+    ranks_run(&rs, rank_abort_asleep, NULL);
+    assert_null(rs.status[0]);
+    for (int32_t r = 1; r < 4; r++)
+        expect_status(rs.status[r], TD_ABORTED, "rank 0 gave up");
+    ranks_finish(&rs);
+}
+
+// ---- joining -----------------------------------------------------------------------------------
+static void test_join_is_refused_when_the_mapping_does_not_fit(void **state) {
+    (void)state;
+    struct ranks rs;
+    struct td_collective_group a = {0}, b = {0};
+    ranks_init(&rs, &td_collective_shm, 2, 100);
+    struct td_collective_config config = ranks_config(&rs, 0);
+    assert_null(td_collective_join(&td_collective_shm, &config, &a));
+
+    td_status s = td_collective_join(&td_collective_shm, &config, &b);
+    assert_int_equal(td_status_code(s), TD_ALREADY_EXISTS);
+    td_status_free(s);
+    config.rank = 1;
+    config.shared_bytes -= 8192; // regions of another size
+    s = td_collective_join(&td_collective_shm, &config, &b);
+    assert_int_equal(td_status_code(s), TD_FAILED_PRECONDITION);
+    assert_non_null(strstr(td_status_message(s), "the size of a gradient region"));
+    td_status_free(s);
+    config.shared_bytes = 8192;
+    s = td_collective_join(&td_collective_shm, &config, &b);
+    assert_int_equal(td_status_code(s), TD_FAILED_PRECONDITION);
+    assert_non_null(strstr(td_status_message(s), "at least"));
+    td_status_free(s);
+    config.shared_bytes = rs.shared_bytes;
+    config.world_size = 3; // another group's mapping
+    s = td_collective_join(&td_collective_shm, &config, &b);
+    assert_int_equal(td_status_code(s), TD_FAILED_PRECONDITION);
+    td_status_free(s);
+    config.rank = 3;
+    s = td_collective_join(&td_collective_shm, &config, &b);
+    assert_int_equal(td_status_code(s), TD_INVALID_ARGUMENT);
+    td_status_free(s);
+    td_collective_leave(&a);
+    ranks_finish(&rs);
+}
+
+static void test_shared_bytes_are_zero_when_they_cannot_exist(void **state) {
+    (void)state;
+    const struct td_collective_ops *ops = td_collective_shm.ops;
+    assert_int_equal(ops->shared_bytes(0, 1), 0);
+    assert_int_equal(ops->shared_bytes(2, SIZE_MAX), 0);
+    assert_int_equal(ops->shared_bytes(1000, SIZE_MAX / 100), 0);
+    assert_true(ops->shared_bytes(2, 1 << 20) > 2u << 20);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_calls_stay_right_when_thousands_follow_each_other),
+        cmocka_unit_test(test_wait_names_the_missing_ranks_when_the_deadline_passes),
+        cmocka_unit_test(test_call_fails_with_both_sides_when_ranks_disagree),
+        cmocka_unit_test(test_wait_ends_when_the_outside_says_abort),
+        cmocka_unit_test(test_sleepers_wake_when_a_rank_aborts),
+        cmocka_unit_test(test_join_is_refused_when_the_mapping_does_not_fit),
+        cmocka_unit_test(test_shared_bytes_are_zero_when_they_cannot_exist),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
