@@ -116,7 +116,7 @@ $(desc): $(protos)
 $(B)/obj/lib/rpc/descriptors.o: $(desc)
 flags_lib_rpc := -DTD_DESCRIPTORS='"$(desc)"'
 # OpenMP is the cpu accelerator's own; nothing else may start its threads.
-flags_accelerators_cpu := -fopenmp
+flags_accelerators_cpu := -fopenmp -O3
 
 static := -Wl,-Bstatic -ljansson -lz -Wl,-Bdynamic
 $(B)/lib/libtdbase.a: $(base_o)

@@ -1,0 +1,134 @@
+// The cpu plugin's ops table: one device, which is the cores that the rank was given. Memory is
+// plain host memory, so buffers of other owners (the shared gradient mapping) are used as they are.
+// Execution is synchronous: what run() was asked for has happened when it returns.
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "accelerators/cpu/cpu.h"
+#include "traind/plugin.h"
+
+static td_status cpu_probe(struct td_accel_facts *out_facts) {
+    struct td_accel_facts f = {
+        .struct_bytes = sizeof f,
+        .n_devices = 1,
+        .device_name = "cpu",
+        .memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE),
+        .dtypes = 1u << TD_F32,
+    };
+    td_gemm_describe(f.build, sizeof f.build);
+    memcpy(out_facts, &f, TD_MIN(sizeof f, (size_t)out_facts->struct_bytes));
+    return TD_OK;
+}
+
+static void cpu_close(struct td_accelerator *a) {
+    if (!a) return;
+    td_gemm_engine_destroy(a->gemm);
+    a->magic = 0;
+    free(a);
+}
+
+static td_status cpu_open(const struct td_accel_config *config, struct td_accelerator **out_accel) {
+    if (config->n_threads < 1 || config->n_threads > TD_CPU_MAX_THREADS) {
+        return td_fail(TD_INVALID_ARGUMENT, "the cpu accelerator takes 1 to %d threads, not %d",
+                       TD_CPU_MAX_THREADS, config->n_threads);
+    }
+    struct td_accelerator *a = td_calloc(1, sizeof *a);
+    if (!a) return td_fail_oom();
+    a->magic = td_accelerator_magic;
+    a->n_threads = config->n_threads;
+    td_parallel_open(a->n_threads);
+    td_status failed = td_gemm_engine_create(&a->gemm);
+    if (failed) {
+        cpu_close(a);
+        return failed;
+    }
+    *out_accel = a;
+    return TD_OK;
+}
+
+// Anonymous pages, touched at once (a training step shall not fault) and huge where the kernel can.
+static td_status cpu_mem_alloc(struct td_accelerator *a, size_t bytes,
+                               struct td_buffer *out_buffer) {
+    (void)a;
+    size_t rounded = td_align_up(TD_MAX(bytes, (size_t)1), 4096);
+    void *p = mmap(NULL, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) {
+        return td_status_with_class(
+            td_fail_errno(TD_RESOURCE_EXHAUSTED, "allocate %zu bytes on the cpu", bytes),
+            TD_CLASS_OUT_OF_MEMORY);
+    }
+    madvise(p, rounded, MADV_HUGEPAGE);
+    madvise(p, rounded, MADV_POPULATE_WRITE);
+    *out_buffer = (struct td_buffer){TD_SPACE_HOST, (uint64_t)(uintptr_t)p, bytes};
+    return TD_OK;
+}
+
+static void cpu_mem_free(struct td_accelerator *a, struct td_buffer b) {
+    (void)a;
+    void *p = td_buffer_host(b);
+    if (p) munmap(p, td_align_up(TD_MAX(b.bytes, (size_t)1), 4096));
+}
+
+static td_status cpu_mem_import(struct td_accelerator *a, void *host, size_t bytes,
+                                struct td_buffer *out_buffer) {
+    (void)a;
+    *out_buffer = (struct td_buffer){TD_SPACE_HOST, (uint64_t)(uintptr_t)host, bytes};
+    return TD_OK;
+}
+
+static td_status cpu_copy(struct td_accelerator *a, struct td_buffer dst, size_t dst_offset,
+                          struct td_buffer src, size_t src_offset, size_t bytes) {
+    (void)a;
+    if (dst_offset > dst.bytes || bytes > dst.bytes - dst_offset || src_offset > src.bytes ||
+        bytes > src.bytes - src_offset) {
+        return td_fail(TD_OUT_OF_RANGE,
+                       "a copy of %zu bytes leaves its buffers (%zu and %zu bytes)", bytes,
+                       dst.bytes, src.bytes);
+    }
+    memmove((char *)td_buffer_host(dst) + dst_offset, (char *)td_buffer_host(src) + src_offset,
+            bytes);
+    return TD_OK;
+}
+
+static td_status cpu_run(struct td_executable *e, uint32_t segments, const void *const *inputs) {
+    e = TD_CAST(td_executable, e);
+    struct td_run r = {.inputs = inputs, .exe = e};
+    for (uint32_t i = 0; i < e->n_kernels; i++) {
+        const struct td_kernel *k = &e->kernel[i];
+        if (segments & 1u << k->segment) TD_TRY(k->run(k, &r));
+    }
+    return TD_OK;
+}
+
+static td_status cpu_sync(struct td_accelerator *a) {
+    (void)a;
+    return TD_OK;
+}
+
+static const struct td_accelerator_ops ops = {
+    .struct_bytes = sizeof ops,
+    .probe = cpu_probe,
+    .open = cpu_open,
+    .close = cpu_close,
+    .mem_alloc = cpu_mem_alloc,
+    .mem_free = cpu_mem_free,
+    .mem_import = cpu_mem_import,
+    .copy = cpu_copy,
+    .compile = td_cpu_compile,
+    .run = cpu_run,
+    .sync = cpu_sync,
+    .release = td_cpu_release,
+};
+
+static const struct td_plugin_desc desc = {
+    .struct_bytes = sizeof desc,
+    .abi_major = TD_ABI_MAJOR,
+    .abi_minor = TD_ABI_MINOR,
+    .kind = TD_PLUGIN_ACCELERATOR,
+    .name = "cpu",
+    .summary = "the machine's cores, by oneDNN and OpenMP",
+    .ops = &ops,
+};
+
+TD_PLUGIN(desc)

@@ -1,0 +1,127 @@
+#ifndef TRAIND_ACCELERATORS_CPU_CPU_H
+#define TRAIND_ACCELERATORS_CPU_CPU_H
+
+// cpu: training on the cores of one machine, a plugin because it brings oneDNN and OpenMP along.
+//
+//   cpu.c        the ops table: open, memory, copy, run
+//   compile.c    a program becomes a list of kernels with resolved operands
+//   gemm.c       matrix products by oneDNN (its only home): algorithm and weight layout
+//   parallel.c   the one OpenMP loop
+//   kernels_*.c  everything else: elementwise, reductions, loss, optimizers
+//
+// A program is compiled to kernels in node order. Arena and state addresses are fixed when it is
+// compiled, input addresses come with each run. Work is split over the rank's threads in static
+// ranges, so for a given number of threads the bits are always the same. Types: f32, with u8 and
+// i32 inputs; the reference accelerator takes the rest. Thread: the rank's training thread.
+
+#include "lib/base/base.h"
+#include "traind/accelerator.h"
+
+enum { TD_CPU_MAX_IN = 5, TD_CPU_MAX_THREADS = 256 };
+
+struct td_gemm_engine; // gemm.c: oneDNN engine and stream
+struct td_gemm;        // gemm.c: one product
+
+struct td_accelerator {
+    uint32_t magic;
+    int32_t n_threads;
+    struct td_gemm_engine *gemm;
+};
+enum { td_accelerator_magic = 0x43505541 };
+
+// Where a value lies: a fixed address, or an input slot of the run.
+struct td_operand {
+    char *base; // NULL: input
+    uint32_t slot;
+};
+
+struct td_run {
+    const void *const *inputs;
+    const struct td_executable *exe;
+};
+
+static inline void *td_operand_at(const struct td_operand *o, const struct td_run *r) {
+    // Inputs are read only; kernels never write through an input operand.
+    return o->base ? o->base : (void *)(uintptr_t)r->inputs[o->slot];
+}
+
+struct td_kernel;
+typedef td_status td_kernel_fn(const struct td_kernel *k, const struct td_run *r);
+
+struct td_kernel {
+    td_kernel_fn *run;
+    enum td_segment segment;
+    int32_t n_threads;
+    struct td_operand in[TD_CPU_MAX_IN];
+    struct td_operand *many; // operands of sum_squares and all_finite, else NULL
+    int64_t *many_elems;
+    uint32_t n_in;
+    struct td_operand out[2];
+    struct td_attrs attrs;
+    struct td_shape shape[TD_CPU_MAX_IN]; // of the operands
+    struct td_shape out_shape;
+    enum td_dtype in_dtype;
+    int64_t rows, cols; // of the first operand: last dim, and all others together
+    int64_t elems;      // of the output
+    float *scratch;     // owned; its meaning is the kernel's
+    struct td_gemm *gemm;
+    const float *scalars;
+    td_status (*all_reduce)(void *arg, uint32_t bucket);
+    void *all_reduce_arg;
+};
+
+struct td_executable {
+    uint32_t magic;
+    struct td_accelerator *accel;
+    struct td_kernel *kernel;
+    uint32_t n_kernels;
+};
+enum { td_executable_magic = 0x43505545 };
+
+// Splits [0, n) into one static range a thread, borders at multiples of 16; at most n / grain
+// threads. fn(arg, begin, end) runs on each; ranges do not depend on timing.
+typedef void td_range_fn(const void *arg, int64_t begin, int64_t end);
+void td_parallel(int32_t n_threads, int64_t n, int64_t grain, td_range_fn *fn, const void *arg);
+// The same split, for kernels that keep one partial result a range. Returns how many ranges.
+int32_t td_parallel_ranges(int32_t n_threads, int64_t n, int64_t grain);
+// Sizes the team and sets flush-to-zero in each of its threads.
+void td_parallel_open(int32_t n_threads);
+
+// Kernels by op; NULL: not one of this file.
+td_kernel_fn *td_kernel_elementwise(enum td_op op);
+td_kernel_fn *td_kernel_reduce(enum td_op op);
+td_kernel_fn *td_kernel_optim(enum td_op op);
+// Bytes of scratch that a kernel of kernels_reduce.c wants.
+size_t td_kernel_scratch_bytes(enum td_op op, int64_t rows);
+
+// ---- compile.c
+// --------------------------------------------------------------------------------------
+TD_MUST_USE td_status td_cpu_compile(struct td_accelerator *a, const struct td_program *p,
+                                     const struct td_bindings *b, struct td_executable **out_exe);
+void td_cpu_release(struct td_executable *e);
+
+// ---- gemm.c
+// -----------------------------------------------------------------------------------------
+TD_MUST_USE td_status td_gemm_engine_create(struct td_gemm_engine **out_engine);
+void td_gemm_engine_destroy(struct td_gemm_engine *e);
+// "oneDNN 2.6.3, avx512_core_bf16"
+void td_gemm_describe(char *out, size_t out_bytes);
+
+// y (m,n) = act(op(a) (m,k) @ op(b) (k,n) + bias), y += with accumulate (no act then).
+struct td_gemm_spec {
+    int64_t m, n, k;
+    bool trans_a, trans_b, has_bias, accumulate;
+    enum td_act act;
+    // Address of the parameter that b is, or NULL: a parameter may be packed once a run into the
+    // layout that the product likes best, and products of one program share the pack.
+    const void *param;
+};
+// Before the first product of a program is created: the program packs its parameters anew.
+void td_gemm_new_program(struct td_gemm_engine *e);
+TD_MUST_USE td_status td_gemm_create(struct td_gemm_engine *e, const struct td_gemm_spec *spec,
+                                     struct td_gemm **out_gemm);
+void td_gemm_destroy(struct td_gemm *g);
+TD_MUST_USE td_status td_gemm_run(struct td_gemm *g, const void *a, const void *b, const void *bias,
+                                  void *y);
+
+#endif

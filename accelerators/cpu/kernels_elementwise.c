@@ -1,0 +1,235 @@
+// Elementwise kernels: cast, add, mul, relu and its gradient, scale, store, fill, reshape.
+//
+// Fast paths: operands of one shape, and a vector broadcast over rows; every other broadcast walks
+// an odometer over the dimensions. In-place use (output over an operand) is allowed everywhere,
+// because an element is read before it is written. GRAIN keeps small tensors on one thread: a
+// parallel region costs about half a microsecond.
+
+#include <string.h>
+
+#include "accelerators/cpu/cpu.h"
+
+enum { GRAIN = 8192 };
+
+// ---- cast
+// --------------------------------------------------------------------------------------------
+struct cast_arg {
+    const void *x;
+    float *y;
+    float scale;
+};
+
+TD_CLONES static void cast_u8(const uint8_t *x, float *y, float scale, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = (float)x[i] * scale;
+    }
+}
+
+TD_CLONES static void cast_f32(const float *x, float *y, float scale, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = x[i] * scale;
+    }
+}
+
+static void cast_u8_range(const void *arg, int64_t begin, int64_t end) {
+    const struct cast_arg *a = arg;
+    cast_u8((const uint8_t *)a->x + begin, a->y + begin, a->scale, end - begin);
+}
+
+static void cast_f32_range(const void *arg, int64_t begin, int64_t end) {
+    const struct cast_arg *a = arg;
+    cast_f32((const float *)a->x + begin, a->y + begin, a->scale, end - begin);
+}
+
+static td_status run_cast(const struct td_kernel *k, const struct td_run *r) {
+    double scale = k->attrs.scale == 0 ? 1 : k->attrs.scale;
+    struct cast_arg a = {td_operand_at(&k->in[0], r), td_operand_at(&k->out[0], r), (float)scale};
+    td_parallel(k->n_threads, k->elems, GRAIN,
+                k->in_dtype == TD_U8 ? cast_u8_range : cast_f32_range, &a);
+    return TD_OK;
+}
+
+// ---- add, mul
+// ------------------------------------------------------------------------------------------
+struct binary_arg {
+    const struct td_kernel *k;
+    const float *a, *b;
+    float *y;
+};
+
+TD_CLONES static void add_same(const float *a, const float *b, float *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = a[i] + b[i];
+    }
+}
+
+TD_CLONES static void mul_same(const float *a, const float *b, float *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = a[i] * b[i];
+    }
+}
+
+static void add_range(const void *arg, int64_t begin, int64_t end) {
+    const struct binary_arg *x = arg;
+    add_same(x->a + begin, x->b + begin, x->y + begin, end - begin);
+}
+
+static void mul_range(const void *arg, int64_t begin, int64_t end) {
+    const struct binary_arg *x = arg;
+    mul_same(x->a + begin, x->b + begin, x->y + begin, end - begin);
+}
+
+static void add_rows(const void *arg, int64_t begin, int64_t end) {
+    const struct binary_arg *x = arg;
+    int64_t cols = x->k->cols;
+    for (int64_t i = begin; i < end; i++) {
+        add_same(x->a + i * cols, x->b, x->y + i * cols, cols);
+    }
+}
+
+static void mul_rows(const void *arg, int64_t begin, int64_t end) {
+    const struct binary_arg *x = arg;
+    int64_t cols = x->k->cols;
+    for (int64_t i = begin; i < end; i++) {
+        mul_same(x->a + i * cols, x->b, x->y + i * cols, cols);
+    }
+}
+
+// Element strides of an operand seen in the output's shape; 0 where it is broadcast.
+static void broadcast_strides(const struct td_shape *in, const struct td_shape *out,
+                              int64_t stride[TD_MAX_DIMS]) {
+    int64_t run = 1;
+    for (int i = out->n_dims - 1, j = in->n_dims - 1; i >= 0; i--, j--) {
+        bool here = j >= 0 && in->dim[j] != 1;
+        stride[i] = here ? run : 0;
+        if (j >= 0) run *= in->dim[j];
+    }
+}
+
+static void binary_any(const struct td_kernel *k, const struct binary_arg *x, bool add) {
+    int64_t sa[TD_MAX_DIMS] = {0}, sb[TD_MAX_DIMS] = {0}, at[TD_MAX_DIMS] = {0};
+    broadcast_strides(&k->shape[0], &k->out_shape, sa);
+    broadcast_strides(&k->shape[1], &k->out_shape, sb);
+    for (int64_t i = 0; i < k->elems; i++) {
+        int64_t ia = 0, ib = 0;
+        for (int d = 0; d < k->out_shape.n_dims; d++) {
+            ia += at[d] * sa[d];
+            ib += at[d] * sb[d];
+        }
+        x->y[i] = add ? x->a[ia] + x->b[ib] : x->a[ia] * x->b[ib];
+        for (int d = k->out_shape.n_dims - 1; d >= 0 && ++at[d] == k->out_shape.dim[d]; d--) {
+            at[d] = 0;
+        }
+    }
+}
+
+static td_status run_binary(const struct td_kernel *k, const struct td_run *r, td_range_fn *same,
+                            td_range_fn *rows) {
+    struct binary_arg x = {k, td_operand_at(&k->in[0], r), td_operand_at(&k->in[1], r),
+                           td_operand_at(&k->out[0], r)};
+    const struct td_shape *a = &k->shape[0], *b = &k->shape[1];
+    bool vector = b->n_dims == 1 && td_shape_equal(a, &k->out_shape) && b->dim[0] == k->cols;
+    if (td_shape_equal(a, b)) {
+        td_parallel(k->n_threads, k->elems, GRAIN, same, &x);
+    } else if (vector && k->cols > 0) {
+        td_parallel(k->n_threads, k->rows, GRAIN / k->cols + 1, rows, &x);
+    } else {
+        binary_any(k, &x, same == add_range);
+    }
+    return TD_OK;
+}
+
+static td_status run_add(const struct td_kernel *k, const struct td_run *r) {
+    return run_binary(k, r, add_range, add_rows);
+}
+
+static td_status run_mul(const struct td_kernel *k, const struct td_run *r) {
+    return run_binary(k, r, mul_range, mul_rows);
+}
+
+// ---- relu
+// ------------------------------------------------------------------------------------------------
+TD_CLONES static void relu(const float *x, float *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = x[i] > 0 ? x[i] : 0;
+    }
+}
+
+TD_CLONES static void relu_grad(const float *y, const float *dy, float *dx, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        dx[i] = y[i] > 0 ? dy[i] : 0;
+    }
+}
+
+static void relu_range(const void *arg, int64_t begin, int64_t end) {
+    const struct binary_arg *x = arg;
+    relu(x->a + begin, x->y + begin, end - begin);
+}
+
+static void relu_grad_range(const void *arg, int64_t begin, int64_t end) {
+    const struct binary_arg *x = arg;
+    relu_grad(x->a + begin, x->b + begin, x->y + begin, end - begin);
+}
+
+static td_status run_relu(const struct td_kernel *k, const struct td_run *r) {
+    struct binary_arg x = {k, td_operand_at(&k->in[0], r), NULL, td_operand_at(&k->out[0], r)};
+    td_parallel(k->n_threads, k->elems, GRAIN, relu_range, &x);
+    return TD_OK;
+}
+
+static td_status run_relu_grad(const struct td_kernel *k, const struct td_run *r) {
+    struct binary_arg x = {k, td_operand_at(&k->in[0], r), td_operand_at(&k->in[1], r),
+                           td_operand_at(&k->out[0], r)};
+    td_parallel(k->n_threads, k->elems, GRAIN, relu_grad_range, &x);
+    return TD_OK;
+}
+
+// ---- scale, store, fill, reshape
+// ---------------------------------------------------------------------------
+static td_status run_scale(const struct td_kernel *k, const struct td_run *r) {
+    const float *s = td_operand_at(&k->in[1], r);
+    struct cast_arg a = {td_operand_at(&k->in[0], r), td_operand_at(&k->out[0], r), *s};
+    td_parallel(k->n_threads, k->elems, GRAIN, cast_f32_range, &a);
+    return TD_OK;
+}
+
+static void copy_range(const void *arg, int64_t begin, int64_t end) {
+    const struct binary_arg *x = arg;
+    memcpy(x->y + begin, x->a + begin, (size_t)(end - begin) * sizeof *x->y);
+}
+
+// (state, x): operand 0 is what is written.
+static td_status run_store(const struct td_kernel *k, const struct td_run *r) {
+    float *state = td_operand_at(&k->in[0], r);
+    const float *x = td_operand_at(&k->in[1], r);
+    struct binary_arg a = {k, k->attrs.accumulate ? state : x, x, state};
+    td_parallel(k->n_threads, td_shape_elems(&k->shape[0]), GRAIN,
+                k->attrs.accumulate ? add_range : copy_range, &a);
+    return TD_OK;
+}
+
+static td_status run_fill(const struct td_kernel *k, const struct td_run *r) {
+    float v = (float)k->attrs.scale;
+    if (k->n_in == 1) v *= *(const float *)td_operand_at(&k->in[0], r);
+    float *y = td_operand_at(&k->out[0], r);
+    for (int64_t i = 0; i < k->elems; i++) {
+        y[i] = v;
+    }
+    return TD_OK;
+}
+
+static td_status run_reshape(const struct td_kernel *k, const struct td_run *r) {
+    const void *x = td_operand_at(&k->in[0], r);
+    void *y = td_operand_at(&k->out[0], r);
+    if (x != y) memcpy(y, x, (size_t)k->elems * td_dtype_bytes(k->in_dtype));
+    return TD_OK;
+}
+
+td_kernel_fn *td_kernel_elementwise(enum td_op op) {
+    static td_kernel_fn *const table[TD_OP_COUNT] = {
+        [TD_OP_CAST] = run_cast,           [TD_OP_ADD] = run_add,     [TD_OP_MUL] = run_mul,
+        [TD_OP_RELU] = run_relu,           [TD_OP_SCALE] = run_scale, [TD_OP_STORE] = run_store,
+        [TD_OP_RELU_GRAD] = run_relu_grad, [TD_OP_FILL] = run_fill,   [TD_OP_RESHAPE] = run_reshape,
+    };
+    return table[op];
+}

@@ -1,0 +1,280 @@
+// Reductions and the loss: softmax_ce, reduce_sum, mean, count_correct, sum_squares, all_finite,
+// clip_coef.
+//
+// Every sum has one fixed order for a given number of threads: a range keeps its partial result in
+// double precision and the partials are added in range order. softmax_ce reads a row's target
+// logit before the gradient overwrites the row, because both may share memory.
+
+#include <math.h>
+#include <string.h>
+
+#include "accelerators/cpu/cpu.h"
+
+enum { GRAIN = 8192, COLUMN_GRAIN = 64 };
+
+// ---- softmax_ce
+// --------------------------------------------------------------------------------------
+struct loss_arg {
+    const float *logits;
+    const int32_t *label;
+    float *d;
+    float *row_loss;
+    int64_t cols;
+    float inv_rows;
+};
+
+TD_CLONES static float row_max(const float *x, int64_t n) {
+    float best = x[0];
+    for (int64_t i = 1; i < n; i++) {
+        best = x[i] > best ? x[i] : best;
+    }
+    return best;
+}
+
+static float loss_row(const float *x, int32_t label, float *d, int64_t cols, float inv_rows) {
+    float target = x[label], top = row_max(x, cols);
+    double sum = 0;
+    for (int64_t i = 0; i < cols; i++) {
+        float e = expf(x[i] - top);
+        d[i] = e;
+        sum += (double)e;
+    }
+    float to_grad = (float)(1.0 / sum) * inv_rows;
+    for (int64_t i = 0; i < cols; i++) {
+        d[i] *= to_grad;
+    }
+    d[label] -= inv_rows;
+    return (float)(log(sum) - (double)(target - top));
+}
+
+static void loss_range(const void *arg, int64_t begin, int64_t end) {
+    const struct loss_arg *a = arg;
+    for (int64_t i = begin; i < end; i++) {
+        a->row_loss[i] = loss_row(a->logits + i * a->cols, a->label[i], a->d + i * a->cols, a->cols,
+                                  a->inv_rows);
+    }
+}
+
+static td_status check_labels(const int32_t *label, int64_t rows, int64_t cols) {
+    for (int64_t i = 0; i < rows; i++) {
+        if (label[i] >= 0 && label[i] < cols) continue;
+        return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
+                                            "label %d of row %lld is outside the %lld classes",
+                                            label[i], (long long)i, (long long)cols),
+                                    TD_CLASS_DATA);
+    }
+    return TD_OK;
+}
+
+static td_status run_softmax_ce(const struct td_kernel *k, const struct td_run *r) {
+    struct loss_arg a = {
+        .logits = td_operand_at(&k->in[0], r),
+        .label = td_operand_at(&k->in[1], r),
+        .d = td_operand_at(&k->out[1], r),
+        .row_loss = k->scratch,
+        .cols = k->cols,
+        .inv_rows = k->rows ? 1.0f / (float)k->rows : 0,
+    };
+    float *loss = td_operand_at(&k->out[0], r);
+    TD_TRY(check_labels(a.label, k->rows, k->cols));
+    td_parallel(k->n_threads, k->rows, GRAIN / TD_MAX(k->cols, 1) + 1, loss_range, &a);
+    double sum = 0;
+    for (int64_t i = 0; i < k->rows; i++) {
+        sum += (double)k->scratch[i];
+    }
+    *loss = k->rows ? (float)(sum / (double)k->rows) : 0;
+    return TD_OK;
+}
+
+static td_status run_count_correct(const struct td_kernel *k, const struct td_run *r) {
+    const float *logits = td_operand_at(&k->in[0], r);
+    const int32_t *label = td_operand_at(&k->in[1], r);
+    int64_t right = 0;
+    for (int64_t i = 0; i < k->rows; i++) {
+        const float *x = logits + i * k->cols;
+        int64_t best = 0;
+        for (int64_t j = 1; j < k->cols; j++) {
+            if (x[j] > x[best]) best = j;
+        }
+        right += best == label[i];
+    }
+    *(float *)td_operand_at(&k->out[0], r) = (float)right;
+    return TD_OK;
+}
+
+// ---- reduce_sum
+// ----------------------------------------------------------------------------------------
+struct columns_arg {
+    const float *x;
+    float *y;
+    int64_t rows, cols;
+    bool accumulate;
+};
+
+TD_CLONES static void add_to(float *y, const float *x, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        y[i] += x[i];
+    }
+}
+
+static void columns_range(const void *arg, int64_t begin, int64_t end) {
+    const struct columns_arg *a = arg;
+    if (!a->accumulate) memset(a->y + begin, 0, (size_t)(end - begin) * sizeof *a->y);
+    for (int64_t i = 0; i < a->rows; i++) {
+        add_to(a->y + begin, a->x + i * a->cols + begin, end - begin);
+    }
+}
+
+// Any broadcast's gradient: each element of x belongs to one element of y.
+static void reduce_any(const struct td_kernel *k, const float *x, float *y) {
+    const struct td_shape *from = &k->shape[0], *to = &k->out_shape;
+    int64_t stride[TD_MAX_DIMS] = {0}, at[TD_MAX_DIMS] = {0}, run = 1;
+    for (int i = from->n_dims - 1, j = to->n_dims - 1; i >= 0 && j >= 0; i--, j--) {
+        stride[i] = to->dim[j] == 1 ? 0 : run;
+        run *= to->dim[j];
+    }
+    int64_t n = td_shape_elems(from);
+    if (!k->attrs.accumulate) memset(y, 0, (size_t)k->elems * sizeof *y);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t iy = 0;
+        for (int d = 0; d < from->n_dims; d++) {
+            iy += at[d] * stride[d];
+        }
+        y[iy] += x[i];
+        for (int d = from->n_dims - 1; d >= 0 && ++at[d] == from->dim[d]; d--) {
+            at[d] = 0;
+        }
+    }
+}
+
+static td_status run_reduce_sum(const struct td_kernel *k, const struct td_run *r) {
+    const float *x = td_operand_at(&k->in[0], r);
+    float *y = td_operand_at(&k->out[0], r);
+    bool columns = k->out_shape.n_dims == 1 && k->out_shape.dim[0] == k->cols && k->cols > 1;
+    if (!columns) {
+        reduce_any(k, x, y);
+        return TD_OK;
+    }
+    struct columns_arg a = {x, y, k->rows, k->cols, k->attrs.accumulate};
+    td_parallel(k->n_threads, k->cols, COLUMN_GRAIN, columns_range, &a);
+    return TD_OK;
+}
+
+// ---- to a scalar
+// -----------------------------------------------------------------------------------------
+TD_CLONES static double sum_of(const float *x, int64_t n) {
+    double lane[8] = {0};
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        for (int l = 0; l < 8; l++) {
+            lane[l] += (double)x[i + l];
+        }
+    }
+    double rest = 0;
+    for (; i < n; i++) {
+        rest += (double)x[i];
+    }
+    return ((lane[0] + lane[1]) + (lane[2] + lane[3])) +
+           ((lane[4] + lane[5]) + (lane[6] + lane[7])) + rest;
+}
+
+TD_CLONES static double squares_of(const float *x, int64_t n) {
+    double lane[8] = {0};
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        for (int l = 0; l < 8; l++) {
+            lane[l] += (double)x[i + l] * (double)x[i + l];
+        }
+    }
+    double rest = 0;
+    for (; i < n; i++) {
+        rest += (double)x[i] * (double)x[i];
+    }
+    return ((lane[0] + lane[1]) + (lane[2] + lane[3])) +
+           ((lane[4] + lane[5]) + (lane[6] + lane[7])) + rest;
+}
+
+// An exponent of all ones is an infinity or a NaN; integers keep the test out of reach of any
+// floating point mode.
+TD_CLONES static uint32_t nonfinite_in(const uint32_t *bits, int64_t n) {
+    uint32_t found = 0;
+    for (int64_t i = 0; i < n; i++) {
+        found |= (bits[i] & 0x7f800000u) == 0x7f800000u;
+    }
+    return found;
+}
+
+static td_status run_mean(const struct td_kernel *k, const struct td_run *r) {
+    int64_t n = td_shape_elems(&k->shape[0]);
+    double sum = sum_of(td_operand_at(&k->in[0], r), n);
+    *(float *)td_operand_at(&k->out[0], r) = n ? (float)(sum / (double)n) : 0;
+    return TD_OK;
+}
+
+struct squares_arg {
+    const float *x;
+    double *partial; // one a block
+    int64_t n;
+};
+
+// Blocks of a fixed size, so that the sum does not even depend on the number of threads.
+enum { SQUARES_BLOCK = 16384 };
+
+static void squares_range(const void *arg, int64_t begin, int64_t end) {
+    const struct squares_arg *a = arg;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t first = i * SQUARES_BLOCK, n = TD_MIN((int64_t)SQUARES_BLOCK, a->n - first);
+        a->partial[i] = squares_of(a->x + first, n);
+    }
+}
+
+static td_status run_sum_squares(const struct td_kernel *k, const struct td_run *r) {
+    double sum = 0;
+    for (uint32_t i = 0; i < k->n_in; i++) {
+        enum { AT_ONCE = 64 };
+        double partial[AT_ONCE];
+        const float *x = td_operand_at(&k->many[i], r);
+        int64_t step = (int64_t)AT_ONCE * SQUARES_BLOCK;
+        for (int64_t at = 0; at < k->many_elems[i]; at += step) {
+            int64_t n = TD_MIN(step, k->many_elems[i] - at);
+            int64_t blocks = (n + SQUARES_BLOCK - 1) / SQUARES_BLOCK;
+            struct squares_arg a = {x + at, partial, n};
+            td_parallel(k->n_threads, blocks, 2, squares_range, &a);
+            for (int64_t b = 0; b < blocks; b++) {
+                sum += partial[b];
+            }
+        }
+    }
+    *(float *)td_operand_at(&k->out[0], r) = (float)sum;
+    return TD_OK;
+}
+
+static td_status run_all_finite(const struct td_kernel *k, const struct td_run *r) {
+    uint32_t bad = 0;
+    for (uint32_t i = 0; i < k->n_in; i++) {
+        bad |= nonfinite_in(td_operand_at(&k->many[i], r), k->many_elems[i]);
+    }
+    *(float *)td_operand_at(&k->out[0], r) = bad ? 0 : 1;
+    return TD_OK;
+}
+
+static td_status run_clip_coef(const struct td_kernel *k, const struct td_run *r) {
+    float squares = *(const float *)td_operand_at(&k->in[0], r);
+    double coef = k->attrs.max_norm / (sqrt((double)squares) + 1e-6);
+    *(float *)td_operand_at(&k->out[0], r) = coef < 1 ? (float)coef : 1;
+    return TD_OK;
+}
+
+size_t td_kernel_scratch_bytes(enum td_op op, int64_t rows) {
+    return op == TD_OP_SOFTMAX_CE ? (size_t)rows * sizeof(float) : 0;
+}
+
+td_kernel_fn *td_kernel_reduce(enum td_op op) {
+    static td_kernel_fn *const table[TD_OP_COUNT] = {
+        [TD_OP_SOFTMAX_CE] = run_softmax_ce,   [TD_OP_COUNT_CORRECT] = run_count_correct,
+        [TD_OP_REDUCE_SUM] = run_reduce_sum,   [TD_OP_MEAN] = run_mean,
+        [TD_OP_SUM_SQUARES] = run_sum_squares, [TD_OP_ALL_FINITE] = run_all_finite,
+        [TD_OP_CLIP_COEF] = run_clip_coef,
+    };
+    return table[op];
+}

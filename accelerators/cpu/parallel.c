@@ -1,0 +1,52 @@
+// The one OpenMP loop of the plugin. A range belongs to a thread by its number alone (static
+// split), so the same thread count gives the same bits, and a rank's data stays in the caches of
+// the core that made it. The cloned kernels are called from inside the region: OpenMP pragmas
+// inside a function with target_clones are outlined without the clone's target.
+//
+// Denormals: flushed in every thread of the team, as torch's scripts do; oneDNN leaves the mode as
+// it finds it. The team is sized by omp_set_num_threads of the training thread, the only caller.
+
+#include <omp.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "accelerators/cpu/cpu.h"
+
+enum { RANGE_ALIGN = 16 };
+
+int32_t td_parallel_ranges(int32_t n_threads, int64_t n, int64_t grain) {
+    int64_t most = n / TD_MAX(grain, 1);
+    return (int32_t)TD_MAX(1, TD_MIN((int64_t)n_threads, most));
+}
+
+static int64_t border(int64_t n, int32_t ranges, int32_t i) {
+    if (i == ranges) return n;
+    int64_t step = (n + ranges - 1) / ranges;
+    step = (step + RANGE_ALIGN - 1) / RANGE_ALIGN * RANGE_ALIGN;
+    return TD_MIN(n, step * i);
+}
+
+void td_parallel(int32_t n_threads, int64_t n, int64_t grain, td_range_fn *fn, const void *arg) {
+    int32_t ranges = td_parallel_ranges(n_threads, n, grain);
+    if (ranges == 1) {
+        fn(arg, 0, n);
+        return;
+    }
+#pragma omp parallel num_threads(ranges)
+    {
+        int32_t i = omp_get_thread_num();
+        fn(arg, border(n, ranges, i), border(n, ranges, i + 1));
+    }
+}
+
+void td_parallel_open(int32_t n_threads) {
+    omp_set_dynamic(0);
+    omp_set_num_threads(n_threads);
+#pragma omp parallel num_threads(n_threads)
+    {
+#if defined(__x86_64__)
+        _mm_setcsr(_mm_getcsr() | 0x8040); // flush to zero, denormals are zero
+#endif
+    }
+}
