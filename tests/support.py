@@ -1,0 +1,239 @@
+"""Real daemons for tests: start, find, kill, and see that nothing is left behind."""
+import contextlib
+import importlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BUILD = pathlib.Path(os.environ.get("TRAIND_BUILD", ROOT / "build")).resolve()
+BIN = BUILD / "bin"
+TERMINAL = ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED")
+
+# The smallest job that trains: synthetic data, a few hundred steps, one rank.
+SPEC = """
+name: small
+seed_everything: 1
+stages: [fit, test]
+model: {name: mlp, layers: [16, 32, 4], activation: relu}
+data: {name: synthetic, samples: 512, features: 16, classes: 4, batch_size: 16, shuffle: true}
+optimizer: {name: adamw, lr: 0.01, weight_decay: 0.01}
+lr_scheduler: {name: constant}
+trainer: {accelerator: cpu, strategy: auto, devices: 1, precision: 32-true, max_epochs: 3, log_every_n_steps: 1}
+checkpoint: {every_n_epochs: 1, save_top_k: 2}
+"""
+# The same, long enough to be disturbed: it ends only when it is told to.
+LONG = SPEC.replace("max_epochs: 3", "max_epochs: 100000").replace("name: small", "name: long")
+
+
+def until(what, condition, deadline_s=30.0):
+    """Polls a condition; fails with `what` when the deadline passes. Returns its truthy value."""
+    end = time.monotonic() + deadline_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < end, f"not within {deadline_s} s: {what}"
+        time.sleep(0.01)
+
+
+def generate_stubs(folder):
+    from grpc_tools import protoc
+
+    protos = sorted(str(p) for p in (ROOT / "proto/traind/v1").glob("*.proto"))
+    args = ["protoc", f"-I{ROOT / 'proto'}", f"--python_out={folder}", f"--grpc_python_out={folder}"]
+    assert protoc.main(args + protos) == 0
+    sys.path.insert(0, str(folder))
+    return Stubs()
+
+
+class Stubs:
+    """stubs.job, stubs.job_grpc, ..."""
+
+    def __getattr__(self, name):
+        base, _, kind = name.partition("_")
+        return importlib.import_module(f"traind.v1.{base}_pb2" + ("_grpc" if kind else ""))
+
+
+def children_of(pid):
+    """All descendants of a process, and launchers that outlived it are found by processes_of."""
+    found = []
+    for p in pathlib.Path("/proc").iterdir():
+        if p.name.isdigit():
+            with contextlib.suppress(OSError, IndexError):
+                if int(p.joinpath("stat").read_text().rsplit(")", 1)[1].split()[1]) == pid:
+                    found += [int(p.name)] + children_of(int(p.name))
+    return found
+
+
+def processes_of(state_dir):
+    """Every process whose command line names the state directory, zombies not counted."""
+    found = {}
+    for p in pathlib.Path("/proc").iterdir():
+        if p.name.isdigit() and int(p.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                words = p.joinpath("cmdline").read_bytes().split(b"\0")
+                if any(str(state_dir).encode() in w for w in words):
+                    found[int(p.name)] = b" ".join(words).decode(errors="replace")
+    return found
+
+
+class Daemon:
+    def __init__(self, cluster, state_dir, args, env):
+        self.cluster, self.state_dir, self.args, self.env = cluster, state_dir, args, env
+        self.process = self.channel = None
+        self.log = state_dir.parent / f"{state_dir.name}.log"
+
+    def start(self, wait=True):
+        self.state_dir.mkdir(parents=True, exist_ok=True)
+        (self.state_dir / "address").unlink(missing_ok=True)
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [BIN / "traind", "--state-dir", self.state_dir, *self.args],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.env)
+        if wait:
+            until(f"traind writes its address; log:\n{self.tail()}", self.ready, 20)
+        return self
+
+    def ready(self):
+        assert self.process.poll() is None, f"traind ended {self.process.returncode}:\n{self.tail()}"
+        return "node" in self.args or (self.state_dir / "address").exists()
+
+    def tail(self, n=30):
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-n:]) if self.log.exists() else ""
+
+    @property
+    def address(self):
+        return (self.state_dir / "address").read_text().strip()
+
+    @property
+    def token(self):
+        return (self.state_dir / "token").read_text().strip()
+
+    def kill(self, sig=signal.SIGKILL):
+        """Sends a signal and waits for the end; the exit code."""
+        self.drop_channel()
+        self.process.send_signal(sig)
+        return self.process.wait(60)
+
+    def drop_channel(self):
+        if self.channel:
+            self.channel.close()
+            self.channel = None
+
+    def stub(self, service):
+        """A service's stub whose calls carry the token: daemon.stub("Job").GetJob(...)."""
+        import grpc
+
+        if not self.channel:
+            self.channel = grpc.intercept_channel(grpc.insecure_channel(self.address), Token(self.token))
+        home = {"NodeAdmin": "admin", "Admin": "admin"}.get(service, service.lower())
+        return getattr(getattr(self.cluster.stubs, home + "_grpc"), service + "ServiceStub")(self.channel)
+
+    # ---- what most tests do -------------------------------------------------------------------
+    def submit(self, spec=SPEC, *overrides, request_id=""):
+        request = self.cluster.stubs.job.CreateJobRequest(spec=spec, overrides=overrides, request_id=request_id)
+        return self.stub("Job").CreateJob(request, timeout=20).id
+
+    def job(self, job):
+        return self.stub("Job").GetJob(self.cluster.stubs.job.GetJobRequest(id=job), timeout=20)
+
+    def state(self, job):
+        found = self.job(job)
+        return found.State.Name(found.state)
+
+    def wait_state(self, job, *states, deadline_s=60):
+        def reached():
+            now = self.state(job)
+            assert now in states or now not in TERMINAL, f"{now} instead of {states}: {self.job(job)}\n{self.tail()}"
+            return now in states
+
+        until(f"{job} is {states}", reached, deadline_s)
+        return self.job(job)
+
+    def wait_step(self, job, step, deadline_s=60):
+        until(f"{job} reaches step {step}", lambda: self.job(job).global_step >= step, deadline_s)
+        return self.job(job)
+
+    def steer(self, verb, job):
+        request = getattr(self.cluster.stubs.job, verb + "JobRequest")(id=job)
+        return getattr(self.stub("Job"), verb + "Job")(request, timeout=20)
+
+    def ctl(self, *args, check=None, stdin=None, timeout=120, env=None):
+        """Runs trainctl against this daemon."""
+        done = subprocess.run([BIN / "trainctl", *map(str, args)], input=stdin, text=True, timeout=timeout,
+                              capture_output=True, env=dict(self.env, TRAIND_STATE_DIR=str(self.state_dir), **(env or {})))
+        if check is not None:
+            assert done.returncode == check, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}\n{self.tail()}"
+        return done
+
+    def ctl_json(self, *args):
+        return json.loads(self.ctl(*args, "-o", "json", check=0).stdout)
+
+
+class Cluster:
+    """The daemons of one test, their directories, and the check that they leave nothing."""
+
+    def __init__(self, folder, stubs):
+        self.folder, self.stubs, self.daemons = folder, stubs, []
+
+    def env(self, **more):
+        keep = {k: v for k, v in os.environ.items() if not k.startswith("TRAIND_") and "proxy" not in k.lower()}
+        return dict(keep, **more)
+
+    def make(self, *args, name=None):
+        state_dir = self.folder / (name or f"state{len(self.daemons)}")
+        made = Daemon(self, state_dir, list(map(str, args)), self.env())
+        self.daemons.append(made)
+        return made
+
+    def start(self, *args, name=None):
+        return self.make(*args, name=name).start()
+
+    def close(self):
+        for d in self.daemons:
+            d.drop_channel()
+            if d.process and d.process.poll() is None:
+                d.process.send_signal(signal.SIGTERM)
+        for d in self.daemons:
+            if d.process:
+                try:
+                    d.process.wait(30)
+                except subprocess.TimeoutExpired:
+                    d.process.kill()
+                    d.process.wait()
+                    raise AssertionError(f"traind did not end within 30 s of SIGTERM:\n{d.tail()}") from None
+        left = self.left()
+        for pid in left:  # launchers that a killed daemon left, by design: the test is over for them too
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        until(f"processes end: {left}", lambda: not self.left(), 30)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def left(self):
+        return {pid: line for d in self.daemons for pid, line in processes_of(d.state_dir).items()}
+
+
+class Token:
+    """Client interceptor: adds the credential to every call."""
+
+    def __new__(cls, token):
+        import grpc
+
+        class Interceptor(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor,
+                          grpc.StreamUnaryClientInterceptor, grpc.StreamStreamClientInterceptor):
+            def _with(self, details):
+                metadata = list(details.metadata or []) + [("authorization", f"Bearer {token}")]
+                return details._replace(metadata=metadata)
+
+            def intercept_unary_unary(self, call, details, request):
+                return call(self._with(details), request)
+
+            intercept_unary_stream = intercept_stream_unary = intercept_stream_stream = intercept_unary_unary
+
+        return Interceptor()
