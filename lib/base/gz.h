@@ -8,5 +8,8 @@
 
 // Decodes a whole .gz file, or reads a plain one as it is (told apart by magic, not by name).
 TD_MUST_USE td_status td_gz_read(const char *path, size_t max_bytes, struct td_buf *out);
+// The first bytes of it only (all, if it is shorter): what a header says before the rest is
+// decoded.
+TD_MUST_USE td_status td_gz_head(const char *path, size_t bytes, struct td_buf *out);
 
 #endif
