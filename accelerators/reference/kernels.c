@@ -1,0 +1,314 @@
+// Kernels of the reference; see the header. One function per op, named as in ops.def, plain loops
+// in a fixed order: the sums run over ascending indices, so the same inputs give the same bits.
+// Optimizers are torch's formulas, written in torch's order. No state, no allocation.
+
+#include "accelerators/reference/kernels.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+// Linear index into an operand that broadcasts to `wide`, for element i of the result.
+static int64_t broadcast_index(const struct td_shape *wide, const struct td_shape *x, int64_t i) {
+    int64_t at = 0, stride = 1;
+    for (int32_t d = wide->n_dims - 1, dx = x->n_dims - 1; dx >= 0; d--, dx--) {
+        int64_t pos = i % wide->dim[d];
+        i /= wide->dim[d];
+        if (x->dim[dx] != 1) at += pos * stride;
+        stride *= x->dim[dx];
+    }
+    return at;
+}
+
+static double relu(double v) {
+    return v > 0 || v != v ? v : 0; // a NaN stays visible
+}
+
+// ---- linear algebra and elementwise
+// ---------------------------------------------------------------
+static void dot_row(const struct ref_call *c, int64_t m, int64_t n_rows, int64_t k_inner,
+                    double *y) {
+    const struct td_attrs *at = &c->node->attrs;
+    const double *a = c->in[0].x, *b = c->in[1].x;
+    int64_t n_cols = c->in[1].shape->dim[at->trans_b ? 0 : 1];
+    memset(y, 0, (size_t)n_cols * sizeof *y);
+    for (int64_t k = 0; k < k_inner && !at->trans_b; k++) {
+        double v = at->trans_a ? a[k * n_rows + m] : a[m * k_inner + k];
+        for (int64_t n = 0; n < n_cols; n++) {
+            y[n] += v * b[k * n_cols + n];
+        }
+    }
+    for (int64_t n = 0; n < n_cols && at->trans_b; n++) {
+        for (int64_t k = 0; k < k_inner; k++) {
+            double v = at->trans_a ? a[k * n_rows + m] : a[m * k_inner + k];
+            y[n] += v * b[n * k_inner + k];
+        }
+    }
+}
+
+static td_status run_matmul(struct ref_call *c) {
+    const struct td_attrs *at = &c->node->attrs;
+    const struct td_shape *sa = c->in[0].shape, *sb = c->in[1].shape;
+    int64_t k_inner = sb->dim[at->trans_b ? 1 : 0], n_cols = sb->dim[at->trans_b ? 0 : 1];
+    int64_t n_rows = at->trans_a ? sa->dim[1] : 1;
+    for (int32_t d = 0; !at->trans_a && d + 1 < sa->n_dims; d++) {
+        n_rows *= sa->dim[d];
+    }
+    enum td_dtype t = c->out[0].dtype;
+    for (int64_t m = 0; m < n_rows; m++) {
+        double *y = c->out[0].x + m * n_cols;
+        dot_row(c, m, n_rows, k_inner, y);
+        for (int64_t n = 0; n < n_cols; n++) {
+            double v = td_ref_round(t, y[n]);
+            if (c->node->n_inputs == 3) v = td_ref_round(t, v + c->in[2].x[n]);
+            y[n] = at->act == TD_ACT_RELU ? relu(v) : v;
+        }
+    }
+    return TD_OK;
+}
+
+static td_status run_binary(struct ref_call *c) {
+    const struct td_shape *wide = c->out[0].shape;
+    for (int64_t i = 0; i < c->out[0].n; i++) {
+        double a = c->in[0].x[broadcast_index(wide, c->in[0].shape, i)];
+        double b = c->in[1].x[broadcast_index(wide, c->in[1].shape, i)];
+        c->out[0].x[i] = c->node->op == TD_OP_ADD ? a + b : a * b;
+    }
+    return TD_OK;
+}
+
+static td_status run_relu(struct ref_call *c) {
+    for (int64_t i = 0; i < c->out[0].n; i++) {
+        c->out[0].x[i] = relu(c->in[0].x[i]);
+    }
+    return TD_OK;
+}
+
+static td_status run_relu_grad(struct ref_call *c) {
+    for (int64_t i = 0; i < c->out[0].n; i++) {
+        c->out[0].x[i] = c->in[0].x[i] > 0 ? c->in[1].x[i] : 0;
+    }
+    return TD_OK;
+}
+
+static td_status run_copy(struct ref_call *c) { // reshape
+    memcpy(c->out[0].x, c->in[0].x, (size_t)c->out[0].n * sizeof(double));
+    return TD_OK;
+}
+
+static td_status run_cast(struct ref_call *c) {
+    double factor = c->node->attrs.scale != 0 ? c->node->attrs.scale : 1;
+    for (int64_t i = 0; i < c->out[0].n; i++) {
+        c->out[0].x[i] = c->in[0].x[i] * factor;
+    }
+    return TD_OK;
+}
+
+static td_status run_scale(struct ref_call *c) {
+    for (int64_t i = 0; i < c->out[0].n; i++) {
+        c->out[0].x[i] = c->in[0].x[i] * c->in[1].x[0];
+    }
+    return TD_OK;
+}
+
+static td_status run_fill(struct ref_call *c) {
+    double v = c->node->attrs.scale * (c->node->n_inputs ? c->in[0].x[0] : 1);
+    for (int64_t i = 0; i < c->out[0].n; i++) {
+        c->out[0].x[i] = v;
+    }
+    return TD_OK;
+}
+
+static td_status run_store(struct ref_call *c) {
+    for (int64_t i = 0; i < c->in[0].n; i++) {
+        c->in[0].x[i] = (c->node->attrs.accumulate ? c->in[0].x[i] : 0) + c->in[1].x[i];
+    }
+    c->written = 1;
+    return TD_OK;
+}
+
+// ---- reductions
+// -----------------------------------------------------------------------------------
+static td_status run_reduce_sum(struct ref_call *c) {
+    struct ref_operand *y = &c->out[0];
+    memset(y->x, 0, (size_t)y->n * sizeof(double));
+    for (int64_t i = 0; i < c->in[0].n; i++) {
+        y->x[broadcast_index(c->in[0].shape, y->shape, i)] += c->in[0].x[i];
+    }
+    for (int64_t i = 0; i < y->n; i++) {
+        y->x[i] = td_ref_round(y->dtype, y->x[i]);
+    }
+    return TD_OK;
+}
+
+static td_status run_mean(struct ref_call *c) {
+    double sum = 0;
+    for (int64_t i = 0; i < c->in[0].n; i++) {
+        sum += c->in[0].x[i];
+    }
+    c->out[0].x[0] = c->in[0].n ? sum / (double)c->in[0].n : 0;
+    return TD_OK;
+}
+
+static td_status run_sum_squares(struct ref_call *c) {
+    double sum = 0;
+    for (uint32_t k = 0; k < c->node->n_inputs; k++) {
+        for (int64_t i = 0; i < c->in[k].n; i++) {
+            sum += c->in[k].x[i] * c->in[k].x[i];
+        }
+    }
+    c->out[0].x[0] = sum;
+    return TD_OK;
+}
+
+static td_status run_all_finite(struct ref_call *c) {
+    bool finite = true;
+    for (uint32_t k = 0; k < c->node->n_inputs; k++) {
+        for (int64_t i = 0; i < c->in[k].n; i++) {
+            finite &= (bool)isfinite(c->in[k].x[i]);
+        }
+    }
+    c->out[0].x[0] = finite;
+    return TD_OK;
+}
+
+static td_status run_clip_coef(struct ref_call *c) {
+    double coef = c->node->attrs.max_norm / (sqrt(c->in[0].x[0]) + 1e-6);
+    c->out[0].x[0] = coef > 1 ? 1 : coef;
+    return TD_OK;
+}
+
+// ---- classifiers
+// ----------------------------------------------------------------------------------
+static td_status label_of(const struct ref_call *c, int64_t row, int64_t *out_label) {
+    int64_t n_classes = c->in[0].shape->dim[1], label = (int64_t)c->in[1].x[row];
+    if (label < 0 || label >= n_classes) {
+        return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
+                                            "%s: label %" PRId64 " in row %" PRId64
+                                            " is outside the model's %" PRId64 " classes",
+                                            td_op_name(c->node->op), label, row, n_classes),
+                                    TD_CLASS_DATA);
+    }
+    *out_label = label;
+    return TD_OK;
+}
+
+static td_status run_softmax_ce(struct ref_call *c) {
+    int64_t n_rows = c->in[0].shape->dim[0], n_classes = c->in[0].shape->dim[1], label = 0;
+    double loss = 0;
+    for (int64_t r = 0; r < n_rows; r++) {
+        const double *x = c->in[0].x + r * n_classes;
+        double *dx = c->out[1].x + r * n_classes, top = x[0], sum = 0;
+        TD_TRY(label_of(c, r, &label));
+        for (int64_t i = 1; i < n_classes; i++) {
+            if (x[i] > top) top = x[i];
+        }
+        for (int64_t i = 0; i < n_classes; i++) {
+            sum += exp(x[i] - top);
+        }
+        loss += log(sum) + top - x[label];
+        for (int64_t i = 0; i < n_classes; i++) {
+            dx[i] = (exp(x[i] - top) / sum - (i == label)) / (double)n_rows;
+        }
+    }
+    c->out[0].x[0] = n_rows ? loss / (double)n_rows : 0;
+    return TD_OK;
+}
+
+static td_status run_count_correct(struct ref_call *c) {
+    int64_t n_rows = c->in[0].shape->dim[0], n_classes = c->in[0].shape->dim[1], label = 0;
+    int64_t count = 0;
+    for (int64_t r = 0; r < n_rows; r++) {
+        const double *x = c->in[0].x + r * n_classes;
+        int64_t best = 0;
+        TD_TRY(label_of(c, r, &label));
+        for (int64_t i = 1; i < n_classes; i++) {
+            if (x[i] > x[best]) best = i;
+        }
+        count += best == label;
+    }
+    c->out[0].x[0] = (double)count;
+    return TD_OK;
+}
+
+// ---- optimizers
+// ----------------------------------------------------------------------------------- The clip
+// coefficient, when the operand behind the n tensors is there.
+static double clip_of(const struct ref_call *c, uint32_t n_tensors) {
+    return c->node->n_inputs > n_tensors ? c->in[n_tensors].x[0] : 1;
+}
+
+static td_status run_sgd(struct ref_call *c) {
+    const struct td_optim_attrs *o = &c->node->attrs.optim;
+    double mu = (double)o->momentum, wd = (double)o->weight_decay;
+    double lr = (double)c->scalars[TD_SCALAR_LR];
+    bool has_buf = mu != 0, first = c->scalars[TD_SCALAR_STEP] <= 1;
+    double clip = clip_of(c, has_buf ? 3 : 2);
+    double *p = c->in[0].x, *buf = has_buf ? c->in[2].x : NULL;
+    for (int64_t i = 0; i < c->in[0].n; i++) {
+        double g = c->in[1].x[i] * clip + wd * p[i];
+        if (has_buf) {
+            buf[i] = first ? g : mu * buf[i] + (1 - (double)o->dampening) * g;
+            g = o->nesterov ? g + mu * buf[i] : buf[i];
+        }
+        p[i] -= lr * g;
+    }
+    c->written = has_buf ? 1 | 4 : 1;
+    return TD_OK;
+}
+
+static td_status run_adam(struct ref_call *c) { // and adamw
+    const struct td_optim_attrs *o = &c->node->attrs.optim;
+    bool decoupled = c->node->op == TD_OP_ADAMW;
+    double lr = (double)c->scalars[TD_SCALAR_LR], t = (double)c->scalars[TD_SCALAR_STEP];
+    double b1 = (double)o->beta1, b2 = (double)o->beta2, eps = (double)o->eps;
+    double wd = (double)o->weight_decay, clip = clip_of(c, 4);
+    double step_size = lr / (1 - pow(b1, t)), root_bc2 = sqrt(1 - pow(b2, t));
+    double *p = c->in[0].x, *m = c->in[2].x, *v = c->in[3].x;
+    for (int64_t i = 0; i < c->in[0].n; i++) {
+        double g = c->in[1].x[i] * clip;
+        if (decoupled)
+            p[i] *= 1 - lr * wd;
+        else
+            g += wd * p[i];
+        m[i] = b1 * m[i] + (1 - b1) * g;
+        v[i] = b2 * v[i] + (1 - b2) * g * g;
+        p[i] -= step_size * m[i] / (sqrt(v[i]) / root_bc2 + eps);
+    }
+    c->written = 1 | 4 | 8;
+    return TD_OK;
+}
+
+// ---- the table
+// ------------------------------------------------------------------------------------
+static td_status (*const kernels[TD_OP_COUNT])(struct ref_call *c) = {
+    [TD_OP_MATMUL] = run_matmul,
+    [TD_OP_ADD] = run_binary,
+    [TD_OP_MUL] = run_binary,
+    [TD_OP_RELU] = run_relu,
+    [TD_OP_RELU_GRAD] = run_relu_grad,
+    [TD_OP_RESHAPE] = run_copy,
+    [TD_OP_CAST] = run_cast,
+    [TD_OP_SOFTMAX_CE] = run_softmax_ce,
+    [TD_OP_REDUCE_SUM] = run_reduce_sum,
+    [TD_OP_MEAN] = run_mean,
+    [TD_OP_COUNT_CORRECT] = run_count_correct,
+    [TD_OP_SUM_SQUARES] = run_sum_squares,
+    [TD_OP_ALL_FINITE] = run_all_finite,
+    [TD_OP_SCALE] = run_scale,
+    [TD_OP_STORE] = run_store,
+    [TD_OP_CLIP_COEF] = run_clip_coef,
+    [TD_OP_SGD] = run_sgd,
+    [TD_OP_ADAM] = run_adam,
+    [TD_OP_ADAMW] = run_adam,
+    [TD_OP_FILL] = run_fill,
+    // all_reduce is the collective's: reference.c calls it
+};
+
+bool td_ref_has_kernel(enum td_op op) {
+    return op == TD_OP_ALL_REDUCE || ((unsigned)op < TD_OP_COUNT && kernels[op]);
+}
+
+td_status td_ref_kernel(struct ref_call *c) {
+    return kernels[c->node->op](c);
+}

@@ -1,0 +1,40 @@
+#ifndef TRAIND_ACCELERATORS_REFERENCE_KERNELS_H
+#define TRAIND_ACCELERATORS_REFERENCE_KERNELS_H
+
+// Reference kernels: what each op computes, on operands that were widened to fp64.
+//
+// The caller (reference.c) loads operands and stores results; a kernel only loops. Where a fused op
+// stands for several (matmul with bias, a direct write that accumulates), the kernel rounds to the
+// element type between them, so that fusing does not change a bit here.
+
+#include "lib/base/base.h"
+#include "traind/graph.h"
+
+struct ref_operand {
+    double *x; // n elements
+    int64_t n;
+    enum td_dtype dtype;
+    const struct td_shape *shape;
+};
+
+struct ref_call {
+    const struct td_node_info *node;
+    struct ref_operand *in; // [node->n_inputs]
+    struct ref_operand out[2];
+    const float *scalars;
+    uint32_t written; // bit i: operand i was changed and must be stored
+};
+
+// Runs the node's kernel; INVALID_ARGUMENT (class data) on labels outside the classes.
+TD_MUST_USE td_status td_ref_kernel(struct ref_call *c);
+// True if there is a kernel.
+bool td_ref_has_kernel(enum td_op op);
+// Rounds to the element type, and back.
+double td_ref_round(enum td_dtype dtype, double v);
+
+// Widening and narrowing of n elements. False for a type that the reference does not know (f16).
+bool td_ref_knows(enum td_dtype dtype);
+void td_ref_load(enum td_dtype dtype, const void *from, int64_t n, double *to);
+void td_ref_store(enum td_dtype dtype, const double *from, int64_t n, void *to);
+
+#endif

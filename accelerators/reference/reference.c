@@ -1,0 +1,354 @@
+// Reference accelerator: memory, compile and run around the kernels of kernels.c; see reference.h.
+//
+// compile resolves each operand once to an address (arena, region, scalar block) or to an input
+// slot; run widens operands into one scratch area, calls the kernel, and stores what it wrote.
+// all_reduce nodes call the binding; without one there is one rank and nothing to do.
+// Ownership: the accelerator frees what it allocated when it is closed; imported memory stays the
+// caller's. An executable borrows its program. Failure: status; a run that failed half-way leaves
+// state half-updated, which ends the attempt like on any accelerator. Thread: the training thread.
+
+#include "accelerators/reference/reference.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "accelerators/reference/kernels.h"
+#include "lib/base/base.h"
+
+enum { REF_ALIGN = 64 };
+
+struct ref_alloc {
+    struct ref_alloc *next;
+    void *data;
+};
+
+struct td_accelerator {
+    struct ref_alloc *allocs;
+};
+
+// Where a value lives: memory, or (slot >= 0) what run is handed for that input.
+struct ref_place {
+    char *data;
+    int32_t slot;
+};
+
+struct td_executable {
+    const struct td_program *program;
+    struct td_bindings bind;
+    struct ref_place *place;      // by td_value
+    struct ref_operand *operands; // room for the node with most operands
+    double *scratch;              // room for the node with most elements
+    void (*trace)(void *arg, td_node n);
+    void *trace_arg;
+};
+
+// ---- device and memory
+// ----------------------------------------------------------------------------
+static td_status ref_probe(struct td_accel_facts *out_facts) {
+    struct td_accel_facts f = {.struct_bytes = sizeof f,
+                               .n_devices = 1,
+                               .device_name = "reference loops",
+                               .build = "reference-1",
+                               .dtypes = (1u << TD_DTYPE_COUNT) - 1 - (1u << TD_F16)};
+    *out_facts = f;
+    return TD_OK;
+}
+
+static td_status ref_open(const struct td_accel_config *config, struct td_accelerator **out_accel) {
+    if (config->device != 0) {
+        return td_fail(TD_INVALID_ARGUMENT, "reference has one device, not one with index %" PRId32,
+                       config->device);
+    }
+    struct td_accelerator *a = td_calloc(1, sizeof *a);
+    if (!a) return td_fail_oom();
+    *out_accel = a;
+    return TD_OK;
+}
+
+static void ref_close(struct td_accelerator *a) {
+    if (!a) return;
+    while (a->allocs) {
+        struct ref_alloc *next = a->allocs->next;
+        free(a->allocs->data);
+        free(a->allocs);
+        a->allocs = next;
+    }
+    free(a);
+}
+
+static td_status ref_mem_alloc(struct td_accelerator *a, size_t bytes,
+                               struct td_buffer *out_buffer) {
+    struct ref_alloc *link = td_calloc(1, sizeof *link);
+    if (!link) return td_fail_oom();
+    size_t room = bytes < SIZE_MAX / 2 ? td_align_up(TD_MAX(bytes, 1), REF_ALIGN) : 0;
+    link->data = room ? aligned_alloc(REF_ALIGN, room) : NULL;
+    if (!link->data) {
+        free(link);
+        return td_status_context(td_fail_oom(), "reference: %zu bytes", bytes);
+    }
+    memset(link->data, 0, room);
+    link->next = a->allocs;
+    a->allocs = link;
+    *out_buffer = (struct td_buffer){TD_SPACE_HOST, (uint64_t)(uintptr_t)link->data, bytes};
+    return TD_OK;
+}
+
+static void ref_mem_free(struct td_accelerator *a, struct td_buffer b) {
+    for (struct ref_alloc **at = &a->allocs; *at; at = &(*at)->next) {
+        struct ref_alloc *link = *at;
+        if (link->data != td_buffer_host(b)) continue;
+        *at = link->next;
+        free(link->data);
+        free(link);
+        return;
+    }
+}
+
+static td_status ref_mem_import(struct td_accelerator *a, void *host, size_t bytes,
+                                struct td_buffer *out_buffer) {
+    (void)a;
+    *out_buffer = (struct td_buffer){TD_SPACE_HOST, (uint64_t)(uintptr_t)host, bytes};
+    return TD_OK;
+}
+
+static td_status ref_copy(struct td_accelerator *a, struct td_buffer dst, size_t dst_offset,
+                          struct td_buffer src, size_t src_offset, size_t bytes) {
+    (void)a;
+    char *to = td_buffer_host(dst);
+    const char *from = td_buffer_host(src);
+    bool fits = dst_offset <= dst.bytes && bytes <= dst.bytes - dst_offset &&
+                src_offset <= src.bytes && bytes <= src.bytes - src_offset;
+    if (!fits || !to || !from) {
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "reference: copy of %zu bytes from %zu to %zu leaves a buffer (%zu, %zu)",
+                       bytes, src_offset, dst_offset, src.bytes, dst.bytes);
+    }
+    if (bytes) memmove(to + dst_offset, from + src_offset, bytes);
+    return TD_OK;
+}
+
+static td_status ref_sync(struct td_accelerator *a) {
+    (void)a;
+    return TD_OK;
+}
+
+// ---- compile
+// --------------------------------------------------------------------------------------
+static td_status place_in(struct td_buffer b, size_t offset, size_t bytes, const char *what,
+                          char **out_data) {
+    char *base = td_buffer_host(b);
+    if (!bytes) return TD_OK;
+    if (!base || offset > b.bytes || bytes > b.bytes - offset) {
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "reference: %s at %zu + %zu bytes is outside its buffer of %zu", what,
+                       offset, bytes, b.bytes);
+    }
+    *out_data = base + offset;
+    return TD_OK;
+}
+
+static td_status resolve_value(struct td_executable *e, td_value v, struct ref_place *out_place) {
+    const struct td_graph *g = e->program->graph;
+    const struct td_placement *p = &e->program->placement[v];
+    const struct td_value_info *info = td_graph_value(g, v);
+    const struct td_value_info *home = p->alias ? td_graph_value(g, p->alias) : info;
+    size_t bytes = (size_t)td_shape_elems(&info->shape) * td_dtype_bytes(info->dtype);
+    out_place->slot = -1;
+    switch (home->kind) {
+    case TD_VALUE_INPUT:
+        out_place->slot = (int32_t)home->index;
+        return TD_OK;
+    case TD_VALUE_SCALAR:
+        out_place->data = (char *)&e->bind.scalars[home->index];
+        return TD_OK;
+    case TD_VALUE_STATE: {
+        const struct td_state_info *s = td_state_at(td_graph_state(g), home->index);
+        return place_in(e->bind.region[s->role], s->offset, bytes, s->name, &out_place->data);
+    }
+    case TD_VALUE_NODE:
+        // Values that passes left behind have no place, and nobody reads them.
+        if (p->offset == SIZE_MAX) return TD_OK;
+        return place_in(e->bind.arena, p->offset, bytes, "a value", &out_place->data);
+    }
+    return TD_OK;
+}
+
+static td_status check_node(const struct td_graph *g, td_node n, size_t *out_elems) {
+    const struct td_node_info *node = td_graph_node(g, n);
+    bool known = td_ref_has_kernel(node->op);
+    size_t elems = 0;
+    for (uint32_t i = 0; i < node->n_inputs + node->n_outputs + 1; i++) {
+        td_value v = i < node->n_inputs                     ? node->inputs[i]
+                     : i < node->n_inputs + node->n_outputs ? node->outputs[i - node->n_inputs]
+                                                            : node->into;
+        if (!v) continue;
+        known &= td_ref_knows(td_graph_value(g, v)->dtype);
+        elems += (size_t)td_shape_elems(&td_graph_value(g, v)->shape);
+    }
+    if (!known) {
+        return td_fail(TD_UNIMPLEMENTED, "reference: node %" PRIu32 " (%s) has no kernel", n,
+                       td_op_name(node->op));
+    }
+    *out_elems = elems;
+    return TD_OK;
+}
+
+static void ref_release(struct td_executable *e) {
+    if (!e) return;
+    free(e->place);
+    free(e->operands);
+    free(e->scratch);
+    free(e);
+}
+
+static td_status build(struct td_executable *e) {
+    const struct td_graph *g = e->program->graph;
+    size_t most_elems = 1, most_operands = 1;
+    for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
+        size_t elems = 0;
+        TD_TRY(check_node(g, n, &elems));
+        most_elems = TD_MAX(most_elems, elems);
+        most_operands = TD_MAX(most_operands, td_graph_node(g, n)->n_inputs);
+    }
+    uint32_t n_values = td_graph_n_values(g);
+    e->place = td_calloc(n_values + 1, sizeof *e->place);
+    e->operands = td_calloc(most_operands, sizeof *e->operands);
+    e->scratch = td_calloc(most_elems, sizeof *e->scratch);
+    if (!e->place || !e->operands || !e->scratch) return td_fail_oom();
+    for (td_value v = 1; v <= n_values; v++) {
+        TD_TRY(resolve_value(e, v, &e->place[v]));
+    }
+    return TD_OK;
+}
+
+static td_status ref_compile(struct td_accelerator *a, const struct td_program *p,
+                             const struct td_bindings *b, struct td_executable **out_exe) {
+    (void)a;
+    struct td_executable *e = td_calloc(1, sizeof *e);
+    if (!e) return td_fail_oom();
+    e->program = p;
+    e->bind = *b;
+    td_status s = build(e);
+    if (s) {
+        ref_release(e);
+        return td_status_context(s, "step '%s'", p->key.step);
+    }
+    *out_exe = e;
+    return TD_OK;
+}
+
+// ---- run
+// ------------------------------------------------------------------------------------------
+static struct ref_operand operand(const struct td_executable *e, td_value v, double **scratch) {
+    const struct td_value_info *info = td_graph_value(e->program->graph, v);
+    struct ref_operand o = {.x = *scratch, .dtype = info->dtype, .shape = &info->shape};
+    o.n = td_shape_elems(o.shape);
+    *scratch += o.n;
+    return o;
+}
+
+static const void *read_place(const struct td_executable *e, td_value v,
+                              const void *const *inputs) {
+    int32_t slot = e->place[v].slot;
+    return slot >= 0 ? inputs[slot] : e->place[v].data;
+}
+
+// A direct write: the result replaces the state tensor or, rounded first, is added to it.
+static void write_into(struct td_executable *e, const struct td_node_info *node,
+                       const struct ref_operand *y) {
+    char *to = e->place[node->into].data;
+    size_t step = td_dtype_bytes(y->dtype);
+    for (int64_t i = 0; i < y->n; i++) {
+        double old = 0;
+        if (node->attrs.accumulate) td_ref_load(y->dtype, to + (size_t)i * step, 1, &old);
+        double v = td_ref_round(y->dtype, y->x[i]) + old;
+        td_ref_store(y->dtype, &v, 1, to + (size_t)i * step);
+    }
+}
+
+static td_status run_node(struct td_executable *e, td_node n, const void *const *inputs) {
+    const struct td_node_info *node = td_graph_node(e->program->graph, n);
+    if (node->op == TD_OP_ALL_REDUCE) {
+        if (!e->bind.all_reduce) return TD_OK;
+        return e->bind.all_reduce(e->bind.all_reduce_arg, node->attrs.bucket);
+    }
+    double *scratch = e->scratch;
+    struct ref_call c = {.node = node, .in = e->operands, .scalars = e->bind.scalars};
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        c.in[i] = operand(e, node->inputs[i], &scratch);
+        td_ref_load(c.in[i].dtype, read_place(e, node->inputs[i], inputs), c.in[i].n, c.in[i].x);
+    }
+    for (uint32_t i = 0; i < node->n_outputs; i++) {
+        c.out[i] = operand(e, node->outputs[i], &scratch);
+    }
+    if (node->into) c.out[0] = operand(e, node->into, &scratch);
+    TD_TRY(td_ref_kernel(&c));
+    for (uint32_t i = 0; i < node->n_outputs; i++) {
+        td_ref_store(c.out[i].dtype, c.out[i].x, c.out[i].n, e->place[node->outputs[i]].data);
+    }
+    if (node->into) write_into(e, node, &c.out[0]);
+    for (uint32_t i = 0; i < 32 && c.written >> i; i++) {
+        if (!(c.written >> i & 1)) continue;
+        td_ref_store(c.in[i].dtype, c.in[i].x, c.in[i].n, e->place[node->inputs[i]].data);
+    }
+    return TD_OK;
+}
+
+static void give_outputs(struct td_executable *e, uint32_t segments, const void *const *inputs) {
+    const struct td_graph *g = e->program->graph;
+    for (uint32_t i = 0; i < td_graph_n_outputs(g) && e->bind.outputs; i++) {
+        td_value v;
+        td_graph_output_at(g, i, NULL, &v, NULL);
+        const struct td_value_info *info = td_graph_value(g, v);
+        bool made =
+            info->kind != TD_VALUE_NODE || (segments >> td_graph_node(g, info->node)->segment & 1);
+        if (!made) continue;
+        double x;
+        td_ref_load(info->dtype, read_place(e, v, inputs), 1, &x);
+        e->bind.outputs[i] = (float)x;
+    }
+}
+
+static td_status ref_run(struct td_executable *e, uint32_t segments, const void *const *inputs) {
+    const struct td_graph *g = e->program->graph;
+    if (td_graph_n_inputs(g) && !inputs) {
+        return td_fail(TD_INVALID_ARGUMENT, "step '%s': run without inputs", e->program->key.step);
+    }
+    for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
+        if (!(segments >> td_graph_node(g, n)->segment & 1)) continue;
+        TD_TRY_CTX(run_node(e, n, inputs), "step '%s'", e->program->key.step);
+        if (e->trace) e->trace(e->trace_arg, n);
+    }
+    give_outputs(e, segments, inputs);
+    return TD_OK;
+}
+
+void td_reference_trace(struct td_executable *e, void (*fn)(void *arg, td_node n), void *arg) {
+    e->trace = fn;
+    e->trace_arg = arg;
+}
+
+static const struct td_accelerator_ops reference_ops = {
+    .struct_bytes = sizeof reference_ops,
+    .probe = ref_probe,
+    .open = ref_open,
+    .close = ref_close,
+    .mem_alloc = ref_mem_alloc,
+    .mem_free = ref_mem_free,
+    .mem_import = ref_mem_import,
+    .copy = ref_copy,
+    .compile = ref_compile,
+    .run = ref_run,
+    .sync = ref_sync,
+    .release = ref_release,
+};
+
+const struct td_plugin_desc td_accelerator_reference = {
+    .struct_bytes = sizeof td_accelerator_reference,
+    .abi_major = TD_ABI_MAJOR,
+    .abi_minor = TD_ABI_MINOR,
+    .kind = TD_PLUGIN_ACCELERATOR,
+    .name = "reference",
+    .summary = "plain loops in fp64: the specification of every op",
+    .ops = &reference_ops,
+};

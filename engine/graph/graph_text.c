@@ -1,0 +1,184 @@
+// Graph text; see the header. The form:
+//
+//   graph train mode=train
+//   input x f32(4,8)
+//   state @fc.weight param f32(2,8)
+//   forward:
+//     %1 = matmul x @fc.weight trans_b : f32(4,2)
+//   backward:
+//     matmul %3 x trans_a -> @fc.weight:grad accumulate
+//   output loss mean %2 (loss)
+//
+// Attributes print only where they differ from zero and mean something to the op.
+
+#include "engine/graph/graph_text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "lib/base/base.h"
+
+struct writer {
+    const struct td_graph *g;
+    const struct td_placement *placement; // NULL: graph only
+    struct td_buf *out;
+    uint32_t *number; // by value: n of %n
+};
+
+void td_shape_text(enum td_dtype dtype, const struct td_shape *shape, char *out, size_t bytes) {
+    size_t at = (size_t)snprintf(out, bytes, "%s(", td_dtype_name(dtype));
+    for (int32_t i = 0; i < shape->n_dims && i < TD_MAX_DIMS && at < bytes; i++) {
+        at += (size_t)snprintf(out + at, bytes - at, "%s%" PRId64, i ? "," : "", shape->dim[i]);
+    }
+    if (at < bytes) snprintf(out + at, bytes - at, ")");
+}
+
+static const char *const scalar_names[TD_SCALAR_COUNT] = {
+    [TD_SCALAR_LR] = "lr",
+    [TD_SCALAR_STEP] = "step",
+    [TD_SCALAR_LOSS_SCALE] = "loss_scale",
+    [TD_SCALAR_WINDOW] = "window",
+};
+
+static td_status write_value(const struct writer *w, td_value v) {
+    const struct td_value_info *info = td_graph_value(w->g, v);
+    switch (info->kind) {
+    case TD_VALUE_INPUT:
+        return td_buf_printf(w->out, " %s", info->name);
+    case TD_VALUE_STATE:
+        return td_buf_printf(w->out, " @%s", info->name);
+    case TD_VALUE_SCALAR:
+        return td_buf_printf(w->out, " $%s",
+                             scalar_names[info->index] ? scalar_names[info->index] : "?");
+    case TD_VALUE_NODE:
+        return td_buf_printf(w->out, " %%%" PRIu32, w->number[v]);
+    }
+    return TD_OK;
+}
+
+static td_status write_optim(const struct writer *w, enum td_op op,
+                             const struct td_optim_attrs *o) {
+    if (op == TD_OP_SGD) {
+        return td_buf_printf(w->out, " momentum=%g dampening=%g wd=%g%s", (double)o->momentum,
+                             (double)o->dampening, (double)o->weight_decay,
+                             o->nesterov ? " nesterov" : "");
+    }
+    return td_buf_printf(w->out, " beta1=%g beta2=%g eps=%g wd=%g", (double)o->beta1,
+                         (double)o->beta2, (double)o->eps, (double)o->weight_decay);
+}
+
+static td_status write_attrs(const struct writer *w, const struct td_node_info *node) {
+    const struct td_attrs *a = &node->attrs;
+    if (a->trans_a) TD_TRY(td_buf_str(w->out, " trans_a"));
+    if (a->trans_b) TD_TRY(td_buf_str(w->out, " trans_b"));
+    if (a->act == TD_ACT_RELU) TD_TRY(td_buf_str(w->out, " act=relu"));
+    bool scales = node->op == TD_OP_CAST || node->op == TD_OP_FILL;
+    if (scales && a->scale != 0) TD_TRY(td_buf_printf(w->out, " scale=%.9g", a->scale));
+    if (node->op == TD_OP_CLIP_COEF) TD_TRY(td_buf_printf(w->out, " max_norm=%g", a->max_norm));
+    if (node->op == TD_OP_ALL_REDUCE) TD_TRY(td_buf_printf(w->out, " bucket=%" PRIu32, a->bucket));
+    if (node->op == TD_OP_SGD || node->op == TD_OP_ADAM || node->op == TD_OP_ADAMW) {
+        TD_TRY(write_optim(w, node->op, &a->optim));
+    }
+    if (node->into) {
+        TD_TRY(td_buf_str(w->out, " ->"));
+        TD_TRY(write_value(w, node->into));
+    }
+    return a->accumulate ? td_buf_str(w->out, " accumulate") : TD_OK;
+}
+
+static td_status write_place(const struct writer *w, td_value v) {
+    const struct td_placement *p = &w->placement[v];
+    if (p->offset != SIZE_MAX) TD_TRY(td_buf_printf(w->out, " at %zu", p->offset));
+    if (!p->alias) return TD_OK;
+    TD_TRY(td_buf_str(w->out, " over"));
+    return write_value(w, p->alias);
+}
+
+static td_status write_node(struct writer *w, const struct td_node_info *node, uint32_t *next) {
+    TD_TRY(td_buf_str(w->out, " "));
+    for (uint32_t i = 0; i < node->n_outputs; i++) {
+        w->number[node->outputs[i]] = (*next)++;
+        TD_TRY(write_value(w, node->outputs[i]));
+    }
+    TD_TRY(td_buf_printf(w->out, "%s %s", node->n_outputs ? " =" : "", td_op_name(node->op)));
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        TD_TRY(write_value(w, node->inputs[i]));
+    }
+    TD_TRY(write_attrs(w, node));
+    for (uint32_t i = 0; i < node->n_outputs; i++) {
+        const struct td_value_info *v = td_graph_value(w->g, node->outputs[i]);
+        char text[160];
+        td_shape_text(v->dtype, &v->shape, text, sizeof text);
+        TD_TRY(td_buf_printf(w->out, "%s%s", i ? ", " : " : ", text));
+        if (w->placement) TD_TRY(write_place(w, node->outputs[i]));
+    }
+    return td_buf_str(w->out, "\n");
+}
+
+static td_status write_ports(const struct writer *w) {
+    char text[160];
+    for (uint32_t i = 0; i < td_graph_n_inputs(w->g); i++) {
+        const struct td_value_info *v = td_graph_value(w->g, td_graph_input_at(w->g, i));
+        td_shape_text(v->dtype, &v->shape, text, sizeof text);
+        TD_TRY(td_buf_printf(w->out, "input %s %s\n", v->name, text));
+    }
+    for (td_value i = 1; i <= td_graph_n_values(w->g); i++) {
+        const struct td_value_info *v = td_graph_value(w->g, i);
+        if (v->kind != TD_VALUE_STATE) continue;
+        const struct td_state_info *s = td_state_at(td_graph_state(w->g), v->index);
+        td_shape_text(v->dtype, &v->shape, text, sizeof text);
+        TD_TRY(td_buf_printf(w->out, "state @%s %s %s\n", s->name, td_role_name(s->role), text));
+    }
+    return TD_OK;
+}
+
+static td_status write_outputs(const struct writer *w) {
+    for (uint32_t i = 0; i < td_graph_n_outputs(w->g); i++) {
+        const char *name;
+        td_value v;
+        enum td_output_kind kind;
+        td_graph_output_at(w->g, i, &name, &v, &kind);
+        TD_TRY(
+            td_buf_printf(w->out, "output %s %s", name, kind == TD_OUTPUT_MEAN ? "mean" : "sum"));
+        TD_TRY(write_value(w, v));
+        TD_TRY(td_buf_str(w->out, v == td_graph_loss_value(w->g) ? " (loss)\n" : "\n"));
+    }
+    return TD_OK;
+}
+
+static td_status write_graph(struct writer *w) {
+    TD_TRY(td_buf_printf(w->out, "graph %s mode=%s\n", td_graph_step(w->g),
+                         td_mode_name(td_graph_mode(w->g))));
+    TD_TRY(write_ports(w));
+    uint32_t next = 1;
+    int segment = -1;
+    for (td_node n = 0; n < td_graph_n_nodes(w->g); n++) {
+        const struct td_node_info *node = td_graph_node(w->g, n);
+        if ((int)node->segment != segment) {
+            segment = (int)node->segment;
+            TD_TRY(td_buf_printf(w->out, "%s:\n", td_segment_name(node->segment)));
+        }
+        TD_TRY(write_node(w, node, &next));
+    }
+    return write_outputs(w);
+}
+
+static td_status write_all(const struct td_graph *g, const struct td_placement *placement,
+                           struct td_buf *out) {
+    TD_AUTO_FREE uint32_t *number = td_calloc(td_graph_n_values(g) + 1, sizeof *number);
+    if (!number) return td_fail_oom();
+    struct writer w = {.g = g, .placement = placement, .out = out, .number = number};
+    return write_graph(&w);
+}
+
+td_status td_graph_text(const struct td_graph *g, struct td_buf *out) {
+    return write_all(g, NULL, out);
+}
+
+td_status td_program_text(const struct td_program *p, struct td_buf *out) {
+    const struct td_program_key *k = &p->key;
+    TD_TRY(td_buf_printf(out,
+                         "program batch=%" PRId64 " accumulate=%d sync=%d apply=%d arena=%zu\n",
+                         k->batch, k->accumulate, k->sync, k->apply, p->arena_bytes));
+    return write_all(p->graph, p->placement, out);
+}

@@ -1,0 +1,402 @@
+// Op rules: what each op of ops.def takes and makes, and what it costs.
+//
+// One table row per op: a shape rule (checks operands and attributes, infers dtype and shape of the
+// outputs), a cost rule (FLOPs; 0 where the op only moves bytes) and a mask of the operands that
+// the op writes. Gradient rules stand in grad_rules.c, reference kernels in accelerators/reference;
+// a row that lacks its shape rule does not compile away silently: test_graph_ops visits all of
+// them. A rule fails with INVALID_ARGUMENT that names op and operand shapes; it never aborts,
+// because what it judges is a user's module. Pure functions.
+
+#include "engine/graph/graph_impl.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/graph/graph_text.h"
+
+static const struct {
+    const char *name;
+    uint32_t min_in, max_in, n_out;
+} op_arity[TD_OP_COUNT] = {
+#define TD_OP(ID, NAME, MIN, MAX, OUT) [TD_OP_##ID] = {NAME, MIN, MAX, OUT},
+#include "traind/ops.def"
+#undef TD_OP
+};
+
+const char *td_op_name(enum td_op op) {
+    return (unsigned)op < TD_OP_COUNT ? op_arity[op].name : "unknown";
+}
+
+uint32_t td_op_n_out(enum td_op op) {
+    return op_arity[op].n_out;
+}
+
+// ---- shapes -------------------------------------------------------------------------------------
+bool td_dtype_is_float(enum td_dtype t) {
+    return t == TD_F32 || t == TD_F64 || t == TD_BF16 || t == TD_F16;
+}
+
+td_status td_shape_check(enum td_dtype dtype, const struct td_shape *s) {
+    if ((unsigned)dtype >= TD_DTYPE_COUNT) {
+        return td_fail(TD_INVALID_ARGUMENT, "element type %d is unknown", (int)dtype);
+    }
+    if (s->n_dims < 0 || s->n_dims > TD_MAX_DIMS) {
+        return td_fail(TD_INVALID_ARGUMENT, "%" PRId32 " dimensions; at most %d are supported",
+                       s->n_dims, TD_MAX_DIMS);
+    }
+    int64_t bytes = (int64_t)td_dtype_bytes(dtype);
+    for (int32_t i = 0; i < s->n_dims; i++) {
+        if (s->dim[i] < 0) {
+            return td_fail(TD_INVALID_ARGUMENT, "dimension %" PRId32 " is negative", i);
+        }
+        // A zero elsewhere must not hide an overflow: count it as one.
+        if (__builtin_mul_overflow(bytes, TD_MAX(s->dim[i], 1), &bytes) ||
+            bytes > (INT64_C(1) << 46)) {
+            return td_fail(TD_INVALID_ARGUMENT, "the tensor would exceed 64 TiB");
+        }
+    }
+    return TD_OK;
+}
+
+bool td_shape_broadcast(const struct td_shape *a, const struct td_shape *b, struct td_shape *out) {
+    struct td_shape r = {.n_dims = TD_MAX(a->n_dims, b->n_dims)};
+    for (int32_t i = 0; i < r.n_dims; i++) {
+        int32_t ia = i - (r.n_dims - a->n_dims), ib = i - (r.n_dims - b->n_dims);
+        int64_t da = ia < 0 ? 1 : a->dim[ia], db = ib < 0 ? 1 : b->dim[ib];
+        if (da != db && da != 1 && db != 1) return false;
+        r.dim[i] = da == 1 ? db : da;
+    }
+    *out = r;
+    return true;
+}
+
+// ---- shape rules --------------------------------------------------------------------------------
+struct op_call {
+    const struct td_graph *g;
+    enum td_op op;
+    const td_value *in;
+    uint32_t n_in;
+    const struct td_attrs *attrs;
+    struct td_op_result *out;
+};
+
+static const struct td_value_info *arg(const struct op_call *c, uint32_t i) {
+    return td_gv(c->g, c->in[i]);
+}
+
+// "matmul(f32(128,784), f32(100,10)): <why>"; long operand lists are cut.
+static td_status reject(const struct op_call *c, const char *why) {
+    char text[512];
+    size_t at = 0;
+    for (uint32_t i = 0; i < c->n_in && i < 5; i++) {
+        char one[96];
+        td_shape_text(arg(c, i)->dtype, &arg(c, i)->shape, one, sizeof one);
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%s", i ? ", " : "", one);
+    }
+    text[at] = '\0';
+    return td_fail(TD_INVALID_ARGUMENT, "%s(%s%s): %s", td_op_name(c->op), text,
+                   c->n_in > 5 ? ", ..." : "", why);
+}
+
+static td_status give(const struct op_call *c, uint32_t i, enum td_dtype dtype,
+                      const struct td_shape *shape) {
+    c->out->dtype[i] = dtype;
+    c->out->shape[i] = *shape;
+    return TD_OK;
+}
+
+static enum td_dtype scalar_dtype(enum td_dtype t) {
+    return t == TD_F64 ? TD_F64 : TD_F32;
+}
+
+static td_status give_scalar(const struct op_call *c, uint32_t i, enum td_dtype operand) {
+    struct td_shape none = {0};
+    return give(c, i, scalar_dtype(operand), &none);
+}
+
+static bool same_float(const struct op_call *c) {
+    for (uint32_t i = 0; i < c->n_in; i++) {
+        if (arg(c, i)->dtype != arg(c, 0)->dtype) return false;
+    }
+    return td_dtype_is_float(arg(c, 0)->dtype);
+}
+
+static bool is_float_scalar(const struct td_value_info *v) {
+    return v->shape.n_dims == 0 && td_dtype_is_float(v->dtype);
+}
+
+static td_status shape_matmul(const struct op_call *c) {
+    const struct td_shape *a = &arg(c, 0)->shape, *b = &arg(c, 1)->shape;
+    if (!same_float(c)) return reject(c, "operands must have one float type");
+    if (b->n_dims != 2) return reject(c, "b must have 2 dimensions");
+    if (a->n_dims < 1) return reject(c, "a must have a dimension");
+    if (c->attrs->trans_a && a->n_dims != 2) {
+        return reject(c, "a must have 2 dimensions to be transposed");
+    }
+    struct td_shape y = *a;
+    int64_t inner = a->dim[a->n_dims - 1];
+    if (c->attrs->trans_a) {
+        inner = a->dim[0];
+        y.dim[0] = a->dim[1];
+    }
+    y.dim[y.n_dims - 1] = b->dim[c->attrs->trans_b ? 0 : 1];
+    if (inner != b->dim[c->attrs->trans_b ? 1 : 0]) return reject(c, "inner dimensions differ");
+    if (c->n_in == 3) {
+        const struct td_shape *bias = &arg(c, 2)->shape;
+        if (bias->n_dims != 1 || bias->dim[0] != y.dim[y.n_dims - 1]) {
+            return reject(c, "bias must have one element per column");
+        }
+    }
+    return give(c, 0, arg(c, 0)->dtype, &y);
+}
+
+static td_status shape_elementwise(const struct op_call *c) {
+    struct td_shape y;
+    if (!same_float(c)) return reject(c, "operands must have one float type");
+    if (!td_shape_broadcast(&arg(c, 0)->shape, &arg(c, 1)->shape, &y)) {
+        return reject(c, "shapes do not broadcast");
+    }
+    return give(c, 0, arg(c, 0)->dtype, &y);
+}
+
+static td_status shape_relu(const struct op_call *c) {
+    if (!same_float(c)) return reject(c, "the operand must be float");
+    return give(c, 0, arg(c, 0)->dtype, &arg(c, 0)->shape);
+}
+
+static td_status shape_relu_grad(const struct op_call *c) {
+    if (!same_float(c) || !td_shape_equal(&arg(c, 0)->shape, &arg(c, 1)->shape)) {
+        return reject(c, "y and dy must have one float type and shape");
+    }
+    return give(c, 0, arg(c, 0)->dtype, &arg(c, 0)->shape);
+}
+
+static td_status shape_reshape(const struct op_call *c) {
+    if (td_shape_elems(&arg(c, 0)->shape) != td_shape_elems(&c->attrs->shape)) {
+        return reject(c, "the new shape has another number of elements");
+    }
+    return give(c, 0, arg(c, 0)->dtype, &c->attrs->shape);
+}
+
+static td_status shape_cast(const struct op_call *c) {
+    return give(c, 0, c->attrs->dtype, &arg(c, 0)->shape);
+}
+
+static bool is_classifier(const struct op_call *c) {
+    const struct td_value_info *logits = arg(c, 0), *labels = arg(c, 1);
+    return td_dtype_is_float(logits->dtype) && labels->dtype == TD_I32 &&
+           logits->shape.n_dims == 2 && labels->shape.n_dims == 1 &&
+           logits->shape.dim[0] == labels->shape.dim[0] && logits->shape.dim[1] >= 1;
+}
+
+static td_status shape_softmax_ce(const struct op_call *c) {
+    if (!is_classifier(c)) return reject(c, "needs float logits (B,C) and i32 labels (B)");
+    TD_TRY(give_scalar(c, 0, arg(c, 0)->dtype));
+    return give(c, 1, arg(c, 0)->dtype, &arg(c, 0)->shape);
+}
+
+static td_status shape_count_correct(const struct op_call *c) {
+    if (!is_classifier(c)) return reject(c, "needs float logits (B,C) and i32 labels (B)");
+    return give_scalar(c, 0, TD_F32);
+}
+
+static td_status shape_reduce_sum(const struct op_call *c) {
+    struct td_shape wide;
+    const struct td_shape *x = &arg(c, 0)->shape;
+    if (!same_float(c)) return reject(c, "the operand must be float");
+    if (!td_shape_broadcast(&c->attrs->shape, x, &wide) || !td_shape_equal(&wide, x)) {
+        return reject(c, "the result's shape does not broadcast to the operand's");
+    }
+    return give(c, 0, arg(c, 0)->dtype, &c->attrs->shape);
+}
+
+static td_status shape_to_scalar(const struct op_call *c) {
+    if (!same_float(c)) return reject(c, "operands must have one float type");
+    return give_scalar(c, 0, arg(c, 0)->dtype);
+}
+
+static td_status shape_scale(const struct op_call *c) {
+    if (!td_dtype_is_float(arg(c, 0)->dtype) || !is_float_scalar(arg(c, 1))) {
+        return reject(c, "needs a float tensor and a float scalar");
+    }
+    return give(c, 0, arg(c, 0)->dtype, &arg(c, 0)->shape);
+}
+
+static bool is_state(const struct op_call *c, uint32_t i) {
+    return arg(c, i)->kind == TD_VALUE_STATE;
+}
+
+static bool like_first(const struct op_call *c, uint32_t i) {
+    return arg(c, i)->dtype == arg(c, 0)->dtype &&
+           td_shape_equal(&arg(c, i)->shape, &arg(c, 0)->shape);
+}
+
+static td_status shape_store(const struct op_call *c) {
+    if (!is_state(c, 0)) return reject(c, "only a state tensor can be written");
+    if (!like_first(c, 1)) return reject(c, "type and shape must be the state tensor's");
+    return TD_OK;
+}
+
+static td_status shape_all_reduce(const struct op_call *c) {
+    for (uint32_t i = 0; i < c->n_in; i++) {
+        if (!is_state(c, i) || td_state_at(c->g->state, arg(c, i)->index)->role != TD_ROLE_GRAD) {
+            return reject(c, "only gradients are reduced");
+        }
+    }
+    return TD_OK;
+}
+
+static td_status shape_clip_coef(const struct op_call *c) {
+    if (!is_float_scalar(arg(c, 0))) return reject(c, "needs a float scalar");
+    if (!(c->attrs->max_norm > 0)) return reject(c, "max_norm must be above 0");
+    return give_scalar(c, 0, arg(c, 0)->dtype);
+}
+
+// How many of an optimizer's operands are tensors like the parameter; behind them may be clip.
+static uint32_t optimizer_tensors(enum td_op op, const struct td_attrs *attrs) {
+    if (op == TD_OP_SGD) return attrs->optim.momentum != 0.0f ? 3 : 2;
+    return 4;
+}
+
+static td_status shape_optimizer(const struct op_call *c) {
+    uint32_t n = optimizer_tensors(c->op, c->attrs);
+    if (c->n_in < n || c->n_in > n + 1) {
+        return reject(c, "the optimizer's buffers are missing, or there are too many operands");
+    }
+    if (!td_dtype_is_float(arg(c, 0)->dtype)) return reject(c, "the parameter must be float");
+    for (uint32_t i = 0; i < n; i++) {
+        if (i != 1 && !is_state(c, i)) return reject(c, "only a state tensor can be written");
+        if (!like_first(c, i)) return reject(c, "types and shapes must be the parameter's");
+    }
+    if (c->n_in == n + 1 && !is_float_scalar(arg(c, n))) {
+        return reject(c, "the clip coefficient must be a float scalar");
+    }
+    return TD_OK;
+}
+
+static td_status shape_fill(const struct op_call *c) {
+    if (c->n_in == 1 && !is_float_scalar(arg(c, 0))) return reject(c, "needs a float scalar");
+    if (!td_dtype_is_float(c->attrs->dtype)) return reject(c, "attrs.dtype must be float");
+    return give(c, 0, c->attrs->dtype, &c->attrs->shape);
+}
+
+// ---- cost rules: FLOPs --------------------------------------------------------------------------
+static double elems(const struct td_graph *g, td_value v) {
+    return (double)td_shape_elems(&td_gv(g, v)->shape);
+}
+
+static double cost_matmul(const struct td_graph *g, const struct td_node_info *node) {
+    const struct td_shape *a = &td_gv(g, node->inputs[0])->shape;
+    double inner = (double)a->dim[node->attrs.trans_a ? 0 : a->n_dims - 1];
+    td_value y = node->into ? node->into : node->outputs[0];
+    return elems(g, y) * (2 * inner + (node->n_inputs == 3) + (node->attrs.act != TD_ACT_NONE));
+}
+
+static double cost_output(const struct td_graph *g, const struct td_node_info *node) {
+    return elems(g, node->outputs[0]);
+}
+
+static double cost_inputs(const struct td_graph *g, const struct td_node_info *node) {
+    double sum = 0;
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        sum += elems(g, node->inputs[i]);
+    }
+    return node->op == TD_OP_SUM_SQUARES ? 2 * sum : sum;
+}
+
+static double cost_softmax_ce(const struct td_graph *g, const struct td_node_info *node) {
+    return 5 * elems(g, node->inputs[0]);
+}
+
+static double cost_store(const struct td_graph *g, const struct td_node_info *node) {
+    return node->attrs.accumulate ? elems(g, node->inputs[0]) : 0;
+}
+
+static double cost_sgd(const struct td_graph *g, const struct td_node_info *node) {
+    return 6 * elems(g, node->inputs[0]);
+}
+
+static double cost_adam(const struct td_graph *g, const struct td_node_info *node) {
+    return 14 * elems(g, node->inputs[0]);
+}
+
+static double cost_free(const struct td_graph *g, const struct td_node_info *node) {
+    (void)g, (void)node;
+    return 0;
+}
+
+// ---- the table ----------------------------------------------------------------------------------
+static const struct {
+    td_status (*shape)(const struct op_call *c);
+    double (*cost)(const struct td_graph *g, const struct td_node_info *node);
+} op_rules[TD_OP_COUNT] = {
+    [TD_OP_MATMUL] = {shape_matmul, cost_matmul},
+    [TD_OP_ADD] = {shape_elementwise, cost_output},
+    [TD_OP_MUL] = {shape_elementwise, cost_output},
+    [TD_OP_RELU] = {shape_relu, cost_output},
+    [TD_OP_RELU_GRAD] = {shape_relu_grad, cost_output},
+    [TD_OP_RESHAPE] = {shape_reshape, cost_free},
+    [TD_OP_CAST] = {shape_cast, cost_output},
+    [TD_OP_SOFTMAX_CE] = {shape_softmax_ce, cost_softmax_ce},
+    [TD_OP_REDUCE_SUM] = {shape_reduce_sum, cost_inputs},
+    [TD_OP_MEAN] = {shape_to_scalar, cost_inputs},
+    [TD_OP_COUNT_CORRECT] = {shape_count_correct, cost_inputs},
+    [TD_OP_SUM_SQUARES] = {shape_to_scalar, cost_inputs},
+    [TD_OP_ALL_FINITE] = {shape_to_scalar, cost_inputs},
+    [TD_OP_SCALE] = {shape_scale, cost_output},
+    [TD_OP_STORE] = {shape_store, cost_store},
+    [TD_OP_ALL_REDUCE] = {shape_all_reduce, cost_free},
+    [TD_OP_CLIP_COEF] = {shape_clip_coef, cost_free},
+    [TD_OP_SGD] = {shape_optimizer, cost_sgd},
+    [TD_OP_ADAM] = {shape_optimizer, cost_adam},
+    [TD_OP_ADAMW] = {shape_optimizer, cost_adam},
+    [TD_OP_FILL] = {shape_fill, cost_free},
+};
+
+td_status td_op_infer(const struct td_graph *g, enum td_op op, const td_value *inputs,
+                      uint32_t n_inputs, const struct td_attrs *attrs,
+                      struct td_op_result *out_result) {
+    if ((unsigned)op >= TD_OP_COUNT) {
+        return td_fail(TD_INVALID_ARGUMENT, "op %d is unknown", (int)op);
+    }
+    if (n_inputs < op_arity[op].min_in || n_inputs > op_arity[op].max_in) {
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "%s takes %" PRIu32 " to %" PRIu32 " operands, not %" PRIu32, td_op_name(op),
+                       op_arity[op].min_in, op_arity[op].max_in, n_inputs);
+    }
+    for (uint32_t i = 0; i < n_inputs; i++) {
+        if (inputs[i] < 1 || inputs[i] > g->n_values) {
+            return td_fail(TD_INVALID_ARGUMENT, "%s: operand %" PRIu32 " is no value of this graph",
+                           td_op_name(op), i);
+        }
+    }
+    memset(out_result, 0, sizeof *out_result);
+    struct op_call c = {g, op, inputs, n_inputs, attrs, out_result};
+    if (op == TD_OP_RESHAPE || op == TD_OP_REDUCE_SUM || op == TD_OP_FILL || op == TD_OP_CAST) {
+        TD_TRY_CTX(td_shape_check(attrs->dtype, &attrs->shape), "%s", td_op_name(op));
+    }
+    TD_TRY(op_rules[op].shape(&c));
+    for (uint32_t i = 0; i < op_arity[op].n_out; i++) {
+        td_status s = td_shape_check(out_result->dtype[i], &out_result->shape[i]);
+        if (s) return td_status_context(s, "%s", td_op_name(op));
+    }
+    return TD_OK;
+}
+
+double td_op_flops(const struct td_graph *g, const struct td_node_info *node) {
+    return op_rules[node->op].cost(g, node);
+}
+
+bool td_op_writes(enum td_op op, const struct td_attrs *attrs, uint32_t i) {
+    if (op == TD_OP_STORE) return i == 0;
+    if (op == TD_OP_ALL_REDUCE) return true;
+    if (op == TD_OP_SGD || op == TD_OP_ADAM || op == TD_OP_ADAMW) {
+        return i != 1 && i < optimizer_tensors(op, attrs);
+    }
+    return false;
+}
+
+bool td_node_has_effect(const struct td_node_info *node) {
+    return node->into != 0 || op_arity[node->op].n_out == 0;
+}
