@@ -198,8 +198,8 @@ tsan: ## lib/base, daemons and collectives under the thread sanitizer
 	@$(MAKE) B=$(B)-tsan SAN=thread OPT='-O1 -g' unit T='$(or $(T),tsan)'
 
 .PHONY: bench
-bench: all $(bench_bins) ## figures as JSON lines, beside the rivals where they are installed
-	@$(PYTHON) tests/bench/bench.py --build $(B)
+bench: all $(bench_bins) $(B)/venv/ready ## figures as JSON lines, beside the rivals where they are installed
+	@$(B)/venv/bin/python tests/bench/bench.py --build $(B)
 
 # ---- the tree itself ------------------------------------------------------------------------------
 c_files = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.def')
