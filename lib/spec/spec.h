@@ -16,7 +16,7 @@
 // Bounds: the text, its depth and its nodes (below); everything lives in the caller's arena, and
 // TD_SPEC_ARENA_BYTES always suffices. Pure functions of their arguments, any thread.
 //
-// Only td_spec_parse and td_yaml_parse need libyaml; a program that reads plans (JSON) does not.
+// Only td_spec_parse needs libyaml; a program that reads plans (JSON) does not.
 
 #include "lib/base/json.h"
 

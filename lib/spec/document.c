@@ -1,0 +1,226 @@
+// A whole document against the tables: which sections and keys there are, which are missing, and
+// what each unknown one was probably meant to be. The canonical tree is built beside the one that
+// is read, section by section in the order of the tables, and is complete if nothing was wrong.
+
+#include <string.h>
+
+#include "lib/spec/check.h"
+
+// A map being read: the path people see, the section whose rows hold, and the choice it belongs to.
+struct map {
+    const char *path;
+    const char *table;
+    const char *choice; // "model" for table "model.mlp", else NULL
+    const struct td_json *node;
+    int line; // where to point when something is missing
+};
+
+static bool takes(const struct td_check *c, bool is_plan_only) {
+    return !is_plan_only || c->flags & TD_SPEC_PLAN;
+}
+
+static bool section_is_taken(const struct td_check *c, const struct td_section *s) {
+    return s->kind != TD_SECTION_ROOT && s->kind != TD_SECTION_VARIANT &&
+           takes(c, s->kind == TD_SECTION_PLAN);
+}
+
+// ---- unknown keys -----------------------------------------------------------------------------
+static void offer_keys(const struct td_check *c, const struct map *m, struct td_nearest *near) {
+    for (size_t i = 0; i < td_n_knobs; i++) {
+        const struct td_knob *k = &td_knobs[i];
+        if (strcmp(k->section, m->table) == 0 && takes(c, k->is_plan_only)) {
+            td_nearest_offer(near, k->key);
+        }
+    }
+    if (m->choice) td_nearest_offer(near, "name");
+    for (size_t i = 0; !*m->table && i < td_n_sections; i++) {
+        if (section_is_taken(c, &td_sections[i])) td_nearest_offer(near, td_sections[i].path);
+    }
+}
+
+// The same key at its right place: `devices` at the top level is trainer.devices.
+static const char *elsewhere(struct td_check *c, const struct map *m, const char *key) {
+    const char *found = NULL;
+    for (size_t i = 0; i < td_n_knobs; i++) {
+        const struct td_knob *k = &td_knobs[i];
+        bool is_fixed = !strchr(k->section, '.');
+        if (!is_fixed || strcmp(k->key, key) != 0 || strcmp(k->section, m->table) == 0) continue;
+        if (!takes(c, k->is_plan_only) || strcmp(k->section, "run") == 0) continue;
+        found = td_check_path(c, k->section, key);
+    }
+    return found;
+}
+
+static const char *known_keys(struct td_check *c, const struct map *m) {
+    const char *text = m->choice ? "name" : NULL;
+    for (size_t i = 0; i < td_n_knobs; i++) {
+        const struct td_knob *k = &td_knobs[i];
+        if (strcmp(k->section, m->table) != 0 || !takes(c, k->is_plan_only)) continue;
+        text = text ? td_arena_printf(c->arena, "%s, %s", text, k->key) : k->key;
+    }
+    for (size_t i = 0; !*m->table && text && i < td_n_sections; i++) {
+        const struct td_section *s = &td_sections[i];
+        if (section_is_taken(c, s)) text = td_arena_printf(c->arena, "%s, %s", text, s->path);
+    }
+    return text ? text : "nothing";
+}
+
+static void unknown(struct td_check *c, const struct map *m, const struct td_json *member) {
+    if (!td_check_wants_text(c)) {
+        c->n_violations++;
+        return;
+    }
+    const char *key = member->key;
+    const char *path = td_check_path(c, m->path, key);
+    const char *what = td_knob_later(m->choice ? m->choice : m->table, key);
+    struct td_nearest near;
+    td_nearest_init(&near, key);
+    offer_keys(c, m, &near);
+    const char *other = near.best ? NULL : elsewhere(c, m, key);
+    if (what) {
+        td_check_violation(c, path, member->line, "no such key here: %s", what);
+    } else if (near.best) {
+        td_check_violation(c, path, member->line, "unknown key, did you mean %s?", near.best);
+    } else if (other) {
+        td_check_violation(c, path, member->line, "unknown key here, did you mean %s?", other);
+    } else {
+        td_check_violation(c, path, member->line, "unknown key; known here: %s", known_keys(c, m));
+    }
+}
+
+// ---- the knobs of a map -------------------------------------------------------------------------
+static bool is_known(const struct td_check *c, const struct map *m, const char *key) {
+    const struct td_knob *k = td_knob_find(m->table, key);
+    if (k) return takes(c, k->is_plan_only);
+    if (m->choice) return strcmp(key, "name") == 0;
+    const struct td_section *s = *m->table ? NULL : td_section_find(key);
+    return s && !strchr(key, '.') && section_is_taken(c, s);
+}
+
+static void read_knobs(struct td_check *c, const struct map *m, struct td_json *out) {
+    for (const struct td_json *v = m->node ? m->node->first : NULL; v; v = v->next) {
+        if (!is_known(c, m, v->key)) unknown(c, m, v);
+    }
+    for (size_t i = 0; i < td_n_knobs && !c->is_oom; i++) {
+        const struct td_knob *k = &td_knobs[i];
+        if (strcmp(k->section, m->table) != 0 || !takes(c, k->is_plan_only)) continue;
+        const struct td_json *v = td_json_get(m->node, k->key);
+        struct td_json *made = NULL;
+        if (v) {
+            made = td_check_value(c, k, td_check_path(c, m->path, k->key), v);
+        } else if (k->fallback) {
+            made = td_check_default(c, k);
+        } else {
+            const char *expects = td_knob_expects(c->arena, k);
+            if (td_check_oom(c, expects)) return;
+            td_check_violation(c, td_check_path(c, m->path, k->key), m->line, "required: %s",
+                               expects);
+        }
+        if (made) td_check_oom(c, td_json_set(c->arena, out, k->key, made) ? out : NULL);
+    }
+}
+
+// ---- choices ------------------------------------------------------------------------------------
+static const char *known_variants(struct td_check *c, const char *choice, struct td_nearest *near) {
+    const char *text = NULL;
+    for (size_t i = 0; i < td_n_sections; i++) {
+        const char *name = td_section_variant_of(&td_sections[i], choice);
+        if (!name) continue;
+        if (near) td_nearest_offer(near, name);
+        text = text ? td_arena_printf(c->arena, "%s, %s", text, name) : name;
+    }
+    return text ? text : "none";
+}
+
+// The section's row of the named variant; NULL after noting why not.
+static const struct td_section *find_variant(struct td_check *c, const struct map *m,
+                                             const struct td_json *name) {
+    const char *path = td_check_path(c, m->path, "name");
+    if (!name || name->kind != TD_JSON_STRING) {
+        td_check_violation(c, path, name ? name->line : m->line, "required: one of %s%s%s",
+                           known_variants(c, m->path, NULL), name ? ", found " : "",
+                           name ? td_check_describe(c->arena, name) : "");
+        return NULL;
+    }
+    const char *wanted = name->u.string.data;
+    for (size_t i = 0; i < td_n_sections; i++) {
+        const char *variant = td_section_variant_of(&td_sections[i], m->path);
+        if (variant && strcmp(variant, wanted) == 0) return &td_sections[i];
+    }
+    struct td_nearest near;
+    td_nearest_init(&near, wanted);
+    const char *known = known_variants(c, m->path, &near);
+    td_check_violation(c, path, name->line, "unknown %s, found %s; known: %s%s%s%s", m->path,
+                       td_check_describe(c->arena, name), known, near.best ? "; did you mean " : "",
+                       near.best ? near.best : "", near.best ? "?" : "");
+    return NULL;
+}
+
+static bool stages_include_fit(const struct td_json *canonical) {
+    const struct td_json *stages = td_json_get(canonical, "stages");
+    for (const struct td_json *v = stages ? stages->first : NULL; v; v = v->next) {
+        if (strcmp(td_json_string(v, ""), "fit") == 0) return true;
+    }
+    return !stages;
+}
+
+static void read_choice(struct td_check *c, const struct td_section *s, struct map *m,
+                        const struct td_json *canonical, struct td_json *out) {
+    const char *fallback = s->fallback;
+    // A job that only evaluates needs no optimizer; the plan still names one.
+    bool is_optimizer = strcmp(s->path, "optimizer") == 0;
+    if (is_optimizer && !stages_include_fit(canonical)) fallback = "sgd";
+    const struct td_json *name = td_json_get(m->node, "name");
+    if (!m->node && fallback) {
+        name = td_json_new_string(c->arena, fallback);
+        if (td_check_oom(c, name)) return;
+    } else if (!m->node) {
+        td_check_violation(c, s->path, m->line, "required: a map with a name, one of %s",
+                           known_variants(c, s->path, NULL));
+        return;
+    }
+    const struct td_section *variant = find_variant(c, m, name);
+    if (!variant) return;
+    struct td_json *copy = td_json_copy(c->arena, name);
+    if (td_check_oom(c, td_json_set(c->arena, out, "name", copy) ? out : NULL)) return;
+    m->table = variant->path;
+    m->choice = s->path;
+    read_knobs(c, m, out);
+}
+
+// ---- the document -------------------------------------------------------------------------------
+static void read_section(struct td_check *c, const struct td_section *s, const struct td_json *root,
+                         struct td_json *canonical) {
+    const struct td_json *node = td_json_get(root, s->path);
+    if (node && node->kind != TD_JSON_OBJECT) {
+        td_check_violation(c, s->path, node->line, "expected a map of keys, found %s",
+                           td_check_describe(c->arena, node));
+        return;
+    }
+    struct td_json *out = td_json_new(c->arena, TD_JSON_OBJECT);
+    if (td_check_oom(c, out)) return;
+    struct map m = {s->path, s->path, NULL, node, node ? node->line : 0};
+    out->line = m.line;
+    if (s->kind == TD_SECTION_CHOICE) {
+        read_choice(c, s, &m, canonical, out);
+    } else {
+        read_knobs(c, &m, out);
+    }
+    td_check_oom(c, td_json_set(c->arena, canonical, s->path, out) ? out : NULL);
+}
+
+struct td_json *td_check_document(struct td_check *c, const struct td_json *root) {
+    struct td_json *out = td_json_new(c->arena, TD_JSON_OBJECT);
+    if (td_check_oom(c, out)) return NULL;
+    if (root->kind != TD_JSON_OBJECT) {
+        td_check_violation(c, "", root->line, "a %s is a map of keys, found %s", c->what,
+                           td_check_describe(c->arena, root));
+        return NULL;
+    }
+    read_knobs(c, &(struct map){"", "", NULL, root, 0}, out);
+    for (size_t i = 0; i < td_n_sections && !c->is_oom; i++) {
+        if (section_is_taken(c, &td_sections[i])) read_section(c, &td_sections[i], root, out);
+    }
+    if (!c->is_oom) td_check_rules(c, out);
+    return out;
+}

@@ -1,0 +1,205 @@
+// The knob tables, expanded from knobs.def, and plain look-ups in them.
+//
+// About a hundred rows: linear search by text is quick enough for a document of at most ten
+// thousand nodes, and keeps the tables in the order in which people read them. A hash or sorted
+// table was rejected: it would need a second order to be kept in step.
+
+#include "lib/spec/knobs.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define TD_SECTION(...)
+#define TD_LATER(...)
+#define TD_KNOB(section, key, type, fallback, min, max, unit, values, prose)                       \
+    {section, key, TD_KNOB_##type, false, fallback, min, max, unit, values, prose},
+#define TD_PLAN_KNOB(section, key, type, fallback, min, max, unit, values, prose)                  \
+    {section, key, TD_KNOB_##type, true, fallback, min, max, unit, values, prose},
+const struct td_knob td_knobs[] = {
+#include "lib/spec/knobs.def"
+};
+#undef TD_SECTION
+#undef TD_KNOB
+#undef TD_PLAN_KNOB
+const size_t td_n_knobs = TD_COUNTOF(td_knobs);
+
+#define TD_KNOB(...)
+#define TD_PLAN_KNOB(...)
+#define TD_SECTION(path, kind, fallback, prose) {path, TD_SECTION_##kind, fallback, prose},
+const struct td_section td_sections[] = {
+#include "lib/spec/knobs.def"
+};
+#undef TD_SECTION
+#undef TD_LATER
+const size_t td_n_sections = TD_COUNTOF(td_sections);
+
+#define TD_SECTION(...)
+#define TD_LATER(section, key, what) {section, key, what},
+const struct td_later td_laters[] = {
+#include "lib/spec/knobs.def"
+};
+const size_t td_n_laters = TD_COUNTOF(td_laters);
+
+const struct td_knob *td_knob_find(const char *section, const char *key) {
+    for (size_t i = 0; i < td_n_knobs; i++) {
+        const struct td_knob *k = &td_knobs[i];
+        if (strcmp(k->section, section) == 0 && strcmp(k->key, key) == 0) return k;
+    }
+    return NULL;
+}
+
+const struct td_section *td_section_find(const char *path) {
+    for (size_t i = 0; i < td_n_sections; i++) {
+        if (strcmp(td_sections[i].path, path) == 0) return &td_sections[i];
+    }
+    return NULL;
+}
+
+bool td_knob_nullable(const struct td_knob *k) {
+    return k->fallback && strcmp(k->fallback, "null") == 0;
+}
+
+const char *td_section_variant_of(const struct td_section *s, const char *choice) {
+    size_t len = strlen(choice);
+    bool belongs =
+        s->kind == TD_SECTION_VARIANT && strncmp(s->path, choice, len) == 0 && s->path[len] == '.';
+    return belongs ? s->path + len + 1 : NULL;
+}
+
+const char *td_knob_later(const char *section, const char *key) {
+    for (size_t i = 0; i < td_n_laters; i++) {
+        const struct td_later *l = &td_laters[i];
+        if (strcmp(l->section, section) == 0 && strcmp(l->key, key) == 0) return l->what;
+    }
+    return NULL;
+}
+
+// ---- the `values` column --------------------------------------------------------------------
+const char *td_knob_next_choice(const char *at, struct td_knob_choice *out_choice) {
+    if (!at || !*at) return NULL;
+    struct td_knob_choice c = {.is_later = *at == '!'};
+    at += c.is_later;
+    size_t len = strcspn(at, "|");
+    const char *equals = memchr(at, '=', len);
+    c.name = (struct td_str){at, equals ? (size_t)(equals - at) : len};
+    if (equals) c.alias = (struct td_str){equals + 1, (size_t)(at + len - equals) - 1};
+    *out_choice = c;
+    at += len;
+    return *at == '|' ? at + 1 : at;
+}
+
+void td_knob_items(const struct td_knob *k, size_t *out_min, size_t *out_max) {
+    char *end;
+    *out_min = strtoul(k->values, &end, 10);
+    TD_CHECK(strncmp(end, "..", 2) == 0);
+    *out_max = strtoul(end + 2, NULL, 10);
+}
+
+bool td_knob_max_exclusive(const struct td_knob *k) {
+    return k->type == TD_KNOB_REALS && strchr(k->values, '<');
+}
+
+// ---- what a row accepts, in words -----------------------------------------------------------
+// "auto, cpu or reference"
+static const char *join_choices(struct td_arena *a, const struct td_knob *k) {
+    const char *text = NULL;
+    const char *pending = NULL;
+    struct td_knob_choice c;
+    for (const char *at = k->values; (at = td_knob_next_choice(at, &c));) {
+        if (c.is_later) continue;
+        if (pending) text = text ? td_arena_printf(a, "%s, %s", text, pending) : pending;
+        pending = td_arena_strndup(a, c.name.data, c.name.len);
+    }
+    return text ? td_arena_printf(a, "%s or %s", text, pending) : pending;
+}
+
+static const char *list_of(struct td_arena *a, const struct td_knob *k, const char *item) {
+    size_t min, max;
+    td_knob_items(k, &min, &max);
+    if (min == max) return td_arena_printf(a, "a list of %zu %s", min, item);
+    return td_arena_printf(a, "a list of %zu to %zu %s", min, max, item);
+}
+
+static void print_range(const struct td_knob *k, char *range, size_t bytes) {
+    if (k->min >= k->max) {
+        snprintf(range, bytes, "%.0f", k->min);
+    } else if (k->max >= 1e300) {
+        snprintf(range, bytes, "of at least %g", k->min);
+    } else if (k->type == TD_KNOB_REAL || k->type == TD_KNOB_REALS) {
+        snprintf(range, bytes, "from %g to %s%g", k->min, td_knob_max_exclusive(k) ? "below " : "",
+                 k->max);
+    } else {
+        snprintf(range, bytes, "from %.0f to %.0f", k->min, k->max);
+    }
+}
+
+static const char *expects(struct td_arena *a, const struct td_knob *k) {
+    char range[80];
+    print_range(k, range, sizeof range);
+    switch (k->type) {
+    case TD_KNOB_BOOL:
+        return "true or false";
+    case TD_KNOB_INT:
+        return td_arena_printf(a, "%s%s", k->min < k->max ? "an integer " : "", range);
+    case TD_KNOB_INT_OR_AUTO:
+        return td_arena_printf(a, "an integer %s, or auto", range);
+    case TD_KNOB_REAL:
+        return td_arena_printf(a, "a number %s", range);
+    case TD_KNOB_AMOUNT:
+        return td_arena_printf(a, "a count %s, or a fraction from 0.0 to 1.0", range);
+    case TD_KNOB_DURATION:
+        return td_arena_printf(a, "seconds %s, or \"DD:HH:MM:SS\"", range);
+    case TD_KNOB_ENUM:
+        return join_choices(a, k);
+    case TD_KNOB_NAME:
+        return "text of 1 to 63 letters, digits, '.', '_', '-', a letter or digit first";
+    case TD_KNOB_TEXT:
+        return td_arena_printf(a, "text of 1 to %.0f bytes without control characters", k->max);
+    case TD_KNOB_PATH:
+        return "an absolute path without '..' and control characters";
+    case TD_KNOB_ENUMS:
+        return td_arena_printf(a, "a list of different names, each %s", join_choices(a, k));
+    case TD_KNOB_INTS:
+        return list_of(a, k, td_arena_printf(a, "integers %s", range));
+    case TD_KNOB_REALS:
+        return list_of(a, k, td_arena_printf(a, "numbers %s", range));
+    case TD_KNOB_OBJECT:
+        return "a map";
+    case TD_KNOB_TYPE_COUNT:
+        break;
+    }
+    TD_CHECK(!"a knob has no type");
+    return NULL;
+}
+
+const char *td_knob_expects(struct td_arena *a, const struct td_knob *k) {
+    const char *text = expects(a, k);
+    return text && td_knob_nullable(k) ? td_arena_printf(a, "%s, or null", text) : text;
+}
+
+const char *td_knob_expects_item(struct td_arena *a, const struct td_knob *k) {
+    struct td_knob item = *k;
+    item.fallback = NULL;
+    item.type = k->type == TD_KNOB_ENUMS ? TD_KNOB_ENUM : k->type;
+    if (k->type == TD_KNOB_INTS) item.type = TD_KNOB_INT;
+    if (k->type != TD_KNOB_REALS) return expects(a, &item);
+    char range[80];
+    print_range(k, range, sizeof range);
+    return td_arena_printf(a, "a number %s", range);
+}
+
+// ---- did you mean -----------------------------------------------------------------------------
+enum { NEAREST_LONGEST = 64, NEAREST_MAX = 3 };
+
+void td_nearest_init(struct td_nearest *n, const char *wanted) {
+    size_t len = strlen(wanted);
+    int near_enough = len > NEAREST_LONGEST ? 0 : TD_MIN(1 + (int)len / 3, NEAREST_MAX);
+    *n = (struct td_nearest){.wanted = wanted, .distance = near_enough + 1};
+}
+
+void td_nearest_offer(struct td_nearest *n, const char *candidate) {
+    int distance = td_edit_distance(n->wanted, candidate, NEAREST_MAX);
+    if (distance >= n->distance) return;
+    n->best = candidate;
+    n->distance = distance;
+}

@@ -1,0 +1,84 @@
+// The reference of the job spec, printed from the tables: what `traind --dump-spec` shows and what
+// docs/job-spec.md is. A test holds the two together, so the document cannot fall behind.
+
+#include <string.h>
+
+#include "lib/spec/check.h"
+
+static const char intro[] =
+    "# The job spec\n"
+    "\n"
+    "<!-- Printed by `traind --dump-spec` from lib/spec/knobs.def. Change it there. -->\n"
+    "\n"
+    "A job spec is one YAML or JSON document of at most 1 MiB. It says what to train (`model`,\n"
+    "`data`), how (`optimizer`, `lr_scheduler`, `trainer`) and what to do around it "
+    "(`checkpoint`,\n"
+    "`restart`, `resources`). See examples/fashion-mnist.yaml for a whole one.\n"
+    "\n"
+    "- Only `model`, `data` and, to fit, `optimizer` are required; every other key has a default.\n"
+    "- `name` picks a kind of model, data, optimizer or schedule; the keys beside it are its own.\n"
+    "- `trainctl submit FILE --set trainer.devices=4` overrides a key; the value is YAML, so\n"
+    "  `--set 'model.layers=[784, 64, 10]'` works, and a later `--set` wins.\n"
+    "- An unknown key, a wrong type or a value out of range is an error that names path and line;\n"
+    "  all errors of a document come at once. Anchors, aliases, tags, merge keys and a second\n"
+    "  document are not taken. Scalars follow YAML 1.2: `no` and `on` are text, `1e-3` a number.\n"
+    "- Paths are absolute and are paths of the node that trains.\n"
+    "- The daemon keeps the *canonical* spec: every key with its resolved value, as below.\n";
+
+static td_status print_knobs(struct td_arena *a, const char *section, struct td_buf *out) {
+    bool has_header = false;
+    for (size_t i = 0; i < td_n_knobs; i++) {
+        const struct td_knob *k = &td_knobs[i];
+        if (strcmp(k->section, section) != 0) continue;
+        const char *expects = td_knob_expects(a, k);
+        if (!expects) return td_fail_oom();
+        if (!has_header) {
+            TD_TRY(td_buf_str(out, "\n| key | takes | default | unit | meaning |\n"
+                                   "|---|---|---|---|---|\n"));
+        }
+        has_header = true;
+        const char *tick = k->fallback ? "`" : "";
+        TD_TRY(td_buf_printf(out, "| `%s` | %s | %s%s%s | %s | %s%s |\n", k->key, expects, tick,
+                             k->fallback ? k->fallback : "required", tick, k->unit ? k->unit : "",
+                             k->prose, k->is_plan_only ? " (plans only)" : ""));
+    }
+    return TD_OK;
+}
+
+static td_status print_section(struct td_arena *a, const struct td_section *s, struct td_buf *out) {
+    const char *dot = strchr(s->path, '.');
+    switch (s->kind) {
+    case TD_SECTION_ROOT:
+        TD_TRY(td_buf_str(out, "\n## Top level\n\n"));
+        break;
+    case TD_SECTION_VARIANT:
+        TD_TRY(td_buf_printf(out, "\n### `%.*s: {name: %s}`\n\n", (int)(dot - s->path), s->path,
+                             dot + 1));
+        break;
+    case TD_SECTION_PLAIN:
+    case TD_SECTION_CHOICE:
+    case TD_SECTION_PLAN:
+        TD_TRY(td_buf_printf(out, "\n## `%s`\n\n", s->path));
+        break;
+    }
+    TD_TRY(td_buf_str(out, s->prose));
+    if (s->kind == TD_SECTION_CHOICE && s->fallback) {
+        TD_TRY(td_buf_printf(out, " Default: `{name: %s}`.", s->fallback));
+    }
+    TD_TRY(td_buf_str(out, "\n"));
+    return print_knobs(a, s->path, out);
+}
+
+td_status td_spec_reference(struct td_buf *out) {
+    TD_AUTO(td_arena) *a = NULL;
+    TD_TRY(td_arena_create(1 << 20, &a));
+    TD_TRY(td_buf_str(out, intro));
+    for (size_t i = 0; i < td_n_sections; i++)
+        TD_TRY(print_section(a, &td_sections[i], out));
+    TD_TRY(td_buf_str(out, "\n## Keys of Lightning that stand elsewhere\n\n"));
+    for (size_t i = 0; i < td_n_laters; i++) {
+        const struct td_later *l = &td_laters[i];
+        TD_TRY(td_buf_printf(out, "- `%s.%s`: %s\n", l->section, l->key, l->what));
+    }
+    return TD_OK;
+}

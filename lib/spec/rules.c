@@ -1,0 +1,128 @@
+// What no single row can say: defaults that depend on other knobs, and contradictions.
+//
+// Rules run on the canonical tree even when other things were wrong, so that one answer has all
+// errors; a knob that was refused is simply absent there, and its rules stay quiet. A rule that
+// resolves a knob leaves a value that the same rule would leave again.
+
+#include <string.h>
+
+#include "lib/spec/check.h"
+
+static const struct td_json *get(const struct td_json *root, const char *path) {
+    return td_json_path(root, path);
+}
+
+static bool is_null(const struct td_json *v) {
+    return v && v->kind == TD_JSON_NULL;
+}
+
+static bool text_is(const struct td_json *v, const char *text) {
+    return strcmp(td_json_string(v, ""), text) == 0;
+}
+
+// Line of the knob; 0 if it is a default.
+static int line_of(const struct td_json *root, const char *path) {
+    const struct td_json *v = get(root, path);
+    return v ? v->line : 0;
+}
+
+static void set_int(struct td_check *c, struct td_json *section, const char *key, int64_t value) {
+    struct td_json *v = td_json_new_int(c->arena, value);
+    td_check_oom(c, td_json_set(c->arena, section, key, v) ? section : NULL);
+}
+
+// max_epochs: 1000, as in Lightning, unless something else ends the job.
+static void resolve_max_epochs(struct td_check *c, struct td_json *root) {
+    struct td_json *trainer = td_json_get(root, "trainer");
+    if (!is_null(td_json_get(trainer, "max_epochs"))) return;
+    bool ends = td_json_int(td_json_get(trainer, "max_steps"), -1) != -1 ||
+                td_json_int(td_json_get(trainer, "max_time"), 0) > 0;
+    set_int(c, trainer, "max_epochs", ends ? -1 : 1000);
+}
+
+static void resolve_checkpoint_period(struct td_check *c, struct td_json *root) {
+    struct td_json *section = td_json_get(root, "checkpoint");
+    const struct td_json *epochs = td_json_get(section, "every_n_epochs");
+    const struct td_json *steps = td_json_get(section, "every_n_train_steps");
+    if (!epochs || !steps) return;
+    if (td_json_int(epochs, 0) > 0 && td_json_int(steps, 0) > 0) {
+        td_check_violation(c, "checkpoint.every_n_train_steps", steps->line,
+                           "stands beside every_n_epochs; set one of the two");
+        return;
+    }
+    bool both_null = is_null(epochs) && is_null(steps);
+    if (is_null(epochs)) set_int(c, section, "every_n_epochs", both_null);
+    if (is_null(steps)) set_int(c, section, "every_n_train_steps", 0);
+}
+
+static void check_top_k(struct td_check *c, const struct td_json *root) {
+    int64_t k = td_json_int(get(root, "checkpoint.save_top_k"), 0);
+    if (k <= 1 || !is_null(get(root, "checkpoint.monitor"))) return;
+    td_check_violation(c, "checkpoint.save_top_k", line_of(root, "checkpoint.save_top_k"),
+                       "%lld needs checkpoint.monitor, to know which are best; without it -1, 0 "
+                       "or 1 is meant",
+                       (long long)k);
+}
+
+static void check_strategy(struct td_check *c, const struct td_json *root) {
+    int64_t devices = td_json_int(get(root, "trainer.devices"), 1);
+    if (devices <= 1 || !text_is(get(root, "trainer.strategy"), "single_device")) return;
+    td_check_violation(c, "trainer.strategy", line_of(root, "trainer.strategy"),
+                       "single_device takes 1 device, trainer.devices is %lld; use ddp or auto",
+                       (long long)devices);
+}
+
+static void check_val_interval(struct td_check *c, const struct td_json *root) {
+    const struct td_json *v = get(root, "trainer.val_check_interval");
+    if (!v || td_json_real(v, 0) > 0) return;
+    td_check_violation(c, "trainer.val_check_interval", v->line,
+                       "must be above 0; to leave validation out set limit_val_batches: 0");
+}
+
+static void check_origin(struct td_check *c, const struct td_json *root) {
+    const struct td_json *init = get(root, "init_from");
+    if (!td_json_string(init, NULL) || !td_json_string(get(root, "ckpt_path"), NULL)) return;
+    td_check_violation(c, "init_from", init->line,
+                       "stands beside ckpt_path, which already brings the weights; set one");
+}
+
+static void check_nesterov(struct td_check *c, const struct td_json *root) {
+    const struct td_json *sgd = get(root, "optimizer");
+    const struct td_json *v = td_json_get(sgd, "nesterov");
+    if (!td_json_bool(v, false)) return;
+    if (td_json_real(td_json_get(sgd, "momentum"), 1) > 0 &&
+        td_json_real(td_json_get(sgd, "dampening"), 0) <= 0) {
+        return;
+    }
+    td_check_violation(c, "optimizer.nesterov", v->line, "needs momentum above 0 and dampening 0");
+}
+
+static void check_schedule(struct td_check *c, const struct td_json *root) {
+    const struct td_json *total = get(root, "lr_scheduler.total_steps");
+    const struct td_json *rise = get(root, "lr_scheduler.warmup_steps");
+    if (!total || !rise) return;
+    bool is_auto = total->kind == TD_JSON_STRING;
+    if (!is_auto && td_json_int(rise, 0) > td_json_int(total, 0)) {
+        td_check_violation(c, "lr_scheduler.warmup_steps", rise->line,
+                           "%lld is above total_steps, %lld", (long long)td_json_int(rise, 0),
+                           (long long)td_json_int(total, 0));
+    }
+    bool is_endless = td_json_int(get(root, "trainer.max_epochs"), 0) == -1 &&
+                      td_json_int(get(root, "trainer.max_steps"), 0) == -1;
+    if (is_auto && is_endless) {
+        td_check_violation(c, "lr_scheduler.total_steps", total->line,
+                           "auto needs trainer.max_epochs or trainer.max_steps; set one, or a "
+                           "number here");
+    }
+}
+
+void td_check_rules(struct td_check *c, struct td_json *canonical) {
+    resolve_max_epochs(c, canonical);
+    resolve_checkpoint_period(c, canonical);
+    check_top_k(c, canonical);
+    check_strategy(c, canonical);
+    check_val_interval(c, canonical);
+    check_origin(c, canonical);
+    check_nesterov(c, canonical);
+    check_schedule(c, canonical);
+}

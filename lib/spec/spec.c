@@ -1,0 +1,168 @@
+// The job spec, from tree to plain C.
+//
+// The story of this folder: knobs.def has a row for every key; knobs.c answers questions about
+// rows; scalar.c and yaml.c turn text into a tree; parse.c adds overrides; document.c walks the
+// tree against the tables with value.c for each value and rules.c for what no row can say; check.c
+// gathers what was wrong. The result, the canonical spec, is read here into structs, wrapped into
+// plans by plan.c, and the tables themselves are printed for people by reference.c.
+//
+// Readers below ask for keys that a canonical tree always has; on any other tree they fall back to
+// zero and never fail.
+
+#include "lib/spec/spec.h"
+
+#include <string.h>
+
+#include "lib/spec/check.h"
+
+td_status td_spec_validate(struct td_arena *a, const struct td_json *tree, int flags,
+                           struct td_json **out_tree) {
+    struct td_check c;
+    td_check_init(&c, a, flags);
+    struct td_json *canonical = td_check_document(&c, tree);
+    TD_TRY(td_check_result(&c));
+    *out_tree = canonical;
+    return TD_OK;
+}
+
+// ---- the view -----------------------------------------------------------------------------------
+static const char *text(const struct td_json *section, const char *key) {
+    return td_json_string(td_json_get(section, key), "");
+}
+
+static int64_t int_of(const struct td_json *section, const char *key) {
+    return td_json_int(td_json_get(section, key), 0); // "auto" and null are 0
+}
+
+static int32_t i32(const struct td_json *section, const char *key) {
+    return (int32_t)int_of(section, key);
+}
+
+static bool flag(const struct td_json *section, const char *key) {
+    return td_json_bool(td_json_get(section, key), false);
+}
+
+static struct td_spec_amount amount(const struct td_json *section, const char *key) {
+    const struct td_json *v = td_json_get(section, key);
+    if (v && v->kind == TD_JSON_REAL) {
+        return (struct td_spec_amount){.is_fraction = true, .fraction = v->u.real};
+    }
+    return (struct td_spec_amount){.batches = td_json_int(v, 0)};
+}
+
+static struct td_spec_part part(const struct td_json *tree, const char *section) {
+    const struct td_json *knobs = td_json_get(tree, section);
+    return (struct td_spec_part){text(knobs, "name"), knobs};
+}
+
+static unsigned stages_of(const struct td_json *tree) {
+    static const char *const names[] = {"fit", "validate", "test", "predict"};
+    unsigned bits = 0;
+    const struct td_json *list = td_json_get(tree, "stages");
+    for (const struct td_json *v = list ? list->first : NULL; v; v = v->next) {
+        for (unsigned i = 0; i < TD_COUNTOF(names); i++)
+            bits |= strcmp(td_json_string(v, ""), names[i]) == 0 ? 1U << i : 0;
+    }
+    return bits;
+}
+
+static void read_trainer(const struct td_json *s, struct td_spec_trainer *out) {
+    *out = (struct td_spec_trainer){
+        .accelerator = text(s, "accelerator"),
+        .strategy = text(s, "strategy"),
+        .precision = text(s, "precision"),
+        .devices = i32(s, "devices"),
+        .num_nodes = i32(s, "num_nodes"),
+        .max_epochs = i32(s, "max_epochs"),
+        .max_steps = i32(s, "max_steps"),
+        .min_epochs = i32(s, "min_epochs"),
+        .min_steps = i32(s, "min_steps"),
+        .max_time_s = int_of(s, "max_time"),
+        .limit_train_batches = amount(s, "limit_train_batches"),
+        .limit_val_batches = amount(s, "limit_val_batches"),
+        .limit_test_batches = amount(s, "limit_test_batches"),
+        .limit_predict_batches = amount(s, "limit_predict_batches"),
+        .val_check_interval = amount(s, "val_check_interval"),
+        .check_val_every_n_epoch = i32(s, "check_val_every_n_epoch"),
+        .log_every_n_steps = i32(s, "log_every_n_steps"),
+        .accumulate_grad_batches = i32(s, "accumulate_grad_batches"),
+        .gradient_clip_val = td_json_real(td_json_get(s, "gradient_clip_val"), 0),
+        .gradient_clip_algorithm = text(s, "gradient_clip_algorithm"),
+        .deterministic = flag(s, "deterministic"),
+        .detect_anomaly = flag(s, "detect_anomaly"),
+        .num_sanity_val_steps = i32(s, "num_sanity_val_steps"),
+    };
+}
+
+static void read_checkpoint(const struct td_json *s, struct td_spec_checkpoint *out) {
+    *out = (struct td_spec_checkpoint){
+        .every_n_epochs = i32(s, "every_n_epochs"),
+        .every_n_train_steps = i32(s, "every_n_train_steps"),
+        .save_top_k = i32(s, "save_top_k"),
+        .save_last = flag(s, "save_last"),
+        .monitor = text(s, "monitor"),
+        .mode = text(s, "mode"),
+        .store = text(s, "store"),
+        .dir = text(s, "dir"),
+    };
+}
+
+static void read_restart(const struct td_json *s, struct td_spec_restart *out) {
+    *out = (struct td_spec_restart){.max = i32(s, "max")};
+    const struct td_json *list = td_json_get(s, "backoff");
+    for (const struct td_json *v = list ? list->first : NULL; v; v = v->next) {
+        if (out->n_backoff == TD_SPEC_MAX_BACKOFF) break;
+        out->backoff_s[out->n_backoff++] = (int32_t)td_json_int(v, 0);
+    }
+}
+
+void td_spec_read(const struct td_json *tree, struct td_spec *out_spec) {
+    struct td_spec s = {
+        .tree = tree,
+        .name = text(tree, "name"),
+        .seed = (uint64_t)int_of(tree, "seed_everything"),
+        .stages = stages_of(tree),
+        .model = part(tree, "model"),
+        .data = part(tree, "data"),
+        .optimizer = part(tree, "optimizer"),
+        .lr_scheduler = part(tree, "lr_scheduler"),
+        .ckpt_path = text(tree, "ckpt_path"),
+        .init_from = text(tree, "init_from"),
+    };
+    s.loader = (struct td_spec_loader){
+        .batch_size = int_of(s.data.knobs, "batch_size"),
+        .shuffle = flag(s.data.knobs, "shuffle"),
+        .drop_last = flag(s.data.knobs, "drop_last"),
+    };
+    read_trainer(td_json_get(tree, "trainer"), &s.trainer);
+    read_checkpoint(td_json_get(tree, "checkpoint"), &s.checkpoint);
+    read_restart(td_json_get(tree, "restart"), &s.restart);
+    const struct td_json *resources = td_json_get(tree, "resources");
+    s.resources.threads = i32(resources, "threads");
+    s.resources.memory_bytes = int_of(resources, "memory_bytes");
+    *out_spec = s;
+}
+
+// ---- arithmetic
+// -----------------------------------------------------------------------------------
+int64_t td_spec_amount_of(struct td_spec_amount amount_, int64_t total) {
+    if (!amount_.is_fraction) return TD_MIN(amount_.batches, total);
+    return (int64_t)(amount_.fraction * (double)total);
+}
+
+int32_t td_spec_ranks(const struct td_spec *s) {
+    return TD_MAX(s->trainer.devices, 1) * TD_MAX(s->trainer.num_nodes, 1);
+}
+
+static int32_t threads_per_slot(int32_t cores, int32_t slots) {
+    return TD_MAX(TD_MAX(cores, 1) / TD_MAX(slots, 1), 1);
+}
+
+int32_t td_spec_slots(const struct td_spec *s, int32_t cores, int32_t slots) {
+    int32_t per_slot = threads_per_slot(cores, slots);
+    return TD_MAX((s->resources.threads + per_slot - 1) / per_slot, 1);
+}
+
+int32_t td_spec_threads(const struct td_spec *s, int32_t cores, int32_t slots) {
+    return s->resources.threads > 0 ? s->resources.threads : threads_per_slot(cores, slots);
+}

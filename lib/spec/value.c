@@ -1,0 +1,256 @@
+// One value against one row of the knob tables.
+//
+// Every refusal reads "expected X, found Y", X being the row in words (td_knob_expects), so a type
+// error and a range error teach the same thing. Comparisons are written so that NaN fails them.
+// What comes back is canonical: numbers of the row's own kind, aliases by their real name.
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/spec/check.h"
+
+// What is being checked, handed down whole.
+struct subject {
+    struct td_check *c;
+    const struct td_knob *k;
+    const char *path;
+    bool is_item; // of a list
+};
+
+static struct td_json *refuse(const struct subject *s, const struct td_json *v, const char *hint) {
+    if (!td_check_wants_text(s->c)) {
+        s->c->n_violations++;
+        return NULL;
+    }
+    struct td_arena *a = s->c->arena;
+    const char *expects = s->is_item ? td_knob_expects_item(a, s->k) : td_knob_expects(a, s->k);
+    if (td_check_oom(s->c, expects)) return NULL;
+    td_check_violation(s->c, s->path, v->line, "expected %s, found %s%s%s", expects,
+                       td_check_describe(a, v), hint ? ": " : "", hint ? hint : "");
+    return NULL;
+}
+
+static struct td_json *fresh(const struct subject *s, struct td_json *made) {
+    td_check_oom(s->c, made);
+    return made;
+}
+
+static bool is_in_range(const struct td_knob *k, double v) {
+    return v >= k->min && (td_knob_max_exclusive(k) ? v < k->max : v <= k->max);
+}
+
+static bool is_text(const struct td_json *v, const char *text) {
+    return v->kind == TD_JSON_STRING && strcmp(v->u.string.data, text) == 0;
+}
+
+// ---- numbers ------------------------------------------------------------------------------------
+static struct td_json *check_int(const struct subject *s, const struct td_json *v) {
+    bool is_int = v->kind == TD_JSON_INT;
+    if (!is_int || !is_in_range(s->k, (double)v->u.integer)) {
+        bool is_above = is_int && (double)v->u.integer > s->k->max;
+        return refuse(s, v, is_above && s->k->type == TD_KNOB_INT ? s->k->values : NULL);
+    }
+    return fresh(s, td_json_new_int(s->c->arena, v->u.integer));
+}
+
+static struct td_json *check_int_or_auto(const struct subject *s, const struct td_json *v) {
+    if (is_text(v, "auto")) return fresh(s, td_json_new_string(s->c->arena, "auto"));
+    return check_int(s, v);
+}
+
+static struct td_json *check_real(const struct subject *s, const struct td_json *v) {
+    bool is_number = v->kind == TD_JSON_INT || v->kind == TD_JSON_REAL;
+    double real = td_json_real(v, 0);
+    if (!is_number || !is_in_range(s->k, real)) return refuse(s, v, NULL);
+    return fresh(s, td_json_new_real(s->c->arena, real));
+}
+
+static struct td_json *check_amount(const struct subject *s, const struct td_json *v) {
+    if (v->kind != TD_JSON_REAL) return check_int(s, v);
+    if (!(v->u.real >= 0 && v->u.real <= 1)) return refuse(s, v, NULL);
+    return fresh(s, td_json_new_real(s->c->arena, v->u.real));
+}
+
+static struct td_json *check_duration(const struct subject *s, const struct td_json *v) {
+    if (v->kind != TD_JSON_STRING) return check_int(s, v);
+    int field[4], end = 0;
+    const char *text = v->u.string.data;
+    bool is_plain = strspn(text, "0123456789:") == v->u.string.len;
+    bool ok = is_plain && sscanf(text, "%3d:%2d:%2d:%2d%n", &field[0], &field[1], &field[2],
+                                 &field[3], &end) == 4;
+    if (!ok || text[end] || field[1] > 23 || field[2] > 59 || field[3] > 59) {
+        return refuse(s, v, NULL);
+    }
+    int64_t seconds = ((field[0] * INT64_C(24) + field[1]) * 60 + field[2]) * 60 + field[3];
+    if (!is_in_range(s->k, (double)seconds)) return refuse(s, v, NULL);
+    return fresh(s, td_json_new_int(s->c->arena, seconds));
+}
+
+// ---- names and texts -------------------------------------------------------------------------
+static bool str_is(struct td_str name, const char *text) {
+    return name.len > 0 && strlen(text) == name.len && memcmp(name.data, text, name.len) == 0;
+}
+
+static const char *did_you_mean(const struct subject *s, const char *text) {
+    struct td_nearest near;
+    td_nearest_init(&near, text);
+    struct td_knob_choice choice;
+    for (const char *at = s->k->values; (at = td_knob_next_choice(at, &choice));) {
+        if (choice.is_later) continue;
+        const char *name = td_arena_strndup(s->c->arena, choice.name.data, choice.name.len);
+        if (name) td_nearest_offer(&near, name);
+    }
+    return near.best ? td_arena_printf(s->c->arena, "did you mean %s?", near.best) : NULL;
+}
+
+static struct td_json *check_enum(const struct subject *s, const struct td_json *v) {
+    char number[24] = "";
+    if (v->kind == TD_JSON_INT) snprintf(number, sizeof number, "%lld", (long long)v->u.integer);
+    const char *text = td_json_string(v, number);
+    struct td_knob_choice choice;
+    for (const char *at = s->k->values; (at = td_knob_next_choice(at, &choice));) {
+        if (!str_is(choice.name, text) && !str_is(choice.alias, text)) continue;
+        if (choice.is_later) return refuse(s, v, "known, but not in this release");
+        const char *name = td_arena_strndup(s->c->arena, choice.name.data, choice.name.len);
+        return fresh(s, td_json_new_string(s->c->arena, name));
+    }
+    return refuse(s, v, v->kind == TD_JSON_STRING ? did_you_mean(s, text) : NULL);
+}
+
+static bool has_control(const char *text) {
+    for (; *text; text++) {
+        unsigned char ch = (unsigned char)*text;
+        if (ch < 0x20 || ch == 0x7f) return true;
+    }
+    return false;
+}
+
+static bool is_name(const char *text, size_t len) {
+    for (size_t i = 0; i < len; i++) {
+        bool is_alnum = isascii((unsigned char)text[i]) && isalnum((unsigned char)text[i]);
+        if (!is_alnum && (i == 0 || !strchr("._-", text[i]))) return false;
+    }
+    return true;
+}
+
+static bool is_path(const char *text) {
+    if (*text != '/') return false;
+    for (const char *part = text; part; part = strchr(part + 1, '/')) {
+        if (strncmp(part, "/..", 3) == 0 && (part[3] == '/' || !part[3])) return false;
+    }
+    return true;
+}
+
+static struct td_json *check_text(const struct subject *s, const struct td_json *v) {
+    if (v->kind != TD_JSON_STRING) {
+        bool is_scalar =
+            v->kind == TD_JSON_INT || v->kind == TD_JSON_REAL || v->kind == TD_JSON_BOOL;
+        return refuse(s, v, is_scalar ? "put it in quotes to make it text" : NULL);
+    }
+    const char *text = v->u.string.data;
+    size_t len = v->u.string.len;
+    bool ok = is_in_range(s->k, (double)len) && strlen(text) == len && !has_control(text);
+    ok = ok && (s->k->type != TD_KNOB_NAME || is_name(text, len));
+    ok = ok && (s->k->type != TD_KNOB_PATH || is_path(text));
+    return ok ? fresh(s, td_json_new_string(s->c->arena, text)) : refuse(s, v, NULL);
+}
+
+// ---- lists ------------------------------------------------------------------------------------
+typedef struct td_json *check_fn(const struct subject *s, const struct td_json *v);
+
+static struct td_json *check_list(const struct subject *s, const struct td_json *v, check_fn *item,
+                                  size_t min, size_t max) {
+    if (v->kind != TD_JSON_ARRAY || v->n_children < min || v->n_children > max) {
+        return refuse(s, v, NULL);
+    }
+    struct td_json *list = fresh(s, td_json_new(s->c->arena, TD_JSON_ARRAY));
+    bool ok = list;
+    size_t i = 0;
+    for (const struct td_json *child = v->first; child && list; child = child->next, i++) {
+        const char *path = td_arena_printf(s->c->arena, "%s[%zu]", s->path, i);
+        struct subject one = {s->c, s->k, path ? path : s->path, true};
+        struct td_json *made = item(&one, child);
+        if (made) made->line = child->line;
+        ok &= td_json_push(list, made);
+    }
+    return ok ? list : NULL;
+}
+
+static struct td_json *check_names(const struct subject *s, const struct td_json *v) {
+    struct td_json *list = check_list(s, v, check_enum, 1, 16);
+    for (const struct td_json *a = list ? list->first : NULL; a; a = a->next) {
+        for (const struct td_json *b = a->next; b; b = b->next) {
+            if (!is_text(b, a->u.string.data)) continue;
+            td_check_violation(s->c, s->path, b->line, "'%s' stands twice", a->u.string.data);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+// ---- the row ----------------------------------------------------------------------------------
+static struct td_json *check_kind(const struct subject *s, const struct td_json *v) {
+    size_t min, max;
+    switch (s->k->type) {
+    case TD_KNOB_BOOL:
+        if (v->kind != TD_JSON_BOOL) return refuse(s, v, NULL);
+        return fresh(s, td_json_new_bool(s->c->arena, v->u.boolean));
+    case TD_KNOB_INT:
+        return check_int(s, v);
+    case TD_KNOB_INT_OR_AUTO:
+        return check_int_or_auto(s, v);
+    case TD_KNOB_REAL:
+        return check_real(s, v);
+    case TD_KNOB_AMOUNT:
+        return check_amount(s, v);
+    case TD_KNOB_DURATION:
+        return check_duration(s, v);
+    case TD_KNOB_ENUM:
+        return check_enum(s, v);
+    case TD_KNOB_NAME:
+    case TD_KNOB_TEXT:
+    case TD_KNOB_PATH:
+        return check_text(s, v);
+    case TD_KNOB_ENUMS:
+        return check_names(s, v);
+    case TD_KNOB_INTS:
+    case TD_KNOB_REALS:
+        td_knob_items(s->k, &min, &max);
+        return check_list(s, v, s->k->type == TD_KNOB_INTS ? check_int : check_real, min, max);
+    case TD_KNOB_OBJECT:
+        if (v->kind != TD_JSON_OBJECT) return refuse(s, v, NULL);
+        return fresh(s, td_json_copy(s->c->arena, v));
+    case TD_KNOB_TYPE_COUNT:
+        break;
+    }
+    TD_CHECK(!"a knob has no type");
+    return NULL;
+}
+
+struct td_json *td_check_value(struct td_check *c, const struct td_knob *k, const char *path,
+                               const struct td_json *v) {
+    struct subject s = {c, k, path, false};
+    bool is_null = v->kind == TD_JSON_NULL && td_knob_nullable(k);
+    struct td_json *made =
+        is_null ? fresh(&s, td_json_new(c->arena, TD_JSON_NULL)) : check_kind(&s, v);
+    if (made) made->line = v->line;
+    return made;
+}
+
+// "[1, 5, 25]" or one scalar; the tables hold nothing else.
+struct td_json *td_check_default(struct td_check *c, const struct td_knob *k) {
+    struct td_json *v = NULL;
+    if (*k->fallback == '[') {
+        v = td_json_new(c->arena, TD_JSON_ARRAY);
+        for (const char *at = k->fallback + 1; v && *at && *at != ']';) {
+            size_t len = strcspn(at, ",]");
+            if (!td_json_push(v, td_scalar_resolve(c->arena, at, len))) v = NULL;
+            at += len;
+            at += strspn(at, ", ");
+        }
+    } else {
+        v = td_scalar_resolve(c->arena, k->fallback, strlen(k->fallback));
+    }
+    return td_check_oom(c, v) ? NULL : td_check_value(c, k, k->key, v);
+}
