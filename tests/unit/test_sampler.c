@@ -1,0 +1,187 @@
+// The sampler against torch's DistributedSampler, index for index (golden/sampler.txt, made by
+// tests/tools/make_sampler_golden.py), and the properties torch does not give: batches at any
+// offset, resume with another world, unpadded evaluation.
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/train/sampler.h"
+
+#define GOLDEN "tests/golden/sampler.txt"
+
+static struct td_sampler *make(int64_t n, int32_t world, uint64_t seed, bool shuffle,
+                               enum td_sampler_ends ends) {
+    struct td_sampler_config config = {n, world, seed, shuffle, ends};
+    struct td_sampler *s = NULL;
+    td_status st = td_sampler_create(&config, &s);
+    if (st) fail_msg("%s", td_status_message(st));
+    return s;
+}
+
+static uint64_t fnv1a(const int64_t *v, int64_t n) {
+    uint64_t h = 0xcbf29ce484222325u;
+    for (int64_t i = 0; i < n; i++) {
+        for (int b = 0; b < 8; b++) {
+            h = (h ^ ((uint64_t)v[i] >> (8 * b) & 0xff)) * 0x100000001b3u;
+        }
+    }
+    return h;
+}
+
+// One line of the golden file: "n world shuffle drop_last seed epoch rank count digest first...".
+static void check_golden_line(char *line) {
+    char *rest = line;
+    uint64_t v[8];
+    for (int i = 0; i < 8; i++)
+        v[i] = strtoull(rest, &rest, 10);
+    uint64_t digest = strtoull(rest, &rest, 16);
+    struct td_sampler *s = make((int64_t)v[0], (int32_t)v[1], v[4], v[2] != 0,
+                                v[3] ? TD_SAMPLER_DROP_LAST : TD_SAMPLER_PAD);
+    assert_null(td_sampler_set_epoch(s, (int64_t)v[5]));
+    int64_t count = td_sampler_left(s, 0, (int32_t)v[6]);
+    if (count != (int64_t)v[7]) fail_msg("%lld indices for: %s", (long long)count, line);
+    int64_t *idx = calloc((size_t)count + 1, sizeof *idx);
+    assert_int_equal(td_sampler_indices(s, 0, (int32_t)v[6], count + 7, idx), count);
+    for (int64_t i = 0; *rest == ' '; i++) {
+        if (idx[i] != strtoll(rest, &rest, 10)) fail_msg("index %lld of: %s", (long long)i, line);
+    }
+    if (fnv1a(idx, count) != digest) fail_msg("digest of: %s", line);
+    free(idx);
+    td_sampler_destroy(s);
+}
+
+static void test_indices_equal_torch_when_shuffled_padded_or_cut(void **state) {
+    (void)state;
+    FILE *f = fopen(GOLDEN, "r");
+    if (!f) fail_msg("open '%s'; tests run at the root of the tree", GOLDEN);
+    char line[4096];
+    int n_lines = 0;
+    while (fgets(line, sizeof line, f)) {
+        if (line[0] == '#') continue;
+        check_golden_line(line);
+        n_lines++;
+    }
+    fclose(f);
+    assert_int_equal(n_lines, 1308);
+}
+
+// Batches one after another give the same as one long batch, whatever the batch size.
+static void test_batches_follow_each_other_when_taken_by_offset(void **state) {
+    (void)state;
+    for (int32_t world = 1; world <= 5; world++) {
+        for (int ends = TD_SAMPLER_PAD; ends <= TD_SAMPLER_UNPADDED; ends++) {
+            for (int64_t batch = 1; batch <= 11; batch += 5) {
+                struct td_sampler *s = make(103, world, 3, true, (enum td_sampler_ends)ends);
+                for (int32_t r = 0; r < world; r++) {
+                    int64_t whole[128], part[128], got = 0, offset = 0, steps = 0;
+                    int64_t n = td_sampler_indices(s, 0, r, 128, whole);
+                    for (; steps < td_sampler_batches(s, 0, batch); steps++) {
+                        assert_int_equal(td_sampler_batches(s, offset, batch),
+                                         td_sampler_batches(s, 0, batch) - steps);
+                        got += td_sampler_indices(s, offset, r, batch, part + got);
+                        offset = td_sampler_next(s, offset, batch);
+                    }
+                    assert_int_equal(got, n);
+                    assert_memory_equal(part, whole, (size_t)n * sizeof *part);
+                    assert_int_equal(offset, td_sampler_total(s, 0));
+                    assert_int_equal(td_sampler_left(s, offset, r), 0);
+                }
+                td_sampler_destroy(s);
+            }
+        }
+    }
+}
+
+static void test_every_sample_comes_once_when_unpadded(void **state) {
+    (void)state;
+    struct td_sampler *s = make(103, 4, 0, false, TD_SAMPLER_UNPADDED);
+    int seen[103] = {0};
+    for (int32_t r = 0; r < 4; r++) {
+        int64_t idx[64], n = td_sampler_indices(s, 0, r, 64, idx);
+        assert_int_equal(n, r < 3 ? 26 : 25);
+        for (int64_t i = 0; i < n; i++)
+            seen[idx[i]]++;
+    }
+    for (int i = 0; i < 103; i++)
+        assert_int_equal(seen[i], 1);
+    td_sampler_destroy(s);
+}
+
+// A resume with another world goes on where the first one stopped: nothing lost, nothing twice.
+static void test_rest_of_epoch_comes_once_when_world_changes(void **state) {
+    (void)state;
+    struct td_sampler *two = make(103, 2, 9, true, TD_SAMPLER_PAD);
+    struct td_sampler *three = make(103, 3, 9, true, TD_SAMPLER_PAD);
+    assert_null(td_sampler_set_epoch(two, 4));
+    assert_null(td_sampler_set_epoch(three, 4));
+    int seen[103] = {0};
+    int64_t idx[64], offset = 0;
+    for (int step = 0; step < 4; step++, offset = td_sampler_next(two, offset, 5)) {
+        for (int32_t r = 0; r < 2; r++) {
+            int64_t n = td_sampler_indices(two, offset, r, 5, idx);
+            for (int64_t i = 0; i < n; i++)
+                seen[idx[i]]++;
+        }
+    }
+    assert_int_equal(offset, 40);
+    for (; td_sampler_batches(three, offset, 5) > 0; offset = td_sampler_next(three, offset, 5)) {
+        for (int32_t r = 0; r < 3; r++) {
+            int64_t n = td_sampler_indices(three, offset, r, 5, idx);
+            for (int64_t i = 0; i < n; i++)
+                seen[idx[i]]++;
+        }
+    }
+    for (int i = 0; i < 103; i++)
+        assert_int_equal(seen[i], 1); // 63 left: a multiple of three
+    td_sampler_destroy(two);
+    td_sampler_destroy(three);
+}
+
+static void test_epoch_is_empty_when_there_are_no_samples(void **state) {
+    (void)state;
+    int64_t idx[4];
+    for (int ends = TD_SAMPLER_PAD; ends <= TD_SAMPLER_UNPADDED; ends++) {
+        struct td_sampler *s = make(0, 3, 0, true, (enum td_sampler_ends)ends);
+        assert_int_equal(td_sampler_batches(s, 0, 4), 0);
+        assert_int_equal(td_sampler_indices(s, 0, 2, 4, idx), 0);
+        assert_int_equal(td_sampler_next(s, 0, 4), 0);
+        td_sampler_destroy(s);
+    }
+    struct td_sampler *few = make(2, 3, 0, false, TD_SAMPLER_DROP_LAST);
+    assert_int_equal(td_sampler_batches(few, 0, 4), 0); // fewer samples than ranks, all cut
+    td_sampler_destroy(few);
+}
+
+static void test_create_fails_when_the_configuration_makes_no_sense(void **state) {
+    (void)state;
+    const struct td_sampler_config bad[] = {
+        {.n_samples = -1, .world_size = 1},
+        {.n_samples = TD_SAMPLER_MAX_SAMPLES + 1, .world_size = 1},
+        {.n_samples = 1, .world_size = 0},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(bad); i++) {
+        struct td_sampler *s = NULL;
+        td_status st = td_sampler_create(&bad[i], &s);
+        assert_int_equal(td_status_code(st), TD_INVALID_ARGUMENT);
+        assert_null(s);
+        td_status_free(st);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_indices_equal_torch_when_shuffled_padded_or_cut),
+        cmocka_unit_test(test_batches_follow_each_other_when_taken_by_offset),
+        cmocka_unit_test(test_every_sample_comes_once_when_unpadded),
+        cmocka_unit_test(test_rest_of_epoch_comes_once_when_world_changes),
+        cmocka_unit_test(test_epoch_is_empty_when_there_are_no_samples),
+        cmocka_unit_test(test_create_fails_when_the_configuration_makes_no_sense),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
