@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+"""Runs the tests that are built and says how many passed, failed and were skipped.
+
+  check.py --build DIR [--only unit] [--match TEXT]
+
+C programs (tests/{unit,conform,sim}, cmocka, TAP on stdout) run two at a time, 120 s each at most;
+then, unless --only unit, pytest runs every folder of tests/ that holds test_*.py. Both get
+TRAIND_BUILD, the build folder. --match narrows to programs whose name contains TEXT, that define a
+test whose name contains it, or whose header comment has it as a tag ("// Tags: tsan").
+
+A program that crashes, hangs, ends early or exits non-zero without a failed case counts as one
+failure. A skip must state an allowed reason (cmocka cannot: the program prints "# skip: REASON"
+first; tests/unit/test.h has TD_SKIP); any other skip is a failure. Nothing matched is a failure.
+The last line is exactly "N passed, N failed, N skipped"; the exit status is 1 if any failed.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM_TIMEOUT_S = 120
+PYTEST_TIMEOUT_S = 1500
+PYTEST_FULL_TIMEOUT_S = 3300
+TAIL_LINES = 40
+FULL = bool(os.environ.get("TD_FULL"))
+
+ALLOWED_SKIPS = [r"no GPU", r"no PJRT plugin"]
+if not FULL:
+    ALLOWED_SKIPS.append(r"only in check-full")
+if not os.environ.get("CI"):
+    ALLOWED_SKIPS += [r"could not import '", r"no Python package"]
+
+
+def skip_is_allowed(reason):
+    reason = reason.removeprefix("Skipped: ").strip()
+    return any(re.match(allowed, reason) for allowed in ALLOWED_SKIPS)
+
+
+@dataclass
+class Result:
+    name: str
+    passed: int = 0
+    failures: list = field(default_factory=list)  # texts
+    skips: list = field(default_factory=list)  # texts
+    output: str = ""
+    seconds: float = 0.0
+
+    def add_skip(self, case, reason):
+        if skip_is_allowed(reason):
+            self.skips.append(f"{case}: {reason}")
+        else:
+            self.failures.append(f"{case}: skipped for a reason that is not allowed: '{reason}'")
+
+
+# ---- C programs -------------------------------------------------------------------------------------
+def matches(source, text):
+    if not text or text in str(source.relative_to(ROOT)):
+        return True
+    code = source.read_text(errors="replace")
+    tags = re.findall(r"^// Tags: (.*)$", code, re.M)
+    cases = re.findall(r"\btest_\w+", code)
+    return any(text in t.split() for t in tags) or any(text in c for c in cases)
+
+
+def find_programs(build, text):
+    """(name, path) of every program whose source is still there; a missing program is an error."""
+    sources = sorted(
+        s
+        for pattern in ("unit/test_*.c", "conform/conform_*.c", "sim/test_*.c")
+        for s in (ROOT / "tests").glob(pattern)
+    )
+    for source in sources:
+        if matches(source, text):
+            name = str(source.relative_to(ROOT / "tests").with_suffix(""))
+            yield name, build / "tests" / name
+
+
+def parse_tap(result):
+    """Counts cases; returns (announced, seen)."""
+    announced = seen = 0
+    reason = ""
+    for line in result.output.splitlines():
+        if plan := re.fullmatch(r"1\.\.(\d+)", line):
+            announced += int(plan[1])
+        elif line.startswith("# skip: "):
+            reason = line.removeprefix("# skip: ")
+        elif skipped := re.match(r"(?:not )?ok \d+ # SKIP (.*)", line):
+            seen += 1
+            result.add_skip(skipped[1], reason)
+            reason = ""
+        elif case := re.match(r"(not )?ok \d+ - (.*)", line):
+            seen += 1
+            if case[1]:
+                result.failures.append(case[2])
+            else:
+                result.passed += 1
+    return announced, seen
+
+
+def run_program(name, path, env):
+    result = Result(name)
+    started = time.monotonic()
+    if not path.exists():
+        result.failures.append(f"{path} is not built")
+        return result
+    with tempfile.TemporaryFile() as out:
+        child = subprocess.Popen(
+            [str(path)], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+            cwd=ROOT, env=env, start_new_session=True,
+        )
+        try:
+            code = child.wait(PROGRAM_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            code = None
+        kill_group(child)
+        out.seek(0)
+        result.output = out.read(1 << 20).decode(errors="replace")
+    result.seconds = time.monotonic() - started
+    announced, seen = parse_tap(result)
+    if code is None:
+        result.failures.append(f"no end within {PROGRAM_TIMEOUT_S} s")
+    elif code < 0:
+        result.failures.append(f"killed by {signal.Signals(-code).name}")
+    elif announced == 0:
+        result.failures.append("it printed no TAP plan")
+    elif seen < announced:
+        result.failures.append(f"only {seen} of {announced} cases were reported")
+    elif code != 0 and not result.failures and not result.skips:
+        result.failures.append(f"exit status {code} without a failed case")
+    return result
+
+
+def kill_group(child):
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    child.wait()
+
+
+def report(result):
+    mark = "FAIL" if result.failures else "ok"
+    skipped = f", {len(result.skips)} skipped" if result.skips else ""
+    print(f"{mark:4} {result.name}: {result.passed} passed{skipped} ({result.seconds:.1f} s)")
+    for text in result.skips:
+        print(f"     skipped {text}")
+    for text in result.failures:
+        print(f"     FAILED {text}")
+    if result.failures and result.output:
+        tail = result.output.splitlines()[-TAIL_LINES:]
+        print("\n".join(f"     | {line}" for line in tail))
+    sys.stdout.flush()
+
+
+def run_programs(build, text, env):
+    env = dict(env, CMOCKA_MESSAGE_OUTPUT="TAP")
+    with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
+        jobs = [pool.submit(run_program, n, p, env) for n, p in find_programs(build, text)]
+        for job in concurrent.futures.as_completed(jobs):
+            report(job.result())
+    return [job.result() for job in jobs]
+
+
+# ---- pytest -----------------------------------------------------------------------------------------
+def python_folders():
+    folders = {p.parent for p in (ROOT / "tests").rglob("test_*.py")}
+    # simplest first: what fails there explains what fails later
+    order = {"scenario": 0, "clients": 1}
+    return sorted(folders, key=lambda f: (order.get(f.name, 2), f))
+
+
+def parse_junit(path, result):
+    for case in ElementTree.parse(path).iter("testcase"):
+        name = f"{case.get('classname')}.{case.get('name')}"
+        bad = case.find("failure") if case.find("failure") is not None else case.find("error")
+        skipped = case.find("skipped")
+        if bad is not None:
+            result.failures.append(f"{name}: {(bad.get('message') or '').splitlines()[:1]}")
+        elif skipped is not None:
+            result.add_skip(name, skipped.get("message") or "")
+        else:
+            result.passed += 1
+
+
+def run_pytest(text, env):
+    result = Result("pytest")
+    folders = python_folders()
+    if not folders:
+        return []
+    timeout_s = PYTEST_FULL_TIMEOUT_S if FULL else PYTEST_TIMEOUT_S
+    with tempfile.TemporaryDirectory() as scratch:
+        xml = Path(scratch) / "junit.xml"
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+                   f"--junit-xml={xml}", *(["-k", text] if text else []), *map(str, folders)]
+        started = time.monotonic()
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=ROOT, env=env,
+                                 start_new_session=True)
+        try:
+            code = child.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            code = None
+        except KeyboardInterrupt:
+            child.send_signal(signal.SIGINT)
+            child.wait(30)
+            raise
+        kill_group(child)
+        result.seconds = time.monotonic() - started
+        if xml.exists():
+            parse_junit(xml, result)
+        if code is None:
+            result.failures.append(f"no end within {timeout_s} s")
+        elif code not in (0, 1, 5) and not result.failures:  # 5: nothing was selected
+            result.failures.append(f"pytest ended with status {code}")
+    report(result)
+    return [result]
+
+
+# ---- main -------------------------------------------------------------------------------------------
+def main():
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--build", required=True, type=Path)
+    options.add_argument("--only", choices=["unit"])
+    options.add_argument("--match", default="")
+    args = options.parse_args()
+    build = args.build.resolve()
+    env = dict(os.environ, TRAIND_BUILD=str(build), PYTHONDONTWRITEBYTECODE="1")
+
+    results = run_programs(build, args.match, env)
+    if args.only != "unit":
+        results += run_pytest(args.match, env)
+    passed = sum(r.passed for r in results)
+    failed = sum(len(r.failures) for r in results)
+    skipped = sum(len(r.skips) for r in results)
+    if passed + failed + skipped == 0:
+        print(f"no test matches '{args.match}'")
+        failed = 1
+    if failed and len(results) > 1:
+        print("failed:")
+        for r in results:
+            for text in r.failures:
+                print(f"  {r.name}: {text}")
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+"""Checks what a tool can check of DESIGN.md section 3 and CONVENTIONS.md.
+
+Layers (who may include whom), homes of third-party headers, banned functions, include guards, file
+and function length, the essay at the top of each file. Prints file:line: what, and exits 1 if there
+is anything. The tables below are the rules; change them in the commit that changes the design.
+"""
+
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+MAX_FILE_LINES = 800
+MAX_FUNCTION_LINES = 60
+LONG_FUNCTIONS = {"engine/train/loop.c": 120}
+ESSAY_LINES = 5
+TEST_ESSAY_LINES = 2
+
+# Folder -> the folders it may include besides itself; the longest folder that fits a file counts.
+# "pb" stands for generated messages (*.pb-c.h). tests/ may include anything.
+PLUGIN = ["include", "lib/base"]
+DAEMON = ["include", "lib/base", "lib/spec", "lib/rpc", "pb"]
+LAYERS = {
+    "include": [],
+    "lib/base": ["include"],
+    "lib/spec": ["include", "lib/base"],
+    "lib/rpc": ["include", "lib/base", "lib/spec", "pb"],
+    "engine/graph": ["include", "lib/base"],
+    "engine/train": ["include", "lib/base", "engine/graph"],
+    "accelerators": PLUGIN,
+    "strategies": PLUGIN,
+    "workloads": PLUGIN,
+    # the worker holds the static table of in-tree plugins, and checks plans with the one validator
+    "daemon/worker": ["include", "lib/base", "lib/spec", "engine/graph", "engine/train",
+                      "accelerators", "strategies", "workloads"],
+    "daemon/launcher": ["include", "lib/base", "pb"],
+    "daemon/coordinator": DAEMON,
+    "daemon/node": DAEMON,
+    "daemon": DAEMON + ["daemon/coordinator", "daemon/node"],
+    "client": DAEMON,
+    "examples": ["include"],
+}
+
+# Third-party header -> where it may stand, and in how many .c files at most (None: any number).
+HOMES = [
+    (r"protobuf-c/", ["lib/base", "lib/rpc", "daemon", "client"], None),
+    (r"grpc/", ["lib/rpc"], None),
+    (r"event2/", ["lib/rpc"], None),
+    (r"sqlite3\.h", ["daemon/coordinator"], 1),
+    (r"oneapi/|dnnl", ["accelerators/cpu"], None),
+    (r"omp\.h", ["accelerators/cpu"], None),
+    (r"jansson\.h", ["lib/base"], 1),
+    (r"zlib\.h", ["lib/base"], 1),
+    (r"xxhash\.h", ["lib/base"], 1),
+    (r"yaml\.h", ["lib/spec"], 1),
+    (r"openssl/", ["lib/rpc", "daemon/coordinator"], None),
+    (r"hwloc", ["daemon/node"], 1),
+    (r"dlfcn\.h", ["lib/base/registry.c", "accelerators"], None),
+    (r"cuda|cublas|cudnn|nvml", ["accelerators/cuda"], None),
+    (r"gloo/|mpi\.h|nccl", ["strategies/collective"], None),
+    (r"argp\.h", ["daemon", "client"], None),
+]
+
+# Banned functions, and the files where they may be called nevertheless.
+TESTS_MAY = r"tests/.*"
+BANNED = {
+    "strcpy": None, "strcat": None, "sprintf": None, "strtok": None, "atoi": None, "atol": None,
+    "gets": None, "alloca": None, "rand": None, "assert": None,
+    "system": None, "popen": None,
+    "usleep": TESTS_MAY, "sleep": TESTS_MAY, "time": TESTS_MAY,
+    "fork": TESTS_MAY, "vfork": TESTS_MAY,
+    "exit": r"tests/.*|examples/.*|.*/main\.c|.*_main\.c",
+    # base.c reads a switch that only tests set
+    "getenv": r"tests/.*|.*/config\.c|lib/base/base\.c",
+}
+
+problems = []
+
+
+def problem(path, line, text):
+    problems.append(f"{path}:{line}: {text}")
+
+
+def longest_prefix(path, folders):
+    fitting = [f for f in folders if path == f or path.startswith(f + "/")]
+    return max(fitting, key=len, default=None)
+
+
+def line_of(code, position):
+    return code.count("\n", 0, position) + 1
+
+
+def blank(match):
+    """Replaces text but keeps its line ends, so that line numbers stay."""
+    return re.sub(r"[^\n]", " ", match[0])
+
+
+def without_comments(code):
+    return re.sub(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'",
+                  lambda m: m[0] if m[0][0] in "\"'" else blank(m), code, flags=re.S)
+
+
+def without_strings(code):
+    return re.sub(r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", blank, code)
+
+
+# ---- includes ---------------------------------------------------------------------------------------
+def check_layer(path, line, header):
+    """A quoted include: one of ours, or a generated message."""
+    own = longest_prefix(path, LAYERS)
+    if own is None:
+        return
+    if header.endswith(".pb-c.h"):
+        if "pb" not in LAYERS[own]:
+            problem(path, line, f"{own} may not include generated messages ({header})")
+        return
+    target = f"include/{header}" if header.startswith("traind/") else header
+    if "/" not in target:
+        problem(path, line, f"include \"{header}\" by its path from the root")
+        return
+    theirs = longest_prefix(target, LAYERS)
+    if theirs is None:
+        problem(path, line, f"{header} is in no known folder")
+    elif theirs != own and theirs not in LAYERS[own]:
+        problem(path, line, f"{own} may not include {header} ({theirs})")
+    elif own == "accelerators" and theirs == own:
+        if path.split("/")[1] != target.split("/")[1]:
+            problem(path, line, f"accelerators do not include each other ({header})")
+
+
+def check_includes(path, code, users):
+    for m in re.finditer(r"^[ \t]*#[ \t]*include[ \t]+([<\"])([^>\"]+)[>\"]", code, re.M):
+        line, header = line_of(code, m.start()), m[2]
+        if path.startswith("tests/"):
+            continue
+        if m[1] == '"':
+            check_layer(path, line, header)
+            continue
+        for pattern, homes, most in HOMES:
+            if not re.match(pattern, header):
+                continue
+            if not longest_prefix(path, homes):
+                problem(path, line, f"<{header}> lives in {', '.join(homes)} only")
+            elif most is not None:
+                users[pattern, most].append((path, line))
+            break
+
+
+# ---- the rest ---------------------------------------------------------------------------------------
+def check_banned(path, code):
+    names = "|".join(BANNED)
+    for m in re.finditer(rf"(?<![\w.])(?<!->)({names})\s*\(", code):
+        allowed = BANNED[m[1]]
+        if not (allowed and re.fullmatch(allowed, path)):
+            problem(path, line_of(code, m.start()), f"{m[1]}() is banned (CONVENTIONS.md)")
+
+
+def check_guard(path, code):
+    name = path.removeprefix("include/traind/") if path.startswith("include/") else path
+    guard = "TRAIND_" + re.sub(r"[^A-Z0-9]", "_", name.upper())
+    if not code.startswith(f"#ifndef {guard}\n#define {guard}\n"):
+        problem(path, 1, f"the file must begin with its include guard, {guard}")
+
+
+def check_essay(path, code):
+    wanted = TEST_ESSAY_LINES if path.startswith("tests/") else ESSAY_LINES
+    have = 0
+    for line in code.splitlines():
+        if not line.startswith("//"):
+            break
+        have += 1
+    if have < wanted:
+        problem(path, 1, f"the file must open with an essay of at least {wanted} comment lines")
+
+
+def check_functions(path, code):
+    limit = LONG_FUNCTIONS.get(path, MAX_FUNCTION_LINES)
+    start, name = None, ""
+    for number, line in enumerate(code.splitlines(), 1):
+        if start is None:
+            # clang-format puts a function's brace at the end of a line that begins in column 0,
+            # or that continues its parameters
+            if line.endswith(") {") and (m := re.match(r"[\w ].*?(\w*)\(", line)):
+                start, name = number, m[1] or line.strip()
+        elif line == "}":
+            if number - start + 1 > limit:
+                problem(path, start, f"{name} has {number - start + 1} lines, at most {limit}")
+            start = None
+
+
+def check_file(path, users):
+    code = (ROOT / path).read_text(errors="replace")
+    n_lines = code.count("\n")
+    if n_lines > MAX_FILE_LINES:
+        problem(path, n_lines, f"the file has {n_lines} lines, at most {MAX_FILE_LINES}")
+    if path.endswith(".py"):
+        return
+    plain = without_comments(code)
+    check_includes(path, plain, users)
+    check_banned(path, without_strings(plain))
+    if path.endswith(".h"):
+        check_guard(path, code)
+    if path.endswith(".c"):
+        check_essay(path, code)
+        check_functions(path, plain)
+
+
+def main():
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.c", "*.h", "*.def",
+                             "*.py"], cwd=ROOT, check=True, capture_output=True, text=True)
+    users = defaultdict(list)
+    paths = sorted(p for p in set(listed.stdout.split()) if (ROOT / p).exists())
+    for path in paths:
+        check_file(path, users)
+    for (pattern, most), places in users.items():
+        for path, line in places[most:]:
+            first = places[0][0]
+            problem(path, line, f"{pattern} has its home in {first} already, one file may have it")
+    print("\n".join(problems) if problems else f"lint: {len(paths)} files, nothing to say")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
