@@ -260,3 +260,13 @@ td_status td_fs_lock(const char *path, const char *holder, int *out_fd) {
     *out_fd = td_steal_fd(&fd);
     return TD_OK;
 }
+
+td_status td_fs_path(char *out, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(out, TD_FS_PATH_BYTES, fmt, ap);
+    va_end(ap);
+    if (n >= 0 && n < TD_FS_PATH_BYTES) return TD_OK;
+    return td_fail(TD_INVALID_ARGUMENT, "path '%.60s...' is longer than %d bytes", out,
+                   TD_FS_PATH_BYTES - 1);
+}

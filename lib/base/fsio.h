@@ -23,6 +23,9 @@ TD_MUST_USE td_status td_fs_rename(const char *from, const char *to); // and fsy
 // Removes a tree without following links; absent is fine. Depth is bounded by 32.
 TD_MUST_USE td_status td_fs_remove_tree(const char *path);
 bool td_fs_exists(const char *path);
+enum { TD_FS_PATH_BYTES = 4096 };
+// Prints a path into out[TD_FS_PATH_BYTES]; INVALID_ARGUMENT when it is too long.
+TD_MUST_USE td_status td_fs_path(char *out, const char *fmt, ...) TD_PRINTF(2, 3);
 // The status for errno after a file operation: "<doing> '<path>': <errno text>", with the code and
 // class of the essay above. For files that are written in other ways (shards, segments).
 TD_MUST_USE td_status td_fs_fail(const char *doing, const char *path);
