@@ -1,0 +1,266 @@
+// The checkpointer. write_snapshot, at the end, is the story: everything above are its steps.
+
+#include "engine/train/checkpoint.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/train/retention.h"
+#include "engine/train/safetensors.h"
+#include "lib/base/fsio.h"
+
+struct td_checkpointer {
+    struct td_checkpointer_options o;
+    char *snapshot; // saved roles behind one another
+    size_t offset[TD_ROLE_COUNT];
+    size_t bytes[TD_ROLE_COUNT];
+    struct td_tensor *tensors; // scratch of the writer
+    struct td_manifest manifest;
+    bool final;
+    int64_t last_step;
+    uint64_t skipped;
+    _Atomic(td_status) failure;
+    struct td_retention *retention;
+};
+
+static bool is_owner(const struct td_checkpointer *c) {
+    return c->o.config->dir && c->o.roles;
+}
+
+td_status td_checkpointer_create(const struct td_checkpointer_options *options,
+                                 struct td_checkpointer **out_checkpointer) {
+    TD_AUTO(td_checkpointer) *c = td_calloc(1, sizeof *c);
+    if (!c) return td_fail_oom();
+    c->o = *options;
+    c->last_step = c->o.resumed_step;
+    size_t total = 0;
+    for (int r = 0; r < TD_ROLE_COUNT; r++) {
+        if (!(c->o.roles & 1u << r)) continue;
+        c->offset[r] = total;
+        c->bytes[r] = td_state_region_bytes(c->o.state, (enum td_role)r);
+        total += td_align_up(c->bytes[r], 64);
+    }
+    if (is_owner(c)) {
+        c->snapshot = td_calloc(1, total + 64);
+        c->tensors = td_calloc(td_state_count(c->o.state) + 1, sizeof *c->tensors);
+        if (!c->snapshot || !c->tensors) return td_fail_oom();
+        TD_TRY(td_retention_create(c->o.config, c->o.resumed_from, &c->retention));
+    }
+    *out_checkpointer = td_steal(c);
+    return TD_OK;
+}
+
+void td_checkpointer_destroy(struct td_checkpointer *c) {
+    if (!c) return;
+    if (c->snapshot) td_status_free(td_background_wait(c->o.background, TD_CHECKPOINT_PATIENCE_NS));
+    td_status_free(atomic_load(&c->failure));
+    td_retention_destroy(c->retention);
+    free(c->tensors);
+    free(c->snapshot);
+    free(c);
+}
+
+int64_t td_checkpointer_last_step(const struct td_checkpointer *c) {
+    return c->last_step;
+}
+
+uint64_t td_checkpointer_skipped(const struct td_checkpointer *c) {
+    return c->skipped;
+}
+
+td_status td_checkpointer_poll(struct td_checkpointer *c) {
+    if (!atomic_load_explicit(&c->failure, memory_order_relaxed)) return TD_OK;
+    return atomic_exchange(&c->failure, TD_OK);
+}
+
+// ---- the writer, on the background thread ------------------------------------------------------
+
+static td_status as_disk(td_status s) {
+    return td_status_class(s) == TD_CLASS_NONE ? td_status_with_class(s, TD_CLASS_DISK) : s;
+}
+
+static td_status check_finite(const struct td_checkpointer *c) {
+    for (uint32_t i = 0; i < td_state_count(c->o.state); i++) {
+        const struct td_state_info *t = td_state_at(c->o.state, i);
+        if (t->role != TD_ROLE_PARAM || t->dtype != TD_F32) continue;
+        const float *v = (const void *)(c->snapshot + c->offset[t->role] + t->offset);
+        int64_t n = td_shape_elems(&t->shape);
+        float poison = 0; // any non-finite element makes it NaN, without a branch per element
+        for (int64_t k = 0; k < n; k++)
+            poison += v[k] * 0.0f;
+        if (poison == 0) continue;
+        return td_status_with_class(
+            td_fail(TD_FAILED_PRECONDITION,
+                    "parameter '%s' is not finite after step %lld, so it is not saved; lower the "
+                    "learning rate or clip the gradient",
+                    t->name, (long long)c->manifest.progress.step),
+            TD_CLASS_NUMERIC);
+    }
+    return TD_OK;
+}
+
+static size_t collect(struct td_checkpointer *c, const char *file) {
+    size_t n = 0;
+    for (uint32_t i = 0; i < td_state_count(c->o.state); i++) {
+        const struct td_state_info *t = td_state_at(c->o.state, i);
+        if (!(c->o.roles & 1u << t->role) || strcmp(td_manifest_file_of(t->role), file) != 0)
+            continue;
+        c->tensors[n++] = (struct td_tensor){
+            .name = t->name,
+            .dtype = t->dtype,
+            .shape = t->shape,
+            .data = c->snapshot + c->offset[t->role] + t->offset,
+            .bytes = (size_t)td_shape_elems(&t->shape) * td_dtype_bytes(t->dtype),
+        };
+    }
+    return n;
+}
+
+static td_status write_shard(struct td_checkpointer *c, const char *dir, enum td_role role) {
+    char path[TD_FS_PATH_BYTES];
+    struct td_manifest_file *f = &c->manifest.file[c->manifest.n_files];
+    snprintf(f->name, sizeof f->name, "%s", td_manifest_file_of(role));
+    TD_TRY(td_fs_path(path, "%s/%s", dir, f->name));
+    size_t bytes;
+    TD_TRY(td_safetensors_write(path, c->tensors, collect(c, f->name), &bytes, f->digest));
+    f->bytes = bytes;
+    c->manifest.n_files++;
+    return TD_OK;
+}
+
+static td_status write_files(struct td_checkpointer *c, const char *tmp, size_t *out_bytes,
+                             char out_digest[TD_DIGEST_HEX]) {
+    char path[TD_FS_PATH_BYTES];
+    c->manifest.n_files = 0;
+    TD_TRY(td_fs_mkdirs(tmp, 0755));
+    TD_TRY(write_shard(c, tmp, TD_ROLE_PARAM));
+    if (c->bytes[TD_ROLE_OPTIM]) TD_TRY(write_shard(c, tmp, TD_ROLE_OPTIM));
+    TD_TRY(td_fs_path(path, "%s/manifest.json", tmp));
+    size_t bytes;
+    TD_TRY(td_manifest_write(path, &c->manifest, c->o.state, &bytes, out_digest));
+    for (size_t i = 0; i < c->manifest.n_files; i++)
+        bytes += c->manifest.file[i].bytes;
+    *out_bytes = bytes;
+    return td_fs_fsync_dir(tmp);
+}
+
+static td_status append_event(const struct td_checkpointer *c, const char *label, size_t bytes,
+                              const char *digest, struct td_buf *b) {
+    const struct td_manifest *m = &c->manifest;
+    TD_TRY(td_buf_printf(b, "{\"event\":\"checkpoint\",\"step\":%lld,\"epoch\":%lld",
+                         (long long)m->progress.step, (long long)m->progress.epoch));
+    TD_TRY(td_events_text(b, "path", label, 1024));
+    TD_TRY(td_buf_printf(b, ",\"bytes\":%zu,\"manifest\":\"%s\",\"files\":[", bytes, digest));
+    for (size_t i = 0; i < m->n_files; i++)
+        TD_TRY(td_buf_printf(b, "%s{\"name\":\"%s\",\"bytes\":%llu,\"digest\":\"%s\"}",
+                             i ? "," : "", m->file[i].name, (unsigned long long)m->file[i].bytes,
+                             m->file[i].digest));
+    TD_TRY(td_buf_str(b, "],\"metrics\":{"));
+    for (size_t i = 0; i < m->n_metrics; i++) {
+        TD_TRY(td_buf_printf(b, "%s\"%s\":", i ? "," : "", m->metric[i].name));
+        TD_TRY(td_json_print_double(m->metric[i].sum / m->metric[i].count, b));
+    }
+    return td_buf_printf(b, "},\"final\":%s}", c->final ? "true" : "false");
+}
+
+static td_status remove_old(struct td_checkpointer *c, int64_t step) {
+    char path[TD_FS_PATH_BYTES], label[TD_FS_PATH_BYTES];
+    bool removes = true;
+    TD_TRY(td_fs_path(path, "%s/step-%lld", c->o.config->dir, (long long)step));
+    TD_TRY(td_fs_path(label, "%s/step-%lld", c->o.config->label, (long long)step));
+    if (c->o.strategy_ops->remove_checkpoint)
+        TD_TRY(c->o.strategy_ops->remove_checkpoint(c->o.strategy, path, &removes));
+    if (!removes) return TD_OK;
+    TD_TRY(td_fs_remove_tree(path));
+    td_events_removed(c->o.events, step, label);
+    return TD_OK;
+}
+
+static void prune(struct td_checkpointer *c) {
+    int64_t step;
+    while (td_retention_victim(c->retention, &step)) {
+        td_status s = remove_old(c, step);
+        if (!s) continue;
+        // A leftover costs disk, not correctness.
+        td_events_note(c->o.events, "could not remove an old checkpoint: %s, continuing",
+                       td_status_message(s));
+        td_status_free(s);
+    }
+}
+
+static double monitored(const struct td_checkpointer *c) {
+    const char *name = c->o.config->monitor;
+    for (size_t i = 0; name && i < c->manifest.n_metrics; i++)
+        if (strcmp(c->manifest.metric[i].name, name) == 0)
+            return c->manifest.metric[i].sum / c->manifest.metric[i].count;
+    return NAN;
+}
+
+static td_status write_snapshot(struct td_checkpointer *c) {
+    char path[TD_FS_PATH_BYTES], tmp[TD_FS_PATH_BYTES], label[TD_FS_PATH_BYTES];
+    char digest[TD_DIGEST_HEX];
+    long long step = c->manifest.progress.step;
+    TD_TRY(td_fs_path(path, "%s/step-%lld", c->o.config->dir, step));
+    TD_TRY(td_fs_path(tmp, "%s/step-%lld.tmp", c->o.config->dir, step));
+    TD_TRY(td_fs_path(label, "%s/step-%lld", c->o.config->label, step));
+    TD_TRY(check_finite(c));
+    size_t bytes;
+    td_status s = td_fs_remove_tree(tmp);
+    if (!s) s = write_files(c, tmp, &bytes, digest);
+    if (!s) s = td_fs_rename(tmp, path);
+    if (s) {
+        td_status_free(td_fs_remove_tree(tmp));
+        return td_status_context(as_disk(s), "save checkpoint of step %lld", step);
+    }
+    TD_AUTO_BUF event;
+    td_buf_init(&event, TD_EVENT_MAX);
+    TD_TRY(append_event(c, label, bytes, digest, &event));
+    td_events_send(c->o.events, event.data, event.len);
+    td_retention_add(c->retention, step, monitored(c));
+    prune(c);
+    return TD_OK;
+}
+
+static void write_job(void *arg) {
+    struct td_checkpointer *c = arg;
+    td_status s = write_snapshot(c);
+    if (s) td_status_free(atomic_exchange(&c->failure, s));
+}
+
+// ---- the training thread -----------------------------------------------------------------------
+
+static td_status snapshot(struct td_checkpointer *c, const struct td_strategy_memory *memory) {
+    for (int r = 0; r < TD_ROLE_COUNT; r++) {
+        if (!c->bytes[r]) continue;
+        struct td_buffer host = {
+            .space = TD_SPACE_HOST,
+            .handle = (uint64_t)(uintptr_t)(c->snapshot + c->offset[r]),
+            .bytes = c->bytes[r],
+        };
+        TD_TRY(c->o.accel_ops->copy(c->o.accel, host, 0, memory->region[r], 0, c->bytes[r]));
+    }
+    return TD_OK;
+}
+
+td_status td_checkpointer_save(struct td_checkpointer *c, const struct td_strategy_memory *memory,
+                               const struct td_manifest *m, int flags) {
+    bool final = flags & TD_SAVE_FINAL;
+    if (!is_owner(c)) return TD_OK;
+    if (final) TD_TRY(td_background_wait(c->o.background, TD_CHECKPOINT_PATIENCE_NS));
+    TD_TRY(td_checkpointer_poll(c));
+    if (m->progress.step == c->last_step) return TD_OK;
+    if (td_background_busy(c->o.background)) {
+        c->skipped++;
+        return TD_OK;
+    }
+    TD_TRY(snapshot(c, memory));
+    c->manifest = *m;
+    c->final = final;
+    TD_CHECK(td_background_submit(c->o.background, write_job, c)); // we are its only client
+    c->last_step = m->progress.step;
+    if (!final) return TD_OK;
+    TD_TRY(td_background_wait(c->o.background, TD_CHECKPOINT_PATIENCE_NS));
+    return td_checkpointer_poll(c);
+}

@@ -1,0 +1,61 @@
+#ifndef TRAIND_ENGINE_TRAIN_CHECKPOINT_H
+#define TRAIND_ENGINE_TRAIN_CHECKPOINT_H
+
+// Checkpointer: turns the state of a rank into a directory that can be loaded, behind the training.
+//
+//   <dir>/step-<n>/ model.safetensors  optimizer.safetensors  manifest.json
+//
+// save() copies the state into one bounded snapshot buffer and returns; the background thread
+// writes it: into "step-<n>.tmp", every file fsynced, manifest last, directory fsynced, renamed,
+// parent fsynced. Only then comes the "checkpoint" event, and only then are older ones pruned
+// (save_top_k) with a "removed" event each. Paths are never rewritten. A periodic save that finds
+// the buffer busy is skipped and counted; a final one waits. Parameters that are not finite are not
+// saved: class numeric. A failed write leaves no file behind and is reported by the next poll:
+// class disk.
+// Bound: one snapshot (parameters, buffers and optimizer state once more in memory). Thread: the
+// training thread; the buffer belongs to the background thread while it writes.
+
+#include "engine/train/background.h"
+#include "engine/train/events.h"
+#include "engine/train/manifest.h"
+#include "traind/accelerator.h"
+#include "traind/strategy.h"
+
+// How long a final save may take before the run is given up as stuck.
+#define TD_CHECKPOINT_PATIENCE_NS (600 * TD_NS_PER_S)
+
+struct td_checkpointer_options {
+    const struct td_checkpoint_config *config; // dir NULL: save() does nothing
+    uint32_t roles; // bits 1 << td_role that this rank writes; 0: none, another rank is the owner
+    const struct td_state_table *state;
+    const struct td_accelerator_ops *accel_ops;
+    struct td_accelerator *accel;
+    const struct td_strategy_ops *strategy_ops;
+    struct td_strategy *strategy;
+    struct td_background *background;
+    struct td_events *events;
+    const char *resumed_from; // never removed; NULL: none
+    int64_t resumed_step;     // its step, which need not be saved again; -1: none
+};
+
+struct td_checkpointer;
+TD_MUST_USE td_status td_checkpointer_create(const struct td_checkpointer_options *options,
+                                             struct td_checkpointer **out_checkpointer);
+void td_checkpointer_destroy(struct td_checkpointer *c); // accepts NULL; waits for the writer
+TD_DEFINE_AUTO(td_checkpointer, td_checkpointer_destroy);
+
+enum td_checkpointer_save_flags {
+    TD_SAVE_FINAL = 1, // waits for the buffer and until the checkpoint is durable
+};
+// Saves m->progress.step once; a step that was saved already is left alone. m's files are filled in
+// here, its borrowed strings outlive the write.
+TD_MUST_USE td_status td_checkpointer_save(struct td_checkpointer *c,
+                                           const struct td_strategy_memory *memory,
+                                           const struct td_manifest *m, int flags);
+// The failure of an earlier write, once. Cheap: one load.
+TD_MUST_USE td_status td_checkpointer_poll(struct td_checkpointer *c);
+// The last step that was handed to the writer; -1: none.
+int64_t td_checkpointer_last_step(const struct td_checkpointer *c);
+uint64_t td_checkpointer_skipped(const struct td_checkpointer *c);
+
+#endif

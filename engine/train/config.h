@@ -1,0 +1,116 @@
+#ifndef TRAIND_ENGINE_TRAIN_CONFIG_H
+#define TRAIND_ENGINE_TRAIN_CONFIG_H
+
+// Everything one rank needs to know before it trains, as plain C values.
+//
+// The engine knows no job spec: daemon/worker fills this from a plan, a test or a program fills it
+// by hand. All pointers are borrowed and outlive the run. Names of plugins are resolved through the
+// registry; knob trees go to the plugins as they are. Pure data, any thread.
+
+#include "lib/base/json.h"
+#include "lib/base/rank_page.h"
+#include "traind/graph.h"
+
+struct td_registry;
+
+// A plugin by name, with its knobs.
+struct td_part {
+    const char *name;
+    const struct td_json *knobs; // NULL: none
+};
+
+// "How many batches": a number of them, or a fraction of what there is.
+struct td_amount {
+    bool is_fraction;
+    double fraction; // [0, 1]
+    int64_t batches;
+};
+
+enum td_train_stage { // bits; they run in this order
+    TD_TRAIN_FIT = 1,
+    TD_TRAIN_VALIDATE = 2,
+    TD_TRAIN_TEST = 4,
+};
+
+struct td_limits {
+    int32_t max_epochs; // -1: no limit
+    int32_t max_steps;  // optimizer steps; -1: no limit
+    int32_t min_epochs, min_steps;
+    int64_t max_time_s; // 0: no limit
+    struct td_amount train_batches, val_batches, test_batches;
+    struct td_amount val_check_interval; // of a training epoch
+    int32_t check_val_every_n_epoch;
+    int32_t log_every_n_steps;
+    int32_t accumulate;     // micro-batches of an optimizer step
+    int32_t sanity_batches; // validation batches before the first step; -1: all
+};
+
+enum td_optimizer_kind { TD_OPTIMIZER_SGD, TD_OPTIMIZER_ADAM, TD_OPTIMIZER_ADAMW };
+struct td_optimizer_config {
+    enum td_optimizer_kind kind;
+    double lr;
+    struct td_optim_attrs attrs;
+    double max_norm; // gradient clip by global norm; 0: off
+};
+
+enum td_schedule_kind { TD_SCHEDULE_CONSTANT, TD_SCHEDULE_WARMUP_COSINE };
+struct td_schedule_config {
+    enum td_schedule_kind kind;
+    int64_t warmup_steps;
+    int64_t total_steps; // 0: the run's last step, filled in when it is known
+    double min_lr;
+};
+
+struct td_checkpoint_config {
+    const char *dir;             // parent of "step-<n>"; NULL: none are written
+    const char *label;           // what events call that parent: "a1"
+    int32_t every_n_epochs;      // 0: not by epochs
+    int32_t every_n_train_steps; // 0: not by steps
+    int32_t save_top_k;          // -1 all, 0 none but the one of an agreed stop
+    bool save_last;              // besides the best k, keep the newest
+    const char *monitor;         // NULL: keep the newest k
+    bool monitor_max;            // larger is better
+};
+
+struct td_train_config {
+    const char *job; // "": started by hand
+    int32_t attempt;
+    int32_t rank, world_size;
+    struct td_part model, data;
+    const char *accelerator; // auto, cpu, reference
+    const char *strategy;    // auto, single_device, ddp
+    const char *precision;   // 32-true
+    struct td_optimizer_config optimizer;
+    struct td_schedule_config schedule;
+    uint64_t seed;
+    unsigned stages; // enum td_train_stage
+    int64_t batch_size;
+    bool shuffle, drop_last;
+    struct td_limits limits;
+    struct td_checkpoint_config checkpoint;
+    int32_t n_threads;
+    struct td_registry *registry; // of all plugins
+    const char *cache_dir;        // NULL: none
+    const char *build;            // of the engine, part of the resume key
+    // Checkpoints to resume from, the newest first: the first undamaged one is taken. Weights only:
+    // init_from.
+    const char *const *resume_from;
+    size_t n_resume_from;
+    const char *init_from;        // NULL: none
+    const struct td_json *plan;   // whole, copied into manifests; NULL: none
+    const struct td_json *frozen; // choices of the first start; NULL: none yet
+    const char *spec_digest;      // XXH3-128 hex; "": none
+};
+
+// Where a rank's signals come from and go to. Without a launcher the worker makes its own page and
+// ring, and prints what would have been sent.
+struct td_train_io {
+    struct td_rank_page *page; // never NULL
+    struct td_ring ring;       // of struct td_metric_record
+    int events_fd;             // SOCK_SEQPACKET to the launcher; -1: lines on stdout
+    bool print_metrics;        // nobody else drains the ring: print it as JSON lines on stdout
+    void *group;               // shared mapping of the ranks; NULL for world 1
+    size_t group_bytes;
+};
+
+#endif

@@ -1,0 +1,240 @@
+// Manifest <-> JSON. The tree is built in an arena and printed canonically, so equal manifests are
+// equal bytes. 64-bit values that may exceed a double's integers (the seed does not) stay integers.
+
+#include "engine/train/manifest.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/fsio.h"
+
+enum { ARENA_BYTES = 64 << 20 };
+
+const char *td_manifest_file_of(enum td_role role) {
+    return role == TD_ROLE_OPTIM ? "optimizer.safetensors" : "model.safetensors";
+}
+
+void td_manifest_add_metric(struct td_manifest *m, const char *name, double sum, double count) {
+    if (m->n_metrics == TD_MANIFEST_MAX_METRICS) return;
+    struct td_manifest_metric *v = &m->metric[m->n_metrics++];
+    *v = (struct td_manifest_metric){.sum = sum, .count = count};
+    snprintf(v->name, sizeof v->name, "%s", name);
+}
+
+void td_resume_key_compare(const struct td_resume_key *saved, const struct td_resume_key *now,
+                           char *out_reason, size_t out_bytes) {
+    out_reason[0] = '\0';
+    if (saved->world_size != now->world_size) {
+        snprintf(out_reason, out_bytes, "world size %d -> %d", saved->world_size, now->world_size);
+    } else if (saved->threads != now->threads) {
+        snprintf(out_reason, out_bytes, "threads per rank %d -> %d", saved->threads, now->threads);
+    } else if (strcmp(saved->cpu, now->cpu) != 0) {
+        snprintf(out_reason, out_bytes, "hardware or its library %s -> %s", saved->cpu, now->cpu);
+    } else if (strcmp(saved->build, now->build) != 0) {
+        snprintf(out_reason, out_bytes, "build %s -> %s", saved->build, now->build);
+    }
+}
+
+// ---- writing -----------------------------------------------------------------------------------
+
+static void set_int(struct td_arena *a, struct td_json *o, const char *key, int64_t v) {
+    (void)td_json_set(a, o, key, td_json_new_int(a, v));
+}
+static void set_str(struct td_arena *a, struct td_json *o, const char *key, const char *v) {
+    (void)td_json_set(a, o, key, td_json_new_string(a, v ? v : ""));
+}
+static struct td_json *set_new(struct td_arena *a, struct td_json *o, const char *key,
+                               enum td_json_kind kind) {
+    struct td_json *v = td_json_new(a, kind);
+    return td_json_set(a, o, key, v) ? v : NULL;
+}
+
+static void put_progress(struct td_arena *a, struct td_json *root, const struct td_progress *p) {
+    set_int(a, root, "step", p->step);
+    set_int(a, root, "epoch", p->epoch);
+    struct td_json *o = set_new(a, root, "progress", TD_JSON_OBJECT);
+    set_int(a, o, "epoch_offset", p->epoch_offset);
+    set_int(a, o, "epoch_batches", p->epoch_batches);
+    set_int(a, o, "samples", p->samples);
+    (void)td_json_set(a, o, "validation_pending", td_json_new_bool(a, p->validation_pending));
+}
+
+static void put_key(struct td_arena *a, struct td_json *root, const struct td_resume_key *k) {
+    set_int(a, root, "world_size", k->world_size);
+    struct td_json *o = set_new(a, root, "resume_key", TD_JSON_OBJECT);
+    set_int(a, o, "world_size", k->world_size);
+    set_int(a, o, "threads", k->threads);
+    set_str(a, o, "cpu", k->cpu);
+    set_str(a, o, "build", k->build);
+}
+
+static void put_files(struct td_arena *a, struct td_json *root, const struct td_manifest *m) {
+    struct td_json *files = set_new(a, root, "files", TD_JSON_ARRAY);
+    for (size_t i = 0; i < m->n_files; i++) {
+        struct td_json *o = td_json_new(a, TD_JSON_OBJECT);
+        set_str(a, o, "name", m->file[i].name);
+        set_int(a, o, "bytes", (int64_t)m->file[i].bytes);
+        set_str(a, o, "xxh3_128", m->file[i].digest);
+        (void)td_json_push(files, o);
+    }
+}
+
+static void put_metrics(struct td_arena *a, struct td_json *root, const struct td_manifest *m) {
+    struct td_json *metrics = set_new(a, root, "metrics", TD_JSON_OBJECT);
+    for (size_t i = 0; i < m->n_metrics; i++) {
+        struct td_json *o = set_new(a, metrics, m->metric[i].name, TD_JSON_OBJECT);
+        (void)td_json_set(a, o, "sum", td_json_new_real(a, m->metric[i].sum));
+        (void)td_json_set(a, o, "count", td_json_new_real(a, m->metric[i].count));
+    }
+}
+
+static void put_tensors(struct td_arena *a, struct td_json *root,
+                        const struct td_state_table *state) {
+    struct td_json *tensors = set_new(a, root, "tensors", TD_JSON_ARRAY);
+    for (uint32_t i = 0; i < td_state_count(state); i++) {
+        const struct td_state_info *t = td_state_at(state, i);
+        if (t->role == TD_ROLE_GRAD) continue;
+        struct td_json *o = td_json_new(a, TD_JSON_OBJECT);
+        set_str(a, o, "name", t->name);
+        set_str(a, o, "role", td_role_name(t->role));
+        set_str(a, o, "dtype", td_dtype_name(t->dtype));
+        struct td_json *shape = set_new(a, o, "shape", TD_JSON_ARRAY);
+        for (int d = 0; d < t->shape.n_dims; d++)
+            (void)td_json_push(shape, td_json_new_int(a, t->shape.dim[d]));
+        set_str(a, o, "file", td_manifest_file_of(t->role));
+        (void)td_json_push(tensors, o);
+    }
+}
+
+static struct td_json *build(struct td_arena *a, const struct td_manifest *m,
+                             const struct td_state_table *state) {
+    struct td_json *root = td_json_new(a, TD_JSON_OBJECT);
+    set_int(a, root, "format", TD_MANIFEST_FORMAT);
+    set_str(a, root, "job", m->job);
+    set_int(a, root, "attempt", m->attempt);
+    put_progress(a, root, &m->progress);
+    put_key(a, root, &m->key);
+    struct td_json *rng = set_new(a, root, "rng", TD_JSON_OBJECT);
+    set_int(a, rng, "seed", (int64_t)m->seed);
+    set_str(a, root, "optimizer", m->optimizer);
+    set_str(a, root, "lr_scheduler", m->schedule);
+    set_str(a, root, "spec_xxh3_128", m->spec_digest);
+    put_metrics(a, root, m);
+    put_files(a, root, m);
+    put_tensors(a, root, state);
+    struct td_json *frozen = m->frozen ? td_json_copy(a, m->frozen) : td_json_new(a, TD_JSON_NULL);
+    (void)td_json_set(a, root, "frozen", frozen);
+    struct td_json *plan = m->plan ? td_json_copy(a, m->plan) : td_json_new(a, TD_JSON_NULL);
+    // The last member: if the arena ran out anywhere, this fails too.
+    return td_json_set(a, root, "plan", plan) ? root : NULL;
+}
+
+td_status td_manifest_write(const char *path, const struct td_manifest *m,
+                            const struct td_state_table *state, size_t *out_bytes,
+                            char out_digest[TD_DIGEST_HEX]) {
+    TD_AUTO(td_arena) *a = NULL;
+    TD_TRY(td_arena_create(ARENA_BYTES, &a));
+    struct td_json *root = build(a, m, state);
+    if (!root) return td_fail_oom();
+    TD_AUTO_BUF text;
+    td_buf_init(&text, TD_MANIFEST_MAX_BYTES);
+    TD_TRY(td_json_print(root, true, &text));
+    TD_TRY(td_buf_str(&text, "\n"));
+    TD_TRY(td_fs_write(path, text.data, text.len, 0644, TD_FS_WRITE_DURABLE));
+    td_xxh3_128_hex(text.data, text.len, out_digest);
+    *out_bytes = text.len;
+    return TD_OK;
+}
+
+// ---- reading -----------------------------------------------------------------------------------
+
+static td_status damaged(const char *path, const char *what) {
+    return td_status_with_class(td_fail(TD_DATA_LOSS, "manifest '%s': %s", path, what),
+                                TD_CLASS_DATA);
+}
+
+static void get_progress(const struct td_json *root, struct td_progress *p) {
+    const struct td_json *o = td_json_get(root, "progress");
+    *p = (struct td_progress){
+        .step = td_json_int(td_json_get(root, "step"), -1),
+        .epoch = td_json_int(td_json_get(root, "epoch"), -1),
+        .epoch_offset = td_json_int(td_json_get(o, "epoch_offset"), -1),
+        .epoch_batches = td_json_int(td_json_get(o, "epoch_batches"), -1),
+        .samples = td_json_int(td_json_get(o, "samples"), -1),
+        .validation_pending = td_json_bool(td_json_get(o, "validation_pending"), false),
+    };
+}
+
+static bool copy_text(char *out, size_t bytes, const struct td_json *v) {
+    const char *s = td_json_string(v, NULL);
+    return s && (size_t)snprintf(out, bytes, "%s", s) < bytes;
+}
+
+// A name of a file is one path component: a manifest must not lead outside its directory.
+static bool is_plain_name(const char *name) {
+    return *name && *name != '.' && !strchr(name, '/');
+}
+
+static const char *get_files(const struct td_json *root, struct td_manifest *m) {
+    const struct td_json *files = td_json_get(root, "files");
+    if (!files || files->kind != TD_JSON_ARRAY || files->n_children > TD_MANIFEST_MAX_FILES)
+        return "its list of files is malformed";
+    for (const struct td_json *v = files->first; v; v = v->next) {
+        struct td_manifest_file *f = &m->file[m->n_files++];
+        int64_t bytes = td_json_int(td_json_get(v, "bytes"), -1);
+        if (bytes < 0 || !copy_text(f->name, sizeof f->name, td_json_get(v, "name")) ||
+            !is_plain_name(f->name) ||
+            !copy_text(f->digest, sizeof f->digest, td_json_get(v, "xxh3_128")))
+            return "an entry of its list of files is malformed";
+        f->bytes = (uint64_t)bytes;
+    }
+    return NULL;
+}
+
+static const char *get_all(const struct td_json *root, struct td_manifest *m) {
+    if (root->kind != TD_JSON_OBJECT) return "not an object";
+    if (td_json_int(td_json_get(root, "format"), 0) != TD_MANIFEST_FORMAT)
+        return "its format is not 1; a newer traind wrote it";
+    m->job = td_json_string(td_json_get(root, "job"), "");
+    m->attempt = (int32_t)td_json_int(td_json_get(root, "attempt"), 0);
+    get_progress(root, &m->progress);
+    const struct td_progress *p = &m->progress;
+    if (p->step < 0 || p->epoch < 0 || p->epoch_offset < 0 || p->epoch_batches < 0 ||
+        p->samples < 0)
+        return "its progress is incomplete";
+    const struct td_json *key = td_json_get(root, "resume_key");
+    m->key.world_size = (int32_t)td_json_int(td_json_get(key, "world_size"), 0);
+    m->key.threads = (int32_t)td_json_int(td_json_get(key, "threads"), 0);
+    if (!copy_text(m->key.cpu, sizeof m->key.cpu, td_json_get(key, "cpu")) ||
+        !copy_text(m->key.build, sizeof m->key.build, td_json_get(key, "build")))
+        return "its resume key is incomplete";
+    m->seed = (uint64_t)td_json_int(td_json_path(root, "rng.seed"), 0);
+    m->optimizer = td_json_string(td_json_get(root, "optimizer"), "");
+    m->schedule = td_json_string(td_json_get(root, "lr_scheduler"), "");
+    m->spec_digest = td_json_string(td_json_get(root, "spec_xxh3_128"), "");
+    m->plan = td_json_get(root, "plan");
+    m->frozen = td_json_get(root, "frozen");
+    const struct td_json *metrics = td_json_get(root, "metrics");
+    for (const struct td_json *v = metrics ? metrics->first : NULL; v; v = v->next)
+        td_manifest_add_metric(m, v->key ? v->key : "", td_json_real(td_json_get(v, "sum"), 0),
+                               td_json_real(td_json_get(v, "count"), 0));
+    return get_files(root, m);
+}
+
+td_status td_manifest_read(struct td_arena *a, const char *path, struct td_manifest *out_manifest) {
+    TD_AUTO_BUF text;
+    td_buf_init(&text, TD_MANIFEST_MAX_BYTES);
+    td_status s = td_fs_read(path, TD_MANIFEST_MAX_BYTES, &text);
+    struct td_json *root = NULL;
+    if (!s) s = td_json_parse(a, text.data, text.len, &root);
+    if (s) {
+        td_status bad = damaged(path, td_status_message(s));
+        td_status_free(s);
+        return bad;
+    }
+    struct td_manifest m = {0};
+    const char *why = get_all(root, &m);
+    if (why) return damaged(path, why);
+    *out_manifest = m;
+    return TD_OK;
+}

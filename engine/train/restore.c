@@ -1,0 +1,122 @@
+// Verify, choose, load. A digest is computed over the whole mapped file before a byte of it is
+// used: reading twice is cheap (the second time comes from the page cache), loading damage is not.
+
+#include "engine/train/restore.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "engine/train/safetensors.h"
+#include "lib/base/fsio.h"
+
+static td_status verify_file(const char *dir, const struct td_manifest_file *f) {
+    char path[TD_FS_PATH_BYTES], digest[TD_DIGEST_HEX];
+    TD_TRY(td_fs_path(path, "%s/%s", dir, f->name));
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return td_status_with_class(td_fail_errno(TD_DATA_LOSS, "shard '%s'", path), TD_CLASS_DATA);
+    if ((uint64_t)st.st_size != f->bytes)
+        return td_status_with_class(td_fail(TD_DATA_LOSS,
+                                            "shard '%s' has %lld bytes, expected %llu", path,
+                                            (long long)st.st_size, (unsigned long long)f->bytes),
+                                    TD_CLASS_DATA);
+    TD_AUTO(td_safetensors) *file = NULL;
+    TD_TRY(td_safetensors_open(path, &file));
+    const void *data;
+    size_t bytes;
+    td_safetensors_bytes(file, &data, &bytes);
+    td_xxh3_128_hex(data, bytes, digest);
+    if (strcmp(digest, f->digest) != 0)
+        return td_status_with_class(td_fail(TD_DATA_LOSS,
+                                            "shard '%s' is damaged: its digest is %s, expected %s",
+                                            path, digest, f->digest),
+                                    TD_CLASS_DATA);
+    return TD_OK;
+}
+
+static td_status verify(const char *dir, struct td_arena *a, struct td_manifest *out_manifest) {
+    char path[TD_FS_PATH_BYTES];
+    TD_TRY(td_fs_path(path, "%s/manifest.json", dir));
+    struct td_manifest m;
+    TD_TRY(td_manifest_read(a, path, &m));
+    for (size_t i = 0; i < m.n_files; i++)
+        TD_TRY(verify_file(dir, &m.file[i]));
+    *out_manifest = m;
+    return TD_OK;
+}
+
+td_status td_restore_choose(const char *const *paths, size_t n_paths, struct td_events *events,
+                            struct td_arena *a, struct td_restored *out_restored) {
+    td_status last = TD_OK;
+    for (size_t i = 0; i < n_paths; i++) {
+        struct td_manifest m;
+        td_status s = verify(paths[i], a, &m);
+        if (!s) {
+            td_status_free(last);
+            *out_restored = (struct td_restored){.path = paths[i], .manifest = m};
+            return TD_OK;
+        }
+        td_events_skipped(events, paths[i], td_status_message(s));
+        td_status_free(last);
+        last = s;
+    }
+    td_status s =
+        td_fail(TD_DATA_LOSS,
+                "none of the %zu checkpoints to resume from can be loaded; the last reason "
+                "was: %s",
+                n_paths, td_status_message(last));
+    td_status_free(last);
+    return td_status_with_reason(td_status_with_class(s, TD_CLASS_DATA), "NO_CHECKPOINT");
+}
+
+static td_status load_tensor(const struct td_tensor *from, const struct td_state_info *t,
+                             const struct td_restore_target *to) {
+    if (!from) return td_fail(TD_DATA_LOSS, "tensor '%s' is missing", t->name);
+    if (from->dtype != t->dtype || !td_shape_equal(&from->shape, &t->shape))
+        return td_fail(TD_DATA_LOSS, "tensor '%s' has another shape or type", t->name);
+    struct td_buffer src = {
+        .space = TD_SPACE_HOST,
+        .handle = (uint64_t)(uintptr_t)from->data,
+        .bytes = from->bytes,
+    };
+    return to->accel_ops->copy(to->accel, to->memory->region[t->role], t->offset, src, 0,
+                               from->bytes);
+}
+
+static td_status load_file(const char *path, uint32_t roles, const char *only_file,
+                           const struct td_restore_target *to) {
+    TD_AUTO(td_safetensors) *file = NULL;
+    TD_TRY(td_safetensors_open(path, &file));
+    for (uint32_t i = 0; i < td_state_count(to->state); i++) {
+        const struct td_state_info *t = td_state_at(to->state, i);
+        if (!(roles & 1u << t->role) || strcmp(td_manifest_file_of(t->role), only_file) != 0)
+            continue;
+        td_status s = load_tensor(td_safetensors_find(file, t->name), t, to);
+        if (s) return td_status_context(td_status_with_class(s, TD_CLASS_DATA), "load '%s'", path);
+    }
+    return TD_OK;
+}
+
+td_status td_restore_load(const struct td_restored *r, uint32_t roles,
+                          const struct td_restore_target *to) {
+    for (size_t i = 0; i < r->manifest.n_files; i++) {
+        char path[TD_FS_PATH_BYTES];
+        TD_TRY(td_fs_path(path, "%s/%s", r->path, r->manifest.file[i].name));
+        TD_TRY(load_file(path, roles, r->manifest.file[i].name, to));
+    }
+    return TD_OK;
+}
+
+td_status td_restore_weights(const char *path, const struct td_restore_target *to) {
+    char file[TD_FS_PATH_BYTES];
+    struct stat st;
+    bool is_dir = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    const char *name = td_manifest_file_of(TD_ROLE_PARAM);
+    TD_TRY(is_dir ? td_fs_path(file, "%s/%s", path, name) : td_fs_path(file, "%s", path));
+    uint32_t roles = 1u << TD_ROLE_PARAM | 1u << TD_ROLE_BUFFER;
+    td_status s = load_file(file, roles, name, to);
+    if (!s) return TD_OK;
+    // The job names these weights, so a mismatch is the job's mistake.
+    return td_status_context(td_status_with_class(s, TD_CLASS_BAD_SPEC), "init_from");
+}

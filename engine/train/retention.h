@@ -1,0 +1,27 @@
+#ifndef TRAIND_ENGINE_TRAIN_RETENTION_H
+#define TRAIND_ENGINE_TRAIN_RETENTION_H
+
+// Retention: which checkpoints of an attempt are kept. Pure bookkeeping, no file is touched here.
+//
+// Without a monitor the newest k stay. With one the best k stay (a value that is not a number is
+// the worst, of two equal ones the newer is better), and besides them always the newest, because
+// that is what a restart needs. -1 keeps all, 0 keeps only the newest (the one of an agreed stop).
+// A checkpoint that the run was resumed from lies elsewhere (another attempt) or is named at
+// creation; it is never a victim. Bound: k + 2 entries. One thread.
+
+#include "engine/train/config.h"
+
+struct td_retention;
+// resumed_from: path of a checkpoint, NULL none; only protected if it lies in config->dir.
+TD_MUST_USE td_status td_retention_create(const struct td_checkpoint_config *config,
+                                          const char *resumed_from,
+                                          struct td_retention **out_retention);
+void td_retention_destroy(struct td_retention *r); // accepts NULL
+TD_DEFINE_AUTO(td_retention, td_retention_destroy);
+
+// A checkpoint became durable. value: its monitored metric, NaN if there is none.
+void td_retention_add(struct td_retention *r, int64_t step, double value);
+// Takes one that has to go out of the books; false: all may stay.
+bool td_retention_victim(struct td_retention *r, int64_t *out_step);
+
+#endif

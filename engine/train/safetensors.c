@@ -1,0 +1,219 @@
+// Reading and writing of shards. The reader trusts nothing: a shard may have been cut short, or
+// flipped by a disk, or written by somebody else. A mapped file that is truncated while it is read
+// would raise SIGBUS; checkpoints are never rewritten, so that is left to the fatal handler.
+
+#include "engine/train/safetensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "lib/base/fsio.h"
+#include "lib/base/map.h"
+
+enum { DATA_ALIGN = 64, NAME_MAX_BYTES = 255, ARENA_BYTES = 96 << 20 };
+
+// ---- writing -----------------------------------------------------------------------------------
+
+static td_status append_header(const struct td_tensor *tensors, size_t n, struct td_buf *b) {
+    TD_TRY(td_buf_str(b, "{\"__metadata__\":{\"format\":\"pt\"}"));
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct td_tensor *t = &tensors[i];
+        TD_TRY(td_buf_str(b, ","));
+        TD_TRY(td_json_print_string(t->name, strlen(t->name), b));
+        TD_TRY(td_buf_printf(b, ":{\"dtype\":\"%s\",\"shape\":[", td_dtype_safetensors(t->dtype)));
+        for (int d = 0; d < t->shape.n_dims; d++)
+            TD_TRY(td_buf_printf(b, "%s%lld", d ? "," : "", (long long)t->shape.dim[d]));
+        TD_TRY(td_buf_printf(b, "],\"data_offsets\":[%zu,%zu]}", at, at + t->bytes));
+        at += t->bytes;
+    }
+    TD_TRY(td_buf_str(b, "}"));
+    while ((8 + b->len) % DATA_ALIGN)
+        TD_TRY(td_buf_str(b, " "));
+    return TD_OK;
+}
+
+static td_status put(int fd, struct td_digest *d, const void *data, size_t bytes,
+                     const char *path) {
+    td_digest_update(d, data, bytes);
+    return td_fd_write_all(fd, data, bytes, path);
+}
+
+static td_status write_to(int fd, const char *path, const struct td_tensor *tensors, size_t n,
+                          size_t *out_bytes, char out_digest[TD_DIGEST_HEX]) {
+    TD_AUTO_BUF header, prefix;
+    td_buf_init(&header, TD_SAFETENSORS_HEADER_MAX);
+    td_buf_init(&prefix, 8);
+    TD_TRY(append_header(tensors, n, &header));
+    TD_TRY(td_buf_u64le(&prefix, header.len));
+    TD_AUTO(td_digest) *digest = NULL;
+    TD_TRY(td_digest_create(&digest));
+    TD_TRY(put(fd, digest, prefix.data, prefix.len, path));
+    TD_TRY(put(fd, digest, header.data, header.len, path));
+    size_t bytes = prefix.len + header.len;
+    for (size_t i = 0; i < n; i++) {
+        TD_TRY(put(fd, digest, tensors[i].data, tensors[i].bytes, path));
+        bytes += tensors[i].bytes;
+    }
+    if (fsync(fd) != 0) {
+        enum td_class cls = TD_CLASS_DISK;
+        return td_status_with_class(td_fail_errno(TD_RESOURCE_EXHAUSTED, "fsync '%s'", path), cls);
+    }
+    td_digest_hex(digest, out_digest);
+    *out_bytes = bytes;
+    return TD_OK;
+}
+
+td_status td_safetensors_write(const char *path, const struct td_tensor *tensors, size_t n,
+                               size_t *out_bytes, char out_digest[TD_DIGEST_HEX]) {
+    TD_AUTO_CLOSE int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return td_status_with_class(td_fail_errno(errno == ENOSPC || errno == EDQUOT
+                                                      ? TD_RESOURCE_EXHAUSTED
+                                                      : TD_FAILED_PRECONDITION,
+                                                  "create shard '%s'", path),
+                                    TD_CLASS_DISK);
+    td_status s = write_to(fd, path, tensors, n, out_bytes, out_digest);
+    if (s) (void)unlink(path);
+    return s;
+}
+
+// ---- reading -----------------------------------------------------------------------------------
+
+struct td_safetensors {
+    void *map;
+    size_t bytes;
+    struct td_arena *arena;
+    struct td_map *by_name;
+    struct td_tensor *tensors;
+    size_t n;
+};
+
+static td_status damaged(const char *path, const char *what) {
+    return td_status_with_class(td_fail(TD_DATA_LOSS, "shard '%s': %s", path, what), TD_CLASS_DATA);
+}
+
+static td_status map_file(struct td_safetensors *f, const char *path) {
+    TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) != 0)
+        return td_status_with_class(td_fail_errno(TD_DATA_LOSS, "open shard '%s'", path),
+                                    TD_CLASS_DATA);
+    if (!S_ISREG(st.st_mode)) return damaged(path, "not a regular file");
+    if (st.st_size < 10) return damaged(path, "shorter than a header");
+    void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (map == MAP_FAILED) return td_fail_errno(TD_RESOURCE_EXHAUSTED, "map shard '%s'", path);
+    f->map = map;
+    f->bytes = (size_t)st.st_size;
+    return TD_OK;
+}
+
+static bool dtype_of(const char *name, enum td_dtype *out) {
+    for (int t = 0; t < TD_DTYPE_COUNT; t++)
+        if (strcmp(name, td_dtype_safetensors((enum td_dtype)t)) == 0) {
+            *out = (enum td_dtype)t;
+            return true;
+        }
+    return false;
+}
+
+// Reads one entry; `at` is where its data must begin, so holes and overlaps cannot be.
+static const char *read_tensor(const struct td_json *v, const char *data, size_t data_bytes,
+                               size_t *at, struct td_tensor *t) {
+    if (v->kind != TD_JSON_OBJECT || strlen(v->key) > NAME_MAX_BYTES)
+        return "an entry is malformed";
+    t->name = v->key;
+    if (!dtype_of(td_json_string(td_json_get(v, "dtype"), ""), &t->dtype)) return "unknown dtype";
+    const struct td_json *shape = td_json_get(v, "shape"),
+                         *offsets = td_json_get(v, "data_offsets");
+    if (!shape || shape->kind != TD_JSON_ARRAY || shape->n_children > TD_MAX_DIMS)
+        return "a shape is malformed";
+    size_t bytes = td_dtype_bytes(t->dtype);
+    t->shape.n_dims = 0;
+    for (const struct td_json *d = shape->first; d; d = d->next) {
+        int64_t dim = td_json_int(d, -1);
+        if (dim < 0 || !td_size_mul(bytes, (size_t)dim, &bytes)) return "a shape is out of range";
+        t->shape.dim[t->shape.n_dims++] = dim;
+    }
+    if (!offsets || offsets->kind != TD_JSON_ARRAY || offsets->n_children != 2)
+        return "data_offsets are malformed";
+    int64_t begin = td_json_int(offsets->first, -1), end = td_json_int(offsets->last, -1);
+    if (begin < 0 || end < begin || (size_t)begin != *at || (size_t)end > data_bytes ||
+        (size_t)(end - begin) != bytes)
+        return "data_offsets do not match shape, order or file size";
+    t->data = data + begin;
+    t->bytes = bytes;
+    *at = (size_t)end;
+    return NULL;
+}
+
+static td_status read_header(struct td_safetensors *f, const char *path) {
+    const unsigned char *p = f->map;
+    uint64_t header = 0;
+    for (int i = 7; i >= 0; i--)
+        header = header << 8 | p[i];
+    if (header > TD_SAFETENSORS_HEADER_MAX || header + 8 > f->bytes || header < 2)
+        return damaged(path, "header length is out of range");
+    TD_TRY(td_arena_create(ARENA_BYTES, &f->arena));
+    struct td_json *root;
+    td_status parsed = td_json_parse(f->arena, (const char *)p + 8, header, &root);
+    if (parsed) {
+        td_status s = damaged(path, td_status_message(parsed));
+        td_status_free(parsed);
+        return s;
+    }
+    if (root->kind != TD_JSON_OBJECT || root->n_children > TD_SAFETENSORS_MAX)
+        return damaged(path, "header is not an object of tensors");
+    f->tensors = td_arena_array(f->arena, root->n_children + 1, sizeof *f->tensors);
+    if (!f->tensors) return td_fail_oom();
+    TD_TRY(td_map_create(TD_SAFETENSORS_MAX, &f->by_name));
+    size_t at = 0, data_bytes = f->bytes - 8 - header;
+    for (struct td_json *v = root->first; v; v = v->next) {
+        if (strcmp(v->key, "__metadata__") == 0) continue;
+        struct td_tensor *t = &f->tensors[f->n];
+        const char *why = read_tensor(v, (const char *)p + 8 + header, data_bytes, &at, t);
+        if (why) return td_status_context(damaged(path, why), "tensor '%.64s'", v->key);
+        TD_TRY(td_map_put(f->by_name, t->name, t, NULL));
+        f->n++;
+    }
+    if (at != data_bytes) return damaged(path, "bytes after the last tensor, or some are missing");
+    return TD_OK;
+}
+
+td_status td_safetensors_open(const char *path, struct td_safetensors **out_file) {
+    TD_AUTO(td_safetensors) *f = td_calloc(1, sizeof *f);
+    if (!f) return td_fail_oom();
+    TD_TRY(map_file(f, path));
+    TD_TRY(read_header(f, path));
+    *out_file = td_steal(f);
+    return TD_OK;
+}
+
+void td_safetensors_close(struct td_safetensors *f) {
+    if (!f) return;
+    td_map_destroy(f->by_name);
+    td_arena_destroy(f->arena);
+    if (f->map) munmap(f->map, f->bytes);
+    free(f);
+}
+
+size_t td_safetensors_count(const struct td_safetensors *f) {
+    return f->n;
+}
+
+const struct td_tensor *td_safetensors_at(const struct td_safetensors *f, size_t i) {
+    return i < f->n ? &f->tensors[i] : NULL;
+}
+
+const struct td_tensor *td_safetensors_find(const struct td_safetensors *f, const char *name) {
+    return td_map_get(f->by_name, name);
+}
+
+void td_safetensors_bytes(const struct td_safetensors *f, const void **out_data,
+                          size_t *out_bytes) {
+    *out_data = f->map;
+    *out_bytes = f->bytes;
+}
