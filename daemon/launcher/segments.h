@@ -1,0 +1,66 @@
+#ifndef TRAIND_DAEMON_LAUNCHER_SEGMENTS_H
+#define TRAIND_DAEMON_LAUNCHER_SEGMENTS_H
+
+// Segments: the files of an attempt, the contract between a launcher, its node and the coordinator.
+//
+// An attempt is an append-only log. One process writes it, the launcher; the node forwards it from
+// the offset that the coordinator committed. Files live in <state>/attempts/<job>/a<N>/:
+//
+//   plan.json       what the ranks read; written by the node
+//   record.json     who the launcher is (below); written by the launcher before it answers anyone
+//   events.log      JSON lines, below
+//   metrics.R.seg   64-byte td_metric_records of rank R, as drained from its ring
+//   out.R.log err.R.log  stdout and stderr of rank R; together at most TD_SEGMENT_LOG_MAX, then
+//                   bytes are dropped and counted
+//   launcher.log    stderr of the launcher itself, for people
+//   lock            held by the living launcher; its text names it
+//
+// A file holds whole records only: a write that fails half way is cut back. rank_exit and
+// launcher_end are on disk (fsync) before anyone is told. Offsets are byte offsets in the files.
+//
+// Lines of events.log. Ranks' own lines (lib/base/rank_page.h) are forwarded with "rank" and
+// "real_ns" added. The launcher's own, "real_ns" in each:
+//   {"event":"launched","pid":P,"start_ticks":T,"boot_id":"..","build":"0.1.0"}   first line
+//   {"event":"stop","mode":"checkpoint|now|kill","why":"node|orphan|signal|peer"}  asked of ranks
+//   {"event":"rank_exit","rank":R,"code":C,"signal":S,"class":"internal","message":"..",
+//    "last_words":"..","step":N,"dropped_bytes":D,"dropped_points":P}
+//        code is -1 after a signal; signal is 0 after an exit; class "none": it ended as it should
+//   {"event":"launcher_end","outcome":"done|stopped|failed|killed","rank":R,"class":"..",
+//    "code":"DATA_LOSS","message":".."}                                             last line
+//        done: every rank exited 0. stopped: agreed stop, as asked or by a limit. killed: SIGKILL
+//        was asked for (fenced). failed: rank, class and message are those of the first error that
+//        was not a mere consequence (a peer's collective error); rank is -1 where none is to blame.
+//
+// One line is the node's: when the launcher is surely gone (pidfd readable or another boot) and the
+// log has no launcher_end, the node, now its single writer, cuts an unfinished last line and
+// appends
+//   {"event":"launcher_lost","class":"node_lost|internal","message":".."}
+// with fsync: node_lost after a reboot, internal when only the launcher was killed. Ranks die with
+// their launcher (parent-death signal), so nothing of the attempt runs any more.
+//
+// record.json: {"format":1,"major":1,"minor":0,"build":"0.1.0","pid":P,"start_ticks":T,
+//   "boot_id":"..","socket":"..","job":"..","attempt":N,"epoch":E,"world_size":W,"first_rank":F,
+//   "n_ranks":K,"cores":"0-1:2-3","threads":T}
+// "major" is of the frames (proto/traind/v1/launcher.proto): a node that speaks another major can
+// still stop the launcher (SIGTERM: with a checkpoint) and forward its files.
+
+enum {
+    TD_LAUNCHER_MAJOR = 1,
+    TD_LAUNCHER_MINOR = 0,
+    TD_RECORD_FORMAT = 1,
+    TD_SEGMENT_LINE_MAX = 64 << 10, // of one events.log line
+    TD_SEGMENT_LOG_MAX = 64 << 20,  // bytes of a rank's out and err together
+    TD_LAUNCH_RANKS_MAX = 256,      // of one launcher
+    TD_RECORD_MAX = 64 << 10,       // bytes of record.json
+};
+
+#define TD_SEGMENT_PLAN         "plan.json"
+#define TD_SEGMENT_RECORD       "record.json"
+#define TD_SEGMENT_EVENTS       "events.log"
+#define TD_SEGMENT_METRICS      "metrics.%u.seg" // rank
+#define TD_SEGMENT_OUT          "out.%u.log"
+#define TD_SEGMENT_ERR          "err.%u.log"
+#define TD_SEGMENT_LAUNCHER_LOG "launcher.log"
+#define TD_SEGMENT_LOCK         "lock"
+
+#endif
