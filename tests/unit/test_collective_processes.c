@@ -104,7 +104,7 @@ struct job {
 };
 
 static void job_start(struct job *j, const char *timeout_ms, const char *n_calls) {
-    char self[4096], index[WORLD][8];
+    char self[4096], index[WORLD][16];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     assert_true(n > 0);
     self[n] = '\0';
