@@ -1,7 +1,9 @@
 // Exit codes of a worker and the failure classes they stand for.
 //
 // A rank says why it failed in its last event; where no event came, its exit code is all there is.
-// One table serves both directions, so that worker and launcher cannot disagree. Pure.
+// One table serves both directions, so that worker and launcher cannot disagree. Pure functions,
+// any thread. A code that is in no row (a signal, a foreign program) is INTERNAL: that class is
+// retried, and its message carries the code.
 
 #include "lib/base/rank_page.h"
 
