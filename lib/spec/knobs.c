@@ -163,6 +163,8 @@ static const char *expects(struct td_arena *a, const struct td_knob *k) {
         return list_of(a, k, td_arena_printf(a, "integers %s", range));
     case TD_KNOB_REALS:
         return list_of(a, k, td_arena_printf(a, "numbers %s", range));
+    case TD_KNOB_PATHS:
+        return list_of(a, k, "absolute paths without '..' and control characters");
     case TD_KNOB_OBJECT:
         return "a map";
     case TD_KNOB_TYPE_COUNT:
@@ -182,6 +184,7 @@ const char *td_knob_expects_item(struct td_arena *a, const struct td_knob *k) {
     item.fallback = NULL;
     item.type = k->type == TD_KNOB_ENUMS ? TD_KNOB_ENUM : k->type;
     if (k->type == TD_KNOB_INTS) item.type = TD_KNOB_INT;
+    if (k->type == TD_KNOB_PATHS) item.type = TD_KNOB_PATH;
     if (k->type != TD_KNOB_REALS) return expects(a, &item);
     char range[80];
     print_range(k, range, sizeof range);

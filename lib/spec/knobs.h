@@ -20,6 +20,7 @@ enum td_knob_type {
     TD_KNOB_ENUMS,  // list of distinct names
     TD_KNOB_INTS,   // list
     TD_KNOB_REALS,  // list
+    TD_KNOB_PATHS,  // list
     TD_KNOB_OBJECT, // anything, kept as it is
     TD_KNOB_TYPE_COUNT,
 };

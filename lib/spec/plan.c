@@ -26,6 +26,7 @@ static td_status complete(struct td_arena *a, const struct td_json *tree, struct
         .checkpoint_dir = text(run, "checkpoint_dir"),
         .cache_dir = text(run, "cache_dir"),
         .resume_from = text(run, "resume_from"),
+        .resume_before = td_json_get(run, "resume_before"),
         .frozen = frozen && frozen->kind == TD_JSON_OBJECT ? frozen : NULL,
     };
     *out = p;
@@ -74,6 +75,8 @@ td_status td_plan_build(struct td_arena *a, const struct td_json *spec_tree,
               set_text(a, facts, "checkpoint_dir", run->checkpoint_dir) &&
               set_text(a, facts, "cache_dir", run->cache_dir) &&
               set_text(a, facts, "resume_from", run->resume_from);
+    if (ok && run->resume_before)
+        ok = td_json_set(a, facts, "resume_before", td_json_copy(a, run->resume_before));
     if (ok && run->frozen) ok = td_json_set(a, facts, "frozen", td_json_copy(a, run->frozen));
     return ok ? complete(a, tree, out_plan) : td_fail_oom();
 }

@@ -21,7 +21,9 @@ struct td_plan_run {
     const char
         *checkpoint_dir;   // parent of "step-<n>"; "": checkpoint.dir, and if that is "" too, none
     const char *cache_dir; // decoded data; "": none
-    const char *resume_from;      // directory of a checkpoint; "": from the start
+    const char *resume_from; // directory of a checkpoint; "": from the start
+    const struct td_json
+        *resume_before;           // list of older ones to fall back on, newest first; NULL: none
     const struct td_json *frozen; // choices of the first start, an object; NULL: none yet
 };
 

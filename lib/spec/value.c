@@ -142,6 +142,10 @@ static bool is_path(const char *text) {
     return true;
 }
 
+static bool is_path_knob(const struct td_knob *k) {
+    return k->type == TD_KNOB_PATH || k->type == TD_KNOB_PATHS;
+}
+
 static struct td_json *check_text(const struct subject *s, const struct td_json *v) {
     if (v->kind != TD_JSON_STRING) {
         bool is_scalar =
@@ -152,7 +156,7 @@ static struct td_json *check_text(const struct subject *s, const struct td_json 
     size_t len = v->u.string.len;
     bool ok = is_in_range(s->k, (double)len) && strlen(text) == len && !has_control(text);
     ok = ok && (s->k->type != TD_KNOB_NAME || is_name(text, len));
-    ok = ok && (s->k->type != TD_KNOB_PATH || is_path(text));
+    ok = ok && (!is_path_knob(s->k) || is_path(text));
     return ok ? fresh(s, td_json_new_string(s->c->arena, text)) : refuse(s, v, NULL);
 }
 
@@ -218,6 +222,9 @@ static struct td_json *check_kind(const struct subject *s, const struct td_json 
     case TD_KNOB_REALS:
         td_knob_items(s->k, &min, &max);
         return check_list(s, v, s->k->type == TD_KNOB_INTS ? check_int : check_real, min, max);
+    case TD_KNOB_PATHS:
+        td_knob_items(s->k, &min, &max);
+        return check_list(s, v, check_text, min, max);
     case TD_KNOB_OBJECT:
         if (v->kind != TD_JSON_OBJECT) return refuse(s, v, NULL);
         return fresh(s, td_json_copy(s->c->arena, v));
