@@ -9,7 +9,7 @@
 //   server.h          table of methods, calls, streams, limits, drain
 //   client.h          channel, unary calls, streams, one blocking convenience for trainctl
 //   health.h          grpc.health.v1 of a server
-//   reflection.h      grpc.reflection.v1 and v1alpha of a server (private)
+//   reflection.c      grpc.reflection.v1 and v1alpha of a server
 //   descriptor_set.h  bounded reader of the descriptor set; descriptors.h is the embedded one
 //   wire_status.h     td_status <-> grpc status with google.rpc details (private)
 //   outbox.h          one send in flight, a bounded queue behind it (private)

@@ -1,0 +1,89 @@
+#ifndef TRAIND_LIB_RPC_SERVER_PRIVATE_H
+#define TRAIND_LIB_RPC_SERVER_PRIVATE_H
+
+// What server.c (listening, accepting, draining) and server_call.c (one call from credential to
+// on_done) know of each other, and of health.c and reflection.c, which are tables like any other.
+// Loop's thread.
+
+#include <grpc/grpc.h>
+
+#include "lib/rpc/outbox.h"
+#include "lib/rpc/pump.h"
+#include "lib/rpc/server.h"
+#include "lib/rpc/wire_status.h"
+
+struct td_descriptor_set;
+struct td_loop_timer;
+struct td_map;
+struct td_rpc_health;
+
+// A row and its table's ctx, found by "/service/method".
+struct td_rpc_route {
+    const struct td_rpc_method *row;
+    void *ctx;
+};
+
+// A place in which gRPC puts the next call.
+struct td_rpc_accept {
+    struct td_pump_tag tag;
+    struct td_rpc_server *server;
+    grpc_call *call;
+    grpc_call_details details;
+    grpc_metadata_array metadata;
+    bool armed;
+};
+
+enum td_rpc_drain { TD_RPC_DRAIN_WAITING, TD_RPC_DRAIN_EXPIRED, TD_RPC_DRAINED };
+
+enum { TD_RPC_N_ACCEPTS = 8, TD_RPC_MAX_ROUTES = 256 };
+
+struct td_rpc_server {
+    uint32_t magic;
+    struct td_loop *loop;
+    struct td_rpc_server_options options; // resolved; its strings are not kept
+    struct td_pump *pump;
+    grpc_server *grpc;
+    char address[80];
+    uint16_t port;
+    bool started;
+    bool draining;
+    bool stopped; // gRPC's server has been told to shut down
+    uint64_t id_seed;
+    uint64_t n_ids;
+    struct td_map *routes; // path -> struct td_rpc_route
+    struct td_descriptor_set *descriptors;
+    struct td_rpc_health *health;
+    struct td_rpc_call *calls; // open ones, newest first
+    size_t n_calls;
+    struct td_rpc_accept accepts[TD_RPC_N_ACCEPTS];
+    struct td_pump_tag stop_tag;
+    struct td_loop_timer *drain_timer;
+    enum td_rpc_drain drain; // what the timer means
+    void (*on_drained)(void *arg);
+    void *drained_arg;
+};
+
+enum { td_rpc_server_magic = 0x74647273, td_rpc_call_magic = 0x74647263 };
+
+// server.c: adds rows without comparing types; reflection v1alpha is v1 under another name.
+TD_MUST_USE td_status td_rpc_server_add_rows(struct td_rpc_server *server,
+                                             const struct td_rpc_method *rows, size_t n_rows,
+                                             void *ctx, bool compare_types);
+// server.c: a call ended.
+void td_rpc_server_call_ended(struct td_rpc_server *server);
+
+// server_call.c: takes the call out of an accept and leads it from there.
+void td_rpc_call_begin(struct td_rpc_accept *accept);
+// server_call.c: ends it for draining: what is queued is dropped.
+void td_rpc_call_drain(struct td_rpc_call *call);
+struct td_rpc_call *td_rpc_call_next(struct td_rpc_call *call);
+
+// health.c, reflection.c
+TD_MUST_USE td_status td_rpc_health_create(struct td_rpc_server *server,
+                                           struct td_rpc_health **out_health);
+void td_rpc_health_destroy(struct td_rpc_health *health);
+void td_rpc_health_know(struct td_rpc_server *server, const char *service);
+bool td_rpc_health_knows(const struct td_rpc_server *server, const char *service);
+TD_MUST_USE td_status td_rpc_reflection_add(struct td_rpc_server *server);
+
+#endif
