@@ -75,8 +75,7 @@ struct td_rpc_stream {
     bool broken; // a send failed
 };
 
-// ---- channel
-// ---------------------------------------------------------------------------------------
+// ---- channel ----------------------------------------------------------------------------------
 
 static grpc_arg int_arg(const char *key, int value) {
     return (grpc_arg){
@@ -171,8 +170,7 @@ void td_rpc_channel_destroy(struct td_rpc_channel *channel) {
     free(channel);
 }
 
-// ---- the end of a stream
-// -----------------------------------------------------------------------------
+// ---- the end of a stream ----------------------------------------------------------------------
 
 static td_status final_status(struct td_rpc_stream *s) {
     if (s->local) return td_steal(s->local);
@@ -262,8 +260,7 @@ static void on_status(struct td_pump_tag *tag, bool ok) {
     end_if_over(s);
 }
 
-// ---- sending and receiving
-// ---------------------------------------------------------------------------
+// ---- sending and receiving --------------------------------------------------------------------
 
 static void pump_out(struct td_rpc_stream *s) {
     if (s->start.pending || s->send.pending || s->broken || s->over || s->half_close_sent) return;
@@ -364,8 +361,7 @@ void td_rpc_stream_resume(struct td_rpc_stream *s) {
     start_recv(s);
 }
 
-// ---- starting
-// ----------------------------------------------------------------------------------------
+// ---- starting ---------------------------------------------------------------------------------
 
 static void init_tags(struct td_rpc_stream *s) {
     s->start = (struct op_tag){.tag.done = on_started, .stream = s};
@@ -499,8 +495,7 @@ td_status td_rpc_stream_open(struct td_rpc_channel *channel, const char *method,
     return TD_OK;
 }
 
-// ---- blocking
-// ----------------------------------------------------------------------------------------
+// ---- blocking ---------------------------------------------------------------------------------
 
 struct waiting {
     bool done;

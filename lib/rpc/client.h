@@ -38,7 +38,7 @@ TD_MUST_USE td_status td_rpc_channel_create(struct td_loop *loop,
 void td_rpc_channel_destroy(struct td_rpc_channel *channel);
 TD_DEFINE_AUTO(td_rpc_channel, td_rpc_channel_destroy);
 
-// ---- unary -------------------------------------------------------------------------------------
+// ---- unary ------------------------------------------------------------------------------------
 // response is NULL exactly if take_status is not TD_OK, and dies when the callback returns.
 typedef void td_rpc_unary_fn(td_status take_status, const ProtobufCMessage *response, void *arg);
 
@@ -57,7 +57,7 @@ TD_MUST_USE td_status td_rpc_unary_wait(struct td_rpc_channel *channel, const ch
                                         const ProtobufCMessageDescriptor *response_type,
                                         int64_t timeout_ns, struct td_rpc_message **out_response);
 
-// ---- streams -----------------------------------------------------------------------------------
+// ---- streams ----------------------------------------------------------------------------------
 struct td_rpc_stream_ops {
     // Required. message dies when the callback returns.
     void (*on_message)(struct td_rpc_stream *s, const ProtobufCMessage *message, void *arg);

@@ -36,8 +36,7 @@ static void budget_free(void *data, void *p) {
     (void)p;
 }
 
-// ---- strings
-// ---------------------------------------------------------------------------------------
+// ---- strings ----------------------------------------------------------------------------------
 
 // Where a walk stands: enough to name the field at fault.
 struct trail {
@@ -102,8 +101,7 @@ static td_status check_strings(const ProtobufCMessage *m, const struct trail *up
     return TD_OK;
 }
 
-// ---- messages
-// --------------------------------------------------------------------------------------
+// ---- messages ---------------------------------------------------------------------------------
 
 static size_t budget_bytes(size_t wire_bytes) {
     if (wire_bytes > TD_RPC_DECODE_MAX_BYTES / TD_RPC_DECODE_FACTOR) return TD_RPC_DECODE_MAX_BYTES;
@@ -146,8 +144,7 @@ const ProtobufCMessage *td_rpc_message_get(const struct td_rpc_message *m) {
     return m->message;
 }
 
-// ---- types
-// -----------------------------------------------------------------------------------------
+// ---- types ------------------------------------------------------------------------------------
 
 static td_status check_type(const ProtobufCMessageDescriptor *type, int depth) {
     if (depth > MAX_NESTING) {

@@ -55,8 +55,7 @@ struct td_descriptor_set {
     size_t n_services;
 };
 
-// ---- wire
-// ------------------------------------------------------------------------------------------
+// ---- wire -------------------------------------------------------------------------------------
 
 struct reader {
     const struct td_descriptor_set *set; // for offsets in messages
@@ -145,8 +144,7 @@ static td_status find_bytes(const struct td_descriptor_set *set, struct td_str i
     }
 }
 
-// ---- symbols
-// ---------------------------------------------------------------------------------------
+// ---- symbols ----------------------------------------------------------------------------------
 
 static td_status add_symbol(struct td_descriptor_set *set, struct td_str scope, struct td_str name,
                             struct symbol **out_symbol, struct td_str *out_full) {
@@ -247,8 +245,7 @@ static td_status read_service(struct td_descriptor_set *set, struct td_str scope
     }
 }
 
-// ---- files
-// -----------------------------------------------------------------------------------------
+// ---- files ------------------------------------------------------------------------------------
 
 static td_status add_file(struct td_descriptor_set *set, struct td_str bytes, struct td_str name) {
     struct reader r = reader_of(set, bytes);
@@ -319,8 +316,7 @@ void td_descriptor_set_destroy(struct td_descriptor_set *set) {
     free(set);
 }
 
-// ---- answers
-// ---------------------------------------------------------------------------------------
+// ---- answers ----------------------------------------------------------------------------------
 
 size_t td_descriptor_set_n_services(const struct td_descriptor_set *set) {
     return set->n_services;

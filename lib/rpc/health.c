@@ -96,8 +96,11 @@ void td_rpc_health_know(struct td_rpc_server *server, const char *service) {
     if (h && !find(h, service)) set_one(h, service, NOT_SERVING);
 }
 
-// ---- handlers
-// --------------------------------------------------------------------------------------
+bool td_rpc_health_knows(const struct td_rpc_server *server, const char *service) {
+    return find(server->health, service) != NULL;
+}
+
+// ---- handlers ---------------------------------------------------------------------------------
 
 static void on_check(struct td_rpc_call *call, const ProtobufCMessage *message, void *ctx) {
     const check_request *request = (const void *)message;

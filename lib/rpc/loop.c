@@ -62,8 +62,7 @@ static struct timeval timeval_of(int64_t ns) {
     return (struct timeval){.tv_sec = us / 1000000, .tv_usec = us % 1000000};
 }
 
-// ---- posts
-// ---------------------------------------------------------------------------------------
+// ---- posts ------------------------------------------------------------------------------------
 
 static void wake_loop(struct td_loop *loop) {
     uint64_t one = 1;
@@ -131,8 +130,7 @@ static void on_wake(evutil_socket_t fd, short what, void *arg) {
     run_posted(loop);
 }
 
-// ---- the loop
-// --------------------------------------------------------------------------------------
+// ---- the loop ---------------------------------------------------------------------------------
 
 static td_status open_base(struct td_loop *self) {
     struct event_config *config = event_config_new();
@@ -217,8 +215,7 @@ void td_loop_stop(struct td_loop *loop) {
     wake_loop(loop);
 }
 
-// ---- descriptors
-// -----------------------------------------------------------------------------------
+// ---- descriptors ------------------------------------------------------------------------------
 
 static void on_fd(evutil_socket_t fd, short what, void *arg) {
     struct td_loop_fd *w = arg;
@@ -268,8 +265,7 @@ void td_loop_fd_destroy(struct td_loop_fd *watch) {
     free(watch);
 }
 
-// ---- timers
-// ----------------------------------------------------------------------------------------
+// ---- timers -----------------------------------------------------------------------------------
 
 static void on_timer(evutil_socket_t fd, short what, void *arg) {
     (void)fd;
@@ -328,8 +324,7 @@ void td_loop_timer_destroy(struct td_loop_timer *timer) {
     free(timer);
 }
 
-// ---- signals
-// ---------------------------------------------------------------------------------------
+// ---- signals ----------------------------------------------------------------------------------
 
 static void on_signal(evutil_socket_t signo, short what, void *arg) {
     (void)signo;

@@ -42,7 +42,7 @@ void td_loop_stop(struct td_loop *loop);
 bool td_loop_is_owner(const struct td_loop *loop);
 #define TD_ON_LOOP(loop) TD_CHECK(td_loop_is_owner(loop))
 
-// ---- posts, from any thread --------------------------------------------------------------------
+// ---- posts, from any thread -------------------------------------------------------------------
 // A task is the caller's memory and must stay until it ran; it may be posted again from its own
 // run. Posting cannot fail. Give this to whatever completes work on another thread.
 struct td_loop_task {
@@ -54,7 +54,7 @@ void td_loop_post_task(struct td_loop *loop, struct td_loop_task *task);
 // Allocates the task. RESOURCE_EXHAUSTED: out of memory, fn will not run.
 TD_MUST_USE td_status td_loop_post(struct td_loop *loop, td_loop_fn *fn, void *arg);
 
-// ---- descriptors -------------------------------------------------------------------------------
+// ---- descriptors ------------------------------------------------------------------------------
 // The descriptor stays the caller's and must outlive the watch. Level-triggered unless EDGE. A
 // hang-up or error counts as readable and writable: the next read or write tells.
 enum td_loop_fd_events {
@@ -70,7 +70,7 @@ TD_MUST_USE td_status td_loop_fd_set(struct td_loop_fd *watch, unsigned events);
 void td_loop_fd_destroy(struct td_loop_fd *watch);
 TD_DEFINE_AUTO(td_loop_fd, td_loop_fd_destroy);
 
-// ---- timers ------------------------------------------------------------------------------------
+// ---- timers -----------------------------------------------------------------------------------
 // Created disarmed. Arming an armed timer replaces its time; after_ns <= 0 fires in the next turn.
 // A periodic timer does not catch up on periods it missed.
 TD_MUST_USE td_status td_loop_timer_create(struct td_loop *loop, td_loop_fn *fn, void *arg,
@@ -82,7 +82,7 @@ bool td_loop_timer_is_armed(const struct td_loop_timer *timer);
 void td_loop_timer_destroy(struct td_loop_timer *timer);
 TD_DEFINE_AUTO(td_loop_timer, td_loop_timer_destroy);
 
-// ---- signals -----------------------------------------------------------------------------------
+// ---- signals ----------------------------------------------------------------------------------
 // fn runs on the loop, not in the handler. One loop of a process may watch signals.
 TD_MUST_USE td_status td_loop_signal_create(struct td_loop *loop, int signo, td_loop_fn *fn,
                                             void *arg, struct td_loop_signal **out_signal);

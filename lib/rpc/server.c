@@ -31,8 +31,7 @@
 
 #define GRACE_NS (1 * TD_NS_PER_S)
 
-// ---- listening
-// -------------------------------------------------------------------------------------
+// ---- listening --------------------------------------------------------------------------------
 
 static grpc_arg int_arg(const char *key, int value) {
     return (grpc_arg){
@@ -103,8 +102,7 @@ static td_status listen_on(struct td_rpc_server *self, const char *listen_addres
     return TD_OK;
 }
 
-// ---- life
-// ------------------------------------------------------------------------------------------
+// ---- life -------------------------------------------------------------------------------------
 
 static void on_drain_timer(void *arg);
 static void on_stopped(struct td_pump_tag *tag, bool ok);
@@ -208,8 +206,7 @@ size_t td_rpc_server_n_calls(const struct td_rpc_server *server) {
     return server->n_calls;
 }
 
-// ---- the table
-// -------------------------------------------------------------------------------------
+// ---- the table --------------------------------------------------------------------------------
 
 static bool same_name(struct td_str a, const char *b) {
     return a.len == strlen(b) && memcmp(a.data, b, a.len) == 0;
@@ -279,8 +276,7 @@ td_status td_rpc_server_add(struct td_rpc_server *server, const struct td_rpc_me
     return td_rpc_server_add_rows(server, rows, n_rows, ctx, true);
 }
 
-// ---- accepting
-// -------------------------------------------------------------------------------------
+// ---- accepting --------------------------------------------------------------------------------
 
 static void arm_accept(struct td_rpc_accept *a) {
     struct td_rpc_server *server = a->server;
@@ -317,8 +313,7 @@ void td_rpc_server_start(struct td_rpc_server *server) {
         arm_accept(&server->accepts[i]);
 }
 
-// ---- draining
-// --------------------------------------------------------------------------------------
+// ---- draining ---------------------------------------------------------------------------------
 
 static void on_stopped(struct td_pump_tag *tag, bool ok) {
     (void)ok;

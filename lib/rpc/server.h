@@ -92,7 +92,7 @@ size_t td_rpc_server_n_calls(const struct td_rpc_server *server);
 void td_rpc_server_drain(struct td_rpc_server *server, int64_t timeout_ns,
                          void (*on_drained)(void *arg), void *arg);
 
-// ---- a call ------------------------------------------------------------------------------------
+// ---- a call -----------------------------------------------------------------------------------
 // Unary and client stream: the response, and OK. A response over the size limit becomes
 // RESOURCE_EXHAUSTED MESSAGE_TOO_LARGE. The message is packed now, not referred to afterwards.
 void td_rpc_call_reply(struct td_rpc_call *call, const ProtobufCMessage *response);

@@ -76,8 +76,7 @@ static bool streams_out(const struct td_rpc_method *row) {
     return row->kind == TD_RPC_SERVER_STREAM || row->kind == TD_RPC_BIDI;
 }
 
-// ---- references and end
-// ------------------------------------------------------------------------------
+// ---- references and end -----------------------------------------------------------------------
 
 void td_rpc_call_ref(struct td_rpc_call *call) {
     call->refs++;
@@ -118,8 +117,7 @@ static void end_if_over(struct td_rpc_call *call) {
     td_rpc_server_call_ended(server);
 }
 
-// ---- sending
-// -----------------------------------------------------------------------------------------
+// ---- sending ----------------------------------------------------------------------------------
 
 static grpc_metadata text_metadata(const char *key, const char *value) {
     return (grpc_metadata){.key = grpc_slice_from_static_string(key),
@@ -247,8 +245,7 @@ void td_rpc_call_drain(struct td_rpc_call *call) {
                                        "DRAINING"));
 }
 
-// ---- receiving
-// ---------------------------------------------------------------------------------------
+// ---- receiving --------------------------------------------------------------------------------
 
 static void start_recv(struct td_rpc_call *call) {
     if (call->recv.pending || call->half_closed || call->paused || call->answered || call->closed) {
@@ -347,8 +344,7 @@ void td_rpc_call_resume(struct td_rpc_call *call) {
     if (td_rpc_call_is_live(call)) start_recv(call);
 }
 
-// ---- beginning
-// ---------------------------------------------------------------------------------------
+// ---- beginning --------------------------------------------------------------------------------
 
 static void on_closed(struct td_pump_tag *tag, bool ok) {
     (void)ok;
@@ -473,8 +469,7 @@ void td_rpc_call_begin(struct td_rpc_accept *accept) {
     start_recv(call);
 }
 
-// ---- readers
-// -----------------------------------------------------------------------------------------
+// ---- readers ----------------------------------------------------------------------------------
 
 struct td_rpc_call *td_rpc_call_next(struct td_rpc_call *call) {
     return call->next;

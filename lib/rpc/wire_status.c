@@ -169,8 +169,7 @@ void td_wire_status_finish(struct td_wire_status *w) {
     w->details = NULL;
 }
 
-// ---- back
-// ------------------------------------------------------------------------------------------
+// ---- back -------------------------------------------------------------------------------------
 
 static td_status add_info(td_status s, const Google__Protobuf__Any *any) {
     TD_AUTO(td_rpc_message) *m = NULL;
