@@ -336,6 +336,18 @@ td_status td_graph_count_uses(const struct td_graph *g, uint32_t **out_uses) {
     return TD_OK;
 }
 
+bool td_graph_stable(const struct td_graph *g, td_value v, td_node after, td_node until) {
+    if (td_gv(g, v)->kind != TD_VALUE_STATE) return true;
+    for (td_node n = after + 1; n < until && n < g->n_nodes; n++) {
+        const struct td_node_info *node = &g->nodes[n];
+        if (node->into == v) return false;
+        for (uint32_t i = 0; i < node->n_inputs; i++) {
+            if (node->inputs[i] == v && td_op_writes(node->op, &node->attrs, i)) return false;
+        }
+    }
+    return true;
+}
+
 void td_graph_compact(struct td_graph *g, const bool *dead) {
     td_node to = 0;
     for (td_node n = 0; n < g->n_nodes; n++) {

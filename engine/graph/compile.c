@@ -1,0 +1,116 @@
+// The pipeline; contract in compile.h. Each pass is a row: its name is what dumps, golden files and
+// errors call it, and the graph is verified after it. What a program does not need is skipped here,
+// so that no pass has to know about modes and keys.
+
+#include "engine/graph/compile.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "engine/graph/passes.h"
+
+static td_status run_record(struct td_graph *g, const struct td_compile_options *o) {
+    return o->record(o->record_arg, g, o->key.batch);
+}
+
+static td_status run_autodiff(struct td_graph *g, const struct td_compile_options *o) {
+    struct td_autodiff_options a = {.accumulate = o->key.accumulate,
+                                    .windowed = o->windowed || o->key.accumulate};
+    return td_pass_autodiff(g, &a);
+}
+
+static td_status run_precision(struct td_graph *g, const struct td_compile_options *o) {
+    return o->precision(o->precision_arg, g, &o->key);
+}
+
+static td_status run_strategy(struct td_graph *g, const struct td_compile_options *o) {
+    return o->strategy(o->strategy_arg, g, &o->key);
+}
+
+static td_status run_optimizer(struct td_graph *g, const struct td_compile_options *o) {
+    return td_pass_optimizer(g, o->optimizer);
+}
+
+static td_status run_simplify(struct td_graph *g, const struct td_compile_options *o) {
+    (void)o;
+    return td_pass_simplify(g);
+}
+
+static td_status run_fuse(struct td_graph *g, const struct td_compile_options *o) {
+    (void)o;
+    return td_pass_fuse(g);
+}
+
+static bool always(const struct td_compile_options *o) {
+    (void)o;
+    return true;
+}
+
+static bool trains(const struct td_compile_options *o) {
+    return o->key.mode == TD_MODE_TRAIN;
+}
+
+static bool has_precision(const struct td_compile_options *o) {
+    return o->precision != NULL;
+}
+
+static bool has_strategy(const struct td_compile_options *o) {
+    return o->strategy != NULL;
+}
+
+static bool updates(const struct td_compile_options *o) {
+    return trains(o) && o->key.apply && o->optimizer;
+}
+
+static const struct {
+    const char *name;
+    bool (*applies)(const struct td_compile_options *o);
+    td_status (*run)(struct td_graph *g, const struct td_compile_options *o);
+} pipeline[] = {
+    {"record", always, run_record},
+    {"autodiff", trains, run_autodiff},
+    {"precision", has_precision, run_precision},
+    {"strategy", has_strategy, run_strategy},
+    {"optimizer", updates, run_optimizer},
+    {"simplify", always, run_simplify},
+    {"fuse", always, run_fuse},
+};
+
+static td_status run_pipeline(struct td_graph *g, const struct td_compile_options *o) {
+    for (size_t i = 0; i < TD_COUNTOF(pipeline); i++) {
+        if (!pipeline[i].applies(o)) continue;
+        td_status s = pipeline[i].run(g, o);
+        if (!s) s = td_rewrite_insert_at(g, TD_REWRITE_END);
+        if (!s) s = td_graph_verify(g);
+        if (!s && o->dump) s = o->dump(o->dump_arg, pipeline[i].name, g);
+        if (s) {
+            return td_status_context(s, "compile %s (%s, batch %" PRId64 "), pass %s", o->key.step,
+                                     td_mode_name(o->key.mode), o->key.batch, pipeline[i].name);
+        }
+    }
+    return TD_OK;
+}
+
+td_status td_compile(const struct td_compile_options *options, struct td_compiled **out_compiled) {
+    if (!memchr(options->key.step, '\0', sizeof options->key.step)) {
+        return td_fail(TD_INVALID_ARGUMENT, "a step's name must be shorter than %zu bytes",
+                       sizeof options->key.step);
+    }
+    TD_AUTO(td_compiled) *c = td_calloc(1, sizeof *c);
+    if (!c) return td_fail_oom();
+    TD_TRY(td_graph_create(options->key.step, options->key.mode, options->state, &c->graph));
+    TD_TRY(run_pipeline(c->graph, options));
+    c->program.key = options->key;
+    c->program.graph = c->graph;
+    TD_TRY(td_pass_memory(c->graph, &c->placement, &c->program.arena_bytes));
+    c->program.placement = c->placement;
+    *out_compiled = td_steal(c);
+    return TD_OK;
+}
+
+void td_compiled_destroy(struct td_compiled *c) {
+    if (!c) return;
+    free(c->placement);
+    td_graph_destroy(c->graph);
+    free(c);
+}

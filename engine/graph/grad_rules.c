@@ -1,0 +1,185 @@
+// Gradient rules: one per differentiable op, in terms of ops, so that every accelerator that runs
+// the forward ops runs the gradients. conform_ops checks each against finite differences in fp64.
+//
+// With A = op(a), B = op(b), y = A B: dA = dy B', dB = A' dy; where the operand itself is
+// transposed the product is written the other way round, so that no transpose is ever materialised.
+// An op without a row here (count_correct, the optimizers, ...) is an error when the loss depends
+// on a parameter through it, found when the step is recorded and not when it runs.
+
+#include "engine/graph/autodiff.h"
+
+#include <inttypes.h>
+
+static const struct td_shape *shape_of(const struct td_grad_call *c, td_value v) {
+    return &td_gv(c->g, v)->shape;
+}
+
+td_status td_grad_value(struct td_graph *g, td_value dy, enum td_dtype dtype, td_value *out_value) {
+    if (dy == TD_ADJOINT_ONE) {
+        struct td_attrs one = {.dtype = dtype, .scale = 1};
+        return td_graph_op(g, TD_OP_FILL, NULL, 0, &one, out_value);
+    }
+    *out_value = dy;
+    return TD_OK;
+}
+
+// Sums v down to the operand's shape, undoing a broadcast.
+static td_status reduce_to_operand(const struct td_grad_call *c, td_value v) {
+    struct td_attrs a = {.shape = *shape_of(c, c->node->inputs[c->operand])};
+    if (td_shape_equal(&a.shape, shape_of(c, v))) {
+        *c->out = v;
+        return TD_OK;
+    }
+    return td_graph_op3(c->g, TD_OP_REDUCE_SUM, v, 0, 0, &a, c->out);
+}
+
+// Folds leading dimensions into one: a product's transposed operand must be 2-D.
+static td_status as_matrix(const struct td_grad_call *c, td_value v, td_value *out_value) {
+    const struct td_shape *s = shape_of(c, v);
+    if (s->n_dims == 2) {
+        *out_value = v;
+        return TD_OK;
+    }
+    struct td_attrs a = {.shape = {.n_dims = 2, .dim = {1, s->dim[s->n_dims - 1]}}};
+    for (int32_t i = 0; i + 1 < s->n_dims; i++) {
+        a.shape.dim[0] *= s->dim[i];
+    }
+    return td_graph_op3(c->g, TD_OP_RESHAPE, v, 0, 0, &a, out_value);
+}
+
+static td_status grad_matmul(const struct td_grad_call *c) {
+    td_value a = c->node->inputs[0], b = c->node->inputs[1], dy = c->dy;
+    bool ta = c->node->attrs.trans_a, tb = c->node->attrs.trans_b;
+    if (c->operand == 2) return reduce_to_operand(c, dy);
+    if (c->operand == 0 && !ta) {
+        struct td_attrs t = {.trans_b = !tb};
+        return td_graph_op3(c->g, TD_OP_MATMUL, dy, b, 0, &t, c->out);
+    }
+    if (c->operand == 0) {
+        struct td_attrs t = {.trans_a = tb, .trans_b = true};
+        return td_graph_op3(c->g, TD_OP_MATMUL, b, dy, 0, &t, c->out);
+    }
+    TD_TRY(as_matrix(c, a, &a));
+    TD_TRY(as_matrix(c, dy, &dy));
+    struct td_attrs t = {.trans_a = tb ? true : !ta, .trans_b = tb && ta};
+    return tb ? td_graph_op3(c->g, TD_OP_MATMUL, dy, a, 0, &t, c->out)
+              : td_graph_op3(c->g, TD_OP_MATMUL, a, dy, 0, &t, c->out);
+}
+
+static td_status grad_add(const struct td_grad_call *c) {
+    return reduce_to_operand(c, c->dy);
+}
+
+static td_status grad_mul(const struct td_grad_call *c) {
+    td_value v;
+    TD_TRY(td_graph_op3(c->g, TD_OP_MUL, c->dy, c->node->inputs[1 - c->operand], 0, NULL, &v));
+    return reduce_to_operand(c, v);
+}
+
+static td_status grad_relu(const struct td_grad_call *c) {
+    return td_graph_op3(c->g, TD_OP_RELU_GRAD, c->node->outputs[0], c->dy, 0, NULL, c->out);
+}
+
+static td_status grad_reshape(const struct td_grad_call *c) {
+    struct td_attrs a = {.shape = *shape_of(c, c->node->inputs[0])};
+    return td_graph_op3(c->g, TD_OP_RESHAPE, c->dy, 0, 0, &a, c->out);
+}
+
+static td_status grad_cast(const struct td_grad_call *c) {
+    struct td_attrs a = {.dtype = td_gv(c->g, c->node->inputs[0])->dtype,
+                         .scale = c->node->attrs.scale};
+    return td_graph_op3(c->g, TD_OP_CAST, c->dy, 0, 0, &a, c->out);
+}
+
+static td_status grad_softmax_ce(const struct td_grad_call *c) {
+    if (c->dy == TD_ADJOINT_ONE) {
+        *c->out = c->node->outputs[1];
+        return TD_OK;
+    }
+    return td_graph_op3(c->g, TD_OP_SCALE, c->node->outputs[1], c->dy, 0, NULL, c->out);
+}
+
+static td_status grad_reduce_sum(const struct td_grad_call *c) {
+    const struct td_value_info *x = td_gv(c->g, c->node->inputs[0]);
+    struct td_attrs a = {.dtype = x->dtype, .shape = x->shape, .scale = 1};
+    td_value ones;
+    TD_TRY(td_graph_op(c->g, TD_OP_FILL, NULL, 0, &a, &ones));
+    return td_graph_op3(c->g, TD_OP_MUL, ones, c->dy, 0, NULL, c->out);
+}
+
+static td_status grad_mean(const struct td_grad_call *c) {
+    const struct td_value_info *x = td_gv(c->g, c->node->inputs[0]);
+    int64_t n = td_shape_elems(&x->shape);
+    struct td_attrs a = {.dtype = x->dtype, .shape = x->shape, .scale = n ? 1.0 / (double)n : 0};
+    td_value dy = c->dy == TD_ADJOINT_ONE ? 0 : c->dy;
+    return td_graph_op3(c->g, TD_OP_FILL, dy, 0, 0, &a, c->out);
+}
+
+static td_status grad_sum_squares(const struct td_grad_call *c) {
+    td_value x = c->node->inputs[c->operand];
+    struct td_attrs twice = {.dtype = td_gv(c->g, x)->dtype, .scale = 2};
+    TD_TRY(td_graph_op3(c->g, TD_OP_CAST, x, 0, 0, &twice, c->out));
+    if (c->dy == TD_ADJOINT_ONE) return TD_OK;
+    return td_graph_op3(c->g, TD_OP_SCALE, *c->out, c->dy, 0, NULL, c->out);
+}
+
+static td_status grad_scale(const struct td_grad_call *c) {
+    td_value x = c->node->inputs[0], s = c->node->inputs[1];
+    if (c->operand == 0) return td_graph_op3(c->g, TD_OP_SCALE, c->dy, s, 0, NULL, c->out);
+    struct td_attrs scalar = {.dtype = td_gv(c->g, s)->dtype};
+    td_value v;
+    TD_TRY(td_graph_op3(c->g, TD_OP_MUL, c->dy, x, 0, NULL, &v));
+    TD_TRY(td_graph_op3(c->g, TD_OP_REDUCE_SUM, v, 0, 0, &scalar, &v));
+    if (td_gv(c->g, v)->dtype == scalar.dtype) {
+        *c->out = v;
+        return TD_OK;
+    }
+    return td_graph_op3(c->g, TD_OP_CAST, v, 0, 0, &scalar, c->out);
+}
+
+static td_status grad_fill(const struct td_grad_call *c) {
+    struct td_attrs factor = {.dtype = td_gv(c->g, c->node->inputs[0])->dtype,
+                              .scale = c->node->attrs.scale};
+    struct td_attrs scalar = {0};
+    td_value v;
+    TD_TRY(td_graph_op3(c->g, TD_OP_REDUCE_SUM, c->dy, 0, 0, &scalar, &v));
+    return td_graph_op3(c->g, TD_OP_CAST, v, 0, 0, &factor, c->out);
+}
+
+static const struct {
+    td_status (*grad)(const struct td_grad_call *c);
+    bool takes_one; // the rule understands TD_ADJOINT_ONE
+} grad_rules[TD_OP_COUNT] = {
+    [TD_OP_MATMUL] = {grad_matmul, false},
+    [TD_OP_ADD] = {grad_add, false},
+    [TD_OP_MUL] = {grad_mul, false},
+    [TD_OP_RELU] = {grad_relu, false},
+    [TD_OP_RESHAPE] = {grad_reshape, false},
+    [TD_OP_CAST] = {grad_cast, false},
+    [TD_OP_SOFTMAX_CE] = {grad_softmax_ce, true},
+    [TD_OP_REDUCE_SUM] = {grad_reduce_sum, false},
+    [TD_OP_MEAN] = {grad_mean, true},
+    [TD_OP_SUM_SQUARES] = {grad_sum_squares, true},
+    [TD_OP_SCALE] = {grad_scale, false},
+    [TD_OP_FILL] = {grad_fill, false},
+};
+
+td_status td_grad_prologue(struct td_graph *g, const struct td_node_info *node, td_value *dy) {
+    if (!grad_rules[node->op].grad) {
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "the loss depends on parameters through '%s', which has no gradient",
+                       td_op_name(node->op));
+    }
+    if (*dy == TD_ADJOINT_ONE && !grad_rules[node->op].takes_one) {
+        TD_TRY(td_grad_value(g, *dy, td_gv(g, node->outputs[0])->dtype, dy));
+    }
+    if (node->op == TD_OP_MATMUL && node->attrs.act == TD_ACT_RELU) {
+        return td_graph_op3(g, TD_OP_RELU_GRAD, node->outputs[0], *dy, 0, NULL, dy);
+    }
+    return TD_OK;
+}
+
+td_status td_grad_rule(const struct td_grad_call *c) {
+    TD_TRY_CTX(grad_rules[c->node->op].grad(c), "gradient of %s", td_op_name(c->node->op));
+    return TD_OK;
+}

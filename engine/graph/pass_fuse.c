@@ -1,0 +1,122 @@
+// Fuse: several passes over memory become one.
+//
+// - matmul + add of a bias row + relu -> one matmul with a third operand and attrs.act.
+// - matmul or reduce_sum whose only reader stores it into a state gradient -> the node writes the
+//   gradient directly (`into`, attrs.accumulate), and the store goes away.
+// Softmax cross entropy and its gradient are one op from the start; relu_grad stays by itself.
+// A fused node stands where the matmul stood. On `reference` fusing changes no bit, because its
+// fused kernels round between their parts; elsewhere it may, within the tolerance of the type.
+
+#include "engine/graph/passes.h"
+
+#include <string.h>
+
+#include "engine/graph/graph_impl.h"
+
+struct fuse {
+    struct td_graph *g;
+    uint32_t *uses;  // by value
+    td_node *reader; // by value: its last reader
+    bool *dead;      // by node
+};
+
+// The node that is the only reader of node n's only output, in the same segment; or NULL.
+static struct td_node_info *only_reader(const struct fuse *f, td_node n) {
+    const struct td_node_info *node = &f->g->nodes[n];
+    if (node->n_outputs != 1 || f->uses[node->outputs[0]] != 1) return NULL;
+    td_node r = f->reader[node->outputs[0]];
+    if (r == (td_node)TD_NODE_NONE || f->dead[r]) return NULL; // read by a port
+    struct td_node_info *reader = &f->g->nodes[r];
+    return reader->segment == node->segment ? reader : NULL;
+}
+
+// The reader's output becomes the node's own; the reader goes away.
+static void absorb(struct fuse *f, td_node n, struct td_node_info *reader) {
+    struct td_graph *g = f->g;
+    g->values[g->nodes[n].outputs[0]].node = TD_NODE_NONE;
+    g->nodes[n].outputs[0] = reader->outputs[0];
+    g->values[reader->outputs[0]].node = n;
+    reader->n_outputs = 0; // or compacting would forget the value's maker
+    f->dead[reader - g->nodes] = true;
+}
+
+static td_status fuse_bias(struct fuse *f, td_node n) {
+    struct td_graph *g = f->g;
+    struct td_node_info *node = &g->nodes[n], *add = only_reader(f, n);
+    if (!add || add->op != TD_OP_ADD || node->n_inputs != 2 || node->attrs.act) return TD_OK;
+    td_value z = node->outputs[0];
+    td_value bias = add->inputs[add->inputs[0] == z ? 1 : 0];
+    const struct td_shape *sz = &td_gv(g, z)->shape, *sb = &td_gv(g, bias)->shape;
+    bool row = sb->n_dims == 1 && sb->dim[0] == sz->dim[sz->n_dims - 1] &&
+               td_shape_equal(&td_gv(g, add->outputs[0])->shape, sz);
+    bool early = td_gv(g, bias)->kind != TD_VALUE_NODE || td_gv(g, bias)->node < n;
+    if (!row || !early || !td_graph_stable(g, bias, n, (td_node)(add - g->nodes))) return TD_OK;
+    td_value *in = td_arena_array(g->arena, 3, sizeof *in);
+    if (!in) return td_fail_oom();
+    memcpy(in, node->inputs, 2 * sizeof *in);
+    in[2] = bias;
+    node->inputs = in;
+    node->n_inputs = 3;
+    absorb(f, n, add);
+    return TD_OK;
+}
+
+static void fuse_relu(struct fuse *f, td_node n) {
+    struct td_node_info *relu = only_reader(f, n);
+    if (!relu || relu->op != TD_OP_RELU || f->g->nodes[n].attrs.act) return;
+    f->g->nodes[n].attrs.act = TD_ACT_RELU;
+    absorb(f, n, relu);
+}
+
+static bool touches(const struct td_node_info *node, td_value v) {
+    bool found = node->into == v;
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        found |= node->inputs[i] == v;
+    }
+    return found;
+}
+
+static void fuse_store(struct fuse *f, td_node n) {
+    struct td_graph *g = f->g;
+    struct td_node_info *node = &g->nodes[n], *store = only_reader(f, n);
+    if (!store || store->op != TD_OP_STORE || node->n_inputs > 2 || node->attrs.act) return;
+    td_value to = store->inputs[0];
+    if (td_state_at(g->state, td_gv(g, to)->index)->role != TD_ROLE_GRAD) return;
+    for (td_node i = n; i < (td_node)(store - g->nodes); i++) {
+        if (touches(&g->nodes[i], to)) return;
+    }
+    g->values[node->outputs[0]].node = TD_NODE_NONE;
+    node->n_outputs = 0;
+    node->outputs[0] = 0;
+    node->into = to;
+    node->attrs.accumulate = store->attrs.accumulate;
+    f->dead[store - g->nodes] = true;
+}
+
+td_status td_pass_fuse(struct td_graph *g) {
+    TD_AUTO_FREE uint32_t *uses = NULL;
+    TD_TRY(td_graph_count_uses(g, &uses));
+    TD_AUTO_FREE td_node *reader = td_calloc(g->n_values + 1, sizeof *reader);
+    TD_AUTO_FREE bool *dead = td_calloc(g->n_nodes + 1, sizeof *dead);
+    if (!reader || !dead) return td_fail_oom();
+    struct fuse f = {.g = g, .uses = uses, .reader = reader, .dead = dead};
+    for (td_value v = 0; v <= g->n_values; v++) {
+        reader[v] = TD_NODE_NONE;
+    }
+    for (td_node n = 0; n < g->n_nodes; n++) {
+        for (uint32_t i = 0; i < g->nodes[n].n_inputs; i++) {
+            reader[g->nodes[n].inputs[i]] = n;
+        }
+    }
+    for (td_node n = 0; n < g->n_nodes; n++) {
+        if (dead[n]) continue;
+        enum td_op op = g->nodes[n].op;
+        if (op == TD_OP_MATMUL) {
+            TD_TRY(fuse_bias(&f, n));
+            fuse_relu(&f, n);
+        }
+        if (op == TD_OP_MATMUL || op == TD_OP_REDUCE_SUM) fuse_store(&f, n);
+    }
+    td_graph_compact(g, dead);
+    return TD_OK;
+}

@@ -1,0 +1,105 @@
+// Optimizer pass: what happens to the gradients once they are complete.
+//
+// finish: with clipping, one sum of squares over all gradients and the coefficient from it; they
+// stay on the device, nobody reads them back. apply: one node per parameter that has a gradient in
+// this graph, which does decay, moments, clip and update in one pass over memory. A parameter that
+// the step does not reach keeps its value and its moments, as in torch (its grad is None there).
+// The optimizer's state is created here, next to the parameter: "<param>:exp_avg" and so on.
+
+#include "engine/graph/passes.h"
+
+#include <stdio.h>
+
+#include "engine/graph/graph_impl.h"
+
+enum { NORM_OPERANDS = 4096 }; // of one sum_squares
+
+struct update {
+    struct td_graph *g;
+    const struct td_optimizer_options *o;
+    td_value clip; // 0: none
+};
+
+// Gradients written in this graph, in the order of their parameters' registration.
+static td_status list_gradients(const struct td_graph *g, uint32_t **out_grads, uint32_t *out_n) {
+    uint32_t n_state = td_state_count(g->state), n = 0;
+    TD_AUTO_FREE uint32_t *by_param = td_calloc(n_state + 1, sizeof *by_param);
+    TD_AUTO_FREE uint32_t *grads = td_calloc(n_state + 1, sizeof *grads);
+    if (!by_param || !grads) return td_fail_oom();
+    for (td_node i = 0; i < g->n_nodes; i++) {
+        uint32_t grad;
+        if (!td_node_gradient(g, &g->nodes[i], &grad)) continue;
+        by_param[td_state_at(g->state, grad)->param] = grad + 1;
+    }
+    for (uint32_t i = 0; i < n_state; i++) {
+        if (by_param[i]) grads[n++] = by_param[i] - 1;
+    }
+    *out_grads = td_steal(grads);
+    *out_n = n;
+    return TD_OK;
+}
+
+static td_status add_clip(struct update *u, const uint32_t *grads, uint32_t n) {
+    td_value in[NORM_OPERANDS], total = 0;
+    for (uint32_t begin = 0; begin < n; begin += NORM_OPERANDS) {
+        uint32_t some = TD_MIN(n - begin, NORM_OPERANDS);
+        for (uint32_t i = 0; i < some; i++) {
+            TD_TRY(td_graph_state_value(u->g, grads[begin + i], &in[i]));
+        }
+        td_value part;
+        TD_TRY(td_graph_op(u->g, TD_OP_SUM_SQUARES, in, some, NULL, &part));
+        if (total) TD_TRY(td_graph_op3(u->g, TD_OP_ADD, total, part, 0, NULL, &part));
+        total = part;
+    }
+    struct td_attrs a = {.max_norm = u->o->clip_norm};
+    return td_graph_op3(u->g, TD_OP_CLIP_COEF, total, 0, 0, &a, &u->clip);
+}
+
+static td_status add_moment(struct update *u, uint32_t param, const char *suffix,
+                            td_value *out_value) {
+    const struct td_state_info *p = td_state_at(u->g->state, param);
+    struct td_init zero = {.kind = TD_INIT_ZERO};
+    uint32_t index;
+    char name[512];
+    snprintf(name, sizeof name, "%s:%s", p->name, suffix);
+    TD_TRY(
+        td_state_add(u->g->state, name, TD_ROLE_OPTIM, p->dtype, &p->shape, zero, param, &index));
+    return td_graph_state_value(u->g, index, out_value);
+}
+
+static td_status add_update(struct update *u, uint32_t grad) {
+    uint32_t param = td_state_at(u->g->state, grad)->param, n = 2;
+    struct td_attrs a = {.optim = u->o->attrs};
+    if (u->o->weight_decay) {
+        a.optim.weight_decay =
+            u->o->weight_decay(u->o->weight_decay_arg, td_state_at(u->g->state, param));
+    }
+    td_value in[5];
+    TD_TRY(td_graph_state_value(u->g, param, &in[0]));
+    TD_TRY(td_graph_state_value(u->g, grad, &in[1]));
+    if (u->o->op == TD_OP_SGD) {
+        if (a.optim.momentum != 0.0f) TD_TRY(add_moment(u, param, "momentum_buffer", &in[n++]));
+    } else {
+        TD_TRY(add_moment(u, param, "exp_avg", &in[n++]));
+        TD_TRY(add_moment(u, param, "exp_avg_sq", &in[n++]));
+    }
+    if (u->clip) in[n++] = u->clip;
+    return td_graph_op(u->g, u->o->op, in, n, &a, NULL);
+}
+
+td_status td_pass_optimizer(struct td_graph *g, const struct td_optimizer_options *o) {
+    if (o->op != TD_OP_SGD && o->op != TD_OP_ADAM && o->op != TD_OP_ADAMW) {
+        return td_fail(TD_INVALID_ARGUMENT, "'%s' is no optimizer", td_op_name(o->op));
+    }
+    struct update u = {.g = g, .o = o};
+    TD_AUTO_FREE uint32_t *grads = NULL;
+    uint32_t n = 0;
+    TD_TRY(list_gradients(g, &grads, &n));
+    td_graph_set_segment(g, TD_SEG_FINISH);
+    if (o->clip_norm > 0 && n) TD_TRY(add_clip(&u, grads, n));
+    td_graph_set_segment(g, TD_SEG_APPLY);
+    for (uint32_t i = 0; i < n; i++) {
+        TD_TRY(add_update(&u, grads[i]));
+    }
+    return TD_OK;
+}

@@ -1,0 +1,125 @@
+// Simplify: nodes that compute nothing.
+//
+// One walk forward replaces what a node's readers can read instead (reshape and cast to the same,
+// reshape of a reshape, multiplication by a constant one), one walk backward marks what nobody
+// reads. A view of a state tensor is only replaced by the tensor while nothing writes it up to the
+// last reader, because a state value means "what is there now".
+// Rejected: pattern tables; three rules do not pay for one.
+
+#include "engine/graph/passes.h"
+
+#include "engine/graph/graph_impl.h"
+
+struct simplify {
+    struct td_graph *g;
+    td_value *instead; // by value: what to read instead, 0: itself
+    td_node *last;     // by value: its last reader
+};
+
+static const struct td_node_info *maker(const struct td_graph *g, td_value v) {
+    const struct td_value_info *info = td_gv(g, v);
+    return info->kind == TD_VALUE_NODE && info->node < g->n_nodes ? &g->nodes[info->node] : NULL;
+}
+
+static bool is_one(const struct td_graph *g, td_value v) {
+    const struct td_node_info *m = maker(g, v);
+    return m && m->op == TD_OP_FILL && !m->n_inputs && m->attrs.scale == 1.0;
+}
+
+static bool same_type(const struct td_graph *g, td_value a, td_value b) {
+    return td_gv(g, a)->dtype == td_gv(g, b)->dtype &&
+           td_shape_equal(&td_gv(g, a)->shape, &td_gv(g, b)->shape);
+}
+
+// The operand that the node merely repeats, or 0.
+static td_value repeats(const struct td_graph *g, const struct td_node_info *node) {
+    if (node->n_outputs != 1) return 0;
+    td_value y = node->outputs[0], a = node->inputs[0];
+    td_value b = node->n_inputs > 1 ? node->inputs[1] : 0;
+    bool plain = node->op == TD_OP_RESHAPE ||
+                 (node->op == TD_OP_CAST && (node->attrs.scale == 0 || node->attrs.scale == 1.0));
+    if (plain && same_type(g, a, y)) return a;
+    if (node->op == TD_OP_SCALE && is_one(g, b)) return a;
+    if (node->op == TD_OP_MUL && is_one(g, b) && same_type(g, a, y)) return a;
+    if (node->op == TD_OP_MUL && is_one(g, a) && same_type(g, b, y)) return b;
+    return 0;
+}
+
+static td_status visit(struct simplify *s, td_node n) {
+    struct td_graph *g = s->g;
+    for (uint32_t i = 0; i < g->nodes[n].n_inputs; i++) {
+        td_value to = s->instead[g->nodes[n].inputs[i]];
+        if (to) TD_TRY(td_graph_set_operand(g, n, i, to));
+    }
+    const struct td_node_info *node = &g->nodes[n];
+    if (!node->n_inputs || !node->n_outputs) return TD_OK;
+    const struct td_node_info *below = maker(g, node->inputs[0]);
+    if (node->op == TD_OP_RESHAPE && below && below->op == TD_OP_RESHAPE) {
+        td_value root = below->inputs[0];
+        if (td_graph_stable(g, root, td_gv(g, node->inputs[0])->node, n)) {
+            TD_TRY(td_graph_set_operand(g, n, 0, root));
+        }
+    }
+    td_value same = repeats(g, &g->nodes[n]), y = g->nodes[n].outputs[0];
+    if (same && td_graph_stable(g, same, n, s->last[y])) {
+        s->instead[y] = same;
+        s->last[same] = TD_MAX(s->last[same], s->last[y]);
+    }
+    return TD_OK;
+}
+
+// A port may be read after the last node: as if by one more node there.
+static void find_last_readers(struct simplify *s) {
+    for (td_node n = 0; n < s->g->n_nodes; n++) {
+        for (uint32_t i = 0; i < s->g->nodes[n].n_inputs; i++) {
+            s->last[s->g->nodes[n].inputs[i]] = n;
+        }
+    }
+    for (uint32_t i = 0; i < s->g->n_outputs; i++) {
+        s->last[s->g->outputs[i].value] = s->g->n_nodes;
+    }
+}
+
+static void rename_ports(struct simplify *s) {
+    for (uint32_t i = 0; i < s->g->n_outputs; i++) {
+        td_value to = s->instead[s->g->outputs[i].value];
+        if (to) s->g->outputs[i].value = to;
+    }
+    if (s->g->loss && s->instead[s->g->loss]) s->g->loss = s->instead[s->g->loss];
+}
+
+static td_status drop_dead(struct td_graph *g) {
+    TD_AUTO_FREE bool *live = td_calloc(g->n_values + 1, sizeof *live);
+    TD_AUTO_FREE bool *dead = td_calloc(g->n_nodes + 1, sizeof *dead);
+    if (!live || !dead) return td_fail_oom();
+    for (uint32_t i = 0; i < g->n_outputs; i++) {
+        live[g->outputs[i].value] = true;
+    }
+    if (g->loss) live[g->loss] = true;
+    for (td_node n = g->n_nodes; n-- > 0;) {
+        const struct td_node_info *node = &g->nodes[n];
+        bool wanted = td_node_has_effect(node);
+        for (uint32_t i = 0; i < node->n_outputs; i++) {
+            wanted |= live[node->outputs[i]];
+        }
+        dead[n] = !wanted;
+        for (uint32_t i = 0; i < node->n_inputs && wanted; i++) {
+            live[node->inputs[i]] = true;
+        }
+    }
+    td_graph_compact(g, dead);
+    return TD_OK;
+}
+
+td_status td_pass_simplify(struct td_graph *g) {
+    TD_AUTO_FREE td_value *instead = td_calloc(g->n_values + 1, sizeof *instead);
+    TD_AUTO_FREE td_node *last = td_calloc(g->n_values + 1, sizeof *last);
+    if (!instead || !last) return td_fail_oom();
+    struct simplify s = {.g = g, .instead = instead, .last = last};
+    find_last_readers(&s);
+    for (td_node n = 0; n < g->n_nodes; n++) {
+        TD_TRY(visit(&s, n));
+    }
+    rename_ports(&s);
+    return drop_dead(g);
+}

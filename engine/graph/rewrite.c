@@ -1,0 +1,120 @@
+// Rewrite calls for precisions and strategies; contract in traind/rewrite.h.
+//
+// Buckets live in the state table, because every program of a job must agree on them: the first
+// program that writes a gradient decides, in the order of its backward pass. The reduction of a
+// bucket stands directly behind the last write to it, and never before the bucket ahead of it, so
+// that all ranks enter the collectives in one order whatever their programs look like.
+
+#include "traind/rewrite.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "engine/graph/graph_impl.h"
+
+td_status td_rewrite_insert_at(struct td_graph *g, td_node at) {
+    if (at != (td_node)TD_REWRITE_END && at > g->n_nodes) {
+        return td_fail(TD_INVALID_ARGUMENT, "step '%s' has %" PRIu32 " nodes, no place %" PRIu32,
+                       g->step, g->n_nodes, at);
+    }
+    bool end = at >= g->n_nodes;
+    g->cursor = end ? (td_node)TD_NODE_NONE : at;
+    if (g->n_nodes) g->segment = g->nodes[end ? g->n_nodes - 1 : at].segment;
+    return TD_OK;
+}
+
+td_status td_graph_set_operand(struct td_graph *g, td_node n, uint32_t i, td_value v) {
+    struct td_node_info *node = &g->nodes[n];
+    td_value *copy = td_arena_array(g->arena, node->n_inputs, sizeof *copy);
+    if (!copy) return td_fail_oom();
+    memcpy(copy, node->inputs, node->n_inputs * sizeof *copy);
+    copy[i] = v;
+    node->inputs = copy;
+    return TD_OK;
+}
+
+td_status td_rewrite_replace(struct td_graph *g, td_value from, td_value to, td_node from_node) {
+    for (td_node n = from_node; n < g->n_nodes; n++) {
+        for (uint32_t i = 0; i < g->nodes[n].n_inputs; i++) {
+            if (g->nodes[n].inputs[i] == from) TD_TRY(td_graph_set_operand(g, n, i, to));
+        }
+    }
+    return TD_OK;
+}
+
+bool td_node_gradient(const struct td_graph *g, const struct td_node_info *node,
+                      uint32_t *out_state) {
+    td_value v = node->into ? node->into : node->op == TD_OP_STORE ? node->inputs[0] : 0;
+    if (!v || td_state_at(g->state, td_gv(g, v)->index)->role != TD_ROLE_GRAD) return false;
+    *out_state = td_gv(g, v)->index;
+    return true;
+}
+
+static size_t bucket_fill(const struct td_state_table *t, uint32_t bucket) {
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < td_state_count(t); i++) {
+        uint32_t b;
+        if (td_state_bucket_of(t, i, &b) && b == bucket) bytes += td_state_at(t, i)->bytes;
+    }
+    return bytes;
+}
+
+td_status td_rewrite_assign_buckets(struct td_graph *g, size_t first_bytes, size_t cap_bytes) {
+    struct td_state_table *t = g->state;
+    uint32_t n = td_state_n_buckets(t), current = n ? n - 1 : 0;
+    size_t filled = n ? bucket_fill(t, current) : 0;
+    for (td_node i = 0; i < g->n_nodes; i++) {
+        uint32_t grad, have;
+        if (!td_node_gradient(g, &g->nodes[i], &grad)) continue;
+        if (td_state_bucket_of(t, grad, &have)) continue;
+        if (filled && filled >= (current ? cap_bytes : first_bytes)) {
+            current++;
+            filled = 0;
+        }
+        TD_TRY(td_state_set_bucket(t, grad, current));
+        filled += td_state_at(t, grad)->bytes;
+    }
+    return TD_OK;
+}
+
+static td_status insert_reduce(struct td_graph *g, uint32_t bucket, td_node behind) {
+    uint32_t n = 0, n_state = td_state_count(g->state);
+    TD_AUTO_FREE td_value *in = td_calloc(n_state + 1, sizeof *in);
+    if (!in) return td_fail_oom();
+    for (uint32_t i = 0; i < n_state; i++) {
+        uint32_t b;
+        if (!td_state_bucket_of(g->state, i, &b) || b != bucket) continue;
+        TD_TRY(td_graph_state_value(g, i, &in[n++]));
+    }
+    struct td_attrs a = {.bucket = bucket};
+    enum td_segment segment = g->nodes[behind].segment;
+    TD_TRY(td_rewrite_insert_at(g, behind + 1));
+    g->segment = segment;
+    return td_graph_op(g, TD_OP_ALL_REDUCE, in, n, &a, NULL);
+}
+
+td_status td_rewrite_all_reduce(struct td_graph *g) {
+    uint32_t n_buckets = td_state_n_buckets(g->state);
+    TD_AUTO_FREE td_node *last = td_calloc(n_buckets + 1, sizeof *last);
+    if (!last) return td_fail_oom();
+    memset(last, 0xff, n_buckets * sizeof *last);
+    for (td_node i = 0; i < g->n_nodes; i++) {
+        uint32_t grad, b;
+        if (!td_node_gradient(g, &g->nodes[i], &grad)) continue;
+        if (!td_state_bucket_of(g->state, grad, &b)) {
+            return td_fail(TD_FAILED_PRECONDITION,
+                           "gradient '%s' has no bucket: call td_rewrite_assign_buckets first",
+                           td_state_at(g->state, grad)->name);
+        }
+        last[b] = i;
+    }
+    td_node floor = 0;
+    for (uint32_t b = 0; b < n_buckets; b++) {
+        if (last[b] == UINT32_MAX) continue; // written by another step
+        last[b] = floor = TD_MAX(last[b], floor);
+    }
+    for (uint32_t b = n_buckets; b-- > 0;) {
+        if (last[b] != UINT32_MAX) TD_TRY(insert_reduce(g, b, last[b]));
+    }
+    return td_rewrite_insert_at(g, TD_REWRITE_END);
+}
