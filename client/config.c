@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "lib/base/fsio.h"
+#include "lib/base/state_dir.h"
 
 static void trim(char *text) {
     size_t n = strlen(text);
@@ -32,23 +33,9 @@ static td_status read_line(const char *path, char *out, size_t out_bytes) {
 }
 
 static td_status state_dir(const struct td_flags *f, char *out, size_t out_bytes) {
-    const char *own = f->state_dir ? f->state_dir : getenv("TRAIND_STATE_DIR");
-    const char *xdg = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    int n;
-    if (own && *own) {
-        n = snprintf(out, out_bytes, "%s", own);
-    } else if (xdg && *xdg) {
-        n = snprintf(out, out_bytes, "%s/traind", xdg);
-    } else if (geteuid() == 0) {
-        n = snprintf(out, out_bytes, "/var/lib/traind");
-    } else {
-        n = snprintf(out, out_bytes, "%s/.local/state/traind", home && *home ? home : "/");
-    }
-    if (n < 0 || (size_t)n >= out_bytes) {
-        return td_fail(TD_INVALID_ARGUMENT, "the state directory's path is longer than %zu bytes",
-                       out_bytes - 1);
-    }
-    return TD_OK;
+    return td_state_dir_default(f->state_dir ? f->state_dir : getenv("TRAIND_STATE_DIR"),
+                                getenv("XDG_STATE_HOME"), getenv("HOME"), geteuid() == 0, out,
+                                out_bytes);
 }
 
 static td_status find_address(const struct td_flags *f, struct td_client_config *c) {

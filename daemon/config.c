@@ -1,0 +1,177 @@
+// Settings of traind. Each row of params.def becomes a flag of argp, an environment variable, a
+// line of --dump-config. Flags win over the environment, the environment over the default.
+// Directories that have no default of their own are derived here, so that --dump-config shows what
+// will be used. The only getenv of the daemon. Rejected: a configuration file; systemd, containers
+// and scripts give flags or variables, and a file is one more place where a setting can hide.
+
+#include "daemon/config.h"
+
+#include <argp.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/state_dir.h"
+
+struct row {
+    const char *flag, *env, *prose, *unit;
+    size_t offset; // in struct td_config
+    bool is_int;
+    int64_t min, max, def;
+    const char *text_def;
+};
+
+static const struct row rows[] = {
+#define TD_PARAM_STR(field, flag, env, def, prose)                                                 \
+    {flag, env, prose, "", offsetof(struct td_config, field), false, 0, 0, 0, def},
+#define TD_PARAM_INT(field, flag, env, min, max, def, unit, prose)                                 \
+    {flag, env, prose, unit, offsetof(struct td_config, field), true, min, max, def, ""},
+#include "daemon/params.def"
+#undef TD_PARAM_STR
+#undef TD_PARAM_INT
+};
+enum { N_ROWS = TD_COUNTOF(rows), KEY_FIRST = 256, KEY_DUMP = KEY_FIRST + N_ROWS, KEY_VERSION };
+
+struct parse {
+    struct td_config config;
+    bool dump;
+    td_status failed;
+};
+
+static td_status set(struct td_config *c, const struct row *r, const char *text, const char *from) {
+    char *at = (char *)c + r->offset;
+    if (!r->is_int) {
+        if (strlen(text) >= TD_CONFIG_TEXT) {
+            return td_fail(TD_INVALID_ARGUMENT, "%s is longer than %d bytes", from,
+                           TD_CONFIG_TEXT - 1);
+        }
+        snprintf(at, TD_CONFIG_TEXT, "%s", text);
+        return TD_OK;
+    }
+    char *end;
+    long long v = strtoll(text, &end, 10);
+    if (end == text || *end || v < r->min || v > r->max) {
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "%s takes a whole number from %" PRId64 " to %" PRId64 " (%s), not '%s'",
+                       from, r->min, r->max, r->unit, text);
+    }
+    *(int64_t *)(void *)at = v;
+    return TD_OK;
+}
+
+static td_status set_defaults(struct td_config *c) {
+    for (size_t i = 0; i < N_ROWS; i++) {
+        const char *env = rows[i].env[0] ? getenv(rows[i].env) : NULL;
+        if (rows[i].is_int) {
+            *(int64_t *)(void *)((char *)c + rows[i].offset) = rows[i].def;
+        } else {
+            TD_TRY(set(c, &rows[i], rows[i].text_def, rows[i].flag));
+        }
+        if (env && *env) TD_TRY(set(c, &rows[i], env, rows[i].env));
+    }
+    return TD_OK;
+}
+
+static error_t parse_flag(int key, char *arg, struct argp_state *state) {
+    struct parse *p = state->input;
+    if (key >= KEY_FIRST && key < KEY_FIRST + (int)N_ROWS) {
+        const struct row *r = &rows[key - KEY_FIRST];
+        char from[64];
+        snprintf(from, sizeof from, "--%s", r->flag);
+        if (!p->failed) p->failed = set(&p->config, r, arg, from);
+        return 0;
+    }
+    switch (key) {
+    case KEY_DUMP:
+        p->dump = true;
+        return 0;
+    case KEY_VERSION:
+        printf("traind %s\n", TD_VERSION);
+        exit(0); // argp's own help ends the program in the same way
+    case ARGP_KEY_ARG:
+        argp_error(state, "traind takes no arguments, only flags; not '%s'", arg);
+    // argp_error does not return
+    // fall through
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static td_status derive(struct td_config *c) {
+    static const char *const roles[] = {"all", "coordinator", "node"};
+    size_t role = 0;
+    while (role < TD_COUNTOF(roles) && strcmp(c->role, roles[role]) != 0) {
+        role++;
+    }
+    if (role == TD_COUNTOF(roles)) {
+        return td_fail(TD_INVALID_ARGUMENT, "--role takes all, coordinator or node, not '%s'",
+                       c->role);
+    }
+    c->daemon_role = (enum td_daemon_role)role;
+    if (c->daemon_role == TD_DAEMON_NODE && !c->coordinator[0]) {
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "role node needs --coordinator HOST:PORT (or TRAIND_ADDRESS)");
+    }
+    TD_TRY(td_state_dir_default(c->state_dir, getenv("XDG_STATE_HOME"), getenv("HOME"),
+                                geteuid() == 0, c->state_dir, sizeof c->state_dir));
+    if (!c->runtime_dir[0]) {
+        const char *xdg = getenv("XDG_RUNTIME_DIR");
+        if (xdg && *xdg) {
+            snprintf(c->runtime_dir, sizeof c->runtime_dir, "%s/traind", xdg);
+        } else if (geteuid() == 0) {
+            snprintf(c->runtime_dir, sizeof c->runtime_dir, "/run/traind");
+        } else {
+            snprintf(c->runtime_dir, sizeof c->runtime_dir, "/tmp/traind-%u", geteuid());
+        }
+    }
+    if (!c->token_file[0]) {
+        int n = snprintf(c->token_file, sizeof c->token_file, "%s/token", c->state_dir);
+        if (n >= (int)sizeof c->token_file) {
+            return td_fail(TD_INVALID_ARGUMENT, "the state directory's path is too long");
+        }
+    }
+    return TD_OK;
+}
+
+static void dump(const struct td_config *c) {
+    for (size_t i = 0; i < N_ROWS; i++) {
+        const char *at = (const char *)c + rows[i].offset;
+        if (rows[i].is_int) {
+            printf("%-18s %-24" PRId64 " # %s (%s)\n", rows[i].flag,
+                   *(const int64_t *)(const void *)at, rows[i].prose, rows[i].unit);
+        } else {
+            printf("%-18s %-24s # %s\n", rows[i].flag, *at ? at : "\"\"", rows[i].prose);
+        }
+    }
+}
+
+td_status td_config_read(int argc, char **argv, struct td_config *out_config) {
+    struct argp_option options[N_ROWS + 3] = {0};
+    for (size_t i = 0; i < N_ROWS; i++) {
+        options[i] = (struct argp_option){
+            rows[i].flag, KEY_FIRST + (int)i, rows[i].is_int ? "N" : "X", 0, rows[i].prose, 0};
+    }
+    options[N_ROWS] =
+        (struct argp_option){"dump-config", KEY_DUMP, NULL, 0, "print every setting and end", 0};
+    options[N_ROWS + 1] =
+        (struct argp_option){"version", KEY_VERSION, NULL, 0, "print the version and end", 0};
+    const struct argp argp = {
+        options, parse_flag, NULL, "Trains what it is given: coordinator, node, or both.",
+        NULL,    NULL,       NULL};
+    struct parse p = {0};
+    TD_TRY(set_defaults(&p.config));
+    argp_err_exit_status = 2;
+    argp_parse(&argp, argc, argv, 0, NULL, &p);
+    TD_TRY(p.failed);
+    TD_TRY(derive(&p.config));
+    if (p.dump) {
+        dump(&p.config);
+        exit(0);
+    }
+    *out_config = p.config;
+    return TD_OK;
+}
+
+const char *td_config_notify_socket(void) {
+    return getenv("NOTIFY_SOCKET");
+}

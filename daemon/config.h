@@ -1,0 +1,28 @@
+#ifndef TRAIND_DAEMON_CONFIG_H
+#define TRAIND_DAEMON_CONFIG_H
+
+// traind's settings: flag > environment > default, one row of params.def each.
+
+#include "lib/base/base.h"
+
+enum { TD_CONFIG_TEXT = 512 };
+
+enum td_daemon_role { TD_DAEMON_ALL, TD_DAEMON_COORDINATOR, TD_DAEMON_NODE };
+
+struct td_config {
+#define TD_PARAM_STR(field, flag, env, def, prose)                 char field[TD_CONFIG_TEXT];
+#define TD_PARAM_INT(field, flag, env, min, max, def, unit, prose) int64_t field;
+#include "daemon/params.def"
+#undef TD_PARAM_STR
+#undef TD_PARAM_INT
+    enum td_daemon_role daemon_role; // of role
+};
+
+// Parses argv; --help, --version and --dump-config print and end the program with 0, wrong flags
+// with 2. Errors: INVALID_ARGUMENT naming the setting, where it came from and what it takes.
+TD_MUST_USE td_status td_config_read(int argc, char **argv, struct td_config *out_config);
+
+// $NOTIFY_SOCKET, or NULL.
+const char *td_config_notify_socket(void);
+
+#endif

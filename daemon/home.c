@@ -1,0 +1,107 @@
+// One daemon per state directory: the lock is held as long as the process lives, and says who holds
+// it. The token is the owner's credential: 256 bits, readable by the owner alone; a token file that
+// others can read is refused, because whoever reads it may run programs here. The runtime directory
+// holds sockets, so it must be the owner's, too.
+// Rejected: no token on loopback; every user of the machine can connect there.
+
+#include "daemon/home.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "lib/base/fsio.h"
+#include "lib/base/rng.h"
+
+static td_status check_private(const char *path, const char *what) {
+    struct stat st;
+    if (stat(path, &st) != 0) return td_fail_errno(TD_FAILED_PRECONDITION, "%s '%s'", what, path);
+    if (st.st_uid != geteuid() || (st.st_mode & 077)) {
+        return td_fail(TD_FAILED_PRECONDITION,
+                       "%s '%s' belongs to uid %u with mode %03o; it must be yours alone (chown, "
+                       "chmod go-rwx)",
+                       what, path, st.st_uid, st.st_mode & 0777);
+    }
+    return TD_OK;
+}
+
+static td_status make_token(const char *path) {
+    uint8_t secret[32];
+    char text[8 + 2 * sizeof secret];
+    int n = snprintf(text, sizeof text, "trd_");
+    td_random_bytes(secret, sizeof secret);
+    for (size_t i = 0; i < sizeof secret; i++) {
+        n += snprintf(text + n, sizeof text - (size_t)n, "%02x", secret[i]);
+    }
+    text[n++] = '\n';
+    return td_fs_write(path, text, (size_t)n, 0600, TD_FS_WRITE_DURABLE);
+}
+
+static td_status read_token(const struct td_config *c, struct td_home *h) {
+    if (!td_fs_exists(c->token_file)) {
+        if (c->daemon_role == TD_DAEMON_NODE) {
+            return td_fail(TD_FAILED_PRECONDITION,
+                           "there is no token in '%s'; copy the coordinator's, or name it with "
+                           "--token-file",
+                           c->token_file);
+        }
+        TD_TRY_CTX(make_token(c->token_file), "make the token");
+    }
+    TD_TRY(check_private(c->token_file, "the token"));
+    TD_AUTO_BUF text;
+    td_buf_init(&text, sizeof h->token);
+    TD_TRY(td_fs_read(c->token_file, sizeof h->token - 1, &text));
+    size_t len = strcspn(td_buf_cstr(&text), " \r\n");
+    if (len < 16) {
+        return td_fail(TD_FAILED_PRECONDITION,
+                       "the token in '%s' has %zu characters, at least 16 are needed; remove the "
+                       "file and a new one is made",
+                       c->token_file, len);
+    }
+    snprintf(h->token, sizeof h->token, "%.*s", (int)len, td_buf_cstr(&text));
+    return TD_OK;
+}
+
+static td_status open_parts(const struct td_config *c, struct td_home *h) {
+    char lock[TD_CONFIG_TEXT + 16], holder[TD_CONFIG_TEXT + 64];
+    TD_TRY_CTX(td_fs_mkdirs(c->state_dir, 0700), "make the state directory");
+    TD_TRY_CTX(td_fs_mkdirs(c->runtime_dir, 0700), "make the runtime directory");
+    TD_TRY(check_private(c->runtime_dir, "the runtime directory"));
+    snprintf(lock, sizeof lock, "%s/lock", c->state_dir);
+    snprintf(holder, sizeof holder, "traind, role %s", c->role);
+    TD_TRY_CTX(td_fs_lock(lock, holder, &h->lock_fd), "the state directory '%s' is in use",
+               c->state_dir);
+    snprintf(h->address_path, sizeof h->address_path, "%s/address", c->state_dir);
+    // A killed daemon's address leads nowhere, or to somebody else by now.
+    if (unlink(h->address_path) != 0 && errno != ENOENT) {
+        return td_fail_errno(TD_FAILED_PRECONDITION, "remove the old '%s'", h->address_path);
+    }
+    return read_token(c, h);
+}
+
+td_status td_home_open(const struct td_config *c, struct td_home *out_home) {
+    struct td_home h = {.lock_fd = -1};
+    td_status failed = open_parts(c, &h);
+    if (failed) {
+        td_home_close(&h);
+        return failed;
+    }
+    *out_home = h;
+    return TD_OK;
+}
+
+td_status td_home_publish(struct td_home *h, const char *address) {
+    char line[TD_CONFIG_TEXT];
+    int n = snprintf(line, sizeof line, "%s\n", address);
+    TD_TRY_CTX(td_fs_write(h->address_path, line, (size_t)n, 0644, 0), "publish the address");
+    h->wrote_address = true;
+    return TD_OK;
+}
+
+void td_home_close(struct td_home *h) {
+    if (h->wrote_address) unlink(h->address_path);
+    if (h->lock_fd >= 0) close(h->lock_fd);
+    h->lock_fd = -1;
+    h->wrote_address = false;
+}

@@ -1,0 +1,23 @@
+#ifndef TRAIND_DAEMON_HOME_H
+#define TRAIND_DAEMON_HOME_H
+
+// The state directory of a daemon while it runs: the lock that names it, the token, the address.
+
+#include "daemon/config.h"
+
+struct td_home {
+    int lock_fd; // -1: not locked
+    char token[TD_CONFIG_TEXT];
+    char address_path[TD_CONFIG_TEXT + 16];
+    bool wrote_address;
+};
+
+// Makes the directories (0700), takes the lock (FAILED_PRECONDITION names its holder), reads the
+// token; roles that coordinate make one (0600) when there is none.
+TD_MUST_USE td_status td_home_open(const struct td_config *c, struct td_home *out_home);
+// Tells clients where to go; only after listening.
+TD_MUST_USE td_status td_home_publish(struct td_home *h, const char *address);
+// Takes the address back and releases the lock. Half-open homes are fine.
+void td_home_close(struct td_home *h);
+
+#endif

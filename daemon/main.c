@@ -1,0 +1,85 @@
+// traind: reads its settings, opens its state directory, starts the parts of its role, and runs the
+// loop until a signal. SIGTERM or SIGINT stops gracefully, the second one at once; SIGHUP is
+// ignored (a terminal that closes takes nothing down). Exit codes: 0 stopped as asked, 2 wrong
+// usage, 1 anything else; the last line of the log says why.
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/notify.h"
+#include "daemon/roles.h"
+#include "lib/base/log.h"
+#include "lib/rpc/loop.h"
+
+struct daemon {
+    struct td_loop *loop;
+    struct td_parts *parts;
+    bool stopping;
+};
+
+static void on_stopped(void *arg) {
+    struct daemon *d = arg;
+    td_loop_stop(d->loop);
+}
+
+static void on_signal(void *arg) {
+    struct daemon *d = arg;
+    if (d->stopping) {
+        td_log_warn("second signal, ending at once");
+        td_loop_stop(d->loop);
+        return;
+    }
+    d->stopping = true;
+    td_log_info("stopping");
+    td_notify("STOPPING=1");
+    td_parts_stop(d->parts, on_stopped, d);
+}
+
+static td_status serve(struct daemon *d, const struct td_config *c, struct td_home *h) {
+    TD_AUTO(td_parts) *parts = NULL;
+    TD_AUTO(td_loop_signal) *term = NULL, *interrupt = NULL;
+    TD_TRY(td_parts_start(d->loop, c, h, &parts));
+    d->parts = parts;
+    TD_TRY(td_loop_signal_create(d->loop, SIGTERM, on_signal, d, &term));
+    TD_TRY(td_loop_signal_create(d->loop, SIGINT, on_signal, d, &interrupt));
+    const char *address = td_parts_address(parts);
+    if (address) TD_TRY(td_home_publish(h, address));
+    td_log_info("ready role=%s address=%s state=%s", c->role, address ? address : "-",
+                c->state_dir);
+    td_notify("READY=1");
+    return td_loop_run(d->loop);
+}
+
+static td_status run(const struct td_config *c) {
+    struct td_home home = {.lock_fd = -1};
+    TD_TRY(td_home_open(c, &home));
+    struct daemon d = {0};
+    td_status failed = td_loop_create(&d.loop);
+    if (!failed) failed = serve(&d, c, &home);
+    td_loop_destroy(d.loop);
+    td_home_close(&home);
+    return failed;
+}
+
+int main(int argc, char **argv) {
+    struct td_config config;
+    enum td_log_level level;
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    td_status failed = td_config_read(argc, argv, &config);
+    if (!failed) failed = td_log_level_parse(config.log_level, &level);
+    if (failed) {
+        fprintf(stderr, "traind: %s\n", td_status_message(failed));
+        td_status_free(failed);
+        return 2;
+    }
+    td_log_set_level(level);
+    failed = run(&config);
+    if (!failed) {
+        td_log_info("stopped");
+        return 0;
+    }
+    td_status_log(TD_LOG_ERROR, failed, "traind ends");
+    return 1;
+}

@@ -1,0 +1,23 @@
+// sd_notify without libsystemd: a supervisor gives the path of a datagram socket ('@' means the
+// abstract name space) in NOTIFY_SOCKET, and reads "KEY=VALUE" texts from it.
+// The variable is read by config.c's rule: nothing else in the daemon looks at the environment.
+
+#include "daemon/notify.h"
+
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "daemon/config.h"
+
+void td_notify(const char *state) {
+    const char *path = td_config_notify_socket();
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    if (!path || (path[0] != '/' && path[0] != '@') || strlen(path) >= sizeof to.sun_path) return;
+    memcpy(to.sun_path, path, strlen(path));
+    if (path[0] == '@') to.sun_path[0] = '\0';
+    TD_AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
+    if (fd < 0) return;
+    if (sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&to, bytes) < 0) return;
+}

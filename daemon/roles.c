@@ -1,0 +1,139 @@
+// The parts of a daemon. Coordinator and node never include each other; here is the only place that
+// knows both, and joins them by two functions that pass packed messages (the local transport).
+
+#include "daemon/roles.h"
+
+#include "daemon/coordinator/coordinator.h"
+#include "daemon/node/node.h"
+#include "daemon/node/transport.h"
+#include "lib/base/proc.h"
+#include "lib/rpc/client.h"
+#include "lib/rpc/loop.h"
+
+struct td_parts {
+    enum td_daemon_role role;
+    int64_t stop_grace_ns;
+    struct td_loop *loop;
+    struct td_coordinator *coordinator;
+    struct td_rpc_channel *channel;
+    struct td_node *node;
+    void (*on_stopped)(void *arg);
+    void *on_stopped_arg;
+};
+
+// ---- the local transport's other end
+// ---------------------------------------------------------------
+static td_status peer_attach(void *ctx,
+                             void (*to_node)(const void *packed, size_t bytes, void *arg),
+                             void *arg, void **out_link) {
+    struct td_coordinator_link *link;
+    TD_TRY(td_coordinator_attach(ctx, to_node, arg, &link));
+    *out_link = link;
+    return TD_OK;
+}
+
+static td_status peer_send(void *link, const void *packed, size_t bytes) {
+    return td_coordinator_link_send(link, packed, bytes);
+}
+
+static void peer_detach(void *link) {
+    td_coordinator_detach(link);
+}
+
+// ---- start
+// -------------------------------------------------------------------------------------------
+static td_status start_coordinator(struct td_parts *p, const struct td_config *c,
+                                   const struct td_home *h) {
+    const struct td_coordinator_options options = {
+        .state_dir = c->state_dir,
+        .listen = c->listen,
+        .token = h->token,
+        .version = TD_VERSION,
+        .role = c->role,
+        .heartbeat_ns = c->heartbeat_ms * TD_NS_PER_MS,
+        .lease_ns = c->lease_ms * TD_NS_PER_MS,
+        .lost_after_ns = c->lost_after_ms * TD_NS_PER_MS,
+        .stop_grace_ns = c->stop_grace_ms * TD_NS_PER_MS,
+    };
+    return td_coordinator_create(p->loop, &options, &p->coordinator);
+}
+
+static td_status make_transport(struct td_parts *p, const struct td_config *c,
+                                const struct td_home *h, struct td_transport **out_transport) {
+    if (p->coordinator) {
+        const struct td_transport_peer peer = {peer_attach, peer_send, peer_detach, p->coordinator};
+        return td_transport_local_create(p->loop, &peer, out_transport);
+    }
+    const struct td_rpc_channel_options options = {.address = c->coordinator, .token = h->token};
+    TD_TRY_CTX(td_rpc_channel_create(p->loop, &options, &p->channel), "--coordinator");
+    return td_transport_rpc_create(p->loop, p->channel, out_transport);
+}
+
+static td_status start_node(struct td_parts *p, const struct td_config *c,
+                            const struct td_home *h) {
+    char bin_dir[4096];
+    struct td_transport *transport;
+    TD_TRY(td_proc_self_dir(bin_dir, sizeof bin_dir));
+    TD_TRY(make_transport(p, c, h, &transport));
+    const struct td_node_options options = {
+        .state_dir = c->state_dir,
+        .runtime_dir = c->runtime_dir,
+        .bin_dir = bin_dir,
+        .version = TD_VERSION,
+        .name = c->name[0] ? c->name : NULL,
+        .slots = (int32_t)c->slots,
+        .embedded = p->coordinator != NULL,
+        .take_transport = transport,
+        .channel = p->channel,
+        .orphan_timeout_ns = c->orphan_timeout_s * TD_NS_PER_S,
+    };
+    return td_node_create(p->loop, &options, &p->node);
+}
+
+td_status td_parts_start(struct td_loop *loop, const struct td_config *c, const struct td_home *h,
+                         struct td_parts **out_parts) {
+    TD_AUTO(td_parts) *p = td_calloc(1, sizeof *p);
+    if (!p) return td_fail_oom();
+    p->loop = loop;
+    p->role = c->daemon_role;
+    p->stop_grace_ns = c->stop_grace_ms * TD_NS_PER_MS;
+    if (p->role != TD_DAEMON_NODE) TD_TRY_CTX(start_coordinator(p, c, h), "start the coordinator");
+    if (p->role != TD_DAEMON_COORDINATOR) TD_TRY_CTX(start_node(p, c, h), "start the node");
+    *out_parts = td_steal(p);
+    return TD_OK;
+}
+
+const char *td_parts_address(const struct td_parts *p) {
+    return p->coordinator ? td_coordinator_address(p->coordinator) : NULL;
+}
+
+// ---- stop
+// --------------------------------------------------------------------------------------------
+static void stopped(void *arg) {
+    struct td_parts *p = arg;
+    p->on_stopped(p->on_stopped_arg);
+}
+
+void td_parts_stop(struct td_parts *p, void (*on_stopped)(void *arg), void *arg) {
+    p->on_stopped = on_stopped;
+    p->on_stopped_arg = arg;
+    if (p->coordinator) {
+        int flags = p->role == TD_DAEMON_ALL ? TD_DRAIN_STOP_ATTEMPTS : 0;
+        td_coordinator_drain(p->coordinator, flags, p->stop_grace_ns + 10 * TD_NS_PER_S, stopped,
+                             p);
+        return;
+    }
+    td_status failed = td_loop_post(p->loop, stopped, p); // a node leaves its ranks running
+    if (failed) {
+        td_status_free(failed);
+        stopped(p);
+    }
+}
+
+void td_parts_destroy(struct td_parts *p) {
+    if (!p) return;
+    td_node_destroy(p->node); // with its transport, so that the link is detached first
+    td_rpc_channel_destroy(p->channel);
+    td_coordinator_destroy(p->coordinator);
+    free(p);
+}
