@@ -21,6 +21,8 @@
 #include "traind/collective.h"
 #include "traind/dataset.h"
 #include "traind/module.h"
+#include "traind/precision.h"
+#include "traind/strategy.h"
 
 #include "lib/base/buf.h"
 
@@ -58,6 +60,28 @@ static const struct slot dataset_slots[] = {
     SLOT(td_dataset_ops, length), SLOT(td_dataset_ops, gather),
 };
 
+static const struct slot precision_slots[] = {
+    SLOT(td_precision_ops, open),
+    SLOT(td_precision_ops, close),
+    SLOT(td_precision_ops, facts),
+};
+static const struct slot strategy_slots[] = {
+    SLOT(td_strategy_ops, open),
+    SLOT(td_strategy_ops, close),
+    SLOT(td_strategy_ops, environment),
+    SLOT(td_strategy_ops, rewrite),
+    SLOT(td_strategy_ops, process_dataloader),
+    SLOT(td_strategy_ops, setup),
+    SLOT(td_strategy_ops, reduce_gradients),
+    SLOT(td_strategy_ops, reduce),
+    SLOT(td_strategy_ops, all_gather),
+    SLOT(td_strategy_ops, broadcast),
+    SLOT(td_strategy_ops, barrier),
+    SLOT(td_strategy_ops, reduce_boolean_decision),
+    SLOT(td_strategy_ops, save_checkpoint),
+    SLOT(td_strategy_ops, load_checkpoint),
+};
+
 #define KIND(name, type, slots)                                                                    \
     { name, sizeof(struct type), slots, TD_COUNTOF(slots) }
 static const struct kind {
@@ -68,8 +92,8 @@ static const struct kind {
 } kinds[] = {
     [TD_PLUGIN_ACCELERATOR] = KIND("accelerator", td_accelerator_ops, accelerator_slots),
     [TD_PLUGIN_COLLECTIVE] = KIND("collective", td_collective_ops, collective_slots),
-    [TD_PLUGIN_PRECISION] = {.name = "precision"},
-    [TD_PLUGIN_STRATEGY] = {.name = "strategy"},
+    [TD_PLUGIN_PRECISION] = KIND("precision", td_precision_ops, precision_slots),
+    [TD_PLUGIN_STRATEGY] = KIND("strategy", td_strategy_ops, strategy_slots),
     [TD_PLUGIN_MODULE] = KIND("module", td_module_ops, module_slots),
     [TD_PLUGIN_DATASET] = KIND("dataset", td_dataset_ops, dataset_slots),
 };
