@@ -1,0 +1,180 @@
+// Strategy ddp: every rank holds all state; gradients are averaged over the world, bucket by
+// bucket, while backward runs.
+//
+// Gradients are born inside the group's shared mapping where the collective has one, so reducing
+// copies nothing. Buckets close in the order in which backward writes them, with torch's sizes, and
+// the last one carries the control flags. At setup rank 0's parameters, buffers and optimizer state
+// are broadcast: only rank 0 reads a checkpoint, and a rank that initialized differently is
+// corrected rather than believed. Rank 0 writes checkpoints; every other rank writes nothing.
+// Source: torch DistributedDataParallel; Lightning's DDPStrategy.
+
+#include "lib/base/base.h"
+#include "strategies/strategies.h"
+#include "traind/rewrite.h"
+#include "traind/strategy.h"
+
+struct td_strategy {
+    struct td_strategy_config config;
+    struct td_buffer gradients; // imported; bytes 0: the accelerator's own memory is used
+};
+
+static td_status ddp_open(const struct td_strategy_config *config,
+                          struct td_strategy **out_strategy) {
+    struct td_strategy *s = td_calloc(1, sizeof *s);
+    if (!s) return td_fail_oom();
+    s->config = *config;
+    if (!s->config.bucket_first_bytes) s->config.bucket_first_bytes = TD_BUCKET_FIRST_BYTES;
+    if (!s->config.bucket_cap_bytes) s->config.bucket_cap_bytes = TD_BUCKET_CAP_BYTES;
+    *out_strategy = s;
+    return TD_OK;
+}
+
+static void ddp_close(struct td_strategy *s) {
+    if (!s) return;
+    if (s->gradients.bytes) s->config.accel_ops->mem_free(s->config.accel, s->gradients);
+    free(s);
+}
+
+static td_status ddp_environment(struct td_strategy *s, struct td_strategy_facts *out_facts) {
+    const struct td_strategy_config *c = &s->config;
+    *out_facts = (struct td_strategy_facts){
+        .struct_bytes = sizeof *out_facts,
+        .root_device = 0,
+        .world_size = c->world_size,
+        .global_rank = c->global_rank,
+        .local_rank = c->local_rank,
+        .node_rank = c->node_rank,
+        .is_global_zero = c->global_rank == 0,
+        .restore_optimizer = true,
+    };
+    return TD_OK;
+}
+
+static td_status ddp_rewrite(struct td_strategy *s, struct td_graph *g,
+                             const struct td_program_key *key) {
+    if (key->mode != TD_MODE_TRAIN) return TD_OK;
+    // Also in programs without sync: all variants of a step must agree about the buckets.
+    TD_TRY(td_rewrite_assign_buckets(g, s->config.bucket_first_bytes, s->config.bucket_cap_bytes));
+    return key->sync ? td_rewrite_all_reduce(g) : TD_OK;
+}
+
+static td_status ddp_process_dataloader(struct td_strategy *s, enum td_split split,
+                                        struct td_strategy_shard *out_shard) {
+    (void)split;
+    *out_shard = (struct td_strategy_shard){
+        .n_replicas = s->config.world_size,
+        .rank = s->config.global_rank,
+    };
+    return TD_OK;
+}
+
+static td_status ddp_place(struct td_strategy *s, const struct td_state_table *state,
+                           struct td_strategy_memory *memory) {
+    const struct td_strategy_config *c = &s->config;
+    void *data = NULL;
+    size_t bytes = 0, need = td_state_region_bytes(state, TD_ROLE_GRAD);
+    TD_TRY(c->collective_ops->gradients(c->collective, &data, &bytes));
+    if (!data || !c->accel_ops->mem_import) return TD_OK; // the collective copies
+    if (bytes < need)
+        return td_fail(TD_FAILED_PRECONDITION,
+                       "the group's mapping has %zu bytes for the gradients of a rank, but %zu are "
+                       "needed; the launcher made it from another plan",
+                       bytes, need);
+    TD_TRY(c->accel_ops->mem_import(c->accel, data, need, &s->gradients));
+    memory->region[TD_ROLE_GRAD] = s->gradients;
+    return TD_OK;
+}
+
+static td_status ddp_setup(struct td_strategy *s, const struct td_state_table *state,
+                           const struct td_strategy_memory *memory) {
+    static const enum td_role replicated[] = {TD_ROLE_PARAM, TD_ROLE_BUFFER, TD_ROLE_OPTIM};
+    const struct td_strategy_config *c = &s->config;
+    for (size_t i = 0; i < TD_COUNTOF(replicated); i++) {
+        size_t bytes = td_state_region_bytes(state, replicated[i]);
+        if (!bytes) continue;
+        void *host = td_buffer_host(memory->region[replicated[i]]);
+        if (!host)
+            return td_fail(TD_UNIMPLEMENTED,
+                           "ddp broadcasts state in host memory only; region '%s' "
+                           "is on a device",
+                           td_role_name(replicated[i]));
+        TD_TRY_CTX(c->collective_ops->broadcast(c->collective, host, bytes, 0),
+                   "broadcast the %s state of rank 0", td_role_name(replicated[i]));
+    }
+    return TD_OK;
+}
+
+static td_status ddp_teardown(struct td_strategy *s) {
+    return s->config.collective_ops->barrier(s->config.collective, "teardown");
+}
+
+static void ddp_on_exception(struct td_strategy *s, enum td_code code) {
+    (void)code;
+    s->config.collective_ops->abort(s->config.collective);
+}
+
+static td_status ddp_reduce_gradients(struct td_strategy *s, float *data, int64_t n,
+                                      int64_t n_tail) {
+    return s->config.collective_ops->all_reduce_bucket(s->config.collective, data, n, n_tail);
+}
+
+static td_status ddp_reduce(struct td_strategy *s, void *data, int64_t n, enum td_dtype dtype,
+                            enum td_reduce_op op) {
+    return s->config.collective_ops->all_reduce(s->config.collective, data, n, dtype, op);
+}
+
+static td_status ddp_all_gather(struct td_strategy *s, const void *in, size_t bytes, void *out) {
+    return s->config.collective_ops->all_gather(s->config.collective, in, bytes, out);
+}
+
+static td_status ddp_broadcast(struct td_strategy *s, void *data, size_t bytes, int32_t src) {
+    return s->config.collective_ops->broadcast(s->config.collective, data, bytes, src);
+}
+
+static td_status ddp_barrier(struct td_strategy *s, const char *tag) {
+    return s->config.collective_ops->barrier(s->config.collective, tag);
+}
+
+static td_status ddp_decision(struct td_strategy *s, bool decision, bool all, bool *out_decision) {
+    int32_t votes = decision;
+    TD_TRY(ddp_reduce(s, &votes, 1, TD_I32, TD_REDUCE_SUM));
+    *out_decision = all ? votes == s->config.world_size : votes > 0;
+    return TD_OK;
+}
+
+static td_status ddp_checkpoint(struct td_strategy *s, uint32_t *out_roles) {
+    uint32_t all = 1u << TD_ROLE_PARAM | 1u << TD_ROLE_BUFFER | 1u << TD_ROLE_OPTIM;
+    *out_roles = s->config.global_rank == 0 ? all : 0;
+    return TD_OK;
+}
+
+static const struct td_strategy_ops ddp_ops = {
+    .struct_bytes = sizeof ddp_ops,
+    .open = ddp_open,
+    .close = ddp_close,
+    .environment = ddp_environment,
+    .rewrite = ddp_rewrite,
+    .process_dataloader = ddp_process_dataloader,
+    .place = ddp_place,
+    .setup = ddp_setup,
+    .teardown = ddp_teardown,
+    .on_exception = ddp_on_exception,
+    .reduce_gradients = ddp_reduce_gradients,
+    .reduce = ddp_reduce,
+    .all_gather = ddp_all_gather,
+    .broadcast = ddp_broadcast,
+    .barrier = ddp_barrier,
+    .reduce_boolean_decision = ddp_decision,
+    .save_checkpoint = ddp_checkpoint,
+    .load_checkpoint = ddp_checkpoint,
+};
+
+const struct td_plugin_desc td_strategy_ddp = {
+    .struct_bytes = sizeof td_strategy_ddp,
+    .abi_major = TD_ABI_MAJOR,
+    .abi_minor = TD_ABI_MINOR,
+    .kind = TD_PLUGIN_STRATEGY,
+    .name = "ddp",
+    .summary = "replicated state, gradients averaged while backward runs",
+    .ops = &ddp_ops,
+};

@@ -1,0 +1,14 @@
+#ifndef TRAIND_STRATEGIES_STRATEGIES_H
+#define TRAIND_STRATEGIES_STRATEGIES_H
+
+// The in-tree strategies, a file each, all behind traind/strategy.h:
+//   single_device  one rank; every collective is the identity
+//   ddp            replicated state, gradients averaged bucket by bucket while backward runs
+// `auto` of the job spec is the first for world 1 and the second else (engine/train/rank.c).
+
+#include "traind/plugin.h"
+
+extern const struct td_plugin_desc td_strategy_single_device;
+extern const struct td_plugin_desc td_strategy_ddp;
+
+#endif
