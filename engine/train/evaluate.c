@@ -1,0 +1,102 @@
+// Evaluation: one pass over a split, unpadded, so that each sample counts once.
+//
+// Ranks may differ by one sample, so the last batch may be empty on some: they still come to every
+// batch boundary, because there the control flags are summed in a reduction of their own (training
+// has them behind its gradients). Each rank pushes its own (sum, count), the coordinator merges; a
+// copy summed here serves the checkpoint's metrics. Weights, gradients and the sampler's position
+// are left alone.
+
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/train/limits.h"
+#include "engine/train/loop.h"
+
+void td_tallies_add(struct td_tallies *t, const struct td_graph *g, const float *outputs,
+                    int64_t n) {
+    uint32_t n_outputs = td_graph_n_outputs(g);
+    for (uint32_t i = 0; i < n_outputs && i < TD_TALLIES; i++) {
+        const char *name;
+        td_value value;
+        enum td_output_kind kind;
+        td_graph_output_at(g, i, &name, &value, &kind);
+        struct td_tally *item = &t->item[i];
+        if (i >= t->n) {
+            *item = (struct td_tally){0};
+            snprintf(item->name, sizeof item->name, "%s", name);
+            t->n = i + 1;
+        }
+        item->sum += kind == TD_OUTPUT_MEAN ? (double)outputs[i] * (double)n : (double)outputs[i];
+        item->count += (double)n;
+    }
+}
+
+const struct td_tally *td_tallies_find(const struct td_tallies *t, const char *name) {
+    for (size_t i = 0; i < t->n; i++)
+        if (strcmp(t->item[i].name, name) == 0) return &t->item[i];
+    return NULL;
+}
+
+// Flags of all ranks at a batch boundary. *out_leave: a stop that this pass obeys.
+static td_status agree(struct td_loop *l, bool *out_leave) {
+    float flags[TD_CONTROL_FLAGS];
+    td_control_raise(&l->rank->control, flags, false);
+    TD_TRY(td_control_check_abort(&l->rank->control));
+    TD_TRY(td_rank_sum(l->rank, flags, TD_CONTROL_FLAGS, TD_F32));
+    struct td_agreement a = td_control_read(flags);
+    bool fits = l->rank->config->stages & TD_TRAIN_FIT;
+    // Once fit is over a pause lets the job end; a cancellation never waits.
+    *out_leave = a.stop && (a.now || !fits || !l->fit_is_over);
+    l->stop_saves = !a.now;
+    return TD_OK;
+}
+
+// Own sums go out as metrics; their sum over ranks is kept.
+static td_status report(struct td_loop *l, const char *prefix, const struct td_tallies *own) {
+    struct td_rank *r = l->rank;
+    char name[32];
+    double sums[2 * TD_TALLIES] = {0};
+    for (size_t i = 0; i < own->n; i++) {
+        snprintf(name, sizeof name, "%s_%s", prefix, own->item[i].name);
+        td_metrics_mean(&r->metrics, name, l->at.step, l->at.epoch, own->item[i].sum,
+                        own->item[i].count);
+        sums[2 * i] = own->item[i].sum;
+        sums[2 * i + 1] = own->item[i].count;
+    }
+    TD_TRY(td_rank_sum(r, sums, 2 * TD_TALLIES, TD_F64));
+    if (strcmp(prefix, "val") != 0) return TD_OK;
+    l->validated = *own;
+    for (size_t i = 0; i < own->n; i++) {
+        l->validated.item[i].sum = sums[2 * i];
+        l->validated.item[i].count = sums[2 * i + 1];
+    }
+    return TD_OK;
+}
+
+td_status td_loop_evaluate(struct td_loop *l, enum td_split split, const char *prefix,
+                           int64_t n_batches, bool *out_interrupted) {
+    struct td_rank *r = l->rank;
+    bool is_test = split == TD_SPLIT_TEST;
+    int64_t batch_size = r->config->batch_size, offset = 0;
+    struct td_tallies own = {0};
+    *out_interrupted = false;
+    if (n_batches == 0) return TD_OK;
+    TD_TRY(td_rank_hook(r, TD_HOOK_EVAL_START, 0));
+    const struct td_sampler *s = td_data_sampler(r->data, split);
+    for (int64_t b = 0; b < n_batches; b++) {
+        const void *inputs[TD_DATA_FIELDS];
+        const struct td_graph *g;
+        int64_t n;
+        td_control_phase(&r->control, is_test ? TD_PHASE_TESTING : TD_PHASE_VALIDATING);
+        TD_TRY(agree(l, out_interrupted));
+        if (*out_interrupted) return td_rank_hook(r, TD_HOOK_EVAL_END, b);
+        TD_TRY(td_data_batch(r->data, split, offset, inputs, &n));
+        offset = td_sampler_next(s, offset, batch_size);
+        if (n == 0) continue;
+        struct td_program_key key = td_rank_eval_key(n);
+        TD_TRY(td_rank_step(r, is_test ? TD_STEP_TEST : TD_STEP_VALIDATE, &key, inputs, &g));
+        td_tallies_add(&own, g, r->outputs, n);
+    }
+    if (*prefix) TD_TRY(report(l, prefix, &own));
+    return td_rank_hook(r, TD_HOOK_EVAL_END, n_batches);
+}

@@ -1,0 +1,300 @@
+// The training loop.
+//
+// One rule shapes it: things happen at *boundaries*, the moments right after an optimizer step,
+// when all ranks hold the same agreement. There a rank may stop, save, validate or end; nowhere
+// else. What is due at a boundary is done in this order: agreed stop, validation, checkpoint,
+// limits. A validation that an agreed stop interrupts is saved as pending and done again by the
+// attempt that resumes, before its first batch; one in the middle of an accumulation window runs to
+// its end, because there is no state between two micro-batches to resume from.
+
+#include "engine/train/loop.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/train/limits.h"
+#include "engine/train/schedule.h"
+#include "lib/base/clock.h"
+
+void td_loop_init(struct td_loop *l, struct td_rank *rank) {
+    *l = (struct td_loop){.rank = rank, .at = rank->start};
+    l->schedule = rank->config->schedule;
+    l->log_ns = td_mono_now().ns;
+    l->log_step = l->at.step;
+}
+
+// ---- small steps -------------------------------------------------------------------------------
+
+// Lengths, limits and the schedule's end, once they can be known.
+static td_status settle_limits(struct td_loop *l) {
+    const struct td_limits *limits = &l->rank->config->limits;
+    struct td_progress whole = {0};
+    int64_t n = td_rank_epoch_batches(l->rank, &whole);
+    if (n == 0)
+        return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
+                                            "an epoch has no batch for this rank; lower "
+                                            "batch_size or raise limit_train_batches"),
+                                    TD_CLASS_BAD_SPEC);
+    int64_t total = td_limits_total_steps(limits, n);
+    atomic_store_explicit(&l->rank->io->page->total_steps, total, memory_order_relaxed);
+    if (l->schedule.kind == TD_SCHEDULE_WARMUP_COSINE && l->schedule.total_steps == 0) {
+        l->schedule.total_steps = total;
+        if (total == 0)
+            return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
+                                                "warmup_cosine needs lr_scheduler.total_steps when "
+                                                "neither max_epochs nor max_steps ends the run"),
+                                        TD_CLASS_BAD_SPEC);
+    }
+    return TD_OK;
+}
+
+// Runs micro-batch `batch` and moves the position behind it.
+static td_status run_batch(struct td_loop *l, int64_t batch) {
+    struct td_rank *r = l->rank;
+    const struct td_train_config *c = r->config;
+    const void *inputs[TD_DATA_FIELDS];
+    int64_t n;
+    TD_TRY(td_data_batch(r->data, TD_SPLIT_TRAIN, l->at.epoch_offset, inputs, &n));
+    struct td_program_key key = td_rank_train_key(r, l->n_batches, batch, n);
+    if (!key.accumulate) {
+        int64_t window = td_limits_window(&c->limits, l->n_batches, batch);
+        r->scalars[TD_SCALAR_LR] = (float)td_schedule_lr(&l->schedule, c->optimizer.lr, l->at.step);
+        r->scalars[TD_SCALAR_STEP] = (float)(l->at.step + 1);
+        r->scalars[TD_SCALAR_WINDOW] = 1.0f / (float)window;
+        l->window.n = 0;
+    }
+    if (key.sync) td_control_raise(&r->control, r->control.tail, true);
+    TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_BATCH_START, batch));
+    const struct td_graph *g;
+    TD_TRY(td_rank_step(r, TD_STEP_TRAIN, &key, inputs, &g));
+    td_tallies_add(&l->window, g, r->outputs, n);
+    int64_t next = td_sampler_next(td_data_sampler(r->data, TD_SPLIT_TRAIN), l->at.epoch_offset,
+                                   c->batch_size);
+    l->own_samples += n;
+    l->at.samples += next - l->at.epoch_offset;
+    l->at.epoch_offset = next;
+    l->at.epoch_batches = batch + 1;
+    return TD_OK;
+}
+
+static td_status check_loss(struct td_loop *l) {
+    const struct td_tally *loss = td_tallies_find(&l->window, "loss");
+    if (!loss) return TD_OK;
+    l->last_loss = (float)(loss->sum / loss->count);
+    if (isfinite(l->last_loss)) return TD_OK;
+    return td_status_with_class(td_fail(TD_FAILED_PRECONDITION,
+                                        "the loss is %f at step %lld (epoch %lld); lower the "
+                                        "learning rate or clip the gradient",
+                                        (double)l->last_loss, (long long)l->at.step,
+                                        (long long)l->at.epoch),
+                                TD_CLASS_NUMERIC);
+}
+
+static void log_step(struct td_loop *l) {
+    struct td_rank *r = l->rank;
+    struct td_metrics *m = &r->metrics;
+    char name[32];
+    for (size_t i = 0; i < l->window.n; i++) {
+        const struct td_tally *t = &l->window.item[i];
+        snprintf(name, sizeof name, "train_%s", t->name);
+        td_metrics_mean(m, name, l->at.step, l->at.epoch, t->sum, t->count);
+    }
+    td_metrics_value(m, "lr", l->at.step, l->at.epoch, (double)r->scalars[TD_SCALAR_LR]);
+    int64_t now_ns = td_mono_now().ns, steps = l->at.step - l->log_step;
+    double seconds = (double)(now_ns - l->log_ns) / 1e9;
+    if (seconds > 0 && steps > 0) {
+        double rate = (double)(l->own_samples - l->log_samples) * r->facts.world_size / seconds;
+        td_metrics_value(m, "samples_per_s", l->at.step, l->at.epoch, rate);
+        td_metrics_value(m, "step_time_s", l->at.step, l->at.epoch, seconds / (double)steps);
+    }
+    l->log_ns = now_ns;
+    l->log_step = l->at.step;
+    l->log_samples = l->own_samples;
+}
+
+// Throughput is that of training: time spent elsewhere does not count.
+static void restart_clock(struct td_loop *l) {
+    l->log_ns = td_mono_now().ns;
+    l->log_step = l->at.step;
+    l->log_samples = l->own_samples;
+}
+
+static td_status hear_and_record(struct td_loop *l, struct td_agreement *out_agreement) {
+    struct td_rank *r = l->rank;
+    l->at.step++;
+    *out_agreement = td_control_read(r->control.tail);
+    TD_TRY(check_loss(l));
+    td_control_progress(&r->control, &l->at, l->own_samples, l->last_loss);
+    TD_TRY(td_control_check_abort(&r->control));
+    TD_TRY(td_checkpointer_poll(r->checkpointer));
+    if (!l->stepped) td_events_step1(r->events, l->at.step);
+    l->stepped = true;
+    if (l->at.step % r->config->limits.log_every_n_steps == 0 ||
+        l->at.epoch_batches == l->n_batches)
+        log_step(l);
+    return TD_OK;
+}
+
+// ---- validation and checkpoints ----------------------------------------------------------------
+
+static td_status validate(struct td_loop *l, bool *out_interrupted) {
+    struct td_rank *r = l->rank;
+    TD_TRY(td_loop_evaluate(l, TD_SPLIT_VAL, "val", td_rank_eval_batches(r, TD_SPLIT_VAL),
+                            out_interrupted));
+    td_control_phase(&r->control, TD_PHASE_TRAINING);
+    restart_clock(l);
+    return TD_OK;
+}
+
+// The manifest's metrics are global: window sums over the ranks (validation's already are).
+static td_status collect_metrics(struct td_loop *l, struct td_manifest *m) {
+    double sums[2 * TD_TALLIES] = {0};
+    char name[32];
+    for (size_t i = 0; i < l->window.n; i++) {
+        sums[2 * i] = l->window.item[i].sum;
+        sums[2 * i + 1] = l->window.item[i].count;
+    }
+    TD_TRY(td_rank_sum(l->rank, sums, 2 * TD_TALLIES, TD_F64));
+    for (size_t i = 0; i < l->window.n; i++) {
+        snprintf(name, sizeof name, "train_%s", l->window.item[i].name);
+        td_manifest_add_metric(m, name, sums[2 * i], sums[2 * i + 1]);
+    }
+    for (size_t i = 0; i < l->validated.n; i++) {
+        snprintf(name, sizeof name, "val_%s", l->validated.item[i].name);
+        td_manifest_add_metric(m, name, l->validated.item[i].sum, l->validated.item[i].count);
+    }
+    return TD_OK;
+}
+
+// All ranks call at the same boundary; the owner writes.
+static td_status save(struct td_loop *l, int flags) {
+    struct td_rank *r = l->rank;
+    const struct td_train_config *c = r->config;
+    if (!c->checkpoint.dir) return TD_OK;
+    struct td_manifest m = {
+        .job = c->job,
+        .attempt = c->attempt,
+        .seed = c->seed,
+        .progress = l->at,
+        .key = r->key,
+        .optimizer = td_op_name(r->optimizer.op),
+        .schedule = td_schedule_name(c->schedule.kind),
+        .spec_digest = c->spec_digest,
+        .plan = c->plan,
+        .frozen = r->frozen,
+    };
+    TD_TRY(collect_metrics(l, &m));
+    if (r->strategy_ops->optimizer_state)
+        TD_TRY(r->strategy_ops->optimizer_state(r->strategy, r->state, &r->memory));
+    if (flags & TD_SAVE_FINAL) td_control_phase(&r->control, TD_PHASE_SAVING);
+    TD_TRY(td_checkpointer_save(r->checkpointer, &r->memory, &m, flags));
+    td_control_phase(&r->control, TD_PHASE_TRAINING);
+    return TD_OK;
+}
+
+static td_status save_and_stop(struct td_loop *l, bool saves, bool pending,
+                               enum td_loop_end *out_end) {
+    l->at.validation_pending = pending;
+    if (saves) TD_TRY(save(l, TD_SAVE_FINAL));
+    *out_end = TD_LOOP_STOPPED;
+    return TD_OK;
+}
+
+static bool saves_by_step(const struct td_loop *l) {
+    const struct td_checkpoint_config *c = &l->rank->config->checkpoint;
+    return c->save_top_k != 0 && c->every_n_train_steps > 0 &&
+           l->at.step % c->every_n_train_steps == 0;
+}
+
+static bool saves_by_epoch(const struct td_loop *l) {
+    const struct td_checkpoint_config *c = &l->rank->config->checkpoint;
+    return c->save_top_k != 0 && c->every_n_epochs > 0 &&
+           (l->at.epoch + 1) % c->every_n_epochs == 0;
+}
+
+// ---- fit ---------------------------------------------------------------------------------------
+
+// What is due once an optimizer step is done. *out_leave: fit is over, out_end says how.
+static td_status at_boundary(struct td_loop *l, bool validates, bool *out_leave,
+                             enum td_loop_end *out_end) {
+    const struct td_limits *limits = &l->rank->config->limits;
+    struct td_agreement agreed;
+    TD_TRY(hear_and_record(l, &agreed));
+    bool epoch_ends = l->at.epoch_batches == l->n_batches;
+    int64_t epochs_done = l->at.epoch + epoch_ends;
+    l->fit_is_over = td_limits_reached(limits, epochs_done, l->at.step) ||
+                     (agreed.timer && td_limits_may_stop_early(limits, epochs_done, l->at.step));
+    // After the last step there is nothing left to stop: let the job end, unless it is cancelled.
+    if (agreed.stop && (agreed.now || !l->fit_is_over)) {
+        *out_leave = true;
+        return save_and_stop(l, agreed.save, validates, out_end);
+    }
+    if (validates) {
+        bool interrupted;
+        TD_TRY(validate(l, &interrupted));
+        if (interrupted) {
+            *out_leave = true;
+            return save_and_stop(l, l->stop_saves, true, out_end);
+        }
+    }
+    *out_leave = l->fit_is_over;
+    if (l->fit_is_over) return TD_OK; // fit saves once more, and waits for it
+    if (saves_by_step(l) || agreed.save || (epoch_ends && saves_by_epoch(l))) return save(l, 0);
+    return TD_OK;
+}
+
+static td_status begin(struct td_loop *l, enum td_loop_end *out_end) {
+    struct td_rank *r = l->rank;
+    const struct td_limits *limits = &r->config->limits;
+    TD_TRY(settle_limits(l));
+    td_control_progress(&r->control, &l->at, 0, 0);
+    TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_START, 0));
+    bool interrupted = false;
+    if (l->at.validation_pending) {
+        TD_TRY(validate(l, &interrupted));
+        // Nothing was trained, so the checkpoint that was resumed from is still the newest.
+        if (interrupted) *out_end = TD_LOOP_STOPPED;
+        l->at.validation_pending = false;
+    } else if (!r->resumed && limits->sanity_batches != 0) {
+        int64_t n = td_rank_eval_batches(r, TD_SPLIT_VAL);
+        if (limits->sanity_batches > 0) n = TD_MIN(n, limits->sanity_batches);
+        TD_TRY(td_loop_evaluate(l, TD_SPLIT_VAL, "", n, &interrupted));
+    }
+    td_control_phase(&r->control, TD_PHASE_TRAINING);
+    restart_clock(l);
+    return TD_OK;
+}
+
+td_status td_loop_fit(struct td_loop *l, enum td_loop_end *out_end) {
+    struct td_rank *r = l->rank;
+    const struct td_limits *limits = &r->config->limits;
+    *out_end = TD_LOOP_DONE;
+    TD_TRY(begin(l, out_end));
+    if (*out_end == TD_LOOP_STOPPED) return TD_OK;
+
+    bool leave = td_limits_reached(limits, l->at.epoch, l->at.step);
+    for (; !leave && !td_limits_reached(limits, l->at.epoch, l->at.step); l->at.epoch++) {
+        TD_TRY(td_sampler_set_epoch(td_data_sampler(r->data, TD_SPLIT_TRAIN), l->at.epoch));
+        l->n_batches = td_rank_epoch_batches(r, &l->at);
+
+        for (int64_t b = l->at.epoch_batches; b < l->n_batches && !leave; b++) {
+            TD_TRY(run_batch(l, b));
+            bool validates = td_limits_validates_after(limits, l->n_batches, l->at.epoch, b);
+            if (td_limits_steps_after(limits, l->n_batches, b)) {
+                TD_TRY(at_boundary(l, validates, &leave, out_end));
+            } else if (validates) {
+                bool ignored; // see the head of this file
+                TD_TRY(validate(l, &ignored));
+            }
+        }
+        if (leave) break;
+        l->at.epoch_offset = 0;
+        l->at.epoch_batches = 0;
+    }
+
+    l->fit_is_over = true;
+    if (*out_end == TD_LOOP_STOPPED) return TD_OK;
+    if (r->config->checkpoint.save_top_k != 0 && l->stepped) TD_TRY(save(l, TD_SAVE_FINAL));
+    return td_rank_hook(r, TD_HOOK_TRAIN_END, 0);
+}

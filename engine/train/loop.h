@@ -1,0 +1,55 @@
+#ifndef TRAIND_ENGINE_TRAIN_LOOP_H
+#define TRAIND_ENGINE_TRAIN_LOOP_H
+
+// The loop: fit, validate and test over a rank, readable from top to bottom in loop.c.
+//
+// It owns only where the run stands (td_progress) and what it has counted since the last log. It
+// never waits for the control plane, never asks which strategy or precision it has, and acts on
+// nothing that not all ranks agreed on. global_step counts completed optimizer steps.
+// Thread: the training thread.
+
+#include "engine/train/rank.h"
+
+// Sums of a program's outputs over batches; value = sum / count.
+struct td_tally {
+    char name[20]; // as the module named the output: "loss"
+    double sum, count;
+};
+enum { TD_TALLIES = 8 };
+struct td_tallies {
+    struct td_tally item[TD_TALLIES];
+    size_t n;
+};
+// Adds the outputs of a run over n samples. Outputs past TD_TALLIES are left out.
+void td_tallies_add(struct td_tallies *t, const struct td_graph *g, const float *outputs,
+                    int64_t n);
+const struct td_tally *td_tallies_find(const struct td_tallies *t, const char *name);
+
+enum td_loop_end {
+    TD_LOOP_DONE,    // ran to its end
+    TD_LOOP_STOPPED, // agreed stop
+};
+
+struct td_loop {
+    struct td_rank *rank;
+    struct td_progress at;
+    int64_t own_samples; // of this rank in this attempt
+    int64_t n_batches;   // of the current epoch
+    bool fit_is_over;    // no optimizer step will follow
+    bool stepped;        // this attempt has done a step
+    bool stop_saves;     // the stop that interrupted an evaluation wants a checkpoint
+    float last_loss;
+    struct td_tallies window;    // of the current window
+    struct td_tallies validated; // of the last validation, summed over ranks
+    struct td_schedule_config schedule;
+    int64_t log_ns, log_step, log_samples; // where the last log point was
+};
+
+void td_loop_init(struct td_loop *l, struct td_rank *rank);
+TD_MUST_USE td_status td_loop_fit(struct td_loop *l, enum td_loop_end *out_end);
+// One pass over a split, each sample once. prefix: "val" or "test"; "" logs nothing.
+// interrupted: a stop was agreed and the pass was left.
+TD_MUST_USE td_status td_loop_evaluate(struct td_loop *l, enum td_split split, const char *prefix,
+                                       int64_t n_batches, bool *out_interrupted);
+
+#endif

@@ -1,0 +1,105 @@
+// The program cache.
+
+#include "engine/train/programs.h"
+
+#include <string.h>
+
+struct entry {
+    struct td_compiled *compiled;
+    struct td_executable *exe; // NULL until bound
+};
+
+struct td_programs {
+    struct td_compile_options options;
+    const struct td_accelerator_ops *accel_ops;
+    struct entry entry[TD_PROGRAMS_MAX];
+    size_t n;
+};
+
+td_status td_programs_create(const struct td_compile_options *options,
+                             struct td_programs **out_programs) {
+    struct td_programs *p = td_calloc(1, sizeof *p);
+    if (!p) return td_fail_oom();
+    p->options = *options;
+    *out_programs = p;
+    return TD_OK;
+}
+
+void td_programs_destroy(struct td_programs *p) {
+    if (!p) return;
+    for (size_t i = 0; i < p->n; i++) {
+        if (p->entry[i].exe) p->accel_ops->release(p->entry[i].exe);
+        td_compiled_destroy(p->entry[i].compiled);
+    }
+    free(p);
+}
+
+static bool keys_equal(const struct td_program_key *a, const struct td_program_key *b) {
+    return a->batch == b->batch && a->mode == b->mode && a->accumulate == b->accumulate &&
+           a->sync == b->sync && a->apply == b->apply && strcmp(a->step, b->step) == 0;
+}
+
+static const struct entry *lookup(const struct td_programs *p, const struct td_program_key *key) {
+    for (size_t i = 0; i < p->n; i++)
+        if (keys_equal(&p->entry[i].compiled->program.key, key)) return &p->entry[i];
+    return NULL;
+}
+
+static td_status describe(td_status s, const struct td_program_key *key) {
+    return td_status_context(s, "program %s/%s of batch %lld", key->step, td_mode_name(key->mode),
+                             (long long)key->batch);
+}
+
+td_status td_programs_add(struct td_programs *p, const struct td_program_key *key) {
+    if (lookup(p, key)) return TD_OK;
+    if (p->n == TD_PROGRAMS_MAX)
+        return td_fail(TD_RESOURCE_EXHAUSTED, "a job may have %d programs at most",
+                       TD_PROGRAMS_MAX);
+    struct td_compile_options options = p->options;
+    options.key = *key;
+    td_status s = td_compile(&options, &p->entry[p->n].compiled);
+    if (s) return describe(s, key);
+    p->n++;
+    return TD_OK;
+}
+
+size_t td_programs_arena_bytes(const struct td_programs *p) {
+    size_t most = 0;
+    for (size_t i = 0; i < p->n; i++)
+        most = TD_MAX(most, p->entry[i].compiled->program.arena_bytes);
+    return most;
+}
+
+td_status td_programs_bind(struct td_programs *p, const struct td_accelerator_ops *ops,
+                           struct td_accelerator *accel, const struct td_bindings *bindings) {
+    p->accel_ops = ops;
+    for (size_t i = 0; i < p->n; i++) {
+        const struct td_program *program = &p->entry[i].compiled->program;
+        if (td_graph_n_outputs(program->graph) > TD_PROGRAM_OUTPUTS)
+            return describe(
+                td_fail(TD_INVALID_ARGUMENT, "more than %d outputs", TD_PROGRAM_OUTPUTS),
+                &program->key);
+        if (p->entry[i].exe) continue;
+        td_status s = ops->compile(accel, program, bindings, &p->entry[i].exe);
+        if (s) return describe(s, &program->key);
+    }
+    return TD_OK;
+}
+
+td_status td_programs_find(const struct td_programs *p, const struct td_program_key *key,
+                           struct td_runnable *out_runnable) {
+    const struct entry *e = lookup(p, key);
+    if (!e || !e->exe)
+        return describe(
+            td_fail(TD_FAILED_PRECONDITION, "it was not compiled before the first step"), key);
+    *out_runnable = (struct td_runnable){.exe = e->exe, .graph = e->compiled->graph};
+    return TD_OK;
+}
+
+size_t td_programs_count(const struct td_programs *p) {
+    return p->n;
+}
+
+const struct td_compiled *td_programs_at(const struct td_programs *p, size_t i) {
+    return i < p->n ? p->entry[i].compiled : NULL;
+}

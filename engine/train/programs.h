@@ -1,0 +1,40 @@
+#ifndef TRAIND_ENGINE_TRAIN_PROGRAMS_H
+#define TRAIND_ENGINE_TRAIN_PROGRAMS_H
+
+// Programs: every variant of a step that a job runs, compiled before its first step.
+//
+// add() takes a key (step, mode, batch, accumulate, sync, apply) through the graph pipeline, once;
+// bind() gives what came out to the accelerator, when state is laid out and memory is there. All
+// programs of a rank share one arena, one block of step scalars and one of outputs. find() is a
+// short scan: a job has a dozen programs. Bound: TD_PROGRAMS_MAX. Thread: the training thread.
+
+#include "engine/graph/compile.h"
+#include "traind/accelerator.h"
+
+enum { TD_PROGRAMS_MAX = 64, TD_PROGRAM_OUTPUTS = 32 };
+
+struct td_programs;
+// options: as for td_compile; its key is filled in by add. What it points at outlives the programs.
+TD_MUST_USE td_status td_programs_create(const struct td_compile_options *options,
+                                         struct td_programs **out_programs);
+void td_programs_destroy(struct td_programs *p); // accepts NULL; releases the executables
+TD_DEFINE_AUTO(td_programs, td_programs_destroy);
+
+TD_MUST_USE td_status td_programs_add(struct td_programs *p, const struct td_program_key *key);
+size_t td_programs_arena_bytes(const struct td_programs *p); // the largest
+TD_MUST_USE td_status td_programs_bind(struct td_programs *p, const struct td_accelerator_ops *ops,
+                                       struct td_accelerator *accel,
+                                       const struct td_bindings *bindings);
+
+struct td_runnable {
+    struct td_executable *exe;
+    const struct td_graph *graph;
+};
+// FAILED_PRECONDITION: no program of that key was added and bound.
+TD_MUST_USE td_status td_programs_find(const struct td_programs *p,
+                                       const struct td_program_key *key,
+                                       struct td_runnable *out_runnable);
+size_t td_programs_count(const struct td_programs *p);
+const struct td_compiled *td_programs_at(const struct td_programs *p, size_t i);
+
+#endif

@@ -1,0 +1,638 @@
+// The rank context. Read `building` first: it is the order in which a rank comes to be. Each step
+// either finishes or leaves what destroy can take down.
+
+#include "engine/train/rank.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/train/init.h"
+#include "engine/train/limits.h"
+#include "engine/train/schedule.h"
+#include "lib/base/registry.h"
+
+#define COLLECTIVE_TIMEOUT_NS (600 * TD_NS_PER_S)
+enum { ARENA_BYTES = 128 << 20 };
+
+// ---- plugins -----------------------------------------------------------------------------------
+
+static td_status find(const struct td_rank *r, enum td_plugin_kind kind, const char *name,
+                      const void **out_ops) {
+    const struct td_plugin_desc *desc;
+    TD_TRY(td_registry_find(r->config->registry, kind, name, &desc));
+    *out_ops = desc->ops;
+    return TD_OK;
+}
+
+// The name that the job's first start settled for `auto`, else the one given here.
+static const char *settle(const struct td_rank *r, const char *asked, const char *key,
+                          const char *automatic) {
+    if (strcmp(asked, "auto") != 0) return asked;
+    return td_json_string(td_json_get(r->config->frozen, key), automatic);
+}
+
+static td_status open_accelerator(struct td_rank *r) {
+    const struct td_train_config *c = r->config;
+    const void *ops;
+    r->accel_name = settle(r, c->accelerator, "accelerator", "cpu");
+    TD_TRY(find(r, TD_PLUGIN_ACCELERATOR, r->accel_name, &ops));
+    r->accel_ops = ops;
+    r->accel_facts.struct_bytes = sizeof r->accel_facts;
+    TD_TRY(r->accel_ops->probe(&r->accel_facts));
+    if (r->accel_facts.n_devices < 1)
+        return td_status_with_class(
+            td_fail(TD_FAILED_PRECONDITION, "accelerator '%s' finds no device here", r->accel_name),
+            TD_CLASS_DEVICE);
+    struct td_accel_config config = {
+        .struct_bytes = sizeof config,
+        .device = 0,
+        .n_threads = c->n_threads,
+        .cache_dir = c->cache_dir,
+    };
+    TD_TRY_CTX(r->accel_ops->open(&config, &r->accel), "open accelerator '%s'", r->accel_name);
+    r->key.world_size = c->world_size;
+    r->key.threads = c->n_threads;
+    snprintf(r->key.cpu, sizeof r->key.cpu, "%s", r->accel_facts.build);
+    snprintf(r->key.build, sizeof r->key.build, "%s", c->build ? c->build : "");
+    return TD_OK;
+}
+
+static _Bool attempt_is_over(void *arg) {
+    const struct td_rank_page *page = arg;
+    return atomic_load_explicit(&page->abort, memory_order_relaxed) != 0;
+}
+
+static td_status find_group(struct td_rank *r) {
+    const void *ops;
+    r->group_name = r->config->world_size == 1 ? "local" : "shm";
+    TD_TRY(find(r, TD_PLUGIN_COLLECTIVE, r->group_name, &ops));
+    r->group_ops = ops;
+    return TD_OK;
+}
+
+static td_status join_group(struct td_rank *r) {
+    struct td_collective_config config = {
+        .struct_bytes = sizeof config,
+        .rank = r->config->rank,
+        .world_size = r->config->world_size,
+        .timeout_ns = COLLECTIVE_TIMEOUT_NS,
+        .shared = r->io->group,
+        .shared_bytes = r->io->group_bytes,
+        .aborted = attempt_is_over,
+        .aborted_arg = r->io->page,
+    };
+    TD_TRY_CTX(r->group_ops->join(&config, &r->group), "join the group of ranks");
+    return TD_OK;
+}
+
+static td_status open_strategy(struct td_rank *r) {
+    const struct td_train_config *c = r->config;
+    const void *ops;
+    r->strategy_name =
+        settle(r, c->strategy, "strategy", c->world_size == 1 ? "single_device" : "ddp");
+    TD_TRY(find(r, TD_PLUGIN_STRATEGY, r->strategy_name, &ops));
+    r->strategy_ops = ops;
+    struct td_strategy_config config = {
+        .struct_bytes = sizeof config,
+        .global_rank = c->rank,
+        .local_rank = c->rank,
+        .node_rank = 0,
+        .world_size = c->world_size,
+        .collective_ops = r->group_ops,
+        .collective = r->group,
+        .accel_ops = r->accel_ops,
+        .accel = r->accel,
+        .bucket_first_bytes = (size_t)td_json_int(td_json_get(c->frozen, "bucket_first_bytes"), 0),
+        .bucket_cap_bytes = (size_t)td_json_int(td_json_get(c->frozen, "bucket_cap_bytes"), 0),
+    };
+    TD_TRY(r->strategy_ops->open(&config, &r->strategy));
+    r->facts.struct_bytes = sizeof r->facts;
+    return r->strategy_ops->environment(r->strategy, &r->facts);
+}
+
+// Precision flags of the job spec -> plugins.
+static const struct { const char *flag, *plugin; } precisions[] = {{"32-true", "fp32"}};
+
+static td_status open_precision(struct td_rank *r) {
+    const char *plugin = r->config->precision;
+    for (size_t i = 0; i < TD_COUNTOF(precisions); i++)
+        if (strcmp(precisions[i].flag, plugin) == 0) plugin = precisions[i].plugin;
+    const void *ops;
+    TD_TRY(find(r, TD_PLUGIN_PRECISION, plugin, &ops));
+    r->precision_ops = ops;
+    return r->precision_ops->open(&r->precision);
+}
+
+static td_status divide_data(struct td_rank *r, enum td_split split, bool training) {
+    const struct td_train_config *c = r->config;
+    struct td_strategy_shard shard;
+    TD_TRY(r->strategy_ops->process_dataloader(r->strategy, split, &shard));
+    struct td_sampler_config config = {
+        .n_samples = td_data_length(r->data, split),
+        .world_size = shard.n_replicas,
+        .seed = c->seed,
+        .shuffle = training && c->shuffle,
+        .ends = !training      ? TD_SAMPLER_UNPADDED
+                : c->drop_last ? TD_SAMPLER_DROP_LAST
+                               : TD_SAMPLER_PAD,
+    };
+    return td_data_divide(r->data, split, shard.rank, &config);
+}
+
+static td_status open_data(struct td_rank *r) {
+    const struct td_train_config *c = r->config;
+    const void *ops;
+    TD_TRY(find(r, TD_PLUGIN_DATASET, c->data.name, &ops));
+    struct td_dataset_config config = {
+        .struct_bytes = sizeof config,
+        .knobs = c->data.knobs,
+        .cache_dir = c->cache_dir,
+        .seed = c->seed,
+    };
+    TD_TRY_CTX(td_data_open(ops, &config, c->batch_size, &r->data), "open dataset '%s'",
+               c->data.name);
+    TD_TRY(divide_data(r, TD_SPLIT_TRAIN, true));
+    TD_TRY(divide_data(r, TD_SPLIT_VAL, false));
+    TD_TRY(divide_data(r, TD_SPLIT_TEST, false));
+    if ((c->stages & TD_TRAIN_FIT) && td_data_length(r->data, TD_SPLIT_TRAIN) == 0)
+        return td_status_with_class(
+            td_fail(TD_FAILED_PRECONDITION, "dataset '%s' has no training samples", c->data.name),
+            TD_CLASS_DATA);
+    return TD_OK;
+}
+
+static td_status open_module(struct td_rank *r) {
+    const void *ops;
+    size_t n_fields;
+    const struct td_field *fields = td_data_fields(r->data, &n_fields);
+    TD_TRY(find(r, TD_PLUGIN_MODULE, r->config->model.name, &ops));
+    r->module_ops = ops;
+    TD_TRY_CTX(r->module_ops->open(r->config->model.knobs, fields, n_fields, &r->module),
+               "open model '%s'", r->config->model.name);
+    if (!r->strategy_ops->connect) return TD_OK;
+    return r->strategy_ops->connect(r->strategy, r->module_ops, r->module);
+}
+
+// ---- where to start ----------------------------------------------------------------------------
+
+// The rank that reads chooses; what all need to know is broadcast.
+static td_status choose_start(struct td_rank *r) {
+    const struct td_train_config *c = r->config;
+    if (c->n_resume_from == 0) return TD_OK;
+    uint32_t reads;
+    TD_TRY(r->strategy_ops->load_checkpoint(r->strategy, &reads));
+    if (reads) {
+        TD_TRY(
+            td_restore_choose(c->resume_from, c->n_resume_from, r->events, r->arena, &r->restored));
+        r->start = r->restored.manifest.progress;
+    }
+    TD_TRY(r->strategy_ops->broadcast(r->strategy, &r->start, sizeof r->start, 0));
+    r->resumed = true;
+    // Batches that are done, as this world counts them; the offset is what the samplers go by.
+    if (r->start.epoch_offset)
+        r->start.epoch_batches = (r->start.epoch_offset + c->batch_size * c->world_size - 1) /
+                                 (c->batch_size * c->world_size);
+    return TD_OK;
+}
+
+// ---- programs ----------------------------------------------------------------------------------
+
+int64_t td_rank_epoch_batches(const struct td_rank *r, const struct td_progress *p) {
+    const struct td_train_config *c = r->config;
+    const struct td_sampler *s = td_data_sampler(r->data, TD_SPLIT_TRAIN);
+    if (!s) return 0;
+    static const struct td_amount all = {.is_fraction = true, .fraction = 1.0};
+    int64_t whole = td_limits_batches(td_sampler_left(s, 0, c->rank), c->batch_size, c->drop_last,
+                                      c->limits.train_batches);
+    if (p->epoch_offset == 0) return whole;
+    int64_t left = td_limits_batches(td_sampler_left(s, p->epoch_offset, c->rank), c->batch_size,
+                                     c->drop_last, all);
+    return TD_MIN(TD_MAX(whole, p->epoch_batches), p->epoch_batches + left);
+}
+
+int64_t td_rank_eval_batches(const struct td_rank *r, enum td_split split) {
+    const struct td_sampler *s = td_data_sampler(r->data, split);
+    if (!s) return 0;
+    struct td_amount limit =
+        split == TD_SPLIT_TEST ? r->config->limits.test_batches : r->config->limits.val_batches;
+    return td_amount_of(limit, td_sampler_batches(s, 0, r->config->batch_size));
+}
+
+struct td_program_key td_rank_train_key(const struct td_rank *r, int64_t n_batches, int64_t batch,
+                                        int64_t n) {
+    const struct td_limits *l = &r->config->limits;
+    bool steps = td_limits_steps_after(l, n_batches, batch);
+    return (struct td_program_key){
+        .step = "train",
+        .mode = TD_MODE_TRAIN,
+        .batch = n,
+        .accumulate = batch % l->accumulate != 0,
+        .sync = steps,
+        .apply = steps,
+    };
+}
+
+struct td_program_key td_rank_eval_key(int64_t n) {
+    return (struct td_program_key){.step = "train", .mode = TD_MODE_EVAL, .batch = n};
+}
+
+// Every variant of an epoch played from p on: windows repeat, so its two ends have them all.
+static td_status add_train_programs(struct td_rank *r, const struct td_progress *p) {
+    const struct td_train_config *c = r->config;
+    const struct td_sampler *s = td_data_sampler(r->data, TD_SPLIT_TRAIN);
+    int64_t n_batches = td_rank_epoch_batches(r, p), ends = 2 * (int64_t)c->limits.accumulate + 2;
+    int64_t left = td_sampler_left(s, p->epoch_offset, c->rank);
+    for (int64_t b = p->epoch_batches; b < n_batches; b++) {
+        if (b - p->epoch_batches > ends && n_batches - b > ends) b = n_batches - ends;
+        int64_t n = TD_MIN(c->batch_size, left - (b - p->epoch_batches) * c->batch_size);
+        struct td_program_key key = td_rank_train_key(r, n_batches, b, n);
+        TD_TRY(td_programs_add(r->programs, &key));
+    }
+    return TD_OK;
+}
+
+static td_status add_eval_programs(struct td_rank *r, enum td_split split) {
+    const struct td_sampler *s = td_data_sampler(r->data, split);
+    if (!s || td_rank_eval_batches(r, split) == 0) return TD_OK;
+    int64_t left = td_sampler_left(s, 0, r->config->rank), batch = r->config->batch_size;
+    int64_t sizes[] = {left >= batch ? batch : 0, left % batch};
+    for (size_t i = 0; i < TD_COUNTOF(sizes); i++) {
+        if (sizes[i] == 0) continue;
+        struct td_program_key key = td_rank_eval_key(sizes[i]);
+        TD_TRY(td_programs_add(r->programs, &key));
+    }
+    return TD_OK;
+}
+
+static td_status record_step(void *arg, struct td_graph *g, int64_t batch) {
+    struct td_rank *r = arg;
+    return r->module_ops->record(r->module, g, batch);
+}
+static td_status rewrite_precision(void *arg, struct td_graph *g,
+                                   const struct td_program_key *key) {
+    struct td_rank *r = arg;
+    return r->precision_ops->rewrite(r->precision, g, key);
+}
+static td_status rewrite_strategy(void *arg, struct td_graph *g, const struct td_program_key *key) {
+    struct td_rank *r = arg;
+    return r->strategy_ops->rewrite(r->strategy, g, key);
+}
+
+static void choose_optimizer(struct td_rank *r) {
+    static const enum td_op op[] = {
+        [TD_OPTIMIZER_SGD] = TD_OP_SGD,
+        [TD_OPTIMIZER_ADAM] = TD_OP_ADAM,
+        [TD_OPTIMIZER_ADAMW] = TD_OP_ADAMW,
+    };
+    const struct td_optimizer_config *o = &r->config->optimizer;
+    r->optimizer = (struct td_optimizer_options){
+        .op = op[o->kind],
+        .attrs = o->attrs,
+        .clip_norm = o->max_norm,
+    };
+}
+
+static td_status record_programs(struct td_rank *r) {
+    const struct td_train_config *c = r->config;
+    choose_optimizer(r);
+    TD_TRY(td_state_table_create(&r->state));
+    struct td_compile_options options = {
+        .state = r->state,
+        .windowed = c->limits.accumulate > 1,
+        .record = record_step,
+        .record_arg = r,
+        .precision = r->precision_ops->rewrite ? rewrite_precision : NULL,
+        .precision_arg = r,
+        .strategy = rewrite_strategy,
+        .strategy_arg = r,
+        .optimizer = &r->optimizer,
+    };
+    TD_TRY(td_programs_create(&options, &r->programs));
+    if (r->strategy_ops->build_begin) TD_TRY(r->strategy_ops->build_begin(r->strategy));
+    if (c->stages & TD_TRAIN_FIT) {
+        struct td_progress whole = {0};
+        TD_TRY(add_train_programs(r, &whole));
+        TD_TRY(add_train_programs(r, &r->start));
+    }
+    if (c->stages & (TD_TRAIN_FIT | TD_TRAIN_VALIDATE)) TD_TRY(add_eval_programs(r, TD_SPLIT_VAL));
+    if (c->stages & TD_TRAIN_TEST) TD_TRY(add_eval_programs(r, TD_SPLIT_TEST));
+    if (r->strategy_ops->build_end) TD_TRY(r->strategy_ops->build_end(r->strategy));
+    return td_state_layout(r->state);
+}
+
+// ---- memory and state --------------------------------------------------------------------------
+
+static td_status place_state(struct td_rank *r) {
+    if (r->strategy_ops->place) TD_TRY(r->strategy_ops->place(r->strategy, r->state, &r->memory));
+    for (int role = 0; role < TD_ROLE_COUNT; role++) {
+        size_t bytes = td_state_region_bytes(r->state, (enum td_role)role);
+        if (r->memory.region[role].bytes || !bytes) continue;
+        TD_TRY_CTX(r->accel_ops->mem_alloc(r->accel, bytes, &r->memory.region[role]),
+                   "%zu bytes for the %s state", bytes, td_role_name((enum td_role)role));
+        r->owned[role] = true;
+    }
+    size_t arena = TD_MAX(td_programs_arena_bytes(r->programs), 64);
+    TD_TRY_CTX(r->accel_ops->mem_alloc(r->accel, arena, &r->arena_memory),
+               "%zu bytes for activations", arena);
+    return TD_OK;
+}
+
+static td_status initialize_tensor(struct td_rank *r, const struct td_state_info *t) {
+    if (t->init.kind == TD_INIT_ZERO) return TD_OK; // memory comes zeroed
+    if (t->dtype != TD_F32)
+        return td_fail(TD_UNIMPLEMENTED, "initial values of '%s' in %s", t->name,
+                       td_dtype_name(t->dtype));
+    size_t n = (size_t)td_shape_elems(&t->shape), bytes;
+    if (!td_size_mul(n, sizeof(float), &bytes)) return td_fail_oom();
+    TD_AUTO_FREE float *values = malloc(TD_MAX(bytes, 1));
+    if (!values) return td_fail_oom();
+    TD_TRY(td_init_fill(r->config->seed, t, values));
+    struct td_buffer host = {
+        .space = TD_SPACE_HOST,
+        .handle = (uint64_t)(uintptr_t)values,
+        .bytes = bytes,
+    };
+    return r->accel_ops->copy(r->accel, r->memory.region[t->role], t->offset, host, 0, bytes);
+}
+
+static td_status initialize_state(struct td_rank *r) {
+    for (uint32_t i = 0; i < td_state_count(r->state); i++)
+        TD_TRY(initialize_tensor(r, td_state_at(r->state, i)));
+    return TD_OK;
+}
+
+static void announce_resume(struct td_rank *r) {
+    char reason[256];
+    td_resume_key_compare(&r->restored.manifest.key, &r->key, reason, sizeof reason);
+    if (*reason) td_events_note(r->events, "resume is not bit-exact: %s", reason);
+    td_events_resumed(r->events, r->start.step, reason);
+}
+
+static td_status restore_state(struct td_rank *r) {
+    struct td_restore_target to = {
+        .state = r->state,
+        .memory = &r->memory,
+        .accel_ops = r->accel_ops,
+        .accel = r->accel,
+    };
+    uint32_t roles;
+    TD_TRY(r->strategy_ops->load_checkpoint(r->strategy, &roles));
+    if (r->resumed) {
+        if (!roles) return TD_OK;
+        if (!(r->config->stages & TD_TRAIN_FIT)) roles &= ~(1u << TD_ROLE_OPTIM);
+        TD_TRY_CTX(td_restore_load(&r->restored, roles, &to), "resume from '%s'", r->restored.path);
+        announce_resume(r);
+    } else if (r->config->init_from && roles) {
+        TD_TRY(td_restore_weights(r->config->init_from, &to));
+    }
+    return TD_OK;
+}
+
+static td_status set_up_strategy(struct td_rank *r) {
+    return r->strategy_ops->setup(r->strategy, r->state, &r->memory);
+}
+
+// Called by the accelerator where an all_reduce node stands.
+static td_status reduce_bucket(void *arg, uint32_t bucket) {
+    struct td_rank *r = arg;
+    size_t offset, bytes;
+    td_state_bucket(r->state, bucket, &offset, &bytes);
+    bool last = bucket + 1 == td_state_n_buckets(r->state);
+    char *base = td_buffer_host(r->memory.region[TD_ROLE_GRAD]);
+    atomic_fetch_add_explicit(&r->io->page->collective_seq, 1, memory_order_relaxed);
+    return r->strategy_ops->reduce_gradients(r->strategy, (float *)(void *)(base + offset),
+                                             (int64_t)(bytes / sizeof(float)),
+                                             last ? TD_CONTROL_FLAGS : 0);
+}
+
+static td_status bind_programs(struct td_rank *r) {
+    struct td_bindings b = {
+        .struct_bytes = sizeof b,
+        .arena = r->arena_memory,
+        .scalars = r->scalars,
+        .outputs = r->outputs,
+        .all_reduce = reduce_bucket,
+        .all_reduce_arg = r,
+    };
+    memcpy(b.region, r->memory.region, sizeof b.region);
+    r->scalars[TD_SCALAR_LOSS_SCALE] = 1;
+    r->scalars[TD_SCALAR_WINDOW] = 1;
+    return td_programs_bind(r->programs, r->accel_ops, r->accel, &b);
+}
+
+// ---- what leaves the rank ----------------------------------------------------------------------
+
+static void print_metrics(void *arg) {
+    struct td_rank *r = arg;
+    (void)td_metrics_print(&r->io->ring);
+}
+
+static td_status start_background(struct td_rank *r) {
+    r->metrics.ring = r->io->ring;
+    td_control_init(&r->control, r->io->page, r->facts.is_global_zero,
+                    r->config->limits.max_time_s);
+    char *grad = td_buffer_host(r->memory.region[TD_ROLE_GRAD]);
+    if (grad) r->control.tail = (float *)(void *)(grad + td_state_control_offset(r->state));
+    TD_TRY(td_background_create(r->io->print_metrics ? print_metrics : NULL, r, &r->background));
+    struct td_checkpointer_options options = {
+        .config = &r->config->checkpoint,
+        .state = r->state,
+        .accel_ops = r->accel_ops,
+        .accel = r->accel,
+        .strategy_ops = r->strategy_ops,
+        .strategy = r->strategy,
+        .background = r->background,
+        .events = r->events,
+        .resumed_from = r->resumed ? r->restored.path : NULL,
+        .resumed_step = r->resumed ? r->start.step : -1,
+    };
+    TD_TRY(r->strategy_ops->save_checkpoint(r->strategy, &options.roles));
+    return td_checkpointer_create(&options, &r->checkpointer);
+}
+
+// What `auto` became, and what else later attempts must not choose again.
+static td_status freeze_choices(struct td_rank *r) {
+    if (r->config->frozen) {
+        r->frozen = r->config->frozen;
+        return TD_OK;
+    }
+    struct td_arena *a = r->arena;
+    struct td_json *o = td_json_new(a, TD_JSON_OBJECT);
+    td_json_set(a, o, "accelerator", td_json_new_string(a, r->accel_name));
+    td_json_set(a, o, "strategy", td_json_new_string(a, r->strategy_name));
+    td_json_set(a, o, "collective", td_json_new_string(a, r->group_name));
+    td_json_set(a, o, "precision", td_json_new_string(a, r->config->precision));
+    if (!td_json_set(a, o, "threads_per_rank", td_json_new_int(a, r->config->n_threads)))
+        return td_fail_oom();
+    r->frozen = o;
+    if (r->facts.is_global_zero) td_events_frozen(r->events, o);
+    return TD_OK;
+}
+
+// ---- building and taking down ------------------------------------------------------------------
+
+typedef td_status (*build_step)(struct td_rank *r);
+
+static const build_step building[] = {
+    open_accelerator, find_group,    join_group,       open_strategy,
+    open_precision,   open_data,     open_module,      choose_start,
+    record_programs,  place_state,   initialize_state, restore_state,
+    set_up_strategy,  bind_programs, start_background, freeze_choices,
+};
+
+static const build_step planning[] = {
+    open_accelerator, find_group,  open_strategy,   open_precision,
+    open_data,        open_module, record_programs,
+};
+
+static td_status build(const struct td_train_config *config, struct td_train_io *io,
+                       struct td_events *events, const build_step *steps, size_t n_steps,
+                       struct td_rank **out_rank) {
+    TD_AUTO(td_rank) *r = td_calloc(1, sizeof *r);
+    if (!r) return td_fail_oom();
+    r->config = config;
+    r->io = io;
+    r->events = events;
+    TD_TRY(td_arena_create(ARENA_BYTES, &r->arena));
+    for (size_t i = 0; i < n_steps; i++) {
+        td_status s = steps[i](r);
+        if (!s) continue;
+        td_rank_fail(r, s);
+        return s;
+    }
+    *out_rank = td_steal(r);
+    return TD_OK;
+}
+
+td_status td_rank_create(const struct td_train_config *config, struct td_train_io *io,
+                         struct td_events *events, struct td_rank **out_rank) {
+    return build(config, io, events, building, TD_COUNTOF(building), out_rank);
+}
+
+td_status td_rank_create_plan(const struct td_train_config *config, struct td_train_io *io,
+                              struct td_events *events, struct td_rank **out_rank) {
+    return build(config, io, events, planning, TD_COUNTOF(planning), out_rank);
+}
+
+td_status td_rank_finish(struct td_rank *r) {
+    if (!r->strategy_ops->teardown) return TD_OK;
+    return r->strategy_ops->teardown(r->strategy);
+}
+
+void td_rank_fail(struct td_rank *r, td_status why) {
+    if (r->strategy && r->group && r->strategy_ops->on_exception)
+        r->strategy_ops->on_exception(r->strategy, td_status_code(why));
+}
+
+void td_rank_destroy(struct td_rank *r) {
+    if (!r) return;
+    td_checkpointer_destroy(r->checkpointer);
+    td_background_destroy(r->background);
+    td_programs_destroy(r->programs);
+    if (r->arena_memory.bytes) r->accel_ops->mem_free(r->accel, r->arena_memory);
+    for (int role = 0; role < TD_ROLE_COUNT; role++)
+        if (r->owned[role]) r->accel_ops->mem_free(r->accel, r->memory.region[role]);
+    td_state_table_destroy(r->state);
+    if (r->module_ops) r->module_ops->close(r->module);
+    td_data_close(r->data);
+    if (r->precision_ops) r->precision_ops->close(r->precision);
+    if (r->strategy_ops) r->strategy_ops->close(r->strategy);
+    if (r->group) r->group_ops->leave(r->group);
+    if (r->accel_ops) r->accel_ops->close(r->accel);
+    td_arena_destroy(r->arena);
+    free(r);
+}
+
+// ---- measuring ---------------------------------------------------------------------------------
+
+static double flops_of_step(const struct td_rank *r) {
+    double flops = 0;
+    int64_t window = r->config->limits.accumulate;
+    for (size_t i = 0; i < td_programs_count(r->programs); i++) {
+        const struct td_compiled *c = td_programs_at(r->programs, i);
+        const struct td_program_key *k = &c->program.key;
+        if (k->mode != TD_MODE_TRAIN || k->batch != r->config->batch_size || !k->apply) continue;
+        flops = TD_MAX(flops, td_graph_flops(c->graph) * (double)window);
+    }
+    return flops;
+}
+
+td_status td_rank_measure(const struct td_rank *r, struct td_rank_sizes *out_sizes) {
+    struct td_rank_sizes s = {
+        .arena_bytes = td_programs_arena_bytes(r->programs),
+        .samples = td_data_length(r->data, TD_SPLIT_TRAIN),
+        .flops_per_step = flops_of_step(r),
+    };
+    for (uint32_t i = 0; i < td_state_count(r->state); i++) {
+        const struct td_state_info *t = td_state_at(r->state, i);
+        if (t->role == TD_ROLE_PARAM) s.parameters += td_shape_elems(&t->shape);
+    }
+    for (int role = 0; role < TD_ROLE_COUNT; role++) {
+        size_t bytes = td_state_region_bytes(r->state, (enum td_role)role);
+        s.state_bytes += bytes;
+        if (role != TD_ROLE_GRAD && r->config->rank == 0) s.snapshot_bytes += bytes;
+    }
+    size_t gradients = td_state_region_bytes(r->state, TD_ROLE_GRAD);
+    s.shared_bytes = r->group_ops->shared_bytes(r->config->world_size, gradients);
+    struct td_progress whole = {0};
+    s.batches_per_epoch = td_rank_epoch_batches(r, &whole);
+    s.steps_per_epoch = td_limits_steps_per_epoch(&r->config->limits, s.batches_per_epoch);
+    s.total_steps = td_limits_total_steps(&r->config->limits, s.batches_per_epoch);
+    *out_sizes = s;
+    return TD_OK;
+}
+
+// ---- for the loop ------------------------------------------------------------------------------
+
+static td_status run(struct td_rank *r, enum td_strategy_step kind, struct td_executable *exe,
+                     uint32_t segments, const void *const *inputs) {
+    if (r->strategy_ops->step)
+        return r->strategy_ops->step(r->strategy, kind, exe, segments, inputs);
+    return r->accel_ops->run(exe, segments, inputs);
+}
+
+// Segments one by one, because the strategy has something to do between them.
+static td_status run_with_hooks(struct td_rank *r, enum td_strategy_step kind, bool apply,
+                                struct td_executable *exe, const void *const *inputs) {
+    const struct td_strategy_ops *o = r->strategy_ops;
+    TD_TRY(run(r, kind, exe, 1u << TD_SEG_FORWARD, inputs));
+    if (o->pre_backward) TD_TRY(o->pre_backward(r->strategy));
+    TD_TRY(run(r, kind, exe, 1u << TD_SEG_BACKWARD, inputs));
+    if (o->post_backward) TD_TRY(o->post_backward(r->strategy));
+    if (!apply) return TD_OK;
+    if (o->optimizer_step) return o->optimizer_step(r->strategy, exe, inputs);
+    return run(r, kind, exe, 1u << TD_SEG_FINISH | 1u << TD_SEG_APPLY, inputs);
+}
+
+td_status td_rank_step(struct td_rank *r, enum td_strategy_step kind,
+                       const struct td_program_key *key, const void *const *inputs,
+                       const struct td_graph **out_graph) {
+    const struct td_strategy_ops *o = r->strategy_ops;
+    const void *moved[TD_DATA_FIELDS];
+    struct td_runnable program;
+    TD_TRY(td_programs_find(r->programs, key, &program));
+    if (o->batch_to_device) {
+        size_t n_fields;
+        (void)td_data_fields(r->data, &n_fields);
+        TD_TRY(o->batch_to_device(r->strategy, inputs, n_fields, moved));
+        inputs = moved;
+    }
+    bool hooked =
+        kind == TD_STEP_TRAIN && (o->pre_backward || o->post_backward || o->optimizer_step);
+    if (hooked) {
+        TD_TRY(run_with_hooks(r, kind, key->apply, program.exe, inputs));
+    } else {
+        TD_TRY(run(r, kind, program.exe, TD_SEGS_ALL, inputs));
+    }
+    TD_TRY(r->accel_ops->sync(r->accel));
+    *out_graph = program.graph;
+    return TD_OK;
+}
+
+td_status td_rank_hook(struct td_rank *r, enum td_strategy_hook hook, int64_t batch) {
+    return r->strategy_ops->hook ? r->strategy_ops->hook(r->strategy, hook, batch) : TD_OK;
+}
+
+td_status td_rank_sum(struct td_rank *r, void *data, int64_t n, enum td_dtype dtype) {
+    return r->strategy_ops->reduce(r->strategy, data, n, dtype, TD_REDUCE_SUM);
+}

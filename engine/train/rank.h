@@ -1,0 +1,111 @@
+#ifndef TRAIND_ENGINE_TRAIN_RANK_H
+#define TRAIND_ENGINE_TRAIN_RANK_H
+
+// Rank context: owns the plugins and the state of one rank, and forwards to them in the documented
+// order (traind/strategy.h). It is the facade that seed 001 calls Accelerator; the loop knows it
+// and nothing behind it.
+//
+// td_rank_create builds the object graph in one visible order, the table `building` in rank.c;
+// td_rank_destroy takes it down in reverse, from any point that building reached. Members are read
+// by the loop and by tests, written by rank.c alone. Thread: the training thread.
+
+#include "engine/train/checkpoint.h"
+#include "engine/train/control.h"
+#include "engine/train/data.h"
+#include "engine/train/metrics.h"
+#include "engine/train/programs.h"
+#include "engine/train/restore.h"
+#include "traind/precision.h"
+#include "traind/strategy.h"
+
+struct td_rank {
+    const struct td_train_config *config;
+    struct td_train_io *io;
+    struct td_events *events;
+    struct td_arena *arena; // small things that live as long as the rank
+
+    // plugins, in order of opening
+    const struct td_accelerator_ops *accel_ops;
+    struct td_accelerator *accel;
+    struct td_accel_facts accel_facts;
+    const char *accel_name;
+    const struct td_collective_ops *group_ops;
+    struct td_collective *group;
+    const char *group_name;
+    const struct td_strategy_ops *strategy_ops;
+    struct td_strategy *strategy;
+    struct td_strategy_facts facts;
+    const char *strategy_name;
+    const struct td_precision_ops *precision_ops;
+    struct td_precision *precision;
+    struct td_data *data;
+    const struct td_module_ops *module_ops;
+    struct td_module *module;
+
+    // state and programs
+    struct td_optimizer_options optimizer;
+    struct td_state_table *state;
+    struct td_programs *programs;
+    struct td_strategy_memory memory;
+    bool owned[TD_ROLE_COUNT]; // regions that this rank allocated
+    struct td_buffer arena_memory;
+    float scalars[TD_SCALAR_COUNT];
+    float outputs[TD_PROGRAM_OUTPUTS];
+
+    // where it starts, and what leaves it
+    bool resumed;
+    struct td_restored restored; // on the rank that reads, when resumed
+    struct td_progress start;
+    struct td_resume_key key;
+    const struct td_json *frozen;
+    struct td_control control;
+    struct td_metrics metrics;
+    struct td_background *background;
+    struct td_checkpointer *checkpointer;
+};
+
+TD_MUST_USE td_status td_rank_create(const struct td_train_config *config, struct td_train_io *io,
+                                     struct td_events *events, struct td_rank **out_rank);
+// Builds only what sizes need: plugins, data, recorded programs, laid-out state; no group, no
+// memory. Good for td_rank_measure and destroy.
+TD_MUST_USE td_status td_rank_create_plan(const struct td_train_config *config,
+                                          struct td_train_io *io, struct td_events *events,
+                                          struct td_rank **out_rank);
+// A clean end: teardown with its bounded barrier.
+TD_MUST_USE td_status td_rank_finish(struct td_rank *r);
+// The end of a rank that failed: peers are woken.
+void td_rank_fail(struct td_rank *r, td_status why);
+void td_rank_destroy(struct td_rank *r); // accepts NULL
+TD_DEFINE_AUTO(td_rank, td_rank_destroy);
+
+struct td_rank_sizes {
+    int64_t parameters;
+    size_t state_bytes;    // parameters, buffers, gradients, optimizer state
+    size_t arena_bytes;    //
+    size_t snapshot_bytes; // of the checkpointer
+    size_t shared_bytes;   // mapping of the group; 0 for world 1
+    double flops_per_step; // of one optimizer step of this rank
+    int64_t samples;       // of the training set
+    int64_t batches_per_epoch, steps_per_epoch, total_steps; // total 0: no limit known
+};
+TD_MUST_USE td_status td_rank_measure(const struct td_rank *r, struct td_rank_sizes *out_sizes);
+
+// ---- for the loop ------------------------------------------------------------------------------
+// Micro-batches of the epoch in which p stands, those that are done included.
+int64_t td_rank_epoch_batches(const struct td_rank *r, const struct td_progress *p);
+// Batches of an evaluation, the same on all ranks; some may have no samples for the last one.
+int64_t td_rank_eval_batches(const struct td_rank *r, enum td_split split);
+// The program for micro-batch `batch` of n_batches with n samples; and the one to evaluate n.
+struct td_program_key td_rank_train_key(const struct td_rank *r, int64_t n_batches, int64_t batch,
+                                        int64_t n);
+struct td_program_key td_rank_eval_key(int64_t n);
+// Runs a program, with the strategy's hooks around its segments. Outputs are in r->outputs, named
+// by the graph; they are there when it returns.
+TD_MUST_USE td_status td_rank_step(struct td_rank *r, enum td_strategy_step kind,
+                                   const struct td_program_key *key, const void *const *inputs,
+                                   const struct td_graph **out_graph);
+TD_MUST_USE td_status td_rank_hook(struct td_rank *r, enum td_strategy_hook hook, int64_t batch);
+// Sums n values over the ranks, in place.
+TD_MUST_USE td_status td_rank_sum(struct td_rank *r, void *data, int64_t n, enum td_dtype dtype);
+
+#endif

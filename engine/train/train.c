@@ -1,0 +1,73 @@
+// Stages in order. Stage events come from rank 0 only: they speak for the job.
+
+#include "engine/train/train.h"
+
+static void announce(const struct td_rank *r, const char *stage, const char *state) {
+    if (r->facts.is_global_zero) td_events_stage(r->events, stage, state);
+}
+
+static td_status evaluate_stage(struct td_loop *l, enum td_split split, const char *stage,
+                                const char *prefix, enum td_loop_end *out_end) {
+    struct td_rank *r = l->rank;
+    int64_t n = td_rank_eval_batches(r, split);
+    bool interrupted;
+    announce(r, stage, "start");
+    if (n == 0)
+        td_events_note(r->events, "stage %s has nothing to do: no samples or a limit of 0 batches",
+                       stage);
+    TD_TRY(td_loop_evaluate(l, split, prefix, n, &interrupted));
+    announce(r, stage, interrupted ? "stopped" : "done");
+    if (interrupted) *out_end = TD_LOOP_STOPPED;
+    return TD_OK;
+}
+
+static td_status run_stages(struct td_loop *l, enum td_loop_end *out_end) {
+    struct td_rank *r = l->rank;
+    unsigned stages = r->config->stages;
+    *out_end = TD_LOOP_DONE;
+    if (stages & TD_TRAIN_FIT) {
+        announce(r, "fit", "start");
+        TD_TRY(td_loop_fit(l, out_end));
+        announce(r, "fit", *out_end == TD_LOOP_DONE ? "done" : "stopped");
+        if (*out_end == TD_LOOP_STOPPED) return TD_OK;
+    }
+    if (stages & TD_TRAIN_VALIDATE) {
+        TD_TRY(evaluate_stage(l, TD_SPLIT_VAL, "validate", "val", out_end));
+        if (*out_end == TD_LOOP_STOPPED) return TD_OK;
+    }
+    if (stages & TD_TRAIN_TEST) TD_TRY(evaluate_stage(l, TD_SPLIT_TEST, "test", "test", out_end));
+    return TD_OK;
+}
+
+static void note_losses(const struct td_rank *r) {
+    uint64_t drops = td_metrics_drops(&r->metrics),
+             skipped = td_checkpointer_skipped(r->checkpointer);
+    if (drops)
+        td_events_note(r->events, "%llu metric points were dropped at a full ring",
+                       (unsigned long long)drops);
+    if (skipped)
+        td_events_note(r->events,
+                       "%llu periodic checkpoints were skipped because the one before was still "
+                       "being written",
+                       (unsigned long long)skipped);
+}
+
+td_status td_train(const struct td_train_config *config, struct td_train_io *io,
+                   struct td_events *events, struct td_train_result *out_result) {
+    TD_AUTO(td_rank) *r = NULL;
+    *out_result = (struct td_train_result){.end = TD_LOOP_DONE};
+    atomic_store_explicit(&io->page->phase, TD_PHASE_LOADING, memory_order_relaxed);
+    TD_TRY(td_rank_create(config, io, events, &r));
+    struct td_loop loop;
+    td_loop_init(&loop, r);
+    td_status s = run_stages(&loop, &out_result->end);
+    out_result->step = loop.at.step;
+    note_losses(r);
+    if (s) {
+        td_rank_fail(r, s);
+    } else {
+        s = td_rank_finish(r);
+    }
+    td_control_phase(&r->control, TD_PHASE_ENDED);
+    return s;
+}
