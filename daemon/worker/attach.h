@@ -1,0 +1,23 @@
+#ifndef TRAIND_DAEMON_WORKER_ATTACH_H
+#define TRAIND_DAEMON_WORKER_ATTACH_H
+
+// Attach: the page, ring, socket and group mapping that the launcher handed down as descriptors, or
+// private ones for a run by hand. Everything that comes from outside is checked before use.
+
+#include "daemon/worker/configure.h"
+#include "engine/train/config.h"
+
+struct td_worker_io {
+    struct td_train_io train;
+    void *page_map;
+    size_t page_bytes;
+};
+
+TD_MUST_USE td_status td_worker_attach(const struct td_worker_args *args,
+                                       struct td_worker_io *out_io);
+void td_worker_detach(struct td_worker_io *io);
+// Maps the group; its size was checked against the plan by whoever made it.
+TD_MUST_USE td_status td_worker_attach_group(const struct td_worker_args *args, int32_t world_size,
+                                             struct td_worker_io *io);
+
+#endif

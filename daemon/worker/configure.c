@@ -1,0 +1,261 @@
+// Plan -> td_train_config. Everything is resolved here, once: defaults of a run by hand, where
+// checkpoints go, which ones to resume from, and the build that the resume key names.
+
+#include "daemon/worker/configure.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/worker/plugins.h"
+#include "lib/base/digest.h"
+#include "lib/base/fsio.h"
+#include "lib/base/proc.h"
+
+enum { ARENA_BYTES = 2 * TD_SPEC_ARENA_BYTES, ENGINE_MAX_BYTES = 256 << 20, PATHS_MAX = 66 };
+
+void td_worker_config_destroy(struct td_worker_config *c) {
+    if (!c) return;
+    td_registry_destroy(c->registry);
+    td_arena_destroy(c->arena);
+    free(c);
+}
+
+static const char *or_null(const char *text) {
+    return text && *text ? text : NULL;
+}
+
+// ---- build -------------------------------------------------------------------------------------
+
+// "0.1.0+<digest of the engine's library>": two builds that could differ in a bit have two names.
+static td_status name_build(struct td_worker_config *c) {
+    char dir[4000];
+    TD_TRY(td_proc_self_dir(dir, sizeof dir));
+    const char *path = td_arena_printf(c->arena, "%s/../lib/libtraind.so", dir);
+    if (!path) return td_fail_oom();
+    TD_AUTO_BUF engine;
+    td_buf_init(&engine, ENGINE_MAX_BYTES);
+    TD_TRY(td_fs_read(path, ENGINE_MAX_BYTES, &engine));
+    c->train.build = td_arena_printf(c->arena, "%s+%016llx", TD_VERSION,
+                                     (unsigned long long)td_xxh3_64(engine.data, engine.len));
+    return c->train.build ? TD_OK : td_fail_oom();
+}
+
+static td_status digest_spec(struct td_worker_config *c) {
+    TD_AUTO_BUF text;
+    td_buf_init(&text, 4 * TD_SPEC_MAX_BYTES);
+    // The spec is the plan without the facts of one attempt.
+    struct td_json *tree = td_json_new(c->arena, TD_JSON_OBJECT);
+    for (const struct td_json *v = c->plan.tree->first; v; v = v->next)
+        if (strcmp(v->key, "run") != 0 && strcmp(v->key, "format") != 0)
+            (void)td_json_set(c->arena, tree, v->key, td_json_copy(c->arena, v));
+    TD_TRY(td_json_print(tree, false, &text));
+    char *hex = td_arena_alloc(c->arena, TD_DIGEST_HEX);
+    if (!hex) return td_fail_oom();
+    td_xxh3_128_hex(text.data, text.len, hex);
+    c->train.spec_digest = hex;
+    return TD_OK;
+}
+
+// ---- checkpoints -------------------------------------------------------------------------------
+
+// By hand there is no daemon to number attempts: the first number without a directory is taken, so
+// that no checkpoint is ever written over.
+static int32_t next_attempt(const char *job_dir) {
+    int32_t next = 1;
+    DIR *d = opendir(job_dir);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        int n, end = 0;
+        if (sscanf(e->d_name, "a%9d%n", &n, &end) == 1 && !e->d_name[end] && n >= next)
+            next = n + 1;
+    }
+    if (d) closedir(d);
+    return next;
+}
+
+static td_status place_checkpoints(struct td_worker_config *c) {
+    const struct td_spec_checkpoint *from = &c->plan.spec.checkpoint;
+    struct td_checkpoint_config *to = &c->train.checkpoint;
+    *to = (struct td_checkpoint_config){
+        .every_n_epochs = from->every_n_epochs,
+        .every_n_train_steps = from->every_n_train_steps,
+        .save_top_k = from->save_top_k,
+        .save_last = from->save_last,
+        .monitor = or_null(from->monitor),
+        .monitor_max = strcmp(from->mode, "max") == 0,
+    };
+    to->dir = or_null(c->plan.run.checkpoint_dir);
+    if (!to->dir && *from->dir) {
+        const char *job = td_arena_printf(c->arena, "%s/%s", from->dir, c->plan.spec.name);
+        if (!job) return td_fail_oom();
+        if (!*c->plan.run.job) c->train.attempt = next_attempt(job);
+        to->dir = td_arena_printf(c->arena, "%s/a%d", job, c->train.attempt);
+        if (!to->dir) return td_fail_oom();
+    }
+    to->label = td_arena_printf(c->arena, "a%d", c->train.attempt);
+    return to->label ? TD_OK : td_fail_oom();
+}
+
+static td_status list_resume_paths(struct td_worker_config *c) {
+    const char **paths = td_arena_array(c->arena, PATHS_MAX, sizeof *paths);
+    if (!paths) return td_fail_oom();
+    size_t n = 0;
+    const struct td_json *before = c->plan.run.resume_before;
+    if (*c->plan.run.resume_from) {
+        paths[n++] = c->plan.run.resume_from;
+        for (const struct td_json *v = before ? before->first : NULL; v && n < PATHS_MAX;
+             v = v->next)
+            paths[n++] = td_json_string(v, "");
+    } else if (*c->plan.spec.ckpt_path) {
+        paths[n++] = c->plan.spec.ckpt_path;
+    }
+    c->train.resume_from = paths;
+    c->train.n_resume_from = n;
+    c->train.init_from = or_null(c->plan.spec.init_from);
+    return TD_OK;
+}
+
+// ---- the parts of the spec ---------------------------------------------------------------------
+
+static struct td_amount amount_of(struct td_spec_amount a) {
+    return (struct td_amount){
+        .is_fraction = a.is_fraction,
+        .fraction = a.fraction,
+        .batches = a.batches,
+    };
+}
+
+static void take_limits(const struct td_spec_trainer *from, struct td_limits *to) {
+    *to = (struct td_limits){
+        .max_epochs = from->max_epochs,
+        .max_steps = from->max_steps,
+        .min_epochs = from->min_epochs,
+        .min_steps = from->min_steps,
+        .max_time_s = from->max_time_s,
+        .train_batches = amount_of(from->limit_train_batches),
+        .val_batches = amount_of(from->limit_val_batches),
+        .test_batches = amount_of(from->limit_test_batches),
+        .val_check_interval = amount_of(from->val_check_interval),
+        .check_val_every_n_epoch = from->check_val_every_n_epoch,
+        .log_every_n_steps = from->log_every_n_steps,
+        .accumulate = from->accumulate_grad_batches,
+        .sanity_batches = from->num_sanity_val_steps,
+    };
+}
+
+static void take_optimizer(const struct td_spec *spec, struct td_optimizer_config *to) {
+    const struct td_json *k = spec->optimizer.knobs;
+    const struct td_json *betas = td_json_get(k, "betas");
+    const char *name = spec->optimizer.name;
+    *to = (struct td_optimizer_config){
+        .kind = strcmp(name, "sgd") == 0    ? TD_OPTIMIZER_SGD
+                : strcmp(name, "adam") == 0 ? TD_OPTIMIZER_ADAM
+                                            : TD_OPTIMIZER_ADAMW,
+        .lr = td_json_real(td_json_get(k, "lr"), 0.001),
+        .max_norm = spec->trainer.gradient_clip_val,
+        .attrs =
+            {
+                .beta1 = (float)td_json_real(betas ? betas->first : NULL, 0.9),
+                .beta2 = (float)td_json_real(betas ? betas->last : NULL, 0.999),
+                .eps = (float)td_json_real(td_json_get(k, "eps"), 1e-8),
+                .weight_decay = (float)td_json_real(td_json_get(k, "weight_decay"), 0),
+                .momentum = (float)td_json_real(td_json_get(k, "momentum"), 0),
+                .dampening = (float)td_json_real(td_json_get(k, "dampening"), 0),
+                .nesterov = td_json_bool(td_json_get(k, "nesterov"), false),
+            },
+    };
+}
+
+static void take_schedule(const struct td_spec *spec, struct td_schedule_config *to) {
+    const struct td_json *k = spec->lr_scheduler.knobs;
+    bool cosine = strcmp(spec->lr_scheduler.name, "warmup_cosine") == 0;
+    *to = (struct td_schedule_config){
+        .kind = cosine ? TD_SCHEDULE_WARMUP_COSINE : TD_SCHEDULE_CONSTANT,
+        .warmup_steps = td_json_int(td_json_get(k, "warmup_steps"), 0),
+        .total_steps = td_json_int(td_json_get(k, "total_steps"), 0), // "auto" reads as 0
+        .min_lr = td_json_real(td_json_get(k, "min_lr"), 0),
+    };
+}
+
+static unsigned take_stages(unsigned stages) {
+    return (stages & TD_STAGE_FIT ? TD_TRAIN_FIT : 0u) |
+           (stages & TD_STAGE_VALIDATE ? TD_TRAIN_VALIDATE : 0u) |
+           (stages & TD_STAGE_TEST ? TD_TRAIN_TEST : 0u);
+}
+
+static void take_spec(struct td_worker_config *c) {
+    const struct td_spec *spec = &c->plan.spec;
+    struct td_train_config *t = &c->train;
+    t->model = (struct td_part){spec->model.name, spec->model.knobs};
+    t->data = (struct td_part){spec->data.name, spec->data.knobs};
+    t->accelerator = spec->trainer.accelerator;
+    t->strategy = spec->trainer.strategy;
+    t->precision = spec->trainer.precision;
+    t->seed = spec->seed;
+    t->stages = take_stages(spec->stages);
+    t->batch_size = spec->loader.batch_size;
+    t->shuffle = spec->loader.shuffle;
+    t->drop_last = spec->loader.drop_last;
+    take_limits(&spec->trainer, &t->limits);
+    take_optimizer(spec, &t->optimizer);
+    take_schedule(spec, &t->schedule);
+}
+
+// ---- all of it ---------------------------------------------------------------------------------
+
+static td_status read_plan(struct td_worker_config *c, const char *path) {
+    TD_AUTO_BUF text;
+    td_buf_init(&text, 2 * TD_SPEC_MAX_BYTES);
+    td_status s = td_fs_read(path, TD_SPEC_MAX_BYTES, &text);
+    if (s) return td_status_with_class(s, TD_CLASS_BAD_SPEC);
+    TD_TRY_CTX(td_plan_parse(c->arena, text.data, text.len, &c->plan), "plan '%s'", path);
+    return TD_OK;
+}
+
+static td_status take_world(struct td_worker_config *c, const struct td_worker_args *args) {
+    int32_t planned = c->plan.run.world_size;
+    int32_t world = args->world_size ? args->world_size : planned ? planned : 1;
+    if (planned && world != planned)
+        return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
+                                            "the plan is for %d ranks, but --world-size says %d",
+                                            planned, world),
+                                    TD_CLASS_BAD_SPEC);
+    if (args->rank < 0 || args->rank >= world)
+        return td_status_with_class(
+            td_fail(TD_INVALID_ARGUMENT, "rank %d of world size %d", args->rank, world),
+            TD_CLASS_BAD_SPEC);
+    c->train.rank = args->rank;
+    c->train.world_size = world;
+    return TD_OK;
+}
+
+td_status td_worker_configure(const struct td_worker_args *args,
+                              struct td_worker_config **out_config) {
+    TD_AUTO(td_worker_config) *c = td_calloc(1, sizeof *c);
+    if (!c) return td_fail_oom();
+    TD_TRY(td_arena_create(ARENA_BYTES, &c->arena));
+    TD_TRY(read_plan(c, args->plan_file));
+    TD_TRY(take_world(c, args));
+    char plugin_dir[4096];
+    TD_TRY(td_worker_plugin_dir(plugin_dir, sizeof plugin_dir));
+    TD_TRY(td_registry_create(plugin_dir, &c->registry));
+    TD_TRY(td_worker_plugins(c->registry));
+    struct td_train_config *t = &c->train;
+    t->registry = c->registry;
+    t->job = c->plan.run.job;
+    t->attempt = c->plan.run.attempt;
+    t->cache_dir = or_null(c->plan.run.cache_dir);
+    t->plan = c->plan.tree;
+    t->frozen = c->plan.run.frozen;
+    t->n_threads = c->plan.run.threads_per_rank     ? c->plan.run.threads_per_rank
+                   : c->plan.spec.resources.threads ? c->plan.spec.resources.threads
+                                                    : td_proc_n_cpus();
+    take_spec(c);
+    TD_TRY(place_checkpoints(c));
+    TD_TRY(list_resume_paths(c));
+    TD_TRY(digest_spec(c));
+    TD_TRY(name_build(c));
+    *out_config = td_steal(c);
+    return TD_OK;
+}

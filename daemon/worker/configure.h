@@ -1,0 +1,30 @@
+#ifndef TRAIND_DAEMON_WORKER_CONFIGURE_H
+#define TRAIND_DAEMON_WORKER_CONFIGURE_H
+
+// Configure: from a plan file and what the launcher said to the engine's plain configuration. The
+// only place where the job spec's types and the engine's meet.
+
+#include "engine/train/config.h"
+#include "lib/base/registry.h"
+#include "lib/spec/plan.h"
+
+// What the command line said.
+struct td_worker_args {
+    const char *plan_file;
+    int32_t rank, world_size;         // world 0: not said
+    int page_fd, events_fd, group_fd; // -1: none
+};
+
+struct td_worker_config {
+    struct td_arena *arena; // owns everything below
+    struct td_plan plan;
+    struct td_registry *registry;
+    struct td_train_config train;
+};
+
+TD_MUST_USE td_status td_worker_configure(const struct td_worker_args *args,
+                                          struct td_worker_config **out_config);
+void td_worker_config_destroy(struct td_worker_config *c); // accepts NULL
+TD_DEFINE_AUTO(td_worker_config, td_worker_config_destroy);
+
+#endif

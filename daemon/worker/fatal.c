@@ -1,0 +1,106 @@
+// The handler uses nothing but write(2), atomics and its own formatting. backtrace() is not on the
+// list of async-signal-safe functions because its first call loads libgcc; install calls it once,
+// so that in the handler it only walks the stack.
+
+#include "daemon/worker/fatal.h"
+
+#include <execinfo.h>
+#include <signal.h>
+#include <string.h>
+
+enum { STACK_BYTES = 64 << 10, FRAMES = 32 };
+
+static struct td_rank_page *fatal_page;
+static char fatal_stack[STACK_BYTES];
+
+struct text {
+    char data[sizeof((struct td_rank_page *)0)->last_words];
+    size_t len;
+};
+
+static void add(struct text *t, const char *s) {
+    while (*s && t->len + 1 < sizeof t->data)
+        t->data[t->len++] = *s++;
+}
+
+static void add_number(struct text *t, uint64_t v, unsigned base) {
+    char digits[24];
+    size_t n = 0;
+    do {
+        digits[n++] = "0123456789abcdef"[v % base];
+        v /= base;
+    } while (v);
+    if (base == 16) add(t, "0x");
+    while (n && t->len + 1 < sizeof t->data)
+        t->data[t->len++] = digits[--n];
+}
+
+static const char *signal_name(int sig) {
+    switch (sig) {
+    case SIGSEGV:
+        return "SIGSEGV";
+    case SIGBUS:
+        return "SIGBUS";
+    case SIGFPE:
+        return "SIGFPE";
+    case SIGILL:
+        return "SIGILL";
+    default:
+        return "SIGABRT";
+    }
+}
+
+static void on_fatal(int sig, siginfo_t *info, void *context) {
+    (void)context;
+    static struct text t; // not on the small stack; one crash at a time, the second only dies
+    static _Atomic int entered;
+    if (atomic_exchange(&entered, 1)) _exit(TD_EXIT_BUG);
+    struct td_rank_page *p = fatal_page;
+    add(&t, signal_name(sig));
+    if (sig != SIGABRT) {
+        add(&t, " at ");
+        add_number(&t, (uint64_t)(uintptr_t)info->si_addr, 16);
+    }
+    add(&t, ", phase ");
+    add_number(&t, (uint64_t)atomic_load_explicit(&p->phase, memory_order_relaxed), 10);
+    add(&t, ", step ");
+    add_number(&t, (uint64_t)atomic_load_explicit(&p->step, memory_order_relaxed), 10);
+    add(&t, ", backtrace");
+    void *frames[FRAMES];
+    int n = backtrace(frames, FRAMES);
+    for (int i = 0; i < n; i++) {
+        add(&t, " ");
+        add_number(&t, (uint64_t)(uintptr_t)frames[i], 16);
+    }
+    memcpy(p->last_words, t.data, t.len);
+    p->last_words[t.len] = '\0';
+    atomic_store(&p->fatal_signal, sig);
+    add(&t, "\n");
+    ssize_t ignored = write(STDERR_FILENO, t.data, t.len);
+    (void)ignored;
+    // SA_RESETHAND restored the default action: returning runs into the fault again, and dies.
+    raise(sig);
+}
+
+td_status td_fatal_install(struct td_rank_page *page) {
+    static const int fatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+    void *warm[2];
+    (void)backtrace(warm, 2);
+    fatal_page = page;
+    stack_t stack = {.ss_sp = fatal_stack, .ss_size = sizeof fatal_stack};
+    if (sigaltstack(&stack, NULL) != 0)
+        return td_fail_errno(TD_INTERNAL, "set the stack of the fatal handler");
+    struct sigaction sa = {.sa_flags = SA_SIGINFO | SA_ONSTACK | (int)SA_RESETHAND};
+    sa.sa_sigaction = on_fatal;
+    sigemptyset(&sa.sa_mask);
+    for (size_t i = 0; i < TD_COUNTOF(fatal); i++)
+        if (sigaction(fatal[i], &sa, NULL) != 0)
+            return td_fail_errno(TD_INTERNAL, "install the fatal handler");
+    return TD_OK;
+}
+
+void td_fatal_last_words(struct td_rank_page *page, const char *text) {
+    size_t len = strnlen(text, sizeof page->last_words - 1);
+    memcpy(page->last_words, text, len);
+    page->last_words[len] = '\0';
+}

@@ -1,0 +1,17 @@
+#ifndef TRAIND_DAEMON_WORKER_FATAL_H
+#define TRAIND_DAEMON_WORKER_FATAL_H
+
+// Last words: what a rank leaves behind when it crashes.
+//
+// The page is the launcher's memory, so it survives the rank. On SIGSEGV, SIGBUS, SIGFPE, SIGILL
+// and SIGABRT a handler on its own stack writes signal, address, phase, step and the addresses of a
+// backtrace there (and to stderr), then lets the signal kill the process as it would have.
+
+#include "lib/base/rank_page.h"
+
+// Once, early. The page outlives the process's use of it.
+TD_MUST_USE td_status td_fatal_install(struct td_rank_page *page);
+// The last words of a failure that was not a crash.
+void td_fatal_last_words(struct td_rank_page *page, const char *text);
+
+#endif

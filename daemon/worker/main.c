@@ -1,0 +1,101 @@
+// traind-worker: one rank of a job. It knows no network and no database; what it is told comes from
+// a plan file, its arguments and inherited descriptors (lib/base/rank_page.h).
+
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/worker/worker.h"
+
+const char *argp_program_version = "traind-worker " TD_VERSION;
+
+enum { OPT_PLAN = 1, OPT_RANK, OPT_WORLD, OPT_PAGE, OPT_EVENTS, OPT_GROUP };
+
+static const struct argp_option options[] = {
+    {"plan", OPT_PLAN, "FILE", 0, "what to train (JSON)", 0},
+    {"rank", OPT_RANK, "R", 0, "which rank this is (0)", 0},
+    {"world-size", OPT_WORLD, "W", 0, "how many ranks there are (1)", 0},
+    {"page-fd", OPT_PAGE, "N", 0, "the launcher's rank page", 1},
+    {"events-fd", OPT_EVENTS, "N", 0, "the launcher's event socket", 1},
+    {"group-fd", OPT_GROUP, "N", 0, "shared mapping of the ranks", 1},
+    {0},
+};
+
+struct command {
+    const char *verb;
+    struct td_worker_args args;
+};
+
+static void parse_int(struct argp_state *state, const char *name, const char *text, long max,
+                      int32_t *out) {
+    char *end;
+    errno = 0;
+    long v = strtol(text, &end, 10);
+    if (errno || end == text || *end || v < 0 || v > max)
+        argp_error(state, "--%s: expected an integer from 0 to %ld, found '%s'", name, max, text);
+    *out = (int32_t)v;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state) {
+    struct command *c = state->input;
+    switch (key) {
+    case OPT_PLAN:
+        c->args.plan_file = arg;
+        return 0;
+    case OPT_RANK:
+        parse_int(state, "rank", arg, 1 << 20, &c->args.rank);
+        return 0;
+    case OPT_WORLD:
+        parse_int(state, "world-size", arg, 1 << 20, &c->args.world_size);
+        return 0;
+    case OPT_PAGE:
+        parse_int(state, "page-fd", arg, 1 << 20, &c->args.page_fd);
+        return 0;
+    case OPT_EVENTS:
+        parse_int(state, "events-fd", arg, 1 << 20, &c->args.events_fd);
+        return 0;
+    case OPT_GROUP:
+        parse_int(state, "group-fd", arg, 1 << 20, &c->args.group_fd);
+        return 0;
+    case ARGP_KEY_ARG:
+        if (c->verb) argp_error(state, "one verb only, found '%s' too", arg);
+        c->verb = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (!c->verb) argp_error(state, "say what to do: run, plan, probe or version");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int main(int argc, char **argv) {
+    static const struct argp argp = {
+        options,
+        parse,
+        "run|plan|probe|version",
+        "Trains one rank of a job from a plan. Without a launcher it prints metrics and events as "
+        "JSON lines, and stops with a checkpoint on Ctrl-C.",
+        0,
+        0,
+        0};
+    struct command c = {.args = {.page_fd = -1, .events_fd = -1, .group_fd = -1}};
+    argp_err_exit_status = TD_EXIT_BAD_SPEC;
+    argp_parse(&argp, argc, argv, 0, NULL, &c);
+    if (strcmp(c.verb, "version") == 0) {
+        puts(argp_program_version);
+        return TD_EXIT_DONE;
+    }
+    if (strcmp(c.verb, "probe") == 0) return td_worker_probe();
+    bool runs = strcmp(c.verb, "run") == 0;
+    if (!runs && strcmp(c.verb, "plan") != 0) {
+        fprintf(stderr, "traind-worker: unknown verb '%s': run, plan, probe or version\n", c.verb);
+        return TD_EXIT_BAD_SPEC;
+    }
+    if (!c.args.plan_file) {
+        fprintf(stderr, "traind-worker: %s needs --plan FILE\n", c.verb);
+        return TD_EXIT_BAD_SPEC;
+    }
+    return runs ? td_worker_run(&c.args) : td_worker_plan(&c.args);
+}

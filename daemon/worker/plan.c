@@ -1,0 +1,58 @@
+// plan: what a plan will need, without training: the graphs are recorded and the memory is planned,
+// but nothing is allocated and no group is joined. A node runs it under limits and a deadline
+// before any rank starts.
+
+#include "daemon/worker/attach.h"
+#include "daemon/worker/worker.h"
+#include "engine/train/rank.h"
+#include "lib/base/fsio.h"
+#include "lib/base/log.h"
+
+static td_status append_sizes(const struct td_rank_sizes *z, struct td_buf *b) {
+    TD_TRY(td_buf_printf(b,
+                         "{\"parameters\":%lld,\"state_bytes\":%zu,\"arena_bytes\":%zu,"
+                         "\"snapshot_bytes\":%zu,\"shared_bytes\":%zu,\"flops_per_step\":",
+                         (long long)z->parameters, z->state_bytes, z->arena_bytes,
+                         z->snapshot_bytes, z->shared_bytes));
+    TD_TRY(td_json_print_double(z->flops_per_step, b));
+    return td_buf_printf(b,
+                         ",\"batches_per_epoch\":%lld,\"steps_per_epoch\":%lld,"
+                         "\"total_steps\":%lld,\"samples\":%lld}\n",
+                         (long long)z->batches_per_epoch, (long long)z->steps_per_epoch,
+                         (long long)z->total_steps, (long long)z->samples);
+}
+
+static td_status measure(const struct td_worker_args *args, struct td_rank_sizes *out_sizes) {
+    struct td_worker_io io;
+    TD_AUTO(td_worker_config) *config = NULL;
+    TD_TRY(td_worker_configure(args, &config));
+    TD_TRY(td_worker_attach(args, &io));
+    struct td_events events;
+    td_events_init(&events, -1);
+    struct td_rank *r = NULL;
+    td_status s = td_rank_create_plan(&config->train, &io.train, &events, &r);
+    if (!s) s = td_rank_measure(r, out_sizes);
+    td_rank_destroy(r);
+    td_events_finish(&events);
+    td_worker_detach(&io);
+    return s;
+}
+
+int td_worker_plan(const struct td_worker_args *args) {
+    struct td_rank_sizes sizes;
+    TD_AUTO_BUF text;
+    td_buf_init(&text, 4096);
+    td_status s = measure(args, &sizes);
+    if (!s) s = append_sizes(&sizes, &text);
+    if (!s) s = td_fd_write_all(STDOUT_FILENO, text.data, text.len, "stdout");
+    int code = td_worker_exit_for(s);
+    if (s) {
+        // The caller reads one JSON object from stdout either way.
+        struct td_events events;
+        td_events_init(&events, -1);
+        td_events_end(&events, "failed", s, 0);
+        td_events_finish(&events);
+        td_status_log(TD_LOG_ERROR, s, "the plan cannot be made");
+    }
+    return code;
+}

@@ -1,0 +1,32 @@
+// The only file that knows every in-tree plugin by name.
+
+#include "daemon/worker/plugins.h"
+
+#include <stdio.h>
+
+#include "accelerators/reference/reference.h"
+#include "lib/base/proc.h"
+#include "strategies/collective/collective.h"
+#include "strategies/precision/fp32.h"
+#include "strategies/strategies.h"
+#include "workloads/workloads.h"
+
+static const struct td_plugin_desc *const in_tree[] = {
+    &td_accelerator_reference,  &td_collective_local, &td_collective_shm, &td_precision_fp32,
+    &td_strategy_single_device, &td_strategy_ddp,     &td_module_mlp,     &td_dataset_idx,
+    &td_dataset_synthetic,
+};
+
+td_status td_worker_plugins(struct td_registry *r) {
+    for (size_t i = 0; i < TD_COUNTOF(in_tree); i++)
+        TD_TRY(td_registry_add(r, in_tree[i]));
+    return TD_OK;
+}
+
+td_status td_worker_plugin_dir(char *out, size_t out_bytes) {
+    char bin[4000];
+    TD_TRY(td_proc_self_dir(bin, sizeof bin));
+    if ((size_t)snprintf(out, out_bytes, "%s/../lib/traind", bin) >= out_bytes)
+        return td_fail(TD_FAILED_PRECONDITION, "the path of this program is too long");
+    return TD_OK;
+}

@@ -1,0 +1,14 @@
+#ifndef TRAIND_DAEMON_WORKER_PLUGINS_H
+#define TRAIND_DAEMON_WORKER_PLUGINS_H
+
+// The static plugin table: what a worker can use without loading anything. Accelerators that need
+// foreign libraries are shared objects in the plugin directory beside the binary.
+
+#include "lib/base/registry.h"
+
+// Fills the registry with the in-tree plugins.
+TD_MUST_USE td_status td_worker_plugins(struct td_registry *r);
+// The plugin directory of this installation: "<dir of the binary>/../lib/traind".
+TD_MUST_USE td_status td_worker_plugin_dir(char *out, size_t out_bytes);
+
+#endif

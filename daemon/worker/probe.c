@@ -1,0 +1,67 @@
+// probe: which accelerators work here. One JSON object a line; one that does not load says why,
+// which is an answer and not a failure.
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/worker/plugins.h"
+#include "daemon/worker/worker.h"
+#include "lib/base/fsio.h"
+#include "lib/base/log.h"
+#include "traind/accelerator.h"
+
+static td_status probe_one(struct td_registry *r, const char *name,
+                           struct td_accel_facts *out_facts) {
+    const struct td_plugin_desc *desc;
+    TD_TRY(td_registry_find(r, TD_PLUGIN_ACCELERATOR, name, &desc));
+    const struct td_accelerator_ops *ops = desc->ops;
+    *out_facts = (struct td_accel_facts){.struct_bytes = sizeof *out_facts};
+    return ops->probe(out_facts);
+}
+
+static td_status print_text(struct td_buf *b, const char *key, const char *text) {
+    TD_TRY(td_buf_printf(b, ",\"%s\":", key));
+    return td_json_print_string(text, strlen(text), b);
+}
+
+static td_status print_one(struct td_registry *r, const char *name) {
+    struct td_accel_facts facts;
+    TD_AUTO_BUF b;
+    td_buf_init(&b, 16384);
+    td_status probed = probe_one(r, name, &facts);
+    TD_AUTO_STATUS td_status owned = probed;
+    TD_TRY(td_buf_printf(&b, "{\"accelerator\":\"%s\",\"devices\":%d", name,
+                         owned ? 0 : facts.n_devices));
+    if (owned) {
+        TD_TRY(print_text(&b, "error", td_status_message(owned)));
+    } else {
+        TD_TRY(print_text(&b, "device", facts.device_name));
+        TD_TRY(print_text(&b, "build", facts.build));
+        TD_TRY(td_buf_printf(&b, ",\"memory_bytes\":%llu", (unsigned long long)facts.memory_bytes));
+    }
+    TD_TRY(td_buf_str(&b, "}\n"));
+    return td_fd_write_all(STDOUT_FILENO, b.data, b.len, "stdout");
+}
+
+static td_status probe_all(void) {
+    char dir[4096], name[32];
+    TD_AUTO(td_registry) *r = NULL;
+    TD_TRY(td_worker_plugin_dir(dir, sizeof dir));
+    TD_TRY(td_registry_create(dir, &r));
+    TD_TRY(td_worker_plugins(r));
+    TD_TRY(print_one(r, "reference"));
+    DIR *d = opendir(dir);
+    td_status s = TD_OK;
+    for (struct dirent *e; !s && d && (e = readdir(d));)
+        if (sscanf(e->d_name, "accelerator-%31[a-z0-9_].so", name) == 1) s = print_one(r, name);
+    if (d) closedir(d);
+    return s;
+}
+
+int td_worker_probe(void) {
+    td_status s = probe_all();
+    int code = td_worker_exit_for(s);
+    td_status_log(TD_LOG_ERROR, s, "probe");
+    return code;
+}

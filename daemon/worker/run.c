@@ -1,0 +1,116 @@
+// run: trains one rank, under a launcher or by hand.
+//
+// By hand everything that a launcher would collect goes to stdout as JSON lines. A signal asks for
+// a stop at the next optimizer step, with a checkpoint; a second Ctrl-C does without.
+
+#include <signal.h>
+#include <stdio.h>
+
+#include "daemon/worker/attach.h"
+#include "daemon/worker/fatal.h"
+#include "daemon/worker/worker.h"
+#include "engine/train/train.h"
+#include "lib/base/log.h"
+
+static struct td_rank_page *signalled_page;
+
+static void on_stop_signal(int sig) {
+    int32_t none = TD_STOP_NONE;
+    bool first = atomic_compare_exchange_strong(&signalled_page->stop, &none, TD_STOP_CHECKPOINT);
+    if (!first && sig == SIGINT) atomic_store(&signalled_page->stop, TD_STOP_NOW);
+}
+
+// Schedulers use different signals for the same wish; all are treated alike.
+static td_status install_signals(struct td_rank_page *page) {
+    static const int stop[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+    static const int ignore[] = {SIGPIPE, SIGXFSZ}; // come back as EPIPE and EFBIG
+    signalled_page = page;
+    struct sigaction sa = {.sa_handler = on_stop_signal, .sa_flags = SA_RESTART};
+    for (size_t i = 0; i < TD_COUNTOF(stop); i++)
+        if (sigaction(stop[i], &sa, NULL) != 0)
+            return td_fail_errno(TD_INTERNAL, "install a signal handler");
+    struct sigaction ign = {.sa_handler = SIG_IGN};
+    for (size_t i = 0; i < TD_COUNTOF(ignore); i++)
+        if (sigaction(ignore[i], &ign, NULL) != 0)
+            return td_fail_errno(TD_INTERNAL, "ignore a signal");
+    return td_fatal_install(page);
+}
+
+// Denormals cost hundreds of cycles each and mean nothing here. Accelerators do the same in their
+// own threads; this is the training thread.
+static void flush_denormals(void) {
+#ifdef __SSE__
+    __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040); // FTZ | DAZ
+#endif
+}
+
+int td_worker_exit_for(td_status s) {
+    enum td_class cls = td_status_class(s);
+    if (cls != TD_CLASS_NONE) return td_worker_exit_of(cls);
+    switch (td_status_code(s)) {
+    case TD_CODE_OK:
+        return TD_EXIT_DONE;
+    case TD_INVALID_ARGUMENT:
+    case TD_NOT_FOUND:
+    case TD_UNIMPLEMENTED:
+        return TD_EXIT_BAD_SPEC;
+    case TD_RESOURCE_EXHAUSTED:
+        return TD_EXIT_RESOURCE;
+    case TD_ABORTED:
+    case TD_DEADLINE_EXCEEDED:
+        return TD_EXIT_COLLECTIVE;
+    case TD_DATA_LOSS:
+        return TD_EXIT_DATA;
+    default:
+        return TD_EXIT_BUG;
+    }
+}
+
+static td_status train(const struct td_worker_args *args, struct td_worker_io *io,
+                       struct td_events *events, struct td_train_result *out_result) {
+    TD_AUTO(td_worker_config) *config = NULL;
+    TD_TRY(td_worker_configure(args, &config));
+    TD_TRY(td_worker_attach_group(args, config->train.world_size, io));
+    td_events_ready(events);
+    flush_denormals();
+    return td_train(&config->train, &io->train, events, out_result);
+}
+
+static int finish(td_status s, struct td_worker_io *io, struct td_events *events,
+                  const struct td_train_result *result) {
+    bool stopped = result->end == TD_LOOP_STOPPED;
+    int code = s ? td_worker_exit_for(s) : stopped ? TD_EXIT_STOPPED : TD_EXIT_DONE;
+    if (s)
+        s = td_status_with_class(s, td_worker_exit_class(code)); // what is said is what is exited
+    td_events_end(events, s ? "failed" : stopped ? "stopped" : "done", s, result->step);
+    if (s) {
+        td_fatal_last_words(io->train.page, td_status_message(s));
+        td_status_log(TD_LOG_ERROR, s, "rank failed");
+    }
+    uint64_t lost = atomic_load(&events->drops);
+    if (lost) td_log_warn("events were not taken count=%llu, continuing", (unsigned long long)lost);
+    return code;
+}
+
+int td_worker_run(const struct td_worker_args *args) {
+    char rank[16];
+    struct td_worker_io io;
+    struct td_events events;
+    struct td_train_result result = {.end = TD_LOOP_DONE};
+    snprintf(rank, sizeof rank, "%d", args->rank);
+    td_log_context("rank", rank);
+    td_events_init(&events, args->events_fd);
+    td_status s = td_worker_attach(args, &io);
+    if (s) {
+        int code = td_worker_exit_for(s) == TD_EXIT_BUG ? TD_EXIT_ABI : td_worker_exit_for(s);
+        td_events_end(&events, "failed", s, 0);
+        td_status_log(TD_LOG_ERROR, s, "rank does not start");
+        return code;
+    }
+    s = install_signals(io.train.page);
+    if (!s) s = train(args, &io, &events, &result);
+    int code = finish(s, &io, &events, &result);
+    td_events_finish(&events);
+    td_worker_detach(&io);
+    return code;
+}

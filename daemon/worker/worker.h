@@ -1,0 +1,19 @@
+#ifndef TRAIND_DAEMON_WORKER_WORKER_H
+#define TRAIND_DAEMON_WORKER_WORKER_H
+
+// The worker's verbs, a file each. Each returns an exit code (enum td_worker_exit).
+//
+//   traind-worker run --plan FILE [--rank R --world-size W --page-fd N --events-fd N --group-fd N]
+//   traind-worker plan --plan FILE    sizes, steps and FLOPs of a plan, as one JSON object
+//   traind-worker probe               accelerators found here, a JSON object each
+//   traind-worker version
+
+#include "daemon/worker/configure.h"
+
+int td_worker_run(const struct td_worker_args *args);
+int td_worker_plan(const struct td_worker_args *args);
+int td_worker_probe(void);
+// The exit code of a failure, by its class, else by its code. Borrows s.
+int td_worker_exit_for(td_status s);
+
+#endif
