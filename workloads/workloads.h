@@ -1,5 +1,5 @@
-#ifndef TRAIND_WORKLOADS_H
-#define TRAIND_WORKLOADS_H
+#ifndef TRAIND_WORKLOADS_WORKLOADS_H
+#define TRAIND_WORKLOADS_WORKLOADS_H
 
 // Workloads: what traind can train without a user's own shared object. Each is a plugin like any
 // other (modules record graphs, datasets hand out samples by index); only its descriptor has a

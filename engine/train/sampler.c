@@ -1,6 +1,9 @@
-// The sampler (see sampler.h). Everything but the permutation is arithmetic on positions: position
-// i of the epoch is sample order(i mod n), where order is the permutation or the identity.
-// Positions past n exist only with padding, which is why they wrap around to the epoch's own start.
+// The sampler (see sampler.h).
+//
+// Everything but the permutation is arithmetic on positions: position i of the epoch is sample
+// order(i mod n), where order is the permutation or the identity. Positions past n exist only with
+// padding, which is why they wrap around to the epoch's own start. No position is ever stored: the
+// loop owns the offset, and a checkpoint of it is a checkpoint of the data.
 
 #include "engine/train/sampler.h"
 

@@ -1,5 +1,9 @@
-// The checked door to a collective's backend (see collective.h). Joining copies the ops pointer and
-// the rank's place; every other function checks its arguments and makes one indirect call.
+// The checked door to a collective's backend (see collective.h).
+//
+// Joining keeps the ops pointer and the rank's place; every other function checks its arguments and
+// makes one indirect call. The configuration is checked by the backends themselves, with the one
+// function here, because a rank's context joins through the plugin table. The gather of uneven
+// parts is made of even ones here, so that a backend needs no second kind.
 
 #include "strategies/collective/collective.h"
 
@@ -7,26 +11,29 @@
 
 #include "strategies/collective/reduce.h"
 
+td_status td_collective_check_config(const struct td_collective_config *config) {
+    if (config->struct_bytes < sizeof *config) {
+        return td_fail(TD_FAILED_PRECONDITION,
+                       "the configuration has %u bytes, this build needs %zu; build the program "
+                       "against the headers of this traind",
+                       config->struct_bytes, sizeof *config);
+    }
+    if (config->world_size < 1 || config->world_size > TD_COLLECTIVE_MAX_WORLD ||
+        config->rank < 0 || config->rank >= config->world_size) {
+        return td_fail(TD_INVALID_ARGUMENT, "rank %d of %d: a world has 1 to %d ranks",
+                       config->rank, config->world_size, TD_COLLECTIVE_MAX_WORLD);
+    }
+    if (config->timeout_ns <= 0) {
+        return td_fail(TD_INVALID_ARGUMENT, "the timeout of the calls must be positive");
+    }
+    return TD_OK;
+}
+
 td_status td_collective_join(const struct td_plugin_desc *backend,
                              const struct td_collective_config *config,
                              struct td_collective_group *out_group) {
     TD_CHECK(backend && backend->kind == TD_PLUGIN_COLLECTIVE && backend->ops);
     const struct td_collective_ops *ops = backend->ops;
-    if (config->struct_bytes < sizeof *config) {
-        return td_fail(TD_FAILED_PRECONDITION,
-                       "collective %s: the configuration is %u bytes, this build needs %zu; build "
-                       "the program against the headers of this traind",
-                       backend->name, config->struct_bytes, sizeof *config);
-    }
-    if (config->world_size < 1 || config->world_size > TD_COLLECTIVE_MAX_WORLD ||
-        config->rank < 0 || config->rank >= config->world_size) {
-        return td_fail(TD_INVALID_ARGUMENT, "collective %s: rank %d of %d; the world is 1 to %d",
-                       backend->name, config->rank, config->world_size, TD_COLLECTIVE_MAX_WORLD);
-    }
-    if (config->timeout_ns <= 0) {
-        return td_fail(TD_INVALID_ARGUMENT, "collective %s: the timeout must be positive",
-                       backend->name);
-    }
     struct td_collective *c = NULL;
     TD_TRY_CTX(ops->join(config, &c), "join collective %s as rank %d of %d", backend->name,
                config->rank, config->world_size);
@@ -120,8 +127,7 @@ td_status td_collective_barrier(struct td_collective_group *g, const char *tag) 
     return g->ops->barrier(g->c, tag ? tag : "");
 }
 
-// Two rounds: the sizes, then the parts padded to the longest one. The padding is dropped here, so
-// a backend needs no second kind of gather.
+// Two rounds: the sizes, then the parts padded to the longest one; the padding is dropped again.
 td_status td_collective_all_gather_uneven(struct td_collective_group *g, const void *in,
                                           size_t bytes, struct td_buf *out, size_t *out_bytes) {
     TD_TRY(check_joined(g, "all_gather_uneven"));

@@ -36,6 +36,9 @@ struct td_collective_group {
     int32_t rank, world_size;
 };
 
+// What every backend's join checks first: the struct's size, rank, world and timeout.
+TD_MUST_USE td_status td_collective_check_config(const struct td_collective_config *config);
+
 // On failure the group stays not joined. leave accepts such a group and NULL, and may be repeated.
 TD_MUST_USE td_status td_collective_join(const struct td_plugin_desc *backend,
                                          const struct td_collective_config *config,

@@ -1,6 +1,10 @@
-// The collective of one rank: every call is the identity, so a program has one shape for any world
-// size. A gather of one is a copy; mean over one rank divides by one. It keeps the contract of the
-// others where one rank can: an aborted group fails with ABORTED.
+// The collective of one rank: every call is the identity.
+//
+// So a program has one shape for any world size: a gather of one is a copy, a mean over one rank
+// divides by one. It keeps the contract of the others where one rank can: an aborted group fails
+// with ABORTED, a world that is not 1 is refused. It has no place for gradients: those of one rank
+// lie where the rank likes. Rejected: leaving the calls out of a program for world 1, which would
+// make it another program than the one that is tested.
 
 #include <stdatomic.h>
 #include <string.h>
@@ -20,6 +24,7 @@ static size_t local_shared_bytes(int32_t world_size, size_t gradient_bytes) {
 
 static td_status local_join(const struct td_collective_config *config,
                             struct td_collective **out_c) {
+    TD_TRY(td_collective_check_config(config));
     if (config->world_size != 1) {
         return td_fail(TD_INVALID_ARGUMENT, "the local collective is for one rank, not %d; use shm",
                        config->world_size);

@@ -1,6 +1,9 @@
-// Slice reduction (see reduce.h). Sums run left to right over the ranks for each element, so the
-// vector width changes nothing in the bits. Division: a world that is a power of two multiplies by
-// its reciprocal, which is exact and so gives the same correctly rounded quotient; others divide.
+// Slice reduction (see reduce.h).
+//
+// Sums run left to right over the ranks for each element, so the vector width changes nothing in
+// the bits. Division: a world that is a power of two multiplies by its reciprocal, which is exact
+// and so gives the same correctly rounded quotient; others divide. The conversions of the 16-bit
+// floats are integer arithmetic: gcc's _Float16 and the CPU's flags stay out of the bits.
 
 #include "strategies/collective/reduce.h"
 

@@ -54,6 +54,7 @@ static size_t shm_shared_bytes(int32_t world_size, size_t gradient_bytes) {
 }
 
 static td_status shm_join(const struct td_collective_config *config, struct td_collective **out_c) {
+    TD_TRY(td_collective_check_config(config));
     int32_t world = config->world_size;
     if (!config->shared || (uintptr_t)config->shared % LINE ||
         config->shared_bytes < fixed_bytes(world)) {

@@ -2,21 +2,14 @@
 // what its message must say; the cache: shared, damaged, out of date, not writable, and raced for
 // by two processes.
 
+#include "tests/unit/test.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include <cmocka.h>
-
-#include "lib/base/fsio.h"
 #include "lib/base/json.h"
 #include "lib/base/proc.h"
 #include "traind/dataset.h"
@@ -26,10 +19,6 @@ enum { TRAIN = 10, TEST = 4, ROWS = 3, COLS = 2, SAMPLE = ROWS * COLS };
 static const char *const stems[4] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
                                      "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
 
-static void ok(td_status s) {
-    if (s) fail_msg("%s", td_status_message(s));
-}
-
 // ---- files -------------------------------------------------------------------------------------
 struct set {
     char dir[64];
@@ -38,7 +27,7 @@ struct set {
 
 static void put_u32(struct td_buf *b, uint32_t v) {
     const uint8_t be[4] = {(uint8_t)(v >> 24), (uint8_t)(v >> 16), (uint8_t)(v >> 8), (uint8_t)v};
-    ok(td_buf_append(b, be, sizeof be));
+    assert_ok(td_buf_append(b, be, sizeof be));
 }
 
 static uint8_t pixel(int half, int i, int p) {
@@ -60,10 +49,10 @@ static void set_init(struct set *s) {
         put_u32(y, (uint32_t)n);
         for (int i = 0; i < n; i++) {
             uint8_t label = (uint8_t)((i + half) % 10);
-            ok(td_buf_append(y, &label, 1));
+            assert_ok(td_buf_append(y, &label, 1));
             for (int p = 0; p < SAMPLE; p++) {
                 uint8_t v = pixel(half, i, p);
-                ok(td_buf_append(x, &v, 1));
+                assert_ok(td_buf_append(x, &v, 1));
             }
         }
     }
@@ -73,7 +62,7 @@ static void set_write_one(const struct set *s, int i, const char *ending, const 
                           size_t bytes) {
     char path[256];
     snprintf(path, sizeof path, "%s/%s%s", s->dir, stems[i], ending);
-    ok(td_fs_write(path, data, bytes, 0600, 0));
+    assert_ok(td_fs_write(path, data, bytes, 0600, 0));
 }
 
 static void set_write(const struct set *s) {
@@ -84,7 +73,7 @@ static void set_write(const struct set *s) {
 static void set_finish(struct set *s) {
     for (int i = 0; i < 4; i++)
         td_buf_finish(&s->file[i]);
-    ok(td_fs_remove_tree(s->dir));
+    assert_ok(td_fs_remove_tree(s->dir));
 }
 
 static void remove_file(const struct set *s, int i) {
@@ -109,11 +98,11 @@ static const uint8_t gz_header[10] = {0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3};
 static void gz_store(const struct td_buf *in, struct td_buf *out) {
     uint32_t n = (uint32_t)in->len;
     const uint8_t block[5] = {1, (uint8_t)n, (uint8_t)(n >> 8), (uint8_t)~n, (uint8_t)(~n >> 8)};
-    ok(td_buf_append(out, gz_header, sizeof gz_header));
-    ok(td_buf_append(out, block, sizeof block));
-    ok(td_buf_append(out, in->data, in->len));
-    ok(td_buf_u32le(out, crc32_of((const uint8_t *)in->data, in->len)));
-    ok(td_buf_u32le(out, n));
+    assert_ok(td_buf_append(out, gz_header, sizeof gz_header));
+    assert_ok(td_buf_append(out, block, sizeof block));
+    assert_ok(td_buf_append(out, in->data, in->len));
+    assert_ok(td_buf_u32le(out, crc32_of((const uint8_t *)in->data, in->len)));
+    assert_ok(td_buf_u32le(out, n));
 }
 
 struct bits {
@@ -127,7 +116,7 @@ static void put_bits(struct bits *b, uint32_t code, int n) { // Huffman codes go
         b->word |= (code >> i & 1) << b->n++;
         if (b->n < 8) continue;
         uint8_t byte = (uint8_t)b->word;
-        ok(td_buf_append(b->out, &byte, 1));
+        assert_ok(td_buf_append(b->out, &byte, 1));
         b->word = 0;
         b->n = 0;
     }
@@ -135,7 +124,7 @@ static void put_bits(struct bits *b, uint32_t code, int n) { // Huffman codes go
 
 // The image header, then `runs` times 258 zeros; no trailer, because nobody should get there.
 static void gz_bomb(const struct td_buf *in, int runs, struct td_buf *out) {
-    ok(td_buf_append(out, gz_header, sizeof gz_header));
+    assert_ok(td_buf_append(out, gz_header, sizeof gz_header));
     struct bits b = {.out = out};
     put_bits(&b, 1, 1); // last block
     put_bits(&b, 2, 2); // fixed codes: type 1, which goes lowest bit first
@@ -205,7 +194,7 @@ static void test_samples_are_those_of_the_files_when_plain_or_gzipped(void **sta
     struct set s;
     set_init(&s);
     set_write(&s);
-    ok(open_and_check(s.dir, NULL));
+    assert_ok(open_and_check(s.dir, NULL));
     for (int i = 0; i < 4; i += 3) { // two of the four only as .gz
         TD_AUTO_BUF gz;
         td_buf_init(&gz, 1 << 20);
@@ -213,9 +202,9 @@ static void test_samples_are_those_of_the_files_when_plain_or_gzipped(void **sta
         remove_file(&s, i);
         set_write_one(&s, i, ".gz", gz.data, gz.len);
     }
-    ok(open_and_check(s.dir, NULL));
+    assert_ok(open_and_check(s.dir, NULL));
     struct td_dataset *d;
-    ok(open_idx(s.dir, NULL, &d));
+    assert_ok(open_idx(s.dir, NULL, &d));
     uint8_t x[SAMPLE];
     int32_t y;
     const int64_t outside = TEST;
@@ -296,7 +285,7 @@ static void apply(struct set *s, const struct bad_case *k) {
         set_write_one(s, k->file, "", "", 0);
         return;
     case LONGER:
-        ok(td_buf_str(f, "?"));
+        assert_ok(td_buf_str(f, "?"));
         set_write_one(s, k->file, "", f->data, f->len);
         return;
     case PATCH:
@@ -311,7 +300,7 @@ static void apply(struct set *s, const struct bad_case *k) {
         char path[256];
         remove_file(s, k->file);
         snprintf(path, sizeof path, "%s/%s", s->dir, stems[k->file]);
-        ok(td_fs_mkdirs(path, 0700));
+        assert_ok(td_fs_mkdirs(path, 0700));
         return;
     }
     case GZ_CUT:
@@ -369,7 +358,7 @@ static void test_cache_is_used_renewed_and_not_needed_when_files_change(void **s
     set_write(&s);
     snprintf(cache, sizeof cache, "%s/cache/deeper", s.dir);
     for (int i = 0; i < 2; i++)
-        ok(open_and_check(s.dir, cache));
+        assert_ok(open_and_check(s.dir, cache));
     assert_int_equal(count_files(cache, image), 1);
 
     struct stat before, after; // a damaged image is decoded anew
@@ -377,20 +366,20 @@ static void test_cache_is_used_renewed_and_not_needed_when_files_change(void **s
     int fd = open(image, O_WRONLY | O_CLOEXEC);
     assert_int_equal(pwrite(fd, "!", 1, 70), 1);
     close(fd);
-    ok(open_and_check(s.dir, cache));
+    assert_ok(open_and_check(s.dir, cache));
     assert_int_equal(stat(image, &after), 0);
     assert_int_not_equal(before.st_ino, after.st_ino);
     assert_int_equal(truncate(image, 50), 0);
-    ok(open_and_check(s.dir, cache));
+    assert_ok(open_and_check(s.dir, cache));
     assert_int_equal(count_files(cache, image), 1);
 
     snprintf(path, sizeof path, "%s/%s", s.dir, stems[1]); // a newer file is another image
     const struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
-    ok(open_and_check(s.dir, cache));
+    assert_ok(open_and_check(s.dir, cache));
     assert_int_equal(count_files(cache, image), 2);
 
-    ok(open_and_check(s.dir, path)); // no directory there: private memory
+    assert_ok(open_and_check(s.dir, path)); // no directory there: private memory
     set_finish(&s);
 }
 
@@ -399,7 +388,7 @@ static void spawn_opener(const char *self, const struct set *s, const char *cach
     const char *const argv[] = {self, "open", s->dir, cache, NULL};
     const struct td_proc_fd fds[] = {{2, 2}};
     const struct td_proc_options o = {.path = self, .argv = argv, .fds = fds, .n_fds = 1};
-    ok(td_proc_spawn(&o, out_proc));
+    assert_ok(td_proc_spawn(&o, out_proc));
 }
 
 static void test_one_image_is_left_when_two_processes_race_for_the_cache(void **state) {
@@ -428,6 +417,27 @@ static void test_one_image_is_left_when_two_processes_race_for_the_cache(void **
     }
 }
 
+struct place {
+    const char *dir, *cache;
+};
+static td_status open_once(void *arg) {
+    const struct place *p = arg;
+    return open_and_check(p->dir, p->cache);
+}
+static void test_open_fails_cleanly_when_any_allocation_fails(void **state) {
+    (void)state;
+    struct set s;
+    char cache[128];
+    set_init(&s);
+    set_write(&s);
+    struct place p = {s.dir, NULL};
+    td_test_failing_allocations(open_once, &p);
+    snprintf(cache, sizeof cache, "%s/cache", s.dir);
+    p.cache = cache;
+    td_test_failing_allocations(open_once, &p);
+    set_finish(&s);
+}
+
 static void test_open_is_refused_when_there_is_no_path(void **state) {
     (void)state;
     struct td_dataset *d = NULL;
@@ -450,6 +460,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_open_names_file_offset_expected_and_found_when_a_file_is_damaged),
         cmocka_unit_test(test_cache_is_used_renewed_and_not_needed_when_files_change),
         cmocka_unit_test(test_one_image_is_left_when_two_processes_race_for_the_cache),
+        cmocka_unit_test(test_open_fails_cleanly_when_any_allocation_fails),
         cmocka_unit_test(test_open_is_refused_when_there_is_no_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

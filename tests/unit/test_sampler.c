@@ -2,14 +2,7 @@
 // tests/tools/make_sampler_golden.py), and the properties torch does not give: batches at any
 // offset, resume with another world, unpadded evaluation.
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/test.h"
 
 #include "engine/train/sampler.h"
 
@@ -174,6 +167,18 @@ static void test_create_fails_when_the_configuration_makes_no_sense(void **state
     }
 }
 
+static td_status create_once(void *arg) {
+    struct td_sampler *s = NULL;
+    TD_TRY(td_sampler_create(arg, &s));
+    td_sampler_destroy(s);
+    return TD_OK;
+}
+static void test_create_fails_cleanly_when_any_allocation_fails(void **state) {
+    (void)state;
+    struct td_sampler_config config = {.n_samples = 10, .world_size = 2, .shuffle = true};
+    td_test_failing_allocations(create_once, &config);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_indices_equal_torch_when_shuffled_padded_or_cut),
@@ -182,6 +187,7 @@ int main(void) {
         cmocka_unit_test(test_rest_of_epoch_comes_once_when_world_changes),
         cmocka_unit_test(test_epoch_is_empty_when_there_are_no_samples),
         cmocka_unit_test(test_create_fails_when_the_configuration_makes_no_sense),
+        cmocka_unit_test(test_create_fails_cleanly_when_any_allocation_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -217,6 +217,22 @@ static void test_join_is_refused_when_the_mapping_does_not_fit(void **state) {
     ranks_finish(&rs);
 }
 
+static void test_join_leaves_the_slot_free_when_memory_is_gone(void **state) {
+    (void)state;
+    struct ranks rs;
+    struct td_collective_group g = {0};
+    ranks_init(&rs, &td_collective_shm, 1, 0);
+    struct td_collective_config config = ranks_config(&rs, 0);
+    td_alloc_fail_at(1);
+    td_status s = td_collective_join(&td_collective_shm, &config, &g);
+    td_alloc_fail_at(0);
+    assert_int_equal(td_status_code(s), TD_RESOURCE_EXHAUSTED);
+    td_status_free(s);
+    assert_null(td_collective_join(&td_collective_shm, &config, &g));
+    td_collective_leave(&g);
+    ranks_finish(&rs);
+}
+
 static void test_shared_bytes_are_zero_when_they_cannot_exist(void **state) {
     (void)state;
     const struct td_collective_ops *ops = td_collective_shm.ops;
@@ -234,6 +250,7 @@ int main(void) {
         cmocka_unit_test(test_wait_ends_when_the_outside_says_abort),
         cmocka_unit_test(test_sleepers_wake_when_a_rank_aborts),
         cmocka_unit_test(test_join_is_refused_when_the_mapping_does_not_fit),
+        cmocka_unit_test(test_join_leaves_the_slot_free_when_memory_is_gone),
         cmocka_unit_test(test_shared_bytes_are_zero_when_they_cannot_exist),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,9 @@
 // The decoded image of an idx data set (see idx_cache.h).
+//
+// The image is built in private memory from headers that were all checked before a body is read,
+// then moved into the cache and mapped back from there. Every doubt about a cached image (absent,
+// short, another format, wrong digest) has one answer: decode. It is written without fsync: after
+// a crash of the machine the digest tells a torn image from a whole one.
 
 #include "workloads/datasets/idx_cache.h"
 

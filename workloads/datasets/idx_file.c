@@ -1,4 +1,9 @@
 // Reads one idx file (see idx_file.h).
+//
+// Both reads go through td_gz_head, which decodes no more than it is asked for: the header alone,
+// then header and body and one byte more. That byte is how a file that is longer than its header
+// says is noticed at the cost of one byte. Every product of dimensions stays below 2^62 because the
+// one before it was held to TD_IDX_MAX_BYTES.
 
 #include "workloads/datasets/idx_file.h"
 
