@@ -55,7 +55,8 @@ static enum td_code code_of(int err) {
 
 td_status td_fs_fail(const char *doing, const char *path) {
     int err = errno;
-    td_status s = td_fail_errno(code_of(err), "%s '%s'", doing, path);
+    // A path of any length must not push the reason out of the message.
+    td_status s = td_fail_errno(code_of(err), "%s '%.1024s'", doing, path);
     bool is_disk = err == ENOSPC || err == EDQUOT || err == EFBIG || err == EIO || err == EROFS;
     return is_disk ? td_status_with_class(s, TD_CLASS_DISK) : s;
 }

@@ -1,0 +1,187 @@
+// Files: whole or not at all, nothing left behind, caps, trees with links, and a lock that names
+// its holder. Every test has a scratch directory of its own.
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "tests/unit/test.h"
+
+static const char *in(void **state, const char *name) {
+    static char path[4][512];
+    static int next;
+    next = (next + 1) % 4;
+    snprintf(path[next], sizeof path[next], "%s/%s", (char *)*state, name);
+    return path[next];
+}
+
+static int count_entries(const char *directory) {
+    DIR *d = opendir(directory);
+    int n = -2; // . and ..
+    while (d && readdir(d))
+        n++;
+    if (d) closedir(d);
+    return n;
+}
+
+static void test_file_is_replaced_whole_when_written(void **state) {
+    const char *path = in(state, "f");
+    struct stat st;
+    TD_AUTO_BUF text;
+    td_buf_init(&text, 100);
+    umask(077);
+    assert_ok(td_fs_write(path, "old", 3, 0644, TD_FS_WRITE_DURABLE));
+    assert_ok(td_fs_write(path, "newer", 5, 0640, 0));
+    assert_ok(td_fs_read(path, 100, &text));
+    assert_string_equal(td_buf_cstr(&text), "newer");
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0640);
+    assert_int_equal(count_entries(*state), 1);
+}
+
+static void test_nothing_is_left_when_the_disk_is_full(void **state) {
+    const char *path = in(state, "f");
+    assert_ok(td_fs_write(path, "old", 3, 0600, 0));
+    struct rlimit before, tiny;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    tiny = before;
+    tiny.rlim_cur = 4096;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &tiny), 0);
+    static char big[10000];
+    td_status s = td_fs_write(path, big, sizeof big, 0600, TD_FS_WRITE_DURABLE);
+    setrlimit(RLIMIT_FSIZE, &before);
+    assert_int_equal(td_status_class(s), TD_CLASS_DISK);
+    assert_fails(s, TD_RESOURCE_EXHAUSTED, path);
+    assert_int_equal(count_entries(*state), 1);
+    TD_AUTO_BUF text;
+    td_buf_init(&text, 100);
+    assert_ok(td_fs_read(path, 100, &text));
+    assert_string_equal(td_buf_cstr(&text), "old");
+}
+
+static void test_write_says_why_when_the_place_is_impossible(void **state) {
+    char longest[5000];
+    memset(longest, 'x', sizeof longest - 1);
+    longest[0] = '/';
+    longest[sizeof longest - 1] = '\0';
+    assert_fails(td_fs_write(in(state, "no/f"), "", 0, 0600, 0), TD_NOT_FOUND, "no/f");
+    assert_fails(td_fs_write(longest, "", 0, 0600, 0), TD_FAILED_PRECONDITION, "too long");
+    assert_fails(td_fs_mkdirs(longest, 0700), TD_FAILED_PRECONDITION, "too long");
+}
+
+static void test_read_is_refused_when_over_the_cap_or_no_file(void **state) {
+    const char *path = in(state, "f");
+    TD_AUTO_BUF text;
+    td_buf_init(&text, 8);
+    assert_ok(td_fs_write(path, "12345678", 8, 0600, 0));
+    assert_fails(td_fs_read(path, 7, &text), TD_RESOURCE_EXHAUSTED, path);
+    td_buf_clear(&text);
+    assert_ok(td_fs_read(path, 8, &text)); // fits exactly, the buffer too
+    assert_string_equal(td_buf_cstr(&text), "12345678");
+    assert_fails(td_fs_read(in(state, "absent"), 9, &text), TD_NOT_FOUND, "absent");
+    assert_fails(td_fs_read(*state, 9, &text), TD_FAILED_PRECONDITION, "regular file");
+    assert_int_equal(mkfifo(in(state, "fifo"), 0600), 0);
+    assert_fails(td_fs_read(in(state, "fifo"), 9, &text), TD_FAILED_PRECONDITION, "regular file");
+    td_buf_clear(&text);
+    assert_ok(td_fs_write(path, "", 0, 0600, 0));
+    assert_ok(td_fs_read(path, 8, &text));
+    assert_int_equal(text.len, 0);
+}
+
+static void test_directories_are_made_when_missing(void **state) {
+    assert_ok(td_fs_mkdirs(in(state, "a/b//c/"), 0700));
+    assert_ok(td_fs_mkdirs(in(state, "a/b/c"), 0700));
+    assert_true(td_fs_exists(in(state, "a/b/c")));
+    assert_ok(td_fs_write(in(state, "a/file"), "", 0, 0600, 0));
+    assert_fails(td_fs_mkdirs(in(state, "a/file/x"), 0700), TD_FAILED_PRECONDITION, "in the way");
+    assert_fails(td_fs_mkdirs("", 0700), TD_INVALID_ARGUMENT, "empty");
+    assert_ok(td_fs_rename(in(state, "a/b"), in(state, "d")));
+    assert_true(td_fs_exists(in(state, "d/c")));
+    assert_fails(td_fs_rename(in(state, "a/b"), in(state, "e")), TD_NOT_FOUND, "a/b");
+}
+
+static void test_links_are_not_followed_when_a_tree_is_removed(void **state) {
+    assert_ok(td_fs_mkdirs(in(state, "keep/x"), 0700));
+    assert_ok(td_fs_mkdirs(in(state, "tree/sub"), 0700));
+    assert_int_equal(symlink("../keep", in(state, "tree/link")), 0);
+    assert_int_equal(symlink("keep", in(state, "root-link")), 0);
+    assert_ok(td_fs_write(in(state, "tree/sub/f"), "1", 1, 0400, 0));
+    assert_ok(td_fs_remove_tree(in(state, "tree")));
+    assert_ok(td_fs_remove_tree(in(state, "root-link")));
+    assert_false(td_fs_exists(in(state, "tree")));
+    assert_true(td_fs_exists(in(state, "keep/x")));
+    assert_ok(td_fs_remove_tree(in(state, "tree")));
+    assert_ok(td_fs_write(in(state, "f"), "1", 1, 0600, 0));
+    assert_ok(td_fs_remove_tree(in(state, "f/below/a/file")));
+    assert_ok(td_fs_remove_tree(in(state, "f")));
+}
+
+static void test_removal_stops_when_a_tree_is_too_deep(void **state) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/deep", (char *)*state);
+    for (int i = 0; i < 40; i++) {
+        snprintf(path + strlen(path), sizeof path - strlen(path), "/d");
+    }
+    assert_ok(td_fs_mkdirs(path, 0700));
+    assert_fails(td_fs_remove_tree(in(state, "deep")), TD_FAILED_PRECONDITION, "deeper than 32");
+    assert_ok(td_fs_rename(in(state, "deep/d/d/d/d/d/d/d/d/d/d/d/d"), in(state, "rest")));
+}
+
+static void test_lock_names_its_holder_when_taken(void **state) {
+    const char *path = in(state, "lock");
+    int fd = -1, other = -1;
+    char name[64], host[64] = "";
+    gethostname(host, sizeof host - 1);
+    assert_ok(td_fs_lock(path, "traind", &fd));
+    snprintf(name, sizeof name, "held by pid %d (traind on %.20s", (int)getpid(), host);
+    td_status s = td_fs_lock(path, "traind node", &other);
+    assert_string_equal(td_status_reason(s), "LOCK_HELD");
+    assert_fails(s, TD_FAILED_PRECONDITION, name);
+    assert_int_equal(other, -1);
+    assert_int_equal(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+    close(fd);
+    assert_ok(td_fs_lock(path, "x", &fd));
+    close(fd);
+}
+
+static void test_lock_is_free_when_its_holder_was_killed(void **state) {
+    const char *path = in(state, "lock");
+    int ready[2], fd;
+    char byte;
+    assert_int_equal(pipe(ready), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        td_status s = td_fs_lock(path, "child", &fd);
+        if (!s && write(ready[1], "x", 1) == 1) pause();
+        _exit(1);
+    }
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    char name[64];
+    snprintf(name, sizeof name, "pid %d (child", (int)pid);
+    assert_fails(td_fs_lock(path, "me", &fd), TD_FAILED_PRECONDITION, name);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    assert_ok(td_fs_lock(path, "me", &fd));
+    close(fd);
+    close(ready[0]);
+    close(ready[1]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        test_in_scratch(test_file_is_replaced_whole_when_written),
+        test_in_scratch(test_nothing_is_left_when_the_disk_is_full),
+        test_in_scratch(test_write_says_why_when_the_place_is_impossible),
+        test_in_scratch(test_read_is_refused_when_over_the_cap_or_no_file),
+        test_in_scratch(test_directories_are_made_when_missing),
+        test_in_scratch(test_links_are_not_followed_when_a_tree_is_removed),
+        test_in_scratch(test_removal_stops_when_a_tree_is_too_deep),
+        test_in_scratch(test_lock_names_its_holder_when_taken),
+        test_in_scratch(test_lock_is_free_when_its_holder_was_killed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

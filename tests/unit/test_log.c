@@ -1,0 +1,126 @@
+// Log lines as they arrive on descriptor 2: one line each, escaped, cut so that the context stays.
+// Each test puts a pipe in the place of stderr for as long as it writes.
+
+#include <fcntl.h>
+
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "tests/unit/test.h"
+
+static int saved_fd, read_fd;
+
+static void begin(void) {
+    int fds[2];
+    assert_int_equal(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
+    saved_fd = dup(STDERR_FILENO);
+    dup2(fds[1], STDERR_FILENO);
+    close(fds[1]);
+    read_fd = fds[0];
+    td_clock_fake(-1, 0);
+}
+
+static const char *end(void) {
+    static char text[8192];
+    dup2(saved_fd, STDERR_FILENO);
+    close(saved_fd);
+    ssize_t n = read(read_fd, text, sizeof text - 1);
+    text[TD_MAX(n, 0)] = '\0';
+    close(read_fd);
+    td_clock_fake(-1, -1);
+    return text;
+}
+
+static void test_line_has_time_level_and_context_when_written(void **state) {
+    (void)state;
+    begin();
+    td_log_context("job", "j1");
+    td_log_context("node", "a \"b\"");
+    td_log_warn("worker lost rank=%d", 3);
+    td_log_context("job", NULL);
+    td_log_info("next");
+    td_log_context("node", NULL);
+    td_log_context("absent", NULL);
+    assert_string_equal(end(), "1970-01-01T00:00:00.000Z warn worker lost rank=3 job=j1 "
+                               "node=\"a \\\"b\\\"\"\n"
+                               "1970-01-01T00:00:00.000Z info next node=\"a \\\"b\\\"\"\n");
+}
+
+static void test_controls_are_escaped_when_in_a_message(void **state) {
+    (void)state;
+    begin();
+    td_log_error("a\nb\x1b[31m\x7f");
+    assert_string_equal(end(), "1970-01-01T00:00:00.000Z error a\\nb\\x1b[31m\\x7f\n");
+}
+
+static void test_line_is_silent_when_below_the_level(void **state) {
+    (void)state;
+    enum td_log_level level;
+    begin();
+    td_log_debug("no");
+    assert_ok(td_log_level_parse("debug", &level));
+    td_log_set_level(level);
+    td_log_debug("yes");
+    td_log_set_level(TD_LOG_INFO);
+    assert_string_equal(end(), "1970-01-01T00:00:00.000Z debug yes\n");
+    assert_fails(td_log_level_parse("loud", &level), TD_INVALID_ARGUMENT, "'loud'");
+}
+
+static void test_message_is_cut_and_context_kept_when_line_is_long(void **state) {
+    (void)state;
+    char big[5000];
+    memset(big, '\n', sizeof big - 1);
+    big[sizeof big - 1] = '\0';
+    begin();
+    td_log_context("job", "j1");
+    td_log_info("%s", big);
+    td_log_context("job", NULL);
+    const char *text = end();
+    size_t len = strlen(text);
+    assert_in_range(len, 2040, 2048);
+    assert_string_equal(text + len - 10, "\\n job=j1\n");
+}
+
+static void test_context_is_bounded_when_many_pairs(void **state) {
+    (void)state;
+    char big[300];
+    memset(big, 'v', sizeof big - 1);
+    big[sizeof big - 1] = '\0';
+    begin();
+    for (int i = 0; i < 20; i++) {
+        char key[8];
+        snprintf(key, sizeof key, "k%d", i);
+        td_log_context(key, big);
+    }
+    td_log_info("x");
+    for (int i = 0; i < 20; i++) {
+        char key[8];
+        snprintf(key, sizeof key, "k%d", i);
+        td_log_context(key, NULL);
+    }
+    const char *text = end();
+    assert_non_null(strstr(text, " k7=v"));
+    assert_null(strstr(text, " k8="));
+    assert_int_equal(strlen(text), 32 + 8 * (4 + 63));
+}
+
+static void test_status_is_consumed_when_logged(void **state) {
+    (void)state;
+    begin();
+    td_status_log(TD_LOG_ERROR, TD_OK, "nothing");
+    td_status s = td_status_with_reason(td_fail(TD_NOT_FOUND, "no shard"), "SHARD_MISSING");
+    td_status_log(TD_LOG_ERROR, td_status_with_class(s, TD_CLASS_DATA), "restore");
+    assert_string_equal(end(), "1970-01-01T00:00:00.000Z error restore: no shard code=NOT_FOUND "
+                               "reason=SHARD_MISSING class=data\n");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_line_has_time_level_and_context_when_written),
+        cmocka_unit_test(test_controls_are_escaped_when_in_a_message),
+        cmocka_unit_test(test_line_is_silent_when_below_the_level),
+        cmocka_unit_test(test_message_is_cut_and_context_kept_when_line_is_long),
+        cmocka_unit_test(test_context_is_bounded_when_many_pairs),
+        cmocka_unit_test(test_status_is_consumed_when_logged),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,32 @@
+// Exit codes and classes: what the launcher reads from a code is what the worker meant by it.
+// A failure never maps to success, in either direction.
+
+#include "lib/base/rank_page.h"
+#include "tests/unit/test.h"
+
+static void test_class_comes_back_when_it_has_a_code(void **state) {
+    (void)state;
+    for (int c = 0; c < TD_CLASS_COUNT; c++) {
+        int code = td_worker_exit_of((enum td_class)c);
+        assert_int_not_equal(code, TD_EXIT_DONE);
+        if (code != TD_EXIT_BUG) assert_int_equal(td_worker_exit_class(code), c);
+    }
+    assert_int_equal(td_worker_exit_of(TD_CLASS_DATA), TD_EXIT_DATA);
+    assert_int_equal(td_worker_exit_of(TD_CLASS_PREEMPTED), TD_EXIT_STOPPED);
+}
+
+static void test_class_is_internal_when_the_code_is_unknown(void **state) {
+    (void)state;
+    assert_int_equal(td_worker_exit_class(TD_EXIT_DONE), TD_CLASS_NONE);
+    assert_int_equal(td_worker_exit_class(1), TD_CLASS_INTERNAL);
+    assert_int_equal(td_worker_exit_class(139), TD_CLASS_INTERNAL);
+    assert_int_equal(td_worker_exit_class(TD_EXIT_ABI), TD_CLASS_BAD_SPEC);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_class_comes_back_when_it_has_a_code),
+        cmocka_unit_test(test_class_is_internal_when_the_code_is_unknown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

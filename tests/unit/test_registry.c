@@ -1,0 +1,171 @@
+// Plugin registry: every reason to refuse a descriptor, the names in the errors, an older plugin's
+// shorter table, and shared objects that are missing, broken, or lie about their name.
+
+#include "lib/base/registry.h"
+#include "tests/unit/test.h"
+#include "traind/accelerator.h"
+#include "traind/collective.h"
+#include "traind/dataset.h"
+#include "traind/module.h"
+
+static td_status module_open(const struct td_json *knobs, const struct td_field *fields,
+                             size_t n_fields, struct td_module **out_module) {
+    (void)knobs, (void)fields, (void)n_fields, (void)out_module;
+    return TD_OK;
+}
+static void module_close(struct td_module *m) {
+    (void)m;
+}
+static td_status module_record(struct td_module *m, struct td_graph *g, int64_t batch) {
+    (void)m, (void)g, (void)batch;
+    return TD_OK;
+}
+
+static const struct td_module_ops good_ops = {
+    .struct_bytes = sizeof good_ops,
+    .open = module_open,
+    .close = module_close,
+    .record = module_record,
+};
+static const struct td_plugin_desc good = {
+    .struct_bytes = sizeof good,
+    .abi_major = TD_ABI_MAJOR,
+    .abi_minor = TD_ABI_MINOR,
+    .kind = TD_PLUGIN_MODULE,
+    .name = "mlp_1",
+    .summary = "a module for tests",
+    .ops = &good_ops,
+};
+
+static void expect_refusal(struct td_plugin_desc desc, const char *text) {
+    td_status s = td_plugin_check(&desc, "'x.so'");
+    assert_string_equal(td_status_reason(s), "PLUGIN_REFUSED");
+    assert_non_null(strstr(td_status_message(s), "plugin 'x.so': "));
+    assert_fails(s, TD_FAILED_PRECONDITION, text);
+}
+
+static void test_descriptor_is_refused_when_anything_is_wrong(void **state) {
+    (void)state;
+    assert_ok(td_plugin_check(&good, "x"));
+    struct td_plugin_desc d = good;
+    d.struct_bytes = 8;
+    expect_refusal(d, "8 bytes");
+    d = good, d.abi_major = TD_ABI_MAJOR + 1;
+    expect_refusal(d, "ABI 2.0, this traind has 1.0");
+    d = good, d.abi_minor = TD_ABI_MINOR + 1;
+    expect_refusal(d, "ABI 1.1");
+    d = good, d.kind = (enum td_plugin_kind)77;
+    expect_refusal(d, "kind is 77");
+    d = good, d.name = "";
+    expect_refusal(d, "name");
+    d = good, d.name = "UPPER";
+    expect_refusal(d, "name");
+    d = good, d.name = "../../x";
+    expect_refusal(d, "name");
+    d = good, d.name = "a_name_of_exactly_32_characters_";
+    expect_refusal(d, "1 to 31");
+    d = good, d.name = NULL;
+    expect_refusal(d, "name");
+    d = good, d.summary = NULL;
+    expect_refusal(d, "summary");
+    d = good, d.ops = NULL;
+    expect_refusal(d, "ops");
+    assert_fails(td_plugin_check(NULL, "x"), TD_FAILED_PRECONDITION, "no descriptor");
+}
+
+static void test_missing_slot_is_named_when_required(void **state) {
+    (void)state;
+    struct td_module_ops ops = good_ops;
+    struct td_plugin_desc d = good;
+    d.ops = &ops;
+    ops.record = NULL;
+    expect_refusal(d, "lacks the required slot 'record'");
+    ops = good_ops;
+    ops.struct_bytes = offsetof(struct td_module_ops, record); // too old to have it
+    expect_refusal(d, "lacks the required slot 'record'");
+    ops.struct_bytes = 0;
+    expect_refusal(d, "lacks the required slot 'open'");
+}
+
+// An accelerator whose every required slot is set and whose table ends before the optional tail.
+static void test_short_table_is_extended_when_the_plugin_is_older(void **state) {
+    (void)state;
+    struct td_accelerator_ops ops;
+    memset(&ops, 0x11, sizeof ops);
+    ops.struct_bytes = offsetof(struct td_accelerator_ops, measure_peak);
+    struct td_plugin_desc d = good;
+    d.kind = TD_PLUGIN_ACCELERATOR;
+    d.ops = &ops;
+    TD_AUTO(td_registry) *r = NULL;
+    const struct td_plugin_desc *found;
+    assert_ok(td_registry_create(NULL, &r));
+    assert_ok(td_registry_add(r, &d));
+    assert_ok(td_registry_find(r, TD_PLUGIN_ACCELERATOR, "mlp_1", &found));
+    const struct td_accelerator_ops *copy = found->ops;
+    assert_int_equal(copy->struct_bytes, sizeof *copy);
+    assert_true(copy->release == ops.release);
+    assert_true(copy->measure_peak == NULL);
+}
+
+static void test_name_is_found_when_case_differs(void **state) {
+    (void)state;
+    TD_AUTO(td_registry) *r = NULL;
+    const struct td_plugin_desc *found;
+    assert_ok(td_registry_create(NULL, &r));
+    assert_ok(td_registry_add(r, &good));
+    assert_ok(td_registry_find(r, TD_PLUGIN_MODULE, "MLP_1", &found));
+    assert_string_equal(found->name, "mlp_1");
+    assert_fails(td_registry_find(r, TD_PLUGIN_DATASET, "mlp_1", &found), TD_NOT_FOUND, "none");
+}
+
+static void test_duplicate_is_refused_when_another_has_the_name(void **state) {
+    (void)state;
+    struct td_plugin_desc twin = good;
+    TD_AUTO(td_registry) *r = NULL;
+    assert_ok(td_registry_create(NULL, &r));
+    assert_ok(td_registry_add(r, &good));
+    assert_ok(td_registry_add(r, &good)); // the very same is no conflict
+    assert_fails(td_registry_add(r, &twin), TD_ALREADY_EXISTS, "module named 'mlp_1'");
+}
+
+static void test_unknown_name_lists_the_known_when_looked_up(void **state) {
+    TD_AUTO(td_registry) *r = NULL;
+    const struct td_plugin_desc *found;
+    char path[512];
+    snprintf(path, sizeof path, "%s/module-broken.so", (char *)*state);
+    assert_ok(td_fs_write(path, "no ELF", 6, 0600, 0));
+    assert_ok(td_registry_create(*state, &r));
+    assert_ok(td_registry_add(r, &good));
+    td_status s = td_registry_find(r, TD_PLUGIN_MODULE, "gpt", &found);
+    assert_string_equal(td_status_reason(s), "PLUGIN_UNKNOWN");
+    assert_fails(s, TD_NOT_FOUND, "no module 'gpt'; known are: mlp_1, broken");
+    assert_fails(td_registry_find(r, TD_PLUGIN_MODULE, "../x", &found), TD_NOT_FOUND, "'../x'");
+    assert_fails(td_registry_find(r, TD_PLUGIN_MODULE, "broken", &found), TD_FAILED_PRECONDITION,
+                 "does not load here");
+    assert_fails(td_registry_load(r, "broken.so", &found), TD_INVALID_ARGUMENT, "'/'");
+    assert_fails(td_registry_load(r, "/no/such.so", &found), TD_FAILED_PRECONDITION, "/no/such.so");
+}
+
+static td_status make(void *arg) {
+    TD_AUTO(td_registry) *r = NULL;
+    TD_TRY(td_registry_create(arg, &r));
+    return td_registry_add(r, &good);
+}
+
+static void test_registry_fails_cleanly_when_out_of_memory(void **state) {
+    td_test_failing_allocations(make, *state);
+    td_registry_destroy(NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_descriptor_is_refused_when_anything_is_wrong),
+        cmocka_unit_test(test_missing_slot_is_named_when_required),
+        cmocka_unit_test(test_short_table_is_extended_when_the_plugin_is_older),
+        cmocka_unit_test(test_name_is_found_when_case_differs),
+        cmocka_unit_test(test_duplicate_is_refused_when_another_has_the_name),
+        test_in_scratch(test_unknown_name_lists_the_known_when_looked_up),
+        test_in_scratch(test_registry_fails_cleanly_when_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,39 @@
+// Element types and shapes: every dtype has its row, shapes compare and count.
+// The safetensors names are what the Python package knows.
+
+#include "tests/unit/test.h"
+
+static void test_dtype_row_is_whole_when_any_dtype(void **state) {
+    (void)state;
+    for (int t = 0; t < TD_DTYPE_COUNT; t++) {
+        assert_true(td_dtype_bytes((enum td_dtype)t) >= 1);
+        assert_true(strlen(td_dtype_name((enum td_dtype)t)) > 0);
+        assert_true(strlen(td_dtype_safetensors((enum td_dtype)t)) > 0);
+    }
+    assert_string_equal(td_dtype_safetensors(TD_BF16), "BF16");
+    assert_string_equal(td_dtype_name(TD_F32), "f32");
+    assert_int_equal(td_dtype_bytes(TD_I64), 8);
+}
+
+static void test_shape_counts_and_compares_when_dims_vary(void **state) {
+    (void)state;
+    struct td_shape scalar = td_shape_of(0, NULL);
+    struct td_shape a = td_shape_of(2, (int64_t[]){3, 4});
+    struct td_shape b = td_shape_of(2, (int64_t[]){3, 4});
+    struct td_shape c = td_shape_of(3, (int64_t[]){3, 4, 0});
+    assert_int_equal(td_shape_elems(&scalar), 1);
+    assert_int_equal(td_shape_elems(&a), 12);
+    assert_int_equal(td_shape_elems(&c), 0);
+    assert_true(td_shape_equal(&a, &b));
+    assert_false(td_shape_equal(&a, &c));
+    b.dim[7] = 99; // behind n_dims: no part of the shape
+    assert_true(td_shape_equal(&a, &b));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_dtype_row_is_whole_when_any_dtype),
+        cmocka_unit_test(test_shape_counts_and_compares_when_dims_vary),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
