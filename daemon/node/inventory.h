@@ -1,0 +1,27 @@
+#ifndef TRAIND_DAEMON_NODE_INVENTORY_H
+#define TRAIND_DAEMON_NODE_INVENTORY_H
+
+// What this machine has, and who it is: read once when the node starts. Nothing here initialises a
+// device; accelerators are the plugins that lie beside the programs.
+
+#include "lib/base/base.h"
+
+enum { TD_INVENTORY_ACCELERATORS = 8 };
+
+struct td_inventory {
+    char node_id[40]; // "n-<12 hex>", made at the first start, kept in <state>/node_id
+    char boot_id[37];
+    char name[128];
+    int32_t cores; // that this process may use
+    int32_t slots;
+    uint64_t memory_bytes; // cgroup's limit if there is one, else the machine's
+    char accelerator[TD_INVENTORY_ACCELERATORS][32];
+    size_t n_accelerators;
+};
+
+// slots 0: one a core. name NULL or "": the host's.
+TD_MUST_USE td_status td_inventory_read(const char *state_dir, const char *bin_dir,
+                                        const char *name, int32_t slots,
+                                        struct td_inventory *out_inventory);
+
+#endif
