@@ -6,6 +6,7 @@
 #include "daemon/node/inventory.h"
 
 #include <dirent.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,10 +15,10 @@
 #include "lib/base/rng.h"
 
 static td_status read_node_id(const char *state_dir, char *out, size_t out_bytes) {
-    char path[4096];
+    char path[PATH_MAX];
     TD_AUTO_BUF text;
     td_buf_init(&text, 256);
-    TD_TRY(td_fs_path(path, sizeof path, "%s/node_id", state_dir));
+    TD_TRY(td_fs_path(path, "%s/node_id", state_dir));
     if (!td_fs_exists(path)) {
         uint8_t random[6];
         char line[32];
@@ -49,7 +50,7 @@ static uint64_t read_memory(void) {
 // Plugins are called accelerator-NAME.so; reference is part of every worker.
 static void find_accelerators(const char *bin_dir, struct td_inventory *inv) {
     static const char prefix[] = "accelerator-";
-    char path[4096];
+    char path[PATH_MAX];
     snprintf(inv->accelerator[inv->n_accelerators++], sizeof inv->accelerator[0], "reference");
     snprintf(path, sizeof path, "%s/../lib/traind", bin_dir);
     DIR *dir = opendir(path);
