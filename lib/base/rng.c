@@ -53,6 +53,21 @@ float td_philox_uniform(struct td_philox_key key, uint64_t i) {
     return (float)(block[i % 4] >> 8) * 0x1p-24f;
 }
 
+void td_philox_uniforms(struct td_philox_key key, uint64_t first, size_t n, float *out) {
+    size_t i = 0;
+    for (; i < n && (first + i) % 4; i++)
+        out[i] = td_philox_uniform(key, first + i);
+    for (; n - i >= 4; i += 4) {
+        uint64_t b = (first + i) / 4;
+        uint32_t counter[4] = {(uint32_t)b, (uint32_t)(b >> 32)}, block[4];
+        td_philox4x32(key, counter, block);
+        for (int j = 0; j < 4; j++)
+            out[i + (size_t)j] = (float)(block[j] >> 8) * 0x1p-24f;
+    }
+    for (; i < n; i++)
+        out[i] = td_philox_uniform(key, first + i);
+}
+
 // ---- MT19937 ------------------------------------------------------------------------------------
 enum { MT_N = 624, MT_M = 397 };
 

@@ -19,6 +19,8 @@ void td_philox4x32(struct td_philox_key key, const uint32_t counter[4], uint32_t
 struct td_philox_key td_philox_key_of(uint64_t seed, const char *name);
 // Element i of a stream, in [0, 1) with 24 bits.
 float td_philox_uniform(struct td_philox_key key, uint64_t i);
+// Elements first .. first + n of it into out: a block of the generator makes four.
+void td_philox_uniforms(struct td_philox_key key, uint64_t first, size_t n, float *out);
 
 struct td_mt19937 {
     uint32_t state[624];

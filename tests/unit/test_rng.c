@@ -47,6 +47,20 @@ static void test_uniform_fills_the_unit_interval_when_streams_differ(void **stat
     assert_true(td_philox_uniform(a, 5) != td_philox_uniform(a, 5 + (UINT64_C(1) << 40)));
 }
 
+static void test_philox_fill_equals_single_elements_when_it_starts_anywhere(void **state) {
+    (void)state;
+    struct td_philox_key key = td_philox_key_of(3, "fill");
+    for (uint64_t first = 0; first < 6; first++) {
+        for (size_t n = 0; n < 11; n++) {
+            float v[12] = {0};
+            td_philox_uniforms(key, first, n, v);
+            for (size_t i = 0; i < n; i++)
+                assert_true(v[i] == td_philox_uniform(key, first + i));
+            assert_true(v[n] == 0);
+        }
+    }
+}
+
 static void test_mt19937_equals_the_reference_when_seed_5489(void **state) {
     (void)state;
     static const uint32_t first[] = {3499211612u, 581869302u, 3890346734u, 3586334585u, 545404204u};
@@ -115,6 +129,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_philox_equals_random123_when_known_input),
         cmocka_unit_test(test_uniform_fills_the_unit_interval_when_streams_differ),
+        cmocka_unit_test(test_philox_fill_equals_single_elements_when_it_starts_anywhere),
         cmocka_unit_test(test_mt19937_equals_the_reference_when_seed_5489),
         cmocka_unit_test(test_randperm_equals_torch_when_golden),
         cmocka_unit_test(test_uuid_has_its_form_when_made),
