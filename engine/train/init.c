@@ -19,8 +19,9 @@ static void fill_constant(float *out, int64_t n, float v) {
 // The sum may round up to b, which the range excludes.
 static void fill_uniform(struct td_philox_key key, double a, double b, float *out, int64_t n) {
     const float top = nextafterf((float)b, (float)a);
+    td_philox_uniforms(key, 0, (size_t)n, out);
     for (int64_t i = 0; i < n; i++) {
-        float v = (float)(a + (b - a) * (double)td_philox_uniform(key, (uint64_t)i));
+        float v = (float)(a + (b - a) * (double)out[i]);
         out[i] = v < (float)b ? v : top;
     }
 }
