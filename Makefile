@@ -73,6 +73,7 @@ unit_src   := $(wildcard tests/unit/test_*.c tests/conform/conform_*.c tests/sim
 unit_bins  := $(patsubst tests/%.c,$(B)/tests/%,$(unit_src))
 bench_bins := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/bench/bench_*.c))
 fuzz_bins  := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/fuzz/fuzz_*.c))
+helper_bins := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/scenario/*.c))
 
 .PHONY: all
 all: $(bins) $(libs) ## build everything (the default)
@@ -183,11 +184,11 @@ $(B)/venv/ready: Makefile
 .PHONY: check check-all check-full check-full-all
 check: deps ## set up, build, run every test; ends with one line of counts
 	@$(MAKE) check-all
-check-all: all $(unit_bins) $(B)/venv/ready
+check-all: all $(unit_bins) $(helper_bins) $(B)/venv/ready
 	@$(B)/venv/bin/python tests/tools/check.py --build $(B) --match '$(T)'
 check-full: deps ## the same, with sanitizers, kills and fuzzing (under an hour)
 	@$(MAKE) check-full-all
-check-full-all: all $(unit_bins) $(B)/venv/ready
+check-full-all: all $(unit_bins) $(helper_bins) $(B)/venv/ready
 	@$(MAKE) asan tsan
 	@TD_FULL=1 $(B)/venv/bin/python tests/tools/check.py --build $(B) --match '$(T)'
 
