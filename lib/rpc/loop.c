@@ -132,7 +132,14 @@ static void on_wake(evutil_socket_t fd, short what, void *arg) {
 
 // ---- the loop ---------------------------------------------------------------------------------
 
+// Libraries do not log; what matters of it comes back as a status.
+static void drop_log(int severity, const char *message) {
+    (void)severity;
+    (void)message;
+}
+
 static td_status open_base(struct td_loop *self) {
+    event_set_log_callback(drop_log);
     struct event_config *config = event_config_new();
     if (!config) return td_fail_oom();
     // Timers by timerfd: the coarse clock would fire up to 4 ms early.

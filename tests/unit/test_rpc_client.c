@@ -1,0 +1,461 @@
+// Client and server of lib/rpc on one loop: statuses that travel, streams, pauses, ends.
+
+#include "tests/unit/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/clock.h"
+#include "lib/rpc/client.h"
+#include "lib/rpc/health.h"
+#include "lib/rpc/loop.h"
+#include "lib/rpc/server.h"
+#include "traind/v1/job.pb-c.h"
+#include "traind/v1/node.pb-c.h"
+
+#define LIMIT_NS (10 * TD_NS_PER_S)
+
+static struct td_loop *loop;
+static struct td_rpc_server *server;
+static struct td_rpc_channel *channel;
+static unsigned n_told;
+static unsigned n_done;
+
+// ---- the server ----
+
+static td_status authorize(struct td_str token, const struct td_rpc_method *row, void *ctx) {
+    (void)row;
+    (void)ctx;
+    if (td_rpc_secret_equal(token, (struct td_str){"secret", 6})) return TD_OK;
+    return td_status_with_reason(td_fail(TD_UNAUTHENTICATED, "wrong token"), "TOKEN_INVALID");
+}
+
+static void on_done(struct td_rpc_call *call, void *ctx) {
+    (void)call;
+    (void)ctx;
+    n_done++;
+}
+
+static void on_get(struct td_rpc_call *call, const ProtobufCMessage *message, void *ctx) {
+    (void)ctx;
+    n_told++;
+    const Traind__V1__GetJobRequest *r = (const void *)message;
+    assert_ptr_equal(td_rpc_call_request(call), message);
+    assert_string_equal(td_rpc_call_method(call), "/traind.v1.JobService/GetJob");
+    assert_true(td_rpc_call_deadline(call).ns < INT64_MAX);
+    assert_int_equal(strncmp(td_rpc_call_peer(call), "ipv4:127.0.0.1:", 15), 0);
+    if (strcmp(r->id, "never") == 0) return;
+    if (strcmp(r->id, "none") == 0) {
+        td_status s = td_fail(TD_NOT_FOUND, "no job '%s'", r->id);
+        s = td_status_with_reason(s, "JOB_UNKNOWN");
+        s = td_status_with_class(s, TD_CLASS_BAD_SPEC);
+        s = td_status_with_field(s, "id", "unknown");
+        td_rpc_call_finish(call, td_status_with_meta(s, "known", "%d", 7));
+        return;
+    }
+    Traind__V1__Job job = TRAIND__V1__JOB__INIT;
+    job.id = r->id;
+    td_rpc_call_reply(call, &job.base);
+    td_rpc_call_finish(call, td_fail(TD_INTERNAL, "a second answer does nothing"));
+}
+
+static void on_open(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    (void)call;
+    (void)ctx;
+    assert_null(request);
+    n_told++;
+}
+
+static void on_session(struct td_rpc_call *call, const ProtobufCMessage *message, void *ctx) {
+    (void)ctx;
+    const Traind__V1__NodeMessage *m = (const void *)message;
+    if (m->incarnation == 666) {
+        td_rpc_call_pause(call); // and never resumes
+        return;
+    }
+    Traind__V1__CoordinatorMessage echo = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
+    echo.incarnation = m->incarnation;
+    if (td_rpc_call_send(call, &echo.base) == TD_RPC_SEND_FULL) td_rpc_call_pause(call);
+}
+
+static void on_session_writable(struct td_rpc_call *call, void *ctx) {
+    (void)ctx;
+    td_rpc_call_resume(call);
+}
+
+static void on_session_end(struct td_rpc_call *call, void *ctx) {
+    (void)ctx;
+    td_rpc_call_finish(call, TD_OK);
+}
+
+static const struct td_rpc_method rows[] = {
+    {.service = "traind.v1.JobService",
+     .method = "GetJob",
+     .kind = TD_RPC_UNARY,
+     .request = &traind__v1__get_job_request__descriptor,
+     .response = &traind__v1__job__descriptor,
+     .on_call = on_get,
+     .on_done = on_done},
+    {.service = "traind.v1.NodeService",
+     .method = "Session",
+     .kind = TD_RPC_BIDI,
+     .request = &traind__v1__node_message__descriptor,
+     .response = &traind__v1__coordinator_message__descriptor,
+     .on_call = on_open,
+     .on_message = on_session,
+     .on_half_close = on_session_end,
+     .on_writable = on_session_writable,
+     .on_done = on_done},
+};
+
+static const struct td_rpc_server_options server_options = {
+    .listen = "127.0.0.1:0",
+    .authorize = authorize,
+    .queue_bytes = 32 << 10,
+};
+
+static struct td_rpc_channel *dial(const char *token, int64_t stall_ns) {
+    struct td_rpc_channel_options o = {.address = td_rpc_server_address(server),
+                                       .token = token,
+                                       .queue_bytes = 32 << 10,
+                                       .stall_ns = stall_ns};
+    struct td_rpc_channel *c;
+    assert_true(td_rpc_channel_create(loop, &o, &c) == TD_OK);
+    return c;
+}
+
+static int set_up(void **state) {
+    (void)state;
+    n_told = n_done = 0;
+    assert_true(td_loop_create(&loop) == TD_OK);
+    assert_true(td_rpc_server_create(loop, &server_options, &server) == TD_OK);
+    assert_true(td_rpc_server_add(server, rows, TD_COUNTOF(rows), NULL) == TD_OK);
+    td_rpc_server_start(server);
+    channel = dial("secret", 200 * TD_NS_PER_MS);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    td_rpc_channel_destroy(channel);
+    td_rpc_server_destroy(server);
+    td_loop_destroy(loop);
+    assert_int_equal(n_told, n_done);
+    return 0;
+}
+
+// ---- unary ----
+
+static td_status get(struct td_rpc_channel *c, const char *id, int64_t timeout_ns,
+                     struct td_rpc_message **out_response) {
+    Traind__V1__GetJobRequest r = TRAIND__V1__GET_JOB_REQUEST__INIT;
+    r.id = (char *)(uintptr_t)id;
+    return td_rpc_unary_wait(c, "/traind.v1.JobService/GetJob", &r.base,
+                             &traind__v1__job__descriptor, timeout_ns, out_response);
+}
+
+static void test_unary_returns_the_response_when_answered(void **state) {
+    (void)state;
+    struct td_rpc_message *m;
+    assert_true(get(channel, "j-1", LIMIT_NS, &m) == TD_OK);
+    assert_string_equal(((const Traind__V1__Job *)(const void *)td_rpc_message_get(m))->id, "j-1");
+    td_rpc_message_destroy(m);
+    assert_true(get(channel, "j-2", LIMIT_NS, NULL) == TD_OK);
+}
+
+static void test_unary_returns_the_servers_status_when_it_fails(void **state) {
+    (void)state;
+    td_status s = get(channel, "none", LIMIT_NS, NULL);
+    assert_int_equal(td_status_code(s), TD_NOT_FOUND);
+    assert_string_equal(td_status_message(s), "no job 'none'");
+    assert_string_equal(td_status_reason(s), "JOB_UNKNOWN");
+    assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC);
+    assert_int_equal(td_status_n_fields(s), 1);
+    const char *key, *value;
+    td_status_meta(s, 0, &key, &value);
+    assert_string_equal(key, "request_id");
+    assert_int_equal(strlen(value), 16);
+    td_status_free(s);
+}
+
+static void test_unary_is_unauthenticated_when_the_token_is_wrong(void **state) {
+    (void)state;
+    const char *const tokens[] = {"wrong!", "secret1", NULL};
+    for (size_t i = 0; i < TD_COUNTOF(tokens); i++) {
+        struct td_rpc_channel *c = dial(tokens[i], 0);
+        td_status s = get(c, "j-1", LIMIT_NS, NULL);
+        assert_int_equal(td_status_code(s), TD_UNAUTHENTICATED);
+        assert_string_equal(td_status_reason(s), "TOKEN_INVALID");
+        td_status_free(s);
+        td_rpc_channel_destroy(c);
+    }
+}
+
+static void test_unary_ends_when_its_deadline_passes(void **state) {
+    (void)state;
+    td_status s = get(channel, "never", 50 * TD_NS_PER_MS, NULL);
+    assert_int_equal(td_status_code(s), TD_DEADLINE_EXCEEDED);
+    td_status_free(s);
+}
+
+static void test_unary_is_unreachable_when_nobody_listens(void **state) {
+    (void)state;
+    struct td_rpc_channel *c = dial("secret", 0);
+    td_rpc_server_destroy(server);
+    td_status s = get(c, "j-1", LIMIT_NS, NULL);
+    assert_int_equal(td_status_code(s), TD_UNAVAILABLE);
+    assert_string_equal(td_status_reason(s), "UNREACHABLE");
+    td_status_free(s);
+    td_rpc_channel_destroy(c);
+    server = NULL;
+}
+
+static void test_unary_is_refused_when_the_request_is_too_large(void **state) {
+    (void)state;
+    size_t bytes = TD_RPC_MAX_MESSAGE_BYTES;
+    char *id = malloc(bytes + 1);
+    assert_non_null(id);
+    memset(id, 'x', bytes);
+    id[bytes] = 0;
+    td_status s = get(channel, id, LIMIT_NS, NULL);
+    assert_int_equal(td_status_code(s), TD_RESOURCE_EXHAUSTED);
+    assert_string_equal(td_status_reason(s), "MESSAGE_TOO_LARGE");
+    td_status_free(s);
+    free(id);
+}
+
+struct unary_result {
+    unsigned n;
+    enum td_code code;
+    bool done;
+};
+
+static void on_answer(td_status take_status, const ProtobufCMessage *response, void *arg) {
+    struct unary_result *r = arg;
+    assert_true(!take_status == !!response);
+    r->n++;
+    r->code = td_status_code(take_status);
+    r->done = true;
+    td_status_free(take_status);
+}
+
+static void test_unary_callback_comes_once_when_the_channel_is_destroyed(void **state) {
+    (void)state;
+    Traind__V1__GetJobRequest r = TRAIND__V1__GET_JOB_REQUEST__INIT;
+    r.id = (char[]){"never"};
+    struct unary_result results[3] = {{0}};
+    for (size_t i = 0; i < TD_COUNTOF(results); i++) {
+        assert_true(td_rpc_unary(channel, "/traind.v1.JobService/GetJob", &r.base,
+                                 &traind__v1__job__descriptor, LIMIT_NS, on_answer, &results[i],
+                                 NULL) == TD_OK);
+    }
+    td_rpc_channel_destroy(channel);
+    channel = NULL;
+    for (size_t i = 0; i < TD_COUNTOF(results); i++) {
+        assert_int_equal(results[i].n, 1);
+        assert_int_equal(results[i].code, TD_CANCELLED);
+    }
+}
+
+static void test_unary_ends_when_cancelled(void **state) {
+    (void)state;
+    Traind__V1__GetJobRequest r = TRAIND__V1__GET_JOB_REQUEST__INIT;
+    r.id = (char[]){"never"};
+    struct unary_result result = {0};
+    struct td_rpc_stream *s;
+    assert_true(td_rpc_unary(channel, "/traind.v1.JobService/GetJob", &r.base,
+                             &traind__v1__job__descriptor, LIMIT_NS, on_answer, &result,
+                             &s) == TD_OK);
+    td_rpc_stream_cancel(s);
+    assert_true(td_loop_run_until(loop, &result.done, LIMIT_NS) == TD_OK);
+    assert_int_equal(result.code, TD_CANCELLED);
+}
+
+// ---- streams ----
+
+struct session {
+    struct td_rpc_stream *stream;
+    uint64_t n_sent;
+    uint64_t n_to_send;
+    uint64_t n_received;
+    bool paused_once;
+    bool done;
+    enum td_code code;
+    char reason[32];
+};
+
+static void send_more(struct td_rpc_stream *stream, void *arg) {
+    struct session *s = arg;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    enum td_rpc_send sent = TD_RPC_SEND_MORE;
+    while (sent == TD_RPC_SEND_MORE && s->n_sent < s->n_to_send) {
+        m.incarnation = 1000 + s->n_sent;
+        sent = td_rpc_stream_send(stream, &m.base);
+        assert_int_not_equal(sent, TD_RPC_SEND_REFUSED);
+        s->n_sent++;
+    }
+    if (s->n_sent == s->n_to_send) td_rpc_stream_half_close(stream);
+}
+
+static void resume(void *arg) {
+    td_rpc_stream_resume(arg);
+}
+
+static void on_echo(struct td_rpc_stream *stream, const ProtobufCMessage *message, void *arg) {
+    struct session *s = arg;
+    const Traind__V1__CoordinatorMessage *m = (const void *)message;
+    assert_int_equal(m->incarnation, 1000 + s->n_received);
+    s->n_received++;
+    if (s->n_received == 100 && !s->paused_once) {
+        s->paused_once = true;
+        td_rpc_stream_pause(stream);
+        assert_true(td_loop_post(loop, resume, stream) == TD_OK);
+    }
+}
+
+static void on_stream_done(struct td_rpc_stream *stream, td_status take_status, void *arg) {
+    struct session *s = arg;
+    assert_ptr_equal(stream, s->stream);
+    assert_false(s->done);
+    s->done = true;
+    s->code = td_status_code(take_status);
+    snprintf(s->reason, sizeof s->reason, "%s", td_status_reason(take_status));
+    td_status_free(take_status);
+}
+
+static const struct td_rpc_stream_ops session_ops = {on_echo, send_more, on_stream_done};
+
+static const struct td_rpc_stream_ops bulk_ops = {on_echo, NULL, on_stream_done};
+
+static void open_session(struct session *s, const struct td_rpc_stream_ops *ops) {
+    assert_true(td_rpc_stream_open(channel, "/traind.v1.NodeService/Session",
+                                   &traind__v1__coordinator_message__descriptor, 0, ops, s,
+                                   &s->stream) == TD_OK);
+}
+
+static void test_stream_keeps_order_when_both_queues_fill_up(void **state) {
+    (void)state;
+    struct session s = {.n_to_send = 20000};
+    open_session(&s, &session_ops);
+    send_more(s.stream, &s);
+    assert_true(s.n_sent < s.n_to_send); // the queue pushed back
+    assert_true(td_loop_run_until(loop, &s.done, LIMIT_NS) == TD_OK);
+    assert_int_equal(s.code, TD_CODE_OK);
+    assert_int_equal(s.n_received, s.n_to_send);
+}
+
+static void test_stream_ends_when_cancelled(void **state) {
+    (void)state;
+    struct session s = {0};
+    open_session(&s, &session_ops);
+    td_rpc_stream_cancel(s.stream);
+    assert_true(td_loop_run_until(loop, &s.done, LIMIT_NS) == TD_OK);
+    assert_int_equal(s.code, TD_CANCELLED);
+}
+
+static void test_stream_ends_when_its_peer_stops_reading(void **state) {
+    (void)state;
+    struct session s = {0};
+    open_session(&s, &bulk_ops);
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    m.incarnation = 666;
+    assert_int_equal(td_rpc_stream_send(s.stream, &m.base), TD_RPC_SEND_MORE);
+    static uint8_t bulk[200000];
+    Traind__V1__Segment segment = TRAIND__V1__SEGMENT__INIT;
+    segment.data = (ProtobufCBinaryData){sizeof bulk, bulk};
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_SEGMENT;
+    m.segment = &segment;
+    bool never = false;
+    for (int i = 0; i < 200 && !s.done; i++) {
+        (void)td_rpc_stream_send(s.stream, &m.base); // refused while the queue is full
+        td_status_free(td_loop_run_until(loop, &never, 5 * TD_NS_PER_MS));
+    }
+    assert_true(td_loop_run_until(loop, &s.done, LIMIT_NS) == TD_OK);
+    assert_int_equal(s.code, TD_UNAVAILABLE);
+    assert_string_equal(s.reason, "PEER_STALLED");
+}
+
+static void test_stream_ends_when_the_server_is_destroyed(void **state) {
+    (void)state;
+    struct session s = {.n_to_send = 10};
+    open_session(&s, &session_ops);
+    assert_true(get(channel, "j-1", LIMIT_NS, NULL) == TD_OK);
+    td_rpc_server_destroy(server);
+    server = NULL;
+    assert_int_equal(n_told, n_done);
+    assert_true(td_loop_run_until(loop, &s.done, LIMIT_NS) == TD_OK);
+    assert_int_equal(s.code, TD_UNAVAILABLE);
+}
+
+static void set_true(void *arg) {
+    *(bool *)arg = true;
+}
+
+static void test_stream_is_told_draining_when_the_server_drains(void **state) {
+    (void)state;
+    struct session s = {.n_to_send = 10};
+    open_session(&s, &session_ops);
+    assert_true(get(channel, "j-1", LIMIT_NS, NULL) == TD_OK);
+    bool drained = false;
+    td_rpc_server_drain(server, 20 * TD_NS_PER_MS, set_true, &drained);
+    assert_true(td_loop_run_until(loop, &drained, LIMIT_NS) == TD_OK);
+    assert_true(td_loop_run_until(loop, &s.done, LIMIT_NS) == TD_OK);
+    assert_string_equal(s.reason, "DRAINING");
+}
+
+// ---- the table and the address ----
+
+static void test_table_is_refused_when_it_differs_from_the_proto(void **state) {
+    (void)state;
+    struct td_rpc_server *other;
+    struct td_rpc_method bad[4] = {rows[0], rows[0], rows[0], rows[1]};
+    bad[0].kind = TD_RPC_SERVER_STREAM;
+    bad[1].request = &traind__v1__job__descriptor;
+    bad[2].method = "Nonsense";
+    bad[3].on_half_close = NULL;
+    assert_true(td_rpc_server_create(loop, &server_options, &other) == TD_OK);
+    for (size_t i = 0; i < TD_COUNTOF(bad); i++) {
+        td_status s = td_rpc_server_add(other, &bad[i], 1, NULL);
+        assert_int_equal(td_status_code(s), TD_INTERNAL);
+        td_status_free(s);
+    }
+    td_rpc_server_destroy(other); // never started
+}
+
+static void test_server_is_refused_when_the_port_is_taken(void **state) {
+    (void)state;
+    struct td_rpc_server_options o = server_options;
+    o.listen = td_rpc_server_address(server);
+    struct td_rpc_server *other;
+    td_status s = td_rpc_server_create(loop, &o, &other);
+    assert_int_equal(td_status_code(s), TD_UNAVAILABLE);
+    assert_string_equal(td_status_reason(s), "ADDRESS_IN_USE");
+    td_status_free(s);
+    o.listen = "0.0.0.0:0";
+    s = td_rpc_server_create(loop, &o, &other);
+    assert_string_equal(td_status_reason(s), "ADDRESS_NOT_LOOPBACK");
+    td_status_free(s);
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        CASE(test_unary_returns_the_response_when_answered),
+        CASE(test_unary_returns_the_servers_status_when_it_fails),
+        CASE(test_unary_is_unauthenticated_when_the_token_is_wrong),
+        CASE(test_unary_ends_when_its_deadline_passes),
+        CASE(test_unary_is_unreachable_when_nobody_listens),
+        CASE(test_unary_is_refused_when_the_request_is_too_large),
+        CASE(test_unary_callback_comes_once_when_the_channel_is_destroyed),
+        CASE(test_unary_ends_when_cancelled),
+        CASE(test_stream_keeps_order_when_both_queues_fill_up),
+        CASE(test_stream_ends_when_cancelled),
+        CASE(test_stream_ends_when_its_peer_stops_reading),
+        CASE(test_stream_ends_when_the_server_is_destroyed),
+        CASE(test_stream_is_told_draining_when_the_server_drains),
+        CASE(test_table_is_refused_when_it_differs_from_the_proto),
+        CASE(test_server_is_refused_when_the_port_is_taken),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

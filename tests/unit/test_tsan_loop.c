@@ -1,0 +1,265 @@
+// The loop alone, also under the thread sanitizer: its list of posts is what threads share.
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+
+#include "lib/base/clock.h"
+#include "lib/rpc/loop.h"
+
+enum { N_THREADS = 4, N_POSTS = 5000 };
+
+static struct td_loop *open_loop(void) {
+    struct td_loop *loop;
+    assert_true(td_loop_create(&loop) == TD_OK);
+    return loop;
+}
+
+static void set_true(void *arg) {
+    *(bool *)arg = true;
+}
+
+static void stop(void *arg) {
+    td_loop_stop(arg);
+}
+
+// ---- posts ----
+
+struct post {
+    struct td_loop_task task;
+    struct producer *from;
+    int number;
+};
+
+struct producer {
+    pthread_t thread;
+    struct td_loop *loop;
+    struct post posts[N_POSTS];
+    int n_seen;
+    bool in_order;
+    int *n_left;
+};
+
+static void on_post(void *arg) {
+    struct post *p = arg;
+    if (p->number != p->from->n_seen) p->from->in_order = false;
+    p->from->n_seen++;
+    if (--*p->from->n_left == 0) td_loop_stop(p->from->loop);
+}
+
+static void *produce(void *arg) {
+    struct producer *p = arg;
+    for (int i = 0; i < N_POSTS; i++) {
+        p->posts[i] =
+            (struct post){.task = {.run = on_post, .arg = &p->posts[i]}, .from = p, .number = i};
+        td_loop_post_task(p->loop, &p->posts[i].task);
+    }
+    return NULL;
+}
+
+static void test_posts_arrive_once_and_in_order_when_threads_race(void **state) {
+    (void)state;
+    struct td_loop *loop = open_loop();
+    static struct producer producers[N_THREADS];
+    int n_left = N_THREADS * N_POSTS;
+    for (int i = 0; i < N_THREADS; i++) {
+        producers[i].loop = loop;
+        producers[i].in_order = true;
+        producers[i].n_left = &n_left;
+        assert_int_equal(pthread_create(&producers[i].thread, NULL, produce, &producers[i]), 0);
+    }
+    assert_true(td_loop_run(loop) == TD_OK);
+    for (int i = 0; i < N_THREADS; i++) {
+        pthread_join(producers[i].thread, NULL);
+        assert_int_equal(producers[i].n_seen, N_POSTS);
+        assert_true(producers[i].in_order);
+    }
+    td_loop_destroy(loop);
+}
+
+static void *stop_from_thread(void *arg) {
+    assert_false(td_loop_is_owner(arg));
+    assert_true(td_loop_post(arg, stop, arg) == TD_OK);
+    return NULL;
+}
+
+static void test_run_ends_when_another_thread_stops_it(void **state) {
+    (void)state;
+    struct td_loop *loop = open_loop();
+    assert_true(td_loop_is_owner(loop));
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, stop_from_thread, loop), 0);
+    assert_true(td_loop_run(loop) == TD_OK);
+    pthread_join(thread, NULL);
+    td_loop_destroy(loop);
+}
+
+struct chain {
+    struct td_loop *loop;
+    struct td_loop_task task;
+    int n_left;
+};
+
+static void on_chain(void *arg) {
+    struct chain *c = arg;
+    if (--c->n_left) {
+        td_loop_post_task(c->loop, &c->task);
+    } else {
+        td_loop_stop(c->loop);
+    }
+}
+
+static void test_task_runs_again_when_posted_from_its_own_run(void **state) {
+    (void)state;
+    struct chain c = {.loop = open_loop(), .n_left = 100};
+    c.task = (struct td_loop_task){.run = on_chain, .arg = &c};
+    td_loop_post_task(c.loop, &c.task);
+    assert_true(td_loop_run(c.loop) == TD_OK);
+    assert_int_equal(c.n_left, 0);
+    td_loop_destroy(c.loop);
+}
+
+static void test_posts_run_when_the_loop_is_destroyed(void **state) {
+    (void)state;
+    struct td_loop *loop = open_loop();
+    bool ran = false;
+    assert_true(td_loop_post(loop, set_true, &ran) == TD_OK);
+    td_loop_destroy(loop);
+    assert_true(ran);
+}
+
+// ---- timers ----
+
+static void test_timer_fires_not_before_its_time(void **state) {
+    (void)state;
+    struct td_loop *loop = open_loop();
+    struct td_loop_timer *timer;
+    bool fired = false;
+    assert_true(td_loop_timer_create(loop, set_true, &fired, &timer) == TD_OK);
+    int64_t begin_ns = td_mono_now().ns;
+    td_loop_timer_arm(timer, 20 * TD_NS_PER_MS);
+    assert_true(td_loop_run_until(loop, &fired, 5 * TD_NS_PER_S) == TD_OK);
+    assert_true(td_mono_now().ns - begin_ns >= 20 * TD_NS_PER_MS);
+    assert_false(td_loop_timer_is_armed(timer));
+    td_loop_timer_destroy(timer);
+    td_loop_destroy(loop);
+}
+
+struct ticks {
+    struct td_loop_timer *timer;
+    int n_left;
+    bool done;
+};
+
+static void on_tick(void *arg) {
+    struct ticks *t = arg;
+    if (--t->n_left) return;
+    td_loop_timer_destroy(t->timer); // from its own callback
+    t->done = true;
+}
+
+static void test_periodic_timer_ends_when_destroyed_from_its_callback(void **state) {
+    (void)state;
+    struct td_loop *loop = open_loop();
+    struct ticks t = {.n_left = 3};
+    assert_true(td_loop_timer_create(loop, on_tick, &t, &t.timer) == TD_OK);
+    td_loop_timer_arm_periodic(t.timer, TD_NS_PER_MS);
+    assert_true(td_loop_run_until(loop, &t.done, 5 * TD_NS_PER_S) == TD_OK);
+    td_loop_destroy(loop);
+}
+
+static void test_run_until_fails_when_time_is_up(void **state) {
+    (void)state;
+    struct td_loop *loop = open_loop();
+    bool never = false;
+    td_status s = td_loop_run_until(loop, &never, TD_NS_PER_MS);
+    assert_int_equal(td_status_code(s), TD_DEADLINE_EXCEEDED);
+    td_status_free(s);
+    td_loop_destroy(loop);
+}
+
+// ---- descriptors and signals ----
+
+struct echo {
+    struct td_loop_fd *watch;
+    unsigned events;
+    char byte;
+    bool done;
+};
+
+static void on_readable(int fd, unsigned events, void *arg) {
+    struct echo *e = arg;
+    e->events = events;
+    assert_int_equal(read(fd, &e->byte, 1), 1);
+    td_loop_fd_destroy(e->watch);
+    e->done = true;
+}
+
+static void test_fd_watch_tells_when_bytes_arrive(void **state) {
+    (void)state;
+    struct td_loop *loop = open_loop();
+    struct echo e = {0};
+    int fds[2];
+    assert_int_equal(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
+    assert_true(td_loop_fd_create(loop, fds[0], 0, on_readable, &e, &e.watch) == TD_OK);
+    assert_int_equal(write(fds[1], "x", 1), 1);
+    td_status s = td_loop_run_until(loop, &e.done, 5 * TD_NS_PER_MS); // paused
+    assert_int_equal(td_status_code(s), TD_DEADLINE_EXCEEDED);
+    td_status_free(s);
+    assert_true(td_loop_fd_set(e.watch, TD_LOOP_FD_READ) == TD_OK);
+    assert_true(td_loop_run_until(loop, &e.done, 5 * TD_NS_PER_S) == TD_OK);
+    assert_int_equal(e.byte, 'x');
+    assert_int_equal(e.events, TD_LOOP_FD_READ);
+    close(fds[0]);
+    close(fds[1]);
+    td_loop_destroy(loop);
+}
+
+static void test_fd_watch_is_refused_when_the_file_cannot_be_polled(void **state) {
+    (void)state;
+    struct td_loop *loop = open_loop();
+    int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    struct td_loop_fd *watch;
+    td_status s = td_loop_fd_create(loop, fd, TD_LOOP_FD_READ, on_readable, NULL, &watch);
+    assert_int_equal(td_status_code(s), TD_FAILED_PRECONDITION);
+    td_status_free(s);
+    close(fd);
+    td_loop_destroy(loop);
+}
+
+static void test_signal_runs_on_the_loop_when_raised(void **state) {
+    (void)state;
+    struct td_loop *loop = open_loop();
+    struct td_loop_signal *watch;
+    bool seen = false;
+    assert_true(td_loop_signal_create(loop, SIGUSR1, set_true, &seen, &watch) == TD_OK);
+    raise(SIGUSR1);
+    assert_false(seen);
+    assert_true(td_loop_run_until(loop, &seen, 5 * TD_NS_PER_S) == TD_OK);
+    td_loop_signal_destroy(watch);
+    td_loop_destroy(loop);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_posts_arrive_once_and_in_order_when_threads_race),
+        cmocka_unit_test(test_run_ends_when_another_thread_stops_it),
+        cmocka_unit_test(test_task_runs_again_when_posted_from_its_own_run),
+        cmocka_unit_test(test_posts_run_when_the_loop_is_destroyed),
+        cmocka_unit_test(test_timer_fires_not_before_its_time),
+        cmocka_unit_test(test_periodic_timer_ends_when_destroyed_from_its_callback),
+        cmocka_unit_test(test_run_until_fails_when_time_is_up),
+        cmocka_unit_test(test_fd_watch_tells_when_bytes_arrive),
+        cmocka_unit_test(test_fd_watch_is_refused_when_the_file_cannot_be_polled),
+        cmocka_unit_test(test_signal_runs_on_the_loop_when_raised),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
