@@ -1,0 +1,252 @@
+// One child at a time, because a plan uses a core for some milliseconds and jobs do too. The child
+// gets the plan as a file, writes its result to a pipe and its reasons to another; it has ended
+// when its pidfd is readable, and both pipes are drained then. Limits: 60 s of wall time, 60 s of
+// CPU. Rejected: planning in the daemon (a plugin's crash would be the daemon's) and a pool of warm
+// planners (a cold one takes about 10 ms, and the coordinator keeps plans by the spec's digest).
+
+#include "daemon/node/planner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "lib/base/fsio.h"
+#include "lib/base/proc.h"
+#include "lib/base/rank_page.h"
+#include "lib/rpc/loop.h"
+
+#define DEADLINE_NS (60 * TD_NS_PER_S)
+
+enum { td_planner_magic = 0x504c414e, REASON_MAX = 4096 };
+
+struct request {
+    struct request *next;
+    char *name, *plan;
+};
+
+struct td_planner {
+    uint32_t magic;
+    struct td_loop *loop;
+    char bin[TD_FS_PATH_BYTES], file[TD_FS_PATH_BYTES];
+    td_planner_fn *fn;
+    void *arg;
+    struct request *first, *last;
+    size_t n_queued;
+    // the running child; its request is `first`
+    struct td_proc child;
+    int out_fd, err_fd;
+    struct td_loop_fd *exit_watch, *out_watch, *err_watch;
+    struct td_loop_timer *deadline;
+    struct td_buf out, err;
+    bool running, late;
+};
+
+static void start_next(struct td_planner *p);
+
+static void free_request(struct request *r) {
+    if (!r) return;
+    free(r->name);
+    free(r->plan);
+    free(r);
+}
+
+// ---- the child's end
+// ---------------------------------------------------------------------------------
+static void drain(int fd, struct td_buf *into) {
+    char chunk[16384];
+    ssize_t n;
+    while ((n = read(fd, chunk, sizeof chunk)) > 0) {
+        td_status full = td_buf_append(into, chunk, (size_t)n);
+        td_status_free(full); // past its bound the rest is read and dropped
+    }
+}
+
+static void on_readable(int fd, unsigned events, void *arg) {
+    (void)events;
+    struct td_planner *p = TD_CAST(td_planner, arg);
+    drain(fd, fd == p->out_fd ? &p->out : &p->err);
+}
+
+static void close_child(struct td_planner *p) {
+    td_loop_fd_destroy(td_steal(p->exit_watch));
+    td_loop_fd_destroy(td_steal(p->out_watch));
+    td_loop_fd_destroy(td_steal(p->err_watch));
+    if (p->deadline) td_loop_timer_disarm(p->deadline);
+    if (p->out_fd >= 0) close(td_steal_fd(&p->out_fd));
+    if (p->err_fd >= 0) close(td_steal_fd(&p->err_fd));
+    if (p->child.pidfd >= 0) close(td_steal_fd(&p->child.pidfd));
+    unlink(p->file);
+    p->running = false;
+}
+
+static td_status judge(const struct td_planner *p, int wait_status) {
+    const char *reason = p->err.len ? p->err.data : "it said nothing";
+    if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) return TD_OK;
+    if (p->late) {
+        return td_fail(TD_DEADLINE_EXCEEDED, "planning took more than %lld s and was stopped",
+                       (long long)(DEADLINE_NS / TD_NS_PER_S));
+    }
+    if (!WIFEXITED(wait_status)) {
+        return td_status_with_class(td_fail(TD_INTERNAL, "the planner died of signal %d: %s",
+                                            WTERMSIG(wait_status), reason),
+                                    TD_CLASS_INTERNAL);
+    }
+    enum td_class cls = td_worker_exit_class(WEXITSTATUS(wait_status));
+    enum td_code code = cls == TD_CLASS_INTERNAL ? TD_INTERNAL : TD_FAILED_PRECONDITION;
+    return td_status_with_class(td_fail(code, "%s", reason), cls);
+}
+
+static void on_exit_child(int fd, unsigned events, void *arg) {
+    (void)fd, (void)events;
+    struct td_planner *p = TD_CAST(td_planner, arg);
+    int wait_status = 0;
+    while (waitpid(p->child.pid, &wait_status, 0) < 0 && errno == EINTR) {}
+    drain(p->out_fd, &p->out);
+    drain(p->err_fd, &p->err);
+    close_child(p);
+    struct request *r = p->first;
+    p->first = r->next;
+    if (!p->first) p->last = NULL;
+    p->n_queued--;
+    while (p->err.len && p->err.data[p->err.len - 1] == '\n') {
+        p->err.data[--p->err.len] = '\0';
+    }
+    td_status failed = judge(p, wait_status);
+    const char *result = failed ? "" : td_buf_cstr(&p->out);
+    p->fn(r->name, failed, result, p->arg);
+    free_request(r);
+    start_next(p);
+}
+
+static void on_deadline(void *arg) {
+    struct td_planner *p = TD_CAST(td_planner, arg);
+    p->late = true;
+    kill(p->child.pid, SIGKILL); // on_exit_child follows
+}
+
+// ---- the child's start
+// ---------------------------------------------------------------------------------
+static td_status make_pipe(int *out_read, int *out_write) {
+    int fd[2];
+    if (pipe2(fd, O_CLOEXEC) != 0) return td_fail_errno(TD_RESOURCE_EXHAUSTED, "make a pipe");
+    fcntl(fd[0], F_SETFL, O_NONBLOCK);
+    *out_read = fd[0];
+    *out_write = fd[1];
+    return TD_OK;
+}
+
+static td_status spawn(struct td_planner *p) {
+    TD_AUTO_CLOSE int out_write = -1, err_write = -1;
+    TD_TRY(make_pipe(&p->out_fd, &out_write));
+    TD_TRY(make_pipe(&p->err_fd, &err_write));
+    const char *const argv[] = {p->bin, "plan", "--plan", p->file, NULL};
+    const char *const env[] = {"PATH=/usr/bin:/bin", "OMP_NUM_THREADS=1", NULL};
+    const struct td_proc_fd fds[] = {{out_write, 1}, {err_write, 2}};
+    const struct td_proc_options options = {
+        .path = p->bin, .argv = argv, .env = env, .fds = fds, .n_fds = 2, .new_session = true};
+    return td_proc_spawn(&options, &p->child);
+}
+
+static td_status watch(struct td_planner *p) {
+    TD_TRY(td_loop_fd_create(p->loop, p->child.pidfd, TD_LOOP_FD_READ, on_exit_child, p,
+                             &p->exit_watch));
+    TD_TRY(td_loop_fd_create(p->loop, p->out_fd, TD_LOOP_FD_READ | TD_LOOP_FD_EDGE, on_readable, p,
+                             &p->out_watch));
+    TD_TRY(td_loop_fd_create(p->loop, p->err_fd, TD_LOOP_FD_READ | TD_LOOP_FD_EDGE, on_readable, p,
+                             &p->err_watch));
+    td_loop_timer_arm(p->deadline, DEADLINE_NS);
+    return TD_OK;
+}
+
+static td_status start_child(struct td_planner *p, const char *plan) {
+    td_buf_clear(&p->out);
+    td_buf_clear(&p->err);
+    p->late = false;
+    TD_TRY(td_fs_write(p->file, plan, strlen(plan), 0600, 0));
+    TD_TRY(spawn(p));
+    p->running = true;
+    td_status failed = watch(p);
+    if (failed) {
+        kill(p->child.pid, SIGKILL);
+        waitpid(p->child.pid, NULL, 0);
+    }
+    return failed;
+}
+
+static void start_next(struct td_planner *p) {
+    while (p->first && !p->running) {
+        td_status failed = start_child(p, p->first->plan);
+        if (!failed) return;
+        close_child(p);
+        struct request *r = p->first;
+        p->first = r->next;
+        if (!p->first) p->last = NULL;
+        p->n_queued--;
+        p->fn(r->name, td_status_context(failed, "start the planner"), "", p->arg);
+        free_request(r);
+    }
+}
+
+// ---- interface
+// ---------------------------------------------------------------------------------------------
+td_status td_planner_submit(struct td_planner *p, const char *request, const char *plan_json) {
+    if (p->n_queued >= TD_PLANNER_QUEUE) {
+        return td_fail(TD_RESOURCE_EXHAUSTED, "%d plans are waiting already", TD_PLANNER_QUEUE);
+    }
+    struct request *r = td_calloc(1, sizeof *r);
+    if (!r) return td_fail_oom();
+    r->name = td_strdup(request);
+    r->plan = td_strdup(plan_json);
+    if (!r->name || !r->plan) {
+        free_request(r);
+        return td_fail_oom();
+    }
+    if (p->last) {
+        p->last->next = r;
+    } else {
+        p->first = r;
+    }
+    p->last = r;
+    p->n_queued++;
+    if (!p->running) start_next(p);
+    return TD_OK;
+}
+
+td_status td_planner_create(struct td_loop *loop, const char *bin_dir, const char *scratch_dir,
+                            td_planner_fn *fn, void *arg, struct td_planner **out_planner) {
+    TD_AUTO(td_planner) *p = td_calloc(1, sizeof *p);
+    if (!p) return td_fail_oom();
+    p->magic = td_planner_magic;
+    p->loop = loop;
+    p->fn = fn;
+    p->arg = arg;
+    p->out_fd = p->err_fd = p->child.pidfd = -1;
+    td_buf_init(&p->out, TD_PLANNER_RESULT_MAX);
+    td_buf_init(&p->err, REASON_MAX);
+    TD_TRY(td_fs_path(p->bin, "%s/traind-worker", bin_dir));
+    TD_TRY(td_fs_path(p->file, "%s/planner.json", scratch_dir));
+    TD_TRY(td_loop_timer_create(loop, on_deadline, p, &p->deadline));
+    *out_planner = td_steal(p);
+    return TD_OK;
+}
+
+void td_planner_destroy(struct td_planner *p) {
+    if (!p) return;
+    if (p->running) {
+        kill(p->child.pid, SIGKILL);
+        waitpid(p->child.pid, NULL, 0);
+    }
+    if (p->file[0]) close_child(p);
+    td_loop_timer_destroy(p->deadline);
+    while (p->first) {
+        struct request *r = p->first;
+        p->first = r->next;
+        free_request(r);
+    }
+    td_buf_finish(&p->out);
+    td_buf_finish(&p->err);
+    p->magic = 0;
+    free(p);
+}

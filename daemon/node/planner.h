@@ -1,0 +1,32 @@
+#ifndef TRAIND_DAEMON_NODE_PLANNER_H
+#define TRAIND_DAEMON_NODE_PLANNER_H
+
+// Plans: `traind-worker plan` as a child, one at a time, under limits and a deadline. What it
+// prints is the result; user code and device libraries are thereby kept out of the daemon. Requests
+// queue up to TD_PLANNER_QUEUE; one more is refused with RESOURCE_EXHAUSTED. Loop thread.
+
+#include "lib/base/base.h"
+
+struct td_loop;
+struct td_planner;
+
+enum { TD_PLANNER_QUEUE = 64, TD_PLANNER_RESULT_MAX = 256 << 10 };
+
+// result_json is "" when take_status is not TD_OK; it dies when the callback returns. The status
+// bears the class of the worker's exit code (bad_spec, data, out_of_memory, ...).
+// Comes from the loop, but before submit returns when the child cannot be started.
+typedef void td_planner_fn(const char *request, td_status take_status, const char *result_json,
+                           void *arg);
+
+// scratch_dir exists; plan files are written there and removed.
+TD_MUST_USE td_status td_planner_create(struct td_loop *loop, const char *bin_dir,
+                                        const char *scratch_dir, td_planner_fn *fn, void *arg,
+                                        struct td_planner **out_planner);
+// Kills what runs; callbacks of what is queued do not come. Accepts NULL.
+void td_planner_destroy(struct td_planner *p);
+TD_DEFINE_AUTO(td_planner, td_planner_destroy);
+// Both strings are copied.
+TD_MUST_USE td_status td_planner_submit(struct td_planner *p, const char *request,
+                                        const char *plan_json);
+
+#endif
