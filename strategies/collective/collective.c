@@ -1,9 +1,10 @@
 // The checked door to a collective's backend (see collective.h).
 //
 // Joining keeps the ops pointer and the rank's place; every other function checks its arguments and
-// makes one indirect call. The configuration is checked by the backends themselves, with the one
-// function here, because a rank's context joins through the plugin table. The gather of uneven
-// parts is made of even ones here, so that a backend needs no second kind.
+// makes one indirect call. A configuration and a reduction are checked by the backends themselves,
+// with the functions here, because a rank's context and its strategy reach a backend through the
+// plugin table. The gather of uneven parts is made of even ones here, so that a backend needs no
+// second kind.
 
 #include "strategies/collective/collective.h"
 
@@ -68,9 +69,8 @@ td_status td_collective_gradients(struct td_collective_group *g, void **out_data
     return g->ops->gradients(g->c, out_data, out_bytes);
 }
 
-td_status td_collective_all_reduce(struct td_collective_group *g, void *data, int64_t n,
-                                   enum td_dtype dtype, enum td_reduce_op op) {
-    TD_TRY(check_joined(g, "all_reduce"));
+td_status td_collective_check_reduce(const void *data, int64_t n, enum td_dtype dtype,
+                                     enum td_reduce_op op) {
     if (!td_reduce_supports(dtype, op)) {
         return td_fail(TD_INVALID_ARGUMENT,
                        "all_reduce: there is no %s of %s; bool takes max and min, the others also "
@@ -82,7 +82,12 @@ td_status td_collective_all_reduce(struct td_collective_group *g, void *data, in
     if (n < 0 || !td_size_mul((size_t)n, td_dtype_bytes(dtype), &bytes)) {
         return td_fail(TD_INVALID_ARGUMENT, "all_reduce: %lld elements", (long long)n);
     }
-    TD_TRY(check_memory(data, bytes, "all_reduce"));
+    return check_memory(data, bytes, "all_reduce");
+}
+
+td_status td_collective_all_reduce(struct td_collective_group *g, void *data, int64_t n,
+                                   enum td_dtype dtype, enum td_reduce_op op) {
+    TD_TRY(check_joined(g, "all_reduce"));
     return g->ops->all_reduce(g->c, data, n, dtype, op);
 }
 

@@ -38,6 +38,9 @@ struct td_collective_group {
 
 // What every backend's join checks first: the struct's size, rank, world and timeout.
 TD_MUST_USE td_status td_collective_check_config(const struct td_collective_config *config);
+// And every backend's all_reduce: is there such a reduction, of so many elements, in memory.
+TD_MUST_USE td_status td_collective_check_reduce(const void *data, int64_t n, enum td_dtype dtype,
+                                                 enum td_reduce_op op);
 
 // On failure the group stays not joined. leave accepts such a group and NULL, and may be repeated.
 TD_MUST_USE td_status td_collective_join(const struct td_plugin_desc *backend,
