@@ -1,6 +1,10 @@
 // A whole document against the tables: which sections and keys there are, which are missing, and
 // what each unknown one was probably meant to be. The canonical tree is built beside the one that
 // is read, section by section in the order of the tables, and is complete if nothing was wrong.
+//
+// Unknown keys are looked up three times: among the neighbours by spelling, in the other sections
+// by name (`devices` at the top level is trainer.devices), and among keys that Lightning has and
+// traind answers differently. A value that is refused is left out, and reading goes on.
 
 #include <string.h>
 
@@ -212,6 +216,10 @@ static void read_section(struct td_check *c, const struct td_section *s, const s
 struct td_json *td_check_document(struct td_check *c, const struct td_json *root) {
     struct td_json *out = td_json_new(c->arena, TD_JSON_OBJECT);
     if (td_check_oom(c, out)) return NULL;
+    if (root->kind == TD_JSON_NULL) {
+        td_check_violation(c, "", root->line, "the %s is empty", c->what);
+        return NULL;
+    }
     if (root->kind != TD_JSON_OBJECT) {
         td_check_violation(c, "", root->line, "a %s is a map of keys, found %s", c->what,
                            td_check_describe(c->arena, root));

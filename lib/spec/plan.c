@@ -1,7 +1,11 @@
 // Plans: a canonical spec with the facts of one attempt, as JSON.
 //
 // Built and parsed plans go through the same check, so whatever the coordinator writes a person
-// could have written, and the worker trusts neither more than the other.
+// could have written, and the worker trusts neither more than the other. Texts that are absent are
+// null in the JSON and "" in the struct.
+//
+// JSON only, read by jansson, so that a worker carries no YAML reader. Line numbers are lost with
+// that; paths in the errors remain.
 
 #include "lib/spec/plan.h"
 

@@ -18,12 +18,12 @@ struct td_plan_run {
     int32_t attempt;          // from 1
     int32_t world_size;       // 0: as the launcher says
     int32_t threads_per_rank; // 0: auto, all cores that the process may use
-    const char
-        *checkpoint_dir;   // parent of "step-<n>"; "": checkpoint.dir, and if that is "" too, none
-    const char *cache_dir; // decoded data; "": none
+    // Parent of "step-<n>"; "": checkpoint.dir, and if that is "" too, none are written.
+    const char *checkpoint_dir;
+    const char *cache_dir;   // decoded data; "": none
     const char *resume_from; // directory of a checkpoint; "": from the start
-    const struct td_json
-        *resume_before;           // list of older ones to fall back on, newest first; NULL: none
+    // Directories of older ones to fall back on, newest first; NULL: none.
+    const struct td_json *resume_before;
     const struct td_json *frozen; // choices of the first start, an object; NULL: none yet
 };
 

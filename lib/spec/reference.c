@@ -1,5 +1,9 @@
 // The reference of the job spec, printed from the tables: what `traind --dump-spec` shows and what
 // docs/job-spec.md is. A test holds the two together, so the document cannot fall behind.
+//
+// One table for each section, in the order of the canonical spec; the words for what a key takes
+// are those of the error messages. Markdown, because both people and renderers read it; a man page
+// can be made from it. Allocates in an arena of its own, which is gone on return.
 
 #include <string.h>
 

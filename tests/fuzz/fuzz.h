@@ -1,0 +1,80 @@
+#ifndef TRAIND_TESTS_FUZZ_FUZZ_H
+#define TRAIND_TESTS_FUZZ_FUZZ_H
+
+// Feeds a fuzz entry point without libFuzzer: a corpus, then mutations of it, for a stated number
+// of rounds from a stated seed, so a failure is found again. With clang the same entry points run
+// under -fsanitize=fuzzer for as long as one likes.
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+struct td_fuzz_input {
+    const void *data;
+    size_t bytes;
+};
+
+enum { TD_FUZZ_MAX = 8192 };
+
+static inline uint32_t td_fuzz_next(uint64_t *state) { // splitmix64
+    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return (uint32_t)(z >> 32);
+}
+
+// One change: flip, set, insert from the dictionary, cut out, double a piece.
+static inline size_t td_fuzz_mutate(uint8_t *data, size_t len, const char *const *words,
+                                    size_t n_words, uint64_t *state) {
+    size_t at = len ? td_fuzz_next(state) % len : 0;
+    size_t n = len - at ? 1 + td_fuzz_next(state) % (len - at < 32 ? len - at : 32) : 0;
+    switch (td_fuzz_next(state) % 5) {
+    case 0:
+        if (len) data[at] ^= (uint8_t)(1U << td_fuzz_next(state) % 8);
+        return len;
+    case 1:
+        if (len) data[at] = (uint8_t)td_fuzz_next(state);
+        return len;
+    case 2: {
+        const char *word = words[td_fuzz_next(state) % n_words];
+        size_t word_len = strlen(word);
+        if (len + word_len > TD_FUZZ_MAX) return len;
+        memmove(data + at + word_len, data + at, len - at);
+        memcpy(data + at, word, word_len);
+        return len + word_len;
+    }
+    case 3:
+        memmove(data + at, data + at + n, len - at - n);
+        return len - n;
+    default:
+        if (len + n > TD_FUZZ_MAX) return len;
+        memmove(data + at + n, data + at, len - at);
+        return len + n;
+    }
+}
+
+static inline void td_fuzz_run(const struct td_fuzz_input *corpus, size_t n_corpus,
+                               const char *const *words, size_t n_words, int rounds,
+                               uint64_t seed) {
+    static uint8_t data[TD_FUZZ_MAX];
+    for (size_t i = 0; i < n_corpus; i++)
+        LLVMFuzzerTestOneInput(corpus[i].data, corpus[i].bytes);
+    for (int round = 0; round < rounds; round++) {
+        const struct td_fuzz_input *from = &corpus[td_fuzz_next(&seed) % n_corpus];
+        size_t len = from->bytes < TD_FUZZ_MAX ? from->bytes : TD_FUZZ_MAX;
+        if (len) memcpy(data, from->data, len);
+        for (uint32_t n = 1 + td_fuzz_next(&seed) % 8; n > 0; n--)
+            len = td_fuzz_mutate(data, len, words, n_words, &seed);
+        // A block of the exact size, so that the address sanitizer sees a read past its end.
+        uint8_t *exact = malloc(len ? len : 1);
+        if (!exact) abort();
+        memcpy(exact, data, len);
+        LLVMFuzzerTestOneInput(exact, len);
+        free(exact);
+    }
+}
+
+#endif

@@ -1,0 +1,71 @@
+// Fuzz entry of the job spec: any bytes as a spec, as an override of a good spec, and as a plan.
+// Beside not crashing it holds what must be true of every answer: an error has a message and a
+// class, and a canonical spec is printed and read back to the same text.
+// Run by tests/unit/test_fuzz_spec.c; or clang -fsanitize=fuzzer,address with the library.
+
+#include "tests/fuzz/fuzz.h"
+
+#include "lib/spec/plan.h"
+
+static void expect(bool x) {
+    if (!x) abort();
+}
+
+static void expect_bad_spec(td_status s) {
+    enum td_code code = td_status_code(s);
+    expect(code == TD_INVALID_ARGUMENT || code == TD_RESOURCE_EXHAUSTED);
+    expect(code != TD_INVALID_ARGUMENT || td_status_class(s) == TD_CLASS_BAD_SPEC);
+    expect(*td_status_message(s));
+    td_status_free(s);
+}
+
+static void print(const struct td_json *tree, struct td_buf *out) {
+    td_buf_init(out, 4 * TD_SPEC_MAX_BYTES);
+    expect(!td_json_print(tree, false, out));
+}
+
+static void expect_stable(struct td_arena *a, const struct td_json *tree, int flags) {
+    TD_AUTO_BUF once, twice;
+    print(tree, &once);
+    struct td_json *read, *again;
+    expect(!td_json_parse(a, once.data, once.len, &read));
+    expect(!td_spec_validate(a, read, flags, &again));
+    print(again, &twice);
+    expect(once.len == twice.len && memcmp(once.data, twice.data, once.len) == 0);
+}
+
+static void try_spec(struct td_arena *a, const char *text, size_t len, const char *override) {
+    struct td_json *tree;
+    td_status s = td_spec_parse(a, text, len, &override, override != NULL, &tree);
+    if (s) {
+        expect_bad_spec(s);
+        return;
+    }
+    expect_stable(a, tree, 0);
+    struct td_spec view;
+    td_spec_read(tree, &view);
+    expect(view.loader.batch_size > 0 && td_spec_ranks(&view) >= 1);
+    expect(view.restart.n_backoff >= 1 && td_spec_slots(&view, 2, 2) >= 1);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static const char good[] = "{model: {name: mlp, layers: [4, 2]}, optimizer: {name: sgd},"
+                               "data: {name: synthetic, batch_size: 8}}";
+    TD_AUTO(td_arena) *a = NULL;
+    expect(!td_arena_create(TD_SPEC_ARENA_BYTES, &a));
+    try_spec(a, (const char *)data, size, NULL);
+    td_arena_reset(a);
+    char *override = strndup((const char *)data, size);
+    expect(override);
+    try_spec(a, good, sizeof good - 1, override);
+    free(override);
+    td_arena_reset(a);
+    struct td_plan plan;
+    td_status s = td_plan_parse(a, (const char *)data, size, &plan);
+    if (s) {
+        expect_bad_spec(s);
+    } else {
+        expect_stable(a, plan.tree, TD_SPEC_PLAN);
+    }
+    return 0;
+}
