@@ -54,7 +54,8 @@ static bool must_fail(void) {
 }
 
 void *td_calloc(size_t n, size_t bytes) {
-    return must_fail() ? NULL : calloc(n, bytes);
+    size_t total; // checked here: the sanitizers' calloc aborts on overflow instead of answering
+    return must_fail() || !td_size_mul(n, bytes, &total) ? NULL : calloc(1, total);
 }
 
 void *td_realloc(void *p, size_t bytes) {

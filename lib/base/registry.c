@@ -86,7 +86,7 @@ static const struct slot strategy_slots[] = {
     { name, sizeof(struct type), slots, TD_COUNTOF(slots) }
 static const struct kind {
     const char *name;
-    size_t ops_bytes; // 0: this build has no plugins of that kind
+    size_t ops_bytes;
     const struct slot *slots;
     size_t n_slots;
 } kinds[] = {
@@ -154,10 +154,6 @@ td_status td_plugin_check(const struct td_plugin_desc *desc, const char *origin)
         return refuse(origin, "its name must be 1 to %d of a-z, 0-9 and _", (int)NAME_MAX_BYTES);
     }
     if (!desc->summary) return refuse(origin, "'%s' has no summary", desc->name);
-    if (kinds[desc->kind].ops_bytes == 0) {
-        return refuse(origin, "'%s' is of kind %s, of which this traind takes none", desc->name,
-                      kinds[desc->kind].name);
-    }
     if (!desc->ops) return refuse(origin, "'%s' has no ops table", desc->name);
     return check_slots(desc, origin);
 }

@@ -26,6 +26,7 @@ static int tell_about_myself(void) {
         if (e->d_name[0] == '.' || fd == dirfd(d) || fstat(fd, &st) != 0) continue;
         dprintf(1, "fd %d%s\n", fd, S_ISCHR(st.st_mode) ? " null" : "");
     }
+    if (d) closedir(d);
     sigset_t set;
     sigprocmask(SIG_BLOCK, NULL, &set);
     struct sigaction act;
