@@ -14,6 +14,7 @@
 //   wire_status.h     td_status <-> grpc status with google.rpc details (private)
 //   outbox.h          one send in flight, a bounded queue behind it (private)
 //   address.h         HOST:PORT, loopback only for now (private)
+//   port_holder.h     who listens on a port that is taken (private)
 //
 // Everything a caller sees runs on the loop's thread: handlers, callbacks, and every function here
 // except td_loop_post*, td_loop_stop. The one other thread sits in grpc_completion_queue_next with

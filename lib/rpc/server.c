@@ -27,6 +27,7 @@
 #include "lib/rpc/descriptors.h"
 #include "lib/rpc/health.h"
 #include "lib/rpc/loop.h"
+#include "lib/rpc/port_holder.h"
 #include "lib/rpc/server_private.h"
 
 #define GRACE_NS (1 * TD_NS_PER_S)
@@ -77,10 +78,12 @@ static td_status bind_failure(const struct td_rpc_address *a) {
         (void)listen(fd, 1);
     }
     if (errno == EADDRINUSE) {
+        char holder[64];
+        td_rpc_port_holder(a->port, holder, sizeof holder);
         return td_status_with_reason(td_fail(TD_UNAVAILABLE,
-                                             "cannot listen on %s: another process listens there; "
-                                             "stop it or choose another port (port 0 picks one)",
-                                             text),
+                                             "cannot listen on %s: %s listens there; stop it or "
+                                             "choose another port (port 0 picks one)",
+                                             text, holder[0] ? holder : "another process"),
                                      "ADDRESS_IN_USE");
     }
     return td_fail_errno(TD_UNAVAILABLE, "cannot listen on %s", text);

@@ -2,9 +2,6 @@
 
 #include "tests/unit/test.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "lib/base/clock.h"
 #include "lib/rpc/client.h"
 #include "lib/rpc/health.h"
@@ -208,6 +205,30 @@ static void test_unary_is_unreachable_when_nobody_listens(void **state) {
     td_status_free(s);
     td_rpc_channel_destroy(c);
     server = NULL;
+}
+
+static void test_channel_connects_again_when_the_server_is_back(void **state) {
+    (void)state;
+    assert_ok(get(channel, "j-1", LIMIT_NS, NULL));
+    char address[64];
+    snprintf(address, sizeof address, "%s", td_rpc_server_address(server));
+    td_rpc_server_destroy(server);
+    assert_fails(get(channel, "j-1", LIMIT_NS, NULL), TD_UNAVAILABLE, address);
+    struct td_rpc_server_options o = server_options;
+    o.listen = address;
+    assert_ok(td_rpc_server_create(loop, &o, &server));
+    assert_ok(td_rpc_server_add(server, rows, TD_COUNTOF(rows), NULL));
+    td_rpc_server_start(server);
+    struct td_mono end = td_mono_add(td_mono_now(), LIMIT_NS);
+    enum td_code code = TD_UNAVAILABLE;
+    while (code == TD_UNAVAILABLE && td_mono_now().ns < end.ns) {
+        td_status s = get(channel, "j-1", LIMIT_NS, NULL);
+        code = td_status_code(s);
+        td_status_free(s);
+        bool never = false; // let the channel's back-off pass
+        td_status_free(td_loop_run_until(loop, &never, 20 * TD_NS_PER_MS));
+    }
+    assert_int_equal(code, TD_CODE_OK);
 }
 
 static void test_unary_is_refused_when_the_request_is_too_large(void **state) {
@@ -430,11 +451,46 @@ static void test_server_is_refused_when_the_port_is_taken(void **state) {
     td_status s = td_rpc_server_create(loop, &o, &other);
     assert_int_equal(td_status_code(s), TD_UNAVAILABLE);
     assert_string_equal(td_status_reason(s), "ADDRESS_IN_USE");
+    char holder[32];
+    snprintf(holder, sizeof holder, "pid %d (", (int)getpid());
+    assert_non_null(strstr(td_status_message(s), holder));
     td_status_free(s);
     o.listen = "0.0.0.0:0";
     s = td_rpc_server_create(loop, &o, &other);
     assert_string_equal(td_status_reason(s), "ADDRESS_NOT_LOOPBACK");
     td_status_free(s);
+}
+
+static td_status make_server(void *arg) {
+    (void)arg;
+    TD_AUTO(td_rpc_server) *other = NULL;
+    TD_TRY(td_rpc_server_create(loop, &server_options, &other));
+    return td_rpc_server_add(other, rows, TD_COUNTOF(rows), NULL);
+}
+
+static td_status make_channel(void *arg) {
+    (void)arg;
+    struct td_rpc_channel_options o = {.address = "127.0.0.1:1", .token = "t"};
+    TD_AUTO(td_rpc_channel) *other = NULL;
+    return td_rpc_channel_create(loop, &o, &other);
+}
+
+static void test_server_and_channel_fail_cleanly_when_memory_is_out(void **state) {
+    (void)state;
+    td_test_failing_allocations(make_server, NULL);
+    td_test_failing_allocations(make_channel, NULL);
+}
+
+static td_status call_once(void *arg) {
+    (void)arg;
+    return get(channel, "j-1", TD_NS_PER_S, NULL);
+}
+
+// Whichever allocation of client or server fails, the call ends with RESOURCE_EXHAUSTED.
+static void test_call_fails_cleanly_when_memory_is_out(void **state) {
+    (void)state;
+    assert_ok(call_once(NULL));
+    td_test_failing_allocations(call_once, NULL);
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -446,6 +502,7 @@ int main(void) {
         CASE(test_unary_is_unauthenticated_when_the_token_is_wrong),
         CASE(test_unary_ends_when_its_deadline_passes),
         CASE(test_unary_is_unreachable_when_nobody_listens),
+        CASE(test_channel_connects_again_when_the_server_is_back),
         CASE(test_unary_is_refused_when_the_request_is_too_large),
         CASE(test_unary_callback_comes_once_when_the_channel_is_destroyed),
         CASE(test_unary_ends_when_cancelled),
@@ -455,6 +512,8 @@ int main(void) {
         CASE(test_stream_ends_when_the_server_is_destroyed),
         CASE(test_stream_is_told_draining_when_the_server_drains),
         CASE(test_table_is_refused_when_it_differs_from_the_proto),
+        CASE(test_server_and_channel_fail_cleanly_when_memory_is_out),
+        CASE(test_call_fails_cleanly_when_memory_is_out),
         CASE(test_server_is_refused_when_the_port_is_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

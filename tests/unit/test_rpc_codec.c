@@ -1,14 +1,6 @@
 // Bytes that strangers wrote: messages, statuses, descriptor sets, addresses.
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <string.h>
+#include "tests/unit/test.h"
 
 #include "google/protobuf/any.pb-c.h"
 #include "grpc/health/v1/health.pb-c.h"
@@ -20,7 +12,7 @@
 #include "lib/rpc/wire_status.h"
 #include "traind/v1/job.pb-c.h"
 
-static void assert_fails(td_status s, enum td_code code, const char *reason) {
+static void assert_reason(td_status s, enum td_code code, const char *reason) {
     assert_int_equal(td_status_code(s), code);
     assert_string_equal(td_status_reason(s), reason);
     td_status_free(s);
@@ -46,7 +38,7 @@ static void test_message_decodes_when_well_formed(void **state) {
 static void test_message_is_malformed_when_a_length_lies(void **state) {
     (void)state;
     struct td_rpc_message *m;
-    assert_fails(
+    assert_reason(
         td_rpc_message_decode(&traind__v1__create_job_request__descriptor, "\x0a\x09spec", 6, &m),
         TD_INVALID_ARGUMENT, "MALFORMED_MESSAGE");
 }
@@ -61,7 +53,7 @@ static void test_message_names_the_field_when_text_is_not_utf8(void **state) {
     const char *path, *text;
     td_status_field(s, 0, &path, &text);
     assert_string_equal(path, "statuses.key");
-    assert_fails(s, TD_INVALID_ARGUMENT, "MALFORMED_MESSAGE");
+    assert_reason(s, TD_INVALID_ARGUMENT, "MALFORMED_MESSAGE");
 }
 
 static void test_message_checks_only_the_chosen_member_when_in_a_oneof(void **state) {
@@ -71,8 +63,8 @@ static void test_message_checks_only_the_chosen_member_when_in_a_oneof(void **st
         &grpc__reflection__v1__server_reflection_request__descriptor;
     assert_true(td_rpc_message_decode(type, "\x2a\x04\x0a\x02xy", 6, &m) == TD_OK);
     td_rpc_message_destroy(m);
-    assert_fails(td_rpc_message_decode(type, "\x2a\x04\x0a\x02x\xff", 6, &m), TD_INVALID_ARGUMENT,
-                 "MALFORMED_MESSAGE");
+    assert_reason(td_rpc_message_decode(type, "\x2a\x04\x0a\x02x\xff", 6, &m), TD_INVALID_ARGUMENT,
+                  "MALFORMED_MESSAGE");
 }
 
 static void test_message_is_too_large_when_it_swells(void **state) {
@@ -83,7 +75,7 @@ static void test_message_is_too_large_when_it_swells(void **state) {
     for (int i = 0; i < N; i++)
         memcpy(bytes + 2 * i, "\x12", 2); // an empty override
     struct td_rpc_message *m;
-    assert_fails(
+    assert_reason(
         td_rpc_message_decode(&traind__v1__create_job_request__descriptor, bytes, 2 * N, &m),
         TD_RESOURCE_EXHAUSTED, "MESSAGE_TOO_LARGE");
     free(bytes);
@@ -106,8 +98,21 @@ static const ProtobufCMessageDescriptor recursive_type = {
 
 static void test_type_is_refused_when_it_contains_itself(void **state) {
     (void)state;
-    assert_fails(td_rpc_type_check(&recursive_type), TD_INTERNAL, "");
+    assert_reason(td_rpc_type_check(&recursive_type), TD_INTERNAL, "");
     assert_true(td_rpc_type_check(&traind__v1__job__descriptor) == TD_OK);
+}
+
+static td_status decode_one(void *arg) {
+    (void)arg;
+    TD_AUTO(td_rpc_message) *m = NULL;
+    return td_rpc_message_decode(&traind__v1__create_job_request__descriptor, "\x0a\x04spec", 6,
+                                 &m);
+}
+
+static void test_message_fails_cleanly_when_memory_is_out(void **state) {
+    (void)state;
+    assert_int_equal(td_status_code(decode_one(NULL)), TD_CODE_OK);
+    td_test_failing_allocations(decode_one, NULL);
 }
 
 // ---- status ----
@@ -148,7 +153,7 @@ static void test_status_comes_back_whole_when_encoded(void **state) {
 
 static void test_status_takes_its_code_as_reason_when_it_has_none(void **state) {
     (void)state;
-    assert_fails(round_trip(td_fail(TD_NOT_FOUND, "no job"), NULL), TD_NOT_FOUND, "NOT_FOUND");
+    assert_reason(round_trip(td_fail(TD_NOT_FOUND, "no job"), NULL), TD_NOT_FOUND, "NOT_FOUND");
 }
 
 static void test_status_stays_small_when_everything_is_long(void **state) {
@@ -175,9 +180,9 @@ static void test_status_keeps_code_and_text_when_details_are_garbage(void **stat
     td_status s =
         td_wire_status_decode(14, (struct td_str){"gone", 4}, (struct td_str){"\xff\xff\xff", 3});
     assert_string_equal(td_status_message(s), "gone");
-    assert_fails(s, TD_UNAVAILABLE, "");
-    assert_fails(td_wire_status_decode(99, (struct td_str){"?", 1}, (struct td_str){NULL, 0}),
-                 TD_UNKNOWN, "");
+    assert_reason(s, TD_UNAVAILABLE, "");
+    assert_reason(td_wire_status_decode(99, (struct td_str){"?", 1}, (struct td_str){NULL, 0}),
+                  TD_UNKNOWN, "");
 }
 
 // ---- descriptor set ----
@@ -242,6 +247,18 @@ static void test_descriptor_set_survives_when_bytes_are_broken(void **state) {
     free(bytes);
 }
 
+static td_status open_and_close(void *arg) {
+    (void)arg;
+    struct td_str bytes = td_rpc_descriptors();
+    TD_AUTO(td_descriptor_set) *set = NULL;
+    return td_descriptor_set_create(bytes.data, bytes.len, &set);
+}
+
+static void test_descriptor_set_fails_cleanly_when_memory_is_out(void **state) {
+    (void)state;
+    td_test_failing_allocations(open_and_close, NULL);
+}
+
 // ---- addresses ----
 
 static void test_address_is_taken_when_loopback(void **state) {
@@ -270,11 +287,12 @@ static void test_address_is_refused_when_others_could_reach_it(void **state) {
         ":1", "127.0.0.1:1 ", "127.0.0.1:-1"};
     struct td_rpc_address a;
     for (size_t i = 0; i < TD_COUNTOF(open_to_others); i++) {
-        assert_fails(td_rpc_address_parse(open_to_others[i], &a), TD_FAILED_PRECONDITION,
-                     "ADDRESS_NOT_LOOPBACK");
+        assert_reason(td_rpc_address_parse(open_to_others[i], &a), TD_FAILED_PRECONDITION,
+                      "ADDRESS_NOT_LOOPBACK");
     }
     for (size_t i = 0; i < TD_COUNTOF(nonsense); i++) {
-        assert_fails(td_rpc_address_parse(nonsense[i], &a), TD_INVALID_ARGUMENT, "ADDRESS_INVALID");
+        assert_reason(td_rpc_address_parse(nonsense[i], &a), TD_INVALID_ARGUMENT,
+                      "ADDRESS_INVALID");
     }
 }
 
@@ -285,6 +303,7 @@ int main(void) {
         cmocka_unit_test(test_message_names_the_field_when_text_is_not_utf8),
         cmocka_unit_test(test_message_checks_only_the_chosen_member_when_in_a_oneof),
         cmocka_unit_test(test_message_is_too_large_when_it_swells),
+        cmocka_unit_test(test_message_fails_cleanly_when_memory_is_out),
         cmocka_unit_test(test_type_is_refused_when_it_contains_itself),
         cmocka_unit_test(test_status_comes_back_whole_when_encoded),
         cmocka_unit_test(test_status_takes_its_code_as_reason_when_it_has_none),
@@ -293,6 +312,7 @@ int main(void) {
         cmocka_unit_test(test_descriptor_set_knows_streams_and_maps),
         cmocka_unit_test(test_descriptor_set_finds_files_and_imports),
         cmocka_unit_test(test_descriptor_set_survives_when_bytes_are_broken),
+        cmocka_unit_test(test_descriptor_set_fails_cleanly_when_memory_is_out),
         cmocka_unit_test(test_address_is_taken_when_loopback),
         cmocka_unit_test(test_address_is_refused_when_others_could_reach_it),
     };

@@ -1,11 +1,6 @@
 // The loop alone, also under the thread sanitizer: its list of posts is what threads share.
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/unit/test.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -136,6 +131,19 @@ static void test_posts_run_when_the_loop_is_destroyed(void **state) {
     assert_true(ran);
 }
 
+static td_status make_loop(void *arg) {
+    (void)arg;
+    TD_AUTO(td_loop) *loop = NULL;
+    TD_TRY(td_loop_create(&loop));
+    TD_AUTO(td_loop_timer) *timer = NULL;
+    return td_loop_timer_create(loop, set_true, NULL, &timer);
+}
+
+static void test_loop_fails_cleanly_when_memory_is_out(void **state) {
+    (void)state;
+    td_test_failing_allocations(make_loop, NULL);
+}
+
 // ---- timers ----
 
 static void test_timer_fires_not_before_its_time(void **state) {
@@ -254,6 +262,7 @@ int main(void) {
         cmocka_unit_test(test_run_ends_when_another_thread_stops_it),
         cmocka_unit_test(test_task_runs_again_when_posted_from_its_own_run),
         cmocka_unit_test(test_posts_run_when_the_loop_is_destroyed),
+        cmocka_unit_test(test_loop_fails_cleanly_when_memory_is_out),
         cmocka_unit_test(test_timer_fires_not_before_its_time),
         cmocka_unit_test(test_periodic_timer_ends_when_destroyed_from_its_callback),
         cmocka_unit_test(test_run_until_fails_when_time_is_up),
