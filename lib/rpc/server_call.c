@@ -41,7 +41,6 @@ struct td_rpc_call {
     grpc_call *grpc;
     const struct td_rpc_method *row; // NULL until it is admitted
     void *ctx;
-    char *path;
     char *peer;
     char request_id[17];
     struct td_mono deadline;
@@ -63,6 +62,7 @@ struct td_rpc_call {
     struct td_outbox outbox;
     struct td_wire_status status;
     void *user;
+    char path[]; // "" if it is longer than any method's
 };
 
 static void pump_out(struct td_rpc_call *call);
@@ -85,7 +85,6 @@ void td_rpc_call_ref(struct td_rpc_call *call) {
 void td_rpc_call_unref(struct td_rpc_call *call) {
     if (!call || --call->refs) return;
     td_rpc_message_destroy(call->request);
-    free(call->path);
     gpr_free(call->peer);
     call->magic = 0;
     free(call);
@@ -378,7 +377,7 @@ static td_status authorize(const struct td_rpc_call *call, const struct td_rpc_r
 // Credential first; then whether there is such a method, and room for one more call.
 static td_status admit(struct td_rpc_call *call, const grpc_metadata_array *metadata) {
     struct td_rpc_server *server = call->server;
-    const struct td_rpc_route *route = call->path ? td_map_get(server->routes, call->path) : NULL;
+    const struct td_rpc_route *route = td_map_get(server->routes, call->path);
     TD_TRY(authorize(call, route, metadata));
     if (server->draining) {
         return td_status_with_reason(td_fail(TD_UNAVAILABLE, "the server is shutting down"),
@@ -388,7 +387,7 @@ static td_status admit(struct td_rpc_call *call, const grpc_metadata_array *meta
         return td_status_with_reason(td_fail(TD_UNIMPLEMENTED,
                                              "there is no method %.200s here; client and server "
                                              "may be of different versions",
-                                             call->path ? call->path : "with this name"),
+                                             call->path[0] ? call->path : "with this name"),
                                      "METHOD_UNKNOWN");
     }
     if (server->n_calls > server->options.max_calls) {
@@ -425,16 +424,16 @@ static void init_tags(struct td_rpc_call *call) {
 
 static struct td_rpc_call *create_call(struct td_rpc_accept *accept) {
     struct td_rpc_server *server = accept->server;
-    struct td_rpc_call *call = td_calloc(1, sizeof *call);
+    struct td_str path = td_str_of_slice(&accept->details.method);
+    if (path.len >= 512) path.len = 0;
+    struct td_rpc_call *call = td_calloc(1, sizeof *call + path.len + 1);
     if (!call) return NULL;
+    memcpy(call->path, path.data, path.len);
     call->magic = td_rpc_call_magic;
     call->refs = 1;
     call->server = server;
     call->grpc = accept->call;
     call->deadline = deadline_of(accept->details.deadline);
-    struct td_str path = td_str_of_slice(&accept->details.method);
-    if (path.len < 512) call->path = td_calloc(1, path.len + 1);
-    if (call->path) memcpy(call->path, path.data, path.len);
     call->peer = grpc_call_get_peer(call->grpc);
     snprintf(call->request_id, sizeof call->request_id, "%016" PRIx64,
              mix(server->id_seed + UINT64_C(0x9e3779b97f4a7c15) * ++server->n_ids));
@@ -488,7 +487,7 @@ const char *td_rpc_call_request_id(const struct td_rpc_call *call) {
 }
 
 const char *td_rpc_call_method(const struct td_rpc_call *call) {
-    return call->path ? call->path : "";
+    return call->path;
 }
 
 const char *td_rpc_call_peer(const struct td_rpc_call *call) {
