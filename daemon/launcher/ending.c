@@ -1,0 +1,160 @@
+// See the header. Death of a rank is this record; nothing else in the system decides it.
+
+#include "daemon/launcher/ending.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/log.h"
+
+// The wire code for a class where the rank gave none.
+static enum td_code code_of(enum td_class cls) {
+    switch (cls) {
+    case TD_CLASS_NONE:
+        return TD_CODE_OK;
+    case TD_CLASS_BAD_SPEC:
+        return TD_INVALID_ARGUMENT;
+    case TD_CLASS_DATA:
+        return TD_DATA_LOSS;
+    case TD_CLASS_OUT_OF_MEMORY:
+    case TD_CLASS_DISK:
+        return TD_RESOURCE_EXHAUSTED;
+    case TD_CLASS_COLLECTIVE:
+    case TD_CLASS_PREEMPTED:
+        return TD_ABORTED;
+    case TD_CLASS_STUCK:
+        return TD_DEADLINE_EXCEEDED;
+    case TD_CLASS_DEVICE:
+    case TD_CLASS_NODE_LOST:
+        return TD_UNAVAILABLE;
+    case TD_CLASS_NUMERIC:
+    case TD_CLASS_USER_CODE:
+        return TD_FAILED_PRECONDITION;
+    case TD_CLASS_INTERNAL:
+    case TD_CLASS_COUNT:
+        break;
+    }
+    return TD_INTERNAL;
+}
+
+static void say(struct td_rank_ending *out, enum td_class cls, const char *code) {
+    out->cls = cls;
+    snprintf(out->code, sizeof out->code, "%s",
+             cls == TD_CLASS_NONE ? "" : (code && code[0] ? code : td_code_name(code_of(cls))));
+}
+
+static void killed(const struct td_launch_rank *r, enum td_launch_kill why,
+                   struct td_rank_ending *out) {
+    switch (why) {
+    case TD_LAUNCH_KILL_GRACE:
+        say(out, TD_CLASS_STUCK, NULL);
+        snprintf(out->message, sizeof out->message,
+                 "rank %d did not reach an agreed stop in time and was killed", r->rank);
+        return;
+    case TD_LAUNCH_KILL_PEER:
+        say(out, TD_CLASS_COLLECTIVE, NULL);
+        snprintf(out->message, sizeof out->message, "rank %d was killed after a peer failed",
+                 r->rank);
+        return;
+    case TD_LAUNCH_KILL_FENCED:
+        say(out, TD_CLASS_PREEMPTED, NULL);
+        snprintf(out->message, sizeof out->message, "rank %d was killed as asked", r->rank);
+        return;
+    case TD_LAUNCH_KILL_NONE:
+        break;
+    }
+    say(out, TD_CLASS_INTERNAL, NULL);
+    snprintf(out->message, sizeof out->message,
+             "rank %d was killed by signal 9 (KILL), not by traind: by somebody on this machine, "
+             "or by the kernel for lack of memory",
+             r->rank);
+}
+
+// What the rank's fatal handler left in the page: any bytes, perhaps without an end.
+static void last_words(const struct td_launch_rank *r, char *out, size_t out_bytes) {
+    size_t n = strnlen(r->page->last_words, sizeof r->page->last_words);
+    n = TD_MIN(n, out_bytes - 1);
+    memcpy(out, r->page->last_words, n);
+    out[n] = '\0';
+}
+
+void td_rank_ending(const struct td_launch_rank *r, enum td_launch_kill why,
+                    struct td_rank_ending *out) {
+    memset(out, 0, sizeof *out);
+    if (r->said_failed) {
+        enum td_class cls = td_class_parse(r->end_class);
+        if (cls == TD_CLASS_NONE) cls = td_worker_exit_class(r->exit_code);
+        say(out, cls == TD_CLASS_NONE ? TD_CLASS_INTERNAL : cls, r->end_code);
+        snprintf(out->message, sizeof out->message, "%s", r->end_message);
+    } else if (r->signal == SIGKILL) {
+        killed(r, why, out);
+    } else if (r->signal) {
+        const char *name = sigabbrev_np(r->signal);
+        say(out, TD_CLASS_INTERNAL, NULL);
+        snprintf(out->message, sizeof out->message, "rank %d died of signal %d (%s)", r->rank,
+                 r->signal, name ? name : "?");
+    } else if (r->exit_code == TD_EXIT_DONE || r->exit_code == TD_EXIT_STOPPED) {
+        say(out, TD_CLASS_NONE, NULL);
+    } else {
+        enum td_class cls = td_worker_exit_class(r->exit_code);
+        say(out, cls, NULL);
+        snprintf(out->message, sizeof out->message,
+                 "rank %d ended with exit code %d (%s) and said no more; see its stderr", r->rank,
+                 r->exit_code, td_class_name(cls));
+    }
+}
+
+bool td_launcher_note_exit(struct td_launcher *l, int32_t idx) {
+    struct td_launch_rank *r = &l->ranks[idx];
+    struct td_rank_ending e;
+    td_rank_ending(r, l->kill_why, &e);
+    char words[sizeof r->page->last_words + 1];
+    last_words(r, words, sizeof words);
+
+    struct td_json *line = td_journal_begin(&l->journal, "rank_exit");
+    td_journal_set_int(&l->journal, line, "rank", r->rank);
+    td_journal_set_int(&l->journal, line, "code", r->exit_code);
+    td_journal_set_int(&l->journal, line, "signal", r->signal);
+    td_journal_set_str(&l->journal, line, "class", td_class_name(e.cls));
+    td_journal_set_str(&l->journal, line, "message", e.message);
+    td_journal_set_str(&l->journal, line, "last_words", words);
+    td_journal_set_int(&l->journal, line, "step", atomic_load(&r->page->step));
+    td_journal_set_int(&l->journal, line, "dropped_bytes", (int64_t)r->dropped_bytes);
+    td_journal_set_int(&l->journal, line, "dropped_points",
+                       (int64_t)td_launch_rank_dropped_points(r));
+    td_journal_append(&l->journal, line);
+    td_status_log(TD_LOG_ERROR, td_journal_sync(&l->journal), "rank exit, continuing");
+
+    if (e.cls == TD_CLASS_NONE) return false;
+    bool victim = e.cls == TD_CLASS_COLLECTIVE;
+    if (l->first_failed < 0 || (l->only_victim && !victim)) {
+        l->first_failed = idx;
+        l->only_victim = victim;
+    }
+    return true;
+}
+
+void td_launcher_note_end(struct td_launcher *l) {
+    bool all_done = true;
+    for (int32_t i = 0; i < l->o.n_ranks; i++)
+        all_done = all_done && l->ranks[i].exit_code == TD_EXIT_DONE;
+    const char *outcome = all_done ? "done" : "stopped";
+    struct td_rank_ending e = {0};
+    int32_t rank = -1;
+    if (l->first_failed >= 0) {
+        const struct td_launch_rank *r = &l->ranks[l->first_failed];
+        td_rank_ending(r, l->kill_why, &e);
+        rank = r->rank;
+        outcome = l->kill_why == TD_LAUNCH_KILL_FENCED ? "killed" : "failed";
+    }
+    struct td_json *line = td_journal_begin(&l->journal, "launcher_end");
+    td_journal_set_str(&l->journal, line, "outcome", outcome);
+    td_journal_set_int(&l->journal, line, "rank", rank);
+    td_journal_set_str(&l->journal, line, "class", td_class_name(e.cls));
+    td_journal_set_str(&l->journal, line, "code", e.code);
+    td_journal_set_str(&l->journal, line, "message", e.message);
+    td_journal_append(&l->journal, line);
+    td_status_log(TD_LOG_ERROR, td_journal_sync(&l->journal), "end of the attempt");
+    td_log_info("attempt ended outcome=%s rank=%d class=%s", outcome, rank, td_class_name(e.cls));
+}

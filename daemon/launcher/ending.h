@@ -1,0 +1,21 @@
+#ifndef TRAIND_DAEMON_LAUNCHER_ENDING_H
+#define TRAIND_DAEMON_LAUNCHER_ENDING_H
+
+// Ending: what it means that a rank has exited, and that all have. Classes are decided here, once:
+// what the rank said in its last event counts first, then the signal, then the exit code.
+
+#include "daemon/launcher/launcher.h"
+
+struct td_rank_ending {
+    enum td_class cls; // NONE: as it should
+    char code[24];     // "DATA_LOSS"; "" if NONE
+    char message[768];
+};
+void td_rank_ending(const struct td_launch_rank *r, enum td_launch_kill why,
+                    struct td_rank_ending *out);
+// Writes rank_exit (fsync) and remembers the first to blame. True: the rank failed.
+bool td_launcher_note_exit(struct td_launcher *l, int32_t idx);
+// Writes launcher_end (fsync).
+void td_launcher_note_end(struct td_launcher *l);
+
+#endif

@@ -1,0 +1,41 @@
+// See the header. OMP_PROC_BIND=false: the rank is pinned by affinity, which OpenMP's threads
+// inherit; binding again inside would put all threads of an unpinned rank on the same places.
+
+#include "daemon/launcher/environment.h"
+
+#include <string.h>
+
+static const char *const passed[] = {
+    "PATH=",
+    "HOME=",
+    "LANG=",
+    "LC_ALL=",
+    "TZ=",
+    "TMPDIR=",
+    "LD_LIBRARY_PATH=",
+    "CUDA_VISIBLE_DEVICES=",
+    "ASAN_OPTIONS=",
+    "LSAN_OPTIONS=",
+    "UBSAN_OPTIONS=",
+    "TSAN_OPTIONS=",
+};
+
+const char *const *td_environment_build(struct td_arena *arena, const char *const *from,
+                                        int32_t threads, bool shared_cores) {
+    enum { ADDED = 3 };
+    const char **env = td_arena_array(arena, TD_COUNTOF(passed) + ADDED + 1, sizeof *env);
+    char *n_threads = td_arena_printf(arena, "OMP_NUM_THREADS=%d", threads);
+    if (!env || !n_threads) return NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < TD_COUNTOF(passed); i++) {
+        for (const char *const *e = from; *e; e++) {
+            if (strncmp(*e, passed[i], strlen(passed[i])) != 0) continue;
+            env[n++] = *e;
+            break;
+        }
+    }
+    env[n++] = n_threads;
+    env[n++] = "OMP_PROC_BIND=false";
+    if (shared_cores) env[n++] = "OMP_WAIT_POLICY=passive";
+    return env;
+}

@@ -1,0 +1,118 @@
+// See the header. One write(2) for all that waits; what was written only in part is cut back, so
+// the file holds whole lines whenever somebody looks.
+
+#include "daemon/launcher/journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "daemon/launcher/segments.h"
+#include "lib/base/clock.h"
+#include "lib/base/fsio.h"
+
+enum { PENDING_MAX = 1 << 20, ARENA_MAX = 1 << 20 };
+
+td_status td_journal_init(struct td_journal *j, const char *dir) {
+    *j = (struct td_journal){.fd = -1};
+    td_buf_init(&j->pending, PENDING_MAX);
+    TD_TRY(td_arena_create(ARENA_MAX, &j->arena));
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", dir, TD_SEGMENT_EVENTS);
+    j->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (j->fd < 0) return td_fs_fail("open", path);
+    struct stat st;
+    if (fstat(j->fd, &st) != 0) return td_fs_fail("look at", path);
+    j->bytes = (uint64_t)st.st_size;
+    return TD_OK;
+}
+
+void td_journal_finish(struct td_journal *j) {
+    if (!j->arena) return;
+    td_journal_flush(j);
+    td_auto_close(&j->fd);
+    j->fd = -1;
+    td_buf_finish(&j->pending);
+    td_arena_destroy(td_steal(j->arena));
+}
+
+struct td_json *td_journal_begin(struct td_journal *j, const char *name) {
+    td_arena_reset(j->arena);
+    struct td_json *line = td_json_new(j->arena, TD_JSON_OBJECT);
+    td_journal_set_str(j, line, "event", name);
+    td_journal_set_int(j, line, "real_ns", td_real_now().ns);
+    return line;
+}
+
+void td_journal_set_str(struct td_journal *j, struct td_json *line, const char *key,
+                        const char *value) {
+    // What a rank left in its page may be any bytes.
+    if (!td_utf8_valid(value, strlen(value))) value = "(text that is not UTF-8)";
+    if (line && !td_json_set(j->arena, line, key, td_json_new_string(j->arena, value))) {
+        j->dropped_lines++;
+    }
+}
+
+void td_journal_set_int(struct td_journal *j, struct td_json *line, const char *key,
+                        int64_t value) {
+    if (line && !td_json_set(j->arena, line, key, td_json_new_int(j->arena, value))) {
+        j->dropped_lines++;
+    }
+}
+
+void td_journal_append(struct td_journal *j, const struct td_json *line) {
+    size_t before = j->pending.len;
+    td_status s = line ? td_json_print(line, false, &j->pending) : td_fail_oom();
+    if (!s) s = td_buf_str(&j->pending, "\n");
+    if (!s && j->pending.len - before > TD_SEGMENT_LINE_MAX) s = td_fail_oom();
+    if (s) {
+        j->pending.len = before;
+        if (j->pending.data) j->pending.data[before] = '\0';
+        j->dropped_lines++;
+        td_status_free(s);
+    }
+    td_journal_flush(j);
+}
+
+td_status td_journal_forward(struct td_journal *j, uint32_t rank, const char *text, size_t bytes,
+                             const struct td_json **out_line) {
+    td_arena_reset(j->arena);
+    struct td_json *line;
+    TD_TRY(td_json_parse(j->arena, text, bytes, &line));
+    if (line->kind != TD_JSON_OBJECT || !td_json_string(td_json_get(line, "event"), NULL)) {
+        return td_fail(TD_INVALID_ARGUMENT, "not an object with \"event\"");
+    }
+    td_journal_set_int(j, line, "rank", rank);
+    td_journal_set_int(j, line, "real_ns", td_real_now().ns);
+    td_journal_append(j, line);
+    *out_line = line;
+    return TD_OK;
+}
+
+void td_journal_flush(struct td_journal *j) {
+    if (j->pending.len == 0 || j->fd < 0) return;
+    ssize_t n = write(j->fd, j->pending.data, j->pending.len);
+    if (n == (ssize_t)j->pending.len) {
+        j->bytes += (uint64_t)n;
+        td_buf_clear(&j->pending);
+        return;
+    }
+    if (n > 0 && ftruncate(j->fd, (off_t)j->bytes) != 0) {
+        // The part stays in the file: take it as written, the rest follows it.
+        j->bytes += (uint64_t)n;
+        td_buf_consume(&j->pending, (size_t)n);
+    }
+}
+
+td_status td_journal_sync(struct td_journal *j) {
+    td_journal_flush(j);
+    if (j->pending.len > 0) {
+        return td_fail(TD_RESOURCE_EXHAUSTED, "%zu bytes of %s wait for room on the disk",
+                       j->pending.len, TD_SEGMENT_EVENTS);
+    }
+    if (fsync(j->fd) != 0) return td_fail_errno(TD_DATA_LOSS, "sync %s", TD_SEGMENT_EVENTS);
+    return TD_OK;
+}

@@ -1,0 +1,496 @@
+// See the header. Start order: lock, journal, memory, socket, record, ranks, "launched", ack.
+// Whatever fails before the ack is told there, and what was started is killed with this process.
+
+#include "daemon/launcher/launcher.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+
+#include "daemon/launcher/ending.h"
+#include "daemon/launcher/environment.h"
+#include "daemon/launcher/segments.h"
+#include "lib/base/clock.h"
+#include "lib/base/fsio.h"
+#include "lib/base/log.h"
+#include "traind/v1/launcher.pb-c.h"
+
+enum { STOP_KILL = 3, ARENA_BYTES = 1 << 20 };
+enum source { SRC_SIGNAL, SRC_TIMER, SRC_LISTEN, SRC_NODE, SRC_OUT, SRC_ERR, SRC_EVENTS };
+
+// ---- epoll --------------------------------------------------------------------------------------
+static td_status watch(struct td_launcher *l, int fd, enum source source, int32_t idx) {
+    struct epoll_event e = {.events = EPOLLIN, .data.u64 = (uint64_t)source << 32 | (uint32_t)idx};
+    if (epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, fd, &e) != 0) {
+        return td_fail_errno(TD_RESOURCE_EXHAUSTED, "watch a descriptor");
+    }
+    return TD_OK;
+}
+
+static void flush_node(struct td_launcher *l) {
+    bool waits = false;
+    if (l->link.node_fd < 0) return;
+    if (!td_link_flush(&l->link, &waits)) {
+        td_buf_clear(&l->link.out); // gone; what it still said is read before the end is seen
+        return;
+    }
+    if (waits == l->node_writes) return;
+    l->node_writes = waits;
+    struct epoll_event e = {.events = waits ? EPOLLIN | EPOLLOUT : EPOLLIN,
+                            .data.u64 = (uint64_t)SRC_NODE << 32};
+    (void)epoll_ctl(l->epoll_fd, EPOLL_CTL_MOD, l->link.node_fd, &e);
+}
+
+// ---- stopping -----------------------------------------------------------------------------------
+static void kill_all(struct td_launcher *l, enum td_launch_kill why) {
+    if (l->kill_why == TD_LAUNCH_KILL_NONE) l->kill_why = why;
+    l->kill_at.ns = INT64_MAX;
+    for (int32_t i = 0; i < l->o.n_ranks; i++)
+        td_launch_rank_kill(&l->ranks[i]);
+}
+
+// Stops only get stronger: checkpoint < now < kill. A repeated one may bring the deadline nearer.
+static void stop(struct td_launcher *l, int mode, int64_t grace_ns, const char *why) {
+    static const char *const names[] = {"", "checkpoint", "now", "kill"};
+    if (mode < TD_STOP_CHECKPOINT || mode > STOP_KILL) return;
+    if (mode > l->stop_mode) {
+        l->stop_mode = mode;
+        struct td_json *line = td_journal_begin(&l->journal, "stop");
+        td_journal_set_str(&l->journal, line, "mode", names[mode]);
+        td_journal_set_str(&l->journal, line, "why", why);
+        td_journal_append(&l->journal, line);
+        td_log_info("stop mode=%s why=%s", names[mode], why);
+    }
+    if (mode == STOP_KILL) {
+        kill_all(l, TD_LAUNCH_KILL_FENCED);
+        return;
+    }
+    for (int32_t i = 0; i < l->o.n_ranks; i++)
+        atomic_store(&l->ranks[i].page->stop, l->stop_mode);
+    struct td_mono at = td_mono_add(td_mono_now(), grace_ns);
+    if (at.ns < l->kill_at.ns) {
+        l->kill_at = at;
+        l->kill_due = TD_LAUNCH_KILL_GRACE;
+    }
+}
+
+// A rank failed: the others leave their collectives, and are killed if they cannot.
+static void abort_peers(struct td_launcher *l) {
+    for (int32_t i = 0; i < l->o.n_ranks; i++)
+        atomic_store(&l->ranks[i].page->abort, 1);
+    struct td_mono at = td_mono_add(td_mono_now(), TD_LAUNCH_ABORT_GRACE_S * TD_NS_PER_S);
+    if (at.ns < l->kill_at.ns) {
+        l->kill_at = at;
+        l->kill_due = TD_LAUNCH_KILL_PEER;
+    }
+}
+
+// ---- what the daemon is told --------------------------------------------------------------------
+static void fill_status(const struct td_launch_rank *r, Traind__V1__RankStatus *out) {
+    traind__v1__rank_status__init(out);
+    out->rank = (uint32_t)r->rank;
+    out->phase = (uint32_t)atomic_load(&r->page->phase);
+    out->epoch = (uint32_t)atomic_load(&r->page->epoch);
+    out->step = (uint32_t)atomic_load(&r->page->step);
+    out->total_steps = (uint32_t)atomic_load(&r->page->total_steps);
+    uint32_t bits = atomic_load(&r->page->last_loss_bits);
+    memcpy(&out->loss, &bits, sizeof out->loss);
+    out->samples_per_s = r->samples_per_s;
+    out->metrics_bytes = r->metrics_bytes;
+    out->out_bytes = r->out.file_bytes;
+    out->err_bytes = r->err.file_bytes;
+    out->dropped_bytes = r->dropped_bytes;
+    out->dropped_points = td_launch_rank_dropped_points(r);
+    out->exited = r->exited;
+    out->exit_code = r->exit_code;
+    out->signal = r->signal;
+}
+
+static void send_status(struct td_launcher *l, bool ended) {
+    if (!td_link_can_send(&l->link)) return;
+    td_arena_reset(l->arena);
+    size_t n = (size_t)l->o.n_ranks;
+    Traind__V1__RankStatus *ranks = td_arena_array(l->arena, n, sizeof *ranks);
+    Traind__V1__RankStatus **list = td_arena_array(l->arena, n, sizeof(void *));
+    if (!ranks || !list) return;
+    Traind__V1__LauncherStatus m = TRAIND__V1__LAUNCHER_STATUS__INIT;
+    m.events_bytes = l->journal.bytes;
+    m.ended = ended;
+    m.n_ranks = n;
+    m.ranks = list;
+    for (size_t i = 0; i < n; i++) {
+        fill_status(&l->ranks[i], &ranks[i]);
+        list[i] = &ranks[i];
+    }
+    size_t bytes = traind__v1__launcher_status__get_packed_size(&m);
+    uint8_t *packed = td_arena_alloc(l->arena, bytes);
+    if (!packed) return;
+    traind__v1__launcher_status__pack(&m, packed);
+    if (bytes == l->last_status.len && memcmp(packed, l->last_status.data, bytes) == 0) return;
+    td_buf_clear(&l->last_status);
+    td_status_free(td_buf_append(&l->last_status, packed, bytes));
+    td_link_send(&l->link, TRAIND__V1__LAUNCHER_FRAME__LAUNCHER_STATUS, packed, bytes);
+    flush_node(l);
+}
+
+static void send_hello(struct td_launcher *l) {
+    char build[] = TD_VERSION, job[128];
+    snprintf(job, sizeof job, "%s", l->o.job);
+    Traind__V1__LauncherHello m = TRAIND__V1__LAUNCHER_HELLO__INIT;
+    m.major = TD_LAUNCHER_MAJOR;
+    m.minor = TD_LAUNCHER_MINOR;
+    m.build = build;
+    m.job = job;
+    m.attempt = l->o.attempt;
+    m.epoch = l->o.epoch;
+    m.pid = (uint32_t)getpid();
+    m.n_ranks = (uint32_t)l->o.n_ranks;
+    m.first_rank = (uint32_t)l->o.first_rank;
+    uint8_t packed[512];
+    if (traind__v1__launcher_hello__get_packed_size(&m) > sizeof packed) return;
+    size_t bytes = traind__v1__launcher_hello__pack(&m, packed);
+    td_link_send(&l->link, TRAIND__V1__LAUNCHER_FRAME__LAUNCHER_HELLO, packed, bytes);
+}
+
+static void on_frame(struct td_launcher *l, const struct td_frame *f) {
+    if (f->version_major != TD_LAUNCHER_MAJOR) return;
+    if (f->type == TRAIND__V1__LAUNCHER_FRAME__LAUNCHER_STOP) {
+        Traind__V1__LauncherStop *m =
+            traind__v1__launcher_stop__unpack(NULL, f->body_bytes, f->body);
+        if (!m) return;
+        stop(l, (int)m->mode, (int64_t)m->grace_ms * TD_NS_PER_MS, "node");
+        traind__v1__launcher_stop__free_unpacked(m, NULL);
+    } else if (f->type == TRAIND__V1__LAUNCHER_FRAME__LAUNCHER_SAVE) {
+        for (int32_t i = 0; i < l->o.n_ranks; i++)
+            atomic_fetch_add(&l->ranks[i].page->checkpoint_request, 1);
+    } // LAUNCHER_RELEASE and frames of later minors: nothing to do, a launcher ends by itself
+}
+
+static void on_node(struct td_launcher *l) {
+    struct td_frame f;
+    bool alive = td_link_read(&l->link);
+    while (l->link.node_fd >= 0 && td_link_next(&l->link, &f))
+        on_frame(l, &f);
+    if (alive && l->link.node_fd >= 0) {
+        flush_node(l);
+        return;
+    }
+    td_link_drop(&l->link);
+    l->alone_since = td_mono_now();
+}
+
+static void on_connection(struct td_launcher *l) {
+    if (!td_link_accept(&l->link)) return;
+    td_buf_clear(&l->last_status);
+    l->node_writes = false;
+    l->alone_since.ns = INT64_MAX;
+    td_status s = watch(l, l->link.node_fd, SRC_NODE, 0);
+    if (s) {
+        td_status_log(TD_LOG_WARN, s, "daemon not heard, continuing");
+        td_link_drop(&l->link);
+        l->alone_since = td_mono_now();
+        return;
+    }
+    send_hello(l);
+    flush_node(l);
+    if (td_link_can_send(&l->link)) send_status(l, false);
+}
+
+// ---- reaping ------------------------------------------------------------------------------------
+static int32_t rank_of_pid(const struct td_launcher *l, pid_t pid) {
+    for (int32_t i = 0; i < l->o.n_ranks; i++) {
+        if (l->ranks[i].proc.pid == pid && !l->ranks[i].exited) return i;
+    }
+    return -1;
+}
+
+static void reap(struct td_launcher *l) {
+    for (;;) {
+        siginfo_t info = {0};
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
+        int32_t idx = rank_of_pid(l, info.si_pid);
+        // Whatever a rank started goes with it; its pid is still its own until it is reaped.
+        if (idx >= 0) (void)kill(-info.si_pid, SIGKILL);
+        (void)waitid(P_PID, (id_t)info.si_pid, &info, WEXITED | WNOHANG);
+        if (idx < 0) continue; // a grandchild that we inherited
+        td_launch_rank_ended(&l->ranks[idx], &l->journal, info.si_code, info.si_status);
+        l->n_exited++;
+        if (td_launcher_note_exit(l, idx)) abort_peers(l);
+    }
+}
+
+static void on_signal(struct td_launcher *l) {
+    struct signalfd_siginfo info;
+    while (read(l->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT) {
+            stop(l, TD_STOP_CHECKPOINT, TD_LAUNCH_STOP_GRACE_S * TD_NS_PER_S, "signal");
+        }
+    }
+    reap(l);
+}
+
+static void on_tick(struct td_launcher *l) {
+    uint64_t ignored;
+    if (read(l->timer_fd, &ignored, sizeof ignored) != (ssize_t)sizeof ignored) return;
+    struct td_mono now = td_mono_now();
+    for (int32_t i = 0; i < l->o.n_ranks; i++) {
+        if (!l->ranks[i].exited) td_launch_rank_drain_metrics(&l->ranks[i]);
+        td_launch_rank_measure(&l->ranks[i], now);
+    }
+    td_journal_flush(&l->journal);
+    if (now.ns >= l->kill_at.ns) kill_all(l, l->kill_due);
+    if (l->alone_since.ns != INT64_MAX && l->stop_mode == TD_STOP_NONE &&
+        now.ns - l->alone_since.ns >= l->o.orphan_timeout_ns) {
+        stop(l, TD_STOP_CHECKPOINT, TD_LAUNCH_STOP_GRACE_S * TD_NS_PER_S, "orphan");
+    }
+    send_status(l, false);
+}
+
+static void dispatch(struct td_launcher *l, const struct epoll_event *e) {
+    enum source source = (enum source)(e->data.u64 >> 32);
+    struct td_launch_rank *r = &l->ranks[(uint32_t)e->data.u64];
+    switch (source) {
+    case SRC_SIGNAL:
+        on_signal(l);
+        return;
+    case SRC_TIMER:
+        on_tick(l);
+        return;
+    case SRC_LISTEN:
+        on_connection(l);
+        return;
+    case SRC_NODE:
+        if (l->link.node_fd >= 0) on_node(l);
+        return;
+    case SRC_OUT:
+        td_launch_rank_drain_stream(r, &r->out);
+        return;
+    case SRC_ERR:
+        td_launch_rank_drain_stream(r, &r->err);
+        return;
+    case SRC_EVENTS:
+        td_launch_rank_drain_events(r, &l->journal);
+        return;
+    }
+}
+
+// ---- start --------------------------------------------------------------------------------------
+static td_status lock_dir(struct td_launcher *l) {
+    char path[PATH_MAX], holder[64];
+    snprintf(path, sizeof path, "%s/%s", l->o.dir, TD_SEGMENT_LOCK);
+    snprintf(holder, sizeof holder, "pid %d (traind-launcher)", (int)getpid());
+    return td_fs_lock(path, holder, &l->lock_fd);
+}
+
+static td_status make_loop(struct td_launcher *l) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGCHLD);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) != 0) return td_fail_errno(TD_INTERNAL, "mask signals");
+    signal(SIGHUP, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+    l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    l->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    l->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    struct timespec every = {.tv_nsec = TD_LAUNCH_TICK_MS * TD_NS_PER_MS};
+    struct itimerspec tick = {every, every};
+    if (l->epoll_fd < 0 || l->signal_fd < 0 || l->timer_fd < 0 ||
+        timerfd_settime(l->timer_fd, 0, &tick, NULL) != 0 ||
+        prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) {
+        return td_fail_errno(TD_RESOURCE_EXHAUSTED, "set up the launcher's loop");
+    }
+    TD_TRY(watch(l, l->signal_fd, SRC_SIGNAL, 0));
+    return watch(l, l->timer_fd, SRC_TIMER, 0);
+}
+
+static td_status make_memory(struct td_launcher *l) {
+    uint64_t pages = td_launch_rank_memory() * (uint64_t)l->o.n_ranks;
+    if (l->o.memory_limit_bytes && l->o.shared_bytes + pages >= l->o.memory_limit_bytes) {
+        td_status s = td_fail(TD_RESOURCE_EXHAUSTED,
+                              "the attempt may use %llu bytes here, but its shared memory alone "
+                              "needs %llu: raise resources.memory",
+                              (unsigned long long)l->o.memory_limit_bytes,
+                              (unsigned long long)(l->o.shared_bytes + pages));
+        return td_status_with_class(s, TD_CLASS_OUT_OF_MEMORY);
+    }
+    l->ranks = td_calloc((size_t)l->o.n_ranks, sizeof *l->ranks);
+    if (!l->ranks) return td_fail_oom();
+    for (int32_t i = 0; i < l->o.n_ranks; i++) {
+        TD_TRY(td_launch_rank_init(&l->ranks[i], l->o.first_rank + i, &l->o));
+    }
+    if (l->o.shared_bytes == 0) return TD_OK;
+    l->group_fd = memfd_create("traind-group", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (l->group_fd < 0 || ftruncate(l->group_fd, (off_t)l->o.shared_bytes) != 0 ||
+        fallocate(l->group_fd, 0, 0, (off_t)l->o.shared_bytes) != 0 ||
+        fcntl(l->group_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+        td_status s = td_fail_errno(TD_RESOURCE_EXHAUSTED, "allocate %llu bytes of shared memory",
+                                    (unsigned long long)l->o.shared_bytes);
+        return td_status_with_class(s, TD_CLASS_OUT_OF_MEMORY);
+    }
+    return TD_OK;
+}
+
+static td_status write_record(struct td_launcher *l) {
+    struct td_arena *a = l->arena;
+    td_arena_reset(a);
+    struct td_json *v = td_json_new(a, TD_JSON_OBJECT);
+    const struct td_launch_options *o = &l->o;
+    bool ok = td_json_set(a, v, "format", td_json_new_int(a, TD_RECORD_FORMAT)) &&
+              td_json_set(a, v, "major", td_json_new_int(a, TD_LAUNCHER_MAJOR)) &&
+              td_json_set(a, v, "minor", td_json_new_int(a, TD_LAUNCHER_MINOR)) &&
+              td_json_set(a, v, "build", td_json_new_string(a, TD_VERSION)) &&
+              td_json_set(a, v, "pid", td_json_new_int(a, getpid())) &&
+              td_json_set(a, v, "start_ticks", td_json_new_int(a, (int64_t)l->start_ticks)) &&
+              td_json_set(a, v, "boot_id", td_json_new_string(a, l->boot_id)) &&
+              td_json_set(a, v, "socket", td_json_new_string(a, l->link.path)) &&
+              td_json_set(a, v, "job", td_json_new_string(a, o->job)) &&
+              td_json_set(a, v, "attempt", td_json_new_int(a, o->attempt)) &&
+              td_json_set(a, v, "epoch", td_json_new_int(a, (int64_t)o->epoch)) &&
+              td_json_set(a, v, "world_size", td_json_new_int(a, o->world_size)) &&
+              td_json_set(a, v, "first_rank", td_json_new_int(a, o->first_rank)) &&
+              td_json_set(a, v, "n_ranks", td_json_new_int(a, o->n_ranks)) &&
+              td_json_set(a, v, "cores", td_json_new_string(a, o->cores)) &&
+              td_json_set(a, v, "threads", td_json_new_int(a, o->threads));
+    if (!ok) return td_fail_oom();
+    TD_AUTO_BUF text;
+    td_buf_init(&text, TD_RECORD_MAX);
+    TD_TRY(td_json_print(v, true, &text));
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", o->dir, TD_SEGMENT_RECORD);
+    return td_fs_write(path, text.data, text.len, 0600, TD_FS_WRITE_DURABLE);
+}
+
+static td_status start_ranks(struct td_launcher *l) {
+    union {
+        char *const *in;
+        const char *const *out;
+    } from = {.in = environ};
+    td_arena_reset(l->arena);
+    const char *const *env =
+        td_environment_build(l->arena, from.out, l->o.threads, l->o.shared_cores);
+    if (!env) return td_fail_oom();
+    for (int32_t i = 0; i < l->o.n_ranks; i++) {
+        struct td_launch_rank *r = &l->ranks[i];
+        TD_TRY(td_launch_rank_start(r, i, &l->o, l->self, env, l->group_fd));
+        TD_TRY(watch(l, r->out.pipe_fd, SRC_OUT, i));
+        TD_TRY(watch(l, r->err.pipe_fd, SRC_ERR, i));
+        TD_TRY(watch(l, r->events_fd, SRC_EVENTS, i));
+    }
+    return TD_OK;
+}
+
+static void note_launched(struct td_launcher *l) {
+    struct td_json *line = td_journal_begin(&l->journal, "launched");
+    td_journal_set_int(&l->journal, line, "pid", getpid());
+    td_journal_set_int(&l->journal, line, "start_ticks", (int64_t)l->start_ticks);
+    td_journal_set_str(&l->journal, line, "boot_id", l->boot_id);
+    td_journal_set_str(&l->journal, line, "build", TD_VERSION);
+    td_journal_append(&l->journal, line);
+}
+
+static td_status start(struct td_launcher *l) {
+    char dir[3900];
+    TD_TRY(td_proc_self_dir(dir, sizeof dir));
+    snprintf(l->self, sizeof l->self, "%s/traind-launcher", dir);
+    TD_TRY(td_proc_boot_id(l->boot_id));
+    TD_TRY(td_proc_start_ticks(getpid(), &l->start_ticks));
+    TD_TRY(lock_dir(l));
+    TD_TRY(td_arena_create(ARENA_BYTES, &l->arena));
+    TD_TRY(td_journal_init(&l->journal, l->o.dir));
+    TD_TRY(make_loop(l));
+    TD_TRY(make_memory(l));
+    TD_TRY(td_link_init(&l->link, l->o.socket));
+    TD_TRY(watch(l, l->link.listen_fd, SRC_LISTEN, 0));
+    TD_TRY(write_record(l));
+    note_launched(l);
+    return start_ranks(l);
+}
+
+// ---- the whole ----------------------------------------------------------------------------------
+static void run(struct td_launcher *l) {
+    while (l->n_exited < l->o.n_ranks) {
+        struct epoll_event events[32];
+        int n = epoll_wait(l->epoll_fd, events, TD_COUNTOF(events), -1);
+        for (int i = 0; i < n; i++)
+            dispatch(l, &events[i]);
+    }
+    td_launcher_note_end(l);
+    td_buf_clear(&l->link.out); // a status that waits is superseded by the last one
+    send_status(l, true);
+}
+
+static void finish(struct td_launcher *l) {
+    td_link_finish(&l->link);
+    for (int32_t i = 0; l->ranks && i < l->o.n_ranks; i++) {
+        td_launch_rank_kill(&l->ranks[i]);
+        td_launch_rank_finish(&l->ranks[i]);
+    }
+    free(l->ranks);
+    td_journal_finish(&l->journal);
+    td_buf_finish(&l->last_status);
+    td_arena_destroy(l->arena);
+    int *fds[] = {&l->group_fd, &l->timer_fd, &l->signal_fd, &l->epoll_fd, &l->lock_fd};
+    for (size_t i = 0; i < TD_COUNTOF(fds); i++)
+        td_auto_close(fds[i]);
+}
+
+// One line on the ack descriptor, then it is closed. A reader that is gone does not matter.
+static void acknowledge(int fd, td_status s) {
+    if (fd < 0) return;
+    TD_AUTO_BUF line;
+    td_buf_init(&line, 16 << 10);
+    const char *message = td_status_message(s);
+    td_status e = s ? td_buf_printf(&line, "{\"code\":%d,\"class\":\"%s\",\"message\":",
+                                    (int)td_status_code(s), td_class_name(td_status_class(s)))
+                    : td_buf_str(&line, "{\"ready\":true");
+    if (!e && s) e = td_json_print_string(message, strlen(message), &line);
+    if (!e) e = td_buf_str(&line, "}\n");
+    if (!e) e = td_fd_write_all(fd, line.data, line.len, "ack");
+    td_status_free(e);
+    close(fd);
+}
+
+int td_launcher_main(int argc, char **argv) {
+    struct td_launcher l = {.lock_fd = -1,
+                            .epoll_fd = -1,
+                            .signal_fd = -1,
+                            .timer_fd = -1,
+                            .group_fd = -1,
+                            .link = {.listen_fd = -1, .node_fd = -1},
+                            .journal = {.fd = -1},
+                            .first_failed = -1,
+                            .kill_at = {INT64_MAX},
+                            .o.ack_fd = -1};
+    td_buf_init(&l.last_status, TD_FRAME_MAX);
+    td_status s = td_launch_options_parse(argc, argv, &l.o);
+    if (!s) {
+        char attempt[16];
+        snprintf(attempt, sizeof attempt, "%u", l.o.attempt);
+        td_log_context("job", l.o.job);
+        td_log_context("attempt", attempt);
+        l.alone_since = td_mono_now();
+        s = start(&l);
+    }
+    acknowledge(l.o.ack_fd, s);
+    bool ok = !s;
+    if (ok) {
+        td_log_info("launched ranks=%d first=%d world=%d", l.o.n_ranks, l.o.first_rank,
+                    l.o.world_size);
+        run(&l);
+    } else {
+        td_status_log(TD_LOG_ERROR, s, "attempt not started");
+    }
+    finish(&l);
+    return ok ? 0 : 1;
+}

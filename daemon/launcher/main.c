@@ -1,0 +1,21 @@
+// traind-launcher: `run` is the parent of an attempt's ranks, `exec-rank` the step between it and a
+// rank. Started by node daemons; people have no use for it, but --version.
+
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/launcher/launcher.h"
+#include "daemon/launcher/trampoline.h"
+
+int main(int argc, char **argv) {
+    const char *verb = argc > 1 ? argv[1] : "";
+    if (strcmp(verb, "run") == 0) return td_launcher_main(argc - 1, argv + 1);
+    if (strcmp(verb, "exec-rank") == 0) return td_trampoline(argc - 1, argv + 1);
+    if (strcmp(verb, "--version") == 0) {
+        printf("traind-launcher %s\n", TD_VERSION);
+        return 0;
+    }
+    fprintf(stderr, "traind-launcher is started by traind; it holds the ranks of one attempt.\n"
+                    "usage: traind-launcher run OPTION... | exec-rank ... | --version\n");
+    return 2;
+}

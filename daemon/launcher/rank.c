@@ -1,0 +1,304 @@
+// See the header. The static drain buffer serves all ranks: there is one thread.
+
+#include "daemon/launcher/rank.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "daemon/launcher/segments.h"
+#include "lib/base/clock.h"
+#include "lib/base/fsio.h"
+
+enum {
+    DRAIN_BYTES = 64 << 10,
+    DRAIN_RECORDS = DRAIN_BYTES / (int)sizeof(struct td_metric_record),
+    DRAIN_ROUNDS = 64, // at a rank's end: more than a pipe and a ring hold
+    EVENT_MAX = 4096,
+    RING_BYTES_RESIDENT = 128 << 10,
+    PIPE_BYTES = 256 << 10,
+};
+static _Alignas(64) char drain_buffer[DRAIN_BYTES];
+
+// ---- memory -------------------------------------------------------------------------------------
+size_t td_launch_rank_memory(void) {
+    size_t ring = td_ring_bytes(sizeof(struct td_metric_record), TD_METRIC_RING_RECORDS);
+    return td_align_up(TD_RANK_PAGE_BYTES + ring, 4096);
+}
+
+static td_status make_page(struct td_launch_rank *r, int32_t world_size) {
+    size_t bytes = td_launch_rank_memory();
+    r->page_fd = memfd_create("traind-rank", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (r->page_fd < 0) return td_fail_errno(TD_RESOURCE_EXHAUSTED, "make the rank's page");
+    if (ftruncate(r->page_fd, (off_t)bytes) != 0 ||
+        fallocate(r->page_fd, 0, 0, (off_t)bytes) != 0 ||
+        fcntl(r->page_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+        td_status s = td_fail_errno(TD_RESOURCE_EXHAUSTED,
+                                    "allocate %zu bytes of shared memory "
+                                    "for a rank's page",
+                                    bytes);
+        return td_status_with_class(s, TD_CLASS_OUT_OF_MEMORY);
+    }
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->page_fd, 0);
+    if (p == MAP_FAILED) return td_fail_errno(TD_RESOURCE_EXHAUSTED, "map the rank's page");
+    r->page = p;
+    r->page->magic = TD_RANK_PAGE_MAGIC;
+    r->page->version = TD_RANK_PAGE_VERSION;
+    r->page->rank = r->rank;
+    r->page->world_size = world_size;
+    return td_ring_format((char *)p + TD_RANK_PAGE_BYTES, bytes - TD_RANK_PAGE_BYTES,
+                          sizeof(struct td_metric_record), TD_METRIC_RING_RECORDS, &r->ring);
+}
+
+static td_status open_segment(const char *dir, const char *name, int *out_fd) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (fd < 0) return td_fs_fail("open", path);
+    *out_fd = fd;
+    return TD_OK;
+}
+
+td_status td_launch_rank_init(struct td_launch_rank *r, int32_t rank,
+                              const struct td_launch_options *o) {
+    *r = (struct td_launch_rank){.rank = rank,
+                                 .events_fd = -1,
+                                 .metrics_fd = -1,
+                                 .page_fd = -1,
+                                 .out = {.pipe_fd = -1, .file_fd = -1},
+                                 .err = {.pipe_fd = -1, .file_fd = -1},
+                                 .proc = {.pidfd = -1}};
+    char name[32];
+    snprintf(name, sizeof name, TD_SEGMENT_OUT, (unsigned)rank);
+    TD_TRY(open_segment(o->dir, name, &r->out.file_fd));
+    snprintf(name, sizeof name, TD_SEGMENT_ERR, (unsigned)rank);
+    TD_TRY(open_segment(o->dir, name, &r->err.file_fd));
+    snprintf(name, sizeof name, TD_SEGMENT_METRICS, (unsigned)rank);
+    TD_TRY(open_segment(o->dir, name, &r->metrics_fd));
+    return make_page(r, o->world_size);
+}
+
+void td_launch_rank_finish(struct td_launch_rank *r) {
+    int *fds[] = {&r->out.pipe_fd, &r->out.file_fd, &r->err.pipe_fd, &r->err.file_fd,
+                  &r->events_fd,   &r->metrics_fd,  &r->page_fd,     &r->proc.pidfd};
+    for (size_t i = 0; i < TD_COUNTOF(fds); i++) {
+        td_auto_close(fds[i]);
+        *fds[i] = -1;
+    }
+    if (r->page) munmap(r->page, td_launch_rank_memory());
+    r->page = NULL;
+}
+
+// ---- process ------------------------------------------------------------------------------------
+struct child_fds {
+    int out, err, events;
+};
+static void child_fds_auto(struct child_fds *c) {
+    td_auto_close(&c->out);
+    td_auto_close(&c->err);
+    td_auto_close(&c->events);
+}
+
+static td_status make_pipes(struct td_launch_rank *r, struct child_fds *c) {
+    int *ours[] = {&r->out.pipe_fd, &r->err.pipe_fd}, *theirs[] = {&c->out, &c->err};
+    for (int i = 0; i < 2; i++) {
+        int p[2];
+        if (pipe2(p, O_CLOEXEC) != 0) return td_fail_errno(TD_RESOURCE_EXHAUSTED, "make a pipe");
+        *ours[i] = p[0];
+        *theirs[i] = p[1];
+        (void)fcntl(p[0], F_SETFL, O_NONBLOCK);      // our end only
+        (void)fcntl(p[0], F_SETPIPE_SZ, PIPE_BYTES); // a wish; 64 KiB serves too
+    }
+    int s[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s) != 0) {
+        return td_fail_errno(TD_RESOURCE_EXHAUSTED, "make a socket for events");
+    }
+    r->events_fd = s[0];
+    c->events = s[1];
+    (void)fcntl(s[0], F_SETFL, O_NONBLOCK);
+    return TD_OK;
+}
+
+// The list of rank idx alone, as text.
+static void cores_of(const char *lists, int32_t idx, char *out, size_t out_bytes) {
+    const char *p = lists;
+    for (int32_t i = 0; i < idx; i++) {
+        p += strcspn(p, ":");
+        if (*p == ':') p++;
+    }
+    snprintf(out, out_bytes, "%.*s", (int)strcspn(p, ":"), p);
+}
+
+td_status td_launch_rank_start(struct td_launch_rank *r, int32_t idx,
+                               const struct td_launch_options *o, const char *self,
+                               const char *const *env, int group_fd) {
+    __attribute__((cleanup(child_fds_auto))) struct child_fds theirs = {-1, -1, -1};
+    TD_TRY(make_pipes(r, &theirs));
+    char parent[16], rank[16], world[16], memory[24], cores[4096];
+    snprintf(parent, sizeof parent, "%d", (int)getpid());
+    snprintf(rank, sizeof rank, "%d", r->rank);
+    snprintf(world, sizeof world, "%d", o->world_size);
+    uint64_t own = o->memory_limit_bytes > o->shared_bytes
+                       ? (o->memory_limit_bytes - o->shared_bytes) / (uint64_t)o->n_ranks
+                       : 0;
+    snprintf(memory, sizeof memory, "%llu", (unsigned long long)own);
+    cores_of(o->cores, idx, cores, sizeof cores);
+    const char *argv[24] = {self,  "exec-rank", parent,  cores,         memory, o->worker,
+                            "run", "--plan",    o->plan, "--rank",      rank,   "--world-size",
+                            world, "--page-fd", "3",     "--events-fd", "4"};
+    size_t n = 17;
+    struct td_proc_fd fds[] = {
+        {theirs.out, 1}, {theirs.err, 2}, {r->page_fd, 3}, {theirs.events, 4}, {group_fd, 5}};
+    if (group_fd >= 0) {
+        argv[n++] = "--group-fd";
+        argv[n++] = "5";
+    }
+    struct td_proc_options p = {.path = self,
+                                .argv = argv,
+                                .env = env,
+                                .fds = fds,
+                                .n_fds = TD_COUNTOF(fds) - (group_fd < 0),
+                                .new_session = true,
+                                .cwd = o->dir};
+    return td_proc_spawn(&p, &r->proc);
+}
+
+void td_launch_rank_kill(const struct td_launch_rank *r) {
+    if (!td_launch_rank_runs(r)) return;
+    if (r->proc.pidfd >= 0) (void)pidfd_send_signal(r->proc.pidfd, SIGKILL, NULL, 0);
+    (void)kill(-r->proc.pid, SIGKILL); // a session leader's group; not reaped yet, so still its own
+}
+
+// ---- draining -----------------------------------------------------------------------------------
+// Whole or not at all; false: nothing was added.
+static bool append_all(int fd, uint64_t *bytes, const void *data, size_t n) {
+    ssize_t written = write(fd, data, n);
+    if (written == (ssize_t)n) {
+        *bytes += n;
+        return true;
+    }
+    if (written > 0 && ftruncate(fd, (off_t)*bytes) != 0) *bytes += (uint64_t)written;
+    return false;
+}
+
+// True while more may be there.
+static bool drain_once(struct td_launch_rank *r, struct td_launch_stream *s) {
+    if (s->pipe_fd < 0) return false;
+    ssize_t n = read(s->pipe_fd, drain_buffer, sizeof drain_buffer);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+    if (n <= 0) {
+        close(s->pipe_fd); // epoll forgets it with the last descriptor
+        s->pipe_fd = -1;
+        return false;
+    }
+    uint64_t room = TD_SEGMENT_LOG_MAX -
+                    TD_MIN(r->out.file_bytes + r->err.file_bytes, (uint64_t)TD_SEGMENT_LOG_MAX);
+    size_t keep = (size_t)TD_MIN((uint64_t)n, room);
+    if (keep > 0 && !append_all(s->file_fd, &s->file_bytes, drain_buffer, keep)) keep = 0;
+    r->dropped_bytes += (uint64_t)n - keep;
+    return true;
+}
+
+void td_launch_rank_drain_stream(struct td_launch_rank *r, struct td_launch_stream *s) {
+    (void)drain_once(r, s);
+}
+
+void td_launch_rank_drain_metrics(struct td_launch_rank *r) {
+    struct td_metric_record *records = (struct td_metric_record *)(void *)drain_buffer;
+    for (int round = 0; round < TD_METRIC_RING_RECORDS / DRAIN_RECORDS + 1; round++) {
+        size_t n = 0;
+        while (n < DRAIN_RECORDS && td_ring_pop(&r->ring, &records[n]))
+            n++;
+        if (n == 0) break;
+        size_t bytes = n * sizeof *records;
+        if (!append_all(r->metrics_fd, &r->metrics_bytes, records, bytes)) r->lost_points += n;
+        r->undropped += (uint32_t)bytes;
+        if (n < DRAIN_RECORDS) break;
+    }
+    if (r->undropped < RING_BYTES_RESIDENT) return;
+    // The memory stays; only our mapping of it is given back, which keeps this process small.
+    (void)madvise(r->page, td_launch_rank_memory(), MADV_DONTNEED);
+    r->undropped = 0;
+}
+
+static void note_end(struct td_launch_rank *r, const struct td_json *line) {
+    if (strcmp(td_json_string(td_json_get(line, "event"), ""), "end") != 0) return;
+    const char *outcome = td_json_string(td_json_get(line, "outcome"), "");
+    r->said_failed = strcmp(outcome, "failed") == 0;
+    const char *cls = td_json_string(td_json_get(line, "class"), "");
+    snprintf(r->end_class, sizeof r->end_class, "%s", cls);
+    snprintf(r->end_code, sizeof r->end_code, "%s", td_json_string(td_json_get(line, "code"), ""));
+    const char *message = td_json_string(td_json_get(line, "message"), "");
+    size_t n = 0; // cut between characters
+    for (size_t k; (k = td_utf8_sequence(message + n, strlen(message + n))) > 0 &&
+                   n + k < sizeof r->end_message;)
+        n += k;
+    memcpy(r->end_message, message, n);
+    r->end_message[n] = '\0';
+}
+
+void td_launch_rank_drain_events(struct td_launch_rank *r, struct td_journal *j) {
+    for (int i = 0; i < DRAIN_ROUNDS && r->events_fd >= 0; i++) {
+        ssize_t n = recv(r->events_fd, drain_buffer, EVENT_MAX + 1, 0);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+        if (n <= 0) {
+            close(r->events_fd);
+            r->events_fd = -1;
+            return;
+        }
+        const struct td_json *line = NULL;
+        td_status s = n <= EVENT_MAX
+                          ? td_journal_forward(j, (uint32_t)r->rank, drain_buffer, (size_t)n, &line)
+                          : td_fail(TD_INVALID_ARGUMENT, "an event over %d bytes", EVENT_MAX);
+        if (!s) {
+            note_end(r, line);
+            continue;
+        }
+        struct td_json *note = td_journal_begin(j, "note");
+        char text[256];
+        snprintf(text, sizeof text, "an event of the rank was dropped: %s", td_status_message(s));
+        td_journal_set_int(j, note, "rank", r->rank);
+        td_journal_set_str(j, note, "text", text);
+        td_journal_append(j, note);
+        td_status_free(s);
+    }
+}
+
+void td_launch_rank_ended(struct td_launch_rank *r, struct td_journal *j, int wait_code,
+                          int wait_status) {
+    for (int i = 0; i < DRAIN_ROUNDS && drain_once(r, &r->out); i++) {}
+    for (int i = 0; i < DRAIN_ROUNDS && drain_once(r, &r->err); i++) {}
+    td_launch_rank_drain_events(r, j);
+    td_launch_rank_drain_metrics(r);
+    int *fds[] = {&r->out.pipe_fd, &r->err.pipe_fd, &r->events_fd, &r->proc.pidfd};
+    for (size_t i = 0; i < TD_COUNTOF(fds); i++) {
+        td_auto_close(fds[i]);
+        *fds[i] = -1;
+    }
+    r->exited = true;
+    r->exit_code = wait_code == CLD_EXITED ? wait_status : -1;
+    r->signal = wait_code == CLD_EXITED ? 0 : wait_status;
+}
+
+void td_launch_rank_measure(struct td_launch_rank *r, struct td_mono now) {
+    int64_t samples = atomic_load(&r->page->samples), age_ns = now.ns - r->window_start.ns;
+    if (r->exited) r->samples_per_s = 0;
+    if (r->exited || age_ns < TD_NS_PER_S) return;
+    int64_t done = samples - r->window_samples;
+    if (r->window_start.ns > 0 && done >= 0) {
+        r->samples_per_s = (double)done * 1e9 / (double)age_ns;
+    }
+    r->window_start = now;
+    r->window_samples = samples;
+}
+
+uint64_t td_launch_rank_dropped_points(const struct td_launch_rank *r) {
+    return td_ring_drops(&r->ring) + r->lost_points;
+}

@@ -1,0 +1,78 @@
+#ifndef TRAIND_DAEMON_LAUNCHER_RANK_H
+#define TRAIND_DAEMON_LAUNCHER_RANK_H
+
+// One rank as its launcher sees it: shared page and ring, process, pipes, segment files.
+//
+// The launcher makes the memory (a sealed memfd, allocated before use), starts the process through
+// the trampoline, drains what comes out of it into the segment files, and reads its end. A rank is
+// another program and may write anything into its page: indices are checked by the ring, text is
+// cut and checked, numbers are only passed on. Segment writes that fail are dropped and counted;
+// training never waits for a disk.
+
+#include "daemon/launcher/journal.h"
+#include "daemon/launcher/options.h"
+#include "lib/base/proc.h"
+#include "lib/base/rank_page.h"
+
+// A pipe from the rank and the file it is drained into.
+struct td_launch_stream {
+    int pipe_fd; // -1: closed by the rank
+    int file_fd;
+    uint64_t file_bytes;
+};
+
+struct td_launch_rank {
+    int32_t rank;
+    struct td_launch_stream out, err;
+    uint64_t dropped_bytes;
+    int events_fd;
+    int metrics_fd;
+    uint64_t metrics_bytes;
+    uint64_t lost_points; // popped from the ring, not written
+    uint32_t undropped;   // bytes of the ring touched since its pages were last given back
+    int page_fd;
+    struct td_rank_page *page; // NULL: not mapped
+    struct td_ring ring;
+    struct td_proc proc; // pid 0: not started
+    bool exited;
+    int exit_code; // -1 after a signal
+    int signal;
+    // Samples a second, over windows of a second or more.
+    struct td_mono window_start;
+    int64_t window_samples;
+    double samples_per_s;
+    // From its "end" event, if one came.
+    bool said_failed;
+    char end_class[24];
+    char end_code[24];
+    char end_message[512];
+};
+
+// Bytes of shared memory that a rank needs by itself.
+size_t td_launch_rank_memory(void);
+// Memory and files; nothing runs yet.
+TD_MUST_USE td_status td_launch_rank_init(struct td_launch_rank *r, int32_t rank,
+                                          const struct td_launch_options *o);
+void td_launch_rank_finish(struct td_launch_rank *r); // kills nothing
+// self: path of this launcher. group_fd -1: none.
+TD_MUST_USE td_status td_launch_rank_start(struct td_launch_rank *r, int32_t idx,
+                                           const struct td_launch_options *o, const char *self,
+                                           const char *const *env, int group_fd);
+static inline bool td_launch_rank_runs(const struct td_launch_rank *r) {
+    return r->proc.pid > 0 && !r->exited;
+}
+// SIGKILL to the rank and its whole session group.
+void td_launch_rank_kill(const struct td_launch_rank *r);
+
+// Each takes what is there, bounded, without blocking.
+void td_launch_rank_drain_stream(struct td_launch_rank *r, struct td_launch_stream *s);
+void td_launch_rank_drain_metrics(struct td_launch_rank *r);
+void td_launch_rank_drain_events(struct td_launch_rank *r, struct td_journal *j);
+// The process is gone: takes the rest of everything, closes the pipes, keeps how it ended.
+void td_launch_rank_ended(struct td_launch_rank *r, struct td_journal *j, int wait_code,
+                          int wait_status);
+// Looks at the progress words; call it often.
+void td_launch_rank_measure(struct td_launch_rank *r, struct td_mono now);
+uint64_t td_launch_rank_dropped_points(const struct td_launch_rank *r);
+
+#endif
