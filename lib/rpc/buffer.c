@@ -1,5 +1,9 @@
+// Messages in and out of gRPC's byte buffers, with as few copies as it allows.
+//
 // Packing goes straight into the slice that is sent; decoding reads the received slice in place
-// when there is one only, which is the common case.
+// when there is one only, which is the common case, and joins several otherwise. The limit of a
+// message is checked before it is packed and before it is decoded. A compressed buffer is refused:
+// decompression is switched off, because a few KiB may stand for GiB.
 
 #include "lib/rpc/buffer.h"
 

@@ -1,5 +1,8 @@
-// The bytes of build/gen/descriptors.bin, placed by the assembler: no generated array, no file to
-// find at run time.
+// The bytes of build/gen/descriptors.bin, which protoc-c writes from every .proto of the tree.
+//
+// The assembler places them in read-only data. Rejected: a generated C array (slow to compile, and
+// a tool more), and a file beside the binary (it may be missing or of another build). The path
+// comes from the Makefile as TD_DESCRIPTORS. A zero byte follows, uncounted.
 
 #include "lib/rpc/descriptors.h"
 

@@ -1,4 +1,9 @@
 // Two scans of /proc, done once, when a start fails.
+//
+// The first finds the inode of the listening socket in the kernel's table of TCP sockets, the
+// second the process with a descriptor on it. Both race with a world that goes on; the answer is a
+// help for people, nothing depends on it, and anything that cannot be read leaves it empty.
+// Rejected: netlink's sock_diag, which is exact and needs three times the code.
 
 #include "lib/rpc/port_holder.h"
 

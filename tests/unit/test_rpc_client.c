@@ -1,4 +1,5 @@
 // Client and server of lib/rpc on one loop: statuses that travel, streams, pauses, ends.
+// After every case as many calls were ended as were begun.
 
 #include "tests/unit/test.h"
 

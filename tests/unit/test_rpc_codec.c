@@ -1,4 +1,5 @@
-// Bytes that strangers wrote: messages, statuses, descriptor sets, addresses.
+// Bytes that strangers wrote: messages, statuses, descriptor sets, addresses. Each gives an answer
+// or a named error, within its budget of memory.
 
 #include "tests/unit/test.h"
 

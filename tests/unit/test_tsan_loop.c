@@ -1,4 +1,5 @@
-// The loop alone, also under the thread sanitizer: its list of posts is what threads share.
+// The loop alone, also under the thread sanitizer: its list of posts is what threads share. (Under
+// gRPC, which is not instrumented, the sanitizer would see races that are none.)
 
 #include "tests/unit/test.h"
 
