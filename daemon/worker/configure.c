@@ -215,7 +215,8 @@ static td_status read_plan(struct td_worker_config *c, const char *path) {
 
 static td_status take_world(struct td_worker_config *c, const struct td_worker_args *args) {
     int32_t planned = c->plan.run.world_size;
-    int32_t world = args->world_size ? args->world_size : planned ? planned : 1;
+    int32_t by_hand = args->whole_job ? td_spec_ranks(&c->plan.spec) : 1;
+    int32_t world = args->world_size ? args->world_size : planned ? planned : by_hand;
     if (planned && world != planned)
         return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
                                             "the plan is for %d ranks, but --world-size says %d",

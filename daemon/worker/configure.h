@@ -13,6 +13,7 @@ struct td_worker_args {
     const char *plan_file;
     int32_t rank, world_size;         // world 0: not said
     int page_fd, events_fd, group_fd; // -1: none
+    bool whole_job; // nobody said which ranks there are: as many as the spec asks for
 };
 
 struct td_worker_config {

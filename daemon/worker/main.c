@@ -97,5 +97,6 @@ int main(int argc, char **argv) {
         fprintf(stderr, "traind-worker: %s needs --plan FILE\n", c.verb);
         return TD_EXIT_BAD_SPEC;
     }
+    c.args.whole_job = !runs;
     return runs ? td_worker_run(&c.args) : td_worker_plan(&c.args);
 }

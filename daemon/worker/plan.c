@@ -45,7 +45,8 @@ int td_worker_plan(const struct td_worker_args *args) {
     td_status s = measure(args, &sizes);
     if (!s) s = append_sizes(&sizes, &text);
     if (!s) s = td_fd_write_all(STDOUT_FILENO, text.data, text.len, "stdout");
-    int code = td_worker_exit_for(s);
+    s = td_rank_classify(s);
+    int code = s ? td_worker_exit_of(td_status_class(s)) : TD_EXIT_DONE;
     if (s) {
         // The caller reads one JSON object from stdout either way.
         struct td_events events;

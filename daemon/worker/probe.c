@@ -61,7 +61,7 @@ static td_status probe_all(void) {
 
 int td_worker_probe(void) {
     td_status s = probe_all();
-    int code = td_worker_exit_for(s);
+    int code = s ? TD_EXIT_BUG : TD_EXIT_DONE;
     td_status_log(TD_LOG_ERROR, s, "probe");
     return code;
 }

@@ -44,28 +44,6 @@ static void flush_denormals(void) {
 #endif
 }
 
-int td_worker_exit_for(td_status s) {
-    enum td_class cls = td_status_class(s);
-    if (cls != TD_CLASS_NONE) return td_worker_exit_of(cls);
-    switch (td_status_code(s)) {
-    case TD_CODE_OK:
-        return TD_EXIT_DONE;
-    case TD_INVALID_ARGUMENT:
-    case TD_NOT_FOUND:
-    case TD_UNIMPLEMENTED:
-        return TD_EXIT_BAD_SPEC;
-    case TD_RESOURCE_EXHAUSTED:
-        return TD_EXIT_RESOURCE;
-    case TD_ABORTED:
-    case TD_DEADLINE_EXCEEDED:
-        return TD_EXIT_COLLECTIVE;
-    case TD_DATA_LOSS:
-        return TD_EXIT_DATA;
-    default:
-        return TD_EXIT_BUG;
-    }
-}
-
 static td_status train(const struct td_worker_args *args, struct td_worker_io *io,
                        struct td_events *events, struct td_train_result *out_result) {
     TD_AUTO(td_worker_config) *config = NULL;
@@ -79,9 +57,8 @@ static td_status train(const struct td_worker_args *args, struct td_worker_io *i
 static int finish(td_status s, struct td_worker_io *io, struct td_events *events,
                   const struct td_train_result *result) {
     bool stopped = result->end == TD_LOOP_STOPPED;
-    int code = s ? td_worker_exit_for(s) : stopped ? TD_EXIT_STOPPED : TD_EXIT_DONE;
-    if (s)
-        s = td_status_with_class(s, td_worker_exit_class(code)); // what is said is what is exited
+    s = td_rank_classify(s);
+    int code = s ? td_worker_exit_of(td_status_class(s)) : stopped ? TD_EXIT_STOPPED : TD_EXIT_DONE;
     td_events_end(events, s ? "failed" : stopped ? "stopped" : "done", s, result->step);
     if (s) {
         td_fatal_last_words(io->train.page, td_status_message(s));
@@ -102,10 +79,12 @@ int td_worker_run(const struct td_worker_args *args) {
     td_events_init(&events, args->events_fd);
     td_status s = td_worker_attach(args, &io);
     if (s) {
-        int code = td_worker_exit_for(s) == TD_EXIT_BUG ? TD_EXIT_ABI : td_worker_exit_for(s);
+        // The launcher and this worker do not fit together, so events may not arrive either.
+        s = td_status_with_class(s, TD_CLASS_BAD_SPEC);
         td_events_end(&events, "failed", s, 0);
         td_status_log(TD_LOG_ERROR, s, "rank does not start");
-        return code;
+        td_events_finish(&events);
+        return TD_EXIT_ABI;
     }
     s = install_signals(io.train.page);
     if (!s) s = train(args, &io, &events, &result);

@@ -13,7 +13,5 @@
 int td_worker_run(const struct td_worker_args *args);
 int td_worker_plan(const struct td_worker_args *args);
 int td_worker_probe(void);
-// The exit code of a failure, by its class, else by its code. Borrows s.
-int td_worker_exit_for(td_status s);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "engine/train/checkpoint.h"
 
+#include <glob.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -29,6 +30,25 @@ static bool is_owner(const struct td_checkpointer *c) {
     return c->o.config->dir && c->o.roles;
 }
 
+// What goes wrong with files of ours is the disk's fault, unless it was said whose.
+static td_status as_disk(td_status s) {
+    return td_status_class(s) == TD_CLASS_NONE ? td_status_with_class(s, TD_CLASS_DISK) : s;
+}
+
+// Half-written directories of this job's earlier attempts, which were killed while writing. They
+// are over (an attempt is fenced before the next starts), and no loader would take them.
+static void remove_leftovers(const char *attempt_dir) {
+    char pattern[TD_FS_PATH_BYTES];
+    glob_t found;
+    td_status s = td_fs_path(pattern, "%s/../a*/step-*.tmp", attempt_dir);
+    if (!s && glob(pattern, GLOB_NOSORT, NULL, &found) == 0) {
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            td_status_free(td_fs_remove_tree(found.gl_pathv[i]));
+        globfree(&found);
+    }
+    td_status_free(s);
+}
+
 td_status td_checkpointer_create(const struct td_checkpointer_options *options,
                                  struct td_checkpointer **out_checkpointer) {
     TD_AUTO(td_checkpointer) *c = td_calloc(1, sizeof *c);
@@ -46,6 +66,10 @@ td_status td_checkpointer_create(const struct td_checkpointer_options *options,
         c->snapshot = td_calloc(1, total + 64);
         c->tensors = td_calloc(td_state_count(c->o.state) + 1, sizeof *c->tensors);
         if (!c->snapshot || !c->tensors) return td_fail_oom();
+        // Now, because a directory that cannot be made is better known before an hour of training.
+        td_status s = td_fs_mkdirs(c->o.config->dir, 0755);
+        if (s) return td_status_context(as_disk(s), "checkpoint directory");
+        remove_leftovers(c->o.config->dir);
         TD_TRY(td_retention_create(c->o.config, c->o.resumed_from, &c->retention));
     }
     *out_checkpointer = td_steal(c);
@@ -76,10 +100,6 @@ td_status td_checkpointer_poll(struct td_checkpointer *c) {
 }
 
 // ---- the writer, on the background thread ------------------------------------------------------
-
-static td_status as_disk(td_status s) {
-    return td_status_class(s) == TD_CLASS_NONE ? td_status_with_class(s, TD_CLASS_DISK) : s;
-}
 
 static td_status check_finite(const struct td_checkpointer *c) {
     for (uint32_t i = 0; i < td_state_count(c->o.state); i++) {

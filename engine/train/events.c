@@ -148,6 +148,7 @@ void td_events_note(struct td_events *e, const char *fmt, ...) {
 }
 
 void td_events_end(struct td_events *e, const char *outcome, td_status failure, int64_t step) {
+    if (atomic_exchange(&e->ended, true)) return;
     struct td_buf b;
     td_buf_init(&b, TD_EVENT_MAX);
     td_status s = td_buf_printf(&b, "{\"event\":\"end\",\"outcome\":\"%s\"", outcome);

@@ -19,6 +19,7 @@ enum { TD_EVENT_MAX = 4096 };
 
 struct td_events {
     int fd; // -1: lines on stdout
+    _Atomic bool ended;
     _Atomic uint64_t drops;
     pthread_mutex_t lock;
 };
@@ -37,7 +38,8 @@ void td_events_removed(struct td_events *e, int64_t step, const char *path);
 void td_events_stage(struct td_events *e, const char *stage, const char *state);
 void td_events_frozen(struct td_events *e, const struct td_json *plan);
 void td_events_note(struct td_events *e, const char *fmt, ...) TD_PRINTF(2, 3);
-// outcome: "done", "stopped", or "failed" with its status (borrowed; TD_OK otherwise).
+// The last event; only the first call sends. outcome: "done", "stopped", or "failed" with its
+// status (borrowed; TD_OK otherwise).
 void td_events_end(struct td_events *e, const char *outcome, td_status failure, int64_t step);
 
 // Appends ,"key":"text" with at most max_bytes of the text.

@@ -248,7 +248,6 @@ static td_status begin(struct td_loop *l, enum td_loop_end *out_end) {
     struct td_rank *r = l->rank;
     const struct td_limits *limits = &r->config->limits;
     TD_TRY(settle_limits(l));
-    td_control_progress(&r->control, &l->at, 0, 0);
     TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_START, 0));
     bool interrupted = false;
     if (l->at.validation_pending) {

@@ -9,9 +9,11 @@
 #include "engine/train/init.h"
 #include "engine/train/limits.h"
 #include "engine/train/schedule.h"
+#include "lib/base/digest.h"
 #include "lib/base/registry.h"
 
-#define COLLECTIVE_TIMEOUT_NS (600 * TD_NS_PER_S)
+// Longer than a final checkpoint may take, because the ranks that do not write wait for it.
+#define COLLECTIVE_TIMEOUT_NS (TD_CHECKPOINT_PATIENCE_NS + 300 * TD_NS_PER_S)
 enum { ARENA_BYTES = 128 << 20 };
 
 // ---- plugins -----------------------------------------------------------------------------------
@@ -120,7 +122,15 @@ static td_status open_precision(struct td_rank *r) {
     const void *ops;
     TD_TRY(find(r, TD_PLUGIN_PRECISION, plugin, &ops));
     r->precision_ops = ops;
-    return r->precision_ops->open(&r->precision);
+    TD_TRY(r->precision_ops->open(&r->precision));
+    struct td_precision_facts facts = {.struct_bytes = sizeof facts};
+    TD_TRY(r->precision_ops->facts(r->precision, &facts));
+    if (!(r->accel_facts.dtypes & 1u << facts.compute))
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "precision '%s' computes in %s, which accelerator '%s' does "
+                       "not do here",
+                       r->config->precision, td_dtype_name(facts.compute), r->accel_name);
+    return TD_OK;
 }
 
 static td_status divide_data(struct td_rank *r, enum td_split split, bool training) {
@@ -221,7 +231,8 @@ int64_t td_rank_eval_batches(const struct td_rank *r, enum td_split split) {
 struct td_program_key td_rank_train_key(const struct td_rank *r, int64_t n_batches, int64_t batch,
                                         int64_t n) {
     const struct td_limits *l = &r->config->limits;
-    bool steps = td_limits_steps_after(l, n_batches, batch);
+    bool steps =
+        td_limits_steps_after(l, n_batches, batch) || r->facts.handles_gradient_accumulation;
     return (struct td_program_key){
         .step = "train",
         .mode = TD_MODE_TRAIN,
@@ -379,12 +390,42 @@ static td_status restore_state(struct td_rank *r) {
     TD_TRY(r->strategy_ops->load_checkpoint(r->strategy, &roles));
     if (r->resumed) {
         if (!roles) return TD_OK;
-        if (!(r->config->stages & TD_TRAIN_FIT)) roles &= ~(1u << TD_ROLE_OPTIM);
+        bool optimizer = (r->config->stages & TD_TRAIN_FIT) && r->facts.restore_optimizer;
+        if (!optimizer) roles &= ~(1u << TD_ROLE_OPTIM);
         TD_TRY_CTX(td_restore_load(&r->restored, roles, &to), "resume from '%s'", r->restored.path);
         announce_resume(r);
     } else if (r->config->init_from && roles) {
         TD_TRY(td_restore_weights(r->config->init_from, &to));
     }
+    return TD_OK;
+}
+
+// Ranks that would do different things say so before they hang: the digest of what each would train
+// must be equal everywhere.
+static td_status compare_ranks(struct td_rank *r) {
+    TD_AUTO(td_digest) *d = NULL;
+    TD_TRY(td_digest_create(&d));
+    for (uint32_t i = 0; i < td_state_count(r->state); i++) {
+        const struct td_state_info *t = td_state_at(r->state, i);
+        td_digest_update(d, t->name, strlen(t->name) + 1);
+        td_digest_update(d, &t->bytes, sizeof t->bytes);
+    }
+    struct td_progress whole = {0};
+    int64_t counts[] = {td_rank_epoch_batches(r, &whole), td_rank_eval_batches(r, TD_SPLIT_VAL),
+                        td_rank_eval_batches(r, TD_SPLIT_TEST)};
+    td_digest_update(d, counts, sizeof counts);
+    char own[TD_DIGEST_HEX];
+    td_digest_hex(d, own);
+    int32_t world = r->facts.world_size;
+    TD_AUTO_FREE char *all = td_calloc((size_t)world, sizeof own);
+    if (!all) return td_fail_oom();
+    TD_TRY(r->strategy_ops->all_gather(r->strategy, own, sizeof own, all));
+    for (int32_t i = 0; i < world; i++)
+        if (memcmp(all + (size_t)i * sizeof own, own, sizeof own) != 0)
+            return td_fail(TD_FAILED_PRECONDITION,
+                           "rank %d and rank %d see different models or amounts of data; they need "
+                           "the same plan and the same files",
+                           r->facts.global_rank, i);
     return TD_OK;
 }
 
@@ -469,21 +510,39 @@ static td_status freeze_choices(struct td_rank *r) {
     return TD_OK;
 }
 
+td_status td_rank_classify(td_status s) {
+    static const enum td_class of_code[] = {
+        [TD_INVALID_ARGUMENT] = TD_CLASS_BAD_SPEC,
+        [TD_NOT_FOUND] = TD_CLASS_BAD_SPEC,
+        [TD_UNIMPLEMENTED] = TD_CLASS_BAD_SPEC,
+        [TD_RESOURCE_EXHAUSTED] = TD_CLASS_OUT_OF_MEMORY,
+        [TD_ABORTED] = TD_CLASS_COLLECTIVE,
+        [TD_DEADLINE_EXCEEDED] = TD_CLASS_COLLECTIVE,
+        [TD_DATA_LOSS] = TD_CLASS_DATA,
+        [TD_UNAUTHENTICATED] = TD_CLASS_NONE,
+    };
+    if (!s || td_status_class(s) != TD_CLASS_NONE) return s;
+    enum td_class cls = of_code[td_status_code(s)];
+    return td_status_with_class(s, cls == TD_CLASS_NONE ? TD_CLASS_INTERNAL : cls);
+}
+
 // ---- building and taking down ------------------------------------------------------------------
 
 typedef td_status (*build_step)(struct td_rank *r);
 
+// clang-format off
 static const build_step building[] = {
-    open_accelerator, find_group,    join_group,       open_strategy,
-    open_precision,   open_data,     open_module,      choose_start,
-    record_programs,  place_state,   initialize_state, restore_state,
-    set_up_strategy,  bind_programs, start_background, freeze_choices,
+    open_accelerator, find_group, join_group, open_strategy, open_precision, open_data, open_module,
+    choose_start, record_programs, compare_ranks,
+    place_state, initialize_state, restore_state, set_up_strategy,
+    bind_programs, start_background, freeze_choices,
 };
 
 static const build_step planning[] = {
-    open_accelerator, find_group,  open_strategy,   open_precision,
-    open_data,        open_module, record_programs,
+    open_accelerator, find_group, open_strategy, open_precision, open_data, open_module,
+    record_programs,
 };
+// clang-format on
 
 static td_status build(const struct td_train_config *config, struct td_train_io *io,
                        struct td_events *events, const build_step *steps, size_t n_steps,
@@ -495,7 +554,7 @@ static td_status build(const struct td_train_config *config, struct td_train_io 
     r->events = events;
     TD_TRY(td_arena_create(ARENA_BYTES, &r->arena));
     for (size_t i = 0; i < n_steps; i++) {
-        td_status s = steps[i](r);
+        td_status s = td_rank_classify(steps[i](r));
         if (!s) continue;
         td_rank_fail(r, s);
         return s;
@@ -520,7 +579,10 @@ td_status td_rank_finish(struct td_rank *r) {
 }
 
 void td_rank_fail(struct td_rank *r, td_status why) {
-    if (r->strategy && r->group && r->strategy_ops->on_exception)
+    if (!r->group || r->config->world_size == 1) return;
+    int64_t step = atomic_load_explicit(&r->io->page->step, memory_order_relaxed);
+    td_events_end(r->events, "failed", why, step);
+    if (r->strategy && r->strategy_ops->on_exception)
         r->strategy_ops->on_exception(r->strategy, td_status_code(why));
 }
 

@@ -73,8 +73,11 @@ TD_MUST_USE td_status td_rank_create_plan(const struct td_train_config *config,
                                           struct td_rank **out_rank);
 // A clean end: teardown with its bounded barrier.
 TD_MUST_USE td_status td_rank_finish(struct td_rank *r);
-// The end of a rank that failed: peers are woken.
+// The end of a rank that failed: it says so, so that the first cause is heard first, and wakes its
+// peers. Borrows why, which is classified.
 void td_rank_fail(struct td_rank *r, td_status why);
+// Every failure has a class: one without takes that of its code. Takes and returns s.
+td_status td_rank_classify(td_status s);
 void td_rank_destroy(struct td_rank *r); // accepts NULL
 TD_DEFINE_AUTO(td_rank, td_rank_destroy);
 

@@ -60,14 +60,13 @@ td_status td_train(const struct td_train_config *config, struct td_train_io *io,
     TD_TRY(td_rank_create(config, io, events, &r));
     struct td_loop loop;
     td_loop_init(&loop, r);
+    td_control_progress(&r->control, &loop.at, 0, 0);
     td_status s = run_stages(&loop, &out_result->end);
     out_result->step = loop.at.step;
     note_losses(r);
-    if (s) {
-        td_rank_fail(r, s);
-    } else {
-        s = td_rank_finish(r);
-    }
+    if (!s) s = td_rank_finish(r);
+    s = td_rank_classify(s);
+    if (s) td_rank_fail(r, s);
     td_control_phase(&r->control, TD_PHASE_ENDED);
     return s;
 }

@@ -1,0 +1,454 @@
+"""The worker alone: a plan file in, metrics, events and checkpoints out. Ranks are real processes,
+their launcher is tests/ranks.py."""
+import copy
+import json
+import os
+import pathlib
+import random
+import resource
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+import ranks
+from ranks import EXIT, Attempt, run_by_hand
+
+FULL = bool(os.environ.get("TD_FULL"))
+
+PLAN = {
+    "format": 1, "name": "t", "seed_everything": 7, "stages": ["fit"],
+    "model": {"name": "mlp", "layers": [16, 32, 4]},
+    "data": {"name": "synthetic", "samples": 500, "batch_size": 32, "shuffle": True},
+    "optimizer": {"name": "adamw", "lr": 0.01},
+    "trainer": {"accelerator": "reference", "max_epochs": 3, "log_every_n_steps": 1,
+                "num_sanity_val_steps": 0},
+    "checkpoint": {"every_n_train_steps": 1, "save_top_k": -1},
+    "run": {"job": "j", "threads_per_rank": 1},
+}
+
+
+def plan_of(changes=None, **sections):
+    plan = copy.deepcopy(PLAN)
+    for section, values in sections.items():
+        if isinstance(values, dict):
+            plan.setdefault(section, {}).update(values)
+        else:
+            plan[section] = values
+    plan.update(changes or {})
+    return plan
+
+
+def losses(records, name="train_loss"):
+    return {m["step"]: (m["sum"], m["count"]) for m in records if m["name"] == name}
+
+
+def state_of(step_dir):
+    """The bytes of the shards, by name."""
+    return {f.name: f.read_bytes() for f in pathlib.Path(step_dir).glob("*.safetensors")}
+
+
+def steps_in(directory):
+    return sorted(int(p.name.split("-")[1]) for p in pathlib.Path(directory).glob("step-*"))
+
+
+def no_leftovers(directory):
+    return not [p for p in pathlib.Path(directory).rglob("*") if ".tmp" in p.name]
+
+
+# ---- by hand -------------------------------------------------------------------------------------
+
+def test_run_prints_metrics_and_events_as_json_lines_when_no_launcher(tmp_path):
+    plan = plan_of(stages=["fit", "test"], run={"job": None}, checkpoint={"dir": str(tmp_path)})
+    code, lines = run_by_hand(tmp_path, plan)
+    assert code == 0
+    kinds = [line["event"] for line in lines if "event" in line]
+    assert kinds[0] == "ready" and kinds[-1] == "end" and lines[-1]["outcome"] == "done"
+    assert "step1" in kinds and "checkpoint" in kinds
+    metrics = {line["name"]: line for line in lines if "name" in line}
+    assert {"train_loss", "train_accuracy", "val_loss", "val_accuracy", "test_loss",
+            "test_accuracy", "lr", "samples_per_s"} <= set(metrics)
+    assert len(losses([line for line in lines if "sum" in line])) == 3 * 16
+    assert metrics["train_loss"]["step"] == 48
+    assert 0 < metrics["test_accuracy"]["value"] <= 1
+
+
+def test_second_run_takes_a_new_attempt_when_the_first_left_checkpoints(tmp_path):
+    plan = plan_of(run={"job": None}, checkpoint={"dir": str(tmp_path / "ck")},
+                   trainer={"max_steps": 2})
+    assert run_by_hand(tmp_path, plan)[0] == 0
+    assert run_by_hand(tmp_path, plan)[0] == 0
+    assert steps_in(tmp_path / "ck/t/a1") and steps_in(tmp_path / "ck/t/a2")
+
+
+def test_interrupt_stops_with_a_checkpoint_when_run_by_hand(tmp_path):
+    plan = plan_of(run={"job": None}, trainer={"max_epochs": 100000},
+                   checkpoint={"dir": str(tmp_path / "ck"), "every_n_train_steps": 0,
+                               "every_n_epochs": 0, "save_top_k": 1})
+    plan_file = tmp_path / "plan.json"
+    plan_file.write_text(json.dumps(plan))
+    process = subprocess.Popen([ranks.WORKER, "run", "--plan", plan_file], stdout=subprocess.PIPE)
+    for line in process.stdout:
+        if b'"step1"' in line:
+            break
+    process.send_signal(signal.SIGINT)
+    lines = [json.loads(line) for line in process.stdout]
+    assert process.wait(20) == EXIT["stopped"]
+    process.stdout.close()
+    saved = [line for line in lines if line.get("event") == "checkpoint"]
+    assert lines[-1]["outcome"] == "stopped" and len(saved) == 1 and saved[0]["final"]
+    assert saved[0]["step"] == lines[-1]["step"]
+
+
+@pytest.mark.parametrize("change, code, text", [
+    ({"model": {"name": "mlp", "layers": [17, 4]}}, "bad_spec", "17"),
+    ({"data": {"name": "idx", "path": "/nonexistent", "batch_size": 8},
+      "model": {"name": "mlp", "layers": [784, 10]}}, "data", "/nonexistent"),
+    ({"trainer": {"devices": 2}, "run": {"world_size": 2}}, "bad_spec", "launcher"),
+    ({"format": 2}, "bad_spec", "format"),
+])
+def test_run_says_class_and_reason_when_the_plan_cannot_be_trained(tmp_path, change, code, text):
+    exit_code, lines = run_by_hand(tmp_path, plan_of(change))
+    end = lines[-1]
+    assert end["event"] == "end" and end["outcome"] == "failed" and end["class"] == code
+    assert exit_code == EXIT[code]
+    assert text in end["message"]
+
+
+def test_plan_says_sizes_and_steps_without_training(tmp_path):
+    plan_file = tmp_path / "plan.json"
+    plan_file.write_text(json.dumps(plan_of(trainer={"accumulate_grad_batches": 3})))
+    one, two = ranks.sizes(plan_file), ranks.sizes(plan_file, 2)
+    assert one["parameters"] == 16 * 32 + 32 + 32 * 4 + 4
+    assert one["samples"] == 500 and one["batches_per_epoch"] == 16
+    assert one["steps_per_epoch"] == 6 and one["total_steps"] == 18 and one["shared_bytes"] == 0
+    assert two["batches_per_epoch"] == 8 and two["total_steps"] == 9
+    assert two["shared_bytes"] > 2 * 4 * two["parameters"]
+    assert one["flops_per_step"] > 0 and one["arena_bytes"] > 0
+
+
+# ---- numbers -------------------------------------------------------------------------------------
+
+def test_loss_fails_with_class_numeric_when_it_is_not_finite(tmp_path):
+    plan = plan_of({"optimizer": {"name": "sgd", "lr": 1e6}}, trainer={"max_epochs": 50},
+                   checkpoint={"dir": str(tmp_path / "ck"), "save_top_k": 1}, run={"job": None})
+    code, lines = run_by_hand(tmp_path, plan)
+    assert code == EXIT["numeric"] and lines[-1]["class"] == "numeric"
+    assert "step" in lines[-1]["message"]
+
+
+def test_evaluation_counts_each_sample_once_when_ranks_differ(tmp_path):
+    plan = plan_of(stages=["fit", "validate", "test"], trainer={"max_epochs": 1, "devices": 2})
+    with Attempt(tmp_path, plan, 2) as two:
+        assert two.wait() == [0, 0]
+        counts = {}
+        for rank in two.ranks:
+            for m in rank.metrics:
+                if m["name"] in ("val_loss", "test_accuracy") and m["step"] == 8:
+                    counts.setdefault(m["name"], []).append((m["sum"], m["count"]))
+    code, lines = run_by_hand(tmp_path, plan_of(stages=["fit", "validate", "test"],
+                                                trainer={"max_epochs": 1}))
+    assert code == 0
+    whole = [line["count"] for line in lines if line.get("name") == "val_loss"][0]
+    for values in counts.values():
+        assert sum(count for _, count in values) in (whole, 2 * whole)
+
+
+def test_two_ranks_learn_what_one_learns_when_the_global_batch_is_equal(tmp_path):
+    base = dict(data={"shuffle": False, "samples": 512}, trainer={"max_epochs": 2})
+    code, lines = run_by_hand(tmp_path, plan_of(**base))
+    assert code == 0
+    base["data"]["batch_size"] = 16
+    with Attempt(tmp_path, plan_of(**base), 2) as two:
+        assert two.wait() == [0, 0]
+        merged = {}
+        for rank in two.ranks:
+            for step, (total, count) in losses(rank.metrics).items():
+                a, b = merged.get(step, (0, 0))
+                merged[step] = (a + total, b + count)
+    for step, (total, count) in losses([line for line in lines if "sum" in line]).items():
+        assert merged[step][1] == count
+        assert merged[step][0] / count == pytest.approx(total / count, rel=2e-4, abs=2e-5)
+
+
+def test_windows_equal_one_large_batch_when_gradients_accumulate(tmp_path):
+    base = dict(data={"shuffle": False, "samples": 480}, trainer={"max_epochs": 2})
+    _, large = run_by_hand(tmp_path, plan_of(**base))
+    base["data"]["batch_size"] = 8
+    base["trainer"]["accumulate_grad_batches"] = 4
+    code, small = run_by_hand(tmp_path, plan_of(**base))
+    assert code == 0
+    a, b = (losses([line for line in lines if "sum" in line]) for lines in (large, small))
+    assert a.keys() == b.keys() and len(a) == 30
+    for step in a:
+        assert b[step][0] == pytest.approx(a[step][0], rel=2e-4)
+
+
+# ---- exact resume --------------------------------------------------------------------------------
+
+def reference_run(tmp_path, plan, world, env=None):
+    with Attempt(tmp_path, plan, world, env) as attempt:
+        assert attempt.wait(60) == [0] * world, attempt.story()
+        return [losses(r.metrics) for r in attempt.ranks]
+
+
+def resume_until_done(tmp_path, plan, world, rng, env=None, kills=3):
+    """Kills rank after rank at random steps, resumes from the newest durable checkpoint."""
+    seen = [{} for _ in range(world)]
+    newest, attempts = None, 0
+    while True:
+        attempts += 1
+        directory = tmp_path / f"resumed/a{attempts}"
+        plan["run"].update(attempt=attempts, checkpoint_dir=str(directory), resume_from=newest)
+        with Attempt(tmp_path, plan, world, env) as attempt:
+            if attempts <= kills:
+                start = 0 if newest is None else int(newest.split("-")[-1])
+                at = start + rng.randint(1, 12)
+                attempt.until(lambda a: a.ranks[0].step >= at or
+                              a.ranks[0].process.poll() is not None, 60)
+                attempt.kill(rng.randrange(world))
+            codes = attempt.wait(60)
+            for r, rank in enumerate(attempt.ranks):
+                seen[r].update(losses(rank.metrics))
+            resumed = attempt.ranks[0].event("resumed")
+            assert newest is None or (resumed and resumed[0]["exact"]), attempt.story()
+            saved = [e["step"] for e in attempt.ranks[0].event("checkpoint")]
+        if codes == [0] * world:
+            return seen
+        if saved:
+            newest = str(directory / f"step-{max(saved)}")
+
+
+@pytest.mark.parametrize("world, threads, accelerator", [
+    (1, 1, "reference"), (2, 1, "reference"), (1, 2, "cpu"), (2, 1, "cpu")])
+def test_resume_gives_the_same_bits_when_killed_at_random_steps(tmp_path, world, threads,
+                                                                accelerator):
+    plan = plan_of(trainer={"accelerator": accelerator, "accumulate_grad_batches": 2,
+                            "max_epochs": 4, "val_check_interval": 5},
+                   run={"threads_per_rank": threads, "checkpoint_dir": str(tmp_path / "whole")})
+    whole = reference_run(tmp_path, plan, world)
+    for round_ in range(5 if FULL else 1):
+        shutil.rmtree(tmp_path / "resumed", ignore_errors=True)
+        pieces = resume_until_done(tmp_path, copy.deepcopy(plan), world,
+                                   random.Random(17 * world + round_))
+        final = steps_in(tmp_path / "whole")[-1]
+        for r in range(world):
+            assert pieces[r] == whole[r]
+        last, = (tmp_path / "resumed").glob(f"*/step-{final}")
+        assert state_of(last) == state_of(tmp_path / f"whole/step-{final}")
+
+
+def test_resume_says_that_it_is_not_exact_when_the_world_changes(tmp_path):
+    plan = plan_of(run={"checkpoint_dir": str(tmp_path / "a1")}, trainer={"max_steps": 5})
+    with Attempt(tmp_path, plan, 2) as two:
+        assert two.wait() == [0, 0]
+    plan = plan_of(run={"checkpoint_dir": str(tmp_path / "a2"),
+                        "resume_from": str(tmp_path / "a1/step-5")})
+    with Attempt(tmp_path, plan) as one:
+        assert one.wait() == [0], one.story()
+        note = one.ranks[0].event("note")[0]["text"]
+        resumed = one.ranks[0].event("resumed")[0]
+        # 5 steps of 2 x 32 samples are gone; the rest of the epoch is 180 samples in 6 batches.
+        assert max(m["step"] for m in one.ranks[0].metrics if m["epoch"] == 0) == 5 + 6
+    assert note == "resume is not bit-exact: world size 2 -> 1"
+    assert not resumed["exact"] and resumed["step"] == 5
+
+
+def test_init_from_takes_weights_only(tmp_path):
+    plan = plan_of(run={"checkpoint_dir": str(tmp_path / "a1")}, trainer={"max_steps": 5})
+    with Attempt(tmp_path, plan) as one:
+        assert one.wait() == [0]
+    plan = plan_of(init_from=str(tmp_path / "a1/step-5"), trainer={"max_steps": 2},
+                   optimizer={"lr": 0.0, "weight_decay": 0.0},
+                   run={"checkpoint_dir": str(tmp_path / "a2")})
+    with Attempt(tmp_path, plan) as one:
+        assert one.wait() == [0]
+    name = "model.safetensors"
+    assert state_of(tmp_path / "a2/step-2")[name] == state_of(tmp_path / "a1/step-5")[name]
+
+
+# ---- agreement -----------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("how", ["pause", "cancel"])
+def test_ranks_stop_at_the_same_step_when_told_at_random_moments(tmp_path, how):
+    rng = random.Random(3)
+    for i in range(100 if FULL else 6):
+        directory = tmp_path / f"{how}-{i}"
+        plan = plan_of(trainer={"max_epochs": 1000000, "val_check_interval": 3},
+                       checkpoint={"every_n_train_steps": 0, "every_n_epochs": 0, "save_top_k": 1},
+                       run={"checkpoint_dir": str(directory)})
+        with Attempt(tmp_path, plan, 2) as two:
+            at = rng.randint(1, 40)
+            two.until(lambda a: a.ranks[i % 2].step >= at)
+            word = ranks.STOP_CHECKPOINT if how == "pause" else ranks.STOP_NOW
+            # One rank hears of it first; the other possibly much later, or never.
+            two.stop(word, [two.ranks[rng.randrange(2)]])
+            assert two.wait() == [EXIT["stopped"]] * 2, two.story()
+            ends = [r.event("end")[0] for r in two.ranks]
+        assert ends[0]["step"] == ends[1]["step"] >= at
+        assert steps_in(directory) == ([ends[0]["step"]] if how == "pause" else [])
+        assert no_leftovers(tmp_path)
+
+
+def test_pause_lets_the_job_end_when_the_last_step_is_done(tmp_path):
+    plan = plan_of(stages=["fit", "test"], trainer={"max_steps": 1}, checkpoint={"save_top_k": 1},
+                   run={"checkpoint_dir": str(tmp_path / "a1")})
+    with Attempt(tmp_path, plan, 2) as two:
+        two.stop()
+        assert two.wait() == [0, 0], two.story()
+    assert steps_in(tmp_path / "a1") == [1]
+
+
+def test_checkpoint_is_saved_once_when_it_is_asked_for(tmp_path):
+    plan = plan_of(trainer={"max_epochs": 1000000},
+                   checkpoint={"every_n_train_steps": 0, "every_n_epochs": 0, "save_top_k": 1},
+                   run={"checkpoint_dir": str(tmp_path / "a1")})
+    with Attempt(tmp_path, plan, 2) as two:
+        two.until(lambda a: a.ranks[1].step >= 5)
+        for rank in two.ranks:
+            rank.set_word("checkpoint", 1)
+        two.until(lambda a: a.ranks[0].event("checkpoint"))
+        later = two.ranks[0].step + 50
+        two.until(lambda a: a.ranks[1].step >= later)
+        saved = two.ranks[0].event("checkpoint")
+        assert len(saved) == 1 and not saved[0]["final"] and not two.ranks[1].event("checkpoint")
+        two.stop(ranks.STOP_NOW)
+        assert two.wait() == [EXIT["stopped"]] * 2
+
+
+def test_peers_leave_with_class_collective_when_a_rank_is_killed(tmp_path):
+    with Attempt(tmp_path, plan_of(trainer={"max_epochs": 1000000}), 2) as two:
+        two.until(lambda a: a.ranks[0].step >= 3)
+        two.kill(1)
+        assert two.wait(10) == [EXIT["collective"], -signal.SIGKILL], two.story()
+        assert two.ranks[0].event("end")[0]["class"] == "collective"
+
+
+def test_time_limit_ends_all_ranks_at_one_step(tmp_path):
+    plan = plan_of(trainer={"max_epochs": -1, "max_time": 1},
+                   checkpoint={"every_n_train_steps": 0, "save_top_k": 1},
+                   run={"checkpoint_dir": str(tmp_path / "a1")})
+    with Attempt(tmp_path, plan, 2) as two:
+        assert two.wait() == [0, 0]
+        steps = {r.event("end")[0]["step"] for r in two.ranks}
+    assert len(steps) == 1 and steps == set(steps_in(tmp_path / "a1"))
+
+
+# ---- checkpoints ---------------------------------------------------------------------------------
+
+def test_shards_load_with_the_safetensors_package(tmp_path):
+    numpy = pytest.importorskip("safetensors.numpy")
+    plan = plan_of(run={"checkpoint_dir": str(tmp_path / "a1")}, trainer={"max_steps": 3})
+    with Attempt(tmp_path, plan) as one:
+        assert one.wait() == [0]
+    directory = tmp_path / "a1/step-3"
+    manifest = json.loads((directory / "manifest.json").read_text())
+    tensors = {}
+    for file in manifest["files"]:
+        tensors.update(numpy.load_file(directory / file["name"]))
+    assert manifest["format"] == 1 and manifest["step"] == 3 and manifest["world_size"] == 1
+    assert len(tensors) == len(manifest["tensors"]) == 12
+    for t in manifest["tensors"]:
+        assert list(tensors[t["name"]].shape) == t["shape"]
+    assert manifest["plan"]["model"]["layers"] == [16, 32, 4]
+
+
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+DAMAGE = {
+    "flipped byte": (lambda d: flip(d / "model.safetensors"), "digest"),
+    "flipped byte in the optimizer": (lambda d: flip(d / "optimizer.safetensors"), "digest"),
+    "shard cut short": (lambda d: os.truncate(d / "model.safetensors", 100), "bytes"),
+    "shard missing": (lambda d: (d / "optimizer.safetensors").unlink(), "No such file"),
+    "manifest missing": (lambda d: (d / "manifest.json").unlink(), "manifest"),
+    "manifest cut short": (lambda d: os.truncate(d / "manifest.json", 200), "manifest"),
+    "manifest of a newer format": (lambda d: (d / "manifest.json").write_text(
+        (d / "manifest.json").read_text().replace('"format": 1', '"format": 9')), "format"),
+    "half-written directory": (lambda d: [f.unlink() for f in d.glob("[mo]*")], "manifest"),
+    "directory missing": (shutil.rmtree, "manifest"),
+}
+
+
+@pytest.fixture(scope="module")
+def two_checkpoints(tmp_path_factory):
+    tmp_path = tmp_path_factory.mktemp("good")
+    plan = plan_of(run={"checkpoint_dir": str(tmp_path / "a1")}, trainer={"max_steps": 4})
+    with Attempt(tmp_path, plan) as one:
+        one.until(lambda a: a.ranks[0].process.poll() is not None)
+        saved = sorted(e["step"] for e in one.ranks[0].event("checkpoint"))
+    assert len(saved) >= 2
+    return tmp_path / "a1", saved
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_the_one_before_is_used_when_a_checkpoint_is_damaged(tmp_path, two_checkpoints, damage):
+    shutil.copytree(two_checkpoints[0], tmp_path / "a1")
+    steps = two_checkpoints[1]
+    break_it, reason = DAMAGE[damage]
+    newest, before = (tmp_path / f"a1/step-{s}" for s in (steps[-1], steps[-2]))
+    break_it(newest)
+    run = {"checkpoint_dir": str(tmp_path / "a2"), "resume_from": str(newest),
+           "resume_before": [str(before)]}
+    with Attempt(tmp_path, plan_of(run=run)) as one:
+        assert one.wait() == [0], one.story()
+        skipped = one.ranks[0].event("skipped_checkpoint")
+        assert [s["path"] for s in skipped] == [str(newest)] and reason in skipped[0]["reason"]
+        assert one.ranks[0].event("resumed")[0]["step"] == steps[-2]
+    break_it(before)
+    with Attempt(tmp_path, plan_of(run=run), 1) as one:
+        assert one.wait() == [EXIT["data"]]
+        end = one.ranks[0].event("end")[0]
+    assert end["code"] == "DATA_LOSS" and end["class"] == "data" and "none of the 2" in end["message"]
+
+
+def test_top_k_keeps_the_newest_when_nothing_is_monitored(tmp_path):
+    plan = plan_of(checkpoint={"every_n_train_steps": 0, "every_n_epochs": 1, "save_top_k": 1},
+                   run={"checkpoint_dir": str(tmp_path / "a1")}, data={"samples": 4000},
+                   trainer={"max_epochs": 5})
+    with Attempt(tmp_path, plan) as one:
+        assert one.wait() == [0]
+        saved = [e["step"] for e in one.ranks[0].event("checkpoint")]
+        removed = [e["step"] for e in one.ranks[0].event("removed")]
+    assert steps_in(tmp_path / "a1") == saved[-1:] and removed == saved[:-1]
+    assert no_leftovers(tmp_path)
+
+
+def test_disk_full_is_class_disk_and_leaves_nothing_when_a_checkpoint_does_not_fit(tmp_path):
+    plan = plan_of(run={"checkpoint_dir": str(tmp_path / "a1")}, model={"layers": [16, 4096, 4]})
+
+    def small_files():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100 << 10, 100 << 10))
+
+    with Attempt(tmp_path, plan, preexec=small_files) as one:
+        assert one.wait() == [EXIT["disk"]], one.story()
+        end = one.ranks[0].event("end")[0]
+    assert end["class"] == "disk" and "step-" in end["message"]
+    assert list((tmp_path / "a1").iterdir()) == []
+
+
+def test_leftovers_of_a_killed_attempt_are_removed_by_the_next(tmp_path):
+    (tmp_path / "a1/step-9.tmp").mkdir(parents=True)
+    (tmp_path / "a1/step-9.tmp/model.safetensors").write_bytes(b"half")
+    plan = plan_of(run={"checkpoint_dir": str(tmp_path / "a2"), "attempt": 2},
+                   trainer={"max_steps": 2})
+    with Attempt(tmp_path, plan) as one:
+        assert one.wait() == [0]
+    assert no_leftovers(tmp_path)
+
+
+# ---- last words ----------------------------------------------------------------------------------
+
+def test_last_words_name_signal_and_step_when_a_rank_crashes(tmp_path):
+    with Attempt(tmp_path, plan_of(trainer={"max_epochs": 1000000})) as one:
+        one.until(lambda a: a.ranks[0].step >= 3)
+        one.ranks[0].process.send_signal(signal.SIGSEGV)
+        assert one.wait() == [-signal.SIGSEGV]
+        rank = one.ranks[0]
+        words = bytes(rank.page[ranks.OFFSET["last_words"]:][:1024]).split(b"\0")[0].decode()
+        assert rank.word("signal") == signal.SIGSEGV
+    assert words.startswith("SIGSEGV") and "step" in words and "backtrace 0x" in words
