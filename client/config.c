@@ -73,8 +73,18 @@ td_status td_client_config_read(const struct td_flags *f, struct td_client_confi
     char path[600];
     const char *token_file = f->token_file ? f->token_file : getenv("TRAIND_TOKEN_FILE");
     snprintf(path, sizeof path, "%s/token", c.state_dir);
-    TD_TRY_CTX(read_line(token_file && *token_file ? token_file : path, c.token, sizeof c.token),
-               "read the token (--token-file or TRAIND_TOKEN_FILE name another)");
+    td_status failed =
+        read_line(token_file && *token_file ? token_file : path, c.token, sizeof c.token);
+    if (failed) {
+        td_status denied =
+            td_fail(TD_UNAUTHENTICATED,
+                    "there is no token to show to %s: %s. The daemon's owner finds it "
+                    "in its state directory; name it with --token-file or "
+                    "TRAIND_TOKEN_FILE",
+                    c.address, td_status_message(failed));
+        td_status_free(failed);
+        return denied;
+    }
     *out_config = c;
     return TD_OK;
 }

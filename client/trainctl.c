@@ -147,18 +147,11 @@ static void parse_override(struct argp_state *state, struct td_flags *f, const c
     f->sets[f->n_sets++] = text;
 }
 
-static error_t parse_flag(int key, char *arg, struct argp_state *state) {
-    struct parse *p = state->input;
-    struct td_flags *f = &p->flags;
+// Flags that every verb takes.
+static error_t parse_common_flag(int key, char *arg, struct argp_state *state, struct td_flags *f) {
     switch (key) {
     case 'o':
         f->output = parse_output(state, arg);
-        return 0;
-    case 'f':
-        f->follow = true;
-        return 0;
-    case 'O':
-        f->out_path = arg;
         return 0;
     case KEY_ADDRESS:
         f->address = arg;
@@ -171,6 +164,20 @@ static error_t parse_flag(int key, char *arg, struct argp_state *state) {
         return 0;
     case KEY_TIMEOUT:
         f->timeout_ns = parse_seconds(state, arg);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+// Flags of some verbs: argp was given only those of this verb.
+static error_t parse_verb_flag(int key, char *arg, struct argp_state *state, struct td_flags *f) {
+    switch (key) {
+    case 'f':
+        f->follow = true;
+        return 0;
+    case 'O':
+        f->out_path = arg;
         return 0;
     case KEY_SET:
         parse_override(state, f, arg);
@@ -208,16 +215,25 @@ static error_t parse_flag(int key, char *arg, struct argp_state *state) {
     case KEY_REASON:
         f->reason = arg;
         return 0;
-    case ARGP_KEY_ARG:
-        if (f->n_args >= p->verb->max_args) argp_error(state, "'%s' is one argument too many", arg);
-        f->args[f->n_args++] = arg;
-        return 0;
-    case ARGP_KEY_END:
-        if (f->n_args < p->verb->min_args) argp_error(state, "%s is missing", p->verb->args);
-        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
+}
+
+static error_t parse_argument(int key, char *arg, struct argp_state *state) {
+    struct parse *p = state->input;
+    struct td_flags *f = &p->flags;
+    if (key == ARGP_KEY_ARG) {
+        if (f->n_args >= p->verb->max_args) argp_error(state, "'%s' is one argument too many", arg);
+        f->args[f->n_args++] = arg;
+        return 0;
+    }
+    if (key == ARGP_KEY_END) {
+        if (f->n_args < p->verb->min_args) argp_error(state, "%s is missing", p->verb->args);
+        return 0;
+    }
+    error_t known = parse_common_flag(key, arg, state, f);
+    return known == ARGP_ERR_UNKNOWN ? parse_verb_flag(key, arg, state, f) : known;
 }
 
 static void print_usage(FILE *to) {
@@ -272,7 +288,7 @@ static void parse_flags(const struct td_verb *verb, int argc, char **argv, struc
         if (flag_table[i].verbs & (verb->flags | F_COMMON)) options[n++] = flag_table[i].option;
     }
     options[n] = (struct argp_option){0};
-    const struct argp argp = {options, parse_flag, verb->args, verb->summary, NULL, NULL, NULL};
+    const struct argp argp = {options, parse_argument, verb->args, verb->summary, NULL, NULL, NULL};
     static char name[64];
     snprintf(name, sizeof name, "trainctl %s", verb->name);
     argv[0] = name;

@@ -34,7 +34,7 @@ enum { N_ROWS = TD_COUNTOF(rows), KEY_FIRST = 256, KEY_DUMP = KEY_FIRST + N_ROWS
 
 struct parse {
     struct td_config config;
-    bool dump;
+    bool dump, version;
     td_status failed;
 };
 
@@ -86,8 +86,8 @@ static error_t parse_flag(int key, char *arg, struct argp_state *state) {
         p->dump = true;
         return 0;
     case KEY_VERSION:
-        printf("traind %s\n", TD_VERSION);
-        exit(0); // argp's own help ends the program in the same way
+        p->version = true;
+        return 0;
     case ARGP_KEY_ARG:
         argp_error(state, "traind takes no arguments, only flags; not '%s'", arg);
     // argp_error does not return
@@ -163,11 +163,13 @@ td_status td_config_read(int argc, char **argv, struct td_config *out_config) {
     argp_err_exit_status = 2;
     argp_parse(&argp, argc, argv, 0, NULL, &p);
     TD_TRY(p.failed);
-    TD_TRY(derive(&p.config));
-    if (p.dump) {
-        dump(&p.config);
-        exit(0);
+    if (p.version) {
+        printf("traind %s\n", TD_VERSION);
+    } else {
+        TD_TRY(derive(&p.config));
+        if (p.dump) dump(&p.config);
     }
+    p.config.only_print = p.dump || p.version;
     *out_config = p.config;
     return TD_OK;
 }

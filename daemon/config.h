@@ -16,10 +16,11 @@ struct td_config {
 #undef TD_PARAM_STR
 #undef TD_PARAM_INT
     enum td_daemon_role daemon_role; // of role
+    bool only_print;                 // what was asked for is printed, nothing is to be run
 };
 
-// Parses argv; --help, --version and --dump-config print and end the program with 0, wrong flags
-// with 2. Errors: INVALID_ARGUMENT naming the setting, where it came from and what it takes.
+// Parses argv; --help prints and ends the program with 0, wrong flags with 2 (argp does). Errors:
+// INVALID_ARGUMENT naming the setting, where it came from and what it takes.
 TD_MUST_USE td_status td_config_read(int argc, char **argv, struct td_config *out_config);
 
 // $NOTIFY_SOCKET, or NULL.

@@ -74,6 +74,7 @@ int main(int argc, char **argv) {
         td_status_free(failed);
         return 2;
     }
+    if (config.only_print) return 0;
     td_log_set_level(level);
     failed = run(&config);
     if (!failed) {
