@@ -1,4 +1,6 @@
-// node list and cluster info: what an operator looks at first. version: of this program.
+// node list and cluster info: what an operator looks at first; version: of this program, without
+// asking anybody. Counters are shown as the coordinator names them, so that a new one needs no new
+// client.
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
-// describe: one job, everything: state with the reason's numbers, progress, metrics, failure,
-// notes.
+// describe: one job, everything: state with the reason's numbers, progress, metrics, failure with
+// its last words, notes, times, and the canonical spec. Lines that would be empty are left out, but
+// for the numbers, which are always there.
 
 #include <stdio.h>
 

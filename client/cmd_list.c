@@ -1,4 +1,6 @@
-// list: jobs, newest first, page by page until there are no more (at most 100 pages of 1000).
+// list: jobs, newest first, page by page until there are no more (at most 100 pages of 1000). The
+// table waits for the last page, because its columns are as wide as their widest cell; json prints
+// each page as it comes.
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 // logs: what the ranks printed, in the order it arrived. With several ranks each line is preceded
-// by its rank; bytes past the cap are counted and said at the end, never lost in silence.
+// by its rank; bytes past the cap are counted and said at the end, never lost in silence. --follow
+// stays until the job has ended.
 
 #include <inttypes.h>
 #include <stdio.h>

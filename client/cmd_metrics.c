@@ -1,4 +1,6 @@
-// metrics: points of the named series by step; without names the last value of each series.
+// metrics: points of the named series by step; without names the last value of each series. Values
+// are global: the coordinator has merged the ranks' sums and counts, and RANKS says how many have
+// reported so far.
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 // plan: what a spec would need (memory, FLOPs, steps), worked out by a worker on a node without
-// training. -O writes the plan itself, which `traind-worker run --plan FILE` takes.
+// training. -O writes the plan itself, every knob resolved, which `traind-worker run --plan FILE`
+// takes on any machine, with no daemon at all.
 
 #include <inttypes.h>
 #include <stdio.h>

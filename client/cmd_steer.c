@@ -1,5 +1,6 @@
 // cancel, pause and resume: one request each, which differ by a word; the answer is the job in its
-// new state. What the ranks do about it is seen with `trainctl watch`.
+// new state. What the ranks do about it is seen with `trainctl watch`: they stop at an agreed step,
+// so PAUSING and STOPPING take as long as a step and a save.
 
 #include <stdio.h>
 

@@ -1,5 +1,6 @@
 // watch: every change of a job as it comes, one line or one JSON object each, until it has ended.
-// wait: nothing until it has ended, then how; with --follow its progress meanwhile.
+// wait: nothing until it has ended, then how; with --follow its progress meanwhile. Both survive a
+// restart of the daemon (follow.c).
 
 #include <stdio.h>
 

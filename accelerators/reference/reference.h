@@ -1,5 +1,5 @@
-#ifndef TRAIND_ACCELERATORS_REFERENCE_H
-#define TRAIND_ACCELERATORS_REFERENCE_H
+#ifndef TRAIND_ACCELERATORS_REFERENCE_REFERENCE_H
+#define TRAIND_ACCELERATORS_REFERENCE_REFERENCE_H
 
 // Reference: the accelerator made of plain loops. It is the specification of every op, not a way to
 // train: kernels read operands into fp64, compute there, and round once when they write. It honours

@@ -1,5 +1,5 @@
-#ifndef TRAIND_ENGINE_GRAPH_IMPL_H
-#define TRAIND_ENGINE_GRAPH_IMPL_H
+#ifndef TRAIND_ENGINE_GRAPH_GRAPH_IMPL_H
+#define TRAIND_ENGINE_GRAPH_GRAPH_IMPL_H
 
 // The inside of a graph, for the passes of this folder only; everybody else has graph.h.
 //

@@ -1,5 +1,5 @@
-#ifndef TRAIND_ENGINE_GRAPH_TEXT_H
-#define TRAIND_ENGINE_GRAPH_TEXT_H
+#ifndef TRAIND_ENGINE_GRAPH_GRAPH_TEXT_H
+#define TRAIND_ENGINE_GRAPH_GRAPH_TEXT_H
 
 // Graph text: a stable, readable form of graphs and memory plans, for golden files and for
 // `--dump-graph`. It is written, never read. Values print as the input's name, "@state", "$scalar"
