@@ -168,9 +168,10 @@ static void collect(struct bench *b, const struct op_case *c, struct result *out
         size_t bytes = (size_t)td_shape_elems(&y->shape) * td_dtype_bytes(y->dtype);
         struct td_buffer host;
         size_t at = p->placement[b->out[i]].offset;
-        if (at == SIZE_MAX) { // a view of state
-            td_value home = p->placement[b->out[i]].alias;
-            const void *view = rig_state(r, td_graph_value(b->g, home)->index);
+        if (at == SIZE_MAX) { // a view of state, or of the input
+            const struct td_value_info *home = td_graph_value(b->g, p->placement[b->out[i]].alias);
+            const void *view =
+                home->kind == TD_VALUE_INPUT ? b->inputs[home->index] : rig_state(r, home->index);
             append(out, y->dtype, view, td_shape_elems(&y->shape));
             continue;
         }
@@ -411,6 +412,13 @@ static void cases_cast_of_pixels(struct subject *s) {
     }
 }
 
+// A view of an input must leave it alone; labels (B,1) are reshaped before the loss.
+static void cases_view_of_input(struct subject *s) {
+    struct op_case c = {.op = TD_OP_RESHAPE, .n_in = 1, .attrs = {.shape = vec(15)}};
+    c.in[0] = (struct operand){TD_I32, mat(5, 3), TD_ROLE_PARAM, 0, 256};
+    check(s, &c);
+}
+
 static void cases_fill(struct subject *s) {
     for (size_t j = 0; j < TD_COUNTOF(sizes); j++) {
         struct op_case c = {.op = TD_OP_FILL};
@@ -603,6 +611,7 @@ static const struct {
     {"mul", cases_mul},
     {"elementwise", cases_elementwise},
     {"pixels", cases_cast_of_pixels},
+    {"view_of_input", cases_view_of_input},
     {"fill", cases_fill},
     {"classifier", cases_classifier},
     {"reduce_sum", cases_reduce_sum},

@@ -1,0 +1,130 @@
+// The text of a graph after each pass, and of its memory plan, against tests/golden/graph_*.txt. A
+// change of a pass shows up here as a readable difference; TD_GOLDEN_WRITE=1 writes the files anew.
+
+#include "tests/unit/graph_rig.h"
+
+static td_status keep(void *arg, const char *pass, const struct td_graph *g) {
+    struct td_buf *out = arg;
+    TD_TRY(td_buf_printf(out, "== %s\n", pass));
+    return td_graph_text(g, out);
+}
+
+static td_status ddp(void *arg, struct td_graph *g, const struct td_program_key *key) {
+    (void)arg;
+    TD_TRY(td_rewrite_assign_buckets(g, 64, 1024));
+    return key->sync ? td_rewrite_all_reduce(g) : TD_OK;
+}
+
+static void check_golden(const char *name, struct td_buf *text) {
+    char path[256];
+    snprintf(path, sizeof path, "tests/golden/graph_%s.txt", name);
+    if (getenv("TD_GOLDEN_WRITE")) assert_ok(td_fs_write(path, text->data, text->len, 0644, 0));
+    TD_AUTO_BUF want;
+    td_buf_init(&want, 1 << 20);
+    assert_ok(td_fs_read(path, 1 << 20, &want));
+    const char *a = td_buf_cstr(text), *b = td_buf_cstr(&want);
+    if (!strcmp(a, b)) return;
+    int line = 1;
+    while (*a && *a == *b) {
+        line += *a == '\n';
+        a++, b++;
+    }
+    fail_msg("%s differs from line %d on; here it goes on with: %.80s", path, line, a);
+}
+
+static void check_program(const char *name, struct td_compile_options o) {
+    struct rig_mlp m = {.dtype = TD_F32, .n_widths = 3, .width = {8, 6, 4}};
+    TD_AUTO_BUF text;
+    td_buf_init(&text, 1 << 20);
+    TD_AUTO(td_state_table) *state = NULL;
+    TD_AUTO(td_compiled) *c = NULL;
+    assert_ok(td_state_table_create(&state));
+    o.state = state;
+    o.dump = keep;
+    o.dump_arg = &text;
+    if (!o.record) {
+        o.record = rig_record_mlp;
+        o.record_arg = &m;
+    }
+    assert_ok(td_compile(&o, &c));
+    assert_ok(td_buf_str(&text, "== plan\n"));
+    assert_ok(td_program_text(&c->program, &text));
+    check_golden(name, &text);
+}
+
+static void test_train_step_has_this_text_when_ddp_with_clipped_adamw(void **state) {
+    (void)state;
+    struct td_optimizer_options opt = {
+        .op = TD_OP_ADAMW,
+        .attrs = {.beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .weight_decay = 0.01f},
+        .clip_norm = 1};
+    check_program("train_ddp", (struct td_compile_options){.key = rig_key(TD_MODE_TRAIN, 4, true),
+                                                           .strategy = ddp,
+                                                           .optimizer = &opt});
+}
+
+static void test_train_step_has_this_text_when_accumulating_without_sync(void **state) {
+    (void)state;
+    struct td_compile_options o = {.key = rig_key(TD_MODE_TRAIN, 4, false), .strategy = ddp};
+    o.key.accumulate = true;
+    o.key.sync = false;
+    check_program("train_accumulate", o);
+}
+
+static void test_train_step_has_this_text_when_sgd_with_momentum(void **state) {
+    (void)state;
+    struct td_optimizer_options opt = {.op = TD_OP_SGD, .attrs = {.momentum = 0.9f}};
+    check_program("train_sgd", (struct td_compile_options){.key = rig_key(TD_MODE_TRAIN, 4, true),
+                                                           .optimizer = &opt});
+}
+
+static void test_eval_step_has_this_text_when_compiled(void **state) {
+    (void)state;
+    check_program("eval", (struct td_compile_options){.key = rig_key(TD_MODE_EVAL, 3, false)});
+}
+
+// What simplify is for: views of views, casts and factors that do nothing, work nobody reads.
+static td_status record_clumsy(void *arg, struct td_graph *g, int64_t batch) {
+    (void)arg;
+    struct td_shape sx = rig_shape(3, batch, 2, 3), sw = rig_shape(2, 6, 6, 0);
+    struct td_init init = {0};
+    struct td_attrs wide = {.shape = rig_shape(2, batch, 6, 0)};
+    struct td_attrs tall = {.shape = rig_shape(2, batch * 6, 1, 0)};
+    struct td_attrs same = {.dtype = TD_F32, .scale = 1};
+    struct td_attrs ones = {.dtype = TD_F32, .shape = wide.shape, .scale = 1};
+    td_value x, w, dead, one, in[2];
+    TD_TRY(td_graph_input(g, "x", TD_F32, &sx, &x));
+    TD_TRY(td_graph_param(g, "w", TD_F32, &sw, init, &w));
+    TD_TRY(td_graph_op(g, TD_OP_RESHAPE, &x, 1, &tall, &x));
+    TD_TRY(td_graph_op(g, TD_OP_RESHAPE, &x, 1, &wide, &x));
+    TD_TRY(td_graph_op(g, TD_OP_RESHAPE, &x, 1, &wide, &x));
+    TD_TRY(td_graph_op(g, TD_OP_CAST, &x, 1, &same, &x));
+    TD_TRY(td_graph_op(g, TD_OP_RELU, &x, 1, NULL, &dead));
+    in[0] = x;
+    in[1] = w;
+    TD_TRY(td_graph_op(g, TD_OP_MATMUL, in, 2, NULL, &x));
+    TD_TRY(td_graph_op(g, TD_OP_FILL, NULL, 0, &ones, &one));
+    in[0] = one;
+    in[1] = x;
+    TD_TRY(td_graph_op(g, TD_OP_MUL, in, 2, NULL, &x));
+    TD_TRY(td_graph_op(g, TD_OP_MEAN, &x, 1, NULL, &x));
+    TD_TRY(td_graph_output(g, "loss", x, TD_OUTPUT_MEAN));
+    return td_graph_loss(g, x);
+}
+
+static void test_clumsy_step_has_this_text_when_simplified(void **state) {
+    (void)state;
+    check_program("clumsy", (struct td_compile_options){.key = rig_key(TD_MODE_TRAIN, 2, false),
+                                                        .record = record_clumsy});
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_train_step_has_this_text_when_ddp_with_clipped_adamw),
+        cmocka_unit_test(test_train_step_has_this_text_when_accumulating_without_sync),
+        cmocka_unit_test(test_train_step_has_this_text_when_sgd_with_momentum),
+        cmocka_unit_test(test_eval_step_has_this_text_when_compiled),
+        cmocka_unit_test(test_clumsy_step_has_this_text_when_simplified),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,255 @@
+// The memory plan, on random training graphs: running inside it gives the same bits as giving every
+// value its own memory, even when everything that is dead is overwritten with NaN at once, and the
+// arena is within 10 % of what is alive at the worst moment. Liveness is worked out here once more,
+// the slow and obvious way.
+
+#include "tests/unit/graph_rig.h"
+
+enum { GRAPHS = 60, MAX_POOL = 64, ROWS = 6 };
+
+// ---- random graphs
+// --------------------------------------------------------------------------------
+struct dice {
+    uint64_t seed, n;
+};
+
+static uint32_t roll(struct dice *d, uint32_t sides) {
+    char name[32];
+    snprintf(name, sizeof name, "dice %llu", (unsigned long long)d->seed);
+    return (uint32_t)((rig_random(name, d->n++) + 1) / 2 * sides) % sides;
+}
+
+struct random_graph {
+    struct dice dice;
+    struct td_graph *g;
+    td_value pool[MAX_POOL];
+    uint32_t n_pool, n_params;
+};
+
+static td_value pick(struct random_graph *x) {
+    return x->pool[roll(&x->dice, x->n_pool)];
+}
+
+static td_status param(struct random_graph *x, int64_t rows, int64_t cols, td_value *out_value) {
+    char name[32];
+    struct td_init init = {0};
+    struct td_shape shape = rig_shape(2, rows, cols, 0);
+    snprintf(name, sizeof name, "w%u", x->n_params++);
+    return td_graph_param(x->g, name, TD_F32, &shape, init, out_value);
+}
+
+static td_status add_random_node(struct random_graph *x) {
+    td_value in[3] = {pick(x)}, out[2];
+    struct td_shape s = td_graph_value(x->g, in[0])->shape;
+    struct td_attrs a = {0};
+    static const enum td_op ops[] = {TD_OP_MATMUL, TD_OP_MATMUL, TD_OP_RELU,   TD_OP_ADD,
+                                     TD_OP_MUL,    TD_OP_CAST,   TD_OP_RESHAPE};
+    enum td_op op = ops[roll(&x->dice, TD_COUNTOF(ops))];
+    uint32_t n_in = 1;
+    if (op == TD_OP_MATMUL) {
+        TD_TRY(param(x, s.dim[1], 1 + roll(&x->dice, 40), &in[1]));
+        n_in = 2;
+    } else if (op == TD_OP_ADD || op == TD_OP_MUL) {
+        td_value other = pick(x); // of the same shape, else a parameter row
+        bool same = td_shape_equal(&td_graph_value(x->g, other)->shape, &s);
+        in[1] = other;
+        if (!same) TD_TRY(param(x, 1, s.dim[1], &in[1]));
+        n_in = 2;
+    } else if (op == TD_OP_CAST) {
+        a = (struct td_attrs){.dtype = TD_F32, .scale = 0.5};
+    } else if (op == TD_OP_RESHAPE) {
+        a.shape = rig_shape(2, s.dim[1], s.dim[0], 0);
+    }
+    TD_TRY(td_graph_op(x->g, op, in, n_in, &a, out));
+    x->pool[x->n_pool++] = out[0];
+    return TD_OK;
+}
+
+static td_status record_random(void *arg, struct td_graph *g, int64_t batch) {
+    struct random_graph x = {.dice = {.seed = *(uint64_t *)arg}, .g = g};
+    struct td_shape shape = rig_shape(2, batch, 5, 0);
+    td_value loss = 0;
+    TD_TRY(td_graph_input(g, "x", TD_F32, &shape, &x.pool[x.n_pool++]));
+    uint32_t n_nodes = 5 + roll(&x.dice, 35);
+    for (uint32_t i = 0; i < n_nodes; i++) {
+        TD_TRY(add_random_node(&x));
+    }
+    for (uint32_t i = 0; i < 3; i++) { // a loss of several ends
+        td_value end = i ? pick(&x) : x.pool[x.n_pool - 1], mean[2];
+        TD_TRY(td_graph_op(g, TD_OP_MEAN, &end, 1, NULL, &mean[0]));
+        mean[1] = loss;
+        if (loss) TD_TRY(td_graph_op(g, TD_OP_ADD, mean, 2, NULL, &mean[0]));
+        loss = mean[0];
+    }
+    TD_TRY(td_graph_output(g, "loss", loss, TD_OUTPUT_MEAN));
+    return td_graph_loss(g, loss);
+}
+
+// ---- the slow and obvious liveness
+// ----------------------------------------------------------------
+struct audit {
+    const struct td_program *p;
+    char *arena;
+    td_node *last; // by value: last reader among all that share its memory
+    bool *born;    // by value
+};
+
+static td_value home_of(const struct td_program *p, td_value v) {
+    return p->placement[v].alias ? p->placement[v].alias : v;
+}
+
+static size_t bytes_of(const struct td_program *p, td_value v) {
+    const struct td_value_info *i = td_graph_value(p->graph, v);
+    return (size_t)td_shape_elems(&i->shape) * td_dtype_bytes(i->dtype);
+}
+
+static void audit_open(struct audit *a, const struct td_program *p) {
+    size_t n = td_graph_n_values(p->graph) + 1;
+    *a = (struct audit){.p = p, .last = calloc(n, sizeof *a->last), .born = calloc(n, 1)};
+    for (td_node i = 0; i < td_graph_n_nodes(p->graph); i++) {
+        const struct td_node_info *node = td_graph_node(p->graph, i);
+        for (uint32_t k = 0; k < node->n_inputs; k++) {
+            a->last[home_of(p, node->inputs[k])] = i;
+        }
+        for (uint32_t k = 0; k < node->n_outputs; k++) {
+            a->last[home_of(p, node->outputs[k])] = i;
+        }
+    }
+    for (uint32_t i = 0; i < td_graph_n_outputs(p->graph); i++) {
+        td_value v;
+        td_graph_output_at(p->graph, i, NULL, &v, NULL);
+        a->last[home_of(p, v)] = td_graph_n_nodes(p->graph);
+    }
+}
+
+static void audit_close(struct audit *a) {
+    free(a->last);
+    free(a->born);
+}
+
+static bool in_arena(const struct audit *a, td_value v) {
+    return a->p->placement[v].offset != SIZE_MAX && !a->p->placement[v].alias &&
+           td_graph_value(a->p->graph, v)->kind == TD_VALUE_NODE;
+}
+
+static size_t worst_moment(struct audit *a) {
+    size_t worst = 0;
+    for (td_node n = 0; n < td_graph_n_nodes(a->p->graph); n++) {
+        size_t alive = 0;
+        for (td_value v = 1; v <= td_graph_n_values(a->p->graph); v++) {
+            if (!in_arena(a, v) || td_graph_value(a->p->graph, v)->node > n || a->last[v] < n) {
+                continue;
+            }
+            alive += td_align_up(bytes_of(a->p, v), 64);
+        }
+        worst = TD_MAX(worst, alive);
+    }
+    return worst;
+}
+
+// After a node: what has no reader any more becomes NaN.
+static void poison(void *arg, td_node n) {
+    struct audit *a = arg;
+    for (td_value v = 1; v <= td_graph_n_values(a->p->graph); v++) {
+        if (in_arena(a, v) && td_graph_value(a->p->graph, v)->node <= n && a->last[v] == n) {
+            memset(a->arena + a->p->placement[v].offset, 0xff, bytes_of(a->p, v));
+        }
+    }
+}
+
+// Every node output in its own place, no sharing at all.
+static void give_own_places(struct td_compiled *c) {
+    size_t at = 0;
+    for (td_value v = 1; v <= td_graph_n_values(c->graph); v++) {
+        if (td_graph_value(c->graph, v)->kind != TD_VALUE_NODE) continue;
+        c->placement[v] = (struct td_placement){.offset = at};
+        at += td_align_up(bytes_of(&c->program, v), 64);
+    }
+    c->program.arena_bytes = at;
+}
+
+static void check_graph(uint64_t seed, double *worst_ratio) {
+    struct td_optimizer_options opt = {.op = TD_OP_SGD, .clip_norm = 1};
+    struct td_compile_options o = {.key = rig_key(TD_MODE_TRAIN, ROWS, true),
+                                   .record = record_random,
+                                   .record_arg = &seed,
+                                   .optimizer = &opt};
+    struct rig r;
+    rig_open(&r);
+    int planned = rig_add(&r, &o), own = rig_add(&r, &o);
+    give_own_places(r.program[own].compiled);
+    rig_place(&r);
+    struct audit a;
+    audit_open(&a, &r.program[planned].compiled->program);
+    a.arena = td_buffer_host(r.program[planned].arena);
+    memset(a.arena, 0xff, r.program[planned].arena.bytes);
+    td_reference_trace(r.program[planned].exe, poison, &a);
+    size_t worst = worst_moment(&a);
+    double ratio = worst ? (double)a.p->arena_bytes / (double)worst : 1;
+    *worst_ratio = fmax(*worst_ratio, ratio);
+    float x[ROWS * 5];
+    const void *in[] = {x};
+    void *had[TD_ROLE_COUNT];
+    float loss = 0;
+    for (int way = 0; way < 2; way++) {
+        int p = way ? own : planned;
+        rig_reset_state(&r);
+        for (int i = 0; i < ROWS * 5; i++) {
+            x[i] = (float)rig_random("input", (uint64_t)i);
+        }
+        rig_run(&r, p, TD_SEGS_ALL, in);
+        for (int i = 0; i < TD_ROLE_COUNT; i++) {
+            size_t bytes = r.region[i].bytes;
+            if (!way)
+                had[i] = memcpy(malloc(bytes), td_buffer_host(r.region[i]), bytes);
+            else
+                assert_memory_equal(had[i], td_buffer_host(r.region[i]), bytes);
+            if (way) free(had[i]);
+        }
+        if (!way)
+            loss = r.program[p].outputs[0];
+        else
+            assert_memory_equal(&loss, &r.program[p].outputs[0], sizeof loss);
+    }
+    assert_true(isfinite(loss));
+    audit_close(&a);
+    rig_close(&r);
+}
+
+static void test_plan_keeps_the_bits_and_is_tight_when_graphs_are_random(void **state) {
+    (void)state;
+    double worst_ratio = 1;
+    for (uint64_t seed = 1; seed <= GRAPHS; seed++) {
+        check_graph(seed, &worst_ratio);
+    }
+    print_message("# arena over what is alive at the worst moment: at most %.3f\n", worst_ratio);
+    assert_true(worst_ratio <= 1.10);
+}
+
+static void test_plan_is_tight_when_the_step_is_an_mlp(void **state) {
+    (void)state;
+    struct rig_mlp m = {.dtype = TD_F32, .n_widths = 4, .width = {784, 512, 512, 10}};
+    struct td_optimizer_options opt = {.op = TD_OP_SGD};
+    struct td_compile_options o = {.key = rig_key(TD_MODE_TRAIN, 128, true),
+                                   .record = rig_record_mlp,
+                                   .record_arg = &m,
+                                   .optimizer = &opt};
+    struct rig r;
+    rig_open(&r);
+    struct audit a;
+    audit_open(&a, &r.program[rig_add(&r, &o)].compiled->program);
+    size_t worst = worst_moment(&a);
+    assert_true((double)a.p->arena_bytes <= 1.10 * (double)worst);
+    // two hidden activations, their gradients in place, and little else
+    assert_true(a.p->arena_bytes < (size_t)128 * 512 * 4 * 3 + 65536);
+    audit_close(&a);
+    rig_close(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plan_keeps_the_bits_and_is_tight_when_graphs_are_random),
+        cmocka_unit_test(test_plan_is_tight_when_the_step_is_an_mlp),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
