@@ -227,6 +227,7 @@ td_status td_manifest_read(struct td_arena *a, const char *path, struct td_manif
     td_status s = td_fs_read(path, TD_MANIFEST_MAX_BYTES, &text);
     struct td_json *root = NULL;
     if (!s) s = td_json_parse(a, text.data, text.len, &root);
+    if (td_status_code(s) == TD_RESOURCE_EXHAUSTED) return s;
     if (s) {
         td_status bad = damaged(path, td_status_message(s));
         td_status_free(s);

@@ -160,6 +160,7 @@ static td_status read_header(struct td_safetensors *f, const char *path) {
     TD_TRY(td_arena_create(ARENA_BYTES, &f->arena));
     struct td_json *root;
     td_status parsed = td_json_parse(f->arena, (const char *)p + 8, header, &root);
+    if (td_status_code(parsed) == TD_RESOURCE_EXHAUSTED) return parsed;
     if (parsed) {
         td_status s = damaged(path, td_status_message(parsed));
         td_status_free(parsed);

@@ -1,0 +1,194 @@
+// The checkpointer without a loop: busy buffers, values that are not finite, steps saved once.
+
+#include "tests/unit/test.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <semaphore.h>
+
+#include "accelerators/reference/reference.h"
+#include "engine/train/checkpoint.h"
+#include "engine/train/safetensors.h"
+
+static const struct td_strategy_ops no_strategy = {.struct_bytes = sizeof no_strategy};
+
+struct fixture {
+    char *dir;
+    struct td_state_table *state;
+    struct td_accelerator *accel;
+    const struct td_accelerator_ops *ops;
+    struct td_strategy_memory memory;
+    struct td_background *background;
+    struct td_events events;
+    struct td_checkpoint_config config;
+    struct td_checkpointer *c;
+};
+
+static int make(void **state) {
+    struct fixture *f = calloc(1, sizeof *f);
+    int64_t dim = 5;
+    uint32_t index;
+    struct td_shape shape = td_shape_of(1, &dim);
+    struct td_init zero = {.kind = TD_INIT_ZERO};
+    struct td_accel_config accel = {.struct_bytes = sizeof accel, .n_threads = 1};
+    void *dir = NULL;
+    assert_int_equal(td_test_scratch_make(&dir), 0);
+    f->dir = dir;
+    f->ops = td_accelerator_reference.ops;
+    assert_ok(f->ops->open(&accel, &f->accel));
+    assert_ok(td_state_table_create(&f->state));
+    assert_ok(td_state_add(f->state, "w", TD_ROLE_PARAM, TD_F32, &shape, zero, 0, &index));
+    assert_ok(td_state_layout(f->state));
+    size_t bytes = td_state_region_bytes(f->state, TD_ROLE_PARAM);
+    assert_ok(f->ops->mem_alloc(f->accel, bytes, &f->memory.region[TD_ROLE_PARAM]));
+    assert_ok(td_background_create(NULL, NULL, &f->background));
+    td_events_init(&f->events, open("/dev/null", O_WRONLY)); // sends fail, which is counted
+    f->config = (struct td_checkpoint_config){.dir = f->dir, .label = "a1", .save_top_k = -1};
+    struct td_checkpointer_options options = {
+        .config = &f->config,
+        .roles = 1u << TD_ROLE_PARAM,
+        .state = f->state,
+        .accel_ops = f->ops,
+        .accel = f->accel,
+        .strategy_ops = &no_strategy,
+        .background = f->background,
+        .events = &f->events,
+        .resumed_step = -1,
+    };
+    assert_ok(td_checkpointer_create(&options, &f->c));
+    *state = f;
+    return 0;
+}
+
+static int unmake(void **state) {
+    struct fixture *f = *state;
+    void *dir = f->dir;
+    td_checkpointer_destroy(f->c);
+    td_background_destroy(f->background);
+    close(f->events.fd);
+    td_events_finish(&f->events);
+    f->ops->mem_free(f->accel, f->memory.region[TD_ROLE_PARAM]);
+    td_state_table_destroy(f->state);
+    f->ops->close(f->accel);
+    free(f);
+    return td_test_scratch_remove(&dir);
+}
+
+static float *weights(struct fixture *f) {
+    return td_buffer_host(f->memory.region[TD_ROLE_PARAM]);
+}
+
+static td_status save(struct fixture *f, int64_t step, int flags) {
+    struct td_manifest m = {.job = "j", .progress = {.step = step}};
+    return td_checkpointer_save(f->c, &f->memory, &m, flags);
+}
+
+static float saved_value(struct fixture *f, int step) {
+    char path[4096];
+    struct td_safetensors *file;
+    snprintf(path, sizeof path, "%s/step-%d/model.safetensors", f->dir, step);
+    assert_ok(td_safetensors_open(path, &file));
+    float v = *(const float *)td_safetensors_find(file, "w")->data;
+    td_safetensors_close(file);
+    return v;
+}
+
+static void wait_for(void *semaphore) {
+    while (sem_wait(semaphore) != 0) {}
+}
+
+static void test_save_holds_the_value_of_its_call(void **state) {
+    struct fixture *f = *state;
+    weights(f)[0] = 1;
+    assert_ok(save(f, 1, 0));
+    weights(f)[0] = 2;
+    assert_ok(save(f, 2, TD_SAVE_FINAL));
+    assert_true(saved_value(f, 1) == 1);
+    assert_true(saved_value(f, 2) == 2);
+    assert_int_equal(td_checkpointer_last_step(f->c), 2);
+}
+
+static void test_periodic_save_is_skipped_and_counted_when_the_writer_is_busy(void **state) {
+    struct fixture *f = *state;
+    sem_t release;
+    char path[4096];
+    sem_init(&release, 0, 0);
+    assert_true(td_background_submit(f->background, wait_for, &release));
+    assert_ok(save(f, 1, 0));
+    assert_int_equal(td_checkpointer_skipped(f->c), 1);
+    sem_post(&release);
+    assert_ok(save(f, 2, TD_SAVE_FINAL)); // waits
+    sem_destroy(&release);
+    snprintf(path, sizeof path, "%s/step-1", f->dir);
+    assert_false(td_fs_exists(path));
+    snprintf(path, sizeof path, "%s/step-2/manifest.json", f->dir);
+    assert_true(td_fs_exists(path));
+}
+
+static void test_a_step_is_saved_once(void **state) {
+    struct fixture *f = *state;
+    weights(f)[0] = 1;
+    assert_ok(save(f, 1, TD_SAVE_FINAL));
+    weights(f)[0] = 2;
+    assert_ok(save(f, 1, TD_SAVE_FINAL));
+    assert_true(saved_value(f, 1) == 1);
+}
+
+static void test_parameters_are_not_saved_when_they_are_not_finite(void **state) {
+    struct fixture *f = *state;
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    char path[4096];
+    for (int i = 0; i < 3; i++) {
+        weights(f)[4] = bad[i];
+        td_status s = save(f, i + 1, TD_SAVE_FINAL);
+        assert_int_equal(td_status_class(s), TD_CLASS_NUMERIC);
+        assert_non_null(strstr(td_status_message(s), "'w'"));
+        td_status_free(s);
+        snprintf(path, sizeof path, "%s/step-%d", f->dir, i + 1);
+        assert_false(td_fs_exists(path));
+    }
+}
+
+static void test_a_path_is_never_written_over(void **state) {
+    struct fixture *f = *state;
+    char path[4096];
+    snprintf(path, sizeof path, "%s/step-1", f->dir);
+    assert_ok(td_fs_mkdirs(path, 0755));
+    snprintf(path, sizeof path, "%s/step-1/manifest.json", f->dir);
+    assert_ok(td_fs_write(path, "old", 3, 0600, 0));
+    td_status s = save(f, 1, TD_SAVE_FINAL);
+    assert_int_equal(td_status_class(s), TD_CLASS_DISK);
+    td_status_free(s);
+    struct td_buf text;
+    td_buf_init(&text, 100);
+    assert_ok(td_fs_read(path, 100, &text));
+    assert_string_equal(td_buf_cstr(&text), "old");
+    td_buf_finish(&text);
+    snprintf(path, sizeof path, "%s/step-1.tmp", f->dir);
+    assert_false(td_fs_exists(path));
+}
+
+static void test_wait_has_a_deadline_when_the_writer_is_stuck(void **state) {
+    struct fixture *f = *state;
+    sem_t release;
+    sem_init(&release, 0, 0);
+    assert_true(td_background_submit(f->background, wait_for, &release));
+    assert_false(td_background_submit(f->background, wait_for, &release));
+    assert_fails(td_background_wait(f->background, TD_NS_PER_MS), TD_DEADLINE_EXCEEDED, "disk");
+    sem_post(&release);
+    assert_ok(td_background_wait(f->background, 10 * TD_NS_PER_S));
+    sem_destroy(&release);
+}
+
+int main(void) {
+#define CASE(f) cmocka_unit_test_setup_teardown(f, make, unmake)
+    const struct CMUnitTest tests[] = {
+        CASE(test_save_holds_the_value_of_its_call),
+        CASE(test_periodic_save_is_skipped_and_counted_when_the_writer_is_busy),
+        CASE(test_a_step_is_saved_once),
+        CASE(test_parameters_are_not_saved_when_they_are_not_finite),
+        CASE(test_a_path_is_never_written_over),
+        CASE(test_wait_has_a_deadline_when_the_writer_is_stuck),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

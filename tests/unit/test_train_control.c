@@ -1,0 +1,93 @@
+// Control flags: what ranks raise, and what they all read from the sum.
+
+#include "tests/unit/test.h"
+
+#include "engine/train/control.h"
+#include "lib/base/clock.h"
+
+static void sum(const float *a, const float *b, float *out) {
+    for (int i = 0; i < TD_CONTROL_FLAGS; i++)
+        out[i] = a[i] + b[i];
+}
+
+static void test_all_read_the_same_when_only_one_rank_saw_the_wish(void **state) {
+    (void)state;
+    static const struct {
+        int32_t stop;
+        bool want_stop, want_save, want_now;
+    } rows[] = {
+        {TD_STOP_NONE, false, false, false},
+        {TD_STOP_CHECKPOINT, true, true, false},
+        {TD_STOP_NOW, true, false, true},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        struct td_rank_page pages[2] = {0};
+        struct td_control c[2];
+        float flags[2][TD_CONTROL_FLAGS], all[TD_CONTROL_FLAGS];
+        for (int r = 0; r < 2; r++)
+            td_control_init(&c[r], &pages[r], r == 0, 0);
+        atomic_store(&pages[1].stop, rows[i].stop);
+        for (int r = 0; r < 2; r++)
+            td_control_raise(&c[r], flags[r], true);
+        sum(flags[0], flags[1], all);
+        struct td_agreement a = td_control_read(all);
+        assert_int_equal(a.stop, rows[i].want_stop);
+        assert_int_equal(a.save, rows[i].want_save);
+        assert_int_equal(a.now, rows[i].want_now);
+    }
+}
+
+static void test_a_request_is_honoured_once_and_only_where_a_step_follows(void **state) {
+    (void)state;
+    struct td_rank_page page = {0};
+    struct td_control zero, other;
+    float flags[TD_CONTROL_FLAGS];
+    td_control_init(&zero, &page, true, 0);
+    td_control_init(&other, &page, false, 0);
+    atomic_store(&page.checkpoint_request, 3);
+    td_control_raise(&other, flags, true);
+    assert_false(td_control_read(flags).save);
+    td_control_raise(&zero, flags, false); // in a validation: not lost
+    assert_false(td_control_read(flags).save);
+    td_control_raise(&zero, flags, true);
+    assert_true(td_control_read(flags).save);
+    td_control_raise(&zero, flags, true);
+    assert_false(td_control_read(flags).save);
+}
+
+static void test_timer_is_raised_when_the_time_is_up(void **state) {
+    (void)state;
+    struct td_rank_page page = {0};
+    struct td_control c;
+    float flags[TD_CONTROL_FLAGS];
+    td_clock_fake(1000 * TD_NS_PER_S, 0);
+    td_control_init(&c, &page, true, 60);
+    td_control_raise(&c, flags, true);
+    assert_false(td_control_read(flags).timer);
+    td_clock_fake(1060 * TD_NS_PER_S, 0);
+    td_control_raise(&c, flags, true);
+    assert_true(td_control_read(flags).timer);
+    td_clock_fake(-1, -1);
+}
+
+static void test_abort_is_class_collective(void **state) {
+    (void)state;
+    struct td_rank_page page = {0};
+    struct td_control c;
+    td_control_init(&c, &page, true, 0);
+    assert_ok(td_control_check_abort(&c));
+    atomic_store(&page.abort, 1);
+    td_status s = td_control_check_abort(&c);
+    assert_int_equal(td_status_class(s), TD_CLASS_COLLECTIVE);
+    td_status_free(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_read_the_same_when_only_one_rank_saw_the_wish),
+        cmocka_unit_test(test_a_request_is_honoured_once_and_only_where_a_step_follows),
+        cmocka_unit_test(test_timer_is_raised_when_the_time_is_up),
+        cmocka_unit_test(test_abort_is_class_collective),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,120 @@
+// How often things happen: the arithmetic of limits.h against a table, and against the loop that it
+// replaces, played batch by batch.
+
+#include "tests/unit/test.h"
+
+#include "engine/train/limits.h"
+
+static struct td_amount count_of(int64_t n) {
+    return (struct td_amount){.batches = n};
+}
+static struct td_amount share_of(double f) {
+    return (struct td_amount){.is_fraction = true, .fraction = f};
+}
+
+static void test_batches_follow_samples_and_limits(void **state) {
+    (void)state;
+    static const struct {
+        int64_t samples, batch;
+        bool drop_last;
+        struct td_amount limit;
+        int64_t want;
+    } rows[] = {
+        {100, 10, false, {.is_fraction = true, .fraction = 1}, 10},
+        {101, 10, false, {.is_fraction = true, .fraction = 1}, 11},
+        {101, 10, true, {.is_fraction = true, .fraction = 1}, 10},
+        {9, 10, false, {.is_fraction = true, .fraction = 1}, 1},
+        {9, 10, true, {.is_fraction = true, .fraction = 1}, 0},
+        {101, 10, false, {.is_fraction = true, .fraction = 0.5}, 5},
+        {101, 10, false, {.is_fraction = true, .fraction = 0}, 0},
+        {101, 10, false, {.batches = 3}, 3},
+        {101, 10, false, {.batches = 1000}, 11},
+        {101, 10, false, {.batches = 0}, 0},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++)
+        assert_int_equal(
+            td_limits_batches(rows[i].samples, rows[i].batch, rows[i].drop_last, rows[i].limit),
+            rows[i].want);
+}
+
+static void test_window_has_its_real_length_when_the_last_is_short(void **state) {
+    (void)state;
+    struct td_limits l = {.accumulate = 4};
+    static const int64_t want[] = {4, 4, 4, 4, 4, 4, 4, 4, 2, 2};
+    for (int64_t b = 0; b < 10; b++) {
+        assert_int_equal(td_limits_window(&l, 10, b), want[b]);
+        assert_int_equal(td_limits_steps_after(&l, 10, b), b == 3 || b == 7 || b == 9);
+    }
+    assert_int_equal(td_limits_steps_per_epoch(&l, 10), 3);
+    assert_int_equal(td_limits_window(&l, 2, 0), 2); // an epoch shorter than a window steps once
+    assert_true(td_limits_steps_after(&l, 2, 1));
+    assert_int_equal(td_limits_steps_per_epoch(&l, 2), 1);
+}
+
+static void test_validation_is_due_by_interval_and_epoch(void **state) {
+    (void)state;
+    static const struct {
+        struct td_amount interval;
+        int32_t every_n_epoch;
+        int64_t n_batches, epoch;
+        const char *want; // a mark for each batch
+    } rows[] = {
+        {{.is_fraction = true, .fraction = 1}, 1, 5, 0, "....v"},
+        {{.is_fraction = true, .fraction = 0.5}, 1, 6, 3, "..v..v"},
+        {{.is_fraction = true, .fraction = 0.5}, 1, 5, 0, ".v.v."}, // none at the end
+        {{.is_fraction = true, .fraction = 0.01}, 1, 3, 0, "vvv"},
+        {{.batches = 2}, 1, 5, 0, ".v.v."},
+        {{.batches = 9}, 1, 5, 0, "....."},
+        {{.is_fraction = true, .fraction = 1}, 2, 3, 0, "..."},
+        {{.is_fraction = true, .fraction = 1}, 2, 3, 1, "..v"},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        struct td_limits l = {
+            .accumulate = 1,
+            .val_check_interval = rows[i].interval,
+            .check_val_every_n_epoch = rows[i].every_n_epoch,
+        };
+        for (int64_t b = 0; b < rows[i].n_batches; b++)
+            assert_int_equal(td_limits_validates_after(&l, rows[i].n_batches, rows[i].epoch, b),
+                             rows[i].want[b] == 'v');
+    }
+}
+
+static void test_total_steps_equal_those_of_the_played_loop(void **state) {
+    (void)state;
+    for (int32_t epochs = -1; epochs < 4; epochs++)
+        for (int32_t steps = -1; steps < 12; steps++)
+            for (int32_t k = 1; k < 5; k++) {
+                struct td_limits l = {.max_epochs = epochs, .max_steps = steps, .accumulate = k};
+                int64_t total = td_limits_total_steps(&l, 7), played = 0;
+                if (epochs < 0 && steps < 0) {
+                    assert_int_equal(total, 0); // unknown
+                    continue;
+                }
+                for (int64_t e = 0; !td_limits_reached(&l, e, played); e++)
+                    for (int64_t b = 0; b < 7 && !td_limits_reached(&l, e, played); b++)
+                        played += td_limits_steps_after(&l, 7, b);
+                assert_int_equal(total, played);
+            }
+}
+
+static void test_early_end_waits_for_the_minima(void **state) {
+    (void)state;
+    struct td_limits l = {.min_epochs = 2, .min_steps = 10};
+    assert_false(td_limits_may_stop_early(&l, 1, 100));
+    assert_false(td_limits_may_stop_early(&l, 2, 9));
+    assert_true(td_limits_may_stop_early(&l, 2, 10));
+    assert_int_equal(td_amount_of(count_of(5), 3), 3);
+    assert_int_equal(td_amount_of(share_of(0.34), 3), 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_batches_follow_samples_and_limits),
+        cmocka_unit_test(test_window_has_its_real_length_when_the_last_is_short),
+        cmocka_unit_test(test_validation_is_due_by_interval_and_epoch),
+        cmocka_unit_test(test_total_steps_equal_those_of_the_played_loop),
+        cmocka_unit_test(test_early_end_waits_for_the_minima),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

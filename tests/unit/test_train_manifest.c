@@ -1,0 +1,137 @@
+// Manifest: what is written reads back, and what is not whole is refused by name.
+
+#include "tests/unit/test.h"
+
+#include "engine/train/manifest.h"
+
+static struct td_state_table *make_state(void) {
+    struct td_state_table *t;
+    uint32_t weight, other;
+    int64_t dims[2] = {2, 3};
+    struct td_shape shape = td_shape_of(2, dims);
+    struct td_init zero = {.kind = TD_INIT_ZERO};
+    assert_ok(td_state_table_create(&t));
+    assert_ok(td_state_add(t, "w", TD_ROLE_PARAM, TD_F32, &shape, zero, 0, &weight));
+    assert_ok(td_state_add(t, "w:grad", TD_ROLE_GRAD, TD_F32, &shape, zero, weight, &other));
+    assert_ok(td_state_add(t, "w:exp_avg", TD_ROLE_OPTIM, TD_F32, &shape, zero, weight, &other));
+    return t;
+}
+
+static struct td_manifest make_manifest(void) {
+    struct td_manifest m = {
+        .job = "j",
+        .attempt = 3,
+        .seed = 4294967295u,
+        .progress = {.step = 7,
+                     .epoch = 1,
+                     .epoch_offset = 640,
+                     .epoch_batches = 5,
+                     .samples = 1640,
+                     .validation_pending = true},
+        .key = {.world_size = 2, .threads = 1, .cpu = "oneDNN", .build = "0.1.0+abc"},
+        .optimizer = "adamw",
+        .schedule = "constant",
+        .spec_digest = "00",
+        .n_files = 1,
+        .file = {{.name = "model.safetensors", .bytes = 99, .digest = "ab"}},
+    };
+    td_manifest_add_metric(&m, "val_loss", 1.25, 5);
+    return m;
+}
+
+static void test_manifest_reads_back_as_it_was_written(void **state) {
+    char path[4096], digest[TD_DIGEST_HEX];
+    size_t bytes;
+    struct td_state_table *table = make_state();
+    struct td_manifest m = make_manifest(), r;
+    struct td_arena *a;
+    snprintf(path, sizeof path, "%s/manifest.json", (char *)*state);
+    assert_ok(td_manifest_write(path, &m, table, &bytes, digest));
+    assert_ok(td_arena_create(1 << 20, &a));
+    assert_ok(td_manifest_read(a, path, &r));
+    assert_string_equal(r.job, "j");
+    assert_int_equal(r.attempt, 3);
+    assert_true(r.seed == m.seed);
+    assert_memory_equal(&r.progress, &m.progress, sizeof m.progress);
+    char reason[64];
+    td_resume_key_compare(&r.key, &m.key, reason, sizeof reason);
+    assert_string_equal(reason, "");
+    assert_int_equal(r.n_files, 1);
+    assert_string_equal(r.file[0].name, "model.safetensors");
+    assert_true(r.file[0].bytes == 99);
+    assert_int_equal(r.n_metrics, 1);
+    assert_true(r.metric[0].sum == 1.25 && r.metric[0].count == 5);
+    td_arena_destroy(a);
+    td_state_table_destroy(table);
+}
+
+static void test_read_refuses_what_is_not_a_whole_manifest(void **state) {
+    static const struct {
+        const char *find, *replace, *why;
+    } rows[] = {
+        {"\"format\": 1", "\"format\": 2", "format"},
+        {"\"step\": 7", "\"step\": -7", "progress"},
+        {"\"samples\"", "\"simples\"", "progress"},
+        {"\"build\"", "\"bold\"", "resume key"},
+        {"\"model.safetensors\",\n      \"bytes\"", "\"../model\",\n      \"bytes\"", "files"},
+        {"\"files\": [", "\"files\": 3, \"f\": [", "files"},
+        {"{\n  \"format\"", "\n  \"format\"", "manifest"},
+    };
+    char path[4096], digest[TD_DIGEST_HEX];
+    size_t bytes;
+    struct td_state_table *table = make_state();
+    struct td_manifest m = make_manifest(), r;
+    snprintf(path, sizeof path, "%s/manifest.json", (char *)*state);
+    assert_ok(td_manifest_write(path, &m, table, &bytes, digest));
+    struct td_buf text;
+    td_buf_init(&text, 1 << 20);
+    assert_ok(td_fs_read(path, 1 << 20, &text));
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        struct td_buf bad;
+        struct td_arena *a;
+        const char *at = strstr(td_buf_cstr(&text), rows[i].find);
+        assert_non_null(at);
+        td_buf_init(&bad, 1 << 20);
+        assert_ok(td_buf_append(&bad, text.data, (size_t)(at - text.data)));
+        assert_ok(td_buf_str(&bad, rows[i].replace));
+        assert_ok(td_buf_str(&bad, at + strlen(rows[i].find)));
+        assert_ok(td_fs_write(path, bad.data, bad.len, 0600, 0));
+        assert_ok(td_arena_create(1 << 20, &a));
+        assert_fails(td_manifest_read(a, path, &r), TD_DATA_LOSS, rows[i].why);
+        td_arena_destroy(a);
+        td_buf_finish(&bad);
+    }
+    td_buf_finish(&text);
+    td_state_table_destroy(table);
+}
+
+static void test_key_names_what_differs(void **state) {
+    (void)state;
+    struct td_resume_key a = {.world_size = 2, .threads = 1, .cpu = "x", .build = "1"}, b = a;
+    char reason[128];
+    b.world_size = 1;
+    td_resume_key_compare(&a, &b, reason, sizeof reason);
+    assert_string_equal(reason, "world size 2 -> 1");
+    b = a;
+    b.threads = 4;
+    td_resume_key_compare(&a, &b, reason, sizeof reason);
+    assert_string_equal(reason, "threads per rank 1 -> 4");
+    b = a;
+    b.cpu[0] = 'y';
+    td_resume_key_compare(&a, &b, reason, sizeof reason);
+    assert_non_null(strstr(reason, "x -> y"));
+    b = a;
+    b.build[0] = '2';
+    td_resume_key_compare(&a, &b, reason, sizeof reason);
+    assert_string_equal(reason, "build 1 -> 2");
+}
+
+int main(void) {
+#define CASE(f) cmocka_unit_test_setup_teardown(f, td_test_scratch_make, td_test_scratch_remove)
+    const struct CMUnitTest tests[] = {
+        CASE(test_manifest_reads_back_as_it_was_written),
+        CASE(test_read_refuses_what_is_not_a_whole_manifest),
+        cmocka_unit_test(test_key_names_what_differs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,149 @@
+// Shards: what is written reads back, and nothing that is damaged is believed.
+
+#include "tests/unit/test.h"
+
+#include <fcntl.h>
+
+#include "engine/train/safetensors.h"
+
+static const float weights[6] = {1, 2, 3, 4, 5, 6};
+static const int64_t step[1] = {42};
+
+static const struct td_tensor tensors[] = {
+    {.name = "fc1.weight",
+     .dtype = TD_F32,
+     .shape = {.n_dims = 2, .dim = {2, 3}},
+     .data = weights,
+     .bytes = sizeof weights},
+    {.name = "empty", .dtype = TD_F32, .shape = {.n_dims = 1, .dim = {0}}, .data = weights},
+    {.name = "a \"quoted\" name",
+     .dtype = TD_I64,
+     .shape = {.n_dims = 0},
+     .data = step,
+     .bytes = sizeof step},
+};
+
+static const char *path_in(const char *dir, const char *name) {
+    static char path[4096];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return path;
+}
+
+static void test_tensors_read_back_as_they_were_written(void **state) {
+    char digest[TD_DIGEST_HEX], again[TD_DIGEST_HEX];
+    size_t bytes;
+    const char *path = path_in(*state, "a.safetensors");
+    assert_ok(td_safetensors_write(path, tensors, TD_COUNTOF(tensors), &bytes, digest));
+    struct td_safetensors *f;
+    assert_ok(td_safetensors_open(path, &f));
+    assert_int_equal(td_safetensors_count(f), 3);
+    for (size_t i = 0; i < TD_COUNTOF(tensors); i++) {
+        const struct td_tensor *t = td_safetensors_find(f, tensors[i].name);
+        assert_non_null(t);
+        assert_int_equal(t->dtype, tensors[i].dtype);
+        assert_true(td_shape_equal(&t->shape, &tensors[i].shape));
+        assert_int_equal(t->bytes, tensors[i].bytes);
+        if (t->bytes) assert_memory_equal(t->data, tensors[i].data, t->bytes);
+    }
+    assert_int_equal((uintptr_t)td_safetensors_at(f, 0)->data % 64, 0);
+    assert_null(td_safetensors_find(f, "fc2.weight"));
+    const void *all;
+    size_t all_bytes;
+    td_safetensors_bytes(f, &all, &all_bytes);
+    assert_int_equal(all_bytes, bytes);
+    td_xxh3_128_hex(all, all_bytes, again);
+    assert_string_equal(digest, again);
+    td_safetensors_close(f);
+}
+
+static void test_write_refuses_when_the_path_exists(void **state) {
+    char digest[TD_DIGEST_HEX];
+    size_t bytes;
+    const char *path = path_in(*state, "a.safetensors");
+    assert_ok(td_safetensors_write(path, tensors, 1, &bytes, digest));
+    assert_fails(td_safetensors_write(path, tensors, 1, &bytes, digest), TD_FAILED_PRECONDITION,
+                 "a.safetensors");
+}
+
+static void put_file(const char *path, const char *header, size_t data_bytes) {
+    static const char zeros[256];
+    uint64_t n = strlen(header);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, &n, 8), 8);
+    assert_int_equal(write(fd, header, n), n);
+    assert_int_equal(write(fd, zeros, data_bytes), data_bytes);
+    close(fd);
+}
+
+static void test_open_refuses_damaged_headers(void **state) {
+    static const struct {
+        const char *header;
+        size_t data_bytes;
+        const char *why;
+    } rows[] = {
+        {"[]", 0, "not an object"},
+        {"{\"a\":1}", 0, "malformed"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}", 8, "shard"},
+        {"{\"a\":{\"dtype\":\"F33\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "dtype"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}", 8, "shape"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904],\"data_offsets\":[0,0]}}", 0,
+         "shape"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}", 12, "data_offsets"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 4, "data_offsets"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 9, "last tensor"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+         "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+         8, "data_offsets"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+         "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+         8, "shard"},
+    };
+    const char *path = path_in(*state, "bad.safetensors");
+    struct td_safetensors *f;
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        put_file(path, rows[i].header, rows[i].data_bytes);
+        assert_fails(td_safetensors_open(path, &f), TD_DATA_LOSS, rows[i].why);
+    }
+    assert_fails(td_safetensors_open(path_in(*state, "none"), &f), TD_DATA_LOSS, "none");
+}
+
+static void test_open_refuses_every_truncation(void **state) {
+    char digest[TD_DIGEST_HEX];
+    size_t bytes;
+    struct td_safetensors *f;
+    const char *path = path_in(*state, "cut.safetensors");
+    assert_ok(td_safetensors_write(path, tensors, TD_COUNTOF(tensors), &bytes, digest));
+    while (bytes-- > 0) {
+        assert_int_equal(truncate(path, (off_t)bytes), 0);
+        assert_fails(td_safetensors_open(path, &f), TD_DATA_LOSS, "cut.safetensors");
+    }
+}
+
+static td_status open_once(void *path) {
+    struct td_safetensors *f = NULL;
+    td_status s = td_safetensors_open(path, &f);
+    td_safetensors_close(f);
+    // A parse that ran out of memory is reported as it is, not as damage.
+    return s;
+}
+
+static void test_open_survives_when_memory_is_out(void **state) {
+    char digest[TD_DIGEST_HEX], path[4096];
+    size_t bytes;
+    snprintf(path, sizeof path, "%s/mem.safetensors", (char *)*state);
+    assert_ok(td_safetensors_write(path, tensors, TD_COUNTOF(tensors), &bytes, digest));
+    td_test_failing_allocations(open_once, path);
+}
+
+int main(void) {
+#define CASE(f) cmocka_unit_test_setup_teardown(f, td_test_scratch_make, td_test_scratch_remove)
+    const struct CMUnitTest tests[] = {
+        CASE(test_tensors_read_back_as_they_were_written),
+        CASE(test_write_refuses_when_the_path_exists),
+        CASE(test_open_refuses_damaged_headers),
+        CASE(test_open_refuses_every_truncation),
+        CASE(test_open_survives_when_memory_is_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
