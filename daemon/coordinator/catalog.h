@@ -1,0 +1,70 @@
+#ifndef TRAIND_DAEMON_COORDINATOR_CATALOG_H
+#define TRAIND_DAEMON_COORDINATOR_CATALOG_H
+
+// The catalog: only what stands here as COMMITTED exists as a checkpoint; nobody scans directories.
+//
+// Store fs: the rank said "durable on disk" in its event, so the event commits it. Store stream:
+// the event makes it PENDING and names its files with their digests; each file that arrives
+// (PutShard) and is durable and verified here is a shard row; with the last of both it is
+// COMMITTED, in one transaction. Either may come first. A removed event takes the row away; the
+// files of a streamed one are deleted after that is committed.
+// Part of the core: pure.
+
+#include "daemon/coordinator/job.h"
+
+struct td_core;
+
+struct td_checkpoint_file {
+    char *name;
+    char digest[33];
+    uint64_t bytes;
+    bool here; // durable at the coordinator
+};
+
+struct td_checkpoint {
+    char path[TD_JOB_PATH_MAX]; // "a1/step-2340"
+    char node[64];
+    char *directory; // on that node; "": unknown
+    uint32_t attempt;
+    uint32_t step;
+    uint32_t epoch;
+    bool committed;
+    bool streamed; // its files are at the coordinator
+    int64_t time_ns;
+    char *metrics_json; // an object of numbers, or NULL
+    struct td_checkpoint_file *files;
+    uint32_t n_files;
+};
+
+void td_checkpoint_destroy(struct td_checkpoint *c);
+TD_DEFINE_AUTO(td_checkpoint, td_checkpoint_destroy);
+uint64_t td_checkpoint_bytes(const struct td_checkpoint *c);
+
+// "a<n>/step-<n>" and a plain file name: what may become part of a path.
+bool td_checkpoint_path_ok(const char *path);
+bool td_checkpoint_file_ok(const char *name);
+
+// NULL path or "": the newest committed one. NULL: none.
+struct td_checkpoint *td_catalog_find(const struct td_job *j, const char *path);
+// A committed one that can be reached from node: there, or at the coordinator.
+bool td_catalog_reachable(const struct td_checkpoint *c, const char *node);
+// A checkpoint of it is PENDING.
+bool td_catalog_pending(const struct td_job *j);
+
+// ---- events (called by attempt.c and core.c)
+// -------------------------------------------------------
+void td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_attempt *a,
+                              const struct td_json *line);
+void td_catalog_on_removed(struct td_core *core, struct td_job *j, const char *path);
+TD_MUST_USE td_status td_catalog_on_shard(struct td_core *core, struct td_job *j, const char *path,
+                                          const char *file, uint64_t bytes, const char *digest);
+// What was on its way of an attempt that is given up will not come.
+void td_catalog_drop_pending(struct td_core *core, struct td_job *j, const struct td_attempt *a);
+// Forgets all rows of a job that is forgotten.
+void td_catalog_forget(struct td_core *core, struct td_job *j);
+
+TD_MUST_USE td_status td_catalog_load(struct td_core *core, const char *key, const char *body);
+TD_MUST_USE td_status td_catalog_load_shard(struct td_core *core, const char *key,
+                                            const char *body);
+
+#endif

@@ -1,0 +1,856 @@
+#include "daemon/coordinator/core.h"
+
+// The core's frame: its life, the inputs of core.h, the carrying out of the job table, people's
+// verbs. Every input has the same shape: enter(now), change state through the other files, leave:
+// a pass of the queue if something could have moved, then one record per changed job.
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/coordinator/core_state.h"
+#include "lib/base/buf.h"
+#include "lib/base/digest.h"
+
+enum { RECORD_MAX = 4 << 20 };
+static const int64_t expire_ns = INT64_C(30) * 24 * 3600 * TD_NS_PER_S;
+static const int64_t request_keep_ns = INT64_C(24) * 3600 * TD_NS_PER_S;
+static const int64_t hold_ns = 60 * TD_NS_PER_S;
+
+// ---- life
+// ------------------------------------------------------------------------------------------
+static void forget_values(struct td_map *m, void (*destroy)(void *)) {
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (m && td_map_next(m, &cursor, &key, &value)) {
+        destroy(value);
+    }
+    td_map_destroy(m);
+}
+
+static void destroy_job(void *p) {
+    td_job_destroy(p);
+}
+
+static void destroy_plan(void *p) {
+    struct td_plan_entry *e = p;
+    free(e->json);
+    free(e);
+}
+
+static void destroy_shard(void *p) {
+    struct td_checkpoint_file *f = p;
+    free(f->name);
+    free(f);
+}
+
+td_status td_core_create(const struct td_core_options *options, struct td_core **out_core) {
+    TD_AUTO(td_core) *core = td_calloc(1, sizeof *core);
+    if (!core) return td_fail_oom();
+    core->options = *options;
+    if (!core->options.heartbeat_ns) core->options.heartbeat_ns = 3 * TD_NS_PER_S;
+    if (!core->options.lease_ns) core->options.lease_ns = 10 * TD_NS_PER_S;
+    if (!core->options.lost_after_ns) core->options.lost_after_ns = 60 * TD_NS_PER_S;
+    if (!core->options.stop_grace_ns) core->options.stop_grace_ns = 60 * TD_NS_PER_S;
+    core->checkpoint_dir = td_strdup(options->checkpoint_dir ? options->checkpoint_dir : "");
+    core->next_seq = core->next_epoch = core->next_session = core->next_plan = 1;
+    core->wake.ns = INT64_MAX;
+    core->order = td_calloc(TD_CORE_MAX_JOBS, sizeof(struct td_job *));
+    core->active = td_calloc(TD_CORE_MAX_ACTIVE, sizeof(struct td_job *));
+    if (!core->order || !core->active || !core->checkpoint_dir) return td_fail_oom();
+    TD_TRY(td_map_create(TD_CORE_MAX_JOBS, &core->jobs));
+    TD_TRY(td_map_create(TD_CORE_MAX_NODES, &core->nodes));
+    TD_TRY(td_map_create(TD_CORE_MAX_PLANS, &core->plans));
+    TD_TRY(td_map_create(TD_CORE_MAX_REQUESTS, &core->requests));
+    TD_TRY(td_map_create(TD_CORE_MAX_CHECKPOINTS * TD_CORE_MAX_SHARDS, &core->shards));
+    (void)td_core_take(core); // sets the tails
+    *out_core = td_steal(core);
+    return TD_OK;
+}
+
+void td_core_destroy(struct td_core *core) {
+    if (!core) return;
+    td_core_out_finish(&core->out);
+    forget_values(core->jobs, destroy_job);
+    forget_values(core->nodes, free);
+    forget_values(core->plans, destroy_plan);
+    forget_values(core->requests, free);
+    forget_values(core->shards, destroy_shard);
+    for (uint32_t i = 0; i < core->n_sessions; i++) {
+        free(core->sessions[i]);
+    }
+    for (uint32_t i = 0; i < core->n_asks; i++) {
+        free(core->asks[i]->spec_json);
+        free(core->asks[i]);
+    }
+    free(core->touched);
+    free(core->order);
+    free(core->active);
+    free(core->checkpoint_dir);
+    free(core);
+}
+
+void td_core_wake_at(struct td_core *core, struct td_mono t) {
+    if (t.ns < core->wake.ns) core->wake = t;
+}
+
+struct td_mono td_core_wake(const struct td_core *core) {
+    return core->wake;
+}
+
+// ---- one event
+// -------------------------------------------------------------------------------------
+static void enter(struct td_core *core, struct td_now now) {
+    core->now = now;
+}
+
+void td_core_touch(struct td_core *core, struct td_job *j) {
+    if (j->touched) return;
+    if (core->n_touched == core->cap_touched) {
+        core->cap_touched = core->cap_touched ? 2 * core->cap_touched : 64;
+        core->touched =
+            td_core_must(td_realloc(core->touched, core->cap_touched * sizeof(struct td_job *)));
+    }
+    j->touched = true;
+    core->touched[core->n_touched++] = j;
+}
+
+void td_core_progress(struct td_core *core, const struct td_job *j) {
+    struct td_action *a = td_core_act(core, TD_ACTION_PROGRESS);
+    memcpy(a->job, j->id, sizeof a->job);
+}
+
+static void leave(struct td_core *core) {
+    if (core->queue_dirty && core->started) td_queue_pass(core);
+    TD_AUTO_BUF body;
+    td_buf_init(&body, RECORD_MAX);
+    for (uint32_t i = 0; i < core->n_touched; i++) {
+        struct td_job *j = core->touched[i];
+        j->touched = false;
+        j->version++;
+        td_buf_clear(&body);
+        TD_CHECK(!td_job_encode(j, &body));
+        td_core_record(core, TD_RECORD_JOB, j->id, td_buf_cstr(&body));
+        struct td_action *a = td_core_act(core, TD_ACTION_EVENT);
+        memcpy(a->job, j->id, sizeof a->job);
+    }
+    core->n_touched = 0;
+}
+
+// ---- the table, carried out
+// ------------------------------------------------------------------------
+static void deactivate(struct td_core *core, struct td_job *j) {
+    for (uint32_t i = 0; i < core->n_active; i++) {
+        if (core->active[i] != j) continue;
+        memmove(core->active + i, core->active + i + 1,
+                (core->n_active - i - 1) * sizeof(struct td_job *));
+        core->n_active--;
+        return;
+    }
+}
+
+static void on_recovering(struct td_core *core, struct td_job *j) {
+    const struct td_spec_restart *r = &j->spec.restart;
+    int32_t i = (int32_t)j->restarts - 1;
+    if (i < 0) i = 0;
+    int64_t wait_s = r->n_backoff > 0 ? r->backoff_s[TD_MIN(i, r->n_backoff - 1)] : 1;
+    j->retry_at = td_mono_add(core->now.mono, wait_s * TD_NS_PER_S);
+    td_core_wake_at(core, j->retry_at);
+    td_reason_set(&j->reason, "BACKING_OFF", "restart %u of %d in %" PRId64 " s, after %s: %.120s",
+                  j->restarts, r->max, wait_s, td_class_name(j->failure.cls),
+                  j->failure.message ? j->failure.message : "");
+}
+
+static void on_entry(struct td_core *core, struct td_job *j, enum td_job_event event) {
+    switch (j->state) {
+    case TD_JOB_RUNNING:
+        if (!j->start_ns) j->start_ns = core->now.real.ns;
+        memset(&j->reason, 0, sizeof j->reason);
+        break;
+    case TD_JOB_RECOVERING:
+        on_recovering(core, j);
+        break;
+    case TD_JOB_QUEUED:
+        if (event == TD_JOB_ON_RESUME) j->queue_seq = core->next_seq++;
+        memset(&j->reason, 0, sizeof j->reason);
+        break;
+    case TD_JOB_STARTING:
+        td_reason_set(&j->reason, "STARTING", "attempt %u starts", j->n_attempts);
+        break;
+    case TD_JOB_PAUSING:
+        td_reason_set(&j->reason, "PAUSING", "its ranks save a checkpoint and stop");
+        break;
+    case TD_JOB_PAUSED:
+        td_reason_set(&j->reason, "PAUSED", "paused; `resume` queues it");
+        break;
+    case TD_JOB_STOPPING:
+        td_reason_set(&j->reason, "CANCELLING", "its ranks stop");
+        break;
+    case TD_JOB_FAILED:
+        td_reason_set(&j->reason, "FAILED", "%s: %.200s", td_class_name(j->failure.cls),
+                      j->failure.message ? j->failure.message : "");
+        break;
+    case TD_JOB_EXPIRED:
+        td_reason_set(&j->reason, "EXPIRED", "waited 30 days without an attempt");
+        break;
+    case TD_JOB_CANCELLED:
+        td_reason_set(&j->reason, "CANCELLED", "cancelled");
+        break;
+    case TD_JOB_SUCCEEDED:
+    case TD_JOB_STATE_COUNT:
+        memset(&j->reason, 0, sizeof j->reason);
+        break;
+    }
+}
+
+enum td_job_step td_core_apply(struct td_core *core, struct td_job *j, enum td_job_event event) {
+    enum td_job_state from = j->state, to;
+    enum td_job_step step = td_job_next(from, event, &to);
+    if (step == TD_JOB_REFUSED) return step;
+    // A failure of a RECOVERING job's next attempt is a new back-off though the state keeps.
+    bool again = step == TD_JOB_KEPT && event == TD_JOB_ON_RETRY;
+    if (step == TD_JOB_KEPT && !again) return step;
+    j->state = to;
+    on_entry(core, j, event);
+    if (td_job_state_waits(to) || to == TD_JOB_PAUSED) {
+        j->wait_ns = core->now.real.ns;
+        j->hold_until = td_mono_add(core->now.mono, hold_ns);
+        td_core_wake_at(core, j->hold_until);
+    }
+    if (td_job_state_ended(to)) {
+        j->end_ns = core->now.real.ns;
+        deactivate(core, j);
+        td_job_close_spec(j);
+    }
+    core->queue_dirty = true;
+    td_core_touch(core, j);
+    return TD_JOB_MOVED;
+}
+
+void td_core_fail_job(struct td_core *core, struct td_job *j, enum td_class cls, enum td_code code,
+                      const char *message) {
+    struct td_failure f = {.cls = cls,
+                           .code = code,
+                           .attempt = j->n_attempts,
+                           .rank = -1,
+                           .step = j->progress.step,
+                           .message = (char *)(uintptr_t)message};
+    TD_CHECK(!td_failure_set(&j->failure, &f));
+    TD_CHECK(td_core_apply(core, j, TD_JOB_ON_FAIL) != TD_JOB_REFUSED);
+}
+
+// ---- loading
+// ---------------------------------------------------------------------------------------
+static td_status add_job(struct td_core *core, struct td_job *take_job) {
+    TD_AUTO(td_job) *j = take_job;
+    bool active = !td_job_state_ended(j->state);
+    if (active && core->n_active == TD_CORE_MAX_ACTIVE) {
+        return td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED,
+                                             "%d jobs wait or run already; end some first",
+                                             TD_CORE_MAX_ACTIVE),
+                                     "LIMIT_JOBS");
+    }
+    TD_TRY(td_map_put(core->jobs, j->id, j, NULL));
+    uint32_t at = core->n_jobs; // rows come by id, not by seq
+    while (at > 0 && core->order[at - 1]->seq > j->seq) {
+        at--;
+    }
+    memmove(core->order + at + 1, core->order + at, (core->n_jobs - at) * sizeof(struct td_job *));
+    core->order[at] = j;
+    core->n_jobs++;
+    if (active) {
+        uint32_t i = core->n_active++;
+        while (i > 0 && core->active[i - 1]->seq > j->seq) {
+            core->active[i] = core->active[i - 1];
+            i--;
+        }
+        core->active[i] = j;
+    }
+    (void)td_steal(j);
+    return TD_OK;
+}
+
+struct td_job *td_core_job(const struct td_core *core, const char *id) {
+    return id ? td_map_get(core->jobs, id) : NULL;
+}
+
+static td_status load_job(struct td_core *core, const char *key, const struct td_json *v) {
+    TD_AUTO(td_job) *j = NULL;
+    TD_TRY(td_job_create(key, &j));
+    TD_TRY(td_job_decode(j, v));
+    if (core->n_jobs == TD_CORE_MAX_JOBS) return td_fail(TD_DATA_LOSS, "too many jobs");
+    core->next_seq = TD_MAX(core->next_seq, TD_MAX(j->seq, j->queue_seq) + 1);
+    return add_job(core, td_steal(j));
+}
+
+static td_status load_attempt(struct td_core *core, const char *key, const struct td_json *v) {
+    char id[TD_JOB_ID_MAX];
+    snprintf(id, sizeof id, "%.*s", (int)strcspn(key, "/"), key);
+    struct td_job *j = td_core_job(core, id);
+    if (!j) return TD_OK; // of a job that was forgotten
+    TD_AUTO(td_attempt) *a = NULL;
+    TD_TRY(td_attempt_decode(v, &a));
+    core->next_epoch = TD_MAX(core->next_epoch, a->epoch + 1);
+    if (a->number != j->n_attempts + 1) {
+        return td_fail(TD_DATA_LOSS, "attempt %u of %s follows attempt %u", a->number, id,
+                       j->n_attempts);
+    }
+    return td_job_add_attempt(j, td_steal(a));
+}
+
+static td_status load_request(struct td_core *core, const char *key, const struct td_json *v) {
+    struct td_request *r = td_calloc(1, sizeof *r);
+    if (!r) return td_fail_oom();
+    snprintf(r->job, sizeof r->job, "%s", td_json_string(td_json_get(v, "job"), ""));
+    snprintf(r->digest, sizeof r->digest, "%s", td_json_string(td_json_get(v, "digest"), ""));
+    r->time_ns = td_json_int(td_json_get(v, "time_ns"), 0);
+    return td_map_put(core->requests, key, r, NULL);
+}
+
+static td_status load_meta(struct td_core *core, const char *key, const char *body) {
+    uint64_t n = strtoull(body, NULL, 10);
+    if (strcmp(key, "epoch") == 0) core->next_epoch = TD_MAX(core->next_epoch, n);
+    return TD_OK;
+}
+
+static td_status load_spec(struct td_core *core, const char *key, const char *body) {
+    struct td_job *j = td_core_job(core, key);
+    if (!j) return TD_OK;
+    j->spec_json = td_strdup(body);
+    if (!j->spec_json) return td_fail_oom();
+    return td_job_state_ended(j->state) ? TD_OK : td_job_open_spec(j);
+}
+
+td_status td_core_load(struct td_core *core, enum td_record_kind kind, const char *key,
+                       const char *body) {
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_json *v = NULL;
+    if (kind == TD_RECORD_JOB || kind == TD_RECORD_ATTEMPT || kind == TD_RECORD_REQUEST) {
+        TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
+        TD_TRY_CTX(td_json_parse(arena, body, strlen(body), &v), "state.db, row '%s'", key);
+    }
+    switch (kind) {
+    case TD_RECORD_META:
+        return load_meta(core, key, body);
+    case TD_RECORD_NODE:
+        return td_nodes_load(core, key, body);
+    case TD_RECORD_PLAN:
+        return td_plans_load(core, key, body);
+    case TD_RECORD_JOB:
+        return load_job(core, key, v);
+    case TD_RECORD_SPEC:
+        return load_spec(core, key, body);
+    case TD_RECORD_ATTEMPT:
+        return load_attempt(core, key, v);
+    case TD_RECORD_CHECKPOINT:
+        return td_catalog_load(core, key, body);
+    case TD_RECORD_SHARD:
+        return td_catalog_load_shard(core, key, body);
+    case TD_RECORD_REQUEST:
+        return load_request(core, key, v);
+    case TD_RECORD_KIND_COUNT:
+        break;
+    }
+    return td_fail(TD_INTERNAL, "record kind %d", (int)kind);
+}
+
+void td_core_load_offset(struct td_core *core, const char *job, uint32_t attempt, uint32_t rank,
+                         Traind__V1__Segment__Kind kind, uint64_t offset) {
+    struct td_job *j = td_core_job(core, job);
+    struct td_attempt *a = j ? td_job_attempt(j, attempt) : NULL;
+    if (!a || rank >= a->n_ranks) return;
+    if (kind == TRAIND__V1__SEGMENT__KIND__METRICS) {
+        a->ranks[rank].metrics = a->ranks[rank].metrics_done = offset;
+    }
+    if (kind == TRAIND__V1__SEGMENT__KIND__OUT) a->ranks[rank].out = offset;
+    if (kind == TRAIND__V1__SEGMENT__KIND__ERR) a->ranks[rank].err = offset;
+}
+
+void td_core_load_metric(struct td_core *core, const char *job, const struct td_metric_last *m) {
+    struct td_job *j = td_core_job(core, job);
+    if (j && j->n_metrics < TD_JOB_MAX_METRICS) j->metrics[j->n_metrics++] = *m;
+}
+
+void td_core_start(struct td_core *core, struct td_now now) {
+    enter(core, now);
+    core->started = true;
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        struct td_host *n = value;
+        n->heard = now.mono;
+        td_core_wake_at(core, td_mono_add(now.mono, core->options.lease_ns));
+    }
+    for (uint32_t i = 0; i < core->n_active; i++) {
+        struct td_job *j = core->active[i];
+        struct td_attempt *a = td_job_live(j);
+        if (a) td_attempt_tick(core, j);
+        j->hold_until = td_mono_add(now.mono, hold_ns);
+    }
+    core->queue_dirty = true;
+    leave(core);
+}
+
+// ---- time
+// ------------------------------------------------------------------------------------------
+static void forget_requests(struct td_core *core) {
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->requests, &cursor, &key, &value)) { // oldest first
+        struct td_request *r = value;
+        if (core->now.real.ns - r->time_ns < request_keep_ns) return;
+        td_core_record(core, TD_RECORD_REQUEST, key, NULL);
+        td_map_remove(core->requests, key);
+        free(r);
+    }
+}
+
+static void tick_job(struct td_core *core, struct td_job *j) {
+    if (td_job_live(j)) {
+        td_attempt_tick(core, j);
+        return;
+    }
+    if (j->retry_at.ns > core->now.mono.ns) {
+        td_core_wake_at(core, j->retry_at);
+    } else if (td_job_state_waits(j->state)) {
+        core->queue_dirty = true;
+    }
+    if (j->hold_until.ns > core->now.mono.ns) td_core_wake_at(core, j->hold_until);
+    if (core->now.real.ns - j->wait_ns > expire_ns) td_core_apply(core, j, TD_JOB_ON_EXPIRE);
+}
+
+void td_core_tick(struct td_core *core, struct td_now now) {
+    enter(core, now);
+    core->wake.ns = INT64_MAX;
+    td_nodes_tick(core);
+    for (uint32_t i = core->n_active; i-- > 0;) { // backwards: a job may leave the list
+        tick_job(core, core->active[i]);
+    }
+    td_plans_tick(core);
+    forget_requests(core);
+    leave(core);
+}
+
+// ---- sessions
+// --------------------------------------------------------------------------------------
+static struct td_session *find_session(struct td_core *core, uint64_t id) {
+    for (uint32_t i = 0; i < core->n_sessions; i++) {
+        if (core->sessions[i]->id == id) return core->sessions[i];
+    }
+    return NULL;
+}
+
+uint64_t td_core_session_open(struct td_core *core, struct td_now now, bool embedded) {
+    enter(core, now);
+    if (core->n_sessions == TD_COUNTOF(core->sessions)) return 0;
+    struct td_session *s = td_core_must(td_calloc(1, sizeof *s));
+    s->id = core->next_session++;
+    s->embedded = embedded;
+    core->sessions[core->n_sessions++] = s;
+    return s->id;
+}
+
+void td_core_session_close(struct td_core *core, struct td_now now, uint64_t session) {
+    enter(core, now);
+    for (uint32_t i = 0; i < core->n_sessions; i++) {
+        struct td_session *s = core->sessions[i];
+        if (s->id != session) continue;
+        td_nodes_session_gone(core, s);
+        core->sessions[i] = core->sessions[--core->n_sessions];
+        free(s);
+        break;
+    }
+    leave(core);
+}
+
+static void close_session(struct td_core *core, uint64_t session, const char *why) {
+    struct td_action *a = td_core_act(core, TD_ACTION_CLOSE);
+    a->session = session;
+    a->text = td_core_dup(why);
+}
+
+static void on_message(struct td_core *core, struct td_session *s,
+                       const Traind__V1__NodeMessage *m) {
+    if (m->body_case == TRAIND__V1__NODE_MESSAGE__BODY_REGISTER) {
+        td_nodes_register(core, s, m->register_);
+        return;
+    }
+    if (!s->node) {
+        close_session(core, s->id, "the first message of a session is Register");
+        return;
+    }
+    if (s->node->session != s->id || m->incarnation != core->options.incarnation) {
+        core->counters[TD_COUNT_STALE]++;
+        return;
+    }
+    s->node->heard = core->now.mono;
+    switch (m->body_case) {
+    case TRAIND__V1__NODE_MESSAGE__BODY_SEGMENT:
+        td_attempt_on_segment(core, s->node, m->segment);
+        break;
+    case TRAIND__V1__NODE_MESSAGE__BODY_PROGRESS:
+        td_attempt_on_progress(core, s->node, m->progress);
+        break;
+    case TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT:
+        td_plans_on_result(core, s->node, m->plan_result);
+        break;
+    case TRAIND__V1__NODE_MESSAGE__BODY_REFUSED:
+        td_attempt_on_refused(core, s->node, m->refused);
+        break;
+    case TRAIND__V1__NODE_MESSAGE__BODY_HEARTBEAT:
+        td_nodes_heartbeat(core, s->node, m->heartbeat);
+        break;
+    default:
+        break; // LogState is the shell's; newer bodies are skipped
+    }
+}
+
+void td_core_session_message(struct td_core *core, struct td_now now, uint64_t session,
+                             const Traind__V1__NodeMessage *m) {
+    enter(core, now);
+    struct td_session *s = find_session(core, session);
+    if (s) on_message(core, s, m);
+    leave(core);
+}
+
+// ---- people
+// ---------------------------------------------------------------------------------------- The
+// oldest ended job makes room.
+static td_status make_room(struct td_core *core) {
+    if (core->n_jobs < TD_CORE_MAX_JOBS) return TD_OK;
+    for (uint32_t i = 0; i < core->n_jobs; i++) {
+        struct td_job *j = core->order[i];
+        if (!td_job_state_ended(j->state)) continue;
+        memmove(core->order + i, core->order + i + 1,
+                (core->n_jobs - i - 1) * sizeof(struct td_job *));
+        core->n_jobs--;
+        td_catalog_forget(core, j);
+        td_core_record(core, TD_RECORD_JOB, j->id, NULL);
+        td_core_record(core, TD_RECORD_SPEC, j->id, NULL);
+        for (uint32_t n = 1; n <= j->n_attempts; n++) {
+            char key[64];
+            snprintf(key, sizeof key, "%s/a%u", j->id, n);
+            td_core_record(core, TD_RECORD_ATTEMPT, key, NULL);
+        }
+        td_map_remove(core->jobs, j->id);
+        td_job_destroy(j);
+        return TD_OK;
+    }
+    return td_status_with_reason(
+        td_fail(TD_RESOURCE_EXHAUSTED, "%d jobs and none has ended", TD_CORE_MAX_JOBS),
+        "LIMIT_JOBS");
+}
+
+static td_status find_request(struct td_core *core, const struct td_core_create_job *request,
+                              const struct td_job **out_job) {
+    *out_job = NULL;
+    if (!request->request_id[0]) return TD_OK;
+    struct td_request *r = td_map_get(core->requests, request->request_id);
+    if (!r || core->now.real.ns - r->time_ns > request_keep_ns) return TD_OK;
+    if (strcmp(r->digest, request->digest) != 0) {
+        return td_status_with_reason(
+            td_fail(TD_INVALID_ARGUMENT,
+                    "request_id %s was used for another request; take a fresh one",
+                    request->request_id),
+            "REQUEST_ID_REUSED");
+    }
+    *out_job = td_core_job(core, r->job);
+    return TD_OK;
+}
+
+static td_status keep_request(struct td_core *core, const struct td_core_create_job *request) {
+    if (!request->request_id[0]) return TD_OK;
+    struct td_request *r = td_calloc(1, sizeof *r);
+    if (!r) return td_fail_oom();
+    snprintf(r->job, sizeof r->job, "%s", request->id);
+    snprintf(r->digest, sizeof r->digest, "%s", request->digest);
+    r->time_ns = core->now.real.ns;
+    void *old = NULL;
+    td_status s = td_map_put(core->requests, request->request_id, r, &old);
+    if (s) {
+        free(r);
+        return td_status_with_reason(s, "LIMIT_REQUESTS");
+    }
+    free(old);
+    char body[160];
+    snprintf(body, sizeof body, "{\"job\":\"%s\",\"digest\":\"%s\",\"time_ns\":%" PRId64 "}",
+             r->job, r->digest, r->time_ns);
+    td_core_record(core, TD_RECORD_REQUEST, request->request_id, body);
+    return TD_OK;
+}
+
+static td_status build_job(struct td_core *core, const struct td_core_create_job *request,
+                           struct td_job **out_job) {
+    TD_AUTO(td_job) *j = NULL;
+    TD_TRY(td_job_create(request->id, &j));
+    j->spec_json = td_strdup(request->spec_json);
+    if (!j->spec_json) return td_fail_oom();
+    TD_TRY(td_job_open_spec(j));
+    j->name = td_strdup(j->spec.name);
+    if (!j->name) return td_fail_oom();
+    td_xxh3_128_hex(j->spec_json, strlen(j->spec_json), j->spec_digest);
+    j->n_ranks = (uint32_t)td_spec_ranks(&j->spec);
+    j->seq = j->queue_seq = core->next_seq;
+    j->create_ns = j->wait_ns = core->now.real.ns;
+    TD_TRY(td_queue_check(core, j));
+    *out_job = td_steal(j);
+    return TD_OK;
+}
+
+static td_status create_job(struct td_core *core, const struct td_core_create_job *request,
+                            const struct td_job **out_job, bool *out_again) {
+    TD_TRY(find_request(core, request, out_job));
+    *out_again = *out_job != NULL;
+    if (*out_again) return TD_OK;
+    if (core->draining) {
+        return td_status_with_reason(
+            td_fail(TD_UNAVAILABLE, "the coordinator is stopping; try again when it is back"),
+            "DRAINING");
+    }
+    TD_AUTO(td_job) *j = NULL;
+    TD_TRY(build_job(core, request, &j));
+    TD_TRY(make_room(core));
+    struct td_job *kept = j;
+    TD_TRY(add_job(core, td_steal(j)));
+    core->next_seq++;
+    TD_TRY(keep_request(core, request));
+    td_core_record(core, TD_RECORD_SPEC, kept->id, kept->spec_json);
+    td_core_touch(core, kept);
+    core->queue_dirty = true;
+    *out_job = kept;
+    return TD_OK;
+}
+
+td_status td_core_create_job(struct td_core *core, struct td_now now,
+                             const struct td_core_create_job *request,
+                             const struct td_job **out_job, bool *out_again) {
+    enter(core, now);
+    td_status s = create_job(core, request, out_job, out_again);
+    leave(core);
+    return s;
+}
+
+static td_status refuse(const struct td_job *j, enum td_job_event event, const char *verb) {
+    char reason[48];
+    snprintf(reason, sizeof reason, "STATE_%s_%s", td_job_state_name(j->state),
+             td_job_event_name(event));
+    td_status s = td_fail(TD_FAILED_PRECONDITION, "job %s is %s, it cannot be %s", j->id,
+                          td_job_state_name(j->state), verb);
+    return td_status_with_meta(td_status_with_reason(s, reason), "job", "%s", j->id);
+}
+
+td_status td_core_cancel(struct td_core *core, struct td_now now, const char *id,
+                         const char *reason, const struct td_job **out_job) {
+    TD_TRY(td_core_find_job(core, id, out_job));
+    enter(core, now);
+    struct td_job *j = td_core_job(core, (*out_job)->id);
+    enum td_job_step step = td_core_apply(core, j, TD_JOB_ON_CANCEL);
+    if (step == TD_JOB_REFUSED) return refuse(j, TD_JOB_ON_CANCEL, "cancelled");
+    if (step == TD_JOB_MOVED) {
+        if (reason && reason[0]) td_job_note(j, "cancelled: %.200s", reason);
+        struct td_attempt *a = td_job_live(j);
+        if (a) {
+            td_attempt_stop(core, j, a, TD_STOP_CAUSE_CANCEL);
+        } else if (j->state == TD_JOB_STOPPING) {
+            td_core_apply(core, j, TD_JOB_ON_STOPPED);
+        }
+    }
+    leave(core);
+    return TD_OK;
+}
+
+td_status td_core_pause(struct td_core *core, struct td_now now, const char *id,
+                        const struct td_job **out_job) {
+    TD_TRY(td_core_find_job(core, id, out_job));
+    enter(core, now);
+    struct td_job *j = td_core_job(core, (*out_job)->id);
+    enum td_job_step step = td_core_apply(core, j, TD_JOB_ON_PAUSE);
+    if (step == TD_JOB_REFUSED) return refuse(j, TD_JOB_ON_PAUSE, "paused");
+    if (step == TD_JOB_MOVED) {
+        struct td_attempt *a = td_job_live(j);
+        if (a) {
+            td_attempt_stop(core, j, a, TD_STOP_CAUSE_PAUSE);
+        } else if (j->state == TD_JOB_PAUSING) {
+            td_core_apply(core, j, TD_JOB_ON_STOPPED);
+        }
+    }
+    leave(core);
+    return TD_OK;
+}
+
+td_status td_core_resume(struct td_core *core, struct td_now now, const char *id,
+                         const struct td_job **out_job) {
+    TD_TRY(td_core_find_job(core, id, out_job));
+    enter(core, now);
+    struct td_job *j = td_core_job(core, (*out_job)->id);
+    if (td_core_apply(core, j, TD_JOB_ON_RESUME) == TD_JOB_REFUSED) {
+        return refuse(j, TD_JOB_ON_RESUME, "resumed");
+    }
+    leave(core);
+    return TD_OK;
+}
+
+td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec_json,
+                       uint64_t token) {
+    enter(core, now);
+    if (core->n_waiters == TD_CORE_MAX_PLAN_WAITERS) {
+        return td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED,
+                                             "%d plans are asked for already; try again",
+                                             TD_CORE_MAX_PLAN_WAITERS),
+                                     "LIMIT_PLANS");
+    }
+    struct td_plan_waiter w = {.token = token};
+    td_xxh3_128_hex(spec_json, strlen(spec_json), w.digest);
+    const struct td_plan_entry *e = td_plans_find(core, w.digest);
+    if (e) {
+        struct td_action *a = td_core_act(core, TD_ACTION_PLANNED);
+        a->token = token;
+        a->text = td_core_dup(e->json);
+        return TD_OK;
+    }
+    TD_TRY(td_plans_want(core, w.digest, spec_json));
+    core->waiters[core->n_waiters++] = w;
+    td_plans_tick(core);
+    leave(core);
+    return TD_OK;
+}
+
+void td_core_plan_abandon(struct td_core *core, uint64_t token) {
+    for (uint32_t i = 0; i < core->n_waiters; i++) {
+        if (core->waiters[i].token == token) core->waiters[i] = core->waiters[--core->n_waiters];
+    }
+}
+
+void td_core_drain(struct td_core *core, struct td_now now, bool stop_embedded) {
+    enter(core, now);
+    core->draining = true;
+    core->stopping = stop_embedded;
+    for (uint32_t i = 0; stop_embedded && i < core->n_active; i++) {
+        struct td_job *j = core->active[i];
+        struct td_attempt *a = td_job_live(j);
+        struct td_host *n = a ? td_nodes_find(core, a->node) : NULL;
+        if (n && n->embedded && !a->stop) td_attempt_stop(core, j, a, TD_STOP_CAUSE_DAEMON);
+    }
+    leave(core);
+}
+
+uint32_t td_core_n_stopping(const struct td_core *core) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; core->stopping && i < core->n_active; i++) {
+        struct td_attempt *a = td_job_live(core->active[i]);
+        struct td_host *node = a ? td_nodes_find(core, a->node) : NULL;
+        n += node && node->embedded && node->session;
+    }
+    return n;
+}
+
+// ---- bulk
+// ------------------------------------------------------------------------------------------
+td_status td_core_check_attempt(struct td_core *core, const Traind__V1__AttemptId *id) {
+    struct td_job *j = NULL;
+    if (id && td_attempt_find(core, id, &j)) return TD_OK;
+    td_status s = td_fail(TD_ABORTED,
+                          "attempt %u of job %s (epoch %" PRIu64
+                          ") was given up; what it sends is not taken any more",
+                          id ? id->attempt : 0, id && id->job ? id->job : "?", id ? id->epoch : 0);
+    return td_status_with_reason(s, "FENCED");
+}
+
+void td_core_points_committed(struct td_core *core, struct td_now now, const char *job,
+                              uint32_t attempt, uint32_t rank, uint64_t offset) {
+    enter(core, now);
+    struct td_job *j = td_core_job(core, job);
+    struct td_attempt *a = j ? td_job_attempt(j, attempt) : NULL;
+    if (a && rank < a->n_ranks) {
+        a->ranks[rank].metrics_done = offset;
+        td_attempt_ack(core, td_nodes_find(core, a->node), j, a, TRAIND__V1__SEGMENT__KIND__METRICS,
+                       rank, offset);
+        td_attempt_maybe_forget(core, j, a);
+    }
+    leave(core);
+}
+
+void td_core_log_committed(struct td_core *core, struct td_now now, const char *job,
+                           uint32_t attempt, uint32_t rank, Traind__V1__Segment__Kind kind,
+                           uint64_t offset) {
+    enter(core, now);
+    td_core_load_offset(core, job, attempt, rank, kind, offset);
+    struct td_job *j = td_core_job(core, job);
+    struct td_attempt *a = j ? td_job_attempt(j, attempt) : NULL;
+    if (a && rank < a->n_ranks) {
+        td_attempt_ack(core, td_nodes_find(core, a->node), j, a, kind, rank, offset);
+        td_attempt_maybe_forget(core, j, a);
+    }
+    leave(core);
+}
+
+td_status td_core_shard_durable(struct td_core *core, struct td_now now,
+                                const Traind__V1__AttemptId *id, const char *path, const char *file,
+                                uint64_t bytes, const char *digest) {
+    TD_TRY(td_core_check_attempt(core, id));
+    enter(core, now);
+    struct td_job *j = td_core_job(core, id->job);
+    td_status s = td_catalog_on_shard(core, j, path, file, bytes, digest);
+    struct td_attempt *a = td_job_attempt(j, id->attempt);
+    if (!s && a) td_attempt_maybe_forget(core, j, a);
+    leave(core);
+    return s;
+}
+
+// ---- reads
+// -----------------------------------------------------------------------------------------
+td_status td_core_find_job(const struct td_core *core, const char *id_or_name,
+                           const struct td_job **out_job) {
+    const struct td_job *found = td_core_job(core, id_or_name);
+    uint32_t n = found ? 1 : 0;
+    for (uint32_t i = 0; !found && i < core->n_jobs; i++) { // a name that is an id is an id
+        if (strcmp(core->order[i]->name, id_or_name) == 0) n++;
+    }
+    if (n > 1) {
+        return td_status_with_reason(td_fail(TD_FAILED_PRECONDITION,
+                                             "%u jobs are named '%.100s'; use the id", n,
+                                             id_or_name),
+                                     "NAME_AMBIGUOUS");
+    }
+    for (uint32_t i = 0; !found && n == 1 && i < core->n_jobs; i++) {
+        if (strcmp(core->order[i]->name, id_or_name) == 0) found = core->order[i];
+    }
+    if (!found) {
+        return td_status_with_reason(
+            td_fail(TD_NOT_FOUND, "no job '%.100s'; `trainctl list` shows them", id_or_name),
+            "JOB_NOT_FOUND");
+    }
+    *out_job = found;
+    return TD_OK;
+}
+
+const struct td_job *td_core_job_before(const struct td_core *core, uint64_t before_seq) {
+    uint32_t low = 0, high = core->n_jobs; // the last with seq < before_seq
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        if (core->order[mid]->seq < before_seq) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    return low ? core->order[low - 1] : NULL;
+}
+
+static const char *const counter_names[] = {"stale_messages", "segment_gaps",  "bad_event_lines",
+                                            "bad_points",     "attempts_lost", "restarts",
+                                            "registrations",  "plans_asked"};
+_Static_assert(TD_COUNTOF(counter_names) == TD_COUNT_COUNT, "one name per counter");
+
+const char *td_core_counter_name(enum td_core_counter c) {
+    TD_CHECK((unsigned)c < TD_COUNT_COUNT);
+    return counter_names[c];
+}
+
+uint32_t td_core_counter(const struct td_core *core, enum td_core_counter c) {
+    TD_CHECK((unsigned)c < TD_COUNT_COUNT);
+    return core->counters[c];
+}

@@ -1,0 +1,209 @@
+#ifndef TRAIND_DAEMON_COORDINATOR_CORE_H
+#define TRAIND_DAEMON_COORDINATOR_CORE_H
+
+// The coordinator's brain, sans I/O: it is told what happened and when, and answers with records
+// to commit, metric points to store and actions to take. No socket, no file, no clock, no thread;
+// the same code runs in the daemon and in the simulator (tests/sim).
+//
+// Use: call one input, then td_core_take, then carry it out. Output rule: an action is released
+// only when every record taken with it or before it is committed (gate.h does that), so nobody is
+// ever told of something that a crash could take back. Reads follow the same rule: their answers
+// pass through the same gate.
+//
+// Exactly once: what an attempt does arrives as bytes of append-only segments with their offset.
+// The bytes before the committed offset are skipped, a gap is refused by repeating the offset, and
+// the new offset is part of the same transaction as what the bytes meant.
+//
+// An input fails only for the caller's fault (td_status) or when memory is gone; then the core is
+// as before. Bounds: TD_CORE_MAX_*; what exceeds them is refused or dropped and counted.
+
+#include "daemon/coordinator/job.h"
+#include "lib/base/clock.h"
+#include "traind/v1/checkpoint.pb-c.h"
+#include "traind/v1/node.pb-c.h"
+
+enum {
+    TD_CORE_MAX_JOBS = 10000, // the oldest ended one is forgotten for a new one
+    TD_CORE_MAX_ACTIVE = 4000,
+    TD_CORE_MAX_NODES = 1024,
+    TD_CORE_MAX_PLANS = 256,        // cached
+    TD_CORE_MAX_PLAN_WAITERS = 64,  // PlanJob calls waiting
+    TD_CORE_MAX_REQUESTS = 20000,   // request ids remembered
+    TD_CORE_MAX_CHECKPOINTS = 1000, // of one job
+    TD_CORE_MAX_SHARDS = 64,        // files of one checkpoint
+};
+
+struct td_now {
+    struct td_mono mono;
+    struct td_real real;
+};
+
+// ---- output
+// ---------------------------------------------------------------------------------------- A row of
+// state.db: tables of (key, body). body NULL: the row goes.
+enum td_record_kind {
+    TD_RECORD_META,       // "epoch", "seq"
+    TD_RECORD_NODE,       // node id
+    TD_RECORD_PLAN,       // digest of the canonical spec
+    TD_RECORD_SPEC,       // job id -> canonical spec
+    TD_RECORD_JOB,        // job id
+    TD_RECORD_ATTEMPT,    // "<job>/a<n>"
+    TD_RECORD_CHECKPOINT, // "<job>/a<n>/step-<n>"
+    TD_RECORD_SHARD,      // "<job>/a<n>/step-<n>/<file>": durable here, checkpoint not yet known
+    TD_RECORD_REQUEST,    // request id
+    TD_RECORD_KIND_COUNT,
+};
+struct td_record {
+    struct td_record *next;
+    enum td_record_kind kind;
+    char *key;
+    char *body;
+};
+
+// Points of one rank for metrics.db; offset is the cursor after them, stored with them.
+struct td_points {
+    struct td_points *next;
+    char job[TD_JOB_ID_MAX];
+    uint32_t attempt;
+    uint32_t rank;
+    uint64_t offset;
+    size_t n_points;
+    struct td_metric_record *points;
+};
+
+enum td_action_kind {
+    TD_ACTION_SEND,     // message to the node of `session`
+    TD_ACTION_CLOSE,    // end `session`, with `text`
+    TD_ACTION_EVENT,    // a durable change of `job`: watchers and waiters are told
+    TD_ACTION_PROGRESS, // only progress or numbers of its reason changed
+    TD_ACTION_PLANNED,  // answer of td_core_plan: token, text (result) or failure
+    TD_ACTION_REMOVE,   // checkpoint files `text` ("a1/step-5") of `job` at the coordinator
+};
+struct td_action {
+    struct td_action *next;
+    enum td_action_kind kind;
+    uint64_t session;
+    uint64_t token;
+    char job[TD_JOB_ID_MAX];
+    char *text;
+    td_status failure;                       // owned
+    Traind__V1__CoordinatorMessage *message; // owned
+};
+
+// What one input answered. Lists in order; the taker owns them.
+struct td_core_out {
+    struct td_record *records;
+    struct td_points *points;
+    struct td_action *actions;
+};
+void td_record_destroy(struct td_record *r);
+void td_points_destroy(struct td_points *p);
+void td_action_destroy(struct td_action *a);
+void td_core_out_finish(struct td_core_out *out);
+
+// ---- life
+// ------------------------------------------------------------------------------------------
+struct td_core;
+struct td_core_options {
+    uint64_t incarnation;
+    const char *checkpoint_dir; // where streamed checkpoints lie, shown to clients; may be ""
+    int64_t heartbeat_ns, lease_ns, lost_after_ns, stop_grace_ns;
+};
+TD_MUST_USE td_status td_core_create(const struct td_core_options *options,
+                                     struct td_core **out_core);
+void td_core_destroy(struct td_core *core);
+TD_DEFINE_AUTO(td_core, td_core_destroy);
+
+// Before start: every stored row, kinds in the order of the enum. DATA_LOSS names the row.
+TD_MUST_USE td_status td_core_load(struct td_core *core, enum td_record_kind kind, const char *key,
+                                   const char *body);
+// Committed offsets that lie elsewhere: metrics (metrics.db), logs (files).
+void td_core_load_offset(struct td_core *core, const char *job, uint32_t attempt, uint32_t rank,
+                         Traind__V1__Segment__Kind kind, uint64_t offset);
+// Last values of jobs that have not ended.
+void td_core_load_metric(struct td_core *core, const char *job, const struct td_metric_last *m);
+// All was loaded: every node gets one full grace from now.
+void td_core_start(struct td_core *core, struct td_now now);
+
+struct td_core_out td_core_take(struct td_core *core);
+// When td_core_tick wants to be called; INT64_MAX: not by time.
+struct td_mono td_core_wake(const struct td_core *core);
+void td_core_tick(struct td_core *core, struct td_now now);
+
+// ---- nodes
+// ----------------------------------------------------------------------------------------- 0: too
+// many sessions.
+uint64_t td_core_session_open(struct td_core *core, struct td_now now, bool embedded);
+void td_core_session_message(struct td_core *core, struct td_now now, uint64_t session,
+                             const Traind__V1__NodeMessage *m);
+void td_core_session_close(struct td_core *core, struct td_now now, uint64_t session);
+
+// ---- people
+// ----------------------------------------------------------------------------------------
+struct td_core_create_job {
+    const char *id;         // fresh
+    const char *spec_json;  // canonical
+    const char *request_id; // ""
+    const char *digest;     // of the request's body
+};
+// *out_again: request_id was answered before; *out_job is that job.
+TD_MUST_USE td_status td_core_create_job(struct td_core *core, struct td_now now,
+                                         const struct td_core_create_job *request,
+                                         const struct td_job **out_job, bool *out_again);
+// FAILED_PRECONDITION STATE_<from>_<verb>.
+TD_MUST_USE td_status td_core_cancel(struct td_core *core, struct td_now now, const char *id,
+                                     const char *reason, const struct td_job **out_job);
+TD_MUST_USE td_status td_core_pause(struct td_core *core, struct td_now now, const char *id,
+                                    const struct td_job **out_job);
+TD_MUST_USE td_status td_core_resume(struct td_core *core, struct td_now now, const char *id,
+                                     const struct td_job **out_job);
+// Asks a node for the plan of a canonical spec; TD_ACTION_PLANNED with token follows.
+TD_MUST_USE td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec_json,
+                                   uint64_t token);
+void td_core_plan_abandon(struct td_core *core, uint64_t token);
+
+// Nothing is placed any more. stop_embedded: attempts of the embedded node are stopped with a
+// checkpoint. td_core_n_stopping: attempts it still waits for.
+void td_core_drain(struct td_core *core, struct td_now now, bool stop_embedded);
+uint32_t td_core_n_stopping(const struct td_core *core);
+
+// ---- bulk
+// ------------------------------------------------------------------------------------------ True:
+// the message is from the attempt that holds the job now. Else it is counted as stale.
+TD_MUST_USE td_status td_core_check_attempt(struct td_core *core, const Traind__V1__AttemptId *id);
+// Points taken before are in metrics.db up to offset: acknowledged with the next take.
+void td_core_points_committed(struct td_core *core, struct td_now now, const char *job,
+                              uint32_t attempt, uint32_t rank, uint64_t offset);
+// Log bytes are in the file up to offset: acknowledged with the next take.
+void td_core_log_committed(struct td_core *core, struct td_now now, const char *job,
+                           uint32_t attempt, uint32_t rank, Traind__V1__Segment__Kind kind,
+                           uint64_t offset);
+// A file of a checkpoint is durable here and its digest was verified.
+TD_MUST_USE td_status td_core_shard_durable(struct td_core *core, struct td_now now,
+                                            const Traind__V1__AttemptId *id, const char *path,
+                                            const char *file, uint64_t bytes, const char *digest);
+
+// ---- reads
+// ----------------------------------------------------------------------------------------- By id,
+// or by a name that only one job bears. NOT_FOUND JOB_NOT_FOUND, or FAILED_PRECONDITION
+// NAME_AMBIGUOUS.
+TD_MUST_USE td_status td_core_find_job(const struct td_core *core, const char *id_or_name,
+                                       const struct td_job **out_job);
+// Newest first; before_seq UINT64_MAX: from the newest. NULL at the end.
+const struct td_job *td_core_job_before(const struct td_core *core, uint64_t before_seq);
+
+enum td_core_counter {
+    TD_COUNT_STALE,       // messages of fenced attempts or other incarnations
+    TD_COUNT_GAPS,        // segments that began past the committed offset
+    TD_COUNT_BAD_LINES,   // event lines that were none
+    TD_COUNT_BAD_POINTS,  // metric records that were none
+    TD_COUNT_LOST,        // attempts given up
+    TD_COUNT_RESTARTS,    //
+    TD_COUNT_SESSIONS,    // registrations
+    TD_COUNT_PLANS_ASKED, //
+    TD_COUNT_COUNT,
+};
+const char *td_core_counter_name(enum td_core_counter c); // "stale_messages"
+uint32_t td_core_counter(const struct td_core *core, enum td_core_counter c);
+
+#endif

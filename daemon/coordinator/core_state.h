@@ -1,0 +1,195 @@
+#ifndef TRAIND_DAEMON_COORDINATOR_CORE_STATE_H
+#define TRAIND_DAEMON_COORDINATOR_CORE_STATE_H
+
+// What the files of the core share: its state, and the calls between them. Private to core.c,
+// attempt.c, queue.c, nodes.c, plans.c, catalog.c, view.c and out.c; nobody else includes it.
+//
+// Memory: an event is handled whole or the process ends. Small allocations inside the core go
+// through td_core_must: when memory is gone in mid-event the state in memory cannot be trusted any
+// more, while the one on disk can, so the daemon stops and its supervisor starts it again. Nothing
+// acknowledged is lost by that, and ranks do not notice.
+
+#include "daemon/coordinator/catalog.h"
+#include "daemon/coordinator/core.h"
+#include "lib/base/map.h"
+
+struct td_host {
+    char id[64];
+    char boot_id[40];
+    char name[72];
+    char version[40];
+    char accelerators[128]; // comma-separated
+    uint32_t cores, slots;
+    uint64_t memory_bytes;
+    uint32_t launcher_major;
+    bool embedded;
+    bool lost;            // its lease is gone
+    bool settling;        // unwanted attempts are being stopped: nothing is placed here
+    uint64_t session;     // 0: none
+    struct td_mono heard; // last message
+    uint32_t used;        // slots of attempts that may be alive; by td_nodes_count
+    uint32_t reserved;    // during a pass of the queue: a waiting job needs it whole
+};
+
+struct td_session {
+    uint64_t id;
+    bool embedded;
+    struct td_host *node; // NULL until registered
+};
+
+struct td_plan_entry { // cached result
+    char digest[33];
+    char *json;
+    uint64_t memory_bytes, shared_bytes;
+    uint32_t total_steps;
+};
+
+struct td_plan_ask { // on its way; one per spec
+    char digest[33];
+    char request[64];
+    char node[64]; // "": not asked yet
+    char last[64]; // asked last
+    char *spec_json;
+    uint32_t tries;
+    struct td_mono deadline;
+};
+
+struct td_plan_waiter {
+    uint64_t token;
+    char digest[33];
+};
+
+struct td_request {
+    char job[TD_JOB_ID_MAX];
+    char digest[33];
+    int64_t time_ns;
+};
+
+struct td_core {
+    struct td_core_options options;
+    char *checkpoint_dir;
+    struct td_now now; // of the event being handled
+    struct td_mono wake;
+    bool started;
+    bool draining, stopping; // stopping: the embedded node's attempts are being stopped
+    uint64_t next_seq, next_epoch, next_session, next_plan;
+
+    struct td_map *jobs;   // id -> td_job, in order of creation
+    struct td_job **order; // all jobs by seq
+    uint32_t n_jobs;
+    struct td_job **active; // those that have not ended, by seq
+    uint32_t n_active;
+    struct td_map *nodes; // id -> td_node
+    struct td_session *sessions[TD_CORE_MAX_NODES + 64];
+    uint32_t n_sessions;
+
+    struct td_map *plans; // digest -> td_plan_entry
+    struct td_plan_ask *asks[TD_CORE_MAX_PLAN_WAITERS];
+    uint32_t n_asks;
+    struct td_plan_waiter waiters[TD_CORE_MAX_PLAN_WAITERS];
+    uint32_t n_waiters;
+    struct td_map *requests; // request id -> td_request
+    struct td_map *shards;   // "<job>/<path>/<file>" -> td_checkpoint_file
+
+    uint32_t counters[TD_COUNT_COUNT];
+    bool queue_dirty;
+    struct td_job **touched;
+    uint32_t n_touched, cap_touched;
+    struct td_core_out out;
+    struct td_record **records_tail;
+    struct td_points **points_tail;
+    struct td_action **actions_tail;
+};
+
+// ---- out.c
+// -----------------------------------------------------------------------------------------
+void *td_core_must(void *p);
+char *td_core_dup(const char *s);
+void td_core_record(struct td_core *core, enum td_record_kind kind, const char *key,
+                    const char *body);
+void td_core_points(struct td_core *core, struct td_points *take_points);
+struct td_action *td_core_act(struct td_core *core, enum td_action_kind kind);
+// Deep-copies m. Does nothing without a session.
+void td_core_send(struct td_core *core, const struct td_host *node,
+                  Traind__V1__CoordinatorMessage *m);
+void td_core_meta(struct td_core *core, const char *key, uint64_t value);
+void td_core_save_attempt(struct td_core *core, const struct td_job *j, const struct td_attempt *a);
+void td_core_attempt_id(const struct td_job *j, const struct td_attempt *a,
+                        Traind__V1__AttemptId *out_id);
+
+// ---- core.c
+// ----------------------------------------------------------------------------------------
+void td_core_touch(struct td_core *core, struct td_job *j);
+void td_core_progress(struct td_core *core, const struct td_job *j);
+void td_core_wake_at(struct td_core *core, struct td_mono t);
+struct td_job *td_core_job(const struct td_core *core, const char *id); // NULL: none
+// The table's answer, carried out. REFUSED changes nothing.
+enum td_job_step td_core_apply(struct td_core *core, struct td_job *j, enum td_job_event event);
+// For jobs that end without an attempt's failure.
+void td_core_fail_job(struct td_core *core, struct td_job *j, enum td_class cls, enum td_code code,
+                      const char *message);
+
+// ---- attempt.c
+// -------------------------------------------------------------------------------------
+void td_attempt_on_segment(struct td_core *core, struct td_host *node,
+                           const Traind__V1__Segment *s);
+void td_attempt_on_progress(struct td_core *core, struct td_host *node,
+                            const Traind__V1__AttemptProgress *p);
+void td_attempt_on_log_state(struct td_core *core, struct td_host *node,
+                             const Traind__V1__LogState *m);
+void td_attempt_on_refused(struct td_core *core, struct td_host *node,
+                           const Traind__V1__AttemptRefused *m);
+// Gives the attempt up: fenced, its job retried (counted or not) or ended.
+void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *a, bool counted,
+                     const char *why);
+// Asks its node to stop it; again after each registration.
+void td_attempt_stop(struct td_core *core, struct td_job *j, struct td_attempt *a,
+                     enum td_stop_cause cause);
+void td_attempt_send_stop(struct td_core *core, struct td_job *j, struct td_attempt *a);
+void td_attempt_tick(struct td_core *core, struct td_job *j);
+// Tells the node when everything of an ended attempt is here.
+void td_attempt_maybe_forget(struct td_core *core, struct td_job *j, struct td_attempt *a);
+void td_attempt_ack(struct td_core *core, const struct td_host *node, const struct td_job *j,
+                    const struct td_attempt *a, Traind__V1__Segment__Kind kind, uint32_t rank,
+                    uint64_t offset);
+// The attempt that id names, if it may still speak; else counted as stale, NULL.
+struct td_attempt *td_attempt_find(struct td_core *core, const Traind__V1__AttemptId *id,
+                                   struct td_job **out_job);
+
+// ---- nodes.c
+// ---------------------------------------------------------------------------------------
+struct td_host *td_nodes_find(const struct td_core *core, const char *id);
+bool td_host_ready(const struct td_host *n);
+void td_nodes_register(struct td_core *core, struct td_session *s, const Traind__V1__Register *m);
+void td_nodes_heartbeat(struct td_core *core, struct td_host *n, const Traind__V1__Heartbeat *m);
+void td_nodes_session_gone(struct td_core *core, struct td_session *s);
+void td_nodes_tick(struct td_core *core);
+// Sets node->used from the attempts that may be alive.
+void td_nodes_count(struct td_core *core);
+TD_MUST_USE td_status td_nodes_load(struct td_core *core, const char *key, const char *body);
+
+// ---- queue.c
+// ---------------------------------------------------------------------------------------
+void td_queue_pass(struct td_core *core);
+uint32_t td_queue_slots(const struct td_job *j, const struct td_host *n);
+// FAILED_PRECONDITION UNSATISFIABLE if no known node could ever hold the job.
+TD_MUST_USE td_status td_queue_check(struct td_core *core, const struct td_job *j);
+
+// ---- plans.c
+// ---------------------------------------------------------------------------------------
+const struct td_plan_entry *td_plans_find(const struct td_core *core, const char *digest);
+// Sees to it that a node is asked. TD_RESOURCE_EXHAUSTED: too many at once.
+TD_MUST_USE td_status td_plans_want(struct td_core *core, const char *digest,
+                                    const char *spec_json);
+void td_plans_on_result(struct td_core *core, struct td_host *node,
+                        const Traind__V1__PlanResult *m);
+void td_plans_node_gone(struct td_core *core, const char *node);
+// Asks what can be asked, gives up what took too long.
+void td_plans_tick(struct td_core *core);
+TD_MUST_USE td_status td_plans_load(struct td_core *core, const char *key, const char *body);
+// The plan of an attempt (or, attempt 0, of a question) as text. The caller frees.
+TD_MUST_USE td_status td_plans_text(const char *job, uint32_t attempt, const char *spec_json,
+                                    const char *frozen_json, const struct td_host *node,
+                                    char **out_text, uint32_t *out_threads);
+
+#endif

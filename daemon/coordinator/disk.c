@@ -1,0 +1,134 @@
+#include "daemon/coordinator/disk.h"
+
+// One thread, one list in, one list out, one task on the loop. See disk.h.
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "lib/base/log.h"
+#include "lib/rpc/loop.h"
+
+struct mail { // frees itself when its disk is gone before it ran
+    struct td_loop_task task;
+    _Atomic bool posted;
+    struct td_disk *disk; // NULL: gone; the loop's
+};
+
+struct td_disk {
+    struct td_loop *loop;
+    pthread_t thread;
+    bool running;
+    pthread_mutex_t mutex; // guards what follows
+    pthread_cond_t cond;
+    struct td_disk_job *todo, **todo_tail;
+    struct td_disk_job *done, **done_tail;
+    uint32_t n_jobs; // given and not yet done
+    bool stop;
+    struct mail *mail;
+};
+
+static void *disk_loop(void *arg) {
+    struct td_disk *d = arg;
+    td_log_context("thread", "disk");
+    pthread_mutex_lock(&d->mutex);
+    for (;;) {
+        while (!d->todo && !d->stop) {
+            pthread_cond_wait(&d->cond, &d->mutex);
+        }
+        struct td_disk_job *job = d->todo;
+        if (!job) break;
+        d->todo = job->next;
+        if (!d->todo) d->todo_tail = &d->todo;
+        pthread_mutex_unlock(&d->mutex);
+        job->run(job);
+        pthread_mutex_lock(&d->mutex);
+        job->next = NULL;
+        *d->done_tail = job;
+        d->done_tail = &job->next;
+        if (!atomic_exchange(&d->mail->posted, true)) td_loop_post_task(d->loop, &d->mail->task);
+    }
+    pthread_mutex_unlock(&d->mutex);
+    return NULL;
+}
+
+static void tell(struct td_disk *d) {
+    pthread_mutex_lock(&d->mutex);
+    struct td_disk_job *head = d->done;
+    d->done = NULL;
+    d->done_tail = &d->done;
+    pthread_mutex_unlock(&d->mutex);
+    while (head) {
+        struct td_disk_job *job = head;
+        head = job->next;
+        pthread_mutex_lock(&d->mutex);
+        d->n_jobs--;
+        pthread_mutex_unlock(&d->mutex);
+        job->done(job);
+    }
+}
+
+static void on_task(void *arg) {
+    struct mail *mail = arg;
+    if (!mail->disk) {
+        free(mail);
+        return;
+    }
+    atomic_store(&mail->posted, false);
+    tell(mail->disk);
+}
+
+td_status td_disk_create(struct td_loop *loop, struct td_disk **out_disk) {
+    TD_AUTO(td_disk) *d = td_calloc(1, sizeof *d);
+    if (!d) return td_fail_oom();
+    d->loop = loop;
+    d->todo_tail = &d->todo;
+    d->done_tail = &d->done;
+    pthread_mutex_init(&d->mutex, NULL);
+    pthread_cond_init(&d->cond, NULL);
+    d->mail = td_calloc(1, sizeof *d->mail);
+    if (!d->mail) return td_fail_oom();
+    d->mail->task = (struct td_loop_task){.run = on_task, .arg = d->mail};
+    d->mail->disk = d;
+    int rc = pthread_create(&d->thread, NULL, disk_loop, d);
+    if (rc != 0) return td_fail(TD_RESOURCE_EXHAUSTED, "thread for files: %s", strerror(rc));
+    d->running = true;
+    *out_disk = td_steal(d);
+    return TD_OK;
+}
+
+void td_disk_destroy(struct td_disk *d) {
+    if (!d) return;
+    if (d->running) {
+        pthread_mutex_lock(&d->mutex);
+        d->stop = true;
+        pthread_cond_signal(&d->cond);
+        pthread_mutex_unlock(&d->mutex);
+        pthread_join(d->thread, NULL);
+        tell(d);
+    }
+    if (d->mail) {
+        d->mail->disk = NULL;
+        if (!atomic_load(&d->mail->posted)) free(d->mail);
+    }
+    pthread_mutex_destroy(&d->mutex);
+    pthread_cond_destroy(&d->cond);
+    free(d);
+}
+
+td_status td_disk_submit(struct td_disk *d, struct td_disk_job *job) {
+    pthread_mutex_lock(&d->mutex);
+    bool full = d->n_jobs >= TD_DISK_MAX_JOBS || d->stop;
+    if (!full) {
+        job->next = NULL;
+        *d->todo_tail = job;
+        d->todo_tail = &job->next;
+        d->n_jobs++;
+        pthread_cond_signal(&d->cond);
+    }
+    pthread_mutex_unlock(&d->mutex);
+    if (!full) return TD_OK;
+    return td_status_with_reason(
+        td_fail(TD_RESOURCE_EXHAUSTED, "%d pieces of work wait for the disk", TD_DISK_MAX_JOBS),
+        "OVERLOADED");
+}

@@ -1,0 +1,355 @@
+// Nodes as the coordinator sees them: registration, adoption, leases, slots.
+//
+// A node is a row that stays known when it is away, so that "could this job ever fit" has an answer
+// after a restart. What it holds is told by itself, in Register, and judged attempt by attempt:
+//   held, and the job's live attempt      -> adopt, from the committed offsets (also when its
+//                                            launcher is dead: the rest of its log is to come)
+//   held, ended, not everything is here   -> adopt, for the logs
+//   held, anything else                   -> stop and forget
+//   not held, but live for us             -> lost: at once after work began; if it was only
+//                                            assigned, the message never arrived: placed again
+// A dead node is silent, and so is a slow one: the lease (10 s) only changes what is shown. After
+// lost_after more, the attempt is given up and fenced by its epoch, so that a node which comes back
+// is told to stop it. A new boot id, or a registration without the attempt, is a witness: then it
+// is given up at once. Unwanted ranks that still run on a node keep it from getting work
+// ("settling") until a heartbeat shows their slots free.
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/coordinator/core_state.h"
+#include "lib/base/buf.h"
+
+enum { MAX_SLOTS = 4096, MAX_HELD = 4096, NODE_BODY_MAX = 8 << 10 };
+
+struct td_host *td_nodes_find(const struct td_core *core, const char *id) {
+    return id && id[0] ? td_map_get(core->nodes, id) : NULL;
+}
+
+bool td_host_ready(const struct td_host *n) {
+    return n->session && !n->lost;
+}
+
+// ---- records
+// ---------------------------------------------------------------------------------------
+static td_status encode(const struct td_host *n, struct td_buf *out) {
+    TD_TRY(td_buf_printf(out, "{\"cores\":%u,\"slots\":%u,\"memory_bytes\":%" PRIu64, n->cores,
+                         n->slots, n->memory_bytes));
+    TD_TRY(td_buf_printf(out, ",\"launcher_major\":%u,\"embedded\":%d,\"boot_id\":",
+                         n->launcher_major, n->embedded));
+    TD_TRY(td_json_print_string(n->boot_id, strlen(n->boot_id), out));
+    TD_TRY(td_buf_str(out, ",\"name\":"));
+    TD_TRY(td_json_print_string(n->name, strlen(n->name), out));
+    TD_TRY(td_buf_str(out, ",\"version\":"));
+    TD_TRY(td_json_print_string(n->version, strlen(n->version), out));
+    TD_TRY(td_buf_str(out, ",\"accelerators\":"));
+    TD_TRY(td_json_print_string(n->accelerators, strlen(n->accelerators), out));
+    return td_buf_str(out, "}");
+}
+
+static void save(struct td_core *core, const struct td_host *n) {
+    TD_AUTO_BUF body;
+    td_buf_init(&body, NODE_BODY_MAX);
+    TD_CHECK(!encode(n, &body));
+    td_core_record(core, TD_RECORD_NODE, n->id, td_buf_cstr(&body));
+}
+
+td_status td_nodes_load(struct td_core *core, const char *key, const char *body) {
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
+    struct td_json *v = NULL;
+    TD_TRY_CTX(td_json_parse(arena, body, strlen(body), &v), "state.db, node '%s'", key);
+    struct td_host *n = td_calloc(1, sizeof *n);
+    if (!n) return td_fail_oom();
+    snprintf(n->id, sizeof n->id, "%s", key);
+    snprintf(n->boot_id, sizeof n->boot_id, "%s", td_json_string(td_json_get(v, "boot_id"), ""));
+    snprintf(n->name, sizeof n->name, "%s", td_json_string(td_json_get(v, "name"), ""));
+    snprintf(n->version, sizeof n->version, "%s", td_json_string(td_json_get(v, "version"), ""));
+    snprintf(n->accelerators, sizeof n->accelerators, "%s",
+             td_json_string(td_json_get(v, "accelerators"), ""));
+    n->cores = (uint32_t)td_json_int(td_json_get(v, "cores"), 1);
+    n->slots = (uint32_t)td_json_int(td_json_get(v, "slots"), 1);
+    n->memory_bytes = (uint64_t)td_json_int(td_json_get(v, "memory_bytes"), 0);
+    n->launcher_major = (uint32_t)td_json_int(td_json_get(v, "launcher_major"), 0);
+    n->embedded = td_json_int(td_json_get(v, "embedded"), 0) != 0;
+    td_status s = td_map_put(core->nodes, key, n, NULL);
+    if (s) free(n);
+    return s;
+}
+
+// ---- slots
+// -----------------------------------------------------------------------------------------
+void td_nodes_count(struct td_core *core) {
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        ((struct td_host *)value)->used = 0;
+        ((struct td_host *)value)->reserved = 0;
+    }
+    for (uint32_t i = 0; i < core->n_active; i++) {
+        const struct td_attempt *a = td_job_live(core->active[i]);
+        struct td_host *n = a ? td_nodes_find(core, a->node) : NULL;
+        if (n) n->used += a->slots;
+    }
+}
+
+void td_nodes_heartbeat(struct td_core *core, struct td_host *n, const Traind__V1__Heartbeat *m) {
+    if (!n->settling) return;
+    td_nodes_count(core);
+    if (m->slots_used > n->used) return;
+    n->settling = false;
+    core->queue_dirty = true;
+}
+
+// ---- registration
+// ----------------------------------------------------------------------------------
+static const Traind__V1__AttemptHeld *
+find_held(const Traind__V1__Register *m, const struct td_job *j, const struct td_attempt *a) {
+    for (size_t i = 0; i < m->n_attempts; i++) {
+        const Traind__V1__AttemptId *id = m->attempts[i]->id;
+        if (id && id->attempt == a->number && id->epoch == a->epoch &&
+            strcmp(id->job, j->id) == 0) {
+            return m->attempts[i];
+        }
+    }
+    return NULL;
+}
+
+// Live attempts that we placed there and it does not know.
+static void judge_missing(struct td_core *core, struct td_host *n, const Traind__V1__Register *m) {
+    for (uint32_t i = core->n_active; i-- > 0;) {
+        struct td_job *j = core->active[i];
+        struct td_attempt *a = td_job_live(j);
+        if (!a || strcmp(a->node, n->id) != 0 || find_held(m, j, a)) continue;
+        char why[160];
+        snprintf(why, sizeof why, "node %s came back without attempt %u", n->name, a->number);
+        td_attempt_lost(core, j, a, a->state == TD_ATTEMPT_STARTED, why);
+    }
+}
+
+// Wanted: it is the live one, or an ended one of which something is still to come.
+static struct td_attempt *wanted(struct td_core *core, const struct td_host *n,
+                                 const Traind__V1__AttemptId *id, struct td_job **out_job) {
+    struct td_job *j = id ? td_core_job(core, id->job) : NULL;
+    struct td_attempt *a = j ? td_job_attempt(j, id->attempt) : NULL;
+    if (!a || a->epoch != id->epoch || strcmp(a->node, n->id) != 0) return NULL;
+    if (a->state == TD_ATTEMPT_FENCED || a->forgotten) return NULL;
+    *out_job = j;
+    return a;
+}
+
+static Traind__V1__AttemptCursor *make_cursor(struct td_arena *arena, struct td_job *j,
+                                              struct td_attempt *a) {
+    Traind__V1__AttemptCursor *c = td_core_must(td_arena_alloc(arena, sizeof *c));
+    traind__v1__attempt_cursor__init(c);
+    c->id = td_core_must(td_arena_alloc(arena, sizeof *c->id));
+    td_core_attempt_id(j, a, c->id);
+    size_t n = 1 + 3 * (size_t)a->n_ranks;
+    c->offsets = td_core_must(td_arena_array(arena, n, sizeof *c->offsets));
+    for (size_t i = 0; i < n; i++) {
+        Traind__V1__SegmentOffset *o = td_core_must(td_arena_alloc(arena, sizeof *o));
+        traind__v1__segment_offset__init(o);
+        o->rank = i ? (uint32_t)((i - 1) / 3) : 0;
+        const struct td_rank_cursor *r = &a->ranks[o->rank];
+        static const Traind__V1__Segment__Kind kinds[] = {TRAIND__V1__SEGMENT__KIND__METRICS,
+                                                          TRAIND__V1__SEGMENT__KIND__OUT,
+                                                          TRAIND__V1__SEGMENT__KIND__ERR};
+        o->kind = i ? kinds[(i - 1) % 3] : TRAIND__V1__SEGMENT__KIND__EVENTS;
+        o->offset = !i                 ? a->events
+                    : (i - 1) % 3 == 0 ? r->metrics
+                    : (i - 1) % 3 == 1 ? r->out
+                                       : r->err;
+        c->offsets[i] = o;
+    }
+    c->n_offsets = n;
+    return c;
+}
+
+// The last build's frames are not ours: let it save and start again under this one.
+static void check_major(struct td_core *core, struct td_host *n, struct td_job *j,
+                        struct td_attempt *a, const Traind__V1__AttemptHeld *held) {
+    if (!held->alive || held->launcher_major == n->launcher_major || a->stop) return;
+    td_attempt_stop(core, j, a, TD_STOP_CAUSE_UPGRADE);
+}
+
+static void answer(struct td_core *core, struct td_host *n, const Traind__V1__Register *m) {
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_CHECK(!td_arena_create((size_t)64 << 20, &arena));
+    Traind__V1__Registered r = TRAIND__V1__REGISTERED__INIT;
+    r.heartbeat_ms = (uint32_t)(core->options.heartbeat_ns / TD_NS_PER_MS);
+    r.lease_ms = (uint32_t)(core->options.lease_ns / TD_NS_PER_MS);
+    r.adopt = td_core_must(td_arena_array(arena, m->n_attempts + 1, sizeof *r.adopt));
+    r.stop = td_core_must(td_arena_array(arena, m->n_attempts + 1, sizeof *r.stop));
+    for (size_t i = 0; i < m->n_attempts; i++) {
+        struct td_job *j = NULL;
+        struct td_attempt *a = wanted(core, n, m->attempts[i]->id, &j);
+        if (a) {
+            r.adopt[r.n_adopt++] = make_cursor(arena, j, a);
+        } else if (m->attempts[i]->id) {
+            r.stop[r.n_stop++] = m->attempts[i]->id;
+            if (m->attempts[i]->alive) n->settling = true;
+        }
+    }
+    Traind__V1__CoordinatorMessage reply = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
+    reply.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_REGISTERED;
+    reply.registered = &r;
+    td_core_send(core, n, &reply);
+    for (size_t i = 0; i < m->n_attempts; i++) { // after the adoption: stops that are still due
+        struct td_job *j = NULL;
+        struct td_attempt *a = wanted(core, n, m->attempts[i]->id, &j);
+        if (!a || !td_attempt_live(a)) continue;
+        a->stop_sent = false;
+        td_attempt_send_stop(core, j, a);
+        check_major(core, n, j, a, m->attempts[i]);
+    }
+}
+
+static void fill(struct td_host *n, const struct td_session *s, const Traind__V1__Register *m) {
+    snprintf(n->boot_id, sizeof n->boot_id, "%s", m->boot_id);
+    snprintf(n->name, sizeof n->name, "%s", m->name[0] ? m->name : m->node_id);
+    snprintf(n->version, sizeof n->version, "%s", m->version);
+    n->accelerators[0] = '\0';
+    for (size_t i = 0; i < m->n_accelerators; i++) {
+        size_t len = strlen(n->accelerators);
+        snprintf(n->accelerators + len, sizeof n->accelerators - len, "%s%s", i ? "," : "",
+                 m->accelerators[i]);
+    }
+    n->cores = m->cores;
+    n->slots = m->slots;
+    n->memory_bytes = m->memory_bytes;
+    n->launcher_major = m->launcher_major;
+    n->embedded = s->embedded;
+}
+
+static const char *bad_register(const Traind__V1__Register *m) {
+    size_t len = strlen(m->node_id);
+    if (!len || len >= sizeof((struct td_host *)0)->id) return "node_id must have 1 to 63 bytes";
+    for (const char *c = m->node_id; *c; c++) {
+        if (*c <= ' ' || *c > '~' || *c == '/' || *c == '"') {
+            return "node_id holds a byte that ids do not have";
+        }
+    }
+    if (!m->cores || !m->slots || m->slots > MAX_SLOTS) return "cores or slots out of range";
+    if (m->n_attempts > MAX_HELD) return "too many attempts";
+    return NULL;
+}
+
+static void close_session(struct td_core *core, uint64_t session, const char *why) {
+    struct td_action *a = td_core_act(core, TD_ACTION_CLOSE);
+    a->session = session;
+    a->text = td_core_dup(why);
+}
+
+// It speaks again: what was said about its silence is over.
+static void clear_silence(struct td_core *core, const struct td_host *n) {
+    for (uint32_t i = 0; i < core->n_active; i++) {
+        struct td_job *j = core->active[i];
+        const struct td_attempt *a = td_job_live(j);
+        if (!a || strcmp(a->node, n->id) != 0) continue;
+        if (strcmp(j->reason.code, "NODE_SILENT") != 0) continue;
+        memset(&j->reason, 0, sizeof j->reason);
+        td_core_progress(core, j);
+    }
+}
+
+void td_nodes_register(struct td_core *core, struct td_session *s, const Traind__V1__Register *m) {
+    const char *bad = bad_register(m);
+    struct td_host *n = bad ? NULL : td_nodes_find(core, m->node_id);
+    if (!bad && !n && td_map_count(core->nodes) == TD_CORE_MAX_NODES) bad = "too many nodes";
+    if (bad || (s->node && s->node != n)) {
+        close_session(core, s->id, bad ? bad : "a session is of one node");
+        return;
+    }
+    if (!n) {
+        n = td_core_must(td_calloc(1, sizeof *n));
+        snprintf(n->id, sizeof n->id, "%s", m->node_id);
+        TD_CHECK(!td_map_put(core->nodes, n->id, n, NULL));
+    }
+    if (n->session && n->session != s->id) {
+        close_session(core, n->session, "the node began another session");
+    }
+    fill(n, s, m);
+    s->node = n;
+    n->session = s->id;
+    n->heard = core->now.mono;
+    n->lost = n->settling = false;
+    core->counters[TD_COUNT_SESSIONS]++;
+    save(core, n);
+    judge_missing(core, n, m);
+    answer(core, n, m);
+    clear_silence(core, n);
+    td_core_wake_at(core, td_mono_add(n->heard, core->options.lease_ns));
+    td_plans_node_gone(core, n->id); // what was asked in an earlier session is asked again
+    td_plans_tick(core);
+    core->queue_dirty = true;
+}
+
+void td_nodes_session_gone(struct td_core *core, struct td_session *s) {
+    struct td_host *n = s->node;
+    if (!n || n->session != s->id) return; // superseded
+    n->session = 0;
+    td_plans_node_gone(core, n->id);
+    td_plans_tick(core);
+    td_core_wake_at(core, td_mono_add(n->heard, core->options.lease_ns));
+    core->queue_dirty = true;
+}
+
+// ---- leases
+// ----------------------------------------------------------------------------------------
+static void show_silence(struct td_core *core, const struct td_host *n) {
+    for (uint32_t i = 0; i < core->n_active; i++) {
+        struct td_job *j = core->active[i];
+        const struct td_attempt *a = td_job_live(j);
+        if (!a || strcmp(a->node, n->id) != 0 || j->state != TD_JOB_RUNNING) continue;
+        td_reason_set(&j->reason, "NODE_SILENT",
+                      "node %s is silent; its ranks are taken to run on, and given up after "
+                      "%" PRId64 " s",
+                      n->name, core->options.lost_after_ns / TD_NS_PER_S);
+        td_core_progress(core, j);
+    }
+}
+
+static void give_up(struct td_core *core, struct td_host *n, int64_t silent_ns) {
+    for (uint32_t i = core->n_active; i-- > 0;) {
+        struct td_job *j = core->active[i];
+        struct td_attempt *a = td_job_live(j);
+        if (!a || strcmp(a->node, n->id) != 0) continue;
+        char why[160];
+        snprintf(why, sizeof why, "node %s was silent for %" PRId64 " s", n->name,
+                 silent_ns / TD_NS_PER_S);
+        td_attempt_lost(core, j, a, true, why);
+    }
+}
+
+static void tick_node(struct td_core *core, struct td_host *n) {
+    if (n->session && n->embedded) return; // it lives and dies with us
+    int64_t silent_ns = core->now.mono.ns - n->heard.ns;
+    int64_t lease_ns = core->options.lease_ns;
+    int64_t lost_ns = lease_ns + core->options.lost_after_ns;
+    if (silent_ns < lease_ns) {
+        td_core_wake_at(core, td_mono_add(n->heard, lease_ns));
+        return;
+    }
+    if (!n->lost) {
+        n->lost = true;
+        if (n->session) close_session(core, n->session, "nothing heard for the lease");
+        show_silence(core, n);
+        core->queue_dirty = true;
+    }
+    if (silent_ns < lost_ns) {
+        td_core_wake_at(core, td_mono_add(n->heard, lost_ns));
+    } else {
+        give_up(core, n, silent_ns);
+    }
+}
+
+void td_nodes_tick(struct td_core *core) {
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        tick_node(core, value);
+    }
+}

@@ -1,0 +1,282 @@
+// Plans: what a job will need, asked of a node once per canonical spec and kept.
+//
+// A question is a PlanRequest to a ready node, which runs a one-shot worker under limits; the
+// answer is its sizes as JSON. One question per spec is on its way, however many jobs and PlanJob
+// calls wait for it. A node that goes away takes its questions with it: they are asked again
+// elsewhere. An answer of class bad_spec or data is final and fails the jobs that wait; any other
+// failure is asked again, max_tries in all, because it says more about the node than about the job.
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/coordinator/core_state.h"
+#include "lib/base/buf.h"
+#include "lib/spec/plan.h"
+
+enum { MAX_TRIES = 3, RESULT_MAX_BYTES = 256 << 10, PLAN_MAX_BYTES = 4 << 20 };
+static const int64_t answer_ns = 120 * TD_NS_PER_S;
+
+// ---- cache
+// -----------------------------------------------------------------------------------------
+const struct td_plan_entry *td_plans_find(const struct td_core *core, const char *digest) {
+    return td_map_get(core->plans, digest);
+}
+
+static td_status read_entry(const char *digest, const char *json, struct td_plan_entry **out) {
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
+    struct td_json *v = NULL;
+    TD_TRY_CTX(td_json_parse(arena, json, strlen(json), &v), "plan of a node");
+    struct td_plan_entry *e = td_calloc(1, sizeof *e);
+    if (!e || !(e->json = td_strdup(json))) {
+        free(e);
+        return td_fail_oom();
+    }
+    snprintf(e->digest, sizeof e->digest, "%s", digest);
+    static const char *const parts[] = {"state_bytes", "arena_bytes", "snapshot_bytes"};
+    for (size_t i = 0; i < TD_COUNTOF(parts); i++) {
+        int64_t bytes = td_json_int(td_json_get(v, parts[i]), 0);
+        if (bytes > 0) e->memory_bytes += (uint64_t)bytes;
+    }
+    int64_t shared = td_json_int(td_json_get(v, "shared_bytes"), 0);
+    int64_t steps = td_json_int(td_json_get(v, "total_steps"), 0);
+    e->shared_bytes = shared > 0 ? (uint64_t)shared : 0;
+    e->total_steps = steps > 0 && steps <= UINT32_MAX ? (uint32_t)steps : 0;
+    *out = e;
+    return TD_OK;
+}
+
+static void free_entry(struct td_plan_entry *e) {
+    if (!e) return;
+    free(e->json);
+    free(e);
+}
+
+// The oldest goes when the cache is full.
+static void keep(struct td_core *core, struct td_plan_entry *e) {
+    if (td_map_count(core->plans) >= TD_CORE_MAX_PLANS) {
+        size_t cursor = 0;
+        const char *key;
+        void *value;
+        if (td_map_next(core->plans, &cursor, &key, &value)) {
+            td_core_record(core, TD_RECORD_PLAN, key, NULL);
+            td_map_remove(core->plans, key);
+            free_entry(value);
+        }
+    }
+    void *old = NULL;
+    TD_CHECK(!td_map_put(core->plans, e->digest, e, &old));
+    free_entry(old);
+}
+
+td_status td_plans_load(struct td_core *core, const char *key, const char *body) {
+    struct td_plan_entry *e = NULL;
+    TD_TRY(read_entry(key, body, &e));
+    keep(core, e);
+    return TD_OK;
+}
+
+// ---- questions
+// -------------------------------------------------------------------------------------
+td_status td_plans_want(struct td_core *core, const char *digest, const char *spec_json) {
+    for (uint32_t i = 0; i < core->n_asks; i++) {
+        if (strcmp(core->asks[i]->digest, digest) == 0) return TD_OK;
+    }
+    if (core->n_asks == TD_COUNTOF(core->asks)) {
+        return td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED,
+                                             "%u plans are on their way already; try again",
+                                             core->n_asks),
+                                     "LIMIT_PLANS");
+    }
+    struct td_plan_ask *ask = td_core_must(td_calloc(1, sizeof *ask));
+    snprintf(ask->digest, sizeof ask->digest, "%s", digest);
+    ask->spec_json = td_core_dup(spec_json);
+    core->asks[core->n_asks++] = ask;
+    return TD_OK;
+}
+
+static void drop_ask(struct td_core *core, uint32_t i) {
+    free(core->asks[i]->spec_json);
+    free(core->asks[i]);
+    core->asks[i] = core->asks[--core->n_asks];
+}
+
+// Answers every PlanJob call that waits for the spec.
+static void answer_waiters(struct td_core *core, const char *digest, const char *json,
+                           td_status borrow_failure) {
+    for (uint32_t i = core->n_waiters; i-- > 0;) {
+        if (strcmp(core->waiters[i].digest, digest) != 0) continue;
+        struct td_action *a = td_core_act(core, TD_ACTION_PLANNED);
+        a->token = core->waiters[i].token;
+        if (json) {
+            a->text = td_core_dup(json);
+        } else {
+            td_status s =
+                td_fail(td_status_code(borrow_failure), "%s", td_status_message(borrow_failure));
+            a->failure = td_status_with_reason(
+                td_status_with_class(s, td_status_class(borrow_failure)), "PLAN_FAILED");
+        }
+        core->waiters[i] = core->waiters[--core->n_waiters];
+    }
+}
+
+static void fail_ask(struct td_core *core, uint32_t at, enum td_class cls, enum td_code code,
+                     const char *message) {
+    struct td_plan_ask *ask = core->asks[at];
+    td_status s = td_status_with_class(td_fail(code ? code : TD_INTERNAL, "%s", message), cls);
+    answer_waiters(core, ask->digest, NULL, s);
+    for (uint32_t i = core->n_active; i-- > 0;) {
+        struct td_job *j = core->active[i];
+        if (j->state == TD_JOB_QUEUED && !j->n_attempts &&
+            strcmp(j->spec_digest, ask->digest) == 0) {
+            td_core_fail_job(core, j, cls, td_status_code(s), td_status_message(s));
+        }
+    }
+    td_status_free(s);
+    drop_ask(core, at);
+}
+
+// ---- asking
+// ----------------------------------------------------------------------------------------
+td_status td_plans_text(const char *job, uint32_t attempt, const char *spec_json,
+                        const char *frozen_json, const struct td_host *node, char **out_text,
+                        uint32_t *out_threads) {
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_arena_create((size_t)2 * TD_SPEC_ARENA_BYTES, &arena));
+    struct td_json *tree = NULL, *frozen = NULL;
+    TD_TRY(td_json_parse(arena, spec_json, strlen(spec_json), &tree));
+    if (frozen_json) TD_TRY(td_json_parse(arena, frozen_json, strlen(frozen_json), &frozen));
+    struct td_spec spec;
+    td_spec_read(tree, &spec);
+    struct td_plan_run run = {
+        .job = job, .attempt = (int32_t)attempt, .world_size = td_spec_ranks(&spec)};
+    run.frozen = frozen;
+    if (node) {
+        run.threads_per_rank = td_spec_threads(&spec, (int32_t)node->cores, (int32_t)node->slots);
+    }
+    if (out_threads) *out_threads = (uint32_t)TD_MAX(run.threads_per_rank, 1);
+    struct td_plan plan;
+    TD_TRY(td_plan_build(arena, tree, &run, &plan));
+    TD_AUTO_BUF text;
+    td_buf_init(&text, PLAN_MAX_BYTES);
+    TD_TRY(td_plan_print(&plan, &text));
+    *out_text = td_buf_take_cstr(&text);
+    return *out_text ? TD_OK : td_fail_oom();
+}
+
+// The ready node with the most slots, another one than last time if there is.
+static struct td_host *pick(struct td_core *core, const struct td_plan_ask *ask) {
+    struct td_host *best = NULL;
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        struct td_host *n = value;
+        if (!td_host_ready(n)) continue;
+        bool again = strcmp(ask->last, n->id) == 0;
+        bool best_again = best && strcmp(ask->last, best->id) == 0;
+        if (!best || (best_again && !again) || (again == best_again && n->slots > best->slots)) {
+            best = n;
+        }
+    }
+    return best;
+}
+
+static void ask_node(struct td_core *core, uint32_t at, struct td_host *n) {
+    struct td_plan_ask *ask = core->asks[at];
+    TD_AUTO_FREE char *plan_text = NULL;
+    td_status s = td_plans_text("", 0, ask->spec_json, NULL, n, &plan_text, NULL);
+    if (s) {
+        fail_ask(core, at, TD_CLASS_INTERNAL, td_status_code(s), td_status_message(s));
+        td_status_free(s);
+        return;
+    }
+    snprintf(ask->node, sizeof ask->node, "%s", n->id);
+    snprintf(ask->last, sizeof ask->last, "%s", n->id);
+    snprintf(ask->request, sizeof ask->request, "p%" PRIu64, core->next_plan++);
+    ask->deadline = td_mono_add(core->now.mono, answer_ns);
+    ask->tries++;
+    td_core_wake_at(core, ask->deadline);
+    core->counters[TD_COUNT_PLANS_ASKED]++;
+    Traind__V1__PlanRequest request = TRAIND__V1__PLAN_REQUEST__INIT;
+    request.request = ask->request;
+    request.plan_json = plan_text;
+    Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
+    m.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_PLAN_REQUEST;
+    m.plan_request = &request;
+    td_core_send(core, n, &m);
+}
+
+void td_plans_tick(struct td_core *core) {
+    for (uint32_t i = core->n_asks; i-- > 0;) {
+        struct td_plan_ask *ask = core->asks[i];
+        if (ask->node[0] && core->now.mono.ns < ask->deadline.ns) {
+            td_core_wake_at(core, ask->deadline);
+            continue;
+        }
+        if (ask->node[0] && ask->tries >= MAX_TRIES) {
+            fail_ask(core, i, TD_CLASS_INTERNAL, TD_DEADLINE_EXCEEDED,
+                     "no node answered with a plan in time");
+            continue;
+        }
+        struct td_host *n = pick(core, ask);
+        if (n) ask_node(core, i, n);
+    }
+}
+
+void td_plans_node_gone(struct td_core *core, const char *node) {
+    for (uint32_t i = 0; i < core->n_asks; i++) {
+        if (strcmp(core->asks[i]->node, node) != 0) continue;
+        core->asks[i]->node[0] = '\0';
+        if (core->asks[i]->tries) core->asks[i]->tries--; // it was not an answer
+    }
+}
+
+// ---- answers
+// ---------------------------------------------------------------------------------------
+static bool final_class(enum td_class cls, uint32_t code) {
+    return cls == TD_CLASS_BAD_SPEC || cls == TD_CLASS_DATA || cls == TD_CLASS_USER_CODE ||
+           code == TD_INVALID_ARGUMENT;
+}
+
+static void on_plan(struct td_core *core, uint32_t at, const char *json) {
+    struct td_plan_ask *ask = core->asks[at];
+    struct td_plan_entry *e = NULL;
+    td_status s = strlen(json) > RESULT_MAX_BYTES
+                      ? td_fail(TD_RESOURCE_EXHAUSTED, "a plan of %zu bytes", strlen(json))
+                      : read_entry(ask->digest, json, &e);
+    if (s) {
+        fail_ask(core, at, TD_CLASS_INTERNAL, td_status_code(s), td_status_message(s));
+        td_status_free(s);
+        return;
+    }
+    keep(core, e);
+    td_core_record(core, TD_RECORD_PLAN, e->digest, e->json);
+    answer_waiters(core, e->digest, e->json, TD_OK);
+    drop_ask(core, at);
+    core->queue_dirty = true;
+}
+
+void td_plans_on_result(struct td_core *core, struct td_host *node,
+                        const Traind__V1__PlanResult *m) {
+    uint32_t at = 0;
+    while (at < core->n_asks && (strcmp(core->asks[at]->request, m->request) != 0 ||
+                                 strcmp(core->asks[at]->node, node->id) != 0)) {
+        at++;
+    }
+    if (at == core->n_asks) return; // asked again elsewhere meanwhile
+    if (m->result_json[0]) {
+        on_plan(core, at, m->result_json);
+        return;
+    }
+    enum td_class cls = td_class_parse(m->class_);
+    if (cls == TD_CLASS_NONE) cls = TD_CLASS_INTERNAL;
+    if (final_class(cls, m->code) || core->asks[at]->tries >= MAX_TRIES) {
+        enum td_code code = m->code <= TD_UNAUTHENTICATED ? (enum td_code)m->code : TD_UNKNOWN;
+        fail_ask(core, at, cls, code, m->message);
+        return;
+    }
+    core->asks[at]->node[0] = '\0';
+    td_plans_tick(core);
+}

@@ -1,0 +1,746 @@
+#include "daemon/coordinator/store.h"
+
+// SQLite, one writer thread per database. A writer owns its connection from the moment that its
+// thread runs; before that (open, load) the loop's thread uses it, after the join (close) too, so
+// no connection is ever used by two threads at once. Between loop and writer lies one list under a
+// mutex (held for a few pointer writes), and one task that the loop runs when something was
+// committed. Rejected: SQLite calls on the loop (an fsync of 4 ms there delays every heartbeat) and
+// one thread for both databases (a large query would delay acknowledgements).
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <sqlite3.h>
+
+#include "lib/base/log.h"
+#include "lib/base/rank_page.h"
+#include "lib/rpc/loop.h"
+
+enum { GATHER_MS = 1000, RETRY_MS = 1000, LOAD_MAX_BYTES = 64 << 20 };
+
+// What the loop hands over: one of the four.
+struct item {
+    struct item *next;
+    uint64_t ticket;
+    struct td_record *records;
+    struct td_points *points;
+    struct td_store_query *query;
+    char forget[TD_JOB_ID_MAX];
+};
+
+// What the loop runs when something was committed. Outlives a writer that is closed while it is
+// posted: then it frees itself.
+struct mail {
+    struct td_loop_task task;
+    _Atomic bool posted;
+    struct writer *writer; // NULL: closed; the loop's
+};
+
+struct writer {
+    const char *name; // "state.db"
+    struct td_store *store;
+    sqlite3 *db;
+    pthread_t thread;
+    bool running;
+    pthread_mutex_t mutex; // guards the next four
+    pthread_cond_t cond;
+    struct item *head, **tail;
+    bool stop, urgent;
+    struct item *done; // for the loop: points and queries that were carried out; under the mutex
+    struct item **done_tail;
+    struct mail *mail;
+    int64_t gather_ms;
+    int (*carry_out)(struct writer *w, struct item *i);
+};
+
+struct td_store {
+    struct td_loop *loop;
+    struct td_store_options options;
+    uint64_t incarnation;
+    struct writer state, metrics;
+    _Atomic uint64_t committed;
+    _Atomic bool failing;
+    _Atomic int64_t commit_ns;
+    sqlite3_stmt *put[TD_RECORD_KIND_COUNT], *drop[TD_RECORD_KIND_COUNT];
+    sqlite3_stmt *add_series, *find_series, *add_point, *put_cursor;
+};
+
+static const char *const tables[] = {"meta",     "nodes",       "plans",  "specs",   "jobs",
+                                     "attempts", "checkpoints", "shards", "requests"};
+_Static_assert(TD_COUNTOF(tables) == TD_RECORD_KIND_COUNT, "one table per kind");
+// Loading wants jobs before their specs.
+static const enum td_record_kind load_order[] = {
+    TD_RECORD_META,    TD_RECORD_NODE,       TD_RECORD_PLAN,  TD_RECORD_JOB,    TD_RECORD_SPEC,
+    TD_RECORD_ATTEMPT, TD_RECORD_CHECKPOINT, TD_RECORD_SHARD, TD_RECORD_REQUEST};
+_Static_assert(TD_COUNTOF(load_order) == TD_RECORD_KIND_COUNT, "every kind is loaded");
+
+#define TABLE(name)                                                                                \
+    "CREATE TABLE " name " (key TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;"
+static const char *const state_migrations[] = {
+    TABLE("meta") TABLE("nodes") TABLE("plans") TABLE("specs") TABLE("jobs") TABLE("attempts")
+        TABLE("checkpoints") TABLE("shards") TABLE("requests"),
+};
+static const char *const metrics_migrations[] = {
+    "CREATE TABLE series (id INTEGER PRIMARY KEY, job TEXT NOT NULL, name TEXT NOT NULL,"
+    " UNIQUE (job, name));"
+    "CREATE TABLE points (series INTEGER, step INTEGER, attempt INTEGER, epoch INTEGER, sum REAL,"
+    " count REAL, n_ranks INTEGER, real_ns INTEGER, PRIMARY KEY (series, step, attempt))"
+    " WITHOUT ROWID;"
+    "CREATE TABLE cursors (job TEXT, attempt INTEGER, rank INTEGER, offset INTEGER,"
+    " PRIMARY KEY (job, attempt, rank)) WITHOUT ROWID;",
+};
+
+static td_status sql_fail(sqlite3 *db, const char *name, const char *what) {
+    int code = sqlite3_extended_errcode(db) & 0xff;
+    bool damaged = code == SQLITE_CORRUPT || code == SQLITE_NOTADB;
+    td_status s = td_fail(damaged ? TD_DATA_LOSS : TD_UNAVAILABLE, "%s: %s: %s", name, what,
+                          sqlite3_errmsg(db));
+    return code == SQLITE_FULL ? td_status_with_class(s, TD_CLASS_DISK) : s;
+}
+
+static td_status sql(struct writer *w, const char *text) {
+    if (sqlite3_exec(w->db, text, NULL, NULL, NULL) == SQLITE_OK) return TD_OK;
+    return sql_fail(w->db, w->name, "SQL");
+}
+
+static td_status prepare(struct writer *w, const char *text, sqlite3_stmt **out) {
+    if (sqlite3_prepare_v3(w->db, text, -1, SQLITE_PREPARE_PERSISTENT, out, NULL) == SQLITE_OK) {
+        return TD_OK;
+    }
+    return sql_fail(w->db, w->name, text);
+}
+
+// ---- opening
+// ---------------------------------------------------------------------------------------
+static int64_t one_number(struct writer *w, const char *text, int64_t fallback) {
+    sqlite3_stmt *q = NULL;
+    int64_t n = fallback;
+    if (sqlite3_prepare_v2(w->db, text, -1, &q, NULL) == SQLITE_OK &&
+        sqlite3_step(q) == SQLITE_ROW) {
+        n = sqlite3_column_int64(q, 0);
+    }
+    sqlite3_finalize(q);
+    return n;
+}
+
+static td_status migrate(struct writer *w, const char *const *steps, int n_steps) {
+    TD_TRY(sql(w, "CREATE TABLE IF NOT EXISTS schema (version INTEGER PRIMARY KEY,"
+                  " time TEXT NOT NULL, build TEXT NOT NULL)"));
+    int64_t have = one_number(w, "SELECT max(version) FROM schema", 0);
+    if (have > n_steps) {
+        return td_status_with_reason(td_fail(TD_FAILED_PRECONDITION,
+                                             "%s has schema version %" PRId64
+                                             ", this build knows %d: start the newer build",
+                                             w->name, have, n_steps),
+                                     "SCHEMA_NEWER");
+    }
+    for (int i = (int)have; i < n_steps; i++) {
+        char note[128];
+        snprintf(note, sizeof note,
+                 "INSERT INTO schema VALUES (%d, datetime('now'), '" TD_VERSION "')", i + 1);
+        TD_TRY(sql(w, "BEGIN IMMEDIATE"));
+        td_status s = sql(w, steps[i]);
+        if (!s) s = sql(w, note);
+        if (!s) s = sql(w, "COMMIT");
+        if (s) {
+            td_status_free(sql(w, "ROLLBACK"));
+            return s;
+        }
+    }
+    return TD_OK;
+}
+
+static td_status open_db(struct writer *w, const char *dir, const char *sync) {
+    char path[4096];
+    int n = snprintf(path, sizeof path, "%s/%s", dir, w->name);
+    if (n < 0 || (size_t)n >= sizeof path) {
+        return td_fail(TD_INVALID_ARGUMENT, "the state directory's path is too long");
+    }
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+    if (sqlite3_open_v2(path, &w->db, flags, NULL) != SQLITE_OK) {
+        return sql_fail(w->db, path, "open");
+    }
+    sqlite3_busy_timeout(w->db, 2000);
+    TD_TRY(sql(w, "PRAGMA journal_mode=WAL"));
+    TD_TRY(sql(w, sync));
+    return sql(w, "PRAGMA cache_size=-1024; PRAGMA temp_store=MEMORY; PRAGMA foreign_keys=OFF");
+}
+
+static td_status open_state(struct td_store *s) {
+    struct writer *w = &s->state;
+    TD_TRY(open_db(w, s->options.dir, "PRAGMA synchronous=FULL"));
+    TD_TRY(migrate(w, state_migrations, (int)TD_COUNTOF(state_migrations)));
+    for (int k = 0; k < TD_RECORD_KIND_COUNT; k++) {
+        char text[128];
+        snprintf(text, sizeof text, "INSERT OR REPLACE INTO %s (key, body) VALUES (?1, ?2)",
+                 tables[k]);
+        TD_TRY(prepare(w, text, &s->put[k]));
+        snprintf(text, sizeof text, "DELETE FROM %s WHERE key = ?1", tables[k]);
+        TD_TRY(prepare(w, text, &s->drop[k]));
+    }
+    TD_TRY(sql(w, "INSERT INTO meta VALUES ('incarnation', '1')"
+                  " ON CONFLICT (key) DO UPDATE SET body = CAST(body AS INTEGER) + 1"));
+    s->incarnation = (uint64_t)one_number(
+        w, "SELECT CAST(body AS INTEGER) FROM meta WHERE key = 'incarnation'", 1);
+    return TD_OK;
+}
+
+static td_status open_metrics(struct td_store *s) {
+    struct writer *w = &s->metrics;
+    TD_TRY(open_db(w, s->options.dir, "PRAGMA synchronous=FULL"));
+    TD_TRY(migrate(w, metrics_migrations, (int)TD_COUNTOF(metrics_migrations)));
+    TD_TRY(prepare(w, "SELECT id FROM series WHERE job = ?1 AND name = ?2", &s->find_series));
+    TD_TRY(prepare(w, "INSERT INTO series (job, name) VALUES (?1, ?2)", &s->add_series));
+    TD_TRY(prepare(w,
+                   "INSERT INTO points VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1, ?7)"
+                   " ON CONFLICT (series, step, attempt) DO UPDATE SET"
+                   " sum = CASE WHEN ?8 THEN sum + ?5 ELSE ?5 END,"
+                   " count = CASE WHEN ?8 THEN count + ?6 ELSE ?6 END,"
+                   " n_ranks = n_ranks + 1, real_ns = max(real_ns, ?7)",
+                   &s->add_point));
+    return prepare(w, "INSERT OR REPLACE INTO cursors VALUES (?1, ?2, ?3, ?4)", &s->put_cursor);
+}
+
+// ---- carrying out, on a writer's thread
+// ------------------------------------------------------------
+static int step_reset(sqlite3_stmt *q) {
+    int rc = sqlite3_step(q);
+    sqlite3_reset(q);
+    return rc == SQLITE_DONE || rc == SQLITE_ROW ? SQLITE_OK : rc;
+}
+
+static int put_records(struct writer *w, struct item *i) {
+    for (const struct td_record *r = i->records; r; r = r->next) {
+        sqlite3_stmt *q = r->body ? w->store->put[r->kind] : w->store->drop[r->kind];
+        sqlite3_bind_text(q, 1, r->key, -1, SQLITE_STATIC);
+        if (r->body) sqlite3_bind_text(q, 2, r->body, -1, SQLITE_STATIC);
+        int rc = step_reset(q);
+        if (rc != SQLITE_OK) return rc;
+    }
+    return SQLITE_OK;
+}
+
+static int find_series(struct td_store *s, const char *job, const char *name, int64_t *out_id) {
+    sqlite3_stmt *q = s->find_series;
+    sqlite3_bind_text(q, 1, job, -1, SQLITE_STATIC);
+    sqlite3_bind_text(q, 2, name, -1, SQLITE_STATIC);
+    int rc = sqlite3_step(q);
+    if (rc == SQLITE_ROW) *out_id = sqlite3_column_int64(q, 0);
+    sqlite3_reset(q);
+    if (rc == SQLITE_ROW) return SQLITE_OK;
+    if (rc != SQLITE_DONE) return rc;
+    sqlite3_bind_text(s->add_series, 1, job, -1, SQLITE_STATIC);
+    sqlite3_bind_text(s->add_series, 2, name, -1, SQLITE_STATIC);
+    rc = step_reset(s->add_series);
+    *out_id = sqlite3_last_insert_rowid(sqlite3_db_handle(s->add_series));
+    return rc;
+}
+
+static int put_points(struct td_store *s, const struct td_points *p) {
+    char last[24] = "";
+    int64_t series = 0;
+    for (size_t i = 0; i < p->n_points; i++) {
+        const struct td_metric_record *r = &p->points[i];
+        if (strcmp(last, r->name) != 0) {
+            int rc = find_series(s, p->job, r->name, &series);
+            if (rc != SQLITE_OK) return rc;
+            snprintf(last, sizeof last, "%s", r->name);
+        }
+        sqlite3_stmt *q = s->add_point;
+        sqlite3_bind_int64(q, 1, series);
+        sqlite3_bind_int64(q, 2, r->step);
+        sqlite3_bind_int64(q, 3, p->attempt);
+        sqlite3_bind_int64(q, 4, r->epoch);
+        sqlite3_bind_double(q, 5, r->sum);
+        sqlite3_bind_double(q, 6, r->count);
+        sqlite3_bind_int64(q, 7, r->real_ns);
+        sqlite3_bind_int(q, 8, (r->flags & TD_METRIC_SUM_COUNT) != 0);
+        int rc = step_reset(q);
+        if (rc != SQLITE_OK) return rc;
+    }
+    sqlite3_bind_text(s->put_cursor, 1, p->job, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(s->put_cursor, 2, p->attempt);
+    sqlite3_bind_int64(s->put_cursor, 3, p->rank);
+    sqlite3_bind_int64(s->put_cursor, 4, (int64_t)p->offset);
+    return step_reset(s->put_cursor);
+}
+
+static int forget_job(struct writer *w, const char *job) {
+    static const char *const texts[] = {
+        "DELETE FROM points WHERE series IN (SELECT id FROM series WHERE job = ?1)",
+        "DELETE FROM series WHERE job = ?1", "DELETE FROM cursors WHERE job = ?1"};
+    for (size_t i = 0; i < TD_COUNTOF(texts); i++) {
+        sqlite3_stmt *q = NULL;
+        int rc = sqlite3_prepare_v2(w->db, texts[i], -1, &q, NULL);
+        if (rc == SQLITE_OK) sqlite3_bind_text(q, 1, job, -1, SQLITE_STATIC);
+        if (rc == SQLITE_OK) rc = step_reset(q);
+        sqlite3_finalize(q);
+        if (rc != SQLITE_OK) return rc;
+    }
+    return SQLITE_OK;
+}
+
+static int carry_out_metrics(struct writer *w, struct item *i) {
+    if (i->points) return put_points(w->store, i->points);
+    return i->forget[0] ? forget_job(w, i->forget) : SQLITE_OK;
+}
+
+// ---- queries, on the metrics writer's thread
+// -------------------------------------------------------
+static bool wanted(const struct td_store_query *q, const char *name) {
+    for (size_t i = 0; i < q->n_names; i++) {
+        if (strcmp(q->names[i], name) == 0) return true;
+    }
+    return q->n_names == 0;
+}
+
+static td_status read_points(struct writer *w, struct td_store_query *q, int64_t id,
+                             struct td_store_series *to, size_t max) {
+    sqlite3_stmt *read = NULL;
+    TD_TRY(prepare(w,
+                   "SELECT step, epoch, attempt, sum, count, n_ranks, real_ns FROM points"
+                   " WHERE series = ?1 AND step BETWEEN ?2 AND ?3"
+                   " ORDER BY step DESC, attempt DESC",
+                   &read));
+    sqlite3_bind_int64(read, 1, id);
+    sqlite3_bind_int64(read, 2, q->from_step);
+    sqlite3_bind_int64(read, 3, q->to_step ? q->to_step : UINT32_MAX);
+    td_status s = TD_OK;
+    size_t cap = 0;
+    int64_t last = -1;
+    while (!s && to->n_points < max && sqlite3_step(read) == SQLITE_ROW) {
+        int64_t step = sqlite3_column_int64(read, 0);
+        if (step == last) continue; // of an older attempt
+        last = step;
+        if (to->n_points == cap) {
+            cap = cap ? 2 * cap : 256;
+            void *grown = td_realloc(to->points, cap * sizeof *to->points);
+            if (!grown) {
+                s = td_fail_oom();
+                break;
+            }
+            to->points = grown;
+        }
+        double sum = sqlite3_column_double(read, 3), count = sqlite3_column_double(read, 4);
+        to->points[to->n_points++] =
+            (struct td_store_point){.step = (uint32_t)step,
+                                    .epoch = (uint32_t)sqlite3_column_int64(read, 1),
+                                    .attempt = (uint32_t)sqlite3_column_int64(read, 2),
+                                    .n_ranks = (uint32_t)sqlite3_column_int64(read, 5),
+                                    .value = count > 0 ? sum / count : sum,
+                                    .real_ns = sqlite3_column_int64(read, 6)};
+    }
+    sqlite3_finalize(read);
+    for (size_t i = 0, n = to->n_points; i < n / 2; i++) { // the newest were kept; oldest first
+        struct td_store_point swap = to->points[i];
+        to->points[i] = to->points[n - 1 - i];
+        to->points[n - 1 - i] = swap;
+    }
+    return s;
+}
+
+static td_status read_series(struct writer *w, struct td_store_query *q) {
+    sqlite3_stmt *list = NULL;
+    TD_TRY(prepare(w, "SELECT id, name FROM series WHERE job = ?1 ORDER BY name", &list));
+    sqlite3_bind_text(list, 1, q->job, -1, SQLITE_STATIC);
+    td_status s = TD_OK;
+    size_t total = 0;
+    while (!s && q->n_series < TD_STORE_MAX_SERIES && sqlite3_step(list) == SQLITE_ROW) {
+        const char *name = (const char *)sqlite3_column_text(list, 1);
+        if (!name || !wanted(q, name)) continue;
+        struct td_store_series *to = &q->series[q->n_series++];
+        snprintf(to->name, sizeof to->name, "%s", name);
+        size_t max = TD_MIN((size_t)q->max_points, TD_STORE_MAX_POINTS - total);
+        s = read_points(w, q, sqlite3_column_int64(list, 0), to, max);
+        total += to->n_points;
+    }
+    sqlite3_finalize(list);
+    return s;
+}
+
+// ---- the writers' loop
+// -----------------------------------------------------------------------------
+static void post(struct writer *w) {
+    if (!atomic_exchange(&w->mail->posted, true)) {
+        td_loop_post_task(w->store->loop, &w->mail->task);
+    }
+}
+
+static struct timespec in_ms(int64_t ms) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += ms / 1000;
+    t.tv_nsec += (ms % 1000) * 1000000;
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_sec++;
+        t.tv_nsec -= 1000000000;
+    }
+    return t;
+}
+
+// Waits until there is something, then (metrics) until the second is over, something urgent came or
+// the store closes. False: closed, and nothing is left.
+static bool take_all(struct writer *w, struct item **out_head) {
+    pthread_mutex_lock(&w->mutex);
+    while (!w->head && !w->stop) {
+        pthread_cond_wait(&w->cond, &w->mutex);
+    }
+    struct timespec until = in_ms(w->gather_ms);
+    while (w->gather_ms && !w->stop && !w->urgent) {
+        if (pthread_cond_timedwait(&w->cond, &w->mutex, &until) == ETIMEDOUT) break;
+    }
+    *out_head = w->head;
+    w->head = NULL;
+    w->tail = &w->head;
+    w->urgent = false;
+    pthread_mutex_unlock(&w->mutex);
+    return *out_head != NULL;
+}
+
+static bool commit_once(struct writer *w, struct item *head) {
+    int rc = sqlite3_exec(w->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+    for (struct item *i = head; i && rc == SQLITE_OK; i = i->next) {
+        rc = w->carry_out(w, i);
+    }
+    if (rc == SQLITE_OK) rc = sqlite3_exec(w->db, "COMMIT", NULL, NULL, NULL);
+    if (rc == SQLITE_OK) return true;
+    if (!atomic_exchange(&w->store->failing, true)) {
+        td_log_error("%s cannot be written: %s; nothing is acknowledged until it can, trying again "
+                     "each second",
+                     w->name, sqlite3_errmsg(w->db));
+    }
+    sqlite3_exec(w->db, "ROLLBACK", NULL, NULL, NULL);
+    return false;
+}
+
+// False: the store closes and the disk still refuses.
+static bool commit_all(struct writer *w, struct item *head) {
+    while (!commit_once(w, head)) {
+        pthread_mutex_lock(&w->mutex);
+        struct timespec until = in_ms(RETRY_MS);
+        while (!w->stop && pthread_cond_timedwait(&w->cond, &w->mutex, &until) != ETIMEDOUT) {}
+        bool stop = w->stop;
+        pthread_mutex_unlock(&w->mutex);
+        if (stop) return commit_once(w, head);
+    }
+    if (atomic_exchange(&w->store->failing, false)) td_log_info("%s is written again", w->name);
+    return true;
+}
+
+static void item_destroy(struct item *i) {
+    while (i->records) {
+        struct td_record *r = i->records;
+        i->records = r->next;
+        td_record_destroy(r);
+    }
+    td_points_destroy(i->points);
+    td_store_query_destroy(i->query);
+    free(i);
+}
+
+// What the loop must see goes to the done list; the rest ends here.
+static void finish_items(struct writer *w, struct item *head) {
+    while (head) {
+        struct item *i = head;
+        head = i->next;
+        i->next = NULL;
+        if (i->ticket) atomic_store(&w->store->committed, i->ticket);
+        if (i->query) i->query->failure = read_series(w, i->query);
+        if (!i->query && !i->points) {
+            item_destroy(i);
+            continue;
+        }
+        pthread_mutex_lock(&w->mutex);
+        *w->done_tail = i;
+        w->done_tail = &i->next;
+        pthread_mutex_unlock(&w->mutex);
+    }
+    post(w);
+}
+
+static void drop_items(struct item *head) {
+    while (head) {
+        struct item *i = head;
+        head = i->next;
+        item_destroy(i);
+    }
+}
+
+static void *write_loop(void *arg) {
+    struct writer *w = arg;
+    td_log_context("thread", w->name);
+    struct item *head;
+    while (take_all(w, &head)) {
+        struct timespec a, b;
+        clock_gettime(CLOCK_MONOTONIC, &a);
+        if (!commit_all(w, head)) {
+            drop_items(head); // never acknowledged
+            continue;
+        }
+        clock_gettime(CLOCK_MONOTONIC, &b);
+        if (w == &w->store->state) {
+            atomic_store(&w->store->commit_ns,
+                         (int64_t)(b.tv_sec - a.tv_sec) * TD_NS_PER_S + (b.tv_nsec - a.tv_nsec));
+        }
+        finish_items(w, head);
+    }
+    return NULL;
+}
+
+// ---- the loop's side
+// -------------------------------------------------------------------------------
+static void on_task(void *arg) {
+    struct mail *mail = arg;
+    struct writer *w = mail->writer;
+    if (!w) {
+        free(mail);
+        return;
+    }
+    struct td_store *s = w->store;
+    atomic_store(&mail->posted, false);
+    if (w == &s->state) {
+        s->options.on_committed(atomic_load(&s->committed), s->options.arg);
+    }
+    pthread_mutex_lock(&w->mutex);
+    struct item *head = w->done;
+    w->done = NULL;
+    w->done_tail = &w->done;
+    pthread_mutex_unlock(&w->mutex);
+    while (head) {
+        struct item *i = head;
+        head = i->next;
+        if (i->points) s->options.on_points(i->points, s->options.arg);
+        if (i->query) {
+            struct td_store_query *q = td_steal(i->query);
+            q->done(q, q->arg);
+        }
+        item_destroy(i);
+    }
+}
+
+static void hand_over(struct writer *w, struct item *i, bool urgent) {
+    pthread_mutex_lock(&w->mutex);
+    *w->tail = i;
+    w->tail = &i->next;
+    w->urgent |= urgent;
+    pthread_cond_signal(&w->cond);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static struct item *new_item(void) {
+    struct item *i = td_calloc(1, sizeof *i);
+    TD_CHECK(i && "out of memory: start again from the disk");
+    return i;
+}
+
+void td_store_commit(struct td_store *s, struct td_record *take_records, uint64_t ticket) {
+    struct item *i = new_item();
+    i->records = take_records;
+    i->ticket = ticket;
+    hand_over(&s->state, i, true);
+}
+
+void td_store_points(struct td_store *s, struct td_points *take_points) {
+    while (take_points) {
+        struct item *i = new_item();
+        i->points = take_points;
+        take_points = take_points->next;
+        i->points->next = NULL;
+        hand_over(&s->metrics, i, false);
+    }
+}
+
+void td_store_forget(struct td_store *s, const char *job) {
+    struct item *i = new_item();
+    snprintf(i->forget, sizeof i->forget, "%s", job);
+    hand_over(&s->metrics, i, false);
+}
+
+void td_store_query(struct td_store *s, struct td_store_query *take_query) {
+    struct item *i = new_item();
+    i->query = take_query;
+    hand_over(&s->metrics, i, true);
+}
+
+void td_store_query_destroy(struct td_store_query *q) {
+    if (!q) return;
+    for (size_t i = 0; i < q->n_series; i++) {
+        free(q->series[i].points);
+    }
+    td_status_free(q->failure);
+    free(q);
+}
+
+uint64_t td_store_incarnation(const struct td_store *s) {
+    return s->incarnation;
+}
+
+bool td_store_failing(const struct td_store *s) {
+    return atomic_load(&s->failing);
+}
+
+int64_t td_store_commit_ns(const struct td_store *s) {
+    return atomic_load(&s->commit_ns);
+}
+
+// ---- life
+// ------------------------------------------------------------------------------------------
+static td_status start_writer(struct writer *w) {
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&w->cond, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_mutex_init(&w->mutex, NULL);
+    w->tail = &w->head;
+    w->done_tail = &w->done;
+    w->mail = td_calloc(1, sizeof *w->mail);
+    if (!w->mail) return td_fail_oom();
+    w->mail->task = (struct td_loop_task){.run = on_task, .arg = w->mail};
+    w->mail->writer = w;
+    int rc = pthread_create(&w->thread, NULL, write_loop, w);
+    if (rc != 0) return td_fail(TD_RESOURCE_EXHAUSTED, "thread of %s: %s", w->name, strerror(rc));
+    w->running = true;
+    return TD_OK;
+}
+
+static void stop_writer(struct writer *w) {
+    if (!w->running) return;
+    pthread_mutex_lock(&w->mutex);
+    w->stop = true;
+    pthread_cond_signal(&w->cond);
+    pthread_mutex_unlock(&w->mutex);
+    pthread_join(w->thread, NULL);
+    w->running = false;
+}
+
+td_status td_store_open(struct td_loop *loop, const struct td_store_options *options,
+                        struct td_store **out_store) {
+    TD_AUTO(td_store) *s = td_calloc(1, sizeof *s);
+    if (!s) return td_fail_oom();
+    s->loop = loop;
+    s->options = *options;
+    s->state = (struct writer){.name = "state.db", .store = s, .carry_out = put_records};
+    s->metrics = (struct writer){
+        .name = "metrics.db", .store = s, .carry_out = carry_out_metrics, .gather_ms = GATHER_MS};
+    TD_TRY(open_state(s));
+    TD_TRY(open_metrics(s));
+    TD_TRY(start_writer(&s->state));
+    TD_TRY(start_writer(&s->metrics));
+    *out_store = td_steal(s);
+    return TD_OK;
+}
+
+static void settle(struct writer *w) {
+    if (!w->tail) return; // never started
+    drop_items(w->done);
+    drop_items(w->head);
+    if (w->mail) {
+        w->mail->writer = NULL;
+        if (!atomic_load(&w->mail->posted)) free(w->mail);
+    }
+    pthread_mutex_destroy(&w->mutex);
+    pthread_cond_destroy(&w->cond);
+}
+
+void td_store_close(struct td_store *s) {
+    if (!s) return;
+    stop_writer(&s->state);
+    stop_writer(&s->metrics);
+    settle(&s->state);
+    settle(&s->metrics);
+    for (int k = 0; k < TD_RECORD_KIND_COUNT; k++) {
+        sqlite3_finalize(s->put[k]);
+        sqlite3_finalize(s->drop[k]);
+    }
+    sqlite3_finalize(s->add_series);
+    sqlite3_finalize(s->find_series);
+    sqlite3_finalize(s->add_point);
+    sqlite3_finalize(s->put_cursor);
+    sqlite3_close(s->state.db);
+    sqlite3_close(s->metrics.db);
+    free(s);
+}
+
+// ---- loading
+// ---------------------------------------------------------------------------------------
+td_status td_store_load(struct td_store *s,
+                        td_status (*row)(enum td_record_kind kind, const char *key,
+                                         const char *body, void *arg),
+                        void *arg) {
+    for (size_t i = 0; i < TD_COUNTOF(load_order); i++) {
+        enum td_record_kind kind = load_order[i];
+        char text[96];
+        snprintf(text, sizeof text, "SELECT key, body FROM %s ORDER BY length(key), key",
+                 tables[kind]);
+        sqlite3_stmt *q = NULL;
+        TD_TRY(prepare(&s->state, text, &q));
+        td_status failed = TD_OK;
+        int rc = SQLITE_DONE;
+        while (!failed && (rc = sqlite3_step(q)) == SQLITE_ROW) {
+            failed = row(kind, (const char *)sqlite3_column_text(q, 0),
+                         (const char *)sqlite3_column_text(q, 1), arg);
+        }
+        if (!failed && rc != SQLITE_DONE) failed = sql_fail(s->state.db, "state.db", tables[kind]);
+        sqlite3_finalize(q);
+        TD_TRY(failed);
+    }
+    return TD_OK;
+}
+
+td_status td_store_load_offsets(struct td_store *s,
+                                void (*offset)(const char *job, uint32_t attempt, uint32_t rank,
+                                               uint64_t offset, void *arg),
+                                void *arg) {
+    sqlite3_stmt *q = NULL;
+    TD_TRY(prepare(&s->metrics, "SELECT job, attempt, rank, offset FROM cursors", &q));
+    int rc;
+    while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
+        offset((const char *)sqlite3_column_text(q, 0), (uint32_t)sqlite3_column_int64(q, 1),
+               (uint32_t)sqlite3_column_int64(q, 2), (uint64_t)sqlite3_column_int64(q, 3), arg);
+    }
+    td_status failed = rc == SQLITE_DONE ? TD_OK : sql_fail(s->metrics.db, "metrics.db", "cursors");
+    sqlite3_finalize(q);
+    return failed;
+}
+
+static void read_last(struct td_store *s, int64_t id, struct td_metric_last *m) {
+    sqlite3_stmt *q = NULL;
+    if (sqlite3_prepare_v2(s->metrics.db,
+                           "SELECT step, attempt, sum, count, n_ranks FROM points"
+                           " WHERE series = ?1 ORDER BY attempt DESC, step DESC LIMIT 1",
+                           -1, &q, NULL) != SQLITE_OK) {
+        return;
+    }
+    sqlite3_bind_int64(q, 1, id);
+    if (sqlite3_step(q) == SQLITE_ROW) {
+        m->step = (uint32_t)sqlite3_column_int64(q, 0);
+        m->attempt = (uint32_t)sqlite3_column_int64(q, 1);
+        m->sum = sqlite3_column_double(q, 2);
+        m->count = sqlite3_column_double(q, 3);
+        m->n_ranks = (uint32_t)sqlite3_column_int64(q, 4);
+        m->shown = m->count > 0 ? m->sum / m->count : m->sum;
+        m->shown_set = true;
+    }
+    sqlite3_finalize(q);
+}
+
+td_status td_store_load_last(struct td_store *s, const char *job,
+                             void (*last)(const struct td_metric_last *m, void *arg), void *arg) {
+    sqlite3_stmt *q = NULL;
+    TD_TRY(prepare(&s->metrics, "SELECT id, name FROM series WHERE job = ?1", &q));
+    sqlite3_bind_text(q, 1, job, -1, SQLITE_STATIC);
+    while (sqlite3_step(q) == SQLITE_ROW) {
+        struct td_metric_last m = {0};
+        snprintf(m.name, sizeof m.name, "%s", (const char *)sqlite3_column_text(q, 1));
+        read_last(s, sqlite3_column_int64(q, 0), &m);
+        last(&m, arg);
+    }
+    sqlite3_finalize(q);
+    return TD_OK;
+}

@@ -1,0 +1,105 @@
+#ifndef TRAIND_DAEMON_COORDINATOR_STORE_H
+#define TRAIND_DAEMON_COORDINATOR_STORE_H
+
+// The two databases: state.db (rows of core.h, WAL, synchronous=FULL) and metrics.db (points merged
+// over ranks, cursors of what was merged). Each has one writer thread; the loop hands batches over
+// and is told when they are on disk. The only home of SQLite.
+//
+// Group commit: a writer takes everything that was handed over since its last commit and commits it
+// as one transaction, so a busy coordinator pays one fsync for many jobs, and a serial client pays
+// one fsync for his. metrics.db gathers for up to a second; a query is answered after what was
+// handed over before it.
+//
+// Failure: a commit that fails (disk full) is rolled back, tried again every second and logged
+// once; meanwhile nothing is acknowledged. td_store_failing tells, for health.
+// Bounds: batches waiting are bounded by their makers, who wait for acknowledgements.
+//
+// Schema: the table `schema` holds one row per migration applied; a database of a newer build is
+// refused (FAILED_PRECONDITION), never touched.
+
+#include "daemon/coordinator/core.h"
+
+struct td_loop;
+struct td_store;
+
+struct td_store_options {
+    const char *dir;
+    // From the loop: every batch up to and including ticket is on disk.
+    void (*on_committed)(uint64_t ticket, void *arg);
+    // From the loop: these points are on disk; they die when it returns.
+    void (*on_points)(const struct td_points *points, void *arg);
+    void *arg;
+};
+
+// Opens or makes both, migrates, counts the incarnation up, starts the threads.
+TD_MUST_USE td_status td_store_open(struct td_loop *loop, const struct td_store_options *options,
+                                    struct td_store **out_store);
+// Commits what was handed over (at most one try if the disk is full), joins the threads. No
+// callback comes after it.
+void td_store_close(struct td_store *s);
+static inline void td_store_destroy(struct td_store *s) {
+    td_store_close(s);
+}
+TD_DEFINE_AUTO(td_store, td_store_close);
+
+uint64_t td_store_incarnation(const struct td_store *s);
+bool td_store_failing(const struct td_store *s);
+// Last commit of state.db took this long; for the curious.
+int64_t td_store_commit_ns(const struct td_store *s);
+
+// ---- loading, before the first commit
+// --------------------------------------------------------------
+TD_MUST_USE td_status td_store_load(struct td_store *s,
+                                    td_status (*row)(enum td_record_kind kind, const char *key,
+                                                     const char *body, void *arg),
+                                    void *arg);
+TD_MUST_USE td_status td_store_load_offsets(struct td_store *s,
+                                            void (*offset)(const char *job, uint32_t attempt,
+                                                           uint32_t rank, uint64_t offset,
+                                                           void *arg),
+                                            void *arg);
+// The last value of each series of a job.
+TD_MUST_USE td_status td_store_load_last(struct td_store *s, const char *job,
+                                         void (*last)(const struct td_metric_last *m, void *arg),
+                                         void *arg);
+
+// ---- commits
+// --------------------------------------------------------------------------------------- Tickets
+// count up. Takes the list.
+void td_store_commit(struct td_store *s, struct td_record *take_records, uint64_t ticket);
+void td_store_points(struct td_store *s, struct td_points *take_points);
+// All points of a job that is forgotten.
+void td_store_forget(struct td_store *s, const char *job);
+
+// ---- queries
+// ---------------------------------------------------------------------------------------
+struct td_store_point {
+    uint32_t step, epoch, attempt, n_ranks;
+    double value;
+    int64_t real_ns;
+};
+struct td_store_series {
+    char name[24];
+    struct td_store_point *points; // by step
+    size_t n_points;
+};
+enum { TD_STORE_MAX_SERIES = 64, TD_STORE_MAX_POINTS = 24000 };
+struct td_store_query {
+    char job[TD_JOB_ID_MAX];
+    char names[TD_STORE_MAX_SERIES][24];
+    size_t n_names; // 0: all
+    uint32_t from_step, to_step;
+    uint32_t max_points; // of each series
+    // From the loop, once; also when the store closes (then with UNAVAILABLE).
+    void (*done)(struct td_store_query *q, void *arg);
+    void *arg;
+    // the answer
+    td_status failure; // owned
+    struct td_store_series series[TD_STORE_MAX_SERIES];
+    size_t n_series;
+};
+// The query is the caller's until it is given here, and again from done on; then destroy it.
+void td_store_query(struct td_store *s, struct td_store_query *take_query);
+void td_store_query_destroy(struct td_store_query *q);
+
+#endif
