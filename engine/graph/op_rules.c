@@ -3,9 +3,8 @@
 // One table row per op: a shape rule (checks operands and attributes, infers dtype and shape of the
 // outputs), a cost rule (FLOPs; 0 where the op only moves bytes) and a mask of the operands that
 // the op writes. Gradient rules stand in grad_rules.c, reference kernels in accelerators/reference;
-// a row that lacks its shape rule does not compile away silently: test_graph_ops visits all of
-// them. A rule fails with INVALID_ARGUMENT that names op and operand shapes; it never aborts,
-// because what it judges is a user's module. Pure functions.
+// tests/conform/conform_ops.c visits every row. A rule fails with INVALID_ARGUMENT that names op
+// and operand shapes; it never aborts, because what it judges is a user's module. Pure functions.
 
 #include "engine/graph/graph_impl.h"
 
