@@ -13,7 +13,7 @@ SHELL := /bin/bash
 # ---- yours to set (command line, environment, config.mk) --------------------------------------
 B         ?= build
 PREFIX    ?= /usr/local
-CC        := $(if $(filter default,$(origin CC)),gcc,$(CC))
+CC        := $(if $(filter default undefined,$(origin CC)),gcc,$(CC))
 NVCC      ?= nvcc
 OPT       ?= -O2 -g
 SAN       ?=
