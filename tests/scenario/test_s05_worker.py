@@ -273,9 +273,10 @@ def test_init_from_takes_weights_only(tmp_path):
 @pytest.mark.parametrize("how", ["pause", "cancel"])
 def test_ranks_stop_at_the_same_step_when_told_at_random_moments(tmp_path, how):
     rng = random.Random(3)
-    for i in range(100 if FULL else 6):
+    for i in range(100 if FULL else 8):
         directory = tmp_path / f"{how}-{i}"
-        plan = plan_of(trainer={"max_epochs": 1000000, "val_check_interval": 3},
+        plan = plan_of(trainer={"max_epochs": 1000000, "val_check_interval": 3,
+                                "accumulate_grad_batches": 1 + i % 3},
                        checkpoint={"every_n_train_steps": 0, "every_n_epochs": 0, "save_top_k": 1},
                        run={"checkpoint_dir": str(directory)})
         with Attempt(tmp_path, plan, 2) as two:
@@ -416,6 +417,20 @@ def test_top_k_keeps_the_newest_when_nothing_is_monitored(tmp_path):
         removed = [e["step"] for e in one.ranks[0].event("removed")]
     assert steps_in(tmp_path / "a1") == saved[-1:] and removed == saved[:-1]
     assert no_leftovers(tmp_path)
+
+
+def test_top_k_keeps_the_best_and_the_newest_when_a_metric_is_monitored(tmp_path):
+    plan = plan_of({"optimizer": {"name": "sgd", "lr": 0.5}},
+                   checkpoint={"every_n_train_steps": 0, "every_n_epochs": 1, "save_top_k": 2,
+                               "monitor": "val_accuracy", "mode": "max"},
+                   run={"checkpoint_dir": str(tmp_path / "a1")}, data={"samples": 4000},
+                   trainer={"max_epochs": 6})
+    with Attempt(tmp_path, plan, 2) as two:
+        assert two.wait() == [0, 0]
+        saved = [(e["metrics"]["val_accuracy"], e["step"])
+                 for e in two.ranks[0].event("checkpoint")]
+    best = sorted(saved)[-2:]
+    assert steps_in(tmp_path / "a1") == sorted({step for _, step in best} | {saved[-1][1]})
 
 
 def test_disk_full_is_class_disk_and_leaves_nothing_when_a_checkpoint_does_not_fit(tmp_path):

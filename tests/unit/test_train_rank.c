@@ -1,0 +1,292 @@
+// The rank context drives its plugins in the documented order: a strategy that writes down its
+// calls, over the reference accelerator, in this process. And because that strategy asks for the
+// segments one by one, its weights show that they give the same bits as the fused step.
+
+#include "tests/unit/test.h"
+
+#include <fcntl.h>
+
+#include "accelerators/reference/reference.h"
+#include "engine/train/safetensors.h"
+#include "engine/train/train.h"
+#include "lib/base/registry.h"
+#include "strategies/collective/collective.h"
+#include "strategies/precision/fp32.h"
+#include "strategies/strategies.h"
+#include "workloads/workloads.h"
+
+// ---- a strategy that writes down what it is asked
+// ------------------------------------------------
+static char calls[16384];
+static size_t calls_len;
+
+static void note(const char *what) {
+    calls_len += (size_t)snprintf(calls + calls_len, sizeof calls - calls_len, "%s ", what);
+}
+
+static const struct td_strategy_ops *base(void) {
+    return td_strategy_single_device.ops;
+}
+
+static td_status spy_open(const struct td_strategy_config *c, struct td_strategy **out) {
+    note("open");
+    return base()->open(c, out);
+}
+static void spy_close(struct td_strategy *s) {
+    note("close");
+    base()->close(s);
+}
+static td_status spy_environment(struct td_strategy *s, struct td_strategy_facts *f) {
+    note("environment");
+    return base()->environment(s, f);
+}
+static td_status spy_connect(struct td_strategy *s, const struct td_module_ops *ops,
+                             struct td_module *m) {
+    (void)s, (void)ops, (void)m;
+    note("connect");
+    return TD_OK;
+}
+static td_status spy_build_begin(struct td_strategy *s) {
+    (void)s;
+    note("build_begin");
+    return TD_OK;
+}
+static td_status spy_build_end(struct td_strategy *s) {
+    (void)s;
+    note("build_end");
+    return TD_OK;
+}
+static td_status spy_rewrite(struct td_strategy *s, struct td_graph *g,
+                             const struct td_program_key *k) {
+    note("rewrite");
+    return base()->rewrite(s, g, k);
+}
+static td_status spy_process_dataloader(struct td_strategy *s, enum td_split split,
+                                        struct td_strategy_shard *out) {
+    note("process_dataloader");
+    return base()->process_dataloader(s, split, out);
+}
+static td_status spy_place(struct td_strategy *s, const struct td_state_table *t,
+                           struct td_strategy_memory *m) {
+    (void)s, (void)t, (void)m;
+    note("place");
+    return TD_OK;
+}
+static td_status spy_setup(struct td_strategy *s, const struct td_state_table *t,
+                           const struct td_strategy_memory *m) {
+    note("setup");
+    return base()->setup(s, t, m);
+}
+static td_status spy_teardown(struct td_strategy *s) {
+    (void)s;
+    note("teardown");
+    return TD_OK;
+}
+static td_status spy_pre_backward(struct td_strategy *s) {
+    (void)s;
+    note("pre_backward");
+    return TD_OK;
+}
+static td_status spy_post_backward(struct td_strategy *s) {
+    (void)s;
+    note("post_backward");
+    return TD_OK;
+}
+static td_status spy_hook(struct td_strategy *s, enum td_strategy_hook hook, int64_t batch) {
+    static const char *const names[] = {"train_start", "batch_start", "train_end", "eval_start",
+                                        "eval_end"};
+    (void)s, (void)batch;
+    note(names[hook]);
+    return TD_OK;
+}
+
+static struct td_strategy_ops spy_ops;
+static struct td_plugin_desc spy = {
+    .struct_bytes = sizeof spy,
+    .abi_major = TD_ABI_MAJOR,
+    .abi_minor = TD_ABI_MINOR,
+    .kind = TD_PLUGIN_STRATEGY,
+    .name = "spy",
+    .summary = "writes down its calls",
+    .ops = &spy_ops,
+};
+
+static void make_spy(void) {
+    spy_ops = *base();
+    spy_ops.open = spy_open;
+    spy_ops.close = spy_close;
+    spy_ops.environment = spy_environment;
+    spy_ops.connect = spy_connect;
+    spy_ops.build_begin = spy_build_begin;
+    spy_ops.build_end = spy_build_end;
+    spy_ops.rewrite = spy_rewrite;
+    spy_ops.process_dataloader = spy_process_dataloader;
+    spy_ops.place = spy_place;
+    spy_ops.setup = spy_setup;
+    spy_ops.teardown = spy_teardown;
+    spy_ops.pre_backward = spy_pre_backward;
+    spy_ops.post_backward = spy_post_backward;
+    spy_ops.hook = spy_hook;
+}
+
+// ---- a run in this process
+// -----------------------------------------------------------------------
+struct run {
+    struct td_arena *arena;
+    struct td_registry *registry;
+    struct td_train_config config;
+    struct td_rank_page page;
+    void *ring;
+    struct td_train_io io;
+    struct td_events events;
+};
+
+static const struct td_json *knobs(struct run *r, const char *text) {
+    struct td_json *v;
+    assert_ok(td_json_parse(r->arena, text, strlen(text), &v));
+    return v;
+}
+
+static void prepare(struct run *r, const char *strategy, const char *dir) {
+    static const struct td_plugin_desc *const plugins[] = {
+        &td_accelerator_reference,
+        &td_collective_local,
+        &td_precision_fp32,
+        &td_strategy_single_device,
+        &td_module_mlp,
+        &td_dataset_synthetic,
+        &spy,
+    };
+    *r = (struct run){0};
+    assert_ok(td_arena_create(1 << 20, &r->arena));
+    assert_ok(td_registry_create("/nonexistent", &r->registry));
+    for (size_t i = 0; i < TD_COUNTOF(plugins); i++)
+        assert_ok(td_registry_add(r->registry, plugins[i]));
+    struct td_amount all = {.is_fraction = true, .fraction = 1};
+    r->config = (struct td_train_config){
+        .job = "j",
+        .attempt = 1,
+        .world_size = 1,
+        .model = {"mlp", knobs(r, "{\"layers\":[8,4],\"activation\":\"relu\",\"bias\":true}")},
+        .data = {"synthetic",
+                 knobs(r, "{\"samples\":16,\"features\":8,\"classes\":4,\"batch_size\":4}")},
+        .accelerator = "reference",
+        .strategy = strategy,
+        .precision = "32-true",
+        .optimizer = {.kind = TD_OPTIMIZER_SGD, .lr = 0.1, .max_norm = 1.0},
+        .seed = 1,
+        .stages = TD_TRAIN_FIT,
+        .batch_size = 4,
+        .shuffle = true,
+        .limits = {.max_epochs = 1,
+                   .max_steps = -1,
+                   .train_batches = all,
+                   .val_batches = all,
+                   .test_batches = all,
+                   .val_check_interval = all,
+                   .check_val_every_n_epoch = 1,
+                   .log_every_n_steps = 1,
+                   .accumulate = 2},
+        .checkpoint = {.dir = dir, .label = "a1", .save_top_k = 1},
+        .n_threads = 1,
+        .registry = r->registry,
+        .build = "test",
+        .spec_digest = "",
+    };
+    size_t bytes = td_align_up(td_ring_bytes(sizeof(struct td_metric_record), 1024), 64);
+    r->ring = aligned_alloc(64, bytes);
+    assert_non_null(r->ring);
+    r->io = (struct td_train_io){.page = &r->page, .events_fd = -1};
+    assert_ok(td_ring_format(r->ring, bytes, sizeof(struct td_metric_record), 1024, &r->io.ring));
+    td_events_init(&r->events, open("/dev/null", O_WRONLY | O_CLOEXEC)); // sends fail: no socket
+}
+
+static void dispose(struct run *r) {
+    close(r->events.fd);
+    td_events_finish(&r->events);
+    free(r->ring);
+    td_registry_destroy(r->registry);
+    td_arena_destroy(r->arena);
+}
+
+static void test_slots_are_called_in_the_documented_order(void **state) {
+    struct run r;
+    struct td_train_result result;
+    make_spy();
+    calls_len = 0;
+    prepare(&r, "spy", *state);
+    assert_ok(td_train(&r.config, &r.io, &r.events, &result));
+    assert_int_equal(result.end, TD_LOOP_DONE);
+    assert_int_equal(result.step, 2);
+    dispose(&r);
+    // Two programs of a window of two (first, last), one to validate; 4 micro-batches; 1
+    // validation.
+    assert_string_equal(calls,
+                        "open environment "
+                        "process_dataloader process_dataloader process_dataloader connect "
+                        "build_begin rewrite rewrite rewrite build_end place setup train_start "
+                        "batch_start pre_backward post_backward "
+                        "batch_start pre_backward post_backward "
+                        "batch_start pre_backward post_backward "
+                        "batch_start pre_backward post_backward "
+                        "eval_start eval_end train_end teardown close ");
+}
+
+static void test_segments_one_by_one_give_the_bits_of_the_fused_step(void **state) {
+    static const char *const strategies[] = {"single_device", "spy"};
+    float weights[2][32];
+    make_spy();
+    for (int i = 0; i < 2; i++) {
+        char dir[4096], path[4096 + 64];
+        struct run r;
+        struct td_train_result result;
+        struct td_safetensors *file;
+        calls_len = 0;
+        snprintf(dir, sizeof dir, "%s/%s", (char *)*state, strategies[i]);
+        prepare(&r, strategies[i], dir);
+        assert_ok(td_train(&r.config, &r.io, &r.events, &result));
+        dispose(&r);
+        snprintf(path, sizeof path, "%s/step-2/model.safetensors", dir);
+        assert_ok(td_safetensors_open(path, &file));
+        const struct td_tensor *t = td_safetensors_at(file, 0);
+        assert_int_equal(t->bytes, sizeof weights[i]);
+        memcpy(weights[i], t->data, t->bytes);
+        td_safetensors_close(file);
+    }
+    assert_memory_equal(weights[0], weights[1], sizeof weights[0]);
+}
+
+static void test_rank_is_taken_down_when_memory_is_out_anywhere(void **state) {
+    enum { ENOUGH = 40 }; // an event that finds no memory is dropped, so one success is not the end
+    make_spy();
+    int failed = 0, succeeded = 0;
+    for (int64_t n = 1; succeeded < ENOUGH; n++) {
+        char dir[4096];
+        struct run r;
+        struct td_train_result result;
+        snprintf(dir, sizeof dir, "%s/%d", (char *)*state, (int)n);
+        calls_len = 0;
+        prepare(&r, "single_device", dir);
+        td_alloc_fail_at(n);
+        td_status s = td_train(&r.config, &r.io, &r.events, &result);
+        td_alloc_fail_at(0);
+        dispose(&r);
+        enum td_code code = td_status_code(s);
+        if (code && code != TD_RESOURCE_EXHAUSTED) print_message("# %s\n", td_status_message(s));
+        assert_true(code == TD_CODE_OK || code == TD_RESOURCE_EXHAUSTED);
+        td_status_free(s);
+        failed += code != TD_CODE_OK;
+        succeeded = code == TD_CODE_OK ? succeeded + 1 : 0;
+    }
+    assert_true(failed > 50);
+}
+
+int main(void) {
+#define CASE(f) cmocka_unit_test_setup_teardown(f, td_test_scratch_make, td_test_scratch_remove)
+    const struct CMUnitTest tests[] = {
+        CASE(test_slots_are_called_in_the_documented_order),
+        CASE(test_segments_one_by_one_give_the_bits_of_the_fused_step),
+        CASE(test_rank_is_taken_down_when_memory_is_out_anywhere),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
