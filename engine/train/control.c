@@ -8,10 +8,10 @@
 #include "lib/base/clock.h"
 
 void td_control_init(struct td_control *c, struct td_rank_page *page, bool is_zero,
-                     int64_t max_time_s) {
+                     int64_t max_time_s, int64_t elapsed_ns) {
     *c = (struct td_control){.page = page, .is_zero = is_zero};
     c->seen_checkpoint = atomic_load_explicit(&page->checkpoint_request, memory_order_relaxed);
-    if (max_time_s > 0) c->timer_ns = td_mono_now().ns + max_time_s * TD_NS_PER_S;
+    if (max_time_s > 0) c->timer_ns = td_mono_now().ns + max_time_s * TD_NS_PER_S - elapsed_ns;
 }
 
 void td_control_raise(struct td_control *c, float *flags, bool step_follows) {

@@ -30,8 +30,9 @@ struct td_control {
     float *tail;             // TD_CONTROL_FLAGS elements behind the last bucket
 };
 
+// elapsed_ns: what earlier attempts have used of max_time_s (0: no limit).
 void td_control_init(struct td_control *c, struct td_rank_page *page, bool is_zero,
-                     int64_t max_time_s);
+                     int64_t max_time_s, int64_t elapsed_ns);
 // This rank's flags, into flags[TD_CONTROL_FLAGS]. Before the last bucket is reduced. A request for
 // a checkpoint is only raised, and used up, where an optimizer step follows.
 void td_control_raise(struct td_control *c, float *flags, bool step_follows);

@@ -22,6 +22,17 @@ void td_loop_init(struct td_loop *l, struct td_rank *rank) {
     l->schedule = rank->config->schedule;
     l->log_ns = td_mono_now().ns;
     l->log_step = l->at.step;
+    l->began_ns = l->log_ns;
+    if (!rank->resumed) return;
+    // What the last validation found still describes these weights. (Only the rank that read the
+    // checkpoint knows, and only it writes the next one.)
+    const struct td_manifest *m = &rank->restored.manifest;
+    for (size_t i = 0; i < m->n_metrics && l->validated.n < TD_TALLIES; i++) {
+        if (strncmp(m->metric[i].name, "val_", 4) != 0) continue;
+        struct td_tally *t = &l->validated.item[l->validated.n++];
+        *t = (struct td_tally){.sum = m->metric[i].sum, .count = m->metric[i].count};
+        snprintf(t->name, sizeof t->name, "%.19s", m->metric[i].name + 4);
+    }
 }
 
 // ---- small steps -------------------------------------------------------------------------------
@@ -172,6 +183,7 @@ static td_status save(struct td_loop *l, int flags) {
     struct td_rank *r = l->rank;
     const struct td_train_config *c = r->config;
     if (!c->checkpoint.dir) return TD_OK;
+    l->at.elapsed_ns = r->start.elapsed_ns + td_mono_now().ns - l->began_ns;
     struct td_manifest m = {
         .job = c->job,
         .attempt = c->attempt,

@@ -43,6 +43,7 @@ struct td_loop {
     struct td_tallies validated; // of the last validation, summed over ranks
     struct td_schedule_config schedule;
     int64_t log_ns, log_step, log_samples; // where the last log point was
+    int64_t began_ns;                      // this attempt's training
 };
 
 void td_loop_init(struct td_loop *l, struct td_rank *rank);

@@ -56,6 +56,7 @@ static void put_progress(struct td_arena *a, struct td_json *root, const struct 
     set_int(a, o, "epoch_offset", p->epoch_offset);
     set_int(a, o, "epoch_batches", p->epoch_batches);
     set_int(a, o, "samples", p->samples);
+    set_int(a, o, "elapsed_ns", p->elapsed_ns);
     (void)td_json_set(a, o, "validation_pending", td_json_new_bool(a, p->validation_pending));
 }
 
@@ -161,6 +162,7 @@ static void get_progress(const struct td_json *root, struct td_progress *p) {
         .epoch_offset = td_json_int(td_json_get(o, "epoch_offset"), -1),
         .epoch_batches = td_json_int(td_json_get(o, "epoch_batches"), -1),
         .samples = td_json_int(td_json_get(o, "samples"), -1),
+        .elapsed_ns = td_json_int(td_json_get(o, "elapsed_ns"), 0),
         .validation_pending = td_json_bool(td_json_get(o, "validation_pending"), false),
     };
 }

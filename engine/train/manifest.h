@@ -26,6 +26,7 @@ struct td_progress {
     int64_t epoch_offset;    // global sample offset inside that epoch
     int64_t epoch_batches;   // batches of it that are done
     int64_t samples;         // of the whole job, all ranks
+    int64_t elapsed_ns;      // training time of all attempts so far, for max_time
     bool validation_pending; // a validation is due before the next batch
 };
 

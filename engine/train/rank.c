@@ -470,8 +470,8 @@ static void print_metrics(void *arg) {
 
 static td_status start_background(struct td_rank *r) {
     r->metrics.ring = r->io->ring;
-    td_control_init(&r->control, r->io->page, r->facts.is_global_zero,
-                    r->config->limits.max_time_s);
+    td_control_init(&r->control, r->io->page, r->facts.is_global_zero, r->config->limits.max_time_s,
+                    r->start.elapsed_ns);
     char *grad = td_buffer_host(r->memory.region[TD_ROLE_GRAD]);
     if (grad) r->control.tail = (float *)(void *)(grad + td_state_control_offset(r->state));
     TD_TRY(td_background_create(r->io->print_metrics ? print_metrics : NULL, r, &r->background));

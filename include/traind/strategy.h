@@ -133,7 +133,9 @@ struct td_strategy_ops {
     // (optional) Called at each point of td_strategy_hook.
     td_status (*hook)(struct td_strategy *s, enum td_strategy_hook hook, int64_t batch);
 
-    // ---- the group. All ranks call, in the same order. The op is always named (rule X1).
+    // ---- the group. All ranks call, in the same order. The op is always named (rule X1). The loop
+    // needs reduce, all_gather and broadcast; barrier and reduce_boolean_decision serve hooks and
+    // programs with a loop of their own.
     td_status (*reduce)(struct td_strategy *s, void *data, int64_t n, enum td_dtype dtype,
                         enum td_reduce_op op); // in place
     // out has world * bytes: a new leading dimension, also for world 1 (rule X2).

@@ -138,6 +138,34 @@ def test_loss_fails_with_class_numeric_when_it_is_not_finite(tmp_path):
     assert "step" in lines[-1]["message"]
 
 
+@pytest.mark.parametrize("trainer, steps, validations", [
+    # 500 samples in batches of 32 are 16 batches an epoch.
+    ({"max_epochs": 2}, 32, 2),
+    ({"max_epochs": 0}, 0, 0),
+    ({"max_steps": 20}, 20, 1),
+    ({"max_epochs": 2, "max_steps": 40}, 32, 2),
+    ({"max_epochs": 2, "limit_train_batches": 5}, 10, 2),
+    ({"max_epochs": 2, "limit_train_batches": 0.5}, 16, 2),
+    ({"max_epochs": 2, "val_check_interval": 0.25}, 32, 8),
+    ({"max_epochs": 2, "val_check_interval": 5}, 32, 6),
+    ({"max_epochs": 3, "check_val_every_n_epoch": 2}, 48, 1),
+    ({"max_epochs": 2, "limit_val_batches": 0}, 32, 0),
+    ({"max_epochs": 2, "accumulate_grad_batches": 3}, 12, 2),
+    ({"max_epochs": 2, "accumulate_grad_batches": 100}, 2, 2),
+    ({"max_epochs": 2, "accumulate_grad_batches": 3, "val_check_interval": 4}, 12, 8),
+])
+@pytest.mark.parametrize("world", [1, 2])
+def test_loop_counts_follow_the_limits(tmp_path, world, trainer, steps, validations):
+    plan = plan_of(trainer=trainer, checkpoint={"save_top_k": 0},
+                   data={"batch_size": 32 // world})
+    with Attempt(tmp_path, plan, world) as attempt:
+        assert attempt.wait() == [0] * world, attempt.story()
+        for rank in attempt.ranks:
+            assert rank.event("end")[0]["step"] == rank.step == steps
+            assert len([m for m in rank.metrics if m["name"] == "train_loss"]) == steps
+            assert len([m for m in rank.metrics if m["name"] == "val_loss"]) == validations
+
+
 def test_evaluation_counts_each_sample_once_when_ranks_differ(tmp_path):
     plan = plan_of(stages=["fit", "validate", "test"], trainer={"max_epochs": 1, "devices": 2})
     with Attempt(tmp_path, plan, 2) as two:

@@ -25,7 +25,7 @@ static void test_all_read_the_same_when_only_one_rank_saw_the_wish(void **state)
         struct td_control c[2];
         float flags[2][TD_CONTROL_FLAGS], all[TD_CONTROL_FLAGS];
         for (int r = 0; r < 2; r++)
-            td_control_init(&c[r], &pages[r], r == 0, 0);
+            td_control_init(&c[r], &pages[r], r == 0, 0, 0);
         atomic_store(&pages[1].stop, rows[i].stop);
         for (int r = 0; r < 2; r++)
             td_control_raise(&c[r], flags[r], true);
@@ -42,8 +42,8 @@ static void test_a_request_is_honoured_once_and_only_where_a_step_follows(void *
     struct td_rank_page page = {0};
     struct td_control zero, other;
     float flags[TD_CONTROL_FLAGS];
-    td_control_init(&zero, &page, true, 0);
-    td_control_init(&other, &page, false, 0);
+    td_control_init(&zero, &page, true, 0, 0);
+    td_control_init(&other, &page, false, 0, 0);
     atomic_store(&page.checkpoint_request, 3);
     td_control_raise(&other, flags, true);
     assert_false(td_control_read(flags).save);
@@ -61,7 +61,7 @@ static void test_timer_is_raised_when_the_time_is_up(void **state) {
     struct td_control c;
     float flags[TD_CONTROL_FLAGS];
     td_clock_fake(1000 * TD_NS_PER_S, 0);
-    td_control_init(&c, &page, true, 60);
+    td_control_init(&c, &page, true, 90, 30 * TD_NS_PER_S);
     td_control_raise(&c, flags, true);
     assert_false(td_control_read(flags).timer);
     td_clock_fake(1060 * TD_NS_PER_S, 0);
@@ -74,7 +74,7 @@ static void test_abort_is_class_collective(void **state) {
     (void)state;
     struct td_rank_page page = {0};
     struct td_control c;
-    td_control_init(&c, &page, true, 0);
+    td_control_init(&c, &page, true, 0, 0);
     assert_ok(td_control_check_abort(&c));
     atomic_store(&page.abort, 1);
     td_status s = td_control_check_abort(&c);

@@ -27,6 +27,7 @@ static struct td_manifest make_manifest(void) {
                      .epoch_offset = 640,
                      .epoch_batches = 5,
                      .samples = 1640,
+                     .elapsed_ns = 123456789012345,
                      .validation_pending = true},
         .key = {.world_size = 2, .threads = 1, .cpu = "oneDNN", .build = "0.1.0+abc"},
         .optimizer = "adamw",
