@@ -46,7 +46,7 @@ static td_status agree(struct td_loop *l, bool *out_leave) {
     struct td_agreement a = td_control_read(flags);
     bool fits = l->rank->config->stages & TD_TRAIN_FIT;
     // Once fit is over a pause lets the job end; a cancellation never waits.
-    *out_leave = a.stop && (a.now || !fits || !l->fit_is_over);
+    *out_leave = a.stop && !l->mid_window && (a.now || !fits || !l->fit_is_over);
     l->stop_saves = !a.now;
     return TD_OK;
 }

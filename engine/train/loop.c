@@ -295,8 +295,10 @@ td_status td_loop_fit(struct td_loop *l, enum td_loop_end *out_end) {
             if (td_limits_steps_after(limits, l->n_batches, b)) {
                 TD_TRY(at_boundary(l, validates, &leave, out_end));
             } else if (validates) {
-                bool ignored; // see the head of this file
-                TD_TRY(validate(l, &ignored));
+                bool interrupted; // never: see the head of this file
+                l->mid_window = true;
+                TD_TRY(validate(l, &interrupted));
+                l->mid_window = false;
             }
         }
         if (leave) break;

@@ -320,6 +320,44 @@ def test_ranks_stop_at_the_same_step_when_told_at_random_moments(tmp_path, how):
         assert no_leftovers(tmp_path)
 
 
+@pytest.mark.parametrize("world", [1, 2])
+def test_pausing_and_resuming_changes_nothing_when_done_at_random_moments(tmp_path, world):
+    plan = plan_of(trainer={"max_epochs": 4, "val_check_interval": 3,
+                            "accumulate_grad_batches": 2},
+                   checkpoint={"every_n_train_steps": 0, "every_n_epochs": 0, "save_top_k": 1},
+                   data={"samples": 1000, "batch_size": 8},
+                   run={"checkpoint_dir": str(tmp_path / "whole")})
+    names = ("train_loss", "val_loss", "val_accuracy")
+    with Attempt(tmp_path, plan, world) as attempt:
+        assert attempt.wait() == [0] * world
+        whole = [[losses(r.metrics, name) for name in names] for r in attempt.ranks]
+    final, = (tmp_path / "whole").glob("step-*")
+
+    rng = random.Random(world)
+    pieces = [[{} for _ in names] for _ in range(world)]
+    codes, pauses, newest = None, 0, None
+    while codes != [0] * world:
+        directory = tmp_path / f"a{pauses}"
+        plan["run"].update(checkpoint_dir=str(directory), resume_from=newest)
+        with Attempt(tmp_path, plan, world) as attempt:
+            at = int(newest.split("-")[-1]) if newest else 0
+            at += rng.randint(1, 9)
+            if pauses:  # the first one is told before it trains, so there is always a second
+                attempt.until(lambda a: a.ranks[0].step >= at or
+                              a.ranks[0].process.poll() is not None)
+            attempt.stop(ranks=[rng.choice(attempt.ranks)])
+            codes = attempt.wait()
+            for r, rank in enumerate(attempt.ranks):
+                for i, name in enumerate(names):
+                    pieces[r][i].update(losses(rank.metrics, name))
+            saved = attempt.ranks[0].event("checkpoint")
+        if saved:
+            newest = str(directory / f"step-{saved[-1]['step']}")
+        pauses += 1
+    assert pauses > 1 and pieces == whole
+    assert state_of(newest) == state_of(final)
+
+
 def test_pause_lets_the_job_end_when_the_last_step_is_done(tmp_path):
     plan = plan_of(stages=["fit", "test"], trainer={"max_steps": 1}, checkpoint={"save_top_k": 1},
                    run={"checkpoint_dir": str(tmp_path / "a1")})

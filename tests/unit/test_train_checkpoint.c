@@ -1,4 +1,5 @@
 // The checkpointer without a loop: busy buffers, values that are not finite, steps saved once.
+// Tags: tsan
 
 #include "tests/unit/test.h"
 
