@@ -72,7 +72,7 @@ static const struct flag_row flag_table[] = {
     {F_STREAM, {"offset", KEY_OFFSET, "BYTES", 0, "start there (with --rank and one stream)", 0}},
     {F_STEPS, {"from", KEY_FROM, "STEP", 0, "first step", 0}},
     {F_STEPS, {"to", KEY_TO, "STEP", 0, "last step", 0}},
-    {F_FILE, {"output-path", 'O', "PATH", 0, "where to write", 0}},
+    {F_FILE, {"output-path", 'O', "PATH", 0, "where to write (-o FILE does the same)", 0}},
     {F_STATE, {"state", KEY_STATE, "STATE", 0, "only jobs in that state: RUNNING, FAILED, ...", 0}},
     {F_REASON, {"reason", KEY_REASON, "TEXT", 0, "kept with the job", 0}},
 };
@@ -121,13 +121,19 @@ static uint64_t parse_number(struct argp_state *state, const char *flag, const c
     return v;
 }
 
-static enum td_output parse_output(struct argp_state *state, const char *text) {
+// A verb that writes a file takes its path with -o, too.
+static void parse_output(struct argp_state *state, const struct td_verb *verb, struct td_flags *f,
+                         const char *text) {
     static const char *const names[] = {"table", "json", "jsonl", "name"};
     for (size_t i = 0; i < TD_COUNTOF(names); i++) {
-        if (!strcmp(text, names[i])) return (enum td_output)i;
+        if (strcmp(text, names[i]) != 0) continue;
+        f->output = (enum td_output)i;
+        return;
     }
-    argp_error(state, "-o takes table, json, jsonl or name, not '%s'", text);
-    return TD_OUTPUT_TABLE;
+    if (!(verb->flags & F_FILE)) {
+        argp_error(state, "-o takes table, json, jsonl or name, not '%s'", text);
+    }
+    f->out_path = text;
 }
 
 static int64_t parse_seconds(struct argp_state *state, const char *text) {
@@ -232,7 +238,7 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
         if (f->n_args < p->verb->min_args) argp_error(state, "%s is missing", p->verb->args);
         return 0;
     }
-    error_t known = parse_common_flag(key, arg, state, f);
+    error_t known = parse_common_flag(key, arg, state, p);
     return known == ARGP_ERR_UNKNOWN ? parse_verb_flag(key, arg, state, f) : known;
 }
 
