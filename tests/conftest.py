@@ -24,11 +24,22 @@ def stubs(tmp_path_factory):
     return support.generate_stubs(tmp_path_factory.mktemp("stubs"))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if report.when == "call":
+        item.failed = report.failed
+    return report
+
+
 @pytest.fixture
-def cluster(tmp_path, stubs):
+def cluster(tmp_path, stubs, request):
     """Starts daemons; at the end all are stopped and nothing of theirs may be left."""
     made = support.Cluster(tmp_path, stubs)
     yield made
+    if getattr(request.node, "failed", True):
+        for d in made.daemons:
+            print(f"---- {d.log.name}\n{d.tail(60)}")
     made.close()
 
 

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -25,10 +26,21 @@ data: {name: synthetic, samples: 512, features: 16, classes: 4, batch_size: 16, 
 optimizer: {name: adamw, lr: 0.01, weight_decay: 0.01}
 lr_scheduler: {name: constant}
 trainer: {accelerator: cpu, strategy: auto, devices: 1, precision: 32-true, max_epochs: 3, log_every_n_steps: 1}
-checkpoint: {every_n_epochs: 1, save_top_k: 2}
+checkpoint: {every_n_epochs: 1, save_top_k: -1}
 """
-# The same, long enough to be disturbed: it ends only when it is told to.
-LONG = SPEC.replace("max_epochs: 3", "max_epochs: 100000").replace("name: small", "name: long")
+# A job whose steps take milliseconds, so that it can be disturbed: it ends only when it is told to, or
+# with an override such as trainer.max_steps=200. Restarts do not wait. A checkpoint every 50 steps.
+LONG = """
+name: long
+seed_everything: 1
+stages: [fit]
+model: {name: mlp, layers: [128, 512, 512, 8], activation: relu}
+data: {name: synthetic, samples: 8192, features: 128, classes: 8, batch_size: 128, shuffle: true}
+optimizer: {name: adamw, lr: 0.001, weight_decay: 0.01}
+trainer: {accelerator: cpu, strategy: auto, devices: 1, max_epochs: -1, log_every_n_steps: 1, limit_val_batches: 0}
+checkpoint: {every_n_train_steps: 50, save_top_k: 1}
+restart: {max: 3, backoff: [0]}
+"""
 
 
 def until(what, condition, deadline_s=30.0):
@@ -60,17 +72,6 @@ class Stubs:
         return importlib.import_module(f"traind.v1.{base}_pb2" + ("_grpc" if kind else ""))
 
 
-def children_of(pid):
-    """All descendants of a process, and launchers that outlived it are found by processes_of."""
-    found = []
-    for p in pathlib.Path("/proc").iterdir():
-        if p.name.isdigit():
-            with contextlib.suppress(OSError, IndexError):
-                if int(p.joinpath("stat").read_text().rsplit(")", 1)[1].split()[1]) == pid:
-                    found += [int(p.name)] + children_of(int(p.name))
-    return found
-
-
 def processes_of(state_dir):
     """Every process whose command line names the state directory, zombies not counted."""
     found = {}
@@ -83,26 +84,59 @@ def processes_of(state_dir):
     return found
 
 
+def alive(pid):
+    """A zombie has ended."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def with_worker(folder, script):
+    """A folder of programs whose worker is a bash script; `exec` the real one in it."""
+    folder.mkdir()
+    for program in ("traind", "traind-launcher"):
+        shutil.copy(BIN / program, folder)
+    worker = folder / "traind-worker"
+    worker.write_text(f"#!/bin/bash\n[ \"$1\" = run ] || exec {BIN}/traind-worker \"$@\"\n{script}\n")
+    worker.chmod(0o755)
+    return folder
+
+
+def half_written(folder):
+    return [p for p in folder.rglob("*") if ".tmp" in p.name or p.name.endswith(".part")]
+
+
 class Daemon:
     def __init__(self, cluster, state_dir, args, env):
         self.cluster, self.state_dir, self.args, self.env = cluster, state_dir, args, env
         self.process = self.channel = None
+        self.bin = BIN
+        self.listened = None  # nodes of their own know the address: a coordinator keeps it
         self.log = state_dir.parent / f"{state_dir.name}.log"
 
     def start(self, wait=True):
         self.state_dir.mkdir(parents=True, exist_ok=True)
         (self.state_dir / "address").unlink(missing_ok=True)
+        listen = ["--listen", self.listened] if self.listened else []
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                [BIN / "traind", "--state-dir", self.state_dir, *self.args],
+                [self.bin / "traind", "--state-dir", self.state_dir, *self.args, *listen],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.env)
         if wait:
-            until(f"traind writes its address; log:\n{self.tail()}", self.ready, 20)
+            until("traind is ready", self.ready, 20)
         return self
 
+    def restart(self, sig=signal.SIGKILL):
+        self.kill(sig)
+        return self.start()
+
     def ready(self):
+        """It has written its address, and the node inside it has registered."""
         assert self.process.poll() is None, f"traind ended {self.process.returncode}:\n{self.tail()}"
-        return "node" in self.args or (self.state_dir / "address").exists()
+        if "node" in self.args:
+            return True
+        return (self.state_dir / "address").exists() and ("coordinator" in self.args or self.nodes("READY"))
 
     def tail(self, n=30):
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-n:]) if self.log.exists() else ""
@@ -157,12 +191,68 @@ class Daemon:
         return self.job(job)
 
     def wait_step(self, job, step, deadline_s=60):
-        until(f"{job} reaches step {step}", lambda: self.job(job).global_step >= step, deadline_s)
+        def reached():
+            now = self.job(job)
+            assert now.State.Name(now.state) not in TERMINAL, f"{now}\n{self.tail()}"
+            return now.global_step >= step
+
+        until(f"{job} reaches step {step}", reached, deadline_s)
         return self.job(job)
+
+    def finish(self, job, deadline_s=60):
+        return self.wait_state(job, "SUCCEEDED", deadline_s=deadline_s)
 
     def steer(self, verb, job):
         request = getattr(self.cluster.stubs.job, verb + "JobRequest")(id=job)
         return getattr(self.stub("Job"), verb + "Job")(request, timeout=20)
+
+    def nodes(self, state=None):
+        found = self.stub("NodeAdmin").ListNodes(self.cluster.stubs.admin.ListNodesRequest(), timeout=20).nodes
+        return [n for n in found if state in (None, n.State.Name(n.state))]
+
+    def points(self, job, name="train_loss"):
+        request = self.cluster.stubs.metric.QueryMetricsRequest(job=job, names=[name], max_points=1000000)
+        series = self.stub("Metric").QueryMetrics(request, timeout=20).series
+        assert len(series) == 1 and series[0].dropped == 0, series and series[0].dropped
+        return list(series[0].points)
+
+    def losses(self, job, last, n_ranks=1, first=1):
+        """Training losses by step, after checking that all ranks of each step came exactly once."""
+        points = self.points(job)
+        assert [p.step for p in points] == list(range(first, last + 1))
+        assert {p.n_ranks for p in points} == {n_ranks}
+        return {p.step: p.value for p in points}
+
+    def logs(self, job, **more):
+        request = self.cluster.stubs.log.ReadLogsRequest(job=job, **{"rank": -1, **more})
+        return list(self.stub("Log").ReadLogs(request, timeout=30))
+
+    def checkpoints(self, job):
+        request = self.cluster.stubs.checkpoint.ListCheckpointsRequest(job=job)
+        return list(self.stub("Checkpoint").ListCheckpoints(request, timeout=20).checkpoints)
+
+    def weights(self, job, path=""):
+        """Bytes of the shards of a checkpoint, by file name, as the coordinator hands them out."""
+        m, stub = self.cluster.stubs.checkpoint, self.stub("Checkpoint")
+        found = stub.GetCheckpoint(m.GetCheckpointRequest(job=job, path=path), timeout=20)
+        read = lambda f: b"".join(r.data for r in stub.ReadShard(
+            m.ReadShardRequest(job=job, path=found.path, file=f.name), timeout=30))
+        return {f.name: read(f) for f in found.files if f.name.endswith(".safetensors")}
+
+    def _pids(self, program, job):
+        """Processes of a program that run for a job, by pid."""
+        mine = {pid: line for pid, line in processes_of(self.state_dir).items() if job in line}
+        return {pid: line for pid, line in mine.items() if line.split()[0].endswith(program) and " run " in line}
+
+    def workers(self, job):
+        """Pids of its ranks, rank 0 first."""
+        found = {int(line.split("--rank ")[1].split()[0]): pid
+                 for pid, line in self._pids("traind-worker", job).items()}
+        return [found[rank] for rank in sorted(found)]
+
+    def launcher(self, job):
+        pids = list(self._pids("traind-launcher", job))
+        return pids[0] if pids else None
 
     def ctl(self, *args, check=None, stdin=None, timeout=120, env=None):
         """Runs trainctl against this daemon."""
@@ -181,10 +271,11 @@ class Cluster:
 
     def __init__(self, folder, stubs):
         self.folder, self.stubs, self.daemons = folder, stubs, []
+        self.runtime = pathlib.Path(tempfile.mkdtemp(prefix="td-"))  # sockets need a short path
 
     def env(self, **more):
         keep = {k: v for k, v in os.environ.items() if not k.startswith("TRAIND_") and "proxy" not in k.lower()}
-        return dict(keep, **more)
+        return dict(keep, TRAIND_RUNTIME_DIR=str(self.runtime), **more)
 
     def make(self, *args, name=None):
         state_dir = self.folder / (name or f"state{len(self.daemons)}")
@@ -194,6 +285,13 @@ class Cluster:
 
     def start(self, *args, name=None):
         return self.make(*args, name=name).start()
+
+    def node(self, coordinator, slots, name, *args):
+        """A node of its own that dials the coordinator."""
+        coordinator.listened = coordinator.address
+        made = self.make("--role", "node", "--coordinator", coordinator.address, "--slots", slots,
+                         "--token-file", coordinator.state_dir / "token", "--name", name, *args, name=name)
+        return made.start()
 
     def close(self):
         for d in self.daemons:
@@ -213,7 +311,11 @@ class Cluster:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
         until(f"processes end: {left}", lambda: not self.left(), 30)
+        litter = [str(p) for d in self.daemons for p in half_written(d.state_dir)]
+        litter += [str(p) for p in self.runtime.rglob("*") if p.is_socket() and not left]
+        shutil.rmtree(self.runtime, ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)
+        assert not litter, f"left behind: {litter}"
 
     def left(self):
         return {pid: line for d in self.daemons for pid, line in processes_of(d.state_dir).items()}

@@ -38,7 +38,7 @@ def test_stranger_trains_watches_and_downloads(daemon, tmp_path):
 
     checkpoints = daemon.stub("Checkpoint")
     listed = checkpoints.ListCheckpoints(stubs.checkpoint.ListCheckpointsRequest(job=job)).checkpoints
-    assert [c.step for c in listed] == [96, 64], "save_top_k: 2 keeps the newest two"
+    assert [c.step for c in listed] == [96, 64, 32], "save_top_k: -1 keeps all"
     newest = checkpoints.GetCheckpoint(stubs.checkpoint.GetCheckpointRequest(job=job))
     assert newest.path == listed[0].path
     for file in newest.files:

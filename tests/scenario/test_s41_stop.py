@@ -1,0 +1,120 @@
+"""Pause, cancel, resume and death at random moments: ranks act at one step, and a run that was interrupted
+ends with the bits of one that was not."""
+import os
+import random
+import signal
+
+import pytest
+
+from support import LONG, SPEC, until
+
+FULL = bool(os.environ.get("TD_FULL"))
+# Steps of a fraction of a millisecond, so that many moments fit into a short test.
+QUICK = LONG.replace("[128, 512, 512, 8]", "[128, 64, 8]").replace("every_n_train_steps: 50", "every_n_train_steps: 1000")
+
+
+def moment(daemon, job, rng):
+    """Waits for a random moment in the life of a job: before it starts, at its start, or in its steps."""
+    kind = rng.randrange(4)
+    if kind == 1:
+        until("it starts", lambda: daemon.state(job) != "QUEUED")
+    elif kind == 2:
+        daemon.wait_state(job, "RUNNING")
+    elif kind == 3:
+        daemon.wait_step(job, daemon.job(job).global_step + rng.randint(1, 300))
+
+
+def check_agreed(daemon, job, n_ranks):
+    """Every step up to the last was reported by all ranks, and nobody made one more."""
+    points = daemon.points(job) if daemon.job(job).metrics else []
+    assert [p.step for p in points] == list(range(1, len(points) + 1))
+    assert {p.n_ranks for p in points} <= {n_ranks}
+    return len(points)
+
+
+def test_ranks_stop_at_one_step_when_paused_or_cancelled_at_random_moments(daemon):
+    rng = random.Random(11)
+    for i in range(200 if FULL else 12):
+        verb, state = (("Pause", "PAUSED"), ("Cancel", "CANCELLED"))[i % 2]
+        job = daemon.submit(QUICK, "trainer.devices=2", f"name=m{i}")
+        moment(daemon, job, rng)
+        daemon.steer(verb, job)
+        stopped = daemon.wait_state(job, state, deadline_s=20)
+        assert not stopped.HasField("failure"), stopped
+        steps = check_agreed(daemon, job, 2)
+        until("its slots are free", lambda: daemon.nodes()[0].slots_used == 0)
+        if state == "PAUSED":
+            assert stopped.global_step == steps, stopped
+            assert not steps or stopped.checkpoint == f"a1/step-{steps}"
+            daemon.steer("Resume", job)
+            daemon.wait_step(job, steps + 1)
+            daemon.steer("Cancel", job)
+            daemon.wait_state(job, "CANCELLED", deadline_s=20)
+            assert check_agreed(daemon, job, 2) > steps
+
+
+def test_pause_frees_the_slots_for_another_job(daemon):
+    first = daemon.submit(LONG, "trainer.devices=2")
+    daemon.wait_step(first, 5)
+    second = daemon.submit(SPEC, "trainer.devices=2")
+    daemon.steer("Pause", first)
+    daemon.finish(second)
+    assert daemon.state(first) == "PAUSED" and not daemon.workers(first)
+    at = daemon.job(first).global_step
+    daemon.steer("Resume", first)
+    daemon.wait_step(first, at + 5)
+    assert daemon.job(first).attempt == 2 and daemon.job(first).restarts == 0
+
+
+def test_pause_near_the_end_pauses_or_succeeds(daemon):
+    rng = random.Random(5)
+    for i in range(40 if FULL else 6):
+        last = rng.randint(100, 120)
+        job = daemon.submit(QUICK, "trainer.devices=2", f"trainer.max_steps={last}", f"name=e{i}")
+        daemon.wait_state(job, "RUNNING", "SUCCEEDED")
+        if rng.randrange(2) and daemon.state(job) == "RUNNING":
+            until("nearly done", lambda: daemon.job(job).global_step > last - 20 or daemon.state(job) == "SUCCEEDED")
+        if daemon.state(job) != "SUCCEEDED":
+            try:
+                daemon.steer("Pause", job)
+            except Exception:  # it has just ended
+                assert daemon.state(job) == "SUCCEEDED"
+        now = daemon.wait_state(job, "PAUSED", "SUCCEEDED", deadline_s=20)
+        if now.State.Name(now.state) == "PAUSED":
+            assert now.global_step < last
+            daemon.steer("Resume", job)
+            daemon.finish(job)
+        daemon.losses(job, last, 2)
+
+
+def reference(daemon, *overrides):
+    job = daemon.submit(LONG, *overrides)
+    daemon.finish(job)
+    return job
+
+
+@pytest.mark.parametrize("overrides", [
+    ["trainer.devices=2"],
+    ["resources.threads=2", "trainer.devices=1"],
+], ids=["2 ranks x 1 thread", "1 rank x 2 threads"])
+def test_interrupted_run_ends_with_the_same_bits(daemon, overrides):
+    rng = random.Random(3)
+    last, ranks = 260, 2 if "trainer.devices=2" in overrides else 1
+    overrides = [*overrides, f"trainer.max_steps={last}", "restart.max=100"]
+    whole = reference(daemon, *overrides)
+    for _ in range(5 if FULL else 1):
+        job = daemon.submit(LONG, *overrides)
+        for kill in range(3):
+            daemon.wait_step(job, rng.randint(20, 60) + kill * 70)
+            attempt = daemon.job(job).attempt
+            os.kill(rng.choice(until("ranks run", lambda: daemon.workers(job))), signal.SIGKILL)
+            until("the next attempt", lambda: daemon.job(job).attempt > attempt)
+        daemon.wait_step(job, 230)
+        daemon.steer("Pause", job)
+        daemon.wait_state(job, "PAUSED")
+        daemon.steer("Resume", job)
+        done = daemon.finish(job)
+        assert done.attempt == 5 and done.restarts == 3, done
+        assert not done.notes, done.notes
+        assert daemon.losses(job, last, ranks) == daemon.losses(whole, last, ranks)
+        assert daemon.weights(job) == daemon.weights(whole)

@@ -1,0 +1,156 @@
+"""Daemons come and go, ranks train on: after any kill the same attempt is adopted by the next daemon, and
+everything that it made meanwhile arrives once."""
+import os
+import random
+import signal
+
+import pytest
+
+from support import BIN, LONG, alive, until, with_worker
+
+LAST = 600
+FULL = bool(os.environ.get("TD_FULL"))
+
+
+def segment_bytes(daemon, job):
+    return sum(p.stat().st_size for p in (daemon.state_dir / "attempts" / job).rglob("metrics.*.seg"))
+
+
+def ranks_go_on(daemon, job, pids):
+    """With no daemon: the same processes live and make points."""
+    before = segment_bytes(daemon, job)
+    until("ranks make points without a daemon", lambda: segment_bytes(daemon, job) > before)
+    assert daemon.workers(job) == pids
+
+
+def adopted(daemon, job, pids, ranks):
+    at = daemon.job(job).global_step
+    daemon.wait_step(job, at + 10)
+    now = daemon.job(job)
+    assert now.attempt == 1 and now.restarts == 0, now
+    assert daemon.workers(job) == pids or now.global_step == LAST
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_same_attempt_is_adopted_after_the_daemon_is_killed(daemon, ranks):
+    job = daemon.submit(LONG, f"trainer.devices={ranks}", f"trainer.max_steps={LAST}")
+    daemon.wait_step(job, 20)
+    pids, launcher = daemon.workers(job), daemon.launcher(job)
+    assert len(pids) == ranks
+    for _ in range(2):
+        daemon.kill()
+        ranks_go_on(daemon, job, pids)
+        daemon.start()
+        adopted(daemon, job, pids, ranks)
+        assert daemon.launcher(job) in (launcher, None)
+    done = daemon.finish(job)
+    assert done.attempt == 1 and done.global_step == LAST and not done.notes
+    daemon.losses(job, LAST, ranks)
+
+
+def test_attempt_that_ended_while_no_daemon_ran_counts(daemon):
+    job = daemon.submit(LONG, "trainer.devices=2", "trainer.max_steps=150")
+    daemon.wait_step(job, 5)
+    pids = daemon.workers(job)
+    daemon.kill()
+    until("ranks end by themselves", lambda: not any(alive(p) for p in pids))
+    daemon.start()
+    assert daemon.finish(job).attempt == 1
+    daemon.losses(job, 150, 2)
+    assert daemon.checkpoints(job)[0].step == 150
+
+
+def test_daemon_killed_at_random_moments_loses_nothing(daemon):
+    rng = random.Random(2)
+    jobs = [daemon.submit(LONG, f"trainer.max_steps={LAST}", f"name=r{i}") for i in range(2)]
+    for _ in range(40 if FULL else 6):
+        if rng.randrange(2):
+            until("a step", lambda: any(daemon.job(j).global_step for j in jobs))
+        daemon.restart()
+    for job in jobs:
+        assert daemon.finish(job).attempt == 1
+        daemon.losses(job, LAST)
+
+
+def test_stop_of_the_daemon_queues_its_jobs_and_the_next_start_goes_on(daemon):
+    job = daemon.submit(LONG, "trainer.devices=2", "trainer.max_steps=300")
+    daemon.wait_step(job, 20)
+    pids = daemon.workers(job)
+    assert daemon.kill(signal.SIGTERM) == 0
+    assert not any(alive(p) for p in pids)
+    only = daemon.cluster.make("--role", "coordinator", name=daemon.state_dir.name).start()
+    waits = only.job(job)
+    assert waits.State.Name(waits.state) == "QUEUED", waits
+    assert waits.reason.code == "DAEMON_STOPPED" and "daemon stopped" in waits.reason.text
+    saved = waits.global_step
+    assert waits.checkpoint == f"a1/step-{saved}" and saved >= 20
+    assert only.kill(signal.SIGTERM) == 0
+    daemon.start()
+    done = daemon.finish(job)
+    assert done.attempt == 2 and done.restarts == 0 and not done.HasField("failure")
+    daemon.losses(job, 300, 2)
+
+
+@pytest.fixture
+def two(cluster):
+    """Coordinator and node as processes of their own."""
+    coordinator = cluster.start("--role", "coordinator", name="c")
+    node = cluster.node(coordinator, 2, name="n")
+    until("the node is ready", lambda: coordinator.nodes("READY"))
+    return coordinator, node
+
+
+@pytest.mark.parametrize("victim", ["coordinator", "node", "both"])
+def test_attempt_of_another_process_is_adopted(two, victim):
+    coordinator, node = two
+    job = coordinator.submit(LONG, "trainer.devices=2", f"trainer.max_steps={LAST}")
+    coordinator.wait_step(job, 20)
+    pids = node.workers(job)
+    assert len(pids) == 2
+    killed = {"coordinator": [coordinator], "node": [node], "both": [coordinator, node]}[victim]
+    for d in killed:
+        d.kill()
+    ranks_go_on(node, job, pids)
+    for d in killed:
+        d.start()
+    until("the node is back", lambda: coordinator.nodes("READY"))
+    now = coordinator.wait_step(job, coordinator.job(job).global_step + 10)
+    assert now.attempt == 1
+    done = coordinator.finish(job)
+    assert done.attempt == 1 and done.restarts == 0
+    coordinator.losses(job, LAST, 2)
+
+
+def test_stop_of_a_node_leaves_its_ranks_running(two):
+    coordinator, node = two
+    job = coordinator.submit(LONG, f"trainer.max_steps={LAST}")
+    coordinator.wait_step(job, 20)
+    pids = node.workers(job)
+    assert node.kill(signal.SIGTERM) == 0
+    ranks_go_on(node, job, pids)
+    node.start()
+    assert coordinator.finish(job).attempt == 1
+    coordinator.losses(job, LAST)
+
+
+def test_log_bytes_made_while_the_daemon_is_away_arrive_once(cluster, tmp_path):
+    daemon = cluster.make("--slots", "1")
+    daemon.bin = with_worker(tmp_path / "bin", f"""
+        (for ((i = 1; i <= 400; i++)); do echo "line $i"; echo "oops $i" >&2; sleep 0.01; done) &
+        exec {BIN}/traind-worker "$@" """)
+    daemon.start()
+    job = daemon.submit(LONG, f"trainer.max_steps={LAST}")
+    out_size = lambda: sum(p.stat().st_size for p in (daemon.state_dir / "attempts" / job).rglob("out.0.log"))
+    daemon.wait_step(job, 5)
+    for _ in range(2):
+        daemon.kill()
+        before = out_size()
+        until("more lines", lambda: out_size() > before)
+        daemon.start()
+    daemon.finish(job)
+    for err, word in ((False, "line"), (True, "oops")):
+        pieces = [r for r in daemon.logs(job, rank=0, err_only=err, out_only=not err)]
+        data = b"".join(r.data for r in pieces)
+        assert [r.offset for r in pieces] == [sum(len(p.data) for p in pieces[:i]) for i in range(len(pieces))]
+        lines = [l for l in data.decode().splitlines() if l.startswith(word)]
+        assert len(lines) > 20 and lines[:-1] == [f"{word} {i + 1}" for i in range(len(lines) - 1)]

@@ -1,0 +1,182 @@
+"""What fails has a class, a message and, where that helps, another attempt. Nothing of it stays behind
+(tests/support.py looks for processes, sockets and half-written files at the end of each test)."""
+import gzip
+import os
+import pathlib
+import signal
+import struct
+import subprocess
+
+import pytest
+
+from support import BIN, LONG, SPEC, alive, until, with_worker
+
+
+def kill_worker(daemon, job, rank=0, sig=signal.SIGKILL):
+    os.kill(until("ranks run", lambda: daemon.workers(job))[rank], sig)
+
+
+def test_killed_worker_is_told_and_retried_from_the_last_checkpoint(daemon):
+    job = daemon.submit(LONG, "trainer.devices=2", "trainer.max_steps=200", "restart.backoff=[1]")
+    daemon.wait_step(job, 60)
+    pids = daemon.workers(job)
+    kill_worker(daemon, job, 1)
+    backing_off = until("it backs off", lambda: (lambda j: j.reason.code == "BACKING_OFF" and j)(daemon.job(job)))
+    assert backing_off.State.Name(backing_off.state) == "RECOVERING"
+    assert 0 < backing_off.reason.retry_in_ms <= 1000
+    assert not any(alive(p) for p in pids)
+    done = daemon.finish(job)
+    failure = done.failure
+    assert (getattr(failure, "class"), failure.attempt, failure.rank) == ("internal", 1, 1)
+    assert "signal 9" in failure.message and failure.step >= 60 and failure.node
+    assert done.attempt == 2 and done.restarts == 1
+    first_of_second = min(p.step for p in daemon.points(job) if p.attempt == 2)
+    assert first_of_second in (51, 101, 151), "it went on from a checkpoint"
+    daemon.losses(job, 200, 2)
+
+
+def test_crashed_worker_leaves_last_words(daemon):
+    job = daemon.submit(LONG, "trainer.max_steps=100000", "restart.max=0")
+    daemon.wait_step(job, 5)
+    kill_worker(daemon, job, 0, signal.SIGSEGV)
+    failed = daemon.wait_state(job, "FAILED")
+    assert failed.failure.last_words.startswith("SIGSEGV") and "step" in failed.failure.last_words
+    assert failed.restarts == 0
+
+
+def test_killed_launcher_takes_its_ranks_along_and_the_job_goes_on(daemon):
+    job = daemon.submit(LONG, "trainer.devices=2", "trainer.max_steps=200")
+    daemon.wait_step(job, 60)
+    pids = daemon.workers(job)
+    os.kill(daemon.launcher(job), signal.SIGKILL)
+    until("ranks die", lambda: not any(alive(p) for p in pids), 10)
+    done = daemon.finish(job)
+    assert done.attempt == 2 and done.restarts == 1
+    assert getattr(done.failure, "class") == "internal" and "launcher" in done.failure.message
+    daemon.losses(job, 200, 2)
+
+
+def test_launcher_killed_while_no_daemon_runs(daemon):
+    job = daemon.submit(LONG, "trainer.max_steps=150")
+    daemon.wait_step(job, 60)
+    launcher = daemon.launcher(job)
+    daemon.kill()
+    os.kill(launcher, signal.SIGKILL)
+    until("the launcher is gone", lambda: not alive(launcher))
+    daemon.start()
+    done = daemon.finish(job)
+    assert done.attempt == 2 and done.restarts == 1
+    daemon.losses(job, 150)
+
+
+def test_restart_max_is_respected(daemon):
+    job = daemon.submit(LONG, "restart.max=2")
+    for attempt in (1, 2, 3):
+        until("the attempt", lambda: daemon.job(job).attempt == attempt and daemon.workers(job))
+        kill_worker(daemon, job)
+        until("its end", lambda: daemon.job(job).attempt > attempt or daemon.state(job) == "FAILED")
+    failed = daemon.wait_state(job, "FAILED")
+    assert failed.restarts == 2 and failed.attempt == 3
+    assert any("restart.max" in note for note in failed.notes)
+
+
+def idx(folder, damage=None):
+    """A tiny set of four idx files of 28 x 28, one of them damaged."""
+    folder.mkdir()
+    for kind, n in (("train", 64), ("t10k", 32)):
+        images = struct.pack(">IIII", 0x803, n, 28, 28) + bytes(n * 784)
+        labels = struct.pack(">II", 0x801, n) + bytes(i % 10 for i in range(n))
+        (folder / f"{kind}-images-idx3-ubyte").write_bytes(images)
+        (folder / f"{kind}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(labels))
+    if damage:
+        damage(folder)
+    return folder
+
+
+TRAIN, LABELS = "train-images-idx3-ubyte", "t10k-labels-idx1-ubyte.gz"
+BAD_DATA = {
+    "missing": (lambda d: (d / TRAIN).unlink(), [TRAIN]),
+    "truncated": (lambda d: os.truncate(d / TRAIN, 1000), [TRAIN, "1000"]),
+    "wrong magic": (lambda d: (d / TRAIN).write_bytes(b"\1\2\3\4" + (d / TRAIN).read_bytes()[4:]), [TRAIN, "magic"]),
+    "not gzip": (lambda d: (d / LABELS).write_bytes(b"\x1f\x8b nonsense"), [LABELS]),
+    "other count": (lambda d: (d / LABELS).write_bytes(
+        gzip.compress(struct.pack(">II", 0x801, 31) + bytes(31))), [LABELS, "31", "32"]),
+    "label out of range": (lambda d: (d / LABELS).write_bytes(
+        gzip.compress(struct.pack(">II", 0x801, 32) + bytes([77] * 32))), [LABELS, "77"]),
+    "empty": (lambda d: (d / TRAIN).write_bytes(b""), [TRAIN]),
+}
+
+
+@pytest.mark.parametrize("what", BAD_DATA)
+def test_bad_data_is_class_data_and_never_retried(daemon, tmp_path, what):
+    damage, texts = BAD_DATA[what]
+    folder = idx(tmp_path / "data", damage)
+    spec = SPEC.replace("[16, 32, 4]", "[784, 10]").replace(
+        "{name: synthetic, samples: 512, features: 16, classes: 4,", f"{{name: idx, path: {folder},")
+    job = daemon.submit(spec)
+    failed = daemon.wait_state(job, "FAILED", deadline_s=30)
+    assert getattr(failed.failure, "class") == "data", failed.failure
+    assert failed.restarts == 0 and failed.attempt <= 1
+    for text in texts:
+        assert text in failed.failure.message, failed.failure
+
+
+def test_numeric_failure_is_never_retried(daemon):
+    spec = LONG.replace("{name: adamw, lr: 0.001, weight_decay: 0.01}", "{name: sgd, lr: 1000000}")
+    failed = daemon.wait_state(daemon.submit(spec, "trainer.devices=2"), "FAILED", deadline_s=30)
+    assert getattr(failed.failure, "class") == "numeric" and "step" in failed.failure.message
+    assert failed.restarts == 0 and failed.attempt == 1
+
+
+def can_mount():
+    probe = subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True)
+    return os.geteuid() == 0 and probe.returncode == 0
+
+
+@pytest.fixture(params=["file size limit", "tmpfs"] if can_mount() else ["file size limit"])
+def small_disk(request, cluster, tmp_path):
+    """A daemon and a checkpoint directory that holds less than one checkpoint of LONG."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    daemon = cluster.make("--slots", "2")
+    if request.param == "tmpfs":
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", folder], check=True)
+        request.addfinalizer(lambda: subprocess.run(["umount", "-l", folder]))
+    else:
+        daemon.bin = with_worker(tmp_path / "bin", f'ulimit -f 200\nexec {BIN}/traind-worker "$@"')
+    return daemon.start(), folder
+
+
+def test_full_disk_is_tried_once_more(small_disk):
+    daemon, folder = small_disk
+    job = daemon.submit(LONG, f"checkpoint.dir={folder}", "checkpoint.every_n_train_steps=5")
+    failed = daemon.wait_state(job, "FAILED", deadline_s=30)
+    assert getattr(failed.failure, "class") == "disk" and "step-" in failed.failure.message
+    assert failed.attempt == 2 and failed.restarts == 1
+    assert not [p for p in folder.rglob("*") if p.is_file()], "nothing is left of checkpoints that did not fit"
+
+
+def test_memory_limit_of_a_rank_has_a_class(daemon):
+    job = daemon.submit(LONG, "resources.memory_bytes=8000000", "restart.max=1")
+    failed = daemon.wait_state(job, "FAILED", deadline_s=30)
+    assert getattr(failed.failure, "class") in ("out_of_memory", "bad_spec"), failed.failure
+
+
+def test_back_off_grows_as_the_spec_says(daemon):
+    job = daemon.submit(LONG, "restart.max=2", "restart.backoff=[1, 30]")
+    for attempt, most in ((1, 1000), (2, 30000)):
+        until("the attempt", lambda: daemon.job(job).attempt == attempt and daemon.workers(job))
+        kill_worker(daemon, job)
+        waits = until("it backs off", lambda: (lambda j: j.reason.code == "BACKING_OFF" and j)(daemon.job(job)))
+        assert most / 2 < waits.reason.retry_in_ms <= most
+        assert waits.attempt == attempt
+    daemon.steer("Cancel", job)
+    daemon.wait_state(job, "CANCELLED", deadline_s=5)
+
+
+def test_nothing_of_an_ended_attempt_stays_in_the_state_directory(daemon):
+    job = daemon.submit(SPEC, "trainer.devices=2")
+    daemon.finish(job)
+    attempts = pathlib.Path(daemon.state_dir / "attempts")
+    until("its files are gone", lambda: not [p for p in attempts.rglob("*") if p.is_file()])
+    assert not list(daemon.cluster.runtime.rglob("*.sock"))

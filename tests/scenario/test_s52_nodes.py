@@ -1,0 +1,144 @@
+"""One coordinator, two nodes, three processes with directories of their own: jobs run on both, wait with a
+reason, and move from one to the other with a checkpoint that was streamed to the coordinator."""
+import os
+import signal
+
+import pytest
+
+from support import LONG, SPEC, alive, until
+
+
+@pytest.fixture
+def three(cluster):
+    """Coordinator, node A with 2 slots, node B with 4."""
+    coordinator = cluster.start("--role", "coordinator", "--heartbeat-ms", "200", "--lease-ms", "1000",
+                                "--lost-after-ms", "1000", name="c")
+    a, b = cluster.node(coordinator, 2, "a"), cluster.node(coordinator, 4, "b")
+    until("both are ready", lambda: len(coordinator.nodes("READY")) == 2)
+    return coordinator, a, b
+
+
+def names(coordinator):
+    return {n.id: n.name for n in coordinator.nodes()}
+
+
+def place(coordinator, job):
+    job = coordinator.job(job)
+    return [names(coordinator).get(n, n) for n in job.nodes]
+
+
+def on(coordinator, job, name):
+    coordinator.wait_state(job, "RUNNING")
+    assert place(coordinator, job) == [name]
+
+
+def test_job_on_a_node_of_its_own_streams_everything_to_the_coordinator(three):
+    c, a, b = three
+    job = c.submit(SPEC, "trainer.devices=2")
+    done = c.finish(job)
+    c.losses(job, done.global_step, 2)
+    newest = c.checkpoints(job)[0]
+    until("it is at the coordinator", lambda: c.checkpoints(job)[0].State.Name(c.checkpoints(job)[0].state) == "COMMITTED")
+    assert newest.step == done.global_step and set(c.weights(job)) >= {"model.safetensors"}
+    for node in (a, b):
+        assert node.kill(signal.SIGTERM) == 0
+    assert c.weights(job), "the coordinator has the bytes itself"
+
+
+def test_jobs_run_on_both_nodes_and_one_waits(three):
+    c, a, b = three
+    big, small = c.submit(LONG, "trainer.devices=4"), c.submit(LONG, "trainer.devices=2")
+    on(c, big, "b")
+    on(c, small, "a")
+    waiting = c.submit(SPEC, "trainer.devices=2")
+    reason = until("it waits", lambda: c.job(waiting).reason.code == "WAITING_FOR_SLOTS" and c.job(waiting).reason)
+    assert (reason.needed_slots, reason.free_slots, reason.queue_position) == (2, 0, 1)
+    info = c.stub("Admin").GetClusterInfo(c.cluster.stubs.admin.GetClusterInfoRequest())
+    assert (info.nodes, info.slots, info.slots_used) == (2, 6, 6)
+    c.steer("Cancel", small)
+    c.wait_state(small, "CANCELLED")
+    c.finish(waiting)
+
+
+def test_job_moves_to_the_other_node_when_its_launcher_is_killed(three):
+    c, a, b = three
+    blocker = c.submit(LONG, "trainer.devices=4")
+    on(c, blocker, "b")
+    job = c.submit(LONG, "trainer.devices=2", "trainer.max_steps=300")
+    on(c, job, "a")
+    queued = c.submit(LONG, "trainer.devices=3", "trainer.max_steps=5")
+    until("a checkpoint came to the coordinator", lambda: c.job(job).checkpoint)
+    pids = a.workers(job)
+    os.kill(a.launcher(job), signal.SIGKILL)
+    until("ranks die", lambda: not any(alive(p) for p in pids))
+    recovering = c.wait_state(job, "RECOVERING")
+    assert recovering.restarts == 1
+    c.steer("Cancel", blocker)
+    c.wait_state(blocker, "CANCELLED")
+    c.wait_state(job, "RUNNING", "SUCCEEDED")
+    assert place(c, job) == ["b"], "the node that lost its launcher is avoided"
+    done = c.finish(job)
+    assert done.attempt == 2 and not done.notes
+    assert min(p.step for p in c.points(job) if p.attempt == 2) > 1, "it went on from a checkpoint"
+    c.losses(job, 300, 2)
+    c.finish(queued)
+
+
+def test_job_of_a_lost_node_goes_on_elsewhere_and_the_old_ranks_are_fenced(three):
+    c, a, b = three
+    blocker = c.submit(LONG, "trainer.devices=4")
+    on(c, blocker, "b")
+    job = c.submit(LONG, "trainer.devices=2", "trainer.max_steps=1000000")
+    on(c, job, "a")
+    until("a checkpoint came to the coordinator", lambda: c.job(job).checkpoint)
+    c.steer("Cancel", blocker)
+    c.wait_state(blocker, "CANCELLED")
+    old = a.workers(job)
+    a.process.send_signal(signal.SIGSTOP)  # silent, not dead: its ranks train on
+    until("the lease is gone", lambda: [n.name for n in c.nodes("LOST")] == ["a"])
+    until("another attempt runs", lambda: c.job(job).attempt == 2 and c.state(job) == "RUNNING")
+    assert place(c, job) == ["b"] and getattr(c.job(job).failure, "class") == "node_lost"
+    assert all(alive(p) for p in old)
+    a.process.send_signal(signal.SIGCONT)
+    until("the old ranks are stopped", lambda: not any(alive(p) for p in old))
+    assert c.job(job).attempt == 2
+    at = c.job(job).global_step
+    c.wait_step(job, at + 5)
+
+
+def test_node_that_comes_back_within_its_time_keeps_its_job(three):
+    c, a, b = three
+    job = c.submit(LONG, "trainer.devices=2", "trainer.max_steps=400")
+    c.wait_step(job, 5)
+    node = {"a": a, "b": b}[place(c, job)[0]]
+    node.restart()
+    done = c.finish(job)
+    assert done.attempt == 1
+    c.losses(job, 400, 2)
+
+
+def test_job_that_no_node_could_hold_is_refused_and_waits_when_none_is_known(cluster):
+    import grpc
+
+    c = cluster.start("--role", "coordinator", name="c")
+    job = c.submit(SPEC, "trainer.devices=3")
+    waits = c.job(job)
+    assert waits.State.Name(waits.state) == "QUEUED" and waits.reason.code == "NO_NODES"
+    cluster.node(c, 2, "small")
+    until("the node is known", lambda: c.nodes("READY"))
+    with pytest.raises(grpc.RpcError) as error:
+        c.submit(SPEC, "trainer.devices=3")
+    assert error.value.code() == grpc.StatusCode.FAILED_PRECONDITION and "small" in error.value.details()
+    cluster.node(c, 3, "large")
+    c.finish(job)
+
+
+def test_node_with_the_wrong_token_is_told(cluster, tmp_path):
+    c = cluster.start("--role", "coordinator", name="c")
+    token = tmp_path / "token"
+    token.write_text("trd_" + "0" * 64 + "\n")
+    token.chmod(0o600)
+    node = cluster.make("--role", "node", "--coordinator", c.address, "--token-file", token, name="n")
+    node.start(wait=False)
+    until("its log says so", lambda: "UNAUTHENTICATED" in node.tail() or "token" in node.tail())
+    assert not c.nodes()

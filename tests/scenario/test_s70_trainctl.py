@@ -1,0 +1,338 @@
+"""trainctl as a person and a script use it: every verb in every form, exit codes, a terminal, Ctrl-C."""
+import json
+import os
+import pathlib
+import pty
+import re
+import signal
+import subprocess
+
+import pytest
+
+from support import BIN, LONG, SPEC, until
+
+OK, JOB_FAILED, USAGE, NOT_FOUND, DENIED, UNAVAILABLE, TIMEOUT, CONFLICT = range(8)
+
+
+@pytest.fixture
+def done(daemon):
+    """A daemon with one job that has succeeded."""
+    job = daemon.submit(SPEC, "trainer.devices=2")
+    daemon.finish(job)
+    return daemon, job
+
+
+def spec_file(tmp_path, text=SPEC):
+    path = tmp_path / "spec.yaml"
+    path.write_text(text)
+    return path
+
+
+# What each reading verb must show of the job `small` with id JOB.
+READS = {
+    "list": (["list"], "small"),
+    "describe": (["describe", "JOB"], "SUCCEEDED"),
+    "metrics": (["metrics", "JOB"], "train_loss"),
+    "checkpoint list": (["checkpoint", "list", "JOB"], "step-48"),
+    "node list": (["node", "list"], "READY"),
+    "cluster info": (["cluster", "info"], "127.0.0.1"),
+    "watch": (["watch", "JOB"], "SUCCEEDED"),
+    "wait": (["wait", "JOB"], "SUCCEEDED"),
+    "version": (["version"], "0."),
+}
+
+
+@pytest.mark.parametrize("form", ["table", "json", "jsonl", "name"])
+def test_every_reading_verb_in_every_form(done, form):
+    daemon, job = done
+    for verb, (args, word) in READS.items():
+        out = daemon.ctl(*[job if a == "JOB" else a for a in args], "-o", form, check=OK).stdout
+        assert out.endswith("\n"), verb
+        if form == "json":
+            json.loads(out)
+        elif form == "jsonl":
+            for line in out.splitlines():
+                json.loads(line)
+        elif form == "name":
+            assert all(" " not in line and line for line in out.splitlines()), (verb, out)
+        if form != "name":
+            assert word in out, (verb, out)
+
+
+def test_json_is_proto3_json_with_the_names_outside_programs_rely_on(done):
+    daemon, job = done
+    shown = daemon.ctl_json("describe", job)
+    assert (shown["state"], shown["global_step"], shown["attempt"], shown["restarts"]) == ("SUCCEEDED", 48, 1, 0)
+    assert {"train_loss", "val_loss", "val_accuracy", "test_accuracy"} <= shown["metrics"].keys()
+    assert shown["nodes"] == [] == shown["notes"] and "spec_json" in shown
+    assert daemon.ctl_json("cluster", "info")["address"] == daemon.address
+    listed = daemon.ctl_json("list")["jobs"]
+    assert [j["id"] for j in listed] == [job] and listed[0]["state"] == "SUCCEEDED"
+    from google.protobuf import json_format
+
+    for verb, message in ((["describe", job], daemon.cluster.stubs.job.Job),
+                          (["metrics", job], daemon.cluster.stubs.metric.QueryMetricsResponse),
+                          (["checkpoint", "list", job], daemon.cluster.stubs.checkpoint.ListCheckpointsResponse),
+                          (["node", "list"], daemon.cluster.stubs.admin.ListNodesResponse)):
+        json_format.Parse(daemon.ctl(*verb, "-o", "json", check=OK).stdout, message())
+
+
+def test_submit_with_overrides_dry_run_and_standard_input(daemon, tmp_path):
+    spec = spec_file(tmp_path)
+    shown = json.loads(daemon.ctl("submit", spec, "--set", "trainer.devices=2", "--dry-run", check=OK).stdout)
+    assert shown["trainer"]["devices"] == 2 and shown["restart"]["max"] == 3
+    assert daemon.ctl_json("list")["jobs"] == []
+    job = daemon.ctl("submit", spec, "--set", "trainer.max_steps=7", "--set", "name=other", "-o", "name", check=OK).stdout.strip()
+    assert re.fullmatch(r"j-[0-9a-f]{12}", job)
+    assert daemon.ctl("wait", job, "--timeout", "60", check=OK).stdout.startswith(f"{job} SUCCEEDED: step 7")
+    assert daemon.ctl_json("describe", "other")["id"] == job, "a name that one job bears is as good as its id"
+    out = daemon.ctl("submit", "-", stdin=SPEC, check=OK).stdout
+    assert "follow it with `trainctl wait j-" in out
+    same = ["submit", spec, "--request-id", "00000000-0000-4000-8000-000000000009", "-o", "name"]
+    assert daemon.ctl(*same, check=OK).stdout == daemon.ctl(*same, check=OK).stdout
+
+
+def test_json_specs_are_taken(daemon, tmp_path):
+    canonical = daemon.ctl("submit", spec_file(tmp_path), "--dry-run", check=OK).stdout
+    job = daemon.ctl("submit", "-", "-o", "name", stdin=canonical, check=OK).stdout.strip()
+    daemon.finish(job)
+
+
+def test_follow_prints_plain_lines_and_the_result(daemon, tmp_path):
+    ran = daemon.ctl("submit", spec_file(tmp_path), "--follow", check=OK)
+    assert "\x1b" not in ran.stdout + ran.stderr and "\r" not in ran.stderr
+    assert "RUNNING" in ran.stderr and "submitted j-" in ran.stderr
+    assert "SUCCEEDED: step 96, attempt 1" in ran.stdout and "test_accuracy" in ran.stdout
+
+
+def test_failed_job_is_exit_1_with_class_and_message(daemon, tmp_path):
+    bad = LONG.replace("{name: adamw, lr: 0.001, weight_decay: 0.01}", "{name: sgd, lr: 1000000}")
+    ran = daemon.ctl("submit", spec_file(tmp_path, bad), "--follow", check=JOB_FAILED)
+    assert "FAILED" in ran.stdout and "numeric" in ran.stdout
+    job = daemon.ctl("list", "-o", "name", check=OK).stdout.strip()
+    assert daemon.ctl("wait", job, check=JOB_FAILED)
+    assert "class numeric" in daemon.ctl("describe", job, check=OK).stdout
+    assert daemon.ctl("list", "--state", "FAILED", "-o", "name", check=OK).stdout.strip() == job
+    assert daemon.ctl("list", "--state", "QUEUED", "-o", "name", check=OK).stdout == ""
+
+
+def test_steering_verbs_and_their_conflicts(daemon, tmp_path):
+    job = daemon.ctl("submit", spec_file(tmp_path, LONG), "-o", "name", check=OK).stdout.strip()
+    daemon.wait_step(job, 5)
+    assert daemon.ctl("pause", job, check=OK).stdout.split() in ([job, "PAUSING"], [job, "PAUSED"])
+    daemon.wait_state(job, "PAUSED")
+    daemon.ctl("resume", job, check=OK)
+    refused = daemon.ctl("resume", job, check=CONFLICT).stderr
+    assert "request id" in refused
+    daemon.wait_step(job, daemon.job(job).global_step + 5)
+    daemon.ctl("cancel", job, "--reason", "enough of it", check=OK)
+    ended = daemon.wait_state(job, "CANCELLED")
+    assert "enough of it" in ended.reason.text
+    daemon.ctl("pause", job, check=CONFLICT)
+    daemon.ctl("wait", job, check=JOB_FAILED)
+
+
+@pytest.mark.parametrize("args, code, words", [
+    (["describe", "j-000000000000"], NOT_FOUND, ["j-000000000000", "trainctl list"]),
+    (["watch", "nobody"], NOT_FOUND, ["nobody"]),
+    (["wait", "nobody"], NOT_FOUND, ["nobody"]),
+    (["logs", "nobody"], NOT_FOUND, ["nobody"]),
+    (["metrics", "nobody"], NOT_FOUND, ["nobody"]),
+    (["checkpoint", "list", "nobody"], NOT_FOUND, ["nobody"]),
+    (["checkpoint", "download", "nobody"], NOT_FOUND, ["nobody"]),
+    (["cancel", "nobody"], NOT_FOUND, ["nobody"]),
+    (["submti", "x"], USAGE, ["did you mean 'submit'"]),
+    (["checkpoint"], USAGE, ["trainctl --help"]),
+    ([], USAGE, ["usage"]),
+    (["describe"], USAGE, ["JOB"]),
+    (["describe", "a", "b"], USAGE, ["b"]),
+    (["list", "-o", "xml"], USAGE, ["json"]),
+    (["list", "--state", "BUSY"], USAGE, ["QUEUED"]),
+    (["submit", "/nowhere.yaml"], USAGE, ["/nowhere.yaml", "No such file"]),
+    (["submit", "/"], USAGE, ["not a file"]),
+    (["submit", "-", "--set", "devices"], USAGE, ["KEY=VALUE"]),
+    (["wait", "x", "--timeout", "-1"], USAGE, ["--timeout"]),
+    (["logs", "x", "--offset", "5"], USAGE, ["--rank"]),
+    (["logs", "x", "--rank", "one"], USAGE, ["--rank"]),
+])
+def test_errors_have_their_exit_code_and_say_what_to_do(daemon, args, code, words):
+    told = daemon.ctl(*args, check=code, stdin="").stderr
+    for word in words:
+        assert word in told, told
+    if code == NOT_FOUND:
+        assert "request id" in told
+
+
+def test_spec_files_that_are_none_are_refused_before_they_travel(daemon, tmp_path):
+    big, binary = tmp_path / "big.yaml", tmp_path / "binary.yaml"
+    big.write_text(SPEC + "#" * (1 << 20))
+    binary.write_bytes(b"\x7fELF\0\0\xff")
+    assert "1 MiB" in daemon.ctl("submit", big, check=USAGE).stderr
+    assert "not text" in daemon.ctl("submit", binary, check=USAGE).stderr
+    assert "1 MiB" in daemon.ctl("submit", "-", stdin=big.read_text(), check=USAGE).stderr
+
+
+def test_no_daemon_says_how_to_start_one(cluster, tmp_path):
+    d = cluster.make()
+    told = d.ctl("list", check=UNAVAILABLE).stderr
+    assert "traind &" in told and str(d.state_dir) in told
+    d.start()
+    address = d.address
+    d.kill()
+    told = d.ctl("list", "--address", address, check=UNAVAILABLE).stderr
+    assert address in told and "traind &" in told
+
+
+def test_wrong_token_is_exit_4(daemon, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("trd_" + "0" * 64)
+    assert "token" in daemon.ctl("list", "--token-file", token, check=DENIED).stderr
+    assert daemon.ctl("list", env={"TRAIND_TOKEN_FILE": str(token)}, check=DENIED)
+    daemon.ctl("list", "--token-file", tmp_path / "nowhere", check=DENIED)
+
+
+def test_address_and_token_come_from_flags_or_environment(daemon):
+    token = str(daemon.state_dir / "token")
+    daemon.ctl("list", "--address", daemon.address, "--token-file", token, check=OK, env={"TRAIND_STATE_DIR": "/nowhere"})
+    daemon.ctl("list", check=OK, env={"TRAIND_STATE_DIR": "/nowhere", "TRAIND_ADDRESS": daemon.address, "TRAIND_TOKEN_FILE": token})
+    daemon.ctl("list", "--state-dir", daemon.state_dir, check=OK, env={"TRAIND_STATE_DIR": "/nowhere"})
+
+
+def test_wait_gives_up_after_its_timeout(daemon):
+    job = daemon.submit(LONG)
+    assert "timeout" in daemon.ctl("wait", job, "--timeout", "0.3", check=TIMEOUT).stderr
+    daemon.ctl("watch", job, "--timeout", "0.3", check=TIMEOUT)
+    daemon.wait_step(job, 1)
+
+
+def test_plan_shows_numbers_and_writes_what_a_worker_runs(daemon, tmp_path):
+    spec, plan = spec_file(tmp_path), tmp_path / "plan.json"
+    shown = daemon.ctl("plan", spec, "-O", plan, check=OK).stdout
+    assert "676" in shown and "96 in all" in shown and "FLOP" in shown and str(plan) in shown
+    ran = subprocess.run([BIN / "traind-worker", "run", "--plan", plan], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert any('"test_accuracy"' in line for line in ran.stdout.splitlines())
+    assert daemon.ctl_json("plan", spec)["total_steps"] == 96
+
+
+def test_metrics_by_name_and_steps(done):
+    daemon, job = done
+    rows = daemon.ctl("metrics", job, "train_loss", "--from", "10", "--to", "12", check=OK).stdout.splitlines()[1:]
+    assert [row.split()[:2] for row in rows] == [["train_loss", str(s)] for s in (10, 11, 12)]
+    assert all(row.split()[5] == "2" for row in rows)
+    shown = daemon.ctl_json("metrics", job, "val_loss")
+    assert [s["name"] for s in shown["series"]] == ["val_loss"]
+
+
+def test_checkpoint_download_checks_digests_and_refuses_damage(done, tmp_path):
+    daemon, job = done
+    out = tmp_path / "copy"
+    daemon.ctl("checkpoint", "download", job, "-O", out, check=OK)
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert {f["name"] for f in manifest["files"]} < {p.name for p in out.iterdir()}
+    listed = daemon.ctl_json("checkpoint", "list", job)["checkpoints"]
+    older = listed[-1]["path"]
+    daemon.ctl("checkpoint", "download", job, older, "-O", tmp_path / "older", check=OK)
+    assert json.loads((tmp_path / "older/manifest.json").read_text())["step"] == int(older.split("-")[-1])
+    victim = next(p for p in daemon.state_dir.rglob("model.safetensors") if f"{job}/{listed[0]['path']}" in str(p))
+    data = bytearray(victim.read_bytes())
+    data[-1] ^= 1
+    victim.write_bytes(data)
+    told = daemon.ctl("checkpoint", "download", job, "-O", tmp_path / "bad", check=JOB_FAILED).stderr
+    assert "digest" in told and "model.safetensors" in told
+    assert not list((tmp_path / "bad").glob("model*"))
+
+
+def test_logs_follow_until_the_job_has_ended(daemon):
+    job = daemon.submit(LONG, "trainer.max_steps=100")
+    followed = daemon.ctl("logs", job, "-f", check=OK).stdout
+    assert daemon.state(job) == "SUCCEEDED"
+    assert daemon.ctl("logs", job, check=OK).stdout == followed
+    daemon.ctl("logs", job, "--rank", "0", "--err-only", check=OK)
+    daemon.ctl("logs", job, "--attempt", "7", check=NOT_FOUND)
+
+
+def start_follow(daemon, job, **more):
+    env = dict(daemon.env, TRAIND_STATE_DIR=str(daemon.state_dir), **more.pop("env", {}))
+    return subprocess.Popen([BIN / "trainctl", "wait", job, "--follow"], env=env, **more)
+
+
+def test_ctrl_c_leaves_the_job_running(daemon):
+    job = daemon.submit(LONG)
+    follower = start_follow(daemon, job, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert follower.stderr.readline(), "it follows"
+    follower.send_signal(signal.SIGINT)
+    follower.communicate(timeout=10)
+    assert follower.returncode in (-signal.SIGINT, 130)
+    at = daemon.wait_step(job, 1).global_step
+    daemon.wait_step(job, at + 5)
+
+
+@pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGTERM])
+def test_follow_survives_a_restart_of_the_daemon(daemon, sig):
+    job = daemon.submit(LONG, "trainer.max_steps=500")
+    follower = start_follow(daemon, job, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    daemon.wait_step(job, 10)
+    daemon.restart(sig)
+    out, err = follower.communicate(timeout=60)
+    assert follower.returncode == 0, err
+    assert "SUCCEEDED: step 500" in out
+
+
+def on_terminal(daemon, job, **env):
+    """What a follower writes to a terminal."""
+    ours, theirs = pty.openpty()
+    env = {"TERM": "xterm", "NO_COLOR": "", **env}
+    follower = start_follow(daemon, job, env=env, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    seen = b""
+    while True:
+        try:
+            more = os.read(ours, 65536)
+        except OSError:  # the last writer is gone
+            break
+        if not more:
+            break
+        seen += more
+    os.close(ours)
+    assert follower.wait(30) == 0
+    return seen.decode()
+
+
+def test_terminal_shows_a_bar_and_colors_unless_told_not_to(daemon):
+    seen = on_terminal(daemon, daemon.submit(LONG, "trainer.max_steps=400"))
+    bars = re.findall(r"epoch (\d+) \[(=*>? *)\] step (\d+)/400 loss ([\d.]+) \S+ samples/s ETA \S+", seen)
+    assert bars, seen
+    steps = [int(b[2]) for b in bars]
+    assert steps == sorted(steps) and all(len(b[1]) == 24 for b in bars)
+    assert "\x1b[32mSUCCEEDED" in seen
+    plain = on_terminal(daemon, daemon.submit(LONG, "trainer.max_steps=100"), NO_COLOR="1")
+    assert "\x1b[3" not in plain and "\x1b[1m" not in plain and "SUCCEEDED" in plain
+
+
+def test_help_lists_every_verb_and_each_verb_its_flags(daemon):
+    usage = daemon.ctl("--help", check=OK).stdout
+    for verb in [*READS, "submit", "plan", "cancel", "pause", "resume", "logs", "checkpoint download"]:
+        assert verb in usage
+        assert "--output" in daemon.ctl(*verb.split(), "--help", check=OK).stdout
+    assert "Exit codes" in usage
+
+
+def test_output_into_a_closed_pipe_ends_quietly(done):
+    daemon, job = done
+    env = dict(daemon.env, TRAIND_STATE_DIR=str(daemon.state_dir))
+    ran = subprocess.run(f"{BIN}/trainctl metrics {job} train_loss | head -1", shell=True, env=env, timeout=30,
+                         capture_output=True, text=True)
+    assert ran.stdout.startswith("NAME") and ran.stderr == ""
+
+
+def test_metrics_of_a_long_job_fit_an_answer(daemon):
+    job = daemon.submit(LONG.replace("[128, 512, 512, 8]", "[128, 8]"), "trainer.max_steps=5000")
+    daemon.finish(job)
+    rows = daemon.ctl("metrics", job, "train_loss", check=OK).stdout.splitlines()[1:]
+    assert len(rows) == 4000 and rows[-1].split()[1] == "5000", "the newest 4000 unless asked for more"
+
+
+def test_example_specs_are_valid(daemon):
+    for example in (pathlib.Path(__file__).resolve().parents[2] / "examples").glob("*.yaml"):
+        json.loads(daemon.ctl("submit", example, "--dry-run", check=OK).stdout)
