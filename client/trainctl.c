@@ -154,10 +154,11 @@ static void parse_override(struct argp_state *state, struct td_flags *f, const c
 }
 
 // Flags that every verb takes.
-static error_t parse_common_flag(int key, char *arg, struct argp_state *state, struct td_flags *f) {
+static error_t parse_common_flag(int key, char *arg, struct argp_state *state, struct parse *p) {
+    struct td_flags *f = &p->flags;
     switch (key) {
     case 'o':
-        f->output = parse_output(state, arg);
+        parse_output(state, p->verb, f, arg);
         return 0;
     case KEY_ADDRESS:
         f->address = arg;
