@@ -2,13 +2,21 @@
 #define TRAIND_TESTS_FUZZ_FUZZ_H
 
 // Feeds a fuzz entry point without libFuzzer: a corpus, then mutations of it, for a stated number
-// of rounds from a stated seed, so a failure is found again. With clang the same entry points run
-// under -fsanitize=fuzzer for as long as one likes.
+// of rounds from a stated seed, so a failure is found again. tests/unit/test_fuzz_<x>.c holds the
+// corpus and runs tests/fuzz/fuzz_<x>.c so in every `make check`; `make fuzz` compiles the same
+// entry with clang -fsanitize=fuzzer and lets it run for as long as one likes, beginning with the
+// same corpus: with TD_FUZZ_CORPUS=DIR set, the driver writes it there and runs nothing.
 
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "lib/base/base.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -18,6 +26,30 @@ struct td_fuzz_input {
 };
 
 enum { TD_FUZZ_MAX = 8192 };
+
+// What must hold whatever comes in; libFuzzer and the driver both see an abort.
+static inline void td_fuzz_expect(bool x) {
+    if (!x) abort();
+}
+
+// An answer to bad bytes: one of two codes, with a text. Consumes the status.
+static inline void td_fuzz_expect_refusal(td_status s, enum td_code a, enum td_code b) {
+    enum td_code code = td_status_code(s);
+    td_fuzz_expect(code == a || code == b);
+    td_fuzz_expect(*td_status_message(s) != '\0');
+    td_status_free(s);
+}
+
+// The bytes as a file, for decoders that take a path; good until the next call.
+static inline const char *td_fuzz_file(const void *data, size_t bytes) {
+    static int fd = -1;
+    static char path[32];
+    if (fd < 0) fd = memfd_create("fuzz", MFD_CLOEXEC);
+    td_fuzz_expect(fd >= 0 && ftruncate(fd, 0) == 0);
+    td_fuzz_expect(pwrite(fd, data, bytes, 0) == (ssize_t)bytes);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    return path;
+}
 
 static inline uint32_t td_fuzz_next(uint64_t *state) { // splitmix64
     uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
@@ -56,10 +88,27 @@ static inline size_t td_fuzz_mutate(uint8_t *data, size_t len, const char *const
     }
 }
 
+static inline void td_fuzz_write_corpus(const char *dir, const struct td_fuzz_input *corpus,
+                                        size_t n_corpus) {
+    for (size_t i = 0; i < n_corpus; i++) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/seed-%zu", dir, i);
+        int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+        td_fuzz_expect(fd >= 0);
+        td_fuzz_expect(write(fd, corpus[i].data, corpus[i].bytes) == (ssize_t)corpus[i].bytes);
+        close(fd);
+    }
+}
+
 static inline void td_fuzz_run(const struct td_fuzz_input *corpus, size_t n_corpus,
                                const char *const *words, size_t n_words, int rounds,
                                uint64_t seed) {
     static uint8_t data[TD_FUZZ_MAX];
+    const char *corpus_dir = getenv("TD_FUZZ_CORPUS");
+    if (corpus_dir) {
+        td_fuzz_write_corpus(corpus_dir, corpus, n_corpus);
+        return;
+    }
     for (size_t i = 0; i < n_corpus; i++)
         LLVMFuzzerTestOneInput(corpus[i].data, corpus[i].bytes);
     for (int round = 0; round < rounds; round++) {

@@ -1,11 +1,11 @@
-// Fuzz entry of the job spec: any bytes as a spec, as an override of a good spec, and as a plan.
+// Fuzz entry of the job spec: any bytes as a spec and as an override of a good spec.
 // Beside not crashing it holds what must be true of every answer: an error has a message and a
 // class, and a canonical spec is printed and read back to the same text.
 // Run by tests/unit/test_fuzz_spec.c; or clang -fsanitize=fuzzer,address with the library.
 
 #include "tests/fuzz/fuzz.h"
 
-#include "lib/spec/plan.h"
+#include "lib/spec/spec.h"
 
 static void expect(bool x) {
     if (!x) abort();
@@ -24,12 +24,12 @@ static void print(const struct td_json *tree, struct td_buf *out) {
     expect(!td_json_print(tree, false, out));
 }
 
-static void expect_stable(struct td_arena *a, const struct td_json *tree, int flags) {
+static void expect_stable(struct td_arena *a, const struct td_json *tree) {
     TD_AUTO_BUF once, twice;
     print(tree, &once);
     struct td_json *read, *again;
     expect(!td_json_parse(a, once.data, once.len, &read));
-    expect(!td_spec_validate(a, read, flags, &again));
+    expect(!td_spec_validate(a, read, 0, &again));
     print(again, &twice);
     expect(once.len == twice.len && memcmp(once.data, twice.data, once.len) == 0);
 }
@@ -41,7 +41,7 @@ static void try_spec(struct td_arena *a, const char *text, size_t len, const cha
         expect_bad_spec(s);
         return;
     }
-    expect_stable(a, tree, 0);
+    expect_stable(a, tree);
     struct td_spec view;
     td_spec_read(tree, &view);
     expect(view.loader.batch_size > 0 && td_spec_ranks(&view) >= 1);
@@ -59,13 +59,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     expect(override);
     try_spec(a, good, sizeof good - 1, override);
     free(override);
-    td_arena_reset(a);
-    struct td_plan plan;
-    td_status s = td_plan_parse(a, (const char *)data, size, &plan);
-    if (s) {
-        expect_bad_spec(s);
-    } else {
-        expect_stable(a, plan.tree, TD_SPEC_PLAN);
-    }
     return 0;
 }

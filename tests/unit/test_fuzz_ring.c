@@ -1,0 +1,34 @@
+// A bounded run of the ring's fuzz entry: formatted rings, full, empty, broken, then mutations of
+// them. In check-full many more rounds.
+
+#include "tests/unit/test.h"
+
+#include "tests/fuzz/fuzz_ring.c"
+
+enum { RECORDS = 8, MEMORY = sizeof(struct td_ring_header) + RECORDS * RECORD };
+static _Alignas(64) char memory[3][MEMORY];
+
+static const char *const words[] = {"TRNG", "\x10", "\x08", "\xff\xff\xff\xff", "\x80", "\x01"};
+
+static void test_ring_stands_when_attached_to_mutated_memory(void **state) {
+    (void)state;
+    for (size_t i = 0; i < TD_COUNTOF(memory); i++) {
+        struct td_ring r;
+        assert_ok(td_ring_format(memory[i], MEMORY, RECORD, RECORDS, &r));
+        for (size_t n = 0; i > 0 && n < 3 * RECORDS; n++)
+            (void)td_ring_push(&r, memory[0]);
+        if (i == 2) atomic_store(&r.header->head, UINT64_MAX - 3);
+    }
+    const struct td_fuzz_input corpus[] = {
+        {memory[0], MEMORY}, {memory[1], MEMORY}, {memory[2], MEMORY}, {memory[1], 64}, {"", 0},
+    };
+    int rounds = getenv("TD_FULL") ? 500000 : 50000;
+    td_fuzz_run(corpus, TD_COUNTOF(corpus), words, TD_COUNTOF(words), rounds, 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ring_stands_when_attached_to_mutated_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
