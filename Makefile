@@ -14,6 +14,7 @@ SHELL := /bin/bash
 B         ?= build
 PREFIX    ?= /usr/local
 CC        := $(if $(filter default undefined,$(origin CC)),gcc,$(CC))
+FUZZ_S    ?= 60
 NVCC      ?= nvcc
 OPT       ?= -O2 -g
 SAN       ?=
@@ -38,7 +39,7 @@ deps_pip   := grpcio==1.66.2 grpcio-tools==1.66.2 grpcio-health-checking==1.66.2
 warn := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes \
 	-Wmissing-prototypes -Wcast-qual -Wwrite-strings -Wvla -Wundef -Wpointer-arith -Werror
 # Sanitized code defeats gcc's range analysis, which then sees truncation where there is none.
-san  := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -DTD_DEBUG -Wno-format-truncation)
+san  := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -DTD_DEBUG $(if $(findstring clang,$(CC)),,-Wno-format-truncation))
 # Generated and third-party headers come as system headers: their macros cast const away.
 inc  := -Iinclude -I. -isystem $(B)/gen -isystem /usr/include/oneapi
 cpp  := -D_GNU_SOURCE -DTD_VERSION='"$(VERSION)"' $(inc) $(CPPFLAGS)
@@ -171,7 +172,7 @@ test_libs := $(coord_o) $(node_o) $(B)/lib/libtdspec.a $(B)/lib/libtdrpc.a $(B)/
 $(B)/tests/%: tests/%.c $(B)/flags $(test_libs) $(B)/lib/libtraind.so | $(gen_c)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(cc) $(cpp) -MMD -MP -MF $@.d $< $(test_libs) -L$(B)/lib -ltraind -lcmocka -lgrpc -lgpr -levent \
+	$(Q)$(cc) $(fuzzer) $(cpp) -MMD -MP -MF $@.d $< $(test_libs) -L$(B)/lib -ltraind -lcmocka -lgrpc -lgpr -levent \
 	  -lsqlite3 -lyaml -lprotobuf-c -lcrypto -lm -Wl,-rpath,'$$ORIGIN/../../lib' -o $@
 
 .PHONY: unit
@@ -198,6 +199,20 @@ asan: ## unit tests under the address and undefined sanitizers
 	@$(MAKE) B=$(B)-asan SAN=address,undefined OPT='-O1 -g' unit
 tsan: ## lib/base, daemons and collectives under the thread sanitizer
 	@$(MAKE) B=$(B)-tsan SAN=thread OPT='-O1 -g' unit T='$(or $(T),tsan)'
+
+# Each entry of tests/fuzz under libFuzzer; what it finds is left in $(B)-fuzz. The unit tests' drivers
+# write the corpus to begin with.
+.PHONY: fuzz fuzz-all
+fuzz_some := $(if $(T),$(foreach f,$(fuzz_bins),$(if $(findstring $(T),$f),$f)),$(fuzz_bins))
+$(B)/tests/fuzz/%: fuzzer := -fsanitize=fuzzer
+fuzz: $(subst /fuzz/,/unit/test_,$(fuzz_some)) ## the fuzz entries under libFuzzer (FUZZ_S=60 seconds each, T=substring)
+	@for t in $(patsubst fuzz_%,%,$(notdir $(fuzz_some))); do mkdir -p $(B)-fuzz/seeds/$$t $(B)-fuzz/corpus/$$t && \
+	  TD_FUZZ_CORPUS=$(B)-fuzz/seeds/$$t $(B)/tests/unit/test_fuzz_$$t > /dev/null 2>&1 || exit 1; done
+	@$(MAKE) B=$(B)-fuzz CC=clang SAN=fuzzer-no-link,address,undefined OPT='-O1 -g' fuzz-all
+fuzz-all: $(fuzz_some)
+	@for f in $(fuzz_some); do t=$${f##*/fuzz_}; echo "fuzz $$t"; \
+	  $$f -max_total_time=$(FUZZ_S) -timeout=10 -rss_limit_mb=2048 -max_len=8192 -verbosity=0 \
+	    -artifact_prefix=$(B)/$$t- $(B)/corpus/$$t $(B)/seeds/$$t || exit 1; done
 
 .PHONY: bench
 bench: all $(bench_bins) $(B)/venv/ready ## figures as JSON lines, beside the rivals where they are installed
@@ -235,7 +250,7 @@ install: all ## install under $(PREFIX)
 	install -m 644 $(wildcard $(B)/lib/traind/*.so) $(DESTDIR)$(PREFIX)/lib/traind
 	install -m 644 $(wildcard include/traind/*) $(DESTDIR)$(PREFIX)/include/traind
 clean: ## remove what was built
-	rm -rf $(B) $(B)-asan $(B)-tsan
+	rm -rf $(B) $(B)-asan $(B)-tsan $(B)-fuzz
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' Makefile
 
