@@ -204,6 +204,16 @@ static void on_entry(struct td_core *core, struct td_job *j, enum td_job_event e
     }
 }
 
+static void tell_moved(struct td_core *core, const struct td_job *j, enum td_job_state from) {
+    char text[400];
+    snprintf(text, sizeof text, "from=%s to=%s attempt=%u%s%s", td_job_state_name(from),
+             td_job_state_name(j->state), j->n_attempts, j->reason.text[0] ? " why=" : "",
+             j->reason.text);
+    struct td_action *a = td_core_act(core, TD_ACTION_MOVED);
+    memcpy(a->job, j->id, sizeof a->job);
+    a->text = td_core_dup(text);
+}
+
 enum td_job_step td_core_apply(struct td_core *core, struct td_job *j, enum td_job_event event) {
     enum td_job_state from = j->state, to;
     enum td_job_step step = td_job_next(from, event, &to);
@@ -225,6 +235,7 @@ enum td_job_step td_core_apply(struct td_core *core, struct td_job *j, enum td_j
     }
     core->queue_dirty = true;
     td_core_touch(core, j);
+    tell_moved(core, j, from);
     return TD_JOB_MOVED;
 }
 

@@ -77,6 +77,7 @@ enum td_action_kind {
     TD_ACTION_EVENT,    // a durable change of `job`: watchers and waiters are told
     TD_ACTION_PROGRESS, // only progress or numbers of its reason changed
     TD_ACTION_PLANNED,  // answer of td_core_plan: token, text (result) or failure
+    TD_ACTION_MOVED,    // `job` changed its state; text says how, for the log
     TD_ACTION_REMOVE,   // checkpoint files `text` ("a1/step-5") of `job` at the coordinator
 };
 struct td_action {

@@ -2,9 +2,12 @@
 
 // One thread, one list in, one list out, one task on the loop. See disk.h.
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "lib/base/log.h"
 #include "lib/rpc/loop.h"
@@ -131,4 +134,72 @@ td_status td_disk_submit(struct td_disk *d, struct td_disk_job *job) {
     return td_status_with_reason(
         td_fail(TD_RESOURCE_EXHAUSTED, "%d pieces of work wait for the disk", TD_DISK_MAX_JOBS),
         "OVERLOADED");
+}
+
+// ---- reading
+// ---------------------------------------------------------------------------------------
+struct reading {
+    struct td_disk_job job;
+    char *path;
+    uint64_t offset;
+    size_t bytes, n;
+    void *data;
+    td_status failure;
+    td_disk_read_fn *done;
+    void *arg;
+};
+
+static void free_reading(struct reading *r) {
+    free(r->path);
+    free(r->data);
+    free(r);
+}
+
+static void reading_run(struct td_disk_job *job) {
+    struct reading *r = (struct reading *)job;
+    TD_AUTO_CLOSE int fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) {
+        r->failure =
+            td_fail_errno(errno == ENOENT ? TD_NOT_FOUND : TD_UNAVAILABLE, "open '%s'", r->path);
+        return;
+    }
+    while (r->n < r->bytes) {
+        ssize_t got = pread(fd, (char *)r->data + r->n, r->bytes - r->n, (off_t)(r->offset + r->n));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) r->failure = td_fail_errno(TD_UNAVAILABLE, "read '%s'", r->path);
+        if (got <= 0) return;
+        r->n += (size_t)got;
+    }
+}
+
+static void reading_done(struct td_disk_job *job) {
+    struct reading *r = (struct reading *)job;
+    r->done(r->failure, r->data, r->n, r->arg);
+    free_reading(r);
+}
+
+td_status td_disk_file_bytes(const char *path, uint64_t *out_bytes) {
+    struct stat st;
+    if (lstat(path, &st) != 0) {
+        return td_fail_errno(errno == ENOENT ? TD_NOT_FOUND : TD_UNAVAILABLE, "look at '%s'", path);
+    }
+    if (!S_ISREG(st.st_mode)) return td_fail(TD_DATA_LOSS, "'%s' is no regular file", path);
+    *out_bytes = (uint64_t)st.st_size;
+    return TD_OK;
+}
+
+td_status td_disk_read(struct td_disk *d, const char *path, uint64_t offset, size_t bytes,
+                       td_disk_read_fn *done, void *arg) {
+    struct reading *r = td_calloc(1, sizeof *r);
+    if (!r) return td_fail_oom();
+    *r = (struct reading){.job = {.run = reading_run, .done = reading_done},
+                          .path = td_strdup(path),
+                          .offset = offset,
+                          .bytes = bytes,
+                          .data = malloc(bytes ? bytes : 1),
+                          .done = done,
+                          .arg = arg};
+    td_status s = r->path && r->data ? td_disk_submit(d, &r->job) : td_fail_oom();
+    if (s) free_reading(r);
+    return s;
 }

@@ -26,4 +26,12 @@ TD_DEFINE_AUTO(td_disk, td_disk_destroy);
 // RESOURCE_EXHAUSTED: the job was not taken.
 TD_MUST_USE td_status td_disk_submit(struct td_disk *d, struct td_disk_job *job);
 
+// Length of a regular file, at once: a stat is not worth a thread.
+TD_MUST_USE td_status td_disk_file_bytes(const char *path, uint64_t *out_bytes);
+// Reads at most bytes of a regular file from offset, links not followed. done comes on the loop:
+// data dies when it returns; n is short at the end of the file. Errors as td_disk_submit.
+typedef void td_disk_read_fn(td_status take_status, const void *data, size_t n, void *arg);
+TD_MUST_USE td_status td_disk_read(struct td_disk *d, const char *path, uint64_t offset,
+                                   size_t bytes, td_disk_read_fn *done, void *arg);
+
 #endif

@@ -1,0 +1,429 @@
+#include "daemon/coordinator/coordinator.h"
+
+// The shell: owns core, store, gate, disk thread and server, and moves what one answers to the
+// others. No policy; see core.h for that. Order of creation is the order of need, and destroy goes
+// backwards; it accepts what was built half.
+
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/coordinator/logs.h"
+#include "daemon/coordinator/shell.h"
+#include "daemon/coordinator/watch.h"
+#include "lib/base/fsio.h"
+#include "lib/base/log.h"
+#include "lib/rpc/health.h"
+
+static const int64_t end_calls_ns = 2 * TD_NS_PER_S; // what the server's drain may take
+
+struct td_now td_shell_now(void) {
+    return (struct td_now){.mono = td_mono_now(), .real = td_real_now()};
+}
+
+// ---- actions
+// ---------------------------------------------------------------------------------------
+struct deferred {
+    struct td_coordinator *c;
+    struct td_action *action;
+    uint64_t event;
+    char *job_packed; // EVENT: the job as it was
+    size_t job_bytes;
+};
+
+struct removal {
+    struct td_disk_job job;
+    char path[TD_SHELL_PATH_MAX];
+};
+
+static void removal_run(struct td_disk_job *job) {
+    struct removal *r = (struct removal *)job;
+    td_status_log(TD_LOG_WARN, td_fs_remove_tree(r->path), "checkpoint files stay, continuing");
+}
+
+static void removal_done(struct td_disk_job *job) {
+    free(job);
+}
+
+static void remove_files(struct td_coordinator *c, const char *job, const char *path) {
+    struct removal *r = td_calloc(1, sizeof *r);
+    if (!r) return;
+    r->job = (struct td_disk_job){.run = removal_run, .done = removal_done};
+    td_shell_checkpoint_path(c, job, path, NULL, r->path);
+    td_status s = td_disk_submit(c->disk, &r->job);
+    if (!s) return;
+    td_status_log(TD_LOG_WARN, s, "checkpoint files stay, continuing");
+    free(r);
+}
+
+static void carry_out(void *take_arg, bool pass) {
+    struct deferred *d = take_arg;
+    struct td_action *a = d->action;
+    struct td_coordinator *c = d->c;
+    if (pass) {
+        switch (a->kind) {
+        case TD_ACTION_SEND:
+            td_sessions_send(c, a->session, a->message);
+            break;
+        case TD_ACTION_CLOSE:
+            td_sessions_close(c, a->session, a->text);
+            break;
+        case TD_ACTION_EVENT:
+            td_watchers_event(c->watchers, d->event, a->job, d->job_packed, d->job_bytes);
+            td_readers_wake(c, a->job);
+            break;
+        case TD_ACTION_PROGRESS:
+            td_watchers_progress(c->watchers, a->job);
+            break;
+        case TD_ACTION_PLANNED:
+            td_planners_on_plan(c, a->token, a->text, td_steal(a->failure));
+            break;
+        case TD_ACTION_MOVED:
+            td_log_info("job moved job=%s %s", a->job, a->text);
+            break;
+        case TD_ACTION_REMOVE:
+            remove_files(c, a->job, a->text);
+            break;
+        }
+    }
+    td_action_destroy(a);
+    free(d->job_packed);
+    free(d);
+}
+
+// An event shows the job as it is now, not as it is when the gate opens.
+static void snapshot(struct td_coordinator *c, struct deferred *d) {
+    const struct td_job *j = NULL;
+    TD_AUTO(td_arena) *arena = NULL;
+    d->event = ++c->event;
+    td_status s = td_core_find_job(c->core, d->action->job, &j);
+    if (!s) s = td_shell_arena(&arena);
+    Traind__V1__Job *m = s ? NULL : td_view_job(arena, c->core, j, td_shell_now(), 0);
+    td_status_free(s);
+    if (!m) return;
+    d->job_bytes = traind__v1__job__get_packed_size(m);
+    d->job_packed = malloc(d->job_bytes + 1);
+    if (d->job_packed) traind__v1__job__pack(m, (uint8_t *)d->job_packed);
+}
+
+static void defer(struct td_coordinator *c, struct td_action *a) {
+    struct deferred *d = td_calloc(1, sizeof *d);
+    TD_CHECK(d && "out of memory: start again from the disk");
+    d->c = c;
+    d->action = a;
+    if (a->kind == TD_ACTION_EVENT) snapshot(c, d);
+    td_gate_put(c->gate, carry_out, d);
+}
+
+static void finish_drain(struct td_coordinator *c);
+
+static void forget_rows(struct td_coordinator *c, const struct td_record *r) {
+    for (; r; r = r->next) {
+        if (r->kind == TD_RECORD_JOB && !r->body) {
+            td_store_forget(c->store, r->key);
+            td_logs_forget(c->logs, r->key);
+        }
+    }
+}
+
+void td_shell_after(struct td_coordinator *c) {
+    struct td_core_out out = td_core_take(c->core);
+    if (out.records) {
+        forget_rows(c, out.records);
+        td_gate_issued(c->gate, ++c->ticket);
+        td_store_commit(c->store, out.records, c->ticket);
+    }
+    if (out.points) td_store_points(c->store, out.points);
+    while (out.actions) {
+        struct td_action *a = out.actions;
+        out.actions = a->next;
+        a->next = NULL;
+        defer(c, a);
+    }
+    struct td_mono wake = td_core_wake(c->core);
+    if (wake.ns == INT64_MAX) {
+        td_loop_timer_disarm(c->timer);
+    } else {
+        td_loop_timer_arm(c->timer, wake.ns - td_mono_now().ns);
+    }
+    if (c->draining && !c->ending && !td_core_n_stopping(c->core)) finish_drain(c);
+}
+
+// ---- answers
+// ---------------------------------------------------------------------------------------
+struct reply {
+    struct td_rpc_call *call;
+    struct td_arena *arena;
+    const ProtobufCMessage *message;
+    td_status failure;
+};
+
+static void send_reply(void *take_arg, bool pass) {
+    struct reply *r = take_arg;
+    if (pass && r->failure) {
+        td_rpc_call_finish(r->call, td_steal(r->failure));
+    } else if (pass) {
+        td_rpc_call_reply(r->call, r->message);
+    }
+    td_status_free(r->failure);
+    td_rpc_call_unref(r->call);
+    td_arena_destroy(r->arena);
+    free(r);
+}
+
+td_status td_shell_arena(struct td_arena **out_arena) {
+    return td_arena_create(TD_SHELL_ARENA_BYTES, out_arena);
+}
+
+static void put_reply(struct td_coordinator *c, struct td_rpc_call *call,
+                      struct td_arena *take_arena, const ProtobufCMessage *message,
+                      td_status take_failure) {
+    struct reply *r = td_calloc(1, sizeof *r);
+    TD_CHECK(r && "out of memory: start again from the disk");
+    td_rpc_call_ref(call);
+    *r = (struct reply){call, take_arena, message, take_failure};
+    td_gate_put(c->gate, send_reply, r);
+}
+
+void td_shell_reply(struct td_coordinator *c, struct td_rpc_call *call, struct td_arena *take_arena,
+                    const ProtobufCMessage *message) {
+    put_reply(c, call, take_arena, message, message ? TD_OK : td_fail_oom());
+}
+
+void td_shell_fail(struct td_coordinator *c, struct td_rpc_call *call, td_status take_status) {
+    put_reply(c, call, NULL, NULL, take_status);
+}
+
+td_status td_shell_bad_field(const char *field, const char *fmt, ...) {
+    char text[256];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    td_status s = td_fail(TD_INVALID_ARGUMENT, "%s: %s", field, text);
+    return td_status_with_field(td_status_with_reason(s, "FIELD_INVALID"), field, "%s", text);
+}
+
+void td_shell_checkpoint_path(const struct td_coordinator *c, const char *job, const char *path,
+                              const char *file, char out[TD_SHELL_PATH_MAX]) {
+    snprintf(out, TD_SHELL_PATH_MAX, "%s/checkpoints/%s/%s%s%s", c->state_dir, job, path,
+             file ? "/" : "", file ? file : "");
+}
+
+// ---- what the parts tell
+// ---------------------------------------------------------------------------
+static void on_timer(void *arg) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, arg);
+    td_core_tick(c->core, td_shell_now());
+    td_shell_after(c);
+}
+
+static void on_committed(uint64_t ticket, void *arg) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, arg);
+    td_gate_committed(c->gate, ticket);
+    bool failing = td_store_failing(c->store);
+    if (failing != c->failing && c->server && !c->draining) {
+        td_rpc_health_set_all(c->server, !failing);
+    }
+    c->failing = failing;
+}
+
+static void on_points(const struct td_points *points, void *arg) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, arg);
+    td_core_points_committed(c->core, td_shell_now(), points->job, points->attempt, points->rank,
+                             points->offset);
+    td_shell_after(c);
+}
+
+static td_status authorize(struct td_str token, const struct td_rpc_method *row, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    (void)row;
+    struct td_str mine = {c->token, strlen(c->token)};
+    if (td_rpc_secret_equal(token, mine)) return TD_OK;
+    c->rejected_calls++;
+    return td_status_with_reason(
+        td_fail(TD_UNAUTHENTICATED,
+                "%s: send the owner's token (the file `token` in the state "
+                "directory) as `authorization: Bearer <token>`",
+                token.len ? "wrong token" : "no token"),
+        token.len ? "TOKEN_WRONG" : "TOKEN_MISSING");
+}
+
+// ---- loading
+// ---------------------------------------------------------------------------------------
+static td_status load_row(enum td_record_kind kind, const char *key, const char *body, void *arg) {
+    struct td_coordinator *c = arg;
+    return td_core_load(c->core, kind, key, body);
+}
+
+static void load_offset(const char *job, uint32_t attempt, uint32_t rank, uint64_t offset,
+                        void *arg) {
+    struct td_coordinator *c = arg;
+    td_core_load_offset(c->core, job, attempt, rank, TRAIND__V1__SEGMENT__KIND__METRICS, offset);
+}
+
+struct last_of {
+    struct td_coordinator *c;
+    const char *job;
+};
+
+static void load_last(const struct td_metric_last *m, void *arg) {
+    struct last_of *l = arg;
+    td_core_load_metric(l->c->core, l->job, m);
+}
+
+static td_status load(struct td_coordinator *c) {
+    TD_TRY(td_store_load(c->store, load_row, c));
+    TD_TRY(td_store_load_offsets(c->store, load_offset, c));
+    uint64_t before = UINT64_MAX;
+    const struct td_job *j;
+    while ((j = td_core_job_before(c->core, before))) {
+        before = j->seq;
+        if (!td_job_state_ended(j->state)) {
+            struct last_of l = {c, j->id};
+            TD_TRY(td_store_load_last(c->store, j->id, load_last, &l));
+        }
+        td_logs_load(c->logs, j);
+    }
+    return TD_OK;
+}
+
+// ---- life
+// ------------------------------------------------------------------------------------------
+static td_status copy_options(struct td_coordinator *c, const struct td_coordinator_options *o) {
+    c->state_dir = td_strdup(o->state_dir);
+    c->token = td_strdup(o->token);
+    c->version = td_strdup(o->version ? o->version : "");
+    c->role = td_strdup(o->role ? o->role : "coordinator");
+    return c->state_dir && c->token && c->version && c->role ? TD_OK : td_fail_oom();
+}
+
+static td_status make_parts(struct td_coordinator *c, const struct td_coordinator_options *o) {
+    const struct td_store_options store = {
+        .dir = c->state_dir, .on_committed = on_committed, .on_points = on_points, .arg = c};
+    TD_TRY_CTX(td_store_open(c->loop, &store, &c->store), "state directory '%s'", c->state_dir);
+    char checkpoints[TD_SHELL_PATH_MAX];
+    snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", c->state_dir);
+    const struct td_core_options core = {.incarnation = td_store_incarnation(c->store),
+                                         .checkpoint_dir = checkpoints,
+                                         .heartbeat_ns = o->heartbeat_ns,
+                                         .lease_ns = o->lease_ns,
+                                         .lost_after_ns = o->lost_after_ns,
+                                         .stop_grace_ns = o->stop_grace_ns};
+    TD_TRY(td_core_create(&core, &c->core));
+    TD_TRY(td_gate_create(c->loop, &c->gate));
+    TD_TRY(td_disk_create(c->loop, &c->disk));
+    TD_TRY(td_loop_timer_create(c->loop, on_timer, c, &c->timer));
+    TD_TRY(td_watchers_create(c, &c->watchers));
+    TD_TRY(td_logs_create(c, &c->logs));
+    TD_TRY(td_readers_create(c, &c->readers));
+    TD_TRY(td_sessions_create(&c->sessions));
+    return td_planners_create(&c->planners);
+}
+
+static td_status serve(struct td_coordinator *c, const struct td_coordinator_options *o) {
+    const struct td_rpc_server_options server = {
+        .listen = o->listen, .authorize = authorize, .ctx = c};
+    TD_TRY(td_rpc_server_create(c->loop, &server, &c->server));
+    TD_TRY(td_api_jobs_add(c));
+    TD_TRY(td_api_nodes_add(c));
+    TD_TRY(td_api_shards_add(c));
+    TD_TRY(td_api_metrics_add(c));
+    TD_TRY(td_api_logs_add(c));
+    TD_TRY(td_api_checkpoints_add(c));
+    TD_TRY(td_api_admin_add(c));
+    td_rpc_server_start(c->server);
+    td_rpc_health_set_all(c->server, true);
+    return TD_OK;
+}
+
+td_status td_coordinator_create(struct td_loop *loop, const struct td_coordinator_options *options,
+                                struct td_coordinator **out_coordinator) {
+    TD_AUTO(td_coordinator) *c = td_calloc(1, sizeof *c);
+    if (!c) return td_fail_oom();
+    c->magic = td_coordinator_magic;
+    c->loop = loop;
+    c->started = td_mono_now();
+    TD_TRY(copy_options(c, options));
+    TD_TRY(make_parts(c, options));
+    TD_TRY(load(c));
+    td_core_start(c->core, td_shell_now());
+    td_shell_after(c);
+    TD_TRY(serve(c, options));
+    *out_coordinator = td_steal(c);
+    return TD_OK;
+}
+
+void td_coordinator_destroy(struct td_coordinator *c) {
+    if (!c) return;
+    td_loop_timer_destroy(c->timer);
+    td_loop_timer_destroy(c->drain_timer);
+    td_rpc_server_destroy(c->server);
+    td_disk_destroy(c->disk);
+    td_store_close(c->store);
+    td_gate_destroy(c->gate);
+    td_watchers_destroy(c->watchers);
+    td_readers_destroy(c->readers);
+    td_logs_destroy(c->logs);
+    td_planners_destroy(c->planners);
+    td_sessions_destroy(c->sessions);
+    td_core_destroy(c->core);
+    free(c->state_dir);
+    free(c->token);
+    free(c->version);
+    free(c->role);
+    c->magic = 0;
+    free(c);
+}
+
+const char *td_coordinator_address(const struct td_coordinator *c) {
+    return td_rpc_server_address(c->server);
+}
+
+uint64_t td_coordinator_incarnation(const struct td_coordinator *c) {
+    return td_store_incarnation(c->store);
+}
+
+// ---- drain
+// -----------------------------------------------------------------------------------------
+static void drained(void *arg) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, arg);
+    c->on_drained(c->on_drained_arg);
+}
+
+// What is said goes through the gate, so that the last replies leave before the calls are ended.
+static void end_calls(void *take_arg, bool pass) {
+    struct td_coordinator *c = take_arg;
+    if (!pass) return;
+    td_watchers_end_all(c->watchers);
+    td_readers_end_all(c);
+    td_sessions_end_all(c);
+    td_rpc_server_drain(c->server, end_calls_ns, drained, c);
+}
+
+static void finish_drain(struct td_coordinator *c) {
+    c->ending = true;
+    td_loop_timer_disarm(c->drain_timer);
+    td_gate_put(c->gate, end_calls, c);
+}
+
+static void on_drain_timer(void *arg) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, arg);
+    if (c->ending) return;
+    td_log_warn("attempts have not stopped in time, ending without them, continuing n=%u",
+                td_core_n_stopping(c->core));
+    finish_drain(c);
+}
+
+void td_coordinator_drain(struct td_coordinator *c, int flags, int64_t timeout_ns,
+                          void (*on_drained_fn)(void *arg), void *arg) {
+    TD_CHECK(!c->draining);
+    c->draining = true;
+    c->on_drained = on_drained_fn;
+    c->on_drained_arg = arg;
+    td_status s = td_loop_timer_create(c->loop, on_drain_timer, c, &c->drain_timer);
+    TD_CHECK(!s);
+    td_loop_timer_arm(c->drain_timer, timeout_ns);
+    td_rpc_health_set_all(c->server, false);
+    td_core_drain(c->core, td_shell_now(), (flags & TD_DRAIN_STOP_ATTEMPTS) != 0);
+    td_shell_after(c);
+}

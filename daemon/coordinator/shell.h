@@ -1,0 +1,107 @@
+#ifndef TRAIND_DAEMON_COORDINATOR_SHELL_H
+#define TRAIND_DAEMON_COORDINATOR_SHELL_H
+
+// The shell around the core, private to this folder: what coordinator.c and the api files share.
+//
+// A handler has always the same shape: decode and check, call the core, td_shell_after (records to
+// the store, actions to the gate), build the answer in an arena, td_shell_reply. The answer shows
+// the state as it was when it was built and leaves when that is on disk.
+
+#include "daemon/coordinator/coordinator.h"
+#include "daemon/coordinator/core.h"
+#include "daemon/coordinator/disk.h"
+#include "daemon/coordinator/gate.h"
+#include "daemon/coordinator/store.h"
+#include "daemon/coordinator/view.h"
+#include "lib/rpc/loop.h"
+#include "lib/rpc/server.h"
+
+enum { TD_SHELL_ARENA_BYTES = 24 << 20, TD_SHELL_PATH_MAX = 4608 };
+
+struct td_watchers;
+struct td_logs;
+struct td_sessions;
+struct td_planners;
+struct td_readers;
+
+struct td_coordinator {
+    uint32_t magic;
+    struct td_loop *loop;
+    char *state_dir, *token, *version, *role;
+    struct td_core *core;
+    struct td_store *store;
+    struct td_gate *gate;
+    struct td_disk *disk;
+    struct td_rpc_server *server;
+    struct td_loop_timer *timer;       // td_core_wake
+    struct td_loop_timer *drain_timer; // the drain's deadline
+    struct td_watchers *watchers;
+    struct td_logs *logs;
+    struct td_readers *readers;
+    struct td_sessions *sessions;
+    struct td_planners *planners;
+    uint64_t ticket;
+    uint64_t event; // number of the newest durable event
+    struct td_mono started;
+    uint32_t rejected_calls; // wrong credentials
+    bool failing;            // health says so
+    bool draining, ending;
+    void (*on_drained)(void *arg);
+    void *on_drained_arg;
+};
+#define td_coordinator_magic 0x54444352u // "TDCR"
+
+struct td_now td_shell_now(void);
+// Carries out what the core answered to the last input.
+void td_shell_after(struct td_coordinator *c);
+
+// ---- answers
+// ---------------------------------------------------------------------------------------
+TD_MUST_USE td_status td_shell_arena(struct td_arena **out_arena);
+// message lives in the arena (NULL: it was full). Leaves through the gate; call may be over by
+// then.
+void td_shell_reply(struct td_coordinator *c, struct td_rpc_call *call, struct td_arena *take_arena,
+                    const ProtobufCMessage *message);
+void td_shell_fail(struct td_coordinator *c, struct td_rpc_call *call, td_status take_status);
+
+// INVALID_ARGUMENT FIELD_INVALID.
+TD_MUST_USE td_status td_shell_bad_field(const char *field, const char *fmt, ...) TD_PRINTF(2, 3);
+// "<state>/checkpoints/<job>/<path>[/<file>]"
+void td_shell_checkpoint_path(const struct td_coordinator *c, const char *job, const char *path,
+                              const char *file, char out[TD_SHELL_PATH_MAX]);
+
+// ---- api_*.c: each adds its service to the server
+// ---------------------------------------------------
+TD_MUST_USE td_status td_api_jobs_add(struct td_coordinator *c);
+TD_MUST_USE td_status td_api_nodes_add(struct td_coordinator *c);
+TD_MUST_USE td_status td_api_shards_add(struct td_coordinator *c);
+TD_MUST_USE td_status td_api_metrics_add(struct td_coordinator *c);
+TD_MUST_USE td_status td_api_logs_add(struct td_coordinator *c);
+TD_MUST_USE td_status td_api_checkpoints_add(struct td_coordinator *c);
+TD_MUST_USE td_status td_api_admin_add(struct td_coordinator *c);
+
+// ---- api_jobs.c
+// ------------------------------------------------------------------------------------
+TD_MUST_USE td_status td_planners_create(struct td_planners **out_planners);
+void td_planners_destroy(struct td_planners *p);
+void td_planners_on_plan(struct td_coordinator *c, uint64_t token, const char *json,
+                         td_status take_failure);
+
+// ---- api_logs.c
+// ------------------------------------------------------------------------------------
+TD_MUST_USE td_status td_readers_create(struct td_coordinator *c, struct td_readers **out_readers);
+void td_readers_destroy(struct td_readers *r);
+// Bytes came, or the job moved: who follows it looks again.
+void td_readers_wake(struct td_coordinator *c, const char *job);
+void td_readers_end_all(struct td_coordinator *c);
+
+// ---- api_nodes.c
+// -----------------------------------------------------------------------------------
+TD_MUST_USE td_status td_sessions_create(struct td_sessions **out_sessions);
+void td_sessions_destroy(struct td_sessions *s);
+void td_sessions_send(struct td_coordinator *c, uint64_t session,
+                      const Traind__V1__CoordinatorMessage *m);
+void td_sessions_close(struct td_coordinator *c, uint64_t session, const char *why);
+void td_sessions_end_all(struct td_coordinator *c);
+
+#endif
