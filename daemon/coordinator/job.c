@@ -75,7 +75,7 @@ const char *td_job_event_name(enum td_job_event e) {
     return event_names[e];
 }
 
-const char *td_attempt_state_name(enum td_attempt_state s) {
+const char *td_job_attempt_state_name(enum td_attempt_state s) {
     TD_CHECK((unsigned)s < TD_ATTEMPT_STATE_COUNT);
     return attempt_names[s];
 }

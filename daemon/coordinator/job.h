@@ -119,7 +119,7 @@ enum td_attempt_state {
     TD_ATTEMPT_FENCED,   // given up: whatever it still says is stale
     TD_ATTEMPT_STATE_COUNT,
 };
-const char *td_attempt_state_name(enum td_attempt_state s);
+const char *td_job_attempt_state_name(enum td_attempt_state s);
 
 enum td_stop_cause {
     TD_STOP_CAUSE_NONE,

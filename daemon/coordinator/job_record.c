@@ -93,7 +93,7 @@ td_status td_job_encode(const struct td_job *j, struct td_buf *out) {
 
 td_status td_attempt_encode(const struct td_attempt *a, struct td_buf *out) {
     TD_TRY(td_buf_printf(out, "{\"number\":%u,\"state\":\"%s\"", a->number,
-                         td_attempt_state_name(a->state)));
+                         td_job_attempt_state_name(a->state)));
     TD_TRY(put_int(out, "epoch", (int64_t)a->epoch));
     TD_TRY(put_text(out, "node", a->node));
     TD_TRY(put_int(out, "stop", a->stop));
@@ -163,7 +163,7 @@ static const char *job_state(int i) {
 }
 
 static const char *attempt_state(int i) {
-    return td_attempt_state_name((enum td_attempt_state)i);
+    return td_job_attempt_state_name((enum td_attempt_state)i);
 }
 
 static void get_metrics(struct td_job *j, const struct td_json *list) {

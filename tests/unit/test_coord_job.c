@@ -1,0 +1,253 @@
+// The job's table of states, every cell, against the rules of DESIGN.md section 6 written down
+// here a second time, as sentences; and the records of jobs and attempts, written and read back.
+
+#include "tests/unit/test.h"
+
+#include <string.h>
+
+#include "daemon/coordinator/job.h"
+#include "lib/base/rank_page.h"
+#include "traind/v1/job.pb-c.h"
+
+// What each event does, in words: from-states and where they go. Anything not named is refused.
+struct rule {
+    enum td_job_event event;
+    enum td_job_state from, to;
+};
+static const struct rule rules[] = {
+    // placement
+    {TD_JOB_ON_ASSIGN, TD_JOB_QUEUED, TD_JOB_STARTING},
+    {TD_JOB_ON_ASSIGN, TD_JOB_RECOVERING, TD_JOB_RECOVERING},
+    {TD_JOB_ON_RUN, TD_JOB_STARTING, TD_JOB_RUNNING},
+    {TD_JOB_ON_RUN, TD_JOB_RECOVERING, TD_JOB_RUNNING},
+    {TD_JOB_ON_RUN, TD_JOB_RUNNING, TD_JOB_RUNNING},
+    {TD_JOB_ON_RUN, TD_JOB_PAUSING, TD_JOB_PAUSING},
+    {TD_JOB_ON_RUN, TD_JOB_STOPPING, TD_JOB_STOPPING},
+    // ends of attempts
+    {TD_JOB_ON_DONE, TD_JOB_STARTING, TD_JOB_SUCCEEDED},
+    {TD_JOB_ON_DONE, TD_JOB_RUNNING, TD_JOB_SUCCEEDED},
+    {TD_JOB_ON_DONE, TD_JOB_RECOVERING, TD_JOB_SUCCEEDED},
+    {TD_JOB_ON_DONE, TD_JOB_PAUSING, TD_JOB_SUCCEEDED},
+    {TD_JOB_ON_DONE, TD_JOB_STOPPING, TD_JOB_CANCELLED},
+    {TD_JOB_ON_STOPPED, TD_JOB_STARTING, TD_JOB_QUEUED},
+    {TD_JOB_ON_STOPPED, TD_JOB_RUNNING, TD_JOB_QUEUED},
+    {TD_JOB_ON_STOPPED, TD_JOB_RECOVERING, TD_JOB_QUEUED},
+    {TD_JOB_ON_STOPPED, TD_JOB_PAUSING, TD_JOB_PAUSED},
+    {TD_JOB_ON_STOPPED, TD_JOB_STOPPING, TD_JOB_CANCELLED},
+    {TD_JOB_ON_RETRY, TD_JOB_STARTING, TD_JOB_RECOVERING},
+    {TD_JOB_ON_RETRY, TD_JOB_RUNNING, TD_JOB_RECOVERING},
+    {TD_JOB_ON_RETRY, TD_JOB_RECOVERING, TD_JOB_RECOVERING},
+    {TD_JOB_ON_RETRY, TD_JOB_PAUSING, TD_JOB_PAUSED},
+    {TD_JOB_ON_RETRY, TD_JOB_STOPPING, TD_JOB_CANCELLED},
+    {TD_JOB_ON_FAIL, TD_JOB_QUEUED, TD_JOB_FAILED},
+    {TD_JOB_ON_FAIL, TD_JOB_STARTING, TD_JOB_FAILED},
+    {TD_JOB_ON_FAIL, TD_JOB_RUNNING, TD_JOB_FAILED},
+    {TD_JOB_ON_FAIL, TD_JOB_RECOVERING, TD_JOB_FAILED},
+    {TD_JOB_ON_FAIL, TD_JOB_PAUSING, TD_JOB_FAILED},
+    {TD_JOB_ON_FAIL, TD_JOB_STOPPING, TD_JOB_CANCELLED},
+    // verbs
+    {TD_JOB_ON_PAUSE, TD_JOB_QUEUED, TD_JOB_PAUSED},
+    {TD_JOB_ON_PAUSE, TD_JOB_STARTING, TD_JOB_PAUSING},
+    {TD_JOB_ON_PAUSE, TD_JOB_RUNNING, TD_JOB_PAUSING},
+    {TD_JOB_ON_PAUSE, TD_JOB_RECOVERING, TD_JOB_PAUSING},
+    {TD_JOB_ON_PAUSE, TD_JOB_PAUSING, TD_JOB_PAUSING},
+    {TD_JOB_ON_PAUSE, TD_JOB_PAUSED, TD_JOB_PAUSED},
+    {TD_JOB_ON_RESUME, TD_JOB_PAUSED, TD_JOB_QUEUED},
+    {TD_JOB_ON_CANCEL, TD_JOB_QUEUED, TD_JOB_CANCELLED},
+    {TD_JOB_ON_CANCEL, TD_JOB_STARTING, TD_JOB_STOPPING},
+    {TD_JOB_ON_CANCEL, TD_JOB_RUNNING, TD_JOB_STOPPING},
+    {TD_JOB_ON_CANCEL, TD_JOB_RECOVERING, TD_JOB_STOPPING},
+    {TD_JOB_ON_CANCEL, TD_JOB_PAUSING, TD_JOB_STOPPING},
+    {TD_JOB_ON_CANCEL, TD_JOB_PAUSED, TD_JOB_CANCELLED},
+    {TD_JOB_ON_CANCEL, TD_JOB_STOPPING, TD_JOB_STOPPING},
+    {TD_JOB_ON_CANCEL, TD_JOB_CANCELLED, TD_JOB_CANCELLED},
+    // patience
+    {TD_JOB_ON_EXPIRE, TD_JOB_QUEUED, TD_JOB_EXPIRED},
+    {TD_JOB_ON_EXPIRE, TD_JOB_RECOVERING, TD_JOB_EXPIRED},
+    {TD_JOB_ON_EXPIRE, TD_JOB_PAUSED, TD_JOB_EXPIRED},
+};
+
+static void test_table_says_what_the_rules_say_in_every_cell(void **state) {
+    (void)state;
+    for (int from = 0; from < TD_JOB_STATE_COUNT; from++) {
+        for (int event = 0; event < TD_JOB_EVENT_COUNT; event++) {
+            int expected = -1;
+            for (size_t i = 0; i < TD_COUNTOF(rules); i++) {
+                if ((int)rules[i].event == event && (int)rules[i].from == from) {
+                    expected = (int)rules[i].to;
+                }
+            }
+            enum td_job_state to = TD_JOB_STATE_COUNT;
+            enum td_job_step step =
+                td_job_next((enum td_job_state)from, (enum td_job_event)event, &to);
+            if (expected < 0) {
+                assert_int_equal(step, TD_JOB_REFUSED);
+                assert_int_equal(to, TD_JOB_STATE_COUNT); // written only when taken
+            } else {
+                assert_int_equal(to, expected);
+                assert_int_equal(step, expected == from ? TD_JOB_KEPT : TD_JOB_MOVED);
+            }
+        }
+    }
+}
+
+static void test_terminal_states_never_change(void **state) {
+    (void)state;
+    for (int from = 0; from < TD_JOB_STATE_COUNT; from++) {
+        if (!td_job_state_ended((enum td_job_state)from)) continue;
+        for (int event = 0; event < TD_JOB_EVENT_COUNT; event++) {
+            enum td_job_state to;
+            assert_int_not_equal(
+                td_job_next((enum td_job_state)from, (enum td_job_event)event, &to), TD_JOB_MOVED);
+        }
+    }
+}
+
+static void test_states_have_the_numbers_and_names_of_the_wire(void **state) {
+    (void)state;
+    for (int s = 0; s < TD_JOB_STATE_COUNT; s++) {
+        const ProtobufCEnumValue *v =
+            protobuf_c_enum_descriptor_get_value(&traind__v1__job__state__descriptor, s + 1);
+        assert_non_null(v);
+        assert_string_equal(v->name, td_job_state_name((enum td_job_state)s));
+    }
+    assert_int_equal(traind__v1__job__state__descriptor.n_values, TD_JOB_STATE_COUNT + 1);
+}
+
+static void fill(struct td_job *j) {
+    j->name = td_strdup("a \"quoted\" name");
+    j->state = TD_JOB_FAILED;
+    j->seq = 7;
+    j->queue_seq = 9;
+    j->version = 3;
+    j->n_ranks = 2;
+    j->restarts = 1;
+    j->create_ns = 123456789012345678;
+    td_reason_set(&j->reason, "FAILED", "because of %d things", 2);
+    td_job_note(j, "one note");
+    td_job_note(j, "one note"); // once
+    td_job_note(j, "another");
+    td_job_exclude(j, "node-a");
+    const struct td_failure f = {.cls = TD_CLASS_DATA,
+                                 .code = TD_DATA_LOSS,
+                                 .attempt = 2,
+                                 .rank = 1,
+                                 .step = 77,
+                                 .message = (char *)(uintptr_t) "file 'x'\nis bad",
+                                 .node = (char *)(uintptr_t) "node-a"};
+    assert_null(td_failure_set(&j->failure, &f));
+    struct td_metric_record p = {
+        .name = "val_accuracy", .step = 5, .sum = 3, .count = 4, .flags = TD_METRIC_SUM_COUNT};
+    assert_true(td_job_metric(j, 1, 1, &p));
+}
+
+static void test_job_record_reads_back_equal(void **state) {
+    (void)state;
+    TD_AUTO(td_job) *a = NULL, *b = NULL;
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_AUTO_BUF text, again;
+    struct td_json *v = NULL;
+    td_buf_init(&text, 1 << 20);
+    td_buf_init(&again, 1 << 20);
+    assert_null(td_arena_create(1 << 20, &arena));
+    assert_null(td_job_create("j-000000000001", &a));
+    fill(a);
+    assert_null(td_job_encode(a, &text));
+    assert_null(td_json_parse(arena, text.data, text.len, &v));
+    assert_null(td_job_create("j-000000000001", &b));
+    assert_null(td_job_decode(b, v));
+    assert_int_equal(b->n_notes, 2);
+    assert_string_equal(b->failure.message, "file 'x'\nis bad");
+    assert_true(td_job_excludes(b, "node-a"));
+    assert_true(b->metrics[0].shown == 0.75);
+    assert_null(td_job_encode(b, &again));
+    assert_string_equal(td_buf_cstr(&text), td_buf_cstr(&again));
+}
+
+static void test_job_record_is_data_loss_when_its_state_is_unknown(void **state) {
+    (void)state;
+    TD_AUTO(td_job) *j = NULL;
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_json *v = NULL;
+    static const char text[] = "{\"state\":\"DANCING\"}";
+    assert_null(td_arena_create(1 << 20, &arena));
+    assert_null(td_job_create("j-000000000001", &j));
+    assert_null(td_json_parse(arena, text, strlen(text), &v));
+    td_status s = td_job_decode(j, v);
+    assert_int_equal(td_status_code(s), TD_DATA_LOSS);
+    td_status_free(s);
+}
+
+static void test_attempt_record_reads_back_equal(void **state) {
+    (void)state;
+    TD_AUTO(td_attempt) *a = NULL, *b = NULL;
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_AUTO_BUF text, again;
+    struct td_json *v = NULL;
+    td_buf_init(&text, 1 << 20);
+    td_buf_init(&again, 1 << 20);
+    assert_null(td_arena_create(1 << 20, &arena));
+    assert_null(td_attempt_create(3, 2, &a));
+    a->epoch = 12;
+    a->state = TD_ATTEMPT_STARTED;
+    a->stop = TD_STOP_CAUSE_PAUSE;
+    a->outcome = TD_OUTCOME_STOPPED;
+    a->closing = a->stream = true;
+    a->events = 4711;
+    a->slots = 4;
+    a->ranks[1] = (struct td_rank_cursor){.ready = true,
+                                          .final = true,
+                                          .metrics_end = 640,
+                                          .out_end = 1,
+                                          .err_end = 2,
+                                          .dropped_points = 5};
+    assert_null(td_attempt_encode(a, &text));
+    assert_null(td_json_parse(arena, text.data, text.len, &v));
+    assert_null(td_attempt_decode(v, &b));
+    assert_int_equal(b->ranks[1].metrics_end, 640);
+    assert_null(td_attempt_encode(b, &again));
+    assert_string_equal(td_buf_cstr(&text), td_buf_cstr(&again));
+}
+
+static void push(struct td_job *j, uint32_t attempt, int step, double sum, double count) {
+    struct td_metric_record p = {.name = "train_loss",
+                                 .step = step,
+                                 .sum = sum,
+                                 .count = count,
+                                 .flags = TD_METRIC_SUM_COUNT};
+    assert_true(td_job_metric(j, attempt, 2, &p));
+}
+
+static void
+test_metric_shows_the_merged_value_of_the_newest_step_that_all_ranks_reported(void **state) {
+    (void)state;
+    TD_AUTO(td_job) *j = NULL;
+    assert_null(td_job_create("j-000000000001", &j));
+    push(j, 1, 10, 4, 2);
+    assert_true(j->metrics[0].shown == 2.0); // better than nothing
+    push(j, 1, 10, 2, 1);
+    assert_true(j->metrics[0].shown == 2.0);
+    push(j, 1, 20, 30, 2); // rank 1 has not reported step 20 yet
+    assert_true(j->metrics[0].shown == 2.0);
+    push(j, 1, 20, 10, 2);
+    assert_true(j->metrics[0].shown == 10.0);
+    push(j, 1, 10, 99, 1); // late: changes nothing
+    assert_true(j->metrics[0].shown == 10.0);
+    push(j, 2, 15, 6, 2); // a new attempt went back to an earlier step
+    push(j, 2, 15, 2, 2);
+    assert_true(j->metrics[0].shown == 2.0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_table_says_what_the_rules_say_in_every_cell),
+        cmocka_unit_test(test_terminal_states_never_change),
+        cmocka_unit_test(test_states_have_the_numbers_and_names_of_the_wire),
+        cmocka_unit_test(test_job_record_reads_back_equal),
+        cmocka_unit_test(test_job_record_is_data_loss_when_its_state_is_unknown),
+        cmocka_unit_test(test_attempt_record_reads_back_equal),
+        cmocka_unit_test(
+            test_metric_shows_the_merged_value_of_the_newest_step_that_all_ranks_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
