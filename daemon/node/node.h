@@ -5,18 +5,21 @@
 //
 //   core.h        the brain, sans I/O: (state, event, now) -> actions, a table
 //   node.c        the shell: feeds the core, carries out what it answers
-//   attempts.h    attempt directories, their launchers: found at start, spawned, attached, adopted
+//   attempt.h     one attempt: its directory, its launcher (started, found, adopted)
+//   assignment.h  what the coordinator assigned -> the files that a launcher needs
 //   launcher_link.h  the frames to and from one launcher
-//   assignment.h  what the coordinator assigned -> plan.json, cores, a launcher's command line
-//   forward.h     tails segment files upward, from the offset that was committed
-//   shards.h      checkpoint files to and from the coordinator (stream store)
+//   settle.h      completes the log of a launcher that was killed
+//   forward.h     segment files upward, from the offset that was committed
+//   shards.h      checkpoint files to the coordinator (stream store); put.h sends one file
+//   fetch.h       a checkpoint from the coordinator, before an attempt resumes from it
 //   planner.h     one-shot `traind-worker plan` under limits and a deadline
-//   inventory.h   cores, slots, memory, accelerators, identity
+//   inventory.h   cores, slots, memory, accelerators, identity; cores.h gives cores to ranks
 //   transport.h   the control stream: in process or gRPC
 //
 // A node owns no job. Its ranks belong to launchers, which outlive it; what they did lies in files
 // with offsets, so a node that was killed and restarted goes on where the coordinator's commits
-// end. It keeps no state of its own but its id. One loop thread owns everything here.
+// end. It keeps no state of its own but its id; stopping ranks when a daemon stops is the
+// coordinator's word, too (td_coordinator_drain). One loop thread owns everything here.
 
 #include "lib/base/base.h"
 
@@ -34,7 +37,7 @@ struct td_node_options {
     const char *name;        // shown to people; host name
     int32_t slots;           // cores
     bool embedded;           // the coordinator is in this process: checkpoints stay here
-    struct td_transport *take_transport; // kept
+    struct td_transport *take_transport; // kept, also on failure
     struct td_rpc_channel *channel;      // bulk; NULL when embedded; outlives the node
     int64_t orphan_timeout_ns;           // 1 h
 };
@@ -46,10 +49,6 @@ TD_MUST_USE td_status td_node_create(struct td_loop *loop, const struct td_node_
 void td_node_destroy(struct td_node *n);
 TD_DEFINE_AUTO(td_node, td_node_destroy);
 
-// Stops every attempt with a checkpoint (grace_ns, then SIGKILL); on_stopped comes once, from the
-// loop, when no launcher is left and what they wrote was committed, or at timeout_ns.
-void td_node_stop_all(struct td_node *n, int64_t grace_ns, int64_t timeout_ns,
-                      void (*on_stopped)(void *arg), void *arg);
 size_t td_node_n_running(const struct td_node *n);
 
 #endif

@@ -1,0 +1,175 @@
+// See the header. The plan is parsed and built by lib/spec, as everywhere: a plan that is not valid
+// here would fail in the worker, later and less clearly.
+
+#include "daemon/node/assignment.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/launcher/segments.h"
+#include "lib/spec/plan.h"
+
+enum { PLAN_MAX = 4 << 20, FILE_MAX = 16 << 10 };
+#define ASSIGNMENT_FILE "assignment.json"
+
+bool td_checkpoint_path_valid(const char *path) {
+    unsigned attempt, step;
+    int end = 0;
+    return strlen(path) < TD_ASSIGNMENT_PATH &&
+           sscanf(path, "a%9u/step-%9u%n", &attempt, &step, &end) == 2 && path[end] == '\0' &&
+           strspn(path + 1, "0123456789") > 0;
+}
+
+bool td_checkpoint_file_valid(const char *name) {
+    return name[0] && name[0] != '.' && strlen(name) < 128 && !strchr(name, '/');
+}
+
+static td_status bad(td_status s) {
+    return td_status_class(s) == TD_CLASS_NONE ? td_status_with_class(s, TD_CLASS_BAD_SPEC) : s;
+}
+
+static td_status parse_plan(const char *text, struct td_arena **out_arena,
+                            struct td_plan *out_plan) {
+    size_t len = strlen(text);
+    if (len > PLAN_MAX) return td_fail(TD_INVALID_ARGUMENT, "a plan of %zu bytes", len);
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
+    TD_TRY_CTX(td_plan_parse(arena, text, len, out_plan), "the plan that was assigned");
+    *out_arena = td_steal(arena);
+    return TD_OK;
+}
+
+static td_status choose_checkpoints(const char *plan_json, const char *state_dir,
+                                    struct td_assignment *a) {
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_plan plan;
+    TD_TRY(parse_plan(plan_json, &arena, &plan));
+    const char *dir = plan.spec.checkpoint.dir;
+    int n = dir[0] ? snprintf(a->checkpoints, sizeof a->checkpoints, "%s/%s", dir, a->job)
+                   : snprintf(a->checkpoints, sizeof a->checkpoints, "%s/checkpoints/%s", state_dir,
+                              a->job);
+    if (n >= (int)sizeof a->checkpoints) {
+        return td_fail(TD_INVALID_ARGUMENT, "the checkpoint directory's path is too long");
+    }
+    return TD_OK;
+}
+
+td_status td_assignment_read(const Traind__V1__Assign *m, const char *state_dir,
+                             struct td_assignment *out_assignment) {
+    struct td_assignment a = {.attempt = m->id->attempt,
+                              .epoch = m->id->epoch,
+                              .world_size = m->world_size,
+                              .first_rank = m->first_rank,
+                              .n_ranks = m->n_ranks,
+                              .slots = m->slots_per_rank * m->n_ranks,
+                              .threads = m->threads_per_rank ? m->threads_per_rank : 1,
+                              .shared_bytes = m->shared_bytes,
+                              .memory_limit_bytes = m->memory_limit_bytes,
+                              .stream_store = m->stream_store};
+    snprintf(a.job, sizeof a.job, "%s", m->id->job);
+    if (a.n_ranks > TD_LAUNCH_RANKS_MAX || a.first_rank + a.n_ranks > a.world_size) {
+        return bad(td_fail(TD_INVALID_ARGUMENT, "ranks %u to %u of a world of %u", a.first_rank,
+                           a.first_rank + a.n_ranks - 1, a.world_size));
+    }
+    for (size_t i = 0; i < m->n_resume && a.n_resume < TD_ASSIGNMENT_RESUME_MAX; i++) {
+        if (!td_checkpoint_path_valid(m->resume[i]->path)) {
+            return bad(td_fail(TD_INVALID_ARGUMENT, "'%.64s' is no path of a checkpoint",
+                               m->resume[i]->path));
+        }
+        struct td_resume *r = &a.resume[a.n_resume++];
+        snprintf(r->path, sizeof r->path, "%s", m->resume[i]->path);
+        r->fetch = m->resume[i]->fetch;
+    }
+    td_status s = choose_checkpoints(m->plan_json, state_dir, &a);
+    if (s) return bad(s);
+    *out_assignment = a;
+    return TD_OK;
+}
+
+// ---- files --------------------------------------------------------------------------------------
+static td_status write_plan(const struct td_assignment *a, const char *plan_json, const char *dir,
+                            const char *state_dir) {
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_plan plan, built;
+    TD_TRY(parse_plan(plan_json, &arena, &plan));
+    struct td_plan_run run = plan.run;
+    struct td_json *before = td_json_new(arena, TD_JSON_ARRAY);
+    run.job = a->job;
+    run.attempt = (int32_t)a->attempt;
+    run.world_size = (int32_t)a->world_size;
+    run.threads_per_rank = (int32_t)a->threads;
+    run.checkpoint_dir = td_arena_printf(arena, "%s/a%u", a->checkpoints, a->attempt);
+    run.cache_dir = td_arena_printf(arena, "%s/cache", state_dir);
+    run.resume_from = "";
+    for (size_t i = 0; i < a->n_resume; i++) {
+        const char *path = td_arena_printf(arena, "%s/%s", a->checkpoints, a->resume[i].path);
+        if (!path) return td_fail_oom();
+        if (a->resume[i].fetch && !td_fs_exists(path)) continue; // was not fetched
+        if (!run.resume_from[0]) {
+            run.resume_from = path;
+        } else if (!td_json_push(before, td_json_new_string(arena, path))) {
+            return td_fail_oom();
+        }
+    }
+    run.resume_before = before && before->n_children ? before : NULL;
+    if (!run.checkpoint_dir || !run.cache_dir) return td_fail_oom();
+    TD_TRY(td_plan_build(arena, plan.spec.tree, &run, &built));
+    TD_AUTO_BUF text;
+    td_buf_init(&text, PLAN_MAX);
+    TD_TRY(td_plan_print(&built, &text));
+    char path[TD_FS_PATH_BYTES];
+    TD_TRY(td_fs_path(path, "%s/%s", dir, TD_SEGMENT_PLAN));
+    return td_fs_write(path, text.data, text.len, 0600, 0);
+}
+
+static td_status write_facts(const struct td_assignment *a, const char *dir) {
+    TD_AUTO_BUF text;
+    td_buf_init(&text, FILE_MAX);
+    TD_TRY(td_buf_printf(&text,
+                         "{\"format\":1,\"epoch\":%llu,\"slots\":%u,\"first_rank\":%u,"
+                         "\"n_ranks\":%u,\"stream_store\":%s,\"checkpoints\":",
+                         (unsigned long long)a->epoch, a->slots, a->first_rank, a->n_ranks,
+                         a->stream_store ? "true" : "false"));
+    TD_TRY(td_json_print_string(a->checkpoints, strlen(a->checkpoints), &text));
+    TD_TRY(td_buf_str(&text, "}\n"));
+    char path[TD_FS_PATH_BYTES];
+    TD_TRY(td_fs_path(path, "%s/%s", dir, ASSIGNMENT_FILE));
+    return td_fs_write(path, text.data, text.len, 0600, 0);
+}
+
+td_status td_assignment_write(const struct td_assignment *a, const char *plan_json, const char *dir,
+                              const char *state_dir) {
+    char path[TD_FS_PATH_BYTES];
+    TD_TRY(td_fs_mkdirs(dir, 0700));
+    TD_TRY(td_fs_path(path, "%s/a%u", a->checkpoints, a->attempt));
+    TD_TRY(td_fs_mkdirs(path, 0700));
+    TD_TRY(td_fs_path(path, "%s/cache", state_dir));
+    TD_TRY(td_fs_mkdirs(path, 0700));
+    TD_TRY(write_facts(a, dir));
+    return write_plan(a, plan_json, dir, state_dir);
+}
+
+td_status td_assignment_load(const char *dir, struct td_assignment *inout_assignment) {
+    char path[TD_FS_PATH_BYTES];
+    TD_TRY(td_fs_path(path, "%s/%s", dir, ASSIGNMENT_FILE));
+    TD_AUTO_BUF text;
+    td_buf_init(&text, FILE_MAX);
+    TD_TRY(td_fs_read(path, FILE_MAX, &text));
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_arena_create(1 << 20, &arena));
+    struct td_json *v;
+    TD_TRY_CTX(td_json_parse(arena, text.data, text.len, &v), "'%s'", path);
+    struct td_assignment *a = inout_assignment;
+    a->epoch = (uint64_t)td_json_int(td_json_get(v, "epoch"), 0);
+    a->slots = (uint32_t)td_json_int(td_json_get(v, "slots"), 0);
+    a->first_rank = (uint32_t)td_json_int(td_json_get(v, "first_rank"), 0);
+    a->n_ranks = (uint32_t)td_json_int(td_json_get(v, "n_ranks"), 0);
+    a->stream_store = td_json_bool(td_json_get(v, "stream_store"), false);
+    snprintf(a->checkpoints, sizeof a->checkpoints, "%s",
+             td_json_string(td_json_get(v, "checkpoints"), ""));
+    if (td_json_int(td_json_get(v, "format"), 0) != 1 || a->n_ranks == 0 ||
+        a->n_ranks > TD_LAUNCH_RANKS_MAX || !a->checkpoints[0]) {
+        return td_fail(TD_DATA_LOSS, "'%s' is not what a node of this version writes", path);
+    }
+    return TD_OK;
+}

@@ -1,0 +1,51 @@
+#ifndef TRAIND_DAEMON_NODE_ASSIGNMENT_H
+#define TRAIND_DAEMON_NODE_ASSIGNMENT_H
+
+// Assignment: from what the coordinator sent to what a launcher needs, and the file that lets a
+// restarted node know as much.
+//
+// The plan that arrives knows no path of this machine; here it gets them: where checkpoints go
+// (checkpoint.dir of the spec, else <state>/checkpoints; below it <job>/a<N>), the cache, and the
+// checkpoints to resume from. assignment.json in the attempt's directory keeps what is needed after
+// a restart: {"format":1,"epoch":E,"slots":S,"stream_store":B,"checkpoints":".../<job>",
+// "first_rank":F,"n_ranks":K}. Pure but for its files; loop thread.
+
+#include "lib/base/arena.h"
+#include "lib/base/fsio.h"
+#include "traind/v1/node.pb-c.h"
+
+enum { TD_ASSIGNMENT_RESUME_MAX = 16, TD_ASSIGNMENT_PATH = 96 };
+
+struct td_assignment {
+    char job[64];
+    uint32_t attempt;
+    uint64_t epoch;
+    uint32_t world_size, first_rank, n_ranks;
+    uint32_t slots; // in all
+    uint32_t threads;
+    uint64_t shared_bytes, memory_limit_bytes;
+    bool stream_store;
+    char checkpoints[1024]; // parent of "a<N>": <base>/<job>
+    struct td_resume {
+        char path[TD_ASSIGNMENT_PATH]; // "a1/step-2340"
+        bool fetch;
+    } resume[TD_ASSIGNMENT_RESUME_MAX];
+    size_t n_resume;
+};
+
+// Reads and checks the message. Errors: INVALID_ARGUMENT class bad_spec.
+TD_MUST_USE td_status td_assignment_read(const Traind__V1__Assign *m, const char *state_dir,
+                                         struct td_assignment *out_assignment);
+// Writes plan.json and assignment.json into dir. Of the resume sources those that are here are
+// named in the plan, in their order.
+TD_MUST_USE td_status td_assignment_write(const struct td_assignment *a, const char *plan_json,
+                                          const char *dir, const char *state_dir);
+// assignment.json of a directory that was found; job and attempt are the caller's.
+TD_MUST_USE td_status td_assignment_load(const char *dir, struct td_assignment *inout_assignment);
+
+// "a<N>/step-<n>", nothing else: what arrives becomes a path.
+bool td_checkpoint_path_valid(const char *path);
+// A plain file name.
+bool td_checkpoint_file_valid(const char *name);
+
+#endif

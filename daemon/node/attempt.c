@@ -1,0 +1,392 @@
+// See the header. The launcher gets the daemon's environment as it is; what ranks get of it is the
+// launcher's decision. Its stdout is /dev/null, its stderr a file in the attempt's directory: it
+// holds nothing of the daemon's, so the daemon can go.
+
+#include "daemon/node/attempt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/wait.h>
+
+#include "daemon/launcher/segments.h"
+#include "daemon/node/fetch.h"
+#include "daemon/node/launcher_link.h"
+#include "daemon/node/settle.h"
+#include "daemon/node/shards.h"
+#include "lib/base/digest.h"
+#include "lib/base/json.h"
+#include "lib/base/log.h"
+#include "lib/rpc/loop.h"
+
+enum { td_local_attempt_magic = 0x4c415454, ACK_MAX = 16 << 10, ACK_FD = 3 };
+static const int64_t ack_ns = 20 * TD_NS_PER_S, look_ns = TD_NS_PER_S;
+
+// ---- life ---------------------------------------------------------------------------------------
+static void on_timer(void *arg);
+
+td_status td_local_attempt_create(struct td_loop *loop, const struct td_assignment *assigned,
+                                  const char *state_dir,
+                                  const struct td_local_attempt_events *events, void *owner,
+                                  struct td_local_attempt **out_attempt) {
+    TD_AUTO(td_local_attempt) *a = td_calloc(1, sizeof *a);
+    if (!a) return td_fail_oom();
+    a->magic = td_local_attempt_magic;
+    a->loop = loop;
+    a->events = events;
+    a->owner = owner;
+    a->assigned = *assigned;
+    a->ack_fd = a->launcher.pidfd = -1;
+    td_buf_init(&a->ack, ACK_MAX);
+    int n = snprintf(a->dir, sizeof a->dir, "%s/attempts/%s/a%u", state_dir, assigned->job,
+                     assigned->attempt);
+    int m = snprintf(a->state_dir, sizeof a->state_dir, "%s", state_dir);
+    if (n >= (int)sizeof a->dir || m >= (int)sizeof a->state_dir) {
+        return td_fail(TD_INVALID_ARGUMENT, "the state directory's path is too long");
+    }
+    TD_TRY(td_loop_timer_create(loop, on_timer, a, &a->timer));
+    *out_attempt = td_steal(a);
+    return TD_OK;
+}
+
+void td_local_attempt_destroy(struct td_local_attempt *a) {
+    if (!a) return;
+    td_fetch_destroy(a->fetch);
+    td_shards_destroy(a->shards);
+    td_forward_destroy(a->forward);
+    td_launcher_link_destroy(a->link);
+    td_loop_fd_destroy(a->ack_watch);
+    td_loop_fd_destroy(a->end_watch);
+    td_loop_timer_destroy(a->timer);
+    td_auto_close(&a->ack_fd);
+    td_auto_close(&a->launcher.pidfd);
+    td_buf_finish(&a->ack);
+    td_status_free(a->failed);
+    free(a->plan_json);
+    a->magic = 0;
+    free(a);
+}
+
+void td_local_attempt_remove_files(const struct td_local_attempt *a) {
+    td_status_log(TD_LOG_WARN, td_fs_remove_tree(a->dir), "attempt's directory stays, continuing");
+    char parent[TD_FS_PATH_BYTES];
+    snprintf(parent, sizeof parent, "%s/attempts/%s", a->state_dir, a->assigned.job);
+    (void)rmdir(parent); // the job's other attempts may be there
+}
+
+// ---- the launcher's life ------------------------------------------------------------------------
+static void on_hello(const Traind__V1__LauncherHello *hello, void *arg) {
+    struct td_local_attempt *a = TD_CAST(td_local_attempt, arg);
+    a->linked = hello->major == TD_LAUNCHER_MAJOR;
+    if (!a->linked) {
+        td_log_warn("launcher of another version job=%s attempt=%u build=%s", a->assigned.job,
+                    a->assigned.attempt, hello->build);
+        td_loop_timer_arm(a->timer, look_ns);
+        return;
+    }
+    a->events->on_connected(a);
+}
+
+static void on_status(const Traind__V1__LauncherStatus *status, void *arg) {
+    struct td_local_attempt *a = TD_CAST(td_local_attempt, arg);
+    a->events->on_status(a, status);
+}
+
+static const struct td_launcher_link_events link_events = {.on_hello = on_hello,
+                                                           .on_status = on_status};
+
+static void close_launcher(struct td_local_attempt *a) {
+    td_loop_fd_destroy(td_steal(a->ack_watch));
+    td_loop_fd_destroy(td_steal(a->end_watch));
+    td_launcher_link_destroy(td_steal(a->link));
+    td_loop_timer_disarm(a->timer);
+    td_auto_close(&a->ack_fd);
+    a->ack_fd = -1;
+    if (a->launcher.pidfd >= 0) {
+        siginfo_t info; // our own child is reaped, another one's is not ours to reap
+        (void)waitid(P_PIDFD, (id_t)a->launcher.pidfd, &info, WEXITED | WNOHANG);
+    }
+    td_auto_close(&a->launcher.pidfd);
+    a->launcher = (struct td_proc){.pidfd = -1};
+    if (a->socket[0]) (void)unlink(a->socket); // left by a launcher that was killed
+}
+
+static void settle(struct td_local_attempt *a) {
+    td_status s = td_settle(a->dir, a->rebooted);
+    if (s) {
+        td_status_log(TD_LOG_ERROR, s, "the end of an attempt is not recorded, will try again");
+        td_loop_timer_arm(a->timer, look_ns);
+        return;
+    }
+    a->ended = true;
+    a->events->on_gone(a);
+}
+
+static td_status cancelled(void) {
+    return td_status_with_class(td_fail(TD_CANCELLED, "stopped before it started"),
+                                TD_CLASS_PREEMPTED);
+}
+
+// The pidfd is readable: the launcher has ended, well or not.
+static void on_end(int fd, unsigned events, void *arg) {
+    (void)fd, (void)events;
+    struct td_local_attempt *a = TD_CAST(td_local_attempt, arg);
+    bool starting = a->plan_json != NULL;
+    close_launcher(a);
+    if (!starting) {
+        settle(a);
+        return;
+    }
+    td_status s = td_steal(a->failed);
+    if (!s && !a->abandoned) {
+        s = td_status_with_class(
+            td_fail(TD_INTERNAL, "the launcher ended before it was ready; see its log"),
+            TD_CLASS_INTERNAL);
+    }
+    a->events->on_failed(a, s ? s : cancelled());
+}
+
+static td_status watch_launcher(struct td_local_attempt *a) {
+    TD_TRY(
+        td_loop_fd_create(a->loop, a->launcher.pidfd, TD_LOOP_FD_READ, on_end, a, &a->end_watch));
+    if (!a->socket[0]) return TD_OK;
+    return td_launcher_link_create(a->loop, a->socket, &link_events, a, &a->link);
+}
+
+// ---- record.json --------------------------------------------------------------------------------
+static td_status read_record(struct td_local_attempt *a) {
+    char path[TD_FS_PATH_BYTES];
+    TD_TRY(td_fs_path(path, "%s/%s", a->dir, TD_SEGMENT_RECORD));
+    TD_AUTO_BUF text;
+    td_buf_init(&text, TD_RECORD_MAX);
+    TD_TRY(td_fs_read(path, TD_RECORD_MAX, &text));
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_arena_create(1 << 20, &arena));
+    struct td_json *v;
+    TD_TRY_CTX(td_json_parse(arena, text.data, text.len, &v), "'%s'", path);
+    a->launcher.pid = (pid_t)td_json_int(td_json_get(v, "pid"), 0);
+    a->launcher.start_ticks = (uint64_t)td_json_int(td_json_get(v, "start_ticks"), 0);
+    a->major = (uint32_t)td_json_int(td_json_get(v, "major"), 0);
+    snprintf(a->build, sizeof a->build, "%s", td_json_string(td_json_get(v, "build"), ""));
+    snprintf(a->boot_id, sizeof a->boot_id, "%s", td_json_string(td_json_get(v, "boot_id"), ""));
+    snprintf(a->socket, sizeof a->socket, "%s", td_json_string(td_json_get(v, "socket"), ""));
+    snprintf(a->cores, sizeof a->cores, "%s", td_json_string(td_json_get(v, "cores"), ""));
+    if (a->launcher.pid <= 1) return td_fail(TD_DATA_LOSS, "'%s' names no process", path);
+    return TD_OK;
+}
+
+td_status td_local_attempt_recover(struct td_local_attempt *a, const char *boot_id) {
+    TD_TRY(td_assignment_load(a->dir, &a->assigned));
+    TD_TRY(read_record(a));
+    a->rebooted = strcmp(a->boot_id, boot_id) != 0;
+    td_status s = a->rebooted
+                      ? td_fail(TD_NOT_FOUND, "another boot")
+                      : td_proc_pidfd(a->launcher.pid, a->launcher.start_ticks, &a->launcher.pidfd);
+    if (!s) return watch_launcher(a);
+    if (td_status_code(s) != TD_NOT_FOUND) return s;
+    td_status_free(s);
+    close_launcher(a);
+    a->ended = true;
+    td_status failed = td_settle(a->dir, a->rebooted);
+    // NOT_FOUND is said for an attempt that never ran; this one did.
+    return td_status_code(failed) == TD_NOT_FOUND ? td_status_context(failed, "settle") : failed;
+}
+
+// ---- start --------------------------------------------------------------------------------------
+// It is told when the launcher is gone, so that nothing of the attempt is left by then.
+static void start_failed(struct td_local_attempt *a, td_status take_status) {
+    td_status_free(a->failed);
+    a->failed = take_status;
+    td_local_attempt_kill(a);
+}
+
+static td_status read_ack(const char *line, size_t len) {
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_arena_create(1 << 20, &arena));
+    struct td_json *v;
+    TD_TRY_CTX(td_json_parse(arena, line, len, &v), "the launcher's answer");
+    if (td_json_bool(td_json_get(v, "ready"), false)) return TD_OK;
+    int64_t code = td_json_int(td_json_get(v, "code"), TD_INTERNAL);
+    if (code <= 0 || code > TD_UNAUTHENTICATED) code = TD_INTERNAL;
+    enum td_class cls = td_class_parse(td_json_string(td_json_get(v, "class"), ""));
+    return td_status_with_class(
+        td_fail((enum td_code)code, "%s", td_json_string(td_json_get(v, "message"), "")),
+        cls == TD_CLASS_NONE ? TD_CLASS_INTERNAL : cls);
+}
+
+static void on_ack(int fd, unsigned events, void *arg) {
+    (void)events;
+    struct td_local_attempt *a = TD_CAST(td_local_attempt, arg);
+    char bytes[4096];
+    ssize_t n = read(fd, bytes, sizeof bytes);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    td_status s = n > 0 ? td_buf_append(&a->ack, bytes, (size_t)n) : TD_OK;
+    if (!s && n > 0 && bytes[n - 1] != '\n') return;
+    if (!s && a->ack.len == 0) { // it died: the pidfd tells
+        td_loop_fd_destroy(td_steal(a->ack_watch));
+        return;
+    }
+    if (!s) s = read_ack(a->ack.data, a->ack.len);
+    td_loop_fd_destroy(td_steal(a->ack_watch));
+    td_auto_close(&a->ack_fd);
+    a->ack_fd = -1;
+    td_loop_timer_disarm(a->timer);
+    struct td_proc started = a->launcher;
+    if (!s) s = read_record(a); // socket and cores in use
+    a->launcher = started;
+    if (!s) s = td_launcher_link_create(a->loop, a->socket, &link_events, a, &a->link);
+    if (s) {
+        start_failed(a, s);
+        return;
+    }
+    free(td_steal(a->plan_json));
+    a->events->on_started(a);
+}
+
+static void on_timer(void *arg) {
+    struct td_local_attempt *a = TD_CAST(td_local_attempt, arg);
+    if (a->plan_json && a->abandoned) {
+        a->events->on_failed(a, cancelled());
+    } else if (a->plan_json) {
+        start_failed(a, td_fail(TD_DEADLINE_EXCEEDED, "the launcher was not ready in time"));
+    } else if (!a->ended && a->launcher.pid == 0) {
+        settle(a); // again
+    } else if (!a->ended && !a->linked) {
+        td_loop_timer_arm(a->timer, look_ns);
+        a->events->on_status(a, NULL);
+    }
+}
+
+struct number {
+    char text[24];
+};
+static struct number number(uint64_t v) {
+    struct number n;
+    snprintf(n.text, sizeof n.text, "%llu", (unsigned long long)v);
+    return n;
+}
+
+static td_status spawn(struct td_local_attempt *a, const struct td_launch_context *c, int ack_fd) {
+    char launcher[TD_FS_PATH_BYTES], worker[TD_FS_PATH_BYTES], plan[TD_FS_PATH_BYTES],
+        log[TD_FS_PATH_BYTES], hex[TD_DIGEST_HEX], socket[TD_FS_PATH_BYTES];
+    TD_TRY(td_fs_path(launcher, "%s/traind-launcher", c->bin_dir));
+    TD_TRY(td_fs_path(worker, "%s/traind-worker", c->bin_dir));
+    TD_TRY(td_fs_path(plan, "%s/%s", a->dir, TD_SEGMENT_PLAN));
+    TD_TRY(td_fs_path(log, "%s/%s", a->dir, TD_SEGMENT_LAUNCHER_LOG));
+    // Daemons with other state directories share the runtime directory.
+    td_xxh3_128_hex(a->dir, strlen(a->dir), hex);
+    TD_TRY(td_fs_path(socket, "%s/%s-a%u-%.8s.sock", c->runtime_dir, a->assigned.job,
+                      a->assigned.attempt, hex));
+    const struct td_assignment *s = &a->assigned;
+    struct number attempt = number(s->attempt), epoch = number(s->epoch),
+                  world = number(s->world_size), first = number(s->first_rank),
+                  ranks = number(s->n_ranks), threads = number(s->threads),
+                  shared = number(s->shared_bytes), memory = number(s->memory_limit_bytes),
+                  orphan = number((uint64_t)(c->orphan_timeout_ns / TD_NS_PER_S)),
+                  ack = number(ACK_FD);
+    const char *argv[] = {launcher,
+                          "run",
+                          "--ack-fd",
+                          ack.text,
+                          "--dir",
+                          a->dir,
+                          "--plan",
+                          plan,
+                          "--job",
+                          s->job,
+                          "--attempt",
+                          attempt.text,
+                          "--epoch",
+                          epoch.text,
+                          "--world",
+                          world.text,
+                          "--first-rank",
+                          first.text,
+                          "--ranks",
+                          ranks.text,
+                          "--cores",
+                          c->cores,
+                          "--threads",
+                          threads.text,
+                          "--shared-bytes",
+                          shared.text,
+                          "--memory-limit",
+                          memory.text,
+                          "--worker",
+                          worker,
+                          "--socket",
+                          socket,
+                          "--orphan-timeout",
+                          orphan.text,
+                          c->shared_cores ? "--shared-cores" : NULL,
+                          NULL};
+    TD_AUTO_CLOSE int log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (log_fd < 0) return td_fs_fail("open", log);
+    struct td_proc_fd fds[] = {{log_fd, STDERR_FILENO}, {ack_fd, ACK_FD}};
+    union {
+        char *const *in;
+        const char *const *out;
+    } env = {.in = environ};
+    struct td_proc_options o = {.path = launcher,
+                                .argv = argv,
+                                .env = env.out,
+                                .fds = fds,
+                                .n_fds = TD_COUNTOF(fds),
+                                .new_session = true,
+                                .cwd = "/"};
+    return td_proc_spawn(&o, &a->launcher);
+}
+
+td_status td_local_attempt_launch(struct td_local_attempt *a, const char *boot_id,
+                                  const struct td_launch_context *c) {
+    TD_TRY(td_assignment_write(&a->assigned, a->plan_json, a->dir, a->state_dir));
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) != 0) return td_fail_errno(TD_RESOURCE_EXHAUSTED, "make a pipe");
+    (void)fcntl(fds[0], F_SETFL, O_NONBLOCK);
+    a->ack_fd = fds[0];
+    TD_AUTO_CLOSE int theirs = fds[1];
+    TD_TRY(spawn(a, c, theirs));
+    snprintf(a->boot_id, sizeof a->boot_id, "%s", boot_id);
+    snprintf(a->cores, sizeof a->cores, "%s", c->cores);
+    td_loop_timer_arm(a->timer, ack_ns);
+    td_status s = td_loop_fd_create(a->loop, a->ack_fd, TD_LOOP_FD_READ, on_ack, a, &a->ack_watch);
+    if (!s) s = watch_launcher(a);
+    if (s) {
+        td_local_attempt_kill(a);
+        close_launcher(a);
+    }
+    return s;
+}
+
+// ---- commands -----------------------------------------------------------------------------------
+void td_local_attempt_kill(struct td_local_attempt *a) {
+    if (a->launcher.pidfd >= 0) (void)pidfd_send_signal(a->launcher.pidfd, SIGKILL, NULL, 0);
+}
+
+void td_local_attempt_stop(struct td_local_attempt *a, int mode, uint32_t grace_ms) {
+    if (a->link && td_launcher_link_stop(a->link, mode, grace_ms)) return;
+    if (a->launcher.pidfd < 0) return;
+    // Not connected: on_connected gives it again. A launcher of another major is told by signal.
+    if (mode == 3) {
+        td_local_attempt_kill(a);
+    } else if (a->major != TD_LAUNCHER_MAJOR) {
+        (void)pidfd_send_signal(a->launcher.pidfd, SIGTERM, NULL, 0);
+    }
+}
+
+void td_local_attempt_save(struct td_local_attempt *a) {
+    if (a->link) (void)td_launcher_link_save(a->link);
+}
+
+void td_local_attempt_abandon(struct td_local_attempt *a) {
+    a->abandoned = true;
+    if (a->launcher.pidfd >= 0) {
+        td_local_attempt_kill(a); // the pidfd follows
+        return;
+    }
+    td_fetch_destroy(td_steal(a->fetch));
+    td_loop_timer_arm(a->timer, 0);
+}

@@ -1,0 +1,96 @@
+#ifndef TRAIND_DAEMON_NODE_ATTEMPT_H
+#define TRAIND_DAEMON_NODE_ATTEMPT_H
+
+// One attempt on this node, as the shell holds it: its directory, its launcher, what is forwarded.
+//
+// A launcher is started here, or was found: then its record, its start time and this boot's id tell
+// whether it lives. Either way its end is a readable pidfd. A launcher that is gone without having
+// said so was killed; then this node is the log's single writer and completes it (launcher_lost,
+// segments.h). Ranks that a launcher leaves behind are dead, by their parent-death signal.
+
+#include "daemon/node/assignment.h"
+#include "daemon/node/core.h"
+#include "daemon/node/forward.h"
+#include "lib/base/proc.h"
+
+struct td_launcher_link;
+struct td_local_attempt;
+struct td_loop;
+struct td_loop_fd;
+struct td_loop_timer;
+struct td_shards;
+struct td_fetch;
+
+enum { TD_ATTEMPT_CORES = 8192 };
+
+struct td_local_attempt_events {
+    void (*on_started)(struct td_local_attempt *a);
+    void (*on_failed)(struct td_local_attempt *a, td_status take_failure);
+    void (*on_gone)(struct td_local_attempt *a); // the log is complete now
+    void (*on_connected)(struct td_local_attempt *a);
+    // status NULL: this launcher cannot tell, look at the files.
+    void (*on_status)(struct td_local_attempt *a, const Traind__V1__LauncherStatus *status);
+};
+
+struct td_local_attempt {
+    uint32_t magic;
+    struct td_loop *loop;
+    const struct td_local_attempt_events *events;
+    void *owner;                  // the node
+    struct td_node_attempt *core; // its row in the core
+    struct td_assignment assigned;
+    char dir[TD_FS_PATH_BYTES - 64];
+    char state_dir[1024];
+    char *plan_json; // until the launcher runs
+    char cores[TD_ATTEMPT_CORES];
+    char socket[128];
+    char boot_id[37];
+    uint32_t major;
+    char build[32];
+    struct td_proc launcher; // pid 0: none
+    bool ended, abandoned, linked;
+    bool rebooted; // its launcher ran before the machine's last start
+    int ack_fd;
+    struct td_buf ack;
+    td_status failed; // why the start failed, until the launcher is gone
+    struct td_loop_fd *ack_watch, *end_watch;
+    struct td_loop_timer *timer; // ack deadline; then, without a link, looks at the files
+    struct td_launcher_link *link;
+    struct td_forward *forward;
+    struct td_shards *shards; // NULL: store fs
+    struct td_fetch *fetch;   // while it runs
+};
+
+struct td_launch_context {
+    const char *bin_dir, *runtime_dir;
+    const char *cores; // lists; "": unpinned
+    bool shared_cores;
+    int64_t orphan_timeout_ns;
+};
+
+// takes nothing; dir need not exist. attempt->assigned is filled by the caller.
+TD_MUST_USE td_status td_local_attempt_create(struct td_loop *loop,
+                                              const struct td_assignment *assigned,
+                                              const char *state_dir,
+                                              const struct td_local_attempt_events *events,
+                                              void *owner, struct td_local_attempt **out_attempt);
+void td_local_attempt_destroy(struct td_local_attempt *a); // leaves processes and files
+TD_DEFINE_AUTO(td_local_attempt, td_local_attempt_destroy);
+
+// Writes the files, starts the launcher; on_started or on_failed follows, unless this fails.
+TD_MUST_USE td_status td_local_attempt_launch(struct td_local_attempt *a, const char *boot_id,
+                                              const struct td_launch_context *c);
+// A directory that was found. OK: a->ended tells whether its launcher lives, and if not the log is
+// complete. NOT_FOUND: nothing ever ran here, the directory can go.
+TD_MUST_USE td_status td_local_attempt_recover(struct td_local_attempt *a, const char *boot_id);
+
+// To the launcher: by its socket, else by SIGTERM. mode as LauncherStop's.
+void td_local_attempt_stop(struct td_local_attempt *a, int mode, uint32_t grace_ms);
+void td_local_attempt_save(struct td_local_attempt *a);
+void td_local_attempt_kill(struct td_local_attempt *a);
+// Still starting: kills what there is; on_failed follows, in a later turn.
+void td_local_attempt_abandon(struct td_local_attempt *a);
+// Deletes the directory, and the job's if that is empty then.
+void td_local_attempt_remove_files(const struct td_local_attempt *a);
+
+#endif
