@@ -112,8 +112,10 @@ static td_status derive(struct td_config *c) {
         return td_fail(TD_INVALID_ARGUMENT,
                        "role node needs --coordinator HOST:PORT (or TRAIND_ADDRESS)");
     }
+    char state_dir[TD_CONFIG_TEXT];
     TD_TRY(td_state_dir_default(c->state_dir, getenv("XDG_STATE_HOME"), getenv("HOME"),
-                                geteuid() == 0, c->state_dir, sizeof c->state_dir));
+                                geteuid() == 0, state_dir, sizeof state_dir));
+    memcpy(c->state_dir, state_dir, sizeof state_dir);
     if (!c->runtime_dir[0]) {
         const char *xdg = getenv("XDG_RUNTIME_DIR");
         if (xdg && *xdg) {
