@@ -154,6 +154,7 @@ static void take_optimizer(const struct td_spec *spec, struct td_optimizer_confi
                                             : TD_OPTIMIZER_ADAMW,
         .lr = td_json_real(td_json_get(k, "lr"), 0.001),
         .max_norm = spec->trainer.gradient_clip_val,
+        .log_norm = spec->trainer.log_grad_norm,
         .attrs =
             {
                 .beta1 = (float)td_json_real(betas ? betas->first : NULL, 0.9),

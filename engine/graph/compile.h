@@ -18,6 +18,9 @@ struct td_optimizer_options {
     enum td_op op; // TD_OP_SGD, TD_OP_ADAM or TD_OP_ADAMW
     struct td_optim_attrs attrs;
     double clip_norm; // 0: no clipping
+    // The step reports "grad_norm", the norm of all gradients before clipping. With clipping it
+    // does so anyway, for nothing; without, it is one more pass over the gradients.
+    bool report_norm;
     // (optional) Weight decay of one parameter; NULL: attrs.weight_decay for all.
     float (*weight_decay)(void *arg, const struct td_state_info *param);
     void *weight_decay_arg;

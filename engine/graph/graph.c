@@ -30,6 +30,8 @@ static const char *const mode_names[] = {
     [TD_MODE_EVAL] = "eval",
     [TD_MODE_PREDICT] = "predict",
 };
+static const char *const output_kind_names[] = {
+    [TD_OUTPUT_MEAN] = "mean", [TD_OUTPUT_SUM] = "sum", [TD_OUTPUT_NORM] = "norm"};
 
 const char *td_segment_name(enum td_segment s) {
     return (unsigned)s < TD_SEG_COUNT ? segment_names[s] : "unknown";
@@ -37,6 +39,10 @@ const char *td_segment_name(enum td_segment s) {
 
 const char *td_mode_name(enum td_mode m) {
     return (unsigned)m < TD_COUNTOF(mode_names) ? mode_names[m] : "unknown";
+}
+
+const char *td_output_kind_name(enum td_output_kind k) {
+    return (unsigned)k < TD_COUNTOF(output_kind_names) ? output_kind_names[k] : "unknown";
 }
 
 // ---- life ---------------------------------------------------------------------------------------

@@ -138,8 +138,7 @@ static td_status write_outputs(const struct writer *w) {
         td_value v;
         enum td_output_kind kind;
         td_graph_output_at(w->g, i, &name, &v, &kind);
-        TD_TRY(
-            td_buf_printf(w->out, "output %s %s", name, kind == TD_OUTPUT_MEAN ? "mean" : "sum"));
+        TD_TRY(td_buf_printf(w->out, "output %s %s", name, td_output_kind_name(kind)));
         TD_TRY(write_value(w, v));
         TD_TRY(td_buf_str(w->out, v == td_graph_loss_value(w->g) ? " (loss)\n" : "\n"));
     }

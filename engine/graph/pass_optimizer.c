@@ -1,10 +1,11 @@
 // Optimizer pass: what happens to the gradients once they are complete.
 //
-// finish: with clipping, one sum of squares over all gradients and the coefficient from it; they
-// stay on the device, nobody reads them back. apply: one node per parameter that has a gradient in
-// this graph, which does decay, moments, clip and update in one pass over memory. A parameter that
-// the step does not reach keeps its value and its moments, as in torch (its grad is None there).
-// The optimizer's state is created here, next to the parameter: "<param>:exp_avg" and so on.
+// finish: with clipping, one sum of squares over all gradients and the coefficient from it, which
+// stays on the device; the sum is the output "grad_norm", also when only that is asked for. apply:
+// one node per parameter that has a gradient in this graph, which does decay, moments, clip and
+// update in one pass over memory. A parameter that the step does not reach keeps its value and its
+// moments, as in torch (its grad is None there). The optimizer's state is created here, next to the
+// parameter: "<param>:exp_avg" and so on.
 
 #include "engine/graph/passes.h"
 
@@ -39,7 +40,9 @@ static td_status list_gradients(const struct td_graph *g, uint32_t **out_grads, 
     return TD_OK;
 }
 
-static td_status add_clip(struct update *u, const uint32_t *grads, uint32_t n) {
+// The norm of all gradients, as its square.
+static td_status add_norm(struct update *u, const uint32_t *grads, uint32_t n,
+                          td_value *out_squares) {
     td_value in[NORM_OPERANDS], total = 0;
     for (uint32_t begin = 0; begin < n; begin += NORM_OPERANDS) {
         uint32_t some = TD_MIN(n - begin, NORM_OPERANDS);
@@ -51,8 +54,13 @@ static td_status add_clip(struct update *u, const uint32_t *grads, uint32_t n) {
         if (total) TD_TRY(td_graph_op3(u->g, TD_OP_ADD, total, part, 0, NULL, &part));
         total = part;
     }
+    *out_squares = total;
+    return td_graph_output(u->g, "grad_norm", total, TD_OUTPUT_NORM);
+}
+
+static td_status add_clip(struct update *u, td_value squares) {
     struct td_attrs a = {.max_norm = u->o->clip_norm};
-    return td_graph_op3(u->g, TD_OP_CLIP_COEF, total, 0, 0, &a, &u->clip);
+    return td_graph_op3(u->g, TD_OP_CLIP_COEF, squares, 0, 0, &a, &u->clip);
 }
 
 static td_status add_moment(struct update *u, uint32_t param, const char *suffix,
@@ -96,7 +104,11 @@ td_status td_pass_optimizer(struct td_graph *g, const struct td_optimizer_option
     uint32_t n = 0;
     TD_TRY(list_gradients(g, &grads, &n));
     td_graph_set_segment(g, TD_SEG_FINISH);
-    if (o->clip_norm > 0 && n) TD_TRY(add_clip(&u, grads, n));
+    if ((o->clip_norm > 0 || o->report_norm) && n) {
+        td_value squares;
+        TD_TRY(add_norm(&u, grads, n, &squares));
+        if (o->clip_norm > 0) TD_TRY(add_clip(&u, squares));
+    }
     td_graph_set_segment(g, TD_SEG_APPLY);
     for (uint32_t i = 0; i < n; i++) {
         TD_TRY(add_update(&u, grads[i]));

@@ -51,6 +51,7 @@ struct td_optimizer_config {
     double lr;
     struct td_optim_attrs attrs;
     double max_norm; // gradient clip by global norm; 0: off
+    bool log_norm;   // metric "grad_norm" also without clipping
 };
 
 enum td_schedule_kind { TD_SCHEDULE_CONSTANT, TD_SCHEDULE_WARMUP_COSINE };

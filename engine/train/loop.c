@@ -60,6 +60,16 @@ static td_status settle_limits(struct td_loop *l) {
     return TD_OK;
 }
 
+// The norm that a step reports; NaN: it reports none.
+static double norm_of(const struct td_graph *g, const float *outputs) {
+    for (uint32_t i = 0; i < td_graph_n_outputs(g); i++) {
+        enum td_output_kind kind;
+        td_graph_output_at(g, i, NULL, NULL, &kind);
+        if (kind == TD_OUTPUT_NORM) return sqrt((double)outputs[i]);
+    }
+    return (double)NAN;
+}
+
 // Runs micro-batch `batch` and moves the position behind it.
 static td_status run_batch(struct td_loop *l, int64_t batch) {
     struct td_rank *r = l->rank;
@@ -80,6 +90,7 @@ static td_status run_batch(struct td_loop *l, int64_t batch) {
     const struct td_graph *g;
     TD_TRY(td_rank_step(r, TD_STEP_TRAIN, &key, inputs, &g));
     td_tallies_add(&l->window, g, r->outputs, n);
+    l->grad_norm = norm_of(g, r->outputs);
     int64_t next = td_sampler_next(td_data_sampler(r->data, TD_SPLIT_TRAIN), l->at.epoch_offset,
                                    c->batch_size);
     l->own_samples += n;
@@ -112,6 +123,8 @@ static void log_step(struct td_loop *l) {
         td_metrics_mean(m, name, l->at.step, l->at.epoch, t->sum, t->count);
     }
     td_metrics_value(m, "lr", l->at.step, l->at.epoch, (double)r->scalars[TD_SCALAR_LR]);
+    if (isfinite(l->grad_norm))
+        td_metrics_value(m, "grad_norm", l->at.step, l->at.epoch, l->grad_norm);
     int64_t now_ns = td_mono_now().ns, steps = l->at.step - l->log_step;
     double seconds = (double)(now_ns - l->log_ns) / 1e9;
     if (seconds > 0 && steps > 0) {

@@ -20,7 +20,7 @@ struct td_tallies {
     struct td_tally item[TD_TALLIES];
     size_t n;
 };
-// Adds the outputs of a run over n samples. Outputs past TD_TALLIES are left out.
+// Adds the outputs of a run over n samples. Norms are left out, and outputs past TD_TALLIES.
 void td_tallies_add(struct td_tallies *t, const struct td_graph *g, const float *outputs,
                     int64_t n);
 const struct td_tally *td_tallies_find(const struct td_tallies *t, const char *name);
@@ -40,6 +40,7 @@ struct td_loop {
     bool stepped;        // this attempt has done a step
     bool stop_saves;     // the stop that interrupted an evaluation wants a checkpoint
     float last_loss;
+    double grad_norm;            // of the last step, before clipping; NaN: nobody asked
     struct td_tallies window;    // of the current window
     struct td_tallies validated; // of the last validation, summed over ranks
     struct td_schedule_config schedule;

@@ -300,6 +300,7 @@ static void choose_optimizer(struct td_rank *r) {
         .op = op[o->kind],
         .attrs = o->attrs,
         .clip_norm = o->max_norm,
+        .report_norm = o->log_norm,
     };
 }
 

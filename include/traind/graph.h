@@ -99,7 +99,7 @@ enum td_control_flag {
     TD_CONTROL_CHECKPOINT,
     TD_CONTROL_TIMER,
     TD_CONTROL_EARLY_STOP,
-    TD_CONTROL_NOW, // with STOP: without saving
+    TD_CONTROL_NOW,        // with STOP: without saving
     TD_CONTROL_FLAGS = 16, // the tail's length in elements: one cache line
 };
 
@@ -188,8 +188,11 @@ TD_MUST_USE td_status td_graph_op(struct td_graph *g, enum td_op op, const td_va
 void td_graph_set_segment(struct td_graph *g, enum td_segment s);
 
 // Named scalars a step reports. MEAN: a mean over the batch's samples; SUM: a sum over them. The
-// worker turns both into (sum, count), which the coordinator merges over ranks.
-enum td_output_kind { TD_OUTPUT_MEAN, TD_OUTPUT_SUM };
+// worker turns both into (sum, count), which the coordinator merges over ranks. NORM: a sum of
+// squares that is alike on all ranks and stands for its root; the optimizer pass makes one,
+// "grad_norm".
+enum td_output_kind { TD_OUTPUT_MEAN, TD_OUTPUT_SUM, TD_OUTPUT_NORM };
+const char *td_output_kind_name(enum td_output_kind k);
 TD_MUST_USE td_status td_graph_output(struct td_graph *g, const char *name, td_value v,
                                       enum td_output_kind kind);
 // At most one output of a train graph is the loss; it must be a scalar.

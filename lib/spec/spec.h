@@ -93,6 +93,7 @@ struct td_spec_trainer {
     int32_t accumulate_grad_batches;
     double gradient_clip_val;            // 0: off
     const char *gradient_clip_algorithm; // norm
+    bool log_grad_norm;
     bool deterministic;
     bool detect_anomaly;
     int32_t num_sanity_val_steps; // -1: all
