@@ -55,8 +55,7 @@ td_status td_cmd_checkpoint_list(struct td_session *s, const struct td_flags *f,
     for (size_t i = 0; i < r->n_checkpoints; i++) {
         if (f->output == TD_OUTPUT_NAME) {
             const Traind__V1__Checkpoint *c = r->checkpoints[i];
-            printf("%s%s%s\n", c->directory, c->directory[0] ? "" : c->job,
-                   c->directory[0] ? "" : c->path);
+            puts(c->path);
         } else {
             TD_TRY(td_session_print_json(s, &r->checkpoints[i]->base));
         }

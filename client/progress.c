@@ -77,19 +77,20 @@ static void note_lines(struct td_progress *p, const Traind__V1__Job *job) {
     }
 }
 
+// Progress may step back by an epoch: it comes from the ranks' pages, checkpoints from the log.
 static void epoch_line(struct td_progress *p, const Traind__V1__Job *job) {
-    if (job->epoch == p->epoch && job->attempt == p->attempt) return;
-    if (job->epoch > p->epoch) {
-        double loss = 0, val = 0;
-        td_progress_end(p);
-        fprintf(stderr, "epoch %" PRIu32 " done: step %" PRIu32, job->epoch, job->global_step);
-        if (td_job_metric(job, "train_loss", &loss)) fprintf(stderr, ", train_loss %.4f", loss);
-        if (td_job_metric(job, "val_loss", &val)) fprintf(stderr, ", val_loss %.4f", val);
-        if (td_job_metric(job, "val_accuracy", &val)) fprintf(stderr, ", val_accuracy %.4f", val);
-        fputc('\n', stderr);
-    }
-    p->epoch = job->epoch;
+    if (job->attempt != p->attempt) p->epoch = job->epoch;
     p->attempt = job->attempt;
+    if (job->epoch <= p->epoch) return;
+    p->epoch = job->epoch;
+    double value;
+    td_progress_end(p);
+    fprintf(stderr, "epoch %" PRIu32 " done", job->epoch);
+    static const char *const shown[] = {"train_loss", "val_loss", "val_accuracy"};
+    for (size_t i = 0; i < TD_COUNTOF(shown); i++) {
+        if (td_job_metric(job, shown[i], &value)) fprintf(stderr, ", %s %.4f", shown[i], value);
+    }
+    fputc('\n', stderr);
 }
 
 static void draw_bar(struct td_progress *p, const Traind__V1__Job *job) {

@@ -41,7 +41,8 @@ echo "submitted $job: examples/fashion-mnist.yaml"
 accuracy=$("$bin/trainctl" describe "$job" -o json | sed -n 's/.*"test_accuracy": *\([0-9.]*\).*/\1/p' | head -1)
 echo
 echo "test accuracy  $accuracy"
-echo "checkpoint     $("$bin/trainctl" checkpoint list "$job" -o name | head -1)"
+checkpoint=$("$bin/trainctl" checkpoint list "$job" -o json | sed -n 's/.*"directory": *"\(.*\)".*/\1/p' | head -1)
+echo "checkpoint     $checkpoint"
 echo
 echo "Next: start the daemon yourself and watch a job from another terminal:"
 echo "    export TRAIND_STATE_DIR=\$HOME/.local/state/traind"

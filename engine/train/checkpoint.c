@@ -166,12 +166,13 @@ static td_status write_files(struct td_checkpointer *c, const char *tmp, size_t 
     return td_fs_fsync_dir(tmp);
 }
 
-static td_status append_event(const struct td_checkpointer *c, const char *label, size_t bytes,
-                              const char *digest, struct td_buf *b) {
+static td_status append_event(const struct td_checkpointer *c, const char *path, const char *label,
+                              size_t bytes, const char *digest, struct td_buf *b) {
     const struct td_manifest *m = &c->manifest;
     TD_TRY(td_buf_printf(b, "{\"event\":\"checkpoint\",\"step\":%lld,\"epoch\":%lld",
                          (long long)m->progress.step, (long long)m->progress.epoch));
     TD_TRY(td_events_text(b, "path", label, 1024));
+    TD_TRY(td_events_text(b, "directory", path, 1024));
     TD_TRY(td_buf_printf(b, ",\"bytes\":%zu,\"manifest\":\"%s\",\"files\":[", bytes, digest));
     for (size_t i = 0; i < m->n_files; i++)
         TD_TRY(td_buf_printf(b, "%s{\"name\":\"%s\",\"bytes\":%llu,\"digest\":\"%s\"}",
@@ -236,7 +237,7 @@ static td_status write_snapshot(struct td_checkpointer *c) {
     }
     TD_AUTO_BUF event;
     td_buf_init(&event, TD_EVENT_MAX);
-    TD_TRY(append_event(c, label, bytes, digest, &event));
+    TD_TRY(append_event(c, path, label, bytes, digest, &event));
     td_events_send(c->o.events, event.data, event.len);
     td_retention_add(c->retention, step, monitored(c));
     prune(c);

@@ -24,7 +24,8 @@
 //   done
 //   {"event":"resumed","step":N,"exact":true,"reason":""}  after loading; exact false says why
 //   {"event":"skipped_checkpoint","path":"...","reason":"..."}  damaged, the one before was used
-//   {"event":"checkpoint","step":N,"epoch":E,"path":"a1/step-7","bytes":B,"manifest":"<xxh3-128>",
+//   {"event":"checkpoint","step":N,"epoch":E,"path":"a1/step-7","directory":"/where/it/lies/a1/step-7",
+//    "bytes":B,"manifest":"<xxh3-128>",
 //    "files":[{"name":"...","bytes":B,"digest":"..."}],"metrics":{...},"final":false} durable on
 //    disk
 //   {"event":"removed","step":N,"path":"a1/step-5"}        pruned by save_top_k
