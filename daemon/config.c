@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "lib/base/state_dir.h"
+#include "lib/spec/spec.h"
 
 struct row {
     const char *flag, *env, *prose, *unit;
@@ -30,11 +31,17 @@ static const struct row rows[] = {
 #undef TD_PARAM_STR
 #undef TD_PARAM_INT
 };
-enum { N_ROWS = TD_COUNTOF(rows), KEY_FIRST = 256, KEY_DUMP = KEY_FIRST + N_ROWS, KEY_VERSION };
+enum {
+    N_ROWS = TD_COUNTOF(rows),
+    KEY_FIRST = 256,
+    KEY_DUMP = KEY_FIRST + N_ROWS,
+    KEY_DUMP_SPEC,
+    KEY_VERSION
+};
 
 struct parse {
     struct td_config config;
-    bool dump, version;
+    bool dump, dump_spec, version;
     td_status failed;
 };
 
@@ -84,6 +91,9 @@ static error_t parse_flag(int key, char *arg, struct argp_state *state) {
     switch (key) {
     case KEY_DUMP:
         p->dump = true;
+        return 0;
+    case KEY_DUMP_SPEC:
+        p->dump_spec = true;
         return 0;
     case KEY_VERSION:
         p->version = true;
@@ -135,6 +145,14 @@ static td_status derive(struct td_config *c) {
     return TD_OK;
 }
 
+static td_status dump_spec(void) {
+    TD_AUTO_BUF text;
+    td_buf_init(&text, 1 << 20);
+    TD_TRY(td_spec_reference(&text));
+    printf("%s", td_buf_cstr(&text));
+    return TD_OK;
+}
+
 static void dump(const struct td_config *c) {
     for (size_t i = 0; i < N_ROWS; i++) {
         const char *at = (const char *)c + rows[i].offset;
@@ -148,14 +166,16 @@ static void dump(const struct td_config *c) {
 }
 
 td_status td_config_read(int argc, char **argv, struct td_config *out_config) {
-    struct argp_option options[N_ROWS + 3] = {0};
+    struct argp_option options[N_ROWS + 4] = {0};
     for (size_t i = 0; i < N_ROWS; i++) {
         options[i] = (struct argp_option){
             rows[i].flag, KEY_FIRST + (int)i, rows[i].is_int ? "N" : "X", 0, rows[i].prose, 0};
     }
     options[N_ROWS] =
         (struct argp_option){"dump-config", KEY_DUMP, NULL, 0, "print every setting and end", 0};
-    options[N_ROWS + 1] =
+    options[N_ROWS + 1] = (struct argp_option){
+        "dump-spec", KEY_DUMP_SPEC, NULL, 0, "print the reference of the job spec and end", 0};
+    options[N_ROWS + 2] =
         (struct argp_option){"version", KEY_VERSION, NULL, 0, "print the version and end", 0};
     const struct argp argp = {
         options, parse_flag, NULL, "Trains what it is given: coordinator, node, or both.",
@@ -167,11 +187,13 @@ td_status td_config_read(int argc, char **argv, struct td_config *out_config) {
     TD_TRY(p.failed);
     if (p.version) {
         printf("traind %s\n", TD_VERSION);
+    } else if (p.dump_spec) {
+        TD_TRY(dump_spec());
     } else {
         TD_TRY(derive(&p.config));
         if (p.dump) dump(&p.config);
     }
-    p.config.only_print = p.dump || p.version;
+    p.config.only_print = p.dump || p.dump_spec || p.version;
     *out_config = p.config;
     return TD_OK;
 }
