@@ -514,8 +514,11 @@ static void on_message(struct td_core *core, struct td_session *s,
     case TRAIND__V1__NODE_MESSAGE__BODY_HEARTBEAT:
         td_nodes_heartbeat(core, s->node, m->heartbeat);
         break;
+    case TRAIND__V1__NODE_MESSAGE__BODY_LOG_STATE:
+        td_attempt_on_log_state(core, s->node, m->log_state);
+        break;
     default:
-        break; // LogState is the shell's; newer bodies are skipped
+        break; // newer bodies are skipped
     }
 }
 
