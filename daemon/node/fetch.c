@@ -136,9 +136,10 @@ static td_status move_into_place(struct td_fetch *f) {
 static void on_message(struct td_rpc_stream *s, const ProtobufCMessage *message, void *arg) {
     struct td_fetch *f = TD_CAST(td_fetch, arg);
     const Traind__V1__ReadShardResponse *r = (const Traind__V1__ReadShardResponse *)message;
-    const struct file *file = &f->files[f->file];
+    struct file *file = &f->files[f->file];
     td_status failed = TD_OK;
     if (f->failed || f->destroyed) return;
+    if (file->bytes == 0) file->bytes = r->file_bytes; // the list does not know the manifest's
     if (r->offset != f->at || r->data.len > file->bytes - f->at) {
         failed = td_fail(TD_DATA_LOSS, "%s: bytes at %" PRIu64 " where %" PRIu64 " was next",
                          file->name, r->offset, f->at);

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "daemon/launcher/segments.h"
 #include "daemon/node/put.h"
@@ -40,6 +41,23 @@ struct td_shards {
 
 static void pump(struct td_shards *s);
 
+static void shard_path(const struct td_shards *s, const char *name, char out[TD_FS_PATH_BYTES]) {
+    snprintf(out, TD_FS_PATH_BYTES, "%s/%s/%s", s->assigned->checkpoints, s->checkpoint, name);
+}
+
+// The manifest comes last, as on disk. The line tells its digest; its length, the file itself.
+static void add_manifest(struct td_shards *s, const char *digest) {
+    static const char name[] = "manifest.json";
+    char path[TD_FS_PATH_BYTES];
+    struct stat st;
+    shard_path(s, name, path);
+    if (stat(path, &st) != 0 || s->n_files == FILES_MAX) return; // removed by retention meanwhile
+    struct shard *shard = &s->files[s->n_files++];
+    snprintf(shard->name, sizeof shard->name, "%s", name);
+    snprintf(shard->digest, sizeof shard->digest, "%s", digest);
+    shard->bytes = (uint64_t)st.st_size;
+}
+
 // ---- the log ------------------------------------------------------------------------------------
 static void read_checkpoint(struct td_shards *s, const char *line, size_t len) {
     TD_AUTO(td_arena) *arena = NULL;
@@ -66,6 +84,7 @@ static void read_checkpoint(struct td_shards *s, const char *line, size_t len) {
                  td_json_string(td_json_get(f, "digest"), ""));
         shard->bytes = (uint64_t)bytes;
     }
+    add_manifest(s, td_json_string(td_json_get(v, "manifest"), ""));
 }
 
 // Moves on to the next checkpoint line; false: there is none yet.
@@ -142,8 +161,7 @@ static void on_put(td_status take_status, uint64_t durable, void *arg);
 // False: the file is not there any more.
 static bool send_from(struct td_shards *s, uint64_t from, uint64_t to) {
     char path[TD_FS_PATH_BYTES];
-    snprintf(path, sizeof path, "%s/%s/%s", s->assigned->checkpoints, s->checkpoint,
-             s->files[s->file].name);
+    shard_path(s, s->files[s->file].name, path);
     struct td_put_options o = {.channel = s->channel,
                                .method = "/traind.v1.NodeService/PutShard",
                                .path = path,
