@@ -11,14 +11,18 @@
 
 enum { MAX_BLOCKERS = 16 };
 
-// protobuf-c has no const: borrowed texts are never written through the message.
-static char *borrow(const char *s) {
-    return (char *)(uintptr_t)(s ? s : "");
+// protobuf-c has no const: constants are never written through the message.
+static char *constant(const char *s) {
+    return (char *)(uintptr_t)s;
+}
+
+static char *copy(struct td_arena *a, const char *s) {
+    return td_arena_strdup(a, s ? s : "");
 }
 
 char *td_view_time(struct td_arena *a, int64_t real_ns) {
     char text[32];
-    if (!real_ns) return borrow("");
+    if (!real_ns) return constant("");
     td_real_format((struct td_real){real_ns}, text, sizeof text);
     return td_arena_strdup(a, text);
 }
@@ -49,7 +53,7 @@ static Traind__V1__Reason *view_reason(struct td_arena *a, const struct td_core 
     r->blockers = td_arena_array(a, MAX_BLOCKERS, sizeof *r->blockers);
     for (uint32_t i = 0; r->blockers && i < core->n_active && r->n_blockers < MAX_BLOCKERS; i++) {
         if (td_job_live(core->active[i])) {
-            r->blockers[r->n_blockers++] = borrow(core->active[i]->id);
+            r->blockers[r->n_blockers++] = copy(a, core->active[i]->id);
         }
     }
     return r;
@@ -60,14 +64,14 @@ static Traind__V1__Failure *view_failure(struct td_arena *a, const struct td_fai
     Traind__V1__Failure *m = td_arena_alloc(a, sizeof *m);
     if (!m) return NULL;
     traind__v1__failure__init(m);
-    m->class_ = borrow(td_class_name(f->cls));
-    m->code = borrow(td_code_name(f->code));
-    m->message = borrow(f->message);
+    m->class_ = constant(td_class_name(f->cls));
+    m->code = constant(td_code_name(f->code));
+    m->message = copy(a, f->message);
     m->attempt = f->attempt;
     m->rank = f->rank;
     m->step = f->step;
-    m->node = borrow(f->node);
-    m->last_words = borrow(f->last_words);
+    m->node = copy(a, f->node);
+    m->last_words = copy(a, f->last_words);
     return m;
 }
 
@@ -82,7 +86,7 @@ static Traind__V1__Progress *view_progress(struct td_arena *a, const struct td_j
     p->total_steps = from->total_steps;
     p->loss = (double)from->loss;
     p->samples_per_s = from->samples_per_s;
-    p->phase = borrow(phase_name(from->phase));
+    p->phase = constant(phase_name(from->phase));
     int64_t batch = j->spec_arena ? j->spec.loader.batch_size * j->n_ranks : 0;
     if (batch > 0 && from->samples_per_s > 0 && from->total_steps > from->step) {
         p->eta_s = (double)(from->total_steps - from->step) * (double)batch / from->samples_per_s;
@@ -110,13 +114,13 @@ static void view_places(struct td_arena *a, const struct td_core *core, const st
     if (live) {
         const struct td_host *n = td_nodes_find(core, live->node);
         m->nodes = td_arena_array(a, 1, sizeof *m->nodes);
-        if (m->nodes) m->nodes[m->n_nodes++] = borrow(n ? n->name : live->node);
+        if (m->nodes) m->nodes[m->n_nodes++] = copy(a, n ? n->name : live->node);
         m->slots = live->slots;
     } else {
         m->slots = j->reason.needed_slots ? j->reason.needed_slots : j->n_ranks;
     }
     const struct td_checkpoint *c = td_catalog_find(j, NULL);
-    m->checkpoint = c ? td_arena_strdup(a, c->path) : borrow("");
+    m->checkpoint = c ? td_arena_strdup(a, c->path) : constant("");
 }
 
 Traind__V1__Job *td_view_job(struct td_arena *a, const struct td_core *core, const struct td_job *j,
@@ -124,8 +128,8 @@ Traind__V1__Job *td_view_job(struct td_arena *a, const struct td_core *core, con
     Traind__V1__Job *m = td_arena_alloc(a, sizeof *m);
     if (!m) return NULL;
     traind__v1__job__init(m);
-    m->id = borrow(j->id);
-    m->name = borrow(j->name);
+    m->id = copy(a, j->id);
+    m->name = copy(a, j->name);
     m->state = (Traind__V1__Job__State)(j->state + 1);
     m->reason = view_reason(a, core, j, now);
     m->attempt = j->n_attempts;
@@ -139,13 +143,13 @@ Traind__V1__Job *td_view_job(struct td_arena *a, const struct td_core *core, con
     m->start_time = td_view_time(a, j->start_ns);
     m->end_time = td_view_time(a, j->end_ns);
     m->n_ranks = j->n_ranks;
-    m->spec_json = borrow(flags & TD_VIEW_SPEC ? j->spec_json : "");
+    m->spec_json = flags & TD_VIEW_SPEC ? copy(a, j->spec_json) : constant("");
     m->etag = td_arena_printf(a, "%llu", (unsigned long long)j->version);
     view_places(a, core, j, m);
     m->notes = td_arena_array(a, j->n_notes + 1, sizeof *m->notes);
     if (!m->notes || !m->etag || !view_metrics(a, j, m)) return NULL;
     for (uint32_t i = 0; i < j->n_notes; i++) {
-        m->notes[m->n_notes++] = borrow(j->notes[i]);
+        m->notes[m->n_notes++] = copy(a, j->notes[i]);
     }
     return m;
 }
@@ -162,7 +166,7 @@ static bool view_numbers(struct td_arena *a, const char *json, Traind__V1__Check
         Traind__V1__Checkpoint__MetricsEntry *e = td_arena_alloc(a, sizeof *e);
         if (!e) return false;
         traind__v1__checkpoint__metrics_entry__init(e);
-        e->key = borrow(n->key);
+        e->key = copy(a, n->key);
         e->value = td_json_real(n, 0);
         m->metrics[m->n_metrics++] = e;
     }
@@ -174,8 +178,8 @@ Traind__V1__Checkpoint *td_view_checkpoint(struct td_arena *a, const struct td_c
     Traind__V1__Checkpoint *m = td_arena_alloc(a, sizeof *m);
     if (!m) return NULL;
     traind__v1__checkpoint__init(m);
-    m->job = borrow(j->id);
-    m->path = borrow(c->path);
+    m->job = copy(a, j->id);
+    m->path = copy(a, c->path);
     m->state = c->committed ? TRAIND__V1__CHECKPOINT__STATE__COMMITTED
                             : TRAIND__V1__CHECKPOINT__STATE__PENDING;
     m->attempt = c->attempt;
@@ -183,10 +187,10 @@ Traind__V1__Checkpoint *td_view_checkpoint(struct td_arena *a, const struct td_c
     m->epoch = c->epoch;
     m->bytes = td_checkpoint_bytes(c);
     const struct td_host *n = td_nodes_find(core, c->node);
-    m->node = c->streamed ? borrow("") : borrow(n ? n->name : c->node);
+    m->node = c->streamed ? constant("") : copy(a, n ? n->name : c->node);
     m->directory = c->streamed
                        ? td_arena_printf(a, "%s/%s/%s", core->checkpoint_dir, j->id, c->path)
-                       : borrow(c->directory);
+                       : copy(a, c->directory);
     m->time = td_view_time(a, c->time_ns);
     m->files = td_arena_array(a, c->n_files + 1, sizeof *m->files);
     if (!m->files || !m->directory || !view_numbers(a, c->metrics_json, m)) return NULL;
@@ -194,9 +198,9 @@ Traind__V1__Checkpoint *td_view_checkpoint(struct td_arena *a, const struct td_c
         Traind__V1__CheckpointFile *f = td_arena_alloc(a, sizeof *f);
         if (!f) return NULL;
         traind__v1__checkpoint_file__init(f);
-        f->name = borrow(c->files[i].name);
+        f->name = copy(a, c->files[i].name);
         f->bytes = c->files[i].bytes;
-        f->digest = borrow(c->files[i].digest);
+        f->digest = copy(a, c->files[i].digest);
         m->files[m->n_files++] = f;
     }
     return m;
@@ -221,7 +225,7 @@ static bool view_node_jobs(struct td_arena *a, const struct td_core *core, const
     for (uint32_t i = 0; i < core->n_active; i++) {
         const struct td_attempt *live = td_job_live(core->active[i]);
         if (live && strcmp(live->node, n->id) == 0) {
-            m->jobs[m->n_jobs++] = borrow(core->active[i]->id);
+            m->jobs[m->n_jobs++] = copy(a, core->active[i]->id);
         }
     }
     const char *p = n->accelerators;
@@ -238,14 +242,14 @@ static Traind__V1__Node *view_node(struct td_arena *a, const struct td_core *cor
     Traind__V1__Node *m = td_arena_alloc(a, sizeof *m);
     if (!m) return NULL;
     traind__v1__node__init(m);
-    m->id = borrow(n->id);
-    m->name = borrow(n->name);
+    m->id = copy(a, n->id);
+    m->name = copy(a, n->name);
     m->state = td_host_ready(n) ? TRAIND__V1__NODE__STATE__READY : TRAIND__V1__NODE__STATE__LOST;
     m->slots = n->slots;
     m->slots_used = used_slots(core, n);
     m->cores = n->cores;
     m->memory_bytes = n->memory_bytes;
-    m->version = borrow(n->version);
+    m->version = copy(a, n->version);
     m->embedded = n->embedded;
     int64_t ago_ns = n->embedded && n->session ? 0 : now.mono.ns - n->heard.ns;
     m->last_seen_ms = ago_ns > 0 ? (uint32_t)TD_MIN(ago_ns / TD_NS_PER_MS, UINT32_MAX) : 0;
@@ -274,7 +278,7 @@ Traind__V1__ClusterInfo__CountersEntry *td_view_counter(struct td_arena *a, cons
     Traind__V1__ClusterInfo__CountersEntry *e = td_arena_alloc(a, sizeof *e);
     if (!e) return NULL;
     traind__v1__cluster_info__counters_entry__init(e);
-    e->key = borrow(key);
+    e->key = constant(key);
     e->value = value;
     return e;
 }
@@ -292,7 +296,7 @@ static bool add_timers(struct td_arena *a, const struct td_core *core, Traind__V
         Traind__V1__ClusterInfo__TimersMsEntry *e = td_arena_alloc(a, sizeof *e);
         if (!e) return false;
         traind__v1__cluster_info__timers_ms_entry__init(e);
-        e->key = borrow(timers[i].name);
+        e->key = constant(timers[i].name);
         e->value = (uint32_t)(timers[i].ns / TD_NS_PER_MS);
         m->timers_ms[m->n_timers_ms++] = e;
     }

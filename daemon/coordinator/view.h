@@ -1,8 +1,8 @@
 #ifndef TRAIND_DAEMON_COORDINATOR_VIEW_H
 #define TRAIND_DAEMON_COORDINATOR_VIEW_H
 
-// Jobs, nodes and checkpoints as the messages that clients read. Everything lives in the arena (or
-// is borrowed from the core, so pack the message before the next event). NULL: the arena is full.
+// Jobs, nodes and checkpoints as the messages that clients read. Everything lives in the arena: an
+// answer waits for a commit, and the core changes meanwhile. NULL: the arena is full.
 
 #include "daemon/coordinator/core.h"
 #include "traind/v1/admin.pb-c.h"
