@@ -598,6 +598,12 @@ void td_attempt_on_refused(struct td_core *core, struct td_host *node,
     struct td_job *j = NULL;
     struct td_attempt *a = td_attempt_find(core, m->id, &j);
     if (!a || strcmp(a->node, node->id) != 0 || !td_attempt_live(a)) return;
+    a->forgotten = true; // nothing of it is on the node
+    if (a->stop) {       // it was asked not to run
+        a->outcome = TD_OUTCOME_STOPPED;
+        close_attempt(core, j, a);
+        return;
+    }
     struct td_failure f = {.cls = td_class_parse(m->class_),
                            .code =
                                (enum td_code)(m->code <= TD_UNAUTHENTICATED ? m->code : TD_UNKNOWN),
@@ -609,6 +615,5 @@ void td_attempt_on_refused(struct td_core *core, struct td_host *node,
     TD_CHECK(!td_failure_set(&a->failure, &f));
     td_job_exclude(j, a->node);
     a->outcome = TD_OUTCOME_FAILED;
-    a->forgotten = true; // nothing of it is on the node
     close_attempt(core, j, a);
 }
