@@ -273,11 +273,19 @@ td_status td_catalog_on_shard(struct td_core *core, struct td_job *j, const char
 
 // ---- events
 // ----------------------------------------------------------------------------------------
+// The line says what all files have together; the manifest is what the shards leave.
+static uint64_t manifest_bytes(const struct td_json *line, const struct td_checkpoint *c) {
+    uint64_t all = u64(line, "bytes"), shards = td_checkpoint_bytes(c);
+    return all > shards ? all - shards : 0;
+}
+
 void td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_attempt *a,
                               const struct td_json *line) {
     struct td_checkpoint *c = read_row(line, td_json_string(td_json_get(line, "path"), ""));
     const char *digest = td_json_string(td_json_get(line, "manifest"), "");
-    if (c && digest_ok(digest)) (void)add_file(c, manifest, 0, digest, false);
+    if (c && digest_ok(digest)) {
+        (void)add_file(c, manifest, manifest_bytes(line, c), digest, false);
+    }
     if (!c || !c->n_files) {
         td_checkpoint_destroy(c);
         core->counters[TD_COUNT_BAD_LINES]++;
