@@ -150,9 +150,10 @@ static void on_end(int fd, unsigned events, void *arg) {
 }
 
 static td_status watch_launcher(struct td_local_attempt *a) {
-    TD_TRY(
-        td_loop_fd_create(a->loop, a->launcher.pidfd, TD_LOOP_FD_READ, on_end, a, &a->end_watch));
-    if (!a->socket[0]) return TD_OK;
+    return td_loop_fd_create(a->loop, a->launcher.pidfd, TD_LOOP_FD_READ, on_end, a, &a->end_watch);
+}
+
+static td_status connect_launcher(struct td_local_attempt *a) {
     return td_launcher_link_create(a->loop, a->socket, &link_events, a, &a->link);
 }
 
@@ -185,7 +186,10 @@ td_status td_local_attempt_recover(struct td_local_attempt *a, const char *boot_
     td_status s = a->rebooted
                       ? td_fail(TD_NOT_FOUND, "another boot")
                       : td_proc_pidfd(a->launcher.pid, a->launcher.start_ticks, &a->launcher.pidfd);
-    if (!s) return watch_launcher(a);
+    if (!s) {
+        TD_TRY(watch_launcher(a));
+        return connect_launcher(a);
+    }
     if (td_status_code(s) != TD_NOT_FOUND) return s;
     td_status_free(s);
     close_launcher(a);
@@ -237,7 +241,7 @@ static void on_ack(int fd, unsigned events, void *arg) {
     struct td_proc started = a->launcher;
     if (!s) s = read_record(a); // socket and cores in use
     a->launcher = started;
-    if (!s) s = td_launcher_link_create(a->loop, a->socket, &link_events, a, &a->link);
+    if (!s) s = connect_launcher(a);
     if (s) {
         start_failed(a, s);
         return;
@@ -280,6 +284,8 @@ static td_status spawn(struct td_local_attempt *a, const struct td_launch_contex
     td_xxh3_128_hex(a->dir, strlen(a->dir), hex);
     TD_TRY(td_fs_path(socket, "%s/%s-a%u-%.8s.sock", c->runtime_dir, a->assigned.job,
                       a->assigned.attempt, hex));
+    // The record may name a shorter one; until it is read, this is the one to clean up.
+    if (strlen(socket) < sizeof a->socket) memcpy(a->socket, socket, strlen(socket) + 1);
     const struct td_assignment *s = &a->assigned;
     struct number attempt = number(s->attempt), epoch = number(s->epoch),
                   world = number(s->world_size), first = number(s->first_rank),
