@@ -116,6 +116,7 @@ class Daemon:
         self.log = state_dir.parent / f"{state_dir.name}.log"
 
     def start(self, wait=True):
+        self.drop_channel()
         self.state_dir.mkdir(parents=True, exist_ok=True)
         (self.state_dir / "address").unlink(missing_ok=True)
         listen = ["--listen", self.listened] if self.listened else []
@@ -152,7 +153,8 @@ class Daemon:
     def kill(self, sig=signal.SIGKILL):
         """Sends a signal and waits for the end; the exit code."""
         self.drop_channel()
-        self.process.send_signal(sig)
+        if self.process.poll() is None:
+            self.process.send_signal(sig)
         return self.process.wait(60)
 
     def drop_channel(self):

@@ -34,7 +34,8 @@ def test_job_succeeds_and_a_restart_keeps_everything(daemon, ranks):
     assert done.checkpoint == f"a1/step-{steps}"
     before = everything(daemon, job)
     daemon.restart()
-    assert everything(daemon, job) == before
+    for was, now in zip(before, everything(daemon, job)):
+        assert now == was
     until("slots are free", lambda: daemon.nodes()[0].slots_used == 0)
 
 
@@ -163,10 +164,10 @@ def test_watch_goes_on_from_its_token(daemon):
     call.cancel()
     states = [r.job.State.Name(r.job.state) for r in watch(stubs.WatchJobRequest(id=job, token=first.token), timeout=60)]
     assert states[-1] == "SUCCEEDED" and "RUNNING" in states
-    for token, code in (("0-1", grpc.StatusCode.OUT_OF_RANGE), ("nonsense", grpc.StatusCode.INVALID_ARGUMENT)):
+    for token, code in (("1:999999", grpc.StatusCode.OUT_OF_RANGE), ("999:1", grpc.StatusCode.OUT_OF_RANGE), ("nonsense", grpc.StatusCode.INVALID_ARGUMENT)):
         with pytest.raises(grpc.RpcError) as error:
             next(watch(stubs.WatchJobRequest(id=job, token=token), timeout=20))
-        assert error.value.code() in (code, grpc.StatusCode.OUT_OF_RANGE)
+        assert error.value.code() == code, token
 
 
 def test_watch_sends_progress_at_most_ten_times_a_second(daemon):

@@ -4,6 +4,7 @@ import os
 import random
 import signal
 
+import grpc
 import pytest
 
 from support import BIN, LONG, alive, until, with_worker
@@ -76,18 +77,24 @@ def test_stop_of_the_daemon_queues_its_jobs_and_the_next_start_goes_on(daemon):
     job = daemon.submit(LONG, "trainer.devices=2", "trainer.max_steps=300")
     daemon.wait_step(job, 20)
     pids = daemon.workers(job)
-    assert daemon.kill(signal.SIGTERM) == 0
+    stubs = daemon.cluster.stubs
+    with grpc.insecure_channel(daemon.address) as channel:
+        bearer = [("authorization", f"Bearer {daemon.token}")]
+        watch = stubs.job_grpc.JobServiceStub(channel).WatchJob(stubs.job.WatchJobRequest(id=job), metadata=bearer)
+        last = next(watch).job
+        daemon.process.send_signal(signal.SIGTERM)
+        with pytest.raises(grpc.RpcError):
+            for r in watch:
+                last = r.job
+    assert daemon.process.wait(30) == 0
+    assert last.State.Name(last.state) == "QUEUED", last
+    assert last.reason.code == "DAEMON_STOPPED" and "daemon stopped" in last.reason.text
+    assert last.checkpoint == f"a1/step-{last.global_step}" and last.global_step >= 20
     assert not any(alive(p) for p in pids)
-    only = daemon.cluster.make("--role", "coordinator", name=daemon.state_dir.name).start()
-    waits = only.job(job)
-    assert waits.State.Name(waits.state) == "QUEUED", waits
-    assert waits.reason.code == "DAEMON_STOPPED" and "daemon stopped" in waits.reason.text
-    saved = waits.global_step
-    assert waits.checkpoint == f"a1/step-{saved}" and saved >= 20
-    assert only.kill(signal.SIGTERM) == 0
     daemon.start()
     done = daemon.finish(job)
     assert done.attempt == 2 and done.restarts == 0 and not done.HasField("failure")
+    assert min(p.step for p in daemon.points(job) if p.attempt == 2) == last.global_step + 1
     daemon.losses(job, 300, 2)
 
 
