@@ -279,6 +279,19 @@ static uint64_t manifest_bytes(const struct td_json *line, const struct td_check
     return all > shards ? all - shards : 0;
 }
 
+// Where the files are, as far as the coordinator knows.
+static char *directory_of(const struct td_core *core, const struct td_job *j,
+                          const struct td_attempt *a, const char *path) {
+    const struct td_host *n = td_nodes_find(core, a->node);
+    const char *dir = j->spec_arena ? j->spec.checkpoint.dir : "";
+    if (!dir[0] && n && n->embedded) dir = core->checkpoint_dir;
+    if (!dir[0]) return td_core_dup("");
+    size_t bytes = strlen(dir) + strlen(j->id) + strlen(path) + 3;
+    char *text = td_core_must(malloc(bytes));
+    snprintf(text, bytes, "%s/%s/%s", dir, j->id, path);
+    return text;
+}
+
 void td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_attempt *a,
                               const struct td_json *line) {
     struct td_checkpoint *c = read_row(line, td_json_string(td_json_get(line, "path"), ""));
@@ -294,6 +307,8 @@ void td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_
     c->attempt = a->number;
     c->time_ns = core->now.real.ns;
     c->streamed = a->stream;
+    free(c->directory);
+    c->directory = directory_of(core, j, a, c->path);
     snprintf(c->node, sizeof c->node, "%s", a->node);
     add_row(core, j, c);
     if (c->streamed) bind_shards(core, j, c);

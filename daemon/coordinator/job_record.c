@@ -83,6 +83,11 @@ td_status td_job_encode(const struct td_job *j, struct td_buf *out) {
     TD_TRY(put_int(out, "step", j->progress.step));
     TD_TRY(put_int(out, "epoch", j->progress.epoch));
     TD_TRY(put_int(out, "total_steps", j->progress.total_steps));
+    TD_TRY(put_int(out, "phase", j->progress.phase));
+    TD_TRY(td_buf_str(out, ",\"loss\":"));
+    TD_TRY(td_json_print_double((double)j->progress.loss, out));
+    TD_TRY(td_buf_str(out, ",\"samples_per_s\":"));
+    TD_TRY(td_json_print_double(j->progress.samples_per_s, out));
     TD_TRY(put_text(out, "frozen", j->frozen_json));
     TD_TRY(put_text(out, "spec_digest", j->spec_digest));
     TD_TRY(put_failure(out, &j->failure));
@@ -199,6 +204,9 @@ td_status td_job_decode(struct td_job *j, const struct td_json *v) {
     j->progress.step = get_u32(v, "step");
     j->progress.epoch = get_u32(v, "epoch");
     j->progress.total_steps = get_u32(v, "total_steps");
+    j->progress.phase = get_u32(v, "phase");
+    j->progress.loss = (float)td_json_real(td_json_get(v, "loss"), 0);
+    j->progress.samples_per_s = td_json_real(td_json_get(v, "samples_per_s"), 0);
     snprintf(j->spec_digest, sizeof j->spec_digest, "%s", get_text(v, "spec_digest"));
     if (!j->name) return td_fail_oom();
     const char *frozen = get_text(v, "frozen");

@@ -222,11 +222,20 @@ static void set_reason(struct td_core *core, struct td_job *j, const struct td_r
     td_core_progress(core, j);
 }
 
+// Why its last attempt ended is worth knowing until something can be done about it.
+static bool told_by_an_end(const struct td_job *j) {
+    static const char *const codes[] = {"DAEMON_STOPPED", "LAUNCHER_UPGRADED", "STOPPED_ON_NODE"};
+    for (size_t i = 0; i < TD_COUNTOF(codes); i++) {
+        if (strcmp(j->reason.code, codes[i]) == 0) return true;
+    }
+    return false;
+}
+
 static void explain(struct td_core *core, struct td_job *j, const struct choice *c,
                     uint32_t position) {
     struct td_reason r;
+    if (told_by_an_end(j) && (core->draining || !c->any_ready)) return; // that says more
     if (core->draining) {
-        if (j->reason.code[0]) return; // DAEMON_STOPPED says more
         td_reason_set(&r, "DRAINING", "the coordinator is stopping");
     } else if (!td_map_count(core->nodes) || (!c->any_ready && !c->away)) {
         td_reason_set(&r, "NO_NODES", "%s",
