@@ -9,8 +9,7 @@
 
 enum { PAGE_DEFAULT = 100, PAGE_MAX = 1000, CHUNK_BYTES = 256 << 10 };
 
-// ---- ListCheckpoints, GetCheckpoint
-// ----------------------------------------------------------------
+// ---- ListCheckpoints, GetCheckpoint -------------------------------------------------------------
 static td_status list(struct td_coordinator *c, struct td_rpc_call *call,
                       const Traind__V1__ListCheckpointsRequest *q) {
     const struct td_job *j = NULL;
@@ -86,8 +85,7 @@ static void get_checkpoint(struct td_rpc_call *call, const ProtobufCMessage *req
     if (s) td_shell_fail(c, call, s);
 }
 
-// ---- ReadShard
-// -------------------------------------------------------------------------------------
+// ---- ReadShard ----------------------------------------------------------------------------------
 struct reader {
     struct td_coordinator *c;
     struct td_rpc_call *call;

@@ -45,8 +45,7 @@ static td_status reply_job(struct td_coordinator *c, struct td_rpc_call *call,
     return TD_OK;
 }
 
-// ---- CreateJob, ValidateJob
-// ------------------------------------------------------------------------
+// ---- CreateJob, ValidateJob ---------------------------------------------------------------------
 static td_status body_digest(const Traind__V1__CreateJobRequest *r, char out[TD_DIGEST_HEX]) {
     TD_AUTO(td_digest) *d = NULL;
     TD_TRY(td_digest_create(&d));
@@ -117,8 +116,7 @@ static void validate_job(struct td_rpc_call *call, const ProtobufCMessage *reque
     if (s) td_shell_fail(c, call, s);
 }
 
-// ---- PlanJob
-// ---------------------------------------------------------------------------------------
+// ---- PlanJob ------------------------------------------------------------------------------------
 struct planner {
     uint64_t token;
     struct td_rpc_call *call;
@@ -231,8 +229,7 @@ static void plan_done(struct td_rpc_call *call, void *ctx) {
     }
 }
 
-// ---- GetJob, ListJobs, WatchJob
-// --------------------------------------------------------------------
+// ---- GetJob, ListJobs, WatchJob -----------------------------------------------------------------
 static void get_job(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
     struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
     const struct td_job *j = NULL;
@@ -307,8 +304,7 @@ static void watch_done(struct td_rpc_call *call, void *ctx) {
     td_watchers_remove(c->watchers, call);
 }
 
-// ---- verbs
-// -----------------------------------------------------------------------------------------
+// ---- verbs --------------------------------------------------------------------------------------
 static void cancel_job(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
     struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
     const Traind__V1__CancelJobRequest *r = (const Traind__V1__CancelJobRequest *)request;

@@ -84,8 +84,7 @@ static void finish(struct reader *r, td_status take_status) {
     td_rpc_call_finish(r->call, take_status); // its on_done frees the reader
 }
 
-// ---- one step
-// --------------------------------------------------------------------------------------
+// ---- one step -----------------------------------------------------------------------------------
 static bool wants(const struct reader *r, uint32_t stream) {
     bool err = stream % 2;
     return (r->rank < 0 || (uint32_t)r->rank == stream / 2) && (err ? r->err : r->out);
@@ -237,8 +236,7 @@ void td_readers_end_all(struct td_coordinator *c) {
     }
 }
 
-// ---- the call
-// --------------------------------------------------------------------------------------
+// ---- the call -----------------------------------------------------------------------------------
 static td_status check(const Traind__V1__ReadLogsRequest *q) {
     if (q->rank < -1) return td_shell_bad_field("rank", "a rank, or -1 for all");
     if (q->err_only && q->out_only) {

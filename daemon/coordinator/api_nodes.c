@@ -86,8 +86,7 @@ static void close_session(struct td_coordinator *c, struct session *s) {
     td_shell_after(c);
 }
 
-// ---- to the node
-// -----------------------------------------------------------------------------------
+// ---- to the node --------------------------------------------------------------------------------
 static void send_link(struct td_coordinator_link *l, const Traind__V1__CoordinatorMessage *m) {
     size_t bytes = traind__v1__coordinator_message__get_packed_size(m);
     uint8_t *packed = malloc(bytes ? bytes : 1);
@@ -129,8 +128,7 @@ void td_sessions_end_all(struct td_coordinator *c) {
     }
 }
 
-// ---- from the node
-// ---------------------------------------------------------------------------------
+// ---- from the node ------------------------------------------------------------------------------
 static void log_written(td_status take_status, void *arg) {
     (void)arg;
     td_status_log(TD_LOG_WARN, take_status, "log bytes were not written, continuing");
@@ -169,8 +167,7 @@ static void from_node(struct td_coordinator *c, const struct session *s,
     td_shell_after(c);
 }
 
-// ---- Session over gRPC
-// -----------------------------------------------------------------------------
+// ---- Session over gRPC --------------------------------------------------------------------------
 static void session_call(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
     struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
     struct session *s = NULL;
@@ -200,8 +197,7 @@ static void session_done(struct td_rpc_call *call, void *ctx) {
     if (s) close_session(TD_CAST(td_coordinator, ctx), s);
 }
 
-// ---- Session in process
-// ----------------------------------------------------------------------------
+// ---- Session in process -------------------------------------------------------------------------
 td_status td_coordinator_attach(struct td_coordinator *c,
                                 void (*to_node)(const void *packed, size_t bytes, void *arg),
                                 void *arg, struct td_coordinator_link **out_link) {
@@ -235,8 +231,7 @@ void td_coordinator_detach(struct td_coordinator_link *link) {
     free(l);
 }
 
-// ---- PutLog
-// ----------------------------------------------------------------------------------------
+// ---- PutLog -------------------------------------------------------------------------------------
 struct put_log {
     struct td_coordinator *c;
     struct td_rpc_call *call;

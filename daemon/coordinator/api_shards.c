@@ -40,8 +40,7 @@ struct upload {
 
 static struct upload *uploads; // of the one coordinator of this process; loop thread
 
-// ---- the disk's part
-// -------------------------------------------------------------------------------
+// ---- the disk's part ----------------------------------------------------------------------------
 enum work_kind { WORK_WRITE, WORK_SYNC, WORK_FINISH };
 struct work {
     struct td_disk_job job;
@@ -121,8 +120,7 @@ static void work_run(struct td_disk_job *job) {
     }
 }
 
-// ---- answers
-// ---------------------------------------------------------------------------------------
+// ---- answers ------------------------------------------------------------------------------------
 static void fail(struct upload *u, td_status take_status) {
     if (u->answered) {
         td_status_free(take_status);
@@ -217,8 +215,7 @@ static td_status give(struct upload *u, enum work_kind kind, const void *data, s
     return TD_OK;
 }
 
-// ---- the call
-// --------------------------------------------------------------------------------------
+// ---- the call -----------------------------------------------------------------------------------
 static td_status check(const Traind__V1__ShardChunk *m) {
     if (!td_checkpoint_path_ok(m->checkpoint)) {
         return td_shell_bad_field("checkpoint", "looks like a1/step-2340");

@@ -44,8 +44,7 @@ static const char *text(const struct td_json *v, const char *key) {
     return td_json_string(td_json_get(v, key), "");
 }
 
-// ---- identity and acknowledgement
-// ------------------------------------------------------------------
+// ---- identity and acknowledgement ---------------------------------------------------------------
 struct td_attempt *td_attempt_find(struct td_core *core, const Traind__V1__AttemptId *id,
                                    struct td_job **out_job) {
     struct td_job *j = id ? td_core_job(core, id->job) : NULL;
@@ -74,8 +73,7 @@ void td_attempt_ack(struct td_core *core, const struct td_host *node, const stru
     td_core_send(core, node, &m);
 }
 
-// ---- stopping
-// --------------------------------------------------------------------------------------
+// ---- stopping -----------------------------------------------------------------------------------
 void td_attempt_send_stop(struct td_core *core, struct td_job *j, struct td_attempt *a) {
     if (!a->stop || a->stop_sent || a->closing) return;
     struct td_host *node = td_nodes_find(core, a->node);
@@ -102,8 +100,7 @@ void td_attempt_stop(struct td_core *core, struct td_job *j, struct td_attempt *
     td_attempt_send_stop(core, j, a);
 }
 
-// ---- the end
-// ---------------------------------------------------------------------------------------
+// ---- the end ------------------------------------------------------------------------------------
 static bool worth_retry(struct td_core *core, struct td_job *j, const struct td_failure *f) {
     switch (f->cls) {
     case TD_CLASS_BAD_SPEC:
@@ -321,8 +318,7 @@ static struct td_failure failure_of(const struct line *l) {
     return f;
 }
 
-// ---- lines
-// -----------------------------------------------------------------------------------------
+// ---- lines --------------------------------------------------------------------------------------
 static void on_launched(struct line *l) {
     if (l->attempt->state == TD_ATTEMPT_ASSIGNED) l->attempt->state = TD_ATTEMPT_STARTED;
 }
@@ -473,8 +469,7 @@ static void on_line(struct td_core *core, struct td_job *j, struct td_attempt *a
     }
 }
 
-// ---- segments
-// --------------------------------------------------------------------------------------
+// ---- segments -----------------------------------------------------------------------------------
 static void on_events(struct td_core *core, struct td_job *j, struct td_attempt *a,
                       const char *data, size_t len) {
     TD_AUTO(td_arena) *arena = NULL;
@@ -559,8 +554,7 @@ void td_attempt_on_segment(struct td_core *core, struct td_host *node,
     td_attempt_ack(core, node, j, a, s->kind, events ? 0 : s->rank, committed);
 }
 
-// ---- the rest of what a node says about an attempt
-// -------------------------------------------------
+// ---- the rest of what a node says about an attempt ----------------------------------------------
 void td_attempt_on_progress(struct td_core *core, struct td_host *node,
                             const Traind__V1__AttemptProgress *p) {
     struct td_job *j = NULL;

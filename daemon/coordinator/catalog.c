@@ -12,8 +12,7 @@
 enum { ROW_MAX_BYTES = 1 << 20, METRICS_MAX_BYTES = 16 << 10 };
 static const char manifest[] = "manifest.json";
 
-// ---- names
-// -----------------------------------------------------------------------------------------
+// ---- names --------------------------------------------------------------------------------------
 static const char *digits(const char *p) {
     const char *begin = p;
     while (*p >= '0' && *p <= '9') {
@@ -40,8 +39,7 @@ bool td_checkpoint_file_ok(const char *name) {
     return true;
 }
 
-// ---- rows
-// ------------------------------------------------------------------------------------------
+// ---- rows ---------------------------------------------------------------------------------------
 void td_checkpoint_destroy(struct td_checkpoint *c) {
     if (!c) return;
     for (uint32_t i = 0; i < c->n_files; i++) {
@@ -205,8 +203,7 @@ static void add_row(struct td_core *core, struct td_job *j, struct td_checkpoint
     j->checkpoints[at] = take;
 }
 
-// ---- shards
-// ----------------------------------------------------------------------------------------
+// ---- shards -------------------------------------------------------------------------------------
 static void shard_key(const struct td_job *j, const char *path, const char *file, char out[320]) {
     snprintf(out, 320, "%s/%s/%s", j->id, path, file);
 }
@@ -271,25 +268,11 @@ td_status td_catalog_on_shard(struct td_core *core, struct td_job *j, const char
     return TD_OK;
 }
 
-// ---- events
-// ----------------------------------------------------------------------------------------
+// ---- events -------------------------------------------------------------------------------------
 // The line says what all files have together; the manifest is what the shards leave.
 static uint64_t manifest_bytes(const struct td_json *line, const struct td_checkpoint *c) {
     uint64_t all = u64(line, "bytes"), shards = td_checkpoint_bytes(c);
     return all > shards ? all - shards : 0;
-}
-
-// Where the files are, as far as the coordinator knows.
-static char *directory_of(const struct td_core *core, const struct td_job *j,
-                          const struct td_attempt *a, const char *path) {
-    const struct td_host *n = td_nodes_find(core, a->node);
-    const char *dir = j->spec_arena ? j->spec.checkpoint.dir : "";
-    if (!dir[0] && n && n->embedded) dir = core->checkpoint_dir;
-    if (!dir[0]) return td_core_dup("");
-    size_t bytes = strlen(dir) + strlen(j->id) + strlen(path) + 3;
-    char *text = td_core_must(malloc(bytes));
-    snprintf(text, bytes, "%s/%s/%s", dir, j->id, path);
-    return text;
 }
 
 void td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_attempt *a,
@@ -307,8 +290,6 @@ void td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_
     c->attempt = a->number;
     c->time_ns = core->now.real.ns;
     c->streamed = a->stream;
-    free(c->directory);
-    c->directory = directory_of(core, j, a, c->path);
     snprintf(c->node, sizeof c->node, "%s", a->node);
     add_row(core, j, c);
     if (c->streamed) bind_shards(core, j, c);
@@ -349,8 +330,7 @@ void td_catalog_forget(struct td_core *core, struct td_job *j) {
     }
 }
 
-// ---- loading
-// ---------------------------------------------------------------------------------------
+// ---- loading ------------------------------------------------------------------------------------
 td_status td_catalog_load(struct td_core *core, const char *key, const char *body) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));

@@ -51,8 +51,7 @@ bool td_catalog_reachable(const struct td_checkpoint *c, const char *node);
 // A checkpoint of it is PENDING.
 bool td_catalog_pending(const struct td_job *j);
 
-// ---- events (called by attempt.c and core.c)
-// -------------------------------------------------------
+// ---- events (called by attempt.c and core.c) ----------------------------------------------------
 void td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_attempt *a,
                               const struct td_json *line);
 void td_catalog_on_removed(struct td_core *core, struct td_job *j, const char *path);

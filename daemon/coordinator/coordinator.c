@@ -20,8 +20,7 @@ struct td_now td_shell_now(void) {
     return (struct td_now){.mono = td_mono_now(), .real = td_real_now()};
 }
 
-// ---- actions
-// ---------------------------------------------------------------------------------------
+// ---- actions ------------------------------------------------------------------------------------
 struct deferred {
     struct td_coordinator *c;
     struct td_action *action;
@@ -148,8 +147,7 @@ void td_shell_after(struct td_coordinator *c) {
     if (c->draining && !c->ending && !td_core_n_stopping(c->core)) finish_drain(c);
 }
 
-// ---- answers
-// ---------------------------------------------------------------------------------------
+// ---- answers ------------------------------------------------------------------------------------
 struct reply {
     struct td_rpc_call *call;
     struct td_arena *arena;
@@ -209,8 +207,7 @@ void td_shell_checkpoint_path(const struct td_coordinator *c, const char *job, c
              file ? "/" : "", file ? file : "");
 }
 
-// ---- what the parts tell
-// ---------------------------------------------------------------------------
+// ---- what the parts tell ------------------------------------------------------------------------
 static void on_timer(void *arg) {
     struct td_coordinator *c = TD_CAST(td_coordinator, arg);
     td_core_tick(c->core, td_shell_now());
@@ -248,8 +245,7 @@ static td_status authorize(struct td_str token, const struct td_rpc_method *row,
         token.len ? "TOKEN_WRONG" : "TOKEN_MISSING");
 }
 
-// ---- loading
-// ---------------------------------------------------------------------------------------
+// ---- loading ------------------------------------------------------------------------------------
 static td_status load_row(enum td_record_kind kind, const char *key, const char *body, void *arg) {
     struct td_coordinator *c = arg;
     return td_core_load(c->core, kind, key, body);
@@ -287,8 +283,7 @@ static td_status load(struct td_coordinator *c) {
     return TD_OK;
 }
 
-// ---- life
-// ------------------------------------------------------------------------------------------
+// ---- life ---------------------------------------------------------------------------------------
 static td_status copy_options(struct td_coordinator *c, const struct td_coordinator_options *o) {
     c->state_dir = td_strdup(o->state_dir);
     c->token = td_strdup(o->token);
@@ -383,8 +378,7 @@ uint64_t td_coordinator_incarnation(const struct td_coordinator *c) {
     return td_store_incarnation(c->store);
 }
 
-// ---- drain
-// -----------------------------------------------------------------------------------------
+// ---- drain --------------------------------------------------------------------------------------
 static void drained(void *arg) {
     struct td_coordinator *c = TD_CAST(td_coordinator, arg);
     c->on_drained(c->on_drained_arg);

@@ -17,8 +17,7 @@ static const int64_t expire_ns = INT64_C(30) * 24 * 3600 * TD_NS_PER_S;
 static const int64_t request_keep_ns = INT64_C(24) * 3600 * TD_NS_PER_S;
 static const int64_t hold_ns = 60 * TD_NS_PER_S;
 
-// ---- life
-// ------------------------------------------------------------------------------------------
+// ---- life ---------------------------------------------------------------------------------------
 static void forget_values(struct td_map *m, void (*destroy)(void *)) {
     size_t cursor = 0;
     const char *key;
@@ -99,8 +98,7 @@ struct td_mono td_core_wake(const struct td_core *core) {
     return core->wake;
 }
 
-// ---- one event
-// -------------------------------------------------------------------------------------
+// ---- one event ----------------------------------------------------------------------------------
 static void enter(struct td_core *core, struct td_now now) {
     core->now = now;
 }
@@ -138,8 +136,7 @@ static void leave(struct td_core *core) {
     core->n_touched = 0;
 }
 
-// ---- the table, carried out
-// ------------------------------------------------------------------------
+// ---- the table, carried out ---------------------------------------------------------------------
 static void deactivate(struct td_core *core, struct td_job *j) {
     for (uint32_t i = 0; i < core->n_active; i++) {
         if (core->active[i] != j) continue;
@@ -251,8 +248,7 @@ void td_core_fail_job(struct td_core *core, struct td_job *j, enum td_class cls,
     TD_CHECK(td_core_apply(core, j, TD_JOB_ON_FAIL) != TD_JOB_REFUSED);
 }
 
-// ---- loading
-// ---------------------------------------------------------------------------------------
+// ---- loading ------------------------------------------------------------------------------------
 static td_status add_job(struct td_core *core, struct td_job *take_job) {
     TD_AUTO(td_job) *j = take_job;
     bool active = !td_job_state_ended(j->state);
@@ -404,8 +400,7 @@ void td_core_start(struct td_core *core, struct td_now now) {
     leave(core);
 }
 
-// ---- time
-// ------------------------------------------------------------------------------------------
+// ---- time ---------------------------------------------------------------------------------------
 static void forget_requests(struct td_core *core) {
     size_t cursor = 0;
     const char *key;
@@ -445,8 +440,7 @@ void td_core_tick(struct td_core *core, struct td_now now) {
     leave(core);
 }
 
-// ---- sessions
-// --------------------------------------------------------------------------------------
+// ---- sessions -----------------------------------------------------------------------------------
 static struct td_session *find_session(struct td_core *core, uint64_t id) {
     for (uint32_t i = 0; i < core->n_sessions; i++) {
         if (core->sessions[i]->id == id) return core->sessions[i];
@@ -761,8 +755,7 @@ uint32_t td_core_n_stopping(const struct td_core *core) {
     return n;
 }
 
-// ---- bulk
-// ------------------------------------------------------------------------------------------
+// ---- bulk ---------------------------------------------------------------------------------------
 td_status td_core_check_attempt(struct td_core *core, const Traind__V1__AttemptId *id) {
     struct td_job *j = NULL;
     if (id && td_attempt_find(core, id, &j)) return TD_OK;
@@ -814,8 +807,7 @@ td_status td_core_shard_durable(struct td_core *core, struct td_now now,
     return s;
 }
 
-// ---- reads
-// -----------------------------------------------------------------------------------------
+// ---- reads --------------------------------------------------------------------------------------
 td_status td_core_find_job(const struct td_core *core, const char *id_or_name,
                            const struct td_job **out_job) {
     const struct td_job *found = td_core_job(core, id_or_name);

@@ -102,8 +102,7 @@ void td_points_destroy(struct td_points *p);
 void td_action_destroy(struct td_action *a);
 void td_core_out_finish(struct td_core_out *out);
 
-// ---- life
-// ------------------------------------------------------------------------------------------
+// ---- life ---------------------------------------------------------------------------------------
 struct td_core;
 struct td_core_options {
     uint64_t incarnation;
@@ -139,8 +138,7 @@ void td_core_session_message(struct td_core *core, struct td_now now, uint64_t s
                              const Traind__V1__NodeMessage *m);
 void td_core_session_close(struct td_core *core, struct td_now now, uint64_t session);
 
-// ---- people
-// ----------------------------------------------------------------------------------------
+// ---- people -------------------------------------------------------------------------------------
 struct td_core_create_job {
     const char *id;         // fresh
     const char *spec_json;  // canonical

@@ -101,8 +101,7 @@ struct td_core {
     struct td_action **actions_tail;
 };
 
-// ---- out.c
-// -----------------------------------------------------------------------------------------
+// ---- out.c --------------------------------------------------------------------------------------
 void *td_core_must(void *p);
 char *td_core_dup(const char *s);
 void td_core_record(struct td_core *core, enum td_record_kind kind, const char *key,
@@ -117,8 +116,7 @@ void td_core_save_attempt(struct td_core *core, const struct td_job *j, const st
 void td_core_attempt_id(const struct td_job *j, const struct td_attempt *a,
                         Traind__V1__AttemptId *out_id);
 
-// ---- core.c
-// ----------------------------------------------------------------------------------------
+// ---- core.c -------------------------------------------------------------------------------------
 void td_core_touch(struct td_core *core, struct td_job *j);
 void td_core_progress(struct td_core *core, const struct td_job *j);
 void td_core_wake_at(struct td_core *core, struct td_mono t);
@@ -129,8 +127,7 @@ enum td_job_step td_core_apply(struct td_core *core, struct td_job *j, enum td_j
 void td_core_fail_job(struct td_core *core, struct td_job *j, enum td_class cls, enum td_code code,
                       const char *message);
 
-// ---- attempt.c
-// -------------------------------------------------------------------------------------
+// ---- attempt.c ----------------------------------------------------------------------------------
 void td_attempt_on_segment(struct td_core *core, struct td_host *node,
                            const Traind__V1__Segment *s);
 void td_attempt_on_progress(struct td_core *core, struct td_host *node,
@@ -156,8 +153,7 @@ void td_attempt_ack(struct td_core *core, const struct td_host *node, const stru
 struct td_attempt *td_attempt_find(struct td_core *core, const Traind__V1__AttemptId *id,
                                    struct td_job **out_job);
 
-// ---- nodes.c
-// ---------------------------------------------------------------------------------------
+// ---- nodes.c ------------------------------------------------------------------------------------
 struct td_host *td_nodes_find(const struct td_core *core, const char *id);
 bool td_host_ready(const struct td_host *n);
 void td_nodes_register(struct td_core *core, struct td_session *s, const Traind__V1__Register *m);
@@ -168,15 +164,13 @@ void td_nodes_tick(struct td_core *core);
 void td_nodes_count(struct td_core *core);
 TD_MUST_USE td_status td_nodes_load(struct td_core *core, const char *key, const char *body);
 
-// ---- queue.c
-// ---------------------------------------------------------------------------------------
+// ---- queue.c ------------------------------------------------------------------------------------
 void td_queue_pass(struct td_core *core);
 uint32_t td_queue_slots(const struct td_job *j, const struct td_host *n);
 // FAILED_PRECONDITION UNSATISFIABLE if no known node could ever hold the job.
 TD_MUST_USE td_status td_queue_check(struct td_core *core, const struct td_job *j);
 
-// ---- plans.c
-// ---------------------------------------------------------------------------------------
+// ---- plans.c ------------------------------------------------------------------------------------
 const struct td_plan_entry *td_plans_find(const struct td_core *core, const char *digest);
 // Sees to it that a node is asked. TD_RESOURCE_EXHAUSTED: too many at once.
 TD_MUST_USE td_status td_plans_want(struct td_core *core, const char *digest,

@@ -136,8 +136,7 @@ td_status td_disk_submit(struct td_disk *d, struct td_disk_job *job) {
         "OVERLOADED");
 }
 
-// ---- reading
-// ---------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 struct reading {
     struct td_disk_job job;
     char *path;

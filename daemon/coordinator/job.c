@@ -89,8 +89,7 @@ bool td_job_state_waits(enum td_job_state s) {
     return s == TD_JOB_QUEUED || s == TD_JOB_RECOVERING;
 }
 
-// ---- reasons, failures, notes
-// ----------------------------------------------------------------------
+// ---- reasons, failures, notes -------------------------------------------------------------------
 void td_reason_set(struct td_reason *r, const char *code, const char *fmt, ...) {
     memset(r, 0, sizeof *r);
     snprintf(r->code, sizeof r->code, "%s", code);
@@ -158,8 +157,7 @@ void td_job_exclude(struct td_job *j, const char *node) {
     snprintf(j->excluded[j->n_excluded++], sizeof j->excluded[0], "%s", node);
 }
 
-// ---- attempts
-// --------------------------------------------------------------------------------------
+// ---- attempts -----------------------------------------------------------------------------------
 td_status td_attempt_create(uint32_t number, uint32_t n_ranks, struct td_attempt **out_attempt) {
     TD_AUTO(td_attempt) *a = td_calloc(1, sizeof *a);
     if (!a) return td_fail_oom();
@@ -210,8 +208,7 @@ struct td_attempt *td_job_live(const struct td_job *j) {
     return td_attempt_live(a) ? a : NULL;
 }
 
-// ---- a job
-// -----------------------------------------------------------------------------------------
+// ---- a job --------------------------------------------------------------------------------------
 td_status td_job_create(const char *id, struct td_job **out_job) {
     TD_AUTO(td_job) *j = td_calloc(1, sizeof *j);
     if (!j) return td_fail_oom();
@@ -262,8 +259,7 @@ void td_job_close_spec(struct td_job *j) {
     memset(&j->spec, 0, sizeof j->spec);
 }
 
-// ---- metrics
-// ---------------------------------------------------------------------------------------
+// ---- metrics ------------------------------------------------------------------------------------
 static struct td_metric_last *metric_slot(struct td_job *j, const char *name) {
     for (uint32_t i = 0; i < j->n_metrics; i++) {
         if (strncmp(j->metrics[i].name, name, sizeof j->metrics[i].name) == 0) {

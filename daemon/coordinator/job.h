@@ -54,8 +54,7 @@ const char *td_job_event_name(enum td_job_event e); // "PAUSE"
 bool td_job_state_ended(enum td_job_state s);       // terminal
 bool td_job_state_waits(enum td_job_state s);       // QUEUED or RECOVERING: wants a place
 
-// ---- parts
-// -----------------------------------------------------------------------------------------
+// ---- parts --------------------------------------------------------------------------------------
 enum {
     TD_JOB_ID_MAX = 16, // "j-<12 hex>" and a NUL
     TD_JOB_PATH_MAX = 64,
@@ -226,15 +225,13 @@ struct td_attempt *td_job_attempt(const struct td_job *j, uint32_t number); // N
 struct td_attempt *td_job_live(const struct td_job *j);
 bool td_attempt_live(const struct td_attempt *a);
 
-// ---- metrics
-// ---------------------------------------------------------------------------------------
+// ---- metrics ------------------------------------------------------------------------------------
 struct td_metric_record;
 // Merges one point of one rank into the last values. False: the table is full.
 bool td_job_metric(struct td_job *j, uint32_t attempt, uint32_t n_ranks,
                    const struct td_metric_record *p);
 
-// ---- records
-// ---------------------------------------------------------------------------------------
+// ---- records ------------------------------------------------------------------------------------
 TD_MUST_USE td_status td_job_encode(const struct td_job *j, struct td_buf *out);
 TD_MUST_USE td_status td_job_decode(struct td_job *j, const struct td_json *v);
 TD_MUST_USE td_status td_attempt_encode(const struct td_attempt *a, struct td_buf *out);

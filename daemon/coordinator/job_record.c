@@ -11,8 +11,7 @@
 
 #include "daemon/coordinator/job.h"
 
-// ---- writing
-// ---------------------------------------------------------------------------------------
+// ---- writing ------------------------------------------------------------------------------------
 static td_status put_text(struct td_buf *out, const char *key, const char *text) {
     if (!text || !text[0]) return TD_OK;
     TD_TRY(td_buf_printf(out, ",\"%s\":", key));
@@ -122,8 +121,7 @@ td_status td_attempt_encode(const struct td_attempt *a, struct td_buf *out) {
     return td_buf_str(out, "]}");
 }
 
-// ---- reading
-// ---------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 static const char *get_text(const struct td_json *v, const char *key) {
     return td_json_string(td_json_get(v, key), "");
 }

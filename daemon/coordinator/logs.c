@@ -131,8 +131,7 @@ void td_logs_load(struct td_logs *l, const struct td_job *j) {
     }
 }
 
-// ---- forgetting
-// ------------------------------------------------------------------------------------
+// ---- forgetting ---------------------------------------------------------------------------------
 static void forget_run(struct td_disk_job *job) {
     struct write *w = (struct write *)job;
     td_status_log(TD_LOG_WARN, td_fs_remove_tree(w->path), "logs stay, continuing");
@@ -153,8 +152,7 @@ void td_logs_forget(struct td_logs *l, const char *job) {
     free(w);
 }
 
-// ---- appending
-// -------------------------------------------------------------------------------------
+// ---- appending ----------------------------------------------------------------------------------
 static td_status write_at(const struct write *w) {
     char dir[TD_SHELL_PATH_MAX];
     snprintf(dir, sizeof dir, "%s", w->path);

@@ -31,8 +31,7 @@ bool td_host_ready(const struct td_host *n) {
     return n->session && !n->lost;
 }
 
-// ---- records
-// ---------------------------------------------------------------------------------------
+// ---- records ------------------------------------------------------------------------------------
 static td_status encode(const struct td_host *n, struct td_buf *out) {
     TD_TRY(td_buf_printf(out, "{\"cores\":%u,\"slots\":%u,\"memory_bytes\":%" PRIu64, n->cores,
                          n->slots, n->memory_bytes));
@@ -78,8 +77,7 @@ td_status td_nodes_load(struct td_core *core, const char *key, const char *body)
     return s;
 }
 
-// ---- slots
-// -----------------------------------------------------------------------------------------
+// ---- slots --------------------------------------------------------------------------------------
 void td_nodes_count(struct td_core *core) {
     size_t cursor = 0;
     const char *key;
@@ -103,8 +101,7 @@ void td_nodes_heartbeat(struct td_core *core, struct td_host *n, const Traind__V
     core->queue_dirty = true;
 }
 
-// ---- registration
-// ----------------------------------------------------------------------------------
+// ---- registration -------------------------------------------------------------------------------
 static const Traind__V1__AttemptHeld *
 find_held(const Traind__V1__Register *m, const struct td_job *j, const struct td_attempt *a) {
     for (size_t i = 0; i < m->n_attempts; i++) {
@@ -296,8 +293,7 @@ void td_nodes_session_gone(struct td_core *core, struct td_session *s) {
     core->queue_dirty = true;
 }
 
-// ---- leases
-// ----------------------------------------------------------------------------------------
+// ---- leases -------------------------------------------------------------------------------------
 static void show_silence(struct td_core *core, const struct td_host *n) {
     for (uint32_t i = 0; i < core->n_active; i++) {
         struct td_job *j = core->active[i];

@@ -17,8 +17,7 @@
 enum { MAX_TRIES = 3, RESULT_MAX_BYTES = 256 << 10, PLAN_MAX_BYTES = 4 << 20 };
 static const int64_t answer_ns = 120 * TD_NS_PER_S;
 
-// ---- cache
-// -----------------------------------------------------------------------------------------
+// ---- cache --------------------------------------------------------------------------------------
 const struct td_plan_entry *td_plans_find(const struct td_core *core, const char *digest) {
     return td_map_get(core->plans, digest);
 }
@@ -77,8 +76,7 @@ td_status td_plans_load(struct td_core *core, const char *key, const char *body)
     return TD_OK;
 }
 
-// ---- questions
-// -------------------------------------------------------------------------------------
+// ---- questions ----------------------------------------------------------------------------------
 td_status td_plans_want(struct td_core *core, const char *digest, const char *spec_json) {
     for (uint32_t i = 0; i < core->n_asks; i++) {
         if (strcmp(core->asks[i]->digest, digest) == 0) return TD_OK;
@@ -137,8 +135,7 @@ static void fail_ask(struct td_core *core, uint32_t at, enum td_class cls, enum 
     drop_ask(core, at);
 }
 
-// ---- asking
-// ----------------------------------------------------------------------------------------
+// ---- asking -------------------------------------------------------------------------------------
 td_status td_plans_text(const char *job, uint32_t attempt, const char *spec_json,
                         const char *frozen_json, const struct td_host *node, char **out_text,
                         uint32_t *out_threads) {
@@ -233,8 +230,7 @@ void td_plans_node_gone(struct td_core *core, const char *node) {
     }
 }
 
-// ---- answers
-// ---------------------------------------------------------------------------------------
+// ---- answers ------------------------------------------------------------------------------------
 static bool final_class(enum td_class cls, uint32_t code) {
     return cls == TD_CLASS_BAD_SPEC || cls == TD_CLASS_DATA || cls == TD_CLASS_USER_CODE ||
            code == TD_INVALID_ARGUMENT;

@@ -27,8 +27,7 @@ static uint32_t free_slots(const struct td_host *n) {
     return n->used < n->slots ? n->slots - n->used : 0;
 }
 
-// ---- can it ever?
-// ----------------------------------------------------------------------------------
+// ---- can it ever? -------------------------------------------------------------------------------
 td_status td_queue_check(struct td_core *core, const struct td_job *j) {
     uint32_t most = 0, least = UINT32_MAX;
     const struct td_host *largest = NULL;
@@ -55,8 +54,7 @@ td_status td_queue_check(struct td_core *core, const struct td_job *j) {
     return td_status_with_meta(s, "largest_node_slots", "%u", most);
 }
 
-// ---- where?
-// ----------------------------------------------------------------------------------------
+// ---- where? -------------------------------------------------------------------------------------
 struct choice {
     struct td_host *node;    // to run on now; NULL: none
     struct td_host *nearest; // could hold it, and comes nearest to it
@@ -123,8 +121,7 @@ static struct choice choose(struct td_core *core, const struct td_job *j) {
     return c;
 }
 
-// ---- start
-// -----------------------------------------------------------------------------------------
+// ---- start --------------------------------------------------------------------------------------
 static void add_resume(struct td_arena *arena, const struct td_job *j, const struct td_host *n,
                        Traind__V1__Assign *assign) {
     assign->resume = td_core_must(td_arena_array(arena, MAX_RESUME, sizeof *assign->resume));
@@ -214,8 +211,7 @@ static void start(struct td_core *core, struct td_job *j, struct td_host *n) {
     send_assign(core, j, a, n, plan_text, threads);
 }
 
-// ---- why not
-// ---------------------------------------------------------------------------------------
+// ---- why not ------------------------------------------------------------------------------------
 static void set_reason(struct td_core *core, struct td_job *j, const struct td_reason *r) {
     if (memcmp(&j->reason, r, sizeof *r) == 0) return;
     j->reason = *r;
@@ -290,8 +286,7 @@ static bool too_large(struct td_core *core, struct td_job *j) {
     return true;
 }
 
-// ---- a pass
-// ----------------------------------------------------------------------------------------
+// ---- a pass -------------------------------------------------------------------------------------
 static int by_turn(const void *a, const void *b) {
     const struct td_job *x = *(struct td_job *const *)a, *y = *(struct td_job *const *)b;
     bool xr = x->state == TD_JOB_RECOVERING, yr = y->state == TD_JOB_RECOVERING;

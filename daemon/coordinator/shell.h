@@ -55,8 +55,7 @@ struct td_now td_shell_now(void);
 // Carries out what the core answered to the last input.
 void td_shell_after(struct td_coordinator *c);
 
-// ---- answers
-// ---------------------------------------------------------------------------------------
+// ---- answers ------------------------------------------------------------------------------------
 TD_MUST_USE td_status td_shell_arena(struct td_arena **out_arena);
 // message lives in the arena (NULL: it was full). Leaves through the gate; call may be over by
 // then.
@@ -70,8 +69,7 @@ TD_MUST_USE td_status td_shell_bad_field(const char *field, const char *fmt, ...
 void td_shell_checkpoint_path(const struct td_coordinator *c, const char *job, const char *path,
                               const char *file, char out[TD_SHELL_PATH_MAX]);
 
-// ---- api_*.c: each adds its service to the server
-// ---------------------------------------------------
+// ---- api_*.c: each adds its service to the server -----------------------------------------------
 TD_MUST_USE td_status td_api_jobs_add(struct td_coordinator *c);
 TD_MUST_USE td_status td_api_nodes_add(struct td_coordinator *c);
 TD_MUST_USE td_status td_api_shards_add(struct td_coordinator *c);
@@ -80,23 +78,20 @@ TD_MUST_USE td_status td_api_logs_add(struct td_coordinator *c);
 TD_MUST_USE td_status td_api_checkpoints_add(struct td_coordinator *c);
 TD_MUST_USE td_status td_api_admin_add(struct td_coordinator *c);
 
-// ---- api_jobs.c
-// ------------------------------------------------------------------------------------
+// ---- api_jobs.c ---------------------------------------------------------------------------------
 TD_MUST_USE td_status td_planners_create(struct td_planners **out_planners);
 void td_planners_destroy(struct td_planners *p);
 void td_planners_on_plan(struct td_coordinator *c, uint64_t token, const char *json,
                          td_status take_failure);
 
-// ---- api_logs.c
-// ------------------------------------------------------------------------------------
+// ---- api_logs.c ---------------------------------------------------------------------------------
 TD_MUST_USE td_status td_readers_create(struct td_coordinator *c, struct td_readers **out_readers);
 void td_readers_destroy(struct td_readers *r);
 // Bytes came, or the job moved: who follows it looks again.
 void td_readers_wake(struct td_coordinator *c, const char *job);
 void td_readers_end_all(struct td_coordinator *c);
 
-// ---- api_nodes.c
-// -----------------------------------------------------------------------------------
+// ---- api_nodes.c --------------------------------------------------------------------------------
 TD_MUST_USE td_status td_sessions_create(struct td_sessions **out_sessions);
 void td_sessions_destroy(struct td_sessions *s);
 void td_sessions_send(struct td_coordinator *c, uint64_t session,

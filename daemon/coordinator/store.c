@@ -115,8 +115,7 @@ static td_status prepare(struct writer *w, const char *text, sqlite3_stmt **out)
     return sql_fail(w->db, w->name, text);
 }
 
-// ---- opening
-// ---------------------------------------------------------------------------------------
+// ---- opening ------------------------------------------------------------------------------------
 static int64_t one_number(struct writer *w, const char *text, int64_t fallback) {
     sqlite3_stmt *q = NULL;
     int64_t n = fallback;
@@ -206,8 +205,7 @@ static td_status open_metrics(struct td_store *s) {
     return prepare(w, "INSERT OR REPLACE INTO cursors VALUES (?1, ?2, ?3, ?4)", &s->put_cursor);
 }
 
-// ---- carrying out, on a writer's thread
-// ------------------------------------------------------------
+// ---- carrying out, on a writer's thread ---------------------------------------------------------
 static int step_reset(sqlite3_stmt *q) {
     int rc = sqlite3_step(q);
     sqlite3_reset(q);
@@ -290,8 +288,7 @@ static int carry_out_metrics(struct writer *w, struct item *i) {
     return i->forget[0] ? forget_job(w, i->forget) : SQLITE_OK;
 }
 
-// ---- queries, on the metrics writer's thread
-// -------------------------------------------------------
+// ---- queries, on the metrics writer's thread ----------------------------------------------------
 static bool wanted(const struct td_store_query *q, const char *name) {
     for (size_t i = 0; i < q->n_names; i++) {
         if (strcmp(q->names[i], name) == 0) return true;
@@ -363,8 +360,7 @@ static td_status read_series(struct writer *w, struct td_store_query *q) {
     return s;
 }
 
-// ---- the writers' loop
-// -----------------------------------------------------------------------------
+// ---- the writers' loop --------------------------------------------------------------------------
 static void post(struct writer *w) {
     if (!atomic_exchange(&w->mail->posted, true)) {
         td_loop_post_task(w->store->loop, &w->mail->task);
@@ -492,8 +488,7 @@ static void *write_loop(void *arg) {
     return NULL;
 }
 
-// ---- the loop's side
-// -------------------------------------------------------------------------------
+// ---- the loop's side ----------------------------------------------------------------------------
 static void on_task(void *arg) {
     struct mail *mail = arg;
     struct writer *w = mail->writer;
@@ -588,8 +583,7 @@ int64_t td_store_commit_ns(const struct td_store *s) {
     return atomic_load(&s->commit_ns);
 }
 
-// ---- life
-// ------------------------------------------------------------------------------------------
+// ---- life ---------------------------------------------------------------------------------------
 static td_status start_writer(struct writer *w) {
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
@@ -667,8 +661,7 @@ void td_store_close(struct td_store *s) {
     free(s);
 }
 
-// ---- loading
-// ---------------------------------------------------------------------------------------
+// ---- loading ------------------------------------------------------------------------------------
 td_status td_store_load(struct td_store *s,
                         td_status (*row)(enum td_record_kind kind, const char *key,
                                          const char *body, void *arg),

@@ -47,8 +47,7 @@ bool td_store_failing(const struct td_store *s);
 // Last commit of state.db took this long; for the curious.
 int64_t td_store_commit_ns(const struct td_store *s);
 
-// ---- loading, before the first commit
-// --------------------------------------------------------------
+// ---- loading, before the first commit -----------------------------------------------------------
 TD_MUST_USE td_status td_store_load(struct td_store *s,
                                     td_status (*row)(enum td_record_kind kind, const char *key,
                                                      const char *body, void *arg),
@@ -71,8 +70,7 @@ void td_store_points(struct td_store *s, struct td_points *take_points);
 // All points of a job that is forgotten.
 void td_store_forget(struct td_store *s, const char *job);
 
-// ---- queries
-// ---------------------------------------------------------------------------------------
+// ---- queries ------------------------------------------------------------------------------------
 struct td_store_point {
     uint32_t step, epoch, attempt, n_ranks;
     double value;

@@ -33,8 +33,7 @@ static const char *phase_name(uint32_t phase) {
     return phase < TD_COUNTOF(names) ? names[phase] : "";
 }
 
-// ---- jobs
-// ------------------------------------------------------------------------------------------
+// ---- jobs ---------------------------------------------------------------------------------------
 static Traind__V1__Reason *view_reason(struct td_arena *a, const struct td_core *core,
                                        const struct td_job *j, struct td_now now) {
     if (!j->reason.code[0]) return NULL;
@@ -154,8 +153,7 @@ Traind__V1__Job *td_view_job(struct td_arena *a, const struct td_core *core, con
     return m;
 }
 
-// ---- checkpoints
-// -----------------------------------------------------------------------------------
+// ---- checkpoints --------------------------------------------------------------------------------
 static bool view_numbers(struct td_arena *a, const char *json, Traind__V1__Checkpoint *m) {
     struct td_json *v = NULL;
     td_status s = json ? td_json_parse(a, json, strlen(json), &v) : TD_OK;
@@ -206,8 +204,7 @@ Traind__V1__Checkpoint *td_view_checkpoint(struct td_arena *a, const struct td_c
     return m;
 }
 
-// ---- nodes and the cluster
-// -------------------------------------------------------------------------
+// ---- nodes and the cluster ----------------------------------------------------------------------
 static uint32_t used_slots(const struct td_core *core, const struct td_host *n) {
     uint32_t used = 0;
     for (uint32_t i = 0; i < core->n_active; i++) {

@@ -71,8 +71,7 @@ size_t td_watchers_count(const struct td_watchers *w) {
     return w->n;
 }
 
-// ---- telling
-// ---------------------------------------------------------------------------------------
+// ---- telling ------------------------------------------------------------------------------------
 static bool job_ended(const Traind__V1__Job *j) {
     return td_job_state_ended((enum td_job_state)(j->state - 1));
 }
@@ -116,8 +115,7 @@ static void tell_now(struct td_watchers *w, struct watcher *x, const char *packe
     traind__v1__job__free_unpacked(job, NULL);
 }
 
-// ---- first messages and progress, through the gate
-// -------------------------------------------------
+// ---- first messages and progress, through the gate ----------------------------------------------
 struct snapshot {
     struct td_watchers *w;
     struct td_rpc_call *call;
@@ -228,8 +226,7 @@ void td_watchers_event(struct td_watchers *w, uint64_t event, const char *job, c
     }
 }
 
-// ---- coming and going
-// ------------------------------------------------------------------------------
+// ---- coming and going ---------------------------------------------------------------------------
 static td_status expired(void) {
     return td_status_with_reason(
         td_fail(TD_OUT_OF_RANGE,
