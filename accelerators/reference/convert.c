@@ -61,7 +61,7 @@ void td_ref_load(enum td_dtype dtype, const void *from, int64_t n, double *to) {
     case TD_DTYPE_COUNT:
         break;
     }
-    TD_CHECK(!"element type has no kernel");
+    TD_CHECK(false && "element type has no kernel");
 }
 
 #define STORE_LOOP(type, expr)                                                                     \
@@ -93,7 +93,7 @@ void td_ref_store(enum td_dtype dtype, const double *from, int64_t n, void *to) 
     case TD_DTYPE_COUNT:
         break;
     }
-    TD_CHECK(!"element type has no kernel");
+    TD_CHECK(false && "element type has no kernel");
 }
 
 double td_ref_round(enum td_dtype dtype, double v) {

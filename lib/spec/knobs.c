@@ -170,7 +170,7 @@ static const char *expects(struct td_arena *a, const struct td_knob *k) {
     case TD_KNOB_TYPE_COUNT:
         break;
     }
-    TD_CHECK(!"a knob has no type");
+    TD_CHECK(false && "a knob has no type");
     return NULL;
 }
 

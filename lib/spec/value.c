@@ -231,7 +231,7 @@ static struct td_json *check_kind(const struct subject *s, const struct td_json 
     case TD_KNOB_TYPE_COUNT:
         break;
     }
-    TD_CHECK(!"a knob has no type");
+    TD_CHECK(false && "a knob has no type");
     return NULL;
 }
 
