@@ -397,8 +397,8 @@ static void on_rank_exit(struct line *l) {
     struct td_failure f = failure_of(l);
     if (l->rank < l->attempt->n_ranks) {
         l->attempt->ranks[l->rank].dropped_points = u32(l->json, "dropped_points");
-        l->attempt->ranks[l->rank].dropped_bytes =
-            (uint64_t)td_json_int(td_json_get(l->json, "dropped_bytes"), 0);
+        int64_t dropped = td_json_int(td_json_get(l->json, "dropped_bytes"), 0);
+        l->attempt->ranks[l->rank].dropped_bytes = (uint64_t)TD_MAX(dropped, 0);
     }
     if (f.cls == TD_CLASS_NONE) return;
     if (f.code == TD_UNKNOWN) f.code = TD_INTERNAL;

@@ -97,6 +97,7 @@ void td_reason_set(struct td_reason *r, const char *code, const char *fmt, ...) 
     va_start(ap, fmt);
     vsnprintf(r->text, sizeof r->text, fmt, ap);
     va_end(ap);
+    td_utf8_scrub(r->text); // a precision or the buffer's end may have cut a character
 }
 
 void td_failure_finish(struct td_failure *f) {
@@ -128,6 +129,7 @@ void td_job_note(struct td_job *j, const char *fmt, ...) {
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    td_utf8_scrub(text);
     for (uint32_t i = 0; i < j->n_notes; i++) {
         if (strcmp(j->notes[i], text) == 0) return;
     }

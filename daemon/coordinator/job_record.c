@@ -113,10 +113,12 @@ td_status td_attempt_encode(const struct td_attempt *a, struct td_buf *out) {
     for (uint32_t r = 0; r < a->n_ranks; r++) { // cursors lie beside what they count
         const struct td_rank_cursor *c = &a->ranks[r];
         TD_TRY(td_buf_printf(out, "%s[%d,%d", r ? "," : "", c->ready, c->final));
-        TD_TRY(td_buf_printf(out, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64, c->metrics_end, c->out_end,
-                             c->err_end));
-        TD_TRY(
-            td_buf_printf(out, ",%" PRIu64 ",%" PRIu64 "]", c->dropped_bytes, c->dropped_points));
+        const uint64_t counts[] = {c->metrics_end, c->out_end, c->err_end, c->dropped_bytes,
+                                   c->dropped_points};
+        // As signed: JSON's integers end at INT64_MAX, a node's need not, and all must read back.
+        for (size_t i = 0; i < TD_COUNTOF(counts); i++)
+            TD_TRY(td_buf_printf(out, ",%" PRId64, (int64_t)counts[i]));
+        TD_TRY(td_buf_str(out, "]"));
     }
     return td_buf_str(out, "]}");
 }

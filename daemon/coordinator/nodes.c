@@ -33,8 +33,9 @@ bool td_host_ready(const struct td_host *n) {
 
 // ---- records ------------------------------------------------------------------------------------
 static td_status encode(const struct td_host *n, struct td_buf *out) {
-    TD_TRY(td_buf_printf(out, "{\"cores\":%u,\"slots\":%u,\"memory_bytes\":%" PRIu64, n->cores,
-                         n->slots, n->memory_bytes));
+    // As signed: a record whose integers pass INT64_MAX would not load again.
+    TD_TRY(td_buf_printf(out, "{\"cores\":%u,\"slots\":%u,\"memory_bytes\":%" PRId64, n->cores,
+                         n->slots, (int64_t)n->memory_bytes));
     TD_TRY(td_buf_printf(out, ",\"launcher_major\":%u,\"embedded\":%d,\"boot_id\":",
                          n->launcher_major, n->embedded));
     TD_TRY(td_json_print_string(n->boot_id, strlen(n->boot_id), out));
@@ -213,6 +214,9 @@ static void fill(struct td_host *n, const struct td_session *s, const Traind__V1
         snprintf(n->accelerators + len, sizeof n->accelerators - len, "%s%s", i ? "," : "",
                  m->accelerators[i]);
     }
+    char *const texts[] = {n->boot_id, n->name, n->version, n->accelerators};
+    for (size_t i = 0; i < TD_COUNTOF(texts); i++)
+        td_utf8_scrub(texts[i]); // any of them may have been cut
     n->cores = m->cores;
     n->slots = m->slots;
     n->memory_bytes = m->memory_bytes;

@@ -132,6 +132,15 @@ bool td_utf8_valid(const void *data, size_t bytes) {
     return true;
 }
 
+void td_utf8_scrub(char *text) {
+    for (size_t left = strlen(text), n; left > 0; text += n, left -= n) {
+        n = td_utf8_sequence(text, left);
+        if (n > 0) continue;
+        *text = '?';
+        n = 1;
+    }
+}
+
 int td_edit_distance(const char *a, const char *b, int max) {
     size_t n_a = strnlen(a, EDIT_MAX + 1), n_b = strnlen(b, EDIT_MAX + 1);
     if (n_a > EDIT_MAX || n_b > EDIT_MAX) return max + 1;

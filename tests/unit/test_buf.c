@@ -63,6 +63,23 @@ static void test_take_gives_a_string_when_empty(void **state) {
     td_buf_finish(&b);
 }
 
+static void test_scrub_leaves_utf8_when_characters_were_cut(void **state) {
+    (void)state;
+    static const char *const rows[][2] = {
+        {"", ""},
+        {"a\xc3\xa9", "a\xc3\xa9"},
+        {"a\xc3", "a?"},
+        {"\xe2\x82: b", "??: b"},
+        {"\xed\xa0\x80\xf0\x9f\x98\x80", "???\xf0\x9f\x98\x80"},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        char text[16];
+        snprintf(text, sizeof text, "%s", rows[i][0]);
+        td_utf8_scrub(text);
+        assert_string_equal(text, rows[i][1]);
+    }
+}
+
 static void test_utf8_is_judged_when_at_the_edges(void **state) {
     (void)state;
     static const char *const good[] = {
@@ -121,6 +138,7 @@ int main(void) {
         cmocka_unit_test(test_append_changes_nothing_when_over_the_maximum),
         cmocka_unit_test(test_buffer_survives_when_allocations_fail),
         cmocka_unit_test(test_take_gives_a_string_when_empty),
+        cmocka_unit_test(test_scrub_leaves_utf8_when_characters_were_cut),
         cmocka_unit_test(test_utf8_is_judged_when_at_the_edges),
         cmocka_unit_test(test_edit_distance_is_cut_when_far),
     };
