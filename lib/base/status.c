@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "lib/base/base.h"
+#include "lib/base/buf.h"
 
 enum { MESSAGE_MAX = 4096, META_MAX = 16, FIELDS_MAX = 64, REASON_MAX = 64 };
 
@@ -95,7 +96,8 @@ enum td_class td_class_parse(const char *name) {
     return TD_CLASS_NONE;
 }
 
-// "<prefix><formatted><suffix>", cut at MESSAGE_MAX bytes; NULL when out of memory.
+// "<formatted><suffix>", cut at MESSAGE_MAX bytes; NULL when out of memory. Always UTF-8, because
+// it travels in proto3 strings: a precision may have cut a character, a file's name be any bytes.
 static char *format(const char *fmt, va_list ap, const char *suffix) TD_PRINTF(1, 0);
 static char *format(const char *fmt, va_list ap, const char *suffix) {
     va_list again;
@@ -109,6 +111,7 @@ static char *format(const char *fmt, va_list ap, const char *suffix) {
     vsnprintf(text, len + 1, fmt, ap);
     size_t have = TD_MIN(body, len);
     memcpy(text + have, suffix, len - have);
+    td_utf8_scrub(text);
     return text;
 }
 

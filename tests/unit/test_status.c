@@ -57,6 +57,20 @@ static void test_errno_text_is_appended_when_fail_errno(void **state) {
     td_status_free(s);
 }
 
+static void test_texts_are_utf8_when_a_character_was_cut(void **state) {
+    (void)state;
+    td_status s = td_fail(TD_NOT_FOUND, "no job '%.3s'", "\xc3\xa9\xc3\xa9");
+    s = td_status_with_field(s, "name", "%s", "\xff");
+    s = td_status_with_meta(s, "file", "%s", "caf\xe9");
+    const char *a, *b;
+    assert_string_equal(td_status_message(s), "no job '\xc3\xa9?'");
+    td_status_field(s, 0, &a, &b);
+    assert_string_equal(b, "?");
+    td_status_meta(s, 0, &a, &b);
+    assert_string_equal(b, "caf?");
+    td_status_free(s);
+}
+
 static void test_message_is_cut_when_over_the_cap(void **state) {
     (void)state;
     char big[9000];
@@ -137,6 +151,7 @@ int main(void) {
         cmocka_unit_test(test_readers_are_neutral_when_ok),
         cmocka_unit_test(test_context_is_prepended_when_status_travels_up),
         cmocka_unit_test(test_errno_text_is_appended_when_fail_errno),
+        cmocka_unit_test(test_texts_are_utf8_when_a_character_was_cut),
         cmocka_unit_test(test_message_is_cut_when_over_the_cap),
         cmocka_unit_test(test_reason_class_and_meta_are_kept_when_chained),
         cmocka_unit_test(test_fields_are_counted_in_the_last_when_over_the_cap),
