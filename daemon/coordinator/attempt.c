@@ -6,10 +6,11 @@
 // skipped, a gap is answered with the offset that is wanted: so each line counts exactly once.
 //
 // The end. launcher_end (or launcher_lost, the node's line for a launcher that was killed) closes
-// the attempt: at once if all metrics are in, else when they are, at most close_ns later. The error
-// shown is the first that was not a mere consequence: a collective error of a peer gives way to the
-// cause. Then the restart policy: classes that a second try cannot help (bad spec, user code, data,
-// numeric) fail the job, a full disk is tried once more, the others up to restart.max times.
+// the attempt: at once if all metrics are in, else when they are, at most close_ns later; a good
+// end waits for its checkpoints, too. The error shown is the first that was not a mere consequence:
+// a collective error of a peer gives way to the cause. Then the restart policy: classes that a
+// second try cannot help (bad spec, user code, data, numeric) fail the job, a full disk is tried
+// once more, the others up to restart.max times.
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,7 +26,8 @@ enum {
     FROZEN_MAX_BYTES = 256 << 10,
     CANCEL_GRACE_MS = 15000,
 };
-static const int64_t close_ns = 5 * TD_NS_PER_S;
+static const int64_t close_ns = 5 * TD_NS_PER_S;       // for metrics on their way
+static const int64_t checkpoint_ns = 60 * TD_NS_PER_S; // then for checkpoints
 
 struct line {
     struct td_core *core;
@@ -210,12 +212,26 @@ static bool metrics_in(const struct td_attempt *a) {
     return true;
 }
 
+// Who waited for the end of a job wants its last checkpoint. A failed attempt needs no such wait:
+// the queue holds its job back (hold_until) while its slots serve others.
+static bool checkpoints_in(const struct td_job *j, const struct td_attempt *a) {
+    if (a->outcome != TD_OUTCOME_DONE && a->outcome != TD_OUTCOME_STOPPED) return true;
+    for (uint32_t i = 0; i < j->n_checkpoints; i++) {
+        if (!j->checkpoints[i]->committed && j->checkpoints[i]->attempt == a->number) return false;
+    }
+    return true;
+}
+
 static void maybe_close(struct td_core *core, struct td_job *j, struct td_attempt *a) {
     if (!a->closing || !td_attempt_live(a)) return;
-    if (metrics_in(a) || core->now.mono.ns >= a->close_at.ns) {
-        close_attempt(core, j, a);
-    } else {
+    struct td_mono last = td_mono_add(a->close_at, checkpoint_ns);
+    int64_t now = core->now.mono.ns;
+    if (!metrics_in(a) && now < a->close_at.ns) {
         td_core_wake_at(core, a->close_at);
+    } else if (!checkpoints_in(j, a) && now < last.ns) {
+        td_core_wake_at(core, last);
+    } else {
+        close_attempt(core, j, a);
     }
 }
 
@@ -235,6 +251,12 @@ void td_attempt_tick(struct td_core *core, struct td_job *j) {
 
 void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *a, bool counted,
                      const char *why) {
+    if (a->closing) { // its end is known
+        td_job_note(j, "attempt %u: what was still on its way is lost: %.160s", a->number, why);
+        td_catalog_drop_pending(core, j, a);
+        close_attempt(core, j, a);
+        return;
+    }
     a->state = TD_ATTEMPT_FENCED;
     a->closing = false;
     core->counters[TD_COUNT_LOST]++;

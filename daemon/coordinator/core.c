@@ -802,6 +802,7 @@ td_status td_core_shard_durable(struct td_core *core, struct td_now now,
     struct td_job *j = td_core_job(core, id->job);
     td_status s = td_catalog_on_shard(core, j, path, file, bytes, digest);
     struct td_attempt *a = td_job_attempt(j, id->attempt);
+    if (!s && a) td_attempt_tick(core, j); // it may have been what its end waited for
     if (!s && a) td_attempt_maybe_forget(core, j, a);
     leave(core);
     return s;
