@@ -11,8 +11,10 @@ STEPS = 3 * 32  # of SPEC with one rank
 
 def everything(daemon, job):
     """All that clients can read of a job that has ended."""
-    names = sorted(daemon.job(job).metrics)
-    return (daemon.job(job), {name: daemon.points(job, name) for name in names}, daemon.logs(job),
+    shown = daemon.job(job)
+    shown.ClearField("progress")  # of the moment, not of the record
+    names = sorted(shown.metrics)
+    return (shown, {name: daemon.points(job, name) for name in names}, daemon.logs(job),
             daemon.checkpoints(job), daemon.weights(job))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from support import BIN, LONG, alive, until, with_worker
 
-LAST = 600
+LAST = 400
 FULL = bool(os.environ.get("TD_FULL"))
 
 
