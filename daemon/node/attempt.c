@@ -114,8 +114,15 @@ static void close_launcher(struct td_local_attempt *a) {
     if (a->socket[0]) (void)unlink(a->socket); // left by a launcher that was killed
 }
 
+static td_status settle_all(struct td_local_attempt *a) {
+    char path[TD_FS_PATH_BYTES];
+    snprintf(path, sizeof path, "%s/a%u", a->assigned.checkpoints, a->assigned.attempt);
+    td_settle_checkpoints(path);
+    return td_settle(a->dir, a->rebooted);
+}
+
 static void settle(struct td_local_attempt *a) {
-    td_status s = td_settle(a->dir, a->rebooted);
+    td_status s = settle_all(a);
     if (s) {
         td_status_log(TD_LOG_ERROR, s, "the end of an attempt is not recorded, will try again");
         td_loop_timer_arm(a->timer, look_ns);
@@ -194,7 +201,7 @@ td_status td_local_attempt_recover(struct td_local_attempt *a, const char *boot_
     td_status_free(s);
     close_launcher(a);
     a->ended = true;
-    td_status failed = td_settle(a->dir, a->rebooted);
+    td_status failed = settle_all(a);
     // NOT_FOUND is said for an attempt that never ran; this one did.
     return td_status_code(failed) == TD_NOT_FOUND ? td_status_context(failed, "settle") : failed;
 }

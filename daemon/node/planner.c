@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 
 #include "lib/base/fsio.h"
+#include "lib/base/json.h"
 #include "lib/base/proc.h"
 #include "lib/base/rank_page.h"
 #include "lib/rpc/loop.h"
@@ -81,6 +82,25 @@ static void close_child(struct td_planner *p) {
     p->running = false;
 }
 
+static enum td_code code_of(const char *name, enum td_class cls) {
+    for (int code = TD_CANCELLED; code <= TD_UNAUTHENTICATED; code++) {
+        if (strcmp(name, td_code_name((enum td_code)code)) == 0) return (enum td_code)code;
+    }
+    return cls == TD_CLASS_INTERNAL ? TD_INTERNAL : TD_FAILED_PRECONDITION;
+}
+
+// A worker that fails prints one "end" event as its result; what else it may say is for its log.
+static td_status read_failure(const struct td_planner *p, enum td_class cls, const char *reason) {
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_arena_create(1 << 20, &arena));
+    struct td_json *v = NULL;
+    td_status_free(td_json_parse(arena, p->out.data ? p->out.data : "", p->out.len, &v));
+    enum td_class said = td_class_parse(td_json_string(td_json_get(v, "class"), ""));
+    enum td_code code = code_of(td_json_string(td_json_get(v, "code"), ""), cls);
+    const char *message = td_json_string(td_json_get(v, "message"), reason);
+    return td_status_with_class(td_fail(code, "%s", message), said ? said : cls);
+}
+
 static td_status judge(const struct td_planner *p, int wait_status) {
     const char *reason = p->err.len ? p->err.data : "it said nothing";
     if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) return TD_OK;
@@ -93,9 +113,7 @@ static td_status judge(const struct td_planner *p, int wait_status) {
                                             WTERMSIG(wait_status), reason),
                                     TD_CLASS_INTERNAL);
     }
-    enum td_class cls = td_worker_exit_class(WEXITSTATUS(wait_status));
-    enum td_code code = cls == TD_CLASS_INTERNAL ? TD_INTERNAL : TD_FAILED_PRECONDITION;
-    return td_status_with_class(td_fail(code, "%s", reason), cls);
+    return read_failure(p, td_worker_exit_class(WEXITSTATUS(wait_status)), reason);
 }
 
 static void on_exit_child(int fd, unsigned events, void *arg) {

@@ -3,6 +3,7 @@
 
 #include "daemon/node/settle.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include "daemon/launcher/segments.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
+#include "lib/base/log.h"
 
 // The whole last line, and where the last whole line ends. "" when there is none.
 static td_status read_last(int fd, const char *path, char *line, size_t line_bytes,
@@ -66,4 +68,19 @@ td_status td_settle(const char *dir, bool rebooted) {
     if (pwrite(fd, last, (size_t)n, (off_t)end) != n) return td_fs_fail("write", path);
     if (fsync(fd) != 0) return td_fs_fail("sync", path);
     return TD_OK;
+}
+
+void td_settle_checkpoints(const char *checkpoint_dir) {
+    DIR *dir = opendir(checkpoint_dir);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        unsigned step;
+        int end = 0;
+        if (sscanf(e->d_name, "step-%9u.tmp%n", &step, &end) != 1 || !end || e->d_name[end])
+            continue;
+        char path[TD_FS_PATH_BYTES];
+        td_status s = td_fs_path(path, "%s/%s", checkpoint_dir, e->d_name);
+        if (!s) s = td_fs_remove_tree(path);
+        td_status_log(TD_LOG_WARN, s, "half-written checkpoint stays, continuing");
+    }
+    if (dir) closedir(dir);
 }

@@ -1,7 +1,8 @@
 #ifndef TRAIND_DAEMON_NODE_SETTLE_H
 #define TRAIND_DAEMON_NODE_SETTLE_H
 
-// Settle: the log of an attempt whose launcher is surely gone gets its last line.
+// Settle: an attempt whose launcher is surely gone, and with it every rank, is left in order: its
+// log gets its last line, and what a killed rank had half written goes.
 
 #include "lib/base/base.h"
 
@@ -9,5 +10,7 @@
 // half-written line is cut and launcher_lost is appended, with fsync. rebooted: the machine took it
 // down.
 TD_MUST_USE td_status td_settle(const char *dir, bool rebooted);
+// Removes "step-<n>.tmp" in the attempt's checkpoint directory; an absent directory is fine.
+void td_settle_checkpoints(const char *checkpoint_dir);
 
 #endif

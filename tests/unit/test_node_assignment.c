@@ -1,0 +1,112 @@
+// Assignments: the plan gets this machine's paths; what arrives never becomes a path outside.
+
+#include "daemon/node/assignment.h"
+
+#include "lib/base/json.h"
+#include "lib/spec/plan.h"
+#include "tests/unit/test.h"
+
+static const char spec_text[] =
+    "{\"format\":1,\"model\":{\"name\":\"mlp\",\"layers\":[16,4]},"
+    "\"data\":{\"name\":\"synthetic\",\"samples\":64,\"features\":16,\"classes\":4},"
+    "\"optimizer\":{\"name\":\"sgd\",\"lr\":0.1}%s}";
+
+static td_status assigned(const char *extra, const char *resume, const char *state_dir,
+                          struct td_assignment *out, char plan[1024]) {
+    char job[] = "j-1", path[128];
+    snprintf(plan, 1024, spec_text, extra);
+    snprintf(path, sizeof path, "%s", resume ? resume : "");
+    Traind__V1__AttemptId id = TRAIND__V1__ATTEMPT_ID__INIT;
+    Traind__V1__ResumeSource source = TRAIND__V1__RESUME_SOURCE__INIT, *sources[] = {&source};
+    Traind__V1__Assign m = TRAIND__V1__ASSIGN__INIT;
+    id.job = job;
+    id.attempt = 2;
+    id.epoch = 9;
+    source.path = path;
+    m.id = &id;
+    m.plan_json = plan;
+    m.world_size = m.n_ranks = 2;
+    m.slots_per_rank = 3;
+    m.threads_per_rank = 6;
+    m.stream_store = true;
+    m.n_resume = resume != NULL;
+    m.resume = sources;
+    return td_assignment_read(&m, state_dir, out);
+}
+
+static void test_plan_gets_this_machines_paths_when_it_is_written(void **state) {
+    const char *dir = *state;
+    struct td_assignment a, loaded = {.attempt = 2};
+    char plan[1024], path[TD_FS_PATH_BYTES], file[TD_FS_PATH_BYTES], expected[256];
+    assert_ok(assigned("", "a1/step-20", dir, &a, plan));
+    assert_int_equal(a.slots, 6);
+    snprintf(path, sizeof path, "%s/attempts/j-1/a2", dir);
+    assert_ok(td_assignment_write(&a, plan, path, dir));
+
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_AUTO_BUF text;
+    struct td_plan written;
+    td_buf_init(&text, 1 << 20);
+    assert_ok(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
+    snprintf(file, sizeof file, "%s/attempts/j-1/a2/plan.json", dir);
+    assert_ok(td_fs_read(file, 1 << 20, &text));
+    assert_ok(td_plan_parse(arena, text.data, text.len, &written));
+    snprintf(expected, sizeof expected, "%s/checkpoints/j-1/a2", dir);
+    assert_string_equal(written.run.checkpoint_dir, expected);
+    snprintf(expected, sizeof expected, "%s/checkpoints/j-1/a1/step-20", dir);
+    assert_string_equal(written.run.resume_from, expected);
+    assert_int_equal(written.run.attempt, 2);
+    assert_int_equal(written.run.threads_per_rank, 6);
+
+    assert_ok(td_assignment_load(path, &loaded));
+    assert_int_equal(loaded.epoch, 9);
+    assert_int_equal(loaded.slots, 6);
+    assert_true(loaded.stream_store);
+    assert_string_equal(loaded.checkpoints, a.checkpoints);
+}
+
+static void test_checkpoints_go_where_the_spec_says_when_it_does(void **state) {
+    struct td_assignment a;
+    char plan[1024];
+    assert_ok(assigned(",\"checkpoint\":{\"dir\":\"/shared/ck\"}", NULL, *state, &a, plan));
+    assert_string_equal(a.checkpoints, "/shared/ck/j-1");
+}
+
+static void test_assignment_is_refused_when_it_is_bad(void **state) {
+    struct td_assignment a;
+    char plan[1024];
+    const char *paths[] = {"../../etc", "a1/step-1/..", "/a1/step-1", "a1/step-", "b1/step-2", ""};
+    for (size_t i = 0; i < TD_COUNTOF(paths); i++)
+        assert_fails(assigned("", paths[i], *state, &a, plan), TD_INVALID_ARGUMENT, "no path");
+    assert_fails(assigned(",\"modle\":1", NULL, *state, &a, plan), TD_INVALID_ARGUMENT, "modle");
+    td_status s = assigned(",\"modle\":1", NULL, *state, &a, plan);
+    assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC);
+    td_status_free(s);
+    assert_false(td_checkpoint_file_valid("../x"));
+    assert_false(td_checkpoint_file_valid(".hidden"));
+    assert_true(td_checkpoint_file_valid("model.safetensors"));
+}
+
+static void test_directory_is_refused_when_its_facts_are_damaged(void **state) {
+    struct td_assignment a = {0};
+    const char *texts[] = {"", "{", "{\"format\":2}", "{\"format\":1,\"n_ranks\":0}", "[]"};
+    char path[TD_FS_PATH_BYTES];
+    snprintf(path, sizeof path, "%s/assignment.json", (char *)*state);
+    assert_fails(td_assignment_load(*state, &a), TD_NOT_FOUND, "assignment.json");
+    for (size_t i = 0; i < TD_COUNTOF(texts); i++) {
+        assert_ok(td_fs_write(path, texts[i], strlen(texts[i]), 0600, 0));
+        td_status s = td_assignment_load(*state, &a);
+        assert_non_null(s);
+        td_status_free(s);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        test_in_scratch(test_plan_gets_this_machines_paths_when_it_is_written),
+        test_in_scratch(test_checkpoints_go_where_the_spec_says_when_it_does),
+        test_in_scratch(test_assignment_is_refused_when_it_is_bad),
+        test_in_scratch(test_directory_is_refused_when_its_facts_are_damaged),
+    };
+    return cmocka_run_group_tests_name("node_assignment", tests, NULL, NULL);
+}

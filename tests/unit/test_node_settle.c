@@ -1,0 +1,85 @@
+// Settling: the last line of a log whose launcher was killed, whatever it left.
+
+#include "daemon/node/settle.h"
+
+#include <fcntl.h>
+
+#include "lib/base/json.h"
+#include "tests/unit/test.h"
+
+static const char *path_in(const char *dir, const char *name) {
+    static char path[TD_FS_PATH_BYTES];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return path;
+}
+
+static void write_log(const char *dir, const char *text) {
+    assert_ok(td_fs_write(path_in(dir, "events.log"), text, strlen(text), 0600, 0));
+}
+
+static char *read_log(const char *dir) {
+    struct td_buf text;
+    td_buf_init(&text, 1 << 20);
+    assert_ok(td_fs_read(path_in(dir, "events.log"), 1 << 20, &text));
+    return td_buf_take_cstr(&text);
+}
+
+static void test_log_gets_a_last_line_when_its_launcher_was_killed(void **state) {
+    const char *before[] = {"", "{\"event\":\"launched\"}\n",
+                            "{\"event\":\"launched\"}\n{\"event\":\"che", "{\"ev"};
+    const char *kept[] = {"", "{\"event\":\"launched\"}\n", "{\"event\":\"launched\"}\n", ""};
+    for (size_t i = 0; i < TD_COUNTOF(before); i++) {
+        write_log(*state, before[i]);
+        assert_ok(td_settle(*state, i == 1));
+        TD_AUTO_FREE char *text = read_log(*state);
+        assert_memory_equal(text, kept[i], strlen(kept[i]));
+        const char *line = text + strlen(kept[i]);
+        TD_AUTO(td_arena) *arena = NULL;
+        struct td_json *v;
+        assert_ok(td_arena_create(1 << 20, &arena));
+        assert_ok(td_json_parse(arena, line, strlen(line), &v));
+        assert_string_equal(td_json_string(td_json_get(v, "event"), ""), "launcher_lost");
+        assert_string_equal(td_json_string(td_json_get(v, "class"), ""),
+                            i == 1 ? "node_lost" : "internal");
+        assert_int_equal(line[strlen(line) - 1], '\n');
+        assert_ok(td_settle(*state, false)); // once
+        TD_AUTO_FREE char *again = read_log(*state);
+        assert_string_equal(again, text);
+    }
+}
+
+static void test_log_stays_when_its_launcher_ended_well(void **state) {
+    const char *whole =
+        "{\"event\":\"launched\"}\n{\"event\":\"launcher_end\",\"outcome\":\"done\"}\n";
+    write_log(*state, whole);
+    assert_ok(td_settle(*state, false));
+    TD_AUTO_FREE char *text = read_log(*state);
+    assert_string_equal(text, whole);
+}
+
+static void test_settling_is_refused_when_somebody_holds_the_lock(void **state) {
+    TD_AUTO_CLOSE int lock = -1;
+    assert_ok(td_fs_lock(path_in(*state, "lock"), "pid 7 (somebody)", &lock));
+    assert_fails(td_settle(*state, false), TD_FAILED_PRECONDITION, "somebody");
+    assert_false(td_fs_exists(path_in(*state, "events.log")));
+}
+
+static void test_half_written_checkpoints_go_when_their_rank_is_dead(void **state) {
+    const char *names[] = {"step-3", "step-5.tmp", "step-x.tmp", "other"};
+    for (size_t i = 0; i < TD_COUNTOF(names); i++)
+        assert_ok(td_fs_mkdirs(path_in(*state, names[i]), 0700));
+    td_settle_checkpoints(*state);
+    for (size_t i = 0; i < TD_COUNTOF(names); i++)
+        assert_int_equal(td_fs_exists(path_in(*state, names[i])), i != 1);
+    td_settle_checkpoints(path_in(*state, "absent"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        test_in_scratch(test_log_gets_a_last_line_when_its_launcher_was_killed),
+        test_in_scratch(test_log_stays_when_its_launcher_ended_well),
+        test_in_scratch(test_settling_is_refused_when_somebody_holds_the_lock),
+        test_in_scratch(test_half_written_checkpoints_go_when_their_rank_is_dead),
+    };
+    return cmocka_run_group_tests_name("node_settle", tests, NULL, NULL);
+}
