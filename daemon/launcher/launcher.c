@@ -18,10 +18,10 @@
 
 #include "daemon/launcher/ending.h"
 #include "daemon/launcher/environment.h"
-#include "daemon/launcher/segments.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
+#include "lib/base/segments.h"
 #include "traind/v1/launcher.pb-c.h"
 
 enum { STOP_KILL = 3, ARENA_BYTES = 1 << 20 };

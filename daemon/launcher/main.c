@@ -1,5 +1,6 @@
-// traind-launcher: `run` is the parent of an attempt's ranks, `exec-rank` the step between it and a
-// rank. Started by node daemons; people have no use for it, but --version.
+// traind-launcher: `run` is the parent of an attempt's ranks (launcher.h), `exec-rank` the step
+// between it and a rank (trampoline.h). Started by node daemons; people have no use for it, but
+// --version. One program for both: a rank's parent is then surely of the same build.
 
 #include <stdio.h>
 #include <string.h>

@@ -13,9 +13,9 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "daemon/launcher/segments.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
+#include "lib/base/segments.h"
 
 enum {
     DRAIN_BYTES = 64 << 10,

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/launcher/segments.h"
+#include "lib/base/segments.h"
 #include "lib/spec/plan.h"
 
 enum { PLAN_MAX = 4 << 20, FILE_MAX = 16 << 10 };

@@ -12,7 +12,6 @@
 #include <sys/pidfd.h>
 #include <sys/wait.h>
 
-#include "daemon/launcher/segments.h"
 #include "daemon/node/fetch.h"
 #include "daemon/node/launcher_link.h"
 #include "daemon/node/settle.h"
@@ -20,6 +19,7 @@
 #include "lib/base/digest.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
+#include "lib/base/segments.h"
 #include "lib/rpc/loop.h"
 
 enum { td_local_attempt_magic = 0x4c415454, ACK_MAX = 16 << 10, ACK_FD = 3 };
@@ -271,71 +271,70 @@ static void on_timer(void *arg) {
     }
 }
 
-struct number {
-    char text[24];
+enum { ARGV_MAX = 48 };
+struct command {
+    struct td_arena *arena;
+    const char *argv[ARGV_MAX];
+    size_t n;
+    bool full; // out of memory
 };
-static struct number number(uint64_t v) {
-    struct number n;
-    snprintf(n.text, sizeof n.text, "%llu", (unsigned long long)v);
-    return n;
+
+static void word(struct command *c, const char *text) {
+    TD_CHECK(c->n < ARGV_MAX - 1);
+    c->argv[c->n++] = text;
+    c->full = c->full || !text;
 }
 
-static td_status spawn(struct td_local_attempt *a, const struct td_launch_context *c, int ack_fd) {
-    char launcher[TD_FS_PATH_BYTES], worker[TD_FS_PATH_BYTES], plan[TD_FS_PATH_BYTES],
-        log[TD_FS_PATH_BYTES], hex[TD_DIGEST_HEX], socket[TD_FS_PATH_BYTES];
-    TD_TRY(td_fs_path(launcher, "%s/traind-launcher", c->bin_dir));
-    TD_TRY(td_fs_path(worker, "%s/traind-worker", c->bin_dir));
-    TD_TRY(td_fs_path(plan, "%s/%s", a->dir, TD_SEGMENT_PLAN));
-    TD_TRY(td_fs_path(log, "%s/%s", a->dir, TD_SEGMENT_LAUNCHER_LOG));
+static void number(struct command *c, const char *flag, uint64_t value) {
+    word(c, flag);
+    word(c, td_arena_printf(c->arena, "%llu", (unsigned long long)value));
+}
+
+static void file(struct command *c, const char *flag, const char *dir, const char *name) {
+    word(c, flag);
+    word(c, td_arena_printf(c->arena, "%s/%s", dir, name));
+}
+
+static td_status make_command(const struct td_local_attempt *a, const struct td_launch_context *x,
+                              struct command *c) {
+    const struct td_assignment *s = &a->assigned;
+    char hex[TD_DIGEST_HEX];
     // Daemons with other state directories share the runtime directory.
     td_xxh3_128_hex(a->dir, strlen(a->dir), hex);
-    TD_TRY(td_fs_path(socket, "%s/%s-a%u-%.8s.sock", c->runtime_dir, a->assigned.job,
-                      a->assigned.attempt, hex));
-    // The record may name a shorter one; until it is read, this is the one to clean up.
-    if (strlen(socket) < sizeof a->socket) memcpy(a->socket, socket, strlen(socket) + 1);
-    const struct td_assignment *s = &a->assigned;
-    struct number attempt = number(s->attempt), epoch = number(s->epoch),
-                  world = number(s->world_size), first = number(s->first_rank),
-                  ranks = number(s->n_ranks), threads = number(s->threads),
-                  shared = number(s->shared_bytes), memory = number(s->memory_limit_bytes),
-                  orphan = number((uint64_t)(c->orphan_timeout_ns / TD_NS_PER_S)),
-                  ack = number(ACK_FD);
-    const char *argv[] = {launcher,
-                          "run",
-                          "--ack-fd",
-                          ack.text,
-                          "--dir",
-                          a->dir,
-                          "--plan",
-                          plan,
-                          "--job",
-                          s->job,
-                          "--attempt",
-                          attempt.text,
-                          "--epoch",
-                          epoch.text,
-                          "--world",
-                          world.text,
-                          "--first-rank",
-                          first.text,
-                          "--ranks",
-                          ranks.text,
-                          "--cores",
-                          c->cores,
-                          "--threads",
-                          threads.text,
-                          "--shared-bytes",
-                          shared.text,
-                          "--memory-limit",
-                          memory.text,
-                          "--worker",
-                          worker,
-                          "--socket",
-                          socket,
-                          "--orphan-timeout",
-                          orphan.text,
-                          c->shared_cores ? "--shared-cores" : NULL,
-                          NULL};
+    word(c, td_arena_printf(c->arena, "%s/traind-launcher", x->bin_dir));
+    word(c, "run");
+    number(c, "--ack-fd", ACK_FD);
+    word(c, "--dir");
+    word(c, a->dir);
+    file(c, "--plan", a->dir, TD_SEGMENT_PLAN);
+    word(c, "--job");
+    word(c, s->job);
+    number(c, "--attempt", s->attempt);
+    number(c, "--epoch", s->epoch);
+    number(c, "--world", s->world_size);
+    number(c, "--first-rank", s->first_rank);
+    number(c, "--ranks", s->n_ranks);
+    word(c, "--cores");
+    word(c, x->cores);
+    number(c, "--threads", s->threads);
+    number(c, "--shared-bytes", s->shared_bytes);
+    number(c, "--memory-limit", s->memory_limit_bytes);
+    file(c, "--worker", x->bin_dir, "traind-worker");
+    word(c, "--socket");
+    word(c,
+         td_arena_printf(c->arena, "%s/%s-a%u-%.8s.sock", x->runtime_dir, s->job, s->attempt, hex));
+    number(c, "--orphan-timeout", (uint64_t)(x->orphan_timeout_ns / TD_NS_PER_S));
+    if (x->shared_cores) word(c, "--shared-cores");
+    return c->full ? td_fail_oom() : TD_OK;
+}
+
+static td_status spawn(struct td_local_attempt *a, const struct td_launch_context *x, int ack_fd) {
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_arena_create(1 << 20, &arena));
+    struct command c = {.arena = arena};
+    TD_TRY(make_command(a, x, &c));
+    char log[TD_FS_PATH_BYTES];
+    TD_TRY(td_fs_path(log, "%s/%s", a->dir, TD_SEGMENT_LAUNCHER_LOG));
     TD_AUTO_CLOSE int log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (log_fd < 0) return td_fs_fail("open", log);
     struct td_proc_fd fds[] = {{log_fd, STDERR_FILENO}, {ack_fd, ACK_FD}};
@@ -343,8 +342,8 @@ static td_status spawn(struct td_local_attempt *a, const struct td_launch_contex
         char *const *in;
         const char *const *out;
     } env = {.in = environ};
-    struct td_proc_options o = {.path = launcher,
-                                .argv = argv,
+    struct td_proc_options o = {.path = c.argv[0],
+                                .argv = c.argv,
                                 .env = env.out,
                                 .fds = fds,
                                 .n_fds = TD_COUNTOF(fds),

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/launcher/segments.h"
 #include "daemon/node/attempt.h"
 #include "daemon/node/cores.h"
 #include "daemon/node/fetch.h"
@@ -22,6 +21,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
+#include "lib/base/segments.h"
 #include "lib/rpc/loop.h"
 
 enum { td_node_magic = 0x4e4f4445 };

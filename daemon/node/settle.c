@@ -10,10 +10,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "daemon/launcher/segments.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
+#include "lib/base/segments.h"
 
 // The whole last line, and where the last whole line ends. "" when there is none.
 static td_status read_last(int fd, const char *path, char *line, size_t line_bytes,

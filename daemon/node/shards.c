@@ -8,11 +8,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "daemon/launcher/segments.h"
 #include "daemon/node/put.h"
 #include "lib/base/digest.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
+#include "lib/base/segments.h"
 #include "lib/rpc/loop.h"
 
 enum { td_shards_magic = 0x53485244, FILES_MAX = 64, READ_BYTES = 2 * TD_SEGMENT_LINE_MAX };

@@ -6,10 +6,10 @@
 #include "lib/spec/plan.h"
 #include "tests/unit/test.h"
 
-static const char spec_text[] =
-    "{\"format\":1,\"model\":{\"name\":\"mlp\",\"layers\":[16,4]},"
-    "\"data\":{\"name\":\"synthetic\",\"samples\":64,\"features\":16,\"classes\":4},"
-    "\"optimizer\":{\"name\":\"sgd\",\"lr\":0.1}%s}";
+static const char spec_text[] = "{\"format\":1,\"model\":{\"name\":\"mlp\",\"layers\":[16,4]},"
+                                "\"data\":{\"name\":\"synthetic\",\"samples\":64,\"features\":16,"
+                                "\"classes\":4,\"batch_size\":16},"
+                                "\"optimizer\":{\"name\":\"sgd\",\"lr\":0.1}%s}";
 
 static td_status assigned(const char *extra, const char *resume, const char *state_dir,
                           struct td_assignment *out, char plan[1024]) {

@@ -1,5 +1,5 @@
-#ifndef TRAIND_DAEMON_LAUNCHER_SEGMENTS_H
-#define TRAIND_DAEMON_LAUNCHER_SEGMENTS_H
+#ifndef TRAIND_LIB_BASE_SEGMENTS_H
+#define TRAIND_LIB_BASE_SEGMENTS_H
 
 // Segments: the files of an attempt, the contract between a launcher, its node and the coordinator.
 //
