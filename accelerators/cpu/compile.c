@@ -168,6 +168,15 @@ static void set_rows(struct td_kernel *k) {
     k->rows = k->cols ? elems / k->cols : s->n_dims > 1 ? s->dim[0] : 0;
 }
 
+static td_kernel_fn *find_kernel(enum td_op op) {
+    td_kernel_fn *const found[] = {td_kernel_elementwise(op), td_kernel_activation(op),
+                                   td_kernel_reduce(op), td_kernel_optim(op)};
+    for (size_t i = 0; i < TD_COUNTOF(found); i++) {
+        if (found[i]) return found[i];
+    }
+    return NULL;
+}
+
 static td_status choose_kernel(const struct compiler *c, td_node node, struct td_kernel *k) {
     const struct td_node_info *n = td_graph_node(c->graph, node);
     if (n->op == TD_OP_MATMUL) return add_gemm(c, n, k);
@@ -175,14 +184,14 @@ static td_status choose_kernel(const struct compiler *c, td_node node, struct td
         k->run = run_all_reduce;
         return TD_OK;
     }
-    k->run = td_kernel_elementwise(n->op);
-    if (!k->run) k->run = td_kernel_reduce(n->op);
-    if (!k->run) k->run = td_kernel_optim(n->op);
-    return k->run ? TD_OK : refuse(c, node, "no kernel");
+    k->run = find_kernel(n->op);
+    return TD_OK;
 }
 
 static td_status add_kernel(struct compiler *c, td_node node) {
     const struct td_node_info *n = td_graph_node(c->graph, node);
+    bool special = n->op == TD_OP_MATMUL || n->op == TD_OP_ALL_REDUCE;
+    if (!special && !find_kernel(n->op)) return refuse(c, node, "no kernel");
     struct td_kernel *k = &c->exe->kernel[c->exe->n_kernels++];
     k->segment = n->segment;
     k->n_threads = c->accel->n_threads;

@@ -89,6 +89,7 @@ void td_parallel_open(int32_t n_threads);
 
 // Kernels by op; NULL: not one of this file.
 td_kernel_fn *td_kernel_elementwise(enum td_op op);
+td_kernel_fn *td_kernel_activation(enum td_op op);
 td_kernel_fn *td_kernel_reduce(enum td_op op);
 td_kernel_fn *td_kernel_optim(enum td_op op);
 // Bytes of scratch that a kernel of kernels_reduce.c wants.

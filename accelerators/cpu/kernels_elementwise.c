@@ -1,4 +1,4 @@
-// Elementwise kernels: cast, add, mul, relu and its gradient, scale, store, fill, reshape.
+// Elementwise kernels: cast, add, mul, sub, div, scale, store, fill, reshape.
 //
 // Fast paths: operands of one shape, and a vector broadcast over rows; every other broadcast walks
 // an odometer over the dimensions. In-place use (output over an operand) is allowed everywhere,
@@ -49,51 +49,46 @@ static td_status run_cast(const struct td_kernel *k, const struct td_run *r) {
     return TD_OK;
 }
 
-// ---- add, mul
-// ------------------------------------------------------------------------------------------
+// ---- add, mul, sub, div
+// A row of BINARY is a whole kernel, but for the choice of the path.
 struct binary_arg {
     const struct td_kernel *k;
     const float *a, *b;
     float *y;
 };
 
-TD_CLONES static void add_same(const float *a, const float *b, float *y, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
-        y[i] = a[i] + b[i];
+typedef float binary_fn(float a, float b);
+static td_status run_binary(const struct td_kernel *k, const struct td_run *r, td_range_fn *same,
+                            td_range_fn *rows, binary_fn *one);
+
+#define BINARY(name, expr)                                                                         \
+    TD_CLONES static void name##_same(const float *va, const float *vb, float *y, int64_t n) {     \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            float a = va[i], b = vb[i];                                                            \
+            y[i] = (expr);                                                                         \
+        }                                                                                          \
+    }                                                                                              \
+    static void name##_range(const void *arg, int64_t begin, int64_t end) {                        \
+        const struct binary_arg *x = arg;                                                          \
+        name##_same(x->a + begin, x->b + begin, x->y + begin, end - begin);                        \
+    }                                                                                              \
+    static void name##_rows(const void *arg, int64_t begin, int64_t end) {                         \
+        const struct binary_arg *x = arg;                                                          \
+        int64_t cols = x->k->cols;                                                                 \
+        for (int64_t i = begin; i < end; i++) {                                                    \
+            name##_same(x->a + i * cols, x->b, x->y + i * cols, cols);                             \
+        }                                                                                          \
+    }                                                                                              \
+    static float name##_one(float a, float b) {                                                    \
+        return (expr);                                                                             \
+    }                                                                                              \
+    static td_status run_##name(const struct td_kernel *k, const struct td_run *r) {               \
+        return run_binary(k, r, name##_range, name##_rows, name##_one);                            \
     }
-}
-
-TD_CLONES static void mul_same(const float *a, const float *b, float *y, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
-        y[i] = a[i] * b[i];
-    }
-}
-
-static void add_range(const void *arg, int64_t begin, int64_t end) {
-    const struct binary_arg *x = arg;
-    add_same(x->a + begin, x->b + begin, x->y + begin, end - begin);
-}
-
-static void mul_range(const void *arg, int64_t begin, int64_t end) {
-    const struct binary_arg *x = arg;
-    mul_same(x->a + begin, x->b + begin, x->y + begin, end - begin);
-}
-
-static void add_rows(const void *arg, int64_t begin, int64_t end) {
-    const struct binary_arg *x = arg;
-    int64_t cols = x->k->cols;
-    for (int64_t i = begin; i < end; i++) {
-        add_same(x->a + i * cols, x->b, x->y + i * cols, cols);
-    }
-}
-
-static void mul_rows(const void *arg, int64_t begin, int64_t end) {
-    const struct binary_arg *x = arg;
-    int64_t cols = x->k->cols;
-    for (int64_t i = begin; i < end; i++) {
-        mul_same(x->a + i * cols, x->b, x->y + i * cols, cols);
-    }
-}
+BINARY(add, a + b)
+BINARY(mul, a *b)
+BINARY(sub, a - b)
+BINARY(div, a / b)
 
 // Element strides of an operand seen in the output's shape; 0 where it is broadcast.
 static void broadcast_strides(const struct td_shape *in, const struct td_shape *out,
@@ -106,7 +101,7 @@ static void broadcast_strides(const struct td_shape *in, const struct td_shape *
     }
 }
 
-static void binary_any(const struct td_kernel *k, const struct binary_arg *x, bool add) {
+static void binary_any(const struct td_kernel *k, const struct binary_arg *x, binary_fn *one) {
     int64_t sa[TD_MAX_DIMS] = {0}, sb[TD_MAX_DIMS] = {0}, at[TD_MAX_DIMS] = {0};
     broadcast_strides(&k->shape[0], &k->out_shape, sa);
     broadcast_strides(&k->shape[1], &k->out_shape, sb);
@@ -116,7 +111,7 @@ static void binary_any(const struct td_kernel *k, const struct binary_arg *x, bo
             ia += at[d] * sa[d];
             ib += at[d] * sb[d];
         }
-        x->y[i] = add ? x->a[ia] + x->b[ib] : x->a[ia] * x->b[ib];
+        x->y[i] = one(x->a[ia], x->b[ib]);
         for (int d = k->out_shape.n_dims - 1; d >= 0 && ++at[d] == k->out_shape.dim[d]; d--) {
             at[d] = 0;
         }
@@ -124,7 +119,7 @@ static void binary_any(const struct td_kernel *k, const struct binary_arg *x, bo
 }
 
 static td_status run_binary(const struct td_kernel *k, const struct td_run *r, td_range_fn *same,
-                            td_range_fn *rows) {
+                            td_range_fn *rows, binary_fn *one) {
     struct binary_arg x = {k, td_operand_at(&k->in[0], r), td_operand_at(&k->in[1], r),
                            td_operand_at(&k->out[0], r)};
     const struct td_shape *a = &k->shape[0], *b = &k->shape[1];
@@ -134,53 +129,8 @@ static td_status run_binary(const struct td_kernel *k, const struct td_run *r, t
     } else if (vector && k->cols > 0) {
         td_parallel(k->n_threads, k->rows, GRAIN / k->cols + 1, rows, &x);
     } else {
-        binary_any(k, &x, same == add_range);
+        binary_any(k, &x, one);
     }
-    return TD_OK;
-}
-
-static td_status run_add(const struct td_kernel *k, const struct td_run *r) {
-    return run_binary(k, r, add_range, add_rows);
-}
-
-static td_status run_mul(const struct td_kernel *k, const struct td_run *r) {
-    return run_binary(k, r, mul_range, mul_rows);
-}
-
-// ---- relu
-// ------------------------------------------------------------------------------------------------
-TD_CLONES static void relu(const float *x, float *y, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
-        y[i] = x[i] > 0 ? x[i] : 0;
-    }
-}
-
-TD_CLONES static void relu_grad(const float *y, const float *dy, float *dx, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
-        dx[i] = y[i] > 0 ? dy[i] : 0;
-    }
-}
-
-static void relu_range(const void *arg, int64_t begin, int64_t end) {
-    const struct binary_arg *x = arg;
-    relu(x->a + begin, x->y + begin, end - begin);
-}
-
-static void relu_grad_range(const void *arg, int64_t begin, int64_t end) {
-    const struct binary_arg *x = arg;
-    relu_grad(x->a + begin, x->b + begin, x->y + begin, end - begin);
-}
-
-static td_status run_relu(const struct td_kernel *k, const struct td_run *r) {
-    struct binary_arg x = {k, td_operand_at(&k->in[0], r), NULL, td_operand_at(&k->out[0], r)};
-    td_parallel(k->n_threads, k->elems, GRAIN, relu_range, &x);
-    return TD_OK;
-}
-
-static td_status run_relu_grad(const struct td_kernel *k, const struct td_run *r) {
-    struct binary_arg x = {k, td_operand_at(&k->in[0], r), td_operand_at(&k->in[1], r),
-                           td_operand_at(&k->out[0], r)};
-    td_parallel(k->n_threads, k->elems, GRAIN, relu_grad_range, &x);
     return TD_OK;
 }
 
@@ -227,9 +177,9 @@ static td_status run_reshape(const struct td_kernel *k, const struct td_run *r) 
 
 td_kernel_fn *td_kernel_elementwise(enum td_op op) {
     static td_kernel_fn *const table[TD_OP_COUNT] = {
-        [TD_OP_CAST] = run_cast,           [TD_OP_ADD] = run_add,     [TD_OP_MUL] = run_mul,
-        [TD_OP_RELU] = run_relu,           [TD_OP_SCALE] = run_scale, [TD_OP_STORE] = run_store,
-        [TD_OP_RELU_GRAD] = run_relu_grad, [TD_OP_FILL] = run_fill,   [TD_OP_RESHAPE] = run_reshape,
+        [TD_OP_CAST] = run_cast,   [TD_OP_ADD] = run_add,   [TD_OP_MUL] = run_mul,
+        [TD_OP_SUB] = run_sub,     [TD_OP_DIV] = run_div,   [TD_OP_SCALE] = run_scale,
+        [TD_OP_STORE] = run_store, [TD_OP_FILL] = run_fill, [TD_OP_RESHAPE] = run_reshape,
     };
     return table[op];
 }

@@ -1,6 +1,7 @@
 // Kernels of the reference; see the header. One function per op, named as in ops.def, plain loops
 // in a fixed order: the sums run over ascending indices, so the same inputs give the same bits.
-// Optimizers are torch's formulas, written in torch's order. No state, no allocation.
+// Optimizers are torch's formulas, written in torch's order. No state, no allocation. Families of
+// ops have files of their own (kernels_*.c), asked first.
 
 #include "accelerators/reference/kernels.h"
 
@@ -8,8 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-// Linear index into an operand that broadcasts to `wide`, for element i of the result.
-static int64_t broadcast_index(const struct td_shape *wide, const struct td_shape *x, int64_t i) {
+int64_t td_ref_broadcast(const struct td_shape *wide, const struct td_shape *x, int64_t i) {
     int64_t at = 0, stride = 1;
     for (int32_t d = wide->n_dims - 1, dx = x->n_dims - 1; dx >= 0; d--, dx--) {
         int64_t pos = i % wide->dim[d];
@@ -20,11 +20,7 @@ static int64_t broadcast_index(const struct td_shape *wide, const struct td_shap
     return at;
 }
 
-static double relu(double v) {
-    return v > 0 || v != v ? v : 0; // a NaN stays visible
-}
-
-// ---- linear algebra and elementwise
+// ---- linear algebra, copies
 // ---------------------------------------------------------------
 static void dot_row(const struct ref_call *c, int64_t m, int64_t n_rows, int64_t k_inner,
                     double *y) {
@@ -61,32 +57,8 @@ static td_status run_matmul(struct ref_call *c) {
         for (int64_t n = 0; n < n_cols; n++) {
             double v = td_ref_round(t, y[n]);
             if (c->node->n_inputs == 3) v = td_ref_round(t, v + c->in[2].x[n]);
-            y[n] = at->act == TD_ACT_RELU ? relu(v) : v;
+            y[n] = at->act == TD_ACT_RELU ? td_ref_relu(v) : v;
         }
-    }
-    return TD_OK;
-}
-
-static td_status run_binary(struct ref_call *c) {
-    const struct td_shape *wide = c->out[0].shape;
-    for (int64_t i = 0; i < c->out[0].n; i++) {
-        double a = c->in[0].x[broadcast_index(wide, c->in[0].shape, i)];
-        double b = c->in[1].x[broadcast_index(wide, c->in[1].shape, i)];
-        c->out[0].x[i] = c->node->op == TD_OP_ADD ? a + b : a * b;
-    }
-    return TD_OK;
-}
-
-static td_status run_relu(struct ref_call *c) {
-    for (int64_t i = 0; i < c->out[0].n; i++) {
-        c->out[0].x[i] = relu(c->in[0].x[i]);
-    }
-    return TD_OK;
-}
-
-static td_status run_relu_grad(struct ref_call *c) {
-    for (int64_t i = 0; i < c->out[0].n; i++) {
-        c->out[0].x[i] = c->in[0].x[i] > 0 ? c->in[1].x[i] : 0;
     }
     return TD_OK;
 }
@@ -133,7 +105,7 @@ static td_status run_reduce_sum(struct ref_call *c) {
     struct ref_operand *y = &c->out[0];
     memset(y->x, 0, (size_t)y->n * sizeof(double));
     for (int64_t i = 0; i < c->in[0].n; i++) {
-        y->x[broadcast_index(c->in[0].shape, y->shape, i)] += c->in[0].x[i];
+        y->x[td_ref_broadcast(c->in[0].shape, y->shape, i)] += c->in[0].x[i];
     }
     for (int64_t i = 0; i < y->n; i++) {
         y->x[i] = td_ref_round(y->dtype, y->x[i]);
@@ -281,12 +253,8 @@ static td_status run_adam(struct ref_call *c) { // and adamw
 
 // ---- the table
 // ------------------------------------------------------------------------------------
-static td_status (*const kernels[TD_OP_COUNT])(struct ref_call *c) = {
+static td_ref_kernel_fn *const kernels[TD_OP_COUNT] = {
     [TD_OP_MATMUL] = run_matmul,
-    [TD_OP_ADD] = run_binary,
-    [TD_OP_MUL] = run_binary,
-    [TD_OP_RELU] = run_relu,
-    [TD_OP_RELU_GRAD] = run_relu_grad,
     [TD_OP_RESHAPE] = run_copy,
     [TD_OP_CAST] = run_cast,
     [TD_OP_SOFTMAX_CE] = run_softmax_ce,
@@ -305,10 +273,15 @@ static td_status (*const kernels[TD_OP_COUNT])(struct ref_call *c) = {
     // all_reduce is the collective's: reference.c calls it
 };
 
+static td_ref_kernel_fn *kernel_of(enum td_op op) {
+    td_ref_kernel_fn *k = td_ref_elementwise(op);
+    return k ? k : kernels[op];
+}
+
 bool td_ref_has_kernel(enum td_op op) {
-    return op == TD_OP_ALL_REDUCE || ((unsigned)op < TD_OP_COUNT && kernels[op]);
+    return op == TD_OP_ALL_REDUCE || ((unsigned)op < TD_OP_COUNT && kernel_of(op));
 }
 
 td_status td_ref_kernel(struct ref_call *c) {
-    return kernels[c->node->op](c);
+    return kernel_of(c->node->op)(c);
 }

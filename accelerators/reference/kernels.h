@@ -25,12 +25,23 @@ struct ref_call {
     uint32_t written; // bit i: operand i was changed and must be stored
 };
 
+typedef td_status td_ref_kernel_fn(struct ref_call *c);
+// Kernels of a family's file; NULL: not one of its ops.
+td_ref_kernel_fn *td_ref_elementwise(enum td_op op);
+
 // Runs the node's kernel; INVALID_ARGUMENT (class data) on labels outside the classes.
 TD_MUST_USE td_status td_ref_kernel(struct ref_call *c);
 // True if there is a kernel.
 bool td_ref_has_kernel(enum td_op op);
 // Rounds to the element type, and back.
 double td_ref_round(enum td_dtype dtype, double v);
+
+// Linear index into an operand that broadcasts to `wide`, for element i of the result.
+int64_t td_ref_broadcast(const struct td_shape *wide, const struct td_shape *x, int64_t i);
+
+static inline double td_ref_relu(double v) {
+    return v > 0 || v != v ? v : 0; // a NaN stays visible
+}
 
 // Widening and narrowing of n elements. False for a type that the reference does not know (f16).
 bool td_ref_knows(enum td_dtype dtype);

@@ -1,18 +1,15 @@
 // Gradient rules: one per differentiable op, in terms of ops, so that every accelerator that runs
-// the forward ops runs the gradients. conform_ops checks each against finite differences in fp64.
+// the forward ops runs the gradients. tests/conform/conform_gradients*.c check each against finite
+// differences in fp64. A family of ops has its own file and table (grad_rules_*.c), asked first.
 //
 // With A = op(a), B = op(b), y = A B: dA = dy B', dB = A' dy; where the operand itself is
 // transposed the product is written the other way round, so that no transpose is ever materialised.
 // An op without a row here (count_correct, the optimizers, ...) is an error when the loss depends
 // on a parameter through it, found when the step is recorded and not when it runs.
 
-#include "engine/graph/autodiff.h"
+#include "engine/graph/grad_rules.h"
 
 #include <inttypes.h>
-
-static const struct td_shape *shape_of(const struct td_grad_call *c, td_value v) {
-    return &td_gv(c->g, v)->shape;
-}
 
 td_status td_grad_value(struct td_graph *g, td_value dy, enum td_dtype dtype, td_value *out_value) {
     if (dy == TD_ADJOINT_ONE) {
@@ -24,9 +21,9 @@ td_status td_grad_value(struct td_graph *g, td_value dy, enum td_dtype dtype, td
 }
 
 // Sums v down to the operand's shape, undoing a broadcast.
-static td_status reduce_to_operand(const struct td_grad_call *c, td_value v) {
-    struct td_attrs a = {.shape = *shape_of(c, c->node->inputs[c->operand])};
-    if (td_shape_equal(&a.shape, shape_of(c, v))) {
+td_status td_grad_reduce(const struct td_grad_call *c, td_value v) {
+    struct td_attrs a = {.shape = *td_grad_shape(c, c->node->inputs[c->operand])};
+    if (td_shape_equal(&a.shape, td_grad_shape(c, v))) {
         *c->out = v;
         return TD_OK;
     }
@@ -35,7 +32,7 @@ static td_status reduce_to_operand(const struct td_grad_call *c, td_value v) {
 
 // Folds leading dimensions into one: a product's transposed operand must be 2-D.
 static td_status as_matrix(const struct td_grad_call *c, td_value v, td_value *out_value) {
-    const struct td_shape *s = shape_of(c, v);
+    const struct td_shape *s = td_grad_shape(c, v);
     if (s->n_dims == 2) {
         *out_value = v;
         return TD_OK;
@@ -50,7 +47,7 @@ static td_status as_matrix(const struct td_grad_call *c, td_value v, td_value *o
 static td_status grad_matmul(const struct td_grad_call *c) {
     td_value a = c->node->inputs[0], b = c->node->inputs[1], dy = c->dy;
     bool ta = c->node->attrs.trans_a, tb = c->node->attrs.trans_b;
-    if (c->operand == 2) return reduce_to_operand(c, dy);
+    if (c->operand == 2) return td_grad_reduce(c, dy);
     if (c->operand == 0 && !ta) {
         struct td_attrs t = {.trans_b = !tb};
         return td_graph_op3(c->g, TD_OP_MATMUL, dy, b, 0, &t, c->out);
@@ -66,22 +63,8 @@ static td_status grad_matmul(const struct td_grad_call *c) {
               : td_graph_op3(c->g, TD_OP_MATMUL, a, dy, 0, &t, c->out);
 }
 
-static td_status grad_add(const struct td_grad_call *c) {
-    return reduce_to_operand(c, c->dy);
-}
-
-static td_status grad_mul(const struct td_grad_call *c) {
-    td_value v;
-    TD_TRY(td_graph_op3(c->g, TD_OP_MUL, c->dy, c->node->inputs[1 - c->operand], 0, NULL, &v));
-    return reduce_to_operand(c, v);
-}
-
-static td_status grad_relu(const struct td_grad_call *c) {
-    return td_graph_op3(c->g, TD_OP_RELU_GRAD, c->node->outputs[0], c->dy, 0, NULL, c->out);
-}
-
 static td_status grad_reshape(const struct td_grad_call *c) {
-    struct td_attrs a = {.shape = *shape_of(c, c->node->inputs[0])};
+    struct td_attrs a = {.shape = *td_grad_shape(c, c->node->inputs[0])};
     return td_graph_op3(c->g, TD_OP_RESHAPE, c->dy, 0, 0, &a, c->out);
 }
 
@@ -146,14 +129,8 @@ static td_status grad_fill(const struct td_grad_call *c) {
     return td_graph_op3(c->g, TD_OP_CAST, v, 0, 0, &factor, c->out);
 }
 
-static const struct {
-    td_status (*grad)(const struct td_grad_call *c);
-    bool takes_one; // the rule understands TD_ADJOINT_ONE
-} grad_rules[TD_OP_COUNT] = {
+static const struct td_grad_rule grad_rules[TD_OP_COUNT] = {
     [TD_OP_MATMUL] = {grad_matmul, false},
-    [TD_OP_ADD] = {grad_add, false},
-    [TD_OP_MUL] = {grad_mul, false},
-    [TD_OP_RELU] = {grad_relu, false},
     [TD_OP_RESHAPE] = {grad_reshape, false},
     [TD_OP_CAST] = {grad_cast, false},
     [TD_OP_SOFTMAX_CE] = {grad_softmax_ce, true},
@@ -164,13 +141,19 @@ static const struct {
     [TD_OP_FILL] = {grad_fill, false},
 };
 
+static const struct td_grad_rule *rule_of(enum td_op op) {
+    const struct td_grad_rule *r = td_grad_rule_elementwise(op);
+    return r ? r : &grad_rules[op];
+}
+
 td_status td_grad_prologue(struct td_graph *g, const struct td_node_info *node, td_value *dy) {
-    if (!grad_rules[node->op].grad) {
+    const struct td_grad_rule *rule = rule_of(node->op);
+    if (!rule->grad) {
         return td_fail(TD_INVALID_ARGUMENT,
                        "the loss depends on parameters through '%s', which has no gradient",
                        td_op_name(node->op));
     }
-    if (*dy == TD_ADJOINT_ONE && !grad_rules[node->op].takes_one) {
+    if (*dy == TD_ADJOINT_ONE && !rule->takes_one) {
         TD_TRY(td_grad_value(g, *dy, td_gv(g, node->outputs[0])->dtype, dy));
     }
     if (node->op == TD_OP_MATMUL && node->attrs.act == TD_ACT_RELU) {
@@ -180,6 +163,6 @@ td_status td_grad_prologue(struct td_graph *g, const struct td_node_info *node, 
 }
 
 td_status td_grad_rule(const struct td_grad_call *c) {
-    TD_TRY_CTX(grad_rules[c->node->op].grad(c), "gradient of %s", td_op_name(c->node->op));
+    TD_TRY_CTX(rule_of(c->node->op)->grad(c), "gradient of %s", td_op_name(c->node->op));
     return TD_OK;
 }

@@ -37,6 +37,11 @@ const char *td_segment_name(enum td_segment s) {
     return (unsigned)s < TD_SEG_COUNT ? segment_names[s] : "unknown";
 }
 
+const char *td_compare_name(enum td_compare c) {
+    static const char *const names[TD_CMP_COUNT] = {"eq", "ne", "lt", "le", "gt", "ge"};
+    return (unsigned)c < TD_CMP_COUNT ? names[c] : "unknown";
+}
+
 const char *td_mode_name(enum td_mode m) {
     return (unsigned)m < TD_COUNTOF(mode_names) ? mode_names[m] : "unknown";
 }

@@ -72,6 +72,9 @@ static td_status write_attrs(const struct writer *w, const struct td_node_info *
     if (a->trans_a) TD_TRY(td_buf_str(w->out, " trans_a"));
     if (a->trans_b) TD_TRY(td_buf_str(w->out, " trans_b"));
     if (a->act == TD_ACT_RELU) TD_TRY(td_buf_str(w->out, " act=relu"));
+    if (a->gelu_tanh) TD_TRY(td_buf_str(w->out, " form=tanh"));
+    if (node->op == TD_OP_COMPARE)
+        TD_TRY(td_buf_printf(w->out, " %s", td_compare_name(a->compare)));
     bool scales = node->op == TD_OP_CAST || node->op == TD_OP_FILL;
     if (scales && a->scale != 0) TD_TRY(td_buf_printf(w->out, " scale=%.9g", a->scale));
     if (node->op == TD_OP_CLIP_COEF) TD_TRY(td_buf_printf(w->out, " max_norm=%g", a->max_norm));

@@ -2,11 +2,13 @@
 //
 // One table row per op: a shape rule (checks operands and attributes, infers dtype and shape of the
 // outputs), a cost rule (FLOPs; 0 where the op only moves bytes) and a mask of the operands that
-// the op writes. Gradient rules stand in grad_rules.c, reference kernels in accelerators/reference;
-// tests/conform/conform_ops.c visits every row. A rule fails with INVALID_ARGUMENT that names op
-// and operand shapes; it never aborts, because what it judges is a user's module. Pure functions.
+// the op writes. Here are the ops of linear algebra, state, loss and optimizers; a family of ops
+// has its own file and table (op_rules_*.c), asked first. Gradient rules stand in grad_rules*.c,
+// reference kernels in accelerators/reference; tests/conform visits every row. A rule fails with
+// INVALID_ARGUMENT that names op and operand shapes; it never aborts, because what it judges is a
+// user's module. Pure functions.
 
-#include "engine/graph/graph_impl.h"
+#include "engine/graph/op_rules.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -70,27 +72,15 @@ bool td_shape_broadcast(const struct td_shape *a, const struct td_shape *b, stru
     return true;
 }
 
-// ---- shape rules --------------------------------------------------------------------------------
-struct op_call {
-    const struct td_graph *g;
-    enum td_op op;
-    const td_value *in;
-    uint32_t n_in;
-    const struct td_attrs *attrs;
-    struct td_op_result *out;
-};
-
-static const struct td_value_info *arg(const struct op_call *c, uint32_t i) {
-    return td_gv(c->g, c->in[i]);
-}
-
-// "matmul(f32(128,784), f32(100,10)): <why>"; long operand lists are cut.
-static td_status reject(const struct op_call *c, const char *why) {
+// ---- what the families' rules share (op_rules.h)
+// -------------------------------------------------- "matmul(f32(128,784), f32(100,10)): <why>";
+// long operand lists are cut.
+td_status td_op_reject(const struct td_op_call *c, const char *why) {
     char text[512];
     size_t at = 0;
     for (uint32_t i = 0; i < c->n_in && i < 5; i++) {
         char one[96];
-        td_shape_text(arg(c, i)->dtype, &arg(c, i)->shape, one, sizeof one);
+        td_shape_text(arg(c, i)->dtype, shape_of(c, i), one, sizeof one);
         at += (size_t)snprintf(text + at, sizeof text - at, "%s%s", i ? ", " : "", one);
     }
     text[at] = '\0';
@@ -98,40 +88,31 @@ static td_status reject(const struct op_call *c, const char *why) {
                    c->n_in > 5 ? ", ..." : "", why);
 }
 
-static td_status give(const struct op_call *c, uint32_t i, enum td_dtype dtype,
-                      const struct td_shape *shape) {
-    c->out->dtype[i] = dtype;
-    c->out->shape[i] = *shape;
-    return TD_OK;
+double td_op_cost_output(const struct td_graph *g, const struct td_node_info *node) {
+    return td_op_elems(g, node->outputs[0]);
 }
 
-static enum td_dtype scalar_dtype(enum td_dtype t) {
-    return t == TD_F64 ? TD_F64 : TD_F32;
-}
-
-static td_status give_scalar(const struct op_call *c, uint32_t i, enum td_dtype operand) {
-    struct td_shape none = {0};
-    return give(c, i, scalar_dtype(operand), &none);
-}
-
-static bool same_float(const struct op_call *c) {
-    for (uint32_t i = 0; i < c->n_in; i++) {
-        if (arg(c, i)->dtype != arg(c, 0)->dtype) return false;
+double td_op_cost_inputs(const struct td_graph *g, const struct td_node_info *node) {
+    double sum = 0;
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        sum += td_op_elems(g, node->inputs[i]);
     }
-    return td_dtype_is_float(arg(c, 0)->dtype);
+    return node->op == TD_OP_SUM_SQUARES ? 2 * sum : sum;
 }
 
-static bool is_float_scalar(const struct td_value_info *v) {
-    return v->shape.n_dims == 0 && td_dtype_is_float(v->dtype);
+double td_op_cost_free(const struct td_graph *g, const struct td_node_info *node) {
+    (void)g, (void)node;
+    return 0;
 }
 
-static td_status shape_matmul(const struct op_call *c) {
+// ---- shape rules --------------------------------------------------------------------------------
+static td_status shape_matmul(const struct td_op_call *c) {
     const struct td_shape *a = &arg(c, 0)->shape, *b = &arg(c, 1)->shape;
-    if (!same_float(c)) return reject(c, "operands must have one float type");
-    if (b->n_dims != 2) return reject(c, "b must have 2 dimensions");
-    if (a->n_dims < 1) return reject(c, "a must have a dimension");
+    if (!same_float(c)) return td_op_reject(c, "operands must have one float type");
+    if (b->n_dims != 2) return td_op_reject(c, "b must have 2 dimensions");
+    if (a->n_dims < 1) return td_op_reject(c, "a must have a dimension");
     if (c->attrs->trans_a && a->n_dims != 2) {
-        return reject(c, "a must have 2 dimensions to be transposed");
+        return td_op_reject(c, "a must have 2 dimensions to be transposed");
     }
     struct td_shape y = *a;
     int64_t inner = a->dim[a->n_dims - 1];
@@ -140,115 +121,86 @@ static td_status shape_matmul(const struct op_call *c) {
         y.dim[0] = a->dim[1];
     }
     y.dim[y.n_dims - 1] = b->dim[c->attrs->trans_b ? 0 : 1];
-    if (inner != b->dim[c->attrs->trans_b ? 1 : 0]) return reject(c, "inner dimensions differ");
+    if (inner != b->dim[c->attrs->trans_b ? 1 : 0])
+        return td_op_reject(c, "inner dimensions differ");
     if (c->n_in == 3) {
         const struct td_shape *bias = &arg(c, 2)->shape;
         if (bias->n_dims != 1 || bias->dim[0] != y.dim[y.n_dims - 1]) {
-            return reject(c, "bias must have one element per column");
+            return td_op_reject(c, "bias must have one element per column");
         }
     }
     return give(c, 0, arg(c, 0)->dtype, &y);
 }
 
-static td_status shape_elementwise(const struct op_call *c) {
-    struct td_shape y;
-    if (!same_float(c)) return reject(c, "operands must have one float type");
-    if (!td_shape_broadcast(&arg(c, 0)->shape, &arg(c, 1)->shape, &y)) {
-        return reject(c, "shapes do not broadcast");
-    }
-    return give(c, 0, arg(c, 0)->dtype, &y);
-}
-
-static td_status shape_relu(const struct op_call *c) {
-    if (!same_float(c)) return reject(c, "the operand must be float");
-    return give(c, 0, arg(c, 0)->dtype, &arg(c, 0)->shape);
-}
-
-static td_status shape_relu_grad(const struct op_call *c) {
-    if (!same_float(c) || !td_shape_equal(&arg(c, 0)->shape, &arg(c, 1)->shape)) {
-        return reject(c, "y and dy must have one float type and shape");
-    }
-    return give(c, 0, arg(c, 0)->dtype, &arg(c, 0)->shape);
-}
-
-static td_status shape_reshape(const struct op_call *c) {
+static td_status shape_reshape(const struct td_op_call *c) {
     if (td_shape_elems(&arg(c, 0)->shape) != td_shape_elems(&c->attrs->shape)) {
-        return reject(c, "the new shape has another number of elements");
+        return td_op_reject(c, "the new shape has another number of elements");
     }
     return give(c, 0, arg(c, 0)->dtype, &c->attrs->shape);
 }
 
-static td_status shape_cast(const struct op_call *c) {
+static td_status shape_cast(const struct td_op_call *c) {
     return give(c, 0, c->attrs->dtype, &arg(c, 0)->shape);
 }
 
-static bool is_classifier(const struct op_call *c) {
+static bool is_classifier(const struct td_op_call *c) {
     const struct td_value_info *logits = arg(c, 0), *labels = arg(c, 1);
     return td_dtype_is_float(logits->dtype) && labels->dtype == TD_I32 &&
            logits->shape.n_dims == 2 && labels->shape.n_dims == 1 &&
            logits->shape.dim[0] == labels->shape.dim[0] && logits->shape.dim[1] >= 1;
 }
 
-static td_status shape_softmax_ce(const struct op_call *c) {
-    if (!is_classifier(c)) return reject(c, "needs float logits (B,C) and i32 labels (B)");
+static td_status shape_softmax_ce(const struct td_op_call *c) {
+    if (!is_classifier(c)) return td_op_reject(c, "needs float logits (B,C) and i32 labels (B)");
     TD_TRY(give_scalar(c, 0, arg(c, 0)->dtype));
     return give(c, 1, arg(c, 0)->dtype, &arg(c, 0)->shape);
 }
 
-static td_status shape_count_correct(const struct op_call *c) {
-    if (!is_classifier(c)) return reject(c, "needs float logits (B,C) and i32 labels (B)");
+static td_status shape_count_correct(const struct td_op_call *c) {
+    if (!is_classifier(c)) return td_op_reject(c, "needs float logits (B,C) and i32 labels (B)");
     return give_scalar(c, 0, TD_F32);
 }
 
-static td_status shape_reduce_sum(const struct op_call *c) {
+static td_status shape_reduce_sum(const struct td_op_call *c) {
     struct td_shape wide;
     const struct td_shape *x = &arg(c, 0)->shape;
-    if (!same_float(c)) return reject(c, "the operand must be float");
+    if (!same_float(c)) return td_op_reject(c, "the operand must be float");
     if (!td_shape_broadcast(&c->attrs->shape, x, &wide) || !td_shape_equal(&wide, x)) {
-        return reject(c, "the result's shape does not broadcast to the operand's");
+        return td_op_reject(c, "the result's shape does not broadcast to the operand's");
     }
     return give(c, 0, arg(c, 0)->dtype, &c->attrs->shape);
 }
 
-static td_status shape_to_scalar(const struct op_call *c) {
-    if (!same_float(c)) return reject(c, "operands must have one float type");
+static td_status shape_to_scalar(const struct td_op_call *c) {
+    if (!same_float(c)) return td_op_reject(c, "operands must have one float type");
     return give_scalar(c, 0, arg(c, 0)->dtype);
 }
 
-static td_status shape_scale(const struct op_call *c) {
+static td_status shape_scale(const struct td_op_call *c) {
     if (!td_dtype_is_float(arg(c, 0)->dtype) || !is_float_scalar(arg(c, 1))) {
-        return reject(c, "needs a float tensor and a float scalar");
+        return td_op_reject(c, "needs a float tensor and a float scalar");
     }
     return give(c, 0, arg(c, 0)->dtype, &arg(c, 0)->shape);
 }
 
-static bool is_state(const struct op_call *c, uint32_t i) {
-    return arg(c, i)->kind == TD_VALUE_STATE;
-}
-
-static bool like_first(const struct op_call *c, uint32_t i) {
-    return arg(c, i)->dtype == arg(c, 0)->dtype &&
-           td_shape_equal(&arg(c, i)->shape, &arg(c, 0)->shape);
-}
-
-static td_status shape_store(const struct op_call *c) {
-    if (!is_state(c, 0)) return reject(c, "only a state tensor can be written");
-    if (!like_first(c, 1)) return reject(c, "type and shape must be the state tensor's");
+static td_status shape_store(const struct td_op_call *c) {
+    if (!is_state(c, 0)) return td_op_reject(c, "only a state tensor can be written");
+    if (!like_first(c, 1)) return td_op_reject(c, "type and shape must be the state tensor's");
     return TD_OK;
 }
 
-static td_status shape_all_reduce(const struct op_call *c) {
+static td_status shape_all_reduce(const struct td_op_call *c) {
     for (uint32_t i = 0; i < c->n_in; i++) {
         if (!is_state(c, i) || td_state_at(c->g->state, arg(c, i)->index)->role != TD_ROLE_GRAD) {
-            return reject(c, "only gradients are reduced");
+            return td_op_reject(c, "only gradients are reduced");
         }
     }
     return TD_OK;
 }
 
-static td_status shape_clip_coef(const struct op_call *c) {
-    if (!is_float_scalar(arg(c, 0))) return reject(c, "needs a float scalar");
-    if (!(c->attrs->max_norm > 0)) return reject(c, "max_norm must be above 0");
+static td_status shape_clip_coef(const struct td_op_call *c) {
+    if (!is_float_scalar(arg(c, 0))) return td_op_reject(c, "needs a float scalar");
+    if (!(c->attrs->max_norm > 0)) return td_op_reject(c, "max_norm must be above 0");
     return give_scalar(c, 0, arg(c, 0)->dtype);
 }
 
@@ -258,100 +210,79 @@ static uint32_t optimizer_tensors(enum td_op op, const struct td_attrs *attrs) {
     return 4;
 }
 
-static td_status shape_optimizer(const struct op_call *c) {
+static td_status shape_optimizer(const struct td_op_call *c) {
     uint32_t n = optimizer_tensors(c->op, c->attrs);
     if (c->n_in < n || c->n_in > n + 1) {
-        return reject(c, "the optimizer's buffers are missing, or there are too many operands");
+        return td_op_reject(c,
+                            "the optimizer's buffers are missing, or there are too many operands");
     }
-    if (!td_dtype_is_float(arg(c, 0)->dtype)) return reject(c, "the parameter must be float");
+    if (!td_dtype_is_float(arg(c, 0)->dtype)) return td_op_reject(c, "the parameter must be float");
     for (uint32_t i = 0; i < n; i++) {
-        if (i != 1 && !is_state(c, i)) return reject(c, "only a state tensor can be written");
-        if (!like_first(c, i)) return reject(c, "types and shapes must be the parameter's");
+        if (i != 1 && !is_state(c, i)) return td_op_reject(c, "only a state tensor can be written");
+        if (!like_first(c, i)) return td_op_reject(c, "types and shapes must be the parameter's");
     }
     if (c->n_in == n + 1 && !is_float_scalar(arg(c, n))) {
-        return reject(c, "the clip coefficient must be a float scalar");
+        return td_op_reject(c, "the clip coefficient must be a float scalar");
     }
     return TD_OK;
 }
 
-static td_status shape_fill(const struct op_call *c) {
-    if (c->n_in == 1 && !is_float_scalar(arg(c, 0))) return reject(c, "needs a float scalar");
-    if (!td_dtype_is_float(c->attrs->dtype)) return reject(c, "attrs.dtype must be float");
+static td_status shape_fill(const struct td_op_call *c) {
+    if (c->n_in == 1 && !is_float_scalar(arg(c, 0))) return td_op_reject(c, "needs a float scalar");
+    if (!td_dtype_is_float(c->attrs->dtype)) return td_op_reject(c, "attrs.dtype must be float");
     return give(c, 0, c->attrs->dtype, &c->attrs->shape);
 }
 
 // ---- cost rules: FLOPs --------------------------------------------------------------------------
-static double elems(const struct td_graph *g, td_value v) {
-    return (double)td_shape_elems(&td_gv(g, v)->shape);
-}
-
 static double cost_matmul(const struct td_graph *g, const struct td_node_info *node) {
     const struct td_shape *a = &td_gv(g, node->inputs[0])->shape;
     double inner = (double)a->dim[node->attrs.trans_a ? 0 : a->n_dims - 1];
     td_value y = node->into ? node->into : node->outputs[0];
-    return elems(g, y) * (2 * inner + (node->n_inputs == 3) + (node->attrs.act != TD_ACT_NONE));
-}
-
-static double cost_output(const struct td_graph *g, const struct td_node_info *node) {
-    return elems(g, node->outputs[0]);
-}
-
-static double cost_inputs(const struct td_graph *g, const struct td_node_info *node) {
-    double sum = 0;
-    for (uint32_t i = 0; i < node->n_inputs; i++) {
-        sum += elems(g, node->inputs[i]);
-    }
-    return node->op == TD_OP_SUM_SQUARES ? 2 * sum : sum;
+    return td_op_elems(g, y) *
+           (2 * inner + (node->n_inputs == 3) + (node->attrs.act != TD_ACT_NONE));
 }
 
 static double cost_softmax_ce(const struct td_graph *g, const struct td_node_info *node) {
-    return 5 * elems(g, node->inputs[0]);
+    return 5 * td_op_elems(g, node->inputs[0]);
 }
 
 static double cost_store(const struct td_graph *g, const struct td_node_info *node) {
-    return node->attrs.accumulate ? elems(g, node->inputs[0]) : 0;
+    return node->attrs.accumulate ? td_op_elems(g, node->inputs[0]) : 0;
 }
 
 static double cost_sgd(const struct td_graph *g, const struct td_node_info *node) {
-    return 6 * elems(g, node->inputs[0]);
+    return 6 * td_op_elems(g, node->inputs[0]);
 }
 
 static double cost_adam(const struct td_graph *g, const struct td_node_info *node) {
-    return 14 * elems(g, node->inputs[0]);
-}
-
-static double cost_free(const struct td_graph *g, const struct td_node_info *node) {
-    (void)g, (void)node;
-    return 0;
+    return 14 * td_op_elems(g, node->inputs[0]);
 }
 
 // ---- the table ----------------------------------------------------------------------------------
-static const struct {
-    td_status (*shape)(const struct op_call *c);
-    double (*cost)(const struct td_graph *g, const struct td_node_info *node);
-} op_rules[TD_OP_COUNT] = {
+static const struct td_op_rule op_rules[TD_OP_COUNT] = {
     [TD_OP_MATMUL] = {shape_matmul, cost_matmul},
-    [TD_OP_ADD] = {shape_elementwise, cost_output},
-    [TD_OP_MUL] = {shape_elementwise, cost_output},
-    [TD_OP_RELU] = {shape_relu, cost_output},
-    [TD_OP_RELU_GRAD] = {shape_relu_grad, cost_output},
-    [TD_OP_RESHAPE] = {shape_reshape, cost_free},
-    [TD_OP_CAST] = {shape_cast, cost_output},
+    [TD_OP_RESHAPE] = {shape_reshape, td_op_cost_free},
+    [TD_OP_CAST] = {shape_cast, td_op_cost_output},
     [TD_OP_SOFTMAX_CE] = {shape_softmax_ce, cost_softmax_ce},
-    [TD_OP_REDUCE_SUM] = {shape_reduce_sum, cost_inputs},
-    [TD_OP_MEAN] = {shape_to_scalar, cost_inputs},
-    [TD_OP_COUNT_CORRECT] = {shape_count_correct, cost_inputs},
-    [TD_OP_SUM_SQUARES] = {shape_to_scalar, cost_inputs},
-    [TD_OP_ALL_FINITE] = {shape_to_scalar, cost_inputs},
-    [TD_OP_SCALE] = {shape_scale, cost_output},
+    [TD_OP_REDUCE_SUM] = {shape_reduce_sum, td_op_cost_inputs},
+    [TD_OP_MEAN] = {shape_to_scalar, td_op_cost_inputs},
+    [TD_OP_COUNT_CORRECT] = {shape_count_correct, td_op_cost_inputs},
+    [TD_OP_SUM_SQUARES] = {shape_to_scalar, td_op_cost_inputs},
+    [TD_OP_ALL_FINITE] = {shape_to_scalar, td_op_cost_inputs},
+    [TD_OP_SCALE] = {shape_scale, td_op_cost_output},
     [TD_OP_STORE] = {shape_store, cost_store},
-    [TD_OP_ALL_REDUCE] = {shape_all_reduce, cost_free},
-    [TD_OP_CLIP_COEF] = {shape_clip_coef, cost_free},
+    [TD_OP_ALL_REDUCE] = {shape_all_reduce, td_op_cost_free},
+    [TD_OP_CLIP_COEF] = {shape_clip_coef, td_op_cost_free},
     [TD_OP_SGD] = {shape_optimizer, cost_sgd},
     [TD_OP_ADAM] = {shape_optimizer, cost_adam},
     [TD_OP_ADAMW] = {shape_optimizer, cost_adam},
-    [TD_OP_FILL] = {shape_fill, cost_free},
+    [TD_OP_FILL] = {shape_fill, td_op_cost_free},
 };
+
+static const struct td_op_rule *rule_of(enum td_op op) {
+    const struct td_op_rule *r = td_op_rule_elementwise(op);
+    return r ? r : &op_rules[op];
+}
 
 td_status td_op_infer(const struct td_graph *g, enum td_op op, const td_value *inputs,
                       uint32_t n_inputs, const struct td_attrs *attrs,
@@ -371,11 +302,9 @@ td_status td_op_infer(const struct td_graph *g, enum td_op op, const td_value *i
         }
     }
     memset(out_result, 0, sizeof *out_result);
-    struct op_call c = {g, op, inputs, n_inputs, attrs, out_result};
-    if (op == TD_OP_RESHAPE || op == TD_OP_REDUCE_SUM || op == TD_OP_FILL || op == TD_OP_CAST) {
-        TD_TRY_CTX(td_shape_check(attrs->dtype, &attrs->shape), "%s", td_op_name(op));
-    }
-    TD_TRY(op_rules[op].shape(&c));
+    struct td_op_call c = {g, op, inputs, n_inputs, attrs, out_result};
+    TD_TRY_CTX(td_shape_check(attrs->dtype, &attrs->shape), "%s", td_op_name(op));
+    TD_TRY(rule_of(op)->shape(&c));
     for (uint32_t i = 0; i < op_arity[op].n_out; i++) {
         td_status s = td_shape_check(out_result->dtype[i], &out_result->shape[i]);
         if (s) return td_status_context(s, "%s", td_op_name(op));
@@ -384,7 +313,7 @@ td_status td_op_infer(const struct td_graph *g, enum td_op op, const td_value *i
 }
 
 double td_op_flops(const struct td_graph *g, const struct td_node_info *node) {
-    return op_rules[node->op].cost(g, node);
+    return rule_of(node->op)->cost(g, node);
 }
 
 bool td_op_writes(enum td_op op, const struct td_attrs *attrs, uint32_t i) {

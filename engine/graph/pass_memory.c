@@ -55,20 +55,10 @@ static void find_deaths(struct plan *p) {
     if (p->g->loss) p->death[p->g->loss] = p->g->n_nodes;
 }
 
+// Elementwise ops stand together in ops.def; select's bool operand never has the result's bytes.
 static bool may_take_over(enum td_op op, uint32_t operand) {
-    switch ((int)op) {
-    case TD_OP_ADD:
-    case TD_OP_MUL:
-    case TD_OP_RELU_GRAD:
-        return true;
-    case TD_OP_RELU:
-    case TD_OP_SCALE:
-    case TD_OP_CAST:
-    case TD_OP_SOFTMAX_CE: // dlogits over logits
-        return operand == 0;
-    default:
-        return false;
-    }
+    if (op >= TD_OP_ADD && op <= TD_OP_SELECT) return true;
+    return operand == 0 && (op == TD_OP_SCALE || op == TD_OP_CAST || op == TD_OP_SOFTMAX_CE);
 }
 
 // Lets output `out` of node n share memory where that is allowed.

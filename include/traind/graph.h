@@ -40,6 +40,8 @@ enum td_mode { TD_MODE_TRAIN, TD_MODE_EVAL, TD_MODE_PREDICT };
 const char *td_mode_name(enum td_mode m);
 
 enum td_act { TD_ACT_NONE, TD_ACT_RELU };
+enum td_compare { TD_CMP_EQ, TD_CMP_NE, TD_CMP_LT, TD_CMP_LE, TD_CMP_GT, TD_CMP_GE, TD_CMP_COUNT };
+const char *td_compare_name(enum td_compare c); // "eq"
 
 // ---- state
 // ---------------------------------------------------------------------------------------
@@ -134,10 +136,14 @@ struct td_optim_attrs {
     bool nesterov;
 };
 
+// What an op needs to know besides its operands; ops.def says which op reads what. Zero is always
+// the plain form, so that a caller names only what it wants.
 struct td_attrs {
     bool trans_a, trans_b;
     bool accumulate; // writes add to what is there
+    bool gelu_tanh;  // the tanh form instead of erf
     enum td_act act;
+    enum td_compare compare;
     enum td_dtype dtype;
     struct td_shape shape;
     double scale;
@@ -228,10 +234,10 @@ struct td_program_key {
     bool apply;      // with finish and apply segments
 };
 
-// In-place sharing that the plan may choose: the output of add, mul, relu, relu_grad, scale and
-// cast over an operand of the same bytes that dies there, dlogits of softmax_ce over its logits,
-// and reshape over anything. Kernels of these ops must allow it. Inputs, state and scalars are
-// never in the arena (and never aliased, but by a reshape of them).
+// In-place sharing that the plan may choose: the output of an elementwise op (add to select in
+// ops.def, cast, scale) over an operand of the same bytes that dies there, dlogits of softmax_ce
+// over its logits, and reshape over anything. Kernels of these ops must allow it. Inputs, state and
+// scalars are never in the arena (and never aliased, but by a reshape of them).
 struct td_placement {
     size_t offset;  // in the rank's arena, 64-byte aligned; SIZE_MAX: not in the arena
     td_value alias; // the value whose memory this one shares (not itself an alias), else 0

@@ -1,0 +1,112 @@
+// Elementwise functions and their gradients: gelu, silu, sigmoid, tanh, exp, log, sqrt, relu.
+//
+// A row of UNARY or PAIR is a whole kernel: a loop that the compiler clones and vectorizes (the
+// functions of vmath.h inline into it), its range and its entry. In-place use is allowed: an
+// element is read before it is written.
+
+#include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/vmath.h"
+
+enum { GRAIN = 4096 };
+
+struct pass {
+    const float *a, *b; // b: dy, NULL for a function of one operand
+    float *y;
+};
+
+static td_status run_pass(const struct td_kernel *k, const struct td_run *r, td_range_fn *range) {
+    struct pass p = {.a = td_operand_at(&k->in[0], r), .y = td_operand_at(&k->out[0], r)};
+    if (k->n_in > 1) p.b = td_operand_at(&k->in[1], r);
+    td_parallel(k->n_threads, k->elems, GRAIN, range, &p);
+    return TD_OK;
+}
+
+#define ENTRY(name)                                                                                \
+    static void name##_range(const void *arg, int64_t begin, int64_t end) {                        \
+        const struct pass *p = arg;                                                                \
+        name##_loop(p->a + begin, p->b ? p->b + begin : NULL, p->y + begin, end - begin);          \
+    }                                                                                              \
+    static td_status run_##name(const struct td_kernel *k, const struct td_run *r) {               \
+        return run_pass(k, r, name##_range);                                                       \
+    }
+
+#define UNARY(name, expr)                                                                          \
+    TD_CLONES static void name##_loop(const float *a, const float *none, float *out, int64_t n) {  \
+        (void)none;                                                                                \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            float x = a[i];                                                                        \
+            out[i] = (expr);                                                                       \
+        }                                                                                          \
+    }                                                                                              \
+    ENTRY(name)
+
+// x: operand or result of the function, dy: its gradient.
+#define PAIR(name, expr)                                                                           \
+    TD_CLONES static void name##_loop(const float *a, const float *b, float *out, int64_t n) {     \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            float x = a[i], dy = b[i];                                                             \
+            out[i] = (expr);                                                                       \
+        }                                                                                          \
+    }                                                                                              \
+    ENTRY(name)
+
+// x Phi(x); sqrt(1/2), and the normal density at 0.
+static inline float normal_cdf(float x) {
+    return 0.5f * (1 + vm_erf(x * 0.707106781f));
+}
+
+static inline float normal_density(float x) {
+    return 0.398942280f * vm_exp(-0.5f * x * x);
+}
+
+// Of the tanh form: sqrt(2/pi) (x + 0.044715 x^3).
+static inline float gelu_inner(float x) {
+    return 0.797884561f * (x + 0.044715f * x * x * x);
+}
+
+static inline float gelu_tanh_slope(float x) {
+    float t = vm_tanh(gelu_inner(x));
+    return 0.5f * (1 + t + x * (1 - t * t) * 0.797884561f * (1 + 0.134145f * x * x));
+}
+
+static inline float silu_slope(float x) {
+    float s = vm_sigmoid(x);
+    return s * (1 + x * (1 - s));
+}
+
+UNARY(relu, x > 0 ? x : 0)
+UNARY(gelu_erf, x *normal_cdf(x))
+UNARY(gelu_tanh, 0.5f * x * (1 + vm_tanh(gelu_inner(x))))
+UNARY(silu, x *vm_sigmoid(x))
+UNARY(sigmoid, vm_sigmoid(x))
+UNARY(tanh, vm_tanh(x))
+UNARY(exp, vm_exp(x))
+UNARY(log, vm_log(x))
+UNARY(sqrt, sqrtf(x))
+PAIR(relu_grad, x > 0 ? dy : 0)
+PAIR(gelu_erf_grad, dy *(normal_cdf(x) + x * normal_density(x)))
+PAIR(gelu_tanh_grad, dy *gelu_tanh_slope(x))
+PAIR(silu_grad, dy *silu_slope(x))
+PAIR(sigmoid_grad, dy *x *(1 - x))
+PAIR(tanh_grad, dy *(1 - x * x))
+
+static td_status run_gelu(const struct td_kernel *k, const struct td_run *r) {
+    return k->attrs.gelu_tanh ? run_gelu_tanh(k, r) : run_gelu_erf(k, r);
+}
+
+static td_status run_gelu_grad(const struct td_kernel *k, const struct td_run *r) {
+    return k->attrs.gelu_tanh ? run_gelu_tanh_grad(k, r) : run_gelu_erf_grad(k, r);
+}
+
+td_kernel_fn *td_kernel_activation(enum td_op op) {
+    static td_kernel_fn *const table[TD_OP_COUNT] = {
+        [TD_OP_RELU] = run_relu,       [TD_OP_RELU_GRAD] = run_relu_grad,
+        [TD_OP_GELU] = run_gelu,       [TD_OP_GELU_GRAD] = run_gelu_grad,
+        [TD_OP_SILU] = run_silu,       [TD_OP_SILU_GRAD] = run_silu_grad,
+        [TD_OP_SIGMOID] = run_sigmoid, [TD_OP_SIGMOID_GRAD] = run_sigmoid_grad,
+        [TD_OP_TANH] = run_tanh,       [TD_OP_TANH_GRAD] = run_tanh_grad,
+        [TD_OP_EXP] = run_exp,         [TD_OP_LOG] = run_log,
+        [TD_OP_SQRT] = run_sqrt,
+    };
+    return table[op];
+}

@@ -1,0 +1,402 @@
+#ifndef TRAIND_TESTS_CONFORM_OP_BENCH_H
+#define TRAIND_TESTS_CONFORM_OP_BENCH_H
+
+// The bench of the conform_ops programs: one case is an op, its operands' shapes and value ranges
+// and its attributes. It is run on an accelerator with operands from state and from the arena
+// (where results may be written in place) and with direct gradient writes, and compared with the
+// reference; the reference itself is held against its own fp64. An accelerator that answers
+// UNIMPLEMENTED for a type it claims fails, unless the gap stands in `unsupported`.
+
+#include "tests/unit/graph_rig.h"
+
+#include "lib/base/registry.h"
+
+enum { MAX_IN = 6, MAX_OUT = 2, N_FLOATS = 1 << 16 };
+#define ANY ((enum td_dtype)TD_DTYPE_COUNT) // the float type under test
+
+static inline struct td_shape vec(int64_t n) {
+    return rig_shape(1, n, 0, 0);
+}
+
+static inline struct td_shape mat(int64_t a, int64_t b) {
+    return rig_shape(2, a, b, 0);
+}
+
+struct operand {
+    enum td_dtype dtype;
+    struct td_shape shape;
+    enum td_role role; // of float operands, which are state
+    double low, high;
+};
+
+struct op_case {
+    enum td_op op;
+    uint32_t n_in;
+    struct operand in[MAX_IN];
+    struct td_attrs attrs;
+    bool store; // into a gradient, through the fuse pass
+};
+
+struct subject {
+    const struct td_accelerator_ops *ops;
+    const char *name;
+    uint32_t dtypes;
+    double tolerance;
+    int n_cases;
+};
+
+// ---- gaps: no kernel yet, compile answers UNIMPLEMENTED
+// -------------------------------------------
+static const struct {
+    const char *accelerator;
+    enum td_op op;
+} unsupported[] = {
+    {"cpu", TD_OP_COMPARE},
+    {"cpu", TD_OP_SELECT},
+};
+
+static inline bool is_listed(const struct subject *s, enum td_op op) {
+    for (size_t i = 0; i < TD_COUNTOF(unsupported); i++) {
+        if (unsupported[i].op == op && !strcmp(unsupported[i].accelerator, s->name)) return true;
+    }
+    return false;
+}
+
+// ---- one case on one accelerator
+// ------------------------------------------------------------------
+struct result {
+    bool unimplemented;
+    size_t n;
+    double x[N_FLOATS];
+};
+
+static inline double operand_value(const struct operand *o, uint32_t i, int64_t k) {
+    char name[16];
+    snprintf(name, sizeof name, "operand%u", i);
+    double v = o->low + (o->high - o->low) * (rig_random(name, (uint64_t)k) + 1) / 2;
+    return o->dtype == ANY ? (double)(float)v : floor(v);
+}
+
+static inline enum td_dtype dtype_of(const struct operand *o, enum td_dtype t) {
+    return o->dtype == ANY ? t : o->dtype;
+}
+
+struct bench { // what one run of a case needs
+    struct rig r;
+    struct td_graph *g;
+    td_value in[MAX_IN];
+    uint32_t state[MAX_IN];
+    void *host[MAX_IN];
+    const void *inputs[MAX_IN];
+    uint32_t n_inputs;
+    td_value out[MAX_OUT];
+};
+
+static inline void add_operand(struct bench *b, const struct op_case *c, uint32_t i,
+                               enum td_dtype t, bool copied) {
+    const struct operand *o = &c->in[i];
+    enum td_dtype dtype = dtype_of(o, t);
+    char name[16];
+    snprintf(name, sizeof name, "in%u", i);
+    b->state[i] = UINT32_MAX;
+    if (o->dtype != ANY) {
+        assert_ok(td_graph_input(b->g, name, dtype, &o->shape, &b->in[i]));
+        size_t n = (size_t)td_shape_elems(&o->shape);
+        b->host[i] = calloc(n + 1, td_dtype_bytes(dtype));
+        for (size_t k = 0; k < n; k++) {
+            double v = operand_value(o, i, (int64_t)k);
+            if (dtype == TD_U8 || dtype == TD_BOOL)
+                ((uint8_t *)b->host[i])[k] = (uint8_t)v;
+            else
+                ((int32_t *)b->host[i])[k] = (int32_t)v;
+        }
+        b->inputs[b->n_inputs++] = b->host[i];
+        return;
+    }
+    struct td_init init = {0};
+    uint32_t owner;
+    struct td_shape none = vec(0); // gradients and moments belong to a parameter
+    assert_ok(td_state_add(b->r.state, "owner", TD_ROLE_PARAM, t, &none, init, 0, &owner));
+    assert_ok(td_state_add(b->r.state, name, o->role, dtype, &o->shape, init, 0, &b->state[i]));
+    assert_ok(td_graph_state_value(b->g, b->state[i], &b->in[i]));
+    if (!copied) return;
+    struct td_attrs same = {.dtype = dtype, .scale = 1};
+    assert_ok(td_graph_op(b->g, TD_OP_CAST, &b->in[i], 1, &same, &b->in[i]));
+}
+
+static inline td_status halve(void *arg, uint32_t bucket) {
+    struct rig *r = arg;
+    assert_int_equal(bucket, 0);
+    for (uint32_t i = 0; i < td_state_count(r->state); i++) {
+        const struct td_state_info *s = td_state_at(r->state, i);
+        for (int64_t k = 0; s->role == TD_ROLE_GRAD && k < td_shape_elems(&s->shape); k++) {
+            rig_set(s->dtype, rig_state(r, i), k, rig_get(s->dtype, rig_state(r, i), k) / 2);
+        }
+    }
+    return TD_OK;
+}
+
+static inline void add_node(struct bench *b, const struct op_case *c, enum td_dtype t) {
+    struct td_attrs a = c->attrs;
+    if (c->op == TD_OP_FILL || (c->op == TD_OP_CAST && a.dtype == ANY)) a.dtype = t;
+    bool into = c->store;
+    a.accumulate = c->op == TD_OP_STORE && a.accumulate;
+    assert_ok(td_graph_op(b->g, c->op, b->in, c->n_in, &a, b->out));
+    if (!into) return;
+    const struct td_value_info *y = td_graph_value(b->g, b->out[0]);
+    struct td_init zero = {0};
+    uint32_t grad;
+    td_value in[2] = {0, b->out[0]};
+    struct td_shape shape = y->shape;
+    assert_ok(td_state_add(b->r.state, "grad", TD_ROLE_GRAD, t, &shape, zero, 0, &grad));
+    assert_ok(td_graph_state_value(b->g, grad, &in[0]));
+    struct td_attrs store = {.accumulate = c->attrs.accumulate};
+    assert_ok(td_graph_op(b->g, TD_OP_STORE, in, 2, &store, NULL));
+    assert_ok(td_pass_fuse(b->g));
+    assert_int_equal(td_graph_node(b->g, td_graph_n_nodes(b->g) - 1)->op, c->op);
+}
+
+static inline void append(struct result *out, enum td_dtype t, const void *p, int64_t n) {
+    assert_true(out->n + (size_t)n < N_FLOATS);
+    for (int64_t k = 0; k < n; k++) {
+        bool byte = t == TD_U8 || t == TD_BOOL;
+        out->x[out->n++] = byte          ? ((const uint8_t *)p)[k]
+                           : t == TD_I32 ? ((const int32_t *)p)[k]
+                                         : rig_get(t, p, k);
+    }
+}
+
+static inline void collect(struct bench *b, const struct op_case *c, struct result *out) {
+    struct rig *r = &b->r;
+    const struct td_program *p = &r->program[0].compiled->program;
+    uint32_t n_out = c->store ? 0 : MAX_OUT;
+    for (uint32_t i = 0; i < n_out && b->out[i]; i++) {
+        const struct td_value_info *y = td_graph_value(b->g, b->out[i]);
+        size_t bytes = (size_t)td_shape_elems(&y->shape) * td_dtype_bytes(y->dtype);
+        struct td_buffer host;
+        size_t at = p->placement[b->out[i]].offset;
+        if (at == SIZE_MAX) { // a view of state, or of the input
+            const struct td_value_info *home = td_graph_value(b->g, p->placement[b->out[i]].alias);
+            const void *view =
+                home->kind == TD_VALUE_INPUT ? b->inputs[home->index] : rig_state(r, home->index);
+            append(out, y->dtype, view, td_shape_elems(&y->shape));
+            continue;
+        }
+        assert_ok(r->ops->mem_alloc(r->accel, bytes + 64, &host));
+        if (bytes) assert_ok(r->ops->copy(r->accel, host, 0, r->program[0].arena, at, bytes));
+        append(out, y->dtype, td_buffer_host(host), td_shape_elems(&y->shape));
+        r->ops->mem_free(r->accel, host);
+    }
+    for (uint32_t i = 0; i < td_state_count(r->state); i++) {
+        const struct td_state_info *s = td_state_at(r->state, i);
+        append(out, s->dtype, rig_state(r, i), td_shape_elems(&s->shape));
+    }
+}
+
+static inline void load_operands(struct bench *b, const struct op_case *c, enum td_dtype t) {
+    for (uint32_t i = 0; i < c->n_in; i++) {
+        if (b->state[i] == UINT32_MAX) continue;
+        int64_t n = td_shape_elems(&c->in[i].shape);
+        for (int64_t k = 0; k < n; k++) {
+            rig_set(t, rig_state(&b->r, b->state[i]), k, operand_value(&c->in[i], i, k));
+        }
+    }
+    uint32_t grad;
+    td_status s = td_state_find(b->r.state, "grad", &grad);
+    for (int64_t k = 0; !s && k < td_shape_elems(&td_state_at(b->r.state, grad)->shape); k++) {
+        rig_set(t, rig_state(&b->r, grad), k, (double)(float)rig_random("old", (uint64_t)k));
+    }
+    td_status_free(s);
+}
+
+// rig_place, but an UNIMPLEMENTED compile is an answer.
+static inline bool place(struct bench *b) {
+    struct rig *r = &b->r;
+    assert_ok(td_state_layout(r->state));
+    struct td_bindings bind = {.struct_bytes = sizeof bind,
+                               .scalars = r->scalars,
+                               .outputs = r->program[0].outputs,
+                               .all_reduce = halve,
+                               .all_reduce_arg = r};
+    for (int i = 0; i < TD_ROLE_COUNT; i++) {
+        size_t bytes = td_state_region_bytes(r->state, (enum td_role)i);
+        assert_ok(r->ops->mem_alloc(r->accel, TD_MAX(bytes, 64), &r->region[i]));
+        bind.region[i] = r->region[i];
+    }
+    struct rig_program *p = &r->program[0];
+    size_t bytes = TD_MAX(p->compiled->program.arena_bytes, 64);
+    assert_ok(r->ops->mem_alloc(r->accel, bytes, &p->arena));
+    memset(td_buffer_host(p->arena), 0xff, bytes); // NaN: what is read must have been written
+    bind.arena = p->arena;
+    td_status s = r->ops->compile(r->accel, &p->compiled->program, &bind, &p->exe);
+    bool fits = !s;
+    if (s && td_status_code(s) != TD_UNIMPLEMENTED) fail_msg("%s", td_status_message(s));
+    td_status_free(s);
+    return fits;
+}
+
+static inline void run_on(const struct td_accelerator_ops *ops, const struct op_case *c,
+                          enum td_dtype t, bool copied, struct result *out) {
+    struct bench b = {0};
+    rig_open_on(&b.r, ops, 2);
+    b.r.scalars[TD_SCALAR_STEP] = 3;
+    assert_ok(td_graph_create("op", TD_MODE_TRAIN, b.r.state, &b.g));
+    for (uint32_t i = 0; i < c->n_in; i++) {
+        add_operand(&b, c, i, t, copied);
+    }
+    add_node(&b, c, t);
+    assert_ok(td_graph_verify(b.g));
+    struct td_compiled *compiled = td_calloc(1, sizeof *compiled);
+    compiled->graph = b.g;
+    assert_ok(td_pass_memory(b.g, &compiled->placement, &compiled->program.arena_bytes));
+    compiled->program.graph = b.g;
+    compiled->program.placement = compiled->placement;
+    snprintf(compiled->program.key.step, sizeof compiled->program.key.step, "op");
+    b.r.program[b.r.n_programs++].compiled = compiled;
+    out->n = 0;
+    out->unimplemented = !place(&b);
+    if (!out->unimplemented) {
+        load_operands(&b, c, t);
+        rig_run(&b.r, 0, TD_SEGS_ALL, b.inputs);
+        collect(&b, c, out);
+    }
+    rig_close(&b.r);
+    for (uint32_t i = 0; i < c->n_in; i++) {
+        free(b.host[i]);
+    }
+}
+
+static inline void describe(const struct op_case *c, const struct subject *s, enum td_dtype t) {
+    print_message("# %s on %s, %s, trans %d %d act %d accumulate %d store %d:", td_op_name(c->op),
+                  s->name, td_dtype_name(t), c->attrs.trans_a, c->attrs.trans_b, c->attrs.act,
+                  c->attrs.accumulate, c->store);
+    for (uint32_t i = 0; i < c->n_in; i++) {
+        char text[96];
+        td_shape_text(dtype_of(&c->in[i], t), &c->in[i].shape, text, sizeof text);
+        print_message(" %s", text);
+    }
+    print_message("\n");
+}
+
+static inline void compare(const struct op_case *c, const struct subject *s, enum td_dtype t,
+                           const struct result *got, const struct result *want) {
+    if (got->unimplemented) {
+        if (!is_listed(s, c->op)) {
+            describe(c, s, t);
+            fail_msg("%s answers UNIMPLEMENTED for %s", s->name, td_op_name(c->op));
+        }
+        return;
+    }
+    assert_int_equal(got->n, want->n);
+    for (size_t i = 0; i < got->n; i++) {
+        double difference = fabs(got->x[i] - want->x[i]);
+        if (got->x[i] == want->x[i]) continue; // infinities too
+        if (difference <= s->tolerance * (1 + fabs(want->x[i]))) continue;
+        describe(c, s, t);
+        fail_msg("element %zu is %.9g, not %.9g", i, got->x[i], want->x[i]);
+    }
+}
+
+static inline void check(struct subject *s, const struct op_case *c) {
+    static struct result got, want;
+    bool itself = s->ops == td_accelerator_reference.ops;
+    bool writes = c->op == TD_OP_STORE || c->op == TD_OP_ALL_REDUCE || c->op == TD_OP_SGD ||
+                  c->op == TD_OP_ADAM || c->op == TD_OP_ADAMW;
+    for (int copied = 0; copied < (writes ? 1 : 2); copied++) {
+        run_on(s->ops, c, TD_F32, copied, &got);
+        run_on(td_accelerator_reference.ops, c, itself ? TD_F64 : TD_F32, false, &want);
+        compare(c, s, TD_F32, &got, &want);
+        if (!itself && (s->dtypes >> TD_F64 & 1)) {
+            run_on(s->ops, c, TD_F64, copied, &got);
+            run_on(td_accelerator_reference.ops, c, TD_F64, false, &want);
+            compare(c, s, TD_F64, &got, &want);
+        }
+    }
+    s->n_cases++;
+}
+
+// ---- shapes
+static const int64_t sizes[] = {1, 2, 3, 7, 16, 17, 33};
+static const int64_t rows[] = {0, 1, 5, 16, 31};
+
+static inline struct operand tensor(struct td_shape shape) {
+    return (struct operand){ANY, shape, TD_ROLE_PARAM, -1, 1};
+}
+
+// ---- programs: every suite on every accelerator that is here
+struct suite {
+    const char *what;
+    void (*cases)(struct subject *s);
+};
+
+struct run {
+    struct subject *subject;
+    void (*cases)(struct subject *s);
+};
+
+static inline void run_suite(void **state) {
+    struct run *run = *state;
+    run->cases(run->subject);
+}
+
+// Accelerators of the registry that are here: the reference, and plugins that were built.
+static inline size_t find_subjects(struct td_registry *registry, struct subject *out) {
+    static const char *const names[] = {"reference", "cpu", "cuda"};
+    size_t n = 0;
+    for (size_t i = 0; i < TD_COUNTOF(names); i++) {
+        const struct td_plugin_desc *desc = &td_accelerator_reference;
+        td_status s =
+            i ? td_registry_find(registry, TD_PLUGIN_ACCELERATOR, names[i], &desc) : TD_OK;
+        struct td_accel_facts facts = {.struct_bytes = sizeof facts};
+        const struct td_accelerator_ops *ops = s ? NULL : desc->ops;
+        if (!s) s = ops->probe(&facts);
+        bool here = !s && facts.n_devices > 0;
+        if (!here) print_message("# %s is not here: %s\n", names[i], td_status_message(s));
+        if (here) out[n++] = (struct subject){ops, names[i], facts.dtypes, 1e-5, 0};
+        td_status_free(s);
+    }
+    return n;
+}
+
+static inline td_status open_registry(const char *program, struct td_registry **out_registry) {
+    char dir[4096];
+    // build/tests/conform/conform_ops -> build/lib/traind
+    snprintf(dir, sizeof dir, "%s", program);
+    for (int up = 0; up < 3; up++) {
+        char *slash = strrchr(dir, '/');
+        if (slash) *slash = '\0';
+    }
+    strncat(dir, "/lib/traind", sizeof dir - strlen(dir) - 1);
+    return td_registry_create(dir, out_registry);
+}
+
+// What main does. name: the program's, for the report.
+static inline int run_suites(const char *program, const char *name, const struct suite *suites,
+                             size_t n_suites) {
+    enum { MOST = 128 };
+    static struct subject subjects[4];
+    static struct run runs[MOST];
+    static struct CMUnitTest tests[MOST];
+    static char names[MOST][96];
+    struct td_registry *registry = NULL;
+    td_status s = open_registry(program, &registry);
+    if (s) {
+        print_message("# %s\n", td_status_message(s));
+        td_status_free(s);
+        return 1;
+    }
+    size_t n = 0, n_subjects = find_subjects(registry, subjects);
+    for (size_t i = 0; i < n_subjects; i++) {
+        for (size_t k = 0; k < n_suites && n < MOST; k++, n++) {
+            snprintf(names[n], sizeof names[n], "test_%s_agrees_with_reference_when_on_%s",
+                     suites[k].what, subjects[i].name);
+            runs[n] = (struct run){&subjects[i], suites[k].cases};
+            tests[n] = (struct CMUnitTest){names[n], run_suite, NULL, NULL, &runs[n]};
+        }
+    }
+    int failed = _cmocka_run_group_tests(name, tests, n, NULL, NULL);
+    td_registry_destroy(registry);
+    return failed;
+}
+
+#endif
