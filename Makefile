@@ -195,6 +195,7 @@ check-full: deps ## the same, with sanitizers, kills and fuzzing (under an hour)
 	@$(MAKE) check-full-all
 check-full-all: all $(unit_bins) $(helper_bins) $(B)/venv/ready
 	@$(MAKE) asan tsan
+	@$(MAKE) parity T=
 	@TD_FULL=1 $(B)/venv/bin/python tests/tools/check.py --build $(B) --match '$(T)'
 
 .PHONY: asan tsan
@@ -220,6 +221,10 @@ fuzz-all: $(fuzz_some)
 .PHONY: bench
 bench: all $(bench_bins) $(B)/venv/ready ## figures as JSON lines, beside the rivals where they are installed
 	@$(B)/venv/bin/python tests/bench/bench.py --build $(B)
+
+.PHONY: parity
+parity: $(B)/bin/traind-worker $(B)/lib/traind/accelerator-cpu.so ## losses, norms and weights against PyTorch (TORCH=python with torch; T= narrows)
+	@$(PYTHON) tests/parity/parity.py --build $(B) --only '$(T)' $(if $(TORCH),--torch '$(TORCH)')
 
 # ---- the tree itself ------------------------------------------------------------------------------
 c_files = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.def')

@@ -1,0 +1,266 @@
+"""make parity: the same numbers as PyTorch. Trains the rival's mlp with torch and with traind, from the
+same weights and over the same batches, and compares the loss and the gradient norm of every step and
+the last weights of every tensor.
+
+    python3 tests/parity/parity.py --build build [--torch PYTHON] [--only TEXT] [--steps 50]
+
+A distance is relative (2-norm for a tensor). Its bound is the larger of 1e-4 and four times the distance
+between torch in fp32 and torch in fp64 on the same job: what rounding alone does. Each line is one case:
+the worst distance against its bound, of losses, norms and weights. One that is out fails the run. Two
+ranks with half the batch each are compared with one rank likewise, bound 1e-5.
+
+--torch names a Python that has torch, numpy and safetensors (default build/venv-rivals/bin/python);
+without one the answer is "no rival". The oracle is tests/bench/rivals/parity.py, untouched; it runs in
+forks of this process, which saves importing torch a hundred times.
+"""
+import argparse
+import contextlib
+import gzip
+import itertools
+import json
+import os
+import pathlib
+import runpy
+import struct
+import sys
+import tempfile
+
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+RIVALS = TESTS / "bench/rivals"
+FASHION = pathlib.Path("/usr/share/datasets/fashion-mnist")
+ROWS, BATCH, HIDDEN = 960, 8, 64  # 120 batches an epoch: windows of 2, 3 and 4 divide it
+BOUND, BOUND_RANKS = 1e-4, 1e-5
+
+
+def parse():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--build", default="build")
+    p.add_argument("--torch", default="")
+    p.add_argument("--only", default="", help="run only cases whose line contains this")
+    p.add_argument("--steps", type=int, default=50)
+    p.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    return p.parse_args()
+
+
+A = parse()
+os.environ["TRAIND_BUILD"] = str(pathlib.Path(A.build).resolve())
+sys.path[:0] = [str(TESTS), str(RIVALS)]
+
+# ---- the cases ------------------------------------------------------------------------------------
+OPTIMIZERS = {
+    "sgd": dict(optimizer="sgd", lr=0.05),
+    "momentum": dict(optimizer="sgd", lr=0.02, momentum=0.9),
+    "nesterov": dict(optimizer="sgd", lr=0.02, momentum=0.9, nesterov=True),
+    "adam": dict(optimizer="adam", lr=1e-3),
+    "adamw": dict(optimizer="adamw", lr=1e-3, weight_decay=0.1),
+}
+SCHEDULES = {"": {}, "cosine": dict(schedule="cosine", warm_up=5, lr_min=1e-4)}
+CLIPS = {"": {}, "clip": dict(clip=0.5)}
+WINDOWS = {"": {}, "accumulate": dict(accumulate=2)}
+SPECIAL = {
+    "sgd decay": dict(OPTIMIZERS["sgd"], weight_decay=0.01),
+    "nesterov decay": dict(OPTIMIZERS["nesterov"], weight_decay=0.01),
+    "adam decay": dict(OPTIMIZERS["adam"], weight_decay=0.01),
+    "adamw betas": dict(OPTIMIZERS["adamw"], betas=[0.8, 0.95], eps=1e-6),
+    "adamw warm-up": dict(OPTIMIZERS["adamw"], warm_up=20, schedule="cosine"),
+    "adamw odd": dict(OPTIMIZERS["adamw"], batch=13, hidden=37),
+    "momentum large": dict(OPTIMIZERS["momentum"], batch=96, hidden=256),
+    "momentum second epoch": dict(OPTIMIZERS["momentum"], accumulate=3),
+    "sgd clipped hard": dict(OPTIMIZERS["sgd"], lr=0.5, clip=1e-3),
+}
+
+
+def cases():
+    for parts in itertools.product(OPTIMIZERS, SCHEDULES, CLIPS, WINDOWS):
+        o, s, c, w = parts
+        yield " ".join(filter(None, parts)), OPTIMIZERS[o] | SCHEDULES[s] | CLIPS[c] | WINDOWS[w]
+    yield from SPECIAL.items()
+
+
+def named(case, key):
+    return case.get(key, {"batch": BATCH, "hidden": HIDDEN, "accumulate": 1}.get(key, 0))
+
+
+# ---- torch ----------------------------------------------------------------------------------------
+def oracle(folder, data, case, double=False):
+    """Runs the rival in a fork: its lines, and the files of its first and last weights."""
+    prefix = folder / ("double" if double else "single")
+    argv = ["parity.py", "--job", "mlp", "--data", data, "--batch", BATCH, "--hidden", HIDDEN,
+            "--steps", A.steps, "--out", prefix] + ["--double"] * double
+    for key, value in case.items():
+        argv.append("--" + key.replace("_", "-"))
+        argv += value if isinstance(value, list) else [] if value is True else [value]
+    out = prefix.with_suffix(".jsonl")
+    pid = os.fork()
+    if pid == 0:
+        with contextlib.redirect_stdout(out.open("w")) as stdout:
+            sys.argv = [str(x) for x in argv]
+            try:
+                runpy.run_path(str(RIVALS / "parity.py"), run_name="__main__")
+                stdout.flush()
+                os._exit(0)
+            finally:
+                os._exit(1)
+    return pid, out, pathlib.Path(f"{prefix}-first.safetensors"), pathlib.Path(f"{prefix}-last.safetensors")
+
+
+def finished(run):
+    """What a fork of the oracle found: losses, norms, last weights."""
+    pid, out, _, last = run
+    assert os.waitpid(pid, 0)[1] == 0, f"the oracle failed: {out}"
+    lines = [json.loads(s) for s in out.read_text().splitlines()]
+    return [x["loss"] for x in lines], [x["grad_norm"] for x in lines], load_file(last)
+
+
+# ---- traind ---------------------------------------------------------------------------------------
+def plan_of(folder, data, case, accelerator, first, world=1):
+    """The case as a plan of traind."""
+    optimizer = {k: case[k] for k in ("lr", "momentum", "nesterov", "betas", "eps") if k in case}
+    schedule = {"name": "constant"}
+    if case.get("schedule"):
+        schedule = {"name": "warmup_cosine", "warmup_steps": case.get("warm_up", 0),
+                    "total_steps": A.steps, "min_lr": case.get("lr_min", 0.0)}
+    hidden = named(case, "hidden")
+    return {
+        "format": 1, "name": "parity", "stages": ["fit"], "init_from": str(first),
+        "model": {"name": "mlp", "layers": [784, hidden, hidden, 10]},
+        "data": {"name": "idx", "path": str(data), "batch_size": named(case, "batch") // world,
+                 "shuffle": False, "drop_last": True},
+        "optimizer": dict(optimizer, name=case["optimizer"], weight_decay=case.get("weight_decay", 0.0)),
+        "lr_scheduler": schedule,
+        "trainer": {"accelerator": accelerator, "max_steps": A.steps, "log_every_n_steps": 1,
+                    "num_sanity_val_steps": 0, "limit_val_batches": 0, "log_grad_norm": True,
+                    "devices": world, "gradient_clip_val": case.get("clip", 0.0),
+                    "accumulate_grad_batches": named(case, "accumulate")},
+        "run": {"job": "parity", "threads_per_rank": 2 // world, "checkpoint_dir": str(folder)},
+    }
+
+
+def merged(records, name):
+    """One value a step, merged over the ranks."""
+    sums = {}
+    for m in records:
+        if m.get("name") == name:
+            total, count = sums.get(m["step"], (0.0, 0.0))
+            sums[m["step"]] = (total + m["sum"], count + m["count"])
+    return [total / count for _, (total, count) in sorted(sums.items())]
+
+
+def train(folder, data, case, accelerator, first, world=1):
+    """Runs traind: losses, norms, last weights."""
+    plan = plan_of(folder, data, case, accelerator, first, world)
+    with ranks.Attempt(folder, plan, world) as attempt:
+        codes = attempt.wait(120)
+        assert codes == [0] * world, attempt.story()
+        records = [m for r in attempt.ranks for m in r.metrics]
+    last = load_file(folder / f"step-{A.steps}" / "model.safetensors")
+    return merged(records, "train_loss"), merged(records, "grad_norm"), last
+
+
+# ---- comparing ------------------------------------------------------------------------------------
+def distances(a, b):
+    """Relative distances, step by step or tensor by tensor."""
+    if isinstance(a, list):
+        assert len(a) == len(b) == A.steps, (len(a), len(b))
+        a, b = dict(enumerate(a)), dict(enumerate(b))
+    assert a.keys() == b.keys(), (a.keys(), b.keys())
+    return {k: float(np.linalg.norm(np.subtract(a[k], b[k], dtype=np.float64)) /
+                     max(np.linalg.norm(np.asarray(b[k], np.float64)), 1e-30)) for k in a}
+
+
+class Report:
+    def __init__(self):
+        self.lines = self.out = 0
+
+    def compare(self, name, ours, theirs, bounds):
+        """One line; ours and theirs are (losses, norms, weights), bounds the same for each distance."""
+        parts, bad = [], []
+        for what, a, b, bound in zip(("loss", "norm", "weights"), ours, theirs, bounds):
+            found = distances(a, b)
+            worst = max(found, key=lambda k: found[k] / bound[k])
+            parts.append(f"{what} {found[worst]:.1e} <= {bound[worst]:.1e}")
+            if not found[worst] <= bound[worst]:
+                bad.append(f"{what} at {worst}")
+        self.lines += 1
+        self.out += bool(bad)
+        print(f"{'FAIL' if bad else 'ok':4} {name:42} {'  '.join(parts)}"
+              + (f"  out of bounds: {', '.join(bad)}" if bad else ""), flush=True)
+
+
+def bounds_of(single, double):
+    return [{k: max(BOUND, 4 * d) for k, d in distances(s, f).items()} for s, f in zip(single, double)]
+
+
+def same_bounds(run, bound):
+    return [dict.fromkeys(distances(part, part), bound) for part in run]
+
+
+def idx_folder(folder):
+    """The first rows of Fashion-MNIST, which is all that the steps need, as idx files."""
+    folder.mkdir()
+    for part, rows in (("train", ROWS), ("t10k", BATCH)):
+        for kind, dims, row in (("images-idx3", 3, 784), ("labels-idx1", 1, 1)):
+            name = f"{part}-{kind}-ubyte.gz"
+            with gzip.open(FASHION / name) as f:
+                head = bytearray(f.read(4 + 4 * dims))
+                head[4:8] = struct.pack(">I", rows)
+                (folder / name).write_bytes(gzip.compress(bytes(head) + f.read(rows * row), 1))
+    return folder
+
+
+def against_torch(report, scratch, data):
+    for i, (name, case) in enumerate(cases()):
+        # The reference computes in plain loops, so it does a few: everything on, and each optimizer.
+        slow = name in OPTIMIZERS or name == "adamw cosine clip accumulate"
+        which = [a for a in ["cpu"] + ["reference"] * slow if A.only in f"{a} {name}"]
+        if not which:
+            continue
+        folder = scratch / f"case-{i}"
+        folder.mkdir()
+        runs = oracle(folder, data, case), oracle(folder, data, case, double=True)
+        first = runs[0][2]
+        single, double = finished(runs[0]), finished(runs[1])
+        for accelerator in which:
+            (folder / accelerator).mkdir()
+            ours = train(folder / accelerator, data, case, accelerator, first)
+            report.compare(f"{accelerator} {name}", ours, single, bounds_of(single, double))
+
+
+def against_one_rank(report, scratch, data):
+    for i, name in enumerate(("sgd", "nesterov clip", "adamw cosine clip accumulate")):
+        if A.only not in f"cpu 2 ranks {name}":
+            continue
+        case = dict(cases())[name]
+        folder = scratch / f"ranks-{i}"
+        folder.mkdir()
+        run = oracle(folder, data, case | {"steps": 1})
+        finished(run)
+        one, two = (train(pathlib.Path(tempfile.mkdtemp(dir=folder)), data, case, "cpu", run[2], world)
+                    for world in (1, 2))
+        report.compare(f"cpu 2 ranks {name}", two, one, same_bounds(one, BOUND_RANKS))
+
+
+def main():
+    report = Report()
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch = pathlib.Path(scratch)
+        data = idx_folder(scratch / "data")
+        against_torch(report, scratch, data)
+        against_one_rank(report, scratch, data)
+    print(f"parity: {report.lines} cases, {report.out} out of bounds (torch {torch.__version__})")
+    return 1 if report.out or not report.lines else 0
+
+
+if __name__ == "__main__":
+    try:
+        import numpy as np
+        import torch
+        from safetensors.numpy import load_file
+    except ImportError as e:
+        python = pathlib.Path(A.torch or pathlib.Path(A.build) / "venv-rivals/bin/python")
+        if A.inside or not python.exists():
+            print(f"no rival: {e} ({python})")
+            sys.exit(0)
+        os.execv(python, [str(python), *sys.argv, "--inside"])
+    import ranks  # it reads TRAIND_BUILD
+    sys.exit(main())

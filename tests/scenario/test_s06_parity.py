@@ -1,0 +1,95 @@
+"""The worker's numbers are torch's: losses, gradient norms and last weights of a small problem, against
+tests/golden/parity.json, which tests/tools/make_parity_golden.py made. `make parity` does the same with
+torch at hand and more of it."""
+import gzip
+import json
+import pathlib
+import struct
+import sys
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from ranks import Attempt, run_by_hand
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
+import make_parity_golden as problem  # noqa: E402
+
+GOLDEN = json.loads(problem.GOLDEN.read_text())
+CLOSE = 2e-5  # fp32 against fp64, relative; 2-norm of a tensor
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory):
+    """The data as idx files and the first weights."""
+    folder = tmp_path_factory.mktemp("given")
+    pixels, labels = problem.images()
+    for part in ("train", "t10k"):
+        for kind, values in (("images-idx3", pixels), ("labels-idx1", labels)):
+            head = struct.pack(">BBBB", 0, 0, 8, values.ndim) + struct.pack(f">{values.ndim}I", *values.shape)
+            (folder / f"{part}-{kind}-ubyte.gz").write_bytes(gzip.compress(head + values.tobytes()))
+    save_file(problem.first_weights(), folder / "first.safetensors")
+    return folder
+
+
+def plan_of(tmp_path, given, case, accelerator, world):
+    optimizer, cosine, clip, window = problem.CASES[case]
+    return {
+        "format": 1, "name": "parity", "stages": ["fit"], "init_from": str(given / "first.safetensors"),
+        "model": {"name": "mlp", "layers": [4, 5, 3]},
+        "data": {"name": "idx", "path": str(given), "classes": 3, "batch_size": problem.BATCH // world},
+        "optimizer": optimizer,
+        "lr_scheduler": dict(cosine, name="warmup_cosine") if cosine else {"name": "constant"},
+        "trainer": {"accelerator": accelerator, "max_steps": problem.STEPS, "log_every_n_steps": 1,
+                    "num_sanity_val_steps": 0, "limit_val_batches": 0, "log_grad_norm": True,
+                    "devices": world, "gradient_clip_val": clip, "accumulate_grad_batches": window},
+        "run": {"job": "parity", "threads_per_rank": 1, "checkpoint_dir": str(tmp_path)},
+    }
+
+
+def merged(attempt, name):
+    """One value a step, merged over the ranks."""
+    sums = {}
+    for m in (m for r in attempt.ranks for m in r.metrics if m["name"] == name):
+        total, count = sums.get(m["step"], (0.0, 0.0))
+        sums[m["step"]] = (total + m["sum"], count + m["count"])
+    return [total / count for _, (total, count) in sorted(sums.items())]
+
+
+@pytest.mark.parametrize("accelerator, world", [("reference", 1), ("cpu", 1), ("cpu", 2)])
+@pytest.mark.parametrize("case", problem.CASES)
+def test_steps_are_those_of_torch(tmp_path, given, case, accelerator, world):
+    golden = GOLDEN[case]
+    with Attempt(tmp_path, plan_of(tmp_path, given, case, accelerator, world), world) as attempt:
+        assert attempt.wait() == [0] * world, attempt.story()
+        assert merged(attempt, "train_loss") == pytest.approx(golden["loss"], rel=CLOSE)
+        assert merged(attempt, "grad_norm") == pytest.approx(golden["grad_norm"], rel=CLOSE)
+    last = load_file(tmp_path / f"step-{problem.STEPS}/model.safetensors")
+    assert last.keys() == problem.SHAPES.keys()
+    for name, weights in last.items():
+        theirs = np.array(golden["last"][name])
+        assert np.linalg.norm(weights.flatten() - theirs) <= CLOSE * np.linalg.norm(theirs), name
+
+
+@pytest.mark.parametrize("trainer, logged", [
+    ({}, False), ({"log_grad_norm": True}, True), ({"gradient_clip_val": 1.0}, True)])
+def test_grad_norm_is_logged_when_it_is_asked_for_or_clipped(tmp_path, given, trainer, logged):
+    plan = plan_of(tmp_path, given, "sgd", "cpu", 1)
+    del plan["trainer"]["log_grad_norm"], plan["trainer"]["gradient_clip_val"]
+    plan["trainer"].update(trainer, max_steps=4, log_every_n_steps=2)
+    code, lines = run_by_hand(tmp_path, plan)
+    assert code == 0
+    steps = [m["step"] for m in lines if m.get("name") == "grad_norm"]
+    assert steps == [m["step"] for m in lines if m.get("name") == "train_loss"] * logged
+
+
+def test_the_bits_are_the_same_when_the_norm_is_logged(tmp_path, given):
+    files = []
+    for logs in (False, True):
+        plan = plan_of(tmp_path, given, "adam decay", "cpu", 1)
+        plan["trainer"]["log_grad_norm"] = logs
+        plan["run"]["checkpoint_dir"] = str(tmp_path / str(logs))
+        assert run_by_hand(tmp_path, plan)[0] == 0
+        files.append((tmp_path / str(logs) / f"step-{problem.STEPS}/model.safetensors").read_bytes())
+    assert files[0] == files[1]
