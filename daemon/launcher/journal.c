@@ -77,13 +77,25 @@ void td_journal_append(struct td_journal *j, const struct td_json *line) {
     td_journal_flush(j);
 }
 
+// What only the launcher and the node may say of an attempt: its end must not be the rank's word.
+static bool is_ours(const char *event) {
+    static const char *const ours[] = {"launched", "stop", "rank_exit", "launcher_end",
+                                       "launcher_lost"};
+    for (size_t i = 0; i < TD_COUNTOF(ours); i++) {
+        if (strcmp(event, ours[i]) == 0) return true;
+    }
+    return false;
+}
+
 td_status td_journal_forward(struct td_journal *j, uint32_t rank, const char *text, size_t bytes,
                              const struct td_json **out_line) {
     td_arena_reset(j->arena);
     struct td_json *line;
     TD_TRY(td_json_parse(j->arena, text, bytes, &line));
-    if (line->kind != TD_JSON_OBJECT || !td_json_string(td_json_get(line, "event"), NULL)) {
-        return td_fail(TD_INVALID_ARGUMENT, "not an object with \"event\"");
+    const char *event = td_json_string(td_json_get(line, "event"), NULL);
+    if (!event) return td_fail(TD_INVALID_ARGUMENT, "not an object with \"event\"");
+    if (is_ours(event)) {
+        return td_fail(TD_INVALID_ARGUMENT, "'%s' is not a rank's to say", event);
     }
     td_journal_set_int(j, line, "rank", rank);
     td_journal_set_int(j, line, "real_ns", td_real_now().ns);

@@ -28,7 +28,8 @@ void td_journal_set_str(struct td_journal *j, struct td_json *line, const char *
 void td_journal_set_int(struct td_journal *j, struct td_json *line, const char *key, int64_t value);
 void td_journal_append(struct td_journal *j, const struct td_json *line);
 // A rank's own datagram: one JSON object, to which rank and real_ns are added. *out_line is good
-// until the next begin or forward. INVALID_ARGUMENT: not an object with "event".
+// until the next begin or forward. INVALID_ARGUMENT: not an object with "event", or an event that
+// is not a rank's to tell.
 TD_MUST_USE td_status td_journal_forward(struct td_journal *j, uint32_t rank, const char *text,
                                          size_t bytes, const struct td_json **out_line);
 void td_journal_flush(struct td_journal *j);
