@@ -492,26 +492,27 @@ static void on_line(struct td_core *core, struct td_job *j, struct td_attempt *a
 }
 
 // ---- segments -----------------------------------------------------------------------------------
+static size_t whole_lines(const void *data, size_t len) {
+    const char *end = memrchr(data, '\n', len);
+    return end ? (size_t)(end - (const char *)data) + 1 : 0; // a half line is sent again
+}
+
 static void on_events(struct td_core *core, struct td_job *j, struct td_attempt *a,
                       const char *data, size_t len) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_CHECK(!td_arena_create(LINE_ARENA_BYTES, &arena));
-    uint64_t begin = a->events;
-    while (len && !a->forgotten) {
-        const char *end = memchr(data, '\n', len);
-        if (!end) break; // a half line is sent again with the rest
-        size_t line = (size_t)(end - data);
-        a->events += line + 1;
+    for (const char *end = data + len; data < end;) {
+        const char *stop = memchr(data, '\n', (size_t)(end - data));
+        size_t line = (size_t)(stop - data);
         if (line > LINE_MAX_BYTES) {
             core->counters[TD_COUNT_BAD_LINES]++;
         } else if (line) {
             on_line(core, j, a, arena, data, line);
             td_arena_reset(arena);
         }
-        data = end + 1;
-        len -= line + 1;
+        data = stop + 1;
     }
-    if (a->events != begin) td_core_save_attempt(core, j, a);
+    td_core_save_attempt(core, j, a);
 }
 
 static bool point_ok(const struct td_metric_record *p) {
@@ -560,20 +561,20 @@ void td_attempt_on_segment(struct td_core *core, struct td_host *node,
         return; // logs are the shell's
     }
     uint64_t have = events ? a->events : a->ranks[s->rank].metrics;
-    if (s->offset > have) {
-        core->counters[TD_COUNT_GAPS]++;
-    } else if (have - s->offset < s->data.len) {
-        size_t skip = (size_t)(have - s->offset);
-        const uint8_t *data = s->data.data + skip;
-        if (events) {
-            on_events(core, j, a, (const char *)data, s->data.len - skip);
-        } else {
-            on_metrics(core, j, a, s->rank, data, s->data.len - skip);
-        }
+    if (s->offset > have) core->counters[TD_COUNT_GAPS]++;
+    bool fresh = s->offset <= have && have - s->offset < s->data.len;
+    const uint8_t *data = fresh ? s->data.data + (have - s->offset) : NULL;
+    size_t len = fresh ? s->data.len - (size_t)(have - s->offset) : 0;
+    if (events) { // acknowledged first, so that Forget, if it follows, comes after it
+        len = len ? whole_lines(data, len) : 0;
+        a->events += len;
+        td_attempt_ack(core, node, j, a, s->kind, 0, a->events);
+        if (len) on_events(core, j, a, (const char *)data, len);
+    } else if (len) {
+        on_metrics(core, j, a, s->rank, data, len); // acknowledged when metrics.db has them
+    } else {
+        td_attempt_ack(core, node, j, a, s->kind, s->rank, a->ranks[s->rank].metrics_done);
     }
-    // Points are acknowledged when metrics.db has them (td_core_points_committed).
-    uint64_t committed = events ? a->events : a->ranks[s->rank].metrics_done;
-    td_attempt_ack(core, node, j, a, s->kind, events ? 0 : s->rank, committed);
 }
 
 // ---- the rest of what a node says about an attempt ----------------------------------------------
