@@ -81,6 +81,12 @@ static td_status pause_before_retry(struct td_session *s) {
     return TD_OK;
 }
 
+static td_status too_long(const char *job, int64_t timeout_ns) {
+    return td_fail(TD_DEADLINE_EXCEEDED,
+                   "job %s has not ended within --timeout (%.9g s); nothing was done to it", job,
+                   (double)timeout_ns / TD_NS_PER_S);
+}
+
 td_status td_follow(struct td_session *s, const char *job, int64_t timeout_ns, td_follow_fn *fn,
                     void *arg) {
     struct follow f = {.fn = fn, .arg = arg};
@@ -88,9 +94,7 @@ td_status td_follow(struct td_session *s, const char *job, int64_t timeout_ns, t
     bool first = true;
     for (;;) {
         int64_t now = td_mono_now().ns;
-        if (timeout_ns && now - start.ns >= timeout_ns) {
-            return td_fail(TD_DEADLINE_EXCEEDED, "job %s has not ended within the timeout", job);
-        }
+        if (timeout_ns && now - start.ns >= timeout_ns) return too_long(job, timeout_ns);
         int64_t left = timeout_ns ? timeout_ns - (now - start.ns) : 0;
         td_status failed = one_round(s, job, left, &f);
         if (f.finished) {
@@ -98,6 +102,10 @@ td_status td_follow(struct td_session *s, const char *job, int64_t timeout_ns, t
             return TD_OK;
         }
         if (f.heard) heard = td_mono_now();
+        if (timeout_ns && td_status_code(failed) == TD_DEADLINE_EXCEEDED) {
+            td_status_free(failed);
+            return too_long(job, timeout_ns);
+        }
         if ((first && !f.heard) || !worth_another_round(&f, failed)) return failed;
         if (td_mono_now().ns - heard.ns > LOST_AFTER_NS) return failed;
         first = false;

@@ -44,17 +44,7 @@ td_status td_session_call(struct td_session *s, const char *method, const Protob
                           struct td_rpc_message **out_response) {
     TD_TRY(td_session_open(s));
     int64_t timeout_ns = s->flags->timeout_ns ? s->flags->timeout_ns : 30 * TD_NS_PER_S;
-    td_status failed =
-        td_rpc_unary_wait(s->channel, method, request, response_type, timeout_ns, out_response);
-    if (failed && td_status_code(failed) == TD_UNAVAILABLE &&
-        !strcmp(td_status_reason(failed), "UNREACHABLE")) {
-        return td_status_context(
-            failed,
-            "traind at %s (from %s) does not answer; start one with `traind &` "
-            "or look at its log",
-            s->config.address, s->config.address_source);
-    }
-    return failed;
+    return td_rpc_unary_wait(s->channel, method, request, response_type, timeout_ns, out_response);
 }
 
 static int exit_of(enum td_code code) {
@@ -88,8 +78,18 @@ static int exit_of(enum td_code code) {
     return TD_CTL_JOB_FAILED;
 }
 
-int td_session_explain(td_status take_status) {
+// Nobody listens there: every verb, unary or stream, says what to do about it in the same words.
+static td_status blame_absence(const struct td_session *s, td_status take_status) {
+    if (strcmp(td_status_reason(take_status), "UNREACHABLE") != 0) return take_status;
+    return td_status_context(take_status,
+                             "traind at %s (from %s) does not answer; start one with `traind &` or "
+                             "look at its log",
+                             s->config.address, s->config.address_source);
+}
+
+int td_session_explain(const struct td_session *s, td_status take_status) {
     if (!take_status) return TD_CTL_OK;
+    take_status = blame_absence(s, take_status);
     int code = exit_of(td_status_code(take_status));
     fprintf(stderr, "trainctl: %s\n", td_status_message(take_status));
     for (size_t i = 0; i < td_status_n_fields(take_status); i++) {

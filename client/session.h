@@ -27,7 +27,7 @@ TD_MUST_USE td_status td_session_call(struct td_session *s, const char *method,
                                       struct td_rpc_message **out_response);
 
 // Explains a status on stderr and consumes it; the exit code that goes with it.
-int td_session_explain(td_status take_status);
+int td_session_explain(const struct td_session *s, td_status take_status);
 
 // Writes a message to stdout as the flags ask (JSON or JSONL).
 TD_MUST_USE td_status td_session_print_json(const struct td_session *s, const ProtobufCMessage *m);

@@ -17,8 +17,9 @@ static td_status read_stdin(struct td_buf *out) {
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return td_fail_errno(TD_INVALID_ARGUMENT, "read the spec from standard input");
         if (n == 0) return TD_OK;
-        TD_TRY(td_buf_append(out, chunk, (size_t)n));
-        if (out->len > TD_SPEC_FILE_MAX) return TD_OK; // refused by the caller
+        size_t room = TD_SPEC_FILE_MAX + 1 - out->len; // one byte over is refused by the caller
+        TD_TRY(td_buf_append(out, chunk, TD_MIN((size_t)n, room)));
+        if (out->len > TD_SPEC_FILE_MAX) return TD_OK;
     }
 }
 

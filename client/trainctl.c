@@ -319,7 +319,7 @@ int main(int argc, char **argv) {
     struct td_session session = {.flags = &parsed.flags};
     int code = TD_CTL_OK;
     td_status failed = verb->run(&session, &parsed.flags, &code);
-    if (failed) code = td_session_explain(failed);
+    if (failed) code = td_session_explain(&session, failed);
     td_session_close(&session);
     return code;
 }
