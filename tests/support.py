@@ -259,7 +259,7 @@ class Daemon:
     def ctl(self, *args, check=None, stdin=None, timeout=120, env=None):
         """Runs trainctl against this daemon."""
         done = subprocess.run([BIN / "trainctl", *map(str, args)], input=stdin, text=True, timeout=timeout,
-                              capture_output=True, env=dict(self.env, TRAIND_STATE_DIR=str(self.state_dir), **(env or {})))
+                              capture_output=True, env={**self.env, "TRAIND_STATE_DIR": str(self.state_dir), **(env or {})})
         if check is not None:
             assert done.returncode == check, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}\n{self.tail()}"
         return done
