@@ -27,7 +27,7 @@ static void show_plan(const Traind__V1__PlanJobResponse *r) {
 td_status td_cmd_plan(struct td_session *s, const struct td_flags *f, int *out_exit) {
     (void)out_exit;
     TD_AUTO_BUF spec;
-    td_buf_init(&spec, TD_SPEC_FILE_MAX + 1);
+    td_buf_init(&spec, TD_SPEC_FILE_BUFFER);
     TD_TRY(td_spec_file_read(f->args[0], &spec));
     Traind__V1__PlanJobRequest request = TRAIND__V1__PLAN_JOB_REQUEST__INIT;
     request.spec = (char *)(uintptr_t)td_buf_cstr(&spec);

@@ -25,7 +25,7 @@ static td_status dry_run(struct td_session *s, const struct td_flags *f, char *s
 
 td_status td_cmd_submit(struct td_session *s, const struct td_flags *f, int *out_exit) {
     TD_AUTO_BUF spec;
-    td_buf_init(&spec, TD_SPEC_FILE_MAX + 1);
+    td_buf_init(&spec, TD_SPEC_FILE_BUFFER);
     TD_TRY(td_spec_file_read(f->args[0], &spec));
     if (f->dry_run) return dry_run(s, f, (char *)(uintptr_t)td_buf_cstr(&spec));
 

@@ -12,6 +12,8 @@
 #include "client/table.h"
 #include "lib/base/buf.h"
 
+enum { BAR_CELLS = 24 };
+
 void td_progress_init(struct td_progress *p, bool color) {
     *p = (struct td_progress){.bar = isatty(STDERR_FILENO), .color = color, .state = -1};
 }
@@ -93,24 +95,35 @@ static void epoch_line(struct td_progress *p, const Traind__V1__Job *job) {
     fputc('\n', stderr);
 }
 
+// "[=====>    ]" in what the rest of the line leaves of the terminal, 4 to 24 cells.
+static void draw_cells(double done, int room, char *out) {
+    int cells = TD_MAX(4, TD_MIN(room, BAR_CELLS)), full = (int)(TD_MIN(done, 1.0) * cells);
+    out[0] = '[';
+    memset(out + 1, '=', (size_t)full);
+    memset(out + 1 + full, ' ', (size_t)(cells - full));
+    if (full < cells) out[1 + full] = '>';
+    out[1 + cells] = ']';
+    out[2 + cells] = '\0';
+}
+
 static void draw_bar(struct td_progress *p, const Traind__V1__Job *job) {
     const Traind__V1__Progress *now = job->progress;
     if (!p->bar || !now || job->state != TRAIND__V1__JOB__STATE__RUNNING) return;
-    char rate[32], left[32], line[256];
-    enum { CELLS = 24 };
-    char cells[CELLS + 1];
-    double done = now->total_steps ? (double)now->step / now->total_steps : 0;
-    int full = (int)(TD_MIN(done, 1.0) * CELLS);
-    memset(cells, ' ', CELLS);
-    memset(cells, '=', (size_t)full);
-    if (full < CELLS) cells[full] = '>';
-    cells[CELLS] = '\0';
-    int n = snprintf(
-        line, sizeof line,
-        "%s epoch %" PRIu32 " [%s] step %" PRIu32 "/%" PRIu32 " loss %.4f %s samples/s ETA %s",
-        now->phase, now->epoch + 1, cells, now->step, now->total_steps, now->loss,
-        td_format_count(now->samples_per_s, rate), td_format_seconds(now->eta_s, left));
+    char rate[32], left[32], head[64], tail[160], cells[BAR_CELLS + 3];
+    bool training = !strcmp(now->phase, "training");
+    snprintf(head, sizeof head, "%s%sepoch %" PRIu32 " ", training ? "" : now->phase,
+             training ? "" : " ", now->epoch + 1);
+    int n = snprintf(tail, sizeof tail, " step %" PRIu32 "/%" PRIu32 " loss %.4f", now->step,
+                     now->total_steps, now->loss);
+    if (now->samples_per_s > 0) {
+        snprintf(tail + n, sizeof tail - (size_t)n, " %s samples/s ETA %s",
+                 td_format_count(now->samples_per_s, rate), td_format_seconds(now->eta_s, left));
+    }
     int columns = terminal_columns() - 1;
+    double done = now->total_steps ? (double)now->step / now->total_steps : 0;
+    draw_cells(done, columns - (int)strlen(head) - (int)strlen(tail) - 2, cells);
+    char line[320];
+    n = snprintf(line, sizeof line, "%s%s%s", head, cells, tail);
     fprintf(stderr, "\r\033[K%.*s", TD_MIN(n, columns), line);
     p->drawn = true;
     fflush(stderr);

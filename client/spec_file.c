@@ -11,7 +11,7 @@
 #include "lib/base/fsio.h"
 
 static td_status read_stdin(struct td_buf *out) {
-    char chunk[65536];
+    char chunk[TD_SPEC_FILE_CHUNK];
     for (;;) {
         ssize_t n = read(STDIN_FILENO, chunk, sizeof chunk);
         if (n < 0 && errno == EINTR) continue;

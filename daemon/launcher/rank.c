@@ -290,7 +290,9 @@ void td_launch_rank_ended(struct td_launch_rank *r, struct td_journal *j, int wa
 void td_launch_rank_measure(struct td_launch_rank *r, struct td_mono now) {
     int64_t samples = atomic_load(&r->page->samples), age_ns = now.ns - r->window_start.ns;
     if (r->exited) r->samples_per_s = 0;
-    if (r->exited || age_ns < TD_NS_PER_S) return;
+    // The first figure comes soon, later ones are averages of a second.
+    int64_t window_ns = r->samples_per_s > 0 ? TD_NS_PER_S : TD_NS_PER_S / 5;
+    if (r->exited || age_ns < window_ns) return;
     int64_t done = samples - r->window_samples;
     if (r->window_start.ns > 0 && done >= 0) {
         r->samples_per_s = (double)done * 1e9 / (double)age_ns;
