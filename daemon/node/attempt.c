@@ -111,7 +111,9 @@ static void close_launcher(struct td_local_attempt *a) {
     }
     td_auto_close(&a->launcher.pidfd);
     a->launcher = (struct td_proc){.pidfd = -1};
-    if (a->socket[0]) (void)unlink(a->socket); // left by a launcher that was killed
+    // Left by a launcher that was killed; the record names the path that it really used.
+    if (a->socket[0]) (void)unlink(a->socket);
+    if (a->wanted_socket[0]) (void)unlink(a->wanted_socket);
 }
 
 static td_status settle_all(struct td_local_attempt *a) {
@@ -132,11 +134,6 @@ static void settle(struct td_local_attempt *a) {
     a->events->on_gone(a);
 }
 
-static td_status cancelled(void) {
-    return td_status_with_class(td_fail(TD_CANCELLED, "stopped before it started"),
-                                TD_CLASS_PREEMPTED);
-}
-
 // The pidfd is readable: the launcher has ended, well or not.
 static void on_end(int fd, unsigned events, void *arg) {
     (void)fd, (void)events;
@@ -148,12 +145,12 @@ static void on_end(int fd, unsigned events, void *arg) {
         return;
     }
     td_status s = td_steal(a->failed);
-    if (!s && !a->abandoned) {
+    if (!s) {
         s = td_status_with_class(
             td_fail(TD_INTERNAL, "the launcher ended before it was ready; see its log"),
             TD_CLASS_INTERNAL);
     }
-    a->events->on_failed(a, s ? s : cancelled());
+    a->events->on_failed(a, s);
 }
 
 static td_status watch_launcher(struct td_local_attempt *a) {
@@ -260,7 +257,9 @@ static void on_ack(int fd, unsigned events, void *arg) {
 static void on_timer(void *arg) {
     struct td_local_attempt *a = TD_CAST(td_local_attempt, arg);
     if (a->plan_json && a->abandoned) {
-        a->events->on_failed(a, cancelled());
+        a->events->on_failed(
+            a, td_status_with_class(td_fail(TD_CANCELLED, "stopped before it started"),
+                                    TD_CLASS_PREEMPTED));
     } else if (a->plan_json) {
         start_failed(a, td_fail(TD_DEADLINE_EXCEEDED, "the launcher was not ready in time"));
     } else if (!a->ended && a->launcher.pid == 0) {
@@ -295,12 +294,14 @@ static void file(struct command *c, const char *flag, const char *dir, const cha
     word(c, td_arena_printf(c->arena, "%s/%s", dir, name));
 }
 
-static td_status make_command(const struct td_local_attempt *a, const struct td_launch_context *x,
+static td_status make_command(struct td_local_attempt *a, const struct td_launch_context *x,
                               struct command *c) {
     const struct td_assignment *s = &a->assigned;
     char hex[TD_DIGEST_HEX];
     // Daemons with other state directories share the runtime directory.
     td_xxh3_128_hex(a->dir, strlen(a->dir), hex);
+    TD_TRY(td_fs_path(a->wanted_socket, "%s/%s-a%u-%.8s.sock", x->runtime_dir, s->job, s->attempt,
+                      hex));
     word(c, td_arena_printf(c->arena, "%s/traind-launcher", x->bin_dir));
     word(c, "run");
     number(c, "--ack-fd", ACK_FD);
@@ -394,11 +395,8 @@ void td_local_attempt_save(struct td_local_attempt *a) {
 }
 
 void td_local_attempt_abandon(struct td_local_attempt *a) {
+    if (a->launcher.pidfd >= 0) return; // answers in a moment, and is stopped then
     a->abandoned = true;
-    if (a->launcher.pidfd >= 0) {
-        td_local_attempt_kill(a); // the pidfd follows
-        return;
-    }
     td_fetch_destroy(td_steal(a->fetch));
     td_loop_timer_arm(a->timer, 0);
 }

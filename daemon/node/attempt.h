@@ -43,7 +43,8 @@ struct td_local_attempt {
     char state_dir[1024];
     char *plan_json; // until the launcher runs
     char cores[TD_ATTEMPT_CORES];
-    char socket[128];
+    char socket[128];                     // in use; "": not known yet
+    char wanted_socket[TD_FS_PATH_BYTES]; // as the launcher was told
     char boot_id[37];
     uint32_t major;
     char build[32];
@@ -88,7 +89,8 @@ TD_MUST_USE td_status td_local_attempt_recover(struct td_local_attempt *a, const
 void td_local_attempt_stop(struct td_local_attempt *a, int mode, uint32_t grace_ms);
 void td_local_attempt_save(struct td_local_attempt *a);
 void td_local_attempt_kill(struct td_local_attempt *a);
-// Still starting: kills what there is; on_failed follows, in a later turn.
+// Still fetching: on_failed follows, in a later turn. A launcher that was spawned already answers
+// first; the core gives the stop then.
 void td_local_attempt_abandon(struct td_local_attempt *a);
 // Deletes the directory, and the job's if that is empty then.
 void td_local_attempt_remove_files(const struct td_local_attempt *a);

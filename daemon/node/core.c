@@ -196,7 +196,7 @@ static void on_failed(struct moment *m) {
     remove_attempt(c, m->a);
 }
 
-// Not started yet: whatever comes of it is not wanted. A checkpoint has nothing to save.
+// Not started yet: nothing to save. If its launcher is about to answer, the stop is given then.
 static void on_stop_preparing(struct moment *m) {
     act(m->core, TD_NA_ABANDON, m->a);
 }
@@ -236,6 +236,8 @@ static void on_forget_alive(struct moment *m) {
 
 static void on_forget_preparing(struct moment *m) {
     m->a->forget = true;
+    m->a->stop_mode = STOP_KILL; // if it starts all the same
+    m->a->stop_grace_ms = 0;
     act(m->core, TD_NA_ABANDON, m->a);
 }
 

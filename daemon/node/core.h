@@ -70,7 +70,7 @@ enum td_node_action_kind {
     TD_NA_REGISTER,     // send Register with all attempts
     TD_NA_HEARTBEAT,    // send Heartbeat, n = slots used
     TD_NA_START,        // attempt, assign: fetch, start a launcher; then td_node_core_event
-    TD_NA_ABANDON,      // attempt: give up starting it, kill what there is; FAILED follows
+    TD_NA_ABANDON,      // attempt: give up starting it if it can be; FAILED follows, or STARTED
     TD_NA_REFUSE,       // id, status: send AttemptRefused
     TD_NA_STOP,         // attempt: LauncherStop with stop_mode, stop_grace_ms
     TD_NA_KILL,         // attempt: SIGKILL to its launcher
