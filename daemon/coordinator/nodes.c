@@ -123,7 +123,23 @@ static void judge_missing(struct td_core *core, struct td_host *n, const Traind_
         if (!a || strcmp(a->node, n->id) != 0 || find_held(m, j, a)) continue;
         char why[160];
         snprintf(why, sizeof why, "node %s came back without attempt %u", n->name, a->number);
+        a->forgotten = a->closing; // it ended, and its files are gone
         td_attempt_lost(core, j, a, a->state == TD_ATTEMPT_STARTED, why);
+    }
+}
+
+// Ended attempts of which something was still to come, and now never will.
+static void forget_missing(struct td_core *core, struct td_host *n, const Traind__V1__Register *m) {
+    for (uint32_t i = 0; i < core->n_jobs; i++) {
+        struct td_job *j = core->order[i];
+        for (uint32_t k = 1; k <= j->n_attempts; k++) {
+            struct td_attempt *a = td_job_attempt(j, k);
+            if (a->state != TD_ATTEMPT_ENDED || a->forgotten) continue;
+            if (strcmp(a->node, n->id) != 0 || find_held(m, j, a)) continue;
+            a->forgotten = true;
+            td_catalog_drop_pending(core, j, a);
+            td_core_save_attempt(core, j, a);
+        }
     }
 }
 
@@ -279,6 +295,7 @@ void td_nodes_register(struct td_core *core, struct td_session *s, const Traind_
     core->counters[TD_COUNT_SESSIONS]++;
     save(core, n);
     judge_missing(core, n, m);
+    forget_missing(core, n, m);
     answer(core, n, m);
     clear_silence(core, n);
     td_core_wake_at(core, td_mono_add(n->heard, core->options.lease_ns));
