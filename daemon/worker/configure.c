@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/worker/plugins.h"
+#include "engine/train/schedule.h"
 #include "lib/base/digest.h"
 #include "lib/base/fsio.h"
 #include "lib/base/proc.h"
@@ -168,15 +169,47 @@ static void take_optimizer(const struct td_spec *spec, struct td_optimizer_confi
     };
 }
 
+static enum td_schedule_curve curve_of(const struct td_json *knob) {
+    const char *name = td_json_string(knob, "cosine");
+    return strcmp(name, "1-sqrt") == 0   ? TD_CURVE_ONE_MINUS_SQRT
+           : strcmp(name, "linear") == 0 ? TD_CURVE_LINEAR
+                                         : TD_CURVE_COSINE;
+}
+
+// A kind of schedule has some of these knobs; those of the others are absent and read as nothing.
 static void take_schedule(const struct td_spec *spec, struct td_schedule_config *to) {
     const struct td_json *k = spec->lr_scheduler.knobs;
-    bool cosine = strcmp(spec->lr_scheduler.name, "warmup_cosine") == 0;
     *to = (struct td_schedule_config){
-        .kind = cosine ? TD_SCHEDULE_WARMUP_COSINE : TD_SCHEDULE_CONSTANT,
-        .warmup_steps = td_json_int(td_json_get(k, "warmup_steps"), 0),
-        .total_steps = td_json_int(td_json_get(k, "total_steps"), 0), // "auto" reads as 0
-        .min_lr = td_json_real(td_json_get(k, "min_lr"), 0),
+        .decay_steps = td_json_int(td_json_get(k, "num_decay_steps"), 0),
+        .period_steps = td_json_int(td_json_get(k, "step_size"), 1),
+        .start_factor = td_json_real(td_json_get(k, "start_factor"), 1),
+        .gamma = td_json_real(td_json_get(k, "gamma"), 1),
+        .power = td_json_real(td_json_get(k, "power"), 1),
+        .pct_start = td_json_real(td_json_get(k, "pct_start"), 0.3),
+        .div_factor = td_json_real(td_json_get(k, "div_factor"), 25),
+        .final_div_factor = td_json_real(td_json_get(k, "final_div_factor"), 1e4),
+        .three_phase = td_json_bool(td_json_get(k, "three_phase"), false),
+        .warmup_curve = curve_of(td_json_get(k, "warmup_type")),
     };
+    bool known = td_schedule_find(spec->lr_scheduler.name, &to->kind);
+    TD_CHECK(known); // the spec was checked, and a test holds its names against the engine's
+    const char *end = td_schedule_end_knob(to->kind);
+    if (end) to->total_steps = td_json_int(td_json_get(k, end), 0); // "auto" reads as 0
+    bool hugging_face = td_json_get(k, "num_warmup_steps") != NULL;
+    to->warmup_steps =
+        td_json_int(td_json_get(k, hugging_face ? "num_warmup_steps" : "warmup_steps"), 0);
+    to->timescale = td_json_int(td_json_get(k, "timescale"), 0);
+    if (!to->timescale) to->timescale = to->warmup_steps ? to->warmup_steps : 10000;
+    const struct td_json *eta_min = td_json_get(k, "eta_min");
+    to->min_lr = td_json_real(eta_min ? eta_min : td_json_get(k, "min_lr"), 0);
+    const struct td_json *ratio = td_json_get(k, "min_lr_ratio");
+    to->end_factor = td_json_real(ratio ? ratio : td_json_get(k, "end_factor"), 1);
+    const struct td_json *anneal = td_json_get(k, "anneal_strategy");
+    to->decay_curve = curve_of(anneal ? anneal : td_json_get(k, "decay_type"));
+    const struct td_json *milestones = td_json_get(k, "milestones");
+    for (const struct td_json *v = milestones ? milestones->first : NULL;
+         v && to->n_milestones < TD_SCHEDULE_MILESTONES; v = v->next)
+        to->milestone[to->n_milestones++] = td_json_int(v, 0);
 }
 
 static unsigned take_stages(unsigned stages) {

@@ -54,12 +54,43 @@ struct td_optimizer_config {
     bool log_norm;   // metric "grad_norm" also without clipping
 };
 
-enum td_schedule_kind { TD_SCHEDULE_CONSTANT, TD_SCHEDULE_WARMUP_COSINE };
+enum td_schedule_kind {
+    TD_SCHEDULE_CONSTANT,
+    TD_SCHEDULE_WARMUP_COSINE,
+    TD_SCHEDULE_LINEAR,
+    TD_SCHEDULE_COSINE,
+    TD_SCHEDULE_STEP,
+    TD_SCHEDULE_MULTISTEP,
+    TD_SCHEDULE_EXPONENTIAL,
+    TD_SCHEDULE_POLYNOMIAL,
+    TD_SCHEDULE_INVERSE_SQRT,
+    TD_SCHEDULE_ONE_CYCLE,
+    TD_SCHEDULE_WARMUP_STABLE_DECAY,
+    TD_SCHEDULE_COUNT,
+};
+enum td_schedule_curve { TD_CURVE_LINEAR, TD_CURVE_COSINE, TD_CURVE_ONE_MINUS_SQRT };
+enum { TD_SCHEDULE_MILESTONES = 64 };
+// Each kind reads some of these; what they mean is that of the knobs they come from (schedule.h).
 struct td_schedule_config {
     enum td_schedule_kind kind;
     int64_t warmup_steps;
-    int64_t total_steps; // 0: the run's last step, filled in when it is known
-    double min_lr;
+    int64_t total_steps;                 // 0: the run's last step, filled in when it is known
+    int64_t decay_steps;                 // warmup_stable_decay: at its end
+    int64_t period_steps;                // step: between two factors
+    int64_t timescale;                   // inverse_sqrt, in steps
+    double min_lr;                       // warmup_cosine, cosine
+    double start_factor;                 // linear, of the base rate
+    double end_factor;                   // linear, warmup_stable_decay
+    double gamma;                        // step, multistep, exponential
+    double power;                        // polynomial
+    double pct_start;                    // one_cycle: share of the run in which it rises
+    double div_factor;                   // one_cycle: peak / first rate
+    double final_div_factor;             // one_cycle: first rate / last rate
+    bool three_phase;                    // one_cycle
+    enum td_schedule_curve warmup_curve; // warmup_stable_decay
+    enum td_schedule_curve decay_curve;  // warmup_stable_decay, one_cycle
+    int64_t milestone[TD_SCHEDULE_MILESTONES];
+    size_t n_milestones;
 };
 
 struct td_checkpoint_config {

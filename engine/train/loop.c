@@ -49,14 +49,15 @@ static td_status settle_limits(struct td_loop *l) {
                                     TD_CLASS_BAD_SPEC);
     int64_t total = td_limits_total_steps(limits, n);
     atomic_store_explicit(&l->rank->io->page->total_steps, total, memory_order_relaxed);
-    if (l->schedule.kind == TD_SCHEDULE_WARMUP_COSINE && l->schedule.total_steps == 0) {
-        l->schedule.total_steps = total;
-        if (total == 0)
-            return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
-                                                "warmup_cosine needs lr_scheduler.total_steps when "
-                                                "neither max_epochs nor max_steps ends the run"),
-                                        TD_CLASS_BAD_SPEC);
-    }
+    const char *end = td_schedule_end_knob(l->schedule.kind);
+    if (!end || l->schedule.total_steps != 0) return TD_OK;
+    l->schedule.total_steps = total;
+    if (total == 0)
+        return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
+                                            "%s needs lr_scheduler.%s when neither max_epochs nor "
+                                            "max_steps ends the run",
+                                            td_schedule_name(l->schedule.kind), end),
+                                    TD_CLASS_BAD_SPEC);
     return TD_OK;
 }
 

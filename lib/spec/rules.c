@@ -97,23 +97,41 @@ static void check_nesterov(struct td_check *c, const struct td_json *root) {
     td_check_violation(c, "optimizer.nesterov", v->line, "needs momentum above 0 and dampening 0");
 }
 
+// Knobs of schedules that may say where the schedule ends, and what goes before the end.
+static const char *const end_keys[] = {"total_steps", "total_iters", "T_max", "num_training_steps"};
+static const char *const part_keys[] = {"warmup_steps", "num_warmup_steps", "num_decay_steps"};
+
+static void check_schedule_parts(struct td_check *c, const struct td_json *schedule,
+                                 const struct td_json *end) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < TD_COUNTOF(part_keys); i++) {
+        const struct td_json *part = td_json_get(schedule, part_keys[i]);
+        if (!part) continue;
+        sum += td_json_int(part, 0);
+        if (sum <= td_json_int(end, 0)) continue;
+        const char *path = td_check_path(c, "lr_scheduler", part_keys[i]);
+        td_check_violation(c, path, part->line, "%lld is above %s, %lld", (long long)sum, end->key,
+                           (long long)td_json_int(end, 0));
+        return;
+    }
+}
+
 static void check_schedule(struct td_check *c, const struct td_json *root) {
-    const struct td_json *total = get(root, "lr_scheduler.total_steps");
-    const struct td_json *rise = get(root, "lr_scheduler.warmup_steps");
-    if (!total || !rise) return;
-    bool is_auto = total->kind == TD_JSON_STRING;
-    if (!is_auto && td_json_int(rise, 0) > td_json_int(total, 0)) {
-        td_check_violation(c, "lr_scheduler.warmup_steps", rise->line,
-                           "%lld is above total_steps, %lld", (long long)td_json_int(rise, 0),
-                           (long long)td_json_int(total, 0));
+    const struct td_json *schedule = get(root, "lr_scheduler"), *end = NULL;
+    for (size_t i = 0; !end && i < TD_COUNTOF(end_keys); i++)
+        end = td_json_get(schedule, end_keys[i]);
+    if (!end) return;
+    if (end->kind != TD_JSON_STRING) {
+        check_schedule_parts(c, schedule, end);
+        return;
     }
     bool is_endless = td_json_int(get(root, "trainer.max_epochs"), 0) == -1 &&
                       td_json_int(get(root, "trainer.max_steps"), 0) == -1;
-    if (is_auto && is_endless) {
-        td_check_violation(c, "lr_scheduler.total_steps", total->line,
-                           "auto needs trainer.max_epochs or trainer.max_steps; set one, or a "
-                           "number here");
-    }
+    if (!is_endless) return;
+    const char *path = td_check_path(c, "lr_scheduler", end->key);
+    td_check_violation(c, path, end->line,
+                       "auto needs trainer.max_epochs or trainer.max_steps; set one, or a number "
+                       "here");
 }
 
 void td_check_rules(struct td_check *c, struct td_json *canonical) {

@@ -93,3 +93,19 @@ def test_the_bits_are_the_same_when_the_norm_is_logged(tmp_path, given):
         assert run_by_hand(tmp_path, plan)[0] == 0
         files.append((tmp_path / str(logs) / f"step-{problem.STEPS}/model.safetensors").read_bytes())
     assert files[0] == files[1]
+
+
+SCHEDULES = json.loads((problem.GOLDEN.parent / "schedules.json").read_text())
+
+
+@pytest.mark.parametrize("case", SCHEDULES["cases"], ids=lambda c: c["lr_scheduler"]["name"])
+def test_learning_rates_are_those_of_torch_and_transformers(tmp_path, given, case):
+    """tests/tools/make_schedule_golden.py made them; the knobs go through spec and plan."""
+    plan = plan_of(tmp_path, given, "sgd", "reference", 1)
+    plan["lr_scheduler"] = case["lr_scheduler"]
+    plan["optimizer"]["lr"] = SCHEDULES["lr"]
+    plan["trainer"]["max_steps"] = SCHEDULES["max_steps"]
+    code, lines = run_by_hand(tmp_path, plan)
+    assert code == 0, lines[-1]
+    rates = [m["value"] for m in lines if m.get("name") == "lr"]
+    assert rates == pytest.approx(case["rates"], rel=1e-6, abs=1e-9)  # they are fp32
