@@ -1,0 +1,413 @@
+"""The coordinator alone, with a node that is a few lines of Python: every service, exactly-once ingestion, streamed
+shards, adoption and fencing, tokens of watches, idempotent creation, what is refused and with which reason."""
+import ctypes
+import json
+import os
+import queue
+import signal
+import struct
+
+import grpc
+import pytest
+
+from support import SPEC, until
+
+SLOTS = 4
+
+
+class Hash128(ctypes.Structure):
+    _fields_ = [("low", ctypes.c_uint64), ("high", ctypes.c_uint64)]
+
+
+def digest(data):
+    lib = ctypes.CDLL("libxxhash.so.0")
+    lib.XXH3_128bits.restype, lib.XXH3_128bits.argtypes = Hash128, [ctypes.c_char_p, ctypes.c_size_t]
+    h = lib.XXH3_128bits(data, len(data))
+    return f"{h.high:016x}{h.low:016x}"
+
+
+def record(name, step, total, count):
+    return struct.pack("<24siiddqII", name.encode(), step, 0, total, count, 1, 1, 0)
+
+
+class FakeNode:
+    """A Session client. What the coordinator sends is kept by kind; requests for plans are answered."""
+
+    def __init__(self, daemon, slots=SLOTS, name="fake", held=()):
+        self.daemon, self.m = daemon, daemon.cluster.stubs.node
+        self.out, self.kept, self.incarnation = queue.Queue(), [], 0
+        self.stub = daemon.stub("Node")
+        self.session = self.stub.Session(iter(self.out.get, None), timeout=60)
+        self.send(register=self.m.Register(node_id=name, boot_id="boot", name=name, version="t", launcher_major=1,
+                                           cores=slots, slots=slots, memory_bytes=1 << 34, attempts=held))
+        self.registered = self.get("registered")
+
+    def send(self, **body):
+        self.out.put(self.m.NodeMessage(incarnation=self.incarnation, **body))
+
+    def get(self, kind, wanted=lambda body: True):
+        """The next message of a kind; others are kept for later."""
+        for i, (k, body) in enumerate(self.kept):
+            if k == kind and wanted(body):
+                del self.kept[i]
+                return body
+        for message in self.session:
+            self.incarnation = message.incarnation
+            got = message.WhichOneof("body")
+            body = getattr(message, got)
+            if got == "plan_request":
+                self.send(plan_result=self.m.PlanResult(request=body.request, result_json=json.dumps(
+                    {"state_bytes": 1000, "arena_bytes": 24, "shared_bytes": 4096, "total_steps": 30, "steps_per_epoch": 10})))
+            if got == kind and wanted(body):
+                return body
+            self.kept.append((got, body))
+        raise AssertionError(f"the session ended before {kind}")
+
+    def attempt(self):
+        return Attempt(self, self.get("assign"))
+
+    def close(self):
+        self.out.put(None)
+        list(self.session)
+
+
+class Attempt:
+    """What a launcher would have written, kept as bytes so that any part can be sent again."""
+
+    def __init__(self, node, assign):
+        self.node, self.assign, self.id, self.events = node, assign, assign.id, b""
+
+    def line(self, event, **more):
+        at = len(self.events)
+        self.events += json.dumps({"event": event, "real_ns": 1, **more}).encode() + b"\n"
+        self.segment(1, 0, at, self.events[at:])
+
+    def segment(self, kind, rank, offset, data):
+        self.node.send(segment=self.node.m.Segment(id=self.id, kind=kind, rank=rank, offset=offset, data=data))
+
+    def acked(self, kind, rank, offset):
+        self.node.get("segment_ack", lambda a: (a.kind, a.rank, a.offset) == (kind, rank, offset))
+
+    def begin(self):
+        self.line("launched", pid=1)
+        for rank in range(self.assign.n_ranks):
+            self.line("ready", rank=rank, pid=2)
+
+    def end(self, outcome="done", metrics=0, out=0, err=0, **more):
+        for rank in range(self.assign.n_ranks):
+            self.node.send(log_state=self.node.m.LogState(id=self.id, rank=rank, metrics_bytes=metrics, out_bytes=out,
+                                                          err_bytes=err, final=True))
+        self.line("launcher_end", outcome=outcome, **more)
+
+    def checkpoint(self, step, files, manifest=b'{"format":1}'):
+        self.line("checkpoint", rank=0, step=step, epoch=1, path=f"a{self.id.attempt}/step-{step}", manifest=digest(manifest),
+                  bytes=sum(map(len, files.values())) + len(manifest), metrics={"val_loss": 0.5},
+                  files=[{"name": n, "bytes": len(b), "digest": digest(b)} for n, b in files.items()])
+
+    def put(self, step, name, data, first=0, chunks=None, claim=None, epoch=None):
+        identity = self.node.m.AttemptId(job=self.id.job, attempt=self.id.attempt, epoch=epoch or self.id.epoch)
+        chunk = lambda at: self.node.m.ShardChunk(
+            id=identity, checkpoint=f"a{self.id.attempt}/step-{step}", file=name, file_bytes=len(data),
+            digest=claim or digest(data), offset=at, data=data[at:at + 262144])
+        offsets = range(first, max(len(data), 1), 262144)[:chunks]
+        return self.node.stub.PutShard(iter([chunk(at) for at in offsets]), timeout=20).offset
+
+
+@pytest.fixture
+def coordinator(cluster):
+    return cluster.start("--role", "coordinator", "--heartbeat-ms", "5000", "--lease-ms", "20000", name="c")
+
+
+def refused(code, call, *texts):
+    with pytest.raises(grpc.RpcError) as error:
+        result = call()
+        if hasattr(result, "__next__"):
+            list(result)
+    assert error.value.code() == getattr(grpc.StatusCode, code), error.value
+    details = dict(error.value.trailing_metadata() or ()).get("grpc-status-details-bin", b"")
+    for text in texts:
+        assert text.encode() in details or text in error.value.details(), (text, error.value.details(), details)
+
+
+def run_one(coordinator, *overrides):
+    node = FakeNode(coordinator)
+    job = coordinator.submit(SPEC, *overrides)
+    attempt = node.attempt()
+    attempt.begin()
+    coordinator.wait_state(job, "RUNNING")
+    return node, job, attempt
+
+
+def test_job_is_created_once_per_request_id(coordinator):
+    first = coordinator.submit(SPEC, request_id="one")
+    assert coordinator.submit(SPEC, request_id="one") == first
+    refused("INVALID_ARGUMENT", lambda: coordinator.submit(SPEC, "name=other", request_id="one"), "REQUEST_ID_REUSED")
+    assert coordinator.submit(SPEC, request_id="two") != first
+    coordinator.restart()
+    assert coordinator.submit(SPEC, request_id="one") == first
+    now = coordinator.job(first)
+    assert (now.State.Name(now.state), now.reason.code, now.reason.queue_position) == ("QUEUED", "NO_NODES", 1)
+    refused("INVALID_ARGUMENT", lambda: coordinator.submit(SPEC, request_id="x" * 65), "request_id")
+    refused("NOT_FOUND", lambda: coordinator.job("j-000000000000"), "JOB_NOT_FOUND")
+    refused("FAILED_PRECONDITION", lambda: coordinator.job("small"), "NAME_AMBIGUOUS")
+    refused("RESOURCE_EXHAUSTED", lambda: coordinator.submit(SPEC + "#" * (1 << 20)))
+
+
+def test_verbs_are_refused_with_the_state_in_the_reason(coordinator):
+    job = coordinator.submit()
+    refused("FAILED_PRECONDITION", lambda: coordinator.steer("Resume", job), "STATE_QUEUED_RESUME")
+    coordinator.steer("Pause", job)
+    assert coordinator.state(job) == "PAUSED"
+    coordinator.steer("Pause", job)
+    coordinator.steer("Resume", job)
+    assert coordinator.state(job) == "QUEUED"
+    coordinator.steer("Cancel", job)
+    coordinator.steer("Cancel", job)
+    assert coordinator.state(job) == "CANCELLED"
+    refused("FAILED_PRECONDITION", lambda: coordinator.steer("Pause", job), "STATE_CANCELLED_PAUSE")
+
+
+def test_jobs_are_listed_in_pages_newest_first(coordinator):
+    m, stub = coordinator.cluster.stubs.job, coordinator.stub("Job")
+    made = [coordinator.submit() for _ in range(5)]
+    seen, token = [], ""
+    while True:
+        page = stub.ListJobs(m.ListJobsRequest(page_size=2, page_token=token))
+        seen += [j.id for j in page.jobs]
+        token = page.next_page_token
+        if not token:
+            break
+    assert seen == made[::-1]
+    coordinator.steer("Cancel", made[0])
+    only = stub.ListJobs(m.ListJobsRequest(states=[m.Job.CANCELLED]))
+    assert [j.id for j in only.jobs] == [made[0]]
+    refused("INVALID_ARGUMENT", lambda: stub.ListJobs(m.ListJobsRequest(page_token="x")), "TOKEN_INVALID")
+
+
+def test_segments_count_once_however_often_they_are_sent(coordinator):
+    node, job, attempt = run_one(coordinator, "trainer.devices=2")
+    points = [[record("train_loss", step, 4 + rank, 2) for step in (1, 2, 3)] for rank in (0, 1)]
+    for rank in (0, 1):
+        data = b"".join(points[rank])
+        attempt.segment(2, rank, 0, data[:64])
+        attempt.segment(2, rank, 0, data[:128])   # overlaps
+        attempt.segment(2, rank, 192, data[128:])  # a gap: not taken
+        attempt.segment(2, rank, 64, data[64:])
+        attempt.acked(2, rank, 192)
+    attempt.segment(1, 0, 0, attempt.events)       # all lines again
+    attempt.segment(1, 0, len(attempt.events) + 10, b"{}\n")
+    attempt.segment(3, 0, 0, b"hello ")
+    attempt.segment(3, 0, 0, b"hello world\n")
+    attempt.acked(3, 0, 12)
+    put = node.m.LogChunk(id=attempt.id, rank=1, kind=4, offset=0, data=b"oops\n")
+    assert node.stub.PutLog(iter([put, put]), timeout=10).offset == 5
+    node.send(progress=node.m.AttemptProgress(id=attempt.id, step=3, total_steps=30, loss=2.0, phase=2))
+    attempt.end(metrics=192)
+    done = coordinator.finish(job)
+    assert done.metrics["train_loss"] == 9 / 4
+    assert [(p.step, p.value, p.n_ranks) for p in coordinator.points(job)] == [(s, 9 / 4, 2) for s in (1, 2, 3)]
+    assert [(r.rank, r.err, r.data) for r in coordinator.logs(job)] == [(0, False, b"hello world\n"), (1, True, b"oops\n")]
+    assert [r.data for r in coordinator.logs(job, rank=0, out_only=True, offset=6)] == [b"world\n"]
+    refused("OUT_OF_RANGE", lambda: coordinator.logs(job, rank=0, out_only=True, offset=13), "OFFSET_PAST_END")
+    refused("INVALID_ARGUMENT", lambda: coordinator.logs(job, offset=1), "offset")
+    node.close()
+    before = coordinator.job(job)
+    coordinator.restart()
+    assert coordinator.job(job) == before
+
+
+def test_streamed_checkpoint_exists_when_all_its_files_are_here(coordinator):
+    node, job, attempt = run_one(coordinator)
+    assert attempt.assign.stream_store
+    m, stub = coordinator.cluster.stubs.checkpoint, coordinator.stub("Checkpoint")
+    data, manifest = os.urandom(700000), b'{"format":1}'
+    assert attempt.put(10, "model.safetensors", data, chunks=2) == 524288   # broken off
+    attempt.checkpoint(10, {"model.safetensors": data})
+    until("it is pending", lambda: coordinator.checkpoints(job))
+    assert not coordinator.job(job).checkpoint
+    refused("FAILED_PRECONDITION", lambda: coordinator.weights(job, "a1/step-10"), "CHECKPOINT_PENDING")
+    refused("DATA_LOSS", lambda: attempt.put(10, "manifest.json", manifest, claim="0" * 32), "HASH_MISMATCH")
+    refused("OUT_OF_RANGE", lambda: attempt.put(10, "model.safetensors", data, first=600000), "OFFSET_GAP")
+    assert attempt.put(10, "model.safetensors", data, first=524288) == len(data)
+    assert attempt.put(10, "model.safetensors", data) == len(data)          # again: it is here
+    assert attempt.put(10, "manifest.json", manifest) == len(manifest)
+    until("it is committed", lambda: coordinator.job(job).checkpoint == "a1/step-10")
+    assert coordinator.weights(job) == {"model.safetensors": data}
+    found = stub.GetCheckpoint(m.GetCheckpointRequest(job=job))
+    assert found.bytes == len(data) + len(manifest) and found.metrics["val_loss"] == 0.5 and not found.node
+    for file in ("../state.db", "/etc/passwd", "model.safetensors/../x", "", ".hidden"):
+        refused("INVALID_ARGUMENT", lambda: stub.ReadShard(m.ReadShardRequest(job=job, path="a1/step-10", file=file)), "file")
+    refused("INVALID_ARGUMENT", lambda: stub.GetCheckpoint(m.GetCheckpointRequest(job=job, path="../../x")), "path")
+    refused("NOT_FOUND", lambda: stub.GetCheckpoint(m.GetCheckpointRequest(job=job, path="a1/step-11")), "CHECKPOINT_NOT_FOUND")
+    refused("INVALID_ARGUMENT", lambda: attempt.put(10, "../../x", b"x"), "file")
+    refused("ABORTED", lambda: attempt.put(20, "m", b"x", epoch=99), "FENCED")
+    coordinator.restart()
+    assert coordinator.weights(job) == {"model.safetensors": data}
+    node = FakeNode(coordinator, held=[node.m.AttemptHeld(id=attempt.id, alive=True, launcher_major=1)])
+    attempt.node = node
+    attempt.line("removed", step=10, path="a1/step-10")
+    until("it is gone", lambda: not coordinator.checkpoints(job))
+    until("its files, too", lambda: not list((coordinator.state_dir / "checkpoints").rglob("*.safetensors")))
+    attempt.end()
+    coordinator.finish(job)
+    node.close()
+
+
+def test_attempt_is_adopted_from_what_was_committed(coordinator):
+    node, job, attempt = run_one(coordinator)
+    attempt.segment(2, 0, 0, record("train_loss", 1, 1, 1))
+    attempt.acked(2, 0, 64)
+    attempt.segment(4, 0, 0, b"words")
+    attempt.acked(4, 0, 5)
+    committed = len(attempt.events)
+    attempt.acked(1, 0, committed)
+    coordinator.restart()
+    stranger = node.m.AttemptId(job=job, attempt=7, epoch=1)
+    held = [node.m.AttemptHeld(id=i, alive=True, launcher_major=1) for i in (attempt.id, stranger)]
+    again = FakeNode(coordinator, held=held)
+    assert [c.id for c in again.registered.adopt] == [attempt.id]
+    offsets = {(o.kind, o.rank): o.offset for o in again.registered.adopt[0].offsets}
+    assert offsets == {(1, 0): committed, (2, 0): 64, (3, 0): 0, (4, 0): 5}
+    assert list(again.registered.stop) == [stranger]
+    assert coordinator.job(job).attempt == 1 and coordinator.state(job) == "RUNNING"
+    attempt.node = again
+    attempt.end(metrics=64, err=5)
+    coordinator.finish(job)
+    assert again.get("forget").id == attempt.id
+    again.close()
+
+
+def test_attempt_that_a_node_no_longer_has_is_lost_and_fenced(coordinator):
+    node, job, attempt = run_one(coordinator, "restart.backoff=[0]")
+    node.close()
+    again = FakeNode(coordinator)
+    second = again.attempt()
+    assert second.id.attempt == 2 and second.id.epoch > attempt.id.epoch
+    now = coordinator.job(job)
+    assert getattr(now.failure, "class") == "node_lost" and now.restarts == 1
+    attempt.node = again
+    attempt.end()  # the fenced one still talks: nobody listens
+    second.begin()
+    coordinator.wait_state(job, "RUNNING")
+    info = coordinator.stub("Admin").GetClusterInfo(coordinator.cluster.stubs.admin.GetClusterInfoRequest())
+    assert info.counters["stale_messages"] >= 1 and info.counters["attempts_lost"] == 1
+    second.end()
+    assert coordinator.finish(job).attempt == 2
+    again.close()
+
+
+@pytest.mark.parametrize("failure, state, restarts", [("data", "FAILED", 0), ("numeric", "FAILED", 0), ("user_code", "FAILED", 0),
+                                                      ("bad_spec", "FAILED", 0), ("internal", "RECOVERING", 1),
+                                                      ("disk", "RECOVERING", 1), ("out_of_memory", "RECOVERING", 1)])
+def test_class_of_a_failure_decides_about_a_restart(coordinator, failure, state, restarts):
+    node, job, attempt = run_one(coordinator, "trainer.devices=2", "restart.backoff=[60]")
+    consequence = dict(outcome="failed", code="ABORTED", message="a peer is gone", step=4)
+    attempt.line("end", rank=0, **{"class": "collective"}, **consequence)
+    attempt.line("end", rank=1, outcome="failed", code="DATA_LOSS", message="the cause", step=5, **{"class": failure})
+    attempt.line("rank_exit", rank=1, code=40, signal=0, message="exit 40", last_words="goodbye", step=5, **{"class": failure})
+    attempt.end("failed", rank=1, code="DATA_LOSS", message="the cause", **{"class": failure})
+    now = coordinator.wait_state(job, state)
+    got = now.failure
+    assert (getattr(got, "class"), got.rank, got.message, got.last_words, got.step) == (failure, 1, "the cause", "goodbye", 5)
+    assert now.restarts == restarts
+    if state == "RECOVERING":
+        assert now.reason.code == "BACKING_OFF" and now.reason.retry_in_ms > 1000
+        coordinator.steer("Cancel", job)
+        assert coordinator.state(job) == "CANCELLED"
+    node.close()
+
+
+def test_pause_frees_the_slots_and_resume_goes_on_from_the_checkpoint(coordinator):
+    node, job, attempt = run_one(coordinator, "checkpoint.store=fs")
+    coordinator.steer("Pause", job)
+    assert node.get("stop").mode == node.m.Stop.CHECKPOINT
+    attempt.checkpoint(12, {"model.safetensors": b"x"})
+    attempt.end("stopped")
+    paused = coordinator.wait_state(job, "PAUSED")
+    assert paused.checkpoint == "a1/step-12" and coordinator.nodes()[0].slots_used == 0
+    coordinator.steer("Resume", job)
+    second = node.attempt()
+    assert [(r.path, r.step, r.fetch) for r in second.assign.resume] == [("a1/step-12", 12, False)]
+    second.begin()
+    coordinator.wait_state(job, "RUNNING")
+    coordinator.steer("Pause", job)
+    second.end("done")  # it came after the last step
+    assert coordinator.finish(job).restarts == 0
+    node.close()
+
+
+def test_watch_tells_each_durable_change_once_and_goes_on_from_a_token(coordinator):
+    m, stub = coordinator.cluster.stubs.job, coordinator.stub("Job")
+    job = coordinator.submit()
+    watch = stub.WatchJob(m.WatchJobRequest(id=job), timeout=60)
+    first = next(watch)
+    assert first.durable and first.job.state == m.Job.QUEUED
+    node = FakeNode(coordinator)
+    attempt = node.attempt()
+    attempt.begin()
+    coordinator.wait_state(job, "RUNNING")
+    attempt.end()
+    seen = [first] + [r for r in watch if r.durable]
+    states = [m.Job.State.Name(r.job.state) for r in seen]
+    assert states[0] == "QUEUED" and states[-1] == "SUCCEEDED" and "RUNNING" in states
+    assert [int(r.token.split(":")[1]) for r in seen] == sorted({int(r.token.split(":")[1]) for r in seen})
+    again = list(stub.WatchJob(m.WatchJobRequest(id=job, token=seen[1].token), timeout=20))
+    assert [r.token for r in again] == [r.token for r in seen[2:]]
+    refused("INVALID_ARGUMENT", lambda: stub.WatchJob(m.WatchJobRequest(id=job, token="junk"), timeout=20), "TOKEN_INVALID")
+    node.close()
+    coordinator.restart()
+    stub = coordinator.stub("Job")
+    refused("OUT_OF_RANGE", lambda: stub.WatchJob(m.WatchJobRequest(id=job, token=seen[1].token), timeout=20), "TOKEN_EXPIRED")
+    assert [r.job.state for r in stub.WatchJob(m.WatchJobRequest(id=job), timeout=20)] == [m.Job.SUCCEEDED]
+
+
+def test_plan_comes_from_a_node_and_is_kept(coordinator):
+    m, stub = coordinator.cluster.stubs.job, coordinator.stub("Job")
+    node = FakeNode(coordinator)
+    waiting = stub.PlanJob.future(m.PlanJobRequest(spec=SPEC), timeout=20)
+    node.kept.clear()
+    until("a node is asked", lambda: asked(node, waiting))
+    plan = waiting.result()
+    assert (plan.memory_bytes, plan.shared_bytes, plan.total_steps, plan.steps_per_epoch) == (1024, 4096, 30, 10)
+    assert json.loads(plan.plan_json)["format"] == 1
+    assert stub.PlanJob(m.PlanJobRequest(spec=SPEC), timeout=20) == plan  # nobody is asked again
+    node.close()
+
+
+def asked(node, waiting):
+    if not waiting.done():
+        message = next(node.session)
+        body = message.plan_request
+        node.send(plan_result=node.m.PlanResult(request=body.request, result_json=json.dumps(
+            {"state_bytes": 1000, "arena_bytes": 24, "shared_bytes": 4096, "total_steps": 30, "steps_per_epoch": 10})))
+        waiting.result()
+    return True
+
+
+def test_job_that_cannot_fit_is_refused_with_numbers(coordinator):
+    node = FakeNode(coordinator)
+    refused("FAILED_PRECONDITION", lambda: coordinator.submit(SPEC, f"trainer.devices={SLOTS + 1}"), "UNSATISFIABLE",
+            str(SLOTS + 1), "fake")
+    node.close()
+
+
+def test_plan_that_fails_for_good_fails_the_job(coordinator):
+    node = FakeNode(coordinator)
+    job = coordinator.submit(SPEC, "seed_everything=77")
+    request = next(node.session).plan_request
+    node.send(plan_result=node.m.PlanResult(request=request.request, code=15, message="no such file", **{"class": "data"}))
+    failed = coordinator.wait_state(job, "FAILED")
+    assert getattr(failed.failure, "class") == "data" and failed.failure.message == "no such file" and failed.attempt == 0
+    node.close()
+
+
+def test_stop_of_the_coordinator_ends_open_calls_at_once(coordinator):
+    m, stub = coordinator.cluster.stubs.job, coordinator.stub("Job")
+    job = coordinator.submit()
+    watch = stub.WatchJob(m.WatchJobRequest(id=job), timeout=60)
+    next(watch)
+    node = FakeNode(coordinator)
+    coordinator.process.send_signal(signal.SIGTERM)
+    refused("UNAVAILABLE", lambda: watch, "DRAINING")
+    assert coordinator.process.wait(10) == 0
+    node.out.put(None)

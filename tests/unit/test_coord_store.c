@@ -1,0 +1,250 @@
+// The store: rows and points read back after a reopen, tickets in order, every acknowledged batch
+// is there after SIGKILL, points merge over ranks, a damaged file is named.
+// Tags: tsan
+
+#include "daemon/coordinator/store.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#include "lib/base/rank_page.h"
+#include "lib/rpc/loop.h"
+#include "tests/unit/test.h"
+
+struct rig {
+    struct td_loop *loop;
+    struct td_store *store;
+    uint64_t committed, wanted, n_points, points_wanted;
+    bool done, points_done, query_done;
+    int tell_fd; // of the child that is killed
+};
+
+static void on_committed(uint64_t ticket, void *arg) {
+    struct rig *r = arg;
+    assert_true(ticket >= r->committed);
+    r->committed = ticket;
+    r->done = ticket >= r->wanted;
+    if (r->tell_fd > 0) (void)!write(r->tell_fd, &ticket, sizeof ticket);
+}
+
+static void on_points(const struct td_points *points, void *arg) {
+    struct rig *r = arg;
+    r->n_points += points->n_points;
+    r->points_done = r->n_points >= r->points_wanted;
+}
+
+static void open_rig(struct rig *r, const char *dir) {
+    const struct td_store_options o = {
+        .dir = dir, .on_committed = on_committed, .on_points = on_points, .arg = r};
+    assert_ok(td_loop_create(&r->loop));
+    assert_ok(td_store_open(r->loop, &o, &r->store));
+}
+
+static void close_rig(struct rig *r) {
+    td_store_close(r->store);
+    td_loop_destroy(r->loop);
+}
+
+static struct td_record *record(enum td_record_kind kind, const char *key, const char *body) {
+    struct td_record *r = calloc(1, sizeof *r);
+    r->kind = kind;
+    r->key = strdup(key);
+    r->body = body ? strdup(body) : NULL;
+    return r;
+}
+
+static void wait_ticket(struct rig *r, uint64_t ticket) {
+    r->wanted = ticket;
+    r->done = r->committed >= ticket;
+    assert_ok(td_loop_run_until(r->loop, &r->done, 10 * TD_NS_PER_S));
+}
+
+struct seen {
+    char text[1024];
+};
+static td_status see(enum td_record_kind kind, const char *key, const char *body, void *arg) {
+    struct seen *s = arg;
+    size_t n = strlen(s->text);
+    if (strcmp(key, "incarnation") == 0) return TD_OK;
+    snprintf(s->text + n, sizeof s->text - n, "%d:%s=%s ", (int)kind, key, body);
+    return TD_OK;
+}
+
+static void test_rows_read_back_when_the_store_is_opened_again(void **state) {
+    struct rig r = {0};
+    struct seen seen = {""};
+    open_rig(&r, *state);
+    uint64_t first = td_store_incarnation(r.store);
+    td_store_commit(r.store, record(TD_RECORD_JOB, "j-1", "{\"a\":1}"), 1);
+    td_store_commit(r.store, record(TD_RECORD_JOB, "j-2", "{}"), 2);
+    td_store_commit(r.store, record(TD_RECORD_JOB, "j-1", "{\"a\":2}"), 3);
+    td_store_commit(r.store, record(TD_RECORD_JOB, "j-2", NULL), 4);
+    td_store_commit(r.store, record(TD_RECORD_ATTEMPT, "j-1/a10", "{}"), 5);
+    td_store_commit(r.store, record(TD_RECORD_ATTEMPT, "j-1/a2", "{}"), 6);
+    wait_ticket(&r, 6);
+    close_rig(&r);
+    memset(&r, 0, sizeof r);
+    open_rig(&r, *state);
+    assert_int_equal(td_store_incarnation(r.store), first + 1);
+    assert_ok(td_store_load(r.store, see, &seen));
+    assert_string_equal(seen.text, "4:j-1={\"a\":2} 5:j-1/a2={} 5:j-1/a10={} ");
+    close_rig(&r);
+}
+
+// What was handed over is committed by close, too.
+static void test_close_commits_what_was_handed_over(void **state) {
+    struct rig r = {0};
+    struct seen seen = {""};
+    open_rig(&r, *state);
+    td_store_commit(r.store, record(TD_RECORD_JOB, "j-1", "{}"), 1);
+    close_rig(&r);
+    memset(&r, 0, sizeof r);
+    open_rig(&r, *state);
+    assert_ok(td_store_load(r.store, see, &seen));
+    assert_string_equal(seen.text, "4:j-1={} ");
+    close_rig(&r);
+}
+
+static _Noreturn void child(const char *dir, int fd) {
+    struct rig r = {.tell_fd = fd, .wanted = UINT64_MAX};
+    open_rig(&r, dir);
+    for (uint64_t t = 1;; t++) {
+        char key[32];
+        snprintf(key, sizeof key, "j-%06llu", (unsigned long long)t);
+        td_store_commit(r.store, record(TD_RECORD_JOB, key, "{}"), t);
+        bool turn = false;
+        td_status_free(td_loop_run_until(r.loop, &turn, (int64_t)(t % 3) * TD_NS_PER_MS));
+    }
+}
+
+struct count {
+    uint64_t n;
+};
+static td_status count_jobs(enum td_record_kind kind, const char *key, const char *body,
+                            void *arg) {
+    struct count *c = arg;
+    (void)key;
+    (void)body;
+    c->n += kind == TD_RECORD_JOB;
+    return TD_OK;
+}
+
+static void test_every_acknowledged_row_is_there_after_a_kill(void **state) {
+    int fds[2];
+    uint64_t told = 0, ticket = 0;
+    assert_int_equal(pipe(fds), 0);
+    pid_t pid = fork(); // a test may: nothing else runs in it
+    assert_true(pid >= 0);
+    if (pid == 0) child(*state, fds[1]);
+    close(fds[1]);
+    while (told < 40 && read(fds[0], &ticket, sizeof ticket) == sizeof ticket) {
+        told = ticket;
+    }
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    while (read(fds[0], &ticket, sizeof ticket) == sizeof ticket) {
+        told = ticket;
+    }
+    close(fds[0]);
+    struct rig r = {0};
+    struct count c = {0};
+    open_rig(&r, *state);
+    assert_ok(td_store_load(r.store, count_jobs, &c));
+    assert_true(told >= 40);
+    assert_true(c.n >= told);
+    close_rig(&r);
+}
+
+static struct td_points *points(uint32_t attempt, uint32_t rank, int step, double sum) {
+    struct td_points *p = calloc(1, sizeof *p);
+    snprintf(p->job, sizeof p->job, "j-1");
+    p->attempt = attempt;
+    p->rank = rank;
+    p->offset = (uint64_t)step * 64;
+    p->n_points = 1;
+    p->points = calloc(1, sizeof *p->points);
+    p->points[0] = (struct td_metric_record){
+        .name = "train_loss", .step = step, .sum = sum, .count = 2, .flags = TD_METRIC_SUM_COUNT};
+    return p;
+}
+
+static void on_query(struct td_store_query *q, void *arg) {
+    struct rig *r = arg;
+    assert_null(q->failure);
+    assert_int_equal(q->n_series, 1);
+    assert_int_equal(q->series[0].n_points, 2);
+    assert_int_equal(q->series[0].points[0].step, 1);
+    assert_int_equal(q->series[0].points[0].n_ranks, 2);
+    assert_true(q->series[0].points[0].value == 1.5);    // (2 + 4) / (2 + 2)
+    assert_int_equal(q->series[0].points[1].attempt, 2); // the newest attempt's step 2
+    assert_true(q->series[0].points[1].value == 5.0);
+    r->query_done = true;
+    td_store_query_destroy(q);
+}
+
+static void see_last(const struct td_metric_last *m, void *arg) {
+    struct rig *r = arg;
+    assert_string_equal(m->name, "train_loss");
+    assert_int_equal(m->step, 2);
+    assert_int_equal(m->attempt, 2);
+    assert_true(m->shown == 5.0);
+    r->done = true;
+}
+
+static void see_offset(const char *job, uint32_t attempt, uint32_t rank, uint64_t offset,
+                       void *arg) {
+    struct rig *r = arg;
+    assert_string_equal(job, "j-1");
+    if (attempt == 1 && rank == 0) assert_int_equal(offset, 128);
+    r->n_points++;
+}
+
+static void test_points_merge_over_ranks_and_read_back(void **state) {
+    struct rig r = {.points_wanted = 4};
+    open_rig(&r, *state);
+    td_store_points(r.store, points(1, 0, 1, 2));
+    td_store_points(r.store, points(1, 1, 1, 4));
+    td_store_points(r.store, points(1, 0, 2, 8));
+    td_store_points(r.store, points(2, 0, 2, 10));
+    struct td_store_query *q = calloc(1, sizeof *q);
+    snprintf(q->job, sizeof q->job, "j-1");
+    q->max_points = 100;
+    q->done = on_query;
+    q->arg = &r;
+    td_store_query(r.store, q); // sees what was handed over before it
+    assert_ok(td_loop_run_until(r.loop, &r.query_done, 10 * TD_NS_PER_S));
+    assert_true(r.points_done);
+    close_rig(&r);
+    memset(&r, 0, sizeof r);
+    open_rig(&r, *state);
+    assert_ok(td_store_load_last(r.store, "j-1", see_last, &r));
+    assert_true(r.done);
+    assert_ok(td_store_load_offsets(r.store, see_offset, &r));
+    assert_int_equal(r.n_points, 3);
+    close_rig(&r);
+}
+
+static void test_damaged_database_is_named(void **state) {
+    struct rig r = {0};
+    char path[512];
+    static const char noise[] = "this is not a database, whatever its name says; it is long enough";
+    snprintf(path, sizeof path, "%s/state.db", (const char *)*state);
+    assert_ok(td_fs_write(path, noise, sizeof noise, 0600, 0));
+    const struct td_store_options o = {
+        .dir = *state, .on_committed = on_committed, .on_points = on_points, .arg = &r};
+    assert_ok(td_loop_create(&r.loop));
+    assert_fails(td_store_open(r.loop, &o, &r.store), TD_DATA_LOSS, "state.db");
+    td_loop_destroy(r.loop);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        test_in_scratch(test_rows_read_back_when_the_store_is_opened_again),
+        test_in_scratch(test_close_commits_what_was_handed_over),
+        test_in_scratch(test_every_acknowledged_row_is_there_after_a_kill),
+        test_in_scratch(test_points_merge_over_ranks_and_read_back),
+        test_in_scratch(test_damaged_database_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
