@@ -296,10 +296,11 @@ class Cluster:
         return made.start()
 
     def close(self):
+        stopped = [d for d in self.daemons if d.process and d.process.poll() is None]
         for d in self.daemons:
             d.drop_channel()
-            if d.process and d.process.poll() is None:
-                d.process.send_signal(signal.SIGTERM)
+        for d in stopped:
+            d.process.send_signal(signal.SIGTERM)
         for d in self.daemons:
             if d.process:
                 try:
@@ -318,6 +319,7 @@ class Cluster:
         shutil.rmtree(self.runtime, ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)
         assert not litter, f"left behind: {litter}"
+        assert all(d.process.returncode == 0 for d in stopped), [d.process.returncode for d in stopped]
 
     def left(self):
         return {pid: line for d in self.daemons for pid, line in processes_of(d.state_dir).items()}
