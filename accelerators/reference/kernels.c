@@ -63,11 +63,6 @@ static td_status run_matmul(struct ref_call *c) {
     return TD_OK;
 }
 
-static td_status run_copy(struct ref_call *c) { // reshape
-    memcpy(c->out[0].x, c->in[0].x, (size_t)c->out[0].n * sizeof(double));
-    return TD_OK;
-}
-
 static td_status run_cast(struct ref_call *c) {
     double factor = c->node->attrs.scale != 0 ? c->node->attrs.scale : 1;
     for (int64_t i = 0; i < c->out[0].n; i++) {
@@ -101,18 +96,6 @@ static td_status run_store(struct ref_call *c) {
 
 // ---- reductions
 // -----------------------------------------------------------------------------------
-static td_status run_reduce_sum(struct ref_call *c) {
-    struct ref_operand *y = &c->out[0];
-    memset(y->x, 0, (size_t)y->n * sizeof(double));
-    for (int64_t i = 0; i < c->in[0].n; i++) {
-        y->x[td_ref_broadcast(c->in[0].shape, y->shape, i)] += c->in[0].x[i];
-    }
-    for (int64_t i = 0; i < y->n; i++) {
-        y->x[i] = td_ref_round(y->dtype, y->x[i]);
-    }
-    return TD_OK;
-}
-
 static td_status run_mean(struct ref_call *c) {
     double sum = 0;
     for (int64_t i = 0; i < c->in[0].n; i++) {
@@ -152,17 +135,22 @@ static td_status run_clip_coef(struct ref_call *c) {
 
 // ---- classifiers
 // ----------------------------------------------------------------------------------
-static td_status label_of(const struct ref_call *c, int64_t row, int64_t *out_label) {
-    int64_t n_classes = c->in[0].shape->dim[1], label = (int64_t)c->in[1].x[row];
-    if (label < 0 || label >= n_classes) {
+td_status td_ref_index(const struct ref_call *c, uint32_t operand, int64_t i, int64_t bound,
+                       const char *one, const char *many, int64_t *out_index) {
+    int64_t index = (int64_t)c->in[operand].x[i];
+    if (index < 0 || index >= bound) {
         return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
-                                            "%s: label %" PRId64 " in row %" PRId64
-                                            " is outside the model's %" PRId64 " classes",
-                                            td_op_name(c->node->op), label, row, n_classes),
+                                            "%s: %s %" PRId64 " in row %" PRId64
+                                            " is outside the model's %" PRId64 " %s",
+                                            td_op_name(c->node->op), one, index, i, bound, many),
                                     TD_CLASS_DATA);
     }
-    *out_label = label;
+    *out_index = index;
     return TD_OK;
+}
+
+static td_status label_of(const struct ref_call *c, int64_t row, int64_t *out_label) {
+    return td_ref_index(c, 1, row, c->in[0].shape->dim[1], "label", "classes", out_label);
 }
 
 static td_status run_softmax_ce(struct ref_call *c) {
@@ -255,10 +243,8 @@ static td_status run_adam(struct ref_call *c) { // and adamw
 // ------------------------------------------------------------------------------------
 static td_ref_kernel_fn *const kernels[TD_OP_COUNT] = {
     [TD_OP_MATMUL] = run_matmul,
-    [TD_OP_RESHAPE] = run_copy,
     [TD_OP_CAST] = run_cast,
     [TD_OP_SOFTMAX_CE] = run_softmax_ce,
-    [TD_OP_REDUCE_SUM] = run_reduce_sum,
     [TD_OP_MEAN] = run_mean,
     [TD_OP_COUNT_CORRECT] = run_count_correct,
     [TD_OP_SUM_SQUARES] = run_sum_squares,
@@ -275,6 +261,7 @@ static td_ref_kernel_fn *const kernels[TD_OP_COUNT] = {
 
 static td_ref_kernel_fn *kernel_of(enum td_op op) {
     td_ref_kernel_fn *k = td_ref_elementwise(op);
+    if (!k) k = td_ref_tensor(op);
     return k ? k : kernels[op];
 }
 

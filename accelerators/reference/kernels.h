@@ -28,6 +28,7 @@ struct ref_call {
 typedef td_status td_ref_kernel_fn(struct ref_call *c);
 // Kernels of a family's file; NULL: not one of its ops.
 td_ref_kernel_fn *td_ref_elementwise(enum td_op op);
+td_ref_kernel_fn *td_ref_tensor(enum td_op op);
 
 // Runs the node's kernel; INVALID_ARGUMENT (class data) on labels outside the classes.
 TD_MUST_USE td_status td_ref_kernel(struct ref_call *c);
@@ -38,6 +39,12 @@ double td_ref_round(enum td_dtype dtype, double v);
 
 // Linear index into an operand that broadcasts to `wide`, for element i of the result.
 int64_t td_ref_broadcast(const struct td_shape *wide, const struct td_shape *x, int64_t i);
+
+// Element i of an integer operand, which must be in [0, bound); the error speaks of one label and
+// of many classes, or whatever they are.
+TD_MUST_USE td_status td_ref_index(const struct ref_call *c, uint32_t operand, int64_t i,
+                                   int64_t bound, const char *one, const char *many,
+                                   int64_t *out_index);
 
 static inline double td_ref_relu(double v) {
     return v > 0 || v != v ? v : 0; // a NaN stays visible

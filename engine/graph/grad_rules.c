@@ -63,11 +63,6 @@ static td_status grad_matmul(const struct td_grad_call *c) {
               : td_graph_op3(c->g, TD_OP_MATMUL, a, dy, 0, &t, c->out);
 }
 
-static td_status grad_reshape(const struct td_grad_call *c) {
-    struct td_attrs a = {.shape = *td_grad_shape(c, c->node->inputs[0])};
-    return td_graph_op3(c->g, TD_OP_RESHAPE, c->dy, 0, 0, &a, c->out);
-}
-
 static td_status grad_cast(const struct td_grad_call *c) {
     struct td_attrs a = {.dtype = td_gv(c->g, c->node->inputs[0])->dtype,
                          .scale = c->node->attrs.scale};
@@ -80,14 +75,6 @@ static td_status grad_softmax_ce(const struct td_grad_call *c) {
         return TD_OK;
     }
     return td_graph_op3(c->g, TD_OP_SCALE, c->node->outputs[1], c->dy, 0, NULL, c->out);
-}
-
-static td_status grad_reduce_sum(const struct td_grad_call *c) {
-    const struct td_value_info *x = td_gv(c->g, c->node->inputs[0]);
-    struct td_attrs a = {.dtype = x->dtype, .shape = x->shape, .scale = 1};
-    td_value ones;
-    TD_TRY(td_graph_op(c->g, TD_OP_FILL, NULL, 0, &a, &ones));
-    return td_graph_op3(c->g, TD_OP_MUL, ones, c->dy, 0, NULL, c->out);
 }
 
 static td_status grad_mean(const struct td_grad_call *c) {
@@ -131,10 +118,8 @@ static td_status grad_fill(const struct td_grad_call *c) {
 
 static const struct td_grad_rule grad_rules[TD_OP_COUNT] = {
     [TD_OP_MATMUL] = {grad_matmul, false},
-    [TD_OP_RESHAPE] = {grad_reshape, false},
     [TD_OP_CAST] = {grad_cast, false},
     [TD_OP_SOFTMAX_CE] = {grad_softmax_ce, true},
-    [TD_OP_REDUCE_SUM] = {grad_reduce_sum, false},
     [TD_OP_MEAN] = {grad_mean, true},
     [TD_OP_SUM_SQUARES] = {grad_sum_squares, true},
     [TD_OP_SCALE] = {grad_scale, false},
@@ -143,6 +128,7 @@ static const struct td_grad_rule grad_rules[TD_OP_COUNT] = {
 
 static const struct td_grad_rule *rule_of(enum td_op op) {
     const struct td_grad_rule *r = td_grad_rule_elementwise(op);
+    if (!r) r = td_grad_rule_tensor(op);
     return r ? r : &grad_rules[op];
 }
 

@@ -67,6 +67,19 @@ static td_status write_optim(const struct writer *w, enum td_op op,
                          (double)o->beta2, (double)o->eps, (double)o->weight_decay);
 }
 
+// Where a part lies, or how axes are exchanged: as many numbers as the operand has dimensions.
+static td_status write_layout(const struct writer *w, const struct td_node_info *node) {
+    const struct td_attrs *a = &node->attrs;
+    int32_t n = td_graph_value(w->g, node->inputs[0])->shape.n_dims;
+    bool permutes = node->op == TD_OP_TRANSPOSE;
+    TD_TRY(td_buf_str(w->out, permutes ? " perm=" : " start="));
+    for (int32_t i = 0; i < n; i++) {
+        TD_TRY(td_buf_printf(w->out, "%s%" PRId64, i ? "," : "",
+                             permutes ? (int64_t)a->perm[i] : a->start[i]));
+    }
+    return TD_OK;
+}
+
 static td_status write_attrs(const struct writer *w, const struct td_node_info *node) {
     const struct td_attrs *a = &node->attrs;
     if (a->trans_a) TD_TRY(td_buf_str(w->out, " trans_a"));
@@ -75,7 +88,11 @@ static td_status write_attrs(const struct writer *w, const struct td_node_info *
     if (a->gelu_tanh) TD_TRY(td_buf_str(w->out, " form=tanh"));
     if (node->op == TD_OP_COMPARE)
         TD_TRY(td_buf_printf(w->out, " %s", td_compare_name(a->compare)));
-    bool scales = node->op == TD_OP_CAST || node->op == TD_OP_FILL;
+    if (a->axis) TD_TRY(td_buf_printf(w->out, " axis=%" PRId32, a->axis));
+    if (node->op == TD_OP_TRANSPOSE || node->op == TD_OP_SLICE || node->op == TD_OP_PAD) {
+        TD_TRY(write_layout(w, node));
+    }
+    bool scales = node->op == TD_OP_CAST || node->op == TD_OP_FILL || node->op == TD_OP_PAD;
     if (scales && a->scale != 0) TD_TRY(td_buf_printf(w->out, " scale=%.9g", a->scale));
     if (node->op == TD_OP_CLIP_COEF) TD_TRY(td_buf_printf(w->out, " max_norm=%g", a->max_norm));
     if (node->op == TD_OP_ALL_REDUCE) TD_TRY(td_buf_printf(w->out, " bucket=%" PRIu32, a->bucket));

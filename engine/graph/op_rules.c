@@ -132,13 +132,6 @@ static td_status shape_matmul(const struct td_op_call *c) {
     return give(c, 0, arg(c, 0)->dtype, &y);
 }
 
-static td_status shape_reshape(const struct td_op_call *c) {
-    if (td_shape_elems(&arg(c, 0)->shape) != td_shape_elems(&c->attrs->shape)) {
-        return td_op_reject(c, "the new shape has another number of elements");
-    }
-    return give(c, 0, arg(c, 0)->dtype, &c->attrs->shape);
-}
-
 static td_status shape_cast(const struct td_op_call *c) {
     return give(c, 0, c->attrs->dtype, &arg(c, 0)->shape);
 }
@@ -159,16 +152,6 @@ static td_status shape_softmax_ce(const struct td_op_call *c) {
 static td_status shape_count_correct(const struct td_op_call *c) {
     if (!is_classifier(c)) return td_op_reject(c, "needs float logits (B,C) and i32 labels (B)");
     return give_scalar(c, 0, TD_F32);
-}
-
-static td_status shape_reduce_sum(const struct td_op_call *c) {
-    struct td_shape wide;
-    const struct td_shape *x = &arg(c, 0)->shape;
-    if (!same_float(c)) return td_op_reject(c, "the operand must be float");
-    if (!td_shape_broadcast(&c->attrs->shape, x, &wide) || !td_shape_equal(&wide, x)) {
-        return td_op_reject(c, "the result's shape does not broadcast to the operand's");
-    }
-    return give(c, 0, arg(c, 0)->dtype, &c->attrs->shape);
 }
 
 static td_status shape_to_scalar(const struct td_op_call *c) {
@@ -261,10 +244,8 @@ static double cost_adam(const struct td_graph *g, const struct td_node_info *nod
 // ---- the table ----------------------------------------------------------------------------------
 static const struct td_op_rule op_rules[TD_OP_COUNT] = {
     [TD_OP_MATMUL] = {shape_matmul, cost_matmul},
-    [TD_OP_RESHAPE] = {shape_reshape, td_op_cost_free},
     [TD_OP_CAST] = {shape_cast, td_op_cost_output},
     [TD_OP_SOFTMAX_CE] = {shape_softmax_ce, cost_softmax_ce},
-    [TD_OP_REDUCE_SUM] = {shape_reduce_sum, td_op_cost_inputs},
     [TD_OP_MEAN] = {shape_to_scalar, td_op_cost_inputs},
     [TD_OP_COUNT_CORRECT] = {shape_count_correct, td_op_cost_inputs},
     [TD_OP_SUM_SQUARES] = {shape_to_scalar, td_op_cost_inputs},
@@ -281,6 +262,7 @@ static const struct td_op_rule op_rules[TD_OP_COUNT] = {
 
 static const struct td_op_rule *rule_of(enum td_op op) {
     const struct td_op_rule *r = td_op_rule_elementwise(op);
+    if (!r) r = td_op_rule_tensor(op);
     return r ? r : &op_rules[op];
 }
 

@@ -146,6 +146,9 @@ struct td_attrs {
     enum td_compare compare;
     enum td_dtype dtype;
     struct td_shape shape;
+    int32_t axis;
+    int32_t perm[TD_MAX_DIMS];
+    int64_t start[TD_MAX_DIMS];
     double scale;
     double max_norm;
     uint32_t bucket;

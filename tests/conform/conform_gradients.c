@@ -106,6 +106,62 @@ static void test_reduction_gradients_match_differences_when_loss_or_inner(void *
     }
 }
 
+static void test_reduction_gradients_match_differences_when_over_some_axes(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct grad_case c = {.op = i ? TD_OP_REDUCE_MAX : TD_OP_REDUCE_MEAN, .n_in = 1};
+        c.in[0] = rig_shape(3, 3, 4, 5);
+        c.attrs.shape = rig_shape(3, 3, 1, 1);
+        check(c);
+        c.attrs.shape = vec(5);
+        check(c);
+        c.attrs.shape = scalar();
+        check(c);
+        c.plain = true;
+        check(c);
+    }
+}
+
+static void test_rearranging_gradients_match_differences_when_undone(void **state) {
+    (void)state;
+    check((struct grad_case){
+        .op = TD_OP_TRANSPOSE, .n_in = 1, .in = {{3, {2, 3, 4}}}, .attrs = {.perm = {2, 0, 1}}});
+    check((struct grad_case){.op = TD_OP_SLICE,
+                             .n_in = 1,
+                             .in = {{2, {4, 5}}},
+                             .attrs = {.shape = {2, {2, 3}}, .start = {1, 2}}});
+    check((struct grad_case){.op = TD_OP_PAD,
+                             .n_in = 1,
+                             .in = {{2, {2, 3}}},
+                             .attrs = {.shape = {2, {4, 5}}, .start = {1, 2}, .scale = 3}});
+    for (int32_t axis = 0; axis < 2; axis++) {
+        struct grad_case c = {.op = TD_OP_CONCAT, .n_in = 3, .attrs = {.axis = axis}};
+        c.in[0] = axis ? mat(3, 1) : mat(1, 3);
+        c.in[1] = mat(3, 3);
+        c.in[2] = axis ? mat(3, 2) : mat(2, 3);
+        check(c);
+        c.in[0] = c.in[2] = mat(3, 3);
+        c.twice = true;
+        check(c);
+    }
+}
+
+static void test_indexed_gradients_match_differences_when_read_more_than_once(void **state) {
+    (void)state;
+    struct grad_case c = {.n_in = 2, .inputs = 2, .input_dtype = TD_I32, .below = 4};
+    c.op = TD_OP_EMBEDDING;
+    c.in[0] = mat(4, 3);
+    c.in[1] = mat(3, 5);
+    check(c);
+    c.op = TD_OP_GATHER;
+    c.in[1] = mat(7, 3);
+    check(c);
+    c.attrs.axis = 1;
+    c.in[0] = mat(3, 4);
+    c.in[1] = mat(3, 7);
+    check(c);
+}
+
 static void test_softmax_ce_gradient_matches_differences_when_loss_or_inner(void **state) {
     (void)state;
     for (int plain = 0; plain < 2; plain++) {
@@ -129,6 +185,9 @@ int main(void) {
         cmocka_unit_test(test_function_gradients_match_differences_when_anywhere_in_range),
         cmocka_unit_test(test_select_gradient_matches_differences_when_broadcast),
         cmocka_unit_test(test_reduction_gradients_match_differences_when_loss_or_inner),
+        cmocka_unit_test(test_reduction_gradients_match_differences_when_over_some_axes),
+        cmocka_unit_test(test_rearranging_gradients_match_differences_when_undone),
+        cmocka_unit_test(test_indexed_gradients_match_differences_when_read_more_than_once),
         cmocka_unit_test(test_softmax_ce_gradient_matches_differences_when_loss_or_inner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

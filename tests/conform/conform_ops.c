@@ -206,6 +206,109 @@ static void cases_reduce_sum(struct subject *s) {
     }
 }
 
+// The same three for every reduction; only the sum also goes straight into a gradient.
+static void cases_means_and_maxima(struct subject *s) {
+    const struct td_shape pairs[][2] = {
+        {mat(5, 17), vec(17)},
+        {mat(129, 33), mat(129, 1)},
+        {{4, {2, 3, 5, 7}}, {4, {2, 3, 1, 1}}},
+        {{4, {2, 3, 5, 7}}, {0}},
+        {mat(3, 0), vec(0)},
+    };
+    for (size_t i = 0; i < 2 * TD_COUNTOF(pairs); i++) {
+        struct op_case c = {.op = i % 2 ? TD_OP_REDUCE_MAX : TD_OP_REDUCE_MEAN, .n_in = 1};
+        c.in[0] = tensor(pairs[i / 2][0]);
+        c.attrs.shape = pairs[i / 2][1];
+        check(s, &c);
+    }
+}
+
+static void cases_transpose(struct subject *s) {
+    static const struct {
+        struct td_shape x;
+        int32_t perm[4];
+    } t[] = {
+        {{2, {5, 17}}, {1, 0}},
+        {{2, {0, 3}}, {1, 0}},
+        {{2, {33, 65}}, {1, 0}},
+        {{4, {2, 3, 5, 7}}, {0, 2, 1, 3}},
+        {{3, {4, 1, 6}}, {2, 0, 1}},
+        {{4, {2, 3, 5, 7}}, {3, 1, 0, 2}},
+        {{1, {9}}, {0}},
+        {{4, {2, 3, 5, 7}}, {0, 1, 3, 2}},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(t); i++) {
+        struct op_case c = {.op = TD_OP_TRANSPOSE, .n_in = 1, .in = {tensor(t[i].x)}};
+        memcpy(c.attrs.perm, t[i].perm, sizeof t[i].perm);
+        check(s, &c);
+    }
+}
+
+static void cases_boxes(struct subject *s) {
+    static const struct {
+        struct td_shape whole, part;
+        int64_t start[3];
+    } b[] = {
+        {{1, {17}}, {1, {5}}, {3}},
+        {{2, {5, 17}}, {2, {5, 16}}, {0, 1}},
+        {{2, {5, 17}}, {2, {1, 17}}, {4}},
+        {{3, {3, 4, 33}}, {3, {2, 1, 31}}, {1, 2, 1}},
+        {{2, {5, 17}}, {2, {0, 17}}, {5}},
+        {{2, {3, 4}}, {2, {3, 4}}, {0}},
+        {{3, {2, 7, 48}}, {3, {2, 7, 16}}, {0, 0, 16}},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(b); i++) {
+        struct op_case c = {.op = TD_OP_SLICE, .n_in = 1, .in = {tensor(b[i].whole)}};
+        memcpy(c.attrs.start, b[i].start, sizeof b[i].start);
+        c.attrs.shape = b[i].part;
+        check(s, &c);
+        c.op = TD_OP_PAD;
+        c.in[0] = tensor(b[i].part);
+        c.attrs.shape = b[i].whole;
+        check(s, &c);
+        c.attrs.scale = -2.5;
+        check(s, &c);
+    }
+}
+
+static void cases_concat(struct subject *s) {
+    for (int32_t axis = 0; axis < 3; axis++) {
+        struct op_case c = {.op = TD_OP_CONCAT, .attrs = {.axis = axis}};
+        for (int64_t n = 0; n < 5; n++) { // the first is empty
+            struct td_shape x = rig_shape(3, 3, 5, 7);
+            x.dim[axis] = n * 3;
+            c.in[c.n_in++] = tensor(x);
+            check(s, &c);
+        }
+    }
+}
+
+static void indexed(struct subject *s, enum td_op op, struct td_shape x, struct td_shape index,
+                    int64_t bound, struct td_attrs attrs) {
+    struct op_case c = {.op = op, .n_in = 2, .attrs = attrs};
+    struct operand by = {TD_I32, index, TD_ROLE_PARAM, 0, (double)bound};
+    bool reads = op == TD_OP_GATHER || op == TD_OP_EMBEDDING;
+    c.in[reads ? 0 : 1] = tensor(x);
+    c.in[reads ? 1 : 0] = by;
+    check(s, &c);
+}
+
+static void cases_indexed(struct subject *s) {
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        for (size_t j = 0; j < TD_COUNTOF(sizes); j++) {
+            struct td_attrs a = {.shape = mat(11, sizes[j])};
+            struct td_shape ids = mat(rows[i], 3), picks = mat(rows[i], sizes[j]);
+            indexed(s, TD_OP_EMBEDDING, a.shape, ids, 11, (struct td_attrs){0});
+            indexed(s, TD_OP_EMBEDDING_GRAD, rig_shape(3, rows[i], 3, sizes[j]), ids, 11, a);
+            indexed(s, TD_OP_GATHER, a.shape, picks, 11, (struct td_attrs){0});
+            indexed(s, TD_OP_GATHER_GRAD, picks, picks, 11, a);
+            a = (struct td_attrs){.axis = 1, .shape = mat(rows[i], 11)};
+            indexed(s, TD_OP_GATHER, a.shape, picks, 11, (struct td_attrs){.axis = 1});
+            indexed(s, TD_OP_GATHER_GRAD, picks, picks, 11, a);
+        }
+    }
+}
+
 static void cases_reductions(struct subject *s) {
     for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
         struct op_case c = {.op = TD_OP_MEAN, .n_in = 1, .in = {tensor(mat(rows[i], 17))}};
@@ -349,7 +452,12 @@ static const struct suite suites[] = {
     {"fill", cases_fill},
     {"classifier", cases_classifier},
     {"reduce_sum", cases_reduce_sum},
+    {"means_and_maxima", cases_means_and_maxima},
     {"reductions", cases_reductions},
+    {"transpose", cases_transpose},
+    {"boxes", cases_boxes},
+    {"concat", cases_concat},
+    {"indexed", cases_indexed},
     {"state", cases_state},
     {"optimizers", cases_optimizers},
     {"all_reduce", cases_all_reduce},

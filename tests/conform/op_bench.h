@@ -51,8 +51,10 @@ static const struct {
     const char *accelerator;
     enum td_op op;
 } unsupported[] = {
-    {"cpu", TD_OP_COMPARE},
-    {"cpu", TD_OP_SELECT},
+    {"cpu", TD_OP_COMPARE},        {"cpu", TD_OP_SELECT},      {"cpu", TD_OP_TRANSPOSE},
+    {"cpu", TD_OP_CONCAT},         {"cpu", TD_OP_SLICE},       {"cpu", TD_OP_PAD},
+    {"cpu", TD_OP_GATHER},         {"cpu", TD_OP_GATHER_GRAD}, {"cpu", TD_OP_EMBEDDING},
+    {"cpu", TD_OP_EMBEDDING_GRAD}, {"cpu", TD_OP_REDUCE_MEAN}, {"cpu", TD_OP_REDUCE_MAX},
 };
 
 static inline bool is_listed(const struct subject *s, enum td_op op) {

@@ -130,6 +130,15 @@ static void test_op_is_refused_with_its_shapes_when_operands_do_not_fit(void **s
     refused(TD_OP_COMPARE, x, y, 0, none, "one type");
     refused(TD_OP_COMPARE, x, x, 0, (struct td_attrs){.compare = TD_CMP_COUNT}, "unknown");
     refused(TD_OP_SELECT, x, x, x, none, "needs a bool");
+    refused(TD_OP_TRANSPOSE, x, 0, 0, none, "each axis once");
+    refused(TD_OP_CONCAT, x, w, 0, none, "besides the axis");
+    refused(TD_OP_CONCAT, x, x, 0, (struct td_attrs){.axis = 2}, "have that axis");
+    refused(TD_OP_SLICE, x, 0, 0, (struct td_attrs){.shape = {2, {4, 8}}, .start = {0, 1}},
+            "outside the operand");
+    refused(TD_OP_PAD, x, 0, 0, (struct td_attrs){.shape = {2, {4, 7}}}, "outside the result");
+    refused(TD_OP_GATHER, x, y, 0, none, "operand's shape besides the axis");
+    refused(TD_OP_EMBEDDING, c, y, 0, none, "needs a table (V,C)");
+    refused(TD_OP_REDUCE_MAX, x, 0, 0, grow, "does not broadcast");
     refused(TD_OP_RESHAPE, x, 0, 0, grow, "number of elements");
     refused(TD_OP_RESHAPE, x, 0, 0, huge, "64 TiB");
     refused(TD_OP_CAST, x, 0, 0, (struct td_attrs){.dtype = (enum td_dtype)99}, "type 99");
