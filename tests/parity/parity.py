@@ -9,6 +9,10 @@ between torch in fp32 and torch in fp64 on the same job: what rounding alone doe
 the worst distance against its bound, of losses, norms and weights. One that is out fails the run. Two
 ranks with half the batch each are compared with one rank likewise, bound 1e-5.
 
+--steps may be more than 50, but then a case may be out that is right: once rounding has turned one relu
+on in one run and off in the other, adam takes a full step for its first tiny gradient, and the two runs
+part. torch in fp32 and torch in fp64 part the same way, at another step.
+
 --torch names a Python that has torch, numpy and safetensors (default build/venv-rivals/bin/python);
 without one the answer is "no rival". The oracle is tests/bench/rivals/parity.py, untouched; it runs in
 forks of this process, which saves importing torch a hundred times.
