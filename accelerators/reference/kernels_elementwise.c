@@ -1,5 +1,6 @@
 // Elementwise kernels of the reference: a scalar function per op, and one loop for each number of
 // operands. A partner *_grad has the same loop as a sum: its operands just never broadcast.
+// Everything is computed in double precision and rounded once, when it is stored.
 
 #include <math.h>
 

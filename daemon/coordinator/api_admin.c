@@ -1,4 +1,6 @@
 // AdminService and NodeAdminService: the cluster as operators see it.
+// Reads only; numbers come from the core and the process, and pass the gate like every answer, so
+// nobody is shown a state that a crash could take back.
 
 #include <stdio.h>
 #include <string.h>

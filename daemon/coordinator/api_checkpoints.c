@@ -1,4 +1,6 @@
 // CheckpointService: what the catalog holds, and the bytes of its files.
+// Bytes are read by the disk thread, a chunk at a time, as fast as the reader takes them; names are
+// looked up in the catalog, so no path of a caller ever reaches the file system.
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,4 +1,6 @@
 // JobService: what people, schedulers and dashboards submit, watch and steer.
+// Decode, ask the core, encode. A spec is parsed here (lib/spec) into an arena of its own; whatever
+// the core decides is answered through the gate, once its record is committed.
 
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,6 @@
 // MetricService: points by name and step, read from metrics.db by its writer thread.
+// A query runs on the thread that owns the database, so that a long one delays points, not calls;
+// the newest max_points of each series are answered.
 
 #include <stdio.h>
 #include <string.h>

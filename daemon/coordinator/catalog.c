@@ -1,6 +1,6 @@
-#include "daemon/coordinator/catalog.h"
-
 // The catalog's rows and the events that change them. See catalog.h for the rule.
+
+#include "daemon/coordinator/catalog.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
-#include "daemon/coordinator/coordinator.h"
-
 // The shell: owns core, store, gate, disk thread and server, and moves what one answers to the
 // others. No policy; see core.h for that. Order of creation is the order of need, and destroy goes
 // backwards; it accepts what was built half.
+
+#include "daemon/coordinator/coordinator.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -121,6 +121,8 @@ void td_core_touch(struct td_core *core, struct td_job *j);
 void td_core_progress(struct td_core *core, const struct td_job *j);
 void td_core_wake_at(struct td_core *core, struct td_mono t);
 struct td_job *td_core_job(const struct td_core *core, const char *id); // NULL: none
+// Takes its place by age and, if it has not ended, among the active. RESOURCE_EXHAUSTED LIMIT_JOBS.
+TD_MUST_USE td_status td_core_add_job(struct td_core *core, struct td_job *take_job);
 // The table's answer, carried out. REFUSED changes nothing.
 enum td_job_step td_core_apply(struct td_core *core, struct td_job *j, enum td_job_event event);
 // For jobs that end without an attempt's failure.

@@ -1,6 +1,6 @@
-#include "daemon/coordinator/disk.h"
-
 // One thread, one list in, one list out, one task on the loop. See disk.h.
+
+#include "daemon/coordinator/disk.h"
 
 #include <errno.h>
 #include <fcntl.h>

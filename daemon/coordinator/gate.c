@@ -1,6 +1,6 @@
-#include "daemon/coordinator/gate.h"
-
 // A list of closures with tickets, and one task on the loop. See gate.h for the rule.
+
+#include "daemon/coordinator/gate.h"
 
 #include "lib/rpc/loop.h"
 

@@ -1,5 +1,3 @@
-#include "daemon/coordinator/job.h"
-
 // The job's table of states and the small things that live in a job: reasons, failures, notes,
 // attempts, last values of metrics. Policy is elsewhere; here is what may follow what.
 //
@@ -12,6 +10,8 @@
 // - Pause and cancel of a RECOVERING job without an attempt pass through PAUSING and STOPPING: the
 //   caller applies STOPPED at once, because there is nothing to wait for.
 // Rejected: handlers in the table; a pure map can be printed, drawn and visited cell by cell.
+
+#include "daemon/coordinator/job.h"
 
 #include <stdio.h>
 #include <string.h>

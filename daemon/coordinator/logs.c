@@ -1,6 +1,6 @@
-#include "daemon/coordinator/logs.h"
-
 // See logs.h. A stream is known from its first use; unknown ones are asked of the file system.
+
+#include "daemon/coordinator/logs.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

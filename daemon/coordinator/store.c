@@ -1,11 +1,11 @@
-#include "daemon/coordinator/store.h"
-
 // SQLite, one writer thread per database. A writer owns its connection from the moment that its
 // thread runs; before that (open, load) the loop's thread uses it, after the join (close) too, so
 // no connection is ever used by two threads at once. Between loop and writer lies one list under a
 // mutex (held for a few pointer writes), and one task that the loop runs when something was
 // committed. Rejected: SQLite calls on the loop (an fsync of 4 ms there delays every heartbeat) and
 // one thread for both databases (a large query would delay acknowledgements).
+
+#include "daemon/coordinator/store.h"
 
 #include <errno.h>
 #include <inttypes.h>

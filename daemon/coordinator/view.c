@@ -1,7 +1,7 @@
-#include "daemon/coordinator/view.h"
-
 // From the core's structs to messages, one function per message. No decision is taken here; times
 // become RFC 3339, unset values become absent ones.
+
+#include "daemon/coordinator/view.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-#include "daemon/coordinator/watch.h"
-
 // A list of watchers, a ring of events, a timer for progress. Snapshots for new watchers and for
 // progress go through the gate like everything else, so a watcher is never told of a state that is
 // not on disk, and the order of the gate is the order that it sees.
+
+#include "daemon/coordinator/watch.h"
 
 #include <inttypes.h>
 #include <stdio.h>
