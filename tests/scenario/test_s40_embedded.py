@@ -191,3 +191,10 @@ def test_plan_says_numbers_and_validate_stores_nothing(daemon):
     valid = daemon.stub("Job").ValidateJob(stubs.ValidateJobRequest(spec=SPEC))
     assert '"max_epochs"' in valid.spec_json
     assert not daemon.stub("Job").ListJobs(stubs.ListJobsRequest()).jobs
+
+
+def test_runtime_directory_with_a_long_path_is_no_hindrance(cluster):
+    long = cluster.runtime / ("r" * 100)
+    daemon = cluster.start("--slots", "1", "--runtime-dir", long)
+    daemon.finish(daemon.submit())
+    assert not [p for p in long.rglob("*") if p.is_socket()]

@@ -1,5 +1,6 @@
 """Daemons come and go, ranks train on: after any kill the same attempt is adopted by the next daemon, and
 everything that it made meanwhile arrives once."""
+import json
 import os
 import random
 import signal
@@ -140,24 +141,82 @@ def test_stop_of_a_node_leaves_its_ranks_running(two):
     coordinator.losses(job, LAST)
 
 
-def test_log_bytes_made_while_the_daemon_is_away_arrive_once(cluster, tmp_path):
-    daemon = cluster.make("--slots", "1")
-    daemon.bin = with_worker(tmp_path / "bin", f"""
-        (for ((i = 1; i <= 400; i++)); do echo "line $i"; echo "oops $i" >&2; sleep 0.01; done) &
-        exec {BIN}/traind-worker "$@" """)
+def test_attempt_under_other_frames_is_stopped_with_a_checkpoint_and_resumed(daemon):
+    job = daemon.submit(LONG, "trainer.devices=2", "trainer.max_steps=300")
+    daemon.wait_step(job, 20)
+    pids = daemon.workers(job)
+    daemon.kill()
+    record = daemon.state_dir / "attempts" / job / "a1/record.json"
+    written = json.loads(record.read_text())
+    record.write_text(json.dumps(dict(written, major=written["major"] + 1, build="9.9.9")))
     daemon.start()
-    job = daemon.submit(LONG, f"trainer.max_steps={LAST}")
-    out_size = lambda: sum(p.stat().st_size for p in (daemon.state_dir / "attempts" / job).rglob("out.0.log"))
-    daemon.wait_step(job, 5)
-    for _ in range(2):
-        daemon.kill()
-        before = out_size()
-        until("more lines", lambda: out_size() > before)
-        daemon.start()
-    daemon.finish(job)
+    done = daemon.finish(job)
+    assert not any(alive(p) for p in pids)
+    assert done.attempt == 2 and done.restarts == 0 and not done.HasField("failure")
+    assert any("another build" in n or "frames differ" in n for n in done.notes), done.notes
+    daemon.losses(job, 300, 2)
+
+
+def test_orphaned_attempt_stops_with_a_checkpoint_and_goes_on_later(cluster):
+    daemon = cluster.start("--slots", "2", "--orphan-timeout-s", "1")
+    job = daemon.submit(LONG, "trainer.devices=2", "trainer.max_steps=2500")
+    daemon.wait_step(job, 20)
+    pids = daemon.workers(job)
+    daemon.kill()
+    until("ranks stop by themselves", lambda: not any(alive(p) for p in pids))
+    daemon.start()
+    daemon.wait_state(job, "RUNNING")
+    until("the next attempt", lambda: daemon.job(job).attempt == 2)
+    now = daemon.wait_step(job, daemon.job(job).global_step + 10)
+    assert now.restarts == 0 and not now.HasField("failure"), now
+    points = daemon.points(job)
+    assert [p.step for p in points] == list(range(1, len(points) + 1)), "nothing was lost, nothing done twice"
+
+
+def with_talking_worker(daemon, folder):
+    daemon.bin = with_worker(folder, f"""
+        (for ((i = 1; i <= 300; i++)); do echo "line $i"; echo "oops $i" >&2; sleep 0.01; done) &
+        exec {BIN}/traind-worker "$@" """)
+    return daemon
+
+
+def check_log(coordinator, job):
     for err, word in ((False, "line"), (True, "oops")):
-        pieces = [r for r in daemon.logs(job, rank=0, err_only=err, out_only=not err)]
+        pieces = coordinator.logs(job, rank=0, err_only=err, out_only=not err)
         data = b"".join(r.data for r in pieces)
         assert [r.offset for r in pieces] == [sum(len(p.data) for p in pieces[:i]) for i in range(len(pieces))]
         lines = [l for l in data.decode().splitlines() if l.startswith(word)]
-        assert len(lines) > 20 and lines[:-1] == [f"{word} {i + 1}" for i in range(len(lines) - 1)]
+        assert len(lines) > 10 and lines[:-1] == [f"{word} {i + 1}" for i in range(len(lines) - 1)]
+
+
+def disturb(killed, node, job):
+    out_size = lambda: sum(p.stat().st_size for p in (node.state_dir / "attempts" / job).rglob("out.0.log"))
+    for _ in range(2):
+        for d in killed:
+            d.kill()
+        before = out_size()
+        until("more lines", lambda: out_size() > before)
+        for d in killed:
+            d.start()
+
+
+def test_log_bytes_made_while_the_daemon_is_away_arrive_once(cluster, tmp_path):
+    daemon = with_talking_worker(cluster.make("--slots", "1"), tmp_path / "bin").start()
+    job = daemon.submit(LONG, f"trainer.max_steps={LAST}")
+    daemon.wait_step(job, 5)
+    disturb([daemon], daemon, job)
+    daemon.finish(job)
+    check_log(daemon, job)
+
+
+def test_log_bytes_of_a_node_of_its_own_arrive_once(two, tmp_path):
+    coordinator, node = two
+    node.kill(signal.SIGTERM)
+    with_talking_worker(node, tmp_path / "bin").start()
+    until("the node is ready", lambda: coordinator.nodes("READY"))
+    job = coordinator.submit(LONG, f"trainer.max_steps={LAST}")
+    coordinator.wait_step(job, 5)
+    disturb([coordinator, node], node, job)
+    coordinator.finish(job)
+    until("all of the log is there", lambda: not list((node.state_dir / "attempts").rglob("out.0.log")))
+    check_log(coordinator, job)

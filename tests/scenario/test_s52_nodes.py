@@ -66,7 +66,7 @@ def test_job_moves_to_the_other_node_when_its_launcher_is_killed(three):
     on(c, blocker, "b")
     job = c.submit(LONG, "trainer.devices=2", "trainer.max_steps=300")
     on(c, job, "a")
-    queued = c.submit(LONG, "trainer.devices=3", "trainer.max_steps=5")
+    queued = c.submit(LONG, "trainer.devices=3", "trainer.max_steps=5")  # waits longer than the one to recover
     until("a checkpoint came to the coordinator", lambda: c.job(job).checkpoint)
     pids = a.workers(job)
     os.kill(a.launcher(job), signal.SIGKILL)
@@ -77,6 +77,7 @@ def test_job_moves_to_the_other_node_when_its_launcher_is_killed(three):
     c.wait_state(blocker, "CANCELLED")
     c.wait_state(job, "RUNNING", "SUCCEEDED")
     assert place(c, job) == ["b"], "the node that lost its launcher is avoided"
+    assert c.job(queued).attempt == 0, "what recovers goes first"
     done = c.finish(job)
     assert done.attempt == 2 and not done.notes
     assert min(p.step for p in c.points(job) if p.attempt == 2) > 1, "it went on from a checkpoint"
