@@ -12,6 +12,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
@@ -291,7 +292,16 @@ static td_status lock_dir(struct td_launcher *l) {
     return td_fs_lock(path, holder, &l->lock_fd);
 }
 
+// A rank takes eight descriptors here.
+static void raise_limit(void) {
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+    files.rlim_cur = files.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &files); // without it many ranks fail to start, and say so
+}
+
 static td_status make_loop(struct td_launcher *l) {
+    raise_limit();
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);

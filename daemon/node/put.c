@@ -33,6 +33,7 @@ static void fail(struct td_put *p, td_status s) {
 }
 
 static void pump(struct td_put *p) {
+    if (p->cancelled) return; // o.arg may be gone
     bool empty = p->o.from == p->o.to && p->at == p->o.from;
     while (!p->half_closed && !p->failed && (p->at < p->to || empty)) {
         size_t want = (size_t)TD_MIN(p->to - p->at, (uint64_t)TD_PUT_CHUNK_BYTES);

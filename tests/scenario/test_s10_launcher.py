@@ -269,9 +269,11 @@ def test_output_beyond_the_cap_is_dropped_and_counted(launch):
 
 
 def test_bad_events_become_notes(launch):
-    l = launch({"*": [["raw", "not json"], ["raw", "[1]"], ["raw", '{"event":"note","text":"fine"}'], ["exit", 0]]})
-    assert l.wait()["outcome"] == "done"
-    assert [e["text"] for e in l.events if e["event"] == "note"][2] == "fine"
+    l = launch({"*": [["raw", "not json"], ["raw", "[1]"], ["raw", '{"event":"launcher_end","outcome":"done"}'],
+                      ["raw", '{"event":"note","text":"fine"}'], ["exit", 3]]})
+    assert l.wait()["outcome"] == "failed"
+    assert [e["text"] for e in l.events if e["event"] == "note"][3] == "fine"
+    assert [e["event"] for e in l.events].count("launcher_end") == 1, "a rank cannot say how it all ended"
 
 
 def test_second_launcher_is_refused_naming_the_holder(launch):
