@@ -21,9 +21,8 @@ enum {
     MAX_PLANNERS = TD_CORE_MAX_PLAN_WAITERS,
 };
 
-// ---- specs
-// ----------------------------------------------------------------------------------------- Text
-// and overrides -> canonical JSON, the caller's to free.
+// ---- specs --------------------------------------------------------------------------------------
+// Text and overrides -> canonical JSON, the caller's to free.
 static td_status canonical(const char *spec, char *const *overrides, size_t n_overrides,
                            char **out_json) {
     TD_AUTO(td_arena) *arena = NULL;

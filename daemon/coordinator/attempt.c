@@ -304,9 +304,8 @@ void td_attempt_maybe_forget(struct td_core *core, struct td_job *j, struct td_a
     td_core_send(core, td_nodes_find(core, a->node), &m);
 }
 
-// ---- failures
-// -------------------------------------------------------------------------------------- Keeps the
-// first cause. A second line about the same rank only adds what the first did not know.
+// ---- failures -----------------------------------------------------------------------------------
+// Keeps the first cause. A second line about the same rank only adds what the first did not know.
 static void keep_failure(struct line *l, const struct td_failure *f) {
     struct td_failure *kept = &l->attempt->failure;
     if (kept->set && kept->rank == f->rank && f->rank >= 0) {

@@ -64,11 +64,10 @@ enum td_coordinator_drain_flags {
 void td_coordinator_drain(struct td_coordinator *c, int flags, int64_t timeout_ns,
                           void (*on_drained)(void *arg), void *arg);
 
-// ---- a node in the same process
-// ------------------------------------------------------------------ The same messages as
-// NodeService/Session, packed, without gRPC. Rank logs travel as Segments of kind OUT and ERR
-// (there is no PutLog), checkpoints stay where they are (store fs). to_node gets packed
-// CoordinatorMessages, always in a later turn of the loop, never from inside
+// ---- a node in the same process -----------------------------------------------------------------
+// The same messages as NodeService/Session, packed, without gRPC. Rank logs travel as Segments of
+// kind OUT and ERR (there is no PutLog), checkpoints stay where they are (store fs). to_node gets
+// packed CoordinatorMessages, always in a later turn of the loop, never from inside
 // td_coordinator_link_send; the bytes die when it returns.
 TD_MUST_USE td_status td_coordinator_attach(struct td_coordinator *c,
                                             void (*to_node)(const void *packed, size_t bytes,

@@ -248,8 +248,7 @@ void td_core_fail_job(struct td_core *core, struct td_job *j, enum td_class cls,
     TD_CHECK(td_core_apply(core, j, TD_JOB_ON_FAIL) != TD_JOB_REFUSED);
 }
 
-// ---- jobs by id, by age, by activity
-// --------------------------------------------------------------
+// ---- jobs by id, by age, by activity ------------------------------------------------------------
 td_status td_core_add_job(struct td_core *core, struct td_job *take_job) {
     TD_AUTO(td_job) *j = take_job;
     bool active = !td_job_state_ended(j->state);
@@ -429,9 +428,8 @@ void td_core_session_message(struct td_core *core, struct td_now now, uint64_t s
     leave(core);
 }
 
-// ---- people
-// ---------------------------------------------------------------------------------------- The
-// oldest ended job makes room.
+// ---- people -------------------------------------------------------------------------------------
+// The oldest ended job makes room.
 static td_status make_room(struct td_core *core) {
     if (core->n_jobs < TD_CORE_MAX_JOBS) return TD_OK;
     for (uint32_t i = 0; i < core->n_jobs; i++) {

@@ -38,9 +38,8 @@ struct td_now {
     struct td_real real;
 };
 
-// ---- output
-// ---------------------------------------------------------------------------------------- A row of
-// state.db: tables of (key, body). body NULL: the row goes.
+// ---- output -------------------------------------------------------------------------------------
+// A row of state.db: tables of (key, body). body NULL: the row goes.
 enum td_record_kind {
     TD_RECORD_META,       // "epoch", "seq"
     TD_RECORD_NODE,       // node id
@@ -130,9 +129,8 @@ struct td_core_out td_core_take(struct td_core *core);
 struct td_mono td_core_wake(const struct td_core *core);
 void td_core_tick(struct td_core *core, struct td_now now);
 
-// ---- nodes
-// ----------------------------------------------------------------------------------------- 0: too
-// many sessions.
+// ---- nodes --------------------------------------------------------------------------------------
+// 0: too many sessions.
 uint64_t td_core_session_open(struct td_core *core, struct td_now now, bool embedded);
 void td_core_session_message(struct td_core *core, struct td_now now, uint64_t session,
                              const Traind__V1__NodeMessage *m);
@@ -166,9 +164,8 @@ void td_core_plan_abandon(struct td_core *core, uint64_t token);
 void td_core_drain(struct td_core *core, struct td_now now, bool stop_embedded);
 uint32_t td_core_n_stopping(const struct td_core *core);
 
-// ---- bulk
-// ------------------------------------------------------------------------------------------ True:
-// the message is from the attempt that holds the job now. Else it is counted as stale.
+// ---- bulk ---------------------------------------------------------------------------------------
+// True: the message is from the attempt that holds the job now. Else it is counted as stale.
 TD_MUST_USE td_status td_core_check_attempt(struct td_core *core, const Traind__V1__AttemptId *id);
 // Points taken before are in metrics.db up to offset: acknowledged with the next take.
 void td_core_points_committed(struct td_core *core, struct td_now now, const char *job,
@@ -182,9 +179,8 @@ TD_MUST_USE td_status td_core_shard_durable(struct td_core *core, struct td_now 
                                             const Traind__V1__AttemptId *id, const char *path,
                                             const char *file, uint64_t bytes, const char *digest);
 
-// ---- reads
-// ----------------------------------------------------------------------------------------- By id,
-// or by a name that only one job bears. NOT_FOUND JOB_NOT_FOUND, or FAILED_PRECONDITION
+// ---- reads --------------------------------------------------------------------------------------
+// By id, or by a name that only one job bears. NOT_FOUND JOB_NOT_FOUND, or FAILED_PRECONDITION
 // NAME_AMBIGUOUS.
 TD_MUST_USE td_status td_core_find_job(const struct td_core *core, const char *id_or_name,
                                        const struct td_job **out_job);

@@ -261,9 +261,8 @@ static void explain_plan(struct td_core *core, struct td_job *j, uint32_t positi
     set_reason(core, j, &r);
 }
 
-// ---- memory
-// ---------------------------------------------------------------------------------------- True:
-// the job was ended, because no known node has the memory.
+// ---- memory -------------------------------------------------------------------------------------
+// True: the job was ended, because no known node has the memory.
 static bool too_large(struct td_core *core, struct td_job *j) {
     const struct td_plan_entry *p = td_plans_find(core, j->spec_digest);
     if (!p || !p->memory_bytes) return false;

@@ -62,9 +62,8 @@ TD_MUST_USE td_status td_store_load_last(struct td_store *s, const char *job,
                                          void (*last)(const struct td_metric_last *m, void *arg),
                                          void *arg);
 
-// ---- commits
-// --------------------------------------------------------------------------------------- Tickets
-// count up. Takes the list.
+// ---- commits ------------------------------------------------------------------------------------
+// Tickets count up. Takes the list.
 void td_store_commit(struct td_store *s, struct td_record *take_records, uint64_t ticket);
 void td_store_points(struct td_store *s, struct td_points *take_points);
 // All points of a job that is forgotten.
