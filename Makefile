@@ -42,7 +42,7 @@ warn := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wst
 # clang blames our lines for what protobuf-c's INIT macros cast away in them; gcc checks the rest.
 warn += $(if $(is_clang),-Wno-cast-qual)
 # Sanitized code defeats gcc's range analysis, which then sees truncation where there is none.
-san  := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -DTD_DEBUG $(if $(is_clang),,-Wno-format-truncation))
+san  := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer -DTD_DEBUG $(if $(is_clang),,-Wno-format-truncation))
 # Generated and third-party headers come as system headers: their macros cast const away.
 inc  := -Iinclude -I. -isystem $(B)/gen -isystem /usr/include/oneapi
 cpp  := -D_GNU_SOURCE -DTD_VERSION='"$(VERSION)"' $(inc) $(CPPFLAGS)
