@@ -202,7 +202,7 @@ check-full-all: all $(unit_bins) $(helper_bins) $(B)/venv/ready
 asan: ## unit tests under the address and undefined sanitizers
 	@$(MAKE) B=$(B)-asan SAN=address,undefined OPT='-O1 -g' unit
 tsan: ## lib/base, daemons and collectives under the thread sanitizer
-	@$(MAKE) B=$(B)-tsan SAN=thread OPT='-O1 -g' unit T='$(or $(T),tsan)'
+	@TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tools/tsan.supp $(MAKE) B=$(B)-tsan SAN=thread OPT='-O1 -g' unit T='$(or $(T),tsan)'
 
 # Each entry of tests/fuzz under libFuzzer; what it finds is left in $(B)-fuzz. The unit tests' drivers
 # write the corpus to begin with.

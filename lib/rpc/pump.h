@@ -31,6 +31,7 @@ void td_pump_close(struct td_pump *pump);
 void td_pump_destroy(struct td_pump *pump); // closes
 TD_DEFINE_AUTO(td_pump, td_pump_destroy);
 
+// Ask for it right before each use: what was written until then is what its events may see.
 grpc_completion_queue *td_pump_queue(struct td_pump *pump);
 bool td_pump_is_closed(const struct td_pump *pump);
 // False: closed; the tag will not come.

@@ -1,5 +1,7 @@
 // Client and server of lib/rpc on one loop: statuses that travel, streams, pauses, ends.
 // After every case as many calls were ended as were begun.
+//
+// Tags: tsan
 
 #include "tests/unit/test.h"
 
