@@ -472,25 +472,28 @@ static td_status find_request(struct td_core *core, const struct td_core_create_
     return TD_OK;
 }
 
-static td_status keep_request(struct td_core *core, const struct td_core_create_job *request) {
-    if (!request->request_id[0]) return TD_OK;
-    struct td_request *r = td_calloc(1, sizeof *r);
-    if (!r) return td_fail_oom();
+// The oldest goes when the memory is full: 20000 in a day.
+static void keep_request(struct td_core *core, const struct td_core_create_job *request) {
+    if (!request->request_id[0]) return;
+    size_t cursor = 0;
+    const char *key;
+    void *value, *old = NULL;
+    if (td_map_count(core->requests) == TD_CORE_MAX_REQUESTS &&
+        td_map_next(core->requests, &cursor, &key, &value)) {
+        td_core_record(core, TD_RECORD_REQUEST, key, NULL);
+        td_map_remove(core->requests, key);
+        free(value);
+    }
+    struct td_request *r = td_core_must(td_calloc(1, sizeof *r));
     snprintf(r->job, sizeof r->job, "%s", request->id);
     snprintf(r->digest, sizeof r->digest, "%s", request->digest);
     r->time_ns = core->now.real.ns;
-    void *old = NULL;
-    td_status s = td_map_put(core->requests, request->request_id, r, &old);
-    if (s) {
-        free(r);
-        return td_status_with_reason(s, "LIMIT_REQUESTS");
-    }
+    TD_CHECK(!td_map_put(core->requests, request->request_id, r, &old));
     free(old);
     char body[160];
     snprintf(body, sizeof body, "{\"job\":\"%s\",\"digest\":\"%s\",\"time_ns\":%" PRId64 "}",
              r->job, r->digest, r->time_ns);
     td_core_record(core, TD_RECORD_REQUEST, request->request_id, body);
-    return TD_OK;
 }
 
 static td_status build_job(struct td_core *core, const struct td_core_create_job *request,
@@ -527,7 +530,7 @@ static td_status create_job(struct td_core *core, const struct td_core_create_jo
     struct td_job *kept = j;
     TD_TRY(td_core_add_job(core, td_steal(j)));
     core->next_seq++;
-    TD_TRY(keep_request(core, request));
+    keep_request(core, request);
     td_core_record(core, TD_RECORD_SPEC, kept->id, kept->spec_json);
     td_core_touch(core, kept);
     core->queue_dirty = true;
