@@ -58,7 +58,7 @@ static _Thread_local char thread_self;
 
 static struct timeval timeval_of(int64_t ns) {
     if (ns < 0) ns = 0;
-    int64_t us = (ns + 999) / 1000; // never early
+    int64_t us = ns / 1000 + (ns % 1000 != 0); // never early
     return (struct timeval){.tv_sec = us / 1000000, .tv_usec = us % 1000000};
 }
 
