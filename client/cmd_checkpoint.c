@@ -115,7 +115,11 @@ static td_status stream_file(struct td_session *s, const Traind__V1__Checkpoint 
     request.file = file->name;
     td_rpc_stream_send(stream, &request.base);
     td_rpc_stream_half_close(stream);
-    TD_TRY(td_loop_run_until(s->loop, &d->over, INT64_MAX));
+    td_status waited = td_session_run_until(s, &d->over, INT64_MAX);
+    if (waited) {
+        td_status_free(d->failed);
+        return waited;
+    }
     TD_TRY(d->failed);
     char hex[TD_DIGEST_HEX];
     td_digest_hex(d->digest, hex);

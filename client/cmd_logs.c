@@ -94,7 +94,11 @@ td_status td_cmd_logs(struct td_session *s, const struct td_flags *f, int *out_e
     request.err_only = f->err_only;
     td_rpc_stream_send(stream, &request.base);
     td_rpc_stream_half_close(stream);
-    TD_TRY(td_loop_run_until(s->loop, &l.over, INT64_MAX));
+    td_status waited = td_session_run_until(s, &l.over, INT64_MAX);
+    if (waited) {
+        td_status_free(l.failed);
+        return waited;
+    }
     if (l.line_open) TD_TRY(td_fd_write_all(STDOUT_FILENO, "\n", 1, "stdout"));
     if (l.dropped_bytes) {
         fprintf(stderr, "trainctl: %" PRIu64 " bytes past the log cap were dropped\n",

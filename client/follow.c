@@ -47,6 +47,7 @@ static td_status one_round(struct td_session *s, const char *job, int64_t left_n
     TD_TRY(td_session_open(s));
     struct td_rpc_stream *stream;
     f->round_over = f->heard = false;
+    f->ended_with = NULL;
     TD_TRY(td_rpc_stream_open(s->channel, "/traind.v1.JobService/WatchJob",
                               &traind__v1__watch_job_response__descriptor, left_ns, &stream_ops, f,
                               &stream));
@@ -55,9 +56,8 @@ static td_status one_round(struct td_session *s, const char *job, int64_t left_n
     request.token = f->token;
     td_rpc_stream_send(stream, &request.base);
     td_rpc_stream_half_close(stream);
-    td_status waited = td_loop_run_until(s->loop, &f->round_over, left_ns ? left_ns : INT64_MAX);
+    td_status waited = td_session_run_until(s, &f->round_over, left_ns ? left_ns : INT64_MAX);
     if (waited) {
-        td_rpc_channel_destroy(td_steal(s->channel)); // ends the stream, which ends the round
         td_status_free(f->ended_with);
         return waited;
     }

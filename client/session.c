@@ -78,6 +78,12 @@ static int exit_of(enum td_code code) {
     return TD_CTL_JOB_FAILED;
 }
 
+td_status td_session_run_until(struct td_session *s, const bool *done, int64_t timeout_ns) {
+    td_status waited = td_loop_run_until(s->loop, done, timeout_ns);
+    if (waited) td_rpc_channel_destroy(td_steal(s->channel));
+    return waited;
+}
+
 // Nobody listens there: every verb, unary or stream, says what to do about it in the same words.
 static td_status blame_absence(const struct td_session *s, td_status take_status) {
     if (strcmp(td_status_reason(take_status), "UNREACHABLE") != 0) return take_status;

@@ -26,6 +26,11 @@ TD_MUST_USE td_status td_session_call(struct td_session *s, const char *method,
                                       const ProtobufCMessageDescriptor *response_type,
                                       struct td_rpc_message **out_response);
 
+// Runs the loop until *done, which a stream's on_done sets. On failure the channel is gone and with
+// it the stream: on_done has come, so what its arg points to may go, too.
+TD_MUST_USE td_status td_session_run_until(struct td_session *s, const bool *done,
+                                           int64_t timeout_ns);
+
 // Explains a status on stderr and consumes it; the exit code that goes with it.
 int td_session_explain(const struct td_session *s, td_status take_status);
 
