@@ -63,8 +63,7 @@ td_status td_cmd_checkpoint_list(struct td_session *s, const struct td_flags *f,
     return TD_OK;
 }
 
-// ---- download
-// --------------------------------------------------------------------------------------
+// ---- download -----------------------------------------------------------------------------------
 struct download {
     int fd;
     uint64_t offset;

@@ -117,8 +117,7 @@ td_status td_follow(struct td_session *s, const char *job, int64_t timeout_ns, t
     }
 }
 
-// ---- to the end
-// ------------------------------------------------------------------------------------
+// ---- to the end ---------------------------------------------------------------------------------
 struct to_end {
     struct td_session *session;
     struct td_progress progress;

@@ -13,8 +13,7 @@
 #include "client/session.h"
 #include "lib/base/buf.h"
 
-// ---- flags
-// ---------------------------------------------------------------------------------------
+// ---- flags --------------------------------------------------------------------------------------
 enum td_flag_bit {
     F_SET = 1 << 0,
     F_FOLLOW = 1 << 1,
@@ -77,8 +76,7 @@ static const struct flag_row flag_table[] = {
     {F_REASON, {"reason", KEY_REASON, "TEXT", 0, "kept with the job", 0}},
 };
 
-// ---- verbs, in alphabetical order
-// ------------------------------------------------------------------
+// ---- verbs, in alphabetical order ---------------------------------------------------------------
 static const struct td_verb verb_table[] = {
     {"cancel", "JOB", "stop a job for good", 1, 1, F_REASON, td_cmd_cancel},
     {"checkpoint download", "JOB [CHECKPOINT]", "copy a checkpoint's files here, digests checked",

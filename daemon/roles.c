@@ -21,8 +21,7 @@ struct td_parts {
     void *on_stopped_arg;
 };
 
-// ---- the local transport's other end
-// ---------------------------------------------------------------
+// ---- the local transport's other end ------------------------------------------------------------
 static td_status peer_attach(void *ctx,
                              void (*to_node)(const void *packed, size_t bytes, void *arg),
                              void *arg, void **out_link) {
@@ -40,8 +39,7 @@ static void peer_detach(void *link) {
     td_coordinator_detach(link);
 }
 
-// ---- start
-// -------------------------------------------------------------------------------------------
+// ---- start --------------------------------------------------------------------------------------
 static td_status start_coordinator(struct td_parts *p, const struct td_config *c,
                                    const struct td_home *h) {
     const struct td_coordinator_options options = {
@@ -107,8 +105,7 @@ const char *td_parts_address(const struct td_parts *p) {
     return p->coordinator ? td_coordinator_address(p->coordinator) : NULL;
 }
 
-// ---- stop
-// --------------------------------------------------------------------------------------------
+// ---- stop ---------------------------------------------------------------------------------------
 static void stopped(void *arg) {
     struct td_parts *p = arg;
     p->on_stopped(p->on_stopped_arg);

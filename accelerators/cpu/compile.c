@@ -17,8 +17,7 @@ struct compiler {
     struct td_executable *exe;
 };
 
-// ---- operands
-// ----------------------------------------------------------------------------------------
+// ---- operands -----------------------------------------------------------------------------------
 static td_status resolve(const struct compiler *c, td_value v, struct td_operand *out) {
     const struct td_placement *place = &c->program->placement[v];
     if (place->alias) return resolve(c, place->alias, out);
@@ -60,8 +59,7 @@ static bool type_fits(enum td_op op, uint32_t operand, enum td_dtype t) {
     return t == TD_I32 && operand == 1 && (op == TD_OP_SOFTMAX_CE || op == TD_OP_COUNT_CORRECT);
 }
 
-// ---- kernels
-// -----------------------------------------------------------------------------------------
+// ---- kernels ------------------------------------------------------------------------------------
 static td_status run_gemm(const struct td_kernel *k, const struct td_run *r) {
     const void *bias = k->n_in > 2 ? td_operand_at(&k->in[2], r) : NULL;
     return td_gemm_run(k->gemm, td_operand_at(&k->in[0], r), td_operand_at(&k->in[1], r), bias,

@@ -95,14 +95,12 @@ td_kernel_fn *td_kernel_optim(enum td_op op);
 // Bytes of scratch that a kernel of kernels_reduce.c wants.
 size_t td_kernel_scratch_bytes(enum td_op op, int64_t rows);
 
-// ---- compile.c
-// --------------------------------------------------------------------------------------
+// ---- compile.c ----------------------------------------------------------------------------------
 TD_MUST_USE td_status td_cpu_compile(struct td_accelerator *a, const struct td_program *p,
                                      const struct td_bindings *b, struct td_executable **out_exe);
 void td_cpu_release(struct td_executable *e);
 
-// ---- gemm.c
-// -----------------------------------------------------------------------------------------
+// ---- gemm.c -------------------------------------------------------------------------------------
 TD_MUST_USE td_status td_gemm_engine_create(struct td_gemm_engine **out_engine);
 void td_gemm_engine_destroy(struct td_gemm_engine *e);
 // "oneDNN 2.6.3, avx512_core_bf16"

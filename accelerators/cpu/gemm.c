@@ -68,8 +68,7 @@ static td_status fail_dnnl(dnnl_status_t s, const char *what) {
         if (dnnl_status_ != dnnl_success) return fail_dnnl(dnnl_status_, what);                    \
     } while (0)
 
-// ---- engine
-// ----------------------------------------------------------------------------------------
+// ---- engine -------------------------------------------------------------------------------------
 td_status td_gemm_engine_create(struct td_gemm_engine **out_engine) {
     struct td_gemm_engine *e = td_calloc(1, sizeof *e);
     if (!e) return td_fail_oom();
@@ -124,8 +123,7 @@ static td_status want_scratch(struct td_gemm_engine *e, size_t bytes) {
     return TD_OK;
 }
 
-// ---- packs
-// -----------------------------------------------------------------------------------------
+// ---- packs --------------------------------------------------------------------------------------
 static td_status pack_build(struct td_gemm_engine *e, struct pack *p,
                             const dnnl_memory_desc_t *plain) {
     size_t bytes = dnnl_memory_desc_get_size(&p->layout);
@@ -168,8 +166,8 @@ static td_status pack_get(struct td_gemm_engine *e, const void *param,
     return TD_OK;
 }
 
-// ---- one product
-// ------------------------------------------------------------------------------------- A 2-D f32
+// ---- one product --------------------------------------------------------------------------------
+// A 2-D f32
 // tensor; transposed: stored as (d1, d0).
 static dnnl_memory_desc_t plain_2d(int64_t d0, int64_t d1, bool transposed) {
     dnnl_memory_desc_t md;
@@ -356,8 +354,7 @@ void td_gemm_destroy(struct td_gemm *g) {
     free(g);
 }
 
-// ---- run
-// ---------------------------------------------------------------------------------------------
+// ---- run ----------------------------------------------------------------------------------------
 static td_status pack_now(struct td_gemm *g, const void *b) {
     struct pack *p = g->pack;
     DNNL_TRY(dnnl_memory_set_data_handle(p->plain, (void *)(uintptr_t)b), "weights");

@@ -11,8 +11,7 @@
 
 enum { GRAIN = 8192 };
 
-// ---- cast
-// --------------------------------------------------------------------------------------------
+// ---- cast ---------------------------------------------------------------------------------------
 struct cast_arg {
     const void *x;
     float *y;
@@ -134,8 +133,7 @@ static td_status run_binary(const struct td_kernel *k, const struct td_run *r, t
     return TD_OK;
 }
 
-// ---- scale, store, fill, reshape
-// ---------------------------------------------------------------------------
+// ---- scale, store, fill, reshape ----------------------------------------------------------------
 static td_status run_scale(const struct td_kernel *k, const struct td_run *r) {
     const float *s = td_operand_at(&k->in[1], r);
     struct cast_arg a = {td_operand_at(&k->in[0], r), td_operand_at(&k->out[0], r), *s};

@@ -12,8 +12,7 @@
 
 enum { GRAIN = 8192, COLUMN_GRAIN = 64 };
 
-// ---- softmax_ce
-// --------------------------------------------------------------------------------------
+// ---- softmax_ce ---------------------------------------------------------------------------------
 struct loss_arg {
     const float *logits;
     const int32_t *label;
@@ -102,8 +101,7 @@ static td_status run_count_correct(const struct td_kernel *k, const struct td_ru
     return TD_OK;
 }
 
-// ---- reduce_sum
-// ----------------------------------------------------------------------------------------
+// ---- reduce_sum ---------------------------------------------------------------------------------
 struct columns_arg {
     const float *x;
     float *y;
@@ -160,8 +158,7 @@ static td_status run_reduce_sum(const struct td_kernel *k, const struct td_run *
     return TD_OK;
 }
 
-// ---- to a scalar
-// -----------------------------------------------------------------------------------------
+// ---- to a scalar --------------------------------------------------------------------------------
 TD_CLONES static double sum_of(const float *x, int64_t n) {
     double lane[8] = {0};
     int64_t i = 0;

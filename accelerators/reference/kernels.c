@@ -20,8 +20,7 @@ int64_t td_ref_broadcast(const struct td_shape *wide, const struct td_shape *x, 
     return at;
 }
 
-// ---- linear algebra, copies
-// ---------------------------------------------------------------
+// ---- linear algebra, copies ---------------------------------------------------------------------
 static void dot_row(const struct ref_call *c, int64_t m, int64_t n_rows, int64_t k_inner,
                     double *y) {
     const struct td_attrs *at = &c->node->attrs;
@@ -94,8 +93,7 @@ static td_status run_store(struct ref_call *c) {
     return TD_OK;
 }
 
-// ---- reductions
-// -----------------------------------------------------------------------------------
+// ---- reductions ---------------------------------------------------------------------------------
 static td_status run_mean(struct ref_call *c) {
     double sum = 0;
     for (int64_t i = 0; i < c->in[0].n; i++) {
@@ -133,8 +131,7 @@ static td_status run_clip_coef(struct ref_call *c) {
     return TD_OK;
 }
 
-// ---- classifiers
-// ----------------------------------------------------------------------------------
+// ---- classifiers --------------------------------------------------------------------------------
 td_status td_ref_index(const struct ref_call *c, uint32_t operand, int64_t i, int64_t bound,
                        const char *one, const char *many, int64_t *out_index) {
     int64_t index = (int64_t)c->in[operand].x[i];
@@ -191,8 +188,8 @@ static td_status run_count_correct(struct ref_call *c) {
     return TD_OK;
 }
 
-// ---- optimizers
-// ----------------------------------------------------------------------------------- The clip
+// ---- optimizers ---------------------------------------------------------------------------------
+// The clip
 // coefficient, when the operand behind the n tensors is there.
 static double clip_of(const struct ref_call *c, uint32_t n_tensors) {
     return c->node->n_inputs > n_tensors ? c->in[n_tensors].x[0] : 1;
@@ -239,8 +236,7 @@ static td_status run_adam(struct ref_call *c) { // and adamw
     return TD_OK;
 }
 
-// ---- the table
-// ------------------------------------------------------------------------------------
+// ---- the table ----------------------------------------------------------------------------------
 static td_ref_kernel_fn *const kernels[TD_OP_COUNT] = {
     [TD_OP_MATMUL] = run_matmul,
     [TD_OP_CAST] = run_cast,

@@ -42,8 +42,7 @@ struct td_executable {
     void *trace_arg;
 };
 
-// ---- device and memory
-// ----------------------------------------------------------------------------
+// ---- device and memory --------------------------------------------------------------------------
 static td_status ref_probe(struct td_accel_facts *out_facts) {
     struct td_accel_facts f = {.struct_bytes = sizeof f,
                                .n_devices = 1,
@@ -132,8 +131,7 @@ static td_status ref_sync(struct td_accelerator *a) {
     return TD_OK;
 }
 
-// ---- compile
-// --------------------------------------------------------------------------------------
+// ---- compile ------------------------------------------------------------------------------------
 static td_status place_in(struct td_buffer b, size_t offset, size_t bytes, const char *what,
                           char **out_data) {
     char *base = td_buffer_host(b);
@@ -237,8 +235,7 @@ static td_status ref_compile(struct td_accelerator *a, const struct td_program *
     return TD_OK;
 }
 
-// ---- run
-// ------------------------------------------------------------------------------------------
+// ---- run ----------------------------------------------------------------------------------------
 static struct ref_operand operand(const struct td_executable *e, td_value v, double **scratch) {
     const struct td_value_info *info = td_graph_value(e->program->graph, v);
     struct ref_operand o = {.x = *scratch, .dtype = info->dtype, .shape = &info->shape};

@@ -53,8 +53,7 @@ static void free_request(struct request *r) {
     free(r);
 }
 
-// ---- the child's end
-// ---------------------------------------------------------------------------------
+// ---- the child's end ----------------------------------------------------------------------------
 static void drain(int fd, struct td_buf *into) {
     char chunk[16384];
     ssize_t n;
@@ -144,8 +143,7 @@ static void on_deadline(void *arg) {
     kill(p->child.pid, SIGKILL); // on_exit_child follows
 }
 
-// ---- the child's start
-// ---------------------------------------------------------------------------------
+// ---- the child's start --------------------------------------------------------------------------
 static td_status make_pipe(int *out_read, int *out_write) {
     int fd[2];
     if (pipe2(fd, O_CLOEXEC) != 0) return td_fail_errno(TD_RESOURCE_EXHAUSTED, "make a pipe");
@@ -207,8 +205,7 @@ static void start_next(struct td_planner *p) {
     }
 }
 
-// ---- interface
-// ---------------------------------------------------------------------------------------------
+// ---- interface ----------------------------------------------------------------------------------
 td_status td_planner_submit(struct td_planner *p, const char *request, const char *plan_json) {
     if (p->n_queued >= TD_PLANNER_QUEUE) {
         return td_fail(TD_RESOURCE_EXHAUSTED, "%d plans are waiting already", TD_PLANNER_QUEUE);

@@ -101,8 +101,7 @@ static void make_blocks(struct plan *p) {
     }
 }
 
-// ---- orders
-// ---------------------------------------------------------------------------------------
+// ---- orders -------------------------------------------------------------------------------------
 static int compare_sizes(size_t a, size_t b) {
     return a > b ? -1 : a < b;
 }
@@ -126,8 +125,8 @@ static int by_area(const void *pa, const void *pb) {
     return sa != sb ? (sa > sb ? -1 : 1) : by_birth(pa, pb);
 }
 
-// ---- placing
-// -------------------------------------------------------------------------------------- The
+// ---- placing ------------------------------------------------------------------------------------
+// The
 // tightest gap among the n placed blocks that live together with b.
 static size_t best_gap(const struct plan *p, uint32_t n, const struct block *b) {
     size_t top = 0, best = SIZE_MAX, best_room = SIZE_MAX;

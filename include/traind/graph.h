@@ -43,8 +43,7 @@ enum td_act { TD_ACT_NONE, TD_ACT_RELU };
 enum td_compare { TD_CMP_EQ, TD_CMP_NE, TD_CMP_LT, TD_CMP_LE, TD_CMP_GT, TD_CMP_GE, TD_CMP_COUNT };
 const char *td_compare_name(enum td_compare c); // "eq"
 
-// ---- state
-// ---------------------------------------------------------------------------------------
+// ---- state --------------------------------------------------------------------------------------
 enum td_role { TD_ROLE_PARAM, TD_ROLE_BUFFER, TD_ROLE_GRAD, TD_ROLE_OPTIM, TD_ROLE_COUNT };
 const char *td_role_name(enum td_role r);
 
@@ -105,8 +104,7 @@ enum td_control_flag {
     TD_CONTROL_FLAGS = 16, // the tail's length in elements: one cache line
 };
 
-// ---- values, attributes, nodes
-// --------------------------------------------------------------------
+// ---- values, attributes, nodes ------------------------------------------------------------------
 typedef uint32_t td_value; // index into the graph's values + 1; 0 is "none"
 typedef uint32_t td_node;  // index into the graph's nodes
 
@@ -169,8 +167,7 @@ struct td_node_info {
     struct td_attrs attrs;
 };
 
-// ---- building
-// --------------------------------------------------------------------------------------
+// ---- building -----------------------------------------------------------------------------------
 struct td_graph;
 TD_MUST_USE td_status td_graph_create(const char *step, enum td_mode mode,
                                       struct td_state_table *state, struct td_graph **out_graph);
@@ -207,8 +204,7 @@ TD_MUST_USE td_status td_graph_output(struct td_graph *g, const char *name, td_v
 // At most one output of a train graph is the loss; it must be a scalar.
 TD_MUST_USE td_status td_graph_loss(struct td_graph *g, td_value v);
 
-// ---- reading
-// ----------------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 // Borrowed pointers die with the next change of the graph.
 uint32_t td_graph_n_nodes(const struct td_graph *g);
 const struct td_node_info *td_graph_node(const struct td_graph *g, td_node n);
@@ -225,8 +221,7 @@ double td_graph_flops(const struct td_graph *g);        // of one run of all seg
 uint32_t td_graph_n_unreached(const struct td_graph *g);
 uint32_t td_graph_unreached_at(const struct td_graph *g, uint32_t i); // index in the state table
 
-// ---- programs
-// ----------------------------------------------------------------------------------------
+// ---- programs -----------------------------------------------------------------------------------
 // What an accelerator compiles: a graph after all passes, plus the memory plan.
 struct td_program_key {
     char step[32];

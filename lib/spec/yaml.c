@@ -82,8 +82,8 @@ static bool has_tab_indent(const struct reader *r, yaml_mark_t mark) {
     return at && at < end && *at == '\t';
 }
 
-// ---- events
-// --------------------------------------------------------------------------------------- The next
+// ---- events -------------------------------------------------------------------------------------
+// The next
 // event is the caller's to delete; false after noting a syntax error.
 static bool next(struct reader *r, yaml_event_t *out_event) {
     if (yaml_parser_parse(&r->parser, out_event)) return true;
@@ -124,8 +124,7 @@ static const char *what_is_refused(const yaml_event_t *e) {
     }
 }
 
-// ---- values
-// ---------------------------------------------------------------------------------------
+// ---- values -------------------------------------------------------------------------------------
 static struct td_json *read_value(struct reader *r, const yaml_event_t *e, int depth);
 
 static struct td_json *read_scalar(struct reader *r, const yaml_event_t *e) {

@@ -144,8 +144,7 @@ static void sum_f32(void *const *parts, int32_t world, int64_t lo, int64_t hi,
     }
 }
 
-// ---- every other dtype and op
-// --------------------------------------------------------------------
+// ---- every other dtype and op -------------------------------------------------------------------
 #define SAME(x) (x)
 #define DEFINE_REDUCE(name, type, acc_type, LOAD, STORE)                                           \
     static void reduce_##name(void *const *parts, int32_t world, int64_t lo, int64_t hi,           \

@@ -4,8 +4,7 @@
 
 #include "tests/conform/op_bench.h"
 
-// ---- cases, by op
-// ---------------------------------------------------------------------------------
+// ---- cases, by op -------------------------------------------------------------------------------
 static void matmul_forms(struct subject *s, int64_t m, int64_t k, int64_t n) {
     for (int form = 0; form < 16; form++) {
         bool ta = form & 1, tb = form & 2, bias = form & 4, act = form & 8;
@@ -380,8 +379,7 @@ static void cases_all_reduce(struct subject *s) {
     check(s, &c);
 }
 
-// ---- whole programs
-// -------------------------------------------------------------------------------
+// ---- whole programs -----------------------------------------------------------------------------
 static td_status sync_all(void *arg, struct td_graph *g, const struct td_program_key *key) {
     (void)arg, (void)key;
     TD_TRY(td_rewrite_assign_buckets(g, 1024, 4096));
@@ -439,8 +437,7 @@ static void cases_training(struct subject *s) {
     }
 }
 
-// ---- the programs of this file
-// ----------------------------------------------------------------------
+// ---- the programs of this file ------------------------------------------------------------------
 static const struct suite suites[] = {
     {"matmul", cases_matmul},
     {"binary", cases_binary},

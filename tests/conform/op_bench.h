@@ -45,8 +45,7 @@ struct subject {
     int n_cases;
 };
 
-// ---- gaps: no kernel yet, compile answers UNIMPLEMENTED
-// -------------------------------------------
+// ---- gaps: no kernel yet, compile answers UNIMPLEMENTED -----------------------------------------
 static const struct {
     const char *accelerator;
     enum td_op op;
@@ -64,8 +63,7 @@ static inline bool is_listed(const struct subject *s, enum td_op op) {
     return false;
 }
 
-// ---- one case on one accelerator
-// ------------------------------------------------------------------
+// ---- one case on one accelerator ----------------------------------------------------------------
 struct result {
     bool unimplemented;
     size_t n;

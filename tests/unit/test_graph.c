@@ -44,8 +44,7 @@ static uint32_t add_state(const char *name, enum td_role role, int64_t n, uint32
     return i;
 }
 
-// ---- state
-// ----------------------------------------------------------------------------------------
+// ---- state --------------------------------------------------------------------------------------
 static void test_state_is_found_again_when_added_twice_alike(void **state) {
     (void)state;
     uint32_t a = add_state("w", TD_ROLE_PARAM, 5, 0), i;
@@ -97,8 +96,7 @@ static void test_layout_is_aligned_and_ordered_when_frozen(void **state) {
     assert_fails(td_state_layout(table), TD_FAILED_PRECONDITION, "once");
 }
 
-// ---- builder
-// --------------------------------------------------------------------------------------
+// ---- builder ------------------------------------------------------------------------------------
 static void refused(enum td_op op, td_value a, td_value b, td_value c, struct td_attrs attrs,
                     const char *text) {
     td_value in[3] = {a, b, c}, out[2];
@@ -199,8 +197,7 @@ static void test_view_tells_what_was_built_when_read(void **state) {
     }
 }
 
-// ---- autodiff and rewrite
-// -------------------------------------------------------------------------
+// ---- autodiff and rewrite -----------------------------------------------------------------------
 static void test_unreached_parameters_are_listed_when_the_loss_skips_them(void **state) {
     (void)state;
     struct td_autodiff_options o = {0};
@@ -294,8 +291,7 @@ static void test_readers_move_to_a_new_value_when_replaced_behind_an_insertion(v
     assert_fails(td_graph_verify(graph), TD_INTERNAL, "read before it is made");
 }
 
-// ---- memory runs out
-// ------------------------------------------------------------------------------
+// ---- memory runs out ----------------------------------------------------------------------------
 static td_status compile_all(void *arg) {
     struct td_optimizer_options opt = {
         .op = TD_OP_ADAMW, .attrs = {.beta1 = 0.9f, .beta2 = 0.999f}, .clip_norm = 1};

@@ -7,8 +7,7 @@
 
 enum { GRAPHS = 60, MAX_POOL = 64, ROWS = 6 };
 
-// ---- random graphs
-// --------------------------------------------------------------------------------
+// ---- random graphs ------------------------------------------------------------------------------
 struct dice {
     uint64_t seed, n;
 };
@@ -85,8 +84,7 @@ static td_status record_random(void *arg, struct td_graph *g, int64_t batch) {
     return td_graph_loss(g, loss);
 }
 
-// ---- the slow and obvious liveness
-// ----------------------------------------------------------------
+// ---- the slow and obvious liveness --------------------------------------------------------------
 struct audit {
     const struct td_program *p;
     char *arena;

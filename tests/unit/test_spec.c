@@ -50,8 +50,7 @@ static void assert_same_text(const char *got, const char *path) {
     }
 }
 
-// ---- canonical
-// ------------------------------------------------------------------------------------
+// ---- canonical ----------------------------------------------------------------------------------
 static void check_golden(struct td_arena *a, const char *example, const char *golden) {
     TD_AUTO_BUF out;
     td_buf_init(&out, FILE_MAX);
@@ -112,8 +111,7 @@ static void test_variants_parse_when_only_required_keys_are_given(void **state) 
     }
 }
 
-// ---- resolved defaults
-// ----------------------------------------------------------------------------
+// ---- resolved defaults --------------------------------------------------------------------------
 static struct td_spec view(struct td_arena *a, const char *extra) {
     const char *text = td_arena_printf(a, "%s%s", minimal, extra);
     struct td_spec s;
@@ -161,8 +159,7 @@ static void test_max_time_is_seconds_when_written_as_days_and_hours(void **state
     assert_int_equal(view(*state, "trainer: {max_time: 00:00:00:05}").trainer.max_time_s, 5);
 }
 
-// ---- the view
-// ---------------------------------------------------------------------------------------
+// ---- the view -----------------------------------------------------------------------------------
 static void test_view_has_the_values_when_the_example_is_read(void **state) {
     struct td_spec s;
     td_spec_read(parse_file(*state, "examples/fashion-mnist.yaml"), &s);
@@ -224,8 +221,7 @@ static void test_ranks_are_one_when_devices_are_auto(void **state) {
     assert_int_equal(td_spec_ranks(&s), 1);
 }
 
-// ---- overrides
-// --------------------------------------------------------------------------------------
+// ---- overrides ----------------------------------------------------------------------------------
 static void test_overrides_replace_and_add_when_given_in_order(void **state) {
     static const char *const overrides[] = {
         "trainer.devices=4",
@@ -250,8 +246,7 @@ static void test_overrides_replace_and_add_when_given_in_order(void **state) {
     assert_true(td_json_real(td_json_get(s.optimizer.knobs, "lr"), 0) == 0.01);
 }
 
-// ---- plans
-// ------------------------------------------------------------------------------------------
+// ---- plans --------------------------------------------------------------------------------------
 static void test_plan_reads_back_when_built_and_printed(void **state) {
     struct td_json *frozen = td_json_new(*state, TD_JSON_OBJECT);
     assert_true(td_json_set(*state, frozen, "bucket_bytes", td_json_new_int(*state, 1 << 20)));
@@ -334,8 +329,7 @@ static void test_plan_is_refused_when_format_or_json_is_wrong(void **state) {
     }
 }
 
-// ---- the reference
-// ----------------------------------------------------------------------------------
+// ---- the reference ------------------------------------------------------------------------------
 static void test_reference_is_the_document_when_printed(void **state) {
     (void)state;
     TD_AUTO_BUF out;

@@ -40,8 +40,7 @@ static void expect_field(td_status s, const char *path, const char *part, const 
     td_status_free(s);
 }
 
-// ---- keys and values
-// ------------------------------------------------------------------------------
+// ---- keys and values ----------------------------------------------------------------------------
 static const struct {
     const char *extra; // after base, so on line 4
     const char *path, *part;
@@ -137,8 +136,7 @@ static void test_document_is_refused_when_a_value_is_wrong(void **state) {
     }
 }
 
-// ---- whole documents
-// --------------------------------------------------------------------------------
+// ---- whole documents ----------------------------------------------------------------------------
 #define BYTES(s) s, sizeof(s) - 1
 static const struct {
     const char *text;
@@ -242,8 +240,8 @@ static void test_errors_are_counted_when_there_are_more_than_fit(void **state) {
     td_status_free(s);
 }
 
-// ---- bounds
-// ----------------------------------------------------------------------------------------- text
+// ---- bounds -------------------------------------------------------------------------------------
+// text
 // repeated n times between head and tail, which must be refused on `path` with `part`.
 static void expect_repeated(const char *head, const char *unit, size_t n, const char *tail,
                             const char *path, const char *part) {
@@ -338,8 +336,7 @@ static void test_parse_says_out_of_memory_when_the_arena_is_small(void **state) 
     }
 }
 
-// ---- scalars
-// ----------------------------------------------------------------------------------------
+// ---- scalars ------------------------------------------------------------------------------------
 static void expect_scalar(struct td_arena *a, const char *text, enum td_json_kind kind,
                           double value) {
     const struct td_json *v = td_scalar_resolve(a, text, strlen(text));
@@ -401,8 +398,7 @@ static void test_scalars_follow_yaml_1_2_when_plain(void **state) {
     assert_true(nan->kind == TD_JSON_REAL && nan->u.real != nan->u.real);
 }
 
-// ---- overrides
-// --------------------------------------------------------------------------------------
+// ---- overrides ----------------------------------------------------------------------------------
 static void test_override_is_refused_when_it_cannot_be_applied(void **state) {
     (void)state;
     static const struct {

@@ -15,8 +15,7 @@
 #include "strategies/strategies.h"
 #include "workloads/workloads.h"
 
-// ---- a strategy that writes down what it is asked
-// ------------------------------------------------
+// ---- a strategy that writes down what it is asked -----------------------------------------------
 static char calls[16384];
 static size_t calls_len;
 
@@ -129,8 +128,7 @@ static void make_spy(void) {
     spy_ops.hook = spy_hook;
 }
 
-// ---- a run in this process
-// -----------------------------------------------------------------------
+// ---- a run in this process ----------------------------------------------------------------------
 struct run {
     struct td_arena *arena;
     struct td_registry *registry;
