@@ -44,8 +44,8 @@ echo "test accuracy  $accuracy"
 checkpoint=$("$bin/trainctl" checkpoint list "$job" -o json | sed -n 's/.*"directory": *"\(.*\)".*/\1/p' | head -1)
 echo "checkpoint     $checkpoint"
 echo
-echo "Next: start the daemon yourself and watch a job from another terminal:"
-echo "    export TRAIND_STATE_DIR=\$HOME/.local/state/traind"
-echo "    $bin/traind &"
-echo "    $bin/trainctl submit $here/fashion-mnist.yaml --set trainer.max_epochs=10 --follow"
-echo "    $bin/trainctl list; $bin/trainctl describe JOB; $bin/trainctl metrics JOB; $bin/trainctl pause JOB"
+echo "Next, with a daemon of your own (from the top of the tree):"
+echo "    export TRAIND_STATE_DIR=\$HOME/.local/state/traind PATH=\$PWD/$1/bin:\$PATH"
+echo "    traind 2>traind.log &"
+echo "    trainctl submit examples/fashion-mnist.yaml --set trainer.max_epochs=10 --follow"
+echo "    trainctl list; trainctl describe JOB; trainctl metrics JOB; trainctl pause JOB"
