@@ -188,6 +188,18 @@ static void check_major(struct td_core *core, struct td_host *n, struct td_job *
     td_attempt_stop(core, j, a, TD_STOP_CAUSE_UPGRADE);
 }
 
+// One answer for each, or a list of repetitions would outgrow the arena of the answer.
+static bool is_repeated(const Traind__V1__Register *m, size_t i) {
+    const Traind__V1__AttemptId *id = m->attempts[i]->id;
+    for (size_t k = 0; id && k < i; k++) {
+        const Traind__V1__AttemptId *other = m->attempts[k]->id;
+        if (other && other->attempt == id->attempt && other->epoch == id->epoch &&
+            strcmp(other->job, id->job) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void answer(struct td_core *core, struct td_host *n, const Traind__V1__Register *m) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_CHECK(!td_arena_create((size_t)64 << 20, &arena));
@@ -197,6 +209,7 @@ static void answer(struct td_core *core, struct td_host *n, const Traind__V1__Re
     r.adopt = td_core_must(td_arena_array(arena, m->n_attempts + 1, sizeof *r.adopt));
     r.stop = td_core_must(td_arena_array(arena, m->n_attempts + 1, sizeof *r.stop));
     for (size_t i = 0; i < m->n_attempts; i++) {
+        if (is_repeated(m, i)) continue;
         struct td_job *j = NULL;
         struct td_attempt *a = wanted(core, n, m->attempts[i]->id, &j);
         if (a) {

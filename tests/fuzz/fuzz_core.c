@@ -10,7 +10,7 @@
 #include "lib/base/map.h"
 #include "lib/rpc/codec.h"
 
-enum { INCARNATION = 7, ARENA_BYTES = 16 << 20, RECORDS_MAX = 4096 };
+enum { INCARNATION = 7, ARENA_BYTES = 16 << 20, RECORDS_MAX = 4096, HELD_MAX = 64 };
 
 static const char spec_text[] =
     "{name: n, model: {name: mlp, layers: [4, 2]}, data: {name: synthetic, batch_size: 8},"
@@ -25,6 +25,7 @@ struct rig {
     char job[TD_JOB_ID_MAX];
     uint32_t attempt;
     uint64_t epoch;
+    size_t n_adopted; // in the last Registered
 };
 
 // ---- out ----------------------------------------------------------------------------------------
@@ -54,6 +55,8 @@ static void act(struct rig *r, const struct td_action *a) {
     expect_decodes(&a->message->base);
     if (a->message->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_PLAN_REQUEST) {
         snprintf(r->plan_request, sizeof r->plan_request, "%s", a->message->plan_request->request);
+    } else if (a->message->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_REGISTERED) {
+        r->n_adopted = a->message->registered->n_adopt;
     } else if (a->message->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_ASSIGN) {
         const Traind__V1__AttemptId *id = a->message->assign->id;
         snprintf(r->job, sizeof r->job, "%s", id->job);
@@ -105,7 +108,8 @@ static void say_plan(struct rig *r, const char *json) {
     say(r, &m);
 }
 
-static void say_register(struct rig *r) {
+// n_held: how often it names the attempt that it was given.
+static void say_register(struct rig *r, size_t n_held) {
     char id[] = "n-1", name[] = "host", boot[] = "boot", version[] = "0";
     Traind__V1__Register reg = TRAIND__V1__REGISTER__INIT;
     reg.node_id = id;
@@ -115,6 +119,18 @@ static void say_register(struct rig *r) {
     reg.launcher_major = 1;
     reg.cores = reg.slots = 4;
     reg.memory_bytes = UINT64_C(8) << 30;
+    Traind__V1__AttemptId attempt = TRAIND__V1__ATTEMPT_ID__INIT;
+    attempt.job = r->job;
+    attempt.attempt = r->attempt;
+    attempt.epoch = r->epoch;
+    Traind__V1__AttemptHeld held = TRAIND__V1__ATTEMPT_HELD__INIT, *list[HELD_MAX];
+    held.id = &attempt;
+    held.alive = true;
+    held.launcher_major = 1;
+    for (size_t i = 0; i < n_held; i++)
+        list[i] = &held;
+    reg.attempts = list;
+    reg.n_attempts = n_held;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_REGISTER;
     m.register_ = &reg;
@@ -146,7 +162,7 @@ static void rig_init(struct rig *r) {
         td_fuzz_expect(!td_map_create(RECORDS_MAX, &r->records[k]));
     td_core_start(r->core, r->now);
     r->session = td_core_session_open(r->core, r->now, false);
-    say_register(r);
+    say_register(r, 0);
     TD_AUTO(td_arena) *a = NULL;
     struct td_json *tree = NULL;
     TD_AUTO_BUF spec;

@@ -94,6 +94,16 @@ static void test_attempt_loads_again_when_a_line_counts_below_zero(void **state)
     LLVMFuzzerTestOneInput((const uint8_t *)forged, sizeof forged - 1);
 }
 
+static void test_attempt_is_adopted_once_when_a_node_names_it_often(void **state) {
+    (void)state;
+    struct rig r;
+    rig_init(&r);
+    say_plan(&r, good_plan);
+    say_register(&r, HELD_MAX);
+    assert_int_equal(r.n_adopted, 1);
+    rig_finish(&r);
+}
+
 static void test_node_loads_again_when_it_has_all_the_memory(void **state) {
     (void)state;
     LLVMFuzzerTestOneInput((const uint8_t *)big_host, sizeof big_host - 1);
@@ -160,6 +170,7 @@ static void test_coordinator_stands_when_fed_mutated_reports(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_attempt_loads_again_when_a_line_counts_below_zero),
+        cmocka_unit_test(test_attempt_is_adopted_once_when_a_node_names_it_often),
         cmocka_unit_test(test_node_loads_again_when_it_has_all_the_memory),
         cmocka_unit_test(test_texts_stay_utf8_when_they_are_cut),
         cmocka_unit_test(test_frozen_plan_loads_again_when_it_is_deep),
