@@ -3,6 +3,9 @@
 # Objects live in $(B); a sanitizer build is the same tree in another $(B).
 
 MAKEFLAGS += -rR --no-print-directory
+ifeq ($(filter -j%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc)
+endif
 .SUFFIXES:
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -189,7 +192,7 @@ $(B)/venv/ready: Makefile
 .PHONY: check check-all check-full check-full-all
 check: deps ## set up, build, run every test; ends with one line of counts
 	@$(MAKE) check-all
-check-all: all $(unit_bins) $(helper_bins) $(B)/venv/ready
+check-all: all $(unit_bins) $(helper_bins) $(B)/venv/ready lint
 	@$(B)/venv/bin/python tests/tools/check.py --build $(B) --match '$(T)'
 check-full: deps ## the same, with sanitizers, kills and fuzzing (under an hour)
 	@$(MAKE) check-full-all

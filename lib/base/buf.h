@@ -40,7 +40,8 @@ static inline void td_buf_auto(struct td_buf *b) {
 size_t td_utf8_sequence(const void *data, size_t bytes);
 // True if the bytes are well-formed UTF-8 (no surrogates, no overlong forms).
 bool td_utf8_valid(const void *data, size_t bytes);
-// Puts '?' for every byte that is part of no well-formed sequence, such as a character that was cut.
+// Puts '?' for every byte that is part of no well-formed sequence, such as a character that was
+// cut.
 void td_utf8_scrub(char *text);
 // Levenshtein distance cut at max+1: for "did you mean". Texts over 63 bytes count as far away.
 int td_edit_distance(const char *a, const char *b, int max);
