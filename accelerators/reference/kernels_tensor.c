@@ -1,5 +1,6 @@
 // Kernels of the reference that rearrange or reduce. Everything goes by coordinates: an element's
 // number becomes a position, the position is changed, and becomes a number of the other tensor.
+// Slow, and nothing to get wrong: what a fast kernel must agree with.
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 // Rules of the ops that rearrange a tensor or reduce it over axes; see op_rules.c. Moving costs no
 // FLOP; a reduction one for each element it reads, and so do the sums of scattered gradients.
+// Shapes are checked here once, so kernels may trust them.
 
 #include "engine/graph/op_rules.h"
 
