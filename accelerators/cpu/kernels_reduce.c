@@ -16,10 +16,13 @@ enum { GRAIN = 8192, COLUMN_GRAIN = 64 };
 struct loss_arg {
     const float *logits;
     const int32_t *label;
+    const float *weight; // of each class, or NULL
     float *d;
     float *row_loss;
     int64_t cols;
-    float inv_rows;
+    float share; // of a row in the mean
+    float smoothing;
+    const struct td_attrs *attrs;
 };
 
 TD_CLONES static float row_max(const float *x, int64_t n) {
@@ -30,7 +33,7 @@ TD_CLONES static float row_max(const float *x, int64_t n) {
     return best;
 }
 
-static float loss_row(const float *x, int32_t label, float *d, int64_t cols, float inv_rows) {
+static float loss_row(const float *x, int32_t label, float *d, int64_t cols, float share) {
     float target = x[label], top = row_max(x, cols);
     double sum = 0;
     for (int64_t i = 0; i < cols; i++) {
@@ -38,30 +41,74 @@ static float loss_row(const float *x, int32_t label, float *d, int64_t cols, flo
         d[i] = e;
         sum += (double)e;
     }
-    float to_grad = (float)(1.0 / sum) * inv_rows;
+    float to_grad = (float)(1.0 / sum) * share;
     for (int64_t i = 0; i < cols; i++) {
         d[i] *= to_grad;
     }
-    d[label] -= inv_rows;
+    d[label] -= share;
     return (float)(log(sum) - (double)(target - top));
+}
+
+// With class weights or smoothing the row's target is a distribution t (kernels_loss.c of the
+// reference): the gradient is p times the sum of t, less t.
+static double target_of(const struct loss_arg *a, int64_t row, int64_t class) {
+    double smoothing = (double)a->smoothing, t = smoothing / (double)a->cols;
+    if (class == a->label[row]) t += 1 - smoothing;
+    return a->weight ? t * (double)a->weight[class] : t;
+}
+
+static float target_row(const struct loss_arg *a, int64_t row) {
+    const float *x = a->logits + row * a->cols;
+    float *d = a->d + row * a->cols, top = row_max(x, a->cols);
+    double sum = 0, total = 0, picked = 0;
+    for (int64_t i = 0; i < a->cols; i++) {
+        double t = target_of(a, row, i);
+        if (t != 0) picked += t * (double)(x[i] - top);
+        total += t;
+        sum += (double)expf(x[i] - top);
+    }
+    float to_grad = (float)(total / sum) * a->share;
+    for (int64_t i = 0; i < a->cols; i++) {
+        float t = (float)target_of(a, row, i);
+        d[i] = expf(x[i] - top) * to_grad - t * a->share;
+    }
+    return (float)(total * log(sum) - picked);
+}
+
+static bool counts(const struct td_attrs *a, int32_t label) {
+    return !a->ignores || label != a->ignore_index;
 }
 
 static void loss_range(const void *arg, int64_t begin, int64_t end) {
     const struct loss_arg *a = arg;
     for (int64_t i = begin; i < end; i++) {
-        a->row_loss[i] = loss_row(a->logits + i * a->cols, a->label[i], a->d + i * a->cols, a->cols,
-                                  a->inv_rows);
+        float *d = a->d + i * a->cols;
+        if (!counts(a->attrs, a->label[i])) {
+            memset(d, 0, (size_t)a->cols * sizeof *d);
+            a->row_loss[i] = 0;
+        } else if (a->weight || a->smoothing > 0) {
+            a->row_loss[i] = target_row(a, i);
+        } else {
+            a->row_loss[i] = loss_row(a->logits + i * a->cols, a->label[i], d, a->cols, a->share);
+        }
     }
 }
 
-static td_status check_labels(const int32_t *label, int64_t rows, int64_t cols) {
+// Checks the labels and sums the weights of those that count.
+static td_status weigh_labels(const struct loss_arg *a, int64_t rows, double *out_sum) {
+    double sum = 0;
     for (int64_t i = 0; i < rows; i++) {
-        if (label[i] >= 0 && label[i] < cols) continue;
-        return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
-                                            "label %d of row %lld is outside the %lld classes",
-                                            label[i], (long long)i, (long long)cols),
-                                    TD_CLASS_DATA);
+        int32_t label = a->label[i];
+        if (!counts(a->attrs, label)) continue;
+        if (label < 0 || label >= a->cols) {
+            return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
+                                                "label %d of row %lld is outside the %lld classes",
+                                                label, (long long)i, (long long)a->cols),
+                                        TD_CLASS_DATA);
+        }
+        sum += a->weight ? (double)a->weight[label] : 1;
     }
+    *out_sum = sum;
     return TD_OK;
 }
 
@@ -69,19 +116,22 @@ static td_status run_softmax_ce(const struct td_kernel *k, const struct td_run *
     struct loss_arg a = {
         .logits = td_operand_at(&k->in[0], r),
         .label = td_operand_at(&k->in[1], r),
+        .weight = k->n_in > 2 ? td_operand_at(&k->in[2], r) : NULL,
         .d = td_operand_at(&k->out[1], r),
         .row_loss = k->scratch,
         .cols = k->cols,
-        .inv_rows = k->rows ? 1.0f / (float)k->rows : 0,
+        .smoothing = (float)k->attrs.label_smoothing,
+        .attrs = &k->attrs,
     };
     float *loss = td_operand_at(&k->out[0], r);
-    TD_TRY(check_labels(a.label, k->rows, k->cols));
+    double weights = 0, sum = 0;
+    TD_TRY(weigh_labels(&a, k->rows, &weights));
+    a.share = weights > 0 ? (float)(1 / weights) : 0;
     td_parallel(k->n_threads, k->rows, GRAIN / TD_MAX(k->cols, 1) + 1, loss_range, &a);
-    double sum = 0;
     for (int64_t i = 0; i < k->rows; i++) {
         sum += (double)k->scratch[i];
     }
-    *loss = k->rows ? (float)(sum / (double)k->rows) : 0;
+    *loss = weights > 0 ? (float)(sum / weights) : 0;
     return TD_OK;
 }
 
@@ -95,7 +145,7 @@ static td_status run_count_correct(const struct td_kernel *k, const struct td_ru
         for (int64_t j = 1; j < k->cols; j++) {
             if (x[j] > x[best]) best = j;
         }
-        right += best == label[i];
+        right += counts(&k->attrs, label[i]) && best == label[i];
     }
     *(float *)td_operand_at(&k->out[0], r) = (float)right;
     return TD_OK;

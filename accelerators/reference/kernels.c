@@ -131,7 +131,6 @@ static td_status run_clip_coef(struct ref_call *c) {
     return TD_OK;
 }
 
-// ---- classifiers --------------------------------------------------------------------------------
 td_status td_ref_index(const struct ref_call *c, uint32_t operand, int64_t i, int64_t bound,
                        const char *one, const char *many, int64_t *out_index) {
     int64_t index = (int64_t)c->in[operand].x[i];
@@ -146,51 +145,8 @@ td_status td_ref_index(const struct ref_call *c, uint32_t operand, int64_t i, in
     return TD_OK;
 }
 
-static td_status label_of(const struct ref_call *c, int64_t row, int64_t *out_label) {
-    return td_ref_index(c, 1, row, c->in[0].shape->dim[1], "label", "classes", out_label);
-}
-
-static td_status run_softmax_ce(struct ref_call *c) {
-    int64_t n_rows = c->in[0].shape->dim[0], n_classes = c->in[0].shape->dim[1], label = 0;
-    double loss = 0;
-    for (int64_t r = 0; r < n_rows; r++) {
-        const double *x = c->in[0].x + r * n_classes;
-        double *dx = c->out[1].x + r * n_classes, top = x[0], sum = 0;
-        TD_TRY(label_of(c, r, &label));
-        for (int64_t i = 1; i < n_classes; i++) {
-            if (x[i] > top) top = x[i];
-        }
-        for (int64_t i = 0; i < n_classes; i++) {
-            sum += exp(x[i] - top);
-        }
-        loss += log(sum) + top - x[label];
-        for (int64_t i = 0; i < n_classes; i++) {
-            dx[i] = (exp(x[i] - top) / sum - (i == label)) / (double)n_rows;
-        }
-    }
-    c->out[0].x[0] = n_rows ? loss / (double)n_rows : 0;
-    return TD_OK;
-}
-
-static td_status run_count_correct(struct ref_call *c) {
-    int64_t n_rows = c->in[0].shape->dim[0], n_classes = c->in[0].shape->dim[1], label = 0;
-    int64_t count = 0;
-    for (int64_t r = 0; r < n_rows; r++) {
-        const double *x = c->in[0].x + r * n_classes;
-        int64_t best = 0;
-        TD_TRY(label_of(c, r, &label));
-        for (int64_t i = 1; i < n_classes; i++) {
-            if (x[i] > x[best]) best = i;
-        }
-        count += best == label;
-    }
-    c->out[0].x[0] = (double)count;
-    return TD_OK;
-}
-
 // ---- optimizers ---------------------------------------------------------------------------------
-// The clip
-// coefficient, when the operand behind the n tensors is there.
+// The clip coefficient, when the operand behind the n tensors is there.
 static double clip_of(const struct ref_call *c, uint32_t n_tensors) {
     return c->node->n_inputs > n_tensors ? c->in[n_tensors].x[0] : 1;
 }
@@ -240,9 +196,7 @@ static td_status run_adam(struct ref_call *c) { // and adamw
 static td_ref_kernel_fn *const kernels[TD_OP_COUNT] = {
     [TD_OP_MATMUL] = run_matmul,
     [TD_OP_CAST] = run_cast,
-    [TD_OP_SOFTMAX_CE] = run_softmax_ce,
     [TD_OP_MEAN] = run_mean,
-    [TD_OP_COUNT_CORRECT] = run_count_correct,
     [TD_OP_SUM_SQUARES] = run_sum_squares,
     [TD_OP_ALL_FINITE] = run_all_finite,
     [TD_OP_SCALE] = run_scale,
@@ -258,6 +212,8 @@ static td_ref_kernel_fn *const kernels[TD_OP_COUNT] = {
 static td_ref_kernel_fn *kernel_of(enum td_op op) {
     td_ref_kernel_fn *k = td_ref_elementwise(op);
     if (!k) k = td_ref_tensor(op);
+    if (!k) k = td_ref_loss(op);
+    if (!k) k = td_ref_nn(op);
     return k ? k : kernels[op];
 }
 

@@ -29,6 +29,8 @@ typedef td_status td_ref_kernel_fn(struct ref_call *c);
 // Kernels of a family's file; NULL: not one of its ops.
 td_ref_kernel_fn *td_ref_elementwise(enum td_op op);
 td_ref_kernel_fn *td_ref_tensor(enum td_op op);
+td_ref_kernel_fn *td_ref_loss(enum td_op op);
+td_ref_kernel_fn *td_ref_nn(enum td_op op);
 
 // Runs the node's kernel; INVALID_ARGUMENT (class data) on labels outside the classes.
 TD_MUST_USE td_status td_ref_kernel(struct ref_call *c);

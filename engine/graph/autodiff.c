@@ -113,11 +113,12 @@ static td_status visit(struct walk *w, td_node n) {
                        td_op_name(node.op));
     }
     bool active = dy && any;
+    td_value made[TD_OP_MAX_OUT] = {0};
     if (active) TD_TRY(td_grad_prologue(w->g, &node, &dy));
     for (uint32_t i = node.n_inputs; i-- > 0;) {
         td_value in = node.inputs[i], share = 0;
         if (active && w->needs[in]) {
-            struct td_grad_call c = {w->g, &node, i, dy, &share};
+            struct td_grad_call c = {w->g, &node, i, dy, &share, made};
             TD_TRY(td_grad_rule(&c));
             TD_TRY(add_share(w, in, share));
         }

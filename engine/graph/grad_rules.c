@@ -69,14 +69,6 @@ static td_status grad_cast(const struct td_grad_call *c) {
     return td_graph_op3(c->g, TD_OP_CAST, c->dy, 0, 0, &a, c->out);
 }
 
-static td_status grad_softmax_ce(const struct td_grad_call *c) {
-    if (c->dy == TD_ADJOINT_ONE) {
-        *c->out = c->node->outputs[1];
-        return TD_OK;
-    }
-    return td_graph_op3(c->g, TD_OP_SCALE, c->node->outputs[1], c->dy, 0, NULL, c->out);
-}
-
 static td_status grad_mean(const struct td_grad_call *c) {
     const struct td_value_info *x = td_gv(c->g, c->node->inputs[0]);
     int64_t n = td_shape_elems(&x->shape);
@@ -117,18 +109,15 @@ static td_status grad_fill(const struct td_grad_call *c) {
 }
 
 static const struct td_grad_rule grad_rules[TD_OP_COUNT] = {
-    [TD_OP_MATMUL] = {grad_matmul, false},
-    [TD_OP_CAST] = {grad_cast, false},
-    [TD_OP_SOFTMAX_CE] = {grad_softmax_ce, true},
-    [TD_OP_MEAN] = {grad_mean, true},
-    [TD_OP_SUM_SQUARES] = {grad_sum_squares, true},
-    [TD_OP_SCALE] = {grad_scale, false},
-    [TD_OP_FILL] = {grad_fill, false},
+    [TD_OP_MATMUL] = {grad_matmul, false}, [TD_OP_CAST] = {grad_cast, false},
+    [TD_OP_MEAN] = {grad_mean, true},      [TD_OP_SUM_SQUARES] = {grad_sum_squares, true},
+    [TD_OP_SCALE] = {grad_scale, false},   [TD_OP_FILL] = {grad_fill, false},
 };
 
 static const struct td_grad_rule *rule_of(enum td_op op) {
     const struct td_grad_rule *r = td_grad_rule_elementwise(op);
     if (!r) r = td_grad_rule_tensor(op);
+    if (!r) r = td_grad_rule_nn(op);
     return r ? r : &grad_rules[op];
 }
 

@@ -88,6 +88,15 @@ static td_status write_attrs(const struct writer *w, const struct td_node_info *
     if (a->gelu_tanh) TD_TRY(td_buf_str(w->out, " form=tanh"));
     if (node->op == TD_OP_COMPARE)
         TD_TRY(td_buf_printf(w->out, " %s", td_compare_name(a->compare)));
+    if (a->label_smoothing != 0) {
+        TD_TRY(td_buf_printf(w->out, " label_smoothing=%g", a->label_smoothing));
+    }
+    if (a->ignores) TD_TRY(td_buf_printf(w->out, " ignore_index=%" PRId32, a->ignore_index));
+    if (a->eps != 0) TD_TRY(td_buf_printf(w->out, " eps=%g", a->eps));
+    if (a->momentum != 0) TD_TRY(td_buf_printf(w->out, " momentum=%g", a->momentum));
+    if (node->op == TD_OP_DROPOUT) {
+        TD_TRY(td_buf_printf(w->out, " drop=%g stream=%016" PRIx64, a->drop, a->stream));
+    }
     if (a->axis) TD_TRY(td_buf_printf(w->out, " axis=%" PRId32, a->axis));
     if (node->op == TD_OP_TRANSPOSE || node->op == TD_OP_SLICE || node->op == TD_OP_PAD) {
         TD_TRY(write_layout(w, node));

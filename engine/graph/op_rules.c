@@ -2,7 +2,7 @@
 //
 // One table row per op: a shape rule (checks operands and attributes, infers dtype and shape of the
 // outputs), a cost rule (FLOPs; 0 where the op only moves bytes) and a mask of the operands that
-// the op writes. Here are the ops of linear algebra, state, loss and optimizers; a family of ops
+// the op writes. Here are the ops of linear algebra, state and optimizers; a family of ops
 // has its own file and table (op_rules_*.c), asked first. Gradient rules stand in grad_rules*.c,
 // reference kernels in accelerators/reference; tests/conform visits every row. A rule fails with
 // INVALID_ARGUMENT that names op and operand shapes; it never aborts, because what it judges is a
@@ -136,24 +136,6 @@ static td_status shape_cast(const struct td_op_call *c) {
     return give(c, 0, c->attrs->dtype, &arg(c, 0)->shape);
 }
 
-static bool is_classifier(const struct td_op_call *c) {
-    const struct td_value_info *logits = arg(c, 0), *labels = arg(c, 1);
-    return td_dtype_is_float(logits->dtype) && labels->dtype == TD_I32 &&
-           logits->shape.n_dims == 2 && labels->shape.n_dims == 1 &&
-           logits->shape.dim[0] == labels->shape.dim[0] && logits->shape.dim[1] >= 1;
-}
-
-static td_status shape_softmax_ce(const struct td_op_call *c) {
-    if (!is_classifier(c)) return td_op_reject(c, "needs float logits (B,C) and i32 labels (B)");
-    TD_TRY(give_scalar(c, 0, arg(c, 0)->dtype));
-    return give(c, 1, arg(c, 0)->dtype, &arg(c, 0)->shape);
-}
-
-static td_status shape_count_correct(const struct td_op_call *c) {
-    if (!is_classifier(c)) return td_op_reject(c, "needs float logits (B,C) and i32 labels (B)");
-    return give_scalar(c, 0, TD_F32);
-}
-
 static td_status shape_to_scalar(const struct td_op_call *c) {
     if (!same_float(c)) return td_op_reject(c, "operands must have one float type");
     return give_scalar(c, 0, arg(c, 0)->dtype);
@@ -225,10 +207,6 @@ static double cost_matmul(const struct td_graph *g, const struct td_node_info *n
            (2 * inner + (node->n_inputs == 3) + (node->attrs.act != TD_ACT_NONE));
 }
 
-static double cost_softmax_ce(const struct td_graph *g, const struct td_node_info *node) {
-    return 5 * td_op_elems(g, node->inputs[0]);
-}
-
 static double cost_store(const struct td_graph *g, const struct td_node_info *node) {
     return node->attrs.accumulate ? td_op_elems(g, node->inputs[0]) : 0;
 }
@@ -245,9 +223,7 @@ static double cost_adam(const struct td_graph *g, const struct td_node_info *nod
 static const struct td_op_rule op_rules[TD_OP_COUNT] = {
     [TD_OP_MATMUL] = {shape_matmul, cost_matmul},
     [TD_OP_CAST] = {shape_cast, td_op_cost_output},
-    [TD_OP_SOFTMAX_CE] = {shape_softmax_ce, cost_softmax_ce},
     [TD_OP_MEAN] = {shape_to_scalar, td_op_cost_inputs},
-    [TD_OP_COUNT_CORRECT] = {shape_count_correct, td_op_cost_inputs},
     [TD_OP_SUM_SQUARES] = {shape_to_scalar, td_op_cost_inputs},
     [TD_OP_ALL_FINITE] = {shape_to_scalar, td_op_cost_inputs},
     [TD_OP_SCALE] = {shape_scale, td_op_cost_output},
@@ -263,6 +239,7 @@ static const struct td_op_rule op_rules[TD_OP_COUNT] = {
 static const struct td_op_rule *rule_of(enum td_op op) {
     const struct td_op_rule *r = td_op_rule_elementwise(op);
     if (!r) r = td_op_rule_tensor(op);
+    if (!r) r = td_op_rule_nn(op);
     return r ? r : &op_rules[op];
 }
 
@@ -301,6 +278,7 @@ double td_op_flops(const struct td_graph *g, const struct td_node_info *node) {
 bool td_op_writes(enum td_op op, const struct td_attrs *attrs, uint32_t i) {
     if (op == TD_OP_STORE) return i == 0;
     if (op == TD_OP_ALL_REDUCE) return true;
+    if (op == TD_OP_BATCH_NORM) return i >= 3;
     if (op == TD_OP_SGD || op == TD_OP_ADAM || op == TD_OP_ADAMW) {
         return i != 1 && i < optimizer_tensors(op, attrs);
     }

@@ -16,6 +16,7 @@
 #include "engine/train/limits.h"
 #include "engine/train/schedule.h"
 #include "lib/base/clock.h"
+#include "traind/random.h"
 
 void td_loop_init(struct td_loop *l, struct td_rank *rank) {
     *l = (struct td_loop){.rank = rank, .at = rank->start};
@@ -86,6 +87,8 @@ static td_status run_batch(struct td_loop *l, int64_t batch) {
         r->scalars[TD_SCALAR_WINDOW] = 1.0f / (float)window;
         l->window.n = 0;
     }
+    td_random_set(r->scalars, c->seed, l->at.step, l->at.epoch_offset + r->facts.global_rank,
+                  r->facts.world_size);
     if (key.sync) td_control_raise(&r->control, r->control.tail, true);
     TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_BATCH_START, batch));
     const struct td_graph *g;

@@ -114,6 +114,12 @@ enum td_scalar {
     TD_SCALAR_STEP,       // optimizer steps completed, plus one
     TD_SCALAR_LOSS_SCALE, // 1 unless the precision scales
     TD_SCALAR_WINDOW,     // 1 / real length of the accumulation window (rule X12)
+    // The step's random numbers (traind/random.h): words, not floats.
+    TD_SCALAR_RNG_KEY,
+    TD_SCALAR_RNG_KEY_HIGH,
+    TD_SCALAR_RNG_SAMPLE,
+    TD_SCALAR_RNG_SAMPLE_HIGH,
+    TD_SCALAR_RNG_STRIDE,
     TD_SCALAR_COUNT = 16,
 };
 
@@ -140,6 +146,7 @@ struct td_attrs {
     bool trans_a, trans_b;
     bool accumulate; // writes add to what is there
     bool gelu_tanh;  // the tanh form instead of erf
+    bool ignores;    // labels that are ignore_index do not count
     enum td_act act;
     enum td_compare compare;
     enum td_dtype dtype;
@@ -147,6 +154,12 @@ struct td_attrs {
     int32_t axis;
     int32_t perm[TD_MAX_DIMS];
     int64_t start[TD_MAX_DIMS];
+    int32_t ignore_index;
+    double label_smoothing;
+    double eps;
+    double momentum;
+    double drop;     // probability
+    uint64_t stream; // of random numbers: td_stream_of the op's name in the module
     double scale;
     double max_norm;
     uint32_t bucket;

@@ -6,10 +6,12 @@
 // one; every gradient it makes against central differences, in fp64 on the reference.
 
 #include "tests/unit/graph_rig.h"
+#include "traind/random.h"
 
 enum { MAX_IN = 6, MAX_OUT = 2, MAX_INPUTS = 64 };
 
 struct grad_case {
+    td_status (*record)(void *arg, struct td_graph *g, int64_t batch); // NULL: the op alone
     enum td_op op;
     uint32_t n_in;
     struct td_shape in[MAX_IN];
@@ -18,6 +20,7 @@ struct grad_case {
     bool plain;      // the op's own output is the loss
     uint32_t inputs; // bit i: operand i is an input of type input_dtype, not a parameter
     enum td_dtype input_dtype;
+    uint32_t data;    // bit i: operand i is an f64 input in [0.5, 1.5)
     int64_t below;    // integers are in [0, below)
     double low, high; // of the parameters, if not both 0; else [-1, 1)
 };
@@ -39,6 +42,7 @@ static inline td_status operand_of(const struct grad_case *c, struct td_graph *g
     char name[16];
     struct td_init init = {0};
     snprintf(name, sizeof name, "p%u", c->twice ? 0 : i);
+    if (c->data >> i & 1) return td_graph_input(g, name, TD_F64, &c->in[i], out_value);
     return c->inputs >> i & 1 ? td_graph_input(g, name, c->input_dtype, &c->in[i], out_value)
                               : td_graph_param(g, name, TD_F64, &c->in[i], init, out_value);
 }
@@ -84,13 +88,13 @@ static inline void check_param(struct rig *r, int program, uint32_t grad, const 
     }
 }
 
-// What inputs hold: integers below the bound in turn (bool: 0 and 1).
-static inline void fill_input(const struct grad_case *c, void *out) {
+// What an input holds: integers below the bound in turn (bool: 0 and 1), or data.
+static inline void fill_input(const struct grad_case *c, bool data, void *out) {
     for (int64_t i = 0; i < MAX_INPUTS; i++) {
         int64_t v = c->below ? i * 7 % c->below : 0;
-        if (c->input_dtype == TD_I32) ((int32_t *)out)[i] = (int32_t)v;
-        if (c->input_dtype == TD_BOOL) ((uint8_t *)out)[i] = (uint8_t)(i % 3 == 0);
-        if (c->input_dtype == TD_F64) ((double *)out)[i] = rig_random("input", (uint64_t)i);
+        if (!data && c->input_dtype == TD_I32) ((int32_t *)out)[i] = (int32_t)v;
+        if (!data && c->input_dtype == TD_BOOL) ((uint8_t *)out)[i] = (uint8_t)(i % 3 == 0);
+        if (data) ((double *)out)[i] = 1 + rig_random("input", (uint64_t)i) / 2;
     }
 }
 
@@ -110,15 +114,22 @@ static inline void check_window(const struct grad_case *c, bool windowed) {
     struct grad_case copy = *c;
     struct td_compile_options o = {.key = rig_key(TD_MODE_TRAIN, 1, false),
                                    .windowed = windowed,
-                                   .record = record,
+                                   .record = copy.record ? copy.record : record,
                                    .record_arg = &copy};
     int program = rig_add(&r, &o), n_params = c->twice ? 1 : 0, n_grads = 0;
     rig_place(&r);
     if (c->low != c->high) scale_params(c, &r);
-    double window = windowed ? 0.25 : 1, input[MAX_INPUTS];
+    double window = windowed ? 0.25 : 1, input[MAX_IN][MAX_INPUTS];
     r.scalars[TD_SCALAR_WINDOW] = (float)window;
-    fill_input(c, input);
-    const void *inputs[MAX_IN] = {input, input, input, input, input, input};
+    td_random_set(r.scalars, 7, 3, 5, 2);
+    const void *inputs[MAX_IN];
+    uint32_t n_inputs = 0;
+    for (uint32_t i = 0; i < c->n_in; i++) {
+        if (!((c->inputs | c->data) >> i & 1)) continue;
+        fill_input(c, c->data >> i & 1, input[n_inputs]);
+        inputs[n_inputs] = input[n_inputs];
+        n_inputs++;
+    }
     rig_run(&r, program, TD_SEGS_ALL, inputs);
     for (uint32_t i = 0; i < td_state_count(r.state); i++) {
         const struct td_state_info *s = td_state_at(r.state, i);
@@ -130,7 +141,7 @@ static inline void check_window(const struct grad_case *c, bool windowed) {
         n_grads++;
     }
     for (uint32_t i = 0; i < c->n_in && !c->twice; i++) {
-        n_params += !(c->inputs >> i & 1);
+        n_params += !((c->inputs | c->data) >> i & 1);
     }
     assert_int_equal(n_grads, n_params);
     rig_close(&r);

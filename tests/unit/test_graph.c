@@ -137,6 +137,13 @@ static void test_op_is_refused_with_its_shapes_when_operands_do_not_fit(void **s
     refused(TD_OP_GATHER, x, y, 0, none, "operand's shape besides the axis");
     refused(TD_OP_EMBEDDING, c, y, 0, none, "needs a table (V,C)");
     refused(TD_OP_REDUCE_MAX, x, 0, 0, grow, "does not broadcast");
+    refused(TD_OP_SOFTMAX_CE, x, y, w, none, "weight for each class");
+    refused(TD_OP_SOFTMAX_CE, x, y, 0, (struct td_attrs){.label_smoothing = 2}, "in [0, 1]");
+    refused(TD_OP_MSE, x, w, 0, none, "type and shape");
+    refused(TD_OP_SOFTMAX, y, 0, 0, none, "one float type");
+    refused(TD_OP_LAYER_NORM, x, y, 0, none, "one float a channel");
+    refused(TD_OP_LAYER_NORM_GRAD, x, w, w, none, "type and shape");
+    refused(TD_OP_DROPOUT, x, 0, 0, (struct td_attrs){.drop = 1}, "in [0, 1)");
     refused(TD_OP_RESHAPE, x, 0, 0, grow, "number of elements");
     refused(TD_OP_RESHAPE, x, 0, 0, huge, "64 TiB");
     refused(TD_OP_CAST, x, 0, 0, (struct td_attrs){.dtype = (enum td_dtype)99}, "type 99");

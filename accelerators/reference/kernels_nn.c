@@ -1,0 +1,186 @@
+// Softmax, norms and dropout of the reference.
+//
+// All norms are one: elements that share statistics form a group, numbered so that the elements of
+// group g are (outer, g, inner). Layer and RMS norm have a group a row and a scale for each place
+// in it; batch norm has a group and a scale a channel.
+
+#include <math.h>
+#include <string.h>
+
+#include "accelerators/reference/kernels.h"
+#include "traind/random.h"
+
+// ---- softmax
+static int64_t row_length(const struct td_shape *s) {
+    return s->dim[s->n_dims - 1];
+}
+
+static double log_sum_exp(const double *x, int64_t n) {
+    double top = x[0], sum = 0;
+    for (int64_t i = 1; i < n; i++) {
+        if (x[i] > top) top = x[i];
+    }
+    for (int64_t i = 0; i < n; i++) {
+        sum += exp(x[i] - top);
+    }
+    return top + log(sum);
+}
+
+static td_status run_softmax(struct ref_call *c) {
+    int64_t n = row_length(c->in[0].shape);
+    for (int64_t r = 0; n && r < c->in[0].n; r += n) {
+        double norm = log_sum_exp(c->in[0].x + r, n);
+        for (int64_t i = r; i < r + n; i++) {
+            double v = c->in[0].x[i] - norm;
+            c->out[0].x[i] = c->node->op == TD_OP_SOFTMAX ? exp(v) : v;
+        }
+    }
+    return TD_OK;
+}
+
+// softmax: y (dy - sum(y dy));  log_softmax: dy - exp(y) sum(dy)
+static td_status run_softmax_grad(struct ref_call *c) {
+    int64_t n = row_length(c->in[0].shape);
+    bool log = c->node->op == TD_OP_LOG_SOFTMAX_GRAD;
+    for (int64_t r = 0; n && r < c->in[0].n; r += n) {
+        const double *y = c->in[0].x + r, *dy = c->in[1].x + r;
+        double sum = 0;
+        for (int64_t i = 0; i < n; i++) {
+            sum += log ? dy[i] : y[i] * dy[i];
+        }
+        for (int64_t i = 0; i < n; i++) {
+            c->out[0].x[r + i] = log ? dy[i] - exp(y[i]) * sum : y[i] * (dy[i] - sum);
+        }
+    }
+    return TD_OK;
+}
+
+// ---- norms
+struct groups {
+    int64_t outer, n, inner; // the tensor's shape, folded
+    bool by_channel;         // a scale a group; else one a place
+};
+
+static struct groups groups_of(const struct ref_call *c) {
+    const struct td_shape *x = c->in[0].shape;
+    bool rows = c->node->op == TD_OP_LAYER_NORM || c->node->op == TD_OP_LAYER_NORM_GRAD ||
+                c->node->op == TD_OP_RMS_NORM || c->node->op == TD_OP_RMS_NORM_GRAD;
+    struct groups s = {.outer = 1, .n = 1, .inner = 1, .by_channel = !rows};
+    if (!rows) s.outer = x->dim[0];
+    for (int32_t d = 0; d < x->n_dims; d++) {
+        bool in_group = rows ? d == x->n_dims - 1 : d > 1;
+        if (in_group) s.inner *= x->dim[d];
+        if (rows ? !in_group : d == 1) s.n *= x->dim[d];
+    }
+    return s;
+}
+
+static int64_t element(const struct groups *s, int64_t g, int64_t i) {
+    return (i / s->inner * s->n + g) * s->inner + i % s->inner;
+}
+
+struct moments {
+    double mean, var; // var of RMS norm: the mean square
+};
+
+static struct moments moments_of(const struct ref_call *c, const struct groups *s, int64_t g) {
+    const double *x = c->in[0].x;
+    int64_t n = s->outer * s->inner;
+    bool centred = c->node->op != TD_OP_RMS_NORM && c->node->op != TD_OP_RMS_NORM_GRAD;
+    struct moments m = {0};
+    for (int64_t i = 0; i < n && centred; i++) {
+        m.mean += x[element(s, g, i)] / (double)n;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        double d = x[element(s, g, i)] - m.mean;
+        m.var += d * d / (double)n;
+    }
+    return m;
+}
+
+// Towards the batch's statistics; the variance without bias, as torch keeps it.
+static void move_statistics(struct ref_call *c, int64_t g, int64_t n, struct moments m) {
+    double by = c->node->attrs.momentum;
+    if (n > 1) m.var *= (double)n / (double)(n - 1);
+    c->in[3].x[g] += by * (m.mean - c->in[3].x[g]);
+    c->in[4].x[g] += by * (m.var - c->in[4].x[g]);
+}
+
+static td_status run_norm(struct ref_call *c) {
+    struct groups s = groups_of(c);
+    int64_t n = s.outer * s.inner;
+    bool given = c->node->op == TD_OP_BATCH_NORM_EVAL, learns = c->node->op == TD_OP_BATCH_NORM;
+    for (int64_t g = 0; g < s.n && n; g++) {
+        struct moments m =
+            given ? (struct moments){c->in[3].x[g], c->in[4].x[g]} : moments_of(c, &s, g);
+        double rstd = 1 / sqrt(m.var + c->node->attrs.eps);
+        for (int64_t i = 0; i < n; i++) {
+            int64_t at = element(&s, g, i), k = s.by_channel ? g : i;
+            double beta = c->node->n_inputs > 2 ? c->in[2].x[k] : 0;
+            c->out[0].x[at] = (c->in[0].x[at] - m.mean) * rstd * c->in[1].x[k] + beta;
+        }
+        if (learns) move_statistics(c, g, n, m);
+    }
+    if (learns) c->written = 1 << 3 | 1 << 4;
+    return TD_OK;
+}
+
+// With h = (x - mean) rstd and d = dy gamma: dx = rstd (d - mean(d) - h mean(d h)), without mean(d)
+// where no mean was taken; dgamma sums dy h.
+static td_status run_norm_grad(struct ref_call *c) {
+    struct groups s = groups_of(c);
+    int64_t n = s.outer * s.inner;
+    bool centred = c->node->op != TD_OP_RMS_NORM_GRAD;
+    const double *x = c->in[0].x, *gamma = c->in[1].x, *dy = c->in[2].x;
+    memset(c->out[1].x, 0, (size_t)c->out[1].n * sizeof(double));
+    for (int64_t g = 0; g < s.n && n; g++) {
+        struct moments m = moments_of(c, &s, g);
+        double rstd = 1 / sqrt(m.var + c->node->attrs.eps), mean_d = 0, mean_dh = 0;
+        for (int64_t i = 0; i < n; i++) {
+            int64_t at = element(&s, g, i), k = s.by_channel ? g : i;
+            double h = (x[at] - m.mean) * rstd;
+            mean_d += centred ? dy[at] * gamma[k] / (double)n : 0;
+            mean_dh += dy[at] * gamma[k] * h / (double)n;
+            c->out[1].x[k] += dy[at] * h;
+        }
+        for (int64_t i = 0; i < n; i++) {
+            int64_t at = element(&s, g, i), k = s.by_channel ? g : i;
+            double h = (x[at] - m.mean) * rstd;
+            c->out[0].x[at] = rstd * (dy[at] * gamma[k] - mean_d - h * mean_dh);
+        }
+    }
+    return TD_OK;
+}
+
+// ---- dropout
+static td_status run_dropout(struct ref_call *c) {
+    const struct td_attrs *a = &c->node->attrs;
+    int64_t n_rows = c->in[0].shape->dim[0], n = n_rows ? c->in[0].n / n_rows : 0;
+    TD_AUTO_FREE uint8_t *keep = td_calloc((size_t)n + 1, 1);
+    if (!keep) return td_fail_oom();
+    for (int64_t r = 0; r < n_rows; r++) {
+        td_random_keep(c->scalars, a->stream, a->drop, r, n, keep);
+        for (int64_t i = 0; i < n; i++) {
+            c->out[0].x[r * n + i] = keep[i] ? c->in[0].x[r * n + i] / (1 - a->drop) : 0;
+        }
+    }
+    return TD_OK;
+}
+
+td_ref_kernel_fn *td_ref_nn(enum td_op op) {
+    static td_ref_kernel_fn *const table[TD_OP_COUNT] = {
+        [TD_OP_SOFTMAX] = run_softmax,
+        [TD_OP_SOFTMAX_GRAD] = run_softmax_grad,
+        [TD_OP_LOG_SOFTMAX] = run_softmax,
+        [TD_OP_LOG_SOFTMAX_GRAD] = run_softmax_grad,
+        [TD_OP_LAYER_NORM] = run_norm,
+        [TD_OP_LAYER_NORM_GRAD] = run_norm_grad,
+        [TD_OP_RMS_NORM] = run_norm,
+        [TD_OP_RMS_NORM_GRAD] = run_norm_grad,
+        [TD_OP_BATCH_NORM] = run_norm,
+        [TD_OP_BATCH_NORM_EVAL] = run_norm,
+        [TD_OP_BATCH_NORM_GRAD] = run_norm_grad,
+        [TD_OP_DROPOUT] = run_dropout,
+    };
+    return table[op];
+}

@@ -1,0 +1,57 @@
+// Dropout's random numbers; traind/random.h is the definition, and this the plain way to it: four
+// elements a block of the generator, whichever thread asks for whichever row. Words travel through
+// the float block by memcpy, so that no load or store ever takes them for numbers. Rejected: a
+// generator with a state, which would tie a mask to the order in which masks are made.
+
+#include "traind/random.h"
+
+#include <string.h>
+
+#include "lib/base/digest.h"
+#include "lib/base/rng.h"
+
+uint64_t td_stream_of(const char *op_name) {
+    return td_xxh3_64(op_name, strlen(op_name));
+}
+
+static struct td_philox_key derive(struct td_philox_key key, uint64_t counter) {
+    uint32_t c[4] = {(uint32_t)counter, (uint32_t)(counter >> 32)}, block[4];
+    td_philox4x32(key, c, block);
+    return (struct td_philox_key){{block[0], block[1]}};
+}
+
+static void put_word(float *scalars, enum td_scalar s, uint32_t word) {
+    memcpy(&scalars[s], &word, sizeof word);
+}
+
+static uint32_t word_of(const float *scalars, enum td_scalar s) {
+    uint32_t word;
+    memcpy(&word, &scalars[s], sizeof word);
+    return word;
+}
+
+void td_random_set(float *scalars, uint64_t seed, int64_t step, int64_t sample, int32_t stride) {
+    struct td_philox_key of_seed = {{(uint32_t)seed, (uint32_t)(seed >> 32)}};
+    struct td_philox_key key = derive(of_seed, (uint64_t)step);
+    put_word(scalars, TD_SCALAR_RNG_KEY, key.k[0]);
+    put_word(scalars, TD_SCALAR_RNG_KEY_HIGH, key.k[1]);
+    put_word(scalars, TD_SCALAR_RNG_SAMPLE, (uint32_t)sample);
+    put_word(scalars, TD_SCALAR_RNG_SAMPLE_HIGH, (uint32_t)((uint64_t)sample >> 32));
+    put_word(scalars, TD_SCALAR_RNG_STRIDE, (uint32_t)stride);
+}
+
+void td_random_keep(const float *scalars, uint64_t stream, double drop, int64_t row, int64_t n,
+                    uint8_t *out_keep) {
+    struct td_philox_key of_step = {
+        {word_of(scalars, TD_SCALAR_RNG_KEY), word_of(scalars, TD_SCALAR_RNG_KEY_HIGH)}};
+    struct td_philox_key key = derive(of_step, stream);
+    uint64_t sample = (uint64_t)word_of(scalars, TD_SCALAR_RNG_SAMPLE) |
+                      (uint64_t)word_of(scalars, TD_SCALAR_RNG_SAMPLE_HIGH) << 32;
+    sample += (uint64_t)row * word_of(scalars, TD_SCALAR_RNG_STRIDE);
+    uint32_t below = (uint32_t)(drop * 0x1p24), block[4];
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t counter[4] = {(uint32_t)(i / 4), 0, (uint32_t)sample, (uint32_t)(sample >> 32)};
+        if (i % 4 == 0) td_philox4x32(key, counter, block);
+        out_keep[i] = block[i % 4] >> 8 >= below;
+    }
+}

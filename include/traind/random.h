@@ -1,0 +1,38 @@
+#ifndef TRAIND_RANDOM_H
+#define TRAIND_RANDOM_H
+
+// Random numbers inside a step: dropout's masks.
+//
+// A number is keyed by (seed, step, op name, global sample, element of the sample) through Philox
+// 4x32-10, so a mask is the same for any world size, accumulation, fusion, thread count or segment,
+// and a backward node computes it again instead of reading a stored one. The host puts the key of
+// (seed, step) and the place of the rank's first sample into the step scalars, once for each
+// micro-batch; row i of the batch is global sample `sample + i * stride`, counted by the sampler's
+// positions in the epoch. An op adds its stream (attrs.stream).
+//
+//   K  = Philox(key: seed,          counter: step)            words 0 and 1: in the scalars
+//   k  = Philox(key: K,             counter: stream)          words 0 and 1: one for each op
+//   u  = Philox(key: k,             counter: element / 4, sample) word element % 4, upper 24 bits
+//
+// An element is dropped where u < drop * 2^24. Pure functions; any thread.
+
+#include "traind/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// The stream of an op, by its name in the module ("h.0.mlp.dropout").
+uint64_t td_stream_of(const char *op_name);
+
+// Host: sets the TD_SCALAR_RNG_* words.
+void td_random_set(float *scalars, uint64_t seed, int64_t step, int64_t sample, int32_t stride);
+
+// Kernels: out_keep[i] = 0 where element i of row `row` is dropped, else 1. n: below 2^34.
+void td_random_keep(const float *scalars, uint64_t stream, double drop, int64_t row, int64_t n,
+                    uint8_t *out_keep);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

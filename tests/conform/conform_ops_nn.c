@@ -1,0 +1,114 @@
+// The ops of networks on every accelerator, against the reference: losses with their options,
+// softmax, norms, dropout. See conform_ops.c.
+
+#include "tests/conform/op_bench.h"
+
+static void cases_cross_entropy(struct subject *s) {
+    for (size_t i = 0; i < TD_COUNTOF(rows) * TD_COUNTOF(sizes); i++) {
+        int64_t n = rows[i % TD_COUNTOF(rows)], classes = sizes[i / TD_COUNTOF(rows)];
+        struct op_case c = {.op = TD_OP_SOFTMAX_CE, .n_in = 2};
+        c.in[0] = tensor(mat(n, classes));
+        c.in[1] = (struct operand){TD_I32, vec(n), TD_ROLE_PARAM, 0, (double)classes};
+        c.in[2] = (struct operand){ANY, vec(classes), TD_ROLE_PARAM, 0.5, 2};
+        for (int form = 1; form < 8; form++) {
+            c.n_in = form & 1 ? 3 : 2;
+            c.attrs.label_smoothing = form & 2 ? 0.1 : 0;
+            c.attrs.ignores = form & 4;
+            c.attrs.ignore_index = (int32_t)classes / 2; // all rows, where there is one class
+            check(s, &c);
+        }
+        c.op = TD_OP_COUNT_CORRECT;
+        c.n_in = 2;
+        check(s, &c);
+        c.in[1].low = -100; // ignored labels need not be classes
+        c.in[1].high = -99;
+        c.attrs.ignore_index = -100;
+        check(s, &c);
+        c.op = TD_OP_SOFTMAX_CE;
+        check(s, &c);
+    }
+}
+
+static void cases_pair_losses(struct subject *s) {
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        struct op_case c = {.op = TD_OP_MSE, .n_in = 2};
+        c.in[0] = c.in[1] = tensor(mat(rows[i], 17));
+        check(s, &c);
+        c.op = TD_OP_BCE;
+        c.in[0] = (struct operand){ANY, mat(rows[i], 17), TD_ROLE_PARAM, -100, 100};
+        c.in[1].low = 0;
+        check(s, &c);
+    }
+}
+
+static void cases_softmax(struct subject *s) {
+    static const enum td_op ops[] = {TD_OP_SOFTMAX, TD_OP_LOG_SOFTMAX, TD_OP_SOFTMAX_GRAD,
+                                     TD_OP_LOG_SOFTMAX_GRAD};
+    for (size_t i = 0; i < TD_COUNTOF(rows) * TD_COUNTOF(sizes); i++) {
+        for (size_t o = 0; o < TD_COUNTOF(ops); o++) {
+            struct op_case c = {.op = ops[o], .n_in = o < 2 ? 1 : 2};
+            c.in[0] = c.in[1] =
+                tensor(rig_shape(3, 2, rows[i % TD_COUNTOF(rows)], sizes[i / TD_COUNTOF(rows)]));
+            check(s, &c);
+            if (o > 1) continue;
+            c.in[0].low = -300; // large operands must not overflow
+            c.in[0].high = 300;
+            check(s, &c);
+        }
+    }
+}
+
+static void norm(struct subject *s, enum td_op op, uint32_t n_in, struct td_shape x,
+                 int64_t channels) {
+    bool grad =
+        op == TD_OP_LAYER_NORM_GRAD || op == TD_OP_RMS_NORM_GRAD || op == TD_OP_BATCH_NORM_GRAD;
+    struct op_case c = {.op = op, .n_in = n_in, .attrs = {.eps = 1e-3, .momentum = 0.1}};
+    c.in[0] = tensor(x);
+    for (uint32_t i = 1; i < n_in; i++) {
+        c.in[i] = (struct operand){ANY, vec(channels), TD_ROLE_PARAM, 0.5, 2};
+    }
+    if (grad) c.in[2] = tensor(x);
+    check(s, &c);
+}
+
+static void cases_norms(struct subject *s) {
+    for (size_t i = 0; i < TD_COUNTOF(rows) * TD_COUNTOF(sizes); i++) {
+        int64_t n = rows[i % TD_COUNTOF(rows)], channels = sizes[i / TD_COUNTOF(rows)];
+        struct td_shape x = rig_shape(3, 2, n, channels);
+        norm(s, TD_OP_LAYER_NORM, 2, x, channels);
+        norm(s, TD_OP_LAYER_NORM, 3, x, channels);
+        norm(s, TD_OP_LAYER_NORM_GRAD, 3, x, channels);
+        norm(s, TD_OP_RMS_NORM, 2, x, channels);
+        norm(s, TD_OP_RMS_NORM_GRAD, 3, x, channels);
+        struct td_shape images = {4, {n, channels, 3, 5}}, flat = mat(n, channels);
+        for (int form = 0; form < 2; form++) {
+            norm(s, TD_OP_BATCH_NORM, 5, form ? images : flat, channels);
+            norm(s, TD_OP_BATCH_NORM_EVAL, 5, form ? images : flat, channels);
+            norm(s, TD_OP_BATCH_NORM_GRAD, 3, form ? images : flat, channels);
+        }
+    }
+}
+
+static void cases_dropout(struct subject *s) {
+    for (size_t i = 0; i < TD_COUNTOF(rows) * TD_COUNTOF(sizes); i++) {
+        struct op_case c = {.op = TD_OP_DROPOUT, .n_in = 1};
+        c.in[0] = tensor(rig_shape(3, rows[i % TD_COUNTOF(rows)], 3, sizes[i / TD_COUNTOF(rows)]));
+        c.attrs.stream = td_stream_of("h.0.dropout");
+        check(s, &c);
+        c.attrs.drop = 0.3;
+        check(s, &c);
+    }
+}
+
+static const struct suite suites[] = {
+    {"cross_entropy", cases_cross_entropy},
+    {"pair_losses", cases_pair_losses},
+    {"softmax", cases_softmax},
+    {"norms", cases_norms},
+    {"dropout", cases_dropout},
+};
+
+int main(int argc, char **argv) {
+    (void)argc;
+    return run_suites(argv[0], "conform_ops_nn", suites, TD_COUNTOF(suites));
+}

@@ -1,0 +1,74 @@
+// Random numbers inside a step: a mask belongs to the global sample, whoever computes it.
+
+#include "traind/random.h"
+
+#include "tests/unit/test.h"
+
+enum { N = 1000 };
+
+static void keep_of(uint64_t seed, int64_t step, int64_t sample, int32_t stride, int64_t row,
+                    const char *op, uint8_t out[N]) {
+    float scalars[TD_SCALAR_COUNT] = {0};
+    td_random_set(scalars, seed, step, sample, stride);
+    td_random_keep(scalars, td_stream_of(op), 0.25, row, N, out);
+}
+
+static void test_mask_follows_the_global_sample_when_the_world_changes(void **state) {
+    (void)state;
+    uint8_t alone[N], shared[N];
+    for (int64_t sample = 0; sample < 8; sample++) {
+        keep_of(1, 2, 0, 1, sample, "drop", alone);
+        for (int32_t world = 2; world <= 4; world++) { // as the sampler deals them
+            keep_of(1, 2, sample % world, world, sample / world, "drop", shared);
+            assert_memory_equal(alone, shared, N);
+        }
+        keep_of(1, 2, sample, 7, 0, "drop", shared); // a later micro-batch
+        assert_memory_equal(alone, shared, N);
+    }
+}
+
+static void test_mask_differs_when_any_part_of_its_key_does(void **state) {
+    (void)state;
+    uint8_t mask[6][N];
+    keep_of(1, 2, 3, 1, 0, "drop", mask[0]);
+    keep_of(9, 2, 3, 1, 0, "drop", mask[1]);
+    keep_of(1, 9, 3, 1, 0, "drop", mask[2]);
+    keep_of(1, 2, 9, 1, 0, "drop", mask[3]);
+    keep_of(1, 2, 3, 1, 0, "other", mask[4]);
+    keep_of(1, 2, 3 + (INT64_C(1) << 32), 1, 0, "drop", mask[5]);
+    for (int a = 0; a < 6; a++) {
+        for (int b = 0; b < a; b++) {
+            int same = 0;
+            for (int i = 0; i < N; i++) {
+                same += mask[a][i] == mask[b][i];
+            }
+            assert_in_range(same, 525, 725); // 62.5 % of unrelated masks
+        }
+    }
+}
+
+static void test_share_of_dropped_is_what_was_asked_when_counted(void **state) {
+    (void)state;
+    static uint8_t keep[1 << 16];
+    float scalars[TD_SCALAR_COUNT] = {0};
+    const double drops[] = {0, 0.1, 0.5, 0.9};
+    td_random_set(scalars, 5, 6, 7, 1);
+    for (size_t d = 0; d < TD_COUNTOF(drops); d++) {
+        int dropped = 0;
+        td_random_keep(scalars, 1, drops[d], 0, sizeof keep, keep);
+        for (size_t i = 0; i < sizeof keep; i++) {
+            dropped += !keep[i];
+        }
+        double off = (double)dropped / (double)sizeof keep - drops[d];
+        assert_true(off * off < 1e-4 && (drops[d] > 0 || !dropped));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mask_follows_the_global_sample_when_the_world_changes),
+        cmocka_unit_test(test_mask_differs_when_any_part_of_its_key_does),
+        cmocka_unit_test(test_share_of_dropped_is_what_was_asked_when_counted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
