@@ -22,8 +22,11 @@ DAMAGE = {
 }
 
 
+STEPS = 1000  # many more than train between seeing step 110 and the pause
+
+
 def paused(daemon):
-    job = daemon.submit(LONG, "trainer.max_steps=150", "checkpoint.save_top_k=-1")
+    job = daemon.submit(LONG, f"trainer.max_steps={STEPS}", "checkpoint.save_top_k=-1")
     daemon.wait_step(job, 110)
     daemon.steer("Pause", job)
     daemon.wait_state(job, "PAUSED")
@@ -45,7 +48,7 @@ def test_the_checkpoint_before_a_damaged_one_is_used(daemon, what):
     done = daemon.finish(job)
     assert any(newest.path in n and reason in n for n in done.notes), done.notes
     assert min(p.step for p in daemon.points(job) if p.attempt == 2) == before.step + 1
-    daemon.losses(job, 150)
+    daemon.losses(job, STEPS)
 
 
 def test_job_fails_clearly_when_no_checkpoint_is_left(daemon):
