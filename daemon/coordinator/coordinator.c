@@ -138,6 +138,7 @@ void td_shell_after(struct td_coordinator *c) {
         a->next = NULL;
         defer(c, a);
     }
+    if (c->closing) return;
     struct td_mono wake = td_core_wake(c->core);
     if (wake.ns == INT64_MAX) {
         td_loop_timer_disarm(c->timer);
@@ -218,7 +219,7 @@ static void on_committed(uint64_t ticket, void *arg) {
     struct td_coordinator *c = TD_CAST(td_coordinator, arg);
     td_gate_committed(c->gate, ticket);
     bool failing = td_store_failing(c->store);
-    if (failing != c->failing && c->server && !c->draining) {
+    if (failing != c->failing && c->server && !c->draining && !c->closing) {
         td_rpc_health_set_all(c->server, !failing);
     }
     c->failing = failing;
@@ -348,8 +349,10 @@ td_status td_coordinator_create(struct td_loop *loop, const struct td_coordinato
     return TD_OK;
 }
 
+// Calls that end and disk jobs that finish meanwhile still feed the core.
 void td_coordinator_destroy(struct td_coordinator *c) {
     if (!c) return;
+    c->closing = true;
     td_loop_timer_destroy(c->timer);
     td_loop_timer_destroy(c->drain_timer);
     td_rpc_server_destroy(c->server);

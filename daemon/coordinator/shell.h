@@ -46,6 +46,7 @@ struct td_coordinator {
     uint32_t rejected_calls; // wrong credentials
     bool failing;            // health says so
     bool draining, ending;
+    bool closing; // destroy has begun: what still comes is stored, nothing new is begun
     void (*on_drained)(void *arg);
     void *on_drained_arg;
 };
