@@ -129,6 +129,26 @@ def test_attempt_of_another_process_is_adopted(two, victim):
     coordinator.losses(job, LAST, 2)
 
 
+def test_stop_of_coordinator_and_node_in_mid_transfer_is_clean(two):
+    coordinator, node = two
+    rng = random.Random(4)
+    jobs = []
+    for i in range(60 if FULL else 5):
+        jobs.append(coordinator.submit(LONG, f"trainer.max_steps={rng.randint(20, 80)}", f"name=t{i}"))
+        if rng.randrange(4):
+            until("it starts", lambda: coordinator.state(jobs[-1]) != "QUEUED")
+        if rng.randrange(2):
+            until("its first checkpoint is announced", lambda: coordinator.checkpoints(jobs[-1]))
+        for d in (coordinator, node):
+            d.process.send_signal(signal.SIGTERM)
+        assert [d.process.wait(30) for d in (coordinator, node)] == [0, 0], coordinator.tail()
+        for d in (coordinator, node):
+            d.start()
+        until("the node is back", lambda: coordinator.nodes("READY"))
+    for job in jobs:
+        assert coordinator.finish(job).restarts == 0
+
+
 def test_stop_of_a_node_leaves_its_ranks_running(two):
     coordinator, node = two
     job = coordinator.submit(LONG, f"trainer.max_steps={LAST}")
