@@ -91,9 +91,10 @@ def run_rival(script, *args):
     return lines
 
 
-def worker_plan(folder, epochs):
+def worker_plan(folder, stubs, epochs):
     """The example as one rank of two threads: the same global batch as the rival's two threads."""
-    daemon = support.Cluster(folder / "plan", None)
+    (folder / "plan").mkdir()
+    daemon = support.Cluster(folder / "plan", stubs)
     made = daemon.start("--slots", "1")
     try:
         made.ctl("plan", support.ROOT / "examples/fashion-mnist.yaml", "-O", folder / "plan.json",
@@ -105,10 +106,10 @@ def worker_plan(folder, epochs):
     return folder / "plan.json"
 
 
-def throughput(folder, torch):
+def throughput(folder, torch, stubs):
     """mlp fp32, samples a second: medians of epochs after the first, commands in turn."""
-    plan, ours, theirs, accuracy = worker_plan(folder, 5), [], [], []
-    env = dict(os.environ, OMP_NUM_THREADS="2", OMP_WAIT_POLICY="active")
+    plan, ours, theirs, accuracy = worker_plan(folder, stubs, 5), [], [], []
+    env = dict(os.environ, OMP_NUM_THREADS="2", GOMP_SPINCOUNT="1000")
     for _ in range(A.rounds):
         if torch:
             for line in run_rival("fashion.py", "--job", "mlp"):
@@ -232,7 +233,7 @@ def main():
     with tempfile.TemporaryDirectory() as tmp:
         folder = pathlib.Path(tmp)
         stubs = support.generate_stubs(folder)
-        for name, figure in (("throughput", lambda d: throughput(d, torch)),
+        for name, figure in (("throughput", lambda d: throughput(d, torch, stubs)),
                              ("latency", lambda d: latency(d, torch, stubs)), ("idle", lambda d: idle(d, stubs))):
             if A.only in name:
                 (folder / name).mkdir()
