@@ -56,7 +56,7 @@ struct td_kernel {
     struct td_operand *many; // operands of sum_squares and all_finite, else NULL
     int64_t *many_elems;
     uint32_t n_in;
-    struct td_operand out[2];
+    struct td_operand out[TD_MAX_OUT];
     struct td_attrs attrs;
     struct td_shape shape[TD_CPU_MAX_IN]; // of the operands
     struct td_shape out_shape;

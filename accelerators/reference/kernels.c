@@ -214,6 +214,8 @@ static td_ref_kernel_fn *kernel_of(enum td_op op) {
     if (!k) k = td_ref_tensor(op);
     if (!k) k = td_ref_loss(op);
     if (!k) k = td_ref_nn(op);
+    if (!k) k = td_ref_conv(op);
+    if (!k) k = td_ref_attention(op);
     return k ? k : kernels[op];
 }
 

@@ -20,7 +20,7 @@ struct ref_operand {
 struct ref_call {
     const struct td_node_info *node;
     struct ref_operand *in; // [node->n_inputs]
-    struct ref_operand out[2];
+    struct ref_operand out[TD_MAX_OUT];
     const float *scalars;
     uint32_t written; // bit i: operand i was changed and must be stored
 };
@@ -31,6 +31,8 @@ td_ref_kernel_fn *td_ref_elementwise(enum td_op op);
 td_ref_kernel_fn *td_ref_tensor(enum td_op op);
 td_ref_kernel_fn *td_ref_loss(enum td_op op);
 td_ref_kernel_fn *td_ref_nn(enum td_op op);
+td_ref_kernel_fn *td_ref_conv(enum td_op op);
+td_ref_kernel_fn *td_ref_attention(enum td_op op);
 
 // Runs the node's kernel; INVALID_ARGUMENT (class data) on labels outside the classes.
 TD_MUST_USE td_status td_ref_kernel(struct ref_call *c);

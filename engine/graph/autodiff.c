@@ -113,7 +113,7 @@ static td_status visit(struct walk *w, td_node n) {
                        td_op_name(node.op));
     }
     bool active = dy && any;
-    td_value made[TD_OP_MAX_OUT] = {0};
+    td_value made[TD_MAX_OUT] = {0};
     if (active) TD_TRY(td_grad_prologue(w->g, &node, &dy));
     for (uint32_t i = node.n_inputs; i-- > 0;) {
         td_value in = node.inputs[i], share = 0;

@@ -18,7 +18,7 @@ struct td_grad_call {
     uint32_t operand;                // which operand's gradient is wanted
     td_value dy;                     // adjoint of output 0, not 0
     td_value *out;                   // contribution to the operand's adjoint
-    td_value *made; // [TD_OP_MAX_OUT], zero at first: what a rule that makes several operands'
+    td_value *made; // [TD_MAX_OUT], zero at first: what a rule that makes several operands'
                     // gradients at once keeps for the node's other operands
 };
 

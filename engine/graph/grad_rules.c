@@ -118,6 +118,8 @@ static const struct td_grad_rule *rule_of(enum td_op op) {
     const struct td_grad_rule *r = td_grad_rule_elementwise(op);
     if (!r) r = td_grad_rule_tensor(op);
     if (!r) r = td_grad_rule_nn(op);
+    if (!r) r = td_grad_rule_conv(op);
+    if (!r) r = td_grad_rule_attention(op);
     return r ? r : &grad_rules[op];
 }
 

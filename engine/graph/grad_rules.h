@@ -14,6 +14,8 @@ struct td_grad_rule {
 const struct td_grad_rule *td_grad_rule_elementwise(enum td_op op);
 const struct td_grad_rule *td_grad_rule_tensor(enum td_op op);
 const struct td_grad_rule *td_grad_rule_nn(enum td_op op);
+const struct td_grad_rule *td_grad_rule_conv(enum td_op op);
+const struct td_grad_rule *td_grad_rule_attention(enum td_op op);
 
 // The contribution is v, summed down to the operand's shape where a broadcast widened it.
 TD_MUST_USE td_status td_grad_reduce(const struct td_grad_call *c, td_value v);

@@ -47,10 +47,9 @@ struct td_graph {
 };
 
 // ---- op rules (op_rules.c) ---------------------------------------------------------------------
-enum { TD_OP_MAX_OUT = 2 };
 struct td_op_result {
-    enum td_dtype dtype[TD_OP_MAX_OUT];
-    struct td_shape shape[TD_OP_MAX_OUT];
+    enum td_dtype dtype[TD_MAX_OUT];
+    struct td_shape shape[TD_MAX_OUT];
 };
 // Checks operands and attributes, and infers outputs. INVALID_ARGUMENT names op and shapes.
 TD_MUST_USE td_status td_op_infer(const struct td_graph *g, enum td_op op, const td_value *inputs,

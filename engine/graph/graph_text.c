@@ -80,6 +80,20 @@ static td_status write_layout(const struct writer *w, const struct td_node_info 
     return TD_OK;
 }
 
+static td_status write_window(const struct writer *w, const struct td_window_attrs *a) {
+    const struct {
+        const char *name;
+        const int32_t *pair;
+    } rows[] = {
+        {"kernel", a->kernel}, {"stride", a->stride}, {"pad", a->pad}, {"dilation", a->dilation}};
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        if (!rows[i].pair[0] && !rows[i].pair[1]) continue;
+        TD_TRY(td_buf_printf(w->out, " %s=%" PRId32 ",%" PRId32, rows[i].name, rows[i].pair[0],
+                             rows[i].pair[1]));
+    }
+    return a->groups > 1 ? td_buf_printf(w->out, " groups=%" PRId32, a->groups) : TD_OK;
+}
+
 static td_status write_attrs(const struct writer *w, const struct td_node_info *node) {
     const struct td_attrs *a = &node->attrs;
     if (a->trans_a) TD_TRY(td_buf_str(w->out, " trans_a"));
@@ -97,11 +111,17 @@ static td_status write_attrs(const struct writer *w, const struct td_node_info *
     if (node->op == TD_OP_DROPOUT) {
         TD_TRY(td_buf_printf(w->out, " drop=%g stream=%016" PRIx64, a->drop, a->stream));
     }
+    TD_TRY(write_window(w, &a->window));
+    if (a->causal) TD_TRY(td_buf_str(w->out, " causal"));
+    if (a->interleaved) TD_TRY(td_buf_str(w->out, " interleaved"));
+    if (a->reverse) TD_TRY(td_buf_str(w->out, " reverse"));
+    if (a->base != 0) TD_TRY(td_buf_printf(w->out, " base=%g", a->base));
     if (a->axis) TD_TRY(td_buf_printf(w->out, " axis=%" PRId32, a->axis));
     if (node->op == TD_OP_TRANSPOSE || node->op == TD_OP_SLICE || node->op == TD_OP_PAD) {
         TD_TRY(write_layout(w, node));
     }
-    bool scales = node->op == TD_OP_CAST || node->op == TD_OP_FILL || node->op == TD_OP_PAD;
+    bool scales = node->op == TD_OP_CAST || node->op == TD_OP_FILL || node->op == TD_OP_PAD ||
+                  node->op == TD_OP_ATTENTION || node->op == TD_OP_ATTENTION_GRAD;
     if (scales && a->scale != 0) TD_TRY(td_buf_printf(w->out, " scale=%.9g", a->scale));
     if (node->op == TD_OP_CLIP_COEF) TD_TRY(td_buf_printf(w->out, " max_norm=%g", a->max_norm));
     if (node->op == TD_OP_ALL_REDUCE) TD_TRY(td_buf_printf(w->out, " bucket=%" PRIu32, a->bucket));

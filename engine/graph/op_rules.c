@@ -240,6 +240,8 @@ static const struct td_op_rule *rule_of(enum td_op op) {
     const struct td_op_rule *r = td_op_rule_elementwise(op);
     if (!r) r = td_op_rule_tensor(op);
     if (!r) r = td_op_rule_nn(op);
+    if (!r) r = td_op_rule_conv(op);
+    if (!r) r = td_op_rule_attention(op);
     return r ? r : &op_rules[op];
 }
 

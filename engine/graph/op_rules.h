@@ -24,6 +24,8 @@ struct td_op_rule {
 const struct td_op_rule *td_op_rule_elementwise(enum td_op op);
 const struct td_op_rule *td_op_rule_tensor(enum td_op op);
 const struct td_op_rule *td_op_rule_nn(enum td_op op);
+const struct td_op_rule *td_op_rule_conv(enum td_op op);
+const struct td_op_rule *td_op_rule_attention(enum td_op op);
 
 // INVALID_ARGUMENT "op(f32(2,3), ...): <why>".
 TD_MUST_USE td_status td_op_reject(const struct td_op_call *c, const char *why);

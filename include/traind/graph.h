@@ -107,6 +107,7 @@ enum td_control_flag {
 // ---- values, attributes, nodes ------------------------------------------------------------------
 typedef uint32_t td_value; // index into the graph's values + 1; 0 is "none"
 typedef uint32_t td_node;  // index into the graph's nodes
+enum { TD_MAX_OUT = 3 };   // outputs of a node
 
 // Step scalars: one fp32 block that the host fills before a step and accelerators read.
 enum td_scalar {
@@ -140,13 +141,24 @@ struct td_optim_attrs {
     bool nesterov;
 };
 
+// Of convolutions and pools: (height, width). 0 stands for 1; groups likewise.
+struct td_window_attrs {
+    int32_t kernel[2]; // pools; a convolution's is its weight's
+    int32_t stride[2], pad[2], dilation[2], groups;
+};
+static inline int32_t td_window_at_least_one(int32_t v) {
+    return v ? v : 1;
+}
+
 // What an op needs to know besides its operands; ops.def says which op reads what. Zero is always
 // the plain form, so that a caller names only what it wants.
 struct td_attrs {
     bool trans_a, trans_b;
-    bool accumulate; // writes add to what is there
-    bool gelu_tanh;  // the tanh form instead of erf
-    bool ignores;    // labels that are ignore_index do not count
+    bool accumulate;           // writes add to what is there
+    bool gelu_tanh;            // the tanh form instead of erf
+    bool ignores;              // labels that are ignore_index do not count
+    bool causal;               // a token sees itself and those before it
+    bool interleaved, reverse; // rope: pairs (2i, 2i + 1) instead of halves; the other way round
     enum td_act act;
     enum td_compare compare;
     enum td_dtype dtype;
@@ -159,10 +171,12 @@ struct td_attrs {
     double eps;
     double momentum;
     double drop;     // probability
+    double base;     // of rope's angles, 10000 if 0
     uint64_t stream; // of random numbers: td_stream_of the op's name in the module
     double scale;
     double max_norm;
     uint32_t bucket;
+    struct td_window_attrs window;
     struct td_optim_attrs optim;
 };
 
@@ -171,7 +185,7 @@ struct td_node_info {
     enum td_segment segment;
     const td_value *inputs;
     uint32_t n_inputs;
-    td_value outputs[2];
+    td_value outputs[TD_MAX_OUT];
     uint32_t n_outputs;
     // A state gradient this node writes directly instead of an output of its own (matmul and
     // reduce_sum after the fuse pass): n_outputs is 0 then, the shape is that of `into`, and

@@ -100,6 +100,64 @@ static void test_dropout_gradient_matches_differences_when_mask_is_made_again(vo
     check(c);
 }
 
+static void test_convolution_gradients_match_differences_when_strided_padded_grouped(void **state) {
+    (void)state;
+    static const struct grad_case cases[] = {
+        {.in = {{4, {2, 2, 4, 5}}, {4, {3, 2, 3, 3}}}},
+        {.in = {{4, {1, 4, 5, 5}}, {4, {4, 2, 3, 2}}},
+         .attrs = {.window = {.stride = {2, 1}, .pad = {1, 0}, .groups = 2}}},
+        {.in = {{4, {2, 2, 5, 6}}, {4, {2, 1, 2, 2}}},
+         .attrs = {.window = {.dilation = {2, 3}, .pad = {1, 1}, .groups = 2}}},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
+        struct grad_case c = cases[i];
+        c.op = TD_OP_CONV2D;
+        c.n_in = 2;
+        check(c);
+        c.n_in = 3;
+        c.in[2] = vec(c.in[1].dim[0]);
+        check(c);
+    }
+}
+
+static void test_pool_gradients_match_differences_when_windows_overlap(void **state) {
+    (void)state;
+    struct grad_case c = {.n_in = 1, .in = {{4, {2, 2, 5, 7}}}};
+    c.attrs.window = (struct td_window_attrs){.kernel = {3, 2}, .stride = {1, 2}, .pad = {1, 1}};
+    c.op = TD_OP_MAX_POOL;
+    check(c);
+    c.op = TD_OP_AVG_POOL;
+    check(c);
+}
+
+static void test_attention_gradients_match_differences_when_causal_or_grouped(void **state) {
+    (void)state;
+    static const struct td_shape shapes[][2] = {
+        {{4, {2, 3, 2, 4}}, {4, {2, 3, 2, 4}}},
+        {{4, {1, 4, 4, 2}}, {4, {1, 3, 2, 2}}},
+        {{4, {1, 2, 3, 2}}, {4, {1, 5, 1, 2}}},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(shapes) * 2; i++) {
+        struct grad_case c = {.op = TD_OP_ATTENTION, .n_in = 3, .attrs = {.causal = i % 2}};
+        c.in[0] = shapes[i / 2][0];
+        c.in[1] = c.in[2] = shapes[i / 2][1];
+        check(c);
+        c.attrs.scale = 1.5;
+        check(c);
+    }
+}
+
+static void test_rope_gradient_matches_differences_when_turned_back(void **state) {
+    (void)state;
+    for (int form = 0; form < 4; form++) {
+        struct grad_case c = {.op = TD_OP_ROPE, .n_in = 1, .in = {{4, {2, 3, 2, 6}}}};
+        c.attrs.interleaved = form & 1;
+        c.attrs.reverse = form & 2;
+        c.attrs.start[0] = form;
+        check(c);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(
@@ -108,6 +166,10 @@ int main(void) {
         cmocka_unit_test(test_softmax_gradients_match_differences_when_rows_are_many),
         cmocka_unit_test(test_norm_gradients_match_differences_when_in_rows_or_channels),
         cmocka_unit_test(test_batch_norm_gradient_matches_differences_when_flat_or_images),
+        cmocka_unit_test(test_convolution_gradients_match_differences_when_strided_padded_grouped),
+        cmocka_unit_test(test_pool_gradients_match_differences_when_windows_overlap),
+        cmocka_unit_test(test_attention_gradients_match_differences_when_causal_or_grouped),
+        cmocka_unit_test(test_rope_gradient_matches_differences_when_turned_back),
         cmocka_unit_test(test_dropout_gradient_matches_differences_when_mask_is_made_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,12 +100,121 @@ static void cases_dropout(struct subject *s) {
     }
 }
 
+// A convolution's shapes, from which those of its gradients follow.
+static const struct {
+    struct td_shape x, w, y;
+    struct td_window_attrs a;
+} convs[] = {
+    {{4, {2, 3, 7, 9}}, {4, {5, 3, 3, 3}}, {4, {2, 5, 5, 7}}, {{0}, {0}, {0}, {0}, 0}},
+    {{4, {2, 3, 7, 9}}, {4, {5, 3, 3, 3}}, {4, {2, 5, 7, 9}}, {{0}, {1, 1}, {1, 1}, {1, 1}, 1}},
+    {{4, {1, 4, 9, 8}}, {4, {6, 2, 3, 2}}, {4, {1, 6, 4, 5}}, {{0}, {2, 2}, {0, 1}, {0}, 2}},
+    {{4, {3, 4, 9, 9}}, {4, {4, 1, 3, 3}}, {4, {3, 4, 7, 5}}, {{0}, {1, 1}, {1, 0}, {2, 2}, 4}},
+    {{4, {2, 17, 5, 5}}, {4, {16, 17, 1, 1}}, {4, {2, 16, 3, 3}}, {{0}, {2, 2}, {0}, {0}, 0}},
+    {{4, {1, 1, 1, 1}}, {4, {1, 1, 1, 1}}, {4, {1, 1, 1, 1}}, {{0}, {0}, {0}, {0}, 0}},
+    {{4, {0, 3, 5, 5}}, {4, {2, 3, 3, 3}}, {4, {0, 2, 3, 3}}, {{0}, {0}, {0}, {0}, 0}},
+};
+
+static void cases_convolutions(struct subject *s) {
+    for (size_t i = 0; i < TD_COUNTOF(convs); i++) {
+        struct op_case c = {.op = TD_OP_CONV2D, .n_in = 2, .attrs = {.window = convs[i].a}};
+        c.in[0] = tensor(convs[i].x);
+        c.in[1] = tensor(convs[i].w);
+        c.in[2] = tensor(vec(convs[i].w.dim[0]));
+        check(s, &c);
+        c.n_in = 3;
+        check(s, &c);
+        c.n_in = 2;
+        c.op = TD_OP_CONV2D_GRAD_W;
+        c.in[1] = tensor(convs[i].y);
+        c.attrs.shape = convs[i].w;
+        check(s, &c);
+        c.op = TD_OP_CONV2D_GRAD_X;
+        c.in[0] = tensor(convs[i].y);
+        c.in[1] = tensor(convs[i].w);
+        c.attrs.shape = convs[i].x;
+        check(s, &c);
+    }
+}
+
+static void cases_pools(struct subject *s) {
+    static const struct {
+        struct td_shape x, y;
+        struct td_window_attrs a;
+    } pools[] = {
+        {{4, {2, 3, 8, 6}}, {4, {2, 3, 4, 3}}, {{2, 2}, {2, 2}, {0}, {0}, 0}},
+        {{4, {2, 3, 7, 9}}, {4, {2, 3, 4, 5}}, {{3, 3}, {2, 2}, {1, 1}, {0}, 0}},
+        {{4, {1, 17, 5, 5}}, {4, {1, 17, 1, 1}}, {{5, 5}, {1, 1}, {0}, {0}, 0}},
+        {{4, {2, 1, 6, 7}}, {4, {2, 1, 5, 3}}, {{2, 3}, {1, 2}, {0}, {0}, 1}},
+        {{4, {0, 3, 4, 4}}, {4, {0, 3, 2, 2}}, {{2, 2}, {2, 2}, {0}, {0}, 0}},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(pools); i++) {
+        const struct td_window_attrs *a = &pools[i].a;
+        struct op_case c = {.op = TD_OP_MAX_POOL, .n_in = 1, .attrs = {.window = *a}};
+        c.in[0] = tensor(pools[i].x);
+        check(s, &c);
+        c.op = TD_OP_AVG_POOL;
+        check(s, &c);
+        c.op = TD_OP_AVG_POOL_GRAD;
+        c.in[0] = tensor(pools[i].y);
+        c.attrs.shape = pools[i].x;
+        check(s, &c);
+        c.op = TD_OP_MAX_POOL_GRAD;
+        c.n_in = 2;
+        c.in[1] = c.in[0];
+        double n = (double)(a->kernel[0] * a->kernel[1]);
+        c.in[0] = (struct operand){TD_U8, pools[i].y, TD_ROLE_PARAM, 0, n};
+        check(s, &c);
+    }
+}
+
+static void cases_attention(struct subject *s) {
+    static const struct {
+        struct td_shape q, k;
+    } a[] = {
+        {{4, {2, 5, 3, 4}}, {4, {2, 5, 3, 4}}},     {{4, {1, 17, 4, 16}}, {4, {1, 17, 2, 16}}},
+        {{4, {2, 3, 6, 5}}, {4, {2, 7, 1, 5}}},     {{4, {1, 1, 1, 1}}, {4, {1, 1, 1, 1}}},
+        {{4, {1, 9, 2, 8}}, {4, {1, 4, 2, 8}}},     {{4, {0, 5, 2, 4}}, {4, {0, 5, 2, 4}}},
+        {{4, {1, 33, 1, 33}}, {4, {1, 33, 1, 33}}},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(a) * 2; i++) {
+        const struct td_shape *q = &a[i / 2].q, *k = &a[i / 2].k;
+        struct op_case c = {.op = TD_OP_ATTENTION, .n_in = 3, .attrs = {.causal = i % 2}};
+        c.in[0] = c.in[3] = c.in[5] = tensor(*q);
+        c.in[1] = c.in[2] = tensor(*k);
+        check(s, &c);
+        c.attrs.scale = 0.7;
+        check(s, &c);
+        c.op = TD_OP_ATTENTION_GRAD;
+        c.n_in = 6;
+        c.in[4] = tensor(rig_shape(3, q->dim[0], q->dim[2], q->dim[1]));
+        c.in[4].low = 1; // about the log-sum-exp of such scores
+        c.in[4].high = 4;
+        check(s, &c);
+    }
+}
+
+static void cases_rope(struct subject *s) {
+    for (int form = 0; form < 8; form++) {
+        struct op_case c = {
+            .op = TD_OP_ROPE, .n_in = 1, .in = {tensor((struct td_shape){4, {2, 7, 3, 10}})}};
+        c.attrs.interleaved = form & 1;
+        c.attrs.reverse = form & 2;
+        c.attrs.base = form & 4 ? 500 : 0;
+        c.attrs.start[0] = form & 4 ? 5 : 0;
+        check(s, &c);
+    }
+}
+
 static const struct suite suites[] = {
     {"cross_entropy", cases_cross_entropy},
     {"pair_losses", cases_pair_losses},
     {"softmax", cases_softmax},
     {"norms", cases_norms},
     {"dropout", cases_dropout},
+    {"convolutions", cases_convolutions},
+    {"pools", cases_pools},
+    {"attention", cases_attention},
+    {"rope", cases_rope},
 };
 
 int main(int argc, char **argv) {

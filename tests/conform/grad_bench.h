@@ -8,7 +8,7 @@
 #include "tests/unit/graph_rig.h"
 #include "traind/random.h"
 
-enum { MAX_IN = 6, MAX_OUT = 2, MAX_INPUTS = 64 };
+enum { MAX_IN = 6, MAX_OUT = TD_MAX_OUT, MAX_INPUTS = 64 };
 
 struct grad_case {
     td_status (*record)(void *arg, struct td_graph *g, int64_t batch); // NULL: the op alone

@@ -13,7 +13,7 @@
 #include "lib/base/registry.h"
 #include "traind/random.h"
 
-enum { MAX_IN = 6, MAX_OUT = 2, N_FLOATS = 1 << 16 };
+enum { MAX_IN = 6, MAX_OUT = TD_MAX_OUT, N_FLOATS = 1 << 16 };
 #define ANY ((enum td_dtype)TD_DTYPE_COUNT) // the float type under test
 
 static inline struct td_shape vec(int64_t n) {
@@ -78,6 +78,16 @@ static const struct {
     {"cpu", TD_OP_BATCH_NORM_EVAL},
     {"cpu", TD_OP_BATCH_NORM_GRAD},
     {"cpu", TD_OP_DROPOUT},
+    {"cpu", TD_OP_CONV2D},
+    {"cpu", TD_OP_CONV2D_GRAD_X},
+    {"cpu", TD_OP_CONV2D_GRAD_W},
+    {"cpu", TD_OP_MAX_POOL},
+    {"cpu", TD_OP_MAX_POOL_GRAD},
+    {"cpu", TD_OP_AVG_POOL},
+    {"cpu", TD_OP_AVG_POOL_GRAD},
+    {"cpu", TD_OP_ATTENTION},
+    {"cpu", TD_OP_ATTENTION_GRAD},
+    {"cpu", TD_OP_ROPE},
 };
 
 static inline bool is_listed(const struct subject *s, enum td_op op) {

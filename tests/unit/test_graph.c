@@ -123,27 +123,6 @@ static void test_op_is_refused_with_its_shapes_when_operands_do_not_fit(void **s
     refused(TD_OP_ADD, x, y, 0, none, "one float type");
     refused(TD_OP_RELU, y, 0, 0, none, "must be float");
     refused(TD_OP_RELU_GRAD, x, w, 0, none, "type and shape");
-    refused(TD_OP_GELU, y, 0, 0, none, "must be float");
-    refused(TD_OP_GELU_GRAD, x, w, 0, none, "type and shape");
-    refused(TD_OP_COMPARE, x, y, 0, none, "one type");
-    refused(TD_OP_COMPARE, x, x, 0, (struct td_attrs){.compare = TD_CMP_COUNT}, "unknown");
-    refused(TD_OP_SELECT, x, x, x, none, "needs a bool");
-    refused(TD_OP_TRANSPOSE, x, 0, 0, none, "each axis once");
-    refused(TD_OP_CONCAT, x, w, 0, none, "besides the axis");
-    refused(TD_OP_CONCAT, x, x, 0, (struct td_attrs){.axis = 2}, "have that axis");
-    refused(TD_OP_SLICE, x, 0, 0, (struct td_attrs){.shape = {2, {4, 8}}, .start = {0, 1}},
-            "outside the operand");
-    refused(TD_OP_PAD, x, 0, 0, (struct td_attrs){.shape = {2, {4, 7}}}, "outside the result");
-    refused(TD_OP_GATHER, x, y, 0, none, "operand's shape besides the axis");
-    refused(TD_OP_EMBEDDING, c, y, 0, none, "needs a table (V,C)");
-    refused(TD_OP_REDUCE_MAX, x, 0, 0, grow, "does not broadcast");
-    refused(TD_OP_SOFTMAX_CE, x, y, w, none, "weight for each class");
-    refused(TD_OP_SOFTMAX_CE, x, y, 0, (struct td_attrs){.label_smoothing = 2}, "in [0, 1]");
-    refused(TD_OP_MSE, x, w, 0, none, "type and shape");
-    refused(TD_OP_SOFTMAX, y, 0, 0, none, "one float type");
-    refused(TD_OP_LAYER_NORM, x, y, 0, none, "one float a channel");
-    refused(TD_OP_LAYER_NORM_GRAD, x, w, w, none, "type and shape");
-    refused(TD_OP_DROPOUT, x, 0, 0, (struct td_attrs){.drop = 1}, "in [0, 1)");
     refused(TD_OP_RESHAPE, x, 0, 0, grow, "number of elements");
     refused(TD_OP_RESHAPE, x, 0, 0, huge, "64 TiB");
     refused(TD_OP_CAST, x, 0, 0, (struct td_attrs){.dtype = (enum td_dtype)99}, "type 99");
@@ -160,6 +139,55 @@ static void test_op_is_refused_with_its_shapes_when_operands_do_not_fit(void **s
     refused(TD_OP_FILL, 0, 0, 0, (struct td_attrs){.dtype = TD_I32}, "must be float");
     refused(TD_OP_RELU, 999, 0, 0, none, "no value of this graph");
     refused((enum td_op)99, x, 0, 0, none, "op 99 is unknown");
+}
+
+static void test_op_of_a_family_is_refused_when_operands_do_not_fit(void **state) {
+    (void)state;
+    td_value x = input("x", TD_F32, rig_shape(2, 4, 8, 0));
+    td_value y = input("y", TD_I32, rig_shape(1, 4, 0, 0));
+    td_value w = param("w", rig_shape(2, 6, 7, 0)), c = param("c", rig_shape(3, 2, 3, 4));
+    struct td_attrs none = {0}, grow = {.shape = rig_shape(1, 33, 0, 0)};
+    refused(TD_OP_GELU, y, 0, 0, none, "must be float");
+    refused(TD_OP_GELU_GRAD, x, w, 0, none, "type and shape");
+    refused(TD_OP_COMPARE, x, y, 0, none, "one type");
+    refused(TD_OP_COMPARE, x, x, 0, (struct td_attrs){.compare = TD_CMP_COUNT}, "unknown");
+    refused(TD_OP_SELECT, x, x, x, none, "needs a bool");
+    refused(TD_OP_TRANSPOSE, x, 0, 0, none, "each axis once");
+    refused(TD_OP_CONCAT, x, w, 0, none, "besides the axis");
+    refused(TD_OP_CONCAT, x, x, 0, (struct td_attrs){.axis = 2}, "have that axis");
+    refused(TD_OP_SLICE, x, 0, 0, (struct td_attrs){.shape = {2, {4, 8}}, .start = {0, 1}},
+            "outside the operand");
+    refused(TD_OP_PAD, x, 0, 0, (struct td_attrs){.shape = {2, {4, 7}}}, "outside the result");
+    refused(TD_OP_GATHER, x, y, 0, none, "operand's shape besides the axis");
+    refused(TD_OP_EMBEDDING, c, y, 0, none, "needs a table (V,C)");
+    refused(TD_OP_REDUCE_MAX, x, 0, 0, grow, "does not broadcast");
+}
+
+static void test_op_of_networks_is_refused_when_operands_do_not_fit(void **state) {
+    (void)state;
+    td_value x = input("x", TD_F32, rig_shape(2, 4, 8, 0));
+    td_value y = input("y", TD_I32, rig_shape(1, 4, 0, 0)), w = param("w", rig_shape(2, 6, 7, 0));
+    struct td_attrs none = {0};
+    refused(TD_OP_SOFTMAX_CE, x, y, w, none, "weight for each class");
+    refused(TD_OP_SOFTMAX_CE, x, y, 0, (struct td_attrs){.label_smoothing = 2}, "in [0, 1]");
+    refused(TD_OP_MSE, x, w, 0, none, "type and shape");
+    refused(TD_OP_SOFTMAX, y, 0, 0, none, "one float type");
+    refused(TD_OP_LAYER_NORM, x, y, 0, none, "one float a channel");
+    refused(TD_OP_LAYER_NORM_GRAD, x, w, w, none, "type and shape");
+    refused(TD_OP_DROPOUT, x, 0, 0, (struct td_attrs){.drop = 1}, "in [0, 1)");
+    td_value image = param("image", (struct td_shape){4, {2, 4, 6, 8}});
+    td_value filter = param("filter", (struct td_shape){4, {3, 2, 7, 3}});
+    struct td_attrs halves = {.window = {.groups = 2}}, minus = {.window = {.stride = {-1, 1}}};
+    struct td_attrs wide = {.window = {.kernel = {2, 2}, .pad = {2, 0}}};
+    refused(TD_OP_CONV2D, image, filter, 0, halves, "that fits into it");
+    refused(TD_OP_CONV2D, image, x, 0, none, "needs x (N,C,H,W)");
+    refused(TD_OP_CONV2D, image, image, 0, minus, "that fits into it");
+    refused(TD_OP_CONV2D_GRAD_X, image, filter, 0, none, "not those of a convolution");
+    refused(TD_OP_MAX_POOL, image, 0, 0, wide, "padding of at most half");
+    refused(TD_OP_AVG_POOL, image, 0, 0, minus, "that fits into it");
+    refused(TD_OP_AVG_POOL_GRAD, image, 0, 0, none, "not those of a pool");
+    refused(TD_OP_ATTENTION, image, filter, filter, none, "H a multiple of G");
+    refused(TD_OP_ROPE, x, 0, 0, none, "an even D");
 }
 
 static void test_outputs_and_loss_are_refused_when_not_scalar_or_repeated(void **state) {
@@ -349,6 +377,8 @@ int main(void) {
         test_with_graph(test_state_is_found_again_when_added_twice_alike),
         test_with_graph(test_layout_is_aligned_and_ordered_when_frozen),
         test_with_graph(test_op_is_refused_with_its_shapes_when_operands_do_not_fit),
+        test_with_graph(test_op_of_a_family_is_refused_when_operands_do_not_fit),
+        test_with_graph(test_op_of_networks_is_refused_when_operands_do_not_fit),
         test_with_graph(test_outputs_and_loss_are_refused_when_not_scalar_or_repeated),
         test_with_graph(test_view_tells_what_was_built_when_read),
         test_with_graph(test_unreached_parameters_are_listed_when_the_loss_skips_them),

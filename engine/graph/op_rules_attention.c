@@ -1,0 +1,76 @@
+// Rules of attention and of the rotation of its operands, token-major (B,T,H,D); see op_rules.c.
+// Token-major because a product gives (B,T,3C) and takes (B,T,C): slices and reshapes lead in and
+// out, and no transpose. Rejected: head-major as in torch, four transposes a layer.
+
+#include "engine/graph/op_rules.h"
+
+// q (B,T,H,D) and k, v (B,S,G,D) with H a multiple of G.
+static bool attends(const struct td_op_call *c) {
+    const struct td_shape *q = shape_of(c, 0), *k = shape_of(c, 1);
+    if (q->n_dims != 4 || k->n_dims != 4 || !td_shape_equal(k, shape_of(c, 2))) return false;
+    bool heads = k->dim[2] > 0 && q->dim[2] % k->dim[2] == 0;
+    return heads && q->dim[0] == k->dim[0] && q->dim[3] == k->dim[3] && q->dim[3] > 0 &&
+           (k->dim[1] > 0 || q->dim[1] == 0);
+}
+
+static struct td_shape statistics_of(const struct td_shape *q) {
+    return (struct td_shape){3, {q->dim[0], q->dim[2], q->dim[1]}};
+}
+
+static td_status shape_attention(const struct td_op_call *c) {
+    const struct td_shape *q = shape_of(c, 0);
+    if (!same_float(c) || !attends(c)) {
+        return td_op_reject(c,
+                            "needs q (B,T,H,D) and k, v (B,S,G,D) of one float type, H a multiple "
+                            "of G");
+    }
+    struct td_shape lse = statistics_of(q);
+    TD_TRY(give(c, 1, scalar_dtype(arg(c, 0)->dtype), &lse));
+    return give(c, 0, arg(c, 0)->dtype, q);
+}
+
+static td_status shape_attention_grad(const struct td_op_call *c) {
+    if (!attends(c)) return td_op_reject(c, "operands are not those of an attention");
+    struct td_shape lse = statistics_of(shape_of(c, 0));
+    bool fits = like_first(c, 3) && like_first(c, 5) && td_shape_equal(&lse, shape_of(c, 4)) &&
+                arg(c, 1)->dtype == arg(c, 0)->dtype && arg(c, 2)->dtype == arg(c, 0)->dtype;
+    if (!fits || !td_dtype_is_float(arg(c, 0)->dtype) || !td_dtype_is_float(arg(c, 4)->dtype)) {
+        return td_op_reject(c, "results and gradient are not those of this attention");
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        TD_TRY(give(c, i, arg(c, i)->dtype, shape_of(c, i)));
+    }
+    return TD_OK;
+}
+
+static td_status shape_rope(const struct td_op_call *c) {
+    const struct td_shape *x = shape_of(c, 0);
+    if (!same_float(c) || x->n_dims != 4 || x->dim[3] % 2) {
+        return td_op_reject(c, "needs float (B,T,H,D) with an even D");
+    }
+    if (!(c->attrs->base >= 0) || c->attrs->start[0] < 0) {
+        return td_op_reject(c, "base and first token must not be negative");
+    }
+    return give(c, 0, arg(c, 0)->dtype, x);
+}
+
+// Two products forward, five backward (the scores are computed again), halved where half is hidden.
+static double cost_attention(const struct td_graph *g, const struct td_node_info *node) {
+    double keys = (double)td_gv(g, node->inputs[1])->shape.dim[1];
+    double products = node->op == TD_OP_ATTENTION ? 2 : 5;
+    return td_op_elems(g, node->inputs[0]) * keys * 2 * products / (node->attrs.causal ? 2 : 1);
+}
+
+static double cost_rope(const struct td_graph *g, const struct td_node_info *node) {
+    return 3 * td_op_cost_output(g, node);
+}
+
+static const struct td_op_rule rules[TD_OP_COUNT] = {
+    [TD_OP_ATTENTION] = {shape_attention, cost_attention},
+    [TD_OP_ATTENTION_GRAD] = {shape_attention_grad, cost_attention},
+    [TD_OP_ROPE] = {shape_rope, cost_rope},
+};
+
+const struct td_op_rule *td_op_rule_attention(enum td_op op) {
+    return rules[op].shape ? &rules[op] : NULL;
+}

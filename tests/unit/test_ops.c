@@ -1,0 +1,307 @@
+// What ops mean, by values worked out by hand or taken from their published definitions: the
+// reference is the specification of every accelerator, so something else must hold the reference.
+
+#include "tests/unit/graph_rig.h"
+
+enum { MOST = 32, OPERANDS = 6 };
+
+struct known {
+    const char *what;
+    enum td_op op;
+    uint32_t n_in;
+    struct {
+        struct td_shape shape;
+        double x[MOST];
+    } in[OPERANDS];
+    struct td_attrs attrs;
+    struct {
+        int64_t n;
+        double x[MOST];
+    } out[2]; // n 0: not looked at
+};
+
+static td_status record_known(void *arg, struct td_graph *g, int64_t batch) {
+    const struct known *k = arg;
+    td_value in[OPERANDS], out[TD_MAX_OUT], end;
+    struct td_init zero = {0};
+    (void)batch;
+    for (uint32_t i = 0; i < k->n_in; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "p%u", i);
+        TD_TRY(td_graph_param(g, name, TD_F64, &k->in[i].shape, zero, &in[i]));
+    }
+    TD_TRY(td_graph_op(g, k->op, in, k->n_in, &k->attrs, out));
+    // Keeps all outputs alive to the end, as an output of the step does.
+    for (int i = 0; i < 2; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "o%d", i);
+        if (!k->out[i].n) continue;
+        struct td_attrs cast = {.dtype = TD_F64};
+        TD_TRY(td_graph_op(g, TD_OP_CAST, &out[i], 1, &cast, &end));
+        TD_TRY(td_graph_op(g, TD_OP_SUM_SQUARES, &end, 1, NULL, &end));
+        TD_TRY(td_graph_output(g, name, end, TD_OUTPUT_SUM));
+    }
+    return TD_OK;
+}
+
+// Output i of the first node, where it is when that node has run.
+struct watch {
+    struct rig *r;
+    const struct known *k;
+    bool seen;
+};
+
+static void compare(void *arg, td_node n) {
+    struct watch *w = arg;
+    const struct td_compiled *c = w->r->program[0].compiled;
+    const struct td_node_info *node = td_graph_node(c->graph, n);
+    if (node->op != w->k->op || w->seen) return;
+    w->seen = true;
+    for (uint32_t i = 0; i < 2; i++) {
+        if (!w->k->out[i].n) continue;
+        const struct td_value_info *v = td_graph_value(c->graph, node->outputs[i]);
+        const char *at = (const char *)td_buffer_host(w->r->program[0].arena) +
+                         c->placement[node->outputs[i]].offset;
+        assert_int_equal(td_shape_elems(&v->shape), w->k->out[i].n);
+        for (int64_t e = 0; e < w->k->out[i].n; e++) {
+            double want = w->k->out[i].x[e];
+            double got = v->dtype == TD_U8 ? ((const uint8_t *)at)[e] : rig_get(v->dtype, at, e);
+            if (fabs(got - want) < 1e-6) continue;
+            fail_msg("%s: element %d of output %u is %.9g, not %.9g", w->k->what, (int)e, i, got,
+                     want);
+        }
+    }
+}
+
+static void run_known(const struct known *k) {
+    struct rig r;
+    struct known copy = *k;
+    struct td_compile_options o = {
+        .key = rig_key(TD_MODE_EVAL, 1, false), .record = record_known, .record_arg = &copy};
+    rig_open(&r);
+    rig_add(&r, &o);
+    rig_place(&r);
+    for (uint32_t i = 0; i < k->n_in; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "p%u", i);
+        memcpy(rig_named(&r, name), k->in[i].x,
+               (size_t)td_shape_elems(&k->in[i].shape) * sizeof(double));
+    }
+    struct watch w = {&r, k, false};
+    td_reference_trace(r.program[0].exe, compare, &w);
+    rig_run(&r, 0, TD_SEGS_ALL, NULL);
+    assert_true(w.seen);
+    rig_close(&r);
+}
+
+#define S1(a)                                                                                      \
+    {                                                                                              \
+        1, {                                                                                       \
+            a                                                                                      \
+        }                                                                                          \
+    }
+#define S2(a, b)                                                                                   \
+    {                                                                                              \
+        2, {                                                                                       \
+            a, b                                                                                   \
+        }                                                                                          \
+    }
+#define S4(a, b, c, d)                                                                             \
+    {                                                                                              \
+        4, {                                                                                       \
+            a, b, c, d                                                                             \
+        }                                                                                          \
+    }
+
+static const struct known functions[] = {
+    {"gelu", TD_OP_GELU, 1, {{S1(3), {-1, 0, 2}}}, {0}, {{3, {-0.158655254, 0, 1.954499736}}}},
+    {"gelu tanh",
+     TD_OP_GELU,
+     1,
+     {{S1(3), {-1, 0, 2}}},
+     {.gelu_tanh = true},
+     {{3, {-0.158808009, 0, 1.954597694}}}},
+    {"silu", TD_OP_SILU, 1, {{S1(2), {-1, 2}}}, {0}, {{2, {-0.268941421, 1.761594156}}}},
+    {"softmax",
+     TD_OP_SOFTMAX,
+     1,
+     {{S1(3), {1, 2, 3}}},
+     {0},
+     {{3, {0.090030573, 0.244728471, 0.665240956}}}},
+    {"log_softmax",
+     TD_OP_LOG_SOFTMAX,
+     1,
+     {{S1(2), {1000, 1000}}},
+     {0},
+     {{2, {-0.693147181, -0.693147181}}}},
+    {"mse", TD_OP_MSE, 2, {{S1(2), {1, 5}}, {S1(2), {0, 2}}}, {0}, {{1, {5}}}},
+    {"bce", TD_OP_BCE, 2, {{S1(2), {0, 2}}, {S1(2), {1, 0}}}, {0}, {{1, {1.410037596}}}},
+};
+
+static const struct known rearranged[] = {
+    {"transpose",
+     TD_OP_TRANSPOSE,
+     1,
+     {{S2(2, 3), {1, 2, 3, 4, 5, 6}}},
+     {.perm = {1, 0}},
+     {{6, {1, 4, 2, 5, 3, 6}}}},
+    {"slice",
+     TD_OP_SLICE,
+     1,
+     {{S2(2, 3), {1, 2, 3, 4, 5, 6}}},
+     {.shape = S2(2, 2), .start = {0, 1}},
+     {{4, {2, 3, 5, 6}}}},
+    {"pad",
+     TD_OP_PAD,
+     1,
+     {{S1(2), {1, 2}}},
+     {.shape = S1(4), .start = {1}, .scale = 9},
+     {{4, {9, 1, 2, 9}}}},
+    {"concat",
+     TD_OP_CONCAT,
+     2,
+     {{S2(2, 1), {1, 2}}, {S2(2, 2), {3, 4, 5, 6}}},
+     {.axis = 1},
+     {{6, {1, 3, 4, 2, 5, 6}}}},
+    {"reduce_mean",
+     TD_OP_REDUCE_MEAN,
+     1,
+     {{S2(2, 2), {1, 2, 3, 5}}},
+     {.shape = S2(2, 1)},
+     {{2, {1.5, 4}}}},
+    {"reduce_max",
+     TD_OP_REDUCE_MAX,
+     1,
+     {{S2(2, 2), {1, 7, 3, 5}}},
+     {.shape = S1(2)},
+     {{2, {3, 7}}}},
+};
+
+static const struct known norms[] = {
+    {"layer_norm",
+     TD_OP_LAYER_NORM,
+     3,
+     {{S2(1, 3), {1, 2, 3}}, {S1(3), {1, 1, 2}}, {S1(3), {0, 1, 0}}},
+     {0},
+     {{3, {-1.224744871, 1, 2.449489743}}}},
+    {"rms_norm",
+     TD_OP_RMS_NORM,
+     2,
+     {{S2(1, 2), {3, 4}}, {S1(2), {1, 2}}},
+     {0},
+     {{2, {0.848528137, 2.262741700}}}},
+    {"batch_norm_eval",
+     TD_OP_BATCH_NORM_EVAL,
+     5,
+     {{S2(2, 2), {1, 2, 3, 4}}, {S1(2), {2, 1}}, {S1(2), {0, 1}}, {S1(2), {1, 0}}, {S1(2), {4, 1}}},
+     {0},
+     {{4, {0, 3, 2, 5}}}},
+};
+
+static const struct known windows[] = {
+    {"conv2d",
+     TD_OP_CONV2D,
+     3,
+     {{S4(1, 1, 3, 3), {1, 2, 3, 4, 5, 6, 7, 8, 9}},
+      {S4(1, 1, 2, 2), {1, 0, 0, -1}},
+      {S1(1), {10}}},
+     {0},
+     {{4, {6, 6, 6, 6}}}},
+    {"conv2d padded",
+     TD_OP_CONV2D,
+     2,
+     {{S4(1, 1, 2, 2), {1, 2, 3, 4}}, {S4(1, 1, 3, 3), {1, 1, 1, 1, 1, 1, 1, 1, 1}}},
+     {.window = {.stride = {2, 2}, .pad = {1, 1}}},
+     {{1, {10}}}},
+    {"conv2d dilated",
+     TD_OP_CONV2D,
+     2,
+     {{S4(1, 1, 3, 3), {1, 2, 3, 4, 5, 6, 7, 8, 9}}, {S4(1, 1, 2, 2), {1, 1, 1, 1}}},
+     {.window = {.dilation = {2, 2}}},
+     {{1, {20}}}},
+    {"conv2d in groups",
+     TD_OP_CONV2D,
+     2,
+     {{S4(1, 2, 1, 1), {3, 5}}, {S4(2, 1, 1, 1), {2, 10}}},
+     {.window = {.groups = 2}},
+     {{2, {6, 50}}}},
+    {"max_pool",
+     TD_OP_MAX_POOL,
+     1,
+     {{S4(1, 1, 2, 4), {1, 2, 9, 3, 4, 0, 9, 8}}},
+     {.window = {.kernel = {2, 2}, .stride = {2, 2}}},
+     {{2, {4, 9}}, {2, {2, 0}}}},
+    {"avg_pool",
+     TD_OP_AVG_POOL,
+     1,
+     {{S4(1, 1, 2, 2), {1, 2, 3, 4}}},
+     {.window = {.kernel = {2, 2}, .stride = {2, 2}, .pad = {1, 1}}},
+     {{4, {0.25, 0.5, 0.75, 1}}}},
+};
+
+static const struct known attentions[] = {
+    {"attention of equal keys",
+     TD_OP_ATTENTION,
+     3,
+     {{S4(1, 2, 1, 1), {1, 2}}, {S4(1, 2, 1, 1), {3, 3}}, {S4(1, 2, 1, 1), {10, 20}}},
+     {0},
+     {{2, {15, 15}}, {2, {3.693147181, 6.693147181}}}},
+    {"causal attention",
+     TD_OP_ATTENTION,
+     3,
+     {{S4(1, 2, 1, 1), {1, 2}}, {S4(1, 2, 1, 1), {3, 3}}, {S4(1, 2, 1, 1), {10, 20}}},
+     {.causal = true},
+     {{2, {10, 15}}, {2, {3, 6.693147181}}}},
+    {"attention scaled by the depth",
+     TD_OP_ATTENTION,
+     3,
+     {{S4(1, 1, 1, 4), {2, 0, 0, 0}}, {S4(1, 2, 1, 4), {1, 0, 0, 0}}, {S4(1, 2, 1, 4), {1}}},
+     {0},
+     {{4, {0.731058579, 0, 0, 0}}}},
+    {"attention in groups",
+     TD_OP_ATTENTION,
+     3,
+     {{S4(1, 1, 4, 1), {1, 1, 1, 1}}, {S4(1, 1, 2, 1), {1, 1}}, {S4(1, 1, 2, 1), {5, 7}}},
+     {0},
+     {{4, {5, 5, 7, 7}}}},
+    {"rope by halves",
+     TD_OP_ROPE,
+     1,
+     {{S4(1, 2, 1, 4), {1, 2, 3, 4, 1, 0, 0, 1}}},
+     {0},
+     {{8, {1, 2, 3, 4, 0.540302306, -0.009999833, 0.841470985, 0.999950000}}}},
+    {"rope by pairs",
+     TD_OP_ROPE,
+     1,
+     {{S4(1, 1, 1, 4), {1, 0, 0, 1}}},
+     {.interleaved = true, .start = {1}},
+     {{4, {0.540302306, 0.841470985, -0.009999833, 0.999950000}}}},
+};
+
+static void run_all(const struct known *k, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        run_known(&k[i]);
+    }
+}
+
+#define FAMILY(table, name)                                                                        \
+    static void name(void **state) {                                                               \
+        (void)state;                                                                               \
+        run_all(table, TD_COUNTOF(table));                                                         \
+    }
+FAMILY(functions, test_functions_give_their_values_when_known)
+FAMILY(rearranged, test_rearrangements_give_their_values_when_known)
+FAMILY(norms, test_norms_give_their_values_when_known)
+FAMILY(windows, test_windows_give_their_values_when_known)
+FAMILY(attentions, test_attention_gives_its_values_when_known)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_functions_give_their_values_when_known),
+        cmocka_unit_test(test_rearrangements_give_their_values_when_known),
+        cmocka_unit_test(test_norms_give_their_values_when_known),
+        cmocka_unit_test(test_windows_give_their_values_when_known),
+        cmocka_unit_test(test_attention_gives_its_values_when_known),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
