@@ -94,15 +94,15 @@ def run_rival(script, *args):
 def worker_plan(folder, stubs, epochs):
     """The example as one rank of two threads: the same global batch as the rival's two threads."""
     (folder / "plan").mkdir()
-    daemon = support.Cluster(folder / "plan", stubs)
-    made = daemon.start("--slots", "1")
+    cluster = support.Cluster(folder / "plan", stubs)
     try:
+        made = cluster.start("--slots", "1")
         made.ctl("plan", support.ROOT / "examples/fashion-mnist.yaml", "-O", folder / "plan.json",
                  "--set", "trainer.devices=1", "--set", "trainer.strategy=auto", "--set", f"trainer.max_epochs={epochs}",
                  "--set", "resources.threads=2", "--set", "stages=[fit]", "--set", "checkpoint.every_n_epochs=0",
                  check=0)
     finally:
-        daemon.close()
+        cluster.close()
     return folder / "plan.json"
 
 
@@ -145,8 +145,8 @@ def submit_to(daemon, step, *sets):
 def latency(folder, torch, stubs):
     """From `trainctl submit` on a warm daemon: first step (cold, then warm), end of epoch 1; CreateJob."""
     cluster = support.Cluster(folder, stubs)
-    daemon = cluster.start("--slots", "2")
     try:
+        daemon = cluster.start("--slots", "2")
         emit("submit to first step, cold", [submit_to(daemon, 1)], "s")
         emit("submit to first step, warm", [submit_to(daemon, 1) for _ in range(20)], "s")
         one = ("trainer.devices=1", "trainer.strategy=auto", "resources.threads=2")
@@ -203,8 +203,8 @@ def idle(folder, stubs):
         cluster.close()
     emit("traind ready", ready, "ms")
     cluster = support.Cluster(folder, stubs)
-    daemon = cluster.start("--slots", "2")
     try:
+        daemon = cluster.start("--slots", "2")
         pid, before = daemon.process.pid, cpu_s(daemon.process.pid)
         time.sleep(30)
         emit("traind idle, cpu in 30 s", [cpu_s(pid) - before], "s")
