@@ -36,10 +36,11 @@ const char *const *td_environment_build(struct td_arena *arena, const char *cons
     }
     env[n++] = n_threads;
     env[n++] = "OMP_PROC_BIND=false";
-    // How long a thread spins for the next parallel region. The runtime's default (milliseconds)
-    // makes a rank crawl as soon as anything else wants its cores: measured at 4 % of its speed
-    // beside 4 busy processes per core, 16 % with 1000 rounds. Undisturbed they are equal; sleeping
-    // at once (passive) costs a third there.
+    // How long a thread spins for the next parallel region. With the runtime's default
+    // (milliseconds) a two-thread mlp fell to about 4k samples/s on a machine whose two cores had a
+    // load of 9; with 1000 rounds to 11-17k, sleeping at once (passive) to 36-45k. At real-time
+    // priority, in the same hour, passive cost a third and 1000 rounds nothing that the spread
+    // would show. Two or three runs each, the load was whatever else ran: an ordering, not figures.
     env[n++] = shared_cores ? "OMP_WAIT_POLICY=passive" : "GOMP_SPINCOUNT=1000";
     return env;
 }
