@@ -119,6 +119,7 @@ static const struct td_accelerator_ops ops = {
     .run = cpu_run,
     .sync = cpu_sync,
     .release = td_cpu_release,
+    .measure_peak = td_cpu_measure_peak,
 };
 
 static const struct td_plugin_desc desc = {

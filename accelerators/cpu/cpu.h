@@ -7,6 +7,7 @@
 //   compile.c    a program becomes a list of kernels with resolved operands
 //   gemm.c       matrix products by oneDNN (its only home): algorithm and weight layout
 //   parallel.c   the one OpenMP loop
+//   peak.c       what the threads can do at best, measured
 //   kernels_*.c  everything else: elementwise, reductions, loss, optimizers
 //
 // A program is compiled to kernels in node order. Arena and state addresses are fixed when it is
@@ -99,6 +100,11 @@ size_t td_kernel_scratch_bytes(enum td_op op, int64_t rows);
 TD_MUST_USE td_status td_cpu_compile(struct td_accelerator *a, const struct td_program *p,
                                      const struct td_bindings *b, struct td_executable **out_exe);
 void td_cpu_release(struct td_executable *e);
+
+// ---- peak.c -------------------------------------------------------------------------------------
+// The slot measure_peak. A product that this processor has not gives 0.
+TD_MUST_USE td_status td_cpu_measure_peak(struct td_accelerator *a, double *out_f32,
+                                          double *out_bf16, double *out_bandwidth);
 
 // ---- gemm.c -------------------------------------------------------------------------------------
 TD_MUST_USE td_status td_gemm_engine_create(struct td_gemm_engine **out_engine);

@@ -85,7 +85,8 @@ struct td_accelerator_ops {
     td_status (*run)(struct td_executable *e, uint32_t segments, const void *const *inputs);
     td_status (*sync)(struct td_accelerator *a);
     void (*release)(struct td_executable *e); // accepts NULL
-    // (optional) Measured peak of this rank's threads: FLOP/s of fp32 and bf16 GEMM, bytes/s.
+    // (optional) Measured peak of this rank's threads: FLOP/s of fp32 and bf16 GEMM (0: it has
+    // none), in some 15 ms; bytes/s of memory takes longer, out_bandwidth NULL: not asked.
     td_status (*measure_peak)(struct td_accelerator *a, double *out_f32, double *out_bf16,
                               double *out_bandwidth);
 };

@@ -1,0 +1,126 @@
+// What these threads can do at best: matrix products a second in fp32 and bf16, and bytes a second
+// through memory. Utilisation is told against it, and the planner's times come from it.
+//
+// Products are measured as a training step meets them at its best: large, weights packed in the
+// layout oneDNN likes, so many rows a thread that any team takes the same time. The best of
+// some milliseconds counts, because a peak is what nothing disturbed; all of it takes some 15 ms.
+// Memory is measured by a pass that updates in place more than the caches hold, as an optimizer
+// does; it needs twice as long, most of it page faults, so it is left out when nobody asks.
+//
+// Nothing is kept: a figure of another day, or of a busier moment, would be believed for ever.
+
+#include <oneapi/dnnl/dnnl.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "accelerators/cpu/cpu.h"
+#include "lib/base/clock.h"
+
+enum { ROWS_PER_THREAD = 256, WIDTH = 512, PASSES = 3 };
+#define PRODUCT_NS (6 * TD_NS_PER_MS) // for one type
+static const size_t MEMORY_BYTES = 64u << 20;
+
+struct product {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    dnnl_primitive_t primitive;
+    dnnl_memory_t x, weights, y;
+    void *data[3];
+};
+
+static void product_finish(struct product *p) {
+    dnnl_primitive_destroy(p->primitive);
+    dnnl_memory_destroy(p->x);
+    dnnl_memory_destroy(p->weights);
+    dnnl_memory_destroy(p->y);
+    dnnl_stream_destroy(p->stream);
+    dnnl_engine_destroy(p->engine);
+    for (size_t i = 0; i < TD_COUNTOF(p->data); i++)
+        free(p->data[i]);
+}
+
+// Zeros everywhere: the cores' units take as long for them as for any number.
+static dnnl_status_t place(struct product *p, const_dnnl_primitive_desc_t pd, dnnl_query_t what,
+                           void **out_data, dnnl_memory_t *out_memory) {
+    const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, what, 0);
+    size_t bytes = td_align_up(dnnl_memory_desc_get_size(md), 64);
+    *out_data = aligned_alloc(64, bytes);
+    if (!*out_data) return dnnl_out_of_memory;
+    memset(*out_data, 0, bytes);
+    return dnnl_memory_create(out_memory, md, p->engine, *out_data);
+}
+
+static dnnl_status_t product_init(struct product *p, dnnl_data_type_t type, int64_t rows) {
+    dnnl_memory_desc_t x, w, y;
+    dnnl_dims_t x_dims = {rows, WIDTH}, w_dims = {WIDTH, WIDTH};
+    dnnl_inner_product_desc_t d;
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_status_t s = dnnl_engine_create(&p->engine, dnnl_cpu, 0);
+    if (!s) s = dnnl_stream_create(&p->stream, p->engine, dnnl_stream_in_order);
+    if (!s) s = dnnl_memory_desc_init_by_tag(&x, 2, x_dims, type, dnnl_ab);
+    if (!s) s = dnnl_memory_desc_init_by_tag(&w, 2, w_dims, type, dnnl_format_tag_any);
+    if (!s) s = dnnl_memory_desc_init_by_tag(&y, 2, x_dims, dnnl_f32, dnnl_ab);
+    if (!s) s = dnnl_inner_product_forward_desc_init(&d, dnnl_forward_training, &x, &w, NULL, &y);
+    if (!s) s = dnnl_primitive_desc_create(&pd, &d, NULL, p->engine, NULL);
+    if (!s) s = dnnl_primitive_create(&p->primitive, pd);
+    if (!s) s = place(p, pd, dnnl_query_src_md, &p->data[0], &p->x);
+    if (!s) s = place(p, pd, dnnl_query_weights_md, &p->data[1], &p->weights);
+    if (!s) s = place(p, pd, dnnl_query_dst_md, &p->data[2], &p->y);
+    dnnl_primitive_desc_destroy(pd);
+    return s;
+}
+
+// FLOP/s; 0 where oneDNN has no such product for this processor.
+static double product_peak(dnnl_data_type_t type, int32_t n_threads) {
+    struct product p = {0};
+    int64_t rows = (int64_t)ROWS_PER_THREAD * n_threads, best_ns = INT64_MAX;
+    dnnl_status_t s = product_init(&p, type, rows);
+    int64_t now_ns = td_mono_now().ns, end_ns = now_ns + PRODUCT_NS;
+    while (!s && now_ns < end_ns) {
+        dnnl_exec_arg_t args[] = {
+            {DNNL_ARG_SRC, p.x}, {DNNL_ARG_WEIGHTS, p.weights}, {DNNL_ARG_DST, p.y}};
+        int64_t start = now_ns;
+        s = dnnl_primitive_execute(p.primitive, p.stream, TD_COUNTOF(args), args);
+        now_ns = td_mono_now().ns;
+        best_ns = TD_MIN(best_ns, now_ns - start);
+    }
+    product_finish(&p);
+    return s ? 0 : 2.0 * (double)rows * WIDTH * WIDTH / (double)TD_MAX(best_ns, 1) * 1e9;
+}
+
+TD_CLONES static void update(float *v, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i++)
+        v[i] = v[i] * 0.5f + 1.0f;
+}
+
+static void update_range(const void *arg, int64_t begin, int64_t end) {
+    update(*(float *const *)arg, begin, end);
+}
+
+// Bytes a second, read and written counted each.
+static td_status memory_peak(int32_t n_threads, double *out_rate) {
+    float *v = mmap(NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (v == MAP_FAILED)
+        return td_fail_errno(TD_RESOURCE_EXHAUSTED, "map %zu bytes to measure memory",
+                             MEMORY_BYTES);
+    madvise(v, MEMORY_BYTES, MADV_HUGEPAGE);
+    int64_t best_ns = INT64_MAX, n = (int64_t)(MEMORY_BYTES / sizeof *v);
+    for (int i = 0; i < PASSES; i++) {
+        int64_t start = td_mono_now().ns;
+        td_parallel(n_threads, n, 1, update_range, &v);
+        if (i > 0) best_ns = TD_MIN(best_ns, td_mono_now().ns - start); // the first faults pages in
+    }
+    munmap(v, MEMORY_BYTES);
+    *out_rate = 2.0 * (double)MEMORY_BYTES / (double)TD_MAX(best_ns, 1) * 1e9;
+    return TD_OK;
+}
+
+td_status td_cpu_measure_peak(struct td_accelerator *a, double *out_f32, double *out_bf16,
+                              double *out_bandwidth) {
+    double f32 = product_peak(dnnl_f32, a->n_threads);
+    double bf16 = product_peak(dnnl_bf16, a->n_threads);
+    if (out_bandwidth) TD_TRY(memory_peak(a->n_threads, out_bandwidth));
+    *out_f32 = f32;
+    *out_bf16 = bf16;
+    return TD_OK;
+}
