@@ -114,7 +114,7 @@ static td_status add_gemm(const struct compiler *c, const struct td_node_info *n
         return TD_OK;
     }
     k->run = run_gemm;
-    return td_gemm_create(c->accel->gemm, &s, &k->gemm);
+    return td_gemm_create(c->accel->dnnl, &s, &k->gemm);
 }
 
 static td_status add_operands(const struct compiler *c, td_node node, struct td_kernel *k) {
@@ -232,7 +232,7 @@ static td_status compile_nodes(struct compiler *c) {
     size_t most = (size_t)n + td_graph_n_outputs(c->graph);
     c->exe->kernel = td_calloc(most ? most : 1, sizeof *c->exe->kernel);
     if (!c->exe->kernel) return td_fail_oom();
-    td_gemm_new_program(c->accel->gemm);
+    td_dnnl_new_program(c->accel->dnnl);
     for (td_node i = 0; i < n; i++) {
         TD_TRY(add_kernel(c, i));
         TD_TRY(add_outputs(c, i));

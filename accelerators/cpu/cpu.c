@@ -16,14 +16,14 @@ static td_status cpu_probe(struct td_accel_facts *out_facts) {
         .memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE),
         .dtypes = 1u << TD_F32,
     };
-    td_gemm_describe(f.build, sizeof f.build);
+    td_dnnl_describe(f.build, sizeof f.build);
     memcpy(out_facts, &f, TD_MIN(sizeof f, (size_t)out_facts->struct_bytes));
     return TD_OK;
 }
 
 static void cpu_close(struct td_accelerator *a) {
     if (!a) return;
-    td_gemm_engine_destroy(a->gemm);
+    td_dnnl_destroy(a->dnnl);
     a->magic = 0;
     free(a);
 }
@@ -38,7 +38,7 @@ static td_status cpu_open(const struct td_accel_config *config, struct td_accele
     a->magic = td_accelerator_magic;
     a->n_threads = config->n_threads;
     td_parallel_open(a->n_threads);
-    td_status failed = td_gemm_engine_create(&a->gemm);
+    td_status failed = td_dnnl_create(&a->dnnl);
     if (failed) {
         cpu_close(a);
         return failed;

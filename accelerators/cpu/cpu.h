@@ -5,7 +5,8 @@
 //
 //   cpu.c        the ops table: open, memory, copy, run
 //   compile.c    a program becomes a list of kernels with resolved operands
-//   gemm.c       matrix products by oneDNN (its only home): algorithm and weight layout
+//   onednn.c     what all users of oneDNN share: engine, scratch, packed weights
+//   gemm.c       matrix products by oneDNN: algorithm and weight layout
 //   parallel.c   the one OpenMP loop
 //   peak.c       what the threads can do at best, measured
 //   kernels_*.c  everything else: elementwise, reductions, loss, optimizers
@@ -20,13 +21,13 @@
 
 enum { TD_CPU_MAX_IN = 5, TD_CPU_MAX_THREADS = 256 };
 
-struct td_gemm_engine; // gemm.c: oneDNN engine and stream
-struct td_gemm;        // gemm.c: one product
+struct td_dnnl; // onednn.c: oneDNN engine and stream
+struct td_gemm; // gemm.c: one product
 
 struct td_accelerator {
     uint32_t magic;
     int32_t n_threads;
-    struct td_gemm_engine *gemm;
+    struct td_dnnl *dnnl;
 };
 enum { td_accelerator_magic = 0x43505541 };
 
@@ -106,12 +107,15 @@ void td_cpu_release(struct td_executable *e);
 TD_MUST_USE td_status td_cpu_measure_peak(struct td_accelerator *a, double *out_f32,
                                           double *out_bf16, double *out_bandwidth);
 
-// ---- gemm.c -------------------------------------------------------------------------------------
-TD_MUST_USE td_status td_gemm_engine_create(struct td_gemm_engine **out_engine);
-void td_gemm_engine_destroy(struct td_gemm_engine *e);
+// ---- onednn.c -----------------------------------------------------------------------------------
+TD_MUST_USE td_status td_dnnl_create(struct td_dnnl **out_engine);
+void td_dnnl_destroy(struct td_dnnl *e);
 // "oneDNN 2.6.3, avx512_core_bf16"
-void td_gemm_describe(char *out, size_t out_bytes);
+void td_dnnl_describe(char *out, size_t out_bytes);
+// Before the first primitive of a program is created: the program packs its parameters anew.
+void td_dnnl_new_program(struct td_dnnl *e);
 
+// ---- gemm.c -------------------------------------------------------------------------------------
 // y (m,n) = act(op(a) (m,k) @ op(b) (k,n) + bias), y += with accumulate (no act then).
 struct td_gemm_spec {
     int64_t m, n, k;
@@ -121,9 +125,7 @@ struct td_gemm_spec {
     // layout that the product likes best, and products of one program share the pack.
     const void *param;
 };
-// Before the first product of a program is created: the program packs its parameters anew.
-void td_gemm_new_program(struct td_gemm_engine *e);
-TD_MUST_USE td_status td_gemm_create(struct td_gemm_engine *e, const struct td_gemm_spec *spec,
+TD_MUST_USE td_status td_gemm_create(struct td_dnnl *e, const struct td_gemm_spec *spec,
                                      struct td_gemm **out_gemm);
 void td_gemm_destroy(struct td_gemm *g);
 TD_MUST_USE td_status td_gemm_run(struct td_gemm *g, const void *a, const void *b, const void *bias,

@@ -12,159 +12,20 @@
 // at compile time; a run only sets addresses. Rejected: packing inside the optimizer (saves one
 // pass over the weights, worth 3 % of an mlp step; it ties the optimizer to this file).
 
-#include <oneapi/dnnl/dnnl.h>
-#include <stdio.h>
-
-#include "accelerators/cpu/cpu.h"
-
-enum { MAX_PACKS = 4096 };
-
-struct pack {
-    const void *param;
-    dnnl_memory_desc_t layout;
-    dnnl_memory_t plain, packed;
-    dnnl_primitive_t reorder;
-    void *data;
-    uint64_t program; // that packed it last
-    struct pack *next;
-};
-
-struct td_gemm_engine {
-    dnnl_engine_t engine;
-    dnnl_stream_t stream;
-    void *scratch;
-    size_t scratch_bytes;
-    struct pack *packs;
-    uint64_t program;
-};
+#include "accelerators/cpu/onednn.h"
 
 enum kind { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHTS, MATMUL };
 
 struct td_gemm {
-    struct td_gemm_engine *engine;
+    struct td_dnnl *engine;
     struct td_gemm_spec spec;
     enum kind kind;
     dnnl_primitive_t primitive;
     dnnl_memory_t a, b, bias, y, scratch;
-    struct pack *pack; // NULL: b is read where it lies
-    bool packs;        // this product packs first
-    float *partial;    // BACKWARD_WEIGHTS that accumulates: added to y afterwards
+    struct td_pack *pack; // NULL: b is read where it lies
+    bool packs;           // this product packs first
+    float *partial;       // BACKWARD_WEIGHTS that accumulates: added to y afterwards
 };
-
-static td_status fail_dnnl(dnnl_status_t s, const char *what) {
-    static const char *const text[] = {"success",       "out of memory", "invalid arguments",
-                                       "unimplemented", "iterator ends", "runtime error",
-                                       "not required"};
-    const char *name = (size_t)s < TD_COUNTOF(text) ? text[s] : "unknown";
-    if (s == dnnl_out_of_memory) return td_fail_oom();
-    return td_status_with_class(td_fail(s == dnnl_unimplemented ? TD_UNIMPLEMENTED : TD_INTERNAL,
-                                        "oneDNN: %s: %s", what, name),
-                                TD_CLASS_DEVICE);
-}
-
-#define DNNL_TRY(expr, what)                                                                       \
-    do {                                                                                           \
-        dnnl_status_t dnnl_status_ = (expr);                                                       \
-        if (dnnl_status_ != dnnl_success) return fail_dnnl(dnnl_status_, what);                    \
-    } while (0)
-
-// ---- engine -------------------------------------------------------------------------------------
-td_status td_gemm_engine_create(struct td_gemm_engine **out_engine) {
-    struct td_gemm_engine *e = td_calloc(1, sizeof *e);
-    if (!e) return td_fail_oom();
-    dnnl_status_t s = dnnl_engine_create(&e->engine, dnnl_cpu, 0);
-    if (s == dnnl_success) s = dnnl_stream_create(&e->stream, e->engine, dnnl_stream_in_order);
-    if (s != dnnl_success) {
-        td_gemm_engine_destroy(e);
-        return fail_dnnl(s, "create an engine");
-    }
-    *out_engine = e;
-    return TD_OK;
-}
-
-static void pack_destroy(struct pack *p) {
-    if (!p) return;
-    dnnl_primitive_destroy(p->reorder);
-    dnnl_memory_destroy(p->plain);
-    dnnl_memory_destroy(p->packed);
-    free(p->data);
-    free(p);
-}
-
-void td_gemm_engine_destroy(struct td_gemm_engine *e) {
-    if (!e) return;
-    for (struct pack *p = e->packs, *next; p; p = next) {
-        next = p->next;
-        pack_destroy(p);
-    }
-    dnnl_stream_destroy(e->stream);
-    dnnl_engine_destroy(e->engine);
-    free(e->scratch);
-    free(e);
-}
-
-void td_gemm_new_program(struct td_gemm_engine *e) {
-    e->program++;
-}
-
-void td_gemm_describe(char *out, size_t out_bytes) {
-    const dnnl_version_t *v = dnnl_version();
-    snprintf(out, out_bytes, "oneDNN %d.%d.%d, isa 0x%x", v->major, v->minor, v->patch,
-             (unsigned)dnnl_get_effective_cpu_isa());
-}
-
-static td_status want_scratch(struct td_gemm_engine *e, size_t bytes) {
-    if (bytes <= e->scratch_bytes) return TD_OK;
-    void *more = aligned_alloc(64, td_align_up(bytes, 64));
-    if (!more) return td_fail_oom();
-    free(e->scratch);
-    e->scratch = more;
-    e->scratch_bytes = bytes;
-    return TD_OK;
-}
-
-// ---- packs --------------------------------------------------------------------------------------
-static td_status pack_build(struct td_gemm_engine *e, struct pack *p,
-                            const dnnl_memory_desc_t *plain) {
-    size_t bytes = dnnl_memory_desc_get_size(&p->layout);
-    p->data = aligned_alloc(64, td_align_up(bytes, 64));
-    if (!p->data) return td_fail_oom();
-    dnnl_primitive_desc_t pd = NULL;
-    DNNL_TRY(dnnl_memory_create(&p->plain, plain, e->engine, DNNL_MEMORY_NONE), "plain weights");
-    DNNL_TRY(dnnl_memory_create(&p->packed, &p->layout, e->engine, p->data), "packed weights");
-    DNNL_TRY(dnnl_reorder_primitive_desc_create(&pd, plain, e->engine, &p->layout, e->engine, NULL),
-             "describe a reorder");
-    dnnl_status_t s = dnnl_primitive_create(&p->reorder, pd);
-    dnnl_primitive_desc_destroy(pd);
-    DNNL_TRY(s, "create a reorder");
-    return TD_OK;
-}
-
-static td_status pack_get(struct td_gemm_engine *e, const void *param,
-                          const dnnl_memory_desc_t *plain, const dnnl_memory_desc_t *layout,
-                          struct pack **out_pack) {
-    int n = 0;
-    for (struct pack *p = e->packs; p; p = p->next, n++) {
-        if (p->param == param && dnnl_memory_desc_equal(&p->layout, layout)) {
-            *out_pack = p;
-            return TD_OK;
-        }
-    }
-    if (n >= MAX_PACKS) return td_fail(TD_RESOURCE_EXHAUSTED, "more than %d packed weights", n);
-    struct pack *p = td_calloc(1, sizeof *p);
-    if (!p) return td_fail_oom();
-    p->param = param;
-    p->layout = *layout;
-    td_status failed = pack_build(e, p, plain);
-    if (failed) {
-        pack_destroy(p);
-        return failed;
-    }
-    p->next = e->packs;
-    e->packs = p;
-    *out_pack = p;
-    return TD_OK;
-}
 
 // ---- one product --------------------------------------------------------------------------------
 // A 2-D f32
@@ -205,7 +66,7 @@ static td_status make_attr(const struct td_gemm_spec *s, enum kind kind,
     dnnl_post_ops_destroy(ops);
     if (st) {
         dnnl_primitive_attr_destroy(attr);
-        return fail_dnnl(st, "attributes");
+        return td_dnnl_fail(st, "attributes");
     }
     *out_attr = attr;
     return TD_OK;
@@ -295,14 +156,13 @@ static td_status make_memories(struct td_gemm *g, const struct layouts *l,
         DNNL_TRY(dnnl_memory_create(&g->bias, &l->bias, engine, DNNL_MEMORY_NONE), "bias");
     }
     DNNL_TRY(dnnl_memory_create(&g->scratch, scratch, engine, DNNL_MEMORY_NONE), "scratch");
-    TD_TRY(want_scratch(g->engine, dnnl_memory_desc_get_size(scratch)));
+    TD_TRY(td_dnnl_want_scratch(g->engine, dnnl_memory_desc_get_size(scratch)));
     if (g->kind == FORWARD || g->kind == BACKWARD_DATA) {
         const dnnl_memory_desc_t *layout =
             dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
         if (!dnnl_memory_desc_equal(layout, &l->b_plain)) {
-            TD_TRY(pack_get(g->engine, g->spec.param, &l->b_plain, layout, &g->pack));
-            g->packs = g->pack->program != g->engine->program;
-            g->pack->program = g->engine->program;
+            TD_TRY(td_dnnl_pack_get(g->engine, g->spec.param, &l->b_plain, layout, &g->pack));
+            g->packs = td_dnnl_pack_claim(g->engine, g->pack);
         }
     }
     if (g->kind == BACKWARD_WEIGHTS && g->spec.accumulate) {
@@ -320,13 +180,13 @@ static td_status build(struct td_gemm *g) {
     TD_TRY(make_attr(&g->spec, g->kind, &attr));
     dnnl_status_t s = product_desc(g->engine->engine, &g->spec, g->kind, &l, attr, &pd);
     if (!s) s = dnnl_primitive_create(&g->primitive, pd);
-    td_status failed = s ? fail_dnnl(s, "create a product") : make_memories(g, &l, pd);
+    td_status failed = s ? td_dnnl_fail(s, "create a product") : make_memories(g, &l, pd);
     dnnl_primitive_desc_destroy(pd);
     dnnl_primitive_attr_destroy(attr);
     return failed;
 }
 
-td_status td_gemm_create(struct td_gemm_engine *e, const struct td_gemm_spec *spec,
+td_status td_gemm_create(struct td_dnnl *e, const struct td_gemm_spec *spec,
                          struct td_gemm **out_gemm) {
     struct td_gemm *g = td_calloc(1, sizeof *g);
     if (!g) return td_fail_oom();
@@ -355,14 +215,6 @@ void td_gemm_destroy(struct td_gemm *g) {
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static td_status pack_now(struct td_gemm *g, const void *b) {
-    struct pack *p = g->pack;
-    DNNL_TRY(dnnl_memory_set_data_handle(p->plain, (void *)(uintptr_t)b), "weights");
-    dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, p->plain}, {DNNL_ARG_TO, p->packed}};
-    DNNL_TRY(dnnl_primitive_execute(p->reorder, g->engine->stream, 2, args), "pack weights");
-    return TD_OK;
-}
-
 static int name_args(const struct td_gemm *g, dnnl_exec_arg_t args[5]) {
     static const int role[][3] = {
         [FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
@@ -386,7 +238,7 @@ static void add_partial(float *y, const float *x, int64_t n) {
 }
 
 td_status td_gemm_run(struct td_gemm *g, const void *a, const void *b, const void *bias, void *y) {
-    if (g->packs) TD_TRY(pack_now(g, b));
+    if (g->packs) TD_TRY(td_dnnl_pack_run(g->engine, g->pack, b));
     void *result = g->partial ? g->partial : y;
     // oneDNN's handles are not const; only the result is written.
     dnnl_status_t s = dnnl_memory_set_data_handle(g->a, (void *)(uintptr_t)a);

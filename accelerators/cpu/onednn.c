@@ -1,0 +1,129 @@
+// oneDNN's engine, stream, scratch, errors and packed weights; contract in onednn.h. One engine an
+// accelerator. Packs live as long as it: programs of one job share them, and a later program finds
+// those of an earlier one. Thread: the rank's training thread.
+
+#include "accelerators/cpu/onednn.h"
+
+#include <stdio.h>
+
+enum { MAX_PACKS = 4096 };
+
+td_status td_dnnl_fail(dnnl_status_t s, const char *what) {
+    static const char *const text[] = {"success",       "out of memory", "invalid arguments",
+                                       "unimplemented", "iterator ends", "runtime error",
+                                       "not required"};
+    const char *name = (size_t)s < TD_COUNTOF(text) ? text[s] : "unknown";
+    if (s == dnnl_out_of_memory) return td_fail_oom();
+    return td_status_with_class(td_fail(s == dnnl_unimplemented ? TD_UNIMPLEMENTED : TD_INTERNAL,
+                                        "oneDNN: %s: %s", what, name),
+                                TD_CLASS_DEVICE);
+}
+
+// ---- engine -------------------------------------------------------------------------------------
+td_status td_dnnl_create(struct td_dnnl **out_engine) {
+    struct td_dnnl *e = td_calloc(1, sizeof *e);
+    if (!e) return td_fail_oom();
+    dnnl_status_t s = dnnl_engine_create(&e->engine, dnnl_cpu, 0);
+    if (s == dnnl_success) s = dnnl_stream_create(&e->stream, e->engine, dnnl_stream_in_order);
+    if (s != dnnl_success) {
+        td_dnnl_destroy(e);
+        return td_dnnl_fail(s, "create an engine");
+    }
+    *out_engine = e;
+    return TD_OK;
+}
+
+static void pack_destroy(struct td_pack *p) {
+    if (!p) return;
+    dnnl_primitive_destroy(p->reorder);
+    dnnl_memory_destroy(p->plain);
+    dnnl_memory_destroy(p->packed);
+    free(p->data);
+    free(p);
+}
+
+void td_dnnl_destroy(struct td_dnnl *e) {
+    if (!e) return;
+    for (struct td_pack *p = e->packs, *next; p; p = next) {
+        next = p->next;
+        pack_destroy(p);
+    }
+    dnnl_stream_destroy(e->stream);
+    dnnl_engine_destroy(e->engine);
+    free(e->scratch);
+    free(e);
+}
+
+void td_dnnl_new_program(struct td_dnnl *e) {
+    e->program++;
+}
+
+void td_dnnl_describe(char *out, size_t out_bytes) {
+    const dnnl_version_t *v = dnnl_version();
+    snprintf(out, out_bytes, "oneDNN %d.%d.%d, isa 0x%x", v->major, v->minor, v->patch,
+             (unsigned)dnnl_get_effective_cpu_isa());
+}
+
+td_status td_dnnl_want_scratch(struct td_dnnl *e, size_t bytes) {
+    if (bytes <= e->scratch_bytes) return TD_OK;
+    void *more = aligned_alloc(64, td_align_up(bytes, 64));
+    if (!more) return td_fail_oom();
+    free(e->scratch);
+    e->scratch = more;
+    e->scratch_bytes = bytes;
+    return TD_OK;
+}
+
+// ---- packs --------------------------------------------------------------------------------------
+static td_status pack_build(struct td_dnnl *e, struct td_pack *p, const dnnl_memory_desc_t *plain) {
+    size_t bytes = dnnl_memory_desc_get_size(&p->layout);
+    p->data = aligned_alloc(64, td_align_up(bytes, 64));
+    if (!p->data) return td_fail_oom();
+    dnnl_primitive_desc_t pd = NULL;
+    DNNL_TRY(dnnl_memory_create(&p->plain, plain, e->engine, DNNL_MEMORY_NONE), "plain weights");
+    DNNL_TRY(dnnl_memory_create(&p->packed, &p->layout, e->engine, p->data), "packed weights");
+    DNNL_TRY(dnnl_reorder_primitive_desc_create(&pd, plain, e->engine, &p->layout, e->engine, NULL),
+             "describe a reorder");
+    dnnl_status_t s = dnnl_primitive_create(&p->reorder, pd);
+    dnnl_primitive_desc_destroy(pd);
+    DNNL_TRY(s, "create a reorder");
+    return TD_OK;
+}
+
+td_status td_dnnl_pack_get(struct td_dnnl *e, const void *param, const dnnl_memory_desc_t *plain,
+                           const dnnl_memory_desc_t *layout, struct td_pack **out_pack) {
+    int n = 0;
+    for (struct td_pack *p = e->packs; p; p = p->next, n++) {
+        if (p->param == param && dnnl_memory_desc_equal(&p->layout, layout)) {
+            *out_pack = p;
+            return TD_OK;
+        }
+    }
+    if (n >= MAX_PACKS) return td_fail(TD_RESOURCE_EXHAUSTED, "more than %d packed weights", n);
+    struct td_pack *p = td_calloc(1, sizeof *p);
+    if (!p) return td_fail_oom();
+    p->param = param;
+    p->layout = *layout;
+    td_status failed = pack_build(e, p, plain);
+    if (failed) {
+        pack_destroy(p);
+        return failed;
+    }
+    p->next = e->packs;
+    e->packs = p;
+    *out_pack = p;
+    return TD_OK;
+}
+
+bool td_dnnl_pack_claim(struct td_dnnl *e, struct td_pack *p) {
+    bool first = p->program != e->program;
+    p->program = e->program;
+    return first;
+}
+
+td_status td_dnnl_pack_run(struct td_dnnl *e, struct td_pack *p, const void *weights) {
+    DNNL_TRY(dnnl_memory_set_data_handle(p->plain, (void *)(uintptr_t)weights), "weights");
+    dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, p->plain}, {DNNL_ARG_TO, p->packed}};
+    DNNL_TRY(dnnl_primitive_execute(p->reorder, e->stream, 2, args), "pack weights");
+    return TD_OK;
+}

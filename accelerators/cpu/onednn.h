@@ -1,0 +1,53 @@
+#ifndef TRAIND_ACCELERATORS_CPU_ONEDNN_H
+#define TRAIND_ACCELERATORS_CPU_ONEDNN_H
+
+// What all users of oneDNN share: engine and stream, one scratch buffer as large as the largest
+// primitive wants, errors, and packed weights.
+//
+// A pack is a parameter in the layout that primitives like best. Weights change every step, so the
+// first primitive of a program that reads a pack makes it anew (td_dnnl_pack_claim says who that
+// is); primitives that want the same layout of the same parameter share it.
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include "accelerators/cpu/cpu.h"
+
+struct td_pack {
+    const void *param;
+    dnnl_memory_desc_t layout;
+    dnnl_memory_t plain, packed;
+    dnnl_primitive_t reorder;
+    void *data;
+    uint64_t program; // that packed it last
+    struct td_pack *next;
+};
+
+struct td_dnnl {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    void *scratch;
+    size_t scratch_bytes;
+    struct td_pack *packs;
+    uint64_t program;
+};
+
+// A oneDNN status as ours: UNIMPLEMENTED, or INTERNAL of class device.
+td_status td_dnnl_fail(dnnl_status_t s, const char *what);
+
+#define DNNL_TRY(expr, what)                                                                       \
+    do {                                                                                           \
+        dnnl_status_t dnnl_status_ = (expr);                                                       \
+        if (dnnl_status_ != dnnl_success) return td_dnnl_fail(dnnl_status_, what);                 \
+    } while (0)
+
+// Scratch grows while programs are compiled; a run takes its address from the engine.
+TD_MUST_USE td_status td_dnnl_want_scratch(struct td_dnnl *e, size_t bytes);
+// The pack of `param` (stored as `plain`) in `layout`, created on first use.
+TD_MUST_USE td_status td_dnnl_pack_get(struct td_dnnl *e, const void *param,
+                                       const dnnl_memory_desc_t *plain,
+                                       const dnnl_memory_desc_t *layout, struct td_pack **out_pack);
+// True for the first that asks in the program being compiled: it packs before it runs.
+bool td_dnnl_pack_claim(struct td_dnnl *e, struct td_pack *p);
+TD_MUST_USE td_status td_dnnl_pack_run(struct td_dnnl *e, struct td_pack *p, const void *weights);
+
+#endif
