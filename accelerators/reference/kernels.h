@@ -33,6 +33,7 @@ td_ref_kernel_fn *td_ref_loss(enum td_op op);
 td_ref_kernel_fn *td_ref_nn(enum td_op op);
 td_ref_kernel_fn *td_ref_conv(enum td_op op);
 td_ref_kernel_fn *td_ref_attention(enum td_op op);
+td_ref_kernel_fn *td_ref_optim(enum td_op op);
 
 // Runs the node's kernel; INVALID_ARGUMENT (class data) on labels outside the classes.
 TD_MUST_USE td_status td_ref_kernel(struct ref_call *c);

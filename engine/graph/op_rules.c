@@ -2,8 +2,8 @@
 //
 // One table row per op: a shape rule (checks operands and attributes, infers dtype and shape of the
 // outputs), a cost rule (FLOPs; 0 where the op only moves bytes) and a mask of the operands that
-// the op writes. Here are the ops of linear algebra, state and optimizers; a family of ops
-// has its own file and table (op_rules_*.c), asked first. Gradient rules stand in grad_rules*.c,
+// the op writes. Here are the ops of linear algebra and state; a family of ops has its own file and
+// table (op_rules_*.c), asked first. Gradient rules stand in grad_rules*.c,
 // reference kernels in accelerators/reference; tests/conform visits every row. A rule fails with
 // INVALID_ARGUMENT that names op and operand shapes; it never aborts, because what it judges is a
 // user's module. Pure functions.
@@ -169,29 +169,6 @@ static td_status shape_clip_coef(const struct td_op_call *c) {
     return give_scalar(c, 0, arg(c, 0)->dtype);
 }
 
-// How many of an optimizer's operands are tensors like the parameter; behind them may be clip.
-static uint32_t optimizer_tensors(enum td_op op, const struct td_attrs *attrs) {
-    if (op == TD_OP_SGD) return attrs->optim.momentum != 0.0f ? 3 : 2;
-    return 4;
-}
-
-static td_status shape_optimizer(const struct td_op_call *c) {
-    uint32_t n = optimizer_tensors(c->op, c->attrs);
-    if (c->n_in < n || c->n_in > n + 1) {
-        return td_op_reject(c,
-                            "the optimizer's buffers are missing, or there are too many operands");
-    }
-    if (!td_dtype_is_float(arg(c, 0)->dtype)) return td_op_reject(c, "the parameter must be float");
-    for (uint32_t i = 0; i < n; i++) {
-        if (i != 1 && !is_state(c, i)) return td_op_reject(c, "only a state tensor can be written");
-        if (!like_first(c, i)) return td_op_reject(c, "types and shapes must be the parameter's");
-    }
-    if (c->n_in == n + 1 && !is_float_scalar(arg(c, n))) {
-        return td_op_reject(c, "the clip coefficient must be a float scalar");
-    }
-    return TD_OK;
-}
-
 static td_status shape_fill(const struct td_op_call *c) {
     if (c->n_in == 1 && !is_float_scalar(arg(c, 0))) return td_op_reject(c, "needs a float scalar");
     if (!td_dtype_is_float(c->attrs->dtype)) return td_op_reject(c, "attrs.dtype must be float");
@@ -211,14 +188,6 @@ static double cost_store(const struct td_graph *g, const struct td_node_info *no
     return node->attrs.accumulate ? td_op_elems(g, node->inputs[0]) : 0;
 }
 
-static double cost_sgd(const struct td_graph *g, const struct td_node_info *node) {
-    return 6 * td_op_elems(g, node->inputs[0]);
-}
-
-static double cost_adam(const struct td_graph *g, const struct td_node_info *node) {
-    return 14 * td_op_elems(g, node->inputs[0]);
-}
-
 // ---- the table ----------------------------------------------------------------------------------
 static const struct td_op_rule op_rules[TD_OP_COUNT] = {
     [TD_OP_MATMUL] = {shape_matmul, cost_matmul},
@@ -230,9 +199,6 @@ static const struct td_op_rule op_rules[TD_OP_COUNT] = {
     [TD_OP_STORE] = {shape_store, cost_store},
     [TD_OP_ALL_REDUCE] = {shape_all_reduce, td_op_cost_free},
     [TD_OP_CLIP_COEF] = {shape_clip_coef, td_op_cost_free},
-    [TD_OP_SGD] = {shape_optimizer, cost_sgd},
-    [TD_OP_ADAM] = {shape_optimizer, cost_adam},
-    [TD_OP_ADAMW] = {shape_optimizer, cost_adam},
     [TD_OP_FILL] = {shape_fill, td_op_cost_free},
 };
 
@@ -242,6 +208,7 @@ static const struct td_op_rule *rule_of(enum td_op op) {
     if (!r) r = td_op_rule_nn(op);
     if (!r) r = td_op_rule_conv(op);
     if (!r) r = td_op_rule_attention(op);
+    if (!r) r = td_op_rule_optim(op);
     return r ? r : &op_rules[op];
 }
 
@@ -281,10 +248,7 @@ bool td_op_writes(enum td_op op, const struct td_attrs *attrs, uint32_t i) {
     if (op == TD_OP_STORE) return i == 0;
     if (op == TD_OP_ALL_REDUCE) return true;
     if (op == TD_OP_BATCH_NORM) return i >= 3;
-    if (op == TD_OP_SGD || op == TD_OP_ADAM || op == TD_OP_ADAMW) {
-        return i != 1 && i < optimizer_tensors(op, attrs);
-    }
-    return false;
+    return td_op_optim_writes(op, attrs, i);
 }
 
 bool td_node_has_effect(const struct td_node_info *node) {

@@ -26,6 +26,9 @@ const struct td_op_rule *td_op_rule_tensor(enum td_op op);
 const struct td_op_rule *td_op_rule_nn(enum td_op op);
 const struct td_op_rule *td_op_rule_conv(enum td_op op);
 const struct td_op_rule *td_op_rule_attention(enum td_op op);
+const struct td_op_rule *td_op_rule_optim(enum td_op op);
+// td_op_writes for optimizers; false for other ops.
+bool td_op_optim_writes(enum td_op op, const struct td_attrs *attrs, uint32_t i);
 
 // INVALID_ARGUMENT "op(f32(2,3), ...): <why>".
 TD_MUST_USE td_status td_op_reject(const struct td_op_call *c, const char *why);
