@@ -43,7 +43,8 @@ struct td_flags {
     const char *sets[TD_MAX_SETS];
     size_t n_sets;
     const char *request_id;
-    const char *out_path; // -O
+    const char *out_path;   // -O
+    const char *dump_graph; // a pass
     const char *state;
     const char *reason;
     int rank; // -1: all

@@ -1,6 +1,7 @@
 // plan: what a spec would need (memory, FLOPs, steps), worked out by a worker on a node without
 // training. -O writes the plan itself, every knob resolved, which `traind-worker run --plan FILE`
-// takes on any machine, with no daemon at all.
+// takes on any machine, with no daemon at all. --dump-graph prints the graph of the job's main
+// program instead of the numbers.
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -33,6 +34,7 @@ td_status td_cmd_plan(struct td_session *s, const struct td_flags *f, int *out_e
     request.spec = (char *)(uintptr_t)td_buf_cstr(&spec);
     request.n_overrides = f->n_sets;
     request.overrides = (char **)(uintptr_t)f->sets;
+    request.dump_graph = (char *)(uintptr_t)(f->dump_graph ? f->dump_graph : "");
     TD_AUTO(td_rpc_message) *answer = NULL;
     TD_TRY(td_session_call(s, "/traind.v1.JobService/PlanJob", &request.base,
                            &traind__v1__plan_job_response__descriptor, &answer));
@@ -46,6 +48,10 @@ td_status td_cmd_plan(struct td_session *s, const struct td_flags *f, int *out_e
     }
     if (f->output == TD_OUTPUT_NAME) {
         puts(f->out_path ? f->out_path : "");
+        return TD_OK;
+    }
+    if (f->dump_graph) {
+        fputs(r->graph, stdout);
         return TD_OK;
     }
     show_plan(r);

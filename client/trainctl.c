@@ -26,6 +26,7 @@ enum td_flag_bit {
     F_STATE = 1 << 8,
     F_REQUEST_ID = 1 << 9,
     F_REASON = 1 << 10,
+    F_DUMP = 1 << 11,
     F_COMMON = 1 << 30,
 };
 
@@ -46,6 +47,7 @@ enum {
     KEY_STATE,
     KEY_REQUEST_ID,
     KEY_REASON,
+    KEY_DUMP_GRAPH,
 };
 
 struct flag_row {
@@ -73,6 +75,9 @@ static const struct flag_row flag_table[] = {
     {F_STEPS, {"to", KEY_TO, "STEP", 0, "last step", 0}},
     {F_FILE, {"output-path", 'O', "PATH", 0, "where to write (-o FILE does the same)", 0}},
     {F_STATE, {"state", KEY_STATE, "STATE", 0, "only jobs in that state: RUNNING, FAILED, ...", 0}},
+    {F_DUMP,
+     {"dump-graph", KEY_DUMP_GRAPH, "PASS", 0,
+      "print the training graph as that pass leaves it: record, autodiff, ..., memory", 0}},
     {F_REASON, {"reason", KEY_REASON, "TEXT", 0, "kept with the job", 0}},
 };
 
@@ -92,8 +97,8 @@ static const struct td_verb verb_table[] = {
      TD_MAX_ARGS, F_STEPS, td_cmd_metrics},
     {"node list", "", "nodes and their slots", 0, 0, 0, td_cmd_node_list},
     {"pause", "JOB", "stop with a checkpoint and free the slots", 1, 1, 0, td_cmd_pause},
-    {"plan", "FILE", "memory, FLOPs and steps of a spec; -O writes the plan", 1, 1, F_SET | F_FILE,
-     td_cmd_plan},
+    {"plan", "FILE", "memory, FLOPs and steps of a spec; -O writes the plan", 1, 1,
+     F_SET | F_FILE | F_DUMP, td_cmd_plan},
     {"resume", "JOB", "queue a paused job again", 1, 1, 0, td_cmd_resume},
     {"submit", "FILE", "submit a job spec (- reads standard input)", 1, 1,
      F_SET | F_FOLLOW | F_DRY_RUN | F_REQUEST_ID, td_cmd_submit},
@@ -216,6 +221,9 @@ static error_t parse_verb_flag(int key, char *arg, struct argp_state *state, str
         return 0;
     case KEY_REQUEST_ID:
         f->request_id = arg;
+        return 0;
+    case KEY_DUMP_GRAPH:
+        f->dump_graph = arg;
         return 0;
     case KEY_REASON:
         f->reason = arg;

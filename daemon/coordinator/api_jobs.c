@@ -178,6 +178,7 @@ static td_status reply_plan(struct td_coordinator *c, const struct planner *p, c
     m->steps_per_epoch = (uint32_t)number(v, "steps_per_epoch");
     m->total_steps = (uint32_t)number(v, "total_steps");
     m->slots = (uint32_t)td_spec_ranks(&plan.spec);
+    m->graph = (char *)(uintptr_t)td_json_string(td_json_get(v, "graph"), "");
     td_shell_reply(c, p->call, td_steal(arena), &m->base);
     return TD_OK;
 }
@@ -207,7 +208,7 @@ static td_status plan(struct td_coordinator *c, struct td_rpc_call *call,
                                      "LIMIT_PLANS");
     }
     uint64_t token = ++ps->next_token;
-    TD_TRY(td_core_plan(c->core, td_shell_now(), json, token));
+    TD_TRY(td_core_plan(c->core, td_shell_now(), json, r->dump_graph, token));
     ps->list[ps->n++] = (struct planner){token, call, td_steal(json)};
     td_rpc_call_ref(call);
     td_shell_after(c);

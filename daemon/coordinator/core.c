@@ -608,7 +608,7 @@ td_status td_core_resume(struct td_core *core, struct td_now now, const char *id
 }
 
 td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec_json,
-                       uint64_t token) {
+                       const char *dump, uint64_t token) {
     enter(core, now);
     if (core->n_waiters == TD_CORE_MAX_PLAN_WAITERS) {
         return td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED,
@@ -617,15 +617,19 @@ td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec
                                      "LIMIT_PLANS");
     }
     struct td_plan_waiter w = {.token = token};
+    if (strlen(dump) >= sizeof w.dump) {
+        return td_fail(TD_INVALID_ARGUMENT, "there is no pass '%.40s...'", dump);
+    }
+    snprintf(w.dump, sizeof w.dump, "%s", dump);
     td_xxh3_128_hex(spec_json, strlen(spec_json), w.digest);
-    const struct td_plan_entry *e = td_plans_find(core, w.digest);
+    const struct td_plan_entry *e = dump[0] ? NULL : td_plans_find(core, w.digest);
     if (e) {
         struct td_action *a = td_core_act(core, TD_ACTION_PLANNED);
         a->token = token;
         a->text = td_core_dup(e->json);
         return TD_OK;
     }
-    TD_TRY(td_plans_want(core, w.digest, spec_json));
+    TD_TRY(td_plans_want(core, w.digest, w.dump, spec_json));
     core->waiters[core->n_waiters++] = w;
     td_plans_tick(core);
     leave(core);

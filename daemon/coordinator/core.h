@@ -154,9 +154,10 @@ TD_MUST_USE td_status td_core_pause(struct td_core *core, struct td_now now, con
                                     const struct td_job **out_job);
 TD_MUST_USE td_status td_core_resume(struct td_core *core, struct td_now now, const char *id,
                                      const struct td_job **out_job);
-// Asks a node for the plan of a canonical spec; TD_ACTION_PLANNED with token follows.
+// Asks a node for the plan of a canonical spec, with the graph that pass `dump` leaves unless that
+// is ""; TD_ACTION_PLANNED with token follows.
 TD_MUST_USE td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec_json,
-                                   uint64_t token);
+                                   const char *dump, uint64_t token);
 void td_core_plan_abandon(struct td_core *core, uint64_t token);
 
 // Nothing is placed any more. stop_embedded: attempts of the embedded node are stopped with a

@@ -44,8 +44,9 @@ struct td_plan_entry { // cached result
     uint32_t total_steps;
 };
 
-struct td_plan_ask { // on its way; one per spec
+struct td_plan_ask { // on its way; one per spec and graph
     char digest[33];
+    char dump[32]; // pass whose graph is wanted; "": sizes only
     char request[64];
     char node[64]; // "": not asked yet
     char last[64]; // asked last
@@ -56,7 +57,7 @@ struct td_plan_ask { // on its way; one per spec
 
 struct td_plan_waiter {
     uint64_t token;
-    char digest[33];
+    char digest[33], dump[32];
 };
 
 struct td_request {
@@ -175,7 +176,7 @@ TD_MUST_USE td_status td_queue_check(struct td_core *core, const struct td_job *
 // ---- plans.c ------------------------------------------------------------------------------------
 const struct td_plan_entry *td_plans_find(const struct td_core *core, const char *digest);
 // Sees to it that a node is asked. TD_RESOURCE_EXHAUSTED: too many at once.
-TD_MUST_USE td_status td_plans_want(struct td_core *core, const char *digest,
+TD_MUST_USE td_status td_plans_want(struct td_core *core, const char *digest, const char *dump,
                                     const char *spec_json);
 void td_plans_on_result(struct td_core *core, struct td_host *node,
                         const Traind__V1__PlanResult *m);

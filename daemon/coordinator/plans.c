@@ -5,6 +5,8 @@
 // calls wait for it. A node that goes away takes its questions with it: they are asked again
 // elsewhere. An answer of class bad_spec or data is final and fails the jobs that wait; any other
 // failure is asked again, max_tries in all, because it says more about the node than about the job.
+// A question for a graph, too, stands beside the one for sizes alone: its answer is not kept, and
+// its failure fails no job.
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,7 +16,7 @@
 #include "lib/base/buf.h"
 #include "lib/spec/plan.h"
 
-enum { MAX_TRIES = 3, RESULT_MAX_BYTES = 256 << 10, PLAN_MAX_BYTES = 4 << 20 };
+enum { MAX_TRIES = 3, RESULT_MAX_BYTES = 2 << 20, PLAN_MAX_BYTES = 4 << 20 };
 static const int64_t answer_ns = 120 * TD_NS_PER_S;
 
 // ---- cache --------------------------------------------------------------------------------------
@@ -77,9 +79,11 @@ td_status td_plans_load(struct td_core *core, const char *key, const char *body)
 }
 
 // ---- questions ----------------------------------------------------------------------------------
-td_status td_plans_want(struct td_core *core, const char *digest, const char *spec_json) {
+td_status td_plans_want(struct td_core *core, const char *digest, const char *dump,
+                        const char *spec_json) {
     for (uint32_t i = 0; i < core->n_asks; i++) {
-        if (strcmp(core->asks[i]->digest, digest) == 0) return TD_OK;
+        bool same = strcmp(core->asks[i]->digest, digest) == 0;
+        if (same && strcmp(core->asks[i]->dump, dump) == 0) return TD_OK;
     }
     if (core->n_asks == TD_COUNTOF(core->asks)) {
         return td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED,
@@ -89,6 +93,7 @@ td_status td_plans_want(struct td_core *core, const char *digest, const char *sp
     }
     struct td_plan_ask *ask = td_core_must(td_calloc(1, sizeof *ask));
     snprintf(ask->digest, sizeof ask->digest, "%s", digest);
+    snprintf(ask->dump, sizeof ask->dump, "%s", dump);
     ask->spec_json = td_core_dup(spec_json);
     core->asks[core->n_asks++] = ask;
     return TD_OK;
@@ -100,11 +105,12 @@ static void drop_ask(struct td_core *core, uint32_t i) {
     core->asks[i] = core->asks[--core->n_asks];
 }
 
-// Answers every PlanJob call that waits for the spec.
-static void answer_waiters(struct td_core *core, const char *digest, const char *json,
+// Answers every PlanJob call that waits for it.
+static void answer_waiters(struct td_core *core, const struct td_plan_ask *ask, const char *json,
                            td_status borrow_failure) {
     for (uint32_t i = core->n_waiters; i-- > 0;) {
-        if (strcmp(core->waiters[i].digest, digest) != 0) continue;
+        const struct td_plan_waiter *w = &core->waiters[i];
+        if (strcmp(w->digest, ask->digest) != 0 || strcmp(w->dump, ask->dump) != 0) continue;
         struct td_action *a = td_core_act(core, TD_ACTION_PLANNED);
         a->token = core->waiters[i].token;
         if (json) {
@@ -123,8 +129,8 @@ static void fail_ask(struct td_core *core, uint32_t at, enum td_class cls, enum 
                      const char *message) {
     struct td_plan_ask *ask = core->asks[at];
     td_status s = td_status_with_class(td_fail(code ? code : TD_INTERNAL, "%s", message), cls);
-    answer_waiters(core, ask->digest, NULL, s);
-    for (uint32_t i = core->n_active; i-- > 0;) {
+    answer_waiters(core, ask, NULL, s);
+    for (uint32_t i = core->n_active; i-- > 0 && !ask->dump[0];) {
         struct td_job *j = core->active[i];
         if (j->state == TD_JOB_QUEUED && !j->n_attempts &&
             strcmp(j->spec_digest, ask->digest) == 0) {
@@ -199,6 +205,7 @@ static void ask_node(struct td_core *core, uint32_t at, struct td_host *n) {
     Traind__V1__PlanRequest request = TRAIND__V1__PLAN_REQUEST__INIT;
     request.request = ask->request;
     request.plan_json = plan_text;
+    request.dump_graph = ask->dump;
     Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
     m.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_PLAN_REQUEST;
     m.plan_request = &request;
@@ -239,17 +246,23 @@ static bool final_class(enum td_class cls, uint32_t code) {
 static void on_plan(struct td_core *core, uint32_t at, const char *json) {
     struct td_plan_ask *ask = core->asks[at];
     struct td_plan_entry *e = NULL;
-    td_status s = strlen(json) > RESULT_MAX_BYTES
-                      ? td_fail(TD_RESOURCE_EXHAUSTED, "a plan of %zu bytes", strlen(json))
-                      : read_entry(ask->digest, json, &e);
+    size_t bytes = strlen(json);
+    td_status s = TD_OK;
+    if (bytes > RESULT_MAX_BYTES) {
+        s = td_fail(TD_RESOURCE_EXHAUSTED, "a plan of %zu bytes", bytes);
+    } else if (!ask->dump[0]) {
+        s = read_entry(ask->digest, json, &e);
+    }
     if (s) {
         fail_ask(core, at, TD_CLASS_INTERNAL, td_status_code(s), td_status_message(s));
         td_status_free(s);
         return;
     }
-    keep(core, e);
-    td_core_record(core, TD_RECORD_PLAN, e->digest, e->json);
-    answer_waiters(core, e->digest, e->json, TD_OK);
+    if (e) {
+        keep(core, e);
+        td_core_record(core, TD_RECORD_PLAN, e->digest, e->json);
+    }
+    answer_waiters(core, ask, json, TD_OK);
     drop_ask(core, at);
     core->queue_dirty = true;
 }

@@ -295,7 +295,8 @@ static int by_turn(const void *a, const void *b) {
 
 static bool planned(struct td_core *core, struct td_job *j) {
     if (j->n_attempts || td_plans_find(core, j->spec_digest)) return true;
-    td_status_free(td_plans_want(core, j->spec_digest, j->spec_json)); // full: a later pass asks
+    td_status_free(
+        td_plans_want(core, j->spec_digest, "", j->spec_json)); // full: a later pass asks
     td_plans_tick(core);
     return false;
 }

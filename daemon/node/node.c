@@ -325,7 +325,8 @@ static void on_planned(const char *request, td_status take_status, const char *r
 }
 
 static void plan(struct td_node *n, const Traind__V1__PlanRequest *request) {
-    td_status failed = td_planner_submit(n->planner, request->request, request->plan_json);
+    td_status failed =
+        td_planner_submit(n->planner, request->request, request->plan_json, request->dump_graph);
     if (failed) on_planned(request->request, failed, "", n);
 }
 

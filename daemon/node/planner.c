@@ -24,7 +24,7 @@ enum { td_planner_magic = 0x504c414e, REASON_MAX = 4096 };
 
 struct request {
     struct request *next;
-    char *name, *plan;
+    char *name, *plan, *dump; // dump: a pass, "" for none
 };
 
 struct td_planner {
@@ -41,7 +41,7 @@ struct td_planner {
     struct td_loop_fd *exit_watch, *out_watch, *err_watch;
     struct td_loop_timer *deadline;
     struct td_buf out, err;
-    bool running, late;
+    bool running, late, cut; // cut: it printed more than the result may have
 };
 
 static void start_next(struct td_planner *p);
@@ -50,23 +50,32 @@ static void free_request(struct request *r) {
     if (!r) return;
     free(r->name);
     free(r->plan);
+    free(r->dump);
     free(r);
 }
 
 // ---- the child's end ----------------------------------------------------------------------------
-static void drain(int fd, struct td_buf *into) {
+// False if it had more to say than there is room.
+static bool drain(int fd, struct td_buf *into) {
     char chunk[16384];
     ssize_t n;
+    bool fits = true;
     while ((n = read(fd, chunk, sizeof chunk)) > 0) {
         td_status full = td_buf_append(into, chunk, (size_t)n);
+        fits &= !full;
         td_status_free(full); // past its bound the rest is read and dropped
     }
+    return fits;
 }
 
 static void on_readable(int fd, unsigned events, void *arg) {
     (void)events;
     struct td_planner *p = TD_CAST(td_planner, arg);
-    drain(fd, fd == p->out_fd ? &p->out : &p->err);
+    if (fd == p->out_fd) {
+        p->cut |= !drain(fd, &p->out);
+    } else {
+        (void)drain(fd, &p->err);
+    }
 }
 
 static void close_child(struct td_planner *p) {
@@ -102,7 +111,14 @@ static td_status read_failure(const struct td_planner *p, enum td_class cls, con
 
 static td_status judge(const struct td_planner *p, int wait_status) {
     const char *reason = p->err.len ? p->err.data : "it said nothing";
-    if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) return TD_OK;
+    if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) {
+        if (!p->cut) return TD_OK;
+        return td_status_with_class(
+            td_fail(TD_RESOURCE_EXHAUSTED,
+                    "the plan is longer than %d bytes; `traind-worker plan` prints it in full",
+                    TD_PLANNER_RESULT_MAX),
+            TD_CLASS_BAD_SPEC);
+    }
     if (p->late) {
         return td_fail(TD_DEADLINE_EXCEEDED, "planning took more than %lld s and was stopped",
                        (long long)(DEADLINE_NS / TD_NS_PER_S));
@@ -120,8 +136,8 @@ static void on_exit_child(int fd, unsigned events, void *arg) {
     struct td_planner *p = TD_CAST(td_planner, arg);
     int wait_status = 0;
     while (waitpid(p->child.pid, &wait_status, 0) < 0 && errno == EINTR) {}
-    drain(p->out_fd, &p->out);
-    drain(p->err_fd, &p->err);
+    p->cut |= !drain(p->out_fd, &p->out);
+    (void)drain(p->err_fd, &p->err);
     close_child(p);
     struct request *r = p->first;
     p->first = r->next;
@@ -157,7 +173,9 @@ static td_status spawn(struct td_planner *p) {
     TD_AUTO_CLOSE int out_write = -1, err_write = -1;
     TD_TRY(make_pipe(&p->out_fd, &out_write));
     TD_TRY(make_pipe(&p->err_fd, &err_write));
-    const char *const argv[] = {p->bin, "plan", "--plan", p->file, NULL};
+    const char *dump = p->first->dump;
+    const char *const argv[] = {
+        p->bin, "plan", "--plan", p->file, dump[0] ? "--dump-graph" : NULL, dump, "--json", NULL};
     const char *const env[] = {"PATH=/usr/bin:/bin", "OMP_NUM_THREADS=1", NULL};
     const struct td_proc_fd fds[] = {{out_write, 1}, {err_write, 2}};
     const struct td_proc_options options = {
@@ -179,7 +197,7 @@ static td_status watch(struct td_planner *p) {
 static td_status start_child(struct td_planner *p, const char *plan) {
     td_buf_clear(&p->out);
     td_buf_clear(&p->err);
-    p->late = false;
+    p->late = p->cut = false;
     TD_TRY(td_fs_write(p->file, plan, strlen(plan), 0600, 0));
     TD_TRY(spawn(p));
     p->running = true;
@@ -206,7 +224,8 @@ static void start_next(struct td_planner *p) {
 }
 
 // ---- interface ----------------------------------------------------------------------------------
-td_status td_planner_submit(struct td_planner *p, const char *request, const char *plan_json) {
+td_status td_planner_submit(struct td_planner *p, const char *request, const char *plan_json,
+                            const char *dump_graph) {
     if (p->n_queued >= TD_PLANNER_QUEUE) {
         return td_fail(TD_RESOURCE_EXHAUSTED, "%d plans are waiting already", TD_PLANNER_QUEUE);
     }
@@ -214,7 +233,8 @@ td_status td_planner_submit(struct td_planner *p, const char *request, const cha
     if (!r) return td_fail_oom();
     r->name = td_strdup(request);
     r->plan = td_strdup(plan_json);
-    if (!r->name || !r->plan) {
+    r->dump = td_strdup(dump_graph);
+    if (!r->name || !r->plan || !r->dump) {
         free_request(r);
         return td_fail_oom();
     }

@@ -10,7 +10,7 @@
 struct td_loop;
 struct td_planner;
 
-enum { TD_PLANNER_QUEUE = 64, TD_PLANNER_RESULT_MAX = 256 << 10 };
+enum { TD_PLANNER_QUEUE = 64, TD_PLANNER_RESULT_MAX = 2 << 20 };
 
 // result_json is "" when take_status is not TD_OK; it dies when the callback returns. The status
 // bears the class of the worker's exit code (bad_spec, data, out_of_memory, ...).
@@ -25,8 +25,8 @@ TD_MUST_USE td_status td_planner_create(struct td_loop *loop, const char *bin_di
 // Kills what runs; callbacks of what is queued do not come. Accepts NULL.
 void td_planner_destroy(struct td_planner *p);
 TD_DEFINE_AUTO(td_planner, td_planner_destroy);
-// Both strings are copied.
+// The strings are copied. dump_graph: a pass whose graph the result shall have; "": none.
 TD_MUST_USE td_status td_planner_submit(struct td_planner *p, const char *request,
-                                        const char *plan_json);
+                                        const char *plan_json, const char *dump_graph);
 
 #endif

@@ -11,6 +11,8 @@
 // What the command line said.
 struct td_worker_args {
     const char *plan_file;
+    const char *dump_graph;           // a pass; NULL: no text
+    bool json;                        // the text as member `graph` of the sizes
     int32_t rank, world_size;         // world 0: not said
     int page_fd, events_fd, group_fd; // -1: none
     bool whole_job; // nobody said which ranks there are: as many as the spec asks for

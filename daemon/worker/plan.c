@@ -1,12 +1,16 @@
 // plan: what a plan will need, without training: the graphs are recorded and the memory is planned,
 // but nothing is allocated and no group is joined. A node runs it under limits and a deadline
-// before any rank starts.
+// before any rank starts. With --dump-graph it prints the main program as a pass leaves it instead,
+// or both in one object.
 
 #include "daemon/worker/attach.h"
 #include "daemon/worker/worker.h"
+#include "engine/train/dump.h"
 #include "engine/train/rank.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
+
+enum { GRAPH_MAX_BYTES = 16 << 20, OUTPUT_MAX_BYTES = 40 << 20 };
 
 static td_status append_sizes(const struct td_rank_sizes *z, struct td_buf *b) {
     TD_TRY(td_buf_printf(b,
@@ -17,15 +21,32 @@ static td_status append_sizes(const struct td_rank_sizes *z, struct td_buf *b) {
     TD_TRY(td_json_print_double(z->flops_per_step, b));
     return td_buf_printf(b,
                          ",\"batches_per_epoch\":%lld,\"steps_per_epoch\":%lld,"
-                         "\"total_steps\":%lld,\"samples\":%lld}\n",
+                         "\"total_steps\":%lld,\"samples\":%lld",
                          (long long)z->batches_per_epoch, (long long)z->steps_per_epoch,
                          (long long)z->total_steps, (long long)z->samples);
 }
 
-static td_status measure(const struct td_worker_args *args, struct td_rank_sizes *out_sizes) {
+static td_status append(const struct td_worker_args *args, const struct td_rank_sizes *z,
+                        const struct td_buf *graph, struct td_buf *b) {
+    if (args->dump_graph && !args->json) return td_buf_append(b, graph->data, graph->len);
+    TD_TRY(append_sizes(z, b));
+    if (args->dump_graph) {
+        TD_TRY(td_buf_str(b, ",\"graph\":"));
+        TD_TRY(td_json_print_string(graph->data, graph->len, b));
+    }
+    return td_buf_str(b, "}\n");
+}
+
+static td_status measure(const struct td_worker_args *args, struct td_rank_sizes *out_sizes,
+                         struct td_buf *out_graph) {
+    struct td_dump dump;
     struct td_worker_io io;
     TD_AUTO(td_worker_config) *config = NULL;
     TD_TRY(td_worker_configure(args, &config));
+    if (args->dump_graph) {
+        TD_TRY(td_dump_init(&dump, args->dump_graph, out_graph));
+        config->train.dump = &dump;
+    }
     TD_TRY(td_worker_attach(args, &io));
     struct td_events events;
     td_events_init(&events, -1);
@@ -41,9 +62,11 @@ static td_status measure(const struct td_worker_args *args, struct td_rank_sizes
 int td_worker_plan(const struct td_worker_args *args) {
     struct td_rank_sizes sizes;
     TD_AUTO_BUF text;
-    td_buf_init(&text, 4096);
-    td_status s = measure(args, &sizes);
-    if (!s) s = append_sizes(&sizes, &text);
+    TD_AUTO_BUF graph;
+    td_buf_init(&text, OUTPUT_MAX_BYTES);
+    td_buf_init(&graph, GRAPH_MAX_BYTES);
+    td_status s = measure(args, &sizes, &graph);
+    if (!s) s = append(args, &sizes, &graph, &text);
     if (!s) s = td_fd_write_all(STDOUT_FILENO, text.data, text.len, "stdout");
     s = td_rank_classify(s);
     int code = s ? td_worker_exit_of(td_status_class(s)) : TD_EXIT_DONE;

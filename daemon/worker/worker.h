@@ -5,6 +5,7 @@
 //
 //   traind-worker run --plan FILE [--rank R --world-size W --page-fd N --events-fd N --group-fd N]
 //   traind-worker plan --plan FILE    sizes, steps and FLOPs of a plan, as one JSON object
+//       [--dump-graph PASS [--json]]  the main program as that pass leaves it, as text
 //   traind-worker probe               accelerators found here, a JSON object each
 //   traind-worker version
 

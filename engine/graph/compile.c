@@ -1,6 +1,7 @@
 // The pipeline; contract in compile.h. Each pass is a row: its name is what dumps, golden files and
 // errors call it, and the graph is verified after it. What a program does not need is skipped here,
-// so that no pass has to know about modes and keys.
+// so that no pass has to know about modes and keys. Only the last row, the memory plan, adds to the
+// program instead of rewriting its graph.
 
 #include "engine/graph/compile.h"
 
@@ -9,36 +10,43 @@
 
 #include "engine/graph/passes.h"
 
-static td_status run_record(struct td_graph *g, const struct td_compile_options *o) {
-    return o->record(o->record_arg, g, o->key.batch);
+static td_status run_record(struct td_compiled *c, const struct td_compile_options *o) {
+    return o->record(o->record_arg, c->graph, o->key.batch);
 }
 
-static td_status run_autodiff(struct td_graph *g, const struct td_compile_options *o) {
+static td_status run_autodiff(struct td_compiled *c, const struct td_compile_options *o) {
     struct td_autodiff_options a = {.accumulate = o->key.accumulate,
                                     .windowed = o->windowed || o->key.accumulate};
-    return td_pass_autodiff(g, &a);
+    return td_pass_autodiff(c->graph, &a);
 }
 
-static td_status run_precision(struct td_graph *g, const struct td_compile_options *o) {
-    return o->precision(o->precision_arg, g, &o->key);
+static td_status run_precision(struct td_compiled *c, const struct td_compile_options *o) {
+    return o->precision(o->precision_arg, c->graph, &o->key);
 }
 
-static td_status run_strategy(struct td_graph *g, const struct td_compile_options *o) {
-    return o->strategy(o->strategy_arg, g, &o->key);
+static td_status run_strategy(struct td_compiled *c, const struct td_compile_options *o) {
+    return o->strategy(o->strategy_arg, c->graph, &o->key);
 }
 
-static td_status run_optimizer(struct td_graph *g, const struct td_compile_options *o) {
-    return td_pass_optimizer(g, o->optimizer);
+static td_status run_optimizer(struct td_compiled *c, const struct td_compile_options *o) {
+    return td_pass_optimizer(c->graph, o->optimizer);
 }
 
-static td_status run_simplify(struct td_graph *g, const struct td_compile_options *o) {
+static td_status run_simplify(struct td_compiled *c, const struct td_compile_options *o) {
     (void)o;
-    return td_pass_simplify(g);
+    return td_pass_simplify(c->graph);
 }
 
-static td_status run_fuse(struct td_graph *g, const struct td_compile_options *o) {
+static td_status run_fuse(struct td_compiled *c, const struct td_compile_options *o) {
     (void)o;
-    return td_pass_fuse(g);
+    return td_pass_fuse(c->graph);
+}
+
+static td_status run_memory(struct td_compiled *c, const struct td_compile_options *o) {
+    (void)o;
+    TD_TRY(td_pass_memory(c->graph, &c->placement, &c->program.arena_bytes));
+    c->program.placement = c->placement;
+    return TD_OK;
 }
 
 static bool always(const struct td_compile_options *o) {
@@ -65,7 +73,7 @@ static bool updates(const struct td_compile_options *o) {
 static const struct {
     const char *name;
     bool (*applies)(const struct td_compile_options *o);
-    td_status (*run)(struct td_graph *g, const struct td_compile_options *o);
+    td_status (*run)(struct td_compiled *c, const struct td_compile_options *o);
 } pipeline[] = {
     {"record", always, run_record},
     {"autodiff", trains, run_autodiff},
@@ -74,15 +82,20 @@ static const struct {
     {"optimizer", updates, run_optimizer},
     {"simplify", always, run_simplify},
     {"fuse", always, run_fuse},
+    {"memory", always, run_memory},
 };
 
-static td_status run_pipeline(struct td_graph *g, const struct td_compile_options *o) {
+const char *td_compile_pass(size_t i) {
+    return i < TD_COUNTOF(pipeline) ? pipeline[i].name : NULL;
+}
+
+static td_status run_pipeline(struct td_compiled *c, const struct td_compile_options *o) {
     for (size_t i = 0; i < TD_COUNTOF(pipeline); i++) {
         if (!pipeline[i].applies(o)) continue;
-        td_status s = pipeline[i].run(g, o);
-        if (!s) s = td_rewrite_insert_at(g, TD_REWRITE_END);
-        if (!s) s = td_graph_verify(g);
-        if (!s && o->dump) s = o->dump(o->dump_arg, pipeline[i].name, g);
+        td_status s = pipeline[i].run(c, o);
+        if (!s) s = td_rewrite_insert_at(c->graph, TD_REWRITE_END);
+        if (!s) s = td_graph_verify(c->graph);
+        if (!s && o->dump) s = o->dump(o->dump_arg, pipeline[i].name, &c->program);
         if (s) {
             return td_status_context(s, "compile %s (%s, batch %" PRId64 "), pass %s", o->key.step,
                                      td_mode_name(o->key.mode), o->key.batch, pipeline[i].name);
@@ -99,11 +112,9 @@ td_status td_compile(const struct td_compile_options *options, struct td_compile
     TD_AUTO(td_compiled) *c = td_calloc(1, sizeof *c);
     if (!c) return td_fail_oom();
     TD_TRY(td_graph_create(options->key.step, options->key.mode, options->state, &c->graph));
-    TD_TRY(run_pipeline(c->graph, options));
     c->program.key = options->key;
     c->program.graph = c->graph;
-    TD_TRY(td_pass_memory(c->graph, &c->placement, &c->program.arena_bytes));
-    c->program.placement = c->placement;
+    TD_TRY(run_pipeline(c, options));
     *out_compiled = td_steal(c);
     return TD_OK;
 }

@@ -40,8 +40,9 @@ struct td_compile_options {
     td_status (*strategy)(void *arg, struct td_graph *g, const struct td_program_key *key);
     void *strategy_arg;
     const struct td_optimizer_options *optimizer; // read when key.apply in train mode
-    // (optional) Sees the graph after each pass: "record", "autodiff", ..., "fuse".
-    td_status (*dump)(void *arg, const char *pass, const struct td_graph *g);
+    // (optional) Sees the program after each pass that it went through; td_compile_pass names them.
+    // Placements are there after "memory".
+    td_status (*dump)(void *arg, const char *pass, const struct td_program *p);
     void *dump_arg;
 };
 
@@ -50,6 +51,9 @@ struct td_compiled {
     struct td_graph *graph;         // what program.graph borrows
     struct td_placement *placement; // what program.placement borrows
 };
+
+// Names of the passes in their order; NULL behind the last.
+const char *td_compile_pass(size_t i);
 
 TD_MUST_USE td_status td_compile(const struct td_compile_options *options,
                                  struct td_compiled **out_compiled);

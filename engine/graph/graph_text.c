@@ -225,8 +225,9 @@ td_status td_graph_text(const struct td_graph *g, struct td_buf *out) {
 
 td_status td_program_text(const struct td_program *p, struct td_buf *out) {
     const struct td_program_key *k = &p->key;
-    TD_TRY(td_buf_printf(out,
-                         "program batch=%" PRId64 " accumulate=%d sync=%d apply=%d arena=%zu\n",
-                         k->batch, k->accumulate, k->sync, k->apply, p->arena_bytes));
+    TD_TRY(td_buf_printf(out, "program batch=%" PRId64 " accumulate=%d sync=%d apply=%d", k->batch,
+                         k->accumulate, k->sync, k->apply));
+    if (p->placement) TD_TRY(td_buf_printf(out, " arena=%zu", p->arena_bytes));
+    TD_TRY(td_buf_str(out, "\n"));
     return write_all(p->graph, p->placement, out);
 }

@@ -12,6 +12,7 @@
 #include "traind/graph.h"
 
 struct td_registry;
+struct td_dump;
 
 // A plugin by name, with its knobs.
 struct td_part {
@@ -132,6 +133,7 @@ struct td_train_config {
     const struct td_json *plan;   // whole, copied into manifests; NULL: none
     const struct td_json *frozen; // choices of the first start; NULL: none yet
     const char *spec_digest;      // XXH3-128 hex; "": none
+    struct td_dump *dump;         // takes the text of a graph; NULL: none
 };
 
 // Where a rank's signals come from and go to. Without a launcher the worker makes its own page and

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/train/dump.h"
 #include "engine/train/init.h"
 #include "engine/train/limits.h"
 #include "engine/train/schedule.h"
@@ -318,6 +319,8 @@ static td_status record_programs(struct td_rank *r) {
         .strategy = rewrite_strategy,
         .strategy_arg = r,
         .optimizer = &r->optimizer,
+        .dump = c->dump ? td_dump_take : NULL,
+        .dump_arg = c->dump,
     };
     TD_TRY(td_programs_create(&options, &r->programs));
     if (r->strategy_ops->build_begin) TD_TRY(r->strategy_ops->build_begin(r->strategy));

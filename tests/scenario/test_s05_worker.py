@@ -128,6 +128,29 @@ def test_plan_says_sizes_and_steps_without_training(tmp_path):
     assert one["flops_per_step"] > 0 and one["arena_bytes"] > 0
 
 
+def test_plan_prints_the_graph_of_any_pass_when_asked(tmp_path):
+    plan_file = tmp_path / "plan.json"
+    plan_file.write_text(json.dumps(plan_of(trainer={"gradient_clip_val": 1.0})))
+
+    def dump(name, *more):
+        return subprocess.run([ranks.WORKER, "plan", "--plan", plan_file, "--dump-graph", name, *more],
+                              capture_output=True, text=True, timeout=60)
+
+    texts = {name: dump(name).stdout for name in ("record", "autodiff", "precision", "strategy", "optimizer",
+                                                  "simplify", "fuse", "memory")}
+    assert all(t.startswith("program batch=32 ") and "state @fc1.weight param" in t for t in texts.values())
+    assert "backward:" not in texts["record"] and "backward:" in texts["autodiff"]
+    assert "adamw" not in texts["strategy"] and "clip_coef" in texts["optimizer"]
+    assert "act=relu" not in texts["simplify"] and "act=relu" in texts["fuse"]
+    assert " arena=" not in texts["fuse"] and " arena=" in texts["memory"] and " at 0" in texts["memory"]
+    whole = json.loads(dump("fuse", "--json").stdout)
+    assert whole["graph"] == texts["fuse"] and whole["arena_bytes"] > 0
+
+    unknown = dump("fuze")
+    assert unknown.returncode == EXIT["bad_spec"]
+    assert all(name in json.loads(unknown.stdout)["message"] for name in ("fuze", *texts))
+
+
 # ---- numbers -------------------------------------------------------------------------------------
 
 def test_loss_fails_with_class_numeric_when_it_is_not_finite(tmp_path):

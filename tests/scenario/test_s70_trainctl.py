@@ -219,6 +219,17 @@ def test_plan_shows_numbers_and_writes_what_a_worker_runs(daemon, tmp_path):
     assert daemon.ctl_json("plan", spec)["total_steps"] == 96
 
 
+def test_plan_prints_the_graph_that_a_pass_leaves_and_lists_the_passes(daemon, tmp_path):
+    spec = spec_file(tmp_path)
+    recorded = daemon.ctl("plan", spec, "--dump-graph", "record", check=OK).stdout
+    planned = daemon.ctl("plan", spec, "--dump-graph", "memory", check=OK).stdout
+    assert recorded.startswith("program batch=") and "\nforward:\n" in recorded and "backward:" not in recorded
+    assert " arena=" in planned and "backward:" in planned
+    unknown = daemon.ctl("plan", spec, "--dump-graph", "fuze")
+    assert unknown.returncode == 2 and "fuze" in unknown.stderr and "autodiff, " in unknown.stderr
+    assert daemon.ctl_json("plan", spec)["total_steps"] == 96  # what was asked above says nothing of this
+
+
 def test_metrics_by_name_and_steps(done):
     daemon, job = done
     rows = daemon.ctl("metrics", job, "train_loss", "--from", "10", "--to", "12", check=OK).stdout.splitlines()[1:]

@@ -1,0 +1,39 @@
+// Each pass up to the wanted one replaces the text of the one before, so that what is left is the
+// newest; which passes a program goes through is compile.c's business alone. Rejected: keeping the
+// text of all programs, which is the same graph a dozen times with other batch sizes.
+
+#include "engine/train/dump.h"
+
+#include <string.h>
+
+#include "engine/graph/graph_text.h"
+
+static size_t place_of(const char *pass) {
+    size_t i = 0;
+    while (td_compile_pass(i) && strcmp(td_compile_pass(i), pass) != 0) {
+        i++;
+    }
+    return i;
+}
+
+td_status td_dump_init(struct td_dump *d, const char *pass, struct td_buf *text) {
+    *d = (struct td_dump){.pass = pass, .text = text};
+    if (td_compile_pass(place_of(pass))) return TD_OK;
+    TD_AUTO_BUF names;
+    td_buf_init(&names, 1024);
+    for (size_t i = 0; td_compile_pass(i); i++) {
+        TD_TRY(td_buf_printf(&names, "%s%s", i ? ", " : "", td_compile_pass(i)));
+    }
+    return td_fail(TD_INVALID_ARGUMENT, "there is no pass '%s': take one of %s", pass,
+                   td_buf_cstr(&names));
+}
+
+td_status td_dump_take(void *dump, const char *pass, const struct td_program *p) {
+    struct td_dump *d = dump;
+    bool better = !d->program || (p->key.apply && !d->program->key.apply);
+    if (d->program != p && !better) return TD_OK;
+    if (place_of(pass) > place_of(d->pass)) return TD_OK;
+    d->program = p;
+    td_buf_clear(d->text);
+    return td_program_text(p, d->text);
+}
