@@ -3,12 +3,14 @@
 
 // Plugin descriptor: what a plugin of any kind says about itself.
 //
-// A shared object exports one symbol, `td_plugin_entry`, made by TD_PLUGIN(desc). In-tree plugins
-// put the same descriptor into a static table. struct_bytes comes first in every table and fields
-// are only appended, so an older plugin keeps loading: the loader reads the smaller of both sizes.
-// Which slots a kind requires is the registry's knowledge (lib/base/registry.c), and the error
-// names a missing one. Descriptors and ops tables are static const and live as long as the process.
+// A shared object exports `td_plugin_entry` and `td_plugin_layout` (layout.h), both made by
+// TD_PLUGIN(desc). In-tree plugins put the same descriptor into a static table. struct_bytes comes
+// first in every table and fields are only appended, so an older plugin keeps loading: the loader
+// reads the smaller of both sizes. Which slots a kind requires is the registry's knowledge
+// (lib/base/registry.c), and the error names a missing one. Descriptors and ops tables are static
+// const and live as long as the process.
 
+#include "traind/layout.h"
 #include "traind/status.h"
 #include "traind/types.h"
 
@@ -42,6 +44,10 @@ struct td_plugin_desc {
     __attribute__((visibility("default"))) const struct td_plugin_desc *td_plugin_entry(void);     \
     const struct td_plugin_desc *td_plugin_entry(void) {                                           \
         return &(desc);                                                                            \
+    }                                                                                              \
+    __attribute__((visibility("default"))) const struct td_layout *td_plugin_layout(void);         \
+    const struct td_layout *td_plugin_layout(void) {                                               \
+        return td_layout_here();                                                                   \
     }
 
 #ifdef __cplusplus

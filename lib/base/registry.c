@@ -158,6 +158,62 @@ td_status td_plugin_check(const struct td_plugin_desc *desc, const char *origin)
     return check_slots(desc, origin);
 }
 
+// ---- what it was compiled against ---------------------------------------------------------------
+// Two lists of words: the number of the first that differs, and both words. -1: `theirs` is ours,
+// or ends before it does.
+static int first_difference(const char *theirs, const char *ours, struct td_str *out_theirs,
+                            struct td_str *out_ours) {
+    for (int i = 0; *theirs; i++) {
+        *out_theirs = (struct td_str){theirs, strcspn(theirs, " ")};
+        *out_ours = (struct td_str){ours, strcspn(ours, " ")};
+        if (out_theirs->len != out_ours->len || memcmp(theirs, ours, out_ours->len) != 0) return i;
+        theirs += out_theirs->len + (theirs[out_theirs->len] == ' ');
+        ours += out_ours->len + (ours[out_ours->len] == ' ');
+    }
+    return -1;
+}
+
+static td_status check_words(const char *what, const char *theirs, const char *ours,
+                             const char *origin) {
+    struct td_str a, b;
+    int at = first_difference(theirs, ours, &a, &b);
+    if (at < 0) return TD_OK;
+    return refuse(origin, "it was built when %s %d was '%.*s', here that is '%.*s': rebuild it",
+                  what, at, (int)a.len, a.data, (int)b.len, b.len ? b.data : "");
+}
+
+td_status td_plugin_check_layout(enum td_plugin_kind kind, const struct td_layout *layout,
+                                 const char *origin) {
+    const struct td_layout *ours = td_layout_here();
+    if (!layout || layout->struct_bytes != sizeof *layout) {
+        return refuse(origin, "it does not say which ops it was built for: rebuild it");
+    }
+    TD_TRY(check_words("op", layout->ops, ours->ops, origin));
+    TD_TRY(check_words("element type", layout->dtypes, ours->dtypes, origin));
+    if (kind == TD_PLUGIN_ACCELERATOR && strcmp(layout->ops, ours->ops) != 0) {
+        return refuse(origin, "it was built before the ops '%s' came: rebuild it",
+                      ours->ops + strlen(layout->ops));
+    }
+    const struct {
+        const char *name;
+        uint32_t theirs, ours;
+    } sizes[] = {
+        {"td_attrs", layout->attrs_bytes, ours->attrs_bytes},
+        {"td_node_info", layout->node_bytes, ours->node_bytes},
+        {"td_value_info", layout->value_bytes, ours->value_bytes},
+        {"td_state_info", layout->state_bytes, ours->state_bytes},
+        {"td_program", layout->program_bytes, ours->program_bytes},
+        {"td_field", layout->field_bytes, ours->field_bytes},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(sizes); i++) {
+        if (sizes[i].theirs == sizes[i].ours) continue;
+        return refuse(origin,
+                      "it was built when struct %s had %u bytes, here it has %u: rebuild it",
+                      sizes[i].name, sizes[i].theirs, sizes[i].ours);
+    }
+    return TD_OK;
+}
+
 // ---- the registry -------------------------------------------------------------------------------
 struct plugin {
     const struct td_plugin_desc *origin; // as the plugin gave it
@@ -245,12 +301,18 @@ td_status td_registry_load(struct td_registry *r, const char *path,
         return refuse(path, "it does not load here: %s", why ? why : "unknown reason");
     }
     const struct td_plugin_desc *(*entry)(void);
-    void *symbol = dlsym(object, "td_plugin_entry");
-    if (!symbol) {
+    const struct td_layout *(*layout)(void);
+    void *entry_symbol = dlsym(object, "td_plugin_entry");
+    void *layout_symbol = dlsym(object, "td_plugin_layout");
+    if (!entry_symbol) {
         return refuse(path, "it has no td_plugin_entry; is it a plugin of traind?");
     }
-    memcpy(&entry, &symbol, sizeof entry); // ISO C has no cast from object to function
-    return add(r, entry(), path, out_desc);
+    memcpy(&entry, &entry_symbol, sizeof entry); // ISO C has no cast from object to function
+    memcpy(&layout, &layout_symbol, sizeof layout);
+    const struct td_plugin_desc *desc = entry();
+    TD_TRY(td_plugin_check(desc, path));
+    TD_TRY(td_plugin_check_layout(desc->kind, layout_symbol ? layout() : NULL, path));
+    return add(r, desc, path, out_desc);
 }
 
 // "a, b, c": what find could have found.

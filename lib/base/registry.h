@@ -5,12 +5,14 @@
 //
 // In-tree plugins without foreign libraries stand in a static table; the others are shared objects
 // "<kind>-<name>.so" in the plugin directory, loaded when first asked for (RTLD_NOW | RTLD_LOCAL)
-// and never closed. Either way the same checks run: ABI major equal, minor not newer than ours,
-// descriptor and ops table size-prefixed and copied by the smaller size, required slots present
-// and named in the error when missing. So what find hands out is the registry's own copy, of this
-// build's full size, unknown slots NULL; it dies with the registry. Names are case-insensitive; an
-// unknown name lists the known. At most 256 plugins. One thread.
-// The only home of <dlfcn.h> but for accelerators that open a vendor library late.
+// and never closed. Their op numbers and struct sizes must be ours (traind/layout.h); an op list
+// that ends before ours will do, but not for an accelerator, which is handed every op. Either way
+// the same checks run: ABI major equal, minor not newer than ours, descriptor and ops table
+// size-prefixed and copied by the smaller size, required slots present and named in the error when
+// missing. So what find hands out is the registry's own copy, of this build's full size, unknown
+// slots NULL; it dies with the registry. Names are case-insensitive; an unknown name lists the
+// known. At most 256 plugins. One thread. The only home of <dlfcn.h> but for accelerators that open
+// a vendor library late.
 
 #include "lib/base/base.h"
 #include "traind/plugin.h"
@@ -29,5 +31,8 @@ TD_MUST_USE td_status td_registry_load(struct td_registry *r, const char *path,
                                        const struct td_plugin_desc **out_desc);
 // Checks a descriptor; used by add and load, and by tests.
 TD_MUST_USE td_status td_plugin_check(const struct td_plugin_desc *desc, const char *origin);
+// Checks what a shared object was compiled against; load does. NULL: it does not say.
+TD_MUST_USE td_status td_plugin_check_layout(enum td_plugin_kind kind,
+                                             const struct td_layout *layout, const char *origin);
 
 #endif

@@ -13,6 +13,7 @@ import subprocess
 import pytest
 
 import ranks
+import support
 from ranks import EXIT, Attempt, run_by_hand
 
 FULL = bool(os.environ.get("TD_FULL"))
@@ -556,3 +557,32 @@ def test_last_words_name_signal_and_step_when_a_rank_crashes(tmp_path):
         words = bytes(rank.page[ranks.OFFSET["last_words"]:][:1024]).split(b"\0")[0].decode()
         assert rank.word("signal") == signal.SIGSEGV
     assert words.startswith("SIGSEGV") and "step" in words and "backtrace 0x" in words
+
+
+# ---- a plugin that was not built with the tree ---------------------------------------------------
+STALE = """
+#include "traind/accelerator.h"
+#include "traind/plugin.h"
+static td_status probe(struct td_accel_facts *out_facts) { (void)out_facts; __builtin_trap(); }
+static const struct td_accelerator_ops ops = {
+    sizeof ops, probe, (void *)probe, (void *)probe, (void *)probe, (void *)probe, NULL,
+    (void *)probe, (void *)probe, (void *)probe, (void *)probe, (void *)probe, NULL};
+static const struct td_plugin_desc desc = {
+    sizeof desc, TD_ABI_MAJOR, TD_ABI_MINOR, TD_PLUGIN_ACCELERATOR, "stale", "traps when it is called", &ops};
+TD_PLUGIN(desc)
+"""
+
+
+def test_plugin_built_for_other_ops_is_refused_by_name(build, tmp_path):
+    for folder in ("bin", "lib"):
+        shutil.copytree(build / folder, tmp_path / folder)
+    shutil.copytree(support.ROOT / "include", tmp_path / "include")
+    table = tmp_path / "include/traind/ops.def"
+    table.write_text(table.read_text().replace("TD_OP(ADD,", 'TD_OP(SPLICED, "spliced", 1, 1, 1)\nTD_OP(ADD,'))
+    (tmp_path / "stale.c").write_text(STALE)
+    subprocess.run([os.environ.get("CC", "cc"), "-w", "-shared", "-fPIC", f"-I{tmp_path}/include", tmp_path / "stale.c",
+                    "-o", tmp_path / "lib/traind/accelerator-stale.so"], check=True)
+    probed = subprocess.run([tmp_path / "bin/traind-worker", "probe"], capture_output=True, text=True, timeout=60)
+    found = {a["accelerator"]: a for a in map(json.loads, probed.stdout.splitlines())}
+    assert probed.returncode == 0 and "error" not in found["reference"], probed.stderr
+    assert "op 1 was 'spliced', here that is 'add': rebuild it" in found["stale"]["error"]

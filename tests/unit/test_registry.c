@@ -87,6 +87,35 @@ static void test_missing_slot_is_named_when_required(void **state) {
     expect_refusal(d, "lacks the required slot 'open'");
 }
 
+static void expect_old(enum td_plugin_kind kind, const struct td_layout *layout, const char *text) {
+    td_status s = td_plugin_check_layout(kind, layout, "'x.so'");
+    assert_string_equal(td_status_reason(s), "PLUGIN_REFUSED");
+    assert_fails(s, TD_FAILED_PRECONDITION, text);
+}
+
+static void test_shared_object_is_refused_when_it_was_built_for_other_ops(void **state) {
+    (void)state;
+    const struct td_layout *here = td_layout_here();
+    struct td_layout l = *here;
+    assert_ok(td_plugin_check_layout(TD_PLUGIN_ACCELERATOR, &l, "x"));
+    expect_old(TD_PLUGIN_MODULE, NULL, "which ops it was built for: rebuild it");
+    l.ops = "matmul mul ";
+    expect_old(TD_PLUGIN_MODULE, &l, "when op 1 was 'mul', here that is 'add': rebuild it");
+    char ops[8192];
+    snprintf(ops, sizeof ops, "%slast ", here->ops);
+    l.ops = ops; // newer than we are
+    expect_old(TD_PLUGIN_MODULE, &l, "was 'last', here that is ''");
+    l.ops = "matmul add "; // older: every number that it knows is ours
+    assert_ok(td_plugin_check_layout(TD_PLUGIN_MODULE, &l, "x"));
+    expect_old(TD_PLUGIN_ACCELERATOR, &l, "before the ops 'mul ");
+    l = *here, l.dtypes = "f64 ";
+    expect_old(TD_PLUGIN_DATASET, &l, "element type 0 was 'f64'");
+    l = *here, l.attrs_bytes--;
+    expect_old(TD_PLUGIN_STRATEGY, &l, "struct td_attrs had");
+    l = *here, l.struct_bytes++;
+    expect_old(TD_PLUGIN_MODULE, &l, "rebuild it");
+}
+
 // An accelerator whose every required slot is set and whose table ends before the optional tail.
 static void test_short_table_is_extended_when_the_plugin_is_older(void **state) {
     (void)state;
@@ -161,6 +190,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_descriptor_is_refused_when_anything_is_wrong),
         cmocka_unit_test(test_missing_slot_is_named_when_required),
+        cmocka_unit_test(test_shared_object_is_refused_when_it_was_built_for_other_ops),
         cmocka_unit_test(test_short_table_is_extended_when_the_plugin_is_older),
         cmocka_unit_test(test_name_is_found_when_case_differs),
         cmocka_unit_test(test_duplicate_is_refused_when_another_has_the_name),

@@ -1,0 +1,52 @@
+#ifndef TRAIND_LAYOUT_H
+#define TRAIND_LAYOUT_H
+
+// Layout: what a plugin was compiled against that no version number counts, because it changes with
+// every op: the ops and element types in the order of their numbers, and the sizes of the structs
+// that cross the border without a struct_bytes of their own.
+//
+// TD_PLUGIN exports it beside the descriptor, the registry compares it with its own. An op that was
+// put in the middle of ops.def gives all later ones another number: a plugin that was not rebuilt
+// would compute something else, or jump through the end of its table. The lists are compared as
+// text rather than as a digest, so that the refusal can name the first op that differs.
+
+#include "traind/graph.h"
+#include "traind/module.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct td_layout {
+    uint32_t struct_bytes;
+    const char *ops;    // "matmul add ", in the order of enum td_op
+    const char *dtypes; // "f32 ", in the order of enum td_dtype
+    uint32_t attrs_bytes, node_bytes, value_bytes, state_bytes, program_bytes, field_bytes;
+};
+
+// Of the code that calls it.
+static inline const struct td_layout *td_layout_here(void) {
+#define TD_OP(ID, name, min_in, max_in, n_out)     name " "
+#define TD_DTYPE(ID, name, st_name, element_bytes) name " "
+    static const struct td_layout layout = {
+        sizeof(struct td_layout),
+#include "traind/ops.def"
+        ,
+#include "traind/dtypes.def"
+        ,
+        sizeof(struct td_attrs),
+        sizeof(struct td_node_info),
+        sizeof(struct td_value_info),
+        sizeof(struct td_state_info),
+        sizeof(struct td_program),
+        sizeof(struct td_field),
+    };
+#undef TD_OP
+#undef TD_DTYPE
+    return &layout;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif
