@@ -6,6 +6,8 @@
 // name outside its file, and the worker's static plugin table lists them.
 //
 //   modules/mlp.c          perceptron of fully connected layers
+//   modules/convnet.c      layers over images, as the spec lists them
+//   modules/gpt.c          GPT-2 (layers.c: what the modules have in common)
 //   datasets/idx.c         MNIST-like image sets: idx files, plain or gzip (idx_file.c reads one,
 //                          idx_cache.c keeps the decoded set for all ranks of a node)
 //   datasets/synthetic.c   random samples labelled by a random linear teacher
@@ -13,6 +15,8 @@
 #include "traind/plugin.h"
 
 extern const struct td_plugin_desc td_module_mlp;
+extern const struct td_plugin_desc td_module_convnet;
+extern const struct td_plugin_desc td_module_gpt;
 extern const struct td_plugin_desc td_dataset_idx;
 extern const struct td_plugin_desc td_dataset_synthetic;
 

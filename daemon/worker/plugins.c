@@ -12,8 +12,16 @@
 #include "workloads/workloads.h"
 
 static const struct td_plugin_desc *const in_tree[] = {
-    &td_accelerator_reference,  &td_collective_local, &td_collective_shm, &td_precision_fp32,
-    &td_strategy_single_device, &td_strategy_ddp,     &td_module_mlp,     &td_dataset_idx,
+    &td_accelerator_reference,
+    &td_collective_local,
+    &td_collective_shm,
+    &td_precision_fp32,
+    &td_strategy_single_device,
+    &td_strategy_ddp,
+    &td_module_mlp,
+    &td_module_convnet,
+    &td_module_gpt,
+    &td_dataset_idx,
     &td_dataset_synthetic,
 };
 

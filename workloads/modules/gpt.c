@@ -1,0 +1,270 @@
+// Module `gpt`: GPT-2, the decoder with a norm before each part, learned positions and a head that
+// is the token table again.
+//
+// Names and shapes are Hugging Face's (transformer.h.0.attn.c_attn.weight, stored (in, out) as its
+// Conv1D has them), so weights pass in and out unchanged. Knobs are named as in its config.json;
+// `preset` gives the sizes of the published models, vocab_size and n_positions are the dataset's
+// where nothing else says them. Initial values are GPT-2's: normal with initializer_range, the two
+// products that lead back into the residual stream divided by sqrt(2 n_layer), biases zero.
+// Fields: "x" and "y" i32 (T), tokens and the tokens that follow them. Output: "loss" MEAN, over
+// all tokens of the batch. Attention is token-major: the parts of one product need no transpose.
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "traind/random.h"
+#include "workloads/modules/layers.h"
+#include "workloads/workloads.h"
+
+#define td_module_magic UINT32_C(0x67707431)
+
+struct td_module {
+    uint32_t magic;
+    struct td_xy fields;
+    int64_t n_layer, n_head, n_embd, n_positions, vocab_size;
+    int64_t block; // T
+    double eps, initializer_range, embd_pdrop, resid_pdrop;
+    bool gelu_tanh;
+};
+
+static const struct preset {
+    const char *name;
+    int64_t n_layer, n_head, n_embd, n_positions, vocab_size;
+} presets[] = {
+    {"gpt2", 12, 12, 768, 1024, 50257},
+    {"gpt2-medium", 24, 16, 1024, 1024, 50257},
+    {"gpt2-large", 36, 20, 1280, 1024, 50257},
+    {"gpt2-xl", 48, 25, 1600, 1024, 50257},
+};
+
+// ---- opening ------------------------------------------------------------------------------------
+static td_status read_sizes(struct td_module *m, const struct td_json *knobs) {
+    struct preset p = {.name = td_json_string(td_json_get(knobs, "preset"), "")};
+    for (size_t i = 0; i < TD_COUNTOF(presets); i++)
+        if (strcmp(presets[i].name, p.name) == 0) p = presets[i];
+    m->n_layer = td_json_int(td_json_get(knobs, "n_layer"), p.n_layer);
+    m->n_head = td_json_int(td_json_get(knobs, "n_head"), p.n_head);
+    m->n_embd = td_json_int(td_json_get(knobs, "n_embd"), p.n_embd);
+    m->n_positions = td_json_int(td_json_get(knobs, "n_positions"), p.n_positions);
+    m->vocab_size = td_json_int(td_json_get(knobs, "vocab_size"), p.vocab_size);
+    if (m->n_layer < 1 || m->n_head < 1 || m->n_embd < 1) {
+        return td_bad_spec("model: give a preset (gpt2, gpt2-medium, gpt2-large, gpt2-xl), or "
+                           "n_layer, n_head and n_embd");
+    }
+    if (m->n_embd % m->n_head == 0) return TD_OK;
+    return td_bad_spec("model.n_embd is %" PRId64 ", which model.n_head, %" PRId64
+                       ", does not divide",
+                       m->n_embd, m->n_head);
+}
+
+static void read_knobs(struct td_module *m, const struct td_json *knobs) {
+    const char *activation = td_json_string(td_json_get(knobs, "activation_function"), "gelu_new");
+    m->gelu_tanh = strcmp(activation, "gelu_new") == 0;
+    m->eps = td_json_real(td_json_get(knobs, "layer_norm_epsilon"), 1e-5);
+    m->initializer_range = td_json_real(td_json_get(knobs, "initializer_range"), 0.02);
+    m->embd_pdrop = td_json_real(td_json_get(knobs, "embd_pdrop"), 0);
+    m->resid_pdrop = td_json_real(td_json_get(knobs, "resid_pdrop"), 0);
+}
+
+// Rows of tokens, alike in x and y; sizes that the knobs left open are the data's.
+static td_status fit_fields(struct td_module *m) {
+    const struct td_field *x = &m->fields.x, *y = &m->fields.y;
+    if (x->dtype != TD_I32 || y->dtype != TD_I32 || x->sample_shape.n_dims != 1 ||
+        !td_shape_equal(&x->sample_shape, &y->sample_shape)) {
+        char a[96], b[96];
+        return td_bad_spec("gpt takes rows of i32 tokens 'x' and as many 'y'; the dataset gives "
+                           "%s of %s and %s of %s",
+                           td_shape_words(&x->sample_shape, a, sizeof a), td_dtype_name(x->dtype),
+                           td_shape_words(&y->sample_shape, b, sizeof b), td_dtype_name(y->dtype));
+    }
+    int64_t tokens = TD_MAX(x->n_classes, y->n_classes);
+    m->block = x->sample_shape.dim[0];
+    if (!m->n_positions) m->n_positions = m->block;
+    if (!m->vocab_size) m->vocab_size = tokens;
+    if (m->block > m->n_positions) {
+        return td_bad_spec("the dataset's rows have %" PRId64 " tokens, but model.n_positions is "
+                           "%" PRId64,
+                           m->block, m->n_positions);
+    }
+    if (tokens <= m->vocab_size && m->vocab_size > 0) return TD_OK;
+    return td_bad_spec("the dataset's tokens are below %" PRId64 ", but model.vocab_size is "
+                       "%" PRId64,
+                       tokens, m->vocab_size);
+}
+
+static td_status gpt_open(const struct td_json *knobs, const struct td_field *fields,
+                          size_t n_fields, struct td_module **out_module) {
+    TD_AUTO_FREE struct td_module *m = td_calloc(1, sizeof *m);
+    if (!m) return td_fail_oom();
+    m->magic = td_module_magic;
+    TD_TRY(read_sizes(m, knobs));
+    read_knobs(m, knobs);
+    TD_TRY(td_xy_take("gpt", fields, n_fields, &m->fields));
+    TD_TRY(fit_fields(m));
+    *out_module = td_steal(m);
+    return TD_OK;
+}
+
+static void gpt_close(struct td_module *m) {
+    if (!m) return;
+    m->magic = 0;
+    free(m);
+}
+
+// ---- recording ----------------------------------------------------------------------------------
+static td_status table(const struct td_module *m, struct td_graph *g, const char *name,
+                       int64_t rows, td_value *out_value) {
+    const struct td_init init = {TD_INIT_NORMAL, 0, m->initializer_range};
+    const struct td_shape shape = td_shape_2(rows, m->n_embd);
+    return td_graph_param(g, name, TD_F32, &shape, init, out_value);
+}
+
+static td_status layer_norm(const struct td_module *m, struct td_graph *g, const char *name,
+                            td_value *h) {
+    const struct td_shape row = td_shape_1(m->n_embd);
+    const struct td_attrs attrs = {.eps = m->eps};
+    char path[TD_LAYER_NAME_BYTES + 16];
+    td_value operand[3] = {*h};
+    snprintf(path, sizeof path, "%s.weight", name);
+    TD_TRY(
+        td_graph_param(g, path, TD_F32, &row, (struct td_init){TD_INIT_CONST, 1, 0}, &operand[1]));
+    snprintf(path, sizeof path, "%s.bias", name);
+    TD_TRY(
+        td_graph_param(g, path, TD_F32, &row, (struct td_init){.kind = TD_INIT_ZERO}, &operand[2]));
+    return td_graph_op(g, TD_OP_LAYER_NORM, operand, 3, &attrs, h);
+}
+
+// h (..., in) @ weight (in, out) + bias
+static td_status conv1d(struct td_graph *g, const char *name, int64_t in, int64_t out,
+                        double deviation, td_value *h) {
+    const struct td_init init = {TD_INIT_NORMAL, 0, deviation};
+    char path[TD_LAYER_NAME_BYTES + 16];
+    td_value weight, bias;
+    struct td_shape shape = td_shape_2(in, out);
+    snprintf(path, sizeof path, "%s.weight", name);
+    TD_TRY(td_graph_param(g, path, TD_F32, &shape, init, &weight));
+    shape = td_shape_1(out);
+    snprintf(path, sizeof path, "%s.bias", name);
+    TD_TRY(td_graph_param(g, path, TD_F32, &shape, (struct td_init){.kind = TD_INIT_ZERO}, &bias));
+    TD_TRY(td_graph_op(g, TD_OP_MATMUL, (td_value[]){*h, weight}, 2, NULL, h));
+    return td_graph_op(g, TD_OP_ADD, (td_value[]){*h, bias}, 2, NULL, h);
+}
+
+static td_status dropout(struct td_graph *g, const char *name, double p, td_value *h) {
+    const struct td_attrs attrs = {.drop = p, .stream = td_stream_of(name)};
+    if (td_graph_mode(g) != TD_MODE_TRAIN || p <= 0) return TD_OK;
+    return td_graph_op(g, TD_OP_DROPOUT, h, 1, &attrs, h);
+}
+
+// Part `which` of qkv (B,T,3C) as heads (B,T,H,D).
+static td_status heads_of(const struct td_module *m, struct td_graph *g, td_value qkv, int which,
+                          td_value *out) {
+    const struct td_shape all = td_graph_value(g, qkv)->shape;
+    const int64_t batch = all.dim[0], tokens = all.dim[1];
+    const struct td_attrs part = {.shape = {3, {batch, tokens, m->n_embd}},
+                                  .start = {0, 0, which * m->n_embd}};
+    const struct td_shape heads = {4, {batch, tokens, m->n_head, m->n_embd / m->n_head}};
+    TD_TRY(td_graph_op(g, TD_OP_SLICE, &qkv, 1, &part, out));
+    return td_layer_reshape(g, &heads, out);
+}
+
+static td_status attention(const struct td_module *m, struct td_graph *g, const char *name,
+                           double back, td_value *h) {
+    const struct td_attrs causal = {.causal = true};
+    char path[TD_LAYER_NAME_BYTES];
+    td_value qkv[3], out[2];
+    const struct td_shape shape = td_graph_value(g, *h)->shape;
+    snprintf(path, sizeof path, "%s.c_attn", name);
+    TD_TRY(conv1d(g, path, m->n_embd, 3 * m->n_embd, m->initializer_range, h));
+    for (int i = 0; i < 3; i++)
+        TD_TRY(heads_of(m, g, *h, i, &qkv[i]));
+    TD_TRY(td_graph_op(g, TD_OP_ATTENTION, qkv, 3, &causal, out));
+    *h = out[0];
+    TD_TRY(td_layer_reshape(g, &shape, h));
+    snprintf(path, sizeof path, "%s.c_proj", name);
+    TD_TRY(conv1d(g, path, m->n_embd, m->n_embd, back, h));
+    return dropout(g, path, m->resid_pdrop, h);
+}
+
+static td_status feed_forward(const struct td_module *m, struct td_graph *g, const char *name,
+                              double back, td_value *h) {
+    const struct td_attrs gelu = {.gelu_tanh = m->gelu_tanh};
+    char path[TD_LAYER_NAME_BYTES];
+    snprintf(path, sizeof path, "%s.c_fc", name);
+    TD_TRY(conv1d(g, path, m->n_embd, 4 * m->n_embd, m->initializer_range, h));
+    TD_TRY(td_graph_op(g, TD_OP_GELU, h, 1, &gelu, h));
+    snprintf(path, sizeof path, "%s.c_proj", name);
+    TD_TRY(conv1d(g, path, 4 * m->n_embd, m->n_embd, back, h));
+    return dropout(g, path, m->resid_pdrop, h);
+}
+
+// x + part(norm(x)), twice.
+static td_status block(const struct td_module *m, struct td_graph *g, int64_t layer, td_value *h) {
+    static const struct {
+        const char *norm, *name;
+        td_status (*record)(const struct td_module *m, struct td_graph *g, const char *name,
+                            double back, td_value *h);
+    } part[] = {{"ln_1", "attn", attention}, {"ln_2", "mlp", feed_forward}};
+    const double back = m->initializer_range / sqrt(2.0 * (double)m->n_layer);
+    for (size_t i = 0; i < TD_COUNTOF(part); i++) {
+        char path[TD_LAYER_NAME_BYTES];
+        td_value inner = *h;
+        snprintf(path, sizeof path, "transformer.h.%" PRId64 ".%s", layer, part[i].norm);
+        TD_TRY(layer_norm(m, g, path, &inner));
+        snprintf(path, sizeof path, "transformer.h.%" PRId64 ".%s", layer, part[i].name);
+        TD_TRY(part[i].record(m, g, path, back, &inner));
+        TD_TRY(td_graph_op(g, TD_OP_ADD, (td_value[]){*h, inner}, 2, NULL, h));
+    }
+    return TD_OK;
+}
+
+// Tokens x (B,T) -> (B,T,C); *out_wte is the head's table too.
+static td_status embed(const struct td_module *m, struct td_graph *g, td_value x, td_value *out_wte,
+                       td_value *out_h) {
+    td_value wpe;
+    const struct td_attrs first = {.shape = td_shape_2(m->block, m->n_embd)};
+    TD_TRY(table(m, g, "transformer.wte.weight", m->vocab_size, out_wte));
+    TD_TRY(table(m, g, "transformer.wpe.weight", m->n_positions, &wpe));
+    TD_TRY(td_graph_op(g, TD_OP_EMBEDDING, (td_value[]){*out_wte, x}, 2, NULL, out_h));
+    if (m->block < m->n_positions) TD_TRY(td_graph_op(g, TD_OP_SLICE, &wpe, 1, &first, &wpe));
+    TD_TRY(td_graph_op(g, TD_OP_ADD, (td_value[]){*out_h, wpe}, 2, NULL, out_h));
+    return dropout(g, "transformer.drop", m->embd_pdrop, out_h);
+}
+
+static td_status gpt_record(struct td_module *m, struct td_graph *g, int64_t batch) {
+    TD_CHECK(m->magic == td_module_magic);
+    const struct td_shape rows = td_shape_2(batch * m->block, m->n_embd);
+    const struct td_shape targets = td_shape_1(batch * m->block);
+    const struct td_attrs transposed = {.trans_b = true};
+    td_value x, y, wte, h, logits, loss[2];
+    TD_TRY(td_xy_inputs(&m->fields, g, batch, &x, &y));
+    TD_TRY(embed(m, g, x, &wte, &h));
+    for (int64_t layer = 0; layer < m->n_layer; layer++)
+        TD_TRY(block(m, g, layer, &h));
+    TD_TRY(layer_norm(m, g, "transformer.ln_f", &h));
+    TD_TRY(td_layer_reshape(g, &rows, &h));
+    TD_TRY(td_graph_op(g, TD_OP_MATMUL, (td_value[]){h, wte}, 2, &transposed, &logits));
+    TD_TRY(td_layer_reshape(g, &targets, &y));
+    TD_TRY(td_graph_op(g, TD_OP_SOFTMAX_CE, (td_value[]){logits, y}, 2, NULL, loss));
+    TD_TRY(td_graph_output(g, "loss", loss[0], TD_OUTPUT_MEAN));
+    return td_graph_loss(g, loss[0]);
+}
+
+static const struct td_module_ops gpt_ops = {
+    .struct_bytes = sizeof(struct td_module_ops),
+    .open = gpt_open,
+    .close = gpt_close,
+    .record = gpt_record,
+};
+
+const struct td_plugin_desc td_module_gpt = {
+    .struct_bytes = sizeof(struct td_plugin_desc),
+    .abi_major = TD_ABI_MAJOR,
+    .abi_minor = TD_ABI_MINOR,
+    .kind = TD_PLUGIN_MODULE,
+    .name = "gpt",
+    .summary = "GPT-2 with Hugging Face's names",
+    .ops = &gpt_ops,
+};

@@ -1,0 +1,134 @@
+// Fields, plain layers and the classifier's loss, as every in-tree module records them; see
+// layers.h. Initial values are torch's: uniform in +-1/sqrt(in), weight and bias alike.
+
+#include "workloads/modules/layers.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+td_status td_bad_spec(const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    td_status s = td_vfail(TD_INVALID_ARGUMENT, fmt, ap);
+    va_end(ap);
+    return td_status_with_class(s, TD_CLASS_BAD_SPEC);
+}
+
+struct td_shape td_shape_1(int64_t a) {
+    return (struct td_shape){.n_dims = 1, .dim = {a}};
+}
+
+struct td_shape td_shape_2(int64_t a, int64_t b) {
+    return (struct td_shape){.n_dims = 2, .dim = {a, b}};
+}
+
+const char *td_shape_words(const struct td_shape *s, char *out, size_t out_bytes) {
+    size_t len = (size_t)snprintf(out, out_bytes, "%s", s->n_dims ? "" : "one number");
+    for (int d = 0; d < s->n_dims && len < out_bytes; d++) {
+        len += (size_t)snprintf(out + len, out_bytes - len, "%s%" PRId64, d ? "x" : "", s->dim[d]);
+    }
+    return out;
+}
+
+// ---- fields -------------------------------------------------------------------------------------
+td_status td_xy_take(const char *module, const struct td_field *fields, size_t n_fields,
+                     struct td_xy *out_xy) {
+    struct td_xy xy = {.y_first = false};
+    for (size_t i = 0; i < n_fields; i++) {
+        if (strcmp(fields[i].name, "x") == 0) {
+            xy.x = fields[i];
+        } else if (strcmp(fields[i].name, "y") == 0) {
+            xy.y = fields[i];
+            xy.y_first = i == 0;
+        } else {
+            return td_bad_spec("%s takes the fields 'x' and 'y'; the dataset also gives '%s'",
+                               module, fields[i].name);
+        }
+    }
+    *out_xy = xy;
+    if (n_fields == 2 && xy.x.name[0] && xy.y.name[0]) return TD_OK;
+    return td_bad_spec("%s takes the fields 'x' and 'y'; the dataset gives %s%s", module,
+                       xy.x.name[0] ? "no 'y'" : "no 'x'",
+                       xy.x.name[0] || xy.y.name[0] ? "" : " and no 'y'");
+}
+
+td_status td_xy_check_classifier(const char *module, const struct td_xy *xy, const char *last,
+                                 int64_t n_classes) {
+    if (xy->x.dtype != TD_U8 && xy->x.dtype != TD_F32) {
+        return td_bad_spec("%s takes field 'x' as u8 or f32; the dataset gives %s", module,
+                           td_dtype_name(xy->x.dtype));
+    }
+    int64_t labels = td_shape_elems(&xy->y.sample_shape);
+    if (xy->y.dtype != TD_I32 || labels != 1) {
+        return td_bad_spec("%s takes one i32 label 'y' per sample; the dataset gives %" PRId64
+                           " of %s",
+                           module, labels, td_dtype_name(xy->y.dtype));
+    }
+    if (xy->y.n_classes <= n_classes) return TD_OK;
+    return td_bad_spec("%s ends with %" PRId64 " but the dataset's labels 'y' have %" PRId64
+                       " classes; end with %" PRId64,
+                       last, n_classes, xy->y.n_classes, xy->y.n_classes);
+}
+
+static td_status input(struct td_graph *g, const struct td_field *f, int64_t batch,
+                       td_value *out_value) {
+    struct td_shape shape = {.n_dims = f->sample_shape.n_dims + 1, .dim = {batch}};
+    for (int d = 0; d < f->sample_shape.n_dims; d++)
+        shape.dim[d + 1] = f->sample_shape.dim[d];
+    return td_graph_input(g, f->name, f->dtype, &shape, out_value);
+}
+
+td_status td_xy_inputs(const struct td_xy *xy, struct td_graph *g, int64_t batch, td_value *out_x,
+                       td_value *out_y) {
+    if (xy->y_first) TD_TRY(input(g, &xy->y, batch, out_y));
+    TD_TRY(input(g, &xy->x, batch, out_x));
+    return xy->y_first ? TD_OK : input(g, &xy->y, batch, out_y);
+}
+
+// ---- recording ----------------------------------------------------------------------------------
+td_status td_layer_buffer(struct td_graph *g, const char *name, const struct td_shape *shape,
+                          struct td_init init, td_value *out_value) {
+    uint32_t index;
+    TD_TRY(td_state_add(td_graph_state(g), name, TD_ROLE_BUFFER, TD_F32, shape, init, 0, &index));
+    return td_graph_state_value(g, index, out_value);
+}
+
+td_status td_layer_pixels(struct td_graph *g, enum td_dtype dtype, td_value *h) {
+    if (dtype != TD_U8) return TD_OK;
+    const struct td_attrs cast = {.dtype = TD_F32, .scale = 1.0 / 255.0};
+    return td_graph_op(g, TD_OP_CAST, h, 1, &cast, h);
+}
+
+td_status td_layer_reshape(struct td_graph *g, const struct td_shape *shape, td_value *h) {
+    const struct td_attrs reshape = {.shape = *shape};
+    return td_graph_op(g, TD_OP_RESHAPE, h, 1, &reshape, h);
+}
+
+td_status td_layer_linear(struct td_graph *g, const char *name, int64_t in, int64_t out, bool bias,
+                          td_value *h) {
+    const double bound = 1.0 / sqrt((double)in);
+    const struct td_init init = {TD_INIT_UNIFORM, -bound, bound};
+    const struct td_attrs transposed = {.trans_b = true};
+    char path[TD_LAYER_NAME_BYTES + 16];
+    td_value weight, shift;
+    struct td_shape shape = td_shape_2(out, in);
+    snprintf(path, sizeof path, "%s.weight", name);
+    TD_TRY(td_graph_param(g, path, TD_F32, &shape, init, &weight));
+    TD_TRY(td_graph_op(g, TD_OP_MATMUL, (td_value[]){*h, weight}, 2, &transposed, h));
+    if (!bias) return TD_OK;
+    shape = td_shape_1(out);
+    snprintf(path, sizeof path, "%s.bias", name);
+    TD_TRY(td_graph_param(g, path, TD_F32, &shape, init, &shift));
+    return td_graph_op(g, TD_OP_ADD, (td_value[]){*h, shift}, 2, NULL, h);
+}
+
+td_status td_layer_classify(struct td_graph *g, td_value logits, td_value y) {
+    td_value loss[2], correct; // loss[1]: its gradient, which autodiff takes up
+    TD_TRY(td_graph_op(g, TD_OP_SOFTMAX_CE, (td_value[]){logits, y}, 2, NULL, loss));
+    TD_TRY(td_graph_op(g, TD_OP_COUNT_CORRECT, (td_value[]){logits, y}, 2, NULL, &correct));
+    TD_TRY(td_graph_output(g, "loss", loss[0], TD_OUTPUT_MEAN));
+    TD_TRY(td_graph_output(g, "accuracy", correct, TD_OUTPUT_SUM));
+    return td_graph_loss(g, loss[0]);
+}

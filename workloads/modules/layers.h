@@ -1,0 +1,52 @@
+#ifndef TRAIND_WORKLOADS_MODULES_LAYERS_H
+#define TRAIND_WORKLOADS_MODULES_LAYERS_H
+
+// What the in-tree modules have in common: the fields "x" and "y" of a batch, and layers whose
+// parameters have torch's names and initial values. A layer takes the current value in *h and
+// leaves its own there; `name` is the layer's path in the module ("fc1", "h.0.ln_1"), its
+// parameters are <name>.weight and so on. Pure recording: nothing here keeps state. Graphs stay
+// plain (matmul, then add, then relu); fusing them is a pass's work.
+// Errors: what a person can mend is INVALID_ARGUMENT, class bad_spec.
+
+#include "lib/base/base.h"
+#include "lib/base/json.h"
+#include "traind/module.h"
+
+enum { TD_LAYER_NAME_BYTES = 96 };
+
+TD_MUST_USE td_status td_bad_spec(const char *fmt, ...) TD_PRINTF(1, 2);
+struct td_shape td_shape_1(int64_t a);
+struct td_shape td_shape_2(int64_t a, int64_t b);
+// "3x28x28"
+const char *td_shape_words(const struct td_shape *s, char *out, size_t out_bytes);
+
+// ---- fields -------------------------------------------------------------------------------------
+struct td_xy {
+    struct td_field x, y;
+    bool y_first; // the order of the fields is the dataset's
+};
+// Exactly the fields "x" and "y", in any order; `module` is for messages.
+TD_MUST_USE td_status td_xy_take(const char *module, const struct td_field *fields, size_t n_fields,
+                                 struct td_xy *out_xy);
+// x is of pixels (u8) or numbers (f32), y a label below n_classes, which `last` (a knob) gives.
+TD_MUST_USE td_status td_xy_check_classifier(const char *module, const struct td_xy *xy,
+                                             const char *last, int64_t n_classes);
+TD_MUST_USE td_status td_xy_inputs(const struct td_xy *xy, struct td_graph *g, int64_t batch,
+                                   td_value *out_x, td_value *out_y);
+
+// ---- recording ----------------------------------------------------------------------------------
+// A buffer: state that is saved but not trained.
+TD_MUST_USE td_status td_layer_buffer(struct td_graph *g, const char *name,
+                                      const struct td_shape *shape, struct td_init init,
+                                      td_value *out_value);
+// u8 -> f32 / 255; f32 stays.
+TD_MUST_USE td_status td_layer_pixels(struct td_graph *g, enum td_dtype dtype, td_value *h);
+TD_MUST_USE td_status td_layer_reshape(struct td_graph *g, const struct td_shape *shape,
+                                       td_value *h);
+// torch.nn.Linear: h (..., in) @ weight^T + bias, weight (out, in).
+TD_MUST_USE td_status td_layer_linear(struct td_graph *g, const char *name, int64_t in, int64_t out,
+                                      bool bias, td_value *h);
+// Softmax cross entropy with outputs "loss" and "accuracy". logits (B, C), y (B)
+TD_MUST_USE td_status td_layer_classify(struct td_graph *g, td_value logits, td_value y);
+
+#endif
