@@ -50,6 +50,11 @@ struct td_json *td_check_value(struct td_check *c, const struct td_knob *k, cons
                                const struct td_json *v);
 // The row's default as a canonical node; NULL when memory is out. The row must have one.
 struct td_json *td_check_default(struct td_check *c, const struct td_knob *k);
+// An item of a list that is a choice of its own: a map with a name that picks a VARIANT of
+// `choice`, or the bare name. Returns the canonical map, as far as it is right; NULL if it is
+// neither.
+struct td_json *td_check_choice(struct td_check *c, const char *choice, const char *path,
+                                const struct td_json *v);
 // Sections, knobs and defaults: any tree -> canonical tree, as far as it is right (rules included).
 struct td_json *td_check_document(struct td_check *c, const struct td_json *root);
 // What no single row can say: resolves defaults that depend on other knobs, notes contradictions.

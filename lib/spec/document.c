@@ -25,7 +25,7 @@ static bool takes(const struct td_check *c, bool is_plan_only) {
 
 static bool section_is_taken(const struct td_check *c, const struct td_section *s) {
     return s->kind != TD_SECTION_ROOT && s->kind != TD_SECTION_VARIANT &&
-           takes(c, s->kind == TD_SECTION_PLAN);
+           s->kind != TD_SECTION_ITEM && takes(c, s->kind == TD_SECTION_PLAN);
 }
 
 // ---- unknown keys -----------------------------------------------------------------------------
@@ -142,19 +142,19 @@ static const struct td_section *find_variant(struct td_check *c, const struct ma
     const char *path = td_check_path(c, m->path, "name");
     if (!name || name->kind != TD_JSON_STRING) {
         td_check_violation(c, path, name ? name->line : m->line, "required: one of %s%s%s",
-                           known_variants(c, m->path, NULL), name ? ", found " : "",
+                           known_variants(c, m->table, NULL), name ? ", found " : "",
                            name ? td_check_describe(c->arena, name) : "");
         return NULL;
     }
     const char *wanted = name->u.string.data;
     for (size_t i = 0; i < td_n_sections; i++) {
-        const char *variant = td_section_variant_of(&td_sections[i], m->path);
+        const char *variant = td_section_variant_of(&td_sections[i], m->table);
         if (variant && strcmp(variant, wanted) == 0) return &td_sections[i];
     }
     struct td_nearest near;
     td_nearest_init(&near, wanted);
-    const char *known = known_variants(c, m->path, &near);
-    td_check_violation(c, path, name->line, "unknown %s, found %s; known: %s%s%s%s", m->path,
+    const char *known = known_variants(c, m->table, &near);
+    td_check_violation(c, path, name->line, "unknown %s, found %s; known: %s%s%s%s", m->table,
                        td_check_describe(c->arena, name), known, near.best ? "; did you mean " : "",
                        near.best ? near.best : "", near.best ? "?" : "");
     return NULL;
@@ -166,6 +166,18 @@ static bool stages_include_fit(const struct td_json *canonical) {
         if (strcmp(td_json_string(v, ""), "fit") == 0) return true;
     }
     return !stages;
+}
+
+// The chosen variant's name and knobs; m->table is the choice's until it is known.
+static void read_variant(struct td_check *c, struct map *m, const struct td_json *name,
+                         struct td_json *out) {
+    const struct td_section *variant = find_variant(c, m, name);
+    if (!variant) return;
+    struct td_json *copy = td_json_copy(c->arena, name);
+    if (td_check_oom(c, td_json_set(c->arena, out, "name", copy) ? out : NULL)) return;
+    m->choice = m->table;
+    m->table = variant->path;
+    read_knobs(c, m, out);
 }
 
 static void read_choice(struct td_check *c, const struct td_section *s, struct map *m,
@@ -183,13 +195,22 @@ static void read_choice(struct td_check *c, const struct td_section *s, struct m
                            known_variants(c, s->path, NULL));
         return;
     }
-    const struct td_section *variant = find_variant(c, m, name);
-    if (!variant) return;
-    struct td_json *copy = td_json_copy(c->arena, name);
-    if (td_check_oom(c, td_json_set(c->arena, out, "name", copy) ? out : NULL)) return;
-    m->table = variant->path;
-    m->choice = s->path;
-    read_knobs(c, m, out);
+    read_variant(c, m, name, out);
+}
+
+struct td_json *td_check_choice(struct td_check *c, const char *choice, const char *path,
+                                const struct td_json *v) {
+    bool is_name = v->kind == TD_JSON_STRING;
+    if (!is_name && v->kind != TD_JSON_OBJECT) {
+        td_check_violation(c, path, v->line, "expected a map with a name, or a name, found %s",
+                           td_check_describe(c->arena, v));
+        return NULL;
+    }
+    struct td_json *out = td_json_new(c->arena, TD_JSON_OBJECT);
+    if (td_check_oom(c, out)) return NULL;
+    struct map m = {path, choice, NULL, is_name ? NULL : v, v->line};
+    read_variant(c, &m, is_name ? v : td_json_get(v, "name"), out);
+    return out;
 }
 
 // ---- the document -------------------------------------------------------------------------------

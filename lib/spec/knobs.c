@@ -1,6 +1,6 @@
 // The knob tables, expanded from knobs.def, and plain look-ups in them.
 //
-// About a hundred rows: linear search by text is quick enough for a document of at most ten
+// About two hundred rows: linear search by text is quick enough for a document of at most ten
 // thousand nodes, and keeps the tables in the order in which people read them. A hash or sorted
 // table was rejected: it would need a second order to be kept in step.
 
@@ -165,6 +165,8 @@ static const char *expects(struct td_arena *a, const struct td_knob *k) {
         return list_of(a, k, td_arena_printf(a, "numbers %s", range));
     case TD_KNOB_PATHS:
         return list_of(a, k, "absolute paths without '..' and control characters");
+    case TD_KNOB_LAYERS:
+        return list_of(a, k, "layers");
     case TD_KNOB_OBJECT:
         return "a map";
     case TD_KNOB_TYPE_COUNT:

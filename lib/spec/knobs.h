@@ -21,6 +21,7 @@ enum td_knob_type {
     TD_KNOB_INTS,   // list
     TD_KNOB_REALS,  // list
     TD_KNOB_PATHS,  // list
+    TD_KNOB_LAYERS, // list of maps, each a choice of section "layer"
     TD_KNOB_OBJECT, // anything, kept as it is
     TD_KNOB_TYPE_COUNT,
 };
@@ -43,6 +44,7 @@ enum td_section_kind {
     TD_SECTION_CHOICE,
     TD_SECTION_VARIANT,
     TD_SECTION_PLAN,
+    TD_SECTION_ITEM,
 };
 
 struct td_section {

@@ -62,6 +62,7 @@ static td_status print_section(struct td_arena *a, const struct td_section *s, s
     case TD_SECTION_PLAIN:
     case TD_SECTION_CHOICE:
     case TD_SECTION_PLAN:
+    case TD_SECTION_ITEM:
         TD_TRY(td_buf_printf(out, "\n## `%s`\n\n", s->path));
         break;
     }

@@ -193,6 +193,11 @@ static struct td_json *check_names(const struct subject *s, const struct td_json
     return list;
 }
 
+// A layer: a map with a name, or the bare name.
+static struct td_json *check_layer(const struct subject *s, const struct td_json *v) {
+    return td_check_choice(s->c, "layer", s->path, v);
+}
+
 // ---- the row ----------------------------------------------------------------------------------
 static struct td_json *check_kind(const struct subject *s, const struct td_json *v) {
     size_t min, max;
@@ -225,6 +230,9 @@ static struct td_json *check_kind(const struct subject *s, const struct td_json 
     case TD_KNOB_PATHS:
         td_knob_items(s->k, &min, &max);
         return check_list(s, v, check_text, min, max);
+    case TD_KNOB_LAYERS:
+        td_knob_items(s->k, &min, &max);
+        return check_list(s, v, check_layer, min, max);
     case TD_KNOB_OBJECT:
         if (v->kind != TD_JSON_OBJECT) return refuse(s, v, NULL);
         return fresh(s, td_json_copy(s->c->arena, v));
