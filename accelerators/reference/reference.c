@@ -1,7 +1,7 @@
 // Reference accelerator: memory, compile and run around the kernels of kernels.c; see reference.h.
 //
 // compile resolves each operand once to an address (arena, region, scalar block) or to an input
-// slot; run widens operands into one scratch area, calls the kernel, and stores what it wrote.
+// slot; run hands node after node its addresses (node.c), with one scratch area for all.
 // all_reduce nodes call the binding; without one there is one rank and nothing to do.
 // Ownership: the accelerator frees what it allocated when it is closed; imported memory stays the
 // caller's. An executable borrows its program. Failure: status; a run that failed half-way leaves
@@ -12,7 +12,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "accelerators/reference/kernels.h"
+#include "accelerators/reference/node.h"
 #include "lib/base/base.h"
 
 enum { REF_ALIGN = 64 };
@@ -36,7 +36,8 @@ struct td_executable {
     const struct td_program *program;
     struct td_bindings bind;
     struct ref_place *place;      // by td_value
-    struct ref_operand *operands; // room for the node with most operands
+    void **in;                    // room for the node with most operands
+    struct ref_operand *operands; // likewise
     double *scratch;              // room for the node with most elements
     void (*trace)(void *arg, td_node n);
     void *trace_arg;
@@ -171,29 +172,10 @@ static td_status resolve_value(struct td_executable *e, td_value v, struct ref_p
     return TD_OK;
 }
 
-static td_status check_node(const struct td_graph *g, td_node n, size_t *out_elems) {
-    const struct td_node_info *node = td_graph_node(g, n);
-    bool known = td_ref_has_kernel(node->op);
-    size_t elems = 0;
-    for (uint32_t i = 0; i < node->n_inputs + node->n_outputs + 1; i++) {
-        td_value v = i < node->n_inputs                     ? node->inputs[i]
-                     : i < node->n_inputs + node->n_outputs ? node->outputs[i - node->n_inputs]
-                                                            : node->into;
-        if (!v) continue;
-        known &= td_ref_knows(td_graph_value(g, v)->dtype);
-        elems += (size_t)td_shape_elems(&td_graph_value(g, v)->shape);
-    }
-    if (!known) {
-        return td_fail(TD_UNIMPLEMENTED, "reference: node %" PRIu32 " (%s) has no kernel", n,
-                       td_op_name(node->op));
-    }
-    *out_elems = elems;
-    return TD_OK;
-}
-
 static void ref_release(struct td_executable *e) {
     if (!e) return;
     free(e->place);
+    free(e->in);
     free(e->operands);
     free(e->scratch);
     free(e);
@@ -204,15 +186,16 @@ static td_status build(struct td_executable *e) {
     size_t most_elems = 1, most_operands = 1;
     for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
         size_t elems = 0;
-        TD_TRY(check_node(g, n, &elems));
+        TD_TRY(td_ref_node_check(g, n, &elems));
         most_elems = TD_MAX(most_elems, elems);
         most_operands = TD_MAX(most_operands, td_graph_node(g, n)->n_inputs);
     }
     uint32_t n_values = td_graph_n_values(g);
     e->place = td_calloc(n_values + 1, sizeof *e->place);
+    e->in = td_calloc(most_operands, sizeof *e->in);
     e->operands = td_calloc(most_operands, sizeof *e->operands);
     e->scratch = td_calloc(most_elems, sizeof *e->scratch);
-    if (!e->place || !e->operands || !e->scratch) return td_fail_oom();
+    if (!e->place || !e->in || !e->operands || !e->scratch) return td_fail_oom();
     for (td_value v = 1; v <= n_values; v++) {
         TD_TRY(resolve_value(e, v, &e->place[v]));
     }
@@ -236,14 +219,6 @@ static td_status ref_compile(struct td_accelerator *a, const struct td_program *
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static struct ref_operand operand(const struct td_executable *e, td_value v, double **scratch) {
-    const struct td_value_info *info = td_graph_value(e->program->graph, v);
-    struct ref_operand o = {.x = *scratch, .dtype = info->dtype, .shape = &info->shape};
-    o.n = td_shape_elems(o.shape);
-    *scratch += o.n;
-    return o;
-}
-
 static const void *read_place(const struct td_executable *e, td_value v,
                               const void *const *inputs) {
     int32_t slot = e->place[v].slot;
@@ -256,19 +231,6 @@ static bool is_view(const struct td_executable *e, const struct td_node_info *no
     return x->slot == y->slot && x->data == y->data;
 }
 
-// A direct write: the result replaces the state tensor or, rounded first, is added to it.
-static void write_into(struct td_executable *e, const struct td_node_info *node,
-                       const struct ref_operand *y) {
-    char *to = e->place[node->into].data;
-    size_t step = td_dtype_bytes(y->dtype);
-    for (int64_t i = 0; i < y->n; i++) {
-        double old = 0;
-        if (node->attrs.accumulate) td_ref_load(y->dtype, to + (size_t)i * step, 1, &old);
-        double v = td_ref_round(y->dtype, y->x[i]) + old;
-        td_ref_store(y->dtype, &v, 1, to + (size_t)i * step);
-    }
-}
-
 static td_status run_node(struct td_executable *e, td_node n, const void *const *inputs) {
     const struct td_node_info *node = td_graph_node(e->program->graph, n);
     if (node->op == TD_OP_ALL_REDUCE) {
@@ -276,26 +238,15 @@ static td_status run_node(struct td_executable *e, td_node n, const void *const 
         return e->bind.all_reduce(e->bind.all_reduce_arg, node->attrs.bucket);
     }
     if (node->op == TD_OP_RESHAPE && is_view(e, node)) return TD_OK;
-    double *scratch = e->scratch;
-    struct ref_call c = {.node = node, .in = e->operands, .scalars = e->bind.scalars};
     for (uint32_t i = 0; i < node->n_inputs; i++) {
-        c.in[i] = operand(e, node->inputs[i], &scratch);
-        td_ref_load(c.in[i].dtype, read_place(e, node->inputs[i], inputs), c.in[i].n, c.in[i].x);
+        e->in[i] = (void *)(uintptr_t)read_place(e, node->inputs[i], inputs);
     }
+    void *out[TD_MAX_OUT] = {node->into ? e->place[node->into].data : NULL};
     for (uint32_t i = 0; i < node->n_outputs; i++) {
-        c.out[i] = operand(e, node->outputs[i], &scratch);
+        out[i] = e->place[node->outputs[i]].data;
     }
-    if (node->into) c.out[0] = operand(e, node->into, &scratch);
-    TD_TRY(td_ref_kernel(&c));
-    for (uint32_t i = 0; i < node->n_outputs; i++) {
-        td_ref_store(c.out[i].dtype, c.out[i].x, c.out[i].n, e->place[node->outputs[i]].data);
-    }
-    if (node->into) write_into(e, node, &c.out[0]);
-    for (uint32_t i = 0; i < 32 && c.written >> i; i++) {
-        if (!(c.written >> i & 1)) continue;
-        td_ref_store(c.in[i].dtype, c.in[i].x, c.in[i].n, e->place[node->inputs[i]].data);
-    }
-    return TD_OK;
+    struct td_ref_site site = {e->in, out, e->bind.scalars, e->operands, e->scratch};
+    return td_ref_node_run(e->program->graph, n, &site);
 }
 
 static void give_outputs(struct td_executable *e, uint32_t segments, const void *const *inputs) {

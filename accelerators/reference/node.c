@@ -1,0 +1,69 @@
+// A node's life on the reference: operands are widened to fp64 into scratch, the kernel computes
+// there, and what it made is rounded once into place. See node.h.
+
+#include "accelerators/reference/node.h"
+
+#include <inttypes.h>
+
+td_status td_ref_node_check(const struct td_graph *g, td_node n, size_t *out_scratch_elems) {
+    const struct td_node_info *node = td_graph_node(g, n);
+    bool known = td_ref_has_kernel(node->op);
+    size_t elems = 0;
+    for (uint32_t i = 0; i < node->n_inputs + node->n_outputs + 1; i++) {
+        td_value v = i < node->n_inputs                     ? node->inputs[i]
+                     : i < node->n_inputs + node->n_outputs ? node->outputs[i - node->n_inputs]
+                                                            : node->into;
+        if (!v) continue;
+        known &= td_ref_knows(td_graph_value(g, v)->dtype);
+        elems += (size_t)td_shape_elems(&td_graph_value(g, v)->shape);
+    }
+    if (!known) {
+        return td_fail(TD_UNIMPLEMENTED, "reference: node %" PRIu32 " (%s) has no kernel", n,
+                       td_op_name(node->op));
+    }
+    *out_scratch_elems = elems;
+    return TD_OK;
+}
+
+static struct ref_operand operand(const struct td_graph *g, td_value v, double **scratch) {
+    const struct td_value_info *info = td_graph_value(g, v);
+    struct ref_operand o = {.x = *scratch, .dtype = info->dtype, .shape = &info->shape};
+    o.n = td_shape_elems(o.shape);
+    *scratch += o.n;
+    return o;
+}
+
+// A direct write: the result replaces the state tensor or, rounded first, is added to it.
+static void write_into(const struct td_node_info *node, const struct ref_operand *y, char *to) {
+    size_t step = td_dtype_bytes(y->dtype);
+    for (int64_t i = 0; i < y->n; i++) {
+        double old = 0;
+        if (node->attrs.accumulate) td_ref_load(y->dtype, to + (size_t)i * step, 1, &old);
+        double v = td_ref_round(y->dtype, y->x[i]) + old;
+        td_ref_store(y->dtype, &v, 1, to + (size_t)i * step);
+    }
+}
+
+td_status td_ref_node_run(const struct td_graph *g, td_node n, const struct td_ref_site *site) {
+    const struct td_node_info *node = td_graph_node(g, n);
+    double *scratch = site->scratch;
+    struct ref_call c = {.node = node, .in = site->operands, .scalars = site->scalars};
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        c.in[i] = operand(g, node->inputs[i], &scratch);
+        td_ref_load(c.in[i].dtype, site->in[i], c.in[i].n, c.in[i].x);
+    }
+    for (uint32_t i = 0; i < node->n_outputs; i++) {
+        c.out[i] = operand(g, node->outputs[i], &scratch);
+    }
+    if (node->into) c.out[0] = operand(g, node->into, &scratch);
+    TD_TRY(td_ref_kernel(&c));
+    for (uint32_t i = 0; i < node->n_outputs; i++) {
+        td_ref_store(c.out[i].dtype, c.out[i].x, c.out[i].n, site->out[i]);
+    }
+    if (node->into) write_into(node, &c.out[0], site->out[0]);
+    for (uint32_t i = 0; i < 32 && c.written >> i; i++) {
+        if (!(c.written >> i & 1)) continue;
+        td_ref_store(c.in[i].dtype, c.in[i].x, c.in[i].n, site->in[i]);
+    }
+    return TD_OK;
+}

@@ -1,0 +1,26 @@
+#ifndef TRAIND_ACCELERATORS_REFERENCE_NODE_H
+#define TRAIND_ACCELERATORS_REFERENCE_NODE_H
+
+// One node of a graph, run by the reference's loops on operands in host memory: what the reference
+// accelerator does with each node, and what another one does with a node that it has no kernel of
+// its own for. Layouts are plain, whatever the other one likes. Views and all_reduce are the
+// caller's. Results are stored after all operands were read, so any of them may share memory.
+
+#include "accelerators/reference/kernels.h"
+
+// Where a node's operands and results lie, and room to work in.
+struct td_ref_site {
+    void *const *in;              // [n_inputs]; read, but for those that the op writes
+    void *const *out;             // [n_outputs], or the state tensor that it writes into
+    const float *scalars;         // step scalars
+    struct ref_operand *operands; // [n_inputs]
+    double *scratch;              // as many elements as td_ref_node_check says
+};
+
+// UNIMPLEMENTED, naming the node: no kernel, or a type that the reference does not know.
+TD_MUST_USE td_status td_ref_node_check(const struct td_graph *g, td_node n,
+                                        size_t *out_scratch_elems);
+TD_MUST_USE td_status td_ref_node_run(const struct td_graph *g, td_node n,
+                                      const struct td_ref_site *site);
+
+#endif
