@@ -1,6 +1,7 @@
 // A program becomes a list of kernels: operands resolved to addresses, shapes and sizes worked out,
-// matrix products created. What this accelerator cannot run is refused here, naming the node; a
-// kernel that runs can only fail by oneDNN, by the collective or by bad labels.
+// matrix products created. Each family of kernels is asked whether it takes the node; the last one
+// asked are the reference's loops. A kernel that runs can only fail by oneDNN, by the collective or
+// by bad labels.
 //
 // An output of the graph is copied to the host block right after the kernel that makes it, because
 // the memory plan may give its bytes to somebody else later in the step.
@@ -46,17 +47,15 @@ static td_status resolve(const struct compiler *c, td_value v, struct td_operand
     return TD_OK;
 }
 
-static td_status refuse(const struct compiler *c, td_node n, const char *why) {
-    return td_fail(TD_UNIMPLEMENTED,
-                   "the cpu accelerator cannot run node %u (%s): %s. Use `accelerator: reference`",
-                   n, td_op_name(td_graph_node(c->graph, n)->op), why);
-}
-
-static bool type_fits(enum td_op op, uint32_t operand, enum td_dtype t) {
-    if (t == TD_F32) return true;
-    if (op == TD_OP_CAST) return t == TD_U8;
-    if (op == TD_OP_RESHAPE) return true;
-    return t == TD_I32 && operand == 1 && (op == TD_OP_SOFTMAX_CE || op == TD_OP_COUNT_CORRECT);
+bool td_kernel_all(const struct td_kernel *k, enum td_dtype t) {
+    bool all = true;
+    for (uint32_t i = 0; i < k->n_in; i++) {
+        all &= k->in_dtype[i] == t;
+    }
+    for (uint32_t i = 0; i < k->n_out; i++) {
+        all &= k->out_dtype[i] == t;
+    }
+    return all;
 }
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -85,8 +84,11 @@ static td_status run_all_reduce(const struct td_kernel *k, const struct td_run *
     return k->all_reduce(k->all_reduce_arg, k->attrs.bucket);
 }
 
+// out[0]: the host block; out[1]: the value.
 static td_status run_output(const struct td_kernel *k, const struct td_run *r) {
-    *(float *)td_operand_at(&k->out[0], r) = *(const float *)td_operand_at(&k->in[0], r);
+    const void *x = td_operand_at(&k->out[1], r);
+    float *y = td_operand_at(&k->out[0], r);
+    *y = k->out_dtype[1] == TD_F64 ? (float)*(const double *)x : *(const float *)x;
     return TD_OK;
 }
 
@@ -119,78 +121,67 @@ static td_status add_gemm(const struct compiler *c, const struct td_node_info *n
 
 static td_status add_operands(const struct compiler *c, td_node node, struct td_kernel *k) {
     const struct td_node_info *n = td_graph_node(c->graph, node);
-    bool many = n->op == TD_OP_SUM_SQUARES || n->op == TD_OP_ALL_FINITE;
-    k->n_in = n->n_inputs;
-    if (many) {
-        k->many = td_calloc(n->n_inputs, sizeof *k->many);
-        k->many_elems = td_calloc(n->n_inputs, sizeof *k->many_elems);
-        if (!k->many || !k->many_elems) return td_fail_oom();
-    }
-    for (uint32_t i = 0; i < n->n_inputs && n->op != TD_OP_ALL_REDUCE; i++) {
+    k->n_in = n->op == TD_OP_ALL_REDUCE ? 0 : n->n_inputs; // the bucket says it all
+    size_t each = sizeof *k->shape + sizeof *k->in + sizeof *k->in_dtype;
+    k->shape = td_calloc(TD_MAX(k->n_in, 1), each);
+    if (!k->shape) return td_fail_oom();
+    k->in = (struct td_operand *)(k->shape + k->n_in);
+    k->in_dtype = (enum td_dtype *)(k->in + k->n_in);
+    for (uint32_t i = 0; i < k->n_in; i++) {
         const struct td_value_info *v = td_graph_value(c->graph, n->inputs[i]);
-        if (!type_fits(n->op, i, v->dtype)) return refuse(c, node, td_dtype_name(v->dtype));
-        if (many) {
-            TD_TRY(resolve(c, n->inputs[i], &k->many[i]));
-            k->many_elems[i] = td_shape_elems(&v->shape);
-            continue;
-        }
-        TD_CHECK(i < TD_CPU_MAX_IN);
         TD_TRY(resolve(c, n->inputs[i], &k->in[i]));
         k->shape[i] = v->shape;
-        if (i == 0) k->in_dtype = v->dtype;
+        k->in_dtype[i] = v->dtype;
     }
     return TD_OK;
 }
 
 static td_status add_results(const struct compiler *c, td_node node, struct td_kernel *k) {
     const struct td_node_info *n = td_graph_node(c->graph, node);
-    td_value first = n->into ? n->into : n->n_outputs ? n->outputs[0] : 0;
-    if (n->into) TD_TRY(resolve(c, n->into, &k->out[0]));
-    for (uint32_t i = 0; i < n->n_outputs; i++) {
-        const struct td_value_info *v = td_graph_value(c->graph, n->outputs[i]);
-        bool any_type = n->op == TD_OP_RESHAPE;
-        if (v->dtype != TD_F32 && !any_type) return refuse(c, node, td_dtype_name(v->dtype));
-        TD_TRY(resolve(c, n->outputs[i], &k->out[i]));
-    }
-    if (first) {
-        k->out_shape = td_graph_value(c->graph, first)->shape;
-        k->elems = td_shape_elems(&k->out_shape);
+    k->n_out = n->into ? 1 : n->n_outputs;
+    for (uint32_t i = 0; i < k->n_out; i++) {
+        td_value y = n->into ? n->into : n->outputs[i];
+        const struct td_value_info *v = td_graph_value(c->graph, y);
+        TD_TRY(resolve(c, y, &k->out[i]));
+        k->out_dtype[i] = v->dtype;
+        if (i) continue;
+        k->out_shape = v->shape;
+        k->elems = td_shape_elems(&v->shape);
     }
     return TD_OK;
 }
 
 static void set_rows(struct td_kernel *k) {
+    if (!k->n_in) return;
     const struct td_shape *s = &k->shape[0];
     int64_t elems = td_shape_elems(s);
     k->cols = s->n_dims ? s->dim[s->n_dims - 1] : 1;
     k->rows = k->cols ? elems / k->cols : s->n_dims > 1 ? s->dim[0] : 0;
 }
 
-static td_kernel_fn *find_kernel(enum td_op op) {
-    td_kernel_fn *const found[] = {td_kernel_elementwise(op), td_kernel_activation(op),
-                                   td_kernel_reduce(op), td_kernel_optim(op)};
-    for (size_t i = 0; i < TD_COUNTOF(found); i++) {
-        if (found[i]) return found[i];
-    }
-    return NULL;
-}
-
 static td_status choose_kernel(const struct compiler *c, td_node node, struct td_kernel *k) {
-    const struct td_node_info *n = td_graph_node(c->graph, node);
-    if (n->op == TD_OP_MATMUL) return add_gemm(c, n, k);
-    if (n->op == TD_OP_ALL_REDUCE) {
+    static td_kernel_family *const families[] = {td_kernel_elementwise, td_kernel_activation,
+                                                 td_kernel_reduce, td_kernel_optim};
+    if (k->op == TD_OP_ALL_REDUCE) {
         k->run = run_all_reduce;
         return TD_OK;
     }
-    k->run = find_kernel(n->op);
-    return TD_OK;
+    if (k->op == TD_OP_MATMUL && td_kernel_all(k, TD_F32)) {
+        return add_gemm(c, td_graph_node(c->graph, node), k);
+    }
+    for (size_t i = 0; i < TD_COUNTOF(families) && !k->run; i++) {
+        TD_TRY(families[i](k));
+    }
+    if (!k->run) return td_fallback_take(k, c->graph, node);
+    if (!k->scratch_bytes) return TD_OK;
+    k->scratch = td_calloc(1, k->scratch_bytes);
+    return k->scratch ? TD_OK : td_fail_oom();
 }
 
 static td_status add_kernel(struct compiler *c, td_node node) {
     const struct td_node_info *n = td_graph_node(c->graph, node);
-    bool special = n->op == TD_OP_MATMUL || n->op == TD_OP_ALL_REDUCE;
-    if (!special && !find_kernel(n->op)) return refuse(c, node, "no kernel");
     struct td_kernel *k = &c->exe->kernel[c->exe->n_kernels++];
+    k->op = n->op;
     k->segment = n->segment;
     k->n_threads = c->accel->n_threads;
     k->attrs = n->attrs;
@@ -200,13 +191,7 @@ static td_status add_kernel(struct compiler *c, td_node node) {
     TD_TRY(add_operands(c, node, k));
     TD_TRY(add_results(c, node, k));
     set_rows(k);
-    TD_TRY_CTX(choose_kernel(c, node, k), "node %u (%s)", node, td_op_name(n->op));
-    size_t scratch = td_kernel_scratch_bytes(n->op, k->rows);
-    if (scratch) {
-        k->scratch = td_calloc(1, scratch);
-        if (!k->scratch) return td_fail_oom();
-    }
-    return TD_OK;
+    return td_status_context(choose_kernel(c, node, k), "node %u (%s)", node, td_op_name(n->op));
 }
 
 // Copies of those outputs that this node makes.
@@ -221,7 +206,9 @@ static td_status add_outputs(struct compiler *c, td_node node) {
         struct td_kernel *k = &c->exe->kernel[c->exe->n_kernels++];
         k->segment = td_graph_node(c->graph, node)->segment;
         k->run = run_output;
-        TD_TRY(resolve(c, v, &k->in[0]));
+        k->op = TD_OP_RESHAPE; // the same value elsewhere
+        k->out_dtype[1] = info->dtype;
+        TD_TRY(resolve(c, v, &k->out[1]));
         k->out[0].base = (char *)(c->bindings->outputs + i);
     }
     return TD_OK;
@@ -261,9 +248,9 @@ void td_cpu_release(struct td_executable *e) {
     if (!e) return;
     for (uint32_t i = 0; i < e->n_kernels; i++) {
         td_gemm_destroy(e->kernel[i].gemm);
+        if (e->kernel[i].own) e->kernel[i].destroy_own(e->kernel[i].own);
         free(e->kernel[i].scratch);
-        free(e->kernel[i].many);
-        free(e->kernel[i].many_elems);
+        free(e->kernel[i].shape);
     }
     free(e->kernel);
     e->magic = 0;

@@ -106,6 +106,18 @@ static td_status cpu_sync(struct td_accelerator *a) {
     return TD_OK;
 }
 
+static bool cpu_kernel_at(const struct td_executable *e, uint32_t i,
+                          struct td_kernel_info *out_info) {
+    if (i >= e->n_kernels) return false;
+    const struct td_kernel *k = &e->kernel[i];
+    *out_info = (struct td_kernel_info){
+        .op = k->op,
+        .dtype = k->n_in ? k->in_dtype[0] : k->out_dtype[0],
+        .slow = k->run == td_fallback_run,
+    };
+    return true;
+}
+
 static const struct td_accelerator_ops ops = {
     .struct_bytes = sizeof ops,
     .probe = cpu_probe,
@@ -119,6 +131,7 @@ static const struct td_accelerator_ops ops = {
     .run = cpu_run,
     .sync = cpu_sync,
     .release = td_cpu_release,
+    .kernel_at = cpu_kernel_at,
     .measure_peak = td_cpu_measure_peak,
 };
 

@@ -10,16 +10,19 @@
 //   parallel.c   the one OpenMP loop
 //   peak.c       what the threads can do at best, measured
 //   kernels_*.c  everything else: elementwise, reductions, loss, optimizers
+//   fallback.c   the reference's loops, for nodes that nothing above takes
 //
 // A program is compiled to kernels in node order. Arena and state addresses are fixed when it is
 // compiled, input addresses come with each run. Work is split over the rank's threads in static
-// ranges, so for a given number of threads the bits are always the same. Types: f32, with u8 and
-// i32 inputs; the reference accelerator takes the rest. Thread: the rank's training thread.
+// ranges, so for a given number of threads the bits are always the same. A family of kernels looks
+// at the whole node and takes it or leaves it; what all leave (an op, a type) runs on the
+// reference's loops, which is correct, slow, and told (kernel_at). Thread: the rank's training
+// thread.
 
 #include "lib/base/base.h"
 #include "traind/accelerator.h"
 
-enum { TD_CPU_MAX_IN = 5, TD_CPU_MAX_THREADS = 256 };
+enum { TD_CPU_MAX_THREADS = 256 };
 
 struct td_dnnl; // onednn.c: oneDNN engine and stream
 struct td_gemm; // gemm.c: one product
@@ -52,20 +55,23 @@ typedef td_status td_kernel_fn(const struct td_kernel *k, const struct td_run *r
 
 struct td_kernel {
     td_kernel_fn *run;
+    enum td_op op;
     enum td_segment segment;
     int32_t n_threads;
-    struct td_operand in[TD_CPU_MAX_IN];
-    struct td_operand *many; // operands of sum_squares and all_finite, else NULL
-    int64_t *many_elems;
-    uint32_t n_in;
-    struct td_operand out[TD_MAX_OUT];
+    uint32_t n_in, n_out;
+    struct td_operand *in;             // [n_in]; these three are one allocation
+    struct td_shape *shape;            // of the operands
+    enum td_dtype *in_dtype;           // of the operands
+    struct td_operand out[TD_MAX_OUT]; // results, or the state tensor that it writes into
+    struct td_shape out_shape;         // of the first result
+    enum td_dtype out_dtype[TD_MAX_OUT];
     struct td_attrs attrs;
-    struct td_shape shape[TD_CPU_MAX_IN]; // of the operands
-    struct td_shape out_shape;
-    enum td_dtype in_dtype;
     int64_t rows, cols; // of the first operand: last dim, and all others together
     int64_t elems;      // of the output
-    float *scratch;     // owned; its meaning is the kernel's
+    size_t scratch_bytes;
+    void *scratch; // owned, zeroed; its meaning is the kernel's
+    void *own;     // what else the kernel needs, and who frees it
+    void (*destroy_own)(void *own);
     struct td_gemm *gemm;
     const float *scalars;
     td_status (*all_reduce)(void *arg, uint32_t bucket);
@@ -89,13 +95,12 @@ int32_t td_parallel_ranges(int32_t n_threads, int64_t n, int64_t grain);
 // Sizes the team and sets flush-to-zero in each of its threads.
 void td_parallel_open(int32_t n_threads);
 
-// Kernels by op; NULL: not one of this file.
-td_kernel_fn *td_kernel_elementwise(enum td_op op);
-td_kernel_fn *td_kernel_activation(enum td_op op);
-td_kernel_fn *td_kernel_reduce(enum td_op op);
-td_kernel_fn *td_kernel_optim(enum td_op op);
-// Bytes of scratch that a kernel of kernels_reduce.c wants.
-size_t td_kernel_scratch_bytes(enum td_op op, int64_t rows);
+// A family of kernels: looks at k's op, types, shapes and attributes and, if the node is one of its
+// own, sets k->run and what that needs (scratch_bytes; own). Everything else of k is filled in.
+typedef td_status td_kernel_family(struct td_kernel *k);
+td_kernel_family td_kernel_elementwise, td_kernel_activation, td_kernel_reduce, td_kernel_optim;
+// True if all operands and results are of type t.
+bool td_kernel_all(const struct td_kernel *k, enum td_dtype t);
 
 // ---- compile.c ----------------------------------------------------------------------------------
 TD_MUST_USE td_status td_cpu_compile(struct td_accelerator *a, const struct td_program *p,
@@ -106,6 +111,11 @@ void td_cpu_release(struct td_executable *e);
 // The slot measure_peak. A product that this processor has not gives 0.
 TD_MUST_USE td_status td_cpu_measure_peak(struct td_accelerator *a, double *out_f32,
                                           double *out_bf16, double *out_bandwidth);
+
+// ---- fallback.c ---------------------------------------------------------------------------------
+// UNIMPLEMENTED, naming the node, where the reference has no kernel either.
+TD_MUST_USE td_status td_fallback_take(struct td_kernel *k, const struct td_graph *g, td_node n);
+td_kernel_fn td_fallback_run; // what a slow kernel runs
 
 // ---- onednn.c -----------------------------------------------------------------------------------
 TD_MUST_USE td_status td_dnnl_create(struct td_dnnl **out_engine);

@@ -98,7 +98,7 @@ static td_status run_gelu_grad(const struct td_kernel *k, const struct td_run *r
     return k->attrs.gelu_tanh ? run_gelu_tanh_grad(k, r) : run_gelu_erf_grad(k, r);
 }
 
-td_kernel_fn *td_kernel_activation(enum td_op op) {
+td_status td_kernel_activation(struct td_kernel *k) {
     static td_kernel_fn *const table[TD_OP_COUNT] = {
         [TD_OP_RELU] = run_relu,       [TD_OP_RELU_GRAD] = run_relu_grad,
         [TD_OP_GELU] = run_gelu,       [TD_OP_GELU_GRAD] = run_gelu_grad,
@@ -108,5 +108,6 @@ td_kernel_fn *td_kernel_activation(enum td_op op) {
         [TD_OP_EXP] = run_exp,         [TD_OP_LOG] = run_log,
         [TD_OP_SQRT] = run_sqrt,
     };
-    return table[op];
+    if (td_kernel_all(k, TD_F32)) k->run = table[k->op];
+    return TD_OK;
 }

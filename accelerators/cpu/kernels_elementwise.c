@@ -44,7 +44,7 @@ static td_status run_cast(const struct td_kernel *k, const struct td_run *r) {
     double scale = k->attrs.scale == 0 ? 1 : k->attrs.scale;
     struct cast_arg a = {td_operand_at(&k->in[0], r), td_operand_at(&k->out[0], r), (float)scale};
     td_parallel(k->n_threads, k->elems, GRAIN,
-                k->in_dtype == TD_U8 ? cast_u8_range : cast_f32_range, &a);
+                k->in_dtype[0] == TD_U8 ? cast_u8_range : cast_f32_range, &a);
     return TD_OK;
 }
 
@@ -169,15 +169,18 @@ static td_status run_fill(const struct td_kernel *k, const struct td_run *r) {
 static td_status run_reshape(const struct td_kernel *k, const struct td_run *r) {
     const void *x = td_operand_at(&k->in[0], r);
     void *y = td_operand_at(&k->out[0], r);
-    if (x != y) memcpy(y, x, (size_t)k->elems * td_dtype_bytes(k->in_dtype));
+    if (x != y) memcpy(y, x, (size_t)k->elems * td_dtype_bytes(k->in_dtype[0]));
     return TD_OK;
 }
 
-td_kernel_fn *td_kernel_elementwise(enum td_op op) {
+td_status td_kernel_elementwise(struct td_kernel *k) {
     static td_kernel_fn *const table[TD_OP_COUNT] = {
         [TD_OP_CAST] = run_cast,   [TD_OP_ADD] = run_add,   [TD_OP_MUL] = run_mul,
         [TD_OP_SUB] = run_sub,     [TD_OP_DIV] = run_div,   [TD_OP_SCALE] = run_scale,
         [TD_OP_STORE] = run_store, [TD_OP_FILL] = run_fill, [TD_OP_RESHAPE] = run_reshape,
     };
-    return table[op];
+    bool pixels = k->op == TD_OP_CAST && k->in_dtype[0] == TD_U8 && k->out_dtype[0] == TD_F32;
+    bool fits = td_kernel_all(k, TD_F32) || k->op == TD_OP_RESHAPE || pixels;
+    if (fits) k->run = table[k->op];
+    return TD_OK;
 }

@@ -121,11 +121,12 @@ static td_status run_sgd(const struct td_kernel *k, const struct td_run *r) {
     return TD_OK;
 }
 
-td_kernel_fn *td_kernel_optim(enum td_op op) {
+td_status td_kernel_optim(struct td_kernel *k) {
     static td_kernel_fn *const table[TD_OP_COUNT] = {
         [TD_OP_SGD] = run_sgd,
         [TD_OP_ADAM] = run_adam,
         [TD_OP_ADAMW] = run_adamw,
     };
-    return table[op];
+    if (td_kernel_all(k, TD_F32)) k->run = table[k->op];
+    return TD_OK;
 }

@@ -129,7 +129,7 @@ static td_status run_softmax_ce(const struct td_kernel *k, const struct td_run *
     a.share = weights > 0 ? (float)(1 / weights) : 0;
     td_parallel(k->n_threads, k->rows, GRAIN / TD_MAX(k->cols, 1) + 1, loss_range, &a);
     for (int64_t i = 0; i < k->rows; i++) {
-        sum += (double)k->scratch[i];
+        sum += (double)a.row_loss[i];
     }
     *loss = weights > 0 ? (float)(sum / weights) : 0;
     return TD_OK;
@@ -280,10 +280,11 @@ static td_status run_sum_squares(const struct td_kernel *k, const struct td_run 
     for (uint32_t i = 0; i < k->n_in; i++) {
         enum { AT_ONCE = 64 };
         double partial[AT_ONCE];
-        const float *x = td_operand_at(&k->many[i], r);
+        const float *x = td_operand_at(&k->in[i], r);
+        int64_t elems = td_shape_elems(&k->shape[i]);
         int64_t step = (int64_t)AT_ONCE * SQUARES_BLOCK;
-        for (int64_t at = 0; at < k->many_elems[i]; at += step) {
-            int64_t n = TD_MIN(step, k->many_elems[i] - at);
+        for (int64_t at = 0; at < elems; at += step) {
+            int64_t n = TD_MIN(step, elems - at);
             int64_t blocks = (n + SQUARES_BLOCK - 1) / SQUARES_BLOCK;
             struct squares_arg a = {x + at, partial, n};
             td_parallel(k->n_threads, blocks, 2, squares_range, &a);
@@ -299,7 +300,7 @@ static td_status run_sum_squares(const struct td_kernel *k, const struct td_run 
 static td_status run_all_finite(const struct td_kernel *k, const struct td_run *r) {
     uint32_t bad = 0;
     for (uint32_t i = 0; i < k->n_in; i++) {
-        bad |= nonfinite_in(td_operand_at(&k->many[i], r), k->many_elems[i]);
+        bad |= nonfinite_in(td_operand_at(&k->in[i], r), td_shape_elems(&k->shape[i]));
     }
     *(float *)td_operand_at(&k->out[0], r) = bad ? 0 : 1;
     return TD_OK;
@@ -312,16 +313,24 @@ static td_status run_clip_coef(const struct td_kernel *k, const struct td_run *r
     return TD_OK;
 }
 
-size_t td_kernel_scratch_bytes(enum td_op op, int64_t rows) {
-    return op == TD_OP_SOFTMAX_CE ? (size_t)rows * sizeof(float) : 0;
+// Labels are integers, the rest is f32.
+static bool types_fit(const struct td_kernel *k) {
+    bool labels = k->op == TD_OP_SOFTMAX_CE || k->op == TD_OP_COUNT_CORRECT;
+    for (uint32_t i = 0; i < k->n_in; i++) {
+        if (k->in_dtype[i] != (labels && i == 1 ? TD_I32 : TD_F32)) return false;
+    }
+    return k->out_dtype[0] == TD_F32;
 }
 
-td_kernel_fn *td_kernel_reduce(enum td_op op) {
+td_status td_kernel_reduce(struct td_kernel *k) {
     static td_kernel_fn *const table[TD_OP_COUNT] = {
         [TD_OP_SOFTMAX_CE] = run_softmax_ce,   [TD_OP_COUNT_CORRECT] = run_count_correct,
         [TD_OP_REDUCE_SUM] = run_reduce_sum,   [TD_OP_MEAN] = run_mean,
         [TD_OP_SUM_SQUARES] = run_sum_squares, [TD_OP_ALL_FINITE] = run_all_finite,
         [TD_OP_CLIP_COEF] = run_clip_coef,
     };
-    return table[op];
+    if (!types_fit(k)) return TD_OK;
+    k->run = table[k->op];
+    if (k->op == TD_OP_SOFTMAX_CE) k->scratch_bytes = (size_t)k->rows * sizeof(float);
+    return TD_OK;
 }

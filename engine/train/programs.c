@@ -2,6 +2,7 @@
 
 #include "engine/train/programs.h"
 
+#include <stdio.h>
 #include <string.h>
 
 struct entry {
@@ -94,6 +95,30 @@ td_status td_programs_find(const struct td_programs *p, const struct td_program_
             td_fail(TD_FAILED_PRECONDITION, "it was not compiled before the first step"), key);
     *out_runnable = (struct td_runnable){.exe = e->exe, .graph = e->compiled->graph};
     return TD_OK;
+}
+
+static void name_once(const struct td_kernel_info *k, bool seen[TD_OP_COUNT][TD_DTYPE_COUNT],
+                      char *text, size_t text_bytes) {
+    if (seen[k->op][k->dtype]) return;
+    seen[k->op][k->dtype] = true;
+    size_t at = strlen(text);
+    snprintf(text + at, text_bytes - at, "%s%s %s", at ? ", " : "", td_op_name(k->op),
+             td_dtype_name(k->dtype));
+}
+
+uint32_t td_programs_slow(const struct td_programs *p, char *out_text, size_t text_bytes) {
+    bool seen[TD_OP_COUNT][TD_DTYPE_COUNT] = {0};
+    uint32_t n = 0;
+    *out_text = '\0';
+    for (size_t i = 0; i < p->n && p->accel_ops->kernel_at; i++) {
+        struct td_kernel_info k;
+        for (uint32_t j = 0; p->accel_ops->kernel_at(p->entry[i].exe, j, &k); j++) {
+            if (!k.slow) continue;
+            name_once(&k, seen, out_text, text_bytes);
+            n++;
+        }
+    }
+    return n;
 }
 
 size_t td_programs_count(const struct td_programs *p) {

@@ -34,6 +34,9 @@ struct td_runnable {
 TD_MUST_USE td_status td_programs_find(const struct td_programs *p,
                                        const struct td_program_key *key,
                                        struct td_runnable *out_runnable);
+// Kernels of bound programs that run on plain loops: how many, and which ("dropout f64, rope bf16")
+// as far as there is room.
+uint32_t td_programs_slow(const struct td_programs *p, char *out_text, size_t text_bytes);
 size_t td_programs_count(const struct td_programs *p);
 const struct td_compiled *td_programs_at(const struct td_programs *p, size_t i);
 

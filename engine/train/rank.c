@@ -462,7 +462,14 @@ static td_status bind_programs(struct td_rank *r) {
     memcpy(b.region, r->memory.region, sizeof b.region);
     r->scalars[TD_SCALAR_LOSS_SCALE] = 1;
     r->scalars[TD_SCALAR_WINDOW] = 1;
-    return td_programs_bind(r->programs, r->accel_ops, r->accel, &b);
+    TD_TRY(td_programs_bind(r->programs, r->accel_ops, r->accel, &b));
+    char slow[256];
+    uint32_t n = td_programs_slow(r->programs, slow, sizeof slow);
+    if (n) {
+        td_events_note(r->events, "%u nodes run on plain loops on %s, correct but slow: %s", n,
+                       r->accel_name, slow);
+    }
+    return TD_OK;
 }
 
 // ---- what leaves the rank ----------------------------------------------------------------------

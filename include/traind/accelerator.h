@@ -47,6 +47,13 @@ struct td_accel_config {
     const char *cache_dir; // tuning cache; NULL: none
 };
 
+// A kernel of an executable, as it was compiled and how it has done so far.
+struct td_kernel_info {
+    enum td_op op;
+    enum td_dtype dtype; // of what it computes
+    bool slow;           // runs on plain loops: correct, but far from what the hardware can do
+};
+
 struct td_accelerator; // the accelerator's own
 struct td_executable;
 
@@ -89,6 +96,8 @@ struct td_accelerator_ops {
     // none), in some 15 ms; bytes/s of memory takes longer, out_bandwidth NULL: not asked.
     td_status (*measure_peak)(struct td_accelerator *a, double *out_f32, double *out_bf16,
                               double *out_bandwidth);
+    // (optional) Kernel i of an executable, in order of execution; false past the last.
+    bool (*kernel_at)(const struct td_executable *e, uint32_t i, struct td_kernel_info *out_info);
 };
 
 #ifdef __cplusplus

@@ -1,0 +1,55 @@
+// The reference's loops as a kernel of this accelerator: whatever op and type no family takes is
+// right from the first day, and a family may take the cases that matter and leave the odd ones.
+//
+// Operands are always in plain layouts here. The room that the loops work in (8 bytes for each
+// element of the node) belongs to the kernel and is counted nowhere: who lets such a node into a
+// training step is told that it is slow. Rejected: a copy of the loops in this folder, which would
+// be a second specification.
+
+#include "accelerators/cpu/cpu.h"
+#include "accelerators/reference/node.h"
+
+struct fallback {
+    const struct td_graph *graph;
+    td_node node;
+    void **in;
+    struct ref_operand *operands;
+    double *scratch;
+};
+
+static void destroy(void *own) {
+    struct fallback *f = own;
+    free(f->in);
+    free(f->operands);
+    free(f->scratch);
+    free(f);
+}
+
+td_status td_fallback_take(struct td_kernel *k, const struct td_graph *g, td_node n) {
+    size_t elems = 0, n_in = TD_MAX(k->n_in, 1);
+    TD_TRY(td_ref_node_check(g, n, &elems));
+    struct fallback *f = td_calloc(1, sizeof *f);
+    if (!f) return td_fail_oom();
+    k->run = td_fallback_run;
+    k->own = f;
+    k->destroy_own = destroy;
+    f->graph = g;
+    f->node = n;
+    f->in = td_calloc(n_in, sizeof *f->in);
+    f->operands = td_calloc(n_in, sizeof *f->operands);
+    f->scratch = td_calloc(elems + 1, sizeof *f->scratch);
+    return f->in && f->operands && f->scratch ? TD_OK : td_fail_oom();
+}
+
+td_status td_fallback_run(const struct td_kernel *k, const struct td_run *r) {
+    const struct fallback *f = k->own;
+    void *out[TD_MAX_OUT] = {0};
+    for (uint32_t i = 0; i < k->n_in; i++) {
+        f->in[i] = td_operand_at(&k->in[i], r);
+    }
+    for (uint32_t i = 0; i < k->n_out; i++) {
+        out[i] = td_operand_at(&k->out[i], r);
+    }
+    struct td_ref_site site = {f->in, out, k->scalars, f->operands, f->scratch};
+    return td_ref_node_run(f->graph, f->node, &site);
+}
