@@ -8,6 +8,8 @@
 #include "accelerators/cpu/cpu.h"
 #include "traind/plugin.h"
 
+enum { COPY_GRAIN = 1 << 20 };
+
 static td_status cpu_probe(struct td_accel_facts *out_facts) {
     struct td_accel_facts f = {
         .struct_bytes = sizeof f,
@@ -77,17 +79,32 @@ static td_status cpu_mem_import(struct td_accelerator *a, void *host, size_t byt
     return TD_OK;
 }
 
+struct copy {
+    char *to;
+    const char *from;
+};
+
+static void copy_range(const void *arg, int64_t begin, int64_t end) {
+    const struct copy *c = arg;
+    memcpy(c->to + begin, c->from + begin, (size_t)(end - begin));
+}
+
+// One thread cannot move what memory can; a snapshot of the state holds up the training.
 static td_status cpu_copy(struct td_accelerator *a, struct td_buffer dst, size_t dst_offset,
                           struct td_buffer src, size_t src_offset, size_t bytes) {
-    (void)a;
     if (dst_offset > dst.bytes || bytes > dst.bytes - dst_offset || src_offset > src.bytes ||
         bytes > src.bytes - src_offset) {
         return td_fail(TD_OUT_OF_RANGE,
                        "a copy of %zu bytes leaves its buffers (%zu and %zu bytes)", bytes,
                        dst.bytes, src.bytes);
     }
-    memmove((char *)td_buffer_host(dst) + dst_offset, (char *)td_buffer_host(src) + src_offset,
-            bytes);
+    struct copy c = {(char *)td_buffer_host(dst) + dst_offset,
+                     (const char *)td_buffer_host(src) + src_offset};
+    if (c.to < c.from + bytes && c.from < c.to + bytes) {
+        memmove(c.to, c.from, bytes);
+    } else {
+        td_parallel(a->n_threads, (int64_t)bytes, COPY_GRAIN, copy_range, &c);
+    }
     return TD_OK;
 }
 

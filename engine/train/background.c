@@ -1,13 +1,12 @@
-// A mutex, two condition variables and one job slot. The thread lowers its own priority (nice is
-// per thread on Linux), because writing a checkpoint must not slow the training more than the disk
-// does.
+// A mutex, two condition variables and one job slot. The thread has the training's priority: its
+// jobs want little of a core (engine/train/shard.c), and a writer that gives way takes no less of
+// it in the end, but keeps the snapshot several times as long.
 
 #include "engine/train/background.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <time.h>
 
 #include "lib/base/clock.h"
@@ -38,7 +37,6 @@ static struct timespec after(int64_t ns) {
 
 static void *background_main(void *arg) {
     struct td_background *b = arg;
-    (void)setpriority(PRIO_PROCESS, 0, 5);
     pthread_mutex_lock(&b->lock);
     for (;;) {
         while (!b->job && !b->stop) {

@@ -12,7 +12,7 @@
 struct td_background;
 typedef void (*td_background_fn)(void *arg);
 
-// tick may be NULL. nice: the thread gives way to the training threads.
+// tick may be NULL.
 TD_MUST_USE td_status td_background_create(td_background_fn tick, void *tick_arg,
                                            struct td_background **out_background);
 void td_background_destroy(struct td_background *b); // accepts NULL; waits for the job

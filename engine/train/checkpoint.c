@@ -7,17 +7,23 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "engine/train/retention.h"
-#include "engine/train/safetensors.h"
+#include "engine/train/shard.h"
 #include "lib/base/fsio.h"
+
+enum { FILES = 2 };
+// Files in the order in which they are written, by a role each holds.
+static const enum td_role file_roles[FILES] = {TD_ROLE_PARAM, TD_ROLE_OPTIM};
 
 struct td_checkpointer {
     struct td_checkpointer_options o;
-    char *snapshot; // saved roles behind one another
-    size_t offset[TD_ROLE_COUNT];
-    size_t bytes[TD_ROLE_COUNT];
-    struct td_tensor *tensors; // scratch of the writer
+    struct td_shard shard[FILES];
+    size_t n_shards;
+    char *snapshot; // images of the shards, one behind the other
+    size_t snapshot_bytes;
+    atomic_bool prepared; // the snapshot's pages are there
     struct td_manifest manifest;
     bool final;
     int64_t last_step;
@@ -49,28 +55,79 @@ static void remove_leftovers(const char *attempt_dir) {
     td_status_free(s);
 }
 
+// ---- shards and their memory -------------------------------------------------------------------
+
+// The shards that hold `roles` of the state. A part that holds no tensor is no file, but for the
+// weights'.
+static td_status plan_shards(const struct td_state_table *state, uint32_t roles,
+                             struct td_shard shard[FILES], size_t *out_n) {
+    for (int i = 0; i < FILES; i++) {
+        struct td_shard *s = &shard[*out_n];
+        TD_TRY(td_shard_plan(state, roles, td_manifest_file_of(file_roles[i]), s));
+        if (i == 0 || s->n_tensors) {
+            ++*out_n;
+        } else {
+            td_shard_finish(s);
+        }
+    }
+    return TD_OK;
+}
+
+static size_t room_of(const struct td_shard *shard, size_t n) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < n; i++)
+        bytes += td_shard_room(&shard[i]);
+    return bytes;
+}
+
+td_status td_checkpointer_room(const struct td_state_table *state, uint32_t roles,
+                               size_t *out_bytes) {
+    struct td_shard shard[FILES] = {0};
+    size_t n = 0;
+    td_status s = plan_shards(state, roles, shard, &n);
+    if (!s) *out_bytes = room_of(shard, n);
+    for (size_t i = 0; i < n; i++)
+        td_shard_finish(&shard[i]);
+    return s;
+}
+
+// On the background thread while the rank compiles its programs: no save shall wait for pages.
+static void prepare(void *arg) {
+    struct td_checkpointer *c = arg;
+    madvise(c->snapshot, c->snapshot_bytes, MADV_HUGEPAGE);
+    madvise(c->snapshot, c->snapshot_bytes, MADV_POPULATE_WRITE);
+    char *at = c->snapshot;
+    for (size_t i = 0; i < c->n_shards; at += td_shard_room(&c->shard[i++]))
+        td_shard_place(&c->shard[i], at);
+    atomic_store(&c->prepared, true);
+}
+
+static td_status make_snapshot(struct td_checkpointer *c) {
+    TD_TRY(plan_shards(c->o.state, c->o.roles, c->shard, &c->n_shards));
+    c->snapshot_bytes = room_of(c->shard, c->n_shards);
+    void *p =
+        mmap(NULL, c->snapshot_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return td_fail_errno(TD_RESOURCE_EXHAUSTED, "map %zu bytes for a snapshot of the state",
+                             c->snapshot_bytes);
+    c->snapshot = p;
+    TD_CHECK(td_background_submit(c->o.background, prepare, c)); // its first job
+    return TD_OK;
+}
+
 td_status td_checkpointer_create(const struct td_checkpointer_options *options,
                                  struct td_checkpointer **out_checkpointer) {
     TD_AUTO(td_checkpointer) *c = td_calloc(1, sizeof *c);
     if (!c) return td_fail_oom();
     c->o = *options;
     c->last_step = c->o.resumed_step;
-    size_t total = 0;
-    for (int r = 0; r < TD_ROLE_COUNT; r++) {
-        if (!(c->o.roles & 1u << r)) continue;
-        c->offset[r] = total;
-        c->bytes[r] = td_state_region_bytes(c->o.state, (enum td_role)r);
-        total += td_align_up(c->bytes[r], 64);
-    }
     if (is_owner(c)) {
-        c->snapshot = td_calloc(1, total + 64);
-        c->tensors = td_calloc(td_state_count(c->o.state) + 1, sizeof *c->tensors);
-        if (!c->snapshot || !c->tensors) return td_fail_oom();
         // Now, because a directory that cannot be made is better known before an hour of training.
         td_status s = td_fs_mkdirs(c->o.config->dir, 0755);
         if (s) return td_status_context(as_disk(s), "checkpoint directory");
         remove_leftovers(c->o.config->dir);
         TD_TRY(td_retention_create(c->o.config, c->o.resumed_from, &c->retention));
+        TD_TRY(make_snapshot(c));
     }
     *out_checkpointer = td_steal(c);
     return TD_OK;
@@ -78,11 +135,14 @@ td_status td_checkpointer_create(const struct td_checkpointer_options *options,
 
 void td_checkpointer_destroy(struct td_checkpointer *c) {
     if (!c) return;
-    if (c->snapshot) td_status_free(td_background_wait(c->o.background, TD_CHECKPOINT_PATIENCE_NS));
+    if (c->snapshot) {
+        td_status_free(td_background_wait(c->o.background, TD_CHECKPOINT_PATIENCE_NS));
+        munmap(c->snapshot, c->snapshot_bytes);
+    }
+    for (size_t i = 0; i < c->n_shards; i++)
+        td_shard_finish(&c->shard[i]);
     td_status_free(atomic_load(&c->failure));
     td_retention_destroy(c->retention);
-    free(c->tensors);
-    free(c->snapshot);
     free(c);
 }
 
@@ -101,16 +161,30 @@ td_status td_checkpointer_poll(struct td_checkpointer *c) {
 
 // ---- the writer, on the background thread ------------------------------------------------------
 
+// Exponents of all ones, in strides that the compiler turns into vectors. The tensors of a file
+// stand at any address.
+static bool all_finite(const char *values, size_t n) {
+    enum { LANES = 16 };
+    const uint32_t exponent = 0x7f800000;
+    uint32_t found[LANES] = {0}, any = 0, bits[LANES];
+    for (; n >= LANES; n -= LANES, values += sizeof bits) {
+        memcpy(bits, values, sizeof bits);
+        for (int i = 0; i < LANES; i++)
+            found[i] |= (bits[i] & exponent) == exponent;
+    }
+    memset(bits, 0, sizeof bits);
+    memcpy(bits, values, n * sizeof *bits);
+    for (int i = 0; i < LANES; i++)
+        any |= found[i] | ((bits[i] & exponent) == exponent);
+    return !any;
+}
+
 static td_status check_finite(const struct td_checkpointer *c) {
-    for (uint32_t i = 0; i < td_state_count(c->o.state); i++) {
-        const struct td_state_info *t = td_state_at(c->o.state, i);
+    const struct td_shard *s = &c->shard[0];
+    for (size_t i = 0; i < s->n_tensors; i++) {
+        const struct td_state_info *t = s->tensor[i].info;
         if (t->role != TD_ROLE_PARAM || t->dtype != TD_F32) continue;
-        const float *v = (const void *)(c->snapshot + c->offset[t->role] + t->offset);
-        int64_t n = td_shape_elems(&t->shape);
-        float poison = 0; // any non-finite element makes it NaN, without a branch per element
-        for (int64_t k = 0; k < n; k++)
-            poison += v[k] * 0.0f;
-        if (poison == 0) continue;
+        if (all_finite(s->image + s->tensor[i].at, (size_t)td_shape_elems(&t->shape))) continue;
         return td_status_with_class(
             td_fail(TD_FAILED_PRECONDITION,
                     "parameter '%s' is not finite after step %lld, so it is not saved; lower the "
@@ -121,31 +195,13 @@ static td_status check_finite(const struct td_checkpointer *c) {
     return TD_OK;
 }
 
-static size_t collect(struct td_checkpointer *c, const char *file) {
-    size_t n = 0;
-    for (uint32_t i = 0; i < td_state_count(c->o.state); i++) {
-        const struct td_state_info *t = td_state_at(c->o.state, i);
-        if (!(c->o.roles & 1u << t->role) || strcmp(td_manifest_file_of(t->role), file) != 0)
-            continue;
-        c->tensors[n++] = (struct td_tensor){
-            .name = t->name,
-            .dtype = t->dtype,
-            .shape = t->shape,
-            .data = c->snapshot + c->offset[t->role] + t->offset,
-            .bytes = (size_t)td_shape_elems(&t->shape) * td_dtype_bytes(t->dtype),
-        };
-    }
-    return n;
-}
-
-static td_status write_shard(struct td_checkpointer *c, const char *dir, enum td_role role) {
+static td_status write_shard(struct td_checkpointer *c, const char *dir, const struct td_shard *s) {
     char path[TD_FS_PATH_BYTES];
     struct td_manifest_file *f = &c->manifest.file[c->manifest.n_files];
-    snprintf(f->name, sizeof f->name, "%s", td_manifest_file_of(role));
+    snprintf(f->name, sizeof f->name, "%s", s->name);
     TD_TRY(td_fs_path(path, "%s/%s", dir, f->name));
-    size_t bytes;
-    TD_TRY(td_safetensors_write(path, c->tensors, collect(c, f->name), &bytes, f->digest));
-    f->bytes = bytes;
+    TD_TRY(td_shard_write(s, path, f->digest));
+    f->bytes = s->bytes;
     c->manifest.n_files++;
     return TD_OK;
 }
@@ -155,8 +211,8 @@ static td_status write_files(struct td_checkpointer *c, const char *tmp, size_t 
     char path[TD_FS_PATH_BYTES];
     c->manifest.n_files = 0;
     TD_TRY(td_fs_mkdirs(tmp, 0755));
-    TD_TRY(write_shard(c, tmp, TD_ROLE_PARAM));
-    if (c->bytes[TD_ROLE_OPTIM]) TD_TRY(write_shard(c, tmp, TD_ROLE_OPTIM));
+    for (size_t i = 0; i < c->n_shards; i++)
+        TD_TRY(write_shard(c, tmp, &c->shard[i]));
     TD_TRY(td_fs_path(path, "%s/manifest.json", tmp));
     size_t bytes;
     TD_TRY(td_manifest_write(path, &c->manifest, c->o.state, &bytes, out_digest));
@@ -252,31 +308,20 @@ static void write_job(void *arg) {
 
 // ---- the training thread -----------------------------------------------------------------------
 
-static td_status snapshot(struct td_checkpointer *c, const struct td_strategy_memory *memory) {
-    for (int r = 0; r < TD_ROLE_COUNT; r++) {
-        if (!c->bytes[r]) continue;
-        struct td_buffer host = {
-            .space = TD_SPACE_HOST,
-            .handle = (uint64_t)(uintptr_t)(c->snapshot + c->offset[r]),
-            .bytes = c->bytes[r],
-        };
-        TD_TRY(c->o.accel_ops->copy(c->o.accel, host, 0, memory->region[r], 0, c->bytes[r]));
-    }
-    return TD_OK;
-}
-
 td_status td_checkpointer_save(struct td_checkpointer *c, const struct td_strategy_memory *memory,
                                const struct td_manifest *m, int flags) {
     bool final = flags & TD_SAVE_FINAL;
     if (!is_owner(c)) return TD_OK;
-    if (final) TD_TRY(td_background_wait(c->o.background, TD_CHECKPOINT_PATIENCE_NS));
+    if (final || !atomic_load(&c->prepared))
+        TD_TRY(td_background_wait(c->o.background, TD_CHECKPOINT_PATIENCE_NS));
     TD_TRY(td_checkpointer_poll(c));
     if (m->progress.step == c->last_step) return TD_OK;
     if (td_background_busy(c->o.background)) {
         c->skipped++;
         return TD_OK;
     }
-    TD_TRY(snapshot(c, memory));
+    for (size_t i = 0; i < c->n_shards; i++)
+        TD_TRY(td_shard_take(&c->shard[i], c->o.accel_ops, c->o.accel, memory));
     c->manifest = *m;
     c->final = final;
     TD_CHECK(td_background_submit(c->o.background, write_job, c)); // we are its only client

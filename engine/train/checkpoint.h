@@ -5,7 +5,8 @@
 //
 //   <dir>/step-<n>/ model.safetensors  optimizer.safetensors  manifest.json
 //
-// save() copies the state into one bounded snapshot buffer and returns; the background thread
+// save() copies the state into one bounded snapshot buffer and returns (shard.h; the buffer's pages
+// are there before the first step, made by the background thread); that thread
 // writes it: into "step-<n>.tmp", every file fsynced, manifest last, directory fsynced, renamed,
 // parent fsynced. Only then comes the "checkpoint" event, and only then are older ones pruned
 // (save_top_k) with a "removed" event each. Paths are never rewritten. A periodic save that finds
@@ -37,6 +38,10 @@ struct td_checkpointer_options {
     const char *resumed_from; // never removed; NULL: none
     int64_t resumed_step;     // its step, which need not be saved again; -1: none
 };
+
+// Bytes of the snapshot buffer of a rank that writes `roles`.
+TD_MUST_USE td_status td_checkpointer_room(const struct td_state_table *state, uint32_t roles,
+                                           size_t *out_bytes);
 
 struct td_checkpointer;
 TD_MUST_USE td_status td_checkpointer_create(const struct td_checkpointer_options *options,

@@ -643,8 +643,10 @@ td_status td_rank_measure(const struct td_rank *r, struct td_rank_sizes *out_siz
     for (int role = 0; role < TD_ROLE_COUNT; role++) {
         size_t bytes = td_state_region_bytes(r->state, (enum td_role)role);
         s.state_bytes += bytes;
-        if (role != TD_ROLE_GRAD && r->config->rank == 0) s.snapshot_bytes += bytes;
     }
+    uint32_t saved;
+    TD_TRY(r->strategy_ops->save_checkpoint(r->strategy, &saved));
+    if (saved) TD_TRY(td_checkpointer_room(r->state, saved, &s.snapshot_bytes));
     size_t gradients = td_state_region_bytes(r->state, TD_ROLE_GRAD);
     s.shared_bytes = r->group_ops->shared_bytes(r->config->world_size, gradients);
     struct td_progress whole = {0};

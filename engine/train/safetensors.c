@@ -17,7 +17,8 @@ enum { DATA_ALIGN = 64, NAME_MAX_BYTES = 255, ARENA_BYTES = 96 << 20 };
 
 // ---- writing -----------------------------------------------------------------------------------
 
-static td_status append_header(const struct td_tensor *tensors, size_t n, struct td_buf *b) {
+td_status td_safetensors_head(const struct td_tensor *tensors, size_t n, struct td_buf *b) {
+    TD_TRY(td_buf_u64le(b, 0));
     TD_TRY(td_buf_str(b, "{\"__metadata__\":{\"format\":\"pt\"}"));
     size_t at = 0;
     for (size_t i = 0; i < n; i++) {
@@ -31,8 +32,10 @@ static td_status append_header(const struct td_tensor *tensors, size_t n, struct
         at += t->bytes;
     }
     TD_TRY(td_buf_str(b, "}"));
-    while ((8 + b->len) % DATA_ALIGN)
+    while (b->len % DATA_ALIGN)
         TD_TRY(td_buf_str(b, " "));
+    for (int i = 0; i < 8; i++)
+        b->data[i] = (char)((b->len - 8) >> 8 * i);
     return TD_OK;
 }
 
@@ -44,16 +47,13 @@ static td_status put(int fd, struct td_digest *d, const void *data, size_t bytes
 
 static td_status write_to(int fd, const char *path, const struct td_tensor *tensors, size_t n,
                           size_t *out_bytes, char out_digest[TD_DIGEST_HEX]) {
-    TD_AUTO_BUF header, prefix;
-    td_buf_init(&header, TD_SAFETENSORS_HEADER_MAX);
-    td_buf_init(&prefix, 8);
-    TD_TRY(append_header(tensors, n, &header));
-    TD_TRY(td_buf_u64le(&prefix, header.len));
+    TD_AUTO_BUF head;
+    td_buf_init(&head, 8 + TD_SAFETENSORS_HEADER_MAX);
+    TD_TRY(td_safetensors_head(tensors, n, &head));
     TD_AUTO(td_digest) *digest = NULL;
     TD_TRY(td_digest_create(&digest));
-    TD_TRY(put(fd, digest, prefix.data, prefix.len, path));
-    TD_TRY(put(fd, digest, header.data, header.len, path));
-    size_t bytes = prefix.len + header.len;
+    TD_TRY(put(fd, digest, head.data, head.len, path));
+    size_t bytes = head.len;
     for (size_t i = 0; i < n; i++) {
         TD_TRY(put(fd, digest, tensors[i].data, tensors[i].bytes, path));
         bytes += tensors[i].bytes;

@@ -11,6 +11,7 @@
 // overlaps, duplicates. A file that fails a check is DATA_LOSS (class data) naming file and place.
 // Bounds: a header of 16 MiB, 65536 tensors, names of 255 bytes. Thread: any, one at a time.
 
+#include "lib/base/buf.h"
 #include "lib/base/digest.h"
 #include "lib/base/json.h"
 #include "traind/types.h"
@@ -30,6 +31,10 @@ struct td_tensor {
 TD_MUST_USE td_status td_safetensors_write(const char *path, const struct td_tensor *tensors,
                                            size_t n, size_t *out_bytes,
                                            char out_digest[TD_DIGEST_HEX]);
+
+// What stands before the data: length and header, for tensors without data. out is empty before.
+TD_MUST_USE td_status td_safetensors_head(const struct td_tensor *tensors, size_t n,
+                                          struct td_buf *out);
 
 struct td_safetensors;
 TD_MUST_USE td_status td_safetensors_open(const char *path, struct td_safetensors **out_file);

@@ -57,6 +57,7 @@ static int make(void **state) {
         .resumed_step = -1,
     };
     assert_ok(td_checkpointer_create(&options, &f->c));
+    assert_ok(td_background_wait(f->background, TD_NS_PER_S)); // its buffer has its pages
     *state = f;
     return 0;
 }
