@@ -40,7 +40,7 @@ static void adam_range(const void *arg, int64_t begin, int64_t end) {
 
 static td_status run_adam_kind(const struct td_kernel *k, const struct td_run *r, bool decoupled) {
     const struct td_optim_attrs *o = &k->attrs.optim;
-    double lr = (double)k->scalars[TD_SCALAR_LR], t = (double)k->scalars[TD_SCALAR_STEP];
+    double lr = td_optim_lr(o, k->scalars), t = (double)k->scalars[TD_SCALAR_STEP];
     double c1 = 1 - pow((double)o->beta1, t), c2 = 1 - pow((double)o->beta2, t);
     struct adam_arg a = {
         .p = td_operand_at(&k->in[0], r),
@@ -110,7 +110,7 @@ static td_status run_sgd(const struct td_kernel *k, const struct td_run *r) {
         .buf = momentum ? td_operand_at(&k->in[2], r) : NULL,
         .clip = k->n_in > clip_at ? *(const float *)td_operand_at(&k->in[clip_at], r) : 1,
         .l2 = o->weight_decay,
-        .lr = k->scalars[TD_SCALAR_LR],
+        .lr = (float)td_optim_lr(o, k->scalars),
         .momentum = o->momentum,
         .one_minus_dampening = 1 - o->dampening,
         .nesterov = o->nesterov,

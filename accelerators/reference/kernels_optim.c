@@ -14,7 +14,7 @@ static double clip_of(const struct ref_call *c, uint32_t n_tensors) {
 static td_status run_sgd(struct ref_call *c) {
     const struct td_optim_attrs *o = &c->node->attrs.optim;
     double mu = (double)o->momentum, wd = (double)o->weight_decay;
-    double lr = (double)c->scalars[TD_SCALAR_LR];
+    double lr = td_optim_lr(o, c->scalars);
     bool has_buf = mu != 0, first = c->scalars[TD_SCALAR_STEP] <= 1;
     double clip = clip_of(c, has_buf ? 3 : 2);
     double *p = c->in[0].x, *buf = has_buf ? c->in[2].x : NULL;
@@ -33,7 +33,7 @@ static td_status run_sgd(struct ref_call *c) {
 static td_status run_adam(struct ref_call *c) { // and adamw
     const struct td_optim_attrs *o = &c->node->attrs.optim;
     bool decoupled = c->node->op == TD_OP_ADAMW;
-    double lr = (double)c->scalars[TD_SCALAR_LR], t = (double)c->scalars[TD_SCALAR_STEP];
+    double lr = td_optim_lr(o, c->scalars), t = (double)c->scalars[TD_SCALAR_STEP];
     double b1 = (double)o->beta1, b2 = (double)o->beta2, eps = (double)o->eps;
     double wd = (double)o->weight_decay, clip = clip_of(c, 4);
     double step_size = lr / (1 - pow(b1, t)), root_bc2 = sqrt(1 - pow(b2, t));

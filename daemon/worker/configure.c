@@ -169,6 +169,25 @@ static void take_optimizer(const struct td_spec *spec, struct td_optimizer_confi
     };
 }
 
+static td_status take_groups(struct td_worker_config *c) {
+    const struct td_json *list = td_json_get(c->plan.spec.optimizer.knobs, "groups");
+    if (!list || !list->n_children) return TD_OK;
+    struct td_optimizer_group *group = td_arena_array(c->arena, list->n_children, sizeof *group);
+    if (!group) return td_fail_oom();
+    c->train.optimizer.groups = group;
+    c->train.optimizer.n_groups = list->n_children;
+    for (const struct td_json *v = list->first; v; v = v->next) {
+        const struct td_json *decay = td_json_get(v, "weight_decay");
+        *group++ = (struct td_optimizer_group){
+            .match = td_json_string(td_json_get(v, "match"), ""),
+            .lr_scale = td_json_real(td_json_get(v, "lr_scale"), 1),
+            .has_weight_decay = decay && decay->kind != TD_JSON_NULL,
+            .weight_decay = td_json_real(decay, 0),
+        };
+    }
+    return TD_OK;
+}
+
 static enum td_schedule_curve curve_of(const struct td_json *knob) {
     const char *name = td_json_string(knob, "cosine");
     return strcmp(name, "1-sqrt") == 0   ? TD_CURVE_ONE_MINUS_SQRT
@@ -287,6 +306,7 @@ td_status td_worker_configure(const struct td_worker_args *args,
                    : c->plan.spec.resources.threads ? c->plan.spec.resources.threads
                                                     : td_proc_n_cpus();
     take_spec(c);
+    TD_TRY(take_groups(c));
     TD_TRY(place_checkpoints(c));
     TD_TRY(list_resume_paths(c));
     TD_TRY(digest_spec(c));

@@ -14,6 +14,12 @@
 #include "lib/base/base.h"
 #include "traind/graph.h"
 
+struct td_optim_choice {
+    bool frozen; // the parameter stays as it is, and has no optimizer state
+    enum td_op op;
+    struct td_optim_attrs attrs;
+};
+
 struct td_optimizer_options {
     enum td_op op; // TD_OP_SGD, TD_OP_ADAM or TD_OP_ADAMW
     struct td_optim_attrs attrs;
@@ -21,9 +27,10 @@ struct td_optimizer_options {
     // The step reports "grad_norm", the norm of all gradients before clipping. With clipping it
     // does so anyway, for nothing; without, it is one more pass over the gradients.
     bool report_norm;
-    // (optional) Weight decay of one parameter; NULL: attrs.weight_decay for all.
-    float (*weight_decay)(void *arg, const struct td_state_info *param);
-    void *weight_decay_arg;
+    // (optional) What one parameter gets instead of the same for all; io_choice begins as that.
+    void (*choose)(const void *arg, const struct td_state_info *param,
+                   struct td_optim_choice *io_choice);
+    const void *choose_arg;
 };
 
 struct td_compile_options {

@@ -119,6 +119,15 @@ td_status td_graph_param(struct td_graph *g, const char *name, enum td_dtype dty
     return td_graph_state_value(g, index, out_value);
 }
 
+td_status td_graph_mark(struct td_graph *g, td_value param, unsigned marks) {
+    const struct td_value_info *v = param >= 1 && param <= g->n_values ? td_gv(g, param) : NULL;
+    if (!v || v->kind != TD_VALUE_STATE || td_state_at(g->state, v->index)->role != TD_ROLE_PARAM) {
+        return td_fail(TD_INVALID_ARGUMENT, "step '%s': only a parameter can be marked", g->step);
+    }
+    td_state_mark(g->state, v->index, marks);
+    return TD_OK;
+}
+
 td_status td_graph_state_value(struct td_graph *g, uint32_t state_index, td_value *out_value) {
     if (state_index >= td_state_count(g->state)) {
         return td_fail(TD_INVALID_ARGUMENT, "step '%s': no state tensor has index %" PRIu32,

@@ -87,6 +87,7 @@ bool td_graph_stable(const struct td_graph *g, td_value v, td_node after, td_nod
 void td_graph_compact(struct td_graph *g, const bool *dead);
 
 // ---- state table (state.c) ----------------------------------------------------------------------
+void td_state_mark(struct td_state_table *t, uint32_t index, unsigned marks);
 // Bucket of a gradient: false if it has none yet. Setting is refused once the layout is frozen.
 bool td_state_bucket_of(const struct td_state_table *t, uint32_t index, uint32_t *out_bucket);
 TD_MUST_USE td_status td_state_set_bucket(struct td_state_table *t, uint32_t index,

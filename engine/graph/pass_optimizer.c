@@ -77,22 +77,21 @@ static td_status add_moment(struct update *u, uint32_t param, const char *suffix
 
 static td_status add_update(struct update *u, uint32_t grad) {
     uint32_t param = td_state_at(u->g->state, grad)->param, n = 2;
-    struct td_attrs a = {.optim = u->o->attrs};
-    if (u->o->weight_decay) {
-        a.optim.weight_decay =
-            u->o->weight_decay(u->o->weight_decay_arg, td_state_at(u->g->state, param));
-    }
+    struct td_optim_choice choice = {.op = u->o->op, .attrs = u->o->attrs};
+    if (u->o->choose) u->o->choose(u->o->choose_arg, td_state_at(u->g->state, param), &choice);
+    if (choice.frozen) return TD_OK;
+    struct td_attrs a = {.optim = choice.attrs};
     td_value in[5];
     TD_TRY(td_graph_state_value(u->g, param, &in[0]));
     TD_TRY(td_graph_state_value(u->g, grad, &in[1]));
-    if (u->o->op == TD_OP_SGD) {
+    if (choice.op == TD_OP_SGD) {
         if (a.optim.momentum != 0.0f) TD_TRY(add_moment(u, param, "momentum_buffer", &in[n++]));
     } else {
         TD_TRY(add_moment(u, param, "exp_avg", &in[n++]));
         TD_TRY(add_moment(u, param, "exp_avg_sq", &in[n++]));
     }
     if (u->clip) in[n++] = u->clip;
-    return td_graph_op(u->g, u->o->op, in, n, &a, NULL);
+    return td_graph_op(u->g, choice.op, in, n, &a, NULL);
 }
 
 td_status td_pass_optimizer(struct td_graph *g, const struct td_optimizer_options *o) {

@@ -161,6 +161,11 @@ td_status td_state_find(const struct td_state_table *t, const char *name, uint32
     return TD_OK;
 }
 
+void td_state_mark(struct td_state_table *t, uint32_t index, unsigned marks) {
+    TD_CHECK(index < t->n && t->entries[index]->info.role == TD_ROLE_PARAM);
+    t->entries[index]->info.marks |= marks;
+}
+
 bool td_state_bucket_of(const struct td_state_table *t, uint32_t index, uint32_t *out_bucket) {
     TD_CHECK(index < t->n);
     if (!t->entries[index]->has_bucket) return false;

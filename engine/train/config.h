@@ -47,10 +47,19 @@ struct td_limits {
 };
 
 enum td_optimizer_kind { TD_OPTIMIZER_SGD, TD_OPTIMIZER_ADAM, TD_OPTIMIZER_ADAMW };
+// Parameters that are treated apart, by the names that match: shell patterns, '|' between them.
+struct td_optimizer_group {
+    const char *match;
+    double lr_scale; // 0: they stay as they are
+    bool has_weight_decay;
+    double weight_decay;
+};
 struct td_optimizer_config {
     enum td_optimizer_kind kind;
     double lr;
     struct td_optim_attrs attrs;
+    const struct td_optimizer_group *groups; // a parameter belongs to the first that matches
+    size_t n_groups;
     double max_norm; // gradient clip by global norm; 0: off
     bool log_norm;   // metric "grad_norm" also without clipping
 };

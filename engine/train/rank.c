@@ -9,6 +9,7 @@
 #include "engine/train/dump.h"
 #include "engine/train/init.h"
 #include "engine/train/limits.h"
+#include "engine/train/optimizer.h"
 #include "engine/train/schedule.h"
 #include "lib/base/digest.h"
 #include "lib/base/registry.h"
@@ -290,24 +291,9 @@ static td_status rewrite_strategy(void *arg, struct td_graph *g, const struct td
     return r->strategy_ops->rewrite(r->strategy, g, key);
 }
 
-static void choose_optimizer(struct td_rank *r) {
-    static const enum td_op op[] = {
-        [TD_OPTIMIZER_SGD] = TD_OP_SGD,
-        [TD_OPTIMIZER_ADAM] = TD_OP_ADAM,
-        [TD_OPTIMIZER_ADAMW] = TD_OP_ADAMW,
-    };
-    const struct td_optimizer_config *o = &r->config->optimizer;
-    r->optimizer = (struct td_optimizer_options){
-        .op = op[o->kind],
-        .attrs = o->attrs,
-        .clip_norm = o->max_norm,
-        .report_norm = o->log_norm,
-    };
-}
-
 static td_status record_programs(struct td_rank *r) {
     const struct td_train_config *c = r->config;
-    choose_optimizer(r);
+    td_optimizer_options(&c->optimizer, &r->optimizer);
     TD_TRY(td_state_table_create(&r->state));
     struct td_compile_options options = {
         .state = r->state,
@@ -332,6 +318,7 @@ static td_status record_programs(struct td_rank *r) {
     if (c->stages & (TD_TRAIN_FIT | TD_TRAIN_VALIDATE)) TD_TRY(add_eval_programs(r, TD_SPLIT_VAL));
     if (c->stages & TD_TRAIN_TEST) TD_TRY(add_eval_programs(r, TD_SPLIT_TEST));
     if (r->strategy_ops->build_end) TD_TRY(r->strategy_ops->build_end(r->strategy));
+    if (c->stages & TD_TRAIN_FIT) TD_TRY(td_optimizer_check(&c->optimizer, r->state));
     return td_state_layout(r->state);
 }
 

@@ -58,6 +58,12 @@ struct td_init {
     double a, b;
 };
 
+// What an optimizer asks about a parameter besides its name and shape. Unmarked: a plain weight.
+enum td_param_mark {
+    TD_PARAM_NO_DECAY = 1,   // no weight decay, unless the job asks for it by name: norms, biases
+    TD_PARAM_NOT_HIDDEN = 2, // an embedding or a head: Muon leaves it to AdamW
+};
+
 struct td_state_info {
     const char *name; // "fc1.weight"; gradients "fc1.weight:grad", optimizer "fc1.weight:exp_avg"
     enum td_role role;
@@ -66,6 +72,7 @@ struct td_state_info {
     struct td_init init;
     uint32_t param;  // GRAD and OPTIM: index of the parameter they belong to; else own index
     uint32_t bucket; // GRAD: gradient bucket, in the order of the all-reduce
+    unsigned marks;  // PARAM: enum td_param_mark
     size_t offset;   // bytes from the start of the role's region, 64-byte aligned
     size_t bytes;
 };
@@ -137,9 +144,13 @@ struct td_value_info {
 };
 
 struct td_optim_attrs {
+    float lr_scale; // of TD_SCALAR_LR; 0 stands for 1
     float beta1, beta2, eps, weight_decay, momentum, dampening;
     bool nesterov;
 };
+static inline double td_optim_lr(const struct td_optim_attrs *o, const float *scalars) {
+    return (double)scalars[TD_SCALAR_LR] * (o->lr_scale != 0 ? (double)o->lr_scale : 1);
+}
 
 // Of convolutions and pools: (height, width). 0 stands for 1; groups likewise.
 struct td_window_attrs {
@@ -210,6 +221,8 @@ TD_MUST_USE td_status td_graph_input(struct td_graph *g, const char *name, enum 
 TD_MUST_USE td_status td_graph_param(struct td_graph *g, const char *name, enum td_dtype dtype,
                                      const struct td_shape *shape, struct td_init init,
                                      td_value *out_value);
+// Adds marks (enum td_param_mark) to a parameter; in every step that names it, or in the first.
+TD_MUST_USE td_status td_graph_mark(struct td_graph *g, td_value param, unsigned marks);
 TD_MUST_USE td_status td_graph_state_value(struct td_graph *g, uint32_t state_index,
                                            td_value *out_value);
 TD_MUST_USE td_status td_graph_scalar(struct td_graph *g, enum td_scalar s, td_value *out_value);

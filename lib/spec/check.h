@@ -48,6 +48,9 @@ const char *td_check_path(struct td_check *c, const char *section, const char *k
 // noting what is wrong.
 struct td_json *td_check_value(struct td_check *c, const struct td_knob *k, const char *path,
                                const struct td_json *v);
+// A map with the knobs of an ENTRY section.
+struct td_json *td_check_entry(struct td_check *c, const char *section, const char *path,
+                               const struct td_json *v);
 // The row's default as a canonical node; NULL when memory is out. The row must have one.
 struct td_json *td_check_default(struct td_check *c, const struct td_knob *k);
 // An item of a list that is a choice of its own: a map with a name that picks a VARIANT of

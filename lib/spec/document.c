@@ -25,7 +25,8 @@ static bool takes(const struct td_check *c, bool is_plan_only) {
 
 static bool section_is_taken(const struct td_check *c, const struct td_section *s) {
     return s->kind != TD_SECTION_ROOT && s->kind != TD_SECTION_VARIANT &&
-           s->kind != TD_SECTION_ITEM && takes(c, s->kind == TD_SECTION_PLAN);
+           s->kind != TD_SECTION_ITEM && s->kind != TD_SECTION_ENTRY &&
+           takes(c, s->kind == TD_SECTION_PLAN);
 }
 
 // ---- unknown keys -----------------------------------------------------------------------------
@@ -122,6 +123,14 @@ static void read_knobs(struct td_check *c, const struct map *m, struct td_json *
         }
         if (made) td_check_oom(c, td_json_set(c->arena, out, k->key, made) ? out : NULL);
     }
+}
+
+struct td_json *td_check_entry(struct td_check *c, const char *section, const char *path,
+                               const struct td_json *v) {
+    struct td_json *out = td_json_new(c->arena, TD_JSON_OBJECT);
+    if (td_check_oom(c, out)) return NULL;
+    read_knobs(c, &(struct map){path, section, NULL, v, v->line}, out);
+    return out;
 }
 
 // ---- choices ------------------------------------------------------------------------------------

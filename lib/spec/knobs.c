@@ -95,6 +95,12 @@ void td_knob_items(const struct td_knob *k, size_t *out_min, size_t *out_max) {
     *out_max = strtoul(end + 2, NULL, 10);
 }
 
+const char *td_knob_entry_section(const struct td_knob *k) {
+    const char *space = strchr(k->values, ' ');
+    TD_CHECK(space);
+    return space + 1;
+}
+
 bool td_knob_max_exclusive(const struct td_knob *k) {
     return k->type == TD_KNOB_REALS && strchr(k->values, '<');
 }
@@ -167,6 +173,8 @@ static const char *expects(struct td_arena *a, const struct td_knob *k) {
         return list_of(a, k, "absolute paths without '..' and control characters");
     case TD_KNOB_LAYERS:
         return list_of(a, k, "layers");
+    case TD_KNOB_MAPS:
+        return list_of(a, k, "maps of keys");
     case TD_KNOB_OBJECT:
         return "a map";
     case TD_KNOB_TYPE_COUNT:
@@ -187,6 +195,7 @@ const char *td_knob_expects_item(struct td_arena *a, const struct td_knob *k) {
     item.type = k->type == TD_KNOB_ENUMS ? TD_KNOB_ENUM : k->type;
     if (k->type == TD_KNOB_INTS) item.type = TD_KNOB_INT;
     if (k->type == TD_KNOB_PATHS) item.type = TD_KNOB_PATH;
+    if (k->type == TD_KNOB_MAPS) return "a map of keys";
     if (k->type != TD_KNOB_REALS) return expects(a, &item);
     char range[80];
     print_range(k, range, sizeof range);

@@ -22,6 +22,7 @@ enum td_knob_type {
     TD_KNOB_REALS,  // list
     TD_KNOB_PATHS,  // list
     TD_KNOB_LAYERS, // list of maps, each a choice of section "layer"
+    TD_KNOB_MAPS,   // list of maps, each with the knobs of an ENTRY section
     TD_KNOB_OBJECT, // anything, kept as it is
     TD_KNOB_TYPE_COUNT,
 };
@@ -45,6 +46,7 @@ enum td_section_kind {
     TD_SECTION_VARIANT,
     TD_SECTION_PLAN,
     TD_SECTION_ITEM,
+    TD_SECTION_ENTRY,
 };
 
 struct td_section {
@@ -82,6 +84,8 @@ struct td_knob_choice {
 const char *td_knob_next_choice(const char *at, struct td_knob_choice *out_choice);
 // Bounds of a list's length, from `values`.
 void td_knob_items(const struct td_knob *k, size_t *out_min, size_t *out_max);
+// The ENTRY section of the maps of a list.
+const char *td_knob_entry_section(const struct td_knob *k);
 bool td_knob_max_exclusive(const struct td_knob *k);
 // "an integer from 1 to 1024, or auto": what a row accepts, for errors and for the reference.
 // NULL when the arena is full.

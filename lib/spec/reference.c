@@ -59,6 +59,9 @@ static td_status print_section(struct td_arena *a, const struct td_section *s, s
         TD_TRY(td_buf_printf(out, "\n### `%.*s: {name: %s}`\n\n", (int)(dot - s->path), s->path,
                              dot + 1));
         break;
+    case TD_SECTION_ENTRY:
+        TD_TRY(td_buf_printf(out, "\n### each of `%s`\n\n", s->path));
+        break;
     case TD_SECTION_PLAIN:
     case TD_SECTION_CHOICE:
     case TD_SECTION_PLAN:

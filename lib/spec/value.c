@@ -198,6 +198,11 @@ static struct td_json *check_layer(const struct subject *s, const struct td_json
     return td_check_choice(s->c, "layer", s->path, v);
 }
 
+static struct td_json *check_map(const struct subject *s, const struct td_json *v) {
+    if (v->kind != TD_JSON_OBJECT) return refuse(s, v, NULL);
+    return td_check_entry(s->c, td_knob_entry_section(s->k), s->path, v);
+}
+
 // ---- the row ----------------------------------------------------------------------------------
 static struct td_json *check_kind(const struct subject *s, const struct td_json *v) {
     size_t min, max;
@@ -233,6 +238,9 @@ static struct td_json *check_kind(const struct subject *s, const struct td_json 
     case TD_KNOB_LAYERS:
         td_knob_items(s->k, &min, &max);
         return check_list(s, v, check_layer, min, max);
+    case TD_KNOB_MAPS:
+        td_knob_items(s->k, &min, &max);
+        return check_list(s, v, check_map, min, max);
     case TD_KNOB_OBJECT:
         if (v->kind != TD_JSON_OBJECT) return refuse(s, v, NULL);
         return fresh(s, td_json_copy(s->c->arena, v));

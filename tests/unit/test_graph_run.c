@@ -274,16 +274,19 @@ static void test_adamw_matches_a_published_step_when_defaults_are_used(void **st
     rig_close(&r);
 }
 
-static float decay_of(void *arg, const struct td_state_info *param) {
+static void choose(const void *arg, const struct td_state_info *param, struct td_optim_choice *io) {
     (void)arg;
-    return param->shape.n_dims > 1 ? 0.5f : 0;
+    io->frozen = strcmp(param->name, "fc2.bias") == 0;
+    if (param->shape.n_dims < 2) return;
+    io->op = TD_OP_SGD;
+    io->attrs.weight_decay = 0.5f;
 }
 
-static void test_weight_decay_is_the_hooks_when_given_per_parameter(void **state) {
+static void test_update_is_the_hooks_when_chosen_per_parameter(void **state) {
     (void)state;
     struct rig_mlp m = mlp(TD_F32);
     struct td_optimizer_options opt = adamw();
-    opt.weight_decay = decay_of;
+    opt.choose = choose;
     struct rig r;
     rig_open(&r);
     struct td_compile_options o = {.key = rig_key(TD_MODE_TRAIN, BATCH, true),
@@ -294,12 +297,15 @@ static void test_weight_decay_is_the_hooks_when_given_per_parameter(void **state
     int seen = 0;
     for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
         const struct td_node_info *node = td_graph_node(g, n);
-        if (node->op != TD_OP_ADAMW) continue;
+        if (node->op != TD_OP_ADAMW && node->op != TD_OP_SGD) continue;
         bool matrix = td_graph_value(g, node->inputs[0])->shape.n_dims == 2;
-        assert_true(node->attrs.optim.weight_decay == (matrix ? 0.5f : 0));
+        assert_int_equal(node->op, matrix ? TD_OP_SGD : TD_OP_ADAMW);
+        assert_true(node->attrs.optim.weight_decay == (matrix ? 0.5f : 0.01f));
         seen++;
     }
-    assert_int_equal(seen, 6);
+    assert_int_equal(seen, 5);
+    td_status none = td_state_find(r.state, "fc2.bias:exp_avg", &(uint32_t){0});
+    assert_fails(none, TD_NOT_FOUND, "fc2.bias");
     rig_close(&r);
 }
 
@@ -341,7 +347,7 @@ int main(void) {
         cmocka_unit_test(test_sgd_is_torchs_when_plain_with_momentum_and_nesterov),
         cmocka_unit_test(test_adam_and_adamw_are_torchs_when_decayed_and_clipped),
         cmocka_unit_test(test_adamw_matches_a_published_step_when_defaults_are_used),
-        cmocka_unit_test(test_weight_decay_is_the_hooks_when_given_per_parameter),
+        cmocka_unit_test(test_update_is_the_hooks_when_chosen_per_parameter),
         cmocka_unit_test(test_eval_program_is_the_forward_part_when_compiled_for_eval),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,8 @@
 // The job spec from end to end: the examples, their canonical form, the plain view of it, plans,
 // and the printed reference. What is wrong with a document is test_spec_input.c's.
 // Golden files are tests/golden/spec-*.json: what a canonical spec looks like is a promise to
-// whoever stores or digests one, so a difference here must be meant.
+// whoever stores or digests one, so a difference here must be meant; TD_GOLDEN_WRITE=1 writes them
+// anew.
 
 #include "tests/unit/test.h"
 
@@ -44,6 +45,7 @@ static const char minimal[] = "model: {name: mlp, layers: [4, 2]}\n"
 static void assert_same_text(const char *got, const char *path) {
     TD_AUTO_BUF wanted;
     td_buf_init(&wanted, FILE_MAX);
+    if (getenv("TD_GOLDEN_WRITE")) assert_ok(td_fs_write(path, got, strlen(got), 0644, 0));
     assert_ok(td_fs_read(path, FILE_MAX, &wanted));
     if (strcmp(got, td_buf_cstr(&wanted)) != 0) {
         fail_msg("this differs from %s:\n%s", path, got);
