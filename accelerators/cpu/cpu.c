@@ -16,7 +16,7 @@ static td_status cpu_probe(struct td_accel_facts *out_facts) {
         .n_devices = 1,
         .device_name = "cpu",
         .memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE),
-        .dtypes = 1u << TD_F32,
+        .dtypes = 1u << TD_F32 | 1u << TD_F64 | 1u << TD_BF16 | 1u << TD_F16,
     };
     td_dnnl_describe(f.build, sizeof f.build);
     memcpy(out_facts, &f, TD_MIN(sizeof f, (size_t)out_facts->struct_bytes));

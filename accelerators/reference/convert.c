@@ -1,35 +1,16 @@
 // Element types of the reference: every kernel computes in fp64; here operands are widened and
-// results rounded, to nearest even. f16 is not known yet: no precision of the first release uses
-// it. i64 beyond 2^53 loses bits; only labels and indices are integers. Pure functions.
+// results rounded once, to nearest even (lib/base/half.h). i64 beyond 2^53 loses bits; only labels
+// and indices are integers. Pure functions.
 
 #include <math.h>
-#include <string.h>
 
 #include "accelerators/reference/kernels.h"
-
-static double from_bf16(uint16_t h) {
-    uint32_t bits = (uint32_t)h << 16;
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return (double)f;
-}
-
-static uint16_t to_bf16(double v) {
-    float f = (float)v;
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    if (isnan(f)) return (uint16_t)((bits >> 16) | 0x40);
-    return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
+#include "lib/base/half.h"
 
 // Integers saturate; NaN becomes 0. A cast must not be undefined behaviour.
 static double clamp(double v, double low, double high) {
     if (isnan(v)) return 0;
     return v < low ? low : v > high ? high : v;
-}
-
-bool td_ref_knows(enum td_dtype dtype) {
-    return (unsigned)dtype < TD_DTYPE_COUNT && dtype != TD_F16;
 }
 
 #define LOAD_LOOP(type, expr)                                                                      \
@@ -48,7 +29,9 @@ void td_ref_load(enum td_dtype dtype, const void *from, int64_t n, double *to) {
     case TD_F64:
         LOAD_LOOP(double, p[i])
     case TD_BF16:
-        LOAD_LOOP(uint16_t, from_bf16(p[i]))
+        LOAD_LOOP(uint16_t, td_f32_of_bf16(p[i]))
+    case TD_F16:
+        LOAD_LOOP(uint16_t, td_f32_of_f16(p[i]))
     case TD_I32:
         LOAD_LOOP(int32_t, p[i])
     case TD_I64:
@@ -57,7 +40,6 @@ void td_ref_load(enum td_dtype dtype, const void *from, int64_t n, double *to) {
         LOAD_LOOP(uint8_t, p[i])
     case TD_BOOL:
         LOAD_LOOP(uint8_t, p[i] != 0)
-    case TD_F16:
     case TD_DTYPE_COUNT:
         break;
     }
@@ -80,7 +62,9 @@ void td_ref_store(enum td_dtype dtype, const double *from, int64_t n, void *to) 
     case TD_F64:
         STORE_LOOP(double, from[i])
     case TD_BF16:
-        STORE_LOOP(uint16_t, to_bf16(from[i]))
+        STORE_LOOP(uint16_t, td_bf16_of_f64(from[i]))
+    case TD_F16:
+        STORE_LOOP(uint16_t, td_f16_of_f64(from[i]))
     case TD_I32:
         STORE_LOOP(int32_t, clamp(from[i], INT32_MIN, INT32_MAX))
     case TD_I64:
@@ -89,7 +73,6 @@ void td_ref_store(enum td_dtype dtype, const double *from, int64_t n, void *to) 
         STORE_LOOP(uint8_t, clamp(from[i], 0, UINT8_MAX))
     case TD_BOOL:
         STORE_LOOP(uint8_t, from[i] != 0)
-    case TD_F16:
     case TD_DTYPE_COUNT:
         break;
     }

@@ -55,8 +55,7 @@ static inline double td_ref_relu(double v) {
     return v > 0 || v != v ? v : 0; // a NaN stays visible
 }
 
-// Widening and narrowing of n elements. False for a type that the reference does not know (f16).
-bool td_ref_knows(enum td_dtype dtype);
+// Widening and narrowing of n elements.
 void td_ref_load(enum td_dtype dtype, const void *from, int64_t n, double *to);
 void td_ref_store(enum td_dtype dtype, const double *from, int64_t n, void *to);
 

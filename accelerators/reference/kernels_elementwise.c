@@ -37,6 +37,7 @@ SCALAR(tanh_grad, b *(1 - a * a))
 SCALAR(exp_of, exp(a))
 SCALAR(log_of, log(a))
 SCALAR(sqrt_of, sqrt(a))
+SCALAR(clamp, a > at->scale ? at->scale : a < -at->scale ? -at->scale : a)
 
 static double gelu(double x, double unused, const struct td_attrs *at) {
     (void)unused;
@@ -91,6 +92,7 @@ static scalar_fn *const functions[TD_OP_COUNT] = {
     [TD_OP_EXP] = exp_of,
     [TD_OP_LOG] = log_of,
     [TD_OP_SQRT] = sqrt_of,
+    [TD_OP_CLAMP] = clamp,
     [TD_OP_COMPARE] = compare,
 };
 

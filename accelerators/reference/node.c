@@ -14,7 +14,6 @@ td_status td_ref_node_check(const struct td_graph *g, td_node n, size_t *out_scr
                      : i < node->n_inputs + node->n_outputs ? node->outputs[i - node->n_inputs]
                                                             : node->into;
         if (!v) continue;
-        known &= td_ref_knows(td_graph_value(g, v)->dtype);
         elems += (size_t)td_shape_elems(&td_graph_value(g, v)->shape);
     }
     if (!known) {

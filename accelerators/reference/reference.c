@@ -49,7 +49,7 @@ static td_status ref_probe(struct td_accel_facts *out_facts) {
                                .n_devices = 1,
                                .device_name = "reference loops",
                                .build = "reference-1",
-                               .dtypes = (1u << TD_DTYPE_COUNT) - 1 - (1u << TD_F16)};
+                               .dtypes = (1u << TD_DTYPE_COUNT) - 1};
     memcpy(out_facts, &f, TD_MIN(sizeof f, (size_t)out_facts->struct_bytes));
     return TD_OK;
 }

@@ -100,6 +100,7 @@ static td_status write_attrs(const struct writer *w, const struct td_node_info *
     if (a->trans_a) TD_TRY(td_buf_str(w->out, " trans_a"));
     if (a->trans_b) TD_TRY(td_buf_str(w->out, " trans_b"));
     if (a->act == TD_ACT_RELU) TD_TRY(td_buf_str(w->out, " act=relu"));
+    if (a->wide) TD_TRY(td_buf_str(w->out, " wide"));
     if (a->gelu_tanh) TD_TRY(td_buf_str(w->out, " form=tanh"));
     if (node->op == TD_OP_COMPARE)
         TD_TRY(td_buf_printf(w->out, " %s", td_compare_name(a->compare)));
@@ -122,7 +123,8 @@ static td_status write_attrs(const struct writer *w, const struct td_node_info *
         TD_TRY(write_layout(w, node));
     }
     bool scales = node->op == TD_OP_CAST || node->op == TD_OP_FILL || node->op == TD_OP_PAD ||
-                  node->op == TD_OP_ATTENTION || node->op == TD_OP_ATTENTION_GRAD;
+                  node->op == TD_OP_CLAMP || node->op == TD_OP_ATTENTION ||
+                  node->op == TD_OP_ATTENTION_GRAD;
     if (scales && a->scale != 0) TD_TRY(td_buf_printf(w->out, " scale=%.9g", a->scale));
     if (node->op == TD_OP_CLIP_COEF) TD_TRY(td_buf_printf(w->out, " max_norm=%g", a->max_norm));
     if (node->op == TD_OP_ALL_REDUCE) TD_TRY(td_buf_printf(w->out, " bucket=%" PRIu32, a->bucket));

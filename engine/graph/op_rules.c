@@ -129,7 +129,7 @@ static td_status shape_matmul(const struct td_op_call *c) {
             return td_op_reject(c, "bias must have one element per column");
         }
     }
-    return give(c, 0, arg(c, 0)->dtype, &y);
+    return give(c, 0, result_dtype(c, arg(c, 0)->dtype), &y);
 }
 
 static td_status shape_cast(const struct td_op_call *c) {

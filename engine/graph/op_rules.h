@@ -61,6 +61,11 @@ static inline enum td_dtype scalar_dtype(enum td_dtype t) {
     return t == TD_F64 ? TD_F64 : TD_F32;
 }
 
+// Of ops that know attrs.wide.
+static inline enum td_dtype result_dtype(const struct td_op_call *c, enum td_dtype operand) {
+    return c->attrs->wide && td_dtype_bytes(operand) < sizeof(float) ? TD_F32 : operand;
+}
+
 static inline td_status give_scalar(const struct td_op_call *c, uint32_t i, enum td_dtype operand) {
     struct td_shape none = {0};
     return give(c, i, scalar_dtype(operand), &none);

@@ -53,7 +53,8 @@ static td_status shape_conv2d_grad(const struct td_op_call *c) {
         !td_shape_equal(&y, shape_of(c, of_x ? 0 : 1))) {
         return td_op_reject(c, "shapes are not those of a convolution");
     }
-    return give(c, 0, arg(c, 0)->dtype, &c->attrs->shape);
+    enum td_dtype t = arg(c, 0)->dtype;
+    return give(c, 0, of_x ? t : result_dtype(c, t), &c->attrs->shape);
 }
 
 // Padding is at most half the kernel, so that no window lies in the padding alone.

@@ -71,6 +71,7 @@ static const struct td_op_rule rules[TD_OP_COUNT] = {
     [TD_OP_EXP] = {shape_unary, cost_series},
     [TD_OP_LOG] = {shape_unary, cost_series},
     [TD_OP_SQRT] = {shape_unary, td_op_cost_output},
+    [TD_OP_CLAMP] = {shape_unary, td_op_cost_output},
     [TD_OP_COMPARE] = {shape_compare, td_op_cost_output},
     [TD_OP_SELECT] = {shape_select, td_op_cost_output},
 };

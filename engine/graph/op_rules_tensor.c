@@ -96,7 +96,7 @@ static td_status shape_gather_grad(const struct td_op_call *c) {
         !alike_off_axis(c, &c->attrs->shape, shape_of(c, 0))) {
         return td_op_reject(c, "shapes differ besides the axis");
     }
-    return give(c, 0, arg(c, 1)->dtype, &c->attrs->shape);
+    return give(c, 0, result_dtype(c, arg(c, 1)->dtype), &c->attrs->shape);
 }
 
 static td_status shape_embedding(const struct td_op_call *c) {
@@ -119,7 +119,7 @@ static td_status shape_embedding_grad(const struct td_op_call *c) {
     if (!td_shape_equal(&dy, shape_of(c, 1))) {
         return td_op_reject(c, "the gradient must have a row of the table for each id");
     }
-    return give(c, 0, arg(c, 1)->dtype, table);
+    return give(c, 0, result_dtype(c, arg(c, 1)->dtype), table);
 }
 
 static td_status shape_reduce(const struct td_op_call *c) {
@@ -132,7 +132,8 @@ static td_status shape_reduce(const struct td_op_call *c) {
     if (c->op == TD_OP_REDUCE_MAX && !td_shape_elems(x) && td_shape_elems(&c->attrs->shape)) {
         return td_op_reject(c, "nothing has no maximum");
     }
-    return give(c, 0, arg(c, 0)->dtype, &c->attrs->shape);
+    enum td_dtype t = arg(c, 0)->dtype;
+    return give(c, 0, c->op == TD_OP_REDUCE_SUM ? result_dtype(c, t) : t, &c->attrs->shape);
 }
 
 static const struct td_op_rule rules[TD_OP_COUNT] = {

@@ -2,12 +2,14 @@
 //
 // Sums run left to right over the ranks for each element, so the vector width changes nothing in
 // the bits. Division: a world that is a power of two multiplies by its reciprocal, which is exact
-// and so gives the same correctly rounded quotient; others divide. The conversions of the 16-bit
-// floats are integer arithmetic: gcc's _Float16 and the CPU's flags stay out of the bits.
+// and so gives the same correctly rounded quotient; others divide. 16-bit
+// floats: lib/base/half.h.
 
 #include "strategies/collective/reduce.h"
 
 #include <string.h>
+
+#include "lib/base/half.h"
 
 enum { BLOCK = 512 }; // elements of an accumulator on the stack; 2 KiB of fp32
 
@@ -30,48 +32,6 @@ const char *td_reduce_op_name(enum td_reduce_op op) {
 bool td_reduce_supports(enum td_dtype dtype, enum td_reduce_op op) {
     if ((unsigned)dtype >= TD_DTYPE_COUNT || (unsigned)op > TD_REDUCE_MIN) return false;
     return dtype != TD_BOOL || op == TD_REDUCE_MAX || op == TD_REDUCE_MIN;
-}
-
-// ---- 16-bit floats -----------------------------------------------------------------------------
-static uint32_t bits_of(float f) {
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    return u;
-}
-
-static float float_of(uint32_t u) {
-    float f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
-float td_f32_of_bf16(uint16_t h) {
-    return float_of((uint32_t)h << 16);
-}
-
-uint16_t td_bf16_of_f32(float f) {
-    uint32_t u = bits_of(f);
-    if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)((u >> 16) | 0x40u); // NaN stays NaN
-    return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
-}
-
-float td_f32_of_f16(uint16_t h) {
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exp = (h >> 10) & 31u, frac = h & 0x3ffu;
-    if (exp == 31) return float_of(sign | 0x7f800000u | (frac << 13));
-    if (exp) return float_of(sign | ((exp + 112) << 23) | (frac << 13));
-    float tiny = (float)frac * 0x1p-24f; // zero and subnormals, exact
-    return sign ? -tiny : tiny;
-}
-
-uint16_t td_f16_of_f32(float f) {
-    uint32_t u = bits_of(f), sign = (u >> 16) & 0x8000u, mag = u & 0x7fffffffu;
-    if (mag > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
-    if (mag >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); // 65520 and up round to infinity
-    if (mag < 0x38800000u) { // below 2^-14: fp32's own rounding at the ulp of f16 subnormals
-        return (uint16_t)(sign | (bits_of(float_of(mag) + 0.5f) - bits_of(0.5f)));
-    }
-    uint32_t r = mag + 0xfffu + ((mag >> 13) & 1u);
-    return (uint16_t)(sign | ((r - (112u << 23)) >> 13));
 }
 
 // ---- fp32 sums and means -----------------------------------------------------------------------

@@ -20,10 +20,4 @@ void td_reduce(void *const *parts, int32_t world, int64_t lo, int64_t hi, enum t
                enum td_reduce_op op);
 const char *td_reduce_op_name(enum td_reduce_op op); // "mean"; "unknown" outside the enum
 
-// The 16-bit floats, by their bits; to 16 bits rounds to nearest, ties to even.
-float td_f32_of_bf16(uint16_t h);
-uint16_t td_bf16_of_f32(float f);
-float td_f32_of_f16(uint16_t h);
-uint16_t td_f16_of_f32(float f);
-
 #endif

@@ -8,6 +8,7 @@
 
 #include <math.h>
 
+#include "lib/base/half.h"
 #include "strategies/collective/reduce.h"
 
 struct backend {

@@ -18,9 +18,11 @@ static void matmul_forms(struct subject *s, int64_t m, int64_t k, int64_t n) {
         check(s, &c);
         if (bias || act) continue;
         c.store = true;
-        check(s, &c);
-        c.attrs.accumulate = true;
-        check(s, &c);
+        for (int how = 0; how < 4; how++) {
+            c.attrs.accumulate = how & 1;
+            c.attrs.wide = how & 2;
+            check(s, &c);
+        }
     }
 }
 
@@ -78,11 +80,13 @@ static void cases_functions(struct subject *s) {
         {TD_OP_SIGMOID, TD_OP_SIGMOID_GRAD, -9, 9}, {TD_OP_EXP, TD_OP_COUNT, -9, 9},
         {TD_OP_EXP, TD_OP_COUNT, -120, 85},         {TD_OP_LOG, TD_OP_COUNT, 1e-3, 9},
         {TD_OP_LOG, TD_OP_COUNT, 0, 1e30},          {TD_OP_SQRT, TD_OP_COUNT, 0, 100},
+        {TD_OP_CLAMP, TD_OP_COUNT, -1, 1},
     };
     for (size_t i = 0; i < TD_COUNTOF(f) * 2; i++) {
         for (size_t j = 0; j < TD_COUNTOF(rows) * TD_COUNTOF(sizes); j++) {
             struct td_shape shape = mat(rows[j % TD_COUNTOF(rows)], sizes[j / TD_COUNTOF(rows)]);
             struct op_case c = {.op = f[i / 2].op, .n_in = 1, .attrs = {.gelu_tanh = i % 2}};
+            if (c.op == TD_OP_CLAMP) c.attrs.scale = 0.5;
             c.in[0] = c.in[1] =
                 (struct operand){ANY, shape, TD_ROLE_PARAM, f[i / 2].low, f[i / 2].high};
             check(s, &c);
@@ -198,6 +202,9 @@ static void cases_reduce_sum(struct subject *s) {
         struct op_case c = {.op = TD_OP_REDUCE_SUM, .n_in = 1, .in = {tensor(pairs[i][0])}};
         c.attrs.shape = pairs[i][1];
         check(s, &c);
+        c.attrs.wide = true;
+        check(s, &c);
+        c.attrs.wide = false;
         c.store = true;
         check(s, &c);
         c.attrs.accumulate = true;

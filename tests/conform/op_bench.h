@@ -53,6 +53,7 @@ static const struct {
     const char *accelerator;
     enum td_op op;
 } slow[] = {
+    {"cpu", TD_OP_CLAMP},
     {"cpu", TD_OP_COMPARE},
     {"cpu", TD_OP_SELECT},
     {"cpu", TD_OP_TRANSPOSE},
@@ -183,7 +184,7 @@ static inline void add_node(struct bench *b, const struct op_case *c, enum td_dt
     uint32_t grad;
     td_value in[2] = {0, b->out[0]};
     struct td_shape shape = y->shape;
-    assert_ok(td_state_add(b->r.state, "grad", TD_ROLE_GRAD, t, &shape, zero, 0, &grad));
+    assert_ok(td_state_add(b->r.state, "grad", TD_ROLE_GRAD, y->dtype, &shape, zero, 0, &grad));
     assert_ok(td_graph_state_value(b->g, grad, &in[0]));
     struct td_attrs store = {.accumulate = c->attrs.accumulate};
     assert_ok(td_graph_op(b->g, TD_OP_STORE, in, 2, &store, NULL));
@@ -239,7 +240,8 @@ static inline void load_operands(struct bench *b, const struct op_case *c, enum 
     uint32_t grad;
     td_status s = td_state_find(b->r.state, "grad", &grad);
     for (int64_t k = 0; !s && k < td_shape_elems(&td_state_at(b->r.state, grad)->shape); k++) {
-        rig_set(t, rig_state(&b->r, grad), k, (double)(float)rig_random("old", (uint64_t)k));
+        rig_set(td_state_at(b->r.state, grad)->dtype, rig_state(&b->r, grad), k,
+                (double)(float)rig_random("old", (uint64_t)k));
     }
     td_status_free(s);
 }
@@ -327,10 +329,12 @@ static inline void compare(const struct op_case *c, const struct subject *s, enu
             listed ? "has a kernel, strike it from the list:" : "has none:", td_op_name(c->op));
     }
     assert_int_equal(got->n, want->n);
+    // 16 bits: a few units in the last place, as a fused node may round less often.
+    double tolerance = t == TD_BF16 ? 0.02 : t == TD_F16 ? 0.0025 : s->tolerance;
     for (size_t i = 0; i < got->n; i++) {
         double difference = fabs(got->x[i] - want->x[i]);
         if (got->x[i] == want->x[i]) continue; // infinities too
-        if (difference <= s->tolerance * (1 + fabs(want->x[i]))) continue;
+        if (difference <= tolerance * (1 + fabs(want->x[i]))) continue;
         describe(c, s, t);
         fail_msg("element %zu is %.9g, not %.9g", i, got->x[i], want->x[i]);
     }
@@ -347,10 +351,12 @@ static inline void check(struct subject *s, const struct op_case *c) {
         run_on(s->ops, c, TD_F32, copied, &got);
         run_on(td_accelerator_reference.ops, c, itself ? TD_F64 : TD_F32, false, &want);
         compare(c, s, TD_F32, &got, &want);
-        if (!itself && (s->dtypes >> TD_F64 & 1)) {
-            run_on(s->ops, c, TD_F64, copied, &got);
-            run_on(td_accelerator_reference.ops, c, TD_F64, false, &want);
-            compare(c, s, TD_F64, &got, &want);
+        static const enum td_dtype others[] = {TD_F64, TD_BF16, TD_F16};
+        for (size_t i = 0; i < TD_COUNTOF(others) && !itself; i++) {
+            if (!(s->dtypes >> others[i] & 1)) continue;
+            run_on(s->ops, c, others[i], copied, &got);
+            run_on(td_accelerator_reference.ops, c, others[i], false, &want);
+            compare(c, s, others[i], &got, &want);
         }
     }
     s->n_cases++;

@@ -7,6 +7,7 @@
 
 #include <math.h>
 
+#include "accelerators/reference/kernels.h"
 #include "accelerators/reference/reference.h"
 #include "engine/graph/compile.h"
 #include "engine/graph/graph_text.h"
@@ -113,13 +114,12 @@ static inline void *rig_named(struct rig *r, const char *name) {
 
 // Element i of a float tensor.
 static inline double rig_get(enum td_dtype t, const void *p, int64_t i) {
-    return t == TD_F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];
+    double v;
+    td_ref_load(t, (const char *)p + (size_t)i * td_dtype_bytes(t), 1, &v);
+    return v;
 }
 static inline void rig_set(enum td_dtype t, void *p, int64_t i, double v) {
-    if (t == TD_F64)
-        ((double *)p)[i] = v;
-    else
-        ((float *)p)[i] = (float)v;
+    td_ref_store(t, &v, 1, (char *)p + (size_t)i * td_dtype_bytes(t));
 }
 
 // Parameters and buffers get keyed random values, the rest zero.
