@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/tune.h"
 
 struct compiler {
     struct td_accelerator *accel;
@@ -240,6 +241,7 @@ td_status td_cpu_compile(struct td_accelerator *a, const struct td_program *p,
         return td_status_context(failed, "compile step '%s' for %lld samples", p->key.step,
                                  (long long)p->key.batch);
     }
+    td_tune_save(a->tune);
     *out_exe = e;
     return TD_OK;
 }

@@ -2,10 +2,13 @@
 // plain host memory, so buffers of other owners (the shared gradient mapping) are used as they are.
 // Execution is synchronous: what run() was asked for has happened when it returns.
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/tune.h"
+#include "lib/base/fsio.h"
 #include "traind/plugin.h"
 
 enum { COPY_GRAIN = 1 << 20 };
@@ -26,8 +29,21 @@ static td_status cpu_probe(struct td_accel_facts *out_facts) {
 static void cpu_close(struct td_accelerator *a) {
     if (!a) return;
     td_dnnl_destroy(a->dnnl);
+    td_tune_destroy(a->tune);
     a->magic = 0;
     free(a);
+}
+
+// What the fastest way of computing depends on besides shapes.
+static void describe_machine(int32_t n_threads, char *out, size_t out_bytes) {
+    char build[64], model[96] = "some processor";
+    TD_AUTO_BUF info;
+    td_buf_init(&info, 1 << 20);
+    td_dnnl_describe(build, sizeof build);
+    td_status_free(td_fs_read("/proc/cpuinfo", 1 << 20, &info)); // where there is none: no model
+    const char *line = info.len ? strstr(td_buf_cstr(&info), "model name") : NULL;
+    if (line) (void)sscanf(line, "model name%*[ \t:]%95[^\n]", model);
+    snprintf(out, out_bytes, "%s, %s, %d threads", model, build, n_threads);
 }
 
 static td_status cpu_open(const struct td_accel_config *config, struct td_accelerator **out_accel) {
@@ -40,7 +56,11 @@ static td_status cpu_open(const struct td_accel_config *config, struct td_accele
     a->magic = td_accelerator_magic;
     a->n_threads = config->n_threads;
     td_parallel_open(a->n_threads);
+    char machine[256];
+    describe_machine(a->n_threads, machine, sizeof machine);
     td_status failed = td_dnnl_create(&a->dnnl);
+    const char *cache = config->deterministic ? NULL : config->cache_dir;
+    if (!failed) failed = td_tune_create(cache, machine, &a->tune);
     if (failed) {
         cpu_close(a);
         return failed;
@@ -135,6 +155,14 @@ static bool cpu_kernel_at(const struct td_executable *e, uint32_t i,
     return true;
 }
 
+static td_status cpu_choices(struct td_accelerator *a, const char **out_text) {
+    return td_tune_text(a->tune, out_text);
+}
+
+static td_status cpu_adopt_choices(struct td_accelerator *a, const char *text) {
+    return td_tune_adopt(a->tune, text);
+}
+
 static const struct td_accelerator_ops ops = {
     .struct_bytes = sizeof ops,
     .probe = cpu_probe,
@@ -150,6 +178,8 @@ static const struct td_accelerator_ops ops = {
     .release = td_cpu_release,
     .kernel_at = cpu_kernel_at,
     .measure_peak = td_cpu_measure_peak,
+    .choices = cpu_choices,
+    .adopt_choices = cpu_adopt_choices,
 };
 
 static const struct td_plugin_desc desc = {

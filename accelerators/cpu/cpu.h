@@ -7,6 +7,7 @@
 //   compile.c    a program becomes a list of kernels with resolved operands
 //   onednn.c     what all users of oneDNN share: engine, scratch, packed weights
 //   gemm.c       matrix products by oneDNN: algorithm and weight layout
+//   tune.c       which way of computing something is the fastest here, measured once
 //   parallel.c   the one OpenMP loop
 //   peak.c       what the threads can do at best, measured
 //   kernels_*.c  everything else: elementwise, reductions, loss, optimizers
@@ -31,6 +32,7 @@ struct td_accelerator {
     uint32_t magic;
     int32_t n_threads;
     struct td_dnnl *dnnl;
+    struct td_tune *tune; // tune.h
 };
 enum { td_accelerator_magic = 0x43505541 };
 

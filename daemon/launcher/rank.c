@@ -21,7 +21,6 @@ enum {
     DRAIN_BYTES = 64 << 10,
     DRAIN_RECORDS = DRAIN_BYTES / (int)sizeof(struct td_metric_record),
     DRAIN_ROUNDS = 64, // at a rank's end: more than a pipe and a ring hold
-    EVENT_MAX = 4096,
     RING_BYTES_RESIDENT = 128 << 10,
     PIPE_BYTES = 256 << 10,
 };
@@ -246,7 +245,7 @@ static void note_end(struct td_launch_rank *r, const struct td_json *line) {
 
 void td_launch_rank_drain_events(struct td_launch_rank *r, struct td_journal *j) {
     for (int i = 0; i < DRAIN_ROUNDS && r->events_fd >= 0; i++) {
-        ssize_t n = recv(r->events_fd, drain_buffer, EVENT_MAX + 1, 0);
+        ssize_t n = recv(r->events_fd, drain_buffer, TD_EVENT_MAX + 1, 0);
         if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
         if (n <= 0) {
             close(r->events_fd);
@@ -254,9 +253,9 @@ void td_launch_rank_drain_events(struct td_launch_rank *r, struct td_journal *j)
             return;
         }
         const struct td_json *line = NULL;
-        td_status s = n <= EVENT_MAX
+        td_status s = n <= TD_EVENT_MAX
                           ? td_journal_forward(j, (uint32_t)r->rank, drain_buffer, (size_t)n, &line)
-                          : td_fail(TD_INVALID_ARGUMENT, "an event over %d bytes", EVENT_MAX);
+                          : td_fail(TD_INVALID_ARGUMENT, "an event over %d bytes", TD_EVENT_MAX);
         if (!s) {
             note_end(r, line);
             continue;

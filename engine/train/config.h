@@ -133,6 +133,7 @@ struct td_train_config {
     int32_t n_threads;
     struct td_registry *registry; // of all plugins
     const char *cache_dir;        // NULL: none
+    bool deterministic;           // choose nothing by timing
     const char *build;            // of the engine, part of the resume key
     // Checkpoints to resume from, the newest first: the first undamaged one is taken. Weights only:
     // init_from.

@@ -13,8 +13,8 @@
 
 #include "lib/base/buf.h"
 #include "lib/base/json.h"
+#include "lib/base/segments.h"
 
-enum { TD_EVENT_MAX = 4096 };
 #define TD_EVENTS_PATIENCE_NS (5 * TD_NS_PER_S)
 
 struct td_events {

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/train/choices.h"
 #include "engine/train/dump.h"
 #include "engine/train/init.h"
 #include "engine/train/limits.h"
@@ -52,6 +53,7 @@ static td_status open_accelerator(struct td_rank *r) {
         .device = 0,
         .n_threads = c->n_threads,
         .cache_dir = c->cache_dir,
+        .deterministic = c->deterministic,
     };
     TD_TRY_CTX(r->accel_ops->open(&config, &r->accel), "open accelerator '%s'", r->accel_name);
     r->key.world_size = c->world_size;
@@ -449,7 +451,7 @@ static td_status bind_programs(struct td_rank *r) {
     memcpy(b.region, r->memory.region, sizeof b.region);
     r->scalars[TD_SCALAR_LOSS_SCALE] = 1;
     r->scalars[TD_SCALAR_WINDOW] = 1;
-    TD_TRY(td_programs_bind(r->programs, r->accel_ops, r->accel, &b));
+    TD_TRY(td_choices_bind(r, &b));
     char slow[256];
     uint32_t n = td_programs_slow(r->programs, slow, sizeof slow);
     if (n) {
@@ -489,25 +491,6 @@ static td_status start_background(struct td_rank *r) {
     return td_checkpointer_create(&options, &r->checkpointer);
 }
 
-// What `auto` became, and what else later attempts must not choose again.
-static td_status freeze_choices(struct td_rank *r) {
-    if (r->config->frozen) {
-        r->frozen = r->config->frozen;
-        return TD_OK;
-    }
-    struct td_arena *a = r->arena;
-    struct td_json *o = td_json_new(a, TD_JSON_OBJECT);
-    td_json_set(a, o, "accelerator", td_json_new_string(a, r->accel_name));
-    td_json_set(a, o, "strategy", td_json_new_string(a, r->strategy_name));
-    td_json_set(a, o, "collective", td_json_new_string(a, r->group_name));
-    td_json_set(a, o, "precision", td_json_new_string(a, r->config->precision));
-    if (!td_json_set(a, o, "threads_per_rank", td_json_new_int(a, r->config->n_threads)))
-        return td_fail_oom();
-    r->frozen = o;
-    if (r->facts.is_global_zero) td_events_frozen(r->events, o);
-    return TD_OK;
-}
-
 td_status td_rank_classify(td_status s) {
     static const enum td_class of_code[] = {
         [TD_INVALID_ARGUMENT] = TD_CLASS_BAD_SPEC,
@@ -533,7 +516,7 @@ static const build_step building[] = {
     open_accelerator, find_group, join_group, open_strategy, open_precision, open_data, open_module,
     choose_start, record_programs, compare_ranks,
     place_state, initialize_state, restore_state, set_up_strategy,
-    bind_programs, start_background, freeze_choices,
+    bind_programs, start_background, td_choices_freeze,
 };
 
 static const build_step planning[] = {

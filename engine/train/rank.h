@@ -57,6 +57,7 @@ struct td_rank {
     struct td_restored restored; // on the rank that reads, when resumed
     struct td_progress start;
     struct td_resume_key key;
+    struct td_json *kernels; // choices of the accelerator; NULL: it makes none
     const struct td_json *frozen;
     struct td_control control;
     struct td_metrics metrics;

@@ -44,7 +44,8 @@ struct td_accel_config {
     uint32_t struct_bytes;
     int32_t device;        // index of the device
     int32_t n_threads;     // CPU threads this rank may use, at least 1
-    const char *cache_dir; // tuning cache; NULL: none
+    const char *cache_dir; // tuning cache; NULL: none, and nothing is chosen by timing
+    bool deterministic;    // nothing is chosen by timing, cache or not
 };
 
 // A kernel of an executable, as it was compiled and how it has done so far.
@@ -98,6 +99,11 @@ struct td_accelerator_ops {
                               double *out_bandwidth);
     // (optional) Kernel i of an executable, in order of execution; false past the last.
     bool (*kernel_at)(const struct td_executable *e, uint32_t i, struct td_kernel_info *out_info);
+    // (optional) What was chosen by timing when programs were compiled, lines of "key=name"; a
+    // later attempt of the job adopts it before it compiles, so that it computes the same bits. The
+    // text is borrowed until the next compile.
+    td_status (*choices)(struct td_accelerator *a, const char **out_text);
+    td_status (*adopt_choices)(struct td_accelerator *a, const char *text);
 };
 
 #ifdef __cplusplus

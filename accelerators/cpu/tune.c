@@ -1,0 +1,233 @@
+// Choices in one table, in the order of their coming; a few hundred, so looking one up is a scan.
+//
+// What is measured is the best of some runs after one to warm up: a choice is about the algorithm,
+// not about who else was busy. Rejected: averaging (one disturbed run would decide for the life of
+// a job) and a cost model (the libraries' blocking rules are not ours to guess).
+
+#include "accelerators/cpu/tune.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/buf.h"
+#include "lib/base/clock.h"
+#include "lib/base/digest.h"
+#include "lib/base/fsio.h"
+#include "lib/base/log.h"
+
+enum { CACHE_MAX_BYTES = 1 << 20, MIN_RUNS = 3, MAX_RUNS = 20 };
+static const int64_t RACE_NS = 20 * TD_NS_PER_MS; // for one way, unless MIN_RUNS take longer
+static const double MARGIN = 0.97;
+
+enum origin { TAKEN, FROM_CACHE, MEASURED, FROZEN };
+
+struct choice {
+    char *key, *name;
+    enum origin origin;
+    bool asked, saved;
+};
+
+struct td_tune {
+    struct choice list[TD_TUNE_MAX];
+    int n;
+    char *head;                  // first line of the cache: of which machine it tells
+    char path[TD_FS_PATH_BYTES]; // "": no cache
+    struct td_buf text;
+};
+
+static struct choice *find(const struct td_tune *t, const char *key) {
+    for (int i = 0; i < t->n; i++) {
+        if (strcmp(t->list[i].key, key) == 0) return (struct choice *)(uintptr_t)&t->list[i];
+    }
+    return NULL;
+}
+
+static td_status put(struct td_tune *t, const char *key, const char *name, enum origin origin) {
+    struct choice *c = find(t, key);
+    char *own_name = td_strdup(name), *own_key = c ? c->key : td_strdup(key);
+    if (!own_name || !own_key || (!c && t->n == TD_TUNE_MAX)) {
+        free(own_name);
+        if (!c) free(own_key);
+        return own_name && own_key
+                   ? td_fail(TD_RESOURCE_EXHAUSTED, "more than %d kernel choices", TD_TUNE_MAX)
+                   : td_fail_oom();
+    }
+    if (!c) {
+        c = &t->list[t->n++];
+    } else {
+        free(c->name);
+    }
+    *c = (struct choice){own_key, own_name, origin, c->asked && c->key == own_key, false};
+    return TD_OK;
+}
+
+// Takes lines "key=name", where nothing better is known.
+static td_status read_lines(struct td_tune *t, const char *text, enum origin origin) {
+    char line[TD_TUNE_KEY_MAX * 2];
+    while (*text) {
+        size_t len = strcspn(text, "\n");
+        if (len >= sizeof line) return td_fail(TD_INVALID_ARGUMENT, "a kernel choice is too long");
+        memcpy(line, text, len);
+        line[len] = '\0';
+        text += len + (text[len] == '\n');
+        char *equals = strrchr(line, '=');
+        if (!equals || equals == line || !equals[1]) {
+            return td_fail(TD_INVALID_ARGUMENT, "'%s' is no kernel choice: key=name", line);
+        }
+        *equals = '\0';
+        const struct choice *known = find(t, line);
+        if (!known || known->origin <= origin) TD_TRY(put(t, line, equals + 1, origin));
+    }
+    return TD_OK;
+}
+
+// ---- cache --------------------------------------------------------------------------------------
+static td_status read_cache(struct td_tune *t) {
+    TD_AUTO_BUF text;
+    td_buf_init(&text, CACHE_MAX_BYTES);
+    if (!td_fs_exists(t->path)) return TD_OK;
+    TD_TRY(td_fs_read(t->path, CACHE_MAX_BYTES, &text));
+    const char *all = td_buf_cstr(&text);
+    size_t head = strlen(t->head);
+    if (strncmp(all, t->head, head) != 0) return TD_OK;
+    return read_lines(t, all + head, FROM_CACHE);
+}
+
+static td_status write_cache(struct td_tune *t) {
+    TD_AUTO_BUF text;
+    td_buf_init(&text, CACHE_MAX_BYTES);
+    td_status_free(read_cache(t)); // what others measured meanwhile
+    TD_TRY(td_buf_str(&text, t->head));
+    for (int i = 0; i < t->n; i++) {
+        enum origin origin = t->list[i].origin;
+        if (origin == FROZEN || origin == TAKEN) continue; // perhaps of another machine
+        TD_TRY(td_buf_printf(&text, "%s=%s\n", t->list[i].key, t->list[i].name));
+    }
+    TD_TRY(td_fs_write(t->path, text.data, text.len, 0644, 0));
+    for (int i = 0; i < t->n; i++) {
+        t->list[i].saved = true;
+    }
+    return TD_OK;
+}
+
+void td_tune_save(struct td_tune *t) {
+    bool news = false;
+    for (int i = 0; i < t->n; i++) {
+        news |= t->list[i].origin == MEASURED && !t->list[i].saved;
+    }
+    if (news) td_status_log(TD_LOG_DEBUG, write_cache(t), "kernel choices are not kept");
+}
+
+// ---- life ---------------------------------------------------------------------------------------
+static td_status open_cache(struct td_tune *t, const char *dir) {
+    char hex[TD_DIGEST_HEX];
+    td_xxh3_128_hex(t->head, strlen(t->head), hex);
+    TD_TRY(td_fs_mkdirs(dir, 0755));
+    TD_TRY(td_fs_path(t->path, "%s/cpu-tune-%.16s", dir, hex));
+    return read_cache(t);
+}
+
+td_status td_tune_create(const char *cache_dir, const char *machine, struct td_tune **out_tune) {
+    TD_AUTO(td_tune) *t = td_calloc(1, sizeof *t);
+    if (!t) return td_fail_oom();
+    td_buf_init(&t->text, TD_TUNE_TEXT_MAX);
+    TD_AUTO_BUF head;
+    td_buf_init(&head, 4096);
+    TD_TRY(td_buf_printf(&head, "traind " TD_VERSION " kernel choices of %s\n", machine));
+    t->head = td_buf_take_cstr(&head);
+    if (!t->head) return td_fail_oom();
+    if (cache_dir) td_status_log(TD_LOG_DEBUG, open_cache(t, cache_dir), "no kernel choices kept");
+    *out_tune = td_steal(t);
+    return TD_OK;
+}
+
+void td_tune_destroy(struct td_tune *t) {
+    if (!t) return;
+    for (int i = 0; i < t->n; i++) {
+        free(t->list[i].key);
+        free(t->list[i].name);
+    }
+    free(t->head);
+    td_buf_finish(&t->text);
+    free(t);
+}
+
+td_status td_tune_adopt(struct td_tune *t, const char *text) {
+    return read_lines(t, text, FROZEN);
+}
+
+td_status td_tune_text(struct td_tune *t, const char **out_text) {
+    td_buf_clear(&t->text);
+    for (int i = 0; i < t->n; i++) {
+        const struct choice *c = &t->list[i];
+        if (c->asked) TD_TRY(td_buf_printf(&t->text, "%s=%s\n", c->key, c->name));
+    }
+    *out_text = td_buf_cstr(&t->text);
+    return *out_text ? TD_OK : td_fail_oom();
+}
+
+// ---- choosing -----------------------------------------------------------------------------------
+static int place_of(const char *name, const char *const *names, int n) {
+    for (int i = 0; i < n; i++) {
+        if (strcmp(names[i], name) == 0) return i;
+    }
+    return -1;
+}
+
+// The best time of a way, INT64_MAX if it cannot run.
+static td_status race(td_tune_run *run, void *arg, int way, int64_t *out_best_ns) {
+    int64_t best = INT64_MAX, spent = 0;
+    for (int i = 0; i <= MAX_RUNS && (i <= MIN_RUNS || spent < RACE_NS); i++) {
+        struct td_mono begin = td_mono_now();
+        td_status s = run(arg, way);
+        if (s && td_status_code(s) == TD_UNIMPLEMENTED) {
+            td_status_free(s);
+            break;
+        }
+        if (s) return s;
+        int64_t ns = td_mono_now().ns - begin.ns;
+        if (i == 0) continue; // to warm up
+        best = TD_MIN(best, ns);
+        spent += ns;
+    }
+    *out_best_ns = best;
+    return TD_OK;
+}
+
+static td_status measure(const char *key, int n, td_tune_run *run, void *arg, int *out_way) {
+    int64_t best = INT64_MAX;
+    int winner = -1;
+    for (int i = 0; i < n; i++) {
+        int64_t ns;
+        TD_TRY_CTX(race(run, arg, i, &ns), "time %s", key);
+        if (ns == INT64_MAX || (winner >= 0 && (double)ns > MARGIN * (double)best)) continue;
+        best = ns;
+        winner = i;
+    }
+    if (winner < 0) return td_fail(TD_UNIMPLEMENTED, "there is no way to compute %s", key);
+    *out_way = winner;
+    return TD_OK;
+}
+
+bool td_tune_measures(const struct td_tune *t, const char *key, const char *const *names, int n) {
+    const struct choice *c = find(t, key);
+    return t->path[0] && n > 1 && (!c || place_of(c->name, names, n) < 0);
+}
+
+td_status td_tune_pick(struct td_tune *t, const char *key, const char *const *names, int n,
+                       td_tune_run *run, void *arg, int *out_way) {
+    TD_CHECK(n > 0 && strlen(key) < TD_TUNE_KEY_MAX);
+    bool measures = td_tune_measures(t, key, names, n);
+    const struct choice *known = find(t, key);
+    int way = known ? place_of(known->name, names, n) : -1;
+    if (way < 0) way = 0;
+    if (measures) TD_TRY(measure(key, n, run, arg, &way));
+    // What was not measured is frozen by the job all the same, but no cache keeps it.
+    if (!known || strcmp(known->name, names[way]) != 0) {
+        TD_TRY(put(t, key, names[way], measures ? MEASURED : TAKEN));
+    }
+    find(t, key)->asked = true;
+    *out_way = way;
+    return TD_OK;
+}

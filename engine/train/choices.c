@@ -1,0 +1,98 @@
+// The frozen object: accelerator, strategy, collective, precision, threads_per_rank, and "kernels",
+// an object from the accelerator's keys to names. Accelerators speak lines of text instead, because
+// plugins should need no JSON.
+
+#include "engine/train/choices.h"
+
+#include <string.h>
+
+#include "engine/train/rank.h"
+
+// Announced in one event, so that is their bound (lib/base/segments.h).
+enum { TEXT_MAX = TD_EVENT_MAX - 4096 };
+
+// ---- lines <-> JSON -----------------------------------------------------------------------------
+static td_status print_lines(const struct td_json *kernels, struct td_buf *out) {
+    for (const struct td_json *k = kernels ? kernels->first : NULL; k; k = k->next) {
+        TD_TRY(td_buf_printf(out, "%s=%s\n", k->key, td_json_string(k, "")));
+    }
+    return TD_OK;
+}
+
+static td_status read_lines(struct td_arena *a, const char *text, struct td_json **out_kernels) {
+    struct td_json *o = td_json_new(a, TD_JSON_OBJECT);
+    if (!o) return td_fail_oom();
+    while (*text) {
+        size_t len = strcspn(text, "\n");
+        char *line = td_arena_strndup(a, text, len), *equals = line ? strrchr(line, '=') : NULL;
+        if (!line) return td_fail_oom();
+        if (!equals) return td_fail(TD_INTERNAL, "'%s' is no kernel choice", line);
+        *equals = '\0';
+        if (!td_json_set(a, o, line, td_json_new_string(a, equals + 1))) return td_fail_oom();
+        text += len + (text[len] == '\n');
+    }
+    *out_kernels = o;
+    return TD_OK;
+}
+
+// ---- kernels ------------------------------------------------------------------------------------
+// Of the job's first start, or of the run that the checkpoint is from.
+static const struct td_json *known_kernels(const struct td_rank *r) {
+    const struct td_json *frozen = r->config->frozen;
+    if (!frozen && r->resumed) frozen = r->restored.manifest.frozen;
+    const struct td_json *k = td_json_get(frozen, "kernels");
+    return k && k->kind == TD_JSON_OBJECT ? k : NULL;
+}
+
+static td_status bind_first(struct td_rank *r, const struct td_bindings *b, struct td_buf *text) {
+    const char *chosen;
+    TD_TRY(print_lines(known_kernels(r), text));
+    TD_TRY(r->accel_ops->adopt_choices(r->accel, td_buf_cstr(text)));
+    TD_TRY(td_programs_bind(r->programs, r->accel_ops, r->accel, b));
+    TD_TRY(r->accel_ops->choices(r->accel, &chosen));
+    td_buf_clear(text);
+    return td_buf_str(text, chosen);
+}
+
+static td_status share(struct td_rank *r, struct td_buf *text) {
+    uint64_t bytes = text->len;
+    TD_TRY(r->strategy_ops->broadcast(r->strategy, &bytes, sizeof bytes, 0));
+    if (bytes > TEXT_MAX) return td_fail(TD_INTERNAL, "kernel choices of %zu bytes", (size_t)bytes);
+    if (!r->facts.is_global_zero) TD_TRY(td_buf_reserve(text, (size_t)bytes));
+    text->len = (size_t)bytes;
+    return bytes ? r->strategy_ops->broadcast(r->strategy, text->data, text->len, 0) : TD_OK;
+}
+
+td_status td_choices_bind(struct td_rank *r, const struct td_bindings *b) {
+    bool chooses = r->accel_ops->choices && r->accel_ops->adopt_choices;
+    if (!chooses) return td_programs_bind(r->programs, r->accel_ops, r->accel, b);
+    TD_AUTO_BUF text;
+    td_buf_init(&text, TEXT_MAX);
+    if (r->facts.is_global_zero) TD_TRY(bind_first(r, b, &text));
+    if (r->facts.world_size > 1) TD_TRY(share(r, &text));
+    if (!r->facts.is_global_zero) {
+        TD_TRY(r->accel_ops->adopt_choices(r->accel, td_buf_cstr(&text)));
+        TD_TRY(td_programs_bind(r->programs, r->accel_ops, r->accel, b));
+    }
+    return read_lines(r->arena, td_buf_cstr(&text), &r->kernels);
+}
+
+// ---- all of them --------------------------------------------------------------------------------
+td_status td_choices_freeze(struct td_rank *r) {
+    struct td_arena *a = r->arena;
+    const struct td_json *before = r->config->frozen;
+    struct td_json *o = before ? td_json_copy(a, before) : td_json_new(a, TD_JSON_OBJECT);
+    bool ok = o != NULL;
+    if (!before) {
+        ok = td_json_set(a, o, "accelerator", td_json_new_string(a, r->accel_name)) &&
+             td_json_set(a, o, "strategy", td_json_new_string(a, r->strategy_name)) &&
+             td_json_set(a, o, "collective", td_json_new_string(a, r->group_name)) &&
+             td_json_set(a, o, "precision", td_json_new_string(a, r->config->precision)) &&
+             td_json_set(a, o, "threads_per_rank", td_json_new_int(a, r->config->n_threads));
+    }
+    if (ok && r->kernels) ok = td_json_set(a, o, "kernels", r->kernels);
+    if (!ok) return td_fail_oom();
+    r->frozen = o;
+    if (!before && r->facts.is_global_zero) td_events_frozen(r->events, o);
+    return TD_OK;
+}

@@ -1,0 +1,21 @@
+#ifndef TRAIND_ENGINE_TRAIN_CHOICES_H
+#define TRAIND_ENGINE_TRAIN_CHOICES_H
+
+// Choices: what a job settles at its first start and never chooses again, because another choice
+// would be other bits: what `auto` became, and which kernels were the fastest.
+//
+// They are announced once (the coordinator puts them into the plans of later attempts) and copied
+// into each manifest, so that a resumed job finds them even without a coordinator and without the
+// accelerator's cache. Kernels are chosen by rank 0 alone, while nobody else computes, and adopted
+// by the others. Thread: the training thread.
+
+#include "traind/accelerator.h"
+
+struct td_rank;
+
+// Binds the rank's programs: adopts what is known, measures the rest, agrees with the other ranks.
+TD_MUST_USE td_status td_choices_bind(struct td_rank *r, const struct td_bindings *b);
+// Puts everything together in r->frozen, and announces it at a job's first start.
+TD_MUST_USE td_status td_choices_freeze(struct td_rank *r);
+
+#endif

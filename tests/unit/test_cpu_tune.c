@@ -1,0 +1,149 @@
+// Kernel choices of the cpu accelerator: what is measured stays, in the cache and in the job. The
+// race is between ways that spin for known times, a hundredfold apart.
+
+#include "accelerators/cpu/tune.c"
+#include "tests/unit/test.h"
+
+static const char *const names[] = {"slow", "fast", "absent"};
+
+struct race_rig {
+    int runs[3];
+    int fastest;
+};
+
+static td_status spin(void *arg, int way) {
+    struct race_rig *r = arg;
+    r->runs[way]++;
+    if (way == 2) return td_fail(TD_UNIMPLEMENTED, "not on this processor");
+    struct td_mono begin = td_mono_now();
+    int64_t ns = way == r->fastest ? 10000 : 1000000;
+    while (td_mono_now().ns - begin.ns < ns) {}
+    return TD_OK;
+}
+
+static int pick(struct td_tune *t, const char *key, struct race_rig *r, int n) {
+    int way = -1;
+    memset(r->runs, 0, sizeof r->runs);
+    assert_ok(td_tune_pick(t, key, names, n, spin, r, &way));
+    return way;
+}
+
+static void assert_text(struct td_tune *t, const char *want) {
+    const char *text;
+    assert_ok(td_tune_text(t, &text));
+    assert_string_equal(text, want);
+}
+
+static void test_fastest_way_is_taken_when_nothing_is_known(void **state) {
+    TD_AUTO(td_tune) *t = NULL;
+    struct race_rig r = {.fastest = 1};
+    assert_ok(td_tune_create(*state, "m", &t));
+    assert_true(td_tune_measures(t, "conv 3x3", names, 3));
+    assert_int_equal(pick(t, "conv 3x3", &r, 3), 1);
+    assert_true(r.runs[0] > MIN_RUNS && r.runs[1] > MIN_RUNS && r.runs[2] == 1);
+    r.fastest = 0;
+    assert_int_equal(pick(t, "conv 3x3", &r, 3), 1); // known now
+    assert_int_equal(r.runs[0] + r.runs[1], 0);
+    assert_int_equal(pick(t, "conv 5x5", &r, 3), 0);
+    assert_text(t, "conv 3x3=fast\nconv 5x5=slow\n");
+}
+
+static void test_choice_is_read_again_when_the_machine_is_the_same(void **state) {
+    struct race_rig r = {.fastest = 1};
+    const char *const machines[] = {"m", "m", "another"};
+    for (int i = 0; i < 3; i++) {
+        TD_AUTO(td_tune) *t = NULL;
+        assert_ok(td_tune_create(*state, machines[i], &t));
+        assert_text(t, ""); // known, but nobody asked
+        assert_int_equal(pick(t, "a=b", &r, 2), 1);
+        assert_int_equal(r.runs[1] > 0, i != 1);
+        td_tune_save(t);
+        td_tune_save(t); // no news
+    }
+}
+
+static void test_what_others_measured_stays_when_the_cache_is_written(void **state) {
+    TD_AUTO(td_tune) *a = NULL, *b = NULL, *c = NULL;
+    struct race_rig r = {.fastest = 1};
+    assert_ok(td_tune_create(*state, "m", &a));
+    assert_ok(td_tune_create(*state, "m", &b));
+    pick(a, "ka", &r, 2);
+    pick(b, "kb", &r, 2);
+    td_tune_save(a);
+    td_tune_save(b);
+    assert_ok(td_tune_create(*state, "m", &c));
+    assert_false(td_tune_measures(c, "ka", names, 2));
+    assert_false(td_tune_measures(c, "kb", names, 2));
+}
+
+static void test_frozen_choice_wins_when_the_cache_says_otherwise(void **state) {
+    struct race_rig r = {.fastest = 1};
+    for (int i = 0; i < 2; i++) {
+        TD_AUTO(td_tune) *t = NULL;
+        assert_ok(td_tune_create(*state, "m", &t));
+        if (i == 1) assert_ok(td_tune_adopt(t, "k=slow\ngone=by\n"));
+        assert_int_equal(pick(t, "k", &r, 2), i == 0 ? 1 : 0);
+        pick(t, "other", &r, 2);
+        assert_text(t, i == 0 ? "k=fast\nother=fast\n" : "k=slow\nother=fast\n");
+        td_tune_save(t);
+    }
+    TD_AUTO(td_tune) *t = NULL; // what is frozen in one job is nothing to the next
+    assert_ok(td_tune_create(*state, "m", &t));
+    assert_int_equal(pick(t, "k", &r, 2), 1);
+}
+
+static void test_first_way_is_taken_when_nothing_may_be_measured(void **state) {
+    (void)state;
+    TD_AUTO(td_tune) *t = NULL;
+    struct race_rig r = {.fastest = 1};
+    assert_ok(td_tune_create(NULL, "m", &t));
+    assert_int_equal(pick(t, "k", &r, 2), 0);
+    assert_int_equal(r.runs[0] + r.runs[1], 0);
+    assert_text(t, "k=slow\n"); // the job freezes it all the same
+    assert_ok(td_tune_adopt(t, "l=unknown\n"));
+    assert_int_equal(pick(t, "l", &r, 2), 0); // of a build with other kernels
+    assert_text(t, "k=slow\nl=slow\n");
+}
+
+static void test_damaged_cache_is_as_none_and_bad_lines_are_refused(void **state) {
+    TD_AUTO(td_tune) *t = NULL, *again = NULL;
+    struct race_rig r = {.fastest = 1};
+    assert_ok(td_tune_create(*state, "m", &t));
+    pick(t, "k", &r, 2);
+    td_tune_save(t);
+    assert_ok(td_fs_write(t->path, "\x01\x02=\n", 4, 0644, 0));
+    assert_ok(td_tune_create(*state, "m", &again));
+    assert_true(td_tune_measures(again, "k", names, 2));
+    assert_fails(td_tune_adopt(t, "k\n"), TD_INVALID_ARGUMENT, "'k'");
+    assert_fails(td_tune_adopt(t, "=x\n"), TD_INVALID_ARGUMENT, "");
+    assert_fails(td_tune_adopt(t, "k="), TD_INVALID_ARGUMENT, "");
+}
+
+static td_status make_one(void *arg) {
+    TD_AUTO(td_tune) *t = NULL;
+    int way;
+    struct race_rig r = {.fastest = 1};
+    TD_TRY(td_tune_create(arg, "m", &t));
+    TD_TRY(td_tune_adopt(t, "k=slow\n"));
+    TD_TRY(td_tune_pick(t, "k", names, 2, spin, &r, &way));
+    TD_TRY(td_tune_pick(t, "l", names, 2, spin, &r, &way));
+    const char *text;
+    return td_tune_text(t, &text);
+}
+
+static void test_tune_fails_cleanly_when_any_allocation_fails(void **state) {
+    td_test_failing_allocations(make_one, *state);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        test_in_scratch(test_fastest_way_is_taken_when_nothing_is_known),
+        test_in_scratch(test_choice_is_read_again_when_the_machine_is_the_same),
+        test_in_scratch(test_what_others_measured_stays_when_the_cache_is_written),
+        test_in_scratch(test_frozen_choice_wins_when_the_cache_says_otherwise),
+        test_in_scratch(test_first_way_is_taken_when_nothing_may_be_measured),
+        test_in_scratch(test_damaged_cache_is_as_none_and_bad_lines_are_refused),
+        test_in_scratch(test_tune_fails_cleanly_when_any_allocation_fails),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
