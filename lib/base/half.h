@@ -1,5 +1,5 @@
-#ifndef TRAIND_BASE_HALF_H
-#define TRAIND_BASE_HALF_H
+#ifndef TRAIND_LIB_BASE_HALF_H
+#define TRAIND_LIB_BASE_HALF_H
 
 // The 16-bit floats, by their bits: bf16 (8 bits of exponent, 7 of fraction) and f16 (5 and 10).
 //
