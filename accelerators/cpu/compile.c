@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "accelerators/cpu/convert.h"
 #include "accelerators/cpu/cpu.h"
 #include "accelerators/cpu/tune.h"
 
@@ -57,6 +58,11 @@ bool td_kernel_all(const struct td_kernel *k, enum td_dtype t) {
         all &= k->out_dtype[i] == t;
     }
     return all;
+}
+
+bool td_kernel_narrow(const struct td_kernel *k) {
+    enum td_dtype t = k->n_in ? k->in_dtype[0] : k->out_dtype[0];
+    return td_cpu_is_narrow(t) && td_kernel_all(k, t);
 }
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -162,7 +168,7 @@ static void set_rows(struct td_kernel *k) {
 
 static td_status choose_kernel(const struct compiler *c, td_node node, struct td_kernel *k) {
     static td_kernel_family *const families[] = {td_kernel_elementwise, td_kernel_activation,
-                                                 td_kernel_reduce, td_kernel_optim};
+                                                 td_kernel_reduce, td_kernel_optim, td_kernel_norm};
     if (k->op == TD_OP_ALL_REDUCE) {
         k->run = run_all_reduce;
         return TD_OK;

@@ -10,7 +10,8 @@
 //   tune.c       which way of computing something is the fastest here, measured once
 //   parallel.c   the one OpenMP loop
 //   peak.c       what the threads can do at best, measured
-//   kernels_*.c  everything else: elementwise, reductions, loss, optimizers
+//   convert.c    rows of any float type as rows of fp32
+//   kernels_*.c  everything else: elementwise, reductions, norms, loss, optimizers
 //   fallback.c   the reference's loops, for nodes that nothing above takes
 //
 // A program is compiled to kernels in node order. Arena and state addresses are fixed when it is
@@ -94,13 +95,18 @@ typedef void td_range_fn(const void *arg, int64_t begin, int64_t end);
 void td_parallel(int32_t n_threads, int64_t n, int64_t grain, td_range_fn *fn, const void *arg);
 // The same split, for kernels that keep one partial result a range. Returns how many ranges.
 int32_t td_parallel_ranges(int32_t n_threads, int64_t n, int64_t grain);
+// Inside fn: which range this is, to find the memory that belongs to it.
+int32_t td_parallel_index(void);
 // Sizes the team and sets flush-to-zero in each of its threads.
 void td_parallel_open(int32_t n_threads);
 
 // A family of kernels: looks at k's op, types, shapes and attributes and, if the node is one of its
 // own, sets k->run and what that needs (scratch_bytes; own). Everything else of k is filled in.
 typedef td_status td_kernel_family(struct td_kernel *k);
-td_kernel_family td_kernel_elementwise, td_kernel_activation, td_kernel_reduce, td_kernel_optim;
+td_kernel_family td_kernel_elementwise, td_kernel_activation, td_kernel_reduce, td_kernel_optim,
+    td_kernel_norm;
+// True if all operands and results are of one type that convert.h takes.
+bool td_kernel_narrow(const struct td_kernel *k);
 // True if all operands and results are of type t.
 bool td_kernel_all(const struct td_kernel *k, enum td_dtype t);
 

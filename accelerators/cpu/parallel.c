@@ -40,6 +40,10 @@ void td_parallel(int32_t n_threads, int64_t n, int64_t grain, td_range_fn *fn, c
     }
 }
 
+int32_t td_parallel_index(void) {
+    return omp_get_thread_num();
+}
+
 void td_parallel_open(int32_t n_threads) {
     omp_set_dynamic(0);
     omp_set_num_threads(n_threads);
