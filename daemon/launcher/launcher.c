@@ -239,14 +239,10 @@ static void on_signal(struct td_launcher *l) {
     reap(l);
 }
 
-static void on_tick(struct td_launcher *l) {
-    uint64_t ignored;
-    if (read(l->timer_fd, &ignored, sizeof ignored) != (ssize_t)sizeof ignored) return;
+static void look(struct td_launcher *l) {
     struct td_mono now = td_mono_now();
-    for (int32_t i = 0; i < l->o.n_ranks; i++) {
-        if (!l->ranks[i].exited) td_launch_rank_drain_metrics(&l->ranks[i]);
+    for (int32_t i = 0; i < l->o.n_ranks; i++)
         td_launch_rank_measure(&l->ranks[i], now);
-    }
     td_journal_flush(&l->journal);
     if (now.ns >= l->kill_at.ns) kill_all(l, l->kill_due);
     if (l->alone_since.ns != INT64_MAX && l->stop_mode == TD_STOP_NONE &&
@@ -254,6 +250,18 @@ static void on_tick(struct td_launcher *l) {
         stop(l, TD_STOP_CHECKPOINT, TD_LAUNCH_STOP_GRACE_S * TD_NS_PER_S, "orphan");
     }
     send_status(l, false);
+}
+
+static void on_tick(struct td_launcher *l) {
+    uint64_t passed;
+    if (read(l->timer_fd, &passed, sizeof passed) != (ssize_t)sizeof passed) return;
+    for (int32_t i = 0; i < l->o.n_ranks; i++) {
+        if (!l->ranks[i].exited) td_launch_rank_drain_metrics(&l->ranks[i]);
+    }
+    l->n_ticks += (uint32_t)passed;
+    if (l->n_ticks < TD_LAUNCH_TICKS_A_LOOK) return;
+    l->n_ticks = 0;
+    look(l);
 }
 
 static void dispatch(struct td_launcher *l, const struct epoll_event *e) {
