@@ -17,7 +17,7 @@
 
 struct td_dataset {
     uint32_t magic;
-    struct td_idx_image image;
+    struct td_image image;
 };
 
 static td_status idx_open(const struct td_dataset_config *config, struct td_dataset **out_dataset) {
@@ -44,7 +44,7 @@ static td_status idx_open(const struct td_dataset_config *config, struct td_data
 
 static void idx_close(struct td_dataset *d) {
     if (!d) return;
-    td_idx_image_finish(&d->image);
+    td_image_finish(&d->image);
     d->magic = 0;
     free(d);
 }

@@ -14,22 +14,9 @@
 
 #include "lib/base/fsio.h"
 #include "lib/base/gz.h"
+#include "workloads/datasets/mapped.h"
 
 enum { MAGIC_BYTES = 4, DIM_BYTES = 4 };
-
-static td_status with_meta(td_status s, const char *path, uint64_t offset) {
-    s = td_status_with_meta(td_status_with_class(s, TD_CLASS_DATA), "file", "%s", path);
-    return td_status_with_meta(s, "offset", "%" PRIu64, offset);
-}
-
-td_status td_idx_fail(const char *path, uint64_t offset, const char *what, uint64_t expected,
-                      uint64_t found) {
-    td_status s =
-        td_fail(TD_DATA_LOSS, "'%s' offset %" PRIu64 ": %s: expected %" PRIu64 ", found %" PRIu64,
-                path, offset, what, expected, found);
-    s = td_status_with_meta(with_meta(s, path, offset), "expected", "%" PRIu64, expected);
-    return td_status_with_meta(s, "found", "%" PRIu64, found);
-}
 
 td_status td_idx_find(const char *dir, const char *stem, struct td_idx_file *out_file) {
     static const char *const endings[] = {"", ".gz"};
@@ -56,13 +43,13 @@ static uint32_t big_endian_u32(const char *p) {
 
 static td_status check_magic(const struct td_idx_file *f, const char *head, int n_dims) {
     uint32_t found = big_endian_u32(head), expected = 0x800u | (uint32_t)n_dims;
+    char what[80], a[16], b[16];
     if (found == expected) return TD_OK;
-    td_status s = td_fail(TD_DATA_LOSS,
-                          "'%s' offset 0: magic of an idx file of unsigned bytes with %d "
-                          "dimension%s: expected 0x%08" PRIx32 ", found 0x%08" PRIx32,
-                          f->path, n_dims, n_dims == 1 ? "" : "s", expected, found);
-    s = td_status_with_meta(with_meta(s, f->path, 0), "expected", "0x%08" PRIx32, expected);
-    return td_status_with_meta(s, "found", "0x%08" PRIx32, found);
+    snprintf(what, sizeof what, "magic of an idx file of unsigned bytes with %d dimension%s",
+             n_dims, n_dims == 1 ? "" : "s");
+    snprintf(a, sizeof a, "0x%08" PRIx32, expected);
+    snprintf(b, sizeof b, "0x%08" PRIx32, found);
+    return td_data_fail_text(f->path, 0, what, a, b);
 }
 
 td_status td_idx_read_header(struct td_idx_file *f, int n_dims) {
@@ -75,16 +62,16 @@ td_status td_idx_read_header(struct td_idx_file *f, int n_dims) {
     TD_TRY(td_gz_head(f->path, f->header_bytes, &head));
     if (head.len >= MAGIC_BYTES) TD_TRY(check_magic(f, head.data, n_dims));
     if (head.len < f->header_bytes) {
-        return td_idx_fail(f->path, head.len, "bytes of the header", f->header_bytes, head.len);
+        return td_data_fail(f->path, head.len, "bytes of the header", f->header_bytes, head.len);
     }
     for (int d = 0; d < n_dims; d++) {
         size_t at = MAGIC_BYTES + (size_t)d * DIM_BYTES;
         f->dim[d] = big_endian_u32(head.data + at);
-        if (f->dim[d] == 0) return td_idx_fail(f->path, at, "a dimension, at least", 1, 0);
+        if (f->dim[d] == 0) return td_data_fail(f->path, at, "a dimension, at least", 1, 0);
         f->body_bytes *= f->dim[d]; // below 2^62: the product before was below 2^30
         if (f->body_bytes > TD_IDX_MAX_BYTES) {
-            return td_idx_fail(f->path, at, "bytes that the dimensions ask for, at most",
-                               TD_IDX_MAX_BYTES, f->body_bytes);
+            return td_data_fail(f->path, at, "bytes that the dimensions ask for, at most",
+                                TD_IDX_MAX_BYTES, f->body_bytes);
         }
     }
     return TD_OK;
@@ -98,10 +85,10 @@ td_status td_idx_read_body(const struct td_idx_file *f, uint8_t *out) {
     // One byte more than promised shows that there are more, without decoding them.
     TD_TRY(td_gz_head(f->path, bytes + 1, &all));
     if (all.len != bytes) {
-        return td_idx_fail(f->path, TD_MIN(all.len, bytes),
-                           all.len > bytes ? "more bytes than the header promises; the length"
-                                           : "the file is cut short; its length",
-                           bytes, all.len);
+        return td_data_fail(f->path, TD_MIN(all.len, bytes),
+                            all.len > bytes ? "more bytes than the header promises; the length"
+                                            : "the file is cut short; its length",
+                            bytes, all.len);
     }
     memcpy(out, all.data + f->header_bytes, f->body_bytes);
     return TD_OK;

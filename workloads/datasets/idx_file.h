@@ -28,8 +28,5 @@ TD_MUST_USE td_status td_idx_find(const char *dir, const char *stem, struct td_i
 TD_MUST_USE td_status td_idx_read_header(struct td_idx_file *f, int n_dims);
 // Copies the body into out[body_bytes]; the header was read before.
 TD_MUST_USE td_status td_idx_read_body(const struct td_idx_file *f, uint8_t *out);
-// "'PATH' offset N: what: expected E, found F", class data.
-TD_MUST_USE td_status td_idx_fail(const char *path, uint64_t offset, const char *what,
-                                  uint64_t expected, uint64_t found);
 
 #endif
