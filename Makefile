@@ -34,7 +34,7 @@ say      = $(if $(filter 1,$(V)),,@printf '%-6s %s\n' $(1) $(2))
 deps_build := gcc g++ make pkg-config libc6-dev libgrpc-dev libprotobuf-c-dev protobuf-c-compiler \
 	libevent-dev libsqlite3-dev libyaml-dev libjansson-dev zlib1g-dev libxxhash-dev libssl-dev libdnnl-dev
 deps_test  := libcmocka-dev clang clang-format libclang-rt-14-dev python3 python3-venv
-deps_data  := dataset-fashion-mnist
+deps_data  := dataset-fashion-mnist dict-gcide
 deps_pip   := grpcio==1.66.2 grpcio-tools==1.66.2 grpcio-health-checking==1.66.2 \
 	grpcio-reflection==1.66.2 pytest==8.3.3 numpy==1.26.4 safetensors==0.4.5
 

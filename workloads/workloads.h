@@ -9,7 +9,11 @@
 //   modules/convnet.c      layers over images, as the spec lists them
 //   modules/gpt.c          GPT-2 (layers.c: what the modules have in common)
 //   datasets/idx.c         MNIST-like image sets: idx files, plain or gzip (idx_file.c reads one,
-//                          idx_cache.c keeps the decoded set for all ranks of a node)
+//                          idx_cache.c keeps the decoded set for all ranks of a node,
+//                          by cache.c)
+//   datasets/tokens.c      rows of token ids: llm.c's and nanoGPT's files (tokens_file.c reads one)
+//   datasets/text.c        rows of bytes out of text (windows.c cuts rows for both)
+//   datasets/npy.c         any X.npy with labels y.npy (npy_file.c reads one)
 //   datasets/synthetic.c   random samples labelled by a random linear teacher
 
 #include "traind/plugin.h"
@@ -18,6 +22,9 @@ extern const struct td_plugin_desc td_module_mlp;
 extern const struct td_plugin_desc td_module_convnet;
 extern const struct td_plugin_desc td_module_gpt;
 extern const struct td_plugin_desc td_dataset_idx;
+extern const struct td_plugin_desc td_dataset_npy;
 extern const struct td_plugin_desc td_dataset_synthetic;
+extern const struct td_plugin_desc td_dataset_text;
+extern const struct td_plugin_desc td_dataset_tokens;
 
 #endif

@@ -23,6 +23,9 @@ static const struct td_plugin_desc *const in_tree[] = {
     &td_module_gpt,
     &td_dataset_idx,
     &td_dataset_synthetic,
+    &td_dataset_text,
+    &td_dataset_tokens,
+    &td_dataset_npy,
 };
 
 td_status td_worker_plugins(struct td_registry *r) {

@@ -1,0 +1,31 @@
+// Fuzz entry of workloads/datasets/npy_file: any bytes as a NumPy array. One that is believed has
+// the size of its shape, and all of its elements can be read; a refusal is of class data. Run by
+// tests/unit/test_fuzz_npy.c.
+
+#include "tests/fuzz/fuzz.h"
+
+#include "workloads/datasets/npy_file.h"
+
+static double touched; // so that no read is optimized away
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct td_npy a;
+    td_status s = td_npy_open(td_fuzz_file(data, size), &a);
+    if (s) {
+        td_fuzz_expect(td_status_class(s) == TD_CLASS_DATA);
+        td_fuzz_expect_refusal(s, TD_DATA_LOSS, TD_DATA_LOSS);
+        return 0;
+    }
+    size_t n = 1;
+    for (int d = 0; d < a.shape.n_dims; d++)
+        td_fuzz_expect(td_size_mul(n, (size_t)a.shape.dim[d], &n));
+    td_fuzz_expect(n * td_npy_bytes(a.kind) == size - a.offset);
+    for (size_t i = 0; i < n; i++) {
+        float v;
+        td_npy_floats(&a, (int64_t)i, 1, &v);
+        touched += (double)v;
+        if (td_npy_is_integer(a.kind)) touched += (double)td_npy_int(&a, (int64_t)i);
+    }
+    td_npy_close(&a);
+    return 0;
+}

@@ -1,0 +1,43 @@
+// A bounded run of the token reader's fuzz entry: llm.c's files of both widths, nanoGPT's, and
+// headers that lie, then mutations of them. In check-full many more rounds.
+
+#include "tests/unit/test.h"
+
+#include "tests/fuzz/fuzz_tokens.c"
+
+enum { HEADER = 1024, IDS = 40 };
+
+static const char *const words[] = {"\x88\xd6\x34\x01", "\xa1\xd7\x34\x01", "\1", "\7",
+                                    "\xff\xff\xff\xff", "\x50\xc4"};
+
+static void put_u32(uint8_t *at, uint32_t v) {
+    for (int i = 0; i < 4; i++)
+        at[i] = (uint8_t)(v >> (8 * i));
+}
+
+static void test_tokens_stand_when_fed_mutated_files(void **state) {
+    (void)state;
+    static uint8_t wide[HEADER + 4 * IDS], narrow[HEADER + 2 * IDS], lying[HEADER + IDS];
+    static const uint32_t head[3][3] = {
+        {20240801, 7, IDS}, {20240520, 1, IDS}, {20240520, 1, UINT32_MAX}};
+    uint8_t *const file[3] = {wide, narrow, lying};
+    for (int f = 0; f < 3; f++)
+        for (int i = 0; i < 3; i++)
+            put_u32(file[f] + 4 * i, head[f][i]);
+    const struct td_fuzz_input corpus[] = {
+        {wide, sizeof wide}, {narrow, sizeof narrow}, {lying, sizeof lying}, {"\1\0\2\0\3\0", 6}};
+    struct td_tokens t; // the corpus begins with files that are right
+    for (size_t i = 0; i < 2; i++) {
+        assert_ok(td_tokens_read("a", corpus[i].data, corpus[i].bytes, 256, &t));
+        assert_int_equal(t.n, IDS);
+    }
+    int rounds = getenv("TD_FULL") ? 200000 : 10000;
+    td_fuzz_run(corpus, TD_COUNTOF(corpus), words, TD_COUNTOF(words), rounds, 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tokens_stand_when_fed_mutated_files),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

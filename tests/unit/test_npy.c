@@ -1,0 +1,228 @@
+// Dataset `npy`: every element type that is read, both header versions, and arrays that must be
+// refused: not NumPy's, cut, of foreign types and orders, with labels that are no class.
+
+#include "tests/unit/dataset_rig.h"
+
+#include <math.h>
+
+#include "workloads/datasets/npy_file.h"
+
+// magic, version 1, header padded as NumPy does, elements
+static size_t put_npy(uint8_t *out, const char *descr, const char *shape, const void *data,
+                      size_t bytes) {
+    char header[256];
+    int n = snprintf(header, sizeof header,
+                     "{'descr': '%s', 'fortran_order': False, 'shape': %s, }", descr, shape);
+    while ((10 + n + 1) % 64)
+        header[n++] = ' ';
+    header[n++] = '\n';
+    const uint8_t prefix[10] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (uint8_t)n, (uint8_t)(n >> 8)};
+    memcpy(out, prefix, sizeof prefix);
+    memcpy(out + sizeof prefix, header, (size_t)n);
+    memcpy(out + sizeof prefix + n, data, bytes);
+    return sizeof prefix + (size_t)n + bytes;
+}
+
+static void write_npy(const char *dir, const char *name, const char *descr, const char *shape,
+                      const void *data, size_t bytes) {
+    uint8_t file[2048];
+    rig_write(dir, name, file, put_npy(file, descr, shape, data, bytes));
+}
+
+static const struct td_dataset_ops *ops(void) {
+    return td_dataset_npy.ops;
+}
+
+static const char knobs[] = "{\"x\":\"$/x.npy\",\"y\":\"$/y.npy\"}";
+
+static void test_elements_become_numbers_when_of_any_type(void **state) {
+    const char *dir = *state;
+    static const uint16_t halves[] = {0x3c00, 0xc000, 0x0001, 0x7c00}; // 1, -2, 2^-24, inf
+    static const double doubles[] = {1, -2, 0x1p-24, 1e300};
+    static const int8_t i1[] = {1, -2, 3, -128};
+    static const int16_t i2[] = {1, -2, 3, -32768};
+    static const uint32_t u4[] = {1, 2, 3, 4000000000u};
+    static const int64_t i8[] = {1, -2, 3, -(INT64_C(1) << 40)};
+    static const float f4[] = {1, -2, 0.5f, 3e38f};
+    const struct {
+        const char *descr;
+        const void *data;
+        size_t bytes;
+        float last[2];
+    } cases[] = {
+        {"<f2", halves, sizeof halves, {0x1p-24f, (float)INFINITY}},
+        {"<f8", doubles, sizeof doubles, {0x1p-24f, (float)INFINITY}},
+        {"|i1", i1, sizeof i1, {3, -128}},
+        {"<i2", i2, sizeof i2, {3, -32768}},
+        {"<u4", u4, sizeof u4, {3, 4e9f}},
+        {"<i8", i8, sizeof i8, {3, -0x1p40f}},
+        {"<f4", f4, sizeof f4, {0.5f, 3e38f}},
+    };
+    static const int16_t labels[] = {2, 0};
+    write_npy(dir, "y.npy", "<i2", "(2, 1)", labels, sizeof labels);
+    for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
+        struct td_dataset *d;
+        struct td_field f[8];
+        float x[2];
+        int32_t y;
+        const int64_t second = 1;
+        write_npy(dir, "x.npy", cases[i].descr, "(2, 2)", cases[i].data, cases[i].bytes);
+        assert_ok(rig_open(&td_dataset_npy, dir, knobs, NULL, &d));
+        assert_int_equal(ops()->fields(d, f), 2);
+        assert_true(f[0].dtype == TD_F32 && f[0].sample_shape.n_dims == 1);
+        assert_int_equal(f[1].n_classes, 3); // the largest label plus one
+        assert_ok(ops()->gather(d, TD_SPLIT_TRAIN, &second, 1, (void *[]){x, &y}));
+        assert_memory_equal(x, cases[i].last, sizeof x);
+        assert_int_equal(y, 0);
+        ops()->close(d);
+    }
+}
+
+static void test_pixels_stay_bytes_when_u1(void **state) {
+    const char *dir = *state;
+    static const uint8_t pixels[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, labels[] = {1, 2, 0};
+    struct td_dataset *d;
+    struct td_field f[8];
+    uint8_t x[8];
+    int32_t y[2];
+    const int64_t index[] = {2, 0};
+    write_npy(dir, "x.npy", "|u1", "(3, 2, 2)", pixels, sizeof pixels);
+    write_npy(dir, "y.npy", "|u1", "(3,)", labels, sizeof labels);
+    assert_ok(rig_open(&td_dataset_npy, dir,
+                       "{\"x\":\"$/x.npy\",\"y\":\"$/y.npy\",\"val_x\":\"$/x.npy\","
+                       "\"val_y\":\"$/y.npy\",\"classes\":7}",
+                       NULL, &d));
+    ops()->fields(d, f);
+    assert_true(f[0].dtype == TD_U8 && f[0].sample_shape.dim[1] == 2 && f[1].n_classes == 7);
+    assert_int_equal(ops()->length(d, TD_SPLIT_TEST), 3);
+    assert_ok(ops()->gather(d, TD_SPLIT_VAL, index, 2, (void *[]){x, y}));
+    assert_memory_equal(x, pixels + 8, 4);
+    assert_memory_equal(x + 4, pixels, 4);
+    assert_true(y[0] == 0 && y[1] == 1);
+    int64_t outside = 3;
+    assert_fails(ops()->gather(d, TD_SPLIT_VAL, &outside, 1, (void *[]){x, y}), TD_OUT_OF_RANGE,
+                 "sample 3 of 3 in split val");
+    ops()->close(d);
+}
+
+static void test_array_is_refused_when_the_header_is_foreign(void **state) {
+    const char *dir = *state;
+    static const struct {
+        const char *header, *text;
+    } cases[] = {
+        {"{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }", "found '>f4'"},
+        {"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", "found '|O'"},
+        {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }",
+         "expected a string, found '['"},
+        {"{'descr': '<f4', 'fortran_order': True, 'shape': (1,), }", "numpy.ascontiguousarray"},
+        {"{'descr': '<f4', 'fortran_order': 0, 'shape': (1,), }", "expected True or False"},
+        {"{'descr': '<f4', 'shape': (1,), }", "expected descr, fortran_order and shape"},
+        {"{'descr': '<f4', 'descr': '<f4', 'shape': (1,)}", "each key once"},
+        {"{'descr': '<f4', 'dtype': 1}", "a key: descr, fortran_order or shape"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", "a dimension, found '-'"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1 2), }", "',' or ')'"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1), }",
+         "at most 8 dimensions"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (999999999999999999,), }",
+         "a dimension below 2^48"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), } x", "nothing behind the dict"},
+        {"{'descr': '<f4", "the end of a string"},
+        {"[1]", "a dict"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }",
+         "bytes of the elements that the header promises: expected 8, found 4"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (0,), }", "expected 0, found 4"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (281474976710655,281474976710655), }",
+         "bytes of the elements that the header promises"},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
+        uint8_t file[512] = {0x93, 'N', 'U', 'M', 'P', 'Y', 2, 0};
+        struct td_npy a;
+        size_t n = strlen(cases[i].header);
+        file[8] = (uint8_t)n;
+        memcpy(file + 12, cases[i].header, n);
+        rig_write(dir, "x.npy", file, 12 + n + 4);
+        rig_refuses(td_npy_open(rig_path(dir, "x.npy"), &a), TD_DATA_LOSS, cases[i].text);
+    }
+}
+
+static void test_file_is_refused_when_it_is_no_array(void **state) {
+    const char *dir = *state;
+    static const struct {
+        uint8_t at, value;
+        const char *text;
+    } cases[] = {{0, 'P', "offset 0: magic"},
+                 {6, 0, "offset 6: version"},
+                 {6, 4, "offset 6: version"},
+                 {9, 0xff, "offset 8: bytes of the header, at most"}};
+    for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
+        uint8_t file[512];
+        struct td_npy a;
+        size_t bytes = put_npy(file, "|u1", "(1,)", "x", 1);
+        file[cases[i].at] = cases[i].value;
+        rig_write(dir, "x.npy", file, bytes);
+        rig_refuses(td_npy_open(rig_path(dir, "x.npy"), &a), TD_DATA_LOSS, cases[i].text);
+    }
+    struct td_npy a;
+    rig_write(dir, "x.npy", "\x93NUMPY\1", 7);
+    rig_refuses(td_npy_open(rig_path(dir, "x.npy"), &a), TD_DATA_LOSS, "magic");
+}
+
+static void test_set_is_refused_when_samples_and_labels_do_not_fit(void **state) {
+    const char *dir = *state;
+    static const float numbers[8] = {0};
+    static const int16_t labels[] = {1, 0, 5, -1};
+    static const struct {
+        const char *x_shape, *y_descr, *y_shape;
+        size_t y_bytes;
+        const char *knobs, *text;
+    } cases[] = {
+        {"(8,)", "<i2", "(2,)", 4, NULL,
+         "dimensions of the samples, at least: expected 2, found 1"},
+        {"(4, 2)", "<i2", "(2,)", 4, NULL, "number of labels: expected 4, found 2"},
+        {"(4, 2)", "<i2", "(2, 2)", 8, NULL, "shape of the labels"},
+        {"(4, 2)", "<f2", "(4,)", 8, NULL, "type of the labels: expected integers, found f2"},
+        {"(4, 2)", "<i2", "(4,)", 8, NULL, "label 3 is no class"},
+        {"(4, 2)", "<i2", "(4,)", 8, "{\"x\":\"$/x.npy\",\"y\":\"$/y.npy\",\"classes\":5}",
+         "label: expected 0 to 4, found 5"},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
+        struct td_dataset *d = NULL;
+        write_npy(dir, "x.npy", "<f4", cases[i].x_shape, numbers, sizeof numbers);
+        write_npy(dir, "y.npy", cases[i].y_descr, cases[i].y_shape, labels, cases[i].y_bytes);
+        rig_refuses(
+            rig_open(&td_dataset_npy, dir, cases[i].knobs ? cases[i].knobs : knobs, NULL, &d),
+            TD_DATA_LOSS, cases[i].text);
+        assert_null(d);
+    }
+}
+
+static void test_validation_is_refused_when_it_is_of_another_shape(void **state) {
+    const char *dir = *state;
+    static const float numbers[8] = {0};
+    static const uint8_t labels[4] = {0};
+    struct td_dataset *d = NULL;
+    write_npy(dir, "x.npy", "<f4", "(4, 2)", numbers, sizeof numbers);
+    write_npy(dir, "v.npy", "<f4", "(4, 2, 1)", numbers, sizeof numbers);
+    write_npy(dir, "y.npy", "|u1", "(4,)", labels, sizeof labels);
+    rig_refuses(rig_open(&td_dataset_npy, dir,
+                         "{\"x\":\"$/x.npy\",\"y\":\"$/y.npy\",\"val_x\":\"$/v.npy\",\"val_y\":"
+                         "\"$/y.npy\"}",
+                         NULL, &d),
+                TD_DATA_LOSS, "shape and type of a sample");
+    assert_fails(rig_open(&td_dataset_npy, dir,
+                          "{\"x\":\"$/x.npy\",\"y\":\"$/y.npy\",\"val_x\":\"$/v.npy\"}", NULL, &d),
+                 TD_INVALID_ARGUMENT, "need each other");
+    assert_null(d);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        test_in_scratch(test_elements_become_numbers_when_of_any_type),
+        test_in_scratch(test_pixels_stay_bytes_when_u1),
+        test_in_scratch(test_array_is_refused_when_the_header_is_foreign),
+        test_in_scratch(test_file_is_refused_when_it_is_no_array),
+        test_in_scratch(test_set_is_refused_when_samples_and_labels_do_not_fit),
+        test_in_scratch(test_validation_is_refused_when_it_is_of_another_shape),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,177 @@
+// Dataset `npy`: samples and labels out of arrays that NumPy saved.
+//
+// x is (n, ...): u1 stays u8 (pixels, which the modules divide by 255), every other type is handed
+// out as f32. y is (n) or (n, 1) of any integer type. Checked before training: both files whole, as
+// many labels as samples, every label in [0, classes), training and validation samples of one
+// shape and type. Files are mapped, so a set larger than memory can be trained on. Knobs: x, y;
+// val_x, val_y (for validation, test and predict; together or not at all); classes.
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/json.h"
+#include "traind/dataset.h"
+#include "workloads/datasets/npy_file.h"
+#include "workloads/workloads.h"
+
+#define td_dataset_magic UINT32_C(0x6e707931)
+enum { MAX_CLASSES = 1 << 20 };
+
+struct half { // training, or everything else
+    struct td_npy x, y;
+    int64_t n;
+};
+
+struct td_dataset {
+    uint32_t magic;
+    int64_t classes;
+    struct td_shape sample; // without the leading dimension
+    struct half half[2];
+};
+
+static void npy_close(struct td_dataset *d) {
+    if (!d) return;
+    for (int i = 0; i < 2; i++) {
+        td_npy_close(&d->half[i].x);
+        td_npy_close(&d->half[i].y);
+    }
+    d->magic = 0;
+    free(d);
+}
+TD_DEFINE_AUTO(td_dataset, npy_close);
+
+// ---- checking -----------------------------------------------------------------------------------
+static td_status check_shapes(const char *x_path, const char *y_path, const struct half *h) {
+    const struct td_shape *x = &h->x.shape, *y = &h->y.shape;
+    if (x->n_dims < 2) {
+        return td_data_fail(x_path, 0, "dimensions of the samples, at least", 2,
+                            (uint64_t)x->n_dims);
+    }
+    if (y->n_dims < 1 || td_shape_elems(y) != y->dim[0]) {
+        return td_data_fail_text(y_path, 0, "shape of the labels", "(n) or (n, 1)", "another one");
+    }
+    if (!td_npy_is_integer(h->y.kind)) {
+        return td_data_fail_text(y_path, 0, "type of the labels", "integers",
+                                 td_npy_name(h->y.kind));
+    }
+    if (y->dim[0] == x->dim[0] && x->dim[0] > 0 && td_shape_elems(x) > 0) return TD_OK;
+    td_status s = td_data_fail(y_path, 0, "number of labels", (uint64_t)TD_MAX(x->dim[0], 1),
+                               (uint64_t)y->dim[0]);
+    return td_status_context(s, "labels do not match the samples in '%s'", x_path);
+}
+
+// Every label in [0, *classes); *classes 0 becomes the largest plus one.
+static td_status check_labels(const char *path, const struct td_npy *y, int64_t *classes) {
+    const int64_t limit = *classes ? *classes : MAX_CLASSES;
+    int64_t most = 0;
+    for (int64_t i = 0; i < y->shape.dim[0]; i++) {
+        int64_t v = td_npy_int(y, i);
+        if (v < 0 || v >= limit) {
+            char expected[48], found[24];
+            snprintf(expected, sizeof expected, "0 to %" PRId64, limit - 1);
+            snprintf(found, sizeof found, "%" PRId64, v);
+            td_status s = td_data_fail_text(path, y->offset + (uint64_t)i * td_npy_bytes(y->kind),
+                                            "label", expected, found);
+            return td_status_context(s, "label %" PRId64 " is no class", i);
+        }
+        most = TD_MAX(most, v);
+    }
+    if (!*classes) *classes = most + 1;
+    return TD_OK;
+}
+
+static td_status open_half(struct td_dataset *d, int i, const char *x_path, const char *y_path) {
+    struct half *h = &d->half[i];
+    TD_TRY(td_npy_open(x_path, &h->x));
+    TD_TRY(td_npy_open(y_path, &h->y));
+    TD_TRY(check_shapes(x_path, y_path, h));
+    TD_TRY(check_labels(y_path, &h->y, &d->classes));
+    h->n = h->x.shape.dim[0];
+    struct td_shape sample = {.n_dims = h->x.shape.n_dims - 1};
+    for (int k = 0; k < sample.n_dims; k++)
+        sample.dim[k] = h->x.shape.dim[k + 1];
+    if (i == 0) d->sample = sample;
+    bool pixels[2] = {d->half[0].x.kind == TD_NPY_U1, h->x.kind == TD_NPY_U1};
+    if (td_shape_equal(&sample, &d->sample) && pixels[0] == pixels[1]) return TD_OK;
+    return td_data_fail_text(x_path, 0, "shape and type of a sample", "those of data.x", "others");
+}
+
+static td_status bad_knobs(const char *what) {
+    return td_status_with_class(td_fail(TD_INVALID_ARGUMENT, "%s", what), TD_CLASS_BAD_SPEC);
+}
+
+static td_status npy_open(const struct td_dataset_config *config, struct td_dataset **out_dataset) {
+    TD_AUTO(td_dataset) *d = td_calloc(1, sizeof *d);
+    if (!d) return td_fail_oom();
+    d->magic = td_dataset_magic;
+    const char *path[4];
+    static const char *const keys[] = {"x", "y", "val_x", "val_y"};
+    for (size_t i = 0; i < TD_COUNTOF(keys); i++)
+        path[i] = td_json_string(td_json_get(config->knobs, keys[i]), "");
+    d->classes = td_json_int(td_json_get(config->knobs, "classes"), 0);
+    if (!*path[0] || !*path[1]) return bad_knobs("data: x and y are missing: paths of two arrays");
+    if (!*path[2] != !*path[3]) return bad_knobs("data.val_x and data.val_y need each other");
+    if (d->classes < 0 || d->classes > MAX_CLASSES) return bad_knobs("data.classes: out of range");
+    TD_TRY(open_half(d, 0, path[0], path[1]));
+    if (*path[2]) TD_TRY(open_half(d, 1, path[2], path[3]));
+    *out_dataset = td_steal(d);
+    return TD_OK;
+}
+
+// ---- handing out --------------------------------------------------------------------------------
+static size_t npy_fields(struct td_dataset *d, struct td_field out_fields[8]) {
+    out_fields[0] = (struct td_field){.name = "x",
+                                      .dtype = d->half[0].x.kind == TD_NPY_U1 ? TD_U8 : TD_F32,
+                                      .sample_shape = d->sample};
+    out_fields[1] = (struct td_field){.name = "y", .dtype = TD_I32, .n_classes = d->classes};
+    return 2;
+}
+
+static const struct half *half_of(const struct td_dataset *d, enum td_split split) {
+    return &d->half[split == TD_SPLIT_TRAIN ? 0 : 1];
+}
+
+static int64_t npy_length(struct td_dataset *d, enum td_split split) {
+    return half_of(d, split)->n;
+}
+
+static td_status npy_gather(struct td_dataset *d, enum td_split split, const int64_t *index,
+                            int64_t n, void *const *out) {
+    TD_CHECK(d->magic == td_dataset_magic);
+    const struct half *h = half_of(d, split);
+    const int64_t elems = td_shape_elems(&d->sample);
+    int32_t *y = out[1];
+    for (int64_t i = 0; i < n; i++) {
+        if (index[i] < 0 || index[i] >= h->n) {
+            return td_fail(TD_OUT_OF_RANGE, "sample %" PRId64 " of %" PRId64 " in split %s",
+                           index[i], h->n, td_split_name(split));
+        }
+        if (h->x.kind == TD_NPY_U1) {
+            memcpy((uint8_t *)out[0] + i * elems, h->x.data + index[i] * elems, (size_t)elems);
+        } else {
+            td_npy_floats(&h->x, index[i] * elems, elems, (float *)out[0] + i * elems);
+        }
+        y[i] = (int32_t)td_npy_int(&h->y, index[i]);
+    }
+    return TD_OK;
+}
+
+static const struct td_dataset_ops npy_ops = {
+    .struct_bytes = sizeof(struct td_dataset_ops),
+    .open = npy_open,
+    .close = npy_close,
+    .fields = npy_fields,
+    .length = npy_length,
+    .gather = npy_gather,
+};
+
+const struct td_plugin_desc td_dataset_npy = {
+    .struct_bytes = sizeof(struct td_plugin_desc),
+    .abi_major = TD_ABI_MAJOR,
+    .abi_minor = TD_ABI_MINOR,
+    .kind = TD_PLUGIN_DATASET,
+    .name = "npy",
+    .summary = "samples and labels out of NumPy's .npy files",
+    .ops = &npy_ops,
+};

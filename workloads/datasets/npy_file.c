@@ -1,0 +1,279 @@
+// Reads one .npy file; see npy_file.h. The header is a Python literal, of which only what NumPy
+// itself writes is taken: a dict of three known keys, strings without escapes, True or False, and a
+// tuple of whole numbers. Anything else is refused at its offset.
+
+#include "workloads/datasets/npy_file.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAGIC_BYTES = 6, PREFIX_V1 = 10, PREFIX_V2 = 12, HEADER_MAX = 1 << 16 };
+static const char magic[MAGIC_BYTES] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
+
+static const struct {
+    char name[3];
+    uint8_t bytes;
+} kinds[TD_NPY_COUNT] = {
+    [TD_NPY_U1] = {"u1", 1}, [TD_NPY_I1] = {"i1", 1}, [TD_NPY_B1] = {"b1", 1},
+    [TD_NPY_U2] = {"u2", 2}, [TD_NPY_I2] = {"i2", 2}, [TD_NPY_U4] = {"u4", 4},
+    [TD_NPY_I4] = {"i4", 4}, [TD_NPY_U8] = {"u8", 8}, [TD_NPY_I8] = {"i8", 8},
+    [TD_NPY_F2] = {"f2", 2}, [TD_NPY_F4] = {"f4", 4}, [TD_NPY_F8] = {"f8", 8},
+};
+
+size_t td_npy_bytes(enum td_npy_kind kind) {
+    return kinds[kind].bytes;
+}
+
+const char *td_npy_name(enum td_npy_kind kind) {
+    return kinds[kind].name;
+}
+
+bool td_npy_is_integer(enum td_npy_kind kind) {
+    return kind < TD_NPY_F2;
+}
+
+// ---- the header ---------------------------------------------------------------------------------
+struct cursor {
+    const char *path, *begin, *at, *end; // begin: of the file
+    enum td_npy_kind kind;
+    struct td_shape shape;
+    unsigned seen; // bits: descr, fortran_order, shape
+};
+
+static td_status unexpected(const struct cursor *c, const char *expected) {
+    char found[32] = "the end of the header";
+    if (c->at < c->end) {
+        bool shown = *c->at >= 0x20 && *c->at < 0x7f;
+        snprintf(found, sizeof found, shown ? "'%c'" : "byte %d",
+                 shown ? *c->at : (int)(uint8_t)*c->at);
+    }
+    return td_data_fail_text(c->path, (uint64_t)(c->at - c->begin), "header of the array", expected,
+                             found);
+}
+
+static void skip_blanks(struct cursor *c) {
+    while (c->at < c->end && (*c->at == ' ' || *c->at == '\n' || *c->at == '\t'))
+        c->at++;
+}
+
+static bool take(struct cursor *c, char ch) {
+    skip_blanks(c);
+    if (c->at == c->end || *c->at != ch) return false;
+    c->at++;
+    return true;
+}
+
+static td_status take_string(struct cursor *c, struct td_str *out) {
+    skip_blanks(c);
+    char quote = c->at < c->end ? *c->at : 0;
+    if (quote != '\'' && quote != '"') return unexpected(c, "a string");
+    const char *text = ++c->at;
+    while (c->at < c->end && *c->at != quote && *c->at != '\\')
+        c->at++;
+    if (c->at == c->end || *c->at != quote) return unexpected(c, "the end of a string");
+    *out = (struct td_str){text, (size_t)(c->at++ - text)};
+    return TD_OK;
+}
+
+static td_status take_descr(struct cursor *c) {
+    struct td_str s;
+    const char *at = c->at;
+    TD_TRY(take_string(c, &s));
+    for (int k = 0; k < TD_NPY_COUNT; k++) {
+        bool order = s.len == 3 && (s.data[0] == '<' || (s.data[0] == '|' && kinds[k].bytes == 1));
+        if (!order || memcmp(s.data + 1, kinds[k].name, 2) != 0) continue;
+        c->kind = (enum td_npy_kind)k;
+        return TD_OK;
+    }
+    char found[48];
+    snprintf(found, sizeof found, "'%.*s'", (int)TD_MIN(s.len, 40), s.data);
+    for (char *p = found; *p; p++)
+        if ((uint8_t)*p < 0x20 || (uint8_t)*p >= 0x7f) *p = '?';
+    return td_data_fail_text(c->path, (uint64_t)(at - c->begin), "type of the elements",
+                             "little-endian numbers, such as '<f4' or '|u1' (x.astype('<f4'))",
+                             found);
+}
+
+static td_status take_order(struct cursor *c) {
+    static const char *const words[] = {"False", "True"};
+    skip_blanks(c);
+    for (size_t i = 0; i < TD_COUNTOF(words); i++) {
+        size_t len = strlen(words[i]);
+        if ((size_t)(c->end - c->at) < len || memcmp(c->at, words[i], len) != 0) continue;
+        if (i) return unexpected(c, "False: C order (save numpy.ascontiguousarray of it)");
+        c->at += len;
+        return TD_OK;
+    }
+    return unexpected(c, "True or False");
+}
+
+static td_status take_dim(struct cursor *c) {
+    int64_t v = 0;
+    const char *first = c->at;
+    for (; c->at < c->end && *c->at >= '0' && *c->at <= '9'; c->at++) {
+        v = v * 10 + (*c->at - '0');
+        if (v > INT64_C(1) << 48) return unexpected(c, "a dimension below 2^48");
+    }
+    if (c->at == first) return unexpected(c, "a dimension");
+    if (c->shape.n_dims == TD_MAX_DIMS) return unexpected(c, "at most 8 dimensions");
+    c->shape.dim[c->shape.n_dims++] = v;
+    return TD_OK;
+}
+
+static td_status take_shape(struct cursor *c) {
+    if (!take(c, '(')) return unexpected(c, "a tuple");
+    while (!take(c, ')')) {
+        TD_TRY(take_dim(c));
+        if (!take(c, ',') && (c->at == c->end || *c->at != ')')) return unexpected(c, "',' or ')'");
+    }
+    return TD_OK;
+}
+
+static td_status take_entry(struct cursor *c) {
+    static const struct {
+        const char *key;
+        td_status (*take)(struct cursor *c);
+    } entries[] = {{"descr", take_descr}, {"fortran_order", take_order}, {"shape", take_shape}};
+    struct td_str key;
+    TD_TRY(take_string(c, &key));
+    for (size_t i = 0; i < TD_COUNTOF(entries); i++) {
+        if (key.len != strlen(entries[i].key) || memcmp(key.data, entries[i].key, key.len) != 0)
+            continue;
+        if (c->seen & 1u << i) return unexpected(c, "each key once");
+        if (!take(c, ':')) return unexpected(c, "':'");
+        c->seen |= 1u << i;
+        return entries[i].take(c);
+    }
+    return unexpected(c, "a key: descr, fortran_order or shape");
+}
+
+static td_status take_dict(struct cursor *c) {
+    if (!take(c, '{')) return unexpected(c, "a dict");
+    while (!take(c, '}')) {
+        TD_TRY(take_entry(c));
+        if (!take(c, ',') && (c->at == c->end || *c->at != '}')) return unexpected(c, "',' or '}'");
+    }
+    skip_blanks(c);
+    if (c->at != c->end) return unexpected(c, "nothing behind the dict");
+    return c->seen == 7 ? TD_OK : unexpected(c, "descr, fortran_order and shape");
+}
+
+// ---- the file -----------------------------------------------------------------------------------
+static td_status find_header(const char *path, const struct td_mapped *f, struct cursor *out) {
+    const uint8_t *p = f->data;
+    if (f->bytes < PREFIX_V2 || memcmp(p, magic, sizeof magic) != 0) {
+        return td_data_fail_text(path, 0, "magic", "a NumPy array (numpy.save)", "something else");
+    }
+    if (p[6] < 1 || p[6] > 3)
+        return td_data_fail(path, 6, "version of the format, 1 to 3", 1, p[6]);
+    size_t prefix = p[6] == 1 ? PREFIX_V1 : PREFIX_V2, len = (size_t)p[8] | (size_t)p[9] << 8;
+    if (p[6] > 1) len |= (size_t)p[10] << 16 | (size_t)p[11] << 24;
+    if (len > HEADER_MAX)
+        return td_data_fail(path, 8, "bytes of the header, at most", HEADER_MAX, len);
+    if (prefix + len > f->bytes)
+        return td_data_fail(path, 8, "bytes of the header, at most", f->bytes - prefix, len);
+    const char *text = f->data;
+    *out = (struct cursor){
+        .path = path, .begin = text, .at = text + prefix, .end = text + prefix + len};
+    return TD_OK;
+}
+
+static td_status check_size(const char *path, const struct td_npy *a) {
+    size_t bytes = td_npy_bytes(a->kind);
+    for (int d = 0; d < a->shape.n_dims; d++)
+        if (!td_size_mul(bytes, (size_t)a->shape.dim[d], &bytes)) bytes = SIZE_MAX;
+    if (bytes == a->file.bytes - a->offset) return TD_OK;
+    return td_data_fail(path, a->offset, "bytes of the elements that the header promises", bytes,
+                        a->file.bytes - a->offset);
+}
+
+static td_status read_header(const char *path, struct td_npy *a) {
+    struct cursor c;
+    TD_TRY(find_header(path, &a->file, &c));
+    TD_TRY(take_dict(&c));
+    a->kind = c.kind;
+    a->shape = c.shape;
+    a->data = c.end;
+    a->offset = (size_t)(c.end - c.begin);
+    return check_size(path, a);
+}
+
+td_status td_npy_open(const char *path, struct td_npy *out_array) {
+    struct td_npy a = {.data = NULL};
+    TD_TRY(td_mapped_init(path, &a.file));
+    td_status s = read_header(path, &a);
+    if (s) {
+        td_npy_close(&a);
+        return s;
+    }
+    *out_array = a;
+    return TD_OK;
+}
+
+void td_npy_close(struct td_npy *a) {
+    td_mapped_finish(&a->file);
+}
+
+// ---- elements -----------------------------------------------------------------------------------
+static float half_to_float(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = (h >> 10) & 31, mantissa = h & 1023;
+    if (exponent == 0) { // zero or subnormal: mantissa times 2^-24
+        float v = (float)mantissa * 0x1p-24f;
+        return sign ? -v : v;
+    }
+    uint32_t bits =
+        sign | mantissa << 13 | (exponent == 31 ? UINT32_C(0x7f800000) : (exponent + 112) << 23);
+    float v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+int64_t td_npy_int(const struct td_npy *a, int64_t i) {
+    size_t width = td_npy_bytes(a->kind);
+    const uint8_t *p = (const uint8_t *)a->data + (size_t)i * width;
+    uint64_t v = 0;
+    for (size_t b = width; b-- > 0;)
+        v = v << 8 | p[b];
+    bool is_signed = a->kind == TD_NPY_I1 || a->kind == TD_NPY_I2 || a->kind == TD_NPY_I4 ||
+                     a->kind == TD_NPY_I8;
+    if (!is_signed) return v > INT64_MAX ? INT64_MAX : (int64_t)v;
+    unsigned unused = 64 - 8 * (unsigned)width;
+    return (int64_t)(v << unused) >> unused;
+}
+
+static float element(const struct td_npy *a, int64_t i) {
+    const char *p = a->data + (size_t)i * td_npy_bytes(a->kind);
+    uint16_t half;
+    double real;
+    switch (a->kind) {
+    case TD_NPY_F2:
+        memcpy(&half, p, sizeof half);
+        return half_to_float(half);
+    case TD_NPY_F8:
+        memcpy(&real, p, sizeof real);
+        return (float)real;
+    case TD_NPY_U1:
+    case TD_NPY_I1:
+    case TD_NPY_B1:
+    case TD_NPY_U2:
+    case TD_NPY_I2:
+    case TD_NPY_U4:
+    case TD_NPY_I4:
+    case TD_NPY_U8:
+    case TD_NPY_I8:
+    case TD_NPY_F4:
+    case TD_NPY_COUNT:
+        break;
+    }
+    return (float)td_npy_int(a, i);
+}
+
+void td_npy_floats(const struct td_npy *a, int64_t begin, int64_t n, float *out) {
+    if (a->kind == TD_NPY_F4) {
+        memcpy(out, a->data + (size_t)begin * sizeof *out, (size_t)n * sizeof *out);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        out[i] = element(a, begin + i);
+}

@@ -1,0 +1,118 @@
+// Dataset `tokens`: rows of token ids out of files that somebody else's tokenizer wrote.
+//
+// Two formats, told apart by the first four bytes: llm.c's (256 int32: magic, version, count, then
+// the ids; u16 for GPT-2, u32 for Llama) and nanoGPT's (u16 ids from the first byte on). Files are
+// mapped, never copied, and checked whole before training: size, header, every id below vocab_size.
+// Knobs: train and val (lists of files), block_size, stride, vocab_size. Validation, test and
+// predict are `val`. Fields and the meaning of a sample: windows.h.
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/json.h"
+#include "workloads/datasets/mapped.h"
+#include "workloads/datasets/tokens_file.h"
+#include "workloads/datasets/windows.h"
+#include "workloads/workloads.h"
+
+#define td_dataset_magic UINT32_C(0x746f6b31)
+
+struct part { // training, or everything else
+    struct td_windows windows;
+    struct td_mapped file[TD_WINDOWS_RUNS];
+};
+
+struct td_dataset {
+    uint32_t magic;
+    int64_t vocab_size;
+    struct part part[2];
+};
+
+static void tokens_close(struct td_dataset *d) {
+    if (!d) return;
+    for (int i = 0; i < 2; i++)
+        for (size_t f = 0; f < TD_WINDOWS_RUNS; f++)
+            td_mapped_finish(&d->part[i].file[f]);
+    d->magic = 0;
+    free(d);
+}
+TD_DEFINE_AUTO(td_dataset, tokens_close);
+
+static td_status add_file(struct td_dataset *d, struct part *p, const char *path) {
+    if (p->windows.n_runs == TD_WINDOWS_RUNS) return td_windows_add(&p->windows, NULL, 0, 1);
+    struct td_mapped *file = &p->file[p->windows.n_runs];
+    struct td_tokens tokens;
+    TD_TRY(td_mapped_init(path, file));
+    TD_TRY(td_tokens_read(path, file->data, file->bytes, d->vocab_size, &tokens));
+    return td_windows_add(&p->windows, tokens.data, tokens.n, tokens.width);
+}
+
+static td_status add_files(struct td_dataset *d, int i, const struct td_json *paths, int64_t block,
+                           int64_t stride) {
+    struct part *p = &d->part[i];
+    td_windows_init(&p->windows, block, stride);
+    for (const struct td_json *v = paths ? paths->first : NULL; v; v = v->next)
+        TD_TRY(add_file(d, p, td_json_string(v, "")));
+    if (p->windows.n > 0 || p->windows.n_runs == 0) return TD_OK;
+    return td_data_fail(td_json_string(paths->first, ""), 0, "tokens for one row, at least",
+                        (uint64_t)block + 1, (uint64_t)p->windows.run[0].n_tokens);
+}
+
+static td_status tokens_open(const struct td_dataset_config *config,
+                             struct td_dataset **out_dataset) {
+    TD_AUTO(td_dataset) *d = td_calloc(1, sizeof *d);
+    if (!d) return td_fail_oom();
+    int64_t block, stride;
+    d->magic = td_dataset_magic;
+    d->vocab_size = td_json_int(td_json_get(config->knobs, "vocab_size"), 50257);
+    TD_TRY(td_windows_knobs(config->knobs, &block, &stride));
+    const struct td_json *train = td_json_get(config->knobs, "train");
+    if (!train || !train->first || d->vocab_size < 1) {
+        return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
+                                            "data.train: expected a list of files, and a "
+                                            "vocab_size of at least 1"),
+                                    TD_CLASS_BAD_SPEC);
+    }
+    TD_TRY(add_files(d, 0, train, block, stride));
+    TD_TRY(add_files(d, 1, td_json_get(config->knobs, "val"), block, stride));
+    *out_dataset = td_steal(d);
+    return TD_OK;
+}
+
+static struct td_windows *windows_of(struct td_dataset *d, enum td_split split) {
+    return &d->part[split == TD_SPLIT_TRAIN ? 0 : 1].windows;
+}
+
+static size_t tokens_fields(struct td_dataset *d, struct td_field out_fields[8]) {
+    return td_windows_fields(windows_of(d, TD_SPLIT_TRAIN), d->vocab_size, out_fields);
+}
+
+static int64_t tokens_length(struct td_dataset *d, enum td_split split) {
+    return windows_of(d, split)->n;
+}
+
+static td_status tokens_gather(struct td_dataset *d, enum td_split split, const int64_t *index,
+                               int64_t n, void *const *out) {
+    TD_CHECK(d->magic == td_dataset_magic);
+    return td_windows_gather(windows_of(d, split), split, index, n, out[0], out[1]);
+}
+
+static const struct td_dataset_ops tokens_ops = {
+    .struct_bytes = sizeof(struct td_dataset_ops),
+    .open = tokens_open,
+    .close = tokens_close,
+    .fields = tokens_fields,
+    .length = tokens_length,
+    .gather = tokens_gather,
+};
+
+const struct td_plugin_desc td_dataset_tokens = {
+    .struct_bytes = sizeof(struct td_plugin_desc),
+    .abi_major = TD_ABI_MAJOR,
+    .abi_minor = TD_ABI_MINOR,
+    .kind = TD_PLUGIN_DATASET,
+    .name = "tokens",
+    .summary = "rows of token ids: llm.c's and nanoGPT's .bin files",
+    .ops = &tokens_ops,
+};
