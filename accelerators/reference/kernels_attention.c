@@ -9,27 +9,53 @@
 
 #include "accelerators/reference/kernels.h"
 
-struct head {       // one query: token t of head h in sample b
-    int64_t q, lse; // elements
-    int64_t k;      // element of its group's first key (and value)
-    int64_t step;   // from a key to the next
-    int64_t n_keys, depth;
+// Operands and results of an attention: of three tensors, or of the parts of one.
+struct attention {
+    const double *q, *k, *v;
+    double *dq, *dk, *dv;
+    int64_t q_step, k_step; // from a token to the next
+    int64_t batch, tokens, keys, heads, groups, depth;
     double scale;
 };
 
-static struct head head_of(const struct ref_call *c, int64_t i) {
-    const struct td_shape *q = c->in[0].shape, *k = c->in[1].shape;
-    int64_t h = i % q->dim[2], t = i / q->dim[2] % q->dim[1], b = i / q->dim[2] / q->dim[1];
-    int64_t group = h / (q->dim[2] / k->dim[2]), depth = q->dim[3];
+static struct attention attention_of(const struct ref_call *c) {
+    enum td_op op = c->node->op;
+    bool itself = op == TD_OP_SELF_ATTENTION || op == TD_OP_SELF_ATTENTION_GRAD;
+    const struct td_shape *q = c->in[0].shape, *k = c->in[itself ? 0 : 1].shape;
+    struct attention a = {.q = c->in[0].x,
+                          .batch = q->dim[0],
+                          .tokens = q->dim[1],
+                          .keys = k->dim[1],
+                          .heads = itself ? q->dim[2] - 2 * c->node->attrs.groups : q->dim[2],
+                          .groups = itself ? c->node->attrs.groups : k->dim[2],
+                          .depth = q->dim[3],
+                          .q_step = q->dim[2] * q->dim[3],
+                          .k_step = k->dim[2] * k->dim[3]};
+    int64_t k_at = a.heads * a.depth, v_at = k_at + a.groups * a.depth;
+    a.k = itself ? a.q + k_at : c->in[1].x;
+    a.v = itself ? a.q + v_at : c->in[2].x;
+    a.dq = c->out[0].x; // forward: the result
+    a.dk = itself ? a.dq + k_at : c->out[1].x;
+    a.dv = itself ? a.dq + v_at : c->out[2].x;
+    a.scale = c->node->attrs.scale != 0 ? c->node->attrs.scale : 1 / sqrt((double)a.depth);
+    return a;
+}
+
+struct head {          // one query: token t of head h in sample b
+    int64_t q, o, lse; // elements
+    int64_t k;         // element of its group's first key (and value)
+    int64_t n_keys;
+};
+
+static struct head head_of(const struct ref_call *c, const struct attention *a, int64_t i) {
+    int64_t h = i % a->heads, t = i / a->heads % a->tokens, b = i / a->heads / a->tokens;
+    int64_t group = h / (a->heads / a->groups);
     bool causal = c->node->attrs.causal;
-    double scale = c->node->attrs.scale;
-    return (struct head){.q = i * depth,
-                         .lse = (b * q->dim[2] + h) * q->dim[1] + t,
-                         .k = (b * k->dim[1] * k->dim[2] + group) * depth,
-                         .step = k->dim[2] * depth,
-                         .n_keys = causal && t + 1 < k->dim[1] ? t + 1 : k->dim[1],
-                         .depth = depth,
-                         .scale = scale != 0 ? scale : 1 / sqrt((double)depth)};
+    return (struct head){.q = (b * a->tokens + t) * a->q_step + h * a->depth,
+                         .o = i * a->depth,
+                         .lse = (b * a->heads + h) * a->tokens + t,
+                         .k = b * a->keys * a->k_step + group * a->depth,
+                         .n_keys = causal && t + 1 < a->keys ? t + 1 : a->keys};
 }
 
 static double dot(const double *a, const double *b, int64_t n) {
@@ -46,55 +72,54 @@ static void add_scaled(double *y, const double *x, double by, int64_t n) {
     }
 }
 
-static double score(const struct ref_call *c, const struct head *h, int64_t key) {
-    return h->scale * dot(c->in[0].x + h->q, c->in[1].x + h->k + key * h->step, h->depth);
+static double score(const struct attention *a, const struct head *h, int64_t key) {
+    return a->scale * dot(a->q + h->q, a->k + h->k + key * a->k_step, a->depth);
 }
 
-static double log_sum_of_scores(const struct ref_call *c, const struct head *h) {
+static double log_sum_of_scores(const struct attention *a, const struct head *h) {
     double top = -(double)INFINITY, sum = 0;
     for (int64_t key = 0; key < h->n_keys; key++) {
-        top = fmax(top, score(c, h, key));
+        top = fmax(top, score(a, h, key));
     }
     for (int64_t key = 0; key < h->n_keys; key++) {
-        sum += exp(score(c, h, key) - top);
+        sum += exp(score(a, h, key) - top);
     }
     return top + log(sum);
 }
 
-static int64_t n_queries(const struct ref_call *c) {
-    return c->in[0].n / c->in[0].shape->dim[3];
-}
-
 static td_status run_attention(struct ref_call *c) {
+    struct attention a = attention_of(c);
     memset(c->out[0].x, 0, (size_t)c->out[0].n * sizeof(double));
-    for (int64_t i = 0; i < n_queries(c); i++) {
-        struct head h = head_of(c, i);
-        double norm = log_sum_of_scores(c, &h);
+    for (int64_t i = 0; i < a.batch * a.tokens * a.heads; i++) {
+        struct head h = head_of(c, &a, i);
+        double norm = log_sum_of_scores(&a, &h);
         c->out[1].x[h.lse] = norm;
         for (int64_t key = 0; key < h.n_keys; key++) {
-            add_scaled(c->out[0].x + h.q, c->in[2].x + h.k + key * h.step,
-                       exp(score(c, &h, key) - norm), h.depth);
+            add_scaled(c->out[0].x + h.o, a.v + h.k + key * a.k_step,
+                       exp(score(&a, &h, key) - norm), a.depth);
         }
     }
     return TD_OK;
 }
 
+// Operands behind the ones that the scores are made of: o, log-sum-exp, do.
 static td_status run_attention_grad(struct ref_call *c) {
-    double *dq = c->out[0].x, *dk = c->out[1].x, *dv = c->out[2].x;
-    for (uint32_t i = 0; i < 3; i++) {
+    struct attention a = attention_of(c);
+    const struct ref_operand *result = &c->in[c->node->n_inputs - 3];
+    for (uint32_t i = 0; i < c->node->n_outputs; i++) {
         memset(c->out[i].x, 0, (size_t)c->out[i].n * sizeof(double));
     }
-    for (int64_t i = 0; i < n_queries(c); i++) {
-        struct head h = head_of(c, i);
-        const double *dy = c->in[5].x + h.q;
-        double mean = dot(dy, c->in[3].x + h.q, h.depth);
+    for (int64_t i = 0; i < a.batch * a.tokens * a.heads; i++) {
+        struct head h = head_of(c, &a, i);
+        const double *dy = result[2].x + h.o;
+        double mean = dot(dy, result[0].x + h.o, a.depth);
         for (int64_t key = 0; key < h.n_keys; key++) {
-            int64_t at = h.k + key * h.step;
-            double p = exp(score(c, &h, key) - c->in[4].x[h.lse]);
-            double ds = p * (dot(dy, c->in[2].x + at, h.depth) - mean) * h.scale;
-            add_scaled(dv + at, dy, p, h.depth);
-            add_scaled(dq + h.q, c->in[1].x + at, ds, h.depth);
-            add_scaled(dk + at, c->in[0].x + h.q, ds, h.depth);
+            int64_t at = h.k + key * a.k_step;
+            double p = exp(score(&a, &h, key) - result[1].x[h.lse]);
+            double ds = p * (dot(dy, a.v + at, a.depth) - mean) * a.scale;
+            add_scaled(a.dv + at, dy, p, a.depth);
+            add_scaled(a.dq + h.q, a.k + at, ds, a.depth);
+            add_scaled(a.dk + at, a.q + h.q, ds, a.depth);
         }
     }
     return TD_OK;
@@ -125,6 +150,8 @@ td_ref_kernel_fn *td_ref_attention(enum td_op op) {
     static td_ref_kernel_fn *const table[TD_OP_COUNT] = {
         [TD_OP_ATTENTION] = run_attention,
         [TD_OP_ATTENTION_GRAD] = run_attention_grad,
+        [TD_OP_SELF_ATTENTION] = run_attention,
+        [TD_OP_SELF_ATTENTION_GRAD] = run_attention_grad,
         [TD_OP_ROPE] = run_rope,
     };
     return table[op];

@@ -14,6 +14,12 @@ static td_status grad_attention(const struct td_grad_call *c) {
     return TD_OK;
 }
 
+static td_status grad_self_attention(const struct td_grad_call *c) {
+    const td_value operands[4] = {c->node->inputs[0], c->node->outputs[0], c->node->outputs[1],
+                                  c->dy};
+    return td_graph_op(c->g, TD_OP_SELF_ATTENTION_GRAD, operands, 4, &c->node->attrs, c->out);
+}
+
 static td_status grad_rope(const struct td_grad_call *c) {
     struct td_attrs a = c->node->attrs;
     a.reverse = !a.reverse;
@@ -22,6 +28,7 @@ static td_status grad_rope(const struct td_grad_call *c) {
 
 static const struct td_grad_rule rules[TD_OP_COUNT] = {
     [TD_OP_ATTENTION] = {grad_attention, false},
+    [TD_OP_SELF_ATTENTION] = {grad_self_attention, false},
     [TD_OP_ROPE] = {grad_rope, false},
 };
 

@@ -118,13 +118,15 @@ static td_status write_attrs(const struct writer *w, const struct td_node_info *
     if (a->interleaved) TD_TRY(td_buf_str(w->out, " interleaved"));
     if (a->reverse) TD_TRY(td_buf_str(w->out, " reverse"));
     if (a->base != 0) TD_TRY(td_buf_printf(w->out, " base=%g", a->base));
+    if (a->groups) TD_TRY(td_buf_printf(w->out, " groups=%" PRId32, a->groups));
     if (a->axis) TD_TRY(td_buf_printf(w->out, " axis=%" PRId32, a->axis));
     if (node->op == TD_OP_TRANSPOSE || node->op == TD_OP_SLICE || node->op == TD_OP_PAD) {
         TD_TRY(write_layout(w, node));
     }
     bool scales = node->op == TD_OP_CAST || node->op == TD_OP_FILL || node->op == TD_OP_PAD ||
                   node->op == TD_OP_CLAMP || node->op == TD_OP_ATTENTION ||
-                  node->op == TD_OP_ATTENTION_GRAD;
+                  node->op == TD_OP_ATTENTION_GRAD || node->op == TD_OP_SELF_ATTENTION ||
+                  node->op == TD_OP_SELF_ATTENTION_GRAD;
     if (scales && a->scale != 0) TD_TRY(td_buf_printf(w->out, " scale=%.9g", a->scale));
     if (node->op == TD_OP_CLIP_COEF) TD_TRY(td_buf_printf(w->out, " max_norm=%g", a->max_norm));
     if (node->op == TD_OP_ALL_REDUCE) TD_TRY(td_buf_printf(w->out, " bucket=%" PRIu32, a->bucket));

@@ -1,6 +1,7 @@
 // Rules of attention and of the rotation of its operands, token-major (B,T,H,D); see op_rules.c.
 // Token-major because a product gives (B,T,3C) and takes (B,T,C): slices and reshapes lead in and
-// out, and no transpose. Rejected: head-major as in torch, four transposes a layer.
+// out, and no transpose; self_attention spares the slices too. Rejected: head-major as in torch,
+// four transposes a layer.
 
 #include "engine/graph/op_rules.h"
 
@@ -15,6 +16,15 @@ static bool attends(const struct td_op_call *c) {
 
 static struct td_shape statistics_of(const struct td_shape *q) {
     return (struct td_shape){3, {q->dim[0], q->dim[2], q->dim[1]}};
+}
+
+// Of qkv (B,T,H+2G,D) the queries' shape (B,T,H,D).
+static bool attends_itself(const struct td_op_call *c, struct td_shape *out_q) {
+    int64_t groups = c->attrs->groups;
+    *out_q = *shape_of(c, 0);
+    out_q->dim[2] -= 2 * groups;
+    return out_q->n_dims == 4 && groups > 0 && out_q->dim[2] > 0 && out_q->dim[3] > 0 &&
+           out_q->dim[2] % groups == 0;
 }
 
 static td_status shape_attention(const struct td_op_call *c) {
@@ -43,6 +53,30 @@ static td_status shape_attention_grad(const struct td_op_call *c) {
     return TD_OK;
 }
 
+static td_status shape_self_attention(const struct td_op_call *c) {
+    struct td_shape q;
+    if (!same_float(c) || !attends_itself(c, &q)) {
+        return td_op_reject(c, "needs float (B,T,H+2G,D) with attrs.groups G, H a multiple of G");
+    }
+    struct td_shape lse = statistics_of(&q);
+    TD_TRY(give(c, 1, scalar_dtype(arg(c, 0)->dtype), &lse));
+    return give(c, 0, arg(c, 0)->dtype, &q);
+}
+
+static td_status shape_self_attention_grad(const struct td_op_call *c) {
+    struct td_shape q;
+    if (!attends_itself(c, &q)) return td_op_reject(c, "the operand is not a self_attention's");
+    struct td_shape lse = statistics_of(&q);
+    enum td_dtype t = arg(c, 0)->dtype;
+    bool fits = td_shape_equal(&q, shape_of(c, 1)) && td_shape_equal(&q, shape_of(c, 3)) &&
+                td_shape_equal(&lse, shape_of(c, 2)) && arg(c, 1)->dtype == t &&
+                arg(c, 3)->dtype == t;
+    if (!fits || !td_dtype_is_float(t) || !td_dtype_is_float(arg(c, 2)->dtype)) {
+        return td_op_reject(c, "results and gradient are not those of this attention");
+    }
+    return give(c, 0, t, shape_of(c, 0));
+}
+
 static td_status shape_rope(const struct td_op_call *c) {
     const struct td_shape *x = shape_of(c, 0);
     if (!same_float(c) || x->n_dims != 4 || x->dim[3] % 2) {
@@ -56,9 +90,13 @@ static td_status shape_rope(const struct td_op_call *c) {
 
 // Two products forward, five backward (the scores are computed again), halved where half is hidden.
 static double cost_attention(const struct td_graph *g, const struct td_node_info *node) {
-    double keys = (double)td_gv(g, node->inputs[1])->shape.dim[1];
-    double products = node->op == TD_OP_ATTENTION ? 2 : 5;
-    return td_op_elems(g, node->inputs[0]) * keys * 2 * products / (node->attrs.causal ? 2 : 1);
+    bool itself = node->op == TD_OP_SELF_ATTENTION || node->op == TD_OP_SELF_ATTENTION_GRAD;
+    bool forward = node->op == TD_OP_ATTENTION || node->op == TD_OP_SELF_ATTENTION;
+    const struct td_shape *q = &td_gv(g, node->inputs[0])->shape;
+    double keys = (double)td_gv(g, node->inputs[itself ? 0 : 1])->shape.dim[1];
+    double share = itself ? 1 - 2.0 * node->attrs.groups / (double)q->dim[2] : 1;
+    double elems = td_op_elems(g, node->inputs[0]) * share; // of q
+    return elems * keys * 2 * (forward ? 2 : 5) / (node->attrs.causal ? 2 : 1);
 }
 
 static double cost_rope(const struct td_graph *g, const struct td_node_info *node) {
@@ -68,6 +106,8 @@ static double cost_rope(const struct td_graph *g, const struct td_node_info *nod
 static const struct td_op_rule rules[TD_OP_COUNT] = {
     [TD_OP_ATTENTION] = {shape_attention, cost_attention},
     [TD_OP_ATTENTION_GRAD] = {shape_attention_grad, cost_attention},
+    [TD_OP_SELF_ATTENTION] = {shape_self_attention, cost_attention},
+    [TD_OP_SELF_ATTENTION_GRAD] = {shape_self_attention_grad, cost_attention},
     [TD_OP_ROPE] = {shape_rope, cost_rope},
 };
 

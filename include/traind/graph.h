@@ -176,6 +176,7 @@ struct td_attrs {
     enum td_dtype dtype;
     struct td_shape shape;
     int32_t axis;
+    int32_t groups; // of self_attention: heads of keys, and of values
     int32_t perm[TD_MAX_DIMS];
     int64_t start[TD_MAX_DIMS];
     int32_t ignore_index;

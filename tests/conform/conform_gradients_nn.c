@@ -147,6 +147,16 @@ static void test_attention_gradients_match_differences_when_causal_or_grouped(vo
     }
 }
 
+static void test_self_attention_gradient_matches_differences_when_causal_or_grouped(void **state) {
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct grad_case c = {.op = TD_OP_SELF_ATTENTION, .n_in = 1, .in = {{4, {2, 4, 8, 2}}}};
+        c.attrs.causal = i & 1;
+        c.attrs.groups = i & 2 ? 1 : 2;
+        check(c);
+    }
+}
+
 static void test_rope_gradient_matches_differences_when_turned_back(void **state) {
     (void)state;
     for (int form = 0; form < 4; form++) {
@@ -169,6 +179,7 @@ int main(void) {
         cmocka_unit_test(test_convolution_gradients_match_differences_when_strided_padded_grouped),
         cmocka_unit_test(test_pool_gradients_match_differences_when_windows_overlap),
         cmocka_unit_test(test_attention_gradients_match_differences_when_causal_or_grouped),
+        cmocka_unit_test(test_self_attention_gradient_matches_differences_when_causal_or_grouped),
         cmocka_unit_test(test_rope_gradient_matches_differences_when_turned_back),
         cmocka_unit_test(test_dropout_gradient_matches_differences_when_mask_is_made_again),
     };

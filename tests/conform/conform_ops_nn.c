@@ -193,6 +193,32 @@ static void cases_attention(struct subject *s) {
     }
 }
 
+static void cases_self_attention(struct subject *s) {
+    static const struct {
+        struct td_shape qkv;
+        int32_t groups;
+    } a[] = {
+        {{4, {2, 5, 9, 4}}, 3},  {{4, {1, 17, 8, 16}}, 2},  {{4, {2, 3, 8, 5}}, 1},
+        {{4, {1, 1, 3, 1}}, 1},  {{4, {0, 5, 6, 4}}, 2},    {{4, {1, 70, 3, 33}}, 1},
+        {{4, {1, 64, 6, 8}}, 2}, {{4, {2, 129, 4, 20}}, 1}, {{4, {1, 33, 3, 100}}, 1},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(a) * 2; i++) {
+        struct td_shape qkv = a[i / 2].qkv, o = qkv;
+        struct op_case c = {.op = TD_OP_SELF_ATTENTION, .n_in = 1};
+        c.attrs = (struct td_attrs){.causal = i % 2, .groups = a[i / 2].groups, .scale = 0.5};
+        o.dim[2] -= 2 * c.attrs.groups;
+        c.in[0] = tensor(qkv);
+        c.in[1] = c.in[3] = tensor(o);
+        check(s, &c);
+        c.op = TD_OP_SELF_ATTENTION_GRAD;
+        c.n_in = 4;
+        c.in[2] = tensor(rig_shape(3, o.dim[0], o.dim[2], o.dim[1]));
+        c.in[2].low = 1;
+        c.in[2].high = 4;
+        check(s, &c);
+    }
+}
+
 static void cases_rope(struct subject *s) {
     for (int form = 0; form < 8; form++) {
         struct op_case c = {
@@ -214,6 +240,7 @@ static const struct suite suites[] = {
     {"convolutions", cases_convolutions},
     {"pools", cases_pools},
     {"attention", cases_attention},
+    {"self_attention", cases_self_attention},
     {"rope", cases_rope},
 };
 

@@ -46,7 +46,7 @@ static void test_parameters_are_those_of_hugging_face_when_recorded(void **state
     assert_non_null(strstr(tensors, "transformer.ln_f.weight 4 const 1\n"
                                     "transformer.ln_f.bias 4 zero\n"));
     assert_null(strstr(tensors, "lm_head")); // tied
-    const char *block = "layer_norm matmul add slice reshape slice reshape slice reshape attention "
+    const char *block = "layer_norm matmul add reshape self_attention "
                         "reshape matmul add add layer_norm matmul add gelu matmul add add ";
     assert_memory_equal(ops, "embedding add ", 14);
     assert_memory_equal(ops + 14, block, strlen(block));

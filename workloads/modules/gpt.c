@@ -7,7 +7,7 @@
 // where nothing else says them. Initial values are GPT-2's: normal with initializer_range, the two
 // products that lead back into the residual stream divided by sqrt(2 n_layer), biases zero.
 // Fields: "x" and "y" i32 (T), tokens and the tokens that follow them. Output: "loss" MEAN, over
-// all tokens of the batch. Attention is token-major: the parts of one product need no transpose.
+// all tokens of the batch. Attention takes the product that makes queries, keys and values whole.
 
 #include <inttypes.h>
 #include <math.h>
@@ -158,29 +158,18 @@ static td_status dropout(struct td_graph *g, const char *name, double p, td_valu
     return td_graph_op(g, TD_OP_DROPOUT, h, 1, &attrs, h);
 }
 
-// Part `which` of qkv (B,T,3C) as heads (B,T,H,D).
-static td_status heads_of(const struct td_module *m, struct td_graph *g, td_value qkv, int which,
-                          td_value *out) {
-    const struct td_shape all = td_graph_value(g, qkv)->shape;
-    const int64_t batch = all.dim[0], tokens = all.dim[1];
-    const struct td_attrs part = {.shape = {3, {batch, tokens, m->n_embd}},
-                                  .start = {0, 0, which * m->n_embd}};
-    const struct td_shape heads = {4, {batch, tokens, m->n_head, m->n_embd / m->n_head}};
-    TD_TRY(td_graph_op(g, TD_OP_SLICE, &qkv, 1, &part, out));
-    return td_layer_reshape(g, &heads, out);
-}
-
 static td_status attention(const struct td_module *m, struct td_graph *g, const char *name,
                            double back, td_value *h) {
-    const struct td_attrs causal = {.causal = true};
+    const struct td_attrs causal = {.causal = true, .groups = (int32_t)m->n_head};
     char path[TD_LAYER_NAME_BYTES];
-    td_value qkv[3], out[2];
+    td_value out[2];
     const struct td_shape shape = td_graph_value(g, *h)->shape;
+    const struct td_shape heads = {
+        4, {shape.dim[0], shape.dim[1], 3 * m->n_head, m->n_embd / m->n_head}};
     snprintf(path, sizeof path, "%s.c_attn", name);
     TD_TRY(conv1d(g, path, m->n_embd, 3 * m->n_embd, m->initializer_range, h));
-    for (int i = 0; i < 3; i++)
-        TD_TRY(heads_of(m, g, *h, i, &qkv[i]));
-    TD_TRY(td_graph_op(g, TD_OP_ATTENTION, qkv, 3, &causal, out));
+    TD_TRY(td_layer_reshape(g, &heads, h));
+    TD_TRY(td_graph_op(g, TD_OP_SELF_ATTENTION, h, 1, &causal, out));
     *h = out[0];
     TD_TRY(td_layer_reshape(g, &shape, h));
     snprintf(path, sizeof path, "%s.c_proj", name);
