@@ -59,8 +59,10 @@ static inline void module_state(const struct td_state_table *t, char *out, size_
         if (len < bytes && s->init.kind != TD_INIT_ZERO)
             len += (size_t)snprintf(out + len, bytes - len, " %.3g", v);
         if (len < bytes)
-            len += (size_t)snprintf(out + len, bytes - len, "%s\n",
-                                    s->role == TD_ROLE_BUFFER ? " buffer" : "");
+            len += (size_t)snprintf(out + len, bytes - len, "%s%s%s\n",
+                                    s->role == TD_ROLE_BUFFER ? " buffer" : "",
+                                    s->marks & TD_PARAM_NO_DECAY ? " no-decay" : "",
+                                    s->marks & TD_PARAM_NOT_HIDDEN ? " not-hidden" : "");
     }
 }
 

@@ -36,11 +36,11 @@ static void test_parameters_are_those_of_torch_when_recorded(void **state) {
     assert_string_equal(text, "cast reshape conv2d relu max_pool conv2d relu max_pool reshape "
                               "matmul add relu matmul add softmax_ce count_correct");
     module_state(t, text, sizeof text);
-    assert_string_equal(text,
-                        "conv1.weight 32x1x3x3 uniform 0.333\nconv1.bias 32 uniform 0.333\n"
-                        "conv2.weight 64x32x3x3 uniform 0.0589\nconv2.bias 64 uniform 0.0589\n"
-                        "fc1.weight 128x3136 uniform 0.0179\nfc1.bias 128 uniform 0.0179\n"
-                        "fc2.weight 10x128 uniform 0.0884\nfc2.bias 10 uniform 0.0884\n");
+    assert_string_equal(
+        text, "conv1.weight 32x1x3x3 uniform 0.333\nconv1.bias 32 uniform 0.333\n"
+              "conv2.weight 64x32x3x3 uniform 0.0589\nconv2.bias 64 uniform 0.0589\n"
+              "fc1.weight 128x3136 uniform 0.0179\nfc1.bias 128 uniform 0.0179\n"
+              "fc2.weight 10x128 uniform 0.0884 not-hidden\nfc2.bias 10 uniform 0.0884\n");
     td_graph_destroy(g);
     td_state_table_destroy(t);
 }
@@ -73,7 +73,7 @@ static void test_parameters_are_those_of_torchvision_when_residual(void **state)
         "layer2.0.downsample.0.weight 8x4x1x1",
         "layer2.0.downsample.1.running_mean 8",
         "layer2.1.conv2.weight 8x8x3x3",
-        "fc.weight 10x8 uniform 0.354\n"};
+        "fc.weight 10x8 uniform 0.354 not-hidden\n"};
     for (size_t i = 0; i < TD_COUNTOF(expected); i++)
         if (!strstr(text, expected[i])) fail_msg("no '%s' in\n%s", expected[i], text);
     assert_int_not_equal(td_status_code(td_state_find(t, "layer1.0.downsample.0.weight", &index)),

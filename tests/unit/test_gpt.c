@@ -29,22 +29,24 @@ static void test_parameters_are_those_of_hugging_face_when_recorded(void **state
     char ops[2048], tensors[2048];
     record("{\"n_layer\":2,\"n_head\":2,\"n_embd\":4}", tokens, TD_MODE_TRAIN, ops, tensors,
            sizeof ops);
-    const char *start = "transformer.wte.weight 256x4 normal 0.02\n"
-                        "transformer.wpe.weight 8x4 normal 0.02\n"
-                        "transformer.h.0.ln_1.weight 4 const 1\ntransformer.h.0.ln_1.bias 4 zero\n"
+    const char *start = "transformer.wte.weight 256x4 normal 0.02 not-hidden\n"
+                        "transformer.wpe.weight 8x4 normal 0.02 not-hidden\n"
+                        "transformer.h.0.ln_1.weight 4 const 1 no-decay\ntransformer.h.0.ln_1.bias "
+                        "4 const 0 no-decay\n"
                         "transformer.h.0.attn.c_attn.weight 4x12 normal 0.02\n"
-                        "transformer.h.0.attn.c_attn.bias 12 zero\n"
+                        "transformer.h.0.attn.c_attn.bias 12 const 0 no-decay\n"
                         "transformer.h.0.attn.c_proj.weight 4x4 normal 0.01\n"
-                        "transformer.h.0.attn.c_proj.bias 4 zero\n"
-                        "transformer.h.0.ln_2.weight 4 const 1\ntransformer.h.0.ln_2.bias 4 zero\n"
+                        "transformer.h.0.attn.c_proj.bias 4 const 0 no-decay\n"
+                        "transformer.h.0.ln_2.weight 4 const 1 no-decay\ntransformer.h.0.ln_2.bias "
+                        "4 const 0 no-decay\n"
                         "transformer.h.0.mlp.c_fc.weight 4x16 normal 0.02\n"
-                        "transformer.h.0.mlp.c_fc.bias 16 zero\n"
+                        "transformer.h.0.mlp.c_fc.bias 16 const 0 no-decay\n"
                         "transformer.h.0.mlp.c_proj.weight 16x4 normal 0.01\n"
-                        "transformer.h.0.mlp.c_proj.bias 4 zero\n"
-                        "transformer.h.1.ln_1.weight 4 const 1\n";
+                        "transformer.h.0.mlp.c_proj.bias 4 const 0 no-decay\n"
+                        "transformer.h.1.ln_1.weight 4 const 1 no-decay\n";
     assert_memory_equal(tensors, start, strlen(start));
-    assert_non_null(strstr(tensors, "transformer.ln_f.weight 4 const 1\n"
-                                    "transformer.ln_f.bias 4 zero\n"));
+    assert_non_null(strstr(tensors, "transformer.ln_f.weight 4 const 1 no-decay\n"
+                                    "transformer.ln_f.bias 4 const 0 no-decay\n"));
     assert_null(strstr(tensors, "lm_head")); // tied
     const char *block = "layer_norm matmul add reshape self_attention "
                         "reshape matmul add add layer_norm matmul add gelu matmul add add ";

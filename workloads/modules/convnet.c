@@ -236,8 +236,9 @@ static td_status record_global_pool(const struct td_module *m, const struct laye
 
 static td_status record_linear(const struct td_module *m, const struct layer *l, struct td_graph *g,
                                td_value *h) {
-    (void)m;
-    return td_layer_linear(g, l->name, l->in.dim[0], l->channels, l->bias, h);
+    bool head = l == &m->layer[m->n_layers - 1];
+    return td_layer_linear(g, l->name, l->in.dim[0], l->channels, l->bias,
+                           head ? TD_PARAM_NOT_HIDDEN : 0, h);
 }
 
 static td_status record_dropout(const struct td_module *m, const struct layer *l,

@@ -5,7 +5,8 @@
 // Conv1D has them), so weights pass in and out unchanged. Knobs are named as in its config.json;
 // `preset` gives the sizes of the published models, vocab_size and n_positions are the dataset's
 // where nothing else says them. Initial values are GPT-2's: normal with initializer_range, the two
-// products that lead back into the residual stream divided by sqrt(2 n_layer), biases zero.
+// products that lead back into the residual stream divided by sqrt(2 n_layer), biases zero. Norms
+// and biases are marked to be spared weight decay, the two tables not to be Muon's.
 // Fields: "x" and "y" i32 (T), tokens and the tokens that follow them. Output: "loss" MEAN, over
 // all tokens of the batch. Attention takes the product that makes queries, keys and values whole.
 
@@ -118,21 +119,27 @@ static td_status table(const struct td_module *m, struct td_graph *g, const char
                        int64_t rows, td_value *out_value) {
     const struct td_init init = {TD_INIT_NORMAL, 0, m->initializer_range};
     const struct td_shape shape = td_shape_2(rows, m->n_embd);
-    return td_graph_param(g, name, TD_F32, &shape, init, out_value);
+    TD_TRY(td_graph_param(g, name, TD_F32, &shape, init, out_value));
+    return td_graph_mark(g, *out_value, TD_PARAM_NOT_HIDDEN);
+}
+
+// A row that weight decay spares: of a norm, or a bias.
+static td_status row(struct td_graph *g, const char *layer, const char *part, int64_t n,
+                     double initial, td_value *out_value) {
+    const struct td_init init = {TD_INIT_CONST, initial, 0};
+    const struct td_shape shape = td_shape_1(n);
+    char path[TD_LAYER_NAME_BYTES + 16];
+    snprintf(path, sizeof path, "%s.%s", layer, part);
+    TD_TRY(td_graph_param(g, path, TD_F32, &shape, init, out_value));
+    return td_graph_mark(g, *out_value, TD_PARAM_NO_DECAY);
 }
 
 static td_status layer_norm(const struct td_module *m, struct td_graph *g, const char *name,
                             td_value *h) {
-    const struct td_shape row = td_shape_1(m->n_embd);
     const struct td_attrs attrs = {.eps = m->eps};
-    char path[TD_LAYER_NAME_BYTES + 16];
     td_value operand[3] = {*h};
-    snprintf(path, sizeof path, "%s.weight", name);
-    TD_TRY(
-        td_graph_param(g, path, TD_F32, &row, (struct td_init){TD_INIT_CONST, 1, 0}, &operand[1]));
-    snprintf(path, sizeof path, "%s.bias", name);
-    TD_TRY(
-        td_graph_param(g, path, TD_F32, &row, (struct td_init){.kind = TD_INIT_ZERO}, &operand[2]));
+    TD_TRY(row(g, name, "weight", m->n_embd, 1, &operand[1]));
+    TD_TRY(row(g, name, "bias", m->n_embd, 0, &operand[2]));
     return td_graph_op(g, TD_OP_LAYER_NORM, operand, 3, &attrs, h);
 }
 
@@ -140,14 +147,12 @@ static td_status layer_norm(const struct td_module *m, struct td_graph *g, const
 static td_status conv1d(struct td_graph *g, const char *name, int64_t in, int64_t out,
                         double deviation, td_value *h) {
     const struct td_init init = {TD_INIT_NORMAL, 0, deviation};
+    const struct td_shape shape = td_shape_2(in, out);
     char path[TD_LAYER_NAME_BYTES + 16];
     td_value weight, bias;
-    struct td_shape shape = td_shape_2(in, out);
     snprintf(path, sizeof path, "%s.weight", name);
     TD_TRY(td_graph_param(g, path, TD_F32, &shape, init, &weight));
-    shape = td_shape_1(out);
-    snprintf(path, sizeof path, "%s.bias", name);
-    TD_TRY(td_graph_param(g, path, TD_F32, &shape, (struct td_init){.kind = TD_INIT_ZERO}, &bias));
+    TD_TRY(row(g, name, "bias", out, 0, &bias));
     TD_TRY(td_graph_op(g, TD_OP_MATMUL, (td_value[]){*h, weight}, 2, NULL, h));
     return td_graph_op(g, TD_OP_ADD, (td_value[]){*h, bias}, 2, NULL, h);
 }

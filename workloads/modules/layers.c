@@ -107,7 +107,7 @@ td_status td_layer_reshape(struct td_graph *g, const struct td_shape *shape, td_
 }
 
 td_status td_layer_linear(struct td_graph *g, const char *name, int64_t in, int64_t out, bool bias,
-                          td_value *h) {
+                          unsigned marks, td_value *h) {
     const double bound = 1.0 / sqrt((double)in);
     const struct td_init init = {TD_INIT_UNIFORM, -bound, bound};
     const struct td_attrs transposed = {.trans_b = true};
@@ -116,6 +116,7 @@ td_status td_layer_linear(struct td_graph *g, const char *name, int64_t in, int6
     struct td_shape shape = td_shape_2(out, in);
     snprintf(path, sizeof path, "%s.weight", name);
     TD_TRY(td_graph_param(g, path, TD_F32, &shape, init, &weight));
+    TD_TRY(td_graph_mark(g, weight, marks));
     TD_TRY(td_graph_op(g, TD_OP_MATMUL, (td_value[]){*h, weight}, 2, &transposed, h));
     if (!bias) return TD_OK;
     shape = td_shape_1(out);

@@ -43,9 +43,10 @@ TD_MUST_USE td_status td_layer_buffer(struct td_graph *g, const char *name,
 TD_MUST_USE td_status td_layer_pixels(struct td_graph *g, enum td_dtype dtype, td_value *h);
 TD_MUST_USE td_status td_layer_reshape(struct td_graph *g, const struct td_shape *shape,
                                        td_value *h);
-// torch.nn.Linear: h (..., in) @ weight^T + bias, weight (out, in).
+// torch.nn.Linear: h (..., in) @ weight^T + bias, weight (out, in). marks: of the weight, enum
+// td_param_mark; TD_PARAM_NOT_HIDDEN for the layer that gives the classes.
 TD_MUST_USE td_status td_layer_linear(struct td_graph *g, const char *name, int64_t in, int64_t out,
-                                      bool bias, td_value *h);
+                                      bool bias, unsigned marks, td_value *h);
 // Softmax cross entropy with outputs "loss" and "accuracy". logits (B, C), y (B)
 TD_MUST_USE td_status td_layer_classify(struct td_graph *g, td_value logits, td_value y);
 

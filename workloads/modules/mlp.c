@@ -89,8 +89,10 @@ static td_status mlp_record(struct td_module *m, struct td_graph *g, int64_t bat
     for (int layer = 1; layer < m->n_widths; layer++) {
         char name[16];
         snprintf(name, sizeof name, "fc%d", layer);
-        TD_TRY(td_layer_linear(g, name, m->width[layer - 1], m->width[layer], m->bias, &h));
-        if (layer + 1 < m->n_widths) TD_TRY(td_graph_op(g, TD_OP_RELU, &h, 1, NULL, &h));
+        bool head = layer + 1 == m->n_widths;
+        TD_TRY(td_layer_linear(g, name, m->width[layer - 1], m->width[layer], m->bias,
+                               head ? TD_PARAM_NOT_HIDDEN : 0, &h));
+        if (!head) TD_TRY(td_graph_op(g, TD_OP_RELU, &h, 1, NULL, &h));
     }
     return td_layer_classify(g, h, y);
 }
