@@ -5,7 +5,9 @@
 // copies nothing. Buckets close in the order in which backward writes them, with torch's sizes, and
 // the last one carries the control flags. At setup rank 0's parameters, buffers and optimizer state
 // are broadcast: only rank 0 reads a checkpoint, and a rank that initialized differently is
-// corrected rather than believed. Rank 0 writes checkpoints; every other rank writes nothing.
+// corrected rather than believed. Buffers (batch norm's statistics) are each rank's own while it
+// trains, because training does not read them; an evaluation begins with rank 0's, which are also
+// what checkpoints hold. Rank 0 writes checkpoints; every other rank writes nothing.
 // Source: torch DistributedDataParallel; Lightning's DDPStrategy.
 
 #include "lib/base/base.h"
@@ -16,6 +18,7 @@
 struct td_strategy {
     struct td_strategy_config config;
     struct td_buffer gradients; // imported; bytes 0: the accelerator's own memory is used
+    struct td_span buffers;     // of this rank, in host memory
 };
 
 static td_status ddp_open(const struct td_strategy_config *config,
@@ -100,8 +103,16 @@ static td_status ddp_setup(struct td_strategy *s, const struct td_state_table *s
                            td_role_name(replicated[i]));
         TD_TRY_CTX(c->collective_ops->broadcast(c->collective, host, bytes, 0),
                    "broadcast the %s state of rank 0", td_role_name(replicated[i]));
+        if (replicated[i] == TD_ROLE_BUFFER) s->buffers = (struct td_span){host, bytes};
     }
     return TD_OK;
+}
+
+static td_status ddp_hook(struct td_strategy *s, enum td_strategy_hook hook, int64_t batch) {
+    (void)batch;
+    if (hook != TD_HOOK_EVAL_START || !s->buffers.bytes) return TD_OK;
+    return s->config.collective_ops->broadcast(s->config.collective, s->buffers.data,
+                                               s->buffers.bytes, 0);
 }
 
 static td_status ddp_teardown(struct td_strategy *s) {
@@ -159,6 +170,7 @@ static const struct td_strategy_ops ddp_ops = {
     .setup = ddp_setup,
     .teardown = ddp_teardown,
     .on_exception = ddp_on_exception,
+    .hook = ddp_hook,
     .reduce_gradients = ddp_reduce_gradients,
     .reduce = ddp_reduce,
     .all_gather = ddp_all_gather,

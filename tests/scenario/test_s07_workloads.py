@@ -1,0 +1,125 @@
+"""The networks and data sets that traind brings: each trains, resumes to the bit with all that it keeps
+(dropout, batch norm's statistics) on one rank and on two, and refuses what does not fit."""
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from ranks import EXIT, Attempt, run_by_hand
+
+PIXELS = np.random.RandomState(0).randint(0, 256, (120, 8, 8)).astype(np.uint8)
+LABELS = (PIXELS.reshape(120, -1).mean(1) > 127).astype(np.int64)
+TEXT = b"the quick brown fox jumps over the lazy dog. " * 60
+
+CONVNET = {"name": "convnet", "layers": [
+    {"name": "conv", "channels": 6, "padding": 1}, "batch_norm", "relu", "max_pool",
+    {"name": "residual", "channels": 8, "stride": 2}, "global_avg_pool",
+    {"name": "dropout", "p": 0.25}, {"name": "linear", "features": 2}]}
+GPT = {"name": "gpt", "n_layer": 2, "n_head": 2, "n_embd": 16, "embd_pdrop": 0.1, "resid_pdrop": 0.1}
+
+
+@pytest.fixture
+def data(tmp_path):
+    np.save(tmp_path / "x.npy", PIXELS)
+    np.save(tmp_path / "y.npy", LABELS)
+    (tmp_path / "text").write_bytes(TEXT)
+    np.frombuffer(TEXT, np.uint8).astype("<u2").tofile(tmp_path / "train.bin")
+    npy = {"name": "npy", "x": str(tmp_path / "x.npy"), "y": str(tmp_path / "y.npy"),
+           "val_x": str(tmp_path / "x.npy"), "val_y": str(tmp_path / "y.npy")}
+    return {"npy": npy, "text": {"name": "text", "path": str(tmp_path / "text"), "block_size": 16},
+            "tokens": {"name": "tokens", "train": [str(tmp_path / "train.bin")], "vocab_size": 128,
+                       "val": [str(tmp_path / "train.bin")], "block_size": 16}}
+
+
+def plan_of(model, data, batch=8, **sections):
+    plan = {"format": 1, "name": "w", "seed_everything": 3, "stages": ["fit"], "model": model,
+            "data": dict(data, batch_size=batch, shuffle=True),
+            "optimizer": {"name": "adamw", "lr": 0.01},
+            "trainer": {"accelerator": "reference", "max_steps": 12, "log_every_n_steps": 1,
+                        "num_sanity_val_steps": 0, "val_check_interval": 4, "limit_val_batches": 3},
+            "checkpoint": {"every_n_epochs": 1000},
+            "run": {"job": "w", "threads_per_rank": 1}}
+    for name, values in sections.items():
+        plan[name] = dict(plan.get(name, {}), **values) if isinstance(values, dict) else values
+    return plan
+
+
+def metrics_of(attempt, after=0):
+    return [sorted((m["name"], m["step"], m["sum"], m["count"]) for m in r.metrics
+                   if m["name"] in ("train_loss", "val_loss", "val_accuracy") and m["step"] > after)
+            for r in attempt.ranks]
+
+
+def run(tmp_path, plan, world):
+    with Attempt(tmp_path, plan, world) as attempt:
+        assert attempt.wait(120) == [0] * world, attempt.story()
+        resumed = attempt.ranks[0].event("resumed")
+        return attempt, resumed
+
+
+def files_of(directory):
+    return {f.name: f.read_bytes() for f in pathlib.Path(directory).glob("*.safetensors")}
+
+
+JOBS = {"convnet": (CONVNET, "npy"), "gpt": (GPT, "text"), "gpt-tokens": (GPT, "tokens")}
+
+
+@pytest.mark.parametrize("world", [1, 2])
+@pytest.mark.parametrize("job", JOBS)
+def test_resume_gives_the_same_bits_when_it_drops_and_normalizes(tmp_path, data, job, world):
+    model, kind = JOBS[job]
+    batch = 8 // world
+    whole, _ = run(tmp_path, plan_of(model, data[kind], batch,
+                                     run={"checkpoint_dir": str(tmp_path / "whole")}), world)
+    assert len([m for m in whole.ranks[0].metrics if m["name"] == "val_loss"]) == 3
+    for step in (3, 8):  # between two validations, and right behind one
+        run(tmp_path, plan_of(model, data[kind], batch, trainer={"max_steps": step},
+                              run={"checkpoint_dir": str(tmp_path / "first")}), world)
+        part, resumed = run(tmp_path, plan_of(model, data[kind], batch, run={
+            "checkpoint_dir": str(tmp_path / f"part-{step}"), "attempt": 2,
+            "resume_from": str(tmp_path / f"first/step-{step}")}), world)
+        assert resumed[0]["exact"] and resumed[0]["step"] == step
+        assert metrics_of(part, step) == metrics_of(whole, step)
+        assert files_of(tmp_path / f"part-{step}/step-12") == files_of(tmp_path / "whole/step-12")
+
+
+def test_ranks_evaluate_with_the_statistics_of_rank_0(tmp_path, data):
+    """Which are those of the checkpoint: one rank that takes it finds the same."""
+    limits = {"limit_val_batches": 1.0, "max_steps": 8}
+    two, _ = run(tmp_path, plan_of(CONVNET, data["npy"], 4, trainer=limits,
+                                   run={"checkpoint_dir": str(tmp_path / "a")}), 2)
+    plan = plan_of(CONVNET, data["npy"], 8, stages=["validate"], init_from=str(tmp_path / "a/step-8"),
+                   trainer=limits)
+    one, _ = run(tmp_path, plan, 1)
+    sums = [sum(m["sum"] for r in a.ranks for m in r.metrics
+                if m["name"] == "val_loss" and m["step"] in (0, 8)) for a in (two, one)]
+    assert sums[0] == pytest.approx(sums[1], rel=1e-5)
+
+
+def test_gpt_learns_when_the_text_repeats(tmp_path, data):
+    code, lines = run_by_hand(tmp_path, plan_of(dict(GPT, embd_pdrop=0, resid_pdrop=0), data["text"],
+                                                trainer={"max_steps": 60}, run={"job": None}), 300)
+    assert code == 0
+    losses = [m["sum"] / m["count"] for m in lines if m.get("name") == "train_loss"]
+    assert losses[0] == pytest.approx(np.log(256), abs=0.2) and losses[-1] < 2.7
+
+
+@pytest.mark.parametrize("model, kind, change, code, text", [
+    ({"name": "convnet", "layers": ["flatten", {"name": "conv", "channels": 3}]}, "npy", {}, "bad_spec",
+     "model.layers[1] (conv conv1): it needs an image"),
+    ({"name": "mlp", "layers": [63, 2]}, "npy", {}, "bad_spec", "begins with 63"),
+    ({"name": "mlp", "layers": [64, 2]}, "npy", {"classes": 1}, "data", "label: expected 0 to 0, found 1"),
+    (CONVNET, "text", {}, "bad_spec", "the dataset's samples are 16"),
+    (GPT, "npy", {}, "bad_spec", "rows of i32 tokens"),
+    (GPT, "tokens", {"vocab_size": 100}, "data", "token id, at most: expected 99, found 116"),
+    (dict(GPT, vocab_size=100), "tokens", {}, "bad_spec", "model.vocab_size is 100"),
+    (dict(GPT, n_positions=8), "text", {}, "bad_spec", "model.n_positions is 8"),
+    (GPT, "text", {"block_size": 4000}, "data", "bytes to train on, at least: expected 4001"),
+    (GPT, "text", {"path": "/nonexistent"}, "data", "/nonexistent"),
+])
+def test_run_says_what_does_not_fit(tmp_path, data, model, kind, change, code, text):
+    exit_code, lines = run_by_hand(tmp_path, plan_of(model, dict(data[kind], **change),
+                                                     run={"job": None}))
+    assert exit_code == EXIT[code] and lines[-1]["class"] == code, json.dumps(lines[-1])
+    assert text in lines[-1]["message"]
