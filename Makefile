@@ -18,6 +18,8 @@ B         ?= build
 PREFIX    ?= /usr/local
 CC        := $(if $(filter default undefined,$(origin CC)),gcc,$(CC))
 FUZZ_S    ?= 60
+ROUNDS    ?= 3
+TORCH     ?=
 NVCC      ?= nvcc
 OPT       ?= -O2 -g
 SAN       ?=
@@ -37,6 +39,7 @@ deps_test  := libcmocka-dev clang clang-format libclang-rt-14-dev python3 python
 deps_data  := dataset-fashion-mnist dict-gcide
 deps_pip   := grpcio==1.66.2 grpcio-tools==1.66.2 grpcio-health-checking==1.66.2 \
 	grpcio-reflection==1.66.2 pytest==8.3.3 numpy==1.26.4 safetensors==0.4.5
+deps_rivals := torch lightning transformers safetensors numpy
 
 # ---- flags --------------------------------------------------------------------------------------
 is_clang := $(findstring clang,$(CC))
@@ -87,7 +90,7 @@ helper_bins := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/scenario/*.c))
 all: $(bins) $(libs) ## build everything (the default)
 
 # ---- probes: one clear line for what is missing -------------------------------------------------
-no_probe := help clean config deps format lint demo check check-full
+no_probe := help clean config deps format lint demo check check-full rivals
 ifneq ($(if $(MAKECMDGOALS),$(filter-out $(no_probe),$(MAKECMDGOALS)),build),)
 missing := $(strip $(foreach p,grpc:libgrpc-dev libprotobuf-c:libprotobuf-c-dev libevent:libevent-dev \
 	sqlite3:libsqlite3-dev yaml-0.1:libyaml-dev jansson:libjansson-dev zlib:zlib1g-dev \
@@ -221,13 +224,21 @@ fuzz-all: $(fuzz_some)
 	  $$f -max_total_time=$(FUZZ_S) -timeout=10 -rss_limit_mb=2048 -max_len=8192 -verbosity=0 \
 	    -artifact_prefix=$(B)/$$t- $(B)/corpus/$$t $(B)/seeds/$$t || exit 1; done
 
+torch := $(if $(TORCH),--torch '$(TORCH)')
 .PHONY: bench
-bench: all $(bench_bins) $(B)/venv/ready ## figures as JSON lines, beside the rivals where they are installed
-	@$(B)/venv/bin/python tests/bench/bench.py --build $(B)
+bench: all $(bench_bins) $(B)/venv/ready ## figures as JSON lines and a table, beside the rivals (ROUNDS=3; TORCH=; T=parts, by comma)
+	@$(B)/venv/bin/python tests/bench/bench.py --build $(B) --rounds $(ROUNDS) --only '$(T)' $(torch)
+
+# PyTorch and what is measured beside it: some GB, so only where asked for.
+.PHONY: rivals
+rivals: $(B)/venv-rivals/ready ## a venv with PyTorch, Lightning and transformers, for bench and parity
+$(B)/venv-rivals/ready:
+	$(call say,VENV,$(B)/venv-rivals)
+	$(Q)$(PYTHON) -m venv $(B)/venv-rivals && $(B)/venv-rivals/bin/pip install -q --disable-pip-version-check $(deps_rivals) && touch $@
 
 .PHONY: parity
 parity: $(B)/bin/traind-worker $(B)/lib/traind/accelerator-cpu.so ## losses, norms and weights against PyTorch (TORCH=python with torch; T= narrows)
-	@$(PYTHON) tests/parity/parity.py --build $(B) --only '$(T)' $(if $(TORCH),--torch '$(TORCH)')
+	@$(PYTHON) tests/parity/parity.py --build $(B) --only '$(T)' $(torch)
 
 # ---- the tree itself ------------------------------------------------------------------------------
 c_files = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.def')

@@ -1,0 +1,105 @@
+"""Rows of the system around the training: from submit to a step, what a daemon costs when it idles."""
+import os
+import statistics
+import time
+
+from harness import A, emit, run_rival, support
+
+
+def stubs(folder):
+    made = folder / "stubs"
+    made.mkdir()
+    return support.generate_stubs(made)
+
+
+def submit_to(daemon, step, *sets):
+    """Seconds from starting `trainctl submit` to the given step, by a watch that is already open."""
+    start = time.perf_counter()
+    job = daemon.ctl("submit", support.ROOT / "examples/fashion-mnist.yaml", "-o", "name",
+                     *[x for s in sets for x in ("--set", s)], check=0).stdout.strip()
+    request = daemon.cluster.stubs.job.WatchJobRequest(id=job)
+    for r in daemon.stub("Job").WatchJob(request, timeout=300):
+        if r.job.global_step >= step or (r.job.progress and r.job.progress.step >= step):
+            break
+        assert r.job.State.Name(r.job.state) not in ("FAILED", "CANCELLED"), r.job
+    took = time.perf_counter() - start
+    daemon.steer("Cancel", job)
+    daemon.wait_state(job, "CANCELLED", "SUCCEEDED")
+    return took
+
+
+def latency(folder, torch):
+    """From `trainctl submit` on a warm daemon: first step (cold, then warm), end of epoch 1; CreateJob."""
+    cluster = support.Cluster(folder, stubs(folder))
+    try:
+        daemon = cluster.start("--slots", "2")
+        emit("submit to first step, cold", [submit_to(daemon, 1)], "s")
+        emit("submit to first step, warm", [submit_to(daemon, 1) for _ in range(20)], "s")
+        one = ("trainer.devices=1", "trainer.strategy=auto", "resources.threads=2")
+        ours, theirs = [], []
+        for _ in range(A.rounds):
+            ours.append(submit_to(daemon, 468, *one))
+            if torch:
+                theirs += [x["epoch1_at_s"] for x in run_rival("fashion.py", "--job", "mlp", "--epochs", "1").lines]
+        emit("submit to end of epoch 1", ours, "s", theirs if torch else [], better="less")
+        create_job(folder, daemon)
+    finally:
+        cluster.close()
+
+
+def create_job(folder, daemon):
+    """CreateJob one after another, beside this disk's fdatasync in the same run."""
+    took, sync = [], []
+    spec = support.SPEC + "resources: {threads: 2}\n"
+    stub, request = daemon.stub("Job"), daemon.cluster.stubs.job.CreateJobRequest(spec=spec)
+    with open(folder / "probe", "wb") as f:
+        for _ in range(200):
+            start = time.perf_counter()
+            stub.CreateJob(request)
+            took.append(1e3 * (time.perf_counter() - start))
+            f.write(b"x" * 4096)
+            f.flush()
+            start = time.perf_counter()
+            os.fdatasync(f.fileno())
+            sync.append(1e3 * (time.perf_counter() - start))
+    emit("CreateJob serial", took, "ms", fdatasync_median=round(statistics.median(sync), 4))
+
+
+def rss_mb(pid):
+    for line in open(f"/proc/{pid}/status"):
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def cpu_s(pid):
+    f = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+    return (int(f[11]) + int(f[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def idle(folder, torch):
+    """An idle `traind` of role all: ready, resident memory, CPU in 30 s; and a launcher's memory."""
+    ready, made = [], stubs(folder)
+    for i in range(10):
+        cluster = support.Cluster(folder / f"ready{i}", made)
+        (folder / f"ready{i}").mkdir()
+        start = time.perf_counter()
+        cluster.start()
+        ready.append(1e3 * (time.perf_counter() - start))
+        cluster.close()
+    emit("traind ready", ready, "ms")
+    cluster = support.Cluster(folder, made)
+    try:
+        daemon = cluster.start("--slots", "2")
+        pid, before = daemon.process.pid, cpu_s(daemon.process.pid)
+        time.sleep(30)
+        emit("traind idle, cpu in 30 s", [cpu_s(pid) - before], "s")
+        emit("traind idle, resident", [rss_mb(pid)], "MiB")
+        job = daemon.submit(support.LONG)
+        daemon.wait_step(job, 10)
+        launchers = [p for p, line in support.processes_of(daemon.state_dir).items() if "traind-launcher" in line]
+        emit("launcher resident", [rss_mb(p) for p in launchers], "MiB")
+        daemon.steer("Cancel", job)
+        daemon.wait_state(job, "CANCELLED")
+    finally:
+        cluster.close()

@@ -1,0 +1,201 @@
+"""What the parts of the bench share: arguments, rows and their table, workers, rivals, quiet moments.
+
+A row is one figure of traind, beside the rival's where there is one, with the spread of both and with
+what issue and README ask of it. It is printed at once as a JSON line; table() prints all of them again
+for people. Commands are run in turn, several rounds, so that a disturbance hits both alike; what other
+processes used of the cores meanwhile is measured, and stands in the row (others, in cores, the worst
+run of it): above 0.1 its figures are worth little.
+"""
+import argparse
+import json
+import os
+import pathlib
+import resource
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+
+def parse():
+    p = argparse.ArgumentParser(description="figures of traind beside its rivals")
+    p.add_argument("--build", default="build")
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--only", default="", help="parts to run, by comma: each a piece of a part's name")
+    p.add_argument("--torch", default="", help="a python that has torch (default BUILD/venv-rivals)")
+    p.add_argument("--threads", type=int, default=2, help="of traind and of the rival")
+    p.add_argument("--wait", type=int, default=5, help="before each run, seconds at most for quiet")
+    return p.parse_args()
+
+
+A = parse()
+os.environ["TRAIND_BUILD"] = str(pathlib.Path(A.build).resolve())
+import support  # noqa: E402  (it reads TRAIND_BUILD)
+
+TORCH = A.torch or str(support.BUILD / "venv-rivals/bin/python")
+# torch at its best (rivals/README.md); the worker's as the launcher sets it (daemon/launcher).
+MALLOC = {"MALLOC_MMAP_THRESHOLD_": "1000000000", "MALLOC_TRIM_THRESHOLD_": "4000000000",
+          "MALLOC_TOP_PAD_": "100000000"}
+OPENMP = {"OMP_NUM_THREADS": str(A.threads), "OMP_PROC_BIND": "false", "GOMP_SPINCOUNT": "1000"}
+ROWS = []
+
+
+def chosen(part):
+    """--only names the part, or a part of it."""
+    return not A.only or any(part.startswith(o) or o.startswith(part) for o in A.only.split(","))
+
+
+# ---- rows -----------------------------------------------------------------------------------------
+def cpu_model():
+    for line in open("/proc/cpuinfo"):
+        if line.startswith("model name"):
+            return f"{os.cpu_count()} x {line.split(':')[1].strip()}"
+    return f"{os.cpu_count()} cores"
+
+
+def spread(figures, prefix=""):
+    return {prefix + k: round(f(figures), 6)
+            for k, f in (("median", statistics.median), ("min", min), ("max", max))}
+
+
+def emit(name, figures, unit, rival=None, better="more", **more):
+    """One row. rival: the rival's own figures in the same unit, [] where it is not installed; ratio is
+    above 1 when traind is better. asked, aim: of the ratio where there is a rival, else of the figure."""
+    line = dict(name=name, unit=unit, n=len(figures), **(spread(figures) if figures else {}))
+    if rival is not None:
+        line |= spread(rival, "rival_") if rival else {"rival_median": "no rival"}
+    if rival and figures:
+        ours, theirs = line["median"], line["rival_median"]
+        line["ratio"] = round(ours / theirs if better == "more" else theirs / ours, 3)
+    line |= {k: v for k, v in more.items() if v is not None}
+    line["verdict"] = verdict(line, rival is not None, better)
+    ROWS.append(line)
+    print(json.dumps(dict(line, machine=cpu_model())), flush=True)
+
+
+def verdict(line, has_rival, better):
+    value = line.get("ratio") if has_rival else line.get("median")
+    if "median" not in line:
+        return "failed"
+    if value is None or "asked" not in line:
+        return ""
+    sign = 1 if has_rival or better == "more" else -1
+    for word in ("aim", "asked"):
+        if word in line and sign * value >= sign * line[word]:
+            return word
+    return "below"
+
+
+def short(x):
+    if not isinstance(x, (int, float)):
+        return str(x if x is not None else "")
+    return f"{x:,.0f}" if abs(x) >= 1000 else f"{x:.1f}" if abs(x) >= 100 else f"{x:.3g}"
+
+
+def between(line, prefix):
+    if prefix + "min" not in line or line[prefix + "min"] == line[prefix + "max"]:
+        return ""
+    return f"{short(line[prefix + 'min'])}-{short(line[prefix + 'max'])}"
+
+
+def table():
+    """All rows for people; a row fits one line."""
+    head = ("what", "traind", "spread", "rival", "spread", "ratio", "asked", "aim", "", "peak", "others")
+    rows = [(r["name"], f"{short(r.get('median', 'failed'))} {r['unit']}", between(r, ""),
+             short(r.get("rival_median")), between(r, "rival_"), short(r.get("ratio")), short(r.get("asked")),
+             short(r.get("aim")), r["verdict"], f"{r['share']:.0%}" if "share" in r else "",
+             short(r.get("others"))) for r in ROWS]
+    widths = [max(len(x[i]) for x in [head, *rows]) for i in range(len(head))]
+    print()
+    for row in [head, *rows]:
+        print("  ".join(x.ljust(w) for x, w in zip(row, widths)).rstrip())
+
+
+# ---- quiet ----------------------------------------------------------------------------------------
+def busy():
+    """Core seconds that all processes used (and the host took), less those of our ended children."""
+    f = [int(x) for x in open("/proc/stat").readline().split()[1:9]]
+    mine = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (sum(f) - f[3] - f[4]) / os.sysconf("SC_CLK_TCK") - mine.ru_utime - mine.ru_stime
+
+
+def wait_for_quiet():
+    for _ in range(A.wait):
+        before = busy()
+        time.sleep(1)
+        if busy() - before <= 0.1:
+            return
+
+
+# ---- what is run ----------------------------------------------------------------------------------
+class Ran:
+    """One command that has ended: its JSON lines (each with `at`, seconds since its start, and
+    clock_s, the time of day), its largest
+    resident set, and the cores that others used meanwhile."""
+
+    def __init__(self, command, env, cwd, timeout_s=900, quiet=True):
+        command = [str(c) for c in command]
+        if quiet:
+            wait_for_quiet()
+        began, start, self.lines = busy(), time.perf_counter(), []
+        with tempfile.TemporaryFile("w+") as errors:
+            child = subprocess.Popen(command, cwd=cwd, env=env, text=True, stdout=subprocess.PIPE, stderr=errors,
+                                     start_new_session=True)
+            end = threading.Timer(timeout_s, lambda: os.killpg(child.pid, signal.SIGKILL))
+            end.start()
+            try:
+                for text in child.stdout:
+                    if text.startswith("{"):
+                        self.lines.append(dict(json.loads(text), at=time.perf_counter() - start, clock_s=time.time()))
+            except BaseException:
+                os.killpg(child.pid, signal.SIGKILL)
+                raise
+            finally:
+                _, status, usage = os.wait4(child.pid, 0)
+                child.returncode = os.waitstatus_to_exitcode(status)
+                end.cancel()
+            self.code, self.seconds = child.returncode, time.perf_counter() - start
+            self.rss_mb = usage.ru_maxrss / 1024
+            self.others = max(0.0, round((busy() - began) / self.seconds, 2))
+            if self.code != 0:
+                errors.seek(0)
+                print(f"{' '.join(command)}: status {self.code}: {errors.read()[-600:]}", file=sys.stderr)
+
+    def values(self, name):
+        return [x["value"] for x in self.lines if x.get("name") == name]
+
+    def when(self, event, **fields):
+        """Seconds from the start to the first such event; None: there was none."""
+        for x in self.lines:
+            if x.get("event") == event and all(x.get(k) == v for k, v in fields.items()):
+                return x["at"]
+        return None
+
+
+def run_worker(plan, folder, verb="run", **more):
+    """A worker by hand, in the environment that its launcher would give it."""
+    return Ran([support.BIN / "traind-worker", verb, "--plan", plan], dict(os.environ, **OPENMP), folder, **more)
+
+
+def run_rival(script, *args, **more):
+    return Ran([TORCH, script, *args], dict(os.environ, **MALLOC), HERE / "rivals", **more)
+
+
+def have(module):
+    """The rival's python has the module."""
+    try:
+        return subprocess.run([TORCH, "-c", f"import {module}"], capture_output=True, timeout=120).returncode == 0
+    except OSError:
+        return False
+
+
+def peaks():
+    """What the threads can do at best at this moment: FLOP/s by precision, bytes/s of memory."""
+    found = Ran([support.BUILD / "tests/bench/bench_peak", A.threads], dict(os.environ, **OPENMP), HERE).lines
+    return {"fp32": found[0]["fp32_gflops"] * 1e9, "bf16": found[0]["bf16_gflops"] * 1e9} if found else {}

@@ -1,0 +1,71 @@
+"""Rows of single moments: a worker's start, and a checkpoint."""
+import os
+import shutil
+import statistics
+import time
+
+from harness import A, emit, run_rival, run_worker
+from training import plan_of
+
+STARTS = 7  # a round
+SAVE_EVERY, SAVE_STEPS = 4, 17
+
+
+def start(folder, torch):
+    """From exec of a worker to the start of its first step (and to its end), plan and data cached."""
+    for job, limit in (("mlp", 60), ("convnet", None), ("gpt", 200)):
+        plan = plan_of(folder / job, job, max_steps=1)
+        works = run_worker(plan, plan.parent, quiet=False).code == 0
+        runs = [run_worker(plan, plan.parent, quiet=i == 0) for i in range(STARTS * A.rounds * works)]
+        begun = [1e3 * t for t in (r.when("stage", stage="fit", state="start") for r in runs) if t]
+        done = [1e3 * t for t in (r.when("step1") for r in runs) if t]
+        emit(f"{job} exec to start of first step", begun, "ms", better="less", asked=limit,
+             others=max((r.others for r in runs), default=None))
+        emit(f"{job} exec to end of first step", done, "ms")
+
+
+def dd(folder, size):
+    """Bytes a second of what `dd bs=1M conv=fsync` does to this disk."""
+    path, block = folder / "dd", os.urandom(1 << 20)
+    began = time.perf_counter()
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    for _ in range(size >> 20):
+        os.write(fd, block)
+    os.fsync(fd)
+    os.close(fd)
+    took = time.perf_counter() - began
+    path.unlink()
+    return (size >> 20 << 20) / took
+
+
+def saves_of(ran):
+    """(stall in ms, bytes/s until durable) of each save that is followed by a step."""
+    times = {x["step"]: (x["value"], x["time_ns"]) for x in ran.lines if x.get("name") == "step_time_s"}
+    written = [(x["step"], x["clock_s"], x["bytes"]) for x in ran.lines if x.get("event") == "checkpoint"]
+    quiet = [t for s, (t, _) in times.items() if s > 2 and (s - 1) % SAVE_EVERY]
+    return times, written, statistics.median(quiet) if quiet else 0
+
+
+def checkpoint(folder, torch):
+    """The gpt job saves as it trains: how long the loop stalls, and how soon it is on the disk."""
+    stalls, speeds, disk, rival, others = [], [], [], [], []
+    for _ in range(A.rounds):
+        plan = plan_of(folder / "gpt", "gpt", max_steps=SAVE_STEPS, log_every_n_steps=1,
+                       checkpoint={"every_n_train_steps": SAVE_EVERY, "save_top_k": 1})
+        ran = run_worker(plan, plan.parent)
+        times, written, usual = saves_of(ran)
+        for step, clock_s, size in written:
+            if step + 1 in times and usual:
+                stalls.append(1e3 * (times[step + 1][0] - usual))
+                speeds.append(size / (clock_s - times[step][1] / 1e9))
+                disk.append(dd(folder, size))
+        others.append(ran.others)
+        shutil.rmtree(plan.parent / "checkpoints", ignore_errors=True)
+        if torch:
+            lines = run_rival("checkpoint.py", "--folder", folder, "--times", "3").lines
+            rival += [x["median"] for x in lines if x["mode"] == "torch.save+fsync"]
+    emit("gpt checkpoint: the loop stalls", stalls, "ms", better="less", asked=10, others=max(others),
+         torch_save_ms=rival and round(statistics.median(rival), 1) or None)
+    emit("gpt checkpoint: durable, share of dd with fsync", [s / d for s, d in zip(speeds, disk)], "share",
+         asked=0.8, ours_mb_s=speeds and round(statistics.median(speeds) / 1e6),
+         dd_mb_s=disk and round(statistics.median(disk) / 1e6))
