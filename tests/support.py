@@ -325,13 +325,18 @@ class Cluster:
                 os.kill(pid, signal.SIGTERM)
         until(f"processes end: {left}", lambda: not self.left(), 30)
         litter = [str(p) for d in self.daemons for p in half_written(d.state_dir)
-                  # A transfer that the end of the test cut off is kept, to go on from its offset.
-                  if not (p.suffix == ".part" and running & set(p.parts))]
+                  if not self.is_cut_off(p, running)]
         litter += [str(p) for p in self.runtime.rglob("*") if p.is_socket() and not left]
         shutil.rmtree(self.runtime, ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)
         assert not litter, f"left behind: {litter}"
         assert all(d.process.returncode == 0 for d in stopped), [d.process.returncode for d in stopped]
+
+    def is_cut_off(self, path, running):
+        """A transfer to a coordinator that the end of the test cut off: it is kept, to go on from its offset. Only of a
+        job that has not ended, and only where its checkpoints lie."""
+        homes = [d.state_dir / "checkpoints" / job for d in self.daemons for job in running]
+        return path.suffix == ".part" and any(path.parent.parent.parent == home for home in homes)
 
     def left(self):
         return {pid: line for d in self.daemons for pid, line in processes_of(d.state_dir).items()}

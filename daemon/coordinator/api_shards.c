@@ -36,6 +36,7 @@ struct upload {
     uint64_t given; // bytes handed to the disk
     uint32_t n_pending;
     bool began, complete, finishing, half_closed, answered, gone;
+    bool unwanted; // nobody asks for the file any more
 };
 
 static struct upload *uploads; // of the one coordinator of this process; loop thread
@@ -95,6 +96,10 @@ static td_status hash(int fd, const char *path, char out_hex[TD_DIGEST_HEX]) {
 static td_status finish_part(const struct upload *u) {
     TD_AUTO_CLOSE int fd = -1;
     char hex[TD_DIGEST_HEX];
+    uint64_t have = 0;
+    td_status absent = td_disk_file_bytes(u->path, &have);
+    if (!absent && have == u->file_bytes) return TD_OK; // the upload before this one finished it
+    td_status_free(absent);
     TD_TRY(open_part(u, &fd));
     if (ftruncate(fd, (off_t)u->file_bytes) != 0) return disk_fail("cut", u->part);
     TD_TRY(hash(fd, u->part, hex));
@@ -183,7 +188,7 @@ static void work_done(struct td_disk_job *job) {
     if (failure) {
         fail(u, failure);
     } else if (kind == WORK_FINISH) {
-        finished(u);
+        if (!u->unwanted) finished(u);
     } else if (kind == WORK_SYNC) {
         reply(u, u->given);
     }
@@ -241,6 +246,17 @@ static void take_over(const struct upload *u) {
         if (o == u || o->gone || strcmp(o->path, u->path) != 0) continue;
         fail(o, td_status_with_reason(
                     td_fail(TD_ABORTED, "another upload of %s took over", o->file), "SUPERSEDED"));
+    }
+}
+
+void td_uploads_end(const char *job, uint32_t attempt, const char *path) {
+    for (struct upload *u = uploads; u; u = u->next) {
+        if (!u->began || strcmp(u->job, job) != 0) continue;
+        if (path ? strcmp(u->checkpoint, path) != 0 : u->attempt != attempt) continue;
+        u->unwanted = true;
+        fail(u, td_status_with_reason(td_fail(TD_ABORTED, "%s/%s of job %s is not wanted any more",
+                                              u->checkpoint, u->file, u->job),
+                                      "UPLOAD_UNWANTED"));
     }
 }
 

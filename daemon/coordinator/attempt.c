@@ -253,14 +253,14 @@ void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *
                      const char *why) {
     if (a->closing) { // its end is known
         td_job_note(j, "attempt %u: what was still on its way is lost: %.160s", a->number, why);
-        td_catalog_drop_pending(core, j, a);
+        td_catalog_attempt_over(core, j, a);
         close_attempt(core, j, a);
         return;
     }
     a->state = TD_ATTEMPT_FENCED;
     a->closing = false;
     core->counters[TD_COUNT_LOST]++;
-    td_catalog_drop_pending(core, j, a);
+    td_catalog_attempt_over(core, j, a);
     struct td_failure f = {.cls = TD_CLASS_NODE_LOST,
                            .code = TD_UNAVAILABLE,
                            .attempt = a->number,
@@ -293,6 +293,7 @@ void td_attempt_maybe_forget(struct td_core *core, struct td_job *j, struct td_a
         if (!j->checkpoints[i]->committed && j->checkpoints[i]->attempt == a->number) return;
     }
     a->forgotten = true;
+    td_catalog_attempt_over(core, j, a);
     td_core_save_attempt(core, j, a);
     Traind__V1__AttemptId id;
     td_core_attempt_id(j, a, &id);

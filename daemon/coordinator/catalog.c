@@ -306,7 +306,14 @@ void td_catalog_on_removed(struct td_core *core, struct td_job *j, const char *p
     }
 }
 
-void td_catalog_drop_pending(struct td_core *core, struct td_job *j, const struct td_attempt *a) {
+static void sweep(struct td_core *core, const struct td_job *j, const struct td_attempt *a) {
+    if (!a->stream) return; // its files are the node's
+    struct td_action *action = td_core_act(core, TD_ACTION_SWEEP);
+    memcpy(action->job, j->id, sizeof action->job);
+    action->token = a->number;
+}
+
+void td_catalog_attempt_over(struct td_core *core, struct td_job *j, const struct td_attempt *a) {
     for (uint32_t i = j->n_checkpoints; i-- > 0;) {
         const struct td_checkpoint *c = j->checkpoints[i];
         if (!c->committed && c->attempt == a->number) remove_row(core, j, i);
@@ -322,11 +329,16 @@ void td_catalog_drop_pending(struct td_core *core, struct td_job *j, const struc
         snprintf(copy, sizeof copy, "%s", key);
         drop_shard(core, copy);
     }
+    sweep(core, j, a);
 }
 
 void td_catalog_forget(struct td_core *core, struct td_job *j) {
     while (j->n_checkpoints) {
         remove_row(core, j, j->n_checkpoints - 1);
+    }
+    for (uint32_t i = 1; i <= j->n_attempts; i++) {
+        const struct td_attempt *a = td_job_attempt(j, i);
+        if (!a->forgotten) td_catalog_attempt_over(core, j, a);
     }
 }
 

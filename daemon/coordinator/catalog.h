@@ -57,8 +57,8 @@ void td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_
 void td_catalog_on_removed(struct td_core *core, struct td_job *j, const char *path);
 TD_MUST_USE td_status td_catalog_on_shard(struct td_core *core, struct td_job *j, const char *path,
                                           const char *file, uint64_t bytes, const char *digest);
-// What was on its way of an attempt that is given up will not come.
-void td_catalog_drop_pending(struct td_core *core, struct td_job *j, const struct td_attempt *a);
+// Nothing more comes of an attempt: what was on its way is dropped, files without a row go.
+void td_catalog_attempt_over(struct td_core *core, struct td_job *j, const struct td_attempt *a);
 // Forgets all rows of a job that is forgotten.
 void td_catalog_forget(struct td_core *core, struct td_job *j);
 

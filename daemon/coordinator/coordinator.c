@@ -9,8 +9,8 @@
 
 #include "daemon/coordinator/logs.h"
 #include "daemon/coordinator/shell.h"
+#include "daemon/coordinator/sweep.h"
 #include "daemon/coordinator/watch.h"
-#include "lib/base/fsio.h"
 #include "lib/base/log.h"
 #include "lib/rpc/health.h"
 
@@ -28,31 +28,6 @@ struct deferred {
     char *job_packed; // EVENT: the job as it was
     size_t job_bytes;
 };
-
-struct removal {
-    struct td_disk_job job;
-    char path[TD_SHELL_PATH_MAX];
-};
-
-static void removal_run(struct td_disk_job *job) {
-    struct removal *r = (struct removal *)job;
-    td_status_log(TD_LOG_WARN, td_fs_remove_tree(r->path), "checkpoint files stay, continuing");
-}
-
-static void removal_done(struct td_disk_job *job) {
-    free(job);
-}
-
-static void remove_files(struct td_coordinator *c, const char *job, const char *path) {
-    struct removal *r = td_calloc(1, sizeof *r);
-    if (!r) return;
-    r->job = (struct td_disk_job){.run = removal_run, .done = removal_done};
-    td_shell_checkpoint_path(c, job, path, NULL, r->path);
-    td_status s = td_disk_submit(c->disk, &r->job);
-    if (!s) return;
-    td_status_log(TD_LOG_WARN, s, "checkpoint files stay, continuing");
-    free(r);
-}
 
 static void carry_out(void *take_arg, bool pass) {
     struct deferred *d = take_arg;
@@ -80,7 +55,10 @@ static void carry_out(void *take_arg, bool pass) {
             td_log_info("job moved job=%s %s", a->job, a->text);
             break;
         case TD_ACTION_REMOVE:
-            remove_files(c, a->job, a->text);
+            td_sweep_checkpoint(c, a->job, a->text);
+            break;
+        case TD_ACTION_SWEEP:
+            td_sweep_attempt(c, a->job, (uint32_t)a->token);
             break;
         }
     }
@@ -344,6 +322,7 @@ td_status td_coordinator_create(struct td_loop *loop, const struct td_coordinato
     TD_TRY(load(c));
     td_core_start(c->core, td_shell_now());
     td_shell_after(c);
+    td_sweep_all(c);
     TD_TRY(serve(c, options));
     *out_coordinator = td_steal(c);
     return TD_OK;

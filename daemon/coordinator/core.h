@@ -78,6 +78,7 @@ enum td_action_kind {
     TD_ACTION_PLANNED,  // answer of td_core_plan: token, text (result) or failure
     TD_ACTION_MOVED,    // `job` changed its state; text says how, for the log
     TD_ACTION_REMOVE,   // checkpoint files `text` ("a1/step-5") of `job` at the coordinator
+    TD_ACTION_SWEEP,    // attempt `token` of `job` is over: what it left here and no row names
 };
 struct td_action {
     struct td_action *next;

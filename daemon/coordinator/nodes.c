@@ -137,7 +137,7 @@ static void forget_missing(struct td_core *core, struct td_host *n, const Traind
             if (a->state != TD_ATTEMPT_ENDED || a->forgotten) continue;
             if (strcmp(a->node, n->id) != 0 || find_held(m, j, a)) continue;
             a->forgotten = true;
-            td_catalog_drop_pending(core, j, a);
+            td_catalog_attempt_over(core, j, a);
             td_core_save_attempt(core, j, a);
         }
     }

@@ -253,6 +253,92 @@ def test_streamed_checkpoint_exists_when_all_its_files_are_here(coordinator):
     node.close()
 
 
+def files_of(coordinator, job):
+    return sorted(str(p.relative_to(coordinator.state_dir / "checkpoints" / job))
+                  for p in (coordinator.state_dir / "checkpoints" / job).rglob("*"))
+
+
+def begin_upload(attempt, step, data, file="model.safetensors"):
+    """Sends the first half and keeps the call open: (the call, a function that sends what it is given)."""
+    chunks = queue.Queue()
+    call = attempt.node.stub.PutShard.future(iter(chunks.get, None), timeout=60)
+    chunk = lambda at, part: attempt.node.m.ShardChunk(
+        id=attempt.id, checkpoint=f"a{attempt.id.attempt}/step-{step}", file=file, file_bytes=len(data),
+        digest=digest(data), offset=at, data=part)
+    chunks.put(chunk(0, data[:len(data) // 2]))
+    path = attempt.node.daemon.state_dir / f"checkpoints/{attempt.id.job}/a{attempt.id.attempt}/step-{step}/{file}.part"
+    until("half of it is here", lambda: path.exists() and path.stat().st_size == len(data) // 2)
+    return call, lambda at: chunks.put(chunk(at, data[at:]))
+
+
+@pytest.mark.parametrize("end", ["lost", "failed", "cancelled"])
+def test_upload_that_is_broken_off_leaves_nothing_when_its_attempt_is_over(coordinator, end):
+    node, job, attempt = run_one(coordinator, "restart.backoff=[60]")
+    data, manifest = os.urandom(200000), b'{"format":1}'
+    attempt.checkpoint(10, {"model.safetensors": data}, manifest)
+    attempt.put(10, "model.safetensors", data)
+    attempt.put(10, "manifest.json", manifest)
+    until("it is committed", lambda: coordinator.job(job).checkpoint == "a1/step-10")
+    attempt.put(20, "optimizer.safetensors", data)  # no event of it will come
+    call, send = begin_upload(attempt, 30, data)
+    if end == "lost":
+        node.close()
+        node = FakeNode(coordinator)
+    else:
+        if end == "cancelled":
+            coordinator.steer("Cancel", job)
+            node.get("stop")
+        attempt.end("stopped" if end == "cancelled" else "failed", **{"class": "data"})
+        node.get("forget")
+    kept = ["a1", "a1/step-10", "a1/step-10/manifest.json", "a1/step-10/model.safetensors"]
+    until("only what the catalog names is left", lambda: files_of(coordinator, job) == kept)
+    with pytest.raises(grpc.RpcError) as error:
+        send(len(data) // 2)
+        call.result()
+    assert error.value.code() == grpc.StatusCode.ABORTED, error.value
+    assert files_of(coordinator, job) == kept
+    assert coordinator.weights(job) == {"model.safetensors": data}
+    node.close()
+
+
+def test_upload_of_a_checkpoint_that_retention_removed_is_ended(coordinator):
+    node, job, attempt = run_one(coordinator)
+    data = os.urandom(200000)
+    attempt.checkpoint(10, {"model.safetensors": data})
+    call, send = begin_upload(attempt, 10, data)
+    attempt.line("removed", step=10, path="a1/step-10")
+    with pytest.raises(grpc.RpcError) as error:
+        call.result()
+    assert error.value.code() == grpc.StatusCode.ABORTED and "not wanted" in error.value.details()
+    until("nothing is left", lambda: not files_of(coordinator, job))
+    attempt.end()
+    coordinator.finish(job)
+    node.close()
+
+
+def test_leftovers_of_attempts_that_are_over_go_at_the_next_start(coordinator):
+    node, job, attempt = run_one(coordinator)
+    data = os.urandom(1000)
+    attempt.checkpoint(10, {"model.safetensors": data}, b"{}")
+    attempt.put(10, "model.safetensors", data)
+    attempt.put(10, "manifest.json", b"{}")
+    attempt.end()
+    coordinator.finish(job)
+    node.get("forget")
+    node.close()
+    coordinator.kill()  # as if it had been killed between a commit and the removal that follows it
+    home = coordinator.state_dir / "checkpoints"
+    kept = files_of(coordinator, job)
+    (home / job / "a1/step-10/optimizer.safetensors.part").write_bytes(b"half")
+    (home / job / "a1/step-20").mkdir()
+    (home / job / "a1/step-20/model.safetensors").write_bytes(b"orphan")
+    (home / "j-0123456789ab/a1/step-1").mkdir(parents=True)  # of no job that is known: not ours to judge
+    coordinator.start()
+    until("they are gone", lambda: files_of(coordinator, job) == kept)
+    assert coordinator.weights(job) == {"model.safetensors": data}
+    assert (home / "j-0123456789ab/a1/step-1").exists()
+
+
 def test_attempt_is_adopted_from_what_was_committed(coordinator):
     node, job, attempt = run_one(coordinator)
     attempt.segment(2, 0, 0, record("train_loss", 1, 1, 1))

@@ -1,0 +1,154 @@
+// See the header. What may stay is copied from the catalog on the loop, before the disk thread
+// begins; what arrives later is of later work.
+
+#include "daemon/coordinator/sweep.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/coordinator/catalog.h"
+#include "daemon/coordinator/shell.h"
+#include "lib/base/fsio.h"
+#include "lib/base/log.h"
+
+struct sweep {
+    struct td_disk_job job;
+    struct sweep *next; // done by the same job, after this one
+    char dir[TD_SHELL_PATH_MAX];
+    bool whole; // dir itself goes
+    size_t n_keep;
+    uint32_t keep[]; // steps
+};
+
+// ---- the disk's part ----------------------------------------------------------------------------
+static void remove_tree(const char *path) {
+    td_status_log(TD_LOG_WARN, td_fs_remove_tree(path), "checkpoint files stay, continuing");
+}
+
+static void remove_parts(const char *path) {
+    DIR *dir = opendir(path);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        size_t len = strlen(e->d_name);
+        char part[TD_SHELL_PATH_MAX];
+        if (len < 6 || strcmp(e->d_name + len - 5, ".part") != 0) continue;
+        if ((size_t)snprintf(part, sizeof part, "%s/%s", path, e->d_name) < sizeof part) {
+            remove_tree(part);
+        }
+    }
+    if (dir) closedir(dir);
+}
+
+static bool keeps(const struct sweep *s, uint32_t step) {
+    for (size_t i = 0; i < s->n_keep; i++) {
+        if (s->keep[i] == step) return true;
+    }
+    return false;
+}
+
+static void sweep_steps(const struct sweep *s) {
+    DIR *dir = opendir(s->dir);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        unsigned step;
+        int end = 0;
+        char path[TD_SHELL_PATH_MAX];
+        if (sscanf(e->d_name, "step-%9u%n", &step, &end) != 1 || !end || e->d_name[end]) continue;
+        if ((size_t)snprintf(path, sizeof path, "%s/%s", s->dir, e->d_name) >= sizeof path) {
+            continue;
+        }
+        if (keeps(s, step)) {
+            remove_parts(path);
+        } else {
+            remove_tree(path);
+        }
+    }
+    if (dir) closedir(dir);
+}
+
+static void run(struct td_disk_job *job) {
+    for (const struct sweep *s = (const struct sweep *)job; s; s = s->next) {
+        char dir[TD_SHELL_PATH_MAX];
+        if (s->whole) {
+            remove_tree(s->dir);
+        } else {
+            sweep_steps(s);
+            (void)rmdir(s->dir); // not if it holds a checkpoint
+        }
+        snprintf(dir, sizeof dir, "%s", s->dir);
+        for (int up = 0; up < 2 - !s->whole; up++) { // to the job's
+            *strrchr(dir, '/') = '\0';
+            (void)rmdir(dir);
+        }
+    }
+}
+
+static void done(struct td_disk_job *job) {
+    struct sweep *s = (struct sweep *)job;
+    while (s) {
+        struct sweep *next = s->next;
+        free(s);
+        s = next;
+    }
+}
+
+static void submit(struct td_coordinator *c, struct sweep *s) {
+    if (!s) return;
+    s->job = (struct td_disk_job){.run = run, .done = done};
+    td_status failed = td_disk_submit(c->disk, &s->job);
+    if (!failed) return;
+    td_status_log(TD_LOG_WARN, failed, "checkpoint files stay until the next start, continuing");
+    done(&s->job);
+}
+
+// ---- what may go --------------------------------------------------------------------------------
+static struct sweep *make(struct td_coordinator *c, const struct td_job *j, const char *job,
+                          uint32_t attempt) {
+    size_t n = j ? j->n_checkpoints : 0;
+    struct sweep *s = td_calloc(1, sizeof *s + n * sizeof s->keep[0]);
+    if (!s) return NULL; // until the next start
+    char name[16];
+    snprintf(name, sizeof name, "a%u", attempt);
+    td_shell_checkpoint_path(c, job, name, NULL, s->dir);
+    for (size_t i = 0; i < n; i++) {
+        if (j->checkpoints[i]->attempt == attempt) s->keep[s->n_keep++] = j->checkpoints[i]->step;
+    }
+    return s;
+}
+
+void td_sweep_checkpoint(struct td_coordinator *c, const char *job, const char *path) {
+    td_uploads_end(job, 0, path);
+    struct sweep *s = td_calloc(1, sizeof *s);
+    if (!s) return;
+    s->whole = true;
+    td_shell_checkpoint_path(c, job, path, NULL, s->dir);
+    submit(c, s);
+}
+
+void td_sweep_attempt(struct td_coordinator *c, const char *job, uint32_t attempt) {
+    const struct td_job *j = NULL;
+    td_uploads_end(job, attempt, NULL);
+    td_status_free(td_core_find_job(c->core, job, &j)); // NULL: forgotten, nothing is kept
+    submit(c, make(c, j, job, attempt));
+}
+
+void td_sweep_all(struct td_coordinator *c) {
+    struct sweep *all = NULL;
+    uint64_t before = UINT64_MAX;
+    const struct td_job *j;
+    while ((j = td_core_job_before(c->core, before))) {
+        before = j->seq;
+        for (uint32_t i = 1; i <= j->n_attempts; i++) {
+            const struct td_attempt *a = td_job_attempt(j, i);
+            bool over = a->forgotten || a->state == TD_ATTEMPT_FENCED;
+            struct sweep *s = a->stream && over ? make(c, j, j->id, i) : NULL;
+            if (s && !td_fs_exists(s->dir)) {
+                free(s);
+                s = NULL;
+            }
+            if (!s) continue;
+            s->next = all;
+            all = s;
+        }
+    }
+    submit(c, all);
+}
