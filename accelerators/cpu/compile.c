@@ -152,7 +152,7 @@ static td_status add_results(const struct compiler *c, td_node node, struct td_k
         TD_TRY(resolve(c, y, &k->out[i]));
         k->out_dtype[i] = v->dtype;
         if (i) continue;
-        k->out_shape = v->shape;
+        k->out_shape = n->op == TD_OP_REDUCE_SUM ? n->attrs.shape : v->shape;
         k->elems = td_shape_elems(&v->shape);
     }
     return TD_OK;

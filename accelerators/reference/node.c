@@ -55,6 +55,7 @@ td_status td_ref_node_run(const struct td_graph *g, td_node n, const struct td_r
         c.out[i] = operand(g, node->outputs[i], &scratch);
     }
     if (node->into) c.out[0] = operand(g, node->into, &scratch);
+    if (node->op == TD_OP_REDUCE_SUM) c.out[0].shape = &node->attrs.shape;
     TD_TRY(td_ref_kernel(&c));
     for (uint32_t i = 0; i < node->n_outputs; i++) {
         td_ref_store(c.out[i].dtype, c.out[i].x, c.out[i].n, site->out[i]);

@@ -14,6 +14,11 @@ static td_status run_record(struct td_compiled *c, const struct td_compile_optio
     return o->record(o->record_arg, c->graph, o->key.batch);
 }
 
+static td_status run_sink(struct td_compiled *c, const struct td_compile_options *o) {
+    (void)o;
+    return td_pass_sink(c->graph);
+}
+
 static td_status run_autodiff(struct td_compiled *c, const struct td_compile_options *o) {
     struct td_autodiff_options a = {.accumulate = o->key.accumulate,
                                     .windowed = o->windowed || o->key.accumulate};
@@ -42,6 +47,10 @@ static td_status run_fuse(struct td_compiled *c, const struct td_compile_options
     return td_pass_fuse(c->graph);
 }
 
+static td_status run_recompute(struct td_compiled *c, const struct td_compile_options *o) {
+    return td_pass_recompute(c->graph, o->recompute);
+}
+
 static td_status run_memory(struct td_compiled *c, const struct td_compile_options *o) {
     (void)o;
     TD_TRY(td_pass_memory(c->graph, &c->placement, &c->program.arena_bytes));
@@ -66,6 +75,10 @@ static bool has_strategy(const struct td_compile_options *o) {
     return o->strategy != NULL;
 }
 
+static bool recomputes(const struct td_compile_options *o) {
+    return trains(o) && o->recompute != TD_RECOMPUTE_NONE;
+}
+
 static bool updates(const struct td_compile_options *o) {
     return trains(o) && o->key.apply && o->optimizer;
 }
@@ -75,14 +88,11 @@ static const struct {
     bool (*applies)(const struct td_compile_options *o);
     td_status (*run)(struct td_compiled *c, const struct td_compile_options *o);
 } pipeline[] = {
-    {"record", always, run_record},
-    {"autodiff", trains, run_autodiff},
-    {"precision", has_precision, run_precision},
-    {"strategy", has_strategy, run_strategy},
-    {"optimizer", updates, run_optimizer},
-    {"simplify", always, run_simplify},
-    {"fuse", always, run_fuse},
-    {"memory", always, run_memory},
+    {"record", always, run_record},           {"sink", always, run_sink},
+    {"autodiff", trains, run_autodiff},       {"precision", has_precision, run_precision},
+    {"strategy", has_strategy, run_strategy}, {"optimizer", updates, run_optimizer},
+    {"simplify", always, run_simplify},       {"fuse", always, run_fuse},
+    {"recompute", recomputes, run_recompute}, {"memory", always, run_memory},
 };
 
 const char *td_compile_pass(size_t i) {

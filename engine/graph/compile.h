@@ -3,13 +3,13 @@
 
 // Compile: from a step that a module records to a program that an accelerator takes.
 //
-// The pipeline, the same for whatever is trained: record -> autodiff -> precision -> strategy ->
-// optimizer -> simplify -> fuse -> memory plan. An eval or predict program is its forward part
-// only. Everything that distinguishes two programs of a job stands in the options; precision and
-// strategy are hooks, because they are plugins. Call td_compile for every program key of the job,
-// then td_state_layout once, then hand the programs to the accelerator. Ownership: the compiled
-// object owns graph and plan and must outlive the accelerator's executable; the state table must
-// outlive both. Thread: one.
+// The pipeline, the same for whatever is trained: record -> sink -> autodiff -> precision ->
+// strategy -> optimizer -> simplify -> fuse -> recompute -> memory plan. An eval or predict program
+// is its forward part only. Everything that distinguishes two programs of a job stands in the
+// options; precision and strategy are hooks, because they are plugins. Call td_compile for every
+// program key of the job, then td_state_layout once, then hand the programs to the accelerator.
+// Ownership: the compiled object owns graph and plan and must outlive the accelerator's executable;
+// the state table must outlive both. Thread: one.
 
 #include "lib/base/base.h"
 #include "traind/graph.h"
@@ -33,6 +33,10 @@ struct td_optimizer_options {
     const void *choose_arg;
 };
 
+// What of the forward pass is computed again in the backward pass instead of being kept.
+enum td_recompute { TD_RECOMPUTE_NONE, TD_RECOMPUTE_SELECTIVE, TD_RECOMPUTE_FULL };
+const char *td_recompute_name(enum td_recompute r);
+
 struct td_compile_options {
     struct td_program_key key;
     struct td_state_table *state;
@@ -47,6 +51,7 @@ struct td_compile_options {
     td_status (*strategy)(void *arg, struct td_graph *g, const struct td_program_key *key);
     void *strategy_arg;
     const struct td_optimizer_options *optimizer; // read when key.apply in train mode
+    enum td_recompute recompute;
     // (optional) Sees the program after each pass that it went through; td_compile_pass names them.
     // Placements are there after "memory".
     td_status (*dump)(void *arg, const char *pass, const struct td_program *p);

@@ -89,7 +89,7 @@ td_status td_op_reject(const struct td_op_call *c, const char *why) {
 }
 
 double td_op_cost_output(const struct td_graph *g, const struct td_node_info *node) {
-    return td_op_elems(g, node->outputs[0]);
+    return td_op_elems(g, node->into ? node->into : node->outputs[0]);
 }
 
 double td_op_cost_inputs(const struct td_graph *g, const struct td_node_info *node) {

@@ -1,8 +1,9 @@
 // Fuse: several passes over memory become one.
 //
 // - matmul + add of a bias row + relu -> one matmul with a third operand and attrs.act.
-// - matmul or reduce_sum whose only reader stores it into a state gradient -> the node writes the
-//   gradient directly (`into`, attrs.accumulate), and the store goes away.
+// - a node whose only result is only stored into a state gradient -> it writes the gradient
+//   directly (`into`), and the store goes away; where the store adds, matmul and reduce_sum do so
+//   (attrs.accumulate). A reshape between reduce_sum and store goes away, too.
 // Softmax cross entropy and its gradient are one op from the start; relu_grad stays by itself.
 // A fused node stands where the matmul stood. On `reference` fusing changes no bit, because its
 // fused kernels round between their parts; elsewhere it may, within the tolerance of the type.
@@ -78,9 +79,16 @@ static bool touches(const struct td_node_info *node, td_value v) {
 
 static void fuse_store(struct fuse *f, td_node n) {
     struct td_graph *g = f->g;
-    struct td_node_info *node = &g->nodes[n], *store = only_reader(f, n);
-    if (!store || store->op != TD_OP_STORE || node->n_inputs > 2 || node->attrs.act) return;
+    struct td_node_info *node = &g->nodes[n], *store = only_reader(f, n), *view = NULL;
+    bool adds = node->op == TD_OP_MATMUL || node->op == TD_OP_REDUCE_SUM;
+    if (store && store->op == TD_OP_RESHAPE && node->op == TD_OP_REDUCE_SUM) {
+        view = store;
+        store = only_reader(f, (td_node)(view - g->nodes));
+    }
+    if (!store || store->op != TD_OP_STORE || (store->attrs.accumulate && !adds)) return;
+    if (node->op == TD_OP_MATMUL && (node->n_inputs > 2 || node->attrs.act)) return;
     td_value to = store->inputs[0];
+    if (td_gv(g, to)->dtype != td_gv(g, node->outputs[0])->dtype) return;
     if (td_state_at(g->state, td_gv(g, to)->index)->role != TD_ROLE_GRAD) return;
     for (td_node i = n; i < (td_node)(store - g->nodes); i++) {
         if (touches(&g->nodes[i], to)) return;
@@ -91,6 +99,7 @@ static void fuse_store(struct fuse *f, td_node n) {
     node->into = to;
     node->attrs.accumulate = store->attrs.accumulate;
     f->dead[store - g->nodes] = true;
+    if (view) f->dead[view - g->nodes] = true;
 }
 
 td_status td_pass_fuse(struct td_graph *g) {
@@ -115,7 +124,7 @@ td_status td_pass_fuse(struct td_graph *g) {
             TD_TRY(fuse_bias(&f, n));
             fuse_relu(&f, n);
         }
-        if (op == TD_OP_MATMUL || op == TD_OP_REDUCE_SUM) fuse_store(&f, n);
+        if (op != TD_OP_RESHAPE) fuse_store(&f, n);
     }
     td_graph_compact(g, dead);
     return TD_OK;

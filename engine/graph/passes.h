@@ -12,6 +12,9 @@
 #include "traind/graph.h"
 #include "traind/rewrite.h"
 
+// pass_sink.c: relu behind the max pool that follows it.
+TD_MUST_USE td_status td_pass_sink(struct td_graph *g);
+
 // autodiff.c: appends the backward segment; each reached parameter's gradient ends in a store to
 // "<param>:grad". Gradient rules: grad_rules.c.
 struct td_autodiff_options {
@@ -29,6 +32,9 @@ TD_MUST_USE td_status td_pass_simplify(struct td_graph *g);
 
 // pass_fuse.c: matmul + bias + relu into one node, gradient producers write the gradient directly.
 TD_MUST_USE td_status td_pass_fuse(struct td_graph *g);
+
+// pass_recompute.c: trades activations that are kept for computing them again; same bits.
+TD_MUST_USE td_status td_pass_recompute(struct td_graph *g, enum td_recompute level);
 
 // pass_memory.c: places every node output in one arena. out_placement has td_graph_n_values + 1
 // rows and is the caller's to free.

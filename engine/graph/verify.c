@@ -34,9 +34,12 @@ static td_status verify_outputs(const struct td_graph *g, td_node n) {
                "step '%s' node %" PRIu32, g->step, n);
     if (node->into) {
         const struct td_value_info *to = &g->values[node->into];
-        bool fits = to->kind == TD_VALUE_STATE && to->dtype == r.dtype[0] &&
-                    td_shape_equal(&to->shape, &r.shape[0]);
-        bool may = node->op == TD_OP_MATMUL || node->op == TD_OP_REDUCE_SUM;
+        bool same = node->op == TD_OP_REDUCE_SUM
+                        ? td_shape_elems(&to->shape) == td_shape_elems(&r.shape[0])
+                        : td_shape_equal(&to->shape, &r.shape[0]);
+        bool fits = same && to->kind == TD_VALUE_STATE && to->dtype == r.dtype[0];
+        bool may = node->op == TD_OP_MATMUL || node->op == TD_OP_REDUCE_SUM ||
+                   (!node->attrs.accumulate && td_op_n_out(node->op) == 1);
         return fits && may && !node->n_outputs ? TD_OK : broken(g, n, "a bad direct write");
     }
     if (node->n_outputs != td_op_n_out(node->op)) return broken(g, n, "a wrong number of outputs");

@@ -200,9 +200,9 @@ struct td_node_info {
     uint32_t n_inputs;
     td_value outputs[TD_MAX_OUT];
     uint32_t n_outputs;
-    // A state gradient this node writes directly instead of an output of its own (matmul and
-    // reduce_sum after the fuse pass): n_outputs is 0 then, the shape is that of `into`, and
-    // attrs.accumulate adds to what is there. 0 if none.
+    // A state gradient this node writes directly instead of an output of its own (after the fuse
+    // pass): n_outputs is 0 then, the shape is that of `into`; reduce_sum's is still attrs.shape,
+    // of as many elements. matmul and reduce_sum add to it with attrs.accumulate. 0 if none.
     td_value into;
     struct td_attrs attrs;
 };

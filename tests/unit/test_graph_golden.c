@@ -1,10 +1,13 @@
 // The text of a graph after each pass, and of its memory plan, against tests/golden/graph_*.txt. A
 // change of a pass shows up here as a readable difference; TD_GOLDEN_WRITE=1 writes the files anew.
 
-#include "tests/unit/graph_rig.h"
+#include "tests/unit/step_rig.h"
+
+static const char *only; // passes to keep, NULL: all
 
 static td_status keep(void *arg, const char *pass, const struct td_program *p) {
     struct td_buf *out = arg;
+    if (only && !strstr(only, pass)) return TD_OK;
     TD_TRY(td_buf_printf(out, "== %s\n", pass));
     return p->placement ? td_program_text(p, out) : td_graph_text(p->graph, out);
 }
@@ -116,6 +119,25 @@ static void test_clumsy_step_has_this_text_when_simplified(void **state) {
                                                         .record = record_clumsy});
 }
 
+// What sink and recompute are for: relu sees what is pooled, blocks are made again in backward.
+static void test_convnet_has_this_text_when_its_pools_follow_relus(void **state) {
+    (void)state;
+    struct td_optimizer_options opt = {.op = TD_OP_SGD};
+    check_program("convnet", step_options(step_case("convnet"), &opt));
+}
+
+static void test_gpt_has_this_text_when_it_is_made_again(void **state) {
+    (void)state;
+    struct step_case c = *step_case("gpt");
+    struct td_optimizer_options opt = {.op = TD_OP_SGD};
+    c.knobs = "{\"n_layer\":2,\"n_head\":2,\"n_embd\":8}";
+    struct td_compile_options o = step_options(&c, &opt);
+    o.recompute = TD_RECOMPUTE_FULL;
+    only = "fuse memory";
+    check_program("gpt_recompute", o);
+    only = NULL;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_train_step_has_this_text_when_ddp_with_clipped_adamw),
@@ -123,6 +145,8 @@ int main(void) {
         cmocka_unit_test(test_train_step_has_this_text_when_sgd_with_momentum),
         cmocka_unit_test(test_eval_step_has_this_text_when_compiled),
         cmocka_unit_test(test_clumsy_step_has_this_text_when_simplified),
+        cmocka_unit_test(test_convnet_has_this_text_when_its_pools_follow_relus),
+        cmocka_unit_test(test_gpt_has_this_text_when_it_is_made_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,129 @@
+// Passes on whole training steps of the modules, on the reference: the memory plan is tight and
+// right (dead memory is NaN), what is computed again has the same bits and needs less memory, and
+// segments run one by one are the fused step.
+
+#include "tests/unit/memory_audit.h"
+#include "tests/unit/step_rig.h"
+
+static const struct td_optimizer_options adamw = {
+    .op = TD_OP_ADAMW,
+    .attrs = {.beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .weight_decay = 0.01f},
+    .clip_norm = 1};
+
+struct result {
+    void *state;
+    size_t bytes;
+    float outputs[8];
+};
+
+// Two steps of program p from the same start.
+static struct result run_steps(struct rig *r, int p, const struct step_case *c, bool by_segment) {
+    void *in[2];
+    struct result out = {0};
+    step_batch(c, in);
+    rig_reset_state(r);
+    for (int step = 0; step < 2; step++) {
+        r->scalars[TD_SCALAR_STEP] = (float)(step + 1);
+        r->scalars[TD_SCALAR_RNG_KEY] = (float)step;
+        for (uint32_t s = 0; s < TD_SEG_COUNT; s++) {
+            uint32_t segments = by_segment ? 1u << s : s == 0 ? (uint32_t)TD_SEGS_ALL : 0;
+            if (segments) rig_run(r, p, segments, (const void *const *)in);
+        }
+    }
+    memcpy(out.outputs, r->program[p].outputs, sizeof out.outputs);
+    out.state = step_state(r, &out.bytes);
+    free(in[0]);
+    free(in[1]);
+    return out;
+}
+
+static void assert_same(const struct step_case *c, const char *what, struct result *a,
+                        struct result *b) {
+    print_message("# %s: %s\n", c->name, what);
+    assert_true(isfinite(a->outputs[0]) && a->outputs[0] > 0);
+    assert_int_equal(a->bytes, b->bytes);
+    assert_memory_equal(a->state, b->state, a->bytes);
+    assert_memory_equal(a->outputs, b->outputs, sizeof a->outputs);
+    free(b->state);
+}
+
+static void check_case(const struct step_case *c) {
+    struct rig r;
+    int level[3];
+    struct td_compile_options o = step_options(c, &adamw);
+    rig_open(&r);
+    for (int i = 0; i < 3; i++) {
+        o.recompute = (enum td_recompute)i;
+        level[i] = rig_add(&r, &o);
+    }
+    o.recompute = TD_RECOMPUTE_NONE;
+    int own = rig_add(&r, &o);
+    give_own_places(r.program[own].compiled);
+    rig_place(&r);
+    struct audit a[3];
+    for (int i = 0; i < 3; i++) {
+        audit_open(&a[i], &r.program[level[i]].compiled->program);
+        a[i].arena = td_buffer_host(r.program[level[i]].arena);
+        memset(a[i].arena, 0xff, r.program[level[i]].arena.bytes);
+        td_reference_trace(r.program[level[i]].exe, poison, &a[i]);
+        size_t worst = worst_moment(&a[i]);
+        print_message("# %s, recompute %s: arena %zu, alive at the worst moment %zu\n", c->name,
+                      td_recompute_name((enum td_recompute)i), a[i].p->arena_bytes, worst);
+        assert_true((double)a[i].p->arena_bytes <= 1.10 * (double)worst);
+        assert_true(i == 0 || a[i].p->arena_bytes <= a[0].p->arena_bytes);
+    }
+    struct result want = run_steps(&r, own, c, false), got;
+    for (int i = 0; i < 3; i++) {
+        got = run_steps(&r, level[i], c, false);
+        assert_same(c, td_recompute_name((enum td_recompute)i), &want, &got);
+        got = run_steps(&r, level[i], c, true);
+        assert_same(c, "one segment after the other", &want, &got);
+        audit_close(&a[i]);
+    }
+    free(want.state);
+    rig_close(&r);
+}
+
+static void test_steps_keep_their_bits_in_a_tight_plan_when_values_are_made_again(void **state) {
+    (void)state;
+    for (size_t i = 0; i < TD_COUNTOF(step_cases); i++) {
+        check_case(&step_cases[i]);
+    }
+}
+
+// What full recomputation is for: the activations of a transformer grow by one value a block.
+static size_t gpt_arena(const char *knobs, enum td_recompute level) {
+    struct step_case c = *step_case("gpt");
+    c.knobs = knobs;
+    struct td_compile_options o = step_options(&c, &adamw);
+    struct rig r;
+    rig_open(&r);
+    o.recompute = level;
+    size_t bytes = r.program[rig_add(&r, &o)].compiled->program.arena_bytes;
+    rig_close(&r);
+    return bytes;
+}
+
+static void test_memory_of_a_block_falls_to_one_value_when_all_is_made_again(void **state) {
+    (void)state;
+    static const char *const knobs[] = {"{\"n_layer\":8,\"n_head\":2,\"n_embd\":64}",
+                                        "{\"n_layer\":24,\"n_head\":2,\"n_embd\":64}"};
+    const double value = 2 * 6 * 64 * 4; // (B,T,C)
+    double each[3];
+    for (int i = 0; i < 3; i++) {
+        size_t few = gpt_arena(knobs[0], (enum td_recompute)i);
+        each[i] = (double)(gpt_arena(knobs[1], (enum td_recompute)i) - few) / 16 / value;
+        print_message("# recompute %s: %.1f values a block\n",
+                      td_recompute_name((enum td_recompute)i), each[i]);
+    }
+    assert_true(each[TD_RECOMPUTE_SELECTIVE] < 0.75 * each[TD_RECOMPUTE_NONE]);
+    assert_true(each[TD_RECOMPUTE_FULL] < 2.2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_steps_keep_their_bits_in_a_tight_plan_when_values_are_made_again),
+        cmocka_unit_test(test_memory_of_a_block_falls_to_one_value_when_all_is_made_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
