@@ -166,9 +166,20 @@ static void set_rows(struct td_kernel *k) {
     k->rows = k->cols ? elems / k->cols : s->n_dims > 1 ? s->dim[0] : 0;
 }
 
+static td_status want_scratch(struct td_accelerator *a, size_t bytes) {
+    if (bytes <= a->scratch_bytes) return TD_OK;
+    free(a->scratch);
+    a->scratch_bytes = 0;
+    a->scratch = aligned_alloc(64, td_align_up(bytes, 64));
+    if (!a->scratch) return td_fail_oom();
+    a->scratch_bytes = bytes;
+    return TD_OK;
+}
+
 static td_status choose_kernel(const struct compiler *c, td_node node, struct td_kernel *k) {
     static td_kernel_family *const families[] = {td_kernel_elementwise, td_kernel_activation,
-                                                 td_kernel_reduce, td_kernel_optim, td_kernel_norm};
+                                                 td_kernel_reduce,      td_kernel_optim,
+                                                 td_kernel_norm,        td_kernel_attention};
     if (k->op == TD_OP_ALL_REDUCE) {
         k->run = run_all_reduce;
         return TD_OK;
@@ -180,9 +191,7 @@ static td_status choose_kernel(const struct compiler *c, td_node node, struct td
         TD_TRY(families[i](k));
     }
     if (!k->run) return td_fallback_take(k, c->graph, node);
-    if (!k->scratch_bytes) return TD_OK;
-    k->scratch = td_calloc(1, k->scratch_bytes);
-    return k->scratch ? TD_OK : td_fail_oom();
+    return want_scratch(c->accel, k->scratch_bytes);
 }
 
 static td_status add_kernel(struct compiler *c, td_node node) {
@@ -257,7 +266,6 @@ void td_cpu_release(struct td_executable *e) {
     for (uint32_t i = 0; i < e->n_kernels; i++) {
         td_gemm_destroy(e->kernel[i].gemm);
         if (e->kernel[i].own) e->kernel[i].destroy_own(e->kernel[i].own);
-        free(e->kernel[i].scratch);
         free(e->kernel[i].shape);
     }
     free(e->kernel);

@@ -29,6 +29,7 @@ static td_status cpu_probe(struct td_accel_facts *out_facts) {
 static void cpu_close(struct td_accelerator *a) {
     if (!a) return;
     td_dnnl_destroy(a->dnnl);
+    free(a->scratch);
     td_tune_destroy(a->tune);
     a->magic = 0;
     free(a);
@@ -130,7 +131,7 @@ static td_status cpu_copy(struct td_accelerator *a, struct td_buffer dst, size_t
 
 static td_status cpu_run(struct td_executable *e, uint32_t segments, const void *const *inputs) {
     e = TD_CAST(td_executable, e);
-    struct td_run r = {.inputs = inputs, .exe = e};
+    struct td_run r = {.inputs = inputs, .exe = e, .scratch = e->accel->scratch};
     for (uint32_t i = 0; i < e->n_kernels; i++) {
         const struct td_kernel *k = &e->kernel[i];
         if (segments & 1u << k->segment) TD_TRY(k->run(k, &r));

@@ -33,6 +33,8 @@ struct td_accelerator {
     uint32_t magic;
     int32_t n_threads;
     struct td_dnnl *dnnl;
+    void *scratch; // kernels run one after another: the most that any of them wants
+    size_t scratch_bytes;
     struct td_tune *tune; // tune.h
 };
 enum { td_accelerator_magic = 0x43505541 };
@@ -46,6 +48,7 @@ struct td_operand {
 struct td_run {
     const void *const *inputs;
     const struct td_executable *exe;
+    void *scratch; // room for what a kernel needs while it runs (scratch_bytes), 64-byte aligned
 };
 
 static inline void *td_operand_at(const struct td_operand *o, const struct td_run *r) {
@@ -72,8 +75,7 @@ struct td_kernel {
     int64_t rows, cols; // of the first operand: last dim, and all others together
     int64_t elems;      // of the output
     size_t scratch_bytes;
-    void *scratch; // owned, zeroed; its meaning is the kernel's
-    void *own;     // what else the kernel needs, and who frees it
+    void *own; // what else the kernel needs, and who frees it
     void (*destroy_own)(void *own);
     struct td_gemm *gemm;
     const float *scalars;
@@ -95,6 +97,8 @@ typedef void td_range_fn(const void *arg, int64_t begin, int64_t end);
 void td_parallel(int32_t n_threads, int64_t n, int64_t grain, td_range_fn *fn, const void *arg);
 // The same split, for kernels that keep one partial result a range. Returns how many ranges.
 int32_t td_parallel_ranges(int32_t n_threads, int64_t n, int64_t grain);
+// Splits n large units of work as evenly as they go, wherever the borders are.
+void td_parallel_units(int32_t n_threads, int64_t n, td_range_fn *fn, const void *arg);
 // Inside fn: which range this is, to find the memory that belongs to it.
 int32_t td_parallel_index(void);
 // Sizes the team and sets flush-to-zero in each of its threads.
@@ -104,7 +108,7 @@ void td_parallel_open(int32_t n_threads);
 // own, sets k->run and what that needs (scratch_bytes; own). Everything else of k is filled in.
 typedef td_status td_kernel_family(struct td_kernel *k);
 td_kernel_family td_kernel_elementwise, td_kernel_activation, td_kernel_reduce, td_kernel_optim,
-    td_kernel_norm;
+    td_kernel_norm, td_kernel_attention;
 // True if all operands and results are of one type that convert.h takes.
 bool td_kernel_narrow(const struct td_kernel *k);
 // True if all operands and results are of type t.

@@ -131,7 +131,7 @@ static void set_up(const struct td_kernel *k, const struct td_run *r, struct nor
         .cols = k->cols,
         .eps = (float)k->attrs.eps,
         .stride = (int64_t)td_align_up((size_t)k->cols, PAD),
-        .room = k->scratch,
+        .room = r->scratch,
     };
     float *shared = a->room + (int64_t)k->n_threads * ROOMS * a->stride;
     a->gamma = td_cpu_row(k->in_dtype[1], td_operand_at(&k->in[1], r), 0, k->cols, shared);

@@ -118,7 +118,7 @@ static td_status run_softmax_ce(const struct td_kernel *k, const struct td_run *
         .label = td_operand_at(&k->in[1], r),
         .weight = k->n_in > 2 ? td_operand_at(&k->in[2], r) : NULL,
         .d = td_operand_at(&k->out[1], r),
-        .row_loss = k->scratch,
+        .row_loss = r->scratch,
         .cols = k->cols,
         .smoothing = (float)k->attrs.label_smoothing,
         .attrs = &k->attrs,

@@ -40,6 +40,23 @@ void td_parallel(int32_t n_threads, int64_t n, int64_t grain, td_range_fn *fn, c
     }
 }
 
+static int64_t unit_border(int64_t n, int32_t ranges, int32_t i) {
+    return n / ranges * i + TD_MIN(n % ranges, (int64_t)i);
+}
+
+void td_parallel_units(int32_t n_threads, int64_t n, td_range_fn *fn, const void *arg) {
+    int32_t ranges = td_parallel_ranges(n_threads, n, 1);
+    if (ranges == 1) {
+        fn(arg, 0, n);
+        return;
+    }
+#pragma omp parallel num_threads(ranges)
+    {
+        int32_t i = omp_get_thread_num();
+        fn(arg, unit_border(n, ranges, i), unit_border(n, ranges, i + 1));
+    }
+}
+
 int32_t td_parallel_index(void) {
     return omp_get_thread_num();
 }

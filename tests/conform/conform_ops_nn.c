@@ -205,7 +205,7 @@ static void cases_self_attention(struct subject *s) {
     for (size_t i = 0; i < TD_COUNTOF(a) * 2; i++) {
         struct td_shape qkv = a[i / 2].qkv, o = qkv;
         struct op_case c = {.op = TD_OP_SELF_ATTENTION, .n_in = 1};
-        c.attrs = (struct td_attrs){.causal = i % 2, .groups = a[i / 2].groups, .scale = 0.5};
+        c.attrs = (struct td_attrs){.causal = i % 2, .groups = a[i / 2].groups, .scale = 0.1};
         o.dim[2] -= 2 * c.attrs.groups;
         c.in[0] = tensor(qkv);
         c.in[1] = c.in[3] = tensor(o);

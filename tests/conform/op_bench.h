@@ -83,10 +83,6 @@ static const struct {
     {"cpu", TD_OP_MAX_POOL_GRAD},
     {"cpu", TD_OP_AVG_POOL},
     {"cpu", TD_OP_AVG_POOL_GRAD},
-    {"cpu", TD_OP_ATTENTION},
-    {"cpu", TD_OP_ATTENTION_GRAD},
-    {"cpu", TD_OP_SELF_ATTENTION},
-    {"cpu", TD_OP_SELF_ATTENTION_GRAD},
     {"cpu", TD_OP_ROPE},
 };
 

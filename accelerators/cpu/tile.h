@@ -1,0 +1,32 @@
+#ifndef TRAIND_ACCELERATORS_CPU_TILE_H
+#define TRAIND_ACCELERATORS_CPU_TILE_H
+
+// Matrix products of one thread, on operands that its caches hold: what kernels build from that
+// call many small products inside their own parallel loop (attention), where a library's call and
+// packing would cost as much as the product. fp32.
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { TD_TILE_M = 4, TD_TILE_N = 16 };
+
+// C (m,n) = A (m,k) B (k,n), or C += with add. Element (i,p) of A is a[i * a_row + p * a_col], so A
+// may be a transpose; rows of B and C are contiguous. m a multiple of TD_TILE_M, n of TD_TILE_N:
+// what is computed beyond a matrix goes into the padding of C, from the padding of A and B.
+struct td_tile {
+    int64_t m, n, k;
+    const float *a;
+    int64_t a_row, a_col;
+    const float *b;
+    int64_t b_row;
+    float *c;
+    int64_t c_row;
+    bool add;
+};
+void td_tile_product(const struct td_tile *t);
+
+// y (cols, rows with y_row apart) = transpose of x (rows, cols with x_row apart).
+void td_tile_transpose(const float *x, int64_t x_row, int64_t rows, int64_t cols, float *y,
+                       int64_t y_row);
+
+#endif
