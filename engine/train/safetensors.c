@@ -120,9 +120,8 @@ static bool dtype_of(const char *name, enum td_dtype *out) {
     return false;
 }
 
-// Reads one entry; `at` is where its data must begin, so holes and overlaps cannot be.
 static const char *read_tensor(const struct td_json *v, const char *data, size_t data_bytes,
-                               size_t *at, struct td_tensor *t) {
+                               struct td_tensor *t) {
     if (v->kind != TD_JSON_OBJECT || strlen(v->key) > NAME_MAX_BYTES)
         return "an entry is malformed";
     t->name = v->key;
@@ -141,13 +140,42 @@ static const char *read_tensor(const struct td_json *v, const char *data, size_t
     if (!offsets || offsets->kind != TD_JSON_ARRAY || offsets->n_children != 2)
         return "data_offsets are malformed";
     int64_t begin = td_json_int(offsets->first, -1), end = td_json_int(offsets->last, -1);
-    if (begin < 0 || end < begin || (size_t)begin != *at || (size_t)end > data_bytes ||
-        (size_t)(end - begin) != bytes)
-        return "data_offsets do not match shape, order or file size";
+    if (begin < 0 || end < begin || (size_t)end > data_bytes || (size_t)(end - begin) != bytes)
+        return "data_offsets do not match shape or file size";
     t->data = data + begin;
     t->bytes = bytes;
-    *at = (size_t)end;
     return NULL;
+}
+
+static int by_place(const void *a, const void *b) {
+    const struct td_tensor *x = *(const struct td_tensor *const *)a;
+    const struct td_tensor *y = *(const struct td_tensor *const *)b;
+    const char *begin_x = x->data, *begin_y = y->data;
+    if (begin_x != begin_y) return begin_x < begin_y ? -1 : 1;
+    return x->bytes < y->bytes ? -1 : x->bytes > y->bytes; // those without elements come first
+}
+
+// The header may name tensors in any order, but their bytes must fill the file: no hole, no
+// overlap.
+static td_status check_places(const struct td_safetensors *f, const char *path, const char *data,
+                              size_t data_bytes) {
+    const struct td_tensor **order = td_arena_array(f->arena, f->n + 1, sizeof *order);
+    if (!order) return td_fail_oom();
+    for (size_t i = 0; i < f->n; i++)
+        order[i] = &f->tensors[i];
+    qsort(order, f->n, sizeof *order, by_place);
+    const char *at = data;
+    for (size_t i = 0; i < f->n; i++) {
+        const char *begin = order[i]->data;
+        if (begin != at) {
+            td_status s = damaged(path, begin < at ? "data_offsets overlap those of another tensor"
+                                                   : "data_offsets leave a hole before it");
+            return td_status_context(s, "tensor '%.64s'", order[i]->name);
+        }
+        at += order[i]->bytes;
+    }
+    if (at == data + data_bytes) return TD_OK;
+    return damaged(path, "bytes after the last tensor, or some are missing");
 }
 
 static td_status read_header(struct td_safetensors *f, const char *path) {
@@ -171,17 +199,17 @@ static td_status read_header(struct td_safetensors *f, const char *path) {
     f->tensors = td_arena_array(f->arena, root->n_children + 1, sizeof *f->tensors);
     if (!f->tensors) return td_fail_oom();
     TD_TRY(td_map_create(TD_SAFETENSORS_MAX, &f->by_name));
-    size_t at = 0, data_bytes = f->bytes - 8 - header;
+    const char *data = (const char *)p + 8 + header;
+    size_t data_bytes = f->bytes - 8 - header;
     for (struct td_json *v = root->first; v; v = v->next) {
         if (strcmp(v->key, "__metadata__") == 0) continue;
         struct td_tensor *t = &f->tensors[f->n];
-        const char *why = read_tensor(v, (const char *)p + 8 + header, data_bytes, &at, t);
+        const char *why = read_tensor(v, data, data_bytes, t);
         if (why) return td_status_context(damaged(path, why), "tensor '%.64s'", v->key);
         TD_TRY(td_map_put(f->by_name, t->name, t, NULL));
         f->n++;
     }
-    if (at != data_bytes) return damaged(path, "bytes after the last tensor, or some are missing");
-    return TD_OK;
+    return check_places(f, path, data, data_bytes);
 }
 
 td_status td_safetensors_open(const char *path, struct td_safetensors **out_file) {

@@ -89,12 +89,13 @@ static void test_open_refuses_damaged_headers(void **state) {
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}", 8, "shape"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904],\"data_offsets\":[0,0]}}", 0,
          "shape"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}", 12, "data_offsets"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}", 12,
+         "leave a hole before it"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 4, "data_offsets"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 9, "last tensor"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
          "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
-         8, "data_offsets"},
+         8, "data_offsets overlap those of another tensor"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
          "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
          8, "shard"},
@@ -106,6 +107,33 @@ static void test_open_refuses_damaged_headers(void **state) {
         assert_fails(td_safetensors_open(path, &f), TD_DATA_LOSS, rows[i].why);
     }
     assert_fails(td_safetensors_open(path_in(*state, "none"), &f), TD_DATA_LOSS, "none");
+}
+
+static void test_tensors_are_found_when_the_header_has_another_order(void **state) {
+    struct td_safetensors *f;
+    const char *path = path_in(*state, "order.safetensors");
+    put_file(path,
+             "{\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,12]},"
+             "\"none\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[8,8]},"
+             "\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
+             12);
+    assert_ok(td_safetensors_open(path, &f));
+    const char *a = td_safetensors_find(f, "a")->data, *b = td_safetensors_find(f, "b")->data;
+    assert_ptr_equal(a + 8, b);
+    assert_string_equal(td_safetensors_at(f, 0)->name, "b");
+    td_safetensors_close(f);
+}
+
+static void test_open_refuses_a_header_of_4_gigabytes(void **state) {
+    struct td_safetensors *f;
+    const char *path = path_in(*state, "long.safetensors");
+    static const uint64_t lengths[] = {UINT64_C(1) << 32, UINT64_MAX, 0, 1, 3};
+    for (size_t i = 0; i < TD_COUNTOF(lengths); i++) {
+        char bytes[10] = {[8] = '{', [9] = '}'};
+        memcpy(bytes, &lengths[i], sizeof lengths[i]);
+        assert_ok(td_fs_write(path, bytes, sizeof bytes, 0600, 0));
+        assert_fails(td_safetensors_open(path, &f), TD_DATA_LOSS, "header length");
+    }
 }
 
 static void test_open_refuses_every_truncation(void **state) {
@@ -142,6 +170,8 @@ int main(void) {
         CASE(test_tensors_read_back_as_they_were_written),
         CASE(test_write_refuses_when_the_path_exists),
         CASE(test_open_refuses_damaged_headers),
+        CASE(test_tensors_are_found_when_the_header_has_another_order),
+        CASE(test_open_refuses_a_header_of_4_gigabytes),
         CASE(test_open_refuses_every_truncation),
         CASE(test_open_survives_when_memory_is_out),
     };
