@@ -206,6 +206,17 @@ static td_status write_shard(struct td_checkpointer *c, const char *dir, const s
     return TD_OK;
 }
 
+static td_status write_config(struct td_checkpointer *c, const char *dir) {
+    char path[TD_FS_PATH_BYTES];
+    const char *text = c->o.config_json;
+    if (!text) return TD_OK;
+    struct td_manifest_file *f = &c->manifest.file[c->manifest.n_files++];
+    *f = (struct td_manifest_file){.name = "config.json", .bytes = strlen(text)};
+    td_xxh3_128_hex(text, f->bytes, f->digest);
+    TD_TRY(td_fs_path(path, "%s/%s", dir, f->name));
+    return td_fs_write(path, text, f->bytes, 0644, TD_FS_WRITE_DURABLE);
+}
+
 static td_status write_files(struct td_checkpointer *c, const char *tmp, size_t *out_bytes,
                              char out_digest[TD_DIGEST_HEX]) {
     char path[TD_FS_PATH_BYTES];
@@ -213,6 +224,7 @@ static td_status write_files(struct td_checkpointer *c, const char *tmp, size_t 
     TD_TRY(td_fs_mkdirs(tmp, 0755));
     for (size_t i = 0; i < c->n_shards; i++)
         TD_TRY(write_shard(c, tmp, &c->shard[i]));
+    TD_TRY(write_config(c, tmp));
     TD_TRY(td_fs_path(path, "%s/manifest.json", tmp));
     size_t bytes;
     TD_TRY(td_manifest_write(path, &c->manifest, c->o.state, &bytes, out_digest));

@@ -3,7 +3,9 @@
 
 // Checkpointer: turns the state of a rank into a directory that can be loaded, behind the training.
 //
-//   <dir>/step-<n>/ model.safetensors  optimizer.safetensors  manifest.json
+//   <dir>/step-<n>/ model.safetensors  optimizer.safetensors  [config.json]  manifest.json
+//
+// With config.json, which a module may supply, the directory is also one of Hugging Face's.
 //
 // save() copies the state into one bounded snapshot buffer and returns (shard.h; the buffer's pages
 // are there before the first step, made by the background thread); that thread
@@ -35,6 +37,7 @@ struct td_checkpointer_options {
     struct td_strategy *strategy;
     struct td_background *background;
     struct td_events *events;
+    const char *config_json;  // text of that file; NULL: none
     const char *resumed_from; // never removed; NULL: none
     int64_t resumed_step;     // its step, which need not be saved again; -1: none
 };

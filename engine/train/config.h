@@ -140,6 +140,7 @@ struct td_train_config {
     const char *const *resume_from;
     size_t n_resume_from;
     const char *init_from;        // NULL: none
+    bool init_loosely;            // init_from: load what fits, skip the rest
     const struct td_json *plan;   // whole, copied into manifests; NULL: none
     const struct td_json *frozen; // choices of the first start; NULL: none yet
     const char *spec_digest;      // XXH3-128 hex; "": none

@@ -12,6 +12,7 @@
 #include "engine/train/limits.h"
 #include "engine/train/optimizer.h"
 #include "engine/train/schedule.h"
+#include "engine/train/weights.h"
 #include "lib/base/digest.h"
 #include "lib/base/registry.h"
 
@@ -388,7 +389,14 @@ static td_status restore_state(struct td_rank *r) {
         TD_TRY_CTX(td_restore_load(&r->restored, roles, &to), "resume from '%s'", r->restored.path);
         announce_resume(r);
     } else if (r->config->init_from && roles) {
-        TD_TRY(td_restore_weights(r->config->init_from, &to));
+        const struct td_weights_options o = {
+            .path = r->config->init_from,
+            .strict = !r->config->init_loosely,
+            .module_ops = r->module_ops,
+            .module = r->module,
+            .events = r->events,
+        };
+        TD_TRY(td_weights_load(&o, &to));
     }
     return TD_OK;
 }
@@ -484,6 +492,7 @@ static td_status start_background(struct td_rank *r) {
         .strategy = r->strategy,
         .background = r->background,
         .events = r->events,
+        .config_json = r->module_ops->config ? r->module_ops->config(r->module) : NULL,
         .resumed_from = r->resumed ? r->restored.path : NULL,
         .resumed_step = r->resumed ? r->start.step : -1,
     };

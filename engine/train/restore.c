@@ -10,26 +10,46 @@
 #include "engine/train/safetensors.h"
 #include "lib/base/fsio.h"
 
-static td_status verify_file(const char *dir, const struct td_manifest_file *f) {
-    char path[TD_FS_PATH_BYTES], digest[TD_DIGEST_HEX];
-    TD_TRY(td_fs_path(path, "%s/%s", dir, f->name));
-    struct stat st;
-    if (stat(path, &st) != 0)
-        return td_status_with_class(td_fail_errno(TD_DATA_LOSS, "shard '%s'", path), TD_CLASS_DATA);
-    if ((uint64_t)st.st_size != f->bytes)
-        return td_status_with_class(td_fail(TD_DATA_LOSS,
-                                            "shard '%s' has %lld bytes, expected %llu", path,
-                                            (long long)st.st_size, (unsigned long long)f->bytes),
-                                    TD_CLASS_DATA);
+// What holds tensors; other files (config.json) are for other readers.
+static bool is_shard(const struct td_manifest_file *f) {
+    static const char end[] = ".safetensors";
+    size_t n = strlen(f->name), k = sizeof end - 1;
+    return n > k && strcmp(f->name + n - k, end) == 0;
+}
+
+static td_status digest_shard(const char *path, char out_digest[TD_DIGEST_HEX]) {
     TD_AUTO(td_safetensors) *file = NULL;
     TD_TRY(td_safetensors_open(path, &file));
     const void *data;
     size_t bytes;
     td_safetensors_bytes(file, &data, &bytes);
-    td_xxh3_128_hex(data, bytes, digest);
+    td_xxh3_128_hex(data, bytes, out_digest);
+    return TD_OK;
+}
+
+static td_status digest_text(const char *path, size_t bytes, char out_digest[TD_DIGEST_HEX]) {
+    TD_AUTO_BUF text;
+    td_buf_init(&text, bytes);
+    TD_TRY(td_fs_read(path, bytes, &text));
+    td_xxh3_128_hex(text.data, text.len, out_digest);
+    return TD_OK;
+}
+
+static td_status verify_file(const char *dir, const struct td_manifest_file *f) {
+    char path[TD_FS_PATH_BYTES], digest[TD_DIGEST_HEX];
+    TD_TRY(td_fs_path(path, "%s/%s", dir, f->name));
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return td_status_with_class(td_fail_errno(TD_DATA_LOSS, "file '%s'", path), TD_CLASS_DATA);
+    if ((uint64_t)st.st_size != f->bytes)
+        return td_status_with_class(td_fail(TD_DATA_LOSS, "file '%s' has %lld bytes, expected %llu",
+                                            path, (long long)st.st_size,
+                                            (unsigned long long)f->bytes),
+                                    TD_CLASS_DATA);
+    TD_TRY(is_shard(f) ? digest_shard(path, digest) : digest_text(path, f->bytes, digest));
     if (strcmp(digest, f->digest) != 0)
         return td_status_with_class(td_fail(TD_DATA_LOSS,
-                                            "shard '%s' is damaged: its digest is %s, expected %s",
+                                            "file '%s' is damaged: its digest is %s, expected %s",
                                             path, digest, f->digest),
                                     TD_CLASS_DATA);
     return TD_OK;
@@ -102,21 +122,9 @@ td_status td_restore_load(const struct td_restored *r, uint32_t roles,
                           const struct td_restore_target *to) {
     for (size_t i = 0; i < r->manifest.n_files; i++) {
         char path[TD_FS_PATH_BYTES];
+        if (!is_shard(&r->manifest.file[i])) continue;
         TD_TRY(td_fs_path(path, "%s/%s", r->path, r->manifest.file[i].name));
         TD_TRY(load_file(path, roles, r->manifest.file[i].name, to));
     }
     return TD_OK;
-}
-
-td_status td_restore_weights(const char *path, const struct td_restore_target *to) {
-    char file[TD_FS_PATH_BYTES];
-    struct stat st;
-    bool is_dir = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-    const char *name = td_manifest_file_of(TD_ROLE_PARAM);
-    TD_TRY(is_dir ? td_fs_path(file, "%s/%s", path, name) : td_fs_path(file, "%s", path));
-    uint32_t roles = 1u << TD_ROLE_PARAM | 1u << TD_ROLE_BUFFER;
-    td_status s = load_file(file, roles, name, to);
-    if (!s) return TD_OK;
-    // The job names these weights, so a mismatch is the job's mistake.
-    return td_status_context(td_status_with_class(s, TD_CLASS_BAD_SPEC), "init_from");
 }

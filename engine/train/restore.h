@@ -7,7 +7,7 @@
 // whose files have the sizes and digests that it names; each one passed over is a
 // "skipped_checkpoint" event with the reason. None left: DATA_LOSS, class data, naming them all.
 // load copies tensors by name into the regions; a tensor that is missing, or of another shape or
-// type, is DATA_LOSS for a resume and INVALID_ARGUMENT (bad spec) for weights of another model.
+// type, is DATA_LOSS. (Weights of somebody else's making: weights.h.)
 // Nothing is scanned for: the candidates come from the plan. Thread: the training thread.
 
 #include "engine/train/events.h"
@@ -33,7 +33,5 @@ struct td_restore_target {
 // All tensors of the roles (bits 1 << td_role) from the checkpoint's files.
 TD_MUST_USE td_status td_restore_load(const struct td_restored *r, uint32_t roles,
                                       const struct td_restore_target *to);
-// Weights only, from a checkpoint directory or a single .safetensors file; training starts anew.
-TD_MUST_USE td_status td_restore_weights(const char *path, const struct td_restore_target *to);
 
 #endif

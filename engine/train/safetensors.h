@@ -7,9 +7,10 @@
 //   header: {"__metadata__":{...},"name":{"dtype":"F32","shape":[..],"data_offsets":[b,e]},...}
 //
 // Writing streams the tensors in the given order through the digest to a new file and fsyncs it.
-// Reading maps the file and checks everything that it says before use: sizes, types, holes, overlaps,
-// duplicates; the header may name tensors in another order than their bytes have. A file that fails a check is DATA_LOSS (class data) naming file and place.
-// Bounds: a header of 16 MiB, 65536 tensors, names of 255 bytes. Thread: any, one at a time.
+// Reading maps the file and checks everything that it says before use: sizes, types, holes,
+// overlaps, duplicates; the header may name tensors in another order than their bytes have. A file
+// that fails a check is DATA_LOSS (class data) naming file and place. Bounds: a header of 16 MiB,
+// 65536 tensors, names of 255 bytes. Thread: any, one at a time.
 
 #include "lib/base/buf.h"
 #include "lib/base/digest.h"

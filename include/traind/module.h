@@ -35,6 +35,17 @@ struct td_module_ops {
     void (*close)(struct td_module *m); // accepts NULL
     // Records inputs (in field order), outputs ("loss" MEAN, "accuracy" SUM, ...) and the loss.
     td_status (*record)(struct td_module *m, struct td_graph *g, int64_t batch);
+
+    // (optional) How the module stands to weights of Hugging Face's form.
+    // The text of config.json, written beside the weights of each checkpoint; dies with m.
+    const char *(*config)(struct td_module *m);
+    // What a config.json says of weights to begin with and their shapes cannot: INVALID_ARGUMENT
+    // (class bad_spec) naming key and both values.
+    td_status (*check_config)(struct td_module *m, const struct td_json *config);
+    // The name that a tensor may have instead of a parameter's; NULL: no other. Borrows of `name`.
+    const char *(*other_name)(struct td_module *m, const char *name);
+    // A tensor that no parameter takes and nobody misses: a mask, a tied head, a counter.
+    bool (*spares)(struct td_module *m, const char *name);
 };
 
 #ifdef __cplusplus

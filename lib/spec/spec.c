@@ -129,6 +129,7 @@ void td_spec_read(const struct td_json *tree, struct td_spec *out_spec) {
         .lr_scheduler = part(tree, "lr_scheduler"),
         .ckpt_path = text(tree, "ckpt_path"),
         .init_from = text(tree, "init_from"),
+        .strict = flag(tree, "strict"),
     };
     s.loader = (struct td_spec_loader){
         .batch_size = int_of(s.data.knobs, "batch_size"),

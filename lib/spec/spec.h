@@ -137,6 +137,7 @@ struct td_spec {
     struct td_spec_restart restart;
     struct td_spec_resources resources;
     const char *ckpt_path; // resume everything from here; ""
+    bool strict;           // of init_from
     const char *init_from; // weights only; ""
 };
 

@@ -428,11 +428,20 @@ static td_status convnet_record(struct td_module *m, struct td_graph *g, int64_t
     return td_layer_classify(g, h, y);
 }
 
+// torch counts the batches that a norm has seen; momentum does not need it.
+static bool convnet_spares(struct td_module *m, const char *name) {
+    static const char end[] = ".num_batches_tracked";
+    size_t n = strlen(name), k = sizeof end - 1;
+    (void)m;
+    return n >= k && strcmp(name + n - k, end) == 0;
+}
+
 static const struct td_module_ops convnet_ops = {
     .struct_bytes = sizeof(struct td_module_ops),
     .open = convnet_open,
     .close = convnet_close,
     .record = convnet_record,
+    .spares = convnet_spares,
 };
 
 const struct td_plugin_desc td_module_convnet = {

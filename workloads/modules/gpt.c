@@ -28,6 +28,7 @@ struct td_module {
     int64_t block; // T
     double eps, initializer_range, embd_pdrop, resid_pdrop;
     bool gelu_tanh;
+    char config[1024]; // config.json
 };
 
 static const struct preset {
@@ -95,6 +96,81 @@ static td_status fit_fields(struct td_module *m) {
                        tokens, m->vocab_size);
 }
 
+// ---- Hugging Face -------------------------------------------------------------------------------
+static const char *activation_of(const struct td_module *m) {
+    return m->gelu_tanh ? "gelu_new" : "gelu";
+}
+
+// Without tokens of its own for begin and end the model has none.
+static void write_config(struct td_module *m) {
+    const char *end_of_text = m->vocab_size == 50257 ? "50256" : "null";
+    int n = snprintf(
+        m->config, sizeof m->config,
+        "{\n  \"architectures\": [\"GPT2LMHeadModel\"],\n  \"model_type\": \"gpt2\",\n"
+        "  \"n_layer\": %" PRId64 ",\n  \"n_head\": %" PRId64 ",\n  \"n_embd\": %" PRId64 ",\n"
+        "  \"n_positions\": %" PRId64 ",\n  \"n_ctx\": %" PRId64 ",\n  \"vocab_size\": %" PRId64
+        ",\n  \"activation_function\": \"%s\",\n  \"layer_norm_epsilon\": %.17g,\n"
+        "  \"initializer_range\": %.17g,\n  \"embd_pdrop\": %.17g,\n  \"resid_pdrop\": %.17g,\n"
+        "  \"attn_pdrop\": 0.0,\n  \"tie_word_embeddings\": true,\n  \"bos_token_id\": %s,\n"
+        "  \"eos_token_id\": %s\n}\n",
+        m->n_layer, m->n_head, m->n_embd, m->n_positions, m->n_positions, m->vocab_size,
+        activation_of(m), m->eps, m->initializer_range, m->embd_pdrop, m->resid_pdrop, end_of_text,
+        end_of_text);
+    TD_CHECK(n > 0 && (size_t)n < sizeof m->config);
+}
+
+static const char *gpt_config(struct td_module *m) {
+    return m->config;
+}
+
+static td_status check_text(const struct td_json *config, const char *key, const char *wanted) {
+    const char *found = td_json_string(td_json_get(config, key), wanted);
+    if (strcmp(found, wanted) == 0) return TD_OK;
+    return td_bad_spec("config.json says %s: %.64s, the model has %s", key, found, wanted);
+}
+
+static td_status check_flag(const struct td_json *config, const char *key, bool wanted) {
+    if (td_json_bool(td_json_get(config, key), wanted) == wanted) return TD_OK;
+    return td_bad_spec("config.json says %s: %s, which this model does not do", key,
+                       wanted ? "false" : "true");
+}
+
+// Only what shapes do not show: they are compared tensor by tensor.
+static td_status gpt_check_config(struct td_module *m, const struct td_json *config) {
+    int64_t heads = td_json_int(td_json_get(config, "n_head"), m->n_head);
+    double eps = td_json_real(td_json_get(config, "layer_norm_epsilon"), m->eps);
+    TD_TRY(check_text(config, "model_type", "gpt2"));
+    TD_TRY(check_text(config, "activation_function", activation_of(m)));
+    TD_TRY(check_flag(config, "tie_word_embeddings", true));
+    TD_TRY(check_flag(config, "scale_attn_weights", true));
+    TD_TRY(check_flag(config, "scale_attn_by_inverse_layer_idx", false));
+    if (heads != m->n_head) {
+        return td_bad_spec("config.json says n_head: %" PRId64 ", the model has %" PRId64, heads,
+                           m->n_head);
+    }
+    if (fabs(eps - m->eps) <= 1e-3 * m->eps) return TD_OK;
+    return td_bad_spec("config.json says layer_norm_epsilon: %g, the model has %g", eps, m->eps);
+}
+
+// The bare GPT2Model leaves the prefix out, as the files on the hub do.
+static const char *gpt_other_name(struct td_module *m, const char *name) {
+    static const char prefix[] = "transformer.";
+    (void)m;
+    return strncmp(name, prefix, sizeof prefix - 1) == 0 ? name + sizeof prefix - 1 : NULL;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), k = strlen(end);
+    return n >= k && strcmp(text + n - k, end) == 0;
+}
+
+// The tied head, and the causal masks that older files carry.
+static bool gpt_spares(struct td_module *m, const char *name) {
+    (void)m;
+    return strcmp(name, "lm_head.weight") == 0 || ends_with(name, ".attn.bias") ||
+           ends_with(name, ".attn.masked_bias");
+}
+
 static td_status gpt_open(const struct td_json *knobs, const struct td_field *fields,
                           size_t n_fields, struct td_module **out_module) {
     TD_AUTO_FREE struct td_module *m = td_calloc(1, sizeof *m);
@@ -104,6 +180,7 @@ static td_status gpt_open(const struct td_json *knobs, const struct td_field *fi
     read_knobs(m, knobs);
     TD_TRY(td_xy_take("gpt", fields, n_fields, &m->fields));
     TD_TRY(fit_fields(m));
+    write_config(m);
     *out_module = td_steal(m);
     return TD_OK;
 }
@@ -251,6 +328,10 @@ static const struct td_module_ops gpt_ops = {
     .open = gpt_open,
     .close = gpt_close,
     .record = gpt_record,
+    .config = gpt_config,
+    .check_config = gpt_check_config,
+    .other_name = gpt_other_name,
+    .spares = gpt_spares,
 };
 
 const struct td_plugin_desc td_module_gpt = {

@@ -1,0 +1,203 @@
+"""Weights that traind did not write, and Hugging Face's directories both ways: what fits is taken, what
+does not is named, and what is damaged is not believed."""
+import json
+import struct
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from ranks import EXIT, run_by_hand
+from test_s07_workloads import TEXT
+
+GPT = {"name": "gpt", "n_layer": 2, "n_head": 2, "n_embd": 16}
+CONFIG = {"model_type": "gpt2", "n_head": 2, "n_layer": 2, "n_embd": 16, "activation_function": "gelu_new",
+          "layer_norm_epsilon": 1e-5, "tie_word_embeddings": True}
+
+
+def plan_of(tmp_path, **changes):
+    (tmp_path / "text").write_bytes(TEXT)
+    plan = {"format": 1, "name": "w", "seed_everything": 3, "stages": ["fit"], "model": GPT,
+            "data": {"name": "text", "path": str(tmp_path / "text"), "block_size": 16, "batch_size": 8},
+            "optimizer": {"name": "sgd", "lr": 0.0},
+            "trainer": {"accelerator": "reference", "max_steps": 1, "num_sanity_val_steps": 0,
+                        "log_every_n_steps": 1, "limit_val_batches": 0},
+            "run": {"threads_per_rank": 1}}
+    plan.update(changes)
+    return plan
+
+
+def train(tmp_path, out, **changes):
+    """One step at rate 0: the weights come out as they went in. Exit code, last line, notes, loss."""
+    plan = plan_of(tmp_path, **changes)
+    plan["run"] = dict(plan["run"], checkpoint_dir=str(out))
+    code, lines = run_by_hand(tmp_path, plan)
+    notes = [line["text"] for line in lines if line.get("event") == "note"]
+    loss = [line["sum"] / line["count"] for line in lines if line.get("name") == "train_loss"]
+    return code, lines[-1], notes, loss
+
+
+@pytest.fixture
+def ours(tmp_path):
+    """A checkpoint of traind and its tensors."""
+    code, end, _, loss = train(tmp_path, tmp_path / "ours")
+    assert code == 0, end
+    return tmp_path / "ours/step-1", load_file(tmp_path / "ours/step-1/model.safetensors"), loss
+
+
+def taken(tmp_path):
+    return load_file(tmp_path / "out/step-1/model.safetensors")
+
+
+def directory(tmp_path, tensors, config=CONFIG):
+    made = tmp_path / "theirs"
+    made.mkdir()
+    save_file(tensors, made / "model.safetensors")
+    (made / "config.json").write_text(json.dumps(config))
+    return made
+
+
+def test_checkpoint_is_a_hugging_face_directory(ours):
+    where, tensors, _ = ours
+    config = json.loads((where / "config.json").read_text())
+    assert config["architectures"] == ["GPT2LMHeadModel"] and config["model_type"] == "gpt2"
+    assert (config["n_layer"], config["n_head"], config["n_embd"]) == (2, 2, 16)
+    assert (config["vocab_size"], config["n_positions"], config["layer_norm_epsilon"]) == (256, 16, 1e-5)
+    assert tensors["transformer.h.1.attn.c_attn.weight"].shape == (16, 48)
+    manifest = json.loads((where / "manifest.json").read_text())
+    assert "config.json" in [f["name"] for f in manifest["files"]]
+
+
+@pytest.mark.parametrize("form", ["directory", "file", "without prefix", "with head and masks", "shards",
+                                  "f16", "f64"])
+def test_weights_are_taken_in_every_form(tmp_path, ours, form):
+    where, tensors, loss = ours
+    if form == "file":
+        source = where / "model.safetensors"
+    elif form == "directory":
+        source = where
+    elif form == "without prefix":
+        source = directory(tmp_path, {k.removeprefix("transformer."): v for k, v in tensors.items()})
+    elif form == "with head and masks":
+        masks = {f"transformer.h.{i}.attn.bias": np.tril(np.ones((1, 1, 16, 16), np.uint8)) for i in range(2)}
+        source = directory(tmp_path, tensors | masks | {"lm_head.weight": tensors["transformer.wte.weight"]})
+    elif form == "shards":
+        source = tmp_path / "theirs"
+        source.mkdir()
+        names = sorted(tensors)
+        halves = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
+        for file, part in halves.items():
+            save_file({n: tensors[n] for n in part}, source / file)
+        index = {"metadata": {"total_size": 0}, "weight_map": {n: f for f, p in halves.items() for n in p}}
+        (source / "model.safetensors.index.json").write_text(json.dumps(index))
+    else:
+        kind = {"f16": np.float16, "f64": np.float64}[form]
+        source = directory(tmp_path, {k: v.astype(kind) for k, v in tensors.items()})
+    code, end, notes, again = train(tmp_path, tmp_path / "out", init_from=str(source), seed_everything=9)
+    assert code == 0 and not notes, end
+    got = taken(tmp_path)
+    assert got.keys() == tensors.keys()
+    for name, t in tensors.items():
+        wanted = t.astype(np.float16).astype(np.float32) if form == "f16" else t
+        assert np.array_equal(got[name], wanted), name
+    assert again == pytest.approx(loss, rel=1e-3)
+
+
+def damaged(tensors):
+    t = dict(tensors)
+    del t["transformer.h.1.ln_2.bias"]
+    t["transformer.wpe.weight"] = np.zeros((8, 16), np.float32)
+    t["transformer.ln_f.bias"] = np.zeros(16, np.int32)
+    t["classifier.weight"] = np.zeros((2, 16), np.float32)
+    return t
+
+
+MISFITS = ("'transformer.h.1.ln_2.bias' is missing",
+           "'transformer.wpe.weight' has shape (8, 16), the model's is (16, 16)",
+           "'transformer.ln_f.bias' is of type i32, the model's of f32",
+           "'classifier.weight' is no tensor of the model")
+
+
+def test_each_tensor_is_named_when_it_does_not_fit(tmp_path, ours):
+    source = directory(tmp_path, damaged(ours[1]))
+    code, end, _, _ = train(tmp_path, tmp_path / "out", init_from=str(source))
+    assert code == EXIT["bad_spec"] and end["class"] == "bad_spec"
+    assert "does not fit the model in 4 tensors" in end["message"] and "strict: false" in end["message"]
+    assert all(m in end["message"] for m in MISFITS), end["message"]
+
+
+def test_rest_is_loaded_and_skips_are_told_when_not_strict(tmp_path, ours):
+    source = directory(tmp_path, damaged(ours[1]))
+    code, end, notes, _ = train(tmp_path, tmp_path / "out", init_from=str(source), strict=False,
+                                seed_everything=9)
+    assert code == 0, end
+    assert "25 tensors loaded, 4 skipped" in notes[0]
+    assert all(any(m in n for n in notes) for m in MISFITS), notes
+    for name, t in taken(tmp_path).items():
+        spared = name in ("transformer.h.1.ln_2.bias", "transformer.ln_f.bias")  # zero in any case
+        assert np.array_equal(t, ours[1][name]) == (name != "transformer.wpe.weight") or spared, name
+
+
+def test_all_are_named_in_notes_when_they_are_many(tmp_path, ours):
+    source = directory(tmp_path, {f"a.rather.long.name.of.a.tensor.{i}": np.zeros(1, np.float32)
+                                  for i in range(100)})
+    code, end, notes, _ = train(tmp_path, tmp_path / "out", init_from=str(source), strict=False)
+    assert code == EXIT["bad_spec"] and "(the notes have all)" in end["message"]
+    told = "; ".join(n.removeprefix("init_from: ") for n in notes).split("; ")
+    assert len(told) == 128 and len(set(told)) == 128
+
+
+@pytest.mark.parametrize("change, text", [
+    ({"n_head": 4}, "n_head: 4, the model has 2"),
+    ({"model_type": "llama"}, "model_type: llama, the model has gpt2"),
+    ({"activation_function": "relu"}, "activation_function: relu, the model has gelu_new"),
+    ({"tie_word_embeddings": False}, "tie_word_embeddings: false"),
+    ({"layer_norm_epsilon": 1e-6}, "layer_norm_epsilon: 1e-06, the model has 1e-05"),
+])
+def test_config_is_refused_when_it_is_of_another_network(tmp_path, ours, change, text):
+    source = directory(tmp_path, ours[1], dict(CONFIG, **change))
+    code, end, _, _ = train(tmp_path, tmp_path / "out", init_from=str(source))
+    assert code == EXIT["bad_spec"] and "config.json" in end["message"] and text in end["message"]
+
+
+def shard(header, data=b"", length=None):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text) if length is None else length) + text + data
+
+
+A = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+
+
+@pytest.mark.parametrize("file, text", [
+    (shard({"a": A}, length=1 << 32), "header length is out of range"),
+    (shard({"a": A}, bytes(8), length=(1 << 64) - 1), "header length is out of range"),
+    (shard({"a": dict(A, data_offsets=[0, 80])}, bytes(8)), "data_offsets"),
+    (shard({"a": dict(A, data_offsets=[8, 16])}, bytes(16)), "data_offsets leave a hole"),
+    (shard({"a": A, "b": dict(A, data_offsets=[4, 12])}, bytes(12)), "data_offsets overlap"),
+    (shard(b'{"a":%b,"a":%b}' % ((json.dumps(A).encode(),) * 2), bytes(8)), "duplicate"),
+    (shard({"a": dict(A, dtype="Q4")}, bytes(8)), "unknown dtype"),
+    (b"{}", "shorter than a header"),
+])
+def test_shard_is_refused_when_it_lies(tmp_path, file, text):
+    (tmp_path / "bad.safetensors").write_bytes(file)
+    code, end, _, _ = train(tmp_path, tmp_path / "out", init_from=str(tmp_path / "bad.safetensors"))
+    assert code == EXIT["data"] and end["class"] == "data"
+    assert "bad.safetensors" in end["message"] and text in end["message"], end["message"]
+
+
+@pytest.mark.parametrize("index, code, text", [
+    ({"weight_map": {"a": "../x.safetensors"}}, "data", "not the name of a file"),
+    ({"weight_map": {"a": "none.safetensors"}}, "data", "none.safetensors"),
+    ({"weight_map": {"a": "one.safetensors"}}, "data", "no file has the tensor that it lists, 'a'"),
+    ({"weights": {}}, "data", "weight_map"),
+    ([], "data", "no object"),
+    (None, "bad_spec", "has neither model.safetensors nor model.safetensors.index.json"),
+])
+def test_index_is_refused_when_it_lies(tmp_path, index, code, text):
+    source = tmp_path / "theirs"
+    source.mkdir()
+    save_file({"b": np.zeros(1, np.float32)}, source / "one.safetensors")
+    if index is not None:
+        (source / "model.safetensors.index.json").write_text(json.dumps(index))
+    exit_code, end, _, _ = train(tmp_path, tmp_path / "out", init_from=str(source))
+    assert exit_code == EXIT[code] and text in end["message"], end["message"]
