@@ -160,6 +160,7 @@ static void on_recovering(struct td_core *core, struct td_job *j) {
 }
 
 static void on_entry(struct td_core *core, struct td_job *j, enum td_job_event event) {
+    const char *why = j->cancel_why ? j->cancel_why : "";
     switch (j->state) {
     case TD_JOB_RUNNING:
         if (!j->start_ns) j->start_ns = core->now.real.ns;
@@ -182,7 +183,7 @@ static void on_entry(struct td_core *core, struct td_job *j, enum td_job_event e
         td_reason_set(&j->reason, "PAUSED", "paused; `resume` queues it");
         break;
     case TD_JOB_STOPPING:
-        td_reason_set(&j->reason, "CANCELLING", "its ranks stop");
+        td_reason_set(&j->reason, "CANCELLING", "its ranks stop%s%s", why[0] ? "; " : "", why);
         break;
     case TD_JOB_FAILED:
         td_reason_set(&j->reason, "FAILED", "%s: %.200s", td_class_name(j->failure.cls),
@@ -192,7 +193,7 @@ static void on_entry(struct td_core *core, struct td_job *j, enum td_job_event e
         td_reason_set(&j->reason, "EXPIRED", "waited 30 days without an attempt");
         break;
     case TD_JOB_CANCELLED:
-        td_reason_set(&j->reason, "CANCELLED", "cancelled");
+        td_reason_set(&j->reason, "CANCELLED", "cancelled%s%s", why[0] ? ": " : "", why);
         break;
     case TD_JOB_SUCCEEDED:
     case TD_JOB_STATE_COUNT:
@@ -556,15 +557,28 @@ static td_status refuse(const struct td_job *j, enum td_job_event event, const c
     return td_status_with_meta(td_status_with_reason(s, reason), "job", "%s", j->id);
 }
 
+// Of the first to cancel it. Bounded, because a record is.
+static void keep_cancel_reason(struct td_job *j, const char *reason) {
+    enum td_job_state to;
+    char text[201];
+    if (!reason || !reason[0] || td_job_next(j->state, TD_JOB_ON_CANCEL, &to) != TD_JOB_MOVED) {
+        return;
+    }
+    snprintf(text, sizeof text, "%s", reason);
+    td_utf8_scrub(text);
+    free(j->cancel_why);
+    j->cancel_why = td_core_dup(text);
+}
+
 td_status td_core_cancel(struct td_core *core, struct td_now now, const char *id,
                          const char *reason, const struct td_job **out_job) {
     TD_TRY(td_core_find_job(core, id, out_job));
     enter(core, now);
     struct td_job *j = td_core_job(core, (*out_job)->id);
+    keep_cancel_reason(j, reason);
     enum td_job_step step = td_core_apply(core, j, TD_JOB_ON_CANCEL);
     if (step == TD_JOB_REFUSED) return refuse(j, TD_JOB_ON_CANCEL, "cancelled");
     if (step == TD_JOB_MOVED) {
-        if (reason && reason[0]) td_job_note(j, "cancelled: %.200s", reason);
         struct td_attempt *a = td_job_live(j);
         if (a) {
             td_attempt_stop(core, j, a, TD_STOP_CAUSE_CANCEL);

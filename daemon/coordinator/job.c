@@ -237,6 +237,7 @@ void td_job_destroy(struct td_job *j) {
     }
     td_failure_finish(&j->failure);
     free(j->name);
+    free(j->cancel_why);
     free(j->frozen_json);
     free(j->spec_json);
     j->magic = 0;

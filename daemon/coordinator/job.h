@@ -186,6 +186,7 @@ struct td_job {
     uint32_t n_excluded;
     struct td_metric_last metrics[TD_JOB_MAX_METRICS];
     uint32_t n_metrics;
+    char *cancel_why;  // what the person who cancelled it said; NULL: nothing
     char *frozen_json; // choices of the first start; NULL: none
     char *spec_json;   // canonical
     char spec_digest[33];

@@ -87,6 +87,7 @@ td_status td_job_encode(const struct td_job *j, struct td_buf *out) {
     TD_TRY(td_json_print_double((double)j->progress.loss, out));
     TD_TRY(td_buf_str(out, ",\"samples_per_s\":"));
     TD_TRY(td_json_print_double(j->progress.samples_per_s, out));
+    TD_TRY(put_text(out, "cancel_why", j->cancel_why));
     TD_TRY(put_text(out, "frozen", j->frozen_json));
     TD_TRY(put_text(out, "spec_digest", j->spec_digest));
     TD_TRY(put_failure(out, &j->failure));
@@ -211,6 +212,8 @@ td_status td_job_decode(struct td_job *j, const struct td_json *v) {
     if (!j->name) return td_fail_oom();
     const char *frozen = get_text(v, "frozen");
     if (frozen[0] && !(j->frozen_json = td_strdup(frozen))) return td_fail_oom();
+    const char *why = get_text(v, "cancel_why");
+    if (why[0] && !(j->cancel_why = td_strdup(why))) return td_fail_oom();
     const struct td_json *list = td_json_get(v, "notes");
     for (const struct td_json *n = list ? list->first : NULL; n; n = n->next) {
         td_job_note(j, "%s", td_json_string(n, ""));

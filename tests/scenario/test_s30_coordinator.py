@@ -167,6 +167,23 @@ def test_verbs_are_refused_with_the_state_in_the_reason(coordinator):
     refused("FAILED_PRECONDITION", lambda: coordinator.steer("Pause", job), "STATE_CANCELLED_PAUSE")
 
 
+def test_reason_of_a_cancellation_is_the_jobs_from_then_on(coordinator):
+    m = coordinator.cluster.stubs.job
+    cancel = lambda job, why: coordinator.stub("Job").CancelJob(m.CancelJobRequest(id=job, reason=why), timeout=20)
+    node, job, attempt = run_one(coordinator)
+    assert cancel(job, "the budget is spent").reason.text == "its ranks stop; the budget is spent"
+    assert cancel(job, "once more").reason.text == "its ranks stop; the budget is spent"
+    node.get("stop")
+    attempt.end("stopped")
+    coordinator.wait_state(job, "CANCELLED")
+    node.close()
+    long = coordinator.submit()
+    assert cancel(long, "\u00e9" * 1000000).reason.text == "cancelled: " + "\u00e9" * 100
+    coordinator.restart()
+    assert coordinator.job(job).reason.text == "cancelled: the budget is spent"
+    assert cancel(job, "too late").reason.text == "cancelled: the budget is spent"
+
+
 def test_jobs_are_listed_in_pages_newest_first(coordinator):
     m, stub = coordinator.cluster.stubs.job, coordinator.stub("Job")
     made = [coordinator.submit() for _ in range(5)]
