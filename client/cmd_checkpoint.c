@@ -23,7 +23,7 @@ static td_status show_table(const Traind__V1__ListCheckpointsResponse *r) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create((size_t)64 << 20, &arena));
     static const char *const heading[] = {"CHECKPOINT", "STATE", "STEP", "EPOCH",
-                                          "SIZE",       "WHERE", "TIME"};
+                                          "SIZE",       "WHERE", "TIME", "NOTE"};
     struct td_table t;
     td_table_init(&t, arena, TD_COUNTOF(heading), heading);
     for (size_t i = 0; i < r->n_checkpoints; i++) {
@@ -36,6 +36,7 @@ static td_status show_table(const Traind__V1__ListCheckpointsResponse *r) {
         TD_TRY(td_table_add(&t, "%s", td_format_bytes(c->bytes, size)));
         TD_TRY(td_table_add(&t, "%s:%s", c->node[0] ? c->node : "coordinator", c->directory));
         TD_TRY(td_table_add(&t, "%s", c->time));
+        TD_TRY(td_table_add(&t, "%s", c->note));
     }
     return td_table_print(&t);
 }

@@ -17,7 +17,7 @@
 #include "lib/base/digest.h"
 #include "lib/base/fsio.h"
 
-enum { WINDOW = 8, HASH_BYTES = 1 << 20 };
+enum { WINDOW = 8 };
 static const uint64_t max_file_bytes = UINT64_C(1) << 42;
 
 struct upload {
@@ -76,23 +76,6 @@ static td_status write_part(const struct work *w) {
     return td_fd_write_all(fd, w->data, w->bytes, w->u->part);
 }
 
-static td_status hash(int fd, const char *path, char out_hex[TD_DIGEST_HEX]) {
-    TD_AUTO(td_digest) *d = NULL;
-    TD_TRY(td_digest_create(&d));
-    TD_AUTO_FREE char *block = malloc(HASH_BYTES);
-    if (!block) return td_fail_oom();
-    if (lseek(fd, 0, SEEK_SET) < 0) return disk_fail("seek in", path);
-    for (;;) {
-        ssize_t n = read(fd, block, HASH_BYTES);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return disk_fail("read", path);
-        if (n == 0) break;
-        td_digest_update(d, block, (size_t)n);
-    }
-    td_digest_hex(d, out_hex);
-    return TD_OK;
-}
-
 static td_status finish_part(const struct upload *u) {
     TD_AUTO_CLOSE int fd = -1;
     char hex[TD_DIGEST_HEX];
@@ -102,7 +85,7 @@ static td_status finish_part(const struct upload *u) {
     td_status_free(absent);
     TD_TRY(open_part(u, &fd));
     if (ftruncate(fd, (off_t)u->file_bytes) != 0) return disk_fail("cut", u->part);
-    TD_TRY(hash(fd, u->part, hex));
+    TD_TRY(td_digest_fd(fd, u->part, hex));
     if (strcmp(hex, u->digest) != 0) {
         (void)unlink(u->part);
         return td_status_with_reason(

@@ -372,8 +372,7 @@ static void on_resumed(struct line *l) {
 }
 
 static void on_skipped(struct line *l) {
-    td_job_note(l->job, "checkpoint %.60s was skipped: %.200s", text(l->json, "path"),
-                text(l->json, "reason"));
+    td_catalog_on_skipped(l->core, l->job, text(l->json, "path"), text(l->json, "reason"));
     td_core_touch(l->core, l->job);
 }
 

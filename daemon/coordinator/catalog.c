@@ -47,6 +47,7 @@ void td_checkpoint_destroy(struct td_checkpoint *c) {
     }
     free(c->files);
     free(c->directory);
+    free(c->damage);
     free(c->metrics_json);
     free(c);
 }
@@ -62,7 +63,8 @@ uint64_t td_checkpoint_bytes(const struct td_checkpoint *c) {
 struct td_checkpoint *td_catalog_find(const struct td_job *j, const char *path) {
     for (uint32_t i = j->n_checkpoints; i-- > 0;) {
         struct td_checkpoint *c = j->checkpoints[i];
-        if (path && path[0] ? strcmp(c->path, path) == 0 : c->committed) return c;
+        bool whole = c->committed && !c->damage;
+        if (path && path[0] ? strcmp(c->path, path) == 0 : whole) return c;
     }
     return NULL;
 }
@@ -91,6 +93,10 @@ static td_status encode(const struct td_checkpoint *c, struct td_buf *out) {
     TD_TRY(td_json_print_string(c->node, strlen(c->node), out));
     TD_TRY(td_buf_str(out, ",\"directory\":"));
     TD_TRY(td_json_print_string(c->directory, strlen(c->directory), out));
+    if (c->damage) {
+        TD_TRY(td_buf_str(out, ",\"damage\":"));
+        TD_TRY(td_json_print_string(c->damage, strlen(c->damage), out));
+    }
     if (c->metrics_json) TD_TRY(td_buf_printf(out, ",\"metrics\":%s", c->metrics_json));
     TD_TRY(td_buf_str(out, ",\"files\":["));
     for (uint32_t i = 0; i < c->n_files; i++) {
@@ -297,6 +303,45 @@ void td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_
     save(core, j, c);
 }
 
+// ---- damage -------------------------------------------------------------------------------------
+// Checkpoints lie in ".../<job>/<path>", on whatever machine.
+static bool lies_in(const struct td_job *j, const struct td_checkpoint *c, const char *directory) {
+    char end[TD_JOB_ID_MAX + TD_JOB_PATH_MAX + 2];
+    snprintf(end, sizeof end, "/%s/%s", j->id, c->path);
+    size_t len = strlen(end), n = strlen(directory);
+    return n >= len && strcmp(directory + n - len, end) == 0;
+}
+
+void td_catalog_on_damaged(struct td_core *core, struct td_job *j, const char *path,
+                           const char *why) {
+    struct td_checkpoint *c = td_catalog_find(j, path);
+    if (!c || !c->committed || c->damage) return;
+    char text[256];
+    snprintf(text, sizeof text, "%s", why);
+    td_utf8_scrub(text);
+    c->damage = td_core_dup(text);
+    save(core, j, c);
+    td_core_touch(core, j); // its newest checkpoint may be another one now
+}
+
+void td_catalog_on_skipped(struct td_core *core, struct td_job *j, const char *directory,
+                           const char *why) {
+    for (uint32_t i = 0; i < j->n_checkpoints; i++) {
+        struct td_checkpoint *c = j->checkpoints[i];
+        if (!lies_in(j, c, directory)) continue;
+        td_job_note(j, "checkpoint %s was skipped: %.200s", c->path, why);
+        if (!c->streamed) {
+            td_catalog_on_damaged(core, j, c->path, why);
+            return;
+        }
+        struct td_action *a = td_core_act(core, TD_ACTION_VERIFY);
+        memcpy(a->job, j->id, sizeof a->job);
+        a->text = td_core_dup(c->path);
+        return;
+    }
+    td_job_note(j, "checkpoint %.60s was skipped: %.200s", directory, why); // of ckpt_path
+}
+
 void td_catalog_on_removed(struct td_core *core, struct td_job *j, const char *path) {
     for (uint32_t i = 0; i < j->n_checkpoints; i++) {
         if (strcmp(j->checkpoints[i]->path, path) != 0) continue;
@@ -359,6 +404,8 @@ td_status td_catalog_load(struct td_core *core, const char *key, const char *bod
     c->committed = u64(v, "committed") != 0;
     c->streamed = u64(v, "streamed") != 0;
     c->time_ns = (int64_t)u64(v, "time_ns");
+    const char *damage = td_json_string(td_json_get(v, "damage"), "");
+    if (damage[0]) c->damage = td_core_dup(damage);
     snprintf(c->node, sizeof c->node, "%s", td_json_string(td_json_get(v, "node"), ""));
     add_row(core, j, c);
     return TD_OK;

@@ -8,6 +8,10 @@
 // (PutShard) and is durable and verified here is a shard row; with the last of both it is
 // COMMITTED, in one transaction. Either may come first. A removed event takes the row away; the
 // files of a streamed one are deleted after that is committed.
+//
+// A checkpoint that a loader had to pass over is DAMAGED when its only files are those that the
+// loader saw. Of a streamed one the loader may have seen a copy: its own files are hashed then
+// (TD_ACTION_VERIFY), and it is DAMAGED if they are not what was committed.
 // Part of the core: pure.
 
 #include "daemon/coordinator/job.h"
@@ -29,6 +33,7 @@ struct td_checkpoint {
     uint32_t step;
     uint32_t epoch;
     bool committed;
+    char *damage;  // how it was found damaged; NULL: it was not
     bool streamed; // its files are at the coordinator
     int64_t time_ns;
     char *metrics_json; // an object of numbers, or NULL
@@ -44,7 +49,7 @@ uint64_t td_checkpoint_bytes(const struct td_checkpoint *c);
 bool td_checkpoint_path_ok(const char *path);
 bool td_checkpoint_file_ok(const char *name);
 
-// NULL path or "": the newest committed one. NULL: none.
+// NULL path or "": the newest committed one that is whole. NULL: none.
 struct td_checkpoint *td_catalog_find(const struct td_job *j, const char *path);
 // A committed one that can be reached from node: there, or at the coordinator.
 bool td_catalog_reachable(const struct td_checkpoint *c, const char *node);
@@ -55,6 +60,11 @@ bool td_catalog_pending(const struct td_job *j);
 void td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_attempt *a,
                               const struct td_json *line);
 void td_catalog_on_removed(struct td_core *core, struct td_job *j, const char *path);
+// A loader passed over the checkpoint in `directory`.
+void td_catalog_on_skipped(struct td_core *core, struct td_job *j, const char *directory,
+                           const char *why);
+void td_catalog_on_damaged(struct td_core *core, struct td_job *j, const char *path,
+                           const char *why);
 TD_MUST_USE td_status td_catalog_on_shard(struct td_core *core, struct td_job *j, const char *path,
                                           const char *file, uint64_t bytes, const char *digest);
 // Nothing more comes of an attempt: what was on its way is dropped, files without a row go.

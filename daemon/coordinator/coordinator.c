@@ -10,6 +10,7 @@
 #include "daemon/coordinator/logs.h"
 #include "daemon/coordinator/shell.h"
 #include "daemon/coordinator/sweep.h"
+#include "daemon/coordinator/verify.h"
 #include "daemon/coordinator/watch.h"
 #include "lib/base/log.h"
 #include "lib/rpc/health.h"
@@ -56,6 +57,9 @@ static void carry_out(void *take_arg, bool pass) {
             break;
         case TD_ACTION_REMOVE:
             td_sweep_checkpoint(c, a->job, a->text);
+            break;
+        case TD_ACTION_VERIFY:
+            td_verify_checkpoint(c, a->job, a->text);
             break;
         case TD_ACTION_SWEEP:
             td_sweep_attempt(c, a->job, (uint32_t)a->token);

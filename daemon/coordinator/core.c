@@ -732,6 +732,14 @@ td_status td_core_shard_durable(struct td_core *core, struct td_now now,
     return s;
 }
 
+void td_core_checkpoint_damaged(struct td_core *core, struct td_now now, const char *job,
+                                const char *path, const char *why) {
+    enter(core, now);
+    struct td_job *j = td_core_job(core, job);
+    if (j) td_catalog_on_damaged(core, j, path, why);
+    leave(core);
+}
+
 // ---- reads --------------------------------------------------------------------------------------
 td_status td_core_find_job(const struct td_core *core, const char *id_or_name,
                            const struct td_job **out_job) {

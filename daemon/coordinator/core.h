@@ -78,6 +78,7 @@ enum td_action_kind {
     TD_ACTION_PLANNED,  // answer of td_core_plan: token, text (result) or failure
     TD_ACTION_MOVED,    // `job` changed its state; text says how, for the log
     TD_ACTION_REMOVE,   // checkpoint files `text` ("a1/step-5") of `job` at the coordinator
+    TD_ACTION_VERIFY,   // are the files of `text` at the coordinator what was committed?
     TD_ACTION_SWEEP,    // attempt `token` of `job` is over: what it left here and no row names
 };
 struct td_action {
@@ -180,6 +181,10 @@ void td_core_log_committed(struct td_core *core, struct td_now now, const char *
 TD_MUST_USE td_status td_core_shard_durable(struct td_core *core, struct td_now now,
                                             const Traind__V1__AttemptId *id, const char *path,
                                             const char *file, uint64_t bytes, const char *digest);
+
+// The answer to TD_ACTION_VERIFY, if it was no: why.
+void td_core_checkpoint_damaged(struct td_core *core, struct td_now now, const char *job,
+                                const char *path, const char *why);
 
 // ---- reads --------------------------------------------------------------------------------------
 // By id, or by a name that only one job bears. NOT_FOUND JOB_NOT_FOUND, or FAILED_PRECONDITION

@@ -128,7 +128,7 @@ static void add_resume(struct td_arena *arena, const struct td_job *j, const str
     for (uint32_t i = j->n_checkpoints; i-- > 0 && assign->n_resume < MAX_RESUME;) {
         const struct td_checkpoint *c = j->checkpoints[i];
         bool shared = j->spec.checkpoint.dir[0] != '\0';
-        if (!c->committed || (!shared && !td_catalog_reachable(c, n->id))) continue;
+        if (!c->committed || c->damage || (!shared && !td_catalog_reachable(c, n->id))) continue;
         Traind__V1__ResumeSource *r = td_core_must(td_arena_alloc(arena, sizeof *r));
         traind__v1__resume_source__init(r);
         r->path = (char *)(uintptr_t)c->path;

@@ -178,8 +178,10 @@ Traind__V1__Checkpoint *td_view_checkpoint(struct td_arena *a, const struct td_c
     traind__v1__checkpoint__init(m);
     m->job = copy(a, j->id);
     m->path = copy(a, c->path);
-    m->state = c->committed ? TRAIND__V1__CHECKPOINT__STATE__COMMITTED
-                            : TRAIND__V1__CHECKPOINT__STATE__PENDING;
+    m->state = c->damage      ? TRAIND__V1__CHECKPOINT__STATE__DAMAGED
+               : c->committed ? TRAIND__V1__CHECKPOINT__STATE__COMMITTED
+                              : TRAIND__V1__CHECKPOINT__STATE__PENDING;
+    m->note = c->damage ? copy(a, c->damage) : constant("");
     m->attempt = c->attempt;
     m->step = c->step;
     m->epoch = c->epoch;
@@ -234,6 +236,12 @@ static bool view_node_jobs(struct td_arena *a, const struct td_core *core, const
     return true;
 }
 
+static Traind__V1__Node__State node_state(const struct td_core *core, const struct td_host *n) {
+    if (!td_host_ready(n)) return TRAIND__V1__NODE__STATE__LOST;
+    bool drains = core->stopping && n->embedded;
+    return drains ? TRAIND__V1__NODE__STATE__DRAINING : TRAIND__V1__NODE__STATE__READY;
+}
+
 static Traind__V1__Node *view_node(struct td_arena *a, const struct td_core *core,
                                    const struct td_host *n, struct td_now now) {
     Traind__V1__Node *m = td_arena_alloc(a, sizeof *m);
@@ -241,7 +249,7 @@ static Traind__V1__Node *view_node(struct td_arena *a, const struct td_core *cor
     traind__v1__node__init(m);
     m->id = copy(a, n->id);
     m->name = copy(a, n->name);
-    m->state = td_host_ready(n) ? TRAIND__V1__NODE__STATE__READY : TRAIND__V1__NODE__STATE__LOST;
+    m->state = node_state(core, n);
     m->slots = n->slots;
     m->slots_used = used_slots(core, n);
     m->cores = n->cores;

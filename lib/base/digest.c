@@ -8,13 +8,15 @@
 
 #include "lib/base/digest.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-enum { STATE_ALIGN = 64 };
+enum { STATE_ALIGN = 64, BLOCK_BYTES = 1 << 20 };
 
 struct td_digest {
     XXH3_state_t *state; // inside room
@@ -57,4 +59,21 @@ void td_digest_update(struct td_digest *d, const void *data, size_t bytes) {
 
 void td_digest_hex(const struct td_digest *d, char out_hex[TD_DIGEST_HEX]) {
     to_hex(XXH3_128bits_digest(d->state), out_hex);
+}
+
+td_status td_digest_fd(int fd, const char *path, char out_hex[TD_DIGEST_HEX]) {
+    TD_AUTO(td_digest) *d = NULL;
+    TD_TRY(td_digest_create(&d));
+    TD_AUTO_FREE char *block = malloc(BLOCK_BYTES);
+    if (!block) return td_fail_oom();
+    for (off_t at = 0;;) {
+        ssize_t n = pread(fd, block, BLOCK_BYTES, at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return td_fail_errno(TD_UNAVAILABLE, "read '%s'", path);
+        if (n == 0) break;
+        td_digest_update(d, block, (size_t)n);
+        at += n;
+    }
+    td_digest_hex(d, out_hex);
+    return TD_OK;
 }

@@ -18,5 +18,7 @@ void td_digest_destroy(struct td_digest *d);
 TD_DEFINE_AUTO(td_digest, td_digest_destroy);
 void td_digest_update(struct td_digest *d, const void *data, size_t bytes);
 void td_digest_hex(const struct td_digest *d, char out_hex[TD_DIGEST_HEX]);
+// Of a whole file, from its start; `path` is for the error (UNAVAILABLE).
+TD_MUST_USE td_status td_digest_fd(int fd, const char *path, char out_hex[TD_DIGEST_HEX]);
 
 #endif

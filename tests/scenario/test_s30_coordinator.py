@@ -270,6 +270,34 @@ def test_streamed_checkpoint_exists_when_all_its_files_are_here(coordinator):
     node.close()
 
 
+def test_streamed_checkpoint_is_damaged_when_its_own_files_are(coordinator):
+    node, job, attempt = run_one(coordinator, "restart.backoff=[0]")
+    data = os.urandom(5000)
+    for step in (10, 20):
+        attempt.checkpoint(step, {"model.safetensors": data}, b"{}")
+        attempt.put(step, "model.safetensors", data)
+        attempt.put(step, "manifest.json", b"{}")
+    until("both are committed", lambda: coordinator.job(job).checkpoint == "a1/step-20")
+    states = lambda: {c.step: c.State.Name(c.state) for c in coordinator.checkpoints(job)}
+    skip = lambda: attempt.line("skipped_checkpoint", rank=0, path=f"/elsewhere/{job}/a1/step-20", reason="its copy is bad")
+    skip()  # a node's copy: what is here is whole
+    until("the job says so", lambda: any("a1/step-20 was skipped: its copy is bad" in n for n in coordinator.job(job).notes))
+    assert states() == {10: "COMMITTED", 20: "COMMITTED"}
+    path = coordinator.state_dir / "checkpoints" / job / "a1/step-20/model.safetensors"
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    skip()
+    until("it is known", lambda: states() == {10: "COMMITTED", 20: "DAMAGED"})
+    assert coordinator.job(job).checkpoint == "a1/step-10"
+    note = coordinator.checkpoints(job)[0].note
+    assert "model.safetensors" in note and digest(data) in note
+    attempt.end("failed", **{"class": "internal"})
+    second = node.attempt()
+    assert [r.path for r in second.assign.resume] == ["a1/step-10"]
+    node.close()
+    coordinator.restart()
+    assert states() == {10: "COMMITTED", 20: "DAMAGED"}
+
+
 def files_of(coordinator, job):
     return sorted(str(p.relative_to(coordinator.state_dir / "checkpoints" / job))
                   for p in (coordinator.state_dir / "checkpoints" / job).rglob("*"))

@@ -110,6 +110,19 @@ def two(cluster):
     return coordinator, node
 
 
+def test_node_is_draining_while_its_stopped_daemon_waits_for_ranks(daemon):
+    job = daemon.submit(LONG, "trainer.devices=2")
+    daemon.wait_step(job, 5)
+    held = daemon.workers(job)[0]
+    os.kill(held, signal.SIGSTOP)  # it cannot agree to stop
+    daemon.process.send_signal(signal.SIGTERM)
+    until("its node drains", lambda: daemon.nodes("DRAINING"))
+    assert "DRAINING" in daemon.ctl("node", "list", check=0).stdout
+    assert daemon.process.poll() is None
+    os.kill(held, signal.SIGCONT)
+    assert daemon.process.wait(30) == 0
+
+
 @pytest.mark.parametrize("victim", ["coordinator", "node", "both"])
 def test_attempt_of_another_process_is_adopted(two, victim):
     coordinator, node = two
