@@ -3,6 +3,10 @@
 // asked are the reference's loops. A kernel that runs can only fail by oneDNN, by the collective or
 // by bad labels.
 //
+// When all families were asked it is known who takes images in which layouts: layout.c plans them,
+// convolutions are built, and reorders (bridges) are put where a node wants another order than a
+// value has. They go through memory of the executable that is as large as the worst node wants.
+//
 // An output of the graph is copied to the host block right after the kernel that makes it, because
 // the memory plan may give its bytes to somebody else later in the step.
 
@@ -17,7 +21,11 @@ struct compiler {
     const struct td_program *program;
     const struct td_graph *graph;
     const struct td_bindings *bindings;
-    struct td_executable *exe;
+    struct td_executable *exe; // its first kernels are those of the nodes, while they are made
+    struct td_layout_plan layout;
+    uint8_t *need;          // of node i, as the plan reads it
+    struct td_kernel *list; // what will be run
+    uint32_t n_list;
 };
 
 // ---- operands -----------------------------------------------------------------------------------
@@ -47,6 +55,12 @@ static td_status resolve(const struct compiler *c, td_value v, struct td_operand
     }
     *out = o;
     return TD_OK;
+}
+
+static bool is_param(const struct compiler *c, td_value v) {
+    const struct td_value_info *info = td_graph_value(c->graph, v);
+    return info->kind == TD_VALUE_STATE &&
+           td_state_at(td_graph_state(c->graph), info->index)->role == TD_ROLE_PARAM;
 }
 
 bool td_kernel_all(const struct td_kernel *k, enum td_dtype t) {
@@ -102,7 +116,6 @@ static td_status run_output(const struct td_kernel *k, const struct td_run *r) {
 static td_status add_gemm(const struct compiler *c, const struct td_node_info *n,
                           struct td_kernel *k) {
     const struct td_shape *a = &k->shape[0], *b = &k->shape[1];
-    const struct td_value_info *bv = td_graph_value(c->graph, n->inputs[1]);
     int64_t a_cols = a->dim[a->n_dims - 1];
     int64_t a_rows = a_cols ? td_shape_elems(a) / a_cols : 0;
     struct td_gemm_spec s = {
@@ -115,9 +128,7 @@ static td_status add_gemm(const struct compiler *c, const struct td_node_info *n
         .accumulate = n->attrs.accumulate,
         .act = n->attrs.act,
     };
-    bool is_param = bv->kind == TD_VALUE_STATE &&
-                    td_state_at(td_graph_state(c->graph), bv->index)->role == TD_ROLE_PARAM;
-    if (is_param) s.param = k->in[1].base;
+    if (is_param(c, n->inputs[1])) s.param = k->in[1].base;
     if (!s.m || !s.n || !s.k) {
         k->run = run_empty_gemm;
         return TD_OK;
@@ -177,9 +188,10 @@ static td_status want_scratch(struct td_accelerator *a, size_t bytes) {
 }
 
 static td_status choose_kernel(const struct compiler *c, td_node node, struct td_kernel *k) {
-    static td_kernel_family *const families[] = {td_kernel_elementwise, td_kernel_activation,
-                                                 td_kernel_reduce,      td_kernel_optim,
-                                                 td_kernel_norm,        td_kernel_attention};
+    static td_kernel_family *const families[] = {
+        td_kernel_elementwise, td_kernel_activation, td_kernel_channel,   td_kernel_reduce,
+        td_kernel_optim,       td_kernel_norm,       td_kernel_attention, td_kernel_pool,
+        td_kernel_batch_norm,  td_conv_take};
     if (k->op == TD_OP_ALL_REDUCE) {
         k->run = run_all_reduce;
         return TD_OK;
@@ -194,7 +206,7 @@ static td_status choose_kernel(const struct compiler *c, td_node node, struct td
     return want_scratch(c->accel, k->scratch_bytes);
 }
 
-static td_status add_kernel(struct compiler *c, td_node node) {
+static td_status make_kernel(struct compiler *c, td_node node) {
     const struct td_node_info *n = td_graph_node(c->graph, node);
     struct td_kernel *k = &c->exe->kernel[c->exe->n_kernels++];
     k->op = n->op;
@@ -210,6 +222,80 @@ static td_status add_kernel(struct compiler *c, td_node node) {
     return td_status_context(choose_kernel(c, node, k), "node %u (%s)", node, td_op_name(n->op));
 }
 
+// ---- layouts ------------------------------------------------------------------------------------
+static td_status build_conv(struct compiler *c, td_node node) {
+    const struct td_node_info *n = td_graph_node(c->graph, node);
+    struct td_kernel *k = &c->exe->kernel[node];
+    td_value x, y;
+    td_conv_images(n, &x, &y);
+    const void *param =
+        k->op != TD_OP_CONV2D_GRAD_W && is_param(c, n->inputs[1]) ? k->in[1].base : NULL;
+    td_status s = td_conv_build(k, c->accel->dnnl, td_layout_wanted(c->graph, &c->layout, node, x),
+                                td_layout_wanted(c->graph, &c->layout, node, y), param);
+    return td_status_context(s, "node %u (%s)", node, td_op_name(k->op));
+}
+
+static td_status plan_layouts(struct compiler *c) {
+    uint32_t n = td_graph_n_nodes(c->graph);
+    uint8_t *need = c->need = td_calloc((size_t)n + 1, 1);
+    if (!need) return td_fail_oom();
+    for (td_node i = 0; i < n; i++) {
+        need[i] = (uint8_t)c->exe->kernel[i].need;
+    }
+    TD_TRY(td_layout_plan_make(c->graph, need, &c->layout));
+    c->exe->bridge = aligned_alloc(64, TD_MAX(c->layout.bridge_bytes, (size_t)64));
+    if (!c->exe->bridge) return td_fail_oom();
+    for (td_node i = 0; i < n; i++) {
+        c->exe->kernel[i].layout = (enum td_image_layout)c->layout.of_node[i];
+        if (need[i] == TD_NEED_CONV) TD_TRY(build_conv(c, i));
+    }
+    return TD_OK;
+}
+
+static td_status run_bridge(const struct td_kernel *k, const struct td_run *r) {
+    td_reorder_run(&k->reorder, k->n_threads, td_operand_at(&k->out[1], r),
+                   td_operand_at(&k->out[0], r));
+    return TD_OK;
+}
+
+// Puts a reorder between a value and its node, whose operand `o` lies at *bytes of the bridge then.
+static void add_bridge(struct compiler *c, td_node node, td_value v, struct td_operand *o,
+                       size_t *bytes) {
+    if (!td_layout_bridged(c->graph, &c->layout, node, v)) return;
+    const struct td_value_info *info = td_graph_value(c->graph, v);
+    enum td_image_layout value = (enum td_image_layout)c->layout.of_value[v];
+    enum td_image_layout wanted = td_layout_wanted(c->graph, &c->layout, node, v);
+    bool made = info->kind == TD_VALUE_NODE && info->node == node;
+    struct td_kernel *k = &c->list[c->n_list++];
+    struct td_operand room = {.base = c->exe->bridge + *bytes};
+    k->run = run_bridge;
+    k->op = TD_OP_TRANSPOSE; // another order of the same
+    k->segment = td_graph_node(c->graph, node)->segment;
+    k->n_threads = c->accel->n_threads;
+    k->out_dtype[0] = k->out_dtype[1] = info->dtype;
+    k->out[0] = made ? *o : room;
+    k->out[1] = made ? room : *o;
+    k->reorder = (struct td_reorder){info->shape, made ? wanted : value, made ? value : wanted,
+                                     td_dtype_bytes(info->dtype)};
+    *o = room;
+    *bytes += td_align_up((size_t)td_shape_elems(&info->shape) * td_dtype_bytes(info->dtype), 64);
+}
+
+// The node's kernel with what stands before and behind it.
+static void list_kernel(struct compiler *c, td_node node) {
+    const struct td_node_info *n = td_graph_node(c->graph, node);
+    struct td_kernel *k = &c->exe->kernel[node];
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < k->n_in; i++) {
+        add_bridge(c, node, n->inputs[i], &k->in[i], &bytes);
+    }
+    struct td_kernel *own = &c->list[c->n_list++];
+    for (uint32_t i = 0; i < n->n_outputs; i++) {
+        add_bridge(c, node, n->outputs[i], &k->out[i], &bytes);
+    }
+    *own = *k;
+}
+
 // Copies of those outputs that this node makes.
 static td_status add_outputs(struct compiler *c, td_node node) {
     for (uint32_t i = 0; i < td_graph_n_outputs(c->graph); i++) {
@@ -219,7 +305,7 @@ static td_status add_outputs(struct compiler *c, td_node node) {
         td_graph_output_at(c->graph, i, &name, &v, &kind);
         const struct td_value_info *info = td_graph_value(c->graph, v);
         if (info->kind != TD_VALUE_NODE || info->node != node) continue;
-        struct td_kernel *k = &c->exe->kernel[c->exe->n_kernels++];
+        struct td_kernel *k = &c->list[c->n_list++];
         k->segment = td_graph_node(c->graph, node)->segment;
         k->run = run_output;
         k->op = TD_OP_RESHAPE; // the same value elsewhere
@@ -231,15 +317,26 @@ static td_status add_outputs(struct compiler *c, td_node node) {
 }
 
 static td_status compile_nodes(struct compiler *c) {
+    struct td_executable *e = c->exe;
     uint32_t n = td_graph_n_nodes(c->graph);
-    size_t most = (size_t)n + td_graph_n_outputs(c->graph);
-    c->exe->kernel = td_calloc(most ? most : 1, sizeof *c->exe->kernel);
-    if (!c->exe->kernel) return td_fail_oom();
+    e->kernel = td_calloc((size_t)n + 1, sizeof *e->kernel);
+    if (!e->kernel) return td_fail_oom();
     td_dnnl_new_program(c->accel->dnnl);
     for (td_node i = 0; i < n; i++) {
-        TD_TRY(add_kernel(c, i));
+        TD_TRY(make_kernel(c, i));
+    }
+    TD_TRY(plan_layouts(c));
+    size_t most = (size_t)n + td_graph_n_outputs(c->graph) + c->layout.n_bridges;
+    c->list = td_calloc(most + 1, sizeof *c->list);
+    if (!c->list) return td_fail_oom();
+    for (td_node i = 0; i < n; i++) {
+        list_kernel(c, i);
         TD_TRY(add_outputs(c, i));
     }
+    free(e->kernel); // the list owns what they own
+    e->kernel = c->list;
+    e->n_kernels = c->n_list;
+    c->list = NULL;
     return TD_OK;
 }
 
@@ -251,6 +348,9 @@ td_status td_cpu_compile(struct td_accelerator *a, const struct td_program *p,
     e->accel = a;
     struct compiler c = {.accel = a, .program = p, .graph = p->graph, .bindings = b, .exe = e};
     td_status failed = compile_nodes(&c);
+    free(c.list); // of a failed one; it owns nothing
+    td_layout_plan_finish(&c.layout);
+    free(c.need);
     if (failed) {
         td_cpu_release(e);
         return td_status_context(failed, "compile step '%s' for %lld samples", p->key.step,
@@ -269,6 +369,7 @@ void td_cpu_release(struct td_executable *e) {
         free(e->kernel[i].shape);
     }
     free(e->kernel);
+    free(e->bridge);
     e->magic = 0;
     free(e);
 }

@@ -8,6 +8,8 @@
 //   onednn.c     what all users of oneDNN share: engine, scratch, packed weights
 //   gemm.c       matrix products by oneDNN: algorithm and weight layout
 //   tune.c       which way of computing something is the fastest here, measured once
+//   conv.c       convolutions by oneDNN
+//   layout.c     in which order the bytes of images lie
 //   parallel.c   the one OpenMP loop
 //   peak.c       what the threads can do at best, measured
 //   convert.c    rows of any float type as rows of fp32
@@ -21,7 +23,7 @@
 // reference's loops, which is correct, slow, and told (kernel_at). Thread: the rank's training
 // thread.
 
-#include "lib/base/base.h"
+#include "accelerators/cpu/layout.h"
 #include "traind/accelerator.h"
 
 enum { TD_CPU_MAX_THREADS = 256 };
@@ -72,12 +74,15 @@ struct td_kernel {
     struct td_shape out_shape;         // of the first result
     enum td_dtype out_dtype[TD_MAX_OUT];
     struct td_attrs attrs;
-    int64_t rows, cols; // of the first operand: last dim, and all others together
-    int64_t elems;      // of the output
+    int64_t rows, cols;          // of the first operand: last dim, and all others together
+    int64_t elems;               // of the output
+    enum td_layout_need need;    // set by the family
+    enum td_image_layout layout; // of its images, where it takes any
     size_t scratch_bytes;
     void *own; // what else the kernel needs, and who frees it
     void (*destroy_own)(void *own);
     struct td_gemm *gemm;
+    struct td_reorder reorder; // of a bridge
     const float *scalars;
     td_status (*all_reduce)(void *arg, uint32_t bucket);
     void *all_reduce_arg;
@@ -88,6 +93,7 @@ struct td_executable {
     struct td_accelerator *accel;
     struct td_kernel *kernel;
     uint32_t n_kernels;
+    char *bridge; // where reordered images lie, for one node after the other
 };
 enum { td_executable_magic = 0x43505545 };
 
@@ -108,7 +114,7 @@ void td_parallel_open(int32_t n_threads);
 // own, sets k->run and what that needs (scratch_bytes; own). Everything else of k is filled in.
 typedef td_status td_kernel_family(struct td_kernel *k);
 td_kernel_family td_kernel_elementwise, td_kernel_activation, td_kernel_reduce, td_kernel_optim,
-    td_kernel_norm, td_kernel_attention;
+    td_kernel_norm, td_kernel_attention, td_kernel_pool, td_kernel_batch_norm, td_kernel_channel;
 // True if all operands and results are of one type that convert.h takes.
 bool td_kernel_narrow(const struct td_kernel *k);
 // True if all operands and results are of type t.
@@ -136,6 +142,14 @@ void td_dnnl_destroy(struct td_dnnl *e);
 void td_dnnl_describe(char *out, size_t out_bytes);
 // Before the first primitive of a program is created: the program packs its parameters anew.
 void td_dnnl_new_program(struct td_dnnl *e);
+
+// ---- conv.c -------------------------------------------------------------------------------------
+// The family of convolutions. What it takes is created when the layouts are known; `param` is the
+// address of the parameter that the weights are, or NULL.
+td_kernel_family td_conv_take;
+TD_MUST_USE td_status td_conv_build(struct td_kernel *k, struct td_dnnl *e,
+                                    enum td_image_layout x_layout, enum td_image_layout y_layout,
+                                    const void *param);
 
 // ---- gemm.c -------------------------------------------------------------------------------------
 // y (m,n) = act(op(a) (m,k) @ op(b) (k,n) + bias), y += with accumulate (no act then).

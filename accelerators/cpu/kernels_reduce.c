@@ -208,6 +208,16 @@ static td_status run_reduce_sum(const struct td_kernel *k, const struct td_run *
     return TD_OK;
 }
 
+static td_status run_reduce_mean(const struct td_kernel *k, const struct td_run *r) {
+    float *y = td_operand_at(&k->out[0], r);
+    float scale = (float)((double)k->elems / (double)td_shape_elems(&k->shape[0]));
+    TD_TRY(run_reduce_sum(k, r));
+    for (int64_t i = 0; i < k->elems; i++) {
+        y[i] *= scale;
+    }
+    return TD_OK;
+}
+
 // ---- to a scalar --------------------------------------------------------------------------------
 TD_CLONES static double sum_of(const float *x, int64_t n) {
     double lane[8] = {0};
@@ -327,7 +337,7 @@ td_status td_kernel_reduce(struct td_kernel *k) {
         [TD_OP_SOFTMAX_CE] = run_softmax_ce,   [TD_OP_COUNT_CORRECT] = run_count_correct,
         [TD_OP_REDUCE_SUM] = run_reduce_sum,   [TD_OP_MEAN] = run_mean,
         [TD_OP_SUM_SQUARES] = run_sum_squares, [TD_OP_ALL_FINITE] = run_all_finite,
-        [TD_OP_CLIP_COEF] = run_clip_coef,
+        [TD_OP_CLIP_COEF] = run_clip_coef,     [TD_OP_REDUCE_MEAN] = run_reduce_mean,
     };
     if (!types_fit(k)) return TD_OK;
     k->run = table[k->op];

@@ -94,7 +94,7 @@ td_status td_dnnl_pack_get(struct td_dnnl *e, const void *param, const dnnl_memo
                            const dnnl_memory_desc_t *layout, struct td_pack **out_pack) {
     int n = 0;
     for (struct td_pack *p = e->packs; p; p = p->next, n++) {
-        if (p->param == param && dnnl_memory_desc_equal(&p->layout, layout)) {
+        if (param && p->param == param && dnnl_memory_desc_equal(&p->layout, layout)) {
             *out_pack = p;
             return TD_OK;
         }

@@ -42,7 +42,8 @@ td_status td_dnnl_fail(dnnl_status_t s, const char *what);
 
 // Scratch grows while programs are compiled; a run takes its address from the engine.
 TD_MUST_USE td_status td_dnnl_want_scratch(struct td_dnnl *e, size_t bytes);
-// The pack of `param` (stored as `plain`) in `layout`, created on first use.
+// The pack of `param` (stored as `plain`) in `layout`, created on first use. Without param: one of
+// its own, for weights that a node computes.
 TD_MUST_USE td_status td_dnnl_pack_get(struct td_dnnl *e, const void *param,
                                        const dnnl_memory_desc_t *plain,
                                        const dnnl_memory_desc_t *layout, struct td_pack **out_pack);

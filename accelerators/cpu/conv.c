@@ -1,0 +1,332 @@
+// Convolutions and the gradients of their operands, by oneDNN.
+//
+// Images come and go in the layouts that layout.c chose. Weights and their gradient are plain for
+// everybody else; inside, their layout is left to oneDNN (format any): a forward or data-gradient
+// primitive reads a pack that is made anew once a run, a weight-gradient primitive writes into
+// memory of its own that is then put into plain order, or added to what is there, which costs
+// little beside the convolution. Where the weights are a parameter, primitives that want the same
+// layout share the pack.
+//
+// Algorithm: Winograd multiplies less (up to 2.25 times here) and rounds more; oneDNN has it for
+// 3x3 filters of stride 1 in fp32, where both sides have whole blocks. Everything else is direct.
+
+#include <string.h>
+
+#include "accelerators/cpu/onednn.h"
+
+enum { MAX_DNNL_ARGS = 6 };
+enum kind { FORWARD, GRAD_X, GRAD_W };
+
+struct spec {
+    enum kind kind;
+    int64_t n, c, h, w;      // of the operand; n > 0
+    int64_t o, out_h, out_w; // of the result
+    int64_t kernel[2];
+    struct td_window_attrs window;
+    enum td_image_layout x_layout, y_layout;
+    enum td_dtype dtype;
+    bool has_bias, accumulate;
+    enum td_act act;
+    const void *param; // address of the parameter that the weights are, or NULL
+};
+
+struct conv {
+    struct td_dnnl *engine;
+    struct spec spec;
+    dnnl_primitive_t primitive;
+    dnnl_memory_t x, w, bias, y, scratch;
+    struct td_pack *pack;    // NULL: weights are read where they lie
+    bool packs;              // this one packs first
+    dnnl_primitive_t unpack; // GRAD_W: own memory -> plain gradient; NULL: written where it lies
+    dnnl_memory_t w_plain;   // GRAD_W: of unpack
+    void *own;               // GRAD_W: memory of w
+};
+
+struct descs {
+    dnnl_memory_desc_t x, w, w_plain, bias, y;
+};
+
+// ---- descriptors
+static dnnl_data_type_t data_type(enum td_dtype t) {
+    return t == TD_BF16 ? dnnl_bf16 : dnnl_f32;
+}
+
+static dnnl_status_t image_desc(const struct spec *s, enum td_image_layout layout,
+                                const dnnl_dims_t dims, dnnl_memory_desc_t *out) {
+    static const dnnl_format_tag_t tag[] = {dnnl_nchw, dnnl_nChw16c, dnnl_nhwc};
+    return dnnl_memory_desc_init_by_tag(out, 4, dims, data_type(s->dtype), tag[layout]);
+}
+
+static dnnl_status_t describe(const struct spec *s, struct descs *d) {
+    int64_t groups = td_window_at_least_one(s->window.groups);
+    dnnl_dims_t x = {s->n, s->c, s->h, s->w}, y = {s->n, s->o, s->out_h, s->out_w}, bias = {s->o};
+    dnnl_dims_t w = {s->o, s->c, s->kernel[0], s->kernel[1]};
+    dnnl_dims_t grouped = {groups, s->o / groups, s->c / groups, s->kernel[0], s->kernel[1]};
+    bool one = groups == 1;
+    const dnnl_dim_t *w_dims = one ? w : grouped;
+    dnnl_data_type_t type = data_type(s->dtype);
+    dnnl_status_t st = image_desc(s, s->x_layout, x, &d->x);
+    if (!st) st = image_desc(s, s->y_layout, y, &d->y);
+    if (!st) st = dnnl_memory_desc_init_by_tag(&d->bias, 1, bias, dnnl_f32, dnnl_a);
+    if (!st) {
+        st = dnnl_memory_desc_init_by_tag(&d->w_plain, one ? 4 : 5, w_dims, type,
+                                          one ? dnnl_oihw : dnnl_goihw);
+    }
+    if (!st) {
+        st = dnnl_memory_desc_init_by_tag(&d->w, one ? 4 : 5, w_dims, type, dnnl_format_tag_any);
+    }
+    return st;
+}
+
+static dnnl_status_t make_attr(const struct spec *s, dnnl_primitive_attr_t *out_attr) {
+    dnnl_post_ops_t ops = NULL;
+    dnnl_status_t st = dnnl_primitive_attr_create(out_attr);
+    if (!st) st = dnnl_primitive_attr_set_scratchpad_mode(*out_attr, dnnl_scratchpad_mode_user);
+    if (!st && s->act == TD_ACT_RELU) {
+        st = dnnl_post_ops_create(&ops);
+        if (!st) st = dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_relu, 0, 0);
+        if (!st) st = dnnl_primitive_attr_set_post_ops(*out_attr, ops);
+        dnnl_post_ops_destroy(ops);
+    }
+    return st;
+}
+
+// Backward descriptors want the forward one they belong to as a hint.
+static dnnl_status_t make_pd(const struct spec *s, dnnl_engine_t engine, const struct descs *d,
+                             dnnl_alg_kind_t alg, dnnl_primitive_desc_t *out_pd) {
+    dnnl_dims_t stride, dilation, pad;
+    for (int i = 0; i < 2; i++) {
+        stride[i] = td_window_at_least_one(s->window.stride[i]);
+        dilation[i] = td_window_at_least_one(s->window.dilation[i]) - 1;
+        pad[i] = s->window.pad[i];
+    }
+    bool forward = s->kind == FORWARD;
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_desc_t hint = NULL;
+    dnnl_convolution_desc_t c;
+    dnnl_status_t st = make_attr(s, &attr);
+    if (!st) {
+        st = dnnl_dilated_convolution_forward_desc_init(&c, dnnl_forward_training, alg, &d->x,
+                                                        &d->w, s->has_bias ? &d->bias : NULL, &d->y,
+                                                        stride, dilation, pad, pad);
+    }
+    if (!st) {
+        st = dnnl_primitive_desc_create(forward ? out_pd : &hint, &c, forward ? attr : NULL, engine,
+                                        NULL);
+    }
+    if (!st && s->kind == GRAD_X) {
+        st = dnnl_dilated_convolution_backward_data_desc_init(&c, alg, &d->x, &d->w, &d->y, stride,
+                                                              dilation, pad, pad);
+    } else if (!st && s->kind == GRAD_W) {
+        st = dnnl_dilated_convolution_backward_weights_desc_init(&c, alg, &d->x, &d->w, NULL, &d->y,
+                                                                 stride, dilation, pad, pad);
+    }
+    if (!st && !forward) st = dnnl_primitive_desc_create(out_pd, &c, attr, engine, hint);
+    dnnl_primitive_desc_destroy(hint);
+    dnnl_primitive_attr_destroy(attr);
+    return st;
+}
+
+static bool wants_winograd(const struct spec *s) {
+    bool plain = td_window_at_least_one(s->window.groups) == 1;
+    for (int i = 0; i < 2; i++) {
+        plain = plain && s->kernel[i] == 3 && td_window_at_least_one(s->window.stride[i]) == 1 &&
+                td_window_at_least_one(s->window.dilation[i]) == 1;
+    }
+    return plain && s->dtype == TD_F32 && s->x_layout == TD_LAYOUT_BLOCKED &&
+           s->y_layout == TD_LAYOUT_BLOCKED;
+}
+
+static td_status choose_pd(const struct spec *s, dnnl_engine_t engine, const struct descs *d,
+                           dnnl_primitive_desc_t *out_pd) {
+    if (wants_winograd(s)) {
+        dnnl_status_t st = make_pd(s, engine, d, dnnl_convolution_winograd, out_pd);
+        if (!st) return TD_OK;
+        if (st != dnnl_unimplemented) return td_dnnl_fail(st, "describe a convolution");
+    }
+    DNNL_TRY(make_pd(s, engine, d, dnnl_convolution_direct, out_pd), "describe a convolution");
+    return TD_OK;
+}
+
+// ---- create
+// GRAD_W: oneDNN writes its own layout; what is plain already is written where it belongs.
+static td_status make_unpack(struct conv *v, const struct descs *d,
+                             const dnnl_memory_desc_t *layout) {
+    dnnl_engine_t engine = v->engine->engine;
+    if (!v->spec.accumulate && dnnl_memory_desc_equal(layout, &d->w_plain)) return TD_OK;
+    v->own = aligned_alloc(64, td_align_up(dnnl_memory_desc_get_size(layout), 64));
+    if (!v->own) return td_fail_oom();
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_post_ops_t ops = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_status_t s = dnnl_primitive_attr_create(&attr);
+    if (!s) s = dnnl_post_ops_create(&ops);
+    if (!s && v->spec.accumulate) s = dnnl_post_ops_append_sum(ops, 1);
+    if (!s) s = dnnl_primitive_attr_set_post_ops(attr, ops);
+    if (!s) {
+        s = dnnl_reorder_primitive_desc_create(&pd, layout, engine, &d->w_plain, engine, attr);
+    }
+    if (!s) s = dnnl_primitive_create(&v->unpack, pd);
+    if (!s) s = dnnl_memory_create(&v->w_plain, &d->w_plain, engine, DNNL_MEMORY_NONE);
+    dnnl_primitive_desc_destroy(pd);
+    dnnl_post_ops_destroy(ops);
+    dnnl_primitive_attr_destroy(attr);
+    return s ? td_dnnl_fail(s, "unpack a weight gradient") : TD_OK;
+}
+
+static td_status make_memories(struct conv *v, const struct descs *d,
+                               const_dnnl_primitive_desc_t pd) {
+    dnnl_engine_t engine = v->engine->engine;
+    bool grad_w = v->spec.kind == GRAD_W;
+    const dnnl_memory_desc_t *scratch =
+        dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    const dnnl_memory_desc_t *w = dnnl_primitive_desc_query_md(
+        pd, grad_w ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
+    DNNL_TRY(dnnl_memory_create(&v->x, &d->x, engine, DNNL_MEMORY_NONE), "operand x");
+    DNNL_TRY(dnnl_memory_create(&v->y, &d->y, engine, DNNL_MEMORY_NONE), "operand y");
+    DNNL_TRY(dnnl_memory_create(&v->w, w, engine, DNNL_MEMORY_NONE), "weights");
+    DNNL_TRY(dnnl_memory_create(&v->scratch, scratch, engine, DNNL_MEMORY_NONE), "scratch");
+    if (v->spec.has_bias) {
+        DNNL_TRY(dnnl_memory_create(&v->bias, &d->bias, engine, DNNL_MEMORY_NONE), "bias");
+    }
+    TD_TRY(td_dnnl_want_scratch(v->engine, dnnl_memory_desc_get_size(scratch)));
+    if (grad_w) return make_unpack(v, d, w);
+    if (dnnl_memory_desc_equal(w, &d->w_plain)) return TD_OK;
+    TD_TRY(td_dnnl_pack_get(v->engine, v->spec.param, &d->w_plain, w, &v->pack));
+    v->packs = !v->spec.param || td_dnnl_pack_claim(v->engine, v->pack);
+    return TD_OK;
+}
+
+static td_status build(struct conv *v) {
+    struct descs d;
+    dnnl_primitive_desc_t pd = NULL;
+    DNNL_TRY(describe(&v->spec, &d), "describe images");
+    TD_TRY(choose_pd(&v->spec, v->engine->engine, &d, &pd));
+    dnnl_status_t s = dnnl_primitive_create(&v->primitive, pd);
+    td_status failed = s ? td_dnnl_fail(s, "create a convolution") : make_memories(v, &d, pd);
+    dnnl_primitive_desc_destroy(pd);
+    return failed;
+}
+
+static void destroy(void *own) {
+    struct conv *v = own;
+    dnnl_primitive_destroy(v->primitive);
+    dnnl_primitive_destroy(v->unpack);
+    dnnl_memory_destroy(v->x);
+    dnnl_memory_destroy(v->w);
+    dnnl_memory_destroy(v->bias);
+    dnnl_memory_destroy(v->y);
+    dnnl_memory_destroy(v->scratch);
+    dnnl_memory_destroy(v->w_plain);
+    free(v->own);
+    free(v);
+}
+
+// ---- run
+static td_status set_address(dnnl_memory_t m, const void *p) {
+    // oneDNN's handles are not const; only the result is written.
+    DNNL_TRY(dnnl_memory_set_data_handle(m, (void *)(uintptr_t)p), "set an address");
+    return TD_OK;
+}
+
+static int name_args(const struct conv *v, dnnl_exec_arg_t args[MAX_DNNL_ARGS]) {
+    static const int role[][3] = {
+        [FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
+        [GRAD_X] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST},
+        [GRAD_W] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST},
+    };
+    int n = 0;
+    args[n++] = (dnnl_exec_arg_t){role[v->spec.kind][0], v->x};
+    args[n++] = (dnnl_exec_arg_t){role[v->spec.kind][1], v->pack ? v->pack->packed : v->w};
+    args[n++] = (dnnl_exec_arg_t){role[v->spec.kind][2], v->y};
+    args[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, v->scratch};
+    if (v->bias) args[n++] = (dnnl_exec_arg_t){DNNL_ARG_BIAS, v->bias};
+    return n;
+}
+
+static td_status unpack(struct conv *v, const void *result) {
+    TD_TRY(set_address(v->w_plain, result));
+    dnnl_exec_arg_t put[] = {{DNNL_ARG_FROM, v->w}, {DNNL_ARG_TO, v->w_plain}};
+    DNNL_TRY(dnnl_primitive_execute(v->unpack, v->engine->stream, 2, put), "unpack a gradient");
+    return TD_OK;
+}
+
+static td_status run_conv(const struct td_kernel *k, const struct td_run *r) {
+    struct conv *v = k->own;
+    enum kind kind = v->spec.kind;
+    const void *a = td_operand_at(&k->in[0], r), *b = td_operand_at(&k->in[1], r);
+    const void *result = td_operand_at(&k->out[0], r);
+    const void *x = kind == GRAD_X ? result : a;
+    const void *y = kind == FORWARD ? result : kind == GRAD_X ? a : b;
+    const void *w = kind != GRAD_W ? b : v->own ? v->own : result;
+    if (v->packs) TD_TRY(td_dnnl_pack_run(v->engine, v->pack, b));
+    TD_TRY(set_address(v->x, x));
+    TD_TRY(set_address(v->w, w));
+    TD_TRY(set_address(v->y, y));
+    TD_TRY(set_address(v->scratch, v->engine->scratch));
+    if (v->bias) TD_TRY(set_address(v->bias, td_operand_at(&k->in[2], r)));
+    dnnl_exec_arg_t args[MAX_DNNL_ARGS];
+    int n = name_args(v, args);
+    DNNL_TRY(dnnl_primitive_execute(v->primitive, v->engine->stream, n, args), "run a convolution");
+    return v->unpack ? unpack(v, result) : TD_OK;
+}
+
+// No images, or no channels: nothing is summed.
+static td_status run_empty(const struct td_kernel *k, const struct td_run *r) {
+    float *y = td_operand_at(&k->out[0], r);
+    if (!k->attrs.accumulate) memset(y, 0, (size_t)k->elems * sizeof *y);
+    return TD_OK;
+}
+
+// ---- the family
+td_status td_conv_take(struct td_kernel *k) {
+    bool conv =
+        k->op == TD_OP_CONV2D || k->op == TD_OP_CONV2D_GRAD_X || k->op == TD_OP_CONV2D_GRAD_W;
+    if (!conv || !td_kernel_all(k, TD_F32)) return TD_OK;
+    bool empty = !td_shape_elems(&k->shape[0]) || !td_shape_elems(&k->shape[1]);
+    if (empty && k->n_in > 2 && k->elems) return TD_OK; // a bias alone
+    k->run = empty ? run_empty : run_conv;
+    if (!empty) k->need = TD_NEED_CONV;
+    return TD_OK;
+}
+
+static struct spec spec_of(const struct td_kernel *k) {
+    enum kind kind = k->op == TD_OP_CONV2D          ? FORWARD
+                     : k->op == TD_OP_CONV2D_GRAD_X ? GRAD_X
+                                                    : GRAD_W;
+    const struct td_shape *x = kind == GRAD_X ? &k->out_shape : &k->shape[0];
+    const struct td_shape *w = kind == GRAD_W ? &k->out_shape : &k->shape[1];
+    const struct td_shape *y = kind == FORWARD  ? &k->out_shape
+                               : kind == GRAD_X ? &k->shape[0]
+                                                : &k->shape[1];
+    return (struct spec){
+        .kind = kind,
+        .n = x->dim[0],
+        .c = x->dim[1],
+        .h = x->dim[2],
+        .w = x->dim[3],
+        .o = y->dim[1],
+        .out_h = y->dim[2],
+        .out_w = y->dim[3],
+        .kernel = {w->dim[2], w->dim[3]},
+        .window = k->attrs.window,
+        .dtype = k->out_dtype[0],
+        .has_bias = k->n_in > 2,
+        .accumulate = k->attrs.accumulate,
+        .act = k->attrs.act,
+    };
+}
+
+td_status td_conv_build(struct td_kernel *k, struct td_dnnl *e, enum td_image_layout x_layout,
+                        enum td_image_layout y_layout, const void *param) {
+    struct conv *v = td_calloc(1, sizeof *v);
+    if (!v) return td_fail_oom();
+    k->own = v;
+    k->destroy_own = destroy;
+    v->engine = e;
+    v->spec = spec_of(k);
+    v->spec.x_layout = x_layout;
+    v->spec.y_layout = y_layout;
+    v->spec.param = param;
+    return build(v);
+}

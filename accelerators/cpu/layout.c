@@ -1,0 +1,276 @@
+// Which image lies in which layout; contract in layout.h.
+//
+// Values that meet in a node which works in any layout form a group (union-find), and get one
+// layout. A convolution votes for what it wants, a node that wants plain votes for plain, each with
+// the bytes that a reorder would move; the most bytes win, plain where they are equal. Values that
+// must be plain are in no group. A node that works in any layout takes that of the first of its
+// values that is in a group; its others are bridged.
+
+#include "accelerators/cpu/layout.h"
+
+#include <string.h>
+
+#include "accelerators/cpu/cpu.h"
+
+struct planner {
+    const struct td_graph *g;
+    struct td_layout_plan *plan;
+    td_value *group;                  // by value: parent in the union-find; 0: in no group
+    double (*votes)[TD_LAYOUT_COUNT]; // by value, of the group's root
+};
+
+const char *td_layout_name(enum td_image_layout l) {
+    static const char *const names[] = {"nchw", "nChw16c", "nhwc"};
+    return names[l];
+}
+
+// ---- what a value or node is
+// --------------------------------------------------------------------- False for what is no image,
+// and where all orders are the same.
+static bool has_order(const struct td_graph *g, td_value v) {
+    const struct td_shape *s = &td_graph_value(g, v)->shape;
+    return s->n_dims == 4 && s->dim[1] > 1 && s->dim[2] * s->dim[3] > 1;
+}
+
+static double bytes_of(const struct td_graph *g, td_value v) {
+    const struct td_value_info *info = td_graph_value(g, v);
+    return (double)td_shape_elems(&info->shape) * (double)td_dtype_bytes(info->dtype);
+}
+
+void td_conv_images(const struct td_node_info *n, td_value *out_x, td_value *out_y) {
+    td_value first = n->inputs[0];
+    *out_x = n->op == TD_OP_CONV2D_GRAD_X ? n->outputs[0] : first;
+    *out_y = n->op == TD_OP_CONV2D          ? n->outputs[0]
+             : n->op == TD_OP_CONV2D_GRAD_X ? first
+                                            : n->inputs[1];
+}
+
+static int64_t channels_of(const struct td_graph *g, td_value v) {
+    return td_graph_value(g, v)->shape.dim[1];
+}
+
+// Blocked where both sides have whole blocks in each group, or one channel a group. A first layer's
+// few channels are read as they come. What is no image (weights) is plain.
+static enum td_image_layout conv_wants(const struct td_graph *g, const struct td_node_info *n,
+                                       td_value v) {
+    td_value x, y;
+    td_conv_images(n, &x, &y);
+    if (v != x && v != y) return TD_LAYOUT_PLAIN;
+    int64_t c = channels_of(g, x), o = channels_of(g, y);
+    int64_t groups = td_window_at_least_one(n->attrs.window.groups);
+    int64_t per = groups == c && groups == o ? 1 : groups; // depthwise
+    bool whole = o % (per * TD_LAYOUT_LANES) == 0 && c % (per * TD_LAYOUT_LANES) == 0;
+    if (whole) return TD_LAYOUT_BLOCKED;
+    bool first = groups == 1 && c <= 3 && o % TD_LAYOUT_LANES == 0 && n->op != TD_OP_CONV2D_GRAD_X;
+    if (first) return v == x ? TD_LAYOUT_PLAIN : TD_LAYOUT_BLOCKED;
+    return TD_LAYOUT_LAST;
+}
+
+static bool same_shapes(const struct td_graph *g, const struct td_node_info *n) {
+    const struct td_shape *y = &td_graph_value(g, n->outputs[0])->shape;
+    for (uint32_t i = 0; i < n->n_inputs; i++) {
+        const struct td_shape *x = &td_graph_value(g, n->inputs[i])->shape;
+        if (td_shape_elems(x) != 1 && !td_shape_equal(x, y)) return false;
+    }
+    return true;
+}
+
+static bool works_in_any(const struct planner *p, td_node node) {
+    const struct td_node_info *n = td_graph_node(p->g, node);
+    if (p->plan->need[node] == TD_NEED_ANY || n->op == TD_OP_FILL) return true;
+    bool elementwise = n->op >= TD_OP_ADD && n->op <= TD_OP_SELECT;
+    if (!elementwise && n->op != TD_OP_CAST && n->op != TD_OP_SCALE) return false;
+    return same_shapes(p->g, n);
+}
+
+// ---- groups
+static td_value root_of(struct planner *p, td_value v) {
+    while (p->group[v] != v) {
+        p->group[v] = p->group[p->group[v]];
+        v = p->group[v];
+    }
+    return v;
+}
+
+static void join(struct planner *p, td_value a, td_value b) {
+    if (!p->group[a] || !p->group[b]) return;
+    td_value ra = root_of(p, a), rb = root_of(p, b);
+    p->group[TD_MAX(ra, rb)] = TD_MIN(ra, rb);
+}
+
+// Everything that nodes make and that has an order, but for what a reshape sees.
+static void find_members(struct planner *p) {
+    for (td_value v = 1; v <= td_graph_n_values(p->g); v++) {
+        bool made = td_graph_value(p->g, v)->kind == TD_VALUE_NODE;
+        p->group[v] = made && has_order(p->g, v) ? v : 0;
+    }
+    for (td_node n = 0; n < td_graph_n_nodes(p->g); n++) {
+        const struct td_node_info *node = td_graph_node(p->g, n);
+        if (node->op != TD_OP_RESHAPE) continue;
+        p->group[node->inputs[0]] = 0;
+        p->group[node->outputs[0]] = 0;
+    }
+}
+
+// Calls fn for each value of the node that may be in a group.
+typedef void edge_fn(struct planner *p, td_node n, td_value v, void *arg);
+static void each_edge(struct planner *p, td_node n, edge_fn *fn, void *arg) {
+    const struct td_node_info *node = td_graph_node(p->g, n);
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        if (p->group[node->inputs[i]]) fn(p, n, node->inputs[i], arg);
+    }
+    for (uint32_t i = 0; i < node->n_outputs; i++) {
+        if (p->group[node->outputs[i]]) fn(p, n, node->outputs[i], arg);
+    }
+}
+
+static void join_edge(struct planner *p, td_node n, td_value v, void *first) {
+    (void)n;
+    td_value *one = first;
+    if (*one) join(p, *one, v);
+    *one = v;
+}
+
+static void vote_edge(struct planner *p, td_node n, td_value v, void *arg) {
+    (void)arg;
+    const struct td_node_info *node = td_graph_node(p->g, n);
+    bool conv = p->plan->need[n] == TD_NEED_CONV;
+    enum td_image_layout wanted = conv ? conv_wants(p->g, node, v) : TD_LAYOUT_PLAIN;
+    p->votes[root_of(p, v)][wanted] += bytes_of(p->g, v);
+}
+
+static void take_edge(struct planner *p, td_node n, td_value v, void *taken) {
+    bool *done = taken;
+    if (*done) return;
+    p->plan->of_node[n] = p->plan->of_value[v];
+    *done = true;
+}
+
+static enum td_image_layout elect(const double votes[TD_LAYOUT_COUNT]) {
+    enum td_image_layout best = TD_LAYOUT_PLAIN;
+    for (int l = 0; l < TD_LAYOUT_COUNT; l++) {
+        if (votes[l] > votes[best]) best = (enum td_image_layout)l;
+    }
+    return best;
+}
+
+static void decide(struct planner *p) {
+    uint32_t n_nodes = td_graph_n_nodes(p->g);
+    find_members(p);
+    for (td_node n = 0; n < n_nodes; n++) {
+        td_value first = 0;
+        if (works_in_any(p, n)) each_edge(p, n, join_edge, &first);
+    }
+    for (td_node n = 0; n < n_nodes; n++) {
+        if (!works_in_any(p, n)) each_edge(p, n, vote_edge, NULL);
+    }
+    for (td_value v = 1; v <= td_graph_n_values(p->g); v++) {
+        if (p->group[v]) p->plan->of_value[v] = (uint8_t)elect(p->votes[root_of(p, v)]);
+    }
+    for (td_node n = 0; n < n_nodes; n++) {
+        bool taken = false;
+        if (works_in_any(p, n)) each_edge(p, n, take_edge, &taken);
+    }
+}
+
+// ---- bridges
+enum td_image_layout td_layout_wanted(const struct td_graph *g, const struct td_layout_plan *plan,
+                                      td_node n, td_value v) {
+    const struct td_node_info *node = td_graph_node(g, n);
+    if (!has_order(g, v)) return (enum td_image_layout)plan->of_value[v];
+    if (plan->need[n] == TD_NEED_CONV) return conv_wants(g, node, v);
+    return (enum td_image_layout)plan->of_node[n];
+}
+
+bool td_layout_bridged(const struct td_graph *g, const struct td_layout_plan *plan, td_node n,
+                       td_value v) {
+    return has_order(g, v) && td_layout_wanted(g, plan, n, v) != plan->of_value[v];
+}
+
+static void count_bridges(struct planner *p, td_node n) {
+    const struct td_node_info *node = td_graph_node(p->g, n);
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < node->n_inputs + node->n_outputs; i++) {
+        td_value v = i < node->n_inputs ? node->inputs[i] : node->outputs[i - node->n_inputs];
+        if (!td_layout_bridged(p->g, p->plan, n, v)) continue;
+        bytes += td_align_up((size_t)bytes_of(p->g, v), 64);
+        p->plan->n_bridges++;
+    }
+    p->plan->bridge_bytes = TD_MAX(p->plan->bridge_bytes, bytes);
+}
+
+td_status td_layout_plan_make(const struct td_graph *g, const uint8_t *need,
+                              struct td_layout_plan *out_plan) {
+    size_t n_values = (size_t)td_graph_n_values(g) + 1;
+    struct td_layout_plan plan = {.need = need,
+                                  .of_value = td_calloc(n_values, 1),
+                                  .of_node = td_calloc((size_t)td_graph_n_nodes(g) + 1, 1)};
+    struct planner p = {.g = g, .plan = &plan};
+    TD_AUTO_FREE td_value *group = p.group = td_calloc(n_values, sizeof *group);
+    TD_AUTO_FREE void *votes = p.votes = td_calloc(n_values, sizeof *p.votes);
+    if (!plan.of_value || !plan.of_node || !group || !votes) {
+        td_layout_plan_finish(&plan);
+        return td_fail_oom();
+    }
+    decide(&p);
+    for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
+        count_bridges(&p, n);
+    }
+    *out_plan = plan;
+    return TD_OK;
+}
+
+void td_layout_plan_finish(struct td_layout_plan *plan) {
+    free(plan->of_value);
+    free(plan->of_node);
+    *plan = (struct td_layout_plan){0};
+}
+
+// ---- reorder
+struct reorder_arg {
+    const struct td_reorder *r;
+    const char *from;
+    char *to;
+};
+
+#define MOVE(name, type)                                                                           \
+    TD_CLONES static void name(const type *from, int64_t from_step, type *to, int64_t to_step,     \
+                               int64_t n) {                                                        \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            to[i * to_step] = from[i * from_step];                                                 \
+        }                                                                                          \
+    }
+MOVE(move_1, uint8_t)
+MOVE(move_2, uint16_t)
+MOVE(move_4, uint32_t)
+MOVE(move_8, uint64_t)
+
+// Where channel c of image n begins.
+static int64_t plane_at(const struct td_shape *s, int64_t lanes, int64_t n, int64_t c) {
+    int64_t places = s->dim[2] * s->dim[3];
+    return n * s->dim[1] * places + c / lanes * lanes * places + c % lanes;
+}
+
+// Planes [begin, end): all places of one channel of one image.
+static void reorder_range(const void *arg, int64_t begin, int64_t end) {
+    const struct reorder_arg *a = arg;
+    const struct td_shape *s = &a->r->shape;
+    int64_t channels = s->dim[1], places = s->dim[2] * s->dim[3];
+    int64_t from_lanes = td_layout_lanes(a->r->from, channels);
+    int64_t to_lanes = td_layout_lanes(a->r->to, channels), bytes = (int64_t)a->r->elem_bytes;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t n = i / channels, c = i % channels;
+        const void *from = a->from + plane_at(s, from_lanes, n, c) * bytes;
+        void *to = a->to + plane_at(s, to_lanes, n, c) * bytes;
+        if (bytes == 1) move_1(from, from_lanes, to, to_lanes, places);
+        if (bytes == 2) move_2(from, from_lanes, to, to_lanes, places);
+        if (bytes == 4) move_4(from, from_lanes, to, to_lanes, places);
+        if (bytes == 8) move_8(from, from_lanes, to, to_lanes, places);
+    }
+}
+
+void td_reorder_run(const struct td_reorder *r, int32_t n_threads, const void *from, void *to) {
+    struct reorder_arg a = {r, from, to};
+    int64_t planes = r->shape.dim[0] * r->shape.dim[1];
+    td_parallel(n_threads, planes, TD_LAYOUT_LANES, reorder_range, &a);
+}
