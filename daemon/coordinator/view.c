@@ -29,7 +29,7 @@ char *td_view_time(struct td_arena *a, int64_t real_ns) {
 
 static const char *phase_name(uint32_t phase) {
     static const char *const names[] = {"starting", "loading", "training", "validating",
-                                        "testing",  "saving",  "ended"};
+                                        "testing",  "saving",  "ended",    "predicting"};
     return phase < TD_COUNTOF(names) ? names[phase] : "";
 }
 

@@ -138,6 +138,7 @@ static void take_limits(const struct td_spec_trainer *from, struct td_limits *to
         .train_batches = amount_of(from->limit_train_batches),
         .val_batches = amount_of(from->limit_val_batches),
         .test_batches = amount_of(from->limit_test_batches),
+        .predict_batches = amount_of(from->limit_predict_batches),
         .val_check_interval = amount_of(from->val_check_interval),
         .check_val_every_n_epoch = from->check_val_every_n_epoch,
         .log_every_n_steps = from->log_every_n_steps,
@@ -235,7 +236,23 @@ static void take_schedule(const struct td_spec *spec, struct td_schedule_config 
 static unsigned take_stages(unsigned stages) {
     return (stages & TD_STAGE_FIT ? TD_TRAIN_FIT : 0u) |
            (stages & TD_STAGE_VALIDATE ? TD_TRAIN_VALIDATE : 0u) |
-           (stages & TD_STAGE_TEST ? TD_TRAIN_TEST : 0u);
+           (stages & TD_STAGE_TEST ? TD_TRAIN_TEST : 0u) |
+           (stages & TD_STAGE_PREDICT ? TD_TRAIN_PREDICT : 0u);
+}
+
+static void take_predict(const struct td_spec *spec, struct td_predict_config *to) {
+    const struct td_json *k = td_json_get(spec->tree, "predict");
+    const struct td_json *seed = td_json_get(k, "seed");
+    *to = (struct td_predict_config){
+        .output = td_json_string(td_json_get(k, "output"), NULL),
+        .logits = strcmp(td_json_string(td_json_get(k, "values"), ""), "logits") == 0,
+        .prompt = td_json_string(td_json_get(k, "prompt"), NULL),
+        .prompt_tokens = td_json_get(k, "prompt_tokens"),
+        .max_new_tokens = td_json_int(td_json_get(k, "max_new_tokens"), 256),
+        .temperature = td_json_real(td_json_get(k, "temperature"), 1),
+        .top_k = td_json_int(td_json_get(k, "top_k"), 0),
+        .seed = (uint64_t)td_json_int(seed, (int64_t)spec->seed),
+    };
 }
 
 static void take_spec(struct td_worker_config *c) {
@@ -254,6 +271,7 @@ static void take_spec(struct td_worker_config *c) {
     take_limits(&spec->trainer, &t->limits);
     take_optimizer(spec, &t->optimizer);
     take_schedule(spec, &t->schedule);
+    take_predict(spec, &t->predict);
 }
 
 // ---- all of it ---------------------------------------------------------------------------------

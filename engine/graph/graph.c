@@ -15,6 +15,7 @@
 #include "engine/graph/graph_impl.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "engine/graph/compile.h"
@@ -152,6 +153,25 @@ td_status td_graph_state_value(struct td_graph *g, uint32_t state_index, td_valu
     }
     *out_value = g->by_state[state_index];
     return TD_OK;
+}
+
+td_status td_graph_result(struct td_graph *g, const char *name, td_value v) {
+    const struct td_value_info *info = v >= 1 && v <= g->n_values ? td_gv(g, v) : NULL;
+    if (!info || info->shape.n_dims < 1) {
+        return td_fail(TD_INVALID_ARGUMENT, "step '%s': result '%s' has no leading dimension",
+                       g->step, name);
+    }
+    char path[64];
+    uint32_t index;
+    td_value state, value = v;
+    const struct td_shape shape = info->shape;
+    const struct td_init zero = {.kind = TD_INIT_ZERO};
+    const struct td_attrs f32 = {.dtype = TD_F32};
+    if (info->dtype != TD_F32) TD_TRY(td_graph_op(g, TD_OP_CAST, &v, 1, &f32, &value));
+    snprintf(path, sizeof path, "%.40s:%" PRId64, name, shape.dim[0]);
+    TD_TRY(td_state_add(g->state, path, TD_ROLE_RESULT, TD_F32, &shape, zero, 0, &index));
+    TD_TRY(td_graph_state_value(g, index, &state));
+    return td_graph_op(g, TD_OP_STORE, (td_value[]){state, value}, 2, NULL, NULL);
 }
 
 td_status td_graph_scalar(struct td_graph *g, enum td_scalar s, td_value *out_value) {

@@ -38,10 +38,8 @@ struct td_state_table {
 };
 
 static const char *const role_names[TD_ROLE_COUNT] = {
-    [TD_ROLE_PARAM] = "param",
-    [TD_ROLE_BUFFER] = "buffer",
-    [TD_ROLE_GRAD] = "grad",
-    [TD_ROLE_OPTIM] = "optim",
+    [TD_ROLE_PARAM] = "param", [TD_ROLE_BUFFER] = "buffer", [TD_ROLE_GRAD] = "grad",
+    [TD_ROLE_OPTIM] = "optim", [TD_ROLE_RESULT] = "result",
 };
 
 const char *td_role_name(enum td_role r) {

@@ -31,6 +31,7 @@ enum td_train_stage { // bits; they run in this order
     TD_TRAIN_FIT = 1,
     TD_TRAIN_VALIDATE = 2,
     TD_TRAIN_TEST = 4,
+    TD_TRAIN_PREDICT = 8,
 };
 
 struct td_limits {
@@ -38,7 +39,7 @@ struct td_limits {
     int32_t max_steps;  // optimizer steps; -1: no limit
     int32_t min_epochs, min_steps;
     int64_t max_time_s; // 0: no limit
-    struct td_amount train_batches, val_batches, test_batches;
+    struct td_amount train_batches, val_batches, test_batches, predict_batches;
     struct td_amount val_check_interval; // of a training epoch
     int32_t check_val_every_n_epoch;
     int32_t log_every_n_steps;
@@ -114,6 +115,17 @@ struct td_checkpoint_config {
     bool monitor_max;            // larger is better
 };
 
+struct td_predict_config {
+    const char *output;                  // file; NULL: in the directory of the checkpoints
+    bool logits;                         // rows of logits instead of classes
+    const char *prompt;                  // NULL: none
+    const struct td_json *prompt_tokens; // list, when there is no text; NULL or empty: none
+    int64_t max_new_tokens;
+    double temperature; // 0: always the likeliest
+    int64_t top_k;      // 0: all
+    uint64_t seed;
+};
+
 struct td_train_config {
     const char *job; // "": started by hand
     int32_t attempt;
@@ -130,6 +142,7 @@ struct td_train_config {
     bool shuffle, drop_last;
     struct td_limits limits;
     struct td_checkpoint_config checkpoint;
+    struct td_predict_config predict;
     int32_t n_threads;
     struct td_registry *registry; // of all plugins
     const char *cache_dir;        // NULL: none

@@ -38,8 +38,7 @@ const struct td_tally *td_tallies_find(const struct td_tallies *t, const char *n
     return NULL;
 }
 
-// Flags of all ranks at a batch boundary. *out_leave: a stop that this pass obeys.
-static td_status agree(struct td_loop *l, bool *out_leave) {
+td_status td_loop_agree(struct td_loop *l, bool *out_leave) {
     float flags[TD_CONTROL_FLAGS];
     td_control_raise(&l->rank->control, flags, false);
     TD_TRY(td_control_check_abort(&l->rank->control));
@@ -89,7 +88,7 @@ td_status td_loop_evaluate(struct td_loop *l, enum td_split split, const char *p
         const struct td_graph *g;
         int64_t n;
         td_control_phase(&r->control, is_test ? TD_PHASE_TESTING : TD_PHASE_VALIDATING);
-        TD_TRY(agree(l, out_interrupted));
+        TD_TRY(td_loop_agree(l, out_interrupted));
         if (*out_interrupted) return td_rank_hook(r, TD_HOOK_EVAL_END, b);
         TD_TRY(td_data_batch(r->data, split, offset, inputs, &n));
         offset = td_sampler_next(s, offset, batch_size);

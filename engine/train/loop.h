@@ -54,5 +54,7 @@ TD_MUST_USE td_status td_loop_fit(struct td_loop *l, enum td_loop_end *out_end);
 // interrupted: a stop was agreed and the pass was left.
 TD_MUST_USE td_status td_loop_evaluate(struct td_loop *l, enum td_split split, const char *prefix,
                                        int64_t n_batches, bool *out_interrupted);
+// Flags of all ranks at a batch boundary outside of training. *out_leave: a stop to obey here.
+TD_MUST_USE td_status td_loop_agree(struct td_loop *l, bool *out_leave);
 
 #endif

@@ -94,7 +94,7 @@ static void put_tensors(struct td_arena *a, struct td_json *root,
     struct td_json *tensors = set_new(a, root, "tensors", TD_JSON_ARRAY);
     for (uint32_t i = 0; i < td_state_count(state); i++) {
         const struct td_state_info *t = td_state_at(state, i);
-        if (t->role == TD_ROLE_GRAD) continue;
+        if (t->role == TD_ROLE_GRAD || t->role == TD_ROLE_RESULT) continue;
         struct td_json *o = td_json_new(a, TD_JSON_OBJECT);
         set_str(a, o, "name", t->name);
         set_str(a, o, "role", td_role_name(t->role));

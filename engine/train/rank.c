@@ -169,6 +169,7 @@ static td_status open_data(struct td_rank *r) {
     TD_TRY(divide_data(r, TD_SPLIT_TRAIN, true));
     TD_TRY(divide_data(r, TD_SPLIT_VAL, false));
     TD_TRY(divide_data(r, TD_SPLIT_TEST, false));
+    if (c->stages & TD_TRAIN_PREDICT) TD_TRY(divide_data(r, TD_SPLIT_PREDICT, false));
     if ((c->stages & TD_TRAIN_FIT) && td_data_length(r->data, TD_SPLIT_TRAIN) == 0)
         return td_status_with_class(
             td_fail(TD_FAILED_PRECONDITION, "dataset '%s' has no training samples", c->data.name),
@@ -228,8 +229,10 @@ int64_t td_rank_epoch_batches(const struct td_rank *r, const struct td_progress 
 int64_t td_rank_eval_batches(const struct td_rank *r, enum td_split split) {
     const struct td_sampler *s = td_data_sampler(r->data, split);
     if (!s) return 0;
-    struct td_amount limit =
-        split == TD_SPLIT_TEST ? r->config->limits.test_batches : r->config->limits.val_batches;
+    const struct td_limits *l = &r->config->limits;
+    struct td_amount limit = split == TD_SPLIT_TEST      ? l->test_batches
+                             : split == TD_SPLIT_PREDICT ? l->predict_batches
+                                                         : l->val_batches;
     return td_amount_of(limit, td_sampler_batches(s, 0, r->config->batch_size));
 }
 
@@ -250,6 +253,15 @@ struct td_program_key td_rank_train_key(const struct td_rank *r, int64_t n_batch
 
 struct td_program_key td_rank_eval_key(int64_t n) {
     return (struct td_program_key){.step = "train", .mode = TD_MODE_EVAL, .batch = n};
+}
+
+struct td_program_key td_rank_predict_key(int64_t n) {
+    return (struct td_program_key){.step = "train", .mode = TD_MODE_PREDICT, .batch = n};
+}
+
+bool td_rank_generates(const struct td_rank *r) {
+    const struct td_predict_config *p = &r->config->predict;
+    return p->prompt || (p->prompt_tokens && p->prompt_tokens->n_children > 0);
 }
 
 // Every variant of an epoch played from p on: windows repeat, so its two ends have them all.
@@ -274,10 +286,18 @@ static td_status add_eval_programs(struct td_rank *r, enum td_split split) {
     int64_t sizes[] = {left >= batch ? batch : 0, left % batch};
     for (size_t i = 0; i < TD_COUNTOF(sizes); i++) {
         if (sizes[i] == 0) continue;
-        struct td_program_key key = td_rank_eval_key(sizes[i]);
+        bool predicts = split == TD_SPLIT_PREDICT;
+        struct td_program_key key =
+            predicts ? td_rank_predict_key(sizes[i]) : td_rank_eval_key(sizes[i]);
         TD_TRY(td_programs_add(r->programs, &key));
     }
     return TD_OK;
+}
+
+static td_status add_predict_programs(struct td_rank *r) {
+    struct td_program_key one = td_rank_predict_key(1);
+    return td_rank_generates(r) ? td_programs_add(r->programs, &one)
+                                : add_eval_programs(r, TD_SPLIT_PREDICT);
 }
 
 static td_status record_step(void *arg, struct td_graph *g, int64_t batch) {
@@ -320,6 +340,7 @@ static td_status record_programs(struct td_rank *r) {
     }
     if (c->stages & (TD_TRAIN_FIT | TD_TRAIN_VALIDATE)) TD_TRY(add_eval_programs(r, TD_SPLIT_VAL));
     if (c->stages & TD_TRAIN_TEST) TD_TRY(add_eval_programs(r, TD_SPLIT_TEST));
+    if (c->stages & TD_TRAIN_PREDICT) TD_TRY(add_predict_programs(r));
     if (r->strategy_ops->build_end) TD_TRY(r->strategy_ops->build_end(r->strategy));
     if (c->stages & TD_TRAIN_FIT) TD_TRY(td_optimizer_check(&c->optimizer, r->state));
     return td_state_layout(r->state);
@@ -689,4 +710,34 @@ td_status td_rank_hook(struct td_rank *r, enum td_strategy_hook hook, int64_t ba
 
 td_status td_rank_sum(struct td_rank *r, void *data, int64_t n, enum td_dtype dtype) {
     return r->strategy_ops->reduce(r->strategy, data, n, dtype, TD_REDUCE_SUM);
+}
+
+// ---- results of predict steps ------------------------------------------------------------------
+
+// Its tensors are "<name>:<rows>", one for each size of batch.
+td_status td_rank_result_columns(const struct td_rank *r, const char *name, int64_t *out_columns) {
+    size_t len = strlen(name);
+    for (uint32_t i = 0; i < td_state_count(r->state); i++) {
+        const struct td_state_info *t = td_state_at(r->state, i);
+        if (t->role != TD_ROLE_RESULT || strncmp(t->name, name, len) != 0 || t->name[len] != ':')
+            continue;
+        *out_columns = t->shape.dim[0] ? td_shape_elems(&t->shape) / t->shape.dim[0] : 0;
+        return TD_OK;
+    }
+    return td_fail(TD_INVALID_ARGUMENT, "model '%s' has no '%s' to predict with",
+                   r->config->model.name, name);
+}
+
+td_status td_rank_result(struct td_rank *r, const char *name, int64_t n, float *out) {
+    char path[64];
+    uint32_t index;
+    snprintf(path, sizeof path, "%.40s:%lld", name, (long long)n);
+    TD_TRY(td_state_find(r->state, path, &index));
+    const struct td_state_info *t = td_state_at(r->state, index);
+    struct td_buffer host = {
+        .space = TD_SPACE_HOST,
+        .handle = (uint64_t)(uintptr_t)out,
+        .bytes = t->bytes,
+    };
+    return r->accel_ops->copy(r->accel, host, 0, r->memory.region[t->role], t->offset, t->bytes);
 }

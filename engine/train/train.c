@@ -2,6 +2,8 @@
 
 #include "engine/train/train.h"
 
+#include "engine/train/predict.h"
+
 static void announce(const struct td_rank *r, const char *stage, const char *state) {
     if (r->facts.is_global_zero) td_events_stage(r->events, stage, state);
 }
@@ -21,6 +23,20 @@ static td_status evaluate_stage(struct td_loop *l, enum td_split split, const ch
     return TD_OK;
 }
 
+static td_status predict_stage(struct td_loop *l, enum td_loop_end *out_end) {
+    struct td_rank *r = l->rank;
+    bool interrupted;
+    announce(r, "predict", "start");
+    if (!td_rank_generates(r) && td_rank_eval_batches(r, TD_SPLIT_PREDICT) == 0)
+        td_events_note(r->events, "stage predict has nothing to do: no samples or a limit of 0 "
+                                  "batches");
+    l->fit_is_over = true;
+    TD_TRY(td_predict(l, &interrupted));
+    announce(r, "predict", interrupted ? "stopped" : "done");
+    if (interrupted) *out_end = TD_LOOP_STOPPED;
+    return TD_OK;
+}
+
 static td_status run_stages(struct td_loop *l, enum td_loop_end *out_end) {
     struct td_rank *r = l->rank;
     unsigned stages = r->config->stages;
@@ -35,8 +51,11 @@ static td_status run_stages(struct td_loop *l, enum td_loop_end *out_end) {
         TD_TRY(evaluate_stage(l, TD_SPLIT_VAL, "validate", "val", out_end));
         if (*out_end == TD_LOOP_STOPPED) return TD_OK;
     }
-    if (stages & TD_TRAIN_TEST) TD_TRY(evaluate_stage(l, TD_SPLIT_TEST, "test", "test", out_end));
-    return TD_OK;
+    if (stages & TD_TRAIN_TEST) {
+        TD_TRY(evaluate_stage(l, TD_SPLIT_TEST, "test", "test", out_end));
+        if (*out_end == TD_LOOP_STOPPED) return TD_OK;
+    }
+    return stages & TD_TRAIN_PREDICT ? predict_stage(l, out_end) : TD_OK;
 }
 
 static void note_losses(const struct td_rank *r) {

@@ -44,7 +44,14 @@ enum td_compare { TD_CMP_EQ, TD_CMP_NE, TD_CMP_LT, TD_CMP_LE, TD_CMP_GT, TD_CMP_
 const char *td_compare_name(enum td_compare c); // "eq"
 
 // ---- state --------------------------------------------------------------------------------------
-enum td_role { TD_ROLE_PARAM, TD_ROLE_BUFFER, TD_ROLE_GRAD, TD_ROLE_OPTIM, TD_ROLE_COUNT };
+enum td_role {
+    TD_ROLE_PARAM,
+    TD_ROLE_BUFFER,
+    TD_ROLE_GRAD,
+    TD_ROLE_OPTIM,
+    TD_ROLE_RESULT, // what the last run of a predict step gave back; never saved
+    TD_ROLE_COUNT,
+};
 const char *td_role_name(enum td_role r);
 
 enum td_init_kind {
@@ -234,6 +241,9 @@ TD_MUST_USE td_status td_graph_op(struct td_graph *g, enum td_op op, const td_va
                                   uint32_t n_inputs, const struct td_attrs *attrs,
                                   td_value *out_values);
 void td_graph_set_segment(struct td_graph *g, enum td_segment s);
+// A tensor that a predict step gives back, as f32: it is stored in the state tensor
+// "<name>:<leading dimension>" of role RESULT, for whoever ran the step to read.
+TD_MUST_USE td_status td_graph_result(struct td_graph *g, const char *name, td_value v);
 
 // Named scalars a step reports. MEAN: a mean over the batch's samples; SUM: a sum over them. The
 // worker turns both into (sum, count), which the coordinator merges over ranks. NORM: a sum of

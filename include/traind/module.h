@@ -33,8 +33,14 @@ struct td_module_ops {
     td_status (*open)(const struct td_json *knobs, const struct td_field *fields, size_t n_fields,
                       struct td_module **out_module);
     void (*close)(struct td_module *m); // accepts NULL
-    // Records inputs (in field order), outputs ("loss" MEAN, "accuracy" SUM, ...) and the loss.
+    // Records inputs (in field order), outputs ("loss" MEAN, "accuracy" SUM, ...) and the loss; in
+    // predict mode the result "logits" (td_graph_result) instead.
     td_status (*record)(struct td_module *m, struct td_graph *g, int64_t batch);
+
+    // (optional) A module that foretells the next token records in predict mode the result "logits"
+    // (B, vocabulary) for one place of each row; aim() writes into the inputs which: row `row`,
+    // token `position`. Absent: the result is one row of logits a sample.
+    void (*aim)(struct td_module *m, int64_t row, int64_t position, void *const *inputs);
 
     // (optional) How the module stands to weights of Hugging Face's form.
     // The text of config.json, written beside the weights of each checkpoint; dies with m.

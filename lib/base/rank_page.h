@@ -51,6 +51,7 @@ enum td_rank_phase {
     TD_PHASE_TESTING,
     TD_PHASE_SAVING,
     TD_PHASE_ENDED,
+    TD_PHASE_PREDICTING,
 };
 
 // What the launcher asks of a rank; ranks agree on it through the control flags of the gradients.

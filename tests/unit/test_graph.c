@@ -370,6 +370,25 @@ static void test_compile_fails_cleanly_when_any_allocation_fails(void **state) {
     td_test_failing_allocations(compile_all, &m);
 }
 
+static void test_result_is_stored_as_f32_under_its_rows_when_recorded(void **state) {
+    (void)state;
+    td_value wide = input("wide", TD_F64, rig_shape(2, 7, 3, 0));
+    td_value scalar = input("s", TD_F32, rig_shape(0, 0, 0, 0));
+    uint32_t index;
+    assert_ok(td_graph_result(graph, "logits", wide));
+    assert_ok(td_state_find(table, "logits:7", &index));
+    const struct td_state_info *info = td_state_at(table, index);
+    assert_int_equal(info->role, TD_ROLE_RESULT);
+    assert_int_equal(info->dtype, TD_F32);
+    assert_true(info->shape.dim[0] == 7 && info->shape.dim[1] == 3);
+    assert_int_equal(td_graph_n_nodes(graph), 2);
+    assert_int_equal(td_graph_node(graph, 0)->op, TD_OP_CAST);
+    assert_int_equal(td_graph_node(graph, 1)->op, TD_OP_STORE);
+    assert_fails(td_graph_result(graph, "logits", scalar), TD_INVALID_ARGUMENT,
+                 "'logits' has no leading dimension");
+    assert_fails(td_graph_result(graph, "logits", 99), TD_INVALID_ARGUMENT, "'logits'");
+}
+
 #define test_with_graph(f) cmocka_unit_test_setup_teardown(f, open_graph, close_graph)
 
 int main(void) {
@@ -385,6 +404,7 @@ int main(void) {
         test_with_graph(test_autodiff_is_refused_when_an_op_has_no_gradient),
         test_with_graph(test_buckets_are_kept_when_a_second_program_writes_in_another_order),
         test_with_graph(test_readers_move_to_a_new_value_when_replaced_behind_an_insertion),
+        test_with_graph(test_result_is_stored_as_f32_under_its_rows_when_recorded),
         cmocka_unit_test(test_compile_fails_cleanly_when_any_allocation_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

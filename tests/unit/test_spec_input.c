@@ -94,7 +94,6 @@ static const struct {
     {"stages: fit", "stages (line 4)", "found text 'fit'"},
     {"stages: [fit, fit]", "stages (line 4)", "'fit' stands twice"},
     {"stages: [fit, tset]", "stages[1] (line 4)", "did you mean test?"},
-    {"stages: [predict]", "stages[0] (line 4)", "not in this release"},
     {"ckpt_path: relative", "ckpt_path (line 4)", "absolute path"},
     {"ckpt_path: /a/../b", "ckpt_path (line 4)", "without '..'"},
     {"ckpt_path: /..", "ckpt_path (line 4)", "without '..'"},

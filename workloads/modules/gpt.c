@@ -304,6 +304,25 @@ static td_status embed(const struct td_module *m, struct td_graph *g, td_value x
     return dropout(g, "transformer.drop", m->embd_pdrop, out_h);
 }
 
+// The head reads one place of each row only: the first of its y says which, counted through the
+// batch.
+static td_status record_prediction(struct td_graph *g, td_value h, td_value y, td_value wte) {
+    const int64_t batch = td_graph_value(g, y)->shape.dim[0];
+    const struct td_attrs transposed = {.trans_b = true}, first = {.shape = td_shape_2(batch, 1)};
+    const struct td_shape places = td_shape_1(batch);
+    td_value logits;
+    TD_TRY(td_graph_op(g, TD_OP_SLICE, &y, 1, &first, &y));
+    TD_TRY(td_layer_reshape(g, &places, &y));
+    TD_TRY(td_graph_op(g, TD_OP_EMBEDDING, (td_value[]){h, y}, 2, NULL, &h));
+    TD_TRY(td_graph_op(g, TD_OP_MATMUL, (td_value[]){h, wte}, 2, &transposed, &logits));
+    return td_graph_result(g, "logits", logits);
+}
+
+static void gpt_aim(struct td_module *m, int64_t row, int64_t position, void *const *inputs) {
+    int32_t *y = inputs[m->fields.y_first ? 0 : 1];
+    y[row * m->block] = (int32_t)(row * m->block + position);
+}
+
 static td_status gpt_record(struct td_module *m, struct td_graph *g, int64_t batch) {
     TD_CHECK(m->magic == td_module_magic);
     const struct td_shape rows = td_shape_2(batch * m->block, m->n_embd);
@@ -316,6 +335,7 @@ static td_status gpt_record(struct td_module *m, struct td_graph *g, int64_t bat
         TD_TRY(block(m, g, layer, &h));
     TD_TRY(layer_norm(m, g, "transformer.ln_f", &h));
     TD_TRY(td_layer_reshape(g, &rows, &h));
+    if (td_graph_mode(g) == TD_MODE_PREDICT) return record_prediction(g, h, y, wte);
     TD_TRY(td_graph_op(g, TD_OP_MATMUL, (td_value[]){h, wte}, 2, &transposed, &logits));
     TD_TRY(td_layer_reshape(g, &targets, &y));
     TD_TRY(td_graph_op(g, TD_OP_SOFTMAX_CE, (td_value[]){logits, y}, 2, NULL, loss));
@@ -328,6 +348,7 @@ static const struct td_module_ops gpt_ops = {
     .open = gpt_open,
     .close = gpt_close,
     .record = gpt_record,
+    .aim = gpt_aim,
     .config = gpt_config,
     .check_config = gpt_check_config,
     .other_name = gpt_other_name,

@@ -127,6 +127,7 @@ td_status td_layer_linear(struct td_graph *g, const char *name, int64_t in, int6
 
 td_status td_layer_classify(struct td_graph *g, td_value logits, td_value y) {
     td_value loss[2], correct; // loss[1]: its gradient, which autodiff takes up
+    if (td_graph_mode(g) == TD_MODE_PREDICT) return td_graph_result(g, "logits", logits);
     TD_TRY(td_graph_op(g, TD_OP_SOFTMAX_CE, (td_value[]){logits, y}, 2, NULL, loss));
     TD_TRY(td_graph_op(g, TD_OP_COUNT_CORRECT, (td_value[]){logits, y}, 2, NULL, &correct));
     TD_TRY(td_graph_output(g, "loss", loss[0], TD_OUTPUT_MEAN));

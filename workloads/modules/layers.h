@@ -47,7 +47,8 @@ TD_MUST_USE td_status td_layer_reshape(struct td_graph *g, const struct td_shape
 // td_param_mark; TD_PARAM_NOT_HIDDEN for the layer that gives the classes.
 TD_MUST_USE td_status td_layer_linear(struct td_graph *g, const char *name, int64_t in, int64_t out,
                                       bool bias, unsigned marks, td_value *h);
-// Softmax cross entropy with outputs "loss" and "accuracy". logits (B, C), y (B)
+// Softmax cross entropy with outputs "loss" and "accuracy"; in predict mode the result "logits".
+// logits (B, C), y (B)
 TD_MUST_USE td_status td_layer_classify(struct td_graph *g, td_value logits, td_value y);
 
 #endif

@@ -1,0 +1,127 @@
+"""The predict stage: classes and logits of data in one .npy on one rank and on two, and a gpt that
+continues a prompt, the same for the same seed."""
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from ranks import EXIT, Attempt, run_by_hand
+from test_s07_workloads import CONVNET, GPT, JOBS, data, plan_of  # noqa: F401 (data is a fixture)
+
+
+def predict(tmp_path, model, data, world=1, batch=7, **sections):
+    """Runs the stage; the attempt's directory."""
+    out = tmp_path / f"out-{world}-{batch}"
+    plan = plan_of(model, data, batch, stages=["predict"], run={"checkpoint_dir": str(out)}, **sections)
+    with Attempt(tmp_path, plan, world) as attempt:
+        assert attempt.wait(120) == [0] * world, attempt.story()
+        notes = [e["text"] for e in attempt.ranks[0].event("note")]
+        stages = [(e["stage"], e["state"]) for e in attempt.ranks[0].event("stage")]
+    assert stages == [("predict", "start"), ("predict", "done")]
+    return out, notes
+
+
+@pytest.fixture
+def trained(tmp_path, data):  # noqa: F811
+    """Checkpoints of each kind, by name."""
+    made = {}
+    for job in ("convnet", "gpt"):
+        model, kind = JOBS[job]
+        plan = plan_of(model, data[kind], 8, trainer={"max_steps": 8, "limit_val_batches": 0},
+                       run={"checkpoint_dir": str(tmp_path / job)})
+        with Attempt(tmp_path, plan) as attempt:
+            assert attempt.wait(120) == [0], attempt.story()
+        made[job] = str(tmp_path / job / "step-8")
+    return made
+
+
+def test_predictions_are_those_of_the_evaluation_on_any_number_of_ranks(tmp_path, data, trained):  # noqa: F811
+    source = dict(init_from=trained["convnet"])
+    out, notes = predict(tmp_path, CONVNET, data["npy"], **source)
+    classes = np.load(out / "predictions.npy")
+    assert classes.dtype == np.int32 and classes.shape == (120,)
+    assert f"predictions of 120 samples are in {out}/predictions.npy" in notes
+    code, lines = run_by_hand(tmp_path, plan_of(CONVNET, data["npy"], 8, stages=["test"],
+                                                run={"job": None}, **source))
+    accuracy, = [line["sum"] / line["count"] for line in lines if line.get("name") == "test_accuracy"]
+    assert code == 0
+    assert accuracy == pytest.approx((classes == np.load(tmp_path / "y.npy")).mean(), abs=1e-6)
+
+    logits = []
+    for world, batch in ((1, 120), (2, 7)):
+        out, _ = predict(tmp_path, CONVNET, data["npy"], world, batch, predict={"values": "logits"}, **source)
+        logits.append(np.load(out / "predictions.npy"))
+        assert logits[-1].dtype == np.float32 and logits[-1].shape == (120, 2)
+        assert (logits[-1].argmax(1) == classes).all()
+    assert np.allclose(*logits, atol=1e-6)
+
+
+def test_limit_says_how_many_batches_are_predicted(tmp_path, data):  # noqa: F811
+    out, _ = predict(tmp_path, CONVNET, data["npy"], trainer={"limit_predict_batches": 3})
+    assert np.load(out / "predictions.npy").shape == (21,)
+
+
+def test_gpt_foretells_what_follows_each_row(tmp_path, data, trained):  # noqa: F811
+    out, _ = predict(tmp_path, GPT, data["text"], init_from=trained["gpt"], predict={"values": "logits"})
+    logits = np.load(out / "predictions.npy")
+    text = (tmp_path / "text").read_bytes()
+    held_out = text[len(text) - len(text) // 10:]
+    assert logits.shape == ((len(held_out) - 1) // 16, 256)
+
+    # The continuation of a row by one byte is its likeliest class.
+    row = held_out[3 * 16:4 * 16]
+    out, _ = predict(tmp_path, GPT, data["text"], batch=5, init_from=trained["gpt"],
+                     predict={"prompt": row.decode(), "max_new_tokens": 1, "temperature": 0})
+    assert (out / "sample.txt").read_bytes() == row + bytes([logits[3].argmax()])
+
+
+def test_text_is_the_same_when_the_seed_is(tmp_path, data, trained):  # noqa: F811
+    samples = {}
+    for name, world, knobs in (("a", 1, {"seed": 5}), ("again", 1, {"seed": 5}), ("two", 2, {"seed": 5}),
+                               ("other", 1, {"seed": 6}), ("greedy", 1, {"seed": 7, "top_k": 1}),
+                               ("coldest", 1, {"temperature": 0})):
+        output = tmp_path / f"{name}.txt"
+        _, notes = predict(tmp_path, GPT, data["text"], world, init_from=trained["gpt"],
+                           predict=dict({"prompt": "the quick", "max_new_tokens": 40,
+                                         "output": str(output)}, **knobs))
+        samples[name] = output.read_bytes()
+        assert len(samples[name]) == 49 and samples[name].startswith(b"the quick")
+        assert any(n.startswith(f"49 tokens are in {output}: the quick") for n in notes)
+    assert samples["a"] == samples["again"] == samples["two"] != samples["other"]
+    assert samples["greedy"] == samples["coldest"]
+
+
+def test_tokens_are_numbers_when_they_are_not_bytes(tmp_path, data, trained):  # noqa: F811
+    tokens = dict(data["tokens"], vocab_size=300)
+    out, _ = predict(tmp_path, dict(GPT, vocab_size=300), tokens,
+                     predict={"prompt_tokens": [10, 116, 299], "max_new_tokens": 5})
+    written = [int(t) for t in (out / "sample.txt").read_text().split()]
+    assert written[:3] == [10, 116, 299] and len(written) == 8 and max(written) < 300
+
+
+def test_checkpoint_is_as_before_when_a_job_fits_and_predicts(tmp_path, data):  # noqa: F811
+    plan = plan_of(CONVNET, data["npy"], 8, stages=["fit", "predict"], trainer={"max_steps": 2},
+                   run={"checkpoint_dir": str(tmp_path / "both")})
+    with Attempt(tmp_path, plan) as attempt:
+        assert attempt.wait(60) == [0], attempt.story()
+    saved = tmp_path / "both/step-2"
+    assert not [n for n in load_file(saved / "model.safetensors") if "logits" in n]
+    assert "logits" not in (saved / "manifest.json").read_text()
+    assert np.load(tmp_path / "both/predictions.npy").shape == (120,)
+
+
+@pytest.mark.parametrize("job, knobs, text", [
+    ("convnet", {"prompt": "a"}, "model 'convnet' does not continue texts"),
+    ("gpt-tokens", {"prompt": "a"}, "token 0 of the prompt is 97; the data has tokens 0 to 96"),
+    ("gpt", {"prompt_tokens": [256]}, "token 0 of the prompt is 256; the data has tokens 0 to 255"),
+    ("gpt", {}, "predict.output"),
+])
+def test_run_says_what_is_wrong_with_the_prompt(tmp_path, data, job, knobs, text):  # noqa: F811
+    model, kind = JOBS[job]
+    source = dict(data[kind], vocab_size=97) if job == "gpt-tokens" else data[kind]
+    if job == "gpt-tokens":
+        np.full(400, 5, "<u2").tofile(tmp_path / "train.bin")
+    code, lines = run_by_hand(tmp_path, plan_of(model, source, stages=["predict"], predict=knobs,
+                                                run={"job": None}))
+    assert code == EXIT["bad_spec"] and text in lines[-1]["message"], json.dumps(lines[-1])
