@@ -1,14 +1,18 @@
 // One child at a time, because a plan uses a core for some milliseconds and jobs do too. The child
 // gets the plan as a file, writes its result to a pipe and its reasons to another; it has ended
-// when its pidfd is readable, and both pipes are drained then. Limits: 60 s of wall time, 60 s of
-// CPU. Rejected: planning in the daemon (a plugin's crash would be the daemon's) and a pool of warm
-// planners (a cold one takes about 10 ms, and the coordinator keeps plans by the spec's digest).
+// when its pidfd is readable, and both pipes are drained then. It goes through the trampoline of
+// ranks: it dies with this daemon, leaves no core file, and may have MEMORY_BYTES of private
+// memory. 60 s of wall time bound its CPU, too. Rejected: planning in the daemon (a plugin's crash
+// would be the daemon's) and a pool of warm planners (a cold one takes about 10 ms, and the
+// coordinator keeps plans by the spec's digest).
 
 #include "daemon/node/planner.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -21,6 +25,7 @@
 #define DEADLINE_NS (60 * TD_NS_PER_S)
 
 enum { td_planner_magic = 0x504c414e, REASON_MAX = 4096 };
+static const uint64_t memory_bytes = UINT64_C(4) << 30;
 
 struct request {
     struct request *next;
@@ -30,7 +35,7 @@ struct request {
 struct td_planner {
     uint32_t magic;
     struct td_loop *loop;
-    char bin[TD_FS_PATH_BYTES], file[TD_FS_PATH_BYTES];
+    char bin[TD_FS_PATH_BYTES], trampoline[TD_FS_PATH_BYTES], file[TD_FS_PATH_BYTES];
     td_planner_fn *fn;
     void *arg;
     struct request *first, *last;
@@ -106,7 +111,10 @@ static td_status read_failure(const struct td_planner *p, enum td_class cls, con
     enum td_class said = td_class_parse(td_json_string(td_json_get(v, "class"), ""));
     enum td_code code = code_of(td_json_string(td_json_get(v, "code"), ""), cls);
     const char *message = td_json_string(td_json_get(v, "message"), reason);
-    return td_status_with_class(td_fail(code, "%s", message), said ? said : cls);
+    if (said) cls = said;
+    td_status s = td_status_with_class(td_fail(code, "%s", message), cls);
+    if (cls != TD_CLASS_OUT_OF_MEMORY) return s;
+    return td_status_context(s, "planning may use %" PRIu64 " MiB on a node", memory_bytes >> 20);
 }
 
 static td_status judge(const struct td_planner *p, int wait_status) {
@@ -174,12 +182,30 @@ static td_status spawn(struct td_planner *p) {
     TD_TRY(make_pipe(&p->out_fd, &out_write));
     TD_TRY(make_pipe(&p->err_fd, &err_write));
     const char *dump = p->first->dump;
-    const char *const argv[] = {
-        p->bin, "plan", "--plan", p->file, dump[0] ? "--dump-graph" : NULL, dump, "--json", NULL};
+    char parent[16], memory[24];
+    snprintf(parent, sizeof parent, "%d", (int)getpid());
+    snprintf(memory, sizeof memory, "%" PRIu64, memory_bytes);
+    const char *const argv[] = {p->trampoline,
+                                "exec-rank",
+                                parent,
+                                "", // any core
+                                memory,
+                                p->bin,
+                                "plan",
+                                "--plan",
+                                p->file,
+                                dump[0] ? "--dump-graph" : NULL,
+                                dump,
+                                "--json",
+                                NULL};
     const char *const env[] = {"PATH=/usr/bin:/bin", "OMP_NUM_THREADS=1", NULL};
     const struct td_proc_fd fds[] = {{out_write, 1}, {err_write, 2}};
-    const struct td_proc_options options = {
-        .path = p->bin, .argv = argv, .env = env, .fds = fds, .n_fds = 2, .new_session = true};
+    const struct td_proc_options options = {.path = p->trampoline,
+                                            .argv = argv,
+                                            .env = env,
+                                            .fds = fds,
+                                            .n_fds = 2,
+                                            .new_session = true};
     return td_proc_spawn(&options, &p->child);
 }
 
@@ -261,6 +287,7 @@ td_status td_planner_create(struct td_loop *loop, const char *bin_dir, const cha
     td_buf_init(&p->out, TD_PLANNER_RESULT_MAX);
     td_buf_init(&p->err, REASON_MAX);
     TD_TRY(td_fs_path(p->bin, "%s/traind-worker", bin_dir));
+    TD_TRY(td_fs_path(p->trampoline, "%s/traind-launcher", bin_dir));
     TD_TRY(td_fs_path(p->file, "%s/planner.json", scratch_dir));
     TD_TRY(td_loop_timer_create(loop, on_deadline, p, &p->deadline));
     *out_planner = td_steal(p);

@@ -6,6 +6,7 @@ import pathlib
 import signal
 import struct
 import subprocess
+import sys
 
 import pytest
 
@@ -180,3 +181,34 @@ def test_nothing_of_an_ended_attempt_stays_in_the_state_directory(daemon):
     attempts = pathlib.Path(daemon.state_dir / "attempts")
     until("its files are gone", lambda: not [p for p in attempts.rglob("*") if p.is_file()])
     assert not list(daemon.cluster.runtime.rglob("*.sock"))
+
+
+def test_planner_that_wants_too_much_memory_is_told_its_limit(cluster, tmp_path):
+    daemon = cluster.make("--slots", "2")
+    daemon.bin = with_worker(tmp_path / "bin", "")
+    worker = daemon.bin / "traind-worker"
+    worker.write_text(f"""#!/bin/bash
+[ "$1" = plan ] || exec {BIN}/traind-worker "$@"
+{sys.executable} -c 'bytearray(6 << 30)' || {{
+    echo '{{"event":"end","class":"out_of_memory","code":"RESOURCE_EXHAUSTED","message":"no more than '$(ulimit -d)' KiB"}}'
+    exit 30
+}}""")
+    daemon.start()
+    failed = daemon.wait_state(daemon.submit(SPEC), "FAILED")
+    assert getattr(failed.failure, "class") == "out_of_memory" and failed.attempt == 0
+    assert "planning may use 4096 MiB" in failed.failure.message and "4194304 KiB" in failed.failure.message
+
+
+def test_planner_dies_with_its_daemon(cluster, tmp_path):
+    daemon = cluster.make("--slots", "2")
+    daemon.bin = with_worker(tmp_path / "bin", "")
+    worker = daemon.bin / "traind-worker"
+    worker.write_text(f"""#!/bin/bash
+[ "$1" = plan ] || exec {BIN}/traind-worker "$@"
+echo $$ > {tmp_path}/pid
+exec sleep 600""")
+    daemon.start()
+    daemon.submit(SPEC)
+    pid = int(until("it plans", lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text()))
+    daemon.kill()
+    until("it is gone", lambda: not alive(pid), 10)
