@@ -124,9 +124,10 @@ static void ddp_on_exception(struct td_strategy *s, enum td_code code) {
     s->config.collective_ops->abort(s->config.collective);
 }
 
-static td_status ddp_reduce_gradients(struct td_strategy *s, float *data, int64_t n,
-                                      int64_t n_tail) {
-    return s->config.collective_ops->all_reduce_bucket(s->config.collective, data, n, n_tail);
+static td_status ddp_reduce_gradients(struct td_strategy *s, void *data, int64_t n,
+                                      enum td_dtype dtype, int64_t n_tail) {
+    return s->config.collective_ops->all_reduce_bucket(s->config.collective, data, n, dtype,
+                                                       n_tail);
 }
 
 static td_status ddp_reduce(struct td_strategy *s, void *data, int64_t n, enum td_dtype dtype,

@@ -60,9 +60,9 @@ static td_status single_setup(struct td_strategy *s, const struct td_state_table
     return TD_OK;
 }
 
-static td_status single_reduce_gradients(struct td_strategy *s, float *data, int64_t n,
-                                         int64_t n_tail) {
-    (void)s, (void)data, (void)n, (void)n_tail;
+static td_status single_reduce_gradients(struct td_strategy *s, void *data, int64_t n,
+                                         enum td_dtype dtype, int64_t n_tail) {
+    (void)s, (void)data, (void)n, (void)dtype, (void)n_tail;
     return TD_OK;
 }
 

@@ -151,12 +151,15 @@ static void take_optimizer(const struct td_spec *spec, struct td_optimizer_confi
     const struct td_json *k = spec->optimizer.knobs;
     const struct td_json *betas = td_json_get(k, "betas");
     const char *name = spec->optimizer.name;
+    bool by_value = strcmp(spec->trainer.gradient_clip_algorithm, "value") == 0;
     *to = (struct td_optimizer_config){
         .kind = strcmp(name, "sgd") == 0    ? TD_OPTIMIZER_SGD
                 : strcmp(name, "adam") == 0 ? TD_OPTIMIZER_ADAM
                                             : TD_OPTIMIZER_ADAMW,
         .lr = td_json_real(td_json_get(k, "lr"), 0.001),
-        .max_norm = spec->trainer.gradient_clip_val,
+        .max_norm = by_value ? 0 : spec->trainer.gradient_clip_val,
+        .max_value = by_value ? spec->trainer.gradient_clip_val : 0,
+        .stochastic = spec->trainer.stochastic_rounding,
         .log_norm = spec->trainer.log_grad_norm,
         .attrs =
             {

@@ -7,24 +7,20 @@
 #include "accelerators/reference/reference.h"
 #include "lib/base/proc.h"
 #include "strategies/collective/collective.h"
-#include "strategies/precision/fp32.h"
+#include "strategies/precision/precision.h"
 #include "strategies/strategies.h"
 #include "workloads/workloads.h"
 
 static const struct td_plugin_desc *const in_tree[] = {
-    &td_accelerator_reference,
-    &td_collective_local,
-    &td_collective_shm,
-    &td_precision_fp32,
-    &td_strategy_single_device,
-    &td_strategy_ddp,
-    &td_module_mlp,
-    &td_module_convnet,
-    &td_module_gpt,
-    &td_dataset_idx,
-    &td_dataset_synthetic,
-    &td_dataset_text,
-    &td_dataset_tokens,
+    &td_accelerator_reference, &td_collective_local,
+    &td_collective_shm,        &td_precision_fp32,
+    &td_precision_fp64,        &td_precision_bf16_true,
+    &td_precision_fp16_true,   &td_precision_bf16_mixed,
+    &td_precision_fp16_mixed,  &td_strategy_single_device,
+    &td_strategy_ddp,          &td_module_mlp,
+    &td_module_convnet,        &td_module_gpt,
+    &td_dataset_idx,           &td_dataset_synthetic,
+    &td_dataset_text,          &td_dataset_tokens,
     &td_dataset_npy,
 };
 

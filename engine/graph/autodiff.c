@@ -75,14 +75,14 @@ static td_status store_gradient(struct walk *w, td_value param) {
     struct td_graph *g = w->g;
     uint32_t index = td_gv(g, param)->index, grad_index;
     const struct td_state_info *p = td_state_at(g->state, index);
+    enum td_dtype dtype = td_gv(g, param)->dtype; // as recorded
     char name[512];
     snprintf(name, sizeof name, "%s:grad", p->name);
     struct td_init zero = {.kind = TD_INIT_ZERO};
-    TD_TRY(
-        td_state_add(g->state, name, TD_ROLE_GRAD, p->dtype, &p->shape, zero, index, &grad_index));
+    TD_TRY(td_state_add(g->state, name, TD_ROLE_GRAD, dtype, &p->shape, zero, index, &grad_index));
     td_value in[2];
     TD_TRY(td_graph_state_value(g, grad_index, &in[0]));
-    TD_TRY(td_grad_value(g, w->adjoint[param], p->dtype, &in[1]));
+    TD_TRY(td_grad_value(g, w->adjoint[param], dtype, &in[1]));
     struct td_attrs a = {.accumulate = w->o->accumulate};
     TD_TRY(td_graph_op(g, TD_OP_STORE, in, 2, &a, NULL));
     w->stored[index] = true;
@@ -128,10 +128,17 @@ static td_status visit(struct walk *w, td_node n) {
 }
 
 static td_status seed(struct walk *w) {
-    td_value one = TD_ADJOINT_ONE;
-    if (w->o->accumulate || w->o->windowed) {
+    td_value one = TD_ADJOINT_ONE, scale;
+    if (w->o->accumulate || w->o->windowed) TD_TRY(td_graph_scalar(w->g, TD_SCALAR_WINDOW, &one));
+    if (w->o->scaled) {
+        TD_TRY(td_graph_scalar(w->g, TD_SCALAR_LOSS_SCALE, &scale));
+        if (one == TD_ADJOINT_ONE)
+            one = scale;
+        else
+            TD_TRY(td_graph_op3(w->g, TD_OP_MUL, one, scale, 0, NULL, &one));
+    }
+    if (one != TD_ADJOINT_ONE) {
         enum td_dtype dtype = td_gv(w->g, w->g->loss)->dtype;
-        TD_TRY(td_graph_scalar(w->g, TD_SCALAR_WINDOW, &one));
         struct td_attrs a = {.dtype = dtype};
         if (dtype != TD_F32) TD_TRY(td_graph_op3(w->g, TD_OP_CAST, one, 0, 0, &a, &one));
     }

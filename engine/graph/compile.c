@@ -21,7 +21,8 @@ static td_status run_sink(struct td_compiled *c, const struct td_compile_options
 
 static td_status run_autodiff(struct td_compiled *c, const struct td_compile_options *o) {
     struct td_autodiff_options a = {.accumulate = o->key.accumulate,
-                                    .windowed = o->windowed || o->key.accumulate};
+                                    .windowed = o->windowed || o->key.accumulate,
+                                    .scaled = o->scales_loss};
     return td_pass_autodiff(c->graph, &a);
 }
 

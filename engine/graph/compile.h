@@ -23,7 +23,12 @@ struct td_optim_choice {
 struct td_optimizer_options {
     enum td_op op; // TD_OP_SGD, TD_OP_ADAM or TD_OP_ADAMW
     struct td_optim_attrs attrs;
-    double clip_norm; // 0: no clipping
+    double clip_norm;  // 0: no clipping by the global norm
+    double clip_value; // 0: no clipping element by element; at most one of the two
+    // Gradients are TD_SCALAR_LOSS_SCALE times as large: finish undoes it, and says with the output
+    // "finite" whether all of them are numbers, which decides whether apply is run at all.
+    bool unscale;
+    bool stochastic; // 16-bit parameters are rounded stochastically when they are written
     // The step reports "grad_norm", the norm of all gradients before clipping. With clipping it
     // does so anyway, for nothing; without, it is one more pass over the gradients.
     bool report_norm;
@@ -43,6 +48,9 @@ struct td_compile_options {
     // The job accumulates over more than one micro-batch: TD_SCALAR_WINDOW scales the loss gradient
     // (also in the first program of a window, which overwrites). Implied by key.accumulate.
     bool windowed;
+    // The precision scales the loss: gradients are TD_SCALAR_LOSS_SCALE times as large until
+    // finish.
+    bool scales_loss;
     td_status (*record)(void *arg, struct td_graph *g, int64_t batch);
     void *record_arg;
     // (optional) Rewrites; see traind/rewrite.h.

@@ -31,8 +31,10 @@ static const char *const mode_names[] = {
     [TD_MODE_EVAL] = "eval",
     [TD_MODE_PREDICT] = "predict",
 };
-static const char *const output_kind_names[] = {
-    [TD_OUTPUT_MEAN] = "mean", [TD_OUTPUT_SUM] = "sum", [TD_OUTPUT_NORM] = "norm"};
+static const char *const output_kind_names[] = {[TD_OUTPUT_MEAN] = "mean",
+                                                [TD_OUTPUT_SUM] = "sum",
+                                                [TD_OUTPUT_NORM] = "norm",
+                                                [TD_OUTPUT_GATE] = "gate"};
 
 const char *td_segment_name(enum td_segment s) {
     return (unsigned)s < TD_SEG_COUNT ? segment_names[s] : "unknown";
@@ -145,8 +147,9 @@ td_status td_graph_state_value(struct td_graph *g, uint32_t state_index, td_valu
     }
     if (!g->by_state[state_index]) {
         const struct td_state_info *info = td_state_at(g->state, state_index);
+        enum td_dtype dtype = g->as_stored ? info->dtype : td_state_recorded(g->state, state_index);
         td_value v;
-        TD_TRY(graph_add_value(g, TD_VALUE_STATE, info->dtype, &info->shape, &v));
+        TD_TRY(graph_add_value(g, TD_VALUE_STATE, dtype, &info->shape, &v));
         g->values[v].name = info->name;
         g->values[v].index = state_index;
         g->by_state[state_index] = v;

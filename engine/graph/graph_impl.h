@@ -41,6 +41,7 @@ struct td_graph {
     uint32_t cap_by_state;
     td_value loss;
     enum td_segment segment;
+    bool as_stored;      // state values come in the type they are stored in
     td_node cursor;      // where nodes are added; TD_NODE_NONE: at the end
     uint32_t *unreached; // in the arena
     uint32_t n_unreached;
@@ -88,6 +89,10 @@ void td_graph_compact(struct td_graph *g, const bool *dead);
 
 // ---- state table (state.c) ----------------------------------------------------------------------
 void td_state_mark(struct td_state_table *t, uint32_t index, unsigned marks);
+// The type that steps name, and (td_rewrite_state) storing the tensor in another one.
+enum td_dtype td_state_recorded(const struct td_state_table *t, uint32_t index);
+TD_MUST_USE td_status td_state_retype(struct td_state_table *t, uint32_t index,
+                                      enum td_dtype dtype);
 // Bucket of a gradient: false if it has none yet. Setting is refused once the layout is frozen.
 bool td_state_bucket_of(const struct td_state_table *t, uint32_t index, uint32_t *out_bucket);
 TD_MUST_USE td_status td_state_set_bucket(struct td_state_table *t, uint32_t index,

@@ -59,6 +59,7 @@ static td_status write_value(const struct writer *w, td_value v) {
 static td_status write_optim(const struct writer *w, enum td_op op,
                              const struct td_optim_attrs *o) {
     if (o->lr_scale != 0) TD_TRY(td_buf_printf(w->out, " lr_scale=%g", (double)o->lr_scale));
+    if (o->stochastic) TD_TRY(td_buf_str(w->out, " stochastic"));
     if (op == TD_OP_SGD) {
         return td_buf_printf(w->out, " momentum=%g dampening=%g wd=%g%s", (double)o->momentum,
                              (double)o->dampening, (double)o->weight_decay,

@@ -1,24 +1,22 @@
 // Optimizer pass: what happens to the gradients once they are complete.
 //
-// finish: with clipping, one sum of squares over all gradients and the coefficient from it, which
-// stays on the device; the sum is the output "grad_norm", also when only that is asked for. apply:
-// one node per parameter that has a gradient in this graph, which does decay, moments, clip and
-// update in one pass over memory. A parameter that the step does not reach keeps its value and its
-// moments, as in torch (its grad is None there). The optimizer's state is created here, next to the
-// parameter: "<param>:exp_avg" and so on.
+// finish: unscale, norm, clip (pass_finish.c). apply: one node per parameter that has a gradient in
+// this graph, which does decay, moments, clip and update in one pass over memory. A parameter that
+// the step does not reach keeps its value and its moments, as in torch (its grad is None there).
+// The optimizer's state is created here, next to the parameter and in the type that this is stored
+// in, as in torch: "<param>:exp_avg" and so on.
 
 #include "engine/graph/passes.h"
 
 #include <stdio.h>
 
 #include "engine/graph/graph_impl.h"
-
-enum { NORM_OPERANDS = 4096 }; // of one sum_squares
+#include "traind/random.h"
 
 struct update {
     struct td_graph *g;
     const struct td_optimizer_options *o;
-    td_value clip; // 0: none
+    td_value factor; // of every gradient, 0: none
 };
 
 // Gradients written in this graph, in the order of their parameters' registration.
@@ -40,29 +38,6 @@ static td_status list_gradients(const struct td_graph *g, uint32_t **out_grads, 
     return TD_OK;
 }
 
-// The norm of all gradients, as its square.
-static td_status add_norm(struct update *u, const uint32_t *grads, uint32_t n,
-                          td_value *out_squares) {
-    td_value in[NORM_OPERANDS], total = 0;
-    for (uint32_t begin = 0; begin < n; begin += NORM_OPERANDS) {
-        uint32_t some = TD_MIN(n - begin, NORM_OPERANDS);
-        for (uint32_t i = 0; i < some; i++) {
-            TD_TRY(td_graph_state_value(u->g, grads[begin + i], &in[i]));
-        }
-        td_value part;
-        TD_TRY(td_graph_op(u->g, TD_OP_SUM_SQUARES, in, some, NULL, &part));
-        if (total) TD_TRY(td_graph_op3(u->g, TD_OP_ADD, total, part, 0, NULL, &part));
-        total = part;
-    }
-    *out_squares = total;
-    return td_graph_output(u->g, "grad_norm", total, TD_OUTPUT_NORM);
-}
-
-static td_status add_clip(struct update *u, td_value squares) {
-    struct td_attrs a = {.max_norm = u->o->clip_norm};
-    return td_graph_op3(u->g, TD_OP_CLIP_COEF, squares, 0, 0, &a, &u->clip);
-}
-
 static td_status add_moment(struct update *u, uint32_t param, const char *suffix,
                             td_value *out_value) {
     const struct td_state_info *p = td_state_at(u->g->state, param);
@@ -80,7 +55,12 @@ static td_status add_update(struct update *u, uint32_t grad) {
     struct td_optim_choice choice = {.op = u->o->op, .attrs = u->o->attrs};
     if (u->o->choose) u->o->choose(u->o->choose_arg, td_state_at(u->g->state, param), &choice);
     if (choice.frozen) return TD_OK;
+    const struct td_state_info *p = td_state_at(u->g->state, param);
     struct td_attrs a = {.optim = choice.attrs};
+    if (u->o->stochastic && td_dtype_bytes(p->dtype) < sizeof(float)) {
+        a.optim.stochastic = true;
+        a.stream = td_stream_of(p->name);
+    }
     td_value in[5];
     TD_TRY(td_graph_state_value(u->g, param, &in[0]));
     TD_TRY(td_graph_state_value(u->g, grad, &in[1]));
@@ -90,7 +70,7 @@ static td_status add_update(struct update *u, uint32_t grad) {
         TD_TRY(add_moment(u, param, "exp_avg", &in[n++]));
         TD_TRY(add_moment(u, param, "exp_avg_sq", &in[n++]));
     }
-    if (u->clip) in[n++] = u->clip;
+    if (u->factor) in[n++] = u->factor;
     return td_graph_op(u->g, choice.op, in, n, &a, NULL);
 }
 
@@ -102,12 +82,7 @@ td_status td_pass_optimizer(struct td_graph *g, const struct td_optimizer_option
     TD_AUTO_FREE uint32_t *grads = NULL;
     uint32_t n = 0;
     TD_TRY(list_gradients(g, &grads, &n));
-    td_graph_set_segment(g, TD_SEG_FINISH);
-    if ((o->clip_norm > 0 || o->report_norm) && n) {
-        td_value squares;
-        TD_TRY(add_norm(&u, grads, n, &squares));
-        if (o->clip_norm > 0) TD_TRY(add_clip(&u, squares));
-    }
+    TD_TRY(td_pass_finish(g, o, grads, n, &u.factor));
     td_graph_set_segment(g, TD_SEG_APPLY);
     for (uint32_t i = 0; i < n; i++) {
         TD_TRY(add_update(&u, grads[i]));

@@ -1,10 +1,10 @@
 // Simplify: nodes that compute nothing.
 //
 // One walk forward replaces what a node's readers can read instead (reshape and cast to the same,
-// reshape of a reshape, multiplication by a constant one), one walk backward marks what nobody
-// reads. A view of a state tensor is only replaced by the tensor while nothing writes it up to the
-// last reader, because a state value means "what is there now".
-// Rejected: pattern tables; three rules do not pay for one.
+// reshape of a reshape, cast of a wider cast, multiplication by a constant one), one walk backward
+// marks what nobody reads. A view of a state tensor is only replaced by the tensor while nothing
+// writes it up to the last reader, because a state value means "what is there now". Rejected:
+// pattern tables; four rules do not pay for one.
 
 #include "engine/graph/passes.h"
 
@@ -45,6 +45,24 @@ static td_value repeats(const struct td_graph *g, const struct td_node_info *nod
     return 0;
 }
 
+// A cast of a cast reads what the first one read, where that was to a float at least as wide: what
+// was widened comes back as it was, and pixels go to their type in one step.
+static td_status visit_cast(struct simplify *s, td_node n) {
+    struct td_graph *g = s->g;
+    const struct td_node_info *below = maker(g, g->nodes[n].inputs[0]);
+    if (!below || below->op != TD_OP_CAST) return TD_OK;
+    enum td_dtype middle = below->attrs.dtype, to = g->nodes[n].attrs.dtype;
+    td_value root = below->inputs[0];
+    bool narrows = (middle == TD_F32 || middle == TD_F64) && td_dtype_is_float(to) &&
+                   td_dtype_bytes(to) <= td_dtype_bytes(middle);
+    if (!narrows || !td_graph_stable(g, root, td_gv(g, g->nodes[n].inputs[0])->node, n)) {
+        return TD_OK;
+    }
+    double first = below->attrs.scale, second = g->nodes[n].attrs.scale;
+    if (first != 0) g->nodes[n].attrs.scale = second != 0 ? first * second : first;
+    return td_graph_set_operand(g, n, 0, root);
+}
+
 static td_status visit(struct simplify *s, td_node n) {
     struct td_graph *g = s->g;
     for (uint32_t i = 0; i < g->nodes[n].n_inputs; i++) {
@@ -53,6 +71,7 @@ static td_status visit(struct simplify *s, td_node n) {
     }
     const struct td_node_info *node = &g->nodes[n];
     if (!node->n_inputs || !node->n_outputs) return TD_OK;
+    if (node->op == TD_OP_CAST) TD_TRY(visit_cast(s, n));
     const struct td_node_info *below = maker(g, node->inputs[0]);
     if (node->op == TD_OP_RESHAPE && below && below->op == TD_OP_RESHAPE) {
         td_value root = below->inputs[0];

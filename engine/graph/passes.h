@@ -20,8 +20,14 @@ TD_MUST_USE td_status td_pass_sink(struct td_graph *g);
 struct td_autodiff_options {
     bool accumulate; // stores add to what is there
     bool windowed;   // the loss gradient is TD_SCALAR_WINDOW instead of 1
+    bool scaled;     // the loss gradient is TD_SCALAR_LOSS_SCALE times as large
 };
 TD_MUST_USE td_status td_pass_autodiff(struct td_graph *g, const struct td_autodiff_options *o);
+
+// pass_finish.c: what the optimizer pass puts between gradients and update; grads are indices in
+// the state table. *out_factor multiplies each gradient where it is read, 0: nothing does.
+TD_MUST_USE td_status td_pass_finish(struct td_graph *g, const struct td_optimizer_options *o,
+                                     const uint32_t *grads, uint32_t n, td_value *out_factor);
 
 // pass_optimizer.c: finish (norm, clip coefficient) and apply (one optimizer node per parameter
 // that has a gradient in this graph); creates the optimizer's state.

@@ -1,4 +1,4 @@
-// Dropout's random numbers; traind/random.h is the definition, and this the plain way to it: four
+// A step's random numbers; traind/random.h is the definition, and this the plain way to it: four
 // elements a block of the generator, whichever thread asks for whichever row. Words travel through
 // the float block by memcpy, so that no load or store ever takes them for numbers. Rejected: a
 // generator with a state, which would tie a mask to the order in which masks are made.
@@ -40,11 +40,27 @@ void td_random_set(float *scalars, uint64_t seed, int64_t step, int64_t sample, 
     put_word(scalars, TD_SCALAR_RNG_STRIDE, (uint32_t)stride);
 }
 
-void td_random_keep(const float *scalars, uint64_t stream, double drop, int64_t row, int64_t n,
-                    uint8_t *out_keep) {
+static struct td_philox_key key_of(const float *scalars, uint64_t stream) {
     struct td_philox_key of_step = {
         {word_of(scalars, TD_SCALAR_RNG_KEY), word_of(scalars, TD_SCALAR_RNG_KEY_HIGH)}};
-    struct td_philox_key key = derive(of_step, stream);
+    return derive(of_step, stream);
+}
+
+void td_random_bits16(const float *scalars, uint64_t stream, int64_t first, int64_t n,
+                      uint16_t *out) {
+    struct td_philox_key key = key_of(scalars, stream);
+    uint32_t block[4];
+    for (int64_t i = first; i < first + n; i++) {
+        uint64_t b = (uint64_t)i / 8;
+        uint32_t counter[4] = {(uint32_t)b, (uint32_t)(b >> 32)};
+        if (i == first || i % 8 == 0) td_philox4x32(key, counter, block);
+        out[i - first] = (uint16_t)(block[i / 2 % 4] >> (i % 2 * 16));
+    }
+}
+
+void td_random_keep(const float *scalars, uint64_t stream, double drop, int64_t row, int64_t n,
+                    uint8_t *out_keep) {
+    struct td_philox_key key = key_of(scalars, stream);
     uint64_t sample = (uint64_t)word_of(scalars, TD_SCALAR_RNG_SAMPLE) |
                       (uint64_t)word_of(scalars, TD_SCALAR_RNG_SAMPLE_HIGH) << 32;
     sample += (uint64_t)row * word_of(scalars, TD_SCALAR_RNG_STRIDE);

@@ -42,6 +42,38 @@ td_status td_rewrite_replace(struct td_graph *g, td_value from, td_value to, td_
     return TD_OK;
 }
 
+td_status td_rewrite_node(struct td_graph *g, td_node n, const td_value *inputs,
+                          const struct td_attrs *attrs) {
+    if (n >= g->n_nodes) {
+        return td_fail(TD_INVALID_ARGUMENT, "step '%s' has %" PRIu32 " nodes, no node %" PRIu32,
+                       g->step, g->n_nodes, n);
+    }
+    struct td_node_info *node = &g->nodes[n];
+    struct td_op_result result;
+    TD_TRY_CTX(td_op_infer(g, node->op, inputs, node->n_inputs, attrs, &result), "step '%s'",
+               g->step);
+    td_value *copy = td_arena_array(g->arena, TD_MAX(node->n_inputs, 1), sizeof *copy);
+    if (!copy) return td_fail_oom();
+    if (node->n_inputs) memcpy(copy, inputs, node->n_inputs * sizeof *copy);
+    node->inputs = copy;
+    node->attrs = *attrs;
+    for (uint32_t i = 0; i < node->n_outputs; i++) {
+        td_gv(g, node->outputs[i])->dtype = result.dtype[i];
+        td_gv(g, node->outputs[i])->shape = result.shape[i];
+    }
+    return TD_OK;
+}
+
+td_status td_rewrite_state(struct td_graph *g, td_value v, enum td_dtype dtype) {
+    if (v < 1 || v > g->n_values || td_gv(g, v)->kind != TD_VALUE_STATE) {
+        return td_fail(TD_INVALID_ARGUMENT, "step '%s': only a state tensor is stored", g->step);
+    }
+    TD_TRY_CTX(td_state_retype(g->state, td_gv(g, v)->index, dtype), "step '%s'", g->step);
+    td_gv(g, v)->dtype = dtype;
+    g->as_stored = true;
+    return TD_OK;
+}
+
 bool td_node_gradient(const struct td_graph *g, const struct td_node_info *node,
                       uint32_t *out_state) {
     td_value v = node->into ? node->into : node->op == TD_OP_STORE ? node->inputs[0] : 0;

@@ -7,6 +7,9 @@
 // collective reduces, with the control flags right behind the last one. Registration order of
 // gradients is backward order (autodiff makes them), which is what buckets want inside as well.
 //
+// A precision may store a tensor in another type than the module names: steps go on recording the
+// named one, and every program is rewritten alike before anything looks at memory.
+//
 // Infos are allocated one by one in an arena: a pointer from td_state_at stays good until destroy.
 // Bound: 65,536 tensors. Thread: one. Rejected: offsets given out at registration, because the
 // bucket of a gradient is known only when the strategy has seen the whole backward pass.
@@ -23,6 +26,7 @@ enum { STATE_MAX = 65536, STATE_ALIGN = 64, STATE_NAME_MAX = 255 };
 
 struct state_entry {
     struct td_state_info info;
+    enum td_dtype recorded; // what steps name; info.dtype is what memory holds
     bool has_bucket;
 };
 
@@ -67,13 +71,14 @@ void td_state_table_destroy(struct td_state_table *t) {
     free(t);
 }
 
-static td_status state_check_same(const struct td_state_info *have, enum td_role role,
+static td_status state_check_same(const struct state_entry *entry, enum td_role role,
                                   enum td_dtype dtype, const struct td_shape *shape) {
-    if (have->role == role && have->dtype == dtype && td_shape_equal(&have->shape, shape)) {
+    const struct td_state_info *have = &entry->info;
+    if (have->role == role && entry->recorded == dtype && td_shape_equal(&have->shape, shape)) {
         return TD_OK;
     }
     char a[96], b[96];
-    td_shape_text(have->dtype, &have->shape, a, sizeof a);
+    td_shape_text(entry->recorded, &have->shape, a, sizeof a);
     td_shape_text(dtype, shape, b, sizeof b);
     return td_fail(TD_FAILED_PRECONDITION,
                    "state '%s' is %s %s in another step and %s %s here: all steps must agree",
@@ -116,7 +121,7 @@ td_status td_state_add(struct td_state_table *t, const char *name, enum td_role 
     TD_TRY_CTX(td_shape_check(dtype, shape), "state '%s'", name);
     uintptr_t found = (uintptr_t)td_map_get(t->by_name, name);
     if (found) {
-        TD_TRY(state_check_same(&t->entries[found - 1]->info, role, dtype, shape));
+        TD_TRY(state_check_same(t->entries[found - 1], role, dtype, shape));
         *out_index = (uint32_t)(found - 1);
         return TD_OK;
     }
@@ -134,7 +139,7 @@ td_status td_state_add(struct td_state_table *t, const char *name, enum td_role 
     struct state_entry *e = NULL;
     TD_TRY(state_append(t, name, &e));
     e->info.role = role;
-    e->info.dtype = dtype;
+    e->info.dtype = e->recorded = dtype;
     e->info.shape = *shape;
     e->info.init = init;
     e->info.param = belongs ? param : t->n - 1;
@@ -164,6 +169,25 @@ void td_state_mark(struct td_state_table *t, uint32_t index, unsigned marks) {
     t->entries[index]->info.marks |= marks;
 }
 
+enum td_dtype td_state_recorded(const struct td_state_table *t, uint32_t index) {
+    TD_CHECK(index < t->n);
+    return t->entries[index]->recorded;
+}
+
+td_status td_state_retype(struct td_state_table *t, uint32_t index, enum td_dtype dtype) {
+    TD_CHECK(index < t->n);
+    struct state_entry *e = t->entries[index];
+    if (e->info.dtype == dtype) return TD_OK;
+    if (t->frozen || e->info.dtype != e->recorded) {
+        return td_fail(TD_FAILED_PRECONDITION,
+                       "state '%s' is stored as %s by another program and as %s by this one",
+                       e->info.name, td_dtype_name(e->info.dtype), td_dtype_name(dtype));
+    }
+    e->info.dtype = dtype;
+    e->info.bytes = (size_t)td_shape_elems(&e->info.shape) * td_dtype_bytes(dtype);
+    return TD_OK;
+}
+
 bool td_state_bucket_of(const struct td_state_table *t, uint32_t index, uint32_t *out_bucket) {
     TD_CHECK(index < t->n);
     if (!t->entries[index]->has_bucket) return false;
@@ -187,10 +211,20 @@ td_status td_state_set_bucket(struct td_state_table *t, uint32_t index, uint32_t
 // Places the tensors of one role and, of gradients, one bucket, behind *offset.
 static td_status state_place(struct td_state_table *t, enum td_role role, uint32_t bucket,
                              size_t *offset) {
+    const size_t start = *offset;
+    enum td_dtype dtype = TD_F32; // of the bucket's gradients so far
     for (uint32_t i = 0; i < t->n; i++) {
         struct td_state_info *info = &t->entries[i]->info;
         if (info->role != role) continue;
         if (role == TD_ROLE_GRAD && info->bucket != bucket) continue;
+        if (role == TD_ROLE_GRAD && *offset != start && info->dtype != dtype) {
+            return td_fail(
+                TD_INVALID_ARGUMENT,
+                "gradient '%s' is %s and shares a bucket with gradients of %s: a model's "
+                "parameters must have one type",
+                info->name, td_dtype_name(info->dtype), td_dtype_name(dtype));
+        }
+        dtype = info->dtype;
         info->offset = *offset;
         if (info->bytes > SIZE_MAX / 2 - *offset) {
             return td_fail(TD_RESOURCE_EXHAUSTED, "the %s tensors exceed the address space",
@@ -230,12 +264,14 @@ uint32_t td_state_n_buckets(const struct td_state_table *t) {
 }
 
 void td_state_bucket(const struct td_state_table *t, uint32_t bucket, size_t *out_offset,
-                     size_t *out_bytes) {
+                     size_t *out_bytes, enum td_dtype *out_dtype) {
     TD_CHECK(t->frozen && bucket < t->n_buckets);
     size_t begin = SIZE_MAX, end = 0;
+    *out_dtype = TD_F32;
     for (uint32_t i = 0; i < t->n; i++) {
         const struct td_state_info *info = &t->entries[i]->info;
         if (info->role != TD_ROLE_GRAD || info->bucket != bucket) continue;
+        *out_dtype = info->dtype;
         begin = TD_MIN(begin, info->offset);
         end = TD_MAX(end, info->offset + td_align_up(info->bytes, STATE_ALIGN));
     }

@@ -63,6 +63,14 @@ td_status td_graph_verify(const struct td_graph *g) {
         TD_TRY(verify_operands(g, n));
         TD_TRY(verify_outputs(g, n));
     }
+    for (td_value v = 1; v <= g->n_values && g->as_stored; v++) {
+        if (g->values[v].kind != TD_VALUE_STATE) continue;
+        const struct td_state_info *s = td_state_at(g->state, g->values[v].index);
+        if (s->dtype != g->values[v].dtype) {
+            return td_fail(TD_INTERNAL, "step '%s': state '%s' is read in another type than stored",
+                           g->step, s->name);
+        }
+    }
     for (uint32_t i = 0; i < g->n_outputs; i++) {
         const struct td_value_info *v = &g->values[g->outputs[i].value];
         if (v->kind == TD_VALUE_NODE && v->node >= g->n_nodes) {

@@ -12,6 +12,7 @@
 #include "engine/train/retention.h"
 #include "engine/train/shard.h"
 #include "lib/base/fsio.h"
+#include "lib/base/half.h"
 
 enum { FILES = 2 };
 // Files in the order in which they are written, by a role each holds.
@@ -183,8 +184,12 @@ static td_status check_finite(const struct td_checkpointer *c) {
     const struct td_shard *s = &c->shard[0];
     for (size_t i = 0; i < s->n_tensors; i++) {
         const struct td_state_info *t = s->tensor[i].info;
-        if (t->role != TD_ROLE_PARAM || t->dtype != TD_F32) continue;
-        if (all_finite(s->image + s->tensor[i].at, (size_t)td_shape_elems(&t->shape))) continue;
+        if (t->role != TD_ROLE_PARAM || !td_is_float(t->dtype)) continue;
+        const char *values = s->image + s->tensor[i].at;
+        int64_t n = td_shape_elems(&t->shape);
+        if (t->dtype == TD_F32 ? all_finite(values, (size_t)n)
+                               : td_float_all_finite(t->dtype, values, n))
+            continue;
         return td_status_with_class(
             td_fail(TD_FAILED_PRECONDITION,
                     "parameter '%s' is not finite after step %lld, so it is not saved; lower the "

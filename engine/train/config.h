@@ -61,8 +61,10 @@ struct td_optimizer_config {
     struct td_optim_attrs attrs;
     const struct td_optimizer_group *groups; // a parameter belongs to the first that matches
     size_t n_groups;
-    double max_norm; // gradient clip by global norm; 0: off
-    bool log_norm;   // metric "grad_norm" also without clipping
+    double max_norm;  // gradient clip by global norm; 0: off
+    double max_value; // gradient clip element by element; 0: off
+    bool stochastic;  // stochastic rounding of 16-bit weights
+    bool log_norm;    // metric "grad_norm" also without clipping
 };
 
 enum td_schedule_kind {
@@ -133,7 +135,7 @@ struct td_train_config {
     struct td_part model, data;
     const char *accelerator; // auto, cpu, reference
     const char *strategy;    // auto, single_device, ddp
-    const char *precision;   // 32-true
+    const char *precision;   // 32-true, 64-true, bf16-mixed, bf16-true, 16-mixed, 16-true
     struct td_optimizer_config optimizer;
     struct td_schedule_config schedule;
     uint64_t seed;

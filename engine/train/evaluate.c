@@ -20,7 +20,8 @@ void td_tallies_add(struct td_tallies *t, const struct td_graph *g, const float 
         td_value value;
         enum td_output_kind kind;
         td_graph_output_at(g, i, &name, &value, &kind);
-        if (kind == TD_OUTPUT_NORM) continue; // of the step, not of its samples
+        if (kind != TD_OUTPUT_MEAN && kind != TD_OUTPUT_SUM)
+            continue; // of the step, not of its samples
         struct td_tally *item = &t->item[i];
         if (i >= t->n) {
             *item = (struct td_tally){0};

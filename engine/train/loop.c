@@ -85,6 +85,8 @@ static td_status run_batch(struct td_loop *l, int64_t batch) {
         r->scalars[TD_SCALAR_LR] = (float)td_schedule_lr(&l->schedule, c->optimizer.lr, l->at.step);
         r->scalars[TD_SCALAR_STEP] = (float)(l->at.step + 1);
         r->scalars[TD_SCALAR_WINDOW] = 1.0f / (float)window;
+        if (r->precision_ops->pre_backward)
+            TD_TRY(r->precision_ops->pre_backward(r->precision, r->scalars));
         l->window.n = 0;
     }
     td_random_set(r->scalars, c->seed, l->at.step, l->at.epoch_offset + r->facts.global_rank,
@@ -117,7 +119,7 @@ static td_status check_loss(struct td_loop *l) {
                                 TD_CLASS_NUMERIC);
 }
 
-static void log_step(struct td_loop *l) {
+static td_status log_step(struct td_loop *l) {
     struct td_rank *r = l->rank;
     struct td_metrics *m = &r->metrics;
     char name[32];
@@ -129,6 +131,12 @@ static void log_step(struct td_loop *l) {
     td_metrics_value(m, "lr", l->at.step, l->at.epoch, (double)r->scalars[TD_SCALAR_LR]);
     if (isfinite(l->grad_norm))
         td_metrics_value(m, "grad_norm", l->at.step, l->at.epoch, l->grad_norm);
+    if (r->precision_facts.scales_loss) {
+        struct td_precision_state s = {0};
+        TD_TRY(r->precision_ops->state_save(r->precision, &s));
+        td_metrics_value(m, "loss_scale", l->at.step, l->at.epoch, s.loss_scale);
+        td_metrics_value(m, "skipped_steps", l->at.step, l->at.epoch, (double)s.skipped_steps);
+    }
     int64_t now_ns = td_mono_now().ns, steps = l->at.step - l->log_step;
     double seconds = (double)(now_ns - l->log_ns) / 1e9;
     if (seconds > 0 && steps > 0) {
@@ -139,6 +147,7 @@ static void log_step(struct td_loop *l) {
     l->log_ns = now_ns;
     l->log_step = l->at.step;
     l->log_samples = l->own_samples;
+    return TD_OK;
 }
 
 // Throughput is that of training: time spent elsewhere does not count.
@@ -148,19 +157,23 @@ static void restart_clock(struct td_loop *l) {
     l->log_samples = l->own_samples;
 }
 
+// A step that the precision skipped counts nowhere: the next one is the same step on other samples.
 static td_status hear_and_record(struct td_loop *l, struct td_agreement *out_agreement) {
     struct td_rank *r = l->rank;
-    l->at.step++;
     *out_agreement = td_control_read(r->control.tail);
-    TD_TRY(check_loss(l));
+    if (!r->skipped) {
+        l->at.step++;
+        TD_TRY(check_loss(l));
+    }
     td_control_progress(&r->control, &l->at, l->own_samples, l->last_loss);
     TD_TRY(td_control_check_abort(&r->control));
     TD_TRY(td_checkpointer_poll(r->checkpointer));
+    if (r->skipped) return TD_OK;
     if (!l->stepped) td_events_step1(r->events, l->at.step);
     l->stepped = true;
     if (l->at.step % r->config->limits.log_every_n_steps == 0 ||
         l->at.epoch_batches == l->n_batches)
-        log_step(l);
+        return log_step(l);
     return TD_OK;
 }
 
@@ -200,6 +213,8 @@ static td_status save(struct td_loop *l, int flags) {
     struct td_rank *r = l->rank;
     const struct td_train_config *c = r->config;
     if (!c->checkpoint.dir) return TD_OK;
+    if (r->precision_ops->state_save)
+        TD_TRY(r->precision_ops->state_save(r->precision, &l->at.precision));
     l->at.elapsed_ns = r->start.elapsed_ns + td_mono_now().ns - l->began_ns;
     struct td_manifest m = {
         .job = c->job,
@@ -232,7 +247,7 @@ static td_status save_and_stop(struct td_loop *l, bool saves, bool pending,
 
 static bool saves_by_step(const struct td_loop *l) {
     const struct td_checkpoint_config *c = &l->rank->config->checkpoint;
-    return c->save_top_k != 0 && c->every_n_train_steps > 0 &&
+    return !l->rank->skipped && c->save_top_k != 0 && c->every_n_train_steps > 0 &&
            l->at.step % c->every_n_train_steps == 0;
 }
 

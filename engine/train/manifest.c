@@ -32,6 +32,8 @@ void td_resume_key_compare(const struct td_resume_key *saved, const struct td_re
         snprintf(out_reason, out_bytes, "hardware or its library %s -> %s", saved->cpu, now->cpu);
     } else if (strcmp(saved->build, now->build) != 0) {
         snprintf(out_reason, out_bytes, "build %s -> %s", saved->build, now->build);
+    } else if (saved->precision[0] && strcmp(saved->precision, now->precision) != 0) {
+        snprintf(out_reason, out_bytes, "precision %s -> %s", saved->precision, now->precision);
     }
 }
 
@@ -58,6 +60,11 @@ static void put_progress(struct td_arena *a, struct td_json *root, const struct 
     set_int(a, o, "samples", p->samples);
     set_int(a, o, "elapsed_ns", p->elapsed_ns);
     (void)td_json_set(a, o, "validation_pending", td_json_new_bool(a, p->validation_pending));
+    if (p->precision.loss_scale == 0) return;
+    struct td_json *scaler = set_new(a, root, "loss_scaler", TD_JSON_OBJECT);
+    (void)td_json_set(a, scaler, "scale", td_json_new_real(a, p->precision.loss_scale));
+    set_int(a, scaler, "clean_steps", p->precision.clean_steps);
+    set_int(a, scaler, "skipped_steps", p->precision.skipped_steps);
 }
 
 static void put_key(struct td_arena *a, struct td_json *root, const struct td_resume_key *k) {
@@ -67,6 +74,7 @@ static void put_key(struct td_arena *a, struct td_json *root, const struct td_re
     set_int(a, o, "threads", k->threads);
     set_str(a, o, "cpu", k->cpu);
     set_str(a, o, "build", k->build);
+    set_str(a, o, "precision", k->precision);
 }
 
 static void put_files(struct td_arena *a, struct td_json *root, const struct td_manifest *m) {
@@ -164,6 +172,9 @@ static void get_progress(const struct td_json *root, struct td_progress *p) {
         .samples = td_json_int(td_json_get(o, "samples"), -1),
         .elapsed_ns = td_json_int(td_json_get(o, "elapsed_ns"), 0),
         .validation_pending = td_json_bool(td_json_get(o, "validation_pending"), false),
+        .precision.loss_scale = td_json_real(td_json_path(root, "loss_scaler.scale"), 0),
+        .precision.clean_steps = td_json_int(td_json_path(root, "loss_scaler.clean_steps"), 0),
+        .precision.skipped_steps = td_json_int(td_json_path(root, "loss_scaler.skipped_steps"), 0),
     };
 }
 
@@ -210,6 +221,8 @@ static const char *get_all(const struct td_json *root, struct td_manifest *m) {
     if (!copy_text(m->key.cpu, sizeof m->key.cpu, td_json_get(key, "cpu")) ||
         !copy_text(m->key.build, sizeof m->key.build, td_json_get(key, "build")))
         return "its resume key is incomplete";
+    // Absent from manifests of the first release, which knew one precision.
+    (void)copy_text(m->key.precision, sizeof m->key.precision, td_json_get(key, "precision"));
     m->seed = (uint64_t)td_json_int(td_json_path(root, "rng.seed"), 0);
     m->optimizer = td_json_string(td_json_get(root, "optimizer"), "");
     m->schedule = td_json_string(td_json_get(root, "lr_scheduler"), "");

@@ -11,6 +11,7 @@
 
 #include "engine/train/config.h"
 #include "lib/base/digest.h"
+#include "traind/precision.h"
 
 enum {
     TD_MANIFEST_FORMAT = 1,
@@ -21,12 +22,13 @@ enum {
 
 // Where a run stands at an optimizer-step boundary. Everything that the loop needs to go on.
 struct td_progress {
-    int64_t step;            // optimizer steps completed
-    int64_t epoch;           // the one being played, from 0
-    int64_t epoch_offset;    // global sample offset inside that epoch
-    int64_t epoch_batches;   // batches of it that are done
-    int64_t samples;         // of the whole job, all ranks
-    int64_t elapsed_ns;      // training time of all attempts so far, for max_time
+    int64_t step;          // optimizer steps completed
+    int64_t epoch;         // the one being played, from 0
+    int64_t epoch_offset;  // global sample offset inside that epoch
+    int64_t epoch_batches; // batches of it that are done
+    int64_t samples;       // of the whole job, all ranks
+    int64_t elapsed_ns;    // training time of all attempts so far, for max_time
+    struct td_precision_state precision;
     bool validation_pending; // a validation is due before the next batch
 };
 
@@ -46,6 +48,7 @@ struct td_resume_key {
     int32_t world_size, threads;
     char cpu[64];   // accelerator's library and instruction set
     char build[64]; // of the engine
+    char precision[16];
 };
 
 struct td_manifest {

@@ -14,6 +14,7 @@
 #include "engine/train/schedule.h"
 #include "engine/train/weights.h"
 #include "lib/base/digest.h"
+#include "lib/base/half.h"
 #include "lib/base/registry.h"
 
 // Longer than a final checkpoint may take, because the ranks that do not write wait for it.
@@ -61,6 +62,7 @@ static td_status open_accelerator(struct td_rank *r) {
     r->key.threads = c->n_threads;
     snprintf(r->key.cpu, sizeof r->key.cpu, "%s", r->accel_facts.build);
     snprintf(r->key.build, sizeof r->key.build, "%s", c->build ? c->build : "");
+    snprintf(r->key.precision, sizeof r->key.precision, "%s", c->precision);
     return TD_OK;
 }
 
@@ -118,7 +120,12 @@ static td_status open_strategy(struct td_rank *r) {
 }
 
 // Precision flags of the job spec -> plugins.
-static const struct { const char *flag, *plugin; } precisions[] = {{"32-true", "fp32"}};
+static const struct {
+    const char *flag, *plugin;
+} precisions[] = {
+    {"32-true", "fp32"},      {"64-true", "fp64"},          {"bf16-true", "bf16_true"},
+    {"16-true", "fp16_true"}, {"bf16-mixed", "bf16_mixed"}, {"16-mixed", "fp16_mixed"},
+};
 
 static td_status open_precision(struct td_rank *r) {
     const char *plugin = r->config->precision;
@@ -128,13 +135,25 @@ static td_status open_precision(struct td_rank *r) {
     TD_TRY(find(r, TD_PLUGIN_PRECISION, plugin, &ops));
     r->precision_ops = ops;
     TD_TRY(r->precision_ops->open(&r->precision));
-    struct td_precision_facts facts = {.struct_bytes = sizeof facts};
-    TD_TRY(r->precision_ops->facts(r->precision, &facts));
-    if (!(r->accel_facts.dtypes & 1u << facts.compute))
+    struct td_precision_facts *facts = &r->precision_facts;
+    facts->struct_bytes = sizeof *facts;
+    TD_TRY(r->precision_ops->facts(r->precision, facts));
+    if (!(r->accel_facts.dtypes & 1u << facts->compute))
         return td_fail(TD_INVALID_ARGUMENT,
                        "precision '%s' computes in %s, which accelerator '%s' does "
                        "not do here",
-                       r->config->precision, td_dtype_name(facts.compute), r->accel_name);
+                       r->config->precision, td_dtype_name(facts->compute), r->accel_name);
+    if (facts->scales_loss && !(r->precision_ops->pre_backward && r->precision_ops->step_gate))
+        return td_fail(TD_FAILED_PRECONDITION,
+                       "precision '%s' scales the loss but lacks pre_backward or step_gate",
+                       r->config->precision);
+    if (r->config->optimizer.stochastic && facts->param != TD_BF16)
+        return td_status_with_class(
+            td_fail(TD_INVALID_ARGUMENT,
+                    "stochastic_rounding rounds bf16 weights, but precision '%s' stores them as "
+                    "%s; use `precision: bf16-true`",
+                    r->config->precision, td_dtype_name(facts->param)),
+            TD_CLASS_BAD_SPEC);
     return TD_OK;
 }
 
@@ -204,6 +223,8 @@ static td_status choose_start(struct td_rank *r) {
     }
     TD_TRY(r->strategy_ops->broadcast(r->strategy, &r->start, sizeof r->start, 0));
     r->resumed = true;
+    if (r->precision_ops->state_load)
+        TD_TRY(r->precision_ops->state_load(r->precision, &r->start.precision));
     // Batches that are done, as this world counts them; the offset is what the samplers go by.
     if (r->start.epoch_offset)
         r->start.epoch_batches = (r->start.epoch_offset + c->batch_size * c->world_size - 1) /
@@ -317,10 +338,12 @@ static td_status rewrite_strategy(void *arg, struct td_graph *g, const struct td
 static td_status record_programs(struct td_rank *r) {
     const struct td_train_config *c = r->config;
     td_optimizer_options(&c->optimizer, &r->optimizer);
+    r->optimizer.unscale = r->precision_facts.scales_loss;
     TD_TRY(td_state_table_create(&r->state));
     struct td_compile_options options = {
         .state = r->state,
         .windowed = c->limits.accumulate > 1,
+        .scales_loss = r->precision_facts.scales_loss,
         .record = record_step,
         .record_arg = r,
         .precision = r->precision_ops->rewrite ? rewrite_precision : NULL,
@@ -365,20 +388,22 @@ static td_status place_state(struct td_rank *r) {
 
 static td_status initialize_tensor(struct td_rank *r, const struct td_state_info *t) {
     if (t->init.kind == TD_INIT_ZERO) return TD_OK; // memory comes zeroed
-    if (t->dtype != TD_F32)
+    if (!td_is_float(t->dtype))
         return td_fail(TD_UNIMPLEMENTED, "initial values of '%s' in %s", t->name,
                        td_dtype_name(t->dtype));
     size_t n = (size_t)td_shape_elems(&t->shape), bytes;
     if (!td_size_mul(n, sizeof(float), &bytes)) return td_fail_oom();
     TD_AUTO_FREE float *values = malloc(TD_MAX(bytes, 1));
-    if (!values) return td_fail_oom();
+    TD_AUTO_FREE void *stored = malloc(TD_MAX(t->bytes, 1));
+    if (!values || !stored) return td_fail_oom();
     TD_TRY(td_init_fill(r->config->seed, t, values));
+    td_float_convert(TD_F32, values, (int64_t)n, t->dtype, stored);
     struct td_buffer host = {
         .space = TD_SPACE_HOST,
-        .handle = (uint64_t)(uintptr_t)values,
-        .bytes = bytes,
+        .handle = (uint64_t)(uintptr_t)stored,
+        .bytes = t->bytes,
     };
-    return r->accel_ops->copy(r->accel, r->memory.region[t->role], t->offset, host, 0, bytes);
+    return r->accel_ops->copy(r->accel, r->memory.region[t->role], t->offset, host, 0, t->bytes);
 }
 
 static td_status initialize_state(struct td_rank *r) {
@@ -459,12 +484,13 @@ static td_status set_up_strategy(struct td_rank *r) {
 static td_status reduce_bucket(void *arg, uint32_t bucket) {
     struct td_rank *r = arg;
     size_t offset, bytes;
-    td_state_bucket(r->state, bucket, &offset, &bytes);
+    enum td_dtype dtype;
+    td_state_bucket(r->state, bucket, &offset, &bytes, &dtype);
     bool last = bucket + 1 == td_state_n_buckets(r->state);
     char *base = td_buffer_host(r->memory.region[TD_ROLE_GRAD]);
     atomic_fetch_add_explicit(&r->io->page->collective_seq, 1, memory_order_relaxed);
-    return r->strategy_ops->reduce_gradients(r->strategy, (float *)(void *)(base + offset),
-                                             (int64_t)(bytes / sizeof(float)),
+    return r->strategy_ops->reduce_gradients(r->strategy, base + offset,
+                                             (int64_t)(bytes / td_dtype_bytes(dtype)), dtype,
                                              last ? TD_CONTROL_FLAGS : 0);
 }
 
@@ -666,9 +692,30 @@ static td_status run(struct td_rank *r, enum td_strategy_step kind, struct td_ex
     return r->accel_ops->run(exe, segments, inputs);
 }
 
+// Runs `segments` and then apply, unless the precision's gate says that the step is to be skipped.
+// Without a gate all is one run.
+static td_status run_gated(struct td_rank *r, enum td_strategy_step kind, struct td_executable *exe,
+                           const struct td_graph *g, uint32_t segments, const void *const *inputs) {
+    const struct td_precision_ops *o = r->precision_ops;
+    const uint32_t apply = 1u << TD_SEG_APPLY;
+    if (!o->step_gate) return run(r, kind, exe, segments | apply, inputs);
+    TD_TRY(run(r, kind, exe, segments, inputs));
+    TD_TRY(r->accel_ops->sync(r->accel));
+    bool finite = true, steps;
+    for (uint32_t i = 0; i < td_graph_n_outputs(g); i++) {
+        enum td_output_kind output;
+        td_graph_output_at(g, i, NULL, NULL, &output);
+        if (output == TD_OUTPUT_GATE) finite = r->outputs[i] != 0;
+    }
+    TD_TRY(o->step_gate(r->precision, finite, &steps));
+    r->skipped = !steps;
+    return steps ? run(r, kind, exe, apply, inputs) : TD_OK;
+}
+
 // Segments one by one, because the strategy has something to do between them.
 static td_status run_with_hooks(struct td_rank *r, enum td_strategy_step kind, bool apply,
-                                struct td_executable *exe, const void *const *inputs) {
+                                struct td_executable *exe, const struct td_graph *g,
+                                const void *const *inputs) {
     const struct td_strategy_ops *o = r->strategy_ops;
     TD_TRY(run(r, kind, exe, 1u << TD_SEG_FORWARD, inputs));
     if (o->pre_backward) TD_TRY(o->pre_backward(r->strategy));
@@ -676,7 +723,7 @@ static td_status run_with_hooks(struct td_rank *r, enum td_strategy_step kind, b
     if (o->post_backward) TD_TRY(o->post_backward(r->strategy));
     if (!apply) return TD_OK;
     if (o->optimizer_step) return o->optimizer_step(r->strategy, exe, inputs);
-    return run(r, kind, exe, 1u << TD_SEG_FINISH | 1u << TD_SEG_APPLY, inputs);
+    return run_gated(r, kind, exe, g, 1u << TD_SEG_FINISH, inputs);
 }
 
 td_status td_rank_step(struct td_rank *r, enum td_strategy_step kind,
@@ -685,6 +732,7 @@ td_status td_rank_step(struct td_rank *r, enum td_strategy_step kind,
     const struct td_strategy_ops *o = r->strategy_ops;
     const void *moved[TD_DATA_FIELDS];
     struct td_runnable program;
+    r->skipped = false;
     TD_TRY(td_programs_find(r->programs, key, &program));
     if (o->batch_to_device) {
         size_t n_fields;
@@ -695,7 +743,10 @@ td_status td_rank_step(struct td_rank *r, enum td_strategy_step kind,
     bool hooked =
         kind == TD_STEP_TRAIN && (o->pre_backward || o->post_backward || o->optimizer_step);
     if (hooked) {
-        TD_TRY(run_with_hooks(r, kind, key->apply, program.exe, inputs));
+        TD_TRY(run_with_hooks(r, kind, key->apply, program.exe, program.graph, inputs));
+    } else if (kind == TD_STEP_TRAIN && key->apply) {
+        TD_TRY(run_gated(r, kind, program.exe, program.graph, TD_SEGS_ALL & ~(1 << TD_SEG_APPLY),
+                         inputs));
     } else {
         TD_TRY(run(r, kind, program.exe, TD_SEGS_ALL, inputs));
     }

@@ -38,6 +38,7 @@ struct td_rank {
     const char *strategy_name;
     const struct td_precision_ops *precision_ops;
     struct td_precision *precision;
+    struct td_precision_facts precision_facts;
     struct td_data *data;
     const struct td_module_ops *module_ops;
     struct td_module *module;
@@ -51,6 +52,7 @@ struct td_rank {
     struct td_buffer arena_memory;
     float scalars[TD_SCALAR_COUNT];
     float outputs[TD_PROGRAM_OUTPUTS];
+    bool skipped; // the precision let the last program end before apply
 
     // where it starts, and what leaves it
     bool resumed;

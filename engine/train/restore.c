@@ -9,6 +9,7 @@
 
 #include "engine/train/safetensors.h"
 #include "lib/base/fsio.h"
+#include "lib/base/half.h"
 
 // What holds tensors; other files (config.json) are for other readers.
 static bool is_shard(const struct td_manifest_file *f) {
@@ -93,15 +94,21 @@ td_status td_restore_choose(const char *const *paths, size_t n_paths, struct td_
 static td_status load_tensor(const struct td_tensor *from, const struct td_state_info *t,
                              const struct td_restore_target *to) {
     if (!from) return td_fail(TD_DATA_LOSS, "tensor '%s' is missing", t->name);
-    if (from->dtype != t->dtype || !td_shape_equal(&from->shape, &t->shape))
+    bool converts = td_is_float(from->dtype) && td_is_float(t->dtype);
+    if ((from->dtype != t->dtype && !converts) || !td_shape_equal(&from->shape, &t->shape))
         return td_fail(TD_DATA_LOSS, "tensor '%s' has another shape or type", t->name);
+    TD_AUTO_FREE void *converted = NULL;
+    if (from->dtype != t->dtype) { // saved under another precision
+        converted = malloc(TD_MAX(t->bytes, 1));
+        if (!converted) return td_fail_oom();
+        td_float_convert(from->dtype, from->data, td_shape_elems(&t->shape), t->dtype, converted);
+    }
     struct td_buffer src = {
         .space = TD_SPACE_HOST,
-        .handle = (uint64_t)(uintptr_t)from->data,
-        .bytes = from->bytes,
+        .handle = (uint64_t)(uintptr_t)(converted ? converted : from->data),
+        .bytes = t->bytes,
     };
-    return to->accel_ops->copy(to->accel, to->memory->region[t->role], t->offset, src, 0,
-                               from->bytes);
+    return to->accel_ops->copy(to->accel, to->memory->region[t->role], t->offset, src, 0, t->bytes);
 }
 
 static td_status load_file(const char *path, uint32_t roles, const char *only_file,

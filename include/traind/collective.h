@@ -43,8 +43,10 @@ struct td_collective_ops {
     // In place over n elements at data. fp32 data may lie in the gradient region (no copy then).
     td_status (*all_reduce)(struct td_collective *c, void *data, int64_t n, enum td_dtype dtype,
                             enum td_reduce_op op);
-    // Bucket of gradients with a tail of n_tail fp32 elements that are summed, never divided.
-    td_status (*all_reduce_bucket)(struct td_collective *c, float *data, int64_t n, int64_t n_tail);
+    // Bucket of n gradients of a float type, averaged, with a tail of n_tail fp32 elements behind
+    // it that are summed, never divided. With a tail the bucket's bytes are a multiple of 64.
+    td_status (*all_reduce_bucket)(struct td_collective *c, void *data, int64_t n,
+                                   enum td_dtype dtype, int64_t n_tail);
     // out has world * bytes; rank r's part at r * bytes.
     td_status (*all_gather)(struct td_collective *c, const void *in, size_t bytes, void *out);
     td_status (*broadcast)(struct td_collective *c, void *data, size_t bytes, int32_t src);

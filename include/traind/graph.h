@@ -74,7 +74,7 @@ enum td_param_mark {
 struct td_state_info {
     const char *name; // "fc1.weight"; gradients "fc1.weight:grad", optimizer "fc1.weight:exp_avg"
     enum td_role role;
-    enum td_dtype dtype;
+    enum td_dtype dtype; // as stored: the module's, or what the precision made of it
     struct td_shape shape;
     struct td_init init;
     uint32_t param;  // GRAD and OPTIM: index of the parameter they belong to; else own index
@@ -101,10 +101,11 @@ TD_MUST_USE td_status td_state_find(const struct td_state_table *t, const char *
 TD_MUST_USE td_status td_state_layout(struct td_state_table *t);
 size_t td_state_region_bytes(const struct td_state_table *t, enum td_role role);
 // Gradient buckets, after layout: bucket b is [offset, offset + bytes) of the GRAD region, padding
-// included. The control tail follows the last bucket; td_state_control_offset says where.
+// included, all of one type. The control tail follows the last bucket; td_state_control_offset says
+// where.
 uint32_t td_state_n_buckets(const struct td_state_table *t);
 void td_state_bucket(const struct td_state_table *t, uint32_t bucket, size_t *out_offset,
-                     size_t *out_bytes);
+                     size_t *out_bytes, enum td_dtype *out_dtype);
 size_t td_state_control_offset(const struct td_state_table *t);
 
 // Control flags that ride behind the last gradient bucket (summed, never divided): all ranks read
@@ -154,6 +155,7 @@ struct td_optim_attrs {
     float lr_scale; // of TD_SCALAR_LR; 0 stands for 1
     float beta1, beta2, eps, weight_decay, momentum, dampening;
     bool nesterov;
+    bool stochastic; // a 16-bit parameter is rounded stochastically, by attrs.stream
 };
 static inline double td_optim_lr(const struct td_optim_attrs *o, const float *scalars) {
     return (double)scalars[TD_SCALAR_LR] * (o->lr_scale != 0 ? (double)o->lr_scale : 1);
@@ -248,8 +250,8 @@ TD_MUST_USE td_status td_graph_result(struct td_graph *g, const char *name, td_v
 // Named scalars a step reports. MEAN: a mean over the batch's samples; SUM: a sum over them. The
 // worker turns both into (sum, count), which the coordinator merges over ranks. NORM: a sum of
 // squares that is alike on all ranks and stands for its root; the optimizer pass makes one,
-// "grad_norm".
-enum td_output_kind { TD_OUTPUT_MEAN, TD_OUTPUT_SUM, TD_OUTPUT_NORM };
+// "grad_norm". GATE: 1 if all gradients are finite, else 0, and then the step is not to be applied.
+enum td_output_kind { TD_OUTPUT_MEAN, TD_OUTPUT_SUM, TD_OUTPUT_NORM, TD_OUTPUT_GATE };
 const char *td_output_kind_name(enum td_output_kind k);
 TD_MUST_USE td_status td_graph_output(struct td_graph *g, const char *name, td_value v,
                                       enum td_output_kind kind);

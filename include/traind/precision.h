@@ -2,8 +2,19 @@
 #define TRAIND_PRECISION_H
 
 // Precision: in which element types a job computes. It decides a type per role and rewrites each
-// recorded program accordingly (casts, loss scaling, the finite check that gates the step); it has
-// no loop and keeps no state but what its rewrite put into the state table.
+// recorded program accordingly; it has no loop. What a training framework does around each step
+// stands in the program, and only what the host has to decide is a slot:
+//
+//   attach             rewrite: the types of parameters, gradients and values, once per program
+//   input cast         in the program (rule X10: the facts say whether inputs are cast)
+//   forward bracket    in the program: which op computes in which type
+//   pre_backward       slot; autodiff multiplies the loss gradient by TD_SCALAR_LOSS_SCALE when the
+//                      facts say scales_loss. Outputs and hooks see the unscaled loss (rule X9)
+//   post_backward      in the program: gradients are stored in their type as they are made
+//   unscale, clip      segment finish, in this order (engine/graph/pass_finish.c)
+//   step gate          slot, between finish and apply; all ranks decide alike, because they look at
+//                      gradients that were reduced
+//   state save, load   slots
 //
 // Slots: (required) unless marked (optional). Thread: the rank's training thread.
 
@@ -22,7 +33,14 @@ struct td_precision_facts {
     enum td_dtype master;   // what the optimizer updates
     bool casts_inputs;      // rule X10: floating inputs are cast to `compute` ...
     bool casts_outputs;     // ... and outputs back to f32
-    bool scales_loss;       // TD_SCALAR_LOSS_SCALE is used
+    bool scales_loss;       // TD_SCALAR_LOSS_SCALE is used: pre_backward and step_gate are there
+};
+
+// What a checkpoint keeps of a precision. All zero: nothing.
+struct td_precision_state {
+    double loss_scale;
+    int64_t clean_steps;   // since the scale changed
+    int64_t skipped_steps; // of the whole job
 };
 
 struct td_precision; // the plugin's own
@@ -35,6 +53,15 @@ struct td_precision_ops {
     // (optional) Rewrites one program after autodiff, before the strategy. Absent: as recorded.
     td_status (*rewrite)(struct td_precision *p, struct td_graph *g,
                          const struct td_program_key *key);
+    // (optional) Before the first micro-batch of a window: sets the step scalars that are its own.
+    td_status (*pre_backward)(struct td_precision *p, float *scalars);
+    // (optional) After finish: are all gradients finite? *out_steps: run apply; else the step is
+    // skipped, and neither global_step nor schedules advance. FAILED_PRECONDITION (class numeric)
+    // when skipping leads nowhere.
+    td_status (*step_gate)(struct td_precision *p, bool finite, bool *out_steps);
+    // (optional) To and from a checkpoint, at an optimizer-step boundary. Both or none.
+    td_status (*state_save)(struct td_precision *p, struct td_precision_state *out_state);
+    td_status (*state_load)(struct td_precision *p, const struct td_precision_state *state);
 };
 
 #ifdef __cplusplus

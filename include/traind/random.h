@@ -1,7 +1,7 @@
 #ifndef TRAIND_RANDOM_H
 #define TRAIND_RANDOM_H
 
-// Random numbers inside a step: dropout's masks.
+// Random numbers inside a step: dropout's masks, and the bits of stochastic rounding.
 //
 // A number is keyed by (seed, step, op name, global sample, element of the sample) through Philox
 // 4x32-10, so a mask is the same for any world size, accumulation, fusion, thread count or segment,
@@ -14,7 +14,9 @@
 //   k  = Philox(key: K,             counter: stream)          words 0 and 1: one for each op
 //   u  = Philox(key: k,             counter: element / 4, sample) word element % 4, upper 24 bits
 //
-// An element is dropped where u < drop * 2^24. Pure functions; any thread.
+// An element is dropped where u < drop * 2^24. Stochastic rounding of a parameter takes 16 bits an
+// element, alike on all ranks, from the parameter's stream: half element % 2 of word element / 2 %
+// 4 of Philox(key: k, counter: element / 8). Pure functions; any thread.
 
 #include "traind/graph.h"
 
@@ -31,6 +33,10 @@ void td_random_set(float *scalars, uint64_t seed, int64_t step, int64_t sample, 
 // Kernels: out_keep[i] = 0 where element i of row `row` is dropped, else 1. n: below 2^34.
 void td_random_keep(const float *scalars, uint64_t stream, double drop, int64_t row, int64_t n,
                     uint8_t *out_keep);
+
+// Kernels: the 16 bits of elements first .. first + n of a parameter.
+void td_random_bits16(const float *scalars, uint64_t stream, int64_t first, int64_t n,
+                      uint16_t *out);
 
 #ifdef __cplusplus
 }

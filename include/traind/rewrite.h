@@ -25,6 +25,16 @@ TD_MUST_USE td_status td_rewrite_insert_at(struct td_graph *g, td_node at);
 TD_MUST_USE td_status td_rewrite_replace(struct td_graph *g, td_value from, td_value to,
                                          td_node from_node);
 
+// Gives node n other operands, as many as before, and other attributes; the op stays. Its results
+// take the types that follow, so nodes behind it that read them may have to change as well: the
+// pipeline verifies the whole when the rewrite is done.
+TD_MUST_USE td_status td_rewrite_node(struct td_graph *g, td_node n, const td_value *inputs,
+                                      const struct td_attrs *attrs);
+
+// Stores the state tensor v in another type than steps name. Every program of the job has to say
+// the same of a tensor that it uses; FAILED_PRECONDITION names one that programs disagree about.
+TD_MUST_USE td_status td_rewrite_state(struct td_graph *g, td_value v, enum td_dtype dtype);
+
 // Torch's bucket sizes: a small first bucket starts the overlap early.
 #define TD_BUCKET_FIRST_BYTES ((size_t)1 << 20)
 #define TD_BUCKET_CAP_BYTES   ((size_t)25 << 20)

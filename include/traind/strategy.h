@@ -126,10 +126,11 @@ struct td_strategy_ops {
     // (optional) Instead of running finish and apply. Absent: they run with the step.
     td_status (*optimizer_step)(struct td_strategy *s, struct td_executable *exe,
                                 const void *const *inputs);
-    // Called where an all_reduce node stands: averages a bucket in place over the world; the last
-    // n_tail elements are summed instead (control flags). n does not count the tail.
-    // Units: fp32 elements. Errors: ABORTED (class collective) when a peer is gone.
-    td_status (*reduce_gradients)(struct td_strategy *s, float *data, int64_t n, int64_t n_tail);
+    // Called where an all_reduce node stands: averages a bucket of n elements in place over the
+    // world; the n_tail fp32 elements behind it are summed instead (control flags). Errors: ABORTED
+    // (class collective) when a peer is gone.
+    td_status (*reduce_gradients)(struct td_strategy *s, void *data, int64_t n, enum td_dtype dtype,
+                                  int64_t n_tail);
     // (optional) Called at each point of td_strategy_hook.
     td_status (*hook)(struct td_strategy *s, enum td_strategy_hook hook, int64_t batch);
 

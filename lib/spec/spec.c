@@ -71,6 +71,7 @@ static void read_trainer(const struct td_json *s, struct td_spec_trainer *out) {
         .accelerator = text(s, "accelerator"),
         .strategy = text(s, "strategy"),
         .precision = text(s, "precision"),
+        .stochastic_rounding = td_json_bool(td_json_get(s, "stochastic_rounding"), false),
         .devices = i32(s, "devices"),
         .num_nodes = i32(s, "num_nodes"),
         .max_epochs = i32(s, "max_epochs"),

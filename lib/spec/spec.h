@@ -75,8 +75,9 @@ struct td_spec_loader { // of data, whichever it is; batch_size is per rank
 struct td_spec_trainer {
     const char *accelerator; // auto cpu reference
     const char *strategy;    // auto single_device ddp
-    const char *precision;   // 32-true
-    int32_t devices;         // per node; 0 = auto. td_spec_ranks() resolves it
+    const char *precision;   // 32-true, 64-true, bf16-mixed, bf16-true, 16-mixed, 16-true
+    bool stochastic_rounding;
+    int32_t devices; // per node; 0 = auto. td_spec_ranks() resolves it
     int32_t num_nodes;
     int32_t max_epochs; // -1: no limit. Resolved: 1000 when no other limit is given
     int32_t max_steps;  // optimizer steps; -1: no limit
@@ -92,7 +93,7 @@ struct td_spec_trainer {
     int32_t log_every_n_steps;
     int32_t accumulate_grad_batches;
     double gradient_clip_val;            // 0: off
-    const char *gradient_clip_algorithm; // norm
+    const char *gradient_clip_algorithm; // norm, value
     bool log_grad_norm;
     bool deterministic;
     bool detect_anomaly;

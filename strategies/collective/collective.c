@@ -91,16 +91,25 @@ td_status td_collective_all_reduce(struct td_collective_group *g, void *data, in
     return g->ops->all_reduce(g->c, data, n, dtype, op);
 }
 
-td_status td_collective_all_reduce_bucket(struct td_collective_group *g, float *data, int64_t n,
-                                          int64_t n_tail) {
+td_status td_collective_all_reduce_bucket(struct td_collective_group *g, void *data, int64_t n,
+                                          enum td_dtype dtype, int64_t n_tail) {
     TD_TRY(check_joined(g, "all_reduce_bucket"));
-    const int64_t most = PTRDIFF_MAX / (int64_t)sizeof *data / 2;
+    const int64_t most = PTRDIFF_MAX / (int64_t)sizeof(double) / 2;
     if (n < 0 || n_tail < 0 || n > most || n_tail > most) {
         return td_fail(TD_INVALID_ARGUMENT, "all_reduce_bucket: %lld elements and a tail of %lld",
                        (long long)n, (long long)n_tail);
     }
+    if (!td_reduce_supports(dtype, TD_REDUCE_MEAN)) {
+        return td_fail(TD_INVALID_ARGUMENT, "all_reduce_bucket: there is no mean of %s",
+                       (unsigned)dtype < TD_DTYPE_COUNT ? td_dtype_name(dtype) : "unknown dtype");
+    }
+    if (n_tail && (size_t)n * td_dtype_bytes(dtype) % sizeof(float)) {
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "all_reduce_bucket: a tail behind %lld elements of %s is not aligned",
+                       (long long)n, td_dtype_name(dtype));
+    }
     TD_TRY(check_memory(data, (size_t)(n + n_tail), "all_reduce_bucket"));
-    return g->ops->all_reduce_bucket(g->c, data, n, n_tail);
+    return g->ops->all_reduce_bucket(g->c, data, n, dtype, n_tail);
 }
 
 td_status td_collective_all_gather(struct td_collective_group *g, const void *in, size_t bytes,

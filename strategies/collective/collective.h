@@ -54,9 +54,10 @@ TD_MUST_USE td_status td_collective_gradients(struct td_collective_group *g, voi
                                               size_t *out_bytes);
 TD_MUST_USE td_status td_collective_all_reduce(struct td_collective_group *g, void *data, int64_t n,
                                                enum td_dtype dtype, enum td_reduce_op op);
-// Mean of data[0..n), sum of the control tail data[n..n + n_tail).
-TD_MUST_USE td_status td_collective_all_reduce_bucket(struct td_collective_group *g, float *data,
-                                                      int64_t n, int64_t n_tail);
+// Mean of n elements, sum of the fp32 control tail behind them.
+TD_MUST_USE td_status td_collective_all_reduce_bucket(struct td_collective_group *g, void *data,
+                                                      int64_t n, enum td_dtype dtype,
+                                                      int64_t n_tail);
 TD_MUST_USE td_status td_collective_all_gather(struct td_collective_group *g, const void *in,
                                                size_t bytes, void *out);
 // Parts of different sizes: appends them to out in the order of the ranks; out_bytes[world].

@@ -60,9 +60,9 @@ static td_status local_all_reduce(struct td_collective *c, void *data, int64_t n
     return check_alive(c);
 }
 
-static td_status local_all_reduce_bucket(struct td_collective *c, float *data, int64_t n,
-                                         int64_t n_tail) {
-    (void)data, (void)n, (void)n_tail;
+static td_status local_all_reduce_bucket(struct td_collective *c, void *data, int64_t n,
+                                         enum td_dtype dtype, int64_t n_tail) {
+    (void)data, (void)n, (void)dtype, (void)n_tail;
     return check_alive(c);
 }
 

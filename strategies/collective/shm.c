@@ -167,23 +167,26 @@ static td_status shm_all_reduce(struct td_collective *c, void *data, int64_t n, 
     return td_shm_team_meet(&c->team, NULL);
 }
 
-static td_status shm_all_reduce_bucket(struct td_collective *c, float *data, int64_t n,
-                                       int64_t n_tail) {
-    struct td_shm_call call = {.kind = TD_SHM_BUCKET,
-                               .dtype = TD_F32,
-                               .op = TD_REDUCE_MEAN,
-                               .detail = (uint32_t)n_tail,
-                               .n = n,
-                               .place = place_of(c, data, (size_t)(n + n_tail) * sizeof *data)};
+static td_status shm_all_reduce_bucket(struct td_collective *c, void *data, int64_t n,
+                                       enum td_dtype dtype, int64_t n_tail) {
+    size_t elem = td_dtype_bytes(dtype), bytes = (size_t)n * elem;
+    struct td_shm_call call = {
+        .kind = TD_SHM_BUCKET,
+        .dtype = (uint8_t)dtype,
+        .op = TD_REDUCE_MEAN,
+        .detail = (uint32_t)n_tail,
+        .n = n,
+        .place = place_of(c, data, bytes + (size_t)n_tail * sizeof(float)),
+    };
     if (call.place < 0) { // memory of the caller's own: mean and sum one after the other
-        TD_TRY(shm_all_reduce(c, data, n, TD_F32, TD_REDUCE_MEAN));
-        return shm_all_reduce(c, data + n, n_tail, TD_F32, TD_REDUCE_SUM);
+        TD_TRY(shm_all_reduce(c, data, n, dtype, TD_REDUCE_MEAN));
+        return shm_all_reduce(c, (char *)data + bytes, n_tail, TD_F32, TD_REDUCE_SUM);
     }
     TD_TRY(td_shm_team_meet(&c->team, &call));
     parts_in_regions(c, call.place);
-    struct slice s = slice_of(&c->team, n + n_tail, sizeof *data);
-    reduce_slice(c, (struct slice){s.lo, TD_MIN(s.hi, n)}, TD_F32, TD_REDUCE_MEAN);
-    reduce_slice(c, (struct slice){TD_MAX(s.lo, n), s.hi}, TD_F32, TD_REDUCE_SUM);
+    reduce_slice(c, slice_of(&c->team, n, elem), dtype, TD_REDUCE_MEAN);
+    parts_in_regions(c, call.place + (int64_t)bytes);
+    reduce_slice(c, slice_of(&c->team, n_tail, sizeof(float)), TD_F32, TD_REDUCE_SUM);
     return td_shm_team_meet(&c->team, NULL);
 }
 

@@ -23,7 +23,7 @@ static td_status time_one(struct td_collective_group *g, float *data, size_t byt
     TD_TRY(td_collective_barrier(g, "round"));
     int64_t start = td_mono_now().ns;
     for (int64_t i = 0; i < calls; i++) {
-        TD_TRY(td_collective_all_reduce_bucket(g, data, (int64_t)(bytes / 4), 0));
+        TD_TRY(td_collective_all_reduce_bucket(g, data, (int64_t)(bytes / 4), TD_F32, 0));
     }
     *out_ns = td_mono_now().ns - start;
     return td_collective_broadcast(g, out_ns, sizeof *out_ns, 0);

@@ -142,7 +142,8 @@ static void test_all_reduce_is_exact_when_any_dtype_op_world_and_size(void **sta
 // ---- buckets -----------------------------------------------------------------------------------
 struct bucket_case {
     int64_t n, n_tail;
-    size_t offset; // floats from the start of the region; SIZE_MAX: memory of the rank's own
+    size_t offset; // bytes from the start of the region; SIZE_MAX: memory of the rank's own
+    enum td_dtype dtype;
 };
 
 static td_status rank_bucket(struct rank_ctx *r, void *arg) {
@@ -150,25 +151,34 @@ static td_status rank_bucket(struct rank_ctx *r, void *arg) {
     void *region;
     size_t region_bytes;
     TD_TRY(td_collective_gradients(&r->group, &region, &region_bytes));
-    TD_AUTO_FREE float *own = td_calloc((size_t)(k->n + k->n_tail) + 1, sizeof *own);
-    if (!own) return td_fail_oom();
-    float *data = region && k->offset != SIZE_MAX ? (float *)region + k->offset : own;
-    for (int64_t i = 0; i < k->n + k->n_tail; i++)
-        data[i] = (float)value_of(r->rank, i, TD_F32);
-    TD_TRY(td_collective_all_reduce_bucket(&r->group, data, k->n, k->n_tail));
-    for (int64_t i = 0; i < k->n + k->n_tail; i++) {
-        float want =
-            (float)expected(r->world, i, TD_F32, i < k->n ? TD_REDUCE_MEAN : TD_REDUCE_SUM);
-        RANK_CHECK(memcmp(&data[i], &want, sizeof want) == 0);
+    size_t elem = td_dtype_bytes(k->dtype), bytes = (size_t)k->n * elem;
+    size_t all = bytes + (size_t)k->n_tail * sizeof(float);
+    TD_AUTO_FREE char *own = td_calloc(all + 1, 1);
+    TD_AUTO_FREE char *want = td_calloc(all + 1, 1);
+    if (!own || !want) return td_fail_oom();
+    char *data = region && k->offset != SIZE_MAX ? (char *)region + k->offset : own;
+    for (int64_t i = 0; i < k->n; i++) {
+        put(data, i, k->dtype, value_of(r->rank, i, k->dtype));
+        put(want, i, k->dtype, expected(r->world, i, k->dtype, TD_REDUCE_MEAN));
     }
+    for (int64_t i = 0; i < k->n_tail; i++) {
+        put(data + bytes, i, TD_F32, value_of(r->rank, i, TD_F32));
+        put(want + bytes, i, TD_F32, expected(r->world, i, TD_F32, TD_REDUCE_SUM));
+    }
+    TD_TRY(td_collective_all_reduce_bucket(&r->group, data, k->n, k->dtype, k->n_tail));
+    RANK_CHECK(memcmp(data, want, all) == 0);
     return TD_OK;
 }
 
 static void check_bucket(struct ranks *rs) {
     for (size_t s = 0; s < TD_COUNTOF(sizes); s++) {
         for (int64_t tail = 0; tail <= 16; tail += 8) {
+            int64_t even = sizes[s] / 2 * 2; // or a tail behind 16 bits would be off its place
             struct bucket_case k[] = {
-                {sizes[s], tail, 0}, {sizes[s], tail, 48}, {sizes[s], tail, SIZE_MAX}};
+                {sizes[s], tail, 0, TD_F32},        {sizes[s], tail, 192, TD_F32},
+                {sizes[s], tail, SIZE_MAX, TD_F32}, {even, tail, 64, TD_BF16},
+                {even, tail, SIZE_MAX, TD_BF16},    {even, tail, 64, TD_F16},
+                {sizes[s] / 2, tail, 64, TD_F64}};
             for (size_t i = 0; i < TD_COUNTOF(k); i++) {
                 ranks_run(rs, rank_bucket, &k[i]);
                 ranks_ok(rs);
@@ -312,8 +322,10 @@ static td_status rank_bad_calls(struct rank_ctx *r, void *arg) {
         td_collective_all_reduce(&r->group, &x, 1, TD_F32, (enum td_reduce_op)9),
         td_collective_all_reduce(&r->group, &x, -1, TD_F32, TD_REDUCE_SUM),
         td_collective_all_reduce(&r->group, NULL, 1, TD_F32, TD_REDUCE_SUM),
-        td_collective_all_reduce_bucket(&r->group, &x, -1, 0),
-        td_collective_all_reduce_bucket(&r->group, &x, 1, INT64_MAX),
+        td_collective_all_reduce_bucket(&r->group, &x, -1, TD_F32, 0),
+        td_collective_all_reduce_bucket(&r->group, &x, 1, TD_F32, INT64_MAX),
+        td_collective_all_reduce_bucket(&r->group, &x, 1, TD_BF16, 1),
+        td_collective_all_reduce_bucket(&r->group, &x, 1, TD_BOOL, 0),
         td_collective_all_gather(&r->group, &x, 4, NULL),
         td_collective_broadcast(&r->group, &x, 4, r->world),
         td_collective_broadcast(&r->group, &x, 4, -1),

@@ -61,7 +61,7 @@ static td_status rank_run(struct td_collective_group *g, struct page *page, uint
         for (int64_t j = 0; j < n + 16; j += 1024)
             grads[j] = (float)g->rank;
         grads[n + 15] = 1;
-        TD_TRY(td_collective_all_reduce_bucket(g, grads, n, 16));
+        TD_TRY(td_collective_all_reduce_bucket(g, grads, n, TD_F32, 16));
         if (grads[0] != 1.0f || grads[n + 15] != (float)WORLD) {
             return td_fail(TD_INTERNAL, "call %u: %g, %g", i, (double)grads[0],
                            (double)grads[n + 15]);

@@ -84,9 +84,10 @@ static void test_layout_is_aligned_and_ordered_when_frozen(void **state) {
     assert_int_equal(td_state_region_bytes(table, TD_ROLE_GRAD), 192 + 64 + 64);
     assert_int_equal(td_state_region_bytes(table, TD_ROLE_OPTIM), 0);
     size_t offset, bytes;
+    enum td_dtype dtype;
     assert_int_equal(td_state_n_buckets(table), 1);
-    td_state_bucket(table, 0, &offset, &bytes);
-    assert_true(offset == 0 && bytes == 256);
+    td_state_bucket(table, 0, &offset, &bytes, &dtype);
+    assert_true(offset == 0 && bytes == 256 && dtype == TD_F32);
     uint32_t i;
     struct td_shape shape = rig_shape(1, 5, 0, 0);
     struct td_init init = {0};
@@ -297,8 +298,9 @@ static void test_buckets_are_kept_when_a_second_program_writes_in_another_order(
     assert_int_equal(seen, 3);
     assert_ok(td_state_layout(table));
     size_t offset, bytes, at = 0;
+    enum td_dtype dtype;
     for (uint32_t b = 0; b < 3; b++, at += bytes) {
-        td_state_bucket(table, b, &offset, &bytes);
+        td_state_bucket(table, b, &offset, &bytes, &dtype);
         assert_int_equal(offset, at); // buckets are contiguous
     }
     assert_int_equal(td_state_control_offset(table), at);

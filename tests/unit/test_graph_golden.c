@@ -3,6 +3,9 @@
 
 #include "tests/unit/step_rig.h"
 
+#include "strategies/precision/precision.h"
+#include "traind/precision.h"
+
 static const char *only; // passes to keep, NULL: all
 
 static td_status keep(void *arg, const char *pass, const struct td_program *p) {
@@ -138,6 +141,68 @@ static void test_gpt_has_this_text_when_it_is_made_again(void **state) {
     only = NULL;
 }
 
+// ---- the same step, as each precision leaves it -------------------------------------------------
+static td_status lower(void *arg, struct td_graph *g, const struct td_program_key *key) {
+    const struct td_plugin_desc *plugin = arg;
+    const struct td_precision_ops *ops = plugin->ops;
+    struct td_precision *p;
+    TD_TRY(ops->open(&p));
+    td_status s = ops->rewrite(p, g, key);
+    ops->close(p);
+    return s;
+}
+
+static void check_precision(const char *name, const struct td_plugin_desc *plugin, bool scales) {
+    union {
+        const void *given;
+        void *arg;
+    } borrow = {.given = plugin};
+    struct td_optimizer_options opt = {
+        .op = TD_OP_ADAMW,
+        .attrs = {.beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .weight_decay = 0.01f},
+        .unscale = scales,
+        .clip_norm = 1};
+    only = "precision fuse";
+    check_program(name, (struct td_compile_options){.key = rig_key(TD_MODE_TRAIN, 4, true),
+                                                    .precision = lower,
+                                                    .precision_arg = borrow.arg,
+                                                    .scales_loss = scales,
+                                                    .strategy = ddp,
+                                                    .optimizer = &opt});
+    only = NULL;
+}
+
+static void test_train_step_has_this_text_when_bf16_mixed(void **state) {
+    (void)state;
+    check_precision("bf16_mixed", &td_precision_bf16_mixed, false);
+}
+
+static void test_train_step_has_this_text_when_fp16_mixed_with_scaled_loss(void **state) {
+    (void)state;
+    check_precision("fp16_mixed", &td_precision_fp16_mixed, true);
+}
+
+static void test_train_step_has_this_text_when_bf16_true(void **state) {
+    (void)state;
+    check_precision("bf16_true", &td_precision_bf16_true, false);
+}
+
+static void test_train_step_has_this_text_when_fp64(void **state) {
+    (void)state;
+    check_precision("fp64", &td_precision_fp64, false);
+}
+
+static void test_finish_has_this_text_when_values_are_clipped_under_a_scaled_loss(void **state) {
+    (void)state;
+    struct td_optimizer_options opt = {
+        .op = TD_OP_SGD, .clip_value = 0.5, .unscale = true, .report_norm = true};
+    only = "fuse";
+    check_program("clip_value", (struct td_compile_options){.key = rig_key(TD_MODE_TRAIN, 4, true),
+                                                            .scales_loss = true,
+                                                            .optimizer = &opt});
+    only = NULL;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_train_step_has_this_text_when_ddp_with_clipped_adamw),
@@ -147,6 +212,11 @@ int main(void) {
         cmocka_unit_test(test_clumsy_step_has_this_text_when_simplified),
         cmocka_unit_test(test_convnet_has_this_text_when_its_pools_follow_relus),
         cmocka_unit_test(test_gpt_has_this_text_when_it_is_made_again),
+        cmocka_unit_test(test_train_step_has_this_text_when_bf16_mixed),
+        cmocka_unit_test(test_train_step_has_this_text_when_fp16_mixed_with_scaled_loss),
+        cmocka_unit_test(test_train_step_has_this_text_when_bf16_true),
+        cmocka_unit_test(test_train_step_has_this_text_when_fp64),
+        cmocka_unit_test(test_finish_has_this_text_when_values_are_clipped_under_a_scaled_loss),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -151,9 +151,17 @@ static void test_optimizer_may_be_absent_when_nothing_is_fitted(void **state) {
     assert_int_equal(s.stages, TD_STAGE_TEST);
 }
 
-static void test_precision_is_32_true_when_written_as_a_number(void **state) {
-    assert_string_equal(view(*state, "trainer: {precision: 32}").trainer.precision, "32-true");
-    assert_string_equal(view(*state, "trainer: {precision: '32'}").trainer.precision, "32-true");
+static void test_precision_has_its_long_name_when_written_short(void **state) {
+    static const char *const names[][2] = {{"32", "32-true"},
+                                           {"'32'", "32-true"},
+                                           {"64", "64-true"},
+                                           {"16", "16-mixed"},
+                                           {"bf16", "bf16-mixed"}};
+    for (size_t i = 0; i < TD_COUNTOF(names); i++) {
+        char text[64];
+        snprintf(text, sizeof text, "trainer: {precision: %s}", names[i][0]);
+        assert_string_equal(view(*state, text).trainer.precision, names[i][1]);
+    }
 }
 
 static void test_max_time_is_seconds_when_written_as_days_and_hours(void **state) {
@@ -362,7 +370,7 @@ int main(void) {
         test_in_arena(test_max_epochs_is_1000_when_nothing_else_ends_the_job),
         test_in_arena(test_checkpoint_period_is_one_epoch_when_none_is_given),
         test_in_arena(test_optimizer_may_be_absent_when_nothing_is_fitted),
-        test_in_arena(test_precision_is_32_true_when_written_as_a_number),
+        test_in_arena(test_precision_has_its_long_name_when_written_short),
         test_in_arena(test_max_time_is_seconds_when_written_as_days_and_hours),
         test_in_arena(test_view_has_the_values_when_the_example_is_read),
         test_in_arena(test_amount_is_a_count_or_a_share_when_asked_of_a_total),

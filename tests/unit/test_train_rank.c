@@ -11,7 +11,7 @@
 #include "engine/train/train.h"
 #include "lib/base/registry.h"
 #include "strategies/collective/collective.h"
-#include "strategies/precision/fp32.h"
+#include "strategies/precision/precision.h"
 #include "strategies/strategies.h"
 #include "workloads/workloads.h"
 

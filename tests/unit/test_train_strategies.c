@@ -57,7 +57,7 @@ static void test_group_calls_are_identities_when_the_world_is_one(void **state) 
         assert_false(facts.handles_gradient_accumulation);
         float x[3] = {1, 2, 3}, gathered[3] = {0};
         assert_ok(ops->reduce(s, x, 3, TD_F32, TD_REDUCE_MEAN));
-        assert_ok(ops->reduce_gradients(s, x, 2, 1));
+        assert_ok(ops->reduce_gradients(s, x, 2, TD_F32, 1));
         assert_ok(ops->broadcast(s, x, sizeof x, 0));
         assert_ok(ops->all_gather(s, x, sizeof x, gathered)); // (1, 3): rule X2
         assert_memory_equal(x, gathered, sizeof x);

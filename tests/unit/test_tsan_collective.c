@@ -34,7 +34,7 @@ static td_status stress_bucket(struct rank_ctx *r, float *grads, uint32_t dice) 
     int64_t n = dice % STRESS_FLOATS;
     for (int64_t i = 0; i < n + 16; i++)
         grads[i] = (float)(r->rank + i % 5);
-    TD_TRY(td_collective_all_reduce_bucket(&r->group, grads, n, 16));
+    TD_TRY(td_collective_all_reduce_bucket(&r->group, grads, n, TD_F32, 16));
     for (int64_t i = 0; i < n + 16; i++) {
         float sum = (float)(r->world * (r->world - 1) / 2 + r->world * (i % 5));
         RANK_CHECK(grads[i] == (i < n ? sum / (float)r->world : sum));

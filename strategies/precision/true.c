@@ -1,0 +1,81 @@
+// Precisions 32-true, 64-true, bf16-true and 16-true: weights, gradients, optimizer state and
+// values all have one type, as after torch's module.to(type). Arithmetic inside an op is fp32 for
+// the 16-bit types, and what is reduced to a scalar stays fp32. 32-true leaves programs as they
+// were recorded: it is the yardstick, and the default. No loss is scaled: as in Lightning, 16-true
+// is for models that stand it. State: none.
+
+#include "lib/base/base.h"
+#include "strategies/precision/lower.h"
+#include "strategies/precision/precision.h"
+
+static td_status true_open(struct td_precision **out_precision) {
+    *out_precision = NULL; // nothing to keep
+    return TD_OK;
+}
+
+static void true_close(struct td_precision *p) {
+    (void)p;
+}
+
+static td_status fill_facts(enum td_dtype t, struct td_precision_facts *out_facts) {
+    *out_facts = (struct td_precision_facts){
+        .struct_bytes = sizeof *out_facts,
+        .param = t,
+        .compute = t,
+        .gradient = t,
+        .reduce = t,
+        .master = t,
+        .casts_inputs = t != TD_F32,
+        .casts_outputs = t != TD_F32,
+    };
+    return TD_OK;
+}
+
+static td_status fp32_facts(struct td_precision *p, struct td_precision_facts *out_facts) {
+    (void)p;
+    return fill_facts(TD_F32, out_facts);
+}
+
+static const struct td_precision_ops fp32_ops = {
+    .struct_bytes = sizeof fp32_ops,
+    .open = true_open,
+    .close = true_close,
+    .facts = fp32_facts,
+};
+
+#define TRUE_PRECISION(ID, TYPE)                                                                   \
+    static td_status ID##_facts(struct td_precision *p, struct td_precision_facts *out_facts) {    \
+        (void)p;                                                                                   \
+        return fill_facts(TYPE, out_facts);                                                        \
+    }                                                                                              \
+    static td_status ID##_rewrite(struct td_precision *p, struct td_graph *g,                      \
+                                  const struct td_program_key *key) {                              \
+        static const struct td_lowering how = {.param = TYPE, .compute = TYPE, .gradient = TYPE};  \
+        (void)p, (void)key;                                                                        \
+        return td_precision_lower(g, &how);                                                        \
+    }                                                                                              \
+    static const struct td_precision_ops ID##_ops = {                                              \
+        .struct_bytes = sizeof ID##_ops,                                                           \
+        .open = true_open,                                                                         \
+        .close = true_close,                                                                       \
+        .facts = ID##_facts,                                                                       \
+        .rewrite = ID##_rewrite,                                                                   \
+    };
+TRUE_PRECISION(fp64, TD_F64)
+TRUE_PRECISION(bf16, TD_BF16)
+TRUE_PRECISION(fp16, TD_F16)
+
+#define DESCRIBE(ID, NAME, OPS, SUMMARY)                                                           \
+    const struct td_plugin_desc ID = {                                                             \
+        .struct_bytes = sizeof(struct td_plugin_desc),                                             \
+        .abi_major = TD_ABI_MAJOR,                                                                 \
+        .abi_minor = TD_ABI_MINOR,                                                                 \
+        .kind = TD_PLUGIN_PRECISION,                                                               \
+        .name = NAME,                                                                              \
+        .summary = SUMMARY,                                                                        \
+        .ops = &OPS,                                                                               \
+    };
+DESCRIBE(td_precision_fp32, "fp32", fp32_ops, "weights, gradients and values in fp32")
+DESCRIBE(td_precision_fp64, "fp64", fp64_ops, "weights, gradients and values in fp64")
+DESCRIBE(td_precision_bf16_true, "bf16_true", bf16_ops, "weights, gradients and values in bf16")
+DESCRIBE(td_precision_fp16_true, "fp16_true", fp16_ops, "weights, gradients and values in fp16")
