@@ -64,7 +64,7 @@ class Rank:
         """Takes waiting events and metric records."""
         while True:
             try:
-                data = self.socket.recv(4096)
+                data = self.socket.recv(1 << 16)
             except BlockingIOError:
                 break
             if not data:

@@ -1,13 +1,15 @@
-"""make parity: the same numbers as PyTorch. Trains the rival's mlp with torch and with traind, from the
-same weights and over the same batches, and compares the loss and the gradient norm of every step and
-the last weights of every tensor.
+"""make parity: the same numbers as PyTorch. Trains the rival's mlp, convnet and gpt with torch and with
+traind, from the same weights and over the same batches, and compares the loss and the gradient norm of
+every step and the last weights of every tensor.
 
     python3 tests/parity/parity.py --build build [--torch PYTHON] [--only TEXT] [--steps 50]
 
 A distance is relative (2-norm for a tensor). Its bound is the larger of 1e-4 and four times the distance
 between torch in fp32 and torch in fp64 on the same job: what rounding alone does. Each line is one case:
 the worst distance against its bound, of losses, norms and weights. One that is out fails the run. Two
-ranks with half the batch each are compared with one rank likewise, bound 1e-5.
+ranks with half the batch each are compared with one rank likewise, bound 1e-5. In bf16-mixed the losses
+are held to torch's fp32 losses, bound 2e-2. The worker has a cache folder, so that it measures which
+algorithms are fastest and uses those, as a job does (`large` cases: shapes where that matters).
 
 --steps may be more than 50, but then a case may be out that is right: once rounding has turned one relu
 on in one run and off in the other, adam takes a full step for its first tiny gradient, and the two runs
@@ -32,8 +34,10 @@ import tempfile
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 RIVALS = TESTS / "bench/rivals"
 FASHION = pathlib.Path("/usr/share/datasets/fashion-mnist")
+TEXT = pathlib.Path("/usr/share/dictd/gcide.dict.dz")
 ROWS, BATCH, HIDDEN = 960, 8, 64  # 120 batches an epoch: windows of 2, 3 and 4 divide it
-BOUND, BOUND_RANKS = 1e-4, 1e-5
+BOUND, BOUND_RANKS, BOUND_BF16 = 1e-4, 1e-5, 2e-2
+PASSIVE = {"OMP_WAIT_POLICY": "passive"}  # the machine may have other things to do
 
 
 def parse():
@@ -61,36 +65,53 @@ OPTIMIZERS = {
 SCHEDULES = {"": {}, "cosine": dict(schedule="cosine", warm_up=5, lr_min=1e-4)}
 CLIPS = {"": {}, "clip": dict(clip=0.5)}
 WINDOWS = {"": {}, "accumulate": dict(accumulate=2)}
+ALL_ON = "adamw cosine clip accumulate"
 SPECIAL = {
-    "sgd decay": dict(OPTIMIZERS["sgd"], weight_decay=0.01),
-    "nesterov decay": dict(OPTIMIZERS["nesterov"], weight_decay=0.01),
-    "adam decay": dict(OPTIMIZERS["adam"], weight_decay=0.01),
-    "adamw betas": dict(OPTIMIZERS["adamw"], betas=[0.8, 0.95], eps=1e-6),
-    "adamw warm-up": dict(OPTIMIZERS["adamw"], warm_up=20, schedule="cosine"),
-    "adamw odd": dict(OPTIMIZERS["adamw"], batch=13, hidden=37),
-    "momentum large": dict(OPTIMIZERS["momentum"], batch=96, hidden=256),
-    "momentum second epoch": dict(OPTIMIZERS["momentum"], accumulate=3),
-    "sgd clipped hard": dict(OPTIMIZERS["sgd"], lr=0.5, clip=1e-3),
+    "mlp": {
+        "sgd decay": dict(OPTIMIZERS["sgd"], weight_decay=0.01),
+        "nesterov decay": dict(OPTIMIZERS["nesterov"], weight_decay=0.01),
+        "adam decay": dict(OPTIMIZERS["adam"], weight_decay=0.01),
+        "adamw betas": dict(OPTIMIZERS["adamw"], betas=[0.8, 0.95], eps=1e-6),
+        "adamw warm-up": dict(OPTIMIZERS["adamw"], warm_up=20, schedule="cosine"),
+        "adamw odd": dict(OPTIMIZERS["adamw"], batch=13, hidden=37),
+        "momentum large": dict(OPTIMIZERS["momentum"], batch=96, hidden=256),
+        "momentum second epoch": dict(OPTIMIZERS["momentum"], accumulate=3),
+        "sgd clipped hard": dict(OPTIMIZERS["sgd"], lr=0.5, clip=1e-3),
+    },
+    "convnet": {
+        "adamw odd": dict(OPTIMIZERS["adamw"], batch=5, hidden=37, channels=[3, 7]),
+        "momentum large": dict(OPTIMIZERS["momentum"], batch=32, hidden=128, channels=[32, 64]),
+    },
+    "gpt": {
+        "adamw betas": dict(OPTIMIZERS["adamw"], betas=[0.9, 0.95], eps=1e-6),
+        "adamw odd": dict(OPTIMIZERS["adamw"], batch=3, context=19, width=60, heads=3, layers=3),
+        "adamw large": dict(OPTIMIZERS["adamw"], batch=4, context=256, width=384, heads=6, layers=1, clip=1.0,
+                            betas=[0.9, 0.95], lr=3e-4),
+    },
 }
+SHAPES = {"mlp": dict(batch=BATCH, hidden=HIDDEN), "convnet": dict(batch=BATCH, hidden=HIDDEN, channels=[8, 16]),
+          # Norms and biases do not decay, which is a gpt's default in traind.
+          "gpt": dict(batch=4, context=32, width=64, heads=2, layers=2, matrices_only=True)}
 
 
 def cases():
-    for parts in itertools.product(OPTIMIZERS, SCHEDULES, CLIPS, WINDOWS):
-        o, s, c, w = parts
-        yield " ".join(filter(None, parts)), OPTIMIZERS[o] | SCHEDULES[s] | CLIPS[c] | WINDOWS[w]
-    yield from SPECIAL.items()
-
-
-def named(case, key):
-    return case.get(key, {"batch": BATCH, "hidden": HIDDEN, "accumulate": 1}.get(key, 0))
+    """(name, flags of the oracle) of every case; a name begins with its job."""
+    for job, special in SPECIAL.items():
+        shape = dict(job=job) | SHAPES[job]
+        for parts in itertools.product(OPTIMIZERS, SCHEDULES, CLIPS, WINDOWS):
+            o, s, c, w = parts
+            flags = OPTIMIZERS[o] | SCHEDULES[s] | CLIPS[c] | WINDOWS[w]
+            yield " ".join(filter(None, (job, *parts))), shape | flags
+        for name, case in special.items():
+            yield f"{job} {name}", shape | case
 
 
 # ---- torch ----------------------------------------------------------------------------------------
 def oracle(folder, data, case, double=False):
     """Runs the rival in a fork: its lines, and the files of its first and last weights."""
     prefix = folder / ("double" if double else "single")
-    argv = ["parity.py", "--job", "mlp", "--data", data, "--batch", BATCH, "--hidden", HIDDEN,
-            "--steps", A.steps, "--out", prefix] + ["--double"] * double
+    argv = ["parity.py", "--data", data, "--text", TEXT, "--steps", A.steps, "--out", prefix]
+    argv += ["--double"] * double
     for key, value in case.items():
         argv.append("--" + key.replace("_", "-"))
         argv += value if isinstance(value, list) else [] if value is True else [value]
@@ -117,26 +138,47 @@ def finished(run):
 
 
 # ---- traind ---------------------------------------------------------------------------------------
-def plan_of(folder, data, case, accelerator, first, world=1):
+def linear(features):
+    return {"name": "linear", "features": features}
+
+
+def model_of(case):
+    if case["job"] == "mlp":
+        return {"name": "mlp", "layers": [784, case["hidden"], case["hidden"], 10]}
+    if case["job"] == "convnet":
+        convolutions = [x for c in case["channels"] for x in
+                        ({"name": "conv", "channels": c, "padding": 1}, "relu", {"name": "max_pool"})]
+        return {"name": "convnet", "layers": [*convolutions, "flatten", linear(case["hidden"]), "relu", linear(10)]}
+    return {"name": "gpt", "n_layer": case["layers"], "n_head": case["heads"], "n_embd": case["width"]}
+
+
+def data_of(case, data, world):
+    loader = {"batch_size": case["batch"] // world, "shuffle": False, "drop_last": True}
+    if case["job"] != "gpt":
+        return {"name": "idx", "path": str(data), **loader}
+    need = A.steps * case.get("accumulate", 1) * case["batch"] * case["context"] + 1
+    return {"name": "text", "path": str(TEXT), "block_size": case["context"], "limit_bytes": need,
+            "val_fraction": 0, **loader}
+
+
+def plan_of(folder, data, case, accelerator, first, world=1, precision="32-true"):
     """The case as a plan of traind."""
     optimizer = {k: case[k] for k in ("lr", "momentum", "nesterov", "betas", "eps") if k in case}
     schedule = {"name": "constant"}
     if case.get("schedule"):
         schedule = {"name": "warmup_cosine", "warmup_steps": case.get("warm_up", 0),
                     "total_steps": A.steps, "min_lr": case.get("lr_min", 0.0)}
-    hidden = named(case, "hidden")
     return {
         "format": 1, "name": "parity", "stages": ["fit"], "init_from": str(first),
-        "model": {"name": "mlp", "layers": [784, hidden, hidden, 10]},
-        "data": {"name": "idx", "path": str(data), "batch_size": named(case, "batch") // world,
-                 "shuffle": False, "drop_last": True},
+        "model": model_of(case), "data": data_of(case, data, world),
         "optimizer": dict(optimizer, name=case["optimizer"], weight_decay=case.get("weight_decay", 0.0)),
         "lr_scheduler": schedule,
         "trainer": {"accelerator": accelerator, "max_steps": A.steps, "log_every_n_steps": 1,
                     "num_sanity_val_steps": 0, "limit_val_batches": 0, "log_grad_norm": True,
-                    "devices": world, "gradient_clip_val": case.get("clip", 0.0),
-                    "accumulate_grad_batches": named(case, "accumulate")},
-        "run": {"job": "parity", "threads_per_rank": 2 // world, "checkpoint_dir": str(folder)},
+                    "devices": world, "precision": precision, "gradient_clip_val": case.get("clip", 0.0),
+                    "accumulate_grad_batches": case.get("accumulate", 1)},
+        "run": {"job": "parity", "threads_per_rank": 2 // world, "checkpoint_dir": str(folder),
+                "cache_dir": str(data / "cache")},
     }
 
 
@@ -150,11 +192,11 @@ def merged(records, name):
     return [total / count for _, (total, count) in sorted(sums.items())]
 
 
-def train(folder, data, case, accelerator, first, world=1):
+def train(folder, data, case, accelerator, first, world=1, precision="32-true"):
     """Runs traind: losses, norms, last weights."""
-    plan = plan_of(folder, data, case, accelerator, first, world)
-    with ranks.Attempt(folder, plan, world) as attempt:
-        codes = attempt.wait(120)
+    plan = plan_of(folder, data, case, accelerator, first, world, precision)
+    with ranks.Attempt(folder, plan, world, env=PASSIVE) as attempt:
+        codes = attempt.wait(300)
         assert codes == [0] * world, attempt.story()
         records = [m for r in attempt.ranks for m in r.metrics]
     last = load_file(folder / f"step-{A.steps}" / "model.safetensors")
@@ -187,8 +229,13 @@ class Report:
                 bad.append(f"{what} at {worst}")
         self.lines += 1
         self.out += bool(bad)
-        print(f"{'FAIL' if bad else 'ok':4} {name:42} {'  '.join(parts)}"
+        print(f"{'FAIL' if bad else 'ok':4} {name:46} {'  '.join(parts)}"
               + (f"  out of bounds: {', '.join(bad)}" if bad else ""), flush=True)
+
+    def broken(self, name, why):
+        self.lines += 1
+        self.out += 1
+        print(f"FAIL {name:46} {str(why).strip()[-400:]}", flush=True)
 
 
 def bounds_of(single, double):
@@ -212,26 +259,42 @@ def idx_folder(folder):
     return folder
 
 
+def variants(name, case):
+    """(accelerator, precision) that a case is run with. The reference computes in plain loops, so it does
+    a few small ones: each optimizer, and everything on."""
+    job, what = name.split(" ", 1)
+    yield "cpu", "32-true"
+    if "large" not in what and (job == "mlp" and what in OPTIMIZERS or what == ALL_ON):
+        yield "reference", "32-true"
+    if what in ("adamw", "momentum", ALL_ON) or "large" in what:
+        yield "cpu", "bf16-mixed"
+
+
 def against_torch(report, scratch, data):
     for i, (name, case) in enumerate(cases()):
-        # The reference computes in plain loops, so it does a few: everything on, and each optimizer.
-        slow = name in OPTIMIZERS or name == "adamw cosine clip accumulate"
-        which = [a for a in ["cpu"] + ["reference"] * slow if A.only in f"{a} {name}"]
+        which = [(f"{a} {p} {name}", a, p) for a, p in variants(name, case)]
+        which = [w for w in which if A.only in w[0]]
         if not which:
             continue
         folder = scratch / f"case-{i}"
         folder.mkdir()
         runs = oracle(folder, data, case), oracle(folder, data, case, double=True)
-        first = runs[0][2]
         single, double = finished(runs[0]), finished(runs[1])
-        for accelerator in which:
-            (folder / accelerator).mkdir()
-            ours = train(folder / accelerator, data, case, accelerator, first)
-            report.compare(f"{accelerator} {name}", ours, single, bounds_of(single, double))
+        for title, accelerator, precision in which:
+            own = pathlib.Path(tempfile.mkdtemp(dir=folder))
+            try:
+                ours = train(own, data, case, accelerator, runs[0][2], precision=precision)
+            except AssertionError as e:
+                report.broken(title, e)
+                continue
+            if precision == "32-true":
+                report.compare(title, ours, single, bounds_of(single, double))
+            else:
+                report.compare(title, ours[:1], single[:1], same_bounds(single[:1], BOUND_BF16))
 
 
 def against_one_rank(report, scratch, data):
-    for i, name in enumerate(("sgd", "nesterov clip", "adamw cosine clip accumulate")):
+    for i, name in enumerate(("mlp sgd", "mlp nesterov clip", f"mlp {ALL_ON}", f"convnet {ALL_ON}", f"gpt {ALL_ON}")):
         if A.only not in f"cpu 2 ranks {name}":
             continue
         case = dict(cases())[name]
@@ -239,8 +302,12 @@ def against_one_rank(report, scratch, data):
         folder.mkdir()
         run = oracle(folder, data, case | {"steps": 1})
         finished(run)
-        one, two = (train(pathlib.Path(tempfile.mkdtemp(dir=folder)), data, case, "cpu", run[2], world)
-                    for world in (1, 2))
+        try:
+            one, two = (train(pathlib.Path(tempfile.mkdtemp(dir=folder)), data, case, "cpu", run[2], world)
+                        for world in (1, 2))
+        except AssertionError as e:
+            report.broken(f"cpu 2 ranks {name}", e)
+            continue
         report.compare(f"cpu 2 ranks {name}", two, one, same_bounds(one, BOUND_RANKS))
 
 
