@@ -1,6 +1,7 @@
 """The worker's numbers are torch's: losses, gradient norms and last weights of a small problem, against
-tests/golden/parity.json, which tests/tools/make_parity_golden.py made. `make parity` does the same with
+tests/golden/parity.json, which tests/tools/make_parity_golden.py made: an mlp, a convnet, a gpt. `make parity` does the same with
 torch at hand and more of it."""
+import base64
 import gzip
 import json
 import pathlib
@@ -20,25 +21,46 @@ GOLDEN = json.loads(problem.GOLDEN.read_text())
 CLOSE = 2e-5  # fp32 against fp64, relative; 2-norm of a tensor
 
 
-@pytest.fixture(scope="module")
-def given(tmp_path_factory):
-    """The data as idx files and the first weights."""
-    folder = tmp_path_factory.mktemp("given")
-    pixels, labels = problem.images()
+def write_images(folder, pixels, labels):
+    folder.mkdir()
     for part in ("train", "t10k"):
         for kind, values in (("images-idx3", pixels), ("labels-idx1", labels)):
             head = struct.pack(">BBBB", 0, 0, 8, values.ndim) + struct.pack(f">{values.ndim}I", *values.shape)
             (folder / f"{part}-{kind}-ubyte.gz").write_bytes(gzip.compress(head + values.tobytes()))
-    save_file(problem.first_weights(), folder / "first.safetensors")
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory):
+    """The data of each job, and its first weights."""
+    folder = tmp_path_factory.mktemp("given")
+    write_images(folder / "mlp", *problem.images())
+    write_images(folder / "convnet", *problem.images(6, 7))
+    (folder / "gpt").mkdir()
+    (folder / "gpt/tokens.bin").write_bytes(problem.tokens().tobytes())
+    for job in problem.SHAPES_OF:
+        save_file(problem.first_weights(job), folder / job / "first.safetensors")
     return folder
 
 
+def model_and_data(job, folder):
+    if job == "mlp":
+        return {"name": "mlp", "layers": [4, 5, 3]}, {"name": "idx", "path": str(folder), "classes": 3}
+    if job == "convnet":
+        layers = [{"name": "conv", "channels": 2, "padding": 1}, "relu", {"name": "max_pool"},
+                  {"name": "conv", "channels": 3, "padding": 1}, "relu", {"name": "max_pool", "kernel": 3},
+                  "flatten", {"name": "linear", "features": 3}]
+        return {"name": "convnet", "layers": layers}, {"name": "idx", "path": str(folder), "classes": 3}
+    return {"name": "gpt", "n_layer": problem.BLOCKS, "n_head": problem.HEADS, "n_embd": problem.WIDTH}, \
+        {"name": "tokens", "train": [str(folder / "tokens.bin")], "block_size": problem.CONTEXT,
+         "vocab_size": problem.TOKENS}
+
+
 def plan_of(tmp_path, given, case, accelerator, world):
-    optimizer, cosine, clip, window = problem.CASES[case]
+    job, optimizer, cosine, clip, window = problem.MORE.get(case) or ("mlp", *problem.CASES[case])
+    model, data = model_and_data(job, given / job)
     return {
-        "format": 1, "name": "parity", "stages": ["fit"], "init_from": str(given / "first.safetensors"),
-        "model": {"name": "mlp", "layers": [4, 5, 3]},
-        "data": {"name": "idx", "path": str(given), "classes": 3, "batch_size": problem.BATCH // world},
+        "format": 1, "name": "parity", "stages": ["fit"], "init_from": str(given / job / "first.safetensors"),
+        "model": model, "data": data | {"batch_size": problem.BATCH // world},
         "optimizer": optimizer,
         "lr_scheduler": dict(cosine, name="warmup_cosine") if cosine else {"name": "constant"},
         "trainer": {"accelerator": accelerator, "max_steps": problem.STEPS, "log_every_n_steps": 1,
@@ -46,6 +68,13 @@ def plan_of(tmp_path, given, case, accelerator, world):
                     "devices": world, "gradient_clip_val": clip, "accumulate_grad_batches": window},
         "run": {"job": "parity", "threads_per_rank": 1, "checkpoint_dir": str(tmp_path)},
     }
+
+
+def values_of(stored):
+    """Weights as the golden file has them."""
+    if isinstance(stored, str):
+        return np.frombuffer(base64.b64decode(stored), "<f4").astype(np.float64)
+    return np.array(stored)
 
 
 def merged(attempt, name):
@@ -58,7 +87,7 @@ def merged(attempt, name):
 
 
 @pytest.mark.parametrize("accelerator, world", [("reference", 1), ("cpu", 1), ("cpu", 2)])
-@pytest.mark.parametrize("case", problem.CASES)
+@pytest.mark.parametrize("case", [*problem.CASES, *problem.MORE])
 def test_steps_are_those_of_torch(tmp_path, given, case, accelerator, world):
     golden = GOLDEN[case]
     with Attempt(tmp_path, plan_of(tmp_path, given, case, accelerator, world), world) as attempt:
@@ -66,9 +95,9 @@ def test_steps_are_those_of_torch(tmp_path, given, case, accelerator, world):
         assert merged(attempt, "train_loss") == pytest.approx(golden["loss"], rel=CLOSE)
         assert merged(attempt, "grad_norm") == pytest.approx(golden["grad_norm"], rel=CLOSE)
     last = load_file(tmp_path / f"step-{problem.STEPS}/model.safetensors")
-    assert last.keys() == problem.SHAPES.keys()
+    assert last.keys() == golden["last"].keys()
     for name, weights in last.items():
-        theirs = np.array(golden["last"][name])
+        theirs = values_of(golden["last"][name])
         assert np.linalg.norm(weights.flatten() - theirs) <= CLOSE * np.linalg.norm(theirs), name
 
 

@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/parity.json: what torch says of a small training problem, case by case.
+"""Writes tests/golden/parity.json: what torch says of small training problems, case by case.
 
 Run it once with real torch in a throw-away virtual environment; the file is committed, so tests
-need no torch (tests/scenario/test_s06_parity.py reads the problem from here). The problem: 24 images
-of 2 x 2 pixels, 3 classes, an mlp 4-5-3 with given first weights, 12 optimizer steps, in fp64. An epoch
-has 6 batches of 4, so a window of 4 batches ends short, with 2, at the end of each epoch.
+need no torch (tests/scenario/test_s06_parity.py reads the problems from here). All are in fp64, with
+given first weights, 12 optimizer steps:
+  mlp      24 images of 2 x 2 pixels, 3 classes, 4-5-3
+  convnet  24 images of 6 x 7 pixels, 3 classes: conv 2, relu, pool 2, conv 3, relu, pool 3, linear
+  gpt      24 rows of 7 tokens of 11, 2 blocks of 2 heads, width 8; norms and biases do not decay
+An epoch has 6 batches of 4, so a window of 4 batches ends short, with 2, at the end of each epoch.
+Last weights of convnet and gpt are the bytes of fp32 little-endian values, in base64.
 """
+import base64
 import json
 import math
 import sys
@@ -41,18 +46,44 @@ CASES = {
 }
 
 
-def images():
-    """Pixels (24, 2, 2) and labels (24), both u8."""
-    r, c = np.arange(ROWS)[:, None], np.arange(4)[None, :]
-    return ((r * 31 + c * 57 + r * c * 13) % 256).astype(np.uint8).reshape(ROWS, 2, 2), \
+SHAPES_OF = {"mlp": SHAPES, "convnet": {
+    "conv1.weight": (2, 1, 3, 3), "conv1.bias": (2,), "conv2.weight": (3, 2, 3, 3), "conv2.bias": (3,),
+    "fc1.weight": (3, 3), "fc1.bias": (3,)}}
+TOKENS, WIDTH, CONTEXT, HEADS, BLOCKS = 11, 8, 7, 2, 2
+SHAPES_OF["gpt"] = {"transformer.wte.weight": (TOKENS, WIDTH), "transformer.wpe.weight": (CONTEXT, WIDTH)}
+for block in range(BLOCKS):
+    for part, shape in (("ln_1", (WIDTH,)), ("attn.c_attn", (WIDTH, 3 * WIDTH)), ("attn.c_proj", (WIDTH, WIDTH)),
+                        ("ln_2", (WIDTH,)), ("mlp.c_fc", (WIDTH, 4 * WIDTH)), ("mlp.c_proj", (4 * WIDTH, WIDTH))):
+        SHAPES_OF["gpt"] |= {f"transformer.h.{block}.{part}.weight": shape,
+                             f"transformer.h.{block}.{part}.bias": shape[-1:]}
+SHAPES_OF["gpt"] |= {"transformer.ln_f.weight": (WIDTH,), "transformer.ln_f.bias": (WIDTH,)}
+# Of convnet and gpt, as "convnet sgd". The bias of a gpt's keys has no gradient but what rounding makes,
+# which adam would blow up, were its eps not above that.
+MORE = {f"{job} {case}": (job, *CASES[case]) for job in ("convnet", "gpt")
+        for case in ("sgd", "nesterov all", "adamw betas", "adamw all")}
+MORE["gpt adamw all"] = ("gpt", CASES["adamw all"][0] | {"eps": 1e-3}, *CASES["adamw all"][1:])
+
+
+def images(height=2, width=2):
+    """Pixels (24, height, width) and labels (24), both u8."""
+    r, c = np.arange(ROWS)[:, None], np.arange(height * width)[None, :]
+    return ((r * 31 + c * 57 + r * c * 13) % 256).astype(np.uint8).reshape(ROWS, height, width), \
         ((np.arange(ROWS) * 5 + np.arange(ROWS) ** 2) % 3).astype(np.uint8)
 
 
-def first_weights():
+def tokens():
+    """A text of u16: row i is tokens 7i to 7i+7, its targets are one further."""
+    at = np.arange(ROWS * CONTEXT + 1)
+    return ((at * 5 + at * at * 3) % TOKENS).astype(np.uint16)
+
+
+def first_weights(job="mlp"):
     out, at = {}, 0
-    for name, shape in SHAPES.items():
+    for name, shape in SHAPES_OF[job].items():
         n = math.prod(shape)
-        out[name] = (((np.arange(at, at + n) * 7919) % 101 - 50) / 64).astype(np.float32).reshape(shape)
+        values = (((np.arange(at, at + n) * 7919) % 101 - 50) / 64).astype(np.float32).reshape(shape)
+        norm = ".ln_" in name and name.endswith("weight")
+        out[name] = 1 + values / 8 if norm else values / 2 if job == "gpt" else values
         at += n
     return out
 
@@ -74,36 +105,80 @@ def windows(length):
             yield range(at, min(at + length, ROWS // BATCH))
 
 
-def run(torch, optimizer, cosine, clip, window):
-    x, y = images()
-    x = torch.from_numpy(x.reshape(ROWS, 4)).double() / 255
-    y = torch.from_numpy(y).long()
-    w = {k: torch.from_numpy(v).double().requires_grad_() for k, v in first_weights().items()}
+def mlp(F, w, x):
+    return F.linear(F.relu(F.linear(x.flatten(1), w["fc1.weight"], w["fc1.bias"])), w["fc2.weight"], w["fc2.bias"])
+
+
+def convnet(F, w, x):
+    h = F.max_pool2d(F.relu(F.conv2d(x[:, None], w["conv1.weight"], w["conv1.bias"], padding=1)), 2)
+    h = F.max_pool2d(F.relu(F.conv2d(h, w["conv2.weight"], w["conv2.bias"], padding=1)), 3)
+    return F.linear(h.flatten(1), w["fc1.weight"], w["fc1.bias"])
+
+
+def gpt(F, w, x):
+    def layer(name, h):
+        return h @ w[name + ".weight"] + w[name + ".bias"]
+
+    def norm(name, h):
+        return F.layer_norm(h, (WIDTH,), w[name + ".weight"], w[name + ".bias"])
+
+    b, t = x.shape
+    h = w["transformer.wte.weight"][x] + w["transformer.wpe.weight"][:t]
+    for i in range(BLOCKS):
+        at = f"transformer.h.{i}."
+        q, k, v = (y.view(b, t, HEADS, -1).transpose(1, 2)
+                   for y in layer(at + "attn.c_attn", norm(at + "ln_1", h)).split(WIDTH, 2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, t, WIDTH)
+        h = h + layer(at + "attn.c_proj", y)
+        h = h + layer(at + "mlp.c_proj", F.gelu(layer(at + "mlp.c_fc", norm(at + "ln_2", h)), approximate="tanh"))
+    return norm("transformer.ln_f", h) @ w["transformer.wte.weight"].T
+
+
+def samples(torch, job):
+    if job == "gpt":
+        text = torch.from_numpy(tokens().astype(np.int64))
+        rows = torch.arange(ROWS)[:, None] * CONTEXT + torch.arange(CONTEXT + 1)
+        return text[rows][:, :-1], text[rows][:, 1:]
+    x, y = images() if job == "mlp" else images(6, 7)
+    return torch.from_numpy(x).double() / 255, torch.from_numpy(y).long()
+
+
+def run(torch, job, optimizer, cosine, clip, window):
+    F = torch.nn.functional
+    x, y = samples(torch, job)
+    model = {"mlp": mlp, "convnet": convnet, "gpt": gpt}[job]
+    w = {k: torch.from_numpy(v).double().requires_grad_() for k, v in first_weights(job).items()}
     kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-    opt = kind[optimizer["name"]](w.values(), **{k: v for k, v in optimizer.items() if k != "name"})
+    plain = [v for v in w.values() if job == "gpt" and v.dim() == 1]
+    groups = [{"params": [v for v in w.values() if all(v is not p for p in plain)]}]
+    groups += [{"params": plain, "weight_decay": 0.0}] if plain else []
+    opt = kind[optimizer["name"]](groups, **{k: v for k, v in optimizer.items() if k != "name"})
     losses, norms, each = [], [], windows(window)
     for step in range(STEPS):
         batches, total = next(each), 0.0
         for b in batches:
             rows = slice(b * BATCH, (b + 1) * BATCH)
-            h = torch.relu(x[rows] @ w["fc1.weight"].T + w["fc1.bias"])
-            logits = h @ w["fc2.weight"].T + w["fc2.bias"]
-            loss = torch.nn.functional.cross_entropy(logits, y[rows]) / len(batches)
+            loss = F.cross_entropy(model(F, w, x[rows]).flatten(0, -2), y[rows].flatten()) / len(batches)
             loss.backward()
             total += loss.item()
         norms.append(torch.nn.utils.clip_grad_norm_(w.values(), clip or math.inf).item())
         losses.append(total)
-        opt.param_groups[0]["lr"] = rate(step, optimizer["lr"], cosine)
+        for group in opt.param_groups:
+            group["lr"] = rate(step, optimizer["lr"], cosine)
         opt.step()
         opt.zero_grad()
-    last = {k: [round(z, 9) for z in v.detach().flatten().tolist()] for k, v in w.items()}
+    if job == "mlp":
+        last = {k: [round(z, 9) for z in v.detach().flatten().tolist()] for k, v in w.items()}
+    else:
+        last = {k: base64.b64encode(v.detach().numpy().astype("<f4").tobytes()).decode() for k, v in w.items()}
     return {"loss": [round(z, 9) for z in losses], "grad_norm": [round(z, 9) for z in norms], "last": last}
 
 
 def main():
     import torch
 
-    lines = [f"{json.dumps(name)}: {json.dumps(run(torch, *case))}" for name, case in CASES.items()]
+    lines = [f"{json.dumps(name)}: {json.dumps(run(torch, 'mlp', *case))}" for name, case in CASES.items()]
+    lines += [f"{json.dumps(name)}: {json.dumps(run(torch, *case))}" for name, case in MORE.items()]
     GOLDEN.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     print(f"wrote {GOLDEN} with torch {torch.__version__}", file=sys.stderr)
 
