@@ -209,6 +209,7 @@ static td_status choose_kernel(const struct compiler *c, td_node node, struct td
 static td_status make_kernel(struct compiler *c, td_node node) {
     const struct td_node_info *n = td_graph_node(c->graph, node);
     struct td_kernel *k = &c->exe->kernel[c->exe->n_kernels++];
+    k->node = node;
     k->op = n->op;
     k->segment = n->segment;
     k->n_threads = c->accel->n_threads;
@@ -308,6 +309,7 @@ static td_status add_outputs(struct compiler *c, td_node node) {
         struct td_kernel *k = &c->list[c->n_list++];
         k->segment = td_graph_node(c->graph, node)->segment;
         k->run = run_output;
+        k->node = UINT32_MAX;
         k->op = TD_OP_RESHAPE; // the same value elsewhere
         k->out_dtype[1] = info->dtype;
         TD_TRY(resolve(c, v, &k->out[1]));

@@ -63,6 +63,9 @@ typedef td_status td_kernel_fn(const struct td_kernel *k, const struct td_run *r
 
 struct td_kernel {
     td_kernel_fn *run;
+    uint64_t runs; // that have been, and the time they took
+    int64_t ns;
+    td_node node; // UINT32_MAX: none
     enum td_op op;
     enum td_segment segment;
     int32_t n_threads;

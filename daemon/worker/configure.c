@@ -323,6 +323,7 @@ td_status td_worker_configure(const struct td_worker_args *args,
     t->attempt = c->plan.run.attempt;
     t->cache_dir = or_null(c->plan.run.cache_dir);
     t->deterministic = c->plan.spec.trainer.deterministic;
+    t->profile = args->profile;
     t->plan = c->plan.tree;
     t->frozen = c->plan.run.frozen;
     t->n_threads = c->plan.run.threads_per_rank     ? c->plan.run.threads_per_rank

@@ -13,7 +13,17 @@
 
 const char *argp_program_version = "traind-worker " TD_VERSION;
 
-enum { OPT_PLAN = 1, OPT_RANK, OPT_WORLD, OPT_PAGE, OPT_EVENTS, OPT_GROUP, OPT_DUMP, OPT_JSON };
+enum {
+    OPT_PLAN = 1,
+    OPT_RANK,
+    OPT_WORLD,
+    OPT_PAGE,
+    OPT_EVENTS,
+    OPT_GROUP,
+    OPT_DUMP,
+    OPT_JSON,
+    OPT_PROFILE
+};
 
 static const struct argp_option options[] = {
     {"plan", OPT_PLAN, "FILE", 0, "what to train (JSON)", 0},
@@ -22,6 +32,7 @@ static const struct argp_option options[] = {
     {"page-fd", OPT_PAGE, "N", 0, "the launcher's rank page", 1},
     {"events-fd", OPT_EVENTS, "N", 0, "the launcher's event socket", 1},
     {"group-fd", OPT_GROUP, "N", 0, "shared mapping of the ranks", 1},
+    {"profile", OPT_PROFILE, 0, 0, "run: at the end print the time of each kind of kernel", 1},
     {"dump-graph", OPT_DUMP, "PASS", 0, "plan: print the main program as that pass leaves it", 2},
     {"json", OPT_JSON, 0, 0, "with --dump-graph: as member `graph` of the sizes", 2},
     {0},
@@ -65,6 +76,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
         return 0;
     case OPT_DUMP:
         c->args.dump_graph = arg;
+        return 0;
+    case OPT_PROFILE:
+        c->args.profile = true;
         return 0;
     case OPT_JSON:
         c->args.json = true;

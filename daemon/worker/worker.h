@@ -4,6 +4,7 @@
 // The worker's verbs, a file each. Each returns an exit code (enum td_worker_exit).
 //
 //   traind-worker run --plan FILE [--rank R --world-size W --page-fd N --events-fd N --group-fd N]
+//       [--profile]                   at the end a table of kernels and their time, on stderr
 //   traind-worker plan --plan FILE    sizes, steps and FLOPs of a plan, as one JSON object
 //       [--dump-graph PASS [--json]]  the main program as that pass leaves it, as text
 //   traind-worker probe               accelerators found here, a JSON object each

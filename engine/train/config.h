@@ -146,6 +146,7 @@ struct td_train_config {
     struct td_checkpoint_config checkpoint;
     struct td_predict_config predict;
     int32_t n_threads;
+    bool profile;                 // print where the time went, to stderr, when the run has ended
     struct td_registry *registry; // of all plugins
     const char *cache_dir;        // NULL: none
     bool deterministic;           // choose nothing by timing

@@ -106,13 +106,19 @@ static void name_once(const struct td_kernel_info *k, bool seen[TD_OP_COUNT][TD_
              td_dtype_name(k->dtype));
 }
 
+bool td_programs_kernel(const struct td_programs *p, size_t i, uint32_t j,
+                        struct td_kernel_info *out_info) {
+    if (i >= p->n || !p->entry[i].exe || !p->accel_ops->kernel_at) return false;
+    return p->accel_ops->kernel_at(p->entry[i].exe, j, out_info);
+}
+
 uint32_t td_programs_slow(const struct td_programs *p, char *out_text, size_t text_bytes) {
     bool seen[TD_OP_COUNT][TD_DTYPE_COUNT] = {0};
     uint32_t n = 0;
     *out_text = '\0';
-    for (size_t i = 0; i < p->n && p->accel_ops->kernel_at; i++) {
+    for (size_t i = 0; i < p->n; i++) {
         struct td_kernel_info k;
-        for (uint32_t j = 0; p->accel_ops->kernel_at(p->entry[i].exe, j, &k); j++) {
+        for (uint32_t j = 0; td_programs_kernel(p, i, j, &k); j++) {
             if (!k.slow) continue;
             name_once(&k, seen, out_text, text_bytes);
             n++;

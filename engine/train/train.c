@@ -3,6 +3,8 @@
 #include "engine/train/train.h"
 
 #include "engine/train/predict.h"
+#include "engine/train/profile.h"
+#include "lib/base/fsio.h"
 
 static void announce(const struct td_rank *r, const char *stage, const char *state) {
     if (r->facts.is_global_zero) td_events_stage(r->events, stage, state);
@@ -71,6 +73,14 @@ static void note_losses(const struct td_rank *r) {
                        (unsigned long long)skipped);
 }
 
+static void print_profile(const struct td_rank *r) {
+    TD_AUTO_BUF text;
+    td_buf_init(&text, 64 << 10);
+    td_status s = td_profile_print(r->programs, &text);
+    if (!s) s = td_fd_write_all(STDERR_FILENO, text.data, text.len, "stderr");
+    td_status_free(s); // for people; a run does not fail for it
+}
+
 td_status td_train(const struct td_train_config *config, struct td_train_io *io,
                    struct td_events *events, struct td_train_result *out_result) {
     TD_AUTO(td_rank) *r = NULL;
@@ -83,6 +93,7 @@ td_status td_train(const struct td_train_config *config, struct td_train_io *io,
     td_status s = run_stages(&loop, &out_result->end);
     out_result->step = loop.at.step;
     note_losses(r);
+    if (config->profile) print_profile(r);
     if (!s) s = td_rank_finish(r);
     s = td_rank_classify(s);
     if (s) td_rank_fail(r, s);

@@ -52,7 +52,10 @@ struct td_accel_config {
 struct td_kernel_info {
     enum td_op op;
     enum td_dtype dtype; // of what it computes
+    td_node node;        // of the program's graph; UINT32_MAX: none
     bool slow;           // runs on plain loops: correct, but far from what the hardware can do
+    uint64_t runs;       // so far
+    int64_t ns;          // that they took
 };
 
 struct td_accelerator; // the accelerator's own

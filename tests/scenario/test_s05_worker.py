@@ -75,6 +75,20 @@ def test_run_prints_metrics_and_events_as_json_lines_when_no_launcher(tmp_path):
     assert 0 < metrics["test_accuracy"]["value"] <= 1
 
 
+def test_run_prints_where_the_time_went_when_asked(tmp_path):
+    plan_file = tmp_path / "plan.json"
+    plan_file.write_text(json.dumps(plan_of(trainer={"accelerator": "cpu", "max_steps": 2},
+                                            checkpoint={"save_top_k": 0})))
+    run = subprocess.run([ranks.WORKER, "run", "--plan", plan_file, "--profile"],
+                         capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    table = [line.split() for line in run.stderr.splitlines()]
+    runs = {line[0]: int(line[2]) for line in table if line[1:2] == ["f32"]}
+    # two layers of the mlp: two products forward, three backward, in each step and in validation
+    assert runs["adamw"] == 2 * 4 and runs["matmul"] >= 2 * 5
+    assert table[-1][:2] == ["all", "kernels"] and float(table[-1][2]) > 0
+
+
 def test_second_run_takes_a_new_attempt_when_the_first_left_checkpoints(tmp_path):
     plan = plan_of(run={"job": None}, checkpoint={"dir": str(tmp_path / "ck")},
                    trainer={"max_steps": 2})
