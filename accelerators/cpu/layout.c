@@ -67,6 +67,7 @@ static enum td_image_layout conv_wants(const struct td_graph *g, const struct td
 }
 
 static bool same_shapes(const struct td_graph *g, const struct td_node_info *n) {
+    if (n->n_outputs == 0) return false; // it writes state, which is plain
     const struct td_shape *y = &td_graph_value(g, n->outputs[0])->shape;
     for (uint32_t i = 0; i < n->n_inputs; i++) {
         const struct td_shape *x = &td_graph_value(g, n->inputs[i])->shape;
