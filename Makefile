@@ -17,7 +17,7 @@ SHELL := /bin/bash
 B         ?= build
 PREFIX    ?= /usr/local
 CC        := $(if $(filter default undefined,$(origin CC)),gcc,$(CC))
-FUZZ_S    ?= 60
+FUZZ_S    ?= 30
 ROUNDS    ?= 3
 TORCH     ?=
 NVCC      ?= nvcc
@@ -185,7 +185,7 @@ $(B)/tests/%: tests/%.c $(B)/flags $(test_libs) $(B)/lib/libtraind.so | $(gen_c)
 	  -lsqlite3 -lyaml -lprotobuf-c -lcrypto -lm -Wl,-rpath,'$$ORIGIN/../../lib' -o $@
 
 .PHONY: unit
-unit: $(unit_bins) all ## build and run the unit tests (T=substring narrows)
+unit: $(unit_some) all ## build and run the unit tests (T=substring narrows)
 	@$(PYTHON) tests/tools/check.py --build $(B) --only unit --match '$(T)'
 
 $(B)/venv/ready: Makefile
@@ -197,28 +197,37 @@ check: deps ## set up, build, run every test; ends with one line of counts
 	@$(MAKE) check-all
 check-all: all $(unit_bins) $(helper_bins) $(B)/venv/ready lint
 	@$(B)/venv/bin/python tests/tools/check.py --build $(B) --match '$(T)'
-check-full: deps ## the same, with sanitizers, kills and fuzzing (under an hour)
+check-full: deps ## the same, with sanitizers, kills, fuzzing and parity (under an hour; TORCH= or `make rivals` for parity)
 	@$(MAKE) check-full-all
-check-full-all: all $(unit_bins) $(helper_bins) $(B)/venv/ready
-	@$(MAKE) asan tsan
-	@$(MAKE) parity T=
-	@TD_FULL=1 $(B)/venv/bin/python tests/tools/check.py --build $(B) --match '$(T)'
+check-full-all: all $(unit_bins) $(helper_bins) $(B)/venv/ready lint
+	@$(MAKE) $(asan) unit-bins
+	@$(MAKE) $(tsan) T=tsan unit-bins
+	@$(MAKE) $(libfuzzer) T= fuzz-bins
+	@TD_FULL=1 FUZZ_S=$(FUZZ_S) TORCH='$(TORCH)' $(B)/venv/bin/python tests/tools/check.py --build $(B) --full
 
-.PHONY: asan tsan
+asan := B=$(B)-asan SAN=address,undefined OPT='-O1 -g'
+tsan := B=$(B)-tsan SAN=thread OPT='-O1 -g'
+libfuzzer := B=$(B)-fuzz CC=clang SAN=fuzzer-no-link,address,undefined OPT='-O1 -g'
+# Whatever check.py may match: by name, tag or case.
+unit_some := $(if $(T),$(patsubst tests/%.c,$(B)/tests/%,$(sort $(foreach s,$(unit_src),$(if \
+	$(findstring $(T),$s),$s)) $(shell grep -l '$(T)' $(unit_src)))),$(unit_bins))
+.PHONY: asan tsan unit-bins
+unit-bins: all $(unit_some)
 asan: ## unit tests under the address and undefined sanitizers
-	@$(MAKE) B=$(B)-asan SAN=address,undefined OPT='-O1 -g' unit
+	@$(MAKE) $(asan) unit
 tsan: ## lib/base, daemons and collectives under the thread sanitizer
-	@TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tools/tsan.supp $(MAKE) B=$(B)-tsan SAN=thread OPT='-O1 -g' unit T='$(or $(T),tsan)'
+	@TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tools/tsan.supp $(MAKE) $(tsan) unit T='$(or $(T),tsan)'
 
 # Each entry of tests/fuzz under libFuzzer; what it finds is left in $(B)-fuzz. The unit tests' drivers
 # write the corpus to begin with.
-.PHONY: fuzz fuzz-all
+.PHONY: fuzz fuzz-all fuzz-bins
 fuzz_some := $(if $(T),$(foreach f,$(fuzz_bins),$(if $(findstring $(T),$f),$f)),$(fuzz_bins))
 $(B)/tests/fuzz/%: fuzzer := -fsanitize=fuzzer
-fuzz: $(subst /fuzz/,/unit/test_,$(fuzz_some)) ## the fuzz entries under libFuzzer (FUZZ_S=60 seconds each, T=substring)
+fuzz: $(subst /fuzz/,/unit/test_,$(fuzz_some)) ## the fuzz entries under libFuzzer (FUZZ_S=30 seconds each, T=substring)
 	@for t in $(patsubst fuzz_%,%,$(notdir $(fuzz_some))); do mkdir -p $(B)-fuzz/seeds/$$t $(B)-fuzz/corpus/$$t && \
 	  TD_FUZZ_CORPUS=$(B)-fuzz/seeds/$$t $(B)/tests/unit/test_fuzz_$$t > /dev/null 2>&1 || exit 1; done
-	@$(MAKE) B=$(B)-fuzz CC=clang SAN=fuzzer-no-link,address,undefined OPT='-O1 -g' fuzz-all
+	@$(MAKE) $(libfuzzer) fuzz-all
+fuzz-bins: $(fuzz_some)
 fuzz-all: $(fuzz_some)
 	@for f in $(fuzz_some); do t=$${f##*/fuzz_}; echo "fuzz $$t"; \
 	  $$f -max_total_time=$(FUZZ_S) -timeout=10 -rss_limit_mb=2048 -max_len=8192 -verbosity=0 \

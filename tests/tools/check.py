@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
 """Runs the tests that are built and says how many passed, failed and were skipped.
 
-  check.py --build DIR [--only unit] [--match TEXT]
+  check.py --build DIR [--only unit] [--match TEXT] [--full]
 
 C programs (tests/{unit,conform,sim}, cmocka, TAP on stdout) run two at a time, 120 s each at most;
 then, unless --only unit, pytest runs every folder of tests/ that holds test_*.py. Both get
 TRAIND_BUILD, the build folder. --match narrows to programs whose name contains TEXT, that define a
 test whose name contains it, or whose header comment has it as a tag ("// Tags: tsan").
+
+--full puts before it what takes long, and everything counts in one line: the C programs again under
+address and undefined sanitizers (DIR-asan) and those tagged tsan under the thread sanitizer (DIR-tsan),
+every entry of tests/fuzz under libFuzzer (DIR-fuzz, FUZZ_S seconds each), and tests/parity, where a
+python with torch is (DIR/venv-rivals, or TORCH). What was not built for it is a failure.
 
 A program that crashes, hangs, ends early or exits non-zero without a failed case counts as one
 failure. A skip must state an allowed reason (cmocka cannot: the program prints "# skip: REASON"
@@ -31,6 +36,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM_TIMEOUT_S = 120
 PYTEST_TIMEOUT_S = 1500
 PYTEST_FULL_TIMEOUT_S = 3300
+PARITY_TIMEOUT_S = 1500
 TAIL_LINES = 40
 FULL = bool(os.environ.get("TD_FULL"))
 
@@ -162,16 +168,98 @@ def report(result):
     sys.stdout.flush()
 
 
-def run_programs(build, text, env):
-    env = dict(env, CMOCKA_MESSAGE_OUTPUT="TAP")
+def run_two_at_a_time(jobs):
+    """jobs: (function, arguments...) that each give a Result."""
+    with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
+        running = [pool.submit(*job) for job in jobs]
+        for job in concurrent.futures.as_completed(running):
+            report(job.result())
+    return [job.result() for job in running]
+
+
+def run_programs(build, text, env, prefix=""):
+    env = dict(env, CMOCKA_MESSAGE_OUTPUT="TAP", TRAIND_BUILD=str(build))
     # gcc 12's sanitizer reads a bogus header before a plugin's thread-local block, and its leak
     # check then dies on it, by chance of the heap's layout.
     env.setdefault("ASAN_OPTIONS", "intercept_tls_get_addr=0")
-    with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
-        jobs = [pool.submit(run_program, n, p, env) for n, p in find_programs(build, text)]
-        for job in concurrent.futures.as_completed(jobs):
-            report(job.result())
-    return [job.result() for job in jobs]
+    return run_two_at_a_time([(run_program, prefix + n, p, env) for n, p in find_programs(build, text)])
+
+
+# ---- what only --full does --------------------------------------------------------------------------
+def run_judged(name, command, env, timeout_s, judge):
+    """A command whose output judge(result, output, status) turns into counts."""
+    result, started = Result(name), time.monotonic()
+    with tempfile.TemporaryFile() as out:
+        child = subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, stdout=out,
+                                 stderr=subprocess.STDOUT, cwd=ROOT, env=env, start_new_session=True)
+        try:
+            code = child.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            code = None
+            result.failures.append(f"no end within {timeout_s} s")
+        kill_group(child)
+        out.seek(0)
+        result.output = out.read(1 << 20).decode(errors="replace")
+    result.seconds = time.monotonic() - started
+    if code is not None:
+        judge(result, code)
+    return result
+
+
+def judge_fuzz(result, code):
+    if code == 0:
+        result.passed = 1
+    else:
+        result.failures.append(f"exit status {code}")
+
+
+def run_fuzz(build, env):
+    """Each fuzz entry, from the corpus that the unit tests' driver writes."""
+    seconds, jobs = int(os.environ.get("FUZZ_S", "30")), []
+    fuzz = Path(f"{build}-fuzz")
+    for source in sorted((ROOT / "tests/fuzz").glob("fuzz_*.c")):
+        entry = source.stem.removeprefix("fuzz_")
+        seeds, corpus = fuzz / "seeds" / entry, fuzz / "corpus" / entry
+        for folder in (seeds, corpus):
+            folder.mkdir(parents=True, exist_ok=True)
+        program = fuzz / "tests/fuzz" / source.stem
+        script = ('TD_FUZZ_CORPUS="$1" "$2" > /dev/null 2>&1; '
+                  'exec "$3" -max_total_time="$4" -timeout=10 -rss_limit_mb=2048 -max_len=8192 -verbosity=0 '
+                  '-artifact_prefix="$5" "$6" "$1"')
+        command = ["sh", "-c", script, "sh", seeds, build / "tests/unit" / f"test_{source.stem}", program,
+                   seconds, fuzz / f"{entry}-", corpus]
+        jobs.append((run_judged, f"fuzz/{entry}", command, env, seconds + 180, judge_fuzz))
+    return run_two_at_a_time(jobs)
+
+
+def judge_parity(result, code):
+    for line in result.output.splitlines():
+        if line.startswith("ok "):
+            result.passed += 1
+        elif line.startswith("FAIL "):
+            result.failures.append(" ".join(line.split()))
+        elif line.startswith("no rival"):
+            result.add_skip("all of it", f"no Python package: {line}")
+    if not result.passed and not result.skips and not result.failures:
+        result.failures.append(f"no case was compared, exit status {code}")
+    elif code != 0 and not result.failures:
+        result.failures.append(f"exit status {code} without a failed case")
+
+
+def run_parity(build, env):
+    torch = ["--torch", os.environ["TORCH"]] if os.environ.get("TORCH") else []
+    jobs = [(run_judged, f"parity/{job}",
+             [sys.executable, "tests/parity/parity.py", "--build", build, "--only", f" {job} ", *torch],
+             env, PARITY_TIMEOUT_S, judge_parity) for job in ("mlp", "convnet", "gpt")]
+    return run_two_at_a_time(jobs)
+
+
+def run_long(build, env):
+    env = {k: v for k, v in env.items() if k != "TD_FULL"}  # as often as in `check`: it takes ten times as long
+    tsan = dict(env, TSAN_OPTIONS=f"suppressions={ROOT}/tests/tools/tsan.supp")
+    return [*run_programs(Path(f"{build}-asan"), "", env, "asan/"),
+            *run_programs(Path(f"{build}-tsan"), "tsan", tsan, "tsan/"),
+            *run_fuzz(build, env), *run_parity(build, env)]
 
 
 # ---- pytest -----------------------------------------------------------------------------------------
@@ -234,11 +322,13 @@ def main():
     options.add_argument("--build", required=True, type=Path)
     options.add_argument("--only", choices=["unit"])
     options.add_argument("--match", default="")
+    options.add_argument("--full", action="store_true")
     args = options.parse_args()
     build = args.build.resolve()
     env = dict(os.environ, TRAIND_BUILD=str(build), PYTHONDONTWRITEBYTECODE="1")
 
-    results = run_programs(build, args.match, env)
+    results = run_long(build, env) if args.full else []
+    results += run_programs(build, args.match, env)
     if args.only != "unit":
         results += run_pytest(args.match, env)
     passed = sum(r.passed for r in results)

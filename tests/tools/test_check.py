@@ -62,3 +62,19 @@ def test_program_and_its_children_are_killed_when_it_hangs(tmp_path, monkeypatch
 def test_program_fails_when_it_is_not_built(tmp_path):
     result = check.run_program("x", tmp_path / "x", {})
     assert "not built" in result.failures[0]
+
+
+@pytest.mark.parametrize(
+    "output, code, passed, failed, skipped",
+    [
+        ("ok   cpu mlp sgd  loss 1e-7\nok   cpu mlp adam\nparity: 2 cases, 0 out of bounds", 0, 2, 0, 0),
+        ("ok   cpu mlp sgd\nFAIL cpu mlp adam  out of bounds: loss at 3", 1, 1, 1, 0),
+        ("no rival: No module named 'torch' (build/venv-rivals/bin/python)", 0, 0, 0, 1),
+        ("", 0, 0, 1, 0),
+        ("ok   cpu mlp sgd\nTraceback", 1, 1, 1, 0),
+    ],
+)
+def test_parity_is_judged_by_its_lines(output, code, passed, failed, skipped):
+    result = check.Result("parity", output=output)
+    check.judge_parity(result, code)
+    assert (result.passed, len(result.failures), len(result.skips)) == (passed, failed, skipped)
