@@ -10,8 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "daemon/node/fence.h"
 #include "daemon/node/fetch.h"
 #include "daemon/node/launcher_link.h"
 #include "daemon/node/settle.h"
@@ -75,6 +77,14 @@ void td_local_attempt_remove_files(const struct td_local_attempt *a) {
     char parent[TD_FS_PATH_BYTES];
     snprintf(parent, sizeof parent, "%s/attempts/%s", a->state_dir, a->assigned.job);
     (void)rmdir(parent); // the job's other attempts may be there
+}
+
+// Daemons with other state directories share the runtime directory.
+static td_status make_socket_path(struct td_local_attempt *a, const char *runtime_dir) {
+    char hex[TD_DIGEST_HEX];
+    td_xxh3_128_hex(a->dir, strlen(a->dir), hex);
+    return td_fs_path(a->wanted_socket, "%s/%s-a%u-%.8s.sock", runtime_dir, a->assigned.job,
+                      a->assigned.attempt, hex);
 }
 
 // ---- the launcher's life ------------------------------------------------------------------------
@@ -183,9 +193,28 @@ static td_status read_record(struct td_local_attempt *a) {
     return TD_OK;
 }
 
-td_status td_local_attempt_recover(struct td_local_attempt *a, const char *boot_id) {
+// Without its record a launcher cannot be found again, so it must not be alive. Nothing was ever
+// launched without one; what was, has ended now.
+static td_status recover_unrecorded(struct td_local_attempt *a, td_status take_why) {
+    TD_AUTO_STATUS td_status why = take_why;
+    char events[TD_FS_PATH_BYTES];
+    struct stat st;
+    TD_TRY(td_fence(a->dir));
+    close_launcher(a);
+    TD_TRY(td_fs_path(events, "%s/%s", a->dir, TD_SEGMENT_EVENTS));
+    bool ran = stat(events, &st) == 0 && st.st_size > 0;
+    if (!ran && td_status_code(why) == TD_NOT_FOUND) return td_steal(why);
+    td_log_warn("attempt not adopted job=%s attempt=%u why=\"%s\", its job goes on from the last "
+                "checkpoint",
+                a->assigned.job, a->assigned.attempt, td_status_message(why));
+    a->ended = true;
+    return settle_all(a);
+}
+
+static td_status recover(struct td_local_attempt *a, const char *boot_id) {
+    TD_AUTO_STATUS td_status unread = read_record(a); // first: it knows the socket
     TD_TRY(td_assignment_load(a->dir, &a->assigned));
-    TD_TRY(read_record(a));
+    if (unread) return recover_unrecorded(a, td_steal(unread));
     a->rebooted = strcmp(a->boot_id, boot_id) != 0;
     td_status s = a->rebooted
                       ? td_fail(TD_NOT_FOUND, "another boot")
@@ -201,6 +230,17 @@ td_status td_local_attempt_recover(struct td_local_attempt *a, const char *boot_
     td_status failed = settle_all(a);
     // NOT_FOUND is said for an attempt that never ran; this one did.
     return td_status_code(failed) == TD_NOT_FOUND ? td_status_context(failed, "settle") : failed;
+}
+
+// What is not taken over must not go on.
+td_status td_local_attempt_recover(struct td_local_attempt *a, const char *boot_id,
+                                   const char *runtime_dir) {
+    TD_TRY(make_socket_path(a, runtime_dir));
+    TD_AUTO_STATUS td_status s = recover(a, boot_id);
+    if (!s) return TD_OK;
+    TD_TRY_CTX(td_fence(a->dir), "not taken over, and it may go on");
+    close_launcher(a);
+    return td_steal(s);
 }
 
 // ---- start --------------------------------------------------------------------------------------
@@ -297,11 +337,7 @@ static void file(struct command *c, const char *flag, const char *dir, const cha
 static td_status make_command(struct td_local_attempt *a, const struct td_launch_context *x,
                               struct command *c) {
     const struct td_assignment *s = &a->assigned;
-    char hex[TD_DIGEST_HEX];
-    // Daemons with other state directories share the runtime directory.
-    td_xxh3_128_hex(a->dir, strlen(a->dir), hex);
-    TD_TRY(td_fs_path(a->wanted_socket, "%s/%s-a%u-%.8s.sock", x->runtime_dir, s->job, s->attempt,
-                      hex));
+    TD_TRY(make_socket_path(a, x->runtime_dir));
     word(c, td_arena_printf(c->arena, "%s/traind-launcher", x->bin_dir));
     word(c, "run");
     number(c, "--ack-fd", ACK_FD);
@@ -322,8 +358,7 @@ static td_status make_command(struct td_local_attempt *a, const struct td_launch
     number(c, "--memory-limit", s->memory_limit_bytes);
     file(c, "--worker", x->bin_dir, "traind-worker");
     word(c, "--socket");
-    word(c,
-         td_arena_printf(c->arena, "%s/%s-a%u-%.8s.sock", x->runtime_dir, s->job, s->attempt, hex));
+    word(c, a->wanted_socket);
     number(c, "--orphan-timeout", (uint64_t)(x->orphan_timeout_ns / TD_NS_PER_S));
     if (x->shared_cores) word(c, "--shared-cores");
     return c->full ? td_fail_oom() : TD_OK;

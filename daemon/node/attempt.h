@@ -82,8 +82,10 @@ TD_DEFINE_AUTO(td_local_attempt, td_local_attempt_destroy);
 TD_MUST_USE td_status td_local_attempt_launch(struct td_local_attempt *a, const char *boot_id,
                                               const struct td_launch_context *c);
 // A directory that was found. OK: a->ended tells whether its launcher lives, and if not the log is
-// complete. NOT_FOUND: nothing ever ran here, the directory can go.
-TD_MUST_USE td_status td_local_attempt_recover(struct td_local_attempt *a, const char *boot_id);
+// complete. A launcher whose record cannot be read is killed (fence.h) and counts as lost.
+// NOT_FOUND: nothing ever ran here, the directory can go.
+TD_MUST_USE td_status td_local_attempt_recover(struct td_local_attempt *a, const char *boot_id,
+                                               const char *runtime_dir);
 
 // To the launcher: by its socket, else by SIGTERM. mode as LauncherStop's.
 void td_local_attempt_stop(struct td_local_attempt *a, int mode, uint32_t grace_ms);

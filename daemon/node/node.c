@@ -451,7 +451,7 @@ static td_status recover(struct td_node *n, const char *job, uint32_t attempt) {
     snprintf(assigned.job, sizeof assigned.job, "%s", job);
     TD_AUTO(td_local_attempt) *a = NULL;
     TD_TRY(make_attempt(n, &assigned, &a));
-    td_status s = td_local_attempt_recover(a, n->inventory.boot_id);
+    td_status s = td_local_attempt_recover(a, n->inventory.boot_id, n->runtime_dir);
     if (td_status_code(s) == TD_NOT_FOUND) { // a start that never came to a launcher
         td_status_free(s);
         td_local_attempt_remove_files(a);

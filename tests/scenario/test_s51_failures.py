@@ -183,6 +183,26 @@ def test_nothing_of_an_ended_attempt_stays_in_the_state_directory(daemon):
     assert not list(daemon.cluster.runtime.rglob("*.sock"))
 
 
+@pytest.mark.parametrize("what, spoil", [
+    ("record.json", lambda p: p.write_text("{")), ("record.json", lambda p: p.unlink()),
+    ("assignment.json", lambda p: p.write_bytes(b"\xff\0")),
+], ids=["unreadable record", "no record", "unreadable assignment"])
+def test_attempt_that_cannot_be_taken_over_is_fenced(daemon, what, spoil):
+    job = daemon.submit(LONG, "trainer.devices=2", "trainer.max_steps=300")
+    daemon.wait_step(job, 60)
+    daemon.kill()
+    pids = [daemon.launcher(job), *daemon.workers(job)]
+    spoil(daemon.state_dir / "attempts" / job / "a1" / what)
+    daemon.start()
+    assert not any(alive(p) for p in pids), "two attempts of one job would write at once"
+    assert f"launcher killed pid={pids[0]}" in daemon.tail(100)
+    done = daemon.finish(job)
+    assert (done.attempt, done.restarts) == (2, 1)
+    assert min(p.step for p in daemon.points(job) if p.attempt == 2) > 50, "it went on from a checkpoint"
+    if what == "record.json":  # what was made while no daemon ran is there, too
+        daemon.losses(job, 300, 2)
+
+
 def test_planner_that_wants_too_much_memory_is_told_its_limit(cluster, tmp_path):
     daemon = cluster.make("--slots", "2")
     daemon.bin = with_worker(tmp_path / "bin", "")
