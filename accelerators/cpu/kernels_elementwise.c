@@ -1,4 +1,4 @@
-// Elementwise kernels: cast, add, mul, sub, div, scale, store, fill, reshape.
+// Elementwise kernels: cast, add, mul, sub, div, axpby, scale, store, fill, reshape.
 //
 // Fast paths: operands of one shape, and a vector broadcast over rows; every other broadcast walks
 // an odometer over the dimensions. In-place use (output over an operand) is allowed everywhere,
@@ -133,6 +133,31 @@ static td_status run_binary(const struct td_kernel *k, const struct td_run *r, t
     return TD_OK;
 }
 
+struct axpby_arg {
+    const float *a, *b;
+    float *y, scale_a, scale_b;
+};
+
+TD_CLONES static void axpby_pass(const struct axpby_arg *x, int64_t begin, int64_t end) {
+    const float *a = x->a, *b = x->b, sa = x->scale_a, sb = x->scale_b;
+    float *y = x->y;
+    for (int64_t i = begin; i < end; i++) {
+        y[i] = sa * a[i] + sb * b[i];
+    }
+}
+
+static void axpby_range(const void *arg, int64_t begin, int64_t end) {
+    axpby_pass(arg, begin, end);
+}
+
+static td_status run_axpby(const struct td_kernel *k, const struct td_run *r) {
+    struct axpby_arg x = {td_operand_at(&k->in[0], r), td_operand_at(&k->in[1], r),
+                          td_operand_at(&k->out[0], r), (float)k->attrs.scale,
+                          (float)k->attrs.scale_y};
+    td_parallel(k->n_threads, k->elems, GRAIN, axpby_range, &x);
+    return TD_OK;
+}
+
 // ---- scale, store, fill, reshape ----------------------------------------------------------------
 static td_status run_scale(const struct td_kernel *k, const struct td_run *r) {
     const float *s = td_operand_at(&k->in[1], r);
@@ -178,6 +203,7 @@ td_status td_kernel_elementwise(struct td_kernel *k) {
         [TD_OP_CAST] = run_cast,   [TD_OP_ADD] = run_add,   [TD_OP_MUL] = run_mul,
         [TD_OP_SUB] = run_sub,     [TD_OP_DIV] = run_div,   [TD_OP_SCALE] = run_scale,
         [TD_OP_STORE] = run_store, [TD_OP_FILL] = run_fill, [TD_OP_RESHAPE] = run_reshape,
+        [TD_OP_AXPBY] = run_axpby,
     };
     bool pixels = k->op == TD_OP_CAST && k->in_dtype[0] == TD_U8 && k->out_dtype[0] == TD_F32;
     bool fits = td_kernel_all(k, TD_F32) || k->op == TD_OP_RESHAPE || pixels;

@@ -68,6 +68,45 @@ static td_status run_adamw(const struct td_kernel *k, const struct td_run *r) {
     return run_adam_kind(k, r, true);
 }
 
+struct lion_arg {
+    float *p, *m;
+    const float *g;
+    float clip, decay, beta1, beta2, lr;
+};
+
+TD_CLONES static void lion_pass(const struct lion_arg *a, int64_t begin, int64_t end) {
+    float *restrict p = a->p;
+    float *restrict m = a->m;
+    const float *restrict g = a->g;
+    const float clip = a->clip, decay = a->decay, b1 = a->beta1, b2 = a->beta2, lr = a->lr;
+    for (int64_t i = begin; i < end; i++) {
+        float gi = g[i] * clip, u = b1 * m[i] + (1 - b1) * gi;
+        p[i] = p[i] * decay - (u > 0 ? lr : u < 0 ? -lr : 0);
+        m[i] = b2 * m[i] + (1 - b2) * gi;
+    }
+}
+
+static void lion_range(const void *arg, int64_t begin, int64_t end) {
+    lion_pass(arg, begin, end);
+}
+
+static td_status run_lion(const struct td_kernel *k, const struct td_run *r) {
+    const struct td_optim_attrs *o = &k->attrs.optim;
+    double lr = td_optim_lr(o, k->scalars);
+    struct lion_arg a = {
+        .p = td_operand_at(&k->in[0], r),
+        .g = td_operand_at(&k->in[1], r),
+        .m = td_operand_at(&k->in[2], r),
+        .clip = k->n_in > 3 ? *(const float *)td_operand_at(&k->in[3], r) : 1,
+        .decay = (float)(1 - lr * (double)o->weight_decay),
+        .beta1 = o->beta1,
+        .beta2 = o->beta2,
+        .lr = (float)lr,
+    };
+    td_parallel(k->n_threads, td_shape_elems(&k->shape[0]), GRAIN, lion_range, &a);
+    return TD_OK;
+}
+
 struct sgd_arg {
     float *p, *buf;
     const float *g;
@@ -126,6 +165,7 @@ td_status td_kernel_optim(struct td_kernel *k) {
         [TD_OP_SGD] = run_sgd,
         [TD_OP_ADAM] = run_adam,
         [TD_OP_ADAMW] = run_adamw,
+        [TD_OP_LION] = run_lion,
     };
     if (td_kernel_all(k, TD_F32)) k->run = table[k->op];
     return TD_OK;

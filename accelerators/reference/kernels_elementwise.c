@@ -26,6 +26,7 @@ SCALAR(add, a + b)
 SCALAR(mul, a *b)
 SCALAR(sub, a - b)
 SCALAR(divide, a / b)
+SCALAR(axpby, at->scale *a + at->scale_y * b)
 SCALAR(relu, td_ref_relu(a))
 SCALAR(relu_grad, a > 0 ? b : 0)
 SCALAR(silu, a *sigmoid(a))
@@ -79,6 +80,7 @@ static scalar_fn *const functions[TD_OP_COUNT] = {
     [TD_OP_MUL] = mul,
     [TD_OP_SUB] = sub,
     [TD_OP_DIV] = divide,
+    [TD_OP_AXPBY] = axpby,
     [TD_OP_RELU] = relu,
     [TD_OP_RELU_GRAD] = relu_grad,
     [TD_OP_GELU] = gelu,

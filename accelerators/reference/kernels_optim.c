@@ -52,11 +52,142 @@ static td_status run_adam(struct ref_call *c) { // and adamw
     return TD_OK;
 }
 
+static td_status run_lion(struct ref_call *c) {
+    const struct td_optim_attrs *o = &c->node->attrs.optim;
+    double lr = td_optim_lr(o, c->scalars), clip = clip_of(c, 3);
+    double b1 = (double)o->beta1, b2 = (double)o->beta2, wd = (double)o->weight_decay;
+    double *p = c->in[0].x, *m = c->in[2].x;
+    for (int64_t i = 0; i < c->in[0].n; i++) {
+        double g = c->in[1].x[i] * clip, u = b1 * m[i] + (1 - b1) * g;
+        p[i] = p[i] * (1 - lr * wd) - lr * ((u > 0) - (u < 0));
+        m[i] = b2 * m[i] + (1 - b2) * g;
+    }
+    c->written = 1 | 4;
+    return TD_OK;
+}
+
+// ---- adafactor ----------------------------------------------------------------------------------
+// v (outer, inner) moves towards the mean of squares of grad (outer, n, inner) over n.
+static void follow_means(const double *grad, double take, int64_t outer, int64_t n, int64_t inner,
+                         double *v) {
+    for (int64_t i = 0; i < outer * inner; i++) {
+        double sum = 0;
+        for (int64_t k = 0; k < n; k++) {
+            double g = grad[(i / inner * n + k) * inner + i % inner];
+            sum += g * g;
+        }
+        v[i] += take * (sum / (double)n - v[i]);
+    }
+}
+
+static double mean_of(const double *x, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += x[i];
+    }
+    return sum / (double)n;
+}
+
+// u (rows, cols) over the root of the second moment: the product of row and column over their mean.
+static void divide_by_factors(const double *row, const double *col, int64_t rows, int64_t cols,
+                              double eps, double *u) {
+    double mean = fmax(mean_of(row, rows), eps);
+    for (int64_t i = 0; i < rows * cols; i++) {
+        u[i] /= sqrt(fmax(row[i / cols] * col[i % cols] / mean, eps * eps));
+    }
+}
+
+static double root_mean_square(const double *x, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += x[i] * x[i];
+    }
+    return n ? sqrt(sum / (double)n) : 0;
+}
+
+// Moves the second moment towards the gradient's, and divides the gradient by its root.
+static void divide_by_moment(struct ref_call *c, double take, double *u) {
+    const struct td_optim_attrs *o = &c->node->attrs.optim;
+    const struct td_shape *s = c->in[0].shape;
+    double eps = (double)o->eps, *v = c->in[2].x;
+    int64_t n = c->in[0].n;
+    if (!o->factored) {
+        follow_means(u, take, n, 1, 1, v);
+        for (int64_t i = 0; i < n; i++) {
+            u[i] /= sqrt(fmax(v[i], eps * eps));
+        }
+        return;
+    }
+    int64_t rows = s->dim[s->n_dims - 2], cols = s->dim[s->n_dims - 1];
+    if (!n) return;
+    follow_means(u, take, n / cols, cols, 1, v);
+    follow_means(u, take, n / (rows * cols), rows, cols, c->in[3].x);
+    for (int64_t m = 0; m < n / (rows * cols); m++) {
+        divide_by_factors(v + m * rows, c->in[3].x + m * cols, rows, cols, eps,
+                          u + m * rows * cols);
+    }
+}
+
+static td_status run_adafactor(struct ref_call *c) {
+    const struct td_optim_attrs *o = &c->node->attrs.optim;
+    double lr = td_optim_lr(o, c->scalars), t = (double)c->scalars[TD_SCALAR_STEP];
+    double clip = clip_of(c, o->factored ? 4 : 3),
+           step = o->fixed_step ? lr : fmin(lr, 1 / sqrt(t));
+    double *p = c->in[0].x, *u = c->in[1].x; // the gradient's copy becomes the update
+    int64_t n = c->in[0].n;
+    if (!o->unscaled) step *= fmax((double)o->eps2, root_mean_square(p, n));
+    for (int64_t i = 0; i < n; i++) {
+        u[i] *= clip;
+    }
+    divide_by_moment(c, pow(t, (double)o->beta2_decay), u);
+    step /= fmax(1, root_mean_square(u, n) / (double)o->threshold);
+    for (int64_t i = 0; i < n; i++) {
+        p[i] = p[i] * (1 - lr * (double)o->weight_decay) - step * u[i];
+    }
+    c->written = o->factored ? 1 | 4 | 8 : 1 | 4;
+    return TD_OK;
+}
+
+// ---- muon ---------------------------------------------------------------------------------------
+static td_status run_muon_momentum(struct ref_call *c) {
+    const struct td_optim_attrs *o = &c->node->attrs.optim;
+    double mu = (double)o->momentum, clip = clip_of(c, 2), norm;
+    double *buf = c->in[1].x, *y = c->out[0].x;
+    int64_t n = c->in[0].n;
+    for (int64_t i = 0; i < n; i++) {
+        double g = c->in[0].x[i] * clip;
+        buf[i] += (1 - mu) * (g - buf[i]);
+        y[i] = o->nesterov ? g + mu * (buf[i] - g) : buf[i];
+    }
+    norm = root_mean_square(y, n) * sqrt((double)n);
+    for (int64_t i = 0; i < n; i++) {
+        y[i] /= fmax(norm, (double)o->eps);
+    }
+    c->written = 2;
+    return TD_OK;
+}
+
+static td_status run_muon(struct ref_call *c) {
+    const struct td_optim_attrs *o = &c->node->attrs.optim;
+    double lr = td_optim_lr(o, c->scalars), *p = c->in[0].x;
+    double step = lr * (o->update_scale != 0 ? (double)o->update_scale : 1);
+    for (int64_t i = 0; i < c->in[0].n; i++) {
+        p[i] = p[i] * (1 - lr * (double)o->weight_decay) - step * c->in[1].x[i];
+    }
+    c->written = 1;
+    return TD_OK;
+}
+
+// ---- the table ----------------------------------------------------------------------------------
 td_ref_kernel_fn *td_ref_optim(enum td_op op) {
     static td_ref_kernel_fn *const kernels[TD_OP_COUNT] = {
         [TD_OP_SGD] = run_sgd,
         [TD_OP_ADAM] = run_adam,
         [TD_OP_ADAMW] = run_adam,
+        [TD_OP_LION] = run_lion,
+        [TD_OP_ADAFACTOR] = run_adafactor,
+        [TD_OP_MUON_MOMENTUM] = run_muon_momentum,
+        [TD_OP_MUON] = run_muon,
     };
     return kernels[op];
 }

@@ -147,15 +147,47 @@ static void take_limits(const struct td_spec_trainer *from, struct td_limits *to
     };
 }
 
+static float real_of(const struct td_json *knobs, const char *key, double fallback) {
+    return (float)td_json_real(td_json_get(knobs, key), fallback);
+}
+
+static void take_betas(const struct td_json *betas, struct td_optim_attrs *to) {
+    to->beta1 = (float)td_json_real(betas ? betas->first : NULL, 0.9);
+    to->beta2 = (float)td_json_real(betas ? betas->last : NULL, 0.999);
+}
+
+static int index_of(const char *name, const char *const *names, int n) {
+    int i = 0;
+    while (i < n - 1 && strcmp(name, names[i]) != 0)
+        i++;
+    return i;
+}
+
+static void take_muon(const struct td_json *k, double lr, struct td_muon_config *to) {
+    static const char *const scales[] = {"original", "match_rms_adamw", "spectral_unclamped"};
+    const struct td_json *v = td_json_get(k, "ns_coefficients");
+    for (v = v ? v->first : NULL; v; v = v->next)
+        to->ns_coefficients[v->next ? v->next->next ? 0 : 1 : 2] = (float)td_json_real(v, 0);
+    to->ns_steps = (int)td_json_int(td_json_get(k, "ns_steps"), 5);
+    to->scale = (enum td_muon_scale)index_of(
+        td_json_string(td_json_get(k, "adjust_lr_fn"), "original"), scales, TD_COUNTOF(scales));
+    to->adamw_lr = td_json_real(td_json_get(k, "adamw_lr"), lr);
+    take_betas(td_json_get(k, "adamw_betas"), &to->adamw);
+    to->adamw.eps = real_of(k, "adamw_eps", 1e-8);
+    to->adamw.weight_decay = real_of(k, "adamw_weight_decay", 0);
+}
+
+// A kind of optimizer has some of these knobs; those of the others are absent and read as nothing.
 static void take_optimizer(const struct td_spec *spec, struct td_optimizer_config *to) {
+    static const char *const kinds[] = {
+        [TD_OPTIMIZER_SGD] = "sgd",     [TD_OPTIMIZER_ADAM] = "adam",
+        [TD_OPTIMIZER_ADAMW] = "adamw", [TD_OPTIMIZER_LION] = "lion",
+        [TD_OPTIMIZER_MUON] = "muon",   [TD_OPTIMIZER_ADAFACTOR] = "adafactor",
+    };
     const struct td_json *k = spec->optimizer.knobs;
-    const struct td_json *betas = td_json_get(k, "betas");
-    const char *name = spec->optimizer.name;
     bool by_value = strcmp(spec->trainer.gradient_clip_algorithm, "value") == 0;
     *to = (struct td_optimizer_config){
-        .kind = strcmp(name, "sgd") == 0    ? TD_OPTIMIZER_SGD
-                : strcmp(name, "adam") == 0 ? TD_OPTIMIZER_ADAM
-                                            : TD_OPTIMIZER_ADAMW,
+        .kind = (enum td_optimizer_kind)index_of(spec->optimizer.name, kinds, TD_COUNTOF(kinds)),
         .lr = td_json_real(td_json_get(k, "lr"), 0.001),
         .max_norm = by_value ? 0 : spec->trainer.gradient_clip_val,
         .max_value = by_value ? spec->trainer.gradient_clip_val : 0,
@@ -163,15 +195,20 @@ static void take_optimizer(const struct td_spec *spec, struct td_optimizer_confi
         .log_norm = spec->trainer.log_grad_norm,
         .attrs =
             {
-                .beta1 = (float)td_json_real(betas ? betas->first : NULL, 0.9),
-                .beta2 = (float)td_json_real(betas ? betas->last : NULL, 0.999),
-                .eps = (float)td_json_real(td_json_get(k, "eps"), 1e-8),
-                .weight_decay = (float)td_json_real(td_json_get(k, "weight_decay"), 0),
-                .momentum = (float)td_json_real(td_json_get(k, "momentum"), 0),
-                .dampening = (float)td_json_real(td_json_get(k, "dampening"), 0),
+                .eps = real_of(k, td_json_get(k, "eps") ? "eps" : "eps1", 0),
+                .eps2 = real_of(k, "eps2", 0),
+                .weight_decay = real_of(k, "weight_decay", 0),
+                .momentum = real_of(k, "momentum", 0),
+                .dampening = real_of(k, "dampening", 0),
                 .nesterov = td_json_bool(td_json_get(k, "nesterov"), false),
+                .beta2_decay = real_of(k, "beta2_decay", 0),
+                .threshold = real_of(k, "d", 1),
+                .fixed_step = !td_json_bool(td_json_get(k, "relative_step"), true),
+                .unscaled = !td_json_bool(td_json_get(k, "scale_parameter"), true),
             },
     };
+    take_betas(td_json_get(k, "betas"), &to->attrs);
+    take_muon(k, to->lr, &to->muon);
 }
 
 static td_status take_groups(struct td_worker_config *c) {

@@ -56,17 +56,37 @@ static td_status write_value(const struct writer *w, td_value v) {
     return TD_OK;
 }
 
+static td_status write_adafactor(const struct writer *w, const struct td_optim_attrs *o) {
+    return td_buf_printf(w->out, " decay=%g eps=%g,%g threshold=%g wd=%g%s%s%s",
+                         (double)o->beta2_decay, (double)o->eps, (double)o->eps2,
+                         (double)o->threshold, (double)o->weight_decay,
+                         o->factored ? " factored" : "", o->fixed_step ? " fixed_step" : "",
+                         o->unscaled ? " unscaled" : "");
+}
+
+// Nothing for what is no optimizer.
 static td_status write_optim(const struct writer *w, enum td_op op,
                              const struct td_optim_attrs *o) {
     if (o->lr_scale != 0) TD_TRY(td_buf_printf(w->out, " lr_scale=%g", (double)o->lr_scale));
     if (o->stochastic) TD_TRY(td_buf_str(w->out, " stochastic"));
-    if (op == TD_OP_SGD) {
+    const double wd = (double)o->weight_decay;
+    const char *nesterov = o->nesterov ? " nesterov" : "";
+    if (op == TD_OP_SGD)
         return td_buf_printf(w->out, " momentum=%g dampening=%g wd=%g%s", (double)o->momentum,
-                             (double)o->dampening, (double)o->weight_decay,
-                             o->nesterov ? " nesterov" : "");
-    }
-    return td_buf_printf(w->out, " beta1=%g beta2=%g eps=%g wd=%g", (double)o->beta1,
-                         (double)o->beta2, (double)o->eps, (double)o->weight_decay);
+                             (double)o->dampening, wd, nesterov);
+    if (op == TD_OP_ADAM || op == TD_OP_ADAMW)
+        return td_buf_printf(w->out, " beta1=%g beta2=%g eps=%g wd=%g", (double)o->beta1,
+                             (double)o->beta2, (double)o->eps, wd);
+    if (op == TD_OP_LION)
+        return td_buf_printf(w->out, " beta1=%g beta2=%g wd=%g", (double)o->beta1, (double)o->beta2,
+                             wd);
+    if (op == TD_OP_ADAFACTOR) return write_adafactor(w, o);
+    if (op == TD_OP_MUON_MOMENTUM)
+        return td_buf_printf(w->out, " momentum=%g eps=%g%s", (double)o->momentum, (double)o->eps,
+                             nesterov);
+    if (op == TD_OP_MUON)
+        return td_buf_printf(w->out, " wd=%g scale=%g", wd, (double)o->update_scale);
+    return TD_OK;
 }
 
 // Where a part lies, or how axes are exchanged: as many numbers as the operand has dimensions.
@@ -131,9 +151,8 @@ static td_status write_attrs(const struct writer *w, const struct td_node_info *
     if (scales && a->scale != 0) TD_TRY(td_buf_printf(w->out, " scale=%.9g", a->scale));
     if (node->op == TD_OP_CLIP_COEF) TD_TRY(td_buf_printf(w->out, " max_norm=%g", a->max_norm));
     if (node->op == TD_OP_ALL_REDUCE) TD_TRY(td_buf_printf(w->out, " bucket=%" PRIu32, a->bucket));
-    if (node->op == TD_OP_SGD || node->op == TD_OP_ADAM || node->op == TD_OP_ADAMW) {
-        TD_TRY(write_optim(w, node->op, &a->optim));
-    }
+    if (node->op == TD_OP_AXPBY) TD_TRY(td_buf_printf(w->out, " %g,%g", a->scale, a->scale_y));
+    TD_TRY(write_optim(w, node->op, &a->optim));
     if (node->into) {
         TD_TRY(td_buf_str(w->out, " ->"));
         TD_TRY(write_value(w, node->into));

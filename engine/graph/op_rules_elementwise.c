@@ -53,11 +53,16 @@ static double cost_series(const struct td_graph *g, const struct td_node_info *n
     return 10 * td_op_cost_output(g, node);
 }
 
+static double cost_axpby(const struct td_graph *g, const struct td_node_info *node) {
+    return 3 * td_op_cost_output(g, node);
+}
+
 static const struct td_op_rule rules[TD_OP_COUNT] = {
     [TD_OP_ADD] = {shape_binary, td_op_cost_output},
     [TD_OP_MUL] = {shape_binary, td_op_cost_output},
     [TD_OP_SUB] = {shape_binary, td_op_cost_output},
     [TD_OP_DIV] = {shape_binary, td_op_cost_output},
+    [TD_OP_AXPBY] = {shape_alike, cost_axpby},
     [TD_OP_RELU] = {shape_unary, td_op_cost_output},
     [TD_OP_RELU_GRAD] = {shape_alike, td_op_cost_output},
     [TD_OP_GELU] = {shape_unary, cost_series},

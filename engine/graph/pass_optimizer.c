@@ -1,10 +1,11 @@
 // Optimizer pass: what happens to the gradients once they are complete.
 //
 // finish: unscale, norm, clip (pass_finish.c). apply: one node per parameter that has a gradient in
-// this graph, which does decay, moments, clip and update in one pass over memory. A parameter that
-// the step does not reach keeps its value and its moments, as in torch (its grad is None there).
-// The optimizer's state is created here, next to the parameter and in the type that this is stored
-// in, as in torch: "<param>:exp_avg" and so on.
+// this graph, which does decay, moments, clip and update in one pass over memory; Muon, whose
+// update is a function of the whole matrix, is several, so that its products run and are placed in
+// memory like all others. A parameter that the step does not reach keeps its value and its moments,
+// as in torch (its grad is None there). The optimizer's state is created here, next to the
+// parameter and in the type that this is stored in, as in torch: "<param>:exp_avg" and so on.
 
 #include "engine/graph/passes.h"
 
@@ -38,46 +39,105 @@ static td_status list_gradients(const struct td_graph *g, uint32_t **out_grads, 
     return TD_OK;
 }
 
-static td_status add_moment(struct update *u, uint32_t param, const char *suffix,
-                            td_value *out_value) {
+// An optimizer's buffer that belongs to a parameter: "<param>:<suffix>".
+static td_status add_buffer(struct update *u, uint32_t param, const char *suffix,
+                            const struct td_shape *shape, td_value *out_value) {
     const struct td_state_info *p = td_state_at(u->g->state, param);
     struct td_init zero = {.kind = TD_INIT_ZERO};
     uint32_t index;
     char name[512];
     snprintf(name, sizeof name, "%s:%s", p->name, suffix);
-    TD_TRY(
-        td_state_add(u->g->state, name, TD_ROLE_OPTIM, p->dtype, &p->shape, zero, param, &index));
+    TD_TRY(td_state_add(u->g->state, name, TD_ROLE_OPTIM, p->dtype, shape, zero, param, &index));
     return td_graph_state_value(u->g, index, out_value);
 }
 
+// ---- one update ---------------------------------------------------------------------------------
+struct operands {
+    uint32_t param;
+    struct td_shape shape; // of the parameter
+    struct td_attrs attrs;
+    td_value in[6];
+    uint32_t n;
+};
+
+static td_status add_moment(struct update *u, struct operands *o, const char *suffix) {
+    return add_buffer(u, o->param, suffix, &o->shape, &o->in[o->n++]);
+}
+
+static td_status add_factors(struct update *u, struct operands *o) {
+    struct td_shape row = o->shape, col = o->shape;
+    o->attrs.optim.factored = row.n_dims > 1;
+    if (row.n_dims < 2) return add_moment(u, o, "variance");
+    row.dim[row.n_dims - 1] = 1;
+    col.dim[col.n_dims - 2] = 1;
+    TD_TRY(add_buffer(u, o->param, "row_var", &row, &o->in[o->n++]));
+    return add_buffer(u, o->param, "col_var", &col, &o->in[o->n++]);
+}
+
+// One step of Newton and Schulz towards the nearest orthogonal matrix: a x + (b g + c g g) x, where
+// g is x times its transpose; of a tall x the other way round, so that g is the smaller one.
+static td_status add_newton_schulz(struct update *u, bool tall, const float abc[3], td_value *x) {
+    struct td_attrs gram = {.trans_a = tall, .trans_b = !tall};
+    struct td_attrs square = {.scale = (double)abc[1], .scale_y = (double)abc[2]};
+    struct td_attrs step = {.scale = (double)abc[0], .scale_y = 1};
+    td_value g, gg, y;
+    TD_TRY(td_graph_op3(u->g, TD_OP_MATMUL, *x, *x, 0, &gram, &g));
+    TD_TRY(td_graph_op3(u->g, TD_OP_MATMUL, g, g, 0, NULL, &gg));
+    TD_TRY(td_graph_op3(u->g, TD_OP_AXPBY, g, gg, 0, &square, &g));
+    TD_TRY(td_graph_op3(u->g, TD_OP_MATMUL, tall ? *x : g, tall ? g : *x, 0, NULL, &y));
+    return td_graph_op3(u->g, TD_OP_AXPBY, *x, y, 0, &step, x);
+}
+
+static td_status add_muon(struct update *u, struct operands *o, const struct td_optim_choice *c) {
+    td_value x, in[3] = {o->in[1], 0, u->factor};
+    TD_TRY(add_buffer(u, o->param, "momentum_buffer", &o->shape, &in[1]));
+    TD_TRY(td_graph_op(u->g, TD_OP_MUON_MOMENTUM, in, u->factor ? 3 : 2, &o->attrs, &x));
+    for (int i = 0; i < c->ns_steps; i++) {
+        TD_TRY(add_newton_schulz(u, o->shape.dim[0] > o->shape.dim[1], c->ns_coefficients, &x));
+    }
+    in[0] = o->in[0];
+    in[1] = x;
+    return td_graph_op(u->g, TD_OP_MUON, in, 2, &o->attrs, NULL);
+}
+
+static td_status add_buffers(struct update *u, enum td_op op, struct operands *o) {
+    switch ((int)op) {
+    case TD_OP_SGD:
+        return o->attrs.optim.momentum != 0 ? add_moment(u, o, "momentum_buffer") : TD_OK;
+    case TD_OP_LION:
+        return add_moment(u, o, "exp_avg");
+    case TD_OP_ADAFACTOR:
+        return add_factors(u, o);
+    case TD_OP_ADAM:
+    case TD_OP_ADAMW:
+        TD_TRY(add_moment(u, o, "exp_avg"));
+        return add_moment(u, o, "exp_avg_sq");
+    default:
+        return td_fail(TD_INVALID_ARGUMENT, "'%s' is no optimizer", td_op_name(op));
+    }
+}
+
 static td_status add_update(struct update *u, uint32_t grad) {
-    uint32_t param = td_state_at(u->g->state, grad)->param, n = 2;
+    struct operands o = {.param = td_state_at(u->g->state, grad)->param, .n = 2};
+    const struct td_state_info *param = td_state_at(u->g->state, o.param);
     struct td_optim_choice choice = {.op = u->o->op, .attrs = u->o->attrs};
-    if (u->o->choose) u->o->choose(u->o->choose_arg, td_state_at(u->g->state, param), &choice);
+    if (u->o->choose) u->o->choose(u->o->choose_arg, param, &choice);
     if (choice.frozen) return TD_OK;
-    const struct td_state_info *p = td_state_at(u->g->state, param);
-    struct td_attrs a = {.optim = choice.attrs};
-    if (u->o->stochastic && td_dtype_bytes(p->dtype) < sizeof(float)) {
-        a.optim.stochastic = true;
-        a.stream = td_stream_of(p->name);
+    o.shape = param->shape;
+    o.attrs.optim = choice.attrs;
+    if (u->o->stochastic && td_dtype_bytes(param->dtype) < sizeof(float)) {
+        o.attrs.optim.stochastic = true;
+        o.attrs.stream = td_stream_of(param->name);
     }
-    td_value in[5];
-    TD_TRY(td_graph_state_value(u->g, param, &in[0]));
-    TD_TRY(td_graph_state_value(u->g, grad, &in[1]));
-    if (choice.op == TD_OP_SGD) {
-        if (a.optim.momentum != 0.0f) TD_TRY(add_moment(u, param, "momentum_buffer", &in[n++]));
-    } else {
-        TD_TRY(add_moment(u, param, "exp_avg", &in[n++]));
-        TD_TRY(add_moment(u, param, "exp_avg_sq", &in[n++]));
-    }
-    if (u->factor) in[n++] = u->factor;
-    return td_graph_op(u->g, choice.op, in, n, &a, NULL);
+    TD_TRY(td_graph_state_value(u->g, o.param, &o.in[0]));
+    TD_TRY(td_graph_state_value(u->g, grad, &o.in[1]));
+    if (choice.op == TD_OP_MUON) return add_muon(u, &o, &choice);
+    TD_TRY(add_buffers(u, choice.op, &o));
+    if (u->factor) o.in[o.n++] = u->factor;
+    return td_graph_op(u->g, choice.op, o.in, o.n, &o.attrs, NULL);
 }
 
 td_status td_pass_optimizer(struct td_graph *g, const struct td_optimizer_options *o) {
-    if (o->op != TD_OP_SGD && o->op != TD_OP_ADAM && o->op != TD_OP_ADAMW) {
-        return td_fail(TD_INVALID_ARGUMENT, "'%s' is no optimizer", td_op_name(o->op));
-    }
     struct update u = {.g = g, .o = o};
     TD_AUTO_FREE uint32_t *grads = NULL;
     uint32_t n = 0;

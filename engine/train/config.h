@@ -47,7 +47,23 @@ struct td_limits {
     int32_t sanity_batches; // validation batches before the first step; -1: all
 };
 
-enum td_optimizer_kind { TD_OPTIMIZER_SGD, TD_OPTIMIZER_ADAM, TD_OPTIMIZER_ADAMW };
+enum td_optimizer_kind {
+    TD_OPTIMIZER_SGD,
+    TD_OPTIMIZER_ADAM,
+    TD_OPTIMIZER_ADAMW,
+    TD_OPTIMIZER_LION,
+    TD_OPTIMIZER_ADAFACTOR,
+    TD_OPTIMIZER_MUON,
+};
+// How an update of Muon grows with the matrix, as torch names it.
+enum td_muon_scale { TD_MUON_ORIGINAL, TD_MUON_MATCH_RMS_ADAMW, TD_MUON_SPECTRAL_UNCLAMPED };
+struct td_muon_config {
+    int ns_steps;
+    float ns_coefficients[3];
+    enum td_muon_scale scale;
+    double adamw_lr; // of what is no hidden matrix
+    struct td_optim_attrs adamw;
+};
 // Parameters that are treated apart, by the names that match: shell patterns, '|' between them.
 struct td_optimizer_group {
     const char *match;
@@ -58,7 +74,8 @@ struct td_optimizer_group {
 struct td_optimizer_config {
     enum td_optimizer_kind kind;
     double lr;
-    struct td_optim_attrs attrs;
+    struct td_optim_attrs attrs; // eps 0 of adafactor: that of the parameter's type
+    struct td_muon_config muon;
     const struct td_optimizer_group *groups; // a parameter belongs to the first that matches
     size_t n_groups;
     double max_norm;  // gradient clip by global norm; 0: off

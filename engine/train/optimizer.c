@@ -38,14 +38,44 @@ static const struct td_optimizer_group *group_of(const struct td_optimizer_confi
 
 // ---- what a parameter gets ---------------------------------------------------------------------
 
+// Hidden matrices are Muon's, everything else AdamW's.
+static void choose_muon(const struct td_optimizer_config *c, const struct td_state_info *param,
+                        struct td_optim_choice *io) {
+    if (param->shape.n_dims != 2 || param->marks & TD_PARAM_NOT_HIDDEN) {
+        io->op = TD_OP_ADAMW;
+        io->attrs = c->muon.adamw;
+        io->attrs.lr_scale = c->lr > 0 ? (float)(c->muon.adamw_lr / c->lr) : 1;
+        return;
+    }
+    double out = (double)param->shape.dim[0], in = (double)TD_MAX(param->shape.dim[1], 1);
+    const double scales[] = {
+        [TD_MUON_ORIGINAL] = sqrt(fmax(1, out / in)),
+        [TD_MUON_MATCH_RMS_ADAMW] = 0.2 * sqrt(fmax(out, in)),
+        [TD_MUON_SPECTRAL_UNCLAMPED] = sqrt(out / in),
+    };
+    io->attrs.update_scale = (float)scales[c->muon.scale];
+    io->ns_steps = c->muon.ns_steps;
+    memcpy(io->ns_coefficients, c->muon.ns_coefficients, sizeof io->ns_coefficients);
+}
+
+// The step from 1 to the next number of a type.
+static float epsilon_of(enum td_dtype t) {
+    const double steps[TD_DTYPE_COUNT] = {
+        [TD_F32] = 0x1p-23, [TD_F64] = 0x1p-52, [TD_BF16] = 0x1p-7, [TD_F16] = 0x1p-10};
+    return (float)steps[t];
+}
+
 static void choose(const void *arg, const struct td_state_info *param, struct td_optim_choice *io) {
     const struct td_optimizer_config *c = arg;
+    if (io->op == TD_OP_MUON) choose_muon(c, param, io);
+    if (io->op == TD_OP_ADAFACTOR && io->attrs.eps == 0) io->attrs.eps = epsilon_of(param->dtype);
     if (param->marks & TD_PARAM_NO_DECAY) io->attrs.weight_decay = 0;
     const struct td_optimizer_group *group = group_of(c, param->name);
     if (!group) return;
     if (group->has_weight_decay) io->attrs.weight_decay = (float)group->weight_decay;
     io->frozen = group->lr_scale == 0;
-    if (group->lr_scale != 1) io->attrs.lr_scale = fmaxf((float)group->lr_scale, FLT_MIN);
+    double scale = group->lr_scale * (io->attrs.lr_scale != 0 ? (double)io->attrs.lr_scale : 1);
+    if (group->lr_scale != 1) io->attrs.lr_scale = fmaxf((float)scale, FLT_MIN);
 }
 
 void td_optimizer_options(const struct td_optimizer_config *config,
@@ -54,6 +84,9 @@ void td_optimizer_options(const struct td_optimizer_config *config,
         [TD_OPTIMIZER_SGD] = TD_OP_SGD,
         [TD_OPTIMIZER_ADAM] = TD_OP_ADAM,
         [TD_OPTIMIZER_ADAMW] = TD_OP_ADAMW,
+        [TD_OPTIMIZER_LION] = TD_OP_LION,
+        [TD_OPTIMIZER_ADAFACTOR] = TD_OP_ADAFACTOR,
+        [TD_OPTIMIZER_MUON] = TD_OP_MUON,
     };
     *out_options = (struct td_optimizer_options){
         .op = op[config->kind],

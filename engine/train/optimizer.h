@@ -5,9 +5,11 @@
 //
 // A parameter's weight decay and learning rate are those of the first group whose pattern matches
 // its name; what no group says is the optimizer's. Weight decay leaves out what the module has
-// marked (TD_PARAM_NO_DECAY), unless a group gives it some. A pattern that matches nothing, and a
-// group whose parameters all belong to earlier ones, are mistakes of the job and end it before it
-// starts. Pure functions, any thread; config and options are borrowed by what they fill.
+// marked (TD_PARAM_NO_DECAY), unless a group gives it some. With Muon, matrices are Muon's unless
+// they are marked TD_PARAM_NOT_HIDDEN, and all the rest is AdamW's, at a rate of its own. A pattern
+// that matches nothing, and a group whose parameters all belong to earlier ones, are mistakes of
+// the job and end it before it starts. Pure functions, any thread; config and options are borrowed
+// by what they fill.
 
 #include "engine/graph/compile.h"
 #include "engine/train/config.h"

@@ -156,6 +156,10 @@ struct td_optim_attrs {
     float beta1, beta2, eps, weight_decay, momentum, dampening;
     bool nesterov;
     bool stochastic; // a 16-bit parameter is rounded stochastically, by attrs.stream
+    float beta2_decay, eps2, threshold; // adafactor: exponent of the step; least scale; clip of rms
+    bool factored;                      // adafactor: the second moment is kept as row and column
+    bool fixed_step, unscaled; // adafactor: lr is not capped; not relative to the parameter
+    float update_scale;        // muon; 0 stands for 1
 };
 static inline double td_optim_lr(const struct td_optim_attrs *o, const float *scalars) {
     return (double)scalars[TD_SCALAR_LR] * (o->lr_scale != 0 ? (double)o->lr_scale : 1);
@@ -195,7 +199,7 @@ struct td_attrs {
     double drop;     // probability
     double base;     // of rope's angles, 10000 if 0
     uint64_t stream; // of random numbers: td_stream_of the op's name in the module
-    double scale;
+    double scale, scale_y;
     double max_norm;
     uint32_t bucket;
     struct td_window_attrs window;

@@ -97,6 +97,13 @@ static void check_nesterov(struct td_check *c, const struct td_json *root) {
     td_check_violation(c, "optimizer.nesterov", v->line, "needs momentum above 0 and dampening 0");
 }
 
+// Both rates follow one schedule, so that of the rest is a share of lr.
+static void check_muon(struct td_check *c, const struct td_json *root) {
+    const struct td_json *o = get(root, "optimizer"), *rest = td_json_get(o, "adamw_lr");
+    if (td_json_real(rest, 0) <= 0 || td_json_real(td_json_get(o, "lr"), 1) > 0) return;
+    td_check_violation(c, "optimizer.adamw_lr", rest->line, "needs lr above 0");
+}
+
 // Knobs of schedules that may say where the schedule ends, and what goes before the end.
 static const char *const end_keys[] = {"total_steps", "total_iters", "T_max", "num_training_steps"};
 static const char *const part_keys[] = {"warmup_steps", "num_warmup_steps", "num_decay_steps"};
@@ -142,5 +149,6 @@ void td_check_rules(struct td_check *c, struct td_json *canonical) {
     check_val_interval(c, canonical);
     check_origin(c, canonical);
     check_nesterov(c, canonical);
+    check_muon(c, canonical);
     check_schedule(c, canonical);
 }

@@ -348,37 +348,6 @@ static void cases_state(struct subject *s) {
     }
 }
 
-static void optimizer(struct subject *s, enum td_op op, int64_t n, bool clip, bool nesterov) {
-    struct op_case c = {.op = op};
-    c.attrs.optim = (struct td_optim_attrs){.beta1 = 0.9f,
-                                            .beta2 = 0.95f,
-                                            .eps = 1e-8f,
-                                            .weight_decay = 0.1f,
-                                            .momentum = clip ? 0.9f : 0,
-                                            .dampening = nesterov ? 0 : 0.5f,
-                                            .nesterov = nesterov};
-    uint32_t n_state = op != TD_OP_SGD ? 2 : clip ? 1 : 0;
-    c.in[c.n_in++] = tensor(vec(n));
-    c.in[c.n_in++] = (struct operand){ANY, vec(n), TD_ROLE_GRAD, -1, 1};
-    for (uint32_t i = 0; i < n_state; i++) {
-        c.in[c.n_in++] = (struct operand){ANY, vec(n), TD_ROLE_OPTIM, 0.01, 1};
-    }
-    if (clip) c.in[c.n_in++] = tensor(rig_shape(0, 0, 0, 0));
-    check(s, &c);
-}
-
-static void cases_optimizers(struct subject *s) {
-    static const int64_t lengths[] = {0, 1, 3, 16, 17, 1000};
-    static const enum td_op ops[] = {TD_OP_SGD, TD_OP_ADAM, TD_OP_ADAMW};
-    for (size_t i = 0; i < TD_COUNTOF(lengths); i++) {
-        for (size_t o = 0; o < TD_COUNTOF(ops); o++) {
-            optimizer(s, ops[o], lengths[i], false, false);
-            optimizer(s, ops[o], lengths[i], true, false);
-            optimizer(s, ops[o], lengths[i], true, true);
-        }
-    }
-}
-
 // all_reduce is the binding's: here it halves every gradient.
 static void cases_all_reduce(struct subject *s) {
     struct op_case c = {.op = TD_OP_ALL_REDUCE, .n_in = 2};
@@ -463,7 +432,6 @@ static const struct suite suites[] = {
     {"concat", cases_concat},
     {"indexed", cases_indexed},
     {"state", cases_state},
-    {"optimizers", cases_optimizers},
     {"all_reduce", cases_all_reduce},
     {"training", cases_training},
 };

@@ -62,6 +62,20 @@ OPTIMIZERS = {
     "adam": dict(optimizer="adam", lr=1e-3),
     "adamw": dict(optimizer="adamw", lr=1e-3, weight_decay=0.1),
 }
+# Not the rival's own; tests/parity/optimizers.py makes them. A spec's section as it is.
+OTHERS = {
+    "lion": dict(name="lion", lr=1e-4, weight_decay=0.1),
+    "adafactor": dict(name="adafactor", lr=5e-3),
+    "muon": dict(name="muon", lr=0.01, weight_decay=0.1, adamw_weight_decay=0.0),
+}
+OPTIMIZERS |= {k: dict(spec=v, lr=v["lr"]) for k, v in OTHERS.items()}
+
+
+def other(name, **changes):
+    spec = OTHERS[name] | changes
+    return dict(spec=spec, lr=spec["lr"])
+
+
 SCHEDULES = {"": {}, "cosine": dict(schedule="cosine", warm_up=5, lr_min=1e-4)}
 CLIPS = {"": {}, "clip": dict(clip=0.5)}
 WINDOWS = {"": {}, "accumulate": dict(accumulate=2)}
@@ -77,12 +91,25 @@ SPECIAL = {
         "momentum large": dict(OPTIMIZERS["momentum"], batch=96, hidden=256),
         "momentum second epoch": dict(OPTIMIZERS["momentum"], accumulate=3),
         "sgd clipped hard": dict(OPTIMIZERS["sgd"], lr=0.5, clip=1e-3),
+        "lion betas": other("lion", betas=[0.95, 0.98], weight_decay=0.0),
+        "adafactor decay": other("adafactor", lr=0.05, weight_decay=0.1, d=2.0, beta2_decay=-0.5),
+        "adafactor small steps": other("adafactor", lr=1e-3, eps1=1e-4, eps2=0.1),
+        "muon plain": other("muon", nesterov=False, momentum=0.8, weight_decay=0.0),
+        "muon like adamw": other("muon", lr=1e-3, adjust_lr_fn="match_rms_adamw"),
+        "muon spectral": other("muon", adjust_lr_fn="spectral_unclamped", ns_steps=3,
+                               ns_coefficients=[3.0, -3.2, 1.2]),
+        "muon wide": dict(other("muon"), hidden=257),
+        "muon of torch itself": other("muon", torch=True, lr=2e-3) | {"bound": 5e-2},  # bf16 inside
     },
     "convnet": {
+        "lion": other("lion"),
+        "adafactor": other("adafactor"),
         "adamw odd": dict(OPTIMIZERS["adamw"], batch=5, hidden=37, channels=[3, 7]),
         "momentum large": dict(OPTIMIZERS["momentum"], batch=32, hidden=128, channels=[32, 64]),
     },
     "gpt": {
+        "lion": other("lion"),
+        "adafactor": other("adafactor"),
         "adamw betas": dict(OPTIMIZERS["adamw"], betas=[0.9, 0.95], eps=1e-6),
         "adamw odd": dict(OPTIMIZERS["adamw"], batch=3, context=19, width=60, heads=3, layers=3),
         "adamw large": dict(OPTIMIZERS["adamw"], batch=4, context=256, width=384, heads=6, layers=1, clip=1.0,
@@ -98,7 +125,8 @@ def cases():
     """(name, flags of the oracle) of every case; a name begins with its job."""
     for job, special in SPECIAL.items():
         shape = dict(job=job) | SHAPES[job]
-        for parts in itertools.product(OPTIMIZERS, SCHEDULES, CLIPS, WINDOWS):
+        some = [o for o in OPTIMIZERS if job == "mlp" or o not in OTHERS]
+        for parts in itertools.product(some, SCHEDULES, CLIPS, WINDOWS):
             o, s, c, w = parts
             flags = OPTIMIZERS[o] | SCHEDULES[s] | CLIPS[c] | WINDOWS[w]
             yield " ".join(filter(None, (job, *parts))), shape | flags
@@ -113,6 +141,8 @@ def oracle(folder, data, case, double=False):
     argv = ["parity.py", "--data", data, "--text", TEXT, "--steps", A.steps, "--out", prefix]
     argv += ["--double"] * double
     for key, value in case.items():
+        if key in ("spec", "bound"):
+            continue
         argv.append("--" + key.replace("_", "-"))
         argv += value if isinstance(value, list) else [] if value is True else [value]
     out = prefix.with_suffix(".jsonl")
@@ -120,6 +150,8 @@ def oracle(folder, data, case, double=False):
     if pid == 0:
         with contextlib.redirect_stdout(out.open("w")) as stdout:
             sys.argv = [str(x) for x in argv]
+            if "spec" in case:
+                torch.optim.AdamW = optimizers.kind_of(case["spec"])
             try:
                 runpy.run_path(str(RIVALS / "parity.py"), run_name="__main__")
                 stdout.flush()
@@ -164,14 +196,17 @@ def data_of(case, data, world):
 def plan_of(folder, data, case, accelerator, first, world=1, precision="32-true"):
     """The case as a plan of traind."""
     optimizer = {k: case[k] for k in ("lr", "momentum", "nesterov", "betas", "eps") if k in case}
+    if "spec" in case:
+        optimizer = {k: v for k, v in case["spec"].items() if k != "torch"}
+    else:
+        optimizer |= {"name": case["optimizer"], "weight_decay": case.get("weight_decay", 0.0)}
     schedule = {"name": "constant"}
     if case.get("schedule"):
         schedule = {"name": "warmup_cosine", "warmup_steps": case.get("warm_up", 0),
                     "total_steps": A.steps, "min_lr": case.get("lr_min", 0.0)}
     return {
         "format": 1, "name": "parity", "stages": ["fit"], "init_from": str(first),
-        "model": model_of(case), "data": data_of(case, data, world),
-        "optimizer": dict(optimizer, name=case["optimizer"], weight_decay=case.get("weight_decay", 0.0)),
+        "model": model_of(case), "data": data_of(case, data, world), "optimizer": optimizer,
         "lr_scheduler": schedule,
         "trainer": {"accelerator": accelerator, "max_steps": A.steps, "log_every_n_steps": 1,
                     "num_sanity_val_steps": 0, "limit_val_batches": 0, "log_grad_norm": True,
@@ -238,8 +273,8 @@ class Report:
         print(f"FAIL {name:46} {str(why).strip()[-400:]}", flush=True)
 
 
-def bounds_of(single, double):
-    return [{k: max(BOUND, 4 * d) for k, d in distances(s, f).items()} for s, f in zip(single, double)]
+def bounds_of(single, double, bound=BOUND):
+    return [{k: max(bound, 4 * d) for k, d in distances(s, f).items()} for s, f in zip(single, double)]
 
 
 def same_bounds(run, bound):
@@ -288,7 +323,7 @@ def against_torch(report, scratch, data):
                 report.broken(title, e)
                 continue
             if precision == "32-true":
-                report.compare(title, ours, single, bounds_of(single, double))
+                report.compare(title, ours, single, bounds_of(single, double, case.get("bound", BOUND)))
             else:
                 report.compare(title, ours[:1], single[:1], same_bounds(single[:1], BOUND_BF16))
 
@@ -333,5 +368,6 @@ if __name__ == "__main__":
             print(f"no rival: {e} ({python})")
             sys.exit(0)
         os.execv(python, [str(python), *sys.argv, "--inside"])
+    import optimizers
     import ranks  # it reads TRAIND_BUILD
     sys.exit(main())

@@ -26,6 +26,9 @@ COSINE = {"warmup_steps": 3, "total_steps": 10, "min_lr": 0.001}
 # name: (optimizer as in a spec, schedule, clip, window)
 SGD, ADAM, ADAMW = ({"name": n, "lr": lr, "weight_decay": 0.0} for n, lr in
                     (("sgd", 0.1), ("adam", 0.02), ("adamw", 0.02)))
+LION = {"name": "lion", "lr": 0.005, "weight_decay": 0.1}
+ADAFACTOR = {"name": "adafactor", "lr": 0.05, "weight_decay": 0.1}
+MUON = {"name": "muon", "lr": 0.02, "weight_decay": 0.1, "adamw_weight_decay": 0.0}
 NESTEROV = SGD | {"momentum": 0.9, "nesterov": True}
 CASES = {
     "sgd": (SGD, None, 0, 1),
@@ -42,6 +45,12 @@ CASES = {
     "momentum clip": (SGD | {"momentum": 0.9}, None, 0.2, 1),
     "sgd windows": (SGD, None, 0, 4),
     "nesterov all": (NESTEROV | {"weight_decay": 0.01}, COSINE, 0.2, 4),
+    "lion": (LION, None, 0, 1),
+    "lion all": (LION | {"betas": [0.8, 0.95]}, COSINE, 0.2, 4),
+    "adafactor": (ADAFACTOR | {"eps1": 1e-6}, None, 0, 1),
+    "adafactor all": (ADAFACTOR | {"d": 2.0, "beta2_decay": -0.5, "eps1": 1e-4, "eps2": 0.1}, COSINE, 0.2, 4),
+    "muon": (MUON, None, 0, 1),
+    "muon all": (MUON | {"nesterov": False, "adjust_lr_fn": "match_rms_adamw"}, COSINE, 0.2, 4),
     "adamw all": (ADAMW | {"weight_decay": 0.1}, COSINE, 0.2, 4),
 }
 
@@ -152,7 +161,12 @@ def run(torch, job, optimizer, cosine, clip, window):
     plain = [v for v in w.values() if job == "gpt" and v.dim() == 1]
     groups = [{"params": [v for v in w.values() if all(v is not p for p in plain)]}]
     groups += [{"params": plain, "weight_decay": 0.0}] if plain else []
-    opt = kind[optimizer["name"]](groups, **{k: v for k, v in optimizer.items() if k != "name"})
+    if optimizer["name"] in kind:
+        opt = kind[optimizer["name"]](groups, **{k: v for k, v in optimizer.items() if k != "name"})
+    else:
+        sys.path.append(str(GOLDEN.parents[1] / "parity"))
+        from optimizers import kind_of
+        opt = kind_of(optimizer)(groups, optimizer["lr"], betas=(0.9, 0.999), eps=1e-8)
     losses, norms, each = [], [], windows(window)
     for step in range(STEPS):
         batches, total = next(each), 0.0

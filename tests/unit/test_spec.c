@@ -104,6 +104,9 @@ static void test_variants_parse_when_only_required_keys_are_given(void **state) 
         "data={name: idx, path: /d, batch_size: 1}",
         "optimizer={name: adam}",
         "optimizer={name: adamw}",
+        "optimizer={name: lion}",
+        "optimizer={name: adafactor}",
+        "optimizer={name: muon}",
         "lr_scheduler={name: warmup_cosine}",
         "lr_scheduler={name: constant}",
     };

@@ -109,6 +109,39 @@ static void test_names_are_counted_when_there_are_too_many_to_show(void **state)
     td_state_table_destroy(t);
 }
 
+static void test_muon_takes_hidden_matrices_and_leaves_the_rest_to_adamw(void **state) {
+    (void)state;
+    struct td_state_table *t = gpt_like();
+    const struct td_optimizer_group groups[] = {{"h.0.c_fc.*", 0.5, false, 0}};
+    struct td_optimizer_config c = {.kind = TD_OPTIMIZER_MUON,
+                                    .lr = 0.5,
+                                    .attrs = {.weight_decay = 0.25f, .momentum = 0.9f},
+                                    .muon = {.ns_steps = 7,
+                                             .ns_coefficients = {3, 2, 1},
+                                             .adamw_lr = 0.125,
+                                             .adamw = {.beta1 = 0.5f, .weight_decay = 0.75f}},
+                                    .groups = groups,
+                                    .n_groups = 1};
+    struct td_optim_choice hidden = choice_of(&c, t, "h.0.c_fc.weight"); // (4,16)
+    assert_true(hidden.op == TD_OP_MUON && hidden.ns_steps == 7 && hidden.ns_coefficients[0] == 3);
+    assert_true(hidden.attrs.update_scale == 1 && hidden.attrs.weight_decay == 0.25f);
+    assert_true(hidden.attrs.lr_scale == 0.5f);
+    struct td_optim_choice table = choice_of(&c, t, "wte.weight");
+    assert_true(table.op == TD_OP_ADAMW && table.attrs.beta1 == 0.5f);
+    assert_true(table.attrs.lr_scale == 0.25f && table.attrs.weight_decay == 0.75f);
+    struct td_optim_choice bias =
+        choice_of(&c, t, "h.0.c_fc.bias"); // its group's share of its rate
+    assert_true(bias.op == TD_OP_ADAMW && bias.attrs.lr_scale == 0.125f);
+    assert_true(bias.attrs.weight_decay == 0);
+    c.muon.scale = TD_MUON_MATCH_RMS_ADAMW;
+    hidden = choice_of(&c, t, "h.0.c_fc.weight");
+    assert_true(hidden.attrs.update_scale == (float)(0.2 * 4));
+    c.muon.scale = TD_MUON_SPECTRAL_UNCLAMPED;
+    hidden = choice_of(&c, t, "h.0.c_fc.weight");
+    assert_true(hidden.attrs.update_scale == 0.5f);
+    td_state_table_destroy(t);
+}
+
 static void test_only_parameters_are_marked(void **state) {
     (void)state;
     struct td_state_table *t = gpt_like();
@@ -128,6 +161,7 @@ int main(void) {
         cmocka_unit_test(test_first_group_that_matches_decides_when_several_do),
         cmocka_unit_test(test_pattern_is_refused_when_it_names_no_parameter),
         cmocka_unit_test(test_names_are_counted_when_there_are_too_many_to_show),
+        cmocka_unit_test(test_muon_takes_hidden_matrices_and_leaves_the_rest_to_adamw),
         cmocka_unit_test(test_only_parameters_are_marked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,116 @@
+// Optimizers against the reference on every accelerator: lengths and shapes of every kind, each
+// option on and off, with and without the clip coefficient.
+
+#include "tests/conform/op_bench.h"
+
+static struct operand like(struct td_shape shape, enum td_role role, double low) {
+    return (struct operand){ANY, shape, role, low, 1};
+}
+
+static void add_clip(struct op_case *c) {
+    c->in[c->n_in++] = tensor(rig_shape(0, 0, 0, 0));
+}
+
+static void optimizer(struct subject *s, enum td_op op, int64_t n, bool clip, bool nesterov) {
+    struct op_case c = {.op = op};
+    c.attrs.optim = (struct td_optim_attrs){.beta1 = 0.9f,
+                                            .beta2 = 0.95f,
+                                            .eps = 1e-8f,
+                                            .weight_decay = 0.1f,
+                                            .lr_scale = nesterov ? 0.5f : 0,
+                                            .momentum = clip ? 0.9f : 0,
+                                            .dampening = nesterov ? 0 : 0.5f,
+                                            .nesterov = nesterov};
+    uint32_t n_state = op == TD_OP_LION ? 1 : op != TD_OP_SGD ? 2 : clip ? 1 : 0;
+    c.in[c.n_in++] = tensor(vec(n));
+    c.in[c.n_in++] = like(vec(n), TD_ROLE_GRAD, -1);
+    for (uint32_t i = 0; i < n_state; i++) {
+        c.in[c.n_in++] = like(vec(n), TD_ROLE_OPTIM, 0.01);
+    }
+    if (clip) add_clip(&c);
+    check(s, &c);
+}
+
+static void cases_elementwise(struct subject *s) {
+    static const int64_t lengths[] = {0, 1, 3, 16, 17, 1000};
+    static const enum td_op ops[] = {TD_OP_SGD, TD_OP_ADAM, TD_OP_ADAMW, TD_OP_LION};
+    for (size_t i = 0; i < TD_COUNTOF(lengths); i++) {
+        for (size_t o = 0; o < TD_COUNTOF(ops); o++) {
+            optimizer(s, ops[o], lengths[i], false, false);
+            optimizer(s, ops[o], lengths[i], true, false);
+            optimizer(s, ops[o], lengths[i], true, true);
+        }
+    }
+}
+
+static const struct td_shape shapes[] = {
+    {0, {0}},       {1, {0}},       {1, {1}},          {1, {17}},
+    {1, {2500}},    {2, {0, 3}},    {2, {3, 0}},       {2, {1, 1}},
+    {2, {1, 33}},   {2, {33, 1}},   {2, {7, 17}},      {2, {40, 64}},
+    {2, {200, 48}}, {3, {2, 5, 3}}, {4, {6, 2, 3, 3}}, {4, {33, 4, 1, 1}},
+};
+
+static void adafactor(struct subject *s, struct td_shape shape, int options) {
+    bool factored = shape.n_dims > 1;
+    struct op_case c = {.op = TD_OP_ADAFACTOR};
+    c.attrs.optim = (struct td_optim_attrs){.beta2_decay = -0.8f,
+                                            .eps = 0x1p-23f,
+                                            .eps2 = 1e-3f,
+                                            .threshold = options & 1 ? 1 : 4,
+                                            .weight_decay = options & 1 ? 0.1f : 0,
+                                            .fixed_step = options & 2,
+                                            .unscaled = options & 2,
+                                            .factored = factored};
+    c.in[c.n_in++] = tensor(shape);
+    c.in[c.n_in++] = like(shape, TD_ROLE_GRAD, -1);
+    struct td_shape row = shape, col = shape;
+    if (factored) row.dim[row.n_dims - 1] = col.dim[col.n_dims - 2] = 1;
+    c.in[c.n_in++] = like(row, TD_ROLE_OPTIM, 0.01);
+    if (factored) c.in[c.n_in++] = like(col, TD_ROLE_OPTIM, 0.01);
+    if (options & 4) add_clip(&c);
+    check(s, &c);
+}
+
+static void cases_adafactor(struct subject *s) {
+    for (size_t i = 0; i < TD_COUNTOF(shapes); i++) {
+        for (int options = 0; options < 8; options++) {
+            adafactor(s, shapes[i], options);
+        }
+    }
+}
+
+static void cases_muon(struct subject *s) {
+    for (size_t i = 0; i < TD_COUNTOF(shapes); i++) {
+        for (int options = 0; options < 4; options++) {
+            struct op_case c = {.op = TD_OP_MUON_MOMENTUM, .n_in = 2};
+            c.attrs.optim =
+                (struct td_optim_attrs){.momentum = 0.95f, .eps = 1e-7f, .nesterov = options & 1};
+            c.in[0] = like(shapes[i], TD_ROLE_GRAD, -1);
+            c.in[1] = like(shapes[i], TD_ROLE_OPTIM, -1);
+            if (options & 2) add_clip(&c);
+            check(s, &c);
+            c = (struct op_case){.op = TD_OP_MUON, .n_in = 2};
+            c.attrs.optim = (struct td_optim_attrs){.weight_decay = options & 1 ? 0.1f : 0,
+                                                    .update_scale = options & 2 ? 3 : 0};
+            c.in[0] = c.in[1] = tensor(shapes[i]);
+            check(s, &c);
+            c = (struct op_case){.op = TD_OP_AXPBY, .n_in = 2};
+            c.in[0] = c.in[1] = tensor(shapes[i]);
+            c.attrs.scale = 0.5 * options;
+            c.attrs.scale_y = -1.25;
+            check(s, &c);
+        }
+    }
+}
+
+// ---- the programs of this file ------------------------------------------------------------------
+static const struct suite suites[] = {
+    {"optimizers", cases_elementwise},
+    {"adafactor", cases_adafactor},
+    {"muon", cases_muon},
+};
+
+int main(int argc, char **argv) {
+    (void)argc;
+    return run_suites(argv[0], "conform_ops_optim", suites, TD_COUNTOF(suites));
+}
