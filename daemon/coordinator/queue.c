@@ -1,7 +1,8 @@
 // The queue: which waiting job gets which node, and why the others wait.
 //
 // Gangs: all ranks of a job start together, on one node (num_nodes above 1 is refused by the spec).
-// Order: RECOVERING jobs, then QUEUED ones, each by the time they began to wait. The first job that
+// Order: RECOVERING jobs, then QUEUED ones, each by the time they began to wait; one that is still
+// being planned (a minute at most) keeps the slots it would take. The first job that
 // does not fit reserves the node that is nearest to fitting it: later, smaller jobs may run
 // elsewhere, but not there, so that it drains and nobody starves. A node is best-fit: the least
 // free slots that suffice, first the one that has the newest checkpoint. A node that lost a
@@ -301,6 +302,15 @@ static bool planned(struct td_core *core, struct td_job *j) {
     return false;
 }
 
+// In this pass: a later job, whose plan is known already, does not take its slots.
+static void keep_place(const struct td_job *j, const struct choice *c) {
+    if (c->node) {
+        c->node->used += td_queue_slots(j, c->node);
+    } else if (c->nearest) {
+        c->nearest->reserved = 1;
+    }
+}
+
 static void try_job(struct td_core *core, struct td_job *j, uint32_t position) {
     if (j->retry_at.ns > core->now.mono.ns) return; // BACKING_OFF says it
     if (td_catalog_pending(j) && core->now.mono.ns < j->hold_until.ns) {
@@ -313,7 +323,9 @@ static void try_job(struct td_core *core, struct td_job *j, uint32_t position) {
     struct choice c = choose(core, j);
     bool may = c.node || c.nearest;
     if (may && !core->draining && !planned(core, j)) {
-        if (td_job_state_waits(j->state)) explain_plan(core, j, position);
+        if (!td_job_state_waits(j->state)) return;
+        explain_plan(core, j, position);
+        keep_place(j, &c);
         return;
     }
     if (too_large(core, j)) return;
@@ -322,7 +334,7 @@ static void try_job(struct td_core *core, struct td_job *j, uint32_t position) {
         return;
     }
     explain(core, j, &c, position);
-    if (c.nearest) c.nearest->reserved = 1;
+    keep_place(j, &c);
 }
 
 void td_queue_pass(struct td_core *core) {

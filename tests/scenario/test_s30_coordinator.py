@@ -299,8 +299,8 @@ def test_streamed_checkpoint_is_damaged_when_its_own_files_are(coordinator):
 
 
 def files_of(coordinator, job):
-    return sorted(str(p.relative_to(coordinator.state_dir / "checkpoints" / job))
-                  for p in (coordinator.state_dir / "checkpoints" / job).rglob("*"))
+    home = str(coordinator.state_dir / "checkpoints" / job)  # os.walk does not mind what goes meanwhile
+    return sorted(os.path.relpath(os.path.join(at, n), home) for at, dirs, files in os.walk(home) for n in dirs + files)
 
 
 def begin_upload(attempt, step, data, file="model.safetensors"):
@@ -519,6 +519,27 @@ def test_job_that_cannot_fit_is_refused_with_numbers(coordinator):
     node = FakeNode(coordinator)
     refused("FAILED_PRECONDITION", lambda: coordinator.submit(SPEC, f"trainer.devices={SLOTS + 1}"), "UNSATISFIABLE",
             str(SLOTS + 1), "fake")
+    node.close()
+
+
+@pytest.mark.parametrize("slots, waits", [(1, True), (2, False)])
+def test_job_whose_plan_is_known_does_not_overtake_one_being_planned(coordinator, slots, waits):
+    node = FakeNode(coordinator, slots=slots)
+    planned = coordinator.submit()
+    attempt = node.attempt()
+    attempt.begin()
+    attempt.end()
+    coordinator.finish(planned)
+    older = coordinator.submit(SPEC, "seed_everything=77")
+    for message in node.session:
+        if message.WhichOneof("body") == "plan_request":
+            break
+    younger = coordinator.submit()
+    assert coordinator.job(older).reason.code == "PLANNING"
+    assert coordinator.state(younger) == ("QUEUED" if waits else "STARTING")
+    node.send(plan_result=node.m.PlanResult(request=message.plan_request.request, result_json='{"state_bytes": 1}'))
+    assigned = [node.get("assign").id.job for _ in range(slots)]
+    assert assigned == ([older] if waits else [younger, older])
     node.close()
 
 
