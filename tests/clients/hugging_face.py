@@ -1,6 +1,5 @@
 """Run by test_transformers.py under a Python that has torch and transformers.
 
-    hugging_face.py probe                         exits 0 if they can be imported
     hugging_face.py logits DIR ROWS.npy OUT.npy   what the model in DIR says behind each row of tokens
     hugging_face.py make DIR MAX_SHARD_SIZE       saves a small GPT-2 with random weights
 """
@@ -27,4 +26,4 @@ def make(directory, max_shard_size):
 
 
 if __name__ == "__main__":
-    {"probe": lambda: None, "logits": logits, "make": make}[sys.argv[1]](*sys.argv[2:])
+    {"logits": logits, "make": make}[sys.argv[1]](*sys.argv[2:])

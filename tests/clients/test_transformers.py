@@ -12,6 +12,7 @@ import support
 SCRIPT = pathlib.Path(__file__).parent / "hugging_face.py"
 PYTHON = os.environ.get("TORCH") or str(pathlib.Path(support.BUILD) / "venv-rivals/bin/python")
 SIZES = dict(n_layer=2, n_head=2, n_embd=32)
+PROBE = "import importlib.util, sys; sys.exit(not importlib.util.find_spec('transformers'))"
 TEXT = b"what one has written the other reads, and says the same of it. " * 40
 BLOCK = 16
 
@@ -24,7 +25,7 @@ def hugging_face(*args):
 def transformers():
     if not os.environ.get("TD_FULL"):
         pytest.skip("only in check-full")
-    if not os.path.exists(PYTHON) or hugging_face("probe").returncode:
+    if not os.path.exists(PYTHON) or subprocess.run([PYTHON, "-c", PROBE], timeout=60).returncode:
         pytest.skip(f"no Python package transformers ({PYTHON}; TORCH names another)")
 
 
