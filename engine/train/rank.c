@@ -785,6 +785,7 @@ td_status td_rank_result(struct td_rank *r, const char *name, int64_t n, float *
     snprintf(path, sizeof path, "%.40s:%lld", name, (long long)n);
     TD_TRY(td_state_find(r->state, path, &index));
     const struct td_state_info *t = td_state_at(r->state, index);
+    TD_CHECK(t->dtype == TD_F32);
     struct td_buffer host = {
         .space = TD_SPACE_HOST,
         .handle = (uint64_t)(uintptr_t)out,

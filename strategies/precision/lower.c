@@ -83,6 +83,14 @@ static bool carries(enum td_op op) {
            op == TD_OP_CAST || op == TD_OP_SLICE || op == TD_OP_PAD || op == TD_OP_CONCAT;
 }
 
+static enum td_role role_of(const struct lower *l, td_value state) {
+    return td_state_at(td_graph_state(l->g), td_graph_value(l->g, state)->index)->role;
+}
+
+static bool stores_gradient(const struct lower *l, const struct td_node_info *node, uint32_t i) {
+    return node->op == TD_OP_STORE && i == 1 && role_of(l, node->inputs[0]) == TD_ROLE_GRAD;
+}
+
 static void find_gradients(struct lower *l, bool *is_read) {
     memset(l->is_gradient, 1, l->n_values + 1);
     for (td_node n = td_graph_n_nodes(l->g); n-- > 0;) {
@@ -90,7 +98,7 @@ static void find_gradients(struct lower *l, bool *is_read) {
         td_value y = node->n_outputs ? node->outputs[0] : 0;
         bool onward = y && carries(node->op) && l->is_gradient[y];
         for (uint32_t i = 0; i < node->n_inputs; i++) {
-            l->is_gradient[node->inputs[i]] &= onward || (node->op == TD_OP_STORE && i == 1);
+            l->is_gradient[node->inputs[i]] &= onward || stores_gradient(l, node, i);
             is_read[node->inputs[i]] = true;
         }
         for (uint32_t i = 0; i < node->n_outputs; i++) {
@@ -200,15 +208,15 @@ static td_status lower_node(struct lower *l, td_node *n) {
     return td_rewrite_node(l->g, *n, in, &a);
 }
 
-// State that steps name as f32 is stored as the precision says.
+// State that steps name as f32 is stored as the precision says, but for results: whoever reads
+// those knows no precision.
 static td_status lower_state(struct lower *l) {
-    const struct td_state_table *t = td_graph_state(l->g);
     for (td_value v = 1; v <= l->n_values; v++) {
         const struct td_value_info *info = td_graph_value(l->g, v);
         if (info->kind != TD_VALUE_STATE || info->dtype != TD_F32) continue;
-        bool gradient = td_state_at(t, info->index)->role == TD_ROLE_GRAD;
-        enum td_dtype to = gradient ? l->how->gradient : l->how->param;
-        if (to != TD_F32) TD_TRY(td_rewrite_state(l->g, v, to));
+        enum td_role role = role_of(l, v);
+        enum td_dtype to = role == TD_ROLE_GRAD ? l->how->gradient : l->how->param;
+        if (role != TD_ROLE_RESULT && to != TD_F32) TD_TRY(td_rewrite_state(l->g, v, to));
     }
     return TD_OK;
 }

@@ -57,6 +57,21 @@ def test_predictions_are_those_of_the_evaluation_on_any_number_of_ranks(tmp_path
     assert np.allclose(*logits, atol=1e-6)
 
 
+@pytest.mark.parametrize("accelerator", ["reference", "cpu"])
+@pytest.mark.parametrize("precision, close", [("32-true", 1e-5), ("64-true", 1e-5), ("bf16-mixed", 0.05),
+                                              ("bf16-true", 0.05), ("16-mixed", 0.01), ("16-true", 0.01)])
+def test_logits_are_read_back_in_every_precision(tmp_path, data, trained, precision, close,  # noqa: F811
+                                                 accelerator):
+    for job in ("convnet", "gpt"):
+        model, kind = JOBS[job]
+        found = []
+        for batch, trainer in ((8, {}), (7, {"precision": precision, "accelerator": accelerator})):
+            out, _ = predict(tmp_path, model, data[kind], batch=batch, init_from=trained[job],
+                             predict={"values": "logits"}, trainer=trainer)
+            found.append(np.load(out / "predictions.npy"))
+        assert np.abs(found[0] - found[1]).max() <= close * np.abs(found[0]).max()
+
+
 def test_limit_says_how_many_batches_are_predicted(tmp_path, data):  # noqa: F811
     out, _ = predict(tmp_path, CONVNET, data["npy"], trainer={"limit_predict_batches": 3})
     assert np.load(out / "predictions.npy").shape == (21,)
