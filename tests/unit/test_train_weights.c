@@ -1,0 +1,176 @@
+// Weights to begin with: floats of every width become the model's, nothing is touched when
+// something does not fit, the module's other names and spares are asked, and memory may run out
+// anywhere. Whole directories are tests/scenario/test_s08_weights.py's.
+
+#include "tests/unit/test.h"
+
+#include <fcntl.h>
+
+#include "accelerators/reference/reference.h"
+#include "engine/train/safetensors.h"
+#include "engine/train/weights.h"
+
+enum { N = 3 };
+
+struct fixture {
+    char *dir;
+    char path[4096];
+    struct td_state_table *state;
+    struct td_accelerator *accel;
+    const struct td_accelerator_ops *ops;
+    struct td_strategy_memory memory;
+    struct td_events events;
+};
+
+static void add(struct fixture *f, const char *name, enum td_role role) {
+    int64_t dim = N;
+    uint32_t index;
+    struct td_shape shape = td_shape_of(1, &dim);
+    struct td_init zero = {.kind = TD_INIT_ZERO};
+    assert_ok(td_state_add(f->state, name, role, TD_F32, &shape, zero, 0, &index));
+}
+
+static int make(void **state) {
+    struct fixture *f = calloc(1, sizeof *f);
+    struct td_accel_config accel = {.struct_bytes = sizeof accel, .n_threads = 1};
+    void *dir = NULL;
+    assert_int_equal(td_test_scratch_make(&dir), 0);
+    f->dir = dir;
+    snprintf(f->path, sizeof f->path, "%s/w.safetensors", f->dir);
+    f->ops = td_accelerator_reference.ops;
+    assert_ok(f->ops->open(&accel, &f->accel));
+    assert_ok(td_state_table_create(&f->state));
+    add(f, "net.a", TD_ROLE_PARAM);
+    add(f, "net.mean", TD_ROLE_BUFFER);
+    add(f, "net.a:exp_avg", TD_ROLE_OPTIM); // not a weight: never asked for
+    assert_ok(td_state_layout(f->state));
+    for (int role = TD_ROLE_PARAM; role <= TD_ROLE_BUFFER; role++) {
+        size_t bytes = td_state_region_bytes(f->state, (enum td_role)role);
+        assert_ok(f->ops->mem_alloc(f->accel, bytes, &f->memory.region[role]));
+    }
+    td_events_init(&f->events, open("/dev/null", O_WRONLY | O_CLOEXEC)); // sends fail, are counted
+    *state = f;
+    return 0;
+}
+
+static int unmake(void **state) {
+    struct fixture *f = *state;
+    void *dir = f->dir;
+    close(f->events.fd);
+    td_events_finish(&f->events);
+    for (int role = TD_ROLE_PARAM; role <= TD_ROLE_BUFFER; role++)
+        f->ops->mem_free(f->accel, f->memory.region[role]);
+    td_state_table_destroy(f->state);
+    f->ops->close(f->accel);
+    free(f);
+    return td_test_scratch_remove(&dir);
+}
+
+static const char *without_prefix(struct td_module *m, const char *name) {
+    (void)m;
+    return strncmp(name, "net.", 4) == 0 ? name + 4 : NULL;
+}
+
+static bool spares_counters(struct td_module *m, const char *name) {
+    (void)m;
+    return strcmp(name, "counter") == 0;
+}
+
+static const struct td_module_ops module_ops = {
+    .struct_bytes = sizeof module_ops, .other_name = without_prefix, .spares = spares_counters};
+
+static td_status load(struct fixture *f, bool strict) {
+    const struct td_weights_options o = {
+        .path = f->path, .strict = strict, .module_ops = &module_ops, .events = &f->events};
+    const struct td_restore_target to = {
+        .state = f->state, .memory = &f->memory, .accel_ops = f->ops, .accel = f->accel};
+    return td_weights_load(&o, &to);
+}
+
+static const float *value(struct fixture *f, enum td_role role) {
+    return td_buffer_host(f->memory.region[role]);
+}
+
+static struct td_tensor row(const char *name, enum td_dtype t, const void *data, int64_t n) {
+    return (struct td_tensor){.name = name,
+                              .dtype = t,
+                              .shape = {.n_dims = 1, .dim = {n}},
+                              .data = data,
+                              .bytes = (size_t)n * td_dtype_bytes(t)};
+}
+
+static void write_file(struct fixture *f, const struct td_tensor *tensors, size_t n) {
+    size_t bytes;
+    char digest[TD_DIGEST_HEX];
+    (void)unlink(f->path);
+    assert_ok(td_safetensors_write(f->path, tensors, n, &bytes, digest));
+}
+
+static const float mean[N] = {7, 8, 9};
+
+static void test_floats_become_the_models_when_of_any_width(void **state) {
+    struct fixture *f = *state;
+    static const float f32[N] = {1, -2, 0.5f};
+    static const double f64[N] = {1, -2, 0.5};
+    static const uint16_t f16[N] = {0x3c00, 0xc000, 0x3800}, bf16[N] = {0x3f80, 0xc000, 0x3f00};
+    const struct {
+        enum td_dtype t;
+        const void *data;
+    } cases[] = {{TD_F32, f32}, {TD_F64, f64}, {TD_F16, f16}, {TD_BF16, bf16}};
+    for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
+        const struct td_tensor t[] = {row("net.a", cases[i].t, cases[i].data, N),
+                                      row("mean", TD_F32, mean, N), row("counter", TD_I64, f64, 1)};
+        memset(td_buffer_host(f->memory.region[TD_ROLE_PARAM]), 0, sizeof f32);
+        write_file(f, t, TD_COUNTOF(t));
+        assert_ok(load(f, true));
+        assert_memory_equal(value(f, TD_ROLE_PARAM), f32, sizeof f32);
+        assert_memory_equal(value(f, TD_ROLE_BUFFER), mean, sizeof mean);
+    }
+}
+
+static void test_nothing_is_touched_when_a_tensor_does_not_fit(void **state) {
+    struct fixture *f = *state;
+    static const float zero[N], other[N] = {1, 2, 3};
+    const struct td_tensor t[] = {row("net.a", TD_F32, other, N), row("net.mean", TD_F32, mean, 2)};
+    write_file(f, t, 2);
+    td_status s = load(f, true);
+    assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC);
+    assert_fails(s, TD_INVALID_ARGUMENT, "'net.mean' has shape (2), the model's is (3)");
+    assert_memory_equal(value(f, TD_ROLE_PARAM), zero, sizeof zero);
+    assert_ok(load(f, false));
+    assert_memory_equal(value(f, TD_ROLE_PARAM), other, sizeof other);
+    assert_memory_equal(value(f, TD_ROLE_BUFFER), zero, sizeof zero);
+}
+
+static void test_load_refuses_when_nothing_fits_at_all(void **state) {
+    struct fixture *f = *state;
+    const struct td_tensor t[] = {row("other", TD_F32, mean, N)};
+    write_file(f, t, 1);
+    for (int strict = 0; strict < 2; strict++)
+        assert_fails(load(f, strict), TD_INVALID_ARGUMENT, "'net.a' is missing");
+    (void)unlink(f->path);
+    assert_fails(load(f, true), TD_NOT_FOUND, "w.safetensors");
+}
+
+static td_status load_once(void *arg) {
+    return load(arg, true);
+}
+
+static void test_load_fails_cleanly_when_any_allocation_fails(void **state) {
+    struct fixture *f = *state;
+    static const double f64[N] = {1, 2, 3};
+    const struct td_tensor t[] = {row("net.a", TD_F64, f64, N), row("net.mean", TD_F32, mean, N)};
+    write_file(f, t, 2);
+    td_test_failing_allocations(load_once, f);
+}
+
+int main(void) {
+#define CASE(f) cmocka_unit_test_setup_teardown(f, make, unmake)
+    const struct CMUnitTest tests[] = {
+        CASE(test_floats_become_the_models_when_of_any_width),
+        CASE(test_nothing_is_touched_when_a_tensor_does_not_fit),
+        CASE(test_load_refuses_when_nothing_fits_at_all),
+        CASE(test_load_fails_cleanly_when_any_allocation_fails),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
