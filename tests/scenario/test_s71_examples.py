@@ -45,6 +45,8 @@ def test_gpt_writes_when_it_was_trained(daemon):
     output = daemon.cluster.folder / "sample.txt"
     run(daemon, "gpt-bytes-predict", f"init_from={weights.directory}", "predict.max_new_tokens=5",
         f"predict.output={output}")
+    daemon.ctl("checkpoint", "download", job, "-O", daemon.cluster.folder / "got", check=0)
+    assert (daemon.cluster.folder / "got/config.json").exists(), "it is what from_pretrained takes"
     assert len(output.read_bytes()) == len(b"Dictionary \\Dic") + 5
 
 
