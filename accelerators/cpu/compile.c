@@ -177,16 +177,6 @@ static void set_rows(struct td_kernel *k) {
     k->rows = k->cols ? elems / k->cols : s->n_dims > 1 ? s->dim[0] : 0;
 }
 
-static td_status want_scratch(struct td_accelerator *a, size_t bytes) {
-    if (bytes <= a->scratch_bytes) return TD_OK;
-    free(a->scratch);
-    a->scratch_bytes = 0;
-    a->scratch = aligned_alloc(64, td_align_up(bytes, 64));
-    if (!a->scratch) return td_fail_oom();
-    a->scratch_bytes = bytes;
-    return TD_OK;
-}
-
 static td_status choose_kernel(const struct compiler *c, td_node node, struct td_kernel *k) {
     static td_kernel_family *const families[] = {
         td_kernel_elementwise, td_kernel_activation, td_kernel_channel,   td_kernel_reduce,
@@ -202,8 +192,8 @@ static td_status choose_kernel(const struct compiler *c, td_node node, struct td
     for (size_t i = 0; i < TD_COUNTOF(families) && !k->run; i++) {
         TD_TRY(families[i](k));
     }
-    if (!k->run) return td_fallback_take(k, c->graph, node);
-    return want_scratch(c->accel, k->scratch_bytes);
+    if (!k->run) TD_TRY(td_fallback_take(k, c->graph, node));
+    return td_room_want(&c->accel->room, k->scratch_bytes);
 }
 
 static td_status make_kernel(struct compiler *c, td_node node) {
@@ -244,7 +234,8 @@ static td_status plan_layouts(struct compiler *c) {
         need[i] = (uint8_t)c->exe->kernel[i].need;
     }
     TD_TRY(td_layout_plan_make(c->graph, need, &c->layout));
-    c->exe->bridge = aligned_alloc(64, TD_MAX(c->layout.bridge_bytes, (size_t)64));
+    c->exe->bridge_bytes = c->layout.bridge_bytes;
+    c->exe->bridge = td_room_take(&c->accel->room, c->exe->bridge_bytes);
     if (!c->exe->bridge) return td_fail_oom();
     for (td_node i = 0; i < n; i++) {
         c->exe->kernel[i].layout = (enum td_image_layout)c->layout.of_node[i];
@@ -371,7 +362,7 @@ void td_cpu_release(struct td_executable *e) {
         free(e->kernel[i].shape);
     }
     free(e->kernel);
-    free(e->bridge);
+    td_room_give(&e->accel->room, e->bridge, e->bridge_bytes);
     e->magic = 0;
     free(e);
 }

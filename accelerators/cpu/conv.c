@@ -40,6 +40,7 @@ struct conv {
     dnnl_primitive_t unpack; // GRAD_W: own memory -> plain gradient; NULL: written where it lies
     dnnl_memory_t w_plain;   // GRAD_W: of unpack
     void *own;               // GRAD_W: memory of w
+    size_t own_bytes;
 };
 
 struct descs {
@@ -154,7 +155,8 @@ static td_status make_unpack(struct conv *v, const struct descs *d,
                              const dnnl_memory_desc_t *layout) {
     dnnl_engine_t engine = v->engine->engine;
     if (!v->spec.accumulate && dnnl_memory_desc_equal(layout, &d->w_plain)) return TD_OK;
-    v->own = aligned_alloc(64, td_align_up(dnnl_memory_desc_get_size(layout), 64));
+    v->own_bytes = dnnl_memory_desc_get_size(layout);
+    v->own = td_room_take(v->engine->room, v->own_bytes);
     if (!v->own) return td_fail_oom();
     dnnl_primitive_attr_t attr = NULL;
     dnnl_post_ops_t ops = NULL;
@@ -189,7 +191,7 @@ static td_status make_memories(struct conv *v, const struct descs *d,
     if (v->spec.has_bias) {
         DNNL_TRY(dnnl_memory_create(&v->bias, &d->bias, engine, DNNL_MEMORY_NONE), "bias");
     }
-    TD_TRY(td_dnnl_want_scratch(v->engine, dnnl_memory_desc_get_size(scratch)));
+    TD_TRY(td_room_want(v->engine->room, dnnl_memory_desc_get_size(scratch)));
     if (grad_w) return make_unpack(v, d, w);
     if (dnnl_memory_desc_equal(w, &d->w_plain)) return TD_OK;
     TD_TRY(td_dnnl_pack_get(v->engine, v->spec.param, &d->w_plain, w, &v->pack));
@@ -218,7 +220,7 @@ static void destroy(void *own) {
     dnnl_memory_destroy(v->y);
     dnnl_memory_destroy(v->scratch);
     dnnl_memory_destroy(v->w_plain);
-    free(v->own);
+    td_room_give(v->engine->room, v->own, v->own_bytes);
     free(v);
 }
 
@@ -263,7 +265,7 @@ static td_status run_conv(const struct td_kernel *k, const struct td_run *r) {
     TD_TRY(set_address(v->x, x));
     TD_TRY(set_address(v->w, w));
     TD_TRY(set_address(v->y, y));
-    TD_TRY(set_address(v->scratch, v->engine->scratch));
+    TD_TRY(set_address(v->scratch, v->engine->room->scratch));
     if (v->bias) TD_TRY(set_address(v->bias, td_operand_at(&k->in[2], r)));
     dnnl_exec_arg_t args[MAX_DNNL_ARGS];
     int n = name_args(v, args);

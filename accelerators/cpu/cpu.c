@@ -30,8 +30,8 @@ static td_status cpu_probe(struct td_accel_facts *out_facts) {
 static void cpu_close(struct td_accelerator *a) {
     if (!a) return;
     td_dnnl_destroy(a->dnnl);
-    free(a->scratch);
     td_tune_destroy(a->tune);
+    td_room_finish(&a->room);
     a->magic = 0;
     free(a);
 }
@@ -60,7 +60,7 @@ static td_status cpu_open(const struct td_accel_config *config, struct td_accele
     td_parallel_open(a->n_threads);
     char machine[256];
     describe_machine(a->n_threads, machine, sizeof machine);
-    td_status failed = td_dnnl_create(&a->dnnl);
+    td_status failed = td_dnnl_create(&a->room, &a->dnnl);
     const char *cache = config->deterministic ? NULL : config->cache_dir;
     if (!failed) failed = td_tune_create(cache, machine, &a->tune);
     if (failed) {
@@ -132,7 +132,7 @@ static td_status cpu_copy(struct td_accelerator *a, struct td_buffer dst, size_t
 
 static td_status cpu_run(struct td_executable *e, uint32_t segments, const void *const *inputs) {
     e = TD_CAST(td_executable, e);
-    struct td_run r = {.inputs = inputs, .exe = e, .scratch = e->accel->scratch};
+    struct td_run r = {.inputs = inputs, .exe = e, .scratch = e->accel->room.scratch};
     int64_t before = td_mono_now().ns;
     for (uint32_t i = 0; i < e->n_kernels; i++) {
         struct td_kernel *k = &e->kernel[i];
@@ -190,6 +190,7 @@ static const struct td_accelerator_ops ops = {
     .kernel_at = cpu_kernel_at,
     .measure_peak = td_cpu_measure_peak,
     .choices = cpu_choices,
+    .measure = td_cpu_measure,
     .adopt_choices = cpu_adopt_choices,
 };
 

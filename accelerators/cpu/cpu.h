@@ -5,8 +5,9 @@
 //
 //   cpu.c        the ops table: open, memory, copy, run
 //   compile.c    a program becomes a list of kernels with resolved operands
-//   onednn.c     what all users of oneDNN share: engine, scratch, packed weights
+//   onednn.c     what all users of oneDNN share: engine, packed weights
 //   gemm.c       matrix products by oneDNN: algorithm and weight layout
+//   room.c       memory besides arena and state, counted
 //   tune.c       which way of computing something is the fastest here, measured once
 //   conv.c       convolutions by oneDNN
 //   layout.c     in which order the bytes of images lie
@@ -31,12 +32,20 @@ enum { TD_CPU_MAX_THREADS = 256 };
 struct td_dnnl; // onednn.c: oneDNN engine and stream
 struct td_gemm; // gemm.c: one product
 
+// Memory besides arena and state: packed weights, partial results, and one scratch that all kernels
+// and primitives share, one at a time.
+struct td_room {
+    bool pretends;     // sizes are being worked out: nothing is allocated, nothing may be written
+    size_t held_bytes; // of all that was taken and not given back
+    void *scratch;     // read it when running: compiling another program may move it
+    size_t scratch_bytes;
+};
+
 struct td_accelerator {
     uint32_t magic;
     int32_t n_threads;
+    struct td_room room;
     struct td_dnnl *dnnl;
-    void *scratch; // kernels run one after another: the most that any of them wants
-    size_t scratch_bytes;
     struct td_tune *tune; // tune.h
 };
 enum { td_accelerator_magic = 0x43505541 };
@@ -50,7 +59,7 @@ struct td_operand {
 struct td_run {
     const void *const *inputs;
     const struct td_executable *exe;
-    void *scratch; // room for what a kernel needs while it runs (scratch_bytes), 64-byte aligned
+    void *scratch; // the accelerator's, for what a kernel needs while it runs (scratch_bytes)
 };
 
 static inline void *td_operand_at(const struct td_operand *o, const struct td_run *r) {
@@ -96,6 +105,7 @@ struct td_executable {
     struct td_accelerator *accel;
     struct td_kernel *kernel;
     uint32_t n_kernels;
+    size_t bridge_bytes;
     char *bridge; // where reordered images lie, for one node after the other
 };
 enum { td_executable_magic = 0x43505545 };
@@ -124,6 +134,18 @@ bool td_kernel_narrow(const struct td_kernel *k);
 // True if all operands and results are of type t.
 bool td_kernel_all(const struct td_kernel *k, enum td_dtype t);
 
+// ---- room.c -------------------------------------------------------------------------------------
+// 64-byte aligned; NULL: out of memory. give takes the size that take was given, accepts NULL.
+void *td_room_take(struct td_room *r, size_t bytes);
+void td_room_give(struct td_room *r, void *p, size_t bytes);
+// The scratch has at least so many bytes from now on.
+TD_MUST_USE td_status td_room_want(struct td_room *r, size_t bytes);
+void td_room_finish(struct td_room *r);
+// The slot measure.
+TD_MUST_USE td_status td_cpu_measure(struct td_accelerator *a,
+                                     const struct td_program *const *programs, size_t n,
+                                     size_t *out_bytes);
+
 // ---- compile.c ----------------------------------------------------------------------------------
 TD_MUST_USE td_status td_cpu_compile(struct td_accelerator *a, const struct td_program *p,
                                      const struct td_bindings *b, struct td_executable **out_exe);
@@ -140,7 +162,7 @@ TD_MUST_USE td_status td_fallback_take(struct td_kernel *k, const struct td_grap
 td_kernel_fn td_fallback_run; // what a slow kernel runs
 
 // ---- onednn.c -----------------------------------------------------------------------------------
-TD_MUST_USE td_status td_dnnl_create(struct td_dnnl **out_engine);
+TD_MUST_USE td_status td_dnnl_create(struct td_room *room, struct td_dnnl **out_engine);
 void td_dnnl_destroy(struct td_dnnl *e);
 // "oneDNN 2.6.3, avx512_core_bf16"
 void td_dnnl_describe(char *out, size_t out_bytes);

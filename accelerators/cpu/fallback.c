@@ -1,10 +1,9 @@
 // The reference's loops as a kernel of this accelerator: whatever op and type no family takes is
 // right from the first day, and a family may take the cases that matter and leave the odd ones.
 //
-// Operands are always in plain layouts here. The room that the loops work in (8 bytes for each
-// element of the node) belongs to the kernel and is counted nowhere: who lets such a node into a
-// training step is told that it is slow. Rejected: a copy of the loops in this folder, which would
-// be a second specification.
+// Operands are always in plain layouts here. The loops work in scratch, 8 bytes for each element of
+// the node: who lets such a node into a training step is told that it is slow. Rejected: a copy of
+// the loops in this folder, which would be a second specification.
 
 #include "accelerators/cpu/cpu.h"
 #include "accelerators/reference/node.h"
@@ -14,14 +13,12 @@ struct fallback {
     td_node node;
     void **in;
     struct ref_operand *operands;
-    double *scratch;
 };
 
 static void destroy(void *own) {
     struct fallback *f = own;
     free(f->in);
     free(f->operands);
-    free(f->scratch);
     free(f);
 }
 
@@ -37,8 +34,8 @@ td_status td_fallback_take(struct td_kernel *k, const struct td_graph *g, td_nod
     f->node = n;
     f->in = td_calloc(n_in, sizeof *f->in);
     f->operands = td_calloc(n_in, sizeof *f->operands);
-    f->scratch = td_calloc(elems + 1, sizeof *f->scratch);
-    return f->in && f->operands && f->scratch ? TD_OK : td_fail_oom();
+    k->scratch_bytes = (elems + 1) * sizeof(double);
+    return f->in && f->operands ? TD_OK : td_fail_oom();
 }
 
 td_status td_fallback_run(const struct td_kernel *k, const struct td_run *r) {
@@ -50,6 +47,6 @@ td_status td_fallback_run(const struct td_kernel *k, const struct td_run *r) {
     for (uint32_t i = 0; i < k->n_out; i++) {
         out[i] = td_operand_at(&k->out[i], r);
     }
-    struct td_ref_site site = {f->in, out, k->scalars, f->operands, f->scratch};
+    struct td_ref_site site = {f->in, out, k->scalars, f->operands, r->scratch};
     return td_ref_node_run(f->graph, f->node, &site);
 }

@@ -8,7 +8,7 @@
 // (dW = dy^T x) is an inner product with plain output, because that is what the collective, the
 // optimizer and the checkpoint read. Everything else is a plain matmul with strides.
 //
-// Scratch is the engine's, one buffer as large as the largest product wants. Primitives are created
+// Scratch is the accelerator's. Primitives are created
 // at compile time; a run only sets addresses. Rejected: packing inside the optimizer (saves one
 // pass over the weights, worth 3 % of an mlp step; it ties the optimizer to this file).
 
@@ -24,7 +24,8 @@ struct td_gemm {
     dnnl_memory_t a, b, bias, y, scratch;
     struct td_pack *pack; // NULL: b is read where it lies
     bool packs;           // this product packs first
-    float *partial;       // BACKWARD_WEIGHTS that accumulates: added to y afterwards
+    size_t partial; // BACKWARD_WEIGHTS that accumulates: where in the scratch dW is added from
+    bool adds_partial;
 };
 
 // ---- one product --------------------------------------------------------------------------------
@@ -156,7 +157,10 @@ static td_status make_memories(struct td_gemm *g, const struct layouts *l,
         DNNL_TRY(dnnl_memory_create(&g->bias, &l->bias, engine, DNNL_MEMORY_NONE), "bias");
     }
     DNNL_TRY(dnnl_memory_create(&g->scratch, scratch, engine, DNNL_MEMORY_NONE), "scratch");
-    TD_TRY(td_dnnl_want_scratch(g->engine, dnnl_memory_desc_get_size(scratch)));
+    g->adds_partial = g->kind == BACKWARD_WEIGHTS && g->spec.accumulate;
+    g->partial = td_align_up(dnnl_memory_desc_get_size(scratch), 64);
+    size_t more = g->adds_partial ? dnnl_memory_desc_get_size(&l->y) : 0;
+    TD_TRY(td_room_want(g->engine->room, g->partial + more));
     if (g->kind == FORWARD || g->kind == BACKWARD_DATA) {
         const dnnl_memory_desc_t *layout =
             dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
@@ -164,10 +168,6 @@ static td_status make_memories(struct td_gemm *g, const struct layouts *l,
             TD_TRY(td_dnnl_pack_get(g->engine, g->spec.param, &l->b_plain, layout, &g->pack));
             g->packs = td_dnnl_pack_claim(g->engine, g->pack);
         }
-    }
-    if (g->kind == BACKWARD_WEIGHTS && g->spec.accumulate) {
-        g->partial = aligned_alloc(64, td_align_up(dnnl_memory_desc_get_size(&l->y), 64));
-        if (!g->partial) return td_fail_oom();
     }
     return TD_OK;
 }
@@ -210,7 +210,6 @@ void td_gemm_destroy(struct td_gemm *g) {
     dnnl_memory_destroy(g->bias);
     dnnl_memory_destroy(g->y);
     dnnl_memory_destroy(g->scratch);
-    free(g->partial);
     free(g);
 }
 
@@ -239,17 +238,18 @@ static void add_partial(float *y, const float *x, int64_t n) {
 
 td_status td_gemm_run(struct td_gemm *g, const void *a, const void *b, const void *bias, void *y) {
     if (g->packs) TD_TRY(td_dnnl_pack_run(g->engine, g->pack, b));
-    void *result = g->partial ? g->partial : y;
+    char *scratch = g->engine->room->scratch;
+    void *result = g->adds_partial ? scratch + g->partial : y;
     // oneDNN's handles are not const; only the result is written.
     dnnl_status_t s = dnnl_memory_set_data_handle(g->a, (void *)(uintptr_t)a);
     if (!s) s = dnnl_memory_set_data_handle(g->b, (void *)(uintptr_t)b);
     if (!s) s = dnnl_memory_set_data_handle(g->y, result);
-    if (!s) s = dnnl_memory_set_data_handle(g->scratch, g->engine->scratch);
+    if (!s) s = dnnl_memory_set_data_handle(g->scratch, scratch);
     if (!s && g->bias) s = dnnl_memory_set_data_handle(g->bias, (void *)(uintptr_t)bias);
     DNNL_TRY(s, "set addresses");
     dnnl_exec_arg_t args[5];
     int n = name_args(g, args);
     DNNL_TRY(dnnl_primitive_execute(g->primitive, g->engine->stream, n, args), "run a product");
-    if (g->partial) add_partial(y, g->partial, g->spec.m * g->spec.n);
+    if (g->adds_partial) add_partial(y, result, g->spec.m * g->spec.n);
     return TD_OK;
 }

@@ -155,6 +155,7 @@ static td_status run_norm_grad(const struct td_kernel *k, const struct td_run *r
     td_parallel(k->n_threads, k->rows, grain_of(k), backward_range, &a);
     int32_t ranges = td_parallel_ranges(k->n_threads, k->rows, grain_of(k));
     float *sum = a.room + ROOM_DGAMMA * a.stride;
+    if (!ranges) memset(sum, 0, (size_t)k->cols * sizeof *sum);
     for (int32_t i = 1; i < ranges; i++) {
         const float *more = sum + (int64_t)i * ROOMS * a.stride;
         for (int64_t c = 0; c < k->cols; c++) {

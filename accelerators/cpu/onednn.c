@@ -1,4 +1,4 @@
-// oneDNN's engine, stream, scratch, errors and packed weights; contract in onednn.h. One engine an
+// oneDNN's engine, stream, errors and packed weights; contract in onednn.h. One engine an
 // accelerator. Packs live as long as it: programs of one job share them, and a later program finds
 // those of an earlier one. Thread: the rank's training thread.
 
@@ -20,9 +20,10 @@ td_status td_dnnl_fail(dnnl_status_t s, const char *what) {
 }
 
 // ---- engine -------------------------------------------------------------------------------------
-td_status td_dnnl_create(struct td_dnnl **out_engine) {
+td_status td_dnnl_create(struct td_room *room, struct td_dnnl **out_engine) {
     struct td_dnnl *e = td_calloc(1, sizeof *e);
     if (!e) return td_fail_oom();
+    e->room = room;
     dnnl_status_t s = dnnl_engine_create(&e->engine, dnnl_cpu, 0);
     if (s == dnnl_success) s = dnnl_stream_create(&e->stream, e->engine, dnnl_stream_in_order);
     if (s != dnnl_success) {
@@ -33,12 +34,12 @@ td_status td_dnnl_create(struct td_dnnl **out_engine) {
     return TD_OK;
 }
 
-static void pack_destroy(struct td_pack *p) {
+static void pack_destroy(struct td_dnnl *e, struct td_pack *p) {
     if (!p) return;
     dnnl_primitive_destroy(p->reorder);
     dnnl_memory_destroy(p->plain);
     dnnl_memory_destroy(p->packed);
-    free(p->data);
+    td_room_give(e->room, p->data, dnnl_memory_desc_get_size(&p->layout));
     free(p);
 }
 
@@ -46,11 +47,10 @@ void td_dnnl_destroy(struct td_dnnl *e) {
     if (!e) return;
     for (struct td_pack *p = e->packs, *next; p; p = next) {
         next = p->next;
-        pack_destroy(p);
+        pack_destroy(e, p);
     }
     dnnl_stream_destroy(e->stream);
     dnnl_engine_destroy(e->engine);
-    free(e->scratch);
     free(e);
 }
 
@@ -64,24 +64,15 @@ void td_dnnl_describe(char *out, size_t out_bytes) {
              (unsigned)dnnl_get_effective_cpu_isa());
 }
 
-td_status td_dnnl_want_scratch(struct td_dnnl *e, size_t bytes) {
-    if (bytes <= e->scratch_bytes) return TD_OK;
-    void *more = aligned_alloc(64, td_align_up(bytes, 64));
-    if (!more) return td_fail_oom();
-    free(e->scratch);
-    e->scratch = more;
-    e->scratch_bytes = bytes;
-    return TD_OK;
-}
-
 // ---- packs --------------------------------------------------------------------------------------
 static td_status pack_build(struct td_dnnl *e, struct td_pack *p, const dnnl_memory_desc_t *plain) {
     size_t bytes = dnnl_memory_desc_get_size(&p->layout);
-    p->data = aligned_alloc(64, td_align_up(bytes, 64));
+    p->data = td_room_take(e->room, bytes);
     if (!p->data) return td_fail_oom();
     dnnl_primitive_desc_t pd = NULL;
     DNNL_TRY(dnnl_memory_create(&p->plain, plain, e->engine, DNNL_MEMORY_NONE), "plain weights");
-    DNNL_TRY(dnnl_memory_create(&p->packed, &p->layout, e->engine, p->data), "packed weights");
+    void *data = e->room->pretends ? DNNL_MEMORY_NONE : p->data;
+    DNNL_TRY(dnnl_memory_create(&p->packed, &p->layout, e->engine, data), "packed weights");
     DNNL_TRY(dnnl_reorder_primitive_desc_create(&pd, plain, e->engine, &p->layout, e->engine, NULL),
              "describe a reorder");
     dnnl_status_t s = dnnl_primitive_create(&p->reorder, pd);
@@ -106,7 +97,7 @@ td_status td_dnnl_pack_get(struct td_dnnl *e, const void *param, const dnnl_memo
     p->layout = *layout;
     td_status failed = pack_build(e, p, plain);
     if (failed) {
-        pack_destroy(p);
+        pack_destroy(e, p);
         return failed;
     }
     p->next = e->packs;

@@ -1,8 +1,7 @@
 #ifndef TRAIND_ACCELERATORS_CPU_ONEDNN_H
 #define TRAIND_ACCELERATORS_CPU_ONEDNN_H
 
-// What all users of oneDNN share: engine and stream, one scratch buffer as large as the largest
-// primitive wants, errors, and packed weights.
+// What all users of oneDNN share: engine and stream, errors, and packed weights.
 //
 // A pack is a parameter in the layout that primitives like best. Weights change every step, so the
 // first primitive of a program that reads a pack makes it anew (td_dnnl_pack_claim says who that
@@ -25,8 +24,7 @@ struct td_pack {
 struct td_dnnl {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    void *scratch;
-    size_t scratch_bytes;
+    struct td_room *room; // the accelerator's
     struct td_pack *packs;
     uint64_t program;
 };
@@ -40,8 +38,6 @@ td_status td_dnnl_fail(dnnl_status_t s, const char *what);
         if (dnnl_status_ != dnnl_success) return td_dnnl_fail(dnnl_status_, what);                 \
     } while (0)
 
-// Scratch grows while programs are compiled; a run takes its address from the engine.
-TD_MUST_USE td_status td_dnnl_want_scratch(struct td_dnnl *e, size_t bytes);
 // The pack of `param` (stored as `plain`) in `layout`, created on first use. Without param: one of
 // its own, for weights that a node computes.
 TD_MUST_USE td_status td_dnnl_pack_get(struct td_dnnl *e, const void *param,

@@ -24,6 +24,7 @@ struct ref_alloc {
 
 struct td_accelerator {
     struct ref_alloc *allocs;
+    size_t scratch_bytes; // of all executables
 };
 
 // Where a value lives: memory, or (slot >= 0) what run is handed for that input.
@@ -33,12 +34,14 @@ struct ref_place {
 };
 
 struct td_executable {
+    struct td_accelerator *accel;
     const struct td_program *program;
     struct td_bindings bind;
     struct ref_place *place;      // by td_value
     void **in;                    // room for the node with most operands
     struct ref_operand *operands; // likewise
     double *scratch;              // room for the node with most elements
+    size_t scratch_bytes;
     void (*trace)(void *arg, td_node n);
     void *trace_arg;
 };
@@ -174,6 +177,7 @@ static td_status resolve_value(struct td_executable *e, td_value v, struct ref_p
 
 static void ref_release(struct td_executable *e) {
     if (!e) return;
+    e->accel->scratch_bytes -= e->scratch_bytes;
     free(e->place);
     free(e->in);
     free(e->operands);
@@ -181,8 +185,8 @@ static void ref_release(struct td_executable *e) {
     free(e);
 }
 
-static td_status build(struct td_executable *e) {
-    const struct td_graph *g = e->program->graph;
+// What the node with the most needs: fp64 elements, operands.
+static td_status find_most(const struct td_graph *g, size_t *out_elems, size_t *out_operands) {
     size_t most_elems = 1, most_operands = 1;
     for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
         size_t elems = 0;
@@ -190,12 +194,23 @@ static td_status build(struct td_executable *e) {
         most_elems = TD_MAX(most_elems, elems);
         most_operands = TD_MAX(most_operands, td_graph_node(g, n)->n_inputs);
     }
+    *out_elems = most_elems;
+    *out_operands = most_operands;
+    return TD_OK;
+}
+
+static td_status build(struct td_executable *e) {
+    const struct td_graph *g = e->program->graph;
+    size_t most_elems, most_operands;
+    TD_TRY(find_most(g, &most_elems, &most_operands));
     uint32_t n_values = td_graph_n_values(g);
     e->place = td_calloc(n_values + 1, sizeof *e->place);
     e->in = td_calloc(most_operands, sizeof *e->in);
     e->operands = td_calloc(most_operands, sizeof *e->operands);
     e->scratch = td_calloc(most_elems, sizeof *e->scratch);
     if (!e->place || !e->in || !e->operands || !e->scratch) return td_fail_oom();
+    e->scratch_bytes = most_elems * sizeof *e->scratch;
+    e->accel->scratch_bytes += e->scratch_bytes;
     for (td_value v = 1; v <= n_values; v++) {
         TD_TRY(resolve_value(e, v, &e->place[v]));
     }
@@ -204,9 +219,9 @@ static td_status build(struct td_executable *e) {
 
 static td_status ref_compile(struct td_accelerator *a, const struct td_program *p,
                              const struct td_bindings *b, struct td_executable **out_exe) {
-    (void)a;
     struct td_executable *e = td_calloc(1, sizeof *e);
     if (!e) return td_fail_oom();
+    e->accel = a;
     e->program = p;
     e->bind = *b;
     td_status s = build(e);
@@ -215,6 +230,18 @@ static td_status ref_compile(struct td_accelerator *a, const struct td_program *
         return td_status_context(s, "step '%s'", p->key.step);
     }
     *out_exe = e;
+    return TD_OK;
+}
+
+// The room in which nodes are computed; each executable has its own.
+static td_status ref_measure(struct td_accelerator *a, const struct td_program *const *programs,
+                             size_t n, size_t *out_bytes) {
+    size_t bytes = n ? 0 : a->scratch_bytes, elems, operands;
+    for (size_t i = 0; i < n; i++) {
+        TD_TRY(find_most(programs[i]->graph, &elems, &operands));
+        bytes += elems * sizeof(double);
+    }
+    *out_bytes = bytes;
     return TD_OK;
 }
 
@@ -296,6 +323,7 @@ static const struct td_accelerator_ops reference_ops = {
     .run = ref_run,
     .sync = ref_sync,
     .release = ref_release,
+    .measure = ref_measure,
 };
 
 const struct td_plugin_desc td_accelerator_reference = {

@@ -171,8 +171,8 @@ static td_status reply_plan(struct td_coordinator *c, const struct planner *p, c
     m->plan_json = td_arena_strdup(arena, td_buf_cstr(&text));
     if (!m->plan_json) return td_fail_oom();
     m->parameters = number(v, "parameters");
-    m->memory_bytes =
-        number(v, "state_bytes") + number(v, "arena_bytes") + number(v, "snapshot_bytes");
+    m->memory_bytes = number(v, "state_bytes") + number(v, "arena_bytes") +
+                      number(v, "scratch_bytes") + number(v, "snapshot_bytes");
     m->shared_bytes = number(v, "shared_bytes");
     m->flops_per_step = td_json_real(td_json_get(v, "flops_per_step"), 0);
     m->steps_per_epoch = (uint32_t)number(v, "steps_per_epoch");

@@ -35,7 +35,8 @@ static td_status read_entry(const char *digest, const char *json, struct td_plan
         return td_fail_oom();
     }
     snprintf(e->digest, sizeof e->digest, "%s", digest);
-    static const char *const parts[] = {"state_bytes", "arena_bytes", "snapshot_bytes"};
+    static const char *const parts[] = {"state_bytes", "arena_bytes", "scratch_bytes",
+                                        "snapshot_bytes"};
     for (size_t i = 0; i < TD_COUNTOF(parts); i++) {
         int64_t bytes = td_json_int(td_json_get(v, parts[i]), 0);
         if (bytes > 0) e->memory_bytes += (uint64_t)bytes;

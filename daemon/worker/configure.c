@@ -361,6 +361,8 @@ td_status td_worker_configure(const struct td_worker_args *args,
     t->cache_dir = or_null(c->plan.run.cache_dir);
     t->deterministic = c->plan.spec.trainer.deterministic;
     t->profile = args->profile;
+    t->recompute = c->plan.spec.trainer.recompute;
+    t->memory_bytes = (size_t)c->plan.spec.resources.memory_bytes;
     t->plan = c->plan.tree;
     t->frozen = c->plan.run.frozen;
     t->n_threads = c->plan.run.threads_per_rank     ? c->plan.run.threads_per_rank

@@ -6,18 +6,19 @@
 #include "daemon/worker/attach.h"
 #include "daemon/worker/worker.h"
 #include "engine/train/dump.h"
-#include "engine/train/rank.h"
+#include "engine/train/sizes.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
 
 enum { GRAPH_MAX_BYTES = 16 << 20, OUTPUT_MAX_BYTES = 40 << 20 };
 
-static td_status append_sizes(const struct td_rank_sizes *z, struct td_buf *b) {
+static td_status append_sizes(const struct td_sizes *z, struct td_buf *b) {
     TD_TRY(td_buf_printf(b,
                          "{\"parameters\":%lld,\"state_bytes\":%zu,\"arena_bytes\":%zu,"
+                         "\"scratch_bytes\":%zu,\"recompute\":\"%s\","
                          "\"snapshot_bytes\":%zu,\"shared_bytes\":%zu,\"flops_per_step\":",
-                         (long long)z->parameters, z->state_bytes, z->arena_bytes,
-                         z->snapshot_bytes, z->shared_bytes));
+                         (long long)z->parameters, z->state_bytes, z->arena_bytes, z->scratch_bytes,
+                         td_recompute_name(z->recompute), z->snapshot_bytes, z->shared_bytes));
     TD_TRY(td_json_print_double(z->flops_per_step, b));
     return td_buf_printf(b,
                          ",\"batches_per_epoch\":%lld,\"steps_per_epoch\":%lld,"
@@ -26,7 +27,7 @@ static td_status append_sizes(const struct td_rank_sizes *z, struct td_buf *b) {
                          (long long)z->total_steps, (long long)z->samples);
 }
 
-static td_status append(const struct td_worker_args *args, const struct td_rank_sizes *z,
+static td_status append(const struct td_worker_args *args, const struct td_sizes *z,
                         const struct td_buf *graph, struct td_buf *b) {
     if (args->dump_graph && !args->json) return td_buf_append(b, graph->data, graph->len);
     TD_TRY(append_sizes(z, b));
@@ -37,7 +38,7 @@ static td_status append(const struct td_worker_args *args, const struct td_rank_
     return td_buf_str(b, "}\n");
 }
 
-static td_status measure(const struct td_worker_args *args, struct td_rank_sizes *out_sizes,
+static td_status measure(const struct td_worker_args *args, struct td_sizes *out_sizes,
                          struct td_buf *out_graph) {
     struct td_dump dump;
     struct td_worker_io io;
@@ -52,7 +53,7 @@ static td_status measure(const struct td_worker_args *args, struct td_rank_sizes
     td_events_init(&events, -1);
     struct td_rank *r = NULL;
     td_status s = td_rank_create_plan(&config->train, &io.train, &events, &r);
-    if (!s) s = td_rank_measure(r, out_sizes);
+    if (!s) s = td_sizes_measure(r, out_sizes);
     td_rank_destroy(r);
     td_events_finish(&events);
     td_worker_detach(&io);
@@ -60,7 +61,7 @@ static td_status measure(const struct td_worker_args *args, struct td_rank_sizes
 }
 
 int td_worker_plan(const struct td_worker_args *args) {
-    struct td_rank_sizes sizes;
+    struct td_sizes sizes;
     TD_AUTO_BUF text;
     TD_AUTO_BUF graph;
     td_buf_init(&text, OUTPUT_MAX_BYTES);

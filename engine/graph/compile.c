@@ -115,11 +115,8 @@ static td_status run_pipeline(struct td_compiled *c, const struct td_compile_opt
     return TD_OK;
 }
 
-td_status td_compile(const struct td_compile_options *options, struct td_compiled **out_compiled) {
-    if (!memchr(options->key.step, '\0', sizeof options->key.step)) {
-        return td_fail(TD_INVALID_ARGUMENT, "a step's name must be shorter than %zu bytes",
-                       sizeof options->key.step);
-    }
+static td_status compile_once(const struct td_compile_options *options,
+                              struct td_compiled **out_compiled) {
     TD_AUTO(td_compiled) *c = td_calloc(1, sizeof *c);
     if (!c) return td_fail_oom();
     TD_TRY(td_graph_create(options->key.step, options->key.mode, options->state, &c->graph));
@@ -128,6 +125,35 @@ td_status td_compile(const struct td_compile_options *options, struct td_compile
     TD_TRY(run_pipeline(c, options));
     *out_compiled = td_steal(c);
     return TD_OK;
+}
+
+// The lowest level up to the wished one that needs the least memory: where little is kept anyway,
+// what is made again only adds to it.
+static td_status settle_recompute(struct td_compile_options *o) {
+    size_t best = SIZE_MAX;
+    enum td_recompute wish = o->recompute, level = TD_RECOMPUTE_NONE;
+    struct td_compile_options trial = *o;
+    trial.dump = NULL;
+    for (int i = TD_RECOMPUTE_NONE; recomputes(o) && i <= (int)wish; i++) {
+        TD_AUTO(td_compiled) *c = NULL;
+        trial.recompute = (enum td_recompute)i;
+        TD_TRY(compile_once(&trial, &c));
+        if (c->program.arena_bytes >= best) continue;
+        best = c->program.arena_bytes;
+        level = trial.recompute;
+    }
+    o->recompute = level;
+    return TD_OK;
+}
+
+td_status td_compile(const struct td_compile_options *options, struct td_compiled **out_compiled) {
+    struct td_compile_options o = *options;
+    if (!memchr(options->key.step, '\0', sizeof options->key.step)) {
+        return td_fail(TD_INVALID_ARGUMENT, "a step's name must be shorter than %zu bytes",
+                       sizeof options->key.step);
+    }
+    TD_TRY(settle_recompute(&o));
+    return compile_once(&o, out_compiled);
 }
 
 void td_compiled_destroy(struct td_compiled *c) {

@@ -61,7 +61,7 @@ struct td_compile_options {
     td_status (*strategy)(void *arg, struct td_graph *g, const struct td_program_key *key);
     void *strategy_arg;
     const struct td_optimizer_options *optimizer; // read when key.apply in train mode
-    enum td_recompute recompute;
+    enum td_recompute recompute;                  // at most; less where that needs no more memory
     // (optional) Sees the program after each pass that it went through; td_compile_pass names them.
     // Placements are there after "memory".
     td_status (*dump)(void *arg, const char *pass, const struct td_program *p);

@@ -167,6 +167,8 @@ struct td_train_config {
     struct td_registry *registry; // of all plugins
     const char *cache_dir;        // NULL: none
     bool deterministic;           // choose nothing by timing
+    const char *recompute;        // none, selective, full; auto or NULL: what the memory allows
+    size_t memory_bytes;          // that this rank may use; 0: no limit of its own
     const char *build;            // of the engine, part of the resume key
     // Checkpoints to resume from, the newest first: the first undamaged one is taken. Weights only:
     // init_from.

@@ -28,6 +28,10 @@ td_status td_dump_init(struct td_dump *d, const char *pass, struct td_buf *text)
                    td_buf_cstr(&names));
 }
 
+void td_dump_restart(struct td_dump *d) {
+    d->program = NULL;
+}
+
 td_status td_dump_take(void *dump, const char *pass, const struct td_program *p) {
     struct td_dump *d = dump;
     bool better = !d->program || (p->key.apply && !d->program->key.apply);

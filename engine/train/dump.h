@@ -18,6 +18,8 @@ struct td_dump {
 
 // INVALID_ARGUMENT lists the passes when there is none of that name.
 TD_MUST_USE td_status td_dump_init(struct td_dump *d, const char *pass, struct td_buf *text);
+// Before programs are compiled once more; those taken from are gone.
+void td_dump_restart(struct td_dump *d);
 // As td_compile_options.dump, with a td_dump.
 TD_MUST_USE td_status td_dump_take(void *dump, const char *pass, const struct td_program *p);
 

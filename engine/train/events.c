@@ -134,6 +134,17 @@ void td_events_frozen(struct td_events *e, const struct td_json *plan) {
     close_and_send(e, &b, s);
 }
 
+void td_events_memory(struct td_events *e, size_t state_bytes, size_t arena_bytes,
+                      size_t scratch_bytes, const char *recompute) {
+    struct td_buf b;
+    td_buf_init(&b, TD_EVENT_MAX);
+    close_and_send(e, &b,
+                   td_buf_printf(&b,
+                                 "{\"event\":\"memory\",\"state_bytes\":%zu,\"arena_bytes\":%zu,"
+                                 "\"scratch_bytes\":%zu,\"recompute\":\"%s\"",
+                                 state_bytes, arena_bytes, scratch_bytes, recompute));
+}
+
 void td_events_note(struct td_events *e, const char *fmt, ...) {
     char text[1024];
     va_list ap;

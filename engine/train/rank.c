@@ -12,6 +12,7 @@
 #include "engine/train/limits.h"
 #include "engine/train/optimizer.h"
 #include "engine/train/schedule.h"
+#include "engine/train/sizes.h"
 #include "engine/train/weights.h"
 #include "lib/base/digest.h"
 #include "lib/base/half.h"
@@ -335,11 +336,10 @@ static td_status rewrite_strategy(void *arg, struct td_graph *g, const struct td
     return r->strategy_ops->rewrite(r->strategy, g, key);
 }
 
-static td_status record_programs(struct td_rank *r) {
+// All programs of the job. A second call, with another level, takes the place of the first: names
+// and buckets of the state are there already and stay.
+static td_status compile_programs(struct td_rank *r, enum td_recompute level) {
     const struct td_train_config *c = r->config;
-    td_optimizer_options(&c->optimizer, &r->optimizer);
-    r->optimizer.unscale = r->precision_facts.scales_loss;
-    TD_TRY(td_state_table_create(&r->state));
     struct td_compile_options options = {
         .state = r->state,
         .windowed = c->limits.accumulate > 1,
@@ -351,9 +351,12 @@ static td_status record_programs(struct td_rank *r) {
         .strategy = rewrite_strategy,
         .strategy_arg = r,
         .optimizer = &r->optimizer,
+        .recompute = level,
         .dump = c->dump ? td_dump_take : NULL,
         .dump_arg = c->dump,
     };
+    td_programs_destroy(td_steal(r->programs));
+    if (c->dump) td_dump_restart(c->dump);
     TD_TRY(td_programs_create(&options, &r->programs));
     if (r->strategy_ops->build_begin) TD_TRY(r->strategy_ops->build_begin(r->strategy));
     if (c->stages & TD_TRAIN_FIT) {
@@ -364,9 +367,29 @@ static td_status record_programs(struct td_rank *r) {
     if (c->stages & (TD_TRAIN_FIT | TD_TRAIN_VALIDATE)) TD_TRY(add_eval_programs(r, TD_SPLIT_VAL));
     if (c->stages & TD_TRAIN_TEST) TD_TRY(add_eval_programs(r, TD_SPLIT_TEST));
     if (c->stages & TD_TRAIN_PREDICT) TD_TRY(add_predict_programs(r));
-    if (r->strategy_ops->build_end) TD_TRY(r->strategy_ops->build_end(r->strategy));
+    return r->strategy_ops->build_end ? r->strategy_ops->build_end(r->strategy) : TD_OK;
+}
+
+static td_status settle_state(struct td_rank *r) {
+    const struct td_train_config *c = r->config;
     if (c->stages & TD_TRAIN_FIT) TD_TRY(td_optimizer_check(&c->optimizer, r->state));
     return td_state_layout(r->state);
+}
+
+// Keeps as much of the forward pass as the memory allows.
+static td_status record_programs(struct td_rank *r) {
+    td_optimizer_options(&r->config->optimizer, &r->optimizer);
+    r->optimizer.unscale = r->precision_facts.scales_loss;
+    TD_TRY(td_state_table_create(&r->state));
+    enum td_recompute first, last;
+    TD_TRY(td_sizes_levels(r, &first, &last));
+    for (r->recompute = first;; r->recompute++) {
+        bool fits;
+        TD_TRY(compile_programs(r, r->recompute));
+        if (r->recompute == first) TD_TRY(settle_state(r));
+        TD_TRY(td_sizes_fit(r, &fits));
+        if (fits || r->recompute == last) return fits ? TD_OK : td_sizes_refuse(r);
+    }
 }
 
 // ---- memory and state --------------------------------------------------------------------------
@@ -567,12 +590,16 @@ td_status td_rank_classify(td_status s) {
 
 typedef td_status (*build_step)(struct td_rank *r);
 
+static td_status announce(struct td_rank *r) {
+    return td_sizes_announce(r);
+}
+
 // clang-format off
 static const build_step building[] = {
     open_accelerator, find_group, join_group, open_strategy, open_precision, open_data, open_module,
     choose_start, record_programs, compare_ranks,
     place_state, initialize_state, restore_state, set_up_strategy,
-    bind_programs, start_background, td_choices_freeze,
+    bind_programs, start_background, td_choices_freeze, announce,
 };
 
 static const build_step planning[] = {
@@ -640,47 +667,6 @@ void td_rank_destroy(struct td_rank *r) {
     if (r->accel_ops) r->accel_ops->close(r->accel);
     td_arena_destroy(r->arena);
     free(r);
-}
-
-// ---- measuring ---------------------------------------------------------------------------------
-
-static double flops_of_step(const struct td_rank *r) {
-    double flops = 0;
-    int64_t window = r->config->limits.accumulate;
-    for (size_t i = 0; i < td_programs_count(r->programs); i++) {
-        const struct td_compiled *c = td_programs_at(r->programs, i);
-        const struct td_program_key *k = &c->program.key;
-        if (k->mode != TD_MODE_TRAIN || k->batch != r->config->batch_size || !k->apply) continue;
-        flops = TD_MAX(flops, td_graph_flops(c->graph) * (double)window);
-    }
-    return flops;
-}
-
-td_status td_rank_measure(const struct td_rank *r, struct td_rank_sizes *out_sizes) {
-    struct td_rank_sizes s = {
-        .arena_bytes = td_programs_arena_bytes(r->programs),
-        .samples = td_data_length(r->data, TD_SPLIT_TRAIN),
-        .flops_per_step = flops_of_step(r),
-    };
-    for (uint32_t i = 0; i < td_state_count(r->state); i++) {
-        const struct td_state_info *t = td_state_at(r->state, i);
-        if (t->role == TD_ROLE_PARAM) s.parameters += td_shape_elems(&t->shape);
-    }
-    for (int role = 0; role < TD_ROLE_COUNT; role++) {
-        size_t bytes = td_state_region_bytes(r->state, (enum td_role)role);
-        s.state_bytes += bytes;
-    }
-    uint32_t saved;
-    TD_TRY(r->strategy_ops->save_checkpoint(r->strategy, &saved));
-    if (saved) TD_TRY(td_checkpointer_room(r->state, saved, &s.snapshot_bytes));
-    size_t gradients = td_state_region_bytes(r->state, TD_ROLE_GRAD);
-    s.shared_bytes = r->group_ops->shared_bytes(r->config->world_size, gradients);
-    struct td_progress whole = {0};
-    s.batches_per_epoch = td_rank_epoch_batches(r, &whole);
-    s.steps_per_epoch = td_limits_steps_per_epoch(&r->config->limits, s.batches_per_epoch);
-    s.total_steps = td_limits_total_steps(&r->config->limits, s.batches_per_epoch);
-    *out_sizes = s;
-    return TD_OK;
 }
 
 // ---- for the loop ------------------------------------------------------------------------------

@@ -47,6 +47,7 @@ struct td_rank {
     struct td_optimizer_options optimizer;
     struct td_state_table *state;
     struct td_programs *programs;
+    enum td_recompute recompute; // level of the training programs
     struct td_strategy_memory memory;
     bool owned[TD_ROLE_COUNT]; // regions that this rank allocated
     struct td_buffer arena_memory;
@@ -70,7 +71,7 @@ struct td_rank {
 TD_MUST_USE td_status td_rank_create(const struct td_train_config *config, struct td_train_io *io,
                                      struct td_events *events, struct td_rank **out_rank);
 // Builds only what sizes need: plugins, data, recorded programs, laid-out state; no group, no
-// memory. Good for td_rank_measure and destroy.
+// memory. Good for td_sizes_measure and destroy.
 TD_MUST_USE td_status td_rank_create_plan(const struct td_train_config *config,
                                           struct td_train_io *io, struct td_events *events,
                                           struct td_rank **out_rank);
@@ -83,18 +84,6 @@ void td_rank_fail(struct td_rank *r, td_status why);
 td_status td_rank_classify(td_status s);
 void td_rank_destroy(struct td_rank *r); // accepts NULL
 TD_DEFINE_AUTO(td_rank, td_rank_destroy);
-
-struct td_rank_sizes {
-    int64_t parameters;
-    size_t state_bytes;    // parameters, buffers, gradients, optimizer state
-    size_t arena_bytes;    //
-    size_t snapshot_bytes; // of the checkpointer
-    size_t shared_bytes;   // mapping of the group; 0 for world 1
-    double flops_per_step; // of one optimizer step of this rank
-    int64_t samples;       // of the training set
-    int64_t batches_per_epoch, steps_per_epoch, total_steps; // total 0: no limit known
-};
-TD_MUST_USE td_status td_rank_measure(const struct td_rank *r, struct td_rank_sizes *out_sizes);
 
 // ---- for the loop ------------------------------------------------------------------------------
 // Micro-batches of the epoch in which p stands, those that are done included.

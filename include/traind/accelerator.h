@@ -107,6 +107,10 @@ struct td_accelerator_ops {
     // text is borrowed until the next compile.
     td_status (*choices)(struct td_accelerator *a, const char **out_text);
     td_status (*adopt_choices)(struct td_accelerator *a, const char *text);
+    // (optional) Bytes that compiling these programs, one after the other, takes besides arena and
+    // state, without taking them. No programs: what is taken now.
+    td_status (*measure)(struct td_accelerator *a, const struct td_program *const *programs,
+                         size_t n, size_t *out_bytes);
 };
 
 #ifdef __cplusplus

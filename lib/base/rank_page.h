@@ -22,6 +22,7 @@
 //   {"event":"ready","pid":P}                              plan parsed, before the first step
 //   {"event":"step1","step":N}                             first optimizer step of this attempt
 //   done
+//   {"event":"memory","state_bytes":N,"arena_bytes":N,"scratch_bytes":N,"recompute":"none"}  held
 //   {"event":"resumed","step":N,"exact":true,"reason":""}  after loading; exact false says why
 //   {"event":"skipped_checkpoint","path":"...","reason":"..."}  damaged, the one before was used
 //   {"event":"checkpoint","step":N,"epoch":E,"path":"a1/step-7","directory":"/where/it/lies/a1/step-7",

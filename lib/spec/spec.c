@@ -88,6 +88,7 @@ static void read_trainer(const struct td_json *s, struct td_spec_trainer *out) {
         .log_every_n_steps = i32(s, "log_every_n_steps"),
         .accumulate_grad_batches = i32(s, "accumulate_grad_batches"),
         .gradient_clip_val = td_json_real(td_json_get(s, "gradient_clip_val"), 0),
+        .recompute = text(s, "recompute"),
         .gradient_clip_algorithm = text(s, "gradient_clip_algorithm"),
         .log_grad_norm = flag(s, "log_grad_norm"),
         .deterministic = flag(s, "deterministic"),

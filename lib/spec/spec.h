@@ -96,6 +96,7 @@ struct td_spec_trainer {
     const char *gradient_clip_algorithm; // norm, value
     bool log_grad_norm;
     bool deterministic;
+    const char *recompute; // auto, none, selective, full
     bool detect_anomaly;
     int32_t num_sanity_val_steps; // -1: all
 };

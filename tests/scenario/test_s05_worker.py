@@ -8,6 +8,7 @@ import random
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 
 import pytest
@@ -141,6 +142,67 @@ def test_plan_says_sizes_and_steps_without_training(tmp_path):
     assert two["batches_per_epoch"] == 8 and two["total_steps"] == 9
     assert two["shared_bytes"] > 2 * 4 * two["parameters"]
     assert one["flops_per_step"] > 0 and one["arena_bytes"] > 0
+
+
+CONVNET = {"name": "convnet", "layers": [
+    {"name": "conv", "channels": 8, "kernel": 3, "padding": 1}, {"name": "batch_norm"}, {"name": "relu"},
+    {"name": "residual", "channels": 8, "blocks": 4}, {"name": "global_avg_pool"},
+    {"name": "linear", "features": 4}]}
+
+
+def images(folder):
+    """70 images of 12 x 12 and 10 to test with, as idx files."""
+    folder.mkdir(exist_ok=True)
+    for kind, n in (("train", 70), ("t10k", 10)):
+        pixels = bytes((i * 37 + i // 144) % 251 for i in range(n * 144))
+        (folder / f"{kind}-images-idx3-ubyte").write_bytes(struct.pack(">4I", 0x803, n, 12, 12) + pixels)
+        (folder / f"{kind}-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, n)
+                                                           + bytes(i % 4 for i in range(n)))
+    return {"name": "idx", "path": str(folder), "classes": 4, "batch_size": 32}
+
+
+@pytest.mark.parametrize("accelerator", ["reference", "cpu"])
+@pytest.mark.parametrize("world", [1, 2])
+@pytest.mark.parametrize("model", ["mlp", "convnet"])
+def test_plan_says_the_bytes_that_ranks_hold(tmp_path, model, world, accelerator):
+    changes = {} if model == "mlp" else {"model": CONVNET, "data": images(tmp_path / "data")}
+    plan = plan_of(changes, checkpoint={"save_top_k": 0}, run={"world_size": world},
+                   trainer={"accelerator": accelerator, "devices": world, "max_steps": 2,
+                            "accumulate_grad_batches": 2, "recompute": "selective"})
+    plan_file = tmp_path / "plan.json"
+    plan_file.write_text(json.dumps(plan))
+    says = ranks.sizes(plan_file, world)
+    with Attempt(tmp_path, plan, world) as attempt:
+        assert attempt.wait() == [0] * world
+    held = [e for r in attempt.ranks for e in r.event("memory")]
+    names = ("state_bytes", "arena_bytes", "scratch_bytes", "recompute")
+    assert len(held) == world and all(says[n] == h[n] for h in held for n in names)
+    assert says["scratch_bytes"] > 0 and says["recompute"] == "selective"
+
+
+def test_activations_are_made_again_when_memory_is_short(tmp_path):
+    def plan(limit, level):
+        return plan_of({"model": CONVNET, "data": images(tmp_path / "data")}, checkpoint={"save_top_k": 0}, run={"job": None},
+                       resources={"memory_bytes": limit}, trainer={"recompute": level, "max_steps": 2})
+
+    def sizes(limit, level="auto"):
+        (tmp_path / "p.json").write_text(json.dumps(plan(limit, level)))
+        return ranks.sizes(tmp_path / "p.json")
+
+    def total(s):
+        return s["state_bytes"] + s["arena_bytes"] + s["scratch_bytes"] + s["snapshot_bytes"] + (48 << 20)
+
+    none, full = sizes("auto", "none"), sizes("auto", "full")
+    assert sizes("auto")["recompute"] == "none" and total(full) < total(none)
+    assert sizes(total(none))["recompute"] == "none"
+    assert sizes(total(none) - 1)["recompute"] in ("selective", "full")
+    assert sizes(total(full)) == full
+    code, lines = run_by_hand(tmp_path, plan(total(full) - 1, "auto"))
+    end = lines[-1]
+    assert end["class"] == "out_of_memory" and code == EXIT["resource"]
+    assert str(total(full)) in end["message"] and "batch_size" in end["message"]
+    code, lines = run_by_hand(tmp_path, plan(total(full), "none"))
+    assert "trainer.recompute: full" in lines[-1]["message"]
 
 
 def test_plan_prints_the_graph_of_any_pass_when_asked(tmp_path):

@@ -1,0 +1,133 @@
+// Sizes. Without a limit of its own a job is measured against the machine, and only by what is
+// cheap to know: a rank that starts shall not compile twice.
+
+#include "engine/train/sizes.h"
+
+#include <string.h>
+
+#include "engine/train/limits.h"
+
+static double flops_of_step(const struct td_rank *r) {
+    double flops = 0;
+    int64_t window = r->config->limits.accumulate;
+    for (size_t i = 0; i < td_programs_count(r->programs); i++) {
+        const struct td_compiled *c = td_programs_at(r->programs, i);
+        const struct td_program_key *k = &c->program.key;
+        if (k->mode != TD_MODE_TRAIN || k->batch != r->config->batch_size || !k->apply) continue;
+        flops = TD_MAX(flops, td_graph_flops(c->graph) * (double)window);
+    }
+    return flops;
+}
+
+static td_status measure_scratch(const struct td_rank *r, size_t *out_bytes) {
+    const struct td_program *programs[TD_PROGRAMS_MAX];
+    size_t n = td_programs_count(r->programs);
+    *out_bytes = 0;
+    if (!r->accel_ops->measure || !n) return TD_OK;
+    for (size_t i = 0; i < n; i++) {
+        programs[i] = &td_programs_at(r->programs, i)->program;
+    }
+    return r->accel_ops->measure(r->accel, programs, n, out_bytes);
+}
+
+// Everything that is known without compiling.
+static td_status measure_memory(const struct td_rank *r, struct td_sizes *s) {
+    *s = (struct td_sizes){.arena_bytes = td_programs_arena_bytes(r->programs)};
+    for (int role = 0; role < TD_ROLE_COUNT; role++) {
+        s->state_bytes += td_state_region_bytes(r->state, (enum td_role)role);
+    }
+    uint32_t saved;
+    TD_TRY(r->strategy_ops->save_checkpoint(r->strategy, &saved));
+    if (saved) TD_TRY(td_checkpointer_room(r->state, saved, &s->snapshot_bytes));
+    size_t gradients = td_state_region_bytes(r->state, TD_ROLE_GRAD);
+    s->shared_bytes = r->group_ops->shared_bytes(r->config->world_size, gradients);
+    return TD_OK;
+}
+
+td_status td_sizes_measure(const struct td_rank *r, struct td_sizes *out_sizes) {
+    struct td_sizes s;
+    TD_TRY(measure_memory(r, &s));
+    TD_TRY(measure_scratch(r, &s.scratch_bytes));
+    s.recompute = r->recompute;
+    s.samples = td_data_length(r->data, TD_SPLIT_TRAIN);
+    s.flops_per_step = flops_of_step(r);
+    for (uint32_t i = 0; i < td_state_count(r->state); i++) {
+        const struct td_state_info *t = td_state_at(r->state, i);
+        if (t->role == TD_ROLE_PARAM) s.parameters += td_shape_elems(&t->shape);
+    }
+    struct td_progress whole = {0};
+    s.batches_per_epoch = td_rank_epoch_batches(r, &whole);
+    s.steps_per_epoch = td_limits_steps_per_epoch(&r->config->limits, s.batches_per_epoch);
+    s.total_steps = td_limits_total_steps(&r->config->limits, s.batches_per_epoch);
+    *out_sizes = s;
+    return TD_OK;
+}
+
+// ---- the limit ----------------------------------------------------------------------------------
+td_status td_sizes_levels(const struct td_rank *r, enum td_recompute *out_first,
+                          enum td_recompute *out_last) {
+    const char *wish = r->config->recompute ? r->config->recompute : "auto";
+    *out_first = TD_RECOMPUTE_NONE;
+    *out_last = TD_RECOMPUTE_FULL;
+    if (strcmp(wish, "auto") == 0) return TD_OK;
+    for (int i = TD_RECOMPUTE_NONE; i <= TD_RECOMPUTE_FULL; i++) {
+        if (strcmp(wish, td_recompute_name((enum td_recompute)i)) != 0) continue;
+        *out_first = *out_last = (enum td_recompute)i;
+        return TD_OK;
+    }
+    return td_fail(TD_INVALID_ARGUMENT, "recompute is '%s': none, selective, full or auto", wish);
+}
+
+// A rank's part of the limit; gradients of a group lie in its shared mapping.
+static size_t needed(const struct td_rank *r, const struct td_sizes *s) {
+    size_t world = (size_t)r->config->world_size;
+    size_t gradients = s->shared_bytes ? td_state_region_bytes(r->state, TD_ROLE_GRAD) : 0;
+    return s->state_bytes - gradients + s->arena_bytes + s->scratch_bytes + s->snapshot_bytes +
+           s->shared_bytes / world + TD_SIZES_PROCESS;
+}
+
+td_status td_sizes_fit(const struct td_rank *r, bool *out_fits) {
+    const struct td_train_config *c = r->config;
+    size_t own = c->memory_bytes, machine = r->accel_facts.memory_bytes;
+    size_t limit = own ? own : machine / (size_t)c->world_size;
+    struct td_sizes s;
+    *out_fits = true;
+    if (!limit) return TD_OK;
+    TD_TRY(measure_memory(r, &s));
+    if (own) TD_TRY(measure_scratch(r, &s.scratch_bytes));
+    *out_fits = needed(r, &s) <= limit;
+    // What the machine has is the scheduler's to judge; a rank only keeps less because of it.
+    if (!own && r->recompute == TD_RECOMPUTE_FULL) *out_fits = true;
+    return TD_OK;
+}
+
+td_status td_sizes_refuse(const struct td_rank *r) {
+    struct td_sizes s;
+    const size_t mib = (size_t)1 << 20;
+    TD_TRY(measure_memory(r, &s));
+    TD_TRY(measure_scratch(r, &s.scratch_bytes));
+    bool keeps = r->recompute != TD_RECOMPUTE_FULL;
+    return td_status_with_class(
+        td_fail(TD_RESOURCE_EXHAUSTED,
+                "a rank needs %zu bytes, resources.memory_bytes allows %zu: %zu MiB of state, %zu "
+                "of activations (recompute %s), %zu of scratch, %zu of snapshot, %zu of process. "
+                "Raise resources.memory_bytes, or lower data.batch_size (with "
+                "trainer.accumulate_grad_batches for the same step), %sor the model's sizes",
+                needed(r, &s), (size_t)r->config->memory_bytes, s.state_bytes / mib,
+                s.arena_bytes / mib, td_recompute_name(r->recompute), s.scratch_bytes / mib,
+                s.snapshot_bytes / mib, TD_SIZES_PROCESS / mib,
+                keeps ? "set trainer.recompute: full, " : ""),
+        TD_CLASS_OUT_OF_MEMORY);
+}
+
+// ---- what is held -------------------------------------------------------------------------------
+td_status td_sizes_announce(const struct td_rank *r) {
+    size_t state = 0, scratch = 0;
+    for (int role = 0; role < TD_ROLE_COUNT; role++) {
+        state += r->memory.region[role].bytes;
+    }
+    if (r->accel_ops->measure) TD_TRY(r->accel_ops->measure(r->accel, NULL, 0, &scratch));
+    td_events_memory(r->events, state, r->arena_memory.bytes, scratch,
+                     td_recompute_name(r->recompute));
+    return TD_OK;
+}
