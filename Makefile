@@ -129,6 +129,9 @@ $(B)/obj/lib/rpc/descriptors.o: $(desc)
 flags_lib_rpc := -DTD_DESCRIPTORS='"$(desc)"'
 # OpenMP is the cpu accelerator's own; nothing else may start its threads.
 flags_accelerators_cpu := -fopenmp -O3
+# Random numbers and first values are made in loops that only -O3 turns into vectors.
+flags_lib_base := -O3
+flags_engine_train := -O3
 
 static := -Wl,-Bstatic -ljansson -lz -Wl,-Bdynamic
 $(B)/lib/libtdbase.a: $(base_o)

@@ -71,11 +71,18 @@ static td_status cpu_open(const struct td_accel_config *config, struct td_accele
     return TD_OK;
 }
 
-// Anonymous pages, touched at once (a training step shall not fault) and huge where the kernel can.
+enum { PAGE = 4096, PAGES_GRAIN = 1024 };
+
+static void populate_range(const void *arg, int64_t begin, int64_t end) {
+    char *base = *(char *const *)arg;
+    madvise(base + begin * PAGE, (size_t)(end - begin) * PAGE, MADV_POPULATE_WRITE);
+}
+
+// Anonymous pages, touched at once by all threads (a training step shall not fault) and huge where
+// the kernel can.
 static td_status cpu_mem_alloc(struct td_accelerator *a, size_t bytes,
                                struct td_buffer *out_buffer) {
-    (void)a;
-    size_t rounded = td_align_up(TD_MAX(bytes, (size_t)1), 4096);
+    size_t rounded = td_align_up(TD_MAX(bytes, (size_t)1), PAGE);
     void *p = mmap(NULL, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) {
         return td_status_with_class(
@@ -83,7 +90,7 @@ static td_status cpu_mem_alloc(struct td_accelerator *a, size_t bytes,
             TD_CLASS_OUT_OF_MEMORY);
     }
     madvise(p, rounded, MADV_HUGEPAGE);
-    madvise(p, rounded, MADV_POPULATE_WRITE);
+    td_parallel(a->n_threads, (int64_t)(rounded / PAGE), PAGES_GRAIN, populate_range, &p);
     *out_buffer = (struct td_buffer){TD_SPACE_HOST, (uint64_t)(uintptr_t)p, bytes};
     return TD_OK;
 }
@@ -91,7 +98,7 @@ static td_status cpu_mem_alloc(struct td_accelerator *a, size_t bytes,
 static void cpu_mem_free(struct td_accelerator *a, struct td_buffer b) {
     (void)a;
     void *p = td_buffer_host(b);
-    if (p) munmap(p, td_align_up(TD_MAX(b.bytes, (size_t)1), 4096));
+    if (p) munmap(p, td_align_up(TD_MAX(b.bytes, (size_t)1), PAGE));
 }
 
 static td_status cpu_mem_import(struct td_accelerator *a, void *host, size_t bytes,

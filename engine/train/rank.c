@@ -417,13 +417,13 @@ static td_status initialize_tensor(struct td_rank *r, const struct td_state_info
     size_t n = (size_t)td_shape_elems(&t->shape), bytes;
     if (!td_size_mul(n, sizeof(float), &bytes)) return td_fail_oom();
     TD_AUTO_FREE float *values = malloc(TD_MAX(bytes, 1));
-    TD_AUTO_FREE void *stored = malloc(TD_MAX(t->bytes, 1));
-    if (!values || !stored) return td_fail_oom();
+    TD_AUTO_FREE void *stored = t->dtype == TD_F32 ? NULL : malloc(TD_MAX(t->bytes, 1));
+    if (!values || (!stored && t->dtype != TD_F32)) return td_fail_oom();
     TD_TRY(td_init_fill(r->config->seed, t, values));
-    td_float_convert(TD_F32, values, (int64_t)n, t->dtype, stored);
+    if (stored) td_float_convert(TD_F32, values, (int64_t)n, t->dtype, stored);
     struct td_buffer host = {
         .space = TD_SPACE_HOST,
-        .handle = (uint64_t)(uintptr_t)stored,
+        .handle = (uint64_t)(uintptr_t)(stored ? stored : (void *)values),
         .bytes = t->bytes,
     };
     return r->accel_ops->copy(r->accel, r->memory.region[t->role], t->offset, host, 0, t->bytes);

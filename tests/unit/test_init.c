@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "engine/train/init.h"
+#include "lib/base/rng.h"
 
 enum { N = 20000 };
 
@@ -65,6 +66,18 @@ static void test_values_have_the_asked_distribution_when_random(void **state) {
     assert_true(fabs(mean - 2) < 0.02 && fabs(deviation - 0.5) < 0.01);
 }
 
+static void test_normal_values_are_those_of_the_formula(void **state) {
+    (void)state;
+    static float v[N];
+    const struct td_philox_key key = td_philox_key_of(9, "w");
+    fill(9, tensor("w", N, TD_INIT_NORMAL, 0, 1), v);
+    for (int i = 0; i < N; i++) {
+        double a = 1.0 - (double)td_philox_uniform(key, 2 * (uint64_t)i);
+        double b = (double)td_philox_uniform(key, 2 * (uint64_t)i + 1);
+        assert_true(fabs((double)v[i] - sqrt(-2 * log(a)) * cos(2 * acos(-1.0) * b)) < 2e-6);
+    }
+}
+
 static void test_values_are_the_constant_when_not_random(void **state) {
     (void)state;
     float v[3] = {9, 9, 9};
@@ -104,6 +117,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values_depend_on_seed_name_and_element_when_filled_in_any_order),
         cmocka_unit_test(test_values_have_the_asked_distribution_when_random),
+        cmocka_unit_test(test_normal_values_are_those_of_the_formula),
         cmocka_unit_test(test_values_are_the_constant_when_not_random),
         cmocka_unit_test(test_upper_end_is_never_reached_when_the_range_is_narrow),
         cmocka_unit_test(test_fill_fails_when_the_range_makes_no_sense),
