@@ -1,4 +1,6 @@
-// Decoding under a budget, and the walk that checks every string.
+// Decoding under a budget, and the walk that checks every string. It goes over the bytes, not over
+// the message: protobuf-c ends a string with a NUL and forgets how long it was, so that one with a
+// NUL inside would mean one thing to the sender and another here.
 //
 // The arena's `free` does nothing: what protobuf-c gives back while it unpacks (its slabs of
 // scanned fields) stays until the message goes, and counts. That is what the factor in codec.h
@@ -11,6 +13,7 @@
 
 #include "lib/base/arena.h"
 #include "lib/base/buf.h"
+#include "lib/rpc/wire.h"
 
 enum { MAX_NESTING = 16 };
 
@@ -54,51 +57,38 @@ static void print_trail(const struct trail *t, char *out, size_t out_bytes) {
     snprintf(out, out_bytes, "%s", tail);
 }
 
-static td_status check_strings(const ProtobufCMessage *m, const struct trail *up);
-
-static td_status check_value(const ProtobufCFieldDescriptor *f, const void *value,
-                             const struct trail *here) {
-    if (f->type == PROTOBUF_C_TYPE_MESSAGE) {
-        const ProtobufCMessage *sub = *(ProtobufCMessage *const *)value;
-        return sub ? check_strings(sub, here) : TD_OK;
-    }
-    const char *text = *(char *const *)value;
-    if (!text || td_utf8_valid(text, strlen(text))) return TD_OK;
+static td_status refuse_text(const struct trail *here, const char *why) {
     char path[256];
     print_trail(here, path, sizeof path);
-    td_status s = td_fail(TD_INVALID_ARGUMENT, "field '%s' of the message is not UTF-8", path);
+    td_status s = td_fail(TD_INVALID_ARGUMENT, "field '%s' of the message %s", path, why);
     s = td_status_with_reason(s, "MALFORMED_MESSAGE");
-    return td_status_with_field(s, path, "not UTF-8");
+    return td_status_with_field(s, path, "%s", why);
 }
 
-static bool is_present(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f) {
-    if (!(f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF)) return true;
-    uint32_t chosen;
-    memcpy(&chosen, (const char *)m + f->quantifier_offset, sizeof chosen);
-    return chosen == f->id;
+static td_status check_text(struct td_str text, const struct trail *here) {
+    if (!text.len) return TD_OK;
+    if (memchr(text.data, '\0', text.len)) return refuse_text(here, "has a NUL character");
+    return td_utf8_valid(text.data, text.len) ? TD_OK : refuse_text(here, "is not UTF-8");
 }
 
-static td_status check_field(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f,
-                             const struct trail *here) {
-    const char *member = (const char *)m + f->offset;
-    if (f->label != PROTOBUF_C_LABEL_REPEATED) {
-        return is_present(m, f) ? check_value(f, member, here) : TD_OK;
+// Along the types, which are known not to nest for ever. What the type does not know is skipped.
+static td_status check_strings(const ProtobufCMessageDescriptor *type, struct td_str bytes,
+                               const struct trail *up) {
+    struct td_wire w = td_wire_of(type->name, bytes.data, bytes);
+    struct td_wire_field field;
+    bool more;
+    for (;;) {
+        TD_TRY(td_wire_next(&w, &field, &more));
+        if (!more) return TD_OK;
+        const ProtobufCFieldDescriptor *f =
+            protobuf_c_message_descriptor_get_field(type, field.number);
+        if (!f || field.wire_type != 2) continue;
+        struct trail here = {up, f->name};
+        if (f->type == PROTOBUF_C_TYPE_STRING) TD_TRY(check_text(field.bytes, &here));
+        if (f->type == PROTOBUF_C_TYPE_MESSAGE) {
+            TD_TRY(check_strings(f->descriptor, field.bytes, &here));
+        }
     }
-    size_t n;
-    memcpy(&n, (const char *)m + f->quantifier_offset, sizeof n);
-    const char *items = n ? *(char *const *)(const void *)member : NULL;
-    for (size_t i = 0; i < n; i++)
-        TD_TRY(check_value(f, items + i * sizeof(void *), here));
-    return TD_OK;
-}
-
-static td_status check_strings(const ProtobufCMessage *m, const struct trail *up) {
-    for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
-        const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
-        if (f->type != PROTOBUF_C_TYPE_STRING && f->type != PROTOBUF_C_TYPE_MESSAGE) continue;
-        TD_TRY(check_field(m, f, &(struct trail){up, f->name}));
-    }
-    return TD_OK;
 }
 
 // ---- messages ---------------------------------------------------------------------------------
@@ -129,7 +119,7 @@ td_status td_rpc_message_decode(const ProtobufCMessageDescriptor *type, const vo
             td_fail(TD_INVALID_ARGUMENT, "the %zu bytes received are no %s", bytes, type->name),
             "MALFORMED_MESSAGE");
     }
-    TD_TRY(check_strings(self->message, NULL));
+    TD_TRY(check_strings(type, (struct td_str){data, bytes}, NULL));
     *out_message = td_steal(self);
     return TD_OK;
 }

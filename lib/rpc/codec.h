@@ -6,8 +6,8 @@
 // protobuf-c trusts its input more than a daemon can: it allocates what the bytes ask for, takes
 // any bytes for a string, and follows nesting without a limit. So a decoded message lives in one
 // arena with a budget of TD_RPC_DECODE_FACTOR times its wire size plus a little, its strings are
-// checked to be UTF-8, and types are checked once, when a method table is added, not to be
-// recursive (td_rpc_type_check). No thread of its own; a message belongs to one thread.
+// checked to be UTF-8 without NUL, and types are checked once, when a method table is added, not to
+// be recursive (td_rpc_type_check). No thread of its own; a message belongs to one thread.
 // Rejected: a custom allocator that counts live bytes; one arena frees at once and is less code.
 
 #include "lib/rpc/rpc.h"
@@ -18,7 +18,7 @@
 
 struct td_rpc_message;
 
-// Errors: INVALID_ARGUMENT MALFORMED_MESSAGE (not this type, or a string is no UTF-8: then with
+// Errors: INVALID_ARGUMENT MALFORMED_MESSAGE (not this type, or a string is no text: then with
 // its field path), RESOURCE_EXHAUSTED MESSAGE_TOO_LARGE (over the budget).
 TD_MUST_USE td_status td_rpc_message_decode(const ProtobufCMessageDescriptor *type,
                                             const void *data, size_t bytes,

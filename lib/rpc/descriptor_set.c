@@ -16,6 +16,7 @@
 
 #include "lib/base/arena.h"
 #include "lib/base/map.h"
+#include "lib/rpc/wire.h"
 
 enum {
     MAX_FILES = 256,
@@ -55,88 +56,19 @@ struct td_descriptor_set {
     size_t n_services;
 };
 
-// ---- wire -------------------------------------------------------------------------------------
-
-struct reader {
-    const struct td_descriptor_set *set; // for offsets in messages
-    const char *at;
-    const char *end;
-};
-
-struct field {
-    uint32_t number;
-    uint32_t wire_type;
-    uint64_t varint;
-    struct td_str bytes;
-};
-
-static td_status broken(const struct reader *r, const char *why) {
-    return td_fail(TD_INVALID_ARGUMENT, "descriptor set: %s at offset %td", why,
-                   r->at - r->set->data);
-}
-
-static td_status read_varint(struct reader *r, uint64_t *out_value) {
-    uint64_t v = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-        if (r->at == r->end) return broken(r, "ends inside a number");
-        unsigned char c = (unsigned char)*r->at++;
-        v |= (uint64_t)(c & 0x7f) << shift;
-        if (!(c & 0x80)) {
-            *out_value = v;
-            return TD_OK;
-        }
-    }
-    return broken(r, "number of more than 64 bits");
-}
-
-static td_status skip(struct reader *r, uint64_t bytes) {
-    if (bytes > (uint64_t)(r->end - r->at)) return broken(r, "field longer than what holds it");
-    r->at += bytes;
-    return TD_OK;
-}
-
-// *out_more is false at the end.
-static td_status read_field(struct reader *r, struct field *out_field, bool *out_more) {
-    *out_more = r->at != r->end;
-    if (!*out_more) return TD_OK;
-    struct field f = {0};
-    uint64_t key;
-    TD_TRY(read_varint(r, &key));
-    f.number = (uint32_t)(key >> 3);
-    f.wire_type = key & 7;
-    if (key >> 32 || f.number == 0) return broken(r, "impossible field number");
-    if (f.wire_type == 0) {
-        TD_TRY(read_varint(r, &f.varint));
-    } else if (f.wire_type == 1) {
-        TD_TRY(skip(r, 8));
-    } else if (f.wire_type == 5) {
-        TD_TRY(skip(r, 4));
-    } else if (f.wire_type == 2) {
-        uint64_t len;
-        TD_TRY(read_varint(r, &len));
-        f.bytes.data = r->at;
-        TD_TRY(skip(r, len));
-        f.bytes.len = (size_t)len;
-    } else {
-        return broken(r, "unknown wire type");
-    }
-    *out_field = f;
-    return TD_OK;
-}
-
-static struct reader reader_of(const struct td_descriptor_set *set, struct td_str bytes) {
-    return (struct reader){set, bytes.data, bytes.data + bytes.len};
+static struct td_wire reader_of(const struct td_descriptor_set *set, struct td_str bytes) {
+    return td_wire_of("descriptor set", set->data, bytes);
 }
 
 // The first field with this number, as bytes; empty if there is none.
 static td_status find_bytes(const struct td_descriptor_set *set, struct td_str in, uint32_t number,
                             struct td_str *out_bytes) {
-    struct reader r = reader_of(set, in);
-    struct field f;
+    struct td_wire r = reader_of(set, in);
+    struct td_wire_field f;
     bool more;
     *out_bytes = (struct td_str){"", 0};
     for (;;) {
-        TD_TRY(read_field(&r, &f, &more));
+        TD_TRY(td_wire_next(&r, &f, &more));
         if (!more) return TD_OK;
         if (f.number != number || f.wire_type != 2) continue;
         *out_bytes = f.bytes;
@@ -148,8 +80,8 @@ static td_status find_bytes(const struct td_descriptor_set *set, struct td_str i
 
 static td_status add_symbol(struct td_descriptor_set *set, struct td_str scope, struct td_str name,
                             struct symbol **out_symbol, struct td_str *out_full) {
-    struct reader at = reader_of(set, name);
-    if (name.len == 0 || name.len > 256 || scope.len > 1024) return broken(&at, "bad name");
+    struct td_wire at = reader_of(set, name);
+    if (name.len == 0 || name.len > 256 || scope.len > 1024) return td_wire_broken(&at, "bad name");
     char *full = scope.len ? td_arena_printf(set->arena, "%.*s.%.*s", (int)scope.len, scope.data,
                                              (int)name.len, name.data)
                            : td_arena_strndup(set->arena, name.data, name.len);
@@ -172,11 +104,11 @@ static td_status read_enum(struct td_descriptor_set *set, struct td_str scope,
 
 static td_status read_message_options(struct td_descriptor_set *set, struct td_str bytes,
                                       struct symbol *symbol) {
-    struct reader r = reader_of(set, bytes);
-    struct field f;
+    struct td_wire r = reader_of(set, bytes);
+    struct td_wire_field f;
     bool more;
     for (;;) {
-        TD_TRY(read_field(&r, &f, &more));
+        TD_TRY(td_wire_next(&r, &f, &more));
         if (!more) return TD_OK;
         if (f.number == 7 && f.wire_type == 0) symbol->is_map_entry = f.varint != 0;
     }
@@ -184,16 +116,16 @@ static td_status read_message_options(struct td_descriptor_set *set, struct td_s
 
 static td_status read_message(struct td_descriptor_set *set, struct td_str scope,
                               struct td_str bytes, int depth) {
-    struct reader r = reader_of(set, bytes);
-    if (depth > MAX_NESTING) return broken(&r, "messages nested too deep");
+    struct td_wire r = reader_of(set, bytes);
+    if (depth > MAX_NESTING) return td_wire_broken(&r, "messages nested too deep");
     struct td_str name, full;
     struct symbol *symbol;
     TD_TRY(find_bytes(set, bytes, 1, &name));
     TD_TRY(add_symbol(set, scope, name, &symbol, &full));
-    struct field f;
+    struct td_wire_field f;
     bool more;
     for (;;) {
-        TD_TRY(read_field(&r, &f, &more));
+        TD_TRY(td_wire_next(&r, &f, &more));
         if (!more) return TD_OK;
         if (f.wire_type != 2) continue;
         if (f.number == 3) TD_TRY(read_message(set, full, f.bytes, depth + 1));
@@ -214,11 +146,11 @@ static td_status read_method(struct td_descriptor_set *set, struct td_str scope,
     TD_TRY(find_bytes(set, bytes, 1, &name));
     TD_TRY(add_symbol(set, scope, name, &symbol, &full));
     symbol->is_method = true;
-    struct reader r = reader_of(set, bytes);
-    struct field f;
+    struct td_wire r = reader_of(set, bytes);
+    struct td_wire_field f;
     bool more;
     for (;;) {
-        TD_TRY(read_field(&r, &f, &more));
+        TD_TRY(td_wire_next(&r, &f, &more));
         if (!more) return TD_OK;
         if (f.wire_type == 2 && f.number == 2) symbol->method.input = without_dot(f.bytes);
         if (f.wire_type == 2 && f.number == 3) symbol->method.output = without_dot(f.bytes);
@@ -231,15 +163,15 @@ static td_status read_service(struct td_descriptor_set *set, struct td_str scope
                               struct td_str bytes) {
     struct td_str name, full;
     struct symbol *symbol;
-    struct reader r = reader_of(set, bytes);
+    struct td_wire r = reader_of(set, bytes);
     TD_TRY(find_bytes(set, bytes, 1, &name));
     TD_TRY(add_symbol(set, scope, name, &symbol, &full));
-    if (set->n_services == MAX_SERVICES) return broken(&r, "too many services");
+    if (set->n_services == MAX_SERVICES) return td_wire_broken(&r, "too many services");
     set->service[set->n_services++] = full.data;
-    struct field f;
+    struct td_wire_field f;
     bool more;
     for (;;) {
-        TD_TRY(read_field(&r, &f, &more));
+        TD_TRY(td_wire_next(&r, &f, &more));
         if (!more) return TD_OK;
         if (f.wire_type == 2 && f.number == 2) TD_TRY(read_method(set, full, f.bytes));
     }
@@ -248,8 +180,8 @@ static td_status read_service(struct td_descriptor_set *set, struct td_str scope
 // ---- files ------------------------------------------------------------------------------------
 
 static td_status add_file(struct td_descriptor_set *set, struct td_str bytes, struct td_str name) {
-    struct reader r = reader_of(set, bytes);
-    if (set->n_files == MAX_FILES) return broken(&r, "too many files");
+    struct td_wire r = reader_of(set, bytes);
+    if (set->n_files == MAX_FILES) return td_wire_broken(&r, "too many files");
     struct file *file = td_arena_alloc(set->arena, sizeof *file);
     struct file_ref *ref = td_arena_alloc(set->arena, sizeof *ref);
     char *key = td_arena_strndup(set->arena, name.data, name.len);
@@ -266,15 +198,15 @@ static td_status read_file(struct td_descriptor_set *set, struct td_str bytes) {
     TD_TRY(find_bytes(set, bytes, 2, &package));
     TD_TRY(add_file(set, bytes, name));
     struct file *file = set->file[set->n_files - 1];
-    struct reader r = reader_of(set, bytes);
-    struct field f;
+    struct td_wire r = reader_of(set, bytes);
+    struct td_wire_field f;
     bool more;
     for (;;) {
-        TD_TRY(read_field(&r, &f, &more));
+        TD_TRY(td_wire_next(&r, &f, &more));
         if (!more) return TD_OK;
         if (f.wire_type != 2) continue;
         if (f.number == 3) {
-            if (file->n_imports == MAX_IMPORTS) return broken(&r, "too many imports");
+            if (file->n_imports == MAX_IMPORTS) return td_wire_broken(&r, "too many imports");
             file->imports[file->n_imports++] = f.bytes;
         }
         if (f.number == 4) TD_TRY(read_message(set, package, f.bytes, 1));
@@ -284,12 +216,12 @@ static td_status read_file(struct td_descriptor_set *set, struct td_str bytes) {
 }
 
 static td_status read_set(struct td_descriptor_set *set, struct td_str bytes) {
-    struct reader r = reader_of(set, bytes);
-    if (bytes.len > MAX_SET_BYTES) return broken(&r, "more than 4 MiB");
-    struct field f;
+    struct td_wire r = reader_of(set, bytes);
+    if (bytes.len > MAX_SET_BYTES) return td_wire_broken(&r, "more than 4 MiB");
+    struct td_wire_field f;
     bool more;
     for (;;) {
-        TD_TRY(read_field(&r, &f, &more));
+        TD_TRY(td_wire_next(&r, &f, &more));
         if (!more) return TD_OK;
         if (f.number == 1 && f.wire_type == 2) TD_TRY(read_file(set, f.bytes));
     }

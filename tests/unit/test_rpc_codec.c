@@ -57,6 +57,20 @@ static void test_message_names_the_field_when_text_is_not_utf8(void **state) {
     assert_reason(s, TD_INVALID_ARGUMENT, "MALFORMED_MESSAGE");
 }
 
+static void test_message_names_the_field_when_text_has_a_nul(void **state) {
+    (void)state;
+    struct td_rpc_message *m;
+    const ProtobufCMessageDescriptor *type = &traind__v1__create_job_request__descriptor;
+    td_status s = td_rpc_message_decode(type, "\x12\x03x=1\x12\x03x\0y", 10, &m);
+    const char *path, *text;
+    td_status_field(s, 0, &path, &text);
+    assert_string_equal(path, "overrides");
+    assert_string_equal(text, "has a NUL character");
+    assert_reason(s, TD_INVALID_ARGUMENT, "MALFORMED_MESSAGE");
+    assert_ok(td_rpc_message_decode(type, "\x0a\0", 2, &m)); // an empty one
+    td_rpc_message_destroy(m);
+}
+
 static void test_message_checks_only_the_chosen_member_when_in_a_oneof(void **state) {
     (void)state;
     struct td_rpc_message *m;
@@ -302,6 +316,7 @@ int main(void) {
         cmocka_unit_test(test_message_decodes_when_well_formed),
         cmocka_unit_test(test_message_is_malformed_when_a_length_lies),
         cmocka_unit_test(test_message_names_the_field_when_text_is_not_utf8),
+        cmocka_unit_test(test_message_names_the_field_when_text_has_a_nul),
         cmocka_unit_test(test_message_checks_only_the_chosen_member_when_in_a_oneof),
         cmocka_unit_test(test_message_is_too_large_when_it_swells),
         cmocka_unit_test(test_message_fails_cleanly_when_memory_is_out),
