@@ -98,10 +98,12 @@ int td_session_explain(const struct td_session *s, td_status take_status) {
     take_status = blame_absence(s, take_status);
     int code = exit_of(td_status_code(take_status));
     fprintf(stderr, "trainctl: %s\n", td_status_message(take_status));
-    for (size_t i = 0; i < td_status_n_fields(take_status); i++) {
+    size_t n = td_status_n_fields(take_status);
+    for (size_t i = 0; i < n; i++) {
         const char *path, *text;
         td_status_field(take_status, i, &path, &text);
-        fprintf(stderr, "  %s: %s\n", path, text);
+        if (n == 1 && strstr(td_status_message(take_status), text)) break; // it was said
+        fprintf(stderr, "  %s%s%s\n", path, path[0] ? ": " : "", text);
     }
     for (size_t i = 0; i < td_status_n_meta(take_status); i++) {
         const char *key, *value;

@@ -59,6 +59,20 @@ struct td_attempt *td_attempt_find(struct td_core *core, const Traind__V1__Attem
     return a;
 }
 
+td_status td_core_check_attempt(struct td_core *core, const Traind__V1__AttemptId *id) {
+    struct td_job *j = NULL;
+    if (!id || !id->job[0]) {
+        td_status s = td_fail(TD_INVALID_ARGUMENT, "id: which attempt it is of is missing");
+        return td_status_with_field(td_status_with_reason(s, "FIELD_INVALID"), "id", "is missing");
+    }
+    if (td_attempt_find(core, id, &j)) return TD_OK;
+    td_status s = td_fail(TD_ABORTED,
+                          "attempt %u of job %s (epoch %" PRIu64
+                          ") was given up; what it sends is not taken any more",
+                          id->attempt, id->job, id->epoch);
+    return td_status_with_reason(s, "FENCED");
+}
+
 void td_attempt_ack(struct td_core *core, const struct td_host *node, const struct td_job *j,
                     const struct td_attempt *a, Traind__V1__Segment__Kind kind, uint32_t rank,
                     uint64_t offset) {

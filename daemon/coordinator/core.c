@@ -154,7 +154,7 @@ static void on_recovering(struct td_core *core, struct td_job *j) {
     int64_t wait_s = r->n_backoff > 0 ? r->backoff_s[TD_MIN(i, r->n_backoff - 1)] : 1;
     j->retry_at = td_mono_add(core->now.mono, wait_s * TD_NS_PER_S);
     td_core_wake_at(core, j->retry_at);
-    td_reason_set(&j->reason, "BACKING_OFF", "restart %u of %d in %" PRId64 " s, after %s: %.120s",
+    td_reason_set(&j->reason, "BACKING_OFF", "restart %u of %d in %" PRId64 " s, after %s: %s",
                   j->restarts, r->max, wait_s, td_class_name(j->failure.cls),
                   j->failure.message ? j->failure.message : "");
 }
@@ -186,7 +186,7 @@ static void on_entry(struct td_core *core, struct td_job *j, enum td_job_event e
         td_reason_set(&j->reason, "CANCELLING", "its ranks stop%s%s", why[0] ? "; " : "", why);
         break;
     case TD_JOB_FAILED:
-        td_reason_set(&j->reason, "FAILED", "%s: %.200s", td_class_name(j->failure.cls),
+        td_reason_set(&j->reason, "FAILED", "%s: %s", td_class_name(j->failure.cls),
                       j->failure.message ? j->failure.message : "");
         break;
     case TD_JOB_EXPIRED:
@@ -203,7 +203,7 @@ static void on_entry(struct td_core *core, struct td_job *j, enum td_job_event e
 }
 
 static void tell_moved(struct td_core *core, const struct td_job *j, enum td_job_state from) {
-    char text[400];
+    char text[600];
     snprintf(text, sizeof text, "from=%s to=%s attempt=%u%s%s", td_job_state_name(from),
              td_job_state_name(j->state), j->n_attempts, j->reason.text[0] ? " why=" : "",
              j->reason.text);
@@ -680,16 +680,6 @@ uint32_t td_core_n_stopping(const struct td_core *core) {
 }
 
 // ---- bulk ---------------------------------------------------------------------------------------
-td_status td_core_check_attempt(struct td_core *core, const Traind__V1__AttemptId *id) {
-    struct td_job *j = NULL;
-    if (id && td_attempt_find(core, id, &j)) return TD_OK;
-    td_status s = td_fail(TD_ABORTED,
-                          "attempt %u of job %s (epoch %" PRIu64
-                          ") was given up; what it sends is not taken any more",
-                          id ? id->attempt : 0, id && id->job ? id->job : "?", id ? id->epoch : 0);
-    return td_status_with_reason(s, "FENCED");
-}
-
 void td_core_points_committed(struct td_core *core, struct td_now now, const char *job,
                               uint32_t attempt, uint32_t rank, uint64_t offset) {
     enter(core, now);

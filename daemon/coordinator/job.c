@@ -95,9 +95,11 @@ void td_reason_set(struct td_reason *r, const char *code, const char *fmt, ...) 
     snprintf(r->code, sizeof r->code, "%s", code);
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(r->text, sizeof r->text, fmt, ap);
+    bool cut = vsnprintf(r->text, sizeof r->text, fmt, ap) >= (int)sizeof r->text;
     va_end(ap);
+    if (cut) r->text[sizeof r->text - 4] = '\0';
     td_utf8_scrub(r->text); // a precision or the buffer's end may have cut a character
+    if (cut) memcpy(r->text + strlen(r->text), "...", 4);
 }
 
 void td_failure_finish(struct td_failure *f) {

@@ -66,8 +66,8 @@ enum {
 
 // Why a job does not run. Numbers are refreshed by each pass of the queue.
 struct td_reason {
-    char code[32]; // "": none
-    char text[240];
+    char code[32];  // "": none
+    char text[480]; // one that is longer ends in "..."
     uint32_t needed_slots;
     uint32_t free_slots;
     uint32_t position; // from 1
