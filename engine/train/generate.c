@@ -89,7 +89,7 @@ static td_status writing_init(struct writing *w, struct td_loop *l) {
         w->vocabulary = fields[f].n_classes;
     }
     TD_CHECK(w->x);
-    TD_TRY(td_rank_result_columns(r, "logits", &w->columns));
+    TD_TRY(td_predict_columns(r, "logits", &w->columns));
     w->vocabulary = TD_MIN(w->vocabulary, w->columns);
     w->logits = td_calloc((size_t)w->columns, sizeof *w->logits);
     w->odds = td_calloc((size_t)w->vocabulary, sizeof *w->odds);
@@ -144,7 +144,7 @@ static td_status next_token(struct writing *w) {
     r->module_ops->aim(r->module, 0, n - 1, w->field);
     struct td_program_key key = td_rank_predict_key(1);
     TD_TRY(td_rank_step(r, TD_STEP_PREDICT, &key, inputs, &g));
-    TD_TRY(td_rank_result(r, "logits", 1, w->logits));
+    TD_TRY(td_predict_result(r, "logits", 1, w->logits));
     w->token[w->n_tokens] = draw(w, &r->config->predict);
     w->n_tokens++;
     return TD_OK;

@@ -95,6 +95,36 @@ static void table_close(struct table *t) {
     (void)unlink(t->tmp); // gone already when it was finished
 }
 
+// ---- results ------------------------------------------------------------------------------------
+// Its tensors are "<name>:<rows>", one for each size of batch.
+td_status td_predict_columns(const struct td_rank *r, const char *name, int64_t *out_columns) {
+    size_t len = strlen(name);
+    for (uint32_t i = 0; i < td_state_count(r->state); i++) {
+        const struct td_state_info *t = td_state_at(r->state, i);
+        if (t->role != TD_ROLE_RESULT || strncmp(t->name, name, len) != 0 || t->name[len] != ':')
+            continue;
+        *out_columns = t->shape.dim[0] ? td_shape_elems(&t->shape) / t->shape.dim[0] : 0;
+        return TD_OK;
+    }
+    return td_fail(TD_INVALID_ARGUMENT, "model '%s' has no '%s' to predict with",
+                   r->config->model.name, name);
+}
+
+td_status td_predict_result(struct td_rank *r, const char *name, int64_t n, float *out) {
+    char path[64];
+    uint32_t index;
+    snprintf(path, sizeof path, "%.40s:%lld", name, (long long)n);
+    TD_TRY(td_state_find(r->state, path, &index));
+    const struct td_state_info *t = td_state_at(r->state, index);
+    TD_CHECK(t->dtype == TD_F32);
+    struct td_buffer host = {
+        .space = TD_SPACE_HOST,
+        .handle = (uint64_t)(uintptr_t)out,
+        .bytes = t->bytes,
+    };
+    return r->accel_ops->copy(r->accel, host, 0, r->memory.region[t->role], t->offset, t->bytes);
+}
+
 // ---- asking -------------------------------------------------------------------------------------
 struct asking {
     struct td_loop *loop;
@@ -122,7 +152,7 @@ static td_status asking_init(struct asking *a, struct td_loop *l) {
     size_t n_fields;
     const struct td_field *fields = td_data_fields(r->data, &n_fields);
     a->loop = l;
-    TD_TRY(td_rank_result_columns(r, "logits", &a->columns));
+    TD_TRY(td_predict_columns(r, "logits", &a->columns));
     a->row_bytes = r->config->predict.logits ? (size_t)a->columns * sizeof(float) : sizeof(int32_t);
     size_t part = sizeof(int64_t) + batch * a->row_bytes;
     a->logits = td_calloc(batch * (size_t)a->columns, sizeof *a->logits);
@@ -171,7 +201,7 @@ static td_status ask(struct asking *a, int64_t n, const void *const *inputs) {
     }
     struct td_program_key key = td_rank_predict_key(n);
     TD_TRY(td_rank_step(r, TD_STEP_PREDICT, &key, inputs, &g));
-    TD_TRY(td_rank_result(r, "logits", n, a->logits));
+    TD_TRY(td_predict_result(r, "logits", n, a->logits));
     char *rows = a->own + sizeof n;
     if (r->config->predict.logits) {
         memcpy(rows, a->logits, (size_t)n * a->row_bytes);

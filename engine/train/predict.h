@@ -21,4 +21,9 @@ TD_MUST_USE td_status td_generate(struct td_loop *l, bool *out_interrupted);
 // both.
 TD_MUST_USE td_status td_predict_path(const struct td_rank *r, const char *name, char *out_path);
 
+// A result of predict steps (td_graph_result) of n rows: their width, and the rows of the last run.
+TD_MUST_USE td_status td_predict_columns(const struct td_rank *r, const char *name,
+                                         int64_t *out_columns);
+TD_MUST_USE td_status td_predict_result(struct td_rank *r, const char *name, int64_t n, float *out);
+
 #endif

@@ -748,34 +748,3 @@ td_status td_rank_hook(struct td_rank *r, enum td_strategy_hook hook, int64_t ba
 td_status td_rank_sum(struct td_rank *r, void *data, int64_t n, enum td_dtype dtype) {
     return r->strategy_ops->reduce(r->strategy, data, n, dtype, TD_REDUCE_SUM);
 }
-
-// ---- results of predict steps ------------------------------------------------------------------
-
-// Its tensors are "<name>:<rows>", one for each size of batch.
-td_status td_rank_result_columns(const struct td_rank *r, const char *name, int64_t *out_columns) {
-    size_t len = strlen(name);
-    for (uint32_t i = 0; i < td_state_count(r->state); i++) {
-        const struct td_state_info *t = td_state_at(r->state, i);
-        if (t->role != TD_ROLE_RESULT || strncmp(t->name, name, len) != 0 || t->name[len] != ':')
-            continue;
-        *out_columns = t->shape.dim[0] ? td_shape_elems(&t->shape) / t->shape.dim[0] : 0;
-        return TD_OK;
-    }
-    return td_fail(TD_INVALID_ARGUMENT, "model '%s' has no '%s' to predict with",
-                   r->config->model.name, name);
-}
-
-td_status td_rank_result(struct td_rank *r, const char *name, int64_t n, float *out) {
-    char path[64];
-    uint32_t index;
-    snprintf(path, sizeof path, "%.40s:%lld", name, (long long)n);
-    TD_TRY(td_state_find(r->state, path, &index));
-    const struct td_state_info *t = td_state_at(r->state, index);
-    TD_CHECK(t->dtype == TD_F32);
-    struct td_buffer host = {
-        .space = TD_SPACE_HOST,
-        .handle = (uint64_t)(uintptr_t)out,
-        .bytes = t->bytes,
-    };
-    return r->accel_ops->copy(r->accel, host, 0, r->memory.region[t->role], t->offset, t->bytes);
-}

@@ -97,10 +97,6 @@ struct td_program_key td_rank_eval_key(int64_t n);
 struct td_program_key td_rank_predict_key(int64_t n);
 // The predict stage continues a prompt instead of going through data.
 bool td_rank_generates(const struct td_rank *r);
-// A result of predict steps (td_graph_result) of n rows: their width, and the rows of the last run.
-TD_MUST_USE td_status td_rank_result_columns(const struct td_rank *r, const char *name,
-                                             int64_t *out_columns);
-TD_MUST_USE td_status td_rank_result(struct td_rank *r, const char *name, int64_t n, float *out);
 // Runs a program, with the strategy's hooks around its segments. Outputs are in r->outputs, named
 // by the graph; they are there when it returns.
 TD_MUST_USE td_status td_rank_step(struct td_rank *r, enum td_strategy_step kind,
