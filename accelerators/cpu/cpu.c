@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/spin.h"
 #include "lib/base/clock.h"
 #include "accelerators/cpu/tune.h"
 #include "lib/base/fsio.h"
@@ -29,6 +30,7 @@ static td_status cpu_probe(struct td_accel_facts *out_facts) {
 
 static void cpu_close(struct td_accelerator *a) {
     if (!a) return;
+    td_spin_destroy(a->spin);
     td_dnnl_destroy(a->dnnl);
     td_tune_destroy(a->tune);
     td_room_finish(&a->room);
@@ -63,6 +65,7 @@ static td_status cpu_open(const struct td_accel_config *config, struct td_accele
     td_status failed = td_dnnl_create(&a->room, &a->dnnl);
     const char *cache = config->deterministic ? NULL : config->cache_dir;
     if (!failed) failed = td_tune_create(cache, machine, &a->tune);
+    if (!failed && a->n_threads > 1) failed = td_spin_create(&a->spin);
     if (failed) {
         cpu_close(a);
         return failed;
@@ -150,6 +153,7 @@ static td_status cpu_run(struct td_executable *e, uint32_t segments, const void 
         k->runs++;
         before = now;
     }
+    if (e->accel->spin) td_spin_watch(e->accel->spin, before);
     return TD_OK;
 }
 

@@ -12,6 +12,7 @@
 //   conv.c       convolutions by oneDNN
 //   layout.c     in which order the bytes of images lie
 //   parallel.c   the one OpenMP loop
+//   spin.c       how long threads spin for each other
 //   peak.c       what the threads can do at best, measured
 //   convert.c    rows of any float type as rows of fp32
 //   kernels_*.c  everything else: elementwise, reductions, norms, loss, optimizers
@@ -47,6 +48,7 @@ struct td_accelerator {
     struct td_room room;
     struct td_dnnl *dnnl;
     struct td_tune *tune; // tune.h
+    struct td_spin *spin; // spin.h; NULL: one thread
 };
 enum { td_accelerator_magic = 0x43505541 };
 
