@@ -127,8 +127,8 @@ $(desc): $(protos)
 
 $(B)/obj/lib/rpc/descriptors.o: $(desc)
 flags_lib_rpc := -DTD_DESCRIPTORS='"$(desc)"'
-# OpenMP is the cpu accelerator's own; nothing else may start its threads.
-flags_accelerators_cpu := -fopenmp -O3
+# OpenMP is the cpu accelerator's own; nothing else may start its threads. Its sums may use FMA.
+flags_accelerators_cpu := -fopenmp -O3 -ffp-contract=fast
 # Random numbers and first values are made in loops that only -O3 turns into vectors.
 flags_lib_base := -O3
 flags_engine_train := -O3

@@ -17,7 +17,7 @@
 #include "accelerators/cpu/tile.h"
 #include "accelerators/cpu/vmath.h"
 
-enum { QUERIES = 64, WIDE = TD_TILE_N };
+enum { QUERIES = 32, WIDE = TD_TILE_N, AHEAD = 8 };
 
 // Where a tensor's heads lie: head h of token t of sample b is at b * sample + t * token + h *
 // depth.
@@ -32,6 +32,7 @@ struct attention {
     float scale;
     int64_t batch, tokens, keys, n_heads, groups, depth;
     int64_t depth_up, keys_up; // padded to whole vectors
+    int64_t row;               // of scores: keys_up, but no multiple of a kilobyte
     struct heads q, k, v, o, d_o, dq, dk, dv;
     float *lse; // (B,H,T)
     float *room;
@@ -40,8 +41,8 @@ struct attention {
 
 // A thread's room; the first three are a group's, the others a block's of queries.
 struct room {
-    float *kt;      // (D, keys): keys transposed
-    float *vt;      // (D, keys): values transposed (backward)
+    float *kt;      // keys transposed, in panels
+    float *vt;      // values likewise (backward)
     float *k, *v;   // (keys, D): k in backward, v in forward
     float *dk, *dv; // (keys, D)
     float *q, *d_o; // (QUERIES, D)
@@ -60,20 +61,21 @@ static float *cut(float **at, int64_t floats) {
 // Returns where it ends.
 static float *lay_out(const struct attention *a, bool backward, float *at, struct room *out) {
     int64_t keys = a->keys_up, depth = a->depth_up;
-    struct room r = {.kt = cut(&at, a->depth * keys)};
+    int64_t panels = (int64_t)td_align_up((size_t)keys, TD_TILE_PANEL);
+    struct room r = {.kt = cut(&at, a->depth * panels)};
     if (backward) {
-        r.vt = cut(&at, a->depth * keys);
+        r.vt = cut(&at, a->depth * panels);
         r.k = cut(&at, keys * depth);
         r.dk = cut(&at, keys * depth);
         r.dv = cut(&at, keys * depth);
         r.d_o = cut(&at, QUERIES * depth);
-        r.dp = cut(&at, QUERIES * keys);
+        r.dp = cut(&at, QUERIES * a->row);
     } else {
         r.v = cut(&at, keys * depth);
     }
     r.q = cut(&at, QUERIES * depth);
     r.o = cut(&at, QUERIES * depth);
-    r.s = cut(&at, QUERIES * keys);
+    r.s = cut(&at, QUERIES * a->row);
     r.row = cut(&at, WIDE * depth);
     *out = r;
     return at;
@@ -84,24 +86,34 @@ static int64_t place(const struct heads *h, int64_t b, int64_t t, int64_t head, 
     return b * h->sample + t * h->token + head * depth;
 }
 
+// Tokens are a whole product's row apart: no prefetcher of the hardware follows that.
+static void fetch(const void *row, int64_t elems) {
+    for (int64_t i = 0; i < elems; i += WIDE) {
+        __builtin_prefetch((const float *)row + i);
+    }
+}
+
 // Rows t0 .. t0 + n of a head as dense fp32 rows, zero up to depth_up and up to n_up rows.
 static void load(const struct attention *a, const struct heads *h, int64_t b, int64_t head,
                  int64_t t0, int64_t n, int64_t n_up, float *y) {
     for (int64_t i = 0; i < n_up; i++, y += a->depth_up) {
         int64_t have = i < n ? a->depth : 0;
         int64_t at = place(h, b, t0 + i, head, a->depth);
+        if (have) fetch(td_cpu_at(a->type, h->base, at + AHEAD * h->token), have);
         if (have) td_cpu_widen(a->type, td_cpu_at(a->type, h->base, at), have, y);
         if (have < a->depth_up) memset(y + have, 0, (size_t)(a->depth_up - have) * sizeof *y);
     }
 }
 
-// All keys of a head, transposed: (D, keys_up), zero beyond the last key.
+// All keys of a head, transposed, in panels of (D, 64) as td_tile reads them; zero beyond the last
+// key.
 static void load_transposed(const struct attention *a, const struct heads *h, int64_t b,
                             int64_t head, float *row, float *y) {
     for (int64_t t = 0; t < a->keys; t += WIDE) {
         int64_t n = TD_MIN(a->keys - t, (int64_t)WIDE);
         load(a, h, b, head, t, n, WIDE, row);
-        td_tile_transpose(row, a->depth_up, WIDE, a->depth, y + t, a->keys_up);
+        float *panel = y + t / TD_TILE_PANEL * TD_TILE_PANEL * a->depth + t % TD_TILE_PANEL;
+        td_tile_transpose(row, a->depth_up, WIDE, a->depth, panel, TD_TILE_PANEL);
     }
 }
 
@@ -148,9 +160,10 @@ static void against_keys(const struct attention *a, const struct block *x, const
                                       .a_row = a->depth_up,
                                       .a_col = 1,
                                       .b = kt,
-                                      .b_row = a->keys_up,
+                                      .b_row = TD_TILE_PANEL,
+                                      .b_panel = TD_TILE_PANEL * a->depth,
                                       .c = y,
-                                      .c_row = a->keys_up});
+                                      .c_row = a->row});
 }
 
 // y (QUERIES, D) = p (QUERIES, keys) by keys or values.
@@ -160,10 +173,11 @@ static void weighted(const struct attention *a, const struct block *x, const flo
                                       .n = a->depth_up,
                                       .k = x->keys,
                                       .a = p,
-                                      .a_row = a->keys_up,
+                                      .a_row = a->row,
                                       .a_col = 1,
                                       .b = v,
                                       .b_row = a->depth_up,
+                                      .b_panel = TD_TILE_PANEL,
                                       .c = y,
                                       .c_row = a->depth_up});
 }
@@ -176,9 +190,10 @@ static void add_to_keys(const struct attention *a, const struct block *x, const 
                                       .k = x->n,
                                       .a = p,
                                       .a_row = 1,
-                                      .a_col = a->keys_up,
+                                      .a_col = a->row,
                                       .b = rows,
                                       .b_row = a->depth_up,
+                                      .b_panel = TD_TILE_PANEL,
                                       .c = y,
                                       .c_row = a->depth_up,
                                       .add = true});
@@ -218,7 +233,7 @@ static void forward_block(const struct attention *a, const struct room *r, const
     against_keys(a, x, r->q, r->kt, r->s);
     for (int64_t i = 0; i < x->n; i++) {
         float *lse = &a->lse[(x->b * a->n_heads + x->head) * a->tokens + x->t0 + i];
-        weigh(r->s + i * a->keys_up, seen(a, x, i), x->keys_up, a->scale, &sum[i], lse);
+        weigh(r->s + i * a->row, seen(a, x, i), x->keys_up, a->scale, &sum[i], lse);
     }
     weighted(a, x, r->s, r->v, r->o);
     for (int64_t i = 0; i < x->n; i++) {
@@ -278,8 +293,8 @@ static void backward_block(const struct attention *a, const struct room *r, cons
     const float *lse = &a->lse[(x->b * a->n_heads + x->head) * a->tokens + x->t0];
     for (int64_t i = 0; i < x->n; i++) {
         float delta = dot(r->o + i * a->depth_up, r->d_o + i * a->depth_up, a->depth);
-        unweigh(r->s + i * a->keys_up, r->dp + i * a->keys_up, seen(a, x, i), x->keys_up, a->scale,
-                lse[i], delta);
+        unweigh(r->s + i * a->row, r->dp + i * a->row, seen(a, x, i), x->keys_up, a->scale, lse[i],
+                delta);
     }
     add_to_keys(a, x, r->s, r->d_o, r->dv);
     add_to_keys(a, x, r->dp, r->q, r->dk);
@@ -333,6 +348,7 @@ static struct attention sizes_of(const struct td_kernel *k) {
                           .depth = q->dim[3]};
     a.depth_up = (int64_t)td_align_up((size_t)a.depth, WIDE);
     a.keys_up = (int64_t)td_align_up((size_t)a.keys, WIDE);
+    a.row = a.keys_up + (a.keys_up % 256 ? 0 : WIDE);
     a.scale = k->attrs.scale != 0 ? (float)k->attrs.scale : 1 / sqrtf((float)a.depth);
     struct room none;
     a.room_floats = (size_t)(lay_out(&a, is_backward(k), a.room, &none) - a.room);

@@ -9,7 +9,7 @@
 // Sixteen floats, wherever they lie.
 typedef float v16 __attribute__((vector_size(64), aligned(4), may_alias));
 
-enum { MR = TD_TILE_M, K_AT_ONCE = 128, PANEL = 4 };
+enum { MR = TD_TILE_M, K_AT_ONCE = 128 };
 
 // One block of C: MR rows, NV vectors. t's pointers are at the block.
 #define BLOCK(NV)                                                                                  \
@@ -62,10 +62,10 @@ void td_tile_product(const struct td_tile *t) {
         part.k = TD_MIN(t->k - p, (int64_t)K_AT_ONCE);
         part.a = t->a + p * t->a_col;
         part.add = t->add || p > 0;
-        for (int64_t j = 0; j < t->n; j += PANEL * TD_TILE_N) {
-            part.b = t->b + p * t->b_row + j;
+        for (int64_t j = 0; j < t->n; j += TD_TILE_PANEL) {
+            part.b = t->b + p * t->b_row + j / TD_TILE_PANEL * t->b_panel;
             part.c = t->c + j;
-            panel(&part, TD_MIN((t->n - j) / TD_TILE_N, (int64_t)PANEL));
+            panel(&part, TD_MIN(t->n - j, (int64_t)TD_TILE_PANEL) / TD_TILE_N);
         }
     }
 }

@@ -8,17 +8,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TD_TILE_M = 4, TD_TILE_N = 16 };
+enum { TD_TILE_M = 4, TD_TILE_N = 16, TD_TILE_PANEL = 64 };
 
 // C (m,n) = A (m,k) B (k,n), or C += with add. Element (i,p) of A is a[i * a_row + p * a_col], so A
-// may be a transpose; rows of B and C are contiguous. m a multiple of TD_TILE_M, n of TD_TILE_N:
-// what is computed beyond a matrix goes into the padding of C, from the padding of A and B.
+// may be a transpose; rows of C are contiguous, and those of B in panels of TD_TILE_PANEL columns,
+// which are b_panel apart (TD_TILE_PANEL: B is one matrix). m a multiple of TD_TILE_M, n of
+// TD_TILE_N: what is computed beyond a matrix goes into the padding of C, from the padding of A and
+// B.
 struct td_tile {
     int64_t m, n, k;
     const float *a;
     int64_t a_row, a_col;
     const float *b;
-    int64_t b_row;
+    int64_t b_row, b_panel;
     float *c;
     int64_t c_row;
     bool add;

@@ -17,7 +17,8 @@ union vm_bits {
 
 // 2^n r, with x = n ln 2 + r and ln 2 in two parts.
 static inline float vm_exp(float x) {
-    x = x > 89.0f ? 89.0f : x < -87.3f ? -87.3f : x;
+    x = 89.0f < x ? 89.0f : x;
+    x = -87.3f > x ? -87.3f : x;
     float n = rintf(x * 1.44269504f);
     float r = x - n * 0.693359375f + n * 2.12194440e-4f;
     float p = 1.9875691500e-4f;
