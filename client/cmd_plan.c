@@ -22,6 +22,9 @@ static void show_plan(const Traind__V1__PlanJobResponse *r) {
            td_format_count(r->flops_per_step, text));
     printf("%-16s %" PRIu32 " an epoch, %" PRIu32 " in all\n", "steps", r->steps_per_epoch,
            r->total_steps);
+    if (r->step_seconds > 0)
+        printf("%-16s %.3g s a step, %.3g s an epoch, on undisturbed cores\n", "time",
+               r->step_seconds, r->step_seconds * r->steps_per_epoch);
     printf("%-16s %" PRIu32 "\n", "slots", r->slots);
 }
 

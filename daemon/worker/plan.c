@@ -20,6 +20,8 @@ static td_status append_sizes(const struct td_sizes *z, struct td_buf *b) {
                          (long long)z->parameters, z->state_bytes, z->arena_bytes, z->scratch_bytes,
                          td_recompute_name(z->recompute), z->snapshot_bytes, z->shared_bytes));
     TD_TRY(td_json_print_double(z->flops_per_step, b));
+    TD_TRY(td_buf_str(b, ",\"step_seconds\":"));
+    TD_TRY(td_json_print_double(z->step_seconds, b));
     return td_buf_printf(b,
                          ",\"batches_per_epoch\":%lld,\"steps_per_epoch\":%lld,"
                          "\"total_steps\":%lld,\"samples\":%lld",

@@ -24,6 +24,7 @@ struct td_sizes {
     enum td_recompute recompute;
     size_t snapshot_bytes;                                   // of the checkpointer
     size_t shared_bytes;                                     // mapping of the group; 0 for world 1
+    double step_seconds;                                     // estimated; 0: unknown
     double flops_per_step;                                   // of one optimizer step of this rank
     int64_t samples;                                         // of the training set
     int64_t batches_per_epoch, steps_per_epoch, total_steps; // total 0: no limit known

@@ -205,6 +205,18 @@ def test_activations_are_made_again_when_memory_is_short(tmp_path):
     assert "trainer.recompute: full" in lines[-1]["message"]
 
 
+def test_plan_estimates_the_step_where_the_peak_can_be_measured(tmp_path):
+    def seconds(accelerator, batch):
+        file = tmp_path / "p.json"
+        file.write_text(json.dumps(plan_of(
+            {"model": {"name": "mlp", "layers": [16, 512, 512, 4]}}, trainer={"accelerator": accelerator},
+            data={"batch_size": batch, "samples": 4096})))
+        return ranks.sizes(file)["step_seconds"]
+
+    assert seconds("reference", 32) == 0
+    assert 0 < seconds("cpu", 16) * 4 < seconds("cpu", 4096) < 60
+
+
 def test_plan_prints_the_graph_of_any_pass_when_asked(tmp_path):
     plan_file = tmp_path / "plan.json"
     plan_file.write_text(json.dumps(plan_of(trainer={"gradient_clip_val": 1.0})))

@@ -1,0 +1,18 @@
+#ifndef TRAIND_ENGINE_TRAIN_ESTIMATE_H
+#define TRAIND_ENGINE_TRAIN_ESTIMATE_H
+
+// Estimate: how long an optimizer step will take, before any step ran.
+//
+// Each node of the training program takes the longer of two times: its arithmetic at a share of the
+// peak that was measured a moment ago, and its bytes at the measured bandwidth; plus the fixed cost
+// of starting a kernel on all threads. The shares are rules by op, calibrated once on the cpu
+// accelerator (docs/engine.md has the figures), so they tell of undisturbed cores: a prediction is
+// what the step takes when nobody else computes. Collectives between ranks are not in it.
+// Thread: the training thread, for some 50 ms.
+
+#include "engine/train/rank.h"
+
+// Seconds; 0 where the accelerator cannot measure its peak, or nothing is trained.
+TD_MUST_USE td_status td_estimate_step(const struct td_rank *r, double *out_seconds);
+
+#endif
