@@ -50,6 +50,9 @@ def test_predictions_are_those_of_the_evaluation_on_any_number_of_ranks(tmp_path
     assert code == 0
     assert accuracy == pytest.approx((classes == np.load(tmp_path / "y.npy")).mean(), abs=1e-6)
 
+    out, _ = predict(tmp_path, CONVNET, data["npy"], batch=9, ckpt_path=trained["convnet"])
+    assert (np.load(out / "predictions.npy") == classes).all(), "a checkpoint resumed is no other"
+
     logits = []
     for world, batch in ((1, 120), (2, 7)):
         out, _ = predict(tmp_path, CONVNET, data["npy"], world, batch, predict={"values": "logits"}, **source)

@@ -117,6 +117,25 @@ static void test_steps_share_parameters_when_recorded_twice(void **state) {
     td_state_table_destroy(t);
 }
 
+static void test_activation_is_the_knobs_when_recorded(void **state) {
+    (void)state;
+    static const char *const names[] = {"relu", "gelu", "silu", "tanh", "sigmoid"};
+    for (size_t i = 0; i < TD_COUNTOF(names); i++) {
+        struct td_state_table *t;
+        struct td_graph *g;
+        char knobs[96], ops[256], expected[128];
+        snprintf(knobs, sizeof knobs, "{\"layers\":[12,6,5],\"activation\":\"%s\"}", names[i]);
+        snprintf(expected, sizeof expected, "matmul add %s matmul add softmax_ce count_correct",
+                 names[i]);
+        assert_ok(td_state_table_create(&t));
+        record(knobs, (const struct td_field[]){flat_f32, labels}, TD_MODE_TRAIN, t, &g);
+        op_names(g, ops, sizeof ops);
+        assert_string_equal(ops, expected);
+        td_graph_destroy(g);
+        td_state_table_destroy(t);
+    }
+}
+
 static void test_open_names_both_sides_when_data_and_knobs_do_not_fit(void **state) {
     (void)state;
     struct td_field f64 = flat_f32, two_labels = labels, other = labels;
@@ -132,7 +151,7 @@ static void test_open_names_both_sides_when_data_and_knobs_do_not_fit(void **sta
         {"{\"layers\":[12]}", image_u8, labels, "2 to 64"},
         {"{\"layers\":[12,0]}", image_u8, labels, "model.layers[1]"},
         {"{\"layers\":[12,\"a\"]}", image_u8, labels, "model.layers[1]"},
-        {"{\"layers\":[12,5],\"activation\":\"gelu\"}", image_u8, labels, "'gelu'"},
+        {"{\"layers\":[12,5],\"activation\":\"gleu\"}", image_u8, labels, "'gleu'"},
         {"{\"layers\":[784,5]}", image_u8, labels,
          "begins with 784 but the dataset's samples 'x' "
          "have 12 elements"},
@@ -171,6 +190,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_graph_is_that_of_linear_layers_when_recorded),
         cmocka_unit_test(test_steps_share_parameters_when_recorded_twice),
+        cmocka_unit_test(test_activation_is_the_knobs_when_recorded),
         cmocka_unit_test(test_open_names_both_sides_when_data_and_knobs_do_not_fit),
         cmocka_unit_test(test_open_fails_cleanly_when_any_allocation_fails),
     };

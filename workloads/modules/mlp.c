@@ -1,12 +1,13 @@
 // Module `mlp`: fully connected layers with an activation between them, softmax cross entropy on
 // top: the classifier of the first examples.
 //
-// Knobs: layers (widths: input, each hidden layer, classes), activation (relu), bias (true).
+// Knobs: layers (widths: input, each hidden layer, classes), activation (relu, gelu, silu, tanh or
+// sigmoid), bias (true).
 // Parameters are named and shaped as torch's nn.Linear has them: fc1.weight (out, in), fc1.bias
 // (out), fc2.weight, ...; their initial values too: uniform in +-1/sqrt(in), weight and bias alike.
 // Fields: "x" u8 (cast with the factor 1/255) or f32, of any shape with layers[0] elements; "y"
 // i32, a class below the last width. Outputs: "loss" MEAN, "accuracy" SUM (the number right). The
-// graph is plain matmul, add and relu: fusing them is a pass's work.
+// graph is plain matmul, add and activation: fusing them is a pass's work.
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,10 +25,32 @@ struct td_module {
     int64_t width[MAX_WIDTHS];
     int n_widths;
     bool bias;
+    enum td_op activation;
     struct td_xy fields;
 };
 
+static const struct {
+    const char *name;
+    enum td_op op;
+} activations[] = {{"relu", TD_OP_RELU},
+                   {"gelu", TD_OP_GELU},
+                   {"silu", TD_OP_SILU},
+                   {"tanh", TD_OP_TANH},
+                   {"sigmoid", TD_OP_SIGMOID}};
+
 // ---- opening -----------------------------------------------------------------------------------
+static td_status read_activation(struct td_module *m, const struct td_json *knobs) {
+    const char *name = td_json_string(td_json_get(knobs, "activation"), "relu");
+    for (size_t i = 0; i < TD_COUNTOF(activations); i++) {
+        if (strcmp(activations[i].name, name) != 0) continue;
+        m->activation = activations[i].op;
+        return TD_OK;
+    }
+    return td_bad_spec("model.activation: '%s' is not known here; use relu, gelu, silu, tanh or "
+                       "sigmoid",
+                       name);
+}
+
 static td_status read_knobs(struct td_module *m, const struct td_json *knobs) {
     const struct td_json *layers = td_json_get(knobs, "layers");
     if (!layers || layers->kind != TD_JSON_ARRAY || layers->n_children < 2 ||
@@ -43,12 +66,8 @@ static td_status read_knobs(struct td_module *m, const struct td_json *knobs) {
         }
         m->width[m->n_widths++] = width;
     }
-    const char *activation = td_json_string(td_json_get(knobs, "activation"), "relu");
-    if (strcmp(activation, "relu") != 0) {
-        return td_bad_spec("model.activation: '%s' is not known here; use relu", activation);
-    }
     m->bias = td_json_bool(td_json_get(knobs, "bias"), true);
-    return TD_OK;
+    return read_activation(m, knobs);
 }
 
 static td_status check_fields(const struct td_module *m) {
@@ -92,7 +111,7 @@ static td_status mlp_record(struct td_module *m, struct td_graph *g, int64_t bat
         bool head = layer + 1 == m->n_widths;
         TD_TRY(td_layer_linear(g, name, m->width[layer - 1], m->width[layer], m->bias,
                                head ? TD_PARAM_NOT_HIDDEN : 0, &h));
-        if (!head) TD_TRY(td_graph_op(g, TD_OP_RELU, &h, 1, NULL, &h));
+        if (!head) TD_TRY(td_graph_op(g, m->activation, &h, 1, NULL, &h));
     }
     return td_layer_classify(g, h, y);
 }
