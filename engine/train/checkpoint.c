@@ -11,6 +11,7 @@
 
 #include "engine/train/retention.h"
 #include "engine/train/shard.h"
+#include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 #include "lib/base/half.h"
 
@@ -27,6 +28,7 @@ struct td_checkpointer {
     atomic_bool prepared; // the snapshot's pages are there
     struct td_manifest manifest;
     bool final;
+    int64_t held_ns; // how long the last save held the loop
     int64_t last_step;
     uint64_t skipped;
     _Atomic(td_status) failure;
@@ -242,8 +244,9 @@ static td_status write_files(struct td_checkpointer *c, const char *tmp, size_t 
 static td_status append_event(const struct td_checkpointer *c, const char *path, const char *label,
                               size_t bytes, const char *digest, struct td_buf *b) {
     const struct td_manifest *m = &c->manifest;
-    TD_TRY(td_buf_printf(b, "{\"event\":\"checkpoint\",\"step\":%lld,\"epoch\":%lld",
-                         (long long)m->progress.step, (long long)m->progress.epoch));
+    TD_TRY(td_buf_printf(
+        b, "{\"event\":\"checkpoint\",\"step\":%lld,\"epoch\":%lld,\"held_ns\":%lld",
+        (long long)m->progress.step, (long long)m->progress.epoch, (long long)c->held_ns));
     TD_TRY(td_events_text(b, "path", label, 1024));
     TD_TRY(td_events_text(b, "directory", path, 1024));
     TD_TRY(td_buf_printf(b, ",\"bytes\":%zu,\"manifest\":\"%s\",\"files\":[", bytes, digest));
@@ -328,6 +331,7 @@ static void write_job(void *arg) {
 td_status td_checkpointer_save(struct td_checkpointer *c, const struct td_strategy_memory *memory,
                                const struct td_manifest *m, int flags) {
     bool final = flags & TD_SAVE_FINAL;
+    int64_t begin_ns = td_mono_now().ns;
     if (!is_owner(c)) return TD_OK;
     if (final || !atomic_load(&c->prepared))
         TD_TRY(td_background_wait(c->o.background, TD_CHECKPOINT_PATIENCE_NS));
@@ -341,6 +345,7 @@ td_status td_checkpointer_save(struct td_checkpointer *c, const struct td_strate
         TD_TRY(td_shard_take(&c->shard[i], c->o.accel_ops, c->o.accel, memory));
     c->manifest = *m;
     c->final = final;
+    c->held_ns = td_mono_now().ns - begin_ns;
     TD_CHECK(td_background_submit(c->o.background, write_job, c)); // we are its only client
     c->last_step = m->progress.step;
     if (!final) return TD_OK;

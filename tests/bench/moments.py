@@ -39,33 +39,36 @@ def dd(folder, size):
 
 
 def saves_of(ran):
-    """(stall in ms, bytes/s until durable) of each save that is followed by a step."""
+    """Of each save that a step follows: ms that the loop was held, ms that the next step took longer than
+    usual, bytes, bytes/s until it was durable."""
     times = {x["step"]: (x["value"], x["time_ns"]) for x in ran.lines if x.get("name") == "step_time_s"}
-    written = [(x["step"], x["clock_s"], x["bytes"]) for x in ran.lines if x.get("event") == "checkpoint"]
     quiet = [t for s, (t, _) in times.items() if s > 2 and (s - 1) % SAVE_EVERY]
-    return times, written, statistics.median(quiet) if quiet else 0
+    for x in ran.lines:
+        if x.get("event") == "checkpoint" and x["step"] + 1 in times:
+            yield (x["held_ns"] / 1e6, 1e3 * (times[x["step"] + 1][0] - statistics.median(quiet)), x["bytes"],
+                   x["bytes"] / (x["clock_s"] - times[x["step"]][1] / 1e9))
 
 
 def checkpoint(folder, torch):
     """The gpt job saves as it trains: how long the loop stalls, and how soon it is on the disk."""
-    stalls, speeds, disk, rival, others = [], [], [], [], []
+    held, longer, speeds, disk, rival, others = [], [], [], [], [], []
     for _ in range(A.rounds):
         plan = plan_of(folder / "gpt", "gpt", max_steps=SAVE_STEPS, log_every_n_steps=1,
                        checkpoint={"every_n_train_steps": SAVE_EVERY, "save_top_k": 1})
         ran = run_worker(plan, plan.parent)
-        times, written, usual = saves_of(ran)
-        for step, clock_s, size in written:
-            if step + 1 in times and usual:
-                stalls.append(1e3 * (times[step + 1][0] - usual))
-                speeds.append(size / (clock_s - times[step][1] / 1e9))
-                disk.append(dd(folder, size))
+        for held_ms, longer_ms, size, speed in saves_of(ran):
+            held.append(held_ms)
+            longer.append(longer_ms)
+            speeds.append(speed)
+            disk.append(dd(folder, size))
         others.append(ran.others)
         shutil.rmtree(plan.parent / "checkpoints", ignore_errors=True)
         if torch:
             lines = run_rival("checkpoint.py", "--folder", folder, "--times", "3").lines
             rival += [x["median"] for x in lines if x["mode"] == "torch.save+fsync"]
-    emit("gpt checkpoint: the loop stalls", stalls, "ms", better="less", asked=10, others=max(others),
+    emit("gpt checkpoint: the loop stalls", held, "ms", better="less", asked=10, others=max(others),
          torch_save_ms=rival and round(statistics.median(rival), 1) or None)
+    emit("gpt checkpoint: the next step is longer by", longer, "ms")
     emit("gpt checkpoint: durable, share of dd with fsync", [s / d for s, d in zip(speeds, disk)], "share",
          asked=0.8, ours_mb_s=speeds and round(statistics.median(speeds) / 1e6),
          dd_mb_s=disk and round(statistics.median(disk) / 1e6))
