@@ -135,6 +135,14 @@ bool td_launcher_note_exit(struct td_launcher *l, int32_t idx) {
     return true;
 }
 
+// A stop that was asked for and had to be forced is still that stop. Only what a rank did by itself
+// before it was killed is a failure.
+static bool was_killed_by_a_stop(const struct td_launcher *l) {
+    const struct td_launch_rank *r = &l->ranks[l->first_failed];
+    if (l->kill_why == TD_LAUNCH_KILL_FENCED) return true;
+    return l->kill_why == TD_LAUNCH_KILL_GRACE && r->signal == SIGKILL && !r->said_failed;
+}
+
 void td_launcher_note_end(struct td_launcher *l) {
     bool all_done = true;
     for (int32_t i = 0; i < l->o.n_ranks; i++)
@@ -146,7 +154,7 @@ void td_launcher_note_end(struct td_launcher *l) {
         const struct td_launch_rank *r = &l->ranks[l->first_failed];
         td_rank_ending(r, l->kill_why, &e);
         rank = r->rank;
-        outcome = l->kill_why == TD_LAUNCH_KILL_FENCED ? "killed" : "failed";
+        outcome = was_killed_by_a_stop(l) ? "killed" : "failed";
     }
     struct td_json *line = td_journal_begin(&l->journal, "launcher_end");
     td_journal_set_str(&l->journal, line, "outcome", outcome);

@@ -28,8 +28,9 @@
 //   {"event":"launcher_end","outcome":"done|stopped|failed|killed","rank":R,"class":"..",
 //    "code":"DATA_LOSS","message":".."}                                             last line
 //        done: every rank exited 0. stopped: agreed stop, as asked or by a limit. killed: SIGKILL
-//        was asked for (fenced). failed: rank, class and message are those of the first error that
-//        was not a mere consequence (a peer's collective error); rank is -1 where none is to blame.
+//        was asked for (fenced), or a stop's time was over. failed: rank, class and message are
+//        those of the first error that was not a mere consequence (a peer's collective error); rank
+//        is -1 where none is to blame.
 //
 // One line is the node's: when the launcher is surely gone (pidfd readable or another boot) and the
 // log has no launcher_end, the node, now its single writer, cuts an unfinished last line and

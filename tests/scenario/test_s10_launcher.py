@@ -198,7 +198,7 @@ def test_rank_that_does_not_stop_is_killed_in_time(launch, stubs):
     l.event("ready")
     l.attach(stubs).stop(CHECKPOINT, grace_ms=300)  # heard, although the daemon leaves at once
     end = l.wait()
-    assert end["outcome"] == "failed" and end["class"] == "stuck"
+    assert end["outcome"] == "killed" and end["class"] == "stuck"
 
 
 def test_fenced_attempt_is_killed_at_once(launch, stubs):

@@ -54,6 +54,21 @@ def test_ranks_stop_at_one_step_when_paused_or_cancelled_at_random_moments(daemo
             assert check_agreed(daemon, job, 2) > steps
 
 
+def test_stop_that_had_to_be_forced_is_no_failure(cluster):
+    daemon = cluster.start("--slots", "2", "--stop-grace-ms", "500")
+    job = daemon.submit(LONG, "trainer.devices=2")
+    daemon.wait_step(job, 60)
+    os.kill(daemon.workers(job)[1], signal.SIGSTOP)  # as on a machine that has no time for it
+    daemon.steer("Pause", job)
+    paused = daemon.wait_state(job, "PAUSED")
+    assert not paused.HasField("failure") and paused.restarts == 0, paused
+    assert any("did not stop in time" in note for note in paused.notes)
+    assert paused.checkpoint.startswith("a1/step-") and not daemon.workers(job)
+    daemon.steer("Resume", job)
+    daemon.wait_step(job, 110)
+    assert daemon.job(job).attempt == 2
+
+
 def test_pause_frees_the_slots_for_another_job(daemon):
     first = daemon.submit(LONG, "trainer.devices=2")
     daemon.wait_step(first, 5)
