@@ -62,9 +62,9 @@ static td_status cpu_open(const struct td_accel_config *config, struct td_accele
     td_parallel_open(a->n_threads);
     char machine[256];
     describe_machine(a->n_threads, machine, sizeof machine);
-    td_status failed = td_dnnl_create(&a->room, &a->dnnl);
     const char *cache = config->deterministic ? NULL : config->cache_dir;
-    if (!failed) failed = td_tune_create(cache, machine, &a->tune);
+    td_status failed = td_tune_create(cache, machine, &a->tune);
+    if (!failed) failed = td_dnnl_create(&a->room, a->tune, &a->dnnl);
     if (!failed && a->n_threads > 1) failed = td_spin_create(&a->spin);
     if (failed) {
         cpu_close(a);

@@ -164,7 +164,8 @@ TD_MUST_USE td_status td_fallback_take(struct td_kernel *k, const struct td_grap
 td_kernel_fn td_fallback_run; // what a slow kernel runs
 
 // ---- onednn.c -----------------------------------------------------------------------------------
-TD_MUST_USE td_status td_dnnl_create(struct td_room *room, struct td_dnnl **out_engine);
+TD_MUST_USE td_status td_dnnl_create(struct td_room *room, struct td_tune *tune,
+                                     struct td_dnnl **out_engine);
 void td_dnnl_destroy(struct td_dnnl *e);
 // "oneDNN 2.6.3, avx512_core_bf16"
 void td_dnnl_describe(char *out, size_t out_bytes);

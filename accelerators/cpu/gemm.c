@@ -5,14 +5,19 @@
 // layout it likes best (format any): 15 to 40 % faster than plain rows. The weights change every
 // step, so they are packed anew at the first product of a program that reads them; forward and
 // backward-data mostly want the same layout and then share the pack. The weight gradient
-// (dW = dy^T x) is an inner product with plain output, because that is what the collective, the
-// optimizer and the checkpoint read. Everything else is a plain matmul with strides.
+// (dW = dy^T x) is an inner product or a matmul, whichever tune.h finds faster, with plain output,
+// because that is what the collective, the optimizer and the checkpoint read. Everything else is a
+// plain matmul with strides.
 //
 // Scratch is the accelerator's. Primitives are created
 // at compile time; a run only sets addresses. Rejected: packing inside the optimizer (saves one
 // pass over the weights, worth 3 % of an mlp step; it ties the optimizer to this file).
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "accelerators/cpu/onednn.h"
+#include "accelerators/cpu/tune.h"
 
 enum kind { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHTS, MATMUL };
 
@@ -26,6 +31,7 @@ struct td_gemm {
     bool packs;           // this product packs first
     size_t partial; // BACKWARD_WEIGHTS that accumulates: where in the scratch dW is added from
     bool adds_partial;
+    bool sketched; // only its needs are known, it cannot run
 };
 
 // ---- one product --------------------------------------------------------------------------------
@@ -179,20 +185,21 @@ static td_status build(struct td_gemm *g) {
     set_layouts(&g->spec, g->kind, &l);
     TD_TRY(make_attr(&g->spec, g->kind, &attr));
     dnnl_status_t s = product_desc(g->engine->engine, &g->spec, g->kind, &l, attr, &pd);
-    if (!s) s = dnnl_primitive_create(&g->primitive, pd);
+    if (!s && !g->sketched) s = dnnl_primitive_create(&g->primitive, pd);
     td_status failed = s ? td_dnnl_fail(s, "create a product") : make_memories(g, &l, pd);
     dnnl_primitive_desc_destroy(pd);
     dnnl_primitive_attr_destroy(attr);
     return failed;
 }
 
-td_status td_gemm_create(struct td_dnnl *e, const struct td_gemm_spec *spec,
-                         struct td_gemm **out_gemm) {
+static td_status create(struct td_dnnl *e, const struct td_gemm_spec *spec, enum kind kind,
+                        bool sketched, struct td_gemm **out_gemm) {
     struct td_gemm *g = td_calloc(1, sizeof *g);
     if (!g) return td_fail_oom();
     g->engine = e;
     g->spec = *spec;
-    g->kind = choose_kind(spec);
+    g->kind = kind;
+    g->sketched = sketched;
     td_status failed = build(g);
     if (failed) {
         td_gemm_destroy(g);
@@ -200,6 +207,60 @@ td_status td_gemm_create(struct td_dnnl *e, const struct td_gemm_spec *spec,
     }
     *out_gemm = g;
     return TD_OK;
+}
+
+// ---- choosing -----------------------------------------------------------------------------------
+// Which of oneDNN's two products makes a weight gradient faster depends on its shape; all else is
+// the same product in any shape.
+struct race {
+    struct td_gemm *gemm[2];
+    float *a, *b, *y;
+};
+
+static td_status race_run(void *arg, int way) {
+    struct race *r = arg;
+    return td_gemm_run(r->gemm[way], r->a, r->b, NULL, r->y);
+}
+
+static float *race_room(int64_t rows, int64_t cols) {
+    return td_calloc((size_t)(rows * cols), sizeof(float));
+}
+
+static td_status choose_weights_kind(struct td_dnnl *e, const struct td_gemm_spec *s,
+                                     enum kind *out_kind) {
+    static const char *const names[] = {"inner_product", "matmul"};
+    static const enum kind kinds[] = {BACKWARD_WEIGHTS, MATMUL};
+    struct race r = {0};
+    char key[TD_TUNE_KEY_MAX];
+    int way;
+    td_status failed = TD_OK;
+    snprintf(key, sizeof key, "weights f32 %" PRId64 "x%" PRId64 " from %" PRId64 "%s", s->m, s->n,
+             s->k, s->accumulate ? " added" : "");
+    bool races = td_tune_measures(e->tune, key, names, 2);
+    if (races) {
+        r = (struct race){
+            .a = race_room(s->k, s->m), .b = race_room(s->k, s->n), .y = race_room(s->m, s->n)};
+        if (!r.a || !r.b || !r.y) failed = td_fail_oom();
+    }
+    // Both in any case: the scratch is large enough for either, so that no choice moves the plan.
+    for (int i = 0; i < 2 && !failed; i++) {
+        failed = create(e, s, kinds[i], !races, &r.gemm[i]);
+    }
+    if (!failed) failed = td_tune_pick(e->tune, key, names, 2, race_run, &r, &way);
+    td_gemm_destroy(r.gemm[0]);
+    td_gemm_destroy(r.gemm[1]);
+    free(r.a);
+    free(r.b);
+    free(r.y);
+    if (!failed) *out_kind = kinds[way];
+    return failed;
+}
+
+td_status td_gemm_create(struct td_dnnl *e, const struct td_gemm_spec *spec,
+                         struct td_gemm **out_gemm) {
+    enum kind kind = choose_kind(spec);
+    if (kind == BACKWARD_WEIGHTS) TD_TRY(choose_weights_kind(e, spec, &kind));
+    return create(e, spec, kind, false, out_gemm);
 }
 
 void td_gemm_destroy(struct td_gemm *g) {

@@ -20,10 +20,11 @@ td_status td_dnnl_fail(dnnl_status_t s, const char *what) {
 }
 
 // ---- engine -------------------------------------------------------------------------------------
-td_status td_dnnl_create(struct td_room *room, struct td_dnnl **out_engine) {
+td_status td_dnnl_create(struct td_room *room, struct td_tune *tune, struct td_dnnl **out_engine) {
     struct td_dnnl *e = td_calloc(1, sizeof *e);
     if (!e) return td_fail_oom();
     e->room = room;
+    e->tune = tune;
     dnnl_status_t s = dnnl_engine_create(&e->engine, dnnl_cpu, 0);
     if (s == dnnl_success) s = dnnl_stream_create(&e->stream, e->engine, dnnl_stream_in_order);
     if (s != dnnl_success) {

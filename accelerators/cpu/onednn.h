@@ -24,7 +24,8 @@ struct td_pack {
 struct td_dnnl {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    struct td_room *room; // the accelerator's
+    struct td_room *room; // these two are the accelerator's
+    struct td_tune *tune;
     struct td_pack *packs;
     uint64_t program;
 };

@@ -77,8 +77,8 @@ td_status td_cpu_measure(struct td_accelerator *a, const struct td_program *cons
     struct td_accelerator twin = {.magic = td_accelerator_magic, .n_threads = a->n_threads};
     if (!exe) return td_fail_oom();
     twin.room.pretends = true;
-    td_status s = td_dnnl_create(&twin.room, &twin.dnnl);
-    if (!s) s = td_tune_create(NULL, "", &twin.tune);
+    td_status s = td_tune_create(NULL, "", &twin.tune);
+    if (!s) s = td_dnnl_create(&twin.room, twin.tune, &twin.dnnl);
     if (!s) s = compile_all(&twin, programs, n, exe);
     if (!s) *out_bytes = twin.room.held_bytes;
     for (size_t i = 0; i < n; i++) {

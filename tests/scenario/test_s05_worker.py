@@ -379,6 +379,34 @@ def test_resume_gives_the_same_bits_when_killed_at_random_steps(tmp_path, world,
         assert state_of(last) == state_of(tmp_path / f"whole/step-{final}")
 
 
+@pytest.mark.parametrize("world", [1, 2])
+def test_kernel_choices_are_those_of_the_first_start_when_the_cache_says_otherwise(tmp_path, world):
+    def run(name, cache, steps=6, **more):
+        plan = plan_of({"model": {"name": "mlp", "layers": [16, 96, 64, 4]}},
+                       trainer={"accelerator": "cpu", "max_steps": steps},
+                       run={"checkpoint_dir": str(tmp_path / name), "cache_dir": str(cache), **more})
+        with Attempt(tmp_path, plan, world) as attempt:
+            assert attempt.wait(60) == [0] * world, attempt.story()
+        last = tmp_path / name / f"step-{steps}"
+        return json.loads((last / "manifest.json").read_text())["frozen"]["kernels"], state_of(last)
+
+    other = {"matmul": "inner_product", "inner_product": "matmul"}
+    kernels, _ = run("half", tmp_path / "cache", steps=3)
+    again, whole = run("whole", tmp_path / "cache")
+    assert again == kernels
+    assert len(kernels) >= 3 and set(kernels.values()) <= set(other)
+    cache, = (tmp_path / "cache").glob("cpu-tune-*")
+    head, *choices = cache.read_text().splitlines()
+    assert set(choices) == {f"{key}={name}" for key, name in kernels.items()}
+    # Another job of this machine takes the cache's word, and a resumed one that of its checkpoint.
+    cache.write_text("\n".join([head, *(f"{k}={other[v]}" for k, v in kernels.items())]) + "\n")
+    assert run("another", tmp_path / "cache")[0] == {k: other[v] for k, v in kernels.items()}
+    resumed = run("resumed", tmp_path / "cache", resume_from=str(tmp_path / "half/step-3"), attempt=2)
+    assert resumed == (kernels, whole)
+    assert run("deleted", tmp_path / "none", resume_from=str(tmp_path / "half/step-3"),
+               attempt=2) == (kernels, whole)
+
+
 def test_resume_says_that_it_is_not_exact_when_the_world_changes(tmp_path):
     plan = plan_of(run={"checkpoint_dir": str(tmp_path / "a1")}, trainer={"max_steps": 5})
     with Attempt(tmp_path, plan, 2) as two:
