@@ -289,6 +289,37 @@ static void list_kernel(struct compiler *c, td_node node) {
     *own = *k;
 }
 
+// A look at one value that a node has written.
+struct watch {
+    const struct td_graph *graph;
+    td_node node;
+    td_value value;
+};
+
+static td_status run_watch(const struct td_kernel *k, const struct td_run *r) {
+    const struct watch *w = k->own;
+    return td_graph_check_finite(w->graph, w->node, w->value, td_operand_at(&k->out[0], r));
+}
+
+static td_status add_watches(struct compiler *c, td_node node) {
+    td_value v[TD_MAX_WATCHED];
+    uint32_t n = c->accel->detects_anomaly ? td_graph_watched(c->graph, node, v) : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct watch *w = td_calloc(1, sizeof *w);
+        if (!w) return td_fail_oom();
+        *w = (struct watch){c->graph, node, v[i]};
+        struct td_kernel *k = &c->list[c->n_list++];
+        k->segment = td_graph_node(c->graph, node)->segment;
+        k->run = run_watch;
+        k->node = UINT32_MAX;
+        k->op = TD_OP_ALL_FINITE;
+        k->own = w;
+        k->destroy_own = free;
+        TD_TRY(resolve(c, v[i], &k->out[0]));
+    }
+    return TD_OK;
+}
+
 // Copies of those outputs that this node makes.
 static td_status add_outputs(struct compiler *c, td_node node) {
     for (uint32_t i = 0; i < td_graph_n_outputs(c->graph); i++) {
@@ -321,10 +352,12 @@ static td_status compile_nodes(struct compiler *c) {
     }
     TD_TRY(plan_layouts(c));
     size_t most = (size_t)n + td_graph_n_outputs(c->graph) + c->layout.n_bridges;
+    if (c->accel->detects_anomaly) most += (size_t)n * TD_MAX_WATCHED;
     c->list = td_calloc(most + 1, sizeof *c->list);
     if (!c->list) return td_fail_oom();
     for (td_node i = 0; i < n; i++) {
         list_kernel(c, i);
+        TD_TRY(add_watches(c, i));
         TD_TRY(add_outputs(c, i));
     }
     free(e->kernel); // the list owns what they own
@@ -342,7 +375,10 @@ td_status td_cpu_compile(struct td_accelerator *a, const struct td_program *p,
     e->accel = a;
     struct compiler c = {.accel = a, .program = p, .graph = p->graph, .bindings = b, .exe = e};
     td_status failed = compile_nodes(&c);
-    free(c.list); // of a failed one; it owns nothing
+    for (uint32_t i = 0; c.list && i < c.n_list; i++) { // of a failed one; it owns its watches only
+        if (c.list[i].run == run_watch) free(c.list[i].own);
+    }
+    free(c.list);
     td_layout_plan_finish(&c.layout);
     free(c.need);
     if (failed) {

@@ -21,6 +21,7 @@ static td_status cpu_probe(struct td_accel_facts *out_facts) {
         .n_devices = 1,
         .device_name = "cpu",
         .memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE),
+        .detects_anomaly = true,
         .dtypes = 1u << TD_F32 | 1u << TD_F64 | 1u << TD_BF16 | 1u << TD_F16,
     };
     td_dnnl_describe(f.build, sizeof f.build);
@@ -59,6 +60,7 @@ static td_status cpu_open(const struct td_accel_config *config, struct td_accele
     if (!a) return td_fail_oom();
     a->magic = td_accelerator_magic;
     a->n_threads = config->n_threads;
+    a->detects_anomaly = config->detect_anomaly;
     td_parallel_open(a->n_threads);
     char machine[256];
     describe_machine(a->n_threads, machine, sizeof machine);

@@ -46,6 +46,7 @@ struct td_accelerator {
     uint32_t magic;
     int32_t n_threads;
     struct td_room room;
+    bool detects_anomaly;
     struct td_dnnl *dnnl;
     struct td_tune *tune; // tune.h
     struct td_spin *spin; // spin.h; NULL: one thread

@@ -23,6 +23,7 @@ struct ref_alloc {
 };
 
 struct td_accelerator {
+    bool detects_anomaly;
     struct ref_alloc *allocs;
     size_t scratch_bytes; // of all executables
 };
@@ -52,6 +53,7 @@ static td_status ref_probe(struct td_accel_facts *out_facts) {
                                .n_devices = 1,
                                .device_name = "reference loops",
                                .build = "reference-1",
+                               .detects_anomaly = true,
                                .dtypes = (1u << TD_DTYPE_COUNT) - 1};
     memcpy(out_facts, &f, TD_MIN(sizeof f, (size_t)out_facts->struct_bytes));
     return TD_OK;
@@ -64,6 +66,7 @@ static td_status ref_open(const struct td_accel_config *config, struct td_accele
     }
     struct td_accelerator *a = td_calloc(1, sizeof *a);
     if (!a) return td_fail_oom();
+    a->detects_anomaly = config->detect_anomaly;
     *out_accel = a;
     return TD_OK;
 }
@@ -291,6 +294,17 @@ static void give_outputs(struct td_executable *e, uint32_t segments, const void 
     }
 }
 
+// What node n has written must be finite.
+static td_status look_at(const struct td_executable *e, td_node n, const void *const *inputs) {
+    const struct td_graph *g = e->program->graph;
+    td_value v[TD_MAX_WATCHED];
+    uint32_t count = td_graph_watched(g, n, v);
+    for (uint32_t i = 0; i < count; i++) {
+        TD_TRY(td_graph_check_finite(g, n, v[i], read_place(e, v[i], inputs)));
+    }
+    return TD_OK;
+}
+
 static td_status ref_run(struct td_executable *e, uint32_t segments, const void *const *inputs) {
     const struct td_graph *g = e->program->graph;
     if (td_graph_n_inputs(g) && !inputs) {
@@ -299,6 +313,7 @@ static td_status ref_run(struct td_executable *e, uint32_t segments, const void 
     for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
         if (!(segments >> td_graph_node(g, n)->segment & 1)) continue;
         TD_TRY_CTX(run_node(e, n, inputs), "step '%s'", e->program->key.step);
+        if (e->accel->detects_anomaly) TD_TRY(look_at(e, n, inputs));
         if (e->trace) e->trace(e->trace_arg, n);
     }
     give_outputs(e, segments, inputs);

@@ -360,6 +360,7 @@ td_status td_worker_configure(const struct td_worker_args *args,
     t->attempt = c->plan.run.attempt;
     t->cache_dir = or_null(c->plan.run.cache_dir);
     t->deterministic = c->plan.spec.trainer.deterministic;
+    t->detect_anomaly = c->plan.spec.trainer.detect_anomaly;
     t->profile = args->profile;
     t->recompute = c->plan.spec.trainer.recompute;
     t->memory_bytes = (size_t)c->plan.spec.resources.memory_bytes;

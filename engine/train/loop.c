@@ -94,7 +94,11 @@ static td_status run_batch(struct td_loop *l, int64_t batch) {
     if (key.sync) td_control_raise(&r->control, r->control.tail, true);
     TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_BATCH_START, batch));
     const struct td_graph *g;
-    TD_TRY(td_rank_step(r, TD_STEP_TRAIN, &key, inputs, &g));
+    td_status s = td_rank_step(r, TD_STEP_TRAIN, &key, inputs, &g);
+    if (td_status_class(s) == TD_CLASS_NUMERIC)
+        s = td_status_context(s, "step %lld (epoch %lld)", (long long)(l->at.step + 1),
+                              (long long)l->at.epoch);
+    TD_TRY(s);
     td_tallies_add(&l->window, g, r->outputs, n);
     l->grad_norm = norm_of(g, r->outputs);
     int64_t next = td_sampler_next(td_data_sampler(r->data, TD_SPLIT_TRAIN), l->at.epoch_offset,
@@ -113,7 +117,8 @@ static td_status check_loss(struct td_loop *l) {
     if (isfinite(l->last_loss)) return TD_OK;
     return td_status_with_class(td_fail(TD_FAILED_PRECONDITION,
                                         "the loss is %f at step %lld (epoch %lld); lower the "
-                                        "learning rate or clip the gradient",
+                                        "learning rate or clip the gradient; detect_anomaly "
+                                        "finds the op it begins with",
                                         (double)l->last_loss, (long long)l->at.step,
                                         (long long)l->at.epoch),
                                 TD_CLASS_NUMERIC);

@@ -57,7 +57,13 @@ static td_status open_accelerator(struct td_rank *r) {
         .n_threads = c->n_threads,
         .cache_dir = c->cache_dir,
         .deterministic = c->deterministic,
+        .detect_anomaly = c->detect_anomaly,
     };
+    if (c->detect_anomaly && !r->accel_facts.detects_anomaly)
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "accelerator '%s' cannot look for anomalies; leave detect_anomaly out, or "
+                       "use cpu or reference",
+                       r->accel_name);
     TD_TRY_CTX(r->accel_ops->open(&config, &r->accel), "open accelerator '%s'", r->accel_name);
     r->key.world_size = c->world_size;
     r->key.threads = c->n_threads;

@@ -38,6 +38,7 @@ struct td_accel_facts {
     uint32_t dtypes;       // bit i: programs may compute in enum td_dtype i
     bool plans_memory;     // true: brings its own memory planner (XLA); placements are ignored
     char build[64];        // library and instruction set, part of the resume key
+    bool detects_anomaly;  // takes td_accel_config.detect_anomaly
 };
 
 struct td_accel_config {
@@ -46,6 +47,7 @@ struct td_accel_config {
     int32_t n_threads;     // CPU threads this rank may use, at least 1
     const char *cache_dir; // tuning cache; NULL: none, and nothing is chosen by timing
     bool deterministic;    // nothing is chosen by timing, cache or not
+    bool detect_anomaly;   // look at what each node has written (td_graph_check_finite)
 };
 
 // A kernel of an executable, as it was compiled and how it has done so far.

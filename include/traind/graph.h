@@ -279,6 +279,14 @@ double td_graph_flops(const struct td_graph *g);        // of one run of all seg
 uint32_t td_graph_n_unreached(const struct td_graph *g);
 uint32_t td_graph_unreached_at(const struct td_graph *g, uint32_t i); // index in the state table
 
+// For an accelerator that looks for anomalies (traind/accelerator.h): the values whose elements
+// must be finite once the node has run, and the look itself, which names op, node, tensor and
+// element (class numeric).
+enum { TD_MAX_WATCHED = 8 };
+uint32_t td_graph_watched(const struct td_graph *g, td_node node, td_value out[TD_MAX_WATCHED]);
+TD_MUST_USE td_status td_graph_check_finite(const struct td_graph *g, td_node node, td_value v,
+                                            const void *data);
+
 // ---- programs -----------------------------------------------------------------------------------
 // What an accelerator compiles: a graph after all passes, plus the memory plan.
 struct td_program_key {

@@ -1,0 +1,111 @@
+// Anomalies: the first tensor that is not finite, named as people can find it.
+//
+// What a node has written is looked at right after it ran, so what it read was finite. Integers are
+// not looked at, nor what a collective brought: the rank that made it says so itself. A program
+// whose precision scales the loss may overflow on the way back, which is how it finds its scale:
+// there only the forward segment and the update are watched. Pure functions.
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/graph/graph_impl.h"
+#include "engine/graph/graph_text.h"
+
+enum { NAMES_BYTES = 200 };
+
+static bool scales_loss(const struct td_graph *g) {
+    for (uint32_t i = 0; i < g->n_outputs; i++) {
+        if (g->outputs[i].kind == TD_OUTPUT_GATE) return true;
+    }
+    return false;
+}
+
+static void take(const struct td_graph *g, td_value v, td_value out[TD_MAX_WATCHED], uint32_t *n) {
+    if (*n < TD_MAX_WATCHED && td_dtype_is_float(td_gv(g, v)->dtype)) out[(*n)++] = v;
+}
+
+uint32_t td_graph_watched(const struct td_graph *g, td_node node, td_value out[TD_MAX_WATCHED]) {
+    const struct td_node_info *n = td_graph_node(g, node);
+    uint32_t count = 0;
+    bool on_the_way = n->segment == TD_SEG_BACKWARD || n->segment == TD_SEG_FINISH;
+    if (n->op == TD_OP_ALL_REDUCE || (on_the_way && scales_loss(g))) return 0;
+    for (uint32_t i = 0; i < n->n_outputs; i++) {
+        take(g, n->outputs[i], out, &count);
+    }
+    if (n->into) take(g, n->into, out, &count);
+    for (uint32_t i = 0; i < n->n_inputs; i++) {
+        if (td_op_writes(n->op, &n->attrs, i)) take(g, n->inputs[i], out, &count);
+    }
+    return count;
+}
+
+// A type by its bits: all of the exponent's are set.
+static double element(enum td_dtype t, const void *data, int64_t i, bool *out_finite) {
+    uint16_t half = 0;
+    double v = 0;
+    if (t == TD_F64) {
+        v = ((const double *)data)[i];
+    } else if (t == TD_F32) {
+        v = (double)((const float *)data)[i];
+    } else {
+        memcpy(&half, (const uint16_t *)data + i, sizeof half);
+        uint16_t exponent = t == TD_BF16 ? 0x7f80 : 0x7c00;
+        bool all = (half & exponent) == exponent, rest = half & (0x7fff ^ exponent);
+        v = !all ? 0 : rest ? (double)NAN : half & 0x8000 ? -(double)INFINITY : (double)INFINITY;
+    }
+    *out_finite = isfinite(v);
+    return v;
+}
+
+// "%12" or what it is called: an input, a state tensor, an output of the step.
+static void name_of(const struct td_graph *g, td_value v, char *out, size_t bytes) {
+    const struct td_value_info *info = td_gv(g, v);
+    const char *name = info->name;
+    for (uint32_t i = 0; i < g->n_outputs && !name; i++) {
+        if (g->outputs[i].value == v) name = g->outputs[i].name;
+    }
+    if (name)
+        snprintf(out, bytes, "'%s'", name);
+    else if (info->kind == TD_VALUE_NODE)
+        snprintf(out, bytes, "node %" PRIu32 " (%s)", info->node,
+                 td_op_name(td_graph_node(g, info->node)->op));
+    else
+        snprintf(out, bytes, "a scalar of the step");
+}
+
+static void names_read(const struct td_graph *g, const struct td_node_info *n, char *out) {
+    size_t len = 0;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < n->n_inputs && len + 8 < NAMES_BYTES; i++) {
+        char name[96];
+        name_of(g, n->inputs[i], name, sizeof name);
+        int more = snprintf(out + len, NAMES_BYTES - len, "%s%s", i ? ", " : "", name);
+        len = TD_MIN(len + (size_t)more, (size_t)NAMES_BYTES);
+    }
+}
+
+td_status td_graph_check_finite(const struct td_graph *g, td_node node, td_value v,
+                                const void *data) {
+    const struct td_value_info *info = td_gv(g, v);
+    int64_t n = td_shape_elems(&info->shape);
+    for (int64_t i = 0; i < n; i++) {
+        bool finite;
+        double x = element(info->dtype, data, i, &finite);
+        if (finite) continue;
+        const struct td_node_info *made = td_graph_node(g, node);
+        char what[96], read[NAMES_BYTES], shape[96];
+        name_of(g, v, what, sizeof what);
+        names_read(g, made, read);
+        td_shape_text(info->dtype, &info->shape, shape, sizeof shape);
+        return td_status_with_class(
+            td_fail(TD_FAILED_PRECONDITION,
+                    "anomaly: %s, node %" PRIu32 " of the %s segment of '%s', wrote %f to element "
+                    "%" PRId64 " of %s %s; all before was finite, and it read %s",
+                    td_op_name(made->op), node, td_segment_name(made->segment), g->step, x, i, what,
+                    shape, read),
+            TD_CLASS_NUMERIC);
+    }
+    return TD_OK;
+}

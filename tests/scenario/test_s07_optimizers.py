@@ -1,0 +1,97 @@
+"""What is around the optimizer: groups by name, numbers that are not finite."""
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from ranks import EXIT, Attempt, run_by_hand
+from test_s05_worker import plan_of
+
+# ---- groups --------------------------------------------------------------------------------------
+
+
+def weights(tmp_path, name, **optimizer):
+    """The weights before and after a few steps."""
+    out = []
+    for steps in (0, 5):
+        directory = tmp_path / f"{name}{steps}"
+        plan = plan_of({"optimizer": {"name": "adamw", "lr": 0.01} | optimizer},
+                       trainer={"max_steps": max(steps, 1), "accelerator": "cpu"},
+                       checkpoint={"every_n_train_steps": 1}, run={"checkpoint_dir": str(directory)})
+        code, lines = run_by_hand(tmp_path, plan)
+        assert code == 0, lines[-1]
+        out.append(load_file(directory / f"step-{max(steps, 1)}" / "model.safetensors"))
+    return out
+
+
+def test_frozen_layer_stays_and_the_others_learn_when_a_group_says_so(tmp_path):
+    one, five = weights(tmp_path, "frozen", groups=[{"match": "fc1.*", "lr_scale": 0}])
+    assert all((one[k] == five[k]).all() == k.startswith("fc1.") for k in one)
+    stored = load_file(tmp_path / "frozen5/step-5/optimizer.safetensors")
+    assert {k.split(":")[0] for k in stored} == {"fc2.weight", "fc2.bias"}
+
+
+def test_decay_of_a_group_is_its_own_when_the_rest_decays(tmp_path):
+    decays = dict(lr=1e-4, weight_decay=1000.0)
+    _, all_of_them = weights(tmp_path, "all", **decays)
+    _, no_biases = weights(tmp_path, "some", **decays, groups=[{"match": "*.bias", "weight_decay": 0}])
+    for k in all_of_them:
+        kept = np.linalg.norm(no_biases[k]) > 1.3 * np.linalg.norm(all_of_them[k])
+        assert kept == k.endswith(".bias"), k
+
+
+def test_job_is_refused_when_a_group_names_nothing(tmp_path):
+    plan = plan_of({"optimizer": {"name": "sgd", "groups": [{"match": "*.bias|ln_*", "weight_decay": 0}]}})
+    code, lines = run_by_hand(tmp_path, plan)
+    assert code == EXIT["bad_spec"]
+    assert "optimizer.groups[0].match: 'ln_*'" in lines[-1]["message"] and "fc1.weight" in lines[-1]["message"]
+
+
+# ---- numbers that are not finite ------------------------------------------------------------------
+
+DIVERGES = {"optimizer": {"name": "sgd", "lr": 1e6}}
+
+
+@pytest.mark.parametrize("accelerator", ["cpu", "reference"])
+def test_anomaly_names_step_op_and_tensor_when_it_is_looked_for(tmp_path, accelerator):
+    said = {}
+    for looks in (False, True):
+        plan = plan_of(DIVERGES, trainer={"max_epochs": 50, "detect_anomaly": looks, "accelerator": accelerator},
+                       checkpoint={"save_top_k": 0}, run={"job": None})
+        code, lines = run_by_hand(tmp_path, plan)
+        assert code == EXIT["numeric"] and lines[-1]["class"] == "numeric"
+        said[looks] = lines[-1]["message"]
+    assert "the loss is" in said[False] and "detect_anomaly" in said[False]
+    step = int(said[False].split("at step ")[1].split()[0])
+    assert f"step {step} (epoch 0): anomaly: matmul, node" in said[True], said
+    assert "element" in said[True] and "it read" in said[True] and "'fc" in said[True]
+
+
+def test_bits_are_the_same_when_anomalies_are_looked_for(tmp_path):
+    files = []
+    for looks in (False, True):
+        directory = tmp_path / str(looks)
+        plan = plan_of(trainer={"max_steps": 4, "detect_anomaly": looks, "accelerator": "cpu"},
+                       run={"checkpoint_dir": str(directory)})
+        assert run_by_hand(tmp_path, plan)[0] == 0
+        files.append((directory / "step-4/model.safetensors").read_bytes())
+    assert files[0] == files[1]
+
+
+def test_overflow_of_scaled_gradients_is_no_anomaly_when_the_precision_looks_for_its_scale(tmp_path):
+    plan = plan_of({"optimizer": {"name": "sgd", "lr": 20.0}},
+                   trainer={"max_steps": 12, "detect_anomaly": True, "accelerator": "cpu", "precision": "16-mixed"},
+                   data={"samples": 64, "shuffle": False}, checkpoint={"save_top_k": 0}, run={"job": None})
+    code, lines = run_by_hand(tmp_path, plan)
+    assert code == 0, lines[-1]
+    assert [line["value"] for line in lines if line.get("name") == "skipped_steps"][-1] > 0
+
+
+def test_loss_that_is_not_finite_ends_all_ranks_and_one_says_numeric(tmp_path):
+    plan = plan_of(DIVERGES, trainer={"max_epochs": 50, "accelerator": "cpu"}, checkpoint={"save_top_k": 0})
+    with Attempt(tmp_path, plan, 2) as two:
+        codes = two.wait()
+        assert EXIT["numeric"] in codes and set(codes) <= {EXIT["numeric"], EXIT["collective"]}, two.story()
+        ends = [r.event("end")[0] for r in two.ranks]
+    assert any(e["class"] == "numeric" and "the loss is" in e["message"] for e in ends), json.dumps(ends)
