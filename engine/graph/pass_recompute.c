@@ -35,6 +35,7 @@ struct remake {
     bool *read;        // by value: the backward pass, or a copy in it, reads it
     td_node *last;     // by value: its last reader in the forward segment
     td_value *copy;    // by value: what the backward pass reads instead; 0: not made yet
+    bool *fixed;       // by value: of parameters alone, such as their copies in a narrow type
 };
 
 static size_t bytes_of(const struct td_graph *g, td_value v) {
@@ -77,7 +78,7 @@ static void choose_cheap(struct remake *r) {
     for (td_node n = 0; n < r->n_forward; n++) {
         const struct td_node_info *node = &r->g->nodes[n];
         if (!cheap(node->op) || !may_copy(node) || node->n_outputs != 1 ||
-            !r->read[node->outputs[0]])
+            !r->read[node->outputs[0]] || r->fixed[node->outputs[0]])
             continue;
         size_t costs = 0;
         for (uint32_t i = 0; i < node->n_inputs; i++) {
@@ -126,8 +127,8 @@ static td_status find_cuts(const struct remake *r, struct cut *cuts, uint32_t *o
         const struct td_node_info *node = &r->g->nodes[i];
         for (uint32_t k = 0; k < node->n_outputs; k++) {
             td_value v = node->outputs[k];
-            if (r->read[v]) made += bytes_of(r->g, v);
-            if (root_of(r, v) != v || last[v] <= i) continue;
+            if (r->read[v] && !r->fixed[v]) made += bytes_of(r->g, v);
+            if (root_of(r, v) != v || last[v] <= i || r->fixed[v]) continue;
             crossing++;
             ends[last[v]]++;
             newest = v;
@@ -185,7 +186,8 @@ static td_status choose_blocks(struct remake *r) {
         if (taken[i]) end = cuts[i].before;
     }
     for (td_node i = 0; i < end; i++) {
-        r->again[i] = may_copy(&r->g->nodes[i]);
+        const struct td_node_info *node = &r->g->nodes[i];
+        r->again[i] = may_copy(node) && !r->fixed[node->outputs[0]];
     }
     for (uint32_t i = 0; i + 1 < n; i++) {
         if (taken[i]) keep_value(r, cuts[i].value);
@@ -232,6 +234,22 @@ static td_status rewrite_backward(struct remake *r) {
     return td_rewrite_insert_at(g, TD_REWRITE_END);
 }
 
+// What is made of state alone crosses everything, is as large as the parameters whatever the batch,
+// and is kept.
+static void find_fixed(struct remake *r) {
+    for (td_node n = 0; n < r->n_forward; n++) {
+        const struct td_node_info *node = &r->g->nodes[n];
+        bool fixed = may_copy(node);
+        for (uint32_t i = 0; i < node->n_inputs; i++) {
+            const struct td_value_info *v = td_gv(r->g, node->inputs[i]);
+            fixed &= v->kind == TD_VALUE_STATE || r->fixed[node->inputs[i]];
+        }
+        for (uint32_t i = 0; i < node->n_outputs; i++) {
+            r->fixed[node->outputs[i]] = fixed;
+        }
+    }
+}
+
 static void find_readers(struct remake *r) {
     const struct td_graph *g = r->g;
     for (td_node n = 0; n < g->n_nodes; n++) {
@@ -257,9 +275,11 @@ td_status td_pass_recompute(struct td_graph *g, enum td_recompute level) {
     TD_AUTO_FREE bool *read = td_calloc(n_values, sizeof *read);
     TD_AUTO_FREE td_node *last = td_calloc(n_values, sizeof *last);
     TD_AUTO_FREE td_value *copy = td_calloc(n_values, sizeof *copy);
-    if (!again || !read || !last || !copy) return td_fail_oom();
-    struct remake r = {g, n, again, read, last, copy};
+    TD_AUTO_FREE bool *fixed = td_calloc(n_values, sizeof *fixed);
+    if (!again || !read || !last || !copy || !fixed) return td_fail_oom();
+    struct remake r = {g, n, again, read, last, copy, fixed};
     find_readers(&r);
+    find_fixed(&r);
     if (level == TD_RECOMPUTE_FULL) {
         TD_TRY(choose_blocks(&r));
     } else {
