@@ -29,6 +29,18 @@ static const char intro[] =
     "- Paths are absolute and are paths of the node that trains.\n"
     "- The daemon keeps the *canonical* spec: every key with its resolved value, as below.\n";
 
+// A bar would end the cell.
+static td_status print_cell(const char *prose, struct td_buf *out) {
+    for (const char *p = prose; *p;) {
+        size_t n = strcspn(p, "|");
+        TD_TRY(td_buf_append(out, p, n));
+        p += n;
+        if (*p == '|') TD_TRY(td_buf_str(out, "\\|"));
+        p += *p == '|';
+    }
+    return TD_OK;
+}
+
 static td_status print_knobs(struct td_arena *a, const char *section, struct td_buf *out) {
     bool has_header = false;
     for (size_t i = 0; i < td_n_knobs; i++) {
@@ -42,9 +54,10 @@ static td_status print_knobs(struct td_arena *a, const char *section, struct td_
         }
         has_header = true;
         const char *tick = k->fallback ? "`" : "";
-        TD_TRY(td_buf_printf(out, "| `%s` | %s | %s%s%s | %s | %s%s |\n", k->key, expects, tick,
-                             k->fallback ? k->fallback : "required", tick, k->unit ? k->unit : "",
-                             k->prose, k->is_plan_only ? " (plans only)" : ""));
+        TD_TRY(td_buf_printf(out, "| `%s` | %s | %s%s%s | %s | ", k->key, expects, tick,
+                             k->fallback ? k->fallback : "required", tick, k->unit ? k->unit : ""));
+        TD_TRY(print_cell(k->prose, out));
+        TD_TRY(td_buf_str(out, k->is_plan_only ? " (plans only) |\n" : " |\n"));
     }
     return TD_OK;
 }
