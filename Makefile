@@ -266,7 +266,7 @@ format-check:
 	@clang-format --dry-run -Werror $(filter %.c %.h,$(c_files))
 
 # ---- set-up, demo, install --------------------------------------------------------------------------
-.PHONY: deps demo config install clean help
+.PHONY: deps demo config man install clean help
 deps: ## install the Debian packages that are missing
 	@tests/tools/deps.sh $(deps_build) $(deps_test) $(deps_data)
 demo: deps ## train Fashion-MNIST through the whole system, from nothing
@@ -277,7 +277,11 @@ config: ## what was found here
 	@for p in grpc libprotobuf-c libevent sqlite3 yaml-0.1 jansson zlib libxxhash libcrypto; do \
 	  printf '%-10s %s\n' $$p "$$(pkg-config --modversion $$p 2>/dev/null || echo missing)"; done
 	@printf 'oneDNN     %s\n' '$(if $(wildcard /usr/include/oneapi/dnnl/dnnl.h),found,missing)'
-install: all ## install under $(PREFIX)
+man: all ## manual pages, from what the programs say of themselves
+	@$(PYTHON) docs/man.py $(B) $(B)/man
+install: all man ## install under $(PREFIX)
+	install -d $(foreach n,1 5 8,$(DESTDIR)$(PREFIX)/share/man/man$n)
+	for n in 1 5 8; do install -m 644 $(B)/man/*.$$n $(DESTDIR)$(PREFIX)/share/man/man$$n; done
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/traind $(DESTDIR)$(PREFIX)/include/traind
 	install $(bins) $(DESTDIR)$(PREFIX)/bin
 	install -m 644 $(B)/lib/libtraind.so $(DESTDIR)$(PREFIX)/lib

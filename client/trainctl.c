@@ -78,7 +78,7 @@ static const struct flag_row flag_table[] = {
     {F_DUMP,
      {"dump-graph", KEY_DUMP_GRAPH, "PASS", 0,
       "print the training graph as that pass leaves it: record, autodiff, ..., memory", 0}},
-    {F_REASON, {"reason", KEY_REASON, "TEXT", 0, "kept with the job", 0}},
+    {F_REASON, {"reason", KEY_REASON, "TEXT", 0, "why; the job's reason tells it", 0}},
 };
 
 // ---- verbs, in alphabetical order ---------------------------------------------------------------

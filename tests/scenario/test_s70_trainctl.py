@@ -8,11 +8,12 @@ import re
 import signal
 import struct
 import subprocess
+import sys
 import termios
 
 import pytest
 
-from support import BIN, LONG, SPEC, until
+from support import BIN, LONG, ROOT, SPEC, until
 
 OK, JOB_FAILED, USAGE, NOT_FOUND, DENIED, UNAVAILABLE, TIMEOUT, CONFLICT = range(8)
 
@@ -117,6 +118,21 @@ def test_failed_job_is_exit_1_with_class_and_message(daemon, tmp_path):
     assert "class numeric" in daemon.ctl("describe", job, check=OK).stdout
     assert daemon.ctl("list", "--state", "FAILED", "-o", "name", check=OK).stdout.strip() == job
     assert daemon.ctl("list", "--state", "QUEUED", "-o", "name", check=OK).stdout == ""
+
+
+def test_manual_pages_know_every_setting_verb_and_key(build, tmp_path):
+    subprocess.run([sys.executable, ROOT / "docs/man.py", build, tmp_path], check=True)
+    daemon, client, job = ((tmp_path / page).read_text().replace("\\-", "-")
+                           for page in ("traind.8", "trainctl.1", "traind-job.5"))
+    settings = subprocess.run([BIN / "traind", "--dump-config"], check=True, capture_output=True, text=True).stdout
+    flags = re.findall(r"^([a-z][a-z_-]+)", settings, re.M)
+    assert len(flags) > 10 and all(f"\\fB--{flag.replace('_', '-')}=" in daemon for flag in flags), flags
+    verbs = re.findall(r"^  ([a-z]+(?: [a-z]+)?)", subprocess.run([BIN / "trainctl", "--help"], capture_output=True, text=True).stdout, re.M)
+    assert len(verbs) > 12 and all(f".SS {verb}" in client for verb in verbs), verbs
+    assert "--dry-run" in client and "7 conflict" in client
+    keys = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/job-spec.md").read_text(), re.M)
+    assert len(keys) > 80 and all(f".TP\n\\fB{key}\\fR\n" in job for key in keys)
+    assert not re.search(r"`|\|---", job), "markdown is left in it"
 
 
 def test_steering_verbs_and_their_conflicts(daemon, tmp_path):

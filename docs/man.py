@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Writes the manual pages from what the programs say of themselves: traind.8, trainctl.1, traind-job.5.
+
+usage: man.py BUILD_FOLDER OUTPUT_FOLDER
+
+Nothing is written twice: settings come from daemon/params.def, verbs and flags from `trainctl --help`, keys of a job
+from `traind --dump-spec`. What is here is only how they become roff.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+STRING = r'"((?:[^"\\]|\\.)*)"'
+
+
+def roff(text):
+    """Text that means itself: backslashes, dashes that are dashes, no request at the start of a line."""
+    text = text.replace("\\", "\\e").replace("-", "\\-")
+    return "\n".join("\\&" + line if line[:1] in (".", "'") else line for line in text.splitlines())
+
+
+def inline(markdown):
+    """`code` and *stress* of the job spec's reference."""
+    parts = re.split(r"`([^`]*)`", markdown)
+    return "".join(rf"\fB{roff(p)}\fR" if i % 2 else re.sub(r"\*([^*]+)\*", r"\\fI\1\\fR", roff(p))
+                   for i, p in enumerate(parts))
+
+
+def page(name, section, summary, body):
+    return f'.TH {name.upper()} {section} "" "{VERSION}" "traind"\n.SH NAME\n{name} \\- {roff(summary)}\n{body}'
+
+
+def said(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+# ---- traind.8 ------------------------------------------------------------------------------------
+def settings():
+    for line in (ROOT / "daemon/params.def").read_text().splitlines():
+        text = re.match(rf"TD_PARAM_STR\(\w+, {STRING}, {STRING}, {STRING}, {STRING}\)", line)
+        number = re.match(rf"TD_PARAM_INT\(\w+, {STRING}, {STRING}, (\d+), (\d+), (\d+), {STRING}, {STRING}\)", line)
+        if text:
+            flag, env, default, prose = text.groups()
+            yield f"{flag}=X", env, default, prose
+        elif number:
+            flag, env, low, high, default, unit, prose = number.groups()
+            yield f"{flag}=N", env, f"{default}; {low} to {high} {unit}", prose
+        elif line.startswith("TD_PARAM"):
+            sys.exit(f"params.def: a row that this program does not understand: {line}")
+
+
+def traind():
+    body = (".SH SYNOPSIS\n\\fBtraind\\fR [\\fIOPTION\\fR...]\n.SH DESCRIPTION\n" + roff(
+        "Trains what it is given. Without options it is coordinator and node in one, on a loopback address of its own "
+        "choice, with its state in $TRAIND_STATE_DIR, $XDG_STATE_HOME/traind or, for root, /var/lib/traind.") +
+        "\n.SH OPTIONS\n")
+    for flag, env, default, prose in settings():
+        more = [f"Default: {default}."] * bool(default) + [f"Environment: {env}."] * bool(env)
+        body += f".TP\n\\fB\\-\\-{roff(flag)}\\fR\n{roff(prose)}. {roff(' '.join(more))}\n"
+    for flag, prose in (("dump-config", "print every setting and end"), ("dump-spec", "print the reference of the job spec and end")):
+        body += f".TP\n\\fB\\-\\-{roff(flag)}\\fR\n{roff(prose)}\n"
+    body += (".SH SIGNALS\n" + roff(
+        "SIGTERM and SIGINT end the daemon. Role all stops its ranks with a checkpoint first, and the next start goes on; "
+        "role node leaves them running, to be adopted by the next one. A second signal ends it at once.") +
+        "\n.SH FILES\n" + roff("In the state directory: token (the owner's credential), address (HOST:PORT, once it listens), "
+                             "state.db, metrics.db, attempts, checkpoints, logs.") +
+        "\n.SH SEE ALSO\n.BR trainctl (1),\n.BR traind\\-job (5)\n")
+    return page("traind", 8, "daemon that trains what it is given: coordinator, node, or both", body)
+
+
+# ---- trainctl.1 ----------------------------------------------------------------------------------
+def trainctl(program):
+    text = said(program, "--help")
+    verbs = re.findall(r"^  (\S.*?)  +(\S.*)$", text, re.M)
+    body = ".SH SYNOPSIS\n\\fBtrainctl\\fR \\fIVERB\\fR [\\fIARGUMENT\\fR...] [\\fIFLAG\\fR...]\n.SH VERBS\n"
+    for usage, prose in verbs:
+        body += f".SS {roff(usage)}\n{roff(prose)}\n"
+        words = [w for w in usage.split() if w.islower()]
+        for flag, meaning in re.findall(r"^ {2,6}(-\S.*?)(?:  +|\n {20,})(\S.*(?:\n {29}.*)*)$", said(program, *words, "--help"), re.M):
+            if "--help" not in flag and "--usage" not in flag:
+                body += f".TP\n\\fB{roff(flag)}\\fR\n{roff(' '.join(meaning.split()))}\n"
+    body += ".SH EXIT STATUS\n" + roff(text[text.index("Exit codes:"):].strip()) + "\n"
+    return page("trainctl", 1, "submit, follow and steer jobs of traind",
+                body + ".SH SEE ALSO\n.BR traind (8),\n.BR traind\\-job (5)\n")
+
+
+# ---- traind-job.5 --------------------------------------------------------------------------------
+def key(row):
+    name, takes, default, unit, meaning = row
+    unit = f" ({unit})" if unit else ""
+    default = "Required." if default == "required" else f"Default: {default}."
+    return f".TP\n{inline(name)}\n{inline(meaning)}.\nTakes {inline(takes)}{roff(unit)}. {inline(default)}\n"
+
+
+def job(program):
+    body = ".SH DESCRIPTION\n"
+    for line in said(program, "--dump-spec").splitlines()[1:]:
+        cells = [c.strip().replace("\\|", "|") for c in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if line.startswith("### "):
+            body += f".SS {inline(line[4:]).replace('`', '')}\n"
+        elif line.startswith("## "):
+            body += f".SH {inline(line[3:]).upper() if '`' not in line else inline(line[3:])}\n"
+        elif len(cells) == 5 and cells[0] != "key" and not cells[0].startswith("---"):
+            body += key(cells)
+        elif line.startswith("- "):
+            body += f".IP \\(bu 2\n{inline(line[2:])}\n"
+        elif line and not cells and not line.startswith("<!--"):
+            body += f"{inline(line.strip())}\n" if line.startswith("  ") else f"{inline(line)}\n"
+        elif not line:
+            body += ".PP\n"
+    return page("traind-job", 5, "what a job of traind is made of", body + ".SH SEE ALSO\n.BR trainctl (1)\n")
+
+
+if __name__ == "__main__":
+    programs, out = pathlib.Path(sys.argv[1]).resolve() / "bin", pathlib.Path(sys.argv[2])
+    VERSION = said(programs / "traind", "--version").strip()
+    out.mkdir(parents=True, exist_ok=True)
+    for file, text in (("traind.8", traind()), ("trainctl.1", trainctl(programs / "trainctl")), ("traind-job.5", job(programs / "traind"))):
+        (out / file).write_text(text)
