@@ -185,12 +185,17 @@ def contended(folder, torch):
 
 
 def foretold(folder, torch):
-    """What `plan` says before any step ran, against what then happens."""
+    """What `plan` says before any step ran, against what then happens: bytes to the last, the step's time."""
+    parts = ("state_bytes", "arena_bytes", "scratch_bytes")
     for job in JOBS:
         plan = plan_of(folder / job, job)
         facts, ran = planned(plan, plan.parent), run_worker(plan, plan.parent)
-        times = ran.values("step_time_s")[1:]
-        predicted = facts.get("step_time_s")
+        held = [x for x in ran.lines if x.get("event") == "memory"]
+        if facts and held:
+            off = sum(abs(facts[p] - held[0][p]) for p in parts)
+            emit(f"{job} fp32 bytes foretold, off by", [off], "bytes", better="less", asked=0,
+                 bytes={p: facts[p] for p in parts})
+        times, predicted = ran.values("step_time_s")[1:], facts.get("step_time_s")
         if predicted and times:
             emit(f"{job} fp32 step time foretold, off by", [abs(predicted / statistics.median(times) - 1)], "share",
                  better="less", asked=0.25, predicted_ms=round(1e3 * predicted, 3),
