@@ -179,10 +179,10 @@ static void set_rows(struct td_kernel *k) {
 
 static td_status choose_kernel(const struct compiler *c, td_node node, struct td_kernel *k) {
     static td_kernel_family *const families[] = {
-        td_kernel_elementwise, td_kernel_activation, td_kernel_channel,    td_kernel_reduce,
-        td_kernel_optim,       td_kernel_norm,       td_kernel_attention,  td_kernel_embedding,
-        td_kernel_softmax,     td_kernel_pool,       td_kernel_batch_norm, td_kernel_adafactor,
-        td_kernel_muon,        td_conv_take};
+        td_kernel_elementwise, td_kernel_activation, td_kernel_channel,   td_kernel_reduce,
+        td_kernel_optim,       td_kernel_norm,       td_kernel_attention, td_kernel_embedding,
+        td_kernel_softmax,     td_kernel_dropout,    td_kernel_pool,      td_kernel_batch_norm,
+        td_kernel_adafactor,   td_kernel_muon,       td_conv_take};
     if (k->op == TD_OP_ALL_REDUCE) {
         k->run = run_all_reduce;
         return TD_OK;

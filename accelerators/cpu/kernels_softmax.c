@@ -1,5 +1,6 @@
 // Softmax and log-softmax over the last axis, and their gradients, a row at a time in fp32.
-// The formulas are the reference's (its kernels_nn.c).
+// The formulas are the reference's (its kernels_nn.c). A row of another type than fp32 passes
+// through two rows of room that belong to its range; results may overwrite operands.
 
 #include <math.h>
 

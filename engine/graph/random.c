@@ -58,16 +58,23 @@ void td_random_bits16(const float *scalars, uint64_t stream, int64_t first, int6
     }
 }
 
+TD_CLONES static void keep_words(const uint32_t *words, int64_t n, uint32_t below, uint8_t *out) {
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = words[i] >> 8 >= below;
+    }
+}
+
 void td_random_keep(const float *scalars, uint64_t stream, double drop, int64_t row, int64_t n,
                     uint8_t *out_keep) {
     struct td_philox_key key = key_of(scalars, stream);
     uint64_t sample = (uint64_t)word_of(scalars, TD_SCALAR_RNG_SAMPLE) |
                       (uint64_t)word_of(scalars, TD_SCALAR_RNG_SAMPLE_HIGH) << 32;
     sample += (uint64_t)row * word_of(scalars, TD_SCALAR_RNG_STRIDE);
-    uint32_t below = (uint32_t)(drop * 0x1p24), block[4];
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t counter[4] = {(uint32_t)(i / 4), 0, (uint32_t)sample, (uint32_t)(sample >> 32)};
-        if (i % 4 == 0) td_philox4x32(key, counter, block);
-        out_keep[i] = block[i % 4] >> 8 >= below;
+    enum { AT_ONCE = 512 };
+    uint32_t below = (uint32_t)(drop * 0x1p24), words[AT_ONCE];
+    for (int64_t i = 0; i < n; i += AT_ONCE) {
+        int64_t some = n - i < AT_ONCE ? n - i : AT_ONCE;
+        td_philox_words(key, sample, (uint64_t)i / 4, (size_t)(some + 3) / 4, words);
+        keep_words(words, some, below, out_keep + i);
     }
 }

@@ -56,12 +56,15 @@ float td_philox_uniform(struct td_philox_key key, uint64_t i) {
 // Blocks side by side, the same rounds as above in vectors: more than the compiler would unroll.
 enum { BLOCKS = 32 };
 
-TD_CLONES static void philox_blocks(struct td_philox_key key, uint64_t first, float *restrict out) {
-    uint32_t c0[BLOCKS], c1[BLOCKS], c2[BLOCKS] = {0}, c3[BLOCKS] = {0};
+TD_CLONES static void philox_blocks(struct td_philox_key key, uint64_t high, uint64_t first,
+                                    uint32_t *restrict out) {
+    uint32_t c0[BLOCKS], c1[BLOCKS], c2[BLOCKS], c3[BLOCKS];
     uint32_t k0 = key.k[0], k1 = key.k[1];
     for (uint32_t j = 0; j < BLOCKS; j++) {
         c0[j] = (uint32_t)first + j; // first is a multiple of BLOCKS
         c1[j] = (uint32_t)(first >> 32);
+        c2[j] = (uint32_t)high;
+        c3[j] = (uint32_t)(high >> 32);
     }
     for (int round = 0; round < 10; round++) {
         for (int j = 0; j < BLOCKS; j++) {
@@ -76,28 +79,44 @@ TD_CLONES static void philox_blocks(struct td_philox_key key, uint64_t first, fl
         k1 += 0xBB67AE85u;
     }
     for (int j = 0; j < BLOCKS; j++) {
-        out[4 * j] = (float)(int32_t)(c0[j] >> 8) * 0x1p-24f;
-        out[4 * j + 1] = (float)(int32_t)(c1[j] >> 8) * 0x1p-24f;
-        out[4 * j + 2] = (float)(int32_t)(c2[j] >> 8) * 0x1p-24f;
-        out[4 * j + 3] = (float)(int32_t)(c3[j] >> 8) * 0x1p-24f;
+        out[4 * j] = c0[j];
+        out[4 * j + 1] = c1[j];
+        out[4 * j + 2] = c2[j];
+        out[4 * j + 3] = c3[j];
     }
 }
 
-void td_philox_uniforms(struct td_philox_key key, uint64_t first, size_t n, float *out) {
-    size_t i = 0;
-    for (; i < n && (first + i) % (4 * BLOCKS); i++)
-        out[i] = td_philox_uniform(key, first + i);
-    for (; n - i >= 4 * BLOCKS; i += 4 * BLOCKS)
-        philox_blocks(key, (first + i) / 4, out + i);
-    for (; n - i >= 4; i += 4) {
-        uint64_t b = (first + i) / 4;
-        uint32_t counter[4] = {(uint32_t)b, (uint32_t)(b >> 32)}, block[4];
-        td_philox4x32(key, counter, block);
-        for (int j = 0; j < 4; j++)
-            out[i + (size_t)j] = (float)(block[j] >> 8) * 0x1p-24f;
+void td_philox_words(struct td_philox_key key, uint64_t high, uint64_t first, size_t n,
+                     uint32_t *out) {
+    for (size_t i = 0; i < n;) {
+        if ((first + i) % BLOCKS == 0 && n - i >= BLOCKS) {
+            philox_blocks(key, high, first + i, out + 4 * i);
+            i += BLOCKS;
+            continue;
+        }
+        uint64_t b = first + i;
+        const uint32_t counter[4] = {(uint32_t)b, (uint32_t)(b >> 32), (uint32_t)high,
+                                     (uint32_t)(high >> 32)};
+        td_philox4x32(key, counter, out + 4 * i);
+        i++;
     }
-    for (; i < n; i++)
-        out[i] = td_philox_uniform(key, first + i);
+}
+
+TD_CLONES static void to_uniform(const uint32_t *words, size_t n, float *out) {
+    for (size_t i = 0; i < n; i++)
+        out[i] = (float)(int32_t)(words[i] >> 8) * 0x1p-24f;
+}
+
+void td_philox_uniforms(struct td_philox_key key, uint64_t first, size_t n, float *out) {
+    uint32_t words[4 * BLOCKS];
+    for (size_t i = 0; i < n;) {
+        uint64_t block = (first + i) / 4, skip = (first + i) % 4;
+        size_t blocks = BLOCKS - block % BLOCKS; // to the next border
+        size_t take = TD_MIN(n - i, 4 * blocks - skip);
+        td_philox_words(key, 0, block, (skip + take + 3) / 4, words);
+        to_uniform(words + skip, take, out + i);
+        i += take;
+    }
 }
 
 // ---- MT19937 ------------------------------------------------------------------------------------

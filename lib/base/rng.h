@@ -15,6 +15,9 @@ struct td_philox_key {
 };
 // One block: 4 words from a 128-bit counter.
 void td_philox4x32(struct td_philox_key key, const uint32_t counter[4], uint32_t out[4]);
+// Blocks first .. first + n of it, whose counters are (block, high): 4 n words into out.
+void td_philox_words(struct td_philox_key key, uint64_t high, uint64_t first, size_t n,
+                     uint32_t *out);
 // The key for a named stream: seed and the XXH3-64 of the name, mixed.
 struct td_philox_key td_philox_key_of(uint64_t seed, const char *name);
 // Element i of a stream, in [0, 1) with 24 bits.

@@ -98,6 +98,9 @@ static void cases_dropout(struct subject *s) {
         c.attrs.drop = 0.3;
         check(s, &c);
     }
+    struct op_case c = {.op = TD_OP_DROPOUT, .n_in = 1, .in = {tensor(mat(3, 1701))}};
+    c.attrs.drop = 0.5;
+    check(s, &c);
 }
 
 // A convolution's shapes, from which those of its gradients follow.

@@ -65,7 +65,6 @@ static const struct {
     {"cpu", TD_OP_REDUCE_MAX},
     {"cpu", TD_OP_MSE},
     {"cpu", TD_OP_BCE},
-    {"cpu", TD_OP_DROPOUT},
     {"cpu", TD_OP_ROPE},
 };
 

@@ -61,6 +61,32 @@ static void test_philox_fill_equals_single_elements_when_it_starts_anywhere(void
     }
 }
 
+// Long enough for blocks side by side, from borders and from between them.
+static void test_philox_words_are_the_blocks_of_each_counter_when_many(void **state) {
+    (void)state;
+    enum { N = 150 };
+    const uint64_t high = 0x123456789abcdef0u;
+    const struct td_philox_key key = {{7, 11}};
+    static const uint64_t firsts[] = {0, 5, 31, 32, 0xfffffff0u};
+    for (size_t f = 0; f < TD_COUNTOF(firsts); f++) {
+        uint32_t words[4 * N];
+        td_philox_words(key, high, firsts[f], N, words);
+        for (uint64_t i = 0; i < N; i++) {
+            uint64_t b = firsts[f] + i;
+            const uint32_t counter[4] = {(uint32_t)b, (uint32_t)(b >> 32), (uint32_t)high,
+                                         (uint32_t)(high >> 32)};
+            uint32_t want[4];
+            td_philox4x32(key, counter, want);
+            assert_memory_equal(words + 4 * i, want, sizeof want);
+        }
+        float uniforms[4 * N];
+        td_philox_uniforms(key, 4 * firsts[f] + 3, 4 * N, uniforms);
+        for (uint64_t i = 0; i < 4 * N; i++) {
+            assert_true(uniforms[i] == td_philox_uniform(key, 4 * firsts[f] + 3 + i));
+        }
+    }
+}
+
 static void test_mt19937_equals_the_reference_when_seed_5489(void **state) {
     (void)state;
     static const uint32_t first[] = {3499211612u, 581869302u, 3890346734u, 3586334585u, 545404204u};
@@ -130,6 +156,7 @@ int main(void) {
         cmocka_unit_test(test_philox_equals_random123_when_known_input),
         cmocka_unit_test(test_uniform_fills_the_unit_interval_when_streams_differ),
         cmocka_unit_test(test_philox_fill_equals_single_elements_when_it_starts_anywhere),
+        cmocka_unit_test(test_philox_words_are_the_blocks_of_each_counter_when_many),
         cmocka_unit_test(test_mt19937_equals_the_reference_when_seed_5489),
         cmocka_unit_test(test_randperm_equals_torch_when_golden),
         cmocka_unit_test(test_uuid_has_its_form_when_made),
