@@ -21,9 +21,9 @@
 void td_loop_init(struct td_loop *l, struct td_rank *rank) {
     *l = (struct td_loop){.rank = rank, .at = rank->start};
     l->schedule = rank->config->schedule;
-    l->log_ns = td_mono_now().ns;
-    l->log_step = l->at.step;
-    l->began_ns = l->log_ns;
+    td_throughput_init(&l->throughput, rank);
+    td_throughput_begin(&l->throughput, l->at.step);
+    l->began_ns = l->throughput.since_ns;
     if (!rank->resumed) return;
     // What the last validation found still describes these weights. (Only the rank that read the
     // checkpoint knows, and only it writes the next one.)
@@ -100,6 +100,7 @@ static td_status run_batch(struct td_loop *l, int64_t batch) {
                               (long long)l->at.epoch);
     TD_TRY(s);
     td_tallies_add(&l->window, g, r->outputs, n);
+    td_throughput_add(&l->throughput, g, n);
     l->grad_norm = norm_of(g, r->outputs);
     int64_t next = td_sampler_next(td_data_sampler(r->data, TD_SPLIT_TRAIN), l->at.epoch_offset,
                                    c->batch_size);
@@ -142,24 +143,7 @@ static td_status log_step(struct td_loop *l) {
         td_metrics_value(m, "loss_scale", l->at.step, l->at.epoch, s.loss_scale);
         td_metrics_value(m, "skipped_steps", l->at.step, l->at.epoch, (double)s.skipped_steps);
     }
-    int64_t now_ns = td_mono_now().ns, steps = l->at.step - l->log_step;
-    double seconds = (double)(now_ns - l->log_ns) / 1e9;
-    if (seconds > 0 && steps > 0) {
-        double rate = (double)(l->own_samples - l->log_samples) * r->facts.world_size / seconds;
-        td_metrics_value(m, "samples_per_s", l->at.step, l->at.epoch, rate);
-        td_metrics_value(m, "step_time_s", l->at.step, l->at.epoch, seconds / (double)steps);
-    }
-    l->log_ns = now_ns;
-    l->log_step = l->at.step;
-    l->log_samples = l->own_samples;
-    return TD_OK;
-}
-
-// Throughput is that of training: time spent elsewhere does not count.
-static void restart_clock(struct td_loop *l) {
-    l->log_ns = td_mono_now().ns;
-    l->log_step = l->at.step;
-    l->log_samples = l->own_samples;
+    return td_throughput_log(&l->throughput, r, l->at.step, l->at.epoch);
 }
 
 // A step that the precision skipped counts nowhere: the next one is the same step on other samples.
@@ -189,7 +173,7 @@ static td_status validate(struct td_loop *l, bool *out_interrupted) {
     TD_TRY(td_loop_evaluate(l, TD_SPLIT_VAL, "val", td_rank_eval_batches(r, TD_SPLIT_VAL),
                             out_interrupted));
     td_control_phase(&r->control, TD_PHASE_TRAINING);
-    restart_clock(l);
+    td_throughput_begin(&l->throughput, l->at.step);
     return TD_OK;
 }
 
@@ -310,7 +294,7 @@ static td_status begin(struct td_loop *l, enum td_loop_end *out_end) {
         TD_TRY(td_loop_evaluate(l, TD_SPLIT_VAL, "", n, &interrupted));
     }
     td_control_phase(&r->control, TD_PHASE_TRAINING);
-    restart_clock(l);
+    td_throughput_begin(&l->throughput, l->at.step);
     return TD_OK;
 }
 

@@ -8,7 +8,7 @@
 // nothing that not all ranks agreed on. global_step counts completed optimizer steps.
 // Thread: the training thread.
 
-#include "engine/train/rank.h"
+#include "engine/train/throughput.h"
 
 // Sums of a program's outputs over batches; value = sum / count.
 struct td_tally {
@@ -44,8 +44,8 @@ struct td_loop {
     struct td_tallies window;    // of the current window
     struct td_tallies validated; // of the last validation, summed over ranks
     struct td_schedule_config schedule;
-    int64_t log_ns, log_step, log_samples; // where the last log point was
-    int64_t began_ns;                      // this attempt's training
+    struct td_throughput throughput; // since the last log point
+    int64_t began_ns;                // this attempt's training
 };
 
 void td_loop_init(struct td_loop *l, struct td_rank *rank);

@@ -95,3 +95,17 @@ def test_loss_that_is_not_finite_ends_all_ranks_and_one_says_numeric(tmp_path):
         assert EXIT["numeric"] in codes and set(codes) <= {EXIT["numeric"], EXIT["collective"]}, two.story()
         ends = [r.event("end")[0] for r in two.ranks]
     assert any(e["class"] == "numeric" and "the loss is" in e["message"] for e in ends), json.dumps(ends)
+
+
+# ---- throughput ----------------------------------------------------------------------------------
+
+def test_flops_are_those_of_the_samples_when_a_batch_and_a_window_end_short(tmp_path):
+    plan = plan_of(trainer={"max_epochs": 1, "accelerator": "cpu", "accumulate_grad_batches": 3,
+                            "log_every_n_steps": 1000, "limit_val_batches": 0},
+                   model={"layers": [16, 64, 4]}, checkpoint={"save_top_k": 0}, run={"job": None})
+    code, lines = run_by_hand(tmp_path, plan)
+    assert code == 0
+    found = {line["name"]: line["value"] for line in lines if "name" in line}
+    products = 2 * (16 * 64 * 2 + 64 * 4 * 3)  # the first layer's input needs no gradient
+    assert products < found["flops_per_s"] / found["samples_per_s"] < 1.6 * products
+    assert found["utilisation"] > 0 and "tokens_per_s" not in found
