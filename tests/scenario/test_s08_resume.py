@@ -1,0 +1,91 @@
+"""Exact resume, as one table: a run that is cut off and resumed gives the losses and the last bytes of one
+that never was. A row is an optimizer, a precision, a window of accumulation and a model; the cut is
+SIGKILL in the middle of an epoch, so what is resumed from is whatever checkpoint was complete."""
+import os
+import signal
+
+import pytest
+
+from ranks import Attempt
+from test_s05_worker import losses, plan_of, state_of, steps_in
+
+FULL = bool(os.environ.get("TD_FULL"))
+full_only = pytest.mark.skipif(not FULL, reason="only in check-full")
+
+OPTIMIZERS = {
+    "sgd": {"name": "sgd", "lr": 0.05},
+    "nesterov": {"name": "sgd", "lr": 0.05, "momentum": 0.9, "nesterov": True},
+    "adam": {"name": "adam", "lr": 0.01},
+    "adamw": {"name": "adamw", "lr": 0.01, "groups": [{"match": "*.bias", "weight_decay": 0}]},
+    "lion": {"name": "lion", "lr": 0.001, "weight_decay": 0.1},
+    "adafactor": {"name": "adafactor", "lr": 0.02},
+    "muon": {"name": "muon", "lr": 0.01, "adamw_lr": 0.003},
+}
+PRECISIONS = ["32-true", "64-true", "bf16-mixed", "bf16-true", "16-mixed", "16-true"]
+IDX = "/usr/share/datasets/fashion-mnist"
+MODELS = {
+    "mlp": ({"name": "mlp", "layers": [16, 32, 4]}, {}),
+    "convnet": ({"name": "convnet", "layers": [
+        {"name": "conv", "channels": 4, "kernel": 3}, "batch_norm", "relu", {"name": "max_pool", "kernel": 2},
+        "flatten", {"name": "dropout", "p": 0.3}, {"name": "linear", "features": 10}]},
+        {"name": "idx", "path": IDX, "batch_size": 16, "shuffle": True}),
+}
+
+TABLE = [("mlp", o, "32-true", 1 + i % 3) for i, o in enumerate(OPTIMIZERS)]
+TABLE += [("mlp", "adamw", p, 3) for p in PRECISIONS[1:]]
+TABLE += [("convnet", "adamw", "32-true", 3), ("convnet", "nesterov", "bf16-mixed", 1)]
+REST = [(m, o, p, w) for m in MODELS for o in OPTIMIZERS for p in PRECISIONS for w in (1, 4)]
+REST = [row for row in REST if row not in TABLE]
+
+
+def plan_for(directory, row, resume_from=None):
+    model, optimizer, precision, window = row
+    what, data = MODELS[model]
+    plan = plan_of({"model": what, "optimizer": OPTIMIZERS[optimizer]},
+                   trainer={"accelerator": "cpu", "precision": precision, "max_steps": 14, "max_epochs": -1,
+                            "accumulate_grad_batches": window, "gradient_clip_val": 1.0, "limit_val_batches": 0,
+                            # 7 batches an epoch: windows of 2, 3 and 4 end short
+                            "limit_train_batches": 7},
+                   checkpoint={"every_n_train_steps": 1, "save_top_k": -1},
+                   run={"checkpoint_dir": str(directory), "resume_from": resume_from})
+    plan["lr_scheduler"] = {"name": "warmup_cosine", "warmup_steps": 3}
+    if data:
+        plan["data"] = data
+        plan["run"]["cache_dir"] = str(directory.parent / "cache")
+    return plan
+
+
+def check(tmp_path, row):
+    with Attempt(tmp_path, plan_for(tmp_path / "whole", row)) as one:
+        assert one.wait() == [0], one.story()
+        whole = losses(one.ranks[0].metrics)
+    final = state_of(tmp_path / "whole/step-14")
+    with Attempt(tmp_path, plan_for(tmp_path / "cut", row)) as one:
+        one.until(lambda a: len(a.ranks[0].event("checkpoint")) >= 5 or a.ranks[0].process.poll() is not None)
+        one.kill(0)
+        assert one.wait()[0] in (-signal.SIGKILL, 0), one.story()
+    # The newest that is complete and not of the end; windows end short, so 5 is in the middle of an epoch.
+    complete = [s for s in steps_in(tmp_path / "cut") if (tmp_path / f"cut/step-{s}/manifest.json").exists()]
+    step = max(s for s in complete if s < 14)
+    with Attempt(tmp_path, plan_for(tmp_path / "rest", row, str(tmp_path / f"cut/step-{step}"))) as one:
+        assert one.wait() == [0], one.story()
+        resumed = one.ranks[0].event("resumed")[0]
+        rest = losses(one.ranks[0].metrics)
+    assert resumed["exact"] and resumed["step"] == step
+    assert rest == {s: v for s, v in whole.items() if s > step}
+    assert state_of(tmp_path / "rest/step-14") == final
+
+
+def title(row):
+    return "-".join(map(str, row))
+
+
+@pytest.mark.parametrize("row", TABLE, ids=title)
+def test_resume_changes_nothing(tmp_path, row):
+    check(tmp_path, row)
+
+
+@full_only
+@pytest.mark.parametrize("row", REST, ids=title)
+def test_resume_changes_nothing_in_any_other_row(tmp_path, row):
+    check(tmp_path, row)
