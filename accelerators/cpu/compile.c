@@ -80,22 +80,9 @@ bool td_kernel_narrow(const struct td_kernel *k) {
 }
 
 // ---- kernels ------------------------------------------------------------------------------------
-static td_status run_gemm(const struct td_kernel *k, const struct td_run *r) {
-    const void *bias = k->n_in > 2 ? td_operand_at(&k->in[2], r) : NULL;
-    return td_gemm_run(k->gemm, td_operand_at(&k->in[0], r), td_operand_at(&k->in[1], r), bias,
-                       td_operand_at(&k->out[0], r));
-}
-
-// A product with an empty dimension: oneDNN has none. k = 0 leaves act(bias).
-static td_status run_empty_gemm(const struct td_kernel *k, const struct td_run *r) {
-    float *y = td_operand_at(&k->out[0], r);
-    const float *bias = k->n_in > 2 ? td_operand_at(&k->in[2], r) : NULL;
-    int64_t cols = k->out_shape.n_dims ? k->out_shape.dim[k->out_shape.n_dims - 1] : 1;
-    for (int64_t i = 0; i < k->elems; i++) {
-        float v = bias ? bias[i % cols] : 0;
-        if (k->attrs.act == TD_ACT_RELU && v < 0) v = 0;
-        y[i] = k->attrs.accumulate ? y[i] + v : v;
-    }
+// What a node does that others do for it: nothing.
+static td_status run_nothing(const struct td_kernel *k, const struct td_run *r) {
+    (void)k, (void)r;
     return TD_OK;
 }
 
@@ -111,30 +98,6 @@ static td_status run_output(const struct td_kernel *k, const struct td_run *r) {
     float *y = td_operand_at(&k->out[0], r);
     *y = k->out_dtype[1] == TD_F64 ? (float)*(const double *)x : *(const float *)x;
     return TD_OK;
-}
-
-static td_status add_gemm(const struct compiler *c, const struct td_node_info *n,
-                          struct td_kernel *k) {
-    const struct td_shape *a = &k->shape[0], *b = &k->shape[1];
-    int64_t a_cols = a->dim[a->n_dims - 1];
-    int64_t a_rows = a_cols ? td_shape_elems(a) / a_cols : 0;
-    struct td_gemm_spec s = {
-        .m = n->attrs.trans_a ? a_cols : a_rows,
-        .k = n->attrs.trans_a ? a_rows : a_cols,
-        .n = b->dim[n->attrs.trans_b ? 0 : 1],
-        .trans_a = n->attrs.trans_a,
-        .trans_b = n->attrs.trans_b,
-        .has_bias = n->n_inputs > 2,
-        .accumulate = n->attrs.accumulate,
-        .act = n->attrs.act,
-    };
-    if (is_param(c, n->inputs[1])) s.param = k->in[1].base;
-    if (!s.m || !s.n || !s.k) {
-        k->run = run_empty_gemm;
-        return TD_OK;
-    }
-    k->run = run_gemm;
-    return td_gemm_create(c->accel->dnnl, &s, &k->gemm);
 }
 
 static td_status add_operands(const struct compiler *c, td_node node, struct td_kernel *k) {
@@ -187,9 +150,9 @@ static td_status choose_kernel(const struct compiler *c, td_node node, struct td
         k->run = run_all_reduce;
         return TD_OK;
     }
-    if (k->op == TD_OP_MATMUL && td_kernel_all(k, TD_F32)) {
-        return add_gemm(c, td_graph_node(c->graph, node), k);
-    }
+    struct td_product_site site = {c->program, c->bindings, c->accel->dnnl};
+    if (k->op == TD_OP_MATMUL) TD_TRY(td_product_take(k, &site, node));
+    if (k->op == TD_OP_CAST && td_product_absorbs(&site, node)) k->run = run_nothing;
     for (size_t i = 0; i < TD_COUNTOF(families) && !k->run; i++) {
         TD_TRY(families[i](k));
     }

@@ -6,6 +6,7 @@
 //   cpu.c        the ops table: open, memory, copy, run
 //   compile.c    a program becomes a list of kernels with resolved operands
 //   onednn.c     what all users of oneDNN share: engine, packed weights
+//   product.c    from a matmul node to what gemm.c is asked for
 //   gemm.c       matrix products by oneDNN: algorithm and weight layout
 //   room.c       memory besides arena and state, counted
 //   tune.c       which way of computing something is the fastest here, measured once
@@ -181,16 +182,36 @@ TD_MUST_USE td_status td_conv_build(struct td_kernel *k, struct td_dnnl *e,
                                     enum td_image_layout x_layout, enum td_image_layout y_layout,
                                     const void *param);
 
+// ---- product.c ----------------------------------------------------------------------------------
+// What product.c needs to know of the program that is being compiled.
+struct td_product_site {
+    const struct td_program *program;
+    const struct td_bindings *bindings;
+    struct td_dnnl *dnnl;
+};
+// Takes a matmul, if its types are those of gemm.c.
+TD_MUST_USE td_status td_product_take(struct td_kernel *k, const struct td_product_site *site,
+                                      td_node n);
+// True for the cast of a parameter that only products read, which read the parameter instead.
+bool td_product_absorbs(const struct td_product_site *site, td_node cast);
+
 // ---- gemm.c -------------------------------------------------------------------------------------
 // y (m,n) = act(op(a) (m,k) @ op(b) (k,n) + bias), y += with accumulate (no act then).
 struct td_gemm_spec {
     int64_t m, n, k;
     bool trans_a, trans_b, has_bias, accumulate;
     enum td_act act;
-    // Address of the parameter that b is, or NULL: a parameter may be packed once a run into the
-    // layout that the product likes best, and products of one program share the pack.
+    enum td_dtype operands, result, bias;
+    // Address of the parameter that b is (or is cast from), or NULL: a parameter may be packed once
+    // a run into the layout that the product likes best, and products of one program share the
+    // pack.
     const void *param;
+    enum td_dtype stored; // type of the parameter
 };
+// Are there products of these types here?
+bool td_gemm_takes(enum td_dtype operands, enum td_dtype result);
+// True if a product like this reads its parameter through a pack; it is given what b was cast from.
+bool td_gemm_packs(const struct td_gemm_spec *spec);
 TD_MUST_USE td_status td_gemm_create(struct td_dnnl *e, const struct td_gemm_spec *spec,
                                      struct td_gemm **out_gemm);
 void td_gemm_destroy(struct td_gemm *g);

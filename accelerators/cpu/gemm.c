@@ -9,6 +9,10 @@
 // because that is what the collective, the optimizer and the checkpoint read. Everything else is a
 // plain matmul with strides.
 //
+// Types: f32, or bf16 operands with a result of bf16 or f32; sums are fp32 in either case. A bf16
+// weight that is the cast of an fp32 parameter is never made: the pack reads the parameter itself
+// and converts on the way. A bias likewise is read as it is stored.
+//
 // Scratch is the accelerator's. Primitives are created
 // at compile time; a run only sets addresses. Rejected: packing inside the optimizer (saves one
 // pass over the weights, worth 3 % of an mlp step; it ties the optimizer to this file).
@@ -16,6 +20,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "accelerators/cpu/convert.h"
 #include "accelerators/cpu/onednn.h"
 #include "accelerators/cpu/tune.h"
 
@@ -35,27 +40,44 @@ struct td_gemm {
 };
 
 // ---- one product --------------------------------------------------------------------------------
-// A 2-D f32
-// tensor; transposed: stored as (d1, d0).
-static dnnl_memory_desc_t plain_2d(int64_t d0, int64_t d1, bool transposed) {
+static dnnl_data_type_t type_of(enum td_dtype t) {
+    return t == TD_BF16 ? dnnl_bf16 : dnnl_f32;
+}
+
+static dnnl_memory_desc_t matrix(int64_t d0, int64_t d1, enum td_dtype t, dnnl_format_tag_t tag) {
     dnnl_memory_desc_t md;
     dnnl_dims_t dims = {d0, d1};
-    dnnl_memory_desc_init_by_tag(&md, 2, dims, dnnl_f32, transposed ? dnnl_ba : dnnl_ab);
+    dnnl_memory_desc_init_by_tag(&md, 2, dims, type_of(t), tag);
     return md;
 }
 
-static dnnl_memory_desc_t any_2d(int64_t d0, int64_t d1) {
-    dnnl_memory_desc_t md;
-    dnnl_dims_t dims = {d0, d1};
-    dnnl_memory_desc_init_by_tag(&md, 2, dims, dnnl_f32, dnnl_format_tag_any);
-    return md;
+// transposed: stored as (d1, d0).
+static dnnl_memory_desc_t plain_2d(int64_t d0, int64_t d1, enum td_dtype t, bool transposed) {
+    return matrix(d0, d1, t, transposed ? dnnl_ba : dnnl_ab);
+}
+
+static dnnl_memory_desc_t any_2d(int64_t d0, int64_t d1, enum td_dtype t) {
+    return matrix(d0, d1, t, dnnl_format_tag_any);
 }
 
 static enum kind choose_kind(const struct td_gemm_spec *s) {
     if (s->trans_a && !s->trans_b && !s->has_bias && s->act == TD_ACT_NONE) return BACKWARD_WEIGHTS;
     if (!s->param || s->trans_a || s->accumulate) return MATMUL;
     if (s->trans_b) return FORWARD;
-    return s->has_bias || s->act != TD_ACT_NONE ? MATMUL : BACKWARD_DATA;
+    bool plain = !s->has_bias && s->act == TD_ACT_NONE && s->result == s->operands;
+    return plain ? BACKWARD_DATA : MATMUL;
+}
+
+bool td_gemm_packs(const struct td_gemm_spec *s) {
+    enum kind kind = choose_kind(s);
+    return kind == FORWARD || kind == BACKWARD_DATA;
+}
+
+bool td_gemm_takes(enum td_dtype operands, enum td_dtype result) {
+    if (operands == TD_F32) return result == TD_F32;
+    const unsigned emulates = dnnl_cpu_isa_avx512_core;
+    bool has_bf16 = ((unsigned)dnnl_get_effective_cpu_isa() & emulates) == emulates;
+    return operands == TD_BF16 && (result == TD_BF16 || result == TD_F32) && has_bf16;
 }
 
 static td_status make_attr(const struct td_gemm_spec *s, enum kind kind,
@@ -84,29 +106,36 @@ struct layouts {
     dnnl_memory_desc_t a, b, b_plain, bias, y;
 };
 
+// oneDNN's weight gradients cannot add.
+static bool adds_apart(const struct td_gemm_spec *s, enum kind kind) {
+    return kind == BACKWARD_WEIGHTS && s->accumulate;
+}
+
 static void set_layouts(const struct td_gemm_spec *s, enum kind kind, struct layouts *l) {
     dnnl_dims_t n = {s->n}, one_n = {1, s->n};
-    l->y = plain_2d(s->m, s->n, false);
-    dnnl_memory_desc_init_by_tag(&l->bias, 1, n, dnnl_f32, dnnl_a);
+    enum td_dtype t = s->operands, stored = s->param ? s->stored : t;
+    // What is added to is added to in fp32.
+    l->y = plain_2d(s->m, s->n, adds_apart(s, kind) ? TD_F32 : s->result, false);
+    dnnl_memory_desc_init_by_tag(&l->bias, 1, n, type_of(s->bias), dnnl_a);
     switch (kind) {
     case FORWARD: // src (m,k), weights (n,k) = (out, in)
-        l->a = plain_2d(s->m, s->k, false);
-        l->b_plain = plain_2d(s->n, s->k, false);
-        l->b = any_2d(s->n, s->k);
+        l->a = plain_2d(s->m, s->k, t, false);
+        l->b_plain = plain_2d(s->n, s->k, stored, false);
+        l->b = any_2d(s->n, s->k, t);
         return;
     case BACKWARD_DATA: // diff_dst (m,k), weights (k,n) = (out, in), diff_src (m,n)
-        l->a = plain_2d(s->m, s->k, false);
-        l->b_plain = plain_2d(s->k, s->n, false);
-        l->b = any_2d(s->k, s->n);
+        l->a = plain_2d(s->m, s->k, t, false);
+        l->b_plain = plain_2d(s->k, s->n, stored, false);
+        l->b = any_2d(s->k, s->n, t);
         return;
     case BACKWARD_WEIGHTS: // diff_dst (k,m), src (k,n), diff_weights (m,n)
-        l->a = plain_2d(s->k, s->m, false);
-        l->b = l->b_plain = plain_2d(s->k, s->n, false);
+        l->a = plain_2d(s->k, s->m, t, false);
+        l->b = l->b_plain = plain_2d(s->k, s->n, t, false);
         return;
     case MATMUL:
-        l->a = plain_2d(s->m, s->k, s->trans_a);
-        l->b = l->b_plain = plain_2d(s->k, s->n, s->trans_b);
-        dnnl_memory_desc_init_by_tag(&l->bias, 2, one_n, dnnl_f32, dnnl_ab);
+        l->a = plain_2d(s->m, s->k, t, s->trans_a);
+        l->b = l->b_plain = plain_2d(s->k, s->n, t, s->trans_b);
+        dnnl_memory_desc_init_by_tag(&l->bias, 2, one_n, type_of(s->bias), dnnl_ab);
         return;
     }
 }
@@ -117,10 +146,13 @@ static dnnl_status_t backward_desc(dnnl_engine_t engine, enum kind kind, const s
     bool data = kind == BACKWARD_DATA;
     const dnnl_memory_desc_t *src = data ? &l->y : &l->b, *dst = &l->a;
     const dnnl_memory_desc_t *weights = data ? &l->b : &l->y;
+    // The forward weights are of the operands' type, also where their gradient is wider.
+    dnnl_memory_desc_t multiplied = *weights;
+    multiplied.data_type = dst->data_type;
     dnnl_inner_product_desc_t forward, backward;
     dnnl_primitive_desc_t hint = NULL;
     dnnl_status_t s = dnnl_inner_product_forward_desc_init(&forward, dnnl_forward_training, src,
-                                                           weights, NULL, dst);
+                                                           &multiplied, NULL, dst);
     if (!s) s = dnnl_primitive_desc_create(&hint, &forward, NULL, engine, NULL);
     if (!s && data) {
         s = dnnl_inner_product_backward_data_desc_init(&backward, src, weights, dst);
@@ -234,8 +266,9 @@ static td_status choose_weights_kind(struct td_dnnl *e, const struct td_gemm_spe
     char key[TD_TUNE_KEY_MAX];
     int way;
     td_status failed = TD_OK;
-    snprintf(key, sizeof key, "weights f32 %" PRId64 "x%" PRId64 " from %" PRId64 "%s", s->m, s->n,
-             s->k, s->accumulate ? " added" : "");
+    snprintf(key, sizeof key, "weights %s%s %" PRId64 "x%" PRId64 " from %" PRId64 "%s",
+             td_dtype_name(s->operands), s->result == s->operands ? "" : " wide", s->m, s->n, s->k,
+             s->accumulate ? " added" : "");
     bool races = td_tune_measures(e->tune, key, names, 2);
     if (races) {
         r = (struct race){
@@ -291,9 +324,20 @@ static int name_args(const struct td_gemm *g, dnnl_exec_arg_t args[5]) {
     return n;
 }
 
-static void add_partial(float *y, const float *x, int64_t n) {
+TD_CLONES static void add_rows(float *y, const float *x, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         y[i] += x[i];
+    }
+}
+
+static void add_partial(enum td_dtype t, void *y, const float *x, int64_t n) {
+    float room[512];
+    for (int64_t at = 0; at < n; at += (int64_t)TD_COUNTOF(room)) {
+        int64_t some = TD_MIN((int64_t)TD_COUNTOF(room), n - at);
+        float *row = td_cpu_result(t, y, at, room);
+        if (t != TD_F32) td_cpu_widen(t, td_cpu_at(t, y, at), some, room);
+        add_rows(row, x + at, some);
+        td_cpu_put(t, room, some, y, at);
     }
 }
 
@@ -311,6 +355,6 @@ td_status td_gemm_run(struct td_gemm *g, const void *a, const void *b, const voi
     dnnl_exec_arg_t args[5];
     int n = name_args(g, args);
     DNNL_TRY(dnnl_primitive_execute(g->primitive, g->engine->stream, n, args), "run a product");
-    if (g->adds_partial) add_partial(y, result, g->spec.m * g->spec.n);
+    if (g->adds_partial) add_partial(g->spec.result, y, result, g->spec.m * g->spec.n);
     return TD_OK;
 }

@@ -4,18 +4,36 @@
 // functions of vmath.h inline into it), its range and its entry. In-place use is allowed: an
 // element is read before it is written.
 
+#include "accelerators/cpu/convert.h"
 #include "accelerators/cpu/cpu.h"
 #include "accelerators/cpu/vmath.h"
 
-enum { GRAIN = 4096 };
+enum { GRAIN = 4096, CHUNK = 512 };
 
 struct pass {
-    const float *a, *b; // b: dy, NULL for a function of one operand
-    float *y;
+    const void *a, *b; // b: dy, NULL for a function of one operand
+    void *y;
+    enum td_dtype type; // of all
 };
 
+typedef void pass_loop(const float *a, const float *b, float *out, int64_t n);
+
+// 16-bit operands go through fp32 a chunk at a time.
+static void walk(const struct pass *p, int64_t begin, int64_t end, pass_loop *loop) {
+    float a[CHUNK], b[CHUNK], y[CHUNK];
+    int64_t step = p->type == TD_F32 ? end - begin : CHUNK;
+    for (int64_t at = begin; at < end; at += step) {
+        int64_t n = TD_MIN(step, end - at);
+        loop(td_cpu_row(p->type, p->a, at, n, a), p->b ? td_cpu_row(p->type, p->b, at, n, b) : NULL,
+             td_cpu_result(p->type, p->y, at, y), n);
+        td_cpu_put(p->type, y, n, p->y, at);
+    }
+}
+
 static td_status run_pass(const struct td_kernel *k, const struct td_run *r, td_range_fn *range) {
-    struct pass p = {.a = td_operand_at(&k->in[0], r), .y = td_operand_at(&k->out[0], r)};
+    struct pass p = {.a = td_operand_at(&k->in[0], r),
+                     .y = td_operand_at(&k->out[0], r),
+                     .type = k->out_dtype[0]};
     if (k->n_in > 1) p.b = td_operand_at(&k->in[1], r);
     td_parallel(k->n_threads, k->elems, GRAIN, range, &p);
     return TD_OK;
@@ -23,8 +41,7 @@ static td_status run_pass(const struct td_kernel *k, const struct td_run *r, td_
 
 #define ENTRY(name)                                                                                \
     static void name##_range(const void *arg, int64_t begin, int64_t end) {                        \
-        const struct pass *p = arg;                                                                \
-        name##_loop(p->a + begin, p->b ? p->b + begin : NULL, p->y + begin, end - begin);          \
+        walk(arg, begin, end, name##_loop);                                                        \
     }                                                                                              \
     static td_status run_##name(const struct td_kernel *k, const struct td_run *r) {               \
         return run_pass(k, r, name##_range);                                                       \
@@ -103,6 +120,24 @@ static td_status run_gelu_grad(const struct td_kernel *k, const struct td_run *r
     return k->attrs.gelu_tanh ? run_gelu_tanh_grad(k, r) : run_gelu_erf_grad(k, r);
 }
 
+// On the bits: a bf16 number is above 0 from the smallest one to infinity.
+TD_CLONES static void relu_grad_bits(const uint16_t *y, const uint16_t *dy, uint16_t *out,
+                                     int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = (uint16_t)(y[i] - 1) < 0x7f80 ? dy[i] : 0;
+    }
+}
+
+static void relu_grad_bf16_range(const void *arg, int64_t begin, int64_t end) {
+    const struct pass *p = arg;
+    relu_grad_bits((const uint16_t *)p->a + begin, (const uint16_t *)p->b + begin,
+                   (uint16_t *)p->y + begin, end - begin);
+}
+
+static td_status run_relu_grad_bf16(const struct td_kernel *k, const struct td_run *r) {
+    return run_pass(k, r, relu_grad_bf16_range);
+}
+
 td_status td_kernel_activation(struct td_kernel *k) {
     static td_kernel_fn *const table[TD_OP_COUNT] = {
         [TD_OP_RELU] = run_relu,       [TD_OP_RELU_GRAD] = run_relu_grad,
@@ -113,6 +148,8 @@ td_status td_kernel_activation(struct td_kernel *k) {
         [TD_OP_EXP] = run_exp,         [TD_OP_LOG] = run_log,
         [TD_OP_SQRT] = run_sqrt,
     };
-    if (td_kernel_all(k, TD_F32)) k->run = table[k->op];
+    if (td_kernel_narrow(k)) k->run = table[k->op];
+    bool halves = k->run && k->out_dtype[0] == TD_BF16;
+    if (halves && k->op == TD_OP_RELU_GRAD) k->run = run_relu_grad_bf16;
     return TD_OK;
 }

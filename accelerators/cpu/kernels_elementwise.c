@@ -1,50 +1,60 @@
-// Elementwise kernels: cast, add, mul, sub, div, axpby, scale, store, fill, reshape.
+// Elementwise kernels: cast, add, mul, sub, div, axpby, scale, clamp, store, fill, reshape.
 //
-// Fast paths: operands of one shape, and a vector broadcast over rows; every other broadcast walks
-// an odometer over the dimensions. In-place use (output over an operand) is allowed everywhere,
-// because an element is read before it is written. GRAIN keeps small tensors on one thread: a
-// parallel region costs about half a microsecond.
+// 16-bit operands are widened to fp32 a chunk at a time, in L1; an f32 operand is used where it
+// lies. Fast paths: operands of one shape, and a vector broadcast over rows; every other broadcast
+// walks an odometer over the dimensions. In-place use (output over an operand) is allowed
+// everywhere, because an element is read before it is written. GRAIN keeps small tensors on one
+// thread: a parallel region costs about half a microsecond.
 
 #include <string.h>
 
+#include "accelerators/cpu/convert.h"
 #include "accelerators/cpu/cpu.h"
 
-enum { GRAIN = 8192 };
+enum { GRAIN = 8192, CHUNK = 512 };
 
 // ---- cast ---------------------------------------------------------------------------------------
 struct cast_arg {
     const void *x;
-    float *y;
+    void *y;
+    enum td_dtype from, to; // from: also u8
     float scale;
 };
 
-TD_CLONES static void cast_u8(const uint8_t *x, float *y, float scale, int64_t n) {
+TD_CLONES static void widen_u8(const uint8_t *x, float *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
-        y[i] = (float)x[i] * scale;
+        y[i] = (float)x[i];
     }
 }
 
-TD_CLONES static void cast_f32(const float *x, float *y, float scale, int64_t n) {
+TD_CLONES static void scale_row(const float *x, float *y, float scale, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         y[i] = x[i] * scale;
     }
 }
 
-static void cast_u8_range(const void *arg, int64_t begin, int64_t end) {
+static void cast_range(const void *arg, int64_t begin, int64_t end) {
     const struct cast_arg *a = arg;
-    cast_u8((const uint8_t *)a->x + begin, a->y + begin, a->scale, end - begin);
-}
-
-static void cast_f32_range(const void *arg, int64_t begin, int64_t end) {
-    const struct cast_arg *a = arg;
-    cast_f32((const float *)a->x + begin, a->y + begin, a->scale, end - begin);
+    float in[CHUNK], out[CHUNK];
+    for (int64_t at = begin; at < end; at += CHUNK) {
+        int64_t n = TD_MIN((int64_t)CHUNK, end - at);
+        const float *x = in;
+        if (a->from == TD_U8) {
+            widen_u8((const uint8_t *)a->x + at, in, n);
+        } else {
+            x = td_cpu_row(a->from, a->x, at, n, in);
+        }
+        float *y = td_cpu_result(a->to, a->y, at, out);
+        if (a->scale != 1 || y != out) scale_row(x, y, a->scale, n);
+        td_cpu_put(a->to, a->scale != 1 ? out : x, n, a->y, at);
+    }
 }
 
 static td_status run_cast(const struct td_kernel *k, const struct td_run *r) {
     double scale = k->attrs.scale == 0 ? 1 : k->attrs.scale;
-    struct cast_arg a = {td_operand_at(&k->in[0], r), td_operand_at(&k->out[0], r), (float)scale};
-    td_parallel(k->n_threads, k->elems, GRAIN,
-                k->in_dtype[0] == TD_U8 ? cast_u8_range : cast_f32_range, &a);
+    struct cast_arg a = {td_operand_at(&k->in[0], r), td_operand_at(&k->out[0], r), k->in_dtype[0],
+                         k->out_dtype[0], (float)scale};
+    td_parallel(k->n_threads, k->elems, GRAIN, cast_range, &a);
     return TD_OK;
 }
 
@@ -52,30 +62,45 @@ static td_status run_cast(const struct td_kernel *k, const struct td_run *r) {
 // A row of BINARY is a whole kernel, but for the choice of the path.
 struct binary_arg {
     const struct td_kernel *k;
-    const float *a, *b;
-    float *y;
+    const void *a, *b;
+    void *y;
+    enum td_dtype type; // of all three
 };
 
 typedef float binary_fn(float a, float b);
+typedef void binary_loop(const float *a, const float *b, float *y, int64_t n);
 static td_status run_binary(const struct td_kernel *k, const struct td_run *r, td_range_fn *same,
                             td_range_fn *rows, binary_fn *one);
 
+// n elements of a, b and y, which begin at the places given.
+static void binary_run(const struct binary_arg *x, int64_t a_at, int64_t b_at, int64_t y_at,
+                       int64_t n, binary_loop *loop) {
+    float a[CHUNK], b[CHUNK], y[CHUNK];
+    int64_t step = x->type == TD_F32 ? n : CHUNK;
+    for (int64_t at = 0; at < n; at += step) {
+        int64_t some = TD_MIN(step, n - at);
+        loop(td_cpu_row(x->type, x->a, a_at + at, some, a),
+             td_cpu_row(x->type, x->b, b_at + at, some, b),
+             td_cpu_result(x->type, x->y, y_at + at, y), some);
+        td_cpu_put(x->type, y, some, x->y, y_at + at);
+    }
+}
+
 #define BINARY(name, expr)                                                                         \
-    TD_CLONES static void name##_same(const float *va, const float *vb, float *y, int64_t n) {     \
+    TD_CLONES static void name##_loop(const float *va, const float *vb, float *y, int64_t n) {     \
         for (int64_t i = 0; i < n; i++) {                                                          \
             float a = va[i], b = vb[i];                                                            \
             y[i] = (expr);                                                                         \
         }                                                                                          \
     }                                                                                              \
     static void name##_range(const void *arg, int64_t begin, int64_t end) {                        \
-        const struct binary_arg *x = arg;                                                          \
-        name##_same(x->a + begin, x->b + begin, x->y + begin, end - begin);                        \
+        binary_run(arg, begin, begin, begin, end - begin, name##_loop);                            \
     }                                                                                              \
     static void name##_rows(const void *arg, int64_t begin, int64_t end) {                         \
         const struct binary_arg *x = arg;                                                          \
         int64_t cols = x->k->cols;                                                                 \
         for (int64_t i = begin; i < end; i++) {                                                    \
-            name##_same(x->a + i * cols, x->b, x->y + i * cols, cols);                             \
+            binary_run(x, i *cols, 0, i *cols, cols, name##_loop);                                 \
         }                                                                                          \
     }                                                                                              \
     static float name##_one(float a, float b) {                                                    \
@@ -110,7 +135,10 @@ static void binary_any(const struct td_kernel *k, const struct binary_arg *x, bi
             ia += at[d] * sa[d];
             ib += at[d] * sb[d];
         }
-        x->y[i] = one(x->a[ia], x->b[ib]);
+        float ra, rb, ry;
+        *td_cpu_result(x->type, x->y, i, &ry) =
+            one(*td_cpu_row(x->type, x->a, ia, 1, &ra), *td_cpu_row(x->type, x->b, ib, 1, &rb));
+        td_cpu_put(x->type, &ry, 1, x->y, i);
         for (int d = k->out_shape.n_dims - 1; d >= 0 && ++at[d] == k->out_shape.dim[d]; d--) {
             at[d] = 0;
         }
@@ -120,7 +148,7 @@ static void binary_any(const struct td_kernel *k, const struct binary_arg *x, bi
 static td_status run_binary(const struct td_kernel *k, const struct td_run *r, td_range_fn *same,
                             td_range_fn *rows, binary_fn *one) {
     struct binary_arg x = {k, td_operand_at(&k->in[0], r), td_operand_at(&k->in[1], r),
-                           td_operand_at(&k->out[0], r)};
+                           td_operand_at(&k->out[0], r), k->out_dtype[0]};
     const struct td_shape *a = &k->shape[0], *b = &k->shape[1];
     bool vector = b->n_dims == 1 && td_shape_equal(a, &k->out_shape) && b->dim[0] == k->cols;
     if (td_shape_equal(a, b)) {
@@ -161,32 +189,65 @@ static td_status run_axpby(const struct td_kernel *k, const struct td_run *r) {
 // ---- scale, store, fill, reshape ----------------------------------------------------------------
 static td_status run_scale(const struct td_kernel *k, const struct td_run *r) {
     const float *s = td_operand_at(&k->in[1], r);
-    struct cast_arg a = {td_operand_at(&k->in[0], r), td_operand_at(&k->out[0], r), *s};
-    td_parallel(k->n_threads, k->elems, GRAIN, cast_f32_range, &a);
+    struct cast_arg a = {td_operand_at(&k->in[0], r), td_operand_at(&k->out[0], r), k->in_dtype[0],
+                         k->out_dtype[0], *s};
+    td_parallel(k->n_threads, k->elems, GRAIN, cast_range, &a);
+    return TD_OK;
+}
+
+TD_CLONES static void clamp_loop(const float *x, const float *bound, float *y, int64_t n) {
+    const float most = *bound;
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = x[i] > most ? most : x[i] < -most ? -most : x[i];
+    }
+}
+
+static void clamp_range(const void *arg, int64_t begin, int64_t end) {
+    const struct cast_arg *a = arg;
+    float in[CHUNK], out[CHUNK];
+    for (int64_t at = begin; at < end; at += CHUNK) {
+        int64_t n = TD_MIN((int64_t)CHUNK, end - at);
+        clamp_loop(td_cpu_row(a->from, a->x, at, n, in), &a->scale,
+                   td_cpu_result(a->to, a->y, at, out), n);
+        td_cpu_put(a->to, out, n, a->y, at);
+    }
+}
+
+static td_status run_clamp(const struct td_kernel *k, const struct td_run *r) {
+    struct cast_arg a = {td_operand_at(&k->in[0], r), td_operand_at(&k->out[0], r), k->in_dtype[0],
+                         k->out_dtype[0], (float)k->attrs.scale};
+    td_parallel(k->n_threads, k->elems, GRAIN, clamp_range, &a);
     return TD_OK;
 }
 
 static void copy_range(const void *arg, int64_t begin, int64_t end) {
     const struct binary_arg *x = arg;
-    memcpy(x->y + begin, x->a + begin, (size_t)(end - begin) * sizeof *x->y);
+    int64_t step = (int64_t)td_dtype_bytes(x->type);
+    memcpy((char *)x->y + begin * step, (const char *)x->a + begin * step,
+           (size_t)((end - begin) * step));
 }
 
 // (state, x): operand 0 is what is written.
 static td_status run_store(const struct td_kernel *k, const struct td_run *r) {
-    float *state = td_operand_at(&k->in[0], r);
-    const float *x = td_operand_at(&k->in[1], r);
-    struct binary_arg a = {k, k->attrs.accumulate ? state : x, x, state};
+    void *state = td_operand_at(&k->in[0], r);
+    const void *x = td_operand_at(&k->in[1], r);
+    struct binary_arg a = {k, k->attrs.accumulate ? state : x, x, state, k->in_dtype[0]};
     td_parallel(k->n_threads, td_shape_elems(&k->shape[0]), GRAIN,
                 k->attrs.accumulate ? add_range : copy_range, &a);
     return TD_OK;
 }
 
 static td_status run_fill(const struct td_kernel *k, const struct td_run *r) {
-    float v = (float)k->attrs.scale;
+    float v = (float)k->attrs.scale, row[CHUNK];
     if (k->n_in == 1) v *= *(const float *)td_operand_at(&k->in[0], r);
-    float *y = td_operand_at(&k->out[0], r);
-    for (int64_t i = 0; i < k->elems; i++) {
-        y[i] = v;
+    void *y = td_operand_at(&k->out[0], r);
+    for (int64_t i = 0; i < CHUNK; i++) {
+        row[i] = v;
+    }
+    for (int64_t at = 0; at < k->elems; at += CHUNK) {
+        int64_t n = TD_MIN((int64_t)CHUNK, k->elems - at);
+        td_cpu_narrow(k->out_dtype[0], row, n,
+                      (char *)y + at * (int64_t)td_dtype_bytes(k->out_dtype[0]));
     }
     return TD_OK;
 }
@@ -198,15 +259,28 @@ static td_status run_reshape(const struct td_kernel *k, const struct td_run *r) 
     return TD_OK;
 }
 
+// One narrow type, but for what a cast reads, and fp32 factors.
+static bool types_fit(const struct td_kernel *k) {
+    if (k->op == TD_OP_RESHAPE) return true;
+    if (k->op == TD_OP_AXPBY) return td_kernel_all(k, TD_F32);
+    if (k->op == TD_OP_CAST) {
+        return (k->in_dtype[0] == TD_U8 || td_cpu_is_narrow(k->in_dtype[0])) &&
+               td_cpu_is_narrow(k->out_dtype[0]);
+    }
+    bool factor = k->op == TD_OP_SCALE || k->op == TD_OP_FILL;
+    if (!factor) return td_kernel_narrow(k);
+    uint32_t n = k->n_in;
+    return td_cpu_is_narrow(k->out_dtype[0]) && (!n || k->in_dtype[n - 1] == TD_F32) &&
+           (k->op == TD_OP_FILL || k->in_dtype[0] == k->out_dtype[0]);
+}
+
 td_status td_kernel_elementwise(struct td_kernel *k) {
     static td_kernel_fn *const table[TD_OP_COUNT] = {
-        [TD_OP_CAST] = run_cast,   [TD_OP_ADD] = run_add,   [TD_OP_MUL] = run_mul,
-        [TD_OP_SUB] = run_sub,     [TD_OP_DIV] = run_div,   [TD_OP_SCALE] = run_scale,
-        [TD_OP_STORE] = run_store, [TD_OP_FILL] = run_fill, [TD_OP_RESHAPE] = run_reshape,
-        [TD_OP_AXPBY] = run_axpby,
+        [TD_OP_CAST] = run_cast,   [TD_OP_ADD] = run_add,     [TD_OP_MUL] = run_mul,
+        [TD_OP_SUB] = run_sub,     [TD_OP_DIV] = run_div,     [TD_OP_SCALE] = run_scale,
+        [TD_OP_STORE] = run_store, [TD_OP_FILL] = run_fill,   [TD_OP_RESHAPE] = run_reshape,
+        [TD_OP_AXPBY] = run_axpby, [TD_OP_CLAMP] = run_clamp,
     };
-    bool pixels = k->op == TD_OP_CAST && k->in_dtype[0] == TD_U8 && k->out_dtype[0] == TD_F32;
-    bool fits = td_kernel_all(k, TD_F32) || k->op == TD_OP_RESHAPE || pixels;
-    if (fits) k->run = table[k->op];
+    if (types_fit(k)) k->run = table[k->op];
     return TD_OK;
 }

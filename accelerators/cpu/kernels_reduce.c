@@ -8,17 +8,20 @@
 #include <math.h>
 #include <string.h>
 
+#include "accelerators/cpu/convert.h"
 #include "accelerators/cpu/cpu.h"
 
-enum { GRAIN = 8192, COLUMN_GRAIN = 64 };
+enum { GRAIN = 8192, COLUMN_GRAIN = 64, CHUNK = 512 };
 
 // ---- softmax_ce ---------------------------------------------------------------------------------
 struct loss_arg {
-    const float *logits;
+    const void *logits;
+    enum td_dtype type; // of logits and d
     const int32_t *label;
     const float *weight; // of each class, or NULL
-    float *d;
+    void *d;
     float *row_loss;
+    float *room; // two rows a thread, when the type is not f32
     int64_t cols;
     float share; // of a row in the mean
     float smoothing;
@@ -57,9 +60,8 @@ static double target_of(const struct loss_arg *a, int64_t row, int64_t class) {
     return a->weight ? t * (double)a->weight[class] : t;
 }
 
-static float target_row(const struct loss_arg *a, int64_t row) {
-    const float *x = a->logits + row * a->cols;
-    float *d = a->d + row * a->cols, top = row_max(x, a->cols);
+static float target_row(const struct loss_arg *a, int64_t row, const float *x, float *d) {
+    float top = row_max(x, a->cols);
     double sum = 0, total = 0, picked = 0;
     for (int64_t i = 0; i < a->cols; i++) {
         double t = target_of(a, row, i);
@@ -81,16 +83,20 @@ static bool counts(const struct td_attrs *a, int32_t label) {
 
 static void loss_range(const void *arg, int64_t begin, int64_t end) {
     const struct loss_arg *a = arg;
+    float *room = a->room ? a->room + td_parallel_index() * 2 * a->cols : NULL;
+    float *result = room ? room + a->cols : NULL;
     for (int64_t i = begin; i < end; i++) {
-        float *d = a->d + i * a->cols;
+        float *d = td_cpu_result(a->type, a->d, i * a->cols, result);
+        const float *x = td_cpu_row(a->type, a->logits, i * a->cols, a->cols, room);
         if (!counts(a->attrs, a->label[i])) {
             memset(d, 0, (size_t)a->cols * sizeof *d);
             a->row_loss[i] = 0;
         } else if (a->weight || a->smoothing > 0) {
-            a->row_loss[i] = target_row(a, i);
+            a->row_loss[i] = target_row(a, i, x, d);
         } else {
-            a->row_loss[i] = loss_row(a->logits + i * a->cols, a->label[i], d, a->cols, a->share);
+            a->row_loss[i] = loss_row(x, a->label[i], d, a->cols, a->share);
         }
+        td_cpu_put(a->type, d, a->cols, a->d, i * a->cols);
     }
 }
 
@@ -115,6 +121,7 @@ static td_status weigh_labels(const struct loss_arg *a, int64_t rows, double *ou
 static td_status run_softmax_ce(const struct td_kernel *k, const struct td_run *r) {
     struct loss_arg a = {
         .logits = td_operand_at(&k->in[0], r),
+        .type = k->in_dtype[0],
         .label = td_operand_at(&k->in[1], r),
         .weight = k->n_in > 2 ? td_operand_at(&k->in[2], r) : NULL,
         .d = td_operand_at(&k->out[1], r),
@@ -124,6 +131,7 @@ static td_status run_softmax_ce(const struct td_kernel *k, const struct td_run *
         .attrs = &k->attrs,
     };
     float *loss = td_operand_at(&k->out[0], r);
+    if (a.type != TD_F32) a.room = a.row_loss + k->rows;
     double weights = 0, sum = 0;
     TD_TRY(weigh_labels(&a, k->rows, &weights));
     a.share = weights > 0 ? (float)(1 / weights) : 0;
@@ -136,11 +144,11 @@ static td_status run_softmax_ce(const struct td_kernel *k, const struct td_run *
 }
 
 static td_status run_count_correct(const struct td_kernel *k, const struct td_run *r) {
-    const float *logits = td_operand_at(&k->in[0], r);
+    const void *logits = td_operand_at(&k->in[0], r);
     const int32_t *label = td_operand_at(&k->in[1], r);
     int64_t right = 0;
     for (int64_t i = 0; i < k->rows; i++) {
-        const float *x = logits + i * k->cols;
+        const float *x = td_cpu_row(k->in_dtype[0], logits, i * k->cols, k->cols, r->scratch);
         int64_t best = 0;
         for (int64_t j = 1; j < k->cols; j++) {
             if (x[j] > x[best]) best = j;
@@ -153,8 +161,9 @@ static td_status run_count_correct(const struct td_kernel *k, const struct td_ru
 
 // ---- reduce_sum ---------------------------------------------------------------------------------
 struct columns_arg {
-    const float *x;
-    float *y;
+    const void *x;
+    void *y;
+    enum td_dtype from, to;
     int64_t rows, cols;
     bool accumulate;
 };
@@ -167,9 +176,17 @@ TD_CLONES static void add_to(float *y, const float *x, int64_t n) {
 
 static void columns_range(const void *arg, int64_t begin, int64_t end) {
     const struct columns_arg *a = arg;
-    if (!a->accumulate) memset(a->y + begin, 0, (size_t)(end - begin) * sizeof *a->y);
-    for (int64_t i = 0; i < a->rows; i++) {
-        add_to(a->y + begin, a->x + i * a->cols + begin, end - begin);
+    float room[CHUNK], sum[CHUNK];
+    int64_t step = a->from == TD_F32 && a->to == TD_F32 ? TD_MAX(end - begin, 1) : CHUNK;
+    for (int64_t at = begin; at < end; at += step) {
+        int64_t n = TD_MIN(step, end - at);
+        float *y = td_cpu_result(a->to, a->y, at, sum);
+        if (!a->accumulate) memset(y, 0, (size_t)n * sizeof *y);
+        if (a->accumulate && y == sum) td_cpu_widen(a->to, td_cpu_at(a->to, a->y, at), n, sum);
+        for (int64_t i = 0; i < a->rows; i++) {
+            add_to(y, td_cpu_row(a->from, a->x, i * a->cols + at, n, room), n);
+        }
+        td_cpu_put(a->to, sum, n, a->y, at);
     }
 }
 
@@ -195,15 +212,19 @@ static void reduce_any(const struct td_kernel *k, const float *x, float *y) {
     }
 }
 
+static bool sums_columns(const struct td_kernel *k) {
+    return k->out_shape.n_dims == 1 && k->out_shape.dim[0] == k->cols && k->cols > 1;
+}
+
 static td_status run_reduce_sum(const struct td_kernel *k, const struct td_run *r) {
-    const float *x = td_operand_at(&k->in[0], r);
-    float *y = td_operand_at(&k->out[0], r);
-    bool columns = k->out_shape.n_dims == 1 && k->out_shape.dim[0] == k->cols && k->cols > 1;
-    if (!columns) {
+    const void *x = td_operand_at(&k->in[0], r);
+    void *y = td_operand_at(&k->out[0], r);
+    if (!sums_columns(k)) {
         reduce_any(k, x, y);
         return TD_OK;
     }
-    struct columns_arg a = {x, y, k->rows, k->cols, k->attrs.accumulate};
+    struct columns_arg a = {x,       y,       k->in_dtype[0],     k->out_dtype[0],
+                            k->rows, k->cols, k->attrs.accumulate};
     td_parallel(k->n_threads, k->cols, COLUMN_GRAIN, columns_range, &a);
     return TD_OK;
 }
@@ -263,13 +284,21 @@ TD_CLONES static uint32_t nonfinite_in(const uint32_t *bits, int64_t n) {
 
 static td_status run_mean(const struct td_kernel *k, const struct td_run *r) {
     int64_t n = td_shape_elems(&k->shape[0]);
-    double sum = sum_of(td_operand_at(&k->in[0], r), n);
+    float room[CHUNK];
+    double sum = 0;
+    const void *x = td_operand_at(&k->in[0], r);
+    int64_t step = k->in_dtype[0] == TD_F32 ? TD_MAX(n, 1) : CHUNK;
+    for (int64_t at = 0; at < n; at += step) {
+        int64_t some = TD_MIN(step, n - at);
+        sum += sum_of(td_cpu_row(k->in_dtype[0], x, at, some, room), some);
+    }
     *(float *)td_operand_at(&k->out[0], r) = n ? (float)(sum / (double)n) : 0;
     return TD_OK;
 }
 
 struct squares_arg {
-    const float *x;
+    const void *x;
+    enum td_dtype type;
     double *partial; // one a block
     int64_t n;
 };
@@ -280,8 +309,14 @@ enum { SQUARES_BLOCK = 16384 };
 static void squares_range(const void *arg, int64_t begin, int64_t end) {
     const struct squares_arg *a = arg;
     for (int64_t i = begin; i < end; i++) {
-        int64_t first = i * SQUARES_BLOCK, n = TD_MIN((int64_t)SQUARES_BLOCK, a->n - first);
-        a->partial[i] = squares_of(a->x + first, n);
+        int64_t first = i * SQUARES_BLOCK, last = TD_MIN(a->n, first + SQUARES_BLOCK);
+        int64_t step = a->type == TD_F32 ? SQUARES_BLOCK : CHUNK;
+        float room[CHUNK];
+        a->partial[i] = 0;
+        for (int64_t at = first; at < last; at += step) {
+            int64_t n = TD_MIN(step, last - at);
+            a->partial[i] += squares_of(td_cpu_row(a->type, a->x, at, n, room), n);
+        }
     }
 }
 
@@ -290,13 +325,14 @@ static td_status run_sum_squares(const struct td_kernel *k, const struct td_run 
     for (uint32_t i = 0; i < k->n_in; i++) {
         enum { AT_ONCE = 64 };
         double partial[AT_ONCE];
-        const float *x = td_operand_at(&k->in[i], r);
+        const char *x = td_operand_at(&k->in[i], r);
+        enum td_dtype t = k->in_dtype[i];
         int64_t elems = td_shape_elems(&k->shape[i]);
         int64_t step = (int64_t)AT_ONCE * SQUARES_BLOCK;
         for (int64_t at = 0; at < elems; at += step) {
             int64_t n = TD_MIN(step, elems - at);
             int64_t blocks = (n + SQUARES_BLOCK - 1) / SQUARES_BLOCK;
-            struct squares_arg a = {x + at, partial, n};
+            struct squares_arg a = {x + at * (int64_t)td_dtype_bytes(t), t, partial, n};
             td_parallel(k->n_threads, blocks, 2, squares_range, &a);
             for (int64_t b = 0; b < blocks; b++) {
                 sum += partial[b];
@@ -308,9 +344,21 @@ static td_status run_sum_squares(const struct td_kernel *k, const struct td_run 
 }
 
 static td_status run_all_finite(const struct td_kernel *k, const struct td_run *r) {
-    uint32_t bad = 0;
+    uint32_t bad = 0, bits[CHUNK];
     for (uint32_t i = 0; i < k->n_in; i++) {
-        bad |= nonfinite_in(td_operand_at(&k->in[i], r), td_shape_elems(&k->shape[i]));
+        const void *x = td_operand_at(&k->in[i], r);
+        int64_t elems = td_shape_elems(&k->shape[i]);
+        if (k->in_dtype[i] == TD_F32) {
+            bad |= nonfinite_in(x, elems);
+            continue;
+        }
+        for (int64_t at = 0; at < elems; at += CHUNK) {
+            int64_t n = TD_MIN((int64_t)CHUNK, elems - at);
+            float room[CHUNK];
+            td_cpu_widen(k->in_dtype[i], td_cpu_at(k->in_dtype[i], x, at), n, room);
+            memcpy(bits, room, (size_t)n * sizeof *bits);
+            bad |= nonfinite_in(bits, n);
+        }
     }
     *(float *)td_operand_at(&k->out[0], r) = bad ? 0 : 1;
     return TD_OK;
@@ -323,13 +371,18 @@ static td_status run_clip_coef(const struct td_kernel *k, const struct td_run *r
     return TD_OK;
 }
 
-// Labels are integers, the rest is f32.
+// Labels are integers; scalars, weights and what is not summed in columns are f32; the rest is
+// narrow.
 static bool types_fit(const struct td_kernel *k) {
     bool labels = k->op == TD_OP_SOFTMAX_CE || k->op == TD_OP_COUNT_CORRECT;
+    bool many = k->op == TD_OP_SUM_SQUARES || k->op == TD_OP_ALL_FINITE;
+    bool columns = k->op == TD_OP_REDUCE_SUM && sums_columns(k);
     for (uint32_t i = 0; i < k->n_in; i++) {
-        if (k->in_dtype[i] != (labels && i == 1 ? TD_I32 : TD_F32)) return false;
+        bool narrow = many || (i == 0 && (labels || columns || k->op == TD_OP_MEAN));
+        enum td_dtype t = k->in_dtype[i], want = labels && i == 1 ? TD_I32 : TD_F32;
+        if (narrow ? !td_cpu_is_narrow(t) : t != want) return false;
     }
-    return k->out_dtype[0] == TD_F32;
+    return columns ? td_cpu_is_narrow(k->out_dtype[0]) : k->out_dtype[0] == TD_F32;
 }
 
 td_status td_kernel_reduce(struct td_kernel *k) {
@@ -341,6 +394,10 @@ td_status td_kernel_reduce(struct td_kernel *k) {
     };
     if (!types_fit(k)) return TD_OK;
     k->run = table[k->op];
-    if (k->op == TD_OP_SOFTMAX_CE) k->scratch_bytes = (size_t)k->rows * sizeof(float);
+    size_t rooms = k->in_dtype[0] == TD_F32 ? 0 : (size_t)k->cols; // rows that are widened
+    if (k->op == TD_OP_COUNT_CORRECT) k->scratch_bytes = rooms * sizeof(float);
+    if (k->op == TD_OP_SOFTMAX_CE) {
+        k->scratch_bytes = ((size_t)k->rows + 2 * rooms * (size_t)k->n_threads) * sizeof(float);
+    }
     return TD_OK;
 }

@@ -53,19 +53,10 @@ static const struct {
     const char *accelerator;
     enum td_op op;
 } slow[] = {
-    {"cpu", TD_OP_CLAMP},
-    {"cpu", TD_OP_COMPARE},
-    {"cpu", TD_OP_SELECT},
-    {"cpu", TD_OP_TRANSPOSE},
-    {"cpu", TD_OP_CONCAT},
-    {"cpu", TD_OP_SLICE},
-    {"cpu", TD_OP_PAD},
-    {"cpu", TD_OP_GATHER},
-    {"cpu", TD_OP_GATHER_GRAD},
-    {"cpu", TD_OP_REDUCE_MAX},
-    {"cpu", TD_OP_MSE},
-    {"cpu", TD_OP_BCE},
-    {"cpu", TD_OP_ROPE},
+    {"cpu", TD_OP_COMPARE}, {"cpu", TD_OP_SELECT},      {"cpu", TD_OP_TRANSPOSE},
+    {"cpu", TD_OP_CONCAT},  {"cpu", TD_OP_SLICE},       {"cpu", TD_OP_PAD},
+    {"cpu", TD_OP_GATHER},  {"cpu", TD_OP_GATHER_GRAD}, {"cpu", TD_OP_REDUCE_MAX},
+    {"cpu", TD_OP_MSE},     {"cpu", TD_OP_BCE},         {"cpu", TD_OP_ROPE},
 };
 
 static inline bool is_listed(const struct subject *s, enum td_op op) {

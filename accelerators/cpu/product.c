@@ -1,0 +1,128 @@
+// From a matmul node to a product of gemm.c: sizes, types, and where a weight really lies.
+//
+// Under a mixed precision a program casts each parameter once, at its front, and products read the
+// cast. Here products look behind it: a weight that is packed anyway is packed from the parameter,
+// a bias is read in the parameter's type. A cast that nobody else reads is then not run at all
+// (td_product_absorbs), so that mixed precision costs no pass over the weights.
+
+#include "accelerators/cpu/convert.h"
+#include "accelerators/cpu/cpu.h"
+
+// ---- where a weight lies ------------------------------------------------------------------------
+// The parameter that v is or is cast from: its address and type. NULL: none.
+static const char *param_behind(const struct td_product_site *s, td_value v,
+                                enum td_dtype *out_dtype) {
+    const struct td_graph *g = s->program->graph;
+    const struct td_value_info *info = td_graph_value(g, v);
+    if (info->kind == TD_VALUE_NODE) {
+        const struct td_node_info *cast = td_graph_node(g, info->node);
+        bool plain = cast->attrs.scale == 0 || cast->attrs.scale == 1;
+        if (cast->op != TD_OP_CAST || !plain) return NULL;
+        info = td_graph_value(g, cast->inputs[0]);
+    }
+    if (info->kind != TD_VALUE_STATE) return NULL;
+    const struct td_state_info *t = td_state_at(td_graph_state(g), info->index);
+    if (t->role != TD_ROLE_PARAM || (t->dtype != TD_F32 && t->dtype != TD_BF16)) return NULL;
+    *out_dtype = t->dtype;
+    return (const char *)td_buffer_host(s->bindings->region[TD_ROLE_PARAM]) + t->offset;
+}
+
+static const struct td_value_info *value_of(const struct td_product_site *s, td_value v) {
+    return td_graph_value(s->program->graph, v);
+}
+
+static struct td_gemm_spec spec_of(const struct td_product_site *s, const struct td_node_info *n) {
+    const struct td_shape *a = &value_of(s, n->inputs[0])->shape;
+    const struct td_shape *b = &value_of(s, n->inputs[1])->shape;
+    int64_t a_cols = a->dim[a->n_dims - 1];
+    int64_t a_rows = a_cols ? td_shape_elems(a) / a_cols : 0;
+    struct td_gemm_spec spec = {
+        .m = n->attrs.trans_a ? a_cols : a_rows,
+        .k = n->attrs.trans_a ? a_rows : a_cols,
+        .n = b->dim[n->attrs.trans_b ? 0 : 1],
+        .trans_a = n->attrs.trans_a,
+        .trans_b = n->attrs.trans_b,
+        .has_bias = n->n_inputs > 2,
+        .accumulate = n->attrs.accumulate,
+        .act = n->attrs.act,
+        .operands = value_of(s, n->inputs[0])->dtype,
+        .result = value_of(s, n->into ? n->into : n->outputs[0])->dtype,
+    };
+    spec.param = param_behind(s, n->inputs[1], &spec.stored);
+    return spec;
+}
+
+static bool is_empty(const struct td_gemm_spec *spec) {
+    return !spec->m || !spec->n || !spec->k;
+}
+
+// Does this node read v only through the parameter behind it?
+static bool looks_behind(const struct td_product_site *s, const struct td_node_info *n,
+                         td_value v) {
+    if (n->op != TD_OP_MATMUL || n->inputs[0] == v) return false;
+    struct td_gemm_spec spec = spec_of(s, n);
+    if (!td_gemm_takes(spec.operands, spec.result) || is_empty(&spec)) return false;
+    return n->inputs[1] != v || td_gemm_packs(&spec);
+}
+
+bool td_product_absorbs(const struct td_product_site *site, td_node cast) {
+    const struct td_graph *g = site->program->graph;
+    const struct td_node_info *node = td_graph_node(g, cast);
+    enum td_dtype stored;
+    if (node->op != TD_OP_CAST || !param_behind(site, node->outputs[0], &stored)) return false;
+    for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
+        const struct td_node_info *reader = td_graph_node(g, n);
+        for (uint32_t i = 0; i < reader->n_inputs; i++) {
+            if (reader->inputs[i] != node->outputs[0]) continue;
+            if (!looks_behind(site, reader, node->outputs[0])) return false;
+        }
+    }
+    for (uint32_t i = 0; i < td_graph_n_outputs(g); i++) {
+        td_value v;
+        td_graph_output_at(g, i, NULL, &v, NULL);
+        if (v == node->outputs[0]) return false;
+    }
+    return true;
+}
+
+// ---- kernels ------------------------------------------------------------------------------------
+static td_status run_product(const struct td_kernel *k, const struct td_run *r) {
+    const void *bias = k->n_in > 2 ? td_operand_at(&k->in[2], r) : NULL;
+    return td_gemm_run(k->gemm, td_operand_at(&k->in[0], r), td_operand_at(&k->in[1], r), bias,
+                       td_operand_at(&k->out[0], r));
+}
+
+// A product with an empty dimension: oneDNN has none. k = 0 leaves act(bias).
+static td_status run_empty(const struct td_kernel *k, const struct td_run *r) {
+    void *y = td_operand_at(&k->out[0], r);
+    const void *bias = k->n_in > 2 ? td_operand_at(&k->in[2], r) : NULL;
+    int64_t cols = k->out_shape.n_dims ? k->out_shape.dim[k->out_shape.n_dims - 1] : 1;
+    for (int64_t i = 0; i < k->elems; i++) {
+        float room, old, v = 0;
+        if (bias) v = *td_cpu_row(k->in_dtype[2], bias, i % cols, 1, &room);
+        if (k->attrs.act == TD_ACT_RELU && v < 0) v = 0;
+        if (k->attrs.accumulate) v += *td_cpu_row(k->out_dtype[0], y, i, 1, &old);
+        *td_cpu_result(k->out_dtype[0], y, i, &room) = v;
+        td_cpu_put(k->out_dtype[0], &room, 1, y, i);
+    }
+    return TD_OK;
+}
+
+td_status td_product_take(struct td_kernel *k, const struct td_product_site *site, td_node n) {
+    const struct td_node_info *node = td_graph_node(site->program->graph, n);
+    struct td_gemm_spec spec = spec_of(site, node);
+    if (!td_gemm_takes(spec.operands, spec.result)) return TD_OK;
+    if (is_empty(&spec)) {
+        k->run = run_empty;
+        return TD_OK;
+    }
+    if (!td_gemm_packs(&spec)) spec.param = NULL;
+    if (spec.param) k->in[1] = (struct td_operand){.base = (char *)(uintptr_t)spec.param};
+    if (spec.has_bias) {
+        const char *bias = param_behind(site, node->inputs[2], &k->in_dtype[2]);
+        if (bias) k->in[2] = (struct td_operand){.base = (char *)(uintptr_t)bias};
+        spec.bias = k->in_dtype[2];
+    }
+    k->run = run_product;
+    return td_gemm_create(site->dnnl, &spec, &k->gemm);
+}
