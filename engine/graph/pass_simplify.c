@@ -1,14 +1,20 @@
-// Simplify: nodes that compute nothing.
+// Simplify: nodes that compute nothing, or nothing new.
 //
-// One walk forward replaces what a node's readers can read instead (reshape and cast to the same,
-// reshape of a reshape, cast of a wider cast, multiplication by a constant one), one walk backward
-// marks what nobody reads. A view of a state tensor is only replaced by the tensor while nothing
-// writes it up to the last reader, because a state value means "what is there now". Rejected:
-// pattern tables; four rules do not pay for one.
+// One walk forward replaces what a node's readers can read instead: reshape, cast and transpose to
+// the same, reshape of a reshape, transpose of a transpose, cast of a wider cast, multiplication by
+// a constant one; a matrix that is transposed for a product becomes a flag of the product; and what
+// was computed already a little earlier in the segment is not computed again (across segments it
+// would be kept for long). One walk backward marks what nobody reads. A view of a state tensor is
+// only replaced by the tensor while nothing writes it up to the last reader, because a state value
+// means "what is there now". Rejected: pattern tables; a few rules do not pay for one.
 
 #include "engine/graph/passes.h"
 
+#include <string.h>
+
 #include "engine/graph/graph_impl.h"
+
+enum { LOOK_BACK = 256 }; // nodes among which the same one is looked for
 
 struct simplify {
     struct td_graph *g;
@@ -31,6 +37,13 @@ static bool same_type(const struct td_graph *g, td_value a, td_value b) {
            td_shape_equal(&td_gv(g, a)->shape, &td_gv(g, b)->shape);
 }
 
+static bool keeps_order(const struct td_node_info *node, int32_t n_dims) {
+    for (int32_t i = 0; i < n_dims; i++) {
+        if (node->attrs.perm[i] != i) return false;
+    }
+    return true;
+}
+
 // The operand that the node merely repeats, or 0.
 static td_value repeats(const struct td_graph *g, const struct td_node_info *node) {
     if (node->n_outputs != 1) return 0;
@@ -39,6 +52,7 @@ static td_value repeats(const struct td_graph *g, const struct td_node_info *nod
     bool plain = node->op == TD_OP_RESHAPE ||
                  (node->op == TD_OP_CAST && (node->attrs.scale == 0 || node->attrs.scale == 1.0));
     if (plain && same_type(g, a, y)) return a;
+    if (node->op == TD_OP_TRANSPOSE && keeps_order(node, td_gv(g, a)->shape.n_dims)) return a;
     if (node->op == TD_OP_SCALE && is_one(g, b)) return a;
     if (node->op == TD_OP_MUL && is_one(g, b) && same_type(g, a, y)) return a;
     if (node->op == TD_OP_MUL && is_one(g, a) && same_type(g, b, y)) return b;
@@ -63,6 +77,64 @@ static td_status visit_cast(struct simplify *s, td_node n) {
     return td_graph_set_operand(g, n, 0, root);
 }
 
+// The transpose that makes operand i, and may as well be read through at node n; or NULL.
+static const struct td_node_info *transposed(const struct td_graph *g, td_node n, uint32_t i) {
+    td_value v = g->nodes[n].inputs[i];
+    const struct td_node_info *below = maker(g, v);
+    if (!below || below->op != TD_OP_TRANSPOSE) return NULL;
+    return td_graph_stable(g, below->inputs[0], td_gv(g, v)->node, n) ? below : NULL;
+}
+
+static td_status visit_transpose(struct td_graph *g, td_node n) {
+    const struct td_node_info *below = transposed(g, n, 0);
+    if (!below) return TD_OK;
+    struct td_attrs *a = &g->nodes[n].attrs;
+    for (int32_t i = 0; i < td_gv(g, below->inputs[0])->shape.n_dims; i++) {
+        a->perm[i] = below->attrs.perm[a->perm[i]];
+    }
+    return td_graph_set_operand(g, n, 0, below->inputs[0]);
+}
+
+static td_status visit_product(struct td_graph *g, td_node n) {
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct td_node_info *below = transposed(g, n, i);
+        if (!below || td_gv(g, below->inputs[0])->shape.n_dims != 2) continue;
+        if (keeps_order(below, 2)) continue;
+        bool *flag = i ? &g->nodes[n].attrs.trans_b : &g->nodes[n].attrs.trans_a;
+        *flag = !*flag;
+        TD_TRY(td_graph_set_operand(g, n, i, below->inputs[0]));
+    }
+    return TD_OK;
+}
+
+static bool equal(const struct td_graph *g, const struct td_node_info *a, td_node at, td_node n) {
+    const struct td_node_info *b = &g->nodes[n];
+    bool same = a->op == b->op && a->segment == b->segment && a->n_inputs == b->n_inputs &&
+                memcmp(&a->attrs, &b->attrs, sizeof a->attrs) == 0;
+    for (uint32_t i = 0; same && i < a->n_inputs; i++) {
+        same = a->inputs[i] == b->inputs[i] && !td_op_writes(a->op, &a->attrs, i) &&
+               td_graph_stable(g, a->inputs[i], at, n);
+    }
+    return same;
+}
+
+// What an earlier node computes already.
+static void visit_same(struct simplify *s, td_node n) {
+    const struct td_graph *g = s->g;
+    const struct td_node_info *node = &g->nodes[n];
+    if (td_node_has_effect(node)) return;
+    for (td_node m = n > LOOK_BACK ? n - LOOK_BACK : 0; m < n; m++) {
+        // What stands for a state tensor does so for its own readers only.
+        if (!equal(g, &g->nodes[m], m, n) || s->instead[g->nodes[m].outputs[0]]) continue;
+        for (uint32_t i = 0; i < node->n_outputs; i++) {
+            td_value y = node->outputs[i], earlier = g->nodes[m].outputs[i];
+            s->instead[y] = earlier;
+            s->last[earlier] = TD_MAX(s->last[earlier], s->last[y]);
+        }
+        return;
+    }
+}
+
 static td_status visit(struct simplify *s, td_node n) {
     struct td_graph *g = s->g;
     for (uint32_t i = 0; i < g->nodes[n].n_inputs; i++) {
@@ -72,6 +144,8 @@ static td_status visit(struct simplify *s, td_node n) {
     const struct td_node_info *node = &g->nodes[n];
     if (!node->n_inputs || !node->n_outputs) return TD_OK;
     if (node->op == TD_OP_CAST) TD_TRY(visit_cast(s, n));
+    if (node->op == TD_OP_TRANSPOSE) TD_TRY(visit_transpose(g, n));
+    if (node->op == TD_OP_MATMUL) TD_TRY(visit_product(g, n));
     const struct td_node_info *below = maker(g, node->inputs[0]);
     if (node->op == TD_OP_RESHAPE && below && below->op == TD_OP_RESHAPE) {
         td_value root = below->inputs[0];
@@ -83,6 +157,8 @@ static td_status visit(struct simplify *s, td_node n) {
     if (same && td_graph_stable(g, same, n, s->last[y])) {
         s->instead[y] = same;
         s->last[same] = TD_MAX(s->last[same], s->last[y]);
+    } else if (!same) {
+        visit_same(s, n);
     }
     return TD_OK;
 }

@@ -122,6 +122,66 @@ static void test_clumsy_step_has_this_text_when_simplified(void **state) {
                                                         .record = record_clumsy});
 }
 
+// y = relu(x w^T) . relu(x w^T), by a detour: what simplify makes of it is one product, read twice.
+static td_status record_crossed(void *arg, struct td_graph *g, int64_t batch) {
+    bool detour = *(const bool *)arg;
+    struct td_shape sx = rig_shape(2, batch, 6, 0), sw = rig_shape(2, 4, 6, 0);
+    struct td_attrs swap = {.perm = {1, 0}}, direct = {.trans_b = true};
+    td_value x, w, y[2], mean;
+    TD_TRY(td_graph_input(g, "x", TD_F32, &sx, &x));
+    TD_TRY(td_graph_param(g, "w", TD_F32, &sw, (struct td_init){0}, &w));
+    for (int i = 0; i < 2; i++) {
+        td_value in[2] = {x, w};
+        for (int k = 0; detour && k < 3; k++) { // odd: the product needs what they come to
+            TD_TRY(td_graph_op(g, TD_OP_TRANSPOSE, &in[1], 1, &swap, &in[1]));
+        }
+        TD_TRY(td_graph_op(g, TD_OP_MATMUL, in, 2, detour ? NULL : &direct, &y[i]));
+        TD_TRY(td_graph_op(g, TD_OP_RELU, &y[i], 1, NULL, &y[i]));
+        if (!detour) y[1] = y[0];
+        if (!detour) break;
+    }
+    TD_TRY(td_graph_op(g, TD_OP_MUL, y, 2, NULL, &mean));
+    TD_TRY(td_graph_op(g, TD_OP_MEAN, &mean, 1, NULL, &mean));
+    TD_TRY(td_graph_output(g, "loss", mean, TD_OUTPUT_MEAN));
+    return td_graph_loss(g, mean);
+}
+
+static void test_crossed_step_has_this_text_when_simplified(void **state) {
+    (void)state;
+    bool detour = true;
+    only = "optimizer simplify fuse";
+    check_program("crossed", (struct td_compile_options){.key = rig_key(TD_MODE_TRAIN, 5, false),
+                                                         .record = record_crossed,
+                                                         .record_arg = &detour});
+    only = NULL;
+}
+
+static void test_crossed_step_computes_the_same_when_it_takes_no_detour(void **state) {
+    (void)state;
+    float x[30], loss[2], grad[2][24];
+    for (int i = 0; i < 2; i++) {
+        bool detour = i == 0;
+        struct td_compile_options o = {.key = rig_key(TD_MODE_TRAIN, 5, false),
+                                       .record = record_crossed,
+                                       .record_arg = &detour};
+        struct rig r;
+        rig_open(&r);
+        int p = rig_add(&r, &o);
+        rig_place(&r);
+        for (int k = 0; k < 30; k++) {
+            x[k] = (float)rig_random("x", (uint64_t)k);
+        }
+        rig_run(&r, p, TD_SEGS_ALL, (const void *const[]){x});
+        loss[i] = r.program[p].outputs[0];
+        memcpy(grad[i], rig_named(&r, "w:grad"), sizeof grad[i]);
+        rig_close(&r);
+    }
+    assert_true(loss[0] > 0 && loss[0] == loss[1]);
+    for (int k = 0; k < 24; k++) {
+        assert_true(fabsf(grad[0][k] - grad[1][k]) <= 1e-6f);
+    }
+}
+
 // What sink and recompute are for: relu sees what is pooled, blocks are made again in backward.
 static void test_convnet_has_this_text_when_its_pools_follow_relus(void **state) {
     (void)state;
@@ -210,6 +270,8 @@ int main(void) {
         cmocka_unit_test(test_train_step_has_this_text_when_sgd_with_momentum),
         cmocka_unit_test(test_eval_step_has_this_text_when_compiled),
         cmocka_unit_test(test_clumsy_step_has_this_text_when_simplified),
+        cmocka_unit_test(test_crossed_step_has_this_text_when_simplified),
+        cmocka_unit_test(test_crossed_step_computes_the_same_when_it_takes_no_detour),
         cmocka_unit_test(test_convnet_has_this_text_when_its_pools_follow_relus),
         cmocka_unit_test(test_gpt_has_this_text_when_it_is_made_again),
         cmocka_unit_test(test_train_step_has_this_text_when_bf16_mixed),
