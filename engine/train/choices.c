@@ -60,7 +60,10 @@ static td_status share(struct td_rank *r, struct td_buf *text) {
     if (bytes > TEXT_MAX) return td_fail(TD_INTERNAL, "kernel choices of %zu bytes", (size_t)bytes);
     if (!r->facts.is_global_zero) TD_TRY(td_buf_reserve(text, (size_t)bytes));
     text->len = (size_t)bytes;
-    return bytes ? r->strategy_ops->broadcast(r->strategy, text->data, text->len, 0) : TD_OK;
+    if (!bytes) return TD_OK;
+    TD_TRY(r->strategy_ops->broadcast(r->strategy, text->data, text->len, 0));
+    text->data[text->len] = '\0'; // td_buf_reserve has room for it
+    return TD_OK;
 }
 
 td_status td_choices_bind(struct td_rank *r, const struct td_bindings *b) {
