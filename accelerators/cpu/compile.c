@@ -140,6 +140,25 @@ static void set_rows(struct td_kernel *k) {
     k->rows = k->cols ? elems / k->cols : s->n_dims > 1 ? s->dim[0] : 0;
 }
 
+// A broadcast over whole leading dimensions is one over rows: kernels know (rows, cols) by (cols).
+static void fold_broadcast(struct td_kernel *k) {
+    bool binary = k->op >= TD_OP_ADD && k->op <= TD_OP_DIV;
+    bool reduces = k->op == TD_OP_REDUCE_SUM || k->op == TD_OP_REDUCE_MEAN;
+    if (!binary && !reduces) return;
+    struct td_shape *wide = &k->shape[0], *row = binary ? &k->shape[1] : &k->out_shape;
+    int32_t lead = wide->n_dims - row->n_dims;
+    bool fits = lead > 0 && row->n_dims > 1 && (reduces || td_shape_equal(wide, &k->out_shape));
+    for (int32_t d = 0; fits && d < row->n_dims; d++) {
+        fits = row->dim[d] == wide->dim[lead + d];
+    }
+    int64_t cols = fits ? td_shape_elems(row) : 0;
+    if (!cols) return;
+    *wide = (struct td_shape){2, {td_shape_elems(wide) / cols, cols}};
+    *row = (struct td_shape){1, {cols}};
+    if (binary) k->out_shape = *wide;
+    set_rows(k);
+}
+
 static td_status choose_kernel(const struct compiler *c, td_node node, struct td_kernel *k) {
     static td_kernel_family *const families[] = {
         td_kernel_elementwise, td_kernel_activation, td_kernel_channel,   td_kernel_reduce,
@@ -174,6 +193,7 @@ static td_status make_kernel(struct compiler *c, td_node node) {
     TD_TRY(add_operands(c, node, k));
     TD_TRY(add_results(c, node, k));
     set_rows(k);
+    fold_broadcast(k);
     return td_status_context(choose_kernel(c, node, k), "node %u (%s)", node, td_op_name(n->op));
 }
 

@@ -10,6 +10,7 @@
 
 #include "accelerators/cpu/convert.h"
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/vmath.h"
 
 enum { GRAIN = 8192, COLUMN_GRAIN = 64, CHUNK = 512 };
 
@@ -30,24 +31,38 @@ struct loss_arg {
 
 TD_CLONES static float row_max(const float *x, int64_t n) {
     float best = x[0];
+#pragma omp simd reduction(max : best)
     for (int64_t i = 1; i < n; i++) {
         best = x[i] > best ? x[i] : best;
     }
     return best;
 }
 
+// d = exp(x - top); gives the sum. A vocabulary is summed in pieces, or fp32 would lose digits.
+TD_CLONES static float exponents(const float *x, float top, int64_t n, float *d) {
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) {
+        float e = vm_exp(x[i] - top);
+        d[i] = e;
+        sum += e;
+    }
+    return sum;
+}
+
+TD_CLONES static void scale_row(float *d, int64_t n, float by) {
+    for (int64_t i = 0; i < n; i++) {
+        d[i] *= by;
+    }
+}
+
 static float loss_row(const float *x, int32_t label, float *d, int64_t cols, float share) {
     float target = x[label], top = row_max(x, cols);
     double sum = 0;
-    for (int64_t i = 0; i < cols; i++) {
-        float e = expf(x[i] - top);
-        d[i] = e;
-        sum += (double)e;
+    for (int64_t i = 0; i < cols; i += CHUNK) {
+        sum += (double)exponents(x + i, top, TD_MIN(cols - i, (int64_t)CHUNK), d + i);
     }
-    float to_grad = (float)(1.0 / sum) * share;
-    for (int64_t i = 0; i < cols; i++) {
-        d[i] *= to_grad;
-    }
+    scale_row(d, cols, (float)(1.0 / sum) * share);
     d[label] -= share;
     return (float)(log(sum) - (double)(target - top));
 }
