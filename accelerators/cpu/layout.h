@@ -37,7 +37,7 @@ static inline struct td_strips td_strips_of(const struct td_shape *s, enum td_im
     for (int d = 2; d < s->n_dims; d++) {
         t.places *= s->dim[d];
     }
-    if (t.places == 1) layout = TD_LAYOUT_LAST;
+    if (t.places == 1) layout = TD_LAYOUT_LAST; // all are the same
     t.width = layout == TD_LAYOUT_PLAIN ? 1 : TD_LAYOUT_LANES;
     t.step = layout == TD_LAYOUT_LAST ? t.channels : t.width;
     return t;
