@@ -24,7 +24,7 @@ struct spec {
     int64_t kernel[2];
     struct td_window_attrs window;
     enum td_image_layout x_layout, y_layout;
-    enum td_dtype dtype;
+    enum td_dtype dtype, w_dtype; // of the images; of the weights or their gradient
     bool has_bias, accumulate;
     enum td_act act;
     const void *param; // address of the parameter that the weights are, or NULL
@@ -65,10 +65,10 @@ static dnnl_status_t describe(const struct spec *s, struct descs *d) {
     dnnl_dims_t grouped = {groups, s->o / groups, s->c / groups, s->kernel[0], s->kernel[1]};
     bool one = groups == 1;
     const dnnl_dim_t *w_dims = one ? w : grouped;
-    dnnl_data_type_t type = data_type(s->dtype);
+    dnnl_data_type_t type = data_type(s->w_dtype);
     dnnl_status_t st = image_desc(s, s->x_layout, x, &d->x);
     if (!st) st = image_desc(s, s->y_layout, y, &d->y);
-    if (!st) st = dnnl_memory_desc_init_by_tag(&d->bias, 1, bias, dnnl_f32, dnnl_a);
+    if (!st) st = dnnl_memory_desc_init_by_tag(&d->bias, 1, bias, data_type(s->dtype), dnnl_a);
     if (!st) {
         st = dnnl_memory_desc_init_by_tag(&d->w_plain, one ? 4 : 5, w_dims, type,
                                           one ? dnnl_oihw : dnnl_goihw);
@@ -105,10 +105,12 @@ static dnnl_status_t make_pd(const struct spec *s, dnnl_engine_t engine, const s
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t hint = NULL;
     dnnl_convolution_desc_t c;
+    dnnl_memory_desc_t w = d->w; // of the forward one: a weight gradient may be wider
+    w.data_type = data_type(s->dtype);
     dnnl_status_t st = make_attr(s, &attr);
     if (!st) {
-        st = dnnl_dilated_convolution_forward_desc_init(&c, dnnl_forward_training, alg, &d->x,
-                                                        &d->w, s->has_bias ? &d->bias : NULL, &d->y,
+        st = dnnl_dilated_convolution_forward_desc_init(&c, dnnl_forward_training, alg, &d->x, &w,
+                                                        s->has_bias ? &d->bias : NULL, &d->y,
                                                         stride, dilation, pad, pad);
     }
     if (!st) {
@@ -275,16 +277,27 @@ static td_status run_conv(const struct td_kernel *k, const struct td_run *r) {
 
 // No images, or no channels: nothing is summed.
 static td_status run_empty(const struct td_kernel *k, const struct td_run *r) {
-    float *y = td_operand_at(&k->out[0], r);
-    if (!k->attrs.accumulate) memset(y, 0, (size_t)k->elems * sizeof *y);
+    void *y = td_operand_at(&k->out[0], r);
+    size_t bytes = (size_t)k->elems * td_dtype_bytes(k->out_dtype[0]);
+    if (!k->attrs.accumulate) memset(y, 0, bytes);
     return TD_OK;
 }
 
 // ---- the family
+// fp32 throughout; or bf16, where a weight gradient may be fp32.
+static bool types_fit(const struct td_kernel *k) {
+    enum td_dtype t = k->in_dtype[0], y = k->out_dtype[0];
+    bool same = t == TD_F32 || (t == TD_BF16 && td_dnnl_has_bf16());
+    for (uint32_t i = 0; i < k->n_in; i++) {
+        same = same && k->in_dtype[i] == t;
+    }
+    return same && (y == t || (k->op == TD_OP_CONV2D_GRAD_W && y == TD_F32));
+}
+
 td_status td_conv_take(struct td_kernel *k) {
     bool conv =
         k->op == TD_OP_CONV2D || k->op == TD_OP_CONV2D_GRAD_X || k->op == TD_OP_CONV2D_GRAD_W;
-    if (!conv || !td_kernel_all(k, TD_F32)) return TD_OK;
+    if (!conv || !types_fit(k)) return TD_OK;
     bool empty = !td_shape_elems(&k->shape[0]) || !td_shape_elems(&k->shape[1]);
     if (empty && k->n_in > 2 && k->elems) return TD_OK; // a bias alone
     k->run = empty ? run_empty : run_conv;
@@ -312,7 +325,8 @@ static struct spec spec_of(const struct td_kernel *k) {
         .out_w = y->dim[3],
         .kernel = {w->dim[2], w->dim[3]},
         .window = k->attrs.window,
-        .dtype = k->out_dtype[0],
+        .dtype = k->in_dtype[0],
+        .w_dtype = kind == GRAD_W ? k->out_dtype[0] : k->in_dtype[1],
         .has_bias = k->n_in > 2,
         .accumulate = k->attrs.accumulate,
         .act = k->attrs.act,

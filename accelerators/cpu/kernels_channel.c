@@ -2,39 +2,58 @@
 // gradient), and of each channel of each image (the global pool), in any layout of layout.h.
 //
 // Strips of one image are summed first, by threads, each in a fixed order; what is left are (N,C)
-// numbers, which are the global pool's result. For a bias they are summed over the images in order.
+// numbers: the global pool's result; for a bias they are summed over the images in order. bf16 is
+// widened as it is read, and summed in fp32.
 
 #include <string.h>
 
+#include "accelerators/cpu/convert.h"
 #include "accelerators/cpu/cpu.h"
+#include "lib/base/half.h"
 
 struct sums {
     struct td_strips s;
-    const float *x;
+    const void *x;
     float *y; // (N,C)
     float scale;
+    bool narrow; // x is bf16
 };
 
-static inline void sum_strip(const float *x, int64_t places, int64_t step, int64_t width,
-                             float scale, float *y) {
+static inline void sum_strip(const struct sums *a, int64_t at, int64_t width, float *y) {
     float sum[TD_LAYOUT_LANES] = {0};
-    for (int64_t p = 0; p < places; p++) {
+    const float *x = (const float *)a->x + at;
+    for (int64_t p = 0; p < a->s.places; p++) {
         for (int64_t l = 0; l < width; l++) {
-            sum[l] += x[p * step + l];
+            sum[l] += x[p * a->s.step + l];
         }
     }
     for (int64_t l = 0; l < width; l++) {
-        y[l] = sum[l] * scale;
+        y[l] = sum[l] * a->scale;
     }
 }
 
-TD_CLONES static void sum_whole(const struct sums *a, int64_t at, float *y) {
-    sum_strip(a->x + at, a->s.places, a->s.step, TD_LAYOUT_LANES, a->scale, y);
+static inline void sum_strip_bf16(const struct sums *a, int64_t at, int64_t width, float *y) {
+    float sum[TD_LAYOUT_LANES] = {0};
+    const uint16_t *x = (const uint16_t *)a->x + at;
+    for (int64_t p = 0; p < a->s.places; p++) {
+        for (int64_t l = 0; l < width; l++) {
+            sum[l] += td_f32_of_bf16(x[p * a->s.step + l]);
+        }
+    }
+    for (int64_t l = 0; l < width; l++) {
+        y[l] = sum[l] * a->scale;
+    }
 }
 
-TD_CLONES static void sum_part(const struct sums *a, int64_t at, int64_t width, float *y) {
-    sum_strip(a->x + at, a->s.places, a->s.step, width, a->scale, y);
-}
+#define FORM(name, loop, width)                                                                    \
+    TD_CLONES static void name(const struct sums *a, int64_t at, int64_t w, float *y) {            \
+        (void)w;                                                                                   \
+        loop(a, at, width, y);                                                                     \
+    }
+FORM(sum_whole, sum_strip, TD_LAYOUT_LANES)
+FORM(sum_part, sum_strip, w)
+FORM(sum_whole_bf16, sum_strip_bf16, TD_LAYOUT_LANES)
+FORM(sum_part_bf16, sum_strip_bf16, w)
 
 static void sums_range(const void *arg, int64_t begin, int64_t end) {
     const struct sums *a = arg;
@@ -43,10 +62,11 @@ static void sums_range(const void *arg, int64_t begin, int64_t end) {
         int64_t n = i / strips, strip = i % strips, width = td_strip_width(&a->s, strip);
         float *y = a->y + n * a->s.channels + strip * a->s.width;
         int64_t at = td_strip_at(&a->s, n, strip);
-        if (width == TD_LAYOUT_LANES)
-            sum_whole(a, at, y);
+        bool whole = width == TD_LAYOUT_LANES;
+        if (a->narrow)
+            (whole ? sum_whole_bf16 : sum_part_bf16)(a, at, width, y);
         else
-            sum_part(a, at, width, y);
+            (whole ? sum_whole : sum_part)(a, at, width, y);
     }
 }
 
@@ -58,19 +78,21 @@ static td_status run_sums(const struct td_kernel *k, const struct td_run *r) {
     struct sums a = {.s = td_strips_of(&k->shape[0], k->layout),
                      .x = td_operand_at(&k->in[0], r),
                      .y = r->scratch,
-                     .scale = 1};
-    float *y = td_operand_at(&k->out[0], r);
-    bool images = keeps_images(k) && !k->attrs.accumulate;
-    if (images) a.y = y;
+                     .scale = 1,
+                     .narrow = k->in_dtype[0] == TD_BF16};
+    void *y = td_operand_at(&k->out[0], r);
+    bool wide = k->out_dtype[0] == TD_F32;
+    int64_t n = a.s.n * a.s.channels;
+    float *sum = wide ? y : (float *)r->scratch + n;
     if (k->op == TD_OP_REDUCE_MEAN) {
         a.scale = 1 / (float)(a.s.places * (keeps_images(k) ? 1 : TD_MAX(a.s.n, 1)));
     }
     td_parallel_units(k->n_threads, a.s.n * td_strips_count(&a.s), sums_range, &a);
-    if (images) return TD_OK;
-    if (!k->attrs.accumulate) memset(y, 0, (size_t)k->elems * sizeof *y);
-    for (int64_t i = 0; i < a.s.n * a.s.channels; i++) {
-        y[i % k->elems] += a.y[i];
+    if (!wide || !k->attrs.accumulate) memset(sum, 0, (size_t)k->elems * sizeof *sum);
+    for (int64_t i = 0; i < n; i++) {
+        sum[i % k->elems] += a.y[i];
     }
+    if (!wide) td_cpu_narrow(k->out_dtype[0], sum, k->elems, y);
     return TD_OK;
 }
 
@@ -84,11 +106,13 @@ static bool sums_places(const struct td_shape *x, const struct td_shape *y) {
 
 td_status td_kernel_channel(struct td_kernel *k) {
     bool sums = k->op == TD_OP_REDUCE_SUM || k->op == TD_OP_REDUCE_MEAN;
-    if (!sums || !td_kernel_all(k, TD_F32) || !sums_places(&k->shape[0], &k->out_shape)) {
-        return TD_OK;
-    }
+    if (!sums || !sums_places(&k->shape[0], &k->out_shape)) return TD_OK;
+    enum td_dtype x = k->in_dtype[0], y = k->out_dtype[0];
+    bool narrow = x == TD_BF16 && (y == TD_F32 || (y == TD_BF16 && !k->attrs.accumulate));
+    if (!narrow && !td_kernel_all(k, TD_F32)) return TD_OK;
     k->run = run_sums;
     k->need = TD_NEED_ANY;
-    k->scratch_bytes = (size_t)(k->shape[0].dim[0] * k->shape[0].dim[1] + 1) * sizeof(float);
+    size_t elems = (size_t)(k->shape[0].dim[0] * k->shape[0].dim[1] + k->elems);
+    k->scratch_bytes = elems * sizeof(float);
     return TD_OK;
 }

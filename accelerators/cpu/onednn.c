@@ -8,6 +8,10 @@
 
 enum { MAX_PACKS = 4096 };
 
+bool td_dnnl_has_bf16(void) {
+    return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+}
+
 td_status td_dnnl_fail(dnnl_status_t s, const char *what) {
     static const char *const text[] = {"success",       "out of memory", "invalid arguments",
                                        "unimplemented", "iterator ends", "runtime error",

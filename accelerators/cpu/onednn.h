@@ -30,6 +30,8 @@ struct td_dnnl {
     uint64_t program;
 };
 
+// True if oneDNN has bf16 primitives for this processor.
+bool td_dnnl_has_bf16(void);
 // A oneDNN status as ours: UNIMPLEMENTED, or INTERNAL of class device.
 td_status td_dnnl_fail(dnnl_status_t s, const char *what);
 

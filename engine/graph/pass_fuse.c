@@ -80,7 +80,8 @@ static bool touches(const struct td_node_info *node, td_value v) {
 static void fuse_store(struct fuse *f, td_node n) {
     struct td_graph *g = f->g;
     struct td_node_info *node = &g->nodes[n], *store = only_reader(f, n), *view = NULL;
-    bool adds = node->op == TD_OP_MATMUL || node->op == TD_OP_REDUCE_SUM;
+    bool adds =
+        node->op == TD_OP_MATMUL || node->op == TD_OP_REDUCE_SUM || node->op == TD_OP_CONV2D_GRAD_W;
     if (store && store->op == TD_OP_RESHAPE && node->op == TD_OP_REDUCE_SUM) {
         view = store;
         store = only_reader(f, (td_node)(view - g->nodes));

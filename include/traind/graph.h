@@ -215,7 +215,8 @@ struct td_node_info {
     uint32_t n_outputs;
     // A state gradient this node writes directly instead of an output of its own (after the fuse
     // pass): n_outputs is 0 then, the shape is that of `into`; reduce_sum's is still attrs.shape,
-    // of as many elements. matmul and reduce_sum add to it with attrs.accumulate. 0 if none.
+    // of as many elements. matmul, reduce_sum and conv2d_grad_w add to it with attrs.accumulate. 0
+    // if none.
     td_value into;
     struct td_attrs attrs;
 };

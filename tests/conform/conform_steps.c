@@ -1,0 +1,109 @@
+// Whole training steps of convnets on every accelerator against the reference: what single ops
+// cannot show, images that stay in an accelerator's own order from layer to layer. Channels that do
+// and do not divide by 16, groups, dilation, odd sizes, padding, residuals; gradients are written
+// and then added to, and batch norm's running statistics are compared, too.
+
+#include "tests/conform/op_bench.h"
+#include "tests/unit/step_rig.h"
+
+#define CONV(n, more) "{\"name\":\"conv\",\"channels\":" #n ",\"kernel\":3" more "}"
+#define PAD           ",\"padding\":1"
+#define RELU          STEP_ONE("relu")
+#define BOTH(a, b)    a "," b
+#define NET(layers)   "{\"layers\":[" layers "]}"
+#define IMAGE(c, h, w)                                                                             \
+    {                                                                                              \
+        {.name = "x", .dtype = TD_F32, .sample_shape = {3, {c, h, w}}}, {                          \
+            .name = "y", .dtype = TD_I32, .n_classes = 5                                           \
+        }                                                                                          \
+    }
+#define END BOTH(STEP_ONE("flatten"), STEP_LINEAR(5))
+
+static const struct step_case nets[] = {
+    {.name = "blocks of sixteen",
+     .module = &td_module_convnet,
+     .knobs =
+         NET(CONV(16, PAD) "," RELU "," STEP_POOL "," CONV(32, PAD) "," RELU "," STEP_POOL "," END),
+     .field = IMAGE(1, 12, 12),
+     .batch = 5},
+    {.name = "other channels",
+     .module = &td_module_convnet,
+     .knobs =
+         NET(CONV(6, PAD) "," RELU
+                          ",{\"name\":\"max_pool\",\"kernel\":3,\"stride\":2,\"padding\":1}," CONV(
+                              20, "") "," RELU ",{\"name\":\"avg_pool\",\"kernel\":2}," END),
+     .field = IMAGE(3, 11, 13),
+     .batch = 3},
+    {.name = "from blocks to others and back",
+     .module = &td_module_convnet,
+     .knobs = NET(CONV(32, PAD) "," STEP_ONE("tanh") "," CONV(7, PAD) "," RELU "," CONV(
+         16, PAD) "," STEP_POOL "," END),
+     .field = IMAGE(2, 9, 8),
+     .batch = 2},
+    {.name = "groups",
+     .module = &td_module_convnet,
+     .knobs = NET(CONV(32, "") "," RELU "," CONV(32, ",\"groups\":2") "," RELU "," CONV(
+         32, ",\"groups\":32,\"padding\":2,\"dilation\":2") "," RELU
+                                                            "," CONV(12, ",\"groups\":4") "," END),
+     .field = IMAGE(3, 12, 10),
+     .batch = 2},
+    {.name = "residual",
+     .module = &td_module_convnet,
+     .knobs = NET(CONV(16, PAD) "," STEP_ONE(
+         "batch_norm") "," RELU ",{\"name\":\"residual\",\"channels\":16,\"blocks\":1}"
+                       ",{\"name\":\"residual\",\"channels\":32,\"blocks\":2,\"stride\":2}"
+                       "," STEP_ONE("global_avg_pool") "," STEP_LINEAR(5)),
+     .field = IMAGE(3, 10, 10),
+     .batch = 4},
+};
+
+// Runs both programs of the rig; out: gradients and buffers.
+static void run_net(const struct td_accelerator_ops *ops, const struct step_case *c,
+                    struct result *out) {
+    struct rig r;
+    void *in[2];
+    rig_open_on(&r, ops, 2);
+    struct td_compile_options o = step_options(c, NULL);
+    rig_add(&r, &o);
+    o.key.accumulate = true;
+    rig_add(&r, &o);
+    rig_place(&r);
+    step_batch(c, in);
+    rig_run(&r, 0, TD_SEGS_ALL, (const void *const *)in);
+    rig_run(&r, 1, TD_SEGS_ALL, (const void *const *)in);
+    out->n = 0;
+    for (uint32_t i = 0; i < td_state_count(r.state); i++) {
+        const struct td_state_info *s = td_state_at(r.state, i);
+        if (s->role != TD_ROLE_GRAD && s->role != TD_ROLE_BUFFER) continue;
+        append(out, s->dtype, rig_state(&r, i), td_shape_elems(&s->shape));
+    }
+    append(out, TD_F32, r.program[1].outputs, 1);
+    free(in[0]);
+    free(in[1]);
+    rig_close(&r);
+}
+
+// Values here are of all sizes: an error counts against the largest of the net.
+static void cases_nets(struct subject *s) {
+    static struct result got, want;
+    for (size_t i = 0; i < TD_COUNTOF(nets); i++) {
+        run_net(s->ops, &nets[i], &got);
+        run_net(td_accelerator_reference.ops, &nets[i], &want);
+        assert_int_equal(got.n, want.n);
+        double most = 0, off = 0;
+        for (size_t k = 0; k < want.n; k++) {
+            most = fmax(most, fabs(want.x[k]));
+            off = fmax(off, fabs(got.x[k] - want.x[k]));
+        }
+        print_message("# %s: %.2g of the largest value\n", nets[i].name, off / most);
+        assert_true(most > 0 && off <= 2e-5 * most);
+        s->n_cases++;
+    }
+}
+
+static const struct suite suites[] = {{"steps", cases_nets}};
+
+int main(int argc, char **argv) {
+    (void)argc;
+    return run_suites(argv[0], "conform_steps", suites, TD_COUNTOF(suites));
+}
