@@ -43,6 +43,7 @@ TORCH = A.torch or str(support.BUILD / "venv-rivals/bin/python")
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": "1000000000", "MALLOC_TRIM_THRESHOLD_": "4000000000",
           "MALLOC_TOP_PAD_": "100000000"}
 OPENMP = {"OMP_NUM_THREADS": str(A.threads), "OMP_PROC_BIND": "false", "GOMP_SPINCOUNT": "1000"}
+WORKER_S = 90
 ROWS = []
 
 
@@ -179,7 +180,9 @@ class Ran:
 
 
 def run_worker(plan, folder, verb="run", **more):
-    """A worker by hand, in the environment that its launcher would give it."""
+    """A worker by hand, in the environment that its launcher would give it. Its jobs take seconds; one that
+    takes minutes runs on plain loops, and is no figure."""
+    more = dict(timeout_s=WORKER_S) | more
     return Ran([support.BIN / "traind-worker", verb, "--plan", plan], dict(os.environ, **OPENMP), folder, **more)
 
 

@@ -330,7 +330,8 @@ def against_torch(report, scratch, data):
 
 
 def against_one_rank(report, scratch, data):
-    for i, name in enumerate(("mlp sgd", "mlp nesterov clip", f"mlp {ALL_ON}", f"convnet {ALL_ON}", f"gpt {ALL_ON}")):
+    for i, name in enumerate(("mlp sgd", "mlp nesterov clip", f"mlp {ALL_ON}", f"convnet {ALL_ON}",
+                              "gpt momentum cosine clip accumulate")):
         if A.only not in f"cpu 2 ranks {name}":
             continue
         case = dict(cases())[name]
