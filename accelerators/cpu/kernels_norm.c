@@ -166,6 +166,15 @@ static td_status run_norm_grad(const struct td_kernel *k, const struct td_run *r
     return TD_OK;
 }
 
+// x and what has its shape are of one type; gamma, beta and dgamma may be of another: mixed
+// precision keeps them in fp32.
+static bool types_fit(const struct td_kernel *k) {
+    enum td_dtype t = k->in_dtype[0];
+    bool fits = td_cpu_is_narrow(t) && k->out_dtype[0] == t && td_cpu_is_narrow(k->in_dtype[1]);
+    if (k->n_out > 1) return fits && k->in_dtype[2] == t && td_cpu_is_narrow(k->out_dtype[1]);
+    return fits && (k->n_in < 3 || td_cpu_is_narrow(k->in_dtype[2]));
+}
+
 td_status td_kernel_norm(struct td_kernel *k) {
     static td_kernel_fn *const table[TD_OP_COUNT] = {
         [TD_OP_LAYER_NORM] = run_norm,
@@ -173,7 +182,7 @@ td_status td_kernel_norm(struct td_kernel *k) {
         [TD_OP_RMS_NORM] = run_norm,
         [TD_OP_RMS_NORM_GRAD] = run_norm_grad,
     };
-    if (!table[k->op] || !td_kernel_narrow(k)) return TD_OK;
+    if (!table[k->op] || !types_fit(k)) return TD_OK;
     k->run = table[k->op];
     size_t rows = (size_t)k->n_threads * ROOMS + 2;
     k->scratch_bytes = rows * td_align_up((size_t)k->cols, PAD) * sizeof(float);
