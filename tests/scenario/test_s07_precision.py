@@ -1,0 +1,157 @@
+"""The six precisions through the worker: two ranks train and resume exactly (one rank: test_s08_resume.py),
+files hold the types that they say, and 16-mixed skips what overflows without counting it."""
+import json
+import pathlib
+
+import pytest
+from safetensors import safe_open
+
+from ranks import EXIT, Attempt, run_by_hand
+from test_s05_worker import plan_of, state_of
+
+STORED = {"32-true": "F32", "64-true": "F64", "bf16-mixed": "F32", "bf16-true": "BF16",
+          "16-mixed": "F32", "16-true": "F16"}
+
+
+def values(records, name):
+    return {m["step"]: m["value"] for m in records if m.get("name") == name}
+
+
+def types_in(file):
+    with safe_open(file, framework="np") as f:
+        return {f.get_slice(name).get_dtype() for name in f.keys()}
+
+
+def manifest_of(step_dir):
+    return json.loads((pathlib.Path(step_dir) / "manifest.json").read_text())
+
+
+def whole_and_resumed(tmp_path, world, steps, middle, **sections):
+    """The last state of a run of `steps`, and of one that went on from `middle`'s checkpoint."""
+    last = []
+    for folder, first in (("whole", None), ("resumed", tmp_path / f"whole/step-{middle}")):
+        (tmp_path / folder).mkdir()
+        changes = {"resume_from": str(first)} if first else {}
+        plan = plan_of(**sections)
+        plan["trainer"]["devices"] = world
+        plan["trainer"]["max_steps"] = steps
+        plan["checkpoint"] = {"every_n_train_steps": middle, "save_top_k": -1}
+        plan["run"].update(checkpoint_dir=str(tmp_path / folder), **changes)
+        with Attempt(tmp_path / folder, plan, world) as attempt:
+            assert attempt.wait() == [0] * world, attempt.story()
+        last.append(tmp_path / folder / f"step-{steps}")
+    return last
+
+
+@pytest.mark.parametrize("precision", STORED)
+def test_two_ranks_resume_with_the_same_bits(tmp_path, precision, world=2):
+    whole, resumed = whole_and_resumed(tmp_path, world, 6, 3,
+                                       trainer={"accelerator": "cpu", "precision": precision})
+    assert state_of(whole) == state_of(resumed)
+    assert types_in(whole / "model.safetensors") == {STORED[precision]}
+    assert types_in(whole / "optimizer.safetensors") == {STORED[precision]}
+    assert manifest_of(whole)["resume_key"]["precision"] == precision
+    assert ("loss_scaler" in manifest_of(whole)) == (precision == "16-mixed")
+
+
+def test_stochastic_rounding_is_the_same_after_a_resume(tmp_path):
+    trainer = {"accelerator": "cpu", "precision": "bf16-true", "stochastic_rounding": True}
+    whole, resumed = whole_and_resumed(tmp_path, 2, 6, 3, trainer=trainer)
+    assert state_of(whole) == state_of(resumed)
+
+
+def scaled_up(step_dir, scale):
+    """The checkpoint as one that was about to use a loss scale that overflows."""
+    manifest = manifest_of(step_dir)
+    manifest["loss_scaler"]["scale"] = scale
+    (pathlib.Path(step_dir) / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_steps_that_overflow_are_skipped_and_not_counted(tmp_path, world):
+    plan = plan_of(trainer={"accelerator": "cpu", "precision": "16-mixed", "max_steps": 2, "max_epochs": 9,
+                            "devices": world})
+    plan["run"]["checkpoint_dir"] = str(tmp_path / "a")
+    with Attempt(tmp_path, plan, world) as attempt:
+        assert attempt.wait() == [0] * world, attempt.story()
+    scaled_up(tmp_path / "a/step-2", 2.0 ** 40)
+    plan["trainer"]["max_steps"] = 6
+    plan["run"].update(checkpoint_dir=str(tmp_path / "b"), resume_from=str(tmp_path / "a/step-2"))
+    with Attempt(tmp_path, plan, world) as attempt:
+        assert attempt.wait() == [0] * world, attempt.story()
+        metrics = attempt.ranks[0].metrics
+    last = manifest_of(tmp_path / "b/step-6")
+    scaler, skipped = last["loss_scaler"], last["loss_scaler"]["skipped_steps"]
+    assert skipped > 0 and scaler["scale"] == 2.0 ** (40 - skipped)
+    assert last["step"] == 6 and scaler["clean_steps"] <= 4
+    # Each skipped step took a batch of its own and no number.
+    epochs, batches = divmod(6 + skipped, 16 // world)
+    assert last["progress"]["samples"] == epochs * 500 + batches * 32 * world
+    assert sorted({m["step"] for m in metrics if m["name"] == "train_loss"}) == [3, 4, 5, 6]
+
+
+def test_a_run_that_skipped_resumes_with_the_same_bits(tmp_path):
+    plan = plan_of(trainer={"accelerator": "cpu", "precision": "16-mixed", "max_steps": 2})
+    plan["run"]["checkpoint_dir"] = str(tmp_path / "a")
+    assert run_by_hand(tmp_path, plan)[0] == 0
+    scaled_up(tmp_path / "a/step-2", 2.0 ** 40)
+    for folder, start, steps in (("b", "a/step-2", 6), ("c", "a/step-2", 4), ("d", "c/step-4", 6)):
+        plan["trainer"]["max_steps"] = steps
+        plan["run"].update(checkpoint_dir=str(tmp_path / folder), resume_from=str(tmp_path / start))
+        assert run_by_hand(tmp_path, plan)[0] == 0
+    assert state_of(tmp_path / "b/step-6") == state_of(tmp_path / "d/step-6")
+    whole, resumed = manifest_of(tmp_path / "b/step-6"), manifest_of(tmp_path / "d/step-6")
+    assert whole["loss_scaler"] == resumed["loss_scaler"]
+    assert whole["progress"]["samples"] == resumed["progress"]["samples"]
+
+
+def test_a_model_that_overflows_whatever_the_scale_ends_as_numeric(tmp_path):
+    plan = plan_of(optimizer={"name": "sgd", "lr": 1e6},
+                   trainer={"accelerator": "cpu", "precision": "16-mixed", "max_epochs": 20})
+    code, records = run_by_hand(tmp_path, plan)
+    assert code == EXIT["numeric"], records[-3:]
+
+
+def test_weights_load_across_precisions(tmp_path):
+    plan = plan_of(trainer={"accelerator": "cpu", "precision": "bf16-true", "max_steps": 2})
+    plan["run"]["checkpoint_dir"] = str(tmp_path / "a")
+    assert run_by_hand(tmp_path, plan)[0] == 0
+    plan["trainer"].update(precision="32-true", max_steps=4)
+    plan["run"].update(checkpoint_dir=str(tmp_path / "b"), resume_from=str(tmp_path / "a/step-2"))
+    code, records = run_by_hand(tmp_path, plan)
+    assert code == 0 and types_in(tmp_path / "b/step-4/model.safetensors") == {"F32"}
+    assert any("precision bf16-true -> 32-true" in json.dumps(r) for r in records)
+
+
+def test_bf16_mixed_follows_the_fp32_curve(tmp_path):
+    curve = {}
+    for precision in ("32-true", "bf16-mixed"):
+        plan = plan_of(trainer={"accelerator": "cpu", "precision": precision, "max_epochs": 3})
+        curve[precision] = values(run_by_hand(tmp_path, plan)[1], "train_loss")
+    assert len(curve["32-true"]) > 20
+    for step, loss in curve["32-true"].items():
+        assert curve["bf16-mixed"][step] == pytest.approx(loss, abs=2e-2), step
+
+
+def test_stochastic_rounding_is_refused_where_no_weight_is_bf16(tmp_path):
+    plan = plan_of(trainer={"precision": "bf16-mixed", "stochastic_rounding": True})
+    code, records = run_by_hand(tmp_path, plan)
+    assert code == EXIT["bad_spec"] and "bf16-true" in json.dumps(records)
+
+
+@pytest.mark.parametrize("precision", ["32-true", "16-mixed"])
+def test_gradients_are_clipped_to_exactly_the_value(tmp_path, precision):
+    """With sgd at lr 1, the largest change of a weight is the largest gradient."""
+    plan = plan_of(optimizer={"name": "sgd", "lr": 1.0},
+                   trainer={"accelerator": "cpu", "precision": precision, "max_steps": 1,
+                            "gradient_clip_val": 2.0 ** -8, "gradient_clip_algorithm": "value"})
+    plan["run"]["checkpoint_dir"] = str(tmp_path / "a")
+    assert run_by_hand(tmp_path, plan)[0] == 0
+    plan["run"]["checkpoint_dir"] = str(tmp_path / "b")
+    plan["optimizer"]["lr"] = 0.0
+    assert run_by_hand(tmp_path, plan)[0] == 0
+    with safe_open(tmp_path / "a/step-1/model.safetensors", framework="np") as moved, \
+            safe_open(tmp_path / "b/step-1/model.safetensors", framework="np") as still:
+        largest = max(float(abs(moved.get_tensor(n).astype("f8") - still.get_tensor(n).astype("f8")).max())
+                      for n in still.keys())
+    assert largest == pytest.approx(2.0 ** -8, abs=1e-7)
