@@ -114,6 +114,8 @@ def parse_tap(result):
 
 
 def run_program(name, path, env):
+    # Sanitizers make everything several times as slow.
+    timeout_s = PROGRAM_TIMEOUT_S * (4 if name.startswith(("asan/", "tsan/")) else 1)
     result = Result(name)
     started = time.monotonic()
     if not path.exists():
@@ -125,7 +127,7 @@ def run_program(name, path, env):
             cwd=ROOT, env=env, start_new_session=True,
         )
         try:
-            code = child.wait(PROGRAM_TIMEOUT_S)
+            code = child.wait(timeout_s)
         except subprocess.TimeoutExpired:
             code = None
         kill_group(child)
@@ -134,7 +136,7 @@ def run_program(name, path, env):
     result.seconds = time.monotonic() - started
     announced, seen = parse_tap(result)
     if code is None:
-        result.failures.append(f"no end within {PROGRAM_TIMEOUT_S} s")
+        result.failures.append(f"no end within {timeout_s} s")
     elif code < 0:
         result.failures.append(f"killed by {signal.Signals(-code).name}")
     elif announced == 0:
