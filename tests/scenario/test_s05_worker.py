@@ -52,7 +52,7 @@ def state_of(step_dir):
 
 
 def steps_in(directory):
-    return sorted(int(p.name.split("-")[1]) for p in pathlib.Path(directory).glob("step-*"))
+    return sorted(int(p.name.split("-")[1]) for p in pathlib.Path(directory).glob("step-*[0-9]"))
 
 
 def no_leftovers(directory):
