@@ -237,6 +237,21 @@ static enum td_schedule_curve curve_of(const struct td_json *knob) {
                                          : TD_CURVE_COSINE;
 }
 
+static void take_plateau(const struct td_json *k, struct td_plateau_config *to) {
+    *to = (struct td_plateau_config){
+        .monitor = td_json_string(td_json_get(k, "monitor"), "val_loss"),
+        .larger_is_better = strcmp(td_json_string(td_json_get(k, "mode"), ""), "max") == 0,
+        .factor = td_json_real(td_json_get(k, "factor"), 0.1),
+        .patience = td_json_int(td_json_get(k, "patience"), 10),
+        .threshold = td_json_real(td_json_get(k, "threshold"), 1e-4),
+        .threshold_is_absolute =
+            strcmp(td_json_string(td_json_get(k, "threshold_mode"), ""), "abs") == 0,
+        .cooldown = td_json_int(td_json_get(k, "cooldown"), 0),
+        .min_lr = td_json_real(td_json_get(k, "min_lr"), 0),
+        .eps = td_json_real(td_json_get(k, "eps"), 1e-8),
+    };
+}
+
 // A kind of schedule has some of these knobs; those of the others are absent and read as nothing.
 static void take_schedule(const struct td_spec *spec, struct td_schedule_config *to) {
     const struct td_json *k = spec->lr_scheduler.knobs;
@@ -254,6 +269,7 @@ static void take_schedule(const struct td_spec *spec, struct td_schedule_config 
     };
     bool known = td_schedule_find(spec->lr_scheduler.name, &to->kind);
     TD_CHECK(known); // the spec was checked, and a test holds its names against the engine's
+    take_plateau(k, &to->plateau);
     const char *end = td_schedule_end_knob(to->kind);
     if (end) to->total_steps = td_json_int(td_json_get(k, end), 0); // "auto" reads as 0
     bool hugging_face = td_json_get(k, "num_warmup_steps") != NULL;

@@ -96,10 +96,22 @@ enum td_schedule_kind {
     TD_SCHEDULE_INVERSE_SQRT,
     TD_SCHEDULE_ONE_CYCLE,
     TD_SCHEDULE_WARMUP_STABLE_DECAY,
+    TD_SCHEDULE_REDUCE_ON_PLATEAU,
     TD_SCHEDULE_COUNT,
 };
 enum td_schedule_curve { TD_CURVE_LINEAR, TD_CURVE_COSINE, TD_CURVE_ONE_MINUS_SQRT };
 enum { TD_SCHEDULE_MILESTONES = 64 };
+// When the rate falls; what the values mean is that of the knobs (plateau.h).
+struct td_plateau_config {
+    const char *monitor; // "val_loss"
+    bool larger_is_better;
+    double factor;
+    int64_t patience; // validations
+    double threshold;
+    bool threshold_is_absolute; // else a share of the best
+    int64_t cooldown;           // validations
+    double min_lr, eps;
+};
 // Each kind reads some of these; what they mean is that of the knobs they come from (schedule.h).
 struct td_schedule_config {
     enum td_schedule_kind kind;
@@ -121,6 +133,7 @@ struct td_schedule_config {
     enum td_schedule_curve decay_curve;  // warmup_stable_decay, one_cycle
     int64_t milestone[TD_SCHEDULE_MILESTONES];
     size_t n_milestones;
+    struct td_plateau_config plateau; // reduce_on_plateau
 };
 
 struct td_checkpoint_config {

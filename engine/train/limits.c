@@ -35,6 +35,17 @@ bool td_limits_validates_after(const struct td_limits *l, int64_t n_batches, int
     return every > 0 && (batch + 1) % every == 0;
 }
 
+bool td_limits_ever_validates(const struct td_limits *l, int64_t n_batches) {
+    int64_t epoch = l->check_val_every_n_epoch - 1;
+    if (l->max_epochs >= 0 && epoch >= l->max_epochs) return false;
+    for (int64_t b = 0; b < n_batches; b++) {
+        if (!td_limits_validates_after(l, n_batches, epoch, b)) continue;
+        int64_t before = epoch * td_limits_steps_per_epoch(l, n_batches) + b / l->accumulate;
+        return l->max_steps < 0 || before < l->max_steps;
+    }
+    return false;
+}
+
 int64_t td_limits_total_steps(const struct td_limits *l, int64_t n_batches) {
     int64_t by_epochs =
         l->max_epochs >= 0 ? l->max_epochs * td_limits_steps_per_epoch(l, n_batches) : -1;

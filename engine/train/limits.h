@@ -23,6 +23,8 @@ int64_t td_limits_steps_per_epoch(const struct td_limits *l, int64_t n_batches);
 // none at its end (as in Lightning).
 bool td_limits_validates_after(const struct td_limits *l, int64_t n_batches, int64_t epoch,
                                int64_t batch);
+// Does a validation fall into the run at all?
+bool td_limits_ever_validates(const struct td_limits *l, int64_t n_batches);
 // Optimizer steps of the whole run; 0: no limit known in advance.
 int64_t td_limits_total_steps(const struct td_limits *l, int64_t n_batches);
 // Does fit end here? Asked at optimizer-step boundaries and between epochs.

@@ -24,6 +24,11 @@ void td_loop_init(struct td_loop *l, struct td_rank *rank) {
     td_throughput_init(&l->throughput, rank);
     td_throughput_begin(&l->throughput, l->at.step);
     l->began_ns = l->throughput.since_ns;
+    // What another schedule left behind counts for nothing.
+    if (l->schedule.kind == TD_SCHEDULE_REDUCE_ON_PLATEAU)
+        td_plateau_begin(&l->at.plateau, &l->schedule.plateau);
+    else
+        l->at.plateau = (struct td_plateau){0};
     if (!rank->resumed) return;
     // What the last validation found still describes these weights. (Only the rank that read the
     // checkpoint knows, and only it writes the next one.)
@@ -62,6 +67,13 @@ static td_status settle_limits(struct td_loop *l) {
     return TD_OK;
 }
 
+// The rate of the step that comes next.
+static double rate_of(const struct td_loop *l) {
+    double base_lr = l->rank->config->optimizer.lr;
+    if (l->schedule.kind == TD_SCHEDULE_REDUCE_ON_PLATEAU) base_lr *= l->at.plateau.lr_scale;
+    return td_schedule_lr(&l->schedule, base_lr, l->at.step);
+}
+
 // The norm that a step reports; NaN: it reports none.
 static double norm_of(const struct td_graph *g, const float *outputs) {
     for (uint32_t i = 0; i < td_graph_n_outputs(g); i++) {
@@ -82,7 +94,7 @@ static td_status run_batch(struct td_loop *l, int64_t batch) {
     struct td_program_key key = td_rank_train_key(r, l->n_batches, batch, n);
     if (!key.accumulate) {
         int64_t window = td_limits_window(&c->limits, l->n_batches, batch);
-        r->scalars[TD_SCALAR_LR] = (float)td_schedule_lr(&l->schedule, c->optimizer.lr, l->at.step);
+        r->scalars[TD_SCALAR_LR] = (float)rate_of(l);
         r->scalars[TD_SCALAR_STEP] = (float)(l->at.step + 1);
         r->scalars[TD_SCALAR_WINDOW] = 1.0f / (float)window;
         if (r->precision_ops->pre_backward)
@@ -168,10 +180,25 @@ static td_status hear_and_record(struct td_loop *l, struct td_agreement *out_agr
 
 // ---- validation and checkpoints ----------------------------------------------------------------
 
+// The sums are those of all ranks, so all ranks lower the rate or none does.
+static void hear_validation(struct td_loop *l) {
+    struct td_rank *r = l->rank;
+    const struct td_plateau_config *c = &l->schedule.plateau;
+    if (l->schedule.kind != TD_SCHEDULE_REDUCE_ON_PLATEAU) return;
+    const struct td_tally *t = td_tallies_find(&l->validated, c->monitor + strlen("val_"));
+    TD_CHECK(t); // td_monitor_check
+    double value = t->sum / t->count;
+    if (td_plateau_hear(&l->at.plateau, c, r->config->optimizer.lr, value) &&
+        r->facts.is_global_zero)
+        td_events_note(r->events, "%s is on a plateau (%g, best %g): the learning rate is now %g",
+                       c->monitor, value, l->at.plateau.best, rate_of(l));
+}
+
 static td_status validate(struct td_loop *l, bool *out_interrupted) {
     struct td_rank *r = l->rank;
     TD_TRY(td_loop_evaluate(l, TD_SPLIT_VAL, "val", td_rank_eval_batches(r, TD_SPLIT_VAL),
                             out_interrupted));
+    if (!*out_interrupted) hear_validation(l);
     td_control_phase(&r->control, TD_PHASE_TRAINING);
     td_throughput_begin(&l->throughput, l->at.step);
     return TD_OK;

@@ -51,6 +51,16 @@ static struct td_json *set_new(struct td_arena *a, struct td_json *o, const char
     return td_json_set(a, o, key, v) ? v : NULL;
 }
 
+static void put_plateau(struct td_arena *a, struct td_json *root, const struct td_plateau *p) {
+    if (!*p->monitor) return;
+    struct td_json *o = set_new(a, root, "plateau", TD_JSON_OBJECT);
+    set_str(a, o, "monitor", p->monitor);
+    if (p->has_best) (void)td_json_set(a, o, "best", td_json_new_real(a, p->best));
+    (void)td_json_set(a, o, "lr_scale", td_json_new_real(a, p->lr_scale));
+    set_int(a, o, "bad", p->bad);
+    set_int(a, o, "cooldown", p->cooldown);
+}
+
 static void put_progress(struct td_arena *a, struct td_json *root, const struct td_progress *p) {
     set_int(a, root, "step", p->step);
     set_int(a, root, "epoch", p->epoch);
@@ -60,6 +70,7 @@ static void put_progress(struct td_arena *a, struct td_json *root, const struct 
     set_int(a, o, "samples", p->samples);
     set_int(a, o, "elapsed_ns", p->elapsed_ns);
     (void)td_json_set(a, o, "validation_pending", td_json_new_bool(a, p->validation_pending));
+    put_plateau(a, root, &p->plateau);
     if (p->precision.loss_scale == 0) return;
     struct td_json *scaler = set_new(a, root, "loss_scaler", TD_JSON_OBJECT);
     (void)td_json_set(a, scaler, "scale", td_json_new_real(a, p->precision.loss_scale));
@@ -183,6 +194,19 @@ static bool copy_text(char *out, size_t bytes, const struct td_json *v) {
     return s && (size_t)snprintf(out, bytes, "%s", s) < bytes;
 }
 
+// False: what is there cannot be.
+static bool get_plateau(const struct td_json *o, struct td_plateau *p) {
+    if (!o) return true; // another schedule
+    const struct td_json *best = td_json_get(o, "best");
+    p->has_best = best != NULL;
+    p->best = td_json_real(best, 0);
+    p->lr_scale = td_json_real(td_json_get(o, "lr_scale"), -1);
+    p->bad = td_json_int(td_json_get(o, "bad"), -1);
+    p->cooldown = td_json_int(td_json_get(o, "cooldown"), -1);
+    return copy_text(p->monitor, sizeof p->monitor, td_json_get(o, "monitor")) && *p->monitor &&
+           p->lr_scale >= 0 && p->lr_scale <= 1 && p->bad >= 0 && p->cooldown >= 0;
+}
+
 // A name of a file is one path component: a manifest must not lead outside its directory.
 static bool is_plain_name(const char *name) {
     return *name && *name != '.' && !strchr(name, '/');
@@ -215,6 +239,8 @@ static const char *get_all(const struct td_json *root, struct td_manifest *m) {
     if (p->step < 0 || p->epoch < 0 || p->epoch_offset < 0 || p->epoch_batches < 0 ||
         p->samples < 0)
         return "its progress is incomplete";
+    if (!get_plateau(td_json_get(root, "plateau"), &m->progress.plateau))
+        return "its state of reduce_on_plateau is malformed";
     const struct td_json *key = td_json_get(root, "resume_key");
     m->key.world_size = (int32_t)td_json_int(td_json_get(key, "world_size"), 0);
     m->key.threads = (int32_t)td_json_int(td_json_get(key, "threads"), 0);

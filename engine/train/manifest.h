@@ -9,7 +9,7 @@
 // understood and continued without the job's record. Reading checks form and bounds; whether the
 // files match is restore.c's business. Pure but for file access; any thread.
 
-#include "engine/train/config.h"
+#include "engine/train/plateau.h"
 #include "lib/base/digest.h"
 #include "traind/precision.h"
 
@@ -29,7 +29,8 @@ struct td_progress {
     int64_t samples;       // of the whole job, all ranks
     int64_t elapsed_ns;    // training time of all attempts so far, for max_time
     struct td_precision_state precision;
-    bool validation_pending; // a validation is due before the next batch
+    struct td_plateau plateau; // of reduce_on_plateau
+    bool validation_pending;   // a validation is due before the next batch
 };
 
 struct td_manifest_metric {

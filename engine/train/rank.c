@@ -10,6 +10,7 @@
 #include "engine/train/dump.h"
 #include "engine/train/init.h"
 #include "engine/train/limits.h"
+#include "engine/train/monitor.h"
 #include "engine/train/optimizer.h"
 #include "engine/train/schedule.h"
 #include "engine/train/sizes.h"
@@ -378,7 +379,10 @@ static td_status compile_programs(struct td_rank *r, enum td_recompute level) {
 
 static td_status settle_state(struct td_rank *r) {
     const struct td_train_config *c = r->config;
-    if (c->stages & TD_TRAIN_FIT) TD_TRY(td_optimizer_check(&c->optimizer, r->state));
+    if (c->stages & TD_TRAIN_FIT) {
+        TD_TRY(td_optimizer_check(&c->optimizer, r->state));
+        TD_TRY(td_monitor_check(r));
+    }
     return td_state_layout(r->state);
 }
 

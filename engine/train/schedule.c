@@ -21,6 +21,7 @@ static const struct {
     [TD_SCHEDULE_INVERSE_SQRT] = {"inverse_sqrt", NULL},
     [TD_SCHEDULE_ONE_CYCLE] = {"one_cycle", "total_steps"},
     [TD_SCHEDULE_WARMUP_STABLE_DECAY] = {"warmup_stable_decay", "num_training_steps"},
+    [TD_SCHEDULE_REDUCE_ON_PLATEAU] = {"reduce_on_plateau", NULL},
 };
 
 const char *td_schedule_name(enum td_schedule_kind kind) {
@@ -123,6 +124,7 @@ static double warmup_stable_decay(const struct td_schedule_config *s, int64_t st
 double td_schedule_lr(const struct td_schedule_config *s, double base_lr, int64_t step) {
     switch (s->kind) {
     case TD_SCHEDULE_CONSTANT:
+    case TD_SCHEDULE_REDUCE_ON_PLATEAU: // the loop scales it
         return base_lr;
     case TD_SCHEDULE_WARMUP_COSINE:
         return warmup_cosine(s, base_lr, step);

@@ -12,6 +12,9 @@
 // one_cycle of torch; inverse_sqrt and warmup_stable_decay of transformers, whose warm-up starts at
 // a rate of 0. Past its end a schedule stays where it is, but for cosine, which rises again, as
 // torch's does. one_cycle's peak is base_lr, and it leaves the momentum alone.
+//
+// reduce_on_plateau alone depends on more than the step: here it is constant, and the loop scales
+// it by what plateau.h remembers.
 
 #include "engine/train/config.h"
 

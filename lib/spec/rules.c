@@ -141,6 +141,22 @@ static void check_schedule(struct td_check *c, const struct td_json *root) {
                        "here");
 }
 
+// What no job can use; whether this one's validation gives the metric, its planner sees.
+static void check_plateau(struct td_check *c, const struct td_json *root) {
+    const struct td_json *schedule = get(root, "lr_scheduler");
+    if (!text_is(td_json_get(schedule, "name"), "reduce_on_plateau")) return;
+    const struct td_json *factor = td_json_get(schedule, "factor");
+    if (td_json_real(factor, 0) >= 1)
+        td_check_violation(c, "lr_scheduler.factor", factor->line, "must be below 1");
+    const struct td_json *monitor = td_json_get(schedule, "monitor");
+    const char *name = td_json_string(monitor, "val_");
+    if (strncmp(name, "val_", 4) != 0)
+        td_check_violation(c, "lr_scheduler.monitor", monitor->line,
+                           "'%s' is no metric of the validation, which is what this schedule "
+                           "listens to; their names begin with val_",
+                           td_check_show(c->arena, name, strlen(name), 64));
+}
+
 void td_check_rules(struct td_check *c, struct td_json *canonical) {
     resolve_max_epochs(c, canonical);
     resolve_checkpoint_period(c, canonical);
@@ -151,4 +167,5 @@ void td_check_rules(struct td_check *c, struct td_json *canonical) {
     check_nesterov(c, canonical);
     check_muon(c, canonical);
     check_schedule(c, canonical);
+    check_plateau(c, canonical);
 }

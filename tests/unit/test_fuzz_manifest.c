@@ -42,7 +42,9 @@ static const char *const words[] = {
     "\"b\"},"
 
 static const char whole[] = HEAD
-    "\"rng\":{\"seed\":1},\"optimizer\":\"adamw\",\"lr_scheduler\":\"constant\","
+    "\"rng\":{\"seed\":1},\"plateau\":{\"monitor\":\"val_loss\",\"best\":2,\"lr_scale\":1,\"bad\":"
+    "0,"
+    "\"cooldown\":3},\"optimizer\":\"adamw\",\"lr_scheduler\":\"constant\","
     "\"spec_xxh3_128\":\"00\",\"metrics\":{\"val_loss\":{\"sum\":1.25,\"count\":5}},\"files\":[{"
     "\"name\":\"model.safetensors\",\"bytes\":99,\"xxh3_128\":\"ab\"}],\"tensors\":[],\"frozen\":"
     "null,\"plan\":{\"format\":1}}";

@@ -109,6 +109,7 @@ static void test_variants_parse_when_only_required_keys_are_given(void **state) 
         "optimizer={name: muon}",
         "lr_scheduler={name: warmup_cosine}",
         "lr_scheduler={name: constant}",
+        "lr_scheduler={name: reduce_on_plateau}",
     };
     for (size_t i = 0; i < TD_COUNTOF(overrides); i++) {
         struct td_json *tree = NULL;

@@ -80,6 +80,27 @@ static void test_validation_is_due_by_interval_and_epoch(void **state) {
     }
 }
 
+static void test_run_validates_if_the_played_loop_does(void **state) {
+    (void)state;
+    for (int i = 0; i < 6 * 3 * 8 * 4 * 3; i++) {
+        struct td_limits l = {
+            .max_epochs = i % 6 - 1,
+            .check_val_every_n_epoch = 1 + i / 6 % 3,
+            .max_steps = i / 18 % 8 - 1,
+            .accumulate = 1 + i / 144 % 4,
+            .val_check_interval = {.batches = 2 + 3 * (i / 576)},
+        };
+        bool validates = false;
+        int64_t played = 0;
+        for (int64_t e = 0; e < 9 && !td_limits_reached(&l, e, played); e++)
+            for (int64_t b = 0; b < 7 && !td_limits_reached(&l, e, played); b++) {
+                played += td_limits_steps_after(&l, 7, b);
+                validates |= td_limits_validates_after(&l, 7, e, b);
+            }
+        assert_int_equal(td_limits_ever_validates(&l, 7), validates);
+    }
+}
+
 static void test_total_steps_equal_those_of_the_played_loop(void **state) {
     (void)state;
     for (int32_t epochs = -1; epochs < 4; epochs++)
@@ -113,6 +134,7 @@ int main(void) {
         cmocka_unit_test(test_batches_follow_samples_and_limits),
         cmocka_unit_test(test_window_has_its_real_length_when_the_last_is_short),
         cmocka_unit_test(test_validation_is_due_by_interval_and_epoch),
+        cmocka_unit_test(test_run_validates_if_the_played_loop_does),
         cmocka_unit_test(test_total_steps_equal_those_of_the_played_loop),
         cmocka_unit_test(test_early_end_waits_for_the_minima),
     };

@@ -1,0 +1,66 @@
+// Two questions about lr_scheduler.monitor: is there a validation in fit, and does it give that
+// metric? The second is asked of the graphs that validation will run, whose outputs are the metrics
+// (evaluate.c names them in the same way); the metrics that exist are named in the answer.
+
+#include "engine/train/monitor.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/train/limits.h"
+
+enum { LIST_BYTES = 256 };
+
+static td_status refuse(td_status s) {
+    return td_status_with_class(s, TD_CLASS_BAD_SPEC);
+}
+
+static td_status check_validates(const struct td_rank *r) {
+    struct td_progress whole = {0};
+    if (td_rank_eval_batches(r, TD_SPLIT_VAL) == 0)
+        return refuse(td_fail(TD_INVALID_ARGUMENT,
+                              "lr_scheduler.monitor: there is nothing to validate on, so the "
+                              "learning rate would never be lowered; give data to validate on, "
+                              "raise trainer.limit_val_batches or take another lr_scheduler"));
+    int64_t n = td_rank_epoch_batches(r, &whole);
+    if (n > 0 && !td_limits_ever_validates(&r->config->limits, n)) // 0 is refused elsewhere
+        return refuse(td_fail(TD_INVALID_ARGUMENT,
+                              "lr_scheduler.monitor: the run ends before its first validation, so "
+                              "the learning rate would never be lowered; lower "
+                              "trainer.val_check_interval or check_val_every_n_epoch, raise "
+                              "max_epochs or max_steps, or take another lr_scheduler"));
+    return TD_OK;
+}
+
+static const struct td_graph *validation_graph(const struct td_rank *r) {
+    for (size_t i = 0; i < td_programs_count(r->programs); i++) {
+        const struct td_compiled *c = td_programs_at(r->programs, i);
+        if (c->program.key.mode == TD_MODE_EVAL) return c->graph;
+    }
+    return NULL;
+}
+
+static td_status check_metric(const struct td_graph *g, const char *monitor) {
+    char known[LIST_BYTES] = "";
+    for (uint32_t i = 0; i < td_graph_n_outputs(g); i++) {
+        const char *name;
+        enum td_output_kind kind;
+        td_graph_output_at(g, i, &name, NULL, &kind);
+        if (kind != TD_OUTPUT_MEAN && kind != TD_OUTPUT_SUM) continue;
+        if (strncmp(monitor, "val_", 4) == 0 && strcmp(monitor + 4, name) == 0) return TD_OK;
+        size_t n = strlen(known);
+        snprintf(known + n, sizeof known - n, "%sval_%s", n ? ", " : "", name);
+    }
+    return refuse(td_fail(TD_INVALID_ARGUMENT,
+                          "lr_scheduler.monitor: validation gives no '%s'; this model's gives %s",
+                          monitor, known));
+}
+
+td_status td_monitor_check(const struct td_rank *r) {
+    const struct td_schedule_config *s = &r->config->schedule;
+    if (s->kind != TD_SCHEDULE_REDUCE_ON_PLATEAU) return TD_OK;
+    TD_TRY(check_validates(r));
+    const struct td_graph *g = validation_graph(r);
+    // A rank without a sample to validate on records no such program; another one speaks.
+    return g ? check_metric(g, s->plateau.monitor) : TD_OK;
+}
