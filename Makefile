@@ -187,6 +187,9 @@ $(B)/tests/%: tests/%.c $(B)/flags $(test_libs) $(B)/lib/libtraind.so | $(gen_c)
 	$(Q)$(cc) $(fuzzer) $(cpp) -MMD -MP -MF $@.d $< $(test_libs) -L$(B)/lib -ltraind -lcmocka -lgrpc -lgpr -levent \
 	  -lsqlite3 -lyaml -lprotobuf-c -lcrypto -lm -Wl,-rpath,'$$ORIGIN/../../lib' -o $@
 
+# Whatever check.py may match: by name, tag or case.
+unit_some := $(if $(T),$(patsubst tests/%.c,$(B)/tests/%,$(sort $(foreach s,$(unit_src),$(if \
+	$(findstring $(T),$s),$s)) $(shell grep -l '$(T)' $(unit_src)))),$(unit_bins))
 .PHONY: unit
 unit: $(unit_some) all ## build and run the unit tests (T=substring narrows)
 	@$(PYTHON) tests/tools/check.py --build $(B) --only unit --match '$(T)'
@@ -211,9 +214,6 @@ check-full-all: all $(unit_bins) $(helper_bins) $(B)/venv/ready lint
 asan := B=$(B)-asan SAN=address,undefined OPT='-O1 -g'
 tsan := B=$(B)-tsan SAN=thread OPT='-O1 -g'
 libfuzzer := B=$(B)-fuzz CC=clang SAN=fuzzer-no-link,address,undefined OPT='-O1 -g'
-# Whatever check.py may match: by name, tag or case.
-unit_some := $(if $(T),$(patsubst tests/%.c,$(B)/tests/%,$(sort $(foreach s,$(unit_src),$(if \
-	$(findstring $(T),$s),$s)) $(shell grep -l '$(T)' $(unit_src)))),$(unit_bins))
 .PHONY: asan tsan unit-bins
 unit-bins: all $(unit_some)
 asan: ## unit tests under the address and undefined sanitizers
