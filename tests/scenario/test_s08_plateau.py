@@ -9,17 +9,23 @@ import pytest
 from ranks import EXIT, Attempt, run_by_hand
 from test_s05_worker import plan_of, state_of, steps_in
 
-KNOBS = {"monitor": "val_loss", "factor": 0.5, "patience": 1, "threshold": 0.05, "cooldown": 1, "min_lr": 0.002}
+KNOBS = {"monitor": "val_loss", "factor": 0.5, "patience": 1, "cooldown": 1, "min_lr": 0.002}
+# After which of an epoch's 8 micro-batches a validation comes, and the threshold. Every third: one of two validations
+# is in the middle of a window, which a kill may cut. Every second: each boundary has one, so that a stop leaves it
+# pending; and nothing is an improvement, which would hide a validation that was heard twice.
+HOW = {"kill": (3, 0.05), "stop": (2, 0.9)}
 
 
-def plan_for(directory, interval, max_steps, resume_from=None):
+def plan_for(directory, how, max_steps, resume_from=None):
+    interval, threshold = HOW[how]
     plan = plan_of({"optimizer": {"name": "adamw", "lr": 0.05}},
                    trainer={"accelerator": "cpu", "max_steps": max_steps, "max_epochs": -1, "val_check_interval": interval,
                             "accumulate_grad_batches": 2, "limit_train_batches": 8},
-                   data={"samples": 501, "batch_size": 16},
+                   # a pass over the 1000 of validation is most of a step's time, so a stop falls into one
+                   data={"samples": 8001, "batch_size": 16},
                    checkpoint={"every_n_train_steps": 1, "save_top_k": -1},
                    run={"checkpoint_dir": str(directory), "resume_from": resume_from})
-    plan["lr_scheduler"] = {"name": "reduce_on_plateau"} | KNOBS
+    plan["lr_scheduler"] = {"name": "reduce_on_plateau", "threshold": threshold} | KNOBS
     return plan
 
 
@@ -33,14 +39,14 @@ def rates_of(rank):
     return {m["step"]: m["sum"] for m in rank.metrics if m["name"] == "lr"}
 
 
-def expected_rates(validations, lr, last):
+def expected_rates(validations, threshold, lr, last):
     """By step, from the values that the schedule heard; the rules for these KNOBS written down once more."""
     best, bad, cooldown, heard, rates = math.inf, 0, 0, list(validations), {}
     for step in range(1, last + 1):
         # A window takes its rate when it begins: what was heard in its middle counts from the next one on.
         while heard and heard[0][0] + heard[0][2] < step:
             value = heard.pop(0)[1]
-            best, bad = (value, 0) if value < best * (1 - KNOBS["threshold"]) else (best, bad + 1)
+            best, bad = (value, 0) if value < best * (1 - threshold) else (best, bad + 1)
             if cooldown:
                 cooldown, bad = cooldown - 1, 0
             if bad > KNOBS["patience"]:
@@ -53,33 +59,39 @@ def manifest_of(directory, step):
     return json.loads((directory / f"step-{step}/manifest.json").read_text())
 
 
-def has_fallen(directory):
-    return [s for s in steps_in(directory) if manifest_of(directory, s)["plateau"]["lr_scale"] < 1]
+def falls(ranks):
+    """Rank 0 alone tells of them."""
+    return [e for r in ranks for e in r.event("note") if "is on a plateau" in e["text"]]
 
 
-# Of the 8 micro-batches of an epoch, every third: one of two validations is in the middle of a window, which a
-# kill may cut. Every second: each boundary has one, so that a stop leaves it pending.
-@pytest.mark.parametrize("world, how, interval", [(1, "kill", 3), (2, "kill", 3), (1, "stop", 2), (2, "stop", 2)])
-def test_rates_and_weights_are_those_of_one_run_when_it_is_cut_off(tmp_path, world, how, interval):
-    with Attempt(tmp_path, plan_for(tmp_path / "cut", interval, -1), world) as one:
-        one.until(lambda a: has_fallen(tmp_path / "cut"))
+def telling(directory, counter):
+    """Checkpoints of lowered rates that would go on otherwise if the counter were lost."""
+    found = {s: manifest_of(directory, s)["plateau"] for s in steps_in(directory)}
+    return [s for s, p in found.items() if p["lr_scale"] < 1 and p[counter] > 0]
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("world, counter", [(1, "bad"), (1, "cooldown"), (2, "bad")])
+def test_rates_and_weights_are_those_of_one_run_when_it_is_cut_off(tmp_path, world, counter, how):
+    with Attempt(tmp_path, plan_for(tmp_path / "cut", how, -1), world) as one:
+        one.until(lambda a: len(falls(a.ranks)) > 1 and (how == "stop" or telling(tmp_path / "cut", counter)))
         one.stop() if how == "stop" else one.kill()
         assert one.wait()[0] == (EXIT["stopped"] if how == "stop" else -signal.SIGKILL), one.story()
-    step = min(has_fallen(tmp_path / "cut")) if how == "kill" else max(steps_in(tmp_path / "cut"))
+    step = min(telling(tmp_path / "cut", counter)) if how == "kill" else max(steps_in(tmp_path / "cut"))
     assert manifest_of(tmp_path / "cut", step)["progress"]["validation_pending"] == (how == "stop")
     last = step + 20
 
-    with Attempt(tmp_path, plan_for(tmp_path / "whole", interval, last), world) as one:
+    with Attempt(tmp_path, plan_for(tmp_path / "whole", how, last), world) as one:
         assert one.wait() == [0] * world, one.story()
         whole = rates_of(one.ranks[0])
         heard = means(one.ranks, "val_loss")
-        notes = [e for r in one.ranks for e in r.event("note") if "is on a plateau" in e["text"]]
-    heard = [(at, value, interval == 3 and i % 2 == 0) for i, (at, value) in enumerate(heard)]
-    assert whole == pytest.approx(expected_rates(heard, 0.05, last), rel=1e-6)
-    falls = len(set(whole.values())) - 1
-    assert falls > 0 and len(notes) - falls in (0, 1)  # the last validation may lower what no step takes
+        told = len(falls(one.ranks))
+    heard = [(at, value, how == "kill" and i % 2 == 0) for i, (at, value) in enumerate(heard)]
+    assert whole == pytest.approx(expected_rates(heard, HOW[how][1], 0.05, last), rel=1e-6)
+    seen = len(set(whole.values())) - 1
+    assert seen > 0 and told - seen in (0, 1)  # the last validation may lower what no step takes
 
-    plan = plan_for(tmp_path / "rest", interval, last, str(tmp_path / f"cut/step-{step}"))
+    plan = plan_for(tmp_path / "rest", how, last, str(tmp_path / f"cut/step-{step}"))
     with Attempt(tmp_path, plan, world) as one:
         assert one.wait() == [0] * world, one.story()
         assert one.ranks[0].event("resumed")[0]["exact"]
@@ -95,7 +107,7 @@ def test_rates_and_weights_are_those_of_one_run_when_it_is_cut_off(tmp_path, wor
     ({"trainer": {"max_steps": 1}}, "ends before its first validation"),
 ])
 def test_job_is_refused_when_its_schedule_would_hear_nothing(tmp_path, change, text):
-    plan = plan_for(tmp_path, 3, 60)
+    plan = plan_for(tmp_path, "kill", 60)
     for section, knobs in change.items():
         plan[section].update(knobs)
     code, lines = run_by_hand(tmp_path, plan)
