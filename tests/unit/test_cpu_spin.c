@@ -19,9 +19,9 @@ static void test_cores_are_shared_when_threads_are_preempted_often(void **state)
     (void)state;
     struct td_spin_state s = {0};
     td_spin_judge(&s, 1000 * MS, 0);
-    td_spin_judge(&s, 1050 * MS, 4); // 80 a second
+    td_spin_judge(&s, 1050 * MS, 20); // 400 a second
     assert_false(s.shares);
-    td_spin_judge(&s, 1100 * MS, 14); // 200 a second
+    td_spin_judge(&s, 1100 * MS, 90); // 1400 a second
     assert_true(s.shares);
     assert_false(td_spin_due(&s, 1599 * MS));
     assert_true(td_spin_due(&s, 1600 * MS));
