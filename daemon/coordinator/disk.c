@@ -24,7 +24,7 @@ struct td_disk {
     bool running;
     pthread_mutex_t mutex; // guards what follows
     pthread_cond_t cond;
-    struct td_disk_job *todo, **todo_tail;
+    struct td_disk_job *waiting, **waiting_tail;
     struct td_disk_job *done, **done_tail;
     uint32_t n_jobs; // given and not yet done
     bool stop;
@@ -36,13 +36,13 @@ static void *disk_loop(void *arg) {
     td_log_context("thread", "disk");
     pthread_mutex_lock(&d->mutex);
     for (;;) {
-        while (!d->todo && !d->stop) {
+        while (!d->waiting && !d->stop) {
             pthread_cond_wait(&d->cond, &d->mutex);
         }
-        struct td_disk_job *job = d->todo;
+        struct td_disk_job *job = d->waiting;
         if (!job) break;
-        d->todo = job->next;
-        if (!d->todo) d->todo_tail = &d->todo;
+        d->waiting = job->next;
+        if (!d->waiting) d->waiting_tail = &d->waiting;
         pthread_mutex_unlock(&d->mutex);
         job->run(job);
         pthread_mutex_lock(&d->mutex);
@@ -85,7 +85,7 @@ td_status td_disk_create(struct td_loop *loop, struct td_disk **out_disk) {
     TD_AUTO(td_disk) *d = td_calloc(1, sizeof *d);
     if (!d) return td_fail_oom();
     d->loop = loop;
-    d->todo_tail = &d->todo;
+    d->waiting_tail = &d->waiting;
     d->done_tail = &d->done;
     pthread_mutex_init(&d->mutex, NULL);
     pthread_cond_init(&d->cond, NULL);
@@ -124,8 +124,8 @@ td_status td_disk_submit(struct td_disk *d, struct td_disk_job *job) {
     bool full = d->n_jobs >= TD_DISK_MAX_JOBS || d->stop;
     if (!full) {
         job->next = NULL;
-        *d->todo_tail = job;
-        d->todo_tail = &job->next;
+        *d->waiting_tail = job;
+        d->waiting_tail = &job->next;
         d->n_jobs++;
         pthread_cond_signal(&d->cond);
     }

@@ -6,7 +6,7 @@
 // It holds no position: a batch is asked for by the global sample offset where its step starts, so
 // a resumed run asks for what comes next and gets it. Samples are gathered on the training thread
 // into one of two staging buffers per field (the other may still be read by an asynchronous
-// accelerator). Rejected for now: gathering ahead in the background. On the cores that train it
+// accelerator). Rejected: gathering ahead in the background. On the cores that train it
 // takes time from the step that it would hide (0.03 of 2.2 ms for the mlp).
 // Thread: the training thread.
 
