@@ -19,12 +19,18 @@ struct softmax {
     float *room; // ROOMS rows a range
 };
 
-TD_CLONES static void softmax_row(const float *x, int64_t n, float *y) {
-    float top = x[0], sum = 0;
+// Part of whichever clone calls it.
+__attribute__((always_inline)) static inline float top_of(const float *x, int64_t n) {
+    float top = x[0];
 #pragma omp simd reduction(max : top)
     for (int64_t i = 0; i < n; i++) {
         top = x[i] > top ? x[i] : top;
     }
+    return top;
+}
+
+TD_CLONES static void softmax_row(const float *x, int64_t n, float *y) {
+    float top = top_of(x, n), sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) {
         y[i] = vm_exp(x[i] - top);
@@ -38,11 +44,7 @@ TD_CLONES static void softmax_row(const float *x, int64_t n, float *y) {
 }
 
 TD_CLONES static void log_softmax_row(const float *x, int64_t n, float *y) {
-    float top = x[0], sum = 0;
-#pragma omp simd reduction(max : top)
-    for (int64_t i = 0; i < n; i++) {
-        top = x[i] > top ? x[i] : top;
-    }
+    float top = top_of(x, n), sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) {
         sum += vm_exp(x[i] - top);
