@@ -1,6 +1,6 @@
 """Exact resume, as one table: a run that is cut off and resumed gives the losses and the last bytes of one
-that never was. A row is an optimizer, a precision, a window of accumulation and a model; the cut is
-SIGKILL in the middle of an epoch, so what is resumed from is whatever checkpoint was complete."""
+that never was. A row is a model, an optimizer, a precision, a window of accumulation and a number of ranks;
+the cut is SIGKILL in the middle of an epoch, so what is resumed from is whatever checkpoint was complete."""
 import os
 import signal
 
@@ -23,26 +23,34 @@ OPTIMIZERS = {
 }
 PRECISIONS = ["32-true", "64-true", "bf16-mixed", "bf16-true", "16-mixed", "16-true"]
 IDX = "/usr/share/datasets/fashion-mnist"
+TEXT = "the quick brown fox jumps over the lazy dog. " * 60
 MODELS = {
     "mlp": ({"name": "mlp", "layers": [16, 32, 4]}, {}),
     "convnet": ({"name": "convnet", "layers": [
         {"name": "conv", "channels": 4, "kernel": 3}, "batch_norm", "relu", {"name": "max_pool", "kernel": 2},
         "flatten", {"name": "dropout", "p": 0.3}, {"name": "linear", "features": 10}]},
         {"name": "idx", "path": IDX, "batch_size": 16, "shuffle": True}),
+    "gpt": ({"name": "gpt", "n_layer": 2, "n_head": 2, "n_embd": 16, "embd_pdrop": 0.1, "resid_pdrop": 0.2},
+            {"name": "text", "block_size": 16, "batch_size": 8, "shuffle": True}),
 }
 
-TABLE = [("mlp", o, "32-true", 1 + i % 3) for i, o in enumerate(OPTIMIZERS)]
-TABLE += [("mlp", "adamw", p, 3) for p in PRECISIONS[1:]]
-TABLE += [("convnet", "adamw", "32-true", 3), ("convnet", "nesterov", "bf16-mixed", 1)]
-REST = [(m, o, p, w) for m in MODELS for o in OPTIMIZERS for p in PRECISIONS for w in (1, 4)]
+TABLE = [("mlp", o, "32-true", 1 + i % 3, 1) for i, o in enumerate(OPTIMIZERS)]
+TABLE += [("mlp", "adamw", p, 3, 1) for p in PRECISIONS[1:]]
+TABLE += [("convnet", "adamw", "32-true", 3, 1), ("convnet", "nesterov", "bf16-mixed", 1, 1),
+          ("gpt", "adamw", "32-true", 3, 1), ("gpt", "muon", "bf16-mixed", 2, 1),
+          ("mlp", "adafactor", "16-mixed", 3, 2), ("convnet", "lion", "bf16-mixed", 2, 2),
+          ("gpt", "adamw", "bf16-true", 3, 2)]
+REST = [(m, o, p, w, 1) for m in MODELS for o in OPTIMIZERS for p in PRECISIONS for w in (1, 4)]
+REST += [(m, o, p, 3, 2) for m in MODELS for o in OPTIMIZERS for p in PRECISIONS]
 REST = [row for row in REST if row not in TABLE]
 
 
 def plan_for(directory, row, resume_from=None):
-    model, optimizer, precision, window = row
+    model, optimizer, precision, window, world = row
     what, data = MODELS[model]
     plan = plan_of({"model": what, "optimizer": OPTIMIZERS[optimizer]},
-                   trainer={"accelerator": "cpu", "precision": precision, "max_steps": 14, "max_epochs": -1,
+                   trainer={"accelerator": "cpu", "devices": world, "precision": precision, "max_steps": 14,
+                            "max_epochs": -1,
                             "accumulate_grad_batches": window, "gradient_clip_val": 1.0, "limit_val_batches": 0,
                             # 7 batches an epoch: windows of 2, 3 and 4 end short
                             "limit_train_batches": 7},
@@ -52,27 +60,30 @@ def plan_for(directory, row, resume_from=None):
     if data:
         plan["data"] = data
         plan["run"]["cache_dir"] = str(directory.parent / "cache")
+    if model == "gpt":
+        (directory.parent / "text").write_text(TEXT)
+        plan["data"] = dict(data, path=str(directory.parent / "text"))
     return plan
 
 
 def check(tmp_path, row):
-    with Attempt(tmp_path, plan_for(tmp_path / "whole", row)) as one:
-        assert one.wait() == [0], one.story()
-        whole = losses(one.ranks[0].metrics)
+    world = row[-1]
+    with Attempt(tmp_path, plan_for(tmp_path / "whole", row), world) as all_of_it:
+        assert all_of_it.wait(120) == [0] * world, all_of_it.story()
+        whole = [losses(r.metrics) for r in all_of_it.ranks]
     final = state_of(tmp_path / "whole/step-14")
-    with Attempt(tmp_path, plan_for(tmp_path / "cut", row)) as one:
-        one.until(lambda a: len(a.ranks[0].event("checkpoint")) >= 5 or a.ranks[0].process.poll() is not None)
-        one.kill(0)
-        assert one.wait()[0] in (-signal.SIGKILL, 0), one.story()
+    with Attempt(tmp_path, plan_for(tmp_path / "cut", row), world) as cut:
+        cut.until(lambda a: len(a.ranks[0].event("checkpoint")) >= 5 or a.ranks[0].process.poll() is not None, 120)
+        cut.kill(0)
+        assert cut.wait()[0] in (-signal.SIGKILL, 0), cut.story()
     # The newest that is complete and not of the end; windows end short, so 5 is in the middle of an epoch.
     complete = [s for s in steps_in(tmp_path / "cut") if (tmp_path / f"cut/step-{s}/manifest.json").exists()]
     step = max(s for s in complete if s < 14)
-    with Attempt(tmp_path, plan_for(tmp_path / "rest", row, str(tmp_path / f"cut/step-{step}"))) as one:
-        assert one.wait() == [0], one.story()
-        resumed = one.ranks[0].event("resumed")[0]
-        rest = losses(one.ranks[0].metrics)
+    with Attempt(tmp_path, plan_for(tmp_path / "rest", row, str(tmp_path / f"cut/step-{step}")), world) as rest:
+        assert rest.wait(120) == [0] * world, rest.story()
+        resumed = rest.ranks[0].event("resumed")[0]
+        assert [losses(r.metrics) for r in rest.ranks] == [{s: v for s, v in w.items() if s > step} for w in whole]
     assert resumed["exact"] and resumed["step"] == step
-    assert rest == {s: v for s, v in whole.items() if s > step}
     assert state_of(tmp_path / "rest/step-14") == final
 
 
