@@ -252,12 +252,23 @@ static void look(struct td_launcher *l) {
     send_status(l, false);
 }
 
-static void on_tick(struct td_launcher *l) {
-    uint64_t passed;
-    if (read(l->timer_fd, &passed, sizeof passed) != (ssize_t)sizeof passed) return;
+// A rank that waits for a drain learns of it when the rings of all are drained: a checkpoint is of
+// one rank, the points before it are of every.
+static void drain_metrics(struct td_launcher *l) {
+    uint32_t asked[TD_LAUNCH_RANKS_MAX];
+    for (int32_t i = 0; i < l->o.n_ranks; i++)
+        asked[i] = td_rank_page_drain_asked(l->ranks[i].page);
     for (int32_t i = 0; i < l->o.n_ranks; i++) {
         if (!l->ranks[i].exited) td_launch_rank_drain_metrics(&l->ranks[i]);
     }
+    for (int32_t i = 0; i < l->o.n_ranks; i++)
+        td_rank_page_answer_drain(l->ranks[i].page, asked[i]);
+}
+
+static void on_tick(struct td_launcher *l) {
+    uint64_t passed;
+    if (read(l->timer_fd, &passed, sizeof passed) != (ssize_t)sizeof passed) return;
+    drain_metrics(l);
     l->n_ticks += (uint32_t)passed;
     if (l->n_ticks < TD_LAUNCH_TICKS_A_LOOK) return;
     l->n_ticks = 0;

@@ -295,10 +295,22 @@ static double monitored(const struct td_checkpointer *c) {
     return NAN;
 }
 
+// Without an answer the launcher is stuck or stopped, and training goes on all the same.
+static void await_points(struct td_checkpointer *c, uint32_t asked) {
+    td_status s = td_metrics_await_drain(c->o.metrics, asked);
+    if (!s) return;
+    td_events_note(c->o.events,
+                   "the checkpoint of step %lld is committed before the metric points up to it are "
+                   "kept: %s",
+                   (long long)c->manifest.progress.step, td_status_message(s));
+    td_status_free(s);
+}
+
 static td_status write_snapshot(struct td_checkpointer *c) {
     char path[TD_FS_PATH_BYTES], tmp[TD_FS_PATH_BYTES], label[TD_FS_PATH_BYTES];
     char digest[TD_DIGEST_HEX];
     long long step = c->manifest.progress.step;
+    uint32_t asked = td_metrics_ask_drain(c->o.metrics);
     TD_TRY(td_fs_path(path, "%s/step-%lld", c->o.config->dir, step));
     TD_TRY(td_fs_path(tmp, "%s/step-%lld.tmp", c->o.config->dir, step));
     TD_TRY(td_fs_path(label, "%s/step-%lld", c->o.config->label, step));
@@ -306,6 +318,7 @@ static td_status write_snapshot(struct td_checkpointer *c) {
     size_t bytes;
     td_status s = td_fs_remove_tree(tmp);
     if (!s) s = write_files(c, tmp, &bytes, digest);
+    if (!s) await_points(c, asked);
     if (!s) s = td_fs_rename(tmp, path);
     if (s) {
         td_status_free(td_fs_remove_tree(tmp));

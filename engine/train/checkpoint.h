@@ -10,17 +10,19 @@
 // save() copies the state into one bounded snapshot buffer and returns (shard.h; the buffer's pages
 // are there before the first step, made by the background thread); that thread
 // writes it: into "step-<n>.tmp", every file fsynced, manifest last, directory fsynced, renamed,
-// parent fsynced. Only then comes the "checkpoint" event, and only then are older ones pruned
-// (save_top_k) with a "removed" event each. Paths are never rewritten. A periodic save that finds
-// the buffer busy is skipped and counted; a final one waits. Parameters that are not finite are not
-// saved: class numeric. A failed write leaves no file behind and is reported by the next poll:
-// class disk.
-// Bound: one snapshot (parameters, buffers and optimizer state once more in memory). Thread: the
-// training thread; the buffer belongs to the background thread while it writes.
+// parent fsynced. The rename waits until the metric points before that step are out of the rings:
+// an attempt that goes on from here after this one was killed makes no others. Only then comes the
+// "checkpoint" event, and only then are older ones pruned (save_top_k) with a "removed" event each.
+// Paths are never rewritten. A periodic save that finds the buffer busy is skipped and counted; a
+// final one waits. Parameters that are not finite are not saved: class numeric. A failed write
+// leaves no file behind and is reported by the next poll: class disk. Bound: one snapshot
+// (parameters, buffers and optimizer state once more in memory). Thread: the training thread; the
+// buffer belongs to the background thread while it writes.
 
 #include "engine/train/background.h"
 #include "engine/train/events.h"
 #include "engine/train/manifest.h"
+#include "engine/train/metrics.h"
 #include "traind/accelerator.h"
 #include "traind/strategy.h"
 
@@ -37,6 +39,7 @@ struct td_checkpointer_options {
     struct td_strategy *strategy;
     struct td_background *background;
     struct td_events *events;
+    struct td_metrics *metrics;
     const char *config_json;  // text of that file; NULL: none
     const char *resumed_from; // never removed; NULL: none
     int64_t resumed_step;     // its step, which need not be saved again; -1: none

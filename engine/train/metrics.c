@@ -8,6 +8,9 @@
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 
+// A launcher drains fifty times a second; one that was stopped is waited for so long.
+#define DRAIN_PATIENCE_NS (5 * TD_NS_PER_S)
+
 static void push(struct td_metrics *m, const char *name, int64_t step, int64_t epoch, double sum,
                  double count, uint32_t flags) {
     struct td_metric_record r = {
@@ -35,6 +38,16 @@ void td_metrics_value(struct td_metrics *m, const char *name, int64_t step, int6
 
 uint64_t td_metrics_drops(const struct td_metrics *m) {
     return td_ring_drops(&m->ring);
+}
+
+uint32_t td_metrics_ask_drain(struct td_metrics *m) {
+    return m->launcher ? td_rank_page_ask_drain(m->launcher) : 0;
+}
+
+td_status td_metrics_await_drain(struct td_metrics *m, uint32_t asked) {
+    if (m->launcher) return td_rank_page_await_drain(m->launcher, asked, DRAIN_PATIENCE_NS);
+    (void)td_metrics_print(&m->ring);
+    return TD_OK;
 }
 
 static td_status append_line(struct td_buf *b, const struct td_metric_record *r) {

@@ -11,6 +11,7 @@
 
 struct td_metrics {
     struct td_ring ring;
+    struct td_rank_page *launcher; // its page, where it drains the ring; NULL: printed
 };
 
 // Pushes one point. Thread: the training thread.
@@ -20,6 +21,11 @@ void td_metrics_mean(struct td_metrics *m, const char *name, int64_t step, int64
 void td_metrics_value(struct td_metrics *m, const char *name, int64_t step, int64_t epoch,
                       double value);
 uint64_t td_metrics_drops(const struct td_metrics *m);
+
+// Everything that any rank pushed so far shall be kept, whoever is killed: ask early, await before
+// that is relied on. Thread: the background thread.
+uint32_t td_metrics_ask_drain(struct td_metrics *m);
+TD_MUST_USE td_status td_metrics_await_drain(struct td_metrics *m, uint32_t asked);
 
 // Drains the ring as JSON lines onto stdout, with one write for a batch of lines. Returns the
 // number of points. Thread: one consumer.

@@ -558,6 +558,7 @@ static void print_metrics(void *arg) {
 
 static td_status start_background(struct td_rank *r) {
     r->metrics.ring = r->io->ring;
+    r->metrics.launcher = r->io->print_metrics ? NULL : r->io->page;
     td_control_init(&r->control, r->io->page, r->facts.is_global_zero, r->config->limits.max_time_s,
                     r->start.elapsed_ns);
     char *grad = td_buffer_host(r->memory.region[TD_ROLE_GRAD]);
@@ -572,6 +573,7 @@ static td_status start_background(struct td_rank *r) {
         .strategy = r->strategy,
         .background = r->background,
         .events = r->events,
+        .metrics = &r->metrics,
         .config_json = r->module_ops->config ? r->module_ops->config(r->module) : NULL,
         .resumed_from = r->resumed ? r->restored.path : NULL,
         .resumed_step = r->resumed ? r->start.step : -1,

@@ -1,11 +1,17 @@
-// Exit codes of a worker and the failure classes they stand for.
+// Exit codes of a worker and the failure classes they stand for; asking for a drain.
 //
 // A rank says why it failed in its last event; where no event came, its exit code is all there is.
 // One table serves both directions, so that worker and launcher cannot disagree. Pure functions,
 // any thread. A code that is in no row (a signal, a foreign program) is INTERNAL: that class is
 // retried, and its message carries the code.
+//
+// A drain is a ticket: the rank raises drain_asked, the launcher copies it to drain_done when it
+// has drained. The copy alone tells the launcher nothing, so a rank that writes nonsense there
+// hurts nobody but itself.
 
 #include "lib/base/rank_page.h"
+
+#include "lib/base/futex.h"
 
 // The first row of a class is the code that the worker uses for it.
 static const struct {
@@ -37,4 +43,29 @@ int td_worker_exit_of(enum td_class cls) {
         if (rows[i].cls == cls && cls != TD_CLASS_NONE) return rows[i].code;
     }
     return TD_EXIT_BUG; // device, node_lost, stuck: the event carries the class
+}
+
+uint32_t td_rank_page_ask_drain(struct td_rank_page *p) {
+    return atomic_fetch_add(&p->drain_asked, 1) + 1;
+}
+
+td_status td_rank_page_await_drain(struct td_rank_page *p, uint32_t asked, int64_t timeout_ns) {
+    int64_t deadline_ns = td_mono_now().ns + timeout_ns;
+    for (;;) {
+        uint32_t done = atomic_load(&p->drain_done);
+        int64_t left_ns = deadline_ns - td_mono_now().ns;
+        if ((int32_t)(done - asked) >= 0) return TD_OK;
+        if (left_ns <= 0)
+            return td_fail(TD_DEADLINE_EXCEEDED, "the launcher took no metric points for %.1f s",
+                           (double)timeout_ns / TD_NS_PER_S);
+        td_futex_wait(&p->drain_done, done, left_ns);
+    }
+}
+
+uint32_t td_rank_page_drain_asked(const struct td_rank_page *p) {
+    return atomic_load(&p->drain_asked);
+}
+
+void td_rank_page_answer_drain(struct td_rank_page *p, uint32_t asked) {
+    if (atomic_exchange(&p->drain_done, asked) != asked) td_futex_wake_all(&p->drain_done);
 }

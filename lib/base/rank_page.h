@@ -8,7 +8,8 @@
 //   [4096, 4096 + ring)      metrics ring (td_ring of struct td_metric_record)
 //
 // The rank writes progress with relaxed stores and never waits for anyone: the launcher reads when
-// it likes. The launcher writes the control words; the rank reads them once a step. The page
+// it likes. The launcher writes the control words; the rank reads them once a step. Only the writer
+// of a checkpoint waits, behind the training, for an answer (td_rank_page_ask_drain). The page
 // outlives the rank, so the last words of a crash are there to be collected. Both sides check
 // magic and version; everything read from the other side is checked before use.
 //
@@ -41,7 +42,7 @@
 
 #include "lib/base/ring.h"
 
-enum { TD_RANK_PAGE_MAGIC = 0x54525031, TD_RANK_PAGE_VERSION = 1, TD_RANK_PAGE_BYTES = 4096 };
+enum { TD_RANK_PAGE_MAGIC = 0x54525031, TD_RANK_PAGE_VERSION = 2, TD_RANK_PAGE_BYTES = 4096 };
 enum { TD_METRIC_RING_RECORDS = 8192 };
 
 enum td_rank_phase {
@@ -91,15 +92,29 @@ struct td_rank_page {
     _Atomic int64_t heartbeat_ns;    // td_mono of the last step boundary
     _Atomic int64_t collective_seq;  // collectives entered
     _Atomic uint32_t last_loss_bits; // float
+    _Atomic uint32_t drain_asked;    // counts up, see td_rank_page_ask_drain
     // written by the launcher
     _Alignas(64) _Atomic int32_t stop;  // enum td_rank_stop
     _Atomic int32_t checkpoint_request; // counts up; the rank saves when it changes
     _Atomic int32_t abort;              // non-zero: a peer is gone, leave every collective now
+    _Atomic uint32_t drain_done;        // the last drain_asked that was answered
     // last words, written by the rank's fatal handler or before a failing exit
     _Alignas(64) _Atomic int32_t fatal_signal;
     char last_words[1024]; // NUL-terminated text
 };
 _Static_assert(sizeof(struct td_rank_page) <= TD_RANK_PAGE_BYTES, "the page is one page");
+
+// A launcher that is killed takes along what stands in the rings. So that no attempt goes on from a
+// checkpoint with points before it missing, its writer asks for a drain before it commits:
+// everything that any rank pushed before the call is then in the launcher's files. Returns what to
+// await. Thread: one at a time.
+uint32_t td_rank_page_ask_drain(struct td_rank_page *p);
+// DEADLINE_EXCEEDED: no answer within timeout_ns.
+TD_MUST_USE td_status td_rank_page_await_drain(struct td_rank_page *p, uint32_t asked,
+                                               int64_t timeout_ns);
+// The launcher's part: reads what was asked, drains the rings of all its ranks, then answers that.
+uint32_t td_rank_page_drain_asked(const struct td_rank_page *p);
+void td_rank_page_answer_drain(struct td_rank_page *p, uint32_t asked);
 
 enum td_metric_flags { TD_METRIC_SUM_COUNT = 1 }; // sum and count merge over ranks; else last value
 

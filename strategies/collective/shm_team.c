@@ -11,14 +11,11 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
 
 #include "lib/base/clock.h"
+#include "lib/base/futex.h"
 #include "strategies/collective/reduce.h"
 
 enum {
@@ -31,15 +28,6 @@ enum { IDENTITY_VERSION = 1 };
 
 static uint64_t identity_of(int32_t world) {
     return IDENTITY_MAGIC << 32 | (uint64_t)IDENTITY_VERSION << 16 | (uint64_t)(uint16_t)world;
-}
-
-static void futex_wait(_Atomic uint32_t *word, uint32_t seen, int64_t ns) {
-    struct timespec ts = {.tv_sec = ns / TD_NS_PER_S, .tv_nsec = ns % TD_NS_PER_S};
-    (void)syscall(SYS_futex, word, FUTEX_WAIT, seen, &ts, NULL, 0);
-}
-
-static void futex_wake_all(_Atomic uint32_t *word) {
-    (void)syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 static void cpu_pause(void) {
@@ -109,7 +97,7 @@ static void abort_by(struct td_shm_team *t, uint32_t by) {
     uint32_t nobody = 0;
     atomic_compare_exchange_strong(&t->head->aborted, &nobody, by);
     for (int32_t p = 0; p < t->world; p++)
-        futex_wake_all(&t->head->slot[p].arrived);
+        td_futex_wake_all(&t->head->slot[p].arrived);
 }
 
 void td_shm_team_abort(struct td_shm_team *t) {
@@ -209,7 +197,7 @@ static td_status wait_asleep(struct td_shm_team *t, struct td_shm_slot *peer, ui
         if (by) s = fail_aborted(by);
         if (!by && now >= t->deadline_ns) s = fail_deadline(t, meeting);
         if (s) break;
-        futex_wait(&peer->arrived, seen, TD_MIN(t->deadline_ns - now, (int64_t)WAIT_SLICE_NS));
+        td_futex_wait(&peer->arrived, seen, TD_MIN(t->deadline_ns - now, (int64_t)WAIT_SLICE_NS));
     }
     atomic_fetch_sub(&peer->sleepers, 1);
     return s;
@@ -234,7 +222,7 @@ td_status td_shm_team_meet(struct td_shm_team *t, const struct td_shm_call *call
         t->deadline_ns = 0;
     }
     atomic_store(&own->arrived, meeting);
-    if (atomic_load(&own->sleepers)) futex_wake_all(&own->arrived);
+    if (atomic_load(&own->sleepers)) td_futex_wake_all(&own->arrived);
     for (int32_t p = 0; p < t->world; p++) {
         struct td_shm_slot *peer = &t->head->slot[p];
         if (!reached(peer, meeting)) TD_TRY(wait_for(t, peer, meeting));

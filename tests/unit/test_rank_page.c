@@ -1,6 +1,9 @@
 // Exit codes and classes: what the launcher reads from a code is what the worker meant by it.
-// A failure never maps to success, in either direction.
+// A failure never maps to success, in either direction. And a drain is over when it was answered.
 
+#include <pthread.h>
+
+#include "lib/base/clock.h"
 #include "lib/base/rank_page.h"
 #include "tests/unit/test.h"
 
@@ -23,10 +26,30 @@ static void test_class_is_internal_when_the_code_is_unknown(void **state) {
     assert_int_equal(td_worker_exit_class(TD_EXIT_ABI), TD_CLASS_BAD_SPEC);
 }
 
+static void *answer(void *arg) {
+    struct td_rank_page *p = arg;
+    while (td_rank_page_drain_asked(p) == 0) {}
+    td_rank_page_answer_drain(p, td_rank_page_drain_asked(p));
+    return NULL;
+}
+
+static void test_drain_is_awaited_until_it_is_answered(void **state) {
+    (void)state;
+    struct td_rank_page p = {0};
+    pthread_t launcher;
+    assert_int_equal(pthread_create(&launcher, NULL, answer, &p), 0);
+    uint32_t asked = td_rank_page_ask_drain(&p);
+    assert_ok(td_rank_page_await_drain(&p, asked, 10 * TD_NS_PER_S));
+    pthread_join(launcher, NULL);
+    assert_fails(td_rank_page_await_drain(&p, td_rank_page_ask_drain(&p), TD_NS_PER_MS),
+                 TD_DEADLINE_EXCEEDED, "no metric points");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_class_comes_back_when_it_has_a_code),
         cmocka_unit_test(test_class_is_internal_when_the_code_is_unknown),
+        cmocka_unit_test(test_drain_is_awaited_until_it_is_answered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 #include "accelerators/reference/reference.h"
 #include "engine/train/checkpoint.h"
 #include "engine/train/safetensors.h"
+#include "lib/base/clock.h"
 
 static const struct td_strategy_ops no_strategy = {.struct_bytes = sizeof no_strategy};
 
@@ -21,12 +22,15 @@ struct fixture {
     struct td_strategy_memory memory;
     struct td_background *background;
     struct td_events events;
+    _Alignas(64) char ring[1024];
+    struct td_metrics metrics;
     struct td_checkpoint_config config;
     struct td_checkpointer *c;
 };
 
 static int make(void **state) {
-    struct fixture *f = calloc(1, sizeof *f);
+    struct fixture *f = aligned_alloc(64, td_align_up(sizeof *f, 64));
+    memset(f, 0, sizeof *f);
     int64_t dim = 5;
     uint32_t index;
     struct td_shape shape = td_shape_of(1, &dim);
@@ -44,6 +48,8 @@ static int make(void **state) {
     assert_ok(f->ops->mem_alloc(f->accel, bytes, &f->memory.region[TD_ROLE_PARAM]));
     assert_ok(td_background_create(NULL, NULL, &f->background));
     td_events_init(&f->events, open("/dev/null", O_WRONLY)); // sends fail, which is counted
+    assert_ok(td_ring_format(f->ring, sizeof f->ring, sizeof(struct td_metric_record), 4,
+                             &f->metrics.ring));
     f->config = (struct td_checkpoint_config){.dir = f->dir, .label = "a1", .save_top_k = -1};
     struct td_checkpointer_options options = {
         .config = &f->config,
@@ -54,6 +60,7 @@ static int make(void **state) {
         .strategy_ops = &no_strategy,
         .background = f->background,
         .events = &f->events,
+        .metrics = &f->metrics,
         .resumed_step = -1,
     };
     assert_ok(td_checkpointer_create(&options, &f->c));
@@ -127,6 +134,25 @@ static void test_periodic_save_is_skipped_and_counted_when_the_writer_is_busy(vo
     assert_true(td_fs_exists(path));
 }
 
+static void test_checkpoint_is_committed_after_the_points_before_it_are_drained(void **state) {
+    struct fixture *f = *state;
+    struct td_rank_page page = {0};
+    char path[4096];
+    f->metrics.launcher = &page;
+    assert_ok(save(f, 1, 0));
+    int64_t deadline_ns = td_mono_now().ns + 10 * TD_NS_PER_S;
+    snprintf(path, sizeof path, "%s/step-1.tmp/manifest.json", f->dir);
+    while (!td_fs_exists(path))
+        assert_true(td_mono_now().ns < deadline_ns);
+    assert_int_equal(td_rank_page_drain_asked(&page), 1);
+    assert_true(td_background_busy(f->background));
+    td_rank_page_answer_drain(&page, td_rank_page_drain_asked(&page));
+    assert_ok(td_background_wait(f->background, 10 * TD_NS_PER_S));
+    snprintf(path, sizeof path, "%s/step-1/manifest.json", f->dir);
+    assert_true(td_fs_exists(path));
+    f->metrics.launcher = NULL;
+}
+
 static void test_a_step_is_saved_once(void **state) {
     struct fixture *f = *state;
     weights(f)[0] = 1;
@@ -187,6 +213,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(test_save_holds_the_value_of_its_call),
         CASE(test_periodic_save_is_skipped_and_counted_when_the_writer_is_busy),
+        CASE(test_checkpoint_is_committed_after_the_points_before_it_are_drained),
         CASE(test_a_step_is_saved_once),
         CASE(test_parameters_are_not_saved_when_they_are_not_finite),
         CASE(test_a_path_is_never_written_over),
