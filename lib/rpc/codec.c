@@ -61,7 +61,6 @@ static td_status refuse_text(const struct trail *here, const char *why) {
     char path[256];
     print_trail(here, path, sizeof path);
     td_status s = td_fail(TD_INVALID_ARGUMENT, "field '%s' of the message %s", path, why);
-    s = td_status_with_reason(s, "MALFORMED_MESSAGE");
     return td_status_with_field(s, path, "%s", why);
 }
 
@@ -119,7 +118,8 @@ td_status td_rpc_message_decode(const ProtobufCMessageDescriptor *type, const vo
             td_fail(TD_INVALID_ARGUMENT, "the %zu bytes received are no %s", bytes, type->name),
             "MALFORMED_MESSAGE");
     }
-    TD_TRY(check_strings(type, (struct td_str){data, bytes}, NULL));
+    TD_TRY(td_status_with_reason(check_strings(type, (struct td_str){data, bytes}, NULL),
+                                 "MALFORMED_MESSAGE"));
     *out_message = td_steal(self);
     return TD_OK;
 }

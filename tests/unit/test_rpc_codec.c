@@ -44,6 +44,15 @@ static void test_message_is_malformed_when_a_length_lies(void **state) {
         TD_INVALID_ARGUMENT, "MALFORMED_MESSAGE");
 }
 
+// protobuf-c takes field numbers that no message can have; the walk over the strings does not.
+static void test_message_is_malformed_when_a_field_number_is_impossible(void **state) {
+    (void)state;
+    struct td_rpc_message *m;
+    assert_reason(
+        td_rpc_message_decode(&traind__v1__job__descriptor, "\xf8\xc3\x82\xc3\x28\x15", 6, &m),
+        TD_INVALID_ARGUMENT, "MALFORMED_MESSAGE");
+}
+
 static void test_message_names_the_field_when_text_is_not_utf8(void **state) {
     (void)state;
     struct td_rpc_message *m;
@@ -315,6 +324,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_message_decodes_when_well_formed),
         cmocka_unit_test(test_message_is_malformed_when_a_length_lies),
+        cmocka_unit_test(test_message_is_malformed_when_a_field_number_is_impossible),
         cmocka_unit_test(test_message_names_the_field_when_text_is_not_utf8),
         cmocka_unit_test(test_message_names_the_field_when_text_has_a_nul),
         cmocka_unit_test(test_message_checks_only_the_chosen_member_when_in_a_oneof),
