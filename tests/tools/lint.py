@@ -2,8 +2,9 @@
 """Checks what a tool can check of DESIGN.md section 3 and CONVENTIONS.md.
 
 Layers (who may include whom), homes of third-party headers, banned functions, include guards, file
-and function length, the essay at the top of each file. Prints file:line: what, and exits 1 if there
-is anything. The tables below are the rules; change them in the commit that changes the design.
+and function length, the essay at the top of each file, what each op needs. Prints file:line: what,
+and exits 1 if there is anything. The tables below are the rules; change them in the commit that
+changes the design.
 """
 
 import re
@@ -78,6 +79,14 @@ BANNED = {
     "exit": r"tests/.*|examples/.*|.*/main\.c|.*_main\.c",
     # base.c reads a switch that only tests set
     "getenv": r"tests/.*|.*/config\.c|lib/base/base\.c",
+}
+
+# What a row of ops.def needs elsewhere: without a shape rule or a loop its first use would crash.
+OPS = "include/traind/ops.def"
+OP_PLACES = {
+    "a rule": "engine/graph/op_rules*.c",
+    "a loop": "accelerators/reference/*.c",
+    "a case": "tests/conform/conform_*.c",
 }
 
 problems = []
@@ -216,6 +225,18 @@ def check_file(path, users):
         check_functions(path, plain)
 
 
+def check_ops():
+    rows = list(re.finditer(r"^TD_OP\((\w+)", (ROOT / OPS).read_text(), flags=re.M))
+    for what, pattern in OP_PLACES.items():
+        named = set()
+        for path in ROOT.glob(pattern):
+            named.update(re.findall(r"\bTD_OP_(\w+)", path.read_text()))
+        for row in rows:
+            if row[1] not in named:
+                line = line_of(row.string, row.start())
+                problem(OPS, line, f"{row[1]} has not {what} in {pattern}")
+
+
 def main():
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.c", "*.h", "*.def",
                              "*.py"], cwd=ROOT, check=True, capture_output=True, text=True)
@@ -223,6 +244,7 @@ def main():
     paths = sorted(p for p in set(listed.stdout.split()) if (ROOT / p).exists())
     for path in paths:
         check_file(path, users)
+    check_ops()
     for (pattern, most), places in users.items():
         for path, line in places[most:]:
             first = places[0][0]
