@@ -24,9 +24,8 @@ const char *td_layout_name(enum td_image_layout l) {
     return names[l];
 }
 
-// ---- what a value or node is
-// --------------------------------------------------------------------- False for what is no image,
-// and where all orders are the same.
+// ---- what a value or node is --------------------------------------------------------------------
+// False for what is no image, and where all orders are the same.
 static bool has_order(const struct td_graph *g, td_value v) {
     const struct td_shape *s = &td_graph_value(g, v)->shape;
     return s->n_dims == 4 && s->dim[1] > 1 && s->dim[2] * s->dim[3] > 1;

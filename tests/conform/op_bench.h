@@ -47,8 +47,7 @@ struct subject {
     int n_cases;
 };
 
-// ---- fp32 ops without a kernel of their own: the accelerator runs the reference's loops
-// ----------
+// ---- fp32 ops without a kernel of their own: they run on the reference's loops ------------------
 static const struct {
     const char *accelerator;
     enum td_op op;
