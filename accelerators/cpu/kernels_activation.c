@@ -1,4 +1,5 @@
-// Elementwise functions and their gradients: gelu, silu, sigmoid, tanh, exp, log, sqrt, relu.
+// Elementwise functions and their gradients: relu, leaky_relu, gelu, silu, sigmoid, tanh, exp, log,
+// sqrt.
 //
 // A row of UNARY or PAIR is a whole kernel: a loop that the compiler clones and vectorizes (the
 // functions of vmath.h inline into it), its range and its entry. In-place use is allowed: an
@@ -14,9 +15,10 @@ struct pass {
     const void *a, *b; // b: dy, NULL for a function of one operand
     void *y;
     enum td_dtype type; // of all
+    float slope;        // attrs.scale
 };
 
-typedef void pass_loop(const float *a, const float *b, float *out, int64_t n);
+typedef void pass_loop(const float *a, const float *b, float slope, float *out, int64_t n);
 
 // 16-bit operands go through fp32 a chunk at a time.
 static void walk(const struct pass *p, int64_t begin, int64_t end, pass_loop *loop) {
@@ -25,7 +27,7 @@ static void walk(const struct pass *p, int64_t begin, int64_t end, pass_loop *lo
     for (int64_t at = begin; at < end; at += step) {
         int64_t n = TD_MIN(step, end - at);
         loop(td_cpu_row(p->type, p->a, at, n, a), p->b ? td_cpu_row(p->type, p->b, at, n, b) : NULL,
-             td_cpu_result(p->type, p->y, at, y), n);
+             p->slope, td_cpu_result(p->type, p->y, at, y), n);
         td_cpu_put(p->type, y, n, p->y, at);
     }
 }
@@ -33,7 +35,8 @@ static void walk(const struct pass *p, int64_t begin, int64_t end, pass_loop *lo
 static td_status run_pass(const struct td_kernel *k, const struct td_run *r, td_range_fn *range) {
     struct pass p = {.a = td_operand_at(&k->in[0], r),
                      .y = td_operand_at(&k->out[0], r),
-                     .type = k->out_dtype[0]};
+                     .type = k->out_dtype[0],
+                     .slope = (float)k->attrs.scale};
     if (k->n_in > 1) p.b = td_operand_at(&k->in[1], r);
     td_parallel(k->n_threads, k->elems, GRAIN, range, &p);
     return TD_OK;
@@ -48,8 +51,9 @@ static td_status run_pass(const struct td_kernel *k, const struct td_run *r, td_
     }
 
 #define UNARY(name, expr)                                                                          \
-    TD_CLONES static void name##_loop(const float *a, const float *none, float *out, int64_t n) {  \
-        (void)none;                                                                                \
+    TD_CLONES static void name##_loop(const float *a, const float *none, float slope, float *out,  \
+                                      int64_t n) {                                                 \
+        (void)none, (void)slope;                                                                   \
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) {                                      \
             float x = a[i];                                                                        \
             out[i] = (expr);                                                                       \
@@ -59,7 +63,9 @@ static td_status run_pass(const struct td_kernel *k, const struct td_run *r, td_
 
 // x: operand or result of the function, dy: its gradient.
 #define PAIR(name, expr)                                                                           \
-    TD_CLONES static void name##_loop(const float *a, const float *b, float *out, int64_t n) {     \
+    TD_CLONES static void name##_loop(const float *a, const float *b, float slope, float *out,     \
+                                      int64_t n) {                                                 \
+        (void)slope;                                                                               \
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) {                                      \
             float x = a[i], dy = b[i];                                                             \
             out[i] = (expr);                                                                       \
@@ -97,6 +103,7 @@ static inline float silu_slope(float x) {
 }
 
 UNARY(relu, x > 0 ? x : 0)
+UNARY(leaky_relu, x > 0 ? x : slope * x)
 UNARY(gelu_erf, x *normal_cdf(x))
 UNARY(gelu_tanh, gelu_tanh(x))
 UNARY(silu, x *vm_sigmoid(x))
@@ -106,6 +113,7 @@ UNARY(exp, vm_exp(x))
 UNARY(log, vm_log(x))
 UNARY(sqrt, sqrtf(x))
 PAIR(relu_grad, x > 0 ? dy : 0)
+PAIR(leaky_relu_grad, x > 0 ? dy : slope * dy)
 PAIR(gelu_erf_grad, dy *(normal_cdf(x) + x * normal_density(x)))
 PAIR(gelu_tanh_grad, dy *gelu_tanh_slope(x))
 PAIR(silu_grad, dy *silu_slope(x))
@@ -140,12 +148,20 @@ static td_status run_relu_grad_bf16(const struct td_kernel *k, const struct td_r
 
 td_status td_kernel_activation(struct td_kernel *k) {
     static td_kernel_fn *const table[TD_OP_COUNT] = {
-        [TD_OP_RELU] = run_relu,       [TD_OP_RELU_GRAD] = run_relu_grad,
-        [TD_OP_GELU] = run_gelu,       [TD_OP_GELU_GRAD] = run_gelu_grad,
-        [TD_OP_SILU] = run_silu,       [TD_OP_SILU_GRAD] = run_silu_grad,
-        [TD_OP_SIGMOID] = run_sigmoid, [TD_OP_SIGMOID_GRAD] = run_sigmoid_grad,
-        [TD_OP_TANH] = run_tanh,       [TD_OP_TANH_GRAD] = run_tanh_grad,
-        [TD_OP_EXP] = run_exp,         [TD_OP_LOG] = run_log,
+        [TD_OP_RELU] = run_relu,
+        [TD_OP_RELU_GRAD] = run_relu_grad,
+        [TD_OP_LEAKY_RELU] = run_leaky_relu,
+        [TD_OP_LEAKY_RELU_GRAD] = run_leaky_relu_grad,
+        [TD_OP_GELU] = run_gelu,
+        [TD_OP_GELU_GRAD] = run_gelu_grad,
+        [TD_OP_SILU] = run_silu,
+        [TD_OP_SILU_GRAD] = run_silu_grad,
+        [TD_OP_SIGMOID] = run_sigmoid,
+        [TD_OP_SIGMOID_GRAD] = run_sigmoid_grad,
+        [TD_OP_TANH] = run_tanh,
+        [TD_OP_TANH_GRAD] = run_tanh_grad,
+        [TD_OP_EXP] = run_exp,
+        [TD_OP_LOG] = run_log,
         [TD_OP_SQRT] = run_sqrt,
     };
     if (td_kernel_narrow(k)) k->run = table[k->op];

@@ -29,6 +29,8 @@ SCALAR(divide, a / b)
 SCALAR(axpby, at->scale *a + at->scale_y * b)
 SCALAR(relu, td_ref_relu(a))
 SCALAR(relu_grad, a > 0 ? b : 0)
+SCALAR(leaky_relu, a > 0 ? a : at->scale * a)
+SCALAR(leaky_relu_grad, a > 0 ? b : at->scale * b)
 SCALAR(silu, a *sigmoid(a))
 SCALAR(silu_grad, b *sigmoid(a) * (1 + a * (1 - sigmoid(a))))
 SCALAR(sigmoid_of, sigmoid(a))
@@ -83,6 +85,8 @@ static scalar_fn *const functions[TD_OP_COUNT] = {
     [TD_OP_AXPBY] = axpby,
     [TD_OP_RELU] = relu,
     [TD_OP_RELU_GRAD] = relu_grad,
+    [TD_OP_LEAKY_RELU] = leaky_relu,
+    [TD_OP_LEAKY_RELU_GRAD] = leaky_relu_grad,
     [TD_OP_GELU] = gelu,
     [TD_OP_GELU_GRAD] = gelu_grad,
     [TD_OP_SILU] = silu,

@@ -37,9 +37,12 @@ static const struct {
     enum td_op partner;
     bool of_result;
 } partners[TD_OP_COUNT] = {
-    [TD_OP_RELU] = {TD_OP_RELU_GRAD, true},       [TD_OP_GELU] = {TD_OP_GELU_GRAD, false},
-    [TD_OP_SILU] = {TD_OP_SILU_GRAD, false},      [TD_OP_TANH] = {TD_OP_TANH_GRAD, true},
+    [TD_OP_RELU] = {TD_OP_RELU_GRAD, true},
+    [TD_OP_GELU] = {TD_OP_GELU_GRAD, false},
+    [TD_OP_SILU] = {TD_OP_SILU_GRAD, false},
+    [TD_OP_TANH] = {TD_OP_TANH_GRAD, true},
     [TD_OP_SIGMOID] = {TD_OP_SIGMOID_GRAD, true},
+    [TD_OP_LEAKY_RELU] = {TD_OP_LEAKY_RELU_GRAD, true},
 };
 
 static td_status grad_by_partner(const struct td_grad_call *c) {
@@ -77,7 +80,7 @@ static const struct td_grad_rule rules[TD_OP_COUNT] = {
     [TD_OP_SILU] = {grad_by_partner, false}, [TD_OP_SIGMOID] = {grad_by_partner, false},
     [TD_OP_TANH] = {grad_by_partner, false}, [TD_OP_EXP] = {grad_exp, false},
     [TD_OP_LOG] = {grad_log, false},         [TD_OP_SQRT] = {grad_sqrt, false},
-    [TD_OP_SELECT] = {grad_select, false},
+    [TD_OP_SELECT] = {grad_select, false},   [TD_OP_LEAKY_RELU] = {grad_by_partner, false},
 };
 
 const struct td_grad_rule *td_grad_rule_elementwise(enum td_op op) {

@@ -145,7 +145,8 @@ static td_status write_attrs(const struct writer *w, const struct td_node_info *
         TD_TRY(write_layout(w, node));
     }
     bool scales = node->op == TD_OP_CAST || node->op == TD_OP_FILL || node->op == TD_OP_PAD ||
-                  node->op == TD_OP_CLAMP || node->op == TD_OP_ATTENTION ||
+                  node->op == TD_OP_CLAMP || node->op == TD_OP_LEAKY_RELU ||
+                  node->op == TD_OP_LEAKY_RELU_GRAD || node->op == TD_OP_ATTENTION ||
                   node->op == TD_OP_ATTENTION_GRAD || node->op == TD_OP_SELF_ATTENTION ||
                   node->op == TD_OP_SELF_ATTENTION_GRAD;
     if (scales && a->scale != 0) TD_TRY(td_buf_printf(w->out, " scale=%.9g", a->scale));

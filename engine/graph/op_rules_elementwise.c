@@ -25,6 +25,21 @@ static td_status shape_alike(const struct td_op_call *c) {
     return give(c, 0, arg(c, 0)->dtype, shape_of(c, 0));
 }
 
+// A slope below zero would hide the operand's sign from the gradient, which sees the result.
+static td_status slope_ok(const struct td_op_call *c) {
+    return c->attrs->scale >= 0 ? TD_OK : td_op_reject(c, "the slope must not be negative");
+}
+
+static td_status shape_leaky_relu(const struct td_op_call *c) {
+    TD_TRY(slope_ok(c));
+    return shape_unary(c);
+}
+
+static td_status shape_leaky_relu_grad(const struct td_op_call *c) {
+    TD_TRY(slope_ok(c));
+    return shape_alike(c);
+}
+
 static td_status shape_compare(const struct td_op_call *c) {
     struct td_shape y;
     if (!same_dtype(c)) return td_op_reject(c, "operands must have one type");
@@ -65,6 +80,8 @@ static const struct td_op_rule rules[TD_OP_COUNT] = {
     [TD_OP_AXPBY] = {shape_alike, cost_axpby},
     [TD_OP_RELU] = {shape_unary, td_op_cost_output},
     [TD_OP_RELU_GRAD] = {shape_alike, td_op_cost_output},
+    [TD_OP_LEAKY_RELU] = {shape_leaky_relu, td_op_cost_output},
+    [TD_OP_LEAKY_RELU_GRAD] = {shape_leaky_relu_grad, td_op_cost_output},
     [TD_OP_GELU] = {shape_unary, cost_series},
     [TD_OP_GELU_GRAD] = {shape_alike, cost_series},
     [TD_OP_SILU] = {shape_unary, cost_series},

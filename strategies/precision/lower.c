@@ -35,6 +35,7 @@ static enum policy policy_of(enum td_op op, const struct td_lowering *how) {
         [TD_OP_SUB] = ALIKE,
         [TD_OP_DIV] = ALIKE,
         [TD_OP_RELU_GRAD] = ALIKE,
+        [TD_OP_LEAKY_RELU_GRAD] = ALIKE,
         [TD_OP_GELU_GRAD] = ALIKE,
         [TD_OP_SILU_GRAD] = ALIKE,
         [TD_OP_SIGMOID_GRAD] = ALIKE,

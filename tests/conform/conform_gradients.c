@@ -54,6 +54,8 @@ static void test_function_gradients_match_differences_when_anywhere_in_range(voi
     (void)state;
     static const struct grad_case cases[] = {
         {.op = TD_OP_RELU},
+        {.op = TD_OP_LEAKY_RELU},
+        {.op = TD_OP_LEAKY_RELU, .attrs = {.scale = 0.3}},
         {.op = TD_OP_GELU, .low = -4, .high = 4},
         {.op = TD_OP_GELU, .low = -4, .high = 4, .attrs = {.gelu_tanh = true}},
         {.op = TD_OP_SILU, .low = -6, .high = 6},

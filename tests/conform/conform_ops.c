@@ -75,18 +75,24 @@ static void cases_functions(struct subject *s) {
         enum td_op op, partner;
         double low, high;
     } f[] = {
-        {TD_OP_RELU, TD_OP_RELU_GRAD, -1, 1},       {TD_OP_GELU, TD_OP_GELU_GRAD, -5, 5},
-        {TD_OP_SILU, TD_OP_SILU_GRAD, -9, 9},       {TD_OP_TANH, TD_OP_TANH_GRAD, -3, 3},
-        {TD_OP_SIGMOID, TD_OP_SIGMOID_GRAD, -9, 9}, {TD_OP_EXP, TD_OP_COUNT, -9, 9},
-        {TD_OP_EXP, TD_OP_COUNT, -120, 85},         {TD_OP_LOG, TD_OP_COUNT, 1e-3, 9},
-        {TD_OP_LOG, TD_OP_COUNT, 0, 1e30},          {TD_OP_SQRT, TD_OP_COUNT, 0, 100},
+        {TD_OP_RELU, TD_OP_RELU_GRAD, -1, 1},
+        {TD_OP_GELU, TD_OP_GELU_GRAD, -5, 5},
+        {TD_OP_SILU, TD_OP_SILU_GRAD, -9, 9},
+        {TD_OP_TANH, TD_OP_TANH_GRAD, -3, 3},
+        {TD_OP_SIGMOID, TD_OP_SIGMOID_GRAD, -9, 9},
+        {TD_OP_EXP, TD_OP_COUNT, -9, 9},
+        {TD_OP_EXP, TD_OP_COUNT, -120, 85},
+        {TD_OP_LOG, TD_OP_COUNT, 1e-3, 9},
+        {TD_OP_LOG, TD_OP_COUNT, 0, 1e30},
+        {TD_OP_SQRT, TD_OP_COUNT, 0, 100},
         {TD_OP_CLAMP, TD_OP_COUNT, -1, 1},
+        {TD_OP_LEAKY_RELU, TD_OP_LEAKY_RELU_GRAD, -1, 1},
     };
     for (size_t i = 0; i < TD_COUNTOF(f) * 2; i++) {
         for (size_t j = 0; j < TD_COUNTOF(rows) * TD_COUNTOF(sizes); j++) {
             struct td_shape shape = mat(rows[j % TD_COUNTOF(rows)], sizes[j / TD_COUNTOF(rows)]);
             struct op_case c = {.op = f[i / 2].op, .n_in = 1, .attrs = {.gelu_tanh = i % 2}};
-            if (c.op == TD_OP_CLAMP) c.attrs.scale = 0.5;
+            if (c.op == TD_OP_CLAMP || c.op == TD_OP_LEAKY_RELU) c.attrs.scale = 0.5;
             c.in[0] = c.in[1] =
                 (struct operand){ANY, shape, TD_ROLE_PARAM, f[i / 2].low, f[i / 2].high};
             check(s, &c);

@@ -9,6 +9,7 @@
 #define CONV(n, more) "{\"name\":\"conv\",\"channels\":" #n ",\"kernel\":3" more "}"
 #define PAD           ",\"padding\":1"
 #define RELU          STEP_ONE("relu")
+#define LEAKY         "{\"name\":\"leaky_relu\",\"negative_slope\":0.2}"
 #define BOTH(a, b)    a "," b
 #define NET(layers)   "{\"layers\":[" layers "]}"
 #define IMAGE(c, h, w)                                                                             \
@@ -31,7 +32,7 @@ static const struct step_case nets[] = {
      .knobs =
          NET(CONV(6, PAD) "," RELU
                           ",{\"name\":\"max_pool\",\"kernel\":3,\"stride\":2,\"padding\":1}," CONV(
-                              20, "") "," RELU ",{\"name\":\"avg_pool\",\"kernel\":2}," END),
+                              20, "") "," LEAKY ",{\"name\":\"avg_pool\",\"kernel\":2}," END),
      .field = IMAGE(3, 11, 13),
      .batch = 3},
     {.name = "from blocks to others and back",

@@ -107,6 +107,33 @@ static void test_eval_uses_running_statistics_and_no_dropout_when_recorded(void 
     assert_true(eval[TD_OP_BATCH_NORM] == 0 && eval[TD_OP_BATCH_NORM_EVAL] == 2);
 }
 
+static void test_slope_is_the_knobs_when_leaky(void **state) {
+    (void)state;
+    static const struct {
+        const char *layer;
+        double slope;
+    } cases[] = {{ONE("leaky_relu"), 0.01},
+                 {"{\"name\":\"leaky_relu\",\"negative_slope\":0.2}", 0.2}};
+    for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
+        struct td_state_table *t;
+        struct td_graph *g;
+        char knobs[256];
+        double slope = -1;
+        snprintf(knobs, sizeof knobs, LAYERS(CONV("") ",%s," ONE("flatten") "," FC(10)),
+                 cases[i].layer);
+        assert_ok(td_state_table_create(&t));
+        module_record(&td_module_convnet, knobs, (const struct td_field[]){gray, labels},
+                      TD_MODE_TRAIN, 3, t, &g);
+        for (uint32_t n = 0; n < td_graph_n_nodes(g); n++) {
+            const struct td_node_info *node = td_graph_node(g, n);
+            if (node->op == TD_OP_LEAKY_RELU) slope = node->attrs.scale;
+        }
+        assert_true(slope == cases[i].slope);
+        td_graph_destroy(g);
+        td_state_table_destroy(t);
+    }
+}
+
 static void test_open_names_layer_and_shapes_when_something_does_not_fit(void **state) {
     (void)state;
     struct td_field flat = gray;
@@ -168,6 +195,7 @@ int main(void) {
         cmocka_unit_test(test_parameters_are_those_of_torch_when_recorded),
         cmocka_unit_test(test_parameters_are_those_of_torchvision_when_residual),
         cmocka_unit_test(test_eval_uses_running_statistics_and_no_dropout_when_recorded),
+        cmocka_unit_test(test_slope_is_the_knobs_when_leaky),
         cmocka_unit_test(test_open_names_layer_and_shapes_when_something_does_not_fit),
         cmocka_unit_test(test_open_fails_cleanly_when_any_allocation_fails),
     };

@@ -124,6 +124,7 @@ static void test_op_is_refused_with_its_shapes_when_operands_do_not_fit(void **s
     refused(TD_OP_ADD, x, y, 0, none, "one float type");
     refused(TD_OP_RELU, y, 0, 0, none, "must be float");
     refused(TD_OP_RELU_GRAD, x, w, 0, none, "type and shape");
+    refused(TD_OP_LEAKY_RELU, x, 0, 0, (struct td_attrs){.scale = -0.1}, "must not be negative");
     refused(TD_OP_RESHAPE, x, 0, 0, grow, "number of elements");
     refused(TD_OP_RESHAPE, x, 0, 0, huge, "64 TiB");
     refused(TD_OP_CAST, x, 0, 0, (struct td_attrs){.dtype = (enum td_dtype)99}, "type 99");

@@ -119,7 +119,7 @@ static void test_steps_share_parameters_when_recorded_twice(void **state) {
 
 static void test_activation_is_the_knobs_when_recorded(void **state) {
     (void)state;
-    static const char *const names[] = {"relu", "gelu", "silu", "tanh", "sigmoid"};
+    static const char *const names[] = {"relu", "leaky_relu", "gelu", "silu", "tanh", "sigmoid"};
     for (size_t i = 0; i < TD_COUNTOF(names); i++) {
         struct td_state_table *t;
         struct td_graph *g;

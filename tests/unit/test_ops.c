@@ -114,6 +114,12 @@ static void run_known(const struct known *k) {
     }
 
 static const struct known functions[] = {
+    {"leaky_relu",
+     TD_OP_LEAKY_RELU,
+     1,
+     {{S1(3), {-2, 0, 3}}},
+     {.scale = 0.25},
+     {{3, {-0.5, 0, 3}}}},
     {"gelu", TD_OP_GELU, 1, {{S1(3), {-1, 0, 2}}}, {0}, {{3, {-0.158655254, 0, 1.954499736}}}},
     {"gelu tanh",
      TD_OP_GELU,

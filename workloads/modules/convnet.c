@@ -30,7 +30,7 @@ struct layer {
     int64_t channels, blocks; // channels: features of a linear layer
     struct td_window_attrs window;
     bool bias;
-    double p, eps, momentum;
+    double p, eps, momentum, negative_slope;
 };
 
 struct td_module {
@@ -216,6 +216,13 @@ static td_status record_pool(const struct td_module *m, const struct layer *l, s
     return TD_OK;
 }
 
+static td_status record_leaky_relu(const struct td_module *m, const struct layer *l,
+                                   struct td_graph *g, td_value *h) {
+    (void)m;
+    const struct td_attrs attrs = {.scale = l->negative_slope};
+    return td_graph_op(g, l->kind->op, h, 1, &attrs, h);
+}
+
 static int64_t batch_of(const struct td_graph *g, td_value h) {
     return td_graph_value(g, h)->shape.dim[0];
 }
@@ -291,6 +298,7 @@ static const struct kind kinds[] = {
     {"conv", "conv", fit_conv, record_conv, TD_OP_CONV2D},
     {"batch_norm", "bn", fit_norm, record_norm, TD_OP_BATCH_NORM},
     {"relu", NULL, fit_same, record_op, TD_OP_RELU},
+    {"leaky_relu", NULL, fit_same, record_leaky_relu, TD_OP_LEAKY_RELU},
     {"gelu", NULL, fit_same, record_op, TD_OP_GELU},
     {"silu", NULL, fit_same, record_op, TD_OP_SILU},
     {"tanh", NULL, fit_same, record_op, TD_OP_TANH},
@@ -326,6 +334,7 @@ static void read_layer(const struct td_json *v, struct layer *l) {
     l->bias = td_json_bool(td_json_get(v, "bias"), true);
     l->p = td_json_real(td_json_get(v, "p"), 0.5);
     l->eps = td_json_real(td_json_get(v, "eps"), 1e-5);
+    l->negative_slope = td_json_real(td_json_get(v, "negative_slope"), 0.01);
     l->momentum = td_json_real(td_json_get(v, "momentum"), 0.1);
 }
 

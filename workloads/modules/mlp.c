@@ -1,8 +1,8 @@
 // Module `mlp`: fully connected layers with an activation between them, softmax cross entropy on
 // top: the classifier of the first examples.
 //
-// Knobs: layers (widths: input, each hidden layer, classes), activation (relu, gelu, silu, tanh or
-// sigmoid), bias (true).
+// Knobs: layers (widths: input, each hidden layer, classes), activation (relu, leaky_relu,
+// gelu, silu, tanh or sigmoid), bias (true).
 // Parameters are named and shaped as torch's nn.Linear has them: fc1.weight (out, in), fc1.bias
 // (out), fc2.weight, ...; their initial values too: uniform in +-1/sqrt(in), weight and bias alike.
 // Fields: "x" u8 (cast with the factor 1/255) or f32, of any shape with layers[0] elements; "y"
@@ -26,17 +26,17 @@ struct td_module {
     int n_widths;
     bool bias;
     enum td_op activation;
+    struct td_attrs activation_attrs;
     struct td_xy fields;
 };
 
 static const struct {
     const char *name;
     enum td_op op;
-} activations[] = {{"relu", TD_OP_RELU},
-                   {"gelu", TD_OP_GELU},
-                   {"silu", TD_OP_SILU},
-                   {"tanh", TD_OP_TANH},
-                   {"sigmoid", TD_OP_SIGMOID}};
+    double scale; // what the op knows as attrs.scale
+} activations[] = {{"relu", TD_OP_RELU, 0}, {"leaky_relu", TD_OP_LEAKY_RELU, 0.01},
+                   {"gelu", TD_OP_GELU, 0}, {"silu", TD_OP_SILU, 0},
+                   {"tanh", TD_OP_TANH, 0}, {"sigmoid", TD_OP_SIGMOID, 0}};
 
 // ---- opening -----------------------------------------------------------------------------------
 static td_status read_activation(struct td_module *m, const struct td_json *knobs) {
@@ -44,11 +44,13 @@ static td_status read_activation(struct td_module *m, const struct td_json *knob
     for (size_t i = 0; i < TD_COUNTOF(activations); i++) {
         if (strcmp(activations[i].name, name) != 0) continue;
         m->activation = activations[i].op;
+        m->activation_attrs.scale = activations[i].scale;
         return TD_OK;
     }
-    return td_bad_spec("model.activation: '%s' is not known here; use relu, gelu, silu, tanh or "
-                       "sigmoid",
-                       name);
+    return td_bad_spec(
+        "model.activation: '%s' is not known here; use relu, leaky_relu, gelu, silu, "
+        "tanh or sigmoid",
+        name);
 }
 
 static td_status read_knobs(struct td_module *m, const struct td_json *knobs) {
@@ -111,7 +113,7 @@ static td_status mlp_record(struct td_module *m, struct td_graph *g, int64_t bat
         bool head = layer + 1 == m->n_widths;
         TD_TRY(td_layer_linear(g, name, m->width[layer - 1], m->width[layer], m->bias,
                                head ? TD_PARAM_NOT_HIDDEN : 0, &h));
-        if (!head) TD_TRY(td_graph_op(g, m->activation, &h, 1, NULL, &h));
+        if (!head) TD_TRY(td_graph_op(g, m->activation, &h, 1, &m->activation_attrs, &h));
     }
     return td_layer_classify(g, h, y);
 }
