@@ -1,14 +1,15 @@
 // Pools: maximum and mean over windows, and their gradients, in any layout of layout.h.
 //
 // Threads share out units: one strip of channels (layout.h) of one image. A window is walked with
-// sixteen channels in one vector (gcc's and clang's vector types: left to itself, gcc turns the
-// comparison of a maximum into branches, ten times slower). Where a strip has fewer channels, at
-// the end of a channels-last image or in plain order, its places are copied into whole vectors
-// first.
+// eight or sixteen channels in one vector (gcc's and clang's vector types, of 32 bytes: left to
+// itself, gcc turns the comparison of a maximum into branches, ten times slower, and it takes
+// comparisons of longer vectors apart). Where a strip has fewer channels, at the end of a
+// channels-last image or in plain order, its places are copied into whole vectors first.
 //
-// A maximum remembers where in its window it was, a byte each. The gradient walks the windows:
-// where they tile the image each of its elements is written once, where they overlap or leave gaps
-// it is cleared first. bf16 is widened as it is read; a maximum and its gradient are exact in it.
+// A maximum remembers where in its window it was, a byte each. It and its gradient move numbers and
+// make none, so they work on their bits; a mean widens bf16 as it is read. The gradient walks the
+// windows: where they tile the image each of its elements is written once, where they overlap or
+// leave gaps it is cleared first.
 
 #include <string.h>
 
@@ -20,6 +21,7 @@ enum { LANES = 8, STRIP = TD_LAYOUT_LANES };
 
 typedef float vec __attribute__((vector_size(LANES * 4)));
 typedef int32_t ivec __attribute__((vector_size(LANES * 4)));
+typedef int16_t hvec __attribute__((vector_size(STRIP * 2)));
 
 struct pool {
     struct td_strips x_strips, y_strips; // of the forward operand and result
@@ -48,7 +50,82 @@ INLINE struct span span_at(const struct pool *p, int d, int64_t place) {
     return s;
 }
 
-// ---- vectors of up to eight channels
+// One window of one strip: offsets of the strip in the image's tensor, of the window's result.
+struct window {
+    int64_t x, y;
+    struct span a, b;
+};
+
+// Where the place (i, j) of the window begins in the image's tensor.
+INLINE int64_t place_at(const struct pool *p, const struct window *w, int i, int j) {
+    return w->x + ((w->a.at + i) * p->w + w->b.at + j) * p->x_strips.step;
+}
+
+// ---- maxima: eight floats at a time, or sixteen bf16 by their bits
+// Both take a NaN always, and then nothing but another. How a window's best is kept:
+#define TAKE(best, take, other) (((take) & (other)) | (~(take) & (best)))
+
+INLINE void f32_max(const struct pool *p, const struct window *w, int64_t c, int64_t n) {
+    vec best = {0}, v = {0};
+    ivec where = {0};
+    bool seen = false;
+    for (int i = w->a.begin; i < w->a.end; i++) {
+        for (int j = w->b.begin; j < w->b.end; j++) {
+            memcpy(&v, (const float *)p->x + place_at(p, w, i, j) + c, (size_t)n * sizeof(float));
+            ivec take = (ivec)(v > best) | (ivec)(v != v);
+            if (!seen) take = ~(ivec){0};
+            best = (vec)TAKE((ivec)best, take, (ivec)v);
+            where = TAKE(where, take, i * p->kernel[1] + j);
+            seen = true;
+        }
+    }
+    memcpy((float *)p->y + w->y + c, &best, (size_t)n * sizeof(float));
+    for (int64_t l = 0; l < n; l++) {
+        p->to_where[w->y + c + l] = (uint8_t)where[l];
+    }
+}
+
+// Words order like the numbers once the negative ones are mirrored.
+INLINE void bf16_max(const struct pool *p, const struct window *w, int64_t n) {
+    hvec best = {0}, top = {0}, where = {0}, v = {0};
+    bool seen = false;
+    for (int i = w->a.begin; i < w->a.end; i++) {
+        for (int j = w->b.begin; j < w->b.end; j++) {
+            memcpy(&v, (const int16_t *)p->x + place_at(p, w, i, j), (size_t)n * sizeof(int16_t));
+            hvec size = v & 0x7fff, sign = v >> 15, nan = size > 0x7f80;
+            hvec key = TAKE((size ^ sign) - sign, nan, size), take = nan | (key > top);
+            if (!seen) take = ~(hvec){0};
+            best = TAKE(best, take, v);
+            top = TAKE(top, take, key);
+            where = TAKE(where, take, (int16_t)(i * p->kernel[1] + j));
+            seen = true;
+        }
+    }
+    memcpy((int16_t *)p->y + w->y, &best, (size_t)n * sizeof(int16_t));
+    for (int64_t l = 0; l < n; l++) {
+        p->to_where[w->y + l] = (uint8_t)where[l];
+    }
+}
+
+// The gradient where windows tile: each place gets the window's, or zero.
+#define PUT(name, words, word)                                                                     \
+    INLINE void name(const struct pool *p, const struct window *w, int64_t c, int64_t n) {         \
+        words dy = {0}, where = {0};                                                               \
+        memcpy(&dy, (const word *)p->x + w->y + c, (size_t)n * sizeof(word));                      \
+        for (int64_t l = 0; l < n; l++) {                                                          \
+            where[l] = p->where[w->y + c + l];                                                     \
+        }                                                                                          \
+        for (int i = w->a.begin; i < w->a.end; i++) {                                              \
+            for (int j = w->b.begin; j < w->b.end; j++) {                                          \
+                words put = (words)(where == (word)(i * p->kernel[1] + j)) & dy;                   \
+                memcpy((word *)p->y + place_at(p, w, i, j) + c, &put, (size_t)n * sizeof(word));   \
+            }                                                                                      \
+        }                                                                                          \
+    }
+PUT(f32_put, ivec, int32_t)
+PUT(bf16_put, hvec, int16_t)
+
+// ---- means, and gradients of windows that overlap: eight floats at a time
 INLINE void load(const void *x, int64_t at, int64_t width, bool narrow, vec *out) {
     float f[LANES] = {0};
     if (narrow) {
@@ -72,98 +149,84 @@ INLINE void store(const vec *v, void *y, int64_t at, int64_t width, bool narrow)
     if (!narrow) memcpy((float *)y + at, f, (size_t)width * sizeof *f);
 }
 
-INLINE void load_bytes(const uint8_t *x, int64_t width, ivec *out) {
-    int32_t i[LANES] = {0};
-    for (int64_t l = 0; l < width; l++) {
-        i[l] = x[l];
-    }
-    memcpy(out, i, sizeof *out);
-}
-
-INLINE void store_bytes(const ivec *v, uint8_t *y, int64_t width) {
-    int32_t i[LANES];
-    memcpy(i, v, sizeof i);
-    for (int64_t l = 0; l < width; l++) {
-        y[l] = (uint8_t)i[l];
-    }
-}
-
-// ---- one window. x: offset of the strip in the image's tensor, y: of the window's result
-INLINE void max_window(const struct pool *p, int64_t x, int64_t y, struct span a, struct span b,
-                       int64_t width, bool narrow) {
-    vec best = {0};
-    ivec where = {0};
-    bool seen = false;
-    for (int i = a.begin; i < a.end; i++) {
-        for (int j = b.begin; j < b.end; j++) {
-            vec v;
-            ivec k = (ivec){0} + (i * p->kernel[1] + j);
-            load(p->x, x + ((a.at + i) * p->w + b.at + j) * p->x_strips.step, width, narrow, &v);
-            ivec take = (ivec)(v > best) | (ivec)(v != v);
-            if (!seen) take = (ivec){0} - 1;
-            best = (vec)((take & (ivec)v) | (~take & (ivec)best));
-            where = (take & k) | (~take & where);
-            seen = true;
-        }
-    }
-    store(&best, p->y, y, width, narrow);
-    store_bytes(&where, p->to_where + y, width);
-}
-
-INLINE void mean_window(const struct pool *p, int64_t x, int64_t y, struct span a, struct span b,
-                        int64_t width, bool narrow) {
-    vec sum = {0};
-    for (int i = a.begin; i < a.end; i++) {
-        for (int j = b.begin; j < b.end; j++) {
-            vec v;
-            load(p->x, x + ((a.at + i) * p->w + b.at + j) * p->x_strips.step, width, narrow, &v);
+INLINE void mean_of(const struct pool *p, const struct window *w, int64_t c, int64_t n,
+                    bool narrow) {
+    vec sum = {0}, v;
+    for (int i = w->a.begin; i < w->a.end; i++) {
+        for (int j = w->b.begin; j < w->b.end; j++) {
+            load(p->x, place_at(p, w, i, j) + c, n, narrow, &v);
             sum += v;
         }
     }
     sum *= p->scale;
-    store(&sum, p->y, y, width, narrow);
+    store(&sum, p->y, w->y + c, n, narrow);
 }
 
-INLINE void give_window(const struct pool *p, int64_t x, int64_t y, struct span a, struct span b,
-                        int64_t width, bool narrow) {
-    vec dy;
+INLINE void add_to(const struct pool *p, const struct window *w, int64_t c, int64_t n,
+                   bool narrow) {
+    vec dy, old = {0};
     ivec where = {0};
-    load(p->x, y, width, narrow, &dy);
-    if (p->where)
-        load_bytes(p->where + y, width, &where);
-    else
-        dy *= p->scale;
-    for (int i = a.begin; i < a.end; i++) {
-        for (int j = b.begin; j < b.end; j++) {
-            int64_t at = x + ((a.at + i) * p->w + b.at + j) * p->x_strips.step;
+    load(p->x, w->y + c, n, narrow, &dy);
+    for (int64_t l = 0; p->where && l < n; l++) {
+        where[l] = p->where[w->y + c + l];
+    }
+    if (!p->where) dy *= p->scale;
+    for (int i = w->a.begin; i < w->a.end; i++) {
+        for (int j = w->b.begin; j < w->b.end; j++) {
+            int64_t at = place_at(p, w, i, j) + c;
             ivec here = (ivec)(where == (p->where ? i * p->kernel[1] + j : 0));
-            vec give = (vec)(here & (ivec)dy), old = {0};
-            if (!p->tiles) load(p->y, at, width, narrow, &old);
-            if (!p->tiles) give += old;
-            store(&give, p->y, at, width, narrow);
+            vec give = (vec)(here & (ivec)dy);
+            if (!p->tiles) load(p->y, at, n, narrow, &old);
+            give += old;
+            store(&give, p->y, at, n, narrow);
         }
     }
 }
 
+// ---- windows
+INLINE void max_window(const struct pool *p, const struct window *w, int64_t width, bool narrow) {
+    if (narrow) bf16_max(p, w, width);
+    for (int64_t c = 0; !narrow && c < width; c += LANES) {
+        f32_max(p, w, c, TD_MIN(width - c, (int64_t)LANES));
+    }
+}
+
+INLINE void put_window(const struct pool *p, const struct window *w, int64_t width, bool narrow) {
+    if (narrow) bf16_put(p, w, 0, width);
+    for (int64_t c = 0; !narrow && c < width; c += LANES) {
+        f32_put(p, w, c, TD_MIN(width - c, (int64_t)LANES));
+    }
+}
+
+INLINE void mean_window(const struct pool *p, const struct window *w, int64_t width, bool narrow) {
+    for (int64_t c = 0; c < width; c += LANES) {
+        mean_of(p, w, c, TD_MIN(width - c, (int64_t)LANES), narrow);
+    }
+}
+
+INLINE void give_window(const struct pool *p, const struct window *w, int64_t width, bool narrow) {
+    for (int64_t c = 0; c < width; c += LANES) {
+        add_to(p, w, c, TD_MIN(width - c, (int64_t)LANES), narrow);
+    }
+}
+
 // ---- units: all windows of a strip of an image
-typedef void window_fn(const struct pool *p, int64_t x, int64_t y, struct span a, struct span b,
-                       int64_t width, bool narrow);
+typedef void window_fn(const struct pool *p, const struct window *w, int64_t width, bool narrow);
 
 INLINE void each_window(const struct pool *p, int64_t unit, int64_t width, bool narrow, bool by_two,
                         window_fn *fn) {
     int64_t strips = td_strips_count(&p->x_strips), n = unit / strips, strip = unit % strips;
-    int64_t x = td_strip_at(&p->x_strips, n, strip), y = td_strip_at(&p->y_strips, n, strip);
+    struct window w = {.x = td_strip_at(&p->x_strips, n, strip)};
+    int64_t y = td_strip_at(&p->y_strips, n, strip);
     struct pool own = *p; // nobody writes into it, as the compiler sees
     if (by_two) own.kernel[0] = own.kernel[1] = 2;
     for (int64_t i = 0; i < own.out_h; i++) {
-        struct span a = span_at(&own, 0, i);
+        w.a = span_at(&own, 0, i);
         for (int64_t j = 0; j < own.out_w; j++) {
-            int64_t at = y + (i * own.out_w + j) * own.y_strips.step;
-            struct span b = span_at(&own, 1, j);
-            if (by_two) a.begin = b.begin = 0, a.end = b.end = 2;
-            for (int64_t c = 0; c < width; c += LANES) {
-                fn(&own, x + c, at + c, a, b, TD_MIN(width - c, (int64_t)LANES), narrow);
-            }
+            w.y = y + (i * own.out_w + j) * own.y_strips.step;
+            w.b = span_at(&own, 1, j);
+            if (by_two) w.a.begin = w.b.begin = 0, w.a.end = w.b.end = 2;
+            fn(&own, &w, width, narrow);
         }
     }
 }
@@ -195,6 +258,7 @@ typedef void unit_fn(const struct pool *p, int64_t unit);
 UNITS(max)
 UNITS(mean)
 UNITS(give)
+UNITS(put)
 
 // ---- entries
 static struct pool pool_of(const struct td_kernel *k, const struct td_shape *x,
@@ -249,7 +313,8 @@ static td_status run_pool_grad(const struct td_kernel *k, const struct td_run *r
     p.x = td_operand_at(&k->in[max ? 1 : 0], r);
     p.y = td_operand_at(&k->out[0], r);
     if (!p.tiles) td_parallel(k->n_threads, k->elems, STRIP, clear_range, &p);
-    td_parallel_units(k->n_threads, p.x_strips.n * td_strips_count(&p.x_strips), give_range, &p);
+    td_parallel_units(k->n_threads, p.x_strips.n * td_strips_count(&p.x_strips),
+                      max && p.tiles ? put_range : give_range, &p);
     return TD_OK;
 }
 

@@ -163,6 +163,9 @@ static void cases_pools(struct subject *s) {
         const struct td_window_attrs *a = &pools[i].a;
         struct op_case c = {.op = TD_OP_MAX_POOL, .n_in = 1, .attrs = {.window = *a}};
         c.in[0] = tensor(pools[i].x);
+        c.in[0].low = c.in[0].high; // equals: the first wins
+        check(s, &c);
+        c.in[0] = tensor(pools[i].x);
         check(s, &c);
         c.op = TD_OP_AVG_POOL;
         check(s, &c);
