@@ -4,10 +4,12 @@ one worker per rank, hears their events and reads their metrics, as lib/base/ran
 Like the real one it tells the other ranks when one has died. Every wait has a deadline, and close()
 leaves no process behind.
 """
+import ctypes
 import json
 import mmap
 import os
 import pathlib
+import platform
 import selectors
 import signal
 import socket
@@ -20,8 +22,10 @@ import support
 WORKER = pathlib.Path(support.BUILD) / "bin" / "traind-worker"
 PAGE_BYTES, RING_RECORDS, RECORD_BYTES, RING_HEADER = 4096, 8192, 64, 192
 OFFSET = {"phase": 64, "epoch": 68, "step": 72, "samples": 88, "stop": 128, "checkpoint": 132,
-          "abort": 136, "signal": 192, "last_words": 196}
+          "abort": 136, "drain_asked": 116, "drain_done": 140, "signal": 192, "last_words": 196}
 STOP_CHECKPOINT, STOP_NOW = 1, 2
+SYS_FUTEX, FUTEX_WAKE = {"x86_64": 202, "aarch64": 98}[platform.machine()], 1
+LIBC = ctypes.CDLL(None)
 EXIT = {"done": 0, "stopped": 10, "bad_spec": 20, "abi": 21, "resource": 30, "collective": 31,
         "disk": 32, "data": 40, "numeric": 41, "bug": 70}
 
@@ -35,7 +39,7 @@ class Rank:
         self.page_fd = os.memfd_create(f"page-{rank}")
         os.ftruncate(self.page_fd, size)
         self.page = mmap.mmap(self.page_fd, size)
-        self.page[0:16] = struct.pack("<IIii", 0x54525031, 1, rank, world)
+        self.page[0:16] = struct.pack("<IIii", 0x54525031, 2, rank, world)
         self.page[PAGE_BYTES:PAGE_BYTES + 16] = struct.pack("<IIII", 0x474E5254, RECORD_BYTES,
                                                             RING_RECORDS, 0)
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -55,6 +59,14 @@ class Rank:
 
     def set_word(self, name, value):
         struct.pack_into("<i", self.page, OFFSET[name], value)
+
+    def answer_drain(self, asked):
+        """All that any rank pushed before it asked was read: its checkpoint may be committed."""
+        if self.word("drain_done") == asked:
+            return
+        self.set_word("drain_done", asked)
+        word = ctypes.c_int.from_buffer(self.page, OFFSET["drain_done"])
+        LIBC.syscall(SYS_FUTEX, ctypes.byref(word), FUTEX_WAKE, 1, None, None, 0)
 
     @property
     def step(self):
@@ -137,12 +149,15 @@ class Attempt:
                 selector.select(0.002)
 
     def serve(self):
+        asked = [r.word("drain_asked") for r in self.ranks]
         for r in self.ranks:
             code = r.process.poll()
             r.drain()
             if code not in (None, EXIT["done"], EXIT["stopped"]):
                 for other in self.ranks:
                     other.set_word("abort", 1)
+        for r, ticket in zip(self.ranks, asked):
+            r.answer_drain(ticket)
 
     def wait(self, timeout_s=30):
         """Exit codes of all ranks."""
