@@ -3,8 +3,8 @@
 // Values that meet in a node which works in any layout form a group (union-find), and get one
 // layout. A convolution votes for what it wants, a node that wants plain votes for plain, each with
 // the bytes that a reorder would move; the most bytes win, plain where they are equal. Values that
-// must be plain are in no group. A node that works in any layout takes that of the first of its
-// values that is in a group; its others are bridged.
+// must be plain are in no group. A node that works in any layout takes the one that most bytes of
+// its values are in; the others are bridged.
 
 #include "accelerators/cpu/layout.h"
 
@@ -139,19 +139,24 @@ static void vote_edge(struct planner *p, td_node n, td_value v, void *arg) {
     p->votes[root_of(p, v)][wanted] += bytes_of(p->g, v);
 }
 
-static void take_edge(struct planner *p, td_node n, td_value v, void *taken) {
-    bool *done = taken;
-    if (*done) return;
-    p->plan->of_node[n] = p->plan->of_value[v];
-    *done = true;
-}
-
 static enum td_image_layout elect(const double votes[TD_LAYOUT_COUNT]) {
     enum td_image_layout best = TD_LAYOUT_PLAIN;
     for (int l = 0; l < TD_LAYOUT_COUNT; l++) {
         if (votes[l] > votes[best]) best = (enum td_image_layout)l;
     }
     return best;
+}
+
+// The layout that most bytes of the node's values are in; a value that its readers alone made plain
+// (a reshape sees it) counts like any other.
+static enum td_image_layout least_moved(const struct planner *p, td_node n) {
+    const struct td_node_info *node = td_graph_node(p->g, n);
+    double bytes[TD_LAYOUT_COUNT] = {0};
+    for (uint32_t i = 0; i < node->n_inputs + node->n_outputs; i++) {
+        td_value v = i < node->n_inputs ? node->inputs[i] : node->outputs[i - node->n_inputs];
+        if (has_order(p->g, v)) bytes[p->plan->of_value[v]] += bytes_of(p->g, v);
+    }
+    return elect(bytes);
 }
 
 static void decide(struct planner *p) {
@@ -168,8 +173,7 @@ static void decide(struct planner *p) {
         if (p->group[v]) p->plan->of_value[v] = (uint8_t)elect(p->votes[root_of(p, v)]);
     }
     for (td_node n = 0; n < n_nodes; n++) {
-        bool taken = false;
-        if (works_in_any(p, n)) each_edge(p, n, take_edge, &taken);
+        if (works_in_any(p, n)) p->plan->of_node[n] = (uint8_t)least_moved(p, n);
     }
 }
 
@@ -233,44 +237,89 @@ struct reorder_arg {
     char *to;
 };
 
-#define MOVE(name, type)                                                                           \
-    TD_CLONES static void name(const type *from, int64_t from_step, type *to, int64_t to_step,     \
-                               int64_t n) {                                                        \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            to[i * to_step] = from[i * from_step];                                                 \
+// y (cols, rows) = transpose of x (rows, cols), rows of x and y so many elements apart: tiles of
+// eight by eight in three rounds, each of which interleaves the rows of both halves. The last tile
+// overlaps the one before; what is smaller than a tile goes element by element.
+#define TRANSPOSE(name, type)                                                                      \
+    typedef type name##_row __attribute__((vector_size(8 * sizeof(type))));                        \
+    TD_CLONES static void name(const type *x, int64_t x_row, int64_t rows, int64_t cols, type *y,  \
+                               int64_t y_row) {                                                    \
+        bool tiles = rows >= 8 && cols >= 8;                                                       \
+        for (int64_t i = 0; i < rows && !tiles; i++) {                                             \
+            for (int64_t j = 0; j < cols; j++) {                                                   \
+                y[j * y_row + i] = x[i * x_row + j];                                               \
+            }                                                                                      \
+        }                                                                                          \
+        for (int64_t i = 0; i < rows && tiles; i += 8) {                                           \
+            int64_t top = TD_MIN(i, rows - 8);                                                     \
+            for (int64_t j = 0; j < cols; j += 8) {                                                \
+                int64_t left = TD_MIN(j, cols - 8);                                                \
+                name##_row a[8], b[8];                                                             \
+                for (int k = 0; k < 8; k++) {                                                      \
+                    memcpy(&a[k], x + (top + k) * x_row + left, sizeof *a);                        \
+                }                                                                                  \
+                INTERLEAVE(a, b);                                                                  \
+                INTERLEAVE(b, a);                                                                  \
+                INTERLEAVE(a, b);                                                                  \
+                for (int k = 0; k < 8; k++) {                                                      \
+                    memcpy(y + (left + k) * y_row + top, &b[k], sizeof *b);                        \
+                }                                                                                  \
+            }                                                                                      \
         }                                                                                          \
     }
-MOVE(move_1, uint8_t)
-MOVE(move_2, uint16_t)
-MOVE(move_4, uint32_t)
-MOVE(move_8, uint64_t)
+#define INTERLEAVE(from, to)                                                                       \
+    for (int k = 0; k < 4; k++) {                                                                  \
+        to[2 * k] = __builtin_shufflevector(from[k], from[k + 4], 0, 8, 1, 9, 2, 10, 3, 11);       \
+        to[2 * k + 1] = __builtin_shufflevector(from[k], from[k + 4], 4, 12, 5, 13, 6, 14, 7, 15); \
+    }
+TRANSPOSE(transpose_1, uint8_t)
+TRANSPOSE(transpose_2, uint16_t)
+TRANSPOSE(transpose_4, uint32_t)
+TRANSPOSE(transpose_8, uint64_t)
 
-// Where channel c of image n begins.
-static int64_t plane_at(const struct td_shape *s, int64_t lanes, int64_t n, int64_t c) {
+static void transpose(const void *x, int64_t x_row, int64_t rows, int64_t cols, void *y,
+                      int64_t y_row, size_t elem_bytes) {
+    if (elem_bytes == 1) transpose_1(x, x_row, rows, cols, y, y_row);
+    if (elem_bytes == 2) transpose_2(x, x_row, rows, cols, y, y_row);
+    if (elem_bytes == 4) transpose_4(x, x_row, rows, cols, y, y_row);
+    if (elem_bytes == 8) transpose_8(x, x_row, rows, cols, y, y_row);
+}
+
+// Where the strip that begins with channel c of image n begins.
+static int64_t strip_at(const struct td_shape *s, int64_t lanes, int64_t n, int64_t c) {
     int64_t places = s->dim[2] * s->dim[3];
     return n * s->dim[1] * places + c / lanes * lanes * places + c % lanes;
 }
 
-// Planes [begin, end): all places of one channel of one image.
+// Strips [begin, end) of at most sixteen channels of one image. In plain order a strip is a matrix
+// (channels, places), in the others (places, channels).
 static void reorder_range(const void *arg, int64_t begin, int64_t end) {
     const struct reorder_arg *a = arg;
     const struct td_shape *s = &a->r->shape;
     int64_t channels = s->dim[1], places = s->dim[2] * s->dim[3];
+    int64_t strips = (channels + TD_LAYOUT_LANES - 1) / TD_LAYOUT_LANES;
     int64_t from_lanes = td_layout_lanes(a->r->from, channels);
     int64_t to_lanes = td_layout_lanes(a->r->to, channels), bytes = (int64_t)a->r->elem_bytes;
     for (int64_t i = begin; i < end; i++) {
-        int64_t n = i / channels, c = i % channels;
-        const void *from = a->from + plane_at(s, from_lanes, n, c) * bytes;
-        void *to = a->to + plane_at(s, to_lanes, n, c) * bytes;
-        if (bytes == 1) move_1(from, from_lanes, to, to_lanes, places);
-        if (bytes == 2) move_2(from, from_lanes, to, to_lanes, places);
-        if (bytes == 4) move_4(from, from_lanes, to, to_lanes, places);
-        if (bytes == 8) move_8(from, from_lanes, to, to_lanes, places);
+        int64_t n = i / strips, c = i % strips * TD_LAYOUT_LANES;
+        int64_t width = TD_MIN(channels - c, (int64_t)TD_LAYOUT_LANES);
+        const char *from = a->from + strip_at(s, from_lanes, n, c) * bytes;
+        char *to = a->to + strip_at(s, to_lanes, n, c) * bytes;
+        if (a->r->from == TD_LAYOUT_PLAIN) {
+            transpose(from, places, width, places, to, to_lanes, a->r->elem_bytes);
+        } else if (a->r->to == TD_LAYOUT_PLAIN) {
+            transpose(from, from_lanes, places, width, to, places, a->r->elem_bytes);
+        }
+        bool both = a->r->from != TD_LAYOUT_PLAIN && a->r->to != TD_LAYOUT_PLAIN;
+        for (int64_t p = 0; both && p < places; p++) {
+            memcpy(to + p * to_lanes * bytes, from + p * from_lanes * bytes,
+                   (size_t)(width * bytes));
+        }
     }
 }
 
 void td_reorder_run(const struct td_reorder *r, int32_t n_threads, const void *from, void *to) {
     struct reorder_arg a = {r, from, to};
-    int64_t planes = r->shape.dim[0] * r->shape.dim[1];
-    td_parallel(n_threads, planes, TD_LAYOUT_LANES, reorder_range, &a);
+    int64_t strips = (r->shape.dim[1] + TD_LAYOUT_LANES - 1) / TD_LAYOUT_LANES;
+    td_parallel_units(n_threads, r->shape.dim[0] * strips, reorder_range, &a);
 }
