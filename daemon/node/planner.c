@@ -111,9 +111,10 @@ static td_status read_failure(const struct td_planner *p, enum td_class cls, con
     enum td_class said = td_class_parse(td_json_string(td_json_get(v, "class"), ""));
     enum td_code code = code_of(td_json_string(td_json_get(v, "code"), ""), cls);
     const char *message = td_json_string(td_json_get(v, "message"), reason);
+    bool judged = said && code == TD_FAILED_PRECONDITION; // by the job's own limit
     if (said) cls = said;
     td_status s = td_status_with_class(td_fail(code, "%s", message), cls);
-    if (cls != TD_CLASS_OUT_OF_MEMORY) return s;
+    if (cls != TD_CLASS_OUT_OF_MEMORY || judged) return s;
     return td_status_context(s, "planning may use %" PRIu64 " MiB on a node", memory_bytes >> 20);
 }
 

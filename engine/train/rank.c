@@ -191,8 +191,9 @@ static td_status open_data(struct td_rank *r) {
         .cache_dir = c->cache_dir,
         .seed = c->seed,
     };
-    TD_TRY_CTX(td_data_open(ops, &config, c->batch_size, &r->data), "open dataset '%s'",
-               c->data.name);
+    td_status s = td_data_open(ops, &config, c->batch_size, &r->data);
+    const char *where = td_status_code(s) == TD_NOT_FOUND ? " (paths are those of this node)" : "";
+    if (s) return td_status_context(s, "open dataset '%s'%s", c->data.name, where);
     TD_TRY(divide_data(r, TD_SPLIT_TRAIN, true));
     TD_TRY(divide_data(r, TD_SPLIT_VAL, false));
     TD_TRY(divide_data(r, TD_SPLIT_TEST, false));

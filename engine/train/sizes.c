@@ -111,7 +111,7 @@ td_status td_sizes_refuse(const struct td_rank *r) {
     TD_TRY(measure_scratch(r, &s.scratch_bytes));
     bool keeps = r->recompute != TD_RECOMPUTE_FULL;
     return td_status_with_class(
-        td_fail(TD_RESOURCE_EXHAUSTED,
+        td_fail(TD_FAILED_PRECONDITION,
                 "a rank needs %zu bytes, resources.memory_bytes allows %zu: %zu MiB of state, %zu "
                 "of activations (recompute %s), %zu of scratch, %zu of snapshot, %zu of process. "
                 "Raise resources.memory_bytes, or lower data.batch_size (with "

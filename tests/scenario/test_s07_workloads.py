@@ -113,6 +113,7 @@ def test_gpt_learns_when_the_text_repeats(tmp_path, data):
     (CONVNET, "text", {}, "bad_spec", "the dataset's samples are 16"),
     (GPT, "npy", {}, "bad_spec", "rows of i32 tokens"),
     (GPT, "tokens", {"vocab_size": 100}, "data", "token id, at most: expected 99, found 116"),
+    (GPT, "tokens", {"vocab_size": 100}, "data", "is not in the vocabulary; data.vocab_size says"),
     (dict(GPT, vocab_size=100), "tokens", {}, "bad_spec", "model.vocab_size is 100"),
     (dict(GPT, n_positions=8), "text", {}, "bad_spec", "model.n_positions is 8"),
     (GPT, "text", {"block_size": 4000}, "data", "bytes to train on, at least: expected 4001"),

@@ -1,4 +1,5 @@
 """One `traind` with everything in it: what was acknowledged is there, and all that a job made can be read."""
+import re
 import time
 
 import grpc
@@ -100,7 +101,9 @@ def test_job_without_the_memory_fails_with_numbers_before_it_starts(daemon):
     job = daemon.submit(SPEC.replace("[16, 32, 4]", "[16, 1000000, 1000000, 4]"))
     failed = daemon.wait_state(job, "FAILED", deadline_s=30)
     assert failed.attempt == 0 and failed.reason.code == "UNSATISFIABLE"
-    assert "MiB" in failed.failure.message
+    needed, has = map(int, re.findall(r"(\d+) MiB", failed.failure.message))
+    assert needed > 4 * 4e12 / 2**20 > has, "weights, gradients and two moments"
+    assert "trainer.recompute: full" in failed.failure.message
 
 
 def test_never_more_ranks_than_slots(daemon):

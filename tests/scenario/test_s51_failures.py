@@ -3,6 +3,7 @@
 import gzip
 import os
 import pathlib
+import re
 import signal
 import struct
 import subprocess
@@ -96,14 +97,14 @@ def idx(folder, damage=None):
 
 TRAIN, LABELS = "train-images-idx3-ubyte", "t10k-labels-idx1-ubyte.gz"
 BAD_DATA = {
-    "missing": (lambda d: (d / TRAIN).unlink(), [TRAIN]),
+    "missing": (lambda d: (d / TRAIN).unlink(), [TRAIN, "paths are those of this node"]),
     "truncated": (lambda d: os.truncate(d / TRAIN, 1000), [TRAIN, "1000"]),
     "wrong magic": (lambda d: (d / TRAIN).write_bytes(b"\1\2\3\4" + (d / TRAIN).read_bytes()[4:]), [TRAIN, "magic"]),
     "not gzip": (lambda d: (d / LABELS).write_bytes(b"\x1f\x8b nonsense"), [LABELS]),
     "other count": (lambda d: (d / LABELS).write_bytes(
         gzip.compress(struct.pack(">II", 0x801, 31) + bytes(31))), [LABELS, "31", "32"]),
     "label out of range": (lambda d: (d / LABELS).write_bytes(
-        gzip.compress(struct.pack(">II", 0x801, 32) + bytes([77] * 32))), [LABELS, "77"]),
+        gzip.compress(struct.pack(">II", 0x801, 32) + bytes([77] * 32))), [LABELS, "77", "data.classes"]),
     "empty": (lambda d: (d / TRAIN).write_bytes(b""), [TRAIN]),
 }
 
@@ -160,7 +161,10 @@ def test_full_disk_is_tried_once_more(small_disk):
 def test_memory_limit_of_a_rank_has_a_class(daemon):
     job = daemon.submit(LONG, "resources.memory_bytes=8000000", "restart.max=1")
     failed = daemon.wait_state(job, "FAILED", deadline_s=30)
-    assert getattr(failed.failure, "class") in ("out_of_memory", "bad_spec"), failed.failure
+    assert getattr(failed.failure, "class") == "out_of_memory" and failed.attempt == 0, failed.failure
+    words = re.fullmatch(r"a rank needs (\d+) bytes, resources.memory_bytes allows 8000000: .*", failed.failure.message)
+    assert words and int(words[1]) > 8000000, failed.failure
+    assert all(knob in failed.failure.message for knob in ("data.batch_size", "resources.memory_bytes")), failed.failure
 
 
 def test_back_off_grows_as_the_spec_says(daemon):

@@ -179,9 +179,10 @@ static void test_set_is_refused_when_samples_and_labels_do_not_fit(void **state)
         {"(8,)", "<i2", "(2,)", 4, NULL,
          "dimensions of the samples, at least: expected 2, found 1"},
         {"(4, 2)", "<i2", "(2,)", 4, NULL, "number of labels: expected 4, found 2"},
-        {"(4, 2)", "<i2", "(2, 2)", 8, NULL, "shape of the labels"},
+        {"(4, 2)", "<i2", "(2, 2)", 8, NULL,
+         "shape of the labels: expected (n) or (n, 1), found (2, 2)"},
         {"(4, 2)", "<f2", "(4,)", 8, NULL, "type of the labels: expected integers, found f2"},
-        {"(4, 2)", "<i2", "(4,)", 8, NULL, "label 3 is no class"},
+        {"(4, 2)", "<i2", "(4,)", 8, NULL, "label 3 is no class; data.classes says"},
         {"(4, 2)", "<i2", "(4,)", 8, "{\"x\":\"$/x.npy\",\"y\":\"$/y.npy\",\"classes\":5}",
          "label: expected 0 to 4, found 5"},
     };

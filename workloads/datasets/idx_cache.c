@@ -67,8 +67,9 @@ static td_status check_labels(const struct td_idx_file *f, const uint8_t *labels
                               uint32_t n_classes) {
     for (size_t i = 0; i < f->body_bytes; i++) {
         if (labels[i] < n_classes) continue;
-        return td_data_fail(f->path, f->header_bytes + i, "label, at most", n_classes - 1,
-                            labels[i]);
+        td_status s =
+            td_data_fail(f->path, f->header_bytes + i, "label, at most", n_classes - 1, labels[i]);
+        return td_status_context(s, "a label is no class; data.classes says how many there are");
     }
     return TD_OK;
 }

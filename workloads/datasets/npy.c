@@ -42,6 +42,14 @@ static void npy_close(struct td_dataset *d) {
 TD_DEFINE_AUTO(td_dataset, npy_close);
 
 // ---- checking -----------------------------------------------------------------------------------
+static void shape_text(const struct td_shape *s, char *out, size_t out_bytes) {
+    size_t at = (size_t)snprintf(out, out_bytes, "(");
+    for (int32_t d = 0; d < s->n_dims && at < out_bytes; d++) {
+        at += (size_t)snprintf(out + at, out_bytes - at, "%s%" PRId64, d ? ", " : "", s->dim[d]);
+    }
+    if (at < out_bytes) snprintf(out + at, out_bytes - at, ")");
+}
+
 static td_status check_shapes(const char *x_path, const char *y_path, const struct half *h) {
     const struct td_shape *x = &h->x.shape, *y = &h->y.shape;
     if (x->n_dims < 2) {
@@ -49,7 +57,9 @@ static td_status check_shapes(const char *x_path, const char *y_path, const stru
                             (uint64_t)x->n_dims);
     }
     if (y->n_dims < 1 || td_shape_elems(y) != y->dim[0]) {
-        return td_data_fail_text(y_path, 0, "shape of the labels", "(n) or (n, 1)", "another one");
+        char found[96];
+        shape_text(y, found, sizeof found);
+        return td_data_fail_text(y_path, 0, "shape of the labels", "(n) or (n, 1)", found);
     }
     if (!td_npy_is_integer(h->y.kind)) {
         return td_data_fail_text(y_path, 0, "type of the labels", "integers",
@@ -73,7 +83,8 @@ static td_status check_labels(const char *path, const struct td_npy *y, int64_t 
             snprintf(found, sizeof found, "%" PRId64, v);
             td_status s = td_data_fail_text(path, y->offset + (uint64_t)i * td_npy_bytes(y->kind),
                                             "label", expected, found);
-            return td_status_context(s, "label %" PRId64 " is no class", i);
+            return td_status_context(
+                s, "label %" PRId64 " is no class; data.classes says how many there are", i);
         }
         most = TD_MAX(most, v);
     }

@@ -59,7 +59,9 @@ static td_status check_ids(const char *path, size_t offset, const struct td_toke
     td_status s =
         td_data_fail(path, offset + (uint64_t)bad * (uint64_t)t->width, "token id, at most",
                      (uint64_t)vocab_size - 1, (uint64_t)td_token_at(t->data, bad, t->width));
-    return td_status_context(s, "token %lld is not in the vocabulary", (long long)bad);
+    return td_status_context(
+        s, "token %lld is not in the vocabulary; data.vocab_size says how large it is",
+        (long long)bad);
 }
 
 td_status td_tokens_read(const char *path, const void *data, size_t bytes, int64_t vocab_size,
