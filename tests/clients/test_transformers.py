@@ -1,32 +1,17 @@
 """Hugging Face's library and traind read each other's gpt directories and find the same logits."""
-import os
-import pathlib
-import subprocess
-
 import numpy as np
 import pytest
 
 import ranks
-import support
 
-SCRIPT = pathlib.Path(__file__).parent / "hugging_face.py"
-PYTHON = os.environ.get("TORCH") or str(pathlib.Path(support.BUILD) / "venv-rivals/bin/python")
 SIZES = dict(n_layer=2, n_head=2, n_embd=32)
-PROBE = "import importlib.util, sys; sys.exit(not importlib.util.find_spec('transformers'))"
 TEXT = b"what one has written the other reads, and says the same of it. " * 40
 BLOCK = 16
 
 
-def hugging_face(*args):
-    return subprocess.run([PYTHON, SCRIPT, *map(str, args)], capture_output=True, text=True, timeout=300)
-
-
-@pytest.fixture(scope="module")
-def transformers():
-    if not os.environ.get("TD_FULL"):
-        pytest.skip("only in check-full")
-    if not os.path.exists(PYTHON) or subprocess.run([PYTHON, "-c", PROBE], timeout=60).returncode:
-        pytest.skip(f"no Python package transformers ({PYTHON}; TORCH names another)")
+@pytest.fixture
+def hugging_face(rival):
+    return rival("transformers", "hugging_face.py")
 
 
 def run(tmp_path, accelerator, **changes):
@@ -52,25 +37,23 @@ def predicted(tmp_path, accelerator, weights):
     return np.load(out / "predictions.npy")
 
 
-def compare(tmp_path, accelerator, weights):
+def compare(tmp_path, hugging_face, accelerator, weights):
     ours = predicted(tmp_path, accelerator, weights)
-    ran = hugging_face("logits", weights, tmp_path / "rows.npy", tmp_path / "theirs.npy")
-    assert ran.returncode == 0, ran.stderr
+    hugging_face("logits", weights, tmp_path / "rows.npy", tmp_path / "theirs.npy")
     theirs = np.load(tmp_path / "theirs.npy")
     assert ours.shape == theirs.shape and theirs.std() > 0.1
     assert np.abs(ours - theirs).max() <= 1e-4
 
 
 @pytest.mark.parametrize("accelerator", ["cpu", "reference"])
-def test_transformers_reads_what_traind_trained(tmp_path, transformers, accelerator):
+def test_transformers_reads_what_traind_trained(tmp_path, hugging_face, accelerator):
     weights = run(tmp_path, accelerator) / "step-10"
-    compare(tmp_path, accelerator, weights)
+    compare(tmp_path, hugging_face, accelerator, weights)
 
 
 @pytest.mark.parametrize("shard", ["1GB", "20KB"])
-def test_traind_reads_what_transformers_saved(tmp_path, transformers, shard):
-    ran = hugging_face("make", tmp_path / "theirs", shard)
-    assert ran.returncode == 0, ran.stderr
+def test_traind_reads_what_transformers_saved(tmp_path, hugging_face, shard):
+    hugging_face("make", tmp_path / "theirs", shard)
     index = tmp_path / "theirs/model.safetensors.index.json"
     assert index.exists() == (shard == "20KB")
-    compare(tmp_path, "cpu", tmp_path / "theirs")
+    compare(tmp_path, hugging_face, "cpu", tmp_path / "theirs")
