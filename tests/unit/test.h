@@ -17,6 +17,10 @@
 #include "lib/base/base.h"
 #include "lib/base/fsio.h"
 
+// How long a test waits for what must come: so long that only a hang takes it, sanitizers and a
+// busy machine included.
+#define TD_TEST_WAIT_NS (60 * TD_NS_PER_S)
+
 #define TD_SKIP(reason)                                                                            \
     do {                                                                                           \
         print_message("# skip: %s\n", reason);                                                     \

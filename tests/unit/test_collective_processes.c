@@ -180,7 +180,7 @@ static void test_peers_leave_when_a_rank_is_killed_at_any_moment(void **state) {
         for (int r = 0; r < WORLD; r++) {
             if (r != victim) assert_int_equal(job_wait(&j, r), EXIT_ABORTED);
         }
-        assert_true(td_mono_now().ns - told.ns < 5 * TD_NS_PER_S);
+        assert_true(td_mono_now().ns - told.ns < 60 * TD_NS_PER_S);
         job_finish(&j);
     }
 }

@@ -57,7 +57,7 @@ static struct td_record *record(enum td_record_kind kind, const char *key, const
 static void wait_ticket(struct rig *r, uint64_t ticket) {
     r->wanted = ticket;
     r->done = r->committed >= ticket;
-    assert_ok(td_loop_run_until(r->loop, &r->done, 10 * TD_NS_PER_S));
+    assert_ok(td_loop_run_until(r->loop, &r->done, TD_TEST_WAIT_NS));
 }
 
 struct seen {
@@ -213,7 +213,7 @@ static void test_points_merge_over_ranks_and_read_back(void **state) {
     q->done = on_query;
     q->arg = &r;
     td_store_query(r.store, q); // sees what was handed over before it
-    assert_ok(td_loop_run_until(r.loop, &r.query_done, 10 * TD_NS_PER_S));
+    assert_ok(td_loop_run_until(r.loop, &r.query_done, TD_TEST_WAIT_NS));
     assert_true(r.points_done);
     close_rig(&r);
     memset(&r, 0, sizeof r);

@@ -39,7 +39,7 @@ static void test_drain_is_awaited_until_it_is_answered(void **state) {
     pthread_t launcher;
     assert_int_equal(pthread_create(&launcher, NULL, answer, &p), 0);
     uint32_t asked = td_rank_page_ask_drain(&p);
-    assert_ok(td_rank_page_await_drain(&p, asked, 10 * TD_NS_PER_S));
+    assert_ok(td_rank_page_await_drain(&p, asked, TD_TEST_WAIT_NS));
     pthread_join(launcher, NULL);
     assert_fails(td_rank_page_await_drain(&p, td_rank_page_ask_drain(&p), TD_NS_PER_MS),
                  TD_DEADLINE_EXCEEDED, "no metric points");

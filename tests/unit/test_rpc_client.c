@@ -13,8 +13,6 @@
 #include "traind/v1/job.pb-c.h"
 #include "traind/v1/node.pb-c.h"
 
-#define LIMIT_NS (10 * TD_NS_PER_S)
-
 static struct td_loop *loop;
 static struct td_rpc_server *server;
 static struct td_rpc_channel *channel;
@@ -157,15 +155,15 @@ static td_status get(struct td_rpc_channel *c, const char *id, int64_t timeout_n
 static void test_unary_returns_the_response_when_answered(void **state) {
     (void)state;
     struct td_rpc_message *m;
-    assert_true(get(channel, "j-1", LIMIT_NS, &m) == TD_OK);
+    assert_true(get(channel, "j-1", TD_TEST_WAIT_NS, &m) == TD_OK);
     assert_string_equal(((const Traind__V1__Job *)(const void *)td_rpc_message_get(m))->id, "j-1");
     td_rpc_message_destroy(m);
-    assert_true(get(channel, "j-2", LIMIT_NS, NULL) == TD_OK);
+    assert_true(get(channel, "j-2", TD_TEST_WAIT_NS, NULL) == TD_OK);
 }
 
 static void test_unary_returns_the_servers_status_when_it_fails(void **state) {
     (void)state;
-    td_status s = get(channel, "none", LIMIT_NS, NULL);
+    td_status s = get(channel, "none", TD_TEST_WAIT_NS, NULL);
     assert_int_equal(td_status_code(s), TD_NOT_FOUND);
     assert_string_equal(td_status_message(s), "no job 'none'");
     assert_string_equal(td_status_reason(s), "JOB_UNKNOWN");
@@ -183,7 +181,7 @@ static void test_unary_is_unauthenticated_when_the_token_is_wrong(void **state) 
     const char *const tokens[] = {"wrong!", "secret1", NULL};
     for (size_t i = 0; i < TD_COUNTOF(tokens); i++) {
         struct td_rpc_channel *c = dial(tokens[i], 0);
-        td_status s = get(c, "j-1", LIMIT_NS, NULL);
+        td_status s = get(c, "j-1", TD_TEST_WAIT_NS, NULL);
         assert_int_equal(td_status_code(s), TD_UNAUTHENTICATED);
         assert_string_equal(td_status_reason(s), "TOKEN_INVALID");
         td_status_free(s);
@@ -202,7 +200,7 @@ static void test_unary_is_unreachable_when_nobody_listens(void **state) {
     (void)state;
     struct td_rpc_channel *c = dial("secret", 0);
     td_rpc_server_destroy(server);
-    td_status s = get(c, "j-1", LIMIT_NS, NULL);
+    td_status s = get(c, "j-1", TD_TEST_WAIT_NS, NULL);
     assert_int_equal(td_status_code(s), TD_UNAVAILABLE);
     assert_string_equal(td_status_reason(s), "UNREACHABLE");
     td_status_free(s);
@@ -212,20 +210,20 @@ static void test_unary_is_unreachable_when_nobody_listens(void **state) {
 
 static void test_channel_connects_again_when_the_server_is_back(void **state) {
     (void)state;
-    assert_ok(get(channel, "j-1", LIMIT_NS, NULL));
+    assert_ok(get(channel, "j-1", TD_TEST_WAIT_NS, NULL));
     char address[64];
     snprintf(address, sizeof address, "%s", td_rpc_server_address(server));
     td_rpc_server_destroy(server);
-    assert_fails(get(channel, "j-1", LIMIT_NS, NULL), TD_UNAVAILABLE, address);
+    assert_fails(get(channel, "j-1", TD_TEST_WAIT_NS, NULL), TD_UNAVAILABLE, address);
     struct td_rpc_server_options o = server_options;
     o.listen = address;
     assert_ok(td_rpc_server_create(loop, &o, &server));
     assert_ok(td_rpc_server_add(server, rows, TD_COUNTOF(rows), NULL));
     td_rpc_server_start(server);
-    struct td_mono end = td_mono_add(td_mono_now(), LIMIT_NS);
+    struct td_mono end = td_mono_add(td_mono_now(), TD_TEST_WAIT_NS);
     enum td_code code = TD_UNAVAILABLE;
     while (code == TD_UNAVAILABLE && td_mono_now().ns < end.ns) {
-        td_status s = get(channel, "j-1", LIMIT_NS, NULL);
+        td_status s = get(channel, "j-1", TD_TEST_WAIT_NS, NULL);
         code = td_status_code(s);
         td_status_free(s);
         bool never = false; // let the channel's back-off pass
@@ -241,7 +239,7 @@ static void test_unary_is_refused_when_the_request_is_too_large(void **state) {
     assert_non_null(id);
     memset(id, 'x', bytes);
     id[bytes] = 0;
-    td_status s = get(channel, id, LIMIT_NS, NULL);
+    td_status s = get(channel, id, TD_TEST_WAIT_NS, NULL);
     assert_int_equal(td_status_code(s), TD_RESOURCE_EXHAUSTED);
     assert_string_equal(td_status_reason(s), "MESSAGE_TOO_LARGE");
     td_status_free(s);
@@ -270,8 +268,8 @@ static void test_unary_callback_comes_once_when_the_channel_is_destroyed(void **
     struct unary_result results[3] = {{0}};
     for (size_t i = 0; i < TD_COUNTOF(results); i++) {
         assert_true(td_rpc_unary(channel, "/traind.v1.JobService/GetJob", &r.base,
-                                 &traind__v1__job__descriptor, LIMIT_NS, on_answer, &results[i],
-                                 NULL) == TD_OK);
+                                 &traind__v1__job__descriptor, TD_TEST_WAIT_NS, on_answer,
+                                 &results[i], NULL) == TD_OK);
     }
     td_rpc_channel_destroy(channel);
     channel = NULL;
@@ -288,10 +286,10 @@ static void test_unary_ends_when_cancelled(void **state) {
     struct unary_result result = {0};
     struct td_rpc_stream *s;
     assert_true(td_rpc_unary(channel, "/traind.v1.JobService/GetJob", &r.base,
-                             &traind__v1__job__descriptor, LIMIT_NS, on_answer, &result,
+                             &traind__v1__job__descriptor, TD_TEST_WAIT_NS, on_answer, &result,
                              &s) == TD_OK);
     td_rpc_stream_cancel(s);
-    assert_true(td_loop_run_until(loop, &result.done, LIMIT_NS) == TD_OK);
+    assert_true(td_loop_run_until(loop, &result.done, TD_TEST_WAIT_NS) == TD_OK);
     assert_int_equal(result.code, TD_CANCELLED);
 }
 
@@ -363,7 +361,7 @@ static void test_stream_keeps_order_when_both_queues_fill_up(void **state) {
     open_session(&s, &session_ops);
     send_more(s.stream, &s);
     assert_true(s.n_sent < s.n_to_send); // the queue pushed back
-    assert_true(td_loop_run_until(loop, &s.done, LIMIT_NS) == TD_OK);
+    assert_true(td_loop_run_until(loop, &s.done, TD_TEST_WAIT_NS) == TD_OK);
     assert_int_equal(s.code, TD_CODE_OK);
     assert_int_equal(s.n_received, s.n_to_send);
 }
@@ -373,7 +371,7 @@ static void test_stream_ends_when_cancelled(void **state) {
     struct session s = {0};
     open_session(&s, &session_ops);
     td_rpc_stream_cancel(s.stream);
-    assert_true(td_loop_run_until(loop, &s.done, LIMIT_NS) == TD_OK);
+    assert_true(td_loop_run_until(loop, &s.done, TD_TEST_WAIT_NS) == TD_OK);
     assert_int_equal(s.code, TD_CANCELLED);
 }
 
@@ -394,7 +392,7 @@ static void test_stream_ends_when_its_peer_stops_reading(void **state) {
         (void)td_rpc_stream_send(s.stream, &m.base); // refused while the queue is full
         td_status_free(td_loop_run_until(loop, &never, 5 * TD_NS_PER_MS));
     }
-    assert_true(td_loop_run_until(loop, &s.done, LIMIT_NS) == TD_OK);
+    assert_true(td_loop_run_until(loop, &s.done, TD_TEST_WAIT_NS) == TD_OK);
     assert_int_equal(s.code, TD_UNAVAILABLE);
     assert_string_equal(s.reason, "PEER_STALLED");
 }
@@ -403,11 +401,11 @@ static void test_stream_ends_when_the_server_is_destroyed(void **state) {
     (void)state;
     struct session s = {.n_to_send = 10};
     open_session(&s, &session_ops);
-    assert_true(get(channel, "j-1", LIMIT_NS, NULL) == TD_OK);
+    assert_true(get(channel, "j-1", TD_TEST_WAIT_NS, NULL) == TD_OK);
     td_rpc_server_destroy(server);
     server = NULL;
     assert_int_equal(n_told, n_done);
-    assert_true(td_loop_run_until(loop, &s.done, LIMIT_NS) == TD_OK);
+    assert_true(td_loop_run_until(loop, &s.done, TD_TEST_WAIT_NS) == TD_OK);
     assert_int_equal(s.code, TD_UNAVAILABLE);
 }
 
@@ -419,11 +417,11 @@ static void test_stream_is_told_draining_when_the_server_drains(void **state) {
     (void)state;
     struct session s = {.n_to_send = 10};
     open_session(&s, &session_ops);
-    assert_true(get(channel, "j-1", LIMIT_NS, NULL) == TD_OK);
+    assert_true(get(channel, "j-1", TD_TEST_WAIT_NS, NULL) == TD_OK);
     bool drained = false;
     td_rpc_server_drain(server, 20 * TD_NS_PER_MS, set_true, &drained);
-    assert_true(td_loop_run_until(loop, &drained, LIMIT_NS) == TD_OK);
-    assert_true(td_loop_run_until(loop, &s.done, LIMIT_NS) == TD_OK);
+    assert_true(td_loop_run_until(loop, &drained, TD_TEST_WAIT_NS) == TD_OK);
+    assert_true(td_loop_run_until(loop, &s.done, TD_TEST_WAIT_NS) == TD_OK);
     assert_string_equal(s.reason, "DRAINING");
 }
 

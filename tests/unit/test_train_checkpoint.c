@@ -140,14 +140,14 @@ static void test_checkpoint_is_committed_after_the_points_before_it_are_drained(
     char path[4096];
     f->metrics.launcher = &page;
     assert_ok(save(f, 1, 0));
-    int64_t deadline_ns = td_mono_now().ns + 10 * TD_NS_PER_S;
+    int64_t deadline_ns = td_mono_now().ns + TD_TEST_WAIT_NS;
     snprintf(path, sizeof path, "%s/step-1.tmp/manifest.json", f->dir);
     while (!td_fs_exists(path))
         assert_true(td_mono_now().ns < deadline_ns);
     assert_int_equal(td_rank_page_drain_asked(&page), 1);
     assert_true(td_background_busy(f->background));
     td_rank_page_answer_drain(&page, td_rank_page_drain_asked(&page));
-    assert_ok(td_background_wait(f->background, 10 * TD_NS_PER_S));
+    assert_ok(td_background_wait(f->background, TD_TEST_WAIT_NS));
     snprintf(path, sizeof path, "%s/step-1/manifest.json", f->dir);
     assert_true(td_fs_exists(path));
     f->metrics.launcher = NULL;
@@ -204,7 +204,7 @@ static void test_wait_has_a_deadline_when_the_writer_is_stuck(void **state) {
     assert_false(td_background_submit(f->background, wait_for, &release));
     assert_fails(td_background_wait(f->background, TD_NS_PER_MS), TD_DEADLINE_EXCEEDED, "disk");
     sem_post(&release);
-    assert_ok(td_background_wait(f->background, 10 * TD_NS_PER_S));
+    assert_ok(td_background_wait(f->background, TD_TEST_WAIT_NS));
     sem_destroy(&release);
 }
 

@@ -155,7 +155,7 @@ static void test_timer_fires_not_before_its_time(void **state) {
     assert_true(td_loop_timer_create(loop, set_true, &fired, &timer) == TD_OK);
     int64_t begin_ns = td_mono_now().ns;
     td_loop_timer_arm(timer, 20 * TD_NS_PER_MS);
-    assert_true(td_loop_run_until(loop, &fired, 5 * TD_NS_PER_S) == TD_OK);
+    assert_true(td_loop_run_until(loop, &fired, TD_TEST_WAIT_NS) == TD_OK);
     assert_true(td_mono_now().ns - begin_ns >= 20 * TD_NS_PER_MS);
     assert_false(td_loop_timer_is_armed(timer));
     td_loop_timer_destroy(timer);
@@ -181,7 +181,7 @@ static void test_periodic_timer_ends_when_destroyed_from_its_callback(void **sta
     struct ticks t = {.n_left = 3};
     assert_true(td_loop_timer_create(loop, on_tick, &t, &t.timer) == TD_OK);
     td_loop_timer_arm_periodic(t.timer, TD_NS_PER_MS);
-    assert_true(td_loop_run_until(loop, &t.done, 5 * TD_NS_PER_S) == TD_OK);
+    assert_true(td_loop_run_until(loop, &t.done, TD_TEST_WAIT_NS) == TD_OK);
     td_loop_destroy(loop);
 }
 
@@ -224,7 +224,7 @@ static void test_fd_watch_tells_when_bytes_arrive(void **state) {
     assert_int_equal(td_status_code(s), TD_DEADLINE_EXCEEDED);
     td_status_free(s);
     assert_true(td_loop_fd_set(e.watch, TD_LOOP_FD_READ) == TD_OK);
-    assert_true(td_loop_run_until(loop, &e.done, 5 * TD_NS_PER_S) == TD_OK);
+    assert_true(td_loop_run_until(loop, &e.done, TD_TEST_WAIT_NS) == TD_OK);
     assert_int_equal(e.byte, 'x');
     assert_int_equal(e.events, TD_LOOP_FD_READ);
     close(fds[0]);
@@ -252,7 +252,7 @@ static void test_signal_runs_on_the_loop_when_raised(void **state) {
     assert_true(td_loop_signal_create(loop, SIGUSR1, set_true, &seen, &watch) == TD_OK);
     raise(SIGUSR1);
     assert_false(seen);
-    assert_true(td_loop_run_until(loop, &seen, 5 * TD_NS_PER_S) == TD_OK);
+    assert_true(td_loop_run_until(loop, &seen, TD_TEST_WAIT_NS) == TD_OK);
     td_loop_signal_destroy(watch);
     td_loop_destroy(loop);
 }
