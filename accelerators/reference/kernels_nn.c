@@ -152,16 +152,19 @@ static td_status run_norm_grad(struct ref_call *c) {
     return TD_OK;
 }
 
-// ---- dropout
+// ---- dropout ------------------------------------------------------------------------------------
+// A row's mask lies in the last bytes of its results: byte i is read before result i, which is the
+// first that may overwrite it, is written.
 static td_status run_dropout(struct ref_call *c) {
     const struct td_attrs *a = &c->node->attrs;
     int64_t n_rows = c->in[0].shape->dim[0], n = n_rows ? c->in[0].n / n_rows : 0;
-    TD_AUTO_FREE uint8_t *keep = td_calloc((size_t)n + 1, 1);
-    if (!keep) return td_fail_oom();
     for (int64_t r = 0; r < n_rows; r++) {
+        const double *x = c->in[0].x + r * n;
+        double *y = c->out[0].x + r * n;
+        uint8_t *keep = (uint8_t *)(y + n) - n;
         td_random_keep(c->scalars, a->stream, a->drop, r, n, keep);
         for (int64_t i = 0; i < n; i++) {
-            c->out[0].x[r * n + i] = keep[i] ? c->in[0].x[r * n + i] / (1 - a->drop) : 0;
+            y[i] = keep[i] ? x[i] / (1 - a->drop) : 0;
         }
     }
     return TD_OK;

@@ -146,7 +146,7 @@ def test_plan_says_sizes_and_steps_without_training(tmp_path):
 
 CONVNET = {"name": "convnet", "layers": [
     {"name": "conv", "channels": 8, "kernel": 3, "padding": 1}, {"name": "batch_norm"}, {"name": "relu"},
-    {"name": "residual", "channels": 8, "blocks": 4}, {"name": "global_avg_pool"},
+    {"name": "residual", "channels": 8, "blocks": 4}, {"name": "global_avg_pool"}, {"name": "dropout"},
     {"name": "linear", "features": 4}]}
 
 
@@ -161,13 +161,15 @@ def images(folder):
     return {"name": "idx", "path": str(folder), "classes": 4, "batch_size": 32}
 
 
-@pytest.mark.parametrize("accelerator", ["reference", "cpu"])
+# On cpu, 64-true runs on the reference's loops, whose scratch counts like any other.
+@pytest.mark.parametrize("accelerator, precision", [("reference", "32-true"), ("cpu", "32-true"),
+                                                    ("cpu", "bf16-mixed"), ("cpu", "64-true")])
 @pytest.mark.parametrize("world", [1, 2])
 @pytest.mark.parametrize("model", ["mlp", "convnet"])
-def test_plan_says_the_bytes_that_ranks_hold(tmp_path, model, world, accelerator):
+def test_plan_says_the_bytes_that_ranks_hold(tmp_path, model, world, accelerator, precision):
     changes = {} if model == "mlp" else {"model": CONVNET, "data": images(tmp_path / "data")}
     plan = plan_of(changes, checkpoint={"save_top_k": 0}, run={"world_size": world},
-                   trainer={"accelerator": accelerator, "devices": world, "max_steps": 2,
+                   trainer={"accelerator": accelerator, "devices": world, "max_steps": 2, "precision": precision,
                             "accumulate_grad_batches": 2, "recompute": "selective"})
     plan_file = tmp_path / "plan.json"
     plan_file.write_text(json.dumps(plan))
