@@ -214,10 +214,10 @@ static td_status run_adafactor(const struct td_kernel *k, const struct td_run *r
         .row = o->factored ? td_operand_at(&k->in[2], r) : NULL,
         .col = o->factored ? td_operand_at(&k->in[3], r) : NULL,
         .clip = k->n_in > n ? *(const float *)td_operand_at(&k->in[n], r) : 1,
-        .take = (float)pow(t, (double)o->beta2_decay),
-        .decay = (float)(1 - lr * (double)o->weight_decay),
-        .eps = o->eps,
-        .least = o->eps * o->eps,
+        .take = (float)pow(t, o->beta2_decay),
+        .decay = (float)(1 - lr * o->weight_decay),
+        .eps = (float)o->eps,
+        .least = (float)(o->eps * o->eps),
     };
     set_shape(k, &a);
     set_sums(&a, r->scratch);
@@ -225,11 +225,11 @@ static td_status run_adafactor(const struct td_kernel *k, const struct td_run *r
     int64_t rows = a.matrices * a.rows, grain = GRAIN / a.cols + 1;
     if (!o->unscaled) {
         td_parallel(k->n_threads, rows, grain, parameter_range, &a);
-        step *= fmax((double)o->eps2, sqrt(mean_of_rows(&a)));
+        step *= fmax(o->eps2, sqrt(mean_of_rows(&a)));
     }
     follow_gradient(&a, k->n_threads);
     td_parallel(k->n_threads, rows, grain, size_range, &a);
-    a.step = (float)(step / fmax(1, sqrt(mean_of_rows(&a)) / (double)o->threshold));
+    a.step = (float)(step / fmax(1, sqrt(mean_of_rows(&a)) / o->threshold));
     td_parallel(k->n_threads, rows, grain, update_range, &a);
     return TD_OK;
 }

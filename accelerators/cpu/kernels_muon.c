@@ -67,8 +67,8 @@ static td_status run_momentum(const struct td_kernel *k, const struct td_run *r)
         .y = td_operand_at(&k->out[0], r),
         .n = k->elems,
         .clip = k->n_in > 2 ? *(const float *)td_operand_at(&k->in[2], r) : 1,
-        .keep = o->momentum,
-        .ahead = o->nesterov ? o->momentum : 1,
+        .keep = (float)o->momentum,
+        .ahead = o->nesterov ? (float)o->momentum : 1,
         .squares = r->scratch,
     };
     int64_t blocks = (a.n + BLOCK - 1) / BLOCK;
@@ -77,7 +77,7 @@ static td_status run_momentum(const struct td_kernel *k, const struct td_run *r)
     for (int64_t b = 0; b < blocks; b++) {
         sum += a.squares[b];
     }
-    a.scale = (float)(1 / fmax(sqrt(sum), (double)o->eps));
+    a.scale = (float)(1 / fmax(sqrt(sum), o->eps));
     td_parallel(k->n_threads, a.n, GRAIN, scale_range, &a);
     return TD_OK;
 }
@@ -101,11 +101,11 @@ static void step_range(const void *arg, int64_t begin, int64_t end) {
 static td_status run_step(const struct td_kernel *k, const struct td_run *r) {
     const struct td_optim_attrs *o = &k->attrs.optim;
     double lr = td_optim_lr(o, k->scalars);
-    double scale = o->update_scale != 0 ? (double)o->update_scale : 1;
+    double scale = o->update_scale != 0 ? o->update_scale : 1;
     struct step_arg a = {
         .p = td_operand_at(&k->in[0], r),
         .x = td_operand_at(&k->in[1], r),
-        .decay = (float)(1 - lr * (double)o->weight_decay),
+        .decay = (float)(1 - lr * o->weight_decay),
         .step = (float)(lr * scale),
     };
     td_parallel(k->n_threads, td_shape_elems(&k->shape[0]), GRAIN, step_range, &a);

@@ -13,7 +13,8 @@ enum { GRAIN = 8192 };
 struct adam_arg {
     float *p, *m, *v;
     const float *g;
-    float clip, decay, l2, beta1, beta2, step_size, inv_correction, eps;
+    float clip, decay, l2, step_size, inv_correction, eps;
+    float keep1, take1, keep2, take2; // beta1, 1 - beta1, ...: rounded each by itself, as in torch
 };
 
 // decay multiplies the parameter (adamw, else 1); l2 joins the gradient (adam, else 0).
@@ -22,12 +23,13 @@ TD_CLONES static void adam_pass(const struct adam_arg *a, int64_t begin, int64_t
     float *restrict m = a->m;
     float *restrict v = a->v;
     const float *restrict g = a->g;
-    const float clip = a->clip, decay = a->decay, l2 = a->l2, b1 = a->beta1, b2 = a->beta2;
+    const float clip = a->clip, decay = a->decay, l2 = a->l2, keep1 = a->keep1, take1 = a->take1;
+    const float keep2 = a->keep2, take2 = a->take2;
     const float step = a->step_size, inv = a->inv_correction, eps = a->eps;
     for (int64_t i = begin; i < end; i++) {
         float gi = g[i] * clip + l2 * p[i];
-        float mi = b1 * m[i] + (1 - b1) * gi;
-        float vi = b2 * v[i] + (1 - b2) * gi * gi;
+        float mi = keep1 * m[i] + take1 * gi;
+        float vi = keep2 * v[i] + take2 * gi * gi;
         m[i] = mi;
         v[i] = vi;
         p[i] = p[i] * decay - step * mi / (sqrtf(vi) * inv + eps);
@@ -41,20 +43,22 @@ static void adam_range(const void *arg, int64_t begin, int64_t end) {
 static td_status run_adam_kind(const struct td_kernel *k, const struct td_run *r, bool decoupled) {
     const struct td_optim_attrs *o = &k->attrs.optim;
     double lr = td_optim_lr(o, k->scalars), t = (double)k->scalars[TD_SCALAR_STEP];
-    double c1 = 1 - pow((double)o->beta1, t), c2 = 1 - pow((double)o->beta2, t);
+    double c1 = 1 - pow(o->beta1, t), c2 = 1 - pow(o->beta2, t);
     struct adam_arg a = {
         .p = td_operand_at(&k->in[0], r),
         .g = td_operand_at(&k->in[1], r),
         .m = td_operand_at(&k->in[2], r),
         .v = td_operand_at(&k->in[3], r),
         .clip = k->n_in > 4 ? *(const float *)td_operand_at(&k->in[4], r) : 1,
-        .decay = decoupled ? (float)(1 - lr * (double)o->weight_decay) : 1,
-        .l2 = decoupled ? 0 : o->weight_decay,
-        .beta1 = o->beta1,
-        .beta2 = o->beta2,
+        .decay = decoupled ? (float)(1 - lr * o->weight_decay) : 1,
+        .l2 = decoupled ? 0 : (float)o->weight_decay,
+        .keep1 = (float)o->beta1,
+        .take1 = (float)(1 - o->beta1),
+        .keep2 = (float)o->beta2,
+        .take2 = (float)(1 - o->beta2),
         .step_size = (float)(lr / c1),
         .inv_correction = (float)(1 / sqrt(c2)),
-        .eps = o->eps,
+        .eps = (float)o->eps,
     };
     td_parallel(k->n_threads, td_shape_elems(&k->shape[0]), GRAIN, adam_range, &a);
     return TD_OK;
@@ -71,18 +75,20 @@ static td_status run_adamw(const struct td_kernel *k, const struct td_run *r) {
 struct lion_arg {
     float *p, *m;
     const float *g;
-    float clip, decay, beta1, beta2, lr;
+    float clip, decay, lr;
+    float keep1, take1, keep2, take2; // beta1, 1 - beta1, ...
 };
 
 TD_CLONES static void lion_pass(const struct lion_arg *a, int64_t begin, int64_t end) {
     float *restrict p = a->p;
     float *restrict m = a->m;
     const float *restrict g = a->g;
-    const float clip = a->clip, decay = a->decay, b1 = a->beta1, b2 = a->beta2, lr = a->lr;
+    const float clip = a->clip, decay = a->decay, lr = a->lr, keep1 = a->keep1;
+    const float take1 = a->take1, keep2 = a->keep2, take2 = a->take2;
     for (int64_t i = begin; i < end; i++) {
-        float gi = g[i] * clip, u = b1 * m[i] + (1 - b1) * gi;
+        float gi = g[i] * clip, u = keep1 * m[i] + take1 * gi;
         p[i] = p[i] * decay - (u > 0 ? lr : u < 0 ? -lr : 0);
-        m[i] = b2 * m[i] + (1 - b2) * gi;
+        m[i] = keep2 * m[i] + take2 * gi;
     }
 }
 
@@ -98,9 +104,11 @@ static td_status run_lion(const struct td_kernel *k, const struct td_run *r) {
         .g = td_operand_at(&k->in[1], r),
         .m = td_operand_at(&k->in[2], r),
         .clip = k->n_in > 3 ? *(const float *)td_operand_at(&k->in[3], r) : 1,
-        .decay = (float)(1 - lr * (double)o->weight_decay),
-        .beta1 = o->beta1,
-        .beta2 = o->beta2,
+        .decay = (float)(1 - lr * o->weight_decay),
+        .keep1 = (float)o->beta1,
+        .take1 = (float)(1 - o->beta1),
+        .keep2 = (float)o->beta2,
+        .take2 = (float)(1 - o->beta2),
         .lr = (float)lr,
     };
     td_parallel(k->n_threads, td_shape_elems(&k->shape[0]), GRAIN, lion_range, &a);
@@ -148,10 +156,10 @@ static td_status run_sgd(const struct td_kernel *k, const struct td_run *r) {
         .g = td_operand_at(&k->in[1], r),
         .buf = momentum ? td_operand_at(&k->in[2], r) : NULL,
         .clip = k->n_in > clip_at ? *(const float *)td_operand_at(&k->in[clip_at], r) : 1,
-        .l2 = o->weight_decay,
+        .l2 = (float)o->weight_decay,
         .lr = (float)td_optim_lr(o, k->scalars),
-        .momentum = o->momentum,
-        .one_minus_dampening = 1 - o->dampening,
+        .momentum = (float)o->momentum,
+        .one_minus_dampening = (float)(1 - o->dampening),
         .nesterov = o->nesterov,
         .first = k->scalars[TD_SCALAR_STEP] <= 1,
     };

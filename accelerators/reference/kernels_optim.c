@@ -13,7 +13,7 @@ static double clip_of(const struct ref_call *c, uint32_t n_tensors) {
 
 static td_status run_sgd(struct ref_call *c) {
     const struct td_optim_attrs *o = &c->node->attrs.optim;
-    double mu = (double)o->momentum, wd = (double)o->weight_decay;
+    double mu = o->momentum, wd = o->weight_decay;
     double lr = td_optim_lr(o, c->scalars);
     bool has_buf = mu != 0, first = c->scalars[TD_SCALAR_STEP] <= 1;
     double clip = clip_of(c, has_buf ? 3 : 2);
@@ -21,7 +21,7 @@ static td_status run_sgd(struct ref_call *c) {
     for (int64_t i = 0; i < c->in[0].n; i++) {
         double g = c->in[1].x[i] * clip + wd * p[i];
         if (has_buf) {
-            buf[i] = first ? g : mu * buf[i] + (1 - (double)o->dampening) * g;
+            buf[i] = first ? g : mu * buf[i] + (1 - o->dampening) * g;
             g = o->nesterov ? g + mu * buf[i] : buf[i];
         }
         p[i] -= lr * g;
@@ -34,8 +34,8 @@ static td_status run_adam(struct ref_call *c) { // and adamw
     const struct td_optim_attrs *o = &c->node->attrs.optim;
     bool decoupled = c->node->op == TD_OP_ADAMW;
     double lr = td_optim_lr(o, c->scalars), t = (double)c->scalars[TD_SCALAR_STEP];
-    double b1 = (double)o->beta1, b2 = (double)o->beta2, eps = (double)o->eps;
-    double wd = (double)o->weight_decay, clip = clip_of(c, 4);
+    double b1 = o->beta1, b2 = o->beta2, eps = o->eps;
+    double wd = o->weight_decay, clip = clip_of(c, 4);
     double step_size = lr / (1 - pow(b1, t)), root_bc2 = sqrt(1 - pow(b2, t));
     double *p = c->in[0].x, *m = c->in[2].x, *v = c->in[3].x;
     for (int64_t i = 0; i < c->in[0].n; i++) {
@@ -55,7 +55,7 @@ static td_status run_adam(struct ref_call *c) { // and adamw
 static td_status run_lion(struct ref_call *c) {
     const struct td_optim_attrs *o = &c->node->attrs.optim;
     double lr = td_optim_lr(o, c->scalars), clip = clip_of(c, 3);
-    double b1 = (double)o->beta1, b2 = (double)o->beta2, wd = (double)o->weight_decay;
+    double b1 = o->beta1, b2 = o->beta2, wd = o->weight_decay;
     double *p = c->in[0].x, *m = c->in[2].x;
     for (int64_t i = 0; i < c->in[0].n; i++) {
         double g = c->in[1].x[i] * clip, u = b1 * m[i] + (1 - b1) * g;
@@ -109,7 +109,7 @@ static double root_mean_square(const double *x, int64_t n) {
 static void divide_by_moment(struct ref_call *c, double take, double *u) {
     const struct td_optim_attrs *o = &c->node->attrs.optim;
     const struct td_shape *s = c->in[0].shape;
-    double eps = (double)o->eps, *v = c->in[2].x;
+    double eps = o->eps, *v = c->in[2].x;
     int64_t n = c->in[0].n;
     if (!o->factored) {
         follow_means(u, take, n, 1, 1, v);
@@ -135,14 +135,14 @@ static td_status run_adafactor(struct ref_call *c) {
            step = o->fixed_step ? lr : fmin(lr, 1 / sqrt(t));
     double *p = c->in[0].x, *u = c->in[1].x; // the gradient's copy becomes the update
     int64_t n = c->in[0].n;
-    if (!o->unscaled) step *= fmax((double)o->eps2, root_mean_square(p, n));
+    if (!o->unscaled) step *= fmax(o->eps2, root_mean_square(p, n));
     for (int64_t i = 0; i < n; i++) {
         u[i] *= clip;
     }
-    divide_by_moment(c, pow(t, (double)o->beta2_decay), u);
-    step /= fmax(1, root_mean_square(u, n) / (double)o->threshold);
+    divide_by_moment(c, pow(t, o->beta2_decay), u);
+    step /= fmax(1, root_mean_square(u, n) / o->threshold);
     for (int64_t i = 0; i < n; i++) {
-        p[i] = p[i] * (1 - lr * (double)o->weight_decay) - step * u[i];
+        p[i] = p[i] * (1 - lr * o->weight_decay) - step * u[i];
     }
     c->written = o->factored ? 1 | 4 | 8 : 1 | 4;
     return TD_OK;
@@ -151,7 +151,7 @@ static td_status run_adafactor(struct ref_call *c) {
 // ---- muon ---------------------------------------------------------------------------------------
 static td_status run_muon_momentum(struct ref_call *c) {
     const struct td_optim_attrs *o = &c->node->attrs.optim;
-    double mu = (double)o->momentum, clip = clip_of(c, 2), norm;
+    double mu = o->momentum, clip = clip_of(c, 2), norm;
     double *buf = c->in[1].x, *y = c->out[0].x;
     int64_t n = c->in[0].n;
     for (int64_t i = 0; i < n; i++) {
@@ -161,7 +161,7 @@ static td_status run_muon_momentum(struct ref_call *c) {
     }
     norm = root_mean_square(y, n) * sqrt((double)n);
     for (int64_t i = 0; i < n; i++) {
-        y[i] /= fmax(norm, (double)o->eps);
+        y[i] /= fmax(norm, o->eps);
     }
     c->written = 2;
     return TD_OK;
@@ -170,9 +170,9 @@ static td_status run_muon_momentum(struct ref_call *c) {
 static td_status run_muon(struct ref_call *c) {
     const struct td_optim_attrs *o = &c->node->attrs.optim;
     double lr = td_optim_lr(o, c->scalars), *p = c->in[0].x;
-    double step = lr * (o->update_scale != 0 ? (double)o->update_scale : 1);
+    double step = lr * (o->update_scale != 0 ? o->update_scale : 1);
     for (int64_t i = 0; i < c->in[0].n; i++) {
-        p[i] = p[i] * (1 - lr * (double)o->weight_decay) - step * c->in[1].x[i];
+        p[i] = p[i] * (1 - lr * o->weight_decay) - step * c->in[1].x[i];
     }
     c->written = 1;
     return TD_OK;

@@ -147,13 +147,13 @@ static void take_limits(const struct td_spec_trainer *from, struct td_limits *to
     };
 }
 
-static float real_of(const struct td_json *knobs, const char *key, double fallback) {
-    return (float)td_json_real(td_json_get(knobs, key), fallback);
+static double real_of(const struct td_json *knobs, const char *key, double fallback) {
+    return td_json_real(td_json_get(knobs, key), fallback);
 }
 
 static void take_betas(const struct td_json *betas, struct td_optim_attrs *to) {
-    to->beta1 = (float)td_json_real(betas ? betas->first : NULL, 0.9);
-    to->beta2 = (float)td_json_real(betas ? betas->last : NULL, 0.999);
+    to->beta1 = td_json_real(betas ? betas->first : NULL, 0.9);
+    to->beta2 = td_json_real(betas ? betas->last : NULL, 0.999);
 }
 
 static int index_of(const char *name, const char *const *names, int n) {

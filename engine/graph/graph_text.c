@@ -57,9 +57,8 @@ static td_status write_value(const struct writer *w, td_value v) {
 }
 
 static td_status write_adafactor(const struct writer *w, const struct td_optim_attrs *o) {
-    return td_buf_printf(w->out, " decay=%g eps=%g,%g threshold=%g wd=%g%s%s%s",
-                         (double)o->beta2_decay, (double)o->eps, (double)o->eps2,
-                         (double)o->threshold, (double)o->weight_decay,
+    return td_buf_printf(w->out, " decay=%g eps=%g,%g threshold=%g wd=%g%s%s%s", o->beta2_decay,
+                         o->eps, o->eps2, o->threshold, o->weight_decay,
                          o->factored ? " factored" : "", o->fixed_step ? " fixed_step" : "",
                          o->unscaled ? " unscaled" : "");
 }
@@ -67,25 +66,22 @@ static td_status write_adafactor(const struct writer *w, const struct td_optim_a
 // Nothing for what is no optimizer.
 static td_status write_optim(const struct writer *w, enum td_op op,
                              const struct td_optim_attrs *o) {
-    if (o->lr_scale != 0) TD_TRY(td_buf_printf(w->out, " lr_scale=%g", (double)o->lr_scale));
+    if (o->lr_scale != 0) TD_TRY(td_buf_printf(w->out, " lr_scale=%g", o->lr_scale));
     if (o->stochastic) TD_TRY(td_buf_str(w->out, " stochastic"));
-    const double wd = (double)o->weight_decay;
+    const double wd = o->weight_decay;
     const char *nesterov = o->nesterov ? " nesterov" : "";
     if (op == TD_OP_SGD)
-        return td_buf_printf(w->out, " momentum=%g dampening=%g wd=%g%s", (double)o->momentum,
-                             (double)o->dampening, wd, nesterov);
+        return td_buf_printf(w->out, " momentum=%g dampening=%g wd=%g%s", o->momentum, o->dampening,
+                             wd, nesterov);
     if (op == TD_OP_ADAM || op == TD_OP_ADAMW)
-        return td_buf_printf(w->out, " beta1=%g beta2=%g eps=%g wd=%g", (double)o->beta1,
-                             (double)o->beta2, (double)o->eps, wd);
-    if (op == TD_OP_LION)
-        return td_buf_printf(w->out, " beta1=%g beta2=%g wd=%g", (double)o->beta1, (double)o->beta2,
+        return td_buf_printf(w->out, " beta1=%g beta2=%g eps=%g wd=%g", o->beta1, o->beta2, o->eps,
                              wd);
+    if (op == TD_OP_LION)
+        return td_buf_printf(w->out, " beta1=%g beta2=%g wd=%g", o->beta1, o->beta2, wd);
     if (op == TD_OP_ADAFACTOR) return write_adafactor(w, o);
     if (op == TD_OP_MUON_MOMENTUM)
-        return td_buf_printf(w->out, " momentum=%g eps=%g%s", (double)o->momentum, (double)o->eps,
-                             nesterov);
-    if (op == TD_OP_MUON)
-        return td_buf_printf(w->out, " wd=%g scale=%g", wd, (double)o->update_scale);
+        return td_buf_printf(w->out, " momentum=%g eps=%g%s", o->momentum, o->eps, nesterov);
+    if (op == TD_OP_MUON) return td_buf_printf(w->out, " wd=%g scale=%g", wd, o->update_scale);
     return TD_OK;
 }
 

@@ -44,7 +44,7 @@ static void choose_muon(const struct td_optimizer_config *c, const struct td_sta
     if (param->shape.n_dims != 2 || param->marks & TD_PARAM_NOT_HIDDEN) {
         io->op = TD_OP_ADAMW;
         io->attrs = c->muon.adamw;
-        io->attrs.lr_scale = c->lr > 0 ? (float)(c->muon.adamw_lr / c->lr) : 1;
+        io->attrs.lr_scale = c->lr > 0 ? c->muon.adamw_lr / c->lr : 1;
         return;
     }
     double out = (double)param->shape.dim[0], in = (double)TD_MAX(param->shape.dim[1], 1);
@@ -53,16 +53,16 @@ static void choose_muon(const struct td_optimizer_config *c, const struct td_sta
         [TD_MUON_MATCH_RMS_ADAMW] = 0.2 * sqrt(fmax(out, in)),
         [TD_MUON_SPECTRAL_UNCLAMPED] = sqrt(out / in),
     };
-    io->attrs.update_scale = (float)scales[c->muon.scale];
+    io->attrs.update_scale = scales[c->muon.scale];
     io->ns_steps = c->muon.ns_steps;
     memcpy(io->ns_coefficients, c->muon.ns_coefficients, sizeof io->ns_coefficients);
 }
 
 // The step from 1 to the next number of a type.
-static float epsilon_of(enum td_dtype t) {
+static double epsilon_of(enum td_dtype t) {
     const double steps[TD_DTYPE_COUNT] = {
         [TD_F32] = 0x1p-23, [TD_F64] = 0x1p-52, [TD_BF16] = 0x1p-7, [TD_F16] = 0x1p-10};
-    return (float)steps[t];
+    return steps[t];
 }
 
 static void choose(const void *arg, const struct td_state_info *param, struct td_optim_choice *io) {
@@ -72,10 +72,10 @@ static void choose(const void *arg, const struct td_state_info *param, struct td
     if (param->marks & TD_PARAM_NO_DECAY) io->attrs.weight_decay = 0;
     const struct td_optimizer_group *group = group_of(c, param->name);
     if (!group) return;
-    if (group->has_weight_decay) io->attrs.weight_decay = (float)group->weight_decay;
+    if (group->has_weight_decay) io->attrs.weight_decay = group->weight_decay;
     io->frozen = group->lr_scale == 0;
-    double scale = group->lr_scale * (io->attrs.lr_scale != 0 ? (double)io->attrs.lr_scale : 1);
-    if (group->lr_scale != 1) io->attrs.lr_scale = fmaxf((float)scale, FLT_MIN);
+    double scale = group->lr_scale * (io->attrs.lr_scale != 0 ? io->attrs.lr_scale : 1);
+    if (group->lr_scale != 1) io->attrs.lr_scale = fmax(scale, DBL_MIN);
 }
 
 void td_optimizer_options(const struct td_optimizer_config *config,

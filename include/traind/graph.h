@@ -152,17 +152,18 @@ struct td_value_info {
 };
 
 struct td_optim_attrs {
-    float lr_scale; // of TD_SCALAR_LR; 0 stands for 1
-    float beta1, beta2, eps, weight_decay, momentum, dampening;
+    double lr_scale; // of TD_SCALAR_LR; 0 stands for 1
+    double beta1, beta2, eps, weight_decay, momentum, dampening;
     bool nesterov;
     bool stochastic; // a 16-bit parameter is rounded stochastically, by attrs.stream
-    float beta2_decay, eps2, threshold; // adafactor: exponent of the step; least scale; clip of rms
-    bool factored;                      // adafactor: the second moment is kept as row and column
+    double beta2_decay, eps2,
+        threshold;             // adafactor: exponent of the step; least scale; clip of rms
+    bool factored;             // adafactor: the second moment is kept as row and column
     bool fixed_step, unscaled; // adafactor: lr is not capped; not relative to the parameter
-    float update_scale;        // muon; 0 stands for 1
+    double update_scale;       // muon; 0 stands for 1
 };
 static inline double td_optim_lr(const struct td_optim_attrs *o, const float *scalars) {
-    return (double)scalars[TD_SCALAR_LR] * (o->lr_scale != 0 ? (double)o->lr_scale : 1);
+    return (double)scalars[TD_SCALAR_LR] * (o->lr_scale != 0 ? o->lr_scale : 1);
 }
 
 // Of convolutions and pools: (height, width). 0 stands for 1; groups likewise.

@@ -59,7 +59,7 @@ static td_status open_parts(struct bench *b, struct td_registry *r, struct td_ar
 static td_status compile(struct bench *b) {
     const struct td_optimizer_options optimizer = {
         .op = TD_OP_ADAMW,
-        .attrs = {.beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .weight_decay = 0.01f},
+        .attrs = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01},
     };
     const struct td_compile_options options = {
         .key =

@@ -374,7 +374,7 @@ static void train(const struct td_accelerator_ops *ops, bool one_by_one, struct 
     struct rig_mlp m = {.dtype = TD_F32, .n_widths = 4, .width = {50, 33, 16, 10}};
     struct td_optimizer_options opt = {
         .op = TD_OP_ADAMW,
-        .attrs = {.beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .weight_decay = 0.01f},
+        .attrs = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01},
         .clip_norm = 0.5};
     struct td_compile_options o = {.key = rig_key(TD_MODE_TRAIN, SAMPLES, true),
                                    .record = rig_record_mlp,

@@ -13,10 +13,10 @@ static void add_clip(struct op_case *c) {
 
 static void optimizer(struct subject *s, enum td_op op, int64_t n, bool clip, bool nesterov) {
     struct op_case c = {.op = op};
-    c.attrs.optim = (struct td_optim_attrs){.beta1 = 0.9f,
-                                            .beta2 = 0.95f,
-                                            .eps = 1e-8f,
-                                            .weight_decay = 0.1f,
+    c.attrs.optim = (struct td_optim_attrs){.beta1 = 0.9,
+                                            .beta2 = 0.95,
+                                            .eps = 1e-8,
+                                            .weight_decay = 0.1,
                                             .lr_scale = nesterov ? 0.5f : 0,
                                             .momentum = clip ? 0.9f : 0,
                                             .dampening = nesterov ? 0 : 0.5f,
@@ -84,7 +84,7 @@ static void cases_muon(struct subject *s) {
         for (int options = 0; options < 4; options++) {
             struct op_case c = {.op = TD_OP_MUON_MOMENTUM, .n_in = 2};
             c.attrs.optim =
-                (struct td_optim_attrs){.momentum = 0.95f, .eps = 1e-7f, .nesterov = options & 1};
+                (struct td_optim_attrs){.momentum = 0.95, .eps = 1e-7, .nesterov = options & 1};
             c.in[0] = like(shapes[i], TD_ROLE_GRAD, -1);
             c.in[1] = like(shapes[i], TD_ROLE_OPTIM, -1);
             if (options & 2) add_clip(&c);

@@ -332,7 +332,7 @@ static void test_readers_move_to_a_new_value_when_replaced_behind_an_insertion(v
 // ---- memory runs out ----------------------------------------------------------------------------
 static td_status compile_all(void *arg) {
     struct td_optimizer_options opt = {
-        .op = TD_OP_ADAMW, .attrs = {.beta1 = 0.9f, .beta2 = 0.999f}, .clip_norm = 1};
+        .op = TD_OP_ADAMW, .attrs = {.beta1 = 0.9, .beta2 = 0.999}, .clip_norm = 1};
     struct td_compile_options o = {.key = rig_key(TD_MODE_TRAIN, 4, true),
                                    .windowed = true,
                                    .record = rig_record_mlp,

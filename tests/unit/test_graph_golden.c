@@ -60,7 +60,7 @@ static void test_train_step_has_this_text_when_ddp_with_clipped_adamw(void **sta
     (void)state;
     struct td_optimizer_options opt = {
         .op = TD_OP_ADAMW,
-        .attrs = {.beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .weight_decay = 0.01f},
+        .attrs = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01},
         .clip_norm = 1};
     check_program("train_ddp", (struct td_compile_options){.key = rig_key(TD_MODE_TRAIN, 4, true),
                                                            .strategy = ddp,
@@ -77,7 +77,7 @@ static void test_train_step_has_this_text_when_accumulating_without_sync(void **
 
 static void test_train_step_has_this_text_when_sgd_with_momentum(void **state) {
     (void)state;
-    struct td_optimizer_options opt = {.op = TD_OP_SGD, .attrs = {.momentum = 0.9f}};
+    struct td_optimizer_options opt = {.op = TD_OP_SGD, .attrs = {.momentum = 0.9}};
     check_program("train_sgd", (struct td_compile_options){.key = rig_key(TD_MODE_TRAIN, 4, true),
                                                            .optimizer = &opt});
 }
@@ -219,7 +219,7 @@ static void check_precision(const char *name, const struct td_plugin_desc *plugi
     } borrow = {.given = plugin};
     struct td_optimizer_options opt = {
         .op = TD_OP_ADAMW,
-        .attrs = {.beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .weight_decay = 0.01f},
+        .attrs = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01},
         .unscale = scales,
         .clip_norm = 1};
     only = "precision fuse";

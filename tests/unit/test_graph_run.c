@@ -12,7 +12,7 @@ static struct rig_mlp mlp(enum td_dtype dtype) {
 static struct td_optimizer_options adamw(void) {
     return (struct td_optimizer_options){
         .op = TD_OP_ADAMW,
-        .attrs = {.beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .weight_decay = 0.01f},
+        .attrs = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01},
         .clip_norm = 0.5};
 }
 
@@ -177,11 +177,11 @@ static double lr_of(int t) {
 }
 
 static void hand_step(struct hand *h, const struct td_optimizer_options *o, double g, int t) {
-    double b1 = (double)o->attrs.beta1, b2 = (double)o->attrs.beta2, lr = lr_of(t);
-    double wd = (double)o->attrs.weight_decay, mu = (double)o->attrs.momentum;
+    double b1 = o->attrs.beta1, b2 = o->attrs.beta2, lr = lr_of(t);
+    double wd = o->attrs.weight_decay, mu = o->attrs.momentum;
     if (o->op == TD_OP_SGD) {
         g = g + wd * h->p;
-        h->m = t == 1 ? g : mu * h->m + (1 - (double)o->attrs.dampening) * g;
+        h->m = t == 1 ? g : mu * h->m + (1 - o->attrs.dampening) * g;
         h->p -= lr * (mu == 0 ? g : o->attrs.nesterov ? g + mu * h->m : h->m);
         return;
     }
@@ -191,7 +191,7 @@ static void hand_step(struct hand *h, const struct td_optimizer_options *o, doub
         g = g + wd * h->p;
     h->m = b1 * h->m + (1 - b1) * g;
     h->v = b2 * h->v + (1 - b2) * g * g;
-    double denominator = sqrt(h->v) / sqrt(1 - pow(b2, t)) + (double)o->attrs.eps;
+    double denominator = sqrt(h->v) / sqrt(1 - pow(b2, t)) + o->attrs.eps;
     h->p -= lr / (1 - pow(b1, t)) * h->m / denominator;
 }
 
@@ -226,10 +226,10 @@ static void test_sgd_is_torchs_when_plain_with_momentum_and_nesterov(void **stat
     (void)state;
     struct td_optimizer_options o = {.op = TD_OP_SGD};
     check_optimizer(o);
-    o.attrs.weight_decay = 0.1f;
+    o.attrs.weight_decay = 0.1;
     check_optimizer(o);
-    o.attrs.momentum = 0.9f;
-    o.attrs.dampening = 0.25f;
+    o.attrs.momentum = 0.9;
+    o.attrs.dampening = 0.25;
     check_optimizer(o);
     o.attrs.dampening = 0;
     o.attrs.nesterov = true;
@@ -271,6 +271,9 @@ static void test_adamw_matches_a_published_step_when_defaults_are_used(void **st
     rig_run(&r, program, TD_SEGS_ALL, NULL);
     // 3 (1 - 0.001) - 0.1 and -0.5 (1 - 0.001) + 0.1: the first step is lr times the sign
     assert_true(fabsf(p[0] - 2.897f) < 1e-6f && fabsf(p[1] + 0.3995f) < 1e-6f);
+    // 1 - 0.999 before it is rounded; 1 - 0.999f is a hundred thousandth less
+    const float *v = rig_named(&r, "p:exp_avg_sq");
+    assert_true(fabsf(v[0] - 0.036f) < 1e-8f);
     rig_close(&r);
 }
 
@@ -279,7 +282,7 @@ static void choose(const void *arg, const struct td_state_info *param, struct td
     io->frozen = strcmp(param->name, "fc2.bias") == 0;
     if (param->shape.n_dims < 2) return;
     io->op = TD_OP_SGD;
-    io->attrs.weight_decay = 0.5f;
+    io->attrs.weight_decay = 0.5;
 }
 
 static void test_update_is_the_hooks_when_chosen_per_parameter(void **state) {
@@ -300,7 +303,7 @@ static void test_update_is_the_hooks_when_chosen_per_parameter(void **state) {
         if (node->op != TD_OP_ADAMW && node->op != TD_OP_SGD) continue;
         bool matrix = td_graph_value(g, node->inputs[0])->shape.n_dims == 2;
         assert_int_equal(node->op, matrix ? TD_OP_SGD : TD_OP_ADAMW);
-        assert_true(node->attrs.optim.weight_decay == (matrix ? 0.5f : 0.01f));
+        assert_true(node->attrs.optim.weight_decay == (matrix ? 0.5 : 0.01));
         seen++;
     }
     assert_int_equal(seen, 5);

@@ -20,7 +20,7 @@ static td_status in_bf16(void *arg, struct td_graph *g, const struct td_program_
 
 static const struct td_optimizer_options adamw = {
     .op = TD_OP_ADAMW,
-    .attrs = {.beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .weight_decay = 0.01f},
+    .attrs = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01},
     .clip_norm = 1};
 
 struct result {

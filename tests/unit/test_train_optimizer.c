@@ -42,7 +42,7 @@ static struct td_optim_choice choice_of(const struct td_optimizer_config *c,
 
 static struct td_optimizer_config adamw(const struct td_optimizer_group *groups, size_t n) {
     return (struct td_optimizer_config){.kind = TD_OPTIMIZER_ADAMW,
-                                        .attrs = {.weight_decay = 0.5f},
+                                        .attrs = {.weight_decay = 0.5},
                                         .groups = groups,
                                         .n_groups = n};
 }
@@ -115,11 +115,11 @@ static void test_muon_takes_hidden_matrices_and_leaves_the_rest_to_adamw(void **
     const struct td_optimizer_group groups[] = {{"h.0.c_fc.*", 0.5, false, 0}};
     struct td_optimizer_config c = {.kind = TD_OPTIMIZER_MUON,
                                     .lr = 0.5,
-                                    .attrs = {.weight_decay = 0.25f, .momentum = 0.9f},
+                                    .attrs = {.weight_decay = 0.25, .momentum = 0.9},
                                     .muon = {.ns_steps = 7,
                                              .ns_coefficients = {3, 2, 1},
                                              .adamw_lr = 0.125,
-                                             .adamw = {.beta1 = 0.5f, .weight_decay = 0.75f}},
+                                             .adamw = {.beta1 = 0.5, .weight_decay = 0.75}},
                                     .groups = groups,
                                     .n_groups = 1};
     struct td_optim_choice hidden = choice_of(&c, t, "h.0.c_fc.weight"); // (4,16)
@@ -135,7 +135,7 @@ static void test_muon_takes_hidden_matrices_and_leaves_the_rest_to_adamw(void **
     assert_true(bias.attrs.weight_decay == 0);
     c.muon.scale = TD_MUON_MATCH_RMS_ADAMW;
     hidden = choice_of(&c, t, "h.0.c_fc.weight");
-    assert_true(hidden.attrs.update_scale == (float)(0.2 * 4));
+    assert_true(hidden.attrs.update_scale == 0.2 * 4);
     c.muon.scale = TD_MUON_SPECTRAL_UNCLAMPED;
     hidden = choice_of(&c, t, "h.0.c_fc.weight");
     assert_true(hidden.attrs.update_scale == 0.5f);
