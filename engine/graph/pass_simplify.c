@@ -2,11 +2,12 @@
 //
 // One walk forward replaces what a node's readers can read instead: reshape, cast and transpose to
 // the same, reshape of a reshape, transpose of a transpose, cast of a wider cast, multiplication by
-// a constant one; a matrix that is transposed for a product becomes a flag of the product; and what
-// was computed already a little earlier in the segment is not computed again (across segments it
-// would be kept for long). One walk backward marks what nobody reads. A view of a state tensor is
-// only replaced by the tensor while nothing writes it up to the last reader, because a state value
-// means "what is there now". Rejected: pattern tables; a few rules do not pay for one.
+// a constant one; a matrix that is transposed for a product becomes a flag of the product; the sum
+// of a max pool's gradient is that of what was pooled; and what was computed already a little
+// earlier in the segment is not computed again (across segments it would be kept for long). One
+// walk backward marks what nobody reads. A view of a state tensor is only replaced by the tensor
+// while nothing writes it up to the last reader, because a state value means "what is there now".
+// Rejected: pattern tables; a few rules do not pay for one.
 
 #include "engine/graph/passes.h"
 
@@ -107,6 +108,16 @@ static td_status visit_product(struct td_graph *g, td_node n) {
     return TD_OK;
 }
 
+// A maximum gives its gradient to one place of each window: the sum over all places is that of what
+// was given, which is smaller.
+static td_status visit_sum(struct td_graph *g, td_node n) {
+    const struct td_node_info *below = maker(g, g->nodes[n].inputs[0]);
+    const struct td_shape *y = &g->nodes[n].attrs.shape;
+    if (!below || below->op != TD_OP_MAX_POOL_GRAD || y->n_dims < 3) return TD_OK;
+    bool all = y->dim[y->n_dims - 1] == 1 && y->dim[y->n_dims - 2] == 1;
+    return all ? td_graph_set_operand(g, n, 0, below->inputs[1]) : TD_OK;
+}
+
 static bool equal(const struct td_graph *g, const struct td_node_info *a, td_node at, td_node n) {
     const struct td_node_info *b = &g->nodes[n];
     bool same = a->op == b->op && a->segment == b->segment && a->n_inputs == b->n_inputs &&
@@ -146,6 +157,7 @@ static td_status visit(struct simplify *s, td_node n) {
     if (node->op == TD_OP_CAST) TD_TRY(visit_cast(s, n));
     if (node->op == TD_OP_TRANSPOSE) TD_TRY(visit_transpose(g, n));
     if (node->op == TD_OP_MATMUL) TD_TRY(visit_product(g, n));
+    if (node->op == TD_OP_REDUCE_SUM) TD_TRY(visit_sum(g, n));
     const struct td_node_info *below = maker(g, node->inputs[0]);
     if (node->op == TD_OP_RESHAPE && below && below->op == TD_OP_RESHAPE) {
         td_value root = below->inputs[0];
