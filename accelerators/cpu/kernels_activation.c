@@ -102,7 +102,7 @@ static inline float silu_slope(float x) {
     return s * (1 + x * (1 - s));
 }
 
-UNARY(relu, x > 0 ? x : 0)
+UNARY(relu, x <= 0 ? 0 : x) // a NaN stays visible
 UNARY(leaky_relu, x > 0 ? x : slope * x)
 UNARY(gelu_erf, x *normal_cdf(x))
 UNARY(gelu_tanh, gelu_tanh(x))
@@ -128,12 +128,28 @@ static td_status run_gelu_grad(const struct td_kernel *k, const struct td_run *r
     return k->attrs.gelu_tanh ? run_gelu_tanh_grad(k, r) : run_gelu_erf_grad(k, r);
 }
 
-// On the bits: a bf16 number is above 0 from the smallest one to infinity.
+// On the bits: a bf16 number is above 0 from the smallest one to infinity, and not above it from -0
+// down to minus infinity.
+TD_CLONES static void relu_bits(const uint16_t *x, uint16_t *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = (uint16_t)(x[i] - 0x8000) <= 0x7f80 ? 0 : x[i];
+    }
+}
+
 TD_CLONES static void relu_grad_bits(const uint16_t *y, const uint16_t *dy, uint16_t *out,
                                      int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         out[i] = (uint16_t)(y[i] - 1) < 0x7f80 ? dy[i] : 0;
     }
+}
+
+static void relu_bf16_range(const void *arg, int64_t begin, int64_t end) {
+    const struct pass *p = arg;
+    relu_bits((const uint16_t *)p->a + begin, (uint16_t *)p->y + begin, end - begin);
+}
+
+static td_status run_relu_bf16(const struct td_kernel *k, const struct td_run *r) {
+    return run_pass(k, r, relu_bf16_range);
 }
 
 static void relu_grad_bf16_range(const void *arg, int64_t begin, int64_t end) {
@@ -166,6 +182,7 @@ td_status td_kernel_activation(struct td_kernel *k) {
     };
     if (td_kernel_narrow(k)) k->run = table[k->op];
     bool halves = k->run && k->out_dtype[0] == TD_BF16;
+    if (halves && k->op == TD_OP_RELU) k->run = run_relu_bf16;
     if (halves && k->op == TD_OP_RELU_GRAD) k->run = run_relu_grad_bf16;
     return TD_OK;
 }
