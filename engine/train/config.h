@@ -34,6 +34,11 @@ enum td_train_stage { // bits; they run in this order
     TD_TRAIN_PREDICT = 8,
 };
 
+// From an epoch on, how many micro-batches make an optimizer step.
+struct td_accumulation {
+    int32_t epoch, batches;
+};
+
 struct td_limits {
     int32_t max_epochs; // -1: no limit
     int32_t max_steps;  // optimizer steps; -1: no limit
@@ -43,7 +48,9 @@ struct td_limits {
     struct td_amount val_check_interval; // of a training epoch
     int32_t check_val_every_n_epoch;
     int32_t log_every_n_steps;
-    int32_t accumulate;     // micro-batches of an optimizer step
+    int32_t accumulate;                  // micro-batches of an optimizer step at first
+    const struct td_accumulation *later; // by ascending epoch, above 0
+    size_t n_later;
     int32_t sanity_batches; // validation batches before the first step; -1: all
 };
 

@@ -46,8 +46,7 @@ void td_loop_init(struct td_loop *l, struct td_rank *rank) {
 // Lengths, limits and the schedule's end, once they can be known.
 static td_status settle_limits(struct td_loop *l) {
     const struct td_limits *limits = &l->rank->config->limits;
-    struct td_progress whole = {0};
-    int64_t n = td_rank_epoch_batches(l->rank, &whole);
+    int64_t n = td_rank_epoch_batches(l->rank);
     if (n == 0)
         return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
                                             "an epoch has no batch for this rank; lower "
@@ -91,9 +90,9 @@ static td_status run_batch(struct td_loop *l, int64_t batch) {
     const void *inputs[TD_DATA_FIELDS];
     int64_t n;
     TD_TRY(td_data_batch(r->data, TD_SPLIT_TRAIN, l->at.epoch_offset, inputs, &n));
-    struct td_program_key key = td_rank_train_key(r, l->n_batches, batch, n);
+    struct td_program_key key = td_rank_train_key(r, &l->epoch, batch, n);
     if (!key.accumulate) {
-        int64_t window = td_limits_window(&c->limits, l->n_batches, batch);
+        int64_t window = td_limits_window(&c->limits, &l->epoch, batch);
         r->scalars[TD_SCALAR_LR] = (float)rate_of(l);
         r->scalars[TD_SCALAR_STEP] = (float)(l->at.step + 1);
         r->scalars[TD_SCALAR_WINDOW] = 1.0f / (float)window;
@@ -173,7 +172,7 @@ static td_status hear_and_record(struct td_loop *l, struct td_agreement *out_agr
     if (!l->stepped) td_events_step1(r->events, l->at.step);
     l->stepped = true;
     if (l->at.step % r->config->limits.log_every_n_steps == 0 ||
-        l->at.epoch_batches == l->n_batches)
+        l->at.epoch_batches == l->epoch.n_batches)
         return log_step(l);
     return TD_OK;
 }
@@ -281,7 +280,7 @@ static td_status at_boundary(struct td_loop *l, bool validates, bool *out_leave,
     const struct td_limits *limits = &l->rank->config->limits;
     struct td_agreement agreed;
     TD_TRY(hear_and_record(l, &agreed));
-    bool epoch_ends = l->at.epoch_batches == l->n_batches;
+    bool epoch_ends = l->at.epoch_batches == l->epoch.n_batches;
     int64_t epochs_done = l->at.epoch + epoch_ends;
     l->fit_is_over = td_limits_reached(limits, epochs_done, l->at.step) ||
                      (agreed.timer && td_limits_may_stop_early(limits, epochs_done, l->at.step));
@@ -335,12 +334,12 @@ td_status td_loop_fit(struct td_loop *l, enum td_loop_end *out_end) {
     bool leave = td_limits_reached(limits, l->at.epoch, l->at.step);
     for (; !leave && !td_limits_reached(limits, l->at.epoch, l->at.step); l->at.epoch++) {
         TD_TRY(td_sampler_set_epoch(td_data_sampler(r->data, TD_SPLIT_TRAIN), l->at.epoch));
-        l->n_batches = td_rank_epoch_batches(r, &l->at);
+        l->epoch = td_rank_epoch(r, &l->at);
 
-        for (int64_t b = l->at.epoch_batches; b < l->n_batches && !leave; b++) {
+        for (int64_t b = l->epoch.first; b < l->epoch.n_batches && !leave; b++) {
             TD_TRY(run_batch(l, b));
-            bool validates = td_limits_validates_after(limits, l->n_batches, l->at.epoch, b);
-            if (td_limits_steps_after(limits, l->n_batches, b)) {
+            bool validates = td_limits_validates_after(limits, &l->epoch, b);
+            if (td_limits_steps_after(limits, &l->epoch, b)) {
                 TD_TRY(at_boundary(l, validates, &leave, out_end));
             } else if (validates) {
                 bool interrupted; // never: see the head of this file

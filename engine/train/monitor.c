@@ -16,13 +16,12 @@ static td_status refuse(td_status s) {
 }
 
 static td_status check_validates(const struct td_rank *r) {
-    struct td_progress whole = {0};
     if (td_rank_eval_batches(r, TD_SPLIT_VAL) == 0)
         return refuse(td_fail(TD_INVALID_ARGUMENT,
                               "lr_scheduler.monitor: there is nothing to validate on, so the "
                               "learning rate would never be lowered; give data to validate on, "
                               "raise trainer.limit_val_batches or take another lr_scheduler"));
-    int64_t n = td_rank_epoch_batches(r, &whole);
+    int64_t n = td_rank_epoch_batches(r);
     if (n > 0 && !td_limits_ever_validates(&r->config->limits, n)) // 0 is refused elsewhere
         return refuse(td_fail(TD_INVALID_ARGUMENT,
                               "lr_scheduler.monitor: the run ends before its first validation, so "

@@ -9,7 +9,6 @@
 #include "engine/train/choices.h"
 #include "engine/train/dump.h"
 #include "engine/train/init.h"
-#include "engine/train/limits.h"
 #include "engine/train/monitor.h"
 #include "engine/train/optimizer.h"
 #include "engine/train/schedule.h"
@@ -243,17 +242,28 @@ static td_status choose_start(struct td_rank *r) {
 
 // ---- programs ----------------------------------------------------------------------------------
 
-int64_t td_rank_epoch_batches(const struct td_rank *r, const struct td_progress *p) {
+struct td_epoch td_rank_epoch(const struct td_rank *r, const struct td_progress *p) {
     const struct td_train_config *c = r->config;
     const struct td_sampler *s = td_data_sampler(r->data, TD_SPLIT_TRAIN);
-    if (!s) return 0;
+    struct td_epoch e = {.index = p->epoch, .first = p->epoch_batches};
+    if (!s) return e;
     static const struct td_amount all = {.is_fraction = true, .fraction = 1.0};
-    int64_t whole = td_limits_batches(td_sampler_left(s, 0, c->rank), c->batch_size, c->drop_last,
-                                      c->limits.train_batches);
-    if (p->epoch_offset == 0) return whole;
+    e.n_batches = td_limits_batches(td_sampler_left(s, 0, c->rank), c->batch_size, c->drop_last,
+                                    c->limits.train_batches);
+    if (p->epoch_offset == 0) return e;
     int64_t left = td_limits_batches(td_sampler_left(s, p->epoch_offset, c->rank), c->batch_size,
                                      c->drop_last, all);
-    return TD_MIN(TD_MAX(whole, p->epoch_batches), p->epoch_batches + left);
+    // Another world or batch may need one more for what is left; only a limit leaves it out.
+    struct td_amount limit = c->limits.train_batches;
+    bool plays_all = limit.is_fraction && limit.fraction >= 1;
+    e.n_batches = TD_MAX(e.n_batches, p->epoch_batches);
+    if (plays_all || e.n_batches > p->epoch_batches + left) e.n_batches = p->epoch_batches + left;
+    return e;
+}
+
+int64_t td_rank_epoch_batches(const struct td_rank *r) {
+    struct td_progress whole = {0};
+    return td_rank_epoch(r, &whole).n_batches;
 }
 
 int64_t td_rank_eval_batches(const struct td_rank *r, enum td_split split) {
@@ -266,16 +276,15 @@ int64_t td_rank_eval_batches(const struct td_rank *r, enum td_split split) {
     return td_amount_of(limit, td_sampler_batches(s, 0, r->config->batch_size));
 }
 
-struct td_program_key td_rank_train_key(const struct td_rank *r, int64_t n_batches, int64_t batch,
-                                        int64_t n) {
+struct td_program_key td_rank_train_key(const struct td_rank *r, const struct td_epoch *e,
+                                        int64_t batch, int64_t n) {
     const struct td_limits *l = &r->config->limits;
-    bool steps =
-        td_limits_steps_after(l, n_batches, batch) || r->facts.handles_gradient_accumulation;
+    bool steps = td_limits_steps_after(l, e, batch) || r->facts.handles_gradient_accumulation;
     return (struct td_program_key){
         .step = "train",
         .mode = TD_MODE_TRAIN,
         .batch = n,
-        .accumulate = batch % l->accumulate != 0,
+        .accumulate = !td_limits_begins(l, e, batch),
         .sync = steps,
         .apply = steps,
     };
@@ -298,15 +307,28 @@ bool td_rank_generates(const struct td_rank *r) {
 static td_status add_train_programs(struct td_rank *r, const struct td_progress *p) {
     const struct td_train_config *c = r->config;
     const struct td_sampler *s = td_data_sampler(r->data, TD_SPLIT_TRAIN);
-    int64_t n_batches = td_rank_epoch_batches(r, p), ends = 2 * (int64_t)c->limits.accumulate + 2;
+    struct td_epoch e = td_rank_epoch(r, p);
+    int64_t ends = 2 * td_limits_accumulate(&c->limits, e.index) + 2;
     int64_t left = td_sampler_left(s, p->epoch_offset, c->rank);
-    for (int64_t b = p->epoch_batches; b < n_batches; b++) {
-        if (b - p->epoch_batches > ends && n_batches - b > ends) b = n_batches - ends;
-        int64_t n = TD_MIN(c->batch_size, left - (b - p->epoch_batches) * c->batch_size);
-        struct td_program_key key = td_rank_train_key(r, n_batches, b, n);
+    for (int64_t b = e.first; b < e.n_batches; b++) {
+        if (b - e.first > ends && e.n_batches - b > ends) b = e.n_batches - ends;
+        int64_t n = TD_MIN(c->batch_size, left - (b - e.first) * c->batch_size);
+        struct td_program_key key = td_rank_train_key(r, &e, b, n);
         TD_TRY(td_programs_add(r->programs, &key));
     }
     return TD_OK;
+}
+
+// Those of the epochs from which on windows have another length, too.
+static td_status add_fit_programs(struct td_rank *r) {
+    const struct td_limits *l = &r->config->limits;
+    struct td_progress whole = {0};
+    TD_TRY(add_train_programs(r, &whole));
+    for (size_t i = 0; i < l->n_later && !td_limits_reached(l, l->later[i].epoch, 0); i++) {
+        whole.epoch = l->later[i].epoch;
+        TD_TRY(add_train_programs(r, &whole));
+    }
+    return add_train_programs(r, &r->start);
 }
 
 static td_status add_eval_programs(struct td_rank *r, enum td_split split) {
@@ -350,7 +372,7 @@ static td_status compile_programs(struct td_rank *r, enum td_recompute level) {
     const struct td_train_config *c = r->config;
     struct td_compile_options options = {
         .state = r->state,
-        .windowed = c->limits.accumulate > 1,
+        .windowed = td_limits_ever_accumulates(&c->limits),
         .scales_loss = r->precision_facts.scales_loss,
         .record = record_step,
         .record_arg = r,
@@ -367,11 +389,7 @@ static td_status compile_programs(struct td_rank *r, enum td_recompute level) {
     if (c->dump) td_dump_restart(c->dump);
     TD_TRY(td_programs_create(&options, &r->programs));
     if (r->strategy_ops->build_begin) TD_TRY(r->strategy_ops->build_begin(r->strategy));
-    if (c->stages & TD_TRAIN_FIT) {
-        struct td_progress whole = {0};
-        TD_TRY(add_train_programs(r, &whole));
-        TD_TRY(add_train_programs(r, &r->start));
-    }
+    if (c->stages & TD_TRAIN_FIT) TD_TRY(add_fit_programs(r));
     if (c->stages & (TD_TRAIN_FIT | TD_TRAIN_VALIDATE)) TD_TRY(add_eval_programs(r, TD_SPLIT_VAL));
     if (c->stages & TD_TRAIN_TEST) TD_TRY(add_eval_programs(r, TD_SPLIT_TEST));
     if (c->stages & TD_TRAIN_PREDICT) TD_TRY(add_predict_programs(r));
@@ -491,8 +509,7 @@ static td_status compare_ranks(struct td_rank *r) {
         td_digest_update(d, t->name, strlen(t->name) + 1);
         td_digest_update(d, &t->bytes, sizeof t->bytes);
     }
-    struct td_progress whole = {0};
-    int64_t counts[] = {td_rank_epoch_batches(r, &whole), td_rank_eval_batches(r, TD_SPLIT_VAL),
+    int64_t counts[] = {td_rank_epoch_batches(r), td_rank_eval_batches(r, TD_SPLIT_VAL),
                         td_rank_eval_batches(r, TD_SPLIT_TEST)};
     td_digest_update(d, counts, sizeof counts);
     char own[TD_DIGEST_HEX];

@@ -12,6 +12,7 @@
 #include "engine/train/checkpoint.h"
 #include "engine/train/control.h"
 #include "engine/train/data.h"
+#include "engine/train/limits.h"
 #include "engine/train/metrics.h"
 #include "engine/train/programs.h"
 #include "engine/train/restore.h"
@@ -86,13 +87,15 @@ void td_rank_destroy(struct td_rank *r); // accepts NULL
 TD_DEFINE_AUTO(td_rank, td_rank_destroy);
 
 // ---- for the loop ------------------------------------------------------------------------------
-// Micro-batches of the epoch in which p stands, those that are done included.
-int64_t td_rank_epoch_batches(const struct td_rank *r, const struct td_progress *p);
+// The epoch in which p stands, played from there on.
+struct td_epoch td_rank_epoch(const struct td_rank *r, const struct td_progress *p);
+// Micro-batches of an epoch played whole.
+int64_t td_rank_epoch_batches(const struct td_rank *r);
 // Batches of an evaluation, the same on all ranks; some may have no samples for the last one.
 int64_t td_rank_eval_batches(const struct td_rank *r, enum td_split split);
-// The program for micro-batch `batch` of n_batches with n samples; and the one to evaluate n.
-struct td_program_key td_rank_train_key(const struct td_rank *r, int64_t n_batches, int64_t batch,
-                                        int64_t n);
+// The program for micro-batch `batch` of an epoch, with n samples; and the one to evaluate n.
+struct td_program_key td_rank_train_key(const struct td_rank *r, const struct td_epoch *e,
+                                        int64_t batch, int64_t n);
 struct td_program_key td_rank_eval_key(int64_t n);
 struct td_program_key td_rank_predict_key(int64_t n);
 // The predict stage continues a prompt instead of going through data.

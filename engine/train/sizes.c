@@ -57,9 +57,8 @@ td_status td_sizes_measure(const struct td_rank *r, struct td_sizes *out_sizes) 
         const struct td_state_info *t = td_state_at(r->state, i);
         if (t->role == TD_ROLE_PARAM) s.parameters += td_shape_elems(&t->shape);
     }
-    struct td_progress whole = {0};
-    s.batches_per_epoch = td_rank_epoch_batches(r, &whole);
-    s.steps_per_epoch = td_limits_steps_per_epoch(&r->config->limits, s.batches_per_epoch);
+    s.batches_per_epoch = td_rank_epoch_batches(r);
+    s.steps_per_epoch = td_limits_steps_per_epoch(&r->config->limits, 0, s.batches_per_epoch);
     if (r->config->stages & TD_TRAIN_FIT)
         s.total_steps = td_limits_total_steps(&r->config->limits, s.batches_per_epoch);
     *out_sizes = s;
