@@ -128,6 +128,19 @@ static struct td_amount amount_of(struct td_spec_amount a) {
     };
 }
 
+static td_status take_accumulation(struct td_worker_config *c) {
+    const struct td_spec_by_epoch *from = &c->plan.spec.trainer.accumulate_grad_batches;
+    struct td_limits *to = &c->train.limits;
+    to->accumulate = from->change[0].value;
+    to->n_later = from->n_changes - 1;
+    struct td_accumulation *later = td_arena_array(c->arena, from->n_changes, sizeof *later);
+    if (!later) return td_fail_oom();
+    for (size_t i = 0; i < to->n_later; i++)
+        later[i] = (struct td_accumulation){from->change[i + 1].epoch, from->change[i + 1].value};
+    to->later = later;
+    return TD_OK;
+}
+
 static void take_limits(const struct td_spec_trainer *from, struct td_limits *to) {
     *to = (struct td_limits){
         .max_epochs = from->max_epochs,
@@ -142,7 +155,6 @@ static void take_limits(const struct td_spec_trainer *from, struct td_limits *to
         .val_check_interval = amount_of(from->val_check_interval),
         .check_val_every_n_epoch = from->check_val_every_n_epoch,
         .log_every_n_steps = from->log_every_n_steps,
-        .accumulate = from->accumulate_grad_batches,
         .sanity_batches = from->num_sanity_val_steps,
     };
 }
@@ -386,6 +398,7 @@ td_status td_worker_configure(const struct td_worker_args *args,
                    : c->plan.spec.resources.threads ? c->plan.spec.resources.threads
                                                     : td_proc_n_cpus();
     take_spec(c);
+    TD_TRY(take_accumulation(c));
     TD_TRY(take_groups(c));
     TD_TRY(place_checkpoints(c));
     TD_TRY(list_resume_paths(c));

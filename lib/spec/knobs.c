@@ -149,6 +149,9 @@ static const char *expects(struct td_arena *a, const struct td_knob *k) {
         return td_arena_printf(a, "%s%s", k->min < k->max ? "an integer " : "", range);
     case TD_KNOB_INT_OR_AUTO:
         return td_arena_printf(a, "an integer %s, or auto", range);
+    case TD_KNOB_INT_BY_EPOCH:
+        return td_arena_printf(a, "an integer %s, or a map of up to %d epochs to such", range,
+                               TD_SPEC_MAX_CHANGES);
     case TD_KNOB_REAL:
         return td_arena_printf(a, "a number %s", range);
     case TD_KNOB_AMOUNT:
@@ -193,7 +196,7 @@ const char *td_knob_expects_item(struct td_arena *a, const struct td_knob *k) {
     struct td_knob item = *k;
     item.fallback = NULL;
     item.type = k->type == TD_KNOB_ENUMS ? TD_KNOB_ENUM : k->type;
-    if (k->type == TD_KNOB_INTS) item.type = TD_KNOB_INT;
+    if (k->type == TD_KNOB_INTS || k->type == TD_KNOB_INT_BY_EPOCH) item.type = TD_KNOB_INT;
     if (k->type == TD_KNOB_PATHS) item.type = TD_KNOB_PATH;
     if (k->type == TD_KNOB_MAPS) return "a map of keys";
     if (k->type != TD_KNOB_REALS) return expects(a, &item);

@@ -10,6 +10,7 @@ enum td_knob_type {
     TD_KNOB_BOOL,
     TD_KNOB_INT,
     TD_KNOB_INT_OR_AUTO,
+    TD_KNOB_INT_BY_EPOCH, // an integer, or a map from an epoch to the integer from there on
     TD_KNOB_REAL,
     TD_KNOB_AMOUNT,   // a count (integer) or a fraction (real)
     TD_KNOB_DURATION, // seconds or "DD:HH:MM:SS"; canonical: integer seconds

@@ -50,6 +50,21 @@ static struct td_spec_amount amount(const struct td_json *section, const char *k
     return (struct td_spec_amount){.batches = td_json_int(v, 0)};
 }
 
+static struct td_spec_by_epoch by_epoch(const struct td_json *section, const char *key) {
+    const struct td_json *v = td_json_get(section, key);
+    struct td_spec_by_epoch b = {.n_changes = 1};
+    if (!v || v->kind != TD_JSON_OBJECT) {
+        b.change[0].value = (int32_t)td_json_int(v, 0);
+        return b;
+    }
+    b.n_changes = 0;
+    for (v = v->first; v && b.n_changes < TD_COUNTOF(b.change); v = v->next) {
+        b.change[b.n_changes].epoch = (int32_t)strtol(v->key, NULL, 10);
+        b.change[b.n_changes++].value = (int32_t)td_json_int(v, 0);
+    }
+    return b;
+}
+
 static struct td_spec_part part(const struct td_json *tree, const char *section) {
     const struct td_json *knobs = td_json_get(tree, section);
     return (struct td_spec_part){text(knobs, "name"), knobs};
@@ -86,7 +101,7 @@ static void read_trainer(const struct td_json *s, struct td_spec_trainer *out) {
         .val_check_interval = amount(s, "val_check_interval"),
         .check_val_every_n_epoch = i32(s, "check_val_every_n_epoch"),
         .log_every_n_steps = i32(s, "log_every_n_steps"),
-        .accumulate_grad_batches = i32(s, "accumulate_grad_batches"),
+        .accumulate_grad_batches = by_epoch(s, "accumulate_grad_batches"),
         .gradient_clip_val = td_json_real(td_json_get(s, "gradient_clip_val"), 0),
         .recompute = text(s, "recompute"),
         .gradient_clip_algorithm = text(s, "gradient_clip_algorithm"),

@@ -28,6 +28,7 @@ enum {
     TD_SPEC_MAX_OVERRIDES = 256,    //
     TD_SPEC_ARENA_BYTES = 16 << 20, // enough for any spec within these bounds
     TD_SPEC_MAX_RANKS = 1024,       //
+    TD_SPEC_MAX_CHANGES = 64,       // values of a knob that epochs change
 };
 
 // text -> canonical tree. Each override is "trainer.devices=4" or "model.layers=[8, 2]"; the value
@@ -66,6 +67,14 @@ struct td_spec_amount {
 // floor(fraction * total), or min(batches, total): how many of `total` batches are meant.
 int64_t td_spec_amount_of(struct td_spec_amount amount, int64_t total);
 
+// What epochs change: from `epoch` on it is `value`. The first is of epoch 0.
+struct td_spec_by_epoch {
+    struct {
+        int32_t epoch, value;
+    } change[TD_SPEC_MAX_CHANGES];
+    size_t n_changes; // at least 1
+};
+
 struct td_spec_loader { // of data, whichever it is; batch_size is per rank
     int64_t batch_size;
     bool shuffle;
@@ -91,7 +100,7 @@ struct td_spec_trainer {
     struct td_spec_amount val_check_interval; // of a training epoch
     int32_t check_val_every_n_epoch;
     int32_t log_every_n_steps;
-    int32_t accumulate_grad_batches;
+    struct td_spec_by_epoch accumulate_grad_batches;
     double gradient_clip_val;            // 0: off
     const char *gradient_clip_algorithm; // norm, value
     bool log_grad_norm;

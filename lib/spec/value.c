@@ -59,6 +59,51 @@ static struct td_json *check_int_or_auto(const struct subject *s, const struct t
     return check_int(s, v);
 }
 
+// An epoch as a key of a map: its digits, without zeros in front; -1: it is none.
+static int64_t epoch_of(const char *key) {
+    size_t len = strlen(key);
+    bool plain =
+        len > 0 && len < 11 && strspn(key, "0123456789") == len && (*key != '0' || !key[1]);
+    int64_t epoch = plain ? strtoll(key, NULL, 10) : -1;
+    return epoch <= INT32_MAX ? epoch : -1;
+}
+
+// The next member of a map by its epoch; NULL: there is none behind `after`.
+static const struct td_json *next_epoch(const struct td_json *map, int64_t after) {
+    const struct td_json *next = NULL;
+    for (const struct td_json *v = map->first; v; v = v->next) {
+        int64_t epoch = epoch_of(v->key);
+        if (epoch > after && (!next || epoch < epoch_of(next->key))) next = v;
+    }
+    return next;
+}
+
+static struct td_json *add_member(const struct subject *s, struct td_json *map, const char *key,
+                                  struct td_json *v) {
+    return fresh(s, v && td_json_set(s->c->arena, map, key, v) ? map : NULL);
+}
+
+// Canonical: by ascending epoch from 0 on; before the first that is given it is the knob's least.
+static struct td_json *check_int_by_epoch(const struct subject *s, const struct td_json *v) {
+    if (v->kind != TD_JSON_OBJECT) return check_int(s, v);
+    for (const struct td_json *m = v->first; m; m = m->next)
+        if (epoch_of(m->key) < 0) return refuse(s, v, "its keys are epochs, from 0 on");
+    const struct td_json *m = next_epoch(v, -1);
+    bool from_start = m && epoch_of(m->key) == 0;
+    if (!m || v->n_children + !from_start > TD_SPEC_MAX_CHANGES) return refuse(s, v, NULL);
+    struct td_json *map = fresh(s, td_json_new(s->c->arena, TD_JSON_OBJECT));
+    if (map && !from_start)
+        map = add_member(s, map, "0", td_json_new_int(s->c->arena, (int64_t)s->k->min));
+    for (; map && m; m = next_epoch(v, epoch_of(m->key))) {
+        struct subject one = {s->c, s->k, td_check_path(s->c, s->path, m->key), true};
+        struct td_json *made = check_int(&one, m);
+        if (!made) return NULL;
+        made->line = m->line;
+        map = add_member(s, map, m->key, made);
+    }
+    return map;
+}
+
 static struct td_json *check_real(const struct subject *s, const struct td_json *v) {
     bool is_number = v->kind == TD_JSON_INT || v->kind == TD_JSON_REAL;
     double real = td_json_real(v, 0);
@@ -214,6 +259,8 @@ static struct td_json *check_kind(const struct subject *s, const struct td_json 
         return check_int(s, v);
     case TD_KNOB_INT_OR_AUTO:
         return check_int_or_auto(s, v);
+    case TD_KNOB_INT_BY_EPOCH:
+        return check_int_by_epoch(s, v);
     case TD_KNOB_REAL:
         return check_real(s, v);
     case TD_KNOB_AMOUNT:

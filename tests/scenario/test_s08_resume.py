@@ -21,6 +21,8 @@ OPTIMIZERS = {
     "adafactor": {"name": "adafactor", "lr": 0.02},
     "muon": {"name": "muon", "lr": 0.01, "adamw_lr": 0.003},
 }
+# Epochs of 7 batches: 4 steps, then 3, then 7.
+CHANGING = {"0": 2, "1": 3, "2": 1}
 PRECISIONS = ["32-true", "64-true", "bf16-mixed", "bf16-true", "16-mixed", "16-true"]
 IDX = "/usr/share/datasets/fashion-mnist"
 TEXT = "the quick brown fox jumps over the lazy dog. " * 60
@@ -38,7 +40,7 @@ TABLE = [("mlp", o, "32-true", 1 + i % 3, 1) for i, o in enumerate(OPTIMIZERS)]
 TABLE += [("mlp", "adamw", p, 3, 1) for p in PRECISIONS[1:]]
 TABLE += [("convnet", "adamw", "32-true", 3, 1), ("convnet", "nesterov", "bf16-mixed", 1, 1),
           ("gpt", "adamw", "32-true", 3, 1), ("gpt", "muon", "bf16-mixed", 2, 1),
-          ("mlp", "adafactor", "16-mixed", 3, 2), ("convnet", "lion", "bf16-mixed", 2, 2),
+          ("mlp", "adafactor", "16-mixed", 3, 2), ("mlp", "adam", "32-true", "changing", 2), ("convnet", "lion", "bf16-mixed", 2, 2),
           ("gpt", "adamw", "bf16-true", 3, 2)]
 REST = [(m, o, p, w, 1) for m in MODELS for o in OPTIMIZERS for p in PRECISIONS for w in (1, 4)]
 REST += [(m, o, p, 3, 2) for m in MODELS for o in OPTIMIZERS for p in PRECISIONS]
@@ -51,7 +53,8 @@ def plan_for(directory, row, resume_from=None):
     plan = plan_of({"model": what, "optimizer": OPTIMIZERS[optimizer]},
                    trainer={"accelerator": "cpu", "devices": world, "precision": precision, "max_steps": 14,
                             "max_epochs": -1,
-                            "accumulate_grad_batches": window, "gradient_clip_val": 1.0, "limit_val_batches": 0,
+                            "accumulate_grad_batches": CHANGING if window == "changing" else window,
+                            "gradient_clip_val": 1.0, "limit_val_batches": 0,
                             # 7 batches an epoch: windows of 2, 3 and 4 end short
                             "limit_train_batches": 7},
                    checkpoint={"every_n_train_steps": 1, "save_top_k": -1},
@@ -100,3 +103,43 @@ def test_resume_changes_nothing(tmp_path, row):
 @pytest.mark.parametrize("row", REST, ids=title)
 def test_resume_changes_nothing_in_any_other_row(tmp_path, row):
     check(tmp_path, row)
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_windows_have_the_length_of_their_epoch_and_resume_in_each(tmp_path, world):
+    def run(part, steps, resume_from=None):
+        plan = plan_for(tmp_path / part, ("mlp", "adamw", "32-true", "changing", world), resume_from)
+        plan["lr_scheduler"] = {"name": "constant"}
+        plan["trainer"]["max_steps"] = steps
+        with Attempt(tmp_path, plan, world) as attempt:
+            assert attempt.wait(120) == [0] * world, attempt.story()
+            return tmp_path / part / f"step-{steps}", [r.metrics for r in attempt.ranks]
+
+    whole, points = run("whole", 14)
+    for of_rank in points:
+        assert [m["count"] / 32 for m in of_rank if m["name"] == "train_loss"] == [2, 2, 2, 1, 3, 3, 1] + 7 * [1]
+    for step in (1, 4, 5, 8):  # inside an epoch or right behind one
+        origin, _ = run(f"to-{step}", step)
+        assert state_of(run(f"from-{step}", 14, str(origin))[0]) == state_of(whole)
+
+
+@pytest.mark.parametrize("before, after", [((1, 1), (4, 1)), ((3, 1), (3, 2)), ((4, 2), (5, 1))])
+def test_first_window_is_whole_when_the_epoch_goes_on_with_others(tmp_path, before, after):
+    """(window, ranks) change where no multiple of the new window is; every sample of the epoch counts once."""
+    def plan_of_part(part, window, world, max_steps, resume_from=None):
+        plan = plan_for(tmp_path / part, ("mlp", "adamw", "32-true", window, world), resume_from)
+        plan["lr_scheduler"] = {"name": "constant"}
+        plan["trainer"].update(max_epochs=1, max_steps=max_steps, limit_train_batches=1.0)
+        return plan
+
+    counted = 0
+    for part, (window, world), steps, origin in (("a", before, 3 if before == (1, 1) else 1, None),
+                                                 ("b", after, -1, "a")):
+        origin = origin and str(tmp_path / f"a/step-{steps_in(tmp_path / 'a')[-1]}")
+        with Attempt(tmp_path, plan_of_part(part, window, world, steps, origin), world) as attempt:
+            assert attempt.wait(120) == [0] * world, attempt.story()
+            points = [m for r in attempt.ranks for m in r.metrics if m["name"] == "train_loss"]
+            rates = [m["sum"] for r in attempt.ranks for m in r.metrics if m["name"] == "lr"]
+        assert points[0]["count"] == window * 32 and min(rates) > 0
+        counted += sum(p["count"] for p in points)
+    assert counted == 500

@@ -75,7 +75,13 @@ static void test_canonical_is_unchanged_when_parsed_again(void **state) {
     td_buf_init(&twice, FILE_MAX);
     td_buf_init(&thrice, FILE_MAX);
     struct td_json *tree = parse_file(*state, "examples/fashion-mnist.yaml");
+    struct td_json *changes = td_json_new(*state, TD_JSON_OBJECT);
+    assert_true(td_json_set(*state, changes, "7", td_json_new_int(*state, 2)));
+    assert_true(
+        td_json_set(*state, td_json_get(tree, "trainer"), "accumulate_grad_batches", changes));
+    assert_ok(td_spec_validate(*state, tree, 0, &tree));
     assert_ok(td_json_print(tree, false, &once));
+    assert_non_null(strstr(td_buf_cstr(&once), "{\"0\":1,\"7\":2}"));
     assert_ok(td_json_print(parse(*state, td_buf_cstr(&once)), false, &twice));
     assert_string_equal(td_buf_cstr(&once), td_buf_cstr(&twice));
     struct td_json *json, *again;
@@ -211,6 +217,26 @@ static void test_amount_is_a_count_or_a_share_when_asked_of_a_total(void **state
     assert_int_equal(td_spec_amount_of(t.limit_val_batches, 79), 39);
     assert_int_equal(td_spec_amount_of(t.limit_test_batches, 79), 79);
     assert_true(t.limit_test_batches.is_fraction);
+}
+
+static void test_accumulation_is_a_number_or_changes_with_epochs(void **state) {
+    struct td_spec_by_epoch a =
+        view(*state, "trainer: {accumulate_grad_batches: 3}").trainer.accumulate_grad_batches;
+    assert_int_equal(a.n_changes, 1);
+    assert_int_equal(a.change[0].value, 3);
+    a = view(*state, "trainer: {accumulate_grad_batches: {10: 2, 5: 8}}")
+            .trainer.accumulate_grad_batches;
+    static const int32_t want[][2] = {{0, 1}, {5, 8}, {10, 2}};
+    assert_int_equal(a.n_changes, TD_COUNTOF(want));
+    for (size_t i = 0; i < TD_COUNTOF(want); i++) {
+        assert_int_equal(a.change[i].epoch, want[i][0]);
+        assert_int_equal(a.change[i].value, want[i][1]);
+    }
+    a = view(*state, "trainer: {accumulate_grad_batches: {0: 4, 2147483647: 1}}")
+            .trainer.accumulate_grad_batches;
+    assert_int_equal(a.n_changes, 2);
+    assert_int_equal(a.change[0].value, 4);
+    assert_int_equal(a.change[1].epoch, INT32_MAX);
 }
 
 static void test_slots_cover_the_threads_when_a_rank_asks_for_many(void **state) {
@@ -378,6 +404,7 @@ int main(void) {
         test_in_arena(test_max_time_is_seconds_when_written_as_days_and_hours),
         test_in_arena(test_view_has_the_values_when_the_example_is_read),
         test_in_arena(test_amount_is_a_count_or_a_share_when_asked_of_a_total),
+        test_in_arena(test_accumulation_is_a_number_or_changes_with_epochs),
         test_in_arena(test_slots_cover_the_threads_when_a_rank_asks_for_many),
         test_in_arena(test_ranks_are_one_when_devices_are_auto),
         test_in_arena(test_overrides_replace_and_add_when_given_in_order),
