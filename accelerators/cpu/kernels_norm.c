@@ -1,10 +1,12 @@
 // Layer norm and RMS norm, forward and backward, a row at a time: what is read of a row stays in L1
-// for its two or three passes, so that a norm costs one trip through memory. Any type of at most 32
-// bits is read into fp32 rows and rounded once.
+// for its two or three passes, so that a norm costs one trip through memory, and so do a norm with
+// the residual sum before it and a gradient with the sum behind it. Any type of at most 32 bits is
+// read into fp32 rows and rounded once, but for the residual sum: what is normalized is what the
+// backward pass will read.
 //
-// dgamma is a sum over rows: each range of rows keeps its own, and they are added in range order.
-// The reference's formulas (its kernels_nn.c): with h = (x - mean) rstd and d = dy gamma,
-// dx = rstd (d - mean(d) - h mean(d h)); RMS norm takes no mean.
+// dgamma and dbeta are sums over rows: each range of rows keeps its own, and they are added in
+// range order. The reference's formulas (its kernels_nn.c): with h = (x - mean) rstd and d = dy
+// gamma, dx = rstd (d - mean(d) - h mean(d h)); RMS norm takes no mean.
 
 #include <math.h>
 #include <string.h>
@@ -14,16 +16,16 @@
 
 enum { GRAIN = 8192, PAD = 16 };
 
-// Rows of room that a range has: x, dy or y, dgamma; gamma and beta are everybody's.
-enum { ROOM_X, ROOM_Y, ROOM_DGAMMA, ROOMS };
+// Rows of room that a range has; gamma and beta are everybody's.
+enum { ROOM_X, ROOM_Y, ROOM_MORE, ROOM_DGAMMA, ROOM_DBETA, ROOMS };
 
 struct norm_arg {
     const struct td_kernel *k;
     enum td_dtype type;
     bool centred;
-    const void *x, *dy;
+    const void *x, *dy, *more; // more: what is added to x or to dx, NULL if nothing is
     const float *gamma, *beta; // beta: NULL if there is none
-    void *y;
+    void *y, *sum;
     int64_t cols;
     float eps;
     float *room; // ranges x ROOMS rows of `stride`
@@ -66,35 +68,59 @@ TD_CLONES static void apply(const float *x, const float *gamma, const float *bet
     }
 }
 
-// Two passes: the means (and dgamma, while everything is at hand), then dx.
-TD_CLONES static void differentiate(const float *x, const float *gamma, const float *dy,
-                                    const struct moments *m, int64_t n, bool centred, float *dgamma,
-                                    float *dx) {
-    const float mean = m->mean, rstd = m->rstd;
-    float sum_d = 0, sum_dh = 0;
-#pragma omp simd reduction(+ : sum_d, sum_dh)
+TD_CLONES static void add(const float *x, const float *y, int64_t n, float *sum) {
     for (int64_t i = 0; i < n; i++) {
+        sum[i] = x[i] + y[i];
+    }
+}
+
+struct slope {
+    const float *x, *gamma, *dy, *more; // more: NULL if there is none
+    float *dgamma, *dbeta, *dx;         // the first two are added to; dx may lie over an operand
+    int64_t n;
+    bool centred;
+};
+
+// Two passes: the means (and the sums over rows, while everything is at hand), then dx.
+TD_CLONES static void differentiate(const struct slope *s, const struct moments *m) {
+    const float *x = s->x, *gamma = s->gamma, *dy = s->dy, mean = m->mean, rstd = m->rstd;
+    const float *more = s->more;
+    float *dgamma = s->dgamma, *dbeta = s->dbeta, *dx = s->dx, sum_d = 0, sum_dh = 0;
+#pragma omp simd reduction(+ : sum_d, sum_dh)
+    for (int64_t i = 0; i < s->n; i++) {
         float h = (x[i] - mean) * rstd, d = dy[i] * gamma[i];
         sum_d += d;
         sum_dh += d * h;
         dgamma[i] += dy[i] * h;
+        dbeta[i] += dy[i];
     }
-    const float mean_d = centred ? sum_d / (float)n : 0, mean_dh = sum_dh / (float)n;
+    const float mean_d = s->centred ? sum_d / (float)s->n : 0, mean_dh = sum_dh / (float)s->n;
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        float h = (x[i] - mean) * rstd;
-        dx[i] = rstd * (dy[i] * gamma[i] - mean_d - h * mean_dh);
+    for (int64_t i = 0; i < s->n; i++) {
+        float h = (x[i] - mean) * rstd, d = rstd * (dy[i] * gamma[i] - mean_d - h * mean_dh);
+        dx[i] = more ? d + more[i] : d;
     }
 }
 
 // ---- all rows -----------------------------------------------------------------------------------
+// Row i of what is normalized: x, or the sum, which is stored and read back in its type.
+static const float *row_of(const struct norm_arg *a, int64_t i) {
+    float *room = room_of(a, ROOM_X);
+    const float *x = td_cpu_row(a->type, a->x, i * a->cols, a->cols, room);
+    if (!a->sum) return x;
+    const float *more = td_cpu_row(a->type, a->more, i * a->cols, a->cols, room_of(a, ROOM_MORE));
+    float *sum = td_cpu_result(a->type, a->sum, i * a->cols, room);
+    add(x, more, a->cols, sum);
+    td_cpu_put(a->type, sum, a->cols, a->sum, i * a->cols);
+    return td_cpu_row(a->type, a->sum, i * a->cols, a->cols, room);
+}
+
 static void forward_range(const void *arg, int64_t begin, int64_t end) {
     const struct norm_arg *a = arg;
-    float *room_x = room_of(a, ROOM_X), *room_y = room_of(a, ROOM_Y);
     for (int64_t i = begin; i < end; i++) {
         struct moments m;
-        const float *x = td_cpu_row(a->type, a->x, i * a->cols, a->cols, room_x);
-        float *y = td_cpu_result(a->type, a->y, i * a->cols, room_y);
+        const float *x = row_of(a, i);
+        float *y = td_cpu_result(a->type, a->y, i * a->cols, room_of(a, ROOM_Y));
         measure(x, a->cols, a->centred, a->eps, &m);
         apply(x, a->gamma, a->beta, &m, a->cols, y);
         td_cpu_put(a->type, y, a->cols, a->y, i * a->cols);
@@ -104,16 +130,26 @@ static void forward_range(const void *arg, int64_t begin, int64_t end) {
 static void backward_range(const void *arg, int64_t begin, int64_t end) {
     const struct norm_arg *a = arg;
     float *room_x = room_of(a, ROOM_X), *room_y = room_of(a, ROOM_Y);
-    float *dgamma = room_of(a, ROOM_DGAMMA);
-    memset(dgamma, 0, (size_t)a->cols * sizeof *dgamma);
+    float *sums = room_of(a, ROOM_DGAMMA); // dbeta's row is the next
+    memset(sums, 0, 2 * (size_t)a->stride * sizeof *sums);
     for (int64_t i = begin; i < end; i++) {
         struct moments m;
-        const float *x = td_cpu_row(a->type, a->x, i * a->cols, a->cols, room_x);
-        const float *dy = td_cpu_row(a->type, a->dy, i * a->cols, a->cols, room_y);
-        float *dx = td_cpu_result(a->type, a->y, i * a->cols, room_x);
-        measure(x, a->cols, a->centred, a->eps, &m);
-        differentiate(x, a->gamma, dy, &m, a->cols, a->centred, dgamma, dx);
-        td_cpu_put(a->type, dx, a->cols, a->y, i * a->cols);
+        const int64_t at = i * a->cols;
+        const struct slope s = {
+            .x = td_cpu_row(a->type, a->x, at, a->cols, room_x),
+            .gamma = a->gamma,
+            .dy = td_cpu_row(a->type, a->dy, at, a->cols, room_y),
+            .more =
+                a->more ? td_cpu_row(a->type, a->more, at, a->cols, room_of(a, ROOM_MORE)) : NULL,
+            .dgamma = sums,
+            .dbeta = sums + a->stride,
+            .dx = td_cpu_result(a->type, a->y, at, room_x),
+            .n = a->cols,
+            .centred = a->centred,
+        };
+        measure(s.x, a->cols, a->centred, a->eps, &m);
+        differentiate(&s, &m);
+        td_cpu_put(a->type, s.dx, a->cols, a->y, at);
     }
 }
 
@@ -121,11 +157,13 @@ static int64_t grain_of(const struct td_kernel *k) {
     return GRAIN / TD_MAX(k->cols, 1) + 1;
 }
 
-static void set_up(const struct td_kernel *k, const struct td_run *r, struct norm_arg *a) {
+static void set_up(const struct td_kernel *k, const struct td_run *r, uint32_t gamma,
+                   struct norm_arg *a) {
     *a = (struct norm_arg){
         .k = k,
         .type = k->in_dtype[0],
-        .centred = k->op == TD_OP_LAYER_NORM || k->op == TD_OP_LAYER_NORM_GRAD,
+        .centred =
+            k->op != TD_OP_RMS_NORM && k->op != TD_OP_RMS_NORM_GRAD && k->op != TD_OP_ADD_RMS_NORM,
         .x = td_operand_at(&k->in[0], r),
         .y = td_operand_at(&k->out[0], r),
         .cols = k->cols,
@@ -134,15 +172,24 @@ static void set_up(const struct td_kernel *k, const struct td_run *r, struct nor
         .room = r->scratch,
     };
     float *shared = a->room + (int64_t)k->n_threads * ROOMS * a->stride;
-    a->gamma = td_cpu_row(k->in_dtype[1], td_operand_at(&k->in[1], r), 0, k->cols, shared);
+    a->gamma = td_cpu_row(k->in_dtype[gamma], td_operand_at(&k->in[gamma], r), 0, k->cols, shared);
+}
+
+static bool adds(enum td_op op) {
+    return op == TD_OP_ADD_LAYER_NORM || op == TD_OP_ADD_RMS_NORM;
 }
 
 static td_status run_norm(const struct td_kernel *k, const struct td_run *r) {
     struct norm_arg a;
-    set_up(k, r, &a);
+    const uint32_t gamma = adds(k->op) ? 2 : 1, beta = gamma + 1;
+    set_up(k, r, gamma, &a);
+    if (adds(k->op)) {
+        a.more = td_operand_at(&k->in[1], r);
+        a.sum = td_operand_at(&k->out[1], r);
+    }
     float *shared = a.room + ((int64_t)k->n_threads * ROOMS + 1) * a.stride;
-    if (k->n_in > 2) {
-        a.beta = td_cpu_row(k->in_dtype[2], td_operand_at(&k->in[2], r), 0, k->cols, shared);
+    if (k->n_in > beta) {
+        a.beta = td_cpu_row(k->in_dtype[beta], td_operand_at(&k->in[beta], r), 0, k->cols, shared);
     }
     td_parallel(k->n_threads, k->rows, grain_of(k), forward_range, &a);
     return TD_OK;
@@ -150,37 +197,37 @@ static td_status run_norm(const struct td_kernel *k, const struct td_run *r) {
 
 static td_status run_norm_grad(const struct td_kernel *k, const struct td_run *r) {
     struct norm_arg a;
-    set_up(k, r, &a);
+    set_up(k, r, 1, &a);
     a.dy = td_operand_at(&k->in[2], r);
+    if (k->n_in > 3) a.more = td_operand_at(&k->in[3], r);
     td_parallel(k->n_threads, k->rows, grain_of(k), backward_range, &a);
     int32_t ranges = td_parallel_ranges(k->n_threads, k->rows, grain_of(k));
-    float *sum = a.room + ROOM_DGAMMA * a.stride;
-    if (!ranges) memset(sum, 0, (size_t)k->cols * sizeof *sum);
-    for (int32_t i = 1; i < ranges; i++) {
-        const float *more = sum + (int64_t)i * ROOMS * a.stride;
-        for (int64_t c = 0; c < k->cols; c++) {
-            sum[c] += more[c];
+    for (uint32_t out = 1; out < k->n_out; out++) {
+        float *sum = a.room + (ROOM_DGAMMA + (int64_t)out - 1) * a.stride;
+        for (int32_t i = 1; i < ranges; i++) {
+            add(sum, sum + (int64_t)i * ROOMS * a.stride, k->cols, sum);
         }
+        td_cpu_narrow(k->out_dtype[out], sum, k->cols, td_operand_at(&k->out[out], r));
     }
-    td_cpu_narrow(k->out_dtype[1], sum, k->cols, td_operand_at(&k->out[1], r));
     return TD_OK;
 }
 
-// x and what has its shape are of one type; gamma, beta and dgamma may be of another: mixed
-// precision keeps them in fp32.
+// x and what has its shape are of one type; gamma, beta and their gradients may be of another:
+// mixed precision keeps them in fp32.
 static bool types_fit(const struct td_kernel *k) {
-    enum td_dtype t = k->in_dtype[0];
-    bool fits = td_cpu_is_narrow(t) && k->out_dtype[0] == t && td_cpu_is_narrow(k->in_dtype[1]);
-    if (k->n_out > 1) return fits && k->in_dtype[2] == t && td_cpu_is_narrow(k->out_dtype[1]);
-    return fits && (k->n_in < 3 || td_cpu_is_narrow(k->in_dtype[2]));
+    bool grad = k->op == TD_OP_LAYER_NORM_GRAD || k->op == TD_OP_RMS_NORM_GRAD, fits = true;
+    for (uint32_t i = 0; i < k->n_in; i++) {
+        bool row = grad ? i == 1 : i >= (adds(k->op) ? 2 : 1);
+        fits &= row ? td_cpu_is_narrow(k->in_dtype[i]) : k->in_dtype[i] == k->in_dtype[0];
+    }
+    return fits && td_cpu_is_narrow(k->in_dtype[0]);
 }
 
 td_status td_kernel_norm(struct td_kernel *k) {
     static td_kernel_fn *const table[TD_OP_COUNT] = {
-        [TD_OP_LAYER_NORM] = run_norm,
-        [TD_OP_LAYER_NORM_GRAD] = run_norm_grad,
-        [TD_OP_RMS_NORM] = run_norm,
-        [TD_OP_RMS_NORM_GRAD] = run_norm_grad,
+        [TD_OP_LAYER_NORM] = run_norm,           [TD_OP_RMS_NORM] = run_norm,
+        [TD_OP_ADD_LAYER_NORM] = run_norm,       [TD_OP_ADD_RMS_NORM] = run_norm,
+        [TD_OP_LAYER_NORM_GRAD] = run_norm_grad, [TD_OP_RMS_NORM_GRAD] = run_norm_grad,
     };
     if (!table[k->op] || !types_fit(k)) return TD_OK;
     k->run = table[k->op];

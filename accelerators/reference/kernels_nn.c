@@ -125,14 +125,31 @@ static td_status run_norm(struct ref_call *c) {
     return TD_OK;
 }
 
+// The sum is rounded before it is normalized, as if it were a node of its own.
+static td_status run_add_norm(struct ref_call *c) {
+    const struct ref_operand *x = &c->in[0], *r = &c->in[1], *sum = &c->out[1];
+    for (int64_t i = 0; i < sum->n; i++) {
+        sum->x[i] = td_ref_round(sum->dtype, x->x[i] + r->x[i]);
+    }
+    struct td_node_info plain = *c->node;
+    struct ref_operand in[3] = {*sum, c->in[2]};
+    plain.op = c->node->op == TD_OP_ADD_LAYER_NORM ? TD_OP_LAYER_NORM : TD_OP_RMS_NORM;
+    plain.n_inputs--;
+    if (plain.n_inputs > 2) in[2] = c->in[3];
+    struct ref_call norm = {.node = &plain, .in = in, .out = {c->out[0]}};
+    return run_norm(&norm);
+}
+
 // With h = (x - mean) rstd and d = dy gamma: dx = rstd (d - mean(d) - h mean(d h)), without mean(d)
-// where no mean was taken; dgamma sums dy h.
+// where no mean was taken; dgamma sums dy h, dbeta dy.
 static td_status run_norm_grad(struct ref_call *c) {
     struct groups s = groups_of(c);
     int64_t n = s.outer * s.inner;
     bool centred = c->node->op != TD_OP_RMS_NORM_GRAD;
     const double *x = c->in[0].x, *gamma = c->in[1].x, *dy = c->in[2].x;
+    bool shifts = c->node->op == TD_OP_LAYER_NORM_GRAD;
     memset(c->out[1].x, 0, (size_t)c->out[1].n * sizeof(double));
+    if (shifts) memset(c->out[2].x, 0, (size_t)c->out[2].n * sizeof(double));
     for (int64_t g = 0; g < s.n && n; g++) {
         struct moments m = moments_of(c, &s, g);
         double rstd = 1 / sqrt(m.var + c->node->attrs.eps), mean_d = 0, mean_dh = 0;
@@ -142,12 +159,16 @@ static td_status run_norm_grad(struct ref_call *c) {
             mean_d += centred ? dy[at] * gamma[k] / (double)n : 0;
             mean_dh += dy[at] * gamma[k] * h / (double)n;
             c->out[1].x[k] += dy[at] * h;
+            if (shifts) c->out[2].x[k] += dy[at];
         }
         for (int64_t i = 0; i < n; i++) {
             int64_t at = element(&s, g, i), k = s.by_channel ? g : i;
             double h = (x[at] - m.mean) * rstd;
             c->out[0].x[at] = rstd * (dy[at] * gamma[k] - mean_d - h * mean_dh);
         }
+    }
+    for (int64_t i = 0; i < c->out[0].n && c->node->n_inputs > 3; i++) {
+        c->out[0].x[i] = td_ref_round(c->out[0].dtype, c->out[0].x[i]) + c->in[3].x[i];
     }
     return TD_OK;
 }
@@ -180,6 +201,8 @@ td_ref_kernel_fn *td_ref_nn(enum td_op op) {
         [TD_OP_LAYER_NORM_GRAD] = run_norm_grad,
         [TD_OP_RMS_NORM] = run_norm,
         [TD_OP_RMS_NORM_GRAD] = run_norm_grad,
+        [TD_OP_ADD_LAYER_NORM] = run_add_norm,
+        [TD_OP_ADD_RMS_NORM] = run_add_norm,
         [TD_OP_BATCH_NORM] = run_norm,
         [TD_OP_BATCH_NORM_EVAL] = run_norm,
         [TD_OP_BATCH_NORM_GRAD] = run_norm_grad,

@@ -52,6 +52,11 @@ static td_status run_recompute(struct td_compiled *c, const struct td_compile_op
     return td_pass_recompute(c->graph, o->recompute);
 }
 
+static td_status run_residual(struct td_compiled *c, const struct td_compile_options *o) {
+    (void)o;
+    return td_pass_residual(c->graph);
+}
+
 static td_status run_memory(struct td_compiled *c, const struct td_compile_options *o) {
     (void)o;
     TD_TRY(td_pass_memory(c->graph, &c->placement, &c->program.arena_bytes));
@@ -93,7 +98,8 @@ static const struct {
     {"autodiff", trains, run_autodiff},       {"precision", has_precision, run_precision},
     {"strategy", has_strategy, run_strategy}, {"optimizer", updates, run_optimizer},
     {"simplify", always, run_simplify},       {"fuse", always, run_fuse},
-    {"recompute", recomputes, run_recompute}, {"memory", always, run_memory},
+    {"recompute", recomputes, run_recompute}, {"residual", always, run_residual},
+    {"memory", always, run_memory},
 };
 
 const char *td_compile_pass(size_t i) {

@@ -1,6 +1,6 @@
-// Gradients of losses, softmax, norms and dropout; see grad_rules.c. A norm's partner makes dx and
-// dgamma in one node, which the rules of both operands share. Dropout is linear, and its mask comes
-// from the same key whenever it is asked for: it is its own gradient.
+// Gradients of losses, softmax, norms and dropout; see grad_rules.c. A norm's partner makes dx,
+// dgamma and, for layer norm, dbeta in one node, which the rules of its operands share. Dropout is
+// linear, and its mask comes from the same key whenever it is asked for: it is its own gradient.
 
 #include "engine/graph/grad_rules.h"
 
@@ -53,13 +53,12 @@ static td_status grad_softmax(const struct td_grad_call *c) {
                         c->node->outputs[0], c->dy, 0, NULL, c->out);
 }
 
-// beta: the sum of dy over everything but its channel.
+// beta of a batch norm: the sum of dy over everything but its channel.
 static td_status grad_shift(const struct td_grad_call *c) {
     td_value beta = c->node->inputs[2], v;
     const struct td_shape *channel = td_grad_shape(c, beta);
     struct td_attrs sum = {.shape = *channel}, flat = {.shape = *channel};
-    for (int32_t d = 2; c->node->op == TD_OP_BATCH_NORM && d < td_grad_shape(c, c->dy)->n_dims;
-         d++) {
+    for (int32_t d = 2; d < td_grad_shape(c, c->dy)->n_dims; d++) {
         sum.shape.dim[sum.shape.n_dims++] = 1;
     }
     TD_TRY(td_graph_op3(c->g, TD_OP_REDUCE_SUM, c->dy, 0, 0, &sum, &v));
@@ -75,7 +74,7 @@ static td_status grad_norm(const struct td_grad_call *c) {
                          : c->node->op == TD_OP_RMS_NORM ? TD_OP_RMS_NORM_GRAD
                                                          : TD_OP_BATCH_NORM_GRAD;
     if (c->operand > 2) return no_gradient("running statistics");
-    if (c->operand == 2) return grad_shift(c);
+    if (c->operand == 2 && partner == TD_OP_BATCH_NORM_GRAD) return grad_shift(c);
     const td_value in[3] = {c->node->inputs[0], c->node->inputs[1], c->dy};
     struct td_attrs a = {.eps = c->node->attrs.eps};
     if (!c->made[0]) TD_TRY(td_graph_op(c->g, partner, in, 3, &a, c->made));

@@ -70,8 +70,10 @@ static td_status shape_norm(const struct td_op_call *c) {
     int64_t n;
     if (!norm_channels(c, &n))
         return td_op_reject(c, "the operand must be float and have channels");
-    for (uint32_t i = 1; i < c->n_in; i++) {
-        if (!is_row(c, i, n) || arg(c, i)->dtype != arg(c, 1)->dtype) {
+    bool adds = c->op == TD_OP_ADD_LAYER_NORM || c->op == TD_OP_ADD_RMS_NORM;
+    if (adds && !like_first(c, 1)) return td_op_reject(c, "what is added must be of one kind");
+    for (uint32_t i = adds ? 2 : 1; i < c->n_in; i++) {
+        if (!is_row(c, i, n) || arg(c, i)->dtype != arg(c, adds ? 2 : 1)->dtype) {
             return td_op_reject(c, "needs one float a channel, all of one type");
         }
         if (td_op_writes(c->op, c->attrs, i) && !is_state(c, i)) {
@@ -79,16 +81,18 @@ static td_status shape_norm(const struct td_op_call *c) {
         }
     }
     if (!(c->attrs->eps >= 0)) return td_op_reject(c, "eps must not be negative");
+    if (adds) TD_TRY(give(c, 1, arg(c, 0)->dtype, shape_of(c, 0)));
     return give(c, 0, arg(c, 0)->dtype, shape_of(c, 0));
 }
 
 static td_status shape_norm_grad(const struct td_op_call *c) {
     int64_t n;
-    if (!norm_channels(c, &n) || !like_first(c, 2)) {
+    if (!norm_channels(c, &n) || !like_first(c, 2) || (c->n_in > 3 && !like_first(c, 3))) {
         return td_op_reject(c, "x and dy must have one float type and shape");
     }
     if (!is_row(c, 1, n)) return td_op_reject(c, "needs one float a channel");
     TD_TRY(give(c, 0, arg(c, 0)->dtype, shape_of(c, 0)));
+    if (c->op == TD_OP_LAYER_NORM_GRAD) TD_TRY(give(c, 2, arg(c, 1)->dtype, shape_of(c, 1)));
     return give(c, 1, arg(c, 1)->dtype, shape_of(c, 1));
 }
 
@@ -105,6 +109,10 @@ static td_status shape_dropout(const struct td_op_call *c) {
 // ---- costs --------------------------------------------------------------------------------------
 static double cost_five(const struct td_graph *g, const struct td_node_info *node) {
     return 5 * td_op_elems(g, node->inputs[0]);
+}
+
+static double cost_six(const struct td_graph *g, const struct td_node_info *node) {
+    return 6 * td_op_elems(g, node->inputs[0]);
 }
 
 static double cost_ten(const struct td_graph *g, const struct td_node_info *node) {
@@ -124,6 +132,8 @@ static const struct td_op_rule rules[TD_OP_COUNT] = {
     [TD_OP_LAYER_NORM_GRAD] = {shape_norm_grad, cost_ten},
     [TD_OP_RMS_NORM] = {shape_norm, cost_five},
     [TD_OP_RMS_NORM_GRAD] = {shape_norm_grad, cost_ten},
+    [TD_OP_ADD_LAYER_NORM] = {shape_norm, cost_six},
+    [TD_OP_ADD_RMS_NORM] = {shape_norm, cost_six},
     [TD_OP_BATCH_NORM] = {shape_norm, cost_five},
     [TD_OP_BATCH_NORM_EVAL] = {shape_norm, cost_five},
     [TD_OP_BATCH_NORM_GRAD] = {shape_norm_grad, cost_ten},

@@ -2,8 +2,10 @@
 //
 // 1. Liveness: a value lives from its node to its last reader; what a port reads lives to the end,
 //    because segments may be run one by one and outputs are looked at after each.
-// 2. Sharing: reshape always shares; an elementwise op takes over the memory of an operand of the
-//    same bytes that dies there (list in traind/graph.h). Values that share are one block.
+// 2. Sharing: reshape always shares; an elementwise op, or one that works row by row, takes over
+// the
+//    memory of an operand of the same bytes that dies there (list in traind/graph.h). Values that
+//    share are one block.
 // 3. Placing: blocks go into the arena one after another, each into the tightest gap between the
 //    blocks that live at the same time, or on top. Which order of blocks gives the smallest arena
 //    depends on the graph, so three are tried (large first, early first, size times life first)
@@ -58,7 +60,16 @@ static void find_deaths(struct plan *p) {
 // Elementwise ops stand together in ops.def; select's bool operand never has the result's bytes.
 static bool may_take_over(enum td_op op, uint32_t operand) {
     if (op >= TD_OP_ADD && op <= TD_OP_SELECT) return true;
+    if (op == TD_OP_ADD_LAYER_NORM || op == TD_OP_ADD_RMS_NORM) return operand < 2;
+    if (op == TD_OP_LAYER_NORM_GRAD || op == TD_OP_RMS_NORM_GRAD) return operand != 1;
     return operand == 0 && (op == TD_OP_SCALE || op == TD_OP_CAST || op == TD_OP_SOFTMAX_CE);
+}
+
+// Results that are as large as what the op works on, and may lie there.
+static bool may_lie_over(const struct td_node_info *node, td_value out) {
+    if (node->op == TD_OP_SOFTMAX_CE) return out == node->outputs[1];
+    bool sums = node->op == TD_OP_LAYER_NORM_GRAD || node->op == TD_OP_RMS_NORM_GRAD;
+    return !sums || out == node->outputs[0];
 }
 
 // Lets output `out` of node n share memory where that is allowed.
@@ -71,10 +82,11 @@ static void share(struct plan *p, td_node n, td_value out) {
         p->death[home] = TD_MAX(p->death[home], p->death[out]);
         return;
     }
-    if (node->op == TD_OP_SOFTMAX_CE && out != node->outputs[1]) return;
+    if (!may_lie_over(node, out)) return;
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         td_value in = node->inputs[i], home = p->home[in];
-        bool dies = td_gv(p->g, home)->kind == TD_VALUE_NODE && p->death[home] == n;
+        bool dies = td_gv(p->g, home)->kind == TD_VALUE_NODE && p->death[home] == n &&
+                    (out == node->outputs[0] || p->home[node->outputs[0]] != home);
         bool fits =
             value_bytes(p->g, home) == value_bytes(p->g, out) &&
             td_shape_elems(&td_gv(p->g, in)->shape) == td_shape_elems(&td_gv(p->g, out)->shape);

@@ -68,6 +68,8 @@ static void norm(struct subject *s, enum td_op op, uint32_t n_in, struct td_shap
         c.in[i] = (struct operand){ANY, vec(channels), TD_ROLE_PARAM, 0.5, 2};
     }
     if (grad) c.in[2] = tensor(x);
+    if (grad && n_in > 3) c.in[3] = tensor(x);
+    if (op == TD_OP_ADD_LAYER_NORM || op == TD_OP_ADD_RMS_NORM) c.in[1] = tensor(x);
     check(s, &c);
 }
 
@@ -80,6 +82,11 @@ static void cases_norms(struct subject *s) {
         norm(s, TD_OP_LAYER_NORM_GRAD, 3, x, channels);
         norm(s, TD_OP_RMS_NORM, 2, x, channels);
         norm(s, TD_OP_RMS_NORM_GRAD, 3, x, channels);
+        norm(s, TD_OP_LAYER_NORM_GRAD, 4, x, channels);
+        norm(s, TD_OP_RMS_NORM_GRAD, 4, x, channels);
+        norm(s, TD_OP_ADD_LAYER_NORM, 3, x, channels);
+        norm(s, TD_OP_ADD_LAYER_NORM, 4, x, channels);
+        norm(s, TD_OP_ADD_RMS_NORM, 3, x, channels);
         struct td_shape images = {4, {n, channels, 3, 5}}, flat = mat(n, channels);
         for (int form = 0; form < 2; form++) {
             norm(s, TD_OP_BATCH_NORM, 5, form ? images : flat, channels);

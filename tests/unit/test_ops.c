@@ -17,7 +17,7 @@ struct known {
     struct {
         int64_t n;
         double x[MOST];
-    } out[2]; // n 0: not looked at
+    } out[TD_MAX_OUT]; // n 0: not looked at
 };
 
 static td_status record_known(void *arg, struct td_graph *g, int64_t batch) {
@@ -32,7 +32,7 @@ static td_status record_known(void *arg, struct td_graph *g, int64_t batch) {
     }
     TD_TRY(td_graph_op(g, k->op, in, k->n_in, &k->attrs, out));
     // Keeps all outputs alive to the end, as an output of the step does.
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < TD_MAX_OUT; i++) {
         char name[16];
         snprintf(name, sizeof name, "o%d", i);
         if (!k->out[i].n) continue;
@@ -57,7 +57,7 @@ static void compare(void *arg, td_node n) {
     const struct td_node_info *node = td_graph_node(c->graph, n);
     if (node->op != w->k->op || w->seen) return;
     w->seen = true;
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < TD_MAX_OUT; i++) {
         if (!w->k->out[i].n) continue;
         const struct td_value_info *v = td_graph_value(c->graph, node->outputs[i]);
         const char *at = (const char *)td_buffer_host(w->r->program[0].arena) +
@@ -196,6 +196,30 @@ static const struct known norms[] = {
      {{S2(1, 2), {3, 4}}, {S1(2), {1, 2}}},
      {0},
      {{2, {0.848528137, 2.262741700}}}},
+    {"add_layer_norm",
+     TD_OP_ADD_LAYER_NORM,
+     4,
+     {{S2(1, 3), {5, 1, 0}}, {S2(1, 3), {-4, 1, 3}}, {S1(3), {1, 1, 2}}, {S1(3), {0, 1, 0}}},
+     {0},
+     {{3, {-1.224744871, 1, 2.449489743}}, {3, {1, 2, 3}}}},
+    {"add_rms_norm",
+     TD_OP_ADD_RMS_NORM,
+     3,
+     {{S2(1, 2), {1, 1}}, {S2(1, 2), {2, 3}}, {S1(2), {1, 2}}},
+     {0},
+     {{2, {0.848528137, 2.262741700}}, {2, {3, 4}}}},
+    {"rms_norm_grad with more",
+     TD_OP_RMS_NORM_GRAD,
+     4,
+     {{S2(1, 2), {1, 1}}, {S1(2), {1, 1}}, {S2(1, 2), {1, 3}}, {S2(1, 2), {10, 20}}},
+     {0},
+     {{2, {9, 21}}, {2, {1, 3}}}},
+    {"layer_norm_grad with more",
+     TD_OP_LAYER_NORM_GRAD,
+     4,
+     {{S2(1, 2), {0, 2}}, {S1(2), {1, 1}}, {S2(1, 2), {1, 3}}, {S2(1, 2), {10, 20}}},
+     {0},
+     {{2, {10, 20}}, {2, {-1, 3}}, {2, {1, 3}}}},
     {"batch_norm_eval",
      TD_OP_BATCH_NORM_EVAL,
      5,
