@@ -227,7 +227,7 @@ static bool metrics_in(const struct td_attempt *a) {
 }
 
 // Who waited for the end of a job wants its last checkpoint. A failed attempt needs no such wait:
-// the queue holds its job back (hold_until) while its slots serve others.
+// the queue holds its job back, in its place (hold_until).
 static bool checkpoints_in(const struct td_job *j, const struct td_attempt *a) {
     if (a->outcome != TD_OUTCOME_DONE && a->outcome != TD_OUTCOME_STOPPED) return true;
     for (uint32_t i = 0; i < j->n_checkpoints; i++) {

@@ -2,7 +2,8 @@
 //
 // Gangs: all ranks of a job start together, on one node (num_nodes above 1 is refused by the spec).
 // Order: RECOVERING jobs, then QUEUED ones, each by the time they began to wait; one that is still
-// being planned (a minute at most) keeps the slots it would take. The first job that
+// being planned, or whose last checkpoint is on its way (a minute at most), keeps the slots it
+// would take. The first job that
 // does not fit reserves the node that is nearest to fitting it: later, smaller jobs may run
 // elsewhere, but not there, so that it drains and nobody starves. A node is best-fit: the least
 // free slots that suffice, first the one that has the newest checkpoint. A node that lost a
@@ -314,14 +315,15 @@ static void keep_place(const struct td_job *j, const struct choice *c) {
 
 static void try_job(struct td_core *core, struct td_job *j, uint32_t position) {
     if (j->retry_at.ns > core->now.mono.ns) return; // BACKING_OFF says it
+    struct choice c = choose(core, j);
     if (td_catalog_pending(j) && core->now.mono.ns < j->hold_until.ns) {
         struct td_reason r;
         td_reason_set(&r, "SAVING_CHECKPOINT", "its last checkpoint is on its way");
         r.position = position;
         set_reason(core, j, &r);
+        keep_place(j, &c);
         return;
     }
-    struct choice c = choose(core, j);
     bool may = c.node || c.nearest;
     if (may && !core->draining && !planned(core, j)) {
         if (!td_job_state_waits(j->state)) return;

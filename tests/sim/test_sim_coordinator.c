@@ -10,17 +10,15 @@
 
 #include "tests/sim/coordinator_world.h"
 
-static void create(struct world *w, int i) {
+static void create(struct world *w, int i, uint64_t n_ranks) {
     const struct td_job *j = NULL;
     bool again = false;
     char request[24];
     snprintf(w->jobs[i].id, sizeof w->jobs[i].id, "j-%012llx",
              (unsigned long long)(draw(w) & 0xffffffffffff));
     snprintf(request, sizeof request, "request-%d", i);
-    const struct td_core_create_job r = {.id = w->jobs[i].id,
-                                         .spec_json = w->specs[1 + draw(w) % MAX_RANKS],
-                                         .request_id = "",
-                                         .digest = request};
+    const struct td_core_create_job r = {
+        .id = w->jobs[i].id, .spec_json = w->specs[n_ranks], .request_id = "", .digest = request};
     td_status s = td_core_create_job(w->core, now(w), &r, &j, &again);
     after(w);
     if (!s) {
@@ -33,7 +31,7 @@ static void create(struct world *w, int i) {
 static void people(struct world *w) {
     int i = (int)(draw(w) % N_JOBS);
     const struct td_job *j = NULL;
-    if (chance(w, 60) && !w->jobs[i].created) create(w, i);
+    if (chance(w, 60) && !w->jobs[i].created) create(w, i, 1 + draw(w) % MAX_RANKS);
     if (w->calm || !w->jobs[i].created) return;
     td_status s = TD_OK;
     if (chance(w, 300)) s = td_core_pause(w->core, now(w), w->jobs[i].id, &j);
@@ -79,13 +77,17 @@ static char *make_spec(int devices) {
     return td_buf_take_cstr(&text);
 }
 
-static void advance(struct world *w) {
+static void pass_time(struct world *w) {
     w->now_ns += STEP_MS * TD_NS_PER_MS;
     run_store(w);
     if (td_core_wake(w->core).ns <= w->now_ns) {
         td_core_tick(w->core, now(w));
         after(w);
     }
+}
+
+static void advance(struct world *w) {
+    pass_time(w);
     for (int i = 0; i < N_NODES; i++) {
         step_node(w, &w->nodes[i]);
     }
@@ -194,8 +196,60 @@ static void test_every_history_keeps_the_invariants_and_every_job_ends(void **st
     }
 }
 
+static const struct td_job *job_of(struct world *w, int i) {
+    const struct td_job *j = NULL;
+    assert_ok(td_core_find_job(w->core, w->jobs[i].id, &j));
+    return j;
+}
+
+// Time passes for the store and for a node that trains nothing.
+static void wait_quietly(struct world *w, struct sim_node *n) {
+    pass_time(w);
+    for (int i = 0; i < MAX_HELD; i++) {
+        if (n->held[i].used && n->held[i].adopted) forward(w, n, &n->held[i]);
+    }
+    beat(w, n);
+}
+
+static void test_recovering_job_keeps_its_place_while_its_checkpoint_comes(void **state) {
+    (void)state;
+    struct world *w = make_world(1);
+    struct sim_node *n = &w->nodes[1]; // three slots, so one job of two ranks at a time
+    struct held *h = &n->held[0];
+    w->calm = true;
+    dial(w, n);
+    create(w, 0, 2);
+    for (int i = 0; i < 100 && !h->used; i++)
+        wait_quietly(w, n);
+    assert_true(h->used && strcmp(h->job, w->jobs[0].id) == 0);
+    create(w, 1, 2);
+    h->stream = false; // the event comes, the file does not
+    h->step = 10;
+    line(h, "{\"event\":\"ready\",\"rank\":0,\"pid\":1}");
+    save(h);
+    lose_launcher(h, "internal");
+    for (int i = 0; i < 100; i++)
+        wait_quietly(w, n);
+    assert_int_equal(job_of(w, 0)->state, TD_JOB_RECOVERING);
+    assert_string_equal(job_of(w, 0)->reason.code, "SAVING_CHECKPOINT");
+    assert_int_equal(job_of(w, 1)->n_attempts, 0);
+    Traind__V1__AttemptId id = TRAIND__V1__ATTEMPT_ID__INIT;
+    id.job = w->jobs[0].id;
+    id.attempt = 1;
+    id.epoch = job_of(w, 0)->attempts[0]->epoch;
+    assert_ok(td_core_shard_durable(w->core, now(w), &id, "a1/step-10", "m", 1,
+                                    "00000000000000000000000000000000"));
+    after(w);
+    for (int i = 0; i < 100 && job_of(w, 0)->n_attempts == 1; i++)
+        wait_quietly(w, n);
+    assert_int_equal(job_of(w, 0)->n_attempts, 2);
+    assert_int_equal(job_of(w, 1)->n_attempts, 0);
+    free_world(w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_recovering_job_keeps_its_place_while_its_checkpoint_comes),
         cmocka_unit_test(test_every_history_keeps_the_invariants_and_every_job_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
