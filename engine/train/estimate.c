@@ -5,11 +5,11 @@
 
 #include "engine/graph/graph_impl.h"
 
-enum { SMALL = 64, SHALLOW = 16 };    // a product's narrowest side; a convolution's channels
-static const double LARGE = 1e9;      // FLOPs of a product that fills the threads
-static const double START_S = 2e-6;   // of a kernel
+enum { NARROW = 64, THIN = 256 };     // a product's narrowest side
+enum { SHALLOW = 16 };                // a convolution's channels
+static const double START_S = 4e-6;   // of a kernel: its threads meet
 static const size_t CACHE = 24 << 20; // programs that live in the last cache move bytes faster
-static const double CACHED = 2.0;
+static const double CACHED = 2;
 
 struct peak {
     double f32, bf16, bandwidth;
@@ -37,57 +37,119 @@ static int64_t last_dim(const struct td_graph *g, td_value v) {
     return s->n_dims ? s->dim[s->n_dims - 1] : 1;
 }
 
-// Share of the GEMM peak that the op's arithmetic reaches; 0: arithmetic is not what takes its
-// time.
-static double share_of(const struct td_graph *g, const struct td_node_info *node) {
+// ---- shares of a peak ---------------------------------------------------------------------------
+// What an op's arithmetic reaches of what large products reach. Measured on the cpu accelerator.
+static double share_of_matmul(const struct td_graph *g, const struct td_node_info *node,
+                              bool half) {
+    double n = (double)last_dim(g, node->into ? node->into : node->outputs[0]);
+    double k = (double)last_dim(g, node->inputs[0]); // or rows, if that is transposed
+    double rest = td_op_flops(g, node) / (2 * n * k), least = TD_MIN(TD_MIN(n, k), rest);
+    return least < NARROW ? 0.4 : least < THIN ? (half ? 0.68 : 0.82) : 0.88;
+}
+
+// Winograd's way needs fewer multiplications than count: 3x3 at stride 1 in fp32.
+static double share_of_conv(const struct td_graph *g, const struct td_node_info *node, bool half) {
+    td_value w = node->op == TD_OP_CONV2D_GRAD_W ? 0 : node->inputs[1];
+    const struct td_shape *kernel = w ? &td_gv(g, w)->shape : &node->attrs.shape;
+    const struct td_window_attrs *a = &node->attrs.window;
+    bool three = kernel->dim[2] == 3 && kernel->dim[3] == 3;
+    bool winograd = three && a->stride[0] <= 1 && a->stride[1] <= 1 && !half;
+    if (kernel->dim[0] < SHALLOW || kernel->dim[1] < SHALLOW) return 0.35;
+    if (node->op == TD_OP_CONV2D_GRAD_W) return half ? 0.65 : winograd ? 1.1 : 0.9;
+    return winograd ? 1.25 : 0.9;
+}
+
+// Of the peak in fp32, whatever the type: these widen what they read.
+static double share_of_kernel(const struct td_node_info *node) {
+    const struct td_shape *to = &node->attrs.shape;
     switch ((int)node->op) { // a few of many
-    case TD_OP_MATMUL: {
-        td_value y = node->into ? node->into : node->outputs[0];
-        bool narrow = last_dim(g, y) < SMALL || last_dim(g, node->inputs[0]) < SMALL;
-        return narrow ? 0.4 : td_op_flops(g, node) < LARGE ? 0.75 : 0.88;
+    case TD_OP_ATTENTION:
+    case TD_OP_SELF_ATTENTION:
+        return 0.37;
+    case TD_OP_ATTENTION_GRAD:
+    case TD_OP_SELF_ATTENTION_GRAD:
+        return 0.5;
+    case TD_OP_GELU:
+    case TD_OP_GELU_GRAD:
+    case TD_OP_SILU:
+    case TD_OP_SILU_GRAD:
+    case TD_OP_TANH:
+    case TD_OP_SIGMOID:
+    case TD_OP_EXP:
+    case TD_OP_LOG:
+    case TD_OP_LAYER_NORM:
+    case TD_OP_LAYER_NORM_GRAD:
+    case TD_OP_RMS_NORM:
+    case TD_OP_RMS_NORM_GRAD:
+    case TD_OP_ADD_LAYER_NORM:
+    case TD_OP_ADD_RMS_NORM:
+        return 0.09;
+    case TD_OP_BATCH_NORM:
+    case TD_OP_BATCH_NORM_GRAD:
+        return 0.03;
+    case TD_OP_MAX_POOL:
+        return 0.035;
+    case TD_OP_REDUCE_SUM: // over images it runs along rows, as fast as memory
+        return to->n_dims && to->dim[to->n_dims - 1] > 1 ? 0.02 : 0;
+    case TD_OP_MAX_POOL_GRAD:
+        return 0.012;
+    default:
+        return 0; // arithmetic is not what takes its time
     }
+}
+
+static double arithmetic_seconds(const struct td_graph *g, const struct td_node_info *node,
+                                 const struct peak *p) {
+    bool half = node->n_inputs && td_gv(g, node->inputs[0])->dtype == TD_BF16 && p->bf16 > 0;
+    double rate = half ? p->bf16 : p->f32, share;
+    switch ((int)node->op) { // the products
+    case TD_OP_MATMUL:
+        share = share_of_matmul(g, node, half);
+        break;
     case TD_OP_CONV2D:
     case TD_OP_CONV2D_GRAD_X:
-    case TD_OP_CONV2D_GRAD_W: {
-        const struct td_shape *x = &td_gv(g, node->inputs[0])->shape;
-        return x->dim[1] < SHALLOW ? 0.35 : 0.9;
-    }
-    case TD_OP_ATTENTION:
-    case TD_OP_ATTENTION_GRAD:
-    case TD_OP_SELF_ATTENTION:
-    case TD_OP_SELF_ATTENTION_GRAD:
-        return 0.35;
+    case TD_OP_CONV2D_GRAD_W:
+        share = share_of_conv(g, node, half);
+        break;
     default:
-        return 0;
+        share = share_of_kernel(node);
+        rate = p->f32;
     }
+    return share > 0 ? td_op_flops(g, node) / (rate * share) : 0;
+}
+
+// ---- seconds ------------------------------------------------------------------------------------
+// The parameter that v is, or is the narrow copy of; else 0.
+static td_value parameter_of(const struct td_graph *g, td_value v) {
+    const struct td_value_info *info = td_gv(g, v);
+    if (info->kind == TD_VALUE_STATE) return v;
+    if (info->kind != TD_VALUE_NODE || g->nodes[info->node].op != TD_OP_CAST) return 0;
+    td_value from = g->nodes[info->node].inputs[0];
+    return td_gv(g, from)->kind == TD_VALUE_STATE ? from : 0;
 }
 
 static double node_seconds(const struct td_graph *g, const struct td_node_info *node,
-                           const struct peak *p, double bandwidth) {
+                           const struct peak *p) {
     if (node->op == TD_OP_RESHAPE || node->op == TD_OP_ALL_REDUCE) return 0;
-    double share = share_of(g, node), arithmetic = 0;
-    if (share > 0) {
-        enum td_dtype t = td_gv(g, node->inputs[0])->dtype;
-        double rate = (t == TD_BF16 && p->bf16 > 0 ? p->bf16 : p->f32) * share;
-        arithmetic = td_op_flops(g, node) / rate;
+    double packing = 0; // of weights, which change every step; their narrow copies are part of it
+    if (node->op == TD_OP_CAST && parameter_of(g, node->outputs[0])) return 0;
+    if (node->op == TD_OP_MATMUL) {
+        td_value w = parameter_of(g, node->inputs[1]);
+        if (w) packing = (double)(bytes_of(g, w) + bytes_of(g, node->inputs[1])) / p->bandwidth;
     }
-    double packing = 0; // of weights, which change every step
-    if (node->op == TD_OP_MATMUL && td_gv(g, node->inputs[1])->kind == TD_VALUE_STATE) {
-        packing = 2 * (double)bytes_of(g, node->inputs[1]) / bandwidth;
-    }
-    return TD_MAX(arithmetic, traffic(g, node) / bandwidth) + packing + START_S;
+    double moved = traffic(g, node) / p->bandwidth;
+    return TD_MAX(arithmetic_seconds(g, node, p), moved) + packing + START_S;
 }
 
-static double program_seconds(const struct td_rank *r, const struct td_compiled *c,
-                              const struct peak *p) {
-    size_t state = 0;
+static double program_seconds(const struct td_rank *r, const struct td_compiled *c, struct peak p) {
+    size_t bytes = c->program.arena_bytes;
+    double seconds = 0;
     for (int role = 0; role < TD_ROLE_COUNT; role++) {
-        state += td_state_region_bytes(r->state, (enum td_role)role);
+        bytes += td_state_region_bytes(r->state, (enum td_role)role);
     }
-    bool cached = state + c->program.arena_bytes <= CACHE;
-    double seconds = 0, bandwidth = p->bandwidth * (cached ? CACHED : 1);
+    if (bytes <= CACHE) p.bandwidth *= CACHED;
     for (td_node n = 0; n < td_graph_n_nodes(c->graph); n++) {
-        seconds += node_seconds(c->graph, td_graph_node(c->graph, n), p, bandwidth);
+        seconds += node_seconds(c->graph, td_graph_node(c->graph, n), &p);
     }
     return seconds;
 }
@@ -103,7 +165,7 @@ td_status td_estimate_step(const struct td_rank *r, double *out_seconds) {
         const struct td_compiled *c = td_programs_at(r->programs, i);
         const struct td_program_key *k = &c->program.key;
         if (k->mode != TD_MODE_TRAIN || k->batch != r->config->batch_size) continue;
-        double s = program_seconds(r, c, &p);
+        double s = program_seconds(r, c, p);
         if (k->apply) {
             last = TD_MAX(last, s);
         } else {
