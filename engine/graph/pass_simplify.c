@@ -1,13 +1,14 @@
 // Simplify: nodes that compute nothing, or nothing new.
 //
 // One walk forward replaces what a node's readers can read instead: reshape, cast and transpose to
-// the same, reshape of a reshape, transpose of a transpose, cast of a wider cast, multiplication by
-// a constant one; a matrix that is transposed for a product becomes a flag of the product; the sum
-// of a max pool's gradient is that of what was pooled; and what was computed already a little
-// earlier in the segment is not computed again (across segments it would be kept for long). One
-// walk backward marks what nobody reads. A view of a state tensor is only replaced by the tensor
-// while nothing writes it up to the last reader, because a state value means "what is there now".
-// Rejected: pattern tables; a few rules do not pay for one.
+// the same, reshape of a reshape, transpose of a transpose, cast of a wider cast (also behind a
+// view of it), cast of a constant, multiplication by a constant one; a matrix that is transposed
+// for a product becomes a flag of the product; the sum of a max pool's gradient is that of what was
+// pooled; and what was computed already a little earlier in the segment is not computed again
+// (across segments it would be kept for long). One walk backward marks what nobody reads. A view of
+// a state tensor is only replaced by the tensor while nothing writes it up to the last reader,
+// because a state value means "what is there now". Rejected: pattern tables; a few rules do not pay
+// for one.
 
 #include "engine/graph/passes.h"
 
@@ -60,23 +61,77 @@ static td_value repeats(const struct td_graph *g, const struct td_node_info *nod
     return 0;
 }
 
-// A cast of a cast reads what the first one read, where that was to a float at least as wide: what
-// was widened comes back as it was, and pixels go to their type in one step.
+// ---- casts --------------------------------------------------------------------------------------
+// Two casts are one, where the first was to a float at least as wide: what was widened comes back
+// as it was, and pixels go to their type in one step. The factor of both.
+static bool join_casts(const struct td_attrs *first, const struct td_attrs *second,
+                       double *out_scale) {
+    enum td_dtype middle = first->dtype, to = second->dtype;
+    double a = first->scale, b = second->scale;
+    *out_scale = a != 0 && b != 0 ? a * b : a != 0 ? a : b;
+    return (middle == TD_F32 || middle == TD_F64) && td_dtype_is_float(to) &&
+           td_dtype_bytes(to) <= td_dtype_bytes(middle);
+}
+
+static bool read_once(const struct simplify *s, td_value v) {
+    const struct td_graph *g = s->g;
+    int n = g->loss == v;
+    for (td_node i = 0; i < g->n_nodes; i++) {
+        for (uint32_t k = 0; k < g->nodes[i].n_inputs; k++) {
+            td_value in = g->nodes[i].inputs[k];
+            n += in == v || s->instead[in] == v;
+        }
+    }
+    for (uint32_t i = 0; i < g->n_outputs; i++) {
+        n += g->outputs[i].value == v;
+    }
+    return n == 1;
+}
+
+// A cast that node n alone reads, through a view: it gives the later type at once, and n is left to
+// repeat what it reads.
+static void join_through_view(struct simplify *s, td_node n) {
+    struct td_graph *g = s->g;
+    const td_value seen = g->nodes[n].inputs[0], made = maker(g, seen)->inputs[0];
+    struct td_attrs *second = &g->nodes[n].attrs, *first;
+    const struct td_node_info *cast = maker(g, made);
+    double scale;
+    if (!cast || cast->op != TD_OP_CAST || !join_casts(&cast->attrs, second, &scale)) return;
+    if (!read_once(s, seen) || !read_once(s, made)) return;
+    first = &g->nodes[td_gv(g, made)->node].attrs;
+    first->scale = scale;
+    first->dtype = td_gv(g, made)->dtype = td_gv(g, seen)->dtype = second->dtype;
+    second->scale = 0;
+}
+
+// A constant of another type is a constant.
+static void fold_constant(struct td_graph *g, td_node n, const struct td_node_info *fill) {
+    struct td_node_info *node = &g->nodes[n];
+    double v = fill->attrs.dtype == TD_F32 ? (double)(float)fill->attrs.scale : fill->attrs.scale;
+    double scale = node->attrs.scale != 0 ? node->attrs.scale : 1;
+    node->op = TD_OP_FILL;
+    node->n_inputs = 0;
+    node->attrs = (struct td_attrs){
+        .dtype = node->attrs.dtype, .shape = fill->attrs.shape, .scale = v * scale};
+}
+
 static td_status visit_cast(struct simplify *s, td_node n) {
     struct td_graph *g = s->g;
+    struct td_attrs *a = &g->nodes[n].attrs;
     const struct td_node_info *below = maker(g, g->nodes[n].inputs[0]);
-    if (!below || below->op != TD_OP_CAST) return TD_OK;
-    enum td_dtype middle = below->attrs.dtype, to = g->nodes[n].attrs.dtype;
+    double scale;
+    if (!below) return TD_OK;
+    if (below->op == TD_OP_RESHAPE) join_through_view(s, n);
+    bool joins = join_casts(&below->attrs, a, &scale);
+    if (below->op == TD_OP_FILL && !below->n_inputs && joins) fold_constant(g, n, below);
+    if (below->op != TD_OP_CAST || !joins) return TD_OK;
     td_value root = below->inputs[0];
-    bool narrows = (middle == TD_F32 || middle == TD_F64) && td_dtype_is_float(to) &&
-                   td_dtype_bytes(to) <= td_dtype_bytes(middle);
-    if (!narrows || !td_graph_stable(g, root, td_gv(g, g->nodes[n].inputs[0])->node, n)) {
-        return TD_OK;
-    }
-    double first = below->attrs.scale, second = g->nodes[n].attrs.scale;
-    if (first != 0) g->nodes[n].attrs.scale = second != 0 ? first * second : first;
+    if (!td_graph_stable(g, root, td_gv(g, g->nodes[n].inputs[0])->node, n)) return TD_OK;
+    a->scale = scale;
     return td_graph_set_operand(g, n, 0, root);
 }
+
+// ---- transposes, products, sums -----------------------------------------------------------------
 
 // The transpose that makes operand i, and may as well be read through at node n; or NULL.
 static const struct td_node_info *transposed(const struct td_graph *g, td_node n, uint32_t i) {
@@ -155,6 +210,7 @@ static td_status visit(struct simplify *s, td_node n) {
     const struct td_node_info *node = &g->nodes[n];
     if (!node->n_inputs || !node->n_outputs) return TD_OK;
     if (node->op == TD_OP_CAST) TD_TRY(visit_cast(s, n));
+    if (!node->n_inputs) return TD_OK; // a constant by now
     if (node->op == TD_OP_TRANSPOSE) TD_TRY(visit_transpose(g, n));
     if (node->op == TD_OP_MATMUL) TD_TRY(visit_product(g, n));
     if (node->op == TD_OP_REDUCE_SUM) TD_TRY(visit_sum(g, n));
