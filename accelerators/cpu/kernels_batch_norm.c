@@ -8,12 +8,15 @@
 //     dx = A dy + B (x - mean) + C,   A = rstd gamma, B = -A rstd^2 mean(dy (x - mean)), C = -A
 //     mean(dy)
 // Images are summed in at most GROUPS groups, beyond a strip of an image in double. Groups do not
-// depend on the number of threads, and neither do the bits.
+// depend on the number of threads, and neither do the bits. bf16 is widened as it is read and
+// rounded as it is written; what belongs to a channel has a type of its own.
 
 #include <math.h>
 #include <string.h>
 
+#include "accelerators/cpu/convert.h"
 #include "accelerators/cpu/cpu.h"
+#include "lib/base/half.h"
 
 enum { GROUPS = 32, FIRST_PLACES = 64 };
 enum { X, XX, DY, DYX, SUMS }; // what is summed
@@ -21,8 +24,9 @@ enum { FACTORS = 4 };          // near, of_x, of_dy, constant
 
 struct norm {
     struct td_strips s;
-    const float *x, *dy;            // dy: NULL forward
-    float *y;                       // or dx
+    const void *x, *dy;             // dy: NULL forward
+    void *y;                        // or dx
+    bool narrow;                    // these three are bf16
     float *near;                    // (C): k, then the mean
     float *of_x, *of_dy, *constant; // (C): factors of x - mean and dy
     double *sums;                   // (n_groups, SUMS, C)
@@ -30,34 +34,42 @@ struct norm {
 };
 
 // ---- sums
+static inline float read_at(const void *x, int64_t at, bool narrow) {
+    return narrow ? td_f32_of_bf16(((const uint16_t *)x)[at]) : ((const float *)x)[at];
+}
+
 static inline void add_strip(const struct norm *m, int64_t at, const float *near, int64_t width,
-                             int64_t step, float sum[SUMS][TD_LAYOUT_LANES]) {
-    for (int64_t p = 0; p < m->s.places; p++) {
-        const float *x = m->x + at + p * step, *dy = m->dy ? m->dy + at + p * step : NULL;
+                             bool narrow, float sum[SUMS][TD_LAYOUT_LANES]) {
+    for (int64_t p = at; p < at + m->s.places * m->s.step; p += m->s.step) {
         for (int64_t l = 0; l < width; l++) {
-            float v = x[l] - near[l];
+            float v = read_at(m->x, p + l, narrow) - near[l];
             sum[X][l] += v;
             sum[XX][l] += v * v;
         }
-        for (int64_t l = 0; dy && l < width; l++) {
-            sum[DY][l] += dy[l];
-            sum[DYX][l] += dy[l] * (x[l] - near[l]);
+        for (int64_t l = 0; m->dy && l < width; l++) {
+            float dy = read_at(m->dy, p + l, narrow);
+            sum[DY][l] += dy;
+            sum[DYX][l] += dy * (read_at(m->x, p + l, narrow) - near[l]);
         }
     }
 }
 
-TD_CLONES static void add_whole(const struct norm *m, int64_t at, const float *near,
-                                float sum[SUMS][TD_LAYOUT_LANES]) {
-    add_strip(m, at, near, TD_LAYOUT_LANES, m->s.step, sum);
-}
-
-TD_CLONES static void add_part(const struct norm *m, int64_t at, const float *near, int64_t width,
-                               float sum[SUMS][TD_LAYOUT_LANES]) {
-    add_strip(m, at, near, width, m->s.step, sum);
-}
+typedef void add_fn(const struct norm *m, int64_t at, const float *near, int64_t width,
+                    float sum[SUMS][TD_LAYOUT_LANES]);
+#define ADD(name, fixed_width, narrow)                                                             \
+    TD_CLONES static void name(const struct norm *m, int64_t at, const float *near, int64_t width, \
+                               float sum[SUMS][TD_LAYOUT_LANES]) {                                 \
+        (void)width;                                                                               \
+        add_strip(m, at, near, fixed_width, narrow, sum);                                          \
+    }
+ADD(add_whole, TD_LAYOUT_LANES, false)
+ADD(add_part, width, false)
+ADD(add_whole_bf16, TD_LAYOUT_LANES, true)
+ADD(add_part_bf16, width, true)
 
 // One (group, strip) after another.
 static void sums_range(const void *arg, int64_t begin, int64_t end) {
+    static add_fn *const forms[2][2] = {{add_part, add_whole}, {add_part_bf16, add_whole_bf16}};
     const struct norm *m = arg;
     int64_t strips = td_strips_count(&m->s);
     for (int64_t i = begin; i < end; i++) {
@@ -68,10 +80,7 @@ static void sums_range(const void *arg, int64_t begin, int64_t end) {
         for (int64_t n = group * m->s.n / m->n_groups; n < last; n++) {
             float sum[SUMS][TD_LAYOUT_LANES] = {{0}};
             int64_t at = td_strip_at(&m->s, n, strip);
-            if (width == TD_LAYOUT_LANES)
-                add_whole(m, at, m->near + c, sum);
-            else
-                add_part(m, at, m->near + c, width, sum);
+            forms[m->narrow][width == TD_LAYOUT_LANES](m, at, m->near + c, width, sum);
             for (int64_t k = 0; k < SUMS * width; k++) {
                 to[k / width * m->s.channels + k % width] += (double)sum[k / width][k % width];
             }
@@ -85,7 +94,8 @@ static void find_near(const struct norm *m) {
         double sum = 0;
         for (int64_t i = 0; i < count; i++) {
             int64_t at = td_strip_at(&m->s, i / m->s.places, c / m->s.width);
-            sum += (double)m->x[at + i % m->s.places * m->s.step + c % m->s.width];
+            at += i % m->s.places * m->s.step + c % m->s.width;
+            sum += (double)read_at(m->x, at, m->narrow);
         }
         m->near[c] = (float)(sum / (double)count);
     }
@@ -115,39 +125,45 @@ static void sum_up(const struct td_kernel *k, const struct norm *m) {
 
 // ---- the second pass
 static inline void write_strip(const struct norm *m, int64_t at, int64_t c, int64_t width,
-                               int64_t step) {
+                               bool narrow) {
     const float *near = m->near + c, *of_x = m->of_x + c, *of_dy = m->of_dy + c;
     const float *constant = m->constant + c;
-    for (int64_t p = 0; p < m->s.places; p++) {
-        const float *x = m->x + at + p * step, *dy = m->dy ? m->dy + at + p * step : NULL;
-        float *y = m->y + at + p * step;
-        for (int64_t l = 0; !dy && l < width; l++) {
-            y[l] = (x[l] - near[l]) * of_x[l] + constant[l];
+    for (int64_t p = at; p < at + m->s.places * m->s.step; p += m->s.step) {
+        float y[TD_LAYOUT_LANES];
+        for (int64_t l = 0; l < width; l++) {
+            y[l] = (read_at(m->x, p + l, narrow) - near[l]) * of_x[l] + constant[l];
         }
-        for (int64_t l = 0; dy && l < width; l++) {
-            y[l] = dy[l] * of_dy[l] + ((x[l] - near[l]) * of_x[l] + constant[l]);
+        for (int64_t l = 0; m->dy && l < width; l++) {
+            y[l] = read_at(m->dy, p + l, narrow) * of_dy[l] + y[l];
         }
+        uint16_t *half = (uint16_t *)m->y + p;
+        for (int64_t l = 0; narrow && l < width; l++) {
+            half[l] = td_bf16_of_f32(y[l]);
+        }
+        if (!narrow) memcpy((float *)m->y + p, y, (size_t)width * sizeof *y);
     }
 }
 
-TD_CLONES static void write_whole(const struct norm *m, int64_t at, int64_t c) {
-    write_strip(m, at, c, TD_LAYOUT_LANES, m->s.step);
-}
-
-TD_CLONES static void write_part(const struct norm *m, int64_t at, int64_t c, int64_t width) {
-    write_strip(m, at, c, width, m->s.step);
-}
+typedef void write_fn(const struct norm *m, int64_t at, int64_t c, int64_t width);
+#define WRITE(name, fixed_width, narrow)                                                           \
+    TD_CLONES static void name(const struct norm *m, int64_t at, int64_t c, int64_t width) {       \
+        (void)width;                                                                               \
+        write_strip(m, at, c, fixed_width, narrow);                                                \
+    }
+WRITE(write_whole, TD_LAYOUT_LANES, false)
+WRITE(write_part, width, false)
+WRITE(write_whole_bf16, TD_LAYOUT_LANES, true)
+WRITE(write_part_bf16, width, true)
 
 static void write_range(const void *arg, int64_t begin, int64_t end) {
+    static write_fn *const forms[2][2] = {{write_part, write_whole},
+                                          {write_part_bf16, write_whole_bf16}};
     const struct norm *m = arg;
     int64_t strips = td_strips_count(&m->s);
     for (int64_t i = begin; i < end; i++) {
         int64_t strip = i % strips, width = td_strip_width(&m->s, strip);
         int64_t at = td_strip_at(&m->s, i / strips, strip);
-        if (width == TD_LAYOUT_LANES)
-            write_whole(m, at, strip * m->s.width);
-        else
-            write_part(m, at, strip * m->s.width, width);
+        forms[m->narrow][width == TD_LAYOUT_LANES](m, at, strip * m->s.width, width);
     }
 }
 
@@ -159,7 +175,8 @@ static void write_all(const struct td_kernel *k, const struct norm *m) {
 static struct norm norm_of(const struct td_kernel *k, const struct td_run *r) {
     struct norm m = {.s = td_strips_of(&k->shape[0], k->layout),
                      .x = td_operand_at(&k->in[0], r),
-                     .y = td_operand_at(&k->out[0], r)};
+                     .y = td_operand_at(&k->out[0], r),
+                     .narrow = k->out_dtype[0] == TD_BF16};
     m.n_groups = TD_MAX(1, TD_MIN(m.s.n, (int64_t)GROUPS));
     m.sums = r->scratch;
     m.near = (float *)(void *)(m.sums + GROUPS * SUMS * m.s.channels);
@@ -169,27 +186,40 @@ static struct norm norm_of(const struct td_kernel *k, const struct td_run *r) {
     return m;
 }
 
+// Operand i of channel c.
+static float of_channel(const struct td_kernel *k, const struct td_run *r, uint32_t i, int64_t c) {
+    float room;
+    return *td_cpu_row(k->in_dtype[i], td_operand_at(&k->in[i], r), c, 1, &room);
+}
+
+static void move_towards(const struct td_kernel *k, const struct td_run *r, uint32_t i, int64_t c,
+                         double to) {
+    float old = of_channel(k, r, i, c), by = (float)(k->attrs.momentum * (to - (double)old));
+    float moved = old + by;
+    enum td_dtype t = k->in_dtype[i];
+    td_cpu_narrow(t, &moved, 1,
+                  (char *)td_operand_at(&k->in[i], r) + c * (int64_t)td_dtype_bytes(t));
+}
+
 // Towards the batch's statistics; the variance without bias, as torch keeps it.
 static void move_statistics(const struct td_kernel *k, const struct td_run *r, const struct norm *m,
                             int64_t c, double mean, double var) {
-    float *old_mean = td_operand_at(&k->in[3], r), *old_var = td_operand_at(&k->in[4], r);
-    double count = (double)m->s.n * (double)m->s.places, by = k->attrs.momentum;
+    double count = (double)m->s.n * (double)m->s.places;
     if (count > 1) var *= count / (count - 1);
-    old_mean[c] += (float)(by * (mean - (double)old_mean[c]));
-    old_var[c] += (float)(by * (var - (double)old_var[c]));
+    move_towards(k, r, 3, c, mean);
+    move_towards(k, r, 4, c, var);
 }
 
 static td_status run_batch_norm(const struct td_kernel *k, const struct td_run *r) {
     struct norm m = norm_of(k, r);
     if (!k->elems) return TD_OK;
-    const float *gamma = td_operand_at(&k->in[1], r), *beta = td_operand_at(&k->in[2], r);
     sum_up(k, &m);
     for (int64_t c = 0; c < m.s.channels; c++) {
         double mean[SUMS];
         moments_of(&m, c, mean);
         m.near[c] = (float)mean[X];
-        m.of_x[c] = (float)((double)gamma[c] / sqrt(mean[XX] + k->attrs.eps));
-        m.constant[c] = beta[c];
+        m.of_x[c] = (float)((double)of_channel(k, r, 1, c) / sqrt(mean[XX] + k->attrs.eps));
+        m.constant[c] = of_channel(k, r, 2, c);
         move_statistics(k, r, &m, c, mean[X], mean[XX]);
     }
     write_all(k, &m);
@@ -198,12 +228,11 @@ static td_status run_batch_norm(const struct td_kernel *k, const struct td_run *
 
 static td_status run_batch_norm_eval(const struct td_kernel *k, const struct td_run *r) {
     struct norm m = norm_of(k, r);
-    const float *gamma = td_operand_at(&k->in[1], r), *beta = td_operand_at(&k->in[2], r);
-    const float *mean = td_operand_at(&k->in[3], r), *var = td_operand_at(&k->in[4], r);
     for (int64_t c = 0; c < m.s.channels; c++) {
-        m.near[c] = mean[c];
-        m.of_x[c] = (float)((double)gamma[c] / sqrt((double)var[c] + k->attrs.eps));
-        m.constant[c] = beta[c];
+        double var = (double)of_channel(k, r, 4, c);
+        m.near[c] = of_channel(k, r, 3, c);
+        m.of_x[c] = (float)((double)of_channel(k, r, 1, c) / sqrt(var + k->attrs.eps));
+        m.constant[c] = of_channel(k, r, 2, c);
     }
     write_all(k, &m);
     return TD_OK;
@@ -211,27 +240,38 @@ static td_status run_batch_norm_eval(const struct td_kernel *k, const struct td_
 
 static td_status run_batch_norm_grad(const struct td_kernel *k, const struct td_run *r) {
     struct norm m = norm_of(k, r);
-    const float *gamma = td_operand_at(&k->in[1], r);
-    float *dgamma = td_operand_at(&k->out[1], r);
+    char *dgamma = td_operand_at(&k->out[1], r);
+    int64_t step = (int64_t)td_dtype_bytes(k->out_dtype[1]);
     double count = (double)m.s.n * (double)m.s.places;
     m.dy = td_operand_at(&k->in[2], r);
     if (!k->elems) {
-        memset(dgamma, 0, (size_t)m.s.channels * sizeof *dgamma);
+        memset(dgamma, 0, (size_t)(m.s.channels * step));
         return TD_OK;
     }
     sum_up(k, &m);
     for (int64_t c = 0; c < m.s.channels; c++) {
         double mean[SUMS];
         moments_of(&m, c, mean);
-        double rstd = 1 / sqrt(mean[XX] + k->attrs.eps), a = (double)gamma[c] * rstd;
+        double rstd = 1 / sqrt(mean[XX] + k->attrs.eps), a = (double)of_channel(k, r, 1, c) * rstd;
         m.near[c] = (float)mean[X];
         m.of_dy[c] = (float)a;
         m.of_x[c] = (float)(-a * rstd * rstd * mean[DYX]);
         m.constant[c] = (float)(-a * mean[DY]);
-        dgamma[c] = (float)(mean[DYX] * rstd * count);
+        float slope = (float)(mean[DYX] * rstd * count);
+        td_cpu_narrow(k->out_dtype[1], &slope, 1, dgamma + c * step);
     }
     write_all(k, &m);
     return TD_OK;
+}
+
+// Images fp32 or bf16; what belongs to a channel, of any narrow type.
+static bool types_fit(const struct td_kernel *k) {
+    enum td_dtype x = k->in_dtype[0];
+    bool grad = k->op == TD_OP_BATCH_NORM_GRAD, fits = x == TD_F32 || x == TD_BF16;
+    for (uint32_t i = 1; i < k->n_in; i++) {
+        fits = fits && (grad && i == 2 ? k->in_dtype[i] == x : td_cpu_is_narrow(k->in_dtype[i]));
+    }
+    return fits && k->out_dtype[0] == x && (!grad || td_cpu_is_narrow(k->out_dtype[1]));
 }
 
 td_status td_kernel_batch_norm(struct td_kernel *k) {
@@ -240,7 +280,7 @@ td_status td_kernel_batch_norm(struct td_kernel *k) {
         [TD_OP_BATCH_NORM_EVAL] = run_batch_norm_eval,
         [TD_OP_BATCH_NORM_GRAD] = run_batch_norm_grad,
     };
-    if (!table[k->op] || !td_kernel_all(k, TD_F32)) return TD_OK;
+    if (!table[k->op] || !types_fit(k)) return TD_OK;
     k->run = table[k->op];
     k->need = TD_NEED_ANY;
     k->scratch_bytes =
