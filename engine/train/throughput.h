@@ -6,9 +6,9 @@
 // Samples, tokens (of data that has them) and FLOPs are counted as they are done, micro-batch by
 // micro-batch, so a short last batch and an accumulating program count for what they are. Time
 // spent elsewhere (validation, a start) does not count: begin anew after it. Utilisation is this
-// rank's FLOP/s over the peak of its threads, which the accelerator measures once, at the first
-// point of the log; where it measures none, or none in the type that the job computes in, no
-// utilisation is given. Thread: the training thread.
+// rank's FLOP/s over the peak of its threads, which the accelerator measures at the first point of
+// the log, and again if it was surpassed; where it measures none, or none in the type that the job
+// computes in, no utilisation is given. Thread: the training thread.
 
 #include "engine/train/rank.h"
 
@@ -19,7 +19,7 @@ struct td_throughput {
     const struct td_graph *graph; // whose FLOPs were asked for last
     double graph_flops;
     int64_t tokens_per_sample; // 0: the data has none
-    bool has_peak;             // it was asked for
+    int n_probes;              // how often the peak was asked for
     double peak;               // FLOP/s; 0: not known
 };
 
