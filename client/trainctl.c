@@ -281,6 +281,13 @@ static int refuse_verb(int argc, char **argv) {
     }
     const char *nearest = NULL;
     int best = 3;
+    if (argv[1][0] == '-') {
+        fprintf(stderr,
+                "trainctl: the verb comes first, then flags such as '%s'; `trainctl --help` "
+                "lists the verbs\n",
+                argv[1]);
+        return TD_CTL_USAGE;
+    }
     for (size_t i = 0; i < TD_COUNTOF(verb_table); i++) {
         int distance = td_edit_distance(argv[1], verb_table[i].name, best);
         if (distance < best) {
@@ -288,9 +295,8 @@ static int refuse_verb(int argc, char **argv) {
             nearest = verb_table[i].name;
         }
     }
-    fprintf(stderr, "trainctl: there is no verb '%s'%s%s%s; `trainctl --help` lists them\n",
-            argv[1], nearest ? ", did you mean '" : "", nearest ? nearest : "",
-            nearest ? "'?" : "");
+    fprintf(stderr, "trainctl: there is no verb '%s'%s%s%s `trainctl --help` lists them\n", argv[1],
+            nearest ? ", did you mean '" : ";", nearest ? nearest : "", nearest ? "'?" : "");
     return TD_CTL_USAGE;
 }
 

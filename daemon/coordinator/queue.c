@@ -247,8 +247,9 @@ static void explain(struct td_core *core, struct td_job *j, const struct choice 
         td_reason_set(&r, "WAITING_FOR_NODE", "no connected node is large enough for %u ranks",
                       j->n_ranks);
     } else {
-        td_reason_set(&r, "WAITING_FOR_SLOTS", "needs %u slots, %u free on node %s (%u slots)",
-                      c->needed, c->free, c->nearest->name, c->nearest->slots);
+        td_reason_set(&r, "WAITING_FOR_SLOTS", "needs %u slot%s, %u free on node %s (%u slots)",
+                      c->needed, c->needed == 1 ? "" : "s", c->free, c->nearest->name,
+                      c->nearest->slots);
         r.needed_slots = c->needed;
         r.free_slots = c->free;
     }

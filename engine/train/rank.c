@@ -561,8 +561,8 @@ static td_status bind_programs(struct td_rank *r) {
     char slow[256];
     uint32_t n = td_programs_slow(r->programs, slow, sizeof slow);
     if (n) {
-        td_events_note(r->events, "%u nodes run on plain loops on %s, correct but slow: %s", n,
-                       r->accel_name, slow);
+        td_events_note(r->events, "%u node%s on plain loops on %s, correct but slow: %s", n,
+                       n == 1 ? " runs" : "s run", r->accel_name, slow);
     }
     return TD_OK;
 }

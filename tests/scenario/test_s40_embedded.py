@@ -54,7 +54,7 @@ def test_jobs_wait_with_reason_and_numbers(daemon):
 
     waits = until("the second waits", lambda: reason(second, "WAITING_FOR_SLOTS"))
     assert (waits.needed_slots, waits.free_slots, waits.queue_position) == (1, 0, 1)
-    assert "needs 1 slots, 0 free" in waits.text and list(waits.blockers) == [first]
+    assert "needs 1 slot, 0 free" in waits.text and list(waits.blockers) == [first]
     waits = until("the third waits", lambda: reason(third, "WAITING_FOR_SLOTS"))
     assert (waits.needed_slots, waits.queue_position) == (2, 2)
     info = daemon.stub("Admin").GetClusterInfo(daemon.cluster.stubs.admin.GetClusterInfoRequest())

@@ -351,6 +351,15 @@ def test_help_lists_every_verb_and_each_verb_its_flags(daemon):
     assert "Exit codes" in usage
 
 
+@pytest.mark.parametrize("args, words", [
+    (["sumbit", "x"], "there is no verb 'sumbit', did you mean 'submit'? `trainctl --help`"),
+    (["xyzzy"], "there is no verb 'xyzzy'; `trainctl --help`"),
+    (["-o", "json", "list"], "the verb comes first, then flags such as '-o'")])
+def test_what_is_no_verb_is_told_apart(args, words):
+    ran = subprocess.run([BIN / "trainctl", *args], capture_output=True, text=True, timeout=30)
+    assert ran.returncode == USAGE and words in ran.stderr, ran.stderr
+
+
 def test_output_into_a_closed_pipe_ends_quietly(done):
     daemon, job = done
     env = dict(daemon.env, TRAIND_STATE_DIR=str(daemon.state_dir))
