@@ -1,10 +1,11 @@
 // Elementwise kernels: cast, add, mul, sub, div, axpby, scale, clamp, store, fill, reshape.
 //
 // 16-bit operands are widened to fp32 a chunk at a time, in L1; an f32 operand is used where it
-// lies. Fast paths: operands of one shape, and a vector broadcast over rows; every other broadcast
-// walks an odometer over the dimensions. In-place use (output over an operand) is allowed
-// everywhere, because an element is read before it is written. GRAIN keeps small tensors on one
-// thread: a parallel region costs about half a microsecond.
+// lies. Fast paths: operands of one shape, a vector broadcast over rows, and one number a row (of
+// an image's channel, say); every other broadcast walks an odometer over the dimensions. In-place
+// use (output over an operand) is allowed everywhere, because an element is read before it is
+// written. GRAIN keeps small tensors on one thread: a parallel region costs about half a
+// microsecond.
 
 #include <string.h>
 
@@ -65,12 +66,17 @@ struct binary_arg {
     const void *a, *b;
     void *y;
     enum td_dtype type; // of all three
+    int64_t each;       // elements of y that one of b is for
 };
 
 typedef float binary_fn(float a, float b);
 typedef void binary_loop(const float *a, const float *b, float *y, int64_t n);
-static td_status run_binary(const struct td_kernel *k, const struct td_run *r, td_range_fn *same,
-                            td_range_fn *rows, binary_fn *one);
+struct binary_paths {
+    td_range_fn *same, *rows, *each;
+    binary_fn *one;
+};
+static td_status run_binary(const struct td_kernel *k, const struct td_run *r,
+                            const struct binary_paths *path);
 
 // n elements of a, b and y, which begin at the places given.
 static void binary_run(const struct binary_arg *x, int64_t a_at, int64_t b_at, int64_t y_at,
@@ -83,6 +89,22 @@ static void binary_run(const struct binary_arg *x, int64_t a_at, int64_t b_at, i
              td_cpu_row(x->type, x->b, b_at + at, some, b),
              td_cpu_result(x->type, x->y, y_at + at, y), some);
         td_cpu_put(x->type, y, some, x->y, y_at + at);
+    }
+}
+
+// Rows [begin, end) of `each` elements with one of b.
+static void binary_each(const struct binary_arg *x, int64_t begin, int64_t end, binary_loop *loop) {
+    float a[CHUNK], b[CHUNK], y[CHUNK], room;
+    for (int64_t i = begin; i < end; i++) {
+        float one = *td_cpu_row(x->type, x->b, i, 1, &room);
+        for (int64_t l = 0; l < TD_MIN(x->each, (int64_t)CHUNK); l++) {
+            b[l] = one;
+        }
+        for (int64_t at = i * x->each; at < (i + 1) * x->each; at += CHUNK) {
+            int64_t n = TD_MIN((int64_t)CHUNK, (i + 1) * x->each - at);
+            loop(td_cpu_row(x->type, x->a, at, n, a), b, td_cpu_result(x->type, x->y, at, y), n);
+            td_cpu_put(x->type, y, n, x->y, at);
+        }
     }
 }
 
@@ -103,11 +125,16 @@ static void binary_run(const struct binary_arg *x, int64_t a_at, int64_t b_at, i
             binary_run(x, i *cols, 0, i *cols, cols, name##_loop);                                 \
         }                                                                                          \
     }                                                                                              \
+    static void name##_each(const void *arg, int64_t begin, int64_t end) {                         \
+        binary_each(arg, begin, end, name##_loop);                                                 \
+    }                                                                                              \
     static float name##_one(float a, float b) {                                                    \
         return (expr);                                                                             \
     }                                                                                              \
     static td_status run_##name(const struct td_kernel *k, const struct td_run *r) {               \
-        return run_binary(k, r, name##_range, name##_rows, name##_one);                            \
+        static const struct binary_paths path = {name##_range, name##_rows, name##_each,           \
+                                                 name##_one};                                      \
+        return run_binary(k, r, &path);                                                            \
     }
 BINARY(add, a + b)
 BINARY(mul, a *b)
@@ -145,18 +172,39 @@ static void binary_any(const struct td_kernel *k, const struct binary_arg *x, bi
     }
 }
 
-static td_status run_binary(const struct td_kernel *k, const struct td_run *r, td_range_fn *same,
-                            td_range_fn *rows, binary_fn *one) {
-    struct binary_arg x = {k, td_operand_at(&k->in[0], r), td_operand_at(&k->in[1], r),
-                           td_operand_at(&k->out[0], r), k->out_dtype[0]};
+// b has y's first dimensions and then ones: for how many elements each of b is; or 0.
+static int64_t elements_each(const struct td_shape *a, const struct td_shape *b,
+                             const struct td_shape *y) {
+    int64_t each = 1;
+    int d = y->n_dims;
+    if (b->n_dims != y->n_dims || !td_shape_equal(a, y)) return 0;
+    for (; d > 0 && b->dim[d - 1] == 1; d--) {
+        each *= y->dim[d - 1];
+    }
+    for (; d > 0; d--) {
+        if (b->dim[d - 1] != y->dim[d - 1]) return 0;
+    }
+    return each;
+}
+
+static td_status run_binary(const struct td_kernel *k, const struct td_run *r,
+                            const struct binary_paths *path) {
     const struct td_shape *a = &k->shape[0], *b = &k->shape[1];
+    struct binary_arg x = {k,
+                           td_operand_at(&k->in[0], r),
+                           td_operand_at(&k->in[1], r),
+                           td_operand_at(&k->out[0], r),
+                           k->out_dtype[0],
+                           elements_each(a, b, &k->out_shape)};
     bool vector = b->n_dims == 1 && td_shape_equal(a, &k->out_shape) && b->dim[0] == k->cols;
     if (td_shape_equal(a, b)) {
-        td_parallel(k->n_threads, k->elems, GRAIN, same, &x);
+        td_parallel(k->n_threads, k->elems, GRAIN, path->same, &x);
     } else if (vector && k->cols > 0) {
-        td_parallel(k->n_threads, k->rows, GRAIN / k->cols + 1, rows, &x);
+        td_parallel(k->n_threads, k->rows, GRAIN / k->cols + 1, path->rows, &x);
+    } else if (x.each > 0) {
+        td_parallel(k->n_threads, k->elems / x.each, GRAIN / x.each + 1, path->each, &x);
     } else {
-        binary_any(k, &x, one);
+        binary_any(k, &x, path->one);
     }
     return TD_OK;
 }
@@ -231,7 +279,7 @@ static void copy_range(const void *arg, int64_t begin, int64_t end) {
 static td_status run_store(const struct td_kernel *k, const struct td_run *r) {
     void *state = td_operand_at(&k->in[0], r);
     const void *x = td_operand_at(&k->in[1], r);
-    struct binary_arg a = {k, k->attrs.accumulate ? state : x, x, state, k->in_dtype[0]};
+    struct binary_arg a = {k, k->attrs.accumulate ? state : x, x, state, k->in_dtype[0], 1};
     td_parallel(k->n_threads, td_shape_elems(&k->shape[0]), GRAIN,
                 k->attrs.accumulate ? add_range : copy_range, &a);
     return TD_OK;

@@ -53,6 +53,9 @@ static void binary(struct subject *s, enum td_op op) {
         {rig_shape(3, 2, 1, 4), mat(3, 1)},
         {mat(3, 3), rig_shape(0, 0, 0, 0)},
         {mat(65, 129), mat(65, 129)},
+        {mat(129, 33), mat(129, 1)},
+        {{4, {2, 3, 5, 7}}, {4, {2, 3, 1, 1}}},
+        {{3, {2, 2, 700}}, {3, {2, 2, 1}}},
     };
     for (size_t i = 0; i < TD_COUNTOF(pairs); i++) {
         struct op_case c = {.op = op, .n_in = 2};
