@@ -63,14 +63,16 @@ static void norm(struct subject *s, enum td_op op, uint32_t n_in, struct td_shap
     bool grad =
         op == TD_OP_LAYER_NORM_GRAD || op == TD_OP_RMS_NORM_GRAD || op == TD_OP_BATCH_NORM_GRAD;
     struct op_case c = {.op = op, .n_in = n_in, .attrs = {.eps = 1e-3, .momentum = 0.1}};
-    c.in[0] = tensor(x);
-    for (uint32_t i = 1; i < n_in; i++) {
-        c.in[i] = (struct operand){ANY, vec(channels), TD_ROLE_PARAM, 0.5, 2};
+    for (int wide = 0; wide < 2; wide++) { // scales in f32, as under bf16-mixed
+        for (uint32_t i = 1; i < n_in; i++) {
+            c.in[i] = (struct operand){wide ? WIDE : ANY, vec(channels), TD_ROLE_PARAM, 0.5, 2};
+        }
+        c.in[0] = tensor(x);
+        if (grad) c.in[2] = tensor(x);
+        if (grad && n_in > 3) c.in[3] = tensor(x);
+        if (op == TD_OP_ADD_LAYER_NORM || op == TD_OP_ADD_RMS_NORM) c.in[1] = tensor(x);
+        check(s, &c);
     }
-    if (grad) c.in[2] = tensor(x);
-    if (grad && n_in > 3) c.in[3] = tensor(x);
-    if (op == TD_OP_ADD_LAYER_NORM || op == TD_OP_ADD_RMS_NORM) c.in[1] = tensor(x);
-    check(s, &c);
 }
 
 static void cases_norms(struct subject *s) {
@@ -189,6 +191,11 @@ static void cases_pools(struct subject *s) {
     }
 }
 
+// About those of the scores below; f32 beside 16 bits, as attention gives them.
+static struct operand log_sum_exp(int64_t batch, int64_t heads, int64_t tokens) {
+    return (struct operand){WIDE, rig_shape(3, batch, heads, tokens), TD_ROLE_PARAM, 1, 4};
+}
+
 static void cases_attention(struct subject *s) {
     static const struct {
         struct td_shape q, k;
@@ -208,9 +215,7 @@ static void cases_attention(struct subject *s) {
         check(s, &c);
         c.op = TD_OP_ATTENTION_GRAD;
         c.n_in = 6;
-        c.in[4] = tensor(rig_shape(3, q->dim[0], q->dim[2], q->dim[1]));
-        c.in[4].low = 1; // about the log-sum-exp of such scores
-        c.in[4].high = 4;
+        c.in[4] = log_sum_exp(q->dim[0], q->dim[2], q->dim[1]);
         check(s, &c);
     }
 }
@@ -234,9 +239,7 @@ static void cases_self_attention(struct subject *s) {
         check(s, &c);
         c.op = TD_OP_SELF_ATTENTION_GRAD;
         c.n_in = 4;
-        c.in[2] = tensor(rig_shape(3, o.dim[0], o.dim[2], o.dim[1]));
-        c.in[2].low = 1;
-        c.in[2].high = 4;
+        c.in[2] = log_sum_exp(o.dim[0], o.dim[2], o.dim[1]);
         check(s, &c);
     }
 }

@@ -14,7 +14,8 @@
 #include "traind/random.h"
 
 enum { MAX_IN = 6, MAX_OUT = TD_MAX_OUT, N_FLOATS = 1 << 16 };
-#define ANY ((enum td_dtype)TD_DTYPE_COUNT) // the float type under test
+#define ANY  ((enum td_dtype)TD_DTYPE_COUNT)       // the float type under test
+#define WIDE ((enum td_dtype)(TD_DTYPE_COUNT + 1)) // the same, but f32 beside 16 bits
 
 static inline struct td_shape vec(int64_t n) {
     return rig_shape(1, n, 0, 0);
@@ -47,22 +48,50 @@ struct subject {
     int n_cases;
 };
 
-// ---- fp32 ops without a kernel of their own: they run on the reference's loops ------------------
+// ---- ops without a kernel of their own: they run on the reference's loops -----------------------
+enum how_often { NEVER, SOMETIMES, ALWAYS };
 static const struct {
     const char *accelerator;
     enum td_op op;
+    enum how_often f32, bf16;
 } slow[] = {
-    {"cpu", TD_OP_COMPARE}, {"cpu", TD_OP_SELECT},      {"cpu", TD_OP_TRANSPOSE},
-    {"cpu", TD_OP_CONCAT},  {"cpu", TD_OP_SLICE},       {"cpu", TD_OP_PAD},
-    {"cpu", TD_OP_GATHER},  {"cpu", TD_OP_GATHER_GRAD}, {"cpu", TD_OP_REDUCE_MAX},
-    {"cpu", TD_OP_MSE},     {"cpu", TD_OP_BCE},         {"cpu", TD_OP_ROPE},
+    {"cpu", TD_OP_COMPARE, ALWAYS, ALWAYS},
+    {"cpu", TD_OP_SELECT, ALWAYS, ALWAYS},
+    {"cpu", TD_OP_TRANSPOSE, ALWAYS, ALWAYS},
+    {"cpu", TD_OP_CONCAT, ALWAYS, ALWAYS},
+    {"cpu", TD_OP_SLICE, ALWAYS, ALWAYS},
+    {"cpu", TD_OP_PAD, ALWAYS, ALWAYS},
+    {"cpu", TD_OP_GATHER, ALWAYS, ALWAYS},
+    {"cpu", TD_OP_GATHER_GRAD, ALWAYS, ALWAYS},
+    {"cpu", TD_OP_REDUCE_MAX, ALWAYS, ALWAYS},
+    {"cpu", TD_OP_MSE, ALWAYS, ALWAYS},
+    {"cpu", TD_OP_BCE, ALWAYS, ALWAYS},
+    {"cpu", TD_OP_ROPE, ALWAYS, ALWAYS},
+    {"cpu", TD_OP_BATCH_NORM, NEVER, ALWAYS},
+    {"cpu", TD_OP_BATCH_NORM_EVAL, NEVER, ALWAYS},
+    {"cpu", TD_OP_BATCH_NORM_GRAD, NEVER, ALWAYS},
+    {"cpu", TD_OP_CLIP_COEF, NEVER, ALWAYS}, // always of f32 under any precision
+    {"cpu", TD_OP_SCALE, NEVER, ALWAYS},
+    {"cpu", TD_OP_FILL, NEVER, SOMETIMES},
+    {"cpu", TD_OP_REDUCE_SUM, NEVER, SOMETIMES},
+    {"cpu", TD_OP_REDUCE_MEAN, NEVER, SOMETIMES},
+    {"cpu", TD_OP_SOFTMAX_CE, NEVER, SOMETIMES},
+    {"cpu", TD_OP_SGD, NEVER, ALWAYS},
+    {"cpu", TD_OP_ADAM, NEVER, ALWAYS},
+    {"cpu", TD_OP_ADAMW, NEVER, ALWAYS},
+    {"cpu", TD_OP_LION, NEVER, ALWAYS},
+    {"cpu", TD_OP_ADAFACTOR, NEVER, ALWAYS},
+    {"cpu", TD_OP_MUON_MOMENTUM, NEVER, ALWAYS},
+    {"cpu", TD_OP_MUON, NEVER, ALWAYS},
+    {"cpu", TD_OP_AXPBY, NEVER, ALWAYS},
 };
 
-static inline bool is_listed(const struct subject *s, enum td_op op) {
+static inline enum how_often is_slow(const struct subject *s, enum td_op op, enum td_dtype t) {
     for (size_t i = 0; i < TD_COUNTOF(slow); i++) {
-        if (slow[i].op == op && !strcmp(slow[i].accelerator, s->name)) return true;
+        if (slow[i].op != op || strcmp(slow[i].accelerator, s->name) != 0) continue;
+        return t == TD_BF16 ? slow[i].bf16 : slow[i].f32;
     }
-    return false;
+    return NEVER;
 }
 
 // ---- one case on one accelerator ----------------------------------------------------------------
@@ -72,14 +101,19 @@ struct result {
     double x[N_FLOATS];
 };
 
+static inline bool is_float(const struct operand *o) {
+    return o->dtype == ANY || o->dtype == WIDE;
+}
+
 static inline double operand_value(const struct operand *o, uint32_t i, int64_t k) {
     char name[16];
     snprintf(name, sizeof name, "operand%u", i);
     double v = o->low + (o->high - o->low) * (rig_random(name, (uint64_t)k) + 1) / 2;
-    return o->dtype == ANY ? (double)(float)v : floor(v);
+    return is_float(o) ? (double)(float)v : floor(v);
 }
 
 static inline enum td_dtype dtype_of(const struct operand *o, enum td_dtype t) {
+    if (o->dtype == WIDE) return td_dtype_bytes(t) < sizeof(float) ? TD_F32 : t;
     return o->dtype == ANY ? t : o->dtype;
 }
 
@@ -101,7 +135,7 @@ static inline void add_operand(struct bench *b, const struct op_case *c, uint32_
     char name[16];
     snprintf(name, sizeof name, "in%u", i);
     b->state[i] = UINT32_MAX;
-    if (o->dtype != ANY) {
+    if (!is_float(o)) {
         assert_ok(td_graph_input(b->g, name, dtype, &o->shape, &b->in[i]));
         size_t n = (size_t)td_shape_elems(&o->shape);
         b->host[i] = calloc(n + 1, td_dtype_bytes(dtype));
@@ -297,12 +331,12 @@ static inline void describe(const struct op_case *c, const struct subject *s, en
 
 static inline void compare(const struct op_case *c, const struct subject *s, enum td_dtype t,
                            const struct result *got, const struct result *want) {
-    bool listed = is_listed(s, c->op);
-    if (t == TD_F32 && got->slow != listed) {
+    enum how_often listed = is_slow(s, c->op, t);
+    if ((t == TD_F32 || t == TD_BF16) && listed != SOMETIMES && got->slow != (listed == ALWAYS)) {
         describe(c, s, t);
-        fail_msg(
-            "%s %s %s", s->name,
-            listed ? "has a kernel, strike it from the list:" : "has none:", td_op_name(c->op));
+        fail_msg("%s %s %s %s", s->name,
+                 listed ? "has a kernel, strike it from the list:" : "has none:", td_op_name(c->op),
+                 td_dtype_name(t));
     }
     assert_int_equal(got->n, want->n);
     // 16 bits: a few units in the last place, as a fused node may round less often.
