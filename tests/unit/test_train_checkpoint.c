@@ -10,6 +10,7 @@
 #include "accelerators/reference/reference.h"
 #include "engine/train/checkpoint.h"
 #include "engine/train/safetensors.h"
+#include "lib/base/half.h"
 #include "lib/base/clock.h"
 
 static const struct td_strategy_ops no_strategy = {.struct_bytes = sizeof no_strategy};
@@ -28,10 +29,14 @@ struct fixture {
     struct td_checkpointer *c;
 };
 
+enum { ELEMS = 37 }; // of each tensor: two vectors and a rest
+
 static int make(void **state) {
     struct fixture *f = aligned_alloc(64, td_align_up(sizeof *f, 64));
     memset(f, 0, sizeof *f);
-    int64_t dim = 5;
+    static const enum td_dtype types[] = {TD_F32, TD_F16, TD_BF16, TD_F64};
+    static const char *const names[] = {"w", "half", "brain", "double"};
+    int64_t dim = ELEMS;
     uint32_t index;
     struct td_shape shape = td_shape_of(1, &dim);
     struct td_init zero = {.kind = TD_INIT_ZERO};
@@ -42,7 +47,10 @@ static int make(void **state) {
     f->ops = td_accelerator_reference.ops;
     assert_ok(f->ops->open(&accel, &f->accel));
     assert_ok(td_state_table_create(&f->state));
-    assert_ok(td_state_add(f->state, "w", TD_ROLE_PARAM, TD_F32, &shape, zero, 0, &index));
+    for (size_t i = 0; i < TD_COUNTOF(types); i++) {
+        assert_ok(
+            td_state_add(f->state, names[i], TD_ROLE_PARAM, types[i], &shape, zero, 0, &index));
+    }
     assert_ok(td_state_layout(f->state));
     size_t bytes = td_state_region_bytes(f->state, TD_ROLE_PARAM);
     assert_ok(f->ops->mem_alloc(f->accel, bytes, &f->memory.region[TD_ROLE_PARAM]));
@@ -162,19 +170,34 @@ static void test_a_step_is_saved_once(void **state) {
     assert_true(saved_value(f, 1) == 1);
 }
 
+static void set_value(struct fixture *f, uint32_t tensor, int64_t i, double v) {
+    const struct td_state_info *t = td_state_at(f->state, tensor);
+    char *at = (char *)weights(f) + t->offset + (size_t)i * td_dtype_bytes(t->dtype);
+    td_float_convert(TD_F64, &v, 1, t->dtype, at);
+}
+
 static void test_parameters_are_not_saved_when_they_are_not_finite(void **state) {
     struct fixture *f = *state;
-    static const float bad[] = {NAN, INFINITY, -INFINITY};
-    char path[4096];
-    for (int i = 0; i < 3; i++) {
-        weights(f)[4] = bad[i];
-        td_status s = save(f, i + 1, TD_SAVE_FINAL);
-        assert_int_equal(td_status_class(s), TD_CLASS_NUMERIC);
-        assert_non_null(strstr(td_status_message(s), "'w'"));
-        td_status_free(s);
-        snprintf(path, sizeof path, "%s/step-%d", f->dir, i + 1);
-        assert_false(td_fs_exists(path));
+    static const double bad[] = {NAN, INFINITY, -INFINITY},
+                        largest[] = {3.4e38, 65504, 3.3e38, 1e308};
+    static const int64_t places[] = {0, 15, 16, ELEMS - 1};
+    char path[4096], name[8];
+    int step = 0;
+    for (uint32_t t = 0; t < td_state_count(f->state); t++) {
+        for (size_t i = 0; i < TD_COUNTOF(bad) * TD_COUNTOF(places); i++) {
+            int64_t place = places[i / TD_COUNTOF(bad)];
+            set_value(f, t, place, bad[i % TD_COUNTOF(bad)]);
+            td_status s = save(f, ++step, TD_SAVE_FINAL);
+            assert_int_equal(td_status_class(s), TD_CLASS_NUMERIC);
+            snprintf(name, sizeof name, "'%s'", td_state_at(f->state, t)->name);
+            assert_non_null(strstr(td_status_message(s), name));
+            td_status_free(s);
+            snprintf(path, sizeof path, "%s/step-%d", f->dir, step);
+            assert_false(td_fs_exists(path));
+            set_value(f, t, place, -largest[t]);
+        }
     }
+    assert_ok(save(f, ++step, TD_SAVE_FINAL));
 }
 
 static void test_a_path_is_never_written_over(void **state) {
