@@ -31,6 +31,7 @@ struct td_optimizer_options {
     // "finite" whether all of them are numbers, which decides whether apply is run at all.
     bool unscale;
     bool stochastic; // 16-bit parameters are rounded stochastically when they are written
+    bool wide;       // buffers of 16-bit parameters are f32
     // The step reports "grad_norm", the norm of all gradients before clipping. With clipping it
     // does so anyway, for nothing; without, it is one more pass over the gradients.
     bool report_norm;

@@ -1,8 +1,9 @@
 // Op rules of the optimizers. What updates a parameter takes (param, grad, buffers...[, clip]):
 // state tensors that it writes, but for the gradient, and behind them maybe the clip coefficient.
-// Buffers are like the parameter, except those of a factored adafactor. Muon is two ops with matrix
-// products between them: one writes the momentum, one the parameter. Costs are FLOPs an element, as
-// counted in the formulas of accelerators/reference.
+// Buffers have the parameter's shape, except those of a factored adafactor, and its type, or f32
+// beside a parameter of 16 bits. Muon is two ops with matrix products between them: one writes the
+// momentum, one the parameter. Costs are FLOPs an element, as counted in the formulas of
+// accelerators/reference.
 
 #include "engine/graph/op_rules.h"
 
@@ -15,6 +16,12 @@ static uint32_t optimizer_tensors(enum td_op op, const struct td_attrs *attrs) {
     return 4;
 }
 
+// Operand i is a buffer of operand 0.
+static bool is_buffer_type(const struct td_op_call *c, uint32_t i) {
+    enum td_dtype t = arg(c, i)->dtype, param = arg(c, 0)->dtype;
+    return t == param || (t == TD_F32 && td_dtype_bytes(param) < td_dtype_bytes(TD_F32));
+}
+
 // Everything but the shapes of the buffers.
 static td_status check_operands(const struct td_op_call *c) {
     uint32_t n = optimizer_tensors(c->op, c->attrs);
@@ -25,7 +32,7 @@ static td_status check_operands(const struct td_op_call *c) {
     if (!td_dtype_is_float(arg(c, 0)->dtype)) return td_op_reject(c, "the parameter must be float");
     for (uint32_t i = 0; i < n; i++) {
         if (i != 1 && !is_state(c, i)) return td_op_reject(c, "only a state tensor can be written");
-        if (arg(c, i)->dtype != arg(c, 0)->dtype || (i == 1 && !like_first(c, i))) {
+        if (!is_buffer_type(c, i) || (i == 1 && !like_first(c, i))) {
             return td_op_reject(c, "types and shapes must be the parameter's");
         }
     }
@@ -38,7 +45,8 @@ static td_status check_operands(const struct td_op_call *c) {
 static td_status shape_moments(const struct td_op_call *c) {
     TD_TRY(check_operands(c));
     for (uint32_t i = 2; i < optimizer_tensors(c->op, c->attrs); i++) {
-        if (!like_first(c, i)) return td_op_reject(c, "types and shapes must be the parameter's");
+        if (!td_shape_equal(shape_of(c, i), shape_of(c, 0)))
+            return td_op_reject(c, "types and shapes must be the parameter's");
     }
     return TD_OK;
 }
@@ -58,7 +66,8 @@ static td_status shape_adafactor(const struct td_op_call *c) {
 
 static td_status shape_muon_momentum(const struct td_op_call *c) {
     bool clip_fits = c->n_in < 3 || is_float_scalar(arg(c, 2));
-    if (!td_dtype_is_float(arg(c, 0)->dtype) || !like_first(c, 1) || !clip_fits) {
+    bool buffer_fits = is_buffer_type(c, 1) && td_shape_equal(shape_of(c, 1), shape_of(c, 0));
+    if (!td_dtype_is_float(arg(c, 0)->dtype) || !buffer_fits || !clip_fits) {
         return td_op_reject(c, "needs a gradient, a buffer like it, and maybe a float scalar");
     }
     if (!is_state(c, 1)) return td_op_reject(c, "only a state tensor can be written");

@@ -5,7 +5,8 @@
 // update is a function of the whole matrix, is several, so that its products run and are placed in
 // memory like all others. A parameter that the step does not reach keeps its value and its moments,
 // as in torch (its grad is None there). The optimizer's state is created here, next to the
-// parameter and in the type that this is stored in, as in torch: "<param>:exp_avg" and so on.
+// parameter and in the type that this is stored in, as in torch, or in f32: "<param>:exp_avg" and
+// so on.
 
 #include "engine/graph/passes.h"
 
@@ -44,10 +45,12 @@ static td_status add_buffer(struct update *u, uint32_t param, const char *suffix
                             const struct td_shape *shape, td_value *out_value) {
     const struct td_state_info *p = td_state_at(u->g->state, param);
     struct td_init zero = {.kind = TD_INIT_ZERO};
+    bool widens = u->o->wide && td_dtype_bytes(p->dtype) < sizeof(float);
+    enum td_dtype t = widens ? TD_F32 : p->dtype;
     uint32_t index;
     char name[512];
     snprintf(name, sizeof name, "%s:%s", p->name, suffix);
-    TD_TRY(td_state_add(u->g->state, name, TD_ROLE_OPTIM, p->dtype, shape, zero, param, &index));
+    TD_TRY(td_state_add(u->g->state, name, TD_ROLE_OPTIM, t, shape, zero, param, &index));
     return td_graph_state_value(u->g, index, out_value);
 }
 

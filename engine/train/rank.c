@@ -409,6 +409,7 @@ static td_status settle_state(struct td_rank *r) {
 static td_status record_programs(struct td_rank *r) {
     td_optimizer_options(&r->config->optimizer, &r->optimizer);
     r->optimizer.unscale = r->precision_facts.scales_loss;
+    r->optimizer.wide = r->precision_facts.moments != r->precision_facts.param;
     TD_TRY(td_state_table_create(&r->state));
     enum td_recompute first, last;
     TD_TRY(td_sizes_levels(r, &first, &last));

@@ -31,6 +31,7 @@ struct td_precision_facts {
     enum td_dtype gradient; // as gradients are stored
     enum td_dtype reduce;   // as gradients travel
     enum td_dtype master;   // what the optimizer updates
+    enum td_dtype moments;  // as the optimizer's own tensors are stored: `param`, or f32
     bool casts_inputs;      // rule X10: floating inputs are cast to `compute` ...
     bool casts_outputs;     // ... and outputs back to f32
     bool scales_loss;       // TD_SCALAR_LOSS_SCALE is used: pre_backward and step_gate are there

@@ -38,6 +38,7 @@ static td_status fill_facts(enum td_dtype compute, struct td_precision_facts *ou
         .gradient = TD_F32,
         .reduce = TD_F32,
         .master = TD_F32,
+        .moments = TD_F32,
         .casts_inputs = true,
         .casts_outputs = true,
         .scales_loss = compute == TD_F16,

@@ -3,6 +3,12 @@
 // the 16-bit types, and what is reduced to a scalar stays fp32. 32-true leaves programs as they
 // were recorded: it is the yardstick, and the default. No loss is scaled: as in Lightning, 16-true
 // is for models that stand it. State: none.
+//
+// One exception: the optimizer's own tensors are fp32 under 16-true. A second moment is a square,
+// and fp16 ends at 6e-8, so that with Adam every gradient below 0.008 would leave a zero there; the
+// update then divides by what is left of the newest square alone, or by eps, and training blows up
+// within some steps (an eps that hides it, 1e-4, is larger than most denominators). What torch's
+// module.to(float16) does there is of no use to anybody; 4 bytes more a moment and element are.
 
 #include "lib/base/base.h"
 #include "strategies/precision/lower.h"
@@ -25,6 +31,7 @@ static td_status fill_facts(enum td_dtype t, struct td_precision_facts *out_fact
         .gradient = t,
         .reduce = t,
         .master = t,
+        .moments = t == TD_F16 ? TD_F32 : t,
         .casts_inputs = t != TD_F32,
         .casts_outputs = t != TD_F32,
     };

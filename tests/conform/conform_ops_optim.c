@@ -3,15 +3,20 @@
 
 #include "tests/conform/op_bench.h"
 
-static struct operand like(struct td_shape shape, enum td_role role, double low) {
-    return (struct operand){ANY, shape, role, low, 1};
+static struct operand gradient(struct td_shape shape) {
+    return (struct operand){ANY, shape, TD_ROLE_GRAD, -1, 1};
+}
+
+static struct operand buffer(struct td_shape shape, bool wide, double low) {
+    return (struct operand){wide ? WIDE : ANY, shape, TD_ROLE_OPTIM, low, 1};
 }
 
 static void add_clip(struct op_case *c) {
     c->in[c->n_in++] = tensor(rig_shape(0, 0, 0, 0));
 }
 
-static void optimizer(struct subject *s, enum td_op op, int64_t n, bool clip, bool nesterov) {
+static void optimizer(struct subject *s, enum td_op op, int64_t n, bool wide, bool clip,
+                      bool nesterov) {
     struct op_case c = {.op = op};
     c.attrs.optim = (struct td_optim_attrs){.beta1 = 0.9,
                                             .beta2 = 0.95,
@@ -23,9 +28,9 @@ static void optimizer(struct subject *s, enum td_op op, int64_t n, bool clip, bo
                                             .nesterov = nesterov};
     uint32_t n_state = op == TD_OP_LION ? 1 : op != TD_OP_SGD ? 2 : clip ? 1 : 0;
     c.in[c.n_in++] = tensor(vec(n));
-    c.in[c.n_in++] = like(vec(n), TD_ROLE_GRAD, -1);
+    c.in[c.n_in++] = gradient(vec(n));
     for (uint32_t i = 0; i < n_state; i++) {
-        c.in[c.n_in++] = like(vec(n), TD_ROLE_OPTIM, 0.01);
+        c.in[c.n_in++] = buffer(vec(n), wide, 0.01);
     }
     if (clip) add_clip(&c);
     check(s, &c);
@@ -36,9 +41,11 @@ static void cases_elementwise(struct subject *s) {
     static const enum td_op ops[] = {TD_OP_SGD, TD_OP_ADAM, TD_OP_ADAMW, TD_OP_LION};
     for (size_t i = 0; i < TD_COUNTOF(lengths); i++) {
         for (size_t o = 0; o < TD_COUNTOF(ops); o++) {
-            optimizer(s, ops[o], lengths[i], false, false);
-            optimizer(s, ops[o], lengths[i], true, false);
-            optimizer(s, ops[o], lengths[i], true, true);
+            for (int wide = 0; wide < 2; wide++) {
+                optimizer(s, ops[o], lengths[i], wide, false, false);
+                optimizer(s, ops[o], lengths[i], wide, true, false);
+                optimizer(s, ops[o], lengths[i], wide, true, true);
+            }
         }
     }
 }
@@ -62,18 +69,19 @@ static void adafactor(struct subject *s, struct td_shape shape, int options) {
                                             .unscaled = options & 2,
                                             .factored = factored};
     c.in[c.n_in++] = tensor(shape);
-    c.in[c.n_in++] = like(shape, TD_ROLE_GRAD, -1);
+    c.in[c.n_in++] = gradient(shape);
     struct td_shape row = shape, col = shape;
     if (factored) row.dim[row.n_dims - 1] = col.dim[col.n_dims - 2] = 1;
-    c.in[c.n_in++] = like(row, TD_ROLE_OPTIM, 0.01);
-    if (factored) c.in[c.n_in++] = like(col, TD_ROLE_OPTIM, 0.01);
+    bool wide = options & 8;
+    c.in[c.n_in++] = buffer(row, wide, 0.01);
+    if (factored) c.in[c.n_in++] = buffer(col, wide, 0.01);
     if (options & 4) add_clip(&c);
     check(s, &c);
 }
 
 static void cases_adafactor(struct subject *s) {
     for (size_t i = 0; i < TD_COUNTOF(shapes); i++) {
-        for (int options = 0; options < 8; options++) {
+        for (int options = 0; options < 16; options++) {
             adafactor(s, shapes[i], options);
         }
     }
@@ -81,12 +89,12 @@ static void cases_adafactor(struct subject *s) {
 
 static void cases_muon(struct subject *s) {
     for (size_t i = 0; i < TD_COUNTOF(shapes); i++) {
-        for (int options = 0; options < 4; options++) {
+        for (int options = 0; options < 8; options++) {
             struct op_case c = {.op = TD_OP_MUON_MOMENTUM, .n_in = 2};
             c.attrs.optim =
                 (struct td_optim_attrs){.momentum = 0.95, .eps = 1e-7, .nesterov = options & 1};
-            c.in[0] = like(shapes[i], TD_ROLE_GRAD, -1);
-            c.in[1] = like(shapes[i], TD_ROLE_OPTIM, -1);
+            c.in[0] = gradient(shapes[i]);
+            c.in[1] = buffer(shapes[i], options & 4, -1);
             if (options & 2) add_clip(&c);
             check(s, &c);
             c = (struct op_case){.op = TD_OP_MUON, .n_in = 2};
