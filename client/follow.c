@@ -4,8 +4,10 @@
 
 #include "client/follow.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/table.h"
 #include "lib/base/clock.h"
@@ -159,8 +161,29 @@ static bool on_change(const Traind__V1__WatchJobResponse *r, void *arg) {
     return true;
 }
 
+// ---- Ctrl-C -------------------------------------------------------------------------------------
+// Leaves the job alone, and says so. The text is ready beforehand: a handler may only write it.
+static char parting[192];
+
+static void on_interrupt(int sig) {
+    ssize_t written = write(STDERR_FILENO, parting, strlen(parting));
+    (void)written;
+    raise(sig); // SA_RESETHAND: this one ends the program
+}
+
+static void part_with_words(const char *job) {
+    struct sigaction now, ours = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    snprintf(parting, sizeof parting,
+             "\n%s goes on; `trainctl wait %s --follow` follows it again, `trainctl cancel %s` "
+             "ends it\n",
+             job, job, job);
+    bool ignored = sigaction(SIGINT, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+    if (!ignored) (void)sigaction(SIGINT, &ours, NULL);
+}
+
 td_status td_follow_to_end(struct td_session *s, const char *job, bool show, int *out_exit) {
     TD_TRY(td_session_open(s));
+    part_with_words(job);
     struct to_end e = {.session = s, .show = show};
     td_progress_init(&e.progress, s->config.color);
     td_status failed = td_follow(s, job, s->flags->timeout_ns, on_change, &e);

@@ -15,7 +15,8 @@ TD_MUST_USE td_status td_follow(struct td_session *s, const char *job, int64_t t
                                 td_follow_fn *fn, void *arg);
 
 // Follows to the end of the job with progress on stderr (if shown) and says how it ended on
-// stdout; *out_exit is TD_CTL_OK if it succeeded, else TD_CTL_JOB_FAILED.
+// stdout; *out_exit is TD_CTL_OK if it succeeded, else TD_CTL_JOB_FAILED. Ctrl-C ends the program
+// with a word about the job, which goes on.
 TD_MUST_USE td_status td_follow_to_end(struct td_session *s, const char *job, bool show,
                                        int *out_exit);
 

@@ -44,7 +44,15 @@ td_status td_session_call(struct td_session *s, const char *method, const Protob
                           struct td_rpc_message **out_response) {
     TD_TRY(td_session_open(s));
     int64_t timeout_ns = s->flags->timeout_ns ? s->flags->timeout_ns : 30 * TD_NS_PER_S;
-    return td_rpc_unary_wait(s->channel, method, request, response_type, timeout_ns, out_response);
+    td_status failed =
+        td_rpc_unary_wait(s->channel, method, request, response_type, timeout_ns, out_response);
+    bool silent = td_status_code(failed) == TD_DEADLINE_EXCEEDED && !td_status_reason(failed)[0];
+    if (!silent) return failed;
+    return td_status_context(
+        failed,
+        "traind at %s has not answered within %.9g s (--timeout) and may yet do "
+        "what was asked; its log says what holds it up, a full disk perhaps",
+        s->config.address, (double)timeout_ns / TD_NS_PER_S);
 }
 
 static int exit_of(enum td_code code) {

@@ -203,6 +203,16 @@ def test_no_daemon_says_how_to_start_one(cluster, tmp_path):
         assert address in told and "traind &" in told, (verb, told)
 
 
+def test_daemon_that_is_silent_is_told_from_one_that_is_not_there(daemon):
+    daemon.ctl("list", check=OK)
+    daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        told = daemon.ctl("list", "--timeout", "1", check=TIMEOUT).stderr
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+    assert "has not answered within 1 s" in told and daemon.address in told and "log" in told, told
+
+
 def test_wrong_token_is_exit_4(daemon, tmp_path):
     token = tmp_path / "token"
     token.write_text("trd_" + "0" * 64)
@@ -293,8 +303,9 @@ def test_ctrl_c_leaves_the_job_running(daemon):
     follower = start_follow(daemon, job, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert follower.stderr.readline(), "it follows"
     follower.send_signal(signal.SIGINT)
-    follower.communicate(timeout=10)
+    told = follower.communicate(timeout=10)[1].decode()
     assert follower.returncode in (-signal.SIGINT, 130)
+    assert f"{job} goes on" in told and f"trainctl cancel {job}" in told, told
     at = daemon.wait_step(job, 1).global_step
     daemon.wait_step(job, at + 5)
 
