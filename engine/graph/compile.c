@@ -57,6 +57,11 @@ static td_status run_residual(struct td_compiled *c, const struct td_compile_opt
     return td_pass_residual(c->graph);
 }
 
+static td_status run_schedule(struct td_compiled *c, const struct td_compile_options *o) {
+    (void)o;
+    return td_pass_schedule(c->graph);
+}
+
 static td_status run_memory(struct td_compiled *c, const struct td_compile_options *o) {
     (void)o;
     TD_TRY(td_pass_memory(c->graph, &c->placement, &c->program.arena_bytes));
@@ -99,7 +104,7 @@ static const struct {
     {"strategy", has_strategy, run_strategy}, {"optimizer", updates, run_optimizer},
     {"simplify", always, run_simplify},       {"fuse", always, run_fuse},
     {"recompute", recomputes, run_recompute}, {"residual", always, run_residual},
-    {"memory", always, run_memory},
+    {"schedule", always, run_schedule},       {"memory", always, run_memory},
 };
 
 const char *td_compile_pass(size_t i) {

@@ -45,6 +45,9 @@ TD_MUST_USE td_status td_pass_recompute(struct td_graph *g, enum td_recompute le
 // pass_residual.c: residual sum + norm, and a norm's gradient + the stream's, into one node each.
 TD_MUST_USE td_status td_pass_residual(struct td_graph *g);
 
+// pass_schedule.c: nodes that read no other node move to where their results are first read.
+TD_MUST_USE td_status td_pass_schedule(struct td_graph *g);
+
 // pass_memory.c: places every node output in one arena. out_placement has td_graph_n_values + 1
 // rows and is the caller's to free.
 TD_MUST_USE td_status td_pass_memory(const struct td_graph *g, struct td_placement **out_placement,

@@ -228,7 +228,7 @@ def test_plan_prints_the_graph_of_any_pass_when_asked(tmp_path):
                               capture_output=True, text=True, timeout=60)
 
     texts = {name: dump(name).stdout for name in ("record", "autodiff", "precision", "strategy", "optimizer",
-                                                  "simplify", "fuse", "residual", "memory")}
+                                                  "simplify", "fuse", "residual", "schedule", "memory")}
     assert all(t.startswith("program batch=32 ") and "state @fc1.weight param" in t for t in texts.values())
     assert "backward:" not in texts["record"] and "backward:" in texts["autodiff"]
     assert "adamw" not in texts["strategy"] and "clip_coef" in texts["optimizer"]
