@@ -21,8 +21,10 @@ struct td_wire_field {
     struct td_str bytes;
 };
 
+// bytes.data may be NULL where there are none: what protobuf-c makes of an empty field.
 static inline struct td_wire td_wire_of(const char *what, const char *base, struct td_str bytes) {
-    return (struct td_wire){what, base, bytes.data, bytes.data + bytes.len};
+    const char *end = bytes.len ? bytes.data + bytes.len : bytes.data;
+    return (struct td_wire){what, base, bytes.data, end};
 }
 // What stands at w->at is not what it should be.
 TD_MUST_USE td_status td_wire_broken(const struct td_wire *w, const char *why);
