@@ -55,8 +55,8 @@ static double share_of_conv(const struct td_graph *g, const struct td_node_info 
     bool three = kernel->dim[2] == 3 && kernel->dim[3] == 3;
     bool winograd = three && a->stride[0] <= 1 && a->stride[1] <= 1 && !half;
     if (kernel->dim[0] < SHALLOW || kernel->dim[1] < SHALLOW) return 0.35;
-    if (node->op == TD_OP_CONV2D_GRAD_W) return half ? 0.65 : winograd ? 1.1 : 0.9;
-    return winograd ? 1.25 : 0.9;
+    if (node->op == TD_OP_CONV2D_GRAD_W) return half ? 0.65 : winograd ? 1 : 0.9;
+    return winograd ? 1.15 : 0.9;
 }
 
 // Of the peak in fp32, whatever the type: these widen what they read.
@@ -88,11 +88,11 @@ static double share_of_kernel(const struct td_node_info *node) {
     case TD_OP_BATCH_NORM_GRAD:
         return 0.03;
     case TD_OP_MAX_POOL:
-        return 0.035;
+        return 0.03;
     case TD_OP_REDUCE_SUM: // over images it runs along rows, as fast as memory
         return to->n_dims && to->dim[to->n_dims - 1] > 1 ? 0.02 : 0;
     case TD_OP_MAX_POOL_GRAD:
-        return 0.012;
+        return 0.01;
     default:
         return 0; // arithmetic is not what takes its time
     }
