@@ -7,12 +7,17 @@
 // little beside the convolution. Where the weights are a parameter, primitives that want the same
 // layout share the pack.
 //
-// Algorithm: Winograd multiplies less (up to 2.25 times here) and rounds more; oneDNN has it for
-// 3x3 filters of stride 1 in fp32, where both sides have whole blocks. Everything else is direct.
+// Algorithm: Winograd multiplies less (up to 2.25 times here), transforms and rounds more; oneDNN
+// has it for 3x3 filters of stride 1 in fp32, where both sides have whole blocks. There it races
+// with the direct one (tune.h), everything else is direct. The plan's bytes do not depend on who
+// wins: the scratch is large enough for both, and the packs of both are held.
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "accelerators/cpu/onednn.h"
+#include "accelerators/cpu/tune.h"
 
 enum { MAX_DNNL_ARGS = 6 };
 enum kind { FORWARD, GRAD_X, GRAD_W };
@@ -140,17 +145,6 @@ static bool wants_winograd(const struct spec *s) {
            s->y_layout == TD_LAYOUT_BLOCKED;
 }
 
-static td_status choose_pd(const struct spec *s, dnnl_engine_t engine, const struct descs *d,
-                           dnnl_primitive_desc_t *out_pd) {
-    if (wants_winograd(s)) {
-        dnnl_status_t st = make_pd(s, engine, d, dnnl_convolution_winograd, out_pd);
-        if (!st) return TD_OK;
-        if (st != dnnl_unimplemented) return td_dnnl_fail(st, "describe a convolution");
-    }
-    DNNL_TRY(make_pd(s, engine, d, dnnl_convolution_direct, out_pd), "describe a convolution");
-    return TD_OK;
-}
-
 // ---- create
 // GRAD_W: oneDNN writes its own layout; what is plain already is written where it belongs.
 static td_status make_unpack(struct conv *v, const struct descs *d,
@@ -178,14 +172,19 @@ static td_status make_unpack(struct conv *v, const struct descs *d,
     return s ? td_dnnl_fail(s, "unpack a weight gradient") : TD_OK;
 }
 
-static td_status make_memories(struct conv *v, const struct descs *d,
+// As the primitive wants its weights or their gradient.
+static const dnnl_memory_desc_t *weights_of(const struct conv *v, const_dnnl_primitive_desc_t pd) {
+    bool grad_w = v->spec.kind == GRAD_W;
+    return dnnl_primitive_desc_query_md(
+        pd, grad_w ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
+}
+
+static td_status make_operands(struct conv *v, const struct descs *d,
                                const_dnnl_primitive_desc_t pd) {
     dnnl_engine_t engine = v->engine->engine;
-    bool grad_w = v->spec.kind == GRAD_W;
+    const dnnl_memory_desc_t *w = weights_of(v, pd);
     const dnnl_memory_desc_t *scratch =
         dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-    const dnnl_memory_desc_t *w = dnnl_primitive_desc_query_md(
-        pd, grad_w ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
     DNNL_TRY(dnnl_memory_create(&v->x, &d->x, engine, DNNL_MEMORY_NONE), "operand x");
     DNNL_TRY(dnnl_memory_create(&v->y, &d->y, engine, DNNL_MEMORY_NONE), "operand y");
     DNNL_TRY(dnnl_memory_create(&v->w, w, engine, DNNL_MEMORY_NONE), "weights");
@@ -193,27 +192,21 @@ static td_status make_memories(struct conv *v, const struct descs *d,
     if (v->spec.has_bias) {
         DNNL_TRY(dnnl_memory_create(&v->bias, &d->bias, engine, DNNL_MEMORY_NONE), "bias");
     }
-    TD_TRY(td_room_want(v->engine->room, dnnl_memory_desc_get_size(scratch)));
-    if (grad_w) return make_unpack(v, d, w);
+    return td_room_want(v->engine->room, dnnl_memory_desc_get_size(scratch));
+}
+
+static td_status make_memories(struct conv *v, const struct descs *d,
+                               const_dnnl_primitive_desc_t pd) {
+    const dnnl_memory_desc_t *w = weights_of(v, pd);
+    TD_TRY(make_operands(v, d, pd));
+    if (v->spec.kind == GRAD_W) return make_unpack(v, d, w);
     if (dnnl_memory_desc_equal(w, &d->w_plain)) return TD_OK;
     TD_TRY(td_dnnl_pack_get(v->engine, v->spec.param, &d->w_plain, w, &v->pack));
     v->packs = !v->spec.param || td_dnnl_pack_claim(v->engine, v->pack);
     return TD_OK;
 }
 
-static td_status build(struct conv *v) {
-    struct descs d;
-    dnnl_primitive_desc_t pd = NULL;
-    DNNL_TRY(describe(&v->spec, &d), "describe images");
-    TD_TRY(choose_pd(&v->spec, v->engine->engine, &d, &pd));
-    dnnl_status_t s = dnnl_primitive_create(&v->primitive, pd);
-    td_status failed = s ? td_dnnl_fail(s, "create a convolution") : make_memories(v, &d, pd);
-    dnnl_primitive_desc_destroy(pd);
-    return failed;
-}
-
-static void destroy(void *own) {
-    struct conv *v = own;
+static void finish(struct conv *v) {
     dnnl_primitive_destroy(v->primitive);
     dnnl_primitive_destroy(v->unpack);
     dnnl_memory_destroy(v->x);
@@ -222,8 +215,12 @@ static void destroy(void *own) {
     dnnl_memory_destroy(v->y);
     dnnl_memory_destroy(v->scratch);
     dnnl_memory_destroy(v->w_plain);
-    td_room_give(v->engine->room, v->own, v->own_bytes);
-    free(v);
+    if (v->own) td_room_give(v->engine->room, v->own, v->own_bytes);
+}
+
+static void destroy(void *own) {
+    finish(own);
+    free(own);
 }
 
 // ---- run
@@ -248,6 +245,19 @@ static int name_args(const struct conv *v, dnnl_exec_arg_t args[MAX_DNNL_ARGS]) 
     return n;
 }
 
+static td_status run_on(struct conv *v, const void *x, const void *w, const void *bias,
+                        const void *y) {
+    TD_TRY(set_address(v->x, x));
+    TD_TRY(set_address(v->w, w));
+    TD_TRY(set_address(v->y, y));
+    TD_TRY(set_address(v->scratch, v->engine->room->scratch));
+    if (v->bias) TD_TRY(set_address(v->bias, bias));
+    dnnl_exec_arg_t args[MAX_DNNL_ARGS];
+    int n = name_args(v, args);
+    DNNL_TRY(dnnl_primitive_execute(v->primitive, v->engine->stream, n, args), "run a convolution");
+    return TD_OK;
+}
+
 static td_status unpack(struct conv *v, const void *result) {
     TD_TRY(set_address(v->w_plain, result));
     dnnl_exec_arg_t put[] = {{DNNL_ARG_FROM, v->w}, {DNNL_ARG_TO, v->w_plain}};
@@ -264,14 +274,7 @@ static td_status run_conv(const struct td_kernel *k, const struct td_run *r) {
     const void *y = kind == FORWARD ? result : kind == GRAD_X ? a : b;
     const void *w = kind != GRAD_W ? b : v->own ? v->own : result;
     if (v->packs) TD_TRY(td_dnnl_pack_run(v->engine, v->pack, b));
-    TD_TRY(set_address(v->x, x));
-    TD_TRY(set_address(v->w, w));
-    TD_TRY(set_address(v->y, y));
-    TD_TRY(set_address(v->scratch, v->engine->room->scratch));
-    if (v->bias) TD_TRY(set_address(v->bias, td_operand_at(&k->in[2], r)));
-    dnnl_exec_arg_t args[MAX_DNNL_ARGS];
-    int n = name_args(v, args);
-    DNNL_TRY(dnnl_primitive_execute(v->primitive, v->engine->stream, n, args), "run a convolution");
+    TD_TRY(run_on(v, x, w, v->bias ? td_operand_at(&k->in[2], r) : NULL, y));
     return v->unpack ? unpack(v, result) : TD_OK;
 }
 
@@ -281,6 +284,111 @@ static td_status run_empty(const struct td_kernel *k, const struct td_run *r) {
     size_t bytes = (size_t)k->elems * td_dtype_bytes(k->out_dtype[0]);
     if (!k->attrs.accumulate) memset(y, 0, bytes);
     return TD_OK;
+}
+
+// ---- choosing
+static const dnnl_alg_kind_t algorithms[] = {dnnl_convolution_winograd, dnnl_convolution_direct};
+static const char *const algorithm_names[] = {"winograd", "direct"};
+enum { N_ALGORITHMS = TD_COUNTOF(algorithms) };
+
+struct race {
+    struct conv way[N_ALGORITHMS];
+    void *x, *bias, *y, *w[N_ALGORITHMS];
+};
+
+static td_status race_run(void *arg, int way) {
+    struct race *r = arg;
+    return run_on(&r->way[way], r->x, r->w[way], r->bias, r->y);
+}
+
+// Zeroes, aligned like everything that oneDNN is given here: Winograd counts on it.
+static void *race_room(const dnnl_memory_desc_t *d) {
+    enum { ALIGN = 64 };
+    size_t bytes = td_align_up(TD_MAX(dnnl_memory_desc_get_size(d), (size_t)1), ALIGN);
+    void *p = aligned_alloc(ALIGN, bytes);
+    return p ? memset(p, 0, bytes) : NULL;
+}
+
+// One way to compute what v does: what it holds and, if it races, how it runs.
+static td_status enter(const struct conv *v, const struct descs *d, int way, bool races,
+                       struct race *r) {
+    struct conv *w = &r->way[way];
+    struct td_pack *pack;
+    dnnl_primitive_desc_t pd = NULL;
+    w->engine = v->engine;
+    w->spec = v->spec;
+    DNNL_TRY(make_pd(&v->spec, v->engine->engine, d, algorithms[way], &pd), "describe a way");
+    const dnnl_memory_desc_t *weights = weights_of(w, pd);
+    td_status failed = make_operands(w, d, pd);
+    if (!failed && v->spec.kind != GRAD_W && v->spec.param) {
+        failed = td_dnnl_pack_get(v->engine, v->spec.param, &d->w_plain, weights, &pack);
+    }
+    if (!failed && races) {
+        r->w[way] = race_room(weights);
+        dnnl_status_t s = dnnl_primitive_create(&w->primitive, pd);
+        failed = !r->w[way] ? td_fail_oom() : s ? td_dnnl_fail(s, "create a way") : TD_OK;
+    }
+    dnnl_primitive_desc_destroy(pd);
+    return failed;
+}
+
+static td_status make_operands_of_race(const struct descs *d, struct race *r) {
+    r->x = race_room(&d->x);
+    r->y = race_room(&d->y);
+    r->bias = race_room(&d->bias);
+    return r->x && r->y && r->bias ? TD_OK : td_fail_oom();
+}
+
+static void race_finish(struct race *r) {
+    for (int i = 0; i < N_ALGORITHMS; i++) {
+        finish(&r->way[i]);
+        free(r->w[i]);
+    }
+    free(r->x);
+    free(r->bias);
+    free(r->y);
+}
+
+static td_status choose(const struct conv *v, const struct descs *d, dnnl_alg_kind_t *out_alg) {
+    static const char *const kinds[] = {"forward", "backward data", "backward weights"};
+    const struct spec *s = &v->spec;
+    *out_alg = dnnl_convolution_direct;
+    if (!wants_winograd(s)) return TD_OK;
+    char key[TD_TUNE_KEY_MAX];
+    snprintf(key, sizeof key,
+             "convolution %s %" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64 " to %" PRId64
+             " pad %dx%d",
+             kinds[s->kind], s->n, s->c, s->h, s->w, s->o, s->window.pad[0], s->window.pad[1]);
+    struct td_tune *tune = v->engine->tune;
+    bool races = td_tune_measures(tune, key, algorithm_names, N_ALGORITHMS);
+    struct race r = {0};
+    int way = 0;
+    td_status failed = races ? make_operands_of_race(d, &r) : TD_OK;
+    for (int i = 0; i < N_ALGORITHMS && !failed; i++) {
+        failed = enter(v, d, i, races, &r);
+    }
+    if (!failed)
+        failed = td_tune_pick(tune, key, algorithm_names, N_ALGORITHMS, race_run, &r, &way);
+    race_finish(&r);
+    if (failed && td_status_code(failed) == TD_UNIMPLEMENTED) { // no Winograd on this processor
+        td_status_free(failed);
+        return TD_OK;
+    }
+    if (!failed) *out_alg = algorithms[way];
+    return failed;
+}
+
+static td_status build(struct conv *v) {
+    struct descs d;
+    dnnl_alg_kind_t alg;
+    dnnl_primitive_desc_t pd = NULL;
+    DNNL_TRY(describe(&v->spec, &d), "describe images");
+    TD_TRY(choose(v, &d, &alg));
+    DNNL_TRY(make_pd(&v->spec, v->engine->engine, &d, alg, &pd), "describe a convolution");
+    dnnl_status_t s = dnnl_primitive_create(&v->primitive, pd);
+    td_status failed = s ? td_dnnl_fail(s, "create a convolution") : make_memories(v, &d, pd);
+    dnnl_primitive_desc_destroy(pd);
+    return failed;
 }
 
 // ---- the family

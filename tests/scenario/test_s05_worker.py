@@ -182,6 +182,31 @@ def test_plan_says_the_bytes_that_ranks_hold(tmp_path, model, world, accelerator
     assert says["scratch_bytes"] > 0 and says["recompute"] == "selective"
 
 
+# Winograd or direct is a choice by timing; where the processor has no Winograd there is nothing to exchange.
+def test_plan_says_the_bytes_when_either_convolution_is_chosen(tmp_path):
+    conv = {"name": "conv", "channels": 16, "kernel": 3, "padding": 1}
+    model = {"name": "convnet", "layers": [conv, "relu", conv, "relu", "flatten", {"name": "linear", "features": 4}]}
+    plan = plan_of({"model": model, "data": images(tmp_path / "data")}, checkpoint={"save_top_k": 0},
+                   run={"job": None, "cache_dir": str(tmp_path / "cache")},
+                   trainer={"accelerator": "cpu", "max_steps": 2})
+    plan_file = tmp_path / "plan.json"
+    plan_file.write_text(json.dumps(plan))
+    says = ranks.sizes(plan_file)
+
+    def holds():
+        code, lines = run_by_hand(tmp_path, plan)
+        assert code == 0
+        held, = [x for x in lines if x.get("event") == "memory"]
+        return all(says[n] == held[n] for n in ("state_bytes", "arena_bytes", "scratch_bytes"))
+
+    assert holds()
+    cache, = (tmp_path / "cache").glob("cpu-tune-*")
+    other = {"winograd": "direct", "direct": "winograd"}
+    lines = [line.rpartition("=") for line in cache.read_text().splitlines()]
+    cache.write_text("".join(f"{key}{equals}{other.get(name, name)}\n" for key, equals, name in lines))
+    assert holds()
+
+
 def test_activations_are_made_again_when_memory_is_short(tmp_path):
     def plan(limit, level):
         return plan_of({"model": CONVNET, "data": images(tmp_path / "data")}, checkpoint={"save_top_k": 0}, run={"job": None},
