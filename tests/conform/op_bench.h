@@ -67,9 +67,6 @@ static const struct {
     {"cpu", TD_OP_MSE, ALWAYS, ALWAYS},
     {"cpu", TD_OP_BCE, ALWAYS, ALWAYS},
     {"cpu", TD_OP_ROPE, ALWAYS, ALWAYS},
-    {"cpu", TD_OP_BATCH_NORM, NEVER, ALWAYS},
-    {"cpu", TD_OP_BATCH_NORM_EVAL, NEVER, ALWAYS},
-    {"cpu", TD_OP_BATCH_NORM_GRAD, NEVER, ALWAYS},
     {"cpu", TD_OP_CLIP_COEF, NEVER, ALWAYS}, // always of f32 under any precision
     {"cpu", TD_OP_SCALE, NEVER, ALWAYS},
     {"cpu", TD_OP_FILL, NEVER, SOMETIMES},
