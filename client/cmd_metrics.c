@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "client/session.h"
 #include "client/table.h"
@@ -17,6 +18,20 @@ static td_status add_point(struct td_table *t, const char *name, const Traind__V
     TD_TRY(td_table_add(t, "%.9g", p->value));
     TD_TRY(td_table_add(t, "%" PRIu32, p->n_ranks));
     return td_table_add(t, "%s", p->time);
+}
+
+// A name without a point may come yet, or be misspelt.
+static void say_absent(const struct td_flags *f, const Traind__V1__QueryMetricsResponse *r) {
+    for (int a = 1; a < f->n_args; a++) {
+        bool found = false;
+        for (size_t i = 0; i < r->n_series; i++) {
+            found |= r->series[i]->n_points && strcmp(r->series[i]->name, f->args[a]) == 0;
+        }
+        if (found) continue;
+        fprintf(stderr,
+                "trainctl: no points of '%s' here; `trainctl metrics %s` lists what there is\n",
+                f->args[a], f->args[0]);
+    }
 }
 
 static td_status show_table(const struct td_flags *f, const Traind__V1__QueryMetricsResponse *r) {
@@ -37,6 +52,7 @@ static td_status show_table(const struct td_flags *f, const Traind__V1__QueryMet
                     series->dropped, series->name);
         }
     }
+    say_absent(f, r);
     return td_table_print(&t);
 }
 

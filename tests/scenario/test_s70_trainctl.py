@@ -263,6 +263,8 @@ def test_metrics_by_name_and_steps(done):
     assert all(row.split()[5] == "2" for row in rows)
     shown = daemon.ctl_json("metrics", job, "val_loss")
     assert [s["name"] for s in shown["series"]] == ["val_loss"]
+    told = daemon.ctl("metrics", job, "train_loss", "tain_loss", check=OK).stderr
+    assert "no points of 'tain_loss'" in told and "'train_loss'" not in told and job in told
 
 
 def test_checkpoint_download_checks_digests_and_refuses_damage(done, tmp_path):
