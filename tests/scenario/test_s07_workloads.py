@@ -13,7 +13,8 @@ LABELS = (PIXELS.reshape(120, -1).mean(1) > 127).astype(np.int64)
 TEXT = b"the quick brown fox jumps over the lazy dog. " * 60
 
 CONVNET = {"name": "convnet", "layers": [
-    {"name": "conv", "channels": 6, "padding": 1}, "batch_norm", "relu", "max_pool",
+    {"name": "conv", "channels": 6, "padding": 1}, "batch_norm", {"name": "leaky_relu", "negative_slope": 0.1},
+    "max_pool",
     {"name": "residual", "channels": 8, "stride": 2}, "global_avg_pool",
     {"name": "dropout", "p": 0.25}, {"name": "linear", "features": 2}]}
 GPT = {"name": "gpt", "n_layer": 2, "n_head": 2, "n_embd": 16, "embd_pdrop": 0.1, "resid_pdrop": 0.1}
@@ -103,6 +104,16 @@ def test_gpt_learns_when_the_text_repeats(tmp_path, data):
     assert code == 0
     losses = [m["sum"] / m["count"] for m in lines if m.get("name") == "train_loss"]
     assert losses[0] == pytest.approx(np.log(256), abs=0.2) and losses[-1] < 2.7
+
+
+@pytest.mark.parametrize("activation", ["relu", "leaky_relu", "gelu", "silu", "tanh", "sigmoid"])
+def test_mlp_learns_with_every_activation(tmp_path, data, activation):
+    model = {"name": "mlp", "layers": [64, 32, 2], "activation": activation}
+    plan = plan_of(model, data["npy"], 4, trainer={"max_steps": 400, "limit_val_batches": 0}, run={"job": None})
+    code, lines = run_by_hand(tmp_path, plan)
+    assert code == 0, lines[-1]
+    losses = [m["sum"] / m["count"] for m in lines if m.get("name") == "train_loss"]
+    assert np.mean(losses[-20:]) < 0.9 * np.mean(losses[:20])
 
 
 @pytest.mark.parametrize("model, kind, change, code, text", [
