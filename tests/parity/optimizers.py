@@ -42,8 +42,12 @@ class Several:
 
 
 def params_of(groups):
-    """Without the rival's groups, whose weight decay is not ours."""
     return [p for g in groups for p in g["params"]]
+
+
+def with_decay(groups, decay):
+    """The rival's groups with ours: the first decays; the second, norms and biases of a gpt, does not."""
+    return [dict(g, weight_decay=decay if i == 0 else 0.0) for i, g in enumerate(groups)]
 
 
 def exact(grad, ns_coefficients, ns_steps, eps):
@@ -79,7 +83,6 @@ def kind_of(spec):
                     **{k: v for k, v in knobs.items() if not k.startswith("adamw_")})
     if spec["name"] == "lion":
         defaults = dict(weight_decay=decay, betas=spec.get("betas", (0.9, 0.99)))
-        return lambda groups, lr, betas, eps: Lion(params_of(groups), defaults | {"lr": lr})
+        return lambda groups, lr, betas, eps: Lion(with_decay(groups, decay), defaults | {"lr": lr})
     eps = (knobs.pop("eps1", None), knobs.pop("eps2", 1e-3))
-    return lambda groups, lr, **_: torch.optim.Adafactor(params_of(groups), lr, eps=eps,
-                                                         weight_decay=decay, **knobs)
+    return lambda groups, lr, **_: torch.optim.Adafactor(with_decay(groups, decay), lr, eps=eps, **knobs)
