@@ -6,6 +6,7 @@
 //   cpu.c        the ops table: open, memory, copy, run
 //   compile.c    a program becomes a list of kernels with resolved operands
 //   onednn.c     what all users of oneDNN share: engine, packed weights
+//   pack.c       fp32 weights for bf16 products, packed faster than oneDNN does
 //   product.c    from a matmul node to what gemm.c is asked for
 //   gemm.c       matrix products by oneDNN: algorithm and weight layout
 //   room.c       memory besides arena and state, counted
@@ -124,6 +125,8 @@ int32_t td_parallel_ranges(int32_t n_threads, int64_t n, int64_t grain);
 void td_parallel_units(int32_t n_threads, int64_t n, td_range_fn *fn, const void *arg);
 // Inside fn: which range this is, to find the memory that belongs to it.
 int32_t td_parallel_index(void);
+// How many threads the team has.
+int32_t td_parallel_threads(void);
 // Sizes the team and sets flush-to-zero in each of its threads.
 void td_parallel_open(int32_t n_threads);
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/shuffle.h"
 
 struct planner {
     const struct td_graph *g;
@@ -258,19 +259,14 @@ struct reorder_arg {
                 for (int k = 0; k < 8; k++) {                                                      \
                     memcpy(&a[k], x + (top + k) * x_row + left, sizeof *a);                        \
                 }                                                                                  \
-                INTERLEAVE(a, b);                                                                  \
-                INTERLEAVE(b, a);                                                                  \
-                INTERLEAVE(a, b);                                                                  \
+                TD_INTERLEAVE(a, b);                                                               \
+                TD_INTERLEAVE(b, a);                                                               \
+                TD_INTERLEAVE(a, b);                                                               \
                 for (int k = 0; k < 8; k++) {                                                      \
                     memcpy(y + (left + k) * y_row + top, &b[k], sizeof *b);                        \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
-    }
-#define INTERLEAVE(from, to)                                                                       \
-    for (int k = 0; k < 4; k++) {                                                                  \
-        to[2 * k] = __builtin_shufflevector(from[k], from[k + 4], 0, 8, 1, 9, 2, 10, 3, 11);       \
-        to[2 * k + 1] = __builtin_shufflevector(from[k], from[k + 4], 4, 12, 5, 13, 6, 14, 7, 15); \
     }
 TRANSPOSE(transpose_1, uint8_t)
 TRANSPOSE(transpose_2, uint16_t)

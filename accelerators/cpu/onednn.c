@@ -74,6 +74,7 @@ static td_status pack_build(struct td_dnnl *e, struct td_pack *p, const dnnl_mem
     size_t bytes = dnnl_memory_desc_get_size(&p->layout);
     p->data = td_room_take(e->room, bytes);
     if (!p->data) return td_fail_oom();
+    p->rows = td_pack_shape_of(plain, &p->layout);
     dnnl_primitive_desc_t pd = NULL;
     DNNL_TRY(dnnl_memory_create(&p->plain, plain, e->engine, DNNL_MEMORY_NONE), "plain weights");
     void *data = e->room->pretends ? DNNL_MEMORY_NONE : p->data;
@@ -118,6 +119,10 @@ bool td_dnnl_pack_claim(struct td_dnnl *e, struct td_pack *p) {
 }
 
 td_status td_dnnl_pack_run(struct td_dnnl *e, struct td_pack *p, const void *weights) {
+    if (p->rows.cols) {
+        td_pack_rows(&p->rows, weights, p->data);
+        return TD_OK;
+    }
     DNNL_TRY(dnnl_memory_set_data_handle(p->plain, (void *)(uintptr_t)weights), "weights");
     dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, p->plain}, {DNNL_ARG_TO, p->packed}};
     DNNL_TRY(dnnl_primitive_execute(p->reorder, e->stream, 2, args), "pack weights");

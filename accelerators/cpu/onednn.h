@@ -10,11 +10,13 @@
 #include <oneapi/dnnl/dnnl.h>
 
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/pack.h"
 
 struct td_pack {
     const void *param;
     dnnl_memory_desc_t layout;
     dnnl_memory_t plain, packed;
+    struct td_pack_shape rows; // cols 0: oneDNN packs
     dnnl_primitive_t reorder;
     void *data;
     uint64_t program; // that packed it last

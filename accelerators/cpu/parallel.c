@@ -57,6 +57,10 @@ void td_parallel_units(int32_t n_threads, int64_t n, td_range_fn *fn, const void
     }
 }
 
+int32_t td_parallel_threads(void) {
+    return omp_get_max_threads();
+}
+
 int32_t td_parallel_index(void) {
     return omp_get_thread_num();
 }
