@@ -7,7 +7,8 @@
 // Backward makes the scores again from the saved log-sum-exp L, as the reference does:
 // p = exp(s - L), dv += p do, ds = p (do.v - do.o), dq = ds k, dk += ds q, the last two times the
 // scale. dk and dv are sums over the group's queries, which are all this unit's: no atomics, and
-// the same bits for any number of threads. fp32 arithmetic; narrow types are rounded once.
+// the same bits for any number of threads. fp32 arithmetic; narrow types are rounded once. Where
+// weights are dropped, each query's mask is made from its key, forward and again backward.
 
 #include <math.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "accelerators/cpu/cpu.h"
 #include "accelerators/cpu/tile.h"
 #include "accelerators/cpu/vmath.h"
+#include "traind/random.h"
 
 enum { QUERIES = 32, WIDE = TD_TILE_N, AHEAD = 8 };
 
@@ -35,6 +37,9 @@ struct attention {
     int64_t row;               // of scores: keys_up, but no multiple of a kilobyte
     struct heads q, k, v, o, d_o, dq, dk, dv;
     float *lse; // (B,H,T)
+    double drop;
+    uint64_t stream;
+    const float *scalars;
     float *room;
     size_t room_floats; // of one thread
 };
@@ -49,6 +54,7 @@ struct room {
     float *o;       // (QUERIES, D): result, or dq
     float *s, *dp;  // (QUERIES, keys)
     float *row;     // of one token, or of 16
+    uint8_t *keep;  // mask of a query's keys
 };
 
 static float *cut(float **at, int64_t floats) {
@@ -77,6 +83,7 @@ static float *lay_out(const struct attention *a, bool backward, float *at, struc
     r.o = cut(&at, QUERIES * depth);
     r.s = cut(&at, QUERIES * a->row);
     r.row = cut(&at, WIDE * depth);
+    r.keep = (uint8_t *)cut(&at, keys / (int64_t)sizeof(float));
     *out = r;
     return at;
 }
@@ -221,6 +228,27 @@ TD_CLONES static void weigh(float *s, int64_t n, int64_t n_up, float scale, floa
     *out_lse = top * scale + logf(sum);
 }
 
+// Query i's mask of the keys that it sees.
+static void make_mask(const struct attention *a, const struct room *r, const struct block *x,
+                      int64_t i) {
+    int64_t keys = (int64_t)td_align_up((size_t)a->keys, 4);
+    int64_t first = (x->head * a->tokens + x->t0 + i) * keys;
+    td_random_keep_from(a->scalars, a->stream, a->drop, x->b, first, seen(a, x, i), r->keep);
+}
+
+TD_CLONES static void mask_row(float *s, const uint8_t *keep, int64_t n, float by) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        s[i] = keep[i] ? s[i] * by : 0;
+    }
+}
+
+// The mask that was made last.
+static void apply_mask(const struct attention *a, const struct room *r, const struct block *x,
+                       int64_t i, float *s) {
+    mask_row(s, r->keep, seen(a, x, i), (float)(1 / (1 - a->drop)));
+}
+
 static void scale_row(float *x, int64_t n, float by) {
     for (int64_t i = 0; i < n; i++) {
         x[i] *= by;
@@ -234,6 +262,9 @@ static void forward_block(const struct attention *a, const struct room *r, const
     for (int64_t i = 0; i < x->n; i++) {
         float *lse = &a->lse[(x->b * a->n_heads + x->head) * a->tokens + x->t0 + i];
         weigh(r->s + i * a->row, seen(a, x, i), x->keys_up, a->scale, &sum[i], lse);
+        if (a->drop == 0) continue;
+        make_mask(a, r, x, i);
+        apply_mask(a, r, x, i, r->s + i * a->row);
     }
     weighted(a, x, r->s, r->v, r->o);
     for (int64_t i = 0; i < x->n; i++) {
@@ -293,8 +324,13 @@ static void backward_block(const struct attention *a, const struct room *r, cons
     const float *lse = &a->lse[(x->b * a->n_heads + x->head) * a->tokens + x->t0];
     for (int64_t i = 0; i < x->n; i++) {
         float delta = dot(r->o + i * a->depth_up, r->d_o + i * a->depth_up, a->depth);
-        unweigh(r->s + i * a->row, r->dp + i * a->row, seen(a, x, i), x->keys_up, a->scale, lse[i],
-                delta);
+        float *s = r->s + i * a->row, *dp = r->dp + i * a->row;
+        if (a->drop != 0) {
+            make_mask(a, r, x, i);
+            apply_mask(a, r, x, i, dp);
+        }
+        unweigh(s, dp, seen(a, x, i), x->keys_up, a->scale, lse[i], delta);
+        if (a->drop != 0) apply_mask(a, r, x, i, s);
     }
     add_to_keys(a, x, r->s, r->d_o, r->dv);
     add_to_keys(a, x, r->dp, r->q, r->dk);
@@ -340,6 +376,9 @@ static struct attention sizes_of(const struct td_kernel *k) {
     const struct td_shape *q = &k->shape[0], *keys = &k->shape[one ? 0 : 1];
     struct attention a = {.type = k->in_dtype[0],
                           .causal = k->attrs.causal,
+                          .drop = k->attrs.drop,
+                          .stream = k->attrs.stream,
+                          .scalars = k->scalars,
                           .batch = q->dim[0],
                           .tokens = q->dim[1],
                           .keys = keys->dim[1],

@@ -2,12 +2,16 @@
 //
 // Forward: a query's scores, their log-sum-exp, the weighted sum of values. Backward, from the
 // saved log-sum-exp L: p = exp(s - L), dv += p do, ds = p (do.v - do.o), dq += ds k, dk += ds q,
-// the last two times the scale. No probability matrix is ever stored.
+// the last two times the scale. No probability matrix is ever stored. Dropped weights, m p instead
+// of p: dv += m p do, ds = p (m do.v - do.o), m being 0 or 1/(1-drop); L and do.o are as before.
 
 #include <math.h>
 #include <string.h>
 
 #include "accelerators/reference/kernels.h"
+#include "traind/random.h"
+
+enum { MASKED = 64 }; // keys whose mask is made at once
 
 // Operands and results of an attention: of three tensors, or of the parts of one.
 struct attention {
@@ -45,6 +49,7 @@ struct head {          // one query: token t of head h in sample b
     int64_t q, o, lse; // elements
     int64_t k;         // element of its group's first key (and value)
     int64_t n_keys;
+    int64_t sample, weight; // its first weight's number
 };
 
 static struct head head_of(const struct ref_call *c, const struct attention *a, int64_t i) {
@@ -55,6 +60,8 @@ static struct head head_of(const struct ref_call *c, const struct attention *a, 
                          .o = i * a->depth,
                          .lse = (b * a->heads + h) * a->tokens + t,
                          .k = b * a->keys * a->k_step + group * a->depth,
+                         .sample = b,
+                         .weight = (h * a->tokens + t) * ((a->keys + 3) / 4 * 4),
                          .n_keys = causal && t + 1 < a->keys ? t + 1 : a->keys};
 }
 
@@ -87,7 +94,22 @@ static double log_sum_of_scores(const struct attention *a, const struct head *h)
     return top + log(sum);
 }
 
+// What the weights of MASKED keys from `key` on are multiplied with.
+static void mask_keys(const struct ref_call *c, const struct head *h, int64_t key, double *out) {
+    const struct td_attrs *a = &c->node->attrs;
+    uint8_t keep[MASKED];
+    memset(keep, 1, sizeof keep);
+    if (a->drop != 0) {
+        td_random_keep_from(c->scalars, a->stream, a->drop, h->sample, h->weight + key, MASKED,
+                            keep);
+    }
+    for (int i = 0; i < MASKED; i++) {
+        out[i] = keep[i] ? 1 / (1 - a->drop) : 0;
+    }
+}
+
 static td_status run_attention(struct ref_call *c) {
+    double mask[MASKED];
     struct attention a = attention_of(c);
     memset(c->out[0].x, 0, (size_t)c->out[0].n * sizeof(double));
     for (int64_t i = 0; i < a.batch * a.tokens * a.heads; i++) {
@@ -95,8 +117,9 @@ static td_status run_attention(struct ref_call *c) {
         double norm = log_sum_of_scores(&a, &h);
         c->out[1].x[h.lse] = norm;
         for (int64_t key = 0; key < h.n_keys; key++) {
+            if (key % MASKED == 0) mask_keys(c, &h, key, mask);
             add_scaled(c->out[0].x + h.o, a.v + h.k + key * a.k_step,
-                       exp(score(&a, &h, key) - norm), a.depth);
+                       mask[key % MASKED] * exp(score(&a, &h, key) - norm), a.depth);
         }
     }
     return TD_OK;
@@ -106,6 +129,7 @@ static td_status run_attention(struct ref_call *c) {
 static td_status run_attention_grad(struct ref_call *c) {
     struct attention a = attention_of(c);
     const struct ref_operand *result = &c->in[c->node->n_inputs - 3];
+    double mask[MASKED];
     for (uint32_t i = 0; i < c->node->n_outputs; i++) {
         memset(c->out[i].x, 0, (size_t)c->out[i].n * sizeof(double));
     }
@@ -114,10 +138,11 @@ static td_status run_attention_grad(struct ref_call *c) {
         const double *dy = result[2].x + h.o;
         double mean = dot(dy, result[0].x + h.o, a.depth);
         for (int64_t key = 0; key < h.n_keys; key++) {
+            if (key % MASKED == 0) mask_keys(c, &h, key, mask);
             int64_t at = h.k + key * a.k_step;
-            double p = exp(score(&a, &h, key) - result[1].x[h.lse]);
-            double ds = p * (dot(dy, a.v + at, a.depth) - mean) * a.scale;
-            add_scaled(a.dv + at, dy, p, a.depth);
+            double p = exp(score(&a, &h, key) - result[1].x[h.lse]), m = mask[key % MASKED];
+            double ds = p * (m * dot(dy, a.v + at, a.depth) - mean) * a.scale;
+            add_scaled(a.dv + at, dy, m * p, a.depth);
             add_scaled(a.dq + h.q, a.k + at, ds, a.depth);
             add_scaled(a.dk + at, a.q + h.q, ds, a.depth);
         }

@@ -127,7 +127,7 @@ static td_status write_attrs(const struct writer *w, const struct td_node_info *
     if (a->ignores) TD_TRY(td_buf_printf(w->out, " ignore_index=%" PRId32, a->ignore_index));
     if (a->eps != 0) TD_TRY(td_buf_printf(w->out, " eps=%g", a->eps));
     if (a->momentum != 0) TD_TRY(td_buf_printf(w->out, " momentum=%g", a->momentum));
-    if (node->op == TD_OP_DROPOUT) {
+    if (node->op == TD_OP_DROPOUT || a->drop != 0) {
         TD_TRY(td_buf_printf(w->out, " drop=%g stream=%016" PRIx64, a->drop, a->stream));
     }
     TD_TRY(write_window(w, &a->window));

@@ -4,6 +4,7 @@
 // four transposes a layer.
 
 #include "engine/graph/op_rules.h"
+#include "traind/random.h"
 
 // q (B,T,H,D) and k, v (B,S,G,D) with H a multiple of G.
 static bool attends(const struct td_op_call *c) {
@@ -27,6 +28,17 @@ static bool attends_itself(const struct td_op_call *c, struct td_shape *out_q) {
            out_q->dim[2] % groups == 0;
 }
 
+// Of queries q over so many keys: every weight of a sample needs a number of its own.
+static bool can_drop(const struct td_op_call *c, const struct td_shape *q, int64_t keys) {
+    double weights = (double)q->dim[1] * (double)q->dim[2] * (double)(keys + 3);
+    double drop = c->attrs->drop;
+    return drop == 0 || (drop > 0 && drop < 1 && weights <= (double)TD_RANDOM_ELEMS);
+}
+
+static td_status reject_drop(const struct td_op_call *c) {
+    return td_op_reject(c, "drop must be in [0, 1), and of at most 2^34 weights of a sample");
+}
+
 static td_status shape_attention(const struct td_op_call *c) {
     const struct td_shape *q = shape_of(c, 0);
     if (!same_float(c) || !attends(c)) {
@@ -34,6 +46,7 @@ static td_status shape_attention(const struct td_op_call *c) {
                             "needs q (B,T,H,D) and k, v (B,S,G,D) of one float type, H a multiple "
                             "of G");
     }
+    if (!can_drop(c, q, shape_of(c, 1)->dim[1])) return reject_drop(c);
     struct td_shape lse = statistics_of(q);
     TD_TRY(give(c, 1, scalar_dtype(arg(c, 0)->dtype), &lse));
     return give(c, 0, arg(c, 0)->dtype, q);
@@ -47,6 +60,7 @@ static td_status shape_attention_grad(const struct td_op_call *c) {
     if (!fits || !td_dtype_is_float(arg(c, 0)->dtype) || !td_dtype_is_float(arg(c, 4)->dtype)) {
         return td_op_reject(c, "results and gradient are not those of this attention");
     }
+    if (!can_drop(c, shape_of(c, 0), shape_of(c, 1)->dim[1])) return reject_drop(c);
     for (uint32_t i = 0; i < 3; i++) {
         TD_TRY(give(c, i, arg(c, i)->dtype, shape_of(c, i)));
     }
@@ -58,6 +72,7 @@ static td_status shape_self_attention(const struct td_op_call *c) {
     if (!same_float(c) || !attends_itself(c, &q)) {
         return td_op_reject(c, "needs float (B,T,H+2G,D) with attrs.groups G, H a multiple of G");
     }
+    if (!can_drop(c, &q, q.dim[1])) return reject_drop(c);
     struct td_shape lse = statistics_of(&q);
     TD_TRY(give(c, 1, scalar_dtype(arg(c, 0)->dtype), &lse));
     return give(c, 0, arg(c, 0)->dtype, &q);
@@ -74,6 +89,7 @@ static td_status shape_self_attention_grad(const struct td_op_call *c) {
     if (!fits || !td_dtype_is_float(t) || !td_dtype_is_float(arg(c, 2)->dtype)) {
         return td_op_reject(c, "results and gradient are not those of this attention");
     }
+    if (!can_drop(c, &q, q.dim[1])) return reject_drop(c);
     return give(c, 0, t, shape_of(c, 0));
 }
 

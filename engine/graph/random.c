@@ -64,8 +64,8 @@ TD_CLONES static void keep_words(const uint32_t *words, int64_t n, uint32_t belo
     }
 }
 
-void td_random_keep(const float *scalars, uint64_t stream, double drop, int64_t row, int64_t n,
-                    uint8_t *out_keep) {
+void td_random_keep_from(const float *scalars, uint64_t stream, double drop, int64_t row,
+                         int64_t first, int64_t n, uint8_t *out_keep) {
     struct td_philox_key key = key_of(scalars, stream);
     uint64_t sample = (uint64_t)word_of(scalars, TD_SCALAR_RNG_SAMPLE) |
                       (uint64_t)word_of(scalars, TD_SCALAR_RNG_SAMPLE_HIGH) << 32;
@@ -74,7 +74,12 @@ void td_random_keep(const float *scalars, uint64_t stream, double drop, int64_t 
     uint32_t below = (uint32_t)(drop * 0x1p24), words[AT_ONCE];
     for (int64_t i = 0; i < n; i += AT_ONCE) {
         int64_t some = n - i < AT_ONCE ? n - i : AT_ONCE;
-        td_philox_words(key, sample, (uint64_t)i / 4, (size_t)(some + 3) / 4, words);
+        td_philox_words(key, sample, (uint64_t)(first + i) / 4, (size_t)(some + 3) / 4, words);
         keep_words(words, some, below, out_keep + i);
     }
+}
+
+void td_random_keep(const float *scalars, uint64_t stream, double drop, int64_t row, int64_t n,
+                    uint8_t *out_keep) {
+    td_random_keep_from(scalars, stream, drop, row, 0, n, out_keep);
 }

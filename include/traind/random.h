@@ -30,9 +30,15 @@ uint64_t td_stream_of(const char *op_name);
 // Host: sets the TD_SCALAR_RNG_* words.
 void td_random_set(float *scalars, uint64_t seed, int64_t step, int64_t sample, int32_t stride);
 
-// Kernels: out_keep[i] = 0 where element i of row `row` is dropped, else 1. n: below 2^34.
+// Elements of one row that have a number.
+#define TD_RANDOM_ELEMS (INT64_C(1) << 34)
+
+// Kernels: out_keep[i] = 0 where element i of row `row` is dropped, else 1. n: <= TD_RANDOM_ELEMS.
 void td_random_keep(const float *scalars, uint64_t stream, double drop, int64_t row, int64_t n,
                     uint8_t *out_keep);
+// The same of elements first .. first + n; first: a multiple of 4.
+void td_random_keep_from(const float *scalars, uint64_t stream, double drop, int64_t row,
+                         int64_t first, int64_t n, uint8_t *out_keep);
 
 // Kernels: the 16 bits of elements first .. first + n of a parameter.
 void td_random_bits16(const float *scalars, uint64_t stream, int64_t first, int64_t n,

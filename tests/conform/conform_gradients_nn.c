@@ -144,6 +144,9 @@ static void test_attention_gradients_match_differences_when_causal_or_grouped(vo
         check(c);
         c.attrs.scale = 1.5;
         check(c);
+        c.attrs.drop = 0.4;
+        c.attrs.stream = 7;
+        check(c);
     }
 }
 
@@ -153,6 +156,9 @@ static void test_self_attention_gradient_matches_differences_when_causal_or_grou
         struct grad_case c = {.op = TD_OP_SELF_ATTENTION, .n_in = 1, .in = {{4, {2, 4, 8, 2}}}};
         c.attrs.causal = i & 1;
         c.attrs.groups = i & 2 ? 1 : 2;
+        check(c);
+        c.attrs.drop = 0.4;
+        c.attrs.stream = 7;
         check(c);
     }
 }

@@ -205,9 +205,11 @@ static void cases_attention(struct subject *s) {
         {{4, {1, 9, 2, 8}}, {4, {1, 4, 2, 8}}},     {{4, {0, 5, 2, 4}}, {4, {0, 5, 2, 4}}},
         {{4, {1, 33, 1, 33}}, {4, {1, 33, 1, 33}}},
     };
-    for (size_t i = 0; i < TD_COUNTOF(a) * 2; i++) {
-        const struct td_shape *q = &a[i / 2].q, *k = &a[i / 2].k;
+    for (size_t i = 0; i < TD_COUNTOF(a) * 4; i++) {
+        const struct td_shape *q = &a[i / 4].q, *k = &a[i / 4].k;
         struct op_case c = {.op = TD_OP_ATTENTION, .n_in = 3, .attrs = {.causal = i % 2}};
+        c.attrs.drop = i & 2 ? 0.3 : 0;
+        c.attrs.stream = td_stream_of("attn_dropout");
         c.in[0] = c.in[3] = c.in[5] = tensor(*q);
         c.in[1] = c.in[2] = tensor(*k);
         check(s, &c);
@@ -220,6 +222,31 @@ static void cases_attention(struct subject *s) {
     }
 }
 
+// Queries of nothing weigh all keys alike, and values of one count what is left of the weights: the
+// mask is the one that ops.def says, forward.
+static void cases_dropped_weights(struct subject *s) {
+    enum { B = 2, T = 5, H = 2, S = 7, S4 = 8, D = 3 };
+    static struct result got;
+    struct op_case c = {.op = TD_OP_ATTENTION, .n_in = 3, .attrs = {.drop = 0.5, .stream = 11}};
+    c.in[0] = c.in[1] = c.in[2] = tensor((struct td_shape){4, {B, S, H, D}});
+    c.in[0] = (struct operand){ANY, {4, {B, T, H, D}}, TD_ROLE_PARAM, 0, 0};
+    c.in[2].low = c.in[2].high = 1;
+    run_on(s->ops, &c, TD_F32, false, &got);
+    float scalars[TD_SCALAR_COUNT] = {0};
+    bench_random(scalars);
+    for (int64_t row = 0; row < B * T * H * D; row++) {
+        int64_t h = row / D % H, t = row / D / H % T, b = row / D / H / T;
+        uint8_t keep[H * T * S4];
+        double kept = 0;
+        td_random_keep(scalars, 11, 0.5, b, H * T * S4, keep);
+        for (int64_t key = 0; key < S; key++) {
+            kept += keep[(h * T + t) * S4 + key];
+        }
+        assert_true(fabs(got.x[row] - kept / S / 0.5) < 1e-6);
+    }
+    s->n_cases++;
+}
+
 static void cases_self_attention(struct subject *s) {
     static const struct {
         struct td_shape qkv;
@@ -229,10 +256,12 @@ static void cases_self_attention(struct subject *s) {
         {{4, {1, 1, 3, 1}}, 1},  {{4, {0, 5, 6, 4}}, 2},    {{4, {1, 70, 3, 33}}, 1},
         {{4, {1, 64, 6, 8}}, 2}, {{4, {2, 129, 4, 20}}, 1}, {{4, {1, 33, 3, 100}}, 1},
     };
-    for (size_t i = 0; i < TD_COUNTOF(a) * 2; i++) {
-        struct td_shape qkv = a[i / 2].qkv, o = qkv;
+    for (size_t i = 0; i < TD_COUNTOF(a) * 4; i++) {
+        struct td_shape qkv = a[i / 4].qkv, o = qkv;
         struct op_case c = {.op = TD_OP_SELF_ATTENTION, .n_in = 1};
-        c.attrs = (struct td_attrs){.causal = i % 2, .groups = a[i / 2].groups, .scale = 0.1};
+        c.attrs = (struct td_attrs){.causal = i % 2, .groups = a[i / 4].groups, .scale = 0.1};
+        c.attrs.drop = i & 2 ? 0.6 : 0;
+        c.attrs.stream = td_stream_of("attn_dropout");
         o.dim[2] -= 2 * c.attrs.groups;
         c.in[0] = tensor(qkv);
         c.in[1] = c.in[3] = tensor(o);
@@ -265,6 +294,7 @@ static const struct suite suites[] = {
     {"convolutions", cases_convolutions},
     {"pools", cases_pools},
     {"attention", cases_attention},
+    {"dropped_weights", cases_dropped_weights},
     {"self_attention", cases_self_attention},
     {"rope", cases_rope},
 };

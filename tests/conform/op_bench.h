@@ -271,12 +271,16 @@ static inline bool runs_slowly(const struct rig *r, enum td_op op) {
     return found;
 }
 
+static inline void bench_random(float *scalars) {
+    td_random_set(scalars, 7, 3, INT64_C(5) << 32, 2);
+}
+
 static inline void run_on(const struct td_accelerator_ops *ops, const struct op_case *c,
                           enum td_dtype t, bool copied, struct result *out) {
     struct bench b = {0};
     rig_open_on(&b.r, ops, 2);
     b.r.scalars[TD_SCALAR_STEP] = 3;
-    td_random_set(b.r.scalars, 7, 3, INT64_C(5) << 32, 2);
+    bench_random(b.r.scalars);
     assert_ok(td_graph_create("op", TD_MODE_TRAIN, b.r.state, &b.g));
     for (uint32_t i = 0; i < c->n_in; i++) {
         add_operand(&b, c, i, t, copied);

@@ -116,6 +116,19 @@ def test_mlp_learns_with_every_activation(tmp_path, data, activation):
     assert np.mean(losses[-20:]) < 0.9 * np.mean(losses[:20])
 
 
+def test_attention_drops_weights_when_training_only(tmp_path, data):
+    losses = {}
+    for p in (0, 0.5):
+        model = dict(GPT, embd_pdrop=0, resid_pdrop=0, attn_pdrop=p, initializer_range=0.5)
+        plan = plan_of(model, data["text"], optimizer={"name": "sgd", "lr": 0.0}, run={"job": None},
+                       trainer={"accelerator": "cpu", "max_steps": 1, "val_check_interval": 1})
+        code, lines = run_by_hand(tmp_path, plan)
+        assert code == 0, lines[-1]
+        losses[p] = {m["name"]: m["sum"] / m["count"] for m in lines if m.get("name") in ("train_loss", "val_loss")}
+    assert losses[0]["train_loss"] != losses[0.5]["train_loss"]
+    assert losses[0]["val_loss"] == losses[0.5]["val_loss"]
+
+
 @pytest.mark.parametrize("model, kind, change, code, text", [
     ({"name": "convnet", "layers": ["flatten", {"name": "conv", "channels": 3}]}, "npy", {}, "bad_spec",
      "model.layers[1] (conv conv1): it needs an image"),

@@ -58,7 +58,7 @@ static void test_parameters_are_those_of_hugging_face_when_recorded(void **state
 static void test_dropout_is_recorded_when_training_only(void **state) {
     (void)state;
     const char *knobs = "{\"n_layer\":1,\"n_head\":1,\"n_embd\":4,\"embd_pdrop\":0.1,"
-                        "\"resid_pdrop\":0.2}";
+                        "\"resid_pdrop\":0.2,\"attn_pdrop\":0.3}";
     char ops[1024], tensors[2048];
     record(knobs, tokens, TD_MODE_TRAIN, ops, tensors, sizeof ops);
     int n = 0;

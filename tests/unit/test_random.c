@@ -47,6 +47,18 @@ static void test_mask_differs_when_any_part_of_its_key_does(void **state) {
     }
 }
 
+static void test_mask_of_a_part_is_that_of_the_whole_when_it_begins_inside(void **state) {
+    (void)state;
+    uint8_t whole[N], part[N];
+    float scalars[TD_SCALAR_COUNT] = {0};
+    td_random_set(scalars, 1, 2, 3, 4);
+    td_random_keep(scalars, 5, 0.4, 6, N, whole);
+    for (int64_t first = 0; first < N; first += 4) {
+        td_random_keep_from(scalars, 5, 0.4, 6, first, N - first, part);
+        assert_memory_equal(whole + first, part, (size_t)(N - first));
+    }
+}
+
 static void test_share_of_dropped_is_what_was_asked_when_counted(void **state) {
     (void)state;
     static uint8_t keep[1 << 16];
@@ -68,6 +80,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mask_follows_the_global_sample_when_the_world_changes),
         cmocka_unit_test(test_mask_differs_when_any_part_of_its_key_does),
+        cmocka_unit_test(test_mask_of_a_part_is_that_of_the_whole_when_it_begins_inside),
         cmocka_unit_test(test_share_of_dropped_is_what_was_asked_when_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

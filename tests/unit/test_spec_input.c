@@ -187,7 +187,7 @@ static const struct {
      "found 1"},
     {BYTES("layer: {name: relu}"), "layer (line 1)", "unknown key"},
     {BYTES("model: {name: gpt, preset: gpt3}"), "model.preset (line 1)", "did you mean gpt2?"},
-    {BYTES("model: {name: gpt, attn_pdrop: 0.1}"), "model.attn_pdrop (line 1)", "resid_pdrop"},
+    {BYTES("model: {name: gpt, attn_pdrop: 1}"), "model.attn_pdrop (line 1)", "from 0 to 0.99"},
     {BYTES("data: {name: idx, path: x, batch_size: 0}"), "data.batch_size (line 1)", "found 0"},
     {BYTES("optimizer: {name: adam, betas: [0.9]}"), "optimizer.betas (line 1)", "a list of 2"},
     {BYTES("optimizer: {name: adam, betas: [0.9, 1]}"), "optimizer.betas[1] (line 1)", "below 1"},

@@ -26,7 +26,7 @@ struct td_module {
     struct td_xy fields;
     int64_t n_layer, n_head, n_embd, n_positions, vocab_size;
     int64_t block; // T
-    double eps, initializer_range, embd_pdrop, resid_pdrop;
+    double eps, initializer_range, embd_pdrop, attn_pdrop, resid_pdrop;
     bool gelu_tanh;
     char config[1024]; // config.json
 };
@@ -67,6 +67,7 @@ static void read_knobs(struct td_module *m, const struct td_json *knobs) {
     m->eps = td_json_real(td_json_get(knobs, "layer_norm_epsilon"), 1e-5);
     m->initializer_range = td_json_real(td_json_get(knobs, "initializer_range"), 0.02);
     m->embd_pdrop = td_json_real(td_json_get(knobs, "embd_pdrop"), 0);
+    m->attn_pdrop = td_json_real(td_json_get(knobs, "attn_pdrop"), 0);
     m->resid_pdrop = td_json_real(td_json_get(knobs, "resid_pdrop"), 0);
 }
 
@@ -111,11 +112,11 @@ static void write_config(struct td_module *m) {
         "  \"n_positions\": %" PRId64 ",\n  \"n_ctx\": %" PRId64 ",\n  \"vocab_size\": %" PRId64
         ",\n  \"activation_function\": \"%s\",\n  \"layer_norm_epsilon\": %.17g,\n"
         "  \"initializer_range\": %.17g,\n  \"embd_pdrop\": %.17g,\n  \"resid_pdrop\": %.17g,\n"
-        "  \"attn_pdrop\": 0.0,\n  \"tie_word_embeddings\": true,\n  \"bos_token_id\": %s,\n"
+        "  \"attn_pdrop\": %.17g,\n  \"tie_word_embeddings\": true,\n  \"bos_token_id\": %s,\n"
         "  \"eos_token_id\": %s\n}\n",
         m->n_layer, m->n_head, m->n_embd, m->n_positions, m->n_positions, m->vocab_size,
-        activation_of(m), m->eps, m->initializer_range, m->embd_pdrop, m->resid_pdrop, end_of_text,
-        end_of_text);
+        activation_of(m), m->eps, m->initializer_range, m->embd_pdrop, m->resid_pdrop,
+        m->attn_pdrop, end_of_text, end_of_text);
     TD_CHECK(n > 0 && (size_t)n < sizeof m->config);
 }
 
@@ -242,7 +243,7 @@ static td_status dropout(struct td_graph *g, const char *name, double p, td_valu
 
 static td_status attention(const struct td_module *m, struct td_graph *g, const char *name,
                            double back, td_value *h) {
-    const struct td_attrs causal = {.causal = true, .groups = (int32_t)m->n_head};
+    struct td_attrs causal = {.causal = true, .groups = (int32_t)m->n_head};
     char path[TD_LAYER_NAME_BYTES];
     td_value out[2];
     const struct td_shape shape = td_graph_value(g, *h)->shape;
@@ -251,6 +252,9 @@ static td_status attention(const struct td_module *m, struct td_graph *g, const 
     snprintf(path, sizeof path, "%s.c_attn", name);
     TD_TRY(conv1d(g, path, m->n_embd, 3 * m->n_embd, m->initializer_range, h));
     TD_TRY(td_layer_reshape(g, &heads, h));
+    snprintf(path, sizeof path, "%s.attn_dropout", name);
+    if (td_graph_mode(g) == TD_MODE_TRAIN) causal.drop = m->attn_pdrop;
+    if (causal.drop > 0) causal.stream = td_stream_of(path);
     TD_TRY(td_graph_op(g, TD_OP_SELF_ATTENTION, h, 1, &causal, out));
     *h = out[0];
     TD_TRY(td_layer_reshape(g, &shape, h));
