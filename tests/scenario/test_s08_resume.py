@@ -32,7 +32,8 @@ MODELS = {
         {"name": "conv", "channels": 4, "kernel": 3}, "batch_norm", "relu", {"name": "max_pool", "kernel": 2},
         "flatten", {"name": "dropout", "p": 0.3}, {"name": "linear", "features": 10}]},
         {"name": "idx", "path": IDX, "batch_size": 16, "shuffle": True}),
-    "gpt": ({"name": "gpt", "n_layer": 2, "n_head": 2, "n_embd": 16, "embd_pdrop": 0.1, "resid_pdrop": 0.2},
+    "gpt": ({"name": "gpt", "n_layer": 2, "n_head": 2, "n_embd": 16, "embd_pdrop": 0.1,
+             "attn_pdrop": 0.3, "resid_pdrop": 0.2},
             {"name": "text", "block_size": 16, "batch_size": 8, "shuffle": True}),
 }
 
