@@ -22,6 +22,7 @@ struct embedding {
     int64_t n, vocabulary, cols;
     int32_t *begin; // [vocabulary + 1]: where a token's positions begin in `order`
     int32_t *order; // [n]
+    bool adds;      // to what is there
 };
 
 static td_status check_ids(const struct td_kernel *k, const struct embedding *e) {
@@ -87,12 +88,17 @@ static void sum_token(const struct embedding *e, int64_t v, int64_t first, int64
         add_row(sum, td_cpu_row(e->type, e->from, e->order[i] * e->cols + first, n, room), n);
     }
     size_t at = (size_t)(v * e->cols + first) * td_dtype_bytes(e->table_type);
+    if (e->adds) {
+        td_cpu_widen(e->table_type, e->to + at, n, room);
+        add_row(sum, room, n);
+    }
     td_cpu_narrow(e->table_type, sum, n, e->to + at);
 }
 
 static void sum_columns(const void *arg, int64_t begin, int64_t end) {
     const struct embedding *e = arg;
     for (int64_t v = 0; v < e->vocabulary; v++) {
+        if (e->adds && e->begin[v] == e->begin[v + 1]) continue;
         for (int64_t c = begin; c < end; c += COLUMNS_AT_ONCE) {
             sum_token(e, v, c, TD_MIN(end - c, (int64_t)COLUMNS_AT_ONCE));
         }
@@ -108,7 +114,8 @@ static td_status run_embedding_grad(const struct td_kernel *k, const struct td_r
                           .n = td_shape_elems(&k->shape[0]),
                           .vocabulary = k->out_shape.dim[0],
                           .cols = k->out_shape.dim[1],
-                          .begin = r->scratch};
+                          .begin = r->scratch,
+                          .adds = k->attrs.accumulate};
     e.order = e.begin + e.vocabulary + 1;
     TD_TRY(check_ids(k, &e));
     sort_positions(&e);

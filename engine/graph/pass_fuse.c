@@ -2,8 +2,10 @@
 //
 // - matmul + add of a bias row + relu -> one matmul with a third operand and attrs.act.
 // - a node whose only result is only stored into a state gradient -> it writes the gradient
-//   directly (`into`), and the store goes away; where the store adds, matmul and reduce_sum do so
+//   directly (`into`), and the store goes away; where the store adds, those that can do so
 //   (attrs.accumulate). A reshape between reduce_sum and store goes away, too.
+// - a sum of two such results that is only stored -> one writes the gradient, the other adds to it
+//   (a table that is the head's weight as well: neither (V,C) exists besides the gradient).
 // Softmax cross entropy and its gradient are one op from the start; relu_grad stays by itself.
 // A fused node stands where the matmul stood. On `reference` fusing changes no bit, because its
 // fused kernels round between their parts; elsewhere it may, within the tolerance of the type.
@@ -77,30 +79,68 @@ static bool touches(const struct td_node_info *node, td_value v) {
     return found;
 }
 
+static bool adds(enum td_op op) {
+    return op == TD_OP_MATMUL || op == TD_OP_REDUCE_SUM || op == TD_OP_CONV2D_GRAD_W ||
+           op == TD_OP_EMBEDDING_GRAD;
+}
+
+// May node n write the gradient that `store` stores, where it stands?
+static bool may_write(const struct fuse *f, td_node n, const struct td_node_info *store) {
+    const struct td_graph *g = f->g;
+    const struct td_node_info *node = &g->nodes[n];
+    td_value to = store->inputs[0];
+    if (node->op == TD_OP_MATMUL && (node->n_inputs > 2 || node->attrs.act)) return false;
+    if (td_gv(g, to)->dtype != td_gv(g, node->outputs[0])->dtype) return false;
+    if (td_state_at(g->state, td_gv(g, to)->index)->role != TD_ROLE_GRAD) return false;
+    for (td_node i = n; i < (td_node)(store - g->nodes); i++) {
+        if (touches(&g->nodes[i], to)) return false;
+    }
+    return true;
+}
+
+static void write_into(struct fuse *f, td_node n, td_value to, bool accumulate) {
+    struct td_node_info *node = &f->g->nodes[n];
+    f->g->values[node->outputs[0]].node = TD_NODE_NONE;
+    node->n_outputs = 0;
+    node->outputs[0] = 0;
+    node->into = to;
+    node->attrs.accumulate = accumulate;
+}
+
 static void fuse_store(struct fuse *f, td_node n) {
     struct td_graph *g = f->g;
     struct td_node_info *node = &g->nodes[n], *store = only_reader(f, n), *view = NULL;
-    bool adds =
-        node->op == TD_OP_MATMUL || node->op == TD_OP_REDUCE_SUM || node->op == TD_OP_CONV2D_GRAD_W;
     if (store && store->op == TD_OP_RESHAPE && node->op == TD_OP_REDUCE_SUM) {
         view = store;
         store = only_reader(f, (td_node)(view - g->nodes));
     }
-    if (!store || store->op != TD_OP_STORE || (store->attrs.accumulate && !adds)) return;
-    if (node->op == TD_OP_MATMUL && (node->n_inputs > 2 || node->attrs.act)) return;
-    td_value to = store->inputs[0];
-    if (td_gv(g, to)->dtype != td_gv(g, node->outputs[0])->dtype) return;
-    if (td_state_at(g->state, td_gv(g, to)->index)->role != TD_ROLE_GRAD) return;
-    for (td_node i = n; i < (td_node)(store - g->nodes); i++) {
-        if (touches(&g->nodes[i], to)) return;
-    }
-    g->values[node->outputs[0]].node = TD_NODE_NONE;
-    node->n_outputs = 0;
-    node->outputs[0] = 0;
-    node->into = to;
-    node->attrs.accumulate = store->attrs.accumulate;
+    if (!store || store->op != TD_OP_STORE || (store->attrs.accumulate && !adds(node->op))) return;
+    if (!may_write(f, n, store)) return;
+    write_into(f, n, store->inputs[0], store->attrs.accumulate);
     f->dead[store - g->nodes] = true;
     if (view) f->dead[view - g->nodes] = true;
+}
+
+// The node of this segment that makes operand i of `sum` for it alone and may write for `store`.
+static bool part_of(const struct fuse *f, const struct td_node_info *sum, uint32_t i,
+                    const struct td_node_info *store, td_node *out_node) {
+    const struct td_value_info *v = td_gv(f->g, sum->inputs[i]);
+    if (v->kind != TD_VALUE_NODE || f->uses[sum->inputs[i]] != 1) return false;
+    const struct td_node_info *part = &f->g->nodes[v->node];
+    *out_node = v->node;
+    return adds(part->op) && part->segment == store->segment &&
+           td_shape_equal(&v->shape, &td_gv(f->g, store->inputs[0])->shape) &&
+           may_write(f, v->node, store);
+}
+
+static void fuse_sum(struct fuse *f, td_node n) {
+    struct td_node_info *sum = &f->g->nodes[n], *store = only_reader(f, n);
+    td_node a, b;
+    if (!store || store->op != TD_OP_STORE) return;
+    if (!part_of(f, sum, 0, store, &a) || !part_of(f, sum, 1, store, &b)) return;
+    write_into(f, TD_MIN(a, b), store->inputs[0], store->attrs.accumulate);
+    write_into(f, TD_MAX(a, b), store->inputs[0], true);
+    f->dead[n] = f->dead[store - f->g->nodes] = true;
 }
 
 td_status td_pass_fuse(struct td_graph *g) {
@@ -125,7 +165,8 @@ td_status td_pass_fuse(struct td_graph *g) {
             TD_TRY(fuse_bias(&f, n));
             fuse_relu(&f, n);
         }
-        if (op != TD_OP_RESHAPE) fuse_store(&f, n);
+        if (op == TD_OP_ADD) fuse_sum(&f, n);
+        if (op != TD_OP_RESHAPE && !dead[n]) fuse_store(&f, n);
     }
     td_graph_compact(g, dead);
     return TD_OK;

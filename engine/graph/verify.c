@@ -39,7 +39,7 @@ static td_status verify_outputs(const struct td_graph *g, td_node n) {
                         : td_shape_equal(&to->shape, &r.shape[0]);
         bool fits = same && to->kind == TD_VALUE_STATE && to->dtype == r.dtype[0];
         bool may = node->op == TD_OP_MATMUL || node->op == TD_OP_REDUCE_SUM ||
-                   node->op == TD_OP_CONV2D_GRAD_W ||
+                   node->op == TD_OP_CONV2D_GRAD_W || node->op == TD_OP_EMBEDDING_GRAD ||
                    (!node->attrs.accumulate && td_op_n_out(node->op) == 1);
         return fits && may && !node->n_outputs ? TD_OK : broken(g, n, "a bad direct write");
     }

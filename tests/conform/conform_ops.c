@@ -306,6 +306,11 @@ static void indexed(struct subject *s, enum td_op op, struct td_shape x, struct 
     c.in[reads ? 0 : 1] = tensor(x);
     c.in[reads ? 1 : 0] = by;
     check(s, &c);
+    if (op != TD_OP_EMBEDDING_GRAD) return;
+    c.store = true;
+    check(s, &c);
+    c.attrs.accumulate = true;
+    check(s, &c);
 }
 
 static void cases_indexed(struct subject *s) {
