@@ -8,6 +8,7 @@
 //   onednn.c     what all users of oneDNN share: engine, packed weights
 //   pack.c       fp32 weights for bf16 products, packed faster than oneDNN does
 //   product.c    from a matmul node to what gemm.c is asked for
+//   head.c       the last linear layer with its loss, a few rows at a time
 //   gemm.c       matrix products by oneDNN: algorithm and weight layout
 //   room.c       memory besides arena and state, counted
 //   tune.c       which way of computing something is the fastest here, measured once
@@ -135,7 +136,8 @@ void td_parallel_open(int32_t n_threads);
 typedef td_status td_kernel_family(struct td_kernel *k);
 td_kernel_family td_kernel_elementwise, td_kernel_activation, td_kernel_reduce, td_kernel_optim,
     td_kernel_adafactor, td_kernel_muon, td_kernel_norm, td_kernel_attention, td_kernel_embedding,
-    td_kernel_softmax, td_kernel_dropout, td_kernel_pool, td_kernel_batch_norm, td_kernel_channel;
+    td_kernel_softmax, td_kernel_loss, td_kernel_dropout, td_kernel_pool, td_kernel_batch_norm,
+    td_kernel_channel;
 // True if all operands and results are of one type that convert.h takes.
 bool td_kernel_narrow(const struct td_kernel *k);
 // True if all operands and results are of type t.
@@ -197,6 +199,15 @@ TD_MUST_USE td_status td_product_take(struct td_kernel *k, const struct td_produ
                                       td_node n);
 // True for the cast of a parameter that only products read, which read the parameter instead.
 bool td_product_absorbs(const struct td_product_site *site, td_node cast);
+// The parameter that v is or is cast from: its address and type. NULL: none.
+const char *td_product_param(const struct td_product_site *s, td_value v, enum td_dtype *out_dtype);
+
+// ---- head.c -------------------------------------------------------------------------------------
+// Takes linear_ce and linear_ce_grad, if there are products of their types.
+TD_MUST_USE td_status td_head_take(struct td_kernel *k, const struct td_product_site *site,
+                                   td_node n);
+// Would it be taken, and read its weight through a pack alone?
+bool td_head_packs(const struct td_product_site *site, td_node n);
 
 // ---- gemm.c -------------------------------------------------------------------------------------
 // y (m,n) = act(op(a) (m,k) @ op(b) (k,n) + bias), y += with accumulate (no act then).
@@ -218,7 +229,12 @@ bool td_gemm_packs(const struct td_gemm_spec *spec);
 TD_MUST_USE td_status td_gemm_create(struct td_dnnl *e, const struct td_gemm_spec *spec,
                                      struct td_gemm **out_gemm);
 void td_gemm_destroy(struct td_gemm *g);
+// What a run may write in the accelerator's scratch: its first bytes.
+size_t td_gemm_scratch_bytes(const struct td_gemm *g);
 TD_MUST_USE td_status td_gemm_run(struct td_gemm *g, const void *a, const void *b, const void *bias,
                                   void *y);
+// The same with other rows by a weight that has not changed since the last run: packs nothing.
+TD_MUST_USE td_status td_gemm_rerun(struct td_gemm *g, const void *a, const void *b,
+                                    const void *bias, void *y);
 
 #endif

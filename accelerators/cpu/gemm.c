@@ -6,21 +6,21 @@
 // step, so they are packed anew at the first product of a program that reads them; forward and
 // backward-data mostly want the same layout and then share the pack. The weight gradient
 // (dW = dy^T x) is an inner product or a matmul, whichever tune.h finds faster, with plain output,
-// because that is what the collective, the optimizer and the checkpoint read. Everything else is a
-// plain matmul with strides.
+// because that is what the collective, the optimizer and the checkpoint read; where it adds to what
+// is there it is a matmul. Everything else is a plain matmul with strides.
 //
 // Types: f32, or bf16 operands with a result of bf16 or f32; sums are fp32 in either case. A bf16
 // weight that is the cast of an fp32 parameter is never made: the pack reads the parameter itself
 // and converts on the way. A bias likewise is read as it is stored.
 //
-// Scratch is the accelerator's. Primitives are created
-// at compile time; a run only sets addresses. Rejected: packing inside the optimizer (saves one
+// Scratch is the accelerator's. Primitives are created at compile time; a run only sets addresses.
+// Rejected: packing inside the optimizer (saves one
 // pass over the weights, worth 3 % of an mlp step; it ties the optimizer to this file).
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
-#include "accelerators/cpu/convert.h"
 #include "accelerators/cpu/onednn.h"
 #include "accelerators/cpu/tune.h"
 
@@ -34,8 +34,7 @@ struct td_gemm {
     dnnl_memory_t a, b, bias, y, scratch;
     struct td_pack *pack; // NULL: b is read where it lies
     bool packs;           // this product packs first
-    size_t partial; // BACKWARD_WEIGHTS that accumulates: where in the scratch dW is added from
-    bool adds_partial;
+    size_t scratch_bytes;
     bool sketched; // only its needs are known, it cannot run
 };
 
@@ -61,7 +60,9 @@ static dnnl_memory_desc_t any_2d(int64_t d0, int64_t d1, enum td_dtype t) {
 }
 
 static enum kind choose_kind(const struct td_gemm_spec *s) {
-    if (s->trans_a && !s->trans_b && !s->has_bias && s->act == TD_ACT_NONE) return BACKWARD_WEIGHTS;
+    if (!s->accumulate && s->trans_a && !s->trans_b && !s->has_bias && s->act == TD_ACT_NONE) {
+        return BACKWARD_WEIGHTS;
+    }
     if (!s->param || s->trans_a || s->accumulate) return MATMUL;
     if (s->trans_b) return FORWARD;
     bool plain = !s->has_bias && s->act == TD_ACT_NONE && s->result == s->operands;
@@ -106,16 +107,10 @@ struct layouts {
     dnnl_memory_desc_t a, b, b_plain, bias, y;
 };
 
-// oneDNN's weight gradients cannot add.
-static bool adds_apart(const struct td_gemm_spec *s, enum kind kind) {
-    return kind == BACKWARD_WEIGHTS && s->accumulate;
-}
-
 static void set_layouts(const struct td_gemm_spec *s, enum kind kind, struct layouts *l) {
     dnnl_dims_t n = {s->n}, one_n = {1, s->n};
     enum td_dtype t = s->operands, stored = s->param ? s->stored : t;
-    // What is added to is added to in fp32.
-    l->y = plain_2d(s->m, s->n, adds_apart(s, kind) ? TD_F32 : s->result, false);
+    l->y = plain_2d(s->m, s->n, s->result, false);
     dnnl_memory_desc_init_by_tag(&l->bias, 1, n, type_of(s->bias), dnnl_a);
     switch (kind) {
     case FORWARD: // src (m,k), weights (n,k) = (out, in)
@@ -164,6 +159,29 @@ static dnnl_status_t backward_desc(dnnl_engine_t engine, enum kind kind, const s
     return s;
 }
 
+// Of the ways to add a product to what is there, the one by plain gemm reads y once, as it writes
+// it; the first that oneDNN offers takes up to twice as long, by reading y apart. Weight gradients
+// cannot add, and a second y to add from was slower, too.
+static dnnl_status_t adding_desc(dnnl_engine_t engine, const dnnl_matmul_desc_t *d,
+                                 dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out_pd) {
+    dnnl_primitive_desc_iterator_t it = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_status_t s = dnnl_primitive_desc_iterator_create(&it, d, attr, engine, NULL);
+    while (!s) {
+        const char *name = "";
+        pd = dnnl_primitive_desc_iterator_fetch(it);
+        s = dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&name);
+        if (!s && strncmp(name, "gemm", 4) == 0) break;
+        dnnl_primitive_desc_destroy(pd);
+        pd = NULL;
+        if (!s) s = dnnl_primitive_desc_iterator_next(it);
+    }
+    dnnl_primitive_desc_iterator_destroy(it);
+    if (!pd) return dnnl_primitive_desc_create(out_pd, d, attr, engine, NULL);
+    *out_pd = pd;
+    return dnnl_success;
+}
+
 static dnnl_status_t product_desc(dnnl_engine_t engine, const struct td_gemm_spec *s,
                                   enum kind kind, const struct layouts *l,
                                   dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out_pd) {
@@ -178,6 +196,7 @@ static dnnl_status_t product_desc(dnnl_engine_t engine, const struct td_gemm_spe
     if (kind == MATMUL) {
         dnnl_matmul_desc_t d;
         st = dnnl_matmul_desc_init(&d, &l->a, &l->b, bias, &l->y);
+        if (!st && s->accumulate) return adding_desc(engine, &d, attr, out_pd);
         return st ? st : dnnl_primitive_desc_create(out_pd, &d, attr, engine, NULL);
     }
     return backward_desc(engine, kind, l, attr, out_pd);
@@ -195,10 +214,8 @@ static td_status make_memories(struct td_gemm *g, const struct layouts *l,
         DNNL_TRY(dnnl_memory_create(&g->bias, &l->bias, engine, DNNL_MEMORY_NONE), "bias");
     }
     DNNL_TRY(dnnl_memory_create(&g->scratch, scratch, engine, DNNL_MEMORY_NONE), "scratch");
-    g->adds_partial = g->kind == BACKWARD_WEIGHTS && g->spec.accumulate;
-    g->partial = td_align_up(dnnl_memory_desc_get_size(scratch), 64);
-    size_t more = g->adds_partial ? dnnl_memory_desc_get_size(&l->y) : 0;
-    TD_TRY(td_room_want(g->engine->room, g->partial + more));
+    g->scratch_bytes = dnnl_memory_desc_get_size(scratch);
+    TD_TRY(td_room_want(g->engine->room, g->scratch_bytes));
     if (g->kind == FORWARD || g->kind == BACKWARD_DATA) {
         const dnnl_memory_desc_t *layout =
             dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
@@ -266,9 +283,8 @@ static td_status choose_weights_kind(struct td_dnnl *e, const struct td_gemm_spe
     char key[TD_TUNE_KEY_MAX];
     int way;
     td_status failed = TD_OK;
-    snprintf(key, sizeof key, "weights %s%s %" PRId64 "x%" PRId64 " from %" PRId64 "%s",
-             td_dtype_name(s->operands), s->result == s->operands ? "" : " wide", s->m, s->n, s->k,
-             s->accumulate ? " added" : "");
+    snprintf(key, sizeof key, "weights %s%s %" PRId64 "x%" PRId64 " from %" PRId64,
+             td_dtype_name(s->operands), s->result == s->operands ? "" : " wide", s->m, s->n, s->k);
     bool races = td_tune_measures(e->tune, key, names, 2);
     if (races) {
         r = (struct race){
@@ -324,37 +340,26 @@ static int name_args(const struct td_gemm *g, dnnl_exec_arg_t args[5]) {
     return n;
 }
 
-TD_CLONES static void add_rows(float *y, const float *x, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
-        y[i] += x[i];
-    }
-}
-
-static void add_partial(enum td_dtype t, void *y, const float *x, int64_t n) {
-    float room[512];
-    for (int64_t at = 0; at < n; at += (int64_t)TD_COUNTOF(room)) {
-        int64_t some = TD_MIN((int64_t)TD_COUNTOF(room), n - at);
-        float *row = td_cpu_result(t, y, at, room);
-        if (t != TD_F32) td_cpu_widen(t, td_cpu_at(t, y, at), some, room);
-        add_rows(row, x + at, some);
-        td_cpu_put(t, room, some, y, at);
-    }
+size_t td_gemm_scratch_bytes(const struct td_gemm *g) {
+    return g->scratch_bytes;
 }
 
 td_status td_gemm_run(struct td_gemm *g, const void *a, const void *b, const void *bias, void *y) {
     if (g->packs) TD_TRY(td_dnnl_pack_run(g->engine, g->pack, b));
-    char *scratch = g->engine->room->scratch;
-    void *result = g->adds_partial ? scratch + g->partial : y;
+    return td_gemm_rerun(g, a, b, bias, y);
+}
+
+td_status td_gemm_rerun(struct td_gemm *g, const void *a, const void *b, const void *bias,
+                        void *y) {
     // oneDNN's handles are not const; only the result is written.
     dnnl_status_t s = dnnl_memory_set_data_handle(g->a, (void *)(uintptr_t)a);
     if (!s) s = dnnl_memory_set_data_handle(g->b, (void *)(uintptr_t)b);
-    if (!s) s = dnnl_memory_set_data_handle(g->y, result);
-    if (!s) s = dnnl_memory_set_data_handle(g->scratch, scratch);
+    if (!s) s = dnnl_memory_set_data_handle(g->y, y);
+    if (!s) s = dnnl_memory_set_data_handle(g->scratch, g->engine->room->scratch);
     if (!s && g->bias) s = dnnl_memory_set_data_handle(g->bias, (void *)(uintptr_t)bias);
     DNNL_TRY(s, "set addresses");
     dnnl_exec_arg_t args[5];
     int n = name_args(g, args);
     DNNL_TRY(dnnl_primitive_execute(g->primitive, g->engine->stream, n, args), "run a product");
-    if (g->adds_partial) add_partial(g->spec.result, y, result, g->spec.m * g->spec.n);
     return TD_OK;
 }

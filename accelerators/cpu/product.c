@@ -9,9 +9,8 @@
 #include "accelerators/cpu/cpu.h"
 
 // ---- where a weight lies ------------------------------------------------------------------------
-// The parameter that v is or is cast from: its address and type. NULL: none.
-static const char *param_behind(const struct td_product_site *s, td_value v,
-                                enum td_dtype *out_dtype) {
+const char *td_product_param(const struct td_product_site *s, td_value v,
+                             enum td_dtype *out_dtype) {
     const struct td_graph *g = s->program->graph;
     const struct td_value_info *info = td_graph_value(g, v);
     if (info->kind == TD_VALUE_NODE) {
@@ -48,7 +47,7 @@ static struct td_gemm_spec spec_of(const struct td_product_site *s, const struct
         .operands = value_of(s, n->inputs[0])->dtype,
         .result = value_of(s, n->into ? n->into : n->outputs[0])->dtype,
     };
-    spec.param = param_behind(s, n->inputs[1], &spec.stored);
+    spec.param = td_product_param(s, n->inputs[1], &spec.stored);
     return spec;
 }
 
@@ -57,8 +56,10 @@ static bool is_empty(const struct td_gemm_spec *spec) {
 }
 
 // Does this node read v only through the parameter behind it?
-static bool looks_behind(const struct td_product_site *s, const struct td_node_info *n,
-                         td_value v) {
+static bool looks_behind(const struct td_product_site *s, td_node at, td_value v) {
+    const struct td_node_info *n = td_graph_node(s->program->graph, at);
+    bool head = n->op == TD_OP_LINEAR_CE || n->op == TD_OP_LINEAR_CE_GRAD;
+    if (head) return n->inputs[1] == v && n->inputs[0] != v && td_head_packs(s, at);
     if (n->op != TD_OP_MATMUL || n->inputs[0] == v) return false;
     struct td_gemm_spec spec = spec_of(s, n);
     if (!td_gemm_takes(spec.operands, spec.result) || is_empty(&spec)) return false;
@@ -69,12 +70,12 @@ bool td_product_absorbs(const struct td_product_site *site, td_node cast) {
     const struct td_graph *g = site->program->graph;
     const struct td_node_info *node = td_graph_node(g, cast);
     enum td_dtype stored;
-    if (node->op != TD_OP_CAST || !param_behind(site, node->outputs[0], &stored)) return false;
+    if (node->op != TD_OP_CAST || !td_product_param(site, node->outputs[0], &stored)) return false;
     for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
         const struct td_node_info *reader = td_graph_node(g, n);
         for (uint32_t i = 0; i < reader->n_inputs; i++) {
             if (reader->inputs[i] != node->outputs[0]) continue;
-            if (!looks_behind(site, reader, node->outputs[0])) return false;
+            if (!looks_behind(site, n, node->outputs[0])) return false;
         }
     }
     for (uint32_t i = 0; i < td_graph_n_outputs(g); i++) {
@@ -119,7 +120,7 @@ td_status td_product_take(struct td_kernel *k, const struct td_product_site *sit
     if (!td_gemm_packs(&spec)) spec.param = NULL;
     if (spec.param) k->in[1] = (struct td_operand){.base = (char *)(uintptr_t)spec.param};
     if (spec.has_bias) {
-        const char *bias = param_behind(site, node->inputs[2], &k->in_dtype[2]);
+        const char *bias = td_product_param(site, node->inputs[2], &k->in_dtype[2]);
         if (bias) k->in[2] = (struct td_operand){.base = (char *)(uintptr_t)bias};
         spec.bias = k->in_dtype[2];
     }

@@ -3,42 +3,64 @@
 //
 // Smoothing and weights make a row's target a distribution t over the classes:
 // t[c] = (1 - s) w[label] [c is the label] + s w[c] / C. Its loss is -sum t[c] log p[c], and the
-// mean divides by the sum of w[label] over the rows that count, which is torch's definition.
+// mean divides by the sum of w[label] over the rows that count, which is torch's definition. A
+// linear layer with its loss takes memory for one row of logits, the only kernel here that takes
+// any.
 
 #include <math.h>
 #include <string.h>
 
 #include "accelerators/reference/kernels.h"
 
+// Where an op of classes has its labels and the weights of classes, if any.
+struct classes {
+    const struct ref_call *c;
+    uint32_t labels, weights;
+    int64_t n;
+};
+
+// Of linear_ce_grad.
+static bool has_seed(const struct ref_call *c) {
+    return c->node->n_inputs > 4 && c->in[4].shape->n_dims == 0;
+}
+
+static struct classes classes_of(const struct ref_call *c) {
+    bool grads = c->node->op == TD_OP_LINEAR_CE_GRAD;
+    if (!grads && c->node->op != TD_OP_LINEAR_CE) {
+        return (struct classes){c, 1, 2, c->in[0].shape->dim[1]};
+    }
+    return (struct classes){c, 2, !grads ? 3 : has_seed(c) ? 5 : 4, c->in[1].shape->dim[0]};
+}
+
 // The label of a row; *out_counts is false where it is to be ignored.
-static td_status label_of(const struct ref_call *c, int64_t row, int64_t *out_label,
+static td_status label_of(const struct classes *k, int64_t row, int64_t *out_label,
                           bool *out_counts) {
-    const struct td_attrs *a = &c->node->attrs;
-    *out_counts = !(a->ignores && c->in[1].x[row] == (double)a->ignore_index);
+    const struct td_attrs *a = &k->c->node->attrs;
+    *out_counts = !(a->ignores && k->c->in[k->labels].x[row] == (double)a->ignore_index);
     if (!*out_counts) return TD_OK;
-    return td_ref_index(c, 1, row, c->in[0].shape->dim[1], "label", "classes", out_label);
+    return td_ref_index(k->c, k->labels, row, k->n, "label", "classes", out_label);
 }
 
-static double weight_of(const struct ref_call *c, int64_t class) {
-    return c->node->n_inputs > 2 ? c->in[2].x[class] : 1;
+static double weight_of(const struct classes *k, int64_t class) {
+    return k->c->node->n_inputs > k->weights ? k->c->in[k->weights].x[class] : 1;
 }
 
-static td_status sum_of_weights(const struct ref_call *c, double *out_sum) {
+static td_status sum_of_weights(const struct classes *k, double *out_sum) {
     int64_t label = 0;
     bool counts;
     *out_sum = 0;
-    for (int64_t r = 0; r < c->in[1].n; r++) {
-        TD_TRY(label_of(c, r, &label, &counts));
-        if (counts) *out_sum += weight_of(c, label);
+    for (int64_t r = 0; r < k->c->in[k->labels].n; r++) {
+        TD_TRY(label_of(k, r, &label, &counts));
+        if (counts) *out_sum += weight_of(k, label);
     }
     return TD_OK;
 }
 
 // A row's loss; dx: of the mean.
-static double run_row(const struct ref_call *c, const double *x, int64_t label, double share,
+static double run_row(const struct classes *k, const double *x, int64_t label, double share,
                       double *dx) {
-    int64_t n = c->in[0].shape->dim[1];
-    double smoothing = c->node->attrs.label_smoothing, top = x[0], sum = 0, loss = 0, total = 0;
+    int64_t n = k->n;
+    double smoothing = k->c->node->attrs.label_smoothing, top = x[0], sum = 0, loss = 0, total = 0;
     for (int64_t i = 1; i < n; i++) {
         if (x[i] > top) top = x[i];
     }
@@ -46,8 +68,8 @@ static double run_row(const struct ref_call *c, const double *x, int64_t label, 
         sum += exp(x[i] - top);
     }
     for (int64_t i = 0; i < n; i++) {
-        double t = smoothing * weight_of(c, i) / (double)n;
-        if (i == label) t += (1 - smoothing) * weight_of(c, label);
+        double t = smoothing * weight_of(k, i) / (double)n;
+        if (i == label) t += (1 - smoothing) * weight_of(k, label);
         if (t != 0) loss += t * (log(sum) + top - x[i]);
         total += t;
         dx[i] = -t * share;
@@ -59,30 +81,88 @@ static double run_row(const struct ref_call *c, const double *x, int64_t label, 
 }
 
 static td_status run_softmax_ce(struct ref_call *c) {
-    int64_t n_classes = c->in[0].shape->dim[1], label = 0;
+    const struct classes k = classes_of(c);
+    int64_t label = 0;
     double loss = 0, weights;
     bool counts;
-    TD_TRY(sum_of_weights(c, &weights));
+    TD_TRY(sum_of_weights(&k, &weights));
     double share = weights > 0 ? 1 / weights : 0;
     memset(c->out[1].x, 0, (size_t)c->out[1].n * sizeof(double));
     for (int64_t r = 0; r < c->in[1].n; r++) {
-        TD_TRY(label_of(c, r, &label, &counts));
+        TD_TRY(label_of(&k, r, &label, &counts));
         if (!counts) continue;
-        loss += run_row(c, c->in[0].x + r * n_classes, label, share, c->out[1].x + r * n_classes);
+        loss += run_row(&k, c->in[0].x + r * k.n, label, share, c->out[1].x + r * k.n);
     }
     c->out[0].x[0] = loss * share;
     return TD_OK;
 }
 
+// ---- the last linear layer with its loss --------------------------------------------------------
+// What a row's gradient d of the logits gives to dx and dw.
+static void spread_row(const struct ref_call *c, int64_t row, const double *d, int64_t n) {
+    int64_t cols = c->in[1].shape->dim[1];
+    const double *x = c->in[0].x + row * cols, *w = c->in[1].x;
+    double *dx = c->out[1].x + row * cols, *dw = c->in[3].x;
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < cols; j++) {
+            dx[j] += d[i] * w[i * cols + j];
+            dw[i * cols + j] += d[i] * x[j];
+        }
+    }
+}
+
+// One row of logits at a time, rounded as the product would have rounded them.
+static td_status run_linear_rows(struct ref_call *c, const struct classes *k, double share,
+                                 double *z, double *d, double *out_loss) {
+    bool grads = c->node->op == TD_OP_LINEAR_CE_GRAD, counts;
+    enum td_dtype t = c->in[0].dtype;
+    int64_t cols = c->in[1].shape->dim[1], label = 0;
+    for (int64_t r = 0; r < c->in[2].n; r++) {
+        TD_TRY(label_of(k, r, &label, &counts));
+        if (!counts) continue;
+        for (int64_t i = 0; i < k->n; i++) {
+            z[i] = 0;
+            for (int64_t j = 0; j < cols; j++) {
+                z[i] += c->in[0].x[r * cols + j] * c->in[1].x[i * cols + j];
+            }
+            z[i] = td_ref_round(t, z[i]);
+        }
+        *out_loss += run_row(k, z, label, share, d);
+        for (int64_t i = 0; i < k->n && grads; i++) {
+            d[i] = td_ref_round(t, d[i]);
+            if (has_seed(c)) d[i] = td_ref_round(t, d[i] * c->in[4].x[0]);
+        }
+        if (grads) spread_row(c, r, d, k->n);
+    }
+    return TD_OK;
+}
+
+static td_status run_linear_ce(struct ref_call *c) {
+    const struct classes k = classes_of(c);
+    double loss = 0, weights;
+    TD_TRY(sum_of_weights(&k, &weights));
+    double share = weights > 0 ? 1 / weights : 0;
+    TD_AUTO_FREE double *row = td_calloc((size_t)k.n * 2, sizeof *row);
+    if (!row) return td_fail_oom();
+    if (c->node->op == TD_OP_LINEAR_CE_GRAD) {
+        memset(c->out[1].x, 0, (size_t)c->out[1].n * sizeof(double));
+        if (!c->node->attrs.accumulate) memset(c->in[3].x, 0, (size_t)c->in[3].n * sizeof(double));
+        c->written = 1u << 3;
+    }
+    TD_TRY(run_linear_rows(c, &k, share, row, row + k.n, &loss));
+    c->out[0].x[0] = loss * share;
+    return TD_OK;
+}
+
 static td_status run_count_correct(struct ref_call *c) {
-    int64_t n_rows = c->in[0].shape->dim[0], n_classes = c->in[0].shape->dim[1], label = 0;
-    int64_t count = 0;
+    const struct classes k = classes_of(c);
+    int64_t n_rows = c->in[0].shape->dim[0], label = 0, count = 0;
     bool counts;
     for (int64_t r = 0; r < n_rows; r++) {
-        const double *x = c->in[0].x + r * n_classes;
+        const double *x = c->in[0].x + r * k.n;
         int64_t best = 0;
-        TD_TRY(label_of(c, r, &label, &counts));
-        for (int64_t i = 1; i < n_classes; i++) {
+        TD_TRY(label_of(&k, r, &label, &counts));
+        for (int64_t i = 1; i < k.n; i++) {
             if (x[i] > x[best]) best = i;
         }
         count += counts && best == label;
@@ -114,6 +194,8 @@ static td_status run_pair_loss(struct ref_call *c) {
 td_ref_kernel_fn *td_ref_loss(enum td_op op) {
     static td_ref_kernel_fn *const table[TD_OP_COUNT] = {
         [TD_OP_SOFTMAX_CE] = run_softmax_ce,
+        [TD_OP_LINEAR_CE] = run_linear_ce,
+        [TD_OP_LINEAR_CE_GRAD] = run_linear_ce,
         [TD_OP_COUNT_CORRECT] = run_count_correct,
         [TD_OP_MSE] = run_pair_loss,
         [TD_OP_BCE] = run_pair_loss,

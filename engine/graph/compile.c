@@ -48,6 +48,10 @@ static td_status run_fuse(struct td_compiled *c, const struct td_compile_options
     return td_pass_fuse(c->graph);
 }
 
+static td_status run_head(struct td_compiled *c, const struct td_compile_options *o) {
+    return td_pass_head(c->graph, o->whole_logits_bytes);
+}
+
 static td_status run_recompute(struct td_compiled *c, const struct td_compile_options *o) {
     return td_pass_recompute(c->graph, o->recompute);
 }
@@ -90,6 +94,10 @@ static bool recomputes(const struct td_compile_options *o) {
     return trains(o) && o->recompute != TD_RECOMPUTE_NONE;
 }
 
+static bool splits_head(const struct td_compile_options *o) {
+    return o->whole_logits_bytes != 0;
+}
+
 static bool updates(const struct td_compile_options *o) {
     return trains(o) && o->key.apply && o->optimizer;
 }
@@ -103,8 +111,9 @@ static const struct {
     {"autodiff", trains, run_autodiff},       {"precision", has_precision, run_precision},
     {"strategy", has_strategy, run_strategy}, {"optimizer", updates, run_optimizer},
     {"simplify", always, run_simplify},       {"fuse", always, run_fuse},
-    {"recompute", recomputes, run_recompute}, {"residual", always, run_residual},
-    {"schedule", always, run_schedule},       {"memory", always, run_memory},
+    {"head", splits_head, run_head},          {"recompute", recomputes, run_recompute},
+    {"residual", always, run_residual},       {"schedule", always, run_schedule},
+    {"memory", always, run_memory},
 };
 
 const char *td_compile_pass(size_t i) {

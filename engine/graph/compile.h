@@ -4,12 +4,12 @@
 // Compile: from a step that a module records to a program that an accelerator takes.
 //
 // The pipeline, the same for whatever is trained: record -> sink -> autodiff -> precision ->
-// strategy -> optimizer -> simplify -> fuse -> recompute -> memory plan. An eval or predict program
-// is its forward part only. Everything that distinguishes two programs of a job stands in the
-// options; precision and strategy are hooks, because they are plugins. Call td_compile for every
-// program key of the job, then td_state_layout once, then hand the programs to the accelerator.
-// Ownership: the compiled object owns graph and plan and must outlive the accelerator's executable;
-// the state table must outlive both. Thread: one.
+// strategy -> optimizer -> simplify -> fuse -> head -> recompute -> residual -> schedule -> memory
+// plan. An eval or predict program is its forward part only. Everything that distinguishes two
+// programs of a job stands in the options; precision and strategy are hooks, because they are
+// plugins. Call td_compile for every program key of the job, then td_state_layout once, then hand
+// the programs to the accelerator. Ownership: the compiled object owns graph and plan and must
+// outlive the accelerator's executable; the state table must outlive both. Thread: one.
 
 #include "lib/base/base.h"
 #include "traind/graph.h"
@@ -63,6 +63,7 @@ struct td_compile_options {
     void *strategy_arg;
     const struct td_optimizer_options *optimizer; // read when key.apply in train mode
     enum td_recompute recompute;                  // at most; less where that needs no more memory
+    size_t whole_logits_bytes;                    // larger logits are never made whole; 0: all are
     // (optional) Sees the program after each pass that it went through; td_compile_pass names them.
     // Placements are there after "memory".
     td_status (*dump)(void *arg, const char *pass, const struct td_program *p);

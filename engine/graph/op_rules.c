@@ -248,6 +248,7 @@ bool td_op_writes(enum td_op op, const struct td_attrs *attrs, uint32_t i) {
     if (op == TD_OP_STORE) return i == 0;
     if (op == TD_OP_ALL_REDUCE) return true;
     if (op == TD_OP_BATCH_NORM) return i >= 3;
+    if (op == TD_OP_LINEAR_CE_GRAD) return i == 3;
     return td_op_optim_writes(op, attrs, i);
 }
 

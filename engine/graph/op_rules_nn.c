@@ -30,6 +30,37 @@ static td_status shape_softmax_ce(const struct td_op_call *c) {
     return give(c, 1, arg(c, 0)->dtype, shape_of(c, 0));
 }
 
+// x, w, labels: the logits would be (B,C).
+static bool is_linear_classifier(const struct td_op_call *c) {
+    const struct td_shape *x = shape_of(c, 0), *w = shape_of(c, 1), *labels = shape_of(c, 2);
+    return td_dtype_is_float(arg(c, 0)->dtype) && arg(c, 1)->dtype == arg(c, 0)->dtype &&
+           arg(c, 2)->dtype == TD_I32 && x->n_dims == 2 && w->n_dims == 2 && labels->n_dims == 1 &&
+           x->dim[1] == w->dim[1] && x->dim[0] == labels->dim[0] && w->dim[0] >= 1;
+}
+
+static td_status shape_linear_ce(const struct td_op_call *c) {
+    bool grads = c->op == TD_OP_LINEAR_CE_GRAD;
+    uint32_t more = !grads ? 3 : c->n_in > 4 && is_float_scalar(arg(c, 4)) ? 5 : 4;
+    if (!is_linear_classifier(c)) {
+        return td_op_reject(c, "needs x (B,K) and w (C,K) of one float type and i32 labels (B)");
+    }
+    if (c->n_in > more + 1 || (c->n_in > more && !is_row(c, more, shape_of(c, 1)->dim[0]))) {
+        return td_op_reject(c, "needs a weight for each class");
+    }
+    double smoothing = c->attrs->label_smoothing;
+    if (!(smoothing >= 0 && smoothing <= 1)) {
+        return td_op_reject(c, "label_smoothing must be in [0, 1]");
+    }
+    TD_TRY(give_scalar(c, 0, arg(c, 0)->dtype));
+    if (!grads) return TD_OK;
+    enum td_dtype to = arg(c, 3)->dtype;
+    if (!is_state(c, 3) || !td_shape_equal(shape_of(c, 3), shape_of(c, 1)) ||
+        (to != arg(c, 1)->dtype && to != TD_F32)) {
+        return td_op_reject(c, "dw must be a state tensor like w");
+    }
+    return give(c, 1, arg(c, 0)->dtype, shape_of(c, 0));
+}
+
 static td_status shape_count_correct(const struct td_op_call *c) {
     if (!is_classifier(c)) return td_op_reject(c, "needs float logits (B,C) and i32 labels (B)");
     return give_scalar(c, 0, TD_F32);
@@ -119,8 +150,19 @@ static double cost_ten(const struct td_graph *g, const struct td_node_info *node
     return 10 * td_op_elems(g, node->inputs[0]);
 }
 
+// One product forward, two more for the gradients.
+static double cost_linear_ce(const struct td_graph *g, const struct td_node_info *node) {
+    double logits = (double)td_gv(g, node->inputs[0])->shape.dim[0] *
+                    (double)td_gv(g, node->inputs[1])->shape.dim[0];
+    double inner = (double)td_gv(g, node->inputs[1])->shape.dim[1];
+    double products = node->op == TD_OP_LINEAR_CE_GRAD ? 3 : 1;
+    return logits * (2 * products * inner + 5);
+}
+
 static const struct td_op_rule rules[TD_OP_COUNT] = {
     [TD_OP_SOFTMAX_CE] = {shape_softmax_ce, cost_five},
+    [TD_OP_LINEAR_CE] = {shape_linear_ce, cost_linear_ce},
+    [TD_OP_LINEAR_CE_GRAD] = {shape_linear_ce, cost_linear_ce},
     [TD_OP_COUNT_CORRECT] = {shape_count_correct, td_op_cost_inputs},
     [TD_OP_MSE] = {shape_pair_loss, td_op_cost_inputs},
     [TD_OP_BCE] = {shape_pair_loss, cost_five},

@@ -39,6 +39,10 @@ TD_MUST_USE td_status td_pass_simplify(struct td_graph *g);
 // pass_fuse.c: matmul + bias + relu into one node, gradient producers write the gradient directly.
 TD_MUST_USE td_status td_pass_fuse(struct td_graph *g);
 
+// pass_head.c: last linear layer + cross entropy into one node, if the logits are larger than
+// whole_bytes.
+TD_MUST_USE td_status td_pass_head(struct td_graph *g, size_t whole_bytes);
+
 // pass_recompute.c: trades activations that are kept for computing them again; same bits.
 TD_MUST_USE td_status td_pass_recompute(struct td_graph *g, enum td_recompute level);
 

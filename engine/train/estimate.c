@@ -106,6 +106,10 @@ static double arithmetic_seconds(const struct td_graph *g, const struct td_node_
     case TD_OP_MATMUL:
         share = share_of_matmul(g, node, half);
         break;
+    case TD_OP_LINEAR_CE:
+    case TD_OP_LINEAR_CE_GRAD:
+        share = 0.85;
+        break;
     case TD_OP_CONV2D:
     case TD_OP_CONV2D_GRAD_X:
     case TD_OP_CONV2D_GRAD_W:
@@ -133,7 +137,8 @@ static double node_seconds(const struct td_graph *g, const struct td_node_info *
     if (node->op == TD_OP_RESHAPE || node->op == TD_OP_ALL_REDUCE) return 0;
     double packing = 0; // of weights, which change every step; their narrow copies are part of it
     if (node->op == TD_OP_CAST && parameter_of(g, node->outputs[0])) return 0;
-    if (node->op == TD_OP_MATMUL) {
+    bool head = node->op == TD_OP_LINEAR_CE || node->op == TD_OP_LINEAR_CE_GRAD;
+    if (node->op == TD_OP_MATMUL || head) {
         td_value w = parameter_of(g, node->inputs[1]);
         if (w) packing = (double)(bytes_of(g, w) + bytes_of(g, node->inputs[1])) / p->bandwidth;
     }

@@ -20,7 +20,7 @@
 
 // Longer than a final checkpoint may take, because the ranks that do not write wait for it.
 #define COLLECTIVE_TIMEOUT_NS (TD_CHECKPOINT_PATIENCE_NS + 300 * TD_NS_PER_S)
-enum { ARENA_BYTES = 128 << 20 };
+enum { ARENA_BYTES = 128 << 20, WHOLE_LOGITS_BYTES = 32 << 20 };
 
 // ---- plugins -----------------------------------------------------------------------------------
 
@@ -382,6 +382,7 @@ static td_status compile_programs(struct td_rank *r, enum td_recompute level) {
         .strategy_arg = r,
         .optimizer = &r->optimizer,
         .recompute = level,
+        .whole_logits_bytes = WHOLE_LOGITS_BYTES,
         .dump = c->dump ? td_dump_take : NULL,
         .dump_arg = c->dump,
     };

@@ -23,6 +23,7 @@ struct lower {
 static enum policy policy_of(enum td_op op, const struct td_lowering *how) {
     static const unsigned char policy[TD_OP_COUNT] = {
         [TD_OP_MATMUL] = PRODUCT,
+        [TD_OP_LINEAR_CE] = PRODUCT,
         [TD_OP_CONV2D] = PRODUCT,
         [TD_OP_CONV2D_GRAD_X] = PRODUCT,
         [TD_OP_CONV2D_GRAD_W] = PRODUCT,

@@ -23,6 +23,42 @@ test_cross_entropy_gradient_matches_differences_when_weighted_smoothed_ignored(v
     }
 }
 
+// Logits of a layer with weight p1 behind something with parameters; the last: weights of classes.
+static td_status record_head(void *arg, struct td_graph *g, int64_t batch) {
+    const struct grad_case *c = arg;
+    const struct td_attrs transposed = {.trans_b = true};
+    td_value in[4], z[3], out[2];
+    (void)batch;
+    for (uint32_t i = 0; i < c->n_in; i++) {
+        TD_TRY(operand_of(c, g, i, &in[i]));
+    }
+    TD_TRY(td_graph_op(g, TD_OP_TANH, &in[0], 1, NULL, &in[0]));
+    TD_TRY(td_graph_op(g, TD_OP_MATMUL, in, 2, &transposed, &z[0]));
+    z[1] = in[2];
+    z[2] = in[3];
+    TD_TRY(td_graph_op(g, TD_OP_SOFTMAX_CE, z, c->n_in - 1, &c->attrs, out));
+    TD_TRY(td_graph_output(g, "loss", out[0], TD_OUTPUT_MEAN));
+    return td_graph_loss(g, out[0]);
+}
+
+static void test_head_gradients_match_differences_when_logits_are_never_whole(void **state) {
+    (void)state;
+    for (int form = 0; form < 16; form++) {
+        struct grad_case c = {.record = record_head, .inputs = 4, .below = 5, .split_head = true};
+        c.n_in = form & 1 ? 4 : 3;
+        c.in[0] = mat(7, 3);
+        c.in[1] = mat(5, 3);
+        c.in[2] = vec(7);
+        c.in[3] = vec(5);
+        c.data = 8; // weights of classes
+        c.input_dtype = TD_I32;
+        c.attrs.label_smoothing = form & 2 ? 0.2 : 0;
+        c.attrs.ignores = form & 4;
+        c.attrs.ignore_index = form & 8 ? -100 : 2;
+        check(c);
+    }
+}
+
 static void test_pair_loss_gradients_match_differences_when_loss_or_inner(void **state) {
     (void)state;
     for (int plain = 0; plain < 2; plain++) {
@@ -176,6 +212,7 @@ static void test_rope_gradient_matches_differences_when_turned_back(void **state
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_head_gradients_match_differences_when_logits_are_never_whole),
         cmocka_unit_test(
             test_cross_entropy_gradient_matches_differences_when_weighted_smoothed_ignored),
         cmocka_unit_test(test_pair_loss_gradients_match_differences_when_loss_or_inner),

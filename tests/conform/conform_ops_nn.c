@@ -29,6 +29,41 @@ static void cases_cross_entropy(struct subject *s) {
     }
 }
 
+// The last layer with its loss. Rows are taken in turns where they are many: some that fill a turn,
+// some that are left over.
+static void cases_head(struct subject *s) {
+    static const int64_t n_rows[] = {0, 1, 5, 31, 70, 1024, 2100};
+    for (size_t i = 0; i < TD_COUNTOF(n_rows) * 3; i++) {
+        int64_t n = n_rows[i / 3], inner = 2 + (int64_t)(i % 3) * 4, classes = 13 - inner;
+        struct op_case c = {.op = TD_OP_LINEAR_CE};
+        for (int form = 0; form < 32; form++) {
+            bool seeded = form & 1, weighted = form & 2;
+            c.in[0] = tensor(mat(n, inner));
+            c.in[1] = tensor(mat(classes, inner));
+            c.in[2] = (struct operand){TD_I32, vec(n), TD_ROLE_PARAM, 0, (double)classes};
+            c.attrs.label_smoothing = form & 4 ? 0.1 : 0;
+            c.attrs.ignores = form & 8;
+            c.attrs.ignore_index = (int32_t)classes / 2;
+            c.attrs.accumulate = form & 16;
+            c.op = TD_OP_LINEAR_CE_GRAD;
+            c.n_in = 3;
+            c.in[c.n_in++] = (struct operand){ANY, mat(classes, inner), TD_ROLE_GRAD, -1, 1};
+            if (seeded) {
+                c.in[c.n_in++] = (struct operand){ANY, rig_shape(0, 0, 0, 0), TD_ROLE_PARAM, 3, 5};
+            }
+            if (weighted) {
+                c.in[c.n_in++] = (struct operand){ANY, vec(classes), TD_ROLE_PARAM, 0.5, 2};
+            }
+            check(s, &c);
+            if (seeded || c.attrs.accumulate) continue;
+            c.op = TD_OP_LINEAR_CE;
+            c.in[3] = c.in[4];
+            c.n_in--;
+            check(s, &c);
+        }
+    }
+}
+
 static void cases_pair_losses(struct subject *s) {
     for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
         struct op_case c = {.op = TD_OP_MSE, .n_in = 2};
@@ -287,6 +322,7 @@ static void cases_rope(struct subject *s) {
 
 static const struct suite suites[] = {
     {"cross_entropy", cases_cross_entropy},
+    {"head", cases_head},
     {"pair_losses", cases_pair_losses},
     {"softmax", cases_softmax},
     {"norms", cases_norms},

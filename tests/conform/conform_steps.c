@@ -1,10 +1,14 @@
-// Whole training steps of convnets on every accelerator against the reference: what single ops
-// cannot show, images that stay in an accelerator's own order from layer to layer. Channels that do
-// and do not divide by 16, groups, dilation, odd sizes, padding, residuals; gradients are written
-// and then added to, and batch norm's running statistics are compared, too.
+// Whole training steps on every accelerator against the reference: what single ops cannot show.
+// Of convnets, images that stay in an accelerator's own order from layer to layer: channels that do
+// and do not divide by 16, groups, dilation, odd sizes, padding, residuals. Of gpt, a weight that
+// is table and head, whose logits are never whole, in fp32 and under a mixed precision. Gradients
+// are written and then added to, and batch norm's running statistics are compared, too.
 
 #include "tests/conform/op_bench.h"
 #include "tests/unit/step_rig.h"
+#include "traind/precision.h"
+
+extern const struct td_plugin_desc td_precision_bf16_mixed;
 
 #define CONV(n, more) "{\"name\":\"conv\",\"channels\":" #n ",\"kernel\":3" more "}"
 #define PAD           ",\"padding\":1"
@@ -58,13 +62,27 @@ static const struct step_case nets[] = {
      .batch = 4},
 };
 
+static td_status in_bf16(void *arg, struct td_graph *g, const struct td_program_key *key) {
+    (void)arg;
+    const struct td_precision_ops *ops = td_precision_bf16_mixed.ops;
+    struct td_precision *p = NULL;
+    TD_TRY(ops->open(&p));
+    td_status s = ops->rewrite(p, g, key);
+    ops->close(p);
+    return s;
+}
+
 // Runs both programs of the rig; out: gradients and buffers.
-static void run_net(const struct td_accelerator_ops *ops, const struct step_case *c,
+static void run_net(const struct td_accelerator_ops *ops, const struct step_case *c, bool mixed,
                     struct result *out) {
     struct rig r;
     void *in[2];
     rig_open_on(&r, ops, 2);
     struct td_compile_options o = step_options(c, NULL);
+    o.precision = mixed ? in_bf16 : NULL;
+    o.whole_logits_bytes = 1;
+    o.windowed = true;
+    r.scalars[TD_SCALAR_WINDOW] = 0.5f;
     rig_add(&r, &o);
     o.key.accumulate = true;
     rig_add(&r, &o);
@@ -85,24 +103,42 @@ static void run_net(const struct td_accelerator_ops *ops, const struct step_case
 }
 
 // Values here are of all sizes: an error counts against the largest of the net.
-static void cases_nets(struct subject *s) {
+static void check_net(struct subject *s, const struct step_case *c, bool mixed, double tolerance) {
     static struct result got, want;
+    run_net(s->ops, c, mixed, &got);
+    run_net(td_accelerator_reference.ops, c, mixed, &want);
+    assert_int_equal(got.n, want.n);
+    double most = 0, off = 0;
+    for (size_t k = 0; k < want.n; k++) {
+        most = fmax(most, fabs(want.x[k]));
+        off = fmax(off, fabs(got.x[k] - want.x[k]));
+    }
+    print_message("# %s%s: %.2g of the largest value\n", c->name, mixed ? ", bf16-mixed" : "",
+                  off / most);
+    assert_true(most > 0 && off <= tolerance * most);
+    s->n_cases++;
+}
+
+static void cases_nets(struct subject *s) {
     for (size_t i = 0; i < TD_COUNTOF(nets); i++) {
-        run_net(s->ops, &nets[i], &got);
-        run_net(td_accelerator_reference.ops, &nets[i], &want);
-        assert_int_equal(got.n, want.n);
-        double most = 0, off = 0;
-        for (size_t k = 0; k < want.n; k++) {
-            most = fmax(most, fabs(want.x[k]));
-            off = fmax(off, fabs(got.x[k] - want.x[k]));
-        }
-        print_message("# %s: %.2g of the largest value\n", nets[i].name, off / most);
-        assert_true(most > 0 && off <= 2e-5 * most);
-        s->n_cases++;
+        check_net(s, &nets[i], false, 2e-5);
     }
 }
 
-static const struct suite suites[] = {{"steps", cases_nets}};
+// More tokens than a turn has, and a few left over.
+static void cases_heads(struct subject *s) {
+    const struct step_case c = {
+        .name = "gpt",
+        .module = &td_module_gpt,
+        .knobs = "{\"n_layer\":1,\"n_head\":2,\"n_embd\":16}",
+        .field = {{.name = "x", .dtype = TD_I32, .sample_shape = {1, {67}}, .n_classes = 50},
+                  {.name = "y", .dtype = TD_I32, .sample_shape = {1, {67}}, .n_classes = 50}},
+        .batch = 33};
+    check_net(s, &c, false, 2e-5);
+    check_net(s, &c, true, 2e-2);
+}
+
+static const struct suite suites[] = {{"steps", cases_nets}, {"heads", cases_heads}};
 
 int main(int argc, char **argv) {
     (void)argc;

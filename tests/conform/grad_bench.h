@@ -22,6 +22,7 @@ struct grad_case {
     enum td_dtype input_dtype;
     uint32_t data;    // bit i: operand i is an f64 input in [0.5, 1.5)
     int64_t below;    // integers are in [0, below)
+    bool split_head;  // the head pass makes its op of what was recorded
     double low, high; // of the parameters, if not both 0; else [-1, 1)
 };
 
@@ -108,15 +109,26 @@ static inline void scale_params(const struct grad_case *c, struct rig *r) {
     }
 }
 
+static inline bool has_op(const struct rig *r, int program, enum td_op op) {
+    const struct td_graph *g = r->program[program].compiled->graph;
+    bool found = false;
+    for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
+        found |= td_graph_node(g, n)->op == op;
+    }
+    return found;
+}
+
 static inline void check_window(const struct grad_case *c, bool windowed) {
     struct rig r;
     rig_open(&r);
     struct grad_case copy = *c;
     struct td_compile_options o = {.key = rig_key(TD_MODE_TRAIN, 1, false),
                                    .windowed = windowed,
+                                   .whole_logits_bytes = c->split_head ? 1 : 0,
                                    .record = copy.record ? copy.record : record,
                                    .record_arg = &copy};
     int program = rig_add(&r, &o), n_params = c->twice ? 1 : 0, n_grads = 0;
+    assert_true(has_op(&r, program, TD_OP_LINEAR_CE_GRAD) == c->split_head);
     rig_place(&r);
     if (c->low != c->high) scale_params(c, &r);
     double window = windowed ? 0.25 : 1, input[MAX_IN][MAX_INPUTS];

@@ -68,6 +68,7 @@ static const struct {
     {"cpu", TD_OP_ADAM, NEVER, ALWAYS},          {"cpu", TD_OP_ADAMW, NEVER, ALWAYS},
     {"cpu", TD_OP_LION, NEVER, ALWAYS},          {"cpu", TD_OP_ADAFACTOR, NEVER, ALWAYS},
     {"cpu", TD_OP_MUON_MOMENTUM, NEVER, ALWAYS}, {"cpu", TD_OP_MUON, NEVER, ALWAYS},
+    {"cpu", TD_OP_LINEAR_CE, NEVER, SOMETIMES},  {"cpu", TD_OP_LINEAR_CE_GRAD, NEVER, ALWAYS},
     {"cpu", TD_OP_AXPBY, NEVER, ALWAYS},
 };
 

@@ -201,6 +201,22 @@ static void test_gpt_has_this_text_when_it_is_made_again(void **state) {
     only = NULL;
 }
 
+// What head is for: the first program of a window, where the seed is no constant, and evaluation.
+static void test_gpt_has_this_text_when_its_logits_are_never_whole(void **state) {
+    (void)state;
+    struct step_case c = *step_case("gpt");
+    c.knobs = "{\"n_layer\":1,\"n_head\":2,\"n_embd\":8}";
+    struct td_compile_options o = step_options(&c, NULL);
+    o.whole_logits_bytes = 1;
+    o.windowed = true;
+    only = "simplify fuse head memory";
+    check_program("gpt_head", o);
+    o.key.mode = TD_MODE_EVAL;
+    only = "head";
+    check_program("gpt_head_eval", o);
+    only = NULL;
+}
+
 // ---- the same step, as each precision leaves it -------------------------------------------------
 static td_status lower(void *arg, struct td_graph *g, const struct td_program_key *key) {
     const struct td_plugin_desc *plugin = arg;
@@ -274,6 +290,7 @@ int main(void) {
         cmocka_unit_test(test_crossed_step_computes_the_same_when_it_takes_no_detour),
         cmocka_unit_test(test_convnet_has_this_text_when_its_pools_follow_relus),
         cmocka_unit_test(test_gpt_has_this_text_when_it_is_made_again),
+        cmocka_unit_test(test_gpt_has_this_text_when_its_logits_are_never_whole),
         cmocka_unit_test(test_train_step_has_this_text_when_bf16_mixed),
         cmocka_unit_test(test_train_step_has_this_text_when_fp16_mixed_with_scaled_loss),
         cmocka_unit_test(test_train_step_has_this_text_when_bf16_true),

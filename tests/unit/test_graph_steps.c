@@ -60,11 +60,12 @@ static void assert_same(const struct step_case *c, const char *what, struct resu
     free(b->state);
 }
 
-static void check_case(const struct step_case *c, bool mixed) {
+static void check_case(const struct step_case *c, bool mixed, size_t whole_logits_bytes) {
     struct rig r;
     int level[3];
     struct td_compile_options o = step_options(c, &adamw);
     o.precision = mixed ? in_bf16 : NULL;
+    o.whole_logits_bytes = whole_logits_bytes;
     rig_open(&r);
     for (int i = 0; i < 3; i++) {
         o.recompute = (enum td_recompute)i;
@@ -101,8 +102,42 @@ static void check_case(const struct step_case *c, bool mixed) {
 static void test_steps_keep_their_bits_in_a_tight_plan_when_values_are_made_again(void **state) {
     (void)state;
     for (size_t i = 0; i < TD_COUNTOF(step_cases); i++) {
-        check_case(&step_cases[i], false);
-        check_case(&step_cases[i], true);
+        check_case(&step_cases[i], false, 0);
+        check_case(&step_cases[i], true, 0);
+    }
+    check_case(step_case("gpt"), false, 1);
+    check_case(step_case("gpt"), true, 1);
+}
+
+// Programs of the first and of a later micro-batch of a window, with and without whole logits.
+static void check_head(bool mixed, bool windowed) {
+    const struct step_case *c = step_case("gpt");
+    struct td_compile_options o = step_options(c, &adamw);
+    struct result got[2];
+    struct rig r;
+    rig_open(&r);
+    o.precision = mixed ? in_bf16 : NULL;
+    o.windowed = windowed;
+    for (int i = 0; i < 2; i++) {
+        o.whole_logits_bytes = i ? 1 : 0;
+        rig_add(&r, &o);
+    }
+    rig_place(&r);
+    r.scalars[TD_SCALAR_WINDOW] = windowed ? 1.0f / 3 : 1;
+    size_t whole = r.program[0].compiled->program.arena_bytes;
+    assert_true(r.program[1].compiled->program.arena_bytes < whole);
+    for (int i = 0; i < 2; i++) {
+        got[i] = run_steps(&r, i, c, false);
+    }
+    assert_same(c, "logits never whole", &got[0], &got[1]);
+    free(got[0].state);
+    rig_close(&r);
+}
+
+static void test_head_keeps_the_bits_of_the_step_when_logits_are_never_whole(void **state) {
+    (void)state;
+    for (int form = 0; form < 4; form++) {
+        check_head(form & 1, form & 2);
     }
 }
 
@@ -143,6 +178,7 @@ static void test_memory_of_a_block_falls_to_one_value_when_all_is_made_again(voi
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steps_keep_their_bits_in_a_tight_plan_when_values_are_made_again),
+        cmocka_unit_test(test_head_keeps_the_bits_of_the_step_when_logits_are_never_whole),
         cmocka_unit_test(test_memory_of_a_block_falls_to_one_value_when_all_is_made_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,184 @@
+// The loss of classes: softmax_ce with its gradient, rows of it for others (loss.h), count_correct.
+//
+// A row's target logit is read before the gradient overwrites the row, because both may share
+// memory. A row of another type than f32 passes through two rows of room that belong to its range.
+// The rows' losses are added in order, so the mean does not depend on the threads.
+
+#include "accelerators/cpu/loss.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "accelerators/cpu/convert.h"
+#include "accelerators/cpu/vmath.h"
+
+enum { GRAIN = 8192, CHUNK = 512 };
+
+TD_CLONES static float row_max(const float *x, int64_t n) {
+    float best = x[0];
+#pragma omp simd reduction(max : best)
+    for (int64_t i = 1; i < n; i++) {
+        best = x[i] > best ? x[i] : best;
+    }
+    return best;
+}
+
+// d = exp(x - top); gives the sum. A vocabulary is summed in pieces, or fp32 would lose digits.
+TD_CLONES static float exponents(const float *x, float top, int64_t n, float *d) {
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) {
+        float e = vm_exp(x[i] - top);
+        d[i] = e;
+        sum += e;
+    }
+    return sum;
+}
+
+TD_CLONES static void scale_row(float *d, int64_t n, float by) {
+    for (int64_t i = 0; i < n; i++) {
+        d[i] *= by;
+    }
+}
+
+static float loss_row(const float *x, int32_t label, float *d, int64_t cols, float share) {
+    float target = x[label], top = row_max(x, cols);
+    double sum = 0;
+    for (int64_t i = 0; i < cols; i += CHUNK) {
+        sum += (double)exponents(x + i, top, TD_MIN(cols - i, (int64_t)CHUNK), d + i);
+    }
+    scale_row(d, cols, (float)(1.0 / sum) * share);
+    d[label] -= share;
+    return (float)(log(sum) - (double)(target - top));
+}
+
+// With class weights or smoothing the row's target is a distribution t (kernels_loss.c of the
+// reference): the gradient is p times the sum of t, less t.
+static double target_of(const struct td_loss *a, int64_t row, int64_t class) {
+    double smoothing = (double)a->smoothing, t = smoothing / (double)a->cols;
+    if (class == a->label[row]) t += 1 - smoothing;
+    return a->weight ? t * (double)a->weight[class] : t;
+}
+
+static float target_row(const struct td_loss *a, int64_t row, const float *x, float *d) {
+    float top = row_max(x, a->cols);
+    double sum = 0, total = 0, picked = 0;
+    for (int64_t i = 0; i < a->cols; i++) {
+        double t = target_of(a, row, i);
+        if (t != 0) picked += t * (double)(x[i] - top);
+        total += t;
+        sum += (double)expf(x[i] - top);
+    }
+    float to_grad = (float)(total / sum) * a->share;
+    for (int64_t i = 0; i < a->cols; i++) {
+        float t = (float)target_of(a, row, i);
+        d[i] = expf(x[i] - top) * to_grad - t * a->share;
+    }
+    return (float)(total * log(sum) - picked);
+}
+
+static bool counts(const struct td_attrs *a, int32_t label) {
+    return !a->ignores || label != a->ignore_index;
+}
+
+static void loss_range(const void *arg, int64_t begin, int64_t end) {
+    const struct td_loss *a = arg;
+    float *room = a->room ? a->room + td_parallel_index() * 2 * a->cols : NULL;
+    float *result = room ? room + a->cols : NULL;
+    for (int64_t i = begin; i < end; i++) {
+        float *d = td_cpu_result(a->type, a->d, i * a->cols, result);
+        const float *x = td_cpu_row(a->type, a->logits, i * a->cols, a->cols, room);
+        if (!counts(a->attrs, a->label[i])) {
+            memset(d, 0, (size_t)a->cols * sizeof *d);
+            a->row_loss[i] = 0;
+        } else if (a->weight || a->smoothing > 0) {
+            a->row_loss[i] = target_row(a, i, x, d);
+        } else {
+            a->row_loss[i] = loss_row(x, a->label[i], d, a->cols, a->share);
+        }
+        td_cpu_put(a->type, d, a->cols, a->d, i * a->cols);
+    }
+}
+
+size_t td_loss_room_bytes(enum td_dtype type, int64_t cols, int32_t n_threads) {
+    return type == TD_F32 ? 0 : (size_t)(2 * cols * n_threads) * sizeof(float);
+}
+
+td_status td_loss_weigh(const struct td_loss *a, double *out_sum) {
+    double sum = 0;
+    for (int64_t i = 0; i < a->rows; i++) {
+        int32_t label = a->label[i];
+        if (!counts(a->attrs, label)) continue;
+        if (label < 0 || label >= a->cols) {
+            return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
+                                                "label %d of row %lld is outside the %lld classes",
+                                                label, (long long)i, (long long)a->cols),
+                                        TD_CLASS_DATA);
+        }
+        sum += a->weight ? (double)a->weight[label] : 1;
+    }
+    *out_sum = sum;
+    return TD_OK;
+}
+
+void td_loss_rows(const struct td_loss *a, int32_t n_threads) {
+    td_parallel(n_threads, a->rows, GRAIN / TD_MAX(a->cols, 1) + 1, loss_range, a);
+}
+
+float td_loss_mean(const float *row_loss, int64_t rows, double weights) {
+    double sum = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        sum += (double)row_loss[i];
+    }
+    return weights > 0 ? (float)(sum / weights) : 0;
+}
+
+static td_status run_softmax_ce(const struct td_kernel *k, const struct td_run *r) {
+    struct td_loss a = {
+        .logits = td_operand_at(&k->in[0], r),
+        .type = k->in_dtype[0],
+        .label = td_operand_at(&k->in[1], r),
+        .weight = k->n_in > 2 ? td_operand_at(&k->in[2], r) : NULL,
+        .d = td_operand_at(&k->out[1], r),
+        .row_loss = r->scratch,
+        .rows = k->rows,
+        .cols = k->cols,
+        .smoothing = (float)k->attrs.label_smoothing,
+        .attrs = &k->attrs,
+    };
+    if (a.type != TD_F32) a.room = a.row_loss + k->rows;
+    double weights = 0;
+    TD_TRY(td_loss_weigh(&a, &weights));
+    a.share = weights > 0 ? (float)(1 / weights) : 0;
+    td_loss_rows(&a, k->n_threads);
+    *(float *)td_operand_at(&k->out[0], r) = td_loss_mean(a.row_loss, k->rows, weights);
+    return TD_OK;
+}
+
+static td_status run_count_correct(const struct td_kernel *k, const struct td_run *r) {
+    const void *logits = td_operand_at(&k->in[0], r);
+    const int32_t *label = td_operand_at(&k->in[1], r);
+    int64_t right = 0;
+    for (int64_t i = 0; i < k->rows; i++) {
+        const float *x = td_cpu_row(k->in_dtype[0], logits, i * k->cols, k->cols, r->scratch);
+        int64_t best = 0;
+        for (int64_t j = 1; j < k->cols; j++) {
+            if (x[j] > x[best]) best = j;
+        }
+        right += counts(&k->attrs, label[i]) && best == label[i];
+    }
+    *(float *)td_operand_at(&k->out[0], r) = (float)right;
+    return TD_OK;
+}
+
+td_status td_kernel_loss(struct td_kernel *k) {
+    bool loss = k->op == TD_OP_SOFTMAX_CE;
+    if (!loss && k->op != TD_OP_COUNT_CORRECT) return TD_OK;
+    bool fits = td_cpu_is_narrow(k->in_dtype[0]) && k->in_dtype[1] == TD_I32 &&
+                (k->n_in < 3 || k->in_dtype[2] == TD_F32) && k->out_dtype[0] == TD_F32;
+    if (!fits) return TD_OK;
+    k->run = loss ? run_softmax_ce : run_count_correct;
+    size_t room = td_loss_room_bytes(k->in_dtype[0], k->cols, k->n_threads);
+    k->scratch_bytes = loss ? (size_t)k->rows * sizeof(float) + room : room;
+    return TD_OK;
+}

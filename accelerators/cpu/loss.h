@@ -1,0 +1,31 @@
+#ifndef TRAIND_ACCELERATORS_CPU_LOSS_H
+#define TRAIND_ACCELERATORS_CPU_LOSS_H
+
+// Rows of cross entropy: what softmax_ce does to all of them at once, and a head (head.c) to a few
+// at a time. The caller sums the weights of all labels first, because each row's share in the mean
+// depends on them, and the rows' losses last.
+
+#include "accelerators/cpu/cpu.h"
+
+struct td_loss {
+    const void *logits; // (rows, cols)
+    enum td_dtype type; // of logits and d
+    const int32_t *label;
+    const float *weight; // of each class, or NULL
+    void *d;             // gradient of the logits; may be the logits
+    float *row_loss;
+    float *room; // td_loss_room_bytes
+    int64_t rows, cols;
+    float share; // of a row in the gradient of the mean
+    float smoothing;
+    const struct td_attrs *attrs;
+};
+
+size_t td_loss_room_bytes(enum td_dtype type, int64_t cols, int32_t n_threads);
+// Checks the labels and sums the weights of those that count. INVALID_ARGUMENT (class data) names a
+// label outside the classes.
+TD_MUST_USE td_status td_loss_weigh(const struct td_loss *a, double *out_sum);
+void td_loss_rows(const struct td_loss *a, int32_t n_threads);
+float td_loss_mean(const float *row_loss, int64_t rows, double weights);
+
+#endif
