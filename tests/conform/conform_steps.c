@@ -6,9 +6,6 @@
 
 #include "tests/conform/op_bench.h"
 #include "tests/unit/step_rig.h"
-#include "traind/precision.h"
-
-extern const struct td_plugin_desc td_precision_bf16_mixed;
 
 #define CONV(n, more) "{\"name\":\"conv\",\"channels\":" #n ",\"kernel\":3" more "}"
 #define PAD           ",\"padding\":1"
@@ -62,16 +59,6 @@ static const struct step_case nets[] = {
      .batch = 4},
 };
 
-static td_status in_bf16(void *arg, struct td_graph *g, const struct td_program_key *key) {
-    (void)arg;
-    const struct td_precision_ops *ops = td_precision_bf16_mixed.ops;
-    struct td_precision *p = NULL;
-    TD_TRY(ops->open(&p));
-    td_status s = ops->rewrite(p, g, key);
-    ops->close(p);
-    return s;
-}
-
 // Runs both programs of the rig; out: gradients and buffers.
 static void run_net(const struct td_accelerator_ops *ops, const struct step_case *c, bool mixed,
                     struct result *out) {
@@ -79,7 +66,7 @@ static void run_net(const struct td_accelerator_ops *ops, const struct step_case
     void *in[2];
     rig_open_on(&r, ops, 2);
     struct td_compile_options o = step_options(c, NULL);
-    o.precision = mixed ? in_bf16 : NULL;
+    o.precision = mixed ? step_in_bf16 : NULL;
     o.whole_logits_bytes = 1;
     o.windowed = true;
     r.scalars[TD_SCALAR_WINDOW] = 0.5f;

@@ -6,6 +6,9 @@
 
 #include "tests/unit/graph_rig.h"
 #include "tests/unit/module_rig.h"
+#include "traind/precision.h"
+
+extern const struct td_plugin_desc td_precision_bf16_mixed;
 
 struct step_case {
     const char *name;
@@ -54,6 +57,18 @@ static const struct step_case step_cases[] = {
                {.name = "y", .dtype = TD_I32, .sample_shape = {1, {6}}, .n_classes = 11}},
      .batch = 2},
 };
+
+// A precision for td_compile_options: bf16-mixed.
+static inline td_status step_in_bf16(void *arg, struct td_graph *g,
+                                     const struct td_program_key *key) {
+    (void)arg;
+    const struct td_precision_ops *ops = td_precision_bf16_mixed.ops;
+    struct td_precision *p = NULL;
+    TD_TRY(ops->open(&p));
+    td_status s = ops->rewrite(p, g, key);
+    ops->close(p);
+    return s;
+}
 
 static inline const struct step_case *step_case(const char *name) {
     size_t i = 0;

@@ -4,19 +4,6 @@
 
 #include "tests/unit/memory_audit.h"
 #include "tests/unit/step_rig.h"
-#include "traind/precision.h"
-
-extern const struct td_plugin_desc td_precision_bf16_mixed;
-
-static td_status in_bf16(void *arg, struct td_graph *g, const struct td_program_key *key) {
-    (void)arg;
-    const struct td_precision_ops *ops = td_precision_bf16_mixed.ops;
-    struct td_precision *p = NULL;
-    TD_TRY(ops->open(&p));
-    td_status s = ops->rewrite(p, g, key);
-    ops->close(p);
-    return s;
-}
 
 static const struct td_optimizer_options adamw = {
     .op = TD_OP_ADAMW,
@@ -64,7 +51,7 @@ static void check_case(const struct step_case *c, bool mixed, size_t whole_logit
     struct rig r;
     int level[3];
     struct td_compile_options o = step_options(c, &adamw);
-    o.precision = mixed ? in_bf16 : NULL;
+    o.precision = mixed ? step_in_bf16 : NULL;
     o.whole_logits_bytes = whole_logits_bytes;
     rig_open(&r);
     for (int i = 0; i < 3; i++) {
@@ -116,7 +103,7 @@ static void check_head(bool mixed, bool windowed) {
     struct result got[2];
     struct rig r;
     rig_open(&r);
-    o.precision = mixed ? in_bf16 : NULL;
+    o.precision = mixed ? step_in_bf16 : NULL;
     o.windowed = windowed;
     for (int i = 0; i < 2; i++) {
         o.whole_logits_bytes = i ? 1 : 0;
@@ -149,7 +136,7 @@ static size_t gpt_arena(const char *knobs, enum td_recompute level, bool mixed) 
     struct rig r;
     rig_open(&r);
     o.recompute = level;
-    o.precision = mixed ? in_bf16 : NULL;
+    o.precision = mixed ? step_in_bf16 : NULL;
     size_t bytes = r.program[rig_add(&r, &o)].compiled->program.arena_bytes;
     rig_close(&r);
     return bytes;

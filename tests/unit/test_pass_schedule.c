@@ -2,9 +2,6 @@
 // parameters do not live before they are read.
 
 #include "tests/unit/step_rig.h"
-#include "traind/precision.h"
-
-extern const struct td_plugin_desc td_precision_bf16_mixed;
 
 static struct rig rig;
 static struct td_graph *graph;
@@ -98,13 +95,9 @@ static void test_arena_of_a_step_shrinks_when_shadows_of_weights_are_made_late(v
     const struct step_case *c = step_case("mlp");
     const struct td_autodiff_options autodiff = {0};
     const struct td_program_key key = rig_key(TD_MODE_TRAIN, c->batch, false);
-    const struct td_precision_ops *ops = td_precision_bf16_mixed.ops;
-    struct td_precision *p;
     assert_ok(step_record((void *)(uintptr_t)c, graph, c->batch));
     assert_ok(td_pass_autodiff(graph, &autodiff));
-    assert_ok(ops->open(&p));
-    assert_ok(ops->rewrite(p, graph, &key));
-    ops->close(p);
+    assert_ok(step_in_bf16(NULL, graph, &key));
     assert_ok(td_rewrite_insert_at(graph, TD_REWRITE_END));
     assert_ok(td_pass_simplify(graph));
     assert_ok(td_pass_fuse(graph));
