@@ -113,6 +113,8 @@ SPECIAL = {
         "adafactor": other("adafactor"),
         "adamw betas": dict(OPTIMIZERS["adamw"], betas=[0.9, 0.95], eps=1e-6),
         "adamw odd": dict(OPTIMIZERS["adamw"], batch=3, context=19, width=60, heads=3, layers=3),
+        # More than 32 MiB of logits, which are made a part at a time.
+        "adamw many rows": dict(OPTIMIZERS["adamw"], batch=520, context=64, width=32, layers=1),
         "adamw large": dict(OPTIMIZERS["adamw"], batch=4, context=256, width=384, heads=6, layers=1, clip=1.0,
                             betas=[0.9, 0.95], lr=3e-4),
     },
