@@ -3,30 +3,45 @@
 // The formulas are torch's (adamw: decoupled decay; adam and sgd: decay added to the gradient); the
 // bias corrections are computed once a step in double precision. A pass moves 4 reads and 3 writes
 // of the parameter's size, which is all it costs: the arithmetic hides behind memory.
+//
+// A pass computes in fp32. Tensors of 16 bits go through it a few rows at a time, which lie in L1,
+// and are rounded once when they go home; a bf16 parameter by chance where the job asks for it.
 
 #include <math.h>
 
+#include "accelerators/cpu/convert.h"
 #include "accelerators/cpu/cpu.h"
+#include "lib/base/half.h"
+#include "traind/random.h"
 
-enum { GRAIN = 8192 };
+enum { GRAIN = 8192, ROW = 512 };
+enum { PARAM, GRAD, FIRST, SECOND, TENSORS }; // operands; what follows them is the clip factor
 
-struct adam_arg {
-    float *p, *m, *v;
-    const float *g;
-    float clip, decay, l2, step_size, inv_correction, eps;
-    float keep1, take1, keep2, take2; // beta1, 1 - beta1, ...: rounded each by itself, as in torch
+struct update;
+// n elements: parameter, gradient, and the tensors of the optimizer's own, NULL: it has none.
+typedef void pass_fn(const struct update *u, float *p, const float *g, float *m, float *v,
+                     int64_t n);
+
+struct update {
+    pass_fn *pass;
+    void *tensor[TENSORS]; // NULL: none
+    enum td_dtype type[TENSORS];
+    bool narrow; // one of them is not f32
+    const float *scalars;
+    const struct td_attrs *attrs;
+    float clip, decay, l2, lr; // decay multiplies the parameter, l2 joins the gradient
+    // beta1, 1 - beta1, ...: rounded each by itself, as in torch
+    float keep1, take1, keep2, take2, inv_correction, eps;
+    bool first;
 };
 
-// decay multiplies the parameter (adamw, else 1); l2 joins the gradient (adam, else 0).
-TD_CLONES static void adam_pass(const struct adam_arg *a, int64_t begin, int64_t end) {
-    float *restrict p = a->p;
-    float *restrict m = a->m;
-    float *restrict v = a->v;
-    const float *restrict g = a->g;
-    const float clip = a->clip, decay = a->decay, l2 = a->l2, keep1 = a->keep1, take1 = a->take1;
-    const float keep2 = a->keep2, take2 = a->take2;
-    const float step = a->step_size, inv = a->inv_correction, eps = a->eps;
-    for (int64_t i = begin; i < end; i++) {
+// ---- the passes ---------------------------------------------------------------------------------
+TD_CLONES static void adam_pass(const struct update *u, float *restrict p, const float *restrict g,
+                                float *restrict m, float *restrict v, int64_t n) {
+    const float clip = u->clip, decay = u->decay, l2 = u->l2, keep1 = u->keep1, take1 = u->take1;
+    const float keep2 = u->keep2, take2 = u->take2;
+    const float step = u->lr, inv = u->inv_correction, eps = u->eps;
+    for (int64_t i = 0; i < n; i++) {
         float gi = g[i] * clip + l2 * p[i];
         float mi = keep1 * m[i] + take1 * gi;
         float vi = keep2 * v[i] + take2 * gi * gi;
@@ -36,145 +51,157 @@ TD_CLONES static void adam_pass(const struct adam_arg *a, int64_t begin, int64_t
     }
 }
 
-static void adam_range(const void *arg, int64_t begin, int64_t end) {
-    adam_pass(arg, begin, end);
-}
-
-static td_status run_adam_kind(const struct td_kernel *k, const struct td_run *r, bool decoupled) {
-    const struct td_optim_attrs *o = &k->attrs.optim;
-    double lr = td_optim_lr(o, k->scalars), t = (double)k->scalars[TD_SCALAR_STEP];
-    double c1 = 1 - pow(o->beta1, t), c2 = 1 - pow(o->beta2, t);
-    struct adam_arg a = {
-        .p = td_operand_at(&k->in[0], r),
-        .g = td_operand_at(&k->in[1], r),
-        .m = td_operand_at(&k->in[2], r),
-        .v = td_operand_at(&k->in[3], r),
-        .clip = k->n_in > 4 ? *(const float *)td_operand_at(&k->in[4], r) : 1,
-        .decay = decoupled ? (float)(1 - lr * o->weight_decay) : 1,
-        .l2 = decoupled ? 0 : (float)o->weight_decay,
-        .keep1 = (float)o->beta1,
-        .take1 = (float)(1 - o->beta1),
-        .keep2 = (float)o->beta2,
-        .take2 = (float)(1 - o->beta2),
-        .step_size = (float)(lr / c1),
-        .inv_correction = (float)(1 / sqrt(c2)),
-        .eps = (float)o->eps,
-    };
-    td_parallel(k->n_threads, td_shape_elems(&k->shape[0]), GRAIN, adam_range, &a);
-    return TD_OK;
-}
-
-static td_status run_adam(const struct td_kernel *k, const struct td_run *r) {
-    return run_adam_kind(k, r, false);
-}
-
-static td_status run_adamw(const struct td_kernel *k, const struct td_run *r) {
-    return run_adam_kind(k, r, true);
-}
-
-struct lion_arg {
-    float *p, *m;
-    const float *g;
-    float clip, decay, lr;
-    float keep1, take1, keep2, take2; // beta1, 1 - beta1, ...
-};
-
-TD_CLONES static void lion_pass(const struct lion_arg *a, int64_t begin, int64_t end) {
-    float *restrict p = a->p;
-    float *restrict m = a->m;
-    const float *restrict g = a->g;
-    const float clip = a->clip, decay = a->decay, lr = a->lr, keep1 = a->keep1;
-    const float take1 = a->take1, keep2 = a->keep2, take2 = a->take2;
-    for (int64_t i = begin; i < end; i++) {
-        float gi = g[i] * clip, u = keep1 * m[i] + take1 * gi;
-        p[i] = p[i] * decay - (u > 0 ? lr : u < 0 ? -lr : 0);
+TD_CLONES static void lion_pass(const struct update *u, float *restrict p, const float *restrict g,
+                                float *restrict m, float *restrict v, int64_t n) {
+    (void)v;
+    const float clip = u->clip, decay = u->decay, lr = u->lr, keep1 = u->keep1, take1 = u->take1;
+    const float keep2 = u->keep2, take2 = u->take2;
+    for (int64_t i = 0; i < n; i++) {
+        float gi = g[i] * clip, d = keep1 * m[i] + take1 * gi;
+        p[i] = p[i] * decay - (d > 0 ? lr : d < 0 ? -lr : 0);
         m[i] = keep2 * m[i] + take2 * gi;
     }
 }
 
-static void lion_range(const void *arg, int64_t begin, int64_t end) {
-    lion_pass(arg, begin, end);
+TD_CLONES static void sgd_pass(const struct update *u, float *restrict p, const float *restrict g,
+                               float *restrict m, float *restrict v, int64_t n) {
+    (void)m, (void)v;
+    const float clip = u->clip, l2 = u->l2, lr = u->lr;
+    for (int64_t i = 0; i < n; i++) {
+        p[i] -= lr * (g[i] * clip + l2 * p[i]);
+    }
 }
 
-static td_status run_lion(const struct td_kernel *k, const struct td_run *r) {
+// keep1 is the momentum, take1 what dampening leaves.
+TD_CLONES static void momentum_pass(const struct update *u, float *restrict p,
+                                    const float *restrict g, float *restrict m, float *restrict v,
+                                    int64_t n) {
+    (void)v;
+    const float clip = u->clip, l2 = u->l2, lr = u->lr, keep = u->keep1, take = u->take1;
+    const bool nesterov = u->attrs->optim.nesterov, first = u->first;
+    for (int64_t i = 0; i < n; i++) {
+        float gi = g[i] * clip + l2 * p[i];
+        float b = first ? gi : keep * m[i] + take * gi;
+        m[i] = b;
+        p[i] -= lr * (nesterov ? gi + keep * b : b);
+    }
+}
+
+// ---- tensors of any type ------------------------------------------------------------------------
+static void put_by_chance(const struct update *u, const float *p, int64_t at, int64_t n) {
+    uint16_t bits[ROW], *to = (uint16_t *)u->tensor[PARAM] + at;
+    td_random_bits16(u->scalars, u->attrs->stream, at, n, bits);
+    for (int64_t i = 0; i < n; i++) {
+        to[i] = td_bf16_of_f32_random(p[i], bits[i]);
+    }
+}
+
+static void update_row(const struct update *u, int64_t at, int64_t n) {
+    float room[TENSORS][ROW], *x[TENSORS] = {0};
+    for (int i = 0; i < TENSORS; i++) {
+        if (!u->tensor[i]) continue;
+        x[i] = td_cpu_result(u->type[i], u->tensor[i], at, room[i]);
+        if (x[i] == room[i]) td_cpu_row(u->type[i], u->tensor[i], at, n, room[i]);
+    }
+    u->pass(u, x[PARAM], x[GRAD], x[FIRST], x[SECOND], n);
+    const bool by_chance = u->attrs->optim.stochastic && u->type[PARAM] == TD_BF16;
+    if (by_chance) put_by_chance(u, x[PARAM], at, n);
+    for (int i = by_chance ? FIRST : PARAM; i < TENSORS; i++) {
+        if (i != GRAD && x[i]) td_cpu_put(u->type[i], x[i], n, u->tensor[i], at);
+    }
+}
+
+static void update_range(const void *arg, int64_t begin, int64_t end) {
+    const struct update *u = arg;
+    if (u->narrow) {
+        for (int64_t at = begin; at < end; at += ROW)
+            update_row(u, at, TD_MIN(end - at, (int64_t)ROW));
+        return;
+    }
+    float *x[TENSORS];
+    for (int i = 0; i < TENSORS; i++)
+        x[i] = u->tensor[i] ? (float *)u->tensor[i] + begin : NULL;
+    u->pass(u, x[PARAM], x[GRAD], x[FIRST], x[SECOND], end - begin);
+}
+
+// ---- the optimizers -----------------------------------------------------------------------------
+// Tensors that the optimizer keeps.
+static uint32_t n_states(const struct td_kernel *k) {
+    if (k->op == TD_OP_SGD) return k->attrs.optim.momentum != 0 ? 1 : 0;
+    return k->op == TD_OP_LION ? 1 : 2;
+}
+
+// Operands: param, grad, its own tensors, clip if one is left.
+static struct update update_of(const struct td_kernel *k, const struct td_run *r) {
+    uint32_t n = FIRST + n_states(k);
+    struct update u = {.scalars = k->scalars, .attrs = &k->attrs, .clip = 1};
+    for (uint32_t i = 0; i < n; i++) {
+        u.tensor[i] = td_operand_at(&k->in[i], r);
+        u.type[i] = k->in_dtype[i];
+        u.narrow |= u.type[i] != TD_F32;
+    }
+    float room;
+    if (k->n_in > n) u.clip = *td_cpu_row(k->in_dtype[n], td_operand_at(&k->in[n], r), 0, 1, &room);
+    return u;
+}
+
+static void take_adam(const struct td_kernel *k, struct update *u) {
+    const struct td_optim_attrs *o = &k->attrs.optim;
+    const bool decoupled = k->op == TD_OP_ADAMW;
+    double lr = td_optim_lr(o, k->scalars), t = (double)k->scalars[TD_SCALAR_STEP];
+    u->pass = adam_pass;
+    u->decay = decoupled ? (float)(1 - lr * o->weight_decay) : 1;
+    u->l2 = decoupled ? 0 : (float)o->weight_decay;
+    u->keep1 = (float)o->beta1;
+    u->take1 = (float)(1 - o->beta1);
+    u->keep2 = (float)o->beta2;
+    u->take2 = (float)(1 - o->beta2);
+    u->lr = (float)(lr / (1 - pow(o->beta1, t)));
+    u->inv_correction = (float)(1 / sqrt(1 - pow(o->beta2, t)));
+    u->eps = (float)o->eps;
+}
+
+static void take_lion(const struct td_kernel *k, struct update *u) {
     const struct td_optim_attrs *o = &k->attrs.optim;
     double lr = td_optim_lr(o, k->scalars);
-    struct lion_arg a = {
-        .p = td_operand_at(&k->in[0], r),
-        .g = td_operand_at(&k->in[1], r),
-        .m = td_operand_at(&k->in[2], r),
-        .clip = k->n_in > 3 ? *(const float *)td_operand_at(&k->in[3], r) : 1,
-        .decay = (float)(1 - lr * o->weight_decay),
-        .keep1 = (float)o->beta1,
-        .take1 = (float)(1 - o->beta1),
-        .keep2 = (float)o->beta2,
-        .take2 = (float)(1 - o->beta2),
-        .lr = (float)lr,
-    };
-    td_parallel(k->n_threads, td_shape_elems(&k->shape[0]), GRAIN, lion_range, &a);
-    return TD_OK;
+    u->pass = lion_pass;
+    u->decay = (float)(1 - lr * o->weight_decay);
+    u->keep1 = (float)o->beta1;
+    u->take1 = (float)(1 - o->beta1);
+    u->keep2 = (float)o->beta2;
+    u->take2 = (float)(1 - o->beta2);
+    u->lr = (float)lr;
 }
 
-struct sgd_arg {
-    float *p, *buf;
-    const float *g;
-    float clip, l2, lr, momentum, one_minus_dampening;
-    bool nesterov, first;
-};
-
-TD_CLONES static void sgd_plain(const struct sgd_arg *a, int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; i++) {
-        a->p[i] -= a->lr * (a->g[i] * a->clip + a->l2 * a->p[i]);
-    }
-}
-
-TD_CLONES static void sgd_momentum(const struct sgd_arg *a, int64_t begin, int64_t end) {
-    const float keep = a->first ? 0 : a->momentum, take = a->first ? 1 : a->one_minus_dampening;
-    for (int64_t i = begin; i < end; i++) {
-        float gi = a->g[i] * a->clip + a->l2 * a->p[i];
-        float b = a->first ? gi : keep * a->buf[i] + take * gi;
-        a->buf[i] = b;
-        a->p[i] -= a->lr * (a->nesterov ? gi + a->momentum * b : b);
-    }
-}
-
-static void sgd_plain_range(const void *arg, int64_t begin, int64_t end) {
-    sgd_plain(arg, begin, end);
-}
-
-static void sgd_momentum_range(const void *arg, int64_t begin, int64_t end) {
-    sgd_momentum(arg, begin, end);
-}
-
-// Operands: param, grad, momentum buffer if there is momentum, clip if one is left.
-static td_status run_sgd(const struct td_kernel *k, const struct td_run *r) {
+static void take_sgd(const struct td_kernel *k, struct update *u) {
     const struct td_optim_attrs *o = &k->attrs.optim;
-    bool momentum = o->momentum != 0;
-    uint32_t clip_at = momentum ? 3 : 2;
-    struct sgd_arg a = {
-        .p = td_operand_at(&k->in[0], r),
-        .g = td_operand_at(&k->in[1], r),
-        .buf = momentum ? td_operand_at(&k->in[2], r) : NULL,
-        .clip = k->n_in > clip_at ? *(const float *)td_operand_at(&k->in[clip_at], r) : 1,
-        .l2 = (float)o->weight_decay,
-        .lr = (float)td_optim_lr(o, k->scalars),
-        .momentum = (float)o->momentum,
-        .one_minus_dampening = (float)(1 - o->dampening),
-        .nesterov = o->nesterov,
-        .first = k->scalars[TD_SCALAR_STEP] <= 1,
-    };
-    td_parallel(k->n_threads, td_shape_elems(&k->shape[0]), GRAIN,
-                momentum ? sgd_momentum_range : sgd_plain_range, &a);
+    u->pass = o->momentum != 0 ? momentum_pass : sgd_pass;
+    u->l2 = (float)o->weight_decay;
+    u->lr = (float)td_optim_lr(o, k->scalars);
+    u->keep1 = (float)o->momentum;
+    u->take1 = (float)(1 - o->dampening);
+    u->first = k->scalars[TD_SCALAR_STEP] <= 1;
+}
+
+static td_status run_update(const struct td_kernel *k, const struct td_run *r) {
+    struct update u = update_of(k, r);
+    if (k->op == TD_OP_SGD) {
+        take_sgd(k, &u);
+    } else if (k->op == TD_OP_LION) {
+        take_lion(k, &u);
+    } else {
+        take_adam(k, &u);
+    }
+    td_parallel(k->n_threads, td_shape_elems(&k->shape[0]), GRAIN, update_range, &u);
     return TD_OK;
 }
 
 td_status td_kernel_optim(struct td_kernel *k) {
-    static td_kernel_fn *const table[TD_OP_COUNT] = {
-        [TD_OP_SGD] = run_sgd,
-        [TD_OP_ADAM] = run_adam,
-        [TD_OP_ADAMW] = run_adamw,
-        [TD_OP_LION] = run_lion,
-    };
-    if (td_kernel_all(k, TD_F32)) k->run = table[k->op];
+    if (k->op != TD_OP_SGD && k->op != TD_OP_ADAM && k->op != TD_OP_ADAMW && k->op != TD_OP_LION)
+        return TD_OK;
+    for (uint32_t i = 0; i < k->n_in; i++) {
+        if (!td_cpu_is_narrow(k->in_dtype[i])) return TD_OK;
+    }
+    k->run = run_update;
     return TD_OK;
 }

@@ -2,6 +2,7 @@
 // option on and off, with and without the clip coefficient.
 
 #include "tests/conform/op_bench.h"
+#include "traind/random.h"
 
 static struct operand gradient(struct td_shape shape) {
     return (struct operand){ANY, shape, TD_ROLE_GRAD, -1, 1};
@@ -25,7 +26,9 @@ static void optimizer(struct subject *s, enum td_op op, int64_t n, bool wide, bo
                                             .lr_scale = nesterov ? 0.5f : 0,
                                             .momentum = clip ? 0.9f : 0,
                                             .dampening = nesterov ? 0 : 0.5f,
-                                            .nesterov = nesterov};
+                                            .nesterov = nesterov,
+                                            .stochastic = nesterov}; // of bf16 alone
+    c.attrs.stream = td_stream_of("w");
     uint32_t n_state = op == TD_OP_LION ? 1 : op != TD_OP_SGD ? 2 : clip ? 1 : 0;
     c.in[c.n_in++] = tensor(vec(n));
     c.in[c.n_in++] = gradient(vec(n));

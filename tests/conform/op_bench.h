@@ -64,9 +64,7 @@ static const struct {
     {"cpu", TD_OP_CLIP_COEF, NEVER, ALWAYS}, // always of f32 under any precision
     {"cpu", TD_OP_SCALE, NEVER, ALWAYS},         {"cpu", TD_OP_FILL, NEVER, SOMETIMES},
     {"cpu", TD_OP_REDUCE_SUM, NEVER, SOMETIMES}, {"cpu", TD_OP_REDUCE_MEAN, NEVER, SOMETIMES},
-    {"cpu", TD_OP_SOFTMAX_CE, NEVER, SOMETIMES}, {"cpu", TD_OP_SGD, NEVER, ALWAYS},
-    {"cpu", TD_OP_ADAM, NEVER, ALWAYS},          {"cpu", TD_OP_ADAMW, NEVER, ALWAYS},
-    {"cpu", TD_OP_LION, NEVER, ALWAYS},          {"cpu", TD_OP_ADAFACTOR, NEVER, ALWAYS},
+    {"cpu", TD_OP_SOFTMAX_CE, NEVER, SOMETIMES}, {"cpu", TD_OP_ADAFACTOR, NEVER, ALWAYS},
     {"cpu", TD_OP_MUON_MOMENTUM, NEVER, ALWAYS}, {"cpu", TD_OP_MUON, NEVER, ALWAYS},
     {"cpu", TD_OP_LINEAR_CE, NEVER, SOMETIMES},  {"cpu", TD_OP_LINEAR_CE_GRAD, NEVER, ALWAYS},
     {"cpu", TD_OP_AXPBY, NEVER, ALWAYS},
