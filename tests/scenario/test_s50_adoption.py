@@ -10,7 +10,7 @@ import pytest
 
 from support import BIN, LONG, alive, until, with_worker
 
-LAST = 400
+LAST = 1000  # many more than train between seeing a step and the kill
 FULL = bool(os.environ.get("TD_FULL"))
 
 
@@ -51,15 +51,15 @@ def test_same_attempt_is_adopted_after_the_daemon_is_killed(daemon, ranks):
 
 
 def test_attempt_that_ended_while_no_daemon_ran_counts(daemon):
-    job = daemon.submit(LONG, "trainer.devices=2", "trainer.max_steps=150")
+    job = daemon.submit(LONG, "trainer.devices=2", "trainer.max_steps=1000")
     daemon.wait_step(job, 5)
     pids = daemon.workers(job)
     daemon.kill()
     until("ranks end by themselves", lambda: not any(alive(p) for p in pids))
     daemon.start()
     assert daemon.finish(job).attempt == 1
-    daemon.losses(job, 150, 2)
-    assert daemon.checkpoints(job)[0].step == 150
+    daemon.losses(job, 1000, 2)
+    assert daemon.checkpoints(job)[0].step == 1000
 
 
 def test_daemon_killed_at_random_moments_loses_nothing(daemon):
@@ -77,7 +77,7 @@ def test_daemon_killed_at_random_moments_loses_nothing(daemon):
 
 
 def test_stop_of_the_daemon_queues_its_jobs_and_the_next_start_goes_on(daemon):
-    job = daemon.submit(LONG, "trainer.devices=2", "trainer.max_steps=300")
+    job = daemon.submit(LONG, "trainer.devices=2", "trainer.max_steps=1000")
     daemon.wait_step(job, 20)
     pids = daemon.workers(job)
     stubs = daemon.cluster.stubs
@@ -98,7 +98,7 @@ def test_stop_of_the_daemon_queues_its_jobs_and_the_next_start_goes_on(daemon):
     done = daemon.finish(job)
     assert done.attempt == 2 and done.restarts == 0 and not done.HasField("failure")
     assert min(p.step for p in daemon.points(job) if p.attempt == 2) == last.global_step + 1
-    daemon.losses(job, 300, 2)
+    daemon.losses(job, 1000, 2)
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def test_stop_of_a_node_leaves_its_ranks_running(two):
 
 
 def test_attempt_under_other_frames_is_stopped_with_a_checkpoint_and_resumed(daemon):
-    job = daemon.submit(LONG, "trainer.devices=2", "trainer.max_steps=300")
+    job = daemon.submit(LONG, "trainer.devices=2", "trainer.max_steps=1000")
     daemon.wait_step(job, 20)
     pids = daemon.workers(job)
     daemon.kill()
@@ -189,7 +189,7 @@ def test_attempt_under_other_frames_is_stopped_with_a_checkpoint_and_resumed(dae
     assert not any(alive(p) for p in pids)
     assert done.attempt == 2 and done.restarts == 0 and not done.HasField("failure")
     assert any("another build" in n or "frames differ" in n for n in done.notes), done.notes
-    daemon.losses(job, 300, 2)
+    daemon.losses(job, 1000, 2)
 
 
 def test_orphaned_attempt_stops_with_a_checkpoint_and_goes_on_later(cluster):

@@ -64,7 +64,7 @@ def test_job_moves_to_the_other_node_when_its_launcher_is_killed(three):
     c, a, b = three
     blocker = c.submit(LONG, "trainer.devices=4")
     on(c, blocker, "b")
-    job = c.submit(LONG, "trainer.devices=2", "trainer.max_steps=300")
+    job = c.submit(LONG, "trainer.devices=2", "trainer.max_steps=1000")
     on(c, job, "a")
     queued = c.submit(LONG, "trainer.devices=3", "trainer.max_steps=5")  # waits longer than the one to recover
     until("a checkpoint came to the coordinator", lambda: c.job(job).checkpoint)
@@ -81,7 +81,7 @@ def test_job_moves_to_the_other_node_when_its_launcher_is_killed(three):
     done = c.finish(job)
     assert done.attempt == 2 and not [n for n in done.notes if "exact" in n]
     assert min(p.step for p in c.points(job) if p.attempt == 2) > 1, "it went on from a checkpoint"
-    c.losses(job, 300, 2)
+    c.losses(job, 1000, 2)
     c.finish(queued)
 
 
@@ -109,13 +109,13 @@ def test_job_of_a_lost_node_goes_on_elsewhere_and_the_old_ranks_are_fenced(three
 
 def test_node_that_comes_back_within_its_time_keeps_its_job(three):
     c, a, b = three
-    job = c.submit(LONG, "trainer.devices=2", "trainer.max_steps=400")
+    job = c.submit(LONG, "trainer.devices=2", "trainer.max_steps=1000")
     c.wait_step(job, 5)
     node = {"a": a, "b": b}[place(c, job)[0]]
     node.restart()
     done = c.finish(job)
     assert done.attempt == 1
-    c.losses(job, 400, 2)
+    c.losses(job, 1000, 2)
 
 
 def test_job_that_no_node_could_hold_is_refused_and_waits_when_none_is_known(cluster):
