@@ -7,7 +7,7 @@
 
 enum { NARROW = 64, THIN = 256 };     // a product's narrowest side
 enum { SHALLOW = 16 };                // a convolution's channels
-static const double START_S = 4e-6;   // of a kernel: its threads meet
+static const double START_S = 3e-6;   // of a kernel: its threads meet
 static const size_t CACHE = 24 << 20; // programs that live in the last cache move bytes faster
 static const double CACHED = 2;
 
@@ -39,12 +39,11 @@ static int64_t last_dim(const struct td_graph *g, td_value v) {
 
 // ---- shares of a peak ---------------------------------------------------------------------------
 // What an op's arithmetic reaches of what large products reach. Measured on the cpu accelerator.
-static double share_of_matmul(const struct td_graph *g, const struct td_node_info *node,
-                              bool half) {
+static double share_of_matmul(const struct td_graph *g, const struct td_node_info *node) {
     double n = (double)last_dim(g, node->into ? node->into : node->outputs[0]);
     double k = (double)last_dim(g, node->inputs[0]); // or rows, if that is transposed
     double rest = td_op_flops(g, node) / (2 * n * k), least = TD_MIN(TD_MIN(n, k), rest);
-    return least < NARROW ? 0.4 : least < THIN ? (half ? 0.68 : 0.82) : 0.88;
+    return least < NARROW ? 0.4 : least < THIN ? 0.82 : 0.88;
 }
 
 // Winograd's way needs fewer multiplications than count: 3x3 at stride 1 in fp32.
@@ -55,7 +54,8 @@ static double share_of_conv(const struct td_graph *g, const struct td_node_info 
     bool three = kernel->dim[2] == 3 && kernel->dim[3] == 3;
     bool winograd = three && a->stride[0] <= 1 && a->stride[1] <= 1 && !half;
     if (kernel->dim[0] < SHALLOW || kernel->dim[1] < SHALLOW) return 0.35;
-    if (node->op == TD_OP_CONV2D_GRAD_W) return half ? 0.65 : winograd ? 1 : 0.9;
+    if (node->op == TD_OP_CONV2D_GRAD_W) return half ? 0.65 : 0.85;
+    if (node->op == TD_OP_CONV2D_GRAD_X) return winograd ? 0.95 : 0.9;
     return winograd ? 1.15 : 0.9;
 }
 
@@ -88,9 +88,9 @@ static double share_of_kernel(const struct td_node_info *node) {
     case TD_OP_BATCH_NORM_GRAD:
         return 0.03;
     case TD_OP_MAX_POOL:
-        return 0.03;
+        return 0.02;
     case TD_OP_REDUCE_SUM: // over images it runs along rows, as fast as memory
-        return to->n_dims && to->dim[to->n_dims - 1] > 1 ? 0.02 : 0;
+        return to->n_dims && to->dim[to->n_dims - 1] > 1 ? 0.1 : 0;
     case TD_OP_MAX_POOL_GRAD:
         return 0.01;
     default:
@@ -104,7 +104,7 @@ static double arithmetic_seconds(const struct td_graph *g, const struct td_node_
     double rate = half ? p->bf16 : p->f32, share;
     switch ((int)node->op) { // the products
     case TD_OP_MATMUL:
-        share = share_of_matmul(g, node, half);
+        share = share_of_matmul(g, node);
         break;
     case TD_OP_LINEAR_CE:
     case TD_OP_LINEAR_CE_GRAD:
