@@ -149,10 +149,11 @@ td_status td_launch_rank_start(struct td_launch_rank *r, int32_t idx,
                        : 0;
     snprintf(memory, sizeof memory, "%llu", (unsigned long long)own);
     cores_of(o->cores, idx, cores, sizeof cores);
-    const char *argv[24] = {self,  "exec-rank", parent,  cores,         memory, o->worker,
-                            "run", "--plan",    o->plan, "--rank",      rank,   "--world-size",
-                            world, "--page-fd", "3",     "--events-fd", "4"};
-    size_t n = 17;
+    const char *argv[24] = {
+        self,           "exec-rank", parent,      cores,   memory,        "0", // any processor time
+        o->worker,      "run",       "--plan",    o->plan, "--rank",      rank,
+        "--world-size", world,       "--page-fd", "3",     "--events-fd", "4"};
+    size_t n = 18;
     struct td_proc_fd fds[] = {
         {theirs.out, 1}, {theirs.err, 2}, {r->page_fd, 3}, {theirs.events, 4}, {group_fd, 5}};
     if (group_fd >= 0) {

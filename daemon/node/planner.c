@@ -1,10 +1,11 @@
 // One child at a time, because a plan uses a core for some milliseconds and jobs do too. The child
 // gets the plan as a file, writes its result to a pipe and its reasons to another; it has ended
 // when its pidfd is readable, and both pipes are drained then. It goes through the trampoline of
-// ranks: it dies with this daemon, leaves no core file, and may have MEMORY_BYTES of private
-// memory. 60 s of wall time bound its CPU, too. Rejected: planning in the daemon (a plugin's crash
-// would be the daemon's) and a pool of warm planners (a cold one takes about 10 ms, and the
-// coordinator keeps plans by the spec's digest).
+// ranks: it dies with this daemon, leaves no core file, and may have `memory_bytes` of private
+// memory and CPU_S of processor time: half of what it may take in all, because a plan is worked
+// out on one core, and one that computes that long does not end on a loaded machine. Rejected:
+// planning in the daemon (a plugin's crash would be the daemon's) and a pool of warm planners (a
+// cold one takes about 10 ms, and the coordinator keeps plans by the spec's digest).
 
 #include "daemon/node/planner.h"
 
@@ -22,9 +23,7 @@
 #include "lib/base/rank_page.h"
 #include "lib/rpc/loop.h"
 
-#define DEADLINE_NS (60 * TD_NS_PER_S)
-
-enum { td_planner_magic = 0x504c414e, REASON_MAX = 4096 };
+enum { td_planner_magic = 0x504c414e, REASON_MAX = 4096, DEADLINE_S = 60, CPU_S = 30 };
 static const uint64_t memory_bytes = UINT64_C(4) << 30;
 
 struct request {
@@ -129,8 +128,17 @@ static td_status judge(const struct td_planner *p, int wait_status) {
             TD_CLASS_BAD_SPEC);
     }
     if (p->late) {
-        return td_fail(TD_DEADLINE_EXCEEDED, "planning took more than %lld s and was stopped",
-                       (long long)(DEADLINE_NS / TD_NS_PER_S));
+        return td_fail(TD_DEADLINE_EXCEEDED, "planning took more than %d s and was stopped",
+                       DEADLINE_S);
+    }
+    if (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGXCPU) {
+        return td_status_with_class(
+            td_fail(
+                TD_RESOURCE_EXHAUSTED,
+                "planning used more than %d s of processor time and was stopped; make the model "
+                "smaller, or see with `traind-worker plan`, which has no limit, what it needs",
+                CPU_S),
+            TD_CLASS_BAD_SPEC);
     }
     if (!WIFEXITED(wait_status)) {
         return td_status_with_class(td_fail(TD_INTERNAL, "the planner died of signal %d: %s",
@@ -183,14 +191,16 @@ static td_status spawn(struct td_planner *p) {
     TD_TRY(make_pipe(&p->out_fd, &out_write));
     TD_TRY(make_pipe(&p->err_fd, &err_write));
     const char *dump = p->first->dump;
-    char parent[16], memory[24];
+    char parent[16], memory[24], cpu[16];
     snprintf(parent, sizeof parent, "%d", (int)getpid());
     snprintf(memory, sizeof memory, "%" PRIu64, memory_bytes);
+    snprintf(cpu, sizeof cpu, "%d", CPU_S);
     const char *const argv[] = {p->trampoline,
                                 "exec-rank",
                                 parent,
                                 "", // any core
                                 memory,
+                                cpu,
                                 p->bin,
                                 "plan",
                                 "--plan",
@@ -217,7 +227,7 @@ static td_status watch(struct td_planner *p) {
                              &p->out_watch));
     TD_TRY(td_loop_fd_create(p->loop, p->err_fd, TD_LOOP_FD_READ | TD_LOOP_FD_EDGE, on_readable, p,
                              &p->err_watch));
-    td_loop_timer_arm(p->deadline, DEADLINE_NS);
+    td_loop_timer_arm(p->deadline, DEADLINE_S * TD_NS_PER_S);
     return TD_OK;
 }
 

@@ -225,6 +225,22 @@ def test_planner_that_wants_too_much_memory_is_told_its_limit(cluster, tmp_path)
     assert "planning may use 4096 MiB" in failed.failure.message and "4194304 KiB" in failed.failure.message
 
 
+def test_planner_that_computes_without_end_is_stopped_and_told(cluster, tmp_path):
+    daemon = cluster.make("--slots", "2")
+    daemon.bin = with_worker(tmp_path / "bin", "")
+    worker = daemon.bin / "traind-worker"
+    worker.write_text(f"""#!/bin/bash
+[ "$1" = plan ] || exec {BIN}/traind-worker "$@"
+echo "$(ulimit -S -t) $(ulimit -H -t)" >> {tmp_path}/limits
+ulimit -S -t 1  # the same end, sooner
+while :; do :; done""")
+    daemon.start()
+    failed = daemon.wait_state(daemon.submit(SPEC), "FAILED")
+    assert (tmp_path / "limits").read_text().split() == ["30", "31"], "asked once: the next time would be the same"
+    assert (getattr(failed.failure, "class"), failed.failure.code, failed.attempt) == ("bad_spec", "RESOURCE_EXHAUSTED", 0)
+    assert "planning used more than 30 s of processor time" in failed.failure.message
+
+
 def test_planner_dies_with_its_daemon(cluster, tmp_path):
     daemon = cluster.make("--slots", "2")
     daemon.bin = with_worker(tmp_path / "bin", "")
