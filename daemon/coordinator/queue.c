@@ -135,7 +135,7 @@ static void add_resume(struct td_arena *arena, const struct td_job *j, const str
         traind__v1__resume_source__init(r);
         r->path = (char *)(uintptr_t)c->path;
         r->step = c->step;
-        r->fetch = strcmp(c->node, n->id) != 0 && c->streamed;
+        r->fetch = c->streamed;
         assign->resume[assign->n_resume++] = r;
     }
 }

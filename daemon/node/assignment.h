@@ -28,7 +28,7 @@ struct td_assignment {
     char checkpoints[1024]; // parent of "a<N>": <base>/<job>
     struct td_resume {
         char path[TD_ASSIGNMENT_PATH]; // "a1/step-2340"
-        bool fetch;
+        bool fetch;                    // the coordinator has it
     } resume[TD_ASSIGNMENT_RESUME_MAX];
     size_t n_resume;
 };

@@ -1,6 +1,6 @@
-// See the header. One file at a time; the disk is written from the loop thread, in the chunks that
-// arrive: nothing else runs on this node's behalf meanwhile but heartbeats and other attempts'
-// messages, and a chunk is a quarter of a MiB.
+// See the header. One file at a time; the disk is written and read from the loop thread, in the
+// chunks that arrive and in pieces of PIECE_BYTES: nothing else runs on this node's behalf
+// meanwhile but heartbeats and other attempts' messages, and they come between two of them.
 
 #include "daemon/node/fetch.h"
 
@@ -15,15 +15,19 @@
 #include "lib/rpc/loop.h"
 #include "traind/v1/checkpoint.pb-c.h"
 
-enum { td_fetch_magic = 0x46544348, TRIES = 5, FILES_MAX = 64 };
+enum { td_fetch_magic = 0x46544348, TRIES = 5, FILES_MAX = 64, PIECE_BYTES = 1 << 20 };
 static const int64_t call_ns = 30 * TD_NS_PER_S, file_ns = 600 * TD_NS_PER_S,
                      retry_ns = TD_NS_PER_S;
+static const char manifest[] = "manifest.json";
 
 struct file {
     char name[128];
     uint64_t bytes;
     char digest[TD_DIGEST_HEX];
 };
+
+// The copy of a source on this node's disk.
+enum copy { COPY_NONE, COPY_UNCHECKED, COPY_CHECKING, COPY_DAMAGED };
 
 struct td_fetch {
     uint32_t magic;
@@ -33,6 +37,7 @@ struct td_fetch {
     void *arg;
     size_t source; // index into resume
     int tries;
+    enum copy copy; // of the source
     struct file files[FILES_MAX];
     size_t n_files, file;
     char tmp[TD_FS_PATH_BYTES];
@@ -51,14 +56,12 @@ static const struct td_resume *source(const struct td_fetch *f) {
     return &f->assigned->resume[f->source];
 }
 
-static bool is_here(const struct td_assignment *a, const struct td_resume *r) {
-    char path[TD_FS_PATH_BYTES];
-    snprintf(path, sizeof path, "%s/%s/manifest.json", a->checkpoints, r->path);
-    return !r->fetch || td_fs_exists(path);
+bool td_fetch_needed(const struct td_assignment *a) {
+    return a->n_resume > 0 && a->resume[0].fetch;
 }
 
-bool td_fetch_needed(const struct td_assignment *a) {
-    return a->n_resume > 0 && !is_here(a, &a->resume[0]);
+static td_status path_here(const struct td_fetch *f, const char *file, char *out_path) {
+    return td_fs_path(out_path, "%s/%s/%s", f->assigned->checkpoints, source(f)->path, file);
 }
 
 static void close_file(struct td_fetch *f) {
@@ -91,6 +94,7 @@ void td_fetch_destroy(struct td_fetch *f) {
 static void advance(struct td_fetch *f) {
     drop_tmp(f);
     f->tries = 0;
+    f->copy = COPY_NONE;
     f->source++;
     td_loop_timer_arm(f->timer, 0);
 }
@@ -104,21 +108,32 @@ static void give_back(struct td_fetch *f, td_status take_status) {
     f->fn(s, f->arg);
 }
 
+// Nobody can say whether the copy that is here is whole, so it is as good as one of our own.
+static void take_unchecked(struct td_fetch *f, td_status take_status) {
+    td_log_warn(
+        "checkpoint not compared with the coordinator's job=%s path=%s why=\"%s\", continuing",
+        f->assigned->job, source(f)->path, td_status_message(take_status));
+    td_status_free(take_status);
+    f->fn(TD_OK, f->arg);
+}
+
 static void source_failed(struct td_fetch *f, td_status take_status) {
     enum td_code code = td_status_code(take_status);
     bool bad = code == TD_NOT_FOUND || code == TD_DATA_LOSS || code == TD_INVALID_ARGUMENT;
-    bool full = td_status_class(take_status) == TD_CLASS_DISK;
-    if (bad) {
+    bool last = td_status_class(take_status) == TD_CLASS_DISK || ++f->tries == TRIES;
+    if (!bad && !last) {
+        td_status_free(take_status);
+        drop_tmp(f);
+        td_loop_timer_arm(f->timer, retry_ns);
+    } else if (f->copy == COPY_UNCHECKED) {
+        take_unchecked(f, take_status);
+    } else if (bad || f->copy == COPY_DAMAGED) {
         td_log_warn("checkpoint skipped job=%s path=%s why=\"%s\", continuing", f->assigned->job,
                     source(f)->path, td_status_message(take_status));
         td_status_free(take_status);
         advance(f);
-    } else if (full || ++f->tries == TRIES) {
-        give_back(f, take_status);
     } else {
-        td_status_free(take_status);
-        drop_tmp(f);
-        td_loop_timer_arm(f->timer, retry_ns);
+        give_back(f, take_status);
     }
 }
 
@@ -126,7 +141,7 @@ static td_status move_into_place(struct td_fetch *f) {
     char path[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_fsync_dir(f->tmp));
     TD_TRY(td_fs_path(path, "%s/%s", f->assigned->checkpoints, source(f)->path));
-    TD_TRY(td_fs_remove_tree(path)); // without a manifest it was none
+    TD_TRY(td_fs_remove_tree(path)); // damaged, or without a manifest
     TD_TRY(td_fs_rename(f->tmp, path));
     f->tmp[0] = '\0';
     return TD_OK;
@@ -139,7 +154,7 @@ static void on_message(struct td_rpc_stream *s, const ProtobufCMessage *message,
     struct file *file = &f->files[f->file];
     td_status failed = TD_OK;
     if (f->failed || f->destroyed) return;
-    if (file->bytes == 0) file->bytes = r->file_bytes; // the list does not know the manifest's
+    if (file->bytes == 0) file->bytes = r->file_bytes;
     if (r->offset != f->at || r->data.len > file->bytes - f->at) {
         failed = td_fail(TD_DATA_LOSS, "%s: bytes at %" PRIu64 " where %" PRIu64 " was next",
                          file->name, r->offset, f->at);
@@ -153,16 +168,22 @@ static void on_message(struct td_rpc_stream *s, const ProtobufCMessage *message,
     td_rpc_stream_cancel(s);
 }
 
-static td_status finish_file(struct td_fetch *f) {
+static td_status compare(const struct td_fetch *f) {
     const struct file *file = &f->files[f->file];
     char hex[TD_DIGEST_HEX];
     td_digest_hex(f->digest, hex);
-    if (f->at != file->bytes || strcmp(hex, file->digest) != 0) {
+    bool other_size = file->bytes != 0 && f->at != file->bytes; // 0: the list does not know it
+    if (other_size || strcmp(hex, file->digest) != 0) {
         return td_fail(TD_DATA_LOSS,
                        "%s: %" PRIu64 " bytes with digest %s, expected %" PRIu64 " with %s",
                        file->name, f->at, hex, file->bytes, file->digest);
     }
-    if (fsync(f->fd) != 0) return td_fs_fail("sync", file->name);
+    return TD_OK;
+}
+
+static td_status finish_file(struct td_fetch *f) {
+    TD_TRY(compare(f));
+    if (fsync(f->fd) != 0) return td_fs_fail("sync", f->files[f->file].name);
     close_file(f);
     return TD_OK;
 }
@@ -235,7 +256,7 @@ static td_status take_files(struct td_fetch *f, const Traind__V1__Checkpoint *c)
         return td_fail(TD_DATA_LOSS, "a checkpoint of %zu files", c->n_files);
     }
     f->n_files = c->n_files;
-    f->file = 0;
+    f->file = 0; // also of the copy, if there is one
     for (size_t i = 0; i < c->n_files; i++) {
         struct file *file = &f->files[i];
         if (!td_checkpoint_file_valid(c->files[i]->name)) {
@@ -245,11 +266,83 @@ static td_status take_files(struct td_fetch *f, const Traind__V1__Checkpoint *c)
         snprintf(file->digest, sizeof file->digest, "%s", c->files[i]->digest);
         file->bytes = c->files[i]->bytes;
     }
+    return TD_OK;
+}
+
+static td_status make_tmp(struct td_fetch *f) {
     TD_TRY(td_fs_path(f->tmp, "%s/%s.tmp", f->assigned->checkpoints, source(f)->path));
     TD_TRY(td_fs_remove_tree(f->tmp));
     return td_fs_mkdirs(f->tmp, 0700);
 }
 
+static void read_files(struct td_fetch *f) {
+    f->file = 0;
+    td_status s = make_tmp(f);
+    if (s) {
+        source_failed(f, s);
+    } else {
+        next_file(f);
+    }
+}
+
+// ---- the copy that is here ----------------------------------------------------------------------
+static td_status open_copy(struct td_fetch *f) {
+    char path[TD_FS_PATH_BYTES];
+    TD_TRY(path_here(f, f->files[f->file].name, path));
+    f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (f->fd < 0) return td_fs_fail("open", path);
+    f->at = 0;
+    return td_digest_create(&f->digest);
+}
+
+static td_status check_piece(struct td_fetch *f) {
+    static char piece[PIECE_BYTES]; // one loop thread
+    struct file *file = &f->files[f->file];
+    if (f->fd < 0) TD_TRY(open_copy(f));
+    ssize_t n = read(f->fd, piece, sizeof piece);
+    if (n < 0) return td_fs_fail("read", file->name);
+    td_digest_update(f->digest, piece, (size_t)n);
+    f->at += (uint64_t)n;
+    if (n > 0 && (file->bytes == 0 || f->at <= file->bytes)) return TD_OK;
+    TD_TRY(compare(f));
+    close_file(f);
+    f->file++;
+    return TD_OK;
+}
+
+// A manifest that is not the one that was committed makes no checkpoint: whatever comes of the
+// fetch, nobody shall believe it. The other files' damage it tells to those who load.
+static void copy_damaged(struct td_fetch *f, td_status take_why) {
+    const char *name = f->files[f->file].name;
+    char path[TD_FS_PATH_BYTES];
+    td_log_warn("copy of a checkpoint is damaged job=%s path=%s why=\"%s\", fetching it again",
+                f->assigned->job, source(f)->path, td_status_message(take_why));
+    td_status_free(take_why);
+    if (strcmp(name, manifest) == 0 && !path_here(f, name, path)) (void)unlink(path);
+    f->copy = COPY_DAMAGED;
+    close_file(f);
+    read_files(f);
+}
+
+static void check_copy(struct td_fetch *f) {
+    td_status s = check_piece(f);
+    if (s) {
+        copy_damaged(f, s);
+    } else if (f->file < f->n_files) {
+        td_loop_timer_arm(f->timer, 0); // others come between
+    } else {
+        f->fn(TD_OK, f->arg);
+    }
+}
+
+static bool has_copy(const struct td_fetch *f) {
+    char path[TD_FS_PATH_BYTES];
+    td_status s = path_here(f, manifest, path);
+    td_status_free(s);
+    return !s && td_fs_exists(path);
+}
+
+// ---- the list -----------------------------------------------------------------------------------
 static void on_checkpoint(td_status take_status, const ProtobufCMessage *response, void *arg) {
     struct td_fetch *f = TD_CAST(td_fetch, arg);
     f->call = NULL;
@@ -261,15 +354,22 @@ static void on_checkpoint(td_status take_status, const ProtobufCMessage *respons
     if (!take_status) take_status = take_files(f, (const Traind__V1__Checkpoint *)response);
     if (take_status) {
         source_failed(f, take_status);
+    } else if (f->copy == COPY_UNCHECKED) {
+        f->copy = COPY_CHECKING;
+        check_copy(f);
     } else {
-        next_file(f);
+        read_files(f);
     }
 }
 
-// The timer: looks at the source that is due.
-static void on_source(void *arg) {
+// The timer: looks at the source that is due, or on at its copy.
+static void on_timer(void *arg) {
     struct td_fetch *f = TD_CAST(td_fetch, arg);
-    if (f->source == f->assigned->n_resume || is_here(f->assigned, source(f))) {
+    if (f->copy == COPY_CHECKING) {
+        check_copy(f);
+        return;
+    }
+    if (f->source == f->assigned->n_resume || !source(f)->fetch) {
         f->fn(f->source < f->assigned->n_resume
                   ? TD_OK
                   : td_status_with_class(td_fail(TD_DATA_LOSS,
@@ -279,6 +379,7 @@ static void on_source(void *arg) {
               f->arg);
         return;
     }
+    if (f->copy == COPY_NONE && has_copy(f)) f->copy = COPY_UNCHECKED;
     char job[64], path[TD_ASSIGNMENT_PATH];
     Traind__V1__GetCheckpointRequest m = TRAIND__V1__GET_CHECKPOINT_REQUEST__INIT;
     snprintf(job, sizeof job, "%s", f->assigned->job);
@@ -302,7 +403,7 @@ td_status td_fetch_create(struct td_loop *loop, struct td_rpc_channel *channel,
     f->fn = fn;
     f->arg = arg;
     f->fd = -1;
-    td_status s = td_loop_timer_create(loop, on_source, f, &f->timer);
+    td_status s = td_loop_timer_create(loop, on_timer, f, &f->timer);
     if (s) {
         td_fetch_destroy(f);
         return s;

@@ -3,12 +3,15 @@
 
 // Fetch: a checkpoint that lies at the coordinator, before an attempt resumes from it here.
 //
-// The resume sources are tried in their order, newest first, until one is here: on this node's disk
-// already, or read by CheckpointService.GetCheckpoint and ReadShard. Files are written beside the
-// target, checked against their digests, synced, and moved into place as a whole. A source that the
-// coordinator does not have, or whose bytes differ, is skipped with a warning; one that cannot be
-// reached is tried again a few times and then fails the start, because taking an older one would
-// lose work.
+// The resume sources are tried in their order, newest first, until one is whole and here. What the
+// coordinator has, CheckpointService.GetCheckpoint names with sizes and digests. A copy on this
+// node's disk is held against that list; if there is none, or it is damaged, the files are read by
+// ReadShard: written beside the target, checked against their digests, synced, and moved into place
+// as a whole, over the damaged copy. A source that the coordinator does not have, or whose bytes
+// differ, is skipped with a warning. One that cannot be reached is tried again a few times and then
+// fails the start, because taking an older one would lose work; but if a copy is here that start
+// goes on: with that copy when nobody could say that it is damaged, else with the one before. (The
+// rank that loads it looks at every file once more, by the checkpoint's own manifest.)
 
 #include "daemon/node/assignment.h"
 
@@ -23,7 +26,7 @@ TD_MUST_USE td_status td_fetch_create(struct td_loop *loop, struct td_rpc_channe
                                       void *arg, struct td_fetch **out_fetch);
 // fn is not called any more. Leaves no half-written directory.
 void td_fetch_destroy(struct td_fetch *f);
-// Is there anything to fetch?
+// Is there anything to look at?
 bool td_fetch_needed(const struct td_assignment *assigned);
 
 #endif
