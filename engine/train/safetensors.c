@@ -130,13 +130,12 @@ static const char *read_tensor(const struct td_json *v, const char *data, size_t
                          *offsets = td_json_get(v, "data_offsets");
     if (!shape || shape->kind != TD_JSON_ARRAY || shape->n_children > TD_MAX_DIMS)
         return "a shape is malformed";
-    size_t bytes = td_dtype_bytes(t->dtype);
+    size_t bytes;
     t->shape.n_dims = 0;
-    for (const struct td_json *d = shape->first; d; d = d->next) {
-        int64_t dim = td_json_int(d, -1);
-        if (dim < 0 || !td_size_mul(bytes, (size_t)dim, &bytes)) return "a shape is out of range";
-        t->shape.dim[t->shape.n_dims++] = dim;
-    }
+    for (const struct td_json *d = shape->first; d; d = d->next)
+        t->shape.dim[t->shape.n_dims++] = td_json_int(d, -1);
+    if (!td_shape_bytes(&t->shape, td_dtype_bytes(t->dtype), &bytes))
+        return "a shape is out of range";
     if (!offsets || offsets->kind != TD_JSON_ARRAY || offsets->n_children != 2)
         return "data_offsets are malformed";
     int64_t begin = td_json_int(offsets->first, -1), end = td_json_int(offsets->last, -1);

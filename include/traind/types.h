@@ -33,9 +33,11 @@ struct td_shape {
     int64_t dim[TD_MAX_DIMS];
 };
 
-struct td_shape td_shape_of(int n_dims, const int64_t *dim);
 bool td_shape_equal(const struct td_shape *a, const struct td_shape *b);
 int64_t td_shape_elems(const struct td_shape *s); // product; shapes are checked where they enter
+// For a shape that somebody else wrote: its bytes; false where a dimension is negative, or where
+// those that are not 0 multiply to 2^63 bytes or more, because a 0 among them hides no overflow.
+bool td_shape_bytes(const struct td_shape *s, size_t elem_bytes, size_t *out_bytes);
 
 // Borrowed bytes and strings.
 struct td_span {

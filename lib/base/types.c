@@ -39,13 +39,6 @@ size_t td_dtype_bytes(enum td_dtype t) {
     return row_of(t)->bytes;
 }
 
-struct td_shape td_shape_of(int n_dims, const int64_t *dim) {
-    TD_CHECK(n_dims >= 0 && n_dims <= TD_MAX_DIMS);
-    struct td_shape s = {.n_dims = n_dims};
-    if (n_dims > 0) memcpy(s.dim, dim, (size_t)n_dims * sizeof *dim);
-    return s;
-}
-
 bool td_shape_equal(const struct td_shape *a, const struct td_shape *b) {
     return a->n_dims == b->n_dims &&
            memcmp(a->dim, b->dim, (size_t)a->n_dims * sizeof a->dim[0]) == 0;
@@ -56,4 +49,17 @@ int64_t td_shape_elems(const struct td_shape *s) {
     for (int i = 0; i < s->n_dims; i++)
         n *= s->dim[i];
     return n;
+}
+
+bool td_shape_bytes(const struct td_shape *s, size_t elem_bytes, size_t *out_bytes) {
+    size_t bytes = elem_bytes;
+    bool is_empty = false;
+    for (int i = 0; i < s->n_dims; i++) {
+        if (s->dim[i] < 0) return false;
+        is_empty |= s->dim[i] == 0;
+        if (s->dim[i] && !td_size_mul(bytes, (size_t)s->dim[i], &bytes)) return false;
+        if (bytes > INT64_MAX) return false;
+    }
+    *out_bytes = is_empty ? 0 : bytes;
+    return true;
 }

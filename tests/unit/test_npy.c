@@ -165,6 +165,8 @@ static void test_file_is_refused_when_it_is_no_array(void **state) {
     struct td_npy a;
     rig_write(dir, "x.npy", "\x93NUMPY\1", 7);
     rig_refuses(td_npy_open(rig_path(dir, "x.npy"), &a), TD_DATA_LOSS, "magic");
+    write_npy(dir, "x.npy", "|u1", "(281474976710655, 281474976710655, 0)", "", 0);
+    rig_refuses(td_npy_open(rig_path(dir, "x.npy"), &a), TD_DATA_LOSS, "that the header promises");
 }
 
 static void test_set_is_refused_when_samples_and_labels_do_not_fit(void **state) {

@@ -38,7 +38,7 @@ static int make(void **state) {
     static const char *const names[] = {"w", "half", "brain", "double"};
     int64_t dim = ELEMS;
     uint32_t index;
-    struct td_shape shape = td_shape_of(1, &dim);
+    struct td_shape shape = {1, {dim}};
     struct td_init zero = {.kind = TD_INIT_ZERO};
     struct td_accel_config accel = {.struct_bytes = sizeof accel, .n_threads = 1};
     void *dir = NULL;

@@ -7,8 +7,7 @@
 static struct td_state_table *make_state(void) {
     struct td_state_table *t;
     uint32_t weight, other;
-    int64_t dims[2] = {2, 3};
-    struct td_shape shape = td_shape_of(2, dims);
+    struct td_shape shape = {2, {2, 3}};
     struct td_init zero = {.kind = TD_INIT_ZERO};
     assert_ok(td_state_table_create(&t));
     assert_ok(td_state_add(t, "w", TD_ROLE_PARAM, TD_F32, &shape, zero, 0, &weight));

@@ -89,6 +89,9 @@ static void test_open_refuses_damaged_headers(void **state) {
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}", 8, "shape"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904],\"data_offsets\":[0,0]}}", 0,
          "shape"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4611686018427387904,3,0],"
+         "\"data_offsets\":[0,0]}}",
+         0, "shape"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}", 12,
          "leave a hole before it"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 4, "data_offsets"},

@@ -32,7 +32,7 @@ static int make(void **state) {
     assert_ok(f->ops->open(&config, &f->accel));
     assert_ok(td_state_table_create(&f->state));
     for (int i = 0; i < TENSORS; i++) {
-        struct td_shape shape = td_shape_of(1, &elems[i]);
+        struct td_shape shape = {1, {elems[i]}};
         assert_ok(td_state_add(f->state, names[i], TD_ROLE_PARAM, TD_F32, &shape, zero, 0, &index));
     }
     assert_ok(td_state_layout(f->state));

@@ -25,7 +25,7 @@ struct fixture {
 static void add(struct fixture *f, const char *name, enum td_role role) {
     int64_t dim = N;
     uint32_t index;
-    struct td_shape shape = td_shape_of(1, &dim);
+    struct td_shape shape = {1, {dim}};
     struct td_init zero = {.kind = TD_INIT_ZERO};
     assert_ok(td_state_add(f->state, name, role, TD_F32, &shape, zero, 0, &index));
 }

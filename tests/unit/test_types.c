@@ -17,10 +17,7 @@ static void test_dtype_row_is_whole_when_any_dtype(void **state) {
 
 static void test_shape_counts_and_compares_when_dims_vary(void **state) {
     (void)state;
-    struct td_shape scalar = td_shape_of(0, NULL);
-    struct td_shape a = td_shape_of(2, (int64_t[]){3, 4});
-    struct td_shape b = td_shape_of(2, (int64_t[]){3, 4});
-    struct td_shape c = td_shape_of(3, (int64_t[]){3, 4, 0});
+    struct td_shape scalar = {0}, a = {2, {3, 4}}, b = {2, {3, 4}}, c = {3, {3, 4, 0}};
     assert_int_equal(td_shape_elems(&scalar), 1);
     assert_int_equal(td_shape_elems(&a), 12);
     assert_int_equal(td_shape_elems(&c), 0);
@@ -30,10 +27,26 @@ static void test_shape_counts_and_compares_when_dims_vary(void **state) {
     assert_true(td_shape_equal(&a, &b));
 }
 
+static void test_shape_has_no_bytes_when_its_product_overflows(void **state) {
+    (void)state;
+    const struct td_shape scalar = {0}, empty = {3, {3, 0, 4}}, negative = {2, {3, -4}};
+    const struct td_shape most = {2, {INT64_C(1) << 60, 7}}, over = {2, {INT64_C(1) << 60, 8}};
+    const struct td_shape hidden = {3, {0, INT64_C(1) << 60, 8}};
+    size_t bytes;
+    assert_true(td_shape_bytes(&scalar, 4, &bytes) && bytes == 4);
+    assert_true(td_shape_bytes(&empty, 4, &bytes) && bytes == 0);
+    assert_true(td_shape_bytes(&most, 1, &bytes) && bytes == (size_t)7 << 60);
+    assert_false(td_shape_bytes(&over, 1, &bytes));
+    assert_false(td_shape_bytes(&hidden, 1, &bytes));
+    assert_false(td_shape_bytes(&most, 2, &bytes));
+    assert_false(td_shape_bytes(&negative, 1, &bytes));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dtype_row_is_whole_when_any_dtype),
         cmocka_unit_test(test_shape_counts_and_compares_when_dims_vary),
+        cmocka_unit_test(test_shape_has_no_bytes_when_its_product_overflows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -180,9 +180,8 @@ static td_status find_header(const char *path, const struct td_mapped *f, struct
 }
 
 static td_status check_size(const char *path, const struct td_npy *a) {
-    size_t bytes = td_npy_bytes(a->kind);
-    for (int d = 0; d < a->shape.n_dims; d++)
-        if (!td_size_mul(bytes, (size_t)a->shape.dim[d], &bytes)) bytes = SIZE_MAX;
+    size_t bytes;
+    if (!td_shape_bytes(&a->shape, td_npy_bytes(a->kind), &bytes)) bytes = SIZE_MAX;
     if (bytes == a->file.bytes - a->offset) return TD_OK;
     return td_data_fail(path, a->offset, "bytes of the elements that the header promises", bytes,
                         a->file.bytes - a->offset);
