@@ -199,6 +199,16 @@ static void test_set_is_refused_when_samples_and_labels_do_not_fit(void **state)
     }
 }
 
+static void test_set_is_refused_when_its_samples_are_empty(void **state) {
+    const char *dir = *state;
+    static const uint8_t labels[] = {0, 0};
+    struct td_dataset *d = NULL;
+    write_npy(dir, "x.npy", "<f4", "(2, 0)", "", 0);
+    write_npy(dir, "y.npy", "|u1", "(2,)", labels, sizeof labels);
+    rig_refuses(rig_open(&td_dataset_npy, dir, knobs, NULL, &d), TD_DATA_LOSS,
+                "x.npy' offset 0: elements of all samples, at least: expected 1, found 0");
+}
+
 static void test_validation_is_refused_when_it_is_of_another_shape(void **state) {
     const char *dir = *state;
     static const float numbers[8] = {0};
@@ -225,6 +235,7 @@ int main(void) {
         test_in_scratch(test_array_is_refused_when_the_header_is_foreign),
         test_in_scratch(test_file_is_refused_when_it_is_no_array),
         test_in_scratch(test_set_is_refused_when_samples_and_labels_do_not_fit),
+        test_in_scratch(test_set_is_refused_when_its_samples_are_empty),
         test_in_scratch(test_validation_is_refused_when_it_is_of_another_shape),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,9 +65,12 @@ static td_status check_shapes(const char *x_path, const char *y_path, const stru
         return td_data_fail_text(y_path, 0, "type of the labels", "integers",
                                  td_npy_name(h->y.kind));
     }
-    if (y->dim[0] == x->dim[0] && x->dim[0] > 0 && td_shape_elems(x) > 0) return TD_OK;
-    td_status s = td_data_fail(y_path, 0, "number of labels", (uint64_t)TD_MAX(x->dim[0], 1),
-                               (uint64_t)y->dim[0]);
+    if (td_shape_elems(x) == 0) {
+        return td_data_fail(x_path, 0, "elements of all samples, at least", 1, 0);
+    }
+    if (y->dim[0] == x->dim[0]) return TD_OK;
+    td_status s =
+        td_data_fail(y_path, 0, "number of labels", (uint64_t)x->dim[0], (uint64_t)y->dim[0]);
     return td_status_context(s, "labels do not match the samples in '%s'", x_path);
 }
 
