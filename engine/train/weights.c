@@ -12,7 +12,8 @@
 #include "lib/base/half.h"
 #include "lib/base/map.h"
 
-enum { INDEX_MAX = 16 << 20, LIST_MAX = 8 << 20, LIST_SHOWN = 1400, NOTE_BYTES = 900 };
+enum { INDEX_MAX = 16 << 20, LIST_MAX = 8 << 20, LIST_SHOWN = 1400 };
+enum { MISFIT_BYTES = 768, NOTE_BYTES = 900 }; // of one misfit; of those in one note
 static const char single_file[] = "model.safetensors";
 static const char index_file[] = "model.safetensors.index.json";
 
@@ -148,7 +149,7 @@ static td_status open_files(struct weights *w) {
 // ---- matching -----------------------------------------------------------------------------------
 static td_status misfit(struct weights *w, const char *fmt, ...) TD_PRINTF(2, 3);
 static td_status misfit(struct weights *w, const char *fmt, ...) {
-    char text[768];
+    char text[MISFIT_BYTES];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
@@ -213,17 +214,24 @@ static td_status match_all(struct weights *w) {
     return TD_OK;
 }
 
+// Length of the first misfits of the list: as many as NOTE_BYTES hold, at least one.
+static size_t some_misfits(const char *list) {
+    size_t len = 0;
+    for (;;) {
+        const char *next = strstr(list + len + (len ? 2 : 0), "; ");
+        size_t more = next ? (size_t)(next - list) : strlen(list);
+        if (len && more > NOTE_BYTES) return len;
+        len = more;
+        if (!list[len]) return len;
+    }
+}
+
 // Every name, in notes of a readable length.
 static void note_misfits(struct weights *w) {
-    const char *at = td_buf_cstr(&w->misfits);
-    while (*at) {
-        const char *end = at, *next;
-        while ((next = strstr(end, "; ")) && next - at < NOTE_BYTES)
-            end = next + 2;
-        size_t len = next ? (end > at ? (size_t)(end - at) - 2 : (size_t)(next - at)) : strlen(at);
-        td_events_note(w->o->events, "init_from: %.*s", (int)TD_MIN(len, 1000), at);
+    for (const char *at = td_buf_cstr(&w->misfits); *at; at += *at ? 2 : 0) {
+        size_t len = some_misfits(at);
+        td_events_note(w->o->events, "init_from: %.*s", (int)len, at);
         at += len;
-        at += strncmp(at, "; ", 2) == 0 ? 2 : 0;
     }
 }
 

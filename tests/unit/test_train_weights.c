@@ -5,6 +5,7 @@
 #include "tests/unit/test.h"
 
 #include <fcntl.h>
+#include <sys/socket.h>
 
 #include "accelerators/reference/reference.h"
 #include "engine/train/safetensors.h"
@@ -152,6 +153,36 @@ static void test_load_refuses_when_nothing_fits_at_all(void **state) {
     assert_fails(load(f, true), TD_NOT_FOUND, "w.safetensors");
 }
 
+static void test_every_tensor_is_named_when_there_are_more_than_a_note_holds(void **state) {
+    enum { EXTRA = 16, NAME = 240 };
+    struct fixture *f = *state;
+    int pair[2], null = f->events.fd;
+    char names[EXTRA][NAME + 1], heard[EXTRA * 1024] = "";
+    struct td_tensor t[EXTRA + 2] = {row("net.a", TD_F32, mean, N),
+                                     row("net.mean", TD_F32, mean, N)};
+    for (int i = 0; i < EXTRA; i++) { // three fill a note, and four are left for the last
+        snprintf(names[i], sizeof names[i], "%0*d", NAME, i);
+        t[i + 2] = row(names[i], TD_F32, mean, N);
+    }
+    write_file(f, t, TD_COUNTOF(t));
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    f->events.fd = pair[0];
+    assert_ok(load(f, false));
+    f->events.fd = null;
+    close(pair[0]);
+    for (size_t n = 0; n < sizeof heard - 1;) {
+        ssize_t some = read(pair[1], heard + n, sizeof heard - 1 - n);
+        if (some <= 0) break;
+        n += (size_t)some;
+    }
+    close(pair[1]);
+    for (int i = 0; i < EXTRA; i++) {
+        char whole[NAME + 64];
+        snprintf(whole, sizeof whole, "'%.240s' is no tensor of the model", names[i]);
+        assert_non_null(strstr(heard, whole));
+    }
+}
+
 static td_status load_once(void *arg) {
     return load(arg, true);
 }
@@ -170,6 +201,7 @@ int main(void) {
         CASE(test_floats_become_the_models_when_of_any_width),
         CASE(test_nothing_is_touched_when_a_tensor_does_not_fit),
         CASE(test_load_refuses_when_nothing_fits_at_all),
+        CASE(test_every_tensor_is_named_when_there_are_more_than_a_note_holds),
         CASE(test_load_fails_cleanly_when_any_allocation_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
