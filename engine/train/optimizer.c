@@ -10,6 +10,7 @@
 #include <string.h>
 
 enum { PATTERN_MAX = 256, SHOWN_NAMES = 300 };
+static const double no_rate = DBL_MIN; // an lr_scale of 0 would stand for 1
 
 // The next of the patterns between '|'; NULL after the last.
 static const char *next_pattern(const char *at, char out[PATTERN_MAX]) {
@@ -44,7 +45,7 @@ static void choose_muon(const struct td_optimizer_config *c, const struct td_sta
     if (param->shape.n_dims != 2 || param->marks & TD_PARAM_NOT_HIDDEN) {
         io->op = TD_OP_ADAMW;
         io->attrs = c->muon.adamw;
-        io->attrs.lr_scale = c->lr > 0 ? c->muon.adamw_lr / c->lr : 1;
+        io->attrs.lr_scale = c->lr > 0 ? fmax(c->muon.adamw_lr / c->lr, no_rate) : 1;
         return;
     }
     double out = (double)param->shape.dim[0], in = (double)TD_MAX(param->shape.dim[1], 1);
@@ -75,7 +76,7 @@ static void choose(const void *arg, const struct td_state_info *param, struct td
     if (group->has_weight_decay) io->attrs.weight_decay = group->weight_decay;
     io->frozen = group->lr_scale == 0;
     double scale = group->lr_scale * (io->attrs.lr_scale != 0 ? io->attrs.lr_scale : 1);
-    if (group->lr_scale != 1) io->attrs.lr_scale = fmax(scale, DBL_MIN);
+    if (group->lr_scale != 1) io->attrs.lr_scale = fmax(scale, no_rate);
 }
 
 void td_optimizer_options(const struct td_optimizer_config *config,
@@ -143,6 +144,12 @@ static bool owns_any(const struct td_optimizer_config *c, const struct td_optimi
 td_status td_optimizer_check(const struct td_optimizer_config *config,
                              const struct td_state_table *state) {
     char pattern[PATTERN_MAX], names[SHOWN_NAMES];
+    if (config->kind == TD_OPTIMIZER_MUON && config->lr == 0 && config->muon.adamw_lr > 0) {
+        return bad_spec(td_fail(TD_INVALID_ARGUMENT,
+                                "optimizer.adamw_lr follows the schedule as a share of "
+                                "optimizer.lr, which is 0; leave the matrices alone with "
+                                "lr_scale: 0 of a group instead"));
+    }
     for (size_t i = 0; i < config->n_groups; i++) {
         const struct td_optimizer_group *group = &config->groups[i];
         for (const char *at = group->match; (at = next_pattern(at, pattern));) {

@@ -142,6 +142,19 @@ static void test_muon_takes_hidden_matrices_and_leaves_the_rest_to_adamw(void **
     td_state_table_destroy(t);
 }
 
+static void test_muon_lets_the_rest_alone_when_its_rate_is_0(void **state) {
+    (void)state;
+    struct td_state_table *t = gpt_like();
+    float scalars[TD_SCALAR_COUNT] = {[TD_SCALAR_LR] = 0.5f};
+    struct td_optimizer_config c = {.kind = TD_OPTIMIZER_MUON, .lr = 0.5};
+    struct td_optim_choice table = choice_of(&c, t, "wte.weight");
+    assert_true((float)td_optim_lr(&table.attrs, scalars) == 0);
+    c = (struct td_optimizer_config){.kind = TD_OPTIMIZER_MUON, .muon = {.adamw_lr = 0.5}};
+    assert_fails(td_optimizer_check(&c, t), TD_INVALID_ARGUMENT,
+                 "share of optimizer.lr, which is 0");
+    td_state_table_destroy(t);
+}
+
 static void test_only_parameters_are_marked(void **state) {
     (void)state;
     struct td_state_table *t = gpt_like();
@@ -162,6 +175,7 @@ int main(void) {
         cmocka_unit_test(test_pattern_is_refused_when_it_names_no_parameter),
         cmocka_unit_test(test_names_are_counted_when_there_are_too_many_to_show),
         cmocka_unit_test(test_muon_takes_hidden_matrices_and_leaves_the_rest_to_adamw),
+        cmocka_unit_test(test_muon_lets_the_rest_alone_when_its_rate_is_0),
         cmocka_unit_test(test_only_parameters_are_marked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
