@@ -125,8 +125,24 @@ static td_status load_file(const char *path, uint32_t roles, const char *only_fi
     return TD_OK;
 }
 
+// A file that is not listed is not loaded, and what it holds would begin anew in silence.
+static td_status check_listed(const struct td_restored *r, const struct td_state_info *t) {
+    const char *file = td_manifest_file_of(t->role);
+    for (size_t i = 0; i < r->manifest.n_files; i++)
+        if (strcmp(r->manifest.file[i].name, file) == 0) return TD_OK;
+    return td_status_with_class(td_fail(TD_DATA_LOSS,
+                                        "the manifest in '%s' lists no '%s', which has to hold "
+                                        "'%s'",
+                                        r->path, file, t->name),
+                                TD_CLASS_DATA);
+}
+
 td_status td_restore_load(const struct td_restored *r, uint32_t roles,
                           const struct td_restore_target *to) {
+    for (uint32_t i = 0; i < td_state_count(to->state); i++) {
+        const struct td_state_info *t = td_state_at(to->state, i);
+        if (roles & 1u << t->role) TD_TRY(check_listed(r, t));
+    }
     for (size_t i = 0; i < r->manifest.n_files; i++) {
         char path[TD_FS_PATH_BYTES];
         if (!is_shard(&r->manifest.file[i])) continue;

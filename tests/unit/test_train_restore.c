@@ -1,0 +1,34 @@
+// Restore: what a checkpoint does not hold is missed aloud. Whole checkpoints, damaged ones too,
+// are tests/scenario/test_s05_worker.py's.
+
+#include "tests/unit/test.h"
+
+#include "engine/train/restore.h"
+
+static void test_load_refuses_when_the_manifest_lists_no_file_of_a_role(void **state) {
+    (void)state;
+    const struct td_restored r = {.path = "/run/step-7"};
+    const struct td_shape shape = {1, {3}};
+    const struct td_init zero = {.kind = TD_INIT_ZERO};
+    struct td_state_table *t;
+    uint32_t w, index;
+    assert_ok(td_state_table_create(&t));
+    assert_ok(td_state_add(t, "w", TD_ROLE_PARAM, TD_F32, &shape, zero, 0, &w));
+    assert_ok(td_state_add(t, "w:exp_avg", TD_ROLE_OPTIM, TD_F32, &shape, zero, w, &index));
+    const struct td_restore_target to = {.state = t};
+    assert_fails(
+        td_restore_load(&r, 1u << TD_ROLE_OPTIM, &to), TD_DATA_LOSS,
+        "the manifest in '/run/step-7' lists no 'optimizer.safetensors', which has to hold "
+        "'w:exp_avg'");
+    assert_fails(td_restore_load(&r, 1u << TD_ROLE_PARAM, &to), TD_DATA_LOSS,
+                 "lists no 'model.safetensors', which has to hold 'w'");
+    assert_ok(td_restore_load(&r, 0, &to)); // a rank that reads nothing
+    td_state_table_destroy(t);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_load_refuses_when_the_manifest_lists_no_file_of_a_role),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
