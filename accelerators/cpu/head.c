@@ -5,7 +5,8 @@
 // How many rows: turns are as even as they go, of at most CHUNK_BYTES of logits and MOST_ROWS.
 // Every turn but the first reads and writes all of dw besides, which at 768 columns and 50257
 // classes adds a tenth to that product with 128 rows, a twentieth with 256 (f32). dw is added to in
-// the order of the rows: same bits every time. Rejected: classes in turns instead of rows. Each
+// the order of the rows: same bits every time. A dw of 16 bits is summed in f32 in the scratch and
+// rounded when the last turn is done. Rejected: classes in turns instead of rows. Each
 // part of dw would be made at once, but the logits twice, since a row's gradient needs the sum over
 // all its classes.
 
@@ -14,7 +15,7 @@
 #include "accelerators/cpu/convert.h"
 #include "accelerators/cpu/loss.h"
 
-enum { CHUNK_BYTES = 32 << 20, MOST_ROWS = 1024, ROWS_ALIGN = 16 };
+enum { CHUNK_BYTES = 32 << 20, MOST_ROWS = 1024, ROWS_ALIGN = 16, CHUNK = 512, GRAIN = 8192 };
 
 // Products of one number of rows.
 struct turn {
@@ -29,6 +30,8 @@ struct head {
     bool grads, seeded;
     uint32_t weights;                  // operand, 0: none
     size_t z_at, row_loss_at, room_at; // bytes from the start of the scratch
+    bool sums;                         // dw has 16 bits: its sum is
+    size_t sum_at;                     // in the scratch, too
 };
 
 static const struct td_value_info *value_of(const struct td_product_site *s, td_value v) {
@@ -57,7 +60,9 @@ static bool is_taken(const struct td_product_site *s, const struct td_node_info 
     enum td_dtype t = value_of(s, n->inputs[0])->dtype;
     bool fits = td_gemm_takes(t, t) && td_gemm_takes(t, TD_F32) && w->dim[1] > 0;
     for (uint32_t i = 3; i < n->n_inputs; i++) {
-        fits &= value_of(s, n->inputs[i])->dtype == TD_F32;
+        enum td_dtype other = value_of(s, n->inputs[i])->dtype;
+        bool dw = i == 3 && n->op == TD_OP_LINEAR_CE_GRAD;
+        fits &= other == TD_F32 || (dw && other == t);
     }
     return fits;
 }
@@ -132,7 +137,9 @@ static void lay_scratch(struct head *h, struct td_kernel *k) {
     h->z_at = td_align_up(TD_MAX(scratch_of(&h->whole), scratch_of(&h->rest)), 64);
     h->row_loss_at = td_align_up(h->z_at + z_bytes, 64);
     h->room_at = h->row_loss_at + td_align_up((size_t)h->rows * sizeof(float), 64);
-    k->scratch_bytes = h->room_at + td_loss_room_bytes(t, h->classes, k->n_threads);
+    h->sum_at = td_align_up(h->room_at + td_loss_room_bytes(t, h->classes, k->n_threads), 64);
+    k->scratch_bytes = h->sum_at;
+    if (h->sums) k->scratch_bytes += (size_t)(h->classes * h->cols) * sizeof(float);
 }
 
 // ---- running ------------------------------------------------------------------------------------
@@ -143,6 +150,7 @@ struct rows {
     const char *x;
     char *dx;
     const void *w;
+    void *dw; // or its sum
 };
 
 static td_status run_turn(struct rows *a, const struct turn *t, int64_t from, bool packed) {
@@ -158,23 +166,53 @@ static td_status run_turn(struct rows *a, const struct turn *t, int64_t from, bo
     TD_TRY(product(t->z, x, a->w, NULL, loss.d));
     td_loss_rows(&loss, a->k->n_threads);
     if (!h->grads) return TD_OK;
-    bool first = from == 0 && !a->k->attrs.accumulate;
+    bool first = from == 0 && (h->sums || !a->k->attrs.accumulate);
     TD_TRY(product(t->dx, loss.d, a->w, NULL, a->dx + (size_t)from * row_bytes));
-    return td_gemm_run(first ? t->dw : t->dw_more, loss.d, x, NULL,
-                       td_operand_at(&a->k->in[3], a->r));
+    return td_gemm_run(first ? t->dw : t->dw_more, loss.d, x, NULL, a->dw);
 }
 
 static td_status run_turns(struct rows *a) {
     const struct head *h = a->k->own;
     int64_t at = 0;
-    if (!h->rows && h->grads && !a->k->attrs.accumulate) {
-        memset(td_operand_at(&a->k->in[3], a->r), 0,
-               (size_t)(h->classes * h->cols) * sizeof(float));
+    if (!h->rows && h->grads && (h->sums || !a->k->attrs.accumulate)) {
+        memset(a->dw, 0, (size_t)(h->classes * h->cols) * sizeof(float));
     }
     for (; h->whole.rows && at + h->whole.rows <= h->rows; at += h->whole.rows) {
         TD_TRY(run_turn(a, &h->whole, at, at > 0));
     }
     return h->rest.rows ? run_turn(a, &h->rest, at, false) : TD_OK;
+}
+
+// The sum becomes dw, or is added to it, a few elements at a time.
+struct sum {
+    const float *from;
+    void *to;
+    enum td_dtype type;
+    bool accumulate;
+};
+
+static void put_range(const void *arg, int64_t begin, int64_t end) {
+    const struct sum *s = arg;
+    for (int64_t at = begin; at < end; at += CHUNK) {
+        int64_t n = TD_MIN((int64_t)CHUNK, end - at);
+        float room[CHUNK];
+        const float *from = s->from + at;
+        if (s->accumulate) {
+            td_cpu_widen(s->type, td_cpu_at(s->type, s->to, at), n, room);
+            for (int64_t i = 0; i < n; i++) {
+                room[i] += from[i];
+            }
+            from = room;
+        }
+        td_cpu_put(s->type, from, n, s->to, at);
+    }
+}
+
+static void put_sum(const struct rows *a) {
+    const struct head *h = a->k->own;
+    struct sum s = {a->dw, td_operand_at(&a->k->in[3], a->r), a->k->in_dtype[3],
+                    a->k->attrs.accumulate};
+    td_parallel(a->k->n_threads, h->classes * h->cols, GRAIN, put_range, &s);
 }
 
 static td_status run_head(const struct td_kernel *k, const struct td_run *r) {
@@ -198,12 +236,14 @@ static td_status run_head(const struct td_kernel *k, const struct td_run *r) {
         .w = td_operand_at(&k->in[1], r),
         .dx = h->grads ? td_operand_at(&k->out[1], r) : NULL,
     };
+    if (h->grads) a.dw = h->sums ? scratch + h->sum_at : td_operand_at(&k->in[3], r);
     double weights = 0;
     if (a.loss.type == TD_F32) a.loss.room = NULL;
     TD_TRY(td_loss_weigh(&a.loss, &weights));
     a.loss.share = weights > 0 ? (float)(1 / weights) : 0;
     if (h->seeded) a.loss.share *= *(const float *)td_operand_at(&k->in[4], r);
     TD_TRY(run_turns(&a));
+    if (h->sums) put_sum(&a);
     *(float *)td_operand_at(&k->out[0], r) = td_loss_mean(a.loss.row_loss, h->rows, weights);
     return TD_OK;
 }
@@ -222,6 +262,7 @@ td_status td_head_take(struct td_kernel *k, const struct td_product_site *site, 
     h->classes = k->shape[1].dim[0];
     h->grads = k->op == TD_OP_LINEAR_CE_GRAD;
     h->seeded = has_seed(site, node);
+    h->sums = h->grads && k->in_dtype[3] != TD_F32;
     uint32_t first = h->grads ? 4u + h->seeded : 3;
     h->weights = k->n_in > first ? first : 0;
     if (forward.param) k->in[1] = (struct td_operand){.base = (char *)(uintptr_t)forward.param};

@@ -115,7 +115,7 @@ static void spread_row(const struct ref_call *c, int64_t row, const double *d, i
 static td_status run_linear_rows(struct ref_call *c, const struct classes *k, double share,
                                  double *z, double *d, double *out_loss) {
     bool grads = c->node->op == TD_OP_LINEAR_CE_GRAD, counts;
-    enum td_dtype t = c->in[0].dtype;
+    enum td_dtype t = c->in[0].dtype, first = c->node->attrs.wide ? TD_F32 : t;
     int64_t cols = c->in[1].shape->dim[1], label = 0;
     for (int64_t r = 0; r < c->in[2].n; r++) {
         TD_TRY(label_of(k, r, &label, &counts));
@@ -129,8 +129,9 @@ static td_status run_linear_rows(struct ref_call *c, const struct classes *k, do
         }
         *out_loss += run_row(k, z, label, share, d);
         for (int64_t i = 0; i < k->n && grads; i++) {
+            d[i] = td_ref_round(first, d[i]);
+            if (has_seed(c)) d[i] = td_ref_round(first, d[i] * c->in[4].x[0]);
             d[i] = td_ref_round(t, d[i]);
-            if (has_seed(c)) d[i] = td_ref_round(t, d[i] * c->in[4].x[0]);
         }
         if (grads) spread_row(c, r, d, k->n);
     }

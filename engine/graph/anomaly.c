@@ -3,7 +3,8 @@
 // What a node has written is looked at right after it ran, so what it read was finite. Integers are
 // not looked at, nor what a collective brought: the rank that made it says so itself. A program
 // whose precision scales the loss may overflow on the way back, which is how it finds its scale:
-// there only the forward segment and the update are watched. Pure functions.
+// there only the forward segment, without the gradients that a head makes in it, and the update are
+// watched. Pure functions.
 
 #include <inttypes.h>
 #include <math.h>
@@ -16,8 +17,9 @@
 enum { NAMES_BYTES = 200 };
 
 static bool scales_loss(const struct td_graph *g) {
-    for (uint32_t i = 0; i < g->n_outputs; i++) {
-        if (g->outputs[i].kind == TD_OUTPUT_GATE) return true;
+    for (td_value v = 1; v <= g->n_values; v++) {
+        const struct td_value_info *info = td_gv(g, v);
+        if (info->kind == TD_VALUE_SCALAR && info->index == TD_SCALAR_LOSS_SCALE) return true;
     }
     return false;
 }
@@ -30,7 +32,12 @@ uint32_t td_graph_watched(const struct td_graph *g, td_node node, td_value out[T
     const struct td_node_info *n = td_graph_node(g, node);
     uint32_t count = 0;
     bool on_the_way = n->segment == TD_SEG_BACKWARD || n->segment == TD_SEG_FINISH;
-    if (n->op == TD_OP_ALL_REDUCE || (on_the_way && scales_loss(g))) return 0;
+    bool scaled = (on_the_way || n->op == TD_OP_LINEAR_CE_GRAD) && scales_loss(g);
+    if (n->op == TD_OP_ALL_REDUCE || (on_the_way && scaled)) return 0;
+    if (scaled) {
+        take(g, n->outputs[0], out, &count); // the loss; its gradients are on the way back
+        return count;
+    }
     for (uint32_t i = 0; i < n->n_outputs; i++) {
         take(g, n->outputs[i], out, &count);
     }

@@ -2,26 +2,28 @@
 //
 // The logits of a language model are (tokens, vocabulary), by far its largest tensor, made only to
 // be turned into a loss and, in place, into their own gradient. What fuse left of this,
-//     z = matmul x w trans_b;  loss, d = softmax_ce z labels;  [d = scale d seed;]
-//     dx = matmul d w;  matmul d x trans_a -> dw
+//     z = matmul x w trans_b;  [z = cast z;]  loss, d = softmax_ce z labels;
+//     [d = scale d seed;]  [d = cast d;]  dx = matmul d w;  matmul d x trans_a -> dw
 // becomes one linear_ce_grad where softmax_ce stood, which an accelerator runs a few rows at a
 // time; without gradients it becomes linear_ce. dw is then written in the forward segment: that is
-// sound because the seed of the backward pass is a step scalar, known before, and because nothing
-// touches dw between there and where it was written. A tied table is no exception: fuse has the
-// head write the gradient and the embedding add to it.
+// sound because the seed of the backward pass is made of step scalars, known before, and because
+// nothing touches dw between there and where it was written. A tied table is no exception: fuse has
+// the head write the gradient and the embedding add to it. The casts are 16-mixed's, whose loss and
+// its gradient, up to the seed, are f32 (attrs.wide).
 //
-// Left alone: logits that anybody else reads (accuracy), a bias, a weight stored (in, out), and
-// gradients of 16 bits, which would be rounded once every few rows instead of once. Logits below
-// the size that the caller names are left whole, because the product over all rows at once is
-// faster. Rejected: making the logits again in the backward pass, which costs a third product.
+// Left alone: logits that anybody else reads (accuracy), a bias, and a weight stored (in, out).
+// Logits up to the size that the caller names are left whole, because the product over all rows at
+// once is faster. A gradient of 16 bits is rounded once, not every few rows, so that it is summed
+// in f32 besides: there the logits must be larger than that sum, too, or nothing is saved.
+// Rejected: making the logits again in the backward pass, which costs a third product.
 
 #include "engine/graph/passes.h"
 
 #include "engine/graph/graph_impl.h"
 
-// The nodes of one head; the gradient's only where there is one.
+// The nodes of one head, in order; the gradient's only where there is one. TD_NODE_NONE: none.
 struct head {
-    td_node product, loss, scale, dx, dw; // TD_NODE_NONE: none
+    td_node product, widen, loss, scale, narrow, dx, dw;
 };
 
 struct pass {
@@ -39,11 +41,21 @@ static size_t bytes_of(const struct td_graph *g, td_value v) {
     return (size_t)td_shape_elems(&info->shape) * td_dtype_bytes(info->dtype);
 }
 
-// z = x w^T, two matrices, read by the loss alone.
-static bool is_product(const struct pass *p, td_value z) {
-    const struct td_value_info *info = td_gv(p->g, z);
-    if (info->kind != TD_VALUE_NODE || p->uses[z] != 1) return false;
-    const struct td_node_info *n = &p->g->nodes[info->node];
+static bool is_cast(const struct td_node_info *n) {
+    return n->op == TD_OP_CAST && (n->attrs.scale == 0 || n->attrs.scale == 1);
+}
+
+// Who makes v, if it is a node and has no other reader than the one that asks.
+static td_node only_made_by(const struct pass *p, td_value v) {
+    const struct td_value_info *info = td_gv(p->g, v);
+    bool own = info->kind == TD_VALUE_NODE && p->uses[v] == 1;
+    return own ? info->node : (td_node)TD_NODE_NONE;
+}
+
+// z = x w^T, two matrices.
+static bool is_product(const struct pass *p, td_node at) {
+    if (!is_there(at)) return false;
+    const struct td_node_info *n = &p->g->nodes[at];
     return n->op == TD_OP_MATMUL && n->n_inputs == 2 && n->attrs.trans_b && !n->attrs.trans_a &&
            n->attrs.act == TD_ACT_NONE && !n->attrs.wide &&
            td_gv(p->g, n->inputs[0])->shape.n_dims == 2;
@@ -65,34 +77,38 @@ static bool touches(const struct td_node_info *n, td_value v) {
 // Nothing between the loss and the node that writes dw reads or writes it.
 static bool dw_may_move(const struct pass *p, const struct head *h) {
     const struct td_node_info *dw = &p->g->nodes[h->dw];
-    if (!dw->into || td_dtype_bytes(td_gv(p->g, dw->into)->dtype) < sizeof(float)) return false;
+    if (!dw->into) return false;
     for (td_node n = h->loss; n < h->dw; n++) {
         if (touches(&p->g->nodes[n], dw->into)) return false;
     }
     return true;
 }
 
-// The step scalar that v is, or is a wider copy of; 0: neither.
-static td_value scalar_behind(const struct td_graph *g, td_value v) {
+// A step scalar, or made of step scalars alone.
+static bool is_seed(const struct td_graph *g, td_value v) {
     const struct td_value_info *info = td_gv(g, v);
-    if (info->kind == TD_VALUE_NODE && g->nodes[info->node].op == TD_OP_CAST) {
-        const struct td_node_info *cast = &g->nodes[info->node];
-        bool wider = info->dtype == TD_F64 && (cast->attrs.scale == 0 || cast->attrs.scale == 1);
-        if (wider) v = cast->inputs[0];
+    if (info->kind != TD_VALUE_NODE) return info->kind == TD_VALUE_SCALAR;
+    const struct td_node_info *n = &g->nodes[info->node];
+    bool scalars = n->n_outputs == 1;
+    for (uint32_t i = 0; i < n->n_inputs; i++) {
+        scalars &= td_gv(g, n->inputs[i])->kind == TD_VALUE_SCALAR;
     }
-    return td_gv(g, v)->kind == TD_VALUE_SCALAR ? v : 0;
+    return scalars;
 }
 
-// Finds scale, dx and dw among the readers of d, which must be all of them.
+// Finds scale, narrow, dx and dw among the readers of d, which must be all of them.
 static bool find_gradients(const struct pass *p, struct head *h) {
     const struct td_graph *g = p->g;
     td_value d = g->nodes[h->loss].outputs[1];
     td_value x = g->nodes[h->product].inputs[0], w = g->nodes[h->product].inputs[1];
     for (td_node n = h->loss + 1; n < g->n_nodes; n++) {
         const struct td_node_info *node = &g->nodes[n];
-        if (node->op == TD_OP_SCALE && node->inputs[0] == d && p->uses[d] == 1 &&
-            scalar_behind(g, node->inputs[1])) {
+        bool reads = node->n_inputs && node->inputs[0] == d, only = reads && p->uses[d] == 1;
+        if (only && node->op == TD_OP_SCALE && is_seed(g, node->inputs[1])) {
             h->scale = n;
+            d = node->outputs[0];
+        } else if (only && is_there(h->widen) && is_cast(node)) {
+            h->narrow = n;
             d = node->outputs[0];
         } else if (is_plain_product(node, d, w, false) && node->n_outputs && !node->attrs.wide) {
             h->dx = n;
@@ -115,11 +131,28 @@ static void give_outputs(struct td_graph *g, const struct head *h) {
     g->nodes[h->dx].n_outputs = 0; // or compacting would forget the value's maker
 }
 
+// Who makes the seed stands behind the loss: it takes the place of the product, which goes.
+static void move_seed(struct pass *p, const struct head *h, td_value seed) {
+    struct td_graph *g = p->g;
+    if (td_gv(g, seed)->kind == TD_VALUE_SCALAR) return;
+    td_node from = td_gv(g, seed)->node;
+    if (from < h->loss) return; // another head's, too
+    g->values[g->nodes[h->product].outputs[0]].node = TD_NODE_NONE;
+    enum td_segment segment = g->nodes[h->product].segment;
+    g->nodes[h->product] = g->nodes[from];
+    g->nodes[h->product].segment = segment;
+    g->values[seed].node = h->product;
+    g->nodes[from].n_outputs = 0;
+    p->dead[h->product] = false;
+    p->dead[from] = true;
+}
+
 // The loss's node becomes the head: (x, w, labels[, dw[, seed]][, weights of classes]).
 static td_status put_head(struct pass *p, const struct head *h) {
     struct td_graph *g = p->g;
     struct td_node_info *loss = &g->nodes[h->loss];
     td_value *in = td_arena_array(g->arena, 6, sizeof *in);
+    td_value seed = is_there(h->scale) ? g->nodes[h->scale].inputs[1] : 0;
     uint32_t n = 0;
     if (!in) return td_fail_oom();
     in[n++] = g->nodes[h->product].inputs[0];
@@ -128,31 +161,46 @@ static td_status put_head(struct pass *p, const struct head *h) {
     if (is_there(h->dw)) {
         in[n++] = g->nodes[h->dw].into;
         loss->attrs.accumulate = g->nodes[h->dw].attrs.accumulate;
+        loss->attrs.wide = is_there(h->widen);
     }
-    if (is_there(h->scale)) in[n++] = scalar_behind(g, g->nodes[h->scale].inputs[1]);
+    if (seed) in[n++] = seed;
     if (loss->n_inputs > 2) in[n++] = loss->inputs[2];
     loss->op = is_there(h->dw) ? TD_OP_LINEAR_CE_GRAD : TD_OP_LINEAR_CE;
     loss->inputs = in;
     loss->n_inputs = n;
     give_outputs(g, h);
-    const td_node gone[] = {h->product, h->scale, h->dx, h->dw};
+    const td_node gone[] = {h->product, h->widen, h->scale, h->narrow, h->dx, h->dw};
     for (size_t i = 0; i < TD_COUNTOF(gone); i++) {
         if (is_there(gone[i])) p->dead[gone[i]] = true;
     }
-    td_value seed = is_there(h->scale) ? g->nodes[h->scale].inputs[1] : 0;
-    bool copy = seed && td_gv(g, seed)->kind == TD_VALUE_NODE && p->uses[seed] == 1;
-    if (copy) p->dead[td_gv(g, seed)->node] = true;
+    if (seed) move_seed(p, h, seed);
     return TD_OK;
 }
 
+// Does it save memory? See the top.
+static bool pays(const struct td_graph *g, const struct head *h, size_t whole_bytes) {
+    size_t sum_bytes = 0;
+    if (is_there(h->dw)) {
+        const struct td_value_info *dw = td_gv(g, g->nodes[h->dw].into);
+        bool narrow = td_dtype_bytes(dw->dtype) < sizeof(float);
+        if (narrow) sum_bytes = (size_t)td_shape_elems(&dw->shape) * sizeof(float);
+    }
+    return bytes_of(g, g->nodes[h->product].outputs[0]) > whole_bytes + sum_bytes;
+}
+
 static td_status visit(struct pass *p, td_node n, size_t whole_bytes) {
+    const td_node none = TD_NODE_NONE;
     struct td_graph *g = p->g;
     const struct td_node_info *loss = &g->nodes[n];
-    if (loss->op != TD_OP_SOFTMAX_CE || !is_product(p, loss->inputs[0])) return TD_OK;
-    if (bytes_of(g, loss->inputs[0]) <= whole_bytes) return TD_OK;
-    struct head h = {td_gv(g, loss->inputs[0])->node, n, TD_NODE_NONE, TD_NODE_NONE, TD_NODE_NONE};
+    if (p->dead[n] || loss->op != TD_OP_SOFTMAX_CE) return TD_OK;
+    struct head h = {only_made_by(p, loss->inputs[0]), none, n, none, none, none, none};
+    if (is_there(h.product) && is_cast(&g->nodes[h.product])) {
+        h.widen = h.product;
+        h.product = only_made_by(p, g->nodes[h.widen].inputs[0]);
+    }
+    if (!is_product(p, h.product)) return TD_OK;
     if (p->uses[loss->outputs[1]] && !find_gradients(p, &h)) return TD_OK;
-    return put_head(p, &h);
+    return pays(g, &h, whole_bytes) ? put_head(p, &h) : TD_OK;
 }
 
 td_status td_pass_head(struct td_graph *g, size_t whole_bytes) {

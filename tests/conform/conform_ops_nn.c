@@ -36,8 +36,9 @@ static void cases_head(struct subject *s) {
     for (size_t i = 0; i < TD_COUNTOF(n_rows) * 3; i++) {
         int64_t n = n_rows[i / 3], inner = 2 + (int64_t)(i % 3) * 4, classes = 13 - inner;
         struct op_case c = {.op = TD_OP_LINEAR_CE};
-        for (int form = 0; form < 32; form++) {
+        for (int form = 0; form < 64; form++) {
             bool seeded = form & 1, weighted = form & 2;
+            enum td_dtype dw = form & 32 ? WIDE : ANY;
             c.in[0] = tensor(mat(n, inner));
             c.in[1] = tensor(mat(classes, inner));
             c.in[2] = (struct operand){TD_I32, vec(n), TD_ROLE_PARAM, 0, (double)classes};
@@ -47,15 +48,15 @@ static void cases_head(struct subject *s) {
             c.attrs.accumulate = form & 16;
             c.op = TD_OP_LINEAR_CE_GRAD;
             c.n_in = 3;
-            c.in[c.n_in++] = (struct operand){ANY, mat(classes, inner), TD_ROLE_GRAD, -1, 1};
+            c.in[c.n_in++] = (struct operand){dw, mat(classes, inner), TD_ROLE_GRAD, -1, 1};
             if (seeded) {
-                c.in[c.n_in++] = (struct operand){ANY, rig_shape(0, 0, 0, 0), TD_ROLE_PARAM, 3, 5};
+                c.in[c.n_in++] = (struct operand){WIDE, rig_shape(0, 0, 0, 0), TD_ROLE_PARAM, 3, 5};
             }
             if (weighted) {
-                c.in[c.n_in++] = (struct operand){ANY, vec(classes), TD_ROLE_PARAM, 0.5, 2};
+                c.in[c.n_in++] = (struct operand){WIDE, vec(classes), TD_ROLE_PARAM, 0.5, 2};
             }
             check(s, &c);
-            if (seeded || c.attrs.accumulate) continue;
+            if (seeded || c.attrs.accumulate || dw == WIDE) continue;
             c.op = TD_OP_LINEAR_CE;
             c.in[3] = c.in[4];
             c.n_in--;

@@ -60,13 +60,13 @@ static const struct step_case nets[] = {
 };
 
 // Runs both programs of the rig; out: gradients and buffers.
-static void run_net(const struct td_accelerator_ops *ops, const struct step_case *c, bool mixed,
-                    struct result *out) {
+static void run_net(const struct td_accelerator_ops *ops, const struct step_case *c,
+                    const struct td_plugin_desc *precision, struct result *out) {
     struct rig r;
     void *in[2];
     rig_open_on(&r, ops, 2);
     struct td_compile_options o = step_options(c, NULL);
-    o.precision = mixed ? step_in_bf16 : NULL;
+    step_set_precision(&o, precision);
     o.whole_logits_bytes = 1;
     o.windowed = true;
     r.scalars[TD_SCALAR_WINDOW] = 0.5f;
@@ -90,25 +90,26 @@ static void run_net(const struct td_accelerator_ops *ops, const struct step_case
 }
 
 // Values here are of all sizes: an error counts against the largest of the net.
-static void check_net(struct subject *s, const struct step_case *c, bool mixed, double tolerance) {
+static void check_net(struct subject *s, const struct step_case *c,
+                      const struct td_plugin_desc *precision, double tolerance) {
     static struct result got, want;
-    run_net(s->ops, c, mixed, &got);
-    run_net(td_accelerator_reference.ops, c, mixed, &want);
+    run_net(s->ops, c, precision, &got);
+    run_net(td_accelerator_reference.ops, c, precision, &want);
     assert_int_equal(got.n, want.n);
     double most = 0, off = 0;
     for (size_t k = 0; k < want.n; k++) {
         most = fmax(most, fabs(want.x[k]));
         off = fmax(off, fabs(got.x[k] - want.x[k]));
     }
-    print_message("# %s%s: %.2g of the largest value\n", c->name, mixed ? ", bf16-mixed" : "",
-                  off / most);
+    print_message("# %s, %s: %.2g of the largest value\n", c->name,
+                  precision ? precision->name : "fp32", off / most);
     assert_true(most > 0 && off <= tolerance * most);
     s->n_cases++;
 }
 
 static void cases_nets(struct subject *s) {
     for (size_t i = 0; i < TD_COUNTOF(nets); i++) {
-        check_net(s, &nets[i], false, 2e-5);
+        check_net(s, &nets[i], NULL, 2e-5);
     }
 }
 
@@ -121,8 +122,11 @@ static void cases_heads(struct subject *s) {
         .field = {{.name = "x", .dtype = TD_I32, .sample_shape = {1, {67}}, .n_classes = 50},
                   {.name = "y", .dtype = TD_I32, .sample_shape = {1, {67}}, .n_classes = 50}},
         .batch = 33};
-    check_net(s, &c, false, 2e-5);
-    check_net(s, &c, true, 2e-2);
+    check_net(s, &c, NULL, 2e-5);
+    check_net(s, &c, &td_precision_bf16_mixed, 2e-2);
+    check_net(s, &c, &td_precision_bf16_true, 2e-2);
+    check_net(s, &c, &td_precision_fp16_mixed, 2e-3);
+    check_net(s, &c, &td_precision_fp16_true, 2e-3);
 }
 
 static const struct suite suites[] = {{"steps", cases_nets}, {"heads", cases_heads}};

@@ -8,7 +8,8 @@
 #include "tests/unit/module_rig.h"
 #include "traind/precision.h"
 
-extern const struct td_plugin_desc td_precision_bf16_mixed;
+extern const struct td_plugin_desc td_precision_bf16_mixed, td_precision_bf16_true,
+    td_precision_fp16_mixed, td_precision_fp16_true, td_precision_fp64;
 
 struct step_case {
     const char *name;
@@ -58,16 +59,23 @@ static const struct step_case step_cases[] = {
      .batch = 2},
 };
 
-// A precision for td_compile_options: bf16-mixed.
-static inline td_status step_in_bf16(void *arg, struct td_graph *g,
-                                     const struct td_program_key *key) {
-    (void)arg;
-    const struct td_precision_ops *ops = td_precision_bf16_mixed.ops;
+// For td_compile_options: the precision plugin that is its argument.
+static inline td_status step_lower(void *plugin, struct td_graph *g,
+                                   const struct td_program_key *key) {
+    const struct td_precision_ops *ops = ((const struct td_plugin_desc *)plugin)->ops;
     struct td_precision *p = NULL;
     TD_TRY(ops->open(&p));
     td_status s = ops->rewrite(p, g, key);
     ops->close(p);
     return s;
+}
+
+// NULL: as it is recorded, fp32.
+static inline void step_set_precision(struct td_compile_options *o,
+                                      const struct td_plugin_desc *plugin) {
+    o->precision = plugin ? step_lower : NULL;
+    o->precision_arg = (void *)(uintptr_t)plugin;
+    o->scales_loss = plugin == &td_precision_fp16_mixed;
 }
 
 static inline const struct step_case *step_case(const char *name) {

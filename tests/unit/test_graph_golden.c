@@ -218,54 +218,52 @@ static void test_gpt_has_this_text_when_its_logits_are_never_whole(void **state)
 }
 
 // ---- the same step, as each precision leaves it -------------------------------------------------
-static td_status lower(void *arg, struct td_graph *g, const struct td_program_key *key) {
-    const struct td_plugin_desc *plugin = arg;
-    const struct td_precision_ops *ops = plugin->ops;
-    struct td_precision *p;
-    TD_TRY(ops->open(&p));
-    td_status s = ops->rewrite(p, g, key);
-    ops->close(p);
-    return s;
-}
-
-static void check_precision(const char *name, const struct td_plugin_desc *plugin, bool scales) {
-    union {
-        const void *given;
-        void *arg;
-    } borrow = {.given = plugin};
+static void check_precision(const char *name, const struct td_plugin_desc *plugin) {
     struct td_optimizer_options opt = {
         .op = TD_OP_ADAMW,
         .attrs = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01},
-        .unscale = scales,
+        .unscale = plugin == &td_precision_fp16_mixed,
         .clip_norm = 1};
+    struct td_compile_options o = {
+        .key = rig_key(TD_MODE_TRAIN, 4, true), .strategy = ddp, .optimizer = &opt};
+    step_set_precision(&o, plugin);
     only = "precision fuse";
-    check_program(name, (struct td_compile_options){.key = rig_key(TD_MODE_TRAIN, 4, true),
-                                                    .precision = lower,
-                                                    .precision_arg = borrow.arg,
-                                                    .scales_loss = scales,
-                                                    .strategy = ddp,
-                                                    .optimizer = &opt});
+    check_program(name, o);
+    only = NULL;
+}
+
+// 16-mixed has casts around the loss, and in a window a seed of two scalars.
+static void test_gpt_has_this_text_when_16_mixed_logits_are_never_whole(void **state) {
+    (void)state;
+    struct step_case c = *step_case("gpt");
+    c.knobs = "{\"n_layer\":1,\"n_head\":2,\"n_embd\":8}";
+    struct td_compile_options o = step_options(&c, NULL);
+    o.whole_logits_bytes = 1;
+    o.windowed = true;
+    step_set_precision(&o, &td_precision_fp16_mixed);
+    only = "head";
+    check_program("gpt_head_fp16_mixed", o);
     only = NULL;
 }
 
 static void test_train_step_has_this_text_when_bf16_mixed(void **state) {
     (void)state;
-    check_precision("bf16_mixed", &td_precision_bf16_mixed, false);
+    check_precision("bf16_mixed", &td_precision_bf16_mixed);
 }
 
 static void test_train_step_has_this_text_when_fp16_mixed_with_scaled_loss(void **state) {
     (void)state;
-    check_precision("fp16_mixed", &td_precision_fp16_mixed, true);
+    check_precision("fp16_mixed", &td_precision_fp16_mixed);
 }
 
 static void test_train_step_has_this_text_when_bf16_true(void **state) {
     (void)state;
-    check_precision("bf16_true", &td_precision_bf16_true, false);
+    check_precision("bf16_true", &td_precision_bf16_true);
 }
 
 static void test_train_step_has_this_text_when_fp64(void **state) {
     (void)state;
-    check_precision("fp64", &td_precision_fp64, false);
+    check_precision("fp64", &td_precision_fp64);
 }
 
 static void test_finish_has_this_text_when_values_are_clipped_under_a_scaled_loss(void **state) {
@@ -293,6 +291,7 @@ int main(void) {
         cmocka_unit_test(test_gpt_has_this_text_when_its_logits_are_never_whole),
         cmocka_unit_test(test_train_step_has_this_text_when_bf16_mixed),
         cmocka_unit_test(test_train_step_has_this_text_when_fp16_mixed_with_scaled_loss),
+        cmocka_unit_test(test_gpt_has_this_text_when_16_mixed_logits_are_never_whole),
         cmocka_unit_test(test_train_step_has_this_text_when_bf16_true),
         cmocka_unit_test(test_train_step_has_this_text_when_fp64),
         cmocka_unit_test(test_finish_has_this_text_when_values_are_clipped_under_a_scaled_loss),

@@ -51,7 +51,7 @@ static void check_case(const struct step_case *c, bool mixed, size_t whole_logit
     struct rig r;
     int level[3];
     struct td_compile_options o = step_options(c, &adamw);
-    o.precision = mixed ? step_in_bf16 : NULL;
+    step_set_precision(&o, mixed ? &td_precision_bf16_mixed : NULL);
     o.whole_logits_bytes = whole_logits_bytes;
     rig_open(&r);
     for (int i = 0; i < 3; i++) {
@@ -96,14 +96,15 @@ static void test_steps_keep_their_bits_in_a_tight_plan_when_values_are_made_agai
     check_case(step_case("gpt"), true, 1);
 }
 
-// Programs of the first and of a later micro-batch of a window, with and without whole logits.
-static void check_head(bool mixed, bool windowed) {
-    const struct step_case *c = step_case("gpt");
-    struct td_compile_options o = step_options(c, &adamw);
+// The same step with and without whole logits; the latter also one segment after the other.
+static void check_head(const struct td_plugin_desc *precision, bool windowed) {
+    struct step_case c = *step_case("gpt");
+    c.batch = 6; // logits of 16 bits must be larger than what a gradient of 16 bits is summed in
+    struct td_compile_options o = step_options(&c, &adamw);
     struct result got[2];
     struct rig r;
     rig_open(&r);
-    o.precision = mixed ? step_in_bf16 : NULL;
+    step_set_precision(&o, precision);
     o.windowed = windowed;
     for (int i = 0; i < 2; i++) {
         o.whole_logits_bytes = i ? 1 : 0;
@@ -111,20 +112,57 @@ static void check_head(bool mixed, bool windowed) {
     }
     rig_place(&r);
     r.scalars[TD_SCALAR_WINDOW] = windowed ? 1.0f / 3 : 1;
+    r.scalars[TD_SCALAR_LOSS_SCALE] = o.scales_loss ? 1024 : 1;
     size_t whole = r.program[0].compiled->program.arena_bytes;
     assert_true(r.program[1].compiled->program.arena_bytes < whole);
     for (int i = 0; i < 2; i++) {
-        got[i] = run_steps(&r, i, c, false);
+        got[0] = run_steps(&r, 0, &c, false);
+        got[1] = run_steps(&r, 1, &c, i == 1);
+        assert_same(&c, precision ? precision->name : "fp32", &got[0], &got[1]);
+        free(got[0].state);
     }
-    assert_same(c, "logits never whole", &got[0], &got[1]);
-    free(got[0].state);
     rig_close(&r);
 }
 
 static void test_head_keeps_the_bits_of_the_step_when_logits_are_never_whole(void **state) {
     (void)state;
+    const struct td_plugin_desc *const precisions[] = {NULL,
+                                                       &td_precision_bf16_mixed,
+                                                       &td_precision_fp16_mixed,
+                                                       &td_precision_bf16_true,
+                                                       &td_precision_fp16_true,
+                                                       &td_precision_fp64};
+    for (size_t i = 0; i < TD_COUNTOF(precisions) * 2; i++) {
+        check_head(precisions[i / 2], i % 2);
+    }
+}
+
+// Wherever they are made: in the backward segment, and by the head in the forward one.
+static void test_gradients_are_not_watched_when_the_loss_is_scaled(void **state) {
+    (void)state;
+    const struct step_case *c = step_case("gpt");
+    td_value v[TD_MAX_WATCHED];
     for (int form = 0; form < 4; form++) {
-        check_head(form & 1, form & 2);
+        struct td_compile_options o = step_options(c, &adamw);
+        struct rig r;
+        bool scaled = form & 1;
+        rig_open(&r);
+        o.whole_logits_bytes = 1;
+        o.key.apply = form & 2; // or a micro-batch in the middle of a window
+        step_set_precision(&o, scaled ? &td_precision_fp16_mixed : &td_precision_bf16_mixed);
+        const struct td_graph *g = r.program[rig_add(&r, &o)].compiled->graph;
+        int heads = 0;
+        for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
+            const struct td_node_info *node = td_graph_node(g, n);
+            uint32_t n_watched = td_graph_watched(g, n, v);
+            if (node->segment == TD_SEG_BACKWARD) assert_true(n_watched ? !scaled : scaled);
+            if (node->op != TD_OP_LINEAR_CE_GRAD) continue;
+            assert_int_equal(n_watched, scaled ? 1 : 3);
+            assert_int_equal(v[0], td_graph_loss_value(g));
+            heads++;
+        }
+        assert_int_equal(heads, 1);
+        rig_close(&r);
     }
 }
 
@@ -136,7 +174,7 @@ static size_t gpt_arena(const char *knobs, enum td_recompute level, bool mixed) 
     struct rig r;
     rig_open(&r);
     o.recompute = level;
-    o.precision = mixed ? step_in_bf16 : NULL;
+    step_set_precision(&o, mixed ? &td_precision_bf16_mixed : NULL);
     size_t bytes = r.program[rig_add(&r, &o)].compiled->program.arena_bytes;
     rig_close(&r);
     return bytes;
@@ -166,6 +204,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steps_keep_their_bits_in_a_tight_plan_when_values_are_made_again),
         cmocka_unit_test(test_head_keeps_the_bits_of_the_step_when_logits_are_never_whole),
+        cmocka_unit_test(test_gradients_are_not_watched_when_the_loss_is_scaled),
         cmocka_unit_test(test_memory_of_a_block_falls_to_one_value_when_all_is_made_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
