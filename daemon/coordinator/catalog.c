@@ -93,6 +93,7 @@ static td_status encode(const struct td_checkpoint *c, struct td_buf *out) {
     TD_TRY(td_json_print_string(c->node, strlen(c->node), out));
     TD_TRY(td_buf_str(out, ",\"directory\":"));
     TD_TRY(td_json_print_string(c->directory, strlen(c->directory), out));
+    if (c->leaving) TD_TRY(td_buf_str(out, ",\"leaving\":1"));
     if (c->damage) {
         TD_TRY(td_buf_str(out, ",\"damage\":"));
         TD_TRY(td_json_print_string(c->damage, strlen(c->damage), out));
@@ -231,6 +232,9 @@ static bool complete(const struct td_checkpoint *c) {
 
 static void commit(struct td_core *core, struct td_job *j, struct td_checkpoint *c) {
     c->committed = true;
+    for (uint32_t i = j->n_checkpoints; i-- > 0;) {
+        if (j->checkpoints[i]->leaving) remove_row(core, j, i);
+    }
     td_core_touch(core, j); // watchers see the newest checkpoint
     core->queue_dirty = true;
 }
@@ -342,9 +346,25 @@ void td_catalog_on_skipped(struct td_core *core, struct td_job *j, const char *d
     td_job_note(j, "checkpoint %.60s was skipped: %.200s", directory, why); // of ckpt_path
 }
 
+// Nothing else could be resumed from, and something newer is on its way.
+static bool is_needed(const struct td_job *j, const struct td_checkpoint *c) {
+    if (!c->streamed || !c->committed || c->damage || !td_catalog_pending(j)) return false;
+    for (uint32_t i = 0; i < j->n_checkpoints; i++) {
+        const struct td_checkpoint *other = j->checkpoints[i];
+        if (other != c && other->committed && !other->damage) return false;
+    }
+    return true;
+}
+
 void td_catalog_on_removed(struct td_core *core, struct td_job *j, const char *path) {
     for (uint32_t i = 0; i < j->n_checkpoints; i++) {
-        if (strcmp(j->checkpoints[i]->path, path) != 0) continue;
+        struct td_checkpoint *c = j->checkpoints[i];
+        if (strcmp(c->path, path) != 0) continue;
+        if (is_needed(j, c)) {
+            c->leaving = true;
+            save(core, j, c);
+            return;
+        }
         remove_row(core, j, i);
         td_core_touch(core, j);
         return;
@@ -403,6 +423,7 @@ td_status td_catalog_load(struct td_core *core, const char *key, const char *bod
     c->attempt = (uint32_t)u64(v, "attempt");
     c->committed = u64(v, "committed") != 0;
     c->streamed = u64(v, "streamed") != 0;
+    c->leaving = u64(v, "leaving") != 0;
     c->time_ns = (int64_t)u64(v, "time_ns");
     const char *damage = td_json_string(td_json_get(v, "damage"), "");
     if (damage[0]) c->damage = td_core_dup(damage);

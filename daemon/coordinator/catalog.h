@@ -7,7 +7,9 @@
 // the event makes it PENDING and names its files with their digests; each file that arrives
 // (PutShard) and is durable and verified here is a shard row; with the last of both it is
 // COMMITTED, in one transaction. Either may come first. A removed event takes the row away; the
-// files of a streamed one are deleted after that is committed.
+// files of a streamed one are deleted after that is committed. But a rank removes when the newer
+// one is on its own disk: while that is on its way to here, the last committed one stays, LEAVING,
+// and goes in the transaction that commits another. So what a job has once, it never has not.
 //
 // A checkpoint that a loader had to pass over is DAMAGED when its only files are those that the
 // loader saw. Of a streamed one the loader may have seen a copy: its own files are hashed then
@@ -35,6 +37,7 @@ struct td_checkpoint {
     bool committed;
     char *damage;  // how it was found damaged; NULL: it was not
     bool streamed; // its files are at the coordinator
+    bool leaving;  // its rank removed it
     int64_t time_ns;
     char *metrics_json; // an object of numbers, or NULL
     struct td_checkpoint_file *files;

@@ -361,6 +361,51 @@ def test_upload_of_a_checkpoint_that_retention_removed_is_ended(coordinator):
     node.close()
 
 
+@pytest.mark.parametrize("end", ["newer one comes", "node is lost", "newer one is removed, too"])
+@pytest.mark.parametrize("killed", [False, True], ids=["", "coordinator killed"])
+def test_last_checkpoint_stays_until_a_newer_one_is_committed(coordinator, end, killed):
+    node, job, attempt = run_one(coordinator, "restart.backoff=[0]")
+    data = os.urandom(1000)
+
+    def upload(step):
+        attempt.put(step, "model.safetensors", data)
+        attempt.put(step, "manifest.json", b"{}")
+
+    states = lambda: {c.step: c.State.Name(c.state) for c in coordinator.checkpoints(job)}
+    attempt.checkpoint(10, {"model.safetensors": data}, b"{}")
+    upload(10)
+    until("the first is committed", lambda: coordinator.job(job).checkpoint == "a1/step-10")
+    attempt.checkpoint(20, {"model.safetensors": data}, b"{}")  # save_top_k 1: the rank has it, and no other
+    attempt.line("removed", step=10, path="a1/step-10")
+    attempt.acked(1, 0, len(attempt.events))
+    if killed:
+        coordinator.restart()
+        node = attempt.node = FakeNode(coordinator, held=[node.m.AttemptHeld(id=attempt.id, alive=True, launcher_major=1)])
+    assert states() == {10: "COMMITTED", 20: "PENDING"} and coordinator.job(job).checkpoint == "a1/step-10"
+    assert coordinator.weights(job) == {"model.safetensors": data}
+    if end == "node is lost":
+        node.close()
+        again = FakeNode(coordinator).attempt()
+        assert [(r.path, r.fetch) for r in again.assign.resume] == [("a1/step-10", True)]
+        assert states() == {10: "COMMITTED"}
+        again.node.close()
+        return
+    last = 20
+    if end == "newer one is removed, too":
+        last = 30
+        attempt.checkpoint(30, {"model.safetensors": data}, b"{}")
+        attempt.line("removed", step=20, path="a1/step-20")
+        attempt.acked(1, 0, len(attempt.events))
+        assert states() == {10: "COMMITTED", 30: "PENDING"}
+    upload(last)
+    until("it gives way", lambda: states() == {last: "COMMITTED"})
+    kept = ["a1", f"a1/step-{last}", f"a1/step-{last}/manifest.json", f"a1/step-{last}/model.safetensors"]
+    until("its files, too", lambda: files_of(coordinator, job) == kept)
+    attempt.end()
+    coordinator.finish(job)
+    node.close()
+
+
 def test_leftovers_of_attempts_that_are_over_go_at_the_next_start(coordinator):
     node, job, attempt = run_one(coordinator)
     data = os.urandom(1000)
