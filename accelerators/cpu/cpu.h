@@ -6,7 +6,7 @@
 //   cpu.c        the ops table: open, memory, copy, run
 //   compile.c    a program becomes a list of kernels with resolved operands
 //   onednn.c     what all users of oneDNN share: engine, packed weights
-//   pack.c       fp32 weights for bf16 products, packed faster than oneDNN does
+//   pack.c       weights packed for products, faster than oneDNN does
 //   product.c    from a matmul node to what gemm.c is asked for
 //   head.c       the last linear layer with its loss, a few rows at a time
 //   gemm.c       matrix products by oneDNN: algorithm and weight layout

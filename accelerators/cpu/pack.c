@@ -1,6 +1,6 @@
-// Packs of fp32 weights for bf16 products; contract in pack.h. Sixteen rows at a time are rounded
-// and transposed in tiles of eight by eight pairs, so that rows are read in order and whole cache
-// lines are written. What fills no block is oneDNN's.
+// Packs of weights for products; contract in pack.h. Sixteen rows at a time (a strip) are
+// transposed in tiles of eight by eight words, one fp32 or two bf16 each, so that rows are read in
+// order and whole cache lines are written. What has no whole blocks of columns is oneDNN's.
 
 #include "accelerators/cpu/pack.h"
 
@@ -10,72 +10,150 @@
 #include "accelerators/cpu/shuffle.h"
 #include "lib/base/half.h"
 
-enum { ROWS = 64, COLS = 16, AT_ONCE = 16, PAIRS = COLS / 2 };
+enum { COLS = 16, STRIP = 16, TILE = 8, MAX_BLOCK = 64 };
+enum kind { ROUND, HALF, FLOAT }; // fp32 to bf16, bf16 as it is, fp32 as it is
 
-typedef uint32_t pairs __attribute__((vector_size(PAIRS * sizeof(uint32_t))));
+typedef uint32_t words __attribute__((vector_size(TILE * sizeof(uint32_t))));
 
 struct pack_arg {
     const struct td_pack_shape *s;
-    const float *from;
-    uint16_t *to;
+    const char *from;
+    uint32_t *to;
 };
+
+// Rows of a block of this layout, 0: it is none of ours.
+static int64_t block_of(const dnnl_memory_desc_t *layout) {
+    const dnnl_blocking_desc_t *b = &layout->format_desc.blocking;
+    const bool half = layout->data_type == dnnl_bf16;
+    if (b->inner_nblks != (half ? 3 : 2) || b->inner_idxs[0] != 1 || b->inner_idxs[1] != 0)
+        return 0;
+    if (b->inner_blks[0] != (half ? COLS / 2 : COLS)) return 0;
+    if (half && (b->inner_blks[2] != 2 || b->inner_idxs[2] != 1)) return 0;
+    int64_t rows = b->inner_blks[1];
+    return rows % STRIP || rows > MAX_BLOCK ? 0 : rows;
+}
 
 struct td_pack_shape td_pack_shape_of(const dnnl_memory_desc_t *plain,
                                       const dnnl_memory_desc_t *layout) {
-    static const dnnl_dim_t blocks[] = {PAIRS, ROWS, 2}, of_dim[] = {1, 0, 1};
     const dnnl_blocking_desc_t *b = &layout->format_desc.blocking;
     const dnnl_blocking_desc_t *p = &plain->format_desc.blocking;
-    struct td_pack_shape none = {0};
-    bool types = plain->data_type == dnnl_f32 && layout->data_type == dnnl_bf16;
+    const struct td_pack_shape none = {0};
     bool kinds = plain->format_kind == dnnl_blocked && layout->format_kind == dnnl_blocked;
-    if (!types || !kinds || plain->ndims != 2 || layout->ndims != 2) return none;
-    if (p->inner_nblks != 0 || b->inner_nblks != 3) return none;
-    for (int i = 0; i < 3; i++) {
-        if (b->inner_blks[i] != blocks[i] || b->inner_idxs[i] != of_dim[i]) return none;
-    }
-    int64_t rows = plain->dims[0], cols = plain->dims[1];
-    bool rows_of_plain = p->strides[1] == 1 && p->strides[0] == cols;
-    if (rows % ROWS || cols % COLS || !rows_of_plain) return none;
-    return (struct td_pack_shape){rows, cols, b->strides[0], b->strides[1]};
+    bool narrows = plain->data_type == dnnl_f32 && layout->data_type == dnnl_bf16;
+    bool keeps = plain->data_type == layout->data_type &&
+                 (plain->data_type == dnnl_f32 || plain->data_type == dnnl_bf16);
+    if (!kinds || !(narrows || keeps) || plain->ndims != 2 || layout->ndims != 2) return none;
+    int64_t rows = plain->dims[0], cols = plain->dims[1], block = block_of(layout);
+    bool rows_of_plain = p->inner_nblks == 0 && p->strides[1] == 1 && p->strides[0] == cols;
+    if (!block || cols % COLS || !rows_of_plain) return none;
+    const bool half = layout->data_type == dnnl_bf16;
+    return (struct td_pack_shape){.rows = rows,
+                                  .cols = cols,
+                                  .block = block,
+                                  .row_block = b->strides[0] / (half ? 2 : 1),
+                                  .col_block = b->strides[1] / (half ? 2 : 1),
+                                  .from_half = plain->data_type == dnnl_bf16,
+                                  .to_half = half};
 }
 
-// Eight rows by sixteen columns, for place `row` of a block.
-static inline __attribute__((always_inline)) void pack_tile(const float *from, int64_t cols,
-                                                            uint16_t *to) {
-    pairs a[8], b[8];
-    for (int r = 0; r < 8; r++) {
-        uint16_t half[COLS];
-        for (int c = 0; c < COLS; c++) {
-            half[c] = td_bf16_of_f32(from[r * cols + c]);
+// ---- a strip ------------------------------------------------------------------------------------
+// Eight words of a row.
+static inline __attribute__((always_inline)) void load(enum kind kind, const char *from,
+                                                       words *to) {
+    if (kind != ROUND) {
+        memcpy(to, from, sizeof *to);
+        return;
+    }
+    float x[2 * TILE];
+    uint16_t half[2 * TILE];
+    memcpy(x, from, sizeof x);
+    for (int c = 0; c < 2 * TILE; c++) {
+        half[c] = td_bf16_of_f32(x[c]);
+    }
+    memcpy(to, half, sizeof half);
+}
+
+// Blocks of columns one behind the other, from rows that are row_bytes apart.
+static inline __attribute__((always_inline)) void pack_strip(enum kind kind,
+                                                             const struct td_pack_shape *s,
+                                                             const char *from, int64_t row_bytes,
+                                                             int64_t n_blocks, uint32_t *to) {
+    const int tiles = kind == FLOAT ? 2 : 1, step = (kind == ROUND ? 2 : 1) * (int)sizeof(words);
+    for (int64_t i = 0; i < n_blocks; i++, to += s->col_block) {
+        for (int t = 0; t < tiles; t++, from += step) {
+            for (int top = 0; top < STRIP; top += TILE) {
+                words a[TILE], b[TILE];
+                for (int r = 0; r < TILE; r++) {
+                    load(kind, from + (top + r) * row_bytes, &a[r]);
+                }
+                TD_INTERLEAVE(a, b)
+                TD_INTERLEAVE(b, a)
+                TD_INTERLEAVE(a, b)
+                for (int w = 0; w < TILE; w++) {
+                    memcpy(to + (t * TILE + w) * s->block + top, &b[w], sizeof *b);
+                }
+            }
         }
-        memcpy(&a[r], half, sizeof half);
-    }
-    TD_INTERLEAVE(a, b)
-    TD_INTERLEAVE(b, a)
-    TD_INTERLEAVE(a, b)
-    for (int k = 0; k < PAIRS; k++) {
-        memcpy(to + k * 2 * ROWS, &b[k], sizeof *b);
     }
 }
 
-// Sixteen rows: all blocks that they are in.
-TD_CLONES static void pack_rows(const float *from, int64_t cols, int64_t col_block, uint16_t *to) {
-    for (int64_t c = 0; c < cols; c += COLS, to += col_block) {
-        pack_tile(from + c, cols, to);
-        pack_tile(from + 8 * cols + c, cols, to + 2 * 8);
+TD_CLONES static void strip_round(const struct td_pack_shape *s, const char *from,
+                                  int64_t row_bytes, int64_t n_blocks, uint32_t *to) {
+    pack_strip(ROUND, s, from, row_bytes, n_blocks, to);
+}
+
+TD_CLONES static void strip_half(const struct td_pack_shape *s, const char *from, int64_t row_bytes,
+                                 int64_t n_blocks, uint32_t *to) {
+    pack_strip(HALF, s, from, row_bytes, n_blocks, to);
+}
+
+TD_CLONES static void strip_float(const struct td_pack_shape *s, const char *from,
+                                  int64_t row_bytes, int64_t n_blocks, uint32_t *to) {
+    pack_strip(FLOAT, s, from, row_bytes, n_blocks, to);
+}
+
+static void strip(const struct td_pack_shape *s, const char *from, int64_t row_bytes,
+                  int64_t n_blocks, uint32_t *to) {
+    if (s->from_half) {
+        strip_half(s, from, row_bytes, n_blocks, to);
+    } else if (s->to_half) {
+        strip_round(s, from, row_bytes, n_blocks, to);
+    } else {
+        strip_float(s, from, row_bytes, n_blocks, to);
+    }
+}
+
+// ---- all of it ----------------------------------------------------------------------------------
+// A strip of which the weights have n rows only, maybe none.
+static void strip_short(const struct td_pack_shape *s, const char *from, int64_t n, uint32_t *to) {
+    const size_t bytes = s->from_half ? sizeof(uint16_t) : sizeof(float), row = COLS * bytes;
+    float room[STRIP * COLS] = {0};
+    for (int64_t c = 0; c < s->cols; c += COLS, to += s->col_block) {
+        for (int64_t r = 0; r < n; r++) {
+            memcpy((char *)room + (size_t)r * row, from + (size_t)(r * s->cols + c) * bytes, row);
+        }
+        strip(s, (const char *)room, (int64_t)row, 1, to);
     }
 }
 
 static void pack_range(const void *arg, int64_t begin, int64_t end) {
     const struct pack_arg *a = arg;
+    const struct td_pack_shape *s = a->s;
+    const int64_t row_bytes = s->cols * (s->from_half ? 2 : 4);
     for (int64_t i = begin; i < end; i++) {
-        int64_t row = i * AT_ONCE;
-        pack_rows(a->from + row * a->s->cols, a->s->cols, a->s->col_block,
-                  a->to + row / ROWS * a->s->row_block + row % ROWS * 2);
+        int64_t row = i * STRIP, left = TD_MIN(s->rows - row, (int64_t)STRIP);
+        uint32_t *to = a->to + row / s->block * s->row_block + row % s->block;
+        const char *from = a->from + row * row_bytes;
+        if (left < STRIP) {
+            strip_short(s, from, left, to);
+        } else {
+            strip(s, from, row_bytes, s->cols / COLS, to);
+        }
     }
 }
 
-void td_pack_rows(const struct td_pack_shape *s, const float *from, uint16_t *to) {
+void td_pack_rows(const struct td_pack_shape *s, const void *from, void *to) {
     struct pack_arg a = {s, from, to};
-    td_parallel_units(td_parallel_threads(), s->rows / AT_ONCE, pack_range, &a);
+    int64_t strips = (s->rows + s->block - 1) / s->block * (s->block / STRIP);
+    td_parallel_units(td_parallel_threads(), strips, pack_range, &a);
 }

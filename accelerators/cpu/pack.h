@@ -1,9 +1,10 @@
 #ifndef TRAIND_ACCELERATORS_CPU_PACK_H
 #define TRAIND_ACCELERATORS_CPU_PACK_H
 
-// Pack: fp32 weights (rows, cols) in the layout that oneDNN's bf16 products read, blocks of 64 rows
-// by 16 columns whose columns lie in pairs (AB8b64a2b). oneDNN's own reorder goes element by
-// element and takes as long as a product of 128 rows. Bits: lib/base/half.h's rounding.
+// Pack: weights (rows, cols) in the layout that oneDNN's products read: blocks of 16 to 64 rows by
+// 16 columns, column behind column for fp32 (AB16b64a), pairs of columns for bf16 (AB8b64a2b).
+// oneDNN's own reorder takes as long as a product of 30 rows in fp32, of 130 in bf16.
+// Bits: lib/base/half.h's rounding, where fp32 becomes bf16; else the weights' own.
 
 #include <oneapi/dnnl/dnnl.h>
 #include <stdbool.h>
@@ -12,11 +13,13 @@
 // What td_pack_rows takes of (rows, cols); cols 0: nothing, it is another layout.
 struct td_pack_shape {
     int64_t rows, cols;
-    int64_t row_block, col_block; // elements from one block to the next
+    int64_t block;                // rows of one
+    int64_t row_block, col_block; // words of 4 bytes from one block to the next
+    bool from_half, to_half;      // bf16, else fp32
 };
 struct td_pack_shape td_pack_shape_of(const dnnl_memory_desc_t *plain,
                                       const dnnl_memory_desc_t *layout);
-// On all threads of the team.
-void td_pack_rows(const struct td_pack_shape *s, const float *from, uint16_t *to);
+// On all threads of the team. Rows that fill up the last block are zeroes.
+void td_pack_rows(const struct td_pack_shape *s, const void *from, void *to);
 
 #endif

@@ -1,7 +1,8 @@
-// Packs of fp32 weights for bf16 products: every element where the layout says, rounded like
-// everywhere else; what fills no block is refused.
+// Packs of weights for products: every element where the layout says, rounded like everywhere else
+// or not at all, zeroes where rows end within a block; other layouts are refused.
 
 #include <math.h>
+#include <string.h>
 
 #include "accelerators/cpu/pack.c"
 #include "tests/unit/test.h"
@@ -17,64 +18,120 @@ void td_parallel_units(int32_t n_threads, int64_t n, td_range_fn *fn, const void
     fn(arg, n / 2, n);
 }
 
-static dnnl_memory_desc_t plain(int64_t rows, int64_t cols) {
+static dnnl_memory_desc_t plain(int64_t rows, int64_t cols, dnnl_data_type_t type) {
     return (dnnl_memory_desc_t){.ndims = 2,
                                 .dims = {rows, cols},
-                                .data_type = dnnl_f32,
+                                .data_type = type,
                                 .format_kind = dnnl_blocked,
                                 .format_desc.blocking.strides = {cols, 1}};
 }
 
-// As oneDNN describes AB8b64a2b.
-static dnnl_memory_desc_t packed(int64_t rows, int64_t cols) {
-    dnnl_memory_desc_t d = plain(rows, cols);
-    d.data_type = dnnl_bf16;
-    d.format_desc.blocking = (dnnl_blocking_desc_t){.strides = {cols * ROWS, (int64_t)ROWS * COLS},
-                                                    .inner_nblks = 3,
-                                                    .inner_blks = {8, 64, 2},
+// As oneDNN describes AB8b64a2b (bf16) and AB16b64a (f32), with any number of rows in a block.
+static dnnl_memory_desc_t packed(int64_t rows, int64_t cols, dnnl_data_type_t type, int64_t block) {
+    dnnl_memory_desc_t d = plain(rows, cols, type);
+    const bool half = type == dnnl_bf16;
+    d.format_desc.blocking = (dnnl_blocking_desc_t){.strides = {cols * block, block * COLS},
+                                                    .inner_nblks = half ? 3 : 2,
+                                                    .inner_blks = {half ? 8 : 16, block, 2},
                                                     .inner_idxs = {1, 0, 1}};
     return d;
 }
 
-static void test_weights_lie_in_pairs_of_columns_when_packed(void **state) {
-    (void)state;
-    enum { N_ROWS = 128, N_COLS = 80 };
-    static float from[N_ROWS * N_COLS];
-    static uint16_t to[N_ROWS * N_COLS];
-    dnnl_memory_desc_t a = plain(N_ROWS, N_COLS), b = packed(N_ROWS, N_COLS);
+enum { MOST_ROWS = 192, N_COLS = 80 };
+static float values[MOST_ROWS * N_COLS];
+static uint16_t halves[MOST_ROWS * N_COLS];
+
+static void fill(void) {
+    for (int i = 0; i < MOST_ROWS * N_COLS; i++) {
+        values[i] = (float)(i - 3000) * 1.0009765625f;
+    }
+    values[17] = NAN;
+    values[18] = -INFINITY;
+    for (int i = 0; i < MOST_ROWS * N_COLS; i++) {
+        halves[i] = td_bf16_of_f32(values[i]);
+    }
+}
+
+// Where an element lies, counted in elements.
+static int64_t place(int64_t r, int64_t c, int64_t block, bool half) {
+    int64_t first = (r / block * (N_COLS / COLS) + c / COLS) * block * COLS;
+    c %= COLS;
+    r %= block;
+    return first + (half ? c / 2 * 2 * block + r * 2 + c % 2 : c * block + r);
+}
+
+// Every element at its place, zeroes in the rows that fill up the last block.
+static void expect_packed(int64_t rows, int64_t block, dnnl_data_type_t from, dnnl_data_type_t to) {
+    static uint32_t out[MOST_ROWS * N_COLS];
+    dnnl_memory_desc_t a = plain(rows, N_COLS, from), b = packed(rows, N_COLS, to, block);
     struct td_pack_shape s = td_pack_shape_of(&a, &b);
     assert_int_equal(s.cols, N_COLS);
-    for (int i = 0; i < N_ROWS * N_COLS; i++) {
-        from[i] = (float)(i - 3000) * 1.0009765625f;
-    }
-    from[17] = NAN;
-    from[18] = -INFINITY;
-    td_pack_rows(&s, from, to);
-    for (int64_t r = 0; r < N_ROWS; r++) {
+    memset(out, 0xff, sizeof out);
+    td_pack_rows(&s, from == dnnl_f32 ? (const void *)values : halves, out);
+    for (int64_t r = 0; r < (rows + block - 1) / block * block; r++) {
         for (int64_t c = 0; c < N_COLS; c++) {
-            int64_t block = (r / 64 * (N_COLS / 16) + c / 16) * 64 * 16;
-            int64_t at = block + c % 16 / 2 * 128 + r % 64 * 2 + c % 2;
-            assert_int_equal(to[at], td_bf16_of_f32(from[r * N_COLS + c]));
+            int64_t at = place(r, c, block, to == dnnl_bf16), i = r * N_COLS + c;
+            uint32_t bits = 0;
+            if (r < rows && to == dnnl_f32) memcpy(&bits, &values[i], sizeof bits);
+            if (r < rows && to == dnnl_bf16) bits = halves[i];
+            assert_int_equal(to == dnnl_f32 ? out[at] : ((uint16_t *)out)[at], bits);
         }
     }
 }
 
+static void test_weights_lie_in_pairs_of_columns_when_packed_as_bf16(void **state) {
+    (void)state;
+    fill();
+    expect_packed(128, 64, dnnl_f32, dnnl_bf16);
+    expect_packed(128, 64, dnnl_bf16, dnnl_bf16);
+    expect_packed(96, 48, dnnl_f32, dnnl_bf16);
+}
+
+static void test_weights_lie_in_columns_when_packed_as_fp32(void **state) {
+    (void)state;
+    fill();
+    expect_packed(128, 64, dnnl_f32, dnnl_f32);
+    expect_packed(32, 16, dnnl_f32, dnnl_f32);
+}
+
+static void test_last_block_is_filled_with_zeroes_when_rows_end_in_it(void **state) {
+    static const int64_t rows[] = {1, 16, 17, 65, 127, 145};
+    (void)state;
+    fill();
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        expect_packed(rows[i], 64, dnnl_f32, dnnl_bf16);
+        expect_packed(rows[i], 64, dnnl_bf16, dnnl_bf16);
+        expect_packed(rows[i], 64, dnnl_f32, dnnl_f32);
+    }
+}
+
+static void expect_refused(const dnnl_memory_desc_t *plain_of, const dnnl_memory_desc_t *layout) {
+    assert_int_equal(td_pack_shape_of(plain_of, layout).cols, 0);
+}
+
 static void test_layout_is_left_to_the_library_when_it_is_another(void **state) {
     (void)state;
-    dnnl_memory_desc_t a = plain(128, 80), b = packed(128, 80);
-    dnnl_memory_desc_t few = plain(96, 80), few_packed = packed(96, 80);
-    assert_int_equal(td_pack_shape_of(&few, &few_packed).cols, 0); // one and a half blocks
-    assert_int_equal(td_pack_shape_of(&a, &a).cols, 0);
-    a.data_type = dnnl_bf16;
-    assert_int_equal(td_pack_shape_of(&a, &b).cols, 0); // of bf16 parameters
-    a = plain(128, 80);
-    b.format_desc.blocking.inner_blks[1] = 32;
-    assert_int_equal(td_pack_shape_of(&a, &b).cols, 0);
+    dnnl_memory_desc_t a = plain(128, 80, dnnl_f32), b = packed(128, 80, dnnl_bf16, 64);
+    dnnl_memory_desc_t c = plain(128, 88, dnnl_f32), d = packed(128, 88, dnnl_bf16, 64);
+    expect_refused(&c, &d); // five and a half blocks of columns
+    expect_refused(&a, &a);
+    d = packed(128, 80, dnnl_f32, 64);
+    c = plain(128, 80, dnnl_bf16);
+    expect_refused(&c, &d); // it would widen
+    b.format_desc.blocking.inner_blks[1] = 8;
+    expect_refused(&a, &b);
+    d.format_desc.blocking.inner_idxs[0] = 0;
+    expect_refused(&a, &d);
+    a.format_desc.blocking = (dnnl_blocking_desc_t){.strides = {1, 128}};
+    b = packed(128, 80, dnnl_bf16, 64);
+    expect_refused(&a, &b); // stored in columns
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_weights_lie_in_pairs_of_columns_when_packed),
+        cmocka_unit_test(test_weights_lie_in_pairs_of_columns_when_packed_as_bf16),
+        cmocka_unit_test(test_weights_lie_in_columns_when_packed_as_fp32),
+        cmocka_unit_test(test_last_block_is_filled_with_zeroes_when_rows_end_in_it),
         cmocka_unit_test(test_layout_is_left_to_the_library_when_it_is_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
