@@ -31,7 +31,6 @@ struct spec {
     enum td_image_layout x_layout, y_layout;
     enum td_dtype dtype, w_dtype; // of the images; of the weights or their gradient
     bool has_bias, accumulate;
-    enum td_act act;
     const void *param; // address of the parameter that the weights are, or NULL
 };
 
@@ -84,17 +83,9 @@ static dnnl_status_t describe(const struct spec *s, struct descs *d) {
     return st;
 }
 
-static dnnl_status_t make_attr(const struct spec *s, dnnl_primitive_attr_t *out_attr) {
-    dnnl_post_ops_t ops = NULL;
+static dnnl_status_t make_attr(dnnl_primitive_attr_t *out_attr) {
     dnnl_status_t st = dnnl_primitive_attr_create(out_attr);
-    if (!st) st = dnnl_primitive_attr_set_scratchpad_mode(*out_attr, dnnl_scratchpad_mode_user);
-    if (!st && s->act == TD_ACT_RELU) {
-        st = dnnl_post_ops_create(&ops);
-        if (!st) st = dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_relu, 0, 0);
-        if (!st) st = dnnl_primitive_attr_set_post_ops(*out_attr, ops);
-        dnnl_post_ops_destroy(ops);
-    }
-    return st;
+    return st ? st : dnnl_primitive_attr_set_scratchpad_mode(*out_attr, dnnl_scratchpad_mode_user);
 }
 
 // Backward descriptors want the forward one they belong to as a hint.
@@ -112,7 +103,7 @@ static dnnl_status_t make_pd(const struct spec *s, dnnl_engine_t engine, const s
     dnnl_convolution_desc_t c;
     dnnl_memory_desc_t w = d->w; // of the forward one: a weight gradient may be wider
     w.data_type = data_type(s->dtype);
-    dnnl_status_t st = make_attr(s, &attr);
+    dnnl_status_t st = make_attr(&attr);
     if (!st) {
         st = dnnl_dilated_convolution_forward_desc_init(&c, dnnl_forward_training, alg, &d->x, &w,
                                                         s->has_bias ? &d->bias : NULL, &d->y,
@@ -437,7 +428,6 @@ static struct spec spec_of(const struct td_kernel *k) {
         .w_dtype = kind == GRAD_W ? k->out_dtype[0] : k->in_dtype[1],
         .has_bias = k->n_in > 2,
         .accumulate = k->attrs.accumulate,
-        .act = k->attrs.act,
     };
 }
 

@@ -131,8 +131,8 @@ static td_status check_loss(struct td_loop *l) {
                                         "the loss is %f at step %lld (epoch %lld); lower the "
                                         "learning rate or clip the gradient; detect_anomaly "
                                         "finds the op it begins with",
-                                        (double)l->last_loss, (long long)l->at.step,
-                                        (long long)l->at.epoch),
+                                        isnan(l->last_loss) ? (double)NAN : (double)l->last_loss,
+                                        (long long)l->at.step, (long long)l->at.epoch),
                                 TD_CLASS_NUMERIC);
 }
 

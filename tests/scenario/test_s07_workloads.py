@@ -46,6 +46,31 @@ def plan_of(model, data, batch=8, **sections):
     return plan
 
 
+NETWORKS_WITH_RELU = {
+    "mlp": {"name": "mlp", "layers": [64, 16, 2]},
+    "convnet": {"name": "convnet", "layers": [
+        {"name": "conv", "channels": 16, "padding": 1}, "relu", "max_pool", "global_max_pool",
+        {"name": "linear", "features": 2}]},
+}
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "bf16-true"])
+@pytest.mark.parametrize("accelerator", ["cpu", "reference"])
+@pytest.mark.parametrize("network", NETWORKS_WITH_RELU)
+def test_loss_is_no_number_when_a_sample_is_none(tmp_path, network, accelerator, precision):
+    """A relu that makes 0 of NaN hides it: the weights are ruined, and the loss stays finite."""
+    x = PIXELS.astype("f4").reshape((120, 64) if network == "mlp" else (120, 1, 8, 8)) / 255
+    x.reshape(120, -1)[3, 7] = np.nan
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", LABELS)
+    plan = plan_of(NETWORKS_WITH_RELU[network],
+                   {"name": "npy", "x": str(tmp_path / "x.npy"), "y": str(tmp_path / "y.npy")}, batch=120)
+    plan["trainer"].update(accelerator=accelerator, precision=precision, limit_val_batches=0)
+    code, lines = run_by_hand(tmp_path, plan)
+    assert code == EXIT["numeric"], lines[-1]
+    assert "the loss is nan at step 1 " in lines[-1]["message"]
+
+
 def metrics_of(attempt, after=0):
     return [sorted((m["name"], m["step"], m["sum"], m["count"]) for m in r.metrics
                    if m["name"] in ("train_loss", "val_loss", "val_accuracy") and m["step"] > after)
