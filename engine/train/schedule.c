@@ -110,7 +110,7 @@ static double one_cycle(const struct td_schedule_config *s, int64_t step) {
 }
 
 static double warmup_stable_decay(const struct td_schedule_config *s, int64_t step) {
-    int64_t falls = TD_MAX(s->total_steps - s->decay_steps, s->warmup_steps);
+    int64_t falls = s->total_steps - s->decay_steps; // maybe before the rise has ended
     double height = 0;
     if (step < s->warmup_steps)
         height = down(s->warmup_curve, 1 - (double)step / (double)s->warmup_steps);

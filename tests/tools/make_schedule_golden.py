@@ -42,6 +42,7 @@ CASES = [
     {"name": "warmup_stable_decay", "num_warmup_steps": 6, "num_decay_steps": 6,
      "num_training_steps": 18, "warmup_type": "1-sqrt", "decay_type": "linear", "min_lr_ratio": 0.25},
     {"name": "warmup_stable_decay", "num_warmup_steps": 8, "num_decay_steps": 0, "warmup_type": "cosine"},
+    {"name": "warmup_stable_decay", "num_warmup_steps": 13, "num_decay_steps": 17},
 ]
 
 
