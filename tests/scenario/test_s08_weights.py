@@ -153,11 +153,32 @@ def test_all_are_named_in_notes_when_they_are_many(tmp_path, ours):
     ({"activation_function": "relu"}, "activation_function: relu, the model has gelu_new"),
     ({"tie_word_embeddings": False}, "tie_word_embeddings: false"),
     ({"layer_norm_epsilon": 1e-6}, "layer_norm_epsilon: 1e-06, the model has 1e-05"),
+    ({"n_head": None}, "leaves out n_head, which is then 12, the model has 2"),
+    ({"n_head": "2"}, "n_head: no number, the model has 2"),
+    ({"activation_function": 1}, "activation_function: no text"),
 ])
 def test_config_is_refused_when_it_is_of_another_network(tmp_path, ours, change, text):
-    source = directory(tmp_path, ours[1], dict(CONFIG, **change))
+    config = {k: v for k, v in dict(CONFIG, **change).items() if v is not None}
+    source = directory(tmp_path, ours[1], config)
     code, end, _, _ = train(tmp_path, tmp_path / "out", init_from=str(source))
     assert code == EXIT["bad_spec"] and "config.json" in end["message"] and text in end["message"]
+
+
+def test_config_fits_when_it_leaves_out_or_names_otherwise_what_the_model_has(tmp_path, ours):
+    """transformers' defaults where a key is missing, and another name of the same function."""
+    config = {"n_head": 2, "activation_function": "gelu_pytorch_tanh", "scale_attn_weights": None}
+    source = directory(tmp_path, ours[1], config)
+    code, end, _, _ = train(tmp_path, tmp_path / "out", init_from=str(source))
+    assert code == 0, end
+
+
+def test_config_is_refused_when_it_leaves_out_a_function_that_the_model_has_not(tmp_path, ours):
+    config = {k: v for k, v in CONFIG.items() if k != "activation_function"}
+    source = directory(tmp_path, ours[1], config)
+    code, end, _, _ = train(tmp_path, tmp_path / "out", init_from=str(source),
+                            model=dict(GPT, activation_function="gelu"))
+    assert code == EXIT["bad_spec"], end
+    assert "leaves out activation_function, which is then gelu_new, the model has gelu" in end["message"]
 
 
 def shard(header, data=b"", length=None):
