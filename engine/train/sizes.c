@@ -114,11 +114,11 @@ td_status td_sizes_refuse(const struct td_rank *r) {
                 "a rank needs %zu bytes, resources.memory_bytes allows %zu: %zu MiB of state, %zu "
                 "of activations (recompute %s), %zu of scratch, %zu of snapshot, %zu of process. "
                 "Raise resources.memory_bytes, or lower data.batch_size (with "
-                "trainer.accumulate_grad_batches for the same step), %sor the model's sizes",
+                "trainer.accumulate_grad_batches for the same step) or the model's sizes%s",
                 needed(r, &s), (size_t)r->config->memory_bytes, s.state_bytes / mib,
                 s.arena_bytes / mib, td_recompute_name(r->recompute), s.scratch_bytes / mib,
                 s.snapshot_bytes / mib, TD_SIZES_PROCESS / mib,
-                keeps ? "set trainer.recompute: full, " : ""),
+                keeps ? ", or set trainer.recompute: full" : ""),
         TD_CLASS_OUT_OF_MEMORY);
 }
 

@@ -247,9 +247,9 @@ static td_status judge(struct weights *w, size_t n_matched) {
     bool long_list = w->misfits.len > LIST_SHOWN;
     if (long_list) note_misfits(w);
     td_status s =
-        td_fail(TD_INVALID_ARGUMENT, "'%s' does not fit the model in %zu tensors: %.*s%s%s",
-                w->o->path, w->n_misfits, LIST_SHOWN, td_buf_cstr(&w->misfits),
-                long_list ? "... (the notes have all)" : "",
+        td_fail(TD_INVALID_ARGUMENT, "'%s' does not fit the model in %zu tensor%s: %.*s%s%s",
+                w->o->path, w->n_misfits, w->n_misfits == 1 ? "" : "s", LIST_SHOWN,
+                td_buf_cstr(&w->misfits), long_list ? "... (the notes have all)" : "",
                 n_matched ? ". With strict: false the rest is loaded" : "");
     return td_status_with_class(s, TD_CLASS_BAD_SPEC);
 }
