@@ -28,10 +28,10 @@ struct head {
     int64_t rows, cols, classes; // x (rows, cols), w (classes, cols)
     struct turn whole, rest;     // rows 0: there are none of this kind
     bool grads, seeded;
-    uint32_t weights;                  // operand, 0: none
-    size_t z_at, row_loss_at, room_at; // bytes from the start of the scratch
-    bool sums;                         // dw has 16 bits: its sum is
-    size_t sum_at;                     // in the scratch, too
+    uint32_t weights;                                // operand, 0: none
+    size_t z_at, row_loss_at, row_right_at, room_at; // bytes from the start of the scratch
+    bool sums;                                       // dw has 16 bits: its sum is
+    size_t sum_at;                                   // in the scratch, too
 };
 
 static const struct td_value_info *value_of(const struct td_product_site *s, td_value v) {
@@ -136,7 +136,8 @@ static void lay_scratch(struct head *h, struct td_kernel *k) {
     size_t z_bytes = (size_t)(rows * h->classes) * td_dtype_bytes(t);
     h->z_at = td_align_up(TD_MAX(scratch_of(&h->whole), scratch_of(&h->rest)), 64);
     h->row_loss_at = td_align_up(h->z_at + z_bytes, 64);
-    h->room_at = h->row_loss_at + td_align_up((size_t)h->rows * sizeof(float), 64);
+    h->row_right_at = h->row_loss_at + td_align_up((size_t)h->rows * sizeof(float), 64);
+    h->room_at = h->row_right_at + td_align_up((size_t)h->rows, 64);
     h->sum_at = td_align_up(h->room_at + td_loss_room_bytes(t, h->classes, k->n_threads), 64);
     k->scratch_bytes = h->sum_at;
     if (h->sums) k->scratch_bytes += (size_t)(h->classes * h->cols) * sizeof(float);
@@ -163,6 +164,7 @@ static td_status run_turn(struct rows *a, const struct turn *t, int64_t from, bo
     loss.rows = t->rows;
     loss.label += from;
     loss.row_loss += from;
+    loss.row_right += from;
     TD_TRY(product(t->z, x, a->w, NULL, loss.d));
     td_loss_rows(&loss, a->k->n_threads);
     if (!h->grads) return TD_OK;
@@ -227,6 +229,7 @@ static td_status run_head(const struct td_kernel *k, const struct td_run *r) {
                  .weight = h->weights ? td_operand_at(&k->in[h->weights], r) : NULL,
                  .d = scratch + h->z_at,
                  .row_loss = (float *)(scratch + h->row_loss_at),
+                 .row_right = (uint8_t *)(scratch + h->row_right_at),
                  .room = (float *)(scratch + h->room_at),
                  .rows = h->rows,
                  .cols = h->classes,
@@ -234,7 +237,7 @@ static td_status run_head(const struct td_kernel *k, const struct td_run *r) {
                  .attrs = &k->attrs},
         .x = td_operand_at(&k->in[0], r),
         .w = td_operand_at(&k->in[1], r),
-        .dx = h->grads ? td_operand_at(&k->out[1], r) : NULL,
+        .dx = h->grads ? td_operand_at(&k->out[2], r) : NULL,
     };
     if (h->grads) a.dw = h->sums ? scratch + h->sum_at : td_operand_at(&k->in[3], r);
     double weights = 0;
@@ -245,6 +248,7 @@ static td_status run_head(const struct td_kernel *k, const struct td_run *r) {
     TD_TRY(run_turns(&a));
     if (h->sums) put_sum(&a);
     *(float *)td_operand_at(&k->out[0], r) = td_loss_mean(a.loss.row_loss, h->rows, weights);
+    *(float *)td_operand_at(&k->out[1], r) = td_loss_right(a.loss.row_right, h->rows);
     return TD_OK;
 }
 

@@ -77,6 +77,34 @@ static float target_row(const struct td_loss *a, int64_t row, const float *x, fl
     return (float)(total * log(sum) - picked);
 }
 
+TD_CLONES static bool any_above(const float *x, int64_t n, float least) {
+    uint32_t found = 0;
+    for (int64_t i = 0; i < n; i++) {
+        found |= x[i] > least;
+    }
+    return found;
+}
+
+TD_CLONES static bool any_from(const float *x, int64_t n, float least) {
+    uint32_t found = 0;
+    for (int64_t i = 0; i < n; i++) {
+        found |= x[i] >= least;
+    }
+    return found;
+}
+
+// Would the label be found by who looks for the largest from the front? Mostly known after a piece.
+static bool is_right(const float *x, int32_t label, int64_t cols) {
+    if (label < 0 || label >= cols || (label && (isnan(x[0]) || isnan(x[label])))) return false;
+    for (int64_t i = 0; i < label; i += CHUNK) {
+        if (any_from(x + i, TD_MIN(label - i, (int64_t)CHUNK), x[label])) return false;
+    }
+    for (int64_t i = label + 1; i < cols; i += CHUNK) {
+        if (any_above(x + i, TD_MIN(cols - i, (int64_t)CHUNK), x[label])) return false;
+    }
+    return true;
+}
+
 static bool counts(const struct td_attrs *a, int32_t label) {
     return !a->ignores || label != a->ignore_index;
 }
@@ -88,7 +116,9 @@ static void loss_range(const void *arg, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
         float *d = td_cpu_result(a->type, a->d, i * a->cols, result);
         const float *x = td_cpu_row(a->type, a->logits, i * a->cols, a->cols, room);
-        if (!counts(a->attrs, a->label[i])) {
+        bool counted = counts(a->attrs, a->label[i]);
+        if (a->row_right) a->row_right[i] = counted && is_right(x, a->label[i], a->cols);
+        if (!counted) {
             memset(d, 0, (size_t)a->cols * sizeof *d);
             a->row_loss[i] = 0;
         } else if (a->weight || a->smoothing > 0) {
@@ -123,6 +153,14 @@ td_status td_loss_weigh(const struct td_loss *a, double *out_sum) {
 
 void td_loss_rows(const struct td_loss *a, int32_t n_threads) {
     td_parallel(n_threads, a->rows, GRAIN / TD_MAX(a->cols, 1) + 1, loss_range, a);
+}
+
+float td_loss_right(const uint8_t *row_right, int64_t rows) {
+    int64_t right = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        right += row_right[i];
+    }
+    return (float)right;
 }
 
 float td_loss_mean(const float *row_loss, int64_t rows, double weights) {
@@ -161,11 +199,7 @@ static td_status run_count_correct(const struct td_kernel *k, const struct td_ru
     int64_t right = 0;
     for (int64_t i = 0; i < k->rows; i++) {
         const float *x = td_cpu_row(k->in_dtype[0], logits, i * k->cols, k->cols, r->scratch);
-        int64_t best = 0;
-        for (int64_t j = 1; j < k->cols; j++) {
-            if (x[j] > x[best]) best = j;
-        }
-        right += counts(&k->attrs, label[i]) && best == label[i];
+        right += counts(&k->attrs, label[i]) && is_right(x, label[i], k->cols);
     }
     *(float *)td_operand_at(&k->out[0], r) = (float)right;
     return TD_OK;

@@ -14,7 +14,8 @@ struct td_loss {
     const float *weight; // of each class, or NULL
     void *d;             // gradient of the logits; may be the logits
     float *row_loss;
-    float *room; // td_loss_room_bytes
+    uint8_t *row_right; // 1: the label's logit is the row's (first) largest; or NULL
+    float *room;        // td_loss_room_bytes
     int64_t rows, cols;
     float share; // of a row in the gradient of the mean
     float smoothing;
@@ -26,6 +27,7 @@ size_t td_loss_room_bytes(enum td_dtype type, int64_t cols, int32_t n_threads);
 // label outside the classes.
 TD_MUST_USE td_status td_loss_weigh(const struct td_loss *a, double *out_sum);
 void td_loss_rows(const struct td_loss *a, int32_t n_threads);
+float td_loss_right(const uint8_t *row_right, int64_t rows);
 float td_loss_mean(const float *row_loss, int64_t rows, double weights);
 
 #endif

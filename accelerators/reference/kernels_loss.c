@@ -102,13 +102,22 @@ static td_status run_softmax_ce(struct ref_call *c) {
 static void spread_row(const struct ref_call *c, int64_t row, const double *d, int64_t n) {
     int64_t cols = c->in[1].shape->dim[1];
     const double *x = c->in[0].x + row * cols, *w = c->in[1].x;
-    double *dx = c->out[1].x + row * cols, *dw = c->in[3].x;
+    double *dx = c->out[2].x + row * cols, *dw = c->in[3].x;
     for (int64_t i = 0; i < n; i++) {
         for (int64_t j = 0; j < cols; j++) {
             dx[j] += d[i] * w[i * cols + j];
             dw[i * cols + j] += d[i] * x[j];
         }
     }
+}
+
+// Is the label the row's largest, or the first of the largest?
+static bool is_right(const double *x, int64_t n, int64_t label) {
+    int64_t best = 0;
+    for (int64_t i = 1; i < n; i++) {
+        if (x[i] > x[best]) best = i;
+    }
+    return best == label;
 }
 
 // One row of logits at a time, rounded as the product would have rounded them.
@@ -128,6 +137,7 @@ static td_status run_linear_rows(struct ref_call *c, const struct classes *k, do
             z[i] = td_ref_round(t, z[i]);
         }
         *out_loss += run_row(k, z, label, share, d);
+        c->out[1].x[0] += is_right(z, k->n, label);
         for (int64_t i = 0; i < k->n && grads; i++) {
             d[i] = td_ref_round(first, d[i]);
             if (has_seed(c)) d[i] = td_ref_round(first, d[i] * c->in[4].x[0]);
@@ -146,10 +156,11 @@ static td_status run_linear_ce(struct ref_call *c) {
     TD_AUTO_FREE double *row = td_calloc((size_t)k.n * 2, sizeof *row);
     if (!row) return td_fail_oom();
     if (c->node->op == TD_OP_LINEAR_CE_GRAD) {
-        memset(c->out[1].x, 0, (size_t)c->out[1].n * sizeof(double));
+        memset(c->out[2].x, 0, (size_t)c->out[2].n * sizeof(double));
         if (!c->node->attrs.accumulate) memset(c->in[3].x, 0, (size_t)c->in[3].n * sizeof(double));
         c->written = 1u << 3;
     }
+    c->out[1].x[0] = 0;
     TD_TRY(run_linear_rows(c, &k, share, row, row + k.n, &loss));
     c->out[0].x[0] = loss * share;
     return TD_OK;
@@ -160,13 +171,8 @@ static td_status run_count_correct(struct ref_call *c) {
     int64_t n_rows = c->in[0].shape->dim[0], label = 0, count = 0;
     bool counts;
     for (int64_t r = 0; r < n_rows; r++) {
-        const double *x = c->in[0].x + r * k.n;
-        int64_t best = 0;
         TD_TRY(label_of(&k, r, &label, &counts));
-        for (int64_t i = 1; i < k.n; i++) {
-            if (x[i] > x[best]) best = i;
-        }
-        count += counts && best == label;
+        count += counts && is_right(c->in[0].x + r * k.n, k.n, label);
     }
     c->out[0].x[0] = (double)count;
     return TD_OK;

@@ -52,13 +52,14 @@ static td_status shape_linear_ce(const struct td_op_call *c) {
         return td_op_reject(c, "label_smoothing must be in [0, 1]");
     }
     TD_TRY(give_scalar(c, 0, arg(c, 0)->dtype));
+    TD_TRY(give_scalar(c, 1, TD_F32));
     if (!grads) return TD_OK;
     enum td_dtype to = arg(c, 3)->dtype;
     if (!is_state(c, 3) || !td_shape_equal(shape_of(c, 3), shape_of(c, 1)) ||
         (to != arg(c, 1)->dtype && to != TD_F32)) {
         return td_op_reject(c, "dw must be a state tensor like w");
     }
-    return give(c, 1, arg(c, 0)->dtype, shape_of(c, 0));
+    return give(c, 2, arg(c, 0)->dtype, shape_of(c, 0));
 }
 
 static td_status shape_count_correct(const struct td_op_call *c) {

@@ -9,9 +9,10 @@
 // sound because the seed of the backward pass is made of step scalars, known before, and because
 // nothing touches dw between there and where it was written. A tied table is no exception: fuse has
 // the head write the gradient and the embedding add to it. The casts are 16-mixed's, whose loss and
-// its gradient, up to the seed, are f32 (attrs.wide).
+// its gradient, up to the seed, are f32 (attrs.wide). A count_correct of the same logits and labels
+// is the head's second result.
 //
-// Left alone: logits that anybody else reads (accuracy), a bias, and a weight stored (in, out).
+// Left alone: logits that anybody else reads, a bias, and a weight stored (in, out).
 // Logits up to the size that the caller names are left whole, because the product over all rows at
 // once is faster. A gradient of 16 bits is rounded once, not every few rows, so that it is summed
 // in f32 besides: there the logits must be larger than that sum, too, or nothing is saved.
@@ -23,7 +24,7 @@
 
 // The nodes of one head, in order; the gradient's only where there is one. TD_NODE_NONE: none.
 struct head {
-    td_node product, widen, loss, scale, narrow, dx, dw;
+    td_node product, widen, loss, count, scale, narrow, dx, dw;
 };
 
 struct pass {
@@ -45,11 +46,9 @@ static bool is_cast(const struct td_node_info *n) {
     return n->op == TD_OP_CAST && (n->attrs.scale == 0 || n->attrs.scale == 1);
 }
 
-// Who makes v, if it is a node and has no other reader than the one that asks.
-static td_node only_made_by(const struct pass *p, td_value v) {
+static td_node made_by(const struct pass *p, td_value v) {
     const struct td_value_info *info = td_gv(p->g, v);
-    bool own = info->kind == TD_VALUE_NODE && p->uses[v] == 1;
-    return own ? info->node : (td_node)TD_NODE_NONE;
+    return info->kind == TD_VALUE_NODE ? info->node : (td_node)TD_NODE_NONE;
 }
 
 // z = x w^T, two matrices.
@@ -72,6 +71,23 @@ static bool touches(const struct td_node_info *n, td_value v) {
         found |= n->inputs[i] == v;
     }
     return found;
+}
+
+// Finds who counts, if anybody does; false: the logits, or their wider copy, have other readers.
+static bool find_count(const struct pass *p, struct head *h) {
+    const struct td_node_info *loss = &p->g->nodes[h->loss], *count;
+    td_value z = p->g->nodes[h->product].outputs[0], read = loss->inputs[0], counted = 0;
+    for (td_node n = h->loss + 1; n < p->g->n_nodes; n++) {
+        count = &p->g->nodes[n];
+        bool same = count->op == TD_OP_COUNT_CORRECT && count->inputs[1] == loss->inputs[1] &&
+                    count->attrs.ignores == loss->attrs.ignores &&
+                    count->attrs.ignore_index == loss->attrs.ignore_index;
+        if (!same || (count->inputs[0] != z && count->inputs[0] != read)) continue;
+        h->count = n;
+        counted = count->inputs[0];
+    }
+    return p->uses[read] == 1u + (counted == read) &&
+           (read == z || p->uses[z] == 1u + (counted == z));
 }
 
 // Nothing between the loss and the node that writes dw reads or writes it.
@@ -119,16 +135,29 @@ static bool find_gradients(const struct pass *p, struct head *h) {
     return is_there(h->dx) && is_there(h->dw) && p->uses[d] == 2 && dw_may_move(p, h);
 }
 
-// dx is what the head makes besides the loss now; without gradients it makes nothing else.
+// What another node made becomes the head's i-th result.
+static void give_output(struct td_graph *g, const struct head *h, uint32_t i, td_node from) {
+    td_value v = g->nodes[from].outputs[0];
+    g->nodes[from].n_outputs = 0; // or compacting would forget v's maker
+    g->nodes[h->loss].outputs[i] = v;
+    g->values[v].node = h->loss;
+    g->values[v].output = i;
+}
+
+// The loss, the count, and dx if there are gradients. Where nobody counts, the value that was the
+// gradient of the logits, and is none any more, becomes the count.
 static void give_outputs(struct td_graph *g, const struct head *h) {
     struct td_node_info *loss = &g->nodes[h->loss];
-    g->values[loss->outputs[1]].node = TD_NODE_NONE;
-    loss->n_outputs = is_there(h->dx) ? 2 : 1;
-    loss->outputs[1] = is_there(h->dx) ? g->nodes[h->dx].outputs[0] : 0;
-    if (!is_there(h->dx)) return;
-    g->values[loss->outputs[1]].node = h->loss;
-    g->values[loss->outputs[1]].output = 1;
-    g->nodes[h->dx].n_outputs = 0; // or compacting would forget the value's maker
+    struct td_value_info *d = td_gv(g, loss->outputs[1]);
+    if (is_there(h->count)) {
+        d->node = TD_NODE_NONE;
+        give_output(g, h, 1, h->count);
+    } else {
+        d->dtype = TD_F32;
+        d->shape = (struct td_shape){0};
+    }
+    if (is_there(h->dx)) give_output(g, h, 2, h->dx);
+    loss->n_outputs = is_there(h->dx) ? 3 : 2;
 }
 
 // Who makes the seed stands behind the loss: it takes the place of the product, which goes.
@@ -169,7 +198,7 @@ static td_status put_head(struct pass *p, const struct head *h) {
     loss->inputs = in;
     loss->n_inputs = n;
     give_outputs(g, h);
-    const td_node gone[] = {h->product, h->widen, h->scale, h->narrow, h->dx, h->dw};
+    const td_node gone[] = {h->product, h->widen, h->count, h->scale, h->narrow, h->dx, h->dw};
     for (size_t i = 0; i < TD_COUNTOF(gone); i++) {
         if (is_there(gone[i])) p->dead[gone[i]] = true;
     }
@@ -193,12 +222,12 @@ static td_status visit(struct pass *p, td_node n, size_t whole_bytes) {
     struct td_graph *g = p->g;
     const struct td_node_info *loss = &g->nodes[n];
     if (p->dead[n] || loss->op != TD_OP_SOFTMAX_CE) return TD_OK;
-    struct head h = {only_made_by(p, loss->inputs[0]), none, n, none, none, none, none};
+    struct head h = {made_by(p, loss->inputs[0]), none, n, none, none, none, none, none};
     if (is_there(h.product) && is_cast(&g->nodes[h.product])) {
         h.widen = h.product;
-        h.product = only_made_by(p, g->nodes[h.widen].inputs[0]);
+        h.product = made_by(p, g->nodes[h.widen].inputs[0]);
     }
-    if (!is_product(p, h.product)) return TD_OK;
+    if (!is_product(p, h.product) || !find_count(p, &h)) return TD_OK;
     if (p->uses[loss->outputs[1]] && !find_gradients(p, &h)) return TD_OK;
     return pays(g, &h, whole_bytes) ? put_head(p, &h) : TD_OK;
 }

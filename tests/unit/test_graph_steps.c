@@ -96,33 +96,45 @@ static void test_steps_keep_their_bits_in_a_tight_plan_when_values_are_made_agai
     check_case(step_case("gpt"), true, 1);
 }
 
-// The same step with and without whole logits; the latter also one segment after the other.
-static void check_head(const struct td_plugin_desc *precision, bool windowed) {
-    struct step_case c = *step_case("gpt");
-    c.batch = 6; // logits of 16 bits must be larger than what a gradient of 16 bits is summed in
-    struct td_compile_options o = step_options(&c, &adamw);
+// The same program with and without whole logits; the latter also one segment after the other.
+static void check_head(const struct step_case *c, const struct td_compile_options *options) {
+    struct td_compile_options o = *options;
     struct result got[2];
     struct rig r;
     rig_open(&r);
-    step_set_precision(&o, precision);
-    o.windowed = windowed;
     for (int i = 0; i < 2; i++) {
         o.whole_logits_bytes = i ? 1 : 0;
         rig_add(&r, &o);
     }
     rig_place(&r);
-    r.scalars[TD_SCALAR_WINDOW] = windowed ? 1.0f / 3 : 1;
+    r.scalars[TD_SCALAR_WINDOW] = o.windowed ? 1.0f / 3 : 1;
     r.scalars[TD_SCALAR_LOSS_SCALE] = o.scales_loss ? 1024 : 1;
     size_t whole = r.program[0].compiled->program.arena_bytes;
     assert_true(r.program[1].compiled->program.arena_bytes < whole);
     for (int i = 0; i < 2; i++) {
-        got[0] = run_steps(&r, 0, &c, false);
-        got[1] = run_steps(&r, 1, &c, i == 1);
-        assert_same(&c, precision ? precision->name : "fp32", &got[0], &got[1]);
+        got[0] = run_steps(&r, 0, c, false);
+        got[1] = run_steps(&r, 1, c, i == 1);
+        assert_same(c, td_mode_name(o.key.mode), &got[0], &got[1]);
         free(got[0].state);
     }
     rig_close(&r);
 }
+
+// Enough rows that logits of 16 bits are larger than what a gradient of 16 bits is summed in.
+static const struct step_case head_cases[] = {
+    {.name = "gpt",
+     .module = &td_module_gpt,
+     .knobs = "{\"n_layer\":2,\"n_head\":2,\"n_embd\":8,\"embd_pdrop\":0.1}",
+     .field = {{.name = "x", .dtype = TD_I32, .sample_shape = {1, {6}}, .n_classes = 100},
+               {.name = "y", .dtype = TD_I32, .sample_shape = {1, {6}}, .n_classes = 100}},
+     .batch = 6},
+    {.name = "mlp without biases",
+     .module = &td_module_mlp,
+     .knobs = "{\"layers\":[16,8,40],\"bias\":false}",
+     .field = {{.name = "x", .dtype = TD_U8, .sample_shape = {1, {16}}},
+               {.name = "y", .dtype = TD_I32, .n_classes = 40}},
+     .batch = 90},
+};
 
 static void test_head_keeps_the_bits_of_the_step_when_logits_are_never_whole(void **state) {
     (void)state;
@@ -132,8 +144,15 @@ static void test_head_keeps_the_bits_of_the_step_when_logits_are_never_whole(voi
                                                        &td_precision_bf16_true,
                                                        &td_precision_fp16_true,
                                                        &td_precision_fp64};
-    for (size_t i = 0; i < TD_COUNTOF(precisions) * 2; i++) {
-        check_head(precisions[i / 2], i % 2);
+    for (size_t i = 0; i < TD_COUNTOF(head_cases) * TD_COUNTOF(precisions); i++) {
+        const struct step_case *c = &head_cases[i % TD_COUNTOF(head_cases)];
+        struct td_compile_options o = step_options(c, &adamw);
+        step_set_precision(&o, precisions[i / TD_COUNTOF(head_cases)]);
+        check_head(c, &o);
+        o.windowed = true;
+        check_head(c, &o);
+        o.key = rig_key(TD_MODE_EVAL, c->batch, false);
+        check_head(c, &o);
     }
 }
 
@@ -157,7 +176,7 @@ static void test_gradients_are_not_watched_when_the_loss_is_scaled(void **state)
             uint32_t n_watched = td_graph_watched(g, n, v);
             if (node->segment == TD_SEG_BACKWARD) assert_true(n_watched ? !scaled : scaled);
             if (node->op != TD_OP_LINEAR_CE_GRAD) continue;
-            assert_int_equal(n_watched, scaled ? 1 : 3);
+            assert_int_equal(n_watched, scaled ? 1 : 4);
             assert_int_equal(v[0], td_graph_loss_value(g));
             heads++;
         }
