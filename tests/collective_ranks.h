@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "lib/base/base.h"
 #include "strategies/collective/collective.h"
 
 enum { RANKS_MAX = 8 };
@@ -24,7 +25,8 @@ struct ranks;
 struct rank_ctx {
     struct ranks *ranks;
     int32_t rank, world;
-    struct td_collective_group group;
+    const struct td_collective_ops *ops;
+    struct td_collective *c;
 };
 typedef td_status rank_fn(struct rank_ctx *r, void *arg);
 
@@ -73,10 +75,10 @@ static inline struct td_collective_config ranks_config(const struct ranks *rs, i
 static inline void *ranks_main(void *arg) {
     struct rank_ctx *r = arg;
     struct td_collective_config config = ranks_config(r->ranks, r->rank);
-    td_status s = td_collective_join(r->ranks->backend, &config, &r->group);
+    td_status s = r->ops->join(&config, &r->c);
     if (!s) s = r->ranks->fn(r, r->ranks->arg);
     r->ranks->status[r->rank] = s;
-    td_collective_leave(&r->group);
+    r->ops->leave(r->c);
     return NULL;
 }
 
@@ -85,7 +87,8 @@ static inline void ranks_run(struct ranks *rs, rank_fn *fn, void *arg) {
     rs->fn = fn;
     rs->arg = arg;
     for (int32_t r = 0; r < rs->world; r++) {
-        rs->ctx[r] = (struct rank_ctx){.ranks = rs, .rank = r, .world = rs->world};
+        rs->ctx[r] =
+            (struct rank_ctx){.ranks = rs, .rank = r, .world = rs->world, .ops = rs->backend->ops};
         assert_int_equal(pthread_create(&thread[r], NULL, ranks_main, &rs->ctx[r]), 0);
     }
     for (int32_t r = 0; r < rs->world; r++)

@@ -3,7 +3,8 @@
 
 // Collective: how ranks exchange data. Backends: local (one rank), shm (ranks of one node).
 //
-// Every call has a deadline and is entered by all ranks in the same order. The reduction order is
+// Every call has a deadline and is entered by all ranks in the same order; one that cannot be
+// (memory, type, rank) is INVALID_ARGUMENT before anybody is waited for. The reduction order is
 // fixed (rank 0 first), so results are the same bits on every rank and in every run. A peer's death
 // flips the abort word: all ranks leave within microseconds with ABORTED (class collective). After
 // an error the attempt is over; nothing here retries. The reduce op is always named (rule X1); a

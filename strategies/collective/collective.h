@@ -1,12 +1,7 @@
 #ifndef TRAIND_STRATEGIES_COLLECTIVE_COLLECTIVE_H
 #define TRAIND_STRATEGIES_COLLECTIVE_COLLECTIVE_H
 
-// The group: one rank's membership in a collective, and the checked door to its backend.
-//
-// A backend (traind/collective.h) trusts its arguments. Everybody else calls the functions below:
-// they refuse what no backend could do (a dtype that has no sum, a size that overflows, a source
-// outside the world), and a group that was not joined is an error, not a crash. Behind the checks
-// is one indirect call.
+// The in-tree collectives, all behind traind/collective.h, and what they have in common.
 //
 // What every backend computes, to the bit:
 //   order   rank 0 + rank 1 + rank 2 ..., left to right, whoever computes it
@@ -16,12 +11,12 @@
 //   bool    max is "any", min is "all"; sum and mean are refused
 //   max min a NaN on any rank gives NaN
 //
-// Errors: INVALID_ARGUMENT a bad call; FAILED_PRECONDITION ranks disagree about the call;
+// Errors: INVALID_ARGUMENT a bad call, by the checks below, before any rank is waited for;
+//         FAILED_PRECONDITION ranks disagree about the call;
 //         DEADLINE_EXCEEDED some ranks did not arrive (they are named); ABORTED a peer is gone.
 //         The last three have class collective and end the attempt.
-// Thread: the training thread; td_collective_abort from any.
+// Thread: the training thread; abort from any. The checks are pure.
 
-#include "lib/base/buf.h"
 #include "traind/collective.h"
 #include "traind/plugin.h"
 
@@ -30,42 +25,16 @@ extern const struct td_plugin_desc td_collective_shm;   // ranks of one node
 
 enum { TD_COLLECTIVE_MAX_WORLD = 1024 }; // of one group
 
-struct td_collective_group {
-    const struct td_collective_ops *ops; // NULL: not joined
-    struct td_collective *c;
-    int32_t rank, world_size;
-};
-
-// What every backend's join checks first: the struct's size, rank, world and timeout.
+// What a backend refuses at each slot: a struct of another build, a dtype that has no such
+// reduction, a size that overflows, no memory, a tail off its place, a source outside the world.
 TD_MUST_USE td_status td_collective_check_config(const struct td_collective_config *config);
-// And every backend's all_reduce: is there such a reduction, of so many elements, in memory.
 TD_MUST_USE td_status td_collective_check_reduce(const void *data, int64_t n, enum td_dtype dtype,
                                                  enum td_reduce_op op);
-
-// On failure the group stays not joined. leave accepts such a group and NULL, and may be repeated.
-TD_MUST_USE td_status td_collective_join(const struct td_plugin_desc *backend,
-                                         const struct td_collective_config *config,
-                                         struct td_collective_group *out_group);
-void td_collective_leave(struct td_collective_group *g);
-void td_collective_abort(struct td_collective_group *g);
-
-// Where this rank's gradients are born; NULL and 0 when the backend has no place of its own.
-TD_MUST_USE td_status td_collective_gradients(struct td_collective_group *g, void **out_data,
-                                              size_t *out_bytes);
-TD_MUST_USE td_status td_collective_all_reduce(struct td_collective_group *g, void *data, int64_t n,
-                                               enum td_dtype dtype, enum td_reduce_op op);
-// Mean of n elements, sum of the fp32 control tail behind them.
-TD_MUST_USE td_status td_collective_all_reduce_bucket(struct td_collective_group *g, void *data,
-                                                      int64_t n, enum td_dtype dtype,
-                                                      int64_t n_tail);
-TD_MUST_USE td_status td_collective_all_gather(struct td_collective_group *g, const void *in,
-                                               size_t bytes, void *out);
-// Parts of different sizes: appends them to out in the order of the ranks; out_bytes[world].
-TD_MUST_USE td_status td_collective_all_gather_uneven(struct td_collective_group *g, const void *in,
-                                                      size_t bytes, struct td_buf *out,
-                                                      size_t *out_bytes);
-TD_MUST_USE td_status td_collective_broadcast(struct td_collective_group *g, void *data,
-                                              size_t bytes, int32_t src);
-TD_MUST_USE td_status td_collective_barrier(struct td_collective_group *g, const char *tag);
+TD_MUST_USE td_status td_collective_check_bucket(const void *data, int64_t n, enum td_dtype dtype,
+                                                 int64_t n_tail);
+TD_MUST_USE td_status td_collective_check_gather(const void *in, size_t bytes, const void *out,
+                                                 int32_t world);
+TD_MUST_USE td_status td_collective_check_broadcast(const void *data, size_t bytes, int32_t src,
+                                                    int32_t world);
 
 #endif

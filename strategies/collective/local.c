@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "lib/base/base.h"
 #include "strategies/collective/collective.h"
 
 struct td_collective {
@@ -62,19 +63,20 @@ static td_status local_all_reduce(struct td_collective *c, void *data, int64_t n
 
 static td_status local_all_reduce_bucket(struct td_collective *c, void *data, int64_t n,
                                          enum td_dtype dtype, int64_t n_tail) {
-    (void)data, (void)n, (void)dtype, (void)n_tail;
+    TD_TRY(td_collective_check_bucket(data, n, dtype, n_tail));
     return check_alive(c);
 }
 
 static td_status local_all_gather(struct td_collective *c, const void *in, size_t bytes,
                                   void *out) {
+    TD_TRY(td_collective_check_gather(in, bytes, out, 1));
     TD_TRY(check_alive(c));
     if (bytes) memmove(out, in, bytes);
     return TD_OK;
 }
 
 static td_status local_broadcast(struct td_collective *c, void *data, size_t bytes, int32_t src) {
-    (void)data, (void)bytes, (void)src;
+    TD_TRY(td_collective_check_broadcast(data, bytes, src, 1));
     return check_alive(c);
 }
 

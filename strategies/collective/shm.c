@@ -169,6 +169,7 @@ static td_status shm_all_reduce(struct td_collective *c, void *data, int64_t n, 
 
 static td_status shm_all_reduce_bucket(struct td_collective *c, void *data, int64_t n,
                                        enum td_dtype dtype, int64_t n_tail) {
+    TD_TRY(td_collective_check_bucket(data, n, dtype, n_tail));
     size_t elem = td_dtype_bytes(dtype), bytes = (size_t)n * elem;
     struct td_shm_call call = {
         .kind = TD_SHM_BUCKET,
@@ -191,6 +192,7 @@ static td_status shm_all_reduce_bucket(struct td_collective *c, void *data, int6
 }
 
 static td_status shm_all_gather(struct td_collective *c, const void *in, size_t bytes, void *out) {
+    TD_TRY(td_collective_check_gather(in, bytes, out, c->team.world));
     struct td_shm_call call = {.kind = TD_SHM_ALL_GATHER, .n = (int64_t)bytes, .place = -1};
     size_t done = 0;
     do {
@@ -207,6 +209,7 @@ static td_status shm_all_gather(struct td_collective *c, const void *in, size_t 
 }
 
 static td_status shm_broadcast(struct td_collective *c, void *data, size_t bytes, int32_t src) {
+    TD_TRY(td_collective_check_broadcast(data, bytes, src, c->team.world));
     struct td_shm_call call = {
         .kind = TD_SHM_BROADCAST, .detail = (uint32_t)src, .n = (int64_t)bytes, .place = -1};
     size_t done = 0;

@@ -18,15 +18,19 @@ enum { GROUP_FD = 3, ROUNDS = 7 };
 static const size_t sizes[] = {256, 16 << 10, 256 << 10, 1 << 20, 25 << 20, 43200000};
 #define MAX_BYTES ((size_t)43200000 + 4096)
 
-static td_status time_one(struct td_collective_group *g, float *data, size_t bytes, int64_t calls,
+static const struct td_collective_ops *shm(void) {
+    return td_collective_shm.ops;
+}
+
+static td_status time_one(struct td_collective *g, float *data, size_t bytes, int64_t calls,
                           int64_t *out_ns) {
-    TD_TRY(td_collective_barrier(g, "round"));
+    TD_TRY(shm()->barrier(g, "round"));
     int64_t start = td_mono_now().ns;
     for (int64_t i = 0; i < calls; i++) {
-        TD_TRY(td_collective_all_reduce_bucket(g, data, (int64_t)(bytes / 4), TD_F32, 0));
+        TD_TRY(shm()->all_reduce_bucket(g, data, (int64_t)(bytes / 4), TD_F32, 0));
     }
     *out_ns = td_mono_now().ns - start;
-    return td_collective_broadcast(g, out_ns, sizeof *out_ns, 0);
+    return shm()->broadcast(g, out_ns, sizeof *out_ns, 0);
 }
 
 static int compare_i64(const void *a, const void *b) {
@@ -34,10 +38,10 @@ static int compare_i64(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static td_status bench(struct td_collective_group *g) {
+static td_status bench(struct td_collective *g, int32_t rank, int32_t world) {
     void *data;
     size_t region_bytes;
-    TD_TRY(td_collective_gradients(g, &data, &region_bytes));
+    TD_TRY(shm()->gradients(g, &data, &region_bytes));
     memset(data, 0, region_bytes);
     for (size_t s = 0; s < TD_COUNTOF(sizes); s++) {
         int64_t ns[ROUNDS], calls = 1, took;
@@ -50,10 +54,10 @@ static td_status bench(struct td_collective_group *g) {
             TD_TRY(time_one(g, data, sizes[s], calls, &ns[r]));
         qsort(ns, ROUNDS, sizeof ns[0], compare_i64);
         double us = (double)ns[ROUNDS / 2] / (double)calls / 1e3;
-        if (g->rank) continue;
+        if (rank) continue;
         printf("{\"bench\":\"collective\",\"backend\":\"shm\",\"call\":\"all_reduce_bucket\","
                "\"world\":%d,\"bytes\":%zu,\"us\":%.2f,\"us_min\":%.2f,\"gb_per_s\":%.2f}\n",
-               g->world_size, sizes[s], us, (double)ns[0] / (double)calls / 1e3,
+               world, sizes[s], us, (double)ns[0] / (double)calls / 1e3,
                (double)sizes[s] / us / 1e3);
         fflush(stdout);
     }
@@ -61,23 +65,22 @@ static td_status bench(struct td_collective_group *g) {
 }
 
 static int rank_main(int32_t rank, int32_t world) {
-    const struct td_collective_ops *ops = td_collective_shm.ops;
-    size_t bytes = ops->shared_bytes(world, MAX_BYTES);
+    size_t bytes = shm()->shared_bytes(world, MAX_BYTES);
     void *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, GROUP_FD, 0);
     if (shared == MAP_FAILED) return 1;
-    struct td_collective_group g = {0};
+    struct td_collective *g = NULL;
     struct td_collective_config config = {.struct_bytes = sizeof config,
                                           .rank = rank,
                                           .world_size = world,
                                           .timeout_ns = 60 * TD_NS_PER_S,
                                           .shared = shared,
                                           .shared_bytes = bytes};
-    td_status s = td_collective_join(&td_collective_shm, &config, &g);
-    if (!s) s = bench(&g);
+    td_status s = shm()->join(&config, &g);
+    if (!s) s = bench(g, rank, world);
     if (s) fprintf(stderr, "rank %d: %s\n", rank, td_status_message(s));
     int code = s ? 1 : 0;
     td_status_free(s);
-    td_collective_leave(&g);
+    shm()->leave(g);
     return code;
 }
 
@@ -87,10 +90,9 @@ int main(int argc, char **argv) {
     char self[4096], world_text[8];
     int32_t world = argc > 1 ? (int32_t)strtol(argv[1], NULL, 10) : 2;
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    const struct td_collective_ops *ops = td_collective_shm.ops;
     int fd = memfd_create("group", MFD_CLOEXEC);
     if (world < 1 || world > 64 || n < 0 || fd < 0) return 2;
-    if (ftruncate(fd, (off_t)ops->shared_bytes(world, MAX_BYTES)) != 0) return 2;
+    if (ftruncate(fd, (off_t)shm()->shared_bytes(world, MAX_BYTES)) != 0) return 2;
     self[n] = '\0';
     snprintf(world_text, sizeof world_text, "%d", world);
     int failed = 0;

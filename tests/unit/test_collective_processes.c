@@ -38,9 +38,12 @@ struct mapping {
     struct page *page;
 };
 
+static const struct td_collective_ops *shm(void) {
+    return td_collective_shm.ops;
+}
+
 static bool map_group(int fd, struct mapping *out) {
-    const struct td_collective_ops *ops = td_collective_shm.ops;
-    out->group_bytes = ops->shared_bytes(WORLD, GRADIENT_BYTES);
+    out->group_bytes = shm()->shared_bytes(WORLD, GRADIENT_BYTES);
     out->data = mmap(NULL, out->group_bytes + PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     out->page = (struct page *)((char *)out->data + out->group_bytes);
     return out->data != MAP_FAILED;
@@ -51,22 +54,23 @@ static bool launcher_says_abort(void *arg) {
     return atomic_load(&((struct page *)arg)->abort) != 0;
 }
 
-static td_status rank_run(struct td_collective_group *g, struct page *page, uint32_t n_calls) {
+static td_status rank_run(struct td_collective *g, int32_t rank, struct page *page,
+                          uint32_t n_calls) {
     void *region;
     size_t bytes;
-    TD_TRY(td_collective_gradients(g, &region, &bytes));
+    TD_TRY(shm()->gradients(g, &region, &bytes));
     for (uint32_t i = 0; i < n_calls; i++) {
         float *grads = region;
         int64_t n = 1 + (int64_t)(i * 2654435761u % (GRADIENT_BYTES / 4 - 17));
         for (int64_t j = 0; j < n + 16; j += 1024)
-            grads[j] = (float)g->rank;
+            grads[j] = (float)rank;
         grads[n + 15] = 1;
-        TD_TRY(td_collective_all_reduce_bucket(g, grads, n, TD_F32, 16));
+        TD_TRY(shm()->all_reduce_bucket(g, grads, n, TD_F32, 16));
         if (grads[0] != 1.0f || grads[n + 15] != (float)WORLD) {
             return td_fail(TD_INTERNAL, "call %u: %g, %g", i, (double)grads[0],
                            (double)grads[n + 15]);
         }
-        atomic_store(&page->progress[g->rank], i + 1);
+        atomic_store(&page->progress[rank], i + 1);
     }
     return TD_OK;
 }
@@ -74,7 +78,7 @@ static td_status rank_run(struct td_collective_group *g, struct page *page, uint
 // argv: rank, its index, timeout in ms, number of calls
 static int rank_main(char **argv) {
     struct mapping m;
-    struct td_collective_group g = {0};
+    struct td_collective *g = NULL;
     if (!map_group(GROUP_FD, &m)) return EXIT_OTHER;
     struct td_collective_config config = {.struct_bytes = sizeof config,
                                           .rank = (int32_t)strtol(argv[2], NULL, 10),
@@ -84,14 +88,14 @@ static int rank_main(char **argv) {
                                           .shared_bytes = m.group_bytes,
                                           .aborted = launcher_says_abort,
                                           .aborted_arg = m.page};
-    td_status s = td_collective_join(&td_collective_shm, &config, &g);
-    if (!s) s = rank_run(&g, m.page, (uint32_t)strtoul(argv[4], NULL, 10));
+    td_status s = shm()->join(&config, &g);
+    if (!s) s = rank_run(g, config.rank, m.page, (uint32_t)strtoul(argv[4], NULL, 10));
     enum td_code code = td_status_code(s);
     if (s && code != TD_ABORTED && code != TD_DEADLINE_EXCEEDED) {
         fprintf(stderr, "rank %s: %s\n", argv[2], td_status_message(s));
     }
     td_status_free(s);
-    td_collective_leave(&g);
+    shm()->leave(g);
     if (code == TD_ABORTED) return EXIT_ABORTED;
     return code == TD_CODE_OK ? 0 : code == TD_DEADLINE_EXCEEDED ? EXIT_DEADLINE : EXIT_OTHER;
 }
@@ -108,8 +112,7 @@ static void job_start(struct job *j, const char *timeout_ms, const char *n_calls
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     assert_true(n > 0);
     self[n] = '\0';
-    const struct td_collective_ops *ops = td_collective_shm.ops;
-    size_t bytes = ops->shared_bytes(WORLD, GRADIENT_BYTES) + PAGE;
+    size_t bytes = shm()->shared_bytes(WORLD, GRADIENT_BYTES) + PAGE;
     j->fd = memfd_create("group", MFD_CLOEXEC);
     assert_true(j->fd >= 0 && ftruncate(j->fd, (off_t)bytes) == 0 && map_group(j->fd, &j->m));
     for (int r = 0; r < WORLD; r++) {

@@ -9,33 +9,35 @@
 
 static const struct td_plugin_desc *const all[] = {&td_strategy_single_device, &td_strategy_ddp};
 
-static struct td_strategy *open_in(const struct td_strategy_ops *ops,
-                                   struct td_collective_group *group, int32_t world) {
+static struct td_strategy *open_in(const struct td_strategy_ops *ops, struct td_collective *group,
+                                   int32_t world) {
     struct td_strategy *s;
     struct td_strategy_config config = {
         .struct_bytes = sizeof config,
         .world_size = world,
-        .collective_ops = group->ops,
-        .collective = group->c,
+        .collective_ops = td_collective_local.ops,
+        .collective = group,
     };
     assert_ok(ops->open(&config, &s));
     return s;
 }
 
-static void join(struct td_collective_group *group) {
+static struct td_collective *join(void) {
+    const struct td_collective_ops *ops = td_collective_local.ops;
+    struct td_collective *group;
     struct td_collective_config config = {
         .struct_bytes = sizeof config,
         .world_size = 1,
         .timeout_ns = TD_NS_PER_S,
     };
-    assert_ok(td_collective_join(&td_collective_local, &config, group));
+    assert_ok(ops->join(&config, &group));
+    return group;
 }
 
 static void test_single_device_refuses_a_world_of_two(void **state) {
     (void)state;
     const struct td_strategy_ops *ops = td_strategy_single_device.ops;
-    struct td_collective_group group = {0};
-    struct td_strategy *s = open_in(ops, &group, 2);
+    struct td_strategy *s = open_in(ops, NULL, 2);
     struct td_strategy_facts facts = {.struct_bytes = sizeof facts};
     td_status refused = ops->environment(s, &facts);
     assert_int_equal(td_status_class(refused), TD_CLASS_BAD_SPEC);
@@ -48,9 +50,9 @@ static void test_group_calls_are_identities_when_the_world_is_one(void **state) 
     (void)state;
     for (size_t i = 0; i < TD_COUNTOF(all); i++) {
         const struct td_strategy_ops *ops = all[i]->ops;
-        struct td_collective_group group;
-        join(&group);
-        struct td_strategy *s = open_in(ops, &group, 1);
+        const struct td_collective_ops *group_ops = td_collective_local.ops;
+        struct td_collective *group = join();
+        struct td_strategy *s = open_in(ops, group, 1);
         struct td_strategy_facts facts = {.struct_bytes = sizeof facts};
         assert_ok(ops->environment(s, &facts));
         assert_true(facts.is_global_zero && facts.world_size == 1 && facts.restore_optimizer);
@@ -75,7 +77,7 @@ static void test_group_calls_are_identities_when_the_world_is_one(void **state) 
         assert_ok(ops->save_checkpoint(s, &roles));
         assert_true(roles & 1u << TD_ROLE_PARAM && roles & 1u << TD_ROLE_OPTIM);
         ops->close(s);
-        td_collective_leave(&group);
+        group_ops->leave(group);
     }
 }
 

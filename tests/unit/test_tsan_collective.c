@@ -34,7 +34,7 @@ static td_status stress_bucket(struct rank_ctx *r, float *grads, uint32_t dice) 
     int64_t n = dice % STRESS_FLOATS;
     for (int64_t i = 0; i < n + 16; i++)
         grads[i] = (float)(r->rank + i % 5);
-    TD_TRY(td_collective_all_reduce_bucket(&r->group, grads, n, TD_F32, 16));
+    TD_TRY(r->ops->all_reduce_bucket(r->c, grads, n, TD_F32, 16));
     for (int64_t i = 0; i < n + 16; i++) {
         float sum = (float)(r->world * (r->world - 1) / 2 + r->world * (i % 5));
         RANK_CHECK(grads[i] == (i < n ? sum / (float)r->world : sum));
@@ -46,19 +46,19 @@ static td_status stress_rest(struct rank_ctx *r, uint32_t dice) {
     int64_t one[2] = {r->rank, 1}, all[2 * RANKS_MAX];
     switch (dice % 4) {
     case 0:
-        TD_TRY(td_collective_barrier(&r->group, "stress"));
+        TD_TRY(r->ops->barrier(r->c, "stress"));
         break;
     case 1:
-        TD_TRY(td_collective_all_reduce(&r->group, one, 2, TD_I64, TD_REDUCE_SUM));
+        TD_TRY(r->ops->all_reduce(r->c, one, 2, TD_I64, TD_REDUCE_SUM));
         RANK_CHECK(one[0] == r->world * (r->world - 1) / 2 && one[1] == r->world);
         break;
     case 2:
-        TD_TRY(td_collective_all_gather(&r->group, one, sizeof one, all));
+        TD_TRY(r->ops->all_gather(r->c, one, sizeof one, all));
         for (int32_t p = 0; p < r->world; p++)
             RANK_CHECK(all[2 * p] == p);
         break;
     default:
-        TD_TRY(td_collective_broadcast(&r->group, one, sizeof one, (int32_t)(dice / 4) % r->world));
+        TD_TRY(r->ops->broadcast(r->c, one, sizeof one, (int32_t)(dice / 4) % r->world));
         RANK_CHECK(one[0] == (int32_t)(dice / 4) % r->world);
     }
     return TD_OK;
@@ -69,7 +69,7 @@ static td_status rank_stress(struct rank_ctx *r, void *arg) {
     uint32_t shared = 12345, own = 99 + (uint32_t)r->rank; // the same calls, different delays
     void *grads;
     size_t bytes;
-    TD_TRY(td_collective_gradients(&r->group, &grads, &bytes));
+    TD_TRY(r->ops->gradients(r->c, &grads, &bytes));
     for (int i = 0; i < STRESS_CALLS; i++) {
         uint32_t dice = next_random(&shared) >> 4;
         if (next_random(&own) % 64 == 0) sched_yield();
@@ -93,7 +93,7 @@ static void test_calls_stay_right_when_thousands_follow_each_other(void **state)
 static td_status rank_only_zero_arrives(struct rank_ctx *r, void *arg) {
     (void)arg;
     float x = 1;
-    return r->rank == 0 ? td_collective_all_reduce(&r->group, &x, 1, TD_F32, TD_REDUCE_SUM) : TD_OK;
+    return r->rank == 0 ? r->ops->all_reduce(r->c, &x, 1, TD_F32, TD_REDUCE_SUM) : TD_OK;
 }
 
 static void test_wait_names_the_missing_ranks_when_the_deadline_passes(void **state) {
@@ -115,8 +115,8 @@ static void test_wait_names_the_missing_ranks_when_the_deadline_passes(void **st
 static td_status rank_different_calls(struct rank_ctx *r, void *arg) {
     (void)arg;
     char data[8] = {0};
-    if (r->rank == 1) return td_collective_broadcast(&r->group, data, sizeof data, 0);
-    return td_collective_barrier(&r->group, "epoch end");
+    if (r->rank == 1) return r->ops->broadcast(r->c, data, sizeof data, 0);
+    return r->ops->barrier(r->c, "epoch end");
 }
 
 static void test_call_fails_with_both_sides_when_ranks_disagree(void **state) {
@@ -140,7 +140,7 @@ static bool flag_is_set(void *arg) {
 
 // The last rank stays away and flips the outside flag instead, as a launcher does.
 static td_status rank_aborted_from_outside(struct rank_ctx *r, void *arg) {
-    if (r->rank < r->world - 1) return td_collective_barrier(&r->group, "waits for nobody");
+    if (r->rank < r->world - 1) return r->ops->barrier(r->c, "waits for nobody");
     atomic_store((_Atomic bool *)arg, true);
     return TD_OK;
 }
@@ -162,11 +162,11 @@ static void test_wait_ends_when_the_outside_says_abort(void **state) {
 
 static td_status rank_abort_asleep(struct rank_ctx *r, void *arg) {
     (void)arg;
-    if (r->rank) return td_collective_barrier(&r->group, "waits for rank 0");
+    if (r->rank) return r->ops->barrier(r->c, "waits for rank 0");
     struct td_mono end = td_mono_add(td_mono_now(), 5 * TD_NS_PER_MS);
     while (td_mono_now().ns < end.ns)
         sched_yield(); // the others fall asleep
-    td_collective_abort(&r->group);
+    r->ops->abort(r->c);
     return TD_OK;
 }
 
@@ -185,51 +185,53 @@ static void test_sleepers_wake_when_a_rank_aborts(void **state) {
 static void test_join_is_refused_when_the_mapping_does_not_fit(void **state) {
     (void)state;
     struct ranks rs;
-    struct td_collective_group a = {0}, b = {0};
+    const struct td_collective_ops *ops = td_collective_shm.ops;
+    struct td_collective *a = NULL, *b = NULL;
     ranks_init(&rs, &td_collective_shm, 2, 100);
     struct td_collective_config config = ranks_config(&rs, 0);
-    assert_null(td_collective_join(&td_collective_shm, &config, &a));
+    assert_null(ops->join(&config, &a));
 
-    td_status s = td_collective_join(&td_collective_shm, &config, &b);
+    td_status s = ops->join(&config, &b);
     assert_int_equal(td_status_code(s), TD_ALREADY_EXISTS);
     td_status_free(s);
     config.rank = 1;
     config.shared_bytes -= 8192; // regions of another size
-    s = td_collective_join(&td_collective_shm, &config, &b);
+    s = ops->join(&config, &b);
     assert_int_equal(td_status_code(s), TD_FAILED_PRECONDITION);
     assert_non_null(strstr(td_status_message(s), "the size of a gradient region"));
     td_status_free(s);
     config.shared_bytes = 8192;
-    s = td_collective_join(&td_collective_shm, &config, &b);
+    s = ops->join(&config, &b);
     assert_int_equal(td_status_code(s), TD_FAILED_PRECONDITION);
     assert_non_null(strstr(td_status_message(s), "at least"));
     td_status_free(s);
     config.shared_bytes = rs.shared_bytes;
     config.world_size = 3; // another group's mapping
-    s = td_collective_join(&td_collective_shm, &config, &b);
+    s = ops->join(&config, &b);
     assert_int_equal(td_status_code(s), TD_FAILED_PRECONDITION);
     td_status_free(s);
     config.rank = 3;
-    s = td_collective_join(&td_collective_shm, &config, &b);
+    s = ops->join(&config, &b);
     assert_int_equal(td_status_code(s), TD_INVALID_ARGUMENT);
     td_status_free(s);
-    td_collective_leave(&a);
+    ops->leave(a);
     ranks_finish(&rs);
 }
 
 static void test_join_leaves_the_slot_free_when_memory_is_gone(void **state) {
     (void)state;
     struct ranks rs;
-    struct td_collective_group g = {0};
+    const struct td_collective_ops *ops = td_collective_shm.ops;
+    struct td_collective *g = NULL;
     ranks_init(&rs, &td_collective_shm, 1, 0);
     struct td_collective_config config = ranks_config(&rs, 0);
     td_alloc_fail_at(1);
-    td_status s = td_collective_join(&td_collective_shm, &config, &g);
+    td_status s = ops->join(&config, &g);
     td_alloc_fail_at(0);
     assert_int_equal(td_status_code(s), TD_RESOURCE_EXHAUSTED);
     td_status_free(s);
-    assert_null(td_collective_join(&td_collective_shm, &config, &g));
-    td_collective_leave(&g);
+    assert_null(ops->join(&config, &g));
+    ops->leave(g);
     ranks_finish(&rs);
 }
 
