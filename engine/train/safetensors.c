@@ -1,21 +1,19 @@
-// Reading and writing of shards. The reader trusts nothing: a shard may have been cut short, or
+// The head of a shard, and reading. The reader trusts nothing: a shard may have been cut short, or
 // flipped by a disk, or written by somebody else. A mapped file that is truncated while it is read
 // would raise SIGBUS; checkpoints are never rewritten, so that is left to the fatal handler.
 
 #include "engine/train/safetensors.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "lib/base/fsio.h"
 #include "lib/base/map.h"
 
 enum { DATA_ALIGN = 64, NAME_MAX_BYTES = 255, ARENA_BYTES = 96 << 20 };
 
-// ---- writing -----------------------------------------------------------------------------------
+// ---- the head -----------------------------------------------------------------------------------
 
 td_status td_safetensors_head(const struct td_tensor *tensors, size_t n, struct td_buf *b) {
     TD_TRY(td_buf_u64le(b, 0));
@@ -37,48 +35,6 @@ td_status td_safetensors_head(const struct td_tensor *tensors, size_t n, struct 
     for (int i = 0; i < 8; i++)
         b->data[i] = (char)((b->len - 8) >> 8 * i);
     return TD_OK;
-}
-
-static td_status put(int fd, struct td_digest *d, const void *data, size_t bytes,
-                     const char *path) {
-    td_digest_update(d, data, bytes);
-    return td_fd_write_all(fd, data, bytes, path);
-}
-
-static td_status write_to(int fd, const char *path, const struct td_tensor *tensors, size_t n,
-                          size_t *out_bytes, char out_digest[TD_DIGEST_HEX]) {
-    TD_AUTO_BUF head;
-    td_buf_init(&head, 8 + TD_SAFETENSORS_HEADER_MAX);
-    TD_TRY(td_safetensors_head(tensors, n, &head));
-    TD_AUTO(td_digest) *digest = NULL;
-    TD_TRY(td_digest_create(&digest));
-    TD_TRY(put(fd, digest, head.data, head.len, path));
-    size_t bytes = head.len;
-    for (size_t i = 0; i < n; i++) {
-        TD_TRY(put(fd, digest, tensors[i].data, tensors[i].bytes, path));
-        bytes += tensors[i].bytes;
-    }
-    if (fsync(fd) != 0) {
-        enum td_class cls = TD_CLASS_DISK;
-        return td_status_with_class(td_fail_errno(TD_RESOURCE_EXHAUSTED, "fsync '%s'", path), cls);
-    }
-    td_digest_hex(digest, out_digest);
-    *out_bytes = bytes;
-    return TD_OK;
-}
-
-td_status td_safetensors_write(const char *path, const struct td_tensor *tensors, size_t n,
-                               size_t *out_bytes, char out_digest[TD_DIGEST_HEX]) {
-    TD_AUTO_CLOSE int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (fd < 0)
-        return td_status_with_class(td_fail_errno(errno == ENOSPC || errno == EDQUOT
-                                                      ? TD_RESOURCE_EXHAUSTED
-                                                      : TD_FAILED_PRECONDITION,
-                                                  "create shard '%s'", path),
-                                    TD_CLASS_DISK);
-    td_status s = write_to(fd, path, tensors, n, out_bytes, out_digest);
-    if (s) (void)unlink(path);
-    return s;
 }
 
 // ---- reading -----------------------------------------------------------------------------------

@@ -6,14 +6,12 @@
 //   u64 LE header bytes | JSON header, padded with spaces so that data starts 64-aligned | data
 //   header: {"__metadata__":{...},"name":{"dtype":"F32","shape":[..],"data_offsets":[b,e]},...}
 //
-// Writing streams the tensors in the given order through the digest to a new file and fsyncs it.
-// Reading maps the file and checks everything that it says before use: sizes, types, holes,
-// overlaps, duplicates; the header may name tensors in another order than their bytes have. A file
-// that fails a check is DATA_LOSS (class data) naming file and place. Bounds: a header of 16 MiB,
-// 65536 tensors, names of 255 bytes. Thread: any, one at a time.
+// shard.h writes such files. Reading maps one and checks everything that it says before use: sizes,
+// types, holes, overlaps, duplicates; the header may name tensors in another order than their bytes
+// have. A file that fails a check is DATA_LOSS (class data) naming file and place. Bounds: a header
+// of 16 MiB, 65536 tensors, names of 255 bytes. Thread: any, one at a time.
 
 #include "lib/base/buf.h"
-#include "lib/base/digest.h"
 #include "lib/base/json.h"
 #include "traind/types.h"
 
@@ -26,12 +24,6 @@ struct td_tensor {
     const void *data;
     size_t bytes;
 };
-
-// Creates path (it must not exist), writes, fsyncs. On failure the file is removed.
-// RESOURCE_EXHAUSTED class disk when there is no space.
-TD_MUST_USE td_status td_safetensors_write(const char *path, const struct td_tensor *tensors,
-                                           size_t n, size_t *out_bytes,
-                                           char out_digest[TD_DIGEST_HEX]);
 
 // What stands before the data: length and header, for tensors without data. out is empty before.
 TD_MUST_USE td_status td_safetensors_head(const struct td_tensor *tensors, size_t n,

@@ -16,6 +16,7 @@
 
 #include "engine/train/safetensors.h"
 #include "lib/base/buf.h"
+#include "lib/base/digest.h"
 #include "traind/accelerator.h"
 #include "traind/graph.h"
 #include "traind/strategy.h"

@@ -8,8 +8,8 @@
 #include <sys/socket.h>
 
 #include "accelerators/reference/reference.h"
-#include "engine/train/safetensors.h"
 #include "engine/train/weights.h"
+#include "tests/tensors_file.h"
 
 enum { N = 3 };
 
@@ -101,10 +101,7 @@ static struct td_tensor row(const char *name, enum td_dtype t, const void *data,
 }
 
 static void write_file(struct fixture *f, const struct td_tensor *tensors, size_t n) {
-    size_t bytes;
-    char digest[TD_DIGEST_HEX];
-    (void)unlink(f->path);
-    assert_ok(td_safetensors_write(f->path, tensors, n, &bytes, digest));
+    assert_ok(tensors_file(f->path, tensors, n));
 }
 
 static const float mean[N] = {7, 8, 9};
