@@ -20,11 +20,6 @@ struct planner {
     double (*votes)[TD_LAYOUT_COUNT]; // by value, of the group's root
 };
 
-const char *td_layout_name(enum td_image_layout l) {
-    static const char *const names[] = {"nchw", "nChw16c", "nhwc"};
-    return names[l];
-}
-
 // ---- what a value or node is --------------------------------------------------------------------
 // False for what is no image, and where all orders are the same.
 static bool has_order(const struct td_graph *g, td_value v) {

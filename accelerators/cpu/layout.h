@@ -19,7 +19,6 @@
 
 enum td_image_layout { TD_LAYOUT_PLAIN, TD_LAYOUT_BLOCKED, TD_LAYOUT_LAST, TD_LAYOUT_COUNT };
 enum { TD_LAYOUT_LANES = 16 };
-const char *td_layout_name(enum td_image_layout l);
 
 static inline int64_t td_layout_lanes(enum td_image_layout l, int64_t channels) {
     return l == TD_LAYOUT_PLAIN ? 1 : l == TD_LAYOUT_LAST ? channels : TD_LAYOUT_LANES;

@@ -28,8 +28,8 @@ struct td_checkpointer {
     atomic_bool prepared; // the snapshot's pages are there
     struct td_manifest manifest;
     bool final;
-    int64_t held_ns; // how long the last save held the loop
-    int64_t last_step;
+    int64_t held_ns;   // how long the last save held the loop
+    int64_t last_step; // that was handed to the writer; -1: none
     uint64_t skipped;
     _Atomic(td_status) failure;
     struct td_retention *retention;
@@ -147,10 +147,6 @@ void td_checkpointer_destroy(struct td_checkpointer *c) {
     td_status_free(atomic_load(&c->failure));
     td_retention_destroy(c->retention);
     free(c);
-}
-
-int64_t td_checkpointer_last_step(const struct td_checkpointer *c) {
-    return c->last_step;
 }
 
 uint64_t td_checkpointer_skipped(const struct td_checkpointer *c) {

@@ -65,8 +65,7 @@ TD_MUST_USE td_status td_checkpointer_save(struct td_checkpointer *c,
                                            const struct td_manifest *m, int flags);
 // The failure of an earlier write, once. Cheap: one load.
 TD_MUST_USE td_status td_checkpointer_poll(struct td_checkpointer *c);
-// The last step that was handed to the writer; -1: none.
-int64_t td_checkpointer_last_step(const struct td_checkpointer *c);
+// Periodic saves that found the writer busy.
 uint64_t td_checkpointer_skipped(const struct td_checkpointer *c);
 
 #endif

@@ -114,7 +114,6 @@ enum td_control_flag {
     TD_CONTROL_STOP,
     TD_CONTROL_CHECKPOINT,
     TD_CONTROL_TIMER,
-    TD_CONTROL_EARLY_STOP,
     TD_CONTROL_NOW,        // with STOP: without saving
     TD_CONTROL_FLAGS = 16, // the tail's length in elements: one cache line
 };
