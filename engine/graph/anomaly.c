@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "engine/graph/graph_impl.h"
 #include "engine/graph/graph_text.h"
@@ -25,7 +24,7 @@ static bool scales_loss(const struct td_graph *g) {
 }
 
 static void take(const struct td_graph *g, td_value v, td_value out[TD_MAX_WATCHED], uint32_t *n) {
-    if (*n < TD_MAX_WATCHED && td_dtype_is_float(td_gv(g, v)->dtype)) out[(*n)++] = v;
+    if (*n < TD_MAX_WATCHED && td_is_float(td_gv(g, v)->dtype)) out[(*n)++] = v;
 }
 
 uint32_t td_graph_watched(const struct td_graph *g, td_node node, td_value out[TD_MAX_WATCHED]) {
@@ -46,24 +45,6 @@ uint32_t td_graph_watched(const struct td_graph *g, td_node node, td_value out[T
         if (td_op_writes(n->op, &n->attrs, i)) take(g, n->inputs[i], out, &count);
     }
     return count;
-}
-
-// A type by its bits: all of the exponent's are set.
-static double element(enum td_dtype t, const void *data, int64_t i, bool *out_finite) {
-    uint16_t half = 0;
-    double v = 0;
-    if (t == TD_F64) {
-        v = ((const double *)data)[i];
-    } else if (t == TD_F32) {
-        v = (double)((const float *)data)[i];
-    } else {
-        memcpy(&half, (const uint16_t *)data + i, sizeof half);
-        uint16_t exponent = t == TD_BF16 ? 0x7f80 : 0x7c00;
-        bool all = (half & exponent) == exponent, rest = half & (0x7fff ^ exponent);
-        v = !all ? 0 : rest ? (double)NAN : half & 0x8000 ? -(double)INFINITY : (double)INFINITY;
-    }
-    *out_finite = isfinite(v);
-    return v;
 }
 
 // "%12" or what it is called: an input, a state tensor, an output of the step.
@@ -97,10 +78,12 @@ td_status td_graph_check_finite(const struct td_graph *g, td_node node, td_value
                                 const void *data) {
     const struct td_value_info *info = td_gv(g, v);
     int64_t n = td_shape_elems(&info->shape);
+    if (td_float_all_finite(info->dtype, data, n)) return TD_OK;
     for (int64_t i = 0; i < n; i++) {
-        bool finite;
-        double x = element(info->dtype, data, i, &finite);
-        if (finite) continue;
+        double x;
+        const char *at = (const char *)data + (size_t)i * td_dtype_bytes(info->dtype);
+        td_float_convert(info->dtype, at, 1, TD_F64, &x);
+        if (isfinite(x)) continue;
         const struct td_node_info *made = td_graph_node(g, node);
         char what[96], read[NAMES_BYTES], shape[96];
         name_of(g, v, what, sizeof what);

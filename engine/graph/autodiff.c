@@ -31,8 +31,7 @@ struct walk {
 static bool is_param(const struct td_graph *g, td_value v) {
     const struct td_value_info *info = td_gv(g, v);
     return info->kind == TD_VALUE_STATE &&
-           td_state_at(g->state, info->index)->role == TD_ROLE_PARAM &&
-           td_dtype_is_float(info->dtype);
+           td_state_at(g->state, info->index)->role == TD_ROLE_PARAM && td_is_float(info->dtype);
 }
 
 static void find_dependents(struct walk *w) {
@@ -52,8 +51,7 @@ static void find_dependents(struct walk *w) {
             any |= w->needs[node->inputs[i]];
         }
         for (uint32_t i = 0; i < node->n_outputs; i++) {
-            w->needs[node->outputs[i]] =
-                any && td_dtype_is_float(td_gv(w->g, node->outputs[i])->dtype);
+            w->needs[node->outputs[i]] = any && td_is_float(td_gv(w->g, node->outputs[i])->dtype);
         }
     }
 }

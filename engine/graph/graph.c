@@ -273,7 +273,7 @@ td_status td_graph_output(struct td_graph *g, const char *name, td_value v,
                        g->step, name);
     }
     const struct td_value_info *info = td_gv(g, v);
-    if (td_shape_elems(&info->shape) != 1 || !td_dtype_is_float(info->dtype)) {
+    if (td_shape_elems(&info->shape) != 1 || !td_is_float(info->dtype)) {
         return td_fail(TD_INVALID_ARGUMENT, "step '%s': output '%s' must be one float", g->step,
                        name);
     }
@@ -296,7 +296,7 @@ td_status td_graph_output(struct td_graph *g, const char *name, td_value v,
 td_status td_graph_loss(struct td_graph *g, td_value v) {
     if (g->loss) return td_fail(TD_INVALID_ARGUMENT, "step '%s': a second loss", g->step);
     if (v < 1 || v > g->n_values || td_gv(g, v)->shape.n_dims != 0 ||
-        !td_dtype_is_float(td_gv(g, v)->dtype)) {
+        !td_is_float(td_gv(g, v)->dtype)) {
         return td_fail(TD_INVALID_ARGUMENT, "step '%s': the loss must be a float scalar", g->step);
     }
     g->loss = v;

@@ -10,6 +10,7 @@
 
 #include "lib/base/arena.h"
 #include "lib/base/base.h"
+#include "lib/base/half.h"
 #include "traind/graph.h"
 
 enum {
@@ -62,7 +63,6 @@ double td_op_flops(const struct td_graph *g, const struct td_node_info *node);
 bool td_op_writes(enum td_op op, const struct td_attrs *attrs, uint32_t i);
 // True if a node does more than make its outputs (writes state, communicates).
 bool td_node_has_effect(const struct td_node_info *node);
-bool td_dtype_is_float(enum td_dtype t);
 // Result of NumPy broadcasting; false if the shapes do not fit.
 bool td_shape_broadcast(const struct td_shape *a, const struct td_shape *b, struct td_shape *out);
 TD_MUST_USE td_status td_shape_check(enum td_dtype dtype, const struct td_shape *s);

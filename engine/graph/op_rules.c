@@ -34,10 +34,6 @@ uint32_t td_op_n_out(enum td_op op) {
 }
 
 // ---- shapes -------------------------------------------------------------------------------------
-bool td_dtype_is_float(enum td_dtype t) {
-    return t == TD_F32 || t == TD_F64 || t == TD_BF16 || t == TD_F16;
-}
-
 td_status td_shape_check(enum td_dtype dtype, const struct td_shape *s) {
     if ((unsigned)dtype >= TD_DTYPE_COUNT) {
         return td_fail(TD_INVALID_ARGUMENT, "element type %d is unknown", (int)dtype);
@@ -142,7 +138,7 @@ static td_status shape_to_scalar(const struct td_op_call *c) {
 }
 
 static td_status shape_scale(const struct td_op_call *c) {
-    if (!td_dtype_is_float(arg(c, 0)->dtype) || !is_float_scalar(arg(c, 1))) {
+    if (!td_is_float(arg(c, 0)->dtype) || !is_float_scalar(arg(c, 1))) {
         return td_op_reject(c, "needs a float tensor and a float scalar");
     }
     return give(c, 0, arg(c, 0)->dtype, &arg(c, 0)->shape);
@@ -171,7 +167,7 @@ static td_status shape_clip_coef(const struct td_op_call *c) {
 
 static td_status shape_fill(const struct td_op_call *c) {
     if (c->n_in == 1 && !is_float_scalar(arg(c, 0))) return td_op_reject(c, "needs a float scalar");
-    if (!td_dtype_is_float(c->attrs->dtype)) return td_op_reject(c, "attrs.dtype must be float");
+    if (!td_is_float(c->attrs->dtype)) return td_op_reject(c, "attrs.dtype must be float");
     return give(c, 0, c->attrs->dtype, &c->attrs->shape);
 }
 

@@ -79,11 +79,11 @@ static inline bool same_dtype(const struct td_op_call *c) {
 }
 
 static inline bool same_float(const struct td_op_call *c) {
-    return same_dtype(c) && td_dtype_is_float(arg(c, 0)->dtype);
+    return same_dtype(c) && td_is_float(arg(c, 0)->dtype);
 }
 
 static inline bool is_float_scalar(const struct td_value_info *v) {
-    return v->shape.n_dims == 0 && td_dtype_is_float(v->dtype);
+    return v->shape.n_dims == 0 && td_is_float(v->dtype);
 }
 
 static inline bool is_state(const struct td_op_call *c, uint32_t i) {

@@ -57,7 +57,7 @@ static td_status shape_attention_grad(const struct td_op_call *c) {
     struct td_shape lse = statistics_of(shape_of(c, 0));
     bool fits = like_first(c, 3) && like_first(c, 5) && td_shape_equal(&lse, shape_of(c, 4)) &&
                 arg(c, 1)->dtype == arg(c, 0)->dtype && arg(c, 2)->dtype == arg(c, 0)->dtype;
-    if (!fits || !td_dtype_is_float(arg(c, 0)->dtype) || !td_dtype_is_float(arg(c, 4)->dtype)) {
+    if (!fits || !td_is_float(arg(c, 0)->dtype) || !td_is_float(arg(c, 4)->dtype)) {
         return td_op_reject(c, "results and gradient are not those of this attention");
     }
     if (!can_drop(c, shape_of(c, 0), shape_of(c, 1)->dim[1])) return reject_drop(c);
@@ -86,7 +86,7 @@ static td_status shape_self_attention_grad(const struct td_op_call *c) {
     bool fits = td_shape_equal(&q, shape_of(c, 1)) && td_shape_equal(&q, shape_of(c, 3)) &&
                 td_shape_equal(&lse, shape_of(c, 2)) && arg(c, 1)->dtype == t &&
                 arg(c, 3)->dtype == t;
-    if (!fits || !td_dtype_is_float(t) || !td_dtype_is_float(arg(c, 2)->dtype)) {
+    if (!fits || !td_is_float(t) || !td_is_float(arg(c, 2)->dtype)) {
         return td_op_reject(c, "results and gradient are not those of this attention");
     }
     if (!can_drop(c, &q, q.dim[1])) return reject_drop(c);

@@ -88,7 +88,7 @@ static td_status shape_pool_grad(const struct td_op_call *c) {
     for (uint32_t i = 0; i < c->n_in; i++) {
         fits = fits && td_shape_equal(&y, shape_of(c, i));
     }
-    if (!fits || !td_dtype_is_float(arg(c, dy)->dtype) || (dy && arg(c, 0)->dtype != TD_U8)) {
+    if (!fits || !td_is_float(arg(c, dy)->dtype) || (dy && arg(c, 0)->dtype != TD_U8)) {
         return td_op_reject(c, "shapes are not those of a pool");
     }
     return give(c, 0, arg(c, dy)->dtype, &c->attrs->shape);

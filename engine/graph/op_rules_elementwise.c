@@ -53,7 +53,7 @@ static td_status shape_compare(const struct td_op_call *c) {
 static td_status shape_select(const struct td_op_call *c) {
     struct td_shape y;
     enum td_dtype t = arg(c, 1)->dtype;
-    if (arg(c, 0)->dtype != TD_BOOL || arg(c, 2)->dtype != t || !td_dtype_is_float(t)) {
+    if (arg(c, 0)->dtype != TD_BOOL || arg(c, 2)->dtype != t || !td_is_float(t)) {
         return td_op_reject(c, "needs a bool and two operands of one float type");
     }
     if (!td_shape_broadcast(shape_of(c, 1), shape_of(c, 2), &y) ||

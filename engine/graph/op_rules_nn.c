@@ -7,13 +7,13 @@
 // ---- losses -------------------------------------------------------------------------------------
 static bool is_classifier(const struct td_op_call *c) {
     const struct td_value_info *logits = arg(c, 0), *labels = arg(c, 1);
-    return td_dtype_is_float(logits->dtype) && labels->dtype == TD_I32 &&
-           logits->shape.n_dims == 2 && labels->shape.n_dims == 1 &&
-           logits->shape.dim[0] == labels->shape.dim[0] && logits->shape.dim[1] >= 1;
+    return td_is_float(logits->dtype) && labels->dtype == TD_I32 && logits->shape.n_dims == 2 &&
+           labels->shape.n_dims == 1 && logits->shape.dim[0] == labels->shape.dim[0] &&
+           logits->shape.dim[1] >= 1;
 }
 
 static bool is_row(const struct td_op_call *c, uint32_t i, int64_t n) {
-    return td_dtype_is_float(arg(c, i)->dtype) && shape_of(c, i)->n_dims == 1 &&
+    return td_is_float(arg(c, i)->dtype) && shape_of(c, i)->n_dims == 1 &&
            shape_of(c, i)->dim[0] == n;
 }
 
@@ -33,7 +33,7 @@ static td_status shape_softmax_ce(const struct td_op_call *c) {
 // x, w, labels: the logits would be (B,C).
 static bool is_linear_classifier(const struct td_op_call *c) {
     const struct td_shape *x = shape_of(c, 0), *w = shape_of(c, 1), *labels = shape_of(c, 2);
-    return td_dtype_is_float(arg(c, 0)->dtype) && arg(c, 1)->dtype == arg(c, 0)->dtype &&
+    return td_is_float(arg(c, 0)->dtype) && arg(c, 1)->dtype == arg(c, 0)->dtype &&
            arg(c, 2)->dtype == TD_I32 && x->n_dims == 2 && w->n_dims == 2 && labels->n_dims == 1 &&
            x->dim[1] == w->dim[1] && x->dim[0] == labels->dim[0] && w->dim[0] >= 1;
 }
@@ -93,7 +93,7 @@ static bool is_batch_norm(enum td_op op) {
 static bool norm_channels(const struct td_op_call *c, int64_t *out_n) {
     const struct td_shape *x = shape_of(c, 0);
     int32_t axis = is_batch_norm(c->op) ? 1 : x->n_dims - 1;
-    if (axis < 0 || axis >= x->n_dims || !td_dtype_is_float(arg(c, 0)->dtype)) return false;
+    if (axis < 0 || axis >= x->n_dims || !td_is_float(arg(c, 0)->dtype)) return false;
     *out_n = x->dim[axis];
     return true;
 }

@@ -29,7 +29,7 @@ static td_status check_operands(const struct td_op_call *c) {
         return td_op_reject(c,
                             "the optimizer's buffers are missing, or there are too many operands");
     }
-    if (!td_dtype_is_float(arg(c, 0)->dtype)) return td_op_reject(c, "the parameter must be float");
+    if (!td_is_float(arg(c, 0)->dtype)) return td_op_reject(c, "the parameter must be float");
     for (uint32_t i = 0; i < n; i++) {
         if (i != 1 && !is_state(c, i)) return td_op_reject(c, "only a state tensor can be written");
         if (!is_buffer_type(c, i) || (i == 1 && !like_first(c, i))) {
@@ -67,7 +67,7 @@ static td_status shape_adafactor(const struct td_op_call *c) {
 static td_status shape_muon_momentum(const struct td_op_call *c) {
     bool clip_fits = c->n_in < 3 || is_float_scalar(arg(c, 2));
     bool buffer_fits = is_buffer_type(c, 1) && td_shape_equal(shape_of(c, 1), shape_of(c, 0));
-    if (!td_dtype_is_float(arg(c, 0)->dtype) || !buffer_fits || !clip_fits) {
+    if (!td_is_float(arg(c, 0)->dtype) || !buffer_fits || !clip_fits) {
         return td_op_reject(c, "needs a gradient, a buffer like it, and maybe a float scalar");
     }
     if (!is_state(c, 1)) return td_op_reject(c, "only a state tensor can be written");

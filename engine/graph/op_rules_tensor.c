@@ -89,7 +89,7 @@ static td_status shape_gather(const struct td_op_call *c) {
 }
 
 static td_status shape_gather_grad(const struct td_op_call *c) {
-    if (arg(c, 0)->dtype != TD_I32 || !td_dtype_is_float(arg(c, 1)->dtype)) {
+    if (arg(c, 0)->dtype != TD_I32 || !td_is_float(arg(c, 1)->dtype)) {
         return td_op_reject(c, "needs an i32 index and a float gradient");
     }
     if (!has_axis(c) || !td_shape_equal(shape_of(c, 0), shape_of(c, 1)) ||
@@ -111,7 +111,7 @@ static td_status shape_embedding(const struct td_op_call *c) {
 static td_status shape_embedding_grad(const struct td_op_call *c) {
     const struct td_shape *table = &c->attrs->shape;
     struct td_shape dy = *shape_of(c, 0);
-    if (arg(c, 0)->dtype != TD_I32 || !td_dtype_is_float(arg(c, 1)->dtype) || table->n_dims != 2 ||
+    if (arg(c, 0)->dtype != TD_I32 || !td_is_float(arg(c, 1)->dtype) || table->n_dims != 2 ||
         dy.n_dims >= TD_MAX_DIMS) {
         return td_op_reject(c, "needs i32 ids, a float gradient and attrs.shape (V,C)");
     }

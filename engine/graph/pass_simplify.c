@@ -69,7 +69,7 @@ static bool join_casts(const struct td_attrs *first, const struct td_attrs *seco
     enum td_dtype middle = first->dtype, to = second->dtype;
     double a = first->scale, b = second->scale;
     *out_scale = a != 0 && b != 0 ? a * b : a != 0 ? a : b;
-    return (middle == TD_F32 || middle == TD_F64) && td_dtype_is_float(to) &&
+    return (middle == TD_F32 || middle == TD_F64) && td_is_float(to) &&
            td_dtype_bytes(to) <= td_dtype_bytes(middle);
 }
 

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "engine/train/safetensors.h"
 #include "lib/base/fsio.h"
 #include "lib/base/half.h"
 
@@ -91,15 +90,11 @@ td_status td_restore_choose(const char *const *paths, size_t n_paths, struct td_
     return td_status_with_reason(td_status_with_class(s, TD_CLASS_DATA), "NO_CHECKPOINT");
 }
 
-static td_status load_tensor(const struct td_tensor *from, const struct td_state_info *t,
-                             const struct td_restore_target *to) {
-    if (!from) return td_fail(TD_DATA_LOSS, "tensor '%s' is missing", t->name);
-    bool converts = td_is_float(from->dtype) && td_is_float(t->dtype);
-    if ((from->dtype != t->dtype && !converts) || !td_shape_equal(&from->shape, &t->shape))
-        return td_fail(TD_DATA_LOSS, "tensor '%s' has another shape or type", t->name);
+td_status td_restore_tensor(const struct td_tensor *from, const struct td_state_info *t,
+                            const struct td_restore_target *to) {
     TD_AUTO_FREE void *converted = NULL;
     if (from->dtype != t->dtype) { // saved under another precision
-        converted = malloc(TD_MAX(t->bytes, 1));
+        converted = td_calloc(TD_MAX(t->bytes, 1), 1);
         if (!converted) return td_fail_oom();
         td_float_convert(from->dtype, from->data, td_shape_elems(&t->shape), t->dtype, converted);
     }
@@ -109,6 +104,15 @@ static td_status load_tensor(const struct td_tensor *from, const struct td_state
         .bytes = t->bytes,
     };
     return to->accel_ops->copy(to->accel, to->memory->region[t->role], t->offset, src, 0, t->bytes);
+}
+
+static td_status load_tensor(const struct td_tensor *from, const struct td_state_info *t,
+                             const struct td_restore_target *to) {
+    if (!from) return td_fail(TD_DATA_LOSS, "tensor '%s' is missing", t->name);
+    bool converts = td_is_float(from->dtype) && td_is_float(t->dtype);
+    if ((from->dtype != t->dtype && !converts) || !td_shape_equal(&from->shape, &t->shape))
+        return td_fail(TD_DATA_LOSS, "tensor '%s' has another shape or type", t->name);
+    return td_restore_tensor(from, t, to);
 }
 
 static td_status load_file(const char *path, uint32_t roles, const char *only_file,

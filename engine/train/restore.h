@@ -13,6 +13,7 @@
 
 #include "engine/train/events.h"
 #include "engine/train/manifest.h"
+#include "engine/train/safetensors.h"
 #include "traind/accelerator.h"
 #include "traind/strategy.h"
 
@@ -31,6 +32,9 @@ struct td_restore_target {
     const struct td_accelerator_ops *accel_ops;
     struct td_accelerator *accel;
 };
+// Puts a tensor into the place of t, which has its shape; a float of another type is converted.
+TD_MUST_USE td_status td_restore_tensor(const struct td_tensor *from, const struct td_state_info *t,
+                                        const struct td_restore_target *to);
 // All tensors of the roles (bits 1 << td_role) from the checkpoint's files.
 TD_MUST_USE td_status td_restore_load(const struct td_restored *r, uint32_t roles,
                                       const struct td_restore_target *to);

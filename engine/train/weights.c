@@ -165,10 +165,6 @@ static void print_shape(const struct td_shape *s, char *out, size_t bytes) {
     if (len < bytes) snprintf(out + len, bytes - len, ")");
 }
 
-static bool is_float(enum td_dtype t) {
-    return t == TD_F32 || t == TD_F64 || t == TD_BF16 || t == TD_F16;
-}
-
 static struct entry *find(struct weights *w, const char *name) {
     const struct td_module_ops *ops = w->o->module_ops;
     struct entry *e = td_map_get(w->by_name, name);
@@ -188,7 +184,7 @@ static td_status match(struct weights *w, uint32_t index) {
         print_shape(&t->shape, ours, sizeof ours);
         return misfit(w, "'%s' has shape %s, the model's is %s", from->name, theirs, ours);
     }
-    if (from->dtype != t->dtype && !(is_float(from->dtype) && is_float(t->dtype))) {
+    if (from->dtype != t->dtype && !(td_is_float(from->dtype) && td_is_float(t->dtype))) {
         return misfit(w, "'%s' is of type %s, the model's of %s", from->name,
                       td_dtype_name(from->dtype), td_dtype_name(t->dtype));
     }
@@ -254,44 +250,7 @@ static td_status judge(struct weights *w, size_t n_matched) {
     return td_status_with_class(s, TD_CLASS_BAD_SPEC);
 }
 
-// ---- copying ------------------------------------------------------------------------------------
-static double element(const struct td_tensor *t, size_t i) {
-    const char *p = (const char *)t->data + i * td_dtype_bytes(t->dtype);
-    double d;
-    float f;
-    uint16_t h;
-    if (t->dtype == TD_F64) return memcpy(&d, p, sizeof d), d;
-    if (t->dtype == TD_F32) return memcpy(&f, p, sizeof f), (double)f;
-    memcpy(&h, p, sizeof h);
-    return (double)(t->dtype == TD_BF16 ? td_f32_of_bf16(h) : td_f32_of_f16(h));
-}
-
-static void put_element(enum td_dtype t, double v, char *p) {
-    float f = (float)v;
-    uint16_t h = t == TD_BF16 ? td_bf16_of_f64(v) : td_f16_of_f64(v);
-    if (t == TD_F64) memcpy(p, &v, sizeof v);
-    if (t == TD_F32) memcpy(p, &f, sizeof f);
-    if (t == TD_BF16 || t == TD_F16) memcpy(p, &h, sizeof h);
-}
-
-static td_status copy_tensor(const struct weights *w, const struct td_tensor *from,
-                             const struct td_state_info *t) {
-    const size_t width = td_dtype_bytes(t->dtype), n = (size_t)td_shape_elems(&t->shape);
-    struct td_buffer src = {.space = TD_SPACE_HOST, .bytes = n * width};
-    TD_AUTO_FREE char *converted = NULL;
-    if (from->dtype == t->dtype) {
-        src.handle = (uint64_t)(uintptr_t)from->data;
-    } else {
-        converted = td_calloc(n + 1, width);
-        if (!converted) return td_fail_oom();
-        for (size_t i = 0; i < n; i++)
-            put_element(t->dtype, element(from, i), converted + i * width);
-        src.handle = (uint64_t)(uintptr_t)converted;
-    }
-    return w->to->accel_ops->copy(w->to->accel, w->to->memory->region[t->role], t->offset, src, 0,
-                                  src.bytes);
-}
-
+// ---- loading ------------------------------------------------------------------------------------
 static td_status load(struct weights *w) {
     uint32_t n = td_state_count(w->to->state);
     size_t n_matched = 0;
@@ -305,7 +264,8 @@ static td_status load(struct weights *w) {
         n_matched += w->matched[i] != NULL;
     TD_TRY(judge(w, n_matched));
     for (uint32_t i = 0; i < n; i++)
-        if (w->matched[i]) TD_TRY(copy_tensor(w, w->matched[i], td_state_at(w->to->state, i)));
+        if (w->matched[i])
+            TD_TRY(td_restore_tensor(w->matched[i], td_state_at(w->to->state, i), w->to));
     return TD_OK;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lib/base/base.h"
+#include "lib/base/half.h"
 #include "traind/rewrite.h"
 
 enum policy { FOLLOW, PRODUCT, ALIKE, DELICATE, NORM_GRAD, STORE, CAST, FILL };
@@ -65,10 +66,6 @@ static enum policy policy_of(enum td_op op, const struct td_lowering *how) {
     if (op == TD_OP_SOFTMAX_CE && how->wide_loss) return DELICATE;
     if (policy[op] == DELICATE && !how->mixed) return ALIKE;
     return (enum policy)policy[op];
-}
-
-static bool is_float(enum td_dtype t) {
-    return t == TD_F32 || t == TD_F64 || t == TD_BF16 || t == TD_F16;
 }
 
 static enum td_dtype type_of(const struct lower *l, td_value v) {
@@ -143,7 +140,7 @@ static enum td_dtype shared_type(const struct lower *l, const struct td_node_inf
     bool same = true;
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         enum td_dtype t = type_of(l, node->inputs[i]);
-        if (!is_float(t)) continue;
+        if (!td_is_float(t)) continue;
         if (first == TD_DTYPE_COUNT) first = t;
         same &= t == first;
     }
@@ -202,7 +199,7 @@ static td_status lower_node(struct lower *l, td_node *n) {
     for (uint32_t i = 0; i < node.n_inputs; i++) {
         in[i] = node.inputs[i];
         enum td_dtype t = operand_type(l, &node, p, i);
-        if (t == TD_DTYPE_COUNT || !is_float(type_of(l, in[i]))) continue;
+        if (t == TD_DTYPE_COUNT || !td_is_float(type_of(l, in[i]))) continue;
         TD_TRY(as_type(l, in[i], t, n, &in[i]));
     }
     struct td_attrs a = node.attrs;

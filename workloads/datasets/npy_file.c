@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/base/half.h"
+
 enum { MAGIC_BYTES = 6, PREFIX_V1 = 10, PREFIX_V2 = 12, HEADER_MAX = 1 << 16 };
 static const char magic[MAGIC_BYTES] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
 
@@ -215,19 +217,6 @@ void td_npy_close(struct td_npy *a) {
 }
 
 // ---- elements -----------------------------------------------------------------------------------
-static float half_to_float(uint16_t h) {
-    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = (h >> 10) & 31, mantissa = h & 1023;
-    if (exponent == 0) { // zero or subnormal: mantissa times 2^-24
-        float v = (float)mantissa * 0x1p-24f;
-        return sign ? -v : v;
-    }
-    uint32_t bits =
-        sign | mantissa << 13 | (exponent == 31 ? UINT32_C(0x7f800000) : (exponent + 112) << 23);
-    float v;
-    memcpy(&v, &bits, sizeof v);
-    return v;
-}
-
 int64_t td_npy_int(const struct td_npy *a, int64_t i) {
     size_t width = td_npy_bytes(a->kind);
     const uint8_t *p = (const uint8_t *)a->data + (size_t)i * width;
@@ -248,7 +237,7 @@ static float element(const struct td_npy *a, int64_t i) {
     switch (a->kind) {
     case TD_NPY_F2:
         memcpy(&half, p, sizeof half);
-        return half_to_float(half);
+        return td_f32_of_f16(half);
     case TD_NPY_F8:
         memcpy(&real, p, sizeof real);
         return (float)real;
