@@ -56,12 +56,12 @@ static td_status cpu_open(const struct td_accel_config *config, struct td_accele
         return td_fail(TD_INVALID_ARGUMENT, "the cpu accelerator takes 1 to %d threads, not %d",
                        TD_CPU_MAX_THREADS, config->n_threads);
     }
+    TD_TRY(td_parallel_open(config->n_threads));
     struct td_accelerator *a = td_calloc(1, sizeof *a);
     if (!a) return td_fail_oom();
     a->magic = td_accelerator_magic;
     a->n_threads = config->n_threads;
     a->detects_anomaly = config->detect_anomaly;
-    td_parallel_open(a->n_threads);
     char machine[256];
     describe_machine(a->n_threads, machine, sizeof machine);
     const char *cache = config->deterministic ? NULL : config->cache_dir;

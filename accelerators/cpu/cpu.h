@@ -128,8 +128,9 @@ void td_parallel_units(int32_t n_threads, int64_t n, td_range_fn *fn, const void
 int32_t td_parallel_index(void);
 // How many threads the team has.
 int32_t td_parallel_threads(void);
-// Sizes the team and sets flush-to-zero in each of its threads.
-void td_parallel_open(int32_t n_threads);
+// Sizes the team and sets flush-to-zero in each of its threads. FAILED_PRECONDITION, class
+// bad_spec: the environment allows no team of that size.
+TD_MUST_USE td_status td_parallel_open(int32_t n_threads);
 
 // A family of kernels: looks at k's op, types, shapes and attributes and, if the node is one of its
 // own, sets k->run and what that needs (scratch_bytes; own). Everything else of k is filled in.

@@ -4,7 +4,8 @@
 // inside a function with target_clones are outlined without the clone's target.
 //
 // Denormals: flushed in every thread of the team, as torch's scripts do; oneDNN leaves the mode as
-// it finds it. The team is sized by omp_set_num_threads of the training thread, the only caller.
+// it finds it. The team is sized by omp_set_num_threads of the training thread, the only caller. A
+// range that no thread is there for would not be computed, so a smaller team is refused at once.
 
 #include <omp.h>
 #if defined(__x86_64__)
@@ -65,13 +66,21 @@ int32_t td_parallel_index(void) {
     return omp_get_thread_num();
 }
 
-void td_parallel_open(int32_t n_threads) {
+td_status td_parallel_open(int32_t n_threads) {
+    int32_t team = 0;
     omp_set_dynamic(0);
     omp_set_num_threads(n_threads);
 #pragma omp parallel num_threads(n_threads)
     {
+        if (omp_get_thread_num() == 0) team = omp_get_num_threads();
 #if defined(__x86_64__)
         _mm_setcsr(_mm_getcsr() | 0x8040); // flush to zero, denormals are zero
 #endif
     }
+    if (team == n_threads) return TD_OK;
+    return td_status_with_class(td_fail(TD_FAILED_PRECONDITION,
+                                        "OpenMP gives %d of %d threads; unset OMP_THREAD_LIMIT and "
+                                        "OMP_MAX_ACTIVE_LEVELS, or ask for fewer threads",
+                                        team, n_threads),
+                                TD_CLASS_BAD_SPEC);
 }

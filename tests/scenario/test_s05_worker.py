@@ -132,6 +132,19 @@ def test_run_says_class_and_reason_when_the_plan_cannot_be_trained(tmp_path, cha
     assert text in end["message"]
 
 
+@pytest.mark.parametrize("limit", ["OMP_THREAD_LIMIT=1", "OMP_MAX_ACTIVE_LEVELS=0"])
+def test_run_refuses_a_team_that_the_environment_makes_smaller(tmp_path, limit):
+    plan_file = tmp_path / "plan.json"
+    plan_file.write_text(json.dumps(plan_of(trainer={"accelerator": "cpu"},
+                                            run={"threads_per_rank": 2})))
+    name, value = limit.split("=")
+    run = subprocess.run([ranks.WORKER, "run", "--plan", plan_file], capture_output=True, text=True,
+                         env={**os.environ, name: value}, timeout=60)
+    end = json.loads(run.stdout.splitlines()[-1])
+    assert end["class"] == "bad_spec" and "OpenMP gives 1 of 2 threads" in end["message"]
+    assert run.returncode == EXIT["bad_spec"]
+
+
 def test_plan_says_sizes_and_steps_without_training(tmp_path):
     plan_file = tmp_path / "plan.json"
     plan_file.write_text(json.dumps(plan_of(trainer={"accumulate_grad_batches": 3})))
