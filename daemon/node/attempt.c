@@ -130,7 +130,7 @@ static td_status settle_all(struct td_local_attempt *a) {
     char path[TD_FS_PATH_BYTES];
     snprintf(path, sizeof path, "%s/a%u", a->assigned.checkpoints, a->assigned.attempt);
     td_settle_checkpoints(path);
-    return td_settle(a->dir, a->rebooted);
+    return td_settle(a->dir, path, a->rebooted);
 }
 
 static void settle(struct td_local_attempt *a) {

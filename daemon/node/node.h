@@ -8,7 +8,7 @@
 //   attempt.h     one attempt: its directory, its launcher (started, found, adopted)
 //   assignment.h  what the coordinator assigned -> the files that a launcher needs
 //   launcher_link.h  the frames to and from one launcher
-//   settle.h      completes the log of a launcher that was killed
+//   settle.h      completes the log of a launcher that was killed; untold.h finds its checkpoints
 //   forward.h     segment files upward, from the offset that was committed
 //   shards.h      checkpoint files to the coordinator (stream store); put.h sends one file
 //   fetch.h       a checkpoint from the coordinator, before an attempt resumes from it

@@ -10,10 +10,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "daemon/node/untold.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
 #include "lib/base/segments.h"
+
+enum { REST_MAX = 16 << 20 }; // what is appended
 
 // The whole last line, and where the last whole line ends. "" when there is none.
 static td_status read_last(int fd, const char *path, char *line, size_t line_bytes,
@@ -43,7 +46,7 @@ static bool starts(const char *line, const char *event) {
     return strncmp(line, prefix, (size_t)n) == 0;
 }
 
-td_status td_settle(const char *dir, bool rebooted) {
+td_status td_settle(const char *dir, const char *checkpoint_dir, bool rebooted) {
     char path[TD_FS_PATH_BYTES], lock_path[TD_FS_PATH_BYTES], holder[64];
     TD_TRY(td_fs_path(path, "%s/%s", dir, TD_SEGMENT_EVENTS));
     TD_TRY(td_fs_path(lock_path, "%s/%s", dir, TD_SEGMENT_LOCK));
@@ -56,16 +59,20 @@ td_status td_settle(const char *dir, bool rebooted) {
     uint64_t end = 0;
     TD_TRY(read_last(fd, path, line, sizeof line, &end));
     if (starts(line, "launcher_end") || starts(line, "launcher_lost")) return TD_OK;
-    char last[512];
-    int n = snprintf(last, sizeof last,
-                     "{\"event\":\"launcher_lost\",\"real_ns\":%" PRId64
-                     ",\"class\":\"%s\",\"message\":\"%s\"}\n",
-                     td_real_now().ns, rebooted ? "node_lost" : "internal",
-                     rebooted ? "the machine was restarted while the attempt ran"
-                              : "the launcher was killed, and its ranks with it: by somebody on "
-                                "this machine, or by the kernel for lack of memory");
     if (ftruncate(fd, (off_t)end) != 0) return td_fs_fail("cut", path);
-    if (pwrite(fd, last, (size_t)n, (off_t)end) != n) return td_fs_fail("write", path);
+    TD_AUTO_BUF rest;
+    td_buf_init(&rest, REST_MAX);
+    TD_TRY(td_untold_lines(fd, checkpoint_dir, &rest));
+    TD_TRY(td_buf_printf(&rest,
+                         "{\"event\":\"launcher_lost\",\"real_ns\":%" PRId64
+                         ",\"class\":\"%s\",\"message\":\"%s\"}\n",
+                         td_real_now().ns, rebooted ? "node_lost" : "internal",
+                         rebooted
+                             ? "the machine was restarted while the attempt ran"
+                             : "the launcher was killed, and its ranks with it: by somebody on "
+                               "this machine, or by the kernel for lack of memory"));
+    ssize_t written = pwrite(fd, rest.data, rest.len, (off_t)end);
+    if (written != (ssize_t)rest.len) return td_fs_fail("write", path);
     if (fsync(fd) != 0) return td_fs_fail("sync", path);
     return TD_OK;
 }

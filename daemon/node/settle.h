@@ -2,14 +2,15 @@
 #define TRAIND_DAEMON_NODE_SETTLE_H
 
 // Settle: an attempt whose launcher is surely gone, and with it every rank, is left in order: its
-// log gets its last line, and what a killed rank had half written goes.
+// log gets the checkpoints that it does not name (untold.h) and its last line, and what a killed
+// rank had half written goes.
 
 #include "lib/base/base.h"
 
 // If events.log in dir ends with launcher_end or launcher_lost, nothing happens; else a
-// half-written line is cut and launcher_lost is appended, with fsync. rebooted: the machine took it
-// down.
-TD_MUST_USE td_status td_settle(const char *dir, bool rebooted);
+// half-written line is cut and the rest is appended, with fsync. checkpoint_dir: the attempt's own.
+// rebooted: the machine took it down.
+TD_MUST_USE td_status td_settle(const char *dir, const char *checkpoint_dir, bool rebooted);
 // Removes "step-<n>.tmp" in the attempt's checkpoint directory; an absent directory is fine.
 void td_settle_checkpoints(const char *checkpoint_dir);
 

@@ -32,12 +32,13 @@
 //        those of the first error that was not a mere consequence (a peer's collective error); rank
 //        is -1 where none is to blame.
 //
-// One line is the node's: when the launcher is surely gone (pidfd readable or another boot) and the
-// log has no launcher_end, the node, now its single writer, cuts an unfinished last line and
+// The end may be the node's: when the launcher is surely gone (pidfd readable or another boot) and
+// the log has no launcher_end, the node, now its single writer, cuts an unfinished last line and
 // appends
 //   {"event":"launcher_lost","class":"node_lost|internal","message":".."}
 // with fsync: node_lost after a reboot, internal when only the launcher was killed. Ranks die with
-// their launcher (parent-death signal), so nothing of the attempt runs any more.
+// their launcher (parent-death signal), so nothing of the attempt runs any more. Before that line
+// come "checkpoint" lines of those that are whole on disk and that the log does not name.
 //
 // record.json: {"format":1,"major":1,"minor":0,"build":"0.1.0","pid":P,"start_ticks":T,
 //   "boot_id":"..","socket":"..","job":"..","attempt":N,"epoch":E,"world_size":W,"first_rank":F,

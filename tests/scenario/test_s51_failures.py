@@ -1,6 +1,7 @@
 """What fails has a class, a message and, where that helps, another attempt. Nothing of it stays behind
 (tests/support.py looks for processes, sockets and half-written files at the end of each test)."""
 import gzip
+import json
 import os
 import pathlib
 import re
@@ -56,6 +57,27 @@ def test_killed_launcher_takes_its_ranks_along_and_the_job_goes_on(daemon):
     assert done.attempt == 2 and done.restarts == 1
     assert getattr(done.failure, "class") == "internal" and "launcher" in done.failure.message
     daemon.losses(job, 1000, 2)
+
+
+def test_checkpoint_that_no_launcher_wrote_down_is_found(daemon):
+    """save_top_k 1, killed between the rank's removal of the one before and the launcher's word of the new one."""
+    job = daemon.submit(LONG, "trainer.max_steps=1000000", "checkpoint.every_n_train_steps=10")
+    daemon.wait_step(job, 20)
+    launcher, pids = daemon.launcher(job), daemon.workers(job)
+    os.kill(launcher, signal.SIGSTOP)
+    home, log = daemon.state_dir / "checkpoints" / job / "a1", daemon.state_dir / "attempts" / job / "a1/events.log"
+    told = lambda: {e["step"] for e in map(json.loads, log.read_text().splitlines()) if e["event"] == "checkpoint"}
+    whole = lambda: {int(p.parent.name[5:]) for p in home.glob("step-*/manifest.json") if p.parent.suffix != ".tmp"}
+    until("nothing that was told is left", lambda: (lambda left: left and not left & told())(whole()))
+    os.kill(launcher, signal.SIGKILL)
+    until("ranks die", lambda: not any(alive(p) for p in pids), 10)
+    until("another attempt trains", lambda: daemon.job(job).attempt == 2 and daemon.state(job) == "RUNNING")
+    first = until("its points", lambda: [p.step for p in daemon.points(job) if p.attempt == 2])[0]
+    left = whole()
+    assert left == {int(s) for s in re.findall(f"checkpoint found that no log names dir={home} step=(\\d+)", daemon.tail(100))}
+    assert first == max(left) + 1
+    daemon.steer("Cancel", job)
+    daemon.wait_state(job, "CANCELLED")
 
 
 def test_launcher_killed_while_no_daemon_runs(daemon):

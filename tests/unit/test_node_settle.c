@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 
+#include "lib/base/digest.h"
 #include "lib/base/json.h"
 #include "tests/unit/test.h"
 
@@ -30,7 +31,7 @@ static void test_log_gets_a_last_line_when_its_launcher_was_killed(void **state)
     const char *kept[] = {"", "{\"event\":\"launched\"}\n", "{\"event\":\"launched\"}\n", ""};
     for (size_t i = 0; i < TD_COUNTOF(before); i++) {
         write_log(*state, before[i]);
-        assert_ok(td_settle(*state, i == 1));
+        assert_ok(td_settle(*state, path_in(*state, "a1"), i == 1));
         TD_AUTO_FREE char *text = read_log(*state);
         assert_memory_equal(text, kept[i], strlen(kept[i]));
         const char *line = text + strlen(kept[i]);
@@ -42,7 +43,7 @@ static void test_log_gets_a_last_line_when_its_launcher_was_killed(void **state)
         assert_string_equal(td_json_string(td_json_get(v, "class"), ""),
                             i == 1 ? "node_lost" : "internal");
         assert_int_equal(line[strlen(line) - 1], '\n');
-        assert_ok(td_settle(*state, false)); // once
+        assert_ok(td_settle(*state, path_in(*state, "a1"), false)); // once
         TD_AUTO_FREE char *again = read_log(*state);
         assert_string_equal(again, text);
     }
@@ -52,7 +53,7 @@ static void test_log_stays_when_its_launcher_ended_well(void **state) {
     const char *whole =
         "{\"event\":\"launched\"}\n{\"event\":\"launcher_end\",\"outcome\":\"done\"}\n";
     write_log(*state, whole);
-    assert_ok(td_settle(*state, false));
+    assert_ok(td_settle(*state, path_in(*state, "a1"), false));
     TD_AUTO_FREE char *text = read_log(*state);
     assert_string_equal(text, whole);
 }
@@ -60,7 +61,8 @@ static void test_log_stays_when_its_launcher_ended_well(void **state) {
 static void test_settling_is_refused_when_somebody_holds_the_lock(void **state) {
     TD_AUTO_CLOSE int lock = -1;
     assert_ok(td_fs_lock(path_in(*state, "lock"), "pid 7 (somebody)", &lock));
-    assert_fails(td_settle(*state, false), TD_FAILED_PRECONDITION, "somebody");
+    assert_fails(td_settle(*state, path_in(*state, "a1"), false), TD_FAILED_PRECONDITION,
+                 "somebody");
     assert_false(td_fs_exists(path_in(*state, "events.log")));
 }
 
@@ -74,10 +76,66 @@ static void test_half_written_checkpoints_go_when_their_rank_is_dead(void **stat
     td_settle_checkpoints(path_in(*state, "absent"));
 }
 
+static void put_checkpoint(const char *dir, int step, const char *manifest) {
+    char path[TD_FS_PATH_BYTES];
+    assert_ok(td_fs_path(path, "%s/a1/step-%d", dir, step));
+    assert_ok(td_fs_mkdirs(path, 0700));
+    assert_ok(td_fs_path(path, "%s/a1/step-%d/manifest.json", dir, step));
+    if (manifest) assert_ok(td_fs_write(path, manifest, strlen(manifest), 0600, 0));
+}
+
+static void
+test_log_names_the_checkpoints_that_were_finished_when_its_launcher_was_killed(void **state) {
+    static const char told[] = "{\"event\":\"launched\"}\n"
+                               "{\"event\":\"checkpoint\",\"step\":10,\"path\":\"a1/step-10\"}\n"
+                               "{\"event\":\"checkpoint\",\"step\":20,\"path\":\"a1/step-20\"}\n";
+    static const char found[] = "{\"format\":1,\"step\":40,\"epoch\":3,\"metrics\":{\"val_loss\":{"
+                                "\"sum\":3.0,\"count\":2}},"
+                                "\"files\":[{\"name\":\"m\",\"bytes\":7,\"xxh3_128\":"
+                                "\"00112233445566778899aabbccddeeff\"}]}";
+    TD_AUTO_FREE char *log = malloc(sizeof told + 8);
+    snprintf(log, sizeof told + 8, "%s{\"even", told);
+    write_log(*state, log);
+    put_checkpoint(*state, 10, found); // an older one, which could not be removed
+    put_checkpoint(*state, 20, found);
+    put_checkpoint(*state, 30, "{\"format\":1,\"step\":31}");
+    put_checkpoint(*state, 40, found);
+    put_checkpoint(*state, 50, NULL);
+    assert_ok(td_settle(*state, path_in(*state, "a1"), false));
+    TD_AUTO_FREE char *text = read_log(*state);
+    assert_memory_equal(text, told, sizeof told - 1);
+    char *line = text + sizeof told - 1, *end = strchr(line, '\n');
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_json *v;
+    assert_ok(td_arena_create(1 << 20, &arena));
+    assert_ok(td_json_parse(arena, line, (size_t)(end - line), &v));
+    assert_string_equal(td_json_string(td_json_get(v, "event"), ""), "checkpoint");
+    assert_string_equal(td_json_string(td_json_get(v, "path"), ""), "a1/step-40");
+    assert_string_equal(td_json_string(td_json_get(v, "directory"), ""),
+                        path_in(*state, "a1/step-40"));
+    assert_int_equal(td_json_int(td_json_get(v, "step"), 0), 40);
+    assert_int_equal(td_json_int(td_json_get(v, "epoch"), 0), 3);
+    assert_int_equal(td_json_int(td_json_get(v, "bytes"), 0), 7 + sizeof found - 1);
+    assert_true(td_json_real(td_json_path(v, "metrics.val_loss"), 0) == 1.5);
+    char hex[TD_DIGEST_HEX];
+    td_xxh3_128_hex(found, sizeof found - 1, hex);
+    assert_string_equal(td_json_string(td_json_get(v, "manifest"), ""), hex);
+    const struct td_json *file = td_json_get(v, "files")->first;
+    assert_null(file->next);
+    assert_string_equal(td_json_string(td_json_get(file, "name"), ""), "m");
+    assert_int_equal(td_json_int(td_json_get(file, "bytes"), 0), 7);
+    assert_string_equal(td_json_string(td_json_get(file, "digest"), ""),
+                        "00112233445566778899aabbccddeeff");
+    assert_memory_equal(end + 1, "{\"event\":\"launcher_lost\"", 24);
+    assert_string_equal(strchr(end + 1, '\n'), "\n");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_log_gets_a_last_line_when_its_launcher_was_killed),
         test_in_scratch(test_log_stays_when_its_launcher_ended_well),
+        test_in_scratch(
+            test_log_names_the_checkpoints_that_were_finished_when_its_launcher_was_killed),
         test_in_scratch(test_settling_is_refused_when_somebody_holds_the_lock),
         test_in_scratch(test_half_written_checkpoints_go_when_their_rank_is_dead),
     };

@@ -1,0 +1,145 @@
+// See the header. Lines look like a rank's (engine/train/checkpoint.c writes those), without what
+// only the rank knew: how long it was held up, and by which of its steps.
+
+#include "daemon/node/untold.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/clock.h"
+#include "lib/base/digest.h"
+#include "lib/base/fsio.h"
+#include "lib/base/json.h"
+#include "lib/base/log.h"
+#include "lib/base/segments.h"
+
+enum { READ_BYTES = 2 * TD_SEGMENT_LINE_MAX, MANIFEST_MAX = 32 << 20, ARENA_MAX = 256 << 20 };
+
+// ---- the log ------------------------------------------------------------------------------------
+static int64_t step_of(const char *line) {
+    long long step;
+    return sscanf(line, "{\"event\":\"checkpoint\",\"step\":%lld", &step) == 1 ? step : -1;
+}
+
+// The step of the last checkpoint line; -1: there is none.
+static td_status last_told(int fd, int64_t *out_step) {
+    TD_AUTO_FREE char *text = td_calloc(1, READ_BYTES);
+    if (!text) return td_fail_oom();
+    int64_t last = -1;
+    for (off_t at = 0;;) {
+        ssize_t n = pread(fd, text, READ_BYTES, at);
+        if (n < 0) return td_fs_fail("read", TD_SEGMENT_EVENTS);
+        char *end = n > 0 ? memrchr(text, '\n', (size_t)n) : NULL;
+        if (!end) break;
+        for (char *line = text, *stop; line <= end; line = stop + 1) {
+            stop = memchr(line, '\n', (size_t)(end - line) + 1);
+            *stop = '\0';
+            last = TD_MAX(last, step_of(line));
+        }
+        at += end - text + 1;
+    }
+    *out_step = last;
+    return TD_OK;
+}
+
+// ---- one checkpoint -----------------------------------------------------------------------------
+static td_status add_files(const struct td_json *manifest, struct td_buf *b,
+                           uint64_t *inout_bytes) {
+    const struct td_json *files = td_json_get(manifest, "files");
+    TD_TRY(td_buf_str(b, ",\"files\":["));
+    for (const struct td_json *f = files ? files->first : NULL; f; f = f->next) {
+        const char *name = td_json_string(td_json_get(f, "name"), "");
+        const char *digest = td_json_string(td_json_get(f, "xxh3_128"), "");
+        int64_t bytes = td_json_int(td_json_get(f, "bytes"), -1);
+        if (bytes < 0) return td_fail(TD_DATA_LOSS, "its list of files is malformed");
+        TD_TRY(td_buf_str(b, f == files->first ? "{\"name\":" : ",{\"name\":"));
+        TD_TRY(td_json_print_string(name, strlen(name), b));
+        TD_TRY(td_buf_printf(b, ",\"bytes\":%lld,\"digest\":", (long long)bytes));
+        TD_TRY(td_json_print_string(digest, strlen(digest), b));
+        TD_TRY(td_buf_str(b, "}"));
+        *inout_bytes += (uint64_t)bytes;
+    }
+    return td_buf_str(b, "]");
+}
+
+static td_status add_metrics(const struct td_json *manifest, struct td_buf *b) {
+    const struct td_json *metrics = td_json_get(manifest, "metrics");
+    TD_TRY(td_buf_str(b, ",\"metrics\":{"));
+    for (const struct td_json *m = metrics ? metrics->first : NULL; m; m = m->next) {
+        double sum = td_json_real(td_json_get(m, "sum"), 0);
+        double count = td_json_real(td_json_get(m, "count"), 1);
+        if (m != metrics->first) TD_TRY(td_buf_str(b, ","));
+        TD_TRY(td_json_print_string(m->key, strlen(m->key), b));
+        TD_TRY(td_buf_str(b, ":"));
+        TD_TRY(td_json_print_double(sum / count, b));
+    }
+    return td_buf_str(b, "}");
+}
+
+static td_status add_line(const char *dir, const char *label, int64_t step, struct td_buf *b) {
+    char path[TD_FS_PATH_BYTES], digest[TD_DIGEST_HEX];
+    TD_TRY(td_fs_path(path, "%s/step-%lld/manifest.json", dir, (long long)step));
+    TD_AUTO_BUF text;
+    td_buf_init(&text, MANIFEST_MAX);
+    TD_TRY(td_fs_read(path, MANIFEST_MAX, &text));
+    td_xxh3_128_hex(text.data, text.len, digest);
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_json *manifest = NULL;
+    TD_TRY(td_arena_create(ARENA_MAX, &arena));
+    TD_TRY(td_json_parse(arena, text.data, text.len, &manifest));
+    if (td_json_int(td_json_get(manifest, "format"), 0) != 1 ||
+        td_json_int(td_json_get(manifest, "step"), -1) != step) {
+        return td_fail(TD_DATA_LOSS, "'%s' is not the manifest of step %lld", path,
+                       (long long)step);
+    }
+    uint64_t bytes = text.len;
+    TD_TRY(td_buf_printf(b, "{\"event\":\"checkpoint\",\"step\":%lld,\"epoch\":%lld",
+                         (long long)step,
+                         (long long)td_json_int(td_json_get(manifest, "epoch"), 0)));
+    TD_TRY(td_buf_printf(b, ",\"path\":\"%s/step-%lld\",\"directory\":", label, (long long)step));
+    TD_TRY(td_json_print_string(path, strlen(path) - strlen("/manifest.json"), b));
+    TD_TRY(add_files(manifest, b, &bytes));
+    TD_TRY(add_metrics(manifest, b));
+    return td_buf_printf(b, ",\"bytes\":%llu,\"manifest\":\"%s\",\"real_ns\":%lld}\n",
+                         (unsigned long long)bytes, digest, (long long)td_real_now().ns);
+}
+
+// ---- all ----------------------------------------------------------------------------------------
+// The lowest step above `above` that is whole on disk; -1: there is none.
+static int64_t next_whole(const char *checkpoint_dir, int64_t above) {
+    int64_t least = -1;
+    DIR *dir = opendir(checkpoint_dir);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        unsigned step;
+        int end = 0;
+        char path[TD_FS_PATH_BYTES];
+        if (sscanf(e->d_name, "step-%9u%n", &step, &end) != 1 || !end || e->d_name[end]) continue;
+        if ((int64_t)step <= above || (least >= 0 && (int64_t)step >= least)) continue;
+        td_status s = td_fs_path(path, "%s/%s/manifest.json", checkpoint_dir, e->d_name);
+        if (!s && td_fs_exists(path)) least = step;
+        td_status_free(s);
+    }
+    if (dir) closedir(dir);
+    return least;
+}
+
+td_status td_untold_lines(int log_fd, const char *checkpoint_dir, struct td_buf *out) {
+    const char *label = strrchr(checkpoint_dir, '/');
+    int64_t step = -1;
+    TD_TRY(last_told(log_fd, &step));
+    while ((step = next_whole(checkpoint_dir, step)) >= 0) {
+        size_t before = out->len;
+        td_status s = add_line(checkpoint_dir, label ? label + 1 : checkpoint_dir, step, out);
+        if (!s && out->len - before > TD_SEGMENT_LINE_MAX) s = td_fail_oom();
+        if (s) {
+            out->len = before;
+            td_status_log(TD_LOG_WARN, s, "checkpoint that no log names is left, continuing");
+        } else {
+            td_log_info("checkpoint found that no log names dir=%s step=%lld", checkpoint_dir,
+                        (long long)step);
+        }
+    }
+    return TD_OK;
+}
