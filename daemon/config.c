@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/base/fsio.h"
 #include "lib/base/state_dir.h"
 #include "lib/spec/spec.h"
 
@@ -125,7 +126,8 @@ static td_status derive(struct td_config *c) {
     char state_dir[TD_CONFIG_TEXT];
     TD_TRY(td_state_dir_default(c->state_dir, getenv("XDG_STATE_HOME"), getenv("HOME"),
                                 geteuid() == 0, state_dir, sizeof state_dir));
-    memcpy(c->state_dir, state_dir, sizeof state_dir);
+    // Launchers and workers are given paths in both, and take only those that begin at the root.
+    TD_TRY(td_fs_absolute(state_dir, c->state_dir, sizeof c->state_dir));
     if (!c->runtime_dir[0]) {
         const char *xdg = getenv("XDG_RUNTIME_DIR");
         if (xdg && *xdg) {
@@ -136,6 +138,7 @@ static td_status derive(struct td_config *c) {
             snprintf(c->runtime_dir, sizeof c->runtime_dir, "/tmp/traind-%u", geteuid());
         }
     }
+    TD_TRY(td_fs_absolute(c->runtime_dir, c->runtime_dir, sizeof c->runtime_dir));
     if (!c->token_file[0]) {
         int n = snprintf(c->token_file, sizeof c->token_file, "%s/token", c->state_dir);
         if (n >= (int)sizeof c->token_file) {

@@ -271,3 +271,30 @@ td_status td_fs_path(char *out, const char *fmt, ...) {
     return td_fail(TD_INVALID_ARGUMENT, "path '%.60s...' is longer than %d bytes", out,
                    TD_FS_PATH_BYTES - 1);
 }
+
+td_status td_fs_absolute(const char *path, char *out, size_t out_bytes) {
+    char cwd[TD_FS_PATH_BYTES] = "", whole[TD_FS_PATH_BYTES], flat[TD_FS_PATH_BYTES] = "/", *rest;
+    size_t len = 0;
+    if (*path != '/' && !getcwd(cwd, sizeof cwd)) {
+        return td_fs_fail("find the current directory, of", path);
+    }
+    TD_TRY(td_fs_path(whole, "%s/%s", cwd, path));
+    for (char *part = strtok_r(whole, "/", &rest); part; part = strtok_r(NULL, "/", &rest)) {
+        if (strcmp(part, ".") == 0) continue;
+        if (strcmp(part, "..") == 0) {
+            while (len > 0 && flat[--len] != '/') {}
+            flat[len] = '\0';
+        } else { // never longer than whole
+            len += (size_t)snprintf(flat + len, sizeof flat - len, "/%s", part);
+        }
+    }
+    size_t bytes = TD_MAX(len, (size_t)1) + 1;
+    if (bytes > out_bytes) {
+        return td_fail(TD_INVALID_ARGUMENT, "path '%.60s...' is longer than %zu bytes", flat,
+                       out_bytes - 1);
+    }
+    if (len == 0) flat[0] = '/';
+    memcpy(out, flat, bytes - 1);
+    out[bytes - 1] = '\0';
+    return TD_OK;
+}

@@ -26,6 +26,9 @@ bool td_fs_exists(const char *path);
 enum { TD_FS_PATH_BYTES = 4096 };
 // Prints a path into out[TD_FS_PATH_BYTES]; INVALID_ARGUMENT when it is too long.
 TD_MUST_USE td_status td_fs_path(char *out, const char *fmt, ...) TD_PRINTF(2, 3);
+// The same place from the root, without "." and "..": a relative path begins at the current
+// directory, links are not looked at. INVALID_ARGUMENT when out is too short.
+TD_MUST_USE td_status td_fs_absolute(const char *path, char *out, size_t out_bytes);
 // The status for errno after a file operation: "<doing> '<path>': <errno text>", with the code and
 // class of the essay above. For files that are written in other ways (shards, segments).
 TD_MUST_USE td_status td_fs_fail(const char *doing, const char *path);

@@ -1,6 +1,7 @@
 // The rule by which a state directory is found. Daemon and client must agree to the letter, or a
 // client says that no daemon runs while one does; hence one function and a test of its table.
-// Relative paths are taken as they are given: both sides run where the user typed.
+// Relative paths stay as they are given: both sides run where the user typed, and the daemon makes
+// its own absolute (daemon/config.c).
 // Rejected: a search over several places; the first that exists depends on who ran what before.
 
 #include "lib/base/state_dir.h"

@@ -1,4 +1,6 @@
 """One `traind` with everything in it: what was acknowledged is there, and all that a job made can be read."""
+import os
+import pathlib
 import re
 import time
 
@@ -17,6 +19,16 @@ def everything(daemon, job):
     names = sorted(shown.metrics)
     return (shown, {name: daemon.points(job, name) for name in names}, daemon.logs(job),
             daemon.checkpoints(job), daemon.weights(job))
+
+
+def test_job_succeeds_when_directories_are_given_from_where_the_daemon_starts(cluster, tmp_path, monkeypatch):
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    daemon = cluster.make("--slots", "2", "--runtime-dir", "./run", name=f"here-{os.getpid()}")
+    daemon.state_dir = pathlib.Path("..", daemon.state_dir.name)
+    daemon.start()
+    assert daemon.finish(daemon.submit(SPEC, "trainer.max_steps=3")).global_step == 3
+    assert (tmp_path / "below/run").is_dir()
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

@@ -171,8 +171,30 @@ static void test_lock_is_free_when_its_holder_was_killed(void **state) {
     close(ready[1]);
 }
 
+static void test_path_begins_at_the_root_when_it_is_made_absolute(void **state) {
+    (void)state;
+    static const char *const rows[][2] = {
+        {"/a/b", "/a/b"}, {"//a/./b/", "/a/b"}, {"/a/../b", "/b"},
+        {"/..", "/"},     {"/", "/"},           {"/a/b/../..", "/"},
+    };
+    char cwd[TD_FS_PATH_BYTES], out[TD_FS_PATH_BYTES], want[TD_FS_PATH_BYTES + 8];
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        assert_ok(td_fs_absolute(rows[i][0], out, sizeof out));
+        assert_string_equal(out, rows[i][1]);
+    }
+    assert_non_null(getcwd(cwd, sizeof cwd));
+    snprintf(want, sizeof want, "%s/st", cwd);
+    assert_ok(td_fs_absolute("x/.././st", out, sizeof out));
+    assert_string_equal(out, want);
+    assert_ok(td_fs_absolute(".", out, sizeof out));
+    assert_string_equal(out, cwd);
+    assert_fails(td_fs_absolute("/abc", out, 4), TD_INVALID_ARGUMENT, "longer than 3");
+    assert_ok(td_fs_absolute("/abc", out, 5));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_path_begins_at_the_root_when_it_is_made_absolute),
         test_in_scratch(test_file_is_replaced_whole_when_written),
         test_in_scratch(test_nothing_is_left_when_the_disk_is_full),
         test_in_scratch(test_write_says_why_when_the_place_is_impossible),
