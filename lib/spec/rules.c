@@ -86,6 +86,13 @@ static void check_origin(struct td_check *c, const struct td_json *root) {
                        "stands beside ckpt_path, which already brings the weights; set one");
 }
 
+static void check_prompt(struct td_check *c, const struct td_json *root) {
+    const struct td_json *tokens = get(root, "predict.prompt_tokens");
+    if (!td_json_string(get(root, "predict.prompt"), NULL) || !tokens || !tokens->first) return;
+    td_check_violation(c, "predict.prompt_tokens", tokens->line,
+                       "stands beside predict.prompt, which is the same as text; give one");
+}
+
 static void check_nesterov(struct td_check *c, const struct td_json *root) {
     const struct td_json *sgd = get(root, "optimizer");
     const struct td_json *v = td_json_get(sgd, "nesterov");
@@ -164,6 +171,7 @@ void td_check_rules(struct td_check *c, struct td_json *canonical) {
     check_strategy(c, canonical);
     check_val_interval(c, canonical);
     check_origin(c, canonical);
+    check_prompt(c, canonical);
     check_nesterov(c, canonical);
     check_muon(c, canonical);
     check_schedule(c, canonical);

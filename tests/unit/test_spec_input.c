@@ -206,6 +206,8 @@ static const struct {
      "optimizer.groups[1].lr_scle (line 1)", "did you mean lr_scale?"},
     {BYTES("optimizer: {name: sgd, groups: [{match: x, weight_decay: -1}]}"),
      "optimizer.groups[0].weight_decay (line 1)", "found -1"},
+    {BYTES("predict: {prompt: a, prompt_tokens: [1]}"), "predict.prompt_tokens (line 1)",
+     "stands beside predict.prompt"},
     {BYTES("optimizer: {name: sgd, nesterov: true}"), "optimizer.nesterov (line 1)", "momentum"},
     {BYTES("optimizer: {name: sgd, betas: [0, 0]}"), "optimizer.betas (line 1)",
      "known here: name, lr, momentum"},
