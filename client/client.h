@@ -8,7 +8,8 @@
 //   session.c    channel to the daemon, unary calls, errors as people read them, exit codes
 //   json.c       protobuf-c messages as proto3 JSON
 //   table.c      aligned columns
-//   follow.c     WatchJob until a job ends, across restarts of the daemon; progress.c draws it
+//   follow.c     WatchJob until a job ends, across restarts of the daemon; progress.c draws it,
+//                epochs.c adds a line an epoch
 //   cmd_*.c      one verb, or verbs that differ by a word
 //
 // One thread. A verb gets its parsed flags and returns a td_status; main turns that into one

@@ -42,7 +42,7 @@ td_status td_cmd_submit(struct td_session *s, const struct td_flags *f, int *out
     const Traind__V1__Job *job = (const Traind__V1__Job *)td_rpc_message_get(answer);
     if (f->follow) {
         fprintf(stderr, "submitted %s\n", job->id);
-        return td_follow_to_end(s, job->id, true, out_exit);
+        return td_follow_to_end(s, job->id, TD_FOLLOW_SHOW | TD_FOLLOW_FROM_START, out_exit);
     }
     if (f->output == TD_OUTPUT_JSON || f->output == TD_OUTPUT_JSONL) {
         return td_session_print_json(s, &job->base);

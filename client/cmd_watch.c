@@ -1,6 +1,6 @@
 // watch: every change of a job as it comes, one line or one JSON object each, until it has ended.
 // wait: nothing until it has ended, then how; with --follow its progress meanwhile. Both survive a
-// restart of the daemon (follow.c).
+// restart of the daemon (follow.c), and exit 1 if the job did not succeed.
 
 #include <stdio.h>
 
@@ -9,6 +9,7 @@
 struct watch {
     struct td_session *session;
     td_status failed;
+    Traind__V1__Job__State last;
 };
 
 static bool show_change(const Traind__V1__WatchJobResponse *r, void *arg) {
@@ -28,16 +29,17 @@ static bool show_change(const Traind__V1__WatchJobResponse *r, void *arg) {
         putchar('\n');
     }
     fflush(stdout);
+    w->last = job->state;
     return w->failed || td_job_state_terminal(job->state);
 }
 
 td_status td_cmd_watch(struct td_session *s, const struct td_flags *f, int *out_exit) {
-    (void)out_exit;
     struct watch w = {.session = s};
     TD_TRY(td_follow(s, f->args[0], f->timeout_ns, show_change, &w));
+    if (w.last != TRAIND__V1__JOB__STATE__SUCCEEDED) *out_exit = TD_CTL_JOB_FAILED;
     return w.failed;
 }
 
 td_status td_cmd_wait(struct td_session *s, const struct td_flags *f, int *out_exit) {
-    return td_follow_to_end(s, f->args[0], f->follow, out_exit);
+    return td_follow_to_end(s, f->args[0], f->follow ? TD_FOLLOW_SHOW : 0, out_exit);
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/table.h"
+#include "client/epochs.h"
 #include "lib/base/clock.h"
 
 #define RETRY_NS      (200 * TD_NS_PER_MS)
@@ -123,9 +123,17 @@ td_status td_follow(struct td_session *s, const char *job, int64_t timeout_ns, t
 struct to_end {
     struct td_session *session;
     struct td_progress progress;
+    struct td_epochs epochs;
     bool show;
-    int exit_code;
+    Traind__V1__Job *job; // as it ended
 };
+
+static Traind__V1__Job *dup_job(const Traind__V1__Job *job) {
+    size_t n = traind__v1__job__get_packed_size(job);
+    TD_AUTO_FREE uint8_t *bytes = td_calloc(1, n + 1);
+    if (!bytes) return NULL;
+    return traind__v1__job__unpack(NULL, traind__v1__job__pack(job, bytes), bytes);
+}
 
 static void say_end(const struct to_end *e, const Traind__V1__Job *job) {
     if (e->session->flags->output == TD_OUTPUT_NAME) {
@@ -144,21 +152,32 @@ static void say_end(const struct to_end *e, const Traind__V1__Job *job) {
     }
 }
 
+// What is said of the end may ask for more first, which a callback of the loop must not do.
 static bool on_change(const Traind__V1__WatchJobResponse *r, void *arg) {
     struct to_end *e = arg;
-    bool ended = td_job_state_terminal(r->job->state);
-    if (e->show) td_progress_show(&e->progress, r->job);
-    if (!ended) return false;
-    if (e->show) td_progress_end(&e->progress);
-    if (e->session->flags->output == TD_OUTPUT_JSON ||
-        e->session->flags->output == TD_OUTPUT_JSONL) {
-        td_status_free(td_session_print_json(e->session, &r->job->base));
-    } else {
-        say_end(e, r->job);
+    if (td_job_state_terminal(r->job->state)) {
+        e->job = dup_job(r->job);
+        return true;
     }
-    e->exit_code =
-        r->job->state == TRAIND__V1__JOB__STATE__SUCCEEDED ? TD_CTL_OK : TD_CTL_JOB_FAILED;
-    return true;
+    if (e->show) {
+        td_epochs_see(&e->epochs, r->job);
+        td_progress_show(&e->progress, r->job);
+    }
+    return false;
+}
+
+static td_status conclude(struct to_end *e) {
+    if (!e->job) return td_fail_oom();
+    if (e->show) {
+        td_epochs_finish(&e->epochs, e->job);
+        td_progress_show(&e->progress, e->job);
+    }
+    enum td_output output = e->session->flags->output;
+    if (output == TD_OUTPUT_JSON || output == TD_OUTPUT_JSONL) {
+        return td_session_print_json(e->session, &e->job->base);
+    }
+    say_end(e, e->job);
+    return TD_OK;
 }
 
 // ---- Ctrl-C -------------------------------------------------------------------------------------
@@ -181,14 +200,19 @@ static void part_with_words(const char *job) {
     if (!ignored) (void)sigaction(SIGINT, &ours, NULL);
 }
 
-td_status td_follow_to_end(struct td_session *s, const char *job, bool show, int *out_exit) {
+td_status td_follow_to_end(struct td_session *s, const char *job, int flags, int *out_exit) {
     TD_TRY(td_session_open(s));
     part_with_words(job);
-    struct to_end e = {.session = s, .show = show};
+    struct to_end e = {.session = s, .show = flags & TD_FOLLOW_SHOW};
     td_progress_init(&e.progress, s->config.color);
+    td_epochs_init(&e.epochs, s, &e.progress, flags & TD_FOLLOW_FROM_START);
     td_status failed = td_follow(s, job, s->flags->timeout_ns, on_change, &e);
-    if (show) td_progress_end(&e.progress);
+    td_epochs_settle(&e.epochs);
+    if (!failed) failed = conclude(&e);
+    if (e.show) td_progress_end(&e.progress);
+    bool succeeded = e.job && e.job->state == TRAIND__V1__JOB__STATE__SUCCEEDED;
+    if (e.job) traind__v1__job__free_unpacked(e.job, NULL);
     TD_TRY(failed);
-    *out_exit = e.exit_code;
+    *out_exit = succeeded ? TD_CTL_OK : TD_CTL_JOB_FAILED;
     return TD_OK;
 }

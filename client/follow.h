@@ -14,10 +14,15 @@ typedef bool td_follow_fn(const Traind__V1__WatchJobResponse *response, void *ar
 TD_MUST_USE td_status td_follow(struct td_session *s, const char *job, int64_t timeout_ns,
                                 td_follow_fn *fn, void *arg);
 
-// Follows to the end of the job with progress on stderr (if shown) and says how it ended on
-// stdout; *out_exit is TD_CTL_OK if it succeeded, else TD_CTL_JOB_FAILED. Ctrl-C ends the program
-// with a word about the job, which goes on.
-TD_MUST_USE td_status td_follow_to_end(struct td_session *s, const char *job, bool show,
+enum td_follow_flags {
+    TD_FOLLOW_SHOW = 1 << 0,       // progress on stderr
+    TD_FOLLOW_FROM_START = 1 << 1, // with every epoch from the first, not only those to come
+};
+
+// Follows to the end of the job and says how it ended on stdout; *out_exit is TD_CTL_OK if it
+// succeeded, else TD_CTL_JOB_FAILED. Ctrl-C ends the program with a word about the job, which goes
+// on. flags: enum td_follow_flags.
+TD_MUST_USE td_status td_follow_to_end(struct td_session *s, const char *job, int flags,
                                        int *out_exit);
 
 #endif

@@ -79,22 +79,6 @@ static void note_lines(struct td_progress *p, const Traind__V1__Job *job) {
     }
 }
 
-// Progress may step back by an epoch: it comes from the ranks' pages, checkpoints from the log.
-static void epoch_line(struct td_progress *p, const Traind__V1__Job *job) {
-    if (job->attempt != p->attempt) p->epoch = job->epoch;
-    p->attempt = job->attempt;
-    if (job->epoch <= p->epoch) return;
-    p->epoch = job->epoch;
-    double value;
-    td_progress_end(p);
-    fprintf(stderr, "epoch %" PRIu32 " done", job->epoch);
-    static const char *const shown[] = {"train_loss", "val_loss", "val_accuracy"};
-    for (size_t i = 0; i < TD_COUNTOF(shown); i++) {
-        if (td_job_metric(job, shown[i], &value)) fprintf(stderr, ", %s %.4f", shown[i], value);
-    }
-    fputc('\n', stderr);
-}
-
 // "[=====>    ]" in what the rest of the line leaves of the terminal, 4 to 24 cells.
 static void draw_cells(double done, int room, char *out) {
     int cells = TD_MAX(4, TD_MIN(room, BAR_CELLS)), full = (int)(TD_MIN(done, 1.0) * cells);
@@ -131,7 +115,6 @@ static void draw_bar(struct td_progress *p, const Traind__V1__Job *job) {
 
 void td_progress_show(struct td_progress *p, const Traind__V1__Job *job) {
     note_lines(p, job);
-    epoch_line(p, job);
     state_line(p, job);
     draw_bar(p, job);
 }

@@ -2,8 +2,8 @@
 #define TRAIND_CLIENT_PROGRESS_H
 
 // How a job's changes look while one follows it: on a terminal one line that redraws itself, else
-// plain lines when the state, the epoch or a note changes. Written to stderr, so that stdout stays
-// for what scripts read.
+// plain lines when the state or a note changes; epochs.h adds one an epoch. Written to stderr, so
+// that stdout stays for what scripts read.
 
 #include "client/client.h"
 #include "traind/v1/job.pb-c.h"
@@ -11,7 +11,6 @@
 struct td_progress {
     bool bar, color;
     int state; // last shown; -1: none
-    uint32_t epoch, attempt;
     size_t n_notes;
     bool drawn; // a bar stands on the current line
     char reason[256];

@@ -109,6 +109,38 @@ def test_follow_prints_plain_lines_and_the_result(daemon, tmp_path):
     assert "SUCCEEDED: step 96, attempt 1" in ran.stdout and "test_accuracy" in ran.stdout
 
 
+def epoch_lines(daemon, job):
+    """One line an epoch, made of the points that `metrics` answers."""
+    last = {}
+    for name in ("train_loss", "val_loss", "val_accuracy"):
+        for series in json.loads(daemon.ctl("metrics", job, name, "-o", "json", check=OK).stdout)["series"]:
+            assert series["dropped"] == 0, "a count, hence a number"
+            for point in series["points"]:
+                last.setdefault(point["epoch"] + 1, {})[name] = point["value"]
+    return [f"epoch {epoch}: " + ", ".join(f"{name} {value:.4f}" for name, value in values.items())
+            for epoch, values in sorted(last.items())]
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 40])
+def test_follow_has_a_line_for_each_epoch_with_its_own_numbers(daemon, tmp_path, epochs):
+    few_points = ["--set", f"trainer.max_epochs={epochs}", "--set", "trainer.log_every_n_steps=16"]
+    ran = daemon.ctl("submit", spec_file(tmp_path), *few_points, "--follow", check=OK)
+    told = [line for line in ran.stderr.splitlines() if line.startswith("epoch ")]
+    assert len(told) == epochs and told == epoch_lines(daemon, ran.stdout.split()[0])
+
+
+def test_epoch_that_the_last_step_cut_has_a_line_too(daemon, tmp_path):
+    ran = daemon.ctl("submit", spec_file(tmp_path), "--set", "trainer.max_steps=60", "--follow", check=OK)
+    told = [line for line in ran.stderr.splitlines() if line.startswith("epoch ")]
+    assert len(told) == 2 and told == epoch_lines(daemon, ran.stdout.split()[0])
+
+
+def test_watch_exits_as_the_job_ended(daemon, tmp_path):
+    job = daemon.submit(LONG)
+    daemon.ctl("cancel", job, check=OK)
+    assert "CANCELLED" in daemon.ctl("watch", job, check=JOB_FAILED).stdout.splitlines()[-1]
+
+
 def test_failed_job_is_exit_1_with_class_and_message(daemon, tmp_path):
     bad = LONG.replace("{name: adamw, lr: 0.001, weight_decay: 0.01}", "{name: sgd, lr: 1000000}")
     ran = daemon.ctl("submit", spec_file(tmp_path, bad), "--follow", check=JOB_FAILED)
