@@ -165,7 +165,7 @@ td_status td_cmd_checkpoint_download(struct td_session *s, const struct td_flags
     char dir[512];
     const char *slash = strrchr(c->path, '/');
     snprintf(dir, sizeof dir, "%s", f->out_path ? f->out_path : slash ? slash + 1 : c->path);
-    TD_TRY(td_fs_mkdirs(dir, 0755));
+    TD_TRY(td_session_local(td_fs_mkdirs(dir, 0755)));
     for (size_t i = 0; i < c->n_files; i++) {
         TD_TRY(download_file(s, c, c->files[i], dir));
     }

@@ -99,10 +99,14 @@ td_status td_cmd_logs(struct td_session *s, const struct td_flags *f, int *out_e
         td_status_free(l.failed);
         return waited;
     }
+    bool late = f->timeout_ns && td_status_code(l.failed) == TD_DEADLINE_EXCEEDED;
     if (l.line_open) TD_TRY(td_fd_write_all(STDOUT_FILENO, "\n", 1, "stdout"));
     if (l.dropped_bytes) {
         fprintf(stderr, "trainctl: %" PRIu64 " bytes past the log cap were dropped\n",
                 l.dropped_bytes);
     }
-    return l.failed;
+    if (!late) return l.failed;
+    td_status_free(l.failed);
+    return td_fail(TD_DEADLINE_EXCEEDED, "the output of %s had not ended within --timeout (%.9g s)",
+                   f->args[0], (double)f->timeout_ns / TD_NS_PER_S);
 }

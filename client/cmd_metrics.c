@@ -48,7 +48,7 @@ static td_status show_table(const struct td_flags *f, const Traind__V1__QueryMet
             TD_TRY(add_point(&t, series->name, series->points[k]));
         }
         if (series->dropped) {
-            fprintf(stderr, "trainctl: %" PRIu64 " points of %s were dropped at a full ring\n",
+            fprintf(stderr, "trainctl: %" PRIu32 " points of %s were dropped at a full ring\n",
                     series->dropped, series->name);
         }
     }

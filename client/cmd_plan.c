@@ -18,7 +18,7 @@ static void show_plan(const Traind__V1__PlanJobResponse *r) {
     printf("%-16s %s\n", "parameters", td_format_count((double)r->parameters, text));
     printf("%-16s %s a rank\n", "memory", td_format_bytes(r->memory_bytes, text));
     printf("%-16s %s a group\n", "shared memory", td_format_bytes(r->shared_bytes, text));
-    printf("%-16s %sFLOP a step and rank\n", "arithmetic",
+    printf("%-16s %s FLOP a step and rank\n", "arithmetic",
            td_format_count(r->flops_per_step, text));
     printf("%-16s %" PRIu32 " an epoch, %" PRIu32 " in all\n", "steps", r->steps_per_epoch,
            r->total_steps);
@@ -44,7 +44,8 @@ td_status td_cmd_plan(struct td_session *s, const struct td_flags *f, int *out_e
     const Traind__V1__PlanJobResponse *r =
         (const Traind__V1__PlanJobResponse *)td_rpc_message_get(answer);
     if (f->out_path) {
-        TD_TRY(td_fs_write(f->out_path, r->plan_json, strlen(r->plan_json), 0644, 0));
+        TD_TRY(td_session_local(
+            td_fs_write(f->out_path, r->plan_json, strlen(r->plan_json), 0644, 0)));
     }
     if (f->output == TD_OUTPUT_JSON || f->output == TD_OUTPUT_JSONL) {
         return td_session_print_json(s, &r->base);

@@ -6,6 +6,7 @@
 
 #include "client/config.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -51,6 +52,13 @@ static td_status find_address(const struct td_flags *f, struct td_client_config 
         return TD_OK;
     }
     snprintf(c->address_source, sizeof c->address_source, "%s/address", c->state_dir);
+    if (access(c->address_source, F_OK) != 0 && errno == EACCES) {
+        return td_fail(
+            TD_PERMISSION_DENIED,
+            "the state directory '%s' may not be looked into: a traind serves who has its "
+            "owner's token. Name your own with --state-dir, or --address and --token-file",
+            c->state_dir);
+    }
     if (!td_fs_exists(c->address_source)) {
         return td_status_with_reason(
             td_fail(

@@ -55,6 +55,15 @@ td_status td_session_call(struct td_session *s, const char *method, const Protob
         s->config.address, (double)timeout_ns / TD_NS_PER_S);
 }
 
+td_status td_session_local(td_status take_status) {
+    enum td_code code = td_status_code(take_status);
+    if (code != TD_NOT_FOUND && code != TD_PERMISSION_DENIED) return take_status;
+    td_status usage =
+        td_fail(TD_INVALID_ARGUMENT, "%s; -O names another place", td_status_message(take_status));
+    td_status_free(take_status);
+    return usage;
+}
+
 static int exit_of(enum td_code code) {
     switch (code) {
     case TD_CODE_OK:

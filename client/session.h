@@ -31,6 +31,10 @@ TD_MUST_USE td_status td_session_call(struct td_session *s, const char *method,
 TD_MUST_USE td_status td_session_run_until(struct td_session *s, const bool *done,
                                            int64_t timeout_ns);
 
+// A place here that cannot be written is wrong usage, not a job that was not found or access
+// denied.
+td_status td_session_local(td_status take_status);
+
 // Explains a status on stderr and consumes it; the exit code that goes with it.
 int td_session_explain(const struct td_session *s, td_status take_status);
 

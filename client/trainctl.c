@@ -105,7 +105,8 @@ static const struct td_verb verb_table[] = {
     {"version", "", "of this program", 0, 0, 0, td_cmd_version},
     {"wait", "JOB", "until the job has ended; exit 1 if it did not succeed", 1, 1, F_FOLLOW,
      td_cmd_wait},
-    {"watch", "JOB", "each change of a job, until it has ended", 1, 1, 0, td_cmd_watch},
+    {"watch", "JOB", "each change of a job, until it has ended; exit 1 as of wait", 1, 1, 0,
+     td_cmd_watch},
 };
 
 struct parse {
@@ -274,6 +275,25 @@ static const struct td_verb *find_verb(int argc, char **argv, int *out_words) {
     return NULL;
 }
 
+// The first of two words alone, or with another second one: names the verbs that begin so.
+static bool refuse_half_a_verb(int argc, char **argv) {
+    size_t first = strlen(argv[1]);
+    bool any = false;
+    for (size_t i = 0; i < TD_COUNTOF(verb_table); i++) {
+        const char *name = verb_table[i].name;
+        if (strncmp(argv[1], name, first) != 0 || name[first] != ' ') continue;
+        if (!any && argc > 2 && argv[2][0] != '-') {
+            fprintf(stderr, "trainctl: there is no verb '%s %s', but ", argv[1], argv[2]);
+        } else if (!any) {
+            fprintf(stderr, "trainctl: the verb '%s' has a second word: ", argv[1]);
+        }
+        fprintf(stderr, "%s'%s'", any ? ", " : "", name);
+        any = true;
+    }
+    if (any) fprintf(stderr, "; `trainctl --help` lists all verbs\n");
+    return any;
+}
+
 static int refuse_verb(int argc, char **argv) {
     if (argc < 2) {
         print_usage(stderr);
@@ -288,6 +308,7 @@ static int refuse_verb(int argc, char **argv) {
                 argv[1]);
         return TD_CTL_USAGE;
     }
+    if (refuse_half_a_verb(argc, argv)) return TD_CTL_USAGE;
     for (size_t i = 0; i < TD_COUNTOF(verb_table); i++) {
         int distance = td_edit_distance(argv[1], verb_table[i].name, best);
         if (distance < best) {
@@ -322,7 +343,8 @@ int main(int argc, char **argv) {
         print_usage(stdout);
         return TD_CTL_OK;
     }
-    if (argc > 1 && !strcmp(argv[1], "--version")) argv[1] = (char[]){"version"};
+    static char version[] = "version";
+    if (argc > 1 && !strcmp(argv[1], "--version")) argv[1] = version;
     int words = 0;
     const struct td_verb *verb = find_verb(argc, argv, &words);
     if (!verb) return refuse_verb(argc, argv);

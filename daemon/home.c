@@ -70,8 +70,12 @@ static td_status open_parts(const struct td_config *c, struct td_home *h) {
     TD_TRY(check_private(c->runtime_dir, "the runtime directory"));
     snprintf(lock, sizeof lock, "%s/lock", c->state_dir);
     snprintf(holder, sizeof holder, "traind, role %s", c->role);
-    TD_TRY_CTX(td_fs_lock(lock, holder, &h->lock_fd), "the state directory '%s' is in use",
-               c->state_dir);
+    td_status s = td_fs_lock(lock, holder, &h->lock_fd);
+    if (s) {
+        bool held = !strcmp(td_status_reason(s), "LOCK_HELD");
+        return td_status_context(s, "the state directory '%s' %s", c->state_dir,
+                                 held ? "is in use" : "cannot be used");
+    }
     snprintf(h->address_path, sizeof h->address_path, "%s/address", c->state_dir);
     // A killed daemon's address leads nowhere, or to somebody else by now.
     if (unlink(h->address_path) != 0 && errno != ENOENT) {

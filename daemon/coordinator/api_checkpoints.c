@@ -59,7 +59,8 @@ static td_status find(struct td_coordinator *c, const char *job, const char *pat
                       const struct td_job **out_job, const struct td_checkpoint **out_checkpoint) {
     TD_TRY(td_core_find_job(c->core, job, out_job));
     if (path[0] && !td_checkpoint_path_ok(path)) {
-        return td_shell_bad_field("path", "looks like a1/step-2340");
+        return td_shell_bad_field(
+            "path", "a checkpoint's path looks like a1/step-2340; ListCheckpoints has them");
     }
     *out_checkpoint = td_catalog_find(*out_job, path);
     if (*out_checkpoint) return TD_OK;

@@ -254,9 +254,10 @@ static td_status start(struct td_coordinator *c, struct td_rpc_call *call,
     TD_TRY(check(q));
     TD_TRY(td_core_find_job(c->core, q->job, &j));
     if (q->attempt > j->n_attempts) {
-        return td_status_with_reason(
-            td_fail(TD_NOT_FOUND, "job %s has had %u attempts", j->id, j->n_attempts),
-            "ATTEMPT_NOT_FOUND");
+        return td_status_with_reason(td_fail(TD_NOT_FOUND,
+                                             "job %s has no attempt %u; it has had %u so far",
+                                             j->id, q->attempt, j->n_attempts),
+                                     "ATTEMPT_NOT_FOUND");
     }
     if (c->readers->n == MAX_READERS) {
         return td_status_with_reason(

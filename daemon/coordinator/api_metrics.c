@@ -38,7 +38,7 @@ static bool fill_series(struct td_arena *a, const struct td_store_series *from,
 }
 
 // Points dropped at full rings are counted per rank, not per name: the same number on each series.
-static uint64_t dropped(const struct td_job *j) {
+static uint32_t dropped(const struct td_job *j) {
     uint64_t n = 0;
     for (uint32_t i = 1; i <= j->n_attempts; i++) {
         const struct td_attempt *a = td_job_attempt(j, i);
@@ -46,11 +46,11 @@ static uint64_t dropped(const struct td_job *j) {
             n += a->ranks[r].dropped_points;
         }
     }
-    return n;
+    return (uint32_t)TD_MIN(n, UINT32_MAX);
 }
 
 static Traind__V1__QueryMetricsResponse *build(struct td_arena *a, const struct td_store_query *q,
-                                               uint64_t n_dropped) {
+                                               uint32_t n_dropped) {
     Traind__V1__QueryMetricsResponse *m = td_arena_alloc(a, sizeof *m);
     if (!m) return NULL;
     traind__v1__query_metrics_response__init(m);

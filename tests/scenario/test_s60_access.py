@@ -328,6 +328,9 @@ def test_state_directory_that_cannot_be_used_is_refused(cluster, tmp_path):
     (tmp_path / "file").write_text("")
     code, told = refused("--state-dir", tmp_path / "file", env=cluster.env())
     assert code == 1 and str(tmp_path / "file") in told
+    (tmp_path / "odd/lock").mkdir(parents=True)
+    code, told = refused("--state-dir", tmp_path / "odd", env=cluster.env())
+    assert code == 1 and "cannot be used" in told and "in use" not in told.replace("cannot be used", "")
     (tmp_path / "s").mkdir()
     (tmp_path / "s/state.db").write_bytes(b"this is not a database, but long enough to look at" * 100)
     code, told = refused("--state-dir", tmp_path / "s", env=cluster.env())

@@ -202,6 +202,7 @@ def test_steering_verbs_and_their_conflicts(daemon, tmp_path):
     (["submit", "/nowhere.yaml"], USAGE, ["/nowhere.yaml", "No such file"]),
     (["submit", "/"], USAGE, ["not a file"]),
     (["submit", "-", "--set", "devices"], USAGE, ["KEY=VALUE"]),
+    (["plan", ROOT / "examples/synthetic.yaml", "-O", "/nowhere/plan.json"], USAGE, ["/nowhere/plan.json", "-O"]),
     (["wait", "x", "--timeout", "-1"], USAGE, ["--timeout"]),
     (["logs", "x", "--offset", "5"], USAGE, ["--rank"]),
     (["logs", "x", "--rank", "one"], USAGE, ["--rank"]),
@@ -262,8 +263,8 @@ def test_address_and_token_come_from_flags_or_environment(daemon):
 
 def test_wait_gives_up_after_its_timeout(daemon):
     job = daemon.submit(LONG)
-    for verb in ("wait", "watch"):
-        assert "--timeout (0.3 s)" in daemon.ctl(verb, job, "--timeout", "0.3", check=TIMEOUT).stderr
+    for verb in (["wait"], ["watch"], ["logs", "-f"]):
+        assert "--timeout (0.3 s)" in daemon.ctl(*verb, job, "--timeout", "0.3", check=TIMEOUT).stderr
     daemon.wait_step(job, 1)
 
 
@@ -399,10 +400,17 @@ def test_help_lists_every_verb_and_each_verb_its_flags(daemon):
 @pytest.mark.parametrize("args, words", [
     (["sumbit", "x"], "there is no verb 'sumbit', did you mean 'submit'? `trainctl --help`"),
     (["xyzzy"], "there is no verb 'xyzzy'; `trainctl --help`"),
-    (["-o", "json", "list"], "the verb comes first, then flags such as '-o'")])
+    (["-o", "json", "list"], "the verb comes first, then flags such as '-o'"),
+    (["checkpoint"], "the verb 'checkpoint' has a second word: 'checkpoint download', 'checkpoint list'"),
+    (["node", "lsit"], "there is no verb 'node lsit', but 'node list'")])
 def test_what_is_no_verb_is_told_apart(args, words):
     ran = subprocess.run([BIN / "trainctl", *args], capture_output=True, text=True, timeout=30)
     assert ran.returncode == USAGE and words in ran.stderr, ran.stderr
+
+
+def test_version_is_a_verb_and_a_flag():
+    verb, flag = (subprocess.check_output([BIN / "trainctl", word], text=True) for word in ("version", "--version"))
+    assert verb == flag and verb.startswith("trainctl 0.")
 
 
 def test_output_into_a_closed_pipe_ends_quietly(done):
