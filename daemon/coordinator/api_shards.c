@@ -276,7 +276,7 @@ static td_status begin(struct upload *u, const Traind__V1__ShardChunk *m) {
 static td_status take_chunk(struct upload *u, const Traind__V1__ShardChunk *m) {
     if (!u->began) TD_TRY(begin(u, m));
     if (u->complete) return TD_OK;
-    if (m->data.len && m->offset > u->given) {
+    if (m->data.len && m->offset > u->given) { // an empty chunk only asks, wherever it points
         td_status s =
             td_fail(TD_OUT_OF_RANGE,
                     "offset %" PRIu64 ", but only %" PRIu64 " bytes are here; go on from there",
@@ -284,7 +284,7 @@ static td_status take_chunk(struct upload *u, const Traind__V1__ShardChunk *m) {
         return td_status_with_meta(td_status_with_reason(s, "OFFSET_GAP"), "offset", "%" PRIu64,
                                    u->given);
     }
-    if (m->offset + m->data.len > u->given) {
+    if (m->data.len && m->offset + m->data.len > u->given) {
         if (m->offset + m->data.len > u->file_bytes) {
             return td_shell_bad_field("data", "goes past file_bytes");
         }

@@ -109,7 +109,7 @@ class Attempt:
         chunk = lambda at: self.node.m.ShardChunk(
             id=identity, checkpoint=f"a{self.id.attempt}/step-{step}", file=name, file_bytes=len(data),
             digest=claim or digest(data), offset=at, data=data[at:at + 262144])
-        offsets = range(first, max(len(data), 1), 262144)[:chunks]
+        offsets = range(first, max(len(data), first + 1), 262144)[:chunks]
         return self.node.stub.PutShard(iter([chunk(at) for at in offsets]), timeout=20).offset
 
 
@@ -239,6 +239,7 @@ def test_streamed_checkpoint_exists_when_all_its_files_are_here(coordinator):
     m, stub = coordinator.cluster.stubs.checkpoint, coordinator.stub("Checkpoint")
     data, manifest = os.urandom(700000), b'{"format":1}'
     assert attempt.put(10, "model.safetensors", data, chunks=2) == 524288   # broken off
+    assert attempt.put(10, "model.safetensors", data, first=len(data)) == 524288   # an empty chunk asks
     attempt.checkpoint(10, {"model.safetensors": data})
     until("it is pending", lambda: coordinator.checkpoints(job))
     assert not coordinator.job(job).checkpoint
