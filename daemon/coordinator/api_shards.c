@@ -72,8 +72,7 @@ static td_status open_part(const struct upload *u, int *out_fd) {
 static td_status write_part(const struct work *w) {
     TD_AUTO_CLOSE int fd = -1;
     TD_TRY(open_part(w->u, &fd));
-    if (lseek(fd, (off_t)w->offset, SEEK_SET) < 0) return disk_fail("seek in", w->u->part);
-    return td_fd_write_all(fd, w->data, w->bytes, w->u->part);
+    return td_disk_write_at(fd, w->u->part, w->offset, w->data, w->bytes);
 }
 
 static td_status finish_part(const struct upload *u) {
@@ -84,6 +83,11 @@ static td_status finish_part(const struct upload *u) {
     if (!absent && have == u->file_bytes) return TD_OK; // the upload before this one finished it
     td_status_free(absent);
     TD_TRY(open_part(u, &fd));
+    TD_TRY(td_disk_file_bytes(u->part, &have));
+    if (have < u->file_bytes) { // a write failed, which was told
+        return td_fail(TD_UNAVAILABLE, "'%s' has %" PRIu64 " of %" PRIu64 " bytes", u->part, have,
+                       u->file_bytes);
+    }
     if (ftruncate(fd, (off_t)u->file_bytes) != 0) return disk_fail("cut", u->part);
     TD_TRY(td_digest_fd(fd, u->part, hex));
     if (strcmp(hex, u->digest) != 0) {

@@ -4,11 +4,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "lib/base/fsio.h"
 #include "lib/base/log.h"
 #include "lib/rpc/loop.h"
 
@@ -185,6 +187,20 @@ td_status td_disk_file_bytes(const char *path, uint64_t *out_bytes) {
     if (!S_ISREG(st.st_mode)) return td_fail(TD_DATA_LOSS, "'%s' is no regular file", path);
     *out_bytes = (uint64_t)st.st_size;
     return TD_OK;
+}
+
+td_status td_disk_write_at(int fd, const char *path, uint64_t offset, const void *data,
+                           size_t bytes) {
+    struct stat st;
+    if (fstat(fd, &st) != 0) return td_fail_errno(TD_UNAVAILABLE, "look at '%s'", path);
+    if ((uint64_t)st.st_size < offset) {
+        return td_fail(TD_UNAVAILABLE, "'%s' has %jd bytes and not %" PRIu64 ": send from there",
+                       path, (intmax_t)st.st_size, offset);
+    }
+    if (lseek(fd, (off_t)offset, SEEK_SET) < 0) {
+        return td_fail_errno(TD_UNAVAILABLE, "seek in '%s'", path);
+    }
+    return td_fd_write_all(fd, data, bytes, path);
 }
 
 td_status td_disk_read(struct td_disk *d, const char *path, uint64_t offset, size_t bytes,

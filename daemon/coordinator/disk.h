@@ -28,6 +28,10 @@ TD_MUST_USE td_status td_disk_submit(struct td_disk *d, struct td_disk_job *job)
 
 // Length of a regular file, at once: a stat is not worth a thread.
 TD_MUST_USE td_status td_disk_file_bytes(const char *path, uint64_t *out_bytes);
+// On the thread: writes all of data at offset. A file that ends before it is refused, UNAVAILABLE:
+// a write before this one failed, and a hole would count as bytes that came.
+TD_MUST_USE td_status td_disk_write_at(int fd, const char *path, uint64_t offset, const void *data,
+                                       size_t bytes);
 // Reads at most bytes of a regular file from offset, links not followed. done comes on the loop:
 // data dies when it returns; n is short at the end of the file. Errors as td_disk_submit.
 typedef void td_disk_read_fn(td_status take_status, const void *data, size_t n, void *arg);

@@ -160,10 +160,7 @@ static td_status write_at(const struct write *w) {
     if (w->offset == 0) TD_TRY(td_fs_mkdirs(dir, 0700));
     TD_AUTO_CLOSE int fd = open(w->path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) return td_fail_errno(TD_UNAVAILABLE, "open log '%s'", w->path);
-    if (lseek(fd, (off_t)w->offset, SEEK_SET) < 0) {
-        return td_fail_errno(TD_UNAVAILABLE, "seek in log '%s'", w->path);
-    }
-    TD_TRY(td_fd_write_all(fd, w->data, w->bytes, w->path));
+    TD_TRY(td_disk_write_at(fd, w->path, w->offset, w->data, w->bytes));
     if (fdatasync(fd) != 0) return td_fail_errno(TD_UNAVAILABLE, "sync log '%s'", w->path);
     return TD_OK;
 }
@@ -180,8 +177,8 @@ static void write_done(struct td_disk_job *job) {
     td_status failed = find(w->logs, &w->key, &s);
     if (!failed && w->failure) {
         s->queued = s->size; // whoever sends it hears the length and sends again from there
-    } else if (!failed && w->offset + w->bytes > s->size) {
-        s->size = w->offset + w->bytes;
+    } else if (!failed && w->offset <= s->size && w->offset + w->bytes > s->size) {
+        s->size = w->offset + w->bytes; // past a write that failed, nothing counts
     }
     if (!failed) {
         td_core_log_committed(
