@@ -54,6 +54,7 @@ struct writer {
     struct item *done; // for the loop: points and queries that were carried out; under the mutex
     struct item **done_tail;
     struct mail *mail;
+    _Atomic bool failing;
     int64_t gather_ms;
     int (*carry_out)(struct writer *w, struct item *i);
 };
@@ -64,7 +65,6 @@ struct td_store {
     uint64_t incarnation;
     struct writer state, metrics;
     _Atomic uint64_t committed;
-    _Atomic bool failing;
     _Atomic int64_t commit_ns;
     sqlite3_stmt *put[TD_RECORD_KIND_COUNT], *drop[TD_RECORD_KIND_COUNT];
     sqlite3_stmt *add_series, *find_series, *add_point, *put_cursor;
@@ -405,10 +405,11 @@ static bool commit_once(struct writer *w, struct item *head) {
     }
     if (rc == SQLITE_OK) rc = sqlite3_exec(w->db, "COMMIT", NULL, NULL, NULL);
     if (rc == SQLITE_OK) return true;
-    if (!atomic_exchange(&w->store->failing, true)) {
+    if (!atomic_exchange(&w->failing, true)) {
         td_log_error("%s cannot be written: %s; nothing is acknowledged until it can, trying again "
                      "each second",
                      w->name, sqlite3_errmsg(w->db));
+        post(w);
     }
     sqlite3_exec(w->db, "ROLLBACK", NULL, NULL, NULL);
     return false;
@@ -424,7 +425,7 @@ static bool commit_all(struct writer *w, struct item *head) {
         pthread_mutex_unlock(&w->mutex);
         if (stop) return commit_once(w, head);
     }
-    if (atomic_exchange(&w->store->failing, false)) td_log_info("%s is written again", w->name);
+    if (atomic_exchange(&w->failing, false)) td_log_info("%s is written again", w->name);
     return true;
 }
 
@@ -498,9 +499,7 @@ static void on_task(void *arg) {
     }
     struct td_store *s = w->store;
     atomic_store(&mail->posted, false);
-    if (w == &s->state) {
-        s->options.on_committed(atomic_load(&s->committed), s->options.arg);
-    }
+    s->options.on_committed(atomic_load(&s->committed), s->options.arg);
     pthread_mutex_lock(&w->mutex);
     struct item *head = w->done;
     w->done = NULL;
@@ -576,7 +575,7 @@ uint64_t td_store_incarnation(const struct td_store *s) {
 }
 
 bool td_store_failing(const struct td_store *s) {
-    return atomic_load(&s->failing);
+    return atomic_load(&s->state.failing) || atomic_load(&s->metrics.failing);
 }
 
 int64_t td_store_commit_ns(const struct td_store *s) {

@@ -24,7 +24,8 @@ struct td_store;
 
 struct td_store_options {
     const char *dir;
-    // From the loop: every batch up to and including ticket is on disk.
+    // From the loop: every batch up to and including ticket is on disk. Also when only
+    // td_store_failing has changed.
     void (*on_committed)(uint64_t ticket, void *arg);
     // From the loop: these points are on disk; they die when it returns.
     void (*on_points)(const struct td_points *points, void *arg);
@@ -43,6 +44,7 @@ static inline void td_store_destroy(struct td_store *s) {
 TD_DEFINE_AUTO(td_store, td_store_close);
 
 uint64_t td_store_incarnation(const struct td_store *s);
+// The last commit of one of the two failed.
 bool td_store_failing(const struct td_store *s);
 // Last commit of state.db took this long; for the curious.
 int64_t td_store_commit_ns(const struct td_store *s);

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
+#include <sqlite3.h>
+
 #include "lib/base/rank_page.h"
 #include "lib/rpc/loop.h"
 #include "tests/unit/test.h"
@@ -16,7 +18,7 @@ struct rig {
     struct td_loop *loop;
     struct td_store *store;
     uint64_t committed, wanted, n_points, points_wanted;
-    bool done, points_done, query_done;
+    bool done, points_done, query_done, failing;
     int tell_fd; // of the child that is killed
 };
 
@@ -25,6 +27,7 @@ static void on_committed(uint64_t ticket, void *arg) {
     assert_true(ticket >= r->committed);
     r->committed = ticket;
     r->done = ticket >= r->wanted;
+    r->failing = r->store && td_store_failing(r->store);
     if (r->tell_fd > 0) (void)!write(r->tell_fd, &ticket, sizeof ticket);
 }
 
@@ -225,6 +228,27 @@ static void test_points_merge_over_ranks_and_read_back(void **state) {
     close_rig(&r);
 }
 
+static void test_failing_of_one_database_is_told_until_that_one_is_written(void **state) {
+    struct rig r = {.points_wanted = 1};
+    struct sqlite3 *other = NULL;
+    char path[512];
+    open_rig(&r, *state);
+    snprintf(path, sizeof path, "%s/state.db", (const char *)*state);
+    assert_int_equal(sqlite3_open(path, &other), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    td_store_commit(r.store, record(TD_RECORD_JOB, "j-1", "{}"), 1);
+    assert_ok(td_loop_run_until(r.loop, &r.failing, TD_TEST_WAIT_NS));
+    td_store_points(r.store, points(1, 0, 1, 2)); // the other one goes on
+    assert_ok(td_loop_run_until(r.loop, &r.points_done, TD_TEST_WAIT_NS));
+    assert_true(td_store_failing(r.store));
+    assert_int_equal(r.committed, 0);
+    assert_int_equal(sqlite3_exec(other, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+    wait_ticket(&r, 1);
+    assert_false(td_store_failing(r.store));
+    sqlite3_close(other);
+    close_rig(&r);
+}
+
 static void test_damaged_database_is_named(void **state) {
     struct rig r = {0};
     char path[512];
@@ -244,6 +268,7 @@ int main(void) {
         test_in_scratch(test_close_commits_what_was_handed_over),
         test_in_scratch(test_every_acknowledged_row_is_there_after_a_kill),
         test_in_scratch(test_points_merge_over_ranks_and_read_back),
+        test_in_scratch(test_failing_of_one_database_is_told_until_that_one_is_written),
         test_in_scratch(test_damaged_database_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
