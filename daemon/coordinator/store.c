@@ -108,6 +108,16 @@ static td_status sql(struct writer *w, const char *text) {
     return sql_fail(w->db, w->name, "SQL");
 }
 
+// After the last step: an answer that broke off is a failure, unless there is one already.
+static td_status end_query(struct writer *w, sqlite3_stmt *q, int rc, const char *what,
+                           td_status take_failed) {
+    if (!take_failed && rc != SQLITE_DONE && rc != SQLITE_ROW) {
+        take_failed = sql_fail(w->db, w->name, what);
+    }
+    sqlite3_finalize(q);
+    return take_failed;
+}
+
 static td_status prepare(struct writer *w, const char *text, sqlite3_stmt **out) {
     if (sqlite3_prepare_v3(w->db, text, -1, SQLITE_PREPARE_PERSISTENT, out, NULL) == SQLITE_OK) {
         return TD_OK;
@@ -308,9 +318,10 @@ static td_status read_points(struct writer *w, struct td_store_query *q, int64_t
     sqlite3_bind_int64(read, 2, q->from_step);
     sqlite3_bind_int64(read, 3, q->to_step ? q->to_step : UINT32_MAX);
     td_status s = TD_OK;
+    int rc = SQLITE_DONE;
     size_t cap = 0;
     int64_t last = -1;
-    while (!s && to->n_points < max && sqlite3_step(read) == SQLITE_ROW) {
+    while (to->n_points < max && (rc = sqlite3_step(read)) == SQLITE_ROW) {
         int64_t step = sqlite3_column_int64(read, 0);
         if (step == last) continue; // of an older attempt
         last = step;
@@ -332,13 +343,12 @@ static td_status read_points(struct writer *w, struct td_store_query *q, int64_t
                                     .value = count > 0 ? sum / count : sum,
                                     .real_ns = sqlite3_column_int64(read, 6)};
     }
-    sqlite3_finalize(read);
     for (size_t i = 0, n = to->n_points; i < n / 2; i++) { // the newest were kept; oldest first
         struct td_store_point swap = to->points[i];
         to->points[i] = to->points[n - 1 - i];
         to->points[n - 1 - i] = swap;
     }
-    return s;
+    return end_query(w, read, rc, "points", s);
 }
 
 static td_status read_series(struct writer *w, struct td_store_query *q) {
@@ -346,8 +356,9 @@ static td_status read_series(struct writer *w, struct td_store_query *q) {
     TD_TRY(prepare(w, "SELECT id, name FROM series WHERE job = ?1 ORDER BY name", &list));
     sqlite3_bind_text(list, 1, q->job, -1, SQLITE_STATIC);
     td_status s = TD_OK;
+    int rc = SQLITE_DONE;
     size_t total = 0;
-    while (!s && q->n_series < TD_STORE_MAX_SERIES && sqlite3_step(list) == SQLITE_ROW) {
+    while (!s && q->n_series < TD_STORE_MAX_SERIES && (rc = sqlite3_step(list)) == SQLITE_ROW) {
         const char *name = (const char *)sqlite3_column_text(list, 1);
         if (!name || !wanted(q, name)) continue;
         struct td_store_series *to = &q->series[q->n_series++];
@@ -356,8 +367,7 @@ static td_status read_series(struct writer *w, struct td_store_query *q) {
         s = read_points(w, q, sqlite3_column_int64(list, 0), to, max);
         total += to->n_points;
     }
-    sqlite3_finalize(list);
-    return s;
+    return end_query(w, list, rc, "series", s);
 }
 
 // ---- the writers' loop --------------------------------------------------------------------------
@@ -440,14 +450,18 @@ static void item_destroy(struct item *i) {
     free(i);
 }
 
-// What the loop must see goes to the done list; the rest ends here.
-static void finish_items(struct writer *w, struct item *head) {
+// What the loop must see goes to the done list; the rest ends here. Not committed: the store
+// closes.
+static void finish_items(struct writer *w, struct item *head, bool committed) {
     while (head) {
         struct item *i = head;
         head = i->next;
         i->next = NULL;
-        if (i->ticket) atomic_store(&w->store->committed, i->ticket);
-        if (i->query) i->query->failure = read_series(w, i->query);
+        if (committed && i->ticket) atomic_store(&w->store->committed, i->ticket);
+        if (i->query) {
+            i->query->failure = committed ? read_series(w, i->query)
+                                          : td_fail(TD_UNAVAILABLE, "%s closes", w->name);
+        }
         if (!i->query && !i->points) {
             item_destroy(i);
             continue;
@@ -460,14 +474,6 @@ static void finish_items(struct writer *w, struct item *head) {
     post(w);
 }
 
-static void drop_items(struct item *head) {
-    while (head) {
-        struct item *i = head;
-        head = i->next;
-        item_destroy(i);
-    }
-}
-
 static void *write_loop(void *arg) {
     struct writer *w = arg;
     td_log_context("thread", w->name);
@@ -475,21 +481,38 @@ static void *write_loop(void *arg) {
     while (take_all(w, &head)) {
         struct timespec a, b;
         clock_gettime(CLOCK_MONOTONIC, &a);
-        if (!commit_all(w, head)) {
-            drop_items(head); // never acknowledged
-            continue;
-        }
+        bool committed = commit_all(w, head);
         clock_gettime(CLOCK_MONOTONIC, &b);
         if (w == &w->store->state) {
             atomic_store(&w->store->commit_ns,
                          (int64_t)(b.tv_sec - a.tv_sec) * TD_NS_PER_S + (b.tv_nsec - a.tv_nsec));
         }
-        finish_items(w, head);
+        finish_items(w, head, committed);
     }
     return NULL;
 }
 
 // ---- the loop's side ----------------------------------------------------------------------------
+// Answers queries, tells of points (not while the store closes).
+static void tell(struct writer *w, bool closing) {
+    const struct td_store_options *o = &w->store->options;
+    pthread_mutex_lock(&w->mutex);
+    struct item *head = w->done;
+    w->done = NULL;
+    w->done_tail = &w->done;
+    pthread_mutex_unlock(&w->mutex);
+    while (head) {
+        struct item *i = head;
+        head = i->next;
+        if (i->points && !closing) o->on_points(i->points, o->arg);
+        if (i->query) {
+            struct td_store_query *q = td_steal(i->query);
+            q->done(q, q->arg);
+        }
+        item_destroy(i);
+    }
+}
+
 static void on_task(void *arg) {
     struct mail *mail = arg;
     struct writer *w = mail->writer;
@@ -500,21 +523,7 @@ static void on_task(void *arg) {
     struct td_store *s = w->store;
     atomic_store(&mail->posted, false);
     s->options.on_committed(atomic_load(&s->committed), s->options.arg);
-    pthread_mutex_lock(&w->mutex);
-    struct item *head = w->done;
-    w->done = NULL;
-    w->done_tail = &w->done;
-    pthread_mutex_unlock(&w->mutex);
-    while (head) {
-        struct item *i = head;
-        head = i->next;
-        if (i->points) s->options.on_points(i->points, s->options.arg);
-        if (i->query) {
-            struct td_store_query *q = td_steal(i->query);
-            q->done(q, q->arg);
-        }
-        item_destroy(i);
-    }
+    tell(w, false);
 }
 
 static void hand_over(struct writer *w, struct item *i, bool urgent) {
@@ -631,8 +640,7 @@ td_status td_store_open(struct td_loop *loop, const struct td_store_options *opt
 
 static void settle(struct writer *w) {
     if (!w->tail) return; // never started
-    drop_items(w->done);
-    drop_items(w->head);
+    tell(w, true);
     if (w->mail) {
         w->mail->writer = NULL;
         if (!atomic_load(&w->mail->posted)) free(w->mail);
@@ -678,9 +686,7 @@ td_status td_store_load(struct td_store *s,
             failed = row(kind, (const char *)sqlite3_column_text(q, 0),
                          (const char *)sqlite3_column_text(q, 1), arg);
         }
-        if (!failed && rc != SQLITE_DONE) failed = sql_fail(s->state.db, "state.db", tables[kind]);
-        sqlite3_finalize(q);
-        TD_TRY(failed);
+        TD_TRY(end_query(&s->state, q, rc, tables[kind], failed));
     }
     return TD_OK;
 }
@@ -696,21 +702,18 @@ td_status td_store_load_offsets(struct td_store *s,
         offset((const char *)sqlite3_column_text(q, 0), (uint32_t)sqlite3_column_int64(q, 1),
                (uint32_t)sqlite3_column_int64(q, 2), (uint64_t)sqlite3_column_int64(q, 3), arg);
     }
-    td_status failed = rc == SQLITE_DONE ? TD_OK : sql_fail(s->metrics.db, "metrics.db", "cursors");
-    sqlite3_finalize(q);
-    return failed;
+    return end_query(&s->metrics, q, rc, "cursors", TD_OK);
 }
 
-static void read_last(struct td_store *s, int64_t id, struct td_metric_last *m) {
+static td_status read_last(struct writer *w, int64_t id, struct td_metric_last *m) {
     sqlite3_stmt *q = NULL;
-    if (sqlite3_prepare_v2(s->metrics.db,
-                           "SELECT step, attempt, sum, count, n_ranks FROM points"
-                           " WHERE series = ?1 ORDER BY attempt DESC, step DESC LIMIT 1",
-                           -1, &q, NULL) != SQLITE_OK) {
-        return;
-    }
+    TD_TRY(prepare(w,
+                   "SELECT step, attempt, sum, count, n_ranks FROM points"
+                   " WHERE series = ?1 ORDER BY attempt DESC, step DESC LIMIT 1",
+                   &q));
     sqlite3_bind_int64(q, 1, id);
-    if (sqlite3_step(q) == SQLITE_ROW) {
+    int rc = sqlite3_step(q);
+    if (rc == SQLITE_ROW) {
         m->step = (uint32_t)sqlite3_column_int64(q, 0);
         m->attempt = (uint32_t)sqlite3_column_int64(q, 1);
         m->sum = sqlite3_column_double(q, 2);
@@ -719,7 +722,7 @@ static void read_last(struct td_store *s, int64_t id, struct td_metric_last *m) 
         m->shown = m->count > 0 ? m->sum / m->count : m->sum;
         m->shown_set = true;
     }
-    sqlite3_finalize(q);
+    return end_query(w, q, rc, "points", TD_OK);
 }
 
 td_status td_store_load_last(struct td_store *s, const char *job,
@@ -727,12 +730,13 @@ td_status td_store_load_last(struct td_store *s, const char *job,
     sqlite3_stmt *q = NULL;
     TD_TRY(prepare(&s->metrics, "SELECT id, name FROM series WHERE job = ?1", &q));
     sqlite3_bind_text(q, 1, job, -1, SQLITE_STATIC);
-    while (sqlite3_step(q) == SQLITE_ROW) {
+    td_status failed = TD_OK;
+    int rc = SQLITE_DONE;
+    while (!failed && (rc = sqlite3_step(q)) == SQLITE_ROW) {
         struct td_metric_last m = {0};
         snprintf(m.name, sizeof m.name, "%s", (const char *)sqlite3_column_text(q, 1));
-        read_last(s, sqlite3_column_int64(q, 0), &m);
-        last(&m, arg);
+        failed = read_last(&s->metrics, sqlite3_column_int64(q, 0), &m);
+        if (!failed) last(&m, arg);
     }
-    sqlite3_finalize(q);
-    return TD_OK;
+    return end_query(&s->metrics, q, rc, "series", failed);
 }

@@ -35,12 +35,9 @@ struct td_store_options {
 // Opens or makes both, migrates, counts the incarnation up, starts the threads.
 TD_MUST_USE td_status td_store_open(struct td_loop *loop, const struct td_store_options *options,
                                     struct td_store **out_store);
-// Commits what was handed over (at most one try if the disk is full), joins the threads. No
-// callback comes after it.
+// Commits what was handed over (at most one try if the disk is full), joins the threads, answers
+// the queries that are left. No callback comes after it.
 void td_store_close(struct td_store *s);
-static inline void td_store_destroy(struct td_store *s) {
-    td_store_close(s);
-}
 TD_DEFINE_AUTO(td_store, td_store_close);
 
 uint64_t td_store_incarnation(const struct td_store *s);
@@ -89,7 +86,8 @@ struct td_store_query {
     size_t n_names; // 0: all
     uint32_t from_step, to_step;
     uint32_t max_points; // of each series
-    // From the loop, once; also when the store closes (then with UNAVAILABLE).
+    // From the loop, once; when the store closes from inside td_store_close, with UNAVAILABLE if
+    // the disk refused what was handed over before.
     void (*done)(struct td_store_query *q, void *arg);
     void *arg;
     // the answer

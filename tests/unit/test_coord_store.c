@@ -4,9 +4,11 @@
 
 #include "daemon/coordinator/store.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <sqlite3.h>
 
@@ -249,6 +251,64 @@ static void test_failing_of_one_database_is_told_until_that_one_is_written(void 
     close_rig(&r);
 }
 
+// What a query must say, and whether it did.
+struct answer {
+    enum td_code code;
+    bool done;
+};
+static void on_answer(struct td_store_query *q, void *arg) {
+    struct answer *a = arg;
+    a->code = td_status_code(q->failure);
+    a->done = true;
+    td_store_query_destroy(q);
+}
+static void ask(struct td_store *s, struct answer *a) {
+    struct td_store_query *q = calloc(1, sizeof *q);
+    snprintf(q->job, sizeof q->job, "j-1");
+    q->max_points = TD_STORE_MAX_POINTS;
+    q->done = on_answer;
+    q->arg = a;
+    td_store_query(s, q);
+}
+
+static void test_query_is_answered_when_the_store_closes(void **state) {
+    struct rig r = {0};
+    struct answer a = {0};
+    open_rig(&r, *state);
+    ask(r.store, &a);
+    td_store_close(r.store);
+    assert_true(a.done);
+    td_loop_destroy(r.loop);
+}
+
+static void ignore_last(const struct td_metric_last *m, void *arg) {
+    (void)m;
+    (void)arg;
+}
+
+static void test_part_of_an_answer_is_none_when_the_database_is_damaged(void **state) {
+    enum { N = 4000, PAGE = 4096 };
+    struct rig r = {0};
+    struct answer a = {0};
+    char path[512], noise[PAGE];
+    open_rig(&r, *state);
+    for (int step = 1; step <= N; step++) {
+        td_store_points(r.store, points(1, 0, step, 2));
+    }
+    close_rig(&r);
+    snprintf(path, sizeof path, "%s/metrics.db", (const char *)*state);
+    memset(noise, 0xee, sizeof noise);
+    TD_AUTO_CLOSE int fd = open(path, O_RDWR);
+    assert_int_equal(pwrite(fd, noise, PAGE, lseek(fd, -PAGE, SEEK_END)), PAGE);
+    memset(&r, 0, sizeof r);
+    open_rig(&r, *state);
+    assert_fails(td_store_load_last(r.store, "j-1", ignore_last, NULL), TD_DATA_LOSS, "metrics.db");
+    ask(r.store, &a);
+    assert_ok(td_loop_run_until(r.loop, &a.done, TD_TEST_WAIT_NS));
+    assert_int_equal(a.code, TD_DATA_LOSS);
+    close_rig(&r);
+}
+
 static void test_damaged_database_is_named(void **state) {
     struct rig r = {0};
     char path[512];
@@ -269,6 +329,8 @@ int main(void) {
         test_in_scratch(test_every_acknowledged_row_is_there_after_a_kill),
         test_in_scratch(test_points_merge_over_ranks_and_read_back),
         test_in_scratch(test_failing_of_one_database_is_told_until_that_one_is_written),
+        test_in_scratch(test_query_is_answered_when_the_store_closes),
+        test_in_scratch(test_part_of_an_answer_is_none_when_the_database_is_damaged),
         test_in_scratch(test_damaged_database_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
