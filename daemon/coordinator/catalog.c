@@ -141,11 +141,12 @@ static uint64_t u64(const struct td_json *v, const char *key) {
     return n < 0 ? 0 : (uint64_t)n;
 }
 
-// From an event line or a stored row. NULL: not a checkpoint.
-static struct td_checkpoint *read_row(const struct td_json *v, const char *path) {
+// From an event line or a stored row, which has the manifest among its files. NULL: not a
+// checkpoint.
+static struct td_checkpoint *read_row(const struct td_json *v, const char *path, size_t max_files) {
     const struct td_json *files = td_json_get(v, "files");
     size_t n = files ? files->n_children : 0;
-    if (!td_checkpoint_path_ok(path) || n > TD_CORE_MAX_SHARDS) return NULL;
+    if (!td_checkpoint_path_ok(path) || n > max_files) return NULL;
     TD_AUTO(td_checkpoint) *c = td_core_must(td_calloc(1, sizeof *c));
     snprintf(c->path, sizeof c->path, "%s", path);
     c->step = (uint32_t)u64(v, "step");
@@ -287,7 +288,8 @@ static uint64_t manifest_bytes(const struct td_json *line, const struct td_check
 
 void td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_attempt *a,
                               const struct td_json *line) {
-    struct td_checkpoint *c = read_row(line, td_json_string(td_json_get(line, "path"), ""));
+    struct td_checkpoint *c =
+        read_row(line, td_json_string(td_json_get(line, "path"), ""), TD_CORE_MAX_SHARDS);
     const char *digest = td_json_string(td_json_get(line, "manifest"), "");
     if (c && digest_ok(digest)) {
         (void)add_file(c, manifest, manifest_bytes(line, c), digest, false);
@@ -418,7 +420,7 @@ td_status td_catalog_load(struct td_core *core, const char *key, const char *bod
     snprintf(id, sizeof id, "%.*s", (int)len, key);
     struct td_job *j = td_core_job(core, id);
     if (!j) return TD_OK; // of a job that was forgotten
-    struct td_checkpoint *c = key[len] ? read_row(v, key + len + 1) : NULL;
+    struct td_checkpoint *c = key[len] ? read_row(v, key + len + 1, TD_CORE_MAX_SHARDS + 1) : NULL;
     if (!c) return td_fail(TD_DATA_LOSS, "state.db, checkpoint '%s' cannot be read", key);
     c->attempt = (uint32_t)u64(v, "attempt");
     c->committed = u64(v, "committed") != 0;

@@ -62,7 +62,7 @@ td_status td_core_create(const struct td_core_options *options, struct td_core *
     TD_TRY(td_map_create(TD_CORE_MAX_NODES, &core->nodes));
     TD_TRY(td_map_create(TD_CORE_MAX_PLANS, &core->plans));
     TD_TRY(td_map_create(TD_CORE_MAX_REQUESTS, &core->requests));
-    TD_TRY(td_map_create(TD_CORE_MAX_CHECKPOINTS * TD_CORE_MAX_SHARDS, &core->shards));
+    TD_TRY(td_map_create(TD_CORE_MAX_CHECKPOINTS * (TD_CORE_MAX_SHARDS + 1), &core->shards));
     (void)td_core_take(core); // sets the tails
     *out_core = td_steal(core);
     return TD_OK;

@@ -299,6 +299,16 @@ def test_streamed_checkpoint_is_damaged_when_its_own_files_are(coordinator):
     assert states() == {10: "COMMITTED", 20: "DAMAGED"}
 
 
+def test_checkpoint_of_as_many_files_as_one_may_have_is_read_back(coordinator):
+    node, job, attempt = run_one(coordinator)
+    for step, n_files in ((20, 65), (10, 64)):  # one more is refused
+        attempt.checkpoint(step, {f"shard-{i}": bytes([i]) for i in range(n_files)})
+    until("it is pending", lambda: coordinator.checkpoints(job))
+    node.close()
+    coordinator.restart()
+    assert [(c.step, len(c.files)) for c in coordinator.checkpoints(job)] == [(10, 65)]
+
+
 def files_of(coordinator, job):
     home = str(coordinator.state_dir / "checkpoints" / job)  # os.walk does not mind what goes meanwhile
     return sorted(os.path.relpath(os.path.join(at, n), home) for at, dirs, files in os.walk(home) for n in dirs + files)
