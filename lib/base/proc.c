@@ -20,7 +20,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/pidfd.h>
-#include <sys/wait.h>
 
 #include "lib/base/fsio.h"
 
@@ -124,17 +123,6 @@ td_status td_proc_spawn(const struct td_proc_options *o, struct td_proc *out_pro
     return TD_OK;
 }
 
-void td_proc_exit_text(int wait_status, char *out, size_t out_bytes) {
-    if (WIFEXITED(wait_status)) {
-        snprintf(out, out_bytes, "exit code %d", WEXITSTATUS(wait_status));
-        return;
-    }
-    int signal_number = WTERMSIG(wait_status);
-    const char *name = sigabbrev_np(signal_number);
-    snprintf(out, out_bytes, "signal %d (%s)%s", signal_number, name ? name : "?",
-             WCOREDUMP(wait_status) ? ", core dumped" : "");
-}
-
 // ---- /proc --------------------------------------------------------------------------------------
 // State letter and start time of /proc/PID/stat. The name in field 2 may hold anything, blanks and
 // parentheses too, so the fields are counted from the last ')'.
@@ -165,15 +153,6 @@ td_status td_proc_start_ticks(pid_t pid, uint64_t *out_ticks) {
     return read_stat(pid, &state, out_ticks);
 }
 
-bool td_proc_alive(pid_t pid, uint64_t start_ticks) {
-    char state;
-    uint64_t ticks;
-    td_status s = read_stat(pid, &state, &ticks);
-    bool alive = !s && state != 'Z' && state != 'X' && ticks == start_ticks;
-    td_status_free(s);
-    return alive;
-}
-
 td_status td_proc_pidfd(pid_t pid, uint64_t start_ticks, int *out_pidfd) {
     // Open first, then check: what is checked afterwards is the process that the descriptor holds,
     // or it has ended and the check fails.
@@ -181,7 +160,12 @@ td_status td_proc_pidfd(pid_t pid, uint64_t start_ticks, int *out_pidfd) {
     if (fd < 0 && errno != ESRCH) {
         return td_fail_errno(TD_RESOURCE_EXHAUSTED, "open a descriptor of process %d", (int)pid);
     }
-    if (fd < 0 || !td_proc_alive(pid, start_ticks)) {
+    char state = 'X';
+    uint64_t ticks = 0;
+    td_status s = fd < 0 ? TD_OK : read_stat(pid, &state, &ticks);
+    if (td_status_code(s) == TD_RESOURCE_EXHAUSTED) return s; // it may well be there
+    td_status_free(s);
+    if (state == 'Z' || state == 'X' || ticks != start_ticks) {
         return td_fail(TD_NOT_FOUND, "there is no process %d with start time %llu", (int)pid,
                        (unsigned long long)start_ticks);
     }

@@ -3,8 +3,8 @@
 
 // Child processes. posix_spawn with a scrubbed environment, every descriptor closed but those
 // named, signal mask and dispositions reset, a new session if asked. A child is identified by pid
-// and start time (field 22 of /proc/PID/stat), because pids are reused. Exits are classified once,
-// here. No shell is ever involved.
+// and start time (field 22 of /proc/PID/stat), because pids are reused. No shell is ever
+// involved.
 
 #include <sys/types.h>
 
@@ -32,14 +32,10 @@ struct td_proc {
 };
 TD_MUST_USE td_status td_proc_spawn(const struct td_proc_options *o, struct td_proc *out_proc);
 
-// How a child ended, from waitpid's status: "exit code 3", "signal 9 (KILL)", "signal 11 (SEGV),
-// core dumped".
-void td_proc_exit_text(int wait_status, char *out, size_t out_bytes);
-// True while pid is alive (a zombie counts as ended) and has that start time.
-bool td_proc_alive(pid_t pid, uint64_t start_ticks);
 // NOT_FOUND when there is no such process.
 TD_MUST_USE td_status td_proc_start_ticks(pid_t pid, uint64_t *out_ticks);
-// Opens a pidfd after checking the start time.
+// Opens a pidfd of the process that has pid and start time. NOT_FOUND: there is none (a zombie
+// counts as ended); RESOURCE_EXHAUSTED: no descriptor is free to look with.
 TD_MUST_USE td_status td_proc_pidfd(pid_t pid, uint64_t start_ticks, int *out_pidfd);
 // Directory that holds the running executable, e.g. ".../build/bin".
 TD_MUST_USE td_status td_proc_self_dir(char *out, size_t out_bytes);
