@@ -14,8 +14,8 @@
 // and converts on the way. A bias likewise is read as it is stored.
 //
 // Scratch is the accelerator's. Primitives are created at compile time; a run only sets addresses.
-// Rejected: packing inside the optimizer (saves one
-// pass over the weights, worth 3 % of an mlp step; it ties the optimizer to this file).
+// Rejected: packing inside the optimizer (saves one pass over the weights, worth 3 % of an mlp
+// step; it ties the optimizer to this file).
 
 #include <inttypes.h>
 #include <math.h>

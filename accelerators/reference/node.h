@@ -17,7 +17,7 @@ struct td_ref_site {
     double *scratch;              // as many elements as td_ref_node_check says
 };
 
-// UNIMPLEMENTED, naming the node: no kernel, or a type that the reference does not know.
+// UNIMPLEMENTED, naming the node: there is no kernel.
 TD_MUST_USE td_status td_ref_node_check(const struct td_graph *g, td_node n,
                                         size_t *out_scratch_elems);
 TD_MUST_USE td_status td_ref_node_run(const struct td_graph *g, td_node n,

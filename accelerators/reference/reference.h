@@ -4,7 +4,7 @@
 // Reference: the accelerator made of plain loops. It is the specification of every op, not a way to
 // train: kernels read operands into fp64, compute there, and round once when they write. It honours
 // placements and segments like any other accelerator, so it also is the specification of those.
-// Types: f32, f64, bf16, i32, i64, u8, bool. Everything happens inside run; sync does nothing.
+// All element types are known. Everything happens inside run; sync does nothing.
 
 #include "traind/accelerator.h"
 #include "traind/plugin.h"

@@ -69,8 +69,7 @@ bool td_shape_broadcast(const struct td_shape *a, const struct td_shape *b, stru
 }
 
 // ---- what the families' rules share (op_rules.h) ------------------------------------------------
-// "matmul(f32(128,784), f32(100,10)): <why>";
-// long operand lists are cut.
+// "matmul(f32(128,784), f32(100,10)): <why>"; long operand lists are cut.
 td_status td_op_reject(const struct td_op_call *c, const char *why) {
     char text[512];
     size_t at = 0;

@@ -2,8 +2,7 @@
 //
 // 1. Liveness: a value lives from its node to its last reader; what a port reads lives to the end,
 //    because segments may be run one by one and outputs are looked at after each.
-// 2. Sharing: reshape always shares; an elementwise op, or one that works row by row, takes over
-// the
+// 2. Sharing: reshape always shares; an elementwise op, or one that works row by row, takes the
 //    memory of an operand of the same bytes that dies there (list in traind/graph.h). Values that
 //    share are one block.
 // 3. Placing: blocks go into the arena one after another, each into the tightest gap between the
@@ -138,8 +137,7 @@ static int by_area(const void *pa, const void *pb) {
 }
 
 // ---- placing ------------------------------------------------------------------------------------
-// The
-// tightest gap among the n placed blocks that live together with b.
+// The tightest gap among the n placed blocks that live together with b.
 static size_t best_gap(const struct plan *p, uint32_t n, const struct block *b) {
     size_t top = 0, best = SIZE_MAX, best_room = SIZE_MAX;
     for (uint32_t i = 0; i < n; i++) {

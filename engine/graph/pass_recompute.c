@@ -5,10 +5,9 @@
 // same bits: kernels are deterministic, state does not change between forward and backward, and a
 // dropout's mask comes from its key. Nodes that write state (batch norm) are never copied.
 //
-// selective  cheap nodes (elementwise, norms, dropout, casts, parts) whose operands are there
-// anyway:
-//            a norm of the residual stream, the gelu of what its own gradient needs. A value is
-//            given up only if that frees more than its operands then hold.
+// selective  cheap nodes (elementwise, norms, dropout, casts, parts) with operands that are there
+//            anyway: a norm of the residual stream, the gelu of what its own gradient needs. A
+//            value is given up only if that frees more than its operands then hold.
 // full       the forward pass is cut where a single value crosses, which finds the blocks of a
 //            transformer or a ResNet without a mark by the module; only the values that cross are
 //            kept. How many cuts: those for which what is kept and the largest part between two
@@ -97,8 +96,8 @@ static void choose_cheap(struct remake *r) {
 struct cut {
     td_node before; // the first node behind it
     td_value value;
-    size_t kept,
-        part; // bytes of the value; and of what is made between the cut before and this one
+    size_t kept; // bytes of the value
+    size_t part; // and of what is made between the cut before and this one
 };
 
 // Views cross for what they show.

@@ -19,7 +19,7 @@
 struct td_sizes {
     int64_t parameters;
     size_t state_bytes;   // parameters, buffers, gradients, optimizer state
-    size_t arena_bytes;   //
+    size_t arena_bytes;   // the largest of all programs
     size_t scratch_bytes; // of the accelerator
     enum td_recompute recompute;
     size_t snapshot_bytes;                                   // of the checkpointer
@@ -36,8 +36,8 @@ TD_MUST_USE td_status td_sizes_levels(const struct td_rank *r, enum td_recompute
                                       enum td_recompute *out_last);
 // Whether the programs as they are now fit.
 TD_MUST_USE td_status td_sizes_fit(const struct td_rank *r, bool *out_fits);
-// They do not: RESOURCE_EXHAUSTED, class out_of_memory.
-td_status td_sizes_refuse(const struct td_rank *r);
+// They do not: FAILED_PRECONDITION, class out_of_memory, with the bytes and the knobs that help.
+TD_MUST_USE td_status td_sizes_refuse(const struct td_rank *r);
 // What is really held, as one event "memory" with the members of the plan's result.
 TD_MUST_USE td_status td_sizes_announce(const struct td_rank *r);
 

@@ -154,9 +154,9 @@ struct td_optim_attrs {
     double lr_scale; // of TD_SCALAR_LR; 0 stands for 1
     double beta1, beta2, eps, weight_decay, momentum, dampening;
     bool nesterov;
-    bool stochastic; // a 16-bit parameter is rounded stochastically, by attrs.stream
-    double beta2_decay, eps2,
-        threshold;             // adafactor: exponent of the step; least scale; clip of rms
+    bool stochastic;           // a 16-bit parameter is rounded stochastically, by attrs.stream
+    double beta2_decay;        // adafactor: exponent of the step
+    double eps2, threshold;    // adafactor: least scale; clip of rms
     bool factored;             // adafactor: the second moment is kept as row and column
     bool fixed_step, unscaled; // adafactor: lr is not capped; not relative to the parameter
     double update_scale;       // muon; 0 stands for 1
