@@ -35,15 +35,6 @@ static void writing_finish(struct writing *w) {
     free(w->token);
 }
 
-static td_status refuse(const char *fmt, ...) TD_PRINTF(1, 2);
-static td_status refuse(const char *fmt, ...) {
-    va_list ap;
-    va_start(ap, fmt);
-    td_status s = td_vfail(TD_INVALID_ARGUMENT, fmt, ap);
-    va_end(ap);
-    return td_status_with_class(s, TD_CLASS_BAD_SPEC);
-}
-
 // ---- the prompt ---------------------------------------------------------------------------------
 static td_status take_prompt(struct writing *w, const struct td_predict_config *p) {
     const struct td_json *list = p->prompt_tokens;
@@ -51,16 +42,17 @@ static td_status take_prompt(struct writing *w, const struct td_predict_config *
     w->token = td_calloc(n + (size_t)p->max_new_tokens, sizeof *w->token);
     if (!w->token) return td_fail_oom();
     if (p->prompt && w->vocabulary > BYTE_TOKENS) {
-        return refuse("predict.prompt is text, but the data's tokens are not bytes (there are "
-                      "%lld): give predict.prompt_tokens",
-                      (long long)w->vocabulary);
+        return td_bad_spec("predict.prompt is text, but the data's tokens are not bytes (there are "
+                           "%lld): give predict.prompt_tokens",
+                           (long long)w->vocabulary);
     }
     const struct td_json *v = p->prompt ? NULL : list->first;
     for (size_t i = 0; i < n; i++) {
         int64_t t = p->prompt ? (unsigned char)p->prompt[i] : td_json_int(v, -1);
         if (t < 0 || t >= w->vocabulary) {
-            return refuse("predict: token %zu of the prompt is %lld; the data has tokens 0 to %lld",
-                          i, (long long)t, (long long)w->vocabulary - 1);
+            return td_bad_spec(
+                "predict: token %zu of the prompt is %lld; the data has tokens 0 to %lld", i,
+                (long long)t, (long long)w->vocabulary - 1);
         }
         w->token[i] = (int32_t)t;
         v = v ? v->next : NULL;
@@ -75,9 +67,10 @@ static td_status writing_init(struct writing *w, struct td_loop *l) {
     const struct td_field *fields = td_data_fields(r->data, &n_fields);
     w->loop = l;
     if (!r->module_ops->aim) {
-        return refuse("predict.prompt: model '%s' does not continue texts; leave it out to predict "
-                      "the data",
-                      r->config->model.name);
+        return td_bad_spec(
+            "predict.prompt: model '%s' does not continue texts; leave it out to predict "
+            "the data",
+            r->config->model.name);
     }
     for (size_t f = 0; f < n_fields; f++) {
         const size_t elems = (size_t)td_shape_elems(&fields[f].sample_shape);

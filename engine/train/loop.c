@@ -48,21 +48,17 @@ static td_status settle_limits(struct td_loop *l) {
     const struct td_limits *limits = &l->rank->config->limits;
     int64_t n = td_rank_epoch_batches(l->rank);
     if (n == 0)
-        return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
-                                            "an epoch has no batch for this rank; lower "
-                                            "batch_size or raise limit_train_batches"),
-                                    TD_CLASS_BAD_SPEC);
+        return td_bad_spec("an epoch has no batch for this rank; lower "
+                           "batch_size or raise limit_train_batches");
     int64_t total = td_limits_total_steps(limits, n);
     atomic_store_explicit(&l->rank->io->page->total_steps, total, memory_order_relaxed);
     const char *end = td_schedule_end_knob(l->schedule.kind);
     if (!end || l->schedule.total_steps != 0) return TD_OK;
     l->schedule.total_steps = total;
     if (total == 0)
-        return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
-                                            "%s needs lr_scheduler.%s when neither max_epochs nor "
-                                            "max_steps ends the run",
-                                            td_schedule_name(l->schedule.kind), end),
-                                    TD_CLASS_BAD_SPEC);
+        return td_bad_spec("%s needs lr_scheduler.%s when neither max_epochs nor "
+                           "max_steps ends the run",
+                           td_schedule_name(l->schedule.kind), end);
     return TD_OK;
 }
 

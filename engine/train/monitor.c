@@ -11,23 +11,17 @@
 
 enum { LIST_BYTES = 256 };
 
-static td_status refuse(td_status s) {
-    return td_status_with_class(s, TD_CLASS_BAD_SPEC);
-}
-
 static td_status check_validates(const struct td_rank *r) {
     if (td_rank_eval_batches(r, TD_SPLIT_VAL) == 0)
-        return refuse(td_fail(TD_INVALID_ARGUMENT,
-                              "lr_scheduler.monitor: there is nothing to validate on, so the "
-                              "learning rate would never be lowered; give data to validate on, "
-                              "raise trainer.limit_val_batches or take another lr_scheduler"));
+        return td_bad_spec("lr_scheduler.monitor: there is nothing to validate on, so the "
+                           "learning rate would never be lowered; give data to validate on, "
+                           "raise trainer.limit_val_batches or take another lr_scheduler");
     int64_t n = td_rank_epoch_batches(r);
     if (n > 0 && !td_limits_ever_validates(&r->config->limits, n)) // 0 is refused elsewhere
-        return refuse(td_fail(TD_INVALID_ARGUMENT,
-                              "lr_scheduler.monitor: the run ends before its first validation, so "
-                              "the learning rate would never be lowered; lower "
-                              "trainer.val_check_interval or check_val_every_n_epoch, raise "
-                              "max_epochs or max_steps, or take another lr_scheduler"));
+        return td_bad_spec("lr_scheduler.monitor: the run ends before its first validation, so "
+                           "the learning rate would never be lowered; lower "
+                           "trainer.val_check_interval or check_val_every_n_epoch, raise "
+                           "max_epochs or max_steps, or take another lr_scheduler");
     return TD_OK;
 }
 
@@ -50,9 +44,8 @@ static td_status check_metric(const struct td_graph *g, const char *monitor) {
         size_t n = strlen(known);
         snprintf(known + n, sizeof known - n, "%sval_%s", n ? ", " : "", name);
     }
-    return refuse(td_fail(TD_INVALID_ARGUMENT,
-                          "lr_scheduler.monitor: validation gives no '%s'; this model's gives %s",
-                          monitor, known));
+    return td_bad_spec("lr_scheduler.monitor: validation gives no '%s'; this model's gives %s",
+                       monitor, known);
 }
 
 td_status td_monitor_check(const struct td_rank *r) {

@@ -103,10 +103,6 @@ void td_optimizer_options(const struct td_optimizer_config *config,
 
 // ---- mistakes ----------------------------------------------------------------------------------
 
-static td_status bad_spec(td_status s) {
-    return td_status_with_class(s, TD_CLASS_BAD_SPEC);
-}
-
 // "fc1.weight, fc1.bias, ... and 4 more"
 static void list_parameters(const struct td_state_table *state, char out[SHOWN_NAMES]) {
     size_t len = 0, left_out = 0;
@@ -145,26 +141,23 @@ td_status td_optimizer_check(const struct td_optimizer_config *config,
                              const struct td_state_table *state) {
     char pattern[PATTERN_MAX], names[SHOWN_NAMES];
     if (config->kind == TD_OPTIMIZER_MUON && config->lr == 0 && config->muon.adamw_lr > 0) {
-        return bad_spec(td_fail(TD_INVALID_ARGUMENT,
-                                "optimizer.adamw_lr follows the schedule as a share of "
-                                "optimizer.lr, which is 0; leave the matrices alone with "
-                                "lr_scale: 0 of a group instead"));
+        return td_bad_spec("optimizer.adamw_lr follows the schedule as a share of "
+                           "optimizer.lr, which is 0; leave the matrices alone with "
+                           "lr_scale: 0 of a group instead");
     }
     for (size_t i = 0; i < config->n_groups; i++) {
         const struct td_optimizer_group *group = &config->groups[i];
         for (const char *at = group->match; (at = next_pattern(at, pattern));) {
             if (names_any(state, pattern)) continue;
             list_parameters(state, names);
-            return bad_spec(td_fail(TD_INVALID_ARGUMENT,
-                                    "optimizer.groups[%zu].match: '%s' is the name of no "
-                                    "parameter; the model has %s",
-                                    i, pattern, names));
+            return td_bad_spec("optimizer.groups[%zu].match: '%s' is the name of no "
+                               "parameter; the model has %s",
+                               i, pattern, names);
         }
         if (owns_any(config, group, state)) continue;
-        return bad_spec(td_fail(TD_INVALID_ARGUMENT,
-                                "optimizer.groups[%zu]: all that '%s' names belongs to earlier "
-                                "groups already; put the narrower group first",
-                                i, group->match));
+        return td_bad_spec("optimizer.groups[%zu]: all that '%s' names belongs to earlier "
+                           "groups already; put the narrower group first",
+                           i, group->match);
     }
     return TD_OK;
 }

@@ -155,12 +155,10 @@ static td_status open_precision(struct td_rank *r) {
                        "precision '%s' scales the loss but lacks pre_backward or step_gate",
                        r->config->precision);
     if (r->config->optimizer.stochastic && facts->param != TD_BF16)
-        return td_status_with_class(
-            td_fail(TD_INVALID_ARGUMENT,
-                    "stochastic_rounding rounds bf16 weights, but precision '%s' stores them as "
-                    "%s; use `precision: bf16-true`",
-                    r->config->precision, td_dtype_name(facts->param)),
-            TD_CLASS_BAD_SPEC);
+        return td_bad_spec(
+            "stochastic_rounding rounds bf16 weights, but precision '%s' stores them as "
+            "%s; use `precision: bf16-true`",
+            r->config->precision, td_dtype_name(facts->param));
     return TD_OK;
 }
 

@@ -83,6 +83,9 @@ TD_MUST_USE td_status td_fail_errno(enum td_code code, const char *fmt, ...) TD_
 // harmless.
 TD_MUST_USE td_status td_fail_oom(void);
 
+// INVALID_ARGUMENT of class bad_spec: a mistake of the job that a person can mend, never retried.
+TD_MUST_USE td_status td_bad_spec(const char *fmt, ...) TD_PRINTF(1, 2);
+
 // Adds an outer context: the message becomes "<context>: <message>". TD_OK stays TD_OK.
 TD_MUST_USE td_status td_status_context(td_status s, const char *fmt, ...) TD_PRINTF(2, 3);
 

@@ -155,6 +155,14 @@ td_status td_fail_oom(void) {
     return &oom_record;
 }
 
+td_status td_bad_spec(const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    td_status s = td_vfail(TD_INVALID_ARGUMENT, fmt, ap);
+    va_end(ap);
+    return td_status_with_class(s, TD_CLASS_BAD_SPEC);
+}
+
 td_status td_status_context(td_status s, const char *fmt, ...) {
     if (!s || s == &oom_record) return s;
     TD_AUTO_FREE char *suffix = td_calloc(strlen(s->message) + 3, 1);

@@ -23,12 +23,11 @@ struct td_dataset {
 static td_status idx_open(const struct td_dataset_config *config, struct td_dataset **out_dataset) {
     const char *path = td_json_string(td_json_get(config->knobs, "path"), "");
     int64_t classes = td_json_int(td_json_get(config->knobs, "classes"), 10);
-    if (!*path || classes < 1 || classes > 256) {
-        td_status s = !*path ? td_fail(TD_INVALID_ARGUMENT, "data.path is missing: it is the "
-                                                            "directory of the four idx files")
-                             : td_fail(TD_INVALID_ARGUMENT,
-                                       "data.classes: expected 1 to 256, found %" PRId64, classes);
-        return td_status_with_class(s, TD_CLASS_BAD_SPEC);
+    if (!*path) {
+        return td_bad_spec("data.path is missing: it is the directory of the four idx files");
+    }
+    if (classes < 1 || classes > 256) {
+        return td_bad_spec("data.classes: expected 1 to 256, found %" PRId64, classes);
     }
     struct td_dataset *d = td_calloc(1, sizeof *d);
     if (!d) return td_fail_oom();

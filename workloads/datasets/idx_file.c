@@ -23,9 +23,7 @@ td_status td_idx_find(const char *dir, const char *stem, struct td_idx_file *out
     for (size_t i = 0; i < TD_COUNTOF(endings); i++) {
         int n = snprintf(out_file->path, sizeof out_file->path, "%s/%s%s", dir, stem, endings[i]);
         if (n < 0 || (size_t)n >= sizeof out_file->path) {
-            return td_status_with_class(
-                td_fail(TD_INVALID_ARGUMENT, "data.path is longer than %d bytes", TD_IDX_MAX_PATH),
-                TD_CLASS_BAD_SPEC);
+            return td_bad_spec("data.path is longer than %d bytes", TD_IDX_MAX_PATH);
         }
         if (td_fs_exists(out_file->path)) return TD_OK;
     }

@@ -111,10 +111,6 @@ static td_status open_half(struct td_dataset *d, int i, const char *x_path, cons
     return td_data_fail_text(x_path, 0, "shape and type of a sample", "those of data.x", "others");
 }
 
-static td_status bad_knobs(const char *what) {
-    return td_status_with_class(td_fail(TD_INVALID_ARGUMENT, "%s", what), TD_CLASS_BAD_SPEC);
-}
-
 static td_status npy_open(const struct td_dataset_config *config, struct td_dataset **out_dataset) {
     TD_AUTO(td_dataset) *d = td_calloc(1, sizeof *d);
     if (!d) return td_fail_oom();
@@ -124,9 +120,11 @@ static td_status npy_open(const struct td_dataset_config *config, struct td_data
     for (size_t i = 0; i < TD_COUNTOF(keys); i++)
         path[i] = td_json_string(td_json_get(config->knobs, keys[i]), "");
     d->classes = td_json_int(td_json_get(config->knobs, "classes"), 0);
-    if (!*path[0] || !*path[1]) return bad_knobs("data: x and y are missing: paths of two arrays");
-    if (!*path[2] != !*path[3]) return bad_knobs("data.val_x and data.val_y need each other");
-    if (d->classes < 0 || d->classes > MAX_CLASSES) return bad_knobs("data.classes: out of range");
+    if (!*path[0] || !*path[1])
+        return td_bad_spec("data: x and y are missing: paths of two arrays");
+    if (!*path[2] != !*path[3]) return td_bad_spec("data.val_x and data.val_y need each other");
+    if (d->classes < 0 || d->classes > MAX_CLASSES)
+        return td_bad_spec("data.classes: out of range");
     TD_TRY(open_half(d, 0, path[0], path[1]));
     if (*path[2]) TD_TRY(open_half(d, 1, path[2], path[3]));
     *out_dataset = td_steal(d);

@@ -79,11 +79,8 @@ static td_status read_knob(const struct td_json *knobs, const char *key, int64_t
                            int64_t least, int64_t most, int64_t *out_value) {
     int64_t v = td_json_int(td_json_get(knobs, key), fallback);
     if (v < least || v > most) {
-        return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
-                                            "data.%s: expected %" PRId64 " to %" PRId64
-                                            ", found %" PRId64,
-                                            key, least, most, v),
-                                    TD_CLASS_BAD_SPEC);
+        return td_bad_spec("data.%s: expected %" PRId64 " to %" PRId64 ", found %" PRId64, key,
+                           least, most, v);
     }
     *out_value = v;
     return TD_OK;
@@ -94,7 +91,7 @@ static td_status synthetic_open(const struct td_dataset_config *config,
     TD_AUTO(td_dataset) *d = td_calloc(1, sizeof *d);
     if (!d) return td_fail_oom();
     d->magic = td_dataset_magic;
-    int64_t samples, seed;
+    int64_t samples = 0, seed = 0;
     TD_TRY(read_knob(config->knobs, "samples", 1024, 1, INT32_MAX, &samples));
     TD_TRY(read_knob(config->knobs, "features", 16, 1, 1 << 20, &d->features));
     TD_TRY(read_knob(config->knobs, "classes", 4, 2, 1 << 20, &d->classes));

@@ -176,10 +176,8 @@ static td_status text_open(const struct td_dataset_config *config,
     int64_t block, stride;
     TD_TRY(td_windows_knobs(config->knobs, &block, &stride));
     if (!*path || !(fraction >= 0 && fraction < 1) || limit < 1) {
-        return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
-                                            "data: expected path, a val_fraction from 0 to below "
-                                            "1, and limit_bytes of at least 1"),
-                                    TD_CLASS_BAD_SPEC);
+        return td_bad_spec("data: expected path, a val_fraction from 0 to below "
+                           "1, and limit_bytes of at least 1");
     }
     struct td_span text = {0};
     TD_TRY(open_bytes(d, path, config->cache_dir, (size_t)limit, &text));

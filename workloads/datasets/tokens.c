@@ -69,10 +69,8 @@ static td_status tokens_open(const struct td_dataset_config *config,
     TD_TRY(td_windows_knobs(config->knobs, &block, &stride));
     const struct td_json *train = td_json_get(config->knobs, "train");
     if (!train || !train->first || d->vocab_size < 1) {
-        return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
-                                            "data.train: expected a list of files, and a "
-                                            "vocab_size of at least 1"),
-                                    TD_CLASS_BAD_SPEC);
+        return td_bad_spec("data.train: expected a list of files, and a "
+                           "vocab_size of at least 1");
     }
     TD_TRY(add_files(d, 0, train, block, stride));
     TD_TRY(add_files(d, 1, td_json_get(config->knobs, "val"), block, stride));

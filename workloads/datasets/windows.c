@@ -138,9 +138,7 @@ td_status td_windows_knobs(const struct td_json *knobs, int64_t *out_block, int6
         *out_stride = stride;
         return TD_OK;
     }
-    return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
-                                        "data.block_size and data.stride: expected 1 to %" PRId64
-                                        ", found %" PRId64 " and %" PRId64,
-                                        MAX_BLOCK, block, stride),
-                                TD_CLASS_BAD_SPEC);
+    return td_bad_spec("data.block_size and data.stride: expected 1 to %" PRId64 ", found %" PRId64
+                       " and %" PRId64,
+                       MAX_BLOCK, block, stride);
 }

@@ -8,14 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-td_status td_bad_spec(const char *fmt, ...) {
-    va_list ap;
-    va_start(ap, fmt);
-    td_status s = td_vfail(TD_INVALID_ARGUMENT, fmt, ap);
-    va_end(ap);
-    return td_status_with_class(s, TD_CLASS_BAD_SPEC);
-}
-
 struct td_shape td_shape_1(int64_t a) {
     return (struct td_shape){.n_dims = 1, .dim = {a}};
 }

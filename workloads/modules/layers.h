@@ -14,7 +14,6 @@
 
 enum { TD_LAYER_NAME_BYTES = 96 };
 
-TD_MUST_USE td_status td_bad_spec(const char *fmt, ...) TD_PRINTF(1, 2);
 struct td_shape td_shape_1(int64_t a);
 struct td_shape td_shape_2(int64_t a, int64_t b);
 // "3x28x28"
