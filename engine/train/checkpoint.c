@@ -138,10 +138,7 @@ td_status td_checkpointer_create(const struct td_checkpointer_options *options,
 
 void td_checkpointer_destroy(struct td_checkpointer *c) {
     if (!c) return;
-    if (c->snapshot) {
-        td_status_free(td_background_wait(c->o.background, TD_CHECKPOINT_PATIENCE_NS));
-        munmap(c->snapshot, c->snapshot_bytes);
-    }
+    if (c->snapshot) munmap(c->snapshot, c->snapshot_bytes);
     for (size_t i = 0; i < c->n_shards; i++)
         td_shard_finish(&c->shard[i]);
     td_status_free(atomic_load(&c->failure));

@@ -52,7 +52,8 @@ TD_MUST_USE td_status td_checkpointer_room(const struct td_state_table *state, u
 struct td_checkpointer;
 TD_MUST_USE td_status td_checkpointer_create(const struct td_checkpointer_options *options,
                                              struct td_checkpointer **out_checkpointer);
-void td_checkpointer_destroy(struct td_checkpointer *c); // accepts NULL; waits for the writer
+// Accepts NULL. The background thread, which may be writing, has to be destroyed before.
+void td_checkpointer_destroy(struct td_checkpointer *c);
 TD_DEFINE_AUTO(td_checkpointer, td_checkpointer_destroy);
 
 enum td_checkpointer_save_flags {

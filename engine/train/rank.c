@@ -682,8 +682,8 @@ void td_rank_fail(struct td_rank *r, td_status why) {
 
 void td_rank_destroy(struct td_rank *r) {
     if (!r) return;
+    td_background_destroy(r->background); // it may be writing the checkpointer's snapshot
     td_checkpointer_destroy(r->checkpointer);
-    td_background_destroy(r->background);
     td_programs_destroy(r->programs);
     if (r->arena_memory.bytes) r->accel_ops->mem_free(r->accel, r->arena_memory);
     for (int role = 0; role < TD_ROLE_COUNT; role++)

@@ -72,7 +72,7 @@ static int make(void **state) {
         .resumed_step = -1,
     };
     assert_ok(td_checkpointer_create(&options, &f->c));
-    assert_ok(td_background_wait(f->background, TD_NS_PER_S)); // its buffer has its pages
+    assert_ok(td_background_wait(f->background, TD_TEST_WAIT_NS)); // its buffer has its pages
     *state = f;
     return 0;
 }
@@ -80,8 +80,8 @@ static int make(void **state) {
 static int unmake(void **state) {
     struct fixture *f = *state;
     void *dir = f->dir;
-    td_checkpointer_destroy(f->c);
     td_background_destroy(f->background);
+    td_checkpointer_destroy(f->c);
     close(f->events.fd);
     td_events_finish(&f->events);
     f->ops->mem_free(f->accel, f->memory.region[TD_ROLE_PARAM]);
