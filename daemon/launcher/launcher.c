@@ -425,6 +425,9 @@ static void note_launched(struct td_launcher *l) {
     td_journal_set_int(&l->journal, line, "start_ticks", (int64_t)l->start_ticks);
     td_journal_set_str(&l->journal, line, "boot_id", l->boot_id);
     td_journal_set_str(&l->journal, line, "build", TD_VERSION);
+    td_journal_set_int(&l->journal, line, "epoch", (int64_t)l->o.epoch);
+    td_journal_set_int(&l->journal, line, "first_rank", l->o.first_rank);
+    td_journal_set_int(&l->journal, line, "n_ranks", l->o.n_ranks);
     td_journal_append(&l->journal, line);
 }
 

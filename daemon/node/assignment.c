@@ -3,13 +3,14 @@
 
 #include "daemon/node/assignment.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "lib/base/segments.h"
 #include "lib/spec/plan.h"
 
-enum { PLAN_MAX = 4 << 20, FILE_MAX = 16 << 10 };
+enum { PLAN_MAX = 4 << 20, FILE_MAX = 16 << 10, LAUNCHED_MAX = 4 << 10 };
 #define ASSIGNMENT_FILE "assignment.json"
 
 bool td_checkpoint_path_valid(const char *path) {
@@ -119,7 +120,7 @@ static td_status write_plan(const struct td_assignment *a, const char *plan_json
     TD_TRY(td_plan_print(&built, &text));
     char path[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(path, "%s/%s", dir, TD_SEGMENT_PLAN));
-    return td_fs_write(path, text.data, text.len, 0600, 0);
+    return td_fs_write(path, text.data, text.len, 0600, TD_FS_WRITE_DURABLE);
 }
 
 static td_status write_facts(const struct td_assignment *a, const char *dir) {
@@ -134,7 +135,7 @@ static td_status write_facts(const struct td_assignment *a, const char *dir) {
     TD_TRY(td_buf_str(&text, "}\n"));
     char path[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(path, "%s/%s", dir, ASSIGNMENT_FILE));
-    return td_fs_write(path, text.data, text.len, 0600, 0);
+    return td_fs_write(path, text.data, text.len, 0600, TD_FS_WRITE_DURABLE);
 }
 
 td_status td_assignment_write(const struct td_assignment *a, const char *plan_json, const char *dir,
@@ -172,4 +173,52 @@ td_status td_assignment_load(const char *dir, struct td_assignment *inout_assign
         return td_fail(TD_DATA_LOSS, "'%s' is not what a node of this version writes", path);
     }
     return TD_OK;
+}
+
+// ---- without the file ---------------------------------------------------------------------------
+static td_status rebuild_from_log(const char *dir, struct td_assignment *a) {
+    char path[TD_FS_PATH_BYTES], line[LAUNCHED_MAX];
+    TD_TRY(td_fs_path(path, "%s/%s", dir, TD_SEGMENT_EVENTS));
+    TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return td_fs_fail("open", path);
+    ssize_t n = read(fd, line, sizeof line);
+    const char *end = n > 0 ? memchr(line, '\n', (size_t)n) : NULL;
+    if (!end) return td_fail(TD_DATA_LOSS, "'%s' has no first line", path);
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_arena_create(1 << 20, &arena));
+    struct td_json *v;
+    TD_TRY_CTX(td_json_parse(arena, line, (size_t)(end - line), &v), "'%s'", path);
+    a->epoch = (uint64_t)td_json_int(td_json_get(v, "epoch"), 0);
+    a->first_rank = (uint32_t)td_json_int(td_json_get(v, "first_rank"), 0);
+    a->n_ranks = (uint32_t)td_json_int(td_json_get(v, "n_ranks"), 0);
+    if (a->n_ranks == 0 || a->n_ranks > TD_LAUNCH_RANKS_MAX) {
+        return td_fail(TD_DATA_LOSS, "the first line of '%s' does not name its ranks", path);
+    }
+    return TD_OK;
+}
+
+static td_status rebuild_from_plan(const char *dir, struct td_assignment *a) {
+    char path[TD_FS_PATH_BYTES], own[16];
+    TD_TRY(td_fs_path(path, "%s/%s", dir, TD_SEGMENT_PLAN));
+    TD_AUTO_BUF text;
+    td_buf_init(&text, PLAN_MAX);
+    TD_TRY(td_fs_read(path, PLAN_MAX, &text));
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_plan plan;
+    TD_TRY_CTX(parse_plan(td_buf_cstr(&text), &arena, &plan), "'%s'", path);
+    const char *checkpoints = plan.run.checkpoint_dir;
+    size_t len = strlen(checkpoints);
+    size_t end = (size_t)snprintf(own, sizeof own, "/a%u", a->attempt);
+    if (len <= end || len - end >= sizeof a->checkpoints ||
+        strcmp(checkpoints + len - end, own) != 0) {
+        return td_fail(TD_DATA_LOSS, "'%s' does not tell where checkpoints are", path);
+    }
+    snprintf(a->checkpoints, sizeof a->checkpoints, "%.*s", (int)(len - end), checkpoints);
+    a->stream_store = strcmp(plan.spec.checkpoint.store, "fs") != 0; // as the coordinator decides
+    return TD_OK;
+}
+
+td_status td_assignment_rebuild(const char *dir, struct td_assignment *inout_assignment) {
+    TD_TRY(rebuild_from_log(dir, inout_assignment));
+    return rebuild_from_plan(dir, inout_assignment);
 }

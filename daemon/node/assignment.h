@@ -8,7 +8,8 @@
 // (checkpoint.dir of the spec, else <state>/checkpoints; below it <job>/a<N>), the cache, and the
 // checkpoints to resume from. assignment.json in the attempt's directory keeps what is needed after
 // a restart: {"format":1,"epoch":E,"slots":S,"stream_store":B,"checkpoints":".../<job>",
-// "first_rank":F,"n_ranks":K}. Pure but for its files; loop thread.
+// "first_rank":F,"n_ranks":K}. If that file cannot be read, the plan and the first line of the log
+// tell enough of it to bring home what the attempt did. Pure but for its files; loop thread.
 
 #include "lib/base/arena.h"
 #include "lib/base/fsio.h"
@@ -42,6 +43,10 @@ TD_MUST_USE td_status td_assignment_write(const struct td_assignment *a, const c
                                           const char *dir, const char *state_dir);
 // assignment.json of a directory that was found; job and attempt are the caller's.
 TD_MUST_USE td_status td_assignment_load(const char *dir, struct td_assignment *inout_assignment);
+
+// The same from plan.json and events.log, but for the slots: for an attempt that is over.
+TD_MUST_USE td_status td_assignment_rebuild(const char *dir,
+                                            struct td_assignment *inout_assignment);
 
 // "a<N>/step-<n>", nothing else: what arrives becomes a path.
 bool td_checkpoint_path_valid(const char *path);

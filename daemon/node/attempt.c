@@ -193,8 +193,9 @@ static td_status read_record(struct td_local_attempt *a) {
     return TD_OK;
 }
 
-// Without its record a launcher cannot be found again, so it must not be alive. Nothing was ever
-// launched without one; what was, has ended now.
+// Without its record a launcher cannot be found again, so it must not be alive; without its
+// assignment an attempt cannot be counted among the running ones. Nothing was ever launched without
+// these; what was, has ended now.
 static td_status recover_unrecorded(struct td_local_attempt *a, td_status take_why) {
     TD_AUTO_STATUS td_status why = take_why;
     char events[TD_FS_PATH_BYTES];
@@ -213,7 +214,13 @@ static td_status recover_unrecorded(struct td_local_attempt *a, td_status take_w
 
 static td_status recover(struct td_local_attempt *a, const char *boot_id) {
     TD_AUTO_STATUS td_status unread = read_record(a); // first: it knows the socket
-    TD_TRY(td_assignment_load(a->dir, &a->assigned));
+    TD_AUTO_STATUS td_status unassigned = td_assignment_load(a->dir, &a->assigned);
+    if (unassigned) {
+        td_status gone = td_assignment_rebuild(a->dir, &a->assigned);
+        td_status_free(gone);
+        if (gone) return td_steal(unassigned);
+        if (!unread) unread = td_steal(unassigned);
+    }
     if (unread) return recover_unrecorded(a, td_steal(unread));
     a->rebooted = strcmp(a->boot_id, boot_id) != 0;
     td_status s = a->rebooted

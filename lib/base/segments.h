@@ -20,7 +20,8 @@
 //
 // Lines of events.log. Ranks' own lines (lib/base/rank_page.h) are forwarded with "rank" and
 // "real_ns" added. The launcher's own, "real_ns" in each:
-//   {"event":"launched","pid":P,"start_ticks":T,"boot_id":"..","build":"0.1.0"}   first line
+//   {"event":"launched","pid":P,"start_ticks":T,"boot_id":"..","build":"0.1.0",
+//    "epoch":E,"first_rank":F,"n_ranks":K}                                         first line
 //   {"event":"stop","mode":"checkpoint|now|kill","why":"node|orphan|signal|peer"}  asked of ranks
 //   {"event":"rank_exit","rank":R,"code":C,"signal":S,"class":"internal","message":"..",
 //    "last_words":"..","step":N,"dropped_bytes":D,"dropped_points":P}

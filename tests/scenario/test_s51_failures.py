@@ -209,26 +209,27 @@ def test_nothing_of_an_ended_attempt_stays_in_the_state_directory(daemon):
     assert not list(daemon.cluster.runtime.rglob("*.sock"))
 
 
-@pytest.mark.parametrize("what, spoil", [
-    ("record.json", lambda p: p.write_text("{")), ("record.json", lambda p: p.unlink()),
-    ("assignment.json", lambda p: p.write_bytes(b"\xff\0")),
-], ids=["unreadable record", "no record", "unreadable assignment"])
-def test_attempt_that_cannot_be_taken_over_is_fenced(daemon, what, spoil):
-    # All are kept: what ranks replaced while nobody could hear of it would be named, but gone.
-    job = daemon.submit(LONG, "trainer.devices=2", "trainer.max_steps=1000", "checkpoint.save_top_k=-1")
+@pytest.mark.parametrize("files, spoil", [
+    (["record.json"], lambda p: p.write_text("{")), (["record.json"], lambda p: p.unlink()),
+    (["assignment.json"], lambda p: p.write_bytes(b"\xff\0")), (["assignment.json"], lambda p: p.unlink()),
+    (["record.json", "assignment.json"], lambda p: p.write_text("")),
+], ids=["unreadable record", "no record", "unreadable assignment", "no assignment", "both empty"])
+def test_attempt_that_cannot_be_taken_over_is_fenced(daemon, files, spoil):
+    job = daemon.submit(LONG, "trainer.devices=2", "trainer.max_steps=1000")
     daemon.wait_step(job, 60)
-    until("a checkpoint is known", lambda: daemon.job(job).checkpoint)
+    known = until("a checkpoint is known", lambda: daemon.job(job).checkpoint)
     daemon.kill()
     pids = [daemon.launcher(job), *daemon.workers(job)]
-    spoil(daemon.state_dir / "attempts" / job / "a1" / what)
+    until("what is known is gone, save_top_k is 1", lambda: not (daemon.state_dir / "checkpoints" / job / known).exists())
+    for name in files:
+        spoil(daemon.state_dir / "attempts" / job / "a1" / name)
     daemon.start()
     until("it is gone before anything else starts", lambda: not any(alive(p) for p in pids))
     assert f"launcher killed pid={pids[0]}" in daemon.tail(100)
     done = daemon.finish(job)
     assert (done.attempt, done.restarts) == (2, 1)
-    assert min(p.step for p in daemon.points(job) if p.attempt == 2) > 1, "it went on from a checkpoint"
-    if what == "record.json":  # what was made while no daemon ran is there, too
-        daemon.losses(job, 1000, 2)
+    assert min(p.step for p in daemon.points(job) if p.attempt == 2) > 51, "it went on from a later checkpoint"
+    daemon.losses(job, 1000, 2)  # what was made while no daemon ran is there, too
 
 
 def test_planner_that_wants_too_much_memory_is_told_its_limit(cluster, tmp_path):

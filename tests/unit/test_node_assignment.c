@@ -101,12 +101,48 @@ static void test_directory_is_refused_when_its_facts_are_damaged(void **state) {
     }
 }
 
+static void test_assignment_is_rebuilt_when_only_plan_and_log_can_be_read(void **state) {
+    static const struct {
+        const char *launched, *checkpoint, *problem;
+        bool stream;
+    } rows[] = {
+        {"{\"event\":\"launched\",\"epoch\":9,\"first_rank\":4,\"n_ranks\":2}\n", "", NULL, true},
+        {"{\"event\":\"launched\",\"epoch\":9,\"first_rank\":4,\"n_ranks\":2}\nmore",
+         ",\"checkpoint\":{\"store\":\"fs\"}", NULL, false},
+        {"{\"event\":\"launched\",\"pid\":1}\n", "", "does not name its ranks", true},
+        {"{\"event\":\"launched\",\"epoch\":9,\"n_r", "", "no first line", true},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        struct td_assignment a, built = {.attempt = 2};
+        char plan[1024], path[TD_FS_PATH_BYTES], file[TD_FS_PATH_BYTES];
+        assert_ok(assigned(rows[i].checkpoint, NULL, *state, &a, plan));
+        snprintf(path, sizeof path, "%s/attempts/j-1/a2", (char *)*state);
+        assert_ok(td_assignment_write(&a, plan, path, *state));
+        assert_ok(td_fs_path(file, "%s/events.log", path));
+        assert_ok(td_fs_write(file, rows[i].launched, strlen(rows[i].launched), 0600, 0));
+        td_status s = td_assignment_rebuild(path, &built);
+        if (rows[i].problem) {
+            assert_fails(s, TD_DATA_LOSS, rows[i].problem);
+            continue;
+        }
+        assert_ok(s);
+        assert_int_equal(built.epoch, 9);
+        assert_int_equal(built.first_rank, 4);
+        assert_int_equal(built.n_ranks, 2);
+        assert_int_equal(built.stream_store, rows[i].stream);
+        assert_string_equal(built.checkpoints, a.checkpoints);
+        built.attempt = 3; // the plan is of another one
+        assert_fails(td_assignment_rebuild(path, &built), TD_DATA_LOSS, "where checkpoints are");
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_plan_gets_this_machines_paths_when_it_is_written),
         test_in_scratch(test_checkpoints_go_where_the_spec_says_when_it_does),
         test_in_scratch(test_assignment_is_refused_when_it_is_bad),
         test_in_scratch(test_directory_is_refused_when_its_facts_are_damaged),
+        test_in_scratch(test_assignment_is_rebuilt_when_only_plan_and_log_can_be_read),
     };
     return cmocka_run_group_tests_name("node_assignment", tests, NULL, NULL);
 }
