@@ -98,6 +98,7 @@ static void check_net(struct subject *s, const struct step_case *c,
     assert_int_equal(got.n, want.n);
     double most = 0, off = 0;
     for (size_t k = 0; k < want.n; k++) {
+        assert_true(isfinite(want.x[k]) && isfinite(got.x[k])); // fmax would pass over a NaN
         most = fmax(most, fabs(want.x[k]));
         off = fmax(off, fabs(got.x[k] - want.x[k]));
     }
