@@ -8,6 +8,7 @@
 //   session.c    channel to the daemon, unary calls, errors as people read them, exit codes
 //   json.c       protobuf-c messages as proto3 JSON
 //   table.c      aligned columns
+//   pages.c      a listing from its first page to its last
 //   follow.c     WatchJob until a job ends, across restarts of the daemon; progress.c draws it,
 //                epochs.c adds a line an epoch
 //   cmd_*.c      one verb, or verbs that differ by a word

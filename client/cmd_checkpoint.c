@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/session.h"
+#include "client/pages.h"
 #include "client/table.h"
 #include "lib/base/digest.h"
 #include "lib/base/fsio.h"
@@ -19,15 +19,15 @@ static const char *state_name(Traind__V1__Checkpoint__State state) {
     return v ? v->name : "UNKNOWN";
 }
 
-static td_status show_table(const Traind__V1__ListCheckpointsResponse *r) {
+static td_status show_table(const struct td_pages *p) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create((size_t)64 << 20, &arena));
     static const char *const heading[] = {"CHECKPOINT", "STATE", "STEP", "EPOCH",
                                           "SIZE",       "WHERE", "TIME", "NOTE"};
     struct td_table t;
     td_table_init(&t, arena, TD_COUNTOF(heading), heading);
-    for (size_t i = 0; i < r->n_checkpoints; i++) {
-        const Traind__V1__Checkpoint *c = r->checkpoints[i];
+    for (size_t i = 0; i < p->n_items; i++) {
+        const Traind__V1__Checkpoint *c = p->item[i];
         char size[32];
         TD_TRY(td_table_add(&t, "%s", c->path));
         TD_TRY(td_table_add(&t, "%s", state_name(c->state)));
@@ -41,27 +41,37 @@ static td_status show_table(const Traind__V1__ListCheckpointsResponse *r) {
     return td_table_print(&t);
 }
 
+static td_status show(struct td_session *s, enum td_output output, struct td_pages *p) {
+    if (output == TD_OUTPUT_TABLE) return show_table(p);
+    if (output == TD_OUTPUT_JSON) {
+        Traind__V1__ListCheckpointsResponse all = TRAIND__V1__LIST_CHECKPOINTS_RESPONSE__INIT;
+        all.checkpoints = (Traind__V1__Checkpoint **)p->item;
+        all.n_checkpoints = p->n_items;
+        all.next_page_token = p->next;
+        return td_session_print_json(s, &all.base);
+    }
+    for (size_t i = 0; i < p->n_items; i++) {
+        const Traind__V1__Checkpoint *c = p->item[i];
+        if (output == TD_OUTPUT_NAME) {
+            puts(c->path);
+        } else {
+            TD_TRY(td_session_print_json(s, &c->base));
+        }
+    }
+    return TD_OK;
+}
+
 td_status td_cmd_checkpoint_list(struct td_session *s, const struct td_flags *f, int *out_exit) {
     (void)out_exit;
     Traind__V1__ListCheckpointsRequest request = TRAIND__V1__LIST_CHECKPOINTS_REQUEST__INIT;
     request.job = (char *)(uintptr_t)f->args[0];
-    request.page_size = 1000;
-    TD_AUTO(td_rpc_message) *answer = NULL;
-    TD_TRY(td_session_call(s, "/traind.v1.CheckpointService/ListCheckpoints", &request.base,
-                           &traind__v1__list_checkpoints_response__descriptor, &answer));
-    const Traind__V1__ListCheckpointsResponse *r =
-        (const Traind__V1__ListCheckpointsResponse *)td_rpc_message_get(answer);
-    if (f->output == TD_OUTPUT_TABLE) return show_table(r);
-    if (f->output == TD_OUTPUT_JSON) return td_session_print_json(s, &r->base);
-    for (size_t i = 0; i < r->n_checkpoints; i++) {
-        if (f->output == TD_OUTPUT_NAME) {
-            const Traind__V1__Checkpoint *c = r->checkpoints[i];
-            puts(c->path);
-        } else {
-            TD_TRY(td_session_print_json(s, &r->checkpoints[i]->base));
-        }
-    }
-    return TD_OK;
+    struct td_pages pages = {0};
+    td_status failed =
+        td_pages_read(s, "/traind.v1.CheckpointService/ListCheckpoints", &request.base,
+                      &traind__v1__list_checkpoints_response__descriptor, "checkpoints", &pages);
+    if (!failed) failed = show(s, f->output, &pages);
+    td_pages_finish(&pages);
+    return failed;
 }
 
 // ---- download -----------------------------------------------------------------------------------

@@ -1,15 +1,13 @@
-// list: jobs, newest first, page by page until there are no more (at most 100 pages of 1000). The
-// table waits for the last page, because its columns are as wide as their widest cell; json prints
-// each page as it comes.
+// list: jobs, newest first, of one state or of all. Each form waits for the last page: the table
+// because its columns are as wide as their widest cell, json because it is one value. Jobs that
+// come or go between two pages may be missing or stand twice, as with any listing by pages.
 
 #include <stdio.h>
 #include <string.h>
 
+#include "client/pages.h"
 #include "client/progress.h"
-#include "client/session.h"
 #include "client/table.h"
-
-enum { PAGE_SIZE = 1000, MAX_PAGES = 100 };
 
 static td_status parse_state(const char *text, Traind__V1__Job__State *out_state) {
     const ProtobufCEnumValue *v =
@@ -41,16 +39,34 @@ static td_status add_row(struct td_table *t, const Traind__V1__Job *job) {
     return td_table_add(t, "%s", job->reason ? job->reason->text : "");
 }
 
-static td_status show_page(struct td_session *s, const struct td_flags *f, struct td_table *t,
-                           const Traind__V1__ListJobsResponse *page) {
-    if (f->output == TD_OUTPUT_JSON) return td_session_print_json(s, &page->base);
-    for (size_t i = 0; i < page->n_jobs; i++) {
-        if (f->output == TD_OUTPUT_JSONL) {
-            TD_TRY(td_session_print_json(s, &page->jobs[i]->base));
-        } else if (f->output == TD_OUTPUT_NAME) {
-            puts(page->jobs[i]->id);
+static td_status show_table(const struct td_pages *p) {
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_arena_create((size_t)256 << 20, &arena));
+    static const char *const heading[] = {"ID",   "NAME",    "STATE",   "STEP",
+                                          "LOSS", "ATTEMPT", "CREATED", "REASON"};
+    struct td_table table;
+    td_table_init(&table, arena, TD_COUNTOF(heading), heading);
+    for (size_t i = 0; i < p->n_items; i++) {
+        TD_TRY(add_row(&table, p->item[i]));
+    }
+    return td_table_print(&table);
+}
+
+static td_status show(struct td_session *s, enum td_output output, struct td_pages *p) {
+    if (output == TD_OUTPUT_TABLE) return show_table(p);
+    if (output == TD_OUTPUT_JSON) {
+        Traind__V1__ListJobsResponse all = TRAIND__V1__LIST_JOBS_RESPONSE__INIT;
+        all.jobs = (Traind__V1__Job **)p->item;
+        all.n_jobs = p->n_items;
+        all.next_page_token = p->next;
+        return td_session_print_json(s, &all.base);
+    }
+    for (size_t i = 0; i < p->n_items; i++) {
+        const Traind__V1__Job *job = p->item[i];
+        if (output == TD_OUTPUT_NAME) {
+            puts(job->id);
         } else {
-            TD_TRY(add_row(t, page->jobs[i]));
+            TD_TRY(td_session_print_json(s, &job->base));
         }
     }
     return TD_OK;
@@ -58,31 +74,17 @@ static td_status show_page(struct td_session *s, const struct td_flags *f, struc
 
 td_status td_cmd_list(struct td_session *s, const struct td_flags *f, int *out_exit) {
     (void)out_exit;
-    TD_AUTO(td_arena) *arena = NULL;
-    TD_TRY(td_arena_create((size_t)256 << 20, &arena));
-    static const char *const heading[] = {"ID",   "NAME",    "STATE",   "STEP",
-                                          "LOSS", "ATTEMPT", "CREATED", "REASON"};
-    struct td_table table;
-    td_table_init(&table, arena, TD_COUNTOF(heading), heading);
-    char token[256] = "";
-    for (int page = 0; page < MAX_PAGES; page++) {
-        Traind__V1__ListJobsRequest request = TRAIND__V1__LIST_JOBS_REQUEST__INIT;
-        Traind__V1__Job__State state;
-        request.page_size = PAGE_SIZE;
-        request.page_token = token;
-        if (f->state) {
-            TD_TRY(parse_state(f->state, &state));
-            request.n_states = 1;
-            request.states = &state;
-        }
-        TD_AUTO(td_rpc_message) *answer = NULL;
-        TD_TRY(td_session_call(s, "/traind.v1.JobService/ListJobs", &request.base,
-                               &traind__v1__list_jobs_response__descriptor, &answer));
-        const Traind__V1__ListJobsResponse *r =
-            (const Traind__V1__ListJobsResponse *)td_rpc_message_get(answer);
-        TD_TRY(show_page(s, f, &table, r));
-        snprintf(token, sizeof token, "%s", r->next_page_token);
-        if (!token[0]) break;
+    Traind__V1__ListJobsRequest request = TRAIND__V1__LIST_JOBS_REQUEST__INIT;
+    Traind__V1__Job__State state;
+    if (f->state) {
+        TD_TRY(parse_state(f->state, &state));
+        request.n_states = 1;
+        request.states = &state;
     }
-    return f->output == TD_OUTPUT_TABLE ? td_table_print(&table) : TD_OK;
+    struct td_pages pages = {0};
+    td_status failed = td_pages_read(s, "/traind.v1.JobService/ListJobs", &request.base,
+                                     &traind__v1__list_jobs_response__descriptor, "jobs", &pages);
+    if (!failed) failed = show(s, f->output, &pages);
+    td_pages_finish(&pages);
+    return failed;
 }

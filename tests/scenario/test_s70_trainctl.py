@@ -428,6 +428,16 @@ def test_metrics_of_a_long_job_fit_an_answer(daemon):
     assert len(rows) == 4000 and rows[-1].split()[1] == "4100", "the newest 4000 unless asked for more"
 
 
+def test_list_of_many_pages_is_one_value(cluster):
+    daemon = cluster.start("--role", "coordinator")
+    stubs, service = cluster.stubs.job, daemon.stub("Job")
+    made = [service.CreateJob(stubs.CreateJobRequest(spec=SPEC)).id for _ in range(1002)]
+    listed = daemon.ctl_json("list")
+    assert [job["id"] for job in listed["jobs"]] == made[::-1] and listed["next_page_token"] == ""
+    assert daemon.ctl("list", "-o", "name", check=OK).stdout.split() == made[::-1]
+    assert len(daemon.ctl("list", check=OK).stdout.splitlines()) == 1 + len(made)
+
+
 def test_example_specs_are_valid(daemon):
     for example in (pathlib.Path(__file__).resolve().parents[2] / "examples").glob("*.yaml"):
         json.loads(daemon.ctl("submit", example, "--dry-run", check=OK).stdout)

@@ -1,0 +1,48 @@
+// Members are found by name in the messages' descriptors, as json.c does, so that every listing
+// shares this. Bound: TD_MAX_PAGES pages; what is left over has a token, and the caller's reader is
+// told on stderr.
+
+#include "client/pages.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void *member(const ProtobufCMessage *m, const char *name, bool count) {
+    const ProtobufCFieldDescriptor *f =
+        protobuf_c_message_descriptor_get_field_by_name(m->descriptor, name);
+    TD_CHECK(f != NULL);
+    return (char *)(uintptr_t)m + (count ? f->quantifier_offset : f->offset);
+}
+
+static td_status take_page(struct td_pages *p, const ProtobufCMessage *answer, const char *items) {
+    size_t n = *(const size_t *)member(answer, items, true);
+    void *const *item = *(void *const *const *)member(answer, items, false);
+    void **more = td_realloc(p->item, (p->n_items + n + 1) * sizeof *more);
+    if (!more) return td_fail_oom();
+    p->item = more;
+    if (n) memcpy(p->item + p->n_items, item, n * sizeof *item);
+    p->n_items += n;
+    const char *next = *(const char *const *)member(answer, "next_page_token", false);
+    snprintf(p->next, sizeof p->next, "%s", next);
+    return TD_OK;
+}
+
+td_status td_pages_read(struct td_session *s, const char *method, ProtobufCMessage *request,
+                        const ProtobufCMessageDescriptor *response_type, const char *items,
+                        struct td_pages *p) {
+    *(uint32_t *)member(request, "page_size", false) = TD_PAGE_ITEMS;
+    *(char **)member(request, "page_token", false) = p->next;
+    do {
+        TD_TRY(td_session_call(s, method, request, response_type, &p->page[p->n]));
+        TD_TRY(take_page(p, td_rpc_message_get(p->page[p->n++]), items));
+    } while (p->next[0] && p->n < TD_MAX_PAGES);
+    if (p->next[0]) fprintf(stderr, "trainctl: only the first %zu are shown\n", p->n_items);
+    return TD_OK;
+}
+
+void td_pages_finish(struct td_pages *p) {
+    for (size_t i = 0; i < p->n; i++) {
+        td_rpc_message_destroy(p->page[i]);
+    }
+    free(p->item);
+}

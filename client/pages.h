@@ -1,0 +1,27 @@
+#ifndef TRAIND_CLIENT_PAGES_H
+#define TRAIND_CLIENT_PAGES_H
+
+// A listing from its first page to its last, so that what is printed is one table or one JSON
+// value, however many pages it took.
+
+#include "client/session.h"
+
+enum { TD_PAGE_ITEMS = 1000, TD_MAX_PAGES = 100 };
+
+struct td_pages {
+    struct td_rpc_message *page[TD_MAX_PAGES];
+    size_t n;
+    void **item; // the pages' messages, in order; they own them
+    size_t n_items;
+    char next[256]; // "" unless TD_MAX_PAGES were not enough
+};
+
+// request has page_size and page_token (both are set here), its answer next_page_token and the
+// repeated messages `items`. *p is zero; finish it in any case.
+TD_MUST_USE td_status td_pages_read(struct td_session *s, const char *method,
+                                    ProtobufCMessage *request,
+                                    const ProtobufCMessageDescriptor *response_type,
+                                    const char *items, struct td_pages *p);
+void td_pages_finish(struct td_pages *p);
+
+#endif
