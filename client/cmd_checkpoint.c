@@ -148,15 +148,16 @@ static td_status download_file(struct td_session *s, const Traind__V1__Checkpoin
     if (strchr(file->name, '/') || file->name[0] == '.') {
         return td_fail(TD_DATA_LOSS, "the checkpoint names a file '%s' outside itself", file->name);
     }
-    char path[1024], part[1040];
-    snprintf(path, sizeof path, "%s/%s", dir, file->name);
-    snprintf(part, sizeof part, "%s.part", path);
+    char path[TD_FS_PATH_BYTES], part[TD_FS_PATH_BYTES];
+    TD_TRY(td_fs_path(path, "%s/%s", dir, file->name));
+    TD_TRY(td_fs_path(part, "%s.part", path));
     TD_AUTO(td_digest) *digest = NULL;
     TD_TRY(td_digest_create(&digest));
     TD_AUTO_CLOSE int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (fd < 0) return td_fail_errno(TD_FAILED_PRECONDITION, "create '%s'", part);
     struct download d = {.fd = fd, .digest = digest, .name = file->name};
     td_status failed = stream_file(s, c, file, &d);
+    if (!failed && fsync(fd) != 0) failed = td_fs_fail("sync", part);
     if (!failed) failed = td_fs_rename(part, path);
     if (failed) unlink(part);
     return failed;
@@ -172,9 +173,8 @@ td_status td_cmd_checkpoint_download(struct td_session *s, const struct td_flags
     TD_TRY(td_session_call(s, "/traind.v1.CheckpointService/GetCheckpoint", &request.base,
                            &traind__v1__checkpoint__descriptor, &answer));
     const Traind__V1__Checkpoint *c = (const Traind__V1__Checkpoint *)td_rpc_message_get(answer);
-    char dir[512];
     const char *slash = strrchr(c->path, '/');
-    snprintf(dir, sizeof dir, "%s", f->out_path ? f->out_path : slash ? slash + 1 : c->path);
+    const char *dir = f->out_path ? f->out_path : slash ? slash + 1 : c->path;
     TD_TRY(td_session_local(td_fs_mkdirs(dir, 0755)));
     for (size_t i = 0; i < c->n_files; i++) {
         TD_TRY(download_file(s, c, c->files[i], dir));

@@ -310,6 +310,9 @@ def test_checkpoint_download_checks_digests_and_refuses_damage(done, tmp_path):
     older = listed[-1]["path"]
     daemon.ctl("checkpoint", "download", job, older, "-O", tmp_path / "older", check=OK)
     assert json.loads((tmp_path / "older/manifest.json").read_text())["step"] == int(older.split("-")[-1])
+    deep = tmp_path / "/".join([200 * "d"] * 4)
+    daemon.ctl("checkpoint", "download", job, "-O", deep, check=OK)
+    assert sorted(p.name for p in deep.iterdir()) == sorted(p.name for p in out.iterdir())
     victim = next(p for p in daemon.state_dir.rglob("model.safetensors") if f"{job}/{listed[0]['path']}" in str(p))
     data = bytearray(victim.read_bytes())
     data[-1] ^= 1
