@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "client/session.h"
-#include "lib/base/buf.h"
+#include "lib/base/fsio.h"
 
 // ---- flags --------------------------------------------------------------------------------------
 enum td_flag_bit {
@@ -353,6 +353,7 @@ int main(int argc, char **argv) {
     struct td_session session = {.flags = &parsed.flags};
     int code = TD_CTL_OK;
     td_status failed = verb->run(&session, &parsed.flags, &code);
+    if (!failed) failed = td_fs_flush_stdout(); // an answer that is cut off is none
     if (failed) code = td_session_explain(&session, failed);
     td_session_close(&session);
     return code;

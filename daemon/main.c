@@ -9,6 +9,7 @@
 
 #include "daemon/notify.h"
 #include "daemon/roles.h"
+#include "lib/base/fsio.h"
 #include "lib/base/log.h"
 #include "lib/rpc/loop.h"
 
@@ -62,6 +63,13 @@ static td_status run(const struct td_config *c) {
     return failed;
 }
 
+static int refuse(td_status take_status, int exit_code) {
+    if (!take_status) return 0;
+    fprintf(stderr, "traind: %s\n", td_status_message(take_status));
+    td_status_free(take_status);
+    return exit_code;
+}
+
 int main(int argc, char **argv) {
     struct td_config config;
     enum td_log_level level;
@@ -69,12 +77,8 @@ int main(int argc, char **argv) {
     signal(SIGHUP, SIG_IGN);
     td_status failed = td_config_read(argc, argv, &config);
     if (!failed) failed = td_log_level_parse(config.log_level, &level);
-    if (failed) {
-        fprintf(stderr, "traind: %s\n", td_status_message(failed));
-        td_status_free(failed);
-        return 2;
-    }
-    if (config.only_print) return 0;
+    if (failed) return refuse(failed, 2);
+    if (config.only_print) return refuse(td_fs_flush_stdout(), 1);
     td_log_set_level(level);
     failed = run(&config);
     if (!failed) {

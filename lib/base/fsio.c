@@ -105,6 +105,13 @@ td_status td_fd_write_all(int fd, const void *data, size_t bytes, const char *wh
     return TD_OK;
 }
 
+td_status td_fs_flush_stdout(void) {
+    bool failed_before = ferror(stdout);
+    if (fflush(stdout) == 0 && !failed_before) return TD_OK;
+    if (failed_before) errno = EIO; // which error it was, nobody kept
+    return td_fs_fail("write", "stdout");
+}
+
 static td_status write_and_close(int fd, const char *path, const void *data, size_t bytes,
                                  mode_t mode, int flags) {
     TD_AUTO_CLOSE int own = fd;

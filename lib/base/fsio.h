@@ -34,6 +34,8 @@ TD_MUST_USE td_status td_fs_absolute(const char *path, char *out, size_t out_byt
 TD_MUST_USE td_status td_fs_fail(const char *doing, const char *path);
 // Writes all bytes to a descriptor, through short writes and EINTR.
 TD_MUST_USE td_status td_fd_write_all(int fd, const void *data, size_t bytes, const char *what);
+// Hands on what stdio still holds for standard output; fails when any of it was not written.
+TD_MUST_USE td_status td_fs_flush_stdout(void);
 // Takes an exclusive lock file that names its holder; FAILED_PRECONDITION names the other holder
 // ("held by pid 123 (traind on host)"). The descriptor is the lock; closing releases it.
 TD_MUST_USE td_status td_fs_lock(const char *path, const char *holder, int *out_fd);

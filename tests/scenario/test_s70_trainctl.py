@@ -424,6 +424,14 @@ def test_output_into_a_closed_pipe_ends_quietly(done):
     assert ran.stdout.startswith("NAME") and ran.stderr == ""
 
 
+@pytest.mark.parametrize("command", ["trainctl version", "trainctl list", "trainctl list -o name", "traind --dump-spec"])
+def test_output_that_cannot_be_written_is_an_error(done, command):
+    daemon, job = done
+    env = dict(daemon.env, TRAIND_STATE_DIR=str(daemon.state_dir))
+    ran = subprocess.run(f"{BIN}/{command} > /dev/full", shell=True, env=env, timeout=30, capture_output=True, text=True)
+    assert ran.returncode == 1 and "write 'stdout'" in ran.stderr
+
+
 def test_metrics_of_a_long_job_fit_an_answer(daemon):
     job = daemon.submit(LONG.replace("[128, 512, 512, 8]", "[128, 128, 8]"), "trainer.max_steps=4100")
     daemon.finish(job)
