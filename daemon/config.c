@@ -128,17 +128,18 @@ static td_status derive(struct td_config *c) {
                                 geteuid() == 0, state_dir, sizeof state_dir));
     // Launchers and workers are given paths in both, and take only those that begin at the root.
     TD_TRY(td_fs_absolute(state_dir, c->state_dir, sizeof c->state_dir));
-    if (!c->runtime_dir[0]) {
-        const char *xdg = getenv("XDG_RUNTIME_DIR");
-        if (xdg && *xdg) {
-            snprintf(c->runtime_dir, sizeof c->runtime_dir, "%s/traind", xdg);
-        } else if (geteuid() == 0) {
-            snprintf(c->runtime_dir, sizeof c->runtime_dir, "/run/traind");
-        } else {
-            snprintf(c->runtime_dir, sizeof c->runtime_dir, "/tmp/traind-%u", geteuid());
-        }
+    char runtime_dir[TD_FS_PATH_BYTES];
+    const char *xdg = getenv("XDG_RUNTIME_DIR");
+    if (c->runtime_dir[0]) {
+        TD_TRY(td_fs_path(runtime_dir, "%s", c->runtime_dir));
+    } else if (xdg && *xdg) {
+        TD_TRY(td_fs_path(runtime_dir, "%s/traind", xdg));
+    } else if (geteuid() == 0) {
+        TD_TRY(td_fs_path(runtime_dir, "/run/traind"));
+    } else {
+        TD_TRY(td_fs_path(runtime_dir, "/tmp/traind-%u", geteuid()));
     }
-    TD_TRY(td_fs_absolute(c->runtime_dir, c->runtime_dir, sizeof c->runtime_dir));
+    TD_TRY(td_fs_absolute(runtime_dir, c->runtime_dir, sizeof c->runtime_dir));
     if (!c->token_file[0]) {
         int n = snprintf(c->token_file, sizeof c->token_file, "%s/token", c->state_dir);
         if (n >= (int)sizeof c->token_file) {

@@ -72,6 +72,12 @@ td_status td_inventory_read(const char *state_dir, const char *bin_dir, const ch
     TD_TRY(read_node_id(state_dir, inv.node_id, sizeof inv.node_id));
     TD_TRY(td_proc_boot_id(inv.boot_id));
     if (name && *name) {
+        size_t len = strlen(name);
+        if (len >= sizeof inv.name || !td_utf8_valid(name, len)) {
+            return td_fail(TD_INVALID_ARGUMENT,
+                           "the node's name has %zu bytes; it takes up to %zu, in UTF-8", len,
+                           sizeof inv.name - 1);
+        }
         snprintf(inv.name, sizeof inv.name, "%s", name);
     } else if (gethostname(inv.name, sizeof inv.name - 1) != 0) {
         snprintf(inv.name, sizeof inv.name, "%s", inv.node_id);

@@ -304,12 +304,21 @@ def test_address_that_is_not_loopback_is_refused(cluster, tmp_path, address):
     (["--listen", "nonsense"], ["HOST:PORT"]), (["--listen", "127.0.0.1:99999"], ["99999"]),
     (["--role", "king"], ["all, coordinator or node"]), (["--role", "node"], ["--coordinator"]),
     (["--slots", "-1"], ["--slots"]), (["--nothing"], ["nothing"]), (["extra"], ["extra"]),
-    (["--log-level", "loud"], ["loud"])])
+    (["--log-level", "loud"], ["loud"]),
+    (["--name", 128 * "n"], ["name", "127"]), (["--name", "\udcff"], ["name", "UTF-8"])])
 def test_wrong_usage_says_what_is_right(cluster, tmp_path, args, words):
     code, told = refused("--state-dir", tmp_path / "s", *args, env=cluster.env())
     assert code in (1, 2)
     for word in words:
         assert word in told, told
+
+
+def test_runtime_directory_whose_path_does_not_fit_is_refused(cluster, tmp_path):
+    env = cluster.env()
+    del env["TRAIND_RUNTIME_DIR"]
+    env["XDG_RUNTIME_DIR"] = str(tmp_path / "/".join([100 * "r"] * 6))
+    code, told = refused("--state-dir", tmp_path / "s", env=env)
+    assert code == 2 and "longer than 511 bytes" in told and not (tmp_path / (100 * "r")).exists()
 
 
 def test_token_that_others_can_read_is_refused(cluster, daemon):
