@@ -1,7 +1,7 @@
-// The inventory. Cores come from affinity and cgroup quota (lib/base/proc), memory from cgroup v2
-// or the machine, accelerators from the file names in lib/traind: loading one would cost the daemon
-// its few megabytes, and whether it works is found out by the planner, in a process of its own. The
-// node's id is random and kept, so that a renamed host is the same node.
+// The inventory. Cores and memory come from the machine and the cgroup (lib/base/proc),
+// accelerators from the file names in lib/traind: loading one would cost the daemon its few
+// megabytes, and whether it works is found out by the planner, in a process of its own. The node's
+// id is random and kept, so that a renamed host is the same node.
 
 #include "daemon/node/inventory.h"
 
@@ -37,16 +37,6 @@ static td_status read_node_id(const char *state_dir, char *out, size_t out_bytes
     return TD_OK;
 }
 
-static uint64_t read_memory(void) {
-    uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    TD_AUTO_BUF text;
-    td_buf_init(&text, 256);
-    td_status failed = td_fs_read("/sys/fs/cgroup/memory.max", 255, &text);
-    uint64_t limit = failed ? 0 : strtoull(td_buf_cstr(&text), NULL, 10); // "max" is 0
-    td_status_free(failed);
-    return limit > 0 && limit < machine ? limit : machine;
-}
-
 // Plugins are called accelerator-NAME.so; reference is part of every worker.
 static void find_accelerators(const char *bin_dir, struct td_inventory *inv) {
     static const char prefix[] = "accelerator-";
@@ -67,7 +57,7 @@ static void find_accelerators(const char *bin_dir, struct td_inventory *inv) {
 
 td_status td_inventory_read(const char *state_dir, const char *bin_dir, const char *name,
                             int32_t slots, struct td_inventory *out_inventory) {
-    struct td_inventory inv = {.cores = td_proc_n_cpus(), .memory_bytes = read_memory()};
+    struct td_inventory inv = {.cores = td_proc_n_cpus(), .memory_bytes = td_proc_memory_bytes()};
     inv.slots = slots > 0 ? slots : inv.cores;
     TD_TRY(read_node_id(state_dir, inv.node_id, sizeof inv.node_id));
     TD_TRY(td_proc_boot_id(inv.boot_id));

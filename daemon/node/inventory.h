@@ -14,7 +14,7 @@ struct td_inventory {
     char name[128];
     int32_t cores; // that this process may use
     int32_t slots;
-    uint64_t memory_bytes; // cgroup's limit if there is one, else the machine's
+    uint64_t memory_bytes; // that it may use
     char accelerator[TD_INVENTORY_ACCELERATORS][32];
     size_t n_accelerators;
 };

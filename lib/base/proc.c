@@ -198,34 +198,47 @@ td_status td_proc_boot_id(char out[37]) {
     return TD_OK;
 }
 
-// ---- cores --------------------------------------------------------------------------------------
-// Whole cores that cpu.max of one cgroup directory leaves; INT_MAX without a limit.
-static int cgroup_cores(const char *directory) {
+// ---- what the machine and our cgroups leave us --------------------------------------------------
+static td_status read_cgroup(const char *directory, const char *file, struct td_buf *out) {
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", directory);
+    snprintf(path, sizeof path, "/sys/fs/cgroup%s/%s", directory, file);
+    return td_fs_read(path, 127, out);
+}
+
+// Whole cores that cpu.max of one cgroup leaves; UINT64_MAX without a limit.
+static uint64_t cgroup_cores(const char *directory) {
     TD_AUTO_BUF text;
     td_buf_init(&text, 128);
-    TD_AUTO_STATUS td_status s = td_fs_read(path, 127, &text);
+    TD_AUTO_STATUS td_status s = read_cgroup(directory, "cpu.max", &text);
     long long quota, period;
-    if (s || sscanf(td_buf_cstr(&text), "%lld %lld", &quota, &period) != 2) return INT_MAX;
-    if (quota <= 0 || period <= 0) return INT_MAX;
-    return (int)TD_MIN(quota / period, INT_MAX);
+    if (s || sscanf(td_buf_cstr(&text), "%lld %lld", &quota, &period) != 2) return UINT64_MAX;
+    return quota > 0 && period > 0 ? (uint64_t)(quota / period) : UINT64_MAX;
+}
+
+// Bytes of memory.max, the same.
+static uint64_t cgroup_memory(const char *directory) {
+    TD_AUTO_BUF text;
+    td_buf_init(&text, 128);
+    TD_AUTO_STATUS td_status s = read_cgroup(directory, "memory.max", &text);
+    long long bytes;
+    if (s || sscanf(td_buf_cstr(&text), "%lld", &bytes) != 1) return UINT64_MAX; // "max"
+    return bytes > 0 ? (uint64_t)bytes : UINT64_MAX;
 }
 
 // The smallest limit of our cgroup and all above it (cgroup v2 only: the line "0::<path>").
-static int quota_cores(void) {
+static uint64_t cgroup_limit(uint64_t (*limit_of)(const char *directory)) {
     TD_AUTO_BUF text;
     td_buf_init(&text, CGROUP_MAX);
     TD_AUTO_STATUS td_status s = td_fs_read("/proc/self/cgroup", CGROUP_MAX, &text);
     char *line = s ? NULL : strstr(text.data ? text.data : "", "0::/");
-    if (!line) return INT_MAX;
+    if (!line) return UINT64_MAX;
     char *directory = line + 3;
     directory[strcspn(directory, "\n")] = '\0';
-    int cores = INT_MAX;
+    uint64_t limit = UINT64_MAX;
     for (;;) {
-        cores = TD_MIN(cores, cgroup_cores(directory));
+        limit = TD_MIN(limit, limit_of(directory));
         char *slash = strrchr(directory, '/');
-        if (!slash) return cores;
+        if (!slash) return limit;
         *slash = '\0';
     }
 }
@@ -235,5 +248,10 @@ int td_proc_n_cpus(void) {
     cpu_set_t set;
     int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
                                                             : (int)sysconf(_SC_NPROCESSORS_ONLN);
-    return TD_MAX(TD_MIN(cores, quota_cores()), 1);
+    return TD_MAX((int)TD_MIN((uint64_t)TD_MAX(cores, 1), cgroup_limit(cgroup_cores)), 1);
+}
+
+uint64_t td_proc_memory_bytes(void) {
+    uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    return TD_MIN(machine, cgroup_limit(cgroup_memory));
 }

@@ -43,5 +43,7 @@ TD_MUST_USE td_status td_proc_self_dir(char *out, size_t out_bytes);
 TD_MUST_USE td_status td_proc_boot_id(char out[37]);
 // Cores this process may use: affinity mask and cgroup v2 quota, at least 1.
 int td_proc_n_cpus(void);
+// Memory this process may use: the machine's, or the smallest memory.max of its cgroups (v2).
+uint64_t td_proc_memory_bytes(void);
 
 #endif

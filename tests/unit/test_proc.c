@@ -196,6 +196,8 @@ static void test_machine_is_described_when_asked(void **state) {
     assert_ok(td_proc_boot_id(boot));
     assert_int_equal(strlen(boot), 36);
     assert_in_range(td_proc_n_cpus(), 1, sysconf(_SC_NPROCESSORS_CONF));
+    assert_in_range(td_proc_memory_bytes(), 1 << 20,
+                    (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
 int main(int argc, char **argv) {
