@@ -30,6 +30,7 @@ struct td_checkpointer {
     bool final;
     int64_t held_ns;   // how long the last save held the loop
     int64_t last_step; // that was handed to the writer; -1: none
+    double best;       // monitored value of those; NaN: none yet
     uint64_t skipped;
     _Atomic(td_status) failure;
     struct td_retention *retention;
@@ -56,6 +57,23 @@ static void remove_leftovers(const char *attempt_dir) {
         globfree(&found);
     }
     td_status_free(s);
+}
+
+// ---- what is best -------------------------------------------------------------------------------
+
+// The value of the monitored metric; NaN: there is none.
+static double monitored(const struct td_checkpointer *c, const struct td_manifest *m) {
+    const char *name = c->o.config->monitor;
+    for (size_t i = 0; name && i < m->n_metrics; i++)
+        if (strcmp(m->metric[i].name, name) == 0) return m->metric[i].sum / m->metric[i].count;
+    return NAN;
+}
+
+// Better than all that were handed to the writer?
+static bool is_best(const struct td_checkpointer *c, const struct td_manifest *m) {
+    double value = monitored(c, m);
+    if (isnan(value) || isnan(c->best)) return !isnan(value);
+    return c->o.config->monitor_max ? value > c->best : value < c->best;
 }
 
 // ---- shards and their memory -------------------------------------------------------------------
@@ -124,6 +142,7 @@ td_status td_checkpointer_create(const struct td_checkpointer_options *options,
     if (!c) return td_fail_oom();
     c->o = *options;
     c->last_step = c->o.resumed_step;
+    c->best = NAN;
     if (is_owner(c)) {
         // Now, because a directory that cannot be made is better known before an hour of training.
         td_status s = td_fs_mkdirs(c->o.config->dir, 0755);
@@ -280,14 +299,6 @@ static void prune(struct td_checkpointer *c) {
     }
 }
 
-static double monitored(const struct td_checkpointer *c) {
-    const char *name = c->o.config->monitor;
-    for (size_t i = 0; name && i < c->manifest.n_metrics; i++)
-        if (strcmp(c->manifest.metric[i].name, name) == 0)
-            return c->manifest.metric[i].sum / c->manifest.metric[i].count;
-    return NAN;
-}
-
 // Without an answer the launcher is stuck or stopped, and training goes on all the same.
 static void await_points(struct td_checkpointer *c, uint32_t asked) {
     td_status s = td_metrics_await_drain(c->o.metrics, asked);
@@ -321,7 +332,7 @@ static td_status write_snapshot(struct td_checkpointer *c) {
     td_buf_init(&event, TD_EVENT_MAX);
     TD_TRY(append_event(c, path, label, bytes, digest, &event));
     td_events_send(c->o.events, event.data, event.len);
-    td_retention_add(c->retention, step, monitored(c));
+    td_retention_add(c->retention, step, monitored(c, &c->manifest));
     prune(c);
     return TD_OK;
 }
@@ -339,7 +350,8 @@ td_status td_checkpointer_save(struct td_checkpointer *c, const struct td_strate
     bool final = flags & TD_SAVE_FINAL;
     int64_t begin_ns = td_mono_now().ns;
     if (!is_owner(c)) return TD_OK;
-    if (final || !atomic_load(&c->prepared))
+    bool best = is_best(c, m);
+    if (final || best || !atomic_load(&c->prepared))
         TD_TRY(td_background_wait(c->o.background, TD_CHECKPOINT_PATIENCE_NS));
     TD_TRY(td_checkpointer_poll(c));
     if (m->progress.step == c->last_step) return TD_OK;
@@ -354,6 +366,7 @@ td_status td_checkpointer_save(struct td_checkpointer *c, const struct td_strate
     c->held_ns = td_mono_now().ns - begin_ns;
     TD_CHECK(td_background_submit(c->o.background, write_job, c)); // we are its only client
     c->last_step = m->progress.step;
+    if (best) c->best = monitored(c, m);
     if (!final) return TD_OK;
     TD_TRY(td_background_wait(c->o.background, TD_CHECKPOINT_PATIENCE_NS));
     return td_checkpointer_poll(c);

@@ -14,10 +14,11 @@
 // an attempt that goes on from here after this one was killed makes no others. Only then comes the
 // "checkpoint" event, and only then are older ones pruned (save_top_k) with a "removed" event each.
 // Paths are never rewritten. A periodic save that finds the buffer busy is skipped and counted; a
-// final one waits. Parameters that are not finite are not saved: class numeric. A failed write
-// leaves no file behind and is reported by the next poll: class disk. Bound: one snapshot
-// (parameters, buffers and optimizer state once more in memory). Thread: the training thread; the
-// buffer belongs to the background thread while it writes.
+// final one waits, and so does one whose monitored metric is the best so far (rejected: a second
+// buffer for it, as large as the whole state). Parameters that are not finite are not saved: class
+// numeric. A failed write leaves no file behind and is reported by the next poll: class disk.
+// Bound: one snapshot (parameters, buffers and optimizer state once more in memory). Thread: the
+// training thread; the buffer belongs to the background thread while it writes.
 
 #include "engine/train/background.h"
 #include "engine/train/events.h"

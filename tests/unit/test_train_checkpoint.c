@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <math.h>
+#include <poll.h>
 #include <semaphore.h>
 
 #include "accelerators/reference/reference.h"
@@ -141,6 +142,52 @@ static void test_periodic_save_is_skipped_and_counted_when_the_writer_is_busy(vo
     assert_true(td_fs_exists(path));
 }
 
+static void take_a_moment(void *arg) {
+    (void)arg;
+    (void)poll(NULL, 0, 50);
+}
+
+static td_status save_with(struct fixture *f, int64_t step, const char *metric, double value) {
+    struct td_manifest m = {.job = "j", .progress = {.step = step}};
+    td_manifest_add_metric(&m, metric, value * 4, 4);
+    return td_checkpointer_save(f->c, &f->memory, &m, 0);
+}
+
+static void test_periodic_save_waits_when_it_is_the_best_so_far(void **state) {
+    struct fixture *f = *state;
+    for (int larger = 0; larger < 2; larger++) {
+        const double sign = larger ? -1 : 1;
+        int step = 10 * larger;
+        uint64_t skipped = td_checkpointer_skipped(f->c);
+        sem_t release;
+        sem_init(&release, 0, 0);
+        f->config.monitor = larger ? "val_accuracy" : "val_loss";
+        f->config.monitor_max = larger;
+        assert_true(td_background_submit(f->background, take_a_moment, NULL));
+        assert_ok(save_with(f, step + 1, f->config.monitor, sign * 0.5 + larger * 2));
+        assert_int_equal(td_checkpointer_skipped(f->c), skipped);
+        assert_ok(td_background_wait(f->background, TD_TEST_WAIT_NS));
+        assert_true(td_background_submit(f->background, wait_for, &release));
+        assert_ok(save_with(f, step + 2, f->config.monitor, sign * 0.6 + larger * 2));
+        assert_ok(save_with(f, step + 3, f->config.monitor, sign * 0.5 + larger * 2));
+        assert_ok(save_with(f, step + 4, f->config.monitor, (double)NAN));
+        assert_ok(save_with(f, step + 5, "train_loss", 0.1));
+        assert_int_equal(td_checkpointer_skipped(f->c), skipped + 4);
+        sem_post(&release);
+        assert_ok(td_background_wait(f->background, TD_TEST_WAIT_NS));
+        sem_destroy(&release);
+        assert_true(td_background_submit(f->background, take_a_moment, NULL));
+        assert_ok(save_with(f, step + 6, f->config.monitor, sign * 0.4 + larger * 2));
+        assert_int_equal(td_checkpointer_skipped(f->c), skipped + 4);
+        assert_ok(td_background_wait(f->background, TD_TEST_WAIT_NS));
+        for (int i = 1; i <= 6; i++) {
+            char path[4096];
+            snprintf(path, sizeof path, "%s/step-%d/manifest.json", f->dir, step + i);
+            assert_int_equal(td_fs_exists(path), i == 1 || i == 6);
+        }
+    }
+}
+
 static void test_checkpoint_is_committed_after_the_points_before_it_are_drained(void **state) {
     struct fixture *f = *state;
     struct td_rank_page page = {0};
@@ -235,6 +282,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(test_save_holds_the_value_of_its_call),
         CASE(test_periodic_save_is_skipped_and_counted_when_the_writer_is_busy),
+        CASE(test_periodic_save_waits_when_it_is_the_best_so_far),
         CASE(test_checkpoint_is_committed_after_the_points_before_it_are_drained),
         CASE(test_a_step_is_saved_once),
         CASE(test_parameters_are_not_saved_when_they_are_not_finite),
