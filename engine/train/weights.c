@@ -157,14 +157,6 @@ static td_status misfit(struct weights *w, const char *fmt, ...) {
     return td_buf_printf(&w->misfits, "%s%s", w->n_misfits++ ? "; " : "", text);
 }
 
-static void print_shape(const struct td_shape *s, char *out, size_t bytes) {
-    size_t len = (size_t)snprintf(out, bytes, "(");
-    for (int d = 0; d < s->n_dims && len < bytes; d++)
-        len +=
-            (size_t)snprintf(out + len, bytes - len, "%s%lld", d ? ", " : "", (long long)s->dim[d]);
-    if (len < bytes) snprintf(out + len, bytes - len, ")");
-}
-
 static struct entry *find(struct weights *w, const char *name) {
     const struct td_module_ops *ops = w->o->module_ops;
     struct entry *e = td_map_get(w->by_name, name);
@@ -180,8 +172,8 @@ static td_status match(struct weights *w, uint32_t index) {
     const struct td_tensor *from = e->tensor;
     if (!td_shape_equal(&from->shape, &t->shape)) {
         char theirs[128], ours[128];
-        print_shape(&from->shape, theirs, sizeof theirs);
-        print_shape(&t->shape, ours, sizeof ours);
+        td_shape_print(&from->shape, theirs, sizeof theirs);
+        td_shape_print(&t->shape, ours, sizeof ours);
         return misfit(w, "'%s' has shape %s, the model's is %s", from->name, theirs, ours);
     }
     if (from->dtype != t->dtype && !(td_is_float(from->dtype) && td_is_float(t->dtype))) {

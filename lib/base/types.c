@@ -7,6 +7,8 @@
 
 #include "traind/types.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "lib/base/base.h"
@@ -62,4 +64,12 @@ bool td_shape_bytes(const struct td_shape *s, size_t elem_bytes, size_t *out_byt
     }
     *out_bytes = is_empty ? 0 : bytes;
     return true;
+}
+
+void td_shape_print(const struct td_shape *s, char *out, size_t out_bytes) {
+    size_t len = (size_t)snprintf(out, out_bytes, "(");
+    for (int i = 0; i < s->n_dims && len < out_bytes; i++) {
+        len += (size_t)snprintf(out + len, out_bytes - len, "%s%" PRId64, i ? ", " : "", s->dim[i]);
+    }
+    if (len < out_bytes) snprintf(out + len, out_bytes - len, ")");
 }

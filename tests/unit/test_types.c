@@ -27,6 +27,18 @@ static void test_shape_counts_and_compares_when_dims_vary(void **state) {
     assert_true(td_shape_equal(&a, &b));
 }
 
+static void test_shape_is_cut_when_there_is_no_room(void **state) {
+    (void)state;
+    const struct td_shape scalar = {0}, two = {2, {3, 45}};
+    char text[16];
+    td_shape_print(&scalar, text, sizeof text);
+    assert_string_equal(text, "()");
+    td_shape_print(&two, text, sizeof text);
+    assert_string_equal(text, "(3, 45)");
+    td_shape_print(&two, text, 6);
+    assert_string_equal(text, "(3, 4");
+}
+
 static void test_shape_has_no_bytes_when_its_product_overflows(void **state) {
     (void)state;
     const struct td_shape scalar = {0}, empty = {3, {3, 0, 4}}, negative = {2, {3, -4}};
@@ -46,6 +58,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dtype_row_is_whole_when_any_dtype),
         cmocka_unit_test(test_shape_counts_and_compares_when_dims_vary),
+        cmocka_unit_test(test_shape_is_cut_when_there_is_no_room),
         cmocka_unit_test(test_shape_has_no_bytes_when_its_product_overflows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

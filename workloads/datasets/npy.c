@@ -42,14 +42,6 @@ static void npy_close(struct td_dataset *d) {
 TD_DEFINE_AUTO(td_dataset, npy_close);
 
 // ---- checking -----------------------------------------------------------------------------------
-static void shape_text(const struct td_shape *s, char *out, size_t out_bytes) {
-    size_t at = (size_t)snprintf(out, out_bytes, "(");
-    for (int32_t d = 0; d < s->n_dims && at < out_bytes; d++) {
-        at += (size_t)snprintf(out + at, out_bytes - at, "%s%" PRId64, d ? ", " : "", s->dim[d]);
-    }
-    if (at < out_bytes) snprintf(out + at, out_bytes - at, ")");
-}
-
 static td_status check_shapes(const char *x_path, const char *y_path, const struct half *h) {
     const struct td_shape *x = &h->x.shape, *y = &h->y.shape;
     if (x->n_dims < 2) {
@@ -58,7 +50,7 @@ static td_status check_shapes(const char *x_path, const char *y_path, const stru
     }
     if (y->n_dims < 1 || td_shape_elems(y) != y->dim[0]) {
         char found[96];
-        shape_text(y, found, sizeof found);
+        td_shape_print(y, found, sizeof found);
         return td_data_fail_text(y_path, 0, "shape of the labels", "(n) or (n, 1)", found);
     }
     if (!td_npy_is_integer(h->y.kind)) {
