@@ -203,6 +203,17 @@ bool td_product_absorbs(const struct td_product_site *site, td_node cast);
 // The parameter that v is or is cast from: its address and type. NULL: none.
 const char *td_product_param(const struct td_product_site *s, td_value v, enum td_dtype *out_dtype);
 
+// ---- kernels_reduce.c ---------------------------------------------------------------------------
+// y (cols) = the sum of the rows of x (rows, cols), or y += that.
+struct td_columns {
+    const void *x;
+    void *y;
+    enum td_dtype from, to;
+    int64_t rows, cols;
+    bool accumulate;
+};
+void td_columns_sum(const struct td_columns *a, int32_t n_threads);
+
 // ---- head.c -------------------------------------------------------------------------------------
 // Takes linear_ce and linear_ce_grad, if there are products of their types.
 TD_MUST_USE td_status td_head_take(struct td_kernel *k, const struct td_product_site *site,

@@ -5,10 +5,10 @@
 // How many rows: turns are as even as they go, of at most CHUNK_BYTES of logits and MOST_ROWS.
 // Every turn but the first reads and writes all of dw besides, which at 768 columns and 50257
 // classes adds a tenth to that product with 128 rows, a twentieth with 256 (f32). dw is added to in
-// the order of the rows: same bits every time. A dw of 16 bits is summed in f32 in the scratch and
-// rounded when the last turn is done. Rejected: classes in turns instead of rows. Each
-// part of dw would be made at once, but the logits twice, since a row's gradient needs the sum over
-// all its classes.
+// the order of the rows: same bits every time. Gradients of 16 bits, dw and dbias, are summed in
+// f32 in the scratch and rounded when the last turn is done. Rejected: classes in turns instead of
+// rows. Each part of dw would be made at once, but the logits twice, since a row's gradient needs
+// the sum over all its classes.
 
 #include <string.h>
 
@@ -27,11 +27,10 @@ struct turn {
 struct head {
     int64_t rows, cols, classes; // x (rows, cols), w (classes, cols)
     struct turn whole, rest;     // rows 0: there are none of this kind
-    bool grads, seeded;
-    uint32_t weights;                                // operand, 0: none
-    size_t z_at, row_loss_at, row_right_at, room_at; // bytes from the start of the scratch
-    bool sums;                                       // dw has 16 bits: its sum is
-    size_t sum_at;                                   // in the scratch, too
+    struct td_head_operands at;
+    bool sums; // gradients have 16 bits
+    // Bytes from the start of the scratch.
+    size_t z_at, row_loss_at, row_right_at, room_at, dw_at, dbias_at;
 };
 
 static const struct td_value_info *value_of(const struct td_product_site *s, td_value v) {
@@ -47,23 +46,23 @@ static struct td_gemm_spec spec_of(const struct td_product_site *s, const struct
                                 .operands = w->dtype,
                                 .result = w->dtype};
     spec.param = td_product_param(s, n->inputs[1], &spec.stored);
+    spec.has_bias = n->attrs.biased;
+    spec.bias = w->dtype;
     return spec;
 }
 
-static bool has_seed(const struct td_product_site *s, const struct td_node_info *n) {
-    return n->op == TD_OP_LINEAR_CE_GRAD && n->n_inputs > 4 &&
-           value_of(s, n->inputs[4])->shape.n_dims == 0;
-}
-
 static bool is_taken(const struct td_product_site *s, const struct td_node_info *n) {
+    struct td_head_operands at = td_head_operands(n->op, &n->attrs, n->n_inputs);
     const struct td_shape *w = &value_of(s, n->inputs[1])->shape;
     enum td_dtype t = value_of(s, n->inputs[0])->dtype;
     bool fits = td_gemm_takes(t, t) && td_gemm_takes(t, TD_F32) && w->dim[1] > 0;
     for (uint32_t i = 3; i < n->n_inputs; i++) {
         enum td_dtype other = value_of(s, n->inputs[i])->dtype;
-        bool dw = i == 3 && n->op == TD_OP_LINEAR_CE_GRAD;
-        fits &= other == TD_F32 || (dw && other == t);
+        bool grad = i == at.dw || i == at.dbias;
+        fits &= i == at.bias || other == TD_F32 || (grad && other == t);
     }
+    if (at.dbias)
+        fits &= value_of(s, n->inputs[at.dbias])->dtype == value_of(s, n->inputs[at.dw])->dtype;
     return fits;
 }
 
@@ -95,10 +94,10 @@ static td_status make_turn(const struct td_product_site *s, const struct head *h
     if (!t->rows) return TD_OK;
     z.m = dx.m = t->rows;
     TD_TRY(td_gemm_create(s->dnnl, &z, &t->z));
-    if (!h->grads) return TD_OK;
+    if (!h->at.dw) return TD_OK;
     dx.k = h->classes;
     dx.n = h->cols;
-    dx.trans_b = false;
+    dx.trans_b = dx.has_bias = false;
     TD_TRY(td_gemm_create(s->dnnl, &dx, &t->dx));
     dw = (struct td_gemm_spec){.m = h->classes,
                                .n = h->cols,
@@ -138,9 +137,11 @@ static void lay_scratch(struct head *h, struct td_kernel *k) {
     h->row_loss_at = td_align_up(h->z_at + z_bytes, 64);
     h->row_right_at = h->row_loss_at + td_align_up((size_t)h->rows * sizeof(float), 64);
     h->room_at = h->row_right_at + td_align_up((size_t)h->rows, 64);
-    h->sum_at = td_align_up(h->room_at + td_loss_room_bytes(t, h->classes, k->n_threads), 64);
-    k->scratch_bytes = h->sum_at;
-    if (h->sums) k->scratch_bytes += (size_t)(h->classes * h->cols) * sizeof(float);
+    h->dw_at = td_align_up(h->room_at + td_loss_room_bytes(t, h->classes, k->n_threads), 64);
+    h->dbias_at = h->dw_at;
+    if (h->sums) h->dbias_at += td_align_up((size_t)(h->classes * h->cols) * sizeof(float), 64);
+    k->scratch_bytes = h->dbias_at;
+    if (h->sums && h->at.dbias) k->scratch_bytes += (size_t)h->classes * sizeof(float);
 }
 
 // ---- running ------------------------------------------------------------------------------------
@@ -150,8 +151,8 @@ struct rows {
     struct td_loss loss;
     const char *x;
     char *dx;
-    const void *w;
-    void *dw; // or its sum
+    const void *w, *bias;
+    float *dw, *dbias; // or their sums
 };
 
 static td_status run_turn(struct rows *a, const struct turn *t, int64_t from, bool packed) {
@@ -165,10 +166,13 @@ static td_status run_turn(struct rows *a, const struct turn *t, int64_t from, bo
     loss.label += from;
     loss.row_loss += from;
     loss.row_right += from;
-    TD_TRY(product(t->z, x, a->w, NULL, loss.d));
+    TD_TRY(product(t->z, x, a->w, a->bias, loss.d));
     td_loss_rows(&loss, a->k->n_threads);
-    if (!h->grads) return TD_OK;
+    if (!h->at.dw) return TD_OK;
     bool first = from == 0 && (h->sums || !a->k->attrs.accumulate);
+    const struct td_columns columns = {loss.d,  a->dbias,   a->loss.type, TD_F32,
+                                       t->rows, h->classes, !first};
+    if (a->dbias) td_columns_sum(&columns, a->k->n_threads);
     TD_TRY(product(t->dx, loss.d, a->w, NULL, a->dx + (size_t)from * row_bytes));
     return td_gemm_run(first ? t->dw : t->dw_more, loss.d, x, NULL, a->dw);
 }
@@ -176,8 +180,9 @@ static td_status run_turn(struct rows *a, const struct turn *t, int64_t from, bo
 static td_status run_turns(struct rows *a) {
     const struct head *h = a->k->own;
     int64_t at = 0;
-    if (!h->rows && h->grads && (h->sums || !a->k->attrs.accumulate)) {
+    if (!h->rows && h->at.dw && (h->sums || !a->k->attrs.accumulate)) {
         memset(a->dw, 0, (size_t)(h->classes * h->cols) * sizeof(float));
+        if (a->dbias) memset(a->dbias, 0, (size_t)h->classes * sizeof(float));
     }
     for (; h->whole.rows && at + h->whole.rows <= h->rows; at += h->whole.rows) {
         TD_TRY(run_turn(a, &h->whole, at, at > 0));
@@ -185,7 +190,7 @@ static td_status run_turns(struct rows *a) {
     return h->rest.rows ? run_turn(a, &h->rest, at, false) : TD_OK;
 }
 
-// The sum becomes dw, or is added to it, a few elements at a time.
+// A sum becomes the gradient, or is added to it, a few elements at a time.
 struct sum {
     const float *from;
     void *to;
@@ -210,11 +215,29 @@ static void put_range(const void *arg, int64_t begin, int64_t end) {
     }
 }
 
-static void put_sum(const struct rows *a) {
+static void put_sum(const struct rows *a, const float *from, uint32_t operand, int64_t n) {
+    const struct td_kernel *k = a->k;
+    struct sum s = {from, td_operand_at(&k->in[operand], a->r), k->in_dtype[operand],
+                    k->attrs.accumulate};
+    td_parallel(k->n_threads, n, GRAIN, put_range, &s);
+}
+
+static void put_sums(const struct rows *a) {
     const struct head *h = a->k->own;
-    struct sum s = {a->dw, td_operand_at(&a->k->in[3], a->r), a->k->in_dtype[3],
-                    a->k->attrs.accumulate};
-    td_parallel(a->k->n_threads, h->classes * h->cols, GRAIN, put_range, &s);
+    if (!h->sums) return;
+    put_sum(a, a->dw, h->at.dw, h->classes * h->cols);
+    if (a->dbias) put_sum(a, a->dbias, h->at.dbias, h->classes);
+}
+
+// Where gradients are summed.
+static void find_sums(struct rows *a, char *scratch) {
+    const struct head *h = a->k->own;
+    if (!h->at.dw) return;
+    a->dx = td_operand_at(&a->k->out[2], a->r);
+    a->dw = h->sums ? (float *)(scratch + h->dw_at) : td_operand_at(&a->k->in[h->at.dw], a->r);
+    if (!h->at.dbias) return;
+    a->dbias =
+        h->sums ? (float *)(scratch + h->dbias_at) : td_operand_at(&a->k->in[h->at.dbias], a->r);
 }
 
 static td_status run_head(const struct td_kernel *k, const struct td_run *r) {
@@ -226,7 +249,7 @@ static td_status run_head(const struct td_kernel *k, const struct td_run *r) {
         .loss = {.logits = scratch + h->z_at,
                  .type = k->in_dtype[0],
                  .label = td_operand_at(&k->in[2], r),
-                 .weight = h->weights ? td_operand_at(&k->in[h->weights], r) : NULL,
+                 .weight = h->at.weights ? td_operand_at(&k->in[h->at.weights], r) : NULL,
                  .d = scratch + h->z_at,
                  .row_loss = (float *)(scratch + h->row_loss_at),
                  .row_right = (uint8_t *)(scratch + h->row_right_at),
@@ -237,16 +260,16 @@ static td_status run_head(const struct td_kernel *k, const struct td_run *r) {
                  .attrs = &k->attrs},
         .x = td_operand_at(&k->in[0], r),
         .w = td_operand_at(&k->in[1], r),
-        .dx = h->grads ? td_operand_at(&k->out[2], r) : NULL,
+        .bias = h->at.bias ? td_operand_at(&k->in[h->at.bias], r) : NULL,
     };
-    if (h->grads) a.dw = h->sums ? scratch + h->sum_at : td_operand_at(&k->in[3], r);
+    find_sums(&a, scratch);
     double weights = 0;
     if (a.loss.type == TD_F32) a.loss.room = NULL;
     TD_TRY(td_loss_weigh(&a.loss, &weights));
     a.loss.share = weights > 0 ? (float)(1 / weights) : 0;
-    if (h->seeded) a.loss.share *= *(const float *)td_operand_at(&k->in[4], r);
+    if (h->at.seed) a.loss.share *= *(const float *)td_operand_at(&k->in[h->at.seed], r);
     TD_TRY(run_turns(&a));
-    if (h->sums) put_sum(&a);
+    put_sums(&a);
     *(float *)td_operand_at(&k->out[0], r) = td_loss_mean(a.loss.row_loss, h->rows, weights);
     *(float *)td_operand_at(&k->out[1], r) = td_loss_right(a.loss.row_right, h->rows);
     return TD_OK;
@@ -264,11 +287,8 @@ td_status td_head_take(struct td_kernel *k, const struct td_product_site *site, 
     h->rows = k->shape[0].dim[0];
     h->cols = k->shape[1].dim[1];
     h->classes = k->shape[1].dim[0];
-    h->grads = k->op == TD_OP_LINEAR_CE_GRAD;
-    h->seeded = has_seed(site, node);
-    h->sums = h->grads && k->in_dtype[3] != TD_F32;
-    uint32_t first = h->grads ? 4u + h->seeded : 3;
-    h->weights = k->n_in > first ? first : 0;
+    h->at = td_head_operands(k->op, &k->attrs, k->n_in);
+    h->sums = h->at.dw && k->in_dtype[h->at.dw] != TD_F32;
     if (forward.param) k->in[1] = (struct td_operand){.base = (char *)(uintptr_t)forward.param};
     choose_rows(h, k->in_dtype[0]);
     TD_TRY(make_turn(site, h, &forward, &h->whole));

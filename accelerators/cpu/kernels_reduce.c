@@ -13,14 +13,6 @@
 enum { GRAIN = 8192, COLUMN_GRAIN = 64, CHUNK = 512, ROWS = 8, COLUMNS = 2048 };
 
 // ---- reduce_sum ---------------------------------------------------------------------------------
-struct columns_arg {
-    const void *x;
-    void *y;
-    enum td_dtype from, to;
-    int64_t rows, cols;
-    bool accumulate;
-};
-
 // y += eight rows of x, one after the other: the same bits as by eight sums, and y passes through
 // the registers once.
 #define ADD_ROWS(name, type, value)                                                                \
@@ -44,7 +36,7 @@ ADD_ROWS(add_bf16, uint16_t, td_f32_of_bf16)
 ADD_ROWS(add_f16, uint16_t, td_f32_of_f16)
 
 static void columns_range(const void *arg, int64_t begin, int64_t end) {
-    const struct columns_arg *a = arg;
+    const struct td_columns *a = arg;
     float sum[COLUMNS];
     for (int64_t at = begin; at < end; at += COLUMNS) {
         int64_t n = TD_MIN((int64_t)COLUMNS, end - at);
@@ -61,6 +53,10 @@ static void columns_range(const void *arg, int64_t begin, int64_t end) {
         }
         td_cpu_put(a->to, sum, n, a->y, at);
     }
+}
+
+void td_columns_sum(const struct td_columns *a, int32_t n_threads) {
+    td_parallel(n_threads, a->cols, COLUMN_GRAIN, columns_range, a);
 }
 
 // Any broadcast's gradient: each element of x belongs to one element of y.
@@ -96,9 +92,9 @@ static td_status run_reduce_sum(const struct td_kernel *k, const struct td_run *
         reduce_any(k, x, y);
         return TD_OK;
     }
-    struct columns_arg a = {x,       y,       k->in_dtype[0],     k->out_dtype[0],
-                            k->rows, k->cols, k->attrs.accumulate};
-    td_parallel(k->n_threads, k->cols, COLUMN_GRAIN, columns_range, &a);
+    struct td_columns a = {x,       y,       k->in_dtype[0],     k->out_dtype[0],
+                           k->rows, k->cols, k->attrs.accumulate};
+    td_columns_sum(&a, k->n_threads);
     return TD_OK;
 }
 

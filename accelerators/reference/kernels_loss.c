@@ -19,17 +19,15 @@ struct classes {
     int64_t n;
 };
 
-// Of linear_ce_grad.
-static bool has_seed(const struct ref_call *c) {
-    return c->node->n_inputs > 4 && c->in[4].shape->n_dims == 0;
+static struct td_head_operands head_of(const struct ref_call *c) {
+    return td_head_operands(c->node->op, &c->node->attrs, c->node->n_inputs);
 }
 
 static struct classes classes_of(const struct ref_call *c) {
-    bool grads = c->node->op == TD_OP_LINEAR_CE_GRAD;
-    if (!grads && c->node->op != TD_OP_LINEAR_CE) {
-        return (struct classes){c, 1, 2, c->in[0].shape->dim[1]};
-    }
-    return (struct classes){c, 2, !grads ? 3 : has_seed(c) ? 5 : 4, c->in[1].shape->dim[0]};
+    bool head = c->node->op == TD_OP_LINEAR_CE || c->node->op == TD_OP_LINEAR_CE_GRAD;
+    if (!head) return (struct classes){c, 1, 2, c->in[0].shape->dim[1]};
+    struct td_head_operands h = head_of(c);
+    return (struct classes){c, 2, h.weights ? h.weights : h.n, c->in[1].shape->dim[0]};
 }
 
 // The label of a row; *out_counts is false where it is to be ignored.
@@ -100,14 +98,30 @@ static td_status run_softmax_ce(struct ref_call *c) {
 // ---- the last linear layer with its loss --------------------------------------------------------
 // What a row's gradient d of the logits gives to dx and dw.
 static void spread_row(const struct ref_call *c, int64_t row, const double *d, int64_t n) {
+    struct td_head_operands h = head_of(c);
     int64_t cols = c->in[1].shape->dim[1];
     const double *x = c->in[0].x + row * cols, *w = c->in[1].x;
-    double *dx = c->out[2].x + row * cols, *dw = c->in[3].x;
+    double *dx = c->out[2].x + row * cols, *dw = c->in[h.dw].x;
     for (int64_t i = 0; i < n; i++) {
         for (int64_t j = 0; j < cols; j++) {
             dx[j] += d[i] * w[i * cols + j];
             dw[i * cols + j] += d[i] * x[j];
         }
+    }
+}
+
+// A row of logits, rounded as the product would have rounded them.
+static void make_row(const struct ref_call *c, int64_t row, double *z, int64_t n) {
+    uint32_t bias = head_of(c).bias;
+    int64_t cols = c->in[1].shape->dim[1];
+    enum td_dtype t = c->in[0].dtype;
+    for (int64_t i = 0; i < n; i++) {
+        z[i] = 0;
+        for (int64_t j = 0; j < cols; j++) {
+            z[i] += c->in[0].x[row * cols + j] * c->in[1].x[i * cols + j];
+        }
+        z[i] = td_ref_round(t, z[i]);
+        if (bias) z[i] = td_ref_round(t, z[i] + c->in[bias].x[i]);
     }
 }
 
@@ -120,46 +134,47 @@ static bool is_right(const double *x, int64_t n, int64_t label) {
     return best == label;
 }
 
-// One row of logits at a time, rounded as the product would have rounded them.
+// One row of logits at a time.
 static td_status run_linear_rows(struct ref_call *c, const struct classes *k, double share,
                                  double *z, double *d, double *out_loss) {
-    bool grads = c->node->op == TD_OP_LINEAR_CE_GRAD, counts;
+    struct td_head_operands h = head_of(c);
     enum td_dtype t = c->in[0].dtype, first = c->node->attrs.wide ? TD_F32 : t;
-    int64_t cols = c->in[1].shape->dim[1], label = 0;
+    int64_t label = 0;
+    bool counts;
     for (int64_t r = 0; r < c->in[2].n; r++) {
         TD_TRY(label_of(k, r, &label, &counts));
         if (!counts) continue;
-        for (int64_t i = 0; i < k->n; i++) {
-            z[i] = 0;
-            for (int64_t j = 0; j < cols; j++) {
-                z[i] += c->in[0].x[r * cols + j] * c->in[1].x[i * cols + j];
-            }
-            z[i] = td_ref_round(t, z[i]);
-        }
+        make_row(c, r, z, k->n);
         *out_loss += run_row(k, z, label, share, d);
         c->out[1].x[0] += is_right(z, k->n, label);
-        for (int64_t i = 0; i < k->n && grads; i++) {
+        for (int64_t i = 0; i < k->n && h.dw; i++) {
             d[i] = td_ref_round(first, d[i]);
-            if (has_seed(c)) d[i] = td_ref_round(first, d[i] * c->in[4].x[0]);
+            if (h.seed) d[i] = td_ref_round(first, d[i] * c->in[h.seed].x[0]);
+            if (h.dbias) c->in[h.dbias].x[i] += d[i];
             d[i] = td_ref_round(t, d[i]);
         }
-        if (grads) spread_row(c, r, d, k->n);
+        if (h.dw) spread_row(c, r, d, k->n);
     }
     return TD_OK;
 }
 
+// A gradient that the op writes begins at zero, unless it is added to.
+static void begin_gradient(struct ref_call *c, uint32_t i) {
+    if (!c->node->attrs.accumulate) memset(c->in[i].x, 0, (size_t)c->in[i].n * sizeof(double));
+    c->written |= 1u << i;
+}
+
 static td_status run_linear_ce(struct ref_call *c) {
     const struct classes k = classes_of(c);
+    const struct td_head_operands h = head_of(c);
     double loss = 0, weights;
     TD_TRY(sum_of_weights(&k, &weights));
     double share = weights > 0 ? 1 / weights : 0;
     TD_AUTO_FREE double *row = td_calloc((size_t)k.n * 2, sizeof *row);
     if (!row) return td_fail_oom();
-    if (c->node->op == TD_OP_LINEAR_CE_GRAD) {
-        memset(c->out[2].x, 0, (size_t)c->out[2].n * sizeof(double));
-        if (!c->node->attrs.accumulate) memset(c->in[3].x, 0, (size_t)c->in[3].n * sizeof(double));
-        c->written = 1u << 3;
-    }
+    if (h.dw) memset(c->out[2].x, 0, (size_t)c->out[2].n * sizeof(double));
+    if (h.dw) begin_gradient(c, h.dw);
+    if (h.dbias) begin_gradient(c, h.dbias);
     c->out[1].x[0] = 0;
     TD_TRY(run_linear_rows(c, &k, share, row, row + k.n, &loss));
     c->out[0].x[0] = loss * share;

@@ -131,6 +131,8 @@ static td_status write_attrs(const struct writer *w, const struct td_node_info *
         TD_TRY(td_buf_printf(w->out, " drop=%g stream=%016" PRIx64, a->drop, a->stream));
     }
     TD_TRY(write_window(w, &a->window));
+    if (a->biased) TD_TRY(td_buf_str(w->out, " biased"));
+    if (a->seeded) TD_TRY(td_buf_str(w->out, " seeded"));
     if (a->causal) TD_TRY(td_buf_str(w->out, " causal"));
     if (a->interleaved) TD_TRY(td_buf_str(w->out, " interleaved"));
     if (a->reverse) TD_TRY(td_buf_str(w->out, " reverse"));

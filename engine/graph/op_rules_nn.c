@@ -38,13 +38,26 @@ static bool is_linear_classifier(const struct td_op_call *c) {
            x->dim[1] == w->dim[1] && x->dim[0] == labels->dim[0] && w->dim[0] >= 1;
 }
 
+// A state tensor for the gradient of operand i, of its type or f32.
+static bool is_gradient_of(const struct td_op_call *c, uint32_t grad, uint32_t i) {
+    enum td_dtype to = arg(c, grad)->dtype;
+    return is_state(c, grad) && td_shape_equal(shape_of(c, grad), shape_of(c, i)) &&
+           (to == arg(c, i)->dtype || to == TD_F32);
+}
+
 static td_status shape_linear_ce(const struct td_op_call *c) {
-    bool grads = c->op == TD_OP_LINEAR_CE_GRAD;
-    uint32_t more = !grads ? 3 : c->n_in > 4 && is_float_scalar(arg(c, 4)) ? 5 : 4;
+    struct td_head_operands h = td_head_operands(c->op, c->attrs, c->n_in);
     if (!is_linear_classifier(c)) {
         return td_op_reject(c, "needs x (B,K) and w (C,K) of one float type and i32 labels (B)");
     }
-    if (c->n_in > more + 1 || (c->n_in > more && !is_row(c, more, shape_of(c, 1)->dim[0]))) {
+    int64_t classes = shape_of(c, 1)->dim[0];
+    if (c->n_in != h.n || (h.seed && (!h.dw || !is_float_scalar(arg(c, h.seed))))) {
+        return td_op_reject(c, "needs the operands that its attributes name");
+    }
+    if (h.bias && (!is_row(c, h.bias, classes) || arg(c, h.bias)->dtype != arg(c, 0)->dtype)) {
+        return td_op_reject(c, "needs a bias of x's type for each class");
+    }
+    if (h.weights && !is_row(c, h.weights, classes)) {
         return td_op_reject(c, "needs a weight for each class");
     }
     double smoothing = c->attrs->label_smoothing;
@@ -53,11 +66,9 @@ static td_status shape_linear_ce(const struct td_op_call *c) {
     }
     TD_TRY(give_scalar(c, 0, arg(c, 0)->dtype));
     TD_TRY(give_scalar(c, 1, TD_F32));
-    if (!grads) return TD_OK;
-    enum td_dtype to = arg(c, 3)->dtype;
-    if (!is_state(c, 3) || !td_shape_equal(shape_of(c, 3), shape_of(c, 1)) ||
-        (to != arg(c, 1)->dtype && to != TD_F32)) {
-        return td_op_reject(c, "dw must be a state tensor like w");
+    if (!h.dw) return TD_OK;
+    if (!is_gradient_of(c, h.dw, 1) || (h.dbias && !is_gradient_of(c, h.dbias, h.bias))) {
+        return td_op_reject(c, "dw must be a state tensor like w, dbias one like the bias");
     }
     return give(c, 2, arg(c, 0)->dtype, shape_of(c, 0));
 }

@@ -2,8 +2,9 @@
 //
 // The logits of a language model are (tokens, vocabulary), by far its largest tensor, made only to
 // be turned into a loss and, in place, into their own gradient. What fuse left of this,
-//     z = matmul x w trans_b;  [z = cast z;]  loss, d = softmax_ce z labels;
+//     z = matmul x w [bias] trans_b;  [z = cast z;]  loss, d = softmax_ce z labels;
 //     [d = scale d seed;]  [d = cast d;]  dx = matmul d w;  matmul d x trans_a -> dw
+//     [reduce_sum d -> dbias]
 // becomes one linear_ce_grad where softmax_ce stood, which an accelerator runs a few rows at a
 // time; without gradients it becomes linear_ce. dw is then written in the forward segment: that is
 // sound because the seed of the backward pass is made of step scalars, known before, and because
@@ -12,11 +13,11 @@
 // its gradient, up to the seed, are f32 (attrs.wide). A count_correct of the same logits and labels
 // is the head's second result.
 //
-// Left alone: logits that anybody else reads, a bias, and a weight stored (in, out).
-// Logits up to the size that the caller names are left whole, because the product over all rows at
-// once is faster. A gradient of 16 bits is rounded once, not every few rows, so that it is summed
-// in f32 besides: there the logits must be larger than that sum, too, or nothing is saved.
-// Rejected: making the logits again in the backward pass, which costs a third product.
+// Left alone: logits that anybody else reads, and a weight stored (in, out). Logits up to the size
+// that the caller names are left whole, because the product over all rows at once is faster. A
+// gradient of 16 bits is rounded once, not every few rows, so that it is summed in f32 besides:
+// there the logits must be larger than that sum, too, or nothing is saved. Rejected: making the
+// logits again in the backward pass, which costs a third product.
 
 #include "engine/graph/passes.h"
 
@@ -24,7 +25,7 @@
 
 // The nodes of one head, in order; the gradient's only where there is one. TD_NODE_NONE: none.
 struct head {
-    td_node product, widen, loss, count, scale, narrow, dx, dw;
+    td_node product, widen, loss, count, scale, narrow, dx, dw, dbias;
 };
 
 struct pass {
@@ -51,11 +52,11 @@ static td_node made_by(const struct pass *p, td_value v) {
     return info->kind == TD_VALUE_NODE ? info->node : (td_node)TD_NODE_NONE;
 }
 
-// z = x w^T, two matrices.
+// z = x w^T [+ bias], two matrices.
 static bool is_product(const struct pass *p, td_node at) {
     if (!is_there(at)) return false;
     const struct td_node_info *n = &p->g->nodes[at];
-    return n->op == TD_OP_MATMUL && n->n_inputs == 2 && n->attrs.trans_b && !n->attrs.trans_a &&
+    return n->op == TD_OP_MATMUL && n->attrs.trans_b && !n->attrs.trans_a &&
            n->attrs.act == TD_ACT_NONE && !n->attrs.wide &&
            td_gv(p->g, n->inputs[0])->shape.n_dims == 2;
 }
@@ -90,12 +91,12 @@ static bool find_count(const struct pass *p, struct head *h) {
            (read == z || p->uses[z] == 1u + (counted == z));
 }
 
-// Nothing between the loss and the node that writes dw reads or writes it.
-static bool dw_may_move(const struct pass *p, const struct head *h) {
-    const struct td_node_info *dw = &p->g->nodes[h->dw];
-    if (!dw->into) return false;
-    for (td_node n = h->loss; n < h->dw; n++) {
-        if (touches(&p->g->nodes[n], dw->into)) return false;
+// Nothing between the loss and the node that writes a gradient reads or writes it.
+static bool may_move(const struct pass *p, const struct head *h, td_node writer) {
+    td_value into = p->g->nodes[writer].into;
+    if (!into) return false;
+    for (td_node n = h->loss; n < writer; n++) {
+        if (touches(&p->g->nodes[n], into)) return false;
     }
     return true;
 }
@@ -112,27 +113,56 @@ static bool is_seed(const struct td_graph *g, td_value v) {
     return scalars;
 }
 
-// Finds scale, narrow, dx and dw among the readers of d, which must be all of them.
+// The sum over rows: of (B,C) to (C).
+static bool is_column_sum(const struct td_node_info *n, td_value d) {
+    return n->op == TD_OP_REDUCE_SUM && n->inputs[0] == d && n->attrs.shape.n_dims == 1;
+}
+
+// Are all gradients there that the head has, and made of the same: dbias of d before it is narrow?
+static bool is_complete(const struct pass *p, const struct head *h, td_value d) {
+    const struct td_node_info *nodes = p->g->nodes;
+    bool biased = nodes[h->product].n_inputs > 2;
+    if (!is_there(h->dx) || !is_there(h->dw) || is_there(h->dbias) != biased) return false;
+    if (nodes[h->dx].inputs[0] != d || nodes[h->dw].inputs[0] != d) return false;
+    if (!may_move(p, h, h->dw)) return false;
+    if (!biased) return true;
+    td_value summed = is_there(h->narrow) ? nodes[h->narrow].inputs[0] : d;
+    return nodes[h->dbias].inputs[0] == summed && may_move(p, h, h->dbias) &&
+           nodes[h->dbias].attrs.accumulate == nodes[h->dw].attrs.accumulate;
+}
+
+// Which part of the head node n is, if it reads d: the gradient of the logits, or `before` it was
+// narrow; NULL: none, or one that is there already.
+static td_node *part_of(const struct pass *p, struct head *h, td_node n, td_value d,
+                        td_value before) {
+    const struct td_node_info *node = &p->g->nodes[n], *product = &p->g->nodes[h->product];
+    td_value x = product->inputs[0], w = product->inputs[1];
+    bool reads = node->n_inputs && node->inputs[0] == d;
+    td_node *part = NULL;
+    if (reads && node->op == TD_OP_SCALE && is_seed(p->g, node->inputs[1])) part = &h->scale;
+    if (reads && is_there(h->widen) && is_cast(node)) part = &h->narrow;
+    if (is_plain_product(node, d, w, false) && node->n_outputs && !node->attrs.wide) part = &h->dx;
+    if (is_plain_product(node, d, x, true)) part = &h->dw;
+    if (is_column_sum(node, d) || is_column_sum(node, before)) part = &h->dbias;
+    return part && !is_there(*part) ? part : NULL;
+}
+
+// Finds scale, narrow and what makes gradients among the readers of d, which must be all of them.
 static bool find_gradients(const struct pass *p, struct head *h) {
     const struct td_graph *g = p->g;
-    td_value d = g->nodes[h->loss].outputs[1];
-    td_value x = g->nodes[h->product].inputs[0], w = g->nodes[h->product].inputs[1];
+    td_value d = g->nodes[h->loss].outputs[1], before = d;
+    uint32_t readers = p->uses[d], known = 0;
     for (td_node n = h->loss + 1; n < g->n_nodes; n++) {
-        const struct td_node_info *node = &g->nodes[n];
-        bool reads = node->n_inputs && node->inputs[0] == d, only = reads && p->uses[d] == 1;
-        if (only && node->op == TD_OP_SCALE && is_seed(g, node->inputs[1])) {
-            h->scale = n;
-            d = node->outputs[0];
-        } else if (only && is_there(h->widen) && is_cast(node)) {
-            h->narrow = n;
-            d = node->outputs[0];
-        } else if (is_plain_product(node, d, w, false) && node->n_outputs && !node->attrs.wide) {
-            h->dx = n;
-        } else if (is_plain_product(node, d, x, true)) {
-            h->dw = n;
-        }
+        td_node *part = part_of(p, h, n, d, before);
+        if (!part) continue;
+        *part = n;
+        known++;
+        if (part != &h->scale && part != &h->narrow) continue;
+        before = d;
+        d = g->nodes[n].outputs[0];
+        readers += p->uses[d];
     }
-    return is_there(h->dx) && is_there(h->dw) && p->uses[d] == 2 && dw_may_move(p, h);
+    return known == readers && is_complete(p, h, d);
 }
 
 // What another node made becomes the head's i-th result.
@@ -176,16 +206,17 @@ static void move_seed(struct pass *p, const struct head *h, td_value seed) {
     p->dead[from] = true;
 }
 
-// The loss's node becomes the head: (x, w, labels[, dw[, seed]][, weights of classes]).
+// The loss's node becomes the head; its operands are as td_head_operands says.
 static td_status put_head(struct pass *p, const struct head *h) {
     struct td_graph *g = p->g;
     struct td_node_info *loss = &g->nodes[h->loss];
-    td_value *in = td_arena_array(g->arena, 6, sizeof *in);
+    const struct td_node_info *product = &g->nodes[h->product];
+    td_value *in = td_arena_array(g->arena, 8, sizeof *in);
     td_value seed = is_there(h->scale) ? g->nodes[h->scale].inputs[1] : 0;
     uint32_t n = 0;
     if (!in) return td_fail_oom();
-    in[n++] = g->nodes[h->product].inputs[0];
-    in[n++] = g->nodes[h->product].inputs[1];
+    in[n++] = product->inputs[0];
+    in[n++] = product->inputs[1];
     in[n++] = loss->inputs[1];
     if (is_there(h->dw)) {
         in[n++] = g->nodes[h->dw].into;
@@ -193,12 +224,17 @@ static td_status put_head(struct pass *p, const struct head *h) {
         loss->attrs.wide = is_there(h->widen);
     }
     if (seed) in[n++] = seed;
+    if (product->n_inputs > 2) in[n++] = product->inputs[2];
+    if (is_there(h->dbias)) in[n++] = g->nodes[h->dbias].into;
+    loss->attrs.seeded = seed != 0;
+    loss->attrs.biased = product->n_inputs > 2;
     if (loss->n_inputs > 2) in[n++] = loss->inputs[2];
     loss->op = is_there(h->dw) ? TD_OP_LINEAR_CE_GRAD : TD_OP_LINEAR_CE;
     loss->inputs = in;
     loss->n_inputs = n;
     give_outputs(g, h);
-    const td_node gone[] = {h->product, h->widen, h->count, h->scale, h->narrow, h->dx, h->dw};
+    const td_node gone[] = {h->product, h->widen, h->count, h->scale,
+                            h->narrow,  h->dx,    h->dw,    h->dbias};
     for (size_t i = 0; i < TD_COUNTOF(gone); i++) {
         if (is_there(gone[i])) p->dead[gone[i]] = true;
     }
@@ -222,7 +258,7 @@ static td_status visit(struct pass *p, td_node n, size_t whole_bytes) {
     struct td_graph *g = p->g;
     const struct td_node_info *loss = &g->nodes[n];
     if (p->dead[n] || loss->op != TD_OP_SOFTMAX_CE) return TD_OK;
-    struct head h = {made_by(p, loss->inputs[0]), none, n, none, none, none, none, none};
+    struct head h = {made_by(p, loss->inputs[0]), none, n, none, none, none, none, none, none};
     if (is_there(h.product) && is_cast(&g->nodes[h.product])) {
         h.widen = h.product;
         h.product = made_by(p, g->nodes[h.widen].inputs[0]);

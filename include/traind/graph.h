@@ -184,6 +184,7 @@ struct td_attrs {
     bool ignores;              // labels that are ignore_index do not count
     bool causal;               // a token sees itself and those before it
     bool interleaved, reverse; // rope: pairs (2i, 2i + 1) instead of halves; the other way round
+    bool biased, seeded;       // linear_ce: a bias is there; so is a seed
     enum td_act act;
     enum td_compare compare;
     enum td_dtype dtype;
@@ -205,6 +206,23 @@ struct td_attrs {
     struct td_window_attrs window;
     struct td_optim_attrs optim;
 };
+
+// Which operands of linear_ce and linear_ce_grad are what, besides x, w and labels; 0: none.
+struct td_head_operands {
+    uint32_t dw, seed, bias, dbias, weights;
+    uint32_t n; // of all
+};
+static inline struct td_head_operands td_head_operands(enum td_op op, const struct td_attrs *a,
+                                                       uint32_t n_inputs) {
+    struct td_head_operands h = {.n = 3};
+    bool grads = op == TD_OP_LINEAR_CE_GRAD;
+    if (grads) h.dw = h.n++;
+    if (a->seeded) h.seed = h.n++;
+    if (a->biased) h.bias = h.n++;
+    if (a->biased && grads) h.dbias = h.n++;
+    if (n_inputs > h.n) h.weights = h.n++;
+    return h;
+}
 
 struct td_node_info {
     enum td_op op;

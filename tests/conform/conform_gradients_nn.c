@@ -23,34 +23,41 @@ test_cross_entropy_gradient_matches_differences_when_weighted_smoothed_ignored(v
     }
 }
 
-// Logits of a layer with weight p1 behind something with parameters; the last: weights of classes.
+// Logits of a layer with weight p1 behind something with parameters; then a bias, if asked for; the
+// last: weights of classes.
 static td_status record_head(void *arg, struct td_graph *g, int64_t batch) {
     const struct grad_case *c = arg;
     const struct td_attrs transposed = {.trans_b = true};
-    td_value in[4], z[3], out[2];
+    struct td_attrs attrs = c->attrs;
+    td_value in[5], z[3], out[2];
+    uint32_t n = attrs.biased ? 4 : 3;
     (void)batch;
     for (uint32_t i = 0; i < c->n_in; i++) {
         TD_TRY(operand_of(c, g, i, &in[i]));
     }
     TD_TRY(td_graph_op(g, TD_OP_TANH, &in[0], 1, NULL, &in[0]));
     TD_TRY(td_graph_op(g, TD_OP_MATMUL, in, 2, &transposed, &z[0]));
+    if (attrs.biased) TD_TRY(td_graph_op(g, TD_OP_ADD, (td_value[]){z[0], in[3]}, 2, NULL, z));
+    attrs.biased = false; // of the head that will be, not of the loss
     z[1] = in[2];
-    z[2] = in[3];
-    TD_TRY(td_graph_op(g, TD_OP_SOFTMAX_CE, z, c->n_in - 1, &c->attrs, out));
+    if (c->n_in > n) z[2] = in[n];
+    TD_TRY(td_graph_op(g, TD_OP_SOFTMAX_CE, z, c->n_in > n ? 3 : 2, &attrs, out));
     TD_TRY(td_graph_output(g, "loss", out[0], TD_OUTPUT_MEAN));
     return td_graph_loss(g, out[0]);
 }
 
 static void test_head_gradients_match_differences_when_logits_are_never_whole(void **state) {
     (void)state;
-    for (int form = 0; form < 16; form++) {
-        struct grad_case c = {.record = record_head, .inputs = 4, .below = 5, .split_head = true};
-        c.n_in = form & 1 ? 4 : 3;
+    for (int form = 0; form < 32; form++) {
+        struct grad_case c = {
+            .record = record_head, .n_in = 3, .inputs = 4, .below = 5, .split_head = true};
+        c.attrs.biased = form & 16;
         c.in[0] = mat(7, 3);
         c.in[1] = mat(5, 3);
         c.in[2] = vec(7);
-        c.in[3] = vec(5);
-        c.data = 8; // weights of classes
+        if (form & 16) c.in[c.n_in++] = vec(5);
+        if (form & 1) c.data = 1u << c.n_in; // weights of classes
+        if (form & 1) c.in[c.n_in++] = vec(5);
         c.input_dtype = TD_I32;
         c.attrs.label_smoothing = form & 2 ? 0.2 : 0;
         c.attrs.ignores = form & 4;

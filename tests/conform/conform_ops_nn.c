@@ -29,37 +29,46 @@ static void cases_cross_entropy(struct subject *s) {
     }
 }
 
+static void more(struct op_case *c, enum td_dtype t, struct td_shape shape, enum td_role role,
+                 double low, double high) {
+    c->in[c->n_in++] = (struct operand){t, shape, role, low, high};
+}
+
+// Bit by bit: a seed, weights of classes, smoothing, ignored labels, gradients that are added to,
+// gradients of f32 beside 16 bits, a bias.
+static struct op_case head_case(enum td_op op, int form, int64_t n, int64_t inner,
+                                int64_t classes) {
+    struct op_case c = {.op = op, .n_in = 2};
+    bool grads = op == TD_OP_LINEAR_CE_GRAD;
+    enum td_dtype to = form & 32 ? WIDE : ANY;
+    c.attrs = (struct td_attrs){.seeded = grads && form & 1,
+                                .label_smoothing = form & 4 ? 0.1 : 0,
+                                .ignores = form & 8,
+                                .ignore_index = (int32_t)classes / 2,
+                                .accumulate = form & 16,
+                                .biased = form & 64};
+    c.in[0] = tensor(mat(n, inner));
+    c.in[1] = tensor(mat(classes, inner));
+    more(&c, TD_I32, vec(n), TD_ROLE_PARAM, 0, (double)classes);
+    if (grads) more(&c, to, mat(classes, inner), TD_ROLE_GRAD, -1, 1);
+    if (c.attrs.seeded) more(&c, WIDE, rig_shape(0, 0, 0, 0), TD_ROLE_PARAM, 3, 5);
+    if (c.attrs.biased) more(&c, ANY, vec(classes), TD_ROLE_PARAM, -1, 1);
+    if (c.attrs.biased && grads) more(&c, to, vec(classes), TD_ROLE_GRAD, -1, 1);
+    if (form & 2) more(&c, WIDE, vec(classes), TD_ROLE_PARAM, 0.5, 2);
+    return c;
+}
+
 // The last layer with its loss. Rows are taken in turns where they are many: some that fill a turn,
 // some that are left over.
 static void cases_head(struct subject *s) {
     static const int64_t n_rows[] = {0, 1, 5, 31, 70, 1024, 2100};
     for (size_t i = 0; i < TD_COUNTOF(n_rows) * 3; i++) {
         int64_t n = n_rows[i / 3], inner = 2 + (int64_t)(i % 3) * 4, classes = 13 - inner;
-        struct op_case c = {.op = TD_OP_LINEAR_CE};
-        for (int form = 0; form < 64; form++) {
-            bool seeded = form & 1, weighted = form & 2;
-            enum td_dtype dw = form & 32 ? WIDE : ANY;
-            c.in[0] = tensor(mat(n, inner));
-            c.in[1] = tensor(mat(classes, inner));
-            c.in[2] = (struct operand){TD_I32, vec(n), TD_ROLE_PARAM, 0, (double)classes};
-            c.attrs.label_smoothing = form & 4 ? 0.1 : 0;
-            c.attrs.ignores = form & 8;
-            c.attrs.ignore_index = (int32_t)classes / 2;
-            c.attrs.accumulate = form & 16;
-            c.op = TD_OP_LINEAR_CE_GRAD;
-            c.n_in = 3;
-            c.in[c.n_in++] = (struct operand){dw, mat(classes, inner), TD_ROLE_GRAD, -1, 1};
-            if (seeded) {
-                c.in[c.n_in++] = (struct operand){WIDE, rig_shape(0, 0, 0, 0), TD_ROLE_PARAM, 3, 5};
-            }
-            if (weighted) {
-                c.in[c.n_in++] = (struct operand){WIDE, vec(classes), TD_ROLE_PARAM, 0.5, 2};
-            }
+        for (int form = 0; form < 128; form++) {
+            struct op_case c = head_case(TD_OP_LINEAR_CE_GRAD, form, n, inner, classes);
             check(s, &c);
-            if (seeded || c.attrs.accumulate || dw == WIDE) continue;
-            c.op = TD_OP_LINEAR_CE;
-            c.in[3] = c.in[4];
-            c.n_in--;
+            if (form & 49) continue;
+            c = head_case(TD_OP_LINEAR_CE, form, n, inner, classes);
             check(s, &c);
         }
     }

@@ -114,20 +114,30 @@ static void cases_nets(struct subject *s) {
     }
 }
 
-// More tokens than a turn has, and a few left over.
+// More rows than a turn has, and a few left over; without and with a bias and accuracy.
+static const struct step_case heads[] = {
+    {.name = "gpt",
+     .module = &td_module_gpt,
+     .knobs = "{\"n_layer\":1,\"n_head\":2,\"n_embd\":16}",
+     .field = {{.name = "x", .dtype = TD_I32, .sample_shape = {1, {67}}, .n_classes = 50},
+               {.name = "y", .dtype = TD_I32, .sample_shape = {1, {67}}, .n_classes = 50}},
+     .batch = 33},
+    {.name = "mlp",
+     .module = &td_module_mlp,
+     .knobs = "{\"layers\":[16,12,50]}",
+     .field = {{.name = "x", .dtype = TD_U8, .sample_shape = {1, {16}}},
+               {.name = "y", .dtype = TD_I32, .n_classes = 50}},
+     .batch = 2211},
+};
+
 static void cases_heads(struct subject *s) {
-    const struct step_case c = {
-        .name = "gpt",
-        .module = &td_module_gpt,
-        .knobs = "{\"n_layer\":1,\"n_head\":2,\"n_embd\":16}",
-        .field = {{.name = "x", .dtype = TD_I32, .sample_shape = {1, {67}}, .n_classes = 50},
-                  {.name = "y", .dtype = TD_I32, .sample_shape = {1, {67}}, .n_classes = 50}},
-        .batch = 33};
-    check_net(s, &c, NULL, 2e-5);
-    check_net(s, &c, &td_precision_bf16_mixed, 2e-2);
-    check_net(s, &c, &td_precision_bf16_true, 2e-2);
-    check_net(s, &c, &td_precision_fp16_mixed, 2e-3);
-    check_net(s, &c, &td_precision_fp16_true, 2e-3);
+    for (size_t i = 0; i < TD_COUNTOF(heads); i++) {
+        check_net(s, &heads[i], NULL, 2e-5);
+        check_net(s, &heads[i], &td_precision_bf16_mixed, 2e-2);
+        check_net(s, &heads[i], &td_precision_bf16_true, 2e-2);
+        check_net(s, &heads[i], &td_precision_fp16_mixed, 2e-3);
+        check_net(s, &heads[i], &td_precision_fp16_true, 2e-3);
+    }
 }
 
 static const struct suite suites[] = {{"steps", cases_nets}, {"heads", cases_heads}};

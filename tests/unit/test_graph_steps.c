@@ -134,6 +134,12 @@ static const struct step_case head_cases[] = {
      .field = {{.name = "x", .dtype = TD_U8, .sample_shape = {1, {16}}},
                {.name = "y", .dtype = TD_I32, .n_classes = 40}},
      .batch = 90},
+    {.name = "mlp",
+     .module = &td_module_mlp,
+     .knobs = "{\"layers\":[16,8,40]}",
+     .field = {{.name = "x", .dtype = TD_U8, .sample_shape = {1, {16}}},
+               {.name = "y", .dtype = TD_I32, .n_classes = 40}},
+     .batch = 90},
 };
 
 static void test_head_keeps_the_bits_of_the_step_when_logits_are_never_whole(void **state) {
