@@ -24,8 +24,10 @@ td_status td_dump_init(struct td_dump *d, const char *pass, struct td_buf *text)
     for (size_t i = 0; td_compile_pass(i); i++) {
         TD_TRY(td_buf_printf(&names, "%s%s", i ? ", " : "", td_compile_pass(i)));
     }
-    return td_fail(TD_INVALID_ARGUMENT, "there is no pass '%s': take one of %s", pass,
-                   td_buf_cstr(&names));
+    return td_fail(TD_INVALID_ARGUMENT,
+                   "there is no pass '%s': take one of %s. Kernels are chosen by timing when a job "
+                   "first starts, and stand in its manifests (frozen.kernels)",
+                   pass, td_buf_cstr(&names));
 }
 
 void td_dump_restart(struct td_dump *d) {

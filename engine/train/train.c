@@ -68,9 +68,9 @@ static void note_losses(const struct td_rank *r) {
                        (unsigned long long)drops);
     if (skipped)
         td_events_note(r->events,
-                       "%llu periodic checkpoints were skipped because the one before was still "
+                       "%llu periodic checkpoint%s skipped because the one before was still "
                        "being written",
-                       (unsigned long long)skipped);
+                       (unsigned long long)skipped, skipped == 1 ? " was" : "s were");
 }
 
 static void print_profile(const struct td_rank *r) {
