@@ -1,6 +1,6 @@
 // Strategy single_device: one rank, all state on its own accelerator, nothing to exchange. The base
 // case of every other strategy: collectives are the identity, but for all_gather, which still adds
-// its leading dimension of size 1 (rule X2; the bytes are the same).
+// its leading dimension of size 1 (the bytes are the same).
 
 #include <string.h>
 

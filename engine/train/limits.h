@@ -29,7 +29,7 @@ int64_t td_limits_accumulate(const struct td_limits *l, int64_t epoch);
 bool td_limits_ever_accumulates(const struct td_limits *l);
 // Is `batch` the first of its window, whose gradients overwrite?
 bool td_limits_begins(const struct td_limits *l, const struct td_epoch *e, int64_t batch);
-// Real length of the window that holds `batch` (rule X12 divides the loss by it).
+// Real length of the window that holds `batch` (the loss is divided by it).
 int64_t td_limits_window(const struct td_limits *l, const struct td_epoch *e, int64_t batch);
 // Is `batch` the last of its window, so that an optimizer step follows?
 bool td_limits_steps_after(const struct td_limits *l, const struct td_epoch *e, int64_t batch);

@@ -2,8 +2,8 @@
 #define TRAIND_ENGINE_TRAIN_RANK_H
 
 // Rank context: owns the plugins and the state of one rank, and forwards to them in the documented
-// order (traind/strategy.h). It is the facade that seed 001 calls Accelerator; the loop knows it
-// and nothing behind it.
+// order (traind/strategy.h). It is the facade that Lightning 1.3 called Accelerator; the loop knows
+// it and nothing behind it.
 //
 // td_rank_create builds the object graph in one visible order, the table `building` in rank.c;
 // td_rank_destroy takes it down in reverse, from any point that building reached. Members are read

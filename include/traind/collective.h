@@ -7,8 +7,8 @@
 // (memory, type, rank) is INVALID_ARGUMENT before anybody is waited for. The reduction order is
 // fixed (rank 0 first), so results are the same bits on every rank and in every run. A peer's death
 // flips the abort word: all ranks leave within microseconds with ABORTED (class collective). After
-// an error the attempt is over; nothing here retries. The reduce op is always named (rule X1); a
-// gather always stacks: a new leading dimension of size world (rule X2); scalars stay scalars (X6).
+// an error the attempt is over; nothing here retries. The reduce op is always named; a gather
+// always stacks: a new leading dimension of size world; scalars stay scalars.
 // Thread: the training thread; abort may be called from any.
 
 #include "traind/status.h"

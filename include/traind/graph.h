@@ -128,7 +128,7 @@ enum td_scalar {
     TD_SCALAR_LR,         // learning rate of this optimizer step
     TD_SCALAR_STEP,       // optimizer steps completed, plus one
     TD_SCALAR_LOSS_SCALE, // 1 unless the precision scales
-    TD_SCALAR_WINDOW,     // 1 / real length of the accumulation window (rule X12)
+    TD_SCALAR_WINDOW,     // 1 / real length of the accumulation window
     // The step's random numbers (traind/random.h): words, not floats.
     TD_SCALAR_RNG_KEY,
     TD_SCALAR_RNG_KEY_HIGH,

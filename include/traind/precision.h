@@ -6,10 +6,10 @@
 // stands in the program, and only what the host has to decide is a slot:
 //
 //   attach             rewrite: the types of parameters, gradients and values, once per program
-//   input cast         in the program (rule X10: the facts say whether inputs are cast)
+//   input cast         in the program; the facts say whether inputs are cast
 //   forward bracket    in the program: which op computes in which type
 //   pre_backward       slot; autodiff multiplies the loss gradient by TD_SCALAR_LOSS_SCALE when the
-//                      facts say scales_loss. Outputs and hooks see the unscaled loss (rule X9)
+//                      facts say scales_loss. Outputs and hooks see the unscaled loss
 //   post_backward      in the program: gradients are stored in their type as they are made
 //   unscale, clip      segment finish, in this order (engine/graph/pass_finish.c)
 //   step gate          slot, between finish and apply; all ranks decide alike, because they look at
@@ -32,7 +32,7 @@ struct td_precision_facts {
     enum td_dtype reduce;   // as gradients travel
     enum td_dtype master;   // what the optimizer updates
     enum td_dtype moments;  // as the optimizer's own tensors are stored: `param`, or f32
-    bool casts_inputs;      // rule X10: floating inputs are cast to `compute` ...
+    bool casts_inputs;      // floating inputs are cast to `compute` ...
     bool casts_outputs;     // ... and outputs back to f32
     bool scales_loss;       // TD_SCALAR_LOSS_SCALE is used: pre_backward and step_gate are there
 };

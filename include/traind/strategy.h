@@ -4,8 +4,8 @@
 // Strategy: how the ranks of a job share the work. It says where state lives, rewrites each
 // recorded program with the collectives it needs, divides the data, and answers for the group.
 //
-// It has no loop. The rank context (engine/train/rank.c, the facade of seed 001) owns the plugins
-// of one rank and calls the slots in this order:
+// It has no loop. The rank context (engine/train/rank.c) owns the plugins of one rank and calls the
+// slots in this order:
 //
 //   open -> environment -> connect -> build_begin -> (record: rewrite, once per program) ->
 //   build_end -> process_dataloader -> place -> setup -> [ hook ... step ... hook ] ->
@@ -14,8 +14,8 @@
 // Slots are (required) unless marked (optional): what an optional slot does when it is absent is
 // said beside it. Every slot returns a status and writes outputs only on success; pointers handed
 // in are borrowed until close unless said otherwise. Thread: the rank's training thread.
-// Source: Strategy, Accelerator (1.3), DDPSpawnStrategy, XLAStrategy and Fabric of Lightning; rules
-// X1 to X12 where they disagree.
+// Source: Strategy, Accelerator (1.3), DDPSpawnStrategy, XLAStrategy and Fabric of Lightning; where
+// they disagree, what is said here.
 
 #include "traind/accelerator.h"
 #include "traind/collective.h"
@@ -93,7 +93,7 @@ struct td_strategy_ops {
     // program with sync off is `no_backward_sync`. Calls: traind/rewrite.h.
     td_status (*rewrite)(struct td_strategy *s, struct td_graph *g,
                          const struct td_program_key *key);
-    // Divides a split among the ranks. Idempotent; never changes the order (rule X7).
+    // Divides a split among the ranks. Idempotent; never changes the order.
     td_status (*process_dataloader)(struct td_strategy *s, enum td_split split,
                                     struct td_strategy_shard *out_shard);
     // (optional) Brings memory for regions, e.g. gradients inside the group's mapping. gradient
@@ -106,7 +106,7 @@ struct td_strategy_ops {
     // Shapes: regions as placed, all present. Collective: all ranks call.
     td_status (*setup)(struct td_strategy *s, const struct td_state_table *state,
                        const struct td_strategy_memory *memory);
-    // (optional) A bounded barrier on a clean exit (rule X5). Absent: none.
+    // (optional) A bounded barrier on a clean exit. Absent: none.
     td_status (*teardown)(struct td_strategy *s);
     // (optional) This rank failed: wake peers that wait in a collective. Does not fail itself.
     void (*on_exception)(struct td_strategy *s, enum td_code code);
@@ -134,12 +134,12 @@ struct td_strategy_ops {
     // (optional) Called at each point of td_strategy_hook.
     td_status (*hook)(struct td_strategy *s, enum td_strategy_hook hook, int64_t batch);
 
-    // ---- the group. All ranks call, in the same order. The op is always named (rule X1). The loop
+    // ---- the group. All ranks call, in the same order. The op is always named. The loop
     // needs reduce, all_gather and broadcast; barrier and reduce_boolean_decision serve hooks and
     // programs with a loop of their own.
     td_status (*reduce)(struct td_strategy *s, void *data, int64_t n, enum td_dtype dtype,
                         enum td_reduce_op op); // in place
-    // out has world * bytes: a new leading dimension, also for world 1 (rule X2).
+    // out has world * bytes: a new leading dimension, also for world 1.
     td_status (*all_gather)(struct td_strategy *s, const void *in, size_t bytes, void *out);
     td_status (*broadcast)(struct td_strategy *s, void *data, size_t bytes, int32_t src);
     td_status (*barrier)(struct td_strategy *s, const char *tag);
@@ -147,7 +147,7 @@ struct td_strategy_ops {
     td_status (*reduce_boolean_decision)(struct td_strategy *s, bool decision, bool all,
                                          bool *out_decision);
 
-    // ---- checkpoints. Every path has one owner, who writes and removes it (rule X4).
+    // ---- checkpoints. Every path has one owner, who writes and removes it.
     // Which roles this rank writes (bits 1 << td_role): all on rank 0 where state is replicated.
     td_status (*save_checkpoint)(struct td_strategy *s, uint32_t *out_roles);
     // Which roles this rank reads; setup makes the others equal afterwards.

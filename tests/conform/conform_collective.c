@@ -265,7 +265,7 @@ static void test_gather_and_broadcast_carry_every_byte_when_sizes_differ(void **
     for_each_world(check_bytes);
 }
 
-// A scalar comes back as one number (X6), its gather is one number per rank (X2), also for world 1.
+// A scalar comes back as one number, its gather is one number per rank, also for world 1.
 static td_status rank_scalar(struct rank_ctx *r, void *arg) {
     (void)arg;
     double loss = r->rank + 1, all[RANKS_MAX] = {0};

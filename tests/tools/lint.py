@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks what a tool can check of DESIGN.md section 3 and CONVENTIONS.md.
+"""Checks what a tool can check of docs/architecture.md and CONVENTIONS.md.
 
 Layers (who may include whom), homes of third-party headers, banned functions, include guards, file
 and function length, the essay at the top of each file, what each op needs. Prints file:line: what,

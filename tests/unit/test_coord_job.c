@@ -1,5 +1,5 @@
-// The job's table of states, every cell, against the rules of DESIGN.md section 6 written down
-// here a second time, as sentences; and the records of jobs and attempts, written and read back.
+// The job's table of states, every cell, against its rules written down here a second time, as
+// sentences; and the records of jobs and attempts, written and read back.
 
 #include "tests/unit/test.h"
 

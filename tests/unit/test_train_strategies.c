@@ -61,7 +61,7 @@ static void test_group_calls_are_identities_when_the_world_is_one(void **state) 
         assert_ok(ops->reduce(s, x, 3, TD_F32, TD_REDUCE_MEAN));
         assert_ok(ops->reduce_gradients(s, x, 2, TD_F32, 1));
         assert_ok(ops->broadcast(s, x, sizeof x, 0));
-        assert_ok(ops->all_gather(s, x, sizeof x, gathered)); // (1, 3): rule X2
+        assert_ok(ops->all_gather(s, x, sizeof x, gathered)); // (1, 3): one row a rank
         assert_memory_equal(x, gathered, sizeof x);
         assert_true(x[0] == 1 && x[2] == 3);
         bool decision;
