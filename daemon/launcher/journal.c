@@ -12,6 +12,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
+#include "lib/base/log.h"
 #include "lib/base/segments.h"
 
 enum { PENDING_MAX = 1 << 20, ARENA_MAX = 1 << 20 };
@@ -47,20 +48,22 @@ struct td_json *td_journal_begin(struct td_journal *j, const char *name) {
     return line;
 }
 
+static void set(struct td_journal *j, struct td_json *line, const char *key,
+                struct td_json *value) {
+    if (line && !td_json_set(j->arena, line, key, value)) {
+        td_log_warn("no memory for '%s' of an event, continuing without", key);
+    }
+}
+
+// Any bytes may come (a rank's last words): what is not UTF-8 is printed as U+FFFD.
 void td_journal_set_str(struct td_journal *j, struct td_json *line, const char *key,
                         const char *value) {
-    // What a rank left in its page may be any bytes.
-    if (!td_utf8_valid(value, strlen(value))) value = "(text that is not UTF-8)";
-    if (line && !td_json_set(j->arena, line, key, td_json_new_string(j->arena, value))) {
-        j->dropped_lines++;
-    }
+    set(j, line, key, td_json_new_string(j->arena, value));
 }
 
 void td_journal_set_int(struct td_journal *j, struct td_json *line, const char *key,
                         int64_t value) {
-    if (line && !td_json_set(j->arena, line, key, td_json_new_int(j->arena, value))) {
-        j->dropped_lines++;
-    }
+    set(j, line, key, td_json_new_int(j->arena, value));
 }
 
 void td_journal_append(struct td_journal *j, const struct td_json *line) {
@@ -71,8 +74,7 @@ void td_journal_append(struct td_journal *j, const struct td_json *line) {
     if (s) {
         j->pending.len = before;
         if (j->pending.data) j->pending.data[before] = '\0';
-        j->dropped_lines++;
-        td_status_free(s);
+        td_status_log(TD_LOG_WARN, s, "an event was dropped, continuing");
     }
     td_journal_flush(j);
 }

@@ -4,7 +4,7 @@
 // Journal: the one writer of an attempt's events.log (segments.h tells its lines).
 //
 // A line is appended whole or not at all. While the disk is full, lines wait in memory (1 MiB, then
-// further ones are dropped and counted) and are tried again with each append and each flush: the
+// further ones are dropped and logged) and are tried again with each append and each flush: the
 // end of an attempt must not be lost to a full disk that somebody then clears.
 
 #include "lib/base/json.h"
@@ -12,7 +12,6 @@
 struct td_journal {
     int fd;
     uint64_t bytes; // in the file
-    uint64_t dropped_lines;
     struct td_buf pending;
     struct td_arena *arena; // of one line, reset each time
 };

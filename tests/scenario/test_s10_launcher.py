@@ -163,14 +163,16 @@ def test_daemon_sees_hello_and_status_and_stops_the_ranks(launch, stubs):
 
 
 def test_peers_are_freed_when_a_rank_is_killed(launch):
-    l = launch({"0": [["step", 3], ["wait"]], "1": [["words", "last words of one"], ["step", 3], ["wait"]]}, ranks=2)
+    words = "last words of one" + 600 * "é"  # the page ends in the middle of the last letter
+    l = launch({"0": [["step", 3], ["wait"]], "1": [["words", words], ["step", 3], ["wait"]]}, ranks=2)
     until("both run", lambda: len(l.ranks()) == 2)
     victim = next(e for e in l.events if e["event"] == "ready" and e["rank"] == 1)["pid"]
     until("rank 1 steps", lambda: (l.dir / "metrics.1.seg").stat().st_size == 64)
     os.kill(victim, signal.SIGKILL)
     end = l.wait()
     exits = {e["rank"]: e for e in l.events if e["event"] == "rank_exit"}
-    assert exits[1]["signal"] == 9 and exits[1]["last_words"] == "last words of one" and exits[1]["step"] == 3
+    assert exits[1]["signal"] == 9 and exits[1]["step"] == 3
+    assert exits[1]["last_words"] == words[:17 + (1024 - 17) // 2] + "\ufffd"
     assert exits[0]["code"] == 31 and exits[0]["class"] == "collective"
     assert end["outcome"] == "failed" and end["rank"] == 1 and end["class"] == "internal"
     assert "signal 9" in end["message"] and "memory" in end["message"]
