@@ -305,10 +305,9 @@ static void dispatch(struct td_launcher *l, const struct epoll_event *e) {
 
 // ---- start --------------------------------------------------------------------------------------
 static td_status lock_dir(struct td_launcher *l) {
-    char path[PATH_MAX], holder[64];
+    char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/%s", l->o.dir, TD_SEGMENT_LOCK);
-    snprintf(holder, sizeof holder, "pid %d (traind-launcher)", (int)getpid());
-    return td_fs_lock(path, holder, &l->lock_fd);
+    return td_fs_lock(path, "traind-launcher", &l->lock_fd);
 }
 
 // A rank takes eight descriptors here.
@@ -348,7 +347,7 @@ static td_status make_memory(struct td_launcher *l) {
     if (l->o.memory_limit_bytes && l->o.shared_bytes + pages >= l->o.memory_limit_bytes) {
         td_status s = td_fail(TD_RESOURCE_EXHAUSTED,
                               "the attempt may use %llu bytes here, but its shared memory alone "
-                              "needs %llu: raise resources.memory",
+                              "needs %llu: raise resources.memory_bytes",
                               (unsigned long long)l->o.memory_limit_bytes,
                               (unsigned long long)(l->o.shared_bytes + pages));
         return td_status_with_class(s, TD_CLASS_OUT_OF_MEMORY);

@@ -47,12 +47,11 @@ static bool starts(const char *line, const char *event) {
 }
 
 td_status td_settle(const char *dir, const char *checkpoint_dir, bool rebooted) {
-    char path[TD_FS_PATH_BYTES], lock_path[TD_FS_PATH_BYTES], holder[64];
+    char path[TD_FS_PATH_BYTES], lock_path[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(path, "%s/%s", dir, TD_SEGMENT_EVENTS));
     TD_TRY(td_fs_path(lock_path, "%s/%s", dir, TD_SEGMENT_LOCK));
-    snprintf(holder, sizeof holder, "pid %d (traind, settling)", (int)getpid());
     TD_AUTO_CLOSE int lock_fd = -1;
-    TD_TRY(td_fs_lock(lock_path, holder, &lock_fd));
+    TD_TRY(td_fs_lock(lock_path, "traind, settling", &lock_fd));
     TD_AUTO_CLOSE int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) return td_fs_fail("open", path);
     char line[128];
