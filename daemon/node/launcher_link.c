@@ -80,10 +80,14 @@ static void dial(void *arg) {
     struct td_launcher_link *l = TD_CAST(td_launcher_link, arg);
     l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     // A Unix socket connects at once or not at all.
-    if (l->fd < 0 || connect(l->fd, (struct sockaddr *)&l->address, sizeof l->address) != 0 ||
-        td_loop_fd_create(l->loop, l->fd, TD_LOOP_FD_READ, on_readable, l, &l->watch)) {
+    if (l->fd < 0 || connect(l->fd, (struct sockaddr *)&l->address, sizeof l->address) != 0) {
         drop(l);
+        return;
     }
+    td_status s = td_loop_fd_create(l->loop, l->fd, TD_LOOP_FD_READ, on_readable, l, &l->watch);
+    if (!s) return;
+    td_status_log(TD_LOG_WARN, s, "no watch for a launcher's socket, dialling again");
+    drop(l);
 }
 
 td_status td_launcher_link_create(struct td_loop *loop, const char *socket_path,

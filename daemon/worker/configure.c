@@ -49,8 +49,9 @@ static td_status digest_spec(struct td_worker_config *c) {
     // The spec is the plan without the facts of one attempt.
     struct td_json *tree = td_json_new(c->arena, TD_JSON_OBJECT);
     for (const struct td_json *v = c->plan.tree->first; v; v = v->next)
-        if (strcmp(v->key, "run") != 0 && strcmp(v->key, "format") != 0)
-            (void)td_json_set(c->arena, tree, v->key, td_json_copy(c->arena, v));
+        if (strcmp(v->key, "run") != 0 && strcmp(v->key, "format") != 0 &&
+            !td_json_set(c->arena, tree, v->key, td_json_copy(c->arena, v)))
+            return td_fail_oom();
     TD_TRY(td_json_print(tree, false, &text));
     char *hex = td_arena_alloc(c->arena, TD_DIGEST_HEX);
     if (!hex) return td_fail_oom();
