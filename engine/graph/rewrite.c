@@ -12,6 +12,8 @@
 
 #include "engine/graph/graph_impl.h"
 
+enum { BUCKET_GRADIENTS = 4096 }; // that one all_reduce takes
+
 td_status td_rewrite_insert_at(struct td_graph *g, td_node at) {
     if (at != (td_node)TD_REWRITE_END && at > g->n_nodes) {
         return td_fail(TD_INVALID_ARGUMENT, "step '%s' has %" PRIu32 " nodes, no place %" PRIu32,
@@ -82,29 +84,38 @@ bool td_node_gradient(const struct td_graph *g, const struct td_node_info *node,
     return true;
 }
 
-static size_t bucket_fill(const struct td_state_table *t, uint32_t bucket) {
-    size_t bytes = 0;
+struct fill {
+    size_t bytes;
+    uint32_t n; // gradients
+};
+
+static struct fill fill_of(const struct td_state_table *t, uint32_t bucket) {
+    struct fill f = {0};
     for (uint32_t i = 0; i < td_state_count(t); i++) {
         uint32_t b;
-        if (td_state_bucket_of(t, i, &b) && b == bucket) bytes += td_state_at(t, i)->bytes;
+        if (!td_state_bucket_of(t, i, &b) || b != bucket) continue;
+        f.bytes += td_state_at(t, i)->bytes;
+        f.n++;
     }
-    return bytes;
+    return f;
 }
 
 td_status td_rewrite_assign_buckets(struct td_graph *g, size_t first_bytes, size_t cap_bytes) {
     struct td_state_table *t = g->state;
     uint32_t n = td_state_n_buckets(t), current = n ? n - 1 : 0;
-    size_t filled = n ? bucket_fill(t, current) : 0;
+    struct fill f = fill_of(t, current);
     for (td_node i = 0; i < g->n_nodes; i++) {
         uint32_t grad, have;
         if (!td_node_gradient(g, &g->nodes[i], &grad)) continue;
         if (td_state_bucket_of(t, grad, &have)) continue;
-        if (filled && filled >= (current ? cap_bytes : first_bytes)) {
+        bool is_full = f.bytes && f.bytes >= (current ? cap_bytes : first_bytes);
+        if (is_full || f.n == BUCKET_GRADIENTS) {
             current++;
-            filled = 0;
+            f = (struct fill){0};
         }
         TD_TRY(td_state_set_bucket(t, grad, current));
-        filled += td_state_at(t, grad)->bytes;
+        f.bytes += td_state_at(t, grad)->bytes;
+        f.n++;
     }
     return TD_OK;
 }

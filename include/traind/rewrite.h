@@ -41,7 +41,8 @@ TD_MUST_USE td_status td_rewrite_state(struct td_graph *g, td_value v, enum td_d
 
 // Gives each gradient that this graph writes its bucket, in the order of the writes (backward
 // order): a bucket is closed when it holds first_bytes (the first) or cap_bytes (the others) or
-// more. A gradient assigned by an earlier program keeps its bucket, so that all variants agree.
+// more, or 4096 gradients. A gradient assigned by an earlier program keeps its bucket, so that all
+// variants agree.
 TD_MUST_USE td_status td_rewrite_assign_buckets(struct td_graph *g, size_t first_bytes,
                                                 size_t cap_bytes);
 // Inserts one all_reduce per bucket, right behind the last write to a gradient of that bucket.

@@ -308,6 +308,30 @@ static void test_buckets_are_kept_when_a_second_program_writes_in_another_order(
     assert_int_equal(td_state_control_offset(table), at);
 }
 
+static void test_bucket_ends_when_it_has_as_many_gradients_as_one_reduction_takes(void **state) {
+    (void)state;
+    const struct td_shape one = {1, {1}};
+    const struct td_init zero = {0};
+    for (int i = 0; i < 4096 + 5; i++) {
+        char name[16];
+        uint32_t param, grad;
+        td_value in[2];
+        snprintf(name, sizeof name, "p%d", i);
+        assert_ok(td_state_add(table, name, TD_ROLE_PARAM, TD_F32, &one, zero, 0, &param));
+        snprintf(name, sizeof name, "p%d:grad", i);
+        assert_ok(td_state_add(table, name, TD_ROLE_GRAD, TD_F32, &one, zero, param, &grad));
+        assert_ok(td_graph_state_value(graph, grad, &in[0]));
+        assert_ok(td_graph_state_value(graph, param, &in[1]));
+        assert_ok(td_graph_op(graph, TD_OP_STORE, in, 2, NULL, NULL));
+    }
+    assert_ok(td_rewrite_assign_buckets(graph, TD_BUCKET_FIRST_BYTES, TD_BUCKET_CAP_BYTES));
+    assert_ok(td_rewrite_all_reduce(graph));
+    assert_int_equal(td_state_n_buckets(table), 2);
+    const struct td_node_info *last = td_graph_node(graph, td_graph_n_nodes(graph) - 1);
+    assert_int_equal(last->op, TD_OP_ALL_REDUCE);
+    assert_int_equal(last->n_inputs, 5);
+}
+
 static void test_readers_move_to_a_new_value_when_replaced_behind_an_insertion(void **state) {
     (void)state;
     struct rig_mlp m = {.dtype = TD_F32, .n_widths = 2, .width = {8, 4}};
@@ -407,6 +431,7 @@ int main(void) {
         test_with_graph(test_unreached_parameters_are_listed_when_the_loss_skips_them),
         test_with_graph(test_autodiff_is_refused_when_an_op_has_no_gradient),
         test_with_graph(test_buckets_are_kept_when_a_second_program_writes_in_another_order),
+        test_with_graph(test_bucket_ends_when_it_has_as_many_gradients_as_one_reduction_takes),
         test_with_graph(test_readers_move_to_a_new_value_when_replaced_behind_an_insertion),
         test_with_graph(test_result_is_stored_as_f32_under_its_rows_when_recorded),
         cmocka_unit_test(test_compile_fails_cleanly_when_any_allocation_fails),
