@@ -35,7 +35,7 @@ struct td_dnnl {
 // True if oneDNN has bf16 primitives for this processor.
 bool td_dnnl_has_bf16(void);
 // A oneDNN status as ours: UNIMPLEMENTED, or INTERNAL of class device.
-td_status td_dnnl_fail(dnnl_status_t s, const char *what);
+TD_MUST_USE td_status td_dnnl_fail(dnnl_status_t s, const char *what);
 
 #define DNNL_TRY(expr, what)                                                                       \
     do {                                                                                           \

@@ -127,6 +127,22 @@ uint32_t td_programs_slow(const struct td_programs *p, char *out_text, size_t te
     return n;
 }
 
+uint32_t td_programs_unreached(const struct td_programs *p, char *out_text, size_t text_bytes) {
+    const struct td_graph *g = NULL;
+    for (size_t i = 0; i < p->n && !g; i++) {
+        const struct td_compiled *c = p->entry[i].compiled;
+        if (c->program.key.mode == TD_MODE_TRAIN) g = c->graph;
+    }
+    uint32_t n = g ? td_graph_n_unreached(g) : 0;
+    *out_text = '\0';
+    for (uint32_t i = 0; i < n; i++) {
+        size_t at = strlen(out_text);
+        snprintf(out_text + at, text_bytes - at, "%s%s", at ? ", " : "",
+                 td_state_at(td_graph_state(g), td_graph_unreached_at(g, i))->name);
+    }
+    return n;
+}
+
 size_t td_programs_count(const struct td_programs *p) {
     return p->n;
 }

@@ -37,6 +37,9 @@ TD_MUST_USE td_status td_programs_find(const struct td_programs *p,
 // Kernels of bound programs that run on plain loops: how many, and which ("dropout f64, rope bf16")
 // as far as there is room.
 uint32_t td_programs_slow(const struct td_programs *p, char *out_text, size_t text_bytes);
+// Parameters that the loss of a training program does not depend on: how many, and which, as far as
+// there is room.
+uint32_t td_programs_unreached(const struct td_programs *p, char *out_text, size_t text_bytes);
 // Kernel j of program i, as the accelerator's kernel_at.
 bool td_programs_kernel(const struct td_programs *p, size_t i, uint32_t j,
                         struct td_kernel_info *out_info);

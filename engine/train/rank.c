@@ -545,6 +545,19 @@ static td_status reduce_bucket(void *arg, uint32_t bucket) {
                                              last ? TD_CONTROL_FLAGS : 0);
 }
 
+// What may surprise somebody.
+static void note_programs(const struct td_rank *r) {
+    char names[256];
+    uint32_t n = td_programs_slow(r->programs, names, sizeof names);
+    if (n)
+        td_events_note(r->events, "%u node%s on plain loops on %s, correct but slow: %s", n,
+                       n == 1 ? " runs" : "s run", r->accel_name, names);
+    n = td_programs_unreached(r->programs, names, sizeof names);
+    if (n)
+        td_events_note(r->events, "nothing trains %u parameter%s that the loss does not reach: %s",
+                       n, n == 1 ? "" : "s", names);
+}
+
 static td_status bind_programs(struct td_rank *r) {
     struct td_bindings b = {
         .struct_bytes = sizeof b,
@@ -558,12 +571,7 @@ static td_status bind_programs(struct td_rank *r) {
     r->scalars[TD_SCALAR_LOSS_SCALE] = 1;
     r->scalars[TD_SCALAR_WINDOW] = 1;
     TD_TRY(td_choices_bind(r, &b));
-    char slow[256];
-    uint32_t n = td_programs_slow(r->programs, slow, sizeof slow);
-    if (n) {
-        td_events_note(r->events, "%u node%s on plain loops on %s, correct but slow: %s", n,
-                       n == 1 ? " runs" : "s run", r->accel_name, slow);
-    }
+    note_programs(r);
     return TD_OK;
 }
 

@@ -82,7 +82,7 @@ TD_MUST_USE td_status td_rank_finish(struct td_rank *r);
 // peers. Borrows why, which is classified.
 void td_rank_fail(struct td_rank *r, td_status why);
 // Every failure has a class: one without takes that of its code. Takes and returns s.
-td_status td_rank_classify(td_status s);
+TD_MUST_USE td_status td_rank_classify(td_status s);
 void td_rank_destroy(struct td_rank *r); // accepts NULL
 TD_DEFINE_AUTO(td_rank, td_rank_destroy);
 

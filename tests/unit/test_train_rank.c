@@ -5,6 +5,7 @@
 #include "tests/unit/test.h"
 
 #include <fcntl.h>
+#include <sys/socket.h>
 
 #include "accelerators/reference/reference.h"
 #include "engine/train/safetensors.h"
@@ -255,6 +256,44 @@ static void test_segments_one_by_one_give_the_bits_of_the_fused_step(void **stat
     assert_memory_equal(weights[0], weights[1], sizeof weights[0]);
 }
 
+// ---- a model with a parameter too many ----------------------------------------------------------
+static td_status idle_record(struct td_module *m, struct td_graph *g, int64_t batch) {
+    const struct td_module_ops *mlp = td_module_mlp.ops;
+    const struct td_shape shape = {1, {3}};
+    const struct td_init zero = {0};
+    td_value v;
+    TD_TRY(td_graph_param(g, "idle.weight", TD_F32, &shape, zero, &v));
+    return mlp->record(m, g, batch);
+}
+
+static void test_parameter_is_named_when_the_loss_does_not_reach_it(void **state) {
+    struct run r;
+    struct td_train_result result;
+    struct td_module_ops ops = *(const struct td_module_ops *)td_module_mlp.ops;
+    struct td_plugin_desc idle = td_module_mlp;
+    int pair[2];
+    char heard[8192];
+    size_t n = 0;
+    ops.record = idle_record;
+    idle.name = "idle";
+    idle.ops = &ops;
+    prepare(&r, "single_device", *state);
+    assert_ok(td_registry_add(r.registry, &idle));
+    r.config.model.name = "idle";
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    close(r.events.fd);
+    r.events.fd = pair[0];
+    assert_ok(td_train(&r.config, &r.io, &r.events, &result));
+    dispose(&r);
+    for (ssize_t some; n < sizeof heard - 1; n += (size_t)some) {
+        some = read(pair[1], heard + n, sizeof heard - 1 - n);
+        if (some <= 0) break;
+    }
+    close(pair[1]);
+    heard[n] = '\0';
+    assert_non_null(strstr(heard, "1 parameter that the loss does not reach: idle.weight\""));
+}
+
 static void test_rank_is_taken_down_when_memory_is_out_anywhere(void **state) {
     enum { ENOUGH = 40 }; // an event that finds no memory is dropped, so one success is not the end
     make_spy();
@@ -285,6 +324,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(test_slots_are_called_in_the_documented_order),
         CASE(test_segments_one_by_one_give_the_bits_of_the_fused_step),
+        CASE(test_parameter_is_named_when_the_loss_does_not_reach_it),
         CASE(test_rank_is_taken_down_when_memory_is_out_anywhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
