@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,6 +43,7 @@ td_status td_local_attempt_create(struct td_loop *loop, const struct td_assignme
     a->owner = owner;
     a->assigned = *assigned;
     a->ack_fd = a->launcher.pidfd = -1;
+    a->own = UINT64_MAX;
     td_buf_init(&a->ack, ACK_MAX);
     int n = snprintf(a->dir, sizeof a->dir, "%s/attempts/%s/a%u", state_dir, assigned->job,
                      assigned->attempt);
@@ -126,15 +128,16 @@ static void close_launcher(struct td_local_attempt *a) {
     if (a->wanted_socket[0]) (void)unlink(a->wanted_socket);
 }
 
-static td_status settle_all(struct td_local_attempt *a) {
+static td_status settle_all(struct td_local_attempt *a, uint64_t *out_own) {
     char path[TD_FS_PATH_BYTES];
     snprintf(path, sizeof path, "%s/a%u", a->assigned.checkpoints, a->assigned.attempt);
     td_settle_checkpoints(path);
-    return td_settle(a->dir, path, a->rebooted);
+    return td_settle(a->dir, path, a->rebooted, out_own);
 }
 
 static void settle(struct td_local_attempt *a) {
-    td_status s = settle_all(a);
+    uint64_t own; // what is sent from here on comes in its turn
+    td_status s = settle_all(a, &own);
     if (s) {
         td_status_log(TD_LOG_ERROR, s, "the end of an attempt is not recorded, will try again");
         td_loop_timer_arm(a->timer, look_ns);
@@ -209,7 +212,7 @@ static td_status recover_unrecorded(struct td_local_attempt *a, td_status take_w
                 "checkpoint",
                 a->assigned.job, a->assigned.attempt, td_status_message(why));
     a->ended = true;
-    return settle_all(a);
+    return settle_all(a, &a->own);
 }
 
 static td_status recover(struct td_local_attempt *a, const char *boot_id) {
@@ -234,7 +237,7 @@ static td_status recover(struct td_local_attempt *a, const char *boot_id) {
     td_status_free(s);
     close_launcher(a);
     a->ended = true;
-    td_status failed = settle_all(a);
+    td_status failed = settle_all(a, &a->own);
     // NOT_FOUND is said for an attempt that never ran; this one did.
     return td_status_code(failed) == TD_NOT_FOUND ? td_status_context(failed, "settle") : failed;
 }
@@ -248,6 +251,18 @@ td_status td_local_attempt_recover(struct td_local_attempt *a, const char *boot_
     TD_TRY_CTX(td_fence(a->dir), "not taken over, and it may go on");
     close_launcher(a);
     return td_steal(s);
+}
+
+void td_local_attempt_committed(struct td_local_attempt *a, uint64_t events) {
+    uint64_t own = a->own;
+    a->own = UINT64_MAX; // from now on they are sent
+    if (own >= events) return;
+    td_log_warn("log is shorter than what was sent of it job=%s attempt=%u bytes=%" PRIu64
+                ", continuing",
+                a->assigned.job, a->assigned.attempt, events - own);
+    td_status_log(
+        TD_LOG_ERROR, td_settle_behind(a->dir, own, events),
+        "an attempt's end cannot be sent; move its directory away and start traind again");
 }
 
 // ---- start --------------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ struct td_local_attempt {
     struct td_proc launcher; // pid 0: none
     bool ended, abandoned, linked;
     bool rebooted; // its launcher ran before the machine's last start
+    uint64_t own;  // found ended: its log from here on is ours and unsent; UINT64_MAX: none is
     int ack_fd;
     struct td_buf ack;
     td_status failed; // why the start failed, until the launcher is gone
@@ -86,6 +87,9 @@ TD_MUST_USE td_status td_local_attempt_launch(struct td_local_attempt *a, const 
 // NOT_FOUND: nothing ever ran here, the directory can go.
 TD_MUST_USE td_status td_local_attempt_recover(struct td_local_attempt *a, const char *boot_id,
                                                const char *runtime_dir);
+
+// The coordinator told how much of the log it has committed, before anything is sent.
+void td_local_attempt_committed(struct td_local_attempt *a, uint64_t events);
 
 // To the launcher: by its socket, else by SIGTERM. mode as LauncherStop's.
 void td_local_attempt_stop(struct td_local_attempt *a, int mode, uint32_t grace_ms);

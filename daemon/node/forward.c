@@ -300,6 +300,14 @@ void td_forward_adopt(struct td_forward *f, const Traind__V1__AttemptCursor *cur
     td_forward_poke(f);
 }
 
+uint64_t td_forward_events_of(const Traind__V1__AttemptCursor *cursor) {
+    for (size_t i = 0; i < cursor->n_offsets; i++) {
+        const Traind__V1__SegmentOffset *o = cursor->offsets[i];
+        if (o->kind == TRAIND__V1__SEGMENT__KIND__EVENTS) return o->offset;
+    }
+    return 0;
+}
+
 void td_forward_down(struct td_forward *f) {
     f->active = false;
     td_put_cancel(td_steal(f->put));

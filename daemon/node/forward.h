@@ -41,6 +41,8 @@ TD_DEFINE_AUTO(td_forward, td_forward_destroy);
 
 // A session wants it, from these offsets; NULL: from the start.
 void td_forward_adopt(struct td_forward *f, const Traind__V1__AttemptCursor *cursor);
+// How much of events.log a cursor says is committed.
+uint64_t td_forward_events_of(const Traind__V1__AttemptCursor *cursor);
 void td_forward_down(struct td_forward *f); // the session is gone
 void td_forward_ack(struct td_forward *f, const Traind__V1__SegmentAck *ack);
 // New lengths; also sends progress, and dropped bytes when they changed.

@@ -380,6 +380,7 @@ static void carry_out(struct td_node *n, const struct td_node_action *action) {
     case TD_NA_ADOPT:
         td_log_info("attempt adopted job=%s attempt=%u state=%s", action->attempt->job,
                     action->attempt->attempt, td_attempt_state_name(action->attempt->state));
+        td_local_attempt_committed(a, td_forward_events_of(action->cursor));
         td_forward_adopt(a->forward, action->cursor);
         if (a->shards) td_shards_up(a->shards, true);
         return;

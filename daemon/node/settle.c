@@ -46,7 +46,7 @@ static bool starts(const char *line, const char *event) {
     return strncmp(line, prefix, (size_t)n) == 0;
 }
 
-td_status td_settle(const char *dir, const char *checkpoint_dir, bool rebooted) {
+td_status td_settle(const char *dir, const char *checkpoint_dir, bool rebooted, uint64_t *out_own) {
     char path[TD_FS_PATH_BYTES], lock_path[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(path, "%s/%s", dir, TD_SEGMENT_EVENTS));
     TD_TRY(td_fs_path(lock_path, "%s/%s", dir, TD_SEGMENT_LOCK));
@@ -57,6 +57,7 @@ td_status td_settle(const char *dir, const char *checkpoint_dir, bool rebooted) 
     char line[128];
     uint64_t end = 0;
     TD_TRY(read_last(fd, path, line, sizeof line, &end));
+    *out_own = UINT64_MAX;
     if (starts(line, "launcher_end") || starts(line, "launcher_lost")) return TD_OK;
     if (ftruncate(fd, (off_t)end) != 0) return td_fs_fail("cut", path);
     TD_AUTO_BUF rest;
@@ -73,6 +74,28 @@ td_status td_settle(const char *dir, const char *checkpoint_dir, bool rebooted) 
     ssize_t written = pwrite(fd, rest.data, rest.len, (off_t)end);
     if (written != (ssize_t)rest.len) return td_fs_fail("write", path);
     if (fsync(fd) != 0) return td_fs_fail("sync", path);
+    *out_own = end;
+    return TD_OK;
+}
+
+td_status td_settle_behind(const char *dir, uint64_t own, uint64_t committed) {
+    char path[TD_FS_PATH_BYTES];
+    TD_TRY(td_fs_path(path, "%s/%s", dir, TD_SEGMENT_EVENTS));
+    if (committed - own > REST_MAX) {
+        return td_fail(TD_DATA_LOSS, "'%s' has lost %" PRIu64 " bytes that were sent", path,
+                       committed - own);
+    }
+    TD_AUTO_CLOSE int fd = open(path, O_RDWR | O_CLOEXEC);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) != 0) return td_fs_fail("open", path);
+    size_t blank = (size_t)(committed - own), lines = (size_t)((uint64_t)st.st_size - own);
+    TD_AUTO_FREE char *text = malloc(blank + lines);
+    if (!text) return td_fail_oom();
+    memset(text, '\n', blank);
+    if (pread(fd, text + blank, lines, (off_t)own) != (ssize_t)lines ||
+        pwrite(fd, text, blank + lines, (off_t)own) != (ssize_t)(blank + lines) || fsync(fd) != 0) {
+        return td_fs_fail("move the end of", path);
+    }
     return TD_OK;
 }
 

@@ -39,7 +39,8 @@
 //   {"event":"launcher_lost","class":"node_lost|internal","message":".."}
 // with fsync: node_lost after a reboot, internal when only the launcher was killed. Ranks die with
 // their launcher (parent-death signal), so nothing of the attempt runs any more. Before that line
-// come "checkpoint" lines of those that are whole on disk and that the log does not name.
+// come "checkpoint" lines of those that are whole on disk and that the log does not name, and blank
+// lines where a power failure took some that had been sent already.
 //
 // record.json: {"format":1,"major":1,"minor":0,"build":"0.1.0","pid":P,"start_ticks":T,
 //   "boot_id":"..","socket":"..","job":"..","attempt":N,"epoch":E,"world_size":W,"first_rank":F,

@@ -80,6 +80,26 @@ def test_checkpoint_that_no_launcher_wrote_down_is_found(daemon):
     daemon.wait_state(job, "CANCELLED")
 
 
+def test_log_that_lost_its_end_with_the_power_is_closed_all_the_same(daemon):
+    job = daemon.submit(LONG, "trainer.max_steps=1000000", "checkpoint.every_n_train_steps=10")
+    daemon.wait_step(job, 50)
+    known = until("a checkpoint is known", lambda: daemon.job(job).checkpoint)
+    launcher, pids = daemon.launcher(job), daemon.workers(job)
+    daemon.kill()
+    os.kill(launcher, signal.SIGKILL)
+    until("ranks die", lambda: not any(alive(p) for p in [launcher, *pids]))
+    home, log = daemon.state_dir / "checkpoints" / job / "a1", daemon.state_dir / "attempts" / job / "a1/events.log"
+    log.write_bytes(log.read_bytes().splitlines(True)[0])  # what was sent of it is more
+    newest = max(int(p.parent.name[5:]) for p in home.glob("step-*/manifest.json") if p.parent.suffix != ".tmp")
+    daemon.start()
+    until("another attempt trains", lambda: daemon.job(job).attempt == 2 and daemon.state(job) == "RUNNING")
+    assert f"log is shorter than what was sent of it job={job}" in daemon.tail(100)
+    first = until("its points", lambda: [p.step for p in daemon.points(job) if p.attempt == 2])[0]
+    assert first == newest + 1 > int(known.split("-")[1])
+    daemon.steer("Cancel", job)
+    daemon.wait_state(job, "CANCELLED")
+
+
 def test_launcher_killed_while_no_daemon_runs(daemon):
     job = daemon.submit(LONG, "trainer.max_steps=1000")
     daemon.wait_step(job, 60)

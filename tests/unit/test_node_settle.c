@@ -29,9 +29,11 @@ static void test_log_gets_a_last_line_when_its_launcher_was_killed(void **state)
     const char *before[] = {"", "{\"event\":\"launched\"}\n",
                             "{\"event\":\"launched\"}\n{\"event\":\"che", "{\"ev"};
     const char *kept[] = {"", "{\"event\":\"launched\"}\n", "{\"event\":\"launched\"}\n", ""};
+    uint64_t own;
     for (size_t i = 0; i < TD_COUNTOF(before); i++) {
         write_log(*state, before[i]);
-        assert_ok(td_settle(*state, path_in(*state, "a1"), i == 1));
+        assert_ok(td_settle(*state, path_in(*state, "a1"), i == 1, &own));
+        assert_int_equal(own, strlen(kept[i]));
         TD_AUTO_FREE char *text = read_log(*state);
         assert_memory_equal(text, kept[i], strlen(kept[i]));
         const char *line = text + strlen(kept[i]);
@@ -43,7 +45,8 @@ static void test_log_gets_a_last_line_when_its_launcher_was_killed(void **state)
         assert_string_equal(td_json_string(td_json_get(v, "class"), ""),
                             i == 1 ? "node_lost" : "internal");
         assert_int_equal(line[strlen(line) - 1], '\n');
-        assert_ok(td_settle(*state, path_in(*state, "a1"), false)); // once
+        assert_ok(td_settle(*state, path_in(*state, "a1"), false, &own)); // once
+        assert_int_equal(own, UINT64_MAX);
         TD_AUTO_FREE char *again = read_log(*state);
         assert_string_equal(again, text);
     }
@@ -52,18 +55,36 @@ static void test_log_gets_a_last_line_when_its_launcher_was_killed(void **state)
 static void test_log_stays_when_its_launcher_ended_well(void **state) {
     const char *whole =
         "{\"event\":\"launched\"}\n{\"event\":\"launcher_end\",\"outcome\":\"done\"}\n";
+    uint64_t own;
     write_log(*state, whole);
-    assert_ok(td_settle(*state, path_in(*state, "a1"), false));
+    assert_ok(td_settle(*state, path_in(*state, "a1"), false, &own));
     TD_AUTO_FREE char *text = read_log(*state);
     assert_string_equal(text, whole);
 }
 
 static void test_settling_is_refused_when_somebody_holds_the_lock(void **state) {
     TD_AUTO_CLOSE int lock = -1;
+    uint64_t own;
     assert_ok(td_fs_lock(path_in(*state, "lock"), "pid 7 (somebody)", &lock));
-    assert_fails(td_settle(*state, path_in(*state, "a1"), false), TD_FAILED_PRECONDITION,
+    assert_fails(td_settle(*state, path_in(*state, "a1"), false, &own), TD_FAILED_PRECONDITION,
                  "somebody");
     assert_false(td_fs_exists(path_in(*state, "events.log")));
+}
+
+static void test_last_lines_move_behind_what_is_committed_when_the_disk_lost_some(void **state) {
+    static const char kept[] = "{\"event\":\"launched\"}\n", blank[] = "\n\n\n\n\n\n\n";
+    uint64_t own, again;
+    write_log(*state, kept);
+    assert_ok(td_settle(*state, path_in(*state, "a1"), true, &own));
+    TD_AUTO_FREE char *before = read_log(*state);
+    assert_ok(td_settle_behind(*state, own, own + 7));
+    TD_AUTO_FREE char *after = read_log(*state);
+    assert_memory_equal(after, kept, sizeof kept - 1);
+    assert_memory_equal(after + own, blank, 7);
+    assert_string_equal(after + own + 7, before + own);
+    assert_ok(td_settle(*state, path_in(*state, "a1"), true, &again)); // it is the last line still
+    assert_int_equal(again, UINT64_MAX);
+    assert_fails(td_settle_behind(*state, own, own + (1 << 30)), TD_DATA_LOSS, "has lost");
 }
 
 static void test_half_written_checkpoints_go_when_their_rank_is_dead(void **state) {
@@ -101,7 +122,8 @@ test_log_names_the_checkpoints_that_were_finished_when_its_launcher_was_killed(v
     put_checkpoint(*state, 30, "{\"format\":1,\"step\":31}");
     put_checkpoint(*state, 40, found);
     put_checkpoint(*state, 50, NULL);
-    assert_ok(td_settle(*state, path_in(*state, "a1"), false));
+    uint64_t own;
+    assert_ok(td_settle(*state, path_in(*state, "a1"), false, &own));
     TD_AUTO_FREE char *text = read_log(*state);
     assert_memory_equal(text, told, sizeof told - 1);
     char *line = text + sizeof told - 1, *end = strchr(line, '\n');
@@ -137,6 +159,7 @@ int main(void) {
         test_in_scratch(
             test_log_names_the_checkpoints_that_were_finished_when_its_launcher_was_killed),
         test_in_scratch(test_settling_is_refused_when_somebody_holds_the_lock),
+        test_in_scratch(test_last_lines_move_behind_what_is_committed_when_the_disk_lost_some),
         test_in_scratch(test_half_written_checkpoints_go_when_their_rank_is_dead),
     };
     return cmocka_run_group_tests_name("node_settle", tests, NULL, NULL);
