@@ -8,32 +8,19 @@
 
 #include "daemon/worker/attach.h"
 #include "daemon/worker/fatal.h"
+#include "daemon/worker/stop_signals.h"
 #include "daemon/worker/worker.h"
 #include "engine/train/train.h"
 #include "lib/base/log.h"
 
-static struct td_rank_page *signalled_page;
-
-static void on_stop_signal(int sig) {
-    int32_t none = TD_STOP_NONE;
-    bool first = atomic_compare_exchange_strong(&signalled_page->stop, &none, TD_STOP_CHECKPOINT);
-    if (!first && sig == SIGINT) atomic_store(&signalled_page->stop, TD_STOP_NOW);
-}
-
-// Schedulers use different signals for the same wish; all are treated alike.
-static td_status install_signals(struct td_rank_page *page) {
-    static const int stop[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+static td_status prepare_signals(struct td_rank_page *page) {
     static const int ignore[] = {SIGPIPE, SIGXFSZ}; // come back as EPIPE and EFBIG
-    signalled_page = page;
-    struct sigaction sa = {.sa_handler = on_stop_signal, .sa_flags = SA_RESTART};
-    for (size_t i = 0; i < TD_COUNTOF(stop); i++)
-        if (sigaction(stop[i], &sa, NULL) != 0)
-            return td_fail_errno(TD_INTERNAL, "install a signal handler");
     struct sigaction ign = {.sa_handler = SIG_IGN};
     for (size_t i = 0; i < TD_COUNTOF(ignore); i++)
         if (sigaction(ignore[i], &ign, NULL) != 0)
             return td_fail_errno(TD_INTERNAL, "ignore a signal");
-    return td_fatal_install(page);
+    TD_TRY(td_fatal_install(page));
+    return td_stop_signals_start(page);
 }
 
 // Denormals cost hundreds of cycles each and mean nothing here. Accelerators do the same in their
@@ -86,10 +73,11 @@ int td_worker_run(const struct td_worker_args *args) {
         td_events_finish(&events);
         return TD_EXIT_ABI;
     }
-    s = install_signals(io.train.page);
+    s = prepare_signals(io.train.page);
     if (!s) s = train(args, &io, &events, &result);
     int code = finish(s, &io, &events, &result);
     td_events_finish(&events);
+    td_stop_signals_finish();
     td_worker_detach(&io);
     return code;
 }

@@ -117,6 +117,31 @@ def test_interrupt_stops_with_a_checkpoint_when_run_by_hand(tmp_path):
     assert saved[0]["step"] == lines[-1]["step"]
 
 
+def signals_of(task, row):
+    line = next(line for line in (task / "status").read_text().splitlines() if line.startswith(row))
+    return {sig for sig in signal.valid_signals() if int(line.split()[1], 16) >> (sig - 1) & 1}
+
+
+def test_no_thread_that_trains_can_be_interrupted(tmp_path):
+    """oneDNN's sgemm keeps its stack pointer in the heap: a handler's frame there destroys what lies before it."""
+    stops = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
+    plan = plan_of(trainer={"accelerator": "cpu", "max_epochs": 1000000}, checkpoint={"save_top_k": 0},
+                   run={"job": None, "threads_per_rank": 2})
+    plan_file = tmp_path / "plan.json"
+    plan_file.write_text(json.dumps(plan))
+    process = subprocess.Popen([ranks.WORKER, "run", "--plan", plan_file], stdout=subprocess.PIPE)
+    for line in process.stdout:
+        if b'"step1"' in line:
+            break
+    tasks = list(pathlib.Path(f"/proc/{process.pid}/task").iterdir())
+    caught = [signals_of(task, "SigCgt:") & stops for task in tasks]
+    open_to = [signals_of(task, "SigBlk:") & stops != stops for task in tasks]
+    process.terminate()
+    assert b'"stopped"' in process.communicate(timeout=20)[0] and process.returncode == EXIT["stopped"]
+    assert len(tasks) >= 3 and caught == [set()] * len(tasks)
+    assert sum(open_to) <= 1, "only the thread that waits for them"
+
+
 @pytest.mark.parametrize("change, code, text", [
     ({"model": {"name": "mlp", "layers": [17, 4]}}, "bad_spec", "17"),
     ({"data": {"name": "idx", "path": "/nonexistent", "batch_size": 8},
