@@ -360,10 +360,6 @@ const char *td_coordinator_address(const struct td_coordinator *c) {
     return td_rpc_server_address(c->server);
 }
 
-uint64_t td_coordinator_incarnation(const struct td_coordinator *c) {
-    return td_store_incarnation(c->store);
-}
-
 // ---- drain --------------------------------------------------------------------------------------
 static void drained(void *arg) {
     struct td_coordinator *c = TD_CAST(td_coordinator, arg);

@@ -52,7 +52,6 @@ TD_DEFINE_AUTO(td_coordinator, td_coordinator_destroy);
 
 // "127.0.0.1:41234"; dies with the coordinator.
 const char *td_coordinator_address(const struct td_coordinator *c);
-uint64_t td_coordinator_incarnation(const struct td_coordinator *c);
 
 enum td_coordinator_drain_flags {
     // Stop the attempts of the embedded node with a checkpoint; their jobs go back to QUEUED with

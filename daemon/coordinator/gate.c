@@ -95,7 +95,3 @@ void td_gate_put(struct td_gate *g, void (*fn)(void *take_arg, bool pass), void 
     g->tail = &i->next;
     wake(g);
 }
-
-bool td_gate_idle(const struct td_gate *g) {
-    return !g->head;
-}

@@ -25,7 +25,5 @@ void td_gate_issued(struct td_gate *g, uint64_t ticket);
 void td_gate_committed(struct td_gate *g, uint64_t ticket);
 // fn(take_arg, true) when the gate opens, or fn(take_arg, false) when it is destroyed: free it.
 void td_gate_put(struct td_gate *g, void (*fn)(void *take_arg, bool pass), void *take_arg);
-// True: nothing waits.
-bool td_gate_idle(const struct td_gate *g);
 
 #endif

@@ -363,7 +363,6 @@ static void on_assign(struct td_node_core *c, const Traind__V1__Assign *assign) 
 
 static void on_forget_message(struct td_node_core *c, struct td_mono now,
                               const Traind__V1__Forget *f) {
-    if (f->n_remove_checkpoints) act(c, TD_NA_REMOVE_FILES, NULL)->forget = f;
     struct td_node_attempt *a = find(c, f->id);
     if (a) run(c, now, a, TD_AE_FORGET, NULL);
 }

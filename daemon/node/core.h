@@ -67,20 +67,19 @@ struct td_node_attempt {
 };
 
 enum td_node_action_kind {
-    TD_NA_REGISTER,     // send Register with all attempts
-    TD_NA_HEARTBEAT,    // send Heartbeat, n = slots used
-    TD_NA_START,        // attempt, assign: fetch, start a launcher; then td_node_core_event
-    TD_NA_ABANDON,      // attempt: give up starting it if it can be; FAILED follows, or STARTED
-    TD_NA_REFUSE,       // id, status: send AttemptRefused
-    TD_NA_STOP,         // attempt: LauncherStop with stop_mode, stop_grace_ms
-    TD_NA_KILL,         // attempt: SIGKILL to its launcher
-    TD_NA_SAVE,         // attempt: checkpoint now
-    TD_NA_ADOPT,        // attempt, cursor: forward from these offsets
-    TD_NA_ACK,          // attempt, ack: committed up to there
-    TD_NA_FINAL,        // attempt: it has ended, say how long its segments are
-    TD_NA_REMOVE,       // attempt: delete its directory; the attempt is gone after this
-    TD_NA_REMOVE_FILES, // forget: delete checkpoints that it names
-    TD_NA_PLAN,         // plan: run a one-shot worker
+    TD_NA_REGISTER,  // send Register with all attempts
+    TD_NA_HEARTBEAT, // send Heartbeat, n = slots used
+    TD_NA_START,     // attempt, assign: fetch, start a launcher; then td_node_core_event
+    TD_NA_ABANDON,   // attempt: give up starting it if it can be; FAILED follows, or STARTED
+    TD_NA_REFUSE,    // id, status: send AttemptRefused
+    TD_NA_STOP,      // attempt: LauncherStop with stop_mode, stop_grace_ms
+    TD_NA_KILL,      // attempt: SIGKILL to its launcher
+    TD_NA_SAVE,      // attempt: checkpoint now
+    TD_NA_ADOPT,     // attempt, cursor: forward from these offsets
+    TD_NA_ACK,       // attempt, ack: committed up to there
+    TD_NA_FINAL,     // attempt: it has ended, say how long its segments are
+    TD_NA_REMOVE,    // attempt: delete its directory; the attempt is gone after this
+    TD_NA_PLAN,      // plan: run a one-shot worker
 };
 struct td_node_action {
     enum td_node_action_kind kind;
@@ -90,7 +89,6 @@ struct td_node_action {
     const Traind__V1__Assign *assign;
     const Traind__V1__AttemptCursor *cursor;
     const Traind__V1__SegmentAck *ack;
-    const Traind__V1__Forget *forget;
     const Traind__V1__PlanRequest *plan;
     td_status status; // owned by the core; borrow it
 };

@@ -330,25 +330,6 @@ static void plan(struct td_node *n, const Traind__V1__PlanRequest *request) {
     if (failed) on_planned(request->request, failed, "", n);
 }
 
-// ---- files --------------------------------------------------------------------------------------
-// The attempt may be forgotten already, and with it where its checkpoints lie: then it is the
-// default place.
-static void remove_checkpoints(struct td_node *n, const Traind__V1__Forget *f) {
-    if (!f->id || !f->id->job[0] || strchr(f->id->job, '/') || f->id->job[0] == '.') return;
-    const struct td_node_attempt *a = td_node_core_find(n->core, f->id->job, f->id->attempt);
-    char base[1200], path[TD_FS_PATH_BYTES];
-    if (a && a->shell) {
-        snprintf(base, sizeof base, "%s", local(a)->assigned.checkpoints);
-    } else {
-        snprintf(base, sizeof base, "%s/checkpoints/%s", n->state_dir, f->id->job);
-    }
-    for (size_t i = 0; i < f->n_remove_checkpoints; i++) {
-        if (!td_checkpoint_path_valid(f->remove_checkpoints[i])) continue;
-        snprintf(path, sizeof path, "%s/%s", base, f->remove_checkpoints[i]);
-        td_status_log(TD_LOG_WARN, td_fs_remove_tree(path), "checkpoint stays, continuing");
-    }
-}
-
 // ---- actions ------------------------------------------------------------------------------------
 static void carry_out(struct td_node *n, const struct td_node_action *action) {
     struct td_local_attempt *a = action->attempt ? local(action->attempt) : NULL;
@@ -392,9 +373,6 @@ static void carry_out(struct td_node *n, const struct td_node_action *action) {
         return;
     case TD_NA_REMOVE:
         remove_attempt(action->attempt);
-        return;
-    case TD_NA_REMOVE_FILES:
-        remove_checkpoints(n, action->forget);
         return;
     case TD_NA_PLAN:
         plan(n, action->plan);
@@ -563,12 +541,4 @@ void td_node_destroy(struct td_node *n) {
     td_node_core_destroy(n->core);
     n->magic = 0;
     free(n);
-}
-
-size_t td_node_n_running(const struct td_node *n) {
-    size_t running = 0;
-    const struct td_node_attempt *a;
-    for (size_t i = 0; (a = td_node_core_attempt(n->core, i)); i++)
-        running += a->state != TD_AT_ENDED;
-    return running;
 }

@@ -30,13 +30,12 @@ struct td_transport;
 
 // Strings are copied; zero means the default.
 struct td_node_options {
-    const char *state_dir;   // exists, locked by the caller
-    const char *runtime_dir; // for launcher sockets; exists, 0700
-    const char *bin_dir;     // holds traind-launcher and traind-worker
-    const char *version;     // of this build
-    const char *name;        // shown to people; host name
-    int32_t slots;           // cores
-    bool embedded;           // the coordinator is in this process: checkpoints stay here
+    const char *state_dir;               // exists, locked by the caller
+    const char *runtime_dir;             // for launcher sockets; exists, 0700
+    const char *bin_dir;                 // holds traind-launcher and traind-worker
+    const char *version;                 // of this build
+    const char *name;                    // shown to people; host name
+    int32_t slots;                       // cores
     struct td_transport *take_transport; // kept, also on failure
     struct td_rpc_channel *channel;      // bulk; NULL when embedded; outlives the node
     int64_t orphan_timeout_ns;           // 1 h
@@ -48,7 +47,5 @@ TD_MUST_USE td_status td_node_create(struct td_loop *loop, const struct td_node_
 // Leaves ranks running. Accepts NULL.
 void td_node_destroy(struct td_node *n);
 TD_DEFINE_AUTO(td_node, td_node_destroy);
-
-size_t td_node_n_running(const struct td_node *n);
 
 #endif

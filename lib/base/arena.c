@@ -98,10 +98,6 @@ char *td_arena_printf(struct td_arena *a, const char *fmt, ...) {
     return text;
 }
 
-size_t td_arena_used(const struct td_arena *a) {
-    return a->used;
-}
-
 void td_arena_reset(struct td_arena *a) {
     a->used = 0;
     if (!a->newest) return;

@@ -16,7 +16,6 @@ void *td_arena_array(struct td_arena *a, size_t n, size_t bytes); // overflow: N
 char *td_arena_strndup(struct td_arena *a, const char *s, size_t len);
 char *td_arena_strdup(struct td_arena *a, const char *s);
 char *td_arena_printf(struct td_arena *a, const char *fmt, ...) TD_PRINTF(2, 3);
-size_t td_arena_used(const struct td_arena *a);
 // Frees everything allocated, keeps the first block.
 void td_arena_reset(struct td_arena *a);
 

@@ -68,11 +68,9 @@ _Noreturn void td_check_failed(const char *expr, const char *file, int line);
     })
 
 // ---- sizes -----------------------------------------------------------------------------------
-#define TD_COUNTOF(a)    (sizeof(a) / sizeof((a)[0]))
-#define TD_MIN(a, b)     ((a) < (b) ? (a) : (b))
-#define TD_MAX(a, b)     ((a) > (b) ? (a) : (b))
-#define TD_STRINGIFY_(x) #x
-#define TD_STRINGIFY(x)  TD_STRINGIFY_(x)
+#define TD_COUNTOF(a) (sizeof(a) / sizeof((a)[0]))
+#define TD_MIN(a, b)  ((a) < (b) ? (a) : (b))
+#define TD_MAX(a, b)  ((a) > (b) ? (a) : (b))
 
 // false on overflow; out is written only on success.
 static inline bool td_size_mul(size_t a, size_t b, size_t *out_bytes) {

@@ -79,11 +79,6 @@ static bool set_one(struct td_rpc_health *h, const char *service, serving_status
     return true;
 }
 
-void td_rpc_health_set(struct td_rpc_server *server, const char *service, bool serving) {
-    struct td_rpc_health *h = server->health;
-    if (set_one(h, service, serving ? SERVING : NOT_SERVING)) tell_all(h);
-}
-
 void td_rpc_health_set_all(struct td_rpc_server *server, bool serving) {
     struct td_rpc_health *h = server->health;
     for (size_t i = 0; i < h->n_known; i++)

@@ -12,10 +12,7 @@
 
 struct td_rpc_server;
 
-// service "" is the server as a whole. At most 64 services; an unknown one is added, more are
-// ignored.
-void td_rpc_health_set(struct td_rpc_server *server, const char *service, bool serving);
-// All known services at once.
+// Of all services at once.
 void td_rpc_health_set_all(struct td_rpc_server *server, bool serving);
 
 #endif

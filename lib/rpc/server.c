@@ -197,10 +197,6 @@ void td_rpc_server_destroy(struct td_rpc_server *server) {
     free(server);
 }
 
-uint16_t td_rpc_server_port(const struct td_rpc_server *server) {
-    return server->port;
-}
-
 const char *td_rpc_server_address(const struct td_rpc_server *server) {
     return server->address;
 }

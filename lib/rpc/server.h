@@ -80,7 +80,6 @@ TD_DEFINE_AUTO(td_rpc_server, td_rpc_server_destroy);
 TD_MUST_USE td_status td_rpc_server_add(struct td_rpc_server *server,
                                         const struct td_rpc_method *rows, size_t n_rows, void *ctx);
 void td_rpc_server_start(struct td_rpc_server *server);
-uint16_t td_rpc_server_port(const struct td_rpc_server *server);
 // "127.0.0.1:41234"; dies with the server.
 const char *td_rpc_server_address(const struct td_rpc_server *server);
 // Calls being served now.
@@ -113,11 +112,6 @@ void td_rpc_call_unref(struct td_rpc_call *call);
 bool td_rpc_call_is_live(const struct td_rpc_call *call);
 // Unary and server stream: the request; NULL otherwise. Dies with the call.
 const ProtobufCMessage *td_rpc_call_request(const struct td_rpc_call *call);
-const char *td_rpc_call_request_id(const struct td_rpc_call *call); // 16 hex digits
-const char *td_rpc_call_method(const struct td_rpc_call *call);     // "/service/method"
-const char *td_rpc_call_peer(const struct td_rpc_call *call);       // "ipv4:127.0.0.1:51234"
-// INT64_MAX when there is none.
-struct td_mono td_rpc_call_deadline(const struct td_rpc_call *call);
 void td_rpc_call_set_user(struct td_rpc_call *call, void *user);
 void *td_rpc_call_user(const struct td_rpc_call *call);
 

@@ -41,7 +41,6 @@ struct td_rpc_call {
     grpc_call *grpc;
     const struct td_rpc_method *row; // NULL until it is admitted
     void *ctx;
-    char *peer;
     char request_id[17];
     struct td_mono deadline;
     struct td_loop_timer *deadline_timer;
@@ -85,7 +84,6 @@ void td_rpc_call_ref(struct td_rpc_call *call) {
 void td_rpc_call_unref(struct td_rpc_call *call) {
     if (!call || --call->refs) return;
     td_rpc_message_destroy(call->request);
-    gpr_free(call->peer);
     call->magic = 0;
     free(call);
 }
@@ -434,7 +432,6 @@ static struct td_rpc_call *create_call(struct td_rpc_accept *accept) {
     call->server = server;
     call->grpc = accept->call;
     call->deadline = deadline_of(accept->details.deadline);
-    call->peer = grpc_call_get_peer(call->grpc);
     snprintf(call->request_id, sizeof call->request_id, "%016" PRIx64,
              mix(server->id_seed + UINT64_C(0x9e3779b97f4a7c15) * ++server->n_ids));
     init_tags(call);
@@ -480,22 +477,6 @@ bool td_rpc_call_is_live(const struct td_rpc_call *call) {
 
 const ProtobufCMessage *td_rpc_call_request(const struct td_rpc_call *call) {
     return call->request ? td_rpc_message_get(call->request) : NULL;
-}
-
-const char *td_rpc_call_request_id(const struct td_rpc_call *call) {
-    return call->request_id;
-}
-
-const char *td_rpc_call_method(const struct td_rpc_call *call) {
-    return call->path;
-}
-
-const char *td_rpc_call_peer(const struct td_rpc_call *call) {
-    return call->peer ? call->peer : "";
-}
-
-struct td_mono td_rpc_call_deadline(const struct td_rpc_call *call) {
-    return call->deadline;
 }
 
 void td_rpc_call_set_user(struct td_rpc_call *call, void *user) {

@@ -163,11 +163,6 @@ void td_spec_read(const struct td_json *tree, struct td_spec *out_spec) {
 }
 
 // ---- arithmetic ---------------------------------------------------------------------------------
-int64_t td_spec_amount_of(struct td_spec_amount amount_, int64_t total) {
-    if (!amount_.is_fraction) return TD_MIN(amount_.batches, total);
-    return (int64_t)(amount_.fraction * (double)total);
-}
-
 int32_t td_spec_ranks(const struct td_spec *s) {
     return TD_MAX(s->trainer.devices, 1) * TD_MAX(s->trainer.num_nodes, 1);
 }

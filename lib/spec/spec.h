@@ -64,8 +64,6 @@ struct td_spec_amount {
     double fraction; // [0, 1]
     int64_t batches;
 };
-// floor(fraction * total), or min(batches, total): how many of `total` batches are meant.
-int64_t td_spec_amount_of(struct td_spec_amount amount, int64_t total);
 
 // What epochs change: from `epoch` on it is `value`. The first is of epoch 0.
 struct td_spec_by_epoch {

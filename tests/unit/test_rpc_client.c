@@ -39,9 +39,6 @@ static void on_get(struct td_rpc_call *call, const ProtobufCMessage *message, vo
     n_told++;
     const Traind__V1__GetJobRequest *r = (const void *)message;
     assert_ptr_equal(td_rpc_call_request(call), message);
-    assert_string_equal(td_rpc_call_method(call), "/traind.v1.JobService/GetJob");
-    assert_true(td_rpc_call_deadline(call).ns < INT64_MAX);
-    assert_int_equal(strncmp(td_rpc_call_peer(call), "ipv4:127.0.0.1:", 15), 0);
     if (strcmp(r->id, "never") == 0) return;
     if (strcmp(r->id, "none") == 0) {
         td_status s = td_fail(TD_NOT_FOUND, "no job '%s'", r->id);
