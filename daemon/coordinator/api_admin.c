@@ -22,6 +22,8 @@ static void list_nodes(struct td_rpc_call *call, const ProtobufCMessage *request
     td_shell_reply(c, call, arena, m ? &m->base : NULL);
 }
 
+enum { N_MORE = 4 };
+
 static bool add_counters(struct td_arena *a, struct td_coordinator *c, Traind__V1__ClusterInfo *m) {
     const struct {
         const char *key;
@@ -32,14 +34,13 @@ static bool add_counters(struct td_arena *a, struct td_coordinator *c, Traind__V
         {"calls", (uint32_t)td_rpc_server_n_calls(c->server)},
         {"commit_us", (uint32_t)(td_store_commit_ns(c->store) / 1000)},
     };
+    _Static_assert(TD_COUNTOF(more) == N_MORE, "the message has room for these");
     for (size_t i = 0; i < TD_COUNTOF(more); i++) {
         m->counters[m->n_counters] = td_view_counter(a, more[i].key, more[i].value);
         if (!m->counters[m->n_counters++]) return false;
     }
     return true;
 }
-
-enum { N_MORE = 4 };
 
 static void get_cluster_info(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
     struct td_coordinator *c = TD_CAST(td_coordinator, ctx);

@@ -141,9 +141,7 @@ static void add_resume(struct td_arena *arena, const struct td_job *j, const str
 }
 
 static bool wants_stream(const struct td_job *j, const struct td_host *n) {
-    if (strcmp(j->spec.checkpoint.store, "fs") == 0) return false;
-    if (strcmp(j->spec.checkpoint.store, "stream") == 0) return !n->embedded;
-    return !n->embedded; // auto
+    return strcmp(j->spec.checkpoint.store, "fs") != 0 && !n->embedded; // stream or auto
 }
 
 static td_status make_attempt(struct td_core *core, struct td_job *j, const struct td_host *n,

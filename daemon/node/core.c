@@ -275,8 +275,7 @@ void td_node_core_event(struct td_node_core *c, struct td_mono now, struct td_no
 }
 
 // ---- session ------------------------------------------------------------------------------------
-void td_node_core_up(struct td_node_core *c, struct td_mono now) {
-    (void)now;
+void td_node_core_up(struct td_node_core *c) {
     clear_actions(c);
     c->up = true;
     c->registered = false;

@@ -104,7 +104,7 @@ TD_MUST_USE td_status td_node_core_found(struct td_node_core *c,
                                          struct td_node_attempt **out_attempt);
 
 // What happened. After each, the actions must be taken with td_node_core_next until it is false.
-void td_node_core_up(struct td_node_core *c, struct td_mono now);
+void td_node_core_up(struct td_node_core *c);
 void td_node_core_down(struct td_node_core *c);
 void td_node_core_message(struct td_node_core *c, struct td_mono now,
                           const Traind__V1__CoordinatorMessage *m);

@@ -1,8 +1,8 @@
 // The shell: carries out what the core answers, and tells it what happens.
 //
 // Every input goes the same way: tell the core, carry out its actions at once and in order, arm the
-// timer for its next wish. An action may cause further inputs (a launch that fails at once); they
-// are queued behind the running ones by `busy`, never nested. Attempts found at start are recovered
+// timer for its next wish. An action may cause further inputs (a launch that fails at once); their
+// actions are queued in the core behind those that wait. Attempts found at start are recovered
 // before the transport is started, so the first Register knows them all.
 
 #include "daemon/node/node.h"
@@ -383,7 +383,7 @@ static void carry_out(struct td_node *n, const struct td_node_action *action) {
 // ---- session ------------------------------------------------------------------------------------
 static void on_up(void *arg) {
     struct td_node *n = TD_CAST(td_node, arg);
-    td_node_core_up(n->core, td_mono_now());
+    td_node_core_up(n->core);
     after_input(n);
 }
 

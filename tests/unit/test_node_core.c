@@ -93,7 +93,7 @@ static struct heard registered(struct td_node_core *c, uint64_t incarnation,
 static struct td_node_core *make_core(uint32_t slots) {
     struct td_node_core *c;
     assert_ok(td_node_core_create(slots, &c));
-    td_node_core_up(c, t0);
+    td_node_core_up(c);
     assert_string_equal(listen(c).text, "REGISTER");
     assert_string_equal(registered(c, 5, NULL, NULL).text, "");
     return c;
@@ -203,7 +203,7 @@ static void test_stop_is_kept_when_the_session_breaks(void **state) {
     Traind__V1__AttemptId id = attempt_id(1, 7);
     Traind__V1__AttemptCursor cursor = TRAIND__V1__ATTEMPT_CURSOR__INIT;
     cursor.id = &id;
-    td_node_core_up(c, t0);
+    td_node_core_up(c);
     assert_string_equal(listen(c).text, "REGISTER");
     assert_string_equal(registered(c, 6, &cursor, NULL).text, "ADOPT FINAL");
     td_node_core_destroy(c);
