@@ -7,13 +7,17 @@
 //     job.h         a job: its states as a table, its attempts, its record
 //     attempt.c     what the event lines of an attempt mean; failures, restarts
 //     queue.c       who runs next, where; why the others wait
-//     node.h        nodes: leases, slots, adoption and fencing
+//     nodes.c       nodes: leases, slots, adoption and fencing
 //     plans.c       plans, asked of a node once per spec
 //     catalog.h     checkpoints: pending, committed, removed
 //     view.h        jobs and nodes as the messages that clients read
 //   store.h       the two databases and their writer threads (the only home of SQLite)
 //   gate.h        holds every word to the outside until what it depends on is committed
 //   disk.h        a thread for files: shards and logs
+//   logs.h        what ranks print, by byte offset
+//   verify.c      are a checkpoint's files here what was committed?
+//   sweep.c       what attempts that are over left among the checkpoints
+//   watch.h       who is told of changes
 //   shell.h       the shell: feeds the core, carries out what it answers (private)
 //   api_*.c       one file per service: decode, ask the core, encode; no policy
 //

@@ -41,7 +41,7 @@ struct td_now {
 // ---- output -------------------------------------------------------------------------------------
 // A row of state.db: tables of (key, body). body NULL: the row goes.
 enum td_record_kind {
-    TD_RECORD_META,       // "epoch", "seq"
+    TD_RECORD_META,       // "epoch"
     TD_RECORD_NODE,       // node id
     TD_RECORD_PLAN,       // digest of the canonical spec
     TD_RECORD_SPEC,       // job id -> canonical spec
@@ -168,7 +168,7 @@ void td_core_drain(struct td_core *core, struct td_now now, bool stop_embedded);
 uint32_t td_core_n_stopping(const struct td_core *core);
 
 // ---- bulk ---------------------------------------------------------------------------------------
-// True: the message is from the attempt that holds the job now. Else it is counted as stale.
+// OK: the message is from the attempt that holds the job now. Else it is counted as stale.
 TD_MUST_USE td_status td_core_check_attempt(struct td_core *core, const Traind__V1__AttemptId *id);
 // Points taken before are in metrics.db up to offset: acknowledged with the next take.
 void td_core_points_committed(struct td_core *core, struct td_now now, const char *job,

@@ -80,7 +80,7 @@ struct td_core {
     uint32_t n_jobs;
     struct td_job **active; // those that have not ended, by seq
     uint32_t n_active;
-    struct td_map *nodes; // id -> td_node
+    struct td_map *nodes; // id -> td_host
     struct td_session *sessions[TD_CORE_MAX_NODES + 64];
     uint32_t n_sessions;
 

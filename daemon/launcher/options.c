@@ -4,12 +4,13 @@
 // go out on the ack descriptor. Rejected: argp, whose help and exits are of no use here.
 
 #include "daemon/launcher/options.h"
-#include "lib/base/segments.h"
 
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "lib/base/segments.h"
 
 enum option_id {
     OPT_DIR = 1,

@@ -14,7 +14,7 @@ struct td_put;
 struct td_put_options {
     struct td_rpc_channel *channel;
     const char *method; // "/traind.v1.NodeService/PutLog"
-    const char *path;   // copied
+    const char *path;   // opened at once, not kept
     uint64_t from, to;  // bytes; from == to sends one empty chunk: how much is there already?
     // Fills a message around a chunk; it is packed before the next call.
     const ProtobufCMessage *(*chunk)(uint64_t offset, const uint8_t *data, size_t bytes, void *arg);

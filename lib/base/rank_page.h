@@ -15,7 +15,7 @@
 //
 // How a rank is started (all descriptors are inherited, no environment is read):
 //   traind-worker run --plan FILE --rank R --world-size W --page-fd 3 --events-fd 4 [--group-fd 5]
-//   events-fd: SOCK_SEQPACKET, one JSON object of at most 4 KiB a datagram (see below)
+//   events-fd: SOCK_SEQPACKET, one JSON object of at most TD_EVENT_MAX bytes a datagram
 //   group-fd:  memfd of plan.run.shared_bytes, the shm collective's mapping (world > 1)
 //   stdout, stderr: pipes that the launcher drains
 //

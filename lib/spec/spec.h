@@ -25,9 +25,9 @@ enum {
     TD_SPEC_MAX_DEPTH = 16,         // of nested lists and maps
     TD_SPEC_MAX_NODES = 10000,      // values, overrides included
     TD_SPEC_MAX_SCALAR = 64 << 10,  // bytes of one value
-    TD_SPEC_MAX_OVERRIDES = 256,    //
+    TD_SPEC_MAX_OVERRIDES = 256,    // of one job
     TD_SPEC_ARENA_BYTES = 16 << 20, // enough for any spec within these bounds
-    TD_SPEC_MAX_RANKS = 1024,       //
+    TD_SPEC_MAX_RANKS = 1024,       // trainer.devices * trainer.num_nodes
     TD_SPEC_MAX_CHANGES = 64,       // values of a knob that epochs change
 };
 

@@ -83,8 +83,7 @@ static bool has_tab_indent(const struct reader *r, yaml_mark_t mark) {
 }
 
 // ---- events -------------------------------------------------------------------------------------
-// The next
-// event is the caller's to delete; false after noting a syntax error.
+// The next event is the caller's to delete; false after noting a syntax error.
 static bool next(struct reader *r, yaml_event_t *out_event) {
     if (yaml_parser_parse(&r->parser, out_event)) return true;
     yaml_parser_t *p = &r->parser;

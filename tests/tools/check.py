@@ -3,7 +3,7 @@
 
   check.py --build DIR [--only unit] [--match TEXT] [--full]
 
-C programs (tests/{unit,conform,sim}, cmocka, TAP on stdout) run two at a time, 120 s each at most;
+C programs (tests/{unit,conform,sim}, cmocka, TAP on stdout) run two at a time, each with a deadline;
 then, unless --only unit, pytest runs every folder of tests/ that holds test_*.py. Both get
 TRAIND_BUILD, the build folder. --match narrows to programs whose name contains TEXT, that define a
 test whose name contains it, or whose header comment has it as a tag ("// Tags: tsan").
