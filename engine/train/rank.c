@@ -506,11 +506,14 @@ static td_status compare_ranks(struct td_rank *r) {
     TD_TRY(td_digest_create(&d));
     for (uint32_t i = 0; i < td_state_count(r->state); i++) {
         const struct td_state_info *t = td_state_at(r->state, i);
+        if (t->role == TD_ROLE_RESULT)
+            continue; // one a batch size, and the last batches may differ
         td_digest_update(d, t->name, strlen(t->name) + 1);
         td_digest_update(d, &t->bytes, sizeof t->bytes);
     }
     int64_t counts[] = {td_rank_epoch_batches(r), td_rank_eval_batches(r, TD_SPLIT_VAL),
-                        td_rank_eval_batches(r, TD_SPLIT_TEST)};
+                        td_rank_eval_batches(r, TD_SPLIT_TEST),
+                        td_rank_eval_batches(r, TD_SPLIT_PREDICT)};
     td_digest_update(d, counts, sizeof counts);
     char own[TD_DIGEST_HEX];
     td_digest_hex(d, own);

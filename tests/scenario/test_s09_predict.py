@@ -62,6 +62,20 @@ def test_predictions_are_those_of_the_evaluation_on_any_number_of_ranks(tmp_path
     assert np.allclose(*logits, atol=1e-6)
 
 
+def test_predictions_are_all_there_when_the_last_batches_of_ranks_differ(tmp_path, data):  # noqa: F811
+    """Of 103 samples rank 0 has 52 and rank 1 has 51: 3 and 2 after seven batches of 7."""
+    for part in ("x", "y"):
+        np.save(tmp_path / f"{part}.npy", np.load(tmp_path / f"{part}.npy")[:103])
+    logits = []
+    for world in (1, 2):
+        out, notes = predict(tmp_path, {"name": "mlp", "layers": [64, 8, 2]}, data["npy"], world,
+                             predict={"values": "logits"})
+        logits.append(np.load(out / "predictions.npy"))
+        assert logits[-1].shape == (103, 2)
+        assert f"predictions of 103 samples are in {out}/predictions.npy" in notes
+    assert np.allclose(*logits, atol=1e-6)
+
+
 @pytest.mark.parametrize("accelerator", ["reference", "cpu"])
 @pytest.mark.parametrize("precision, close", [("32-true", 1e-5), ("64-true", 1e-5), ("bf16-mixed", 0.05),
                                               ("bf16-true", 0.05), ("16-mixed", 0.01), ("16-true", 0.01)])
