@@ -376,12 +376,6 @@ void td_core_session_close(struct td_core *core, struct td_now now, uint64_t ses
     leave(core);
 }
 
-static void close_session(struct td_core *core, uint64_t session, const char *why) {
-    struct td_action *a = td_core_act(core, TD_ACTION_CLOSE);
-    a->session = session;
-    a->text = td_core_dup(why);
-}
-
 static void on_message(struct td_core *core, struct td_session *s,
                        const Traind__V1__NodeMessage *m) {
     if (m->body_case == TRAIND__V1__NODE_MESSAGE__BODY_REGISTER) {
@@ -389,7 +383,7 @@ static void on_message(struct td_core *core, struct td_session *s,
         return;
     }
     if (!s->node) {
-        close_session(core, s->id, "the first message of a session is Register");
+        td_core_close_session(core, s->id, "the first message of a session is Register");
         return;
     }
     if (s->node->session != s->id || m->incarnation != core->options.incarnation) {

@@ -109,6 +109,7 @@ void td_core_record(struct td_core *core, enum td_record_kind kind, const char *
                     const char *body);
 void td_core_points(struct td_core *core, struct td_points *take_points);
 struct td_action *td_core_act(struct td_core *core, enum td_action_kind kind);
+void td_core_close_session(struct td_core *core, uint64_t session, const char *why);
 // Deep-copies m. Does nothing without a session.
 void td_core_send(struct td_core *core, const struct td_host *node,
                   Traind__V1__CoordinatorMessage *m);

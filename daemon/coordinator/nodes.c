@@ -266,12 +266,6 @@ static const char *bad_register(const Traind__V1__Register *m) {
     return NULL;
 }
 
-static void close_session(struct td_core *core, uint64_t session, const char *why) {
-    struct td_action *a = td_core_act(core, TD_ACTION_CLOSE);
-    a->session = session;
-    a->text = td_core_dup(why);
-}
-
 // It speaks again: what was said about its silence is over.
 static void clear_silence(struct td_core *core, const struct td_host *n) {
     for (uint32_t i = 0; i < core->n_active; i++) {
@@ -289,7 +283,7 @@ void td_nodes_register(struct td_core *core, struct td_session *s, const Traind_
     struct td_host *n = bad ? NULL : td_nodes_find(core, m->node_id);
     if (!bad && !n && td_map_count(core->nodes) == TD_CORE_MAX_NODES) bad = "too many nodes";
     if (bad || (s->node && s->node != n)) {
-        close_session(core, s->id, bad ? bad : "a session is of one node");
+        td_core_close_session(core, s->id, bad ? bad : "a session is of one node");
         return;
     }
     if (!n) {
@@ -298,7 +292,7 @@ void td_nodes_register(struct td_core *core, struct td_session *s, const Traind_
         TD_CHECK(!td_map_put(core->nodes, n->id, n, NULL));
     }
     if (n->session && n->session != s->id) {
-        close_session(core, n->session, "the node began another session");
+        td_core_close_session(core, n->session, "the node began another session");
     }
     fill(n, s, m);
     s->node = n;
@@ -364,7 +358,7 @@ static void tick_node(struct td_core *core, struct td_host *n) {
     }
     if (!n->lost) {
         n->lost = true;
-        if (n->session) close_session(core, n->session, "nothing heard for the lease");
+        if (n->session) td_core_close_session(core, n->session, "nothing heard for the lease");
         show_silence(core, n);
         core->queue_dirty = true;
     }

@@ -91,6 +91,12 @@ struct td_action *td_core_act(struct td_core *core, enum td_action_kind kind) {
     return a;
 }
 
+void td_core_close_session(struct td_core *core, uint64_t session, const char *why) {
+    struct td_action *a = td_core_act(core, TD_ACTION_CLOSE);
+    a->session = session;
+    a->text = td_core_dup(why);
+}
+
 // A deep copy by way of its bytes: the message may wait for a commit, its parts are borrowed.
 void td_core_send(struct td_core *core, const struct td_host *node,
                   Traind__V1__CoordinatorMessage *m) {
