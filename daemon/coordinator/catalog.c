@@ -8,36 +8,10 @@
 
 #include "daemon/coordinator/core_state.h"
 #include "lib/base/buf.h"
+#include "lib/base/checkpoint_name.h"
 
 enum { ROW_MAX_BYTES = 1 << 20, METRICS_MAX_BYTES = 16 << 10 };
 static const char manifest[] = "manifest.json";
-
-// ---- names --------------------------------------------------------------------------------------
-static const char *digits(const char *p) {
-    const char *begin = p;
-    while (*p >= '0' && *p <= '9') {
-        p++;
-    }
-    return p == begin || p - begin > 9 ? NULL : p;
-}
-
-bool td_checkpoint_path_ok(const char *path) {
-    if (!path || *path != 'a') return false;
-    const char *p = digits(path + 1);
-    if (!p || strncmp(p, "/step-", 6) != 0) return false;
-    p = digits(p + 6);
-    return p && *p == '\0';
-}
-
-bool td_checkpoint_file_ok(const char *name) {
-    if (!name || !name[0] || name[0] == '.' || strlen(name) > 200) return false;
-    for (const char *c = name; *c; c++) {
-        bool ok = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
-                  (*c >= '0' && *c <= '9') || *c == '.' || *c == '-' || *c == '_';
-        if (!ok) return false;
-    }
-    return true;
-}
 
 // ---- rows ---------------------------------------------------------------------------------------
 void td_checkpoint_destroy(struct td_checkpoint *c) {
@@ -289,7 +263,7 @@ static uint64_t manifest_bytes(const struct td_json *line, const struct td_check
 void td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_attempt *a,
                               const struct td_json *line) {
     struct td_checkpoint *c =
-        read_row(line, td_json_string(td_json_get(line, "path"), ""), TD_CORE_MAX_SHARDS);
+        read_row(line, td_json_string(td_json_get(line, "path"), ""), TD_CHECKPOINT_MAX_FILES);
     const char *digest = td_json_string(td_json_get(line, "manifest"), "");
     if (c && digest_ok(digest)) {
         (void)add_file(c, manifest, manifest_bytes(line, c), digest, false);
@@ -420,7 +394,8 @@ td_status td_catalog_load(struct td_core *core, const char *key, const char *bod
     snprintf(id, sizeof id, "%.*s", (int)len, key);
     struct td_job *j = td_core_job(core, id);
     if (!j) return TD_OK; // of a job that was forgotten
-    struct td_checkpoint *c = key[len] ? read_row(v, key + len + 1, TD_CORE_MAX_SHARDS + 1) : NULL;
+    struct td_checkpoint *c =
+        key[len] ? read_row(v, key + len + 1, TD_CHECKPOINT_MAX_FILES + 1) : NULL;
     if (!c) return td_fail(TD_DATA_LOSS, "state.db, checkpoint '%s' cannot be read", key);
     c->attempt = (uint32_t)u64(v, "attempt");
     c->committed = u64(v, "committed") != 0;

@@ -48,10 +48,6 @@ void td_checkpoint_destroy(struct td_checkpoint *c);
 TD_DEFINE_AUTO(td_checkpoint, td_checkpoint_destroy);
 uint64_t td_checkpoint_bytes(const struct td_checkpoint *c);
 
-// "a<n>/step-<n>" and a plain file name: what may become part of a path.
-bool td_checkpoint_path_ok(const char *path);
-bool td_checkpoint_file_ok(const char *name);
-
 // NULL path or "": the newest committed one that is whole. NULL: none.
 struct td_checkpoint *td_catalog_find(const struct td_job *j, const char *path);
 // A committed one that can be reached from node: there, or at the coordinator.

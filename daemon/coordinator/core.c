@@ -10,6 +10,7 @@
 
 #include "daemon/coordinator/core_state.h"
 #include "lib/base/buf.h"
+#include "lib/base/checkpoint_name.h"
 #include "lib/base/digest.h"
 
 enum { RECORD_MAX = 4 << 20 };
@@ -62,7 +63,7 @@ td_status td_core_create(const struct td_core_options *options, struct td_core *
     TD_TRY(td_map_create(TD_CORE_MAX_NODES, &core->nodes));
     TD_TRY(td_map_create(TD_CORE_MAX_PLANS, &core->plans));
     TD_TRY(td_map_create(TD_CORE_MAX_REQUESTS, &core->requests));
-    TD_TRY(td_map_create(TD_CORE_MAX_CHECKPOINTS * (TD_CORE_MAX_SHARDS + 1), &core->shards));
+    TD_TRY(td_map_create(TD_CORE_MAX_CHECKPOINTS * (TD_CHECKPOINT_MAX_FILES + 1), &core->shards));
     (void)td_core_take(core); // sets the tails
     *out_core = td_steal(core);
     return TD_OK;

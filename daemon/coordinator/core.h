@@ -30,7 +30,6 @@ enum {
     TD_CORE_MAX_PLAN_WAITERS = 64,  // PlanJob calls waiting
     TD_CORE_MAX_REQUESTS = 20000,   // request ids remembered
     TD_CORE_MAX_CHECKPOINTS = 1000, // of one job
-    TD_CORE_MAX_SHARDS = 64,        // files of one checkpoint, beside its manifest
 };
 
 struct td_now {

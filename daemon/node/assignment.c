@@ -7,23 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/base/checkpoint_name.h"
 #include "lib/base/segments.h"
 #include "lib/spec/plan.h"
 
 enum { PLAN_MAX = 4 << 20, FILE_MAX = 16 << 10, LAUNCHED_MAX = 4 << 10 };
 #define ASSIGNMENT_FILE "assignment.json"
-
-bool td_checkpoint_path_valid(const char *path) {
-    unsigned attempt, step;
-    int end = 0;
-    return strlen(path) < TD_ASSIGNMENT_PATH &&
-           sscanf(path, "a%9u/step-%9u%n", &attempt, &step, &end) == 2 && path[end] == '\0' &&
-           strspn(path + 1, "0123456789") > 0;
-}
-
-bool td_checkpoint_file_valid(const char *name) {
-    return name[0] && name[0] != '.' && strlen(name) < 128 && !strchr(name, '/');
-}
 
 static td_status bad(td_status s) {
     return td_status_class(s) == TD_CLASS_NONE ? td_status_with_class(s, TD_CLASS_BAD_SPEC) : s;
@@ -73,7 +62,7 @@ td_status td_assignment_read(const Traind__V1__Assign *m, const char *state_dir,
                            a.first_rank + a.n_ranks - 1, a.world_size));
     }
     for (size_t i = 0; i < m->n_resume && a.n_resume < TD_ASSIGNMENT_RESUME_MAX; i++) {
-        if (!td_checkpoint_path_valid(m->resume[i]->path)) {
+        if (!td_checkpoint_path_ok(m->resume[i]->path)) {
             return bad(td_fail(TD_INVALID_ARGUMENT, "'%.64s' is no path of a checkpoint",
                                m->resume[i]->path));
         }

@@ -48,9 +48,4 @@ TD_MUST_USE td_status td_assignment_load(const char *dir, struct td_assignment *
 TD_MUST_USE td_status td_assignment_rebuild(const char *dir,
                                             struct td_assignment *inout_assignment);
 
-// "a<N>/step-<n>", nothing else: what arrives becomes a path.
-bool td_checkpoint_path_valid(const char *path);
-// A plain file name.
-bool td_checkpoint_file_valid(const char *name);
-
 #endif

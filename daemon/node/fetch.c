@@ -9,19 +9,20 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/base/checkpoint_name.h"
 #include "lib/base/digest.h"
 #include "lib/base/log.h"
 #include "lib/rpc/client.h"
 #include "lib/rpc/loop.h"
 #include "traind/v1/checkpoint.pb-c.h"
 
-enum { td_fetch_magic = 0x46544348, TRIES = 5, FILES_MAX = 64, PIECE_BYTES = 1 << 20 };
+enum { td_fetch_magic = 0x46544348, TRIES = 5, PIECE_BYTES = 1 << 20 };
 static const int64_t call_ns = 30 * TD_NS_PER_S, file_ns = 600 * TD_NS_PER_S,
                      retry_ns = TD_NS_PER_S;
 static const char manifest[] = "manifest.json";
 
 struct file {
-    char name[128];
+    char name[TD_CHECKPOINT_FILE_BYTES];
     uint64_t bytes;
     char digest[TD_DIGEST_HEX];
 };
@@ -38,7 +39,7 @@ struct td_fetch {
     size_t source; // index into resume
     int tries;
     enum copy copy; // of the source
-    struct file files[FILES_MAX];
+    struct file files[TD_CHECKPOINT_MAX_FILES + 1];
     size_t n_files, file;
     char tmp[TD_FS_PATH_BYTES];
     int fd;
@@ -252,14 +253,14 @@ static void next_file(struct td_fetch *f) {
 }
 
 static td_status take_files(struct td_fetch *f, const Traind__V1__Checkpoint *c) {
-    if (c->n_files == 0 || c->n_files > FILES_MAX) {
+    if (c->n_files == 0 || c->n_files > TD_COUNTOF(f->files)) {
         return td_fail(TD_DATA_LOSS, "a checkpoint of %zu files", c->n_files);
     }
     f->n_files = c->n_files;
     f->file = 0; // also of the copy, if there is one
     for (size_t i = 0; i < c->n_files; i++) {
         struct file *file = &f->files[i];
-        if (!td_checkpoint_file_valid(c->files[i]->name)) {
+        if (!td_checkpoint_file_ok(c->files[i]->name)) {
             return td_fail(TD_DATA_LOSS, "'%.64s' is no file name", c->files[i]->name);
         }
         snprintf(file->name, sizeof file->name, "%s", c->files[i]->name);

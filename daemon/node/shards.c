@@ -9,17 +9,18 @@
 #include <sys/stat.h>
 
 #include "daemon/node/put.h"
+#include "lib/base/checkpoint_name.h"
 #include "lib/base/digest.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
 #include "lib/base/segments.h"
 #include "lib/rpc/loop.h"
 
-enum { td_shards_magic = 0x53485244, FILES_MAX = 64, READ_BYTES = 2 * TD_SEGMENT_LINE_MAX };
+enum { td_shards_magic = 0x53485244, READ_BYTES = 2 * TD_SEGMENT_LINE_MAX };
 static const int64_t retry_ns = TD_NS_PER_S;
 
 struct shard {
-    char name[128];
+    char name[TD_CHECKPOINT_FILE_BYTES];
     uint64_t bytes;
     char digest[TD_DIGEST_HEX];
 };
@@ -32,8 +33,8 @@ struct td_shards {
     bool up;
     uint64_t at; // of the next line of events.log
     char checkpoint[TD_ASSIGNMENT_PATH];
-    struct shard files[FILES_MAX];
-    size_t n_files, file; // file == n_files: nothing to send
+    struct shard files[TD_CHECKPOINT_MAX_FILES + 1]; // the manifest is the last
+    size_t n_files, file;                            // file == n_files: nothing to send
     struct td_put *put;
     bool probed;
     struct td_loop_timer *retry;
@@ -51,7 +52,7 @@ static void add_manifest(struct td_shards *s, const char *digest) {
     char path[TD_FS_PATH_BYTES];
     struct stat st;
     shard_path(s, name, path);
-    if (stat(path, &st) != 0 || s->n_files == FILES_MAX) return; // removed by retention meanwhile
+    if (stat(path, &st) != 0) return; // removed by retention meanwhile
     struct shard *shard = &s->files[s->n_files++];
     snprintf(shard->name, sizeof shard->name, "%s", name);
     snprintf(shard->digest, sizeof shard->digest, "%s", digest);
@@ -69,7 +70,7 @@ static void read_checkpoint(struct td_shards *s, const char *line, size_t len) {
         return;
     }
     const char *path = td_json_string(td_json_get(v, "path"), "");
-    if (!td_checkpoint_path_valid(path)) return;
+    if (!td_checkpoint_path_ok(path)) return;
     snprintf(s->checkpoint, sizeof s->checkpoint, "%s", path);
     s->n_files = s->file = 0;
     s->probed = false;
@@ -77,7 +78,8 @@ static void read_checkpoint(struct td_shards *s, const char *line, size_t len) {
     for (const struct td_json *f = files ? files->first : NULL; f; f = f->next) {
         const char *name = td_json_string(td_json_get(f, "name"), "");
         int64_t bytes = td_json_int(td_json_get(f, "bytes"), -1);
-        if (!td_checkpoint_file_valid(name) || bytes < 0 || s->n_files == FILES_MAX) continue;
+        if (!td_checkpoint_file_ok(name) || bytes < 0 || s->n_files == TD_CHECKPOINT_MAX_FILES)
+            continue;
         struct shard *shard = &s->files[s->n_files++];
         snprintf(shard->name, sizeof shard->name, "%s", name);
         snprintf(shard->digest, sizeof shard->digest, "%s",

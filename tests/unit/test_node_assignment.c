@@ -2,6 +2,7 @@
 
 #include "daemon/node/assignment.h"
 
+#include "lib/base/checkpoint_name.h"
 #include "lib/base/json.h"
 #include "lib/spec/plan.h"
 #include "tests/unit/test.h"
@@ -75,16 +76,17 @@ static void test_checkpoints_go_where_the_spec_says_when_it_does(void **state) {
 static void test_assignment_is_refused_when_it_is_bad(void **state) {
     struct td_assignment a;
     char plan[1024];
-    const char *paths[] = {"../../etc", "a1/step-1/..", "/a1/step-1", "a1/step-", "b1/step-2", ""};
+    const char *paths[] = {"../../etc", "a1/step-1/..", "/a1/step-1", "a1/step-", "b1/step-2",
+                           "",          "a 1/step-2",   "a1/step-+2"};
     for (size_t i = 0; i < TD_COUNTOF(paths); i++)
         assert_fails(assigned("", paths[i], *state, &a, plan), TD_INVALID_ARGUMENT, "no path");
     assert_fails(assigned(",\"modle\":1", NULL, *state, &a, plan), TD_INVALID_ARGUMENT, "modle");
     td_status s = assigned(",\"modle\":1", NULL, *state, &a, plan);
     assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC);
     td_status_free(s);
-    assert_false(td_checkpoint_file_valid("../x"));
-    assert_false(td_checkpoint_file_valid(".hidden"));
-    assert_true(td_checkpoint_file_valid("model.safetensors"));
+    assert_false(td_checkpoint_file_ok("../x"));
+    assert_false(td_checkpoint_file_ok(".hidden"));
+    assert_true(td_checkpoint_file_ok("model.safetensors"));
 }
 
 static void test_directory_is_refused_when_its_facts_are_damaged(void **state) {

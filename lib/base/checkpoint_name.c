@@ -1,0 +1,32 @@
+// See the header. Written out by hand: sscanf and strtoul would take blanks and signs as well.
+
+#include "lib/base/checkpoint_name.h"
+
+#include <string.h>
+
+static const char *digits(const char *p) {
+    const char *begin = p;
+    while (*p >= '0' && *p <= '9') {
+        p++;
+    }
+    return p == begin || p - begin > 9 ? NULL : p;
+}
+
+bool td_checkpoint_path_ok(const char *path) {
+    if (!path || *path != 'a') return false;
+    const char *p = digits(path + 1);
+    if (!p || strncmp(p, "/step-", 6) != 0) return false;
+    p = digits(p + 6);
+    return p && *p == '\0';
+}
+
+bool td_checkpoint_file_ok(const char *name) {
+    if (!name || !name[0] || name[0] == '.' || strlen(name) >= TD_CHECKPOINT_FILE_BYTES)
+        return false;
+    for (const char *c = name; *c; c++) {
+        bool ok = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
+                  (*c >= '0' && *c <= '9') || *c == '.' || *c == '-' || *c == '_';
+        if (!ok) return false;
+    }
+    return true;
+}

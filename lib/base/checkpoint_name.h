@@ -1,0 +1,19 @@
+#ifndef TRAIND_LIB_BASE_CHECKPOINT_NAME_H
+#define TRAIND_LIB_BASE_CHECKPOINT_NAME_H
+
+// Names of checkpoints and of their files, as nodes and coordinator tell them to each other. What
+// arrives becomes part of a path, so both sides hold it against the same rule. Any thread.
+
+#include <stdbool.h>
+
+enum {
+    TD_CHECKPOINT_FILE_BYTES = 128, // of a file's name, with its NUL
+    TD_CHECKPOINT_MAX_FILES = 64,   // of one checkpoint, beside its manifest
+};
+
+// "a<N>/step-<n>", each number of 1 to 9 digits, and nothing else. False for NULL.
+bool td_checkpoint_path_ok(const char *path);
+// A plain file name: letters, digits, '.', '-' and '_', no '.' at the beginning. False for NULL.
+bool td_checkpoint_file_ok(const char *name);
+
+#endif
