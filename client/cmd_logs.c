@@ -14,6 +14,7 @@ struct logs {
     struct td_session *session;
     td_status failed;
     uint64_t dropped_bytes;
+    bool any;
     uint32_t rank; // whose line is open
     bool prefix, line_open, over;
 };
@@ -44,6 +45,7 @@ static void on_message(struct td_rpc_stream *stream, const ProtobufCMessage *mes
     struct logs *l = arg;
     const Traind__V1__ReadLogsResponse *r = (const Traind__V1__ReadLogsResponse *)message;
     if (l->failed) return;
+    l->any |= r->data.len > 0;
     l->dropped_bytes = TD_MAX(l->dropped_bytes, r->dropped_bytes);
     if (l->session->flags->output == TD_OUTPUT_JSON ||
         l->session->flags->output == TD_OUTPUT_JSONL) {
@@ -65,6 +67,13 @@ static void on_done(struct td_rpc_stream *stream, td_status take_status, void *a
     } else {
         l->failed = take_status;
     }
+}
+
+// Ranks that are well print nothing, and who asks may wonder.
+static void say_nothing(const struct td_flags *f) {
+    if (f->rank >= 0 || f->out_only || f->err_only) return;
+    fprintf(stderr, "trainctl: the ranks of %s have printed nothing%s\n", f->args[0],
+            f->attempt ? " in that attempt" : " in the newest attempt; --attempt N shows another");
 }
 
 td_status td_cmd_logs(struct td_session *s, const struct td_flags *f, int *out_exit) {
@@ -105,6 +114,7 @@ td_status td_cmd_logs(struct td_session *s, const struct td_flags *f, int *out_e
         fprintf(stderr, "trainctl: %" PRIu64 " bytes past the log cap were dropped\n",
                 l.dropped_bytes);
     }
+    if (!l.failed && !l.any) say_nothing(f);
     if (!late) return l.failed;
     td_status_free(l.failed);
     return td_fail(TD_DEADLINE_EXCEEDED, "the output of %s had not ended within --timeout (%.9g s)",

@@ -12,6 +12,7 @@
 #include "engine/train/schedule.h"
 #include "lib/base/digest.h"
 #include "lib/base/fsio.h"
+#include "lib/base/log.h"
 #include "lib/base/proc.h"
 
 enum { ARENA_BYTES = 2 * TD_SPEC_ARENA_BYTES, ENGINE_MAX_BYTES = 256 << 20, PATHS_MAX = 66 };
@@ -367,6 +368,11 @@ static td_status take_world(struct td_worker_config *c, const struct td_worker_a
         return td_status_with_class(
             td_fail(TD_INVALID_ARGUMENT, "rank %d of world size %d", args->rank, world),
             TD_CLASS_BAD_SPEC);
+    int32_t asked = td_spec_ranks(&c->plan.spec);
+    if (args->page_fd < 0 && world < asked)
+        td_log_warn("the plan asks for %d ranks, by hand there is %d: a step takes that much fewer "
+                    "samples; a traind starts them all, continuing",
+                    asked, world);
     c->train.rank = args->rank;
     c->train.world_size = world;
     return TD_OK;

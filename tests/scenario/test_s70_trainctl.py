@@ -272,9 +272,13 @@ def test_plan_shows_numbers_and_writes_what_a_worker_runs(daemon, tmp_path):
     spec, plan = spec_file(tmp_path), tmp_path / "plan.json"
     shown = daemon.ctl("plan", spec, "-O", plan, check=OK).stdout
     assert "676" in shown and "96 in all" in shown and "FLOP" in shown and str(plan) in shown
-    ran = subprocess.run([BIN / "traind-worker", "run", "--plan", plan], capture_output=True, text=True, timeout=60)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    by_hand = [BIN / "traind-worker", "run", "--plan", plan]
+    ran = subprocess.run(by_hand, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0 and ran.stderr == "", ran.stdout + ran.stderr
     assert any('"test_accuracy"' in line for line in ran.stdout.splitlines())
+    daemon.ctl("plan", spec, "-O", plan, "--set", "trainer.devices=2", check=OK)
+    ran = subprocess.run(by_hand, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0 and "asks for 2 ranks, by hand there is 1" in ran.stderr
     assert daemon.ctl_json("plan", spec)["total_steps"] == 96
 
 
@@ -334,6 +338,12 @@ def test_logs_follow_until_the_job_has_ended(daemon):
 def start_follow(daemon, job, **more):
     env = dict(daemon.env, TRAIND_STATE_DIR=str(daemon.state_dir), **more.pop("env", {}))
     return subprocess.Popen([BIN / "trainctl", "wait", job, "--follow"], env=env, **more)
+
+
+def test_logs_of_ranks_that_printed_nothing_say_so(done):
+    daemon, job = done
+    ran = daemon.ctl("logs", job, check=OK)
+    assert ran.stdout == "" and "have printed nothing in the newest attempt" in ran.stderr
 
 
 def test_ctrl_c_leaves_the_job_running(daemon):
