@@ -182,6 +182,17 @@ static td_status choose_kernel(const struct compiler *c, td_node node, struct td
     return td_room_want(&c->accel->room, k->scratch_bytes);
 }
 
+// The parameter that a node writes: its result, or the first operand of a node that has none.
+static td_status find_written(const struct compiler *c, const struct td_node_info *n,
+                              struct td_kernel *k) {
+    td_value v = n->into ? n->into : n->n_inputs && !n->n_outputs ? n->inputs[0] : 0;
+    struct td_operand at;
+    if (!v || !is_param(c, v)) return TD_OK;
+    TD_TRY(resolve(c, v, &at));
+    k->param = at.base;
+    return TD_OK;
+}
+
 static td_status make_kernel(struct compiler *c, td_node node) {
     const struct td_node_info *n = td_graph_node(c->graph, node);
     struct td_kernel *k = &c->exe->kernel[c->exe->n_kernels++];
@@ -195,6 +206,7 @@ static td_status make_kernel(struct compiler *c, td_node node) {
     k->all_reduce_arg = c->bindings->all_reduce_arg;
     TD_TRY(add_operands(c, node, k));
     TD_TRY(add_results(c, node, k));
+    TD_TRY(find_written(c, n, k));
     set_rows(k);
     fold_broadcast(k);
     return td_status_context(choose_kernel(c, node, k), "node %u (%s)", node, td_op_name(n->op));
@@ -332,7 +344,6 @@ static td_status compile_nodes(struct compiler *c) {
     uint32_t n = td_graph_n_nodes(c->graph);
     e->kernel = td_calloc((size_t)n + 1, sizeof *e->kernel);
     if (!e->kernel) return td_fail_oom();
-    td_dnnl_new_program(c->accel->dnnl);
     for (td_node i = 0; i < n; i++) {
         TD_TRY(make_kernel(c, i));
     }

@@ -2,7 +2,7 @@
 //
 // Images come and go in the layouts that layout.c chose. Weights and their gradient are plain for
 // everybody else; inside, their layout is left to oneDNN (format any): a forward or data-gradient
-// primitive reads a pack that is made anew once a run, a weight-gradient primitive writes into
+// primitive reads a pack that is made anew once a step, a weight-gradient primitive writes into
 // memory of its own that is then put into plain order, or added to what is there, which costs
 // little beside the convolution. Where the weights are a parameter, primitives that want the same
 // layout share the pack.
@@ -40,7 +40,6 @@ struct conv {
     dnnl_primitive_t primitive;
     dnnl_memory_t x, w, bias, y, scratch;
     struct td_pack *pack;    // NULL: weights are read where they lie
-    bool packs;              // this one packs first
     dnnl_primitive_t unpack; // GRAD_W: own memory -> plain gradient; NULL: written where it lies
     dnnl_memory_t w_plain;   // GRAD_W: of unpack
     void *own;               // GRAD_W: memory of w
@@ -192,9 +191,7 @@ static td_status make_memories(struct conv *v, const struct descs *d,
     TD_TRY(make_operands(v, d, pd));
     if (v->spec.kind == GRAD_W) return make_unpack(v, d, w);
     if (dnnl_memory_desc_equal(w, &d->w_plain)) return TD_OK;
-    TD_TRY(td_dnnl_pack_get(v->engine, v->spec.param, &d->w_plain, w, &v->pack));
-    v->packs = !v->spec.param || td_dnnl_pack_claim(v->engine, v->pack);
-    return TD_OK;
+    return td_dnnl_pack_get(v->engine, v->spec.param, &d->w_plain, w, &v->pack);
 }
 
 static void finish(struct conv *v) {
@@ -264,7 +261,7 @@ static td_status run_conv(const struct td_kernel *k, const struct td_run *r) {
     const void *x = kind == GRAD_X ? result : a;
     const void *y = kind == FORWARD ? result : kind == GRAD_X ? a : b;
     const void *w = kind != GRAD_W ? b : v->own ? v->own : result;
-    if (v->packs) TD_TRY(td_dnnl_pack_run(v->engine, v->pack, b));
+    if (v->pack) TD_TRY(td_dnnl_pack_read(v->engine, v->pack, b));
     TD_TRY(run_on(v, x, w, v->bias ? td_operand_at(&k->in[2], r) : NULL, y));
     return v->unpack ? unpack(v, result) : TD_OK;
 }

@@ -146,9 +146,11 @@ static td_status cpu_run(struct td_executable *e, uint32_t segments, const void 
     e = TD_CAST(td_executable, e);
     struct td_run r = {.inputs = inputs, .exe = e, .scratch = e->accel->room.scratch};
     int64_t before = td_mono_now().ns;
+    td_dnnl_begin(e->accel->dnnl, segments & TD_RUN_STEADY);
     for (uint32_t i = 0; i < e->n_kernels; i++) {
         struct td_kernel *k = &e->kernel[i];
         if (!(segments & 1u << k->segment)) continue;
+        if (k->param) td_dnnl_param_changes(e->accel->dnnl, k->param);
         TD_TRY(k->run(k, &r));
         int64_t now = td_mono_now().ns; // 25 ns a kernel, for a profile that is always there
         k->ns += now - before;

@@ -88,6 +88,7 @@ struct td_kernel {
     struct td_operand *in;             // [n_in]; these three are one allocation
     struct td_shape *shape;            // of the operands
     enum td_dtype *in_dtype;           // of the operands
+    const void *param;                 // that it writes, NULL: none
     struct td_operand out[TD_MAX_OUT]; // results, or the state tensor that it writes into
     struct td_shape out_shape;         // of the first result
     enum td_dtype out_dtype[TD_MAX_OUT];
@@ -177,8 +178,9 @@ TD_MUST_USE td_status td_dnnl_create(struct td_room *room, struct td_tune *tune,
 void td_dnnl_destroy(struct td_dnnl *e);
 // "oneDNN 2.6.3, avx512_core_bf16"
 void td_dnnl_describe(char *out, size_t out_bytes);
-// Before the first primitive of a program is created: the program packs its parameters anew.
-void td_dnnl_new_program(struct td_dnnl *e);
+// Before a run; steady: as TD_RUN_STEADY says. And before a kernel that writes this parameter.
+void td_dnnl_begin(struct td_dnnl *e, bool steady);
+void td_dnnl_param_changes(struct td_dnnl *e, const void *param);
 
 // ---- conv.c -------------------------------------------------------------------------------------
 // The family of convolutions. What it takes is created when the layouts are known; `param` is the
@@ -245,8 +247,5 @@ void td_gemm_destroy(struct td_gemm *g);
 size_t td_gemm_scratch_bytes(const struct td_gemm *g);
 TD_MUST_USE td_status td_gemm_run(struct td_gemm *g, const void *a, const void *b, const void *bias,
                                   void *y);
-// The same with other rows by a weight that has not changed since the last run: packs nothing.
-TD_MUST_USE td_status td_gemm_rerun(struct td_gemm *g, const void *a, const void *b,
-                                    const void *bias, void *y);
 
 #endif

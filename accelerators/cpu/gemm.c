@@ -3,19 +3,17 @@
 // A training step multiplies by each weight matrix three times. Forward (y = x W^T) and the
 // activation gradient (dx = dy W) are oneDNN inner products with the weights in whatever blocked
 // layout it likes best (format any): 15 to 40 % faster than plain rows. The weights change every
-// step, so they are packed anew at the first product of a program that reads them; forward and
-// backward-data mostly want the same layout and then share the pack. The weight gradient
-// (dW = dy^T x) is an inner product or a matmul, whichever tune.h finds faster, with plain output,
-// because that is what the collective, the optimizer and the checkpoint read; where it adds to what
-// is there it is a matmul. Everything else is a plain matmul with strides.
+// step, so they are packed anew by their update or by the first product that reads them behind it
+// (onednn.h); forward and backward-data mostly want the same layout and then share the pack. The
+// weight gradient (dW = dy^T x) is an inner product or a matmul, whichever tune.h finds faster,
+// with plain output, because that is what the collective, the optimizer and the checkpoint read;
+// where it adds to what is there it is a matmul. Everything else is a plain matmul with strides.
 //
 // Types: f32, or bf16 operands with a result of bf16 or f32; sums are fp32 in either case. A bf16
 // weight that is the cast of an fp32 parameter is never made: the pack reads the parameter itself
 // and converts on the way. A bias likewise is read as it is stored.
 //
 // Scratch is the accelerator's. Primitives are created at compile time; a run only sets addresses.
-// Rejected: packing inside the optimizer (saves one pass over the weights, worth 3 % of an mlp
-// step; it ties the optimizer to this file).
 
 #include <inttypes.h>
 #include <math.h>
@@ -34,7 +32,6 @@ struct td_gemm {
     dnnl_primitive_t primitive;
     dnnl_memory_t a, b, bias, y, scratch;
     struct td_pack *pack; // NULL: b is read where it lies
-    bool packs;           // this product packs first
     size_t scratch_bytes;
     bool sketched; // only its needs are known, it cannot run
 };
@@ -229,7 +226,6 @@ static td_status make_memories(struct td_gemm *g, const struct layouts *l,
             dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
         if (!dnnl_memory_desc_equal(layout, &l->b_plain)) {
             TD_TRY(td_dnnl_pack_get(g->engine, g->spec.param, &l->b_plain, layout, &g->pack));
-            g->packs = td_dnnl_pack_claim(g->engine, g->pack);
         }
     }
     return TD_OK;
@@ -353,12 +349,7 @@ size_t td_gemm_scratch_bytes(const struct td_gemm *g) {
 }
 
 td_status td_gemm_run(struct td_gemm *g, const void *a, const void *b, const void *bias, void *y) {
-    if (g->packs) TD_TRY(td_dnnl_pack_run(g->engine, g->pack, b));
-    return td_gemm_rerun(g, a, b, bias, y);
-}
-
-td_status td_gemm_rerun(struct td_gemm *g, const void *a, const void *b, const void *bias,
-                        void *y) {
+    if (g->pack) TD_TRY(td_dnnl_pack_read(g->engine, g->pack, b));
     // oneDNN's handles are not const; only the result is written.
     dnnl_status_t s = dnnl_memory_set_data_handle(g->a, (void *)(uintptr_t)a);
     if (!s) s = dnnl_memory_set_data_handle(g->b, (void *)(uintptr_t)b);

@@ -155,25 +155,23 @@ struct rows {
     float *dw, *dbias; // or their sums
 };
 
-static td_status run_turn(struct rows *a, const struct turn *t, int64_t from, bool packed) {
+static td_status run_turn(struct rows *a, const struct turn *t, int64_t from) {
     const struct head *h = a->k->own;
     size_t row_bytes = (size_t)h->cols * td_dtype_bytes(a->loss.type);
     const char *x = a->x + (size_t)from * row_bytes;
     struct td_loss loss = a->loss;
-    td_status (*product)(struct td_gemm *, const void *, const void *, const void *, void *) =
-        packed ? td_gemm_rerun : td_gemm_run;
     loss.rows = t->rows;
     loss.label += from;
     loss.row_loss += from;
     loss.row_right += from;
-    TD_TRY(product(t->z, x, a->w, a->bias, loss.d));
+    TD_TRY(td_gemm_run(t->z, x, a->w, a->bias, loss.d));
     td_loss_rows(&loss, a->k->n_threads);
     if (!h->at.dw) return TD_OK;
     bool first = from == 0 && (h->sums || !a->k->attrs.accumulate);
     const struct td_columns columns = {loss.d,  a->dbias,   a->loss.type, TD_F32,
                                        t->rows, h->classes, !first};
     if (a->dbias) td_columns_sum(&columns, a->k->n_threads);
-    TD_TRY(product(t->dx, loss.d, a->w, NULL, a->dx + (size_t)from * row_bytes));
+    TD_TRY(td_gemm_run(t->dx, loss.d, a->w, NULL, a->dx + (size_t)from * row_bytes));
     return td_gemm_run(first ? t->dw : t->dw_more, loss.d, x, NULL, a->dw);
 }
 
@@ -185,9 +183,9 @@ static td_status run_turns(struct rows *a) {
         if (a->dbias) memset(a->dbias, 0, (size_t)h->classes * sizeof(float));
     }
     for (; h->whole.rows && at + h->whole.rows <= h->rows; at += h->whole.rows) {
-        TD_TRY(run_turn(a, &h->whole, at, at > 0));
+        TD_TRY(run_turn(a, &h->whole, at));
     }
-    return h->rest.rows ? run_turn(a, &h->rest, at, false) : TD_OK;
+    return h->rest.rows ? run_turn(a, &h->rest, at) : TD_OK;
 }
 
 // A sum becomes the gradient, or is added to it, a few elements at a time.

@@ -4,6 +4,9 @@
 // bias corrections are computed once a step in double precision. A pass moves 4 reads and 3 writes
 // of the parameter's size, which is all it costs: the arithmetic hides behind memory.
 //
+// Where products read the parameter through packs, a pass goes strip by strip and packs each while
+// it lies in the cache (onednn.h): the low-precision copy of a mixed precision is written here.
+//
 // A pass computes in fp32. Tensors of 16 bits go through it a few rows at a time, which lie in L1,
 // and are rounded once when they go home; a bf16 parameter by chance where the job asks for it.
 
@@ -11,6 +14,7 @@
 
 #include "accelerators/cpu/convert.h"
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/onednn.h"
 #include "lib/base/half.h"
 #include "traind/random.h"
 
@@ -33,6 +37,8 @@ struct update {
     // beta1, 1 - beta1, ...: rounded each by itself, as in torch
     float keep1, take1, keep2, take2, inv_correction, eps;
     bool first;
+    struct td_pack *pack[TD_PACKS_OF_UPDATE]; // of the parameter, to be written as well
+    int n_packs;
 };
 
 // ---- the passes ---------------------------------------------------------------------------------
@@ -124,6 +130,19 @@ static void update_range(const void *arg, int64_t begin, int64_t end) {
     u->pass(u, x[PARAM], x[GRAD], x[FIRST], x[SECOND], end - begin);
 }
 
+// Strips of rows.
+static void update_strips(const void *arg, int64_t begin, int64_t end) {
+    const struct update *u = arg;
+    const struct td_pack_shape *s = &u->pack[0]->rows;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t row = i * TD_PACK_STRIP, past = TD_MIN(row + TD_PACK_STRIP, s->rows);
+        update_range(u, row * s->cols, past * s->cols);
+        for (int p = 0; p < u->n_packs; p++) {
+            td_pack_strip(&u->pack[p]->rows, u->tensor[PARAM], i, u->pack[p]->data);
+        }
+    }
+}
+
 // ---- the optimizers -----------------------------------------------------------------------------
 // Tensors that the optimizer keeps.
 static uint32_t n_states(const struct td_kernel *k) {
@@ -192,7 +211,13 @@ static td_status run_update(const struct td_kernel *k, const struct td_run *r) {
     } else {
         take_adam(k, &u);
     }
-    td_parallel(k->n_threads, td_shape_elems(&k->shape[0]), GRAIN, update_range, &u);
+    u.n_packs = td_dnnl_pack_update(r->exe->accel->dnnl, u.tensor[PARAM], u.pack);
+    if (u.n_packs) {
+        int64_t strips = (u.pack[0]->rows.rows + TD_PACK_STRIP - 1) / TD_PACK_STRIP;
+        td_parallel_units(k->n_threads, strips, update_strips, &u);
+    } else {
+        td_parallel(k->n_threads, td_shape_elems(&k->shape[0]), GRAIN, update_range, &u);
+    }
     return TD_OK;
 }
 

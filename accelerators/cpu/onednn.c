@@ -29,6 +29,7 @@ td_status td_dnnl_create(struct td_room *room, struct td_tune *tune, struct td_d
     if (!e) return td_fail_oom();
     e->room = room;
     e->tune = tune;
+    e->era = 1; // a pack begins in era 0
     dnnl_status_t s = dnnl_engine_create(&e->engine, dnnl_cpu, 0);
     if (s == dnnl_success) s = dnnl_stream_create(&e->stream, e->engine, dnnl_stream_in_order);
     if (s != dnnl_success) {
@@ -59,8 +60,8 @@ void td_dnnl_destroy(struct td_dnnl *e) {
     free(e);
 }
 
-void td_dnnl_new_program(struct td_dnnl *e) {
-    e->program++;
+void td_dnnl_begin(struct td_dnnl *e, bool steady) {
+    if (!steady) e->era++;
 }
 
 void td_dnnl_describe(char *out, size_t out_bytes) {
@@ -112,13 +113,28 @@ td_status td_dnnl_pack_get(struct td_dnnl *e, const void *param, const dnnl_memo
     return TD_OK;
 }
 
-bool td_dnnl_pack_claim(struct td_dnnl *e, struct td_pack *p) {
-    bool first = p->program != e->program;
-    p->program = e->program;
-    return first;
+void td_dnnl_param_changes(struct td_dnnl *e, const void *param) {
+    for (struct td_pack *p = e->packs; p; p = p->next) {
+        if (p->param == param) p->era = 0;
+    }
 }
 
-td_status td_dnnl_pack_run(struct td_dnnl *e, struct td_pack *p, const void *weights) {
+int td_dnnl_pack_update(struct td_dnnl *e, const void *param,
+                        struct td_pack *out_packs[TD_PACKS_OF_UPDATE]) {
+    int n = 0;
+    for (struct td_pack *p = e->packs; p && n < TD_PACKS_OF_UPDATE; p = p->next) {
+        if (p->param != param || !p->was_read || !p->rows.cols) continue;
+        p->was_read = false;
+        p->era = e->era;
+        out_packs[n++] = p;
+    }
+    return n;
+}
+
+td_status td_dnnl_pack_read(struct td_dnnl *e, struct td_pack *p, const void *weights) {
+    p->was_read = true;
+    if (p->param && p->era == e->era) return TD_OK;
+    p->era = e->era;
     if (p->rows.cols) {
         td_pack_rows(&p->rows, weights, p->data);
         return TD_OK;

@@ -3,9 +3,10 @@
 
 // What all users of oneDNN share: engine and stream, errors, and packed weights.
 //
-// A pack is a parameter in the layout that primitives like best. Weights change every step, so the
-// first primitive of a program that reads a pack makes it anew (td_dnnl_pack_claim says who that
-// is); primitives that want the same layout of the same parameter share it.
+// A pack is a parameter in the layout that primitives like best; primitives that want the same
+// layout of the same parameter share it. It is made by the first of them that runs after the
+// parameter was written, or by who wrote it: the optimizers of kernels_optim.c pack as they update.
+// Who else may have written is known by TD_RUN_STEADY, or its absence.
 
 #include <oneapi/dnnl/dnnl.h>
 
@@ -19,9 +20,11 @@ struct td_pack {
     struct td_pack_shape rows; // cols 0: oneDNN packs
     dnnl_primitive_t reorder;
     void *data;
-    uint64_t program; // that packed it last
+    uint64_t era;  // in which it was made; good if that is the engine's
+    bool was_read; // since it was made
     struct td_pack *next;
 };
+enum { TD_PACKS_OF_UPDATE = 2 };
 
 struct td_dnnl {
     dnnl_engine_t engine;
@@ -29,7 +32,7 @@ struct td_dnnl {
     struct td_room *room; // these two are the accelerator's
     struct td_tune *tune;
     struct td_pack *packs;
-    uint64_t program;
+    uint64_t era; // of parameters that only programs write
 };
 
 // True if oneDNN has bf16 primitives for this processor.
@@ -48,8 +51,11 @@ TD_MUST_USE td_status td_dnnl_fail(dnnl_status_t s, const char *what);
 TD_MUST_USE td_status td_dnnl_pack_get(struct td_dnnl *e, const void *param,
                                        const dnnl_memory_desc_t *plain,
                                        const dnnl_memory_desc_t *layout, struct td_pack **out_pack);
-// True for the first that asks in the program being compiled: it packs before it runs.
-bool td_dnnl_pack_claim(struct td_dnnl *e, struct td_pack *p);
-TD_MUST_USE td_status td_dnnl_pack_run(struct td_dnnl *e, struct td_pack *p, const void *weights);
+// Before a primitive reads the pack: makes it of the weights, unless it is good.
+TD_MUST_USE td_status td_dnnl_pack_read(struct td_dnnl *e, struct td_pack *p, const void *weights);
+// The packs of a parameter that its update writes as well, those that were read since they were
+// made and that pack.c makes; good from now on. Their number.
+int td_dnnl_pack_update(struct td_dnnl *e, const void *param,
+                        struct td_pack *out_packs[TD_PACKS_OF_UPDATE]);
 
 #endif

@@ -10,15 +10,15 @@
 #include "accelerators/cpu/shuffle.h"
 #include "lib/base/half.h"
 
-enum { COLS = 16, STRIP = 16, TILE = 8, MAX_BLOCK = 64 };
+enum { COLS = 16, STRIP = TD_PACK_STRIP, TILE = 8, MAX_BLOCK = 64 };
 enum kind { ROUND, HALF, FLOAT }; // fp32 to bf16, bf16 as it is, fp32 as it is
 
 typedef uint32_t words __attribute__((vector_size(TILE * sizeof(uint32_t))));
 
 struct pack_arg {
     const struct td_pack_shape *s;
-    const char *from;
-    uint32_t *to;
+    const void *from;
+    void *to;
 };
 
 // Rows of a block of this layout, 0: it is none of ours.
@@ -136,19 +136,22 @@ static void strip_short(const struct td_pack_shape *s, const char *from, int64_t
     }
 }
 
+void td_pack_strip(const struct td_pack_shape *s, const void *from, int64_t i, void *to) {
+    const int64_t row_bytes = s->cols * (s->from_half ? 2 : 4), row = i * STRIP;
+    const int64_t left = TD_MIN(s->rows - row, (int64_t)STRIP);
+    const char *first = (const char *)from + row * row_bytes;
+    uint32_t *place = (uint32_t *)to + row / s->block * s->row_block + row % s->block;
+    if (left < STRIP) {
+        strip_short(s, first, left, place);
+    } else {
+        strip(s, first, row_bytes, s->cols / COLS, place);
+    }
+}
+
 static void pack_range(const void *arg, int64_t begin, int64_t end) {
     const struct pack_arg *a = arg;
-    const struct td_pack_shape *s = a->s;
-    const int64_t row_bytes = s->cols * (s->from_half ? 2 : 4);
     for (int64_t i = begin; i < end; i++) {
-        int64_t row = i * STRIP, left = TD_MIN(s->rows - row, (int64_t)STRIP);
-        uint32_t *to = a->to + row / s->block * s->row_block + row % s->block;
-        const char *from = a->from + row * row_bytes;
-        if (left < STRIP) {
-            strip_short(s, from, left, to);
-        } else {
-            strip(s, from, row_bytes, s->cols / COLS, to);
-        }
+        td_pack_strip(a->s, a->from, i, a->to);
     }
 }
 

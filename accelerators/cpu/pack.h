@@ -21,5 +21,8 @@ struct td_pack_shape td_pack_shape_of(const dnnl_memory_desc_t *plain,
                                       const dnnl_memory_desc_t *layout);
 // On all threads of the team. Rows that fill up the last block are zeroes.
 void td_pack_rows(const struct td_pack_shape *s, const void *from, void *to);
+// The rows from i * TD_PACK_STRIP on, of a strip: what td_pack_rows does on each thread.
+enum { TD_PACK_STRIP = 16 };
+void td_pack_strip(const struct td_pack_shape *s, const void *from, int64_t i, void *to);
 
 #endif

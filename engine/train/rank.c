@@ -714,6 +714,7 @@ void td_rank_destroy(struct td_rank *r) {
 
 static td_status run(struct td_rank *r, enum td_strategy_step kind, struct td_executable *exe,
                      uint32_t segments, const void *const *inputs) {
+    if (r->steady) segments |= TD_RUN_STEADY;
     if (r->strategy_ops->step)
         return r->strategy_ops->step(r->strategy, kind, exe, segments, inputs);
     return r->accel_ops->run(exe, segments, inputs);
@@ -744,6 +745,7 @@ static td_status run_with_hooks(struct td_rank *r, enum td_strategy_step kind, b
                                 struct td_executable *exe, const struct td_graph *g,
                                 const void *const *inputs) {
     const struct td_strategy_ops *o = r->strategy_ops;
+    r->steady = false; // the hooks may write what they like
     TD_TRY(run(r, kind, exe, 1u << TD_SEG_FORWARD, inputs));
     if (o->pre_backward) TD_TRY(o->pre_backward(r->strategy));
     TD_TRY(run(r, kind, exe, 1u << TD_SEG_BACKWARD, inputs));
@@ -778,6 +780,7 @@ td_status td_rank_step(struct td_rank *r, enum td_strategy_step kind,
         TD_TRY(run(r, kind, program.exe, TD_SEGS_ALL, inputs));
     }
     TD_TRY(r->accel_ops->sync(r->accel));
+    r->steady = !hooked;
     *out_graph = program.graph;
     return TD_OK;
 }

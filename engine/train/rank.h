@@ -55,6 +55,7 @@ struct td_rank {
     float scalars[TD_SCALAR_COUNT];
     float outputs[TD_PROGRAM_OUTPUTS];
     bool skipped; // the precision let the last program end before apply
+    bool steady;  // nobody but programs has written parameters since the last run
 
     // where it starts, and what leaves it
     bool resumed;

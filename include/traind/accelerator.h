@@ -60,6 +60,10 @@ struct td_kernel_info {
     int64_t ns;          // that they took
 };
 
+// A bit of run beside those of the segments: since the last run of this accelerator, nobody but
+// programs has written parameters. What it keeps of them in other layouts is then still good.
+enum { TD_RUN_STEADY = 1 << TD_SEG_COUNT };
+
 struct td_accelerator; // the accelerator's own
 struct td_executable;
 
@@ -93,8 +97,8 @@ struct td_accelerator_ops {
     // UNIMPLEMENTED names the node that it cannot run. The program outlives the executable.
     td_status (*compile)(struct td_accelerator *a, const struct td_program *p,
                          const struct td_bindings *b, struct td_executable **out_exe);
-    // Runs the segments whose bits are set, in order. inputs[i] is host memory of input slot i,
-    // alive until the next sync.
+    // Runs the segments whose bits are set, in order; TD_RUN_STEADY may be set as well. inputs[i]
+    // is host memory of input slot i, alive until the next sync.
     td_status (*run)(struct td_executable *e, uint32_t segments, const void *const *inputs);
     td_status (*sync)(struct td_accelerator *a);
     void (*release)(struct td_executable *e); // accepts NULL

@@ -116,7 +116,8 @@ struct td_strategy_ops {
     // came in. Absent: programs read host memory.
     td_status (*batch_to_device)(struct td_strategy *s, const void *const *fields, size_t n_fields,
                                  const void **out_inputs);
-    // (optional) Runs the segments of a program. Absent: the accelerator's run.
+    // (optional) Runs the segments of a program. Absent: the accelerator's run. A strategy that
+    // writes parameters between its runs takes TD_RUN_STEADY out of segments.
     td_status (*step)(struct td_strategy *s, enum td_strategy_step kind, struct td_executable *exe,
                       uint32_t segments, const void *const *inputs);
     // (optional) Around the backward segment. With either, forward, backward and the rest run one
@@ -131,7 +132,7 @@ struct td_strategy_ops {
     // (class collective) when a peer is gone.
     td_status (*reduce_gradients)(struct td_strategy *s, void *data, int64_t n, enum td_dtype dtype,
                                   int64_t n_tail);
-    // (optional) Called at each point of td_strategy_hook.
+    // (optional) Called at each point of td_strategy_hook. It leaves parameters alone.
     td_status (*hook)(struct td_strategy *s, enum td_strategy_hook hook, int64_t batch);
 
     // ---- the group. All ranks call, in the same order. The op is always named. The loop

@@ -2,7 +2,8 @@
 // Of convnets, images that stay in an accelerator's own order from layer to layer: channels that do
 // and do not divide by 16, groups, dilation, odd sizes, padding, residuals. Of gpt, a weight that
 // is table and head, whose logits are never whole, in fp32 and under a mixed precision. Gradients
-// are written and then added to, and batch norm's running statistics are compared, too.
+// are written and then added to, and batch norm's running statistics are compared, too. And what an
+// accelerator keeps of parameters from run to run: the bits are those of one that keeps nothing.
 
 #include "tests/conform/op_bench.h"
 #include "tests/unit/step_rig.h"
@@ -140,7 +141,96 @@ static void cases_heads(struct subject *s) {
     }
 }
 
-static const struct suite suites[] = {{"steps", cases_nets}, {"heads", cases_heads}};
+// ---- what is kept from run to run
+static const struct td_optimizer_options optimizers[] = {
+    {.op = TD_OP_ADAMW,
+     .attrs = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01},
+     .clip_norm = 1},
+    {.op = TD_OP_SGD, .attrs = {.momentum = 0.9}},
+    {.op = TD_OP_LION, .attrs = {.beta1 = 0.9, .beta2 = 0.99}},
+    {.op = TD_OP_ADAFACTOR,
+     .attrs = {.beta2_decay = -0.8, .eps = 0x1p-23, .eps2 = 1e-3, .threshold = 1}}};
+
+// A window of two, an evaluation and a step of another batch, three times; the first run is not
+// steady, because state was written before. out: all state and every loss.
+static void run_steady(struct rig *r, const struct step_case *c, bool steady, struct result *out) {
+    void *in[2];
+    uint32_t segments = TD_SEGS_ALL;
+    step_batch(c, in);
+    rig_reset_state(r);
+    out->n = 0;
+    for (int i = 0; i < 3; i++) {
+        r->scalars[TD_SCALAR_STEP] = (float)(i + 1);
+        for (int p = 0; p < r->n_programs; p++) {
+            rig_run(r, p, segments, (const void *const *)in);
+            if (steady) segments |= TD_RUN_STEADY;
+            append(out, TD_F32, r->program[p].outputs, 1);
+        }
+    }
+    for (uint32_t i = 0; i < td_state_count(r->state); i++) {
+        const struct td_state_info *s = td_state_at(r->state, i);
+        append(out, s->dtype, rig_state(r, i), td_shape_elems(&s->shape));
+    }
+    free(in[0]);
+    free(in[1]);
+}
+
+static void check_steady(struct subject *s, const struct step_case *c,
+                         const struct td_optimizer_options *optimizer,
+                         const struct td_plugin_desc *precision) {
+    static struct result got, want;
+    struct rig r;
+    rig_open_on(&r, s->ops, 2);
+    struct td_compile_options o = step_options(c, optimizer);
+    step_set_precision(&o, precision);
+    o.whole_logits_bytes = 1;
+    o.key.apply = false;
+    rig_add(&r, &o);
+    o.key.apply = o.key.accumulate = true;
+    rig_add(&r, &o);
+    o.key = rig_key(TD_MODE_EVAL, c->batch, false);
+    rig_add(&r, &o);
+    o.key = rig_key(TD_MODE_TRAIN, c->batch / 2, true);
+    rig_add(&r, &o);
+    rig_place(&r);
+    run_steady(&r, c, false, &want);
+    run_steady(&r, c, true, &got);
+    assert_int_equal(got.n, want.n);
+    print_message("# %s, %s, %s: loss %g, %g, %g\n", c->name, td_op_name(optimizer->op),
+                  precision ? precision->name : "fp32", want.x[0], want.x[4], want.x[8]);
+    assert_true(want.x[8] > 0 && want.x[8] < want.x[4] && want.x[4] < want.x[0]); // it learns
+    assert_memory_equal(got.x, want.x, want.n * sizeof *want.x);
+    rig_close(&r);
+    s->n_cases++;
+}
+
+// Rows that fill blocks of packed weights, and rows that end in one.
+static void cases_steady(struct subject *s) {
+    static const struct step_case cases[] = {
+        {.name = "mlp",
+         .module = &td_module_mlp,
+         .knobs = "{\"layers\":[32,64,80,5]}",
+         .field = {{.name = "x", .dtype = TD_F32, .sample_shape = {1, {32}}},
+                   {.name = "y", .dtype = TD_I32, .n_classes = 5}},
+         .batch = 24},
+        {.name = "gpt",
+         .module = &td_module_gpt,
+         .knobs = "{\"n_layer\":1,\"n_head\":2,\"n_embd\":32}",
+         .field = {{.name = "x", .dtype = TD_I32, .sample_shape = {1, {7}}, .n_classes = 50},
+                   {.name = "y", .dtype = TD_I32, .sample_shape = {1, {7}}, .n_classes = 50}},
+         .batch = 4}};
+    const struct td_plugin_desc *const precisions[] = {NULL, &td_precision_bf16_mixed,
+                                                       &td_precision_bf16_true};
+    for (size_t i = 0; i < TD_COUNTOF(optimizers) * TD_COUNTOF(precisions); i++) {
+        for (size_t c = 0; c < TD_COUNTOF(cases); c++) {
+            check_steady(s, &cases[c], &optimizers[i / TD_COUNTOF(precisions)],
+                         precisions[i % TD_COUNTOF(precisions)]);
+        }
+    }
+}
+
+static const struct suite suites[] = {
+    {"steps", cases_nets}, {"heads", cases_heads}, {"steady", cases_steady}};
 
 int main(int argc, char **argv) {
     (void)argc;
