@@ -333,7 +333,8 @@ static td_status add_eval_programs(struct td_rank *r, enum td_split split) {
     const struct td_sampler *s = td_data_sampler(r->data, split);
     if (!s || td_rank_eval_batches(r, split) == 0) return TD_OK;
     int64_t left = td_sampler_left(s, 0, r->config->rank), batch = r->config->batch_size;
-    int64_t sizes[] = {left >= batch ? batch : 0, left % batch};
+    // A rank without samples records the model all the same: all must know what it has.
+    int64_t sizes[] = {left >= batch ? batch : 0, left ? left % batch : 1};
     for (size_t i = 0; i < TD_COUNTOF(sizes); i++) {
         if (sizes[i] == 0) continue;
         bool predicts = split == TD_SPLIT_PREDICT;

@@ -62,17 +62,19 @@ def test_predictions_are_those_of_the_evaluation_on_any_number_of_ranks(tmp_path
     assert np.allclose(*logits, atol=1e-6)
 
 
-def test_predictions_are_all_there_when_the_last_batches_of_ranks_differ(tmp_path, data):  # noqa: F811
-    """Of 103 samples rank 0 has 52 and rank 1 has 51: 3 and 2 after seven batches of 7."""
+@pytest.mark.parametrize("samples", [103, 1])
+def test_predictions_are_all_there_when_ranks_have_not_equally_many(tmp_path, data, samples):  # noqa: F811
+    """Of 103 samples rank 0 has 52 and rank 1 has 51: 3 and 2 after seven batches of 7. Of one, 1 and 0."""
     for part in ("x", "y"):
-        np.save(tmp_path / f"{part}.npy", np.load(tmp_path / f"{part}.npy")[:103])
+        np.save(tmp_path / f"{part}.npy", np.load(tmp_path / f"{part}.npy")[-samples:])
+    data["npy"]["classes"] = 2
     logits = []
     for world in (1, 2):
         out, notes = predict(tmp_path, {"name": "mlp", "layers": [64, 8, 2]}, data["npy"], world,
                              predict={"values": "logits"})
         logits.append(np.load(out / "predictions.npy"))
-        assert logits[-1].shape == (103, 2)
-        assert f"predictions of 103 samples are in {out}/predictions.npy" in notes
+        assert logits[-1].shape == (samples, 2)
+        assert f"predictions of {samples} samples are in {out}/predictions.npy" in notes
     assert np.allclose(*logits, atol=1e-6)
 
 
