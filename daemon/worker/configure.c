@@ -84,7 +84,6 @@ static td_status place_checkpoints(struct td_worker_config *c) {
         .every_n_epochs = from->every_n_epochs,
         .every_n_train_steps = from->every_n_train_steps,
         .save_top_k = from->save_top_k,
-        .save_last = from->save_last,
         .monitor = or_null(from->monitor),
         .monitor_max = strcmp(from->mode, "max") == 0,
     };

@@ -149,7 +149,6 @@ struct td_checkpoint_config {
     int32_t every_n_epochs;      // 0: not by epochs
     int32_t every_n_train_steps; // 0: not by steps
     int32_t save_top_k;          // -1 all, 0 none but the one of an agreed stop
-    bool save_last;              // besides the best k, keep the newest
     const char *monitor;         // NULL: keep the newest k
     bool monitor_max;            // larger is better
 };

@@ -117,7 +117,6 @@ static void read_checkpoint(const struct td_json *s, struct td_spec_checkpoint *
         .every_n_epochs = i32(s, "every_n_epochs"),
         .every_n_train_steps = i32(s, "every_n_train_steps"),
         .save_top_k = i32(s, "save_top_k"),
-        .save_last = flag(s, "save_last"),
         .monitor = text(s, "monitor"),
         .mode = text(s, "mode"),
         .store = text(s, "store"),

@@ -112,11 +112,10 @@ struct td_spec_checkpoint {
     int32_t every_n_epochs;      // 0: not by epochs
     int32_t every_n_train_steps; // 0: not by steps
     int32_t save_top_k;          // -1 all, 0 none
-    bool save_last;
-    const char *monitor; // "": none
-    const char *mode;    // min max
-    const char *store;   // auto fs stream
-    const char *dir;     // "": the daemon's own
+    const char *monitor;         // "": none
+    const char *mode;            // min max
+    const char *store;           // auto fs stream
+    const char *dir;             // "": the daemon's own
 };
 
 enum { TD_SPEC_MAX_BACKOFF = 16 };
