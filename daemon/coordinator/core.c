@@ -155,8 +155,9 @@ static void on_recovering(struct td_core *core, struct td_job *j) {
     int64_t wait_s = r->n_backoff > 0 ? r->backoff_s[TD_MIN(i, r->n_backoff - 1)] : 1;
     j->retry_at = td_mono_add(core->now.mono, wait_s * TD_NS_PER_S);
     td_core_wake_at(core, j->retry_at);
-    td_reason_set(&j->reason, "BACKING_OFF", "restart %u of %d in %" PRId64 " s, after %s: %s",
+    td_reason_set(&j->reason, "BACKING_OFF", "restart %u of %d in %" PRId64 " s, after %s%s: %s",
                   j->restarts, r->max, wait_s, td_class_name(j->failure.cls),
+                  j->failure.cls == TD_CLASS_DISK ? " (a full disk is tried once more only)" : "",
                   j->failure.message ? j->failure.message : "");
 }
 

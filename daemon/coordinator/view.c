@@ -58,7 +58,14 @@ static Traind__V1__Reason *view_reason(struct td_arena *a, const struct td_core 
     return r;
 }
 
-static Traind__V1__Failure *view_failure(struct td_arena *a, const struct td_failure *f) {
+// A node by the name that people know it by; by its id once it is forgotten.
+static char *host_name(struct td_arena *a, const struct td_core *core, const char *id) {
+    const struct td_host *n = td_nodes_find(core, id);
+    return copy(a, n ? n->name : id);
+}
+
+static Traind__V1__Failure *view_failure(struct td_arena *a, const struct td_core *core,
+                                         const struct td_failure *f) {
     if (!f->set) return NULL;
     Traind__V1__Failure *m = td_arena_alloc(a, sizeof *m);
     if (!m) return NULL;
@@ -69,7 +76,7 @@ static Traind__V1__Failure *view_failure(struct td_arena *a, const struct td_fai
     m->attempt = f->attempt;
     m->rank = f->rank;
     m->step = f->step;
-    m->node = copy(a, f->node);
+    m->node = host_name(a, core, f->node);
     m->last_words = copy(a, f->last_words);
     return m;
 }
@@ -111,9 +118,8 @@ static void view_places(struct td_arena *a, const struct td_core *core, const st
                         Traind__V1__Job *m) {
     const struct td_attempt *live = td_job_live(j);
     if (live) {
-        const struct td_host *n = td_nodes_find(core, live->node);
         m->nodes = td_arena_array(a, 1, sizeof *m->nodes);
-        if (m->nodes) m->nodes[m->n_nodes++] = copy(a, n ? n->name : live->node);
+        if (m->nodes) m->nodes[m->n_nodes++] = host_name(a, core, live->node);
         m->slots = live->slots;
     } else {
         m->slots = j->reason.needed_slots ? j->reason.needed_slots : j->n_ranks;
@@ -137,7 +143,7 @@ Traind__V1__Job *td_view_job(struct td_arena *a, const struct td_core *core, con
     m->epoch = j->progress.epoch;
     m->restarts = j->restarts;
     m->progress = view_progress(a, j);
-    m->failure = view_failure(a, &j->failure);
+    m->failure = view_failure(a, core, &j->failure);
     m->create_time = td_view_time(a, j->create_ns);
     m->start_time = td_view_time(a, j->start_ns);
     m->end_time = td_view_time(a, j->end_ns);
@@ -186,8 +192,7 @@ Traind__V1__Checkpoint *td_view_checkpoint(struct td_arena *a, const struct td_c
     m->step = c->step;
     m->epoch = c->epoch;
     m->bytes = td_checkpoint_bytes(c);
-    const struct td_host *n = td_nodes_find(core, c->node);
-    m->node = c->streamed ? constant("") : copy(a, n ? n->name : c->node);
+    m->node = c->streamed ? constant("") : host_name(a, core, c->node);
     m->directory = c->streamed
                        ? td_arena_printf(a, "%s/%s/%s", core->checkpoint_dir, j->id, c->path)
                        : copy(a, c->directory);

@@ -499,6 +499,7 @@ def test_class_of_a_failure_decides_about_a_restart(coordinator, failure, state,
     assert now.restarts == restarts
     if state == "RECOVERING":
         assert now.reason.code == "BACKING_OFF" and now.reason.retry_in_ms > 1000
+        assert ("once more only" in now.reason.text) == (failure == "disk")
         coordinator.steer("Cancel", job)
         assert coordinator.state(job) == "CANCELLED"
     node.close()
