@@ -185,18 +185,17 @@ def contended(folder, torch):
 
 
 def foretold(folder, torch):
-    """What `plan` says before any step ran, against what then happens: bytes to the last, the step's time."""
+    """What `plan` says before any step ran, against what then happens: bytes to the last, the step's time.
+    A row for which either is missing says that it failed."""
     parts = ("state_bytes", "arena_bytes", "scratch_bytes")
     for job in JOBS:
         plan = plan_of(folder / job, job)
         facts, ran = planned(plan, plan.parent), run_worker(plan, plan.parent)
         held = [x for x in ran.lines if x.get("event") == "memory"]
-        if facts and held:
-            off = sum(abs(facts[p] - held[0][p]) for p in parts)
-            emit(f"{job} fp32 bytes foretold, off by", [off], "bytes", better="less", asked=0,
-                 bytes={p: facts[p] for p in parts})
-        times, predicted = ran.values("step_time_s")[1:], facts.get("step_time_s")
-        if predicted and times:
-            emit(f"{job} fp32 step time foretold, off by", [abs(predicted / statistics.median(times) - 1)], "share",
-                 better="less", asked=0.25, predicted_ms=round(1e3 * predicted, 3),
-                 measured_ms=round(1e3 * statistics.median(times), 3), others=ran.others)
+        off = [sum(abs(facts[p] - held[0][p]) for p in parts)] if facts and held else []
+        emit(f"{job} fp32 bytes foretold, off by", off, "bytes", better="less", asked=0, bytes={p: facts.get(p) for p in parts})
+        times, predicted = ran.values("step_time_s")[1:], facts.get("step_seconds")
+        measured = statistics.median(times) if times else None
+        emit(f"{job} fp32 step time foretold, off by", [abs(predicted / measured - 1)] if predicted and measured else [], "share",
+             better="less", asked=0.25, predicted_ms=predicted and round(1e3 * predicted, 3),
+             measured_ms=measured and round(1e3 * measured, 3), others=ran.others)
