@@ -41,7 +41,7 @@ static td_status ask_peak(struct td_throughput *t, struct td_rank *r, double rat
         return TD_OK;
     }
     t->n_probes++;
-    TD_TRY(r->accel_ops->measure_peak(r->accel, &f32, &bf16, NULL));
+    TD_TRY(r->accel_ops->measure_peak(r->accel, 0, &f32, &bf16, NULL));
     enum td_dtype computes = r->precision_facts.compute;
     t->peak = TD_MAX(t->peak, computes == TD_F32 ? f32 : computes == TD_BF16 ? bf16 : 0);
     return TD_OK;

@@ -103,9 +103,10 @@ struct td_accelerator_ops {
     td_status (*sync)(struct td_accelerator *a);
     void (*release)(struct td_executable *e); // accepts NULL
     // (optional) Measured peak of this rank's threads: FLOP/s of fp32 and bf16 GEMM (0: it has
-    // none), in some 15 ms; bytes/s of memory takes longer, out_bandwidth NULL: not asked.
-    td_status (*measure_peak)(struct td_accelerator *a, double *out_f32, double *out_bf16,
-                              double *out_bandwidth);
+    // none), in some 15 ms; bytes/s of memory, for who works with so many bytes of it, takes
+    // longer, out_bandwidth NULL: not asked.
+    td_status (*measure_peak)(struct td_accelerator *a, size_t memory_bytes, double *out_f32,
+                              double *out_bf16, double *out_bandwidth);
     // (optional) Kernel i of an executable, in order of execution; false past the last.
     bool (*kernel_at)(const struct td_executable *e, uint32_t i, struct td_kernel_info *out_info);
     // (optional) What was chosen by timing when programs were compiled, lines of "key=name"; a

@@ -20,9 +20,9 @@ static td_status measure(const char *plugins, int threads) {
     const struct td_accelerator_ops *ops = desc->ops;
     TD_TRY(ops->open(&config, &a));
     int64_t start = td_mono_now().ns;
-    td_status s = ops->measure_peak(a, &f32, &bf16, NULL);
+    td_status s = ops->measure_peak(a, 0, &f32, &bf16, NULL);
     int64_t took_ns = td_mono_now().ns - start;
-    if (!s) s = ops->measure_peak(a, &f32, &bf16, &bandwidth);
+    if (!s) s = ops->measure_peak(a, SIZE_MAX, &f32, &bf16, &bandwidth);
     ops->close(a);
     if (s) return s;
     printf("{\"name\":\"peak\",\"threads\":%d,\"fp32_gflops\":%.1f,\"bf16_gflops\":%.1f,"
