@@ -1,5 +1,6 @@
 """Real daemons for tests: start, find, kill, and see that nothing is left behind."""
 import contextlib
+import fnmatch
 import importlib
 import json
 import os
@@ -103,8 +104,23 @@ def with_worker(folder, script):
     return folder
 
 
+def below(folder, pattern="*"):
+    """What lies below a folder that somebody is at work in: what vanishes meanwhile is passed over, where rglob would fail."""
+    return [pathlib.Path(at) / name for at, folders, files in os.walk(folder)
+            for name in fnmatch.filter(folders + files, pattern)]
+
+
+def total_bytes(paths):
+    """Of the files that are still there."""
+    total = 0
+    for p in paths:
+        with contextlib.suppress(FileNotFoundError):
+            total += p.stat().st_size
+    return total
+
+
 def half_written(folder):
-    return [p for p in folder.rglob("*") if ".tmp" in p.name or p.name.endswith(".part")]
+    return [p for p in below(folder) if ".tmp" in p.name or p.name.endswith(".part")]
 
 
 class Daemon:
@@ -326,7 +342,7 @@ class Cluster:
         until(f"processes end: {left}", lambda: not self.left(), 30)
         litter = [str(p) for d in self.daemons for p in half_written(d.state_dir)
                   if not self.is_cut_off(p, running)]
-        litter += [str(p) for p in self.runtime.rglob("*") if p.is_socket() and not left]
+        litter += [str(p) for p in below(self.runtime) if p.is_socket() and not left]
         shutil.rmtree(self.runtime, ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)
         assert not litter, f"left behind: {litter}"

@@ -10,7 +10,7 @@ import struct
 import grpc
 import pytest
 
-from support import SPEC, until
+from support import SPEC, below, until
 
 SLOTS = 4
 
@@ -265,7 +265,7 @@ def test_streamed_checkpoint_exists_when_all_its_files_are_here(coordinator):
     attempt.node = node
     attempt.line("removed", step=10, path="a1/step-10")
     until("it is gone", lambda: not coordinator.checkpoints(job))
-    until("its files, too", lambda: not list((coordinator.state_dir / "checkpoints").rglob("*.safetensors")))
+    until("its files, too", lambda: not below(coordinator.state_dir / "checkpoints", "*.safetensors"))
     attempt.end()
     coordinator.finish(job)
     node.close()

@@ -8,14 +8,14 @@ import signal
 import grpc
 import pytest
 
-from support import BIN, LONG, alive, until, with_worker
+from support import BIN, LONG, alive, below, total_bytes, until, with_worker
 
 LAST = 1000  # many more than train between seeing a step and the kill
 FULL = bool(os.environ.get("TD_FULL"))
 
 
 def segment_bytes(daemon, job):
-    return sum(p.stat().st_size for p in (daemon.state_dir / "attempts" / job).rglob("metrics.*.seg"))
+    return total_bytes(below(daemon.state_dir / "attempts" / job, "metrics.*.seg"))
 
 
 def ranks_go_on(daemon, job, pids):
@@ -225,7 +225,7 @@ def check_log(coordinator, job):
 
 
 def disturb(killed, node, job):
-    out_size = lambda: sum(p.stat().st_size for p in (node.state_dir / "attempts" / job).rglob("out.0.log"))
+    out_size = lambda: total_bytes(below(node.state_dir / "attempts" / job, "out.0.log"))
     for _ in range(2):
         for d in killed:
             d.kill()
@@ -253,5 +253,5 @@ def test_log_bytes_of_a_node_of_its_own_arrive_once(two, tmp_path):
     coordinator.wait_step(job, 5)
     disturb([coordinator, node], node, job)
     coordinator.finish(job)
-    until("all of the log is there", lambda: not list((node.state_dir / "attempts").rglob("out.0.log")))
+    until("all of the log is there", lambda: not below(node.state_dir / "attempts", "out.0.log"))
     check_log(coordinator, job)

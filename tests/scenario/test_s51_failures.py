@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from support import BIN, LONG, SPEC, alive, until, with_worker
+from support import BIN, LONG, SPEC, alive, below, until, with_worker
 
 
 def kill_worker(daemon, job, rank=0, sig=signal.SIGKILL):
@@ -198,7 +198,7 @@ def test_full_disk_is_tried_once_more(small_disk):
     failed = daemon.wait_state(job, "FAILED", deadline_s=30)
     assert getattr(failed.failure, "class") == "disk" and "step-" in failed.failure.message
     assert failed.attempt == 2 and failed.restarts == 1
-    assert not [p for p in folder.rglob("*") if p.is_file()], "nothing is left of checkpoints that did not fit"
+    assert not [p for p in below(folder) if p.is_file()], "nothing is left of checkpoints that did not fit"
 
 
 def test_memory_limit_of_a_rank_has_a_class(daemon):
@@ -226,8 +226,8 @@ def test_nothing_of_an_ended_attempt_stays_in_the_state_directory(daemon):
     job = daemon.submit(SPEC, "trainer.devices=2")
     daemon.finish(job)
     attempts = pathlib.Path(daemon.state_dir / "attempts")
-    until("its files are gone", lambda: not [p for p in attempts.rglob("*") if p.is_file()])
-    assert not list(daemon.cluster.runtime.rglob("*.sock"))
+    until("its files are gone", lambda: not [p for p in below(attempts) if p.is_file()])
+    assert not below(daemon.cluster.runtime, "*.sock")
 
 
 @pytest.mark.parametrize("files, spoil", [

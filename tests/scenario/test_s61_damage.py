@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from support import LONG, until
+from support import LONG, below, until
 
 
 def flip(path):
@@ -34,7 +34,7 @@ def paused(daemon):
 
 
 def directory(daemon, checkpoint):
-    found = [p for p in daemon.state_dir.rglob(checkpoint.path.split("/")[-1]) if checkpoint.job in str(p)]
+    found = [p for p in below(daemon.state_dir, checkpoint.path.split("/")[-1]) if checkpoint.job in str(p)]
     assert len(found) == 1, found
     return found[0]
 
