@@ -98,16 +98,22 @@ def test_second_run_takes_a_new_attempt_when_the_first_left_checkpoints(tmp_path
     assert steps_in(tmp_path / "ck/t/a1") and steps_in(tmp_path / "ck/t/a2")
 
 
-def test_interrupt_stops_with_a_checkpoint_when_run_by_hand(tmp_path):
-    plan = plan_of(run={"job": None}, trainer={"max_epochs": 100000},
-                   checkpoint={"dir": str(tmp_path / "ck"), "every_n_train_steps": 0,
-                               "every_n_epochs": 0, "save_top_k": 1})
+def start_by_hand(plan, tmp_path):
+    """A worker that trains: its first step is behind it."""
     plan_file = tmp_path / "plan.json"
     plan_file.write_text(json.dumps(plan))
     process = subprocess.Popen([ranks.WORKER, "run", "--plan", plan_file], stdout=subprocess.PIPE)
     for line in process.stdout:
         if b'"step1"' in line:
             break
+    return process
+
+
+def test_interrupt_stops_with_a_checkpoint_when_run_by_hand(tmp_path):
+    plan = plan_of(run={"job": None}, trainer={"max_epochs": 100000},
+                   checkpoint={"dir": str(tmp_path / "ck"), "every_n_train_steps": 0,
+                               "every_n_epochs": 0, "save_top_k": 1})
+    process = start_by_hand(plan, tmp_path)
     process.send_signal(signal.SIGINT)
     lines = [json.loads(line) for line in process.stdout]
     assert process.wait(20) == EXIT["stopped"]
@@ -127,12 +133,7 @@ def test_no_thread_that_trains_can_be_interrupted(tmp_path):
     stops = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
     plan = plan_of(trainer={"accelerator": "cpu", "max_epochs": 1000000}, checkpoint={"save_top_k": 0},
                    run={"job": None, "threads_per_rank": 2})
-    plan_file = tmp_path / "plan.json"
-    plan_file.write_text(json.dumps(plan))
-    process = subprocess.Popen([ranks.WORKER, "run", "--plan", plan_file], stdout=subprocess.PIPE)
-    for line in process.stdout:
-        if b'"step1"' in line:
-            break
+    process = start_by_hand(plan, tmp_path)
     tasks = list(pathlib.Path(f"/proc/{process.pid}/task").iterdir())
     caught = [signals_of(task, "SigCgt:") & stops for task in tasks]
     open_to = [signals_of(task, "SigBlk:") & stops != stops for task in tasks]

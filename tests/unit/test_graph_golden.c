@@ -201,14 +201,21 @@ static void test_gpt_has_this_text_when_it_is_made_again(void **state) {
     only = NULL;
 }
 
+// A gpt whose loss is a head's, in the first program of a window.
+static struct td_compile_options head_options(struct step_case *c) {
+    *c = *step_case("gpt");
+    c->knobs = "{\"n_layer\":1,\"n_head\":2,\"n_embd\":8}";
+    struct td_compile_options o = step_options(c, NULL);
+    o.whole_logits_bytes = 1;
+    o.windowed = true;
+    return o;
+}
+
 // What head is for: the first program of a window, where the seed is no constant, and evaluation.
 static void test_gpt_has_this_text_when_its_logits_are_never_whole(void **state) {
     (void)state;
-    struct step_case c = *step_case("gpt");
-    c.knobs = "{\"n_layer\":1,\"n_head\":2,\"n_embd\":8}";
-    struct td_compile_options o = step_options(&c, NULL);
-    o.whole_logits_bytes = 1;
-    o.windowed = true;
+    struct step_case c;
+    struct td_compile_options o = head_options(&c);
     only = "simplify fuse head memory";
     check_program("gpt_head", o);
     o.key.mode = TD_MODE_EVAL;
@@ -235,11 +242,8 @@ static void check_precision(const char *name, const struct td_plugin_desc *plugi
 // 16-mixed has casts around the loss, and in a window a seed of two scalars.
 static void test_gpt_has_this_text_when_16_mixed_logits_are_never_whole(void **state) {
     (void)state;
-    struct step_case c = *step_case("gpt");
-    c.knobs = "{\"n_layer\":1,\"n_head\":2,\"n_embd\":8}";
-    struct td_compile_options o = step_options(&c, NULL);
-    o.whole_logits_bytes = 1;
-    o.windowed = true;
+    struct step_case c;
+    struct td_compile_options o = head_options(&c);
     step_set_precision(&o, &td_precision_fp16_mixed);
     only = "head";
     check_program("gpt_head_fp16_mixed", o);
