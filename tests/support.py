@@ -93,13 +93,13 @@ def alive(pid):
         return False
 
 
-def with_worker(folder, script):
-    """A folder of programs whose worker is a bash script; `exec` the real one in it."""
+def with_worker(folder, script, verb="run"):
+    """A folder of programs whose worker is a bash script when it is to do that; `exec` the real one in it."""
     folder.mkdir()
     for program in ("traind", "traind-launcher"):
         shutil.copy(BIN / program, folder)
     worker = folder / "traind-worker"
-    worker.write_text(f"#!/bin/bash\n[ \"$1\" = run ] || exec {BIN}/traind-worker \"$@\"\n{script}\n")
+    worker.write_text(f"#!/bin/bash\n[ \"$1\" = {verb} ] || exec {BIN}/traind-worker \"$@\"\n{script}\n")
     worker.chmod(0o755)
     return folder
 

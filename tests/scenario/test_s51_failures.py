@@ -255,14 +255,11 @@ def test_attempt_that_cannot_be_taken_over_is_fenced(daemon, files, spoil):
 
 def test_planner_that_wants_too_much_memory_is_told_its_limit(cluster, tmp_path):
     daemon = cluster.make("--slots", "2")
-    daemon.bin = with_worker(tmp_path / "bin", "")
-    worker = daemon.bin / "traind-worker"
-    worker.write_text(f"""#!/bin/bash
-[ "$1" = plan ] || exec {BIN}/traind-worker "$@"
+    daemon.bin = with_worker(tmp_path / "bin", f"""
 {sys.executable} -c 'bytearray(6 << 30)' || {{
     echo '{{"event":"end","class":"out_of_memory","code":"RESOURCE_EXHAUSTED","message":"no more than '$(ulimit -d)' KiB"}}'
     exit 30
-}}""")
+}}""", verb="plan")
     daemon.start()
     failed = daemon.wait_state(daemon.submit(SPEC), "FAILED")
     assert getattr(failed.failure, "class") == "out_of_memory" and failed.attempt == 0
@@ -271,13 +268,10 @@ def test_planner_that_wants_too_much_memory_is_told_its_limit(cluster, tmp_path)
 
 def test_planner_that_computes_without_end_is_stopped_and_told(cluster, tmp_path):
     daemon = cluster.make("--slots", "2")
-    daemon.bin = with_worker(tmp_path / "bin", "")
-    worker = daemon.bin / "traind-worker"
-    worker.write_text(f"""#!/bin/bash
-[ "$1" = plan ] || exec {BIN}/traind-worker "$@"
+    daemon.bin = with_worker(tmp_path / "bin", f"""
 echo "$(ulimit -S -t) $(ulimit -H -t)" >> {tmp_path}/limits
 ulimit -S -t 1  # the same end, sooner
-while :; do :; done""")
+while :; do :; done""", verb="plan")
     daemon.start()
     failed = daemon.wait_state(daemon.submit(SPEC), "FAILED")
     assert (tmp_path / "limits").read_text().split() == ["30", "31"], "asked once: the next time would be the same"
@@ -287,12 +281,9 @@ while :; do :; done""")
 
 def test_planner_dies_with_its_daemon(cluster, tmp_path):
     daemon = cluster.make("--slots", "2")
-    daemon.bin = with_worker(tmp_path / "bin", "")
-    worker = daemon.bin / "traind-worker"
-    worker.write_text(f"""#!/bin/bash
-[ "$1" = plan ] || exec {BIN}/traind-worker "$@"
+    daemon.bin = with_worker(tmp_path / "bin", f"""
 echo $$ > {tmp_path}/pid
-exec sleep 600""")
+exec sleep 600""", verb="plan")
     daemon.start()
     daemon.submit(SPEC)
     pid = int(until("it plans", lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text()))
