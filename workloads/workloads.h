@@ -7,7 +7,9 @@
 //
 //   modules/mlp.c          perceptron of fully connected layers
 //   modules/convnet.c      layers over images, as the spec lists them
-//   modules/gpt.c          GPT-2 (layers.c: what the modules have in common)
+//   modules/gpt.c          GPT-2 (decoder.c: tokens in, loss out; config_json.c: is a foreign
+//                          config.json that of this network? layers.c: what all modules have in
+//                          common)
 //   datasets/idx.c         MNIST-like image sets: idx files, plain or gzip (idx_file.c reads one,
 //                          idx_cache.c keeps the decoded set for all ranks of a node,
 //                          by cache.c)

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "traind/random.h"
+
 struct td_shape td_shape_1(int64_t a) {
     return (struct td_shape){.n_dims = 1, .dim = {a}};
 }
@@ -85,6 +87,30 @@ td_status td_layer_buffer(struct td_graph *g, const char *name, const struct td_
     uint32_t index;
     TD_TRY(td_state_add(td_graph_state(g), name, TD_ROLE_BUFFER, TD_F32, shape, init, 0, &index));
     return td_graph_state_value(g, index, out_value);
+}
+
+td_status td_layer_normal(struct td_graph *g, const char *name, int64_t rows, int64_t cols,
+                          double deviation, unsigned marks, td_value *out_value) {
+    const struct td_init init = {TD_INIT_NORMAL, 0, deviation};
+    const struct td_shape shape = td_shape_2(rows, cols);
+    TD_TRY(td_graph_param(g, name, TD_F32, &shape, init, out_value));
+    return td_graph_mark(g, *out_value, marks);
+}
+
+td_status td_layer_row(struct td_graph *g, const char *layer, const char *part, int64_t n,
+                       double initial, td_value *out_value) {
+    const struct td_init init = {TD_INIT_CONST, initial, 0};
+    const struct td_shape shape = td_shape_1(n);
+    char path[TD_LAYER_NAME_BYTES + 16];
+    snprintf(path, sizeof path, "%s.%s", layer, part);
+    TD_TRY(td_graph_param(g, path, TD_F32, &shape, init, out_value));
+    return td_graph_mark(g, *out_value, TD_PARAM_NO_DECAY);
+}
+
+td_status td_layer_dropout(struct td_graph *g, const char *name, double p, td_value *h) {
+    const struct td_attrs attrs = {.drop = p, .stream = td_stream_of(name)};
+    if (td_graph_mode(g) != TD_MODE_TRAIN || p <= 0) return TD_OK;
+    return td_graph_op(g, TD_OP_DROPOUT, h, 1, &attrs, h);
 }
 
 td_status td_layer_pixels(struct td_graph *g, enum td_dtype dtype, td_value *h) {

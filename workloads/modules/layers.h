@@ -38,6 +38,15 @@ TD_MUST_USE td_status td_xy_inputs(const struct td_xy *xy, struct td_graph *g, i
 TD_MUST_USE td_status td_layer_buffer(struct td_graph *g, const char *name,
                                       const struct td_shape *shape, struct td_init init,
                                       td_value *out_value);
+// A parameter (rows, cols), normal around 0. marks: enum td_param_mark.
+TD_MUST_USE td_status td_layer_normal(struct td_graph *g, const char *name, int64_t rows,
+                                      int64_t cols, double deviation, unsigned marks,
+                                      td_value *out_value);
+// <layer>.<part>: a row that weight decay spares, of a norm or a bias.
+TD_MUST_USE td_status td_layer_row(struct td_graph *g, const char *layer, const char *part,
+                                   int64_t n, double initial, td_value *out_value);
+// Nothing but in train mode with p > 0; `name` names its random numbers.
+TD_MUST_USE td_status td_layer_dropout(struct td_graph *g, const char *name, double p, td_value *h);
 // u8 -> f32 / 255; f32 stays.
 TD_MUST_USE td_status td_layer_pixels(struct td_graph *g, enum td_dtype dtype, td_value *h);
 TD_MUST_USE td_status td_layer_reshape(struct td_graph *g, const struct td_shape *shape,
