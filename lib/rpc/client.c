@@ -69,7 +69,6 @@ struct td_rpc_stream {
     td_status local;
     bool half_close_wanted;
     bool half_close_sent;
-    bool paused;
     bool read_all;
     bool over;   // status is back
     bool broken; // a send failed
@@ -294,7 +293,7 @@ static void on_sent(struct td_pump_tag *tag, bool ok) {
 }
 
 static void start_recv(struct td_rpc_stream *s) {
-    if (s->recv.pending || s->paused || s->read_all || s->over) return;
+    if (s->recv.pending || s->read_all || s->over) return;
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
     op.data.recv_message.recv_message = &s->received;
     s->recv.pending = td_pump_start(s->channel->pump, s->grpc, &op, 1, &s->recv.tag);
@@ -349,16 +348,6 @@ void td_rpc_stream_half_close(struct td_rpc_stream *s) {
     TD_CHECK(!s->unary);
     s->half_close_wanted = true;
     pump_out(s);
-}
-
-void td_rpc_stream_pause(struct td_rpc_stream *s) {
-    s->paused = true;
-}
-
-void td_rpc_stream_resume(struct td_rpc_stream *s) {
-    if (!s->paused) return;
-    s->paused = false;
-    start_recv(s);
 }
 
 // ---- starting ---------------------------------------------------------------------------------

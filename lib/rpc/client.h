@@ -78,8 +78,5 @@ enum td_rpc_send td_rpc_stream_send(struct td_rpc_stream *s, const ProtobufCMess
 void td_rpc_stream_half_close(struct td_rpc_stream *s);
 // on_done (or the unary callback) follows with CANCELLED, or with the status that was faster.
 void td_rpc_stream_cancel(struct td_rpc_stream *s);
-// While paused no message is read and the server is pushed back; one on its way is delivered.
-void td_rpc_stream_pause(struct td_rpc_stream *s);
-void td_rpc_stream_resume(struct td_rpc_stream *s);
 
 #endif

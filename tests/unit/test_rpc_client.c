@@ -297,7 +297,6 @@ struct session {
     uint64_t n_sent;
     uint64_t n_to_send;
     uint64_t n_received;
-    bool paused_once;
     bool done;
     enum td_code code;
     char reason[32];
@@ -316,20 +315,12 @@ static void send_more(struct td_rpc_stream *stream, void *arg) {
     if (s->n_sent == s->n_to_send) td_rpc_stream_half_close(stream);
 }
 
-static void resume(void *arg) {
-    td_rpc_stream_resume(arg);
-}
-
 static void on_echo(struct td_rpc_stream *stream, const ProtobufCMessage *message, void *arg) {
+    (void)stream;
     struct session *s = arg;
     const Traind__V1__CoordinatorMessage *m = (const void *)message;
     assert_int_equal(m->incarnation, 1000 + s->n_received);
     s->n_received++;
-    if (s->n_received == 100 && !s->paused_once) {
-        s->paused_once = true;
-        td_rpc_stream_pause(stream);
-        assert_true(td_loop_post(loop, resume, stream) == TD_OK);
-    }
 }
 
 static void on_stream_done(struct td_rpc_stream *stream, td_status take_status, void *arg) {
