@@ -148,8 +148,8 @@ static void settle(struct td_local_attempt *a) {
 }
 
 // The pidfd is readable: the launcher has ended, well or not.
-static void on_end(int fd, unsigned events, void *arg) {
-    (void)fd, (void)events;
+static void on_end(int fd, void *arg) {
+    (void)fd;
     struct td_local_attempt *a = TD_CAST(td_local_attempt, arg);
     bool starting = a->plan_json != NULL;
     close_launcher(a);
@@ -167,7 +167,7 @@ static void on_end(int fd, unsigned events, void *arg) {
 }
 
 static td_status watch_launcher(struct td_local_attempt *a) {
-    return td_loop_fd_create(a->loop, a->launcher.pidfd, TD_LOOP_FD_READ, on_end, a, &a->end_watch);
+    return td_loop_fd_create(a->loop, a->launcher.pidfd, 0, on_end, a, &a->end_watch);
 }
 
 static td_status connect_launcher(struct td_local_attempt *a) {
@@ -287,8 +287,7 @@ static td_status read_ack(const char *line, size_t len) {
         cls == TD_CLASS_NONE ? TD_CLASS_INTERNAL : cls);
 }
 
-static void on_ack(int fd, unsigned events, void *arg) {
-    (void)events;
+static void on_ack(int fd, void *arg) {
     struct td_local_attempt *a = TD_CAST(td_local_attempt, arg);
     char bytes[4096];
     ssize_t n = read(fd, bytes, sizeof bytes);
@@ -422,7 +421,7 @@ td_status td_local_attempt_launch(struct td_local_attempt *a, const char *boot_i
     snprintf(a->boot_id, sizeof a->boot_id, "%s", boot_id);
     snprintf(a->cores, sizeof a->cores, "%s", c->cores);
     td_loop_timer_arm(a->timer, ack_ns);
-    td_status s = td_loop_fd_create(a->loop, a->ack_fd, TD_LOOP_FD_READ, on_ack, a, &a->ack_watch);
+    td_status s = td_loop_fd_create(a->loop, a->ack_fd, 0, on_ack, a, &a->ack_watch);
     if (!s) s = watch_launcher(a);
     if (s) {
         td_local_attempt_kill(a);

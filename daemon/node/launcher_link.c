@@ -58,8 +58,7 @@ static void on_frame(struct td_launcher_link *l, const struct td_frame *f) {
 }
 
 // Events handlers must not destroy the link: its owner does that from its own turns.
-static void on_readable(int fd, unsigned events, void *arg) {
-    (void)events;
+static void on_readable(int fd, void *arg) {
     struct td_launcher_link *l = TD_CAST(td_launcher_link, arg);
     char bytes[16384];
     ssize_t n = recv(fd, bytes, sizeof bytes, 0);
@@ -84,7 +83,7 @@ static void dial(void *arg) {
         drop(l);
         return;
     }
-    td_status s = td_loop_fd_create(l->loop, l->fd, TD_LOOP_FD_READ, on_readable, l, &l->watch);
+    td_status s = td_loop_fd_create(l->loop, l->fd, 0, on_readable, l, &l->watch);
     if (!s) return;
     td_status_log(TD_LOG_WARN, s, "no watch for a launcher's socket, dialling again");
     drop(l);

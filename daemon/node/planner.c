@@ -72,8 +72,7 @@ static bool drain(int fd, struct td_buf *into) {
     return fits;
 }
 
-static void on_readable(int fd, unsigned events, void *arg) {
-    (void)events;
+static void on_readable(int fd, void *arg) {
     struct td_planner *p = TD_CAST(td_planner, arg);
     if (fd == p->out_fd) {
         p->cut |= !drain(fd, &p->out);
@@ -148,8 +147,8 @@ static td_status judge(const struct td_planner *p, int wait_status) {
     return read_failure(p, td_worker_exit_class(WEXITSTATUS(wait_status)), reason);
 }
 
-static void on_exit_child(int fd, unsigned events, void *arg) {
-    (void)fd, (void)events;
+static void on_exit_child(int fd, void *arg) {
+    (void)fd;
     struct td_planner *p = TD_CAST(td_planner, arg);
     int wait_status = 0;
     while (waitpid(p->child.pid, &wait_status, 0) < 0 && errno == EINTR) {}
@@ -221,12 +220,9 @@ static td_status spawn(struct td_planner *p) {
 }
 
 static td_status watch(struct td_planner *p) {
-    TD_TRY(td_loop_fd_create(p->loop, p->child.pidfd, TD_LOOP_FD_READ, on_exit_child, p,
-                             &p->exit_watch));
-    TD_TRY(td_loop_fd_create(p->loop, p->out_fd, TD_LOOP_FD_READ | TD_LOOP_FD_EDGE, on_readable, p,
-                             &p->out_watch));
-    TD_TRY(td_loop_fd_create(p->loop, p->err_fd, TD_LOOP_FD_READ | TD_LOOP_FD_EDGE, on_readable, p,
-                             &p->err_watch));
+    TD_TRY(td_loop_fd_create(p->loop, p->child.pidfd, 0, on_exit_child, p, &p->exit_watch));
+    TD_TRY(td_loop_fd_create(p->loop, p->out_fd, TD_LOOP_FD_EDGE, on_readable, p, &p->out_watch));
+    TD_TRY(td_loop_fd_create(p->loop, p->err_fd, TD_LOOP_FD_EDGE, on_readable, p, &p->err_watch));
     td_loop_timer_arm(p->deadline, DEADLINE_S * TD_NS_PER_S);
     return TD_OK;
 }

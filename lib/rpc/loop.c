@@ -32,7 +32,6 @@ struct td_loop {
 struct td_loop_fd {
     struct td_loop *loop;
     struct event *event;
-    int fd;
     td_loop_fd_fn *fn;
     void *arg;
 };
@@ -40,7 +39,6 @@ struct td_loop_fd {
 struct td_loop_timer {
     struct td_loop *loop;
     struct event *event;
-    int64_t every_ns; // 0: one shot
     bool armed;
     td_loop_fn *fn;
     void *arg;
@@ -225,43 +223,26 @@ void td_loop_stop(struct td_loop *loop) {
 // ---- descriptors ------------------------------------------------------------------------------
 
 static void on_fd(evutil_socket_t fd, short what, void *arg) {
+    (void)what;
     struct td_loop_fd *w = arg;
-    unsigned events =
-        (what & EV_READ ? TD_LOOP_FD_READ : 0u) | (what & EV_WRITE ? TD_LOOP_FD_WRITE : 0u);
-    w->fn(fd, events, w->arg);
+    w->fn(fd, w->arg);
 }
 
-static td_status watch_fd(struct td_loop_fd *w, unsigned events) {
-    short flags = EV_PERSIST;
-    if (events & TD_LOOP_FD_READ) flags |= EV_READ;
-    if (events & TD_LOOP_FD_WRITE) flags |= EV_WRITE;
-    if (events & TD_LOOP_FD_EDGE) flags |= EV_ET;
-    event_assign(w->event, w->loop->base, w->fd, flags, on_fd, w);
-    if (!(flags & (EV_READ | EV_WRITE))) return TD_OK;
-    if (event_add(w->event, NULL)) {
-        return td_fail_errno(TD_FAILED_PRECONDITION, "watch descriptor %d", w->fd);
-    }
-    return TD_OK;
-}
-
-td_status td_loop_fd_create(struct td_loop *loop, int fd, unsigned events, td_loop_fd_fn *fn,
-                            void *arg, struct td_loop_fd **out_fd) {
+td_status td_loop_fd_create(struct td_loop *loop, int fd, int flags, td_loop_fd_fn *fn, void *arg,
+                            struct td_loop_fd **out_fd) {
     TD_ON_LOOP(loop);
     TD_AUTO(td_loop_fd) *self = td_calloc(1, sizeof *self);
     if (!self) return td_fail_oom();
-    *self = (struct td_loop_fd){.loop = loop, .fd = fd, .fn = fn, .arg = arg};
+    *self = (struct td_loop_fd){.loop = loop, .fn = fn, .arg = arg};
     loop->n_live++;
-    self->event = event_new(loop->base, fd, EV_PERSIST, on_fd, self);
+    short what = flags & TD_LOOP_FD_EDGE ? EV_READ | EV_PERSIST | EV_ET : EV_READ | EV_PERSIST;
+    self->event = event_new(loop->base, fd, what, on_fd, self);
     if (!self->event) return td_fail_oom();
-    TD_TRY(watch_fd(self, events));
+    if (event_add(self->event, NULL)) {
+        return td_fail_errno(TD_FAILED_PRECONDITION, "watch descriptor %d", fd);
+    }
     *out_fd = td_steal(self);
     return TD_OK;
-}
-
-td_status td_loop_fd_set(struct td_loop_fd *watch, unsigned events) {
-    TD_ON_LOOP(watch->loop);
-    event_del(watch->event);
-    return watch_fd(watch, events);
 }
 
 void td_loop_fd_destroy(struct td_loop_fd *watch) {
@@ -279,7 +260,6 @@ static void on_timer(evutil_socket_t fd, short what, void *arg) {
     (void)what;
     struct td_loop_timer *t = arg;
     t->armed = false;
-    if (t->every_ns) td_loop_timer_arm_periodic(t, t->every_ns);
     t->fn(t->arg); // may destroy t
 }
 
@@ -296,21 +276,11 @@ td_status td_loop_timer_create(struct td_loop *loop, td_loop_fn *fn, void *arg,
     return TD_OK;
 }
 
-static void arm(struct td_loop_timer *t, int64_t after_ns, int64_t every_ns) {
-    TD_ON_LOOP(t->loop);
-    struct timeval tv = timeval_of(after_ns);
-    t->every_ns = every_ns;
-    t->armed = true;
-    TD_CHECK(evtimer_add(t->event, &tv) == 0); // fails only without memory for the timer heap
-}
-
 void td_loop_timer_arm(struct td_loop_timer *timer, int64_t after_ns) {
-    arm(timer, after_ns, 0);
-}
-
-void td_loop_timer_arm_periodic(struct td_loop_timer *timer, int64_t every_ns) {
-    TD_CHECK(every_ns > 0);
-    arm(timer, every_ns, every_ns);
+    TD_ON_LOOP(timer->loop);
+    struct timeval tv = timeval_of(after_ns);
+    timer->armed = true;
+    TD_CHECK(evtimer_add(timer->event, &tv) == 0); // fails only without memory for the timer heap
 }
 
 void td_loop_timer_disarm(struct td_loop_timer *timer) {

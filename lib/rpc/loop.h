@@ -55,28 +55,20 @@ void td_loop_post_task(struct td_loop *loop, struct td_loop_task *task);
 TD_MUST_USE td_status td_loop_post(struct td_loop *loop, td_loop_fn *fn, void *arg);
 
 // ---- descriptors ------------------------------------------------------------------------------
-// The descriptor stays the caller's and must outlive the watch. Level-triggered unless EDGE. A
-// hang-up or error counts as readable and writable: the next read or write tells.
-enum td_loop_fd_events {
-    TD_LOOP_FD_READ = 1 << 0,
-    TD_LOOP_FD_WRITE = 1 << 1,
-    TD_LOOP_FD_EDGE = 1 << 2,
-};
-typedef void td_loop_fd_fn(int fd, unsigned events, void *arg);
-TD_MUST_USE td_status td_loop_fd_create(struct td_loop *loop, int fd, unsigned events,
-                                        td_loop_fd_fn *fn, void *arg, struct td_loop_fd **out_fd);
-// Changes what is waited for; 0 pauses.
-TD_MUST_USE td_status td_loop_fd_set(struct td_loop_fd *watch, unsigned events);
+// Tells when a descriptor is readable, which a hang-up or error is, too: the next read says so. The
+// descriptor stays the caller's and must outlive the watch. Level-triggered unless EDGE.
+enum td_loop_fd_create_flags { TD_LOOP_FD_EDGE = 1 << 0 };
+typedef void td_loop_fd_fn(int fd, void *arg);
+TD_MUST_USE td_status td_loop_fd_create(struct td_loop *loop, int fd, int flags, td_loop_fd_fn *fn,
+                                        void *arg, struct td_loop_fd **out_fd);
 void td_loop_fd_destroy(struct td_loop_fd *watch);
 TD_DEFINE_AUTO(td_loop_fd, td_loop_fd_destroy);
 
 // ---- timers -----------------------------------------------------------------------------------
 // Created disarmed. Arming an armed timer replaces its time; after_ns <= 0 fires in the next turn.
-// A periodic timer does not catch up on periods it missed.
 TD_MUST_USE td_status td_loop_timer_create(struct td_loop *loop, td_loop_fn *fn, void *arg,
                                            struct td_loop_timer **out_timer);
 void td_loop_timer_arm(struct td_loop_timer *timer, int64_t after_ns);
-void td_loop_timer_arm_periodic(struct td_loop_timer *timer, int64_t every_ns);
 void td_loop_timer_disarm(struct td_loop_timer *timer);
 bool td_loop_timer_is_armed(const struct td_loop_timer *timer);
 void td_loop_timer_destroy(struct td_loop_timer *timer);
