@@ -49,7 +49,7 @@ static void test_contents_come_back_when_several_members(void **state) {
     add_member(data + 200000, 100000);
     TD_AUTO_BUF out;
     td_buf_init(&out, 1 << 20);
-    assert_ok(td_gz_read(path, sizeof data, &out));
+    assert_ok(td_gz_head(path, sizeof data, &out));
     assert_int_equal(out.len, sizeof data);
     assert_memory_equal(out.data, data, sizeof data);
 }
@@ -59,12 +59,12 @@ static void test_file_is_read_as_it_is_when_not_gzip(void **state) {
     TD_AUTO_BUF out;
     td_buf_init(&out, 100);
     assert_ok(td_fs_write(plain_path, "\x1f", 1, 0600, 0));
-    assert_ok(td_gz_read(plain_path, 100, &out));
+    assert_ok(td_gz_head(plain_path, 100, &out));
     assert_int_equal(out.len, 1);
-    td_status s = td_gz_read(path, 100, &out);
+    td_status s = td_gz_head(path, 100, &out);
     assert_int_equal(td_status_class(s), TD_CLASS_DATA);
     assert_fails(s, TD_NOT_FOUND, path);
-    assert_fails(td_gz_read(*state, 100, &out), TD_FAILED_PRECONDITION, "regular file");
+    assert_fails(td_gz_head(*state, 100, &out), TD_FAILED_PRECONDITION, "regular file");
 }
 
 static void test_read_stops_at_the_cap_when_it_is_a_bomb(void **state) {
@@ -73,14 +73,14 @@ static void test_read_stops_at_the_cap_when_it_is_a_bomb(void **state) {
     add_member(zeros, sizeof zeros);
     TD_AUTO_BUF out;
     td_buf_init(&out, 1 << 30);
-    td_status s = td_gz_read(path, 1 << 20, &out);
-    assert_int_equal(td_status_class(s), TD_CLASS_DATA);
-    assert_fails(s, TD_DATA_LOSS, "more than 1048576 bytes");
+    assert_ok(td_gz_head(path, 1 << 20, &out));
+    assert_int_equal(out.len, 1 << 20);
     assert_true(out.cap <= 4 << 20);
-    td_buf_clear(&out);
-    assert_fails(td_gz_read(path, sizeof zeros - 1, &out), TD_DATA_LOSS, "");
-    td_buf_clear(&out);
-    assert_ok(td_gz_read(path, sizeof zeros, &out));
+    for (size_t more = 0; more < 2; more++) {
+        td_buf_clear(&out);
+        assert_ok(td_gz_head(path, sizeof zeros - 1 + more, &out));
+        assert_int_equal(out.len, sizeof zeros - 1 + more);
+    }
 }
 
 static void test_damage_is_named_when_cut_or_flipped(void **state) {
@@ -95,28 +95,28 @@ static void test_damage_is_named_when_cut_or_flipped(void **state) {
         TD_AUTO_BUF out;
         td_buf_init(&out, 1 << 20);
         assert_ok(td_fs_write(path, whole.data, cut, 0600, 0));
-        assert_fails(td_gz_read(path, 1 << 20, &out), TD_DATA_LOSS, "ends inside");
+        assert_fails(td_gz_head(path, 1 << 20, &out), TD_DATA_LOSS, "ends inside");
     }
     for (size_t at = 10; at < whole.len; at += 211) { // behind the header, whose time is free
         TD_AUTO_BUF out;
         td_buf_init(&out, 1 << 20);
         whole.data[at] ^= 0x40;
         assert_ok(td_fs_write(path, whole.data, whole.len, 0600, 0));
-        assert_fails(td_gz_read(path, 1 << 20, &out), TD_DATA_LOSS, "offset");
+        assert_fails(td_gz_head(path, 1 << 20, &out), TD_DATA_LOSS, "offset");
         whole.data[at] ^= 0x40;
     }
     assert_ok(td_buf_str(&whole, "rubbish behind it"));
     assert_ok(td_fs_write(path, whole.data, whole.len, 0600, 0));
     TD_AUTO_BUF out;
     td_buf_init(&out, 1 << 20);
-    assert_fails(td_gz_read(path, 1 << 20, &out), TD_DATA_LOSS, "offset");
+    assert_fails(td_gz_head(path, 1 << 20, &out), TD_DATA_LOSS, "offset");
 }
 
 static td_status read_it(void *arg) {
     (void)arg;
     TD_AUTO_BUF out;
     td_buf_init(&out, 1 << 20);
-    return td_gz_read(path, 1 << 20, &out);
+    return td_gz_head(path, 1 << 20, &out);
 }
 
 static void test_read_fails_cleanly_when_out_of_memory(void **state) {
