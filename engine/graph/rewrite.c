@@ -35,15 +35,6 @@ td_status td_graph_set_operand(struct td_graph *g, td_node n, uint32_t i, td_val
     return TD_OK;
 }
 
-td_status td_rewrite_replace(struct td_graph *g, td_value from, td_value to, td_node from_node) {
-    for (td_node n = from_node; n < g->n_nodes; n++) {
-        for (uint32_t i = 0; i < g->nodes[n].n_inputs; i++) {
-            if (g->nodes[n].inputs[i] == from) TD_TRY(td_graph_set_operand(g, n, i, to));
-        }
-    }
-    return TD_OK;
-}
-
 td_status td_rewrite_node(struct td_graph *g, td_node n, const td_value *inputs,
                           const struct td_attrs *attrs) {
     if (n >= g->n_nodes) {

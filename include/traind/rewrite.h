@@ -4,8 +4,8 @@
 // Rewrite: the calls with which a precision or a strategy changes a recorded graph.
 //
 // A rewrite runs between autodiff and the optimizer pass, once per program. It adds nodes with the
-// builder of graph.h at a place it chooses here, redirects readers, assigns gradients to buckets
-// and inserts the collectives. What it may not do is leave a value read before it is made: the
+// builder of graph.h at a place it chooses here, gives nodes other operands, assigns gradients to
+// buckets and inserts the collectives. What it may not do is leave a value read before it is made: the
 // pipeline verifies the graph after every pass and fails with INTERNAL naming pass and node.
 // Thread: that of the graph. Failure: status; a graph whose rewrite failed is only good to destroy.
 
@@ -20,10 +20,6 @@ enum { TD_REWRITE_END = 0x7fffffff };
 // Nodes added from now on stand before node `at`, in its segment unless set otherwise afterwards;
 // TD_REWRITE_END goes back to appending. Nodes behind the place are renumbered by each addition.
 TD_MUST_USE td_status td_rewrite_insert_at(struct td_graph *g, td_node at);
-
-// Nodes from `from_node` on read `to` where they read `from` (outputs and the loss keep theirs).
-TD_MUST_USE td_status td_rewrite_replace(struct td_graph *g, td_value from, td_value to,
-                                         td_node from_node);
 
 // Gives node n other operands, as many as before, and other attributes; the op stays. Its results
 // take the types that follow, so nodes behind it that read them may have to change as well: the

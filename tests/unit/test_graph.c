@@ -332,7 +332,7 @@ static void test_bucket_ends_when_it_has_as_many_gradients_as_one_reduction_take
     assert_int_equal(last->n_inputs, 5);
 }
 
-static void test_readers_move_to_a_new_value_when_replaced_behind_an_insertion(void **state) {
+static void test_node_reads_a_new_value_when_rewritten_behind_an_insertion(void **state) {
     (void)state;
     struct rig_mlp m = {.dtype = TD_F32, .n_widths = 2, .width = {8, 4}};
     assert_ok(rig_record_mlp(&m, graph, 5));
@@ -340,7 +340,12 @@ static void test_readers_move_to_a_new_value_when_replaced_behind_an_insertion(v
     td_node n = td_graph_n_nodes(graph);
     assert_ok(td_rewrite_insert_at(graph, 0));
     assert_ok(td_graph_op(graph, TD_OP_RELU, &x, 1, NULL, &relu));
-    assert_ok(td_rewrite_replace(graph, x, relu, 1));
+    const struct td_node_info *reader = td_graph_node(graph, 1);
+    td_value in[4];
+    assert_true(reader->n_inputs <= TD_COUNTOF(in) && reader->inputs[0] == x);
+    memcpy(in, reader->inputs, reader->n_inputs * sizeof *in);
+    in[0] = relu;
+    assert_ok(td_rewrite_node(graph, 1, in, &reader->attrs));
     assert_ok(td_rewrite_insert_at(graph, TD_REWRITE_END));
     assert_fails(td_rewrite_insert_at(graph, 1000), TD_INVALID_ARGUMENT, "no place 1000");
     assert_int_equal(td_graph_n_nodes(graph), n + 1);
@@ -432,7 +437,7 @@ int main(void) {
         test_with_graph(test_autodiff_is_refused_when_an_op_has_no_gradient),
         test_with_graph(test_buckets_are_kept_when_a_second_program_writes_in_another_order),
         test_with_graph(test_bucket_ends_when_it_has_as_many_gradients_as_one_reduction_takes),
-        test_with_graph(test_readers_move_to_a_new_value_when_replaced_behind_an_insertion),
+        test_with_graph(test_node_reads_a_new_value_when_rewritten_behind_an_insertion),
         test_with_graph(test_result_is_stored_as_f32_under_its_rows_when_recorded),
         cmocka_unit_test(test_compile_fails_cleanly_when_any_allocation_fails),
     };
