@@ -25,7 +25,7 @@
 #include "lib/base/segments.h"
 #include "traind/v1/launcher.pb-c.h"
 
-enum { STOP_KILL = 3, ARENA_BYTES = 1 << 20 };
+enum { ARENA_BYTES = 1 << 20 };
 enum source { SRC_SIGNAL, SRC_TIMER, SRC_LISTEN, SRC_NODE, SRC_OUT, SRC_ERR, SRC_EVENTS };
 
 // ---- epoll --------------------------------------------------------------------------------------
@@ -61,8 +61,8 @@ static void kill_all(struct td_launcher *l, enum td_launch_kill why) {
 
 // Stops only get stronger: checkpoint < now < kill. A repeated one may bring the deadline nearer.
 static void stop(struct td_launcher *l, int mode, int64_t grace_ns, const char *why) {
-    static const char *const names[] = {"", "checkpoint", "now", "kill"};
-    if (mode < TD_STOP_CHECKPOINT || mode > STOP_KILL) return;
+    static const char *const names[] = {"none", "checkpoint", "now", "kill"};
+    if (mode < TD_STOP_CHECKPOINT || mode > TD_STOP_KILL) return;
     if (mode > l->stop_mode) {
         l->stop_mode = mode;
         struct td_json *line = td_journal_begin(&l->journal, "stop");
@@ -71,7 +71,7 @@ static void stop(struct td_launcher *l, int mode, int64_t grace_ns, const char *
         td_journal_append(&l->journal, line);
         td_log_info("stop mode=%s why=%s", names[mode], why);
     }
-    if (mode == STOP_KILL) {
+    if (mode == TD_STOP_KILL) {
         kill_all(l, TD_LAUNCH_KILL_FENCED);
         return;
     }

@@ -53,7 +53,7 @@ struct td_launcher {
     int32_t n_exited;
     int32_t first_failed;         // index of the first rank to blame; -1: none
     bool only_victim;             // that one is a mere victim of a peer
-    int stop_mode;                // strongest asked so far: enum td_rank_stop, or 3
+    int stop_mode;                // strongest asked so far: enum td_stop_mode
     struct td_mono kill_at;       // INT64_MAX: nobody is to be killed
     enum td_launch_kill kill_due; // why, when that time comes
     enum td_launch_kill kill_why; // why SIGKILL was sent; NONE: it was not

@@ -6,7 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { STOP_CHECKPOINT = 1, STOP_NOW = 2, STOP_KILL = 3, HEARTBEAT_MS_MAX = 600000 };
+#include "lib/base/rank_page.h"
+
+enum { HEARTBEAT_MS_MAX = 600000 };
+
+_Static_assert((int)TD_STOP_CHECKPOINT == TRAIND__V1__STOP__MODE__CHECKPOINT &&
+                   (int)TD_STOP_NOW == TRAIND__V1__STOP__MODE__NOW &&
+                   (int)TD_STOP_KILL == TRAIND__V1__STOP__MODE__KILL,
+               "a mode goes from the coordinator to the launcher as it is");
 
 struct td_node_core {
     uint32_t slots;
@@ -162,7 +169,7 @@ static void due_in(struct moment *m, int64_t ns) {
 
 static void give_stop(struct moment *m) {
     struct td_node_attempt *a = m->a;
-    if (a->stop_mode == STOP_KILL) {
+    if (a->stop_mode == TD_STOP_KILL) {
         a->state = TD_AT_KILLING;
         due_in(m, TD_NODE_KILL_S * TD_NS_PER_S);
     } else {
@@ -206,7 +213,7 @@ static void on_stop(struct moment *m) {
 }
 
 static void on_stop_late(struct moment *m) {
-    m->a->stop_mode = STOP_KILL;
+    m->a->stop_mode = TD_STOP_KILL;
     m->a->stop_grace_ms = 0;
     give_stop(m);
 }
@@ -229,14 +236,14 @@ static void on_gone(struct moment *m) {
 // Nobody wants it any more, but it lives: it dies first.
 static void on_forget_alive(struct moment *m) {
     m->a->forget = true;
-    m->a->stop_mode = STOP_KILL;
+    m->a->stop_mode = TD_STOP_KILL;
     m->a->stop_grace_ms = 0;
     give_stop(m);
 }
 
 static void on_forget_preparing(struct moment *m) {
     m->a->forget = true;
-    m->a->stop_mode = STOP_KILL; // if it starts all the same
+    m->a->stop_mode = TD_STOP_KILL; // if it starts all the same
     m->a->stop_grace_ms = 0;
     act(m->core, TD_NA_ABANDON, m->a);
 }
@@ -289,7 +296,7 @@ void td_node_core_down(struct td_node_core *c) {
 
 static void stop_wanted(struct td_node_core *c, struct td_mono now, struct td_node_attempt *a,
                         int mode, uint32_t grace_ms) {
-    if (mode < STOP_CHECKPOINT || mode > STOP_KILL || mode < a->stop_mode) return;
+    if (mode < TD_STOP_CHECKPOINT || mode > TD_STOP_KILL || mode < a->stop_mode) return;
     a->stop_mode = mode;
     a->stop_grace_ms = grace_ms;
     run(c, now, a, TD_AE_STOP, NULL);

@@ -59,7 +59,7 @@ struct td_node_attempt {
     uint32_t n_ranks;       //
     uint32_t major;         // of its launcher
     char build[32];         //
-    int stop_mode;          // strongest asked; 0: none
+    int stop_mode;          // strongest asked: enum td_stop_mode
     uint32_t stop_grace_ms; //
     bool forget;            // remove when it has ended
     struct td_mono due;     // INT64_MAX: none
@@ -119,7 +119,7 @@ struct td_mono td_node_core_wake(const struct td_node_core *c);
 uint64_t td_node_core_incarnation(const struct td_node_core *c);
 bool td_node_core_registered(const struct td_node_core *c);
 uint32_t td_node_core_slots_used(const struct td_node_core *c);
-uint64_t td_node_core_stale(const struct td_node_core *c); // messages dropped
+uint64_t td_node_core_stale(const struct td_node_core *c); // messages dropped so far
 // Iteration in order of assignment; NULL at the end.
 struct td_node_attempt *td_node_core_attempt(const struct td_node_core *c, size_t i);
 struct td_node_attempt *td_node_core_find(const struct td_node_core *c, const char *job,

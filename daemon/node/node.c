@@ -8,6 +8,7 @@
 #include "daemon/node/node.h"
 
 #include <dirent.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -394,7 +395,12 @@ static void on_message(const Traind__V1__CoordinatorMessage *m, void *arg) {
                     n->transport->ops->name);
         n->down_logged = false;
     }
+    uint64_t stale = td_node_core_stale(n->core);
     td_node_core_message(n->core, td_mono_now(), m);
+    if (td_node_core_stale(n->core) != stale) {
+        td_log_debug("stale message dropped incarnation=%" PRIu64 " dropped=%" PRIu64,
+                     m->incarnation, stale + 1);
+    }
     after_input(n);
 }
 

@@ -56,11 +56,13 @@ enum td_rank_phase {
     TD_PHASE_PREDICTING,
 };
 
-// What the launcher asks of a rank; ranks agree on it through the control flags of the gradients.
-enum td_rank_stop {
+// How an attempt is asked to stop, from weak to strong; the numbers are the wire's (Stop.Mode of
+// node.proto, LauncherStop). Ranks agree on it through the control flags of the gradients.
+enum td_stop_mode {
     TD_STOP_NONE,
     TD_STOP_CHECKPOINT, // finish the step, save, exit TD_EXIT_STOPPED
     TD_STOP_NOW,        // finish the step, exit TD_EXIT_STOPPED without saving
+    TD_STOP_KILL,       // SIGKILL at once; of launchers, never in a rank's page
 };
 
 // Exit codes of a worker are API.
@@ -94,7 +96,7 @@ struct td_rank_page {
     _Atomic uint32_t last_loss_bits; // float
     _Atomic uint32_t drain_asked;    // counts up, see td_rank_page_ask_drain
     // written by the launcher
-    _Alignas(64) _Atomic int32_t stop;  // enum td_rank_stop
+    _Alignas(64) _Atomic int32_t stop;  // enum td_stop_mode
     _Atomic int32_t checkpoint_request; // counts up; the rank saves when it changes
     _Atomic int32_t abort;              // non-zero: a peer is gone, leave every collective now
     _Atomic uint32_t drain_done;        // the last drain_asked that was answered
