@@ -47,8 +47,9 @@ static const char *text(const struct td_json *v, const char *key) {
 }
 
 // ---- identity and acknowledgement ---------------------------------------------------------------
-struct td_attempt *td_attempt_find(struct td_core *core, const Traind__V1__AttemptId *id,
-                                   struct td_job **out_job) {
+// The attempt that id names, if it may still speak; else counted as stale, NULL.
+static struct td_attempt *find(struct td_core *core, const Traind__V1__AttemptId *id,
+                               struct td_job **out_job) {
     struct td_job *j = id ? td_core_job(core, id->job) : NULL;
     struct td_attempt *a = j ? td_job_attempt(j, id->attempt) : NULL;
     if (!a || a->epoch != id->epoch || a->state == TD_ATTEMPT_FENCED || a->forgotten) {
@@ -65,7 +66,7 @@ td_status td_core_check_attempt(struct td_core *core, const Traind__V1__AttemptI
         td_status s = td_fail(TD_INVALID_ARGUMENT, "id: which attempt it is of is missing");
         return td_status_with_field(td_status_with_reason(s, "FIELD_INVALID"), "id", "is missing");
     }
-    if (td_attempt_find(core, id, &j)) return TD_OK;
+    if (find(core, id, &j)) return TD_OK;
     td_status s = td_fail(TD_ABORTED,
                           "attempt %u of job %s (epoch %" PRIu64
                           ") was given up; what it sends is not taken any more",
@@ -567,7 +568,7 @@ static void on_metrics(struct td_core *core, struct td_job *j, struct td_attempt
 void td_attempt_on_segment(struct td_core *core, struct td_host *node,
                            const Traind__V1__Segment *s) {
     struct td_job *j = NULL;
-    struct td_attempt *a = td_attempt_find(core, s->id, &j);
+    struct td_attempt *a = find(core, s->id, &j);
     if (!a || strcmp(a->node, node->id) != 0) return;
     bool events = s->kind == TRAIND__V1__SEGMENT__KIND__EVENTS;
     if (!events && (s->kind != TRAIND__V1__SEGMENT__KIND__METRICS || s->rank >= a->n_ranks)) {
@@ -594,7 +595,7 @@ void td_attempt_on_segment(struct td_core *core, struct td_host *node,
 void td_attempt_on_progress(struct td_core *core, struct td_host *node,
                             const Traind__V1__AttemptProgress *p) {
     struct td_job *j = NULL;
-    struct td_attempt *a = td_attempt_find(core, p->id, &j);
+    struct td_attempt *a = find(core, p->id, &j);
     if (!a || strcmp(a->node, node->id) != 0 || !td_attempt_live(a)) return;
     j->progress = (struct td_progress){.epoch = p->epoch,
                                        .step = p->step,
@@ -609,7 +610,7 @@ void td_attempt_on_progress(struct td_core *core, struct td_host *node,
 void td_attempt_on_log_state(struct td_core *core, struct td_host *node,
                              const Traind__V1__LogState *m) {
     struct td_job *j = NULL;
-    struct td_attempt *a = td_attempt_find(core, m->id, &j);
+    struct td_attempt *a = find(core, m->id, &j);
     if (!a || strcmp(a->node, node->id) != 0 || m->rank >= a->n_ranks) return;
     struct td_rank_cursor *c = &a->ranks[m->rank];
     c->dropped_bytes = m->dropped_bytes;
@@ -626,7 +627,7 @@ void td_attempt_on_log_state(struct td_core *core, struct td_host *node,
 void td_attempt_on_refused(struct td_core *core, struct td_host *node,
                            const Traind__V1__AttemptRefused *m) {
     struct td_job *j = NULL;
-    struct td_attempt *a = td_attempt_find(core, m->id, &j);
+    struct td_attempt *a = find(core, m->id, &j);
     if (!a || strcmp(a->node, node->id) != 0 || !td_attempt_live(a)) return;
     a->forgotten = true; // nothing of it is on the node
     if (a->stop) {       // it was asked not to run

@@ -153,9 +153,6 @@ void td_attempt_maybe_forget(struct td_core *core, struct td_job *j, struct td_a
 void td_attempt_ack(struct td_core *core, const struct td_host *node, const struct td_job *j,
                     const struct td_attempt *a, Traind__V1__Segment__Kind kind, uint32_t rank,
                     uint64_t offset);
-// The attempt that id names, if it may still speak; else counted as stale, NULL.
-struct td_attempt *td_attempt_find(struct td_core *core, const Traind__V1__AttemptId *id,
-                                   struct td_job **out_job);
 
 // ---- nodes.c ------------------------------------------------------------------------------------
 struct td_host *td_nodes_find(const struct td_core *core, const char *id);
@@ -170,7 +167,6 @@ TD_MUST_USE td_status td_nodes_load(struct td_core *core, const char *key, const
 
 // ---- queue.c ------------------------------------------------------------------------------------
 void td_queue_pass(struct td_core *core);
-uint32_t td_queue_slots(const struct td_job *j, const struct td_host *n);
 // FAILED_PRECONDITION UNSATISFIABLE if no known node could ever hold the job.
 TD_MUST_USE td_status td_queue_check(struct td_core *core, const struct td_job *j);
 

@@ -20,7 +20,7 @@
 
 enum { MAX_RESUME = 8 };
 
-uint32_t td_queue_slots(const struct td_job *j, const struct td_host *n) {
+static uint32_t slots_needed(const struct td_job *j, const struct td_host *n) {
     int32_t per_rank = td_spec_slots(&j->spec, (int32_t)n->cores, (int32_t)n->slots);
     return j->n_ranks * (uint32_t)TD_MAX(per_rank, 1);
 }
@@ -38,7 +38,7 @@ td_status td_queue_check(struct td_core *core, const struct td_job *j) {
     void *value;
     while (td_map_next(core->nodes, &cursor, &key, &value)) {
         const struct td_host *n = value;
-        uint32_t needed = td_queue_slots(j, n);
+        uint32_t needed = slots_needed(j, n);
         if (needed <= n->slots) return TD_OK;
         least = TD_MIN(least, needed);
         if (n->slots > most) {
@@ -78,7 +78,7 @@ static bool other_fits(struct td_core *core, const struct td_job *j) {
     void *value;
     while (td_map_next(core->nodes, &cursor, &key, &value)) {
         const struct td_host *n = value;
-        if (td_host_ready(n) && !td_job_excludes(j, n->id) && td_queue_slots(j, n) <= n->slots) {
+        if (td_host_ready(n) && !td_job_excludes(j, n->id) && slots_needed(j, n) <= n->slots) {
             return true;
         }
     }
@@ -108,7 +108,7 @@ static struct choice choose(struct td_core *core, const struct td_job *j) {
         if (only && strcmp(only, n->id) != 0) continue;
         c.away = false;
         if (avoid && td_job_excludes(j, n->id)) continue;
-        uint32_t needed = td_queue_slots(j, n);
+        uint32_t needed = slots_needed(j, n);
         if (needed > n->slots) continue;
         uint32_t have = n->settling || n->reserved ? 0 : free_slots(n);
         if (needed <= have) {
@@ -150,7 +150,7 @@ static td_status make_attempt(struct td_core *core, struct td_job *j, const stru
     TD_TRY(td_attempt_create(j->n_attempts + 1, j->n_ranks, &a));
     a->epoch = core->next_epoch;
     snprintf(a->node, sizeof a->node, "%s", n->id);
-    a->slots = td_queue_slots(j, n);
+    a->slots = slots_needed(j, n);
     a->stream = wants_stream(j, n);
     *out_attempt = a;
     return td_job_add_attempt(j, td_steal(a));
@@ -306,7 +306,7 @@ static bool planned(struct td_core *core, struct td_job *j) {
 // In this pass: a later job, whose plan is known already, does not take its slots.
 static void keep_place(const struct td_job *j, const struct choice *c) {
     if (c->node) {
-        c->node->used += td_queue_slots(j, c->node);
+        c->node->used += slots_needed(j, c->node);
     } else if (c->nearest) {
         c->nearest->reserved = 1;
     }

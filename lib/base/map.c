@@ -28,8 +28,8 @@ struct td_map {
     size_t max_entries;
 };
 
-uint64_t td_hash_bytes(const void *data, size_t bytes) {
-    return td_xxh3_64(data, bytes);
+static uint64_t hash_of(const char *key) {
+    return td_xxh3_64(key, strlen(key));
 }
 
 td_status td_map_create(size_t max_entries, struct td_map **out_map) {
@@ -98,12 +98,12 @@ static td_status rebuild(struct td_map *m) {
 }
 
 void *td_map_get(const struct td_map *m, const char *key) {
-    const struct entry *e = find(m, key, td_hash_bytes(key, strlen(key)));
+    const struct entry *e = find(m, key, hash_of(key));
     return e ? e->value : NULL;
 }
 
 td_status td_map_put(struct td_map *m, const char *key, void *value, void **out_old) {
-    uint64_t hash = td_hash_bytes(key, strlen(key));
+    uint64_t hash = hash_of(key);
     struct entry *e = find(m, key, hash);
     if (e) {
         if (out_old) *out_old = e->value;
@@ -126,7 +126,7 @@ td_status td_map_put(struct td_map *m, const char *key, void *value, void **out_
 }
 
 void *td_map_remove(struct td_map *m, const char *key) {
-    struct entry *e = find(m, key, td_hash_bytes(key, strlen(key)));
+    struct entry *e = find(m, key, hash_of(key));
     if (!e) return NULL;
     void *value = e->value;
     free(e->key);

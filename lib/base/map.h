@@ -20,6 +20,5 @@ void *td_map_remove(struct td_map *m, const char *key); // the value, or NULL
 // Iteration in insertion order: start with *cursor = 0; false at the end. Removing the current
 // entry while iterating is allowed, adding is not.
 bool td_map_next(const struct td_map *m, size_t *cursor, const char **out_key, void **out_value);
-uint64_t td_hash_bytes(const void *data, size_t bytes); // XXH3-64 of lib/base/digest
 
 #endif
