@@ -5,8 +5,8 @@
 //
 // A rewrite runs between autodiff and the optimizer pass, once per program. It adds nodes with the
 // builder of graph.h at a place it chooses here, gives nodes other operands, assigns gradients to
-// buckets and inserts the collectives. What it may not do is leave a value read before it is made: the
-// pipeline verifies the graph after every pass and fails with INTERNAL naming pass and node.
+// buckets and inserts the collectives. What it may not do is leave a value read before it is made:
+// the pipeline verifies the graph after every pass and fails with INTERNAL naming pass and node.
 // Thread: that of the graph. Failure: status; a graph whose rewrite failed is only good to destroy.
 
 #include "traind/graph.h"
