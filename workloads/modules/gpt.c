@@ -7,8 +7,8 @@
 // where nothing else says them. Initial values are GPT-2's: normal with initializer_range, the two
 // products that lead back into the residual stream divided by sqrt(2 n_layer), biases zero. Norms
 // and biases are marked to be spared weight decay, the two tables not to be Muon's.
-// Fields and output are those of decoder.h. Attention takes the product that makes queries, keys and
-// values whole.
+// Fields and output are those of decoder.h. Attention takes the product that makes queries, keys
+// and values whole.
 
 #include <inttypes.h>
 #include <math.h>
