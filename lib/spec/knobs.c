@@ -174,6 +174,8 @@ static const char *expects(struct td_arena *a, const struct td_knob *k) {
         return list_of(a, k, td_arena_printf(a, "numbers %s", range));
     case TD_KNOB_PATHS:
         return list_of(a, k, "absolute paths without '..' and control characters");
+    case TD_KNOB_CHOICE:
+        return td_arena_printf(a, "a map with the name of a %s, or a bare name", k->values);
     case TD_KNOB_LAYERS:
         return list_of(a, k, "layers");
     case TD_KNOB_MAPS:

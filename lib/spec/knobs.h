@@ -22,6 +22,7 @@ enum td_knob_type {
     TD_KNOB_INTS,   // list
     TD_KNOB_REALS,  // list
     TD_KNOB_PATHS,  // list
+    TD_KNOB_CHOICE, // a map with a name of an ITEM section, or the bare name
     TD_KNOB_LAYERS, // list of maps, each a choice of section "layer"
     TD_KNOB_MAPS,   // list of maps, each with the knobs of an ENTRY section
     TD_KNOB_OBJECT, // anything, kept as it is

@@ -99,7 +99,8 @@ td_status td_spec_reference(struct td_buf *out) {
     TD_TRY(td_buf_str(out, "\n## Keys of Lightning that stand elsewhere\n\n"));
     for (size_t i = 0; i < td_n_laters; i++) {
         const struct td_later *l = &td_laters[i];
-        TD_TRY(td_buf_printf(out, "- `%s.%s`: %s\n", l->section, l->key, l->what));
+        TD_TRY(td_buf_printf(out, "- `%s%s%s`: %s\n", l->section, *l->section ? "." : "", l->key,
+                             l->what));
     }
     return TD_OK;
 }

@@ -282,6 +282,8 @@ static struct td_json *check_kind(const struct subject *s, const struct td_json 
     case TD_KNOB_PATHS:
         td_knob_items(s->k, &min, &max);
         return check_list(s, v, check_text, min, max);
+    case TD_KNOB_CHOICE:
+        return td_check_choice(s->c, s->k->values, s->path, v);
     case TD_KNOB_LAYERS:
         td_knob_items(s->k, &min, &max);
         return check_list(s, v, check_layer, min, max);

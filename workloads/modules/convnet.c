@@ -1,5 +1,4 @@
-// Module `convnet`: a classifier of images, layer by layer as the spec lists them, softmax cross
-// entropy on top.
+// Module `convnet`: a network for images, layer by layer as the spec lists them, a loss on top.
 //
 // `layers` is a list; each item names a kind of layer and its knobs. open() walks it once with the
 // shape of a sample, so that a layer that does not fit what is before it is refused there, by
@@ -7,8 +6,8 @@
 // bn1.bias, fc1.weight; `as` gives another one. A `residual` layer is torchvision's BasicBlock,
 // `blocks` times (layer1.0.conv1.weight, layer1.0.downsample.0.weight, ...). Initial values are
 // torch's; with `init: he` convolutions begin as torchvision's ResNets do, normal by fan-out.
-// Fields: "x" u8 (divided by 255) or f32, (H, W) or (C, H, W); "y" i32. Outputs: "loss" MEAN,
-// "accuracy" SUM. Batch norm keeps running statistics as buffers, which eval and predict use.
+// Fields: "x" u8 (divided by 255) or f32, (H, W) or (C, H, W); "y" what the loss takes.
+// Outputs: loss.h. Batch norm keeps running statistics as buffers, which eval and predict use.
 
 #include <inttypes.h>
 #include <math.h>
@@ -16,7 +15,7 @@
 #include <string.h>
 
 #include "traind/random.h"
-#include "workloads/modules/layers.h"
+#include "workloads/modules/loss.h"
 #include "workloads/workloads.h"
 
 #define td_module_magic UINT32_C(0x636e7631)
@@ -36,6 +35,7 @@ struct layer {
 struct td_module {
     uint32_t magic;
     struct td_xy fields;
+    struct td_module_loss loss;
     bool he;
     struct layer layer[MAX_LAYERS];
     int n_layers;
@@ -384,23 +384,33 @@ static td_status take_layers(struct td_module *m, const struct td_json *layers,
     return TD_OK;
 }
 
-static td_status check_end(const struct td_module *m) {
+static td_status check_end(struct td_module *m) {
     const struct td_shape *end = &m->layer[m->n_layers - 1].out;
     char shape[96];
     if (end->n_dims == 1) {
-        return td_xy_check_classifier("convnet", &m->fields, "model.layers", end->dim[0]);
+        return td_module_loss_fit(&m->loss, "convnet", &m->fields, "model.layers", end->dim[0]);
     }
-    return td_bad_spec("model.layers ends with %s; it must end with one number a class: add "
+    return td_bad_spec("model.layers ends with %s; it must end with one number a class or "
+                       "target: add "
                        "flatten and linear",
                        td_shape_words(end, shape, sizeof shape));
 }
 
+static void convnet_close(struct td_module *m) {
+    if (!m) return;
+    td_module_loss_finish(&m->loss);
+    m->magic = 0;
+    free(m);
+}
+TD_DEFINE_AUTO(td_module, convnet_close);
+
 static td_status convnet_open(const struct td_json *knobs, const struct td_field *fields,
                               size_t n_fields, struct td_module **out_module) {
-    TD_AUTO_FREE struct td_module *m = td_calloc(1, sizeof *m);
+    TD_AUTO(td_module) *m = td_calloc(1, sizeof *m);
     if (!m) return td_fail_oom();
     m->magic = td_module_magic;
     m->he = strcmp(td_json_string(td_json_get(knobs, "init"), "torch"), "he") == 0;
+    TD_TRY(td_module_loss_init(&m->loss, knobs));
     TD_TRY(td_xy_take("convnet", fields, n_fields, &m->fields));
     struct td_shape shape = m->fields.x.sample_shape;
     if (shape.n_dims == 2) shape = (struct td_shape){3, {1, shape.dim[0], shape.dim[1]}};
@@ -416,12 +426,6 @@ static td_status convnet_open(const struct td_json *knobs, const struct td_field
     return TD_OK;
 }
 
-static void convnet_close(struct td_module *m) {
-    if (!m) return;
-    m->magic = 0;
-    free(m);
-}
-
 static td_status convnet_record(struct td_module *m, struct td_graph *g, int64_t batch) {
     TD_CHECK(m->magic == td_module_magic);
     const struct td_shape *image = &m->layer[0].in;
@@ -434,7 +438,7 @@ static td_status convnet_record(struct td_module *m, struct td_graph *g, int64_t
         const struct layer *l = &m->layer[i];
         TD_TRY_CTX(l->kind->record(m, l, g, &h), "model.layers[%d]", i);
     }
-    return td_layer_classify(g, h, y);
+    return td_module_loss_end(&m->loss, g, h, y);
 }
 
 // torch counts the batches that a norm has seen; momentum does not need it.
@@ -459,6 +463,6 @@ const struct td_plugin_desc td_module_convnet = {
     .abi_minor = TD_ABI_MINOR,
     .kind = TD_PLUGIN_MODULE,
     .name = "convnet",
-    .summary = "layers from the spec over images, softmax cross entropy",
+    .summary = "layers from the spec over images",
     .ops = &convnet_ops,
 };

@@ -24,7 +24,9 @@ static td_status fit_sizes(struct td_decoder *d, const char *positions) {
 }
 
 td_status td_decoder_open(struct td_decoder *d, const char *module, const char *positions,
-                          const struct td_field *fields, size_t n_fields) {
+                          const struct td_json *knobs, const struct td_field *fields,
+                          size_t n_fields) {
+    TD_TRY(td_module_loss_init(&d->loss, knobs));
     TD_TRY(td_xy_take(module, fields, n_fields, &d->fields));
     const struct td_field *x = &d->fields.x, *y = &d->fields.y;
     if (x->dtype != TD_I32 || y->dtype != TD_I32 || x->sample_shape.n_dims != 1 ||
@@ -36,7 +38,12 @@ td_status td_decoder_open(struct td_decoder *d, const char *module, const char *
                            td_dtype_name(x->dtype), td_shape_words(&y->sample_shape, b, sizeof b),
                            td_dtype_name(y->dtype));
     }
-    return fit_sizes(d, positions);
+    TD_TRY(fit_sizes(d, positions));
+    return td_module_loss_fit_tokens(&d->loss, module, d->vocab_size);
+}
+
+void td_decoder_finish(struct td_decoder *d) {
+    td_module_loss_finish(&d->loss);
 }
 
 // h (B T, C)
@@ -64,12 +71,10 @@ td_status td_decoder_foretell(const struct td_decoder *d, struct td_graph *g, td
     const struct td_shape rows = td_shape_2(in->dim[0] * d->block, in->dim[2]);
     const struct td_shape targets = td_shape_1(rows.dim[0]);
     const struct td_attrs transposed = {.trans_b = true};
-    td_value logits, loss[2];
+    td_value logits;
     TD_TRY(td_layer_reshape(g, &rows, &h));
     if (td_graph_mode(g) == TD_MODE_PREDICT) return predict(g, h, y, head);
     TD_TRY(td_graph_op(g, TD_OP_MATMUL, (td_value[]){h, head}, 2, &transposed, &logits));
     TD_TRY(td_layer_reshape(g, &targets, &y));
-    TD_TRY(td_graph_op(g, TD_OP_SOFTMAX_CE, (td_value[]){logits, y}, 2, NULL, loss));
-    TD_TRY(td_graph_output(g, "loss", loss[0], TD_OUTPUT_MEAN));
-    return td_graph_loss(g, loss[0]);
+    return td_module_loss_record(&d->loss, g, logits, y, false);
 }

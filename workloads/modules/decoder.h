@@ -7,19 +7,21 @@
 // all tokens of the batch. Pure recording, as layers.h. Errors: what a person can mend is
 // INVALID_ARGUMENT, class bad_spec.
 
-#include "workloads/modules/layers.h"
+#include "workloads/modules/loss.h"
 
 struct td_decoder {
     struct td_xy fields;
+    struct td_module_loss loss;
     int64_t block;                   // T
     int64_t n_positions, vocab_size; // 0: no knob says it, so it is the data's
 };
 
-// Takes the fields; sizes that are open become the data's. `module`, and `positions`, the knob that
-// bounds T, are for messages.
+// Takes the fields, and the loss out of the module's knobs; sizes that are open become the data's.
+// `module`, and `positions`, the knob that bounds T, are for messages. To be finished either way.
 TD_MUST_USE td_status td_decoder_open(struct td_decoder *d, const char *module,
-                                      const char *positions, const struct td_field *fields,
-                                      size_t n_fields);
+                                      const char *positions, const struct td_json *knobs,
+                                      const struct td_field *fields, size_t n_fields);
+void td_decoder_finish(struct td_decoder *d);
 // From h (B,T,C) and the head's table (V,C) to the loss; in predict mode to the result "logits"
 // (B,V) of the places that td_decoder_aim chose.
 TD_MUST_USE td_status td_decoder_foretell(const struct td_decoder *d, struct td_graph *g,

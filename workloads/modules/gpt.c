@@ -140,23 +140,25 @@ static bool gpt_spares(struct td_module *m, const char *name) {
            ends_with(name, ".attn.masked_bias");
 }
 
+static void gpt_close(struct td_module *m) {
+    if (!m) return;
+    td_decoder_finish(&m->decoder);
+    m->magic = 0;
+    free(m);
+}
+TD_DEFINE_AUTO(td_module, gpt_close);
+
 static td_status gpt_open(const struct td_json *knobs, const struct td_field *fields,
                           size_t n_fields, struct td_module **out_module) {
-    TD_AUTO_FREE struct td_module *m = td_calloc(1, sizeof *m);
+    TD_AUTO(td_module) *m = td_calloc(1, sizeof *m);
     if (!m) return td_fail_oom();
     m->magic = td_module_magic;
     TD_TRY(read_sizes(m, knobs));
     read_knobs(m, knobs);
-    TD_TRY(td_decoder_open(&m->decoder, "gpt", "n_positions", fields, n_fields));
+    TD_TRY(td_decoder_open(&m->decoder, "gpt", "n_positions", knobs, fields, n_fields));
     write_config(m);
     *out_module = td_steal(m);
     return TD_OK;
-}
-
-static void gpt_close(struct td_module *m) {
-    if (!m) return;
-    m->magic = 0;
-    free(m);
 }
 
 // ---- recording ----------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-// Fields, plain layers and the classifier's loss, as every in-tree module records them; see
-// layers.h. Initial values are torch's: uniform in +-1/sqrt(in), weight and bias alike.
+// Fields and plain layers, as every in-tree module records them; see layers.h. Initial values are
+// torch's: uniform in +-1/sqrt(in), weight and bias alike.
 
 #include "workloads/modules/layers.h"
 
@@ -46,24 +46,6 @@ td_status td_xy_take(const char *module, const struct td_field *fields, size_t n
     return td_bad_spec("%s takes the fields 'x' and 'y'; the dataset gives %s%s", module,
                        xy.x.name[0] ? "no 'y'" : "no 'x'",
                        xy.x.name[0] || xy.y.name[0] ? "" : " and no 'y'");
-}
-
-td_status td_xy_check_classifier(const char *module, const struct td_xy *xy, const char *last,
-                                 int64_t n_classes) {
-    if (xy->x.dtype != TD_U8 && xy->x.dtype != TD_F32) {
-        return td_bad_spec("%s takes field 'x' as u8 or f32; the dataset gives %s", module,
-                           td_dtype_name(xy->x.dtype));
-    }
-    int64_t labels = td_shape_elems(&xy->y.sample_shape);
-    if (xy->y.dtype != TD_I32 || labels != 1) {
-        return td_bad_spec("%s takes one i32 label 'y' per sample; the dataset gives %" PRId64
-                           " of %s",
-                           module, labels, td_dtype_name(xy->y.dtype));
-    }
-    if (xy->y.n_classes <= n_classes) return TD_OK;
-    return td_bad_spec("%s ends with %" PRId64 " but the dataset's labels 'y' have %" PRId64
-                       " classes; end with %" PRId64,
-                       last, n_classes, xy->y.n_classes, xy->y.n_classes);
 }
 
 static td_status input(struct td_graph *g, const struct td_field *f, int64_t batch,
@@ -141,14 +123,4 @@ td_status td_layer_linear(struct td_graph *g, const char *name, int64_t in, int6
     snprintf(path, sizeof path, "%s.bias", name);
     TD_TRY(td_graph_param(g, path, TD_F32, &shape, init, &shift));
     return td_graph_op(g, TD_OP_ADD, (td_value[]){*h, shift}, 2, NULL, h);
-}
-
-td_status td_layer_classify(struct td_graph *g, td_value logits, td_value y) {
-    td_value loss[2], correct; // loss[1]: its gradient, which autodiff takes up
-    if (td_graph_mode(g) == TD_MODE_PREDICT) return td_graph_result(g, "logits", logits);
-    TD_TRY(td_graph_op(g, TD_OP_SOFTMAX_CE, (td_value[]){logits, y}, 2, NULL, loss));
-    TD_TRY(td_graph_op(g, TD_OP_COUNT_CORRECT, (td_value[]){logits, y}, 2, NULL, &correct));
-    TD_TRY(td_graph_output(g, "loss", loss[0], TD_OUTPUT_MEAN));
-    TD_TRY(td_graph_output(g, "accuracy", correct, TD_OUTPUT_SUM));
-    return td_graph_loss(g, loss[0]);
 }

@@ -27,9 +27,6 @@ struct td_xy {
 // Exactly the fields "x" and "y", in any order; `module` is for messages.
 TD_MUST_USE td_status td_xy_take(const char *module, const struct td_field *fields, size_t n_fields,
                                  struct td_xy *out_xy);
-// x is of pixels (u8) or numbers (f32), y a label below n_classes, which `last` (a knob) gives.
-TD_MUST_USE td_status td_xy_check_classifier(const char *module, const struct td_xy *xy,
-                                             const char *last, int64_t n_classes);
 TD_MUST_USE td_status td_xy_inputs(const struct td_xy *xy, struct td_graph *g, int64_t batch,
                                    td_value *out_x, td_value *out_y);
 
@@ -55,8 +52,5 @@ TD_MUST_USE td_status td_layer_reshape(struct td_graph *g, const struct td_shape
 // td_param_mark; TD_PARAM_NOT_HIDDEN for the layer that gives the classes.
 TD_MUST_USE td_status td_layer_linear(struct td_graph *g, const char *name, int64_t in, int64_t out,
                                       bool bias, unsigned marks, td_value *h);
-// Softmax cross entropy with outputs "loss" and "accuracy"; in predict mode the result "logits".
-// logits (B, C), y (B)
-TD_MUST_USE td_status td_layer_classify(struct td_graph *g, td_value logits, td_value y);
 
 #endif

@@ -1,19 +1,19 @@
-// Module `mlp`: fully connected layers with an activation between them, softmax cross entropy on
-// top: the classifier of the first examples.
+// Module `mlp`: fully connected layers with an activation between them, a loss on top: the
+// classifier of the first examples, or a regression.
 //
-// Knobs: layers (widths: input, each hidden layer, classes), activation (relu, leaky_relu,
-// gelu, silu, tanh or sigmoid), bias (true).
+// Knobs: layers (widths: input, each hidden layer, classes or targets), activation (relu,
+// leaky_relu, gelu, silu, tanh or sigmoid), bias (true), loss (loss.h).
 // Parameters are named and shaped as torch's nn.Linear has them: fc1.weight (out, in), fc1.bias
 // (out), fc2.weight, ...; their initial values too: uniform in +-1/sqrt(in), weight and bias alike.
 // Fields: "x" u8 (cast with the factor 1/255) or f32, of any shape with layers[0] elements; "y"
-// i32, a class below the last width. Outputs: "loss" MEAN, "accuracy" SUM (the number right). The
-// graph is plain matmul, add and activation: fusing them is a pass's work.
+// what the loss takes: i32, a class below the last width, or f32, as many as the last width.
+// Outputs: loss.h. The graph is plain matmul, add and activation: fusing them is a pass's work.
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "workloads/modules/layers.h"
+#include "workloads/modules/loss.h"
 #include "workloads/workloads.h"
 
 enum { MAX_WIDTHS = 64 };
@@ -28,6 +28,7 @@ struct td_module {
     enum td_op activation;
     struct td_attrs activation_attrs;
     struct td_xy fields;
+    struct td_module_loss loss;
 };
 
 static const struct {
@@ -72,31 +73,35 @@ static td_status read_knobs(struct td_module *m, const struct td_json *knobs) {
     return read_activation(m, knobs);
 }
 
-static td_status check_fields(const struct td_module *m) {
+static td_status check_fields(struct td_module *m) {
     int64_t features = td_shape_elems(&m->fields.x.sample_shape);
-    TD_TRY(td_xy_check_classifier("mlp", &m->fields, "model.layers", m->width[m->n_widths - 1]));
+    TD_TRY(
+        td_module_loss_fit(&m->loss, "mlp", &m->fields, "model.layers", m->width[m->n_widths - 1]));
     if (features == m->width[0]) return TD_OK;
     return td_bad_spec("model.layers begins with %" PRId64 " but the dataset's samples 'x' have "
                        "%" PRId64 " elements; begin with %" PRId64,
                        m->width[0], features, features);
 }
 
+static void mlp_close(struct td_module *m) {
+    if (!m) return;
+    td_module_loss_finish(&m->loss);
+    m->magic = 0;
+    free(m);
+}
+TD_DEFINE_AUTO(td_module, mlp_close);
+
 static td_status mlp_open(const struct td_json *knobs, const struct td_field *fields,
                           size_t n_fields, struct td_module **out_module) {
-    TD_AUTO_FREE struct td_module *m = td_calloc(1, sizeof *m);
+    TD_AUTO(td_module) *m = td_calloc(1, sizeof *m);
     if (!m) return td_fail_oom();
     m->magic = td_module_magic;
     TD_TRY(read_knobs(m, knobs));
+    TD_TRY(td_module_loss_init(&m->loss, knobs));
     TD_TRY(td_xy_take("mlp", fields, n_fields, &m->fields));
     TD_TRY(check_fields(m));
     *out_module = td_steal(m);
     return TD_OK;
-}
-
-static void mlp_close(struct td_module *m) {
-    if (!m) return;
-    m->magic = 0;
-    free(m);
 }
 
 // ---- recording ---------------------------------------------------------------------------------
@@ -115,7 +120,7 @@ static td_status mlp_record(struct td_module *m, struct td_graph *g, int64_t bat
                                head ? TD_PARAM_NOT_HIDDEN : 0, &h));
         if (!head) TD_TRY(td_graph_op(g, m->activation, &h, 1, &m->activation_attrs, &h));
     }
-    return td_layer_classify(g, h, y);
+    return td_module_loss_end(&m->loss, g, h, y);
 }
 
 static const struct td_module_ops mlp_ops = {
@@ -131,6 +136,6 @@ const struct td_plugin_desc td_module_mlp = {
     .abi_minor = TD_ABI_MINOR,
     .kind = TD_PLUGIN_MODULE,
     .name = "mlp",
-    .summary = "fully connected layers, softmax cross entropy",
+    .summary = "fully connected layers",
     .ops = &mlp_ops,
 };

@@ -1,0 +1,179 @@
+// Losses of the in-tree modules; see loss.h.
+//
+// Cross entropy keeps the plain form where nothing is asked of it, so that the graph of a job
+// without the section is what it always was. Labels that are left out, and weights of classes, make
+// a batch count for more or less than its samples: outputs then carry their own weight
+// (TD_OUTPUT_WEIGHT), so that the loss of a validation is that of all its labels at once and not
+// the mean of its batches. Accuracy of a binary loss is the share of logits on the right side of 0.
+
+#include "workloads/modules/loss.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+static const char *const kind_names[] = {"cross_entropy", "mse", "bce"};
+
+// ---- reading ------------------------------------------------------------------------------------
+static td_status read_weights(struct td_module_loss *l, const struct td_json *list) {
+    double sum = 0;
+    if (!list || list->kind != TD_JSON_ARRAY || list->n_children == 0) return TD_OK;
+    if (list->n_children > TD_LOSS_MAX_WEIGHTS) {
+        return td_bad_spec("model.loss.class_weights: %zu numbers, at most %d are taken",
+                           (size_t)list->n_children, TD_LOSS_MAX_WEIGHTS);
+    }
+    l->class_weight = td_calloc(list->n_children, sizeof *l->class_weight);
+    if (!l->class_weight) return td_fail_oom();
+    for (const struct td_json *v = list->first; v; v = v->next) {
+        double w = td_json_real(v, -1);
+        if (!(w >= 0 && w <= 1e6)) {
+            return td_bad_spec("model.loss.class_weights[%" PRId64 "]: expected a number from 0 to "
+                               "1e6",
+                               l->n_weights);
+        }
+        l->class_weight[l->n_weights++] = (float)w;
+        sum += w;
+    }
+    if (sum > 0) return TD_OK;
+    return td_bad_spec("model.loss.class_weights: all are 0, so there is nothing to minimize; "
+                       "leave them out, or give a class more");
+}
+
+static td_status read_cross_entropy(struct td_module_loss *l, const struct td_json *loss) {
+    const struct td_json *ignored = td_json_get(loss, "ignore_index");
+    double smoothing = td_json_real(td_json_get(loss, "label_smoothing"), 0);
+    if (!(smoothing >= 0 && smoothing <= 1))
+        return td_bad_spec("model.loss.label_smoothing: expected a number from 0 to 1");
+    l->attrs.label_smoothing = smoothing;
+    l->attrs.ignores = ignored && ignored->kind == TD_JSON_INT;
+    if (l->attrs.ignores) {
+        int64_t index = ignored->u.integer;
+        if (index < INT32_MIN || index > INT32_MAX)
+            return td_bad_spec("model.loss.ignore_index: labels are integers of 32 bits");
+        l->attrs.ignore_index = (int32_t)index;
+    }
+    return read_weights(l, td_json_get(loss, "class_weights"));
+}
+
+td_status td_module_loss_init(struct td_module_loss *l, const struct td_json *knobs) {
+    const struct td_json *loss = td_json_get(knobs, "loss");
+    const char *name = td_json_string(td_json_get(loss, "name"), kind_names[0]);
+    *l = (struct td_module_loss){.kind = TD_LOSS_CROSS_ENTROPY};
+    size_t i = 0;
+    while (i < TD_COUNTOF(kind_names) && strcmp(kind_names[i], name) != 0)
+        i++;
+    if (i == TD_COUNTOF(kind_names)) {
+        return td_bad_spec("model.loss: '%s' is not known here; use cross_entropy, mse or bce",
+                           name);
+    }
+    l->kind = (enum td_loss_kind)i;
+    if (l->kind != TD_LOSS_CROSS_ENTROPY) return TD_OK;
+    td_status s = read_cross_entropy(l, loss);
+    if (s) td_module_loss_finish(l);
+    return s;
+}
+
+void td_module_loss_finish(struct td_module_loss *l) {
+    free(l->class_weight);
+    l->class_weight = NULL;
+}
+
+// ---- fitting ------------------------------------------------------------------------------------
+static td_status fit_weights(struct td_module_loss *l, const char *last, int64_t classes) {
+    l->width = classes;
+    if (!l->class_weight || l->n_weights == classes) return TD_OK;
+    return td_bad_spec("model.loss.class_weights has %" PRId64 " numbers, but %s gives %" PRId64
+                       " classes; give one a class",
+                       l->n_weights, last, classes);
+}
+
+static td_status fit_labels(struct td_module_loss *l, const char *module, const struct td_field *y,
+                            const char *last, int64_t classes) {
+    int64_t labels = td_shape_elems(&y->sample_shape);
+    if (y->dtype != TD_I32 || labels != 1) {
+        return td_bad_spec("%s with loss cross_entropy takes one i32 label 'y' per sample; the "
+                           "dataset gives %" PRId64 " of %s: %s",
+                           module, labels, td_dtype_name(y->dtype),
+                           y->dtype == TD_F32 ? "set model.loss to mse or bce, or save y as "
+                                                "integers"
+                                              : "save one label a sample");
+    }
+    if (y->n_classes > classes) {
+        return td_bad_spec("%s ends with %" PRId64 " but the dataset's labels 'y' have %" PRId64
+                           " classes; end with %" PRId64,
+                           last, classes, y->n_classes, y->n_classes);
+    }
+    return fit_weights(l, last, classes);
+}
+
+static td_status fit_targets(struct td_module_loss *l, const struct td_field *y, const char *last,
+                             int64_t width) {
+    int64_t targets = td_shape_elems(&y->sample_shape);
+    if (y->dtype != TD_F32) {
+        return td_bad_spec("loss %s wants float targets 'y' of %" PRId64 " numbers a sample; the "
+                           "dataset gives %s labels: save y as float32, or set model.loss to "
+                           "cross_entropy",
+                           kind_names[l->kind], width, td_dtype_name(y->dtype));
+    }
+    l->width = width;
+    if (targets == width) return TD_OK;
+    return td_bad_spec("%s ends with %" PRId64 " but the dataset's targets 'y' have %" PRId64
+                       " numbers a sample; end with %" PRId64,
+                       last, width, targets, targets);
+}
+
+td_status td_module_loss_fit(struct td_module_loss *l, const char *module, const struct td_xy *xy,
+                             const char *last, int64_t width) {
+    if (xy->x.dtype != TD_U8 && xy->x.dtype != TD_F32) {
+        return td_bad_spec("%s takes field 'x' as u8 or f32; the dataset gives %s", module,
+                           td_dtype_name(xy->x.dtype));
+    }
+    return l->kind == TD_LOSS_CROSS_ENTROPY ? fit_labels(l, module, &xy->y, last, width)
+                                            : fit_targets(l, &xy->y, last, width);
+}
+
+td_status td_module_loss_fit_tokens(struct td_module_loss *l, const char *module,
+                                    int64_t vocab_size) {
+    if (l->kind == TD_LOSS_CROSS_ENTROPY) return fit_weights(l, "model.vocab_size", vocab_size);
+    return td_bad_spec("%s foretells tokens, which are classes; loss %s wants numbers: set "
+                       "model.loss to cross_entropy",
+                       module, kind_names[l->kind]);
+}
+
+// ---- recording ----------------------------------------------------------------------------------
+static td_status record_cross_entropy(const struct td_module_loss *l, struct td_graph *g,
+                                      td_value logits, td_value y, bool counts) {
+    const struct td_attrs *attrs = &l->attrs;
+    td_value loss[2], correct; // loss[1]: its gradient, which autodiff takes up
+    TD_TRY(td_graph_op(g, TD_OP_SOFTMAX_CE, (td_value[]){logits, y}, 2, attrs, loss));
+    TD_TRY(td_graph_output(g, "loss", loss[0], TD_OUTPUT_MEAN));
+    TD_TRY(td_graph_loss(g, loss[0]));
+    if (!counts) return TD_OK;
+    const struct td_attrs ignore = {.ignores = attrs->ignores, .ignore_index = attrs->ignore_index};
+    TD_TRY(td_graph_op(g, TD_OP_COUNT_CORRECT, (td_value[]){logits, y}, 2, &ignore, &correct));
+    return td_graph_output(g, "accuracy", correct, TD_OUTPUT_SUM);
+}
+
+static td_status record_pair(const struct td_module_loss *l, struct td_graph *g, td_value x,
+                             td_value y) {
+    const struct td_shape shape = td_graph_value(g, x)->shape;
+    enum td_op op = l->kind == TD_LOSS_MSE ? TD_OP_MSE : TD_OP_BCE;
+    td_value loss;
+    if (!td_shape_equal(&td_graph_value(g, y)->shape, &shape))
+        TD_TRY(td_layer_reshape(g, &shape, &y));
+    TD_TRY(td_graph_op(g, op, (td_value[]){x, y}, 2, NULL, &loss));
+    TD_TRY(td_graph_output(g, "loss", loss, TD_OUTPUT_MEAN));
+    return td_graph_loss(g, loss);
+}
+
+td_status td_module_loss_record(const struct td_module_loss *l, struct td_graph *g, td_value x,
+                                td_value y, bool counts) {
+    return l->kind == TD_LOSS_CROSS_ENTROPY ? record_cross_entropy(l, g, x, y, counts)
+                                            : record_pair(l, g, x, y);
+}
+
+td_status td_module_loss_end(const struct td_module_loss *l, struct td_graph *g, td_value x,
+                             td_value y) {
+    if (td_graph_mode(g) == TD_MODE_PREDICT) return td_graph_result(g, "logits", x);
+    return td_module_loss_record(l, g, x, y, true);
+}
