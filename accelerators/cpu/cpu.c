@@ -35,7 +35,6 @@ static void cpu_close(struct td_accelerator *a) {
     td_dnnl_destroy(a->dnnl);
     td_tune_destroy(a->tune);
     td_room_finish(&a->room);
-    a->magic = 0;
     free(a);
 }
 
@@ -59,7 +58,6 @@ static td_status cpu_open(const struct td_accel_config *config, struct td_accele
     TD_TRY(td_parallel_open(config->n_threads));
     struct td_accelerator *a = td_calloc(1, sizeof *a);
     if (!a) return td_fail_oom();
-    a->magic = td_accelerator_magic;
     a->n_threads = config->n_threads;
     a->detects_anomaly = config->detect_anomaly;
     char machine[256];

@@ -46,7 +46,6 @@ struct td_room {
 };
 
 struct td_accelerator {
-    uint32_t magic;
     int32_t n_threads;
     struct td_room room;
     bool detects_anomaly;
@@ -54,7 +53,6 @@ struct td_accelerator {
     struct td_tune *tune; // tune.h
     struct td_spin *spin; // spin.h; NULL: one thread
 };
-enum { td_accelerator_magic = 0x43505541 };
 
 // Where a value lies: a fixed address, or an input slot of the run.
 struct td_operand {

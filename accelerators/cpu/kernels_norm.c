@@ -20,7 +20,6 @@ enum { GRAIN = 8192, PAD = 16 };
 enum { ROOM_X, ROOM_Y, ROOM_MORE, ROOM_DGAMMA, ROOM_DBETA, ROOMS };
 
 struct norm_arg {
-    const struct td_kernel *k;
     enum td_dtype type;
     bool centred;
     const void *x, *dy, *more; // more: what is added to x or to dx, NULL if nothing is
@@ -160,7 +159,6 @@ static int64_t grain_of(const struct td_kernel *k) {
 static void set_up(const struct td_kernel *k, const struct td_run *r, uint32_t gamma,
                    struct norm_arg *a) {
     *a = (struct norm_arg){
-        .k = k,
         .type = k->in_dtype[0],
         .centred =
             k->op != TD_OP_RMS_NORM && k->op != TD_OP_RMS_NORM_GRAD && k->op != TD_OP_ADD_RMS_NORM,

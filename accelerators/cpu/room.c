@@ -74,7 +74,7 @@ td_status td_cpu_measure(struct td_accelerator *a, const struct td_program *cons
     }
     // In an accelerator of its own, that its packed weights and choices may go away again.
     TD_AUTO_FREE struct td_executable **exe = td_calloc(n, sizeof(struct td_executable *));
-    struct td_accelerator twin = {.magic = td_accelerator_magic, .n_threads = a->n_threads};
+    struct td_accelerator twin = {.n_threads = a->n_threads};
     if (!exe) return td_fail_oom();
     twin.room.pretends = true;
     td_status s = td_tune_create(NULL, "", &twin.tune);

@@ -36,7 +36,6 @@ struct reader {
 };
 
 struct td_readers {
-    struct td_coordinator *c;
     struct reader *first;
     size_t n;
     struct td_loop_timer *timer; // looks again at those that wait for an end
@@ -54,7 +53,6 @@ static void on_timer(void *arg) {
 td_status td_readers_create(struct td_coordinator *c, struct td_readers **out_readers) {
     struct td_readers *rs = td_calloc(1, sizeof *rs);
     if (!rs) return td_fail_oom();
-    rs->c = c;
     td_status s = td_loop_timer_create(c->loop, on_timer, rs, &rs->timer);
     if (s) {
         free(rs);

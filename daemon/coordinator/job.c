@@ -216,7 +216,6 @@ struct td_attempt *td_job_live(const struct td_job *j) {
 td_status td_job_create(const char *id, struct td_job **out_job) {
     TD_AUTO(td_job) *j = td_calloc(1, sizeof *j);
     if (!j) return td_fail_oom();
-    j->magic = td_job_magic;
     j->failure.rank = -1;
     snprintf(j->id, sizeof j->id, "%s", id);
     *out_job = td_steal(j);
@@ -242,7 +241,6 @@ void td_job_destroy(struct td_job *j) {
     free(j->cancel_why);
     free(j->frozen_json);
     free(j->spec_json);
-    j->magic = 0;
     free(j);
 }
 

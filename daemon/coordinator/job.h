@@ -165,7 +165,6 @@ struct td_progress {
 };
 
 struct td_job {
-    uint32_t magic;
     char id[TD_JOB_ID_MAX];
     char *name;
     uint64_t seq;       // order of creation
@@ -202,7 +201,6 @@ struct td_job {
     struct td_mono hold_until; // not placed before, while a checkpoint of it is on its way
     bool touched;              // changed by the event being handled
 };
-#define td_job_magic 0x54444a42u // "TDJB"
 struct td_checkpoint;
 
 TD_MUST_USE td_status td_job_create(const char *id, struct td_job **out_job);

@@ -21,7 +21,7 @@
 #include "lib/base/rank_page.h"
 #include "lib/rpc/loop.h"
 
-enum { GATHER_MS = 1000, RETRY_MS = 1000, LOAD_MAX_BYTES = 64 << 20 };
+enum { GATHER_MS = 1000, RETRY_MS = 1000 };
 
 // What the loop hands over: one of the four.
 struct item {

@@ -353,7 +353,6 @@ static void on_assign(struct td_node_core *c, const Traind__V1__Assign *assign) 
                                       .attempt = id->attempt,
                                       .epoch = id->epoch,
                                       .slots = slots,
-                                      .first_rank = assign->first_rank,
                                       .n_ranks = assign->n_ranks};
         snprintf(new.job, sizeof new.job, "%s", id->job);
         s = add(c, &new, &a);

@@ -55,7 +55,6 @@ struct td_node_attempt {
     uint64_t epoch;
     enum td_attempt_state state;
     uint32_t slots;         // taken while not ENDED
-    uint32_t first_rank;    //
     uint32_t n_ranks;       //
     uint32_t major;         // of its launcher
     char build[32];         //

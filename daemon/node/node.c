@@ -448,7 +448,6 @@ static td_status recover(struct td_node *n, const char *job, uint32_t attempt) {
                                   .epoch = a->assigned.epoch,
                                   .state = a->ended ? TD_AT_ENDED : TD_AT_RUNNING,
                                   .slots = a->assigned.slots,
-                                  .first_rank = a->assigned.first_rank,
                                   .n_ranks = a->assigned.n_ranks,
                                   .major = a->major};
     snprintf(row.job, sizeof row.job, "%s", job);

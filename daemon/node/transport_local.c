@@ -11,7 +11,6 @@ enum { td_local_magic = 0x544c4f43, SEND_MAX = 1 << 20 };
 struct td_local {
     struct td_transport base;
     uint32_t magic;
-    struct td_loop *loop;
     struct td_transport_peer peer;
     const struct td_transport_events *events;
     void *arg;
@@ -102,7 +101,6 @@ td_status td_transport_local_create(struct td_loop *loop, const struct td_transp
     if (!t) return td_fail_oom();
     t->base.ops = &ops;
     t->magic = td_local_magic;
-    t->loop = loop;
     t->peer = *peer;
     td_status failed = td_loop_timer_create(loop, dial, t, &t->dial);
     if (failed) {

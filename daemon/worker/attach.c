@@ -56,7 +56,7 @@ static td_status attach_launcher(const struct td_worker_args *args, struct td_wo
 }
 
 td_status td_worker_attach(const struct td_worker_args *args, struct td_worker_io *out_io) {
-    struct td_worker_io io = {.train = {.events_fd = args->events_fd}};
+    struct td_worker_io io = {0};
     td_status s = args->page_fd >= 0 ? attach_launcher(args, &io) : make_private(&io);
     if (s) {
         td_worker_detach(&io);

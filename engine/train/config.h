@@ -207,7 +207,6 @@ struct td_train_config {
 struct td_train_io {
     struct td_rank_page *page; // never NULL
     struct td_ring ring;       // of struct td_metric_record
-    int events_fd;             // SOCK_SEQPACKET to the launcher; -1: lines on stdout
     bool print_metrics;        // nobody else drains the ring: print it as JSON lines on stdout
     void *group;               // shared mapping of the ranks; NULL for world 1
     size_t group_bytes;

@@ -186,7 +186,6 @@ static td_status open_data(struct td_rank *r) {
         .struct_bytes = sizeof config,
         .knobs = c->data.knobs,
         .cache_dir = c->cache_dir,
-        .seed = c->seed,
     };
     td_status s = td_data_open(ops, &config, c->batch_size, &r->data);
     const char *where = td_status_code(s) == TD_NOT_FOUND ? " (paths are those of this node)" : "";

@@ -36,7 +36,6 @@ struct td_accel_facts {
     char device_name[64];
     uint64_t memory_bytes; // of one device
     uint32_t dtypes;       // bit i: programs may compute in enum td_dtype i
-    bool plans_memory;     // true: brings its own memory planner (XLA); placements are ignored
     char build[64];        // library and instruction set, part of the resume key
     bool detects_anomaly;  // takes td_accel_config.detect_anomaly
 };

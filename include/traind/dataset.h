@@ -21,7 +21,6 @@ struct td_dataset_config {
     uint32_t struct_bytes;
     const struct td_json *knobs;
     const char *cache_dir; // NULL: decode into private memory
-    uint64_t seed;
 };
 
 struct td_dataset;

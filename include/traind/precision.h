@@ -6,7 +6,7 @@
 // stands in the program, and only what the host has to decide is a slot:
 //
 //   attach             rewrite: the types of parameters, gradients and values, once per program
-//   input cast         in the program; the facts say whether inputs are cast
+//   input cast         in the program: floating inputs are cast where they are first read
 //   forward bracket    in the program: which op computes in which type
 //   pre_backward       slot; autodiff multiplies the loss gradient by TD_SCALAR_LOSS_SCALE when the
 //                      facts say scales_loss. Outputs and hooks see the unscaled loss
@@ -26,15 +26,10 @@ extern "C" {
 
 struct td_precision_facts {
     uint32_t struct_bytes;
-    enum td_dtype param;    // as the module's parameters are stored
-    enum td_dtype compute;  // of matmul and convolution
-    enum td_dtype gradient; // as gradients are stored
-    enum td_dtype reduce;   // as gradients travel
-    enum td_dtype master;   // what the optimizer updates
-    enum td_dtype moments;  // as the optimizer's own tensors are stored: `param`, or f32
-    bool casts_inputs;      // floating inputs are cast to `compute` ...
-    bool casts_outputs;     // ... and outputs back to f32
-    bool scales_loss;       // TD_SCALAR_LOSS_SCALE is used: pre_backward and step_gate are there
+    enum td_dtype param;   // as the module's parameters are stored
+    enum td_dtype compute; // of matmul and convolution
+    enum td_dtype moments; // as the optimizer's own tensors are stored: `param`, or f32
+    bool scales_loss;      // TD_SCALAR_LOSS_SCALE is used: pre_backward and step_gate are there
 };
 
 // What a checkpoint keeps of a precision. All zero: nothing.

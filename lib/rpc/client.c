@@ -23,10 +23,9 @@
 #include "lib/rpc/pump.h"
 #include "lib/rpc/wire_status.h"
 
-enum { td_rpc_channel_magic = 0x74646368, td_rpc_stream_magic = 0x74647374, MAX_TOKEN = 1024 };
+enum { td_rpc_stream_magic = 0x74647374, MAX_TOKEN = 1024 };
 
 struct td_rpc_channel {
-    uint32_t magic;
     struct td_loop *loop;
     struct td_pump *pump;
     grpc_channel *grpc;
@@ -139,7 +138,6 @@ td_status td_rpc_channel_create(struct td_loop *loop, const struct td_rpc_channe
     TD_ON_LOOP(loop);
     TD_AUTO(td_rpc_channel) *self = td_calloc(1, sizeof *self);
     if (!self) return td_fail_oom();
-    self->magic = td_rpc_channel_magic;
     self->loop = loop;
     self->max_message_bytes =
         options->max_message_bytes ? options->max_message_bytes : TD_RPC_MAX_MESSAGE_BYTES;
@@ -165,7 +163,6 @@ void td_rpc_channel_destroy(struct td_rpc_channel *channel) {
     if (channel->grpc) grpc_channel_destroy(channel->grpc);
     td_pump_destroy(channel->pump);
     free(channel->authorization);
-    channel->magic = 0;
     free(channel);
 }
 

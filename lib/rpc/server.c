@@ -100,7 +100,7 @@ static td_status listen_on(struct td_rpc_server *self, const char *listen_addres
     int port = grpc_server_add_http2_port(self->grpc, text, insecure);
     grpc_server_credentials_release(insecure);
     if (port <= 0) return bind_failure(&address);
-    self->port = address.port = (uint16_t)port;
+    address.port = (uint16_t)port;
     td_rpc_address_format(&address, self->address, sizeof self->address);
     return TD_OK;
 }
@@ -283,7 +283,6 @@ static void arm_accept(struct td_rpc_accept *a) {
     grpc_completion_queue *queue = td_pump_queue(server->pump);
     TD_CHECK(grpc_server_request_call(server->grpc, &a->call, &a->details, &a->metadata, queue,
                                       queue, &a->tag) == GRPC_CALL_OK);
-    a->armed = true;
 }
 
 static void clear_accept(struct td_rpc_accept *a) {
@@ -296,7 +295,6 @@ static void clear_accept(struct td_rpc_accept *a) {
 
 static void on_accept(struct td_pump_tag *tag, bool ok) {
     struct td_rpc_accept *a = (struct td_rpc_accept *)(void *)tag;
-    a->armed = false;
     if (!ok) return; // shut down
     td_rpc_call_begin(a);
     clear_accept(a);

@@ -30,7 +30,6 @@ struct td_rpc_accept {
     grpc_call *call;
     grpc_call_details details;
     grpc_metadata_array metadata;
-    bool armed;
 };
 
 enum td_rpc_drain { TD_RPC_DRAIN_WAITING, TD_RPC_DRAIN_EXPIRED, TD_RPC_DRAINED };
@@ -44,7 +43,6 @@ struct td_rpc_server {
     struct td_pump *pump;
     grpc_server *grpc;
     char address[80];
-    uint16_t port;
     bool started;
     bool draining;
     bool stopped; // gRPC's server has been told to shut down

@@ -35,12 +35,7 @@ static td_status fill_facts(enum td_dtype compute, struct td_precision_facts *ou
         .struct_bytes = sizeof *out_facts,
         .param = TD_F32,
         .compute = compute,
-        .gradient = TD_F32,
-        .reduce = TD_F32,
-        .master = TD_F32,
         .moments = TD_F32,
-        .casts_inputs = true,
-        .casts_outputs = true,
         .scales_loss = compute == TD_F16,
     };
     return TD_OK;

@@ -28,12 +28,7 @@ static td_status fill_facts(enum td_dtype t, struct td_precision_facts *out_fact
         .struct_bytes = sizeof *out_facts,
         .param = t,
         .compute = t,
-        .gradient = t,
-        .reduce = t,
-        .master = t,
         .moments = t == TD_F16 ? TD_F32 : t,
-        .casts_inputs = t != TD_F32,
-        .casts_outputs = t != TD_F32,
     };
     return TD_OK;
 }

@@ -195,7 +195,7 @@ static void prepare(struct run *r, const char *strategy, const char *dir) {
     size_t bytes = td_align_up(td_ring_bytes(sizeof(struct td_metric_record), 1024), 64);
     r->ring = aligned_alloc(64, bytes);
     assert_non_null(r->ring);
-    r->io = (struct td_train_io){.page = &r->page, .events_fd = -1};
+    r->io = (struct td_train_io){.page = &r->page};
     td_rank_page_answer_drain(&r->page, INT32_MAX); // no launcher drains: do not wait for one
     assert_ok(td_ring_format(r->ring, bytes, sizeof(struct td_metric_record), 1024, &r->io.ring));
     td_events_init(&r->events, open("/dev/null", O_WRONLY | O_CLOEXEC)); // sends fail: no socket

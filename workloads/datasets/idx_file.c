@@ -52,7 +52,6 @@ static td_status check_magic(const struct td_idx_file *f, const char *head, int 
 
 td_status td_idx_read_header(struct td_idx_file *f, int n_dims) {
     TD_CHECK(n_dims >= 1 && n_dims <= TD_IDX_MAX_DIMS);
-    f->n_dims = n_dims;
     f->header_bytes = MAGIC_BYTES + (size_t)n_dims * DIM_BYTES;
     f->body_bytes = 1;
     TD_AUTO_BUF head;

@@ -17,7 +17,6 @@ enum { TD_IDX_MAX_PATH = 4400, TD_IDX_MAX_DIMS = 3 };
 
 struct td_idx_file {
     char path[TD_IDX_MAX_PATH]; // as it was found, with or without .gz
-    int n_dims;
     uint32_t dim[TD_IDX_MAX_DIMS];
     size_t header_bytes, body_bytes;
 };
