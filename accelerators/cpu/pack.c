@@ -1,6 +1,9 @@
-// Packs of weights for products; contract in pack.h. Sixteen rows at a time (a strip) are
-// transposed in tiles of eight by eight words, one fp32 or two bf16 each, so that rows are read in
-// order and whole cache lines are written. What has no whole blocks of columns is oneDNN's.
+// Packs of weights for products; contract in pack.h. They are made sixteen rows at a time (a
+// strip), so that rows are read in order and whole cache lines are written.
+//
+// Where columns lie behind one another a strip is transposed in tiles of eight by eight words, one
+// fp32 or two bf16 each; what has no whole blocks of columns is oneDNN's. Where rows are paired two
+// of them are interleaved, and blocks may be short at either end.
 
 #include "accelerators/cpu/pack.h"
 
@@ -10,7 +13,7 @@
 #include "accelerators/cpu/shuffle.h"
 #include "lib/base/half.h"
 
-enum { COLS = 16, STRIP = TD_PACK_STRIP, TILE = 8, MAX_BLOCK = 64 };
+enum { COLS = 16, STRIP = TD_PACK_STRIP, TILE = 8, MAX_BLOCK = 64, PAIRS = 16 };
 enum kind { ROUND, HALF, FLOAT }; // fp32 to bf16, bf16 as it is, fp32 as it is
 
 typedef uint32_t words __attribute__((vector_size(TILE * sizeof(uint32_t))));
@@ -21,7 +24,19 @@ struct pack_arg {
     void *to;
 };
 
-// Rows of a block of this layout, 0: it is none of ours.
+// Columns of a block in which PAIRS pairs of rows lie, 0: the layout is another.
+static int64_t pairs_block_of(const dnnl_memory_desc_t *layout) {
+    static const dnnl_dims_t idxs = {0, 1, 0};
+    const dnnl_blocking_desc_t *b = &layout->format_desc.blocking;
+    bool pairs = layout->data_type == dnnl_bf16 && b->inner_nblks == 3 &&
+                 b->inner_blks[0] == PAIRS && b->inner_blks[2] == 2;
+    for (int i = 0; i < 3; i++) {
+        pairs &= b->inner_idxs[i] == idxs[i];
+    }
+    return pairs && b->inner_blks[1] <= MAX_BLOCK ? b->inner_blks[1] : 0;
+}
+
+// Rows of a block of columns behind one another, 0: it is none of ours.
 static int64_t block_of(const dnnl_memory_desc_t *layout) {
     const dnnl_blocking_desc_t *b = &layout->format_desc.blocking;
     const bool half = layout->data_type == dnnl_bf16;
@@ -43,12 +58,14 @@ struct td_pack_shape td_pack_shape_of(const dnnl_memory_desc_t *plain,
     bool keeps = plain->data_type == layout->data_type &&
                  (plain->data_type == dnnl_f32 || plain->data_type == dnnl_bf16);
     if (!kinds || !(narrows || keeps) || plain->ndims != 2 || layout->ndims != 2) return none;
-    int64_t rows = plain->dims[0], cols = plain->dims[1], block = block_of(layout);
+    int64_t rows = plain->dims[0], cols = plain->dims[1];
+    const int64_t pairs = pairs_block_of(layout), block = pairs ? pairs : block_of(layout);
     bool rows_of_plain = p->inner_nblks == 0 && p->strides[1] == 1 && p->strides[0] == cols;
-    if (!block || cols % COLS || !rows_of_plain) return none;
+    if (!block || (!pairs && cols % COLS) || !rows_of_plain) return none;
     const bool half = layout->data_type == dnnl_bf16;
     return (struct td_pack_shape){.rows = rows,
                                   .cols = cols,
+                                  .pairs_rows = pairs,
                                   .block = block,
                                   .row_block = b->strides[0] / (half ? 2 : 1),
                                   .col_block = b->strides[1] / (half ? 2 : 1),
@@ -56,7 +73,7 @@ struct td_pack_shape td_pack_shape_of(const dnnl_memory_desc_t *plain,
                                   .to_half = half};
 }
 
-// ---- a strip ------------------------------------------------------------------------------------
+// ---- a strip of columns -------------------------------------------------------------------------
 // Eight words of a row.
 static inline __attribute__((always_inline)) void load(enum kind kind, const char *from,
                                                        words *to) {
@@ -123,7 +140,6 @@ static void strip(const struct td_pack_shape *s, const char *from, int64_t row_b
     }
 }
 
-// ---- all of it ----------------------------------------------------------------------------------
 // A strip of which the weights have n rows only, maybe none.
 static void strip_short(const struct td_pack_shape *s, const char *from, int64_t n, uint32_t *to) {
     const size_t bytes = s->from_half ? sizeof(uint16_t) : sizeof(float), row = COLS * bytes;
@@ -136,11 +152,53 @@ static void strip_short(const struct td_pack_shape *s, const char *from, int64_t
     }
 }
 
+// ---- a strip of pairs of rows -------------------------------------------------------------------
+static const float no_row[MAX_BLOCK];
+
+// Two rows of a block, of which the weights have n columns.
+TD_CLONES static void pair_round(const float *a, const float *b, int64_t n, uint32_t *to) {
+    for (int64_t c = 0; c < n; c++) {
+        to[c] = td_bf16_of_f32(a[c]) | (uint32_t)td_bf16_of_f32(b[c]) << 16;
+    }
+}
+
+TD_CLONES static void pair_half(const uint16_t *a, const uint16_t *b, int64_t n, uint32_t *to) {
+    for (int64_t c = 0; c < n; c++) {
+        to[c] = a[c] | (uint32_t)b[c] << 16;
+    }
+}
+
+// Of the strip's rows the weights have n, maybe none.
+static void strip_pairs(const struct td_pack_shape *s, const char *from, int64_t n, uint32_t *to) {
+    const int64_t bytes = s->from_half ? 2 : 4, row_bytes = s->cols * bytes;
+    for (int64_t c = 0; c < s->cols; c += s->block, from += s->block * bytes, to += s->col_block) {
+        const int64_t cols = TD_MIN(s->cols - c, s->block);
+        uint32_t *pair = to;
+        for (int64_t r = 0; r < STRIP; r += 2, pair += s->block) {
+            const void *a = r < n ? from + r * row_bytes : (const char *)no_row;
+            const void *b = r + 1 < n ? from + (r + 1) * row_bytes : (const char *)no_row;
+            if (s->from_half) {
+                pair_half(a, b, cols, pair);
+            } else {
+                pair_round(a, b, cols, pair);
+            }
+            memset(pair + cols, 0, (size_t)(s->block - cols) * sizeof *pair);
+        }
+    }
+}
+
+// ---- all of it ----------------------------------------------------------------------------------
 void td_pack_strip(const struct td_pack_shape *s, const void *from, int64_t i, void *to) {
     const int64_t row_bytes = s->cols * (s->from_half ? 2 : 4), row = i * STRIP;
     const int64_t left = TD_MIN(s->rows - row, (int64_t)STRIP);
     const char *first = (const char *)from + row * row_bytes;
-    uint32_t *place = (uint32_t *)to + row / s->block * s->row_block + row % s->block;
+    uint32_t *place = (uint32_t *)to;
+    if (s->pairs_rows) {
+        place += row / 2 / PAIRS * s->row_block + row / 2 % PAIRS * s->block;
+        strip_pairs(s, first, left, place);
+        return;
+    }
+    place += row / s->block * s->row_block + row % s->block;
     if (left < STRIP) {
         strip_short(s, first, left, place);
     } else {
@@ -157,6 +215,7 @@ static void pack_range(const void *arg, int64_t begin, int64_t end) {
 
 void td_pack_rows(const struct td_pack_shape *s, const void *from, void *to) {
     struct pack_arg a = {s, from, to};
-    int64_t strips = (s->rows + s->block - 1) / s->block * (s->block / STRIP);
+    const int64_t high = s->pairs_rows ? 2 * PAIRS : s->block; // a block's rows
+    int64_t strips = (s->rows + high - 1) / high * (high / STRIP);
     td_parallel_units(td_parallel_threads(), strips, pack_range, &a);
 }

@@ -1,8 +1,10 @@
 #ifndef TRAIND_ACCELERATORS_CPU_PACK_H
 #define TRAIND_ACCELERATORS_CPU_PACK_H
 
-// Pack: weights (rows, cols) in the layout that oneDNN's products read: blocks of 16 to 64 rows by
-// 16 columns, column behind column for fp32 (AB16b64a), pairs of columns for bf16 (AB8b64a2b).
+// Pack: weights (rows, cols) in the layout that oneDNN's products read. Those that sum over columns
+// want blocks of 16 to 64 rows by 16 columns, column behind column for fp32 (AB16b64a), pairs of
+// columns for bf16 (AB8b64a2b); those that sum over rows, in bf16 alone, blocks of 32 rows by 16 to
+// 64 columns, pairs of rows (BA16a64b2a).
 // oneDNN's own reorder takes as long as a product of 30 rows in fp32, of 130 in bf16.
 // Bits: lib/base/half.h's rounding, where fp32 becomes bf16; else the weights' own.
 
@@ -13,13 +15,14 @@
 // What td_pack_rows takes of (rows, cols); cols 0: nothing, it is another layout.
 struct td_pack_shape {
     int64_t rows, cols;
-    int64_t block;                // rows of one
+    bool pairs_rows;              // else columns lie one behind the other, or pairs of them
+    int64_t block;                // rows of one; its columns, where rows are paired
     int64_t row_block, col_block; // words of 4 bytes from one block to the next
     bool from_half, to_half;      // bf16, else fp32
 };
 struct td_pack_shape td_pack_shape_of(const dnnl_memory_desc_t *plain,
                                       const dnnl_memory_desc_t *layout);
-// On all threads of the team. Rows that fill up the last block are zeroes.
+// On all threads of the team. What fills up the last blocks is zeroes.
 void td_pack_rows(const struct td_pack_shape *s, const void *from, void *to);
 // The rows from i * TD_PACK_STRIP on, of a strip: what td_pack_rows does on each thread.
 enum { TD_PACK_STRIP = 16 };

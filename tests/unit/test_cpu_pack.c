@@ -1,5 +1,5 @@
 // Packs of weights for products: every element where the layout says, rounded like everywhere else
-// or not at all, zeroes where rows end within a block; other layouts are refused.
+// or not at all, zeroes where the weights end within a block; other layouts are refused.
 
 #include <math.h>
 #include <string.h>
@@ -34,6 +34,17 @@ static dnnl_memory_desc_t packed(int64_t rows, int64_t cols, dnnl_data_type_t ty
                                                     .inner_nblks = half ? 3 : 2,
                                                     .inner_blks = {half ? 8 : 16, block, 2},
                                                     .inner_idxs = {1, 0, 1}};
+    return d;
+}
+
+// As oneDNN describes BA16a64b2a, with any number of columns in a block.
+static dnnl_memory_desc_t paired(int64_t rows, int64_t cols, int64_t block) {
+    dnnl_memory_desc_t d = plain(rows, cols, dnnl_bf16);
+    int64_t high = (rows + 31) / 32;
+    d.format_desc.blocking = (dnnl_blocking_desc_t){.strides = {32 * block, high * 32 * block},
+                                                    .inner_nblks = 3,
+                                                    .inner_blks = {16, block, 2},
+                                                    .inner_idxs = {0, 1, 0}};
     return d;
 }
 
@@ -105,6 +116,36 @@ static void test_last_block_is_filled_with_zeroes_when_rows_end_in_it(void **sta
     }
 }
 
+static void expect_paired(int64_t rows, int64_t cols, int64_t block, dnnl_data_type_t from) {
+    static uint16_t out[MOST_ROWS * 2 * N_COLS];
+    const int64_t high = (rows + 31) / 32 * 32, wide = (cols + block - 1) / block * block;
+    dnnl_memory_desc_t a = plain(rows, cols, from), b = paired(rows, cols, block);
+    struct td_pack_shape s = td_pack_shape_of(&a, &b);
+    assert_int_equal(s.cols, cols);
+    memset(out, 0xff, sizeof out);
+    td_pack_rows(&s, from == dnnl_f32 ? (const void *)values : halves, out);
+    for (int64_t r = 0; r < high; r++) {
+        for (int64_t c = 0; c < wide; c++) {
+            int64_t at = (c / block * (high / 32) + r / 32) * 32 * block;
+            at += r % 32 / 2 * 2 * block + c % block * 2 + r % 2;
+            assert_int_equal(out[at], r < rows && c < cols ? halves[r * cols + c] : 0);
+        }
+    }
+    assert_int_equal(out[high * wide], 0xffff); // and nothing behind
+}
+
+static void test_weights_lie_in_pairs_of_rows_when_products_sum_over_rows(void **state) {
+    static const int64_t rows[] = {1, 16, 31, 33, 48, 64, 111};
+    (void)state;
+    fill();
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        expect_paired(rows[i], 80, 16, dnnl_f32);
+        expect_paired(rows[i], 64, 64, dnnl_bf16);
+        expect_paired(rows[i], 80, 64, dnnl_f32); // a quarter of a block is left over
+        expect_paired(rows[i], 75, 48, dnnl_bf16);
+    }
+}
+
 static void expect_refused(const dnnl_memory_desc_t *plain_of, const dnnl_memory_desc_t *layout) {
     assert_int_equal(td_pack_shape_of(plain_of, layout).cols, 0);
 }
@@ -118,6 +159,10 @@ static void test_layout_is_left_to_the_library_when_it_is_another(void **state) 
     d = packed(128, 80, dnnl_f32, 64);
     c = plain(128, 80, dnnl_bf16);
     expect_refused(&c, &d); // it would widen
+    d = paired(128, 80, 64);
+    d.data_type = dnnl_f32;
+    expect_refused(&a, &d); // fp32 has no pairs
+    d = packed(128, 80, dnnl_f32, 64);
     b.format_desc.blocking.inner_blks[1] = 8;
     expect_refused(&a, &b);
     d.format_desc.blocking.inner_idxs[0] = 0;
@@ -131,6 +176,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_weights_lie_in_pairs_of_columns_when_packed_as_bf16),
         cmocka_unit_test(test_weights_lie_in_columns_when_packed_as_fp32),
+        cmocka_unit_test(test_weights_lie_in_pairs_of_rows_when_products_sum_over_rows),
         cmocka_unit_test(test_last_block_is_filled_with_zeroes_when_rows_end_in_it),
         cmocka_unit_test(test_layout_is_left_to_the_library_when_it_is_another),
     };
