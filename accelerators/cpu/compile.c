@@ -299,9 +299,11 @@ static td_status run_watch(const struct td_kernel *k, const struct td_run *r) {
     return td_graph_check_finite(w->graph, w->node, w->value, td_operand_at(&k->out[0], r));
 }
 
+// Where a node does nothing there is nothing to look at: other values have lain in that memory.
 static td_status add_watches(struct compiler *c, td_node node) {
     td_value v[TD_MAX_WATCHED];
-    uint32_t n = c->accel->detects_anomaly ? td_graph_watched(c->graph, node, v) : 0;
+    bool looks = c->accel->detects_anomaly && c->exe->kernel[node].run != run_nothing;
+    uint32_t n = looks ? td_graph_watched(c->graph, node, v) : 0;
     for (uint32_t i = 0; i < n; i++) {
         struct watch *w = td_calloc(1, sizeof *w);
         if (!w) return td_fail_oom();

@@ -124,14 +124,14 @@ def test_weights_load_across_precisions(tmp_path):
     assert any("precision bf16-true -> 32-true" in json.dumps(r) for r in records)
 
 
-def curve_of(tmp_path, precision, model, optimizer, steps=48):
+def curve_of(tmp_path, precision, model, optimizer, steps=48, width=16, **trainer):
     (tmp_path / "text").write_text("the quick brown fox jumps over the lazy dog. " * 60)
     plan = plan_of({"optimizer": optimizer} if optimizer else {},
                    trainer={"accelerator": "cpu", "precision": precision, "max_steps": steps,
-                            "limit_val_batches": 0},
+                            "limit_val_batches": 0} | trainer,
                    checkpoint={"save_top_k": 0}, run={"job": None})
     if model == "gpt":
-        plan["model"] = {"name": "gpt", "n_layer": 2, "n_head": 2, "n_embd": 16}
+        plan["model"] = {"name": "gpt", "n_layer": 2, "n_head": 2, "n_embd": width}
         plan["data"] = {"name": "text", "path": str(tmp_path / "text"), "block_size": 16, "batch_size": 8}
     code, lines = run_by_hand(tmp_path, plan)
     assert code == 0, lines[-1]
@@ -149,6 +149,11 @@ def test_curve_of_losses_is_that_of_fp32(tmp_path, precision, model, optimizer):
     curve, fp32 = (curve_of(tmp_path, p, model, optimizer) for p in (precision, "32-true"))
     assert len(fp32) == 48 and fp32[-1] < 0.8 * fp32[0]
     assert curve == pytest.approx(fp32, abs=2e-2, rel=1e-2)
+
+
+def test_weights_that_are_not_cast_are_no_anomaly_when_their_memory_is_used_again(tmp_path):
+    seen, unseen = (curve_of(tmp_path, "bf16-mixed", "gpt", None, 8, 64, detect_anomaly=looks) for looks in (True, False))
+    assert len(seen) == 8 and seen == unseen
 
 
 def test_stochastic_rounding_is_refused_where_no_weight_is_bf16(tmp_path):
