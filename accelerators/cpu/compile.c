@@ -196,7 +196,7 @@ static td_status find_written(const struct compiler *c, const struct td_node_inf
 static td_status make_kernel(struct compiler *c, td_node node) {
     const struct td_node_info *n = td_graph_node(c->graph, node);
     struct td_kernel *k = &c->exe->kernel[c->exe->n_kernels++];
-    k->node = node;
+    c->accel->compiles = k->node = node;
     k->op = n->op;
     k->segment = n->segment;
     k->n_threads = c->accel->n_threads;
@@ -217,6 +217,7 @@ static td_status build_conv(struct compiler *c, td_node node) {
     const struct td_node_info *n = td_graph_node(c->graph, node);
     struct td_kernel *k = &c->exe->kernel[node];
     td_value x, y;
+    c->accel->compiles = node;
     td_conv_images(n, &x, &y);
     const void *param =
         k->op != TD_OP_CONV2D_GRAD_W && is_param(c, n->inputs[1]) ? k->in[1].base : NULL;

@@ -205,6 +205,7 @@ static const struct td_accelerator_ops ops = {
     .choices = cpu_choices,
     .measure = td_cpu_measure,
     .adopt_choices = cpu_adopt_choices,
+    .foresee = td_cpu_foresee,
 };
 
 static const struct td_plugin_desc desc = {

@@ -11,6 +11,7 @@
 //   head.c       the last linear layer with its loss, a few rows at a time
 //   gemm.c       matrix products by oneDNN: algorithm and weight layout
 //   room.c       memory besides arena and state, counted
+//   pretend.c    what a program would take and choose, without taking
 //   tune.c       which way of computing something is the fastest here, measured once
 //   conv.c       convolutions by oneDNN
 //   layout.c     in which order the bytes of images lie
@@ -49,6 +50,7 @@ struct td_accelerator {
     int32_t n_threads;
     struct td_room room;
     bool detects_anomaly;
+    td_node compiles; // the node whose kernel is being made
     struct td_dnnl *dnnl;
     struct td_tune *tune; // tune.h
     struct td_spin *spin; // spin.h; NULL: one thread
@@ -150,10 +152,14 @@ void td_room_give(struct td_room *r, void *p, size_t bytes);
 // The scratch has at least so many bytes from now on.
 TD_MUST_USE td_status td_room_want(struct td_room *r, size_t bytes);
 void td_room_finish(struct td_room *r);
-// The slot measure.
+
+// ---- pretend.c ----------------------------------------------------------------------------------
+// The slots measure and foresee.
 TD_MUST_USE td_status td_cpu_measure(struct td_accelerator *a,
                                      const struct td_program *const *programs, size_t n,
                                      size_t *out_bytes);
+TD_MUST_USE td_status td_cpu_foresee(struct td_accelerator *a, const struct td_program *p,
+                                     td_choice_fn *fn, void *arg);
 
 // ---- compile.c ----------------------------------------------------------------------------------
 TD_MUST_USE td_status td_cpu_compile(struct td_accelerator *a, const struct td_program *p,

@@ -34,6 +34,9 @@ struct td_tune {
     char *head;                  // first line of the cache: of which machine it tells
     char path[TD_FS_PATH_BYTES]; // "": no cache
     struct td_buf text;
+    const struct td_tune *of; // a preview: of this one; then nothing above is used
+    td_choice_fn *tell;
+    void *tell_arg;
 };
 
 static struct choice *find(const struct td_tune *t, const char *key) {
@@ -94,9 +97,17 @@ static td_status read_cache(struct td_tune *t) {
     return read_lines(t, all + head, FROM_CACHE);
 }
 
+static td_status make_cache_dir(const struct td_tune *t) {
+    char dir[TD_FS_PATH_BYTES];
+    memcpy(dir, t->path, sizeof dir);
+    *strrchr(dir, '/') = '\0';
+    return td_fs_mkdirs(dir, 0755);
+}
+
 static td_status write_cache(struct td_tune *t) {
     TD_AUTO_BUF text;
     td_buf_init(&text, CACHE_MAX_BYTES);
+    TD_TRY(make_cache_dir(t));
     td_status_free(read_cache(t)); // what others measured meanwhile
     TD_TRY(td_buf_str(&text, t->head));
     for (int i = 0; i < t->n; i++) {
@@ -123,7 +134,6 @@ void td_tune_save(struct td_tune *t) {
 static td_status open_cache(struct td_tune *t, const char *dir) {
     char hex[TD_DIGEST_HEX];
     td_xxh3_128_hex(t->head, strlen(t->head), hex);
-    TD_TRY(td_fs_mkdirs(dir, 0755));
     TD_TRY(td_fs_path(t->path, "%s/cpu-tune-%.16s", dir, hex));
     return read_cache(t);
 }
@@ -139,6 +149,18 @@ td_status td_tune_create(const char *cache_dir, const char *machine, struct td_t
     if (!t->head) return td_fail_oom();
     if (cache_dir) td_status_log(TD_LOG_DEBUG, open_cache(t, cache_dir), "no kernel choices kept");
     *out_tune = td_steal(t);
+    return TD_OK;
+}
+
+td_status td_tune_preview(const struct td_tune *t, td_choice_fn *tell, void *arg,
+                          struct td_tune **out_preview) {
+    struct td_tune *p = td_calloc(1, sizeof *p);
+    if (!p) return td_fail_oom();
+    td_buf_init(&p->text, 0);
+    p->of = t;
+    p->tell = tell;
+    p->tell_arg = arg;
+    *out_preview = p;
     return TD_OK;
 }
 
@@ -215,9 +237,24 @@ bool td_tune_measures(const struct td_tune *t, const char *key, const char *cons
     return t->path[0] && n > 1 && (!c || place_of(c->name, names, n) < 0);
 }
 
+static td_status foresee(const struct td_tune *preview, const char *key, const char *const *names,
+                         int n, int *out_way) {
+    const struct td_tune *t = preview->of;
+    const struct choice *known = find(t, key);
+    int way = known ? place_of(known->name, names, n) : -1;
+    struct td_choice_info c = {.key = key, .ways = names, .n_ways = n, .way = TD_MAX(way, 0)};
+    c.state = td_tune_measures(t, key, names, n)  ? TD_CHOICE_OPEN
+              : way < 0 || known->origin == TAKEN ? TD_CHOICE_FIRST
+              : known->origin == FROZEN           ? TD_CHOICE_ADOPTED
+                                                  : TD_CHOICE_MEASURED;
+    *out_way = c.way;
+    return preview->tell(preview->tell_arg, &c);
+}
+
 td_status td_tune_pick(struct td_tune *t, const char *key, const char *const *names, int n,
                        td_tune_run *run, void *arg, int *out_way) {
     TD_CHECK(n > 0 && strlen(key) < TD_TUNE_KEY_MAX);
+    if (t->of) return foresee(t, key, names, n, out_way);
     bool measures = td_tune_measures(t, key, names, n);
     const struct choice *known = find(t, key);
     int way = known ? place_of(known->name, names, n) : -1;

@@ -12,10 +12,11 @@
 //
 // The cache is one file a processor, library version and number of threads, rewritten whole, shared
 // by all jobs of a state directory; a damaged or foreign file is as none. Bounds: TD_TUNE_MAX
-// choices, TD_TUNE_TEXT_MAX bytes. A cache that cannot be written is no failure. Thread: the
-// training thread.
+// choices, TD_TUNE_TEXT_MAX bytes. A cache that cannot be written is no failure; until something
+// was measured nothing is written, so a planner may look into it. Thread: the training thread.
 
 #include "lib/base/base.h"
+#include "traind/accelerator.h"
 
 enum { TD_TUNE_MAX = 4096, TD_TUNE_KEY_MAX = 160, TD_TUNE_TEXT_MAX = 32 << 10 };
 
@@ -39,6 +40,10 @@ TD_MUST_USE td_status td_tune_pick(struct td_tune *t, const char *key, const cha
                                    int n, td_tune_run *run, void *arg, int *out_way);
 // True if td_tune_pick would have to measure: the caller may then make its memory.
 bool td_tune_measures(const struct td_tune *t, const char *key, const char *const *names, int n);
+// A preview of t, which outlives it: picks as t would, but measures and keeps nothing. Each pick is
+// told, without a node; a key that t would have to measure is OPEN, and its first way is taken.
+TD_MUST_USE td_status td_tune_preview(const struct td_tune *t, td_choice_fn *tell, void *arg,
+                                      struct td_tune **out_preview);
 // Writes what was measured since the last call to the cache.
 void td_tune_save(struct td_tune *t);
 

@@ -59,6 +59,23 @@ struct td_kernel_info {
     int64_t ns;          // that they took
 };
 
+// What is known, before a program is compiled, of a choice between ways of computing a node.
+enum td_choice_state {
+    TD_CHOICE_OPEN,     // nothing: the first start will measure it
+    TD_CHOICE_MEASURED, // the cache has it, by another job of this machine
+    TD_CHOICE_ADOPTED,  // it came by adopt_choices
+    TD_CHOICE_FIRST,    // nothing is measured here: the first way is taken
+};
+struct td_choice_info {
+    td_node node;            // of the program's graph
+    const char *key;         // as in the lines of choices
+    const char *const *ways; // the first is preferred
+    int32_t n_ways;
+    int32_t way; // which is taken; OPEN: the first, for want of a better
+    enum td_choice_state state;
+};
+typedef td_status td_choice_fn(void *arg, const struct td_choice_info *choice);
+
 // A bit of run beside those of the segments: since the last run of this accelerator, nobody but
 // programs has written parameters. What it keeps of them in other layouts is then still good.
 enum { TD_RUN_STEADY = 1 << TD_SEG_COUNT };
@@ -117,6 +134,10 @@ struct td_accelerator_ops {
     // state, without taking them. No programs: what is taken now.
     td_status (*measure)(struct td_accelerator *a, const struct td_program *const *programs,
                          size_t n, size_t *out_bytes);
+    // (optional) Tells of each choice by timing that compiling the program would make, without
+    // measuring, and without taking memory or writing to the cache. Strings die with the call.
+    td_status (*foresee)(struct td_accelerator *a, const struct td_program *p, td_choice_fn *fn,
+                         void *arg);
 };
 
 #ifdef __cplusplus

@@ -119,6 +119,67 @@ static void test_damaged_cache_is_as_none_and_bad_lines_are_refused(void **state
     assert_fails(td_tune_adopt(t, "k="), TD_INVALID_ARGUMENT, "");
 }
 
+// ---- previews -----------------------------------------------------------------------------------
+struct told {
+    int n;
+    enum td_choice_state state;
+    int32_t way;
+    char key[32];
+};
+
+static td_status hear(void *arg, const struct td_choice_info *c) {
+    struct told *told = arg;
+    told->n++;
+    told->state = c->state;
+    told->way = c->way;
+    snprintf(told->key, sizeof told->key, "%s", c->key);
+    assert_int_equal(c->n_ways, 2);
+    assert_string_equal(c->ways[c->way], names[c->way]);
+    return TD_OK;
+}
+
+// What a preview of t tells of a key; it may run nothing, so there is no race to run.
+static struct told foretell(struct td_tune *t, const char *key, int want_way) {
+    TD_AUTO(td_tune) *preview = NULL;
+    struct told told = {0};
+    int way = -1;
+    assert_ok(td_tune_preview(t, hear, &told, &preview));
+    assert_false(td_tune_measures(preview, key, names, 2));
+    assert_ok(td_tune_pick(preview, key, names, 2, NULL, NULL, &way));
+    assert_int_equal(way, want_way);
+    assert_int_equal(told.way, want_way);
+    assert_string_equal(told.key, key);
+    td_tune_save(preview);
+    return told;
+}
+
+static void test_preview_tells_what_is_known_when_it_may_not_measure(void **state) {
+    TD_AUTO(td_tune) *a = NULL, *b = NULL, *none = NULL;
+    struct race_rig r = {.fastest = 1};
+    char dir[TD_FS_PATH_BYTES];
+    assert_ok(td_fs_path(dir, "%s/deep/cache", (const char *)*state));
+    assert_ok(td_tune_create(dir, "m", &a));
+    assert_int_equal(foretell(a, "k", 0).state, TD_CHOICE_OPEN);
+    assert_int_equal(foretell(a, "k", 0).state, TD_CHOICE_OPEN); // it kept nothing
+    assert_text(a, "");
+    assert_false(td_fs_exists(dir));
+    assert_int_equal(pick(a, "k", &r, 2), 1);
+    assert_int_equal(foretell(a, "k", 1).state, TD_CHOICE_MEASURED);
+    td_tune_save(a);
+    assert_ok(td_tune_create(dir, "m", &b));
+    assert_int_equal(foretell(b, "k", 1).state, TD_CHOICE_MEASURED);
+    assert_ok(td_tune_adopt(b, "k=slow\nl=gone\n"));
+    assert_int_equal(foretell(b, "k", 0).state, TD_CHOICE_ADOPTED);
+    assert_int_equal(foretell(b, "l", 0).state, TD_CHOICE_OPEN); // of a build with other kernels
+    assert_ok(td_tune_create(NULL, "m", &none));
+    assert_int_equal(foretell(none, "k", 0).state, TD_CHOICE_FIRST);
+    assert_int_equal(pick(none, "k", &r, 2), 0);
+    assert_int_equal(foretell(none, "k", 0).state, TD_CHOICE_FIRST);
+    assert_ok(td_tune_adopt(none, "k=fast\nl=gone\n"));
+    assert_int_equal(foretell(none, "k", 1).state, TD_CHOICE_ADOPTED);
+    assert_int_equal(foretell(none, "l", 0).state, TD_CHOICE_FIRST);
+}
+
 static td_status make_one(void *arg) {
     TD_AUTO(td_tune) *t = NULL;
     int way;
@@ -143,6 +204,7 @@ int main(void) {
         test_in_scratch(test_frozen_choice_wins_when_the_cache_says_otherwise),
         test_in_scratch(test_first_way_is_taken_when_nothing_may_be_measured),
         test_in_scratch(test_damaged_cache_is_as_none_and_bad_lines_are_refused),
+        test_in_scratch(test_preview_tells_what_is_known_when_it_may_not_measure),
         test_in_scratch(test_tune_fails_cleanly_when_any_allocation_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

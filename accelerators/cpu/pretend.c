@@ -1,0 +1,87 @@
+// Programs compiled to see what comes of it: how many bytes they take, and which kernels they
+// choose between. It is the compilation itself, in a twin of the accelerator whose room pretends
+// and whose packed weights and choices go away with it. Rejected: a model of what the kernels will
+// want, which would be wrong the first time that a kernel changes.
+
+#include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/tune.h"
+
+static td_status open_twin(const struct td_accelerator *a, struct td_accelerator *twin) {
+    twin->n_threads = a->n_threads;
+    twin->room.pretends = true;
+    return td_dnnl_create(&twin->room, twin->tune, &twin->dnnl);
+}
+
+static void close_twin(struct td_accelerator *twin) {
+    td_dnnl_destroy(twin->dnnl);
+    td_tune_destroy(twin->tune);
+    td_room_finish(&twin->room);
+}
+
+// Regions that nobody touches, far apart, so that each parameter has an address of its own.
+static void pretend_bindings(struct td_bindings *b) {
+    *b = (struct td_bindings){.struct_bytes = sizeof *b};
+    for (int i = 0; i <= TD_ROLE_COUNT; i++) {
+        struct td_buffer far = {TD_SPACE_HOST, ((uint64_t)i + 1) << 44, (size_t)1 << 44};
+        *(i < TD_ROLE_COUNT ? &b->region[i] : &b->arena) = far;
+    }
+}
+
+static td_status compile_all(struct td_accelerator *twin, const struct td_program *const *programs,
+                             size_t n, struct td_executable **exe) {
+    struct td_bindings b;
+    static float scalars[TD_SCALAR_COUNT];
+    pretend_bindings(&b);
+    b.scalars = b.outputs = scalars;
+    for (size_t i = 0; i < n; i++) {
+        TD_TRY(td_cpu_compile(twin, programs[i], &b, &exe[i]));
+    }
+    return TD_OK;
+}
+
+td_status td_cpu_measure(struct td_accelerator *a, const struct td_program *const *programs,
+                         size_t n, size_t *out_bytes) {
+    if (n == 0) {
+        *out_bytes = a->room.held_bytes;
+        return TD_OK;
+    }
+    TD_AUTO_FREE struct td_executable **exe = td_calloc(n, sizeof(struct td_executable *));
+    struct td_accelerator twin = {0};
+    if (!exe) return td_fail_oom();
+    td_status s = td_tune_create(NULL, "", &twin.tune);
+    if (!s) s = open_twin(a, &twin);
+    if (!s) s = compile_all(&twin, programs, n, exe);
+    if (!s) *out_bytes = twin.room.held_bytes;
+    for (size_t i = 0; i < n; i++) {
+        td_cpu_release(exe[i]);
+    }
+    close_twin(&twin);
+    return s;
+}
+
+// ---- choices ------------------------------------------------------------------------------------
+struct listener {
+    const struct td_accelerator *twin;
+    td_choice_fn *fn;
+    void *arg;
+};
+
+static td_status tell(void *arg, const struct td_choice_info *choice) {
+    const struct listener *l = arg;
+    struct td_choice_info c = *choice;
+    c.node = l->twin->compiles;
+    return l->fn(l->arg, &c);
+}
+
+td_status td_cpu_foresee(struct td_accelerator *a, const struct td_program *p, td_choice_fn *fn,
+                         void *arg) {
+    struct td_accelerator twin = {0};
+    struct td_executable *exe = NULL;
+    struct listener l = {&twin, fn, arg};
+    td_status s = td_tune_preview(a->tune, tell, &l, &twin.tune);
+    if (!s) s = open_twin(a, &twin);
+    if (!s) s = compile_all(&twin, &p, 1, &exe);
+    td_cpu_release(exe);
+    close_twin(&twin);
+    return s;
+}
