@@ -77,7 +77,7 @@ static const struct flag_row flag_table[] = {
     {F_STATE, {"state", KEY_STATE, "STATE", 0, "only jobs in that state: RUNNING, FAILED, ...", 0}},
     {F_DUMP,
      {"dump-graph", KEY_DUMP_GRAPH, "PASS", 0,
-      "print the training graph as that pass leaves it: record, autodiff, ..., memory", 0}},
+      "print the training graph as that pass leaves it: record, autodiff, ..., autotune", 0}},
     {F_REASON, {"reason", KEY_REASON, "TEXT", 0, "why; the job's reason tells it", 0}},
 };
 

@@ -498,7 +498,7 @@ static td_status copy(char *out, size_t out_bytes, const char *from, const char 
 }
 
 static td_status open_node(struct td_node *n, const struct td_node_options *o) {
-    char scratch[TD_FS_PATH_BYTES];
+    char scratch[TD_FS_PATH_BYTES], cache[TD_FS_PATH_BYTES];
     TD_TRY(copy(n->state_dir, sizeof n->state_dir, o->state_dir, "state directory"));
     TD_TRY(copy(n->runtime_dir, sizeof n->runtime_dir, o->runtime_dir, "runtime directory"));
     TD_TRY(copy(n->bin_dir, sizeof n->bin_dir, o->bin_dir, "binaries"));
@@ -510,7 +510,8 @@ static td_status open_node(struct td_node *n, const struct td_node_options *o) {
     TD_TRY(td_fs_path(scratch, "%s/scratch", n->state_dir));
     TD_TRY(td_fs_remove_tree(scratch)); // left by a daemon that was killed
     TD_TRY(td_fs_mkdirs(scratch, 0700));
-    TD_TRY(td_planner_create(n->loop, n->bin_dir, scratch, on_planned, n, &n->planner));
+    TD_TRY(td_fs_path(cache, "%s/cache", n->state_dir));
+    TD_TRY(td_planner_create(n->loop, n->bin_dir, scratch, cache, on_planned, n, &n->planner));
     TD_TRY(scan(n));
     n->transport->ops->start(n->transport, &transport_events, n);
     return TD_OK;

@@ -35,6 +35,7 @@ struct td_planner {
     uint32_t magic;
     struct td_loop *loop;
     char bin[TD_FS_PATH_BYTES], trampoline[TD_FS_PATH_BYTES], file[TD_FS_PATH_BYTES];
+    char choices[TD_FS_PATH_BYTES];
     td_planner_fn *fn;
     void *arg;
     struct request *first, *last;
@@ -204,6 +205,8 @@ static td_status spawn(struct td_planner *p) {
                                 "plan",
                                 "--plan",
                                 p->file,
+                                "--choices-dir",
+                                p->choices,
                                 dump[0] ? "--dump-graph" : NULL,
                                 dump,
                                 "--json",
@@ -283,7 +286,8 @@ td_status td_planner_submit(struct td_planner *p, const char *request, const cha
 }
 
 td_status td_planner_create(struct td_loop *loop, const char *bin_dir, const char *scratch_dir,
-                            td_planner_fn *fn, void *arg, struct td_planner **out_planner) {
+                            const char *cache_dir, td_planner_fn *fn, void *arg,
+                            struct td_planner **out_planner) {
     TD_AUTO(td_planner) *p = td_calloc(1, sizeof *p);
     if (!p) return td_fail_oom();
     p->magic = td_planner_magic;
@@ -296,6 +300,7 @@ td_status td_planner_create(struct td_loop *loop, const char *bin_dir, const cha
     TD_TRY(td_fs_path(p->bin, "%s/traind-worker", bin_dir));
     TD_TRY(td_fs_path(p->trampoline, "%s/traind-launcher", bin_dir));
     TD_TRY(td_fs_path(p->file, "%s/planner.json", scratch_dir));
+    TD_TRY(td_fs_path(p->choices, "%s", cache_dir));
     TD_TRY(td_loop_timer_create(loop, on_deadline, p, &p->deadline));
     *out_planner = td_steal(p);
     return TD_OK;

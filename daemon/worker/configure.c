@@ -393,6 +393,7 @@ td_status td_worker_configure(const struct td_worker_args *args,
     t->job = c->plan.run.job;
     t->attempt = c->plan.run.attempt;
     t->cache_dir = or_null(c->plan.run.cache_dir);
+    t->choices_dir = args->choices_dir;
     t->deterministic = c->plan.spec.trainer.deterministic;
     t->detect_anomaly = c->plan.spec.trainer.detect_anomaly;
     t->profile = args->profile;

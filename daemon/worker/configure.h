@@ -12,6 +12,7 @@
 struct td_worker_args {
     const char *plan_file;
     const char *dump_graph;           // a pass; NULL: no text
+    const char *choices_dir;          // as td_train_config's
     bool profile;                     // a table of where the time went, at the end
     bool json;                        // the text as member `graph` of the sizes
     int32_t rank, world_size;         // world 0: not said

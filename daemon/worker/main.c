@@ -22,6 +22,7 @@ enum {
     OPT_GROUP,
     OPT_DUMP,
     OPT_JSON,
+    OPT_CHOICES,
     OPT_PROFILE
 };
 
@@ -34,6 +35,8 @@ static const struct argp_option options[] = {
     {"group-fd", OPT_GROUP, "N", 0, "shared mapping of the ranks", 1},
     {"profile", OPT_PROFILE, 0, 0, "run: at the end print the time of each kind of kernel", 1},
     {"dump-graph", OPT_DUMP, "PASS", 0, "plan: print the main program as that pass leaves it", 2},
+    {"choices-dir", OPT_CHOICES, "DIR", 0,
+     "plan: where this machine keeps which kernels were the fastest (run.cache_dir)", 2},
     {"json", OPT_JSON, 0, 0, "with --dump-graph: as member `graph` of the sizes", 2},
     {0},
 };
@@ -76,6 +79,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
         return 0;
     case OPT_DUMP:
         c->args.dump_graph = arg;
+        return 0;
+    case OPT_CHOICES:
+        c->args.choices_dir = arg;
         return 0;
     case OPT_PROFILE:
         c->args.profile = true;

@@ -56,6 +56,7 @@ static td_status measure(const struct td_worker_args *args, struct td_sizes *out
     struct td_rank *r = NULL;
     td_status s = td_rank_create_plan(&config->train, &io.train, &events, &r);
     if (!s) s = td_sizes_measure(r, out_sizes);
+    if (!s && args->dump_graph) s = td_dump_finish(&dump, r);
     td_rank_destroy(r);
     td_events_finish(&events);
     td_worker_detach(&io);

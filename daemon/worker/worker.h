@@ -7,6 +7,7 @@
 //       [--profile]                   at the end a table of kernels and their time, on stderr
 //   traind-worker plan --plan FILE    sizes, steps and FLOPs of a plan, as one JSON object
 //       [--dump-graph PASS [--json]]  the main program as that pass leaves it, as text
+//       [--choices-dir DIR]           kernel choices of this machine, which it only reads
 //   traind-worker probe               accelerators found here, a JSON object each
 //   traind-worker version
 

@@ -22,7 +22,9 @@ struct writer {
     const struct td_graph *g;
     const struct td_placement *placement; // NULL: graph only
     struct td_buf *out;
-    uint32_t *number; // by value: n of %n
+    uint32_t *number;   // by value: n of %n
+    td_node_note *note; // NULL: none
+    void *note_arg;
 };
 
 void td_shape_text(enum td_dtype dtype, const struct td_shape *shape, char *out, size_t bytes) {
@@ -231,27 +233,35 @@ static td_status write_graph(struct writer *w) {
             TD_TRY(td_buf_printf(w->out, "%s:\n", td_segment_name(node->segment)));
         }
         TD_TRY(write_node(w, node, &next));
+        if (w->note) TD_TRY(w->note(w->note_arg, n, w->out));
     }
     return write_outputs(w);
 }
 
-static td_status write_all(const struct td_graph *g, const struct td_placement *placement,
-                           struct td_buf *out) {
-    TD_AUTO_FREE uint32_t *number = td_calloc(td_graph_n_values(g) + 1, sizeof *number);
+static td_status write_all(struct writer *w) {
+    TD_AUTO_FREE uint32_t *number = td_calloc(td_graph_n_values(w->g) + 1, sizeof *number);
     if (!number) return td_fail_oom();
-    struct writer w = {.g = g, .placement = placement, .out = out, .number = number};
-    return write_graph(&w);
+    w->number = number;
+    return write_graph(w);
 }
 
 td_status td_graph_text(const struct td_graph *g, struct td_buf *out) {
-    return write_all(g, NULL, out);
+    struct writer w = {.g = g, .out = out};
+    return write_all(&w);
 }
 
 td_status td_program_text(const struct td_program *p, struct td_buf *out) {
+    return td_program_text_noted(p, NULL, NULL, out);
+}
+
+td_status td_program_text_noted(const struct td_program *p, td_node_note *note, void *arg,
+                                struct td_buf *out) {
     const struct td_program_key *k = &p->key;
     TD_TRY(td_buf_printf(out, "program batch=%" PRId64 " accumulate=%d sync=%d apply=%d", k->batch,
                          k->accumulate, k->sync, k->apply));
     if (p->placement) TD_TRY(td_buf_printf(out, " arena=%zu", p->arena_bytes));
     TD_TRY(td_buf_str(out, "\n"));
-    return write_all(p->graph, p->placement, out);
+    struct writer w = {
+        .g = p->graph, .placement = p->placement, .out = out, .note = note, .note_arg = arg};
+    return write_all(&w);
 }

@@ -36,21 +36,22 @@ static td_status read_lines(struct td_arena *a, const char *text, struct td_json
 }
 
 // ---- kernels ------------------------------------------------------------------------------------
-// Of the job's first start, or of the run that the checkpoint is from.
-static const struct td_json *known_kernels(const struct td_rank *r) {
-    const struct td_json *frozen = r->config->frozen;
-    if (!frozen && r->resumed) frozen = r->restored.manifest.frozen;
+static td_status adopt(const struct td_rank *r, const struct td_json *frozen) {
+    TD_AUTO_BUF text;
+    td_buf_init(&text, TEXT_MAX);
     const struct td_json *k = td_json_get(frozen, "kernels");
-    return k && k->kind == TD_JSON_OBJECT ? k : NULL;
+    TD_TRY(print_lines(k && k->kind == TD_JSON_OBJECT ? k : NULL, &text));
+    return r->accel_ops->adopt_choices(r->accel, td_buf_cstr(&text));
 }
 
 static td_status bind_first(struct td_rank *r, const struct td_bindings *b, struct td_buf *text) {
     const char *chosen;
-    TD_TRY(print_lines(known_kernels(r), text));
-    TD_TRY(r->accel_ops->adopt_choices(r->accel, td_buf_cstr(text)));
+    // Of the job's first start, or of the run that the checkpoint is from.
+    const struct td_json *frozen = r->config->frozen;
+    if (!frozen && r->resumed) frozen = r->restored.manifest.frozen;
+    TD_TRY(adopt(r, frozen));
     TD_TRY(td_programs_bind(r->programs, r->accel_ops, r->accel, b));
     TD_TRY(r->accel_ops->choices(r->accel, &chosen));
-    td_buf_clear(text);
     return td_buf_str(text, chosen);
 }
 
@@ -78,6 +79,22 @@ td_status td_choices_bind(struct td_rank *r, const struct td_bindings *b) {
         TD_TRY(td_programs_bind(r->programs, r->accel_ops, r->accel, b));
     }
     return read_lines(r->arena, td_buf_cstr(&text), &r->kernels);
+}
+
+td_status td_choices_foresee(struct td_rank *r, const struct td_program *p, td_choice_fn *fn,
+                             void *arg, const char **out_frozen) {
+    const struct td_train_config *c = r->config;
+    const struct td_json *frozen = c->frozen;
+    *out_frozen = frozen ? "the plan" : NULL;
+    if (!r->accel_ops->foresee || !r->accel_ops->adopt_choices) return TD_OK;
+    if (!frozen && c->n_resume_from) {
+        struct td_restored from;
+        TD_TRY(td_restore_choose(c->resume_from, c->n_resume_from, NULL, r->arena, &from));
+        frozen = from.manifest.frozen;
+        *out_frozen = from.path;
+    }
+    TD_TRY(adopt(r, frozen));
+    return r->accel_ops->foresee(r->accel, p, fn, arg);
 }
 
 // ---- all of them --------------------------------------------------------------------------------

@@ -185,6 +185,7 @@ struct td_train_config {
     bool profile;                 // print where the time went, to stderr, when the run has ended
     struct td_registry *registry; // of all plugins
     const char *cache_dir;        // NULL: none
+    const char *choices_dir;      // what kernels were measured on this machine; NULL: cache_dir
     bool deterministic;           // choose nothing by timing
     const char *recompute;        // none, selective, full; auto or NULL: what the memory allows
     size_t memory_bytes;          // that this rank may use; 0: no limit of its own

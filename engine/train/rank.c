@@ -55,7 +55,7 @@ static td_status open_accelerator(struct td_rank *r) {
         .struct_bytes = sizeof config,
         .device = 0,
         .n_threads = c->n_threads,
-        .cache_dir = c->cache_dir,
+        .cache_dir = c->choices_dir ? c->choices_dir : c->cache_dir,
         .deterministic = c->deterministic,
         .detect_anomaly = c->detect_anomaly,
     };

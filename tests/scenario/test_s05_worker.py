@@ -292,12 +292,13 @@ def test_plan_prints_the_graph_of_any_pass_when_asked(tmp_path):
                               capture_output=True, text=True, timeout=60)
 
     texts = {name: dump(name).stdout for name in ("record", "autodiff", "precision", "strategy", "optimizer",
-                                                  "simplify", "fuse", "residual", "schedule", "memory")}
+                                                  "simplify", "fuse", "residual", "schedule", "memory", "autotune")}
     assert all(t.startswith("program batch=32 ") and "state @fc1.weight param" in t for t in texts.values())
     assert "backward:" not in texts["record"] and "backward:" in texts["autodiff"]
     assert "adamw" not in texts["strategy"] and "clip_coef" in texts["optimizer"]
     assert "act=relu" not in texts["simplify"] and "act=relu" in texts["fuse"]
     assert " arena=" not in texts["fuse"] and " arena=" in texts["memory"] and " at 0" in texts["memory"]
+    assert texts["autotune"].startswith(texts["memory"]) and "no choices" in texts["autotune"]
     whole = json.loads(dump("fuse", "--json").stdout)
     assert whole["graph"] == texts["fuse"] and whole["arena_bytes"] > 0
 

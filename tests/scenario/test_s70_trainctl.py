@@ -289,7 +289,7 @@ def test_plan_prints_the_graph_that_a_pass_leaves_and_lists_the_passes(daemon, t
     assert recorded.startswith("program batch=") and "\nforward:\n" in recorded and "backward:" not in recorded
     assert " arena=" in planned and "backward:" in planned
     unknown = daemon.ctl("plan", spec, "--dump-graph", "fuze")
-    assert unknown.returncode == 2 and "fuze" in unknown.stderr and "autodiff, " in unknown.stderr
+    assert unknown.returncode == 2 and "fuze" in unknown.stderr and "autodiff, " in unknown.stderr and ", autotune" in unknown.stderr
     assert daemon.ctl_json("plan", spec)["total_steps"] == 96  # what was asked above says nothing of this
 
 
