@@ -226,8 +226,9 @@ static inline void load_operands(struct bench *b, const struct op_case *c, enum 
     for (uint32_t i = 0; i < c->n_in; i++) {
         if (b->state[i] == UINT32_MAX) continue;
         int64_t n = td_shape_elems(&c->in[i].shape);
+        enum td_dtype stored = dtype_of(&c->in[i], t);
         for (int64_t k = 0; k < n; k++) {
-            rig_set(t, rig_state(&b->r, b->state[i]), k, operand_value(&c->in[i], i, k));
+            rig_set(stored, rig_state(&b->r, b->state[i]), k, operand_value(&c->in[i], i, k));
         }
     }
     uint32_t grad;
@@ -327,7 +328,9 @@ static inline void compare(const struct op_case *c, const struct subject *s, enu
     }
     assert_int_equal(got->n, want->n);
     // 16 bits: a few units in the last place, as a fused node may round less often.
-    double tolerance = t == TD_BF16 ? 0.02 : t == TD_F16 ? 0.0025 : s->tolerance;
+    const double tolerances[TD_DTYPE_COUNT] = {
+        [TD_F32] = s->tolerance, [TD_F64] = 1e-12, [TD_BF16] = 0.02, [TD_F16] = 0.0025};
+    const double tolerance = tolerances[t];
     for (size_t i = 0; i < got->n; i++) {
         double difference = fabs(got->x[i] - want->x[i]);
         if (got->x[i] == want->x[i]) continue; // infinities too
