@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -299,6 +300,12 @@ static int carry_out_metrics(struct writer *w, struct item *i) {
 }
 
 // ---- queries, on the metrics writer's thread ----------------------------------------------------
+// SQLite keeps NaN as NULL, and NULL plus anything is NULL.
+static double real_at(sqlite3_stmt *q, int column) {
+    bool none = sqlite3_column_type(q, column) == SQLITE_NULL;
+    return none ? (double)NAN : sqlite3_column_double(q, column);
+}
+
 static bool wanted(const struct td_store_query *q, const char *name) {
     for (size_t i = 0; i < q->n_names; i++) {
         if (strcmp(q->names[i], name) == 0) return true;
@@ -334,7 +341,7 @@ static td_status read_points(struct writer *w, struct td_store_query *q, int64_t
             }
             to->points = grown;
         }
-        double sum = sqlite3_column_double(read, 3), count = sqlite3_column_double(read, 4);
+        double sum = real_at(read, 3), count = sqlite3_column_double(read, 4);
         to->points[to->n_points++] =
             (struct td_store_point){.step = (uint32_t)step,
                                     .epoch = (uint32_t)sqlite3_column_int64(read, 1),
@@ -716,7 +723,7 @@ static td_status read_last(struct writer *w, int64_t id, struct td_metric_last *
     if (rc == SQLITE_ROW) {
         m->step = (uint32_t)sqlite3_column_int64(q, 0);
         m->attempt = (uint32_t)sqlite3_column_int64(q, 1);
-        m->sum = sqlite3_column_double(q, 2);
+        m->sum = real_at(q, 2);
         m->count = sqlite3_column_double(q, 3);
         m->n_ranks = (uint32_t)sqlite3_column_int64(q, 4);
         m->shown = m->count > 0 ? m->sum / m->count : m->sum;

@@ -6,6 +6,7 @@
 // copy summed here serves the checkpoint's metrics. Weights, gradients and the sampler's position
 // are left alone.
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -52,6 +53,18 @@ td_status td_loop_agree(struct td_loop *l, bool *out_leave) {
     return TD_OK;
 }
 
+// Training goes on, so somebody has to hear of it; once is enough.
+static void note_not_finite(struct td_loop *l, const char *prefix, const struct td_tally *loss) {
+    struct td_rank *r = l->rank;
+    if (!loss || isfinite(loss->sum) || l->told_not_finite || !r->facts.is_global_zero) return;
+    l->told_not_finite = true;
+    td_events_note(r->events,
+                   "%s_loss is %s at step %lld (epoch %lld): a sample of that split is no number, "
+                   "or the weights overflow on it; detect_anomaly finds the op it begins with",
+                   prefix, isnan(loss->sum) ? "nan" : "infinite", (long long)l->at.step,
+                   (long long)l->at.epoch);
+}
+
 // Own sums go out as metrics; their sum over ranks is kept.
 static td_status report(struct td_loop *l, const char *prefix, const struct td_tallies *own) {
     struct td_rank *r = l->rank;
@@ -65,12 +78,13 @@ static td_status report(struct td_loop *l, const char *prefix, const struct td_t
         sums[2 * i + 1] = own->item[i].count;
     }
     TD_TRY(td_rank_sum(r, sums, 2 * TD_TALLIES, TD_F64));
-    if (strcmp(prefix, "val") != 0) return TD_OK;
-    l->validated = *own;
+    struct td_tallies of_all = *own;
     for (size_t i = 0; i < own->n; i++) {
-        l->validated.item[i].sum = sums[2 * i];
-        l->validated.item[i].count = sums[2 * i + 1];
+        of_all.item[i].sum = sums[2 * i];
+        of_all.item[i].count = sums[2 * i + 1];
     }
+    note_not_finite(l, prefix, td_tallies_find(&of_all, "loss"));
+    if (strcmp(prefix, "val") == 0) l->validated = of_all;
     return TD_OK;
 }
 

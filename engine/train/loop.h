@@ -35,10 +35,11 @@ struct td_loop {
     struct td_progress at;
     int64_t own_samples; // of this rank in this attempt
     struct td_epoch epoch;
-    bool fit_is_over; // no optimizer step will follow
-    bool mid_window;  // between two micro-batches: nothing can be stopped or saved
-    bool stepped;     // this attempt has done a step
-    bool stop_saves;  // the stop that interrupted an evaluation wants a checkpoint
+    bool fit_is_over;     // no optimizer step will follow
+    bool mid_window;      // between two micro-batches: nothing can be stopped or saved
+    bool stepped;         // this attempt has done a step
+    bool stop_saves;      // the stop that interrupted an evaluation wants a checkpoint
+    bool told_not_finite; // that an evaluation's loss is no number
     float last_loss;
     double grad_norm;            // of the last step, before clipping; NaN: nobody asked
     struct td_tallies window;    // of the current window

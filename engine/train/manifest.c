@@ -3,6 +3,7 @@
 
 #include "engine/train/manifest.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -257,7 +258,8 @@ static const char *get_all(const struct td_json *root, struct td_manifest *m) {
     m->frozen = td_json_get(root, "frozen");
     const struct td_json *metrics = td_json_get(root, "metrics");
     for (const struct td_json *v = metrics ? metrics->first : NULL; v; v = v->next)
-        td_manifest_add_metric(m, v->key ? v->key : "", td_json_real(td_json_get(v, "sum"), 0),
+        td_manifest_add_metric(m, v->key ? v->key : "",
+                               td_json_real(td_json_get(v, "sum"), (double)NAN), // JSON has none
                                td_json_real(td_json_get(v, "count"), 0));
     return get_files(root, m);
 }

@@ -2,6 +2,7 @@
 
 #include "engine/train/metrics.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@ static void push(struct td_metrics *m, const char *name, int64_t step, int64_t e
     struct td_metric_record r = {
         .step = (int32_t)step,
         .epoch = (int32_t)epoch,
-        .sum = sum,
+        .sum = isnan(sum) ? (double)NAN : sum, // without the sign that arithmetic left
         .count = count,
         .real_ns = td_real_now().ns,
         .flags = flags,

@@ -5,6 +5,7 @@
 #include "daemon/coordinator/store.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -230,6 +231,43 @@ static void test_points_merge_over_ranks_and_read_back(void **state) {
     close_rig(&r);
 }
 
+static void on_nan(struct td_store_query *q, void *arg) {
+    struct rig *r = arg;
+    assert_null(q->failure);
+    assert_int_equal(q->series[0].n_points, 2);
+    assert_true(isnan(q->series[0].points[0].value)); // one rank's NaN is the mean's
+    assert_true(q->series[0].points[1].value == 4);
+    r->query_done = true;
+    td_store_query_destroy(q);
+}
+
+static void see_nan(const struct td_metric_last *m, void *arg) {
+    struct rig *r = arg;
+    r->done = isnan(m->shown) && isnan(m->sum);
+}
+
+static void test_point_is_no_number_when_it_was_none(void **state) {
+    struct rig r = {.points_wanted = 4};
+    open_rig(&r, *state);
+    td_store_points(r.store, points(1, 0, 1, 2));
+    td_store_points(r.store, points(1, 1, 1, (double)NAN));
+    td_store_points(r.store, points(1, 0, 2, 8));
+    struct td_store_query *q = calloc(1, sizeof *q);
+    snprintf(q->job, sizeof q->job, "j-1");
+    q->max_points = 100;
+    q->done = on_nan;
+    q->arg = &r;
+    td_store_query(r.store, q);
+    assert_ok(td_loop_run_until(r.loop, &r.query_done, TD_TEST_WAIT_NS));
+    td_store_points(r.store, points(1, 0, 3, (double)NAN));
+    close_rig(&r);
+    memset(&r, 0, sizeof r);
+    open_rig(&r, *state);
+    assert_ok(td_store_load_last(r.store, "j-1", see_nan, &r));
+    assert_true(r.done);
+    close_rig(&r);
+}
+
 static void test_failing_of_one_database_is_told_until_that_one_is_written(void **state) {
     struct rig r = {.points_wanted = 1};
     struct sqlite3 *other = NULL;
@@ -328,6 +366,7 @@ int main(void) {
         test_in_scratch(test_close_commits_what_was_handed_over),
         test_in_scratch(test_every_acknowledged_row_is_there_after_a_kill),
         test_in_scratch(test_points_merge_over_ranks_and_read_back),
+        test_in_scratch(test_point_is_no_number_when_it_was_none),
         test_in_scratch(test_failing_of_one_database_is_told_until_that_one_is_written),
         test_in_scratch(test_query_is_answered_when_the_store_closes),
         test_in_scratch(test_part_of_an_answer_is_none_when_the_database_is_damaged),

@@ -2,6 +2,8 @@
 
 #include "tests/unit/test.h"
 
+#include <math.h>
+
 #include "engine/train/manifest.h"
 
 static struct td_state_table *make_state(void) {
@@ -42,6 +44,7 @@ static struct td_manifest make_manifest(void) {
         .file = {{.name = "model.safetensors", .bytes = 99, .digest = "ab"}},
     };
     td_manifest_add_metric(&m, "val_loss", 1.25, 5);
+    td_manifest_add_metric(&m, "val_error", (double)NAN, 5);
     return m;
 }
 
@@ -65,8 +68,9 @@ static void test_manifest_reads_back_as_it_was_written(void **state) {
     assert_int_equal(r.n_files, 1);
     assert_string_equal(r.file[0].name, "model.safetensors");
     assert_true(r.file[0].bytes == 99);
-    assert_int_equal(r.n_metrics, 1);
+    assert_int_equal(r.n_metrics, 2);
     assert_true(r.metric[0].sum == 1.25 && r.metric[0].count == 5);
+    assert_true(isnan(r.metric[1].sum) && r.metric[1].count == 5); // 0 would be the best of all
     td_arena_destroy(a);
     td_state_table_destroy(table);
 }
