@@ -5,6 +5,7 @@ import pathlib
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from ranks import EXIT, Attempt, run_by_hand
 
@@ -24,6 +25,9 @@ GPT = {"name": "gpt", "n_layer": 2, "n_head": 2, "n_embd": 16, "embd_pdrop": 0.1
 def data(tmp_path):
     np.save(tmp_path / "x.npy", PIXELS)
     np.save(tmp_path / "y.npy", LABELS)
+    nan = PIXELS.astype("f4")
+    nan[3, 0, 7] = np.nan
+    np.save(tmp_path / "nan.npy", nan)
     (tmp_path / "text").write_bytes(TEXT)
     np.frombuffer(TEXT, np.uint8).astype("<u2").tofile(tmp_path / "train.bin")
     npy = {"name": "npy", "x": str(tmp_path / "x.npy"), "y": str(tmp_path / "y.npy"),
@@ -57,18 +61,38 @@ NETWORKS_WITH_RELU = {
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "bf16-true"])
 @pytest.mark.parametrize("accelerator", ["cpu", "reference"])
 @pytest.mark.parametrize("network", NETWORKS_WITH_RELU)
-def test_loss_is_no_number_when_a_sample_is_none(tmp_path, network, accelerator, precision):
+def test_loss_is_no_number_when_a_weight_is_none(tmp_path, data, network, accelerator, precision):
     """A relu that makes 0 of NaN hides it: the weights are ruined, and the loss stays finite."""
-    x = PIXELS.astype("f4").reshape((120, 64) if network == "mlp" else (120, 1, 8, 8)) / 255
-    x.reshape(120, -1)[3, 7] = np.nan
+    x = PIXELS.reshape((120, 64) if network == "mlp" else (120, 1, 8, 8))
     np.save(tmp_path / "x.npy", x)
-    np.save(tmp_path / "y.npy", LABELS)
-    plan = plan_of(NETWORKS_WITH_RELU[network],
-                   {"name": "npy", "x": str(tmp_path / "x.npy"), "y": str(tmp_path / "y.npy")}, batch=120)
+    name, shape = {"mlp": ("fc1.weight", (16, 64)), "convnet": ("conv1.weight", (16, 1, 3, 3))}[network]
+    weight = np.full(shape, 0.1, "f4")
+    weight.flat[7] = np.nan
+    save_file({name: weight}, tmp_path / "ruined.safetensors")
+    plan = plan_of(NETWORKS_WITH_RELU[network], data["npy"], batch=120,
+                   init_from=str(tmp_path / "ruined.safetensors"), strict=False)
     plan["trainer"].update(accelerator=accelerator, precision=precision, limit_val_batches=0)
     code, lines = run_by_hand(tmp_path, plan)
     assert code == EXIT["numeric"], lines[-1]
     assert "the loss is nan at step 1 " in lines[-1]["message"]
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_evaluation_that_is_no_number_is_noted_once(tmp_path, data, world):
+    np.save(tmp_path / "large.npy", np.full((120, 64), 3e38, "f4"))
+    np.save(tmp_path / "x.npy", PIXELS.reshape(120, 64).astype("f4") / 255)
+    save_file({"fc1.weight": np.full((16, 64), 2, "f4")}, tmp_path / "large.safetensors")
+    plan = plan_of(NETWORKS_WITH_RELU["mlp"], dict(data["npy"], val_x=str(tmp_path / "large.npy")),
+                   init_from=str(tmp_path / "large.safetensors"), strict=False)
+    plan["stages"] = ["fit", "test"]
+    plan["trainer"]["devices"] = world
+    with Attempt(tmp_path, plan, world) as attempt:
+        assert attempt.wait(120) == [0] * world, attempt.story()
+        notes = [e["text"] for r in attempt.ranks for e in r.event("note") if "loss is" in e["text"]]
+        bad = [m["step"] for r in attempt.ranks for m in r.metrics
+               if m["name"] in ("val_loss", "test_loss") and not np.isfinite(m["sum"])]
+    assert sorted(bad) == sorted(world * [4, 8, 12, 12])
+    assert len(notes) == 1 and "val_loss is nan at step 4 (epoch 0): " in notes[0], notes
 
 
 def metrics_of(attempt, after=0):
@@ -158,6 +182,7 @@ def test_attention_drops_weights_when_training_only(tmp_path, data):
     ({"name": "convnet", "layers": ["flatten", {"name": "conv", "channels": 3}]}, "npy", {}, "bad_spec",
      "model.layers[1] (conv conv1): it needs an image"),
     ({"name": "mlp", "layers": [63, 2]}, "npy", {}, "bad_spec", "begins with 63"),
+    (GPT, "npy", {"x": "nan.npy"}, "data", "sample 3 is no number"),
     ({"name": "mlp", "layers": [64, 2]}, "npy", {"classes": 1}, "data", "label: expected 0 to 0, found 1"),
     (CONVNET, "text", {}, "bad_spec", "the dataset's samples are 16"),
     (GPT, "npy", {}, "bad_spec", "rows of i32 tokens"),
@@ -169,6 +194,8 @@ def test_attention_drops_weights_when_training_only(tmp_path, data):
     (GPT, "text", {"path": "/nonexistent"}, "data", "/nonexistent"),
 ])
 def test_run_says_what_does_not_fit(tmp_path, data, model, kind, change, code, text):
+    if "x" in change:
+        change = {"x": str(tmp_path / change["x"])}
     exit_code, lines = run_by_hand(tmp_path, plan_of(model, dict(data[kind], **change),
                                                      run={"job": None}))
     assert exit_code == EXIT[code] and lines[-1]["class"] == code, json.dumps(lines[-1])

@@ -37,8 +37,8 @@ static const char knobs[] = "{\"x\":\"$/x.npy\",\"y\":\"$/y.npy\"}";
 
 static void test_elements_become_numbers_when_of_any_type(void **state) {
     const char *dir = *state;
-    static const uint16_t halves[] = {0x3c00, 0xc000, 0x0001, 0x7c00}; // 1, -2, 2^-24, inf
-    static const double doubles[] = {1, -2, 0x1p-24, 1e300};
+    static const uint16_t halves[] = {0x3c00, 0xc000, 0x0001, 0x7bff}; // 1, -2, 2^-24, 65504
+    static const double doubles[] = {1, -2, 0x1p-24, 1e38};
     static const int8_t i1[] = {1, -2, 3, -128};
     static const int16_t i2[] = {1, -2, 3, -32768};
     static const uint32_t u4[] = {1, 2, 3, 4000000000u};
@@ -50,8 +50,8 @@ static void test_elements_become_numbers_when_of_any_type(void **state) {
         size_t bytes;
         float last[2];
     } cases[] = {
-        {"<f2", halves, sizeof halves, {0x1p-24f, (float)INFINITY}},
-        {"<f8", doubles, sizeof doubles, {0x1p-24f, (float)INFINITY}},
+        {"<f2", halves, sizeof halves, {0x1p-24f, 65504}},
+        {"<f8", doubles, sizeof doubles, {0x1p-24f, 1e38f}},
         {"|i1", i1, sizeof i1, {3, -128}},
         {"<i2", i2, sizeof i2, {3, -32768}},
         {"<u4", u4, sizeof u4, {3, 4e9f}},
@@ -199,6 +199,28 @@ static void test_set_is_refused_when_samples_and_labels_do_not_fit(void **state)
     }
 }
 
+static void test_set_is_refused_when_a_sample_is_no_number(void **state) {
+    const char *dir = *state;
+    enum { SAMPLES = 3000, LAST = 2 * SAMPLES - 1 };
+    static float numbers[2 * SAMPLES]; // more than are looked at once
+    static double doubles[2] = {0, 1e300};
+    static uint8_t labels[SAMPLES], file[64 << 10];
+    struct td_dataset *d = NULL;
+    numbers[LAST] = (float)NAN;
+    rig_write(dir, "x.npy", file, put_npy(file, "<f4", "(3000, 2)", numbers, sizeof numbers));
+    rig_write(dir, "y.npy", file, put_npy(file, "|u1", "(3000,)", labels, sizeof labels));
+    rig_refuses(rig_open(&td_dataset_npy, dir, knobs, NULL, &d), TD_DATA_LOSS,
+                "sample 2999 is no number: ");
+    numbers[LAST] = 0;
+    rig_write(dir, "x.npy", file, put_npy(file, "<f4", "(3000, 2)", numbers, sizeof numbers));
+    assert_ok(rig_open(&td_dataset_npy, dir, knobs, NULL, &d));
+    ops()->close(d);
+    write_npy(dir, "x.npy", "<f8", "(1, 2)", doubles, sizeof doubles);
+    write_npy(dir, "y.npy", "|u1", "(1,)", labels, 1);
+    rig_refuses(rig_open(&td_dataset_npy, dir, knobs, NULL, &d), TD_DATA_LOSS,
+                "x.npy' offset 136: element: expected a finite number of fp32, found infinity");
+}
+
 static void test_set_is_refused_when_its_samples_are_empty(void **state) {
     const char *dir = *state;
     static const uint8_t labels[] = {0, 0};
@@ -235,6 +257,7 @@ int main(void) {
         test_in_scratch(test_array_is_refused_when_the_header_is_foreign),
         test_in_scratch(test_file_is_refused_when_it_is_no_array),
         test_in_scratch(test_set_is_refused_when_samples_and_labels_do_not_fit),
+        test_in_scratch(test_set_is_refused_when_a_sample_is_no_number),
         test_in_scratch(test_set_is_refused_when_its_samples_are_empty),
         test_in_scratch(test_validation_is_refused_when_it_is_of_another_shape),
     };

@@ -93,6 +93,7 @@ static td_status open_half(struct td_dataset *d, int i, const char *x_path, cons
     TD_TRY(td_npy_open(y_path, &h->y));
     TD_TRY(check_shapes(x_path, y_path, h));
     TD_TRY(check_labels(y_path, &h->y, &d->classes));
+    TD_TRY(td_npy_check_finite(x_path, &h->x));
     h->n = h->x.shape.dim[0];
     struct td_shape sample = {.n_dims = h->x.shape.n_dims - 1};
     for (int k = 0; k < sample.n_dims; k++)

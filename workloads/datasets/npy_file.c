@@ -5,6 +5,7 @@
 #include "workloads/datasets/npy_file.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -264,4 +265,29 @@ void td_npy_floats(const struct td_npy *a, int64_t begin, int64_t n, float *out)
     }
     for (int64_t i = 0; i < n; i++)
         out[i] = element(a, begin + i);
+}
+
+static td_status not_finite(const char *path, const struct td_npy *a, int64_t i, float found) {
+    char text[32];
+    snprintf(text, sizeof text, "%s", isnan(found) ? "nan" : "infinity");
+    td_status s = td_data_fail_text(path, a->offset + (uint64_t)i * td_npy_bytes(a->kind),
+                                    "element", "a finite number of fp32", text);
+    int64_t each = td_shape_elems(&a->shape) / a->shape.dim[0];
+    return td_status_context(s, "sample %" PRId64 " is no number", i / each);
+}
+
+td_status td_npy_check_finite(const char *path, const struct td_npy *a) {
+    enum { SOME = 4096 };
+    float some[SOME];
+    const int64_t n = td_npy_is_integer(a->kind) ? 0 : td_shape_elems(&a->shape);
+    for (int64_t i = 0; i < n; i += SOME) {
+        const int64_t here = TD_MIN(n - i, (int64_t)SOME);
+        td_npy_floats(a, i, here, some);
+        if (td_float_all_finite(TD_F32, some, here)) continue;
+        int64_t k = 0;
+        while (isfinite(some[k]))
+            k++;
+        return not_finite(path, a, i + k, some[k]);
+    }
+    return TD_OK;
 }

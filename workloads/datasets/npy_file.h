@@ -43,6 +43,9 @@ bool td_npy_is_integer(enum td_npy_kind kind);
 const char *td_npy_name(enum td_npy_kind kind); // "u1"
 // n elements from `begin` on, as fp32.
 void td_npy_floats(const struct td_npy *a, int64_t begin, int64_t n, float *out);
+// Every element is a finite fp32 number, once it is one; else DATA_LOSS as above. Reads all of the
+// file, if its elements are floats.
+TD_MUST_USE td_status td_npy_check_finite(const char *path, const struct td_npy *a);
 // Element i of an array of integers; u8 beyond int64 is INT64_MAX.
 int64_t td_npy_int(const struct td_npy *a, int64_t i);
 
