@@ -1,4 +1,4 @@
-// One thread, one list in, one list out, one task on the loop. See disk.h.
+// One thread, one list in, one list out, and a wake-up of the loop. See disk.h.
 
 #include "daemon/coordinator/disk.h"
 
@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -14,14 +13,7 @@
 #include "lib/base/log.h"
 #include "lib/rpc/loop.h"
 
-struct mail { // frees itself when its disk is gone before it ran
-    struct td_loop_task task;
-    _Atomic bool posted;
-    struct td_disk *disk; // NULL: gone; the loop's
-};
-
 struct td_disk {
-    struct td_loop *loop;
     pthread_t thread;
     bool running;
     pthread_mutex_t mutex; // guards what follows
@@ -30,7 +22,7 @@ struct td_disk {
     struct td_disk_job *done, **done_tail;
     uint32_t n_jobs; // given and not yet done
     bool stop;
-    struct mail *mail;
+    struct td_loop_wakeup *wakeup;
 };
 
 static void *disk_loop(void *arg) {
@@ -51,13 +43,14 @@ static void *disk_loop(void *arg) {
         job->next = NULL;
         *d->done_tail = job;
         d->done_tail = &job->next;
-        if (!atomic_exchange(&d->mail->posted, true)) td_loop_post_task(d->loop, &d->mail->task);
+        td_loop_wakeup_send(d->wakeup);
     }
     pthread_mutex_unlock(&d->mutex);
     return NULL;
 }
 
-static void tell(struct td_disk *d) {
+static void tell(void *arg) {
+    struct td_disk *d = arg;
     pthread_mutex_lock(&d->mutex);
     struct td_disk_job *head = d->done;
     d->done = NULL;
@@ -73,28 +66,14 @@ static void tell(struct td_disk *d) {
     }
 }
 
-static void on_task(void *arg) {
-    struct mail *mail = arg;
-    if (!mail->disk) {
-        free(mail);
-        return;
-    }
-    atomic_store(&mail->posted, false);
-    tell(mail->disk);
-}
-
 td_status td_disk_create(struct td_loop *loop, struct td_disk **out_disk) {
     TD_AUTO(td_disk) *d = td_calloc(1, sizeof *d);
     if (!d) return td_fail_oom();
-    d->loop = loop;
     d->waiting_tail = &d->waiting;
     d->done_tail = &d->done;
     pthread_mutex_init(&d->mutex, NULL);
     pthread_cond_init(&d->cond, NULL);
-    d->mail = td_calloc(1, sizeof *d->mail);
-    if (!d->mail) return td_fail_oom();
-    d->mail->task = (struct td_loop_task){.run = on_task, .arg = d->mail};
-    d->mail->disk = d;
+    TD_TRY(td_loop_wakeup_create(loop, tell, d, &d->wakeup));
     int rc = pthread_create(&d->thread, NULL, disk_loop, d);
     if (rc != 0) return td_fail(TD_RESOURCE_EXHAUSTED, "thread for files: %s", strerror(rc));
     d->running = true;
@@ -112,10 +91,7 @@ void td_disk_destroy(struct td_disk *d) {
         pthread_join(d->thread, NULL);
         tell(d);
     }
-    if (d->mail) {
-        d->mail->disk = NULL;
-        if (!atomic_load(&d->mail->posted)) free(d->mail);
-    }
+    td_loop_wakeup_destroy(d->wakeup);
     pthread_mutex_destroy(&d->mutex);
     pthread_cond_destroy(&d->cond);
     free(d);

@@ -1,4 +1,4 @@
-// A list of closures with tickets, and one task on the loop. See gate.h for the rule.
+// A list of closures with tickets, and a wake-up of the loop. See gate.h for the rule.
 
 #include "daemon/coordinator/gate.h"
 
@@ -11,27 +11,14 @@ struct item {
     void *arg;
 };
 
-struct mail { // frees itself when its gate is gone before it ran
-    struct td_loop_task task;
-    bool posted;
-    struct td_gate *gate;
-};
-
 struct td_gate {
-    struct td_loop *loop;
     struct item *head, **tail;
     uint64_t issued, committed;
-    struct mail *mail;
+    struct td_loop_wakeup *wakeup;
 };
 
 static void open_gate(void *arg) {
-    struct mail *mail = arg;
-    mail->posted = false;
-    struct td_gate *g = mail->gate;
-    if (!g) {
-        free(mail);
-        return;
-    }
+    struct td_gate *g = arg;
     while (g->head && g->head->ticket <= g->committed) {
         struct item *i = g->head;
         g->head = i->next;
@@ -42,20 +29,14 @@ static void open_gate(void *arg) {
 }
 
 static void wake(struct td_gate *g) {
-    if (g->mail->posted || !g->head || g->head->ticket > g->committed) return;
-    g->mail->posted = true;
-    td_loop_post_task(g->loop, &g->mail->task);
+    if (g->head && g->head->ticket <= g->committed) td_loop_wakeup_send(g->wakeup);
 }
 
 td_status td_gate_create(struct td_loop *loop, struct td_gate **out_gate) {
     TD_AUTO(td_gate) *g = td_calloc(1, sizeof *g);
     if (!g) return td_fail_oom();
-    g->loop = loop;
     g->tail = &g->head;
-    g->mail = td_calloc(1, sizeof *g->mail);
-    if (!g->mail) return td_fail_oom();
-    g->mail->task = (struct td_loop_task){.run = open_gate, .arg = g->mail};
-    g->mail->gate = g;
+    TD_TRY(td_loop_wakeup_create(loop, open_gate, g, &g->wakeup));
     *out_gate = td_steal(g);
     return TD_OK;
 }
@@ -68,10 +49,7 @@ void td_gate_destroy(struct td_gate *g) {
         i->fn(i->arg, false);
         free(i);
     }
-    if (g->mail) {
-        g->mail->gate = NULL;
-        if (!g->mail->posted) free(g->mail);
-    }
+    td_loop_wakeup_destroy(g->wakeup);
     free(g);
 }
 

@@ -1,7 +1,7 @@
 // SQLite, one writer thread per database. A writer owns its connection from the moment that its
 // thread runs; before that (open, load) the loop's thread uses it, after the join (close) too, so
 // no connection is ever used by two threads at once. Between loop and writer lies one list under a
-// mutex (held for a few pointer writes), and one task that the loop runs when something was
+// mutex (held for a few pointer writes), and a wake-up of the loop when something was
 // committed. Rejected: SQLite calls on the loop (an fsync of 4 ms there delays every heartbeat) and
 // one thread for both databases (a large query would delay acknowledgements).
 
@@ -34,14 +34,6 @@ struct item {
     char forget[TD_JOB_ID_MAX];
 };
 
-// What the loop runs when something was committed. Outlives a writer that is closed while it is
-// posted: then it frees itself.
-struct mail {
-    struct td_loop_task task;
-    _Atomic bool posted;
-    struct writer *writer; // NULL: closed; the loop's
-};
-
 struct writer {
     const char *name; // "state.db"
     struct td_store *store;
@@ -54,7 +46,7 @@ struct writer {
     bool stop, urgent;
     struct item *done; // for the loop: points and queries that were carried out; under the mutex
     struct item **done_tail;
-    struct mail *mail;
+    struct td_loop_wakeup *wakeup;
     _Atomic bool failing;
     int64_t gather_ms;
     int (*carry_out)(struct writer *w, struct item *i);
@@ -378,12 +370,6 @@ static td_status read_series(struct writer *w, struct td_store_query *q) {
 }
 
 // ---- the writers' loop --------------------------------------------------------------------------
-static void post(struct writer *w) {
-    if (!atomic_exchange(&w->mail->posted, true)) {
-        td_loop_post_task(w->store->loop, &w->mail->task);
-    }
-}
-
 static struct timespec in_ms(int64_t ms) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -426,7 +412,7 @@ static bool commit_once(struct writer *w, struct item *head) {
         td_log_error("%s cannot be written: %s; nothing is acknowledged until it can, trying again "
                      "each second",
                      w->name, sqlite3_errmsg(w->db));
-        post(w);
+        td_loop_wakeup_send(w->wakeup);
     }
     sqlite3_exec(w->db, "ROLLBACK", NULL, NULL, NULL);
     return false;
@@ -478,7 +464,7 @@ static void finish_items(struct writer *w, struct item *head, bool committed) {
         w->done_tail = &i->next;
         pthread_mutex_unlock(&w->mutex);
     }
-    post(w);
+    td_loop_wakeup_send(w->wakeup);
 }
 
 static void *write_loop(void *arg) {
@@ -520,15 +506,9 @@ static void tell(struct writer *w, bool closing) {
     }
 }
 
-static void on_task(void *arg) {
-    struct mail *mail = arg;
-    struct writer *w = mail->writer;
-    if (!w) {
-        free(mail);
-        return;
-    }
+static void on_wakeup(void *arg) {
+    struct writer *w = arg;
     struct td_store *s = w->store;
-    atomic_store(&mail->posted, false);
     s->options.on_committed(atomic_load(&s->committed), s->options.arg);
     tell(w, false);
 }
@@ -608,10 +588,7 @@ static td_status start_writer(struct writer *w) {
     pthread_mutex_init(&w->mutex, NULL);
     w->tail = &w->head;
     w->done_tail = &w->done;
-    w->mail = td_calloc(1, sizeof *w->mail);
-    if (!w->mail) return td_fail_oom();
-    w->mail->task = (struct td_loop_task){.run = on_task, .arg = w->mail};
-    w->mail->writer = w;
+    TD_TRY(td_loop_wakeup_create(w->store->loop, on_wakeup, w, &w->wakeup));
     int rc = pthread_create(&w->thread, NULL, write_loop, w);
     if (rc != 0) return td_fail(TD_RESOURCE_EXHAUSTED, "thread of %s: %s", w->name, strerror(rc));
     w->running = true;
@@ -648,10 +625,7 @@ td_status td_store_open(struct td_loop *loop, const struct td_store_options *opt
 static void settle(struct writer *w) {
     if (!w->tail) return; // never started
     tell(w, true);
-    if (w->mail) {
-        w->mail->writer = NULL;
-        if (!atomic_load(&w->mail->posted)) free(w->mail);
-    }
+    td_loop_wakeup_destroy(w->wakeup);
     pthread_mutex_destroy(&w->mutex);
     pthread_cond_destroy(&w->cond);
 }

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -18,13 +19,20 @@
 
 enum { td_loop_magic = 0x74646c70 };
 
+// What waits for the loop. It stays where it is until it ran.
+struct task {
+    struct task *next;
+    td_loop_fn *run;
+    void *arg;
+};
+
 struct td_loop {
     uint32_t magic;
     struct event_base *base;
     struct event *wake;
     int wake_fd;
     size_t n_live;
-    _Atomic(struct td_loop_task *) posted;
+    _Atomic(struct task *) posted;
     _Atomic(const char *) owner;
     atomic_bool stop;
 };
@@ -51,6 +59,15 @@ struct td_loop_signal {
     void *arg;
 };
 
+struct td_loop_wakeup {
+    struct task task;
+    struct td_loop *loop;
+    _Atomic bool sent;
+    bool destroyed; // freed when it has run
+    td_loop_fn *fn;
+    void *arg;
+};
+
 // Its address is the name of a thread.
 static _Thread_local char thread_self;
 
@@ -68,8 +85,8 @@ static void wake_loop(struct td_loop *loop) {
     TD_CHECK(n == sizeof one || errno == EAGAIN); // EAGAIN: the counter is full, so it is awake
 }
 
-void td_loop_post_task(struct td_loop *loop, struct td_loop_task *task) {
-    struct td_loop_task *head = atomic_load_explicit(&loop->posted, memory_order_relaxed);
+static void post(struct td_loop *loop, struct task *task) {
+    struct task *head = atomic_load_explicit(&loop->posted, memory_order_relaxed);
     do {
         task->next = head;
     } while (!atomic_compare_exchange_weak_explicit(&loop->posted, &head, task,
@@ -78,7 +95,7 @@ void td_loop_post_task(struct td_loop *loop, struct td_loop_task *task) {
 }
 
 struct heap_task {
-    struct td_loop_task task;
+    struct task task;
     td_loop_fn *fn;
     void *arg;
 };
@@ -96,23 +113,58 @@ td_status td_loop_post(struct td_loop *loop, td_loop_fn *fn, void *arg) {
     t->arg = arg;
     t->task.run = run_heap_task;
     t->task.arg = t;
-    td_loop_post_task(loop, &t->task);
+    post(loop, &t->task);
     return TD_OK;
 }
 
+// Acquires, so that fn sees what was put down before a send that found `sent` true.
+static void run_wakeup(void *arg) {
+    struct td_loop_wakeup *w = arg;
+    atomic_exchange_explicit(&w->sent, false, memory_order_acq_rel);
+    if (w->destroyed) {
+        free(w);
+    } else {
+        w->fn(w->arg); // may destroy w
+    }
+}
+
+td_status td_loop_wakeup_create(struct td_loop *loop, td_loop_fn *fn, void *arg,
+                                struct td_loop_wakeup **out_wakeup) {
+    TD_ON_LOOP(loop);
+    struct td_loop_wakeup *w = td_calloc(1, sizeof *w);
+    if (!w) return td_fail_oom();
+    *w = (struct td_loop_wakeup){.loop = loop, .fn = fn, .arg = arg};
+    w->task = (struct task){.run = run_wakeup, .arg = w};
+    loop->n_live++;
+    *out_wakeup = w;
+    return TD_OK;
+}
+
+void td_loop_wakeup_send(struct td_loop_wakeup *wakeup) {
+    if (atomic_exchange_explicit(&wakeup->sent, true, memory_order_acq_rel)) return;
+    post(wakeup->loop, &wakeup->task);
+}
+
+void td_loop_wakeup_destroy(struct td_loop_wakeup *wakeup) {
+    if (!wakeup) return;
+    TD_ON_LOOP(wakeup->loop);
+    wakeup->loop->n_live--;
+    wakeup->destroyed = true;
+    if (!atomic_load_explicit(&wakeup->sent, memory_order_acquire)) free(wakeup);
+}
+
 static bool run_posted(struct td_loop *loop) {
-    struct td_loop_task *stack =
-        atomic_exchange_explicit(&loop->posted, NULL, memory_order_acquire);
-    struct td_loop_task *queue = NULL;
+    struct task *stack = atomic_exchange_explicit(&loop->posted, NULL, memory_order_acquire);
+    struct task *queue = NULL;
     while (stack) {
-        struct td_loop_task *next = stack->next;
+        struct task *next = stack->next;
         stack->next = queue;
         queue = stack;
         stack = next;
     }
     bool any = queue;
     while (queue) {
-        struct td_loop_task *task = queue;
+        struct task *task = queue;
         queue = task->next; // the task may free or post itself
         task->run(task->arg);
     }

@@ -4,7 +4,7 @@
 // Event loop: one thread that owns all the state of a daemon. libevent, wrapped.
 //
 // The thread that creates a loop owns it until another one calls td_loop_run. Everything here is
-// for the owner, but for td_loop_post, td_loop_post_task and td_loop_stop, which any thread may
+// for the owner, but for td_loop_post, td_loop_wakeup_send and td_loop_stop, which any thread may
 // call: they push onto a lock-free list (many producers, one consumer) and write an eventfd when
 // the list was empty. Posts of one thread run in their order. What is posted from the loop's own
 // thread runs in the next turn: that is the deferred call.
@@ -15,14 +15,13 @@
 //
 // Rejected: libevent's own thread support (locks on every call), and one pipe per producer.
 
-#include <stdatomic.h>
-
 #include "lib/base/base.h"
 
 struct td_loop;
 struct td_loop_fd;
 struct td_loop_timer;
 struct td_loop_signal;
+struct td_loop_wakeup;
 
 typedef void td_loop_fn(void *arg);
 
@@ -43,16 +42,17 @@ bool td_loop_is_owner(const struct td_loop *loop);
 #define TD_ON_LOOP(loop) TD_CHECK(td_loop_is_owner(loop))
 
 // ---- posts, from any thread -------------------------------------------------------------------
-// A task is the caller's memory and must stay until it ran; it may be posted again from its own
-// run. Posting cannot fail. Give this to whatever completes work on another thread.
-struct td_loop_task {
-    struct td_loop_task *next; // the loop's
-    td_loop_fn *run;
-    void *arg;
-};
-void td_loop_post_task(struct td_loop *loop, struct td_loop_task *task);
-// Allocates the task. RESOURCE_EXHAUSTED: out of memory, fn will not run.
+// Runs fn once. RESOURCE_EXHAUSTED: out of memory, it will not run.
 TD_MUST_USE td_status td_loop_post(struct td_loop *loop, td_loop_fn *fn, void *arg);
+
+// For a thread that leaves its results in a list of its own: fn runs in the next turn, once for all
+// that was sent before it began. Sending cannot fail; fn may send again, and destroy. Destroyed on
+// the loop, when nobody sends any more; what is on its way is dropped then.
+TD_MUST_USE td_status td_loop_wakeup_create(struct td_loop *loop, td_loop_fn *fn, void *arg,
+                                            struct td_loop_wakeup **out_wakeup);
+void td_loop_wakeup_send(struct td_loop_wakeup *wakeup);
+void td_loop_wakeup_destroy(struct td_loop_wakeup *wakeup);
+TD_DEFINE_AUTO(td_loop_wakeup, td_loop_wakeup_destroy);
 
 // ---- descriptors ------------------------------------------------------------------------------
 // Tells when a descriptor is readable, which a hang-up or error is, too: the next read says so. The

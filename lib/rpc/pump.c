@@ -1,8 +1,7 @@
 // The thread, its list of events, and gRPC's own start and end.
 //
 // The list is the same kind of stack as the loop's posts: pushed by the thread, taken whole by the
-// loop. The push that finds it empty posts the pump's one task. When a pump is destroyed while that
-// task is still queued in the loop, the task frees the pump; `queued` and `orphan` say so.
+// loop, which the push that finds it empty wakes up.
 
 #include "lib/rpc/pump.h"
 
@@ -26,23 +25,15 @@ struct td_pump {
     pthread_t thread;
     bool started;
     bool closed;
-    bool orphan;
-    atomic_bool queued;
-    struct td_loop_task task;
+    struct td_loop_wakeup *wakeup;
     _Atomic(struct td_pump_tag *) events;
     // gRPC orders what the loop wrote before it handed a tag over; the thread sanitizer does not
     // see into gRPC, so the same edge is drawn here.
     _Atomic uint64_t handed_over;
 };
 
-static void free_pump(struct td_pump *p) {
-    p->magic = 0;
-    free(p);
-}
-
 static void run_events(struct td_pump *p) {
-    // Release too: who next finds the list empty may post the task, which the loop has just read.
-    struct td_pump_tag *stack = atomic_exchange_explicit(&p->events, NULL, memory_order_acq_rel);
+    struct td_pump_tag *stack = atomic_exchange_explicit(&p->events, NULL, memory_order_acquire);
     struct td_pump_tag *queue = NULL;
     while (stack) {
         struct td_pump_tag *next = stack->next;
@@ -57,26 +48,18 @@ static void run_events(struct td_pump *p) {
     }
 }
 
-static void on_task(void *arg) {
-    struct td_pump *p = TD_CAST(td_pump, arg);
-    atomic_store_explicit(&p->queued, false, memory_order_relaxed);
-    if (p->orphan) {
-        free_pump(p);
-        return;
-    }
-    run_events(p);
+static void on_wakeup(void *arg) {
+    run_events(TD_CAST(td_pump, arg));
 }
 
 static void push(struct td_pump *p, struct td_pump_tag *tag) {
     struct td_pump_tag *head = atomic_load_explicit(&p->events, memory_order_relaxed);
     do {
         tag->next = head;
-    } while (!atomic_compare_exchange_weak_explicit(&p->events, &head, tag, memory_order_acq_rel,
+    } while (!atomic_compare_exchange_weak_explicit(&p->events, &head, tag, memory_order_release,
                                                     memory_order_relaxed));
-    // An event in the list means that the task is on its way and has not taken the list yet.
-    if (head) return;
-    atomic_store_explicit(&p->queued, true, memory_order_relaxed);
-    td_loop_post_task(p->loop, &p->task);
+    // An event in the list means that the loop has not taken it yet, but will.
+    if (!head) td_loop_wakeup_send(p->wakeup);
 }
 
 static void *run_thread(void *arg) {
@@ -114,8 +97,7 @@ td_status td_pump_create(struct td_loop *loop, struct td_pump **out_pump) {
     if (!self) return td_fail_oom();
     self->magic = td_pump_magic;
     self->loop = loop;
-    self->task.run = on_task;
-    self->task.arg = self;
+    TD_TRY(td_loop_wakeup_create(loop, on_wakeup, self, &self->wakeup));
     // gRPC's threads and ours must not take the process's signals: they belong to the loop.
     sigset_t all, before;
     sigfillset(&all);
@@ -151,9 +133,9 @@ void td_pump_destroy(struct td_pump *pump) {
         grpc_completion_queue_destroy(pump->queue);
         grpc_shutdown();
     }
-    pump->queue = NULL;
-    pump->orphan = true;
-    if (!atomic_load_explicit(&pump->queued, memory_order_relaxed)) free_pump(pump);
+    td_loop_wakeup_destroy(pump->wakeup);
+    pump->magic = 0;
+    free(pump);
 }
 
 grpc_completion_queue *td_pump_queue(struct td_pump *pump) {

@@ -30,7 +30,6 @@ static void stop(void *arg) {
 // ---- posts ----
 
 struct post {
-    struct td_loop_task task;
     struct producer *from;
     int number;
 };
@@ -54,9 +53,8 @@ static void on_post(void *arg) {
 static void *produce(void *arg) {
     struct producer *p = arg;
     for (int i = 0; i < N_POSTS; i++) {
-        p->posts[i] =
-            (struct post){.task = {.run = on_post, .arg = &p->posts[i]}, .from = p, .number = i};
-        td_loop_post_task(p->loop, &p->posts[i].task);
+        p->posts[i] = (struct post){.from = p, .number = i};
+        assert_true(td_loop_post(p->loop, on_post, &p->posts[i]) == TD_OK);
     }
     return NULL;
 }
@@ -100,27 +98,77 @@ static void test_run_ends_when_another_thread_stops_it(void **state) {
 
 struct chain {
     struct td_loop *loop;
-    struct td_loop_task task;
+    struct td_loop_wakeup *wakeup;
     int n_left;
 };
 
 static void on_chain(void *arg) {
     struct chain *c = arg;
     if (--c->n_left) {
-        td_loop_post_task(c->loop, &c->task);
+        td_loop_wakeup_send(c->wakeup);
     } else {
+        td_loop_wakeup_destroy(c->wakeup);
         td_loop_stop(c->loop);
     }
 }
 
-static void test_task_runs_again_when_posted_from_its_own_run(void **state) {
+static void test_wakeup_may_be_sent_and_destroyed_when_in_its_own_run(void **state) {
     (void)state;
     struct chain c = {.loop = open_loop(), .n_left = 100};
-    c.task = (struct td_loop_task){.run = on_chain, .arg = &c};
-    td_loop_post_task(c.loop, &c.task);
+    assert_true(td_loop_wakeup_create(c.loop, on_chain, &c, &c.wakeup) == TD_OK);
+    td_loop_wakeup_send(c.wakeup);
     assert_true(td_loop_run(c.loop) == TD_OK);
     assert_int_equal(c.n_left, 0);
     td_loop_destroy(c.loop);
+}
+
+struct tally {
+    struct td_loop *loop;
+    struct td_loop_wakeup *wakeup;
+    pthread_t threads[N_THREADS];
+    _Atomic int n_left; // relaxed: a send publishes it
+    int n_runs;
+};
+
+static void *count_down(void *arg) {
+    struct tally *t = arg;
+    for (int i = 0; i < N_POSTS; i++) {
+        atomic_fetch_sub_explicit(&t->n_left, 1, memory_order_relaxed);
+        td_loop_wakeup_send(t->wakeup);
+    }
+    return NULL;
+}
+
+static void on_count(void *arg) {
+    struct tally *t = arg;
+    t->n_runs++;
+    if (atomic_load_explicit(&t->n_left, memory_order_relaxed) == 0) td_loop_stop(t->loop);
+}
+
+static void test_wakeup_misses_nothing_when_threads_race(void **state) {
+    (void)state;
+    struct tally t = {.loop = open_loop(), .n_left = N_THREADS * N_POSTS};
+    assert_true(td_loop_wakeup_create(t.loop, on_count, &t, &t.wakeup) == TD_OK);
+    for (int i = 0; i < N_THREADS; i++)
+        assert_int_equal(pthread_create(&t.threads[i], NULL, count_down, &t), 0);
+    assert_true(td_loop_run(t.loop) == TD_OK);
+    for (int i = 0; i < N_THREADS; i++)
+        pthread_join(t.threads[i], NULL);
+    assert_in_range(t.n_runs, 1, N_THREADS * N_POSTS);
+    td_loop_wakeup_destroy(t.wakeup);
+    td_loop_destroy(t.loop);
+}
+
+static void test_wakeup_does_not_run_when_destroyed_on_its_way(void **state) {
+    (void)state;
+    struct td_loop *loop = open_loop();
+    bool ran = false;
+    struct td_loop_wakeup *wakeup;
+    assert_true(td_loop_wakeup_create(loop, set_true, &ran, &wakeup) == TD_OK);
+    td_loop_wakeup_send(wakeup);
+    td_loop_wakeup_destroy(wakeup);
+    td_loop_destroy(loop);
+    assert_false(ran);
 }
 
 static void test_posts_run_when_the_loop_is_destroyed(void **state) {
@@ -260,7 +308,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_posts_arrive_once_and_in_order_when_threads_race),
         cmocka_unit_test(test_run_ends_when_another_thread_stops_it),
-        cmocka_unit_test(test_task_runs_again_when_posted_from_its_own_run),
+        cmocka_unit_test(test_wakeup_may_be_sent_and_destroyed_when_in_its_own_run),
+        cmocka_unit_test(test_wakeup_misses_nothing_when_threads_race),
+        cmocka_unit_test(test_wakeup_does_not_run_when_destroyed_on_its_way),
         cmocka_unit_test(test_posts_run_when_the_loop_is_destroyed),
         cmocka_unit_test(test_loop_fails_cleanly_when_memory_is_out),
         cmocka_unit_test(test_timer_fires_not_before_its_time),
