@@ -1,6 +1,6 @@
-// The handler uses nothing but write(2), atomics and its own formatting. backtrace() is not on the
-// list of async-signal-safe functions because its first call loads libgcc; install calls it once,
-// so that in the handler it only walks the stack.
+// The handler uses nothing but write(2), atomics, place.h and its own formatting. backtrace() is
+// not on the list of async-signal-safe functions because its first call loads libgcc; install calls
+// it once, so that in the handler it only walks the stack.
 
 #include "daemon/worker/fatal.h"
 
@@ -8,7 +8,9 @@
 #include <signal.h>
 #include <string.h>
 
-enum { STACK_BYTES = 64 << 10, FRAMES = 32 };
+#include "daemon/worker/place.h"
+
+enum { STACK_BYTES = 64 << 10, FRAMES = 32, HANDLER_FRAMES = 2 }; // itself and the kernel's
 
 static struct td_rank_page *fatal_page;
 static char fatal_stack[STACK_BYTES];
@@ -33,6 +35,17 @@ static void add_number(struct text *t, uint64_t v, unsigned base) {
     if (base == 16) add(t, "0x");
     while (n && t->len + 1 < sizeof t->data)
         t->data[t->len++] = digits[--n];
+}
+
+// A return address is the first byte behind the call, so the call is looked up.
+static void add_place(struct text *t, uintptr_t address) {
+    struct td_place p;
+    if (td_place_of(address - 1, &p)) {
+        add(t, p.name);
+        add(t, "+");
+        address = p.offset + 1;
+    }
+    add_number(t, address, 16);
 }
 
 static const char *signal_name(int sig) {
@@ -68,9 +81,9 @@ static void on_fatal(int sig, siginfo_t *info, void *context) {
     add(&t, ", backtrace");
     void *frames[FRAMES];
     int n = backtrace(frames, FRAMES);
-    for (int i = 0; i < n; i++) {
+    for (int i = HANDLER_FRAMES; i < n; i++) {
         add(&t, " ");
-        add_number(&t, (uint64_t)(uintptr_t)frames[i], 16);
+        add_place(&t, (uintptr_t)frames[i]);
     }
     memcpy(p->last_words, t.data, t.len);
     p->last_words[t.len] = '\0';

@@ -4,7 +4,7 @@
 // Last words: what a rank leaves behind when it crashes.
 //
 // The page is the launcher's memory, so it survives the rank. On SIGSEGV, SIGBUS, SIGFPE, SIGILL
-// and SIGABRT a handler on its own stack writes signal, address, phase, step and the addresses of a
+// and SIGABRT a handler on its own stack writes signal, address, phase, step and the functions of a
 // backtrace there (and to stderr), then lets the signal kill the process as it would have.
 
 #include "lib/base/rank_page.h"

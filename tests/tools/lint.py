@@ -62,7 +62,7 @@ HOMES = [
     (r"yaml\.h", ["lib/spec"], 1),
     (r"openssl/", ["lib/rpc", "daemon/coordinator"], None),
     (r"hwloc", ["daemon/node"], 1),
-    (r"dlfcn\.h", ["lib/base/registry.c", "accelerators"], None),
+    (r"dlfcn\.h", ["lib/base/registry.c", "daemon/worker/place.c", "accelerators"], None),
     (r"cuda|cublas|cudnn|nvml", ["accelerators/cuda"], None),
     (r"gloo/|mpi\.h|nccl", ["strategies/collective"], None),
     (r"argp\.h", ["daemon", "client"], None),

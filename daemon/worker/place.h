@@ -1,0 +1,21 @@
+#ifndef TRAIND_DAEMON_WORKER_PLACE_H
+#define TRAIND_DAEMON_WORKER_PLACE_H
+
+// Place: what an address of code is called, for the last words of a rank that crashes.
+//
+// A function that a loaded object exports has a name; anything else is its file and an offset that
+// addr2line(1) understands. Async-signal-safe: nothing is allocated, locked or opened. dladdr(3)
+// would take the loader's lock, which the crashed thread may hold.
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct td_place {
+    const char *name; // "td_rank_train", else "libtraind.so"; the loader's memory
+    uintptr_t offset; // from its beginning
+};
+
+// False: no object is loaded there.
+bool td_place_of(uintptr_t address, struct td_place *out_place);
+
+#endif
