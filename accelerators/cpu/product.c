@@ -4,6 +4,10 @@
 // cast. Here products look behind it: a weight that is packed anyway is packed from the parameter,
 // a bias is read in the parameter's type. A cast that nobody else reads is then not run at all
 // (td_product_absorbs), so that mixed precision costs no pass over the weights.
+//
+// An activation's gradient behind a product (attrs.then) is the kernel that would run by itself,
+// over the product's result: no bits differ. Rejected, because slower: products in blocks of rows
+// whose result is still in the cache, and forward products with a post-op (docs/engine.md).
 
 #include "accelerators/cpu/convert.h"
 #include "accelerators/cpu/cpu.h"
@@ -41,7 +45,7 @@ static struct td_gemm_spec spec_of(const struct td_product_site *s, const struct
         .n = b->dim[n->attrs.trans_b ? 0 : 1],
         .trans_a = n->attrs.trans_a,
         .trans_b = n->attrs.trans_b,
-        .has_bias = n->n_inputs > 2,
+        .has_bias = n->n_inputs > 2 && !n->attrs.then,
         .accumulate = n->attrs.accumulate,
         .act = n->attrs.act,
         .operands = value_of(s, n->inputs[0])->dtype,
@@ -63,6 +67,7 @@ static bool looks_behind(const struct td_product_site *s, td_node at, td_value v
     if (n->op != TD_OP_MATMUL || n->inputs[0] == v) return false;
     struct td_gemm_spec spec = spec_of(s, n);
     if (!td_gemm_takes(spec.operands, spec.result) || is_empty(&spec)) return false;
+    if (n->attrs.then && n->inputs[2] == v) return false;
     return n->inputs[1] != v || td_gemm_packs(&spec);
 }
 
@@ -87,16 +92,19 @@ bool td_product_absorbs(const struct td_product_site *site, td_node cast) {
 }
 
 // ---- kernels ------------------------------------------------------------------------------------
+static const void *bias_of(const struct td_kernel *k, const struct td_run *r) {
+    return k->n_in > 2 && !k->attrs.then ? td_operand_at(&k->in[2], r) : NULL;
+}
+
 static td_status run_product(const struct td_kernel *k, const struct td_run *r) {
-    const void *bias = k->n_in > 2 ? td_operand_at(&k->in[2], r) : NULL;
-    return td_gemm_run(k->gemm, td_operand_at(&k->in[0], r), td_operand_at(&k->in[1], r), bias,
-                       td_operand_at(&k->out[0], r));
+    return td_gemm_run(k->gemm, td_operand_at(&k->in[0], r), td_operand_at(&k->in[1], r),
+                       bias_of(k, r), td_operand_at(&k->out[0], r));
 }
 
 // A product with an empty dimension: oneDNN has none. k = 0 leaves act(bias).
 static td_status run_empty(const struct td_kernel *k, const struct td_run *r) {
     void *y = td_operand_at(&k->out[0], r);
-    const void *bias = k->n_in > 2 ? td_operand_at(&k->in[2], r) : NULL;
+    const void *bias = bias_of(k, r);
     int64_t cols = k->out_shape.n_dims ? k->out_shape.dim[k->out_shape.n_dims - 1] : 1;
     for (int64_t i = 0; i < k->elems; i++) {
         float room, old, v = 0;
@@ -107,6 +115,42 @@ static td_status run_empty(const struct td_kernel *k, const struct td_run *r) {
         td_cpu_put(k->out_dtype[0], &room, 1, y, i);
     }
     return TD_OK;
+}
+
+// The gradient behind a product: a kernel of kernels_activation.c, owned by the product's.
+struct then {
+    struct td_kernel kernel;
+    struct td_operand in[2]; // from, and the product's result
+    enum td_dtype dtype[2];
+};
+
+static td_status run_product_then(const struct td_kernel *k, const struct td_run *r) {
+    struct then *t = k->own;
+    TD_TRY(run_product(k, r));
+    t->in[0] = k->in[2]; // only now is it known where an image lies
+    t->in[1] = t->kernel.out[0] = k->out[0];
+    return t->kernel.run(&t->kernel, r);
+}
+
+static td_status take_then(struct td_kernel *k) {
+    struct then *t = td_calloc(1, sizeof *t);
+    if (!t) return td_fail_oom();
+    k->own = t;
+    k->destroy_own = free;
+    k->run = run_product_then;
+    t->dtype[0] = t->dtype[1] = k->out_dtype[0];
+    t->kernel = (struct td_kernel){
+        .op = k->attrs.then,
+        .n_threads = k->n_threads,
+        .n_in = 2,
+        .n_out = 1,
+        .in = t->in,
+        .in_dtype = t->dtype,
+        .out_dtype = {k->out_dtype[0]},
+        .attrs = k->attrs,
+        .elems = k->elems,
+    };
+    return td_kernel_activation(&t->kernel);
 }
 
 td_status td_product_take(struct td_kernel *k, const struct td_product_site *site, td_node n) {
@@ -125,5 +169,6 @@ td_status td_product_take(struct td_kernel *k, const struct td_product_site *sit
         spec.bias = k->in_dtype[2];
     }
     k->run = run_product;
+    if (k->attrs.then) TD_TRY(take_then(k));
     return td_gemm_create(site->dnnl, &spec, &k->gemm);
 }

@@ -49,12 +49,14 @@ static td_status run_matmul(struct ref_call *c) {
         n_rows *= sa->dim[d];
     }
     enum td_dtype t = c->out[0].dtype;
+    const double *bias = c->node->n_inputs == 3 && !at->then ? c->in[2].x : NULL;
     for (int64_t m = 0; m < n_rows; m++) {
         double *y = c->out[0].x + m * n_cols;
         dot_row(c, m, n_rows, k_inner, y);
         for (int64_t n = 0; n < n_cols; n++) {
             double v = td_ref_round(t, y[n]);
-            if (c->node->n_inputs == 3) v = td_ref_round(t, v + c->in[2].x[n]);
+            if (bias) v = td_ref_round(t, v + bias[n]);
+            if (at->then) v = td_ref_scalar(at->then, c->in[2].x[m * n_cols + n], v, at);
             y[n] = at->act == TD_ACT_RELU ? td_ref_relu(v) : v;
         }
     }

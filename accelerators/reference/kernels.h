@@ -55,6 +55,9 @@ static inline double td_ref_relu(double v) {
     return v > 0 || v != v ? v : 0; // a NaN stays visible
 }
 
+// An elementwise op of two operands, of one element of each.
+double td_ref_scalar(enum td_op op, double a, double b, const struct td_attrs *attrs);
+
 // Widening and narrowing of n elements.
 void td_ref_load(enum td_dtype dtype, const void *from, int64_t n, double *to);
 void td_ref_store(enum td_dtype dtype, const double *from, int64_t n, void *to);

@@ -102,6 +102,10 @@ static scalar_fn *const functions[TD_OP_COUNT] = {
     [TD_OP_COMPARE] = compare,
 };
 
+double td_ref_scalar(enum td_op op, double a, double b, const struct td_attrs *attrs) {
+    return functions[op](a, b, attrs);
+}
+
 static double operand(const struct ref_call *c, uint32_t k, int64_t i) {
     const struct td_shape *x = c->in[k].shape, *y = c->out[0].shape;
     return c->in[k].x[td_shape_equal(x, y) ? i : td_ref_broadcast(y, x, i)];

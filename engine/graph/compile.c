@@ -52,6 +52,11 @@ static td_status run_head(struct td_compiled *c, const struct td_compile_options
     return td_pass_head(c->graph, o->whole_logits_bytes);
 }
 
+static td_status run_dgrad(struct td_compiled *c, const struct td_compile_options *o) {
+    (void)o;
+    return td_pass_dgrad(c->graph);
+}
+
 static td_status run_recompute(struct td_compiled *c, const struct td_compile_options *o) {
     return td_pass_recompute(c->graph, o->recompute);
 }
@@ -111,9 +116,9 @@ static const struct {
     {"autodiff", trains, run_autodiff},       {"precision", has_precision, run_precision},
     {"strategy", has_strategy, run_strategy}, {"optimizer", updates, run_optimizer},
     {"simplify", always, run_simplify},       {"fuse", always, run_fuse},
-    {"head", splits_head, run_head},          {"recompute", recomputes, run_recompute},
-    {"residual", always, run_residual},       {"schedule", always, run_schedule},
-    {"memory", always, run_memory},
+    {"head", splits_head, run_head},          {"dgrad", trains, run_dgrad},
+    {"recompute", recomputes, run_recompute}, {"residual", always, run_residual},
+    {"schedule", always, run_schedule},       {"memory", always, run_memory},
 };
 
 const char *td_compile_pass(size_t i) {

@@ -4,12 +4,13 @@
 // Compile: from a step that a module records to a program that an accelerator takes.
 //
 // The pipeline, the same for whatever is trained: record -> sink -> autodiff -> precision ->
-// strategy -> optimizer -> simplify -> fuse -> head -> recompute -> residual -> schedule -> memory
-// plan. An eval or predict program is its forward part only. Everything that distinguishes two
-// programs of a job stands in the options; precision and strategy are hooks, because they are
-// plugins. Call td_compile for every program key of the job, then td_state_layout once, then hand
-// the programs to the accelerator. Ownership: the compiled object owns graph and plan and must
-// outlive the accelerator's executable; the state table must outlive both. Thread: one.
+// strategy -> optimizer -> simplify -> fuse -> head -> dgrad -> recompute -> residual -> schedule
+// -> memory plan. An eval or predict program is its forward part only. Everything that
+// distinguishes two programs of a job stands in the options; precision and strategy are hooks,
+// because they are plugins. Call td_compile for every program key of the job, then td_state_layout
+// once, then hand the programs to the accelerator. Ownership: the compiled object owns graph and
+// plan and must outlive the accelerator's executable; the state table must outlive both. Thread:
+// one.
 
 #include "lib/base/base.h"
 #include "traind/graph.h"

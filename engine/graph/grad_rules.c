@@ -133,6 +133,12 @@ td_status td_grad_prologue(struct td_graph *g, const struct td_node_info *node, 
     if (*dy == TD_ADJOINT_ONE && !rule->takes_one) {
         TD_TRY(td_grad_value(g, *dy, td_gv(g, node->outputs[0])->dtype, dy));
     }
+    if (node->op == TD_OP_MATMUL && node->attrs.then) {
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "the gradient of a product with '%s' behind it is "
+                       "unknown: record them apart",
+                       td_op_name(node->attrs.then));
+    }
     if (node->op == TD_OP_MATMUL && node->attrs.act == TD_ACT_RELU) {
         return td_graph_op3(g, TD_OP_RELU_GRAD, node->outputs[0], *dy, 0, NULL, dy);
     }

@@ -61,6 +61,8 @@ uint32_t td_op_n_out(enum td_op op);
 double td_op_flops(const struct td_graph *g, const struct td_node_info *node);
 // True if the op writes operand i (a state tensor) in place.
 bool td_op_writes(enum td_op op, const struct td_attrs *attrs, uint32_t i);
+// True for the gradients of activations, which a product may apply to its result (attrs.then).
+bool td_op_is_activation_grad(enum td_op op);
 // True if a node does more than make its outputs (writes state, communicates).
 bool td_node_has_effect(const struct td_node_info *node);
 // Result of NumPy broadcasting; false if the shapes do not fit.

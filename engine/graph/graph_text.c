@@ -119,6 +119,7 @@ static td_status write_attrs(const struct writer *w, const struct td_node_info *
     if (a->trans_a) TD_TRY(td_buf_str(w->out, " trans_a"));
     if (a->trans_b) TD_TRY(td_buf_str(w->out, " trans_b"));
     if (a->act == TD_ACT_RELU) TD_TRY(td_buf_str(w->out, " act=relu"));
+    if (a->then) TD_TRY(td_buf_printf(w->out, " then=%s", td_op_name(a->then)));
     if (a->wide) TD_TRY(td_buf_str(w->out, " wide"));
     if (a->gelu_tanh) TD_TRY(td_buf_str(w->out, " form=tanh"));
     if (node->op == TD_OP_COMPARE)
@@ -146,9 +147,9 @@ static td_status write_attrs(const struct writer *w, const struct td_node_info *
     }
     bool scales = node->op == TD_OP_CAST || node->op == TD_OP_FILL || node->op == TD_OP_PAD ||
                   node->op == TD_OP_CLAMP || node->op == TD_OP_LEAKY_RELU ||
-                  node->op == TD_OP_LEAKY_RELU_GRAD || node->op == TD_OP_ATTENTION ||
-                  node->op == TD_OP_ATTENTION_GRAD || node->op == TD_OP_SELF_ATTENTION ||
-                  node->op == TD_OP_SELF_ATTENTION_GRAD;
+                  node->op == TD_OP_LEAKY_RELU_GRAD || a->then == TD_OP_LEAKY_RELU_GRAD ||
+                  node->op == TD_OP_ATTENTION || node->op == TD_OP_ATTENTION_GRAD ||
+                  node->op == TD_OP_SELF_ATTENTION || node->op == TD_OP_SELF_ATTENTION_GRAD;
     if (scales && a->scale != 0) TD_TRY(td_buf_printf(w->out, " scale=%.9g", a->scale));
     if (node->op == TD_OP_CLIP_COEF) TD_TRY(td_buf_printf(w->out, " max_norm=%g", a->max_norm));
     if (node->op == TD_OP_ALL_REDUCE) TD_TRY(td_buf_printf(w->out, " bucket=%" PRIu32, a->bucket));

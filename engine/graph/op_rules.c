@@ -101,6 +101,22 @@ double td_op_cost_free(const struct td_graph *g, const struct td_node_info *node
 }
 
 // ---- shape rules --------------------------------------------------------------------------------
+static td_status check_bias(const struct td_op_call *c, const struct td_shape *y) {
+    const struct td_shape *bias = shape_of(c, 2);
+    if (bias->n_dims == 1 && bias->dim[0] == y->dim[y->n_dims - 1]) return TD_OK;
+    return td_op_reject(c, "bias must have one element per column");
+}
+
+static td_status check_then(const struct td_op_call *c, const struct td_shape *y) {
+    const struct td_attrs *a = c->attrs;
+    if (!td_op_is_activation_grad(a->then) || a->act != TD_ACT_NONE || a->accumulate) {
+        return td_op_reject(c, "attrs.then must be an activation's gradient, alone");
+    }
+    bool fits = c->n_in == 3 && td_shape_equal(shape_of(c, 2), y) &&
+                result_dtype(c, arg(c, 0)->dtype) == arg(c, 2)->dtype;
+    return fits ? TD_OK : td_op_reject(c, "attrs.then reads a third operand like the result");
+}
+
 static td_status shape_matmul(const struct td_op_call *c) {
     const struct td_shape *a = &arg(c, 0)->shape, *b = &arg(c, 1)->shape;
     if (!same_float(c)) return td_op_reject(c, "operands must have one float type");
@@ -118,11 +134,10 @@ static td_status shape_matmul(const struct td_op_call *c) {
     y.dim[y.n_dims - 1] = b->dim[c->attrs->trans_b ? 0 : 1];
     if (inner != b->dim[c->attrs->trans_b ? 1 : 0])
         return td_op_reject(c, "inner dimensions differ");
-    if (c->n_in == 3) {
-        const struct td_shape *bias = &arg(c, 2)->shape;
-        if (bias->n_dims != 1 || bias->dim[0] != y.dim[y.n_dims - 1]) {
-            return td_op_reject(c, "bias must have one element per column");
-        }
+    if (c->attrs->then) {
+        TD_TRY(check_then(c, &y));
+    } else if (c->n_in == 3) {
+        TD_TRY(check_bias(c, &y));
     }
     return give(c, 0, result_dtype(c, arg(c, 0)->dtype), &y);
 }
@@ -175,8 +190,9 @@ static double cost_matmul(const struct td_graph *g, const struct td_node_info *n
     const struct td_shape *a = &td_gv(g, node->inputs[0])->shape;
     double inner = (double)a->dim[node->attrs.trans_a ? 0 : a->n_dims - 1];
     td_value y = node->into ? node->into : node->outputs[0];
-    return td_op_elems(g, y) *
-           (2 * inner + (node->n_inputs == 3) + (node->attrs.act != TD_ACT_NONE));
+    double product = td_op_elems(g, y) * 2 * inner;
+    if (node->attrs.then) return product + td_op_rule_elementwise(node->attrs.then)->cost(g, node);
+    return product + td_op_elems(g, y) * ((node->n_inputs == 3) + (node->attrs.act != TD_ACT_NONE));
 }
 
 static double cost_store(const struct td_graph *g, const struct td_node_info *node) {

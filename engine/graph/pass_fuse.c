@@ -6,7 +6,8 @@
 //   (attrs.accumulate). A reshape between reduce_sum and store goes away, too.
 // - a sum of two such results that is only stored -> one writes the gradient, the other adds to it
 //   (a table that is the head's weight as well: neither (V,C) exists besides the gradient).
-// Softmax cross entropy and its gradient are one op from the start; relu_grad stays by itself.
+// Softmax cross entropy and its gradient are one op from the start; the gradients of activations
+// join their products in pass_dgrad.c.
 // A fused node stands where the matmul stood. On `reference` fusing changes no bit, because its
 // fused kernels round between their parts; elsewhere it may, within the tolerance of the type.
 

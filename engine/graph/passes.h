@@ -43,6 +43,9 @@ TD_MUST_USE td_status td_pass_fuse(struct td_graph *g);
 // whole_bytes.
 TD_MUST_USE td_status td_pass_head(struct td_graph *g, size_t whole_bytes);
 
+// pass_dgrad.c: a product + the gradient of an activation that alone reads it into one node.
+TD_MUST_USE td_status td_pass_dgrad(struct td_graph *g);
+
 // pass_recompute.c: trades activations that are kept for computing them again; same bits.
 TD_MUST_USE td_status td_pass_recompute(struct td_graph *g, enum td_recompute level);
 

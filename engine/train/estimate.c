@@ -130,8 +130,8 @@ static td_value parameter_of(const struct td_graph *g, td_value v) {
     return td_gv(g, from)->kind == TD_VALUE_STATE ? from : 0;
 }
 
-static double node_seconds(const struct td_graph *g, const struct td_node_info *node,
-                           const struct peak *p) {
+static double plain_seconds(const struct td_graph *g, const struct td_node_info *node,
+                            const struct peak *p) {
     if (node->op == TD_OP_RESHAPE || node->op == TD_OP_ALL_REDUCE) return 0;
     double packing = 0; // of weights, which change every step; their narrow copies are part of it
     if (node->op == TD_OP_CAST && parameter_of(g, node->outputs[0])) return 0;
@@ -142,6 +142,20 @@ static double node_seconds(const struct td_graph *g, const struct td_node_info *
     }
     double moved = traffic(g, node) / p->bandwidth;
     return TD_MAX(arithmetic_seconds(g, node, p), moved) + packing + START_S;
+}
+
+// A product with a gradient behind it takes as long as the two.
+static double node_seconds(const struct td_graph *g, const struct td_node_info *node,
+                           const struct peak *p) {
+    if (!node->attrs.then) return plain_seconds(g, node, p);
+    struct td_node_info product = *node, grad = *node;
+    const td_value in[] = {node->inputs[2], node->outputs[0]};
+    product.n_inputs = 2;
+    product.attrs.then = (enum td_op)0;
+    grad.op = node->attrs.then;
+    grad.inputs = in;
+    grad.n_inputs = 2;
+    return plain_seconds(g, &product, p) + plain_seconds(g, &grad, p);
 }
 
 static double program_seconds(const struct td_compiled *c, const struct peak *p) {

@@ -186,6 +186,7 @@ struct td_attrs {
     bool interleaved, reverse; // rope: pairs (2i, 2i + 1) instead of halves; the other way round
     bool biased, seeded;       // linear_ce: a bias is there; so is a seed
     enum td_act act;
+    enum td_op then; // of matmul: the activation's gradient behind it, such as relu_grad; 0: none
     enum td_compare compare;
     enum td_dtype dtype;
     struct td_shape shape;

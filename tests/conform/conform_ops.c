@@ -26,18 +26,51 @@ static void matmul_forms(struct subject *s, int64_t m, int64_t k, int64_t n) {
     }
 }
 
+// Behind it the gradient of an activation, from values that it is made of.
+static void matmul_then(struct subject *s, int64_t m, int64_t k, int64_t n) {
+    static const struct {
+        enum td_op then;
+        double low, high;
+        struct td_attrs attrs;
+    } then[] = {
+        {TD_OP_RELU_GRAD, -1, 1, {0}}, {TD_OP_LEAKY_RELU_GRAD, -1, 1, {.scale = 0.1}},
+        {TD_OP_GELU_GRAD, -4, 4, {0}}, {TD_OP_GELU_GRAD, -4, 4, {.gelu_tanh = true}},
+        {TD_OP_SILU_GRAD, -4, 4, {0}}, {TD_OP_SIGMOID_GRAD, 0, 1, {0}},
+        {TD_OP_TANH_GRAD, -1, 1, {0}},
+    };
+    for (size_t i = 0; i < 4 * TD_COUNTOF(then); i++) {
+        bool ta = i & 1, tb = i & 2;
+        struct op_case c = {.op = TD_OP_MATMUL, .n_in = 3, .attrs = then[i / 4].attrs};
+        c.in[0] = tensor(ta ? mat(k, m) : mat(m, k));
+        c.in[1] = tensor(tb ? mat(n, k) : mat(k, n));
+        c.in[2] =
+            (struct operand){ANY, mat(m, n), TD_ROLE_PARAM, then[i / 4].low, then[i / 4].high};
+        c.attrs.then = then[i / 4].then;
+        c.attrs.trans_a = ta;
+        c.attrs.trans_b = tb;
+        check(s, &c);
+    }
+}
+
 static void cases_matmul(struct subject *s) {
     static const int64_t mkn[][3] = {
         {1, 1, 1},     {3, 5, 7}, {16, 16, 16}, {17, 33, 15}, {2, 1, 9},    {1, 64, 3},  {5, 3, 1},
         {31, 100, 10}, {0, 4, 3}, {3, 0, 4},    {4, 3, 0},    {33, 65, 17}, {64, 48, 32}};
     for (size_t i = 0; i < TD_COUNTOF(mkn); i++) {
         matmul_forms(s, mkn[i][0], mkn[i][1], mkn[i][2]);
+        matmul_then(s, mkn[i][0], mkn[i][1], mkn[i][2]);
     }
     struct op_case c = {.op = TD_OP_MATMUL, .n_in = 3};
     c.in[0] = tensor(rig_shape(3, 2, 3, 5)); // leading dimensions are rows
     c.in[1] = tensor(mat(7, 5));
     c.in[2] = tensor(vec(7));
     c.attrs.trans_b = true;
+    check(s, &c);
+    c.in[2] = tensor(rig_shape(3, 2, 3, 7));
+    c.attrs.then = TD_OP_RELU_GRAD;
+    check(s, &c);
+    c.in[0] = tensor((struct td_shape){4, {2, 3, 4, 5}}); // images, in any order
+    c.in[2] = tensor((struct td_shape){4, {2, 3, 4, 7}});
     check(s, &c);
 }
 

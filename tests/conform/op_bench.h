@@ -306,9 +306,10 @@ static inline void run_on(const struct td_accelerator_ops *ops, const struct op_
 }
 
 static inline void describe(const struct op_case *c, const struct subject *s, enum td_dtype t) {
-    print_message("# %s on %s, %s, trans %d %d act %d accumulate %d store %d:", td_op_name(c->op),
-                  s->name, td_dtype_name(t), c->attrs.trans_a, c->attrs.trans_b, c->attrs.act,
-                  c->attrs.accumulate, c->store);
+    print_message(
+        "# %s on %s, %s, trans %d %d act %d then %s accumulate %d store %d:", td_op_name(c->op),
+        s->name, td_dtype_name(t), c->attrs.trans_a, c->attrs.trans_b, c->attrs.act,
+        c->attrs.then ? td_op_name(c->attrs.then) : "-", c->attrs.accumulate, c->store);
     for (uint32_t i = 0; i < c->n_in; i++) {
         char text[96];
         td_shape_text(dtype_of(&c->in[i], t), &c->in[i].shape, text, sizeof text);

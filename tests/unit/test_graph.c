@@ -113,6 +113,7 @@ static void test_op_is_refused_with_its_shapes_when_operands_do_not_fit(void **s
     td_value y = input("y", TD_I32, rig_shape(1, 4, 0, 0));
     td_value z = input("z", TD_F64, rig_shape(2, 4, 8, 0));
     td_value w = param("w", rig_shape(2, 6, 7, 0)), c = param("c", rig_shape(3, 2, 3, 4));
+    td_value v = param("v", rig_shape(2, 8, 8, 0));
     struct td_attrs none = {0}, grow = {.shape = rig_shape(1, 33, 0, 0)};
     struct td_attrs huge = {.shape = rig_shape(2, INT64_MAX / 2, 8, 0)};
     refused(TD_OP_MATMUL, x, w, 0, none, "matmul(f32(4,8), f32(6,7)): inner dimensions differ");
@@ -120,6 +121,9 @@ static void test_op_is_refused_with_its_shapes_when_operands_do_not_fit(void **s
     refused(TD_OP_MATMUL, c, w, 0, (struct td_attrs){.trans_a = true}, "to be transposed");
     refused(TD_OP_MATMUL, x, z, 0, none, "one float type");
     refused(TD_OP_MATMUL, x, 0, 0, none, "takes 2 to 3 operands, not 1");
+    refused(TD_OP_MATMUL, x, v, w, (struct td_attrs){.then = TD_OP_RELU_GRAD}, "like the result");
+    refused(TD_OP_MATMUL, x, v, 0, (struct td_attrs){.then = TD_OP_RELU_GRAD}, "like the result");
+    refused(TD_OP_MATMUL, x, v, x, (struct td_attrs){.then = TD_OP_RELU}, "activation's gradient");
     refused(TD_OP_ADD, x, w, 0, none, "do not broadcast");
     refused(TD_OP_ADD, x, y, 0, none, "one float type");
     refused(TD_OP_RELU, y, 0, 0, none, "must be float");
