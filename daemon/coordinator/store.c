@@ -709,7 +709,7 @@ static td_status read_last(struct writer *w, int64_t id, struct td_metric_last *
 td_status td_store_load_last(struct td_store *s, const char *job,
                              void (*last)(const struct td_metric_last *m, void *arg), void *arg) {
     sqlite3_stmt *q = NULL;
-    TD_TRY(prepare(&s->metrics, "SELECT id, name FROM series WHERE job = ?1", &q));
+    TD_TRY(prepare(&s->metrics, "SELECT id, name FROM series WHERE job = ?1 ORDER BY id", &q));
     sqlite3_bind_text(q, 1, job, -1, SQLITE_STATIC);
     td_status failed = TD_OK;
     int rc = SQLITE_DONE;

@@ -231,6 +231,31 @@ static void test_points_merge_over_ranks_and_read_back(void **state) {
     close_rig(&r);
 }
 
+static void see_order(const struct td_metric_last *m, void *arg) {
+    static const char *const names[] = {"train_loss", "lr", "accuracy"};
+    struct rig *r = arg;
+    assert_true(r->n_points < TD_COUNTOF(names));
+    assert_string_equal(m->name, names[r->n_points++]);
+}
+
+static void test_metrics_keep_their_order_when_the_store_is_opened_again(void **state) {
+    struct rig r = {.points_wanted = 3};
+    open_rig(&r, *state);
+    struct td_points *second = points(1, 0, 2, 2), *third = points(1, 0, 3, 2);
+    snprintf(second->points[0].name, sizeof second->points[0].name, "lr");
+    snprintf(third->points[0].name, sizeof third->points[0].name, "accuracy");
+    td_store_points(r.store, points(1, 0, 1, 2));
+    td_store_points(r.store, second);
+    td_store_points(r.store, third);
+    assert_ok(td_loop_run_until(r.loop, &r.points_done, TD_TEST_WAIT_NS));
+    close_rig(&r);
+    memset(&r, 0, sizeof r);
+    open_rig(&r, *state);
+    assert_ok(td_store_load_last(r.store, "j-1", see_order, &r));
+    assert_int_equal(r.n_points, 3);
+    close_rig(&r);
+}
+
 static void on_nan(struct td_store_query *q, void *arg) {
     struct rig *r = arg;
     assert_null(q->failure);
@@ -366,6 +391,7 @@ int main(void) {
         test_in_scratch(test_close_commits_what_was_handed_over),
         test_in_scratch(test_every_acknowledged_row_is_there_after_a_kill),
         test_in_scratch(test_points_merge_over_ranks_and_read_back),
+        test_in_scratch(test_metrics_keep_their_order_when_the_store_is_opened_again),
         test_in_scratch(test_point_is_no_number_when_it_was_none),
         test_in_scratch(test_failing_of_one_database_is_told_until_that_one_is_written),
         test_in_scratch(test_query_is_answered_when_the_store_closes),
