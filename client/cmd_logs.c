@@ -1,6 +1,8 @@
 // logs: what the ranks printed, in the order it arrived. With several ranks each line is preceded
 // by its rank; bytes past the cap are counted and said at the end, never lost in silence. --follow
-// stays until the job has ended.
+// stays until the job has ended: when the daemon is restarted it comes back to the byte of each
+// stream where it was cut off. It asks for the job first, to tell a daemon that went away from one
+// that never was there: ranks that are well print nothing for hours.
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,15 +10,22 @@
 
 #include "client/session.h"
 #include "lib/base/fsio.h"
+#include "traind/v1/job.pb-c.h"
 #include "traind/v1/log.pb-c.h"
+
+enum { RANKS_MAX = 1 << 16 };
 
 struct logs {
     struct td_session *session;
-    td_status failed;
+    td_status failed; // here
+    td_status ended;  // as the daemon ended the stream
     uint64_t dropped_bytes;
-    bool any;
+    bool any, heard;
     uint32_t rank; // whose line is open
     bool prefix, line_open, over;
+    uint32_t attempt;  // that is being read; 0: none yet
+    uint64_t *offsets; // in it, of out and err of each rank: what comes next
+    size_t n_offsets;
 };
 
 static td_status write_prefixed(struct logs *l, const Traind__V1__ReadLogsResponse *r) {
@@ -41,10 +50,29 @@ static td_status write_prefixed(struct logs *l, const Traind__V1__ReadLogsRespon
     return TD_OK;
 }
 
+static td_status note_position(struct logs *l, const Traind__V1__ReadLogsResponse *r) {
+    if (r->rank >= RANKS_MAX) return td_fail(TD_INTERNAL, "the daemon told of a rank %u", r->rank);
+    size_t stream = 2 * (size_t)r->rank + (r->err ? 1 : 0);
+    if (r->attempt != l->attempt) {
+        l->attempt = r->attempt;
+        l->n_offsets = 0;
+    }
+    if (stream >= l->n_offsets) {
+        uint64_t *grown = td_realloc(l->offsets, (stream + 1) * sizeof *grown);
+        if (!grown) return td_fail_oom();
+        memset(grown + l->n_offsets, 0, (stream + 1 - l->n_offsets) * sizeof *grown);
+        l->offsets = grown;
+        l->n_offsets = stream + 1;
+    }
+    l->offsets[stream] = r->offset + r->data.len;
+    return TD_OK;
+}
+
 static void on_message(struct td_rpc_stream *stream, const ProtobufCMessage *message, void *arg) {
     struct logs *l = arg;
     const Traind__V1__ReadLogsResponse *r = (const Traind__V1__ReadLogsResponse *)message;
     if (l->failed) return;
+    l->heard = true;
     l->any |= r->data.len > 0;
     l->dropped_bytes = TD_MAX(l->dropped_bytes, r->dropped_bytes);
     if (l->session->flags->output == TD_OUTPUT_JSON ||
@@ -55,6 +83,7 @@ static void on_message(struct td_rpc_stream *stream, const ProtobufCMessage *mes
     } else {
         l->failed = td_fd_write_all(STDOUT_FILENO, r->data.data, r->data.len, "stdout");
     }
+    if (!l->failed) l->failed = note_position(l, r);
     if (l->failed) td_rpc_stream_cancel(stream);
 }
 
@@ -62,11 +91,75 @@ static void on_done(struct td_rpc_stream *stream, td_status take_status, void *a
     (void)stream;
     struct logs *l = arg;
     l->over = true;
-    if (l->failed) {
-        td_status_free(take_status);
-    } else {
-        l->failed = take_status;
+    l->ended = take_status;
+}
+
+// ---- rounds -------------------------------------------------------------------------------------
+static td_status send_request(struct logs *l, struct td_rpc_stream *stream) {
+    const struct td_flags *f = l->session->flags;
+    TD_AUTO_FREE Traind__V1__LogPosition *p = td_calloc(l->n_offsets + 1, sizeof *p);
+    TD_AUTO_FREE Traind__V1__LogPosition **rows = td_calloc(l->n_offsets + 1, sizeof *rows);
+    if (!p || !rows) return td_fail_oom();
+    for (size_t i = 0; i < l->n_offsets; i++) {
+        p[i] = (Traind__V1__LogPosition)TRAIND__V1__LOG_POSITION__INIT;
+        p[i].rank = (uint32_t)(i / 2);
+        p[i].err = i % 2;
+        p[i].offset = l->offsets[i];
+        rows[i] = &p[i];
     }
+    Traind__V1__ReadLogsRequest request = TRAIND__V1__READ_LOGS_REQUEST__INIT;
+    request.job = (char *)(uintptr_t)f->args[0];
+    request.attempt = l->attempt ? l->attempt : f->attempt;
+    request.later = f->attempt == 0;
+    request.positions = rows;
+    request.n_positions = l->n_offsets;
+    request.rank = f->rank;
+    request.offset = l->attempt ? 0 : f->offset;
+    request.follow = f->follow;
+    request.out_only = f->out_only;
+    request.err_only = f->err_only;
+    td_rpc_stream_send(stream, &request.base);
+    td_rpc_stream_half_close(stream);
+    return TD_OK;
+}
+
+// One stream, to its end.
+static td_status one_round(struct logs *l, int64_t left_ns) {
+    static const struct td_rpc_stream_ops ops = {.on_message = on_message, .on_done = on_done};
+    struct td_rpc_stream *stream;
+    l->over = false;
+    TD_TRY(td_session_open(l->session));
+    TD_TRY(td_rpc_stream_open(l->session->channel, "/traind.v1.LogService/ReadLogs",
+                              &traind__v1__read_logs_response__descriptor, left_ns, &ops, l,
+                              &stream));
+    td_status s = send_request(l, stream);
+    if (s) td_rpc_stream_cancel(stream);
+    td_status waited = td_session_run_until(l->session, &l->over, INT64_MAX);
+    if (!s) s = td_steal(l->failed);
+    if (!s) s = waited ? td_steal(waited) : td_steal(l->ended);
+    td_status_free(waited);
+    td_status_free(td_steal(l->ended));
+    return s;
+}
+
+static td_status read_all(struct logs *l, int64_t timeout_ns) {
+    struct td_mono start = td_mono_now(), heard = start;
+    for (;;) {
+        int64_t left_ns = timeout_ns ? timeout_ns - (td_mono_now().ns - start.ns) : 0;
+        if (left_ns < 0) return td_fail(TD_DEADLINE_EXCEEDED, "no time is left");
+        td_status s = one_round(l, left_ns);
+        if (td_status_code(s) != TD_UNAVAILABLE || !l->session->flags->follow) return s;
+        if (l->heard) heard = td_mono_now();
+        l->heard = false;
+        TD_TRY(td_session_reconnect(l->session, s, heard));
+    }
+}
+
+static td_status ask_for_job(struct td_session *s) {
+    Traind__V1__GetJobRequest request = TRAIND__V1__GET_JOB_REQUEST__INIT;
+    request.id = (char *)(uintptr_t)s->flags->args[0];
+    return td_session_call(s, "/traind.v1.JobService/GetJob", &request.base,
+                           &traind__v1__job__descriptor, NULL);
 }
 
 // Ranks that are well print nothing, and who asks may wonder.
@@ -78,7 +171,6 @@ static void say_nothing(const struct td_flags *f) {
 
 td_status td_cmd_logs(struct td_session *s, const struct td_flags *f, int *out_exit) {
     (void)out_exit;
-    static const struct td_rpc_stream_ops ops = {.on_message = on_message, .on_done = on_done};
     if (f->out_only && f->err_only) {
         return td_fail(TD_INVALID_ARGUMENT, "--out-only and --err-only exclude each other");
     }
@@ -87,36 +179,19 @@ td_status td_cmd_logs(struct td_session *s, const struct td_flags *f, int *out_e
                        "--offset counts in one stream: name it with --rank and --out-only or "
                        "--err-only");
     }
-    TD_TRY(td_session_open(s));
+    if (f->follow) TD_TRY(ask_for_job(s));
     struct logs l = {.session = s, .prefix = f->rank < 0};
-    struct td_rpc_stream *stream;
-    TD_TRY(td_rpc_stream_open(s->channel, "/traind.v1.LogService/ReadLogs",
-                              &traind__v1__read_logs_response__descriptor, f->timeout_ns, &ops, &l,
-                              &stream));
-    Traind__V1__ReadLogsRequest request = TRAIND__V1__READ_LOGS_REQUEST__INIT;
-    request.job = (char *)(uintptr_t)f->args[0];
-    request.attempt = f->attempt;
-    request.rank = f->rank;
-    request.offset = f->offset;
-    request.follow = f->follow;
-    request.out_only = f->out_only;
-    request.err_only = f->err_only;
-    td_rpc_stream_send(stream, &request.base);
-    td_rpc_stream_half_close(stream);
-    td_status waited = td_session_run_until(s, &l.over, INT64_MAX);
-    if (waited) {
-        td_status_free(l.failed);
-        return waited;
-    }
-    bool late = f->timeout_ns && td_status_code(l.failed) == TD_DEADLINE_EXCEEDED;
-    if (l.line_open) TD_TRY(td_fd_write_all(STDOUT_FILENO, "\n", 1, "stdout"));
+    td_status failed = read_all(&l, f->timeout_ns);
+    free(l.offsets);
+    bool late = f->timeout_ns && td_status_code(failed) == TD_DEADLINE_EXCEEDED;
+    if (l.line_open && !failed) failed = td_fd_write_all(STDOUT_FILENO, "\n", 1, "stdout");
     if (l.dropped_bytes) {
         fprintf(stderr, "trainctl: %" PRIu64 " bytes past the log cap were dropped\n",
                 l.dropped_bytes);
     }
-    if (!l.failed && !l.any) say_nothing(f);
-    if (!late) return l.failed;
-    td_status_free(l.failed);
+    if (!failed && !l.any) say_nothing(f);
+    if (!late) return failed;
+    td_status_free(failed);
     return td_fail(TD_DEADLINE_EXCEEDED, "the output of %s had not ended within --timeout (%.9g s)",
                    f->args[0], (double)f->timeout_ns / TD_NS_PER_S);
 }

@@ -12,9 +12,6 @@
 #include "client/epochs.h"
 #include "lib/base/clock.h"
 
-#define RETRY_NS      (200 * TD_NS_PER_MS)
-#define LOST_AFTER_NS (30 * TD_NS_PER_S)
-
 struct follow {
     td_follow_fn *fn;
     void *arg;
@@ -75,14 +72,6 @@ static bool worth_another_round(struct follow *f, td_status failed) {
     return code == TD_UNAVAILABLE || code == TD_CODE_OK;
 }
 
-static td_status pause_before_retry(struct td_session *s) {
-    static const bool never = false;
-    td_status slept = td_loop_run_until(s->loop, &never, RETRY_NS);
-    if (td_status_code(slept) != TD_DEADLINE_EXCEEDED) return slept;
-    td_status_free(slept);
-    return TD_OK;
-}
-
 static td_status too_long(const char *job, int64_t timeout_ns) {
     return td_fail(TD_DEADLINE_EXCEEDED,
                    "job %s has not ended within --timeout (%.9g s); nothing was done to it", job,
@@ -109,13 +98,8 @@ td_status td_follow(struct td_session *s, const char *job, int64_t timeout_ns, t
             return too_long(job, timeout_ns);
         }
         if ((first && !f.heard) || !worth_another_round(&f, failed)) return failed;
-        if (td_mono_now().ns - heard.ns > LOST_AFTER_NS) return failed;
         first = false;
-        td_status_free(failed);
-        TD_TRY(pause_before_retry(s));
-        td_status lost = td_session_reopen(s);
-        if (lost && td_status_code(lost) != TD_UNAVAILABLE) return lost;
-        td_status_free(lost); // no address yet: the next round tries again
+        TD_TRY(td_session_reconnect(s, failed, heard));
     }
 }
 

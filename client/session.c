@@ -13,6 +13,9 @@
 #include "client/json.h"
 #include "lib/base/fsio.h"
 
+#define RETRY_NS      (200 * TD_NS_PER_MS)
+#define LOST_AFTER_NS (30 * TD_NS_PER_S)
+
 static td_status connect_channel(struct td_session *s) {
     TD_TRY(td_client_config_read(s->flags, &s->config));
     struct td_rpc_channel_options options = {
@@ -29,9 +32,18 @@ td_status td_session_open(struct td_session *s) {
     return connect_channel(s);
 }
 
-td_status td_session_reopen(struct td_session *s) {
+td_status td_session_reconnect(struct td_session *s, td_status take_failed, struct td_mono heard) {
+    static const bool never = false;
+    if (td_mono_now().ns - heard.ns > LOST_AFTER_NS) return take_failed;
+    td_status_free(take_failed);
+    td_status slept = td_loop_run_until(s->loop, &never, RETRY_NS);
+    if (td_status_code(slept) != TD_DEADLINE_EXCEEDED) return slept;
+    td_status_free(slept);
     td_rpc_channel_destroy(td_steal(s->channel));
-    return connect_channel(s);
+    td_status lost = connect_channel(s);
+    if (td_status_code(lost) != TD_UNAVAILABLE) return lost;
+    td_status_free(lost); // no address yet: the next round tries again
+    return TD_OK;
 }
 
 void td_session_close(struct td_session *s) {

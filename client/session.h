@@ -4,6 +4,7 @@
 // Session: the loop, the channel to the coordinator, and how errors look to people.
 
 #include "client/config.h"
+#include "lib/base/clock.h"
 #include "lib/rpc/client.h"
 #include "lib/rpc/loop.h"
 
@@ -16,8 +17,11 @@ struct td_session {
 
 // Reads the configuration and makes a channel (it connects with the first call).
 TD_MUST_USE td_status td_session_open(struct td_session *s);
-// Again, after the daemon went away: the address may have changed.
-TD_MUST_USE td_status td_session_reopen(struct td_session *s);
+// After a stream broke because the daemon went away, which jobs do not notice: waits a moment and
+// makes a new channel, as the address may have changed. Gives the failure back when nothing was
+// heard of the daemon for 30 s.
+TD_MUST_USE td_status td_session_reconnect(struct td_session *s, td_status take_failed,
+                                           struct td_mono heard);
 void td_session_close(struct td_session *s);
 
 // One unary call with the flags' timeout (30 s by default). out_response may be NULL.

@@ -3,8 +3,9 @@
 // A reader walks the streams of one attempt (rank by rank, out then err), sends what is durable,
 // one read of the disk thread at a time, and waits where it stands: for its own client (the queue
 // is full) or, following, for more bytes. It ends when the job has ended and everything is here; a
-// follower of "the newest attempt" goes on with the next one. When a node never delivers the rest
-// of an ended attempt, followers are let go settle_ns after the job's end.
+// follower of "the newest attempt" goes on with the next one, also when it was cut off and comes
+// back with the positions that it had reached. When a node never delivers the rest of an ended
+// attempt, followers are let go settle_ns after the job's end.
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -243,6 +244,20 @@ static td_status check(const Traind__V1__ReadLogsRequest *q) {
     if (q->offset && (q->rank < 0 || !(q->err_only || q->out_only))) {
         return td_shell_bad_field("offset", "only with one rank and one stream");
     }
+    if (q->n_positions && (q->attempt == 0 || !q->follow)) {
+        return td_shell_bad_field("positions", "only to follow an attempt by its number");
+    }
+    return TD_OK;
+}
+
+static td_status go_back_to(struct reader *r, const Traind__V1__ReadLogsRequest *q) {
+    for (size_t i = 0; i < q->n_positions; i++) {
+        const Traind__V1__LogPosition *p = q->positions[i];
+        if (p->rank >= r->n_streams / 2) {
+            return td_shell_bad_field("positions", "of ranks that the attempt has");
+        }
+        r->offsets[2 * p->rank + (p->err ? 1 : 0)] = p->offset;
+    }
     return TD_OK;
 }
 
@@ -266,7 +281,7 @@ static td_status start(struct td_coordinator *c, struct td_rpc_call *call,
     if (!r) return td_fail_oom();
     *r = (struct reader){.c = c,
                          .call = call,
-                         .newest = q->attempt == 0,
+                         .newest = q->attempt == 0 || q->later,
                          .rank = q->rank,
                          .out = !q->err_only,
                          .err = !q->out_only,
@@ -275,6 +290,7 @@ static td_status start(struct td_coordinator *c, struct td_rpc_call *call,
     memcpy(r->job, j->id, sizeof r->job);
     uint32_t number = q->attempt ? q->attempt : j->n_attempts;
     td_status s = number ? begin_attempt(r, td_job_attempt(j, number)) : TD_OK;
+    if (!s) s = go_back_to(r, q);
     if (s) {
         free_reader(r);
         return s;

@@ -6,11 +6,12 @@ import os
 import queue
 import signal
 import struct
+import subprocess
 
 import grpc
 import pytest
 
-from support import SPEC, below, until
+from support import BIN, SPEC, below, until
 
 SLOTS = 4
 
@@ -231,6 +232,37 @@ def test_segments_count_once_however_often_they_are_sent(coordinator):
     before = coordinator.job(job)
     coordinator.restart()
     assert coordinator.job(job) == before
+
+
+def test_follower_of_logs_misses_and_repeats_nothing_when_the_daemon_is_killed(coordinator, tmp_path):
+    node, job, attempt = run_one(coordinator, "trainer.devices=2", "restart.backoff=[0]")
+    for rank in (0, 1):
+        attempt.segment(3, rank, 0, b"out\n")
+        attempt.segment(4, rank, 0, b"err\n")
+    env = dict(coordinator.env, TRAIND_STATE_DIR=str(coordinator.state_dir))
+    shown = tmp_path / "shown"
+    lines = lambda: sorted(shown.read_bytes().splitlines())
+    with open(shown, "wb") as out, subprocess.Popen([BIN / "trainctl", "logs", job, "-f"], env=env, stdout=out) as follower:
+        try:
+            until("what is there is shown", lambda: len(lines()) == 4)
+            coordinator.restart()
+            node = attempt.node = FakeNode(coordinator, held=[node.m.AttemptHeld(id=attempt.id, alive=True, launcher_major=1)])
+            for rank in (0, 1):
+                attempt.segment(3, rank, 4, b"again\n")
+            attempt.end(outcome="failed", out=10, err=4, **{"class": "node_lost"})
+            attempt = node.attempt()
+            attempt.begin()
+            for rank in (0, 1):
+                attempt.segment(3, rank, 0, b"second\n")
+            attempt.end(out=7)
+            coordinator.finish(job)
+            assert follower.wait(30) == 0
+        finally:
+            follower.kill()
+    assert lines() == [b"[rank %d] %s" % (rank, word) for rank in (0, 1) for word in (b"again", b"err", b"out", b"second")]
+    position = [coordinator.cluster.stubs.log.LogPosition(rank=2)]
+    refused("INVALID_ARGUMENT", lambda: coordinator.logs(job, attempt=1, follow=True, positions=position), "positions")
+    refused("INVALID_ARGUMENT", lambda: coordinator.logs(job, follow=True, positions=position), "positions")
 
 
 def test_streamed_checkpoint_exists_when_all_its_files_are_here(coordinator):
