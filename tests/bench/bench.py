@@ -2,7 +2,8 @@
 
     python3 tests/bench/bench.py --build build [--rounds 3] [--only throughput-mlp,start] [--torch PYTHON]
 
-Parts, in order: throughput, lightning, contended, foretold, start, checkpoint, latency, idle, programs. `throughput` has parts of its own, such as throughput-gpt-bf16. Where the rival is
+Parts, in order: throughput, lightning, contended, foretold, start, checkpoint, latency, idle, programs. `throughput` and
+`foretold` have parts of their own, such as throughput-gpt-bf16. Where the rival is
 not installed its column says "no rival". Nothing here passes or fails: the exit status is 0 unless the
 bench itself breaks. All of it takes some 15 minutes on two quiet cores; figures of a machine that does
 anything else are worth little (column `others`).
