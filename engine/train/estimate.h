@@ -9,7 +9,7 @@
 // accelerator (docs/engine.md has the figures), so they tell of undisturbed cores: a prediction is
 // what the step takes when nobody else computes. What runs on the reference's loops takes far
 // longer than this says (the rank has a note about it). Collectives between ranks are not in it.
-// Thread: the training thread, for some 50 ms.
+// Thread: the training thread, for some 50 ms, or 150 where others compute.
 
 #include "engine/train/rank.h"
 
