@@ -206,6 +206,7 @@ static const struct td_accelerator_ops ops = {
     .measure = td_cpu_measure,
     .adopt_choices = cpu_adopt_choices,
     .foresee = td_cpu_foresee,
+    .skips = td_cpu_skips,
 };
 
 static const struct td_plugin_desc desc = {

@@ -154,12 +154,13 @@ TD_MUST_USE td_status td_room_want(struct td_room *r, size_t bytes);
 void td_room_finish(struct td_room *r);
 
 // ---- pretend.c ----------------------------------------------------------------------------------
-// The slots measure and foresee.
+// The slots measure, foresee and skips.
 TD_MUST_USE td_status td_cpu_measure(struct td_accelerator *a,
                                      const struct td_program *const *programs, size_t n,
                                      size_t *out_bytes);
 TD_MUST_USE td_status td_cpu_foresee(struct td_accelerator *a, const struct td_program *p,
                                      td_choice_fn *fn, void *arg);
+td_skips_fn td_cpu_skips;
 
 // ---- compile.c ----------------------------------------------------------------------------------
 TD_MUST_USE td_status td_cpu_compile(struct td_accelerator *a, const struct td_program *p,

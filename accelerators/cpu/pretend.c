@@ -1,7 +1,8 @@
-// Programs compiled to see what comes of it: how many bytes they take, and which kernels they
-// choose between. It is the compilation itself, in a twin of the accelerator whose room pretends
-// and whose packed weights and choices go away with it. Rejected: a model of what the kernels will
-// want, which would be wrong the first time that a kernel changes.
+// Programs compiled to see what comes of it: how many bytes they take, which kernels they choose
+// between; and graphs asked before, which nodes will not be run. It is the compilation itself, in a
+// twin of the accelerator whose room pretends and whose packed weights and choices go away with it.
+// Rejected: a model of what the kernels will want, which would be wrong the first time that a
+// kernel changes.
 
 #include "accelerators/cpu/cpu.h"
 #include "accelerators/cpu/tune.h"
@@ -84,4 +85,12 @@ td_status td_cpu_foresee(struct td_accelerator *a, const struct td_program *p, t
     td_cpu_release(exe);
     close_twin(&twin);
     return s;
+}
+
+// ---- skipped nodes ------------------------------------------------------------------------------
+bool td_cpu_skips(const struct td_graph *g, td_node n) {
+    const struct td_program p = {.graph = g};
+    struct td_bindings b;
+    pretend_bindings(&b);
+    return td_product_absorbs(&(struct td_product_site){&p, &b, NULL}, n);
 }

@@ -3,7 +3,7 @@
 // Under a mixed precision a program casts each parameter once, at its front, and products read the
 // cast. Here products look behind it: a weight that is packed anyway is packed from the parameter,
 // a bias is read in the parameter's type. A cast that nobody else reads is then not run at all
-// (td_product_absorbs), so that mixed precision costs no pass over the weights.
+// (td_product_absorbs) and has no room, so that mixed precision costs no pass over the weights.
 //
 // An activation's gradient behind a product (attrs.then) is the kernel that would run by itself,
 // over the product's result: no bits differ. Rejected, because slower: products in blocks of rows

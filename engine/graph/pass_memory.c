@@ -2,7 +2,8 @@
 //
 // 1. Liveness: a value lives from its node to its last reader; what a port reads lives to the end,
 //    because segments may be run one by one and outputs are looked at after each.
-// 2. Sharing: reshape always shares; an elementwise op, or one that works row by row, takes the
+// 2. Sharing: reshape always shares; a cast that the accelerator skips is where its operand is; an
+// elementwise op, or one that works row by row, takes the
 //    memory of an operand of the same bytes that dies there (list in traind/graph.h). Values that
 //    share are one block.
 // 3. Placing: blocks go into the arena one after another, each into the tightest gap between the
@@ -28,6 +29,7 @@ struct block {
 
 struct plan {
     const struct td_graph *g;
+    td_skips_fn *skips;    // NULL: every node is run
     td_value *home;        // by value: whose memory it uses (itself, if a block's own)
     td_node *death;        // by value; of the whole block where it is a home
     struct block *blocks;  // in order of birth
@@ -74,6 +76,10 @@ static bool may_lie_over(const struct td_node_info *node, td_value out) {
 // Lets output `out` of node n share memory where that is allowed.
 static void share(struct plan *p, td_node n, td_value out) {
     const struct td_node_info *node = &p->g->nodes[n];
+    if (p->skips && p->skips(p->g, n)) {
+        p->home[out] = node->inputs[0];
+        return;
+    }
     if (node->op == TD_OP_RESHAPE) {
         td_value home = p->home[node->inputs[0]];
         if (!td_graph_stable(p->g, home, n, p->death[out])) return;
@@ -198,8 +204,8 @@ static void write_placement(const struct plan *p, struct td_placement *out) {
     }
 }
 
-td_status td_pass_memory(const struct td_graph *g, struct td_placement **out_placement,
-                         size_t *out_arena_bytes) {
+td_status td_pass_memory(const struct td_graph *g, td_skips_fn *skips,
+                         struct td_placement **out_placement, size_t *out_arena_bytes) {
     size_t n = (size_t)g->n_values + 1;
     TD_AUTO_FREE td_value *home = td_calloc(n, sizeof *home);
     TD_AUTO_FREE td_node *death = td_calloc(n, sizeof *death);
@@ -210,7 +216,8 @@ td_status td_pass_memory(const struct td_graph *g, struct td_placement **out_pla
         free(out);
         return td_fail_oom();
     }
-    struct plan p = {.g = g, .home = home, .death = death, .blocks = blocks, .placed = placed};
+    struct plan p = {
+        .g = g, .skips = skips, .home = home, .death = death, .blocks = blocks, .placed = placed};
     find_deaths(&p);
     make_blocks(&p);
     *out_arena_bytes = place_best(&p);

@@ -56,9 +56,9 @@ TD_MUST_USE td_status td_pass_residual(struct td_graph *g);
 TD_MUST_USE td_status td_pass_schedule(struct td_graph *g);
 
 // pass_memory.c: places every node output in one arena. out_placement has td_graph_n_values + 1
-// rows and is the caller's to free.
-TD_MUST_USE td_status td_pass_memory(const struct td_graph *g, struct td_placement **out_placement,
-                                     size_t *out_arena_bytes);
+// rows and is the caller's to free. skips: the accelerator's, NULL: it has none.
+TD_MUST_USE td_status td_pass_memory(const struct td_graph *g, td_skips_fn *skips,
+                                     struct td_placement **out_placement, size_t *out_arena_bytes);
 
 // verify.c: every value is made before it is read, shapes still follow the rules, segments ascend,
 // written operands are state. INTERNAL names the node: a pass of ours is wrong.

@@ -381,6 +381,7 @@ static td_status compile_programs(struct td_rank *r, enum td_recompute level) {
         .optimizer = &r->optimizer,
         .recompute = level,
         .whole_logits_bytes = WHOLE_LOGITS_BYTES,
+        .skips = r->accel_ops->skips,
         .dump = c->dump ? td_dump_take : NULL,
         .dump_arg = c->dump,
     };

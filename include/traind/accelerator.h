@@ -138,6 +138,7 @@ struct td_accelerator_ops {
     // measuring, and without taking memory or writing to the cache. Strings die with the call.
     td_status (*foresee)(struct td_accelerator *a, const struct td_program *p, td_choice_fn *fn,
                          void *arg);
+    td_skips_fn *skips; // (optional)
 };
 
 #ifdef __cplusplus

@@ -323,11 +323,15 @@ struct td_program_key {
 // over its logits, norm and sum of add_layer_norm and add_rms_norm over x and r, dx of
 // layer_norm_grad and rms_norm_grad over x, dy and more, and reshape over anything. Kernels of
 // these ops must allow it. Inputs, state and scalars are never in the arena (and never aliased, but
-// by a reshape of them).
+// by a reshape of them, or by a cast that an accelerator skips).
 struct td_placement {
     size_t offset;  // in the rank's arena, 64-byte aligned; SIZE_MAX: not in the arena
     td_value alias; // the value whose memory this one shares (not itself an alias), else 0
 };
+
+// Of an accelerator: true of the cast of a state tensor that it will not make, because all that
+// read it read the tensor instead. Its place is the tensor's then.
+typedef bool td_skips_fn(const struct td_graph *g, td_node n);
 
 struct td_program {
     struct td_program_key key;

@@ -4,6 +4,8 @@
 // is table and head, whose logits are never whole, in fp32 and under a mixed precision. Gradients
 // are written and then added to, and batch norm's running statistics are compared, too. And what an
 // accelerator keeps of parameters from run to run: the bits are those of one that keeps nothing.
+// And casts that it skips, whose place is the parameter's: the bits are those of a plan with room
+// for them.
 
 #include "tests/conform/op_bench.h"
 #include "tests/unit/step_rig.h"
@@ -205,32 +207,72 @@ static void check_steady(struct subject *s, const struct step_case *c,
 }
 
 // Rows that fill blocks of packed weights, and rows that end in one.
+static const struct step_case packs[] = {
+    {.name = "mlp",
+     .module = &td_module_mlp,
+     .knobs = "{\"layers\":[32,64,80,5]}",
+     .field = {{.name = "x", .dtype = TD_F32, .sample_shape = {1, {32}}},
+               {.name = "y", .dtype = TD_I32, .n_classes = 5}},
+     .batch = 24},
+    {.name = "gpt",
+     .module = &td_module_gpt,
+     .knobs = "{\"n_layer\":1,\"n_head\":2,\"n_embd\":32}",
+     .field = {{.name = "x", .dtype = TD_I32, .sample_shape = {1, {7}}, .n_classes = 50},
+               {.name = "y", .dtype = TD_I32, .sample_shape = {1, {7}}, .n_classes = 50}},
+     .batch = 4}};
+
 static void cases_steady(struct subject *s) {
-    static const struct step_case cases[] = {
-        {.name = "mlp",
-         .module = &td_module_mlp,
-         .knobs = "{\"layers\":[32,64,80,5]}",
-         .field = {{.name = "x", .dtype = TD_F32, .sample_shape = {1, {32}}},
-                   {.name = "y", .dtype = TD_I32, .n_classes = 5}},
-         .batch = 24},
-        {.name = "gpt",
-         .module = &td_module_gpt,
-         .knobs = "{\"n_layer\":1,\"n_head\":2,\"n_embd\":32}",
-         .field = {{.name = "x", .dtype = TD_I32, .sample_shape = {1, {7}}, .n_classes = 50},
-                   {.name = "y", .dtype = TD_I32, .sample_shape = {1, {7}}, .n_classes = 50}},
-         .batch = 4}};
     const struct td_plugin_desc *const precisions[] = {NULL, &td_precision_bf16_mixed,
                                                        &td_precision_bf16_true};
     for (size_t i = 0; i < TD_COUNTOF(optimizers) * TD_COUNTOF(precisions); i++) {
-        for (size_t c = 0; c < TD_COUNTOF(cases); c++) {
-            check_steady(s, &cases[c], &optimizers[i / TD_COUNTOF(precisions)],
+        for (size_t c = 0; c < TD_COUNTOF(packs); c++) {
+            check_steady(s, &packs[c], &optimizers[i / TD_COUNTOF(precisions)],
                          precisions[i % TD_COUNTOF(precisions)]);
         }
     }
 }
 
-static const struct suite suites[] = {
-    {"steps", cases_nets}, {"heads", cases_heads}, {"steady", cases_steady}};
+static bool skips_nothing(const struct td_graph *g, td_node n) {
+    (void)g, (void)n;
+    return false;
+}
+
+static void check_skips(struct subject *s, const struct step_case *c,
+                        const struct td_plugin_desc *precision, bool less) {
+    static struct result got[2];
+    size_t arena[2];
+    for (int i = 0; i < 2; i++) {
+        struct rig r;
+        rig_open_on(&r, s->ops, 2);
+        struct td_compile_options o = step_options(c, &optimizers[0]);
+        step_set_precision(&o, precision);
+        o.skips = i ? skips_nothing : s->ops->skips;
+        rig_add(&r, &o);
+        rig_add(&r, &o);
+        o.key = rig_key(TD_MODE_EVAL, c->batch, false);
+        rig_add(&r, &o);
+        arena[i] = r.program[0].compiled->program.arena_bytes;
+        rig_place(&r);
+        run_steady(&r, c, true, &got[i]);
+        rig_close(&r);
+    }
+    assert_true(less ? arena[0] < arena[1] : arena[0] == arena[1]);
+    assert_int_equal(got[0].n, got[1].n);
+    assert_memory_equal(got[0].x, got[1].x, got[0].n * sizeof *got[0].x);
+    s->n_cases++;
+}
+
+static void cases_skips(struct subject *s) {
+    for (size_t i = 0; i < TD_COUNTOF(packs); i++) {
+        check_skips(s, &packs[i], &td_precision_bf16_mixed, s->ops->skips != NULL);
+        check_skips(s, &packs[i], NULL, false);
+    }
+}
+
+static const struct suite suites[] = {{"steps", cases_nets},
+                                      {"heads", cases_heads},
+                                      {"steady", cases_steady},
+                                      {"skips", cases_skips}};
 
 int main(int argc, char **argv) {
     (void)argc;

@@ -288,7 +288,7 @@ static inline void run_on(const struct td_accelerator_ops *ops, const struct op_
     assert_ok(td_graph_verify(b.g));
     struct td_compiled *compiled = td_calloc(1, sizeof *compiled);
     compiled->graph = b.g;
-    assert_ok(td_pass_memory(b.g, &compiled->placement, &compiled->program.arena_bytes));
+    assert_ok(td_pass_memory(b.g, NULL, &compiled->placement, &compiled->program.arena_bytes));
     compiled->program.graph = b.g;
     compiled->program.placement = compiled->placement;
     snprintf(compiled->program.key.step, sizeof compiled->program.key.step, "op");

@@ -152,7 +152,8 @@ def test_curve_of_losses_is_that_of_fp32(tmp_path, precision, model, optimizer):
 
 
 def test_weights_that_are_not_cast_are_no_anomaly_when_their_memory_is_used_again(tmp_path):
-    seen, unseen = (curve_of(tmp_path, "bf16-mixed", "gpt", None, 8, 64, detect_anomaly=looks) for looks in (True, False))
+    seen, unseen = (curve_of(tmp_path, "bf16-mixed", "gpt", None, 8, 64, detect_anomaly=looks)
+                    for looks in (True, False))
     assert len(seen) == 8 and seen == unseen
 
 

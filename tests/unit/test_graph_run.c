@@ -131,7 +131,7 @@ static void test_fusing_keeps_the_bits_when_run_on_the_reference(void **state) {
     assert_ok(rig_record_mlp(&m, c->graph, BATCH));
     struct td_autodiff_options ad = {.accumulate = true, .windowed = true};
     assert_ok(td_pass_autodiff(c->graph, &ad));
-    assert_ok(td_pass_memory(c->graph, &c->placement, &c->program.arena_bytes));
+    assert_ok(td_pass_memory(c->graph, NULL, &c->placement, &c->program.arena_bytes));
     c->program.key = o.key;
     c->program.graph = c->graph;
     c->program.placement = c->placement;

@@ -61,7 +61,7 @@ static void compile(struct rig *r, struct block *b, bool joins) {
     assert_ok(td_pass_autodiff(c->graph, &autodiff));
     if (joins) assert_ok(td_pass_residual(c->graph));
     assert_ok(td_graph_verify(c->graph));
-    assert_ok(td_pass_memory(c->graph, &c->placement, &c->program.arena_bytes));
+    assert_ok(td_pass_memory(c->graph, NULL, &c->placement, &c->program.arena_bytes));
     c->program.placement = c->placement;
 }
 

@@ -85,7 +85,7 @@ static void test_node_stays_in_its_segment_when_it_is_read_in_the_next(void **st
 static size_t arena_bytes(void) {
     struct td_placement *placement;
     size_t bytes;
-    assert_ok(td_pass_memory(graph, &placement, &bytes));
+    assert_ok(td_pass_memory(graph, NULL, &placement, &bytes));
     free(placement);
     return bytes;
 }

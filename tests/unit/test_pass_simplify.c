@@ -39,7 +39,7 @@ static struct td_graph *compile(struct rig *r, const struct images *m, bool simp
     assert_ok(record(m, c->graph));
     if (simplifies) assert_ok(td_pass_simplify(c->graph));
     assert_ok(td_graph_verify(c->graph));
-    assert_ok(td_pass_memory(c->graph, &c->placement, &c->program.arena_bytes));
+    assert_ok(td_pass_memory(c->graph, NULL, &c->placement, &c->program.arena_bytes));
     c->program.placement = c->placement;
     return c->graph;
 }
