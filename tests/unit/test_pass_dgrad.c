@@ -56,7 +56,7 @@ static struct td_graph *compile(struct rig *r, struct net *n, bool joins) {
     assert_ok(td_pass_fuse(c->graph));
     if (joins) assert_ok(td_pass_dgrad(c->graph));
     assert_ok(td_graph_verify(c->graph));
-    assert_ok(td_pass_memory(c->graph, &c->placement, &c->program.arena_bytes));
+    assert_ok(td_pass_memory(c->graph, NULL, &c->placement, &c->program.arena_bytes));
     c->program.placement = c->placement;
     return c->graph;
 }
