@@ -7,7 +7,7 @@
 //
 // td_rank_create builds the object graph in one visible order, the table `building` in rank.c;
 // td_rank_destroy takes it down in reverse, from any point that building reached. Members are read
-// by the loop and by tests, written by rank.c alone. Thread: the training thread.
+// by the loop and by tests, written by rank.c and rank_step.c. Thread: the training thread.
 
 #include "engine/train/checkpoint.h"
 #include "engine/train/control.h"
@@ -101,8 +101,8 @@ struct td_program_key td_rank_eval_key(int64_t n);
 struct td_program_key td_rank_predict_key(int64_t n);
 // The predict stage continues a prompt instead of going through data.
 bool td_rank_generates(const struct td_rank *r);
-// Runs a program, with the strategy's hooks around its segments. Outputs are in r->outputs, named
-// by the graph; they are there when it returns.
+// rank_step.c. Runs a program, with the strategy's hooks around its segments. Outputs are in
+// r->outputs, named by the graph; they are there when it returns.
 TD_MUST_USE td_status td_rank_step(struct td_rank *r, enum td_strategy_step kind,
                                    const struct td_program_key *key, const void *const *inputs,
                                    const struct td_graph **out_graph);
