@@ -101,6 +101,22 @@ static td_status join_group(struct td_rank *r) {
     return TD_OK;
 }
 
+// A strategy may see its place otherwise than the launcher did, but then ranks would not meet.
+static td_status check_facts(const struct td_rank *r, const struct td_strategy_config *c) {
+    const struct td_strategy_facts *f = &r->facts;
+    bool agrees = f->world_size == c->world_size && f->global_rank == c->global_rank &&
+                  f->local_rank == c->local_rank && f->node_rank == c->node_rank &&
+                  f->is_global_zero == (c->global_rank == 0);
+    bool has_device = f->root_device >= 0 && f->root_device < r->accel_facts.n_devices;
+    if (agrees && has_device) return TD_OK;
+    return td_fail(TD_FAILED_PRECONDITION,
+                   "strategy '%s' takes itself for rank %d of %d (local %d, node %d) on device %d; "
+                   "it is rank %d of %d (local %d, node %d), and '%s' has %d devices",
+                   r->strategy_name, f->global_rank, f->world_size, f->local_rank, f->node_rank,
+                   f->root_device, c->global_rank, c->world_size, c->local_rank, c->node_rank,
+                   r->accel_name, r->accel_facts.n_devices);
+}
+
 static td_status open_strategy(struct td_rank *r) {
     const struct td_train_config *c = r->config;
     const void *ops;
@@ -123,7 +139,8 @@ static td_status open_strategy(struct td_rank *r) {
     };
     TD_TRY(r->strategy_ops->open(&config, &r->strategy));
     r->facts.struct_bytes = sizeof r->facts;
-    return r->strategy_ops->environment(r->strategy, &r->facts);
+    TD_TRY(r->strategy_ops->environment(r->strategy, &r->facts));
+    return check_facts(r, &config);
 }
 
 // Precision flags of the job spec -> plugins.

@@ -232,6 +232,23 @@ static void test_slots_are_called_in_the_documented_order(void **state) {
                         "eval_start eval_end train_end teardown close ");
 }
 
+static td_status lost_environment(struct td_strategy *s, struct td_strategy_facts *f) {
+    TD_TRY(base()->environment(s, f));
+    f->root_device = 1; // reference has one
+    return TD_OK;
+}
+
+static void test_strategy_is_refused_when_it_mistakes_its_place(void **state) {
+    struct run r;
+    struct td_train_result result;
+    make_spy();
+    spy_ops.environment = lost_environment;
+    prepare(&r, "spy", *state);
+    assert_fails(td_train(&r.config, &r.io, &r.events, &result), TD_FAILED_PRECONDITION,
+                 "strategy 'spy' takes itself for rank 0 of 1 (local 0, node 0) on device 1");
+    dispose(&r);
+}
+
 static void test_segments_one_by_one_give_the_bits_of_the_fused_step(void **state) {
     static const char *const strategies[] = {"single_device", "spy"};
     float weights[2][32];
@@ -323,6 +340,7 @@ int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, td_test_scratch_make, td_test_scratch_remove)
     const struct CMUnitTest tests[] = {
         CASE(test_slots_are_called_in_the_documented_order),
+        CASE(test_strategy_is_refused_when_it_mistakes_its_place),
         CASE(test_segments_one_by_one_give_the_bits_of_the_fused_step),
         CASE(test_parameter_is_named_when_the_loss_does_not_reach_it),
         CASE(test_rank_is_taken_down_when_memory_is_out_anywhere),
