@@ -42,6 +42,7 @@ struct td_plan_entry { // cached result
     char *json;
     uint64_t memory_bytes, shared_bytes;
     uint32_t total_steps;
+    bool recomputes_all; // there is nothing left to keep less of
 };
 
 struct td_plan_ask { // on its way; one per spec and graph

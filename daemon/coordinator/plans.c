@@ -45,6 +45,7 @@ static td_status read_entry(const char *digest, const char *json, struct td_plan
     int64_t steps = td_json_int(td_json_get(v, "total_steps"), 0);
     e->shared_bytes = shared > 0 ? (uint64_t)shared : 0;
     e->total_steps = steps > 0 && steps <= UINT32_MAX ? (uint32_t)steps : 0;
+    e->recomputes_all = strcmp(td_json_string(td_json_get(v, "recompute"), ""), "full") == 0;
     *out = e;
     return TD_OK;
 }

@@ -279,9 +279,10 @@ static bool too_large(struct td_core *core, struct td_job *j) {
     char why[320];
     snprintf(why, sizeof why,
              "UNSATISFIABLE: %u %s %" PRIu64 " MiB, the largest known node has %" PRIu64
-             " MiB; lower trainer.devices, data.batch_size or the model's sizes, set "
-             "trainer.recompute: full, or add a node with more",
-             j->n_ranks, j->n_ranks == 1 ? "rank needs" : "ranks need", needed >> 20, most >> 20);
+             " MiB; lower trainer.devices, data.batch_size or the model's sizes, %sor add a node "
+             "with more",
+             j->n_ranks, j->n_ranks == 1 ? "rank needs" : "ranks need", needed >> 20, most >> 20,
+             p->recomputes_all ? "" : "set trainer.recompute: full, ");
     td_core_fail_job(core, j, TD_CLASS_OUT_OF_MEMORY, TD_FAILED_PRECONDITION, why);
     td_reason_set(&j->reason, "UNSATISFIABLE", "%s", why);
     return true;

@@ -435,7 +435,10 @@ static td_status record_programs(struct td_rank *r) {
         TD_TRY(compile_programs(r, r->recompute));
         if (r->recompute == first) TD_TRY(settle_state(r));
         TD_TRY(td_sizes_fit(r, &fits));
-        if (fits || r->recompute == last) return fits ? TD_OK : td_sizes_refuse(r);
+        if (fits) return TD_OK;
+        if (r->recompute < last) continue;
+        // What the machine has is the scheduler's to judge; a rank only keeps less because of it.
+        return r->config->memory_bytes ? td_sizes_refuse(r) : TD_OK;
     }
 }
 

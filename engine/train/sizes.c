@@ -98,8 +98,6 @@ td_status td_sizes_fit(const struct td_rank *r, bool *out_fits) {
     TD_TRY(measure_memory(r, &s));
     if (own) TD_TRY(measure_scratch(r, &s.scratch_bytes));
     *out_fits = needed(r, &s) <= limit;
-    // What the machine has is the scheduler's to judge; a rank only keeps less because of it.
-    if (!own && r->recompute == TD_RECOMPUTE_FULL) *out_fits = true;
     return TD_OK;
 }
 

@@ -109,13 +109,15 @@ def test_job_that_can_never_fit_is_refused_with_numbers(daemon, overrides, numbe
     assert b"UNSATISFIABLE" in details and b"needed_slots" in details
 
 
-def test_job_without_the_memory_fails_with_numbers_before_it_starts(daemon):
-    job = daemon.submit(SPEC.replace("[16, 32, 4]", "[16, 1000000, 1000000, 4]"))
+@pytest.mark.parametrize("recompute", ["auto", "none"])
+def test_job_without_the_memory_fails_with_numbers_before_it_starts(daemon, recompute):
+    job = daemon.submit(SPEC.replace("[16, 32, 4]", "[16, 1000000, 1000000, 4]"), f"trainer.recompute={recompute}")
     failed = daemon.wait_state(job, "FAILED", deadline_s=30)
     assert failed.attempt == 0 and failed.reason.code == "UNSATISFIABLE"
     needed, has = map(int, re.findall(r"(\d+) MiB", failed.failure.message))
     assert needed > 4 * 4e12 / 2**20 > has, "weights, gradients and two moments"
-    assert "trainer.recompute: full" in failed.failure.message
+    # auto has gone there already
+    assert ("trainer.recompute: full" in failed.failure.message) == (recompute == "none")
 
 
 def test_never_more_ranks_than_slots(daemon):
