@@ -9,6 +9,7 @@ struct block {
     enum td_dtype dtype;
     enum td_op norm;
     bool peek; // something else reads the first sum before its norm does
+    bool post; // two sums read what comes back from a norm
 };
 
 static td_status norm_of(const struct block *b, struct td_graph *g, const char *name, td_value x,
@@ -25,7 +26,20 @@ static td_status norm_of(const struct block *b, struct td_graph *g, const char *
     return td_graph_op(g, b->norm, in, b->norm == TD_OP_LAYER_NORM ? 3 : 2, &eps, out);
 }
 
-// h = x + place, h += silu(norm(h)), twice, and the loss of a norm of it.
+// h += silu(norm(h)), or, with y = silu(h): norm(h + y) + h y.
+static td_status add_block(const struct block *b, struct td_graph *g, const char *name,
+                           td_value *h) {
+    td_value y = *h, product, normed;
+    if (!b->post) TD_TRY(norm_of(b, g, name, y, &y));
+    TD_TRY(td_graph_op(g, TD_OP_SILU, &y, 1, NULL, &y));
+    if (!b->post) return td_graph_op(g, TD_OP_ADD, (td_value[]){*h, y}, 2, NULL, h);
+    TD_TRY(td_graph_op(g, TD_OP_ADD, (td_value[]){*h, y}, 2, NULL, &normed));
+    TD_TRY(norm_of(b, g, name, normed, &normed));
+    TD_TRY(td_graph_op(g, TD_OP_MUL, (td_value[]){*h, y}, 2, NULL, &product));
+    return td_graph_op(g, TD_OP_ADD, (td_value[]){normed, product}, 2, NULL, h);
+}
+
+// h = x + place, a block, twice, and the loss of a norm of it.
 static td_status record(void *arg, struct td_graph *g, int64_t batch) {
     const struct block *b = arg;
     const struct td_shape stream = rig_shape(3, batch, T, C), place = rig_shape(2, T, C, 0);
@@ -35,9 +49,7 @@ static td_status record(void *arg, struct td_graph *g, int64_t batch) {
     TD_TRY(td_graph_param(g, "place", b->dtype, &place, zero, &in[1]));
     TD_TRY(td_graph_op(g, TD_OP_ADD, in, 2, NULL, &h));
     for (int i = 0; i < 2; i++) {
-        TD_TRY(norm_of(b, g, i ? "second" : "first", h, &y));
-        TD_TRY(td_graph_op(g, TD_OP_SILU, &y, 1, NULL, &y));
-        TD_TRY(td_graph_op(g, TD_OP_ADD, (td_value[]){h, y}, 2, NULL, &h));
+        TD_TRY(add_block(b, g, i ? "second" : "first", &h));
         if (i || !b->peek) continue;
         TD_TRY(td_graph_op(g, TD_OP_MEAN, &h, 1, NULL, &peeked));
         TD_TRY(td_graph_output(g, "peeked", peeked, TD_OUTPUT_MEAN));
@@ -100,8 +112,10 @@ static struct outcome run(struct block *b, bool joins) {
 static void test_steps_have_the_same_bits_when_sums_and_norms_are_joined(void **state) {
     (void)state;
     static const enum td_dtype types[] = {TD_F32, TD_F64, TD_BF16, TD_F16};
-    for (size_t i = 0; i < 2 * TD_COUNTOF(types); i++) {
-        struct block b = {types[i / 2], i % 2 ? TD_OP_RMS_NORM : TD_OP_LAYER_NORM, false};
+    for (size_t i = 0; i < 4 * TD_COUNTOF(types); i++) {
+        struct block b = {.dtype = types[i / 4],
+                          .norm = i % 2 ? TD_OP_RMS_NORM : TD_OP_LAYER_NORM,
+                          .post = i & 2};
         struct outcome apart = run(&b, false), joined = run(&b, true);
         assert_true(isfinite(apart.loss) && apart.loss == joined.loss && apart.loss != 0);
         assert_int_equal(apart.bytes, joined.bytes);
@@ -112,7 +126,7 @@ static void test_steps_have_the_same_bits_when_sums_and_norms_are_joined(void **
 static void test_every_sum_of_the_stream_is_joined_when_a_norm_reads_it_first(void **state) {
     (void)state;
     for (int rms = 0; rms < 2; rms++) {
-        struct block b = {TD_F32, rms ? TD_OP_RMS_NORM : TD_OP_LAYER_NORM, false};
+        struct block b = {.dtype = TD_F32, .norm = rms ? TD_OP_RMS_NORM : TD_OP_LAYER_NORM};
         struct rig r;
         rig_open(&r);
         compile(&r, &b, true);
@@ -128,7 +142,7 @@ static void test_every_sum_of_the_stream_is_joined_when_a_norm_reads_it_first(vo
 
 static void test_sum_stays_apart_when_something_else_reads_it_first(void **state) {
     (void)state;
-    struct block b = {TD_F32, TD_OP_LAYER_NORM, true};
+    struct block b = {.dtype = TD_F32, .norm = TD_OP_LAYER_NORM, .peek = true};
     struct rig r;
     rig_open(&r);
     compile(&r, &b, true);
