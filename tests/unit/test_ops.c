@@ -20,6 +20,10 @@ struct known {
     } out[TD_MAX_OUT]; // n 0: not looked at
 };
 
+static bool is_label(const struct known *k, uint32_t i) {
+    return k->op == TD_OP_SOFTMAX_CE && i == 1;
+}
+
 static td_status record_known(void *arg, struct td_graph *g, int64_t batch) {
     const struct known *k = arg;
     td_value in[OPERANDS], out[TD_MAX_OUT], end;
@@ -28,7 +32,8 @@ static td_status record_known(void *arg, struct td_graph *g, int64_t batch) {
     for (uint32_t i = 0; i < k->n_in; i++) {
         char name[16];
         snprintf(name, sizeof name, "p%u", i);
-        TD_TRY(td_graph_param(g, name, TD_F64, &k->in[i].shape, zero, &in[i]));
+        TD_TRY(is_label(k, i) ? td_graph_input(g, name, TD_I32, &k->in[i].shape, &in[i])
+                              : td_graph_param(g, name, TD_F64, &k->in[i].shape, zero, &in[i]));
     }
     TD_TRY(td_graph_op(g, k->op, in, k->n_in, &k->attrs, out));
     // Keeps all outputs alive to the end, as an output of the step does.
@@ -73,7 +78,8 @@ static void compare(void *arg, td_node n) {
     }
 }
 
-static void run_known(const struct known *k) {
+// check: looks at what the op has written besides; NULL: nothing.
+static void run_known(const struct known *k, void (*check)(struct rig *r)) {
     struct rig r;
     struct known copy = *k;
     struct td_compile_options o = {
@@ -81,16 +87,22 @@ static void run_known(const struct known *k) {
     rig_open(&r);
     rig_add(&r, &o);
     rig_place(&r);
+    int32_t label[MOST];
+    for (int i = 0; i < MOST; i++) {
+        label[i] = (int32_t)k->in[1].x[i];
+    }
     for (uint32_t i = 0; i < k->n_in; i++) {
         char name[16];
+        if (is_label(k, i)) continue;
         snprintf(name, sizeof name, "p%u", i);
         memcpy(rig_named(&r, name), k->in[i].x,
                (size_t)td_shape_elems(&k->in[i].shape) * sizeof(double));
     }
     struct watch w = {&r, k, false};
     td_reference_trace(r.program[0].exe, compare, &w);
-    rig_run(&r, 0, TD_SEGS_ALL, NULL);
+    rig_run(&r, 0, TD_SEGS_ALL, (const void *const[]){label});
     assert_true(w.seen);
+    if (check) check(&r);
     rig_close(&r);
 }
 
@@ -228,6 +240,70 @@ static const struct known norms[] = {
      {{4, {0, 3, 2, 5}}}},
 };
 
+// Losses and gradients are those of torch.nn.functional.cross_entropy.
+static const struct known classes[] = {
+    {"cross entropy",
+     TD_OP_SOFTMAX_CE,
+     2,
+     {{{2, {3, 4}}, {1, 2, -1, 0.5, 0, 0.5, 3, -2, -1, 1, 0, 2}}, {S1(3), {2, 0, 3}}},
+     {0},
+     {{1, {2.355059943}},
+      {12,
+       {0.074735939, 0.203153346, -0.323218924, 0.045329639, -0.318757939, 0.024030762, 0.292754612,
+        0.001972565, 0.010686201, 0.078960939, 0.029048106, -0.118695247}}}},
+    {"cross entropy with weights",
+     TD_OP_SOFTMAX_CE,
+     3,
+     {{{2, {3, 4}}, {1, 2, -1, 0.5, 0, 0.5, 3, -2, -1, 1, 0, 2}},
+      {S1(3), {2, 0, 3}},
+      {S1(4), {0.5, 2, 1, 1.5}}},
+     {0},
+     {{1, {1.906790187}},
+      {12,
+       {0.074735939, 0.203153346, -0.323218924, 0.045329639, -0.15937897, 0.012015381, 0.146377306,
+        0.000986283, 0.016029302, 0.118441409, 0.043572159, -0.17804287}}}},
+    {"smoothed cross entropy",
+     TD_OP_SOFTMAX_CE,
+     2,
+     {{{2, {3, 4}}, {1, 2, -1, 0.5, 0, 0.5, 3, -2, -1, 1, 0, 2}}, {S1(3), {2, 0, 3}}},
+     {.label_smoothing = 0.2},
+     {{1, {2.321726610}},
+      {12,
+       {0.058069273, 0.186486679, -0.273218924, 0.028662972, -0.268757939, 0.007364095, 0.276087946,
+        -0.014694102, -0.005980466, 0.062294273, 0.01238144, -0.068695247}}}},
+    {"smoothed cross entropy with weights",
+     TD_OP_SOFTMAX_CE,
+     3,
+     {{{2, {3, 4}}, {1, 2, -1, 0.5, 0, 0.5, 3, -2, -1, 1, 0, 2}},
+      {S1(3), {2, 0, 3}},
+      {S1(4), {0.5, 2, 1, 1.5}}},
+     {.label_smoothing = 0.2},
+     {{1, {2.035030469}},
+      {12,
+       {0.070139403, 0.17997768, -0.272713203, 0.022596121, -0.132192661, -0.017713338, 0.173623831,
+        -0.023717833, 0.007161658, 0.081160029, 0.025453087, -0.113774774}}}},
+    {"the same, and a label is ignored",
+     TD_OP_SOFTMAX_CE,
+     3,
+     {{{2, {3, 4}}, {1, 2, -1, 0.5, 0, 0.5, 3, -2, -1, 1, 0, 2}},
+      {S1(3), {2, 0, 3}},
+      {S1(4), {0.5, 2, 1, 1.5}}},
+     {.label_smoothing = 0.2, .ignores = true, .ignore_index = 0},
+     {{1, {1.648286422}},
+      {12,
+       {0.084167284, 0.215973216, -0.327255844, 0.027115345, 0, 0, 0, 0, 0.00859399, 0.097392034,
+        0.030543705, -0.136529729}}}},
+    {"cross entropy, and the last label is ignored",
+     TD_OP_SOFTMAX_CE,
+     2,
+     {{{2, {3, 4}}, {1, 2, -1, 0.5, 0, 0.5, 3, -2, -1, 1, 0, 2}}, {S1(3), {2, 0, 3}}},
+     {.ignores = true, .ignore_index = 3},
+     {{1, {3.312495065}},
+      {12,
+       {0.112103909, 0.304730019, -0.484828386, 0.067994458, -0.478136909, 0.036046143, 0.439131919,
+        0.002958848, 0, 0, 0, 0}}}},
+};
+
 static const struct known windows[] = {
     {"conv2d",
      TD_OP_CONV2D,
@@ -316,8 +392,31 @@ static const struct known attentions[] = {
 
 static void run_all(const struct known *k, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        run_known(&k[i]);
+        run_known(&k[i], NULL);
     }
+}
+
+static void check_statistics(struct rig *r) {
+    const double *mean = rig_named(r, "p3"), *var = rig_named(r, "p4");
+    assert_true(mean[0] == 1.5 && mean[1] == 1);
+    assert_true(var[0] == 2.5 && var[1] == 1.75);
+}
+
+// The variance that is kept is the one without bias.
+static void test_running_statistics_are_torchs_when_known(void **state) {
+    (void)state;
+    static const struct known k = {
+        "batch_norm",
+        TD_OP_BATCH_NORM,
+        5,
+        {{S2(3, 2), {1, 2, 3, 6, 5, 4}},
+         {S1(2), {1, 1}},
+         {S1(2), {0, 0}},
+         {S1(2), {1, 0}},
+         {S1(2), {2, 1}}},
+        {.momentum = 0.25},
+        {{6, {-1.224744871, -1.224744871, 0, 1.224744871, 1.224744871, 0}}}};
+    run_known(&k, check_statistics);
 }
 
 #define FAMILY(table, name)                                                                        \
@@ -328,6 +427,7 @@ static void run_all(const struct known *k, size_t n) {
 FAMILY(functions, test_functions_give_their_values_when_known)
 FAMILY(rearranged, test_rearrangements_give_their_values_when_known)
 FAMILY(norms, test_norms_give_their_values_when_known)
+FAMILY(classes, test_losses_of_classes_are_torchs_when_weighted_smoothed_ignored)
 FAMILY(windows, test_windows_give_their_values_when_known)
 FAMILY(attentions, test_attention_gives_its_values_when_known)
 
@@ -336,6 +436,8 @@ int main(void) {
         cmocka_unit_test(test_functions_give_their_values_when_known),
         cmocka_unit_test(test_rearrangements_give_their_values_when_known),
         cmocka_unit_test(test_norms_give_their_values_when_known),
+        cmocka_unit_test(test_losses_of_classes_are_torchs_when_weighted_smoothed_ignored),
+        cmocka_unit_test(test_running_statistics_are_torchs_when_known),
         cmocka_unit_test(test_windows_give_their_values_when_known),
         cmocka_unit_test(test_attention_gives_its_values_when_known),
     };
