@@ -9,6 +9,7 @@ struct images {
     bool twice;          // something else reads the pixels as f32, through their view
     double constant;     // of the fill that is cast
     enum td_dtype dtype; // of the cast
+    bool detour;         // both come there through bf16, which is narrower
 };
 
 // out = cast(view(pixels / 255)) * cast(constant), as a result that is read back.
@@ -17,14 +18,17 @@ static td_status record(const struct images *m, struct td_graph *g) {
     const struct td_attrs pixels = {.dtype = TD_F32, .scale = 1.0 / 255};
     const struct td_attrs flat = {.shape = rig_shape(2, B, SIDE * SIDE, 0)};
     const struct td_attrs fill = {.dtype = TD_F32, .shape = flat.shape, .scale = m->constant};
-    const struct td_attrs half = {.dtype = m->dtype};
+    const struct td_attrs half = {.dtype = m->dtype}, narrow = {.dtype = TD_BF16};
     td_value x, c, y;
     TD_TRY(td_graph_input(g, "x", TD_U8, &images, &x));
     TD_TRY(td_graph_op(g, TD_OP_CAST, &x, 1, &pixels, &x));
     TD_TRY(td_graph_op(g, TD_OP_RESHAPE, &x, 1, &flat, &x));
     TD_TRY(td_graph_op(g, TD_OP_FILL, NULL, 0, &fill, &c));
+    y = x;
+    if (m->detour) TD_TRY(td_graph_op(g, TD_OP_CAST, &c, 1, &narrow, &c));
+    if (m->detour) TD_TRY(td_graph_op(g, TD_OP_CAST, &y, 1, &narrow, &y));
     TD_TRY(td_graph_op(g, TD_OP_CAST, &c, 1, &half, &c));
-    TD_TRY(td_graph_op(g, TD_OP_CAST, &x, 1, &half, &y));
+    TD_TRY(td_graph_op(g, TD_OP_CAST, &y, 1, &half, &y));
     TD_TRY(td_graph_op(g, TD_OP_MUL, (td_value[]){y, c}, 2, NULL, &y));
     TD_TRY(td_graph_result(g, "y", y));
     return m->twice ? td_graph_result(g, "x", x) : TD_OK;
@@ -71,8 +75,9 @@ static void test_pixels_and_constants_keep_their_bits_when_cast_at_once(void **s
     (void)state;
     static const double constants[] = {1.0 / 49, 0.1, -3, 1 + 1.0 / 256 + 1e-12};
     float apart[B * SIDE * SIDE], joined[B * SIDE * SIDE];
-    for (size_t i = 0; i < 2 * TD_COUNTOF(constants); i++) {
-        const struct images m = {false, constants[i / 2], i % 2 ? TD_F16 : TD_BF16};
+    for (size_t i = 0; i < 4 * TD_COUNTOF(constants); i++) {
+        const struct images m = {
+            .constant = constants[i / 4], .dtype = i % 2 ? TD_F16 : TD_BF16, .detour = i & 2};
         run(&m, false, apart);
         run(&m, true, joined);
         assert_true(apart[255] != 0);
