@@ -17,7 +17,7 @@ static bool read_or_refuse(td_status s) {
 }
 
 static void try_dims(const char *path, int n_dims) {
-    struct td_idx_file f = {.n_dims = 0};
+    struct td_idx_file f = {.body_bytes = 0};
     snprintf(f.path, sizeof f.path, "%s", path);
     if (!read_or_refuse(td_idx_read_header(&f, n_dims))) return;
     uint64_t product = 1;
