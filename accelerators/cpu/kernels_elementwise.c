@@ -300,6 +300,20 @@ static td_status run_fill(const struct td_kernel *k, const struct td_run *r) {
     return TD_OK;
 }
 
+static td_status run_constant(const struct td_kernel *k, const struct td_run *r) {
+    float row[CHUNK];
+    for (int64_t at = 0; at < k->elems; at += CHUNK) {
+        int64_t n = TD_MIN((int64_t)CHUNK, k->elems - at);
+        for (int64_t i = 0; i < n; i++) {
+            row[i] = (float)k->attrs.values[at + i];
+        }
+        td_cpu_narrow(k->out_dtype[0], row, n,
+                      (char *)td_operand_at(&k->out[0], r) +
+                          at * (int64_t)td_dtype_bytes(k->out_dtype[0]));
+    }
+    return TD_OK;
+}
+
 static td_status run_reshape(const struct td_kernel *k, const struct td_run *r) {
     const void *x = td_operand_at(&k->in[0], r);
     void *y = td_operand_at(&k->out[0], r);
@@ -315,11 +329,11 @@ static bool types_fit(const struct td_kernel *k) {
         return (k->in_dtype[0] == TD_U8 || td_cpu_is_narrow(k->in_dtype[0])) &&
                td_cpu_is_narrow(k->out_dtype[0]);
     }
-    bool factor = k->op == TD_OP_SCALE || k->op == TD_OP_FILL;
+    bool factor = k->op == TD_OP_SCALE || k->op == TD_OP_FILL || k->op == TD_OP_CONSTANT;
     if (!factor) return td_kernel_narrow(k);
     uint32_t n = k->n_in;
     return td_cpu_is_narrow(k->out_dtype[0]) && (!n || k->in_dtype[n - 1] == TD_F32) &&
-           (k->op == TD_OP_FILL || k->in_dtype[0] == k->out_dtype[0]);
+           (k->op != TD_OP_SCALE || k->in_dtype[0] == k->out_dtype[0]);
 }
 
 td_status td_kernel_elementwise(struct td_kernel *k) {
@@ -327,7 +341,7 @@ td_status td_kernel_elementwise(struct td_kernel *k) {
         [TD_OP_CAST] = run_cast,   [TD_OP_ADD] = run_add,     [TD_OP_MUL] = run_mul,
         [TD_OP_SUB] = run_sub,     [TD_OP_DIV] = run_div,     [TD_OP_SCALE] = run_scale,
         [TD_OP_STORE] = run_store, [TD_OP_FILL] = run_fill,   [TD_OP_RESHAPE] = run_reshape,
-        [TD_OP_AXPBY] = run_axpby, [TD_OP_CLAMP] = run_clamp,
+        [TD_OP_AXPBY] = run_axpby, [TD_OP_CLAMP] = run_clamp, [TD_OP_CONSTANT] = run_constant,
     };
     if (types_fit(k)) k->run = table[k->op];
     return TD_OK;

@@ -1,4 +1,5 @@
-// The loss of classes: softmax_ce with its gradient, rows of it for others (loss.h), count_correct.
+// The loss of classes: softmax_ce with its gradient, rows of it for others (loss.h), count_correct
+// and count_labels.
 //
 // A row's target logit is read before the gradient overwrites the row, because both may share
 // memory. A row of another type than f32 passes through two rows of room that belong to its range.
@@ -205,14 +206,60 @@ static td_status run_count_correct(const struct td_kernel *k, const struct td_ru
     return TD_OK;
 }
 
+TD_CLONES static int64_t right_sides(const float *x, const float *t, int64_t n) {
+    int64_t right = 0;
+    for (int64_t i = 0; i < n; i++) {
+        right += (x[i] > 0) == (t[i] > 0.5f);
+    }
+    return right;
+}
+
+static td_status run_right_sides(const struct td_kernel *k, const struct td_run *r) {
+    const void *x = td_operand_at(&k->in[0], r), *t = td_operand_at(&k->in[1], r);
+    int64_t n = td_shape_elems(&k->shape[0]), right = 0;
+    float room[2][CHUNK];
+    for (int64_t at = 0; at < n; at += CHUNK) {
+        int64_t some = TD_MIN(n - at, (int64_t)CHUNK);
+        right += right_sides(td_cpu_row(k->in_dtype[0], x, at, some, room[0]),
+                             td_cpu_row(k->in_dtype[1], t, at, some, room[1]), some);
+    }
+    *(float *)td_operand_at(&k->out[0], r) = (float)right;
+    return TD_OK;
+}
+
+static td_status run_count_labels(const struct td_kernel *k, const struct td_run *r) {
+    const struct td_loss a = {
+        .label = td_operand_at(&k->in[0], r),
+        .weight = k->n_in > 1 ? td_operand_at(&k->in[1], r) : NULL,
+        .rows = td_shape_elems(&k->shape[0]),
+        .cols = k->n_in > 1 ? td_shape_elems(&k->shape[1]) : INT64_MAX,
+        .attrs = &k->attrs,
+    };
+    double sum = 0;
+    TD_TRY(td_loss_weigh(&a, &sum));
+    *(float *)td_operand_at(&k->out[0], r) = (float)sum;
+    return TD_OK;
+}
+
+static td_kernel_fn *counter_of(const struct td_kernel *k) {
+    bool narrow = td_cpu_is_narrow(k->in_dtype[0]), f32 = k->out_dtype[0] == TD_F32;
+    if (k->op == TD_OP_COUNT_LABELS)
+        return f32 && (k->n_in < 2 || k->in_dtype[1] == TD_F32) ? run_count_labels : NULL;
+    if (k->op != TD_OP_COUNT_CORRECT || !narrow) return NULL;
+    return k->in_dtype[1] == TD_I32           ? run_count_correct
+           : td_cpu_is_narrow(k->in_dtype[1]) ? run_right_sides
+                                              : NULL;
+}
+
 td_status td_kernel_loss(struct td_kernel *k) {
-    bool loss = k->op == TD_OP_SOFTMAX_CE;
-    if (!loss && k->op != TD_OP_COUNT_CORRECT) return TD_OK;
+    k->run = counter_of(k);
+    size_t room = td_loss_room_bytes(k->in_dtype[0], k->cols, k->n_threads);
+    if (k->run == run_count_correct) k->scratch_bytes = room;
+    if (k->op != TD_OP_SOFTMAX_CE) return TD_OK;
     bool fits = td_cpu_is_narrow(k->in_dtype[0]) && k->in_dtype[1] == TD_I32 &&
                 (k->n_in < 3 || k->in_dtype[2] == TD_F32) && k->out_dtype[0] == TD_F32;
     if (!fits) return TD_OK;
-    k->run = loss ? run_softmax_ce : run_count_correct;
-    size_t room = td_loss_room_bytes(k->in_dtype[0], k->cols, k->n_threads);
-    k->scratch_bytes = loss ? (size_t)k->rows * sizeof(float) + room : room;
+    k->run = run_softmax_ce;
+    k->scratch_bytes = (size_t)k->rows * sizeof(float) + room;
     return TD_OK;
 }

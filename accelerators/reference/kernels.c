@@ -86,6 +86,11 @@ static td_status run_fill(struct ref_call *c) {
     return TD_OK;
 }
 
+static td_status run_constant(struct ref_call *c) {
+    memcpy(c->out[0].x, c->node->attrs.values, (size_t)c->out[0].n * sizeof(double));
+    return TD_OK;
+}
+
 static td_status run_store(struct ref_call *c) {
     for (int64_t i = 0; i < c->in[0].n; i++) {
         c->in[0].x[i] = (c->node->attrs.accumulate ? c->in[0].x[i] : 0) + c->in[1].x[i];
@@ -157,6 +162,7 @@ static td_ref_kernel_fn *const kernels[TD_OP_COUNT] = {
     [TD_OP_STORE] = run_store,
     [TD_OP_CLIP_COEF] = run_clip_coef,
     [TD_OP_FILL] = run_fill,
+    [TD_OP_CONSTANT] = run_constant,
     // all_reduce is the collective's: reference.c calls it
 };
 

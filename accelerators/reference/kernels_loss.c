@@ -1,5 +1,6 @@
 // Losses of the reference: cross entropy of classes (weights, smoothing, ignored labels) with its
-// gradient, counting of hits, mean-squared error, binary cross entropy.
+// gradient, counting of hits and of labels, mean-squared error and binary cross entropy with
+// theirs.
 //
 // Smoothing and weights make a row's target a distribution t over the classes:
 // t[c] = (1 - s) w[label] [c is the label] + s w[c] / C. Its loss is -sum t[c] log p[c], and the
@@ -181,7 +182,23 @@ static td_status run_linear_ce(struct ref_call *c) {
     return TD_OK;
 }
 
+static td_status count_right_sides(struct ref_call *c) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < c->in[0].n; i++) {
+        count += (c->in[0].x[i] > 0) == (c->in[1].x[i] > 0.5);
+    }
+    c->out[0].x[0] = (double)count;
+    return TD_OK;
+}
+
+static td_status run_count_labels(struct ref_call *c) {
+    bool weighs = c->node->n_inputs > 1;
+    const struct classes k = {c, 0, 1, weighs ? c->in[1].shape->dim[0] : INT64_MAX};
+    return sum_of_weights(&k, c->out[0].x);
+}
+
 static td_status run_count_correct(struct ref_call *c) {
+    if (c->in[1].dtype != TD_I32) return count_right_sides(c);
     const struct classes k = classes_of(c);
     int64_t n_rows = c->in[0].shape->dim[0], label = 0, count = 0;
     bool counts;
@@ -193,23 +210,27 @@ static td_status run_count_correct(struct ref_call *c) {
     return TD_OK;
 }
 
-static double squared_error(double x, double t) {
+static double squared_error(double x, double t, double *dx) {
+    *dx = 2 * (x - t);
     return (x - t) * (x - t);
 }
 
 // -t log p - (1 - t) log(1 - p) with p = sigmoid(x), without overflow.
-static double binary_cross_entropy(double x, double t) {
-    return (x > 0 ? x : 0) - x * t + log1p(exp(-fabs(x)));
+static double binary_cross_entropy(double x, double t, double *dx) {
+    double small = exp(-fabs(x));
+    *dx = (x > 0 ? 1 : small) / (1 + small) - t;
+    return (x > 0 ? x : 0) - x * t + log1p(small);
 }
 
 static td_status run_pair_loss(struct ref_call *c) {
-    double (*loss)(double, double) =
+    double (*loss)(double, double, double *) =
         c->node->op == TD_OP_MSE ? squared_error : binary_cross_entropy;
-    double sum = 0;
+    double sum = 0, *dx = c->out[1].x, n = (double)c->in[0].n;
     for (int64_t i = 0; i < c->in[0].n; i++) {
-        sum += loss(c->in[0].x[i], c->in[1].x[i]);
+        sum += loss(c->in[0].x[i], c->in[1].x[i], &dx[i]);
+        dx[i] /= n;
     }
-    c->out[0].x[0] = c->in[0].n ? sum / (double)c->in[0].n : 0;
+    c->out[0].x[0] = c->in[0].n ? sum / n : 0;
     return TD_OK;
 }
 
@@ -219,6 +240,7 @@ td_ref_kernel_fn *td_ref_loss(enum td_op op) {
         [TD_OP_LINEAR_CE] = run_linear_ce,
         [TD_OP_LINEAR_CE_GRAD] = run_linear_ce,
         [TD_OP_COUNT_CORRECT] = run_count_correct,
+        [TD_OP_COUNT_LABELS] = run_count_labels,
         [TD_OP_MSE] = run_pair_loss,
         [TD_OP_BCE] = run_pair_loss,
     };

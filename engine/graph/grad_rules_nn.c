@@ -23,27 +23,18 @@ static td_status grad_softmax_ce(const struct td_grad_call *c) {
     return scaled(c, c->node->outputs[1]);
 }
 
-static double one_of(const struct td_grad_call *c) {
-    int64_t n = td_shape_elems(td_grad_shape(c, c->node->inputs[0]));
-    return n ? 1.0 / (double)n : 1;
-}
-
-// d/dx mean((x - t)^2) = 2 (x - t) / n
+// d/dx = 2 (x - t) / n, made by the loss; d/dt is its opposite
 static td_status grad_mse(const struct td_grad_call *c) {
-    td_value v;
-    TD_TRY(td_graph_op3(c->g, TD_OP_SUB, c->node->inputs[0], c->node->inputs[1], 0, NULL, &v));
-    TD_TRY(td_grad_times(c, v, (c->operand ? -2 : 2) * one_of(c), &v));
+    td_value v = c->node->outputs[1];
+    if (c->operand) TD_TRY(td_grad_times(c, v, -1, &v));
     return scaled(c, v);
 }
 
-// d/dx = (sigmoid(x) - t) / n, d/dt = -x / n
+// d/dx = (sigmoid(x) - t) / n, made by the loss; d/dt = -x / n
 static td_status grad_bce(const struct td_grad_call *c) {
-    td_value v = c->node->inputs[0];
-    if (c->operand == 0) {
-        TD_TRY(td_graph_op3(c->g, TD_OP_SIGMOID, v, 0, 0, NULL, &v));
-        TD_TRY(td_graph_op3(c->g, TD_OP_SUB, v, c->node->inputs[1], 0, NULL, &v));
-    }
-    TD_TRY(td_grad_times(c, v, (c->operand ? -1 : 1) * one_of(c), &v));
+    int64_t n = td_shape_elems(td_grad_shape(c, c->node->inputs[0]));
+    td_value v = c->node->outputs[1];
+    if (c->operand) TD_TRY(td_grad_times(c, c->node->inputs[0], n ? -1.0 / (double)n : -1, &v));
     return scaled(c, v);
 }
 

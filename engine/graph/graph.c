@@ -34,7 +34,8 @@ static const char *const mode_names[] = {
 static const char *const output_kind_names[] = {[TD_OUTPUT_MEAN] = "mean",
                                                 [TD_OUTPUT_SUM] = "sum",
                                                 [TD_OUTPUT_NORM] = "norm",
-                                                [TD_OUTPUT_GATE] = "gate"};
+                                                [TD_OUTPUT_GATE] = "gate",
+                                                [TD_OUTPUT_WEIGHT] = "weight"};
 
 const char *td_segment_name(enum td_segment s) {
     return (unsigned)s < TD_SEG_COUNT ? segment_names[s] : "unknown";
@@ -220,6 +221,16 @@ static td_status graph_open_slot(struct td_graph *g, td_node *out_at) {
     return TD_OK;
 }
 
+// The numbers of a constant live as long as the graph.
+static td_status keep_values(struct td_graph *g, struct td_attrs *a) {
+    size_t n = (size_t)td_shape_elems(&a->shape);
+    double *copy = td_arena_array(g->arena, TD_MAX(n, 1), sizeof *copy);
+    if (!copy) return td_fail_oom();
+    if (n) memcpy(copy, a->values, n * sizeof *copy);
+    a->values = copy;
+    return TD_OK;
+}
+
 td_status td_graph_op(struct td_graph *g, enum td_op op, const td_value *inputs, uint32_t n_inputs,
                       const struct td_attrs *attrs, td_value *out_values) {
     struct td_attrs none = {0};
@@ -237,6 +248,7 @@ td_status td_graph_op(struct td_graph *g, enum td_op op, const td_value *inputs,
     if (!copy) return td_fail_oom();
     if (n_inputs) memcpy(copy, inputs, n_inputs * sizeof *copy);
     node.inputs = copy;
+    if (attrs->values) TD_TRY(keep_values(g, &node.attrs));
     node.n_outputs = td_op_n_out(op);
     for (uint32_t i = 0; i < node.n_outputs; i++) {
         TD_TRY(

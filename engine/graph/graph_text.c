@@ -114,6 +114,15 @@ static td_status write_window(const struct writer *w, const struct td_window_att
     return a->groups > 1 ? td_buf_printf(w->out, " groups=%" PRId32, a->groups) : TD_OK;
 }
 
+// The first few are enough to tell two constants apart.
+static td_status write_values(const struct writer *w, const struct td_attrs *a) {
+    enum { SHOWN = 8 };
+    int64_t n = td_shape_elems(&a->shape);
+    for (int64_t i = 0; i < TD_MIN(n, (int64_t)SHOWN); i++)
+        TD_TRY(td_buf_printf(w->out, "%s%.9g", i ? "," : " values=", a->values[i]));
+    return n > SHOWN ? td_buf_str(w->out, ",...") : TD_OK;
+}
+
 static td_status write_attrs(const struct writer *w, const struct td_node_info *node) {
     const struct td_attrs *a = &node->attrs;
     if (a->trans_a) TD_TRY(td_buf_str(w->out, " trans_a"));
@@ -151,6 +160,7 @@ static td_status write_attrs(const struct writer *w, const struct td_node_info *
                   node->op == TD_OP_ATTENTION || node->op == TD_OP_ATTENTION_GRAD ||
                   node->op == TD_OP_SELF_ATTENTION || node->op == TD_OP_SELF_ATTENTION_GRAD;
     if (scales && a->scale != 0) TD_TRY(td_buf_printf(w->out, " scale=%.9g", a->scale));
+    if (a->values) TD_TRY(write_values(w, a));
     if (node->op == TD_OP_CLIP_COEF) TD_TRY(td_buf_printf(w->out, " max_norm=%g", a->max_norm));
     if (node->op == TD_OP_ALL_REDUCE) TD_TRY(td_buf_printf(w->out, " bucket=%" PRIu32, a->bucket));
     if (node->op == TD_OP_AXPBY) TD_TRY(td_buf_printf(w->out, " %g,%g", a->scale, a->scale_y));

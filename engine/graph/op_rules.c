@@ -185,6 +185,12 @@ static td_status shape_fill(const struct td_op_call *c) {
     return give(c, 0, c->attrs->dtype, &c->attrs->shape);
 }
 
+static td_status shape_constant(const struct td_op_call *c) {
+    if (!td_is_float(c->attrs->dtype)) return td_op_reject(c, "attrs.dtype must be float");
+    if (!c->attrs->values) return td_op_reject(c, "attrs.values are missing");
+    return give(c, 0, c->attrs->dtype, &c->attrs->shape);
+}
+
 // ---- cost rules: FLOPs --------------------------------------------------------------------------
 static double cost_matmul(const struct td_graph *g, const struct td_node_info *node) {
     const struct td_shape *a = &td_gv(g, node->inputs[0])->shape;
@@ -211,6 +217,7 @@ static const struct td_op_rule op_rules[TD_OP_COUNT] = {
     [TD_OP_ALL_REDUCE] = {shape_all_reduce, td_op_cost_free},
     [TD_OP_CLIP_COEF] = {shape_clip_coef, td_op_cost_free},
     [TD_OP_FILL] = {shape_fill, td_op_cost_free},
+    [TD_OP_CONSTANT] = {shape_constant, td_op_cost_free},
 };
 
 static const struct td_op_rule *rule_of(enum td_op op) {

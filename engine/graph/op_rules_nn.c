@@ -74,15 +74,32 @@ static td_status shape_linear_ce(const struct td_op_call *c) {
 }
 
 static td_status shape_count_correct(const struct td_op_call *c) {
-    if (!is_classifier(c)) return td_op_reject(c, "needs float logits (B,C) and i32 labels (B)");
+    bool targets = td_is_float(arg(c, 0)->dtype) && td_is_float(arg(c, 1)->dtype) &&
+                   td_shape_equal(shape_of(c, 0), shape_of(c, 1));
+    if (!targets && !is_classifier(c)) {
+        return td_op_reject(c, "needs float logits (B,C) and i32 labels (B), or float targets "
+                               "(B,C)");
+    }
     return give_scalar(c, 0, TD_F32);
+}
+
+static td_status shape_count_labels(const struct td_op_call *c) {
+    if (arg(c, 0)->dtype != TD_I32 || shape_of(c, 0)->n_dims != 1) {
+        return td_op_reject(c, "needs i32 labels (B)");
+    }
+    if (c->n_in < 2) return give_scalar(c, 0, TD_F32);
+    if (shape_of(c, 1)->n_dims != 1 || !is_row(c, 1, shape_of(c, 1)->dim[0])) {
+        return td_op_reject(c, "needs a weight for each class");
+    }
+    return give_scalar(c, 0, arg(c, 1)->dtype);
 }
 
 static td_status shape_pair_loss(const struct td_op_call *c) { // mse, bce
     if (!same_float(c) || !like_first(c, 1)) {
         return td_op_reject(c, "operand and target must have one float type and shape");
     }
-    return give_scalar(c, 0, arg(c, 0)->dtype);
+    TD_TRY(give_scalar(c, 0, arg(c, 0)->dtype));
+    return give(c, 1, arg(c, 0)->dtype, shape_of(c, 0));
 }
 
 // ---- softmax, norms, dropout --------------------------------------------------------------------
@@ -176,8 +193,9 @@ static const struct td_op_rule rules[TD_OP_COUNT] = {
     [TD_OP_LINEAR_CE] = {shape_linear_ce, cost_linear_ce},
     [TD_OP_LINEAR_CE_GRAD] = {shape_linear_ce, cost_linear_ce},
     [TD_OP_COUNT_CORRECT] = {shape_count_correct, td_op_cost_inputs},
+    [TD_OP_COUNT_LABELS] = {shape_count_labels, td_op_cost_inputs},
     [TD_OP_MSE] = {shape_pair_loss, td_op_cost_inputs},
-    [TD_OP_BCE] = {shape_pair_loss, cost_five},
+    [TD_OP_BCE] = {shape_pair_loss, cost_ten},
     [TD_OP_SOFTMAX] = {shape_softmax, cost_five},
     [TD_OP_SOFTMAX_GRAD] = {shape_softmax, cost_five},
     [TD_OP_LOG_SOFTMAX] = {shape_softmax, cost_five},

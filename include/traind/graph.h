@@ -202,6 +202,7 @@ struct td_attrs {
     double base;     // of rope's angles, 10000 if 0
     uint64_t stream; // of random numbers: td_stream_of the op's name in the module
     double scale, scale_y;
+    const double *values; // of constant: as many as it has elements; the graph keeps a copy
     double max_norm;
     uint32_t bucket;
     struct td_window_attrs window;
@@ -272,10 +273,17 @@ void td_graph_set_segment(struct td_graph *g, enum td_segment s);
 TD_MUST_USE td_status td_graph_result(struct td_graph *g, const char *name, td_value v);
 
 // Named scalars a step reports. MEAN: a mean over the batch's samples; SUM: a sum over them. The
-// worker turns both into (sum, count), which the coordinator merges over ranks. NORM: a sum of
-// squares that is alike on all ranks and stands for its root; the optimizer pass makes one,
+// worker turns both into (sum, count), which the coordinator merges over ranks. WEIGHT: what the
+// batch counts in the MEAN or SUM that stands before it, instead of its number of samples. NORM: a
+// sum of squares that is alike on all ranks and stands for its root; the optimizer pass makes one,
 // "grad_norm". GATE: 1 if all gradients are finite, else 0, and then the step is not to be applied.
-enum td_output_kind { TD_OUTPUT_MEAN, TD_OUTPUT_SUM, TD_OUTPUT_NORM, TD_OUTPUT_GATE };
+enum td_output_kind {
+    TD_OUTPUT_MEAN,
+    TD_OUTPUT_SUM,
+    TD_OUTPUT_NORM,
+    TD_OUTPUT_GATE,
+    TD_OUTPUT_WEIGHT,
+};
 const char *td_output_kind_name(enum td_output_kind k);
 TD_MUST_USE td_status td_graph_output(struct td_graph *g, const char *name, td_value v,
                                       enum td_output_kind kind);

@@ -186,6 +186,8 @@ static void set_attrs(const struct lower *l, const struct td_node_info *node, en
                       struct td_attrs *a) {
     td_value y = node->n_outputs ? node->outputs[0] : 0;
     if (y && knows_wide(node->op)) a->wide = l->is_gradient[y] && l->how->gradient == TD_F32;
+    // Weights of classes: a loss is a scalar, and they belong to it.
+    if (node->op == TD_OP_CONSTANT && a->dtype == TD_F32) a->dtype = scalar_type(l);
     if ((p != CAST && p != FILL) || a->dtype != TD_F32 || l->how->mixed) return;
     bool scalar = td_graph_value(l->g, y)->shape.n_dims == 0;
     a->dtype = scalar ? scalar_type(l) : l->how->compute;

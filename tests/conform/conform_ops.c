@@ -211,6 +211,20 @@ static void cases_fill(struct subject *s) {
     }
 }
 
+static void cases_constant(struct subject *s) {
+    double values[1200];
+    for (size_t i = 0; i < TD_COUNTOF(values); i++)
+        values[i] = (double)i / 7 - 50;
+    for (size_t j = 0; j < TD_COUNTOF(sizes); j++) {
+        struct op_case c = {.op = TD_OP_CONSTANT};
+        c.attrs = (struct td_attrs){.shape = vec(sizes[j]), .values = values};
+        check(s, &c);
+    }
+    struct op_case c = {.op = TD_OP_CONSTANT};
+    c.attrs = (struct td_attrs){.shape = mat(3, 400), .values = values};
+    check(s, &c);
+}
+
 static void cases_classifier(struct subject *s) {
     for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
         for (size_t j = 0; j < TD_COUNTOF(sizes); j++) {
@@ -470,6 +484,7 @@ static const struct suite suites[] = {
     {"pixels", cases_cast_of_pixels},
     {"view_of_input", cases_view_of_input},
     {"fill", cases_fill},
+    {"constant", cases_constant},
     {"classifier", cases_classifier},
     {"reduce_sum", cases_reduce_sum},
     {"means_and_maxima", cases_means_and_maxima},

@@ -29,6 +29,24 @@ static void cases_cross_entropy(struct subject *s) {
     }
 }
 
+// What the mean divides by: all labels, some, by weight; none of them.
+static void cases_count_labels(struct subject *s) {
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        struct op_case c = {.op = TD_OP_COUNT_LABELS};
+        c.in[0] = (struct operand){TD_I32, vec(rows[i]), TD_ROLE_PARAM, 0, 5};
+        c.in[1] = (struct operand){WIDE, vec(5), TD_ROLE_PARAM, 0.5, 2};
+        for (int form = 0; form < 8; form++) {
+            c.n_in = form & 1 ? 2 : 1;
+            c.attrs = (struct td_attrs){.ignores = form & 2, .ignore_index = form & 4 ? -100 : 3};
+            check(s, &c);
+        }
+        c.in[0].low = -100;
+        c.in[0].high = -99;
+        c.attrs = (struct td_attrs){.ignores = true, .ignore_index = -100};
+        check(s, &c);
+    }
+}
+
 static void more(struct op_case *c, enum td_dtype t, struct td_shape shape, enum td_role role,
                  double low, double high) {
     c->in[c->n_in++] = (struct operand){t, shape, role, low, high};
@@ -77,11 +95,15 @@ static void cases_head(struct subject *s) {
 static void cases_pair_losses(struct subject *s) {
     for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
         struct op_case c = {.op = TD_OP_MSE, .n_in = 2};
-        c.in[0] = c.in[1] = tensor(mat(rows[i], 17));
+        c.in[0] = c.in[1] = tensor(mat(rows[i], 117));
         check(s, &c);
         c.op = TD_OP_BCE;
-        c.in[0] = (struct operand){ANY, mat(rows[i], 17), TD_ROLE_PARAM, -100, 100};
+        c.in[0] = (struct operand){ANY, mat(rows[i], 117), TD_ROLE_PARAM, -100, 100};
         c.in[1].low = 0;
+        check(s, &c);
+        c.op = TD_OP_COUNT_CORRECT;
+        check(s, &c);
+        c.in[1].dtype = WIDE; // logits of 16 bits beside targets of f32
         check(s, &c);
     }
 }
@@ -334,6 +356,7 @@ static const struct suite suites[] = {
     {"cross_entropy", cases_cross_entropy},
     {"head", cases_head},
     {"pair_losses", cases_pair_losses},
+    {"count_labels", cases_count_labels},
     {"softmax", cases_softmax},
     {"norms", cases_norms},
     {"dropout", cases_dropout},

@@ -158,12 +158,12 @@ static td_status record_pair(const struct td_module_loss *l, struct td_graph *g,
                              td_value y) {
     const struct td_shape shape = td_graph_value(g, x)->shape;
     enum td_op op = l->kind == TD_LOSS_MSE ? TD_OP_MSE : TD_OP_BCE;
-    td_value loss;
+    td_value loss[2]; // loss[1]: its gradient
     if (!td_shape_equal(&td_graph_value(g, y)->shape, &shape))
         TD_TRY(td_layer_reshape(g, &shape, &y));
-    TD_TRY(td_graph_op(g, op, (td_value[]){x, y}, 2, NULL, &loss));
-    TD_TRY(td_graph_output(g, "loss", loss, TD_OUTPUT_MEAN));
-    return td_graph_loss(g, loss);
+    TD_TRY(td_graph_op(g, op, (td_value[]){x, y}, 2, NULL, loss));
+    TD_TRY(td_graph_output(g, "loss", loss[0], TD_OUTPUT_MEAN));
+    return td_graph_loss(g, loss[0]);
 }
 
 td_status td_module_loss_record(const struct td_module_loss *l, struct td_graph *g, td_value x,
