@@ -75,7 +75,8 @@ bool td_product_absorbs(const struct td_product_site *site, td_node cast) {
     const struct td_graph *g = site->program->graph;
     const struct td_node_info *node = td_graph_node(g, cast);
     enum td_dtype stored;
-    if (node->op != TD_OP_CAST || !td_product_param(site, node->outputs[0], &stored)) return false;
+    if (node->op != TD_OP_CAST || !node->n_outputs) return false; // none: it writes a gradient
+    if (!td_product_param(site, node->outputs[0], &stored)) return false;
     for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
         const struct td_node_info *reader = td_graph_node(g, n);
         for (uint32_t i = 0; i < reader->n_inputs; i++) {
