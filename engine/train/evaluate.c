@@ -13,24 +13,32 @@
 #include "engine/train/limits.h"
 #include "engine/train/loop.h"
 
+// What the batch counts in output i: its samples, unless the next output says otherwise.
+static double weight_of(const struct td_graph *g, const float *outputs, uint32_t i, int64_t n) {
+    enum td_output_kind next = TD_OUTPUT_MEAN;
+    if (i + 1 < td_graph_n_outputs(g)) td_graph_output_at(g, i + 1, NULL, NULL, &next);
+    return next == TD_OUTPUT_WEIGHT ? (double)outputs[i + 1] : (double)n;
+}
+
 void td_tallies_add(struct td_tallies *t, const struct td_graph *g, const float *outputs,
                     int64_t n) {
     uint32_t n_outputs = td_graph_n_outputs(g);
-    for (uint32_t i = 0; i < n_outputs && i < TD_TALLIES; i++) {
+    size_t at = 0;
+    for (uint32_t i = 0; i < n_outputs && at < TD_TALLIES; i++) {
         const char *name;
-        td_value value;
         enum td_output_kind kind;
-        td_graph_output_at(g, i, &name, &value, &kind);
+        td_graph_output_at(g, i, &name, NULL, &kind);
         if (kind != TD_OUTPUT_MEAN && kind != TD_OUTPUT_SUM)
             continue; // of the step, not of its samples
-        struct td_tally *item = &t->item[i];
-        if (i >= t->n) {
+        struct td_tally *item = &t->item[at++];
+        if (at > t->n) {
             *item = (struct td_tally){0};
             snprintf(item->name, sizeof item->name, "%s", name);
-            t->n = i + 1;
+            t->n = at;
         }
-        item->sum += kind == TD_OUTPUT_MEAN ? (double)outputs[i] * (double)n : (double)outputs[i];
-        item->count += (double)n;
+        double weight = weight_of(g, outputs, i, n);
+        item->sum += kind == TD_OUTPUT_MEAN ? (double)outputs[i] * weight : (double)outputs[i];
+        item->count += weight;
     }
 }
 

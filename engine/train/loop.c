@@ -121,6 +121,7 @@ static td_status run_batch(struct td_loop *l, int64_t batch) {
 static td_status check_loss(struct td_loop *l) {
     const struct td_tally *loss = td_tallies_find(&l->window, "loss");
     if (!loss) return TD_OK;
+    if (loss->count == 0) return TD_OK; // every label of the window was to be ignored
     l->last_loss = (float)(loss->sum / loss->count);
     if (isfinite(l->last_loss)) return TD_OK;
     return td_status_with_class(td_fail(TD_FAILED_PRECONDITION,

@@ -1,6 +1,7 @@
-// Two questions about lr_scheduler.monitor: is there a validation in fit, and does it give that
-// metric? The second is asked of the graphs that validation will run, whose outputs are the metrics
-// (evaluate.c names them in the same way); the metrics that exist are named in the answer.
+// Is there a validation in fit that lr_scheduler.monitor could hear, and is there a metric of the
+// name that it, or checkpoint.monitor, wants? The second is asked of the graphs that training and
+// validation will run, whose outputs are the metrics (evaluate.c names them in the same way); the
+// metrics that exist are named in the answer.
 
 #include "engine/train/monitor.h"
 
@@ -25,34 +26,39 @@ static td_status check_validates(const struct td_rank *r) {
     return TD_OK;
 }
 
-static const struct td_graph *validation_graph(const struct td_rank *r) {
+static const struct td_graph *graph_of(const struct td_rank *r, enum td_mode mode) {
     for (size_t i = 0; i < td_programs_count(r->programs); i++) {
         const struct td_compiled *c = td_programs_at(r->programs, i);
-        if (c->program.key.mode == TD_MODE_EVAL) return c->graph;
+        if (c->program.key.mode == mode) return c->graph;
     }
     return NULL;
 }
 
-static td_status check_metric(const struct td_graph *g, const char *monitor) {
+// A rank without a sample records no such program; another one speaks.
+static td_status check_metric(const struct td_rank *r, const char *knob, const char *monitor,
+                              bool validates) {
+    const struct td_graph *g = graph_of(r, validates ? TD_MODE_EVAL : TD_MODE_TRAIN);
+    const char *prefix = validates ? "val_" : "train_";
     char known[LIST_BYTES] = "";
-    for (uint32_t i = 0; i < td_graph_n_outputs(g); i++) {
+    for (uint32_t i = 0; g && i < td_graph_n_outputs(g); i++) {
         const char *name;
         enum td_output_kind kind;
         td_graph_output_at(g, i, &name, NULL, &kind);
         if (kind != TD_OUTPUT_MEAN && kind != TD_OUTPUT_SUM) continue;
-        if (strncmp(monitor, "val_", 4) == 0 && strcmp(monitor + 4, name) == 0) return TD_OK;
-        size_t n = strlen(known);
-        snprintf(known + n, sizeof known - n, "%sval_%s", n ? ", " : "", name);
+        size_t n = strlen(known), len = strlen(prefix);
+        if (strncmp(monitor, prefix, len) == 0 && strcmp(monitor + len, name) == 0) return TD_OK;
+        snprintf(known + n, sizeof known - n, "%s%s%s", n ? ", " : "", prefix, name);
     }
-    return td_bad_spec("lr_scheduler.monitor: validation gives no '%s'; this model's gives %s",
-                       monitor, known);
+    if (!g) return TD_OK;
+    return td_bad_spec("%s.monitor: %s gives no '%s'; this model's gives %s", knob,
+                       validates ? "validation" : "training", monitor, known);
 }
 
 td_status td_monitor_check(const struct td_rank *r) {
     const struct td_schedule_config *s = &r->config->schedule;
+    const char *best = r->config->checkpoint.monitor;
+    if (best) TD_TRY(check_metric(r, "checkpoint", best, strncmp(best, "train_", 6) != 0));
     if (s->kind != TD_SCHEDULE_REDUCE_ON_PLATEAU) return TD_OK;
     TD_TRY(check_validates(r));
-    const struct td_graph *g = validation_graph(r);
-    // A rank without a sample to validate on records no such program; another one speaks.
-    return g ? check_metric(g, s->plateau.monitor) : TD_OK;
+    return check_metric(r, "lr_scheduler", s->plateau.monitor, true);
 }

@@ -93,6 +93,13 @@ static void check_prompt(struct td_check *c, const struct td_json *root) {
                        "stands beside predict.prompt, which is the same as text; give one");
 }
 
+static void check_predictions(struct td_check *c, const struct td_json *root) {
+    const struct td_json *values = get(root, "predict.values");
+    if (!text_is(get(root, "model.loss.name"), "mse") || !text_is(values, "classes")) return;
+    td_check_violation(c, "predict.values", values->line,
+                       "a model with loss mse has no classes; logits, or null, gives its numbers");
+}
+
 static void check_nesterov(struct td_check *c, const struct td_json *root) {
     const struct td_json *sgd = get(root, "optimizer");
     const struct td_json *v = td_json_get(sgd, "nesterov");
@@ -172,6 +179,7 @@ void td_check_rules(struct td_check *c, struct td_json *canonical) {
     check_val_interval(c, canonical);
     check_origin(c, canonical);
     check_prompt(c, canonical);
+    check_predictions(c, canonical);
     check_nesterov(c, canonical);
     check_muon(c, canonical);
     check_schedule(c, canonical);

@@ -125,6 +125,12 @@ static const struct step_case heads[] = {
      .field = {{.name = "x", .dtype = TD_I32, .sample_shape = {1, {67}}, .n_classes = 50},
                {.name = "y", .dtype = TD_I32, .sample_shape = {1, {67}}, .n_classes = 50}},
      .batch = 33},
+    {.name = "weighed mlp",
+     .module = &td_module_mlp,
+     .knobs = "{\"layers\":[16,12,5]," STEP_WEIGHED "}",
+     .field = {{.name = "x", .dtype = TD_U8, .sample_shape = {1, {16}}},
+               {.name = "y", .dtype = TD_I32, .n_classes = 5}},
+     .batch = 2211},
     {.name = "mlp",
      .module = &td_module_mlp,
      .knobs = "{\"layers\":[16,12,50]}",
@@ -133,13 +139,25 @@ static const struct step_case heads[] = {
      .batch = 2211},
 };
 
+static void check_net_in_all(struct subject *s, const struct step_case *c) {
+    check_net(s, c, NULL, 2e-5);
+    check_net(s, c, &td_precision_bf16_mixed, 2e-2);
+    check_net(s, c, &td_precision_bf16_true, 2e-2);
+    check_net(s, c, &td_precision_fp16_mixed, 2e-3);
+    check_net(s, c, &td_precision_fp16_true, 2e-3);
+}
+
 static void cases_heads(struct subject *s) {
     for (size_t i = 0; i < TD_COUNTOF(heads); i++) {
-        check_net(s, &heads[i], NULL, 2e-5);
-        check_net(s, &heads[i], &td_precision_bf16_mixed, 2e-2);
-        check_net(s, &heads[i], &td_precision_bf16_true, 2e-2);
-        check_net(s, &heads[i], &td_precision_fp16_mixed, 2e-3);
-        check_net(s, &heads[i], &td_precision_fp16_true, 2e-3);
+        check_net_in_all(s, &heads[i]);
+    }
+}
+
+// Losses of numbers, and every option of cross entropy.
+static void cases_losses(struct subject *s) {
+    static const char *const names[] = {"regression", "several labels", "weighed gpt"};
+    for (size_t i = 0; i < TD_COUNTOF(names); i++) {
+        check_net_in_all(s, step_case(names[i]));
     }
 }
 
@@ -271,6 +289,7 @@ static void cases_skips(struct subject *s) {
 
 static const struct suite suites[] = {{"steps", cases_nets},
                                       {"heads", cases_heads},
+                                      {"losses", cases_losses},
                                       {"steady", cases_steady},
                                       {"skips", cases_skips}};
 

@@ -24,6 +24,11 @@ struct step_case {
 #define STEP_POOL      "{\"name\":\"max_pool\",\"kernel\":2}"
 #define STEP_ONE(name) "{\"name\":\"" name "\"}"
 
+// Every option of cross entropy, of five classes.
+#define STEP_WEIGHED                                                                               \
+    "\"loss\":{\"name\":\"cross_entropy\",\"label_smoothing\":0.1,\"ignore_index\":3,"             \
+    "\"class_weights\":[1,2,0.5,1,0.25]}"
+
 static const struct step_case step_cases[] = {
     {.name = "mlp",
      .module = &td_module_mlp,
@@ -57,6 +62,24 @@ static const struct step_case step_cases[] = {
      .field = {{.name = "x", .dtype = TD_I32, .sample_shape = {1, {6}}, .n_classes = 11},
                {.name = "y", .dtype = TD_I32, .sample_shape = {1, {6}}, .n_classes = 11}},
      .batch = 2},
+    {.name = "regression",
+     .module = &td_module_mlp,
+     .knobs = "{\"layers\":[16,24,3],\"activation\":\"tanh\",\"loss\":{\"name\":\"mse\"}}",
+     .field = {{.name = "x", .dtype = TD_F32, .sample_shape = {1, {16}}},
+               {.name = "y", .dtype = TD_F32, .sample_shape = {1, {3}}}},
+     .batch = 9},
+    {.name = "several labels",
+     .module = &td_module_mlp,
+     .knobs = "{\"layers\":[16,24,3],\"loss\":{\"name\":\"bce\"}}",
+     .field = {{.name = "x", .dtype = TD_F32, .sample_shape = {1, {16}}},
+               {.name = "y", .dtype = TD_F32, .sample_shape = {1, {3}}}},
+     .batch = 9},
+    {.name = "weighed gpt",
+     .module = &td_module_gpt,
+     .knobs = "{\"n_layer\":2,\"n_head\":2,\"n_embd\":8," STEP_WEIGHED "}",
+     .field = {{.name = "x", .dtype = TD_I32, .sample_shape = {1, {6}}, .n_classes = 5},
+               {.name = "y", .dtype = TD_I32, .sample_shape = {1, {6}}, .n_classes = 5}},
+     .batch = 3},
 };
 
 // For td_compile_options: the precision plugin that is its argument.

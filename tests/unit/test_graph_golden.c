@@ -224,6 +224,24 @@ static void test_gpt_has_this_text_when_its_logits_are_never_whole(void **state)
     only = NULL;
 }
 
+// Options of a loss stay with it wherever it goes, and its batch counts by the weights of its
+// labels; under a -true precision weights of classes stay f32, and so does a difference to targets.
+static void test_losses_have_this_text_when_they_are_not_the_plain_one(void **state) {
+    (void)state;
+    struct step_case gpt = *step_case("weighed gpt");
+    gpt.knobs = "{\"n_layer\":1,\"n_head\":2,\"n_embd\":8," STEP_WEIGHED "}";
+    struct td_compile_options o = step_options(&gpt, NULL);
+    step_set_precision(&o, &td_precision_bf16_true);
+    o.whole_logits_bytes = 1;
+    only = "head";
+    check_program("gpt_weighed", o);
+    o = step_options(step_case("several labels"), NULL);
+    step_set_precision(&o, &td_precision_bf16_true);
+    only = "fuse";
+    check_program("several_labels", o);
+    only = NULL;
+}
+
 // ---- the same step, as each precision leaves it -------------------------------------------------
 static void check_precision(const char *name, const struct td_plugin_desc *plugin) {
     struct td_optimizer_options opt = {
@@ -292,6 +310,7 @@ int main(void) {
         cmocka_unit_test(test_crossed_step_computes_the_same_when_it_takes_no_detour),
         cmocka_unit_test(test_convnet_has_this_text_when_its_pools_follow_relus),
         cmocka_unit_test(test_gpt_has_this_text_when_it_is_made_again),
+        cmocka_unit_test(test_losses_have_this_text_when_they_are_not_the_plain_one),
         cmocka_unit_test(test_gpt_has_this_text_when_its_logits_are_never_whole),
         cmocka_unit_test(test_train_step_has_this_text_when_bf16_mixed),
         cmocka_unit_test(test_train_step_has_this_text_when_fp16_mixed_with_scaled_loss),

@@ -92,6 +92,8 @@ static void test_steps_keep_their_bits_in_a_tight_plan_when_values_are_made_agai
         check_case(&step_cases[i], false, 0);
         check_case(&step_cases[i], true, 0);
     }
+    check_case(step_case("weighed gpt"), false, 1);
+    check_case(step_case("weighed gpt"), true, 1);
     check_case(step_case("gpt"), false, 1);
     check_case(step_case("gpt"), true, 1);
 }

@@ -31,7 +31,7 @@ static td_status read_weights(struct td_module_loss *l, const struct td_json *li
                                "1e6",
                                l->n_weights);
         }
-        l->class_weight[l->n_weights++] = (float)w;
+        l->class_weight[l->n_weights++] = w;
         sum += w;
     }
     if (sum > 0) return TD_OK;
@@ -141,17 +141,49 @@ td_status td_module_loss_fit_tokens(struct td_module_loss *l, const char *module
 }
 
 // ---- recording ----------------------------------------------------------------------------------
+// What the output before it counts in the batch, unless it is one a sample: labels, or their
+// weights.
+static td_status record_weight(const struct td_module_loss *l, struct td_graph *g, const char *name,
+                               td_value y, td_value weights) {
+    const struct td_attrs ignore = {.ignores = l->attrs.ignores,
+                                    .ignore_index = l->attrs.ignore_index};
+    td_value counted;
+    if (!ignore.ignores && !weights) return TD_OK;
+    TD_TRY(td_graph_op(g, TD_OP_COUNT_LABELS, (td_value[]){y, weights}, weights ? 2 : 1, &ignore,
+                       &counted));
+    return td_graph_output(g, name, counted, TD_OUTPUT_WEIGHT);
+}
+
 static td_status record_cross_entropy(const struct td_module_loss *l, struct td_graph *g,
                                       td_value logits, td_value y, bool counts) {
-    const struct td_attrs *attrs = &l->attrs;
-    td_value loss[2], correct; // loss[1]: its gradient, which autodiff takes up
-    TD_TRY(td_graph_op(g, TD_OP_SOFTMAX_CE, (td_value[]){logits, y}, 2, attrs, loss));
+    const struct td_attrs weights = {
+        .dtype = TD_F32, .shape = td_shape_1(l->n_weights), .values = l->class_weight};
+    const struct td_attrs ignore = {.ignores = l->attrs.ignores,
+                                    .ignore_index = l->attrs.ignore_index};
+    td_value in[3] = {logits, y}, loss[2],
+             correct; // loss[1]: its gradient, which autodiff takes up
+    if (l->class_weight) TD_TRY(td_graph_op(g, TD_OP_CONSTANT, NULL, 0, &weights, &in[2]));
+    TD_TRY(td_graph_op(g, TD_OP_SOFTMAX_CE, in, in[2] ? 3 : 2, &l->attrs, loss));
     TD_TRY(td_graph_output(g, "loss", loss[0], TD_OUTPUT_MEAN));
+    TD_TRY(record_weight(l, g, "loss_weight", y, in[2]));
     TD_TRY(td_graph_loss(g, loss[0]));
     if (!counts) return TD_OK;
-    const struct td_attrs ignore = {.ignores = attrs->ignores, .ignore_index = attrs->ignore_index};
-    TD_TRY(td_graph_op(g, TD_OP_COUNT_CORRECT, (td_value[]){logits, y}, 2, &ignore, &correct));
-    return td_graph_output(g, "accuracy", correct, TD_OUTPUT_SUM);
+    TD_TRY(td_graph_op(g, TD_OP_COUNT_CORRECT, in, 2, &ignore, &correct));
+    TD_TRY(td_graph_output(g, "accuracy", correct, TD_OUTPUT_SUM));
+    return record_weight(l, g, "accuracy_weight", y, 0);
+}
+
+// The share of logits, of which a sample may have several.
+static td_status record_right_sides(const struct td_module_loss *l, struct td_graph *g, td_value x,
+                                    td_value y) {
+    const struct td_attrs all = {.dtype = TD_F32,
+                                 .scale = (double)td_shape_elems(&td_graph_value(g, x)->shape)};
+    td_value right, n;
+    TD_TRY(td_graph_op(g, TD_OP_COUNT_CORRECT, (td_value[]){x, y}, 2, NULL, &right));
+    TD_TRY(td_graph_output(g, "accuracy", right, TD_OUTPUT_SUM));
+    if (l->width == 1) return TD_OK;
+    TD_TRY(td_graph_op(g, TD_OP_FILL, NULL, 0, &all, &n));
+    return td_graph_output(g, "accuracy_weight", n, TD_OUTPUT_WEIGHT);
 }
 
 static td_status record_pair(const struct td_module_loss *l, struct td_graph *g, td_value x,
@@ -163,7 +195,8 @@ static td_status record_pair(const struct td_module_loss *l, struct td_graph *g,
         TD_TRY(td_layer_reshape(g, &shape, &y));
     TD_TRY(td_graph_op(g, op, (td_value[]){x, y}, 2, NULL, loss));
     TD_TRY(td_graph_output(g, "loss", loss[0], TD_OUTPUT_MEAN));
-    return td_graph_loss(g, loss[0]);
+    TD_TRY(td_graph_loss(g, loss[0]));
+    return l->kind == TD_LOSS_BCE ? record_right_sides(l, g, x, y) : TD_OK;
 }
 
 td_status td_module_loss_record(const struct td_module_loss *l, struct td_graph *g, td_value x,

@@ -15,7 +15,7 @@ enum { TD_LOSS_MAX_WEIGHTS = 4096 };
 struct td_module_loss {
     enum td_loss_kind kind;
     struct td_attrs attrs; // label_smoothing, ignores and ignore_index of cross entropy
-    float *class_weight;   // (n_weights); NULL: all alike
+    double *class_weight;  // (n_weights); NULL: all alike
     int64_t n_weights;
     int64_t width; // of a row of the module's result
 };
