@@ -312,9 +312,14 @@ static unsigned take_stages(unsigned stages) {
 static void take_predict(const struct td_spec *spec, struct td_predict_config *to) {
     const struct td_json *k = td_json_get(spec->tree, "predict");
     const struct td_json *seed = td_json_get(k, "seed");
+    const char *loss =
+        td_json_string(td_json_path(spec->model.knobs, "loss.name"), "cross_entropy");
+    const char *usual = strcmp(loss, "cross_entropy") == 0 ? "classes" : "logits";
+    const char *values = td_json_string(td_json_get(k, "values"), usual);
     *to = (struct td_predict_config){
         .output = td_json_string(td_json_get(k, "output"), NULL),
-        .logits = strcmp(td_json_string(td_json_get(k, "values"), ""), "logits") == 0,
+        .logits = strcmp(values, "logits") == 0,
+        .sides = strcmp(loss, "bce") == 0,
         .prompt = td_json_string(td_json_get(k, "prompt"), NULL),
         .prompt_tokens = td_json_get(k, "prompt_tokens"),
         .max_new_tokens = td_json_int(td_json_get(k, "max_new_tokens"), 256),

@@ -156,6 +156,7 @@ struct td_checkpoint_config {
 struct td_predict_config {
     const char *output;                  // file; NULL: in the directory of the checkpoints
     bool logits;                         // rows of logits instead of classes
+    bool sides;                          // each logit is a class by itself: above 0 or not
     const char *prompt;                  // NULL: none
     const struct td_json *prompt_tokens; // list, when there is no text; NULL or empty: none
     int64_t max_new_tokens;

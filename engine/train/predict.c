@@ -129,6 +129,7 @@ td_status td_predict_result(struct td_rank *r, const char *name, int64_t n, floa
 struct asking {
     struct td_loop *loop;
     int64_t columns; // logits of a row
+    int64_t classes; // numbers of a row that are written instead; 0: the logits are
     size_t row_bytes;
     float *logits;                // (batch_size, columns)
     char *own, *all;              // a batch of rows behind its count, of this rank and of all
@@ -153,7 +154,9 @@ static td_status asking_init(struct asking *a, struct td_loop *l) {
     const struct td_field *fields = td_data_fields(r->data, &n_fields);
     a->loop = l;
     TD_TRY(td_predict_columns(r, "logits", &a->columns));
-    a->row_bytes = r->config->predict.logits ? (size_t)a->columns * sizeof(float) : sizeof(int32_t);
+    a->classes = r->config->predict.logits ? 0 : r->config->predict.sides ? a->columns : 1;
+    a->row_bytes =
+        a->classes ? (size_t)a->classes * sizeof(int32_t) : (size_t)a->columns * sizeof(float);
     size_t part = sizeof(int64_t) + batch * a->row_bytes;
     a->logits = td_calloc(batch * (size_t)a->columns, sizeof *a->logits);
     a->own = td_calloc(1, part);
@@ -203,12 +206,13 @@ static td_status ask(struct asking *a, int64_t n, const void *const *inputs) {
     TD_TRY(td_rank_step(r, TD_STEP_PREDICT, &key, inputs, &g));
     TD_TRY(td_predict_result(r, "logits", n, a->logits));
     char *rows = a->own + sizeof n;
-    if (r->config->predict.logits) {
+    if (!a->classes) {
         memcpy(rows, a->logits, (size_t)n * a->row_bytes);
         return TD_OK;
     }
-    for (int64_t i = 0; i < n; i++) {
-        int32_t c = largest(a->logits + i * a->columns, a->columns);
+    bool sides = r->config->predict.sides; // each logit says yes or no
+    for (int64_t i = 0; i < n * a->classes; i++) {
+        int32_t c = sides ? a->logits[i] > 0 : largest(a->logits + i * a->columns, a->columns);
         memcpy(rows + (size_t)i * sizeof c, &c, sizeof c);
     }
     return TD_OK;
@@ -255,12 +259,13 @@ static td_status run_batches(struct asking *a, int64_t n_batches, bool *out_inte
 static td_status predict_split(struct asking *a, int64_t n_batches, bool *out_interrupted) {
     struct td_rank *r = a->loop->rank;
     const struct td_sampler *s = td_data_sampler(r->data, TD_SPLIT_PREDICT);
-    bool logits = r->config->predict.logits;
+    const int64_t columns = a->classes ? a->classes : a->columns;
     int64_t rows = 0;
     for (int64_t b = 0; b < n_batches; b++)
         rows = td_sampler_next(s, rows, r->config->batch_size);
     if (r->facts.is_global_zero) {
-        TD_TRY(table_open(&a->table, r, logits ? "<f4" : "<i4", rows, logits ? a->columns : 0));
+        TD_TRY(table_open(&a->table, r, a->classes ? "<i4" : "<f4", rows,
+                          a->classes == 1 ? 0 : columns));
     }
     TD_TRY(run_batches(a, n_batches, out_interrupted));
     if (*out_interrupted || !r->facts.is_global_zero) return TD_OK;

@@ -21,6 +21,9 @@ struct td_dataset_config {
     uint32_t struct_bytes;
     const struct td_json *knobs;
     const char *cache_dir; // NULL: decode into private memory
+    // The loss leaves out labels that are ignore_index: they need not be classes.
+    bool ignores;
+    int32_t ignore_index;
 };
 
 struct td_dataset;

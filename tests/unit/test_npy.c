@@ -38,7 +38,7 @@ static const char knobs[] = "{\"x\":\"$/x.npy\",\"y\":\"$/y.npy\"}";
 static void test_elements_become_numbers_when_of_any_type(void **state) {
     const char *dir = *state;
     static const uint16_t halves[] = {0x3c00, 0xc000, 0x0001, 0x7bff}; // 1, -2, 2^-24, 65504
-    static const double doubles[] = {1, -2, 0x1p-24, 1e38};
+    static const double doubles[] = {1, -2, 0x1p-24, 3e38};
     static const int8_t i1[] = {1, -2, 3, -128};
     static const int16_t i2[] = {1, -2, 3, -32768};
     static const uint32_t u4[] = {1, 2, 3, 4000000000u};
@@ -51,7 +51,7 @@ static void test_elements_become_numbers_when_of_any_type(void **state) {
         float last[2];
     } cases[] = {
         {"<f2", halves, sizeof halves, {0x1p-24f, 65504}},
-        {"<f8", doubles, sizeof doubles, {0x1p-24f, 1e38f}},
+        {"<f8", doubles, sizeof doubles, {0x1p-24f, 3e38f}},
         {"|i1", i1, sizeof i1, {3, -128}},
         {"<i2", i2, sizeof i2, {3, -32768}},
         {"<u4", u4, sizeof u4, {3, 4e9f}},
@@ -182,8 +182,11 @@ static void test_set_is_refused_when_samples_and_labels_do_not_fit(void **state)
          "dimensions of the samples, at least: expected 2, found 1"},
         {"(4, 2)", "<i2", "(2,)", 4, NULL, "number of labels: expected 4, found 2"},
         {"(4, 2)", "<i2", "(2, 2)", 8, NULL,
-         "shape of the labels: expected (n) or (n, 1), found (2, 2)"},
-        {"(4, 2)", "<f2", "(4,)", 8, NULL, "type of the labels: expected integers, found f2"},
+         "shape of the labels: expected (n) or (n, 1) of integers, or floats, which are targets, "
+         "found (2, 2)"},
+        {"(4, 2)", "<f2", "()", 2, NULL,
+         "shape of the targets: expected (n) or (n, k), with something in it, found ()"},
+        {"(4, 2)", "<f2", "(2, 2)", 8, NULL, "number of labels: expected 4, found 2"},
         {"(4, 2)", "<i2", "(4,)", 8, NULL, "label 3 is no class; data.classes says"},
         {"(4, 2)", "<i2", "(4,)", 8, "{\"x\":\"$/x.npy\",\"y\":\"$/y.npy\",\"classes\":5}",
          "label: expected 0 to 4, found 5"},
@@ -197,6 +200,43 @@ static void test_set_is_refused_when_samples_and_labels_do_not_fit(void **state)
             TD_DATA_LOSS, cases[i].text);
         assert_null(d);
     }
+}
+
+static void test_targets_are_numbers_when_y_is_of_floats(void **state) {
+    const char *dir = *state;
+    static const uint8_t pixels[3] = {1, 2, 3};
+    static const double numbers[6] = {0.5, -1, 2, 3, 1e-3, 7};
+    static const float same[3] = {4, 5, 6};
+    struct td_dataset *d;
+    struct td_field f[8];
+    uint8_t x[2];
+    float y[4];
+    const int64_t index[] = {2, 0};
+    write_npy(dir, "x.npy", "|u1", "(3, 1)", pixels, sizeof pixels);
+    write_npy(dir, "y.npy", "<f8", "(3, 2)", numbers, sizeof numbers);
+    assert_ok(rig_open(&td_dataset_npy, dir, knobs, NULL, &d));
+    ops()->fields(d, f);
+    assert_true(f[1].dtype == TD_F32 && f[1].n_classes == 0);
+    assert_true(f[1].sample_shape.n_dims == 1 && f[1].sample_shape.dim[0] == 2);
+    assert_ok(ops()->gather(d, TD_SPLIT_TRAIN, index, 2, (void *[]){x, y}));
+    assert_memory_equal(y, ((float[]){1e-3f, 7, 0.5f, -1}), sizeof y);
+    ops()->close(d);
+    write_npy(dir, "y.npy", "<f4", "(3,)", same, sizeof same);
+    assert_ok(rig_open(&td_dataset_npy, dir, knobs, NULL, &d));
+    ops()->fields(d, f);
+    assert_true(f[1].dtype == TD_F32 && f[1].sample_shape.n_dims == 0);
+    assert_ok(ops()->gather(d, TD_SPLIT_TRAIN, index, 2, (void *[]){x, y}));
+    assert_true(y[0] == 6 && y[1] == 4);
+    ops()->close(d);
+    assert_fails(rig_open(&td_dataset_npy, dir,
+                          "{\"x\":\"$/x.npy\",\"y\":\"$/y.npy\",\"classes\":3}", NULL, &d),
+                 TD_INVALID_ARGUMENT, "but it holds f4: save it as integers");
+    write_npy(dir, "v.npy", "<f4", "(3, 1)", same, sizeof same);
+    rig_refuses(rig_open(&td_dataset_npy, dir,
+                         "{\"x\":\"$/x.npy\",\"y\":\"$/y.npy\",\"val_x\":\"$/x.npy\",\"val_y\":"
+                         "\"$/v.npy\"}",
+                         NULL, &d),
+                TD_DATA_LOSS, "shape and type of targets");
 }
 
 static void test_set_is_refused_when_a_sample_is_no_number(void **state) {
@@ -219,6 +259,51 @@ static void test_set_is_refused_when_a_sample_is_no_number(void **state) {
     write_npy(dir, "y.npy", "|u1", "(1,)", labels, 1);
     rig_refuses(rig_open(&td_dataset_npy, dir, knobs, NULL, &d), TD_DATA_LOSS,
                 "x.npy' offset 136: element: expected a finite number of fp32, found infinity");
+    static const float targets[] = {1, -(float)INFINITY};
+    write_npy(dir, "x.npy", "|u1", "(2, 1)", labels, 2);
+    write_npy(dir, "y.npy", "<f4", "(2,)", targets, sizeof targets);
+    rig_refuses(rig_open(&td_dataset_npy, dir, knobs, NULL, &d), TD_DATA_LOSS,
+                "y.npy' offset 132: element: expected a finite number of fp32, found infinity");
+}
+
+static void test_labels_need_not_be_classes_when_they_are_ignored(void **state) {
+    const char *dir = *state;
+    static const uint8_t pixels[3] = {1, 2, 3};
+    static const int16_t labels[] = {1, -100, 0};
+    static const struct {
+        int32_t ignore_index;
+        const char *text;
+    } cases[] = {{-100, NULL}, {-99, "label 1 is no class"}};
+    TD_AUTO(td_arena) *arena = NULL;
+    assert_ok(td_arena_create(1 << 20, &arena));
+    write_npy(dir, "x.npy", "|u1", "(3, 1)", pixels, sizeof pixels);
+    write_npy(dir, "y.npy", "<i2", "(3,)", labels, sizeof labels);
+    char text[1200];
+    struct td_json *tree;
+    snprintf(text, sizeof text, "{\"x\":\"%s/x.npy\",\"y\":\"%s/y.npy\"}", dir, dir);
+    assert_ok(td_json_parse(arena, text, strlen(text), &tree));
+    for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
+        struct td_dataset_config config = {.struct_bytes = sizeof config,
+                                           .knobs = tree,
+                                           .ignores = true,
+                                           .ignore_index = cases[i].ignore_index};
+        struct td_dataset *d = NULL;
+        struct td_field f[8];
+        td_status s = ops()->open(&config, &d);
+        if (cases[i].text) {
+            rig_refuses(s, TD_DATA_LOSS, cases[i].text);
+            continue;
+        }
+        uint8_t x[3];
+        int32_t y[3];
+        assert_ok(s);
+        ops()->fields(d, f);
+        assert_int_equal(f[1].n_classes, 2);
+        assert_ok(
+            ops()->gather(d, TD_SPLIT_TRAIN, (const int64_t[]){0, 1, 2}, 3, (void *[]){x, y}));
+        assert_true(y[0] == 1 && y[1] == -100 && y[2] == 0);
+        ops()->close(d);
+    }
 }
 
 static void test_set_is_refused_when_its_samples_are_empty(void **state) {
@@ -257,7 +342,9 @@ int main(void) {
         test_in_scratch(test_array_is_refused_when_the_header_is_foreign),
         test_in_scratch(test_file_is_refused_when_it_is_no_array),
         test_in_scratch(test_set_is_refused_when_samples_and_labels_do_not_fit),
+        test_in_scratch(test_targets_are_numbers_when_y_is_of_floats),
         test_in_scratch(test_set_is_refused_when_a_sample_is_no_number),
+        test_in_scratch(test_labels_need_not_be_classes_when_they_are_ignored),
         test_in_scratch(test_set_is_refused_when_its_samples_are_empty),
         test_in_scratch(test_validation_is_refused_when_it_is_of_another_shape),
     };

@@ -1,10 +1,12 @@
-// Dataset `npy`: samples and labels out of arrays that NumPy saved.
+// Dataset `npy`: samples and labels, or targets, out of arrays that NumPy saved.
 //
 // x is (n, ...): u1 stays u8 (pixels, which the modules divide by 255), every other type is handed
-// out as f32. y is (n) or (n, 1) of any integer type. Checked before training: both files whole, as
-// many labels as samples, every label in [0, classes), training and validation samples of one
-// shape and type. Files are mapped, so a set larger than memory can be trained on. Knobs: x, y;
-// val_x, val_y (for validation, test and predict; together or not at all); classes.
+// out as f32. y of integers is one label a sample, (n) or (n, 1); y of floats is as many targets a
+// sample as it has, (n, ...), and has no classes. Files are mapped, so a set larger than memory can
+// be trained on. Checked before training: both files whole, as many labels as samples, every label
+// in [0, classes) or the one that the loss ignores, every other number finite, training and
+// validation of one shape and type. Knobs: x, y; val_x, val_y (for validation, test and predict;
+// together or not at all); classes.
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,9 +28,22 @@ struct half { // training, or everything else
 struct td_dataset {
     uint32_t magic;
     int64_t classes;
-    struct td_shape sample; // without the leading dimension
+    bool ignores; // labels that are ignore_index
+    int32_t ignore_index;
+    struct td_shape sample, target; // without the leading dimension; target: y is of floats
     struct half half[2];
 };
+
+static bool has_targets(const struct half *h) {
+    return !td_npy_is_integer(h->y.kind);
+}
+
+static struct td_shape one_of(const struct td_shape *all) {
+    struct td_shape one = {.n_dims = all->n_dims - 1};
+    for (int d = 0; d < one.n_dims; d++)
+        one.dim[d] = all->dim[d + 1];
+    return one;
+}
 
 static void npy_close(struct td_dataset *d) {
     if (!d) return;
@@ -48,14 +63,15 @@ static td_status check_shapes(const char *x_path, const char *y_path, const stru
         return td_data_fail(x_path, 0, "dimensions of the samples, at least", 2,
                             (uint64_t)x->n_dims);
     }
-    if (y->n_dims < 1 || td_shape_elems(y) != y->dim[0]) {
-        char found[96];
-        td_shape_print(y, found, sizeof found);
-        return td_data_fail_text(y_path, 0, "shape of the labels", "(n) or (n, 1)", found);
+    char found[96];
+    td_shape_print(y, found, sizeof found);
+    if (has_targets(h) && (y->n_dims < 1 || td_shape_elems(y) == 0)) {
+        return td_data_fail_text(y_path, 0, "shape of the targets",
+                                 "(n) or (n, k), with something in it", found);
     }
-    if (!td_npy_is_integer(h->y.kind)) {
-        return td_data_fail_text(y_path, 0, "type of the labels", "integers",
-                                 td_npy_name(h->y.kind));
+    if (!has_targets(h) && (y->n_dims < 1 || td_shape_elems(y) != y->dim[0])) {
+        return td_data_fail_text(y_path, 0, "shape of the labels",
+                                 "(n) or (n, 1) of integers, or floats, which are targets", found);
     }
     if (td_shape_elems(x) == 0) {
         return td_data_fail(x_path, 0, "elements of all samples, at least", 1, 0);
@@ -66,42 +82,57 @@ static td_status check_shapes(const char *x_path, const char *y_path, const stru
     return td_status_context(s, "labels do not match the samples in '%s'", x_path);
 }
 
-// Every label in [0, *classes); *classes 0 becomes the largest plus one.
-static td_status check_labels(const char *path, const struct td_npy *y, int64_t *classes) {
-    const int64_t limit = *classes ? *classes : MAX_CLASSES;
+static td_status no_class(const char *path, const struct td_npy *y, int64_t i, int64_t limit) {
+    char expected[48], found[24];
+    snprintf(expected, sizeof expected, "0 to %" PRId64, limit - 1);
+    snprintf(found, sizeof found, "%" PRId64, td_npy_int(y, i));
+    td_status s = td_data_fail_text(path, y->offset + (uint64_t)i * td_npy_bytes(y->kind), "label",
+                                    expected, found);
+    return td_status_context(
+        s,
+        "label %" PRId64 " is no class; data.classes says how many there are, "
+        "model.loss.ignore_index which number is to be left out; targets of loss mse and bce "
+        "are saved as floats",
+        i);
+}
+
+// Every label in [0, classes), or to be ignored; classes 0 becomes the largest plus one.
+static td_status check_labels(struct td_dataset *d, const char *path, const struct td_npy *y) {
+    const int64_t limit = d->classes ? d->classes : MAX_CLASSES;
     int64_t most = 0;
     for (int64_t i = 0; i < y->shape.dim[0]; i++) {
         int64_t v = td_npy_int(y, i);
-        if (v < 0 || v >= limit) {
-            char expected[48], found[24];
-            snprintf(expected, sizeof expected, "0 to %" PRId64, limit - 1);
-            snprintf(found, sizeof found, "%" PRId64, v);
-            td_status s = td_data_fail_text(path, y->offset + (uint64_t)i * td_npy_bytes(y->kind),
-                                            "label", expected, found);
-            return td_status_context(
-                s, "label %" PRId64 " is no class; data.classes says how many there are", i);
-        }
+        if (d->ignores && v == d->ignore_index) continue;
+        if (v < 0 || v >= limit) return no_class(path, y, i, limit);
         most = TD_MAX(most, v);
     }
-    if (!*classes) *classes = most + 1;
+    if (!d->classes) d->classes = most + 1;
     return TD_OK;
 }
 
 static td_status open_half(struct td_dataset *d, int i, const char *x_path, const char *y_path) {
-    struct half *h = &d->half[i];
+    struct half *h = &d->half[i], *first = &d->half[0];
     TD_TRY(td_npy_open(x_path, &h->x));
     TD_TRY(td_npy_open(y_path, &h->y));
     TD_TRY(check_shapes(x_path, y_path, h));
-    TD_TRY(check_labels(y_path, &h->y, &d->classes));
-    TD_TRY(td_npy_check_finite(x_path, &h->x));
     h->n = h->x.shape.dim[0];
-    struct td_shape sample = {.n_dims = h->x.shape.n_dims - 1};
-    for (int k = 0; k < sample.n_dims; k++)
-        sample.dim[k] = h->x.shape.dim[k + 1];
-    if (i == 0) d->sample = sample;
-    bool pixels[2] = {d->half[0].x.kind == TD_NPY_U1, h->x.kind == TD_NPY_U1};
-    if (td_shape_equal(&sample, &d->sample) && pixels[0] == pixels[1]) return TD_OK;
-    return td_data_fail_text(x_path, 0, "shape and type of a sample", "those of data.x", "others");
+    if (!has_targets(h)) TD_TRY(check_labels(d, y_path, &h->y));
+    TD_TRY(td_npy_check_finite(y_path, &h->y));
+    TD_TRY(td_npy_check_finite(x_path, &h->x));
+    struct td_shape sample = one_of(&h->x.shape), target = one_of(&h->y.shape);
+    if (i == 0) {
+        d->sample = sample;
+        d->target = target;
+    }
+    bool pixels[2] = {first->x.kind == TD_NPY_U1, h->x.kind == TD_NPY_U1};
+    if (!td_shape_equal(&sample, &d->sample) || pixels[0] != pixels[1]) {
+        return td_data_fail_text(x_path, 0, "shape and type of a sample", "those of data.x",
+                                 "others");
+    }
+    if (has_targets(h) == has_targets(first) &&
+        (!has_targets(h) || td_shape_equal(&target, &d->target)))
+        return TD_OK;
+    return td_data_fail_text(y_path, 0, "shape and type of targets", "those of data.y", "others");
 }
 
 static td_status npy_open(const struct td_dataset_config *config, struct td_dataset **out_dataset) {
@@ -113,12 +144,18 @@ static td_status npy_open(const struct td_dataset_config *config, struct td_data
     for (size_t i = 0; i < TD_COUNTOF(keys); i++)
         path[i] = td_json_string(td_json_get(config->knobs, keys[i]), "");
     d->classes = td_json_int(td_json_get(config->knobs, "classes"), 0);
+    d->ignores = config->ignores;
+    d->ignore_index = config->ignore_index;
     if (!*path[0] || !*path[1])
         return td_bad_spec("data: x and y are missing: paths of two arrays");
     if (!*path[2] != !*path[3]) return td_bad_spec("data.val_x and data.val_y need each other");
     if (d->classes < 0 || d->classes > MAX_CLASSES)
         return td_bad_spec("data.classes: out of range");
     TD_TRY(open_half(d, 0, path[0], path[1]));
+    if (has_targets(&d->half[0]) && d->classes)
+        return td_bad_spec("data.classes says that '%s' holds labels, but it holds %s: save it as "
+                           "integers, or leave classes out",
+                           path[1], td_npy_name(d->half[0].y.kind));
     if (*path[2]) TD_TRY(open_half(d, 1, path[2], path[3]));
     *out_dataset = td_steal(d);
     return TD_OK;
@@ -130,6 +167,8 @@ static size_t npy_fields(struct td_dataset *d, struct td_field out_fields[8]) {
                                       .dtype = d->half[0].x.kind == TD_NPY_U1 ? TD_U8 : TD_F32,
                                       .sample_shape = d->sample};
     out_fields[1] = (struct td_field){.name = "y", .dtype = TD_I32, .n_classes = d->classes};
+    if (has_targets(&d->half[0]))
+        out_fields[1] = (struct td_field){.name = "y", .dtype = TD_F32, .sample_shape = d->target};
     return 2;
 }
 
@@ -141,23 +180,37 @@ static int64_t npy_length(struct td_dataset *d, enum td_split split) {
     return half_of(d, split)->n;
 }
 
+static void gather_x(const struct td_dataset *d, const struct half *h, int64_t sample, void *out,
+                     int64_t i) {
+    const int64_t elems = td_shape_elems(&d->sample);
+    if (h->x.kind == TD_NPY_U1) {
+        memcpy((uint8_t *)out + i * elems, h->x.data + sample * elems, (size_t)elems);
+    } else {
+        td_npy_floats(&h->x, sample * elems, elems, (float *)out + i * elems);
+    }
+}
+
+static void gather_y(const struct td_dataset *d, const struct half *h, int64_t sample, void *out,
+                     int64_t i) {
+    const int64_t elems = td_shape_elems(&d->target);
+    if (has_targets(h)) {
+        td_npy_floats(&h->y, sample * elems, elems, (float *)out + i * elems);
+    } else {
+        ((int32_t *)out)[i] = (int32_t)td_npy_int(&h->y, sample);
+    }
+}
+
 static td_status npy_gather(struct td_dataset *d, enum td_split split, const int64_t *index,
                             int64_t n, void *const *out) {
     TD_CHECK(d->magic == td_dataset_magic);
     const struct half *h = half_of(d, split);
-    const int64_t elems = td_shape_elems(&d->sample);
-    int32_t *y = out[1];
     for (int64_t i = 0; i < n; i++) {
         if (index[i] < 0 || index[i] >= h->n) {
             return td_fail(TD_OUT_OF_RANGE, "sample %" PRId64 " of %" PRId64 " in split %s",
                            index[i], h->n, td_split_name(split));
         }
-        if (h->x.kind == TD_NPY_U1) {
-            memcpy((uint8_t *)out[0] + i * elems, h->x.data + index[i] * elems, (size_t)elems);
-        } else {
-            td_npy_floats(&h->x, index[i] * elems, elems, (float *)out[0] + i * elems);
-        }
-        y[i] = (int32_t)td_npy_int(&h->y, index[i]);
+        gather_x(d, h, index[i], out[0], i);
+        gather_y(d, h, index[i], out[1], i);
     }
     return TD_OK;
 }
@@ -177,6 +230,6 @@ const struct td_plugin_desc td_dataset_npy = {
     .abi_minor = TD_ABI_MINOR,
     .kind = TD_PLUGIN_DATASET,
     .name = "npy",
-    .summary = "samples and labels out of NumPy's .npy files",
+    .summary = "samples and labels or targets out of NumPy's .npy files",
     .ops = &npy_ops,
 };
