@@ -1,6 +1,6 @@
-// The core's frame: its life, the inputs of core.h, the carrying out of the job table, people's
-// verbs. Every input has the same shape: enter(now), change state through the other files, leave:
-// a pass of the queue if something could have moved, then one record per changed job.
+// The core's frame: its life, the inputs of core.h but for people's (core_verbs.c), the carrying
+// out of the job table. Every input has the same shape: enter(now), change state through the other
+// files, leave: a pass of the queue if something could have moved, then one record per changed job.
 
 #include "daemon/coordinator/core.h"
 
@@ -11,11 +11,9 @@
 #include "daemon/coordinator/core_state.h"
 #include "lib/base/buf.h"
 #include "lib/base/checkpoint_name.h"
-#include "lib/base/digest.h"
 
 enum { RECORD_MAX = 4 << 20 };
 static const int64_t expire_ns = INT64_C(30) * 24 * 3600 * TD_NS_PER_S;
-static const int64_t request_keep_ns = INT64_C(24) * 3600 * TD_NS_PER_S;
 static const int64_t hold_ns = 60 * TD_NS_PER_S;
 
 // ---- life ---------------------------------------------------------------------------------------
@@ -100,7 +98,7 @@ struct td_mono td_core_wake(const struct td_core *core) {
 }
 
 // ---- one event ----------------------------------------------------------------------------------
-static void enter(struct td_core *core, struct td_now now) {
+void td_core_enter(struct td_core *core, struct td_now now) {
     core->now = now;
 }
 
@@ -120,7 +118,7 @@ void td_core_progress(struct td_core *core, const struct td_job *j) {
     memcpy(a->job, j->id, sizeof a->job);
 }
 
-static void leave(struct td_core *core) {
+void td_core_leave(struct td_core *core) {
     if (core->queue_dirty && core->started) td_queue_pass(core);
     TD_AUTO_BUF body;
     td_buf_init(&body, RECORD_MAX);
@@ -287,7 +285,7 @@ struct td_job *td_core_job(const struct td_core *core, const char *id) {
 
 // ---- start --------------------------------------------------------------------------------------
 void td_core_start(struct td_core *core, struct td_now now) {
-    enter(core, now);
+    td_core_enter(core, now);
     core->started = true;
     size_t cursor = 0;
     const char *key;
@@ -304,23 +302,10 @@ void td_core_start(struct td_core *core, struct td_now now) {
         j->hold_until = td_mono_add(now.mono, hold_ns);
     }
     core->queue_dirty = true;
-    leave(core);
+    td_core_leave(core);
 }
 
 // ---- time ---------------------------------------------------------------------------------------
-static void forget_requests(struct td_core *core) {
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->requests, &cursor, &key, &value)) { // oldest first
-        struct td_request *r = value;
-        if (core->now.real.ns - r->time_ns < request_keep_ns) return;
-        td_core_record(core, TD_RECORD_REQUEST, key, NULL);
-        td_map_remove(core->requests, key);
-        free(r);
-    }
-}
-
 static void tick_job(struct td_core *core, struct td_job *j) {
     if (td_job_live(j)) {
         td_attempt_tick(core, j);
@@ -336,15 +321,15 @@ static void tick_job(struct td_core *core, struct td_job *j) {
 }
 
 void td_core_tick(struct td_core *core, struct td_now now) {
-    enter(core, now);
+    td_core_enter(core, now);
     core->wake.ns = INT64_MAX;
     td_nodes_tick(core);
     for (uint32_t i = core->n_active; i-- > 0;) { // backwards: a job may leave the list
         tick_job(core, core->active[i]);
     }
     td_plans_tick(core);
-    forget_requests(core);
-    leave(core);
+    td_core_forget_requests(core);
+    td_core_leave(core);
 }
 
 // ---- sessions -----------------------------------------------------------------------------------
@@ -356,7 +341,7 @@ static struct td_session *find_session(struct td_core *core, uint64_t id) {
 }
 
 uint64_t td_core_session_open(struct td_core *core, struct td_now now, bool embedded) {
-    enter(core, now);
+    td_core_enter(core, now);
     if (core->n_sessions == TD_COUNTOF(core->sessions)) return 0;
     struct td_session *s = td_core_must(td_calloc(1, sizeof *s));
     s->id = core->next_session++;
@@ -366,7 +351,7 @@ uint64_t td_core_session_open(struct td_core *core, struct td_now now, bool embe
 }
 
 void td_core_session_close(struct td_core *core, struct td_now now, uint64_t session) {
-    enter(core, now);
+    td_core_enter(core, now);
     for (uint32_t i = 0; i < core->n_sessions; i++) {
         struct td_session *s = core->sessions[i];
         if (s->id != session) continue;
@@ -375,7 +360,7 @@ void td_core_session_close(struct td_core *core, struct td_now now, uint64_t ses
         free(s);
         break;
     }
-    leave(core);
+    td_core_leave(core);
 }
 
 static void on_message(struct td_core *core, struct td_session *s,
@@ -419,241 +404,14 @@ static void on_message(struct td_core *core, struct td_session *s,
 
 void td_core_session_message(struct td_core *core, struct td_now now, uint64_t session,
                              const Traind__V1__NodeMessage *m) {
-    enter(core, now);
+    td_core_enter(core, now);
     struct td_session *s = find_session(core, session);
     if (s) on_message(core, s, m);
-    leave(core);
-}
-
-// ---- people -------------------------------------------------------------------------------------
-// The oldest ended job makes room.
-static td_status make_room(struct td_core *core) {
-    if (core->n_jobs < TD_CORE_MAX_JOBS) return TD_OK;
-    for (uint32_t i = 0; i < core->n_jobs; i++) {
-        struct td_job *j = core->order[i];
-        if (!td_job_state_ended(j->state)) continue;
-        memmove(core->order + i, core->order + i + 1,
-                (core->n_jobs - i - 1) * sizeof(struct td_job *));
-        core->n_jobs--;
-        td_catalog_forget(core, j);
-        td_core_record(core, TD_RECORD_JOB, j->id, NULL);
-        td_core_record(core, TD_RECORD_SPEC, j->id, NULL);
-        for (uint32_t n = 1; n <= j->n_attempts; n++) {
-            char key[64];
-            snprintf(key, sizeof key, "%s/a%u", j->id, n);
-            td_core_record(core, TD_RECORD_ATTEMPT, key, NULL);
-        }
-        td_map_remove(core->jobs, j->id);
-        td_job_destroy(j);
-        return TD_OK;
-    }
-    return td_status_with_reason(
-        td_fail(TD_RESOURCE_EXHAUSTED, "%d jobs and none has ended", TD_CORE_MAX_JOBS),
-        "LIMIT_JOBS");
-}
-
-static td_status find_request(struct td_core *core, const struct td_core_create_job *request,
-                              const struct td_job **out_job) {
-    *out_job = NULL;
-    if (!request->request_id[0]) return TD_OK;
-    struct td_request *r = td_map_get(core->requests, request->request_id);
-    if (!r || core->now.real.ns - r->time_ns > request_keep_ns) return TD_OK;
-    if (strcmp(r->digest, request->digest) != 0) {
-        return td_status_with_reason(
-            td_fail(TD_INVALID_ARGUMENT,
-                    "request_id %s was used for another request; take a fresh one",
-                    request->request_id),
-            "REQUEST_ID_REUSED");
-    }
-    *out_job = td_core_job(core, r->job);
-    return TD_OK;
-}
-
-// The oldest goes when the memory is full: 20000 in a day.
-static void keep_request(struct td_core *core, const struct td_core_create_job *request) {
-    if (!request->request_id[0]) return;
-    size_t cursor = 0;
-    const char *key;
-    void *value, *old = NULL;
-    if (td_map_count(core->requests) == TD_CORE_MAX_REQUESTS &&
-        td_map_next(core->requests, &cursor, &key, &value)) {
-        td_core_record(core, TD_RECORD_REQUEST, key, NULL);
-        td_map_remove(core->requests, key);
-        free(value);
-    }
-    struct td_request *r = td_core_must(td_calloc(1, sizeof *r));
-    snprintf(r->job, sizeof r->job, "%s", request->id);
-    snprintf(r->digest, sizeof r->digest, "%s", request->digest);
-    r->time_ns = core->now.real.ns;
-    TD_CHECK(!td_map_put(core->requests, request->request_id, r, &old));
-    free(old);
-    char body[160];
-    snprintf(body, sizeof body, "{\"job\":\"%s\",\"digest\":\"%s\",\"time_ns\":%" PRId64 "}",
-             r->job, r->digest, r->time_ns);
-    td_core_record(core, TD_RECORD_REQUEST, request->request_id, body);
-}
-
-static td_status build_job(struct td_core *core, const struct td_core_create_job *request,
-                           struct td_job **out_job) {
-    TD_AUTO(td_job) *j = NULL;
-    TD_TRY(td_job_create(request->id, &j));
-    j->spec_json = td_strdup(request->spec_json);
-    if (!j->spec_json) return td_fail_oom();
-    TD_TRY(td_job_open_spec(j));
-    j->name = td_strdup(j->spec.name);
-    if (!j->name) return td_fail_oom();
-    td_xxh3_128_hex(j->spec_json, strlen(j->spec_json), j->spec_digest);
-    j->n_ranks = (uint32_t)td_spec_ranks(&j->spec);
-    j->seq = j->queue_seq = core->next_seq;
-    j->create_ns = j->wait_ns = core->now.real.ns;
-    TD_TRY(td_queue_check(core, j));
-    *out_job = td_steal(j);
-    return TD_OK;
-}
-
-static td_status create_job(struct td_core *core, const struct td_core_create_job *request,
-                            const struct td_job **out_job, bool *out_again) {
-    TD_TRY(find_request(core, request, out_job));
-    *out_again = *out_job != NULL;
-    if (*out_again) return TD_OK;
-    if (core->draining) {
-        return td_status_with_reason(
-            td_fail(TD_UNAVAILABLE, "the coordinator is stopping; try again when it is back"),
-            "DRAINING");
-    }
-    TD_AUTO(td_job) *j = NULL;
-    TD_TRY(build_job(core, request, &j));
-    TD_TRY(make_room(core));
-    struct td_job *kept = j;
-    TD_TRY(td_core_add_job(core, td_steal(j)));
-    core->next_seq++;
-    keep_request(core, request);
-    td_core_record(core, TD_RECORD_SPEC, kept->id, kept->spec_json);
-    td_core_touch(core, kept);
-    core->queue_dirty = true;
-    *out_job = kept;
-    return TD_OK;
-}
-
-td_status td_core_create_job(struct td_core *core, struct td_now now,
-                             const struct td_core_create_job *request,
-                             const struct td_job **out_job, bool *out_again) {
-    enter(core, now);
-    td_status s = create_job(core, request, out_job, out_again);
-    leave(core);
-    return s;
-}
-
-static td_status refuse(const struct td_job *j, enum td_job_event event, const char *verb) {
-    char reason[48];
-    snprintf(reason, sizeof reason, "STATE_%s_%s", td_job_state_name(j->state),
-             td_job_event_name(event));
-    td_status s = td_fail(TD_FAILED_PRECONDITION, "job %s is %s, it cannot be %s", j->id,
-                          td_job_state_name(j->state), verb);
-    return td_status_with_meta(td_status_with_reason(s, reason), "job", "%s", j->id);
-}
-
-// Of the first to cancel it. Bounded, because a record is.
-static void keep_cancel_reason(struct td_job *j, const char *reason) {
-    enum td_job_state to;
-    char text[201];
-    if (!reason || !reason[0] || td_job_next(j->state, TD_JOB_ON_CANCEL, &to) != TD_JOB_MOVED) {
-        return;
-    }
-    snprintf(text, sizeof text, "%s", reason);
-    td_utf8_scrub(text);
-    free(j->cancel_why);
-    j->cancel_why = td_core_dup(text);
-}
-
-td_status td_core_cancel(struct td_core *core, struct td_now now, const char *id,
-                         const char *reason, const struct td_job **out_job) {
-    TD_TRY(td_core_find_job(core, id, out_job));
-    enter(core, now);
-    struct td_job *j = td_core_job(core, (*out_job)->id);
-    keep_cancel_reason(j, reason);
-    enum td_job_step step = td_core_apply(core, j, TD_JOB_ON_CANCEL);
-    if (step == TD_JOB_REFUSED) return refuse(j, TD_JOB_ON_CANCEL, "cancelled");
-    if (step == TD_JOB_MOVED) {
-        struct td_attempt *a = td_job_live(j);
-        if (a) {
-            td_attempt_stop(core, j, a, TD_STOP_CAUSE_CANCEL);
-        } else if (j->state == TD_JOB_STOPPING) {
-            td_core_apply(core, j, TD_JOB_ON_STOPPED);
-        }
-    }
-    leave(core);
-    return TD_OK;
-}
-
-td_status td_core_pause(struct td_core *core, struct td_now now, const char *id,
-                        const struct td_job **out_job) {
-    TD_TRY(td_core_find_job(core, id, out_job));
-    enter(core, now);
-    struct td_job *j = td_core_job(core, (*out_job)->id);
-    enum td_job_step step = td_core_apply(core, j, TD_JOB_ON_PAUSE);
-    if (step == TD_JOB_REFUSED) return refuse(j, TD_JOB_ON_PAUSE, "paused");
-    if (step == TD_JOB_MOVED) {
-        struct td_attempt *a = td_job_live(j);
-        if (a) {
-            td_attempt_stop(core, j, a, TD_STOP_CAUSE_PAUSE);
-        } else if (j->state == TD_JOB_PAUSING) {
-            td_core_apply(core, j, TD_JOB_ON_STOPPED);
-        }
-    }
-    leave(core);
-    return TD_OK;
-}
-
-td_status td_core_resume(struct td_core *core, struct td_now now, const char *id,
-                         const struct td_job **out_job) {
-    TD_TRY(td_core_find_job(core, id, out_job));
-    enter(core, now);
-    struct td_job *j = td_core_job(core, (*out_job)->id);
-    if (td_core_apply(core, j, TD_JOB_ON_RESUME) == TD_JOB_REFUSED) {
-        return refuse(j, TD_JOB_ON_RESUME, "resumed");
-    }
-    leave(core);
-    return TD_OK;
-}
-
-td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec_json,
-                       const char *dump, uint64_t token) {
-    enter(core, now);
-    if (core->n_waiters == TD_CORE_MAX_PLAN_WAITERS) {
-        return td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED,
-                                             "%d plans are asked for already; try again",
-                                             TD_CORE_MAX_PLAN_WAITERS),
-                                     "LIMIT_PLANS");
-    }
-    struct td_plan_waiter w = {.token = token};
-    if (strlen(dump) >= sizeof w.dump) {
-        return td_fail(TD_INVALID_ARGUMENT, "there is no pass '%.40s...'", dump);
-    }
-    snprintf(w.dump, sizeof w.dump, "%s", dump);
-    td_xxh3_128_hex(spec_json, strlen(spec_json), w.digest);
-    const struct td_plan_entry *e = dump[0] ? NULL : td_plans_find(core, w.digest);
-    if (e) {
-        struct td_action *a = td_core_act(core, TD_ACTION_PLANNED);
-        a->token = token;
-        a->text = td_core_dup(e->json);
-        return TD_OK;
-    }
-    TD_TRY(td_plans_want(core, w.digest, w.dump, spec_json));
-    core->waiters[core->n_waiters++] = w;
-    td_plans_tick(core);
-    leave(core);
-    return TD_OK;
-}
-
-void td_core_plan_abandon(struct td_core *core, uint64_t token) {
-    for (uint32_t i = 0; i < core->n_waiters; i++) {
-        if (core->waiters[i].token == token) core->waiters[i] = core->waiters[--core->n_waiters];
-    }
+    td_core_leave(core);
 }
 
 void td_core_drain(struct td_core *core, struct td_now now, bool stop_embedded) {
-    enter(core, now);
+    td_core_enter(core, now);
     core->draining = true;
     core->stopping = stop_embedded;
     for (uint32_t i = 0; stop_embedded && i < core->n_active; i++) {
@@ -662,7 +420,7 @@ void td_core_drain(struct td_core *core, struct td_now now, bool stop_embedded) 
         struct td_host *n = a ? td_nodes_find(core, a->node) : NULL;
         if (n && n->embedded && !a->stop) td_attempt_stop(core, j, a, TD_STOP_CAUSE_DAEMON);
     }
-    leave(core);
+    td_core_leave(core);
 }
 
 uint32_t td_core_n_stopping(const struct td_core *core) {
@@ -678,7 +436,7 @@ uint32_t td_core_n_stopping(const struct td_core *core) {
 // ---- bulk ---------------------------------------------------------------------------------------
 void td_core_points_committed(struct td_core *core, struct td_now now, const char *job,
                               uint32_t attempt, uint32_t rank, uint64_t offset) {
-    enter(core, now);
+    td_core_enter(core, now);
     struct td_job *j = td_core_job(core, job);
     struct td_attempt *a = j ? td_job_attempt(j, attempt) : NULL;
     if (a && rank < a->n_ranks) {
@@ -687,13 +445,13 @@ void td_core_points_committed(struct td_core *core, struct td_now now, const cha
                        rank, offset);
         td_attempt_maybe_forget(core, j, a);
     }
-    leave(core);
+    td_core_leave(core);
 }
 
 void td_core_log_committed(struct td_core *core, struct td_now now, const char *job,
                            uint32_t attempt, uint32_t rank, Traind__V1__Segment__Kind kind,
                            uint64_t offset) {
-    enter(core, now);
+    td_core_enter(core, now);
     td_core_load_offset(core, job, attempt, rank, kind, offset);
     struct td_job *j = td_core_job(core, job);
     struct td_attempt *a = j ? td_job_attempt(j, attempt) : NULL;
@@ -701,29 +459,29 @@ void td_core_log_committed(struct td_core *core, struct td_now now, const char *
         td_attempt_ack(core, td_nodes_find(core, a->node), j, a, kind, rank, offset);
         td_attempt_maybe_forget(core, j, a);
     }
-    leave(core);
+    td_core_leave(core);
 }
 
 td_status td_core_shard_durable(struct td_core *core, struct td_now now,
                                 const Traind__V1__AttemptId *id, const char *path, const char *file,
                                 uint64_t bytes, const char *digest) {
     TD_TRY(td_core_check_attempt(core, id));
-    enter(core, now);
+    td_core_enter(core, now);
     struct td_job *j = td_core_job(core, id->job);
     td_status s = td_catalog_on_shard(core, j, path, file, bytes, digest);
     struct td_attempt *a = td_job_attempt(j, id->attempt);
     if (!s && a) td_attempt_tick(core, j); // it may have been what its end waited for
     if (!s && a) td_attempt_maybe_forget(core, j, a);
-    leave(core);
+    td_core_leave(core);
     return s;
 }
 
 void td_core_checkpoint_damaged(struct td_core *core, struct td_now now, const char *job,
                                 const char *path, const char *why) {
-    enter(core, now);
+    td_core_enter(core, now);
     struct td_job *j = td_core_job(core, job);
     if (j) td_catalog_on_damaged(core, j, path, why);
-    leave(core);
+    td_core_leave(core);
 }
 
 // ---- reads --------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 #ifndef TRAIND_DAEMON_COORDINATOR_CORE_STATE_H
 #define TRAIND_DAEMON_COORDINATOR_CORE_STATE_H
 
-// What the files of the core share: its state, and the calls between them. Private to core.c,
+// What the files of the core share: its state, and the calls between them. Private to core*.c,
 // attempt.c, queue.c, nodes.c, plans.c, catalog.c, view.c and out.c; nobody else includes it.
 //
 // Memory: an event is handled whole or the process ends. Small allocations inside the core go
@@ -131,6 +131,13 @@ enum td_job_step td_core_apply(struct td_core *core, struct td_job *j, enum td_j
 // For jobs that end without an attempt's failure.
 void td_core_fail_job(struct td_core *core, struct td_job *j, enum td_class cls, enum td_code code,
                       const char *message);
+
+// The frame of every input.
+void td_core_enter(struct td_core *core, struct td_now now);
+void td_core_leave(struct td_core *core);
+
+// ---- core_verbs.c -------------------------------------------------------------------------------
+void td_core_forget_requests(struct td_core *core); // those of a day ago
 
 // ---- attempt.c ----------------------------------------------------------------------------------
 void td_attempt_on_segment(struct td_core *core, struct td_host *node,
