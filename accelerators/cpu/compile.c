@@ -165,7 +165,7 @@ static td_status choose_kernel(const struct compiler *c, td_node node, struct td
         td_kernel_optim,       td_kernel_norm,       td_kernel_attention, td_kernel_embedding,
         td_kernel_softmax,     td_kernel_dropout,    td_kernel_pool,      td_kernel_batch_norm,
         td_kernel_adafactor,   td_kernel_muon,       td_kernel_loss,      td_kernel_pair,
-        td_conv_take};
+        td_kernel_rope,        td_conv_take};
     if (k->op == TD_OP_ALL_REDUCE) {
         k->run = run_all_reduce;
         return TD_OK;

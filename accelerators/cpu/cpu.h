@@ -139,7 +139,7 @@ typedef td_status td_kernel_family(struct td_kernel *k);
 td_kernel_family td_kernel_elementwise, td_kernel_activation, td_kernel_reduce, td_kernel_optim,
     td_kernel_adafactor, td_kernel_muon, td_kernel_norm, td_kernel_attention, td_kernel_embedding,
     td_kernel_softmax, td_kernel_loss, td_kernel_pair, td_kernel_dropout, td_kernel_pool,
-    td_kernel_batch_norm, td_kernel_channel;
+    td_kernel_batch_norm, td_kernel_channel, td_kernel_rope;
 // True if all operands and results are of one type that convert.h takes.
 bool td_kernel_narrow(const struct td_kernel *k);
 // True if all operands and results are of type t.

@@ -63,7 +63,8 @@ static bool may_take_over(enum td_op op, uint32_t operand) {
     if (op >= TD_OP_ADD && op <= TD_OP_SELECT) return true;
     if (op == TD_OP_ADD_LAYER_NORM || op == TD_OP_ADD_RMS_NORM) return operand < 2;
     if (op == TD_OP_LAYER_NORM_GRAD || op == TD_OP_RMS_NORM_GRAD) return operand != 1;
-    return operand == 0 && (op == TD_OP_SCALE || op == TD_OP_CAST || op == TD_OP_SOFTMAX_CE);
+    return operand == 0 &&
+           (op == TD_OP_SCALE || op == TD_OP_CAST || op == TD_OP_SOFTMAX_CE || op == TD_OP_ROPE);
 }
 
 // Results that are as large as what the op works on, and may lie there.

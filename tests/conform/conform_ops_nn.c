@@ -349,6 +349,8 @@ static void cases_rope(struct subject *s) {
         c.attrs.base = form & 4 ? 500 : 0;
         c.attrs.start[0] = form & 4 ? 5 : 0;
         check(s, &c);
+        c.in[0] = tensor((struct td_shape){4, {3, 131, 2, 6}});
+        check(s, &c);
     }
 }
 
