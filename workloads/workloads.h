@@ -7,9 +7,10 @@
 //
 //   modules/mlp.c          perceptron of fully connected layers
 //   modules/convnet.c      layers over images, as the spec lists them
-//   modules/gpt.c          GPT-2 (decoder.c: tokens in, loss out; config_json.c: is a foreign
-//                          config.json that of this network? layers.c: what all modules have in
-//                          common)
+//   modules/gpt.c          GPT-2
+//   modules/llama.c        Llama 2 and 3
+//                          (decoder.c: tokens in, loss out; config_json.c: is a foreign config.json
+//                          that of this network? layers.c: what all modules have in common)
 //   datasets/idx.c         MNIST-like image sets: idx files, plain or gzip (idx_file.c reads one,
 //                          idx_cache.c keeps the decoded set for all ranks of a node,
 //                          by cache.c)
@@ -23,6 +24,7 @@
 extern const struct td_plugin_desc td_module_mlp;
 extern const struct td_plugin_desc td_module_convnet;
 extern const struct td_plugin_desc td_module_gpt;
+extern const struct td_plugin_desc td_module_llama;
 extern const struct td_plugin_desc td_dataset_idx;
 extern const struct td_plugin_desc td_dataset_npy;
 extern const struct td_plugin_desc td_dataset_synthetic;

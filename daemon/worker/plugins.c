@@ -19,9 +19,9 @@ static const struct td_plugin_desc *const in_tree[] = {
     &td_precision_fp16_mixed,  &td_strategy_single_device,
     &td_strategy_ddp,          &td_module_mlp,
     &td_module_convnet,        &td_module_gpt,
-    &td_dataset_idx,           &td_dataset_synthetic,
-    &td_dataset_text,          &td_dataset_tokens,
-    &td_dataset_npy,
+    &td_module_llama,          &td_dataset_idx,
+    &td_dataset_synthetic,     &td_dataset_text,
+    &td_dataset_tokens,        &td_dataset_npy,
 };
 
 td_status td_worker_plugins(struct td_registry *r) {

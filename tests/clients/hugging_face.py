@@ -1,14 +1,27 @@
 """Run by test_transformers.py under a Python that has torch and transformers.
 
     hugging_face.py logits DIR ROWS.npy OUT.npy   what the model in DIR says behind each row of tokens
-    hugging_face.py make DIR MAX_SHARD_SIZE       saves a small GPT-2 with random weights
+    hugging_face.py make NAME DIR MAX_SHARD_SIZE  saves a small GPT-2 or Llama with random weights
+    hugging_face.py train DIR ROWS.npy OUT.npy    loss and gradient norm of the model in DIR, step by step,
+                                                  ROWS being (steps, batch, tokens + 1), by SGD at RATE
 """
 import sys
 
 import torch
 import transformers
 
-SIZES = dict(n_layer=2, n_head=2, n_embd=32, n_positions=16, vocab_size=256)
+OTHERS = dict(vocab_size=256, initializer_range=0.2, bos_token_id=None, eos_token_id=None)
+LLAMA = dict(OTHERS, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+             max_position_embeddings=16, rms_norm_eps=1e-5)
+MODELS = {
+    "gpt": lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config(
+        n_layer=2, n_head=2, n_embd=32, n_positions=16, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, **OTHERS)),
+    "llama": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        num_key_value_heads=2, rope_theta=500.0, **LLAMA)),
+    "llama tied": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        tie_word_embeddings=True, **LLAMA)),
+}
+RATE = 0.3
 
 
 def logits(directory, rows, out):
@@ -19,11 +32,25 @@ def logits(directory, rows, out):
     np.save(out, found.numpy())
 
 
-def make(directory, max_shard_size):
+def make(name, directory, max_shard_size):
     torch.manual_seed(4)
-    config = transformers.GPT2Config(**SIZES, initializer_range=0.2, bos_token_id=None, eos_token_id=None)
-    transformers.GPT2LMHeadModel(config).save_pretrained(directory, max_shard_size=max_shard_size)
+    MODELS[name]().save_pretrained(directory, max_shard_size=max_shard_size)
+
+
+def train(directory, rows, out):
+    import numpy as np
+    model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
+    optimizer = torch.optim.SGD(model.parameters(), RATE)
+    found = []
+    for batch in torch.from_numpy(np.load(rows)).long():
+        logits = model(batch[:, :-1]).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+        loss.backward()
+        found.append((loss.item(), torch.nn.utils.clip_grad_norm_(model.parameters(), float("inf")).item()))
+        optimizer.step()
+        optimizer.zero_grad()
+    np.save(out, np.array(found))
 
 
 if __name__ == "__main__":
-    {"logits": logits, "make": make}[sys.argv[1]](*sys.argv[2:])
+    {"logits": logits, "make": make, "train": train}[sys.argv[1]](*sys.argv[2:])

@@ -1,12 +1,19 @@
-"""Hugging Face's library and traind read each other's gpt directories and find the same logits."""
+"""Hugging Face's library and traind read each other's directories and find the same logits, and the same
+losses and gradient norms when both train on."""
 import numpy as np
 import pytest
 
 import ranks
 
-SIZES = dict(n_layer=2, n_head=2, n_embd=32)
+LLAMA = dict(name="llama", hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+             rms_norm_eps=1e-5)
+MODELS = {  # those of hugging_face.py
+    "gpt": dict(name="gpt", n_layer=2, n_head=2, n_embd=32),
+    "llama": dict(LLAMA, num_key_value_heads=2, rope_theta=500.0),
+    "llama tied": dict(LLAMA, tie_word_embeddings=True),
+}
 TEXT = b"what one has written the other reads, and says the same of it. " * 40
-BLOCK = 16
+BLOCK, STEPS = 16, 16
 
 
 @pytest.fixture
@@ -14,9 +21,9 @@ def hugging_face(rival):
     return rival("transformers", "hugging_face.py")
 
 
-def run(tmp_path, accelerator, **changes):
+def run(tmp_path, model, accelerator, **changes):
     (tmp_path / "text").write_bytes(TEXT)
-    plan = {"format": 1, "name": "h", "seed_everything": 2, "stages": ["fit"], "model": dict(SIZES, name="gpt"),
+    plan = {"format": 1, "name": "h", "seed_everything": 2, "stages": ["fit"], "model": MODELS[model],
             "data": {"name": "text", "path": str(tmp_path / "text"), "block_size": BLOCK, "batch_size": 8},
             "optimizer": {"name": "adamw", "lr": 0.01},
             "trainer": {"accelerator": accelerator, "max_steps": 10, "num_sanity_val_steps": 0},
@@ -24,36 +31,55 @@ def run(tmp_path, accelerator, **changes):
     plan.update(changes)
     code, lines = ranks.run_by_hand(tmp_path, plan)
     assert code == 0, lines[-1]
-    return tmp_path / "out"
+    return tmp_path / "out", lines
 
 
-def predicted(tmp_path, accelerator, weights):
+def predicted(tmp_path, model, accelerator, weights):
     """traind's logits behind each row of the held-out text, and those rows."""
-    out = run(tmp_path, accelerator, stages=["predict"], init_from=str(weights),
-              predict={"values": "logits"})
+    out, _ = run(tmp_path, model, accelerator, stages=["predict"], init_from=str(weights),
+                 predict={"values": "logits"})
     held_out = np.frombuffer(TEXT[len(TEXT) - len(TEXT) // 10:], np.uint8)
     n = (len(held_out) - 1) // BLOCK
     np.save(tmp_path / "rows.npy", held_out[:n * BLOCK].reshape(n, BLOCK))
     return np.load(out / "predictions.npy")
 
 
-def compare(tmp_path, hugging_face, accelerator, weights):
-    ours = predicted(tmp_path, accelerator, weights)
+def compare(tmp_path, hugging_face, model, accelerator, weights):
+    ours = predicted(tmp_path, model, accelerator, weights)
     hugging_face("logits", weights, tmp_path / "rows.npy", tmp_path / "theirs.npy")
     theirs = np.load(tmp_path / "theirs.npy")
     assert ours.shape == theirs.shape and theirs.std() > 0.1
     assert np.abs(ours - theirs).max() <= 1e-4
 
 
-@pytest.mark.parametrize("accelerator", ["cpu", "reference"])
-def test_transformers_reads_what_traind_trained(tmp_path, hugging_face, accelerator):
-    weights = run(tmp_path, accelerator) / "step-10"
-    compare(tmp_path, hugging_face, accelerator, weights)
+@pytest.mark.parametrize("model, accelerator", [("gpt", "cpu"), ("gpt", "reference"), ("llama", "cpu"),
+                                                ("llama tied", "reference")])
+def test_transformers_reads_what_traind_trained(tmp_path, hugging_face, model, accelerator):
+    out, _ = run(tmp_path, model, accelerator)
+    compare(tmp_path, hugging_face, model, accelerator, out / "step-10")
 
 
-@pytest.mark.parametrize("shard", ["1GB", "20KB"])
-def test_traind_reads_what_transformers_saved(tmp_path, hugging_face, shard):
-    hugging_face("make", tmp_path / "theirs", shard)
+@pytest.mark.parametrize("model, shard", [("gpt", "1GB"), ("gpt", "20KB"), ("llama", "20KB"),
+                                          ("llama tied", "1GB")])
+def test_traind_reads_what_transformers_saved(tmp_path, hugging_face, model, shard):
+    hugging_face("make", model, tmp_path / "theirs", shard)
     index = tmp_path / "theirs/model.safetensors.index.json"
     assert index.exists() == (shard == "20KB")
-    compare(tmp_path, hugging_face, "cpu", tmp_path / "theirs")
+    compare(tmp_path, hugging_face, model, "cpu", tmp_path / "theirs")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_both_train_alike_from_the_same_weights(tmp_path, hugging_face, model):
+    hugging_face("make", model, tmp_path / "theirs", "1GB")
+    trainer = {"accelerator": "cpu", "max_steps": STEPS, "num_sanity_val_steps": 0, "limit_val_batches": 0,
+               "log_every_n_steps": 1, "log_grad_norm": True}
+    _, lines = run(tmp_path, model, "cpu", init_from=str(tmp_path / "theirs"), trainer=trainer,
+                   optimizer={"name": "sgd", "lr": 0.3})
+    ours = np.array([[m["value"] for m in lines if m.get("name") == name]
+                     for name in ("train_loss", "grad_norm")]).T
+    rows = np.arange(STEPS * 8)[:, None] * BLOCK + np.arange(BLOCK + 1)
+    np.save(tmp_path / "rows.npy", np.frombuffer(TEXT, np.uint8)[rows].reshape(STEPS, 8, BLOCK + 1))
+    hugging_face("train", tmp_path / "theirs", tmp_path / "rows.npy", tmp_path / "steps.npy")
+    theirs = np.load(tmp_path / "steps.npy")
+    assert theirs[-1, 0] < theirs[0, 0] / 2
+    assert ours == pytest.approx(theirs, rel=1e-4)

@@ -131,6 +131,13 @@ static const struct step_case heads[] = {
      .field = {{.name = "x", .dtype = TD_U8, .sample_shape = {1, {16}}},
                {.name = "y", .dtype = TD_I32, .n_classes = 5}},
      .batch = 2211},
+    {.name = "llama",
+     .module = &td_module_llama,
+     .knobs = "{\"hidden_size\":16,\"intermediate_size\":24,\"num_hidden_layers\":1,"
+              "\"num_attention_heads\":4,\"num_key_value_heads\":2}",
+     .field = {{.name = "x", .dtype = TD_I32, .sample_shape = {1, {67}}, .n_classes = 50},
+               {.name = "y", .dtype = TD_I32, .sample_shape = {1, {67}}, .n_classes = 50}},
+     .batch = 33},
     {.name = "mlp",
      .module = &td_module_mlp,
      .knobs = "{\"layers\":[16,12,50]}",

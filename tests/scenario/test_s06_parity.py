@@ -1,5 +1,5 @@
 """The worker's numbers are torch's: losses, gradient norms and last weights of a small problem, against
-tests/golden/parity.json, which tests/tools/make_parity_golden.py made: an mlp, a convnet, a gpt. `make parity` does the same with
+tests/golden/parity.json, which tests/tools/make_parity_golden.py made: an mlp, a convnet, a gpt, a llama. `make parity` does the same with
 torch at hand and more of it."""
 import base64
 import gzip
@@ -35,8 +35,9 @@ def given(tmp_path_factory):
     folder = tmp_path_factory.mktemp("given")
     write_images(folder / "mlp", *problem.images())
     write_images(folder / "convnet", *problem.images(6, 7))
-    (folder / "gpt").mkdir()
-    (folder / "gpt/tokens.bin").write_bytes(problem.tokens().tobytes())
+    for job in problem.TEXTS:
+        (folder / job).mkdir()
+        (folder / job / "tokens.bin").write_bytes(problem.tokens().tobytes())
     for job in problem.SHAPES_OF:
         save_file(problem.first_weights(job), folder / job / "first.safetensors")
     return folder
@@ -50,7 +51,11 @@ def model_and_data(job, folder):
                   {"name": "conv", "channels": 3, "padding": 1}, "relu", {"name": "max_pool", "kernel": 3},
                   "flatten", {"name": "linear", "features": 3}]
         return {"name": "convnet", "layers": layers}, {"name": "idx", "path": str(folder), "classes": 3}
-    return {"name": "gpt", "n_layer": problem.BLOCKS, "n_head": problem.HEADS, "n_embd": problem.WIDTH}, \
+    gpt = {"name": "gpt", "n_layer": problem.BLOCKS, "n_head": problem.HEADS, "n_embd": problem.WIDTH}
+    llama = {"name": "llama", "num_hidden_layers": problem.BLOCKS, "num_attention_heads": problem.HEADS,
+             "num_key_value_heads": problem.GROUPS, "hidden_size": problem.WIDTH,
+             "intermediate_size": problem.INNER, "rope_theta": problem.THETA}
+    return {"gpt": gpt, "llama": llama}[job], \
         {"name": "tokens", "train": [str(folder / "tokens.bin")], "block_size": problem.CONTEXT,
          "vocab_size": problem.TOKENS}
 

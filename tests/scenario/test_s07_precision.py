@@ -124,14 +124,19 @@ def test_weights_load_across_precisions(tmp_path):
     assert any("precision bf16-true -> 32-true" in json.dumps(r) for r in records)
 
 
+LLAMA = {"name": "llama", "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2,
+         "num_attention_heads": 4, "num_key_value_heads": 2}
+
+
 def curve_of(tmp_path, precision, model, optimizer, steps=48, width=16, **trainer):
     (tmp_path / "text").write_text("the quick brown fox jumps over the lazy dog. " * 60)
     plan = plan_of({"optimizer": optimizer} if optimizer else {},
                    trainer={"accelerator": "cpu", "precision": precision, "max_steps": steps,
                             "limit_val_batches": 0} | trainer,
                    checkpoint={"save_top_k": 0}, run={"job": None})
-    if model == "gpt":
-        plan["model"] = {"name": "gpt", "n_layer": 2, "n_head": 2, "n_embd": width}
+    if model != "mlp":
+        gpt = {"name": "gpt", "n_layer": 2, "n_head": 2, "n_embd": width}
+        plan["model"] = {"gpt": gpt, "llama": LLAMA}[model]
         plan["data"] = {"name": "text", "path": str(tmp_path / "text"), "block_size": 16, "batch_size": 8}
     code, lines = run_by_hand(tmp_path, plan)
     assert code == 0, lines[-1]
@@ -141,6 +146,8 @@ def curve_of(tmp_path, precision, model, optimizer, steps=48, width=16, **traine
 @pytest.mark.parametrize("precision, model, optimizer", [
     ("bf16-mixed", "mlp", None),
     ("16-mixed", "gpt", {"name": "adamw", "lr": 0.003}),
+    ("bf16-mixed", "llama", {"name": "adamw", "lr": 0.003}),
+    ("16-mixed", "llama", {"name": "adamw", "lr": 0.003}),
     # with the eps of fp32, far below anything that fp16 can say
     ("16-true", "gpt", {"name": "adam", "lr": 0.003, "eps": 1e-8}),
     ("16-true", "gpt", {"name": "muon", "lr": 0.01, "adamw_lr": 0.003}),

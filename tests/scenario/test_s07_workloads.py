@@ -19,6 +19,8 @@ CONVNET = {"name": "convnet", "layers": [
     {"name": "residual", "channels": 8, "stride": 2}, "global_avg_pool",
     {"name": "dropout", "p": 0.25}, {"name": "linear", "features": 2}]}
 GPT = {"name": "gpt", "n_layer": 2, "n_head": 2, "n_embd": 16, "embd_pdrop": 0.1, "resid_pdrop": 0.1}
+LLAMA = {"name": "llama", "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2,
+         "num_attention_heads": 4, "num_key_value_heads": 2, "attention_dropout": 0.1}
 
 
 @pytest.fixture
@@ -112,7 +114,8 @@ def files_of(directory):
     return {f.name: f.read_bytes() for f in pathlib.Path(directory).glob("*.safetensors")}
 
 
-JOBS = {"convnet": (CONVNET, "npy"), "gpt": (GPT, "text"), "gpt-tokens": (GPT, "tokens")}
+JOBS = {"convnet": (CONVNET, "npy"), "gpt": (GPT, "text"), "gpt-tokens": (GPT, "tokens"),
+        "llama": (LLAMA, "text")}
 
 
 @pytest.mark.parametrize("world", [1, 2])
@@ -147,9 +150,11 @@ def test_ranks_evaluate_with_the_statistics_of_rank_0(tmp_path, data):
     assert sums[0] == pytest.approx(sums[1], rel=1e-5)
 
 
-def test_gpt_learns_when_the_text_repeats(tmp_path, data):
-    code, lines = run_by_hand(tmp_path, plan_of(dict(GPT, embd_pdrop=0, resid_pdrop=0), data["text"],
-                                                trainer={"max_steps": 60}, run={"job": None}), 300)
+@pytest.mark.parametrize("model", [dict(GPT, embd_pdrop=0, resid_pdrop=0), dict(LLAMA, attention_dropout=0),
+                                   dict(LLAMA, attention_dropout=0, tie_word_embeddings=True)])
+def test_decoder_learns_when_the_text_repeats(tmp_path, data, model):
+    code, lines = run_by_hand(tmp_path, plan_of(model, data["text"], trainer={"max_steps": 60},
+                                                run={"job": None}), 300)
     assert code == 0
     losses = [m["sum"] / m["count"] for m in lines if m.get("name") == "train_loss"]
     assert losses[0] == pytest.approx(np.log(256), abs=0.2) and losses[-1] < 2.7
@@ -165,10 +170,12 @@ def test_mlp_learns_with_every_activation(tmp_path, data, activation):
     assert np.mean(losses[-20:]) < 0.9 * np.mean(losses[:20])
 
 
-def test_attention_drops_weights_when_training_only(tmp_path, data):
+@pytest.mark.parametrize("model, knob", [(dict(GPT, embd_pdrop=0, resid_pdrop=0), "attn_pdrop"),
+                                         (LLAMA, "attention_dropout")])
+def test_attention_drops_weights_when_training_only(tmp_path, data, model, knob):
     losses = {}
     for p in (0, 0.5):
-        model = dict(GPT, embd_pdrop=0, resid_pdrop=0, attn_pdrop=p, initializer_range=0.5)
+        model = dict(model, initializer_range=0.5) | {knob: p}
         plan = plan_of(model, data["text"], optimizer={"name": "sgd", "lr": 0.0}, run={"job": None},
                        trainer={"accelerator": "cpu", "max_steps": 1, "val_check_interval": 1})
         code, lines = run_by_hand(tmp_path, plan)

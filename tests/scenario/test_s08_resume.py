@@ -35,6 +35,9 @@ MODELS = {
     "gpt": ({"name": "gpt", "n_layer": 2, "n_head": 2, "n_embd": 16, "embd_pdrop": 0.1,
              "attn_pdrop": 0.3, "resid_pdrop": 0.2},
             {"name": "text", "block_size": 16, "batch_size": 8, "shuffle": True}),
+    "llama": ({"name": "llama", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
+               "num_attention_heads": 4, "num_key_value_heads": 2, "attention_dropout": 0.3},
+              {"name": "text", "block_size": 16, "batch_size": 8, "shuffle": True}),
 }
 
 TABLE = [("mlp", o, "32-true", 1 + i % 3, 1) for i, o in enumerate(OPTIMIZERS)]
@@ -42,7 +45,8 @@ TABLE += [("mlp", "adamw", p, 3, 1) for p in PRECISIONS[1:]]
 TABLE += [("convnet", "adamw", "32-true", 3, 1), ("convnet", "nesterov", "bf16-mixed", 1, 1),
           ("gpt", "adamw", "32-true", 3, 1), ("gpt", "muon", "bf16-mixed", 2, 1),
           ("mlp", "adafactor", "16-mixed", 3, 2), ("mlp", "adam", "32-true", "changing", 2),
-          ("convnet", "lion", "bf16-mixed", 2, 2), ("gpt", "adamw", "bf16-true", 3, 2)]
+          ("convnet", "lion", "bf16-mixed", 2, 2), ("gpt", "adamw", "bf16-true", 3, 2),
+          ("llama", "muon", "bf16-mixed", 3, 2)]
 # Not the product of all, which is 378 rows: every optimizer in every precision, with models and ways to run
 # that go round so that any two values of any two columns meet in a row.
 WAYS = [(1, 1), (4, 1), (3, 2)]  # window, ranks
@@ -67,7 +71,7 @@ def plan_for(directory, row, resume_from=None):
     if data:
         plan["data"] = data
         plan["run"]["cache_dir"] = str(directory.parent / "cache")
-    if model == "gpt":
+    if data.get("name") == "text":
         (directory.parent / "text").write_text(TEXT)
         plan["data"] = dict(data, path=str(directory.parent / "text"))
     return plan

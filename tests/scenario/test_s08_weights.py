@@ -181,6 +181,49 @@ def test_config_is_refused_when_it_leaves_out_a_function_that_the_model_has_not(
     assert "leaves out activation_function, which is then gelu_new, the model has gelu" in end["message"]
 
 
+LLAMA = {"name": "llama", "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
+         "num_attention_heads": 4, "num_key_value_heads": 2}
+
+
+@pytest.fixture
+def llama(tmp_path):
+    code, end, _, loss = train(tmp_path, tmp_path / "ours", model=LLAMA)
+    assert code == 0, end
+    where = tmp_path / "ours/step-1"
+    return json.loads((where / "config.json").read_text()), load_file(where / "model.safetensors"), loss
+
+
+def test_llama_comes_back_from_what_it_wrote(tmp_path, llama):
+    config, tensors, loss = llama
+    assert config["architectures"] == ["LlamaForCausalLM"] and config["model_type"] == "llama"
+    assert (config["num_key_value_heads"], config["head_dim"], config["vocab_size"]) == (2, 4, 256)
+    assert tensors["model.layers.1.self_attn.k_proj.weight"].shape == (8, 16)
+    bare = {k.removeprefix("model."): v for k, v in tensors.items()}
+    angles = {"layers.0.self_attn.rotary_emb.inv_freq": np.ones(2, np.float32)}  # of older files
+    code, end, notes, again = train(tmp_path, tmp_path / "out", model=LLAMA, seed_everything=9,
+                                    init_from=str(directory(tmp_path, bare | angles, config)))
+    assert code == 0 and not notes and again == pytest.approx(loss, rel=1e-5), end
+    assert all(np.array_equal(t, tensors[name]) for name, t in taken(tmp_path).items())
+
+
+@pytest.mark.parametrize("change, text", [
+    ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rope_type 'llama3'"),
+    ({"attention_bias": True}, "attention_bias: true, the model has false"),
+    ({"rope_theta": 5e5}, "rope_theta: 500000, the model has 10000"),
+])
+def test_llama_is_refused_when_it_is_another_one(tmp_path, llama, change, text):
+    source = directory(tmp_path, llama[1], llama[0] | change)
+    code, end, _, _ = train(tmp_path, tmp_path / "out", model=LLAMA, init_from=str(source))
+    assert code == EXIT["bad_spec"] and "config.json" in end["message"] and text in end["message"], end
+
+
+def test_llama_misses_its_head_when_the_weights_are_tied(tmp_path, llama):
+    tensors = {k: v for k, v in llama[1].items() if k != "lm_head.weight"}
+    code, end, _, _ = train(tmp_path, tmp_path / "out", model=LLAMA,
+                            init_from=str(directory(tmp_path, tensors, llama[0])))
+    assert code == EXIT["bad_spec"] and "'lm_head.weight' is missing" in end["message"], end
+
+
 def shard(header, data=b"", length=None):
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return struct.pack("<Q", len(text) if length is None else length) + text + data

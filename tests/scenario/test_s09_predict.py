@@ -24,20 +24,23 @@ def predict(tmp_path, model, data, world=1, batch=7, **sections):
 
 @pytest.fixture
 def trained(tmp_path, data):  # noqa: F811
-    """Checkpoints of each kind, by name."""
+    """trained(job): a checkpoint of it."""
     made = {}
-    for job in ("convnet", "gpt"):
-        model, kind = JOBS[job]
-        plan = plan_of(model, data[kind], 8, trainer={"max_steps": 8, "limit_val_batches": 0},
-                       run={"checkpoint_dir": str(tmp_path / job)})
-        with Attempt(tmp_path, plan) as attempt:
-            assert attempt.wait(120) == [0], attempt.story()
-        made[job] = str(tmp_path / job / "step-8")
-    return made
+
+    def of(job):
+        if job not in made:
+            model, kind = JOBS[job]
+            plan = plan_of(model, data[kind], 8, trainer={"max_steps": 8, "limit_val_batches": 0},
+                           run={"checkpoint_dir": str(tmp_path / job)})
+            with Attempt(tmp_path, plan) as attempt:
+                assert attempt.wait(120) == [0], attempt.story()
+            made[job] = str(tmp_path / job / "step-8")
+        return made[job]
+    return of
 
 
 def test_predictions_are_those_of_the_evaluation_on_any_number_of_ranks(tmp_path, data, trained):  # noqa: F811
-    source = dict(init_from=trained["convnet"])
+    source = dict(init_from=trained("convnet"))
     out, notes = predict(tmp_path, CONVNET, data["npy"], **source)
     classes = np.load(out / "predictions.npy")
     assert classes.dtype == np.int32 and classes.shape == (120,)
@@ -50,7 +53,7 @@ def test_predictions_are_those_of_the_evaluation_on_any_number_of_ranks(tmp_path
     assert code == 0
     assert accuracy == pytest.approx((classes == np.load(tmp_path / "y.npy")).mean(), abs=1e-6)
 
-    out, _ = predict(tmp_path, CONVNET, data["npy"], batch=9, ckpt_path=trained["convnet"])
+    out, _ = predict(tmp_path, CONVNET, data["npy"], batch=9, ckpt_path=trained("convnet"))
     assert (np.load(out / "predictions.npy") == classes).all(), "a checkpoint resumed is no other"
 
     logits = []
@@ -83,11 +86,11 @@ def test_predictions_are_all_there_when_ranks_have_not_equally_many(tmp_path, da
                                               ("bf16-true", 0.05), ("16-mixed", 0.01), ("16-true", 0.01)])
 def test_logits_are_read_back_in_every_precision(tmp_path, data, trained, precision, close,  # noqa: F811
                                                  accelerator):
-    for job in ("convnet", "gpt"):
+    for job in ("convnet", "gpt", "llama"):
         model, kind = JOBS[job]
         found = []
         for batch, trainer in ((8, {}), (7, {"precision": precision, "accelerator": accelerator})):
-            out, _ = predict(tmp_path, model, data[kind], batch=batch, init_from=trained[job],
+            out, _ = predict(tmp_path, model, data[kind], batch=batch, init_from=trained(job),
                              predict={"values": "logits"}, trainer=trainer)
             found.append(np.load(out / "predictions.npy"))
         assert np.abs(found[0] - found[1]).max() <= close * np.abs(found[0]).max()
@@ -98,8 +101,10 @@ def test_limit_says_how_many_batches_are_predicted(tmp_path, data):  # noqa: F81
     assert np.load(out / "predictions.npy").shape == (21,)
 
 
-def test_gpt_foretells_what_follows_each_row(tmp_path, data, trained):  # noqa: F811
-    out, _ = predict(tmp_path, GPT, data["text"], init_from=trained["gpt"], predict={"values": "logits"})
+@pytest.mark.parametrize("job", ["gpt", "llama"])
+def test_decoder_foretells_what_follows_each_row(tmp_path, data, trained, job):  # noqa: F811
+    model = JOBS[job][0]
+    out, _ = predict(tmp_path, model, data["text"], init_from=trained(job), predict={"values": "logits"})
     logits = np.load(out / "predictions.npy")
     text = (tmp_path / "text").read_bytes()
     held_out = text[len(text) - len(text) // 10:]
@@ -107,7 +112,7 @@ def test_gpt_foretells_what_follows_each_row(tmp_path, data, trained):  # noqa: 
 
     # The continuation of a row by one byte is its likeliest class.
     row = held_out[3 * 16:4 * 16]
-    out, _ = predict(tmp_path, GPT, data["text"], batch=5, init_from=trained["gpt"],
+    out, _ = predict(tmp_path, model, data["text"], batch=5, init_from=trained(job),
                      predict={"prompt": row.decode(), "max_new_tokens": 1, "temperature": 0})
     assert (out / "sample.txt").read_bytes() == row + bytes([logits[3].argmax()])
 
@@ -118,7 +123,7 @@ def test_text_is_the_same_when_the_seed_is(tmp_path, data, trained):  # noqa: F8
                                ("other", 1, {"seed": 6}), ("greedy", 1, {"seed": 7, "top_k": 1}),
                                ("coldest", 1, {"temperature": 0})):
         output = tmp_path / f"{name}.txt"
-        _, notes = predict(tmp_path, GPT, data["text"], world, init_from=trained["gpt"],
+        _, notes = predict(tmp_path, GPT, data["text"], world, init_from=trained("gpt"),
                            predict=dict({"prompt": "the quick", "max_new_tokens": 40,
                                          "output": str(output)}, **knobs))
         samples[name] = output.read_bytes()

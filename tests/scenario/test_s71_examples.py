@@ -15,6 +15,7 @@ SHORT = {
     "fashion-mnist": FEW,
     "fashion-mnist-convnet": FEW,
     "resnet18": FEW + ("data.batch_size=4",),
+    "llama-bytes": SMALL,
     "gpt2-124m": ("trainer.max_steps=1", "model.n_layer=1", "model.n_embd=48", "data.block_size=32"),
 }
 RIVAL_ACCURACY = 0.883  # tests/bench/rivals/fashion.py --job convnet, 2 epochs

@@ -7,8 +7,9 @@ given first weights, 12 optimizer steps:
   mlp      24 images of 2 x 2 pixels, 3 classes, 4-5-3
   convnet  24 images of 6 x 7 pixels, 3 classes: conv 2, relu, pool 2, conv 3, relu, pool 3, linear
   gpt      24 rows of 7 tokens of 11, 2 blocks of 2 heads, width 8; norms and biases do not decay
+  llama    the same rows, 2 blocks of 2 heads and 1 of keys, width 8, inside 12; norms do not decay
 An epoch has 6 batches of 4, so a window of 4 batches ends short, with 2, at the end of each epoch.
-Last weights of convnet and gpt are the bytes of fp32 little-endian values, in base64.
+Last weights of all but the mlp are the bytes of fp32 little-endian values, in base64.
 """
 import base64
 import json
@@ -66,9 +67,21 @@ for block in range(BLOCKS):
         SHAPES_OF["gpt"] |= {f"transformer.h.{block}.{part}.weight": shape,
                              f"transformer.h.{block}.{part}.bias": shape[-1:]}
 SHAPES_OF["gpt"] |= {"transformer.ln_f.weight": (WIDTH,), "transformer.ln_f.bias": (WIDTH,)}
-# Of convnet and gpt, as "convnet sgd". The bias of a gpt's keys has no gradient but what rounding makes,
+INNER, GROUPS, THETA = 12, 1, 500.0
+SHAPES_OF["llama"] = {"model.embed_tokens.weight": (TOKENS, WIDTH)}
+for block in range(BLOCKS):
+    keys = GROUPS * WIDTH // HEADS
+    for part, shape in (("input_layernorm", (WIDTH,)), ("self_attn.q_proj", (WIDTH, WIDTH)),
+                        ("self_attn.k_proj", (keys, WIDTH)), ("self_attn.v_proj", (keys, WIDTH)),
+                        ("self_attn.o_proj", (WIDTH, WIDTH)), ("post_attention_layernorm", (WIDTH,)),
+                        ("mlp.gate_proj", (INNER, WIDTH)), ("mlp.up_proj", (INNER, WIDTH)),
+                        ("mlp.down_proj", (WIDTH, INNER))):
+        SHAPES_OF["llama"][f"model.layers.{block}.{part}.weight"] = shape
+SHAPES_OF["llama"] |= {"model.norm.weight": (WIDTH,), "lm_head.weight": (TOKENS, WIDTH)}
+TEXTS = ("gpt", "llama")  # read tokens
+# Of these, as "convnet sgd". The bias of a gpt's keys has no gradient but what rounding makes,
 # which adam would blow up, were its eps not above that.
-MORE = {f"{job} {case}": (job, *CASES[case]) for job in ("convnet", "gpt")
+MORE = {f"{job} {case}": (job, *CASES[case]) for job in ("convnet", *TEXTS)
         for case in ("sgd", "nesterov all", "adamw betas", "adamw all")}
 MORE["gpt adamw all"] = ("gpt", CASES["adamw all"][0] | {"eps": 1e-3}, *CASES["adamw all"][1:])
 
@@ -91,8 +104,8 @@ def first_weights(job="mlp"):
     for name, shape in SHAPES_OF[job].items():
         n = math.prod(shape)
         values = (((np.arange(at, at + n) * 7919) % 101 - 50) / 64).astype(np.float32).reshape(shape)
-        norm = ".ln_" in name and name.endswith("weight")
-        out[name] = 1 + values / 8 if norm else values / 2 if job == "gpt" else values
+        norm = "norm" in name or ".ln_" in name and name.endswith("weight")
+        out[name] = 1 + values / 8 if norm else values / 2 if job in TEXTS else values
         at += n
     return out
 
@@ -143,8 +156,39 @@ def gpt(F, w, x):
     return norm("transformer.ln_f", h) @ w["transformer.wte.weight"].T
 
 
+def llama(F, w, x):
+    def layer(name, h):
+        return F.linear(h, w[name + ".weight"])
+
+    def norm(name, h):
+        return F.rms_norm(h, (WIDTH,), w[name + ".weight"], 1e-6)
+
+    def heads(name, h):
+        return layer(name, h).view(b, t, -1, WIDTH // HEADS).transpose(1, 2)
+
+    def turned(y):
+        """As Hugging Face does it: number i of a head goes with number i + half."""
+        half = y.shape[-1] // 2
+        angle = x.new_tensor(range(t)).double()[:, None] * THETA ** -(x.new_tensor(range(half)).double() / half)
+        first, second = y[..., :half], y[..., half:]
+        return F.pad(first * angle.cos() - second * angle.sin(), (0, half)) + \
+            F.pad(second * angle.cos() + first * angle.sin(), (half, 0))
+
+    b, t = x.shape
+    h = w["model.embed_tokens.weight"][x]
+    for i in range(BLOCKS):
+        at = f"model.layers.{i}."
+        y = norm(at + "input_layernorm", h)
+        q, k, v = (heads(at + f"self_attn.{p}_proj", y) for p in "qkv")
+        y = F.scaled_dot_product_attention(turned(q), turned(k), v, is_causal=True, enable_gqa=True)
+        h = h + layer(at + "self_attn.o_proj", y.transpose(1, 2).reshape(b, t, WIDTH))
+        y = norm(at + "post_attention_layernorm", h)
+        h = h + layer(at + "mlp.down_proj", F.silu(layer(at + "mlp.gate_proj", y)) * layer(at + "mlp.up_proj", y))
+    return layer("lm_head", norm("model.norm", h))
+
+
 def samples(torch, job):
-    if job == "gpt":
+    if job in TEXTS:
         text = torch.from_numpy(tokens().astype(np.int64))
         rows = torch.arange(ROWS)[:, None] * CONTEXT + torch.arange(CONTEXT + 1)
         return text[rows][:, :-1], text[rows][:, 1:]
@@ -155,10 +199,10 @@ def samples(torch, job):
 def run(torch, job, optimizer, cosine, clip, window):
     F = torch.nn.functional
     x, y = samples(torch, job)
-    model = {"mlp": mlp, "convnet": convnet, "gpt": gpt}[job]
+    model = {"mlp": mlp, "convnet": convnet, "gpt": gpt, "llama": llama}[job]
     w = {k: torch.from_numpy(v).double().requires_grad_() for k, v in first_weights(job).items()}
     kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-    plain = [v for v in w.values() if job == "gpt" and v.dim() == 1]
+    plain = [v for v in w.values() if job in TEXTS and v.dim() == 1]
     groups = [{"params": [v for v in w.values() if all(v is not p for p in plain)]}]
     groups += [{"params": plain, "weight_decay": 0.0}] if plain else []
     if optimizer["name"] in kind:

@@ -80,6 +80,13 @@ static const struct step_case step_cases[] = {
      .field = {{.name = "x", .dtype = TD_I32, .sample_shape = {1, {6}}, .n_classes = 5},
                {.name = "y", .dtype = TD_I32, .sample_shape = {1, {6}}, .n_classes = 5}},
      .batch = 3},
+    {.name = "llama",
+     .module = &td_module_llama,
+     .knobs = "{\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":4,"
+              "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"attention_dropout\":0.2}",
+     .field = {{.name = "x", .dtype = TD_I32, .sample_shape = {1, {6}}, .n_classes = 11},
+               {.name = "y", .dtype = TD_I32, .sample_shape = {1, {6}}, .n_classes = 11}},
+     .batch = 2},
 };
 
 // For td_compile_options: the precision plugin that is its argument.

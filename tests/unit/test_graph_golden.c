@@ -201,6 +201,18 @@ static void test_gpt_has_this_text_when_it_is_made_again(void **state) {
     only = NULL;
 }
 
+// Sums and RMS norms in one node; queries and keys turned, forward and back; silu times up.
+static void test_llama_has_this_text_when_its_sums_and_norms_are_joined(void **state) {
+    (void)state;
+    struct step_case c = *step_case("llama");
+    struct td_optimizer_options opt = {.op = TD_OP_SGD};
+    c.knobs = "{\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":1,"
+              "\"num_attention_heads\":4,\"num_key_value_heads\":2}";
+    only = "residual";
+    check_program("llama", step_options(&c, &opt));
+    only = NULL;
+}
+
 // A gpt whose loss is a head's, in the first program of a window.
 static struct td_compile_options head_options(struct step_case *c) {
     *c = *step_case("gpt");
@@ -311,6 +323,7 @@ int main(void) {
         cmocka_unit_test(test_convnet_has_this_text_when_its_pools_follow_relus),
         cmocka_unit_test(test_gpt_has_this_text_when_it_is_made_again),
         cmocka_unit_test(test_losses_have_this_text_when_they_are_not_the_plain_one),
+        cmocka_unit_test(test_llama_has_this_text_when_its_sums_and_norms_are_joined),
         cmocka_unit_test(test_gpt_has_this_text_when_its_logits_are_never_whole),
         cmocka_unit_test(test_train_step_has_this_text_when_bf16_mixed),
         cmocka_unit_test(test_train_step_has_this_text_when_fp16_mixed_with_scaled_loss),

@@ -130,6 +130,13 @@ static const struct step_case head_cases[] = {
      .field = {{.name = "x", .dtype = TD_I32, .sample_shape = {1, {6}}, .n_classes = 100},
                {.name = "y", .dtype = TD_I32, .sample_shape = {1, {6}}, .n_classes = 100}},
      .batch = 6},
+    {.name = "llama",
+     .module = &td_module_llama,
+     .knobs = "{\"hidden_size\":8,\"intermediate_size\":12,\"num_hidden_layers\":2,"
+              "\"num_attention_heads\":2,\"num_key_value_heads\":1}",
+     .field = {{.name = "x", .dtype = TD_I32, .sample_shape = {1, {6}}, .n_classes = 100},
+               {.name = "y", .dtype = TD_I32, .sample_shape = {1, {6}}, .n_classes = 100}},
+     .batch = 6},
     {.name = "mlp without biases",
      .module = &td_module_mlp,
      .knobs = "{\"layers\":[16,8,40],\"bias\":false}",
@@ -194,8 +201,9 @@ static void test_gradients_are_not_watched_when_the_loss_is_scaled(void **state)
 }
 
 // What full recomputation is for: the activations of a transformer grow by one value a block.
-static size_t gpt_arena(const char *knobs, enum td_recompute level, bool mixed) {
-    struct step_case c = *step_case("gpt");
+static size_t arena_of(const struct step_case *of, const char *knobs, enum td_recompute level,
+                       bool mixed) {
+    struct step_case c = *of;
     c.knobs = knobs;
     struct td_compile_options o = step_options(&c, &adamw);
     struct rig r;
@@ -207,20 +215,32 @@ static size_t gpt_arena(const char *knobs, enum td_recompute level, bool mixed) 
     return bytes;
 }
 
+#define LLAMA_OF(layers)                                                                           \
+    "{\"hidden_size\":64,\"intermediate_size\":128,\"num_attention_heads\":4,"                     \
+    "\"num_key_value_heads\":2,\"num_hidden_layers\":" #layers "}"
+
 static void test_memory_of_a_block_falls_to_one_value_when_all_is_made_again(void **state) {
     (void)state;
-    static const char *const knobs[] = {"{\"n_layer\":8,\"n_head\":2,\"n_embd\":64}",
-                                        "{\"n_layer\":24,\"n_head\":2,\"n_embd\":64}"};
-    const double value = 2 * 6 * 64 * 4;     // (B,T,C)
-    const double shadows = 12 * 64 * 64 * 2; // weights in bf16, which are kept: bytes a block
-    for (int mixed = 0; mixed < 2; mixed++) {
+    static const struct {
+        const char *name, *few, *many; // 16 blocks more
+        double weights;                // of a block
+    } nets[] = {{"gpt", "{\"n_layer\":8,\"n_head\":2,\"n_embd\":64}",
+                 "{\"n_layer\":24,\"n_head\":2,\"n_embd\":64}", 12 * 64 * 64},
+                {"llama", LLAMA_OF(8), LLAMA_OF(24), 9 * 64 * 64}};
+    const double value = 2 * 6 * 64 * 4; // (B,T,C)
+    for (size_t i = 0; i < 2 * TD_COUNTOF(nets); i++) {
+        const struct step_case *c = step_case(nets[i / 2].name);
+        const bool mixed = i % 2;
+        const double shadows = nets[i / 2].weights * 2; // in bf16, which are kept: bytes a block
         double each[3];
-        for (int i = 0; i < 3; i++) {
-            size_t few = gpt_arena(knobs[0], (enum td_recompute)i, mixed);
-            double bytes = (double)(gpt_arena(knobs[1], (enum td_recompute)i, mixed) - few) / 16;
-            each[i] = mixed ? (bytes - shadows) / value * 2 : bytes / value;
-            print_message("# %s, recompute %s: %.1f values a block\n", mixed ? "bf16" : "fp32",
-                          td_recompute_name((enum td_recompute)i), each[i]);
+        for (int k = 0; k < 3; k++) {
+            size_t few = arena_of(c, nets[i / 2].few, (enum td_recompute)k, mixed);
+            size_t many = arena_of(c, nets[i / 2].many, (enum td_recompute)k, mixed);
+            double bytes = (double)(many - few) / 16;
+            each[k] = mixed ? (bytes - shadows) / value * 2 : bytes / value;
+            print_message("# %s %s, recompute %s: %.1f values a block\n", c->name,
+                          mixed ? "bf16" : "fp32", td_recompute_name((enum td_recompute)k),
+                          each[k]);
         }
         assert_true(each[TD_RECOMPUTE_SELECTIVE] < 0.75 * each[TD_RECOMPUTE_NONE]);
         assert_true(each[TD_RECOMPUTE_FULL] < 4);

@@ -164,7 +164,7 @@ static const struct {
     {BYTES("{}"), "optimizer", "required: a map with a name, one of sgd, adam, adamw, lion"},
     {BYTES("model: {name: mlp}"), "model.layers (line 1)", "required: a list of 2 to 64"},
     {BYTES("model: {name: mpl, layers: [1, 2]}"), "model.name (line 1)", "did you mean mlp?"},
-    {BYTES("model: {name: 3}"), "model.name (line 1)", "one of mlp, convnet, gpt, found 3"},
+    {BYTES("model: {name: 3}"), "model.name (line 1)", "one of mlp, convnet, gpt, llama, found 3"},
     {BYTES("model: mlp"), "model (line 1)", "found text 'mlp'"},
     {BYTES("model: {name: mlp, layers: [4]}"), "model.layers (line 1)", "found a list of 1"},
     {BYTES("model: {name: mlp, layers: [4, 0]}"), "model.layers[1] (line 1)", "found 0"},

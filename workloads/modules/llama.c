@@ -1,0 +1,295 @@
+// Module `llama`: the decoder of Llama 2 and 3 and of their small relatives. An RMS norm before
+// each part, positions by turning queries and keys, fewer heads of keys and values than of queries,
+// a feed-forward of silu(gate) times up, no bias anywhere, a head of its own or the token table
+// again.
+//
+// Names and shapes are Hugging Face's (model.layers.0.self_attn.q_proj.weight, stored (out, in)),
+// so weights pass in and out unchanged; op rope turns a head's halves, as its checkpoints want it.
+// Knobs are named as in its config.json; max_position_embeddings and vocab_size are the dataset's
+// where nothing else says them. Initial values are its own too: normal with initializer_range,
+// norms 1. Norms are marked to be spared weight decay, table and head not to be Muon's. Fields and
+// output are those of decoder.h. Not built: rope scaling, biases, heads of another width than
+// hidden_size / num_attention_heads; a config.json that asks for them is refused.
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "traind/random.h"
+#include "workloads/modules/config_json.h"
+#include "workloads/modules/decoder.h"
+#include "workloads/workloads.h"
+
+#define td_module_magic UINT32_C(0x6c6c6d31)
+
+struct td_module {
+    uint32_t magic;
+    struct td_decoder decoder;
+    int64_t width, inner, n_layers, n_heads, n_groups, depth; // depth: of a head
+    double eps, rope_theta, initializer_range, attention_dropout;
+    bool tied;
+    char config[1536]; // config.json
+};
+
+// ---- opening ------------------------------------------------------------------------------------
+static td_status check_heads(const struct td_module *m) {
+    if (m->width % m->n_heads != 0 || m->width / m->n_heads % 2 != 0) {
+        return td_bad_spec("model.hidden_size is %" PRId64 ", which model.num_attention_heads, "
+                           "%" PRId64 ", does not divide into heads of an even width",
+                           m->width, m->n_heads);
+    }
+    if (m->n_heads % m->n_groups == 0) return TD_OK;
+    return td_bad_spec("model.num_attention_heads is %" PRId64 ", which "
+                       "model.num_key_value_heads, %" PRId64 ", does not divide",
+                       m->n_heads, m->n_groups);
+}
+
+static td_status read_sizes(struct td_module *m, const struct td_json *knobs) {
+    m->width = td_json_int(td_json_get(knobs, "hidden_size"), 0);
+    m->inner = td_json_int(td_json_get(knobs, "intermediate_size"), 0);
+    m->n_layers = td_json_int(td_json_get(knobs, "num_hidden_layers"), 0);
+    m->n_heads = td_json_int(td_json_get(knobs, "num_attention_heads"), 0);
+    m->n_groups = td_json_int(td_json_get(knobs, "num_key_value_heads"), m->n_heads);
+    if (m->width < 1 || m->inner < 1 || m->n_layers < 1 || m->n_heads < 1 || m->n_groups < 1) {
+        return td_bad_spec("model: give hidden_size, intermediate_size, num_hidden_layers and "
+                           "num_attention_heads");
+    }
+    TD_TRY(check_heads(m));
+    m->depth = m->width / m->n_heads;
+    return TD_OK;
+}
+
+static void read_knobs(struct td_module *m, const struct td_json *knobs) {
+    struct td_decoder *d = &m->decoder;
+    d->n_positions = td_json_int(td_json_get(knobs, "max_position_embeddings"), 0);
+    d->vocab_size = td_json_int(td_json_get(knobs, "vocab_size"), 0);
+    m->eps = td_json_real(td_json_get(knobs, "rms_norm_eps"), 1e-6);
+    m->rope_theta = td_json_real(td_json_get(knobs, "rope_theta"), 10000);
+    m->initializer_range = td_json_real(td_json_get(knobs, "initializer_range"), 0.02);
+    m->attention_dropout = td_json_real(td_json_get(knobs, "attention_dropout"), 0);
+    m->tied = td_json_bool(td_json_get(knobs, "tie_word_embeddings"), false);
+}
+
+// ---- Hugging Face -------------------------------------------------------------------------------
+// Tokens of its own for begin and end have those vocabularies alone that are known to have them.
+static void write_config(struct td_module *m) {
+    const int64_t tokens = m->decoder.vocab_size;
+    const char *begin = tokens == 32000 ? "1" : tokens == 128256 ? "128000" : "null";
+    const char *end = tokens == 32000 ? "2" : tokens == 128256 ? "128001" : "null";
+    int n = snprintf(
+        m->config, sizeof m->config,
+        "{\n  \"architectures\": [\"LlamaForCausalLM\"],\n  \"model_type\": \"llama\",\n"
+        "  \"hidden_size\": %" PRId64 ",\n  \"intermediate_size\": %" PRId64 ",\n"
+        "  \"num_hidden_layers\": %" PRId64 ",\n  \"num_attention_heads\": %" PRId64 ",\n"
+        "  \"num_key_value_heads\": %" PRId64 ",\n  \"head_dim\": %" PRId64 ",\n"
+        "  \"max_position_embeddings\": %" PRId64 ",\n  \"vocab_size\": %" PRId64 ",\n"
+        "  \"hidden_act\": \"silu\",\n  \"rms_norm_eps\": %.17g,\n  \"rope_theta\": %.17g,\n"
+        "  \"rope_scaling\": null,\n  \"initializer_range\": %.17g,\n"
+        "  \"attention_dropout\": %.17g,\n  \"attention_bias\": false,\n  \"mlp_bias\": false,\n"
+        "  \"tie_word_embeddings\": %s,\n  \"bos_token_id\": %s,\n  \"eos_token_id\": %s\n}\n",
+        m->width, m->inner, m->n_layers, m->n_heads, m->n_groups, m->depth, m->decoder.n_positions,
+        tokens, m->eps, m->rope_theta, m->initializer_range, m->attention_dropout,
+        m->tied ? "true" : "false", begin, end);
+    TD_CHECK(n > 0 && (size_t)n < sizeof m->config);
+}
+
+static const char *llama_config(struct td_module *m) {
+    return m->config;
+}
+
+// The base stands beside the other keys, or, as transformers writes it since 5.0, among
+// rope_parameters; how angles are stretched in rope_scaling or there, under either name.
+static td_status check_rope(const struct td_module *m, const struct td_json *config) {
+    const struct td_json *how = td_config_key(config, "rope_parameters");
+    if (!how) how = td_config_key(config, "rope_scaling");
+    const struct td_json *type = td_config_key(how, "rope_type");
+    if (!type) type = td_config_key(how, "type");
+    const char *name = type ? td_json_string(type, "no text") : "default";
+    if (strcmp(name, "default") != 0) {
+        return td_bad_spec(
+            "config.json asks for rotary angles of rope_type '%.64s'; this model has "
+            "the plain ones alone (default)",
+            name);
+    }
+    bool inside = td_config_key(how, "rope_theta");
+    return td_config_number(inside ? how : config, "rope_theta", 10000, m->rope_theta);
+}
+
+// Only what shapes do not show: they are compared tensor by tensor.
+static td_status llama_check_config(struct td_module *m, const struct td_json *config) {
+    TD_TRY(td_config_word(config, "model_type", "llama", "llama"));
+    TD_TRY(td_config_word(config, "hidden_act", "silu", "silu"));
+    TD_TRY(td_config_flag(config, "attention_bias", false, false));
+    TD_TRY(td_config_flag(config, "mlp_bias", false, false));
+    TD_TRY(td_config_flag(config, "tie_word_embeddings", false, m->tied));
+    TD_TRY(td_config_number(config, "num_attention_heads", 32, (double)m->n_heads));
+    TD_TRY(td_config_number(config, "rms_norm_eps", 1e-6, m->eps));
+    return check_rope(m, config);
+}
+
+// The bare LlamaModel leaves the prefix out.
+static const char *llama_other_name(struct td_module *m, const char *name) {
+    static const char prefix[] = "model.";
+    (void)m;
+    return strncmp(name, prefix, sizeof prefix - 1) == 0 ? name + sizeof prefix - 1 : NULL;
+}
+
+// The tied head, and the angles that older files carry.
+static bool llama_spares(struct td_module *m, const char *name) {
+    static const char angles[] = ".rotary_emb.inv_freq";
+    size_t n = strlen(name), k = sizeof angles - 1;
+    return (m->tied && strcmp(name, "lm_head.weight") == 0) ||
+           (n >= k && strcmp(name + n - k, angles) == 0);
+}
+
+static void llama_close(struct td_module *m) {
+    if (!m) return;
+    td_decoder_finish(&m->decoder);
+    m->magic = 0;
+    free(m);
+}
+TD_DEFINE_AUTO(td_module, llama_close);
+
+static td_status llama_open(const struct td_json *knobs, const struct td_field *fields,
+                            size_t n_fields, struct td_module **out_module) {
+    TD_AUTO(td_module) *m = td_calloc(1, sizeof *m);
+    if (!m) return td_fail_oom();
+    m->magic = td_module_magic;
+    TD_TRY(read_sizes(m, knobs));
+    read_knobs(m, knobs);
+    TD_TRY(
+        td_decoder_open(&m->decoder, "llama", "max_position_embeddings", knobs, fields, n_fields));
+    write_config(m);
+    *out_module = td_steal(m);
+    return TD_OK;
+}
+
+// ---- recording ----------------------------------------------------------------------------------
+static td_status rms_norm(const struct td_module *m, struct td_graph *g, const char *name,
+                          td_value *h) {
+    const struct td_attrs attrs = {.eps = m->eps};
+    td_value gamma;
+    TD_TRY(td_layer_row(g, name, "weight", m->width, 1, &gamma));
+    return td_graph_op(g, TD_OP_RMS_NORM, (td_value[]){*h, gamma}, 2, &attrs, h);
+}
+
+// h (..., in) by <part>.<name>.weight (out, in)
+static td_status linear(const struct td_module *m, struct td_graph *g, const char *part,
+                        const char *name, int64_t out, td_value *h) {
+    const struct td_attrs transposed = {.trans_b = true};
+    const struct td_shape *in = &td_graph_value(g, *h)->shape;
+    char path[TD_LAYER_NAME_BYTES + 16];
+    td_value weight;
+    snprintf(path, sizeof path, "%s.%s.weight", part, name);
+    TD_TRY(
+        td_layer_normal(g, path, out, in->dim[in->n_dims - 1], m->initializer_range, 0, &weight));
+    return td_graph_op(g, TD_OP_MATMUL, (td_value[]){*h, weight}, 2, &transposed, h);
+}
+
+// h (B,T,C) -> (B,T,n_heads,D)
+static td_status heads(const struct td_module *m, struct td_graph *g, const char *part,
+                       const char *name, int64_t n_heads, td_value h, td_value *out_heads) {
+    const struct td_shape *in = &td_graph_value(g, h)->shape;
+    const struct td_shape shape = {4, {in->dim[0], in->dim[1], n_heads, m->depth}};
+    TD_TRY(linear(m, g, part, name, n_heads * m->depth, &h));
+    TD_TRY(td_layer_reshape(g, &shape, &h));
+    *out_heads = h;
+    return TD_OK;
+}
+
+static td_status attention(const struct td_module *m, struct td_graph *g, const char *name,
+                           td_value *h) {
+    const struct td_attrs rope = {.base = m->rope_theta};
+    const struct td_shape shape = td_graph_value(g, *h)->shape;
+    struct td_attrs causal = {.causal = true};
+    char path[TD_LAYER_NAME_BYTES];
+    td_value qkv[3], out[2];
+    TD_TRY(heads(m, g, name, "q_proj", m->n_heads, *h, &qkv[0]));
+    TD_TRY(heads(m, g, name, "k_proj", m->n_groups, *h, &qkv[1]));
+    TD_TRY(heads(m, g, name, "v_proj", m->n_groups, *h, &qkv[2]));
+    for (int i = 0; i < 2; i++)
+        TD_TRY(td_graph_op(g, TD_OP_ROPE, &qkv[i], 1, &rope, &qkv[i]));
+    snprintf(path, sizeof path, "%s.attention_dropout", name);
+    if (td_graph_mode(g) == TD_MODE_TRAIN) causal.drop = m->attention_dropout;
+    if (causal.drop > 0) causal.stream = td_stream_of(path);
+    TD_TRY(td_graph_op(g, TD_OP_ATTENTION, qkv, 3, &causal, out));
+    *h = out[0];
+    TD_TRY(td_layer_reshape(g, &shape, h));
+    return linear(m, g, name, "o_proj", m->width, h);
+}
+
+static td_status feed_forward(const struct td_module *m, struct td_graph *g, const char *name,
+                              td_value *h) {
+    td_value gate = *h, up = *h;
+    TD_TRY(linear(m, g, name, "gate_proj", m->inner, &gate));
+    TD_TRY(linear(m, g, name, "up_proj", m->inner, &up));
+    TD_TRY(td_graph_op(g, TD_OP_SILU, &gate, 1, NULL, &gate));
+    TD_TRY(td_graph_op(g, TD_OP_MUL, (td_value[]){gate, up}, 2, NULL, h));
+    return linear(m, g, name, "down_proj", m->width, h);
+}
+
+// x + part(norm(x)), twice.
+static td_status block(const struct td_module *m, struct td_graph *g, int64_t layer, td_value *h) {
+    static const struct {
+        const char *norm, *name;
+        td_status (*record)(const struct td_module *m, struct td_graph *g, const char *name,
+                            td_value *h);
+    } part[] = {{"input_layernorm", "self_attn", attention},
+                {"post_attention_layernorm", "mlp", feed_forward}};
+    for (size_t i = 0; i < TD_COUNTOF(part); i++) {
+        char path[TD_LAYER_NAME_BYTES];
+        td_value inner = *h;
+        snprintf(path, sizeof path, "model.layers.%" PRId64 ".%s", layer, part[i].norm);
+        TD_TRY(rms_norm(m, g, path, &inner));
+        snprintf(path, sizeof path, "model.layers.%" PRId64 ".%s", layer, part[i].name);
+        TD_TRY(part[i].record(m, g, path, &inner));
+        TD_TRY(td_graph_op(g, TD_OP_ADD, (td_value[]){*h, inner}, 2, NULL, h));
+    }
+    return TD_OK;
+}
+
+// (V,C), by tokens
+static td_status table(const struct td_module *m, struct td_graph *g, const char *name,
+                       td_value *out_value) {
+    return td_layer_normal(g, name, m->decoder.vocab_size, m->width, m->initializer_range,
+                           TD_PARAM_NOT_HIDDEN, out_value);
+}
+
+static void llama_aim(struct td_module *m, int64_t row, int64_t position, void *const *inputs) {
+    td_decoder_aim(&m->decoder, row, position, inputs);
+}
+
+static td_status llama_record(struct td_module *m, struct td_graph *g, int64_t batch) {
+    TD_CHECK(m->magic == td_module_magic);
+    td_value x, y, head, h;
+    TD_TRY(td_xy_inputs(&m->decoder.fields, g, batch, &x, &y));
+    TD_TRY(table(m, g, "model.embed_tokens.weight", &head));
+    TD_TRY(td_graph_op(g, TD_OP_EMBEDDING, (td_value[]){head, x}, 2, NULL, &h));
+    for (int64_t layer = 0; layer < m->n_layers; layer++)
+        TD_TRY(block(m, g, layer, &h));
+    TD_TRY(rms_norm(m, g, "model.norm", &h));
+    if (!m->tied) TD_TRY(table(m, g, "lm_head.weight", &head));
+    return td_decoder_foretell(&m->decoder, g, h, y, head);
+}
+
+static const struct td_module_ops llama_ops = {
+    .struct_bytes = sizeof(struct td_module_ops),
+    .open = llama_open,
+    .close = llama_close,
+    .record = llama_record,
+    .aim = llama_aim,
+    .config = llama_config,
+    .check_config = llama_check_config,
+    .other_name = llama_other_name,
+    .spares = llama_spares,
+};
+
+const struct td_plugin_desc td_module_llama = {
+    .struct_bytes = sizeof(struct td_plugin_desc),
+    .abi_major = TD_ABI_MAJOR,
+    .abi_minor = TD_ABI_MINOR,
+    .kind = TD_PLUGIN_MODULE,
+    .name = "llama",
+    .summary = "Llama 2 and 3 with Hugging Face's names",
+    .ops = &llama_ops,
+};
