@@ -170,7 +170,8 @@ void td_cpu_release(struct td_executable *e);
 // ---- peak.c -------------------------------------------------------------------------------------
 // The slot measure_peak. A product that this processor has not gives 0.
 TD_MUST_USE td_status td_cpu_measure_peak(struct td_accelerator *a, size_t memory_bytes,
-                                          double *out_f32, double *out_bf16, double *out_bandwidth);
+                                          struct td_accel_rates *out_best,
+                                          struct td_accel_rates *out_usual);
 
 // ---- fallback.c ---------------------------------------------------------------------------------
 // UNIMPLEMENTED, naming the node, where the reference has no kernel either.

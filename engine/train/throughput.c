@@ -36,14 +36,14 @@ void td_throughput_add(struct td_throughput *t, const struct td_graph *g, int64_
 // A probe that something disturbed says too little, and a rate above it shows that: then it is
 // asked again, a few times at most, and the largest counts.
 static td_status ask_peak(struct td_throughput *t, struct td_rank *r, double rate) {
-    double f32 = 0, bf16 = 0;
+    struct td_accel_rates best, usual;
     if (!r->accel_ops->measure_peak || t->n_probes == PROBES || (t->n_probes && rate <= t->peak)) {
         return TD_OK;
     }
     t->n_probes++;
-    TD_TRY(r->accel_ops->measure_peak(r->accel, 0, &f32, &bf16, NULL));
+    TD_TRY(r->accel_ops->measure_peak(r->accel, 0, &best, &usual));
     enum td_dtype computes = r->precision_facts.compute;
-    t->peak = TD_MAX(t->peak, computes == TD_F32 ? f32 : computes == TD_BF16 ? bf16 : 0);
+    t->peak = TD_MAX(t->peak, computes == TD_F32 ? best.f32 : computes == TD_BF16 ? best.bf16 : 0);
     return TD_OK;
 }
 

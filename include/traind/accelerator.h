@@ -76,6 +76,11 @@ struct td_choice_info {
 };
 typedef td_status td_choice_fn(void *arg, const struct td_choice_info *choice);
 
+// FLOP/s of products in fp32 and bf16 (0: there are none), and bytes/s of memory.
+struct td_accel_rates {
+    double f32, bf16, bandwidth;
+};
+
 // A bit of run beside those of the segments: since the last run of this accelerator, nobody but
 // programs has written parameters. What it keeps of them in other layouts is then still good.
 enum { TD_RUN_STEADY = 1 << TD_SEG_COUNT };
@@ -118,11 +123,11 @@ struct td_accelerator_ops {
     td_status (*run)(struct td_executable *e, uint32_t segments, const void *const *inputs);
     td_status (*sync)(struct td_accelerator *a);
     void (*release)(struct td_executable *e); // accepts NULL
-    // (optional) Measured peak of this rank's threads: FLOP/s of fp32 and bf16 GEMM (0: it has
-    // none), in some 15 ms; bytes/s of memory, for who works with so many bytes of it, takes
-    // longer, out_bandwidth NULL: not asked.
-    td_status (*measure_peak)(struct td_accelerator *a, size_t memory_bytes, double *out_f32,
-                              double *out_bf16, double *out_bandwidth);
+    // (optional) What this rank's threads can do, measured in some 20 ms: at best, and usually,
+    // which is what nobody on this machine disturbed, on average. Memory is measured for who works
+    // with so many bytes of it; 0: not asked.
+    td_status (*measure_peak)(struct td_accelerator *a, size_t memory_bytes,
+                              struct td_accel_rates *out_best, struct td_accel_rates *out_usual);
     // (optional) Kernel i of an executable, in order of execution; false past the last.
     bool (*kernel_at)(const struct td_executable *e, uint32_t i, struct td_kernel_info *out_info);
     // (optional) What was chosen by timing when programs were compiled, lines of "key=name"; a

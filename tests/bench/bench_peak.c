@@ -13,21 +13,21 @@ static td_status measure(const char *plugins, int threads) {
     TD_AUTO(td_registry) *r = NULL;
     const struct td_plugin_desc *desc;
     struct td_accelerator *a;
-    double f32, bf16, bandwidth;
+    struct td_accel_rates best, usual, memory;
     struct td_accel_config config = {.struct_bytes = sizeof config, .n_threads = threads};
     TD_TRY(td_registry_create(plugins, &r));
     TD_TRY(td_registry_find(r, TD_PLUGIN_ACCELERATOR, "cpu", &desc));
     const struct td_accelerator_ops *ops = desc->ops;
     TD_TRY(ops->open(&config, &a));
     int64_t start = td_mono_now().ns;
-    td_status s = ops->measure_peak(a, 0, &f32, &bf16, NULL);
+    td_status s = ops->measure_peak(a, 0, &best, &usual);
     int64_t took_ns = td_mono_now().ns - start;
-    if (!s) s = ops->measure_peak(a, SIZE_MAX, &f32, &bf16, &bandwidth);
+    if (!s) s = ops->measure_peak(a, SIZE_MAX, &memory, &usual);
     ops->close(a);
     if (s) return s;
     printf("{\"name\":\"peak\",\"threads\":%d,\"fp32_gflops\":%.1f,\"bf16_gflops\":%.1f,"
            "\"memory_gbytes_per_s\":%.1f,\"took_ms\":%.1f}\n",
-           threads, f32 / 1e9, bf16 / 1e9, bandwidth / 1e9, (double)took_ns / 1e6);
+           threads, best.f32 / 1e9, best.bf16 / 1e9, memory.bandwidth / 1e9, (double)took_ns / 1e6);
     return TD_OK;
 }
 
