@@ -4,6 +4,7 @@
 // The coordinator: jobs, nodes, catalog, metrics, and the API that people and nodes speak to.
 //
 //   core.h        the brain, sans I/O: (state, event, now) -> records and actions
+//     core_verbs.c  what people ask of it; core_load.c: rows back into it at the start
 //     job.h         a job: its states as a table, its attempts, its record
 //     attempt.c     what the event lines of an attempt mean; failures, restarts
 //     queue.c       who runs next, where; why the others wait

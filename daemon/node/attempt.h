@@ -91,7 +91,7 @@ TD_MUST_USE td_status td_local_attempt_recover(struct td_local_attempt *a, const
 // The coordinator told how much of the log it has committed, before anything is sent.
 void td_local_attempt_committed(struct td_local_attempt *a, uint64_t events);
 
-// To the launcher: by its socket, else by SIGTERM. mode as LauncherStop's.
+// To the launcher: by its socket, else by SIGTERM. mode: enum td_stop_mode.
 void td_local_attempt_stop(struct td_local_attempt *a, int mode, uint32_t grace_ms);
 void td_local_attempt_save(struct td_local_attempt *a);
 void td_local_attempt_kill(struct td_local_attempt *a);

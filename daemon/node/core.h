@@ -54,8 +54,8 @@ struct td_node_attempt {
     uint32_t attempt;
     uint64_t epoch;
     enum td_attempt_state state;
-    uint32_t slots;         // taken while not ENDED
-    uint32_t n_ranks;       //
+    uint32_t slots; // taken while not ENDED
+    uint32_t n_ranks;
     uint32_t major;         // of its launcher
     char build[32];         //
     int stop_mode;          // strongest asked: enum td_stop_mode

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 struct td_place {
-    const char *name; // "td_rank_train", else "libtraind.so"; the loader's memory
+    const char *name; // "td_rank_step", else "libtraind.so"; the loader's memory
     uintptr_t offset; // from its beginning
 };
 

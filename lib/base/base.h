@@ -59,7 +59,7 @@ _Noreturn void td_check_failed(const char *expr, const char *file, int line);
 #define TD_DCHECK(x) ((void)0)
 #endif
 
-// A pointer that crossed a void *: non-NULL and its first member `magic` is TD_MAGIC_<type>.
+// A pointer that crossed a void *: non-NULL, and its member `magic` is <type>_magic.
 #define TD_CAST(type, p)                                                                           \
     __extension__({                                                                                \
         struct type *td_cast_ = (p);                                                               \

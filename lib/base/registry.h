@@ -11,7 +11,7 @@
 // size-prefixed and copied by the smaller size, required slots present and named in the error when
 // missing. So what find hands out is the registry's own copy, of this build's full size, unknown
 // slots NULL; it dies with the registry. Names are case-insensitive; an unknown name lists the
-// known. At most 256 plugins. One thread. The only home of <dlfcn.h> but for accelerators that open
+// known. At most 256 plugins. One thread. The only home of dlopen but for accelerators that open
 // a vendor library late.
 
 #include "lib/base/base.h"

@@ -9,9 +9,10 @@
 // the list was empty. Posts of one thread run in their order. What is posted from the loop's own
 // thread runs in the next turn: that is the deferred call.
 //
-// Callbacks may create and destroy any watch, timer or signal, themselves included. Timers count
-// with the kernel's monotonic clock and are not touched by td_clock_fake; pure cores are given
-// `now` by their shell. The loop never polls: idle, it sleeps in epoll_wait without a timeout.
+// Callbacks may create and destroy any watch, timer, signal or wake-up, their own included. Timers
+// count with the kernel's monotonic clock and are not touched by td_clock_fake; pure cores are
+// given `now` by their shell. The loop never polls: idle, it sleeps in epoll_wait without a
+// timeout.
 //
 // Rejected: libevent's own thread support (locks on every call), and one pipe per producer.
 
@@ -26,7 +27,7 @@ struct td_loop_wakeup;
 typedef void td_loop_fn(void *arg);
 
 TD_MUST_USE td_status td_loop_create(struct td_loop **out_loop);
-// Runs what is still posted, then frees. Watches, timers and signals must be gone.
+// Runs what is still posted, then frees. Watches, timers, signals and wake-ups must be gone.
 void td_loop_destroy(struct td_loop *loop);
 TD_DEFINE_AUTO(td_loop, td_loop_destroy);
 

@@ -3,7 +3,7 @@
 
 // lib/rpc: the only home of gRPC core and libevent. It moves messages and knows no policy.
 //
-//   loop.h            one thread's event loop: posts, timers, descriptors, signals (libevent)
+//   loop.h            one thread's event loop: wake-ups, timers, descriptors, signals (libevent)
 //   pump.h            one thread in a gRPC completion queue; hands its events to the loop (private)
 //   codec.h           protobuf-c messages <-> bytes, under a memory budget, UTF-8 checked
 //   server.h          table of methods, calls, streams, limits, drain
@@ -17,8 +17,8 @@
 //   port_holder.h     who listens on a port that is taken (private)
 //
 // Everything a caller sees runs on the loop's thread: handlers, callbacks, and every function here
-// except td_loop_post*, td_loop_stop. The one other thread sits in grpc_completion_queue_next with
-// an infinite deadline, so an idle process wakes for nothing. gRPC 1.51's C API is private to this
+// except those that loop.h names. The one other thread sits in grpc_completion_queue_next with an
+// infinite deadline, so an idle process wakes for nothing. gRPC 1.51's C API is private to this
 // folder: no type of it appears in these headers, so that another HTTP/2 stack stays a change here.
 //
 // This header holds the few words that server and client share.

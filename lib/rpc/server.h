@@ -17,7 +17,8 @@
 // streams per connection (100), age of a send (30 s: then the reader is cut off), unary calls
 // without a deadline (30 s). Errors leave as code + message + google.rpc.Status with one
 // ErrorInfo{reason, domain "traind", metadata} and BadRequest fields; each answer bears
-// `x-request-id`.
+// `x-request-id`. Only a message over twice the limit gets a bare RESOURCE_EXHAUSTED from gRPC
+// itself, which has not read it: to say more, all of it would have to be taken in first.
 //
 // Rejected: registered methods of gRPC core (its answers to unknown methods would come before the
 // credential), and threads per call.
