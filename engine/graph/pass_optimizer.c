@@ -120,12 +120,27 @@ static td_status add_buffers(struct update *u, enum td_op op, struct operands *o
     }
 }
 
+static struct td_optim_choice choose(const struct update *u, uint32_t grad) {
+    struct td_optim_choice choice = {.op = u->o->op, .attrs = u->o->attrs};
+    const struct td_state_info *param =
+        td_state_at(u->g->state, td_state_at(u->g->state, grad)->param);
+    if (u->o->choose) u->o->choose(u->o->choose_arg, param, &choice);
+    return choice;
+}
+
+// Those of parameters that move: what is frozen counts in no norm and skips no step.
+static uint32_t keep_moving(const struct update *u, uint32_t *grads, uint32_t n) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!choose(u, grads[i]).frozen) grads[kept++] = grads[i];
+    }
+    return kept;
+}
+
 static td_status add_update(struct update *u, uint32_t grad) {
     struct operands o = {.param = td_state_at(u->g->state, grad)->param, .n = 2};
     const struct td_state_info *param = td_state_at(u->g->state, o.param);
-    struct td_optim_choice choice = {.op = u->o->op, .attrs = u->o->attrs};
-    if (u->o->choose) u->o->choose(u->o->choose_arg, param, &choice);
-    if (choice.frozen) return TD_OK;
+    const struct td_optim_choice choice = choose(u, grad);
     o.shape = param->shape;
     o.attrs.optim = choice.attrs;
     if (u->o->stochastic && td_dtype_bytes(param->dtype) < sizeof(float)) {
@@ -145,6 +160,7 @@ td_status td_pass_optimizer(struct td_graph *g, const struct td_optimizer_option
     TD_AUTO_FREE uint32_t *grads = NULL;
     uint32_t n = 0;
     TD_TRY(list_gradients(g, &grads, &n));
+    n = keep_moving(&u, grads, n);
     TD_TRY(td_pass_finish(g, o, grads, n, &u.factor));
     td_graph_set_segment(g, TD_SEG_APPLY);
     for (uint32_t i = 0; i < n; i++) {

@@ -32,6 +32,31 @@ def test_frozen_layer_stays_and_the_others_learn_when_a_group_says_so(tmp_path):
     assert {k.split(":")[0] for k in stored} == {"fc2.weight", "fc2.bias"}
 
 
+@pytest.mark.parametrize("precision", ["32-true", "16-mixed"])
+def test_frozen_layer_counts_in_no_norm_and_skips_no_step(tmp_path, precision):
+    """As in torch, where what requires no gradient has none: clipping looks at the others alone."""
+    def run(name, match, lr):
+        directory = tmp_path / name
+        plan = plan_of({"optimizer": {"name": "sgd", "lr": lr, "groups": [{"match": match, "lr_scale": 0}]}},
+                       trainer={"max_steps": 1, "accelerator": "cpu", "precision": precision,
+                                "gradient_clip_val": 2.0 ** -8}, run={"checkpoint_dir": str(directory)})
+        code, lines = run_by_hand(tmp_path, plan)
+        assert code == 0, lines[-1]
+        norm, = (m["value"] for m in lines if m.get("name") == "grad_norm")
+        return norm, load_file(directory / "step-1/model.safetensors")
+
+    norm, moved = run("moved", "fc1.*", 1.0)
+    _, still = run("still", "fc1.*", 0.0)
+    step = np.sqrt(sum(((moved[k].astype("f8") - still[k].astype("f8")) ** 2).sum() for k in moved))
+    assert step == pytest.approx(2.0 ** -8, rel=1e-4), "with sgd at lr 1 the step is the clipped gradient"
+    others, _ = run("others", "fc2.*", 1.0)
+    plan = plan_of({"optimizer": {"name": "sgd", "lr": 0.0}},
+                   trainer={"max_steps": 1, "accelerator": "cpu", "precision": precision, "log_grad_norm": True})
+    code, lines = run_by_hand(tmp_path, plan)
+    whole, = (m["value"] for m in lines if m.get("name") == "grad_norm")
+    assert whole ** 2 == pytest.approx(norm ** 2 + others ** 2, rel=1e-3)
+
+
 def test_decay_of_a_group_is_its_own_when_the_rest_decays(tmp_path):
     decays = dict(lr=1e-4, weight_decay=1000.0)
     _, all_of_them = weights(tmp_path, "all", **decays)
