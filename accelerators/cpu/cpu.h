@@ -13,6 +13,7 @@
 //   room.c       memory besides arena and state, counted
 //   pretend.c    what a program would take and choose, without taking
 //   tune.c       which way of computing something is the fastest here, measured once
+//   update.c     how an optimizer writes a parameter: rounded, and packed as it goes
 //   conv.c       convolutions by oneDNN
 //   layout.c     in which order the bytes of images lie
 //   parallel.c   the one OpenMP loop

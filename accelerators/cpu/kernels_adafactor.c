@@ -6,16 +6,24 @@
 // columns, for the size of the update, for the update. The update itself is never stored. Sums are
 // kept per row in double precision and added in row order, so the bits do not depend on the number
 // of threads. A vector is cut into rows of VECTOR_ROW elements.
+//
+// Parameter and gradient of 16 bits are read in pieces that lie in L1. Second moments, which are
+// small, are kept in fp32 in the scratch for the step and rounded once.
 
 #include <math.h>
 
+#include "accelerators/cpu/convert.h"
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/update.h"
 
 enum { GRAIN = 8192, LANES = 16, BLOCK = 1024, VECTOR_ROW = 1024 };
 
 struct adafactor {
-    float *p, *row, *col, *v; // v: of a vector; row, col: of matrices
-    const float *g;
+    const struct td_kernel *kernel;
+    void *p;
+    const void *g;
+    enum td_dtype p_type, g_type;
+    float *row, *col, *v;            // v: of a vector; row, col: of matrices
     int64_t n, matrices, rows, cols; // a vector is one matrix whose last row is short
     float clip, take, decay, step, eps, least;
     double *row_sum; // (matrices, rows): one sum at a time
@@ -87,17 +95,33 @@ TD_CLONES static void update_row(const struct adafactor *a, float *p, const floa
 }
 
 // ---- passes over ranges of rows, columns, elements ----------------------------------------------
+// Elements that are read at once: as many as there are, where they need not be widened.
+static int64_t piece_of(enum td_dtype t, int64_t n) {
+    return t == TD_F32 ? TD_MAX(n, (int64_t)1) : BLOCK;
+}
+
+static double squares(enum td_dtype t, const void *x, int64_t from, int64_t n, float scale) {
+    const int64_t piece = piece_of(t, n);
+    float room[BLOCK];
+    double sum = 0;
+    for (int64_t at = 0; at < n; at += piece) {
+        int64_t some = TD_MIN(piece, n - at);
+        sum += sum_squares(td_cpu_row(t, x, from + at, some, room), some, scale);
+    }
+    return sum;
+}
+
 static void parameter_range(const void *arg, int64_t begin, int64_t end) {
     const struct adafactor *a = arg;
     for (int64_t i = begin; i < end; i++) {
-        a->row_sum[i] = sum_squares(a->p + i * a->cols, row_length(a, i), 1);
+        a->row_sum[i] = squares(a->p_type, a->p, i * a->cols, row_length(a, i), 1);
     }
 }
 
 static void row_range(const void *arg, int64_t begin, int64_t end) {
     const struct adafactor *a = arg;
     for (int64_t i = begin; i < end; i++) {
-        double mean = sum_squares(a->g + i * a->cols, a->cols, a->clip) / (double)a->cols;
+        double mean = squares(a->g_type, a->g, i * a->cols, a->cols, a->clip) / (double)a->cols;
         a->row[i] += a->take * ((float)mean - a->row[i]);
     }
 }
@@ -106,6 +130,16 @@ TD_CLONES static void add_squares(const float *g, float clip, double *sum, int64
     for (int64_t i = 0; i < n; i++) {
         float x = g[i] * clip;
         sum[i] += (double)(x * x);
+    }
+}
+
+// Of n elements of the gradient from `from` on.
+static void add_column_squares(const struct adafactor *a, int64_t from, double *sum, int64_t n) {
+    const int64_t piece = piece_of(a->g_type, n);
+    float room[BLOCK];
+    for (int64_t at = 0; at < n; at += piece) {
+        int64_t some = TD_MIN(piece, n - at);
+        add_squares(td_cpu_row(a->g_type, a->g, from + at, some, room), a->clip, sum + at, some);
     }
 }
 
@@ -119,7 +153,7 @@ static void column_range(const void *arg, int64_t begin, int64_t end) {
             sum[i] = 0;
         }
         for (int64_t r = 0; r < a->rows; r++) {
-            add_squares(a->g + (m * a->rows + r) * a->cols + c, a->clip, sum, n);
+            add_column_squares(a, (m * a->rows + r) * a->cols + c, sum, n);
         }
         for (int64_t i = 0; i < n; i++) {
             float mean = (float)(sum[i] / (double)a->rows);
@@ -129,17 +163,22 @@ static void column_range(const void *arg, int64_t begin, int64_t end) {
     }
 }
 
-TD_CLONES static void vector_pass(const struct adafactor *a, int64_t begin, int64_t end) {
-    const float clip = a->clip, take = a->take, *g = a->g;
-    float *v = a->v;
-    for (int64_t i = begin; i < end; i++) {
+TD_CLONES static void vector_pass(const struct adafactor *a, const float *g, float *v, int64_t n) {
+    const float clip = a->clip, take = a->take;
+    for (int64_t i = 0; i < n; i++) {
         float x = g[i] * clip;
         v[i] += take * (x * x - v[i]);
     }
 }
 
 static void vector_range(const void *arg, int64_t begin, int64_t end) {
-    vector_pass(arg, begin, end);
+    const struct adafactor *a = arg;
+    const int64_t piece = piece_of(a->g_type, end - begin);
+    float room[BLOCK];
+    for (int64_t at = begin; at < end; at += piece) {
+        int64_t n = TD_MIN(piece, end - at);
+        vector_pass(a, td_cpu_row(a->g_type, a->g, at, n, room), a->v + at, n);
+    }
 }
 
 // What row i multiplies its moments by, and where they are.
@@ -150,19 +189,37 @@ static float factor_of(const struct adafactor *a, int64_t i, const float **out_m
 
 static void size_range(const void *arg, int64_t begin, int64_t end) {
     const struct adafactor *a = arg;
+    float room[BLOCK];
     for (int64_t i = begin; i < end; i++) {
         const float *moment;
-        float factor = factor_of(a, i, &moment);
-        a->row_sum[i] = update_squares(a, a->g + i * a->cols, moment, factor, row_length(a, i));
+        const float factor = factor_of(a, i, &moment);
+        const int64_t n = row_length(a, i), piece = piece_of(a->g_type, n);
+        double sum = 0;
+        for (int64_t at = 0; at < n; at += piece) {
+            int64_t some = TD_MIN(piece, n - at);
+            const float *g = td_cpu_row(a->g_type, a->g, i * a->cols + at, some, room);
+            sum += update_squares(a, g, moment + at, factor, some);
+        }
+        a->row_sum[i] = sum;
     }
 }
 
 static void update_range(const void *arg, int64_t begin, int64_t end) {
     const struct adafactor *a = arg;
+    const bool plain = a->p_type == TD_F32 && a->g_type == TD_F32;
+    float room[BLOCK], g_room[BLOCK];
     for (int64_t i = begin; i < end; i++) {
         const float *moment;
-        float factor = factor_of(a, i, &moment);
-        update_row(a, a->p + i * a->cols, a->g + i * a->cols, moment, factor, row_length(a, i));
+        const float factor = factor_of(a, i, &moment);
+        const int64_t n = row_length(a, i), piece = piece_of(plain ? TD_F32 : TD_BF16, n);
+        for (int64_t at = 0; at < n; at += piece) {
+            int64_t some = TD_MIN(piece, n - at), from = i * a->cols + at;
+            float *p = td_cpu_result(a->p_type, a->p, from, room);
+            if (p == room) td_cpu_row(a->p_type, a->p, from, some, room);
+            update_row(a, p, td_cpu_row(a->g_type, a->g, from, some, g_room), moment + at, factor,
+                       some);
+            td_update_put(a->kernel, p, some, a->p, from);
+        }
     }
 }
 
@@ -196,10 +253,33 @@ static void set_shape(const struct td_kernel *k, struct adafactor *a) {
     }
 }
 
-static void set_sums(struct adafactor *a, void *room) {
-    a->row_sum = room;
+// Sums, and moments that are not f32, in the scratch.
+static void set_sums(const struct td_kernel *k, const struct td_run *r, struct adafactor *a) {
+    const bool factored = k->attrs.optim.factored;
+    const int64_t n[] = {factored ? a->matrices * a->rows : a->n, a->matrices * a->cols};
+    a->row_sum = r->scratch;
     a->col_sum = a->row_sum + a->matrices * a->rows;
     a->inv_mean = (float *)(a->col_sum + a->matrices * a->cols);
+    float *wide = a->inv_mean + a->matrices, *moment[2] = {0};
+    for (int i = 0; i < (factored ? 2 : 1); i++) {
+        enum td_dtype t = k->in_dtype[2 + i];
+        moment[i] = td_operand_at(&k->in[2 + i], r);
+        if (t == TD_F32) continue;
+        td_cpu_widen(t, moment[i], n[i], wide);
+        moment[i] = wide;
+        wide += n[i];
+    }
+    a->row = factored ? moment[0] : NULL;
+    a->v = factored ? NULL : moment[0];
+    a->col = moment[1];
+}
+
+static void put_moments(const struct td_kernel *k, const struct td_run *r,
+                        const struct adafactor *a) {
+    int64_t first = a->v ? a->n : a->matrices * a->rows;
+    td_cpu_put(k->in_dtype[2], a->v ? a->v : a->row, first, td_operand_at(&k->in[2], r), 0);
+    if (a->v) return;
+    td_cpu_put(k->in_dtype[3], a->col, a->matrices * a->cols, td_operand_at(&k->in[3], r), 0);
 }
 
 static td_status run_adafactor(const struct td_kernel *k, const struct td_run *r) {
@@ -207,21 +287,23 @@ static td_status run_adafactor(const struct td_kernel *k, const struct td_run *r
     double lr = td_optim_lr(o, k->scalars), t = (double)k->scalars[TD_SCALAR_STEP];
     double step = o->fixed_step ? lr : fmin(lr, 1 / sqrt(t));
     uint32_t n = o->factored ? 4 : 3;
+    float room;
     struct adafactor a = {
+        .kernel = k,
         .p = td_operand_at(&k->in[0], r),
         .g = td_operand_at(&k->in[1], r),
-        .v = o->factored ? NULL : td_operand_at(&k->in[2], r),
-        .row = o->factored ? td_operand_at(&k->in[2], r) : NULL,
-        .col = o->factored ? td_operand_at(&k->in[3], r) : NULL,
-        .clip = k->n_in > n ? *(const float *)td_operand_at(&k->in[n], r) : 1,
+        .p_type = k->in_dtype[0],
+        .g_type = k->in_dtype[1],
+        .clip = 1,
         .take = (float)pow(t, o->beta2_decay),
         .decay = (float)(1 - lr * o->weight_decay),
         .eps = (float)o->eps,
         .least = (float)(o->eps * o->eps),
     };
+    if (k->n_in > n) a.clip = *td_cpu_row(k->in_dtype[n], td_operand_at(&k->in[n], r), 0, 1, &room);
     set_shape(k, &a);
-    set_sums(&a, r->scratch);
     if (!a.n) return TD_OK;
+    set_sums(k, r, &a);
     int64_t rows = a.matrices * a.rows, grain = GRAIN / a.cols + 1;
     if (!o->unscaled) {
         td_parallel(k->n_threads, rows, grain, parameter_range, &a);
@@ -230,15 +312,21 @@ static td_status run_adafactor(const struct td_kernel *k, const struct td_run *r
     follow_gradient(&a, k->n_threads);
     td_parallel(k->n_threads, rows, grain, size_range, &a);
     a.step = (float)(step / fmax(1, sqrt(mean_of_rows(&a)) / o->threshold));
-    td_parallel(k->n_threads, rows, grain, update_range, &a);
+    td_update_run(k, r, a.cols, grain, update_range, &a);
+    put_moments(k, r, &a);
     return TD_OK;
 }
 
 td_status td_kernel_adafactor(struct td_kernel *k) {
-    if (k->op != TD_OP_ADAFACTOR || !td_kernel_all(k, TD_F32)) return TD_OK;
+    if (k->op != TD_OP_ADAFACTOR) return TD_OK;
     struct adafactor a = {0};
     set_shape(k, &a);
     size_t doubles = (size_t)(a.matrices * (a.rows + a.cols)), floats = (size_t)a.matrices;
+    for (uint32_t i = 0; i < k->n_in; i++) {
+        if (!td_cpu_is_narrow(k->in_dtype[i])) return TD_OK;
+        bool moment = i == 2 || (i == 3 && k->attrs.optim.factored);
+        if (moment && k->in_dtype[i] != TD_F32) floats += (size_t)td_shape_elems(&k->shape[i]);
+    }
     k->scratch_bytes = doubles * sizeof(double) + floats * sizeof(float) + sizeof(double);
     k->run = run_adafactor;
     return TD_OK;

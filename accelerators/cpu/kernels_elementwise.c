@@ -210,26 +210,35 @@ static td_status run_binary(const struct td_kernel *k, const struct td_run *r,
 }
 
 struct axpby_arg {
-    const float *a, *b;
-    float *y, scale_a, scale_b;
+    const void *a, *b;
+    void *y;
+    enum td_dtype type;
+    float scale_a, scale_b;
 };
 
-TD_CLONES static void axpby_pass(const struct axpby_arg *x, int64_t begin, int64_t end) {
-    const float *a = x->a, *b = x->b, sa = x->scale_a, sb = x->scale_b;
-    float *y = x->y;
-    for (int64_t i = begin; i < end; i++) {
+TD_CLONES static void axpby_pass(const float *a, float sa, const float *b, float sb, float *y,
+                                 int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
         y[i] = sa * a[i] + sb * b[i];
     }
 }
 
 static void axpby_range(const void *arg, int64_t begin, int64_t end) {
-    axpby_pass(arg, begin, end);
+    const struct axpby_arg *x = arg;
+    float a[CHUNK], b[CHUNK], y[CHUNK];
+    for (int64_t at = begin; at < end; at += CHUNK) {
+        int64_t n = TD_MIN((int64_t)CHUNK, end - at);
+        axpby_pass(td_cpu_row(x->type, x->a, at, n, a), x->scale_a,
+                   td_cpu_row(x->type, x->b, at, n, b), x->scale_b,
+                   td_cpu_result(x->type, x->y, at, y), n);
+        td_cpu_put(x->type, y, n, x->y, at);
+    }
 }
 
 static td_status run_axpby(const struct td_kernel *k, const struct td_run *r) {
-    struct axpby_arg x = {td_operand_at(&k->in[0], r), td_operand_at(&k->in[1], r),
-                          td_operand_at(&k->out[0], r), (float)k->attrs.scale,
-                          (float)k->attrs.scale_y};
+    struct axpby_arg x = {td_operand_at(&k->in[0], r),  td_operand_at(&k->in[1], r),
+                          td_operand_at(&k->out[0], r), k->out_dtype[0],
+                          (float)k->attrs.scale,        (float)k->attrs.scale_y};
     td_parallel(k->n_threads, k->elems, GRAIN, axpby_range, &x);
     return TD_OK;
 }
@@ -324,7 +333,6 @@ static td_status run_reshape(const struct td_kernel *k, const struct td_run *r) 
 // One narrow type, but for what a cast reads, and fp32 factors.
 static bool types_fit(const struct td_kernel *k) {
     if (k->op == TD_OP_RESHAPE) return true;
-    if (k->op == TD_OP_AXPBY) return td_kernel_all(k, TD_F32);
     if (k->op == TD_OP_CAST) {
         return (k->in_dtype[0] == TD_U8 || td_cpu_is_narrow(k->in_dtype[0])) &&
                td_cpu_is_narrow(k->out_dtype[0]);

@@ -3,36 +3,39 @@
 //
 // The norm is the root of one sum over the matrix: blocks of BLOCK elements keep their part in
 // double precision, and the parts are added in order, so the bits do not depend on the number of
-// threads.
+// threads. Tensors of 16 bits are computed in fp32 and rounded once: the direction, which is known
+// before its norm is, waits in the scratch.
 
 #include <math.h>
 
+#include "accelerators/cpu/convert.h"
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/update.h"
 
 enum { GRAIN = 8192, LANES = 16, BLOCK = 1024 };
 
 struct momentum_arg {
-    const float *g;
-    float *buf, *y;
+    const void *g;
+    void *buf, *y;
+    enum td_dtype g_type, buf_type, y_type;
+    float *wide; // y before it is scaled; y itself, where that is f32
     int64_t n;
     float clip, keep, ahead; // ahead: share of the buffer in the direction
     double *squares;         // of each block
     float scale;
 };
 
-// Blocks are shorter than BLOCK only at the end.
-TD_CLONES static double momentum_block(const struct momentum_arg *a, int64_t begin, int64_t end) {
+// A block of at most BLOCK elements; its sum of squares.
+TD_CLONES static double momentum_block(const struct momentum_arg *a, const float *restrict g,
+                                       float *restrict buf, float *restrict y, int64_t n) {
     float lane[LANES] = {0};
     const float clip = a->clip, take = 1 - a->keep, ahead = a->ahead;
-    const float *restrict g = a->g + begin;
-    float *restrict buf = a->buf + begin;
-    float *restrict y = a->y + begin;
-    for (int64_t i = 0; i < end - begin; i++) {
+    for (int64_t i = 0; i < n; i++) {
         float gi = g[i] * clip, b = buf[i] + take * (gi - buf[i]);
         buf[i] = b;
         y[i] = gi + ahead * (b - gi);
     }
-    for (int64_t i = 0; i < end - begin; i++) {
+    for (int64_t i = 0; i < n; i++) {
         lane[i % LANES] += y[i] * y[i];
     }
     double sum = 0;
@@ -44,34 +47,52 @@ TD_CLONES static double momentum_block(const struct momentum_arg *a, int64_t beg
 
 static void momentum_range(const void *arg, int64_t begin, int64_t end) {
     const struct momentum_arg *a = arg;
+    float g[BLOCK], room[BLOCK];
     for (int64_t b = begin; b < end; b++) {
-        a->squares[b] = momentum_block(a, b * BLOCK, TD_MIN((b + 1) * BLOCK, a->n));
+        int64_t at = b * BLOCK, n = TD_MIN((int64_t)BLOCK, a->n - at);
+        float *buf = td_cpu_result(a->buf_type, a->buf, at, room);
+        if (buf == room) td_cpu_widen(a->buf_type, td_cpu_at(a->buf_type, a->buf, at), n, room);
+        a->squares[b] =
+            momentum_block(a, td_cpu_row(a->g_type, a->g, at, n, g), buf, a->wide + at, n);
+        td_cpu_put(a->buf_type, room, n, a->buf, at);
     }
 }
 
-TD_CLONES static void scale_pass(const struct momentum_arg *a, int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; i++) {
-        a->y[i] *= a->scale;
+TD_CLONES static void scale_pass(float *x, float scale, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        x[i] *= scale;
     }
 }
 
 static void scale_range(const void *arg, int64_t begin, int64_t end) {
-    scale_pass(arg, begin, end);
+    const struct momentum_arg *a = arg;
+    scale_pass(a->wide + begin, a->scale, end - begin);
+    td_cpu_put(a->y_type, a->wide + begin, end - begin, a->y, begin);
+}
+
+static int64_t blocks_of(int64_t n) {
+    return (n + BLOCK - 1) / BLOCK;
 }
 
 static td_status run_momentum(const struct td_kernel *k, const struct td_run *r) {
     const struct td_optim_attrs *o = &k->attrs.optim;
+    float room;
     struct momentum_arg a = {
         .g = td_operand_at(&k->in[0], r),
         .buf = td_operand_at(&k->in[1], r),
         .y = td_operand_at(&k->out[0], r),
+        .g_type = k->in_dtype[0],
+        .buf_type = k->in_dtype[1],
+        .y_type = k->out_dtype[0],
         .n = k->elems,
-        .clip = k->n_in > 2 ? *(const float *)td_operand_at(&k->in[2], r) : 1,
+        .clip = 1,
         .keep = (float)o->momentum,
         .ahead = o->nesterov ? (float)o->momentum : 1,
         .squares = r->scratch,
     };
-    int64_t blocks = (a.n + BLOCK - 1) / BLOCK;
+    int64_t blocks = blocks_of(a.n);
+    if (k->n_in > 2) a.clip = *td_cpu_row(k->in_dtype[2], td_operand_at(&k->in[2], r), 0, 1, &room);
+    a.wide = a.y_type == TD_F32 ? a.y : (float *)(a.squares + blocks);
     td_parallel(k->n_threads, blocks, GRAIN / BLOCK, momentum_range, &a);
     double sum = 0;
     for (int64_t b = 0; b < blocks; b++) {
@@ -82,20 +103,31 @@ static td_status run_momentum(const struct td_kernel *k, const struct td_run *r)
     return TD_OK;
 }
 
+// ---- the step -----------------------------------------------------------------------------------
 struct step_arg {
-    float *p;
-    const float *x;
+    const struct td_kernel *kernel;
+    void *p;
+    const void *x;
     float decay, step;
 };
 
-TD_CLONES static void step_pass(const struct step_arg *a, int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; i++) {
-        a->p[i] = a->p[i] * a->decay - a->step * a->x[i];
+TD_CLONES static void step_pass(const struct step_arg *a, float *p, const float *x, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        p[i] = p[i] * a->decay - a->step * x[i];
     }
 }
 
 static void step_range(const void *arg, int64_t begin, int64_t end) {
-    step_pass(arg, begin, end);
+    const struct step_arg *a = arg;
+    const enum td_dtype *type = a->kernel->in_dtype;
+    float room[BLOCK], x[BLOCK];
+    for (int64_t at = begin; at < end; at += BLOCK) {
+        int64_t n = TD_MIN((int64_t)BLOCK, end - at);
+        float *p = td_cpu_result(type[0], a->p, at, room);
+        if (p == room) td_cpu_widen(type[0], td_cpu_at(type[0], a->p, at), n, room);
+        step_pass(a, p, td_cpu_row(type[1], a->x, at, n, x), n);
+        td_update_put(a->kernel, p, n, a->p, at);
+    }
 }
 
 static td_status run_step(const struct td_kernel *k, const struct td_run *r) {
@@ -103,20 +135,28 @@ static td_status run_step(const struct td_kernel *k, const struct td_run *r) {
     double lr = td_optim_lr(o, k->scalars);
     double scale = o->update_scale != 0 ? o->update_scale : 1;
     struct step_arg a = {
+        .kernel = k,
         .p = td_operand_at(&k->in[0], r),
         .x = td_operand_at(&k->in[1], r),
         .decay = (float)(1 - lr * o->weight_decay),
         .step = (float)(lr * scale),
     };
-    td_parallel(k->n_threads, td_shape_elems(&k->shape[0]), GRAIN, step_range, &a);
+    td_update_run(k, r, 1, GRAIN, step_range, &a);
     return TD_OK;
 }
 
 td_status td_kernel_muon(struct td_kernel *k) {
-    if (!td_kernel_all(k, TD_F32)) return TD_OK;
-    if (k->op == TD_OP_MUON) k->run = run_step;
-    if (k->op != TD_OP_MUON_MOMENTUM) return TD_OK;
+    if (k->op != TD_OP_MUON && k->op != TD_OP_MUON_MOMENTUM) return TD_OK;
+    for (uint32_t i = 0; i < k->n_in; i++) {
+        if (!td_cpu_is_narrow(k->in_dtype[i])) return TD_OK;
+    }
+    if (k->op == TD_OP_MUON) {
+        k->run = run_step;
+        return TD_OK;
+    }
+    if (!td_cpu_is_narrow(k->out_dtype[0])) return TD_OK;
     k->run = run_momentum;
-    k->scratch_bytes = (size_t)(k->elems / BLOCK + 1) * sizeof(double);
+    k->scratch_bytes = (size_t)(blocks_of(k->elems) + 1) * sizeof(double);
+    if (k->out_dtype[0] != TD_F32) k->scratch_bytes += (size_t)k->elems * sizeof(float);
     return TD_OK;
 }

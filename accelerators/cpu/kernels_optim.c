@@ -4,19 +4,14 @@
 // bias corrections are computed once a step in double precision. A pass moves 4 reads and 3 writes
 // of the parameter's size, which is all it costs: the arithmetic hides behind memory.
 //
-// Where products read the parameter through packs, a pass goes strip by strip and packs each while
-// it lies in the cache (onednn.h): the low-precision copy of a mixed precision is written here.
-//
 // A pass computes in fp32. Tensors of 16 bits go through it a few rows at a time, which lie in L1,
-// and are rounded once when they go home; a bf16 parameter by chance where the job asks for it.
+// and are rounded once when they go home. How a parameter is written is update.c's.
 
 #include <math.h>
 
 #include "accelerators/cpu/convert.h"
 #include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/onednn.h"
-#include "lib/base/half.h"
-#include "traind/random.h"
+#include "accelerators/cpu/update.h"
 
 enum { GRAIN = 8192, ROW = 512 };
 enum { PARAM, GRAD, FIRST, SECOND, TENSORS }; // operands; what follows them is the clip factor
@@ -31,14 +26,11 @@ struct update {
     void *tensor[TENSORS]; // NULL: none
     enum td_dtype type[TENSORS];
     bool narrow; // one of them is not f32
-    const float *scalars;
-    const struct td_attrs *attrs;
+    const struct td_kernel *kernel;
     float clip, decay, l2, lr; // decay multiplies the parameter, l2 joins the gradient
     // beta1, 1 - beta1, ...: rounded each by itself, as in torch
     float keep1, take1, keep2, take2, inv_correction, eps;
     bool first;
-    struct td_pack *pack[TD_PACKS_OF_UPDATE]; // of the parameter, to be written as well
-    int n_packs;
 };
 
 // ---- the passes ---------------------------------------------------------------------------------
@@ -84,7 +76,7 @@ TD_CLONES static void momentum_pass(const struct update *u, float *restrict p,
                                     int64_t n) {
     (void)v;
     const float clip = u->clip, l2 = u->l2, lr = u->lr, keep = u->keep1, take = u->take1;
-    const bool nesterov = u->attrs->optim.nesterov, first = u->first;
+    const bool nesterov = u->kernel->attrs.optim.nesterov, first = u->first;
     for (int64_t i = 0; i < n; i++) {
         float gi = g[i] * clip + l2 * p[i];
         float b = first ? gi : keep * m[i] + take * gi;
@@ -94,14 +86,6 @@ TD_CLONES static void momentum_pass(const struct update *u, float *restrict p,
 }
 
 // ---- tensors of any type ------------------------------------------------------------------------
-static void put_by_chance(const struct update *u, const float *p, int64_t at, int64_t n) {
-    uint16_t bits[ROW], *to = (uint16_t *)u->tensor[PARAM] + at;
-    td_random_bits16(u->scalars, u->attrs->stream, at, n, bits);
-    for (int64_t i = 0; i < n; i++) {
-        to[i] = td_bf16_of_f32_random(p[i], bits[i]);
-    }
-}
-
 static void update_row(const struct update *u, int64_t at, int64_t n) {
     float room[TENSORS][ROW], *x[TENSORS] = {0};
     for (int i = 0; i < TENSORS; i++) {
@@ -110,10 +94,9 @@ static void update_row(const struct update *u, int64_t at, int64_t n) {
         if (x[i] == room[i]) td_cpu_row(u->type[i], u->tensor[i], at, n, room[i]);
     }
     u->pass(u, x[PARAM], x[GRAD], x[FIRST], x[SECOND], n);
-    const bool by_chance = u->attrs->optim.stochastic && u->type[PARAM] == TD_BF16;
-    if (by_chance) put_by_chance(u, x[PARAM], at, n);
-    for (int i = by_chance ? FIRST : PARAM; i < TENSORS; i++) {
-        if (i != GRAD && x[i]) td_cpu_put(u->type[i], x[i], n, u->tensor[i], at);
+    td_update_put(u->kernel, x[PARAM], n, u->tensor[PARAM], at);
+    for (int i = FIRST; i < TENSORS; i++) {
+        if (x[i]) td_cpu_put(u->type[i], x[i], n, u->tensor[i], at);
     }
 }
 
@@ -130,19 +113,6 @@ static void update_range(const void *arg, int64_t begin, int64_t end) {
     u->pass(u, x[PARAM], x[GRAD], x[FIRST], x[SECOND], end - begin);
 }
 
-// Strips of rows.
-static void update_strips(const void *arg, int64_t begin, int64_t end) {
-    const struct update *u = arg;
-    const struct td_pack_shape *s = &u->pack[0]->rows;
-    for (int64_t i = begin; i < end; i++) {
-        int64_t row = i * TD_PACK_STRIP, past = TD_MIN(row + TD_PACK_STRIP, s->rows);
-        update_range(u, row * s->cols, past * s->cols);
-        for (int p = 0; p < u->n_packs; p++) {
-            td_pack_strip(&u->pack[p]->rows, u->tensor[PARAM], i, u->pack[p]->data);
-        }
-    }
-}
-
 // ---- the optimizers -----------------------------------------------------------------------------
 // Tensors that the optimizer keeps.
 static uint32_t n_states(const struct td_kernel *k) {
@@ -153,7 +123,7 @@ static uint32_t n_states(const struct td_kernel *k) {
 // Operands: param, grad, its own tensors, clip if one is left.
 static struct update update_of(const struct td_kernel *k, const struct td_run *r) {
     uint32_t n = FIRST + n_states(k);
-    struct update u = {.scalars = k->scalars, .attrs = &k->attrs, .clip = 1};
+    struct update u = {.kernel = k, .clip = 1};
     for (uint32_t i = 0; i < n; i++) {
         u.tensor[i] = td_operand_at(&k->in[i], r);
         u.type[i] = k->in_dtype[i];
@@ -211,13 +181,7 @@ static td_status run_update(const struct td_kernel *k, const struct td_run *r) {
     } else {
         take_adam(k, &u);
     }
-    u.n_packs = td_dnnl_pack_update(r->exe->accel->dnnl, u.tensor[PARAM], u.pack);
-    if (u.n_packs) {
-        int64_t strips = (u.pack[0]->rows.rows + TD_PACK_STRIP - 1) / TD_PACK_STRIP;
-        td_parallel_units(k->n_threads, strips, update_strips, &u);
-    } else {
-        td_parallel(k->n_threads, td_shape_elems(&k->shape[0]), GRAIN, update_range, &u);
-    }
+    td_update_run(k, r, 1, GRAIN, update_range, &u);
     return TD_OK;
 }
 

@@ -5,7 +5,7 @@
 //
 // A pack is a parameter in the layout that primitives like best; primitives that want the same
 // layout of the same parameter share it. It is made by the first of them that runs after the
-// parameter was written, or by who wrote it: the optimizers of kernels_optim.c pack as they update.
+// parameter was written, or by who wrote it: optimizers pack as they update (update.h).
 // Who else may have written is known by TD_RUN_STEADY, or its absence.
 
 #include <oneapi/dnnl/dnnl.h>

@@ -169,6 +169,19 @@ static void cases_losses(struct subject *s) {
 }
 
 // ---- what is kept from run to run
+// As the engine does: muon for matrices, adamw for the rest.
+static void choose_muon(const void *arg, const struct td_state_info *param,
+                        struct td_optim_choice *io) {
+    (void)arg;
+    io->ns_steps = 5;
+    io->ns_coefficients[0] = 3.4445f;
+    io->ns_coefficients[1] = -4.775f;
+    io->ns_coefficients[2] = 2.0315f;
+    if (param->shape.n_dims == 2) return;
+    io->op = TD_OP_ADAMW;
+    io->attrs = (struct td_optim_attrs){.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+}
+
 static const struct td_optimizer_options optimizers[] = {
     {.op = TD_OP_ADAMW,
      .attrs = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01},
@@ -176,7 +189,10 @@ static const struct td_optimizer_options optimizers[] = {
     {.op = TD_OP_SGD, .attrs = {.momentum = 0.9}},
     {.op = TD_OP_LION, .attrs = {.beta1 = 0.9, .beta2 = 0.99}},
     {.op = TD_OP_ADAFACTOR,
-     .attrs = {.beta2_decay = -0.8, .eps = 0x1p-23, .eps2 = 1e-3, .threshold = 1}}};
+     .attrs = {.beta2_decay = -0.8, .eps = 0x1p-23, .eps2 = 1e-3, .threshold = 1}},
+    {.op = TD_OP_MUON,
+     .attrs = {.momentum = 0.95, .eps = 1e-7, .nesterov = true, .weight_decay = 0.1},
+     .choose = choose_muon}};
 
 // A window of two, an evaluation and a step of another batch, three times; the first run is not
 // steady, because state was written before. out: all state and every loss.

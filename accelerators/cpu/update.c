@@ -1,0 +1,63 @@
+// How an optimizer writes a parameter; contract in update.h.
+//
+// Where products read the parameter through packs, a pass goes strip by strip and packs each while
+// it lies in the cache (onednn.h): the low-precision copy of a mixed precision is written here.
+// Which packs these are is settled when the update runs, by who has read them since they were made.
+
+#include "accelerators/cpu/update.h"
+
+#include "accelerators/cpu/convert.h"
+#include "accelerators/cpu/onednn.h"
+#include "lib/base/half.h"
+#include "traind/random.h"
+
+enum { ROW = 512 };
+
+struct strips {
+    td_range_fn *fn;
+    const void *arg, *param;
+    int64_t unit;
+    struct td_pack *pack[TD_PACKS_OF_UPDATE];
+    int n_packs;
+};
+
+static void strips_range(const void *arg, int64_t begin, int64_t end) {
+    const struct strips *a = arg;
+    const struct td_pack_shape *s = &a->pack[0]->rows;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t row = i * TD_PACK_STRIP, past = TD_MIN(row + TD_PACK_STRIP, s->rows);
+        a->fn(a->arg, row * s->cols / a->unit, past * s->cols / a->unit);
+        for (int p = 0; p < a->n_packs; p++) {
+            td_pack_strip(&a->pack[p]->rows, a->param, i, a->pack[p]->data);
+        }
+    }
+}
+
+void td_update_run(const struct td_kernel *k, const struct td_run *r, int64_t unit, int64_t grain,
+                   td_range_fn *fn, const void *arg) {
+    struct strips a = {fn, arg, td_operand_at(&k->in[0], r), unit, {0}, 0};
+    a.n_packs = td_dnnl_pack_update(r->exe->accel->dnnl, a.param, a.pack);
+    if (a.n_packs) {
+        int64_t n = (a.pack[0]->rows.rows + TD_PACK_STRIP - 1) / TD_PACK_STRIP;
+        td_parallel_units(k->n_threads, n, strips_range, &a);
+    } else {
+        int64_t n = (td_shape_elems(&k->shape[0]) + unit - 1) / unit;
+        td_parallel(k->n_threads, n, grain, fn, arg);
+    }
+}
+
+void td_update_put(const struct td_kernel *k, const float *room, int64_t n, void *param,
+                   int64_t at) {
+    if (!k->attrs.optim.stochastic || k->in_dtype[0] != TD_BF16) {
+        td_cpu_put(k->in_dtype[0], room, n, param, at);
+        return;
+    }
+    uint16_t bits[ROW], *to = (uint16_t *)param + at;
+    for (int64_t from = 0; from < n; from += ROW) {
+        int64_t some = TD_MIN(n - from, (int64_t)ROW);
+        td_random_bits16(k->scalars, k->attrs.stream, at + from, some, bits);
+        for (int64_t i = 0; i < some; i++) {
+            to[from + i] = td_bf16_of_f32_random(room[from + i], bits[i]);
+        }
+    }
+}
