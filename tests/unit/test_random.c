@@ -2,6 +2,8 @@
 
 #include "traind/random.h"
 
+#include <math.h>
+
 #include "tests/unit/test.h"
 
 enum { N = 1000 };
@@ -76,8 +78,44 @@ static void test_share_of_dropped_is_what_was_asked_when_counted(void **state) {
     }
 }
 
+static void bits_of(uint64_t seed, int64_t step, const char *parameter, int64_t first, int64_t n,
+                    uint16_t *out) {
+    float scalars[TD_SCALAR_COUNT] = {0};
+    td_random_set(scalars, seed, step, 17, 3); // no sample's: every rank rounds alike
+    td_random_bits16(scalars, td_stream_of(parameter), first, n, out);
+}
+
+// What rounds bf16 weights by chance: each step draws anew, or small updates would always be lost.
+static void test_rounding_bits_differ_when_any_part_of_their_key_does(void **state) {
+    (void)state;
+    uint16_t bits[4][N], part[N];
+    bits_of(1, 2, "fc1.weight", 0, N, bits[0]);
+    bits_of(9, 2, "fc1.weight", 0, N, bits[1]);
+    bits_of(1, 3, "fc1.weight", 0, N, bits[2]);
+    bits_of(1, 2, "fc2.weight", 0, N, bits[3]);
+    for (int a = 0; a < 4; a++) {
+        double sum = 0;
+        for (int i = 0; i < N; i++) {
+            sum += bits[a][i];
+        }
+        assert_true(fabs(sum / N - 32768) < 3000); // five deviations of the mean
+        for (int b = 0; b < a; b++) {
+            int same = 0;
+            for (int i = 0; i < N; i++) {
+                same += bits[a][i] == bits[b][i];
+            }
+            assert_in_range(same, 0, 4);
+        }
+    }
+    for (int64_t first = 0; first < N; first += 37) { // as threads share a tensor
+        bits_of(1, 2, "fc1.weight", first, N - first, part);
+        assert_memory_equal(bits[0] + first, part, (size_t)(N - first) * sizeof *part);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rounding_bits_differ_when_any_part_of_their_key_does),
         cmocka_unit_test(test_mask_follows_the_global_sample_when_the_world_changes),
         cmocka_unit_test(test_mask_differs_when_any_part_of_its_key_does),
         cmocka_unit_test(test_mask_of_a_part_is_that_of_the_whole_when_it_begins_inside),
