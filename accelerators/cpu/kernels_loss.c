@@ -53,28 +53,55 @@ static float loss_row(const float *x, int32_t label, float *d, int64_t cols, flo
     return (float)(log(sum) - (double)(target - top));
 }
 
-// With class weights or smoothing the row's target is a distribution t (kernels_loss.c of the
-// reference): the gradient is p times the sum of t, less t.
-static double target_of(const struct td_loss *a, int64_t row, int64_t class) {
-    double smoothing = (double)a->smoothing, t = smoothing / (double)a->cols;
-    if (class == a->label[row]) t += 1 - smoothing;
-    return a->weight ? t * (double)a->weight[class] : t;
+// The sum of w (x - top); w NULL: of x - top. A class without weight may be infinitely far away.
+TD_CLONES static float distances(const float *x, const float *w, float top, int64_t n) {
+    float sum = 0;
+    if (!w) {
+#pragma omp simd reduction(+ : sum)
+        for (int64_t i = 0; i < n; i++) {
+            sum += x[i] - top;
+        }
+        return sum;
+    }
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) {
+        sum += w[i] != 0 ? w[i] * (x[i] - top) : 0;
+    }
+    return sum;
 }
 
-static float target_row(const struct td_loss *a, int64_t row, const float *x, float *d) {
-    float top = row_max(x, a->cols);
-    double sum = 0, total = 0, picked = 0;
-    for (int64_t i = 0; i < a->cols; i++) {
-        double t = target_of(a, row, i);
-        if (t != 0) picked += t * (double)(x[i] - top);
-        total += t;
-        sum += (double)expf(x[i] - top);
+// d = by d - less w; w NULL: ones
+TD_CLONES static void scale_and_lower(float *d, const float *w, int64_t n, float by, float less) {
+    if (!w) {
+        for (int64_t i = 0; i < n; i++) {
+            d[i] = d[i] * by - less;
+        }
+        return;
     }
-    float to_grad = (float)(total / sum) * a->share;
-    for (int64_t i = 0; i < a->cols; i++) {
-        float t = (float)target_of(a, row, i);
-        d[i] = expf(x[i] - top) * to_grad - t * a->share;
+    for (int64_t i = 0; i < n; i++) {
+        d[i] = d[i] * by - less * w[i];
     }
+}
+
+// With class weights or smoothing the row's target is a distribution t (kernels_loss.c of the
+// reference), a share of each class and the label's own: the gradient is p times the sum of t, less
+// t. `all` is the sum of the weights of all classes.
+static float target_row(const struct td_loss *a, double all, int32_t label, const float *x,
+                        float *d) {
+    const float *w = a->weight;
+    double spread = (double)a->smoothing / (double)a->cols, sum = 0, picked = 0;
+    double own = (1 - (double)a->smoothing) * (w ? (double)w[label] : 1);
+    double total = spread * all + own;
+    float top = row_max(x, a->cols), target = x[label];
+    for (int64_t i = 0; i < a->cols; i += CHUNK) {
+        int64_t n = TD_MIN(a->cols - i, (int64_t)CHUNK);
+        if (spread > 0) picked += (double)distances(x + i, w ? w + i : NULL, top, n);
+        sum += (double)exponents(x + i, top, n, d + i);
+    }
+    scale_and_lower(d, w, a->cols, (float)(total / sum) * a->share, (float)spread * a->share);
+    d[label] -= (float)own * a->share;
+    picked *= spread;
+    if (own > 0) picked += own * (double)(target - top);
     return (float)(total * log(sum) - picked);
 }
 
@@ -110,10 +137,21 @@ static bool counts(const struct td_attrs *a, int32_t label) {
     return !a->ignores || label != a->ignore_index;
 }
 
+static double weight_of_all(const struct td_loss *a) {
+    double sum = 0;
+    if (!a->weight) return (double)a->cols;
+    for (int64_t i = 0; i < a->cols; i++) {
+        sum += (double)a->weight[i];
+    }
+    return sum;
+}
+
 static void loss_range(const void *arg, int64_t begin, int64_t end) {
     const struct td_loss *a = arg;
     float *room = a->room ? a->room + td_parallel_index() * 2 * a->cols : NULL;
     float *result = room ? room + a->cols : NULL;
+    bool plain = !a->weight && !(a->smoothing > 0);
+    double all = plain ? 0 : weight_of_all(a);
     for (int64_t i = begin; i < end; i++) {
         float *d = td_cpu_result(a->type, a->d, i * a->cols, result);
         const float *x = td_cpu_row(a->type, a->logits, i * a->cols, a->cols, room);
@@ -122,8 +160,8 @@ static void loss_range(const void *arg, int64_t begin, int64_t end) {
         if (!counted) {
             memset(d, 0, (size_t)a->cols * sizeof *d);
             a->row_loss[i] = 0;
-        } else if (a->weight || a->smoothing > 0) {
-            a->row_loss[i] = target_row(a, i, x, d);
+        } else if (!plain) {
+            a->row_loss[i] = target_row(a, all, a->label[i], x, d);
         } else {
             a->row_loss[i] = loss_row(x, a->label[i], d, a->cols, a->share);
         }
