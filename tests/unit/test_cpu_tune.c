@@ -188,6 +188,10 @@ static td_status make_one(void *arg) {
     TD_TRY(td_tune_adopt(t, "k=slow\n"));
     TD_TRY(td_tune_pick(t, "k", names, 2, spin, &r, &way));
     TD_TRY(td_tune_pick(t, "l", names, 2, spin, &r, &way));
+    TD_AUTO(td_tune) *preview = NULL;
+    struct told told = {0};
+    TD_TRY(td_tune_preview(t, hear, &told, &preview));
+    TD_TRY(td_tune_pick(preview, "k", names, 2, NULL, NULL, &way));
     const char *text;
     return td_tune_text(t, &text);
 }
