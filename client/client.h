@@ -30,6 +30,9 @@ enum td_exit {
 };
 
 enum td_output { TD_OUTPUT_TABLE, TD_OUTPUT_JSON, TD_OUTPUT_JSONL, TD_OUTPUT_NAME };
+static inline bool td_output_is_json(enum td_output o) {
+    return o == TD_OUTPUT_JSON || o == TD_OUTPUT_JSONL;
+}
 
 enum { TD_MAX_SETS = 256, TD_MAX_ARGS = 4 };
 

@@ -179,7 +179,7 @@ td_status td_cmd_checkpoint_download(struct td_session *s, const struct td_flags
     for (size_t i = 0; i < c->n_files; i++) {
         TD_TRY(download_file(s, c, c->files[i], dir));
     }
-    if (f->output == TD_OUTPUT_JSON || f->output == TD_OUTPUT_JSONL) {
+    if (td_output_is_json(f->output)) {
         return td_session_print_json(s, &c->base);
     }
     char size[32];

@@ -74,7 +74,7 @@ td_status td_cmd_cluster_info(struct td_session *s, const struct td_flags *f, in
     TD_TRY(td_session_call(s, "/traind.v1.AdminService/GetClusterInfo", &request.base,
                            &traind__v1__cluster_info__descriptor, &answer));
     const Traind__V1__ClusterInfo *c = (const Traind__V1__ClusterInfo *)td_rpc_message_get(answer);
-    if (f->output == TD_OUTPUT_JSON || f->output == TD_OUTPUT_JSONL) {
+    if (td_output_is_json(f->output)) {
         return td_session_print_json(s, &c->base);
     }
     if (f->output == TD_OUTPUT_NAME) {

@@ -68,13 +68,10 @@ static void show_job(const Traind__V1__Job *job) {
 
 td_status td_cmd_describe(struct td_session *s, const struct td_flags *f, int *out_exit) {
     (void)out_exit;
-    Traind__V1__GetJobRequest request = TRAIND__V1__GET_JOB_REQUEST__INIT;
-    request.id = (char *)(uintptr_t)f->args[0];
     TD_AUTO(td_rpc_message) *answer = NULL;
-    TD_TRY(td_session_call(s, "/traind.v1.JobService/GetJob", &request.base,
-                           &traind__v1__job__descriptor, &answer));
+    TD_TRY(td_session_get_job(s, &answer));
     const Traind__V1__Job *job = (const Traind__V1__Job *)td_rpc_message_get(answer);
-    if (f->output == TD_OUTPUT_JSON || f->output == TD_OUTPUT_JSONL) {
+    if (td_output_is_json(f->output)) {
         return td_session_print_json(s, &job->base);
     }
     if (f->output == TD_OUTPUT_NAME) {

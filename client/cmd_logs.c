@@ -10,7 +10,6 @@
 
 #include "client/session.h"
 #include "lib/base/fsio.h"
-#include "traind/v1/job.pb-c.h"
 #include "traind/v1/log.pb-c.h"
 
 enum { RANKS_MAX = 1 << 16 };
@@ -75,8 +74,7 @@ static void on_message(struct td_rpc_stream *stream, const ProtobufCMessage *mes
     l->heard = true;
     l->any |= r->data.len > 0;
     l->dropped_bytes = TD_MAX(l->dropped_bytes, r->dropped_bytes);
-    if (l->session->flags->output == TD_OUTPUT_JSON ||
-        l->session->flags->output == TD_OUTPUT_JSONL) {
+    if (td_output_is_json(l->session->flags->output)) {
         l->failed = td_session_print_json(l->session, &r->base);
     } else if (l->prefix) {
         l->failed = write_prefixed(l, r);
@@ -155,13 +153,6 @@ static td_status read_all(struct logs *l, int64_t timeout_ns) {
     }
 }
 
-static td_status ask_for_job(struct td_session *s) {
-    Traind__V1__GetJobRequest request = TRAIND__V1__GET_JOB_REQUEST__INIT;
-    request.id = (char *)(uintptr_t)s->flags->args[0];
-    return td_session_call(s, "/traind.v1.JobService/GetJob", &request.base,
-                           &traind__v1__job__descriptor, NULL);
-}
-
 // Ranks that are well print nothing, and who asks may wonder.
 static void say_nothing(const struct td_flags *f) {
     if (f->rank >= 0 || f->out_only || f->err_only) return;
@@ -179,7 +170,7 @@ td_status td_cmd_logs(struct td_session *s, const struct td_flags *f, int *out_e
                        "--offset counts in one stream: name it with --rank and --out-only or "
                        "--err-only");
     }
-    if (f->follow) TD_TRY(ask_for_job(s));
+    if (f->follow) TD_TRY(td_session_get_job(s, NULL));
     struct logs l = {.session = s, .prefix = f->rank < 0};
     td_status failed = read_all(&l, f->timeout_ns);
     free(l.offsets);

@@ -47,7 +47,7 @@ td_status td_cmd_plan(struct td_session *s, const struct td_flags *f, int *out_e
         TD_TRY(td_session_local(
             td_fs_write(f->out_path, r->plan_json, strlen(r->plan_json), 0644, 0)));
     }
-    if (f->output == TD_OUTPUT_JSON || f->output == TD_OUTPUT_JSONL) {
+    if (td_output_is_json(f->output)) {
         return td_session_print_json(s, &r->base);
     }
     if (f->output == TD_OUTPUT_NAME) {

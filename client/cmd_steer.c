@@ -12,7 +12,7 @@ static td_status steer(struct td_session *s, const struct td_flags *f, const cha
     TD_AUTO(td_rpc_message) *answer = NULL;
     TD_TRY(td_session_call(s, method, request, &traind__v1__job__descriptor, &answer));
     const Traind__V1__Job *job = (const Traind__V1__Job *)td_rpc_message_get(answer);
-    if (f->output == TD_OUTPUT_JSON || f->output == TD_OUTPUT_JSONL) {
+    if (td_output_is_json(f->output)) {
         return td_session_print_json(s, &job->base);
     }
     if (f->output == TD_OUTPUT_NAME) {

@@ -44,7 +44,7 @@ td_status td_cmd_submit(struct td_session *s, const struct td_flags *f, int *out
         fprintf(stderr, "submitted %s\n", job->id);
         return td_follow_to_end(s, job->id, TD_FOLLOW_SHOW | TD_FOLLOW_FROM_START, out_exit);
     }
-    if (f->output == TD_OUTPUT_JSON || f->output == TD_OUTPUT_JSONL) {
+    if (td_output_is_json(f->output)) {
         return td_session_print_json(s, &job->base);
     }
     if (f->output == TD_OUTPUT_NAME) {

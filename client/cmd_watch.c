@@ -16,7 +16,7 @@ static bool show_change(const Traind__V1__WatchJobResponse *r, void *arg) {
     struct watch *w = arg;
     const struct td_flags *f = w->session->flags;
     const Traind__V1__Job *job = r->job;
-    if (f->output == TD_OUTPUT_JSON || f->output == TD_OUTPUT_JSONL) {
+    if (td_output_is_json(f->output)) {
         w->failed = td_session_print_json(w->session, &r->base);
     } else if (f->output == TD_OUTPUT_NAME) {
         puts(job->id);

@@ -157,7 +157,7 @@ static td_status conclude(struct to_end *e) {
         td_progress_show(&e->progress, e->job);
     }
     enum td_output output = e->session->flags->output;
-    if (output == TD_OUTPUT_JSON || output == TD_OUTPUT_JSONL) {
+    if (td_output_is_json(output)) {
         return td_session_print_json(e->session, &e->job->base);
     }
     say_end(e, e->job);

@@ -12,6 +12,7 @@
 
 #include "client/json.h"
 #include "lib/base/fsio.h"
+#include "traind/v1/job.pb-c.h"
 
 #define RETRY_NS      (200 * TD_NS_PER_MS)
 #define LOST_AFTER_NS (30 * TD_NS_PER_S)
@@ -65,6 +66,13 @@ td_status td_session_call(struct td_session *s, const char *method, const Protob
         "traind at %s has not answered within %.9g s (--timeout) and may yet do "
         "what was asked; its log says what holds it up, a full disk perhaps",
         s->config.address, (double)timeout_ns / TD_NS_PER_S);
+}
+
+td_status td_session_get_job(struct td_session *s, struct td_rpc_message **out_job) {
+    Traind__V1__GetJobRequest request = TRAIND__V1__GET_JOB_REQUEST__INIT;
+    request.id = (char *)(uintptr_t)s->flags->args[0];
+    return td_session_call(s, "/traind.v1.JobService/GetJob", &request.base,
+                           &traind__v1__job__descriptor, out_job);
 }
 
 td_status td_session_local(td_status take_status) {

@@ -30,6 +30,9 @@ TD_MUST_USE td_status td_session_call(struct td_session *s, const char *method,
                                       const ProtobufCMessageDescriptor *response_type,
                                       struct td_rpc_message **out_response);
 
+// The job that the first argument names, as it is now: a Traind__V1__Job. out_job may be NULL.
+TD_MUST_USE td_status td_session_get_job(struct td_session *s, struct td_rpc_message **out_job);
+
 // Runs the loop until *done, which a stream's on_done sets. On failure the channel is gone and with
 // it the stream: on_done has come, so what its arg points to may go, too.
 TD_MUST_USE td_status td_session_run_until(struct td_session *s, const bool *done,

@@ -10,7 +10,7 @@
 #include "accelerators/cpu/cpu.h"
 #include "lib/base/half.h"
 
-enum { GRAIN = 8192, COLUMN_GRAIN = 64, CHUNK = 512, ROWS = 8, COLUMNS = 2048 };
+enum { COLUMN_GRAIN = 64, CHUNK = 512, ROWS = 8, COLUMNS = 2048 };
 
 // ---- reduce_sum ---------------------------------------------------------------------------------
 // y += eight rows of x, one after the other: the same bits as by eight sums, and y passes through

@@ -20,7 +20,6 @@ enum { td_pump_magic = 0x74647075, JOIN_S = 60 };
 
 struct td_pump {
     uint32_t magic;
-    struct td_loop *loop;
     grpc_completion_queue *queue;
     pthread_t thread;
     bool started;
@@ -96,7 +95,6 @@ td_status td_pump_create(struct td_loop *loop, struct td_pump **out_pump) {
     TD_AUTO(td_pump) *self = td_calloc(1, sizeof *self);
     if (!self) return td_fail_oom();
     self->magic = td_pump_magic;
-    self->loop = loop;
     TD_TRY(td_loop_wakeup_create(loop, on_wakeup, self, &self->wakeup));
     // gRPC's threads and ours must not take the process's signals: they belong to the loop.
     sigset_t all, before;
