@@ -491,6 +491,22 @@ def test_resume_says_that_it_is_not_exact_when_the_world_changes(tmp_path):
     assert not resumed["exact"] and resumed["step"] == 5
 
 
+def test_what_the_last_validation_found_counts_after_a_resume(tmp_path):
+    """Until the next one, checkpoints are ranked by it."""
+    def run(part, steps, resume_from=None):
+        plan = plan_of(trainer={"max_steps": steps},
+                       run={"checkpoint_dir": str(tmp_path / part), "resume_from": resume_from})
+        code, lines = run_by_hand(tmp_path, plan)
+        assert code == 0, lines[-1]
+        return json.loads((tmp_path / part / f"step-{steps}/manifest.json").read_text())["metrics"]
+
+    batches = 16  # an epoch, then a validation
+    before = run("a", batches + 1)
+    assert before["val_loss"]["count"] > 0
+    after = run("b", batches + 2, str(tmp_path / f"a/step-{batches + 1}"))
+    assert after["val_loss"] == before["val_loss"] and after["train_loss"] != before["train_loss"]
+
+
 def test_init_from_takes_weights_only(tmp_path):
     plan = plan_of(run={"checkpoint_dir": str(tmp_path / "a1")}, trainer={"max_steps": 5})
     with Attempt(tmp_path, plan) as one:

@@ -81,6 +81,8 @@ def test_steps_that_overflow_are_skipped_and_not_counted(tmp_path, world):
     with Attempt(tmp_path, plan, world) as attempt:
         assert attempt.wait() == [0] * world, attempt.story()
         metrics = attempt.ranks[0].metrics
+        saved = [e["step"] for e in attempt.ranks[0].event("checkpoint")]
+    assert saved == sorted(set(saved)) and saved[-1] == 6 and 2 not in saved, "a skipped step saves nothing"
     last = manifest_of(tmp_path / "b/step-6")
     scaler, skipped = last["loss_scaler"], last["loss_scaler"]["skipped_steps"]
     assert skipped > 0 and scaler["scale"] == 2.0 ** (40 - skipped)

@@ -246,8 +246,9 @@ static void test_adam_and_adamw_are_torchs_when_decayed_and_clipped(void **state
     check_optimizer(o);
     o.op = TD_OP_ADAM;
     check_optimizer(o);
-    o.attrs.weight_decay = 0;
     o.clip_norm = 2;
+    check_optimizer(o); // what decays is not clipped
+    o.attrs.weight_decay = 0;
     check_optimizer(o);
 }
 
