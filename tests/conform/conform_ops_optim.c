@@ -53,6 +53,22 @@ static void cases_elementwise(struct subject *s) {
     }
 }
 
+// A gradient that is zero from the start, as behind a relu that never opens: decay alone moves.
+static void cases_at_rest(struct subject *s) {
+    static const enum td_op ops[] = {TD_OP_SGD, TD_OP_ADAM, TD_OP_ADAMW, TD_OP_LION};
+    for (size_t o = 0; o < TD_COUNTOF(ops); o++) {
+        struct op_case c = {.op = ops[o], .n_in = ops[o] == TD_OP_LION || o == 0 ? 3 : 4};
+        c.attrs.optim = (struct td_optim_attrs){
+            .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .momentum = 0.9f, .weight_decay = 0.1};
+        c.in[0] = tensor(vec(33));
+        for (uint32_t i = 1; i < c.n_in; i++) {
+            c.in[i] = (struct operand){ANY, vec(33), i == 1 ? TD_ROLE_GRAD : TD_ROLE_OPTIM,
+                                       .low = 0, .high = 0};
+        }
+        check(s, &c);
+    }
+}
+
 static const struct td_shape shapes[] = {
     {0, {0}},       {1, {0}},       {1, {1}},          {1, {17}},
     {1, {2500}},    {2, {0, 3}},    {2, {3, 0}},       {2, {1, 1}},
@@ -117,6 +133,7 @@ static void cases_muon(struct subject *s) {
 // ---- the programs of this file ------------------------------------------------------------------
 static const struct suite suites[] = {
     {"optimizers", cases_elementwise},
+    {"at_rest", cases_at_rest},
     {"adafactor", cases_adafactor},
     {"muon", cases_muon},
 };
