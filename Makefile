@@ -46,7 +46,8 @@ is_clang := $(findstring clang,$(CC))
 warn := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes \
 	-Wmissing-prototypes -Wcast-qual -Wwrite-strings -Wvla -Wundef -Wpointer-arith -Werror
 # clang blames our lines for what protobuf-c's INIT macros cast away in them; gcc checks the rest.
-warn += $(if $(is_clang),-Wno-cast-qual)
+# And it warns where one of a kernel's clones, the one for the oldest processors, does not vectorize.
+warn += $(if $(is_clang),-Wno-cast-qual -Wno-pass-failed)
 # Sanitized code defeats gcc's range analysis, which then sees truncation where there is none.
 san  := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer -DTD_DEBUG $(if $(is_clang),,-Wno-format-truncation))
 # Generated and third-party headers come as system headers: their macros cast const away.
@@ -207,6 +208,7 @@ check-full: deps ## the same, with sanitizers, kills, fuzzing and parity (under 
 	@$(MAKE) check-full-all
 # Without torch there is no parity, which CI does not allow: it gets one.
 check-full-all: all $(unit_bins) $(helper_bins) $(B)/venv/ready $(if $(CI),$(if $(TORCH),,rivals)) lint
+	@$(MAKE) B=$(B)-clang CC=clang T= unit-bins
 	@$(MAKE) $(asan) unit-bins
 	@$(MAKE) $(tsan) T=tsan unit-bins
 	@$(MAKE) $(libfuzzer) T= fuzz-bins

@@ -28,8 +28,8 @@ static const char *const inputs[] = {
     "0{\"weight_map\":{\"a\":\"config.json\"}}",
     "0{\"weight_map\":{\"a\":\"../../etc/passwd\"}}",
     "0{\"weight_map\":[]}",
-    "1{\"model_type\":\"gpt2\",\"n_head\":1,\"layer_norm_epsilon\":1e-5,"
-    "\"activation_function\":\"gelu_new\",\"tie_word_embeddings\":true}",
+    ("1{\"model_type\":\"gpt2\",\"n_head\":1,\"layer_norm_epsilon\":1e-5,"
+     "\"activation_function\":\"gelu_new\",\"tie_word_embeddings\":true}"),
     "1{\"model_type\":\"llama\"}",
     "1{\"n_head\":9223372036854775807,\"layer_norm_epsilon\":-1e308}",
 };
