@@ -6,6 +6,7 @@
 // find out again (progress, numbers of a queue's reason, back-off times) is not stored.
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -178,7 +179,7 @@ static void get_metrics(struct td_job *j, const struct td_json *list) {
         struct td_metric_last *last = &j->metrics[j->n_metrics++];
         *last = (struct td_metric_last){.step = get_u32(m, "step"), .shown_set = true};
         snprintf(last->name, sizeof last->name, "%s", get_text(m, "name"));
-        last->shown = td_json_real(td_json_get(m, "value"), 0);
+        last->shown = td_json_real(td_json_get(m, "value"), (double)NAN); // JSON has none
     }
 }
 
@@ -206,7 +207,7 @@ td_status td_job_decode(struct td_job *j, const struct td_json *v) {
     j->progress.epoch = get_u32(v, "epoch");
     j->progress.total_steps = get_u32(v, "total_steps");
     j->progress.phase = get_u32(v, "phase");
-    j->progress.loss = (float)td_json_real(td_json_get(v, "loss"), 0);
+    j->progress.loss = (float)td_json_real(td_json_get(v, "loss"), (double)NAN);
     j->progress.samples_per_s = td_json_real(td_json_get(v, "samples_per_s"), 0);
     snprintf(j->spec_digest, sizeof j->spec_digest, "%s", get_text(v, "spec_digest"));
     if (!j->name) return td_fail_oom();

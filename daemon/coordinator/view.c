@@ -3,6 +3,7 @@
 
 #include "daemon/coordinator/view.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -171,7 +172,7 @@ static bool view_numbers(struct td_arena *a, const char *json, Traind__V1__Check
         if (!e) return false;
         traind__v1__checkpoint__metrics_entry__init(e);
         e->key = copy(a, n->key);
-        e->value = td_json_real(n, 0);
+        e->value = td_json_real(n, (double)NAN); // JSON has none
         m->metrics[m->n_metrics++] = e;
     }
     return true;

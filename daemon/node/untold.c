@@ -4,6 +4,7 @@
 #include "daemon/node/untold.h"
 
 #include <dirent.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -68,7 +69,7 @@ static td_status add_metrics(const struct td_json *manifest, struct td_buf *b) {
     const struct td_json *metrics = td_json_get(manifest, "metrics");
     TD_TRY(td_buf_str(b, ",\"metrics\":{"));
     for (const struct td_json *m = metrics ? metrics->first : NULL; m; m = m->next) {
-        double sum = td_json_real(td_json_get(m, "sum"), 0);
+        double sum = td_json_real(td_json_get(m, "sum"), (double)NAN); // JSON has none
         double count = td_json_real(td_json_get(m, "count"), 1);
         if (m != metrics->first) TD_TRY(td_buf_str(b, ","));
         TD_TRY(td_json_print_string(m->key, strlen(m->key), b));

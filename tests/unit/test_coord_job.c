@@ -3,9 +3,12 @@
 
 #include "tests/unit/test.h"
 
+#include <math.h>
 #include <string.h>
 
+#include "daemon/coordinator/catalog.h"
 #include "daemon/coordinator/job.h"
+#include "daemon/coordinator/view.h"
 #include "lib/base/rank_page.h"
 #include "traind/v1/job.pb-c.h"
 
@@ -139,6 +142,10 @@ static void fill(struct td_job *j) {
     struct td_metric_record p = {
         .name = "val_accuracy", .step = 5, .sum = 3, .count = 4, .flags = TD_METRIC_SUM_COUNT};
     assert_true(td_job_metric(j, 1, 1, &p));
+    snprintf(p.name, sizeof p.name, "val_loss");
+    p.sum = (double)NAN;
+    assert_true(td_job_metric(j, 1, 1, &p));
+    j->progress.loss = NAN;
 }
 
 static void test_job_record_reads_back_equal(void **state) {
@@ -160,6 +167,7 @@ static void test_job_record_reads_back_equal(void **state) {
     assert_string_equal(b->failure.message, "file 'x'\nis bad");
     assert_true(td_job_excludes(b, "node-a"));
     assert_true(b->metrics[0].shown == 0.75);
+    assert_true(isnan(b->metrics[1].shown) && isnan(b->progress.loss));
     assert_null(td_job_encode(b, &again));
     assert_string_equal(td_buf_cstr(&text), td_buf_cstr(&again));
 }
@@ -209,6 +217,24 @@ static void test_attempt_record_reads_back_equal(void **state) {
     assert_string_equal(td_buf_cstr(&text), td_buf_cstr(&again));
 }
 
+static void test_checkpoint_shows_nan_where_a_metric_was_no_number(void **state) {
+    (void)state;
+    TD_AUTO(td_job) *j = NULL;
+    TD_AUTO(td_core) *core = NULL;
+    TD_AUTO(td_arena) *arena = NULL;
+    char metrics[] = "{\"val_loss\":null,\"val_accuracy\":0.5}";
+    const struct td_core_options options = {.incarnation = 1, .checkpoint_dir = ""};
+    const struct td_checkpoint c = {.path = "a1/step-1", .streamed = true, .metrics_json = metrics};
+    assert_null(td_arena_create(1 << 20, &arena));
+    assert_null(td_job_create("j-000000000001", &j));
+    assert_null(td_core_create(&options, &core));
+    const Traind__V1__Checkpoint *m = td_view_checkpoint(arena, core, j, &c);
+    assert_non_null(m);
+    assert_int_equal(m->n_metrics, 2);
+    assert_true(isnan(m->metrics[0]->value)); // 0 would be the best of all
+    assert_true(m->metrics[1]->value == 0.5);
+}
+
 static void push(struct td_job *j, uint32_t attempt, int step, double sum, double count) {
     struct td_metric_record p = {.name = "train_loss",
                                  .step = step,
@@ -246,6 +272,7 @@ int main(void) {
         cmocka_unit_test(test_job_record_reads_back_equal),
         cmocka_unit_test(test_job_record_is_data_loss_when_its_state_is_unknown),
         cmocka_unit_test(test_attempt_record_reads_back_equal),
+        cmocka_unit_test(test_checkpoint_shows_nan_where_a_metric_was_no_number),
         cmocka_unit_test(
             test_metric_shows_the_merged_value_of_the_newest_step_that_all_ranks_reported),
     };

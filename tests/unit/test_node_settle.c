@@ -110,10 +110,11 @@ test_log_names_the_checkpoints_that_were_finished_when_its_launcher_was_killed(v
     static const char told[] = "{\"event\":\"launched\"}\n"
                                "{\"event\":\"checkpoint\",\"step\":10,\"path\":\"a1/step-10\"}\n"
                                "{\"event\":\"checkpoint\",\"step\":20,\"path\":\"a1/step-20\"}\n";
-    static const char found[] = "{\"format\":1,\"step\":40,\"epoch\":3,\"metrics\":{\"val_loss\":{"
-                                "\"sum\":3.0,\"count\":2}},"
-                                "\"files\":[{\"name\":\"m\",\"bytes\":7,\"xxh3_128\":"
-                                "\"00112233445566778899aabbccddeeff\"}]}";
+    static const char found[] =
+        "{\"format\":1,\"step\":40,\"epoch\":3,\"metrics\":{\"val_loss\":{"
+        "\"sum\":3.0,\"count\":2},\"val_error\":{\"sum\":null,\"count\":2}},"
+        "\"files\":[{\"name\":\"m\",\"bytes\":7,\"xxh3_128\":"
+        "\"00112233445566778899aabbccddeeff\"}]}";
     TD_AUTO_FREE char *log = malloc(sizeof told + 8);
     snprintf(log, sizeof told + 8, "%s{\"even", told);
     write_log(*state, log);
@@ -139,6 +140,7 @@ test_log_names_the_checkpoints_that_were_finished_when_its_launcher_was_killed(v
     assert_int_equal(td_json_int(td_json_get(v, "epoch"), 0), 3);
     assert_int_equal(td_json_int(td_json_get(v, "bytes"), 0), 7 + sizeof found - 1);
     assert_true(td_json_real(td_json_path(v, "metrics.val_loss"), 0) == 1.5);
+    assert_int_equal(td_json_path(v, "metrics.val_error")->kind, TD_JSON_NULL); // not 0
     char hex[TD_DIGEST_HEX];
     td_xxh3_128_hex(found, sizeof found - 1, hex);
     assert_string_equal(td_json_string(td_json_get(v, "manifest"), ""), hex);
