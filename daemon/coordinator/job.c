@@ -13,6 +13,7 @@
 
 #include "daemon/coordinator/job.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -295,7 +296,7 @@ bool td_job_metric(struct td_job *j, uint32_t attempt, uint32_t n_ranks,
     m->count += p->count;
     m->n_ranks++;
     if (!m->shown_set || m->n_ranks >= n_ranks || !merge) {
-        m->shown = m->count > 0 ? m->sum / m->count : m->sum;
+        m->shown = m->count > 0 ? m->sum / m->count : (double)NAN; // a mean over nothing
         m->shown_set = m->n_ranks >= n_ranks || !merge;
     }
     return true;

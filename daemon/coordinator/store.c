@@ -339,7 +339,7 @@ static td_status read_points(struct writer *w, struct td_store_query *q, int64_t
                                     .epoch = (uint32_t)sqlite3_column_int64(read, 1),
                                     .attempt = (uint32_t)sqlite3_column_int64(read, 2),
                                     .n_ranks = (uint32_t)sqlite3_column_int64(read, 5),
-                                    .value = count > 0 ? sum / count : sum,
+                                    .value = count > 0 ? sum / count : (double)NAN,
                                     .real_ns = sqlite3_column_int64(read, 6)};
     }
     for (size_t i = 0, n = to->n_points; i < n / 2; i++) { // the newest were kept; oldest first
@@ -700,7 +700,7 @@ static td_status read_last(struct writer *w, int64_t id, struct td_metric_last *
         m->sum = real_at(q, 2);
         m->count = sqlite3_column_double(q, 3);
         m->n_ranks = (uint32_t)sqlite3_column_int64(q, 4);
-        m->shown = m->count > 0 ? m->sum / m->count : m->sum;
+        m->shown = m->count > 0 ? m->sum / m->count : (double)NAN;
         m->shown_set = true;
     }
     return end_query(w, q, rc, "points", TD_OK);

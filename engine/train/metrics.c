@@ -55,7 +55,7 @@ static td_status append_line(struct td_buf *b, const struct td_metric_record *r)
     TD_TRY(td_buf_str(b, "{\"name\":"));
     TD_TRY(td_json_print_string(r->name, strnlen(r->name, sizeof r->name), b));
     TD_TRY(td_buf_printf(b, ",\"step\":%d,\"epoch\":%d,\"value\":", r->step, r->epoch));
-    TD_TRY(td_json_print_double(r->count != 0 ? r->sum / r->count : r->sum, b));
+    TD_TRY(td_json_print_double(r->count > 0 ? r->sum / r->count : (double)NAN, b));
     if (r->flags & TD_METRIC_SUM_COUNT) {
         TD_TRY(td_buf_str(b, ",\"sum\":"));
         TD_TRY(td_json_print_double(r->sum, b));

@@ -120,7 +120,9 @@ void td_rank_page_answer_drain(struct td_rank_page *p, uint32_t asked);
 
 enum td_metric_flags { TD_METRIC_SUM_COUNT = 1 }; // sum and count merge over ranks; else last value
 
-// One metric point of one rank. Shown value = sum / count over ranks.
+// One metric point of one rank. Shown value = sum / count over ranks; NaN where that count is 0
+// (all labels of a step were to be ignored): a mean over nothing is no number, and 0 would be the
+// best.
 struct td_metric_record {
     char name[24]; // NUL-terminated: "train_loss", "val_accuracy"
     int32_t step;  // global_step

@@ -120,6 +120,12 @@ def test_a_batch_counts_for_nothing_when_all_its_labels_are_ignored(tmp_path):
         counts = [m["count"] for m in attempt.ranks[0].metrics if m["name"] == "train_accuracy"]
         assert counts == [(y[at:at + 4] != -100).sum() for at in range(0, 24, 4)] and counts[1:3] == [0, 0]
         assert np.isfinite([m["sum"] for m in attempt.ranks[0].metrics if m["name"] == "train_loss"]).all()
+    plan["run"]["checkpoint_dir"] = str(tmp_path / "by hand")
+    code, lines = run_by_hand(tmp_path, plan)
+    assert code == 0
+    for name in ("train_loss", "train_accuracy"):   # a mean over nothing is no number
+        values = [m["value"] for m in lines if m.get("name") == name]
+        assert [at for at, v in enumerate(values) if v is None] == [1, 2] and len(values) == 6
 
 
 @pytest.mark.parametrize("values, expected", [(None, "logits"), ("classes", "classes")])

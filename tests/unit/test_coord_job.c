@@ -264,6 +264,21 @@ test_metric_shows_the_merged_value_of_the_newest_step_that_all_ranks_reported(vo
     assert_true(j->metrics[0].shown == 2.0);
 }
 
+static void test_metric_shows_nan_where_no_rank_counted_anything(void **state) {
+    (void)state;
+    TD_AUTO(td_job) *j = NULL;
+    assert_null(td_job_create("j-000000000001", &j));
+    push(j, 1, 10, 0, 0);
+    push(j, 1, 10, 6, 2);
+    assert_true(j->metrics[0].shown == 3.0); // the other rank's
+    push(j, 1, 20, 0, 0);
+    push(j, 1, 20, 0, 0);
+    assert_true(isnan(j->metrics[0].shown)); // 0 would be the best of all
+    push(j, 1, 30, 4, 2);
+    push(j, 1, 30, 0, 0);
+    assert_true(j->metrics[0].shown == 2.0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table_says_what_the_rules_say_in_every_cell),
@@ -275,6 +290,7 @@ int main(void) {
         cmocka_unit_test(test_checkpoint_shows_nan_where_a_metric_was_no_number),
         cmocka_unit_test(
             test_metric_shows_the_merged_value_of_the_newest_step_that_all_ranks_reported),
+        cmocka_unit_test(test_metric_shows_nan_where_no_rank_counted_anything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -266,6 +266,49 @@ static void on_nan(struct td_store_query *q, void *arg) {
     td_store_query_destroy(q);
 }
 
+static void on_nothing(struct td_store_query *q, void *arg) {
+    struct rig *r = arg;
+    assert_null(q->failure);
+    assert_int_equal(q->series[0].n_points, 2);
+    assert_true(q->series[0].points[0].value == 3); // of the rank that counted something
+    assert_true(isnan(q->series[0].points[1].value));
+    r->query_done = true;
+    td_store_query_destroy(q);
+}
+
+static void see_nothing(const struct td_metric_last *m, void *arg) {
+    struct rig *r = arg;
+    r->done = isnan(m->shown) && m->sum == 0;
+}
+
+static struct td_points *no_points(uint32_t rank, int step) {
+    struct td_points *p = points(1, rank, step, 0);
+    p->points[0].count = 0;
+    return p;
+}
+
+static void test_point_is_no_number_when_it_is_over_nothing(void **state) {
+    struct rig r = {.points_wanted = 4};
+    open_rig(&r, *state);
+    td_store_points(r.store, no_points(0, 1));
+    td_store_points(r.store, points(1, 1, 1, 6));
+    td_store_points(r.store, no_points(0, 2));
+    td_store_points(r.store, no_points(1, 2));
+    struct td_store_query *q = calloc(1, sizeof *q);
+    snprintf(q->job, sizeof q->job, "j-1");
+    q->max_points = 100;
+    q->done = on_nothing;
+    q->arg = &r;
+    td_store_query(r.store, q);
+    assert_ok(td_loop_run_until(r.loop, &r.query_done, TD_TEST_WAIT_NS));
+    close_rig(&r);
+    memset(&r, 0, sizeof r);
+    open_rig(&r, *state);
+    assert_ok(td_store_load_last(r.store, "j-1", see_nothing, &r));
+    assert_true(r.done);
+    close_rig(&r);
+}
+
 static void see_nan(const struct td_metric_last *m, void *arg) {
     struct rig *r = arg;
     r->done = isnan(m->shown) && isnan(m->sum);
@@ -393,6 +436,7 @@ int main(void) {
         test_in_scratch(test_points_merge_over_ranks_and_read_back),
         test_in_scratch(test_metrics_keep_their_order_when_the_store_is_opened_again),
         test_in_scratch(test_point_is_no_number_when_it_was_none),
+        test_in_scratch(test_point_is_no_number_when_it_is_over_nothing),
         test_in_scratch(test_failing_of_one_database_is_told_until_that_one_is_written),
         test_in_scratch(test_query_is_answered_when_the_store_closes),
         test_in_scratch(test_part_of_an_answer_is_none_when_the_database_is_damaged),
