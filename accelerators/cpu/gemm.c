@@ -82,9 +82,7 @@ bool td_gemm_packs(const struct td_gemm_spec *s) {
 
 bool td_gemm_takes(enum td_dtype operands, enum td_dtype result) {
     if (operands == TD_F32) return result == TD_F32;
-    const unsigned emulates = dnnl_cpu_isa_avx512_core;
-    bool has_bf16 = ((unsigned)dnnl_get_effective_cpu_isa() & emulates) == emulates;
-    return operands == TD_BF16 && (result == TD_BF16 || result == TD_F32) && has_bf16;
+    return operands == TD_BF16 && (result == TD_BF16 || result == TD_F32) && td_dnnl_has_bf16();
 }
 
 // relu behind a product. oneDNN's own makes 0 of a NaN, and a model that is ruined would train on

@@ -111,7 +111,7 @@ static void product_init(struct product *p, dnnl_data_type_t type, int32_t n_thr
     p->failed = make_product(p, type) != dnnl_success;
 }
 
-// Products for a slice of time; the best of them.
+// Products for a slice of time, each a sample.
 static void product_slice(struct product *p) {
     dnnl_exec_arg_t args[] = {
         {DNNL_ARG_SRC, p->x}, {DNNL_ARG_WEIGHTS, p->weights}, {DNNL_ARG_DST, p->y}};

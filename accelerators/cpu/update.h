@@ -12,7 +12,7 @@
 void td_update_run(const struct td_kernel *k, const struct td_run *r, int64_t unit, int64_t grain,
                    td_range_fn *fn, const void *arg);
 // td_cpu_put of n elements of the parameter from element `at` on: by chance where the node asks for
-// it and they have 16 bits.
+// it and they are bf16.
 void td_update_put(const struct td_kernel *k, const float *room, int64_t n, void *param,
                    int64_t at);
 

@@ -49,7 +49,8 @@ bool td_place_of(uintptr_t address, struct td_place *out_place) {
     uintptr_t offset = address - object->l_addr;
     *out_place = (struct td_place){*file ? file : program_invocation_short_name, offset};
     struct symbols s = symbols_of(object);
-    if ((uintptr_t)s.hash < object->l_addr) return true; // not relocated (the vdso), or none
+    bool whole = s.first && s.names && s.hash;
+    if (!whole || (uintptr_t)s.hash < object->l_addr) return true; // none, or not relocated (vdso)
     for (uint32_t i = 0, n = count(s.hash); i < n; i++) {
         const ElfW(Sym) *symbol = &s.first[i];
         if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC || symbol->st_shndx == SHN_UNDEF) continue;

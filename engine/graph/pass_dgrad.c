@@ -7,8 +7,8 @@
 //
 // It runs behind head, which looks for plain products, and before recompute, so that what is made
 // again for `from` stands before the product. Left apart: an activation's gradient whose result is
-// only stored (fuse has it write the gradient directly), one behind a view, as in front of a
-// flattened image, which accelerators keep in an order of their own, and one in another type.
+// only stored (fuse has it write the gradient directly), one behind a cast, and one behind a view,
+// as in front of a flattened image, which accelerators keep in an order of their own.
 
 #include "engine/graph/graph_impl.h"
 #include "engine/graph/passes.h"

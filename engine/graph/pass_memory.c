@@ -3,9 +3,8 @@
 // 1. Liveness: a value lives from its node to its last reader; what a port reads lives to the end,
 //    because segments may be run one by one and outputs are looked at after each.
 // 2. Sharing: reshape always shares; a cast that the accelerator skips is where its operand is; an
-// elementwise op, or one that works row by row, takes the
-//    memory of an operand of the same bytes that dies there (list in traind/graph.h). Values that
-//    share are one block.
+//    elementwise op, or one that works row by row, takes the memory of an operand of the same bytes
+//    that dies there (list in traind/graph.h). Values that share are one block.
 // 3. Placing: blocks go into the arena one after another, each into the tightest gap between the
 //    blocks that live at the same time, or on top. Which order of blocks gives the smallest arena
 //    depends on the graph, so three are tried (large first, early first, size times life first)

@@ -6,10 +6,10 @@
 // Each node of the training program takes the longer of two times: its arithmetic at a share of the
 // rate that products usually reached a moment ago, and its bytes at the measured bandwidth; plus
 // the fixed cost of starting a kernel on all threads. The shares are rules by op, calibrated once
-// on the cpu accelerator (docs/engine.md has the figures), so they tell of undisturbed cores: a
-// prediction is what the step takes when nobody else computes. What runs on the reference's loops
+// on the cpu accelerator (docs/engine.md has the figures). So a prediction holds for cores as they
+// were when it was made: who slows them for minutes slows both. What runs on the reference's loops
 // takes far longer than this says (the rank has a note about it). Collectives between ranks are not
-// in it. Thread: the training thread, for some 50 ms, or 150 where others compute.
+// in it. Thread: the training thread, for some 50 ms, more where a step goes through much memory.
 
 #include "engine/train/rank.h"
 

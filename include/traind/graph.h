@@ -329,9 +329,9 @@ struct td_program_key {
 // In-place sharing that the plan may choose: the output of an elementwise op (add to select in
 // ops.def, cast, scale) over an operand of the same bytes that dies there, dlogits of softmax_ce
 // over its logits, norm and sum of add_layer_norm and add_rms_norm over x and r, dx of
-// layer_norm_grad and rms_norm_grad over x, dy and more, and reshape over anything. Kernels of
-// these ops must allow it. Inputs, state and scalars are never in the arena (and never aliased, but
-// by a reshape of them, or by a cast that an accelerator skips).
+// layer_norm_grad and rms_norm_grad over x, dy and more, rope over x, and reshape over anything.
+// Kernels of these ops must allow it. Inputs, state and scalars are never in the arena (and never
+// aliased, but by a reshape of them, or by a cast that an accelerator skips).
 struct td_placement {
     size_t offset;  // in the rank's arena, 64-byte aligned; SIZE_MAX: not in the arena
     td_value alias; // the value whose memory this one shares (not itself an alias), else 0
