@@ -140,15 +140,25 @@ static td_status one_round(struct logs *l, int64_t left_ns) {
     return s;
 }
 
+// The daemon did, not only the disk under it.
+static bool went_away(td_status s) {
+    const char *reason = td_status_reason(s);
+    return strcmp(reason, "UNREACHABLE") == 0 || strcmp(reason, "DRAINING") == 0;
+}
+
+// Each round begins when the daemon has answered, so it was there until the round broke, however
+// silent the ranks were meanwhile.
 static td_status read_all(struct logs *l, int64_t timeout_ns) {
     struct td_mono start = td_mono_now(), heard = start;
-    for (;;) {
+    for (bool there = true;;) {
         int64_t left_ns = timeout_ns ? timeout_ns - (td_mono_now().ns - start.ns) : 0;
         if (left_ns < 0) return td_fail(TD_DEADLINE_EXCEEDED, "no time is left");
-        td_status s = one_round(l, left_ns);
+        td_status s = there ? TD_OK : td_session_get_job(l->session, NULL);
+        there = !s;
+        if (there) s = one_round(l, left_ns);
         if (td_status_code(s) != TD_UNAVAILABLE || !l->session->flags->follow) return s;
-        if (l->heard) heard = td_mono_now();
-        l->heard = false;
+        if (l->heard || (there && went_away(s))) heard = td_mono_now();
+        l->heard = there = false;
         TD_TRY(td_session_reconnect(l->session, s, heard));
     }
 }
