@@ -10,6 +10,7 @@
 
 #include "client/session.h"
 #include "lib/base/fsio.h"
+#include "traind/v1/job.pb-c.h"
 #include "traind/v1/log.pb-c.h"
 
 enum { RANKS_MAX = 1 << 16 };
@@ -22,7 +23,7 @@ struct logs {
     bool any, heard;
     uint32_t rank; // whose line is open
     bool prefix, line_open, over;
-    uint32_t attempt;  // that is being read; 0: none yet
+    uint32_t attempt;  // that is being read; 0: the newest, none yet
     uint64_t *offsets; // in it, of out and err of each rank: what comes next
     size_t n_offsets;
 };
@@ -107,12 +108,12 @@ static td_status send_request(struct logs *l, struct td_rpc_stream *stream) {
     }
     Traind__V1__ReadLogsRequest request = TRAIND__V1__READ_LOGS_REQUEST__INIT;
     request.job = (char *)(uintptr_t)f->args[0];
-    request.attempt = l->attempt ? l->attempt : f->attempt;
+    request.attempt = l->attempt;
     request.later = f->attempt == 0;
     request.positions = rows;
     request.n_positions = l->n_offsets;
     request.rank = f->rank;
-    request.offset = l->attempt ? 0 : f->offset;
+    request.offset = l->n_offsets ? 0 : f->offset;
     request.follow = f->follow;
     request.out_only = f->out_only;
     request.err_only = f->err_only;
@@ -140,6 +141,16 @@ static td_status one_round(struct logs *l, int64_t left_ns) {
     return s;
 }
 
+// A follower begins with the newest attempt that there is now: by the time that it asks again there
+// may be others, and what was printed in between is not passed over.
+static td_status ask_for_job(struct logs *l, uint32_t at_most) {
+    TD_AUTO(td_rpc_message) *answer = NULL;
+    TD_TRY(td_session_get_job(l->session, &answer));
+    const Traind__V1__Job *job = (const Traind__V1__Job *)td_rpc_message_get(answer);
+    if (!l->attempt) l->attempt = TD_MIN(job->attempt, at_most);
+    return TD_OK;
+}
+
 // The daemon did, not only the disk under it.
 static bool went_away(td_status s) {
     const char *reason = td_status_reason(s);
@@ -153,7 +164,7 @@ static td_status read_all(struct logs *l, int64_t timeout_ns) {
     for (bool there = true;;) {
         int64_t left_ns = timeout_ns ? timeout_ns - (td_mono_now().ns - start.ns) : 0;
         if (left_ns < 0) return td_fail(TD_DEADLINE_EXCEEDED, "no time is left");
-        td_status s = there ? TD_OK : td_session_get_job(l->session, NULL);
+        td_status s = there ? TD_OK : ask_for_job(l, 1); // none before: its first
         there = !s;
         if (there) s = one_round(l, left_ns);
         if (td_status_code(s) != TD_UNAVAILABLE || !l->session->flags->follow) return s;
@@ -180,8 +191,8 @@ td_status td_cmd_logs(struct td_session *s, const struct td_flags *f, int *out_e
                        "--offset counts in one stream: name it with --rank and --out-only or "
                        "--err-only");
     }
-    if (f->follow) TD_TRY(td_session_get_job(s, NULL));
-    struct logs l = {.session = s, .prefix = f->rank < 0};
+    struct logs l = {.session = s, .prefix = f->rank < 0, .attempt = f->attempt};
+    if (f->follow) TD_TRY(ask_for_job(&l, UINT32_MAX));
     td_status failed = read_all(&l, f->timeout_ns);
     free(l.offsets);
     bool late = f->timeout_ns && td_status_code(failed) == TD_DEADLINE_EXCEEDED;

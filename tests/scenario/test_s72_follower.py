@@ -101,3 +101,17 @@ def test_follower_gives_up_when_the_daemon_stays_away(rig):
     rig.rounds = [leave]
     ran = rig.follow("-f")
     assert ran.returncode == UNAVAILABLE and "gone" in ran.stderr and len(rig.asked) == 1
+
+
+@pytest.mark.parametrize("newest", [0, 2])
+def test_follower_skips_no_attempt_when_others_began_while_the_daemon_was_away(rig, newest):
+    def silent(request, context):
+        rig.job.attempt = newest + 2
+        go_away(context)
+        yield
+
+    rig.job.attempt = newest
+    rig.rounds = [silent, lambda request, context: ()]
+    ran = rig.follow("-f", "--rank", "0", "--out-only", "--offset", "7")
+    assert ran.returncode == OK, ran.stderr
+    assert [(r.attempt, r.later, r.offset) for r in rig.asked] == [(newest, True, 7), (newest or 1, True, 7)]
