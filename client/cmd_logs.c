@@ -82,6 +82,7 @@ static void on_message(struct td_rpc_stream *stream, const ProtobufCMessage *mes
     } else {
         l->failed = td_fd_write_all(STDOUT_FILENO, r->data.data, r->data.len, "stdout");
     }
+    if (l->failed) l->line_open = false; // and cannot be ended
     if (!l->failed) l->failed = note_position(l, r);
     if (l->failed) td_rpc_stream_cancel(stream);
 }
@@ -196,7 +197,9 @@ td_status td_cmd_logs(struct td_session *s, const struct td_flags *f, int *out_e
     td_status failed = read_all(&l, f->timeout_ns);
     free(l.offsets);
     bool late = f->timeout_ns && td_status_code(failed) == TD_DEADLINE_EXCEEDED;
-    if (l.line_open && !failed) failed = td_fd_write_all(STDOUT_FILENO, "\n", 1, "stdout");
+    td_status unended = l.line_open ? td_fd_write_all(STDOUT_FILENO, "\n", 1, "stdout") : TD_OK;
+    if (!failed) failed = td_steal(unended);
+    td_status_free(unended);
     if (l.dropped_bytes) {
         fprintf(stderr, "trainctl: %" PRIu64 " bytes past the log cap were dropped\n",
                 l.dropped_bytes);

@@ -115,3 +115,13 @@ def test_follower_skips_no_attempt_when_others_began_while_the_daemon_was_away(r
     ran = rig.follow("-f", "--rank", "0", "--out-only", "--offset", "7")
     assert ran.returncode == OK, ran.stderr
     assert [(r.attempt, r.later, r.offset) for r in rig.asked] == [(newest, True, 7), (newest or 1, True, 7)]
+
+
+def test_open_line_is_ended_when_reading_fails(rig):
+    def half(request, context):
+        yield rig.log.ReadLogsResponse(attempt=1, data=b"half a li")
+        context.abort(grpc.StatusCode.DATA_LOSS, "its end is gone")
+
+    rig.rounds = [half]
+    ran = rig.follow()
+    assert (ran.returncode, ran.stdout) == (JOB_FAILED, "[rank 0] half a li\n") and "its end is gone" in ran.stderr
