@@ -11,6 +11,7 @@
 #include "daemon/worker/place.h"
 
 enum { STACK_BYTES = 64 << 10, FRAMES = 32, HANDLER_FRAMES = 2 }; // itself and the kernel's
+enum { NAME_BYTES = 48 }; // of each function: long ones leave room for those that called them
 
 static struct td_rank_page *fatal_page;
 static char fatal_stack[STACK_BYTES];
@@ -20,9 +21,14 @@ struct text {
     size_t len;
 };
 
-static void add(struct text *t, const char *s) {
-    while (*s && t->len + 1 < sizeof t->data)
+// The last byte is kept free for the end of the line.
+static void add_at_most(struct text *t, const char *s, size_t n) {
+    for (; n && *s && t->len + 1 < sizeof t->data; n--)
         t->data[t->len++] = *s++;
+}
+
+static void add(struct text *t, const char *s) {
+    add_at_most(t, s, SIZE_MAX);
 }
 
 static void add_number(struct text *t, uint64_t v, unsigned base) {
@@ -37,13 +43,14 @@ static void add_number(struct text *t, uint64_t v, unsigned base) {
         t->data[t->len++] = digits[--n];
 }
 
-// A return address is the first byte behind the call, so the call is looked up.
-static void add_place(struct text *t, uintptr_t address) {
+// A return address is the first byte behind the call, so the call is looked up. What faulted is
+// looked up as it is: it may be a function's first byte.
+static void add_place(struct text *t, uintptr_t address, bool returned_to) {
     struct td_place p;
-    if (td_place_of(address - 1, &p)) {
-        add(t, p.name);
+    if (td_place_of(address - returned_to, &p)) {
+        add_at_most(t, p.name, NAME_BYTES);
         add(t, "+");
-        address = p.offset + 1;
+        address = p.offset + returned_to;
     }
     add_number(t, address, 16);
 }
@@ -83,12 +90,12 @@ static void on_fatal(int sig, siginfo_t *info, void *context) {
     int n = backtrace(frames, FRAMES);
     for (int i = HANDLER_FRAMES; i < n; i++) {
         add(&t, " ");
-        add_place(&t, (uintptr_t)frames[i]);
+        add_place(&t, (uintptr_t)frames[i], i > HANDLER_FRAMES);
     }
     memcpy(p->last_words, t.data, t.len);
     p->last_words[t.len] = '\0';
     atomic_store(&p->fatal_signal, sig);
-    add(&t, "\n");
+    t.data[t.len++] = '\n';
     ssize_t ignored = write(STDERR_FILENO, t.data, t.len);
     (void)ignored;
     // SA_RESETHAND restored the default action: returning runs into the fault again, and dies.
