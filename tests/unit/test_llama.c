@@ -166,6 +166,12 @@ static void test_config_is_refused_when_it_is_of_another_network(void **state) {
          "asks for rotary angles of rope_type 'llama3'"},
         {"{\"num_attention_heads\":2,\"rope_scaling\":{\"type\":\"linear\"}}", "'linear'"},
         {"{\"num_attention_heads\":2,\"rope_parameters\":{\"rope_type\":\"yarn\"}}", "'yarn'"},
+        {"{\"num_attention_heads\":2,\"rope_parameters\":{\"rope_theta\":10000},"
+         "\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8}}",
+         "asks for rotary angles of rope_type 'llama3'"},
+        {"{\"num_attention_heads\":2,\"rope_parameters\":{\"rope_theta\":10000},"
+         "\"rope_scaling\":{\"rope_theta\":7}}",
+         "rope_theta: 7"},
     };
     for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
         td_status s = judged("{" SIZES "}", cases[i].config);

@@ -97,22 +97,30 @@ static const char *llama_config(struct td_module *m) {
     return m->config;
 }
 
-// The base stands beside the other keys, or, as transformers writes it since 5.0, among
-// rope_parameters; how angles are stretched in rope_scaling or there, under either name.
-static td_status check_rope(const struct td_module *m, const struct td_json *config) {
-    const struct td_json *how = td_config_key(config, "rope_parameters");
-    if (!how) how = td_config_key(config, "rope_scaling");
+static td_status check_rope_type(const struct td_json *how) {
     const struct td_json *type = td_config_key(how, "rope_type");
     if (!type) type = td_config_key(how, "type");
     const char *name = type ? td_json_string(type, "no text") : "default";
-    if (strcmp(name, "default") != 0) {
-        return td_bad_spec(
-            "config.json asks for rotary angles of rope_type '%.64s'; this model has "
-            "the plain ones alone (default)",
-            name);
+    if (strcmp(name, "default") == 0) return TD_OK;
+    return td_bad_spec("config.json asks for rotary angles of rope_type '%.64s'; this model has "
+                       "the plain ones alone (default)",
+                       name);
+}
+
+// The base stands beside the other keys, or, as transformers writes it since 5.0, among
+// rope_parameters; how angles are stretched in rope_scaling or there, under either name. A file may
+// have both: each is judged.
+static td_status check_rope(const struct td_module *m, const struct td_json *config) {
+    static const char *const keys[] = {"rope_parameters", "rope_scaling"};
+    bool inside = false;
+    for (size_t i = 0; i < TD_COUNTOF(keys); i++) {
+        const struct td_json *how = td_config_key(config, keys[i]);
+        TD_TRY(check_rope_type(how));
+        if (!td_config_key(how, "rope_theta")) continue;
+        TD_TRY(td_config_number(how, "rope_theta", 10000, m->rope_theta));
+        inside = true;
     }
-    bool inside = td_config_key(how, "rope_theta");
-    return td_config_number(inside ? how : config, "rope_theta", 10000, m->rope_theta);
+    return inside ? TD_OK : td_config_number(config, "rope_theta", 10000, m->rope_theta);
 }
 
 // Only what shapes do not show: they are compared tensor by tensor.
