@@ -128,7 +128,9 @@ static td_status judge(const struct td_planner *p, int wait_status) {
             TD_CLASS_BAD_SPEC);
     }
     if (p->late) {
-        return td_fail(TD_DEADLINE_EXCEEDED, "planning took more than %d s and was stopped",
+        return td_fail(TD_DEADLINE_EXCEEDED,
+                       "planning took more than %d s and was stopped; it opens and checks the "
+                       "data, too: is that much, or on a slow disk?",
                        DEADLINE_S);
     }
     if (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGXCPU) {
@@ -136,7 +138,8 @@ static td_status judge(const struct td_planner *p, int wait_status) {
             td_fail(
                 TD_RESOURCE_EXHAUSTED,
                 "planning used more than %d s of processor time and was stopped; make the model "
-                "smaller, or see with `traind-worker plan`, which has no limit, what it needs",
+                "smaller, or the data, which planning opens and checks, or see with "
+                "`traind-worker plan`, which has no limit, what it needs",
                 CPU_S),
             TD_CLASS_BAD_SPEC);
     }

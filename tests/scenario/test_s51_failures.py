@@ -277,6 +277,7 @@ while :; do :; done""", verb="plan")
     assert (tmp_path / "limits").read_text().split() == ["30", "31"], "asked once: the next time would be the same"
     assert (getattr(failed.failure, "class"), failed.failure.code, failed.attempt) == ("bad_spec", "RESOURCE_EXHAUSTED", 0)
     assert "planning used more than 30 s of processor time" in failed.failure.message
+    assert "make the model smaller, or the data" in failed.failure.message
 
 
 def test_planner_dies_with_its_daemon(cluster, tmp_path):

@@ -3,6 +3,7 @@
 
 #include "tests/unit/dataset_rig.h"
 
+#include <fcntl.h>
 #include <math.h>
 
 #include "workloads/datasets/npy_file.h"
@@ -258,12 +259,46 @@ static void test_set_is_refused_when_a_sample_is_no_number(void **state) {
     write_npy(dir, "x.npy", "<f8", "(1, 2)", doubles, sizeof doubles);
     write_npy(dir, "y.npy", "|u1", "(1,)", labels, 1);
     rig_refuses(rig_open(&td_dataset_npy, dir, knobs, NULL, &d), TD_DATA_LOSS,
-                "x.npy' offset 136: element: expected a finite number of fp32, found infinity");
+                "sample 0 does not fit fp32: '");
+    rig_refuses(rig_open(&td_dataset_npy, dir, knobs, NULL, &d), TD_DATA_LOSS,
+                "x.npy' offset 136: element: expected a finite number of fp32, found 1e+300");
     static const float targets[] = {1, -(float)INFINITY};
     write_npy(dir, "x.npy", "|u1", "(2, 1)", labels, 2);
     write_npy(dir, "y.npy", "<f4", "(2,)", targets, sizeof targets);
     rig_refuses(rig_open(&td_dataset_npy, dir, knobs, NULL, &d), TD_DATA_LOSS,
                 "y.npy' offset 132: element: expected a finite number of fp32, found infinity");
+}
+
+// Beyond 1 GiB: a file with holes, a NaN in its last row. y: targets there, samples elsewhere.
+static void test_rows_are_checked_as_they_are_read_when_the_file_is_large(void **state) {
+    const char *dir = *state;
+    enum { ROWS = 1025, EACH = 1 << 18 }; // of 1 MiB
+    const float nan = (float)NAN;
+    static uint8_t small[ROWS], file[2048];
+    const size_t header = put_npy(file, "<f4", "(1025, 262144)", "", 0);
+    const off_t size = (off_t)header + (off_t)4 * ROWS * EACH, last = (off_t)4 * EACH * (ROWS - 1);
+    rig_write(dir, "large.npy", file, header);
+    const char *path = rig_path(dir, "large.npy");
+    assert_int_equal(truncate(path, size), 0);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    assert_int_equal(pwrite(fd, &nan, sizeof nan, (off_t)header + last + 4 * 5), sizeof nan);
+    assert_int_equal(close(fd), 0);
+    write_npy(dir, "small.npy", "|u1", "(1025, 1)", small, sizeof small);
+    static const char *const sets[] = {"{\"x\":\"$/large.npy\",\"y\":\"$/small.npy\"}",
+                                       "{\"x\":\"$/small.npy\",\"y\":\"$/large.npy\"}"};
+    float *row = td_calloc(EACH, sizeof *row), other[1];
+    for (size_t i = 0; i < TD_COUNTOF(sets); i++) {
+        struct td_dataset *d;
+        void *const out[] = {i ? (void *)other : row, i ? (void *)row : other};
+        assert_ok(rig_open(&td_dataset_npy, dir, sets[i], NULL, &d));
+        assert_ok(ops()->gather(d, TD_SPLIT_TRAIN, (const int64_t[]){ROWS - 2}, 1, out));
+        td_status s = ops()->gather(d, TD_SPLIT_TRAIN, (const int64_t[]){ROWS - 1}, 1, out);
+        rig_refuses(s, TD_DATA_LOSS,
+                    "large.npy' offset 1073741972: element: expected a finite number of fp32, "
+                    "found nan");
+        ops()->close(d);
+    }
+    free(row);
 }
 
 static void test_labels_need_not_be_classes_when_they_are_ignored(void **state) {
@@ -344,6 +379,7 @@ int main(void) {
         test_in_scratch(test_set_is_refused_when_samples_and_labels_do_not_fit),
         test_in_scratch(test_targets_are_numbers_when_y_is_of_floats),
         test_in_scratch(test_set_is_refused_when_a_sample_is_no_number),
+        test_in_scratch(test_rows_are_checked_as_they_are_read_when_the_file_is_large),
         test_in_scratch(test_labels_need_not_be_classes_when_they_are_ignored),
         test_in_scratch(test_set_is_refused_when_its_samples_are_empty),
         test_in_scratch(test_validation_is_refused_when_it_is_of_another_shape),

@@ -5,8 +5,9 @@
 // sample as it has, (n, ...), and has no classes. Files are mapped, so a set larger than memory can
 // be trained on. Checked before training: both files whole, as many labels as samples, every label
 // in [0, classes) or the one that the loss ignores, every other number finite, training and
-// validation of one shape and type. Knobs: x, y; val_x, val_y (for validation, test and predict;
-// together or not at all); classes.
+// validation of one shape and type. A file of floats beyond WHOLE_MAX could take longer to read
+// than a job may be planned: its rows are checked as they are handed out. Knobs: x, y; val_x, val_y
+// (for validation, test and predict; together or not at all); classes.
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@
 #include "workloads/workloads.h"
 
 #define td_dataset_magic UINT32_C(0x6e707931)
-enum { MAX_CLASSES = 1 << 20 };
+enum { MAX_CLASSES = 1 << 20, WHOLE_MAX = 1 << 30 /* bytes of a file */ };
 
 struct half { // training, or everything else
     struct td_npy x, y;
@@ -110,6 +111,15 @@ static td_status check_labels(struct td_dataset *d, const char *path, const stru
     return TD_OK;
 }
 
+static bool is_large(const struct td_npy *a) {
+    return !td_npy_is_integer(a->kind) && a->file.bytes > WHOLE_MAX;
+}
+
+static td_status check_whole(const struct td_npy *a) {
+    if (is_large(a)) return TD_OK;
+    return td_npy_check(a, &td_npy_finite, 0, td_shape_elems(&a->shape));
+}
+
 static td_status open_half(struct td_dataset *d, int i, const char *x_path, const char *y_path) {
     struct half *h = &d->half[i], *first = &d->half[0];
     TD_TRY(td_npy_open(x_path, &h->x));
@@ -117,8 +127,8 @@ static td_status open_half(struct td_dataset *d, int i, const char *x_path, cons
     TD_TRY(check_shapes(x_path, y_path, h));
     h->n = h->x.shape.dim[0];
     if (!has_targets(h)) TD_TRY(check_labels(d, y_path, &h->y));
-    TD_TRY(td_npy_check_finite(y_path, &h->y));
-    TD_TRY(td_npy_check_finite(x_path, &h->x));
+    TD_TRY(check_whole(&h->y));
+    TD_TRY(check_whole(&h->x));
     struct td_shape sample = one_of(&h->x.shape), target = one_of(&h->y.shape);
     if (i == 0) {
         d->sample = sample;
@@ -180,24 +190,28 @@ static int64_t npy_length(struct td_dataset *d, enum td_split split) {
     return half_of(d, split)->n;
 }
 
-static void gather_x(const struct td_dataset *d, const struct half *h, int64_t sample, void *out,
-                     int64_t i) {
+static td_status gather_x(const struct td_dataset *d, const struct half *h, int64_t sample,
+                          void *out, int64_t i) {
     const int64_t elems = td_shape_elems(&d->sample);
+    if (is_large(&h->x)) TD_TRY(td_npy_check(&h->x, &td_npy_finite, sample * elems, elems));
     if (h->x.kind == TD_NPY_U1) {
         memcpy((uint8_t *)out + i * elems, h->x.data + sample * elems, (size_t)elems);
     } else {
         td_npy_floats(&h->x, sample * elems, elems, (float *)out + i * elems);
     }
+    return TD_OK;
 }
 
-static void gather_y(const struct td_dataset *d, const struct half *h, int64_t sample, void *out,
-                     int64_t i) {
+static td_status gather_y(const struct td_dataset *d, const struct half *h, int64_t sample,
+                          void *out, int64_t i) {
     const int64_t elems = td_shape_elems(&d->target);
+    if (is_large(&h->y)) TD_TRY(td_npy_check(&h->y, &td_npy_finite, sample * elems, elems));
     if (has_targets(h)) {
         td_npy_floats(&h->y, sample * elems, elems, (float *)out + i * elems);
     } else {
         ((int32_t *)out)[i] = (int32_t)td_npy_int(&h->y, sample);
     }
+    return TD_OK;
 }
 
 static td_status npy_gather(struct td_dataset *d, enum td_split split, const int64_t *index,
@@ -209,8 +223,8 @@ static td_status npy_gather(struct td_dataset *d, enum td_split split, const int
             return td_fail(TD_OUT_OF_RANGE, "sample %" PRId64 " of %" PRId64 " in split %s",
                            index[i], h->n, td_split_name(split));
         }
-        gather_x(d, h, index[i], out[0], i);
-        gather_y(d, h, index[i], out[1], i);
+        TD_TRY(gather_x(d, h, index[i], out[0], i));
+        TD_TRY(gather_y(d, h, index[i], out[1], i));
     }
     return TD_OK;
 }

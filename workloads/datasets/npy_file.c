@@ -4,6 +4,7 @@
 
 #include "workloads/datasets/npy_file.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -204,7 +205,8 @@ static td_status read_header(const char *path, struct td_npy *a) {
 td_status td_npy_open(const char *path, struct td_npy *out_array) {
     struct td_npy a = {.data = NULL};
     TD_TRY(td_mapped_init(path, &a.file));
-    td_status s = read_header(path, &a);
+    a.path = td_strdup(path);
+    td_status s = a.path ? read_header(path, &a) : td_fail_oom();
     if (s) {
         td_npy_close(&a);
         return s;
@@ -215,6 +217,7 @@ td_status td_npy_open(const char *path, struct td_npy *out_array) {
 
 void td_npy_close(struct td_npy *a) {
     td_mapped_finish(&a->file);
+    free(td_steal(a->path));
 }
 
 // ---- elements -----------------------------------------------------------------------------------
@@ -267,27 +270,50 @@ void td_npy_floats(const struct td_npy *a, int64_t begin, int64_t n, float *out)
         out[i] = element(a, begin + i);
 }
 
-static td_status not_finite(const char *path, const struct td_npy *a, int64_t i, float found) {
-    char text[32];
-    snprintf(text, sizeof text, "%s", isnan(found) ? "nan" : "infinity");
-    td_status s = td_data_fail_text(path, a->offset + (uint64_t)i * td_npy_bytes(a->kind),
-                                    "element", "a finite number of fp32", text);
+const struct td_npy_range td_npy_finite = {-FLT_MAX, FLT_MAX};
+
+// One that is finite in the file may be too large for fp32.
+static td_status not_in_range(const struct td_npy *a, const struct td_npy_range *range, int64_t i) {
+    const bool any = range == &td_npy_finite;
+    const size_t at = (size_t)i * td_npy_bytes(a->kind);
+    float fp32;
+    td_npy_floats(a, i, 1, &fp32);
+    double v = (double)fp32;
+    if (a->kind == TD_NPY_F8) memcpy(&v, a->data + at, sizeof v);
+    char expected[64] = "a finite number of fp32", found[32];
+    if (!any)
+        snprintf(expected, sizeof expected, "a number from %g to %g", (double)range->least,
+                 (double)range->most);
+    snprintf(found, sizeof found, "%.9g", v);
+    if (!isfinite(v)) snprintf(found, sizeof found, "%s", isnan(v) ? "nan" : "infinity");
+    td_status s = td_data_fail_text(a->path, a->offset + at, "element", expected, found);
     int64_t each = td_shape_elems(&a->shape) / a->shape.dim[0];
-    return td_status_context(s, "sample %" PRId64 " is no number", i / each);
+    return td_status_context(s, "sample %" PRId64 " %s", i / each,
+                             !isfinite(v) ? "is no number"
+                             : any        ? "does not fit fp32"
+                                          : "is out of range");
 }
 
-td_status td_npy_check_finite(const char *path, const struct td_npy *a) {
+TD_CLONES static bool all_in_range(const float *x, int64_t n, const struct td_npy_range *range) {
+    bool all = true;
+    for (int64_t i = 0; i < n; i++)
+        all &= (x[i] >= range->least) & (x[i] <= range->most); // NaN is neither
+    return all;
+}
+
+td_status td_npy_check(const struct td_npy *a, const struct td_npy_range *range, int64_t begin,
+                       int64_t n) {
     enum { SOME = 4096 };
     float some[SOME];
-    const int64_t n = td_npy_is_integer(a->kind) ? 0 : td_shape_elems(&a->shape);
+    if (td_npy_is_integer(a->kind)) return TD_OK;
     for (int64_t i = 0; i < n; i += SOME) {
         const int64_t here = TD_MIN(n - i, (int64_t)SOME);
-        td_npy_floats(a, i, here, some);
-        if (td_float_all_finite(TD_F32, some, here)) continue;
+        td_npy_floats(a, begin + i, here, some);
+        if (all_in_range(some, here, range)) continue;
         int64_t k = 0;
-        while (isfinite(some[k]))
+        while (all_in_range(&some[k], 1, range))
             k++;
-        return not_finite(path, a, i + k, some[k]);
+        return not_in_range(a, range, begin + i + k);
     }
     return TD_OK;
 }

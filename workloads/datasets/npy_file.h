@@ -28,8 +28,14 @@ enum td_npy_kind { // descr without its byte order
     TD_NPY_COUNT,
 };
 
+struct td_npy_range { // of floats
+    float least, most;
+};
+extern const struct td_npy_range td_npy_finite; // any that is a number
+
 struct td_npy {
     struct td_mapped file;
+    char *path; // for messages
     enum td_npy_kind kind;
     struct td_shape shape;
     const char *data; // elements
@@ -43,9 +49,10 @@ bool td_npy_is_integer(enum td_npy_kind kind);
 const char *td_npy_name(enum td_npy_kind kind); // "u1"
 // n elements from `begin` on, as fp32.
 void td_npy_floats(const struct td_npy *a, int64_t begin, int64_t n, float *out);
-// Every element is a finite fp32 number, once it is one; else DATA_LOSS as above. Reads all of the
-// file, if its elements are floats.
-TD_MUST_USE td_status td_npy_check_finite(const char *path, const struct td_npy *a);
+// If elements are floats: each of the n from `begin` on is in the range, once it is an fp32 number;
+// else DATA_LOSS as above.
+TD_MUST_USE td_status td_npy_check(const struct td_npy *a, const struct td_npy_range *range,
+                                   int64_t begin, int64_t n);
 // Element i of an array of integers; u8 beyond int64 is INT64_MAX.
 int64_t td_npy_int(const struct td_npy *a, int64_t i);
 
