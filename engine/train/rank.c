@@ -207,6 +207,8 @@ static td_status open_data(struct td_rank *r) {
     const struct td_json *ignored = td_json_path(c->model.knobs, "loss.ignore_index");
     config.ignores = ignored && ignored->kind == TD_JSON_INT;
     if (config.ignores) config.ignore_index = (int32_t)td_json_int(ignored, 0);
+    const char *loss = td_json_string(td_json_path(c->model.knobs, "loss.name"), "");
+    config.binary = strcmp(loss, "bce") == 0;
     td_status s = td_data_open(ops, &config, c->batch_size, &r->data);
     const char *where = td_status_code(s) == TD_NOT_FOUND ? " (paths are those of this node)" : "";
     if (s) return td_status_context(s, "open dataset '%s'%s", c->data.name, where);

@@ -24,6 +24,7 @@ struct td_dataset_config {
     // The loss leaves out labels that are ignore_index: they need not be classes.
     bool ignores;
     int32_t ignore_index;
+    bool binary; // the loss is of yes or no: float targets are from 0 to 1
 };
 
 struct td_dataset;

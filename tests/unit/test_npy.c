@@ -301,6 +301,42 @@ static void test_rows_are_checked_as_they_are_read_when_the_file_is_large(void *
     free(row);
 }
 
+static void test_targets_are_refused_when_a_binary_loss_has_no_room_for_them(void **state) {
+    const char *dir = *state;
+    static const uint8_t pixels[2] = {1, 2};
+    static const struct {
+        float y[4];
+        const char *text; // NULL: taken
+    } cases[] = {
+        {{0, 1, 0.5f, 1}, NULL},
+        {{0, 1, -1, 1}, "sample 1 is out of range: '"},
+        {{0, 1, -1, 1}, "y.npy' offset 136: element: expected a number from 0 to 1, found -1"},
+        {{0, 1.5f, 0, 1}, "y.npy' offset 132: element: expected a number from 0 to 1, found 1.5"},
+        {{0, 2, 0, 1}, "loss bce wants targets of 0 for no and 1 for yes"},
+        {{0, 1, 0, (float)NAN}, "sample 1 is no number"},
+    };
+    TD_AUTO(td_arena) *arena = NULL;
+    assert_ok(td_arena_create(1 << 20, &arena));
+    write_npy(dir, "x.npy", "|u1", "(2, 1)", pixels, sizeof pixels);
+    char text[1200];
+    struct td_json *tree;
+    snprintf(text, sizeof text, "{\"x\":\"%s/x.npy\",\"y\":\"%s/y.npy\"}", dir, dir);
+    assert_ok(td_json_parse(arena, text, strlen(text), &tree));
+    const struct td_dataset_config config = {
+        .struct_bytes = sizeof config, .knobs = tree, .binary = true};
+    for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
+        struct td_dataset *d = NULL;
+        write_npy(dir, "y.npy", "<f4", "(2, 2)", cases[i].y, sizeof cases[i].y);
+        td_status s = ops()->open(&config, &d);
+        if (cases[i].text) {
+            rig_refuses(s, TD_DATA_LOSS, cases[i].text);
+            continue;
+        }
+        assert_ok(s);
+        ops()->close(d);
+    }
+}
+
 static void test_labels_need_not_be_classes_when_they_are_ignored(void **state) {
     const char *dir = *state;
     static const uint8_t pixels[3] = {1, 2, 3};
@@ -380,6 +416,7 @@ int main(void) {
         test_in_scratch(test_targets_are_numbers_when_y_is_of_floats),
         test_in_scratch(test_set_is_refused_when_a_sample_is_no_number),
         test_in_scratch(test_rows_are_checked_as_they_are_read_when_the_file_is_large),
+        test_in_scratch(test_targets_are_refused_when_a_binary_loss_has_no_room_for_them),
         test_in_scratch(test_labels_need_not_be_classes_when_they_are_ignored),
         test_in_scratch(test_set_is_refused_when_its_samples_are_empty),
         test_in_scratch(test_validation_is_refused_when_it_is_of_another_shape),

@@ -4,10 +4,11 @@
 // out as f32. y of integers is one label a sample, (n) or (n, 1); y of floats is as many targets a
 // sample as it has, (n, ...), and has no classes. Files are mapped, so a set larger than memory can
 // be trained on. Checked before training: both files whole, as many labels as samples, every label
-// in [0, classes) or the one that the loss ignores, every other number finite, training and
-// validation of one shape and type. A file of floats beyond WHOLE_MAX could take longer to read
-// than a job may be planned: its rows are checked as they are handed out. Knobs: x, y; val_x, val_y
-// (for validation, test and predict; together or not at all); classes.
+// in [0, classes) or the one that the loss ignores, every other number finite, targets of a binary
+// loss from 0 to 1, training and validation of one shape and type. A file of floats beyond
+// WHOLE_MAX could take longer to read than a job may be planned: its rows are checked as they are
+// handed out. Knobs: x, y; val_x, val_y (for validation, test and predict; together or not at all);
+// classes.
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,6 +32,7 @@ struct td_dataset {
     int64_t classes;
     bool ignores; // labels that are ignore_index
     int32_t ignore_index;
+    bool binary;                    // targets are from 0 to 1
     struct td_shape sample, target; // without the leading dimension; target: y is of floats
     struct half half[2];
 };
@@ -115,9 +117,19 @@ static bool is_large(const struct td_npy *a) {
     return !td_npy_is_integer(a->kind) && a->file.bytes > WHOLE_MAX;
 }
 
-static td_status check_whole(const struct td_npy *a) {
-    if (is_large(a)) return TD_OK;
-    return td_npy_check(a, &td_npy_finite, 0, td_shape_elems(&a->shape));
+static td_status check_targets(const struct td_dataset *d, const struct td_npy *y, int64_t begin,
+                               int64_t n) {
+    static const struct td_npy_range shares = {0, 1};
+    if (!d->binary) return td_npy_check(y, &td_npy_finite, begin, n);
+    TD_TRY_CTX(td_npy_check(y, &shares, begin, n),
+               "loss bce wants targets of 0 for no and 1 for yes, or between (mse takes any)");
+    return TD_OK;
+}
+
+static td_status check_whole(const struct td_dataset *d, const struct half *h) {
+    if (!is_large(&h->y)) TD_TRY(check_targets(d, &h->y, 0, td_shape_elems(&h->y.shape)));
+    if (is_large(&h->x)) return TD_OK;
+    return td_npy_check(&h->x, &td_npy_finite, 0, td_shape_elems(&h->x.shape));
 }
 
 static td_status open_half(struct td_dataset *d, int i, const char *x_path, const char *y_path) {
@@ -127,8 +139,7 @@ static td_status open_half(struct td_dataset *d, int i, const char *x_path, cons
     TD_TRY(check_shapes(x_path, y_path, h));
     h->n = h->x.shape.dim[0];
     if (!has_targets(h)) TD_TRY(check_labels(d, y_path, &h->y));
-    TD_TRY(check_whole(&h->y));
-    TD_TRY(check_whole(&h->x));
+    TD_TRY(check_whole(d, h));
     struct td_shape sample = one_of(&h->x.shape), target = one_of(&h->y.shape);
     if (i == 0) {
         d->sample = sample;
@@ -156,6 +167,7 @@ static td_status npy_open(const struct td_dataset_config *config, struct td_data
     d->classes = td_json_int(td_json_get(config->knobs, "classes"), 0);
     d->ignores = config->ignores;
     d->ignore_index = config->ignore_index;
+    d->binary = config->binary;
     if (!*path[0] || !*path[1])
         return td_bad_spec("data: x and y are missing: paths of two arrays");
     if (!*path[2] != !*path[3]) return td_bad_spec("data.val_x and data.val_y need each other");
@@ -205,7 +217,7 @@ static td_status gather_x(const struct td_dataset *d, const struct half *h, int6
 static td_status gather_y(const struct td_dataset *d, const struct half *h, int64_t sample,
                           void *out, int64_t i) {
     const int64_t elems = td_shape_elems(&d->target);
-    if (is_large(&h->y)) TD_TRY(td_npy_check(&h->y, &td_npy_finite, sample * elems, elems));
+    if (is_large(&h->y)) TD_TRY(check_targets(d, &h->y, sample * elems, elems));
     if (has_targets(h)) {
         td_npy_floats(&h->y, sample * elems, elems, (float *)out + i * elems);
     } else {
