@@ -21,7 +21,8 @@ struct td_dataset_config {
     uint32_t struct_bytes;
     const struct td_json *knobs;
     const char *cache_dir; // NULL: decode into private memory
-    // The loss leaves out labels that are ignore_index: they need not be classes.
+    // The loss leaves out labels that are ignore_index: they need not be classes, unless they are
+    // fed to the model, too, as tokens are.
     bool ignores;
     int32_t ignore_index;
     bool binary; // the loss is of yes or no: float targets are from 0 to 1

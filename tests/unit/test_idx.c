@@ -144,16 +144,25 @@ static const struct td_dataset_ops *idx_ops(void) {
     return td_dataset_idx.ops;
 }
 
-static td_status open_idx(const char *dir, const char *cache, struct td_dataset **out_dataset) {
+// ignored: a label that the loss leaves out; below 0: none.
+static td_status open_idx_of(const char *dir, const char *cache, int32_t ignored,
+                             struct td_dataset **out_dataset) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create(1 << 20, &arena));
     char text[512];
     int n = snprintf(text, sizeof text, "{\"name\":\"idx\",\"path\":\"%s\"}", dir);
     struct td_json *knobs;
     TD_TRY(td_json_parse(arena, text, (size_t)n, &knobs));
-    const struct td_dataset_config config = {
-        .struct_bytes = sizeof config, .knobs = knobs, .cache_dir = cache};
+    const struct td_dataset_config config = {.struct_bytes = sizeof config,
+                                             .knobs = knobs,
+                                             .cache_dir = cache,
+                                             .ignores = ignored >= 0,
+                                             .ignore_index = ignored};
     return idx_ops()->open(&config, out_dataset);
+}
+
+static td_status open_idx(const char *dir, const char *cache, struct td_dataset **out_dataset) {
+    return open_idx_of(dir, cache, -1, out_dataset);
 }
 
 static td_status check_contents(struct td_dataset *d) {
@@ -383,6 +392,28 @@ static void test_cache_is_used_renewed_and_not_needed_when_files_change(void **s
     set_finish(&s);
 }
 
+static void test_label_need_not_be_a_class_when_it_is_ignored(void **state) {
+    (void)state;
+    struct set s;
+    char cache[128];
+    struct td_dataset *d;
+    uint8_t x[SAMPLE];
+    int32_t y;
+    set_init(&s);
+    s.file[1].data[8 + 1] = (char)255; // of training sample 1
+    set_write(&s);
+    snprintf(cache, sizeof cache, "%s/cache", s.dir);
+    assert_ok(open_idx_of(s.dir, cache, 255, &d));
+    assert_ok(idx_ops()->gather(d, TD_SPLIT_TRAIN, (const int64_t[]){1}, 1, (void *[]){x, &y}));
+    assert_int_equal(y, 255);
+    idx_ops()->close(d);
+    static const int32_t others[] = {-1, 0, 254}; // the image in the cache is not theirs
+    for (size_t i = 0; i < TD_COUNTOF(others); i++)
+        assert_fails(open_idx_of(s.dir, cache, others[i], &d), TD_DATA_LOSS,
+                     "offset 9: label, at most: expected 9, found 255");
+    set_finish(&s);
+}
+
 static void spawn_opener(const char *self, const struct set *s, const char *cache,
                          struct td_proc *out_proc) {
     const char *const argv[] = {self, "open", s->dir, cache, NULL};
@@ -459,6 +490,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_samples_are_those_of_the_files_when_plain_or_gzipped),
         cmocka_unit_test(test_open_names_file_offset_expected_and_found_when_a_file_is_damaged),
         cmocka_unit_test(test_cache_is_used_renewed_and_not_needed_when_files_change),
+        cmocka_unit_test(test_label_need_not_be_a_class_when_it_is_ignored),
         cmocka_unit_test(test_one_image_is_left_when_two_processes_race_for_the_cache),
         cmocka_unit_test(test_open_fails_cleanly_when_any_allocation_fails),
         cmocka_unit_test(test_open_is_refused_when_there_is_no_path),

@@ -64,29 +64,32 @@ static td_status read_headers(struct source *src) {
 }
 
 static td_status check_labels(const struct td_idx_file *f, const uint8_t *labels,
-                              uint32_t n_classes) {
+                              uint32_t n_classes, int32_t ignored) {
     for (size_t i = 0; i < f->body_bytes; i++) {
-        if (labels[i] < n_classes) continue;
+        if (labels[i] < n_classes || labels[i] == ignored) continue;
         td_status s =
             td_data_fail(f->path, f->header_bytes + i, "label, at most", n_classes - 1, labels[i]);
-        return td_status_context(s, "a label is no class; data.classes says how many there are");
+        return td_status_context(s, "a label is no class; data.classes says how many there are, "
+                                    "model.loss.ignore_index which number is to be left out");
     }
     return TD_OK;
 }
 
-static td_status read_bodies(const struct source *src, struct td_image *image, uint32_t n_classes) {
+static td_status read_bodies(const struct source *src, struct td_image *image, uint32_t n_classes,
+                             int32_t ignored) {
     for (int i = 0; i < HALVES; i++) {
         struct td_idx_view v = td_idx_image_view(image, i);
         uint8_t *base = image->data;
         TD_TRY(td_idx_read_body(&src->images[i], base + (v.images - base)));
         TD_TRY(td_idx_read_body(&src->labels[i], base + (v.labels - base)));
-        TD_TRY(check_labels(&src->labels[i], v.labels, n_classes));
+        TD_TRY(check_labels(&src->labels[i], v.labels, n_classes, ignored));
     }
     return TD_OK;
 }
 
 // Decodes into private memory.
-static td_status decode(struct source *src, uint32_t n_classes, struct td_image *out_image) {
+static td_status decode(struct source *src, uint32_t n_classes, int32_t ignored,
+                        struct td_image *out_image) {
     TD_TRY(read_headers(src));
     size_t bytes = sizeof(struct td_idx_header); // each body is below TD_IDX_MAX_BYTES
     for (int i = 0; i < HALVES; i++) {
@@ -100,7 +103,7 @@ static td_status decode(struct source *src, uint32_t n_classes, struct td_image 
     h->n_classes = n_classes;
     for (int i = 0; i < HALVES; i++)
         h->n[i] = src->images[i].dim[0];
-    td_status s = read_bodies(src, &image, n_classes);
+    td_status s = read_bodies(src, &image, n_classes, ignored);
     if (s) {
         td_image_finish(&image);
         return s;
@@ -111,11 +114,13 @@ static td_status decode(struct source *src, uint32_t n_classes, struct td_image 
 }
 
 // ---- the cache ---------------------------------------------------------------------------------
-static td_status cache_path(const struct source *src, uint32_t n_classes, const char *cache_dir,
-                            char out_path[TD_IMAGE_PATH]) {
+// An image that is found is not checked again: what its labels were held against is in its name.
+static td_status cache_path(const struct source *src, uint32_t n_classes, int32_t ignored,
+                            const char *cache_dir, char out_path[TD_IMAGE_PATH]) {
     TD_AUTO_BUF key;
     td_buf_init(&key, 32 << 10);
-    TD_TRY(td_buf_printf(&key, "idx 1 classes %" PRIu32 "\n", n_classes));
+    TD_TRY(
+        td_buf_printf(&key, "idx 1 classes %" PRIu32 " ignored %" PRId32 "\n", n_classes, ignored));
     for (int i = 0; i < 2 * HALVES; i++) {
         const char *path = i < HALVES ? src->images[i].path : src->labels[i - HALVES].path;
         TD_TRY(td_image_add_source(&key, path));
@@ -123,17 +128,17 @@ static td_status cache_path(const struct source *src, uint32_t n_classes, const 
     return td_image_path(cache_dir, "idx", &key, out_path);
 }
 
-td_status td_idx_image_init(const char *dir, uint32_t n_classes, const char *cache_dir,
-                            struct td_image *out_image) {
+td_status td_idx_image_init(const char *dir, uint32_t n_classes, int32_t ignored,
+                            const char *cache_dir, struct td_image *out_image) {
     struct source src;
     char path[TD_IMAGE_PATH];
     TD_TRY(find_source(dir, &src));
     if (cache_dir) {
-        TD_TRY(cache_path(&src, n_classes, cache_dir, path));
+        TD_TRY(cache_path(&src, n_classes, ignored, cache_dir, path));
         if (td_image_map(path, image_magic, out_image)) return TD_OK;
     }
     struct td_image image;
-    TD_TRY(decode(&src, n_classes, &image));
+    TD_TRY(decode(&src, n_classes, ignored, &image));
     if (cache_dir) td_image_share(cache_dir, path, &image);
     *out_image = image;
     return TD_OK;

@@ -24,9 +24,10 @@ struct td_idx_view { // of one half: 0 train, 1 test
     const uint8_t *labels; // (n)
 };
 
-// Opens the set below dir, labels in [0, n_classes). cache_dir may be NULL.
-TD_MUST_USE td_status td_idx_image_init(const char *dir, uint32_t n_classes, const char *cache_dir,
-                                        struct td_image *out_image);
+// Opens the set below dir, labels in [0, n_classes) or `ignored`, which no label is if it is below
+// 0. cache_dir may be NULL.
+TD_MUST_USE td_status td_idx_image_init(const char *dir, uint32_t n_classes, int32_t ignored,
+                                        const char *cache_dir, struct td_image *out_image);
 const struct td_idx_header *td_idx_image_header(const struct td_image *image);
 struct td_idx_view td_idx_image_view(const struct td_image *image, int half);
 
