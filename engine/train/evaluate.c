@@ -96,6 +96,14 @@ static td_status report(struct td_loop *l, const char *prefix, const struct td_t
     return TD_OK;
 }
 
+// A rank without a sample reports zeros under the names that the others report: all hold the same
+// merged tallies then, and whoever waits for each rank's points gets them.
+static void name_tallies(const struct td_rank *r, struct td_tallies *own) {
+    static const float nothing[TD_PROGRAM_OUTPUTS];
+    const struct td_graph *g = td_programs_graph(r->programs, TD_MODE_EVAL);
+    if (g) td_tallies_add(own, g, nothing, 0);
+}
+
 td_status td_loop_evaluate(struct td_loop *l, enum td_split split, const char *prefix,
                            int64_t n_batches, bool *out_interrupted) {
     struct td_rank *r = l->rank;
@@ -120,6 +128,7 @@ td_status td_loop_evaluate(struct td_loop *l, enum td_split split, const char *p
         TD_TRY(td_rank_step(r, is_test ? TD_STEP_TEST : TD_STEP_VALIDATE, &key, inputs, &g));
         td_tallies_add(&own, g, r->outputs, n);
     }
+    if (own.n == 0) name_tallies(r, &own);
     if (*prefix) TD_TRY(report(l, prefix, &own));
     return td_rank_hook(r, TD_HOOK_EVAL_END, n_batches);
 }

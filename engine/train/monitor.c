@@ -26,18 +26,12 @@ static td_status check_validates(const struct td_rank *r) {
     return TD_OK;
 }
 
-static const struct td_graph *graph_of(const struct td_rank *r, enum td_mode mode) {
-    for (size_t i = 0; i < td_programs_count(r->programs); i++) {
-        const struct td_compiled *c = td_programs_at(r->programs, i);
-        if (c->program.key.mode == mode) return c->graph;
-    }
-    return NULL;
-}
-
-// A rank without a sample records no such program; another one speaks.
+// A rank without a sample records what it would evaluate with all the same (rank.c). There is no
+// such program where the job evaluates nothing: then no metric is refused.
 static td_status check_metric(const struct td_rank *r, const char *knob, const char *monitor,
                               bool validates) {
-    const struct td_graph *g = graph_of(r, validates ? TD_MODE_EVAL : TD_MODE_TRAIN);
+    const struct td_graph *g =
+        td_programs_graph(r->programs, validates ? TD_MODE_EVAL : TD_MODE_TRAIN);
     const char *prefix = validates ? "val_" : "train_";
     char known[LIST_BYTES] = "";
     for (uint32_t i = 0; g && i < td_graph_n_outputs(g); i++) {

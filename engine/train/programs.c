@@ -97,6 +97,12 @@ td_status td_programs_find(const struct td_programs *p, const struct td_program_
     return TD_OK;
 }
 
+const struct td_graph *td_programs_graph(const struct td_programs *p, enum td_mode mode) {
+    for (size_t i = 0; i < p->n; i++)
+        if (p->entry[i].compiled->program.key.mode == mode) return p->entry[i].compiled->graph;
+    return NULL;
+}
+
 static void name_once(const struct td_kernel_info *k, bool seen[TD_OP_COUNT][TD_DTYPE_COUNT],
                       char *text, size_t text_bytes) {
     if (seen[k->op][k->dtype]) return;

@@ -34,6 +34,8 @@ struct td_runnable {
 TD_MUST_USE td_status td_programs_find(const struct td_programs *p,
                                        const struct td_program_key *key,
                                        struct td_runnable *out_runnable);
+// Of the first program of that mode; NULL: the job has none.
+const struct td_graph *td_programs_graph(const struct td_programs *p, enum td_mode mode);
 // Kernels of bound programs that run on plain loops: how many, and which ("dropout f64, rope bf16")
 // as far as there is room.
 uint32_t td_programs_slow(const struct td_programs *p, char *out_text, size_t text_bytes);

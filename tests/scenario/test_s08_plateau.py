@@ -100,6 +100,20 @@ def test_rates_and_weights_are_those_of_one_run_when_it_is_cut_off(tmp_path, wor
     assert manifest_of(tmp_path / "rest", last)["plateau"] == manifest_of(tmp_path / "whole", last)["plateau"]
 
 
+def test_all_ranks_hear_the_same_when_one_has_no_sample_to_validate(tmp_path):
+    plan = plan_for(tmp_path, "stop", 30)
+    plan["data"].update(samples=8, batch_size=4)  # validation is an eighth of it: one sample
+    plan["trainer"].update(val_check_interval=1, accumulate_grad_batches=1, limit_train_batches=1)
+    with Attempt(tmp_path, plan, 2) as two:
+        assert two.wait() == [0, 0], two.story()
+        points = [[m for m in r.metrics if m["name"] == "val_loss"] for r in two.ranks]
+        assert [[m["count"] for m in rank] for rank in points] == [[1] * 30, [0] * 30]
+        heard = [(at, value, False) for at, value in means(two.ranks, "val_loss")]
+        rates = rates_of(two.ranks[0])
+        assert rates == pytest.approx(expected_rates(heard, HOW["stop"][1], 0.05, 30), rel=1e-6)
+        assert rates == rates_of(two.ranks[1]) and min(rates.values()) < 0.05
+
+
 @pytest.mark.parametrize("change, text", [
     ({"lr_scheduler": {"monitor": "val_perplexity"}},
      "validation gives no 'val_perplexity'; this model's gives val_loss, val_accuracy"),
