@@ -183,7 +183,9 @@ static void hear_validation(struct td_loop *l) {
     if (l->schedule.kind != TD_SCHEDULE_REDUCE_ON_PLATEAU) return;
     const struct td_tally *t = td_tallies_find(&l->validated, c->monitor + strlen("val_"));
     TD_CHECK(t); // td_monitor_check
-    double value = t->count > 0 ? t->sum / t->count : (double)NAN;
+    // All labels are ignored: nothing was measured.
+    if (t->count == 0) return;
+    double value = t->sum / t->count;
     if (td_plateau_hear(&l->at.plateau, c, r->config->optimizer.lr, value) &&
         r->facts.is_global_zero)
         td_events_note(r->events, "%s is on a plateau (%g, best %g): the learning rate is now %g",

@@ -4,6 +4,7 @@ import json
 import math
 import signal
 
+import numpy as np
 import pytest
 
 from ranks import EXIT, Attempt, run_by_hand
@@ -112,6 +113,21 @@ def test_all_ranks_hear_the_same_when_one_has_no_sample_to_validate(tmp_path):
         rates = rates_of(two.ranks[0])
         assert rates == pytest.approx(expected_rates(heard, HOW["stop"][1], 0.05, 30), rel=1e-6)
         assert rates == rates_of(two.ranks[1]) and min(rates.values()) < 0.05
+
+
+def test_rate_is_not_lowered_when_validation_counts_no_label(tmp_path):
+    rng = np.random.default_rng(3)
+    for name, labels in (("", rng.integers(0, 4, 32)), ("val_", np.full(32, -100))):
+        np.save(tmp_path / f"{name}x.npy", rng.standard_normal((32, 16)).astype("f4"))
+        np.save(tmp_path / f"{name}y.npy", labels.astype("i4"))
+    plan = plan_for(tmp_path / "out", "stop", 12)
+    plan["model"]["loss"] = {"name": "cross_entropy", "ignore_index": -100}
+    plan["data"] = {"name": "npy", "batch_size": 16} | {k: str(tmp_path / f"{k}.npy") for k in ("x", "y", "val_x", "val_y")}
+    plan["trainer"].update(val_check_interval=1)
+    with Attempt(tmp_path, plan) as one:
+        assert one.wait() == [0], one.story()
+        assert {m["count"] for m in one.ranks[0].metrics if m["name"] == "val_loss"} == {0}
+        assert min(rates_of(one.ranks[0]).values()) == pytest.approx(0.05) and not falls(one.ranks)
 
 
 @pytest.mark.parametrize("change, text", [
