@@ -3,7 +3,7 @@ import json
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from ranks import EXIT, Attempt, run_by_hand
 from test_s05_worker import plan_of
@@ -33,7 +33,7 @@ def test_frozen_layer_stays_and_the_others_learn_when_a_group_says_so(tmp_path):
 
 
 @pytest.mark.parametrize("precision", ["32-true", "16-mixed"])
-def test_frozen_layer_counts_in_no_norm_and_skips_no_step(tmp_path, precision):
+def test_frozen_layer_counts_in_no_norm_when_gradients_are_clipped(tmp_path, precision):
     """As in torch, where what requires no gradient has none: clipping looks at the others alone."""
     def run(name, match, lr):
         directory = tmp_path / name
@@ -55,6 +55,23 @@ def test_frozen_layer_counts_in_no_norm_and_skips_no_step(tmp_path, precision):
     code, lines = run_by_hand(tmp_path, plan)
     whole, = (m["value"] for m in lines if m.get("name") == "grad_norm")
     assert whole ** 2 == pytest.approx(norm ** 2 + others ** 2, rel=1e-3)
+
+
+@pytest.mark.parametrize("match, skips", [("fc1.*", False), ("fc2.*", True)])
+def test_frozen_layer_skips_no_step_when_its_gradients_overflow(tmp_path, match, skips):
+    """What the large weights of fc2 send back is more than 16 bits hold: fc1's gradients are infinite, no others."""
+    rng = np.random.default_rng(5)
+    first = {"fc1.weight": rng.uniform(-0.25, 0.25, (32, 16)), "fc1.bias": np.zeros(32),
+             "fc2.weight": rng.uniform(-1000, 1000, (4, 32)), "fc2.bias": np.zeros(4)}
+    save_file({k: v.astype("f4") for k, v in first.items()}, tmp_path / "first.safetensors")
+    plan = plan_of({"optimizer": {"name": "sgd", "lr": 1e-3, "groups": [{"match": match, "lr_scale": 0}]},
+                    "init_from": str(tmp_path / "first.safetensors")},
+                   trainer={"max_steps": 1, "accelerator": "cpu", "precision": "16-mixed", "limit_val_batches": 0},
+                   checkpoint={"save_top_k": 0}, run={"job": None})
+    code, lines = run_by_hand(tmp_path, plan)
+    assert code == 0, lines[-1]
+    skipped, = (m["value"] for m in lines if m.get("name") == "skipped_steps")
+    assert (skipped > 0) == skips
 
 
 def test_decay_of_a_group_is_its_own_when_the_rest_decays(tmp_path):
