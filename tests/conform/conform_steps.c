@@ -247,7 +247,7 @@ static void check_steady(struct subject *s, const struct step_case *c,
     s->n_cases++;
 }
 
-// Rows that fill blocks of packed weights, and rows that end in one.
+// Rows that fill blocks of packed weights, and rows that end in one; of gpt's pairs of rows, too.
 static const struct step_case packs[] = {
     {.name = "mlp",
      .module = &td_module_mlp,
@@ -258,6 +258,12 @@ static const struct step_case packs[] = {
     {.name = "gpt",
      .module = &td_module_gpt,
      .knobs = "{\"n_layer\":1,\"n_head\":2,\"n_embd\":32}",
+     .field = {{.name = "x", .dtype = TD_I32, .sample_shape = {1, {7}}, .n_classes = 50},
+               {.name = "y", .dtype = TD_I32, .sample_shape = {1, {7}}, .n_classes = 50}},
+     .batch = 4},
+    {.name = "gpt of 40",
+     .module = &td_module_gpt,
+     .knobs = "{\"n_layer\":1,\"n_head\":2,\"n_embd\":40}",
      .field = {{.name = "x", .dtype = TD_I32, .sample_shape = {1, {7}}, .n_classes = 50},
                {.name = "y", .dtype = TD_I32, .sample_shape = {1, {7}}, .n_classes = 50}},
      .batch = 4}};

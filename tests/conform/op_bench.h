@@ -13,7 +13,7 @@
 #include "lib/base/registry.h"
 #include "traind/random.h"
 
-enum { MAX_IN = 8, MAX_OUT = TD_MAX_OUT, N_FLOATS = 1 << 16 };
+enum { MAX_IN = 8, MAX_OUT = TD_MAX_OUT, N_FLOATS = 1 << 17 };
 #define ANY  ((enum td_dtype)TD_DTYPE_COUNT)       // the float type under test
 #define WIDE ((enum td_dtype)(TD_DTYPE_COUNT + 1)) // the same, but f32 beside 16 bits
 
