@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/train/rank.h"
+#include "lib/base/fsio.h"
 
 // Announced in one event, so that is their bound (lib/base/segments.h).
 enum { TEXT_MAX = TD_EVENT_MAX - 4096 };
@@ -81,18 +82,32 @@ td_status td_choices_bind(struct td_rank *r, const struct td_bindings *b) {
     return read_lines(r->arena, td_buf_cstr(&text), &r->kernels);
 }
 
+// Of the first checkpoint whose manifest can be read here; NULL, and out_path, if there is none.
+// Its files are not verified: that takes longer than a plan may.
+static const struct td_json *frozen_before(struct td_rank *r, const char **out_path) {
+    const struct td_train_config *c = r->config;
+    for (size_t i = 0; i < c->n_resume_from; i++) {
+        char path[TD_FS_PATH_BYTES];
+        struct td_manifest m;
+        td_status s = td_fs_path(path, "%s/manifest.json", c->resume_from[i]);
+        if (!s) s = td_manifest_read(r->arena, path, &m);
+        if (!s) {
+            *out_path = c->resume_from[i];
+            return m.frozen;
+        }
+        td_status_free(s);
+    }
+    *out_path = NULL;
+    return NULL;
+}
+
 td_status td_choices_foresee(struct td_rank *r, const struct td_program *p, td_choice_fn *fn,
                              void *arg, const char **out_frozen) {
     const struct td_train_config *c = r->config;
     const struct td_json *frozen = c->frozen;
     *out_frozen = frozen ? "the plan" : NULL;
     if (!r->accel_ops->foresee || !r->accel_ops->adopt_choices) return TD_OK;
-    if (!frozen && c->n_resume_from) {
-        struct td_restored from;
-        TD_TRY(td_restore_choose(c->resume_from, c->n_resume_from, NULL, r->arena, &from));
-        frozen = from.manifest.frozen;
-        *out_frozen = from.path;
-    }
+    if (!frozen) frozen = frozen_before(r, out_frozen);
     TD_TRY(adopt(r, frozen));
     return r->accel_ops->foresee(r->accel, p, fn, arg);
 }

@@ -17,7 +17,9 @@ struct td_rank;
 TD_MUST_USE td_status td_choices_bind(struct td_rank *r, const struct td_bindings *b);
 // Tells of each choice that the program's kernels will be, before any is made: for a rank that only
 // plans. What settles some of them is adopted first; *out_frozen says what that is, "the plan" or
-// the directory of a checkpoint, or NULL. Where the accelerator chooses nothing, nothing is told.
+// the directory of a checkpoint, or NULL. Of checkpoints manifests alone are read, and those that
+// cannot be are passed over: they may lie on another node. Where the accelerator chooses nothing,
+// nothing is told.
 TD_MUST_USE td_status td_choices_foresee(struct td_rank *r, const struct td_program *p,
                                          td_choice_fn *fn, void *arg, const char **out_frozen);
 // Puts everything together in r->frozen, and announces it at a job's first start.

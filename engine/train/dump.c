@@ -125,6 +125,8 @@ static td_status sum_up(const struct choices *all, const struct td_rank *r, cons
         if (i == TD_CHOICE_ADOPTED) TD_TRY(td_buf_printf(out, " %s", frozen));
         TD_TRY(td_buf_printf(out, ": %u", all->n_of[i]));
     }
+    if (!frozen && r->config->n_resume_from)
+        TD_TRY(td_buf_str(out, "; no manifest of a checkpoint to continue from can be read here"));
     return td_buf_str(out, "\n");
 }
 

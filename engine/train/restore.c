@@ -77,7 +77,7 @@ td_status td_restore_choose(const char *const *paths, size_t n_paths, struct td_
             *out_restored = (struct td_restored){.path = paths[i], .manifest = m};
             return TD_OK;
         }
-        if (events) td_events_skipped(events, paths[i], td_status_message(s));
+        td_events_skipped(events, paths[i], td_status_message(s));
         td_status_free(last);
         last = s;
     }

@@ -108,6 +108,22 @@ def test_autotune_shows_what_is_frozen_when_the_cache_says_otherwise(tmp_path):
     assert shown.endswith(f"; frozen in {saved}: {len(kernels)}\n")
 
 
+def test_autotune_reads_only_manifests_of_checkpoints_and_says_when_it_finds_none(tmp_path):
+    cache = tmp_path / "cache"
+    run(plan_of(tmp_path, cache_dir=str(cache)))
+    saved = tmp_path / "out/step-4"
+    kernels = kernels_of(saved / "manifest.json")
+    for file in saved.glob("*.safetensors"):
+        file.unlink()  # nobody who looks at more than the manifest takes it now
+    resume = {"resume_from": str(tmp_path / "lost"), "resume_before": [str(saved)]}
+    assert dump(plan_of(tmp_path, **resume)).endswith(f"; frozen in {saved}: {len(kernels)}\n")
+    (saved / "manifest.json").write_text("{")
+    shown = dump(plan_of(tmp_path, cache_dir=str(cache), **resume))
+    assert {(key, name) for _, key, name, _ in below_nodes(shown)} == set(kernels.items())
+    assert shown.endswith(f"; measured on this machine: {len(kernels)}; "
+                          "no manifest of a checkpoint to continue from can be read here\n")
+
+
 def test_autotune_says_why_when_nothing_is_chosen_by_timing(tmp_path):
     first = {("inner_product", "the first way, nothing is measured")}
     shown = dump(plan_of(tmp_path, trainer={"deterministic": True}, cache_dir=str(tmp_path / "cache")))
