@@ -142,24 +142,15 @@ static bool multiplies(const struct td_node_info *node) {
            node->op == TD_OP_LINEAR_CE_GRAD;
 }
 
-// Products read weights in a layout of their own. These optimizers write it as they update.
-static bool packs(enum td_op op) {
-    return op == TD_OP_SGD || op == TD_OP_ADAM || op == TD_OP_ADAMW || op == TD_OP_LION;
-}
-
-// Bytes of packs: written by the optimizer that updates the weight, or read and written by the
-// products, if another one updates it. Narrow copies of weights are part of them.
+// Bytes of a weight's packs, the layout of their own in which products read it: every optimizer
+// writes them as it updates. Narrow copies of weights are part of them.
 static double packed(const struct td_graph *g, const struct td_node_info *node) {
-    bool writes = packs(node->op);
-    if (!writes && !multiplies(node)) return 0;
-    td_value w = writes ? node->inputs[0] : parameter_of(g, node->inputs[1]);
-    for (td_node n = 0; w && n < g->n_nodes; n++) {
+    if (!node->n_inputs || !td_op_writes(node->op, &node->attrs, 0)) return 0;
+    td_value w = node->inputs[0];
+    for (td_node n = 0; n < g->n_nodes; n++) {
         const struct td_node_info *other = &g->nodes[n];
         bool reads = multiplies(other) && parameter_of(g, other->inputs[1]) == w;
-        if (writes && reads) return (double)bytes_of(g, other->inputs[1]);
-        bool updates = other->segment == TD_SEG_APPLY && other->n_inputs && other->inputs[0] == w;
-        if (!writes && updates && !packs(other->op))
-            return (double)(bytes_of(g, w) + bytes_of(g, node->inputs[1]));
+        if (reads) return (double)bytes_of(g, other->inputs[1]);
     }
     return 0;
 }

@@ -1,0 +1,44 @@
+// The plan's estimate of a step: what is counted as moved, at rates that are given. How near it is
+// to steps that ran, the bench `foretold` shows.
+
+#include "engine/train/estimate.c"
+#include "tests/unit/step_rig.h"
+
+static void choose_muon(const void *arg, const struct td_state_info *param,
+                        struct td_optim_choice *io) {
+    (void)arg;
+    if (param->shape.n_dims != 2) io->op = TD_OP_ADAMW;
+    io->ns_steps = 1;
+}
+
+static const struct td_compiled *compile_case(struct rig *r, const char *name, enum td_op op) {
+    struct td_optimizer_options optimizer = {.op = op};
+    if (op == TD_OP_MUON) optimizer.choose = choose_muon;
+    struct td_compile_options o = step_options(step_case(name), &optimizer);
+    rig_open(r);
+    step_set_precision(&o, &td_precision_bf16_mixed);
+    return r->program[rig_add(r, &o)].compiled;
+}
+
+static void test_packs_are_counted_once_whatever_optimizer_writes_them(void **state) {
+    (void)state;
+    static const enum td_op ops[] = {TD_OP_SGD,  TD_OP_ADAM,      TD_OP_ADAMW,
+                                     TD_OP_LION, TD_OP_ADAFACTOR, TD_OP_MUON};
+    for (size_t i = 0; i < TD_COUNTOF(ops); i++) {
+        struct rig r;
+        const struct td_graph *g = compile_case(&r, "mlp", ops[i])->graph;
+        double bytes = 0;
+        for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
+            bytes += packed(g, td_graph_node(g, n));
+        }
+        assert_true(bytes == 2 * (16 * 32 + 32 * 24 + 24 * 5)); // bf16
+        rig_close(&r);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_packs_are_counted_once_whatever_optimizer_writes_them),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
