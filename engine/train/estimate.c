@@ -158,7 +158,6 @@ static double packed(const struct td_graph *g, const struct td_node_info *node) 
 static double plain_seconds(const struct td_graph *g, const struct td_node_info *node,
                             const struct td_accel_rates *p) {
     if (node->op == TD_OP_RESHAPE || node->op == TD_OP_ALL_REDUCE) return 0;
-    if (node->op == TD_OP_CAST && parameter_of(g, node->outputs[0])) return 0;
     double moved = traffic(g, node) / p->bandwidth;
     return TD_MAX(arithmetic_seconds(g, node, p), moved) + packed(g, node) / p->bandwidth + START_S;
 }
@@ -177,9 +176,12 @@ static double node_seconds(const struct td_graph *g, const struct td_node_info *
     return plain_seconds(g, &product, p) + plain_seconds(g, &grad, p);
 }
 
-static double program_seconds(const struct td_compiled *c, const struct td_accel_rates *p) {
+// skips: the accelerator's, NULL: it runs every node.
+static double program_seconds(const struct td_compiled *c, td_skips_fn *skips,
+                              const struct td_accel_rates *p) {
     double seconds = 0;
     for (td_node n = 0; n < td_graph_n_nodes(c->graph); n++) {
+        if (skips && skips(c->graph, n)) continue;
         seconds += node_seconds(c->graph, td_graph_node(c->graph, n), p);
     }
     return seconds;
@@ -238,7 +240,7 @@ td_status td_estimate_step(const struct td_rank *r, double *out_seconds) {
     for (size_t i = 0; i < td_programs_count(r->programs); i++) {
         const struct td_compiled *c = step_at(r, i);
         if (!c) continue;
-        double s = program_seconds(c, &p);
+        double s = program_seconds(c, r->accel_ops->skips, &p);
         if (c->program.key.apply) {
             last = TD_MAX(last, s);
         } else {

@@ -36,9 +36,25 @@ static void test_packs_are_counted_once_whatever_optimizer_writes_them(void **st
     }
 }
 
+static bool skips_casts(const struct td_graph *g, td_node n) {
+    return td_graph_node(g, n)->op == TD_OP_CAST;
+}
+
+static void test_a_cast_of_a_weight_costs_nothing_only_when_the_accelerator_skips_it(void **state) {
+    (void)state;
+    struct rig r;
+    const struct td_compiled *c = compile_case(&r, "convnet", TD_OP_SGD);
+    const struct td_accel_rates rates = {.f32 = 1e12, .bf16 = 1e12, .bandwidth = 1};
+    const double bytes = 4 * 9 + 6 * 4 * 9; // of the two kernels alone
+    double all = program_seconds(c, NULL, &rates), some = program_seconds(c, skips_casts, &rates);
+    assert_true(some > 0 && all - some >= (4 + 2) * bytes);
+    rig_close(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_packs_are_counted_once_whatever_optimizer_writes_them),
+        cmocka_unit_test(test_a_cast_of_a_weight_costs_nothing_only_when_the_accelerator_skips_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
