@@ -5,12 +5,18 @@ fixed time: a daemon says where it listens by its `address` file, and waits have
 """
 import os
 import pathlib
+import signal
 import sys
 
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import support  # noqa: E402
+
+# What a shell without job control starts behind "&" ignores SIGINT, and all its programs inherit that:
+# a trainctl under nohup leaves it ignored on purpose. Tests of Ctrl-C want what a terminal gives.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
