@@ -5,11 +5,10 @@
 
 #include "engine/graph/graph_impl.h"
 
-enum { NARROW = 64, THIN = 256 };   // a product's narrowest side
+enum { NARROW = 64 };               // a product's narrowest side
 enum { SHALLOW = 16 };              // a convolution's channels
 static const double START_S = 3e-6; // of a kernel: its threads meet
-enum { MOMENTS = 5 };               // at most, to measure rates in
-static const double NEAR = 0.9;     // two moments that met the same peak
+enum { MOMENTS = 3 };               // to measure rates in
 
 static size_t bytes_of(const struct td_graph *g, td_value v) {
     const struct td_value_info *info = td_gv(g, v);
@@ -40,7 +39,7 @@ static double share_of_matmul(const struct td_graph *g, const struct td_node_inf
     double n = (double)last_dim(g, node->into ? node->into : node->outputs[0]);
     double k = (double)last_dim(g, node->inputs[0]); // or rows, if that is transposed
     double rest = td_op_flops(g, node) / (2 * n * k), least = TD_MIN(TD_MIN(n, k), rest);
-    return least < NARROW ? 0.42 : least < THIN ? 0.86 : 0.93;
+    return least < NARROW ? 0.42 : 0.93;
 }
 
 // Winograd's way needs fewer multiplications than count: 3x3 at stride 1 in fp32.
@@ -207,25 +206,16 @@ static size_t bytes_of_step(const struct td_rank *r) {
     return bytes + arena;
 }
 
-// The usual rates of two moments, on average. One in which the best was not met tells of who else
-// had the cores then, and is left out.
+// The usual rates of the best of some moments: a neighbour who was there in one need not come back.
 static td_status measure_rates(const struct td_rank *r, struct td_accel_rates *out) {
     const size_t bytes = bytes_of_step(r);
-    struct td_accel_rates best, usual, sum = {0};
-    double top = 0;
-    for (int i = 0, n = 0; i < MOMENTS && n < 2; i++) {
+    *out = (struct td_accel_rates){0};
+    for (int i = 0; i < MOMENTS; i++) {
+        struct td_accel_rates best, usual;
         TD_TRY(r->accel_ops->measure_peak(r->accel, bytes, &best, &usual));
-        if (best.f32 < NEAR * top) continue;
-        if (top < NEAR * best.f32) {
-            sum = (struct td_accel_rates){0};
-            n = 0;
-        }
-        n++;
-        top = TD_MAX(top, best.f32);
-        sum.f32 += usual.f32;
-        sum.bf16 += usual.bf16;
-        sum.bandwidth += usual.bandwidth;
-        *out = (struct td_accel_rates){sum.f32 / n, sum.bf16 / n, sum.bandwidth / n};
+        out->f32 = TD_MAX(out->f32, usual.f32);
+        out->bf16 = TD_MAX(out->bf16, usual.bf16);
+        out->bandwidth = TD_MAX(out->bandwidth, usual.bandwidth);
     }
     return TD_OK;
 }
