@@ -1,9 +1,9 @@
 #ifndef TRAIND_LIB_RPC_ADDRESS_H
 #define TRAIND_LIB_RPC_ADDRESS_H
 
-// HOST:PORT as people write it, to what gRPC core takes. Only loopback passes for now: a bearer
-// token in clear must not leave the machine, and there is no TLS yet. No name is ever resolved;
-// "localhost" is 127.0.0.1. Pure; any thread. Private to lib/rpc.
+// HOST:PORT as people write it, to what gRPC core takes. Only loopback passes: a bearer token in
+// clear must not leave the machine, and lib/rpc has no TLS. No name is ever resolved; "localhost"
+// is 127.0.0.1. Pure; any thread. Private to lib/rpc.
 
 #include "lib/base/base.h"
 

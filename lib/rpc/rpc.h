@@ -13,7 +13,7 @@
 //   descriptor_set.h  bounded reader of the descriptor set; descriptors.h is the embedded one
 //   wire_status.h     td_status <-> grpc status with google.rpc details (private)
 //   outbox.h          one send in flight, a bounded queue behind it (private)
-//   address.h         HOST:PORT, loopback only for now (private)
+//   address.h         HOST:PORT, loopback only (private)
 //   port_holder.h     who listens on a port that is taken (private)
 //
 // Everything a caller sees runs on the loop's thread: handlers, callbacks, and every function here

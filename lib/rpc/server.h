@@ -53,7 +53,7 @@ struct td_rpc_method {
 
 // Zero means the default.
 struct td_rpc_server_options {
-    const char *listen; // "HOST:PORT", port 0 picks one; only loopback addresses for now
+    const char *listen; // "HOST:PORT", port 0 picks one; loopback, see address.h
     // Judges a bearer token: TD_OK, or UNAUTHENTICATED / PERMISSION_DENIED, which is sent. row is
     // NULL for an unknown method. Compare with td_rpc_secret_equal. Required.
     td_status (*authorize)(struct td_str token, const struct td_rpc_method *row, void *ctx);
