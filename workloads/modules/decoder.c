@@ -7,6 +7,7 @@
 #include "workloads/modules/decoder.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static td_status fit_sizes(struct td_decoder *d, const char *positions) {
     int64_t tokens = TD_MAX(d->fields.x.n_classes, d->fields.y.n_classes);
@@ -44,6 +45,11 @@ td_status td_decoder_open(struct td_decoder *d, const char *module, const char *
 
 void td_decoder_finish(struct td_decoder *d) {
     td_module_loss_finish(&d->loss);
+}
+
+bool td_decoder_name_ends(const char *name, const char *end) {
+    size_t n = strlen(name), k = strlen(end);
+    return n >= k && strcmp(name + n - k, end) == 0;
 }
 
 // h (B T, C)

@@ -22,6 +22,8 @@ TD_MUST_USE td_status td_decoder_open(struct td_decoder *d, const char *module,
                                       const char *positions, const struct td_json *knobs,
                                       const struct td_field *fields, size_t n_fields);
 void td_decoder_finish(struct td_decoder *d);
+// Whether a tensor is one of a kind that each layer of a foreign file has.
+bool td_decoder_name_ends(const char *name, const char *end);
 // From h (B,T,C) and the head's table (V,C) to the loss; in predict mode to the result "logits"
 // (B,V) of the places that td_decoder_aim chose.
 TD_MUST_USE td_status td_decoder_foretell(const struct td_decoder *d, struct td_graph *g,

@@ -128,16 +128,11 @@ static const char *gpt_other_name(struct td_module *m, const char *name) {
     return strncmp(name, prefix, sizeof prefix - 1) == 0 ? name + sizeof prefix - 1 : NULL;
 }
 
-static bool ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), k = strlen(end);
-    return n >= k && strcmp(text + n - k, end) == 0;
-}
-
 // The tied head, and the causal masks that older files carry.
 static bool gpt_spares(struct td_module *m, const char *name) {
     (void)m;
-    return strcmp(name, "lm_head.weight") == 0 || ends_with(name, ".attn.bias") ||
-           ends_with(name, ".attn.masked_bias");
+    return strcmp(name, "lm_head.weight") == 0 || td_decoder_name_ends(name, ".attn.bias") ||
+           td_decoder_name_ends(name, ".attn.masked_bias");
 }
 
 static void gpt_close(struct td_module *m) {

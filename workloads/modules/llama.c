@@ -144,10 +144,8 @@ static const char *llama_other_name(struct td_module *m, const char *name) {
 
 // The tied head, and the angles that older files carry.
 static bool llama_spares(struct td_module *m, const char *name) {
-    static const char angles[] = ".rotary_emb.inv_freq";
-    size_t n = strlen(name), k = sizeof angles - 1;
     return (m->tied && strcmp(name, "lm_head.weight") == 0) ||
-           (n >= k && strcmp(name + n - k, angles) == 0);
+           td_decoder_name_ends(name, ".rotary_emb.inv_freq");
 }
 
 static void llama_close(struct td_module *m) {
