@@ -70,7 +70,7 @@ spec_o     := $(call obj,lib/spec)
 rpc_o      := $(call obj,lib/rpc)
 engine_o   := $(call obj,engine/graph engine/train accelerators/reference strategies \
 	strategies/precision strategies/collective strategies/comm_hook workloads/modules workloads/datasets)
-cpu_o      := $(call obj,accelerators/cpu)
+cpu_o      := $(call obj,accelerators/cpu accelerators/cpu/kernels accelerators/cpu/onednn)
 coord_o    := $(call obj,daemon/coordinator)
 node_o     := $(call obj,daemon/node)
 daemon_o   := $(call obj,daemon)
@@ -130,6 +130,8 @@ $(B)/obj/lib/rpc/descriptors.o: $(desc)
 flags_lib_rpc := -DTD_DESCRIPTORS='"$(desc)"'
 # OpenMP is the cpu accelerator's own; nothing else may start its threads. Its sums may use FMA.
 flags_accelerators_cpu := -fopenmp -O3 -ffp-contract=fast
+flags_accelerators_cpu_kernels := $(flags_accelerators_cpu)
+flags_accelerators_cpu_onednn := $(flags_accelerators_cpu)
 # Random numbers and first values are made in loops that only -O3 turns into vectors.
 flags_lib_base := -O3
 flags_engine_train := -O3

@@ -4,24 +4,18 @@
 // cpu: training on the cores of one machine, a plugin because it brings oneDNN and OpenMP along.
 //
 //   cpu.c        the ops table: open, memory, copy, run
-//   compile.c    a program becomes a list of kernels with resolved operands
-//   onednn.c     what all users of oneDNN share: engine, packed weights
-//   pack.c       weights packed for products, faster than oneDNN does
-//   product.c    from a matmul node to what gemm.c is asked for
-//   head.c       the last linear layer with its loss, a few rows at a time
-//   gemm.c       matrix products by oneDNN: algorithm and weight layout
-//   room.c       memory besides arena and state, counted
-//   pretend.c    what a program would take and choose, without taking
-//   tune.c       which way of computing something is the fastest here, measured once
-//   update.c     how an optimizer writes a parameter: rounded, and packed as it goes
-//   conv.c       convolutions by oneDNN
-//   layout.c     in which order the bytes of images lie
-//   parallel.c   the one OpenMP loop
-//   spin.c       how long threads spin for each other
-//   peak.c       what the threads can do at best, measured
-//   convert.c    rows of any float type as rows of fp32
-//   kernels_*.c  everything else: elementwise, reductions, norms, loss, optimizers
-//   fallback.c   the reference's loops, for nodes that nothing above takes
+//   compile.c  a program becomes a list of kernels with resolved operands
+//   layout.c   in which order the bytes of images lie
+//   product.c  from a matmul node to what gemm.c is asked for
+//   room.c     memory besides arena and state, counted
+//   pretend.c  what a program would take and choose, without taking
+//   tune.c     which way of computing something is the fastest here, measured once
+//   parallel.c the one OpenMP loop
+//   spin.c     how long threads spin for each other
+//   peak.c     what the threads can do at best, measured
+//   fallback.c the reference's loops, for nodes that nothing else takes
+//   onednn/    products and convolutions by oneDNN: engine, packed weights, algorithms
+//   kernels/   everything else: elementwise, reductions, norms, attention, loss, optimizers
 //
 // A program is compiled to kernels in node order. Arena and state addresses are fixed when it is
 // compiled, input addresses come with each run. Work is split over the rank's threads in static
@@ -35,8 +29,9 @@
 
 enum { TD_CPU_MAX_THREADS = 256 };
 
-struct td_dnnl; // onednn.c: oneDNN engine and stream
-struct td_gemm; // gemm.c: one product
+struct td_pack_target; // kernels/pack.h
+struct td_dnnl;        // onednn.c: oneDNN engine and stream
+struct td_gemm;        // gemm.c: one product
 
 // Memory besides arena and state: packed weights, partial results, and one scratch that all kernels
 // and primitives share, one at a time.
@@ -179,7 +174,8 @@ TD_MUST_USE td_status td_cpu_measure_peak(struct td_accelerator *a, size_t memor
 TD_MUST_USE td_status td_fallback_take(struct td_kernel *k, const struct td_graph *g, td_node n);
 td_kernel_fn td_fallback_run; // what a slow kernel runs
 
-// ---- onednn.c -----------------------------------------------------------------------------------
+// ---- onednn/onednn.c
+// -----------------------------------------------------------------------------------
 TD_MUST_USE td_status td_dnnl_create(struct td_room *room, struct td_tune *tune,
                                      struct td_dnnl **out_engine);
 void td_dnnl_destroy(struct td_dnnl *e);
@@ -188,10 +184,15 @@ void td_dnnl_describe(char *out, size_t out_bytes);
 // Before a run; steady: as TD_RUN_STEADY says. And before a kernel that writes this parameter.
 void td_dnnl_begin(struct td_dnnl *e, bool steady);
 void td_dnnl_param_changes(struct td_dnnl *e, const void *param);
+// The packs of a parameter that its update writes as well: those that were read since they were
+// made and that kernels/pack.c makes. They are good from now on. Returns their number, at most
+// TD_PACKS_OF_UPDATE.
+int td_dnnl_pack_update(struct td_dnnl *e, const void *param, struct td_pack_target *out_targets);
 
-// ---- conv.c -------------------------------------------------------------------------------------
-// The family of convolutions. What it takes is created when the layouts are known; `param` is the
-// address of the parameter that the weights are, or NULL.
+// ---- onednn/conv.c
+// ------------------------------------------------------------------------------------- The family
+// of convolutions. What it takes is created when the layouts are known; `param` is the address of
+// the parameter that the weights are, or NULL.
 td_kernel_family td_conv_take;
 TD_MUST_USE td_status td_conv_build(struct td_kernel *k, struct td_dnnl *e,
                                     enum td_image_layout x_layout, enum td_image_layout y_layout,
@@ -212,7 +213,7 @@ bool td_product_absorbs(const struct td_product_site *site, td_node cast);
 // The parameter that v is or is cast from: its address and type. NULL: none.
 const char *td_product_param(const struct td_product_site *s, td_value v, enum td_dtype *out_dtype);
 
-// ---- kernels_reduce.c ---------------------------------------------------------------------------
+// ---- kernels/reduce.c ---------------------------------------------------------------------------
 // y (cols) = the sum of the rows of x (rows, cols), or y += that.
 struct td_columns {
     const void *x;
@@ -223,15 +224,17 @@ struct td_columns {
 };
 void td_columns_sum(const struct td_columns *a, int32_t n_threads);
 
-// ---- head.c -------------------------------------------------------------------------------------
-// Takes linear_ce and linear_ce_grad, if there are products of their types.
+// ---- kernels/head.c
+// ------------------------------------------------------------------------------------- Takes
+// linear_ce and linear_ce_grad, if there are products of their types.
 TD_MUST_USE td_status td_head_take(struct td_kernel *k, const struct td_product_site *site,
                                    td_node n);
 // Would it be taken, and read its weight through a pack alone?
 bool td_head_packs(const struct td_product_site *site, td_node n);
 
-// ---- gemm.c -------------------------------------------------------------------------------------
-// y (m,n) = act(op(a) (m,k) @ op(b) (k,n) + bias), y += with accumulate (no act then).
+// ---- onednn/gemm.c
+// ------------------------------------------------------------------------------------- y (m,n) =
+// act(op(a) (m,k) @ op(b) (k,n) + bias), y += with accumulate (no act then).
 struct td_gemm_spec {
     int64_t m, n, k;
     bool trans_a, trans_b, has_bias, accumulate;

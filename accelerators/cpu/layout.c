@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/shuffle.h"
+#include "accelerators/cpu/kernels/shuffle.h"
 
 struct planner {
     const struct td_graph *g;

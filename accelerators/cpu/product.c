@@ -9,7 +9,7 @@
 // over the product's result: no bits differ. Rejected, because slower: products in blocks of rows
 // whose result is still in the cache, and forward products with a post-op (docs/engine.md).
 
-#include "accelerators/cpu/convert.h"
+#include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
 
 // ---- where a weight lies ------------------------------------------------------------------------
@@ -118,7 +118,7 @@ static td_status run_empty(const struct td_kernel *k, const struct td_run *r) {
     return TD_OK;
 }
 
-// The gradient behind a product: a kernel of kernels_activation.c, owned by the product's.
+// The gradient behind a product: a kernel of kernels/activation.c, owned by the product's.
 struct then {
     struct td_kernel kernel;
     struct td_operand in[2]; // from, and the product's result

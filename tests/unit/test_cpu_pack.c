@@ -4,7 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "accelerators/cpu/pack.c"
+#include "accelerators/cpu/kernels/pack.c"
+#include "accelerators/cpu/onednn/pack_shape.c"
 #include "tests/unit/test.h"
 
 int32_t td_parallel_threads(void) {

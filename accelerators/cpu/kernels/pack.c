@@ -5,15 +5,15 @@
 // fp32 or two bf16 each; what has no whole blocks of columns is oneDNN's. Where rows are paired two
 // of them are interleaved, and blocks may be short at either end.
 
-#include "accelerators/cpu/pack.h"
+#include "accelerators/cpu/kernels/pack.h"
 
 #include <string.h>
 
 #include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/shuffle.h"
+#include "accelerators/cpu/kernels/shuffle.h"
 #include "lib/base/half.h"
 
-enum { COLS = 16, STRIP = TD_PACK_STRIP, TILE = 8, MAX_BLOCK = 64, PAIRS = 16 };
+enum { COLS = TD_PACK_COLS, STRIP = TD_PACK_STRIP, TILE = 8, PAIRS = TD_PACK_PAIRS };
 enum kind { ROUND, HALF, FLOAT }; // fp32 to bf16, bf16 as it is, fp32 as it is
 
 typedef uint32_t words __attribute__((vector_size(TILE * sizeof(uint32_t))));
@@ -23,55 +23,6 @@ struct pack_arg {
     const void *from;
     void *to;
 };
-
-// Columns of a block in which PAIRS pairs of rows lie, 0: the layout is another.
-static int64_t pairs_block_of(const dnnl_memory_desc_t *layout) {
-    static const dnnl_dims_t idxs = {0, 1, 0};
-    const dnnl_blocking_desc_t *b = &layout->format_desc.blocking;
-    bool pairs = layout->data_type == dnnl_bf16 && b->inner_nblks == 3 &&
-                 b->inner_blks[0] == PAIRS && b->inner_blks[2] == 2;
-    for (int i = 0; i < 3; i++) {
-        pairs &= b->inner_idxs[i] == idxs[i];
-    }
-    return pairs && b->inner_blks[1] <= MAX_BLOCK ? b->inner_blks[1] : 0;
-}
-
-// Rows of a block of columns behind one another, 0: it is none of ours.
-static int64_t block_of(const dnnl_memory_desc_t *layout) {
-    const dnnl_blocking_desc_t *b = &layout->format_desc.blocking;
-    const bool half = layout->data_type == dnnl_bf16;
-    if (b->inner_nblks != (half ? 3 : 2) || b->inner_idxs[0] != 1 || b->inner_idxs[1] != 0)
-        return 0;
-    if (b->inner_blks[0] != (half ? COLS / 2 : COLS)) return 0;
-    if (half && (b->inner_blks[2] != 2 || b->inner_idxs[2] != 1)) return 0;
-    int64_t rows = b->inner_blks[1];
-    return rows % STRIP || rows > MAX_BLOCK ? 0 : rows;
-}
-
-struct td_pack_shape td_pack_shape_of(const dnnl_memory_desc_t *plain,
-                                      const dnnl_memory_desc_t *layout) {
-    const dnnl_blocking_desc_t *b = &layout->format_desc.blocking;
-    const dnnl_blocking_desc_t *p = &plain->format_desc.blocking;
-    const struct td_pack_shape none = {0};
-    bool kinds = plain->format_kind == dnnl_blocked && layout->format_kind == dnnl_blocked;
-    bool narrows = plain->data_type == dnnl_f32 && layout->data_type == dnnl_bf16;
-    bool keeps = plain->data_type == layout->data_type &&
-                 (plain->data_type == dnnl_f32 || plain->data_type == dnnl_bf16);
-    if (!kinds || !(narrows || keeps) || plain->ndims != 2 || layout->ndims != 2) return none;
-    int64_t rows = plain->dims[0], cols = plain->dims[1];
-    const int64_t pairs = pairs_block_of(layout), block = pairs ? pairs : block_of(layout);
-    bool rows_of_plain = p->inner_nblks == 0 && p->strides[1] == 1 && p->strides[0] == cols;
-    if (!block || (!pairs && cols % COLS) || !rows_of_plain) return none;
-    const bool half = layout->data_type == dnnl_bf16;
-    return (struct td_pack_shape){.rows = rows,
-                                  .cols = cols,
-                                  .pairs_rows = pairs,
-                                  .block = block,
-                                  .row_block = b->strides[0] / (half ? 2 : 1),
-                                  .col_block = b->strides[1] / (half ? 2 : 1),
-                                  .from_half = plain->data_type == dnnl_bf16,
-                                  .to_half = half};
-}
 
 // ---- a strip of columns -------------------------------------------------------------------------
 // Eight words of a row.
@@ -153,7 +104,7 @@ static void strip_short(const struct td_pack_shape *s, const char *from, int64_t
 }
 
 // ---- a strip of pairs of rows -------------------------------------------------------------------
-static const float no_row[MAX_BLOCK];
+static const float no_row[TD_PACK_MAX_BLOCK];
 
 // Two rows of a block, of which the weights have n columns.
 TD_CLONES static void pair_round(const float *a, const float *b, int64_t n, uint32_t *to) {

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "accelerators/cpu/convert.h"
+#include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
 
 enum { GRAIN = 8192, PAD = 16 };

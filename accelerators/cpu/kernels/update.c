@@ -4,10 +4,10 @@
 // it lies in the cache (onednn.h): the low-precision copy of a mixed precision is written here.
 // Which packs these are is settled when the update runs, by who has read them since they were made.
 
-#include "accelerators/cpu/update.h"
+#include "accelerators/cpu/kernels/update.h"
 
-#include "accelerators/cpu/convert.h"
-#include "accelerators/cpu/onednn.h"
+#include "accelerators/cpu/kernels/convert.h"
+#include "accelerators/cpu/kernels/pack.h"
 #include "lib/base/half.h"
 #include "traind/random.h"
 
@@ -17,28 +17,28 @@ struct strips {
     td_range_fn *fn;
     const void *arg, *param;
     int64_t unit;
-    struct td_pack *pack[TD_PACKS_OF_UPDATE];
+    struct td_pack_target pack[TD_PACKS_OF_UPDATE];
     int n_packs;
 };
 
 static void strips_range(const void *arg, int64_t begin, int64_t end) {
     const struct strips *a = arg;
-    const struct td_pack_shape *s = &a->pack[0]->rows;
+    const struct td_pack_shape *s = &a->pack[0].shape;
     for (int64_t i = begin; i < end; i++) {
         int64_t row = i * TD_PACK_STRIP, past = TD_MIN(row + TD_PACK_STRIP, s->rows);
         a->fn(a->arg, row * s->cols / a->unit, past * s->cols / a->unit);
         for (int p = 0; p < a->n_packs; p++) {
-            td_pack_strip(&a->pack[p]->rows, a->param, i, a->pack[p]->data);
+            td_pack_strip(&a->pack[p].shape, a->param, i, a->pack[p].to);
         }
     }
 }
 
 void td_update_run(const struct td_kernel *k, const struct td_run *r, int64_t unit, int64_t grain,
                    td_range_fn *fn, const void *arg) {
-    struct strips a = {fn, arg, td_operand_at(&k->in[0], r), unit, {0}, 0};
+    struct strips a = {.fn = fn, .arg = arg, .param = td_operand_at(&k->in[0], r), .unit = unit};
     a.n_packs = td_dnnl_pack_update(r->exe->accel->dnnl, a.param, a.pack);
     if (a.n_packs) {
-        int64_t n = (a.pack[0]->rows.rows + TD_PACK_STRIP - 1) / TD_PACK_STRIP;
+        int64_t n = (a.pack[0].shape.rows + TD_PACK_STRIP - 1) / TD_PACK_STRIP;
         td_parallel_units(k->n_threads, n, strips_range, &a);
     } else {
         int64_t n = (td_shape_elems(&k->shape[0]) + unit - 1) / unit;

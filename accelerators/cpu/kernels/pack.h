@@ -8,9 +8,11 @@
 // oneDNN's own reorder takes as long as a product of 30 rows in fp32, of 130 in bf16.
 // Bits: lib/base/half.h's rounding, where fp32 becomes bf16; else the weights' own.
 
-#include <oneapi/dnnl/dnnl.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+// Blocks of a packed layout, and the rows of a strip.
+enum { TD_PACK_STRIP = 16, TD_PACK_COLS = 16, TD_PACK_PAIRS = 16, TD_PACK_MAX_BLOCK = 64 };
 
 // What td_pack_rows takes of (rows, cols); cols 0: nothing, it is another layout.
 struct td_pack_shape {
@@ -20,12 +22,16 @@ struct td_pack_shape {
     int64_t row_block, col_block; // words of 4 bytes from one block to the next
     bool from_half, to_half;      // bf16, else fp32
 };
-struct td_pack_shape td_pack_shape_of(const dnnl_memory_desc_t *plain,
-                                      const dnnl_memory_desc_t *layout);
 // On all threads of the team. What fills up the last blocks is zeroes.
 void td_pack_rows(const struct td_pack_shape *s, const void *from, void *to);
 // The rows from i * TD_PACK_STRIP on, of a strip: what td_pack_rows does on each thread.
-enum { TD_PACK_STRIP = 16 };
 void td_pack_strip(const struct td_pack_shape *s, const void *from, int64_t i, void *to);
+
+// A pack that is written together with its parameter.
+enum { TD_PACKS_OF_UPDATE = 2 };
+struct td_pack_target {
+    struct td_pack_shape shape;
+    void *to;
+};
 
 #endif

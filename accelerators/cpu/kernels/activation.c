@@ -5,9 +5,9 @@
 // functions of vmath.h inline into it), its range and its entry. In-place use is allowed: an
 // element is read before it is written.
 
-#include "accelerators/cpu/convert.h"
+#include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/vmath.h"
+#include "accelerators/cpu/kernels/vmath.h"
 
 enum { GRAIN = 4096, CHUNK = 512 };
 

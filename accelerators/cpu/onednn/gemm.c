@@ -24,7 +24,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "accelerators/cpu/onednn.h"
+#include "accelerators/cpu/onednn/onednn.h"
 #include "accelerators/cpu/tune.h"
 
 enum kind { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHTS, MATMUL, PACKED_MATMUL };

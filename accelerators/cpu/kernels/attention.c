@@ -13,10 +13,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "accelerators/cpu/convert.h"
+#include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/tile.h"
-#include "accelerators/cpu/vmath.h"
+#include "accelerators/cpu/kernels/tile.h"
+#include "accelerators/cpu/kernels/vmath.h"
 #include "traind/random.h"
 
 enum { QUERIES = 32, WIDE = TD_TILE_N, AHEAD = 8 };

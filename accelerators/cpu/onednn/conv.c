@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "accelerators/cpu/onednn.h"
+#include "accelerators/cpu/onednn/onednn.h"
 #include "accelerators/cpu/tune.h"
 
 enum { MAX_DNNL_ARGS = 6 };

@@ -4,9 +4,9 @@
 
 #include <math.h>
 
-#include "accelerators/cpu/convert.h"
+#include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/vmath.h"
+#include "accelerators/cpu/kernels/vmath.h"
 
 enum { GRAIN = 4096, ROOMS = 2 };
 

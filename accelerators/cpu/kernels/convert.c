@@ -1,7 +1,7 @@
 // Widening and narrowing of rows; see the header. The arithmetic is lib/base/half.h's, in loops
 // that vectorize.
 
-#include "accelerators/cpu/convert.h"
+#include "accelerators/cpu/kernels/convert.h"
 
 #include <string.h>
 

@@ -5,9 +5,9 @@
 // depend on the threads. The binary loss is x t away from softplus(x), whose small part log1p(e),
 // e = exp(-|x|), is a series in e / (2 + e): a logarithm of 1 + e would round e away.
 
-#include "accelerators/cpu/convert.h"
+#include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/vmath.h"
+#include "accelerators/cpu/kernels/vmath.h"
 
 enum { CHUNK = 512, GRAIN = 16 };
 

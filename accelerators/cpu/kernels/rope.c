@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-#include "accelerators/cpu/convert.h"
+#include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
 
 enum { BLOCK = 64, PAD = 16 };

@@ -11,7 +11,7 @@
 #include <oneapi/dnnl/dnnl.h>
 
 #include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/pack.h"
+#include "accelerators/cpu/kernels/pack.h"
 
 struct td_pack {
     const void *param;
@@ -24,7 +24,6 @@ struct td_pack {
     bool was_read; // since it was made
     struct td_pack *next;
 };
-enum { TD_PACKS_OF_UPDATE = 2 };
 
 struct td_dnnl {
     dnnl_engine_t engine;
@@ -53,9 +52,9 @@ TD_MUST_USE td_status td_dnnl_pack_get(struct td_dnnl *e, const void *param,
                                        const dnnl_memory_desc_t *layout, struct td_pack **out_pack);
 // Before a primitive reads the pack: makes it of the weights, unless it is good.
 TD_MUST_USE td_status td_dnnl_pack_read(struct td_dnnl *e, struct td_pack *p, const void *weights);
-// The packs of a parameter that its update writes as well, those that were read since they were
-// made and that pack.c makes; good from now on. Their number.
-int td_dnnl_pack_update(struct td_dnnl *e, const void *param,
-                        struct td_pack *out_packs[TD_PACKS_OF_UPDATE]);
+
+// How kernels/pack.c writes `layout` of weights that lie as `plain`; cols 0: it does not.
+struct td_pack_shape td_pack_shape_of(const dnnl_memory_desc_t *plain,
+                                      const dnnl_memory_desc_t *layout);
 
 #endif

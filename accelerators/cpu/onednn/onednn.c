@@ -2,7 +2,7 @@
 // accelerator. Packs live as long as it: programs of one job share them, and a later program finds
 // those of an earlier one. Thread: the rank's training thread.
 
-#include "accelerators/cpu/onednn.h"
+#include "accelerators/cpu/onednn/onednn.h"
 
 #include <stdio.h>
 
@@ -119,14 +119,13 @@ void td_dnnl_param_changes(struct td_dnnl *e, const void *param) {
     }
 }
 
-int td_dnnl_pack_update(struct td_dnnl *e, const void *param,
-                        struct td_pack *out_packs[TD_PACKS_OF_UPDATE]) {
+int td_dnnl_pack_update(struct td_dnnl *e, const void *param, struct td_pack_target *out_targets) {
     int n = 0;
     for (struct td_pack *p = e->packs; p && n < TD_PACKS_OF_UPDATE; p = p->next) {
         if (p->param != param || !p->was_read || !p->rows.cols) continue;
         p->was_read = false;
         p->era = e->era;
-        out_packs[n++] = p;
+        out_targets[n++] = (struct td_pack_target){p->rows, p->data};
     }
     return n;
 }

@@ -2,7 +2,7 @@
 // the same node on dy. Samples are split over the threads; a mask depends on nothing but its key,
 // so the result is the same for any number of threads.
 
-#include "accelerators/cpu/convert.h"
+#include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
 #include "traind/random.h"
 

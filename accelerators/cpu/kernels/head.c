@@ -12,8 +12,8 @@
 
 #include <string.h>
 
-#include "accelerators/cpu/convert.h"
-#include "accelerators/cpu/loss.h"
+#include "accelerators/cpu/kernels/convert.h"
+#include "accelerators/cpu/kernels/loss.h"
 
 enum { CHUNK_BYTES = 32 << 20, MOST_ROWS = 1024, ROWS_ALIGN = 16, CHUNK = 512, GRAIN = 8192 };
 

@@ -9,9 +9,9 @@
 
 #include <math.h>
 
-#include "accelerators/cpu/convert.h"
+#include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/update.h"
+#include "accelerators/cpu/kernels/update.h"
 
 enum { GRAIN = 8192, ROW = 512 };
 enum { PARAM, GRAD, FIRST, SECOND, TENSORS }; // operands; what follows them is the clip factor

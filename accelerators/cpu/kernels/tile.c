@@ -2,7 +2,7 @@
 // vectors that the compiler maps to the clone's own (16 AVX-512 registers, 200 to 220 GF/s a core
 // where the hardware's best is 260). The inner dimension is cut so that a panel of B stays in L1.
 
-#include "accelerators/cpu/tile.h"
+#include "accelerators/cpu/kernels/tile.h"
 
 #include "lib/base/base.h"
 

@@ -12,9 +12,9 @@
 
 #include <math.h>
 
-#include "accelerators/cpu/convert.h"
+#include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/update.h"
+#include "accelerators/cpu/kernels/update.h"
 
 enum { GRAIN = 8192, LANES = 16, BLOCK = 1024, VECTOR_ROW = 1024 };
 

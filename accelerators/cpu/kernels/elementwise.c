@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "accelerators/cpu/convert.h"
+#include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
 
 enum { GRAIN = 8192, CHUNK = 512 };

@@ -5,13 +5,13 @@
 // memory. A row of another type than f32 passes through two rows of room that belong to its range.
 // The rows' losses are added in order, so the mean does not depend on the threads.
 
-#include "accelerators/cpu/loss.h"
+#include "accelerators/cpu/kernels/loss.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "accelerators/cpu/convert.h"
-#include "accelerators/cpu/vmath.h"
+#include "accelerators/cpu/kernels/convert.h"
+#include "accelerators/cpu/kernels/vmath.h"
 
 enum { GRAIN = 8192, CHUNK = 512 };
 

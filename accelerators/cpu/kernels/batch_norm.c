@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "accelerators/cpu/convert.h"
+#include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
 #include "lib/base/half.h"
 

@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "accelerators/cpu/convert.h"
+#include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
 
 enum { GRAIN = 4096, COLUMN_GRAIN = 64, COLUMNS_AT_ONCE = 512 };
