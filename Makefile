@@ -21,6 +21,7 @@ FUZZ_S    ?= 30
 ROUNDS    ?= 3
 TORCH     ?=
 NVCC      ?= nvcc
+OBJCOPY   ?= objcopy
 OPT       ?= -O2 -g
 SAN       ?=
 WITH_CUDA ?= auto
@@ -56,6 +57,12 @@ cpp  := -D_GNU_SOURCE -DTD_VERSION='"$(VERSION)"' $(inc) $(CPPFLAGS)
 cc   := $(CC) -std=c17 $(OPT) -fPIC -fno-math-errno -pthread $(warn) $(san) $(CFLAGS)
 ld   := $(CC) -pthread $(san) $(LDFLAGS)
 
+# Code generations of lib/base/cpu_level.h: what is compiled once for each.
+arch   := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+levels := generic $(if $(filter x86_64,$(arch)),v3 v4)
+march_v3 := -march=x86-64-v3
+march_v4 := -march=x86-64-v4
+
 # ---- sources, by folder -------------------------------------------------------------------------
 src   = $(wildcard $(addsuffix /*.c,$(1)))
 obj   = $(patsubst %.c,$(B)/obj/%.o,$(call src,$(1)))
@@ -70,7 +77,7 @@ spec_o     := $(call obj,lib/spec)
 rpc_o      := $(call obj,lib/rpc)
 engine_o   := $(call obj,engine/graph engine/train accelerators/reference strategies \
 	strategies/precision strategies/collective strategies/comm_hook workloads/modules workloads/datasets)
-cpu_o      := $(call obj,accelerators/cpu accelerators/cpu/kernels accelerators/cpu/onednn)
+cpu_o      := $(call obj,accelerators/cpu accelerators/cpu/onednn) $(foreach l,$(levels),$(B)/obj/accelerators/cpu/kernels.$(l).o)
 coord_o    := $(call obj,daemon/coordinator)
 node_o     := $(call obj,daemon/node)
 daemon_o   := $(call obj,daemon)
@@ -103,8 +110,9 @@ endif
 # ---- rules ----------------------------------------------------------------------------------------
 # A change of compiler or flags rebuilds everything; the stamp is rewritten only when it differs.
 $(B)/flags: FORCE
-	@mkdir -p $(@D); printf '%s\n' '$(subst ','\'',$(cc) $(cpp) $(ld))' | cmp -s - $@ || \
-	 printf '%s\n' '$(subst ','\'',$(cc) $(cpp) $(ld))' > $@
+	@mkdir -p $(@D); printf '%s\n' '$(subst ','\'',$(all_flags))' | cmp -s - $@ || \
+	 printf '%s\n' '$(subst ','\'',$(all_flags))' > $@
+all_flags = $(cc) $(cpp) $(ld) $(foreach f,$(sort $(filter flags_%,$(.VARIABLES))),$(f)=$($(f)))
 .PHONY: FORCE
 FORCE:
 
@@ -112,6 +120,20 @@ $(B)/obj/%.o: %.c $(B)/flags | $(gen_c)
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(cc) $(cpp) $(flags_$(subst /,_,$(patsubst %/,%,$(dir $<)))) -MMD -MP -c $< -o $@
+
+# A source of a level: the same, with the level's instructions and name (TD_LEVELED).
+define level_rules
+$(B)/obj/%.$(1).o: %.c $(B)/flags | $(gen_c)
+	$$(call say,CC,'$$< ($(1))')
+	@mkdir -p $$(@D)
+	$$(Q)$(cc) $(cpp) $(march_$(1)) -DTD_LEVEL=$(1) $$(flags_$$(subst /,_,$$(patsubst %/,%,$$(dir $$<)))) -MMD -MP -c $$< -o $$@
+
+# A level's kernels as one object that shows its table alone.
+$(B)/obj/accelerators/cpu/kernels.$(1).o: $(patsubst %.c,$(B)/obj/%.$(1).o,$(call src,accelerators/cpu/kernels))
+	$$(call say,LD,$$@)
+	$$(Q)$(CC) -r -nostdlib $$^ -o $$@.all && $(OBJCOPY) --keep-global-symbol=td_kernels_$(1) $$@.all $$@ && rm $$@.all
+endef
+$(foreach l,$(levels),$(eval $(call level_rules,$(l))))
 
 $(B)/obj/gen/%.o: $(B)/gen/%.c $(B)/flags
 	@mkdir -p $(@D)
@@ -130,8 +152,9 @@ $(B)/obj/lib/rpc/descriptors.o: $(desc)
 flags_lib_rpc := -DTD_DESCRIPTORS='"$(desc)"'
 # OpenMP is the cpu accelerator's own; nothing else may start its threads. Its sums may use FMA.
 flags_accelerators_cpu := -fopenmp -O3 -ffp-contract=fast
-flags_accelerators_cpu_kernels := $(flags_accelerators_cpu)
 flags_accelerators_cpu_onednn := $(flags_accelerators_cpu)
+# Kernels start no threads. No trap is ever read: a comparison may be computed for every lane.
+flags_accelerators_cpu_kernels := -fopenmp-simd -O3 -ffp-contract=fast -fno-trapping-math
 # Random numbers and first values are made in loops that only -O3 turns into vectors.
 flags_lib_base := -O3
 flags_engine_train := -O3

@@ -14,6 +14,7 @@
 
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/kernels/kernels.h"
 #include "accelerators/cpu/tune.h"
 
 struct compiler {
@@ -160,12 +161,7 @@ static void fold_broadcast(struct td_kernel *k) {
 }
 
 static td_status choose_kernel(const struct compiler *c, td_node node, struct td_kernel *k) {
-    static td_kernel_family *const families[] = {
-        td_kernel_elementwise, td_kernel_activation, td_kernel_channel,   td_kernel_reduce,
-        td_kernel_optim,       td_kernel_norm,       td_kernel_attention, td_kernel_embedding,
-        td_kernel_softmax,     td_kernel_dropout,    td_kernel_pool,      td_kernel_batch_norm,
-        td_kernel_adafactor,   td_kernel_muon,       td_kernel_loss,      td_kernel_pair,
-        td_kernel_rope,        td_conv_take};
+    const struct td_kernel_table *kernels = td_kernels();
     if (k->op == TD_OP_ALL_REDUCE) {
         k->run = run_all_reduce;
         return TD_OK;
@@ -173,12 +169,13 @@ static td_status choose_kernel(const struct compiler *c, td_node node, struct td
     struct td_product_site site = {c->program, c->bindings, c->accel->dnnl};
     if (k->op == TD_OP_MATMUL) TD_TRY(td_product_take(k, &site, node));
     if (k->op == TD_OP_LINEAR_CE || k->op == TD_OP_LINEAR_CE_GRAD) {
-        TD_TRY(td_head_take(k, &site, node));
+        TD_TRY(kernels->head_take(k, &site, node));
     }
     if (k->op == TD_OP_CAST && td_product_absorbs(&site, node)) k->run = run_nothing;
-    for (size_t i = 0; i < TD_COUNTOF(families) && !k->run; i++) {
-        TD_TRY(families[i](k));
+    for (size_t i = 0; i < kernels->n_families && !k->run; i++) {
+        TD_TRY(kernels->family[i](k));
     }
+    if (!k->run) TD_TRY(td_conv_take(k));
     if (!k->run) TD_TRY(td_fallback_take(k, c->graph, node));
     return td_room_want(&c->accel->room, k->scratch_bytes);
 }
@@ -246,8 +243,8 @@ static td_status plan_layouts(struct compiler *c) {
 }
 
 static td_status run_bridge(const struct td_kernel *k, const struct td_run *r) {
-    td_reorder_run(&k->reorder, k->n_threads, td_operand_at(&k->out[1], r),
-                   td_operand_at(&k->out[0], r));
+    td_kernels()->reorder(&k->reorder, k->n_threads, td_operand_at(&k->out[1], r),
+                          td_operand_at(&k->out[0], r));
     return TD_OK;
 }
 

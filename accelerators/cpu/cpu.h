@@ -132,10 +132,6 @@ TD_MUST_USE td_status td_parallel_open(int32_t n_threads);
 // A family of kernels: looks at k's op, types, shapes and attributes and, if the node is one of its
 // own, sets k->run and what that needs (scratch_bytes; own). Everything else of k is filled in.
 typedef td_status td_kernel_family(struct td_kernel *k);
-td_kernel_family td_kernel_elementwise, td_kernel_activation, td_kernel_reduce, td_kernel_optim,
-    td_kernel_adafactor, td_kernel_muon, td_kernel_norm, td_kernel_attention, td_kernel_embedding,
-    td_kernel_softmax, td_kernel_loss, td_kernel_pair, td_kernel_dropout, td_kernel_pool,
-    td_kernel_batch_norm, td_kernel_channel, td_kernel_rope;
 // True if all operands and results are of one type that convert.h takes.
 bool td_kernel_narrow(const struct td_kernel *k);
 // True if all operands and results are of type t.
@@ -179,7 +175,8 @@ td_kernel_fn td_fallback_run; // what a slow kernel runs
 TD_MUST_USE td_status td_dnnl_create(struct td_room *room, struct td_tune *tune,
                                      struct td_dnnl **out_engine);
 void td_dnnl_destroy(struct td_dnnl *e);
-// "oneDNN 2.6.3, avx512_core_bf16"
+// "oneDNN 2.6.3, avx512_bf16, caches 32/1024/32768 KiB": what the bits of its results depend on,
+// besides the number of threads.
 void td_dnnl_describe(char *out, size_t out_bytes);
 // Before a run; steady: as TD_RUN_STEADY says. And before a kernel that writes this parameter.
 void td_dnnl_begin(struct td_dnnl *e, bool steady);
@@ -212,25 +209,6 @@ TD_MUST_USE td_status td_product_take(struct td_kernel *k, const struct td_produ
 bool td_product_absorbs(const struct td_product_site *site, td_node cast);
 // The parameter that v is or is cast from: its address and type. NULL: none.
 const char *td_product_param(const struct td_product_site *s, td_value v, enum td_dtype *out_dtype);
-
-// ---- kernels/reduce.c ---------------------------------------------------------------------------
-// y (cols) = the sum of the rows of x (rows, cols), or y += that.
-struct td_columns {
-    const void *x;
-    void *y;
-    enum td_dtype from, to;
-    int64_t rows, cols;
-    bool accumulate;
-};
-void td_columns_sum(const struct td_columns *a, int32_t n_threads);
-
-// ---- kernels/head.c
-// ------------------------------------------------------------------------------------- Takes
-// linear_ce and linear_ce_grad, if there are products of their types.
-TD_MUST_USE td_status td_head_take(struct td_kernel *k, const struct td_product_site *site,
-                                   td_node n);
-// Would it be taken, and read its weight through a pack alone?
-bool td_head_packs(const struct td_product_site *site, td_node n);
 
 // ---- onednn/gemm.c
 // ------------------------------------------------------------------------------------- y (m,n) =

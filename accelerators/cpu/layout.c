@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/kernels/shuffle.h"
+#include "accelerators/cpu/kernels/kernels.h"
 
 struct planner {
     const struct td_graph *g;
@@ -54,9 +54,10 @@ static enum td_image_layout conv_wants(const struct td_graph *g, const struct td
     int64_t c = channels_of(g, x), o = channels_of(g, y);
     int64_t groups = td_window_at_least_one(n->attrs.window.groups);
     int64_t per = groups == c && groups == o ? 1 : groups; // depthwise
-    bool whole = o % (per * TD_LAYOUT_LANES) == 0 && c % (per * TD_LAYOUT_LANES) == 0;
+    int64_t block = td_kernels()->image_lanes;
+    bool whole = o % (per * block) == 0 && c % (per * block) == 0;
     if (whole) return TD_LAYOUT_BLOCKED;
-    bool first = groups == 1 && c <= 3 && o % TD_LAYOUT_LANES == 0 && n->op != TD_OP_CONV2D_GRAD_X;
+    bool first = groups == 1 && c <= 3 && o % block == 0 && n->op != TD_OP_CONV2D_GRAD_X;
     if (first) return v == x ? TD_LAYOUT_PLAIN : TD_LAYOUT_BLOCKED;
     return TD_LAYOUT_LAST;
 }
@@ -224,93 +225,4 @@ void td_layout_plan_finish(struct td_layout_plan *plan) {
     free(plan->of_value);
     free(plan->of_node);
     *plan = (struct td_layout_plan){0};
-}
-
-// ---- reorder
-struct reorder_arg {
-    const struct td_reorder *r;
-    const char *from;
-    char *to;
-};
-
-// y (cols, rows) = transpose of x (rows, cols), rows of x and y so many elements apart: tiles of
-// eight by eight in three rounds, each of which interleaves the rows of both halves. The last tile
-// overlaps the one before; what is smaller than a tile goes element by element.
-#define TRANSPOSE(name, type)                                                                      \
-    typedef type name##_row __attribute__((vector_size(8 * sizeof(type))));                        \
-    TD_CLONES static void name(const type *x, int64_t x_row, int64_t rows, int64_t cols, type *y,  \
-                               int64_t y_row) {                                                    \
-        bool tiles = rows >= 8 && cols >= 8;                                                       \
-        for (int64_t i = 0; i < rows && !tiles; i++) {                                             \
-            for (int64_t j = 0; j < cols; j++) {                                                   \
-                y[j * y_row + i] = x[i * x_row + j];                                               \
-            }                                                                                      \
-        }                                                                                          \
-        for (int64_t i = 0; i < rows && tiles; i += 8) {                                           \
-            int64_t top = TD_MIN(i, rows - 8);                                                     \
-            for (int64_t j = 0; j < cols; j += 8) {                                                \
-                int64_t left = TD_MIN(j, cols - 8);                                                \
-                name##_row a[8], b[8];                                                             \
-                for (int k = 0; k < 8; k++) {                                                      \
-                    memcpy(&a[k], x + (top + k) * x_row + left, sizeof *a);                        \
-                }                                                                                  \
-                TD_INTERLEAVE(a, b);                                                               \
-                TD_INTERLEAVE(b, a);                                                               \
-                TD_INTERLEAVE(a, b);                                                               \
-                for (int k = 0; k < 8; k++) {                                                      \
-                    memcpy(y + (left + k) * y_row + top, &b[k], sizeof *b);                        \
-                }                                                                                  \
-            }                                                                                      \
-        }                                                                                          \
-    }
-TRANSPOSE(transpose_1, uint8_t)
-TRANSPOSE(transpose_2, uint16_t)
-TRANSPOSE(transpose_4, uint32_t)
-TRANSPOSE(transpose_8, uint64_t)
-
-static void transpose(const void *x, int64_t x_row, int64_t rows, int64_t cols, void *y,
-                      int64_t y_row, size_t elem_bytes) {
-    if (elem_bytes == 1) transpose_1(x, x_row, rows, cols, y, y_row);
-    if (elem_bytes == 2) transpose_2(x, x_row, rows, cols, y, y_row);
-    if (elem_bytes == 4) transpose_4(x, x_row, rows, cols, y, y_row);
-    if (elem_bytes == 8) transpose_8(x, x_row, rows, cols, y, y_row);
-}
-
-// Where the strip that begins with channel c of image n begins.
-static int64_t strip_at(const struct td_shape *s, int64_t lanes, int64_t n, int64_t c) {
-    int64_t places = s->dim[2] * s->dim[3];
-    return n * s->dim[1] * places + c / lanes * lanes * places + c % lanes;
-}
-
-// Strips [begin, end) of at most sixteen channels of one image. In plain order a strip is a matrix
-// (channels, places), in the others (places, channels).
-static void reorder_range(const void *arg, int64_t begin, int64_t end) {
-    const struct reorder_arg *a = arg;
-    const struct td_shape *s = &a->r->shape;
-    int64_t channels = s->dim[1], places = s->dim[2] * s->dim[3];
-    int64_t strips = (channels + TD_LAYOUT_LANES - 1) / TD_LAYOUT_LANES;
-    int64_t from_lanes = td_layout_lanes(a->r->from, channels);
-    int64_t to_lanes = td_layout_lanes(a->r->to, channels), bytes = (int64_t)a->r->elem_bytes;
-    for (int64_t i = begin; i < end; i++) {
-        int64_t n = i / strips, c = i % strips * TD_LAYOUT_LANES;
-        int64_t width = TD_MIN(channels - c, (int64_t)TD_LAYOUT_LANES);
-        const char *from = a->from + strip_at(s, from_lanes, n, c) * bytes;
-        char *to = a->to + strip_at(s, to_lanes, n, c) * bytes;
-        if (a->r->from == TD_LAYOUT_PLAIN) {
-            transpose(from, places, width, places, to, to_lanes, a->r->elem_bytes);
-        } else if (a->r->to == TD_LAYOUT_PLAIN) {
-            transpose(from, from_lanes, places, width, to, places, a->r->elem_bytes);
-        }
-        bool both = a->r->from != TD_LAYOUT_PLAIN && a->r->to != TD_LAYOUT_PLAIN;
-        for (int64_t p = 0; both && p < places; p++) {
-            memcpy(to + p * to_lanes * bytes, from + p * from_lanes * bytes,
-                   (size_t)(width * bytes));
-        }
-    }
-}
-
-void td_reorder_run(const struct td_reorder *r, int32_t n_threads, const void *from, void *to) {
-    struct reorder_arg a = {r, from, to};
-    int64_t strips = (r->shape.dim[1] + TD_LAYOUT_LANES - 1) / TD_LAYOUT_LANES;
-    td_parallel_units(n_threads, r->shape.dim[0] * strips, reorder_range, &a);
 }

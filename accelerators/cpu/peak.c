@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/kernels/kernels.h"
 #include "lib/base/clock.h"
 
 enum { ROWS_PER_THREAD = 256, WIDTH = 512, SLICES = 8, SAMPLES_MAX = 256 };
@@ -135,13 +136,8 @@ struct memory {
     struct samples time;
 };
 
-TD_CLONES static void update(float *v, int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; i++)
-        v[i] = v[i] * 0.5f + 1.0f;
-}
-
 static void update_range(const void *arg, int64_t begin, int64_t end) {
-    update(*(float *const *)arg, begin, end);
+    td_kernels()->update_in_place(*(float *const *)arg, begin, end);
 }
 
 static void memory_pass(struct memory *m, int32_t n_threads) {

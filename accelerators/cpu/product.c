@@ -9,8 +9,9 @@
 // over the product's result: no bits differ. Rejected, because slower: products in blocks of rows
 // whose result is still in the cache, and forward products with a post-op (docs/engine.md).
 
-#include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/kernels/kernels.h"
+#include "lib/base/half.h"
 
 // ---- where a weight lies ------------------------------------------------------------------------
 const char *td_product_param(const struct td_product_site *s, td_value v,
@@ -63,7 +64,7 @@ static bool is_empty(const struct td_gemm_spec *spec) {
 static bool looks_behind(const struct td_product_site *s, td_node at, td_value v) {
     const struct td_node_info *n = td_graph_node(s->program->graph, at);
     bool head = n->op == TD_OP_LINEAR_CE || n->op == TD_OP_LINEAR_CE_GRAD;
-    if (head) return n->inputs[1] == v && n->inputs[0] != v && td_head_packs(s, at);
+    if (head) return n->inputs[1] == v && n->inputs[0] != v && td_kernels()->head_packs(s, at);
     if (n->op != TD_OP_MATMUL || n->inputs[0] == v) return false;
     struct td_gemm_spec spec = spec_of(s, n);
     if (!td_gemm_takes(spec.operands, spec.result) || is_empty(&spec)) return false;
@@ -102,18 +103,25 @@ static td_status run_product(const struct td_kernel *k, const struct td_run *r) 
                        bias_of(k, r), td_operand_at(&k->out[0], r));
 }
 
+static float bias_at(enum td_dtype t, const void *bias, int64_t i) {
+    float v;
+    td_float_convert(t, (const char *)bias + i * (int64_t)td_dtype_bytes(t), 1, TD_F32, &v);
+    return v;
+}
+
 // A product with an empty dimension: oneDNN has none. k = 0 leaves act(bias).
 static td_status run_empty(const struct td_kernel *k, const struct td_run *r) {
     void *y = td_operand_at(&k->out[0], r);
     const void *bias = bias_of(k, r);
     int64_t cols = k->out_shape.n_dims ? k->out_shape.dim[k->out_shape.n_dims - 1] : 1;
     for (int64_t i = 0; i < k->elems; i++) {
-        float room, old, v = 0;
-        if (bias) v = *td_cpu_row(k->in_dtype[2], bias, i % cols, 1, &room);
+        float old, v = 0;
+        char *to = (char *)y + i * (int64_t)td_dtype_bytes(k->out_dtype[0]);
+        if (bias) v = bias_at(k->in_dtype[2], bias, i % cols);
         if (k->attrs.act == TD_ACT_RELU && v < 0) v = 0;
-        if (k->attrs.accumulate) v += *td_cpu_row(k->out_dtype[0], y, i, 1, &old);
-        *td_cpu_result(k->out_dtype[0], y, i, &room) = v;
-        td_cpu_put(k->out_dtype[0], &room, 1, y, i);
+        td_float_convert(k->out_dtype[0], to, 1, TD_F32, &old);
+        if (k->attrs.accumulate) v += old;
+        td_float_convert(TD_F32, &v, 1, k->out_dtype[0], to);
     }
     return TD_OK;
 }
@@ -151,7 +159,7 @@ static td_status take_then(struct td_kernel *k) {
         .attrs = k->attrs,
         .elems = k->elems,
     };
-    return td_kernel_activation(&t->kernel);
+    return td_kernels()->activation(&t->kernel);
 }
 
 td_status td_product_take(struct td_kernel *k, const struct td_product_site *site, td_node n) {

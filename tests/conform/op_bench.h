@@ -10,6 +10,7 @@
 #include "tests/unit/graph_rig.h"
 
 #include "engine/graph/graph_impl.h"
+#include "lib/base/cpu_level.h"
 #include "lib/base/registry.h"
 #include "traind/random.h"
 
@@ -425,6 +426,19 @@ static inline td_status open_registry(const char *program, struct td_registry **
     return td_registry_create(dir, out_registry);
 }
 
+// TRAIND_CPU_ISA holds the program to a lower CPU level, as it does a worker.
+static inline bool hold_level(void) {
+    const char *name = getenv("TRAIND_CPU_ISA");
+    enum td_cpu_level level;
+    if (!name || !*name) return true;
+    if (!td_cpu_level_parse(name, &level)) {
+        print_message("# TRAIND_CPU_ISA: '%s' is no CPU level\n", name);
+        return false;
+    }
+    assert_ok(td_cpu_level_hold(level));
+    return true;
+}
+
 // What main does. name: the program's, for the report.
 static inline int run_suites(const char *program, const char *name, const struct suite *suites,
                              size_t n_suites) {
@@ -434,6 +448,7 @@ static inline int run_suites(const char *program, const char *name, const struct
     static struct CMUnitTest tests[MOST];
     static char names[MOST][96];
     struct td_registry *registry = NULL;
+    if (!hold_level()) return 1;
     td_status s = open_registry(program, &registry);
     if (s) {
         print_message("# %s\n", td_status_message(s));

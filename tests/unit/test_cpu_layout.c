@@ -1,7 +1,7 @@
 // Reorders of images in the cpu accelerator: every order into every other, for all sizes of
 // elements, against the definition (layout.h), with places and channels that fill no tile.
 
-#include "accelerators/cpu/layout.c"
+#include "accelerators/cpu/kernels/reorder.c"
 #include "tests/unit/test.h"
 
 // Two ranges, as two threads would get them.
@@ -15,7 +15,7 @@ void td_parallel_units(int32_t n_threads, int64_t n, td_range_fn *fn, const void
 static int64_t element_at(const struct td_shape *s, enum td_image_layout l, int64_t n, int64_t c,
                           int64_t place) {
     int64_t channels = s->dim[1], places = s->dim[2] * s->dim[3];
-    int64_t lanes = td_layout_lanes(l, channels);
+    int64_t lanes = td_layout_lanes(l, channels, TD_LAYOUT_LANES);
     return ((n * (channels / lanes) + c / lanes) * places + place) * lanes + c % lanes;
 }
 

@@ -7,6 +7,7 @@
 
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/kernels/kernels.h"
 #include "accelerators/cpu/kernels/vmath.h"
 
 enum { GRAIN = 4096, CHUNK = 512 };
@@ -51,8 +52,8 @@ static td_status run_pass(const struct td_kernel *k, const struct td_run *r, td_
     }
 
 #define UNARY(name, expr)                                                                          \
-    TD_CLONES static void name##_loop(const float *a, const float *none, float slope, float *out,  \
-                                      int64_t n) {                                                 \
+    static void name##_loop(const float *a, const float *none, float slope, float *out,            \
+                            int64_t n) {                                                           \
         (void)none, (void)slope;                                                                   \
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) {                                      \
             float x = a[i];                                                                        \
@@ -63,8 +64,7 @@ static td_status run_pass(const struct td_kernel *k, const struct td_run *r, td_
 
 // x: operand or result of the function, dy: its gradient.
 #define PAIR(name, expr)                                                                           \
-    TD_CLONES static void name##_loop(const float *a, const float *b, float slope, float *out,     \
-                                      int64_t n) {                                                 \
+    static void name##_loop(const float *a, const float *b, float slope, float *out, int64_t n) {  \
         (void)slope;                                                                               \
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) {                                      \
             float x = a[i], dy = b[i];                                                             \
@@ -130,14 +130,13 @@ static td_status run_gelu_grad(const struct td_kernel *k, const struct td_run *r
 
 // On the bits: a bf16 number is above 0 from the smallest one to infinity, and not above it from -0
 // down to minus infinity.
-TD_CLONES static void relu_bits(const uint16_t *x, uint16_t *y, int64_t n) {
+static void relu_bits(const uint16_t *x, uint16_t *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         y[i] = (uint16_t)(x[i] - 0x8000) <= 0x7f80 ? 0 : x[i];
     }
 }
 
-TD_CLONES static void relu_grad_bits(const uint16_t *y, const uint16_t *dy, uint16_t *out,
-                                     int64_t n) {
+static void relu_grad_bits(const uint16_t *y, const uint16_t *dy, uint16_t *out, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         out[i] = (uint16_t)(y[i] - 1) < 0x7f80 ? dy[i] : 0;
     }

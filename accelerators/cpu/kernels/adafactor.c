@@ -14,6 +14,7 @@
 
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/kernels/kernels.h"
 #include "accelerators/cpu/kernels/update.h"
 
 enum { GRAIN = 8192, LANES = 16, BLOCK = 1024, VECTOR_ROW = 1024 };
@@ -72,22 +73,22 @@ static inline float inv_root(float factor, float moment, float least) {
     return 1 / sqrtf(v > least ? v : least);
 }
 
-TD_CLONES static double sum_squares(const float *v, int64_t n, float scale){
+static double sum_squares(const float *v, int64_t n, float scale) {
 #define TERM(i) (v[i] * scale)
     SUM_OF_SQUARES(TERM)
 #undef TERM
 }
 
-TD_CLONES static double update_squares(const struct adafactor *a, const float *g,
-                                       const float *moment, float factor, int64_t n) {
+static double update_squares(const struct adafactor *a, const float *g, const float *moment,
+                             float factor, int64_t n) {
     const float clip = a->clip, least = a->least;
 #define TERM(i) (g[i] * clip * inv_root(factor, moment[i], least))
     SUM_OF_SQUARES(TERM)
 #undef TERM
 }
 
-TD_CLONES static void update_row(const struct adafactor *a, float *p, const float *g,
-                                 const float *moment, float factor, int64_t n) {
+static void update_row(const struct adafactor *a, float *p, const float *g, const float *moment,
+                       float factor, int64_t n) {
     const float clip = a->clip, least = a->least, decay = a->decay, step = a->step;
     for (int64_t i = 0; i < n; i++) {
         p[i] = p[i] * decay - step * (g[i] * clip * inv_root(factor, moment[i], least));
@@ -126,7 +127,7 @@ static void row_range(const void *arg, int64_t begin, int64_t end) {
     }
 }
 
-TD_CLONES static void add_squares(const float *g, float clip, double *sum, int64_t n) {
+static void add_squares(const float *g, float clip, double *sum, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         float x = g[i] * clip;
         sum[i] += (double)(x * x);
@@ -163,7 +164,7 @@ static void column_range(const void *arg, int64_t begin, int64_t end) {
     }
 }
 
-TD_CLONES static void vector_pass(const struct adafactor *a, const float *g, float *v, int64_t n) {
+static void vector_pass(const struct adafactor *a, const float *g, float *v, int64_t n) {
     const float clip = a->clip, take = a->take;
     for (int64_t i = 0; i < n; i++) {
         float x = g[i] * clip;

@@ -15,6 +15,7 @@
 
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/kernels/kernels.h"
 #include "accelerators/cpu/kernels/tile.h"
 #include "accelerators/cpu/kernels/vmath.h"
 #include "traind/random.h"
@@ -208,8 +209,7 @@ static void add_to_keys(const struct attention *a, const struct block *x, const 
 
 // ---- forward ------------------------------------------------------------------------------------
 // s becomes exp(scale s - top) over n keys, zero up to n_up. Gives the sum and the log-sum-exp.
-TD_CLONES static void weigh(float *s, int64_t n, int64_t n_up, float scale, float *out_sum,
-                            float *out_lse) {
+static void weigh(float *s, int64_t n, int64_t n_up, float scale, float *out_sum, float *out_lse) {
     float top = -INFINITY, sum = 0;
 #pragma omp simd reduction(max : top)
     for (int64_t i = 0; i < n; i++) {
@@ -236,7 +236,7 @@ static void make_mask(const struct attention *a, const struct room *r, const str
     td_random_keep_from(a->scalars, a->stream, a->drop, x->b, first, seen(a, x, i), r->keep);
 }
 
-TD_CLONES static void mask_row(float *s, const uint8_t *keep, int64_t n, float by) {
+static void mask_row(float *s, const uint8_t *keep, int64_t n, float by) {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         s[i] = keep[i] ? s[i] * by : 0;
@@ -292,8 +292,8 @@ static void forward_units(const void *arg, int64_t begin, int64_t end) {
 
 // ---- backward -----------------------------------------------------------------------------------
 // From scores s and dp = do v': s becomes p, dp becomes ds, both zero beyond n.
-TD_CLONES static void unweigh(float *s, float *dp, int64_t n, int64_t n_up, float scale, float lse,
-                              float delta) {
+static void unweigh(float *s, float *dp, int64_t n, int64_t n_up, float scale, float lse,
+                    float delta) {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         float p = vm_exp(s[i] * scale - lse);
@@ -306,7 +306,7 @@ TD_CLONES static void unweigh(float *s, float *dp, int64_t n, int64_t n_up, floa
     }
 }
 
-TD_CLONES static float dot(const float *a, const float *b, int64_t n) {
+static float dot(const float *a, const float *b, int64_t n) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) {

@@ -16,6 +16,8 @@
 
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/kernels/kernels.h"
+#include "accelerators/cpu/kernels/strips.h"
 #include "lib/base/half.h"
 
 enum { GROUPS = 32, FIRST_PLACES = 64 };
@@ -57,8 +59,8 @@ static inline void add_strip(const struct norm *m, int64_t at, const float *near
 typedef void add_fn(const struct norm *m, int64_t at, const float *near, int64_t width,
                     float sum[SUMS][TD_LAYOUT_LANES]);
 #define ADD(name, fixed_width, narrow)                                                             \
-    TD_CLONES static void name(const struct norm *m, int64_t at, const float *near, int64_t width, \
-                               float sum[SUMS][TD_LAYOUT_LANES]) {                                 \
+    static void name(const struct norm *m, int64_t at, const float *near, int64_t width,           \
+                     float sum[SUMS][TD_LAYOUT_LANES]) {                                           \
         (void)width;                                                                               \
         add_strip(m, at, near, fixed_width, narrow, sum);                                          \
     }
@@ -146,7 +148,7 @@ static inline void write_strip(const struct norm *m, int64_t at, int64_t c, int6
 
 typedef void write_fn(const struct norm *m, int64_t at, int64_t c, int64_t width);
 #define WRITE(name, fixed_width, narrow)                                                           \
-    TD_CLONES static void name(const struct norm *m, int64_t at, int64_t c, int64_t width) {       \
+    static void name(const struct norm *m, int64_t at, int64_t c, int64_t width) {                 \
         (void)width;                                                                               \
         write_strip(m, at, c, fixed_width, narrow);                                                \
     }

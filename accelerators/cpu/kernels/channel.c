@@ -9,6 +9,8 @@
 
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/kernels/kernels.h"
+#include "accelerators/cpu/kernels/strips.h"
 #include "lib/base/half.h"
 
 struct sums {
@@ -41,7 +43,7 @@ static inline void sum_strip(const struct sums *a, int64_t at, int64_t width, bo
 }
 
 #define FORM(name, width, narrow)                                                                  \
-    TD_CLONES static void name(const struct sums *a, int64_t at, int64_t w, float *y) {            \
+    static void name(const struct sums *a, int64_t at, int64_t w, float *y) {                      \
         (void)w;                                                                                   \
         sum_strip(a, at, width, narrow, y);                                                        \
     }

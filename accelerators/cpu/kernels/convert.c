@@ -7,25 +7,25 @@
 
 #include "lib/base/half.h"
 
-TD_CLONES static void widen_bf16(const uint16_t *x, int64_t n, float *y) {
+static void widen_bf16(const uint16_t *x, int64_t n, float *y) {
     for (int64_t i = 0; i < n; i++) {
         y[i] = td_f32_of_bf16(x[i]);
     }
 }
 
-TD_CLONES static void widen_f16(const uint16_t *x, int64_t n, float *y) {
+static void widen_f16(const uint16_t *x, int64_t n, float *y) {
     for (int64_t i = 0; i < n; i++) {
         y[i] = td_f32_of_f16(x[i]);
     }
 }
 
-TD_CLONES static void narrow_bf16(const float *x, int64_t n, uint16_t *y) {
+static void narrow_bf16(const float *x, int64_t n, uint16_t *y) {
     for (int64_t i = 0; i < n; i++) {
         y[i] = td_bf16_of_f32(x[i]);
     }
 }
 
-TD_CLONES static void narrow_f16(const float *x, int64_t n, uint16_t *y) {
+static void narrow_f16(const float *x, int64_t n, uint16_t *y) {
     for (int64_t i = 0; i < n; i++) {
         y[i] = td_f16_of_f32(x[i]);
     }

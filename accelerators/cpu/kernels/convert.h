@@ -1,5 +1,5 @@
-#ifndef TRAIND_ACCELERATORS_CPU_CONVERT_H
-#define TRAIND_ACCELERATORS_CPU_CONVERT_H
+#ifndef TRAIND_ACCELERATORS_CPU_KERNELS_CONVERT_H
+#define TRAIND_ACCELERATORS_CPU_KERNELS_CONVERT_H
 
 // Rows of any float type as rows of fp32: kernels compute in fp32 on a row that lies in L1,
 // whatever type the tensors have. An f32 row is used where it lies, others pass through `room` (n

@@ -4,6 +4,7 @@
 
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/kernels/kernels.h"
 #include "traind/random.h"
 
 enum { CHUNK = 512 };
@@ -18,7 +19,7 @@ struct dropout {
     uint8_t *room; // n bytes a range
 };
 
-TD_CLONES static void apply(const float *x, const uint8_t *keep, int64_t n, float scale, float *y) {
+static void apply(const float *x, const uint8_t *keep, int64_t n, float scale, float *y) {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         y[i] = keep[i] ? x[i] * scale : 0;

@@ -11,6 +11,7 @@
 
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/kernels/kernels.h"
 
 enum { GRAIN = 8192, CHUNK = 512 };
 
@@ -22,13 +23,13 @@ struct cast_arg {
     float scale;
 };
 
-TD_CLONES static void widen_u8(const uint8_t *x, float *y, int64_t n) {
+static void widen_u8(const uint8_t *x, float *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         y[i] = (float)x[i];
     }
 }
 
-TD_CLONES static void scale_row(const float *x, float *y, float scale, int64_t n) {
+static void scale_row(const float *x, float *y, float scale, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         y[i] = x[i] * scale;
     }
@@ -109,7 +110,7 @@ static void binary_each(const struct binary_arg *x, int64_t begin, int64_t end, 
 }
 
 #define BINARY(name, expr)                                                                         \
-    TD_CLONES static void name##_loop(const float *va, const float *vb, float *y, int64_t n) {     \
+    static void name##_loop(const float *va, const float *vb, float *y, int64_t n) {               \
         for (int64_t i = 0; i < n; i++) {                                                          \
             float a = va[i], b = vb[i];                                                            \
             y[i] = (expr);                                                                         \
@@ -216,8 +217,7 @@ struct axpby_arg {
     float scale_a, scale_b;
 };
 
-TD_CLONES static void axpby_pass(const float *a, float sa, const float *b, float sb, float *y,
-                                 int64_t n) {
+static void axpby_pass(const float *a, float sa, const float *b, float sb, float *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         y[i] = sa * a[i] + sb * b[i];
     }
@@ -252,7 +252,7 @@ static td_status run_scale(const struct td_kernel *k, const struct td_run *r) {
     return TD_OK;
 }
 
-TD_CLONES static void clamp_loop(const float *x, const float *bound, float *y, int64_t n) {
+static void clamp_loop(const float *x, const float *bound, float *y, int64_t n) {
     const float most = *bound;
     for (int64_t i = 0; i < n; i++) {
         y[i] = x[i] > most ? most : x[i] < -most ? -most : x[i];

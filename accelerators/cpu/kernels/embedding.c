@@ -11,6 +11,7 @@
 
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/kernels/kernels.h"
 
 enum { GRAIN = 4096, COLUMN_GRAIN = 64, COLUMNS_AT_ONCE = 512 };
 
@@ -76,7 +77,7 @@ static void sort_positions(const struct embedding *e) {
     e->begin[0] = 0;
 }
 
-TD_CLONES static void add_row(float *restrict sum, const float *restrict x, int64_t n) {
+static void add_row(float *restrict sum, const float *restrict x, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         sum[i] += x[i];
     }

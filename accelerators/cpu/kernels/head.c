@@ -12,6 +12,7 @@
 
 #include <string.h>
 
+#include "accelerators/cpu/kernels/kernels.h"
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/kernels/loss.h"
 

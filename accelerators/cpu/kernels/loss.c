@@ -5,6 +5,7 @@
 // memory. A row of another type than f32 passes through two rows of room that belong to its range.
 // The rows' losses are added in order, so the mean does not depend on the threads.
 
+#include "accelerators/cpu/kernels/kernels.h"
 #include "accelerators/cpu/kernels/loss.h"
 
 #include <math.h>
@@ -15,7 +16,7 @@
 
 enum { GRAIN = 8192, CHUNK = 512 };
 
-TD_CLONES static float row_max(const float *x, int64_t n) {
+static float row_max(const float *x, int64_t n) {
     float best = x[0];
 #pragma omp simd reduction(max : best)
     for (int64_t i = 1; i < n; i++) {
@@ -25,7 +26,7 @@ TD_CLONES static float row_max(const float *x, int64_t n) {
 }
 
 // d = exp(x - top); gives the sum. A vocabulary is summed in pieces, or fp32 would lose digits.
-TD_CLONES static float exponents(const float *x, float top, int64_t n, float *d) {
+static float exponents(const float *x, float top, int64_t n, float *d) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) {
@@ -36,7 +37,7 @@ TD_CLONES static float exponents(const float *x, float top, int64_t n, float *d)
     return sum;
 }
 
-TD_CLONES static void scale_row(float *d, int64_t n, float by) {
+static void scale_row(float *d, int64_t n, float by) {
     for (int64_t i = 0; i < n; i++) {
         d[i] *= by;
     }
@@ -54,7 +55,7 @@ static float loss_row(const float *x, int32_t label, float *d, int64_t cols, flo
 }
 
 // The sum of w (x - top); w NULL: of x - top. A class without weight may be infinitely far away.
-TD_CLONES static float distances(const float *x, const float *w, float top, int64_t n) {
+static float distances(const float *x, const float *w, float top, int64_t n) {
     float sum = 0;
     if (!w) {
 #pragma omp simd reduction(+ : sum)
@@ -71,7 +72,7 @@ TD_CLONES static float distances(const float *x, const float *w, float top, int6
 }
 
 // d = by d - less w; w NULL: ones
-TD_CLONES static void scale_and_lower(float *d, const float *w, int64_t n, float by, float less) {
+static void scale_and_lower(float *d, const float *w, int64_t n, float by, float less) {
     if (!w) {
         for (int64_t i = 0; i < n; i++) {
             d[i] = d[i] * by - less;
@@ -105,7 +106,7 @@ static float target_row(const struct td_loss *a, double all, int32_t label, cons
     return (float)(total * log(sum) - picked);
 }
 
-TD_CLONES static bool any_above(const float *x, int64_t n, float least) {
+static bool any_above(const float *x, int64_t n, float least) {
     uint32_t found = 0;
     for (int64_t i = 0; i < n; i++) {
         found |= x[i] > least;
@@ -113,7 +114,7 @@ TD_CLONES static bool any_above(const float *x, int64_t n, float least) {
     return found;
 }
 
-TD_CLONES static bool any_from(const float *x, int64_t n, float least) {
+static bool any_from(const float *x, int64_t n, float least) {
     uint32_t found = 0;
     for (int64_t i = 0; i < n; i++) {
         found |= x[i] >= least;
@@ -244,7 +245,7 @@ static td_status run_count_correct(const struct td_kernel *k, const struct td_ru
     return TD_OK;
 }
 
-TD_CLONES static int64_t right_sides(const float *x, const float *t, int64_t n) {
+static int64_t right_sides(const float *x, const float *t, int64_t n) {
     int64_t right = 0;
     for (int64_t i = 0; i < n; i++) {
         right += (x[i] > 0) == (t[i] > 0.5f);

@@ -1,5 +1,5 @@
-#ifndef TRAIND_ACCELERATORS_CPU_LOSS_H
-#define TRAIND_ACCELERATORS_CPU_LOSS_H
+#ifndef TRAIND_ACCELERATORS_CPU_KERNELS_LOSS_H
+#define TRAIND_ACCELERATORS_CPU_KERNELS_LOSS_H
 
 // Rows of cross entropy: what softmax_ce does to all of them at once, and a head (head.c) to a few
 // at a time. The caller sums the weights of all labels first, because each row's share in the mean

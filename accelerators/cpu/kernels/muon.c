@@ -10,6 +10,7 @@
 
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/kernels/kernels.h"
 #include "accelerators/cpu/kernels/update.h"
 
 enum { GRAIN = 8192, LANES = 16, BLOCK = 1024 };
@@ -26,8 +27,8 @@ struct momentum_arg {
 };
 
 // A block of at most BLOCK elements; its sum of squares.
-TD_CLONES static double momentum_block(const struct momentum_arg *a, const float *restrict g,
-                                       float *restrict buf, float *restrict y, int64_t n) {
+static double momentum_block(const struct momentum_arg *a, const float *restrict g,
+                             float *restrict buf, float *restrict y, int64_t n) {
     float lane[LANES] = {0};
     const float clip = a->clip, take = 1 - a->keep, ahead = a->ahead;
     for (int64_t i = 0; i < n; i++) {
@@ -58,7 +59,7 @@ static void momentum_range(const void *arg, int64_t begin, int64_t end) {
     }
 }
 
-TD_CLONES static void scale_pass(float *x, float scale, int64_t n) {
+static void scale_pass(float *x, float scale, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         x[i] *= scale;
     }
@@ -111,7 +112,7 @@ struct step_arg {
     float decay, step;
 };
 
-TD_CLONES static void step_pass(const struct step_arg *a, float *p, const float *x, int64_t n) {
+static void step_pass(const struct step_arg *a, float *p, const float *x, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         p[i] = p[i] * a->decay - a->step * x[i];
     }

@@ -13,6 +13,7 @@
 
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/kernels/kernels.h"
 
 enum { GRAIN = 8192, PAD = 16 };
 
@@ -40,8 +41,7 @@ struct moments {
     float mean, rstd;
 };
 
-TD_CLONES static void measure(const float *x, int64_t n, bool centred, float eps,
-                              struct moments *out) {
+static void measure(const float *x, int64_t n, bool centred, float eps, struct moments *out) {
     float sum = 0, squares = 0, mean;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) {
@@ -56,8 +56,8 @@ TD_CLONES static void measure(const float *x, int64_t n, bool centred, float eps
     out->rstd = 1 / sqrtf(squares / (float)n + eps);
 }
 
-TD_CLONES static void apply(const float *x, const float *gamma, const float *beta,
-                            const struct moments *m, int64_t n, float *y) {
+static void apply(const float *x, const float *gamma, const float *beta, const struct moments *m,
+                  int64_t n, float *y) {
     const float mean = m->mean, rstd = m->rstd;
     for (int64_t i = 0; i < n && !beta; i++) {
         y[i] = (x[i] - mean) * rstd * gamma[i];
@@ -67,7 +67,7 @@ TD_CLONES static void apply(const float *x, const float *gamma, const float *bet
     }
 }
 
-TD_CLONES static void add(const float *x, const float *y, int64_t n, float *sum) {
+static void add(const float *x, const float *y, int64_t n, float *sum) {
     for (int64_t i = 0; i < n; i++) {
         sum[i] = x[i] + y[i];
     }
@@ -81,7 +81,7 @@ struct slope {
 };
 
 // Two passes: the means (and the sums over rows, while everything is at hand), then dx.
-TD_CLONES static void differentiate(const struct slope *s, const struct moments *m) {
+static void differentiate(const struct slope *s, const struct moments *m) {
     const float *x = s->x, *gamma = s->gamma, *dy = s->dy, mean = m->mean, rstd = m->rstd;
     const float *more = s->more;
     float *dgamma = s->dgamma, *dbeta = s->dbeta, *dx = s->dx, sum_d = 0, sum_dh = 0;

@@ -11,6 +11,7 @@
 
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/kernels/kernels.h"
 #include "accelerators/cpu/kernels/update.h"
 
 enum { GRAIN = 8192, ROW = 512 };
@@ -34,8 +35,8 @@ struct update {
 };
 
 // ---- the passes ---------------------------------------------------------------------------------
-TD_CLONES static void adam_pass(const struct update *u, float *restrict p, const float *restrict g,
-                                float *restrict m, float *restrict v, int64_t n) {
+static void adam_pass(const struct update *u, float *restrict p, const float *restrict g,
+                      float *restrict m, float *restrict v, int64_t n) {
     const float clip = u->clip, decay = u->decay, l2 = u->l2, keep1 = u->keep1, take1 = u->take1;
     const float keep2 = u->keep2, take2 = u->take2;
     const float step = u->lr, inv = u->inv_correction, eps = u->eps;
@@ -49,8 +50,8 @@ TD_CLONES static void adam_pass(const struct update *u, float *restrict p, const
     }
 }
 
-TD_CLONES static void lion_pass(const struct update *u, float *restrict p, const float *restrict g,
-                                float *restrict m, float *restrict v, int64_t n) {
+static void lion_pass(const struct update *u, float *restrict p, const float *restrict g,
+                      float *restrict m, float *restrict v, int64_t n) {
     (void)v;
     const float clip = u->clip, decay = u->decay, lr = u->lr, keep1 = u->keep1, take1 = u->take1;
     const float keep2 = u->keep2, take2 = u->take2;
@@ -61,8 +62,8 @@ TD_CLONES static void lion_pass(const struct update *u, float *restrict p, const
     }
 }
 
-TD_CLONES static void sgd_pass(const struct update *u, float *restrict p, const float *restrict g,
-                               float *restrict m, float *restrict v, int64_t n) {
+static void sgd_pass(const struct update *u, float *restrict p, const float *restrict g,
+                     float *restrict m, float *restrict v, int64_t n) {
     (void)m, (void)v;
     const float clip = u->clip, l2 = u->l2, lr = u->lr;
     for (int64_t i = 0; i < n; i++) {
@@ -71,9 +72,8 @@ TD_CLONES static void sgd_pass(const struct update *u, float *restrict p, const 
 }
 
 // keep1 is the momentum, take1 what dampening leaves.
-TD_CLONES static void momentum_pass(const struct update *u, float *restrict p,
-                                    const float *restrict g, float *restrict m, float *restrict v,
-                                    int64_t n) {
+static void momentum_pass(const struct update *u, float *restrict p, const float *restrict g,
+                          float *restrict m, float *restrict v, int64_t n) {
     (void)v;
     const float clip = u->clip, l2 = u->l2, lr = u->lr, keep = u->keep1, take = u->take1;
     const bool nesterov = u->kernel->attrs.optim.nesterov, first = u->first;

@@ -65,18 +65,18 @@ static inline __attribute__((always_inline)) void pack_strip(enum kind kind,
     }
 }
 
-TD_CLONES static void strip_round(const struct td_pack_shape *s, const char *from,
-                                  int64_t row_bytes, int64_t n_blocks, uint32_t *to) {
+static void strip_round(const struct td_pack_shape *s, const char *from, int64_t row_bytes,
+                        int64_t n_blocks, uint32_t *to) {
     pack_strip(ROUND, s, from, row_bytes, n_blocks, to);
 }
 
-TD_CLONES static void strip_half(const struct td_pack_shape *s, const char *from, int64_t row_bytes,
-                                 int64_t n_blocks, uint32_t *to) {
+static void strip_half(const struct td_pack_shape *s, const char *from, int64_t row_bytes,
+                       int64_t n_blocks, uint32_t *to) {
     pack_strip(HALF, s, from, row_bytes, n_blocks, to);
 }
 
-TD_CLONES static void strip_float(const struct td_pack_shape *s, const char *from,
-                                  int64_t row_bytes, int64_t n_blocks, uint32_t *to) {
+static void strip_float(const struct td_pack_shape *s, const char *from, int64_t row_bytes,
+                        int64_t n_blocks, uint32_t *to) {
     pack_strip(FLOAT, s, from, row_bytes, n_blocks, to);
 }
 
@@ -107,13 +107,13 @@ static void strip_short(const struct td_pack_shape *s, const char *from, int64_t
 static const float no_row[TD_PACK_MAX_BLOCK];
 
 // Two rows of a block, of which the weights have n columns.
-TD_CLONES static void pair_round(const float *a, const float *b, int64_t n, uint32_t *to) {
+static void pair_round(const float *a, const float *b, int64_t n, uint32_t *to) {
     for (int64_t c = 0; c < n; c++) {
         to[c] = td_bf16_of_f32(a[c]) | (uint32_t)td_bf16_of_f32(b[c]) << 16;
     }
 }
 
-TD_CLONES static void pair_half(const uint16_t *a, const uint16_t *b, int64_t n, uint32_t *to) {
+static void pair_half(const uint16_t *a, const uint16_t *b, int64_t n, uint32_t *to) {
     for (int64_t c = 0; c < n; c++) {
         to[c] = a[c] | (uint32_t)b[c] << 16;
     }

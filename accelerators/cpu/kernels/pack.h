@@ -1,5 +1,5 @@
-#ifndef TRAIND_ACCELERATORS_CPU_PACK_H
-#define TRAIND_ACCELERATORS_CPU_PACK_H
+#ifndef TRAIND_ACCELERATORS_CPU_KERNELS_PACK_H
+#define TRAIND_ACCELERATORS_CPU_KERNELS_PACK_H
 
 // Pack: weights (rows, cols) in the layout that oneDNN's products read. Those that sum over columns
 // want blocks of 16 to 64 rows by 16 columns, column behind column for fp32 (AB16b64a), pairs of

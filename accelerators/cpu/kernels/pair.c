@@ -7,6 +7,7 @@
 
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/kernels/kernels.h"
 #include "accelerators/cpu/kernels/vmath.h"
 
 enum { CHUNK = 512, GRAIN = 16 };
@@ -34,7 +35,7 @@ static inline float log_of_one_and(float e) {
     return 2 * (p * z * s + s);
 }
 
-TD_CLONES static float squares(const float *x, const float *t, int64_t n, float share, float *d) {
+static float squares(const float *x, const float *t, int64_t n, float share, float *d) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) {
@@ -45,7 +46,7 @@ TD_CLONES static float squares(const float *x, const float *t, int64_t n, float 
     return sum;
 }
 
-TD_CLONES static float binary(const float *x, const float *t, int64_t n, float share, float *d) {
+static float binary(const float *x, const float *t, int64_t n, float share, float *d) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) {

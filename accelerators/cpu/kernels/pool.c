@@ -14,6 +14,8 @@
 #include <string.h>
 
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/kernels/kernels.h"
+#include "accelerators/cpu/kernels/strips.h"
 #include "lib/base/half.h"
 
 enum { LANES = 8, STRIP = TD_LAYOUT_LANES };
@@ -235,7 +237,7 @@ INLINE void each_window(const struct pool *p, int64_t unit, int64_t width, bool 
 // is two by two without padding.
 typedef void unit_fn(const struct pool *p, int64_t unit);
 #define FORM(name, form, width, narrow, by_two)                                                    \
-    TD_CLONES static void name##_##form(const struct pool *p, int64_t unit) {                      \
+    static void name##_##form(const struct pool *p, int64_t unit) {                                \
         each_window(p, unit, width, narrow, by_two, name##_window);                                \
     }
 #define UNITS(name)                                                                                \

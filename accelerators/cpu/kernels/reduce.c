@@ -8,6 +8,7 @@
 
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/kernels/kernels.h"
 #include "lib/base/half.h"
 
 enum { COLUMN_GRAIN = 64, CHUNK = 512, ROWS = 8, COLUMNS = 2048 };
@@ -16,8 +17,8 @@ enum { COLUMN_GRAIN = 64, CHUNK = 512, ROWS = 8, COLUMNS = 2048 };
 // y += eight rows of x, one after the other: the same bits as by eight sums, and y passes through
 // the registers once.
 #define ADD_ROWS(name, type, value)                                                                \
-    TD_CLONES static void name(float *restrict y, const type *restrict x, int64_t stride,          \
-                               int64_t rows, int64_t n) {                                          \
+    static void name(float *restrict y, const type *restrict x, int64_t stride, int64_t rows,      \
+                     int64_t n) {                                                                  \
         for (; rows >= ROWS; rows -= ROWS, x += ROWS * stride) {                                   \
             for (int64_t i = 0; i < n; i++) {                                                      \
                 float sum = y[i];                                                                  \
@@ -109,7 +110,7 @@ static td_status run_reduce_mean(const struct td_kernel *k, const struct td_run 
 }
 
 // ---- to a scalar --------------------------------------------------------------------------------
-TD_CLONES static double sum_of(const float *x, int64_t n) {
+static double sum_of(const float *x, int64_t n) {
     double lane[8] = {0};
     int64_t i = 0;
     for (; i + 8 <= n; i += 8) {
@@ -125,7 +126,7 @@ TD_CLONES static double sum_of(const float *x, int64_t n) {
            ((lane[4] + lane[5]) + (lane[6] + lane[7])) + rest;
 }
 
-TD_CLONES static double squares_of(const float *x, int64_t n) {
+static double squares_of(const float *x, int64_t n) {
     double lane[8] = {0};
     int64_t i = 0;
     for (; i + 8 <= n; i += 8) {
@@ -143,7 +144,7 @@ TD_CLONES static double squares_of(const float *x, int64_t n) {
 
 // An exponent of all ones is an infinity or a NaN; integers keep the test out of reach of any
 // floating point mode.
-TD_CLONES static uint32_t nonfinite_in(const uint32_t *bits, int64_t n) {
+static uint32_t nonfinite_in(const uint32_t *bits, int64_t n) {
     uint32_t found = 0;
     for (int64_t i = 0; i < n; i++) {
         found |= (bits[i] & 0x7f800000u) == 0x7f800000u;

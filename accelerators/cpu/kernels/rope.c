@@ -12,6 +12,7 @@
 
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/kernels/kernels.h"
 
 enum { BLOCK = 64, PAD = 16 };
 
@@ -57,7 +58,7 @@ static struct room my_room(const struct rope *a) {
 }
 
 // ---- angles -------------------------------------------------------------------------------------
-TD_CLONES static void turn_on(const struct room *r, int64_t half, float *cosines, float *sines) {
+static void turn_on(const struct room *r, int64_t half, float *cosines, float *sines) {
     double *c = r->cos, *s = r->sin;
     const double *dc = r->step_cos, *ds = r->step_sin;
     for (int64_t i = 0; i < half; i++) {
@@ -85,8 +86,8 @@ static void make_table(const struct rope *a, int64_t token, int64_t n, const str
 }
 
 // ---- rows ---------------------------------------------------------------------------------------
-TD_CLONES static void turn_halves(const float *x, const float *c, const float *s, int64_t heads,
-                                  int64_t half, float *y) {
+static void turn_halves(const float *x, const float *c, const float *s, int64_t heads, int64_t half,
+                        float *y) {
     for (int64_t h = 0; h < heads; h++, x += 2 * half, y += 2 * half) {
 #pragma omp simd
         for (int64_t i = 0; i < half; i++) {
@@ -97,8 +98,8 @@ TD_CLONES static void turn_halves(const float *x, const float *c, const float *s
     }
 }
 
-TD_CLONES static void turn_pairs(const float *x, const float *c, const float *s, int64_t heads,
-                                 int64_t half, float *y) {
+static void turn_pairs(const float *x, const float *c, const float *s, int64_t heads, int64_t half,
+                       float *y) {
     for (int64_t h = 0; h < heads; h++, x += 2 * half, y += 2 * half) {
 #pragma omp simd
         for (int64_t i = 0; i < half; i++) {

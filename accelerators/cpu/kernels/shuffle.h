@@ -1,5 +1,5 @@
-#ifndef TRAIND_ACCELERATORS_CPU_SHUFFLE_H
-#define TRAIND_ACCELERATORS_CPU_SHUFFLE_H
+#ifndef TRAIND_ACCELERATORS_CPU_KERNELS_SHUFFLE_H
+#define TRAIND_ACCELERATORS_CPU_KERNELS_SHUFFLE_H
 
 // A tile of eight rows, each a vector of eight elements of any size, is transposed by three rounds
 // of this: each interleaves the rows of both halves. gcc's and clang's vector types; no row of

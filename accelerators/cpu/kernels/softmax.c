@@ -6,6 +6,7 @@
 
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/kernels/kernels.h"
 #include "accelerators/cpu/kernels/vmath.h"
 
 enum { GRAIN = 4096, ROOMS = 2 };
@@ -29,7 +30,7 @@ __attribute__((always_inline)) static inline float top_of(const float *x, int64_
     return top;
 }
 
-TD_CLONES static void softmax_row(const float *x, int64_t n, float *y) {
+static void softmax_row(const float *x, int64_t n, float *y) {
     float top = top_of(x, n), sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) {
@@ -43,7 +44,7 @@ TD_CLONES static void softmax_row(const float *x, int64_t n, float *y) {
     }
 }
 
-TD_CLONES static void log_softmax_row(const float *x, int64_t n, float *y) {
+static void log_softmax_row(const float *x, int64_t n, float *y) {
     float top = top_of(x, n), sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) {
@@ -56,7 +57,7 @@ TD_CLONES static void log_softmax_row(const float *x, int64_t n, float *y) {
     }
 }
 
-TD_CLONES static void softmax_grad_row(const float *y, const float *dy, int64_t n, float *dx) {
+static void softmax_grad_row(const float *y, const float *dy, int64_t n, float *dx) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) {
@@ -68,7 +69,7 @@ TD_CLONES static void softmax_grad_row(const float *y, const float *dy, int64_t 
     }
 }
 
-TD_CLONES static void log_softmax_grad_row(const float *y, const float *dy, int64_t n, float *dx) {
+static void log_softmax_grad_row(const float *y, const float *dy, int64_t n, float *dx) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) {

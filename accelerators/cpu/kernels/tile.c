@@ -13,7 +13,7 @@ enum { MR = TD_TILE_M, K_AT_ONCE = 128 };
 
 // One block of C: MR rows, NV vectors. t's pointers are at the block.
 #define BLOCK(NV)                                                                                  \
-    TD_CLONES static void block_##NV(const struct td_tile *t) {                                    \
+    static void block_##NV(const struct td_tile *t) {                                              \
         const int64_t a_row = t->a_row, a_col = t->a_col;                                          \
         v16 sum[MR][NV];                                                                           \
         for (int i = 0; i < MR; i++) {                                                             \
@@ -71,8 +71,7 @@ void td_tile_product(const struct td_tile *t) {
 }
 
 // Sixteen columns of y's rows at a time: whole cache lines are written.
-TD_CLONES static void transpose_16(const float *x, int64_t x_row, int64_t cols, float *y,
-                                   int64_t y_row) {
+static void transpose_16(const float *x, int64_t x_row, int64_t cols, float *y, int64_t y_row) {
     for (int64_t c = 0; c < cols; c++) {
         for (int64_t r = 0; r < 16; r++) {
             y[c * y_row + r] = x[r * x_row + c];

@@ -1,5 +1,5 @@
-#ifndef TRAIND_ACCELERATORS_CPU_VMATH_H
-#define TRAIND_ACCELERATORS_CPU_VMATH_H
+#ifndef TRAIND_ACCELERATORS_CPU_KERNELS_VMATH_H
+#define TRAIND_ACCELERATORS_CPU_KERNELS_VMATH_H
 
 // exp, log, tanh and erf in plain C without branches or calls, so that a loop over them vectorizes
 // with the loop's own target (libm's would be called once an element). fp32 with denormals as zero.

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "accelerators/cpu/kernels/kernels.h"
 #include "accelerators/cpu/onednn/onednn.h"
 #include "accelerators/cpu/tune.h"
 
@@ -57,7 +58,8 @@ static dnnl_data_type_t data_type(enum td_dtype t) {
 
 static dnnl_status_t image_desc(const struct spec *s, enum td_image_layout layout,
                                 const dnnl_dims_t dims, dnnl_memory_desc_t *out) {
-    static const dnnl_format_tag_t tag[] = {dnnl_nchw, dnnl_nChw16c, dnnl_nhwc};
+    const dnnl_format_tag_t blocked = td_kernels()->image_lanes == 16 ? dnnl_nChw16c : dnnl_nChw8c;
+    const dnnl_format_tag_t tag[] = {dnnl_nchw, blocked, dnnl_nhwc};
     return dnnl_memory_desc_init_by_tag(out, 4, dims, data_type(s->dtype), tag[layout]);
 }
 

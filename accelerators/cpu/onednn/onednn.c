@@ -4,12 +4,31 @@
 
 #include "accelerators/cpu/onednn/onednn.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
+
+#include "accelerators/cpu/kernels/kernels.h"
 
 enum { MAX_PACKS = 4096 };
 
+// Holds oneDNN to the CPU level of the process, which it takes only before its first question; so
+// every question goes through here. Lower settings of its own (ONEDNN_MAX_CPU_ISA) stay.
+static const dnnl_cpu_isa_t most_isa[TD_CPU_LEVEL_COUNT] = {
+    [TD_CPU_GENERIC] = dnnl_cpu_isa_sse41,
+    [TD_CPU_AVX2] = dnnl_cpu_isa_avx2,
+    [TD_CPU_AVX512] = dnnl_cpu_isa_avx512_core,
+    [TD_CPU_AVX512_BF16] = dnnl_cpu_isa_avx512_core_bf16,
+    [TD_CPU_AMX] = dnnl_cpu_isa_avx512_core_amx,
+};
+
+static unsigned effective_isa(void) {
+    static atomic_bool asked;
+    if (!atomic_exchange(&asked, true)) (void)dnnl_set_max_cpu_isa(most_isa[td_cpu_level()]);
+    return (unsigned)dnnl_get_effective_cpu_isa();
+}
+
 bool td_dnnl_has_bf16(void) {
-    return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+    return (effective_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
 }
 
 td_status td_dnnl_fail(dnnl_status_t s, const char *what) {
@@ -30,6 +49,7 @@ td_status td_dnnl_create(struct td_room *room, struct td_tune *tune, struct td_d
     e->room = room;
     e->tune = tune;
     e->era = 1; // a pack begins in era 0
+    (void)effective_isa();
     dnnl_status_t s = dnnl_engine_create(&e->engine, dnnl_cpu, 0);
     if (s == dnnl_success) s = dnnl_stream_create(&e->stream, e->engine, dnnl_stream_in_order);
     if (s != dnnl_success) {
@@ -64,10 +84,15 @@ void td_dnnl_begin(struct td_dnnl *e, bool steady) {
     if (!steady) e->era++;
 }
 
+// oneDNN's blocks of a product follow the sizes of the caches, and with them the order of its sums.
 void td_dnnl_describe(char *out, size_t out_bytes) {
     const dnnl_version_t *v = dnnl_version();
-    snprintf(out, out_bytes, "oneDNN %d.%d.%d, isa 0x%x", v->major, v->minor, v->patch,
-             (unsigned)dnnl_get_effective_cpu_isa());
+    int n =
+        snprintf(out, out_bytes, "oneDNN %d.%d.%d, %s, caches %ld/%ld/%ld KiB", v->major, v->minor,
+                 v->patch, td_cpu_level_name(td_cpu_level()), sysconf(_SC_LEVEL1_DCACHE_SIZE) >> 10,
+                 sysconf(_SC_LEVEL2_CACHE_SIZE) >> 10, sysconf(_SC_LEVEL3_CACHE_SIZE) >> 10);
+    if (effective_isa() < most_isa[td_cpu_level()] && n > 0 && (size_t)n < out_bytes)
+        snprintf(out + n, out_bytes - (size_t)n, ", isa 0x%x", effective_isa());
 }
 
 // ---- packs --------------------------------------------------------------------------------------
@@ -135,7 +160,7 @@ td_status td_dnnl_pack_read(struct td_dnnl *e, struct td_pack *p, const void *we
     if (p->param && p->era == e->era) return TD_OK;
     p->era = e->era;
     if (p->rows.cols) {
-        td_pack_rows(&p->rows, weights, p->data);
+        td_kernels()->pack_rows(&p->rows, weights, p->data);
         return TD_OK;
     }
     DNNL_TRY(dnnl_memory_set_data_handle(p->plain, (void *)(uintptr_t)weights), "weights");

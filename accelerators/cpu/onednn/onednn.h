@@ -1,5 +1,5 @@
-#ifndef TRAIND_ACCELERATORS_CPU_ONEDNN_H
-#define TRAIND_ACCELERATORS_CPU_ONEDNN_H
+#ifndef TRAIND_ACCELERATORS_CPU_ONEDNN_ONEDNN_H
+#define TRAIND_ACCELERATORS_CPU_ONEDNN_ONEDNN_H
 
 // What all users of oneDNN share: engine and stream, errors, and packed weights.
 //

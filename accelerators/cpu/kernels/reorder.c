@@ -1,0 +1,100 @@
+// Reorder: an image in one layout becomes the same image in another; contract in kernels.h.
+//
+// Work is split by strips of a block's channels of one image. From plain, or to plain, a strip is
+// transposed; between the others its rows are copied. The bytes are moved, never computed with.
+
+#include <string.h>
+
+#include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/kernels/kernels.h"
+#include "accelerators/cpu/kernels/shuffle.h"
+#include "accelerators/cpu/kernels/strips.h"
+
+struct reorder_arg {
+    const struct td_reorder *r;
+    const char *from;
+    char *to;
+};
+
+// y (cols, rows) = transpose of x (rows, cols), rows of x and y so many elements apart: tiles of
+// eight by eight in three rounds, each of which interleaves the rows of both halves. The last tile
+// overlaps the one before; what is smaller than a tile goes element by element.
+#define TRANSPOSE(name, type)                                                                      \
+    typedef type name##_row __attribute__((vector_size(8 * sizeof(type))));                        \
+    static void name(const type *x, int64_t x_row, int64_t rows, int64_t cols, type *y,            \
+                     int64_t y_row) {                                                              \
+        bool tiles = rows >= 8 && cols >= 8;                                                       \
+        for (int64_t i = 0; i < rows && !tiles; i++) {                                             \
+            for (int64_t j = 0; j < cols; j++) {                                                   \
+                y[j * y_row + i] = x[i * x_row + j];                                               \
+            }                                                                                      \
+        }                                                                                          \
+        for (int64_t i = 0; i < rows && tiles; i += 8) {                                           \
+            int64_t top = TD_MIN(i, rows - 8);                                                     \
+            for (int64_t j = 0; j < cols; j += 8) {                                                \
+                int64_t left = TD_MIN(j, cols - 8);                                                \
+                name##_row a[8], b[8];                                                             \
+                for (int k = 0; k < 8; k++) {                                                      \
+                    memcpy(&a[k], x + (top + k) * x_row + left, sizeof *a);                        \
+                }                                                                                  \
+                TD_INTERLEAVE(a, b);                                                               \
+                TD_INTERLEAVE(b, a);                                                               \
+                TD_INTERLEAVE(a, b);                                                               \
+                for (int k = 0; k < 8; k++) {                                                      \
+                    memcpy(y + (left + k) * y_row + top, &b[k], sizeof *b);                        \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+    }
+TRANSPOSE(transpose_1, uint8_t)
+TRANSPOSE(transpose_2, uint16_t)
+TRANSPOSE(transpose_4, uint32_t)
+TRANSPOSE(transpose_8, uint64_t)
+
+static void transpose(const void *x, int64_t x_row, int64_t rows, int64_t cols, void *y,
+                      int64_t y_row, size_t elem_bytes) {
+    if (elem_bytes == 1) transpose_1(x, x_row, rows, cols, y, y_row);
+    if (elem_bytes == 2) transpose_2(x, x_row, rows, cols, y, y_row);
+    if (elem_bytes == 4) transpose_4(x, x_row, rows, cols, y, y_row);
+    if (elem_bytes == 8) transpose_8(x, x_row, rows, cols, y, y_row);
+}
+
+// Where the strip that begins with channel c of image n begins.
+static int64_t strip_at(const struct td_shape *s, int64_t lanes, int64_t n, int64_t c) {
+    int64_t places = s->dim[2] * s->dim[3];
+    return n * s->dim[1] * places + c / lanes * lanes * places + c % lanes;
+}
+
+// Strips [begin, end) of at most TD_LAYOUT_LANES channels of one image. In plain order a strip is a
+// matrix (channels, places), in the others (places, channels).
+static void reorder_range(const void *arg, int64_t begin, int64_t end) {
+    const struct reorder_arg *a = arg;
+    const struct td_shape *s = &a->r->shape;
+    int64_t channels = s->dim[1], places = s->dim[2] * s->dim[3];
+    int64_t strips = (channels + TD_LAYOUT_LANES - 1) / TD_LAYOUT_LANES;
+    int64_t from_lanes = td_layout_lanes(a->r->from, channels, TD_LAYOUT_LANES);
+    int64_t to_lanes = td_layout_lanes(a->r->to, channels, TD_LAYOUT_LANES);
+    int64_t bytes = (int64_t)a->r->elem_bytes;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t n = i / strips, c = i % strips * TD_LAYOUT_LANES;
+        int64_t width = TD_MIN(channels - c, (int64_t)TD_LAYOUT_LANES);
+        const char *from = a->from + strip_at(s, from_lanes, n, c) * bytes;
+        char *to = a->to + strip_at(s, to_lanes, n, c) * bytes;
+        if (a->r->from == TD_LAYOUT_PLAIN) {
+            transpose(from, places, width, places, to, to_lanes, a->r->elem_bytes);
+        } else if (a->r->to == TD_LAYOUT_PLAIN) {
+            transpose(from, from_lanes, places, width, to, places, a->r->elem_bytes);
+        }
+        bool both = a->r->from != TD_LAYOUT_PLAIN && a->r->to != TD_LAYOUT_PLAIN;
+        for (int64_t p = 0; both && p < places; p++) {
+            memcpy(to + p * to_lanes * bytes, from + p * from_lanes * bytes,
+                   (size_t)(width * bytes));
+        }
+    }
+}
+
+void td_reorder_run(const struct td_reorder *r, int32_t n_threads, const void *from, void *to) {
+    struct reorder_arg a = {r, from, to};
+    int64_t strips = (r->shape.dim[1] + TD_LAYOUT_LANES - 1) / TD_LAYOUT_LANES;
+    td_parallel_units(n_threads, r->shape.dim[0] * strips, reorder_range, &a);
+}

@@ -1,0 +1,48 @@
+#ifndef TRAIND_ACCELERATORS_CPU_KERNELS_STRIPS_H
+#define TRAIND_ACCELERATORS_CPU_KERNELS_STRIPS_H
+
+// Images by strips, for kernels that work channel by channel; compiled once per CPU level.
+
+#include "accelerators/cpu/layout.h"
+
+// Channels of a block: the floats of a vector.
+#if defined(__AVX512F__)
+enum { TD_LAYOUT_LANES = 16 };
+#else
+enum { TD_LAYOUT_LANES = 8 };
+#endif
+
+// An image by strips of at most TD_LAYOUT_LANES channels: what kernels that work channel by channel
+// walk. The channels of a strip lie side by side, its places `step` elements apart. Plain strips
+// have one channel.
+struct td_strips {
+    int64_t n, channels, places, width, step;
+};
+
+static inline struct td_strips td_strips_of(const struct td_shape *s, enum td_image_layout layout) {
+    struct td_strips t = {.n = s->dim[0], .channels = s->dim[1], .places = 1};
+    for (int d = 2; d < s->n_dims; d++) {
+        t.places *= s->dim[d];
+    }
+    if (t.places == 1) layout = TD_LAYOUT_LAST; // all are the same
+    t.width = layout == TD_LAYOUT_PLAIN ? 1 : TD_LAYOUT_LANES;
+    t.step = layout == TD_LAYOUT_LAST ? t.channels : t.width;
+    return t;
+}
+
+static inline int64_t td_strips_count(const struct td_strips *t) { // of one image
+    return (t->channels + t->width - 1) / t->width;
+}
+
+static inline int64_t td_strip_width(const struct td_strips *t, int64_t strip) {
+    int64_t left = t->channels - strip * t->width;
+    return left < t->width ? left : t->width;
+}
+
+// Where strip `strip` of image n begins.
+static inline int64_t td_strip_at(const struct td_strips *t, int64_t n, int64_t strip) {
+    int64_t c = strip * t->width, image = t->channels * t->places;
+    return n * image + (t->step == t->channels ? c : c * t->places);
+}
+
+#endif
