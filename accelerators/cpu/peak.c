@@ -15,12 +15,12 @@
 //
 // Nothing is kept: a figure of another day, or of a busier moment, would be believed for ever.
 
-#include <oneapi/dnnl/dnnl.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "accelerators/cpu/cpu.h"
 #include "accelerators/cpu/kernels/kernels.h"
+#include "accelerators/cpu/onednn/dnnl.h"
 #include "lib/base/clock.h"
 
 enum { ROWS_PER_THREAD = 256, WIDTH = 512, SLICES = 8, SAMPLES_MAX = 256 };
@@ -79,31 +79,32 @@ static void product_finish(struct product *p) {
 // Zeros everywhere: the cores' units take as long for them as for any number.
 static dnnl_status_t place(struct product *p, const_dnnl_primitive_desc_t pd, dnnl_query_t what,
                            void **out_data, dnnl_memory_t *out_memory) {
-    const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, what, 0);
-    size_t bytes = td_align_up(dnnl_memory_desc_get_size(md), 64);
+    const struct td_md *md = td_pd_borrow_md(pd, what);
+    size_t bytes = td_align_up(td_md_bytes(md), 64);
     *out_data = aligned_alloc(64, bytes);
     if (!*out_data) return dnnl_out_of_memory;
     memset(*out_data, 0, bytes);
-    return dnnl_memory_create(out_memory, md, p->engine, *out_data);
+    return td_md_memory(md, p->engine, *out_data, out_memory);
 }
 
 static dnnl_status_t make_product(struct product *p, dnnl_data_type_t type) {
-    dnnl_memory_desc_t x, w, y;
+    struct td_md *x = NULL, *w = NULL, *y = NULL;
     dnnl_dims_t x_dims = {p->rows, WIDTH}, w_dims = {WIDTH, WIDTH};
-    dnnl_inner_product_desc_t d;
     dnnl_primitive_desc_t pd = NULL;
     dnnl_status_t s = dnnl_engine_create(&p->engine, dnnl_cpu, 0);
     if (!s) s = dnnl_stream_create(&p->stream, p->engine, dnnl_stream_in_order);
-    if (!s) s = dnnl_memory_desc_init_by_tag(&x, 2, x_dims, type, dnnl_ab);
-    if (!s) s = dnnl_memory_desc_init_by_tag(&w, 2, w_dims, type, dnnl_format_tag_any);
-    if (!s) s = dnnl_memory_desc_init_by_tag(&y, 2, x_dims, dnnl_f32, dnnl_ab);
-    if (!s) s = dnnl_inner_product_forward_desc_init(&d, dnnl_forward_training, &x, &w, NULL, &y);
-    if (!s) s = dnnl_primitive_desc_create(&pd, &d, NULL, p->engine, NULL);
+    if (!s) s = td_md_create(2, x_dims, type, dnnl_ab, &x);
+    if (!s) s = td_md_create(2, w_dims, type, dnnl_format_tag_any, &w);
+    if (!s) s = td_md_create(2, x_dims, dnnl_f32, dnnl_ab, &y);
+    if (!s) s = td_pd_inner_product(p->engine, TD_PASS_FORWARD, x, w, NULL, y, NULL, &pd);
     if (!s) s = dnnl_primitive_create(&p->primitive, pd);
     if (!s) s = place(p, pd, dnnl_query_src_md, &p->data[0], &p->x);
     if (!s) s = place(p, pd, dnnl_query_weights_md, &p->data[1], &p->weights);
     if (!s) s = place(p, pd, dnnl_query_dst_md, &p->data[2], &p->y);
     dnnl_primitive_desc_destroy(pd);
+    td_md_destroy(x);
+    td_md_destroy(w);
+    td_md_destroy(y);
     return s;
 }
 

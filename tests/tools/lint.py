@@ -54,7 +54,7 @@ HOMES = [
     (r"grpc/", ["lib/rpc"], None),
     (r"event2/", ["lib/rpc"], None),
     (r"sqlite3\.h", ["daemon/coordinator"], 1),
-    (r"oneapi/|dnnl\.h", ["accelerators/cpu/onednn", "accelerators/cpu/peak.c"], None),
+    (r"oneapi/|dnnl\.h", ["accelerators/cpu/onednn"], None),
     (r"omp\.h", ["accelerators/cpu"], None),
     (r"jansson\.h", ["lib/base"], 1),
     (r"zlib\.h", ["lib/base"], 1),

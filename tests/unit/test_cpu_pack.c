@@ -19,33 +19,36 @@ void td_parallel_units(int32_t n_threads, int64_t n, td_range_fn *fn, const void
     fn(arg, n / 2, n);
 }
 
-static dnnl_memory_desc_t plain(int64_t rows, int64_t cols, dnnl_data_type_t type) {
-    return (dnnl_memory_desc_t){.ndims = 2,
-                                .dims = {rows, cols},
-                                .data_type = type,
-                                .format_kind = dnnl_blocked,
-                                .format_desc.blocking.strides = {cols, 1}};
+static struct td_md_view plain(int64_t rows, int64_t cols, dnnl_data_type_t type) {
+    return (struct td_md_view){
+        .ndims = 2, .type = type, .blocked = true, .dims = {rows, cols}, .strides = {cols, 1}};
+}
+
+static void set_blocks(struct td_md_view *v, int64_t high, int64_t wide, int n,
+                       const int64_t blks[3], const int64_t idxs[3]) {
+    v->strides[0] = high;
+    v->strides[1] = wide;
+    v->inner_nblks = n;
+    for (int i = 0; i < n; i++) {
+        v->inner_blks[i] = blks[i];
+        v->inner_idxs[i] = idxs[i];
+    }
 }
 
 // As oneDNN describes AB8b64a2b (bf16) and AB16b64a (f32), with any number of rows in a block.
-static dnnl_memory_desc_t packed(int64_t rows, int64_t cols, dnnl_data_type_t type, int64_t block) {
-    dnnl_memory_desc_t d = plain(rows, cols, type);
+static struct td_md_view packed(int64_t rows, int64_t cols, dnnl_data_type_t type, int64_t block) {
+    struct td_md_view d = plain(rows, cols, type);
     const bool half = type == dnnl_bf16;
-    d.format_desc.blocking = (dnnl_blocking_desc_t){.strides = {cols * block, block * COLS},
-                                                    .inner_nblks = half ? 3 : 2,
-                                                    .inner_blks = {half ? 8 : 16, block, 2},
-                                                    .inner_idxs = {1, 0, 1}};
+    const int64_t blks[] = {half ? 8 : 16, block, 2}, idxs[] = {1, 0, 1};
+    set_blocks(&d, cols * block, block * COLS, half ? 3 : 2, blks, idxs);
     return d;
 }
 
 // As oneDNN describes BA16a64b2a, with any number of columns in a block.
-static dnnl_memory_desc_t paired(int64_t rows, int64_t cols, int64_t block) {
-    dnnl_memory_desc_t d = plain(rows, cols, dnnl_bf16);
-    int64_t high = (rows + 31) / 32;
-    d.format_desc.blocking = (dnnl_blocking_desc_t){.strides = {32 * block, high * 32 * block},
-                                                    .inner_nblks = 3,
-                                                    .inner_blks = {16, block, 2},
-                                                    .inner_idxs = {0, 1, 0}};
+static struct td_md_view paired(int64_t rows, int64_t cols, int64_t block) {
+    struct td_md_view d = plain(rows, cols, dnnl_bf16);
+    const int64_t high = (rows + 31) / 32, blks[] = {16, block, 2}, idxs[] = {0, 1, 0};
+    set_blocks(&d, 32 * block, high * 32 * block, 3, blks, idxs);
     return d;
 }
 
@@ -75,7 +78,7 @@ static int64_t place(int64_t r, int64_t c, int64_t block, bool half) {
 // Every element at its place, zeroes in the rows that fill up the last block.
 static void expect_packed(int64_t rows, int64_t block, dnnl_data_type_t from, dnnl_data_type_t to) {
     static uint32_t out[MOST_ROWS * N_COLS];
-    dnnl_memory_desc_t a = plain(rows, N_COLS, from), b = packed(rows, N_COLS, to, block);
+    struct td_md_view a = plain(rows, N_COLS, from), b = packed(rows, N_COLS, to, block);
     struct td_pack_shape s = td_pack_shape_of(&a, &b);
     assert_int_equal(s.cols, N_COLS);
     memset(out, 0xff, sizeof out);
@@ -120,7 +123,7 @@ static void test_last_block_is_filled_with_zeroes_when_rows_end_in_it(void **sta
 static void expect_paired(int64_t rows, int64_t cols, int64_t block, dnnl_data_type_t from) {
     static uint16_t out[MOST_ROWS * 2 * N_COLS];
     const int64_t high = (rows + 31) / 32 * 32, wide = (cols + block - 1) / block * block;
-    dnnl_memory_desc_t a = plain(rows, cols, from), b = paired(rows, cols, block);
+    struct td_md_view a = plain(rows, cols, from), b = paired(rows, cols, block);
     struct td_pack_shape s = td_pack_shape_of(&a, &b);
     assert_int_equal(s.cols, cols);
     memset(out, 0xff, sizeof out);
@@ -147,28 +150,29 @@ static void test_weights_lie_in_pairs_of_rows_when_products_sum_over_rows(void *
     }
 }
 
-static void expect_refused(const dnnl_memory_desc_t *plain_of, const dnnl_memory_desc_t *layout) {
+static void expect_refused(const struct td_md_view *plain_of, const struct td_md_view *layout) {
     assert_int_equal(td_pack_shape_of(plain_of, layout).cols, 0);
 }
 
 static void test_layout_is_left_to_the_library_when_it_is_another(void **state) {
     (void)state;
-    dnnl_memory_desc_t a = plain(128, 80, dnnl_f32), b = packed(128, 80, dnnl_bf16, 64);
-    dnnl_memory_desc_t c = plain(128, 88, dnnl_f32), d = packed(128, 88, dnnl_bf16, 64);
+    struct td_md_view a = plain(128, 80, dnnl_f32), b = packed(128, 80, dnnl_bf16, 64);
+    struct td_md_view c = plain(128, 88, dnnl_f32), d = packed(128, 88, dnnl_bf16, 64);
     expect_refused(&c, &d); // five and a half blocks of columns
     expect_refused(&a, &a);
     d = packed(128, 80, dnnl_f32, 64);
     c = plain(128, 80, dnnl_bf16);
     expect_refused(&c, &d); // it would widen
     d = paired(128, 80, 64);
-    d.data_type = dnnl_f32;
+    d.type = dnnl_f32;
     expect_refused(&a, &d); // fp32 has no pairs
     d = packed(128, 80, dnnl_f32, 64);
-    b.format_desc.blocking.inner_blks[1] = 8;
+    b.inner_blks[1] = 8;
     expect_refused(&a, &b);
-    d.format_desc.blocking.inner_idxs[0] = 0;
+    d.inner_idxs[0] = 0;
     expect_refused(&a, &d);
-    a.format_desc.blocking = (dnnl_blocking_desc_t){.strides = {1, 128}};
+    a.strides[0] = 1;
+    a.strides[1] = 128;
     b = packed(128, 80, dnnl_bf16, 64);
     expect_refused(&a, &b); // stored in columns
 }

@@ -48,7 +48,7 @@ struct conv {
 };
 
 struct descs {
-    dnnl_memory_desc_t x, w, w_plain, bias, y;
+    struct td_md *x, *w, *w_plain, *bias, *y;
 };
 
 // ---- descriptors
@@ -57,12 +57,13 @@ static dnnl_data_type_t data_type(enum td_dtype t) {
 }
 
 static dnnl_status_t image_desc(const struct spec *s, enum td_image_layout layout,
-                                const dnnl_dims_t dims, dnnl_memory_desc_t *out) {
+                                const dnnl_dims_t dims, struct td_md **out_md) {
     const dnnl_format_tag_t blocked = td_kernels()->image_lanes == 16 ? dnnl_nChw16c : dnnl_nChw8c;
     const dnnl_format_tag_t tag[] = {dnnl_nchw, blocked, dnnl_nhwc};
-    return dnnl_memory_desc_init_by_tag(out, 4, dims, data_type(s->dtype), tag[layout]);
+    return td_md_create(4, dims, data_type(s->dtype), tag[layout], out_md);
 }
 
+// What was made of d is the caller's to free, also after a failure.
 static dnnl_status_t describe(const struct spec *s, struct descs *d) {
     int64_t groups = td_window_at_least_one(s->window.groups);
     dnnl_dims_t x = {s->n, s->c, s->h, s->w}, y = {s->n, s->o, s->out_h, s->out_w}, bias = {s->o};
@@ -71,17 +72,21 @@ static dnnl_status_t describe(const struct spec *s, struct descs *d) {
     bool one = groups == 1;
     const dnnl_dim_t *w_dims = one ? w : grouped;
     dnnl_data_type_t type = data_type(s->w_dtype);
+    dnnl_format_tag_t plain = one ? dnnl_oihw : dnnl_goihw;
+    int ndims = one ? 4 : 5;
     dnnl_status_t st = image_desc(s, s->x_layout, x, &d->x);
     if (!st) st = image_desc(s, s->y_layout, y, &d->y);
-    if (!st) st = dnnl_memory_desc_init_by_tag(&d->bias, 1, bias, data_type(s->dtype), dnnl_a);
-    if (!st) {
-        st = dnnl_memory_desc_init_by_tag(&d->w_plain, one ? 4 : 5, w_dims, type,
-                                          one ? dnnl_oihw : dnnl_goihw);
-    }
-    if (!st) {
-        st = dnnl_memory_desc_init_by_tag(&d->w, one ? 4 : 5, w_dims, type, dnnl_format_tag_any);
-    }
-    return st;
+    if (!st) st = td_md_create(1, bias, data_type(s->dtype), dnnl_a, &d->bias);
+    if (!st) st = td_md_create(ndims, w_dims, type, plain, &d->w_plain);
+    return st ? st : td_md_create(ndims, w_dims, type, dnnl_format_tag_any, &d->w);
+}
+
+static void descs_finish(struct descs *d) {
+    td_md_destroy(d->x);
+    td_md_destroy(d->w);
+    td_md_destroy(d->w_plain);
+    td_md_destroy(d->bias);
+    td_md_destroy(d->y);
 }
 
 static dnnl_status_t make_attr(dnnl_primitive_attr_t *out_attr) {
@@ -89,40 +94,22 @@ static dnnl_status_t make_attr(dnnl_primitive_attr_t *out_attr) {
     return st ? st : dnnl_primitive_attr_set_scratchpad_mode(*out_attr, dnnl_scratchpad_mode_user);
 }
 
-// Backward descriptors want the forward one they belong to as a hint.
 static dnnl_status_t make_pd(const struct spec *s, dnnl_engine_t engine, const struct descs *d,
                              dnnl_alg_kind_t alg, dnnl_primitive_desc_t *out_pd) {
-    dnnl_dims_t stride, dilation, pad;
+    static const enum td_pass pass[] = {
+        [FORWARD] = TD_PASS_FORWARD, [GRAD_X] = TD_PASS_GRAD_X, [GRAD_W] = TD_PASS_GRAD_W};
+    struct td_dnnl_window window = {0};
     for (int i = 0; i < 2; i++) {
-        stride[i] = td_window_at_least_one(s->window.stride[i]);
-        dilation[i] = td_window_at_least_one(s->window.dilation[i]) - 1;
-        pad[i] = s->window.pad[i];
+        window.stride[i] = td_window_at_least_one(s->window.stride[i]);
+        window.dilation[i] = td_window_at_least_one(s->window.dilation[i]) - 1;
+        window.pad[i] = s->window.pad[i];
     }
-    bool forward = s->kind == FORWARD;
     dnnl_primitive_attr_t attr = NULL;
-    dnnl_primitive_desc_t hint = NULL;
-    dnnl_convolution_desc_t c;
-    dnnl_memory_desc_t w = d->w; // of the forward one: a weight gradient may be wider
-    w.data_type = data_type(s->dtype);
     dnnl_status_t st = make_attr(&attr);
     if (!st) {
-        st = dnnl_dilated_convolution_forward_desc_init(&c, dnnl_forward_training, alg, &d->x, &w,
-                                                        s->has_bias ? &d->bias : NULL, &d->y,
-                                                        stride, dilation, pad, pad);
+        st = td_pd_convolution(engine, pass[s->kind], alg, d->x, d->w, s->has_bias ? d->bias : NULL,
+                               d->y, &window, attr, out_pd);
     }
-    if (!st) {
-        st = dnnl_primitive_desc_create(forward ? out_pd : &hint, &c, forward ? attr : NULL, engine,
-                                        NULL);
-    }
-    if (!st && s->kind == GRAD_X) {
-        st = dnnl_dilated_convolution_backward_data_desc_init(&c, alg, &d->x, &d->w, &d->y, stride,
-                                                              dilation, pad, pad);
-    } else if (!st && s->kind == GRAD_W) {
-        st = dnnl_dilated_convolution_backward_weights_desc_init(&c, alg, &d->x, &d->w, NULL, &d->y,
-                                                                 stride, dilation, pad, pad);
-    }
-    if (!st && !forward) st = dnnl_primitive_desc_create(out_pd, &c, attr, engine, hint);
-    dnnl_primitive_desc_destroy(hint);
     dnnl_primitive_attr_destroy(attr);
     return st;
 }
@@ -139,11 +126,10 @@ static bool wants_winograd(const struct spec *s) {
 
 // ---- create
 // GRAD_W: oneDNN writes its own layout; what is plain already is written where it belongs.
-static td_status make_unpack(struct conv *v, const struct descs *d,
-                             const dnnl_memory_desc_t *layout) {
+static td_status make_unpack(struct conv *v, const struct descs *d, const struct td_md *layout) {
     dnnl_engine_t engine = v->engine->engine;
-    if (!v->spec.accumulate && dnnl_memory_desc_equal(layout, &d->w_plain)) return TD_OK;
-    v->own_bytes = dnnl_memory_desc_get_size(layout);
+    if (!v->spec.accumulate && td_md_equal(layout, d->w_plain)) return TD_OK;
+    v->own_bytes = td_md_bytes(layout);
     v->own = td_room_take(v->engine->room, v->own_bytes);
     if (!v->own) return td_fail_oom();
     dnnl_primitive_attr_t attr = NULL;
@@ -151,13 +137,11 @@ static td_status make_unpack(struct conv *v, const struct descs *d,
     dnnl_primitive_desc_t pd = NULL;
     dnnl_status_t s = dnnl_primitive_attr_create(&attr);
     if (!s) s = dnnl_post_ops_create(&ops);
-    if (!s && v->spec.accumulate) s = dnnl_post_ops_append_sum(ops, 1);
+    if (!s && v->spec.accumulate) s = td_post_ops_sum(ops);
     if (!s) s = dnnl_primitive_attr_set_post_ops(attr, ops);
-    if (!s) {
-        s = dnnl_reorder_primitive_desc_create(&pd, layout, engine, &d->w_plain, engine, attr);
-    }
+    if (!s) s = td_pd_reorder(engine, layout, d->w_plain, attr, &pd);
     if (!s) s = dnnl_primitive_create(&v->unpack, pd);
-    if (!s) s = dnnl_memory_create(&v->w_plain, &d->w_plain, engine, DNNL_MEMORY_NONE);
+    if (!s) s = td_md_memory(d->w_plain, engine, DNNL_MEMORY_NONE, &v->w_plain);
     dnnl_primitive_desc_destroy(pd);
     dnnl_post_ops_destroy(ops);
     dnnl_primitive_attr_destroy(attr);
@@ -165,35 +149,33 @@ static td_status make_unpack(struct conv *v, const struct descs *d,
 }
 
 // As the primitive wants its weights or their gradient.
-static const dnnl_memory_desc_t *weights_of(const struct conv *v, const_dnnl_primitive_desc_t pd) {
+static const struct td_md *weights_of(const struct conv *v, const_dnnl_primitive_desc_t pd) {
     bool grad_w = v->spec.kind == GRAD_W;
-    return dnnl_primitive_desc_query_md(
-        pd, grad_w ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0);
+    return td_pd_borrow_md(pd, grad_w ? dnnl_query_diff_weights_md : dnnl_query_weights_md);
 }
 
 static td_status make_operands(struct conv *v, const struct descs *d,
                                const_dnnl_primitive_desc_t pd) {
     dnnl_engine_t engine = v->engine->engine;
-    const dnnl_memory_desc_t *w = weights_of(v, pd);
-    const dnnl_memory_desc_t *scratch =
-        dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-    DNNL_TRY(dnnl_memory_create(&v->x, &d->x, engine, DNNL_MEMORY_NONE), "operand x");
-    DNNL_TRY(dnnl_memory_create(&v->y, &d->y, engine, DNNL_MEMORY_NONE), "operand y");
-    DNNL_TRY(dnnl_memory_create(&v->w, w, engine, DNNL_MEMORY_NONE), "weights");
-    DNNL_TRY(dnnl_memory_create(&v->scratch, scratch, engine, DNNL_MEMORY_NONE), "scratch");
+    const struct td_md *w = weights_of(v, pd);
+    const struct td_md *scratch = td_pd_borrow_md(pd, dnnl_query_scratchpad_md);
+    DNNL_TRY(td_md_memory(d->x, engine, DNNL_MEMORY_NONE, &v->x), "operand x");
+    DNNL_TRY(td_md_memory(d->y, engine, DNNL_MEMORY_NONE, &v->y), "operand y");
+    DNNL_TRY(td_md_memory(w, engine, DNNL_MEMORY_NONE, &v->w), "weights");
+    DNNL_TRY(td_md_memory(scratch, engine, DNNL_MEMORY_NONE, &v->scratch), "scratch");
     if (v->spec.has_bias) {
-        DNNL_TRY(dnnl_memory_create(&v->bias, &d->bias, engine, DNNL_MEMORY_NONE), "bias");
+        DNNL_TRY(td_md_memory(d->bias, engine, DNNL_MEMORY_NONE, &v->bias), "bias");
     }
-    return td_room_want(v->engine->room, dnnl_memory_desc_get_size(scratch));
+    return td_room_want(v->engine->room, td_md_bytes(scratch));
 }
 
 static td_status make_memories(struct conv *v, const struct descs *d,
                                const_dnnl_primitive_desc_t pd) {
-    const dnnl_memory_desc_t *w = weights_of(v, pd);
+    const struct td_md *w = weights_of(v, pd);
     TD_TRY(make_operands(v, d, pd));
     if (v->spec.kind == GRAD_W) return make_unpack(v, d, w);
-    if (dnnl_memory_desc_equal(w, &d->w_plain)) return TD_OK;
-    return td_dnnl_pack_get(v->engine, v->spec.param, &d->w_plain, w, &v->pack);
+    if (td_md_equal(w, d->w_plain)) return TD_OK;
+    return td_dnnl_pack_get(v->engine, v->spec.param, d->w_plain, w, &v->pack);
 }
 
 static void finish(struct conv *v) {
@@ -292,9 +274,9 @@ static td_status race_run(void *arg, int way) {
 }
 
 // Zeroes, aligned like everything that oneDNN is given here: Winograd counts on it.
-static void *race_room(const dnnl_memory_desc_t *d) {
+static void *race_room(const struct td_md *md) {
     enum { ALIGN = 64 };
-    size_t bytes = td_align_up(TD_MAX(dnnl_memory_desc_get_size(d), (size_t)1), ALIGN);
+    size_t bytes = td_align_up(TD_MAX(td_md_bytes(md), (size_t)1), ALIGN);
     void *p = aligned_alloc(ALIGN, bytes);
     return p ? memset(p, 0, bytes) : NULL;
 }
@@ -308,10 +290,10 @@ static td_status enter(const struct conv *v, const struct descs *d, int way, boo
     w->engine = v->engine;
     w->spec = v->spec;
     DNNL_TRY(make_pd(&v->spec, v->engine->engine, d, algorithms[way], &pd), "describe a way");
-    const dnnl_memory_desc_t *weights = weights_of(w, pd);
+    const struct td_md *weights = weights_of(w, pd);
     td_status failed = make_operands(w, d, pd);
     if (!failed && v->spec.kind != GRAD_W && v->spec.param) {
-        failed = td_dnnl_pack_get(v->engine, v->spec.param, &d->w_plain, weights, &pack);
+        failed = td_dnnl_pack_get(v->engine, v->spec.param, d->w_plain, weights, &pack);
     }
     if (!failed && races) {
         r->w[way] = race_room(weights);
@@ -323,9 +305,9 @@ static td_status enter(const struct conv *v, const struct descs *d, int way, boo
 }
 
 static td_status make_operands_of_race(const struct descs *d, struct race *r) {
-    r->x = race_room(&d->x);
-    r->y = race_room(&d->y);
-    r->bias = race_room(&d->bias);
+    r->x = race_room(d->x);
+    r->y = race_room(d->y);
+    r->bias = race_room(d->bias);
     return r->x && r->y && r->bias ? TD_OK : td_fail_oom();
 }
 
@@ -368,16 +350,22 @@ static td_status choose(const struct conv *v, const struct descs *d, dnnl_alg_ki
     return failed;
 }
 
-static td_status build(struct conv *v) {
-    struct descs d;
+static td_status build_of(struct conv *v, struct descs *d) {
     dnnl_alg_kind_t alg;
     dnnl_primitive_desc_t pd = NULL;
-    DNNL_TRY(describe(&v->spec, &d), "describe images");
-    TD_TRY(choose(v, &d, &alg));
-    DNNL_TRY(make_pd(&v->spec, v->engine->engine, &d, alg, &pd), "describe a convolution");
+    DNNL_TRY(describe(&v->spec, d), "describe images");
+    TD_TRY(choose(v, d, &alg));
+    DNNL_TRY(make_pd(&v->spec, v->engine->engine, d, alg, &pd), "describe a convolution");
     dnnl_status_t s = dnnl_primitive_create(&v->primitive, pd);
-    td_status failed = s ? td_dnnl_fail(s, "create a convolution") : make_memories(v, &d, pd);
+    td_status failed = s ? td_dnnl_fail(s, "create a convolution") : make_memories(v, d, pd);
     dnnl_primitive_desc_destroy(pd);
+    return failed;
+}
+
+static td_status build(struct conv *v) {
+    struct descs d = {0};
+    td_status failed = build_of(v, &d);
+    descs_finish(&d);
     return failed;
 }
 

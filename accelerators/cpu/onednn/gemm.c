@@ -1,4 +1,4 @@
-// Matrix products by oneDNN 2.6 (C API), and the layout of the weights they read.
+// Matrix products by oneDNN, and the layout of the weights they read.
 //
 // A training step multiplies by each weight matrix three times. Forward (y = x W^T) and the
 // activation gradient (dx = dy W) are oneDNN inner products with the weights in whatever blocked
@@ -22,7 +22,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "accelerators/cpu/onednn/onednn.h"
 #include "accelerators/cpu/tune.h"
@@ -45,20 +44,10 @@ static dnnl_data_type_t type_of(enum td_dtype t) {
     return t == TD_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
-static dnnl_memory_desc_t matrix(int64_t d0, int64_t d1, enum td_dtype t, dnnl_format_tag_t tag) {
-    dnnl_memory_desc_t md;
+static dnnl_status_t matrix(int64_t d0, int64_t d1, enum td_dtype t, dnnl_format_tag_t tag,
+                            struct td_md **out_md) {
     dnnl_dims_t dims = {d0, d1};
-    dnnl_memory_desc_init_by_tag(&md, 2, dims, type_of(t), tag);
-    return md;
-}
-
-// transposed: stored as (d1, d0).
-static dnnl_memory_desc_t plain_2d(int64_t d0, int64_t d1, enum td_dtype t, bool transposed) {
-    return matrix(d0, d1, t, transposed ? dnnl_ba : dnnl_ab);
-}
-
-static dnnl_memory_desc_t any_2d(int64_t d0, int64_t d1, enum td_dtype t) {
-    return matrix(d0, d1, t, dnnl_format_tag_any);
+    return td_md_create(2, dims, type_of(t), tag, out_md);
 }
 
 static enum kind choose_kind(const struct td_gemm_spec *s) {
@@ -89,9 +78,9 @@ bool td_gemm_takes(enum td_dtype operands, enum td_dtype result) {
 // with a finite loss. This one, -min(max(-x, -inf), 0), makes infinity of it, since the maximum
 // gives its bound for a NaN, and is exact for all else; no slower as far as can be measured.
 static dnnl_status_t append_relu(dnnl_post_ops_t ops) {
-    dnnl_status_t s = dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_linear, -1, 0);
-    if (!s) s = dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_clip, (float)-INFINITY, 0);
-    return s ? s : dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_linear, -1, 0);
+    dnnl_status_t s = td_post_ops_eltwise(ops, dnnl_eltwise_linear, -1, 0);
+    if (!s) s = td_post_ops_eltwise(ops, dnnl_eltwise_clip, (float)-INFINITY, 0);
+    return s ? s : td_post_ops_eltwise(ops, dnnl_eltwise_linear, -1, 0);
 }
 
 static td_status make_attr(const struct td_gemm_spec *s, enum kind kind,
@@ -101,7 +90,7 @@ static td_status make_attr(const struct td_gemm_spec *s, enum kind kind,
     dnnl_status_t st = dnnl_primitive_attr_create(&attr);
     if (!st) st = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
     if (!st) st = dnnl_post_ops_create(&ops);
-    if (!st && kind == MATMUL && s->accumulate) st = dnnl_post_ops_append_sum(ops, 1);
+    if (!st && kind == MATMUL && s->accumulate) st = td_post_ops_sum(ops);
     if (!st && s->act == TD_ACT_RELU) st = append_relu(ops);
     if (!st) st = dnnl_primitive_attr_set_post_ops(attr, ops);
     dnnl_post_ops_destroy(ops);
@@ -115,145 +104,107 @@ static td_status make_attr(const struct td_gemm_spec *s, enum kind kind,
 
 // Memory layouts of one product: a, b as oneDNN shall see them, b where it lies, bias, y.
 struct layouts {
-    dnnl_memory_desc_t a, b, b_plain, bias, y;
+    struct td_md *a, *b, *b_plain, *bias, *y;
 };
 
-static void set_layouts(const struct td_gemm_spec *s, enum kind kind, struct layouts *l) {
-    dnnl_dims_t n = {s->n}, one_n = {1, s->n};
-    enum td_dtype t = s->operands, stored = s->param ? s->stored : t;
-    l->y = plain_2d(s->m, s->n, s->result, false);
-    dnnl_memory_desc_init_by_tag(&l->bias, 1, n, type_of(s->bias), dnnl_a);
-    switch (kind) {
-    case FORWARD: // src (m,k), weights (n,k) = (out, in)
-        l->a = plain_2d(s->m, s->k, t, false);
-        l->b_plain = plain_2d(s->n, s->k, stored, false);
-        l->b = any_2d(s->n, s->k, t);
-        return;
-    case BACKWARD_DATA: // diff_dst (m,k), weights (k,n) = (out, in), diff_src (m,n)
-        l->a = plain_2d(s->m, s->k, t, false);
-        l->b_plain = plain_2d(s->k, s->n, stored, false);
-        l->b = any_2d(s->k, s->n, t);
-        return;
-    case BACKWARD_WEIGHTS: // diff_dst (k,m), src (k,n), diff_weights (m,n)
-        l->a = plain_2d(s->k, s->m, t, false);
-        l->b = l->b_plain = plain_2d(s->k, s->n, t, false);
-        return;
-    case MATMUL:
-        l->a = plain_2d(s->m, s->k, t, s->trans_a);
-        l->b = l->b_plain = plain_2d(s->k, s->n, t, s->trans_b);
-        dnnl_memory_desc_init_by_tag(&l->bias, 2, one_n, type_of(s->bias), dnnl_ab);
-        return;
-    case PACKED_MATMUL:
-        l->a = plain_2d(s->m, s->k, t, false);
-        l->b_plain = plain_2d(s->k, s->n, stored, false);
-        l->b = any_2d(s->k, s->n, t);
-        dnnl_memory_desc_init_by_tag(&l->bias, 2, one_n, type_of(s->bias), dnnl_ab);
-        return;
-    }
+static void layouts_finish(struct layouts *l) {
+    td_md_destroy(l->a);
+    td_md_destroy(l->b);
+    td_md_destroy(l->b_plain);
+    td_md_destroy(l->bias);
+    td_md_destroy(l->y);
 }
 
-static dnnl_status_t backward_desc(dnnl_engine_t engine, enum kind kind, const struct layouts *l,
-                                   dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out_pd) {
-    // Backward descriptors want the forward one they belong to as a hint.
-    bool data = kind == BACKWARD_DATA;
-    const dnnl_memory_desc_t *src = data ? &l->y : &l->b, *dst = &l->a;
-    const dnnl_memory_desc_t *weights = data ? &l->b : &l->y;
-    // The forward weights are of the operands' type, also where their gradient is wider.
-    dnnl_memory_desc_t multiplied = *weights;
-    multiplied.data_type = dst->data_type;
-    dnnl_inner_product_desc_t forward, backward;
-    dnnl_primitive_desc_t hint = NULL;
-    dnnl_status_t s = dnnl_inner_product_forward_desc_init(&forward, dnnl_forward_training, src,
-                                                           &multiplied, NULL, dst);
-    if (!s) s = dnnl_primitive_desc_create(&hint, &forward, NULL, engine, NULL);
-    if (!s && data) {
-        s = dnnl_inner_product_backward_data_desc_init(&backward, src, weights, dst);
-    } else if (!s) {
-        s = dnnl_inner_product_backward_weights_desc_init(&backward, src, weights, NULL, dst);
+// The sides of a, b and bias by kind:
+// FORWARD           src (m,k), weights (n,k) = (out, in)
+// BACKWARD_DATA     diff_dst (m,k), weights (k,n) = (out, in), diff_src (m,n)
+// BACKWARD_WEIGHTS  diff_dst (k,m), src (k,n), diff_weights (m,n)
+// either matmul     src (m,k), weights (k,n), a bias of two dimensions
+static dnnl_status_t set_layouts(const struct td_gemm_spec *s, enum kind kind, struct layouts *l) {
+    const bool matmul = kind == MATMUL || kind == PACKED_MATMUL, fixed = !packs(kind);
+    dnnl_dims_t n = {s->n}, one_n = {1, s->n};
+    int64_t a0 = s->m, a1 = s->k, b0 = s->k, b1 = s->n;
+    if (kind == BACKWARD_WEIGHTS) {
+        a0 = s->k;
+        a1 = s->m;
+    } else if (kind == FORWARD) {
+        b0 = s->n;
+        b1 = s->k;
     }
-    if (!s) s = dnnl_primitive_desc_create(out_pd, &backward, attr, engine, hint);
-    dnnl_primitive_desc_destroy(hint);
-    return s;
+    enum td_dtype t = s->operands, stored = s->param && !fixed ? s->stored : t;
+    dnnl_format_tag_t a = kind == MATMUL && s->trans_a ? dnnl_ba : dnnl_ab;
+    dnnl_format_tag_t b = kind == MATMUL && s->trans_b ? dnnl_ba : dnnl_ab;
+    dnnl_status_t st = matrix(s->m, s->n, s->result, dnnl_ab, &l->y);
+    if (!st) st = matrix(a0, a1, t, a, &l->a);
+    if (!st) st = matrix(b0, b1, stored, b, &l->b_plain);
+    if (!st) st = matrix(b0, b1, t, fixed ? b : dnnl_format_tag_any, &l->b);
+    if (st || !s->has_bias) return st;
+    return matmul ? td_md_create(2, one_n, type_of(s->bias), dnnl_ab, &l->bias)
+                  : td_md_create(1, n, type_of(s->bias), dnnl_a, &l->bias);
 }
 
 // Of the ways to add a product to what is there, the one by plain gemm reads y once, as it writes
 // it; the first that oneDNN offers takes up to twice as long, by reading y apart. Weight gradients
 // cannot add, and a second y to add from was slower, too.
-static dnnl_status_t adding_desc(dnnl_engine_t engine, const dnnl_matmul_desc_t *d,
-                                 dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out_pd) {
-    dnnl_primitive_desc_iterator_t it = NULL;
-    dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t s = dnnl_primitive_desc_iterator_create(&it, d, attr, engine, NULL);
-    while (!s) {
-        const char *name = "";
-        pd = dnnl_primitive_desc_iterator_fetch(it);
-        s = dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&name);
-        if (!s && strncmp(name, "gemm", 4) == 0) break;
-        dnnl_primitive_desc_destroy(pd);
-        pd = NULL;
-        if (!s) s = dnnl_primitive_desc_iterator_next(it);
-    }
-    dnnl_primitive_desc_iterator_destroy(it);
-    if (!pd) return dnnl_primitive_desc_create(out_pd, d, attr, engine, NULL);
-    *out_pd = pd;
-    return dnnl_success;
-}
-
 static dnnl_status_t product_desc(dnnl_engine_t engine, const struct td_gemm_spec *s,
                                   enum kind kind, const struct layouts *l,
                                   dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out_pd) {
-    const dnnl_memory_desc_t *bias = s->has_bias ? &l->bias : NULL;
-    dnnl_status_t st;
-    if (kind == FORWARD) {
-        dnnl_inner_product_desc_t d;
-        st = dnnl_inner_product_forward_desc_init(&d, dnnl_forward_training, &l->a, &l->b, bias,
-                                                  &l->y);
-        return st ? st : dnnl_primitive_desc_create(out_pd, &d, attr, engine, NULL);
+    switch (kind) {
+    case FORWARD:
+        return td_pd_inner_product(engine, TD_PASS_FORWARD, l->a, l->b, l->bias, l->y, attr,
+                                   out_pd);
+    case BACKWARD_DATA:
+        return td_pd_inner_product(engine, TD_PASS_GRAD_X, l->y, l->b, NULL, l->a, attr, out_pd);
+    case BACKWARD_WEIGHTS:
+        return td_pd_inner_product(engine, TD_PASS_GRAD_W, l->b, l->y, NULL, l->a, attr, out_pd);
+    case MATMUL:
+    case PACKED_MATMUL:
+        break;
     }
-    if (kind == MATMUL || kind == PACKED_MATMUL) {
-        dnnl_matmul_desc_t d;
-        st = dnnl_matmul_desc_init(&d, &l->a, &l->b, bias, &l->y);
-        if (!st && s->accumulate) return adding_desc(engine, &d, attr, out_pd);
-        return st ? st : dnnl_primitive_desc_create(out_pd, &d, attr, engine, NULL);
-    }
-    return backward_desc(engine, kind, l, attr, out_pd);
+    return td_pd_matmul(engine, l->a, l->b, l->bias, l->y, attr, s->accumulate ? "gemm" : NULL,
+                        out_pd);
 }
 
 static td_status make_memories(struct td_gemm *g, const struct layouts *l,
                                const_dnnl_primitive_desc_t pd) {
     dnnl_engine_t engine = g->engine->engine;
-    const dnnl_memory_desc_t *scratch =
-        dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-    DNNL_TRY(dnnl_memory_create(&g->a, &l->a, engine, DNNL_MEMORY_NONE), "operand a");
-    DNNL_TRY(dnnl_memory_create(&g->b, &l->b_plain, engine, DNNL_MEMORY_NONE), "operand b");
-    DNNL_TRY(dnnl_memory_create(&g->y, &l->y, engine, DNNL_MEMORY_NONE), "result");
+    const struct td_md *scratch = td_pd_borrow_md(pd, dnnl_query_scratchpad_md);
+    DNNL_TRY(td_md_memory(l->a, engine, DNNL_MEMORY_NONE, &g->a), "operand a");
+    DNNL_TRY(td_md_memory(l->b_plain, engine, DNNL_MEMORY_NONE, &g->b), "operand b");
+    DNNL_TRY(td_md_memory(l->y, engine, DNNL_MEMORY_NONE, &g->y), "result");
     if (g->spec.has_bias) {
-        DNNL_TRY(dnnl_memory_create(&g->bias, &l->bias, engine, DNNL_MEMORY_NONE), "bias");
+        DNNL_TRY(td_md_memory(l->bias, engine, DNNL_MEMORY_NONE, &g->bias), "bias");
     }
-    DNNL_TRY(dnnl_memory_create(&g->scratch, scratch, engine, DNNL_MEMORY_NONE), "scratch");
-    g->scratch_bytes = dnnl_memory_desc_get_size(scratch);
+    DNNL_TRY(td_md_memory(scratch, engine, DNNL_MEMORY_NONE, &g->scratch), "scratch");
+    g->scratch_bytes = td_md_bytes(scratch);
     TD_TRY(td_room_want(g->engine->room, g->scratch_bytes));
     if (packs(g->kind)) {
-        const dnnl_memory_desc_t *layout =
-            dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
-        if (!dnnl_memory_desc_equal(layout, &l->b_plain)) {
-            TD_TRY(td_dnnl_pack_get(g->engine, g->spec.param, &l->b_plain, layout, &g->pack));
+        const struct td_md *layout = td_pd_borrow_md(pd, dnnl_query_weights_md);
+        if (!td_md_equal(layout, l->b_plain)) {
+            TD_TRY(td_dnnl_pack_get(g->engine, g->spec.param, l->b_plain, layout, &g->pack));
         }
     }
     return TD_OK;
 }
 
-static td_status build(struct td_gemm *g) {
-    struct layouts l;
+// The memory layouts are the caller's to free, also after a failure.
+static td_status build_of(struct td_gemm *g, struct layouts *l) {
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t pd = NULL;
-    set_layouts(&g->spec, g->kind, &l);
+    DNNL_TRY(set_layouts(&g->spec, g->kind, l), "describe operands");
     TD_TRY(make_attr(&g->spec, g->kind, &attr));
-    dnnl_status_t s = product_desc(g->engine->engine, &g->spec, g->kind, &l, attr, &pd);
+    dnnl_status_t s = product_desc(g->engine->engine, &g->spec, g->kind, l, attr, &pd);
     if (!s && !g->sketched) s = dnnl_primitive_create(&g->primitive, pd);
-    td_status failed = s ? td_dnnl_fail(s, "create a product") : make_memories(g, &l, pd);
+    td_status failed = s ? td_dnnl_fail(s, "create a product") : make_memories(g, l, pd);
     dnnl_primitive_desc_destroy(pd);
     dnnl_primitive_attr_destroy(attr);
+    return failed;
+}
+
+static td_status build(struct td_gemm *g) {
+    struct layouts l = {0};
+    td_status failed = build_of(g, &l);
+    layouts_finish(&l);
     return failed;
 }
 

@@ -65,7 +65,8 @@ static void pack_destroy(struct td_dnnl *e, struct td_pack *p) {
     dnnl_primitive_destroy(p->reorder);
     dnnl_memory_destroy(p->plain);
     dnnl_memory_destroy(p->packed);
-    td_room_give(e->room, p->data, dnnl_memory_desc_get_size(&p->layout));
+    if (p->data) td_room_give(e->room, p->data, td_md_bytes(p->layout));
+    td_md_destroy(p->layout);
     free(p);
 }
 
@@ -96,28 +97,29 @@ void td_dnnl_describe(char *out, size_t out_bytes) {
 }
 
 // ---- packs --------------------------------------------------------------------------------------
-static td_status pack_build(struct td_dnnl *e, struct td_pack *p, const dnnl_memory_desc_t *plain) {
-    size_t bytes = dnnl_memory_desc_get_size(&p->layout);
-    p->data = td_room_take(e->room, bytes);
+static td_status pack_build(struct td_dnnl *e, struct td_pack *p, const struct td_md *plain,
+                            const struct td_md *layout) {
+    DNNL_TRY(td_md_dup(layout, &p->layout), "keep a layout");
+    p->data = td_room_take(e->room, td_md_bytes(layout));
     if (!p->data) return td_fail_oom();
-    p->rows = td_pack_shape_of(plain, &p->layout);
+    struct td_md_view from = td_md_look(plain), to = td_md_look(layout);
+    p->rows = td_pack_shape_of(&from, &to);
     dnnl_primitive_desc_t pd = NULL;
-    DNNL_TRY(dnnl_memory_create(&p->plain, plain, e->engine, DNNL_MEMORY_NONE), "plain weights");
+    DNNL_TRY(td_md_memory(plain, e->engine, DNNL_MEMORY_NONE, &p->plain), "plain weights");
     void *data = e->room->pretends ? DNNL_MEMORY_NONE : p->data;
-    DNNL_TRY(dnnl_memory_create(&p->packed, &p->layout, e->engine, data), "packed weights");
-    DNNL_TRY(dnnl_reorder_primitive_desc_create(&pd, plain, e->engine, &p->layout, e->engine, NULL),
-             "describe a reorder");
+    DNNL_TRY(td_md_memory(layout, e->engine, data, &p->packed), "packed weights");
+    DNNL_TRY(td_pd_reorder(e->engine, plain, layout, NULL, &pd), "describe a reorder");
     dnnl_status_t s = dnnl_primitive_create(&p->reorder, pd);
     dnnl_primitive_desc_destroy(pd);
     DNNL_TRY(s, "create a reorder");
     return TD_OK;
 }
 
-td_status td_dnnl_pack_get(struct td_dnnl *e, const void *param, const dnnl_memory_desc_t *plain,
-                           const dnnl_memory_desc_t *layout, struct td_pack **out_pack) {
+td_status td_dnnl_pack_get(struct td_dnnl *e, const void *param, const struct td_md *plain,
+                           const struct td_md *layout, struct td_pack **out_pack) {
     int n = 0;
     for (struct td_pack *p = e->packs; p; p = p->next, n++) {
-        if (param && p->param == param && dnnl_memory_desc_equal(&p->layout, layout)) {
+        if (param && p->param == param && td_md_equal(p->layout, layout)) {
             *out_pack = p;
             return TD_OK;
         }
@@ -126,8 +128,7 @@ td_status td_dnnl_pack_get(struct td_dnnl *e, const void *param, const dnnl_memo
     struct td_pack *p = td_calloc(1, sizeof *p);
     if (!p) return td_fail_oom();
     p->param = param;
-    p->layout = *layout;
-    td_status failed = pack_build(e, p, plain);
+    td_status failed = pack_build(e, p, plain, layout);
     if (failed) {
         pack_destroy(e, p);
         return failed;

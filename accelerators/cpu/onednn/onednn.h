@@ -8,14 +8,13 @@
 // parameter was written, or by who wrote it: optimizers pack as they update (update.h).
 // Who else may have written is known by TD_RUN_STEADY, or its absence.
 
-#include <oneapi/dnnl/dnnl.h>
-
 #include "accelerators/cpu/cpu.h"
 #include "accelerators/cpu/kernels/pack.h"
+#include "accelerators/cpu/onednn/dnnl.h"
 
 struct td_pack {
     const void *param;
-    dnnl_memory_desc_t layout;
+    struct td_md *layout;
     dnnl_memory_t plain, packed;
     struct td_pack_shape rows; // cols 0: oneDNN packs
     dnnl_primitive_t reorder;
@@ -48,13 +47,13 @@ TD_MUST_USE td_status td_dnnl_fail(dnnl_status_t s, const char *what);
 // The pack of `param` (stored as `plain`) in `layout`, created on first use. Without param: one of
 // its own, for weights that a node computes.
 TD_MUST_USE td_status td_dnnl_pack_get(struct td_dnnl *e, const void *param,
-                                       const dnnl_memory_desc_t *plain,
-                                       const dnnl_memory_desc_t *layout, struct td_pack **out_pack);
+                                       const struct td_md *plain, const struct td_md *layout,
+                                       struct td_pack **out_pack);
 // Before a primitive reads the pack: makes it of the weights, unless it is good.
 TD_MUST_USE td_status td_dnnl_pack_read(struct td_dnnl *e, struct td_pack *p, const void *weights);
 
 // How kernels/pack.c writes `layout` of weights that lie as `plain`; cols 0: it does not.
-struct td_pack_shape td_pack_shape_of(const dnnl_memory_desc_t *plain,
-                                      const dnnl_memory_desc_t *layout);
+struct td_pack_shape td_pack_shape_of(const struct td_md_view *plain,
+                                      const struct td_md_view *layout);
 
 #endif
