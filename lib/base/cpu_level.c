@@ -41,6 +41,27 @@ void td_cpu_level_names(enum td_cpu_level most, char out[TD_CPU_LEVEL_NAMES]) {
     }
 }
 
+td_status td_cpu_level_read(const char *from, const char *name, enum td_cpu_level most,
+                            enum td_cpu_level *out_level) {
+    enum td_cpu_level level = most;
+    bool automatic = !*name || strcmp(name, "auto") == 0;
+    bool known = automatic || td_cpu_level_parse(name, &level);
+    if (known && level <= most) {
+        *out_level = level;
+        return TD_OK;
+    }
+    char names[TD_CPU_LEVEL_NAMES];
+    td_cpu_level_names(most, names);
+    td_status s =
+        known ? td_fail(TD_INVALID_ARGUMENT, "%s: this machine has no CPU level %s; it has %s",
+                        from, name, names)
+              : td_fail(TD_INVALID_ARGUMENT,
+                        "%s: '%.64s' is no CPU level; this machine has %s, and auto takes "
+                        "the highest",
+                        from, name, names);
+    return td_status_with_class(s, TD_CLASS_BAD_SPEC);
+}
+
 // ---- the machine --------------------------------------------------------------------------------
 enum word { LEAF1_ECX, LEAF7_EBX, LEAF7_EDX, LEAF7_1_EAX, EXT1_ECX, XCR0 };
 

@@ -34,6 +34,11 @@ enum td_cpu_code { TD_CODE_GENERIC, TD_CODE_V3, TD_CODE_V4, TD_CODE_COUNT };
 const char *td_cpu_level_name(enum td_cpu_level level);
 // False: no level has this name.
 bool td_cpu_level_parse(const char *name, enum td_cpu_level *out_level);
+// A level that somebody asks for by name, on a machine that has all up to `most`; "" and "auto" are
+// `most`. from: "--cpu-level", "trainer.cpu_level". INVALID_ARGUMENT of class bad_spec, which names
+// what is there: the name of no level, or of one above `most`.
+TD_MUST_USE td_status td_cpu_level_read(const char *from, const char *name, enum td_cpu_level most,
+                                        enum td_cpu_level *out_level);
 // "generic, avx2, avx512": the names of all levels up to `most`.
 enum { TD_CPU_LEVEL_NAMES = 64 };
 void td_cpu_level_names(enum td_cpu_level most, char out[TD_CPU_LEVEL_NAMES]);

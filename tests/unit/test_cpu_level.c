@@ -27,6 +27,28 @@ static void test_names_are_read_as_they_are_written(void **state) {
     assert_string_equal(names, "generic, avx2, avx512, avx512_bf16, amx");
 }
 
+static void test_wish_is_taken_or_refused_with_what_is_there(void **state) {
+    (void)state;
+    enum td_cpu_level level;
+    assert_ok(td_cpu_level_read("--cpu-level", "", TD_CPU_AVX512, &level));
+    assert_int_equal(level, TD_CPU_AVX512);
+    assert_ok(td_cpu_level_read("--cpu-level", "auto", TD_CPU_AVX2, &level));
+    assert_int_equal(level, TD_CPU_AVX2);
+    assert_ok(td_cpu_level_read("--cpu-level", "avx2", TD_CPU_AMX, &level));
+    assert_int_equal(level, TD_CPU_AVX2);
+    assert_ok(td_cpu_level_read("--cpu-level", "generic", TD_CPU_GENERIC, &level));
+    assert_int_equal(level, TD_CPU_GENERIC);
+    td_status s = td_cpu_level_read("--cpu-level", "avx512", TD_CPU_AVX2, &level);
+    assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC);
+    assert_fails(s, TD_INVALID_ARGUMENT,
+                 "--cpu-level: this machine has no CPU level avx512; it has generic, avx2");
+    s = td_cpu_level_read("TRAIND_CPU_ISA", "sse9", TD_CPU_AVX2, &level);
+    assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC);
+    assert_fails(s, TD_INVALID_ARGUMENT,
+                 "TRAIND_CPU_ISA: 'sse9' is no CPU level; this machine has generic, avx2");
+    assert_int_equal(level, TD_CPU_GENERIC); // a refusal writes nothing
+}
+
 static void test_level_is_the_highest_whose_bits_are_all_there(void **state) {
     (void)state;
     char gap[TD_CPU_GAP_BYTES];
@@ -83,6 +105,7 @@ static void test_process_keeps_to_the_level_it_holds(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names_are_read_as_they_are_written),
+        cmocka_unit_test(test_wish_is_taken_or_refused_with_what_is_there),
         cmocka_unit_test(test_level_is_the_highest_whose_bits_are_all_there),
         cmocka_unit_test(test_level_below_is_taken_and_said_when_a_flag_is_hidden),
         cmocka_unit_test(test_process_keeps_to_the_level_it_holds),
