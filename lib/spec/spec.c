@@ -84,6 +84,7 @@ static unsigned stages_of(const struct td_json *tree) {
 static void read_trainer(const struct td_json *s, struct td_spec_trainer *out) {
     *out = (struct td_spec_trainer){
         .accelerator = text(s, "accelerator"),
+        .cpu_level = text(s, "cpu_level"),
         .strategy = text(s, "strategy"),
         .precision = text(s, "precision"),
         .stochastic_rounding = td_json_bool(td_json_get(s, "stochastic_rounding"), false),

@@ -81,6 +81,7 @@ struct td_spec_loader { // of data, whichever it is; batch_size is per rank
 
 struct td_spec_trainer {
     const char *accelerator; // auto cpu reference
+    const char *cpu_level;   // auto, or a name of lib/base/cpu_level.h
     const char *strategy;    // auto single_device ddp
     const char *precision;   // 32-true, 64-true, bf16-mixed, bf16-true, 16-mixed, 16-true
     bool stochastic_rounding;

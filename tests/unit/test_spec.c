@@ -6,6 +6,7 @@
 
 #include "tests/unit/test.h"
 
+#include "lib/base/cpu_level.h"
 #include "lib/spec/knobs.h"
 #include "lib/spec/plan.h"
 
@@ -209,6 +210,16 @@ static void test_view_has_the_values_when_the_example_is_read(void **state) {
     assert_int_equal(td_spec_ranks(&s), 2);
 }
 
+static void test_cpu_level_takes_auto_and_each_level_by_name(void **state) {
+    char more[64];
+    assert_string_equal(view(*state, "").trainer.cpu_level, "auto");
+    for (int i = 0; i < TD_CPU_LEVEL_COUNT; i++) {
+        const char *name = td_cpu_level_name((enum td_cpu_level)i);
+        snprintf(more, sizeof more, "trainer: {cpu_level: %s}", name);
+        assert_string_equal(view(*state, more).trainer.cpu_level, name);
+    }
+}
+
 static void test_amount_is_a_count_or_a_share_when_read(void **state) {
     struct td_spec_trainer t =
         view(*state, "trainer: {limit_train_batches: 1, limit_val_batches: 0.5}").trainer;
@@ -402,6 +413,7 @@ int main(void) {
         test_in_arena(test_precision_has_its_long_name_when_written_short),
         test_in_arena(test_max_time_is_seconds_when_written_as_days_and_hours),
         test_in_arena(test_view_has_the_values_when_the_example_is_read),
+        test_in_arena(test_cpu_level_takes_auto_and_each_level_by_name),
         test_in_arena(test_amount_is_a_count_or_a_share_when_read),
         test_in_arena(test_accumulation_is_a_number_or_changes_with_epochs),
         test_in_arena(test_slots_cover_the_threads_when_a_rank_asks_for_many),
