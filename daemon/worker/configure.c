@@ -1,5 +1,6 @@
 // Plan -> td_train_config. Everything is resolved here, once: defaults of a run by hand, where
-// checkpoints go, which ones to resume from, and the build that the resume key names.
+// checkpoints go, which ones to resume from, the CPU level of the process, and the build that the
+// resume key names.
 
 #include "daemon/worker/configure.h"
 
@@ -10,9 +11,9 @@
 
 #include "daemon/worker/plugins.h"
 #include "engine/train/schedule.h"
+#include "lib/base/cpu_level.h"
 #include "lib/base/digest.h"
 #include "lib/base/fsio.h"
-#include "lib/base/log.h"
 #include "lib/base/proc.h"
 
 enum { ARENA_BYTES = 2 * TD_SPEC_ARENA_BYTES, ENGINE_MAX_BYTES = 256 << 20, PATHS_MAX = 66 };
@@ -359,6 +360,15 @@ static td_status read_plan(struct td_worker_config *c, const char *path) {
     return TD_OK;
 }
 
+// The lower of what the plan asks for and the arguments allow. It comes right after the plan was
+// read: whatever follows may ask for the level, and a process has one for good.
+static td_status hold_level(const struct td_worker_config *c, const struct td_worker_args *args) {
+    enum td_cpu_level most = td_cpu_level_of_machine(NULL), allowed, asked;
+    TD_TRY(td_cpu_level_read(args->cpu_level_from, args->cpu_level, most, &allowed));
+    TD_TRY(td_cpu_level_read("trainer.cpu_level", c->plan.spec.trainer.cpu_level, most, &asked));
+    return td_cpu_level_hold(TD_MIN(allowed, asked));
+}
+
 static td_status take_world(struct td_worker_config *c, const struct td_worker_args *args) {
     int32_t planned = c->plan.run.world_size;
     int32_t by_hand = args->whole_job ? td_spec_ranks(&c->plan.spec) : 1;
@@ -372,11 +382,6 @@ static td_status take_world(struct td_worker_config *c, const struct td_worker_a
         return td_status_with_class(
             td_fail(TD_INVALID_ARGUMENT, "rank %d of world size %d", args->rank, world),
             TD_CLASS_BAD_SPEC);
-    int32_t asked = td_spec_ranks(&c->plan.spec);
-    if (args->page_fd < 0 && world < asked)
-        td_log_warn("the plan asks for %d ranks, by hand there is %d: a step takes that much fewer "
-                    "samples; a traind starts them all, continuing",
-                    asked, world);
     c->train.rank = args->rank;
     c->train.world_size = world;
     return TD_OK;
@@ -388,6 +393,7 @@ td_status td_worker_configure(const struct td_worker_args *args,
     if (!c) return td_fail_oom();
     TD_TRY(td_arena_create(ARENA_BYTES, &c->arena));
     TD_TRY(read_plan(c, args->plan_file));
+    TD_TRY(hold_level(c, args));
     TD_TRY(take_world(c, args));
     char plugin_dir[4096];
     TD_TRY(td_worker_plugin_dir(plugin_dir, sizeof plugin_dir));

@@ -13,6 +13,8 @@ struct td_worker_args {
     const char *plan_file;
     const char *dump_graph;           // a pass; NULL: no text
     const char *choices_dir;          // as td_train_config's
+    const char *cpu_level;            // the highest that it may use; "": the machine's
+    const char *cpu_level_from;       // who says so: "--cpu-level"
     bool profile;                     // a table of where the time went, at the end
     bool json;                        // the text as member `graph` of the sizes
     int32_t rank, world_size;         // world 0: not said
@@ -27,6 +29,7 @@ struct td_worker_config {
     struct td_train_config train;
 };
 
+// The CPU level that the arguments and the plan leave is held from then on.
 TD_MUST_USE td_status td_worker_configure(const struct td_worker_args *args,
                                           struct td_worker_config **out_config);
 void td_worker_config_destroy(struct td_worker_config *c); // accepts NULL

@@ -1,14 +1,15 @@
 // traind-worker: one rank of a job. It knows no network and no database; what it is told comes from
-// a plan file, its arguments and inherited descriptors (lib/base/rank_page.h), never from the
-// environment. Here is only the command line: verbs and options become a struct td_worker_args, and
-// a verb's own file does the work. Bad usage is an exit code of the worker's own list, because its
-// caller is a program more often than a person.
+// a plan file, its arguments and inherited descriptors (lib/base/rank_page.h); from the environment
+// only the CPU level of a run by hand (config.h). Here is only the command line: verbs and options
+// become a struct td_worker_args, and a verb's own file does the work. Bad usage is an exit code of
+// the worker's own list, because its caller is a program more often than a person.
 
 #include <argp.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/worker/config.h"
 #include "daemon/worker/worker.h"
 
 const char *argp_program_version = "traind-worker " TD_VERSION;
@@ -23,7 +24,8 @@ enum {
     OPT_DUMP,
     OPT_JSON,
     OPT_CHOICES,
-    OPT_PROFILE
+    OPT_PROFILE,
+    OPT_CPU_LEVEL
 };
 
 static const struct argp_option options[] = {
@@ -33,6 +35,10 @@ static const struct argp_option options[] = {
     {"page-fd", OPT_PAGE, "N", 0, "the launcher's rank page", 1},
     {"events-fd", OPT_EVENTS, "N", 0, "the launcher's event socket", 1},
     {"group-fd", OPT_GROUP, "N", 0, "shared mapping of the ranks", 1},
+    {"cpu-level", OPT_CPU_LEVEL, "LEVEL", 0,
+     "no newer instructions than generic, avx2, avx512, avx512_bf16 or amx (TRAIND_CPU_ISA, else "
+     "the machine's)",
+     0},
     {"profile", OPT_PROFILE, 0, 0, "run: at the end print the time of each kind of kernel", 1},
     {"dump-graph", OPT_DUMP, "PASS", 0, "plan: print the main program as that pass leaves it", 2},
     {"choices-dir", OPT_CHOICES, "DIR", 0,
@@ -86,6 +92,10 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case OPT_PROFILE:
         c->args.profile = true;
         return 0;
+    case OPT_CPU_LEVEL:
+        c->args.cpu_level = arg;
+        c->args.cpu_level_from = "--cpu-level";
+        return 0;
     case OPT_JSON:
         c->args.json = true;
         return 0;
@@ -111,14 +121,18 @@ int main(int argc, char **argv) {
         0,
         0,
         0};
-    struct command c = {.args = {.page_fd = -1, .events_fd = -1, .group_fd = -1}};
+    struct command c = {.args = {.page_fd = -1,
+                                 .events_fd = -1,
+                                 .group_fd = -1,
+                                 .cpu_level = td_worker_config_cpu_level(),
+                                 .cpu_level_from = TD_WORKER_CPU_LEVEL}};
     argp_err_exit_status = TD_EXIT_BAD_SPEC;
     argp_parse(&argp, argc, argv, 0, NULL, &c);
     if (strcmp(c.verb, "version") == 0) {
         puts(argp_program_version);
         return TD_EXIT_DONE;
     }
-    if (strcmp(c.verb, "probe") == 0) return td_worker_probe();
+    if (strcmp(c.verb, "probe") == 0) return td_worker_probe(&c.args);
     bool runs = strcmp(c.verb, "run") == 0;
     if (!runs && strcmp(c.verb, "plan") != 0) {
         fprintf(stderr, "traind-worker: unknown verb '%s': run, plan, probe or version\n", c.verb);

@@ -9,6 +9,7 @@
 
 #include "daemon/worker/plugins.h"
 #include "daemon/worker/worker.h"
+#include "lib/base/cpu_level.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
 #include "traind/accelerator.h"
@@ -61,9 +62,18 @@ static td_status probe_all(void) {
     return s;
 }
 
-int td_worker_probe(void) {
-    td_status s = probe_all();
-    int code = s ? TD_EXIT_BUG : TD_EXIT_DONE;
+static td_status hold_level(const struct td_worker_args *args) {
+    enum td_cpu_level level, most = td_cpu_level_of_machine(NULL);
+    TD_TRY(td_cpu_level_read(args->cpu_level_from, args->cpu_level, most, &level));
+    return td_cpu_level_hold(level);
+}
+
+int td_worker_probe(const struct td_worker_args *args) {
+    td_status s = hold_level(args);
+    if (!s) s = probe_all();
+    int code = !s                                        ? TD_EXIT_DONE
+               : td_status_class(s) == TD_CLASS_BAD_SPEC ? TD_EXIT_BAD_SPEC
+                                                         : TD_EXIT_BUG;
     td_status_log(TD_LOG_ERROR, s, "probe");
     return code;
 }

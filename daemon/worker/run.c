@@ -10,7 +10,9 @@
 #include "daemon/worker/fatal.h"
 #include "daemon/worker/stop_signals.h"
 #include "daemon/worker/worker.h"
+#include "engine/train/rank.h"
 #include "engine/train/train.h"
+#include "lib/base/cpu_level.h"
 #include "lib/base/log.h"
 
 static td_status prepare_signals(struct td_rank_page *page) {
@@ -31,10 +33,26 @@ static void flush_denormals(void) {
 #endif
 }
 
+// The first lines of a rank's log: what it runs on.
+static void introduce(const struct td_worker_args *args, const struct td_worker_config *config) {
+    const struct td_train_config *t = &config->train;
+    char gap[TD_CPU_GAP_BYTES];
+    td_log_info("rank starts world_size=%d accelerator=%s cpu_level=%s threads=%d", t->world_size,
+                td_rank_accelerator_name(t), td_cpu_level_name(td_cpu_level()), t->n_threads);
+    (void)td_cpu_level_of_machine(gap);
+    if (*gap) td_log_warn("%s, continuing", gap);
+    int32_t asked = td_spec_ranks(&config->plan.spec);
+    if (args->page_fd < 0 && t->world_size < asked)
+        td_log_warn("the plan asks for %d ranks, by hand there is %d: a step takes that much fewer "
+                    "samples; a traind starts them all, continuing",
+                    asked, t->world_size);
+}
+
 static td_status train(const struct td_worker_args *args, struct td_worker_io *io,
                        struct td_events *events, struct td_train_result *out_result) {
     TD_AUTO(td_worker_config) *config = NULL;
     TD_TRY(td_worker_configure(args, &config));
+    introduce(args, config);
     TD_TRY(td_worker_attach_group(args, config->train.world_size, io));
     td_events_ready(events);
     flush_denormals();

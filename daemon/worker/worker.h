@@ -10,11 +10,14 @@
 //       [--choices-dir DIR]           kernel choices of this machine, which it only reads
 //   traind-worker probe               accelerators found here, a JSON object each
 //   traind-worker version
+//
+// All take --cpu-level LEVEL: no newer instructions than that. It and the plan's trainer.cpu_level
+// are one bound, the lower holds.
 
 #include "daemon/worker/configure.h"
 
 int td_worker_run(const struct td_worker_args *args);
 int td_worker_plan(const struct td_worker_args *args);
-int td_worker_probe(void);
+int td_worker_probe(const struct td_worker_args *args);
 
 #endif

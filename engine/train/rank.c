@@ -33,16 +33,20 @@ static td_status find(const struct td_rank *r, enum td_plugin_kind kind, const c
 }
 
 // The name that the job's first start settled for `auto`, else the one given here.
-static const char *settle(const struct td_rank *r, const char *asked, const char *key,
+static const char *settle(const struct td_train_config *c, const char *asked, const char *key,
                           const char *automatic) {
     if (strcmp(asked, "auto") != 0) return asked;
-    return td_json_string(td_json_get(r->config->frozen, key), automatic);
+    return td_json_string(td_json_get(c->frozen, key), automatic);
+}
+
+const char *td_rank_accelerator_name(const struct td_train_config *c) {
+    return settle(c, c->accelerator, "accelerator", "cpu");
 }
 
 static td_status open_accelerator(struct td_rank *r) {
     const struct td_train_config *c = r->config;
     const void *ops;
-    r->accel_name = settle(r, c->accelerator, "accelerator", "cpu");
+    r->accel_name = td_rank_accelerator_name(c);
     TD_TRY(find(r, TD_PLUGIN_ACCELERATOR, r->accel_name, &ops));
     r->accel_ops = ops;
     r->accel_facts.struct_bytes = sizeof r->accel_facts;
@@ -121,7 +125,7 @@ static td_status open_strategy(struct td_rank *r) {
     const struct td_train_config *c = r->config;
     const void *ops;
     r->strategy_name =
-        settle(r, c->strategy, "strategy", c->world_size == 1 ? "single_device" : "ddp");
+        settle(c, c->strategy, "strategy", c->world_size == 1 ? "single_device" : "ddp");
     TD_TRY(find(r, TD_PLUGIN_STRATEGY, r->strategy_name, &ops));
     r->strategy_ops = ops;
     struct td_strategy_config config = {

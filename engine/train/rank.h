@@ -88,6 +88,9 @@ void td_rank_destroy(struct td_rank *r); // accepts NULL
 TD_DEFINE_AUTO(td_rank, td_rank_destroy);
 
 // ---- for the loop ------------------------------------------------------------------------------
+// The accelerator that a rank of this configuration opens: what the job asks for; for auto what its
+// first start settled, else cpu.
+const char *td_rank_accelerator_name(const struct td_train_config *c);
 // The epoch in which p stands, played from there on.
 struct td_epoch td_rank_epoch(const struct td_rank *r, const struct td_progress *p);
 // Micro-batches of an epoch played whole.
