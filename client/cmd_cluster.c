@@ -4,16 +4,26 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "client/session.h"
 #include "client/table.h"
 #include "traind/v1/admin.pb-c.h"
 
+// What its ranks use at most, and what the machine has where that is more.
+static td_status add_level(struct td_table *t, const Traind__V1__Node *n) {
+    if (!n->cpu_level[0]) return td_table_add(t, "-"); // a node of an older build
+    if (!n->cpu_level_held[0] || strcmp(n->cpu_level, n->cpu_level_held) == 0) {
+        return td_table_add(t, "%s", n->cpu_level);
+    }
+    return td_table_add(t, "%s of %s", n->cpu_level_held, n->cpu_level);
+}
+
 static td_status show_nodes(const Traind__V1__ListNodesResponse *r) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create((size_t)64 << 20, &arena));
-    static const char *const heading[] = {"ID",    "NAME",   "STATE", "SLOTS",
-                                          "CORES", "MEMORY", "JOBS"};
+    static const char *const heading[] = {"ID",    "NAME", "STATE",  "SLOTS",
+                                          "CORES", "CPU",  "MEMORY", "JOBS"};
     struct td_table t;
     td_table_init(&t, arena, TD_COUNTOF(heading), heading);
     for (size_t i = 0; i < r->n_nodes; i++) {
@@ -26,6 +36,7 @@ static td_status show_nodes(const Traind__V1__ListNodesResponse *r) {
         TD_TRY(td_table_add(&t, "%s", state ? state->name : "UNKNOWN"));
         TD_TRY(td_table_add(&t, "%" PRIu32 "/%" PRIu32, n->slots_used, n->slots));
         TD_TRY(td_table_add(&t, "%" PRIu32, n->cores));
+        TD_TRY(add_level(&t, n));
         TD_TRY(td_table_add(&t, "%s", td_format_bytes(n->memory_bytes, memory)));
         TD_TRY(td_table_add(&t, "%zu", n->n_jobs));
     }

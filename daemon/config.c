@@ -1,8 +1,9 @@
 // Settings of traind. Each row of params.def becomes a flag of argp, an environment variable, a
 // line of --dump-config. Flags win over the environment, the environment over the default.
-// Directories that have no default of their own are derived here, so that --dump-config shows what
-// will be used. The only getenv of the daemon. Rejected: a configuration file; systemd, containers
-// and scripts give flags or variables, and a file is one more place where a setting can hide.
+// Directories that have no default of their own and the CPU level are derived here, so that
+// --dump-config shows what will be used. The only getenv of the daemon. Rejected: a configuration
+// file; systemd, containers and scripts give flags or variables, and a file is one more place where
+// a setting can hide.
 
 #include "daemon/config.h"
 
@@ -123,6 +124,9 @@ static td_status derive(struct td_config *c) {
         return td_fail(TD_INVALID_ARGUMENT,
                        "role node needs --coordinator HOST:PORT (or TRAIND_ADDRESS)");
     }
+    TD_TRY(td_cpu_level_read("--cpu-level (TRAIND_CPU_ISA)", c->cpu_level,
+                             td_cpu_level_of_machine(NULL), &c->level));
+    snprintf(c->cpu_level, sizeof c->cpu_level, "%s", td_cpu_level_name(c->level));
     char state_dir[TD_CONFIG_TEXT];
     TD_TRY(td_state_dir_default(c->state_dir, getenv("XDG_STATE_HOME"), getenv("HOME"),
                                 geteuid() == 0, state_dir, sizeof state_dir));

@@ -3,7 +3,7 @@
 
 // traind's settings: flag > environment > default, one row of params.def each.
 
-#include "lib/base/base.h"
+#include "lib/base/cpu_level.h"
 
 enum { TD_CONFIG_TEXT = 512 };
 
@@ -16,6 +16,7 @@ struct td_config {
 #undef TD_PARAM_STR
 #undef TD_PARAM_INT
     enum td_daemon_role daemon_role; // of role
+    enum td_cpu_level level;         // of cpu_level, which is its name
     bool only_print;                 // what was asked for is printed, nothing is to be run
 };
 

@@ -63,6 +63,14 @@ static td_status run(const struct td_config *c) {
     return failed;
 }
 
+// Of this process, and thereby the bound of all that it starts.
+static td_status hold_cpu_level(const struct td_config *c) {
+    char gap[TD_CPU_GAP_BYTES];
+    (void)td_cpu_level_of_machine(gap);
+    if (*gap) td_log_warn("%s, continuing", gap);
+    return td_cpu_level_hold(c->level);
+}
+
 static int refuse(td_status take_status, int exit_code) {
     if (!take_status) return 0;
     fprintf(stderr, "traind: %s\n", td_status_message(take_status));
@@ -80,7 +88,8 @@ int main(int argc, char **argv) {
     if (failed) return refuse(failed, 2);
     if (config.only_print) return refuse(td_fs_flush_stdout(), 1);
     td_log_set_level(level);
-    failed = run(&config);
+    failed = hold_cpu_level(&config);
+    if (!failed) failed = run(&config);
     if (!failed) {
         td_log_info("stopped");
         return 0;

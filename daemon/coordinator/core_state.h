@@ -18,7 +18,9 @@ struct td_host {
     char boot_id[40];
     char name[72];
     char version[40];
-    char accelerators[128]; // comma-separated
+    char accelerators[128];  // comma-separated
+    char cpu_level[24];      // of the machine; "": its build does not tell
+    char cpu_level_held[24]; // the highest of its ranks
     uint32_t cores, slots;
     uint64_t memory_bytes;
     uint32_t launcher_major;

@@ -45,6 +45,10 @@ static td_status encode(const struct td_host *n, struct td_buf *out) {
     TD_TRY(td_json_print_string(n->version, strlen(n->version), out));
     TD_TRY(td_buf_str(out, ",\"accelerators\":"));
     TD_TRY(td_json_print_string(n->accelerators, strlen(n->accelerators), out));
+    TD_TRY(td_buf_str(out, ",\"cpu_level\":"));
+    TD_TRY(td_json_print_string(n->cpu_level, strlen(n->cpu_level), out));
+    TD_TRY(td_buf_str(out, ",\"cpu_level_held\":"));
+    TD_TRY(td_json_print_string(n->cpu_level_held, strlen(n->cpu_level_held), out));
     return td_buf_str(out, "}");
 }
 
@@ -68,6 +72,10 @@ td_status td_nodes_load(struct td_core *core, const char *key, const char *body)
     snprintf(n->version, sizeof n->version, "%s", td_json_string(td_json_get(v, "version"), ""));
     snprintf(n->accelerators, sizeof n->accelerators, "%s",
              td_json_string(td_json_get(v, "accelerators"), ""));
+    snprintf(n->cpu_level, sizeof n->cpu_level, "%s",
+             td_json_string(td_json_get(v, "cpu_level"), ""));
+    snprintf(n->cpu_level_held, sizeof n->cpu_level_held, "%s",
+             td_json_string(td_json_get(v, "cpu_level_held"), ""));
     n->cores = (uint32_t)td_json_int(td_json_get(v, "cores"), 1);
     n->slots = (uint32_t)td_json_int(td_json_get(v, "slots"), 1);
     n->memory_bytes = (uint64_t)td_json_int(td_json_get(v, "memory_bytes"), 0);
@@ -237,13 +245,16 @@ static void fill(struct td_host *n, const struct td_session *s, const Traind__V1
     snprintf(n->boot_id, sizeof n->boot_id, "%s", m->boot_id);
     snprintf(n->name, sizeof n->name, "%s", m->name[0] ? m->name : m->node_id);
     snprintf(n->version, sizeof n->version, "%s", m->version);
+    snprintf(n->cpu_level, sizeof n->cpu_level, "%s", m->cpu_level);
+    snprintf(n->cpu_level_held, sizeof n->cpu_level_held, "%s", m->cpu_level_held);
     n->accelerators[0] = '\0';
     for (size_t i = 0; i < m->n_accelerators; i++) {
         size_t len = strlen(n->accelerators);
         snprintf(n->accelerators + len, sizeof n->accelerators - len, "%s%s", i ? "," : "",
                  m->accelerators[i]);
     }
-    char *const texts[] = {n->boot_id, n->name, n->version, n->accelerators};
+    char *const texts[] = {n->boot_id,      n->name,      n->version,
+                           n->accelerators, n->cpu_level, n->cpu_level_held};
     for (size_t i = 0; i < TD_COUNTOF(texts); i++)
         td_utf8_scrub(texts[i]); // any of them may have been cut
     n->cores = m->cores;

@@ -261,6 +261,8 @@ static Traind__V1__Node *view_node(struct td_arena *a, const struct td_core *cor
     m->cores = n->cores;
     m->memory_bytes = n->memory_bytes;
     m->version = copy(a, n->version);
+    m->cpu_level = copy(a, n->cpu_level);
+    m->cpu_level_held = copy(a, n->cpu_level_held);
     m->embedded = n->embedded;
     int64_t ago_ns = n->embedded && n->session ? 0 : now.mono.ns - n->heard.ns;
     m->last_seen_ms = ago_ns > 0 ? (uint32_t)TD_MIN(ago_ns / TD_NS_PER_MS, UINT32_MAX) : 0;

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/base/cpu_level.h"
 #include "lib/base/segments.h"
 
 enum option_id {
@@ -23,6 +24,7 @@ enum option_id {
     OPT_RANKS,
     OPT_CORES,
     OPT_THREADS,
+    OPT_CPU_LEVEL,
     OPT_SHARED_CORES,
     OPT_SHARED_BYTES,
     OPT_MEMORY_LIMIT,
@@ -44,6 +46,7 @@ static const struct option long_options[] = {
     {"ranks", required_argument, NULL, OPT_RANKS},
     {"cores", required_argument, NULL, OPT_CORES},
     {"threads", required_argument, NULL, OPT_THREADS},
+    {"cpu-level", required_argument, NULL, OPT_CPU_LEVEL},
     {"shared-cores", no_argument, NULL, OPT_SHARED_CORES},
     {"shared-bytes", required_argument, NULL, OPT_SHARED_BYTES},
     {"memory-limit", required_argument, NULL, OPT_MEMORY_LIMIT},
@@ -126,6 +129,9 @@ static td_status set(struct td_launch_options *o, int id, const char *text) {
     case OPT_CORES:
         o->cores = text;
         return TD_OK;
+    case OPT_CPU_LEVEL:
+        o->cpu_level = text;
+        return TD_OK;
     case OPT_SHARED_CORES:
         o->shared_cores = true;
         return TD_OK;
@@ -141,6 +147,8 @@ static td_status set(struct td_launch_options *o, int id, const char *text) {
 }
 
 static td_status check(const struct td_launch_options *o) {
+    enum td_cpu_level level;
+    TD_TRY(td_cpu_level_read("--cpu-level", o->cpu_level, td_cpu_level_of_machine(NULL), &level));
     if (!o->dir || !o->plan || !o->job || !o->attempt || !o->world_size || !o->n_ranks ||
         !o->worker || !o->socket) {
         return td_fail(TD_INVALID_ARGUMENT, "needed: --dir --plan --job --attempt --world --ranks "
@@ -162,8 +170,11 @@ static td_status check(const struct td_launch_options *o) {
 }
 
 td_status td_launch_options_parse(int argc, char **argv, struct td_launch_options *out_options) {
-    struct td_launch_options o = {
-        .cores = "", .threads = 1, .orphan_timeout_ns = 3600 * TD_NS_PER_S, .ack_fd = -1};
+    struct td_launch_options o = {.cores = "",
+                                  .cpu_level = "",
+                                  .threads = 1,
+                                  .orphan_timeout_ns = 3600 * TD_NS_PER_S,
+                                  .ack_fd = -1};
     opterr = 0;
     optind = 1;
     for (int id; (id = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {

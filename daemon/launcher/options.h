@@ -12,17 +12,18 @@
 #include "lib/base/base.h"
 
 struct td_launch_options {
-    const char *dir;    // of the attempt; exists
-    const char *plan;   // file
-    const char *job;    //
-    uint32_t attempt;   //
-    uint64_t epoch;     // fencing number
-    int32_t world_size; //
-    int32_t first_rank; //
-    int32_t n_ranks;    // on this node, at most TD_LAUNCH_RANKS_MAX
-    const char *cores;  // lists, one a rank
-    int32_t threads;    // per rank
-    bool shared_cores;  // other processes train on the same cores: threads must not spin
+    const char *dir;       // of the attempt; exists
+    const char *plan;      // file
+    const char *job;       //
+    uint32_t attempt;      //
+    uint64_t epoch;        // fencing number
+    int32_t world_size;    //
+    int32_t first_rank;    //
+    int32_t n_ranks;       // on this node, at most TD_LAUNCH_RANKS_MAX
+    const char *cores;     // lists, one a rank
+    int32_t threads;       // per rank
+    const char *cpu_level; // the highest that ranks may use; "": the machine's
+    bool shared_cores;     // other processes train on the same cores: threads must not spin
     uint64_t shared_bytes;
     uint64_t memory_limit_bytes; // of all ranks and shared memory; 0: none
     const char *worker;          // absolute path of traind-worker

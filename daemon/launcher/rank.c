@@ -156,6 +156,10 @@ td_status td_launch_rank_start(struct td_launch_rank *r, int32_t idx,
     size_t n = 18;
     struct td_proc_fd fds[] = {
         {theirs.out, 1}, {theirs.err, 2}, {r->page_fd, 3}, {theirs.events, 4}, {group_fd, 5}};
+    if (o->cpu_level[0]) {
+        argv[n++] = "--cpu-level";
+        argv[n++] = o->cpu_level;
+    }
     if (group_fd >= 0) {
         argv[n++] = "--group-fd";
         argv[n++] = "5";

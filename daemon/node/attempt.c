@@ -19,6 +19,7 @@
 #include "daemon/node/launcher_link.h"
 #include "daemon/node/settle.h"
 #include "daemon/node/shards.h"
+#include "lib/base/cpu_level.h"
 #include "lib/base/digest.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
@@ -375,6 +376,8 @@ static td_status make_command(struct td_local_attempt *a, const struct td_launch
     word(c, "--cores");
     word(c, x->cores);
     number(c, "--threads", s->threads);
+    word(c, "--cpu-level");
+    word(c, td_cpu_level_name(td_cpu_level())); // this daemon's is the bound of its ranks
     number(c, "--shared-bytes", s->shared_bytes);
     number(c, "--memory-limit", s->memory_limit_bytes);
     file(c, "--worker", x->bin_dir, "traind-worker");

@@ -57,7 +57,10 @@ static void find_accelerators(const char *bin_dir, struct td_inventory *inv) {
 
 td_status td_inventory_read(const char *state_dir, const char *bin_dir, const char *name,
                             int32_t slots, struct td_inventory *out_inventory) {
-    struct td_inventory inv = {.cores = td_proc_n_cpus(), .memory_bytes = td_proc_memory_bytes()};
+    struct td_inventory inv = {.cores = td_proc_n_cpus(),
+                               .memory_bytes = td_proc_memory_bytes(),
+                               .cpu_level = td_cpu_level_of_machine(NULL),
+                               .cpu_level_held = td_cpu_level()};
     inv.slots = slots > 0 ? slots : inv.cores;
     TD_TRY(read_node_id(state_dir, inv.node_id, sizeof inv.node_id));
     TD_TRY(td_proc_boot_id(inv.boot_id));

@@ -4,7 +4,7 @@
 // What this machine has, and who it is: read once when the node starts. Nothing here initialises a
 // device; accelerators are the plugins that lie beside the programs.
 
-#include "lib/base/base.h"
+#include "lib/base/cpu_level.h"
 
 enum { TD_INVENTORY_ACCELERATORS = 8 };
 
@@ -14,7 +14,8 @@ struct td_inventory {
     char name[128];
     int32_t cores; // that this process may use
     int32_t slots;
-    uint64_t memory_bytes; // that it may use
+    uint64_t memory_bytes;                       // that it may use
+    enum td_cpu_level cpu_level, cpu_level_held; // of the machine; of this process and its ranks
     char accelerator[TD_INVENTORY_ACCELERATORS][32];
     size_t n_accelerators;
 };

@@ -264,6 +264,8 @@ static void send_register(struct td_node *n) {
     r.cores = (uint32_t)inv->cores;
     r.slots = (uint32_t)inv->slots;
     r.memory_bytes = inv->memory_bytes;
+    r.cpu_level = (char *)(uintptr_t)td_cpu_level_name(inv->cpu_level);
+    r.cpu_level_held = (char *)(uintptr_t)td_cpu_level_name(inv->cpu_level_held);
     r.n_accelerators = inv->n_accelerators;
     r.accelerators = accelerators;
     r.n_attempts = n_attempts;

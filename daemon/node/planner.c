@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "lib/base/cpu_level.h"
 #include "lib/base/fsio.h"
 #include "lib/base/json.h"
 #include "lib/base/proc.h"
@@ -210,6 +211,8 @@ static td_status spawn(struct td_planner *p) {
                                 p->file,
                                 "--choices-dir",
                                 p->choices,
+                                "--cpu-level",
+                                td_cpu_level_name(td_cpu_level()),
                                 dump[0] ? "--dump-graph" : NULL,
                                 dump,
                                 "--json",
