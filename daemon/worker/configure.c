@@ -362,9 +362,10 @@ static td_status read_plan(struct td_worker_config *c, const char *path) {
 
 // The lower of what the plan asks for and the arguments allow. It comes right after the plan was
 // read: whatever follows may ask for the level, and a process has one for good.
-static td_status hold_level(const struct td_worker_config *c, const struct td_worker_args *args) {
+static td_status hold_level(struct td_worker_config *c, const struct td_worker_args *args) {
     enum td_cpu_level most = td_cpu_level_of_machine(NULL), allowed, asked;
     TD_TRY(td_cpu_level_read(args->cpu_level_from, args->cpu_level, most, &allowed));
+    c->train.most_cpu_level = allowed;
     TD_TRY(td_cpu_level_read("trainer.cpu_level", c->plan.spec.trainer.cpu_level, most, &asked));
     return td_cpu_level_hold(TD_MIN(allowed, asked));
 }

@@ -1,6 +1,7 @@
-// The frozen object: accelerator, strategy, collective, precision, threads_per_rank, and "kernels",
-// an object from the accelerator's keys to names. Accelerators speak lines of text instead, because
-// plugins should need no JSON.
+// The frozen object: accelerator, strategy, collective, precision, threads_per_rank, "kernels", an
+// object from the accelerator's keys to names, and "cpu", the part of the resume key that says
+// which hardware, library and CPU level these were chosen on. Accelerators speak lines of text
+// instead, because plugins should need no JSON.
 
 #include "engine/train/choices.h"
 
@@ -37,6 +38,17 @@ static td_status read_lines(struct td_arena *a, const char *text, struct td_json
 }
 
 // ---- kernels ------------------------------------------------------------------------------------
+// What a race found on other hardware, or at another CPU level, is not taken: the bits differ there
+// anyway, and another way may be the fastest here. Manifests of older builds name it in their
+// resume key alone; "": nobody knows, so it is taken.
+static const char *cpu_of(const struct td_json *frozen, const char *fallback) {
+    return td_json_string(td_json_get(frozen, "cpu"), fallback);
+}
+
+static bool is_foreign(const struct td_rank *r, const char *cpu) {
+    return *cpu && strcmp(cpu, r->key.cpu) != 0;
+}
+
 static td_status adopt(const struct td_rank *r, const struct td_json *frozen) {
     TD_AUTO_BUF text;
     td_buf_init(&text, TEXT_MAX);
@@ -45,12 +57,29 @@ static td_status adopt(const struct td_rank *r, const struct td_json *frozen) {
     return r->accel_ops->adopt_choices(r->accel, td_buf_cstr(&text));
 }
 
+// Of the job's first start, or of the run that the checkpoint is from; NULL: none for this
+// hardware.
+static const struct td_json *frozen_for(struct td_rank *r) {
+    const struct td_json *given = r->config->frozen;
+    const struct td_manifest *m = r->resumed ? &r->restored.manifest : NULL;
+    const struct td_json *found[] = {given, m ? m->frozen : NULL};
+    const char *cpu[] = {cpu_of(given, ""), m ? cpu_of(m->frozen, m->key.cpu) : ""};
+    const char *foreign = NULL;
+    for (size_t i = 0; i < TD_COUNTOF(found); i++) {
+        const struct td_json *kernels = td_json_get(found[i], "kernels");
+        if (!kernels || !kernels->first) continue;
+        if (!is_foreign(r, cpu[i])) return found[i];
+        foreign = cpu[i];
+    }
+    if (foreign)
+        td_events_note(r->events, "kernels that were chosen on %s are chosen again for %s", foreign,
+                       r->key.cpu);
+    return NULL;
+}
+
 static td_status bind_first(struct td_rank *r, const struct td_bindings *b, struct td_buf *text) {
     const char *chosen;
-    // Of the job's first start, or of the run that the checkpoint is from.
-    const struct td_json *frozen = r->config->frozen;
-    if (!frozen && r->resumed) frozen = r->restored.manifest.frozen;
-    TD_TRY(adopt(r, frozen));
+    TD_TRY(adopt(r, frozen_for(r)));
     TD_TRY(td_programs_bind(r->programs, r->accel_ops, r->accel, b));
     TD_TRY(r->accel_ops->choices(r->accel, &chosen));
     return td_buf_str(text, chosen);
@@ -84,7 +113,8 @@ td_status td_choices_bind(struct td_rank *r, const struct td_bindings *b) {
 
 // Of the first checkpoint whose manifest can be read here; NULL, and out_path, if there is none.
 // Its files are not verified: that takes longer than a plan may.
-static const struct td_json *frozen_before(struct td_rank *r, const char **out_path) {
+static const struct td_json *frozen_before(struct td_rank *r, const char **out_path,
+                                           const char **out_cpu) {
     const struct td_train_config *c = r->config;
     for (size_t i = 0; i < c->n_resume_from; i++) {
         char path[TD_FS_PATH_BYTES];
@@ -93,6 +123,7 @@ static const struct td_json *frozen_before(struct td_rank *r, const char **out_p
         if (!s) s = td_manifest_read(r->arena, path, &m);
         if (!s) {
             *out_path = c->resume_from[i];
+            *out_cpu = td_arena_printf(r->arena, "%s", cpu_of(m.frozen, m.key.cpu));
             return m.frozen;
         }
         td_status_free(s);
@@ -102,13 +133,26 @@ static const struct td_json *frozen_before(struct td_rank *r, const char **out_p
 }
 
 td_status td_choices_foresee(struct td_rank *r, const struct td_program *p, td_choice_fn *fn,
-                             void *arg, const char **out_frozen) {
+                             void *arg, struct td_choices_origin *out_origin) {
     const struct td_train_config *c = r->config;
     const struct td_json *frozen = c->frozen;
-    *out_frozen = frozen ? "the plan" : NULL;
+    const char *cpu = cpu_of(frozen, "");
+    struct td_choices_origin o = {.frozen = frozen ? "the plan" : NULL};
+    *out_origin = o;
     if (!r->accel_ops->foresee || !r->accel_ops->adopt_choices) return TD_OK;
-    if (!frozen) frozen = frozen_before(r, out_frozen);
-    TD_TRY(adopt(r, frozen));
+    if (!frozen || is_foreign(r, cpu)) {
+        const char *path, *cpu_before = "";
+        const struct td_json *before = frozen_before(r, &path, &cpu_before);
+        if (!cpu_before) return td_fail_oom();
+        if (before || !frozen) {
+            frozen = before;
+            cpu = cpu_before;
+            o.frozen = path;
+        }
+    }
+    o.is_foreign = is_foreign(r, cpu);
+    *out_origin = o;
+    TD_TRY(adopt(r, o.is_foreign ? NULL : frozen));
     return r->accel_ops->foresee(r->accel, p, fn, arg);
 }
 
@@ -125,7 +169,10 @@ td_status td_choices_freeze(struct td_rank *r) {
              td_json_set(a, o, "precision", td_json_new_string(a, r->config->precision)) &&
              td_json_set(a, o, "threads_per_rank", td_json_new_int(a, r->config->n_threads));
     }
-    if (ok && r->kernels) ok = td_json_set(a, o, "kernels", r->kernels);
+    if (ok && r->kernels) {
+        ok = td_json_set(a, o, "kernels", r->kernels) &&
+             td_json_set(a, o, "cpu", td_json_new_string(a, r->key.cpu));
+    }
     if (!ok) return td_fail_oom();
     r->frozen = o;
     if (!before && r->facts.is_global_zero) td_events_frozen(r->events, o);

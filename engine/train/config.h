@@ -7,6 +7,7 @@
 // by hand. All pointers are borrowed and outlive the run. Names of plugins are resolved through the
 // registry; knob trees go to the plugins as they are. Pure data, any thread.
 
+#include "lib/base/cpu_level.h"
 #include "lib/base/json.h"
 #include "lib/base/rank_page.h"
 #include "traind/graph.h"
@@ -183,6 +184,7 @@ struct td_train_config {
     struct td_checkpoint_config checkpoint;
     struct td_predict_config predict;
     int32_t n_threads;
+    enum td_cpu_level most_cpu_level; // that a job can have here, for what a note advises
     bool profile;                 // print where the time went, to stderr, when the run has ended
     struct td_registry *registry; // of all plugins
     const char *cache_dir;        // NULL: none

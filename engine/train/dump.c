@@ -104,8 +104,9 @@ static td_status note_choices(void *arg, td_node n, struct td_buf *out) {
     return TD_OK;
 }
 
-static td_status sum_up(const struct choices *all, const struct td_rank *r, const char *frozen,
-                        struct td_buf *out) {
+static td_status sum_up(const struct choices *all, const struct td_rank *r,
+                        const struct td_choices_origin *origin, struct td_buf *out) {
+    const char *frozen = origin->frozen;
     const char *never = r->config->deterministic ? "not measured, trainer.deterministic"
                                                  : "not measured without a cache directory";
     const char *const known[] = {
@@ -125,6 +126,9 @@ static td_status sum_up(const struct choices *all, const struct td_rank *r, cons
         if (i == TD_CHOICE_ADOPTED) TD_TRY(td_buf_printf(out, " %s", frozen));
         TD_TRY(td_buf_printf(out, ": %u", all->n_of[i]));
     }
+    if (origin->is_foreign)
+        TD_TRY(td_buf_printf(out, "; those frozen in %s are of other hardware or another CPU level",
+                             frozen));
     if (!frozen && r->config->n_resume_from)
         TD_TRY(td_buf_str(out, "; no manifest of a checkpoint to continue from can be read here"));
     return td_buf_str(out, "\n");
@@ -133,10 +137,10 @@ static td_status sum_up(const struct choices *all, const struct td_rank *r, cons
 td_status td_dump_finish(struct td_dump *d, struct td_rank *r) {
     if (strcmp(d->pass, autotune) != 0 || !d->program) return TD_OK;
     struct choices all = {.arena = r->arena};
-    const char *frozen;
+    struct td_choices_origin origin;
     all.end = &all.first;
-    TD_TRY(td_choices_foresee(r, d->program, take_choice, &all, &frozen));
+    TD_TRY(td_choices_foresee(r, d->program, take_choice, &all, &origin));
     td_buf_clear(d->text);
     TD_TRY(td_program_text_noted(d->program, note_choices, &all, d->text));
-    return sum_up(&all, r, frozen, d->text);
+    return sum_up(&all, r, &origin, d->text);
 }

@@ -22,15 +22,61 @@ void td_manifest_add_metric(struct td_manifest *m, const char *name, double sum,
     snprintf(v->name, sizeof v->name, "%s", name);
 }
 
+// Finds the level among the parts of a key's `cpu`, and what is before and behind it.
+struct cpu_parts {
+    enum td_cpu_level level;
+    size_t before;      // bytes
+    const char *behind; // of the level's name
+};
+
+static bool find_level(const char *cpu, struct cpu_parts *out) {
+    for (const char *part = cpu;;) {
+        char name[24];
+        size_t len = strcspn(part, ",");
+        snprintf(name, sizeof name, "%.*s", (int)TD_MIN(len, sizeof name - 1), part);
+        if (td_cpu_level_parse(name, &out->level)) {
+            out->before = (size_t)(part - cpu);
+            out->behind = part + len;
+            return true;
+        }
+        if (strncmp(part + len, ", ", 2) != 0) return false;
+        part += len + 2;
+    }
+}
+
+static void compare_cpu(const char *saved, const char *now, enum td_cpu_level most,
+                        char *out_reason, size_t out_bytes) {
+    struct cpu_parts a, b;
+    bool level_alone = find_level(saved, &a) && find_level(now, &b) && a.level != b.level &&
+                       a.before == b.before && strncmp(saved, now, a.before) == 0 &&
+                       strcmp(a.behind, b.behind) == 0;
+    if (!level_alone) {
+        snprintf(out_reason, out_bytes, "hardware or its library %s -> %s", saved, now);
+        return;
+    }
+    const char *was = td_cpu_level_name(a.level), *is = td_cpu_level_name(b.level);
+    if (a.level <= most) {
+        snprintf(out_reason, out_bytes,
+                 "CPU level %s -> %s: bits may differ; trainer.cpu_level: %s keeps them", was, is,
+                 was);
+    } else {
+        snprintf(
+            out_reason, out_bytes,
+            "CPU level %s -> %s: bits may differ, and %s cannot be had here; a job that begins "
+            "with trainer.cpu_level: %s keeps them on both",
+            was, is, was, is);
+    }
+}
+
 void td_resume_key_compare(const struct td_resume_key *saved, const struct td_resume_key *now,
-                           char *out_reason, size_t out_bytes) {
+                           enum td_cpu_level most, char *out_reason, size_t out_bytes) {
     out_reason[0] = '\0';
     if (saved->world_size != now->world_size) {
         snprintf(out_reason, out_bytes, "world size %d -> %d", saved->world_size, now->world_size);
     } else if (saved->threads != now->threads) {
         snprintf(out_reason, out_bytes, "threads per rank %d -> %d", saved->threads, now->threads);
     } else if (strcmp(saved->cpu, now->cpu) != 0) {
-        snprintf(out_reason, out_bytes, "hardware or its library %s -> %s", saved->cpu, now->cpu);
+        compare_cpu(saved->cpu, now->cpu, most, out_reason, out_bytes);
     } else if (strcmp(saved->build, now->build) != 0) {
         snprintf(out_reason, out_bytes, "build %s -> %s", saved->build, now->build);
     } else if (saved->precision[0] && strcmp(saved->precision, now->precision) != 0) {

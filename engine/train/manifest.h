@@ -10,6 +10,7 @@
 // files match is restore.c's business. Pure but for file access; any thread.
 
 #include "engine/train/plateau.h"
+#include "lib/base/cpu_level.h"
 #include "lib/base/digest.h"
 #include "traind/precision.h"
 
@@ -47,7 +48,7 @@ struct td_manifest_file {
 // What the bits of a run depend on, besides plan and data. Equal keys: resume is exact.
 struct td_resume_key {
     int32_t world_size, threads;
-    char cpu[64];   // accelerator's library and instruction set
+    char cpu[64];   // accelerator's library; ", " and the CPU level, where its bits follow one
     char build[64]; // of the engine
     char precision[16];
 };
@@ -77,9 +78,10 @@ TD_MUST_USE td_status td_manifest_read(struct td_arena *a, const char *path,
                                        struct td_manifest *out_manifest);
 
 void td_manifest_add_metric(struct td_manifest *m, const char *name, double sum, double count);
-// "" when equal; else what differs: "world size 2 -> 1".
+// "" when equal; else what differs: "world size 2 -> 1". Where the CPU level alone does, it names
+// the knob that keeps the bits; most: the highest level that a job can have here.
 void td_resume_key_compare(const struct td_resume_key *saved, const struct td_resume_key *now,
-                           char *out_reason, size_t out_bytes);
+                           enum td_cpu_level most, char *out_reason, size_t out_bytes);
 // The file that holds a role: "model.safetensors" or "optimizer.safetensors".
 const char *td_manifest_file_of(enum td_role role);
 

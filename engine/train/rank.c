@@ -496,7 +496,8 @@ static td_status initialize_state(struct td_rank *r) {
 
 static void announce_resume(struct td_rank *r) {
     char reason[256];
-    td_resume_key_compare(&r->restored.manifest.key, &r->key, reason, sizeof reason);
+    td_resume_key_compare(&r->restored.manifest.key, &r->key, r->config->most_cpu_level, reason,
+                          sizeof reason);
     if (*reason) td_events_note(r->events, "resume is not bit-exact: %s", reason);
     td_events_resumed(r->events, r->start.step, reason);
 }

@@ -25,7 +25,7 @@ static void check(const struct td_manifest *m) {
     td_fuzz_expect(m->job && m->optimizer && m->schedule && m->spec_digest);
     struct td_resume_key other = {.world_size = 1};
     char reason[256];
-    td_resume_key_compare(&m->key, &other, reason, sizeof reason);
+    td_resume_key_compare(&m->key, &other, TD_CPU_AMX, reason, sizeof reason);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -63,7 +63,7 @@ static void test_manifest_reads_back_as_it_was_written(void **state) {
     assert_true(r.seed == m.seed);
     assert_memory_equal(&r.progress, &m.progress, sizeof m.progress);
     char reason[64];
-    td_resume_key_compare(&r.key, &m.key, reason, sizeof reason);
+    td_resume_key_compare(&r.key, &m.key, TD_CPU_GENERIC, reason, sizeof reason);
     assert_string_equal(reason, "");
     assert_int_equal(r.n_files, 1);
     assert_string_equal(r.file[0].name, "model.safetensors");
@@ -123,20 +123,55 @@ static void test_key_names_what_differs(void **state) {
     struct td_resume_key a = {.world_size = 2, .threads = 1, .cpu = "x", .build = "1"}, b = a;
     char reason[128];
     b.world_size = 1;
-    td_resume_key_compare(&a, &b, reason, sizeof reason);
+    td_resume_key_compare(&a, &b, TD_CPU_AMX, reason, sizeof reason);
     assert_string_equal(reason, "world size 2 -> 1");
     b = a;
     b.threads = 4;
-    td_resume_key_compare(&a, &b, reason, sizeof reason);
+    td_resume_key_compare(&a, &b, TD_CPU_AMX, reason, sizeof reason);
     assert_string_equal(reason, "threads per rank 1 -> 4");
     b = a;
     b.cpu[0] = 'y';
-    td_resume_key_compare(&a, &b, reason, sizeof reason);
+    td_resume_key_compare(&a, &b, TD_CPU_AMX, reason, sizeof reason);
     assert_non_null(strstr(reason, "x -> y"));
     b = a;
     b.build[0] = '2';
-    td_resume_key_compare(&a, &b, reason, sizeof reason);
+    td_resume_key_compare(&a, &b, TD_CPU_AMX, reason, sizeof reason);
     assert_string_equal(reason, "build 1 -> 2");
+}
+
+static void test_key_names_the_knob_when_the_cpu_level_alone_differs(void **state) {
+    (void)state;
+    static const struct {
+        const char *saved, *now;
+        enum td_cpu_level most;
+        const char *reason;
+    } rows[] = {
+        {"lib 1, avx2, caches 32", "lib 1, avx512_bf16, caches 32", TD_CPU_AMX,
+         "CPU level avx2 -> avx512_bf16: bits may differ; trainer.cpu_level: avx2 keeps them"},
+        {"lib 1, avx512", "lib 1, generic", TD_CPU_AVX512,
+         "CPU level avx512 -> generic: bits may differ; trainer.cpu_level: avx512 keeps them"},
+        {"lib 1, avx512", "lib 1, avx2", TD_CPU_AVX2,
+         "CPU level avx512 -> avx2: bits may differ, and avx512 cannot be had here; a job that "
+         "begins with trainer.cpu_level: avx2 keeps them on both"},
+        // No knob keeps these.
+        {"lib 1, avx2", "lib 2, avx512", TD_CPU_AMX,
+         "hardware or its library lib 1, avx2 -> lib 2, avx512"},
+        {"lib 1, avx2, caches 32", "lib 1, avx512, caches 48", TD_CPU_AMX,
+         "hardware or its library lib 1, avx2, caches 32 -> lib 1, avx512, caches 48"},
+        {"lib 1", "lib 1, avx512", TD_CPU_AMX, "hardware or its library lib 1 -> lib 1, avx512"},
+        {"avx2,lib", "avx512,lib", TD_CPU_AMX,
+         "CPU level avx2 -> avx512: bits may differ; trainer.cpu_level: avx2 keeps them"},
+        {"", "lib 1, avx2", TD_CPU_AMX, "hardware or its library  -> lib 1, avx2"},
+        {"lib 1, avx2", "lib 1, avx2", TD_CPU_AMX, ""},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        struct td_resume_key a = {.world_size = 1, .threads = 1}, b = a;
+        char reason[256];
+        snprintf(a.cpu, sizeof a.cpu, "%s", rows[i].saved);
+        snprintf(b.cpu, sizeof b.cpu, "%s", rows[i].now);
+        td_resume_key_compare(&a, &b, rows[i].most, reason, sizeof reason);
+        assert_string_equal(reason, rows[i].reason);
+    }
 }
 
 int main(void) {
@@ -145,6 +180,7 @@ int main(void) {
         CASE(test_manifest_reads_back_as_it_was_written),
         CASE(test_read_refuses_what_is_not_a_whole_manifest),
         cmocka_unit_test(test_key_names_what_differs),
+        cmocka_unit_test(test_key_names_the_knob_when_the_cpu_level_alone_differs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
