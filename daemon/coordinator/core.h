@@ -42,7 +42,7 @@ struct td_now {
 enum td_record_kind {
     TD_RECORD_META,       // "epoch"
     TD_RECORD_NODE,       // node id
-    TD_RECORD_PLAN,       // digest of the canonical spec
+    TD_RECORD_PLAN,       // digest of the canonical spec, '/', CPU level of the node
     TD_RECORD_SPEC,       // job id -> canonical spec
     TD_RECORD_JOB,        // job id
     TD_RECORD_ATTEMPT,    // "<job>/a<n>"

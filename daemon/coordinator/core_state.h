@@ -39,17 +39,21 @@ struct td_session {
     struct td_host *node; // NULL until registered
 };
 
+enum { TD_PLAN_KEY_BYTES = 64 }; // "<digest of the spec>/<CPU level of the node>"
+
 struct td_plan_entry { // cached result
-    char digest[33];
+    char key[TD_PLAN_KEY_BYTES];
     char *json;
     uint64_t memory_bytes, shared_bytes;
     uint32_t total_steps;
     bool recomputes_all; // there is nothing left to keep less of
 };
 
-struct td_plan_ask { // on its way; one per spec and graph
+struct td_plan_ask { // on its way; one per spec, level and graph
     char digest[33];
-    char dump[32]; // pass whose graph is wanted; "": sizes only
+    char dump[32];    // pass whose graph is wanted; "": sizes only
+    char level[24];   // held by the nodes it is for; "": any
+    char minimum[24]; // trainer.cpu_level of the spec
     char request[64];
     char node[64]; // "": not asked yet
     char last[64]; // asked last
@@ -167,6 +171,8 @@ void td_attempt_ack(struct td_core *core, const struct td_host *node, const stru
 // ---- nodes.c ------------------------------------------------------------------------------------
 struct td_host *td_nodes_find(const struct td_core *core, const char *id);
 bool td_host_ready(const struct td_host *n);
+// Its machine has the level, as far as it is known; "auto" has everyone.
+bool td_host_has_level(const struct td_host *n, const char *level);
 void td_nodes_register(struct td_core *core, struct td_session *s, const Traind__V1__Register *m);
 void td_nodes_heartbeat(struct td_core *core, struct td_host *n, const Traind__V1__Heartbeat *m);
 void td_nodes_session_gone(struct td_core *core, struct td_session *s);
@@ -181,10 +187,13 @@ void td_queue_pass(struct td_core *core);
 TD_MUST_USE td_status td_queue_check(struct td_core *core, const struct td_job *j);
 
 // ---- plans.c ------------------------------------------------------------------------------------
-const struct td_plan_entry *td_plans_find(const struct td_core *core, const char *digest);
-// Sees to it that a node is asked. TD_RESOURCE_EXHAUSTED: too many at once.
-TD_MUST_USE td_status td_plans_want(struct td_core *core, const char *digest, const char *dump,
-                                    const char *spec_json);
+// Of the nodes that hold this CPU level. Level NULL: of any.
+const struct td_plan_entry *td_plans_find(const struct td_core *core, const char *digest,
+                                          const char *level);
+// Sees to it that a node is asked, one that holds the level if there is; "": any. Of a spec that
+// asks for a level itself, one that has it. TD_RESOURCE_EXHAUSTED: too many at once.
+TD_MUST_USE td_status td_plans_want(struct td_core *core, const char *digest, const char *level,
+                                    const char *dump, const char *spec_json);
 void td_plans_on_result(struct td_core *core, struct td_host *node,
                         const Traind__V1__PlanResult *m);
 void td_plans_node_gone(struct td_core *core, const char *node);

@@ -233,14 +233,14 @@ td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec
     }
     snprintf(w.dump, sizeof w.dump, "%s", dump);
     td_xxh3_128_hex(spec_json, strlen(spec_json), w.digest);
-    const struct td_plan_entry *e = dump[0] ? NULL : td_plans_find(core, w.digest);
+    const struct td_plan_entry *e = dump[0] ? NULL : td_plans_find(core, w.digest, NULL);
     if (e) {
         struct td_action *a = td_core_act(core, TD_ACTION_PLANNED);
         a->token = token;
         a->text = td_core_dup(e->json);
         return TD_OK;
     }
-    TD_TRY(td_plans_want(core, w.digest, w.dump, spec_json));
+    TD_TRY(td_plans_want(core, w.digest, "", w.dump, spec_json));
     core->waiters[core->n_waiters++] = w;
     td_plans_tick(core);
     td_core_leave(core);

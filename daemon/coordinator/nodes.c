@@ -20,6 +20,7 @@
 
 #include "daemon/coordinator/core_state.h"
 #include "lib/base/buf.h"
+#include "lib/base/cpu_level.h"
 
 enum { MAX_SLOTS = 4096, MAX_HELD = 4096, NODE_BODY_MAX = 8 << 10 };
 
@@ -29,6 +30,13 @@ struct td_host *td_nodes_find(const struct td_core *core, const char *id) {
 
 bool td_host_ready(const struct td_host *n) {
     return n->session && !n->lost;
+}
+
+bool td_host_has_level(const struct td_host *n, const char *level) {
+    enum td_cpu_level has,
+        wanted; // names that are not known here may be higher ones of later builds
+    return !td_cpu_level_parse(level, &wanted) || !td_cpu_level_parse(n->cpu_level, &has) ||
+           wanted <= has;
 }
 
 // ---- records ------------------------------------------------------------------------------------

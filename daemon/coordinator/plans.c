@@ -1,12 +1,12 @@
-// Plans: what a job will need, asked of a node once per canonical spec and kept.
+// Plans: what a job will need, asked of a node once per canonical spec and CPU level, and kept.
 //
 // A question is a PlanRequest to a ready node, which runs a one-shot worker under limits; the
-// answer is its sizes as JSON. One question per spec is on its way, however many jobs and PlanJob
-// calls wait for it. A node that goes away takes its questions with it: they are asked again
-// elsewhere. An answer of class bad_spec or data is final and fails the jobs that wait; any other
-// failure is asked again, max_tries in all, because it says more about the node than about the job.
-// A question for a graph, too, stands beside the one for sizes alone: its answer is not kept, and
-// its failure fails no job.
+// answer is its sizes as JSON, of the level that the node holds: kernels of another need other
+// scratch. One question per spec and level is on its way, however many jobs and PlanJob calls wait.
+// A node that goes away takes its questions with it: they are asked again elsewhere. An answer of
+// class bad_spec or data is final and fails the jobs that wait; any other failure is asked again,
+// max_tries in all, because it says more about the node than about the job. A question for a graph,
+// too, stands beside the one for sizes alone: its answer is not kept, and its failure fails no job.
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,11 +20,27 @@ enum { MAX_TRIES = 3, RESULT_MAX_BYTES = 2 << 20, PLAN_MAX_BYTES = 4 << 20 };
 static const int64_t answer_ns = 120 * TD_NS_PER_S;
 
 // ---- cache --------------------------------------------------------------------------------------
-const struct td_plan_entry *td_plans_find(const struct td_core *core, const char *digest) {
-    return td_map_get(core->plans, digest);
+static void make_key(const char *digest, const char *level, char out[TD_PLAN_KEY_BYTES]) {
+    snprintf(out, TD_PLAN_KEY_BYTES, "%s/%s", digest, level);
 }
 
-static td_status read_entry(const char *digest, const char *json, struct td_plan_entry **out) {
+const struct td_plan_entry *td_plans_find(const struct td_core *core, const char *digest,
+                                          const char *level) {
+    char key[TD_PLAN_KEY_BYTES];
+    if (level) {
+        make_key(digest, level, key);
+        return td_map_get(core->plans, key);
+    }
+    size_t cursor = 0, len = strlen(digest);
+    const char *found;
+    void *value;
+    while (td_map_next(core->plans, &cursor, &found, &value)) {
+        if (strncmp(found, digest, len) == 0) return value; // also one that an older build kept
+    }
+    return NULL;
+}
+
+static td_status read_entry(const char *key, const char *json, struct td_plan_entry **out) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
     struct td_json *v = NULL;
@@ -34,7 +50,7 @@ static td_status read_entry(const char *digest, const char *json, struct td_plan
         free(e);
         return td_fail_oom();
     }
-    snprintf(e->digest, sizeof e->digest, "%s", digest);
+    snprintf(e->key, sizeof e->key, "%s", key);
     static const char *const parts[] = {"state_bytes", "arena_bytes", "scratch_bytes",
                                         "snapshot_bytes"};
     for (size_t i = 0; i < TD_COUNTOF(parts); i++) {
@@ -69,7 +85,7 @@ static void keep(struct td_core *core, struct td_plan_entry *e) {
         }
     }
     void *old = NULL;
-    TD_CHECK(!td_map_put(core->plans, e->digest, e, &old));
+    TD_CHECK(!td_map_put(core->plans, e->key, e, &old));
     free_entry(old);
 }
 
@@ -81,11 +97,22 @@ td_status td_plans_load(struct td_core *core, const char *key, const char *body)
 }
 
 // ---- questions ----------------------------------------------------------------------------------
-td_status td_plans_want(struct td_core *core, const char *digest, const char *dump,
-                        const char *spec_json) {
+// "" if it cannot be read; the node that is asked says so then.
+static void read_minimum(const char *spec_json, char *out, size_t out_bytes) {
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_json *v = NULL;
+    td_status s = td_arena_create(TD_SPEC_ARENA_BYTES, &arena);
+    if (!s) s = td_json_parse(arena, spec_json, strlen(spec_json), &v);
+    snprintf(out, out_bytes, "%s", td_json_string(td_json_path(v, "trainer.cpu_level"), ""));
+    td_status_free(s);
+}
+
+td_status td_plans_want(struct td_core *core, const char *digest, const char *level,
+                        const char *dump, const char *spec_json) {
     for (uint32_t i = 0; i < core->n_asks; i++) {
-        bool same = strcmp(core->asks[i]->digest, digest) == 0;
-        if (same && strcmp(core->asks[i]->dump, dump) == 0) return TD_OK;
+        const struct td_plan_ask *a = core->asks[i];
+        bool same = strcmp(a->digest, digest) == 0 && strcmp(a->level, level) == 0;
+        if (same && strcmp(a->dump, dump) == 0) return TD_OK;
     }
     if (core->n_asks == TD_COUNTOF(core->asks)) {
         return td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED,
@@ -96,6 +123,8 @@ td_status td_plans_want(struct td_core *core, const char *digest, const char *du
     struct td_plan_ask *ask = td_core_must(td_calloc(1, sizeof *ask));
     snprintf(ask->digest, sizeof ask->digest, "%s", digest);
     snprintf(ask->dump, sizeof ask->dump, "%s", dump);
+    snprintf(ask->level, sizeof ask->level, "%s", level);
+    read_minimum(spec_json, ask->minimum, sizeof ask->minimum);
     ask->spec_json = td_core_dup(spec_json);
     core->asks[core->n_asks++] = ask;
     return TD_OK;
@@ -170,7 +199,15 @@ td_status td_plans_text(const char *job, uint32_t attempt, const char *spec_json
     return *out_text ? TD_OK : td_fail_oom();
 }
 
-// The ready node with the most slots, another one than last time if there is.
+// How well a node suits: that it has what the spec asks for, that the answer is of the level that
+// is wanted, that it was not asked last.
+static int suits(const struct td_plan_ask *ask, const struct td_host *n) {
+    bool has = td_host_has_level(n, ask->minimum);
+    bool holds = !ask->level[0] || strcmp(ask->level, n->cpu_level_held) == 0;
+    return has * 4 + holds * 2 + (strcmp(ask->last, n->id) != 0);
+}
+
+// The ready node that suits best, among equals that with the most slots.
 static struct td_host *pick(struct td_core *core, const struct td_plan_ask *ask) {
     struct td_host *best = NULL;
     size_t cursor = 0;
@@ -179,11 +216,8 @@ static struct td_host *pick(struct td_core *core, const struct td_plan_ask *ask)
     while (td_map_next(core->nodes, &cursor, &key, &value)) {
         struct td_host *n = value;
         if (!td_host_ready(n)) continue;
-        bool again = strcmp(ask->last, n->id) == 0;
-        bool best_again = best && strcmp(ask->last, best->id) == 0;
-        if (!best || (best_again && !again) || (again == best_again && n->slots > best->slots)) {
-            best = n;
-        }
+        int more = best ? suits(ask, n) - suits(ask, best) : 1;
+        if (more > 0 || (more == 0 && n->slots > best->slots)) best = n;
     }
     return best;
 }
@@ -245,7 +279,8 @@ static bool final_class(enum td_class cls, uint32_t code) {
            code == TD_INVALID_ARGUMENT;
 }
 
-static void on_plan(struct td_core *core, uint32_t at, const char *json) {
+static void on_plan(struct td_core *core, const struct td_host *node, uint32_t at,
+                    const char *json) {
     struct td_plan_ask *ask = core->asks[at];
     struct td_plan_entry *e = NULL;
     size_t bytes = strlen(json);
@@ -253,7 +288,9 @@ static void on_plan(struct td_core *core, uint32_t at, const char *json) {
     if (bytes > RESULT_MAX_BYTES) {
         s = td_fail(TD_RESOURCE_EXHAUSTED, "a plan of %zu bytes", bytes);
     } else if (!ask->dump[0]) {
-        s = read_entry(ask->digest, json, &e);
+        char key[TD_PLAN_KEY_BYTES];
+        make_key(ask->digest, node->cpu_level_held, key);
+        s = read_entry(key, json, &e);
     }
     if (s) {
         fail_ask(core, at, TD_CLASS_INTERNAL, td_status_code(s), td_status_message(s));
@@ -262,7 +299,7 @@ static void on_plan(struct td_core *core, uint32_t at, const char *json) {
     }
     if (e) {
         keep(core, e);
-        td_core_record(core, TD_RECORD_PLAN, e->digest, e->json);
+        td_core_record(core, TD_RECORD_PLAN, e->key, e->json);
     }
     answer_waiters(core, ask, json, TD_OK);
     drop_ask(core, at);
@@ -278,7 +315,7 @@ void td_plans_on_result(struct td_core *core, struct td_host *node,
     }
     if (at == core->n_asks) return; // asked again elsewhere meanwhile
     if (m->result_json[0]) {
-        on_plan(core, at, m->result_json);
+        on_plan(core, node, at, m->result_json);
         return;
     }
     enum td_class cls = td_class_parse(m->class_);

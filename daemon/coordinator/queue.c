@@ -6,7 +6,8 @@
 // would take. The first job that
 // does not fit reserves the node that is nearest to fitting it: later, smaller jobs may run
 // elsewhere, but not there, so that it drains and nobody starves. A node is best-fit: the least
-// free slots that suffice, first the one that has the newest checkpoint. A node that lost a
+// free slots that suffice, first the one that has the newest checkpoint. A node without the CPU
+// level that the job asks for is left out where another has it. A node that lost a
 // launcher of the job is avoided while another known node is large enough.
 //
 // Reasons with numbers are set by each pass and told as progress, not stored: the next pass finds
@@ -17,6 +18,7 @@
 #include <string.h>
 
 #include "daemon/coordinator/core_state.h"
+#include "lib/base/cpu_level.h"
 
 enum { MAX_RESUME = 8 };
 
@@ -72,13 +74,35 @@ static const char *pinned(const struct td_job *j) {
     return c->node;
 }
 
-static bool other_fits(struct td_core *core, const struct td_job *j) {
+// trainer.cpu_level; of a job without a spec (its record was lost), "".
+static const char *level_asked(const struct td_job *j) {
+    return j->spec.trainer.cpu_level ? j->spec.trainer.cpu_level : "";
+}
+
+// A known node has the CPU level that the job asks for: those that do not are left out. Where none
+// has, any will do to say so, and what it has.
+static bool some_has_level(const struct td_core *core, const struct td_job *j) {
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        if (td_host_has_level(value, level_asked(j))) return true;
+    }
+    return false;
+}
+
+static bool lacks_level(const struct td_job *j, const struct td_host *n, bool picky) {
+    return picky && !td_host_has_level(n, level_asked(j));
+}
+
+static bool other_fits(struct td_core *core, const struct td_job *j, bool picky) {
     size_t cursor = 0;
     const char *key;
     void *value;
     while (td_map_next(core->nodes, &cursor, &key, &value)) {
         const struct td_host *n = value;
-        if (td_host_ready(n) && !td_job_excludes(j, n->id) && slots_needed(j, n) <= n->slots) {
+        if (td_host_ready(n) && !lacks_level(j, n, picky) && !td_job_excludes(j, n->id) &&
+            slots_needed(j, n) <= n->slots) {
             return true;
         }
     }
@@ -95,7 +119,8 @@ static bool better(const struct td_job *j, const struct td_host *a, const struct
 static struct choice choose(struct td_core *core, const struct td_job *j) {
     struct choice c = {0};
     const char *only = pinned(j);
-    bool avoid = !only && j->n_excluded && other_fits(core, j);
+    bool picky = some_has_level(core, j);
+    bool avoid = !only && j->n_excluded && other_fits(core, j, picky);
     size_t cursor = 0;
     const char *key;
     void *value;
@@ -108,6 +133,7 @@ static struct choice choose(struct td_core *core, const struct td_job *j) {
         if (only && strcmp(only, n->id) != 0) continue;
         c.away = false;
         if (avoid && td_job_excludes(j, n->id)) continue;
+        if (lacks_level(j, n, picky)) continue;
         uint32_t needed = slots_needed(j, n);
         if (needed > n->slots) continue;
         uint32_t have = n->settling || n->reserved ? 0 : free_slots(n);
@@ -121,6 +147,14 @@ static struct choice choose(struct td_core *core, const struct td_job *j) {
         }
     }
     return c;
+}
+
+// What was planned for its CPU level, else for another's: bytes that ranks share are the same.
+static const struct td_plan_entry *plan_on(const struct td_core *core, const struct td_job *j,
+                                           const struct td_host *n) {
+    const struct td_plan_entry *p =
+        n ? td_plans_find(core, j->spec_digest, n->cpu_level_held) : NULL;
+    return p ? p : td_plans_find(core, j->spec_digest, NULL);
 }
 
 // ---- start --------------------------------------------------------------------------------------
@@ -162,7 +196,7 @@ static void send_assign(struct td_core *core, struct td_job *j, struct td_attemp
     TD_CHECK(!td_arena_create((size_t)1 << 20, &arena));
     Traind__V1__AttemptId id;
     td_core_attempt_id(j, a, &id);
-    const struct td_plan_entry *plan = td_plans_find(core, j->spec_digest);
+    const struct td_plan_entry *plan = plan_on(core, j, n);
     Traind__V1__Assign assign = TRAIND__V1__ASSIGN__INIT;
     assign.id = &id;
     assign.plan_json = plan_text;
@@ -202,7 +236,7 @@ static void start(struct td_core *core, struct td_job *j, struct td_host *n) {
         td_reason_set(&j->reason, "RESTARTING", "attempt %u starts on node %s from %s", a->number,
                       n->name, c ? c->path : "the beginning");
     }
-    const struct td_plan_entry *plan = td_plans_find(core, j->spec_digest);
+    const struct td_plan_entry *plan = plan_on(core, j, n);
     if (plan && plan->total_steps) j->progress.total_steps = plan->total_steps;
     j->progress.phase = 0;
     n->used += a->slots;
@@ -242,8 +276,11 @@ static void explain(struct td_core *core, struct td_job *j, const struct choice 
         td_reason_set(&r, "WAITING_FOR_NODE", "its checkpoint %s is on node %s, which is away",
                       cp->path, cp->node);
     } else if (!c->nearest) {
-        td_reason_set(&r, "WAITING_FOR_NODE", "no connected node is large enough for %u ranks",
-                      j->n_ranks);
+        enum td_cpu_level level;
+        const char *name = level_asked(j);
+        bool asks = td_cpu_level_parse(name, &level);
+        td_reason_set(&r, "WAITING_FOR_NODE", "no connected node%s%s is large enough for %u ranks",
+                      asks ? " with CPU level " : "", asks ? name : "", j->n_ranks);
     } else {
         td_reason_set(&r, "WAITING_FOR_SLOTS", "needs %u slot%s, %u free on node %s (%u slots)",
                       c->needed, c->needed == 1 ? "" : "s", c->free, c->nearest->name,
@@ -264,8 +301,8 @@ static void explain_plan(struct td_core *core, struct td_job *j, uint32_t positi
 
 // ---- memory -------------------------------------------------------------------------------------
 // True: the job was ended, because no known node has the memory.
-static bool too_large(struct td_core *core, struct td_job *j) {
-    const struct td_plan_entry *p = td_plans_find(core, j->spec_digest);
+static bool too_large(struct td_core *core, struct td_job *j, const struct td_host *place) {
+    const struct td_plan_entry *p = plan_on(core, j, place);
     if (!p || !p->memory_bytes) return false;
     uint64_t needed = p->memory_bytes * j->n_ranks + p->shared_bytes, most = 0;
     size_t cursor = 0;
@@ -296,10 +333,10 @@ static int by_turn(const void *a, const void *b) {
     return x->queue_seq < y->queue_seq ? -1 : x->queue_seq > y->queue_seq;
 }
 
-static bool planned(struct td_core *core, struct td_job *j) {
-    if (j->n_attempts || td_plans_find(core, j->spec_digest)) return true;
-    td_status_free(
-        td_plans_want(core, j->spec_digest, "", j->spec_json)); // full: a later pass asks
+static bool planned(struct td_core *core, struct td_job *j, const struct td_host *n) {
+    if (j->n_attempts || td_plans_find(core, j->spec_digest, n->cpu_level_held)) return true;
+    td_status_free(td_plans_want(core, j->spec_digest, n->cpu_level_held, "",
+                                 j->spec_json)); // full: a later pass asks
     td_plans_tick(core);
     return false;
 }
@@ -324,14 +361,14 @@ static void try_job(struct td_core *core, struct td_job *j, uint32_t position) {
         keep_place(j, &c);
         return;
     }
-    bool may = c.node || c.nearest;
-    if (may && !core->draining && !planned(core, j)) {
+    const struct td_host *place = c.node ? c.node : c.nearest; // now or later
+    if (place && !core->draining && !planned(core, j, place)) {
         if (!td_job_state_waits(j->state)) return;
         explain_plan(core, j, position);
         keep_place(j, &c);
         return;
     }
-    if (too_large(core, j)) return;
+    if (too_large(core, j, place)) return;
     if (c.node && !core->draining) {
         start(core, j, c.node);
         return;

@@ -34,13 +34,14 @@ def record(name, step, total, count):
 class FakeNode:
     """A Session client. What the coordinator sends is kept by kind; requests for plans are answered."""
 
-    def __init__(self, daemon, slots=SLOTS, name="fake", held=()):
+    def __init__(self, daemon, slots=SLOTS, name="fake", held=(), cpu_level=""):
         self.daemon, self.m = daemon, daemon.cluster.stubs.node
         self.out, self.kept, self.incarnation = queue.Queue(), [], 0
         self.stub = daemon.stub("Node")
         self.session = self.stub.Session(iter(self.out.get, None), timeout=60)
         self.send(register=self.m.Register(node_id=name, boot_id="boot", name=name, version="t", launcher_major=1,
-                                           cores=slots, slots=slots, memory_bytes=1 << 34, attempts=held))
+                                           cores=slots, slots=slots, memory_bytes=1 << 34, attempts=held,
+                                           cpu_level=cpu_level, cpu_level_held=cpu_level))
         self.registered = self.get("registered")
 
     def send(self, **body):
@@ -610,6 +611,40 @@ def test_job_that_cannot_fit_is_refused_with_numbers(coordinator):
     node = FakeNode(coordinator)
     refused("FAILED_PRECONDITION", lambda: coordinator.submit(SPEC, f"trainer.devices={SLOTS + 1}"), "UNSATISFIABLE",
             str(SLOTS + 1), "fake")
+    node.close()
+
+
+def test_job_that_asks_for_a_cpu_level_goes_to_a_node_that_has_it(coordinator):
+    m, stub = coordinator.cluster.stubs.job, coordinator.stub("Job")
+    old = FakeNode(coordinator, slots=2 * SLOTS, name="old", cpu_level="avx2")  # answers no plan: it may not be asked
+    new = FakeNode(coordinator, slots=2, name="new", cpu_level="avx512")
+    assert {n.id: n.cpu_level for n in coordinator.nodes()} == {"old": "avx2", "new": "avx512"}
+    waiting = stub.PlanJob.future(m.PlanJobRequest(spec=SPEC, overrides=["trainer.cpu_level=avx512", "seed_everything=7"]), timeout=20)
+    until("the node that has it is asked", lambda: asked(new, waiting))
+    job = coordinator.submit(SPEC, "trainer.cpu_level=avx512")
+    attempt = new.attempt()
+    assert list(coordinator.job(job).nodes) == ["new"]
+    attempt.begin()
+    attempt.end()
+    coordinator.finish(job)
+    new.close()
+    until("it is gone", lambda: [n.id for n in coordinator.nodes("READY")] == ["old"])
+    job = coordinator.submit(SPEC, "trainer.cpu_level=avx512")
+    until("it waits for that node", lambda: "no connected node with CPU level avx512" in coordinator.job(job).reason.text)
+    any_level = coordinator.submit(SPEC)
+    assert old.attempt().id.job == any_level
+    assert coordinator.state(job) == "QUEUED"
+    old.close()
+
+
+def test_job_that_asks_for_a_cpu_level_of_no_node_is_planned_so_that_it_is_told(coordinator):
+    node = FakeNode(coordinator, cpu_level="avx2")
+    job = coordinator.submit(SPEC, "trainer.cpu_level=amx")
+    request = next(node.session).plan_request
+    assert json.loads(request.plan_json)["trainer"]["cpu_level"] == "amx"
+    node.send(plan_result=node.m.PlanResult(request=request.request, code=3, message="it has generic, avx2", **{"class": "bad_spec"}))
+    failed = coordinator.wait_state(job, "FAILED")
+    assert getattr(failed.failure, "class") == "bad_spec" and failed.failure.message == "it has generic, avx2" and failed.attempt == 0
     node.close()
 
 
