@@ -2,7 +2,7 @@
 // by its rank; bytes past the cap are counted and said at the end, never lost in silence. --follow
 // stays until the job has ended: when the daemon is restarted it comes back to the byte of each
 // stream where it was cut off. It asks for the job first, to tell a daemon that went away from one
-// that never was there: ranks that are well print nothing for hours.
+// that never was there: ranks that are well print a line or two in hours.
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -175,7 +175,7 @@ static td_status read_all(struct logs *l, int64_t timeout_ns) {
     }
 }
 
-// Ranks that are well print nothing, and who asks may wonder.
+// Ranks that have not begun print nothing, and who asks may wonder.
 static void say_nothing(const struct td_flags *f) {
     if (f->rank >= 0 || f->out_only || f->err_only) return;
     fprintf(stderr, "trainctl: the ranks of %s have printed nothing%s\n", f->args[0],

@@ -341,10 +341,13 @@ def start_follow(daemon, job, **more):
     return subprocess.Popen([BIN / "trainctl", "wait", job, "--follow"], env=env, **more)
 
 
-def test_logs_of_ranks_that_printed_nothing_say_so(done):
-    daemon, job = done
-    ran = daemon.ctl("logs", job, check=OK)
+def test_logs_of_ranks_that_printed_nothing_say_so(daemon):
+    blocker, job = daemon.submit(LONG, "trainer.devices=2"), daemon.submit(LONG, "trainer.devices=2")
+    ran = daemon.ctl("logs", job, check=OK)  # it waits: no rank of it has begun
     assert ran.stdout == "" and "have printed nothing in the newest attempt" in ran.stderr
+    for each in (job, blocker):
+        daemon.steer("Cancel", each)
+        daemon.wait_state(each, "CANCELLED")
 
 
 def test_ctrl_c_leaves_the_job_running(daemon):
