@@ -305,6 +305,8 @@ config: ## what was found here
 	@for p in grpc libprotobuf-c libevent sqlite3 yaml-0.1 jansson zlib libxxhash libcrypto; do \
 	  printf '%-10s %s\n' $$p "$$(pkg-config --modversion $$p 2>/dev/null || echo missing)"; done
 	@printf 'oneDNN     %s\n' '$(if $(wildcard /usr/include/oneapi/dnnl/dnnl.h),found,missing)'
+	@printf 'CPU level  %s\n' "$$(env -i $(B)/bin/traind --state-dir=/ --dump-config 2>/dev/null | \
+	  awk '$$1 == "cpu-level" {print $$2}' | grep . || echo 'shown after a build')"
 man: all ## manual pages, from what the programs say of themselves
 	@$(PYTHON) docs/man.py $(B) $(B)/man
 install: all man ## install under $(PREFIX)
