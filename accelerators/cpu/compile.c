@@ -166,7 +166,7 @@ static td_status choose_kernel(const struct compiler *c, td_node node, struct td
         k->run = run_all_reduce;
         return TD_OK;
     }
-    struct td_product_site site = {c->program, c->bindings, c->accel->dnnl};
+    struct td_product_site site = {c->program, c->bindings, c->accel};
     if (k->op == TD_OP_MATMUL) TD_TRY(td_product_take(k, &site, node));
     if (k->op == TD_OP_LINEAR_CE || k->op == TD_OP_LINEAR_CE_GRAD) {
         TD_TRY(kernels->head_take(k, &site, node));

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/packs.h"
 #include "accelerators/cpu/spin.h"
 #include "lib/base/clock.h"
 #include "accelerators/cpu/tune.h"
@@ -32,6 +33,7 @@ static td_status cpu_probe(struct td_accel_facts *out_facts) {
 static void cpu_close(struct td_accelerator *a) {
     if (!a) return;
     td_spin_destroy(a->spin);
+    td_packs_destroy(a->packs);
     td_dnnl_destroy(a->dnnl);
     td_tune_destroy(a->tune);
     td_room_finish(&a->room);
@@ -64,7 +66,8 @@ static td_status cpu_open(const struct td_accel_config *config, struct td_accele
     describe_machine(a->n_threads, machine, sizeof machine);
     const char *cache = config->deterministic ? NULL : config->cache_dir;
     td_status failed = td_tune_create(cache, machine, &a->tune);
-    if (!failed) failed = td_dnnl_create(&a->room, a->tune, &a->dnnl);
+    if (!failed) failed = td_packs_create(&a->room, &a->packs);
+    if (!failed) failed = td_dnnl_create(&a->room, a->tune, a->packs, &a->dnnl);
     if (!failed && a->n_threads > 1) failed = td_spin_create(&a->spin);
     if (failed) {
         cpu_close(a);
@@ -144,11 +147,11 @@ static td_status cpu_run(struct td_executable *e, uint32_t segments, const void 
     e = TD_CAST(td_executable, e);
     struct td_run r = {.inputs = inputs, .exe = e, .scratch = e->accel->room.scratch};
     int64_t before = td_mono_now().ns;
-    td_dnnl_begin(e->accel->dnnl, segments & TD_RUN_STEADY);
+    td_packs_begin(e->accel->packs, segments & TD_RUN_STEADY);
     for (uint32_t i = 0; i < e->n_kernels; i++) {
         struct td_kernel *k = &e->kernel[i];
         if (!(segments & 1u << k->segment)) continue;
-        if (k->param) td_dnnl_param_changes(e->accel->dnnl, k->param);
+        if (k->param) td_packs_param_changes(e->accel->packs, k->param);
         TD_TRY(k->run(k, &r));
         int64_t now = td_mono_now().ns; // 25 ns a kernel, for a profile that is always there
         k->ns += now - before;

@@ -7,6 +7,8 @@
 //   compile.c  a program becomes a list of kernels with resolved operands
 //   layout.c   in which order the bytes of images lie
 //   product.c  from a matmul node to what gemm.c is asked for
+//   gemm.c     one matrix product: who computes it, oneDNN or our own kernel
+//   packs.c    weights packed for products
 //   room.c     memory besides arena and state, counted
 //   pretend.c  what a program would take and choose, without taking
 //   tune.c     which way of computing something is the fastest here, measured once
@@ -29,9 +31,9 @@
 
 enum { TD_CPU_MAX_THREADS = 256 };
 
-struct td_pack_target; // kernels/pack.h
-struct td_dnnl;        // onednn.c: oneDNN engine and stream
-struct td_gemm;        // gemm.c: one product
+struct td_packs; // packs.h
+struct td_dnnl;  // onednn.c: oneDNN engine and stream
+struct td_gemm;  // gemm.c: one product
 
 // Memory besides arena and state: packed weights, partial results, and one scratch that all kernels
 // and primitives share, one at a time.
@@ -47,6 +49,7 @@ struct td_accelerator {
     struct td_room room;
     bool detects_anomaly;
     td_node compiles; // the node whose kernel is being made
+    struct td_packs *packs;
     struct td_dnnl *dnnl;
     struct td_tune *tune; // tune.h
     struct td_spin *spin; // spin.h; NULL: one thread
@@ -170,26 +173,19 @@ TD_MUST_USE td_status td_cpu_measure_peak(struct td_accelerator *a, size_t memor
 TD_MUST_USE td_status td_fallback_take(struct td_kernel *k, const struct td_graph *g, td_node n);
 td_kernel_fn td_fallback_run; // what a slow kernel runs
 
-// ---- onednn/onednn.c
-// -----------------------------------------------------------------------------------
+// ---- onednn/onednn.c ----------------------------------------------------------------------------
 TD_MUST_USE td_status td_dnnl_create(struct td_room *room, struct td_tune *tune,
-                                     struct td_dnnl **out_engine);
+                                     struct td_packs *packs, struct td_dnnl **out_engine);
 void td_dnnl_destroy(struct td_dnnl *e);
 // "oneDNN 2.6.3, avx512_bf16, caches 32/1024/32768 KiB": what the bits of its results depend on,
 // besides the number of threads.
 void td_dnnl_describe(char *out, size_t out_bytes);
-// Before a run; steady: as TD_RUN_STEADY says. And before a kernel that writes this parameter.
-void td_dnnl_begin(struct td_dnnl *e, bool steady);
-void td_dnnl_param_changes(struct td_dnnl *e, const void *param);
-// The packs of a parameter that its update writes as well: those that were read since they were
-// made and that kernels/pack.c makes. They are good from now on. Returns their number, at most
-// TD_PACKS_OF_UPDATE.
-int td_dnnl_pack_update(struct td_dnnl *e, const void *param, struct td_pack_target *out_targets);
+// Has oneDNN products and convolutions of these operands at the CPU level in use?
+bool td_dnnl_takes(enum td_dtype operands);
 
-// ---- onednn/conv.c
-// ------------------------------------------------------------------------------------- The family
-// of convolutions. What it takes is created when the layouts are known; `param` is the address of
-// the parameter that the weights are, or NULL.
+// ---- onednn/conv.c ------------------------------------------------------------------------------
+// The family of convolutions. What it takes is created when the layouts are known; `param` is the
+// address of the parameter that the weights are, or NULL.
 td_kernel_family td_conv_take;
 TD_MUST_USE td_status td_conv_build(struct td_kernel *k, struct td_dnnl *e,
                                     enum td_image_layout x_layout, enum td_image_layout y_layout,
@@ -200,7 +196,7 @@ TD_MUST_USE td_status td_conv_build(struct td_kernel *k, struct td_dnnl *e,
 struct td_product_site {
     const struct td_program *program;
     const struct td_bindings *bindings;
-    struct td_dnnl *dnnl;
+    struct td_accelerator *accel;
 };
 // Takes a matmul, if its types are those of gemm.c.
 TD_MUST_USE td_status td_product_take(struct td_kernel *k, const struct td_product_site *site,
@@ -210,9 +206,8 @@ bool td_product_absorbs(const struct td_product_site *site, td_node cast);
 // The parameter that v is or is cast from: its address and type. NULL: none.
 const char *td_product_param(const struct td_product_site *s, td_value v, enum td_dtype *out_dtype);
 
-// ---- onednn/gemm.c
-// ------------------------------------------------------------------------------------- y (m,n) =
-// act(op(a) (m,k) @ op(b) (k,n) + bias), y += with accumulate (no act then).
+// ---- gemm.c -------------------------------------------------------------------------------------
+// y (m,n) = act(op(a) (m,k) @ op(b) (k,n) + bias), y += with accumulate (no act then).
 struct td_gemm_spec {
     int64_t m, n, k;
     bool trans_a, trans_b, has_bias, accumulate;
@@ -228,12 +223,29 @@ struct td_gemm_spec {
 bool td_gemm_takes(enum td_dtype operands, enum td_dtype result);
 // True if a product like this reads its parameter through a pack; it is given what b was cast from.
 bool td_gemm_packs(const struct td_gemm_spec *spec);
-TD_MUST_USE td_status td_gemm_create(struct td_dnnl *e, const struct td_gemm_spec *spec,
+TD_MUST_USE td_status td_gemm_create(struct td_accelerator *a, const struct td_gemm_spec *spec,
                                      struct td_gemm **out_gemm);
 void td_gemm_destroy(struct td_gemm *g);
 // What a run may write in the accelerator's scratch: its first bytes.
 size_t td_gemm_scratch_bytes(const struct td_gemm *g);
 TD_MUST_USE td_status td_gemm_run(struct td_gemm *g, const void *a, const void *b, const void *bias,
                                   void *y);
+
+// ---- onednn/product.c ---------------------------------------------------------------------------
+// A product of gemm.c by oneDNN.
+struct td_dnnl_product;
+enum td_dnnl_way {
+    TD_DNNL_INNER_PRODUCT, // of a parameter (n,k) or (k,n), or a weight's gradient
+    TD_DNNL_MATMUL,        // operands as they lie
+    TD_DNNL_PACKED_MATMUL, // of a parameter (k,n) through a pack
+};
+// sketched: it holds its packs and scratch, and cannot run.
+TD_MUST_USE td_status td_dnnl_product_create(struct td_dnnl *e, const struct td_gemm_spec *spec,
+                                             enum td_dnnl_way way, bool sketched,
+                                             struct td_dnnl_product **out_product);
+void td_dnnl_product_destroy(struct td_dnnl_product *p); // accepts NULL
+size_t td_dnnl_product_scratch_bytes(const struct td_dnnl_product *p);
+TD_MUST_USE td_status td_dnnl_product_run(struct td_dnnl_product *p, const void *a, const void *b,
+                                          const void *bias, void *y);
 
 #endif

@@ -5,15 +5,18 @@
 // kernel changes.
 
 #include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/packs.h"
 #include "accelerators/cpu/tune.h"
 
 static td_status open_twin(const struct td_accelerator *a, struct td_accelerator *twin) {
     twin->n_threads = a->n_threads;
     twin->room.pretends = true;
-    return td_dnnl_create(&twin->room, twin->tune, &twin->dnnl);
+    TD_TRY(td_packs_create(&twin->room, &twin->packs));
+    return td_dnnl_create(&twin->room, twin->tune, twin->packs, &twin->dnnl);
 }
 
 static void close_twin(struct td_accelerator *twin) {
+    td_packs_destroy(twin->packs);
     td_dnnl_destroy(twin->dnnl);
     td_tune_destroy(twin->tune);
     td_room_finish(&twin->room);

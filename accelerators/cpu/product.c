@@ -26,7 +26,7 @@ const char *td_product_param(const struct td_product_site *s, td_value v,
     }
     if (info->kind != TD_VALUE_STATE) return NULL;
     const struct td_state_info *t = td_state_at(td_graph_state(g), info->index);
-    if (t->role != TD_ROLE_PARAM || (t->dtype != TD_F32 && t->dtype != TD_BF16)) return NULL;
+    if (t->role != TD_ROLE_PARAM || t->dtype == TD_F64) return NULL;
     *out_dtype = t->dtype;
     return (const char *)td_buffer_host(s->bindings->region[TD_ROLE_PARAM]) + t->offset;
 }
@@ -179,5 +179,5 @@ td_status td_product_take(struct td_kernel *k, const struct td_product_site *sit
     }
     k->run = run_product;
     if (k->attrs.then) TD_TRY(take_then(k));
-    return td_gemm_create(site->dnnl, &spec, &k->gemm);
+    return td_gemm_create(site->accel, &spec, &k->gemm);
 }

@@ -323,6 +323,14 @@ static inline void describe(const struct op_case *c, const struct subject *s, en
     print_message("\n");
 }
 
+// A head's second result counts the rows whose label has the largest logit; where logits are
+// rounded to 16 bits, two of a row may become equal, or not, by the order of a sum.
+static inline double counts_apart(const struct op_case *c, enum td_dtype t, size_t i) {
+    bool head = c->op == TD_OP_LINEAR_CE || c->op == TD_OP_LINEAR_CE_GRAD;
+    bool rounded = t == TD_BF16 || t == TD_F16;
+    return head && rounded && i == 1 ? 2 : 0;
+}
+
 static inline void compare(const struct op_case *c, const struct subject *s, enum td_dtype t,
                            const struct result *got, const struct result *want) {
     enum how_often listed = is_slow(s, c->op, t);
@@ -341,6 +349,7 @@ static inline void compare(const struct op_case *c, const struct subject *s, enu
         double difference = fabs(got->x[i] - want->x[i]);
         if (got->x[i] == want->x[i]) continue; // infinities too
         if (difference <= tolerance * (1 + fabs(want->x[i]))) continue;
+        if (difference <= counts_apart(c, t, i)) continue;
         describe(c, s, t);
         fail_msg("element %zu is %.9g, not %.9g", i, got->x[i], want->x[i]);
     }

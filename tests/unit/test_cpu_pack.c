@@ -4,7 +4,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "accelerators/cpu/kernels/convert.c"
 #include "accelerators/cpu/kernels/pack.c"
+#include "accelerators/cpu/kernels/panels.c"
 #include "accelerators/cpu/onednn/pack_shape.c"
 #include "tests/unit/test.h"
 

@@ -94,21 +94,21 @@ static td_status make_turn(const struct td_product_site *s, const struct head *h
     struct td_gemm_spec z = *forward, dx = *forward, dw = {0};
     if (!t->rows) return TD_OK;
     z.m = dx.m = t->rows;
-    TD_TRY(td_gemm_create(s->dnnl, &z, &t->z));
+    TD_TRY(td_gemm_create(s->accel, &z, &t->z));
     if (!h->at.dw) return TD_OK;
     dx.k = h->classes;
     dx.n = h->cols;
     dx.trans_b = dx.has_bias = false;
-    TD_TRY(td_gemm_create(s->dnnl, &dx, &t->dx));
+    TD_TRY(td_gemm_create(s->accel, &dx, &t->dx));
     dw = (struct td_gemm_spec){.m = h->classes,
                                .n = h->cols,
                                .k = t->rows,
                                .trans_a = true,
                                .operands = forward->operands,
                                .result = TD_F32};
-    TD_TRY(td_gemm_create(s->dnnl, &dw, &t->dw));
+    TD_TRY(td_gemm_create(s->accel, &dw, &t->dw));
     dw.accumulate = true;
-    return td_gemm_create(s->dnnl, &dw, &t->dw_more);
+    return td_gemm_create(s->accel, &dw, &t->dw_more);
 }
 
 static size_t scratch_of(const struct turn *t) {

@@ -13,12 +13,14 @@
 //   norm.c pair.c pool.c reduce.c rope.c softmax.c             families of ops
 //   optim.c adafactor.c muon.c, update.c                       optimizers, and how they write
 //   head.c                                                     the last linear layer with its loss
-//   tile.c pack.c reorder.c convert.c                          products, packs, layouts, types
+//   matmul.c tile.c                                            products: of any size, small ones
+//   pack.c panels.c reorder.c convert.c                        packs, layouts, types
 //   vmath.h shuffle.h strips.h                                 what loops are made of
 
 #include "accelerators/cpu/cpu.h"
 #include "lib/base/cpu_level.h"
 
+struct td_matmul;
 struct td_pack_shape;
 
 struct td_kernel_table {
@@ -33,6 +35,13 @@ struct td_kernel_table {
     bool (*head_packs)(const struct td_product_site *site, td_node n);
     // pack.h.
     void (*pack_rows)(const struct td_pack_shape *s, const void *from, void *to);
+    // matmul.h.
+    struct td_pack_shape (*matmul_panels)(int64_t n, int64_t k, bool trans_b, enum td_dtype stored,
+                                          enum td_dtype operands);
+    size_t (*matmul_panel_bytes)(const struct td_pack_shape *panels);
+    size_t (*matmul_scratch_bytes)(const struct td_matmul *p);
+    void (*matmul_run)(const struct td_matmul *p, const void *a, const void *b, const void *bias,
+                       void *y, void *scratch);
     // reorder.c: on n_threads threads; from and to do not overlap.
     void (*reorder)(const struct td_reorder *r, int32_t n_threads, const void *from, void *to);
     // v[i] = v[i] / 2 + 1 for i in [begin, end): bytes through memory, for peak.c.

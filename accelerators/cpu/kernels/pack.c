@@ -140,6 +140,10 @@ static void strip_pairs(const struct td_pack_shape *s, const char *from, int64_t
 
 // ---- all of it ----------------------------------------------------------------------------------
 void td_pack_strip(const struct td_pack_shape *s, const void *from, int64_t i, void *to) {
+    if (s->panels) {
+        td_panel_strip(s, from, i, to);
+        return;
+    }
     const int64_t row_bytes = s->cols * (s->from_half ? 2 : 4), row = i * STRIP;
     const int64_t left = TD_MIN(s->rows - row, (int64_t)STRIP);
     const char *first = (const char *)from + row * row_bytes;
@@ -166,7 +170,9 @@ static void pack_range(const void *arg, int64_t begin, int64_t end) {
 
 void td_pack_rows(const struct td_pack_shape *s, const void *from, void *to) {
     struct pack_arg a = {s, from, to};
-    const int64_t high = s->pairs_rows ? 2 * PAIRS : s->block; // a block's rows
+    const int64_t high = s->pairs_rows                            ? 2 * PAIRS
+                         : s->panels == TD_PACK_PANELS_OF_COLUMNS ? STRIP
+                                                                  : s->block; // a block's rows
     int64_t strips = (s->rows + high - 1) / high * (high / STRIP);
     td_parallel_units(td_parallel_threads(), strips, pack_range, &a);
 }

@@ -3,6 +3,7 @@
 // how soon the answer comes. What is too small for a file of its own is here as well.
 
 #include "accelerators/cpu/kernels/kernels.h"
+#include "accelerators/cpu/kernels/matmul.h"
 #include "accelerators/cpu/kernels/pack.h"
 #include "accelerators/cpu/kernels/strips.h"
 
@@ -26,6 +27,10 @@ const struct td_kernel_table TD_LEVELED(td_kernels) = {
     .head_take = td_head_take,
     .head_packs = td_head_packs,
     .pack_rows = td_pack_rows,
+    .matmul_panels = td_matmul_panels,
+    .matmul_panel_bytes = td_matmul_panel_bytes,
+    .matmul_scratch_bytes = td_matmul_scratch_bytes,
+    .matmul_run = td_matmul_run,
     .reorder = td_reorder_run,
     .update_in_place = update_in_place,
 };

@@ -1,13 +1,14 @@
 // How an optimizer writes a parameter; contract in update.h.
 //
 // Where products read the parameter through packs, a pass goes strip by strip and packs each while
-// it lies in the cache (onednn.h): the low-precision copy of a mixed precision is written here.
+// it lies in the cache (packs.h): the low-precision copy of a mixed precision is written here.
 // Which packs these are is settled when the update runs, by who has read them since they were made.
 
 #include "accelerators/cpu/kernels/update.h"
 
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/kernels/pack.h"
+#include "accelerators/cpu/packs.h"
 #include "lib/base/half.h"
 #include "traind/random.h"
 
@@ -36,7 +37,7 @@ static void strips_range(const void *arg, int64_t begin, int64_t end) {
 void td_update_run(const struct td_kernel *k, const struct td_run *r, int64_t unit, int64_t grain,
                    td_range_fn *fn, const void *arg) {
     struct strips a = {.fn = fn, .arg = arg, .param = td_operand_at(&k->in[0], r), .unit = unit};
-    a.n_packs = td_dnnl_pack_update(r->exe->accel->dnnl, a.param, a.pack);
+    a.n_packs = td_packs_update(r->exe->accel->packs, a.param, a.pack);
     if (a.n_packs) {
         int64_t n = (a.pack[0].shape.rows + TD_PACK_STRIP - 1) / TD_PACK_STRIP;
         td_parallel_units(k->n_threads, n, strips_range, &a);

@@ -210,7 +210,8 @@ static int name_args(const struct conv *v, dnnl_exec_arg_t args[MAX_DNNL_ARGS]) 
     };
     int n = 0;
     args[n++] = (dnnl_exec_arg_t){role[v->spec.kind][0], v->x};
-    args[n++] = (dnnl_exec_arg_t){role[v->spec.kind][1], v->pack ? v->pack->packed : v->w};
+    args[n++] =
+        (dnnl_exec_arg_t){role[v->spec.kind][1], v->pack ? td_dnnl_pack_memory(v->pack) : v->w};
     args[n++] = (dnnl_exec_arg_t){role[v->spec.kind][2], v->y};
     args[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, v->scratch};
     if (v->bias) args[n++] = (dnnl_exec_arg_t){DNNL_ARG_BIAS, v->bias};
@@ -245,7 +246,7 @@ static td_status run_conv(const struct td_kernel *k, const struct td_run *r) {
     const void *x = kind == GRAD_X ? result : a;
     const void *y = kind == FORWARD ? result : kind == GRAD_X ? a : b;
     const void *w = kind != GRAD_W ? b : v->own ? v->own : result;
-    if (v->pack) TD_TRY(td_dnnl_pack_read(v->engine, v->pack, b));
+    if (v->pack) TD_TRY(td_packs_read(v->engine->packs, v->pack, b));
     TD_TRY(run_on(v, x, w, v->bias ? td_operand_at(&k->in[2], r) : NULL, y));
     return v->unpack ? unpack(v, result) : TD_OK;
 }
@@ -373,7 +374,7 @@ static td_status build(struct conv *v) {
 // fp32 throughout; or bf16, where a weight gradient may be fp32.
 static bool types_fit(const struct td_kernel *k) {
     enum td_dtype t = k->in_dtype[0], y = k->out_dtype[0];
-    bool same = t == TD_F32 || (t == TD_BF16 && td_dnnl_has_bf16());
+    bool same = td_dnnl_takes(t);
     for (uint32_t i = 0; i < k->n_in; i++) {
         same = same && k->in_dtype[i] == t;
     }

@@ -1,17 +1,11 @@
-// Matrix products by oneDNN, and the layout of the weights they read.
+// Matrix products by oneDNN, and the layout of the weights they read; who asks for which is gemm.c.
 //
 // A training step multiplies by each weight matrix three times. Forward (y = x W^T) and the
-// activation gradient (dx = dy W) are oneDNN inner products with the weights in whatever blocked
-// layout it likes best (format any): 15 to 40 % faster than plain rows. The weights change every
-// step, so they are packed anew by their update or by the first product that reads them behind it
-// (onednn.h); forward and backward-data mostly want the same layout and then share the pack. The
-// weight gradient (dW = dy^T x) is an inner product or a matmul, whichever tune.h finds faster,
-// with plain output, because that is what the collective, the optimizer and the checkpoint read;
-// where it adds to what is there it is a matmul. Everything else is a plain matmul with strides;
-// but of a weight stored (in, out) and multiplied by in bf16, it is a matmul that reads a pack: the
-// same bits as without, which would have to pair rows for each product, 1 to 10 % faster at 384
-// columns, 10 to 16 % at 768. In fp32 it gains 0 to 3 and 1 to 20 %, and writing a second pack with
-// each update takes as much.
+// activation gradient (dx = dy W) can be inner products with the weights in whatever blocked layout
+// oneDNN likes best (format any): with AVX-512 15 to 40 % faster than plain rows. Both mostly want
+// the same layout and then share the pack. The weight gradient (dW = dy^T x) is an inner product or
+// a matmul with plain output, because that is what the collective, the optimizer and the checkpoint
+// read; what adds to what is there is a matmul.
 //
 // Types: f32, or bf16 operands with a result of bf16 or f32; sums are fp32 in either case. A bf16
 // weight that is the cast of an fp32 parameter is never made: the pack reads the parameter itself
@@ -24,11 +18,10 @@
 #include <stdio.h>
 
 #include "accelerators/cpu/onednn/onednn.h"
-#include "accelerators/cpu/tune.h"
 
 enum kind { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHTS, MATMUL, PACKED_MATMUL };
 
-struct td_gemm {
+struct td_dnnl_product {
     struct td_dnnl *engine;
     struct td_gemm_spec spec;
     enum kind kind;
@@ -50,28 +43,14 @@ static dnnl_status_t matrix(int64_t d0, int64_t d1, enum td_dtype t, dnnl_format
     return td_md_create(2, dims, type_of(t), tag, out_md);
 }
 
-static enum kind choose_kind(const struct td_gemm_spec *s) {
-    if (!s->accumulate && s->trans_a && !s->trans_b && !s->has_bias && s->act == TD_ACT_NONE) {
-        return BACKWARD_WEIGHTS;
-    }
-    if (!s->param || s->trans_a || s->accumulate) return MATMUL;
-    if (s->trans_b) return FORWARD;
-    bool plain = !s->has_bias && s->act == TD_ACT_NONE && s->result == s->operands;
-    if (plain) return BACKWARD_DATA;
-    return s->operands == TD_BF16 ? PACKED_MATMUL : MATMUL;
+static enum kind kind_of(const struct td_gemm_spec *s, enum td_dnnl_way way) {
+    if (way == TD_DNNL_MATMUL) return MATMUL;
+    if (way == TD_DNNL_PACKED_MATMUL) return PACKED_MATMUL;
+    return s->trans_a ? BACKWARD_WEIGHTS : s->trans_b ? FORWARD : BACKWARD_DATA;
 }
 
 static bool packs(enum kind kind) {
     return kind == FORWARD || kind == BACKWARD_DATA || kind == PACKED_MATMUL;
-}
-
-bool td_gemm_packs(const struct td_gemm_spec *s) {
-    return packs(choose_kind(s));
-}
-
-bool td_gemm_takes(enum td_dtype operands, enum td_dtype result) {
-    if (operands == TD_F32) return result == TD_F32;
-    return operands == TD_BF16 && (result == TD_BF16 || result == TD_F32) && td_dnnl_has_bf16();
 }
 
 // relu behind a product. oneDNN's own makes 0 of a NaN, and a model that is ruined would train on
@@ -165,7 +144,7 @@ static dnnl_status_t product_desc(dnnl_engine_t engine, const struct td_gemm_spe
                         out_pd);
 }
 
-static td_status make_memories(struct td_gemm *g, const struct layouts *l,
+static td_status make_memories(struct td_dnnl_product *g, const struct layouts *l,
                                const_dnnl_primitive_desc_t pd) {
     dnnl_engine_t engine = g->engine->engine;
     const struct td_md *scratch = td_pd_borrow_md(pd, dnnl_query_scratchpad_md);
@@ -188,7 +167,7 @@ static td_status make_memories(struct td_gemm *g, const struct layouts *l,
 }
 
 // The memory layouts are the caller's to free, also after a failure.
-static td_status build_of(struct td_gemm *g, struct layouts *l) {
+static td_status build_of(struct td_dnnl_product *g, struct layouts *l) {
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t pd = NULL;
     DNNL_TRY(set_layouts(&g->spec, g->kind, l), "describe operands");
@@ -201,85 +180,32 @@ static td_status build_of(struct td_gemm *g, struct layouts *l) {
     return failed;
 }
 
-static td_status build(struct td_gemm *g) {
+static td_status build(struct td_dnnl_product *g) {
     struct layouts l = {0};
     td_status failed = build_of(g, &l);
     layouts_finish(&l);
     return failed;
 }
 
-static td_status create(struct td_dnnl *e, const struct td_gemm_spec *spec, enum kind kind,
-                        bool sketched, struct td_gemm **out_gemm) {
-    struct td_gemm *g = td_calloc(1, sizeof *g);
+td_status td_dnnl_product_create(struct td_dnnl *e, const struct td_gemm_spec *spec,
+                                 enum td_dnnl_way way, bool sketched,
+                                 struct td_dnnl_product **out_product) {
+    struct td_dnnl_product *g = td_calloc(1, sizeof *g);
     if (!g) return td_fail_oom();
     g->engine = e;
     g->spec = *spec;
-    g->kind = kind;
+    g->kind = kind_of(spec, way);
     g->sketched = sketched;
     td_status failed = build(g);
     if (failed) {
-        td_gemm_destroy(g);
+        td_dnnl_product_destroy(g);
         return failed;
     }
-    *out_gemm = g;
+    *out_product = g;
     return TD_OK;
 }
 
-// ---- choosing -----------------------------------------------------------------------------------
-// Which of oneDNN's two products makes a weight gradient faster depends on its shape; all else is
-// the same product in any shape.
-struct race {
-    struct td_gemm *gemm[2];
-    float *a, *b, *y;
-};
-
-static td_status race_run(void *arg, int way) {
-    struct race *r = arg;
-    return td_gemm_run(r->gemm[way], r->a, r->b, NULL, r->y);
-}
-
-static float *race_room(int64_t rows, int64_t cols) {
-    return td_calloc((size_t)(rows * cols), sizeof(float));
-}
-
-static td_status choose_weights_kind(struct td_dnnl *e, const struct td_gemm_spec *s,
-                                     enum kind *out_kind) {
-    static const char *const names[] = {"inner_product", "matmul"};
-    static const enum kind kinds[] = {BACKWARD_WEIGHTS, MATMUL};
-    struct race r = {0};
-    char key[TD_TUNE_KEY_MAX];
-    int way;
-    td_status failed = TD_OK;
-    snprintf(key, sizeof key, "weights %s%s %" PRId64 "x%" PRId64 " from %" PRId64,
-             td_dtype_name(s->operands), s->result == s->operands ? "" : " wide", s->m, s->n, s->k);
-    bool races = td_tune_measures(e->tune, key, names, 2);
-    if (races) {
-        r = (struct race){
-            .a = race_room(s->k, s->m), .b = race_room(s->k, s->n), .y = race_room(s->m, s->n)};
-        if (!r.a || !r.b || !r.y) failed = td_fail_oom();
-    }
-    // Both in any case: the scratch is large enough for either, so that no choice moves the plan.
-    for (int i = 0; i < 2 && !failed; i++) {
-        failed = create(e, s, kinds[i], !races, &r.gemm[i]);
-    }
-    if (!failed) failed = td_tune_pick(e->tune, key, names, 2, race_run, &r, &way);
-    td_gemm_destroy(r.gemm[0]);
-    td_gemm_destroy(r.gemm[1]);
-    free(r.a);
-    free(r.b);
-    free(r.y);
-    if (!failed) *out_kind = kinds[way];
-    return failed;
-}
-
-td_status td_gemm_create(struct td_dnnl *e, const struct td_gemm_spec *spec,
-                         struct td_gemm **out_gemm) {
-    enum kind kind = choose_kind(spec);
-    if (kind == BACKWARD_WEIGHTS) TD_TRY(choose_weights_kind(e, spec, &kind));
-    return create(e, spec, kind, false, out_gemm);
-}
-
-void td_gemm_destroy(struct td_gemm *g) {
+void td_dnnl_product_destroy(struct td_dnnl_product *g) {
     if (!g) return;
     dnnl_primitive_destroy(g->primitive);
     dnnl_memory_destroy(g->a);
@@ -291,7 +217,7 @@ void td_gemm_destroy(struct td_gemm *g) {
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int name_args(const struct td_gemm *g, dnnl_exec_arg_t args[5]) {
+static int name_args(const struct td_dnnl_product *g, dnnl_exec_arg_t args[5]) {
     static const int role[][3] = {
         [FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
         [BACKWARD_DATA] = {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC},
@@ -301,19 +227,20 @@ static int name_args(const struct td_gemm *g, dnnl_exec_arg_t args[5]) {
     };
     int n = 0;
     args[n++] = (dnnl_exec_arg_t){role[g->kind][0], g->a};
-    args[n++] = (dnnl_exec_arg_t){role[g->kind][1], g->pack ? g->pack->packed : g->b};
+    args[n++] = (dnnl_exec_arg_t){role[g->kind][1], g->pack ? td_dnnl_pack_memory(g->pack) : g->b};
     args[n++] = (dnnl_exec_arg_t){role[g->kind][2], g->y};
     args[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, g->scratch};
     if (g->bias) args[n++] = (dnnl_exec_arg_t){DNNL_ARG_BIAS, g->bias};
     return n;
 }
 
-size_t td_gemm_scratch_bytes(const struct td_gemm *g) {
+size_t td_dnnl_product_scratch_bytes(const struct td_dnnl_product *g) {
     return g->scratch_bytes;
 }
 
-td_status td_gemm_run(struct td_gemm *g, const void *a, const void *b, const void *bias, void *y) {
-    if (g->pack) TD_TRY(td_dnnl_pack_read(g->engine, g->pack, b));
+td_status td_dnnl_product_run(struct td_dnnl_product *g, const void *a, const void *b,
+                              const void *bias, void *y) {
+    if (g->pack) TD_TRY(td_packs_read(g->engine->packs, g->pack, b));
     // oneDNN's handles are not const; only the result is written.
     dnnl_status_t s = dnnl_memory_set_data_handle(g->a, (void *)(uintptr_t)a);
     if (!s) s = dnnl_memory_set_data_handle(g->b, (void *)(uintptr_t)b);
