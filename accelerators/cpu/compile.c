@@ -24,7 +24,8 @@ struct compiler {
     const struct td_bindings *bindings;
     struct td_executable *exe; // its first kernels are those of the nodes, while they are made
     struct td_layout_plan layout;
-    uint8_t *need;          // of node i, as the plan reads it
+    uint8_t *need; // of node i, as the plan reads it
+    struct td_conv_layouts *conv;
     struct td_kernel *list; // what will be run
     uint32_t n_list;
 };
@@ -228,10 +229,14 @@ static td_status plan_layouts(struct compiler *c) {
     uint32_t n = td_graph_n_nodes(c->graph);
     uint8_t *need = c->need = td_calloc((size_t)n + 1, 1);
     if (!need) return td_fail_oom();
+    c->conv = td_calloc((size_t)n + 1, sizeof *c->conv);
+    if (!c->conv) return td_fail_oom();
     for (td_node i = 0; i < n; i++) {
-        need[i] = (uint8_t)c->exe->kernel[i].need;
+        const struct td_kernel *k = &c->exe->kernel[i];
+        need[i] = (uint8_t)k->need;
+        if (k->need == TD_NEED_CONV) TD_TRY(td_conv_prefer(k, c->accel->dnnl, &c->conv[i]));
     }
-    TD_TRY(td_layout_plan_make(c->graph, need, &c->layout));
+    TD_TRY(td_layout_plan_make(c->graph, need, c->conv, &c->layout));
     c->exe->bridge_bytes = c->layout.bridge_bytes;
     c->exe->bridge = td_room_take(&c->accel->room, c->exe->bridge_bytes);
     if (!c->exe->bridge) return td_fail_oom();
@@ -379,6 +384,7 @@ td_status td_cpu_compile(struct td_accelerator *a, const struct td_program *p,
     free(c.list);
     td_layout_plan_finish(&c.layout);
     free(c.need);
+    free(c.conv);
     if (failed) {
         td_cpu_release(e);
         return td_status_context(failed, "compile step '%s' for %lld samples", p->key.step,

@@ -175,7 +175,7 @@ static bool cpu_kernel_at(const struct td_executable *e, uint32_t i,
         .op = k->op,
         .dtype = k->n_in ? k->in_dtype[0] : k->out_dtype[0],
         .node = k->node,
-        .slow = k->run == td_fallback_run,
+        .slow = k->slow || k->run == td_fallback_run,
         .runs = k->runs,
         .ns = k->ns,
     };

@@ -97,6 +97,7 @@ struct td_kernel {
     enum td_layout_need need;    // set by the family
     enum td_image_layout layout; // of its images, where it takes any
     size_t scratch_bytes;
+    bool slow; // correct, but nobody made it fast: told by kernel_at
     void *own; // what else the kernel needs, and who frees it
     void (*destroy_own)(void *own);
     struct td_gemm *gemm;
@@ -187,6 +188,9 @@ bool td_dnnl_takes(enum td_dtype operands);
 // The family of convolutions. What it takes is created when the layouts are known; `param` is the
 // address of the parameter that the weights are, or NULL.
 td_kernel_family td_conv_take;
+// The layouts of its images in which oneDNN has a fast way for this convolution.
+TD_MUST_USE td_status td_conv_prefer(const struct td_kernel *k, struct td_dnnl *e,
+                                     struct td_conv_layouts *out_layouts);
 TD_MUST_USE td_status td_conv_build(struct td_kernel *k, struct td_dnnl *e,
                                     enum td_image_layout x_layout, enum td_image_layout y_layout,
                                     const void *param);

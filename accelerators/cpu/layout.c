@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/kernels/kernels.h"
 
 struct planner {
     const struct td_graph *g;
@@ -40,26 +39,14 @@ void td_conv_images(const struct td_node_info *n, td_value *out_x, td_value *out
                                             : n->inputs[1];
 }
 
-static int64_t channels_of(const struct td_graph *g, td_value v) {
-    return td_graph_value(g, v)->shape.dim[1];
-}
-
-// Blocked where both sides have whole blocks in each group, or one channel a group. A first layer's
-// few channels are read as they come. What is no image (weights) is plain.
-static enum td_image_layout conv_wants(const struct td_graph *g, const struct td_node_info *n,
-                                       td_value v) {
+// What is no image (weights) is plain.
+static enum td_image_layout conv_wants(const struct td_graph *g, const struct td_layout_plan *plan,
+                                       td_node n, td_value v) {
     td_value x, y;
-    td_conv_images(n, &x, &y);
-    if (v != x && v != y) return TD_LAYOUT_PLAIN;
-    int64_t c = channels_of(g, x), o = channels_of(g, y);
-    int64_t groups = td_window_at_least_one(n->attrs.window.groups);
-    int64_t per = groups == c && groups == o ? 1 : groups; // depthwise
-    int64_t block = td_kernels()->image_lanes;
-    bool whole = o % (per * block) == 0 && c % (per * block) == 0;
-    if (whole) return TD_LAYOUT_BLOCKED;
-    bool first = groups == 1 && c <= 3 && o % block == 0 && n->op != TD_OP_CONV2D_GRAD_X;
-    if (first) return v == x ? TD_LAYOUT_PLAIN : TD_LAYOUT_BLOCKED;
-    return TD_LAYOUT_LAST;
+    td_conv_images(td_graph_node(g, n), &x, &y);
+    return v == x   ? (enum td_image_layout)plan->conv[n].x
+           : v == y ? (enum td_image_layout)plan->conv[n].y
+                    : TD_LAYOUT_PLAIN;
 }
 
 static bool same_shapes(const struct td_graph *g, const struct td_node_info *n) {
@@ -130,9 +117,8 @@ static void join_edge(struct planner *p, td_node n, td_value v, void *first) {
 
 static void vote_edge(struct planner *p, td_node n, td_value v, void *arg) {
     (void)arg;
-    const struct td_node_info *node = td_graph_node(p->g, n);
     bool conv = p->plan->need[n] == TD_NEED_CONV;
-    enum td_image_layout wanted = conv ? conv_wants(p->g, node, v) : TD_LAYOUT_PLAIN;
+    enum td_image_layout wanted = conv ? conv_wants(p->g, p->plan, n, v) : TD_LAYOUT_PLAIN;
     p->votes[root_of(p, v)][wanted] += bytes_of(p->g, v);
 }
 
@@ -177,9 +163,9 @@ static void decide(struct planner *p) {
 // ---- bridges
 enum td_image_layout td_layout_wanted(const struct td_graph *g, const struct td_layout_plan *plan,
                                       td_node n, td_value v) {
-    const struct td_node_info *node = td_graph_node(g, n);
+    // Also of an image whose orders are all the same: oneDNN tells them apart.
+    if (plan->need[n] == TD_NEED_CONV) return conv_wants(g, plan, n, v);
     if (!has_order(g, v)) return (enum td_image_layout)plan->of_value[v];
-    if (plan->need[n] == TD_NEED_CONV) return conv_wants(g, node, v);
     return (enum td_image_layout)plan->of_node[n];
 }
 
@@ -201,9 +187,10 @@ static void count_bridges(struct planner *p, td_node n) {
 }
 
 td_status td_layout_plan_make(const struct td_graph *g, const uint8_t *need,
-                              struct td_layout_plan *out_plan) {
+                              const struct td_conv_layouts *conv, struct td_layout_plan *out_plan) {
     size_t n_values = (size_t)td_graph_n_values(g) + 1;
     struct td_layout_plan plan = {.need = need,
+                                  .conv = conv,
                                   .of_value = td_calloc(n_values, 1),
                                   .of_node = td_calloc((size_t)td_graph_n_nodes(g) + 1, 1)};
     struct planner p = {.g = g, .plan = &plan};

@@ -10,10 +10,10 @@
 //
 // td_layout_plan gives every value of a program a layout and says in which layout each node works;
 // where the two differ, the compiler puts a reorder between them (a bridge), which goes through
-// scratch memory. Convolutions decide: blocked where the channels are whole blocks, else last. What
-// works in any layout (elementwise ops, pools, batch norm, sums over places) takes over what the
-// convolutions around it want. Everything else is plain: inputs, state, what a reshape sees, and
-// ops that know nothing of layouts.
+// scratch memory. Convolutions decide, each for itself (onednn/conv.c). What works in any layout
+// (elementwise ops, pools, batch norm, sums over places) takes over what the convolutions around it
+// want. Everything else is plain: inputs, state, what a reshape sees, and ops that know nothing of
+// layouts.
 
 #include "lib/base/base.h"
 #include "traind/graph.h"
@@ -32,16 +32,24 @@ enum td_layout_need {
     TD_NEED_CONV, // what is best for this convolution
 };
 
+// Of a node that is a convolution: the layouts that it wants its two images in.
+struct td_conv_layouts {
+    uint8_t x, y; // enum td_image_layout
+};
+
 struct td_layout_plan {
-    const uint8_t *need; // [n_nodes], borrowed
-    uint8_t *of_value;   // [n_values + 1], enum td_image_layout
-    uint8_t *of_node;    // [n_nodes]
+    const uint8_t *need;                // [n_nodes], borrowed, and so is
+    const struct td_conv_layouts *conv; // [n_nodes]
+    uint8_t *of_value;                  // [n_values + 1], enum td_image_layout
+    uint8_t *of_node;                   // [n_nodes]
     uint32_t n_bridges;
     size_t bridge_bytes; // the most that the bridges of one node take
 };
 
-// need: by node, enum td_layout_need; elementwise nodes are known without.
+// need: by node, enum td_layout_need; elementwise nodes are known without. conv: of those that need
+// TD_NEED_CONV.
 TD_MUST_USE td_status td_layout_plan_make(const struct td_graph *g, const uint8_t *need,
+                                          const struct td_conv_layouts *conv,
                                           struct td_layout_plan *out_plan);
 void td_layout_plan_finish(struct td_layout_plan *plan);
 

@@ -103,13 +103,20 @@ const struct td_graph *td_programs_graph(const struct td_programs *p, enum td_mo
     return NULL;
 }
 
-static void name_once(const struct td_kernel_info *k, bool seen[TD_OP_COUNT][TD_DTYPE_COUNT],
-                      char *text, size_t text_bytes) {
+// The first node of an op and type, with the shape of its first result.
+static void name_once(const struct td_graph *g, const struct td_kernel_info *k,
+                      bool seen[TD_OP_COUNT][TD_DTYPE_COUNT], char *text, size_t text_bytes) {
+    char shape[96] = "";
     if (seen[k->op][k->dtype]) return;
     seen[k->op][k->dtype] = true;
+    const struct td_node_info *n = k->node < td_graph_n_nodes(g) ? td_graph_node(g, k->node) : NULL;
+    if (n && (n->into || n->n_outputs)) {
+        const struct td_value_info *v = td_graph_value(g, n->into ? n->into : n->outputs[0]);
+        td_shape_text(v->dtype, &v->shape, shape, sizeof shape);
+    }
     size_t at = strlen(text);
-    snprintf(text + at, text_bytes - at, "%s%s %s", at ? ", " : "", td_op_name(k->op),
-             td_dtype_name(k->dtype));
+    snprintf(text + at, text_bytes - at, "%s%s %s%s%s", at ? ", " : "", td_op_name(k->op),
+             td_dtype_name(k->dtype), *shape ? " to " : "", shape);
 }
 
 bool td_programs_kernel(const struct td_programs *p, size_t i, uint32_t j,
@@ -126,7 +133,7 @@ uint32_t td_programs_slow(const struct td_programs *p, char *out_text, size_t te
         struct td_kernel_info k;
         for (uint32_t j = 0; td_programs_kernel(p, i, j, &k); j++) {
             if (!k.slow) continue;
-            name_once(&k, seen, out_text, text_bytes);
+            name_once(p->entry[i].compiled->graph, &k, seen, out_text, text_bytes);
             n++;
         }
     }

@@ -584,8 +584,8 @@ static void note_programs(const struct td_rank *r) {
     char names[256];
     uint32_t n = td_programs_slow(r->programs, names, sizeof names);
     if (n)
-        td_events_note(r->events, "%u node%s on plain loops on %s, correct but slow: %s", n,
-                       n == 1 ? " runs" : "s run", r->accel_name, names);
+        td_events_note(r->events, "%u node%s on plain loops on %s (%s), correct but slow: %s", n,
+                       n == 1 ? " runs" : "s run", r->accel_name, r->accel_facts.build, names);
     n = td_programs_unreached(r->programs, names, sizeof names);
     if (n)
         td_events_note(r->events, "nothing trains %u parameter%s that the loss does not reach: %s",

@@ -5,7 +5,10 @@
 
 #include <string.h>
 
+#include "accelerators/cpu/cpu.h"
 #include "lib/base/half.h"
+
+enum { CHUNK = 1024, GRAIN = 8192 };
 
 static void widen_bf16(const uint16_t *x, int64_t n, float *y) {
     for (int64_t i = 0; i < n; i++) {
@@ -51,4 +54,26 @@ void td_cpu_narrow(enum td_dtype t, const float *src, int64_t n, void *dst) {
         TD_DCHECK(t == TD_F16);
         narrow_f16(src, n, dst);
     }
+}
+
+struct conversion {
+    enum td_dtype from, to;
+    const void *x;
+    void *y;
+};
+
+static void convert_range(const void *arg, int64_t begin, int64_t end) {
+    const struct conversion *c = arg;
+    for (int64_t i = begin; i < end; i += CHUNK) {
+        const int64_t n = TD_MIN(end - i, (int64_t)CHUNK);
+        float room[CHUNK];
+        const float *x = td_cpu_row(c->from, c->x, i, n, room);
+        td_cpu_narrow(c->to, x, n, (char *)c->y + i * (int64_t)td_dtype_bytes(c->to));
+    }
+}
+
+void td_cpu_convert(int32_t n_threads, enum td_dtype from, const void *x, enum td_dtype to, void *y,
+                    int64_t n) {
+    struct conversion c = {from, to, x, y};
+    td_parallel(n_threads, n, GRAIN, convert_range, &c);
 }

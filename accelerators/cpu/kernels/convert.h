@@ -15,6 +15,9 @@ static inline bool td_cpu_is_narrow(enum td_dtype t) {
 
 void td_cpu_widen(enum td_dtype t, const void *src, int64_t n, float *dst);
 void td_cpu_narrow(enum td_dtype t, const float *src, int64_t n, void *dst);
+// All n elements of x as another type, on n_threads threads; x and y do not overlap.
+void td_cpu_convert(int32_t n_threads, enum td_dtype from, const void *x, enum td_dtype to, void *y,
+                    int64_t n);
 
 static inline const void *td_cpu_at(enum td_dtype t, const void *x, int64_t at) {
     return (const char *)x + at * (int64_t)td_dtype_bytes(t);

@@ -44,6 +44,9 @@ struct td_kernel_table {
                        void *y, void *scratch);
     // reorder.c: on n_threads threads; from and to do not overlap.
     void (*reorder)(const struct td_reorder *r, int32_t n_threads, const void *from, void *to);
+    // n elements of one of the types of convert.h as another, on n_threads threads.
+    void (*convert)(int32_t n_threads, enum td_dtype from, const void *x, enum td_dtype to, void *y,
+                    int64_t n);
     // v[i] = v[i] / 2 + 1 for i in [begin, end): bytes through memory, for peak.c.
     void (*update_in_place)(float *v, int64_t begin, int64_t end);
 };

@@ -3,6 +3,7 @@
 // how soon the answer comes. What is too small for a file of its own is here as well.
 
 #include "accelerators/cpu/kernels/kernels.h"
+#include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/kernels/matmul.h"
 #include "accelerators/cpu/kernels/pack.h"
 #include "accelerators/cpu/kernels/strips.h"
@@ -32,5 +33,6 @@ const struct td_kernel_table TD_LEVELED(td_kernels) = {
     .matmul_scratch_bytes = td_matmul_scratch_bytes,
     .matmul_run = td_matmul_run,
     .reorder = td_reorder_run,
+    .convert = td_cpu_convert,
     .update_in_place = update_in_place,
 };

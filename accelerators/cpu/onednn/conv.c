@@ -11,6 +11,13 @@
 // has it for 3x3 filters of stride 1 in fp32, where both sides have whole blocks. There it races
 // with the direct one (tune.h), everything else is direct. The plan's bytes do not depend on who
 // wins: the scratch is large enough for both, and the packs of both are held.
+//
+// Layouts: of those that may suit a convolution the first is wanted for which oneDNN does not name
+// its reference loops, which are hundreds of times slower. Where it has nothing else, the kernel is
+// told to be slow.
+//
+// Types: fp32, and bf16 where oneDNN has convolutions of it. Elsewhere images and weights of 16
+// bits are widened into scratch, convolved in fp32, and the result is rounded once.
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,8 +38,16 @@ struct spec {
     struct td_window_attrs window;
     enum td_image_layout x_layout, y_layout;
     enum td_dtype dtype, w_dtype; // of the images; of the weights or their gradient
+    enum td_dtype given, w_given; // the node's own types, where these were widened
     bool has_bias, accumulate;
     const void *param; // address of the parameter that the weights are, or NULL
+};
+
+// Places in the scratch for operands and result as fp32, and their elements.
+struct widened {
+    bool used;
+    size_t x_at, w_at, bias_at, y_at;
+    int64_t x, w, bias, y;
 };
 
 struct conv {
@@ -45,6 +60,8 @@ struct conv {
     dnnl_memory_t w_plain;   // GRAD_W: of unpack
     void *own;               // GRAD_W: memory of w
     size_t own_bytes;
+    bool slow;           // oneDNN has nothing but its reference loops
+    struct widened wide; // where the node's types are not the primitive's
 };
 
 struct descs {
@@ -154,6 +171,28 @@ static const struct td_md *weights_of(const struct conv *v, const_dnnl_primitive
     return td_pd_borrow_md(pd, grad_w ? dnnl_query_diff_weights_md : dnnl_query_weights_md);
 }
 
+static size_t take(size_t *bytes, int64_t floats) {
+    size_t at = td_align_up(*bytes, 64);
+    *bytes = at + (size_t)floats * sizeof(float);
+    return at;
+}
+
+// Widened operands lie after what the primitive writes in the scratch.
+static void lay_wide(struct conv *v, size_t *bytes) {
+    const struct spec *s = &v->spec;
+    int64_t groups = td_window_at_least_one(s->window.groups);
+    struct widened *w = &v->wide;
+    w->used = true;
+    w->x = s->n * s->c * s->h * s->w;
+    w->y = s->n * s->o * s->out_h * s->out_w;
+    w->w = s->o * (s->c / groups) * s->kernel[0] * s->kernel[1];
+    w->bias = s->has_bias ? s->o : 0;
+    w->x_at = take(bytes, w->x);
+    w->y_at = take(bytes, w->y);
+    w->w_at = take(bytes, w->w);
+    w->bias_at = take(bytes, w->bias);
+}
+
 static td_status make_operands(struct conv *v, const struct descs *d,
                                const_dnnl_primitive_desc_t pd) {
     dnnl_engine_t engine = v->engine->engine;
@@ -166,7 +205,9 @@ static td_status make_operands(struct conv *v, const struct descs *d,
     if (v->spec.has_bias) {
         DNNL_TRY(td_md_memory(d->bias, engine, DNNL_MEMORY_NONE, &v->bias), "bias");
     }
-    return td_room_want(v->engine->room, td_md_bytes(scratch));
+    size_t bytes = td_md_bytes(scratch);
+    if (v->spec.given != v->spec.dtype) lay_wide(v, &bytes);
+    return td_room_want(v->engine->room, bytes);
 }
 
 static td_status make_memories(struct conv *v, const struct descs *d,
@@ -238,17 +279,66 @@ static td_status unpack(struct conv *v, const void *result) {
     return TD_OK;
 }
 
-static td_status run_conv(const struct td_kernel *k, const struct td_run *r) {
-    struct conv *v = k->own;
-    enum kind kind = v->spec.kind;
+// What the primitive is given: the node's operands, or places in the scratch.
+struct places {
+    const void *x, *w, *bias, *y;
+    const void *result; // GRAD_W: the plain gradient
+};
+
+static td_status run_places(struct conv *v, const struct places *p) {
+    const void *w = v->spec.kind != GRAD_W ? p->w : v->own ? v->own : p->result;
+    if (v->pack) TD_TRY(td_packs_read(v->engine->packs, v->pack, p->w));
+    TD_TRY(run_on(v, p->x, w, p->bias, p->y));
+    return v->unpack ? unpack(v, p->result) : TD_OK;
+}
+
+static struct places places_of(const struct td_kernel *k, const struct td_run *r) {
+    const struct conv *v = k->own;
+    const enum kind kind = v->spec.kind;
     const void *a = td_operand_at(&k->in[0], r), *b = td_operand_at(&k->in[1], r);
     const void *result = td_operand_at(&k->out[0], r);
-    const void *x = kind == GRAD_X ? result : a;
-    const void *y = kind == FORWARD ? result : kind == GRAD_X ? a : b;
-    const void *w = kind != GRAD_W ? b : v->own ? v->own : result;
-    if (v->pack) TD_TRY(td_packs_read(v->engine->packs, v->pack, b));
-    TD_TRY(run_on(v, x, w, v->bias ? td_operand_at(&k->in[2], r) : NULL, y));
-    return v->unpack ? unpack(v, result) : TD_OK;
+    return (struct places){
+        .x = kind == GRAD_X ? result : a,
+        .y = kind == FORWARD  ? result
+             : kind == GRAD_X ? a
+                              : b,
+        .w = b,
+        .bias = v->bias ? td_operand_at(&k->in[2], r) : NULL,
+        .result = result,
+    };
+}
+
+static td_status run_conv(const struct td_kernel *k, const struct td_run *r) {
+    struct places p = places_of(k, r);
+    return run_places(k->own, &p);
+}
+
+// The same by widened operands.
+static td_status run_wide(const struct td_kernel *k, const struct td_run *r) {
+    struct conv *v = k->own;
+    const struct widened *w = &v->wide;
+    const struct spec *s = &v->spec;
+    const struct places given = places_of(k, r);
+    char *scratch = v->engine->room->scratch;
+    float *x = (float *)(scratch + w->x_at), *y = (float *)(scratch + w->y_at);
+    float *weights = (float *)(scratch + w->w_at), *bias = (float *)(scratch + w->bias_at);
+    const struct td_kernel_table *t = td_kernels();
+    const bool narrow_w = s->w_given != TD_F32; // else a gradient is written where it belongs
+    struct places p = {.x = x, .w = weights, .bias = v->bias ? bias : NULL, .y = y};
+    p.result = s->kind == GRAD_W && !narrow_w ? given.result : weights;
+    if (s->kind != GRAD_X) t->convert(k->n_threads, s->given, given.x, TD_F32, x, w->x);
+    if (s->kind != FORWARD) t->convert(k->n_threads, s->given, given.y, TD_F32, y, w->y);
+    if (s->kind != GRAD_W) t->convert(k->n_threads, s->w_given, given.w, TD_F32, weights, w->w);
+    if (s->kind == GRAD_W && narrow_w && s->accumulate)
+        t->convert(k->n_threads, s->w_given, given.result, TD_F32, weights, w->w);
+    if (v->bias) t->convert(k->n_threads, k->in_dtype[2], given.bias, TD_F32, bias, w->bias);
+    TD_TRY(run_places(v, &p));
+    void *result = (void *)(uintptr_t)given.result;
+    if (s->kind == FORWARD) t->convert(k->n_threads, TD_F32, y, s->given, result, w->y);
+    if (s->kind == GRAD_X) t->convert(k->n_threads, TD_F32, x, s->given, result, w->x);
+    if (s->kind == GRAD_W && narrow_w)
+        t->convert(k->n_threads, TD_F32, weights, s->w_given, result, w->w);
+    return TD_OK;
 }
 
 // No images, or no channels: nothing is summed.
@@ -351,12 +441,18 @@ static td_status choose(const struct conv *v, const struct descs *d, dnnl_alg_ki
     return failed;
 }
 
+// oneDNN's own plain loops.
+static bool is_reference(const_dnnl_primitive_desc_t pd) {
+    return strncmp(td_pd_name(pd), "ref", 3) == 0;
+}
+
 static td_status build_of(struct conv *v, struct descs *d) {
     dnnl_alg_kind_t alg;
     dnnl_primitive_desc_t pd = NULL;
     DNNL_TRY(describe(&v->spec, d), "describe images");
     TD_TRY(choose(v, d, &alg));
     DNNL_TRY(make_pd(&v->spec, v->engine->engine, d, alg, &pd), "describe a convolution");
+    v->slow = is_reference(pd);
     dnnl_status_t s = dnnl_primitive_create(&v->primitive, pd);
     td_status failed = s ? td_dnnl_fail(s, "create a convolution") : make_memories(v, d, pd);
     dnnl_primitive_desc_destroy(pd);
@@ -371,10 +467,10 @@ static td_status build(struct conv *v) {
 }
 
 // ---- the family
-// fp32 throughout; or bf16, where a weight gradient may be fp32.
+// One float type throughout; a weight gradient of 16-bit images may be fp32.
 static bool types_fit(const struct td_kernel *k) {
     enum td_dtype t = k->in_dtype[0], y = k->out_dtype[0];
-    bool same = td_dnnl_takes(t);
+    bool same = t == TD_F32 || t == TD_BF16 || t == TD_F16;
     for (uint32_t i = 0; i < k->n_in; i++) {
         same = same && k->in_dtype[i] == t;
     }
@@ -387,7 +483,7 @@ td_status td_conv_take(struct td_kernel *k) {
     if (!conv || !types_fit(k)) return TD_OK;
     bool empty = !td_shape_elems(&k->shape[0]) || !td_shape_elems(&k->shape[1]);
     if (empty && k->n_in > 2 && k->elems) return TD_OK; // a bias alone
-    k->run = empty ? run_empty : run_conv;
+    k->run = empty ? run_empty : td_dnnl_takes(k->in_dtype[0]) ? run_conv : run_wide;
     if (!empty) k->need = TD_NEED_CONV;
     return TD_OK;
 }
@@ -401,6 +497,8 @@ static struct spec spec_of(const struct td_kernel *k) {
     const struct td_shape *y = kind == FORWARD  ? &k->out_shape
                                : kind == GRAD_X ? &k->shape[0]
                                                 : &k->shape[1];
+    enum td_dtype w_dtype = kind == GRAD_W ? k->out_dtype[0] : k->in_dtype[1];
+    const bool native = td_dnnl_takes(k->in_dtype[0]);
     return (struct spec){
         .kind = kind,
         .n = x->dim[0],
@@ -412,11 +510,68 @@ static struct spec spec_of(const struct td_kernel *k) {
         .out_w = y->dim[3],
         .kernel = {w->dim[2], w->dim[3]},
         .window = k->attrs.window,
-        .dtype = k->in_dtype[0],
-        .w_dtype = kind == GRAD_W ? k->out_dtype[0] : k->in_dtype[1],
+        .dtype = native ? k->in_dtype[0] : TD_F32,
+        .w_dtype = native ? w_dtype : TD_F32,
+        .given = k->in_dtype[0],
+        .w_given = w_dtype,
         .has_bias = k->n_in > 2,
         .accumulate = k->attrs.accumulate,
     };
+}
+
+// ---- layouts
+enum { MOST_LAYOUTS = 3 };
+
+// What may suit, the best first: blocked where both sides have whole blocks in each group, or one
+// channel a group; a first layer's few channels as they come. Below AVX2 oneDNN's gradients have no
+// blocks, and images that lie plain need no reorders.
+static int layouts_of(const struct spec *s, struct td_conv_layouts out[MOST_LAYOUTS]) {
+    int64_t groups = td_window_at_least_one(s->window.groups);
+    int64_t per = groups == s->c && groups == s->o ? 1 : groups; // depthwise
+    int64_t block = td_kernels()->image_lanes;
+    bool whole = s->o % (per * block) == 0 && s->c % (per * block) == 0;
+    bool first = groups == 1 && s->c <= 3 && s->o % block == 0 && s->kind != GRAD_X;
+    const struct td_conv_layouts plain = {TD_LAYOUT_PLAIN, TD_LAYOUT_PLAIN};
+    int n = 0;
+    if (td_cpu_level() == TD_CPU_GENERIC) out[n++] = plain;
+    if (whole) {
+        out[n++] = (struct td_conv_layouts){TD_LAYOUT_BLOCKED, TD_LAYOUT_BLOCKED};
+    } else if (first) {
+        out[n++] = (struct td_conv_layouts){TD_LAYOUT_PLAIN, TD_LAYOUT_BLOCKED};
+    }
+    out[n++] = (struct td_conv_layouts){TD_LAYOUT_LAST, TD_LAYOUT_LAST};
+    if (n < MOST_LAYOUTS && td_cpu_level() != TD_CPU_GENERIC) out[n++] = plain;
+    return n;
+}
+
+static td_status is_fast(const struct spec *s, struct td_dnnl *e, bool *out_fast) {
+    struct descs d = {0};
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_status_t st = describe(s, &d);
+    if (!st) st = make_pd(s, e->engine, &d, dnnl_convolution_direct, &pd);
+    descs_finish(&d);
+    if (st && st != dnnl_unimplemented) return td_dnnl_fail(st, "describe a convolution");
+    *out_fast = !st && !is_reference(pd);
+    dnnl_primitive_desc_destroy(pd);
+    return TD_OK;
+}
+
+td_status td_conv_prefer(const struct td_kernel *k, struct td_dnnl *e,
+                         struct td_conv_layouts *out_layouts) {
+    struct td_conv_layouts some[MOST_LAYOUTS];
+    struct spec s = spec_of(k);
+    int n = layouts_of(&s, some);
+    *out_layouts = some[0];
+    for (int i = 0; i < n; i++) {
+        bool fast;
+        s.x_layout = (enum td_image_layout)some[i].x;
+        s.y_layout = (enum td_image_layout)some[i].y;
+        TD_TRY(is_fast(&s, e, &fast));
+        if (!fast) continue;
+        *out_layouts = some[i];
+        break;
+    }
+    return TD_OK;
 }
 
 td_status td_conv_build(struct td_kernel *k, struct td_dnnl *e, enum td_image_layout x_layout,
@@ -429,6 +584,8 @@ td_status td_conv_build(struct td_kernel *k, struct td_dnnl *e, enum td_image_la
     v->spec = spec_of(k);
     v->spec.x_layout = x_layout;
     v->spec.y_layout = y_layout;
-    v->spec.param = param;
-    return build(v);
+    v->spec.param = v->spec.given == v->spec.dtype ? param : NULL; // widened weights are a node's
+    TD_TRY(build(v));
+    k->slow = v->slow;
+    return TD_OK;
 }
