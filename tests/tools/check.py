@@ -4,19 +4,21 @@
   check.py --build DIR [--only unit] [--match TEXT] [--full]
 
 C programs (tests/{unit,conform,sim}, cmocka, TAP on stdout) run two at a time, each with a deadline;
-then, unless --only unit, pytest runs every folder of tests/ that holds test_*.py. Both get
+then, unless --only unit, those of AT_LEVELS again at CPU levels below the machine's own, by the name
+avx2/conform/conform_ops, and pytest runs every folder of tests/ that holds test_*.py. All get
 TRAIND_BUILD, the build folder. --match narrows to programs whose name contains TEXT, that define a
 test whose name contains it, or whose header comment has it as a tag ("// Tags: tsan").
 
 --full puts before it what takes long, and everything counts in one line: the C programs again under
 address and undefined sanitizers (DIR-asan) and those tagged tsan under the thread sanitizer (DIR-tsan),
 every entry of tests/fuzz under libFuzzer (DIR-fuzz, FUZZ_S seconds each), and tests/parity, where a
-python with torch is (DIR/venv-rivals, or TORCH). What was not built for it is a failure.
+python with torch is (DIR/venv-rivals, or TORCH). What was not built for it is a failure. Of lower CPU
+levels it runs every one, and every program of tests/conform that opens an accelerator.
 
 A program that crashes, hangs, ends early or exits non-zero without a failed case counts as one
 failure. A skip must state an allowed reason (cmocka cannot: the program prints "# skip: REASON"
 first; tests/unit/test.h has TD_SKIP); any other skip is a failure. Nothing matched is a failure.
-The last line is exactly "N passed, N failed, N skipped"; the exit status is 1 if any failed.
+The time of each part comes before what failed. The last line is exactly "N passed, N failed, N skipped"; the exit status is 1 if any failed.
 """
 
 import argparse
@@ -33,12 +35,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+import levels  # noqa: E402
+
 PROGRAM_TIMEOUT_S = 300
 PYTEST_TIMEOUT_S = 1500
 PYTEST_FULL_TIMEOUT_S = 3300
 PARITY_TIMEOUT_S = 1500
 TAIL_LINES = 40
 FULL = bool(os.environ.get("TD_FULL"))
+# What runs again at a CPU level below the machine's own: f32 and 16 bits, op by op, and whole steps.
+AT_LEVELS = {level: ("conform_ops", "conform_ops_nn", "conform_ops_optim", "conform_steps")
+             for level in ("generic", "avx2")}
+NO_ACCELERATOR = ("conform_collective",)
 
 ALLOWED_SKIPS = [r"no GPU", r"no PJRT plugin"]
 if not FULL:
@@ -60,6 +69,7 @@ class Result:
     skips: list = field(default_factory=list)  # texts
     output: str = ""
     seconds: float = 0.0
+    folders: dict = field(default_factory=dict)  # of pytest: seconds by folder
 
     def add_skip(self, case, reason):
         if skip_is_allowed(reason):
@@ -181,12 +191,39 @@ def run_two_at_a_time(jobs):
     return [job.result() for job in running]
 
 
-def run_programs(build, text, env, prefix=""):
+def program_env(build, env):
     env = dict(env, CMOCKA_MESSAGE_OUTPUT="TAP", TRAIND_BUILD=str(build))
     # gcc 12's sanitizer reads a bogus header before a plugin's thread-local block, and its leak
     # check then dies on it, by chance of the heap's layout.
     env.setdefault("ASAN_OPTIONS", "intercept_tls_get_addr=0")
+    return env
+
+
+def run_programs(build, text, env, prefix=""):
+    env = program_env(build, env)
     return run_two_at_a_time([(run_program, prefix + n, p, env) for n, p in find_programs(build, text)])
+
+
+def runs_at(level, name):
+    folder, program = name.split("/")
+    if FULL:
+        return folder == "conform" and program not in NO_ACCELERATOR
+    return folder == "conform" and program in AT_LEVELS.get(level, ())
+
+
+def run_levels(build, text, env):
+    """Conformance at the levels below this machine's own, each program a process that is held to it."""
+    try:
+        lower = levels.below(levels.of_machine(build))
+    except (AssertionError, OSError, subprocess.SubprocessError) as e:
+        result = Result("levels", failures=[f"this machine's CPU level is not known: {e}"])
+        report(result)
+        return [result]
+    env, programs = program_env(build, env), list(find_programs(build, ""))
+    sources = dict(find_programs(build, text))
+    return run_two_at_a_time([(run_program, f"{level}/{n}", p, dict(env, TRAIND_CPU_ISA=level))
+                              for level in lower for n, p in programs
+                              if runs_at(level, n) and (n in sources or text in f"{level}/{n}")])
 
 
 # ---- what only --full does --------------------------------------------------------------------------
@@ -258,12 +295,12 @@ def run_parity(build, env):
     return run_two_at_a_time(jobs)
 
 
-def run_long(build, env):
+def run_long(build, env, clock):
     env = {k: v for k, v in env.items() if k != "TD_FULL"}  # as often as in `check`: it takes ten times as long
     tsan = dict(env, TSAN_OPTIONS=f"suppressions={ROOT}/tests/tools/tsan.supp")
-    return [*run_programs(Path(f"{build}-asan"), "", env, "asan/"),
-            *run_programs(Path(f"{build}-tsan"), "tsan", tsan, "tsan/"),
-            *run_fuzz(build, env), *run_parity(build, env)]
+    return [*clock.run("asan", run_programs, Path(f"{build}-asan"), "", env, "asan/"),
+            *clock.run("tsan", run_programs, Path(f"{build}-tsan"), "tsan", tsan, "tsan/"),
+            *clock.run("fuzz", run_fuzz, build, env), *clock.run("parity", run_parity, build, env)]
 
 
 # ---- pytest -----------------------------------------------------------------------------------------
@@ -277,6 +314,8 @@ def python_folders():
 def parse_junit(path, result):
     for case in ElementTree.parse(path).iter("testcase"):
         name = f"{case.get('classname')}.{case.get('name')}"
+        folder = next((f.name for f in python_folders() if f.name in name.split(".")), "?")
+        result.folders[folder] = result.folders.get(folder, 0.0) + float(case.get("time") or 0)
         bad = case.find("failure") if case.find("failure") is not None else case.find("error")
         skipped = case.find("skipped")
         if bad is not None:
@@ -320,6 +359,27 @@ def run_pytest(text, env):
     return [result]
 
 
+class Clock:
+    """How long each part took."""
+
+    def __init__(self):
+        self.started, self.parts = time.monotonic(), []
+
+    def run(self, what, function, *args):
+        """What function returns, which are results."""
+        began = time.monotonic()
+        results = function(*args)
+        if results:
+            self.parts.append((what, time.monotonic() - began))
+            self.parts += [(f"  tests/{f}", s) for r in results for f, s in sorted(r.folders.items())]
+        return results
+
+    def report(self):
+        print("time of each part:")
+        for what, seconds in [*self.parts, ("all", time.monotonic() - self.started)]:
+            print(f"  {seconds:7.1f} s  {what}")
+
+
 # ---- main -------------------------------------------------------------------------------------------
 def main():
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -331,16 +391,19 @@ def main():
     build = args.build.resolve()
     env = dict(os.environ, TRAIND_BUILD=str(build), PYTHONDONTWRITEBYTECODE="1")
 
-    results = run_long(build, env) if args.full else []
-    results += run_programs(build, args.match, env)
+    clock = Clock()
+    results = run_long(build, env, clock) if args.full else []
+    results += clock.run("C programs", run_programs, build, args.match, env)
     if args.only != "unit":
-        results += run_pytest(args.match, env)
+        results += clock.run("C programs at lower CPU levels", run_levels, build, args.match, env)
+        results += clock.run("pytest", run_pytest, args.match, env)
     passed = sum(r.passed for r in results)
     failed = sum(len(r.failures) for r in results)
     skipped = sum(len(r.skips) for r in results)
     if passed + failed + skipped == 0:
         print(f"no test matches '{args.match}'")
         failed = 1
+    clock.report()
     if failed and len(results) > 1:
         print("failed:")
         for r in results:

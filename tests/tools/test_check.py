@@ -79,3 +79,52 @@ def test_parity_is_judged_by_its_lines(monkeypatch, output, code, passed, failed
     result = check.Result("parity", output=output)
     check.judge_parity(result, code)
     assert (result.passed, len(result.failures), len(result.skips)) == (passed, failed, skipped)
+
+
+def fake_build(tmp_path, level):
+    """A build folder whose worker names the level, and whose conformance programs say which they are held to."""
+    worker = tmp_path / "bin/traind-worker"
+    worker.parent.mkdir()
+    worker.write_text('#!/bin/sh\necho \'{"accelerator":"cpu","build":"oneDNN 2.6.3, %s, caches 32"}\'\n' % level)
+    programs = [tmp_path / "tests" / name for name, _ in check.find_programs(tmp_path, "conform/")]
+    for program in programs:
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text("#!/bin/sh\necho 1..1; echo ok 1 - held to $TRAIND_CPU_ISA\n")
+    for path in [worker, *programs]:
+        path.chmod(0o755)
+    return tmp_path
+
+
+@pytest.mark.parametrize("level, full, match, expected", [
+    ("generic", False, "", []),
+    ("avx2", False, "conform_steps", ["generic/conform/conform_steps"]),
+    ("avx512", False, "conform_steps", ["generic/conform/conform_steps", "avx2/conform/conform_steps"]),
+    ("avx512_bf16", False, "conform_gradients", []),
+    ("avx512_bf16", True, "conform_steps",
+     ["generic/conform/conform_steps", "avx2/conform/conform_steps", "avx512/conform/conform_steps"]),
+    ("avx512", True, "conform_collective", []),
+    ("avx512", False, "avx2/conform/conform_ops_nn", ["avx2/conform/conform_ops_nn"]),
+])
+def test_lower_levels_run_again_when_the_machine_has_more(tmp_path, monkeypatch, level, full, match, expected):
+    monkeypatch.setattr(check, "FULL", full)
+    monkeypatch.delenv("TRAIND_CPU_ISA", raising=False)
+    results = check.run_levels(fake_build(tmp_path, level), match, dict(os.environ))
+    assert [r.name for r in results] == expected
+    for r in results:
+        assert r.passed == 1 and f"held to {r.name.split('/')[0]}\n" in r.output
+
+
+def test_levels_fail_when_the_machine_s_own_is_not_known(tmp_path):
+    results = check.run_levels(fake_build(tmp_path, "sse9"), "", dict(os.environ))
+    assert len(results) == 1 and "not known" in results[0].failures[0]
+
+
+def test_each_part_s_time_is_told(tmp_path, capsys):
+    clock = check.Clock()
+    result = check.Result("pytest", folders={"tools": 1.5, "clients": 2})
+    assert clock.run("pytest", lambda: [result]) == [result]
+    assert clock.run("nothing", lambda: []) == []
+    clock.report()
+    lines = [line.split(" s  ") for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [line[1] for line in lines] == ["pytest", "  tests/clients", "  tests/tools", "all"]
+    assert [float(line[0]) for line in lines[1:3]] == [2.0, 1.5]
