@@ -213,6 +213,13 @@ $(B)/tests/%: tests/%.c $(B)/flags $(test_libs) $(B)/lib/libtraind.so | $(gen_c)
 	$(Q)$(cc) $(fuzzer) $(cpp) -MMD -MP -MF $@.d $< $(test_libs) -L$(B)/lib -ltraind -lcmocka -lgrpc -lgpr -levent \
 	  -lsqlite3 -lyaml -lprotobuf-c -lcrypto -lm -Wl,-rpath,'$$ORIGIN/../../lib' -o $@
 
+# Loops that the bench compares with are compiled once per CPU level, like kernels.
+flags_tests_bench := -O3 -ffp-contract=fast
+bench_loops_o := $(foreach l,$(levels),$(B)/obj/tests/bench/loops.$(l).o)
+looped := $(addprefix $(B)/tests/bench/,bench_fma bench_products)
+$(looped): test_libs += $(bench_loops_o)
+$(looped): $(bench_loops_o)
+
 # Whatever check.py may match: by name, tag or case.
 unit_some := $(if $(T),$(patsubst tests/%.c,$(B)/tests/%,$(sort $(foreach s,$(unit_src),$(if \
 	$(findstring $(T),$s),$s)) $(shell grep -l '$(T)' $(unit_src)))),$(unit_bins))

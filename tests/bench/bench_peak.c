@@ -1,12 +1,13 @@
 // What the threads of one rank can do at best, by the accelerator's own measurement: GEMM in fp32
-// and bf16 (FLOP/s) and memory (bytes/s). Prints one JSON line; bench.py puts it beside every job
-// as the share of the peak that the job reaches in the same run.
+// and bf16 (FLOP/s) and memory (bytes/s). Prints one JSON line. bench_fma says what the processor
+// itself can do.
 //     bench_peak [THREADS]
 #include <stdio.h>
 
 #include "lib/base/clock.h"
 #include "lib/base/proc.h"
 #include "lib/base/registry.h"
+#include "tests/bench/loops.h"
 #include "traind/accelerator.h"
 
 static td_status measure(const char *plugins, int threads) {
@@ -15,6 +16,7 @@ static td_status measure(const char *plugins, int threads) {
     struct td_accelerator *a;
     struct td_accel_rates best, usual, memory;
     struct td_accel_config config = {.struct_bytes = sizeof config, .n_threads = threads};
+    TD_TRY(bench_hold_level());
     TD_TRY(td_registry_create(plugins, &r));
     TD_TRY(td_registry_find(r, TD_PLUGIN_ACCELERATOR, "cpu", &desc));
     const struct td_accelerator_ops *ops = desc->ops;

@@ -12,6 +12,7 @@
 #include "lib/base/json.h"
 #include "lib/base/proc.h"
 #include "lib/base/registry.h"
+#include "tests/bench/loops.h"
 #include "traind/accelerator.h"
 #include "traind/module.h"
 #include "workloads/workloads.h"
@@ -138,6 +139,7 @@ int main(void) {
     char dir[4096], plugins[4200];
     td_status failed = td_proc_self_dir(dir, sizeof dir);
     snprintf(plugins, sizeof plugins, "%s/../../lib/traind", dir);
+    if (!failed) failed = bench_hold_level();
     if (!failed) failed = td_registry_create(plugins, &r);
     if (!failed) failed = td_arena_create(1 << 20, &arena);
     if (!failed) failed = run(&b, r, arena);
