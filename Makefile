@@ -19,6 +19,7 @@ PREFIX    ?= /usr/local
 CC        := $(if $(filter default undefined,$(origin CC)),gcc,$(CC))
 FUZZ_S    ?= 30
 ROUNDS    ?= 3
+LEVEL     ?=
 TORCH     ?=
 NVCC      ?= nvcc
 OBJCOPY   ?= objcopy
@@ -273,8 +274,8 @@ fuzz-all: $(fuzz_some)
 
 torch := $(if $(TORCH),--torch '$(TORCH)')
 .PHONY: bench
-bench: all $(bench_bins) $(B)/venv/ready ## figures as JSON lines and a table, beside the rivals (ROUNDS=3; TORCH=; T=parts, by comma)
-	@$(B)/venv/bin/python tests/bench/bench.py --build $(B) --rounds $(ROUNDS) --only '$(T)' $(torch)
+bench: all $(bench_bins) $(B)/venv/ready ## figures as JSON lines and a table, beside the rivals (LEVEL=avx2: both held to a CPU level; ROUNDS=3; TORCH=; T=parts, by comma)
+	@$(B)/venv/bin/python tests/bench/bench.py --build $(B) --rounds $(ROUNDS) --only '$(T)' --level '$(LEVEL)' $(torch)
 
 # PyTorch and what is measured beside it: some GB, so only where asked for.
 .PHONY: rivals

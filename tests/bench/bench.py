@@ -2,29 +2,56 @@
 
     python3 tests/bench/bench.py --build build [--rounds 3] [--only throughput-mlp,start] [--torch PYTHON]
 
-Parts, in order: throughput, lightning, contended, foretold, start, checkpoint, latency, idle, programs. `throughput` and
-`foretold` have parts of their own, such as throughput-gpt-bf16. Where the rival is
-not installed its column says "no rival". Nothing here passes or fails: the exit status is 0 unless the
-bench itself breaks. All of it takes some 15 minutes on two quiet cores; figures of a machine that does
-anything else are worth little (column `others`).
+Parts, in order: fma, throughput, products, lightning, contended, predicted, start, checkpoint, latency, idle,
+programs. `throughput` and `predicted` have parts of their own, such as throughput-gpt-bf16; `throughput` brings the
+rows of `predicted` along, which runs without a rival and only when it is named. Where the rival is not installed its
+column says "no rival". --level holds both sides to a CPU level (harness.py). Nothing here passes or fails: the exit
+status is 0 unless the bench itself breaks. All of it takes some 20 minutes on two quiet cores; figures of a machine
+that does anything else are worth little (column `others`).
 """
+import json
 import os
 import pathlib
 import resource
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 
 import harness
-from harness import chosen, support
+from harness import A, chosen, emit, support
+
+PROGRAMS_OF_PARTS = ("bench_fma", "bench_products")
+
+
+def fma(folder, torch):
+    """What shares of the peak are told of: multiply-adds on registers alone."""
+    found = [harness.peaks() for _ in range(A.rounds)]
+    for precision, threads in sorted(found[0], reverse=True):
+        if precision == "bf16" and harness.LEVEL in harness.NO_BF16:
+            continue  # it is fp32's
+        figures = [f[precision, threads] / 1e9 for f in found if (precision, threads) in f]
+        emit(f"fma_peak {precision}, {threads} thread{'s' * (threads > 1)}", figures, "GFLOP/s")
+
+
+def products(folder, torch):
+    """Products of one thread, beside three plain loops of this build's compiler at the same level."""
+    peak = harness.peaks().get(("fp32", 1))
+    text = subprocess.run([support.BUILD / "tests/bench/bench_products"], timeout=600, stdout=subprocess.PIPE,
+                          text=True, env=dict(os.environ, **harness.OPENMP)).stdout
+    for x in map(json.loads, text.splitlines()):
+        emit(f"{x['name']}, beside plain loops", x["ours"], x["unit"], x["plain"], rival_is="plain loops, gcc -O3",
+             share=peak and round(statistics.median(x["ours"]) * 1e9 / peak, 3), threads=1,
+             shape=[x["m"], x["n"], x["k"]])
 
 
 def programs(folder, torch):
     """C programs of tests/bench print their own lines: step, collective, metrics, peak."""
     for program in sorted((support.BUILD / "tests/bench").glob("bench_*")):
-        if os.access(program, os.X_OK) and program.suffix == "":
-            subprocess.run([program], timeout=600, env=dict(os.environ, **harness.OPENMP))
+        if os.access(program, os.X_OK) and program.suffix == "" and program.name not in PROGRAMS_OF_PARTS:
+            for line in harness.Ran([program], dict(os.environ, **harness.OPENMP), folder, 600, quiet=False).lines:
+                harness.show({k: v for k, v in line.items() if k not in ("at", "clock_s")})
 
 
 def parts():
@@ -32,14 +59,15 @@ def parts():
     import moments
     import training
 
-    return {"throughput": training.throughput, "lightning": training.lightning, "contended": training.contended,
-            "foretold": training.foretold, "start": moments.start, "checkpoint": moments.checkpoint,
-            "latency": daemons.latency, "idle": daemons.idle, "programs": programs}
+    return {"fma": fma, "throughput": training.throughput, "products": products, "lightning": training.lightning,
+            "contended": training.contended, "predicted": training.predicted, "start": moments.start,
+            "checkpoint": moments.checkpoint, "latency": daemons.latency, "idle": daemons.idle, "programs": programs}
 
 
 def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    harness.hold_level()
     torch = harness.have("torch")
     with tempfile.TemporaryDirectory(dir=support.BUILD) as scratch:  # on the disk, not in memory
         for name, part in parts().items():

@@ -3,7 +3,7 @@ import os
 import statistics
 import time
 
-from harness import A, emit, run_rival, support
+from harness import A, Cluster, emit, run_rival, support
 
 
 def stubs(folder):
@@ -30,11 +30,12 @@ def submit_to(daemon, step, *sets):
 
 def latency(folder, torch):
     """From `trainctl submit` on a warm daemon: first step (cold, then warm), end of epoch 1; CreateJob."""
-    cluster = support.Cluster(folder, stubs(folder))
+    cluster = Cluster(folder, stubs(folder))
     try:
         daemon = cluster.start("--slots", "2")
-        emit("submit to first step, cold", [submit_to(daemon, 1)], "s")
-        emit("submit to first step, warm", [submit_to(daemon, 1) for _ in range(20)], "s")
+        emit("submit to first step, cold", [1e3 * submit_to(daemon, 1)], "ms")
+        emit("submit to first step, warm", [1e3 * submit_to(daemon, 1) for _ in range(20)], "ms", better="less",
+             asked=40)
         one = ("trainer.devices=1", "trainer.strategy=auto", "resources.threads=2")
         ours, theirs = [], []
         for _ in range(A.rounds):
@@ -81,14 +82,14 @@ def idle(folder, torch):
     """An idle `traind` of role all: ready, resident memory, CPU in 30 s; and a launcher's memory."""
     ready, made = [], stubs(folder)
     for i in range(10):
-        cluster = support.Cluster(folder / f"ready{i}", made)
+        cluster = Cluster(folder / f"ready{i}", made)
         (folder / f"ready{i}").mkdir()
         start = time.perf_counter()
         cluster.start()
         ready.append(1e3 * (time.perf_counter() - start))
         cluster.close()
     emit("traind ready", ready, "ms")
-    cluster = support.Cluster(folder, made)
+    cluster = Cluster(folder, made)
     try:
         daemon = cluster.start("--slots", "2")
         pid, before = daemon.process.pid, cpu_s(daemon.process.pid)

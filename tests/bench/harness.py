@@ -5,6 +5,10 @@ what issue and README ask of it. It is printed at once as a JSON line; table() p
 for people. Commands are run in turn, several rounds, so that a disturbance hits both alike; what other
 processes used of the cores meanwhile is measured, and stands in the row (others, in cores, the worst
 run of it): above 0.1 its figures are worth little.
+
+Both sides are held to one CPU level (--level, else the machine's own): ours by TRAIND_CPU_ISA, which holds
+oneDNN with it, torch by RIVAL_LEVELS. At `generic` there is no torch: MKL heeds its variable on some processors
+only, so its products would be of another level; the part `products` compares with plain loops instead.
 """
 import argparse
 import json
@@ -29,6 +33,7 @@ def parse():
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--only", default="", help="parts to run, by comma: each a piece of a part's name")
     p.add_argument("--torch", default="", help="a python that has torch (default BUILD/venv-rivals)")
+    p.add_argument("--level", default="", help="CPU level of both sides (default: the machine's own)")
     p.add_argument("--threads", type=int, default=2, help="of traind and of the rival")
     p.add_argument("--wait", type=int, default=5, help="before each run, seconds at most for quiet")
     return p.parse_args()
@@ -36,6 +41,7 @@ def parse():
 
 A = parse()
 os.environ["TRAIND_BUILD"] = str(pathlib.Path(A.build).resolve())
+import levels  # noqa: E402
 import support  # noqa: E402  (it reads TRAIND_BUILD)
 
 TORCH = A.torch or str(support.BUILD / "venv-rivals/bin/python")
@@ -45,6 +51,38 @@ MALLOC = {"MALLOC_MMAP_THRESHOLD_": "1000000000", "MALLOC_TRIM_THRESHOLD_": "400
 OPENMP = {"OMP_NUM_THREADS": str(A.threads), "OMP_PROC_BIND": "false", "GOMP_SPINCOUNT": "1000"}
 WORKER_S = 90
 ROWS = []
+NO_BF16 = ("generic", "avx2", "avx512")  # levels without instructions for it
+MACHINE = levels.of_machine(support.BUILD)
+LEVEL = A.level or MACHINE
+# What holds torch to a level: its own kernels, oneDNN (two names of one variable) and MKL.
+RIVAL_LEVELS = {
+    "avx2": ("avx2", "AVX2", "AVX2"),
+    "avx512": ("avx512", "AVX512_CORE", "AVX512"),
+    "avx512_bf16": ("avx512", "AVX512_CORE_BF16", "AVX512"),
+}
+
+
+def rival_level():
+    """Of the rival's environment. Nothing at the machine's own level: there it chooses its best."""
+    if LEVEL == MACHINE or LEVEL not in RIVAL_LEVELS:
+        return {}
+    own, onednn, mkl = RIVAL_LEVELS[LEVEL]
+    return {"ATEN_CPU_CAPABILITY": own, "ONEDNN_MAX_CPU_ISA": onednn, "DNNL_MAX_CPU_ISA": onednn,
+            "MKL_ENABLE_INSTRUCTIONS": mkl}
+
+
+def hold_level():
+    """Every process of ours that starts from now on has the level; fails where this machine has not got it."""
+    if LEVEL not in (*levels.below(MACHINE), MACHINE):
+        sys.exit(f"--level {LEVEL}: this machine has {', '.join((*levels.below(MACHINE), MACHINE))}")
+    os.environ["TRAIND_CPU_ISA"] = LEVEL
+
+
+class Cluster(support.Cluster):
+    """Daemons that hold their ranks to the level."""
+
+    def env(self, **more):
+        return super().env(TRAIND_CPU_ISA=LEVEL, **more)
 
 
 def chosen(part):
@@ -76,21 +114,28 @@ def emit(name, figures, unit, rival=None, better="more", **more):
         line["ratio"] = round(ours / theirs if better == "more" else theirs / ours, 3)
     line |= {k: v for k, v in more.items() if v is not None}
     line["verdict"] = verdict(line, rival is not None, better)
-    ROWS.append(line)
-    print(json.dumps(dict(line, machine=cpu_model())), flush=True)
+    show(line)
+
+
+def show(line):
+    """A JSON line; a row of the table too, if it has a figure."""
+    line = dict(line, level=LEVEL, machine=cpu_model())
+    if "unit" in line:
+        ROWS.append(line)
+    print(json.dumps(line), flush=True)
 
 
 def verdict(line, has_rival, better):
     value = line.get("ratio") if has_rival else line.get("median")
     if "median" not in line:
         return "failed"
-    if value is None or "asked" not in line:
+    if value is None or not ("asked" in line or "aim" in line):
         return ""
     sign = 1 if has_rival or better == "more" else -1
     for word in ("aim", "asked"):
         if word in line and sign * value >= sign * line[word]:
-            return word
-    return "below"
+            return "at least" if word == "asked" else word
+    return "below" if "asked" in line else "below aim"
 
 
 def short(x):
@@ -107,10 +152,11 @@ def between(line, prefix):
 
 def table():
     """All rows for people; a row fits one line."""
-    head = ("what", "traind", "spread", "rival", "spread", "ratio", "asked", "aim", "", "peak", "others")
-    rows = [(r["name"], f"{short(r.get('median', 'failed'))} {r['unit']}", between(r, ""),
+    head = ("what", "level", "traind", "spread", "rival", "spread", "ratio", "at least", "aim", "", "of FMA peak",
+            "others")
+    rows = [(r["name"], r["level"], f"{short(r.get('median', 'failed'))} {r['unit']}", between(r, ""),
              short(r.get("rival_median")), between(r, "rival_"), short(r.get("ratio")), short(r.get("asked")),
-             short(r.get("aim")), r["verdict"], f"{r['share']:.0%}" if "share" in r else "",
+             short(r.get("aim")), r.get("verdict", ""), f"{r['share']:.0%}" if "share" in r else "",
              short(r.get("others"))) for r in ROWS]
     widths = [max(len(x[i]) for x in [head, *rows]) for i in range(len(head))]
     print()
@@ -187,11 +233,13 @@ def run_worker(plan, folder, verb="run", **more):
 
 
 def run_rival(script, *args, **more):
-    return Ran([TORCH, script, *args], dict(os.environ, **MALLOC), HERE / "rivals", **more)
+    return Ran([TORCH, script, *args], dict(os.environ, **MALLOC, **rival_level()), HERE / "rivals", **more)
 
 
 def have(module):
-    """The rival's python has the module."""
+    """The rival's python has the module, and can be held to the level."""
+    if LEVEL == "generic":
+        return False
     try:
         return subprocess.run([TORCH, "-c", f"import {module}"], capture_output=True, timeout=120).returncode == 0
     except OSError:
@@ -199,6 +247,10 @@ def have(module):
 
 
 def peaks():
-    """What the threads can do at best at this moment: FLOP/s by precision, bytes/s of memory."""
-    found = Ran([support.BUILD / "tests/bench/bench_peak", A.threads], dict(os.environ, **OPENMP), HERE).lines
-    return {"fp32": found[0]["fp32_gflops"] * 1e9, "bf16": found[0]["bf16_gflops"] * 1e9} if found else {}
+    """What the threads can do at best on registers alone: FLOP/s by precision, of one thread and of all. Where
+    the level has no products of bf16, they are done in fp32; of tiles (amx) the peak is not known."""
+    lines = Ran([support.BUILD / "tests/bench/bench_fma", A.threads], dict(os.environ), HERE, quiet=False).lines
+    found = {(x["precision"], x["threads"]): x["gflops"] * 1e9 for x in lines}
+    for threads in {1, A.threads} if LEVEL in NO_BF16 else ():
+        found["bf16", threads] = found.get(("fp32", threads))
+    return {k: v for k, v in found.items() if v and not (LEVEL == "amx" and k[0] == "bf16")}

@@ -1,8 +1,10 @@
-"""Rows of training: throughput beside torch in its best mode, share of peak, memory, Lightning, a busy
-neighbour, and what the plan had foretold.
+"""Rows of training: throughput beside torch in its best mode, share of the FMA peak, memory, what the plan
+predicts, Lightning, and a busy neighbour.
 
 The jobs are those of rivals/fashion.py and rivals/gpt.py: same model, global batch, optimizer and data.
-A figure is a window of steps, the first of which is warm-up; a run gives the median of the others."""
+A figure is a window of steps, the first of which is warm-up; a run gives the median of the others. Who is slow
+(bf16 where nobody has instructions for it) runs fewer steps: before the rounds, a few steps of each side say how
+many fit RUN_S, and the rival's row says what was left out of it (rival_steps, rival_batch)."""
 import json
 import os
 import statistics
@@ -19,13 +21,22 @@ CONVNET = [{"name": "conv", "channels": 32, "kernel": 3, "padding": 1}, "relu", 
            "flatten", {"name": "linear", "features": 128}, "relu", {"name": "linear", "features": 10}]
 IDX = {"name": "idx", "path": FASHION, "batch_size": 128, "shuffle": True, "drop_last": True}
 ADAMW = {"name": "adamw", "lr": 0.001, "weight_decay": 0.01}
+BLOCKS = {"name": "residual", "blocks": 2}
+RESNET18 = [{"name": "conv", "channels": 64, "kernel": 3, "padding": 1, "bias": False}, "batch_norm", "relu",
+            BLOCKS | {"channels": 64}, BLOCKS | {"channels": 128, "stride": 2}, BLOCKS | {"channels": 256, "stride": 2},
+            BLOCKS | {"channels": 512, "stride": 2}, "global_avg_pool", {"name": "linear", "features": 10, "as": "fc"}]
 # steps in all, steps of a window, rows that a sample is, the rival's command
 JOBS = {
     "mlp": dict(model={"name": "mlp", "layers": [784, 512, 512, 10]}, data=IDX, optimizer=ADAMW,
-                steps=1404, window=468, rows=1, unit="samples/s", rival=["fashion.py", "--job", "mlp", "--epochs", 3]),
+                steps=1404, window=468, rows=1, unit="samples/s", rival=["fashion.py", "--job", "mlp"]),
     "convnet": dict(model={"name": "convnet", "layers": CONVNET}, data=IDX, optimizer=ADAMW,
                     steps=208, window=52, rows=1, unit="img/s",
-                    rival=["fashion.py", "--job", "convnet", "--channels-last", "--steps", 208]),
+                    rival=["fashion.py", "--job", "convnet", "--channels-last"]),
+    # examples/resnet18.yaml with a smaller batch
+    "resnet18": dict(model={"name": "convnet", "init": "he", "layers": RESNET18}, data=IDX | {"batch_size": 32},
+                     optimizer={"name": "sgd", "lr": 0.05, "momentum": 0.9, "weight_decay": 0.0005},
+                     steps=32, window=8, rows=1, unit="img/s",
+                     rival=["fashion.py", "--job", "resnet18", "--channels-last", "--batch", 32]),
     "gpt": dict(model={"name": "gpt", "n_layer": 6, "n_head": 6, "n_embd": 384},
                 data={"name": "text", "path": TEXT, "block_size": 256, "batch_size": 16, "shuffle": True,
                       "drop_last": True, "limit_bytes": 4 << 20},
@@ -34,8 +45,24 @@ JOBS = {
                 rival=["gpt.py"]),
 }
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed"}
-ASKED = {("mlp", "fp32"): (1.3, 1.43), ("mlp", "bf16"): (1.5, 1.8), ("convnet", "fp32"): (1.6, 2.1),
-         ("convnet", "bf16"): (1.5, 1.85), ("gpt", "fp32"): (1.2, 1.32), ("gpt", "bf16"): (1.3, 1.45)}
+# At least, and aim, of the ratio to torch by level; None: printed without. A bf16 job where there are no
+# instructions aims at a share of our own fp32 instead.
+OF_FP32 = 0.9
+WITH_BF16 = {("mlp", "fp32"): (1.3, 1.43), ("mlp", "bf16"): (1.5, 1.8), ("convnet", "fp32"): (1.6, 2.1),
+             ("convnet", "bf16"): (1.5, 1.85), ("gpt", "fp32"): (1.2, 1.32), ("gpt", "bf16"): (1.3, 1.45),
+             ("resnet18", "fp32"): (1.2, 1.5)}
+ASKED = {
+    "generic": {k: (None, None) for k in WITH_BF16},
+    "avx2": {("mlp", "fp32"): (1.2, 1.6), ("mlp", "bf16"): (8, None), ("convnet", "fp32"): (1.4, 1.8),
+             ("convnet", "bf16"): (8, None), ("gpt", "fp32"): (1.25, 1.4), ("gpt", "bf16"): (3, None),
+             ("resnet18", "fp32"): (1.2, 1.5)},
+    "avx512": {k: v if k[1] == "fp32" else (None, None) for k, v in WITH_BF16.items()},
+    "avx512_bf16": WITH_BF16,
+    "amx": WITH_BF16,
+}[harness.LEVEL]
+RUN_S, LEAST_STEPS = 20, 4  # a run that is cut short; of its steps the first window is warm-up
+WHOLE_S = 30                # a run that takes no longer is not cut
+PROBE_STEPS = 4
 
 
 def plan_of(folder, job, precision="fp32", checkpoint=None, **trainer):
@@ -69,59 +96,159 @@ def planned(plan, folder):
     return ran.lines[0] if ran.lines and ran.code == 0 else {}
 
 
-def measure(job, precision, plan, torch, found):
-    """One round of one row, into found; plan None: traind cannot run it."""
-    f = found.setdefault((job, precision), dict(ours=[], theirs=[], rss=[], rival_rss=[], others=[]))
-    if torch:
-        ran = run_rival(*JOBS[job]["rival"], "--precision", precision, "--threads", A.threads)
+def cut(job, rate):
+    """Steps in all and of a window, so that a run at this rate (rows a second) takes no longer than it should."""
+    j = JOBS[job]
+    step_s = j["data"]["batch_size"] * j["rows"] / rate
+    if j["steps"] * step_s <= WHOLE_S:
+        return j["steps"], j["window"]
+    steps = max(LEAST_STEPS, int(RUN_S / step_s))
+    return steps, min(j["window"], max(1, steps // 4))
+
+
+def probe(job, precision, plan):
+    """How a worker's runs are cut, from its first; which measures choices and decodes data, that the cache keeps.
+    None: it does not run."""
+    found = json.loads(plan.read_text())
+    found["trainer"] |= {"max_steps": PROBE_STEPS, "log_every_n_steps": 1}
+    first = plan.parent / "probe.json"
+    first.write_text(json.dumps(found))
+    ran = run_worker(first, plan.parent, quiet=False)
+    times = ran.values("step_time_s")[1:]
+    if ran.code != 0 or not times:
+        return None
+    return cut(job, JOBS[job]["data"]["batch_size"] * JOBS[job]["rows"] / statistics.median(times))
+
+
+def rival_args(job, steps, window, rate=None):
+    """What tells the rival's script so many steps. gpt.py has figures of single steps, and where one takes too long,
+    fewer samples in it: its rate is the same."""
+    if job != "gpt":
+        return ["--steps", steps, "--window", window, "--no-test"], {}
+    if rate is None:
+        return ["--warm", 1, "--steps", 1, "--batch", 1], {}
+    if steps == JOBS[job]["steps"]:
+        return [], {}
+    batch = max(1, min(JOBS[job]["data"]["batch_size"], int(RUN_S / 3 * rate / JOBS[job]["rows"])))
+    return ["--warm", 1, "--steps", 2, "--batch", batch], {"rival_batch": batch}
+
+
+def probe_rival(job, precision):
+    """The rival's arguments, and what they leave out for the row to say; None: it does not run."""
+    args, _ = rival_args(job, PROBE_STEPS, 1)
+    lines = run_rival(*JOBS[job]["rival"], *args, "--precision", precision, "--threads", A.threads, quiet=False,
+                      timeout_s=300).lines
+    if not lines:
+        return None
+    rate = lines[0]["median"]
+    steps, window = cut(job, rate)
+    args, less = rival_args(job, steps, window, rate)
+    return args, less | ({} if steps == JOBS[job]["steps"] else {"rival_steps": int(args[args.index("--steps") + 1])})
+
+
+def predict(f, facts, ran):
+    """What `plan` said before any step ran, beside what then happened: bytes to the last, the step's time."""
+    parts = ("state_bytes", "arena_bytes", "scratch_bytes")
+    held = [x for x in ran.lines if x.get("event") == "memory"]
+    f["bytes"] += [sum(abs(facts[p] - held[0][p]) for p in parts)] if facts and held else []
+    times, predicted = ran.values("step_time_s")[1:], facts.get("step_seconds")
+    if times and predicted:
+        f["predicted"].append(1e3 * predicted)
+        f["measured"].append(1e3 * statistics.median(times))
+
+
+def measure(job, precision, plan, rival, f):
+    """One round of one row, into f; plan or rival None: it does not run."""
+    if rival:
+        ran = run_rival(*JOBS[job]["rival"], *rival[0], "--precision", precision, "--threads", A.threads)
         f["theirs"] += [x["median"] for x in ran.lines]
         f["rival_rss"] += [ran.rss_mb] * bool(ran.lines)
         f["others"].append(ran.others)
     if not plan:
         return
+    f["facts"] = planned(plan, plan.parent)
     ran = run_worker(plan, plan.parent)
     rate = rate_of(ran, job)
     f["ours"] += rate
     f["rss"] += [ran.rss_mb] * bool(rate)
     f["others"].append(ran.others)
+    predict(f, f["facts"], ran)
+
+
+def gather(folder, torch, part):
+    """All rounds of all rows that are chosen, in turn, with the peak measured every round."""
+    wanted = [k for k in ASKED if chosen(f"{part}-{k[0]}-{k[1]}")]
+    found = {k: dict(ours=[], theirs=[], rss=[], rival_rss=[], others=[], bytes=[], predicted=[], measured=[],
+                     facts={}, peak=[]) for k in wanted}
+    plans, rivals = {}, {}
+    for k in wanted:
+        plan = plan_of(folder / "-".join(k), *k)
+        steps = probe(*k, plan)
+        plans[k] = steps and plan_of(folder / "-".join(k), *k, max_steps=steps[0], log_every_n_steps=steps[1])
+        rivals[k] = probe_rival(*k) if torch else None
+    for _ in range(A.rounds):
+        peaks = harness.peaks()
+        for k in wanted:
+            found[k]["peak"] += [peaks[k[1], A.threads]] if (k[1], A.threads) in peaks else []
+            measure(*k, plans[k], rivals[k], found[k])
+    for k in wanted:
+        found[k]["less"] = rivals[k][1] if rivals[k] else {}
+    return found
+
+
+def emit_predicted(name, f):
+    emit(f"{name} predicted bytes, off by", f["bytes"], "bytes", better="less", asked=0)
+    ratios = [p / m for p, m in zip(f["predicted"], f["measured"])]
+    emit(f"{name} predicted step time, off by", [abs(r - 1) for r in ratios], "share", better="less", asked=0.25,
+         ratios=[round(r, 3) for r in ratios], predicted_ms=[round(x, 3) for x in f["predicted"]],
+         measured_ms=[round(x, 3) for x in f["measured"]], others=max(f["others"], default=None))
+
+
+def predicted(folder, torch):
+    """What `plan` says of each job, without a rival; throughput shows the same, so only where this part is named."""
+    if not A.only or chosen("throughput"):
+        return
+    for (job, precision), f in gather(folder, False, "predicted").items():
+        emit_predicted(f"{job} {precision}", f)
 
 
 def throughput(folder, torch):
-    """Section 7's table: each job in each precision, in turn, with the peak measured every round."""
-    wanted = [k for k in ASKED if chosen(f"throughput-{k[0]}-{k[1]}")]
-    plans = {k: plan_of(folder / "-".join(k), *k) for k in wanted}
-    # The first start of all measures choices and decodes data, which the cache keeps.
-    works = {k: run_worker(plan, plan.parent, quiet=False).code == 0 for k, plan in plans.items()}
-    peaks, found = [], {}
-    for _ in range(A.rounds):
-        peaks.append(harness.peaks())
-        for k in wanted:
-            measure(*k, plans[k] if works[k] else None, torch, found)
-    for k in wanted:
-        job, precision = k
-        f, facts = found[k], planned(plans[k], plans[k].parent)
-        peak = [p[precision] for p in peaks if p.get(precision)]
-        per_row = facts.get("flops_per_step", 0) / (JOBS[job]["data"]["batch_size"] * JOBS[job]["rows"])
-        share = statistics.median(f["ours"]) * per_row / statistics.median(peak) if f["ours"] and peak else None
-        emit(f"{job} {precision}", f["ours"], JOBS[job]["unit"], f["theirs"], asked=ASKED[k][0], aim=ASKED[k][1],
-             share=share and round(share, 3), peak_gflops=peak and round(statistics.median(peak) / 1e9, 1),
-             others=max(f["others"], default=None), threads=A.threads)
-        # "at most 70 % of torch's" is a ratio of at least 1 / 0.7
-        emit(f"{job} {precision} peak memory", f["rss"], "MiB", f["rival_rss"], better="less",
-             asked=round(1 / 0.7, 3) if k == ("gpt", "fp32") else None)
-    if ("gpt", "fp32") in wanted:
+    """Each job in each precision beside torch: samples a second, largest resident set, and what the plan said."""
+    found = gather(folder, torch, "throughput")
+    for (job, precision), f in found.items():
+        name, (asked, aim) = f"{job} {precision}", ASKED[job, precision]
+        per_row = f["facts"].get("flops_per_step", 0) / (JOBS[job]["data"]["batch_size"] * JOBS[job]["rows"])
+        peak = statistics.median(f["peak"]) if f["peak"] else None
+        share = round(statistics.median(f["ours"]) * per_row / peak, 3) if f["ours"] and peak else None
+        emit(name, f["ours"], JOBS[job]["unit"], f["theirs"] if harness.LEVEL != "generic" else None, asked=asked,
+             aim=aim, share=share, fma_peak_gflops=peak and round(peak / 1e9, 1), threads=A.threads,
+             others=max(f["others"], default=None), **f["less"])
+        # "at most 70 % of torch's" is a ratio of at least 1 / 0.7; of fewer samples a step torch needs less
+        rival_rss = None if harness.LEVEL == "generic" or "rival_batch" in f["less"] else f["rival_rss"]
+        emit(f"{name} peak memory", f["rss"], "MiB", rival_rss, better="less",
+             asked=round(1 / 0.7, 3) if (job, precision) == ("gpt", "fp32") and rival_rss is not None else None)
+        emit_predicted(name, f)
+    for job, precision in found if harness.LEVEL in harness.NO_BF16 else ():
+        if precision == "bf16" and (job, "fp32") in found:
+            of_fp32 = [a / b for a, b in zip(found[job, precision]["ours"], found[job, "fp32"]["ours"])]
+            emit(f"{job} bf16, of our own fp32", of_fp32, "share", aim=OF_FP32)
+    if ("gpt", "fp32") in found:
         recompute(folder, found[("gpt", "fp32")])
 
 
 def recompute(folder, plain):
     """The gpt job with everything computed twice: what it saves, and its price."""
     plan = plan_of(folder / "recompute", "gpt", recompute="full")
-    works = run_worker(plan, plan.parent, quiet=False).code == 0
-    runs = [run_worker(plan, plan.parent) for _ in range(A.rounds * works)]
+    steps = probe("gpt", "fp32", plan)
+    if steps:
+        plan = plan_of(folder / "recompute", "gpt", recompute="full", max_steps=steps[0], log_every_n_steps=steps[1])
+    runs = [run_worker(plan, plan.parent) for _ in range(A.rounds * bool(steps))]
     rates, rss = [r for x in runs for r in rate_of(x, "gpt")], [x.rss_mb for x in runs if x.code == 0]
     emit("gpt fp32 recompute: full", rates, "tokens/s",
          price=rates and plain["ours"] and round(1 - statistics.median(rates) / statistics.median(plain["ours"]), 3))
-    emit("gpt fp32 recompute: full, peak memory", rss, "MiB", plain["rival_rss"], better="less", asked=2.5)
+    emit("gpt fp32 recompute: full, peak memory", rss, "MiB", 
+         plain["rival_rss"] if harness.LEVEL != "generic" else None, better="less",
+         asked=2.5 if plain["rival_rss"] else None)
 
 
 def whole_epochs(ran, epochs):
@@ -182,30 +309,3 @@ def contended(folder, torch):
         # asked of the share itself, so the rival stands beside it for information
         emit(f"{job} fp32 with one core busy", shares, "of undisturbed", asked=0.45,
              rival_share=rival_shares and round(statistics.median(rival_shares), 3) or None)
-
-
-def foretold(folder, torch):
-    """What `plan` says before any step ran, against what then happens: bytes to the last, the step's time.
-    Each round plans and runs every job in turn, so that the two of a pair meet the same machine; a row for
-    which either is missing says that it failed."""
-    parts = ("state_bytes", "arena_bytes", "scratch_bytes")
-    plans = {k: plan_of(folder / "-".join(k), *k) for k in ASKED if chosen(f"foretold-{k[0]}-{k[1]}")}
-    for plan in plans.values():  # choices and decoded data, which the cache keeps
-        run_worker(plan, plan.parent, quiet=False)
-    found = {k: dict(bytes=[], off=[], predicted=[], measured=[], others=[]) for k in plans}
-    for _ in range(A.rounds):
-        for k, plan in plans.items():
-            facts, ran, f = planned(plan, plan.parent), run_worker(plan, plan.parent), found[k]
-            f["others"].append(ran.others)
-            held = [x for x in ran.lines if x.get("event") == "memory"]
-            f["bytes"] += [sum(abs(facts[p] - held[0][p]) for p in parts)] if facts and held else []
-            times, predicted = ran.values("step_time_s")[1:], facts.get("step_seconds")
-            if times and predicted:
-                f["predicted"].append(1e3 * predicted)
-                f["measured"].append(1e3 * statistics.median(times))
-    for (job, precision), f in found.items():
-        emit(f"{job} {precision} bytes foretold, off by", f["bytes"], "bytes", better="less", asked=0)
-        ratios = [p / m for p, m in zip(f["predicted"], f["measured"])]
-        emit(f"{job} {precision} step time foretold, off by", [abs(r - 1) for r in ratios], "share", better="less",
-             asked=0.25, ratios=[round(r, 3) for r in ratios], predicted_ms=[round(x, 3) for x in f["predicted"]],
-             measured_ms=[round(x, 3) for x in f["measured"]], others=max(f["others"], default=None))
