@@ -195,8 +195,9 @@ class Ran:
             child = subprocess.Popen(command, cwd=cwd, env=env, text=True, stdout=subprocess.PIPE, stderr=errors,
                                      start_new_session=True)
             end = threading.Timer(timeout_s, lambda: os.killpg(child.pid, signal.SIGKILL))
-            end.start()
+            end.daemon = True  # a bench that is ended waits for no deadline
             try:
+                end.start()
                 for text in child.stdout:
                     if text.startswith("{"):
                         self.lines.append(dict(json.loads(text), at=time.perf_counter() - start, clock_s=time.time()))
