@@ -48,17 +48,17 @@ is_clang := $(findstring clang,$(CC))
 warn := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes \
 	-Wmissing-prototypes -Wcast-qual -Wwrite-strings -Wvla -Wundef -Wpointer-arith -Werror
 # clang blames our lines for what protobuf-c's INIT macros cast away in them; gcc checks the rest.
-# And it warns where one of a kernel's clones, the one for the oldest processors, does not vectorize.
+# And it warns where a loop does not vectorize at the level for the oldest processors.
 warn += $(if $(is_clang),-Wno-cast-qual -Wno-pass-failed)
 # Sanitized code defeats gcc's range analysis, which then sees truncation where there is none.
 san  := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer -DTD_DEBUG $(if $(is_clang),,-Wno-format-truncation))
 # Generated and third-party headers come as system headers: their macros cast const away.
 inc  := -Iinclude -I. -isystem $(B)/gen -isystem /usr/include/oneapi
 cpp  := -D_GNU_SOURCE -DTD_VERSION='"$(VERSION)"' $(inc) $(CPPFLAGS)
-cc   := $(CC) -std=c17 $(OPT) -fPIC -fno-math-errno -pthread $(warn) $(san) $(CFLAGS)
+cc   := $(CC) -std=c17 $(OPT) -fPIC -fno-math-errno -ffp-contract=off -pthread $(warn) $(san) $(CFLAGS)
 ld   := $(CC) -pthread $(san) $(LDFLAGS)
 
-# Code generations of lib/base/cpu_level.h: what is compiled once for each.
+# Code generations of lib/base/cpu_level.h: what is compiled once for each (kernels, *_loops.c).
 arch   := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 levels := generic $(if $(filter x86_64,$(arch)),v3 v4)
 march_v3 := -march=x86-64-v3
@@ -66,7 +66,8 @@ march_v4 := -march=x86-64-v4
 
 # ---- sources, by folder -------------------------------------------------------------------------
 src   = $(wildcard $(addsuffix /*.c,$(1)))
-obj   = $(patsubst %.c,$(B)/obj/%.o,$(call src,$(1)))
+obj   = $(patsubst %.c,$(B)/obj/%.o,$(filter-out %_loops.c,$(call src,$(1)))) \
+	$(foreach l,$(levels),$(patsubst %.c,$(B)/obj/%.$(l).o,$(filter %_loops.c,$(call src,$(1)))))
 protos := $(wildcard proto/traind/v1/*.proto) $(wildcard proto/grpc/health/v1/*.proto) \
 	$(wildcard proto/grpc/reflection/*/*.proto) $(wildcard proto/google/*/*.proto)
 gen_c  := $(patsubst proto/%.proto,$(B)/gen/%.pb-c.c,$(protos))
@@ -122,12 +123,14 @@ $(B)/obj/%.o: %.c $(B)/flags | $(gen_c)
 	@mkdir -p $(@D)
 	$(Q)$(cc) $(cpp) $(flags_$(subst /,_,$(patsubst %/,%,$(dir $<)))) -MMD -MP -c $< -o $@
 
-# A source of a level: the same, with the level's instructions and name (TD_LEVELED).
+# A source of a level: the same, with the level's instructions and name (TD_LEVELED). Loops are
+# there to become vectors, and no trap is ever read: a comparison may be computed for every lane.
+flags_loops := -O3 -fno-trapping-math
 define level_rules
 $(B)/obj/%.$(1).o: %.c $(B)/flags | $(gen_c)
 	$$(call say,CC,'$$< ($(1))')
 	@mkdir -p $$(@D)
-	$$(Q)$(cc) $(cpp) $(march_$(1)) -DTD_LEVEL=$(1) $$(flags_$$(subst /,_,$$(patsubst %/,%,$$(dir $$<)))) -MMD -MP -c $$< -o $$@
+	$$(Q)$(cc) $(cpp) $(march_$(1)) -DTD_LEVEL=$(1) $$(flags_$$(subst /,_,$$(patsubst %/,%,$$(dir $$<)))) $$(if $$(filter %_loops.c,$$<),$$(flags_loops)) -MMD -MP -c $$< -o $$@
 
 # A level's kernels as one object that shows its table alone.
 $(B)/obj/accelerators/cpu/kernels.$(1).o: $(patsubst %.c,$(B)/obj/%.$(1).o,$(call src,accelerators/cpu/kernels))
@@ -156,9 +159,8 @@ flags_accelerators_cpu := -fopenmp -O3 -ffp-contract=fast
 flags_accelerators_cpu_onednn := $(flags_accelerators_cpu)
 # Kernels start no threads. No trap is ever read: a comparison may be computed for every lane.
 flags_accelerators_cpu_kernels := -fopenmp-simd -O3 -ffp-contract=fast -fno-trapping-math
-# Random numbers and first values are made in loops that only -O3 turns into vectors.
+# Digests of checkpoints: XXH3's loops are unrolled only then.
 flags_lib_base := -O3
-flags_engine_train := -O3
 
 static := -Wl,-Bstatic -ljansson -lz -Wl,-Bdynamic
 $(B)/lib/libtdbase.a: $(base_o)

@@ -1,7 +1,6 @@
 // The one OpenMP loop of the plugin. A range belongs to a thread by its number alone (static
 // split), so the same thread count gives the same bits, and a rank's data stays in the caches of
-// the core that made it. The cloned kernels are called from inside the region: OpenMP pragmas
-// inside a function with target_clones are outlined without the clone's target.
+// the core that made it. Kernels of a level are called from inside the region and start no threads.
 //
 // Denormals: flushed in every thread of the team, as torch's scripts do; oneDNN leaves the mode as
 // it finds it. The team is sized by omp_set_num_threads of the training thread, the only caller. A

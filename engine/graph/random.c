@@ -9,6 +9,7 @@
 
 #include "lib/base/digest.h"
 #include "lib/base/rng.h"
+#include "lib/base/rng_loops.h"
 
 uint64_t td_stream_of(const char *op_name) {
     return td_xxh3_64(op_name, strlen(op_name));
@@ -46,21 +47,22 @@ static struct td_philox_key key_of(const float *scalars, uint64_t stream) {
     return derive(of_step, stream);
 }
 
+enum { AT_ONCE = 512 }; // words
+
 void td_random_bits16(const float *scalars, uint64_t stream, int64_t first, int64_t n,
                       uint16_t *out) {
-    struct td_philox_key key = key_of(scalars, stream);
-    uint32_t block[4];
-    for (int64_t i = first; i < first + n; i++) {
-        uint64_t b = (uint64_t)i / 8;
-        uint32_t counter[4] = {(uint32_t)b, (uint32_t)(b >> 32)};
-        if (i == first || i % 8 == 0) td_philox4x32(key, counter, block);
-        out[i - first] = (uint16_t)(block[i / 2 % 4] >> (i % 2 * 16));
-    }
-}
-
-TD_CLONES static void keep_words(const uint32_t *words, int64_t n, uint32_t below, uint8_t *out) {
-    for (int64_t i = 0; i < n; i++) {
-        out[i] = words[i] >> 8 >= below;
+    const struct td_rng_loops *loops = TD_LEVELED_TABLE(td_rng_loops);
+    const struct td_philox_key key = key_of(scalars, stream);
+    uint32_t words[AT_ONCE];
+    uint16_t bits[2 * AT_ONCE];
+    for (int64_t done = 0; done < n;) {
+        const int64_t skip = (first + done) % 8; // of a block's eight
+        const int64_t some = TD_MIN(n - done, 2 * AT_ONCE - skip);
+        const size_t blocks = (size_t)(skip + some + 7) / 8;
+        td_philox_words(key, 0, (uint64_t)(first + done) / 8, blocks, words);
+        loops->halves(words, 4 * blocks, bits);
+        memcpy(out + done, bits + skip, (size_t)some * sizeof *out);
+        done += some;
     }
 }
 
@@ -70,12 +72,12 @@ void td_random_keep_from(const float *scalars, uint64_t stream, double drop, int
     uint64_t sample = (uint64_t)word_of(scalars, TD_SCALAR_RNG_SAMPLE) |
                       (uint64_t)word_of(scalars, TD_SCALAR_RNG_SAMPLE_HIGH) << 32;
     sample += (uint64_t)row * word_of(scalars, TD_SCALAR_RNG_STRIDE);
-    enum { AT_ONCE = 512 };
-    uint32_t below = (uint32_t)(drop * 0x1p24), words[AT_ONCE];
+    const struct td_rng_loops *loops = TD_LEVELED_TABLE(td_rng_loops);
+    uint32_t least = (uint32_t)(drop * 0x1p24), words[AT_ONCE];
     for (int64_t i = 0; i < n; i += AT_ONCE) {
         int64_t some = n - i < AT_ONCE ? n - i : AT_ONCE;
         td_philox_words(key, sample, (uint64_t)(first + i) / 4, (size_t)(some + 3) / 4, words);
-        keep_words(words, some, below, out_keep + i);
+        loops->at_least(words, (size_t)some, least, out_keep + i);
     }
 }
 

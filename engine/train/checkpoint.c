@@ -176,24 +176,6 @@ td_status td_checkpointer_poll(struct td_checkpointer *c) {
 
 // ---- the writer, on the background thread ------------------------------------------------------
 
-// Exponents of all ones, in strides that the compiler turns into vectors. The tensors of a file
-// stand at any address.
-static bool all_finite(const char *values, size_t n) {
-    enum { LANES = 16 };
-    const uint32_t exponent = 0x7f800000;
-    uint32_t found[LANES] = {0}, any = 0, bits[LANES];
-    for (; n >= LANES; n -= LANES, values += sizeof bits) {
-        memcpy(bits, values, sizeof bits);
-        for (int i = 0; i < LANES; i++)
-            found[i] |= (bits[i] & exponent) == exponent;
-    }
-    memset(bits, 0, sizeof bits);
-    memcpy(bits, values, n * sizeof *bits);
-    for (int i = 0; i < LANES; i++)
-        any |= found[i] | ((bits[i] & exponent) == exponent);
-    return !any;
-}
-
 static td_status check_finite(const struct td_checkpointer *c) {
     const struct td_shard *s = &c->shard[0];
     for (size_t i = 0; i < s->n_tensors; i++) {
@@ -201,9 +183,7 @@ static td_status check_finite(const struct td_checkpointer *c) {
         if (t->role != TD_ROLE_PARAM || !td_is_float(t->dtype)) continue;
         const char *values = s->image + s->tensor[i].at;
         int64_t n = td_shape_elems(&t->shape);
-        if (t->dtype == TD_F32 ? all_finite(values, (size_t)n)
-                               : td_float_all_finite(t->dtype, values, n))
-            continue;
+        if (td_float_all_finite(t->dtype, values, n)) continue;
         return td_status_with_class(
             td_fail(TD_FAILED_PRECONDITION,
                     "parameter '%s' is not finite after step %lld, so it is not saved; lower the "

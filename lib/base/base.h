@@ -92,13 +92,4 @@ char *td_strdup(const char *s);
 // For tests: the n-th call from now on fails, once; 0 switches it off (and TD_FAIL_ALLOC too).
 void td_alloc_fail_at(int64_t n);
 
-// ---- SIMD ------------------------------------------------------------------------------------
-// Clones of a static function for newer CPUs, behind a plain wrapper in the same file. Empty under
-// the thread sanitizer, whose runtime is not up yet when the clone resolvers run.
-#if defined(__SANITIZE_THREAD__) || defined(__clang__) || !defined(__x86_64__)
-#define TD_CLONES
-#else
-#define TD_CLONES __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))
-#endif
-
 #endif

@@ -1,12 +1,13 @@
-// Conversion between the float types, by way of fp64, which holds all of them: one rounding. Loops
-// per type would be faster; this serves loading and initializing, where the disk and the generator
-// take longer.
+// Conversion between the float types. Between fp32 and the 16-bit ones, which is what checkpoints
+// need, by the loops of half_loops.h; between any other two by way of fp64, which holds all of
+// them: one rounding.
 
 #include "lib/base/half.h"
 
 #include <math.h>
 
 #include "lib/base/base.h"
+#include "lib/base/half_loops.h"
 
 // A tensor of a file may stand at any address.
 static double load(enum td_dtype t, const void *x, int64_t i) {
@@ -45,12 +46,29 @@ bool td_is_float(enum td_dtype t) {
 
 void td_float_convert(enum td_dtype from, const void *x, int64_t n, enum td_dtype to, void *y) {
     TD_CHECK(td_is_float(from) && td_is_float(to));
-    for (int64_t i = 0; i < n; i++)
-        store(to, y, i, load(from, x, i));
+    const struct td_half_loops *loops = TD_LEVELED_TABLE(td_half_loops);
+    if (from == to) {
+        memcpy(y, x, (size_t)n * td_dtype_bytes(to));
+    } else if (from == TD_F32 && to == TD_BF16) {
+        loops->bf16_of_f32(x, n, y);
+    } else if (from == TD_F32 && to == TD_F16) {
+        loops->f16_of_f32(x, n, y);
+    } else if (from == TD_BF16 && to == TD_F32) {
+        loops->f32_of_bf16(x, n, y);
+    } else if (from == TD_F16 && to == TD_F32) {
+        loops->f32_of_f16(x, n, y);
+    } else {
+        for (int64_t i = 0; i < n; i++)
+            store(to, y, i, load(from, x, i));
+    }
 }
 
 bool td_float_all_finite(enum td_dtype t, const void *x, int64_t n) {
     TD_CHECK(td_is_float(t));
+    const struct td_half_loops *loops = TD_LEVELED_TABLE(td_half_loops);
+    if (t == TD_F32) return loops->finite_32(x, n, 0x7f800000u);
+    if (t == TD_BF16) return loops->finite_16(x, n, 0x7f80u);
+    if (t == TD_F16) return loops->finite_16(x, n, 0x7c00u);
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(load(t, x, i))) return false;
     return true;

@@ -16,6 +16,7 @@
 #include <sys/random.h>
 
 #include "lib/base/digest.h"
+#include "lib/base/rng_loops.h"
 
 // ---- Philox 4x32-10 -----------------------------------------------------------------------------
 void td_philox4x32(struct td_philox_key key, const uint32_t counter[4], uint32_t out[4]) {
@@ -53,45 +54,13 @@ float td_philox_uniform(struct td_philox_key key, uint64_t i) {
     return (float)(block[i % 4] >> 8) * 0x1p-24f;
 }
 
-// Blocks side by side, the same rounds as above in vectors: more than the compiler would unroll.
-enum { BLOCKS = 32 };
-
-TD_CLONES static void philox_blocks(struct td_philox_key key, uint64_t high, uint64_t first,
-                                    uint32_t *restrict out) {
-    uint32_t c0[BLOCKS], c1[BLOCKS], c2[BLOCKS], c3[BLOCKS];
-    uint32_t k0 = key.k[0], k1 = key.k[1];
-    for (uint32_t j = 0; j < BLOCKS; j++) {
-        c0[j] = (uint32_t)first + j; // first is a multiple of BLOCKS
-        c1[j] = (uint32_t)(first >> 32);
-        c2[j] = (uint32_t)high;
-        c3[j] = (uint32_t)(high >> 32);
-    }
-    for (int round = 0; round < 10; round++) {
-        for (int j = 0; j < BLOCKS; j++) {
-            uint64_t p0 = (uint64_t)0xD2511F53u * c0[j];
-            uint64_t p1 = (uint64_t)0xCD9E8D57u * c2[j];
-            c0[j] = (uint32_t)(p1 >> 32) ^ c1[j] ^ k0;
-            c1[j] = (uint32_t)p1;
-            c2[j] = (uint32_t)(p0 >> 32) ^ c3[j] ^ k1;
-            c3[j] = (uint32_t)p0;
-        }
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    for (int j = 0; j < BLOCKS; j++) {
-        out[4 * j] = c0[j];
-        out[4 * j + 1] = c1[j];
-        out[4 * j + 2] = c2[j];
-        out[4 * j + 3] = c3[j];
-    }
-}
-
 void td_philox_words(struct td_philox_key key, uint64_t high, uint64_t first, size_t n,
                      uint32_t *out) {
+    const struct td_rng_loops *loops = TD_LEVELED_TABLE(td_rng_loops);
     for (size_t i = 0; i < n;) {
-        if ((first + i) % BLOCKS == 0 && n - i >= BLOCKS) {
-            philox_blocks(key, high, first + i, out + 4 * i);
-            i += BLOCKS;
+        if ((first + i) % TD_PHILOX_BLOCKS == 0 && n - i >= TD_PHILOX_BLOCKS) {
+            loops->blocks(key, high, first + i, out + 4 * i);
+            i += TD_PHILOX_BLOCKS;
             continue;
         }
         uint64_t b = first + i;
@@ -102,19 +71,15 @@ void td_philox_words(struct td_philox_key key, uint64_t high, uint64_t first, si
     }
 }
 
-TD_CLONES static void to_uniform(const uint32_t *words, size_t n, float *out) {
-    for (size_t i = 0; i < n; i++)
-        out[i] = (float)(int32_t)(words[i] >> 8) * 0x1p-24f;
-}
-
 void td_philox_uniforms(struct td_philox_key key, uint64_t first, size_t n, float *out) {
-    uint32_t words[4 * BLOCKS];
+    const struct td_rng_loops *loops = TD_LEVELED_TABLE(td_rng_loops);
+    uint32_t words[4 * TD_PHILOX_BLOCKS];
     for (size_t i = 0; i < n;) {
         uint64_t block = (first + i) / 4, skip = (first + i) % 4;
-        size_t blocks = BLOCKS - block % BLOCKS; // to the next border
+        size_t blocks = TD_PHILOX_BLOCKS - block % TD_PHILOX_BLOCKS; // to the next border
         size_t take = TD_MIN(n - i, 4 * blocks - skip);
         td_philox_words(key, 0, block, (skip + take + 3) / 4, words);
-        to_uniform(words + skip, take, out + i);
+        loops->uniforms(words + skip, take, out + i);
         i += take;
     }
 }

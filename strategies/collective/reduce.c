@@ -10,8 +10,7 @@
 #include <string.h>
 
 #include "lib/base/half.h"
-
-enum { BLOCK = 512 }; // elements of an accumulator on the stack; 2 KiB of fp32
+#include "strategies/collective/reduce_loops.h"
 
 __extension__ typedef __int128 wide_int;
 
@@ -34,7 +33,7 @@ bool td_reduce_supports(enum td_dtype dtype, enum td_reduce_op op) {
     return dtype != TD_BOOL || op == TD_REDUCE_MAX || op == TD_REDUCE_MIN;
 }
 
-// ---- fp32 sums and means -----------------------------------------------------------------------
+// ---- sums and means of fp32 and the 16-bit floats -----------------------------------------------
 // How the sum becomes the result: times a (1 or an exact reciprocal), or divided by a.
 struct scaling {
     float by;
@@ -47,50 +46,29 @@ static struct scaling scaling_of(int32_t world, enum td_reduce_op op) {
     return (struct scaling){power_of_two ? 1.0f / (float)world : (float)world, !power_of_two};
 }
 
-TD_CLONES static void pair_f32(float *restrict a, float *restrict b, int64_t n, float by) {
-    for (; n >= 128; n -= 128, a += 128, b += 128) {
-        for (int j = 0; j < 128; j++) {
-            float s = (a[j] + b[j]) * by;
-            a[j] = s;
-            b[j] = s;
-        }
-    }
-    for (int64_t j = 0; j < n; j++) {
-        float s = (a[j] + b[j]) * by;
-        a[j] = s;
-        b[j] = s;
-    }
-}
-
-TD_CLONES static void add_block_f32(float *restrict acc, const float *restrict x) {
-    for (int j = 0; j < BLOCK; j++)
-        acc[j] += x[j];
-}
-
-TD_CLONES static void scale_block_f32(float *restrict acc, struct scaling s) {
+static void scale_block(const struct td_reduce_loops *loops, float *acc, struct scaling s) {
     if (s.divide) {
-        for (int j = 0; j < BLOCK; j++)
-            acc[j] /= s.by;
-    } else {
-        for (int j = 0; j < BLOCK; j++)
-            acc[j] *= s.by;
+        loops->divide(acc, s.by);
+    } else if (s.by != 1.0f) {
+        loops->multiply(acc, s.by);
     }
 }
 
 static void sum_f32(void *const *parts, int32_t world, int64_t lo, int64_t hi,
                     enum td_reduce_op op) {
+    const struct td_reduce_loops *loops = TD_LEVELED_TABLE(td_reduce_loops);
     struct scaling s = scaling_of(world, op);
     if (world == 2) {
-        pair_f32((float *)parts[0] + lo, (float *)parts[1] + lo, hi - lo, s.by);
+        loops->pair_f32((float *)parts[0] + lo, (float *)parts[1] + lo, hi - lo, s.by);
         return;
     }
-    _Alignas(64) float acc[BLOCK];
+    _Alignas(64) float acc[TD_REDUCE_BLOCK];
     int64_t i = lo;
-    for (; hi - i >= BLOCK; i += BLOCK) {
+    for (; hi - i >= TD_REDUCE_BLOCK; i += TD_REDUCE_BLOCK) {
         memcpy(acc, (const float *)parts[0] + i, sizeof acc);
         for (int32_t p = 1; p < world; p++)
-            add_block_f32(acc, (const float *)parts[p] + i);
-        scale_block_f32(acc, s);
+            loops->add_f32(acc, (const float *)parts[p] + i);
+        scale_block(loops, acc, s);
         for (int32_t p = 0; p < world; p++)
             memcpy((float *)parts[p] + i, acc, sizeof acc);
     }
@@ -102,6 +80,26 @@ static void sum_f32(void *const *parts, int32_t world, int64_t lo, int64_t hi,
         for (int32_t p = 0; p < world; p++)
             ((float *)parts[p])[i] = v;
     }
+}
+
+// Whole blocks of a 16-bit float, summed in fp32 and rounded once. Returns where they end.
+static int64_t sum_half(void *const *parts, int32_t world, int64_t lo, int64_t hi, bool bf16,
+                        enum td_reduce_op op) {
+    const struct td_reduce_loops *loops = TD_LEVELED_TABLE(td_reduce_loops);
+    struct scaling s = scaling_of(world, op);
+    _Alignas(64) float acc[TD_REDUCE_BLOCK];
+    uint16_t out[TD_REDUCE_BLOCK];
+    int64_t i = lo;
+    for (; hi - i >= TD_REDUCE_BLOCK; i += TD_REDUCE_BLOCK) {
+        (bf16 ? loops->widen_bf16 : loops->widen_f16)(acc, (const uint16_t *)parts[0] + i);
+        for (int32_t p = 1; p < world; p++)
+            (bf16 ? loops->add_bf16 : loops->add_f16)(acc, (const uint16_t *)parts[p] + i);
+        scale_block(loops, acc, s);
+        (bf16 ? loops->narrow_bf16 : loops->narrow_f16)(acc, out);
+        for (int32_t p = 0; p < world; p++)
+            memcpy((uint16_t *)parts[p] + i, out, sizeof out);
+    }
+    return i;
 }
 
 // ---- every other dtype and op -------------------------------------------------------------------
@@ -138,9 +136,10 @@ DEFINE_REDUCE(u8, uint8_t, int64_t, SAME, SAME)
 void td_reduce(void *const *parts, int32_t world, int64_t lo, int64_t hi, enum td_dtype dtype,
                enum td_reduce_op op) {
     TD_CHECK(td_reduce_supports(dtype, op));
+    const bool adds = op == TD_REDUCE_SUM || op == TD_REDUCE_MEAN;
     switch (dtype) {
     case TD_F32:
-        if (op == TD_REDUCE_SUM || op == TD_REDUCE_MEAN) {
+        if (adds) {
             sum_f32(parts, world, lo, hi, op);
         } else {
             reduce_f32(parts, world, lo, hi, op);
@@ -150,9 +149,11 @@ void td_reduce(void *const *parts, int32_t world, int64_t lo, int64_t hi, enum t
         reduce_f64(parts, world, lo, hi, op);
         return;
     case TD_BF16:
+        if (adds) lo = sum_half(parts, world, lo, hi, true, op);
         reduce_bf16(parts, world, lo, hi, op);
         return;
     case TD_F16:
+        if (adds) lo = sum_half(parts, world, lo, hi, false, op);
         reduce_f16(parts, world, lo, hi, op);
         return;
     case TD_I32:

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "lib/base/half.h"
+#include "workloads/datasets/scan_loops.h"
 
 enum { MAGIC_BYTES = 6, PREFIX_V1 = 10, PREFIX_V2 = 12, HEADER_MAX = 1 << 16 };
 static const char magic[MAGIC_BYTES] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
@@ -294,24 +295,19 @@ static td_status not_in_range(const struct td_npy *a, const struct td_npy_range 
                                           : "is out of range");
 }
 
-TD_CLONES static bool all_in_range(const float *x, int64_t n, const struct td_npy_range *range) {
-    bool all = true;
-    for (int64_t i = 0; i < n; i++)
-        all &= (x[i] >= range->least) & (x[i] <= range->most); // NaN is neither
-    return all;
-}
-
 td_status td_npy_check(const struct td_npy *a, const struct td_npy_range *range, int64_t begin,
                        int64_t n) {
     enum { SOME = 4096 };
+    const struct td_scan_loops *loops = TD_LEVELED_TABLE(td_scan_loops);
+    const float least = range->least, most = range->most;
     float some[SOME];
     if (td_npy_is_integer(a->kind)) return TD_OK;
     for (int64_t i = 0; i < n; i += SOME) {
         const int64_t here = TD_MIN(n - i, (int64_t)SOME);
         td_npy_floats(a, begin + i, here, some);
-        if (all_in_range(some, here, range)) continue;
+        if (loops->all_within(some, here, least, most)) continue;
         int64_t k = 0;
-        while (all_in_range(&some[k], 1, range))
+        while (some[k] >= least && some[k] <= most)
             k++;
         return not_in_range(a, range, begin + i + k);
     }

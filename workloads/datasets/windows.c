@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lib/base/json.h"
+#include "workloads/datasets/scan_loops.h"
 
 #define MAX_BLOCK (INT64_C(1) << 20)
 enum { PIECE = 1 << 14 };
@@ -40,33 +41,14 @@ int64_t td_token_at(const void *data, int64_t i, int width) {
 }
 
 // ---- checking -----------------------------------------------------------------------------------
-TD_CLONES static uint32_t most_u16(const uint8_t *data, int64_t n) {
-    uint16_t most = 0;
-    for (int64_t i = 0; i < n; i++) {
-        uint16_t v;
-        memcpy(&v, data + 2 * i, sizeof v);
-        most = TD_MAX(most, v);
-    }
-    return most;
-}
-
-TD_CLONES static uint32_t most_u32(const uint8_t *data, int64_t n) {
-    uint32_t most = 0;
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t v;
-        memcpy(&v, data + 4 * i, sizeof v);
-        most = TD_MAX(most, v);
-    }
-    return most;
-}
-
 int64_t td_tokens_find_bad(const void *data, int64_t n_tokens, int width, int64_t vocab_size) {
     if (vocab_size > (INT64_C(1) << (8 * width)) - 1) return -1; // no id of that width is too large
+    const struct td_scan_loops *loops = TD_LEVELED_TABLE(td_scan_loops);
     for (int64_t begin = 0; begin < n_tokens; begin += PIECE) {
         const int64_t n = TD_MIN(n_tokens - begin, PIECE);
         const uint8_t *piece = (const uint8_t *)data + begin * width;
-        if (width == 2 && most_u16(piece, n) < vocab_size) continue;
-        if (width == 4 && most_u32(piece, n) < vocab_size) continue;
+        if (width == 2 && loops->most_u16(piece, n) < vocab_size) continue;
+        if (width == 4 && loops->most_u32(piece, n) < vocab_size) continue;
         for (int64_t i = 0; i < n; i++)
             if (td_token_at(piece, i, width) >= vocab_size) return begin + i;
     }
