@@ -12,6 +12,7 @@
 #include "lib/base/clock.h"
 #include "accelerators/cpu/tune.h"
 #include "lib/base/fsio.h"
+#include "lib/base/machine.h"
 #include "traind/plugin.h"
 
 enum { COPY_GRAIN = 1 << 20 };
@@ -21,7 +22,7 @@ static td_status cpu_probe(struct td_accel_facts *out_facts) {
         .struct_bytes = sizeof f,
         .n_devices = 1,
         .device_name = "cpu",
-        .memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE),
+        .memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * td_page_bytes(),
         .detects_anomaly = true,
         .dtypes = 1u << TD_F32 | 1u << TD_F64 | 1u << TD_BF16 | 1u << TD_F16,
     };
@@ -77,18 +78,19 @@ static td_status cpu_open(const struct td_accel_config *config, struct td_accele
     return TD_OK;
 }
 
-enum { PAGE = 4096, PAGES_GRAIN = 1024 };
+enum { POPULATE_BYTES = 4 << 20 }; // at least, a thread
 
 static void populate_range(const void *arg, int64_t begin, int64_t end) {
     char *base = *(char *const *)arg;
-    madvise(base + begin * PAGE, (size_t)(end - begin) * PAGE, MADV_POPULATE_WRITE);
+    const int64_t page = (int64_t)td_page_bytes();
+    madvise(base + begin * page, (size_t)((end - begin) * page), MADV_POPULATE_WRITE);
 }
 
 // Anonymous pages, touched at once by all threads (a training step shall not fault) and huge where
 // the kernel can.
 static td_status cpu_mem_alloc(struct td_accelerator *a, size_t bytes,
                                struct td_buffer *out_buffer) {
-    size_t rounded = td_align_up(TD_MAX(bytes, (size_t)1), PAGE);
+    const size_t page = td_page_bytes(), rounded = td_align_up(TD_MAX(bytes, (size_t)1), page);
     void *p = mmap(NULL, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) {
         return td_status_with_class(
@@ -96,7 +98,8 @@ static td_status cpu_mem_alloc(struct td_accelerator *a, size_t bytes,
             TD_CLASS_OUT_OF_MEMORY);
     }
     madvise(p, rounded, MADV_HUGEPAGE);
-    td_parallel(a->n_threads, (int64_t)(rounded / PAGE), PAGES_GRAIN, populate_range, &p);
+    td_parallel(a->n_threads, (int64_t)(rounded / page), (int64_t)(POPULATE_BYTES / page),
+                populate_range, &p);
     *out_buffer = (struct td_buffer){TD_SPACE_HOST, (uint64_t)(uintptr_t)p, bytes};
     return TD_OK;
 }
@@ -104,7 +107,7 @@ static td_status cpu_mem_alloc(struct td_accelerator *a, size_t bytes,
 static void cpu_mem_free(struct td_accelerator *a, struct td_buffer b) {
     (void)a;
     void *p = td_buffer_host(b);
-    if (p) munmap(p, td_align_up(TD_MAX(b.bytes, (size_t)1), PAGE));
+    if (p) munmap(p, td_align_up(TD_MAX(b.bytes, (size_t)1), td_page_bytes()));
 }
 
 static td_status cpu_mem_import(struct td_accelerator *a, void *host, size_t bytes,

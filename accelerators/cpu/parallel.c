@@ -7,13 +7,11 @@
 // range that no thread is there for would not be computed, so a smaller team is refused at once.
 
 #include <omp.h>
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 #include "accelerators/cpu/cpu.h"
+#include "lib/base/machine.h"
 
-enum { RANGE_ALIGN = 16 };
+enum { RANGE_ALIGN = TD_LINE_BYTES / sizeof(float) };
 
 int32_t td_parallel_ranges(int32_t n_threads, int64_t n, int64_t grain) {
     int64_t most = n / TD_MAX(grain, 1);
@@ -72,9 +70,7 @@ td_status td_parallel_open(int32_t n_threads) {
 #pragma omp parallel num_threads(n_threads)
     {
         if (omp_get_thread_num() == 0) team = omp_get_num_threads();
-#if defined(__x86_64__)
-        _mm_setcsr(_mm_getcsr() | 0x8040); // flush to zero, denormals are zero
-#endif
+        td_denormals_flush();
     }
     if (team == n_threads) return TD_OK;
     return td_status_with_class(td_fail(TD_FAILED_PRECONDITION,

@@ -15,6 +15,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
+#include "lib/base/machine.h"
 #include "lib/base/segments.h"
 
 enum {
@@ -29,7 +30,7 @@ static _Alignas(64) char drain_buffer[DRAIN_BYTES];
 // ---- memory -------------------------------------------------------------------------------------
 size_t td_launch_rank_memory(void) {
     size_t ring = td_ring_bytes(sizeof(struct td_metric_record), TD_METRIC_RING_RECORDS);
-    return td_align_up(TD_RANK_PAGE_BYTES + ring, 4096);
+    return td_align_up(TD_RANK_PAGE_BYTES + ring, td_page_bytes());
 }
 
 static td_status make_page(struct td_launch_rank *r, int32_t world_size) {

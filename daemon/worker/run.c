@@ -14,6 +14,7 @@
 #include "engine/train/train.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/log.h"
+#include "lib/base/machine.h"
 
 static td_status prepare_signals(struct td_rank_page *page) {
     static const int ignore[] = {SIGPIPE, SIGXFSZ}; // come back as EPIPE and EFBIG
@@ -23,14 +24,6 @@ static td_status prepare_signals(struct td_rank_page *page) {
             return td_fail_errno(TD_INTERNAL, "ignore a signal");
     TD_TRY(td_fatal_install(page));
     return td_stop_signals_start(page);
-}
-
-// Denormals cost hundreds of cycles each and mean nothing here. Accelerators do the same in their
-// own threads; this is the training thread.
-static void flush_denormals(void) {
-#ifdef __SSE__
-    __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040); // FTZ | DAZ
-#endif
 }
 
 // The first lines of a rank's log: what it runs on.
@@ -55,7 +48,7 @@ static td_status train(const struct td_worker_args *args, struct td_worker_io *i
     introduce(args, config);
     TD_TRY(td_worker_attach_group(args, config->train.world_size, io));
     td_events_ready(events);
-    flush_denormals();
+    td_denormals_flush(); // of the training thread; accelerators do the same in their own
     return td_train(&config->train, &io->train, events, out_result);
 }
 

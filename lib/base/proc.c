@@ -22,6 +22,7 @@
 #include <sys/pidfd.h>
 
 #include "lib/base/fsio.h"
+#include "lib/base/machine.h"
 
 enum { FDS_MAX = 64, CHILD_FD_MAX = 255, STAT_MAX = 4096, CGROUP_MAX = 4096 };
 
@@ -252,6 +253,6 @@ int td_proc_n_cpus(void) {
 }
 
 uint64_t td_proc_memory_bytes(void) {
-    uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * td_page_bytes();
     return TD_MIN(machine, cgroup_limit(cgroup_memory));
 }

@@ -4,7 +4,7 @@
 // Rank page: the shared memory between a launcher and one rank, in one memfd that the launcher
 // makes.
 //
-//   [0, 4096)                page: identity, progress, control words, last words
+//   [0, 4096)                identity, progress, control words, last words
 //   [4096, 4096 + ring)      metrics ring (td_ring of struct td_metric_record)
 //
 // The rank writes progress with relaxed stores and never waits for anyone: the launcher reads when
@@ -86,7 +86,7 @@ struct td_rank_page {
     uint32_t magic, version;
     int32_t rank, world_size;
     // written by the rank
-    _Alignas(64) _Atomic int32_t phase; // enum td_rank_phase
+    _Alignas(TD_LINE_BYTES) _Atomic int32_t phase; // enum td_rank_phase
     _Atomic int32_t epoch;
     _Atomic int64_t step;            // optimizer steps completed (global_step)
     _Atomic int64_t total_steps;     // 0: unknown
@@ -96,15 +96,15 @@ struct td_rank_page {
     _Atomic uint32_t last_loss_bits; // float
     _Atomic uint32_t drain_asked;    // counts up, see td_rank_page_ask_drain
     // written by the launcher
-    _Alignas(64) _Atomic int32_t stop;  // enum td_stop_mode
-    _Atomic int32_t checkpoint_request; // counts up; the rank saves when it changes
-    _Atomic int32_t abort;              // non-zero: a peer is gone, leave every collective now
-    _Atomic uint32_t drain_done;        // the last drain_asked that was answered
+    _Alignas(TD_LINE_BYTES) _Atomic int32_t stop; // enum td_stop_mode
+    _Atomic int32_t checkpoint_request;           // counts up; the rank saves when it changes
+    _Atomic int32_t abort;       // non-zero: a peer is gone, leave every collective now
+    _Atomic uint32_t drain_done; // the last drain_asked that was answered
     // last words, written by the rank's fatal handler or before a failing exit
-    _Alignas(64) _Atomic int32_t fatal_signal;
+    _Alignas(TD_LINE_BYTES) _Atomic int32_t fatal_signal;
     char last_words[1024]; // NUL-terminated text
 };
-_Static_assert(sizeof(struct td_rank_page) <= TD_RANK_PAGE_BYTES, "the page is one page");
+_Static_assert(sizeof(struct td_rank_page) <= TD_RANK_PAGE_BYTES, "it fits its place");
 
 // A launcher that is killed takes along what stands in the rings. So that no attempt goes on from a
 // checkpoint with points before it missing, its writer asks for a drain before it commits:

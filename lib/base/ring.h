@@ -12,15 +12,16 @@
 #include <stdatomic.h>
 
 #include "lib/base/base.h"
+#include "lib/base/machine.h"
 
 struct td_ring_header {
     uint32_t magic;
     uint32_t record_bytes;
     uint32_t n_records; // a power of two
     uint32_t reserved;
-    _Alignas(64) _Atomic uint64_t head; // next to write, by the producer
+    _Alignas(TD_LINE_BYTES) _Atomic uint64_t head; // next to write, by the producer
     _Atomic uint64_t drops;
-    _Alignas(64) _Atomic uint64_t tail; // next to read, by the consumer
+    _Alignas(TD_LINE_BYTES) _Atomic uint64_t tail; // next to read, by the consumer
 };
 
 struct td_ring {

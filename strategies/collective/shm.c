@@ -19,11 +19,12 @@
 #include <string.h>
 
 #include "lib/base/digest.h"
+#include "lib/base/machine.h"
 #include "strategies/collective/collective.h"
 #include "strategies/collective/reduce.h"
 #include "strategies/collective/shm_team.h"
 
-enum { PAGE = 4096, LINE = 64, HALF_BYTES = 128 << 10, STAGE_BYTES = 2 * HALF_BYTES };
+enum { HALF_BYTES = 128 << 10, STAGE_BYTES = 2 * HALF_BYTES };
 
 struct td_collective {
     struct td_shm_team team;
@@ -36,7 +37,7 @@ struct td_collective {
 // ---- layout ------------------------------------------------------------------------------------
 static size_t head_bytes(int32_t world) {
     return td_align_up(sizeof(struct td_shm_head) + (size_t)world * sizeof(struct td_shm_slot),
-                       PAGE);
+                       td_page_bytes());
 }
 
 static size_t fixed_bytes(int32_t world) {
@@ -45,10 +46,10 @@ static size_t fixed_bytes(int32_t world) {
 
 // 0 also for what cannot be: a world out of range, or more bytes than there are.
 static size_t shm_shared_bytes(int32_t world_size, size_t gradient_bytes) {
-    size_t regions;
-    if (world_size < 1 || world_size > TD_COLLECTIVE_MAX_WORLD || gradient_bytes > SIZE_MAX - PAGE)
+    size_t regions, page = td_page_bytes();
+    if (world_size < 1 || world_size > TD_COLLECTIVE_MAX_WORLD || gradient_bytes > SIZE_MAX - page)
         return 0;
-    if (!td_size_mul(td_align_up(gradient_bytes, PAGE), (size_t)world_size, &regions)) return 0;
+    if (!td_size_mul(td_align_up(gradient_bytes, page), (size_t)world_size, &regions)) return 0;
     size_t fixed = fixed_bytes(world_size);
     return regions > SIZE_MAX - fixed ? 0 : fixed + regions;
 }
@@ -56,16 +57,18 @@ static size_t shm_shared_bytes(int32_t world_size, size_t gradient_bytes) {
 static td_status shm_join(const struct td_collective_config *config, struct td_collective **out_c) {
     TD_TRY(td_collective_check_config(config));
     int32_t world = config->world_size;
-    if (!config->shared || (uintptr_t)config->shared % LINE ||
+    if (!config->shared || (uintptr_t)config->shared % TD_LINE_BYTES ||
         config->shared_bytes < fixed_bytes(world)) {
         return td_fail(TD_FAILED_PRECONDITION,
                        "the shm collective of %d ranks needs a shared mapping of at least %zu "
                        "bytes, aligned to %d; it got %zu at %p",
-                       world, fixed_bytes(world), LINE, config->shared_bytes, config->shared);
+                       world, fixed_bytes(world), TD_LINE_BYTES, config->shared_bytes,
+                       config->shared);
     }
     struct td_collective *c = td_calloc(1, sizeof *c + (size_t)world * sizeof c->parts[0]);
     if (!c) return td_fail_oom();
-    c->region_bytes = (config->shared_bytes - fixed_bytes(world)) / (size_t)world / PAGE * PAGE;
+    size_t page = td_page_bytes();
+    c->region_bytes = (config->shared_bytes - fixed_bytes(world)) / (size_t)world / page * page;
     c->stages = (char *)config->shared + head_bytes(world);
     c->regions = (char *)config->shared + fixed_bytes(world);
     td_status s = td_shm_team_init(&c->team, config, c->region_bytes);
@@ -113,7 +116,7 @@ struct slice {
 
 // Rank r's share of n elements, in whole cache lines.
 static struct slice slice_of(const struct td_shm_team *t, int64_t n, size_t elem_bytes) {
-    int64_t per_line = LINE / (int64_t)elem_bytes, lines = (n + per_line - 1) / per_line;
+    int64_t per_line = TD_LINE_BYTES / (int64_t)elem_bytes, lines = (n + per_line - 1) / per_line;
     int64_t lo = lines * t->rank / t->world * per_line;
     int64_t hi = lines * (t->rank + 1) / t->world * per_line;
     return (struct slice){TD_MIN(lo, n), TD_MIN(hi, n)};

@@ -20,6 +20,7 @@
 #include <stdatomic.h>
 
 #include "lib/base/base.h"
+#include "lib/base/machine.h"
 #include "traind/collective.h"
 
 enum td_shm_kind {
@@ -41,19 +42,20 @@ struct td_shm_call {
 };
 
 struct td_shm_slot {
-    _Alignas(64) _Atomic uint32_t arrived; // meetings so far; wraps
-    _Atomic uint32_t sleepers;             // ranks inside a futex wait for this word
-    struct td_shm_call call[2];            // by the parity of the meeting
+    _Alignas(TD_LINE_BYTES) _Atomic uint32_t arrived; // meetings so far; wraps
+    _Atomic uint32_t sleepers;                        // ranks inside a futex wait for this word
+    struct td_shm_call call[2];                       // by the parity of the meeting
     _Atomic uint32_t joined;
 };
-_Static_assert(sizeof(struct td_shm_slot) == 64, "a slot is one cache line");
+_Static_assert(sizeof(struct td_shm_slot) == TD_LINE_BYTES, "a slot is one cache line");
 
 // First bytes of the mapping; all zero when fresh.
 struct td_shm_head {
     _Atomic uint64_t identity; // magic, version, world
     _Atomic uint64_t region_bytes;
-    _Alignas(64) _Atomic uint32_t aborted; // 0, 1 + rank that gave up, or TD_SHM_ABORT_OUTSIDE
-    struct td_shm_slot slot[];             // [world]
+    _Alignas(TD_LINE_BYTES) _Atomic uint32_t
+        aborted;               // 0, 1 + rank that gave up, or TD_SHM_ABORT_OUTSIDE
+    struct td_shm_slot slot[]; // [world]
 };
 #define TD_SHM_ABORT_OUTSIDE UINT32_C(0xffffffff)
 
