@@ -299,7 +299,7 @@ static td_status write_snapshot(struct td_checkpointer *c) {
     TD_TRY(td_fs_path(tmp, "%s/step-%lld.tmp", c->o.config->dir, step));
     TD_TRY(td_fs_path(label, "%s/step-%lld", c->o.config->label, step));
     TD_TRY(check_finite(c));
-    size_t bytes;
+    size_t bytes = 0;
     td_status s = td_fs_remove_tree(tmp);
     if (!s) s = write_files(c, tmp, &bytes, digest);
     if (!s) await_points(c, asked);
