@@ -51,7 +51,7 @@ static void measure(struct bench *b, const char *what) {
 int main(void) {
     static struct bench b;
     size_t bytes = td_ring_bytes(sizeof(struct td_metric_record), TD_METRIC_RING_RECORDS);
-    void *memory = aligned_alloc(64, td_align_up(bytes, 64));
+    void *memory = aligned_alloc(TD_LINE_BYTES, td_align_up(bytes, TD_LINE_BYTES));
     pthread_t consumer;
     if (!memory) return 1;
     td_status failed = td_ring_format(memory, bytes, sizeof(struct td_metric_record),

@@ -6,7 +6,7 @@
 #include "tests/fuzz/fuzz_ring.c"
 
 enum { RECORDS = 8, MEMORY = sizeof(struct td_ring_header) + RECORDS * RECORD };
-static _Alignas(64) char memory[3][MEMORY];
+static _Alignas(TD_LINE_BYTES) char memory[3][MEMORY];
 
 static const char *const words[] = {"TRNG", "\x10", "\x08", "\xff\xff\xff\xff", "\x80", "\x01"};
 

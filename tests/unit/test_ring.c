@@ -8,7 +8,8 @@
 #include "tests/unit/test.h"
 
 enum { RECORDS = 8 };
-static _Alignas(64) char memory[sizeof(struct td_ring_header) + RECORDS * sizeof(uint64_t)];
+static _Alignas(
+    TD_LINE_BYTES) char memory[sizeof(struct td_ring_header) + RECORDS * sizeof(uint64_t)];
 
 static struct td_ring make_ring(void) {
     struct td_ring r;

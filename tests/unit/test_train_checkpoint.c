@@ -24,7 +24,7 @@ struct fixture {
     struct td_strategy_memory memory;
     struct td_background *background;
     struct td_events events;
-    _Alignas(64) char ring[1024];
+    _Alignas(TD_LINE_BYTES) char ring[1024];
     struct td_metrics metrics;
     struct td_checkpoint_config config;
     struct td_checkpointer *c;
@@ -33,7 +33,7 @@ struct fixture {
 enum { ELEMS = 37 }; // of each tensor: two vectors and a rest
 
 static int make(void **state) {
-    struct fixture *f = aligned_alloc(64, td_align_up(sizeof *f, 64));
+    struct fixture *f = aligned_alloc(TD_LINE_BYTES, td_align_up(sizeof *f, TD_LINE_BYTES));
     memset(f, 0, sizeof *f);
     static const enum td_dtype types[] = {TD_F32, TD_F16, TD_BF16, TD_F64};
     static const char *const names[] = {"w", "half", "brain", "double"};

@@ -8,7 +8,7 @@ enum { RECORDS = 4 };
 
 static void *make_ring(struct td_ring *ring) {
     size_t bytes = td_ring_bytes(sizeof(struct td_metric_record), RECORDS);
-    void *memory = aligned_alloc(64, td_align_up(bytes, 64));
+    void *memory = aligned_alloc(TD_LINE_BYTES, td_align_up(bytes, TD_LINE_BYTES));
     assert_non_null(memory);
     assert_ok(td_ring_format(memory, bytes, sizeof(struct td_metric_record), RECORDS, ring));
     return memory;

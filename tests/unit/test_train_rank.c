@@ -192,8 +192,9 @@ static void prepare(struct run *r, const char *strategy, const char *dir) {
         .build = "test",
         .spec_digest = "",
     };
-    size_t bytes = td_align_up(td_ring_bytes(sizeof(struct td_metric_record), 1024), 64);
-    r->ring = aligned_alloc(64, bytes);
+    size_t ring = td_ring_bytes(sizeof(struct td_metric_record), 1024);
+    size_t bytes = td_align_up(ring, TD_LINE_BYTES);
+    r->ring = aligned_alloc(TD_LINE_BYTES, bytes);
     assert_non_null(r->ring);
     r->io = (struct td_train_io){.page = &r->page};
     td_rank_page_answer_drain(&r->page, INT32_MAX); // no launcher drains: do not wait for one
