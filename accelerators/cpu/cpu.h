@@ -117,9 +117,8 @@ struct td_executable {
 };
 enum { td_executable_magic = 0x43505545 };
 
-// Splits [0, n) into one static range a thread, borders at whole cache lines
-// of fp32; at most n / grain
-// threads. fn(arg, begin, end) runs on each; ranges do not depend on timing.
+// Splits [0, n) into one static range a thread, borders at whole cache lines of fp32, none empty;
+// at most n / grain threads. fn(arg, begin, end) runs on each; ranges do not depend on timing.
 typedef void td_range_fn(const void *arg, int64_t begin, int64_t end);
 void td_parallel(int32_t n_threads, int64_t n, int64_t grain, td_range_fn *fn, const void *arg);
 // The same split, for kernels that keep one partial result a range. Returns how many ranges.

@@ -13,16 +13,21 @@
 
 enum { RANGE_ALIGN = TD_LINE_BYTES / sizeof(float) };
 
+static int64_t step_of(int64_t n, int64_t ranges) {
+    int64_t step = (n + ranges - 1) / ranges;
+    return (step + RANGE_ALIGN - 1) / RANGE_ALIGN * RANGE_ALIGN;
+}
+
+// Few elements and many threads: rounding the step up may leave nothing for the last ones.
 int32_t td_parallel_ranges(int32_t n_threads, int64_t n, int64_t grain) {
-    int64_t most = n / TD_MAX(grain, 1);
-    return (int32_t)TD_MAX(1, TD_MIN((int64_t)n_threads, most));
+    int64_t most = TD_MIN((int64_t)n_threads, n / TD_MAX(grain, 1));
+    if (most <= 1) return 1;
+    int64_t step = step_of(n, most);
+    return (int32_t)((n + step - 1) / step);
 }
 
 static int64_t border(int64_t n, int32_t ranges, int32_t i) {
-    if (i == ranges) return n;
-    int64_t step = (n + ranges - 1) / ranges;
-    step = (step + RANGE_ALIGN - 1) / RANGE_ALIGN * RANGE_ALIGN;
-    return TD_MIN(n, step * i);
+    return TD_MIN(n, step_of(n, ranges) * i);
 }
 
 void td_parallel(int32_t n_threads, int64_t n, int64_t grain, td_range_fn *fn, const void *arg) {
@@ -43,8 +48,8 @@ static int64_t unit_border(int64_t n, int32_t ranges, int32_t i) {
 }
 
 void td_parallel_units(int32_t n_threads, int64_t n, td_range_fn *fn, const void *arg) {
-    int32_t ranges = td_parallel_ranges(n_threads, n, 1);
-    if (ranges == 1) {
+    int32_t ranges = (int32_t)TD_MIN((int64_t)n_threads, n);
+    if (ranges <= 1) {
         fn(arg, 0, n);
         return;
     }

@@ -437,7 +437,7 @@ static void train(const struct td_accelerator_ops *ops, bool one_by_one, struct 
                                    .strategy = sync_all,
                                    .optimizer = &opt};
     struct rig r;
-    rig_open_on(&r, ops, 2);
+    rig_open_on(&r, ops, bench_threads);
     int p = rig_add(&r, &o);
     rig_place(&r);
     float x[SAMPLES * 50];

@@ -67,7 +67,7 @@ static void run_net(const struct td_accelerator_ops *ops, const struct step_case
                     const struct td_plugin_desc *precision, struct result *out) {
     struct rig r;
     void *in[2];
-    rig_open_on(&r, ops, 2);
+    rig_open_on(&r, ops, bench_threads);
     struct td_compile_options o = step_options(c, NULL);
     step_set_precision(&o, precision);
     o.whole_logits_bytes = 1;
@@ -223,7 +223,7 @@ static void check_steady(struct subject *s, const struct step_case *c,
                          const struct td_plugin_desc *precision) {
     static struct result got, want;
     struct rig r;
-    rig_open_on(&r, s->ops, 2);
+    rig_open_on(&r, s->ops, bench_threads);
     struct td_compile_options o = step_options(c, optimizer);
     step_set_precision(&o, precision);
     o.whole_logits_bytes = 1;
@@ -290,7 +290,7 @@ static void check_skips(struct subject *s, const struct step_case *c,
     size_t arena[2];
     for (int i = 0; i < 2; i++) {
         struct rig r;
-        rig_open_on(&r, s->ops, 2);
+        rig_open_on(&r, s->ops, bench_threads);
         struct td_compile_options o = step_options(c, &optimizers[0]);
         step_set_precision(&o, precision);
         o.skips = i ? skips_nothing : s->ops->skips;

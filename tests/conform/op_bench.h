@@ -14,7 +14,10 @@
 #include "lib/base/registry.h"
 #include "traind/random.h"
 
-enum { MAX_IN = 8, MAX_OUT = TD_MAX_OUT, N_FLOATS = 1 << 17 };
+#ifndef BENCH_FLOATS
+#define BENCH_FLOATS (1 << 17)
+#endif
+enum { MAX_IN = 8, MAX_OUT = TD_MAX_OUT, N_FLOATS = BENCH_FLOATS };
 #define ANY  ((enum td_dtype)TD_DTYPE_COUNT)       // the float type under test
 #define WIDE ((enum td_dtype)(TD_DTYPE_COUNT + 1)) // the same, but f32 beside 16 bits
 
@@ -48,6 +51,9 @@ struct subject {
     double tolerance;
     int n_cases;
 };
+
+// Threads of an accelerator; TRAIND_TEST_THREADS says otherwise.
+static int bench_threads = 2;
 
 // ---- ops without a kernel of their own: they run on the reference's loops -----------------------
 enum how_often { NEVER, SOMETIMES, ALWAYS };
@@ -282,7 +288,7 @@ static inline void bench_random(float *scalars) {
 static inline void run_on(const struct td_accelerator_ops *ops, const struct op_case *c,
                           enum td_dtype t, bool copied, struct result *out) {
     struct bench b = {0};
-    rig_open_on(&b.r, ops, 2);
+    rig_open_on(&b.r, ops, bench_threads);
     b.r.scalars[TD_SCALAR_STEP] = 3;
     bench_random(b.r.scalars);
     assert_ok(td_graph_create("op", TD_MODE_TRAIN, b.r.state, &b.g));
@@ -436,9 +442,11 @@ static inline td_status open_registry(const char *program, struct td_registry **
 }
 
 // TRAIND_CPU_ISA holds the program to a lower CPU level, as it does a worker.
-static inline bool hold_level(void) {
+static inline bool read_environment(void) {
     const char *name = getenv("TRAIND_CPU_ISA");
     enum td_cpu_level level;
+    const char *threads = getenv("TRAIND_TEST_THREADS");
+    if (threads) bench_threads = (int)strtol(threads, NULL, 10);
     if (!name || !*name) return true;
     if (!td_cpu_level_parse(name, &level)) {
         print_message("# TRAIND_CPU_ISA: '%s' is no CPU level\n", name);
@@ -457,7 +465,7 @@ static inline int run_suites(const char *program, const char *name, const struct
     static struct CMUnitTest tests[MOST];
     static char names[MOST][96];
     struct td_registry *registry = NULL;
-    if (!hold_level()) return 1;
+    if (!read_environment()) return 1;
     td_status s = open_registry(program, &registry);
     if (s) {
         print_message("# %s\n", td_status_message(s));
