@@ -16,13 +16,16 @@ SHELL := /bin/bash
 # ---- yours to set (command line, environment, config.mk) --------------------------------------
 B         ?= build
 PREFIX    ?= /usr/local
-CC        := $(if $(filter default undefined,$(origin CC)),gcc,$(CC))
+# A cross build: prefix of the compiler's programs, and the other machine's libraries and headers.
+CROSS     ?=
+SYSROOT   ?=
+CC        := $(if $(filter default undefined,$(origin CC)),$(CROSS)gcc,$(CC))
 FUZZ_S    ?= 30
 ROUNDS    ?= 3
 LEVEL     ?=
 TORCH     ?=
 NVCC      ?= nvcc
-OBJCOPY   ?= objcopy
+OBJCOPY   ?= $(CROSS)objcopy
 OPT       ?= -O2 -g
 SAN       ?=
 WITH_CUDA ?= auto
@@ -38,12 +41,18 @@ say      = $(if $(filter 1,$(V)),,@printf '%-6s %s\n' $(1) $(2))
 deps_build := gcc g++ make pkg-config libc6-dev libgrpc-dev libprotobuf-c-dev protobuf-c-compiler \
 	libevent-dev libsqlite3-dev libyaml-dev libjansson-dev zlib1g-dev libxxhash-dev libssl-dev libdnnl-dev
 deps_test  := libcmocka-dev clang clang-format libclang-rt-14-dev python3 python3-venv
+deps_arm64 := gcc-aarch64-linux-gnu qemu-user
 deps_data  := dataset-fashion-mnist dict-gcide
 deps_pip   := grpcio==1.66.2 grpcio-tools==1.66.2 grpcio-health-checking==1.66.2 \
 	grpcio-reflection==1.66.2 pytest==8.3.3 numpy==1.26.4 safetensors==0.4.5
 deps_rivals := torch lightning transformers safetensors numpy
 
 # ---- flags --------------------------------------------------------------------------------------
+machine := $(shell $(CC) -dumpmachine)
+root    := $(if $(SYSROOT),$(abspath $(SYSROOT)))
+sysroot := $(if $(root),--sysroot=$(root))
+pkg     := $(if $(root),PKG_CONFIG_SYSROOT_DIR=$(root) \
+	PKG_CONFIG_LIBDIR=$(root)/usr/lib/$(machine)/pkgconfig:$(root)/usr/lib/pkgconfig:$(root)/usr/share/pkgconfig) pkg-config
 is_clang := $(findstring clang,$(CC))
 warn := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes \
 	-Wmissing-prototypes -Wcast-qual -Wwrite-strings -Wvla -Wundef -Wpointer-arith -Werror
@@ -53,13 +62,13 @@ warn += $(if $(is_clang),-Wno-cast-qual -Wno-pass-failed)
 # Sanitized code defeats gcc's range analysis, which then sees truncation where there is none.
 san  := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer -DTD_DEBUG $(if $(is_clang),,-Wno-format-truncation))
 # Generated and third-party headers come as system headers: their macros cast const away.
-inc  := -Iinclude -I. -isystem $(B)/gen -isystem /usr/include/oneapi
+inc  := -Iinclude -I. -isystem $(B)/gen -isystem $(root)/usr/include/oneapi
 cpp  := -D_GNU_SOURCE -DTD_VERSION='"$(VERSION)"' $(inc) $(CPPFLAGS)
-cc   := $(CC) -std=c17 $(OPT) -fPIC -fno-math-errno -ffp-contract=off -pthread $(warn) $(san) $(CFLAGS)
-ld   := $(CC) -pthread $(san) $(LDFLAGS)
+cc   := $(CC) $(sysroot) -std=c17 $(OPT) -fPIC -fno-math-errno -ffp-contract=off -pthread $(warn) $(san) $(CFLAGS)
+ld   := $(CC) $(sysroot) -pthread $(san) $(LDFLAGS)
 
 # Code generations of lib/base/cpu_level.h: what is compiled once for each (kernels, *_loops.c).
-arch   := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+arch   := $(firstword $(subst -, ,$(machine)))
 levels := generic $(if $(filter x86_64,$(arch)),v3 v4)
 march_v3 := -march=x86-64-v3
 march_v4 := -march=x86-64-v4
@@ -104,8 +113,8 @@ no_probe := help clean config deps format lint demo check check-full rivals
 ifneq ($(if $(MAKECMDGOALS),$(filter-out $(no_probe),$(MAKECMDGOALS)),build),)
 missing := $(strip $(foreach p,grpc:libgrpc-dev libprotobuf-c:libprotobuf-c-dev libevent:libevent-dev \
 	sqlite3:libsqlite3-dev yaml-0.1:libyaml-dev jansson:libjansson-dev zlib:zlib1g-dev \
-	libxxhash:libxxhash-dev libcrypto:libssl-dev,$(if $(shell pkg-config --exists $(firstword $(subst :, ,$(p))) 2>/dev/null && echo y),,$(lastword $(subst :, ,$(p))))) \
-	$(if $(shell command -v protoc-c),,protobuf-c-compiler) $(if $(wildcard /usr/include/oneapi/dnnl/dnnl.h),,libdnnl-dev))
+	libxxhash:libxxhash-dev libcrypto:libssl-dev,$(if $(shell $(pkg) --exists $(firstword $(subst :, ,$(p))) 2>/dev/null && echo y),,$(lastword $(subst :, ,$(p))))) \
+	$(if $(shell command -v protoc-c),,protobuf-c-compiler) $(if $(wildcard $(root)/usr/include/oneapi/dnnl/dnnl.h),,libdnnl-dev))
 $(if $(missing),$(error these Debian packages are missing: $(missing). Run `make deps`, or apt-get install them))
 endif
 
@@ -141,7 +150,7 @@ $(foreach l,$(levels),$(eval $(call level_rules,$(l))))
 
 $(B)/obj/gen/%.o: $(B)/gen/%.c $(B)/flags
 	@mkdir -p $(@D)
-	$(Q)$(CC) -std=c17 $(OPT) -fPIC $(san) $(cpp) -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(sysroot) -std=c17 $(OPT) -fPIC $(san) $(cpp) -MMD -MP -c $< -o $@
 
 $(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h &: proto/%.proto
 	$(call say,PROTO,$<)
@@ -170,7 +179,7 @@ $(B)/lib/libtdproto.a: $(gen_o)
 $(B)/lib/%.a:
 	$(call say,AR,$@)
 	@mkdir -p $(@D); rm -f $@
-	$(Q)ar rcs $@ $^
+	$(Q)$(CROSS)ar rcs $@ $^
 
 # One copy of base and engine per process: worker and plugins link this. Foreign code inside stays
 # hidden; Debian's libjansson.a was not built as PIC and mentions stdin, hence the defsym.
@@ -240,6 +249,7 @@ check: deps ## set up, build, run every test; ends with one line of counts
 check-all: all $(unit_bins) $(helper_bins) $(B)/venv/ready lint
 	@$(B)/venv/bin/python tests/tools/check.py --build $(B) --match '$(T)'
 check-full: deps ## the same, with sanitizers, kills, fuzzing and parity (under an hour; TORCH= or `make rivals` for parity)
+	@tests/tools/deps.sh $(deps_arm64) || true
 	@$(MAKE) check-full-all
 # Without torch there is no parity, which CI does not allow: it gets one.
 check-full-all: all $(unit_bins) $(helper_bins) $(B)/venv/ready $(if $(CI),$(if $(TORCH),,rivals)) lint
@@ -247,10 +257,13 @@ check-full-all: all $(unit_bins) $(helper_bins) $(B)/venv/ready $(if $(CI),$(if 
 	@$(MAKE) $(asan) unit-bins
 	@$(MAKE) $(tsan) T=tsan unit-bins
 	@$(MAKE) $(libfuzzer) T= fuzz-bins
+	@tests/tools/arm64.sh $(B)/arm64 $(filter-out libclang%,$(filter %-dev,$(deps_build) $(deps_test)))
+	@if [ -d $(B)/arm64 ]; then $(MAKE) $(arm64) T= unit-bins; fi
 	@TD_FULL=1 FUZZ_S=$(FUZZ_S) TORCH='$(TORCH)' $(B)/venv/bin/python tests/tools/check.py --build $(B) --full
 
 asan := B=$(B)-asan SAN=address,undefined OPT='-O1 -g'
 tsan := B=$(B)-tsan SAN=thread OPT='-O1 -g'
+arm64 := B=$(B)-arm64 CROSS=aarch64-linux-gnu- SYSROOT=$(B)/arm64
 libfuzzer := B=$(B)-fuzz CC=clang SAN=fuzzer-no-link,address,undefined OPT='-O1 -g'
 .PHONY: asan tsan unit-bins
 unit-bins: all $(unit_some)
@@ -313,8 +326,8 @@ demo: deps ## train Fashion-MNIST through the whole system, from nothing
 config: ## what was found here
 	@printf 'compiler   %s\nbuild      %s\nflags      %s\n' '$(shell $(CC) --version | head -1)' '$(B)' '$(OPT) $(san)'
 	@for p in grpc libprotobuf-c libevent sqlite3 yaml-0.1 jansson zlib libxxhash libcrypto; do \
-	  printf '%-10s %s\n' $$p "$$(pkg-config --modversion $$p 2>/dev/null || echo missing)"; done
-	@printf 'oneDNN     %s\n' '$(if $(wildcard /usr/include/oneapi/dnnl/dnnl.h),found,missing)'
+	  printf '%-10s %s\n' $$p "$$($(pkg) --modversion $$p 2>/dev/null || echo missing)"; done
+	@printf 'oneDNN     %s\n' '$(if $(wildcard $(root)/usr/include/oneapi/dnnl/dnnl.h),found,missing)'
 	@printf 'CPU level  %s\n' "$$(env -i $(B)/bin/traind --state-dir=/ --dump-config 2>/dev/null | \
 	  awk '$$1 == "cpu-level" {print $$2}' | grep . || echo 'shown after a build')"
 man: all ## manual pages, from what the programs say of themselves
@@ -328,7 +341,7 @@ install: all man ## install under $(PREFIX)
 	install -m 644 $(wildcard $(B)/lib/traind/*.so) $(DESTDIR)$(PREFIX)/lib/traind
 	install -m 644 $(wildcard include/traind/*) $(DESTDIR)$(PREFIX)/include/traind
 clean: ## remove what was built
-	rm -rf $(B) $(B)-asan $(B)-tsan $(B)-fuzz
+	rm -rf $(B) $(B)-asan $(B)-tsan $(B)-fuzz $(B)-clang $(B)-arm64
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' Makefile
 

@@ -11,9 +11,11 @@ test whose name contains it, or whose header comment has it as a tag ("// Tags: 
 
 --full puts before it what takes long, and everything counts in one line: the C programs again under
 address and undefined sanitizers (DIR-asan) and those tagged tsan under the thread sanitizer (DIR-tsan),
-every entry of tests/fuzz under libFuzzer (DIR-fuzz, FUZZ_S seconds each), and tests/parity, where a
-python with torch is (DIR/venv-rivals, or TORCH). What was not built for it is a failure. Of lower CPU
-levels it runs every one, and every program of tests/conform that opens an accelerator.
+every entry of tests/fuzz under libFuzzer (DIR-fuzz, FUZZ_S seconds each), those of lib/base, graph and
+operators for aarch64 under qemu (DIR-arm64, where DIR/arm64 could be made), conformance with many
+threads, and tests/parity, where a python with torch is (DIR/venv-rivals, or TORCH). What was not built
+for it is a failure. Of lower CPU levels it runs every one, and every program of tests/conform that opens
+an accelerator.
 
 A program that crashes, hangs, ends early or exits non-zero without a failed case counts as one
 failure. A skip must state an allowed reason (cmocka cannot: the program prints "# skip: REASON"
@@ -49,7 +51,7 @@ AT_LEVELS = {level: ("conform_ops", "conform_ops_nn", "conform_ops_optim", "conf
              for level in ("generic", "avx2")}
 NO_ACCELERATOR = ("conform_collective",)
 
-ALLOWED_SKIPS = [r"no GPU", r"no PJRT plugin"]
+ALLOWED_SKIPS = [r"no GPU", r"no PJRT plugin", r"no arm64 root"]
 if not FULL:
     ALLOWED_SKIPS.append(r"only in check-full")
 if not os.environ.get("CI"):
@@ -123,9 +125,9 @@ def parse_tap(result):
     return announced, seen
 
 
-def run_program(name, path, env):
-    # Sanitizers make everything several times as slow.
-    timeout_s = PROGRAM_TIMEOUT_S * (4 if name.startswith(("asan/", "tsan/")) else 1)
+def run_program(name, path, env, runner=()):
+    # Sanitizers and emulators make everything several times as slow.
+    timeout_s = PROGRAM_TIMEOUT_S * (4 if name.startswith(("asan/", "tsan/", "arm64/")) else 1)
     # Threads that spin for each other are slow beyond bounds on cores that others keep busy.
     env = {"OMP_WAIT_POLICY": "passive", **env}
     result = Result(name)
@@ -135,7 +137,7 @@ def run_program(name, path, env):
         return result
     with tempfile.TemporaryFile() as out:
         child = subprocess.Popen(
-            [str(path)], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+            [*runner, str(path)], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
             cwd=ROOT, env=env, start_new_session=True,
         )
         try:
@@ -273,6 +275,34 @@ def run_fuzz(build, env):
     return run_two_at_a_time(jobs)
 
 
+# What runs under an emulator of the processor alone: it starts no other program of the tree, whose
+# file this machine's kernel would refuse, and takes minutes, not hours.
+ARM64 = re.compile(r"unit/test_(arena|buf|clock|convnet|cpu_\w+|digest|frame|fsio|gpt|graph\w*|gz|half|init|json"
+                   r"|llama|log|loops|loss|machine|map|mlp|npy|ops|pass_\w+|precision|random|rank_page|registry"
+                   r"|ring|rng|sampler|status|text|train_(manifest|optimizer|schedule|shard|weights)|types)"
+                   r"|conform/conform_(gradients\w*|ops|ops_optim)")
+
+
+def run_arm64(build, env):
+    root = build / "arm64"
+    if not root.exists():
+        result = Result("arm64")
+        result.add_skip("all of it", "no arm64 root: see tests/tools/arm64.sh")
+        report(result)
+        return [result]
+    env = dict(env, CMOCKA_MESSAGE_OUTPUT="TAP", TRAIND_BUILD=f"{build}-arm64")
+    runner = ("qemu-aarch64", "-L", str(root))
+    return run_two_at_a_time([(run_program, f"arm64/{n}", p, env, runner)
+                              for n, p in find_programs(Path(f"{build}-arm64"), "") if ARM64.fullmatch(n)])
+
+
+def run_many_threads(build, env):
+    """conformance with more threads than cores; conform_threads, in every check, has the other counts"""
+    env = dict(env, CMOCKA_MESSAGE_OUTPUT="TAP", TRAIND_BUILD=str(build), TRAIND_TEST_THREADS="33")
+    return run_two_at_a_time([(run_program, f"33 threads/{n}", p, env) for n, p in find_programs(build, "")
+                              if n.startswith("conform/conform_ops")])
+
+
 def judge_parity(result, code):
     for line in result.output.splitlines():
         if line.startswith("ok "):
@@ -300,7 +330,9 @@ def run_long(build, env, clock):
     tsan = dict(env, TSAN_OPTIONS=f"suppressions={ROOT}/tests/tools/tsan.supp")
     return [*clock.run("asan", run_programs, Path(f"{build}-asan"), "", env, "asan/"),
             *clock.run("tsan", run_programs, Path(f"{build}-tsan"), "tsan", tsan, "tsan/"),
-            *clock.run("fuzz", run_fuzz, build, env), *clock.run("parity", run_parity, build, env)]
+            *clock.run("fuzz", run_fuzz, build, env), *clock.run("arm64", run_arm64, build, env),
+            *clock.run("many threads", run_many_threads, build, env),
+            *clock.run("parity", run_parity, build, env)]
 
 
 # ---- pytest -----------------------------------------------------------------------------------------
