@@ -16,6 +16,7 @@
 #include "accelerators/cpu/cpu.h"
 #include "accelerators/cpu/kernels/kernels.h"
 #include "accelerators/cpu/kernels/update.h"
+#include "accelerators/cpu/kernels/vmath.h"
 
 enum { GRAIN = 8192, LANES = 16, BLOCK = 1024, VECTOR_ROW = 1024 };
 
@@ -70,7 +71,7 @@ static double mean_of_rows(const struct adafactor *a) {
 // One over the root of the second moment: factor * moment.
 static inline float inv_root(float factor, float moment, float least) {
     float v = factor * moment;
-    return 1 / sqrtf(v > least ? v : least);
+    return 1 / vm_sqrt(v > least ? v : least);
 }
 
 static double sum_squares(const float *v, int64_t n, float scale) {

@@ -13,6 +13,7 @@
 #include "accelerators/cpu/cpu.h"
 #include "accelerators/cpu/kernels/kernels.h"
 #include "accelerators/cpu/kernels/update.h"
+#include "accelerators/cpu/kernels/vmath.h"
 
 enum { GRAIN = 8192, ROW = 512 };
 enum { PARAM, GRAD, FIRST, SECOND, TENSORS }; // operands; what follows them is the clip factor
@@ -46,7 +47,7 @@ static void adam_pass(const struct update *u, float *restrict p, const float *re
         float vi = keep2 * v[i] + take2 * gi * gi;
         m[i] = mi;
         v[i] = vi;
-        p[i] = p[i] * decay - step * mi / (sqrtf(vi) * inv + eps);
+        p[i] = p[i] * decay - step * mi / (vm_sqrt(vi) * inv + eps);
     }
 }
 
