@@ -8,7 +8,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TD_TILE_M = 4, TD_TILE_N = 16, TD_TILE_PANEL = 64 };
+// What a matrix is padded to, and the columns of a panel of B: what a block of the level's
+// registers takes, of TD_TILE_VECTOR floats each. Of 32 registers a block of 4x64 takes 16 for its
+// sums, 4 for a row of B; of 16, one of 6x16 or 6x8 takes 12 and 2.
+#if defined(__AVX512F__)
+enum { TD_TILE_VECTOR = 16, TD_TILE_PANEL = 64, TD_TILE_N = 16 };
+#elif defined(__AVX2__)
+enum { TD_TILE_VECTOR = 8, TD_TILE_PANEL = 16, TD_TILE_N = 16 };
+#else
+enum { TD_TILE_VECTOR = 4, TD_TILE_PANEL = 8, TD_TILE_N = 8 };
+#endif
+enum { TD_TILE_M = 4 };
 
 // C (m,n) = A (m,k) B (k,n), or C += with add. Element (i,p) of A is a[i * a_row + p * a_col], so A
 // may be a transpose; rows of C are contiguous, and those of B in panels of TD_TILE_PANEL columns,
