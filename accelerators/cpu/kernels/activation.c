@@ -138,7 +138,9 @@ static void relu_bits(const uint16_t *x, uint16_t *y, int64_t n) {
 
 static void relu_grad_bits(const uint16_t *y, const uint16_t *dy, uint16_t *out, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
-        out[i] = (uint16_t)(y[i] - 1) < 0x7f80 ? dy[i] : 0;
+        // All bits or none: a choice would read dy only where it is wanted, which is no vector.
+        uint16_t open = (uint16_t) - ((uint16_t)(y[i] - 1) < 0x7f80);
+        out[i] = dy[i] & open;
     }
 }
 
