@@ -23,6 +23,7 @@
 enum { GROUPS = 32, FIRST_PLACES = 64 };
 enum { X, XX, DY, DYX, SUMS }; // what is summed
 enum { FACTORS = 4 };          // near, of_x, of_dy, constant
+#define INLINE static inline __attribute__((always_inline))
 
 struct norm {
     struct td_strips s;
@@ -40,39 +41,59 @@ static inline float read_at(const void *x, int64_t at, bool narrow) {
     return narrow ? td_f32_of_bf16(((const uint16_t *)x)[at]) : ((const float *)x)[at];
 }
 
-static inline void add_strip(const struct norm *m, int64_t at, const float *near, int64_t width,
-                             bool narrow, float sum[SUMS][TD_LAYOUT_LANES]) {
+typedef void add_fn(const struct norm *m, int64_t at, const float *near, int64_t width,
+                    float sum[SUMS][TD_LAYOUT_LANES]);
+
+// Of a strip that lacks channels.
+static void add_part(const struct norm *m, int64_t at, const float *near, int64_t width,
+                     float sum[SUMS][TD_LAYOUT_LANES]) {
     for (int64_t p = at; p < at + m->s.places * m->s.step; p += m->s.step) {
         for (int64_t l = 0; l < width; l++) {
-            float v = read_at(m->x, p + l, narrow) - near[l];
+            float v = read_at(m->x, p + l, m->narrow) - near[l];
             sum[X][l] += v;
             sum[XX][l] += v * v;
         }
         for (int64_t l = 0; m->dy && l < width; l++) {
-            float dy = read_at(m->dy, p + l, narrow);
+            float dy = read_at(m->dy, p + l, m->narrow);
             sum[DY][l] += dy;
-            sum[DYX][l] += dy * (read_at(m->x, p + l, narrow) - near[l]);
+            sum[DYX][l] += dy * (read_at(m->x, p + l, m->narrow) - near[l]);
         }
     }
 }
 
-typedef void add_fn(const struct norm *m, int64_t at, const float *near, int64_t width,
-                    float sum[SUMS][TD_LAYOUT_LANES]);
-#define ADD(name, fixed_width, narrow)                                                             \
+INLINE void add_strip(const struct norm *m, int64_t at, const float *near, bool narrow,
+                      bool backward, float sum[SUMS][TD_LAYOUT_LANES]) {
+    td_strip all[SUMS] = {0}, k, v, dy;
+    td_strip_load(near, 0, false, &k);
+    for (int64_t p = at; p < at + m->s.places * m->s.step; p += m->s.step) {
+        td_strip_load(m->x, p, narrow, &v);
+        v -= k;
+        all[X] += v;
+        all[XX] += v * v;
+        if (!backward) continue;
+        td_strip_load(m->dy, p, narrow, &dy);
+        all[DY] += dy;
+        all[DYX] += dy * v;
+    }
+    memcpy(sum, all, sizeof all);
+}
+
+#define ADD(name, narrow, backward)                                                                \
     static void name(const struct norm *m, int64_t at, const float *near, int64_t width,           \
                      float sum[SUMS][TD_LAYOUT_LANES]) {                                           \
         (void)width;                                                                               \
-        add_strip(m, at, near, fixed_width, narrow, sum);                                          \
+        add_strip(m, at, near, narrow, backward, sum);                                             \
     }
-ADD(add_whole, TD_LAYOUT_LANES, false)
-ADD(add_part, width, false)
-ADD(add_whole_bf16, TD_LAYOUT_LANES, true)
-ADD(add_part_bf16, width, true)
+ADD(add_f32, false, false)
+ADD(add_bf16, true, false)
+ADD(add_f32_grad, false, true)
+ADD(add_bf16_grad, true, true)
 
 // One (group, strip) after another.
 static void sums_range(const void *arg, int64_t begin, int64_t end) {
-    static add_fn *const forms[2][2] = {{add_part, add_whole}, {add_part_bf16, add_whole_bf16}};
+    static add_fn *const forms[2][2] = {{add_f32, add_f32_grad}, {add_bf16, add_bf16_grad}};
     const struct norm *m = arg;
+    add_fn *whole = forms[m->narrow][m->dy != NULL];
     int64_t strips = td_strips_count(&m->s);
     for (int64_t i = begin; i < end; i++) {
         int64_t group = i / strips, strip = i % strips, c = strip * m->s.width;
@@ -82,7 +103,7 @@ static void sums_range(const void *arg, int64_t begin, int64_t end) {
         for (int64_t n = group * m->s.n / m->n_groups; n < last; n++) {
             float sum[SUMS][TD_LAYOUT_LANES] = {{0}};
             int64_t at = td_strip_at(&m->s, n, strip);
-            forms[m->narrow][width == TD_LAYOUT_LANES](m, at, m->near + c, width, sum);
+            (width == TD_LAYOUT_LANES ? whole : add_part)(m, at, m->near + c, width, sum);
             for (int64_t k = 0; k < SUMS * width; k++) {
                 to[k / width * m->s.channels + k % width] += (double)sum[k / width][k % width];
             }
@@ -126,46 +147,64 @@ static void sum_up(const struct td_kernel *k, const struct norm *m) {
 }
 
 // ---- the second pass
-static inline void write_strip(const struct norm *m, int64_t at, int64_t c, int64_t width,
-                               bool narrow) {
+// Of a strip that lacks channels.
+static void write_part(const struct norm *m, int64_t at, int64_t c, int64_t width) {
     const float *near = m->near + c, *of_x = m->of_x + c, *of_dy = m->of_dy + c;
     const float *constant = m->constant + c;
     for (int64_t p = at; p < at + m->s.places * m->s.step; p += m->s.step) {
         float y[TD_LAYOUT_LANES];
         for (int64_t l = 0; l < width; l++) {
-            y[l] = (read_at(m->x, p + l, narrow) - near[l]) * of_x[l] + constant[l];
+            y[l] = (read_at(m->x, p + l, m->narrow) - near[l]) * of_x[l] + constant[l];
         }
         for (int64_t l = 0; m->dy && l < width; l++) {
-            y[l] = read_at(m->dy, p + l, narrow) * of_dy[l] + y[l];
+            y[l] = read_at(m->dy, p + l, m->narrow) * of_dy[l] + y[l];
         }
         uint16_t *half = (uint16_t *)m->y + p;
-        for (int64_t l = 0; narrow && l < width; l++) {
+        for (int64_t l = 0; m->narrow && l < width; l++) {
             half[l] = td_bf16_of_f32(y[l]);
         }
-        if (!narrow) memcpy((float *)m->y + p, y, (size_t)width * sizeof *y);
+        if (!m->narrow) memcpy((float *)m->y + p, y, (size_t)width * sizeof *y);
+    }
+}
+
+INLINE void write_strip(const struct norm *m, int64_t at, int64_t c, bool narrow, bool backward) {
+    td_strip near, of_x, of_dy, constant, y, dy;
+    td_strip_load(m->near, c, false, &near);
+    td_strip_load(m->of_x, c, false, &of_x);
+    td_strip_load(m->of_dy, c, false, &of_dy);
+    td_strip_load(m->constant, c, false, &constant);
+    for (int64_t p = at; p < at + m->s.places * m->s.step; p += m->s.step) {
+        td_strip_load(m->x, p, narrow, &y);
+        y = (y - near) * of_x + constant;
+        if (backward) {
+            td_strip_load(m->dy, p, narrow, &dy);
+            y = dy * of_dy + y;
+        }
+        td_strip_store(&y, m->y, p, narrow);
     }
 }
 
 typedef void write_fn(const struct norm *m, int64_t at, int64_t c, int64_t width);
-#define WRITE(name, fixed_width, narrow)                                                           \
+#define WRITE(name, narrow, backward)                                                              \
     static void name(const struct norm *m, int64_t at, int64_t c, int64_t width) {                 \
         (void)width;                                                                               \
-        write_strip(m, at, c, fixed_width, narrow);                                                \
+        write_strip(m, at, c, narrow, backward);                                                   \
     }
-WRITE(write_whole, TD_LAYOUT_LANES, false)
-WRITE(write_part, width, false)
-WRITE(write_whole_bf16, TD_LAYOUT_LANES, true)
-WRITE(write_part_bf16, width, true)
+WRITE(write_f32, false, false)
+WRITE(write_bf16, true, false)
+WRITE(write_f32_grad, false, true)
+WRITE(write_bf16_grad, true, true)
 
 static void write_range(const void *arg, int64_t begin, int64_t end) {
-    static write_fn *const forms[2][2] = {{write_part, write_whole},
-                                          {write_part_bf16, write_whole_bf16}};
+    static write_fn *const forms[2][2] = {{write_f32, write_f32_grad},
+                                          {write_bf16, write_bf16_grad}};
     const struct norm *m = arg;
+    write_fn *whole = forms[m->narrow][m->dy != NULL];
     int64_t strips = td_strips_count(&m->s);
     for (int64_t i = begin; i < end; i++) {
         int64_t strip = i % strips, width = td_strip_width(&m->s, strip);
         int64_t at = td_strip_at(&m->s, i / strips, strip);
-        forms[m->narrow][width == TD_LAYOUT_LANES](m, at, strip * m->s.width, width);
+        (width == TD_LAYOUT_LANES ? whole : write_part)(m, at, strip * m->s.width, width);
     }
 }
 

@@ -2,6 +2,11 @@
 #define TRAIND_ACCELERATORS_CPU_KERNELS_STRIPS_H
 
 // Images by strips, for kernels that work channel by channel; compiled once per CPU level.
+//
+// A place of a whole strip is one vector, of gcc's and clang's vector types: a loop over its
+// channels, left to the compiler, became scalar where its sums might lie over what it reads.
+
+#include <string.h>
 
 #include "accelerators/cpu/layout.h"
 
@@ -11,6 +16,36 @@ enum { TD_LAYOUT_LANES = 16 };
 #else
 enum { TD_LAYOUT_LANES = 8 };
 #endif
+
+typedef float td_strip __attribute__((vector_size(TD_LAYOUT_LANES * sizeof(float))));
+typedef int32_t td_strip_bits __attribute__((vector_size(TD_LAYOUT_LANES * sizeof(int32_t))));
+typedef uint16_t td_strip_half __attribute__((vector_size(TD_LAYOUT_LANES * sizeof(uint16_t))));
+
+// A place of a whole strip, from element `at` of x on; narrow: bf16, else fp32.
+static inline __attribute__((always_inline)) void td_strip_load(const void *x, int64_t at,
+                                                                bool narrow, td_strip *out) {
+    if (narrow) {
+        td_strip_half half;
+        memcpy(&half, (const uint16_t *)x + at, sizeof half);
+        *out = (td_strip)(__builtin_convertvector(half, td_strip_bits) << 16);
+    } else {
+        memcpy(out, (const float *)x + at, sizeof *out);
+    }
+}
+
+// And back; rounds as lib/base/half.h does.
+static inline __attribute__((always_inline)) void td_strip_store(const td_strip *v, void *y,
+                                                                 int64_t at, bool narrow) {
+    if (narrow) {
+        td_strip_bits u = (td_strip_bits)*v, rounded = u + 0x7fff + (u >> 16 & 1);
+        td_strip_bits nan = (u & 0x7fffffff) > 0x7f800000;
+        td_strip_bits bits = ((nan & (u | 0x400000)) | (~nan & rounded)) >> 16 & 0xffff;
+        td_strip_half half = __builtin_convertvector(bits, td_strip_half);
+        memcpy((uint16_t *)y + at, &half, sizeof half);
+    } else {
+        memcpy((float *)y + at, v, sizeof *v);
+    }
+}
 
 // An image by strips of at most TD_LAYOUT_LANES channels: what kernels that work channel by channel
 // walk. The channels of a strip lie side by side, its places `step` elements apart. Plain strips
