@@ -21,11 +21,12 @@ struct sums {
     bool narrow; // x is bf16
 };
 
-// Some places at once, whose sums do not wait for each other.
-static inline void sum_strip(const struct sums *a, int64_t at, int64_t width, bool narrow,
-                             float *y) {
-    enum { AT_ONCE = 4 };
+enum { AT_ONCE = 4 }; // places whose sums do not wait for each other
+
+// Of a strip that lacks channels.
+static void sum_part(const struct sums *a, int64_t at, int64_t width, float *y) {
     float sum[AT_ONCE][TD_LAYOUT_LANES] = {{0}};
+    const bool narrow = a->narrow;
     int64_t step = a->s.step, whole = a->s.places / AT_ONCE * AT_ONCE;
     const float *x = (const float *)a->x + at;
     const uint16_t *half = (const uint16_t *)a->x + at;
@@ -42,15 +43,31 @@ static inline void sum_strip(const struct sums *a, int64_t at, int64_t width, bo
     }
 }
 
-#define FORM(name, width, narrow)                                                                  \
-    static void name(const struct sums *a, int64_t at, int64_t w, float *y) {                      \
-        (void)w;                                                                                   \
-        sum_strip(a, at, width, narrow, y);                                                        \
+static inline __attribute__((always_inline)) void sum_strip(const struct sums *a, int64_t at,
+                                                            bool narrow, float *y) {
+    td_strip sum[AT_ONCE] = {0}, v;
+    int64_t p = 0, whole = a->s.places / AT_ONCE * AT_ONCE, step = a->s.step;
+    for (; p < whole; p += AT_ONCE) {
+        for (int i = 0; i < AT_ONCE; i++) {
+            td_strip_load(a->x, at + (p + i) * step, narrow, &v);
+            sum[i] += v;
+        }
     }
-FORM(sum_whole, TD_LAYOUT_LANES, false)
-FORM(sum_part, w, false)
-FORM(sum_whole_bf16, TD_LAYOUT_LANES, true)
-FORM(sum_part_bf16, w, true)
+    for (; p < a->s.places; p++) {
+        td_strip_load(a->x, at + p * step, narrow, &v);
+        sum[0] += v;
+    }
+    v = ((sum[0] + sum[1]) + (sum[2] + sum[3])) * a->scale;
+    td_strip_store(&v, y, 0, false);
+}
+
+static void sum_f32(const struct sums *a, int64_t at, float *y) {
+    sum_strip(a, at, false, y);
+}
+
+static void sum_bf16(const struct sums *a, int64_t at, float *y) {
+    sum_strip(a, at, true, y);
+}
 
 static void sums_range(const void *arg, int64_t begin, int64_t end) {
     const struct sums *a = arg;
@@ -59,11 +76,10 @@ static void sums_range(const void *arg, int64_t begin, int64_t end) {
         int64_t n = i / strips, strip = i % strips, width = td_strip_width(&a->s, strip);
         float *y = a->y + n * a->s.channels + strip * a->s.width;
         int64_t at = td_strip_at(&a->s, n, strip);
-        bool whole = width == TD_LAYOUT_LANES;
-        if (a->narrow)
-            (whole ? sum_whole_bf16 : sum_part_bf16)(a, at, width, y);
+        if (width < TD_LAYOUT_LANES)
+            sum_part(a, at, width, y);
         else
-            (whole ? sum_whole : sum_part)(a, at, width, y);
+            (a->narrow ? sum_bf16 : sum_f32)(a, at, y);
     }
 }
 
