@@ -128,11 +128,12 @@ $(if $(missing),$(error these Debian packages are missing: $(missing). Run `make
 endif
 
 # ---- rules ----------------------------------------------------------------------------------------
-# A change of compiler or flags rebuilds everything; the stamp is rewritten only when it differs.
+# A change of compiler, flags or oneDNN (its structs differ) rebuilds everything; the stamp is
+# rewritten only when it differs.
 $(B)/flags: FORCE
 	@mkdir -p $(@D); printf '%s\n' '$(subst ','\'',$(all_flags))' | cmp -s - $@ || \
 	 printf '%s\n' '$(subst ','\'',$(all_flags))' > $@
-all_flags = $(cc) $(cpp) $(ld) $(foreach f,$(sort $(filter flags_%,$(.VARIABLES))),$(f)=$($(f)))
+all_flags = $(cc) $(cpp) $(ld) oneDNN $(dnnl_version) $(foreach f,$(sort $(filter flags_%,$(.VARIABLES))),$(f)=$($(f)))
 .PHONY: FORCE
 FORCE:
 
