@@ -93,6 +93,7 @@ static inline void ranks_run(struct ranks *rs, rank_fn *fn, void *arg) {
     }
     for (int32_t r = 0; r < rs->world; r++)
         assert_int_equal(pthread_join(thread[r], NULL), 0);
+    rs->arg = NULL; // it lives no longer than this call
 }
 
 // Fails the test with the message of the first rank that failed.
