@@ -13,9 +13,9 @@ test whose name contains it, or whose header comment has it as a tag ("// Tags: 
 address and undefined sanitizers (DIR-asan) and those tagged tsan under the thread sanitizer (DIR-tsan),
 every entry of tests/fuzz under libFuzzer (DIR-fuzz, FUZZ_S seconds each), those of lib/base, graph and
 operators for aarch64 under qemu (DIR-arm64, where DIR/arm64 could be made), conformance with many
-threads, and tests/parity, where a python with torch is (DIR/venv-rivals, or TORCH). What was not built
-for it is a failure. Of lower CPU levels it runs every one, and every program of tests/conform that opens
-an accelerator.
+threads, tests/parity, where a python with torch is (DIR/venv-rivals, or TORCH), and build, unit tests
+and demo in a Debian 13 (debian13.sh, DIR-debian13). What was not built for it is a failure. Of lower CPU
+levels it runs every one, and every program of tests/conform that opens an accelerator.
 
 A program that crashes, hangs, ends early or exits non-zero without a failed case counts as one
 failure. A skip must state an allowed reason (cmocka cannot: the program prints "# skip: REASON"
@@ -44,6 +44,7 @@ PROGRAM_TIMEOUT_S = 300
 PYTEST_TIMEOUT_S = 1500
 PYTEST_FULL_TIMEOUT_S = 3300
 PARITY_TIMEOUT_S = 1500
+DEBIAN13_TIMEOUT_S = 3000
 TAIL_LINES = 40
 FULL = bool(os.environ.get("TD_FULL"))
 # What runs again at a CPU level below the machine's own: f32 and 16 bits, op by op, and whole steps.
@@ -51,7 +52,7 @@ AT_LEVELS = {level: ("conform_ops", "conform_ops_nn", "conform_ops_optim", "conf
              for level in ("generic", "avx2")}
 NO_ACCELERATOR = ("conform_collective",)
 
-ALLOWED_SKIPS = [r"no GPU", r"no PJRT plugin", r"no arm64 root"]
+ALLOWED_SKIPS = [r"no GPU", r"no PJRT plugin", r"no arm64 root", r"no Debian 13 root"]
 if not FULL:
     ALLOWED_SKIPS.append(r"only in check-full")
 if not os.environ.get("CI"):
@@ -325,6 +326,31 @@ def run_parity(build, env):
     return run_two_at_a_time(jobs)
 
 
+def judge_debian13(result, code):
+    """Cases count as those of the unit tests here; the demo is one."""
+    for line in result.output.splitlines():
+        if line.startswith("no Debian 13 root"):
+            result.add_skip("all of it", line)
+        elif counts := re.fullmatch(r"(\d+) passed, \d+ failed, \d+ skipped", line):
+            result.passed += int(counts[1])
+        elif case := re.match(r"     (FAILED|skipped) (.*)", line):
+            (result.failures if case[1] == "FAILED" else result.skips).append(case[2])
+        elif line == "debian13: demo passed":
+            result.passed += 1
+    if code != 0 and not result.failures:
+        result.failures.append(f"exit status {code} without a failed case")
+    elif not result.passed and not result.skips and not result.failures:
+        result.failures.append("nothing was run")
+
+
+def run_debian13(build, env):
+    """oneDNN 3 and a newer compiler, where a Debian 13 can be made. It uses every core: alone."""
+    command = [ROOT / "tests/tools/debian13.sh", f"{build}-debian13"]
+    result = run_judged("debian13", command, env, DEBIAN13_TIMEOUT_S, judge_debian13)
+    report(result)
+    return [result]
+
+
 def run_long(build, env, clock):
     env = {k: v for k, v in env.items() if k != "TD_FULL"}  # as often as in `check`: it takes ten times as long
     tsan = dict(env, TSAN_OPTIONS=f"suppressions={ROOT}/tests/tools/tsan.supp")
@@ -332,7 +358,8 @@ def run_long(build, env, clock):
             *clock.run("tsan", run_programs, Path(f"{build}-tsan"), "tsan", tsan, "tsan/"),
             *clock.run("fuzz", run_fuzz, build, env), *clock.run("arm64", run_arm64, build, env),
             *clock.run("many threads", run_many_threads, build, env),
-            *clock.run("parity", run_parity, build, env)]
+            *clock.run("parity", run_parity, build, env),
+            *clock.run("debian13", run_debian13, build, env)]
 
 
 # ---- pytest -----------------------------------------------------------------------------------------

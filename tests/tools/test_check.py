@@ -128,3 +128,21 @@ def test_each_part_s_time_is_told(tmp_path, capsys):
     lines = [line.split(" s  ") for line in capsys.readouterr().out.splitlines()[1:]]
     assert [line[1] for line in lines] == ["pytest", "  tests/clients", "  tests/tools", "all"]
     assert [float(line[0]) for line in lines[1:3]] == [2.0, 1.5]
+
+
+@pytest.mark.parametrize(
+    "script, passed, failed, skipped, text",
+    [
+        ("echo '3 passed, 0 failed, 0 skipped'; echo debian13: unit passed; echo debian13: demo passed",
+         4, 0, 0, ""),
+        ("echo '     FAILED unit/test_a: b'; echo '3 passed, 1 failed, 0 skipped'; exit 2", 3, 1, 0, "b"),
+        ("echo '     skipped a: no GPU'; echo '3 passed, 0 failed, 1 skipped'", 3, 0, 1, "no GPU"),
+        ("echo cc1: error; exit 2", 0, 1, 0, "exit status 2"),
+        ("echo 'no Debian 13 root: this needs root'", 0, 0, 1, "needs root"),
+        ("true", 0, 1, 0, "nothing was run"),
+    ],
+)
+def test_other_distribution_is_judged_by_its_counts(script, passed, failed, skipped, text):
+    result = check.run_judged("debian13", ["sh", "-c", script], dict(os.environ), 10, check.judge_debian13)
+    assert (result.passed, len(result.failures), len(result.skips)) == (passed, failed, skipped)
+    assert text in "".join(result.failures + result.skips)
