@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/graph/graph_text.h"
+
 struct entry {
     struct td_compiled *compiled;
     struct td_executable *exe; // NULL until bound
