@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/worker/build.h"
 #include "daemon/worker/plugins.h"
 #include "engine/train/schedule.h"
 #include "lib/base/cpu_level.h"
@@ -16,7 +17,7 @@
 #include "lib/base/fsio.h"
 #include "lib/base/proc.h"
 
-enum { ARENA_BYTES = 2 * TD_SPEC_ARENA_BYTES, ENGINE_MAX_BYTES = 256 << 20, PATHS_MAX = 66 };
+enum { ARENA_BYTES = 2 * TD_SPEC_ARENA_BYTES, PATHS_MAX = 66 };
 
 void td_worker_config_destroy(struct td_worker_config *c) {
     if (!c) return;
@@ -31,17 +32,10 @@ static const char *or_null(const char *text) {
 
 // ---- build -------------------------------------------------------------------------------------
 
-// "0.1.0+<digest of the engine's library>": two builds that could differ in a bit have two names.
 static td_status name_build(struct td_worker_config *c) {
-    char dir[4000];
-    TD_TRY(td_proc_self_dir(dir, sizeof dir));
-    const char *path = td_arena_printf(c->arena, "%s/../lib/libtraind.so", dir);
-    if (!path) return td_fail_oom();
-    TD_AUTO_BUF engine;
-    td_buf_init(&engine, ENGINE_MAX_BYTES);
-    TD_TRY(td_fs_read(path, ENGINE_MAX_BYTES, &engine));
-    c->train.build = td_arena_printf(c->arena, "%s+%016llx", TD_VERSION,
-                                     (unsigned long long)td_xxh3_64(engine.data, engine.len));
+    char name[TD_BUILD_NAME];
+    TD_TRY(td_build_name(name));
+    c->train.build = td_arena_strdup(c->arena, name);
     return c->train.build ? TD_OK : td_fail_oom();
 }
 
