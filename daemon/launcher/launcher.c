@@ -265,10 +265,18 @@ static void drain_metrics(struct td_launcher *l) {
         td_rank_page_answer_drain(l->ranks[i].page, asked[i]);
 }
 
+// What ranks said, to a daemon that may wait for it.
+static void tell_news(struct td_launcher *l) {
+    l->news = false;
+    l->told = td_mono_now();
+    send_status(l, false);
+}
+
 static void on_tick(struct td_launcher *l) {
     uint64_t passed;
     if (read(l->timer_fd, &passed, sizeof passed) != (ssize_t)sizeof passed) return;
     drain_metrics(l);
+    if (l->news) tell_news(l);
     l->n_ticks += (uint32_t)passed;
     if (l->n_ticks < TD_LAUNCH_TICKS_A_LOOK) return;
     l->n_ticks = 0;
@@ -299,6 +307,7 @@ static void dispatch(struct td_launcher *l, const struct epoll_event *e) {
         return;
     case SRC_EVENTS:
         td_launch_rank_drain_events(r, &l->journal);
+        l->news = true;
         return;
     }
 }
@@ -455,6 +464,8 @@ static void run(struct td_launcher *l) {
         int n = epoll_wait(l->epoll_fd, events, TD_COUNTOF(events), -1);
         for (int i = 0; i < n; i++)
             dispatch(l, &events[i]);
+        int64_t since_ns = td_mono_now().ns - l->told.ns;
+        if (l->news && since_ns >= TD_LAUNCH_NEWS_MS * TD_NS_PER_MS) tell_news(l);
     }
     td_launcher_note_end(l);
     td_buf_clear(&l->link.out); // a status that waits is superseded by the last one
