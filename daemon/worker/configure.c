@@ -11,6 +11,7 @@
 
 #include "daemon/worker/build.h"
 #include "daemon/worker/plugins.h"
+#include "daemon/worker/precision.h"
 #include "engine/train/schedule.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/digest.h"
@@ -331,7 +332,6 @@ static void take_spec(struct td_worker_config *c) {
     t->data = (struct td_part){spec->data.name, spec->data.knobs};
     t->accelerator = spec->trainer.accelerator;
     t->strategy = spec->trainer.strategy;
-    t->precision = spec->trainer.precision;
     t->seed = spec->seed;
     t->stages = take_stages(spec->stages);
     t->batch_size = spec->loader.batch_size;
@@ -400,6 +400,7 @@ td_status td_worker_configure(const struct td_worker_args *args,
     t->attempt = c->plan.run.attempt;
     t->cache_dir = or_null(c->plan.run.cache_dir);
     t->choices_dir = args->choices_dir;
+    t->busy = args->busy || (args->dump_graph && !args->json); // text has no times
     t->deterministic = c->plan.spec.trainer.deterministic;
     t->detect_anomaly = c->plan.spec.trainer.detect_anomaly;
     t->profile = args->profile;
@@ -415,6 +416,7 @@ td_status td_worker_configure(const struct td_worker_args *args,
     TD_TRY(take_groups(c));
     TD_TRY(place_checkpoints(c));
     TD_TRY(list_resume_paths(c));
+    t->precision = td_worker_settled_precision(c);
     TD_TRY(digest_spec(c));
     TD_TRY(name_build(c));
     *out_config = td_steal(c);

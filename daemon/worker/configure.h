@@ -15,7 +15,10 @@ struct td_worker_args {
     const char *choices_dir;          // as td_train_config's
     const char *cpu_level;            // the highest that it may use; "": the machine's
     const char *cpu_level_from;       // who says so: "--cpu-level"
+    bool busy;                        // ranks run on this machine
     bool profile;                     // a table of where the time went, at the end
+    const char *accelerator;          // rates: of which; NULL: cpu
+    int32_t n_threads;                // rates: of how many; 0: one
     bool json;                        // the text as member `graph` of the sizes
     int32_t rank, world_size;         // world 0: not said
     int page_fd, events_fd, group_fd; // -1: none

@@ -24,6 +24,9 @@ enum {
     OPT_DUMP,
     OPT_JSON,
     OPT_CHOICES,
+    OPT_BUSY,
+    OPT_ACCELERATOR,
+    OPT_THREADS,
     OPT_PROFILE,
     OPT_CPU_LEVEL
 };
@@ -42,7 +45,10 @@ static const struct argp_option options[] = {
     {"profile", OPT_PROFILE, 0, 0, "run: at the end print the time of each kind of kernel", 1},
     {"dump-graph", OPT_DUMP, "PASS", 0, "plan: print the main program as that pass leaves it", 2},
     {"choices-dir", OPT_CHOICES, "DIR", 0,
-     "plan: where this machine keeps which kernels were the fastest (run.cache_dir)", 2},
+     "plan, rates: where this machine keeps what was measured (run.cache_dir)", 2},
+    {"busy", OPT_BUSY, 0, 0, "plan: ranks run on this machine, so measure nothing", 2},
+    {"accelerator", OPT_ACCELERATOR, "NAME", 0, "rates: of which accelerator (cpu)", 2},
+    {"threads", OPT_THREADS, "N", 0, "rates: of how many threads (1)", 2},
     {"json", OPT_JSON, 0, 0, "with --dump-graph: as member `graph` of the sizes", 2},
     {0},
 };
@@ -89,6 +95,15 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case OPT_CHOICES:
         c->args.choices_dir = arg;
         return 0;
+    case OPT_BUSY:
+        c->args.busy = true;
+        return 0;
+    case OPT_ACCELERATOR:
+        c->args.accelerator = arg;
+        return 0;
+    case OPT_THREADS:
+        parse_int(state, "threads", arg, 4096, &c->args.n_threads);
+        return 0;
     case OPT_PROFILE:
         c->args.profile = true;
         return 0;
@@ -104,7 +119,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
         c->verb = arg;
         return 0;
     case ARGP_KEY_END:
-        if (!c->verb) argp_error(state, "say what to do: run, plan, probe or version");
+        if (!c->verb) argp_error(state, "say what to do: run, plan, rates, probe or version");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -115,7 +130,7 @@ int main(int argc, char **argv) {
     static const struct argp argp = {
         options,
         parse,
-        "run|plan|probe|version",
+        "run|plan|rates|probe|version",
         "Trains one rank of a job from a plan. Without a launcher it prints metrics and events as "
         "JSON lines, and stops with a checkpoint on Ctrl-C.",
         0,
@@ -133,9 +148,11 @@ int main(int argc, char **argv) {
         return TD_EXIT_DONE;
     }
     if (strcmp(c.verb, "probe") == 0) return td_worker_probe(&c.args);
+    if (strcmp(c.verb, "rates") == 0) return td_worker_rates(&c.args);
     bool runs = strcmp(c.verb, "run") == 0;
     if (!runs && strcmp(c.verb, "plan") != 0) {
-        fprintf(stderr, "traind-worker: unknown verb '%s': run, plan, probe or version\n", c.verb);
+        fprintf(stderr, "traind-worker: unknown verb '%s': run, plan, rates, probe or version\n",
+                c.verb);
         return TD_EXIT_BAD_SPEC;
     }
     if (!c.args.plan_file) {

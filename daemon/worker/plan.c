@@ -1,18 +1,31 @@
 // plan: what a plan will need, without training: the graphs are recorded and the memory is planned,
 // but nothing is allocated and no group is joined. A node runs it under limits and a deadline
-// before any rank starts. With --dump-graph it prints the main program as a pass leaves it instead,
-// or both in one object.
+// before any rank starts. Beside a 16-bit precision it says how long a step of 32-true takes, and
+// it settles trainer.precision: auto (precision.h). With --dump-graph it prints the main program as
+// a pass leaves it instead, or both in one object.
 
-#include "daemon/worker/attach.h"
+#include "daemon/worker/precision.h"
 #include "daemon/worker/worker.h"
 #include "engine/train/dump.h"
-#include "engine/train/sizes.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
 
 enum { GRAPH_MAX_BYTES = 16 << 20, OUTPUT_MAX_BYTES = 40 << 20 };
 
-static td_status append_sizes(const struct td_sizes *z, struct td_buf *b) {
+static td_status append_step(const struct td_worker_sized *w, struct td_buf *b) {
+    TD_TRY(td_buf_str(b, ",\"step_seconds\":"));
+    TD_TRY(td_json_print_double(w->sizes.step.seconds, b));
+    TD_TRY(td_buf_printf(b, ",\"rates\":\"%s\",\"precision\":\"%s\"",
+                         td_rates_origin_name(w->sizes.step.rates), w->precision));
+    int32_t wants = TD_MAX(w->sizes.step.wants_threads, w->beside.wants_threads);
+    if (wants) TD_TRY(td_buf_printf(b, ",\"rates_wanted\":%d", wants));
+    if (!w->other) return TD_OK;
+    TD_TRY(td_buf_printf(b, ",\"other_precision\":\"%s\",\"other_step_seconds\":", w->other));
+    return td_json_print_double(w->beside.seconds, b);
+}
+
+static td_status append_sizes(const struct td_worker_sized *w, struct td_buf *b) {
+    const struct td_sizes *z = &w->sizes;
     TD_TRY(td_buf_printf(b,
                          "{\"parameters\":%lld,\"state_bytes\":%zu,\"arena_bytes\":%zu,"
                          "\"scratch_bytes\":%zu,\"recompute\":\"%s\","
@@ -20,8 +33,7 @@ static td_status append_sizes(const struct td_sizes *z, struct td_buf *b) {
                          (long long)z->parameters, z->state_bytes, z->arena_bytes, z->scratch_bytes,
                          td_recompute_name(z->recompute), z->snapshot_bytes, z->shared_bytes));
     TD_TRY(td_json_print_double(z->flops_per_step, b));
-    TD_TRY(td_buf_str(b, ",\"step_seconds\":"));
-    TD_TRY(td_json_print_double(z->step_seconds, b));
+    TD_TRY(append_step(w, b));
     return td_buf_printf(b,
                          ",\"batches_per_epoch\":%lld,\"steps_per_epoch\":%lld,"
                          "\"total_steps\":%lld,\"samples\":%lld",
@@ -29,10 +41,10 @@ static td_status append_sizes(const struct td_sizes *z, struct td_buf *b) {
                          (long long)z->total_steps, (long long)z->samples);
 }
 
-static td_status append(const struct td_worker_args *args, const struct td_sizes *z,
+static td_status append(const struct td_worker_args *args, const struct td_worker_sized *w,
                         const struct td_buf *graph, struct td_buf *b) {
     if (args->dump_graph && !args->json) return td_buf_append(b, graph->data, graph->len);
-    TD_TRY(append_sizes(z, b));
+    TD_TRY(append_sizes(w, b));
     if (args->dump_graph) {
         TD_TRY(td_buf_str(b, ",\"graph\":"));
         TD_TRY(td_json_print_string(graph->data, graph->len, b));
@@ -40,12 +52,11 @@ static td_status append(const struct td_worker_args *args, const struct td_sizes
     return td_buf_str(b, "}\n");
 }
 
-static td_status measure(const struct td_worker_args *args, struct td_sizes *out_sizes,
-                         struct td_buf *out_graph) {
+// What it names is static or lives as long as the config.
+static td_status measure(const struct td_worker_args *args, struct td_worker_config *config,
+                         struct td_worker_sized *out_sized, struct td_buf *out_graph) {
     struct td_dump dump;
     struct td_worker_io io;
-    TD_AUTO(td_worker_config) *config = NULL;
-    TD_TRY(td_worker_configure(args, &config));
     if (args->dump_graph) {
         TD_TRY(td_dump_init(&dump, args->dump_graph, out_graph));
         config->train.dump = &dump;
@@ -53,24 +64,26 @@ static td_status measure(const struct td_worker_args *args, struct td_sizes *out
     TD_TRY(td_worker_attach(args, &io));
     struct td_events events;
     td_events_init(&events, -1);
-    struct td_rank *r = NULL;
-    td_status s = td_rank_create_plan(&config->train, &io.train, &events, &r);
-    if (!s) s = td_sizes_measure(r, out_sizes);
-    if (!s && args->dump_graph) s = td_dump_finish(&dump, r);
-    td_rank_destroy(r);
+    struct td_worker_sized sized = {0};
+    td_status s = td_worker_size_up(config, &io, &events, &sized);
+    if (!s && args->dump_graph) s = td_dump_finish(&dump, sized.rank);
+    td_rank_destroy(td_steal(sized.rank));
+    if (!s) *out_sized = sized;
     td_events_finish(&events);
     td_worker_detach(&io);
     return s;
 }
 
 int td_worker_plan(const struct td_worker_args *args) {
-    struct td_sizes sizes;
+    struct td_worker_sized sized;
+    TD_AUTO(td_worker_config) *config = NULL;
     TD_AUTO_BUF text;
     TD_AUTO_BUF graph;
     td_buf_init(&text, OUTPUT_MAX_BYTES);
     td_buf_init(&graph, GRAPH_MAX_BYTES);
-    td_status s = measure(args, &sizes, &graph);
-    if (!s) s = append(args, &sizes, &graph, &text);
+    td_status s = td_worker_configure(args, &config);
+    if (!s) s = measure(args, config, &sized, &graph);
+    if (!s) s = append(args, &sized, &graph, &text);
     if (!s) s = td_fd_write_all(STDOUT_FILENO, text.data, text.len, "stdout");
     s = td_rank_classify(s);
     int code = s ? td_worker_exit_of(td_status_class(s)) : TD_EXIT_DONE;

@@ -8,6 +8,7 @@
 
 #include "daemon/worker/attach.h"
 #include "daemon/worker/fatal.h"
+#include "daemon/worker/precision.h"
 #include "daemon/worker/stop_signals.h"
 #include "daemon/worker/worker.h"
 #include "engine/train/rank.h"
@@ -49,6 +50,7 @@ static td_status train(const struct td_worker_args *args, struct td_worker_io *i
     TD_TRY(td_worker_attach_group(args, config->train.world_size, io));
     td_events_ready(events);
     td_denormals_flush(); // of the training thread; accelerators do the same in their own
+    TD_TRY(td_worker_settle(config, io, events));
     return td_train(&config->train, &io->train, events, out_result);
 }
 

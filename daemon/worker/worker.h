@@ -7,7 +7,11 @@
 //       [--profile]                   at the end a table of kernels and their time, on stderr
 //   traind-worker plan --plan FILE    sizes, steps and FLOPs of a plan, as one JSON object
 //       [--dump-graph PASS [--json]]  the main program as that pass leaves it, as text
-//       [--choices-dir DIR]           kernel choices of this machine, which it only reads
+//       [--choices-dir DIR]           what was measured on this machine: kernels, which it only
+//                                     reads, and rates
+//       [--busy]                      measure nothing, ranks run on this machine
+//   traind-worker rates --choices-dir DIR [--threads N] [--accelerator NAME]
+//                                     measure rates of this machine for a moment and keep them
 //   traind-worker probe               accelerators found here, a JSON object each
 //   traind-worker version
 //
@@ -19,5 +23,6 @@
 int td_worker_run(const struct td_worker_args *args);
 int td_worker_plan(const struct td_worker_args *args);
 int td_worker_probe(const struct td_worker_args *args);
+int td_worker_rates(const struct td_worker_args *args);
 
 #endif

@@ -173,7 +173,8 @@ struct td_train_config {
     struct td_part model, data;
     const char *accelerator; // auto, cpu, reference
     const char *strategy;    // auto, single_device, ddp
-    const char *precision;   // 32-true, 64-true, bf16-mixed, bf16-true, 16-mixed, 16-true
+    // 32-true, 64-true, bf16-mixed, bf16-true, 16-mixed, 16-true; "auto" is settled by the caller.
+    const char *precision;
     struct td_optimizer_config optimizer;
     struct td_schedule_config schedule;
     uint64_t seed;
@@ -188,12 +189,13 @@ struct td_train_config {
     bool profile;                 // print where the time went, to stderr, when the run has ended
     struct td_registry *registry; // of all plugins
     const char *cache_dir;        // NULL: none
-    const char *choices_dir;      // what kernels were measured on this machine; NULL: cache_dir
-    bool deterministic;           // choose nothing by timing
-    const char *recompute;        // none, selective, full; auto or NULL: what the memory allows
-    size_t memory_bytes;          // that this rank may use; 0: no limit of its own
-    bool detect_anomaly;          // look at every tensor that a step makes
-    const char *build;            // of the engine, part of the resume key
+    const char *choices_dir; // what was measured on this machine: kernels, rates; NULL: cache_dir
+    bool busy;               // ranks run on this machine: an estimate measures nothing
+    bool deterministic;      // choose nothing by timing
+    const char *recompute;   // none, selective, full; auto or NULL: what the memory allows
+    size_t memory_bytes;     // that this rank may use; 0: no limit of its own
+    bool detect_anomaly;     // look at every tensor that a step makes
+    const char *build;       // of the engine, part of the resume key
     // Checkpoints to resume from, the newest first: the first undamaged one is taken. Weights only:
     // init_from.
     const char *const *resume_from;

@@ -4,11 +4,11 @@
 #include "engine/train/estimate.h"
 
 #include "engine/graph/graph_impl.h"
+#include "lib/base/proc.h"
 
 enum { NARROW = 64 };               // a product's narrowest side
 enum { SHALLOW = 16 };              // a convolution's channels
 static const double START_S = 3e-6; // of a kernel: its threads meet
-enum { MOMENTS = 3 };               // to measure rates in
 
 static size_t bytes_of(const struct td_graph *g, td_value v) {
     const struct td_value_info *info = td_gv(g, v);
@@ -104,7 +104,8 @@ static bool reads_bf16(const struct td_graph *g, const struct td_node_info *node
 
 static double arithmetic_seconds(const struct td_graph *g, const struct td_node_info *node,
                                  const struct td_accel_rates *p) {
-    bool half = reads_bf16(g, node) && p->bf16 > 0;
+    // Without instructions for bf16, products widen what they read and run in fp32.
+    bool narrow = reads_bf16(g, node), half = narrow && p->bf16 > 0;
     double rate = half ? p->bf16 : p->f32, share;
     switch ((int)node->op) { // the products
     case TD_OP_MATMUL:
@@ -120,7 +121,7 @@ static double arithmetic_seconds(const struct td_graph *g, const struct td_node_
         share = share_of_conv(g, node, half);
         break;
     default:
-        share = share_of_kernel(node, half);
+        share = share_of_kernel(node, narrow);
         rate = p->f32;
     }
     return share > 0 ? td_op_flops(g, node) / (rate * share) : 0;
@@ -206,26 +207,61 @@ static size_t bytes_of_step(const struct td_rank *r) {
     return bytes + arena;
 }
 
-// The usual rates of the best of some moments: a neighbour who was there in one need not come back.
-static td_status measure_rates(const struct td_rank *r, struct td_accel_rates *out) {
-    const size_t bytes = bytes_of_step(r);
-    *out = (struct td_accel_rates){0};
-    for (int i = 0; i < MOMENTS; i++) {
-        struct td_accel_rates best, usual;
-        TD_TRY(r->accel_ops->measure_peak(r->accel, bytes, &best, &usual));
-        out->f32 = TD_MAX(out->f32, usual.f32);
-        out->bf16 = TD_MAX(out->bf16, usual.bf16);
-        out->bandwidth = TD_MAX(out->bandwidth, usual.bandwidth);
-    }
+// ---- rates --------------------------------------------------------------------------------------
+const char *td_rates_origin_name(enum td_rates_origin origin) {
+    static const char *const names[] = {"none", "near", "measured", "kept"};
+    return names[origin];
+}
+
+static td_status measure_rates(const struct td_rank *r, const struct td_rates_home *home,
+                               struct td_rates_line *line) {
+    TD_TRY(td_rates_measure(r->accel_ops, r->accel, TD_RATES_ENOUGH, line));
+    if (!home->dir || line->rates.f32 <= 0) return TD_OK;
+    // A plan is right without it.
+    td_status_free(td_rates_add(home, line));
     return TD_OK;
 }
 
-td_status td_estimate_step(const struct td_rank *r, double *out_seconds) {
+static td_status look_up(const struct td_rank *r, const struct td_rates_home *home,
+                         struct td_rates_line *line, enum td_rates_origin *out_origin) {
+    const struct td_train_config *c = r->config;
+    TD_AUTO_FREE struct td_rates *known = td_calloc(1, sizeof *known);
+    if (!known) return td_fail_oom();
+    if (home->dir) td_rates_read(home, known);
+    const struct td_rates_line *l = td_rates_find(known, line->n_threads, line->bytes);
+    if (l && (c->busy || l->moments >= TD_RATES_ENOUGH)) {
+        line->rates = l->rates;
+        *out_origin = TD_RATES_KEPT;
+        return TD_OK;
+    }
+    *out_origin = TD_RATES_MEASURED;
+    if (!c->busy) return measure_rates(r, home, line);
+    bool any = td_rates_near(known, line->n_threads, line->bytes, &line->rates);
+    *out_origin = any ? TD_RATES_NEAR : TD_RATES_NONE;
+    return TD_OK;
+}
+
+static td_status find_rates(const struct td_rank *r, struct td_accel_rates *out,
+                            enum td_rates_origin *out_origin) {
+    char machine[TD_RATES_MACHINE], boot_id[37] = "";
+    struct td_rates_line line = {.n_threads = r->config->n_threads,
+                                 .bytes = td_rates_size(bytes_of_step(r))};
+    td_rates_machine(r->accel_name, &r->accel_facts, machine);
+    const struct td_train_config *c = r->config;
+    struct td_rates_home home = {c->choices_dir ? c->choices_dir : c->cache_dir, machine, boot_id};
+    if (home.dir) TD_TRY(td_proc_boot_id(boot_id));
+    TD_TRY(look_up(r, &home, &line, out_origin));
+    *out = line.rates;
+    return TD_OK;
+}
+
+td_status td_estimate_step(const struct td_rank *r, struct td_estimate *out) {
     struct td_accel_rates p = {0};
     double last = 0, before = 0;
-    *out_seconds = 0;
-    if (!r->accel_ops->measure_peak) return TD_OK;
-    TD_TRY(measure_rates(r, &p));
+    *out = (struct td_estimate){0};
+    if (!r->accel_ops->measure_peak || !(r->config->stages & TD_TRAIN_FIT)) return TD_OK;
+    TD_TRY(find_rates(r, &p, &out->rates));
+    if (out->rates != TD_RATES_KEPT) out->wants_threads = r->config->n_threads;
     if (p.f32 <= 0 || p.bandwidth <= 0) return TD_OK;
     for (size_t i = 0; i < td_programs_count(r->programs); i++) {
         const struct td_compiled *c = step_at(r, i);
@@ -237,6 +273,6 @@ td_status td_estimate_step(const struct td_rank *r, double *out_seconds) {
             before = TD_MAX(before, s);
         }
     }
-    *out_seconds = last + before * (double)(r->config->limits.accumulate - 1);
+    out->seconds = last + before * (double)(r->config->limits.accumulate - 1);
     return TD_OK;
 }

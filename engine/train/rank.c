@@ -155,8 +155,8 @@ static const struct {
     {"16-true", "fp16_true"}, {"bf16-mixed", "bf16_mixed"}, {"16-mixed", "fp16_mixed"},
 };
 
-static td_status open_precision(struct td_rank *r) {
-    const char *plugin = r->config->precision;
+static td_status open_named_precision(struct td_rank *r) {
+    const char *plugin = r->precision_name;
     for (size_t i = 0; i < TD_COUNTOF(precisions); i++)
         if (strcmp(precisions[i].flag, plugin) == 0) plugin = precisions[i].plugin;
     const void *ops;
@@ -170,7 +170,7 @@ static td_status open_precision(struct td_rank *r) {
         return td_fail(TD_INVALID_ARGUMENT,
                        "precision '%s' computes in %s, which accelerator '%s' does "
                        "not do here",
-                       r->config->precision, td_dtype_name(facts->compute), r->accel_name);
+                       r->precision_name, td_dtype_name(facts->compute), r->accel_name);
     if (facts->scales_loss && !(r->precision_ops->pre_backward && r->precision_ops->step_gate))
         return td_fail(TD_FAILED_PRECONDITION,
                        "precision '%s' scales the loss but lacks pre_backward or step_gate",
@@ -179,8 +179,13 @@ static td_status open_precision(struct td_rank *r) {
         return td_bad_spec(
             "stochastic_rounding rounds bf16 weights, but precision '%s' stores them as "
             "%s; use `precision: bf16-true`",
-            r->config->precision, td_dtype_name(facts->param));
+            r->precision_name, td_dtype_name(facts->param));
     return TD_OK;
+}
+
+static td_status open_precision(struct td_rank *r) {
+    r->precision_name = r->config->precision;
+    return open_named_precision(r);
 }
 
 static td_status divide_data(struct td_rank *r, enum td_split split, bool training) {
@@ -707,6 +712,16 @@ td_status td_rank_create(const struct td_train_config *config, struct td_train_i
 td_status td_rank_create_plan(const struct td_train_config *config, struct td_train_io *io,
                               struct td_events *events, struct td_rank **out_rank) {
     return build(config, io, events, planning, TD_COUNTOF(planning), out_rank);
+}
+
+td_status td_rank_replan(struct td_rank *r, const char *precision) {
+    TD_CHECK(!r->memory.region[TD_ROLE_PARAM].bytes); // else it is more than a plan
+    td_programs_destroy(td_steal(r->programs));
+    td_state_table_destroy(td_steal(r->state));
+    if (r->precision_ops) r->precision_ops->close(td_steal(r->precision));
+    r->precision_name = precision;
+    TD_TRY(td_rank_classify(open_named_precision(r)));
+    return td_rank_classify(record_programs(r));
 }
 
 td_status td_rank_finish(struct td_rank *r) {

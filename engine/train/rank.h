@@ -40,6 +40,7 @@ struct td_rank {
     const struct td_precision_ops *precision_ops;
     struct td_precision *precision;
     struct td_precision_facts precision_facts;
+    const char *precision_name; // as the job spec calls it
     struct td_data *data;
     const struct td_module_ops *module_ops;
     struct td_module *module;
@@ -77,6 +78,9 @@ TD_MUST_USE td_status td_rank_create(const struct td_train_config *config, struc
 TD_MUST_USE td_status td_rank_create_plan(const struct td_train_config *config,
                                           struct td_train_io *io, struct td_events *events,
                                           struct td_rank **out_rank);
+// Records the same plan under another precision. What fails leaves it good for destroy, and for
+// another call.
+TD_MUST_USE td_status td_rank_replan(struct td_rank *r, const char *precision);
 // A clean end: teardown with its bounded barrier.
 TD_MUST_USE td_status td_rank_finish(struct td_rank *r);
 // The end of a rank that failed: it says so, so that the first cause is heard first, and wakes its

@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "engine/train/estimate.h"
 #include "engine/train/limits.h"
 
 static double flops_of_step(const struct td_rank *r) {
@@ -52,7 +51,7 @@ td_status td_sizes_measure(const struct td_rank *r, struct td_sizes *out_sizes) 
     s.recompute = r->recompute;
     s.samples = td_data_length(r->data, TD_SPLIT_TRAIN);
     s.flops_per_step = flops_of_step(r);
-    TD_TRY(td_estimate_step(r, &s.step_seconds));
+    TD_TRY(td_estimate_step(r, &s.step));
     for (uint32_t i = 0; i < td_state_count(r->state); i++) {
         const struct td_state_info *t = td_state_at(r->state, i);
         if (t->role == TD_ROLE_PARAM) s.parameters += td_shape_elems(&t->shape);

@@ -12,6 +12,7 @@
 // is refused here, before it starts, with the bytes and the knobs that lower them. Thread:
 // training.
 
+#include "engine/train/estimate.h"
 #include "engine/train/rank.h"
 
 #define TD_SIZES_PROCESS ((size_t)48 << 20)
@@ -24,7 +25,7 @@ struct td_sizes {
     enum td_recompute recompute;
     size_t snapshot_bytes;                                   // of the checkpointer
     size_t shared_bytes;                                     // mapping of the group; 0 for world 1
-    double step_seconds;                                     // estimated; 0: unknown
+    struct td_estimate step;                                 // how long one takes
     double flops_per_step;                                   // of one optimizer step of this rank
     int64_t samples;                                         // of the training set
     int64_t batches_per_epoch, steps_per_epoch, total_steps; // total 0: no limit known

@@ -31,6 +31,7 @@ static td_status complete(struct td_arena *a, const struct td_json *tree, struct
         .cache_dir = text(run, "cache_dir"),
         .resume_from = text(run, "resume_from"),
         .resume_before = td_json_get(run, "resume_before"),
+        .precision = text(run, "precision"),
         .frozen = frozen && frozen->kind == TD_JSON_OBJECT ? frozen : NULL,
     };
     *out = p;
@@ -78,7 +79,8 @@ td_status td_plan_build(struct td_arena *a, const struct td_json *spec_tree,
               set_count(a, facts, "threads_per_rank", run->threads_per_rank) &&
               set_text(a, facts, "checkpoint_dir", run->checkpoint_dir) &&
               set_text(a, facts, "cache_dir", run->cache_dir) &&
-              set_text(a, facts, "resume_from", run->resume_from);
+              set_text(a, facts, "resume_from", run->resume_from) &&
+              set_text(a, facts, "precision", run->precision);
     if (ok && run->resume_before)
         ok = td_json_set(a, facts, "resume_before", td_json_copy(a, run->resume_before));
     if (ok && run->frozen) ok = td_json_set(a, facts, "frozen", td_json_copy(a, run->frozen));

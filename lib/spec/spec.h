@@ -83,7 +83,7 @@ struct td_spec_trainer {
     const char *accelerator; // auto cpu reference
     const char *cpu_level;   // auto, or a name of lib/base/cpu_level.h
     const char *strategy;    // auto single_device ddp
-    const char *precision;   // 32-true, 64-true, bf16-mixed, bf16-true, 16-mixed, 16-true
+    const char *precision;   // auto, 32-true, 64-true, bf16-mixed, bf16-true, 16-mixed, 16-true
     bool stochastic_rounding;
     int32_t devices; // per node; 0 = auto. td_spec_ranks() resolves it
     int32_t num_nodes;

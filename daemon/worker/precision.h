@@ -1,0 +1,33 @@
+#ifndef TRAIND_DAEMON_WORKER_PRECISION_H
+#define TRAIND_DAEMON_WORKER_PRECISION_H
+
+// Precision: what `trainer.precision: auto` is, and what a 16-bit precision costs beside 32-true.
+//
+// auto is 32-true or bf16-mixed, whichever step the plan predicts to be shorter; both keep weights
+// and optimizer in fp32, so a checkpoint of either resumes as the other. It is settled once: a job
+// keeps what it was frozen with, a run that continues from a checkpoint what that was trained in, a
+// first start what its plan chose (run.precision). With trainer.deterministic, or where nothing is
+// trained, or no rates are known, it is 32-true. Thread: training.
+
+#include "daemon/worker/attach.h"
+#include "engine/train/sizes.h"
+
+// "auto" if only an estimate can tell, else the precision. Static, or of the config's arena.
+const char *td_worker_settled_precision(const struct td_worker_config *config);
+
+struct td_worker_sized {
+    struct td_rank *rank; // recorded in `precision`; destroy it
+    struct td_sizes sizes;
+    const char *precision;
+    const char *other;         // the precision that it was compared with; NULL: with none
+    struct td_estimate beside; // its step
+};
+// Builds the rank of a plan; settles config's precision if it is auto.
+TD_MUST_USE td_status td_worker_size_up(struct td_worker_config *config, struct td_worker_io *io,
+                                        struct td_events *events, struct td_worker_sized *out);
+
+// Of a run by hand, which has no plan before it: settles auto and says so in a note.
+TD_MUST_USE td_status td_worker_settle(struct td_worker_config *config, struct td_worker_io *io,
+                                       struct td_events *events);
+
+#endif
