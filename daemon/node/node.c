@@ -16,11 +16,13 @@
 #include "daemon/node/cores.h"
 #include "daemon/node/fetch.h"
 #include "daemon/node/inventory.h"
+#include "daemon/node/measurer.h"
 #include "daemon/node/planner.h"
 #include "daemon/node/shards.h"
 #include "daemon/node/transport.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
+#include "lib/base/json.h"
 #include "lib/base/log.h"
 #include "lib/base/segments.h"
 #include "lib/rpc/loop.h"
@@ -38,6 +40,7 @@ struct td_node {
     struct td_transport *transport;
     struct td_rpc_channel *channel;
     struct td_planner *planner;
+    struct td_measurer *measurer;
     struct td_loop_timer *timer;
     bool closing, down_logged;
 };
@@ -166,6 +169,7 @@ static cpu_set_t used_cores(const struct td_node *n) {
 }
 
 static td_status launch(struct td_node *n, struct td_local_attempt *a) {
+    td_measurer_yield(n->measurer);
     cpu_set_t used = used_cores(n);
     char cores[TD_ATTEMPT_CORES] = "";
     uint32_t per_slot = (uint32_t)(n->inventory.cores / n->inventory.slots);
@@ -307,6 +311,26 @@ static void send_refused(struct td_node *n, const Traind__V1__AttemptId *id, td_
     (void)send_message(n, &m);
 }
 
+// What a plan lacked is measured when the node is idle.
+static void want_rates(struct td_node *n, const char *result_json) {
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_json *v = NULL;
+    td_status s = td_arena_create(8 << 20, &arena);
+    if (!s) s = td_json_parse(arena, result_json, strlen(result_json), &v);
+    int64_t threads = s ? 0 : td_json_int(td_json_get(v, "rates_wanted"), 0);
+    td_status_free(s);
+    if (threads > 0 && threads <= INT32_MAX) td_measurer_want(n->measurer, (int32_t)threads);
+}
+
+static bool is_idle(void *arg) {
+    struct td_node *n = TD_CAST(td_node, arg);
+    const struct td_node_attempt *a;
+    for (size_t i = 0; (a = td_node_core_attempt(n->core, i)); i++) {
+        if (a->state != TD_AT_ENDED) return false;
+    }
+    return true;
+}
+
 static void on_planned(const char *request, td_status take_status, const char *result_json,
                        void *arg) {
     struct td_node *n = TD_CAST(td_node, arg);
@@ -325,9 +349,11 @@ static void on_planned(const char *request, td_status take_status, const char *r
     m.plan_result = &r;
     td_status_free(take_status);
     if (name && json) (void)send_message(n, &m);
+    if (json && json[0]) want_rates(n, json);
 }
 
 static void plan(struct td_node *n, const Traind__V1__PlanRequest *request) {
+    td_measurer_yield(n->measurer);
     td_status failed =
         td_planner_submit(n->planner, request->request, request->plan_json, request->dump_graph);
     if (failed) on_planned(request->request, failed, "", n);
@@ -513,7 +539,16 @@ static td_status open_node(struct td_node *n, const struct td_node_options *o) {
     TD_TRY(td_fs_remove_tree(scratch)); // left by a daemon that was killed
     TD_TRY(td_fs_mkdirs(scratch, 0700));
     TD_TRY(td_fs_path(cache, "%s/cache", n->state_dir));
-    TD_TRY(td_planner_create(n->loop, n->bin_dir, scratch, cache, on_planned, n, &n->planner));
+    TD_TRY(td_measurer_create(n->loop, n->bin_dir, cache, o->measure_after_ns, is_idle, n,
+                              &n->measurer));
+    td_measurer_want(n->measurer, (int32_t)(n->inventory.cores / n->inventory.slots));
+    const struct td_planner_options planning = {.bin_dir = n->bin_dir,
+                                                .scratch_dir = scratch,
+                                                .cache_dir = cache,
+                                                .idle = is_idle,
+                                                .fn = on_planned,
+                                                .arg = n};
+    TD_TRY(td_planner_create(n->loop, &planning, &n->planner));
     TD_TRY(scan(n));
     n->transport->ops->start(n->transport, &transport_events, n);
     return TD_OK;
@@ -544,6 +579,7 @@ void td_node_destroy(struct td_node *n) {
     for (size_t i = 0; n->core && (a = td_node_core_attempt(n->core, i)); i++)
         td_local_attempt_destroy(td_steal(a->shell));
     td_planner_destroy(n->planner);
+    td_measurer_destroy(n->measurer);
     if (n->transport) n->transport->ops->destroy(n->transport);
     td_loop_timer_destroy(n->timer);
     td_node_core_destroy(n->core);

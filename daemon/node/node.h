@@ -13,6 +13,7 @@
 //   shards.h      checkpoint files to the coordinator (stream store); put.h sends one file
 //   fetch.h       a checkpoint from the coordinator, before an attempt resumes from it
 //   planner.h     one-shot `traind-worker plan` under limits and a deadline
+//   measurer.h    what the cores reach, measured while no rank runs, for plans
 //   inventory.h   cores, slots, memory, accelerators, identity; cores.h gives cores to ranks
 //   transport.h   the control stream: in process or gRPC
 //
@@ -39,6 +40,7 @@ struct td_node_options {
     struct td_transport *take_transport; // kept, also on failure
     struct td_rpc_channel *channel;      // bulk; NULL when embedded; outlives the node
     int64_t orphan_timeout_ns;           // 1 h
+    int64_t measure_after_ns;            // as td_measurer's after_ns
 };
 
 // Scans the attempts that are here, attaches to living launchers, starts the transport.

@@ -37,6 +37,7 @@ struct td_planner {
     struct td_loop *loop;
     char bin[TD_FS_PATH_BYTES], trampoline[TD_FS_PATH_BYTES], file[TD_FS_PATH_BYTES];
     char choices[TD_FS_PATH_BYTES];
+    bool (*idle)(void *arg);
     td_planner_fn *fn;
     void *arg;
     struct request *first, *last;
@@ -199,24 +200,27 @@ static td_status spawn(struct td_planner *p) {
     snprintf(parent, sizeof parent, "%d", (int)getpid());
     snprintf(memory, sizeof memory, "%" PRIu64, memory_bytes);
     snprintf(cpu, sizeof cpu, "%d", CPU_S);
-    const char *const argv[] = {p->trampoline,
-                                "exec-rank",
-                                parent,
-                                "", // any core
-                                memory,
-                                cpu,
-                                p->bin,
-                                "plan",
-                                "--plan",
-                                p->file,
-                                "--choices-dir",
-                                p->choices,
-                                "--cpu-level",
-                                td_cpu_level_name(td_cpu_level()),
-                                dump[0] ? "--dump-graph" : NULL,
-                                dump,
-                                "--json",
-                                NULL};
+    const char *argv[20] = {p->trampoline,
+                            "exec-rank",
+                            parent,
+                            "", // any core
+                            memory,
+                            cpu,
+                            p->bin,
+                            "plan",
+                            "--plan",
+                            p->file,
+                            "--json",
+                            "--choices-dir",
+                            p->choices,
+                            "--cpu-level",
+                            td_cpu_level_name(td_cpu_level())};
+    size_t n = 15;
+    if (!p->idle(p->arg)) argv[n++] = "--busy";
+    if (dump[0]) {
+        argv[n++] = "--dump-graph";
+        argv[n++] = dump;
+    }
     const char *const env[] = {"PATH=/usr/bin:/bin", "OMP_NUM_THREADS=1", NULL};
     const struct td_proc_fd fds[] = {{out_write, 1}, {err_write, 2}};
     const struct td_proc_options options = {.path = p->trampoline,
@@ -291,22 +295,22 @@ td_status td_planner_submit(struct td_planner *p, const char *request, const cha
     return TD_OK;
 }
 
-td_status td_planner_create(struct td_loop *loop, const char *bin_dir, const char *scratch_dir,
-                            const char *cache_dir, td_planner_fn *fn, void *arg,
+td_status td_planner_create(struct td_loop *loop, const struct td_planner_options *o,
                             struct td_planner **out_planner) {
     TD_AUTO(td_planner) *p = td_calloc(1, sizeof *p);
     if (!p) return td_fail_oom();
     p->magic = td_planner_magic;
     p->loop = loop;
-    p->fn = fn;
-    p->arg = arg;
+    p->idle = o->idle;
+    p->fn = o->fn;
+    p->arg = o->arg;
     p->out_fd = p->err_fd = p->child.pidfd = -1;
     td_buf_init(&p->out, TD_PLANNER_RESULT_MAX);
     td_buf_init(&p->err, REASON_MAX);
-    TD_TRY(td_fs_path(p->bin, "%s/traind-worker", bin_dir));
-    TD_TRY(td_fs_path(p->trampoline, "%s/traind-launcher", bin_dir));
-    TD_TRY(td_fs_path(p->file, "%s/planner.json", scratch_dir));
-    TD_TRY(td_fs_path(p->choices, "%s", cache_dir));
+    TD_TRY(td_fs_path(p->bin, "%s/traind-worker", o->bin_dir));
+    TD_TRY(td_fs_path(p->trampoline, "%s/traind-launcher", o->bin_dir));
+    TD_TRY(td_fs_path(p->file, "%s/planner.json", o->scratch_dir));
+    TD_TRY(td_fs_path(p->choices, "%s", o->cache_dir));
     TD_TRY(td_loop_timer_create(loop, on_deadline, p, &p->deadline));
     *out_planner = td_steal(p);
     return TD_OK;

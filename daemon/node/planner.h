@@ -18,11 +18,15 @@ enum { TD_PLANNER_QUEUE = 64, TD_PLANNER_RESULT_MAX = 2 << 20 };
 typedef void td_planner_fn(const char *request, td_status take_status, const char *result_json,
                            void *arg);
 
-// scratch_dir exists; plan files are written there and removed. cache_dir is that of jobs, and only
-// read.
-TD_MUST_USE td_status td_planner_create(struct td_loop *loop, const char *bin_dir,
-                                        const char *scratch_dir, const char *cache_dir,
-                                        td_planner_fn *fn, void *arg,
+struct td_planner_options { // strings are copied
+    const char *bin_dir;
+    const char *scratch_dir; // exists; plan files are written there and removed
+    const char *cache_dir;   // that of jobs: read, and rates of this machine kept in it
+    bool (*idle)(void *arg); // no rank is here: a plan may measure
+    td_planner_fn *fn;
+    void *arg; // of both
+};
+TD_MUST_USE td_status td_planner_create(struct td_loop *loop, const struct td_planner_options *o,
                                         struct td_planner **out_planner);
 // Kills what runs; callbacks of what is queued do not come. Accepts NULL.
 void td_planner_destroy(struct td_planner *p);

@@ -11,6 +11,7 @@
 #include "daemon/worker/worker.h"
 #include "engine/train/rank.h"
 #include "engine/train/rates.h"
+#include "lib/base/cpu_level.h"
 #include "lib/base/log.h"
 #include "lib/base/proc.h"
 
@@ -63,12 +64,19 @@ static td_status measure_all(const struct td_accelerator_ops *ops, const char *n
     return s;
 }
 
+static td_status hold_level(const struct td_worker_args *args) {
+    enum td_cpu_level level, most = td_cpu_level_of_machine(NULL);
+    TD_TRY(td_cpu_level_read(args->cpu_level_from, args->cpu_level, most, &level));
+    return td_cpu_level_hold(level);
+}
+
 static td_status measure(const struct td_worker_args *args, bool *out_settled) {
     char plugin_dir[4096];
     TD_AUTO(td_registry) *r = NULL;
     const struct td_plugin_desc *desc;
     if (!args->choices_dir)
         return td_fail(TD_INVALID_ARGUMENT, "rates needs --choices-dir DIR, to keep them in");
+    TD_TRY(hold_level(args));
     TD_TRY(td_worker_plugin_dir(plugin_dir, sizeof plugin_dir));
     TD_TRY(td_registry_create(plugin_dir, &r));
     TD_TRY(td_worker_plugins(r));
