@@ -13,6 +13,19 @@
 #include "lib/base/fsio.h"
 #include "traind/v1/job.pb-c.h"
 
+static void show_precision(const Traind__V1__PlanJobResponse *r) {
+    double own_ms = r->step_seconds * 1e3, other_ms = r->other_step_seconds * 1e3;
+    const char *other = r->other_precision;
+    if (!r->precision[0]) return; // a node of an older release
+    printf("%-16s %s", "precision", r->precision);
+    if (other[0] && own_ms > 0 && other_ms > 0 && other_ms < own_ms) {
+        printf("; %s is faster here: %.3g ms a step against %.3g ms", other, other_ms, own_ms);
+    } else if (other[0] && own_ms > 0 && other_ms > 0) {
+        printf(": %.3g ms a step, %s %.3g ms", own_ms, other, other_ms);
+    }
+    putchar('\n');
+}
+
 static void show_plan(const Traind__V1__PlanJobResponse *r) {
     char text[32];
     printf("%-16s %s\n", "parameters", td_format_count((double)r->parameters, text));
@@ -23,8 +36,13 @@ static void show_plan(const Traind__V1__PlanJobResponse *r) {
     printf("%-16s %" PRIu32 " an epoch, %" PRIu32 " in all\n", "steps", r->steps_per_epoch,
            r->total_steps);
     if (r->step_seconds > 0)
-        printf("%-16s %.3g s a step, %.3g s an epoch, on undisturbed cores\n", "time",
-               r->step_seconds, r->step_seconds * r->steps_per_epoch);
+        printf("%-16s %.3g s a step, %.3g s an epoch, on undisturbed cores%s\n", "time",
+               r->step_seconds, r->step_seconds * r->steps_per_epoch,
+               strcmp(r->rates, "near") == 0 ? ", roughly: the node is busy and not measured yet"
+                                             : "");
+    if (strcmp(r->rates, "none") == 0)
+        printf("%-16s unknown: the node is busy and not measured yet\n", "time");
+    show_precision(r);
     printf("%-16s %" PRIu32 "\n", "slots", r->slots);
 }
 

@@ -176,6 +176,10 @@ static td_status reply_plan(struct td_coordinator *c, const struct planner *p, c
     m->shared_bytes = number(v, "shared_bytes");
     m->flops_per_step = td_json_real(td_json_get(v, "flops_per_step"), 0);
     m->step_seconds = td_json_real(td_json_get(v, "step_seconds"), 0);
+    m->precision = (char *)(uintptr_t)td_json_string(td_json_get(v, "precision"), "");
+    m->other_precision = (char *)(uintptr_t)td_json_string(td_json_get(v, "other_precision"), "");
+    m->other_step_seconds = td_json_real(td_json_get(v, "other_step_seconds"), 0);
+    m->rates = (char *)(uintptr_t)td_json_string(td_json_get(v, "rates"), "");
     m->steps_per_epoch = (uint32_t)number(v, "steps_per_epoch");
     m->total_steps = (uint32_t)number(v, "total_steps");
     m->slots = (uint32_t)td_spec_ranks(&plan.spec);

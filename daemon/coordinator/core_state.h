@@ -47,6 +47,10 @@ struct td_plan_entry { // cached result
     uint64_t memory_bytes, shared_bytes;
     uint32_t total_steps;
     bool recomputes_all; // there is nothing left to keep less of
+    bool guesses;        // its step's time is not from rates of that node
+    char precision[16];  // that the job trains in; "": an older node did not say
+    char other[16];      // that it was compared with; "": none
+    double step_seconds, other_seconds;
 };
 
 struct td_plan_ask { // on its way; one per spec, level and graph
@@ -201,8 +205,15 @@ void td_plans_node_gone(struct td_core *core, const char *node);
 void td_plans_tick(struct td_core *core);
 TD_MUST_USE td_status td_plans_load(struct td_core *core, const char *key, const char *body);
 // The plan of an attempt (or, attempt 0, of a question) as text. The caller frees.
+// Is the job's trainer.precision auto? What its plan chose then; NULL: it is not, or e is NULL. And
+// a note of the job that says it.
+bool td_plans_settles(const struct td_job *j);
+const char *td_plans_precision(const struct td_plan_entry *e, const struct td_job *j);
+void td_plans_note(const struct td_plan_entry *e, struct td_job *j);
+// precision: that trainer.precision: auto was settled to; NULL: not yet.
 TD_MUST_USE td_status td_plans_text(const char *job, uint32_t attempt, const char *spec_json,
-                                    const char *frozen_json, const struct td_host *node,
-                                    char **out_text, uint32_t *out_threads);
+                                    const char *frozen_json, const char *precision,
+                                    const struct td_host *node, char **out_text,
+                                    uint32_t *out_threads);
 
 #endif

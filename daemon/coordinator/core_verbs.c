@@ -234,7 +234,7 @@ td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec
     snprintf(w.dump, sizeof w.dump, "%s", dump);
     td_xxh3_128_hex(spec_json, strlen(spec_json), w.digest);
     const struct td_plan_entry *e = dump[0] ? NULL : td_plans_find(core, w.digest, NULL);
-    if (e) {
+    if (e && !e->guesses) { // else the node may know more by now
         struct td_action *a = td_core_act(core, TD_ACTION_PLANNED);
         a->token = token;
         a->text = td_core_dup(e->json);

@@ -62,6 +62,14 @@ static td_status read_entry(const char *key, const char *json, struct td_plan_en
     e->shared_bytes = shared > 0 ? (uint64_t)shared : 0;
     e->total_steps = steps > 0 && steps <= UINT32_MAX ? (uint32_t)steps : 0;
     e->recomputes_all = strcmp(td_json_string(td_json_get(v, "recompute"), ""), "full") == 0;
+    const char *rates = td_json_string(td_json_get(v, "rates"), "");
+    e->guesses = strcmp(rates, "none") == 0 || strcmp(rates, "near") == 0;
+    e->step_seconds = td_json_real(td_json_get(v, "step_seconds"), 0);
+    e->other_seconds = td_json_real(td_json_get(v, "other_step_seconds"), 0);
+    snprintf(e->precision, sizeof e->precision, "%s",
+             td_json_string(td_json_get(v, "precision"), ""));
+    snprintf(e->other, sizeof e->other, "%s",
+             td_json_string(td_json_get(v, "other_precision"), ""));
     *out = e;
     return TD_OK;
 }
@@ -94,6 +102,26 @@ td_status td_plans_load(struct td_core *core, const char *key, const char *body)
     TD_TRY(read_entry(key, body, &e));
     keep(core, e);
     return TD_OK;
+}
+
+// ---- trainer.precision: auto --------------------------------------------------------------------
+bool td_plans_settles(const struct td_job *j) {
+    return strcmp(j->spec.trainer.precision, "auto") == 0;
+}
+
+const char *td_plans_precision(const struct td_plan_entry *e, const struct td_job *j) {
+    return td_plans_settles(j) && e && e->precision[0] ? e->precision : NULL;
+}
+
+void td_plans_note(const struct td_plan_entry *e, struct td_job *j) {
+    if (!td_plans_settles(j) || !e || !e->precision[0]) return;
+    if (e->other[0] && e->step_seconds > 0 && e->other_seconds > 0) {
+        td_job_note(j, "trainer.precision: auto is %s: %.3g ms a step, %s %.3g ms", e->precision,
+                    e->step_seconds * 1e3, e->other, e->other_seconds * 1e3);
+    } else {
+        td_job_note(j, "trainer.precision: auto is %s, nothing is known to be faster",
+                    e->precision);
+    }
 }
 
 // ---- questions ----------------------------------------------------------------------------------
@@ -174,8 +202,8 @@ static void fail_ask(struct td_core *core, uint32_t at, enum td_class cls, enum 
 
 // ---- asking -------------------------------------------------------------------------------------
 td_status td_plans_text(const char *job, uint32_t attempt, const char *spec_json,
-                        const char *frozen_json, const struct td_host *node, char **out_text,
-                        uint32_t *out_threads) {
+                        const char *frozen_json, const char *precision, const struct td_host *node,
+                        char **out_text, uint32_t *out_threads) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create((size_t)2 * TD_SPEC_ARENA_BYTES, &arena));
     struct td_json *tree = NULL, *frozen = NULL;
@@ -186,6 +214,7 @@ td_status td_plans_text(const char *job, uint32_t attempt, const char *spec_json
     struct td_plan_run run = {
         .job = job, .attempt = (int32_t)attempt, .world_size = td_spec_ranks(&spec)};
     run.frozen = frozen;
+    run.precision = precision;
     if (node) {
         run.threads_per_rank = td_spec_threads(&spec, (int32_t)node->cores, (int32_t)node->slots);
     }
@@ -225,7 +254,7 @@ static struct td_host *pick(struct td_core *core, const struct td_plan_ask *ask)
 static void ask_node(struct td_core *core, uint32_t at, struct td_host *n) {
     struct td_plan_ask *ask = core->asks[at];
     TD_AUTO_FREE char *plan_text = NULL;
-    td_status s = td_plans_text("", 0, ask->spec_json, NULL, n, &plan_text, NULL);
+    td_status s = td_plans_text("", 0, ask->spec_json, NULL, NULL, n, &plan_text, NULL);
     if (s) {
         fail_ask(core, at, TD_CLASS_INTERNAL, td_status_code(s), td_status_message(s));
         td_status_free(s);

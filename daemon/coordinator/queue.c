@@ -219,8 +219,9 @@ static void start(struct td_core *core, struct td_job *j, struct td_host *n) {
     TD_AUTO_FREE char *plan_text = NULL;
     uint32_t threads = 1;
     struct td_attempt *a = NULL;
-    td_status s = td_plans_text(j->id, j->n_attempts + 1, j->spec_json, j->frozen_json, n,
-                                &plan_text, &threads);
+    const struct td_plan_entry *plan = plan_on(core, j, n);
+    td_status s = td_plans_text(j->id, j->n_attempts + 1, j->spec_json, j->frozen_json,
+                                td_plans_precision(plan, j), n, &plan_text, &threads);
     if (!s) s = make_attempt(core, j, n, &a);
     if (s) {
         td_core_fail_job(core, j, TD_CLASS_INTERNAL, td_status_code(s), td_status_message(s));
@@ -236,8 +237,8 @@ static void start(struct td_core *core, struct td_job *j, struct td_host *n) {
         td_reason_set(&j->reason, "RESTARTING", "attempt %u starts on node %s from %s", a->number,
                       n->name, c ? c->path : "the beginning");
     }
-    const struct td_plan_entry *plan = plan_on(core, j, n);
     if (plan && plan->total_steps) j->progress.total_steps = plan->total_steps;
+    if (a->number == 1) td_plans_note(plan, j);
     j->progress.phase = 0;
     n->used += a->slots;
     td_core_touch(core, j);
@@ -334,7 +335,10 @@ static int by_turn(const void *a, const void *b) {
 }
 
 static bool planned(struct td_core *core, struct td_job *j, const struct td_host *n) {
-    if (j->n_attempts || td_plans_find(core, j->spec_digest, n->cpu_level_held)) return true;
+    bool settled = j->frozen_json || !td_plans_settles(j); // else ranks would not know what to do
+    if ((j->n_attempts && settled) || td_plans_find(core, j->spec_digest, n->cpu_level_held)) {
+        return true;
+    }
     td_status_free(td_plans_want(core, j->spec_digest, n->cpu_level_held, "",
                                  j->spec_json)); // full: a later pass asks
     td_plans_tick(core);
