@@ -36,6 +36,7 @@ struct td_watchers {
     struct event ring[TD_WATCH_RING];
     uint64_t n_events; // ever; ring[i % TD_WATCH_RING]
     struct td_loop_timer *timer;
+    struct td_mono told; // when the timer last told progress
 };
 
 static void on_timer(void *arg);
@@ -186,9 +187,10 @@ static void give(struct td_watchers *w, struct watcher *x, bool first) {
     td_gate_put(w->c->gate, pass_snapshot, s);
 }
 
-// One turn of the progress clock; it stops when nothing is dirty.
+// One turn of the progress clock; it stops when nothing is dirty. After a pause it begins at once.
 static void on_timer(void *arg) {
     struct td_watchers *w = arg;
+    w->told = td_mono_now();
     for (struct watcher *x = w->first; x; x = x->next) {
         if (!x->dirty || !x->live) continue;
         x->dirty = false;
@@ -203,7 +205,9 @@ void td_watchers_progress(struct td_watchers *w, const char *job) {
         x->dirty = true;
         any = true;
     }
-    if (any && !td_loop_timer_is_armed(w->timer)) td_loop_timer_arm(w->timer, progress_ns);
+    if (!any || td_loop_timer_is_armed(w->timer)) return;
+    int64_t since_ns = td_mono_now().ns - w->told.ns;
+    td_loop_timer_arm(w->timer, TD_MAX(progress_ns - since_ns, 0));
 }
 
 void td_watchers_event(struct td_watchers *w, uint64_t event, const char *job, const char *packed,
