@@ -109,7 +109,7 @@ static td_status write_plan(const struct td_assignment *a, const char *plan_json
     TD_TRY(td_plan_print(&built, &text));
     char path[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(path, "%s/%s", dir, TD_SEGMENT_PLAN));
-    return td_fs_write(path, text.data, text.len, 0600, TD_FS_WRITE_DURABLE);
+    return td_fs_write(path, text.data, text.len, 0600, TD_FS_WRITE_SYNCED);
 }
 
 static td_status write_facts(const struct td_assignment *a, const char *dir) {
@@ -124,7 +124,7 @@ static td_status write_facts(const struct td_assignment *a, const char *dir) {
     TD_TRY(td_buf_str(&text, "}\n"));
     char path[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(path, "%s/%s", dir, ASSIGNMENT_FILE));
-    return td_fs_write(path, text.data, text.len, 0600, TD_FS_WRITE_DURABLE);
+    return td_fs_write(path, text.data, text.len, 0600, TD_FS_WRITE_SYNCED);
 }
 
 td_status td_assignment_write(const struct td_assignment *a, const char *plan_json, const char *dir,

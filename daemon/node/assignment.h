@@ -37,8 +37,8 @@ struct td_assignment {
 // Reads and checks the message. Errors: INVALID_ARGUMENT class bad_spec.
 TD_MUST_USE td_status td_assignment_read(const Traind__V1__Assign *m, const char *state_dir,
                                          struct td_assignment *out_assignment);
-// Writes plan.json and assignment.json into dir. Of the resume sources those that are here are
-// named in the plan, in their order.
+// Writes plan.json and assignment.json into dir; their names are durable with the launcher's
+// record. Of the resume sources those that are here are named in the plan, in their order.
 TD_MUST_USE td_status td_assignment_write(const struct td_assignment *a, const char *plan_json,
                                           const char *dir, const char *state_dir);
 // assignment.json of a directory that was found; job and attempt are the caller's.

@@ -21,7 +21,7 @@ typedef void td_planner_fn(const char *request, td_status take_status, const cha
 struct td_planner_options { // strings are copied
     const char *bin_dir;
     const char *scratch_dir; // exists; plan files are written there and removed
-    const char *cache_dir;   // that of jobs: read, and rates of this machine kept in it
+    const char *cache_dir;   // that of jobs: kernels are read, rates and decoded data kept
     bool (*idle)(void *arg); // no rank is here: a plan may measure
     td_planner_fn *fn;
     void *arg; // of both

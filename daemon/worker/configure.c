@@ -399,6 +399,7 @@ td_status td_worker_configure(const struct td_worker_args *args,
     t->job = c->plan.run.job;
     t->attempt = c->plan.run.attempt;
     t->cache_dir = or_null(c->plan.run.cache_dir);
+    if (!t->cache_dir && args->whole_job) t->cache_dir = args->choices_dir; // a plan's data
     t->choices_dir = args->choices_dir;
     t->busy = args->busy || (args->dump_graph && !args->json); // text has no times
     t->deterministic = c->plan.spec.trainer.deterministic;

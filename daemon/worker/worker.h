@@ -7,8 +7,8 @@
 //       [--profile]                   at the end a table of kernels and their time, on stderr
 //   traind-worker plan --plan FILE    sizes, steps and FLOPs of a plan, as one JSON object
 //       [--dump-graph PASS [--json]]  the main program as that pass leaves it, as text
-//       [--choices-dir DIR]           what was measured on this machine: kernels, which it only
-//                                     reads, and rates
+//       [--choices-dir DIR]           the node's cache: kernels that were measured, which it only
+//                                     reads, rates, and decoded data
 //       [--busy]                      measure nothing, ranks run on this machine
 //   traind-worker rates --choices-dir DIR [--threads N] [--accelerator NAME]
 //                                     measure rates of this machine for a moment and keep them

@@ -117,7 +117,7 @@ static td_status write_and_close(int fd, const char *path, const void *data, siz
     TD_AUTO_CLOSE int own = fd;
     TD_TRY(td_fd_write_all(own, data, bytes, path));
     if (fchmod(own, mode) != 0) return td_fs_fail("set the mode of", path);
-    if ((flags & TD_FS_WRITE_DURABLE) && fsync(own) != 0) return td_fs_fail("sync", path);
+    if (flags && fsync(own) != 0) return td_fs_fail("sync", path);
     if (close(td_steal_fd(&own)) != 0) return td_fs_fail("close", path);
     return TD_OK;
 }

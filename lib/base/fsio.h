@@ -9,7 +9,11 @@
 
 #include "lib/base/buf.h"
 
-enum td_fs_write_flags { TD_FS_WRITE_DURABLE = 1 }; // without it: no fsync (scratch files)
+enum td_fs_write_flags { // none: no fsync (scratch files)
+    TD_FS_WRITE_DURABLE = 1,
+    TD_FS_WRITE_SYNCED =
+        2, // the bytes alone: the name is durable with the next one in its directory
+};
 
 // Replaces path atomically with the bytes; mode e.g. 0600. Leaves no temporary file on failure.
 TD_MUST_USE td_status td_fs_write(const char *path, const void *data, size_t bytes, mode_t mode,
