@@ -186,6 +186,9 @@ def gather(folder, torch, part):
         steps = probe(*k, plan)
         plans[k] = steps and plan_of(folder / "-".join(k), *k, max_steps=steps[0], log_every_n_steps=steps[1])
         rivals[k] = probe_rival(*k) if torch else None
+    for _ in range(6 if plans else 0):  # rates, as an idle node measures them before plans come
+        subprocess.run([harness.support.BIN / "traind-worker", "rates", "--choices-dir", folder / "cache",
+                        "--threads", str(A.threads)], timeout=60)
     for _ in range(A.rounds):
         peaks = harness.peaks()
         for k in wanted:
