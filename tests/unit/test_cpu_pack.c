@@ -14,6 +14,11 @@ int32_t td_parallel_threads(void) {
     return 2;
 }
 
+void td_parallel(int32_t n_threads, int64_t n, int64_t grain, td_range_fn *fn, const void *arg) {
+    (void)n_threads, (void)grain;
+    fn(arg, 0, n);
+}
+
 // Two ranges, as two threads would get them.
 void td_parallel_units(int32_t n_threads, int64_t n, td_range_fn *fn, const void *arg) {
     (void)n_threads;

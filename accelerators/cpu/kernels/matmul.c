@@ -30,7 +30,7 @@ enum { LANES = 4, MR = 4, NV = 2, PARTS = 2, BLOCK_K = 256 };
 #endif
 enum { PART = LANES * NV, PANEL = PART * PARTS, BLOCK_M = 10 * MR, MOST_BLOCK_N = 1024 };
 // Multiplications that are worth a thread of their own.
-static const double GRAIN = 128 << 10;
+static const double PAYS = 128 << 10;
 
 typedef float vec __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 
@@ -124,7 +124,7 @@ struct grid {
 
 static struct grid grid_of(const struct td_matmul *p) {
     int64_t tiles_m = ceil_div(p->m, MR), tiles_n = ceil_div(p->n, PANEL);
-    double pays = TD_MAX(1.0, (double)p->m * (double)p->n * (double)p->k / GRAIN);
+    double pays = TD_MAX(1.0, (double)p->m * (double)p->n * (double)p->k / PAYS);
     int64_t threads = (int64_t)TD_MIN((double)p->n_threads, pays), best_cost = INT64_MAX;
     struct grid best = {1, 1, tiles_m * MR, tiles_n * PANEL};
     for (int64_t high = 1; high <= threads; high++) {
