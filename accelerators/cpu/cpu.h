@@ -249,6 +249,8 @@ TD_MUST_USE td_status td_dnnl_product_create(struct td_dnnl *e, const struct td_
                                              struct td_dnnl_product **out_product);
 void td_dnnl_product_destroy(struct td_dnnl_product *p); // accepts NULL
 size_t td_dnnl_product_scratch_bytes(const struct td_dnnl_product *p);
+// Would its first run wait until oneDNN has generated its gemm? Not of a sketch.
+bool td_dnnl_product_starts_slowly(const struct td_dnnl_product *p);
 TD_MUST_USE td_status td_dnnl_product_run(struct td_dnnl_product *p, const void *a, const void *b,
                                           const void *bias, void *y);
 

@@ -73,7 +73,7 @@ static const struct {
     {"trainer:\n  max_epochs: 2147483648", "trainer.max_epochs (line 5)", "2147483648"},
     {"trainer: {num_nodes: 2}", "trainer.num_nodes (line 4)", "not in this release"},
     {"trainer: {precision: 16-bit}", "trainer.precision (line 4)", "16-mixed"},
-    {"trainer: {precision: 33}", "trainer.precision (line 4)", "or 16-true, found 33"},
+    {"trainer: {precision: 33}", "trainer.precision (line 4)", "16-true or auto, found 33"},
     {"trainer: {accelerator: cuda}", "trainer.accelerator (line 4)", "not in this release"},
     {"trainer: {accelerator: cpuu}", "trainer.accelerator (line 4)", "did you mean cpu?"},
     {"trainer: {cpu_level: avx}", "trainer.cpu_level (line 4)",

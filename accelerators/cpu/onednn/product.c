@@ -15,7 +15,7 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
+#include <string.h>
 
 #include "accelerators/cpu/onednn/onednn.h"
 
@@ -232,6 +232,12 @@ static int name_args(const struct td_dnnl_product *g, dnnl_exec_arg_t args[5]) {
     args[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, g->scratch};
     if (g->bias) args[n++] = (dnnl_exec_arg_t){DNNL_ARG_BIAS, g->bias};
     return n;
+}
+
+bool td_dnnl_product_starts_slowly(const struct td_dnnl_product *g) {
+    const_dnnl_primitive_desc_t pd = NULL;
+    if (dnnl_primitive_get_primitive_desc(g->primitive, &pd)) return false;
+    return strstr(td_pd_name(pd), "gemm:jit") != NULL;
 }
 
 size_t td_dnnl_product_scratch_bytes(const struct td_dnnl_product *g) {
