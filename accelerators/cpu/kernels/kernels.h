@@ -14,13 +14,15 @@
 //   optim.c adafactor.c muon.c, update.c                       optimizers, and how they write
 //   head.c                                                     the last linear layer with its loss
 //   matmul.c tile.c                                            products: of any size, small ones
-//   pack.c panels.c reorder.c convert.c                        packs, layouts, types
-//   vmath.h shuffle.h strips.h                                 what loops are made of
+//   winograd.c                                                 3x3 convolutions, where oneDNN has
+//   none pack.c panels.c reorder.c convert.c                        packs, layouts, types vmath.h
+//   shuffle.h strips.h                                 what loops are made of
 
 #include "accelerators/cpu/cpu.h"
 #include "lib/base/cpu_level.h"
 
 struct td_matmul;
+struct td_winograd;
 struct td_pack_shape;
 
 struct td_kernel_table {
@@ -42,6 +44,10 @@ struct td_kernel_table {
     size_t (*matmul_scratch_bytes)(const struct td_matmul *p);
     void (*matmul_run)(const struct td_matmul *p, const void *a, const void *b, const void *bias,
                        void *y, void *scratch);
+    // winograd.h.
+    size_t (*winograd_scratch_bytes)(const struct td_winograd *p);
+    void (*winograd_run)(const struct td_winograd *p, const float *x, const float *weights,
+                         const float *bias, float *y, void *scratch);
     // reorder.c: on n_threads threads; from and to do not overlap.
     void (*reorder)(const struct td_reorder *r, int32_t n_threads, const void *from, void *to);
     // n elements of one of the types of convert.h as another, on n_threads threads.

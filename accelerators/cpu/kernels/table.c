@@ -7,6 +7,7 @@
 #include "accelerators/cpu/kernels/matmul.h"
 #include "accelerators/cpu/kernels/pack.h"
 #include "accelerators/cpu/kernels/strips.h"
+#include "accelerators/cpu/kernels/winograd.h"
 
 static td_kernel_family *const families[] = {
     td_kernel_elementwise, td_kernel_activation, td_kernel_channel,   td_kernel_reduce,
@@ -32,6 +33,8 @@ const struct td_kernel_table TD_LEVELED(td_kernels) = {
     .matmul_panel_bytes = td_matmul_panel_bytes,
     .matmul_scratch_bytes = td_matmul_scratch_bytes,
     .matmul_run = td_matmul_run,
+    .winograd_scratch_bytes = td_winograd_scratch_bytes,
+    .winograd_run = td_winograd_run,
     .reorder = td_reorder_run,
     .convert = td_cpu_convert,
     .update_in_place = update_in_place,

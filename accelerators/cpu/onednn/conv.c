@@ -7,10 +7,11 @@
 // little beside the convolution. Where the weights are a parameter, primitives that want the same
 // layout share the pack.
 //
-// Algorithm: Winograd multiplies less (up to 2.25 times here), transforms and rounds more; oneDNN
-// has it for 3x3 filters of stride 1 in fp32, where both sides have whole blocks. There it races
-// with the direct one (tune.h), everything else is direct. The plan's bytes do not depend on who
-// wins: the scratch is large enough for both, and the packs of both are held.
+// Algorithm: Winograd multiplies less (up to 2.25 times here), transforms and rounds more. It is
+// for 3x3 filters of stride 1 in fp32, where both sides have whole blocks: oneDNN's where it has
+// one (with AVX-512), else our own (kernels/winograd.c) for all but the gradient of weights. There
+// it races with the direct one (tune.h), everything else is direct. The plan's bytes do not depend
+// on who wins: the scratch is large enough for both, and the packs of both are held.
 //
 // Layouts: of those that may suit a convolution the first is wanted for which oneDNN does not name
 // its reference loops, which are hundreds of times slower. Where it has nothing else, the kernel is
@@ -24,6 +25,7 @@
 #include <string.h>
 
 #include "accelerators/cpu/kernels/kernels.h"
+#include "accelerators/cpu/kernels/winograd.h"
 #include "accelerators/cpu/onednn/onednn.h"
 #include "accelerators/cpu/tune.h"
 
@@ -60,7 +62,9 @@ struct conv {
     dnnl_memory_t w_plain;   // GRAD_W: of unpack
     void *own;               // GRAD_W: memory of w
     size_t own_bytes;
-    bool slow;           // oneDNN has nothing but its reference loops
+    bool slow;            // oneDNN has nothing but its reference loops
+    bool is_own_winograd; // no primitive, then
+    struct td_winograd winograd;
     struct widened wide; // where the node's types are not the primitive's
 };
 
@@ -285,7 +289,19 @@ struct places {
     const void *result; // GRAD_W: the plain gradient
 };
 
+// By our own Winograd; weights are read where they lie.
+static void run_winograd(const struct conv *v, const struct places *p) {
+    const bool forward = v->spec.kind == FORWARD;
+    td_kernels()->winograd_run(&v->winograd, forward ? p->x : p->y, p->w, forward ? p->bias : NULL,
+                               (float *)(uintptr_t)(forward ? p->y : p->x),
+                               v->engine->room->scratch);
+}
+
 static td_status run_places(struct conv *v, const struct places *p) {
+    if (v->is_own_winograd) {
+        run_winograd(v, p);
+        return TD_OK;
+    }
     const void *w = v->spec.kind != GRAD_W ? p->w : v->own ? v->own : p->result;
     if (v->pack) TD_TRY(td_packs_read(v->engine->packs, v->pack, p->w));
     TD_TRY(run_on(v, p->x, w, p->bias, p->y));
@@ -303,7 +319,7 @@ static struct places places_of(const struct td_kernel *k, const struct td_run *r
              : kind == GRAD_X ? a
                               : b,
         .w = b,
-        .bias = v->bias ? td_operand_at(&k->in[2], r) : NULL,
+        .bias = v->spec.has_bias ? td_operand_at(&k->in[2], r) : NULL,
         .result = result,
     };
 }
@@ -324,14 +340,14 @@ static td_status run_wide(const struct td_kernel *k, const struct td_run *r) {
     float *weights = (float *)(scratch + w->w_at), *bias = (float *)(scratch + w->bias_at);
     const struct td_kernel_table *t = td_kernels();
     const bool narrow_w = s->w_given != TD_F32; // else a gradient is written where it belongs
-    struct places p = {.x = x, .w = weights, .bias = v->bias ? bias : NULL, .y = y};
+    struct places p = {.x = x, .w = weights, .bias = s->has_bias ? bias : NULL, .y = y};
     p.result = s->kind == GRAD_W && !narrow_w ? given.result : weights;
     if (s->kind != GRAD_X) t->convert(k->n_threads, s->given, given.x, TD_F32, x, w->x);
     if (s->kind != FORWARD) t->convert(k->n_threads, s->given, given.y, TD_F32, y, w->y);
     if (s->kind != GRAD_W) t->convert(k->n_threads, s->w_given, given.w, TD_F32, weights, w->w);
     if (s->kind == GRAD_W && narrow_w && s->accumulate)
         t->convert(k->n_threads, s->w_given, given.result, TD_F32, weights, w->w);
-    if (v->bias) t->convert(k->n_threads, k->in_dtype[2], given.bias, TD_F32, bias, w->bias);
+    if (s->has_bias) t->convert(k->n_threads, k->in_dtype[2], given.bias, TD_F32, bias, w->bias);
     TD_TRY(run_places(v, &p));
     void *result = (void *)(uintptr_t)given.result;
     if (s->kind == FORWARD) t->convert(k->n_threads, TD_F32, y, s->given, result, w->y);
@@ -350,18 +366,24 @@ static td_status run_empty(const struct td_kernel *k, const struct td_run *r) {
 }
 
 // ---- choosing
-static const dnnl_alg_kind_t algorithms[] = {dnnl_convolution_winograd, dnnl_convolution_direct};
-static const char *const algorithm_names[] = {"winograd", "direct"};
-enum { N_ALGORITHMS = TD_COUNTOF(algorithms) };
+enum algorithm { WINOGRAD, OWN_WINOGRAD, DIRECT };
+static const char *const algorithm_names[] = {"winograd", "own_winograd", "direct"};
+static const dnnl_alg_kind_t dnnl_algorithms[] = {
+    [WINOGRAD] = dnnl_convolution_winograd, [DIRECT] = dnnl_convolution_direct};
+enum { N_WAYS = 2 };
 
 struct race {
-    struct conv way[N_ALGORITHMS];
-    void *x, *bias, *y, *w[N_ALGORITHMS];
+    struct conv way[N_WAYS];
+    void *x, *bias, *y, *w[N_WAYS];
 };
 
 static td_status race_run(void *arg, int way) {
     struct race *r = arg;
-    return run_on(&r->way[way], r->x, r->w[way], r->bias, r->y);
+    struct conv *v = &r->way[way];
+    if (!v->is_own_winograd) return run_on(v, r->x, r->w[way], r->bias, r->y);
+    struct places p = {.x = r->x, .w = r->w[way], .bias = r->bias, .y = r->y};
+    run_winograd(v, &p);
+    return TD_OK;
 }
 
 // Zeroes, aligned like everything that oneDNN is given here: Winograd counts on it.
@@ -372,27 +394,60 @@ static void *race_room(const struct td_md *md) {
     return p ? memset(p, 0, bytes) : NULL;
 }
 
-// One way to compute what v does: what it holds and, if it races, how it runs.
-static td_status enter(const struct conv *v, const struct descs *d, int way, bool races,
-                       struct race *r) {
-    struct conv *w = &r->way[way];
+// Makes v our own Winograd, and room for what it writes.
+static td_status make_winograd(struct conv *v) {
+    const struct spec *s = &v->spec;
+    const bool forward = s->kind == FORWARD;
+    v->is_own_winograd = true;
+    v->winograd = (struct td_winograd){
+        .n = s->n,
+        .c = forward ? s->c : s->o,
+        .h = forward ? s->h : s->out_h,
+        .w = forward ? s->w : s->out_w,
+        .o = forward ? s->o : s->c,
+        .out_h = forward ? s->out_h : s->h,
+        .out_w = forward ? s->out_w : s->w,
+        .gradient = !forward,
+        .n_threads = td_parallel_threads(),
+    };
+    for (int i = 0; i < 2; i++) {
+        v->winograd.pad[i] = forward ? s->window.pad[i] : 2 - s->window.pad[i];
+    }
+    size_t bytes = td_kernels()->winograd_scratch_bytes(&v->winograd);
+    if (s->given != s->dtype) lay_wide(v, &bytes);
+    return td_room_want(v->engine->room, bytes);
+}
+
+// What a primitive holds and, if it races, how it runs.
+static td_status enter_primitive(struct conv *w, const struct descs *d, dnnl_alg_kind_t alg,
+                                 bool races, void **out_weights) {
     struct td_pack *pack;
     dnnl_primitive_desc_t pd = NULL;
-    w->engine = v->engine;
-    w->spec = v->spec;
-    DNNL_TRY(make_pd(&v->spec, v->engine->engine, d, algorithms[way], &pd), "describe a way");
+    DNNL_TRY(make_pd(&w->spec, w->engine->engine, d, alg, &pd), "describe a way");
     const struct td_md *weights = weights_of(w, pd);
     td_status failed = make_operands(w, d, pd);
-    if (!failed && v->spec.kind != GRAD_W && v->spec.param) {
-        failed = td_dnnl_pack_get(v->engine, v->spec.param, d->w_plain, weights, &pack);
+    if (!failed && w->spec.kind != GRAD_W && w->spec.param) {
+        failed = td_dnnl_pack_get(w->engine, w->spec.param, d->w_plain, weights, &pack);
     }
     if (!failed && races) {
-        r->w[way] = race_room(weights);
+        *out_weights = race_room(weights);
         dnnl_status_t s = dnnl_primitive_create(&w->primitive, pd);
-        failed = !r->w[way] ? td_fail_oom() : s ? td_dnnl_fail(s, "create a way") : TD_OK;
+        failed = !*out_weights ? td_fail_oom() : s ? td_dnnl_fail(s, "create a way") : TD_OK;
     }
     dnnl_primitive_desc_destroy(pd);
     return failed;
+}
+
+// One way to compute what v does.
+static td_status enter(const struct conv *v, const struct descs *d, int way, enum algorithm alg,
+                       bool races, struct race *r) {
+    struct conv *w = &r->way[way];
+    w->engine = v->engine;
+    w->spec = v->spec;
+    if (alg != OWN_WINOGRAD) return enter_primitive(w, d, dnnl_algorithms[alg], races, &r->w[way]);
+    TD_TRY(make_winograd(w));
+    if (races) r->w[way] = race_room(d->w_plain);
+    return !races || r->w[way] ? TD_OK : td_fail_oom();
 }
 
 static td_status make_operands_of_race(const struct descs *d, struct race *r) {
@@ -403,7 +458,7 @@ static td_status make_operands_of_race(const struct descs *d, struct race *r) {
 }
 
 static void race_finish(struct race *r) {
-    for (int i = 0; i < N_ALGORITHMS; i++) {
+    for (int i = 0; i < N_WAYS; i++) {
         finish(&r->way[i]);
         free(r->w[i]);
     }
@@ -412,32 +467,46 @@ static void race_finish(struct race *r) {
     free(r->y);
 }
 
-static td_status choose(const struct conv *v, const struct descs *d, dnnl_alg_kind_t *out_alg) {
+// Which Winograd there is for this; DIRECT: none.
+static td_status find_winograd(const struct conv *v, const struct descs *d,
+                               enum algorithm *out_alg) {
+    const struct spec *s = &v->spec;
+    *out_alg = DIRECT;
+    if (!wants_winograd(s)) return TD_OK;
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_status_t st = make_pd(s, v->engine->engine, d, dnnl_convolution_winograd, &pd);
+    dnnl_primitive_desc_destroy(pd);
+    if (st && st != dnnl_unimplemented) return td_dnnl_fail(st, "describe a convolution");
+    bool own = s->kind != GRAD_W && s->window.pad[0] <= 2 && s->window.pad[1] <= 2;
+    *out_alg = !st ? WINOGRAD : own ? OWN_WINOGRAD : DIRECT;
+    return TD_OK;
+}
+
+static td_status choose(const struct conv *v, const struct descs *d, enum algorithm *out_alg) {
     static const char *const kinds[] = {"forward", "backward data", "backward weights"};
     const struct spec *s = &v->spec;
-    *out_alg = dnnl_convolution_direct;
-    if (!wants_winograd(s)) return TD_OK;
+    enum algorithm winograd;
+    TD_TRY(find_winograd(v, d, &winograd));
+    *out_alg = DIRECT;
+    if (winograd == DIRECT) return TD_OK;
+    const enum algorithm algs[N_WAYS] = {winograd, DIRECT};
+    const char *const names[N_WAYS] = {algorithm_names[winograd], algorithm_names[DIRECT]};
     char key[TD_TUNE_KEY_MAX];
     snprintf(key, sizeof key,
              "convolution %s %" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64 " to %" PRId64
              " pad %dx%d",
              kinds[s->kind], s->n, s->c, s->h, s->w, s->o, s->window.pad[0], s->window.pad[1]);
     struct td_tune *tune = v->engine->tune;
-    bool races = td_tune_measures(tune, key, algorithm_names, N_ALGORITHMS);
+    bool races = td_tune_measures(tune, key, names, N_WAYS);
     struct race r = {0};
     int way = 0;
     td_status failed = races ? make_operands_of_race(d, &r) : TD_OK;
-    for (int i = 0; i < N_ALGORITHMS && !failed; i++) {
-        failed = enter(v, d, i, races, &r);
+    for (int i = 0; i < N_WAYS && !failed; i++) {
+        failed = enter(v, d, i, algs[i], races, &r);
     }
-    if (!failed)
-        failed = td_tune_pick(tune, key, algorithm_names, N_ALGORITHMS, race_run, &r, &way);
+    if (!failed) failed = td_tune_pick(tune, key, names, N_WAYS, race_run, &r, &way);
     race_finish(&r);
-    if (failed && td_status_code(failed) == TD_UNIMPLEMENTED) { // no Winograd on this processor
-        td_status_free(failed);
-        return TD_OK;
-    }
-    if (!failed) *out_alg = algorithms[way];
+    if (!failed) *out_alg = algs[way];
     return failed;
 }
 
@@ -447,11 +516,13 @@ static bool is_reference(const_dnnl_primitive_desc_t pd) {
 }
 
 static td_status build_of(struct conv *v, struct descs *d) {
-    dnnl_alg_kind_t alg;
+    enum algorithm alg;
     dnnl_primitive_desc_t pd = NULL;
     DNNL_TRY(describe(&v->spec, d), "describe images");
     TD_TRY(choose(v, d, &alg));
-    DNNL_TRY(make_pd(&v->spec, v->engine->engine, d, alg, &pd), "describe a convolution");
+    if (alg == OWN_WINOGRAD) return make_winograd(v);
+    DNNL_TRY(make_pd(&v->spec, v->engine->engine, d, dnnl_algorithms[alg], &pd),
+             "describe a convolution");
     v->slow = is_reference(pd);
     dnnl_status_t s = dnnl_primitive_create(&v->primitive, pd);
     td_status failed = s ? td_dnnl_fail(s, "create a convolution") : make_memories(v, d, pd);
