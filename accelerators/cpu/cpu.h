@@ -164,7 +164,7 @@ TD_MUST_USE td_status td_cpu_compile(struct td_accelerator *a, const struct td_p
 void td_cpu_release(struct td_executable *e);
 
 // ---- peak.c -------------------------------------------------------------------------------------
-// The slot measure_peak. A product that this processor has not gives 0.
+// The slot measure_peak. Products of bf16 that widen have a rate as well, that of fp32 or less.
 TD_MUST_USE td_status td_cpu_measure_peak(struct td_accelerator *a, size_t memory_bytes,
                                           struct td_accel_rates *out_best,
                                           struct td_accel_rates *out_usual);
@@ -225,6 +225,8 @@ struct td_gemm_spec {
 };
 // Are there products of these types here?
 bool td_gemm_takes(enum td_dtype operands, enum td_dtype result);
+// Is our own kernel worth a try at the CPU level in use? Of fp32 and bf16.
+bool td_gemm_own_races(enum td_dtype operands);
 // True if a product like this reads its parameter through a pack; it is given what b was cast from.
 bool td_gemm_packs(const struct td_gemm_spec *spec);
 TD_MUST_USE td_status td_gemm_create(struct td_accelerator *a, const struct td_gemm_spec *spec,

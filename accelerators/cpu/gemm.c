@@ -62,11 +62,14 @@ static bool is_inner_product(const struct td_gemm_spec *s) {
     return has_weights(s) && (s->trans_b || plain);
 }
 
+bool td_gemm_own_races(enum td_dtype operands) {
+    return td_cpu_level() < (operands == TD_F32 ? TD_CPU_AVX512 : TD_CPU_AVX512_BF16);
+}
+
 static struct ways ways_of(const struct td_gemm_spec *s) {
     struct ways w = {.n = 0};
-    const enum td_cpu_level level = td_cpu_level();
     const bool f32 = s->operands == TD_F32, inner = is_inner_product(s);
-    const bool own_races = level < (f32 ? TD_CPU_AVX512 : TD_CPU_AVX512_BF16);
+    const bool own_races = td_gemm_own_races(s->operands);
     // A plain matmul reads b as it lies, which a parameter of another type is not.
     const bool plain = !has_weights(s) || s->stored == s->operands;
     if (!td_dnnl_takes(s->operands)) {

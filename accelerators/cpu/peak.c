@@ -3,9 +3,11 @@
 // what a neighbour of a virtual machine takes from both, or a lower clock, the job will meet as
 // well.
 //
-// Products are measured as a training step meets them at its best: large, weights packed in the
-// layout oneDNN likes, so many rows a thread that any team takes the same time; all of it takes
-// some 20 ms.
+// Products are measured as a training step meets them at its best: large, weights packed, so many
+// rows a thread that any team takes the same time; all of it takes some 20 ms. They run on our own
+// kernel where gemm.c lets it race, which there is the faster one of large products, or as fast;
+// elsewhere on oneDNN. Rejected: both and the better, because what loses takes half of the time,
+// and oneDNN's gemm as long again to generate its kernels.
 // Memory is measured by passes that update in place as much as the caller works with, as an
 // optimizer does: what lies in a cache and what does not differ by more than a factor of two, and
 // by another where neighbours use the memory. Products stand between two passes, as they do in a
@@ -20,6 +22,7 @@
 
 #include "accelerators/cpu/cpu.h"
 #include "accelerators/cpu/kernels/kernels.h"
+#include "accelerators/cpu/kernels/matmul.h"
 #include "accelerators/cpu/onednn/dnnl.h"
 #include "lib/base/clock.h"
 
@@ -54,15 +57,18 @@ static void set_rates(const struct samples *s, double work, double *out_best, do
     *out_usual = n ? work * (double)n / (double)sum_ns * 1e9 : 0;
 }
 
+// By our own kernel, or by oneDNN.
 struct product {
-    bool failed;
+    bool is_own, failed;
     int64_t rows;
     struct samples time;
+    struct td_matmul own;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     dnnl_primitive_t primitive;
     dnnl_memory_t x, weights, y;
-    void *data[3];
+    void *data[3]; // x, weights, y
+    void *scratch; // of our own
 };
 
 static void product_finish(struct product *p) {
@@ -74,20 +80,26 @@ static void product_finish(struct product *p) {
     dnnl_engine_destroy(p->engine);
     for (size_t i = 0; i < TD_COUNTOF(p->data); i++)
         free(p->data[i]);
+    free(p->scratch);
 }
 
 // Zeros everywhere: the cores' units take as long for them as for any number.
+static void *zeros(size_t bytes) {
+    bytes = td_align_up(bytes, 64);
+    void *p = aligned_alloc(64, bytes);
+    if (p) memset(p, 0, bytes);
+    return p;
+}
+
 static dnnl_status_t place(struct product *p, const_dnnl_primitive_desc_t pd, dnnl_query_t what,
                            void **out_data, dnnl_memory_t *out_memory) {
     const struct td_md *md = td_pd_borrow_md(pd, what);
-    size_t bytes = td_align_up(td_md_bytes(md), 64);
-    *out_data = aligned_alloc(64, bytes);
+    *out_data = zeros(td_md_bytes(md));
     if (!*out_data) return dnnl_out_of_memory;
-    memset(*out_data, 0, bytes);
     return td_md_memory(md, p->engine, *out_data, out_memory);
 }
 
-static dnnl_status_t make_product(struct product *p, dnnl_data_type_t type) {
+static dnnl_status_t make_by_dnnl(struct product *p, dnnl_data_type_t type) {
     struct td_md *x = NULL, *w = NULL, *y = NULL;
     dnnl_dims_t x_dims = {p->rows, WIDTH}, w_dims = {WIDTH, WIDTH};
     dnnl_primitive_desc_t pd = NULL;
@@ -108,19 +120,51 @@ static dnnl_status_t make_product(struct product *p, dnnl_data_type_t type) {
     return s;
 }
 
-static void product_init(struct product *p, dnnl_data_type_t type, int32_t n_threads) {
-    *p = (struct product){.rows = (int64_t)ROWS_PER_THREAD * n_threads};
-    p->failed = make_product(p, type) != dnnl_success;
+// False: out of memory.
+static bool make_own(struct product *p, enum td_dtype type, int32_t n_threads) {
+    const struct td_kernel_table *k = td_kernels();
+    p->own = (struct td_matmul){
+        .m = p->rows,
+        .n = WIDTH,
+        .k = WIDTH,
+        .trans_b = true,
+        .packed_b = true,
+        .a_type = type,
+        .b_type = type,
+        .b_as = type,
+        .bias_type = type,
+        .y_type = TD_F32,
+        .n_threads = n_threads,
+    };
+    struct td_pack_shape panels = k->matmul_panels(WIDTH, WIDTH, true, type, type);
+    p->data[0] = zeros((size_t)p->rows * WIDTH * td_dtype_bytes(type));
+    p->data[1] = zeros(k->matmul_panel_bytes(&panels));
+    p->data[2] = zeros((size_t)p->rows * WIDTH * sizeof(float));
+    p->scratch = zeros(k->matmul_scratch_bytes(&p->own));
+    return p->data[0] && p->data[1] && p->data[2] && p->scratch;
+}
+
+static void product_init(struct product *p, enum td_dtype type, int32_t n_threads) {
+    *p = (struct product){.is_own = td_gemm_own_races(type),
+                          .rows = (int64_t)ROWS_PER_THREAD * n_threads};
+    p->failed = p->is_own ? !make_own(p, type, n_threads)
+                          : make_by_dnnl(p, type == TD_F32 ? dnnl_f32 : dnnl_bf16) != dnnl_success;
+}
+
+static bool run_product(struct product *p) {
+    dnnl_exec_arg_t args[] = {
+        {DNNL_ARG_SRC, p->x}, {DNNL_ARG_WEIGHTS, p->weights}, {DNNL_ARG_DST, p->y}};
+    if (!p->is_own) return !dnnl_primitive_execute(p->primitive, p->stream, TD_COUNTOF(args), args);
+    td_kernels()->matmul_run(&p->own, p->data[0], p->data[1], NULL, p->data[2], p->scratch);
+    return true;
 }
 
 // Products for a slice of time, each a sample.
 static void product_slice(struct product *p) {
-    dnnl_exec_arg_t args[] = {
-        {DNNL_ARG_SRC, p->x}, {DNNL_ARG_WEIGHTS, p->weights}, {DNNL_ARG_DST, p->y}};
     int64_t now_ns = td_mono_now().ns, end_ns = now_ns + SLICE_NS;
     while (!p->failed && now_ns < end_ns) {
         int64_t start = now_ns;
-        p->failed = dnnl_primitive_execute(p->primitive, p->stream, TD_COUNTOF(args), args);
+        p->failed = !run_product(p);
         now_ns = td_mono_now().ns;
         add_sample(&p->time, start, now_ns);
     }
@@ -168,8 +212,8 @@ td_status td_cpu_measure_peak(struct td_accelerator *a, size_t memory_bytes,
     struct product f32, bf16;
     struct memory m = {0};
     if (memory_bytes) TD_TRY(memory_init(&m, memory_bytes, a->n_threads));
-    product_init(&f32, dnnl_f32, a->n_threads);
-    product_init(&bf16, dnnl_bf16, a->n_threads);
+    product_init(&f32, TD_F32, a->n_threads);
+    product_init(&bf16, TD_BF16, a->n_threads);
     for (int i = 0; i < SLICES; i++) {
         product_slice(&f32);
         product_slice(&bf16);
