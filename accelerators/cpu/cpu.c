@@ -9,8 +9,9 @@
 #include "accelerators/cpu/cpu.h"
 #include "accelerators/cpu/packs.h"
 #include "accelerators/cpu/spin.h"
-#include "lib/base/clock.h"
 #include "accelerators/cpu/tune.h"
+#include "lib/base/clock.h"
+#include "lib/base/cpu_level.h"
 #include "lib/base/fsio.h"
 #include "lib/base/machine.h"
 #include "traind/plugin.h"
@@ -24,6 +25,7 @@ static td_status cpu_probe(struct td_accel_facts *out_facts) {
         .device_name = "cpu",
         .memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * td_page_bytes(),
         .detects_anomaly = true,
+        .winograd = td_cpu_level() >= TD_CPU_AVX512 ? TD_WINOGRAD_IMAGES | TD_WINOGRAD_WEIGHTS : 0,
         .dtypes = 1u << TD_F32 | 1u << TD_F64 | 1u << TD_BF16 | 1u << TD_F16,
     };
     td_dnnl_describe(f.build, sizeof f.build);

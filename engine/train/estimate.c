@@ -32,6 +32,13 @@ static int64_t last_dim(const struct td_graph *g, td_value v) {
     return s->n_dims ? s->dim[s->n_dims - 1] : 1;
 }
 
+// What an estimate knows of the accelerator.
+struct machine {
+    struct td_accel_rates rates;
+    uint32_t winograd;
+    td_skips_fn *skips; // NULL: it runs every node
+};
+
 // ---- shares of a peak ---------------------------------------------------------------------------
 // What an op's arithmetic reaches of what large products usually reach. Measured on the cpu
 // accelerator.
@@ -42,17 +49,26 @@ static double share_of_matmul(const struct td_graph *g, const struct td_node_inf
     return least < NARROW ? 0.42 : 0.93;
 }
 
-// Winograd's way needs fewer multiplications than count: 3x3 at stride 1 in fp32.
-static double share_of_conv(const struct td_graph *g, const struct td_node_info *node, bool half) {
-    td_value w = node->op == TD_OP_CONV2D_GRAD_W ? 0 : node->inputs[1];
-    const struct td_shape *kernel = w ? &td_gv(g, w)->shape : &node->attrs.shape;
+// Has the accelerator Winograd's way for this one? It needs fewer multiplications than count.
+static bool is_winograd(const struct td_node_info *node, const struct td_shape *kernel,
+                        uint32_t winograd) {
     const struct td_window_attrs *a = &node->attrs.window;
     bool three = kernel->dim[2] == 3 && kernel->dim[3] == 3;
-    bool winograd = three && a->stride[0] <= 1 && a->stride[1] <= 1 && !half;
+    bool weights = node->op == TD_OP_CONV2D_GRAD_W;
+    return three && a->stride[0] <= 1 && a->stride[1] <= 1 &&
+           winograd & (weights ? TD_WINOGRAD_WEIGHTS : TD_WINOGRAD_IMAGES);
+}
+
+// winograd: as in the accelerator's facts. half: of bf16.
+static double share_of_conv(const struct td_graph *g, const struct td_node_info *node,
+                            uint32_t winograd, bool half) {
+    td_value w = node->op == TD_OP_CONV2D_GRAD_W ? 0 : node->inputs[1];
+    const struct td_shape *kernel = w ? &td_gv(g, w)->shape : &node->attrs.shape;
+    bool quick = !half && is_winograd(node, kernel, winograd);
     if (kernel->dim[0] < SHALLOW || kernel->dim[1] < SHALLOW) return 0.35;
-    if (node->op == TD_OP_CONV2D_GRAD_W) return half ? 0.65 : 0.85;
-    if (node->op == TD_OP_CONV2D_GRAD_X) return winograd ? 0.95 : 0.9;
-    return winograd ? 1.15 : 0.9;
+    if (node->op == TD_OP_CONV2D_GRAD_W) return quick ? 1.4 : half ? 0.65 : 0.85;
+    if (node->op == TD_OP_CONV2D_GRAD_X) return quick ? 1.65 : 0.9;
+    return quick ? 1.75 : 0.9;
 }
 
 // Of the peak in fp32, whatever the type, because these widen what they read; pools do not.
@@ -103,8 +119,9 @@ static bool reads_bf16(const struct td_graph *g, const struct td_node_info *node
 }
 
 static double arithmetic_seconds(const struct td_graph *g, const struct td_node_info *node,
-                                 const struct td_accel_rates *p) {
-    // Without instructions for bf16, products widen what they read and run in fp32.
+                                 const struct machine *m) {
+    // An accelerator without a rate for bf16 widens what products read, and runs them in fp32.
+    const struct td_accel_rates *p = &m->rates;
     bool narrow = reads_bf16(g, node), half = narrow && p->bf16 > 0;
     double rate = half ? p->bf16 : p->f32, share;
     switch ((int)node->op) { // the products
@@ -118,7 +135,7 @@ static double arithmetic_seconds(const struct td_graph *g, const struct td_node_
     case TD_OP_CONV2D:
     case TD_OP_CONV2D_GRAD_X:
     case TD_OP_CONV2D_GRAD_W:
-        share = share_of_conv(g, node, half);
+        share = share_of_conv(g, node, m->winograd, half);
         break;
     default:
         share = share_of_kernel(node, narrow);
@@ -156,16 +173,16 @@ static double packed(const struct td_graph *g, const struct td_node_info *node) 
 }
 
 static double plain_seconds(const struct td_graph *g, const struct td_node_info *node,
-                            const struct td_accel_rates *p) {
+                            const struct machine *m) {
     if (node->op == TD_OP_RESHAPE || node->op == TD_OP_ALL_REDUCE) return 0;
-    double moved = traffic(g, node) / p->bandwidth;
-    return TD_MAX(arithmetic_seconds(g, node, p), moved) + packed(g, node) / p->bandwidth + START_S;
+    double moved = traffic(g, node), more = packed(g, node), bandwidth = m->rates.bandwidth;
+    return TD_MAX(arithmetic_seconds(g, node, m), moved / bandwidth) + more / bandwidth + START_S;
 }
 
 // A product with a gradient behind it takes as long as the two.
 static double node_seconds(const struct td_graph *g, const struct td_node_info *node,
-                           const struct td_accel_rates *p) {
-    if (!node->attrs.then) return plain_seconds(g, node, p);
+                           const struct machine *m) {
+    if (!node->attrs.then) return plain_seconds(g, node, m);
     struct td_node_info product = *node, grad = *node;
     const td_value in[] = {node->inputs[2], node->outputs[0]};
     product.n_inputs = 2;
@@ -173,16 +190,14 @@ static double node_seconds(const struct td_graph *g, const struct td_node_info *
     grad.op = node->attrs.then;
     grad.inputs = in;
     grad.n_inputs = 2;
-    return plain_seconds(g, &product, p) + plain_seconds(g, &grad, p);
+    return plain_seconds(g, &product, m) + plain_seconds(g, &grad, m);
 }
 
-// skips: the accelerator's, NULL: it runs every node.
-static double program_seconds(const struct td_compiled *c, td_skips_fn *skips,
-                              const struct td_accel_rates *p) {
+static double program_seconds(const struct td_compiled *c, const struct machine *m) {
     double seconds = 0;
     for (td_node n = 0; n < td_graph_n_nodes(c->graph); n++) {
-        if (skips && skips(c->graph, n)) continue;
-        seconds += node_seconds(c->graph, td_graph_node(c->graph, n), p);
+        if (m->skips && m->skips(c->graph, n)) continue;
+        seconds += node_seconds(c->graph, td_graph_node(c->graph, n), m);
     }
     return seconds;
 }
@@ -256,17 +271,17 @@ static td_status find_rates(const struct td_rank *r, struct td_accel_rates *out,
 }
 
 td_status td_estimate_step(const struct td_rank *r, struct td_estimate *out) {
-    struct td_accel_rates p = {0};
+    struct machine m = {.winograd = r->accel_facts.winograd, .skips = r->accel_ops->skips};
     double last = 0, before = 0;
     *out = (struct td_estimate){0};
     if (!r->accel_ops->measure_peak || !(r->config->stages & TD_TRAIN_FIT)) return TD_OK;
-    TD_TRY(find_rates(r, &p, &out->rates));
+    TD_TRY(find_rates(r, &m.rates, &out->rates));
     if (out->rates != TD_RATES_KEPT) out->wants_threads = r->config->n_threads;
-    if (p.f32 <= 0 || p.bandwidth <= 0) return TD_OK;
+    if (m.rates.f32 <= 0 || m.rates.bandwidth <= 0) return TD_OK;
     for (size_t i = 0; i < td_programs_count(r->programs); i++) {
         const struct td_compiled *c = step_at(r, i);
         if (!c) continue;
-        double s = program_seconds(c, r->accel_ops->skips, &p);
+        double s = program_seconds(c, &m);
         if (c->program.key.apply) {
             last = TD_MAX(last, s);
         } else {

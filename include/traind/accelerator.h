@@ -30,6 +30,10 @@ static inline void *td_buffer_host(struct td_buffer b) {
     return b.space == TD_SPACE_HOST ? (void *)(uintptr_t)b.handle : NULL;
 }
 
+// Convolutions of 3x3 at stride 1 in fp32 for which the accelerator has Winograd's way, which
+// multiplies less: those whose result is an image, and those of the weights' gradient.
+enum { TD_WINOGRAD_IMAGES = 1, TD_WINOGRAD_WEIGHTS = 2 };
+
 struct td_accel_facts {
     uint32_t struct_bytes;
     int32_t n_devices;
@@ -38,6 +42,7 @@ struct td_accel_facts {
     uint32_t dtypes;       // bit i: programs may compute in enum td_dtype i
     char build[64];        // library and instruction set, part of the resume key
     bool detects_anomaly;  // takes td_accel_config.detect_anomaly
+    uint32_t winograd;     // TD_WINOGRAD_*, together; for estimates of time
 };
 
 struct td_accel_config {

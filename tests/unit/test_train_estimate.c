@@ -44,17 +44,42 @@ static void test_a_cast_of_a_weight_costs_nothing_only_when_the_accelerator_skip
     (void)state;
     struct rig r;
     const struct td_compiled *c = compile_case(&r, "convnet", TD_OP_SGD);
-    const struct td_accel_rates rates = {.f32 = 1e12, .bf16 = 1e12, .bandwidth = 1};
+    struct machine m = {.rates = {.f32 = 1e12, .bf16 = 1e12, .bandwidth = 1}};
     const double bytes = 4 * 9 + 6 * 4 * 9; // of the two kernels alone
-    double all = program_seconds(c, NULL, &rates), some = program_seconds(c, skips_casts, &rates);
+    double all = program_seconds(c, &m);
+    m.skips = skips_casts;
+    double some = program_seconds(c, &m);
     assert_true(some > 0 && all - some >= (4 + 2) * bytes);
     rig_close(&r);
+}
+
+static void test_winograd_counts_only_where_the_accelerator_has_it(void **state) {
+    (void)state;
+    static const enum td_op ops[] = {TD_OP_CONV2D, TD_OP_CONV2D_GRAD_X, TD_OP_CONV2D_GRAD_W};
+    const struct td_shape three = {.n_dims = 4, .dim = {64, 64, 3, 3}};
+    const struct td_shape one = {.n_dims = 4, .dim = {64, 64, 1, 1}};
+    for (size_t i = 0; i < TD_COUNTOF(ops); i++) {
+        bool weights = ops[i] == TD_OP_CONV2D_GRAD_W;
+        uint32_t its = weights ? TD_WINOGRAD_WEIGHTS : TD_WINOGRAD_IMAGES;
+        uint32_t other = TD_WINOGRAD_WEIGHTS + TD_WINOGRAD_IMAGES - its;
+        struct td_node_info node = {.op = ops[i], .attrs.window.stride = {1, 1}};
+        assert_true(is_winograd(&node, &three, its) && !is_winograd(&node, &three, other));
+        assert_false(is_winograd(&node, &one, its));
+        node.attrs.window.stride[1] = 2;
+        assert_false(is_winograd(&node, &three, its));
+    }
+    // a weights' gradient says its kernel without a graph
+    struct td_node_info node = {.op = TD_OP_CONV2D_GRAD_W, .attrs.shape = three};
+    double direct = share_of_conv(NULL, &node, 0, false);
+    assert_true(share_of_conv(NULL, &node, TD_WINOGRAD_WEIGHTS, false) > direct);
+    assert_true(share_of_conv(NULL, &node, TD_WINOGRAD_WEIGHTS, true) < direct); // bf16 has none
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_packs_are_counted_once_whatever_optimizer_writes_them),
         cmocka_unit_test(test_a_cast_of_a_weight_costs_nothing_only_when_the_accelerator_skips_it),
+        cmocka_unit_test(test_winograd_counts_only_where_the_accelerator_has_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
