@@ -118,12 +118,24 @@ static bool reads_bf16(const struct td_graph *g, const struct td_node_info *node
     return any;
 }
 
+// Convolutions without instructions for bf16 are those of fp32 and widen what they read; products
+// have a rate of their own. bf16 multiplies no faster than fp32 then.
+static bool widens(const struct td_accel_rates *p) {
+    return p->bf16 < 1.25 * p->f32;
+}
+
+static double conv_seconds(const struct td_graph *g, const struct td_node_info *node,
+                           const struct machine *m) {
+    bool narrow = reads_bf16(g, node), half = narrow && !widens(&m->rates);
+    double share = share_of_conv(g, node, m->winograd, half) * (narrow && !half ? 0.88 : 1);
+    return td_op_flops(g, node) / (share * (half ? m->rates.bf16 : m->rates.f32));
+}
+
 static double arithmetic_seconds(const struct td_graph *g, const struct td_node_info *node,
                                  const struct machine *m) {
-    // An accelerator without a rate for bf16 widens what products read, and runs them in fp32.
     const struct td_accel_rates *p = &m->rates;
-    bool narrow = reads_bf16(g, node), half = narrow && p->bf16 > 0;
-    double rate = half ? p->bf16 : p->f32, share;
+    bool narrow = reads_bf16(g, node);
+    double rate = narrow && p->bf16 > 0 ? p->bf16 : p->f32, share;
     switch ((int)node->op) { // the products
     case TD_OP_MATMUL:
         share = share_of_matmul(g, node);
@@ -135,8 +147,7 @@ static double arithmetic_seconds(const struct td_graph *g, const struct td_node_
     case TD_OP_CONV2D:
     case TD_OP_CONV2D_GRAD_X:
     case TD_OP_CONV2D_GRAD_W:
-        share = share_of_conv(g, node, m->winograd, half);
-        break;
+        return conv_seconds(g, node, m);
     default:
         share = share_of_kernel(node, narrow);
         rate = p->f32;
