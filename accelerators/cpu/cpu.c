@@ -25,7 +25,9 @@ static td_status cpu_probe(struct td_accel_facts *out_facts) {
         .device_name = "cpu",
         .memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * td_page_bytes(),
         .detects_anomaly = true,
-        .winograd = td_cpu_level() >= TD_CPU_AVX512 ? TD_WINOGRAD_IMAGES | TD_WINOGRAD_WEIGHTS : 0,
+        .winograd = td_cpu_level() >= TD_CPU_AVX512 ? TD_WINOGRAD_IMAGES | TD_WINOGRAD_WEIGHTS
+                    : td_cpu_level() == TD_CPU_AVX2 ? TD_WINOGRAD_IMAGES
+                                                    : 0,
         .dtypes = 1u << TD_F32 | 1u << TD_F64 | 1u << TD_BF16 | 1u << TD_F16,
     };
     td_dnnl_describe(f.build, sizeof f.build);
