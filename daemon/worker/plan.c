@@ -75,7 +75,7 @@ static td_status measure(const struct td_worker_args *args, struct td_worker_con
 }
 
 int td_worker_plan(const struct td_worker_args *args) {
-    struct td_worker_sized sized;
+    struct td_worker_sized sized = {0};
     TD_AUTO(td_worker_config) *config = NULL;
     TD_AUTO_BUF text;
     TD_AUTO_BUF graph;
