@@ -1,7 +1,7 @@
 // What these threads can do: matrix products a second in fp32 and bf16, and bytes a second through
-// memory. Utilisation is told against the best; the planner's times come from the usual, because
-// what a neighbour of a virtual machine takes from both, or a lower clock, the job will meet as
-// well.
+// memory. Utilisation is reported against the best; the planner's times come from the usual,
+// because what a neighbour of a virtual machine takes from both, or a lower clock, the job will
+// meet as well.
 //
 // Products are measured as a training step meets them at its best: large, weights packed, so many
 // rows a thread that any team takes the same time; all of it takes some 20 ms. They run on our own
@@ -15,7 +15,8 @@
 // once a step. And a disturbance of some milliseconds spoils a slice of each instead of all of one.
 // Left out when nobody asks.
 //
-// Nothing is kept: a figure of another day, or of a busier moment, would be believed for ever.
+// Nothing is kept here: who asks keeps the best of several moments, for one boot
+// (engine/train/rates.h).
 
 #include <string.h>
 #include <sys/mman.h>

@@ -2,7 +2,7 @@
 //
 // Images come and go in the layouts that layout.c chose. Weights and their gradient are plain for
 // everybody else; inside, their layout is left to oneDNN (format any): a forward or data-gradient
-// primitive reads a pack that is made anew once a step, a weight-gradient primitive writes into
+// primitive reads a pack that is made again once a step, a weight-gradient primitive writes into
 // memory of its own that is then put into plain order, or added to what is there, which costs
 // little beside the convolution. Where the weights are a parameter, primitives that want the same
 // layout share the pack.
@@ -15,7 +15,7 @@
 //
 // Layouts: of those that may suit a convolution the first is wanted for which oneDNN does not name
 // its reference loops, which are hundreds of times slower. Where it has nothing else, the kernel is
-// told to be slow.
+// reported as slow.
 //
 // Types: fp32, and bf16 where the CPU multiplies it. Elsewhere images and weights of 16 bits are
 // widened into scratch, convolved in fp32, and the result is rounded once: at AVX-512 that takes
