@@ -184,13 +184,15 @@ void td_dnnl_describe(char *out, size_t out_bytes);
 // Has oneDNN products and convolutions of these operands at the CPU level in use?
 bool td_dnnl_takes(enum td_dtype operands);
 
+// ---- onednn/conv_shape.c ------------------------------------------------------------------------
+// The layouts of its images in which oneDNN has a fast way for this convolution.
+TD_MUST_USE td_status td_conv_prefer(const struct td_kernel *k, struct td_dnnl *e,
+                                     struct td_conv_layouts *out_layouts);
+
 // ---- onednn/conv.c ------------------------------------------------------------------------------
 // The family of convolutions. What it takes is created when the layouts are known; `param` is the
 // address of the parameter that the weights are, or NULL.
 td_kernel_family td_conv_take;
-// The layouts of its images in which oneDNN has a fast way for this convolution.
-TD_MUST_USE td_status td_conv_prefer(const struct td_kernel *k, struct td_dnnl *e,
-                                     struct td_conv_layouts *out_layouts);
 TD_MUST_USE td_status td_conv_build(struct td_kernel *k, struct td_dnnl *e,
                                     enum td_image_layout x_layout, enum td_image_layout y_layout,
                                     const void *param);

@@ -10,10 +10,10 @@
 //
 // td_layout_plan gives every value of a program a layout and says in which layout each node works;
 // where the two differ, the compiler puts a reorder between them (a bridge), which goes through
-// scratch memory. Convolutions decide, each for itself (onednn/conv.c). What works in any layout
-// (elementwise ops, pools, batch norm, sums over places) takes over what the convolutions around it
-// want. Everything else is plain: inputs, state, what a reshape sees, and ops that know nothing of
-// layouts.
+// scratch memory. Convolutions decide, each for itself (onednn/conv_shape.c). What works in any
+// layout (elementwise ops, pools, batch norm, sums over places) takes over what the convolutions
+// around it want. Everything else is plain: inputs, state, what a reshape sees, and ops that know
+// nothing of layouts.
 
 #include "lib/base/base.h"
 #include "traind/graph.h"

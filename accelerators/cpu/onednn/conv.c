@@ -13,10 +13,6 @@
 // it races with the direct one (tune.h), everything else is direct. The plan's bytes do not depend
 // on who wins: the scratch is large enough for both, and the packs of both are held.
 //
-// Layouts: of those that may suit a convolution the first is wanted for which oneDNN does not name
-// its reference loops, which are hundreds of times slower. Where it has nothing else, the kernel is
-// reported as slow.
-//
 // Types: fp32, and bf16 where the CPU multiplies it. Elsewhere images and weights of 16 bits are
 // widened into scratch, convolved in fp32, and the result is rounded once: at AVX-512 that takes
 // half of the time of oneDNN's own convolutions of bf16, which widen in their innermost loop.
@@ -27,29 +23,11 @@
 
 #include "accelerators/cpu/kernels/kernels.h"
 #include "accelerators/cpu/kernels/winograd.h"
+#include "accelerators/cpu/onednn/conv_shape.h"
 #include "accelerators/cpu/onednn/onednn.h"
 #include "accelerators/cpu/tune.h"
 
 enum { MAX_DNNL_ARGS = 6 };
-enum kind { FORWARD, GRAD_X, GRAD_W };
-
-// Are images of this type convolved as they are?
-static bool is_native(enum td_dtype t) {
-    return t == TD_F32 || (t == TD_BF16 && td_cpu_level() >= TD_CPU_AVX512_BF16);
-}
-
-struct spec {
-    enum kind kind;
-    int64_t n, c, h, w;      // of the operand; n > 0
-    int64_t o, out_h, out_w; // of the result
-    int64_t kernel[2];
-    struct td_window_attrs window;
-    enum td_image_layout x_layout, y_layout;
-    enum td_dtype dtype, w_dtype; // of the images; of the weights or their gradient
-    enum td_dtype given, w_given; // the node's own types, where these were widened
-    bool has_bias, accumulate;
-    const void *param; // address of the parameter that the weights are, or NULL
-};
 
 // Places in the scratch for operands and result as fp32, and their elements.
 struct widened {
@@ -60,13 +38,14 @@ struct widened {
 
 struct conv {
     struct td_dnnl *engine;
-    struct spec spec;
+    struct td_conv_shape spec;
     dnnl_primitive_t primitive;
     dnnl_memory_t x, w, bias, y, scratch;
-    struct td_pack *pack;    // NULL: weights are read where they lie
-    dnnl_primitive_t unpack; // GRAD_W: own memory -> plain gradient; NULL: written where it lies
-    dnnl_memory_t w_plain;   // GRAD_W: of unpack
-    void *own;               // GRAD_W: memory of w
+    struct td_pack *pack; // NULL: weights are read where they lie
+    // Of a gradient of weights: from own memory to the plain gradient; NULL: written where it lies.
+    dnnl_primitive_t unpack;
+    dnnl_memory_t w_plain;
+    void *own; // memory of w
     size_t own_bytes;
     bool slow;            // oneDNN has nothing but its reference loops
     bool is_own_winograd; // no primitive, then
@@ -74,86 +53,11 @@ struct conv {
     struct widened wide; // where the node's types are not the primitive's
 };
 
-struct descs {
-    struct td_md *x, *w, *w_plain, *bias, *y;
-};
-
-// ---- descriptors
-static dnnl_data_type_t data_type(enum td_dtype t) {
-    return t == TD_BF16 ? dnnl_bf16 : dnnl_f32;
-}
-
-static dnnl_status_t image_desc(const struct spec *s, enum td_image_layout layout,
-                                const dnnl_dims_t dims, struct td_md **out_md) {
-    const dnnl_format_tag_t blocked = td_kernels()->image_lanes == 16 ? dnnl_nChw16c : dnnl_nChw8c;
-    const dnnl_format_tag_t tag[] = {dnnl_nchw, blocked, dnnl_nhwc};
-    return td_md_create(4, dims, data_type(s->dtype), tag[layout], out_md);
-}
-
-// What was made of d is the caller's to free, also after a failure.
-static dnnl_status_t describe(const struct spec *s, struct descs *d) {
-    int64_t groups = td_window_at_least_one(s->window.groups);
-    dnnl_dims_t x = {s->n, s->c, s->h, s->w}, y = {s->n, s->o, s->out_h, s->out_w}, bias = {s->o};
-    dnnl_dims_t w = {s->o, s->c, s->kernel[0], s->kernel[1]};
-    dnnl_dims_t grouped = {groups, s->o / groups, s->c / groups, s->kernel[0], s->kernel[1]};
-    bool one = groups == 1;
-    const dnnl_dim_t *w_dims = one ? w : grouped;
-    dnnl_data_type_t type = data_type(s->w_dtype);
-    dnnl_format_tag_t plain = one ? dnnl_oihw : dnnl_goihw;
-    int ndims = one ? 4 : 5;
-    dnnl_status_t st = image_desc(s, s->x_layout, x, &d->x);
-    if (!st) st = image_desc(s, s->y_layout, y, &d->y);
-    if (!st) st = td_md_create(1, bias, data_type(s->dtype), dnnl_a, &d->bias);
-    if (!st) st = td_md_create(ndims, w_dims, type, plain, &d->w_plain);
-    return st ? st : td_md_create(ndims, w_dims, type, dnnl_format_tag_any, &d->w);
-}
-
-static void descs_finish(struct descs *d) {
-    td_md_destroy(d->x);
-    td_md_destroy(d->w);
-    td_md_destroy(d->w_plain);
-    td_md_destroy(d->bias);
-    td_md_destroy(d->y);
-}
-
-static dnnl_status_t make_attr(dnnl_primitive_attr_t *out_attr) {
-    dnnl_status_t st = dnnl_primitive_attr_create(out_attr);
-    return st ? st : dnnl_primitive_attr_set_scratchpad_mode(*out_attr, dnnl_scratchpad_mode_user);
-}
-
-static dnnl_status_t make_pd(const struct spec *s, dnnl_engine_t engine, const struct descs *d,
-                             dnnl_alg_kind_t alg, dnnl_primitive_desc_t *out_pd) {
-    static const enum td_pass pass[] = {
-        [FORWARD] = TD_PASS_FORWARD, [GRAD_X] = TD_PASS_GRAD_X, [GRAD_W] = TD_PASS_GRAD_W};
-    struct td_dnnl_window window = {0};
-    for (int i = 0; i < 2; i++) {
-        window.stride[i] = td_window_at_least_one(s->window.stride[i]);
-        window.dilation[i] = td_window_at_least_one(s->window.dilation[i]) - 1;
-        window.pad[i] = s->window.pad[i];
-    }
-    dnnl_primitive_attr_t attr = NULL;
-    dnnl_status_t st = make_attr(&attr);
-    if (!st) {
-        st = td_pd_convolution(engine, pass[s->kind], alg, d->x, d->w, s->has_bias ? d->bias : NULL,
-                               d->y, &window, attr, out_pd);
-    }
-    dnnl_primitive_attr_destroy(attr);
-    return st;
-}
-
-static bool wants_winograd(const struct spec *s) {
-    bool plain = td_window_at_least_one(s->window.groups) == 1;
-    for (int i = 0; i < 2; i++) {
-        plain = plain && s->kernel[i] == 3 && td_window_at_least_one(s->window.stride[i]) == 1 &&
-                td_window_at_least_one(s->window.dilation[i]) == 1;
-    }
-    return plain && s->dtype == TD_F32 && s->x_layout == TD_LAYOUT_BLOCKED &&
-           s->y_layout == TD_LAYOUT_BLOCKED;
-}
-
-// ---- create
-// GRAD_W: oneDNN writes its own layout; what is plain already is written where it belongs.
-static td_status make_unpack(struct conv *v, const struct descs *d, const struct td_md *layout) {
+// ---- create -------------------------------------------------------------------------------------
+// A gradient of weights: oneDNN writes its own layout; what is plain already is written where it
+// belongs.
+static td_status make_unpack(struct conv *v, const struct td_conv_descs *d,
+                             const struct td_md *layout) {
     dnnl_engine_t engine = v->engine->engine;
     if (!v->spec.accumulate && td_md_equal(layout, d->w_plain)) return TD_OK;
     v->own_bytes = td_md_bytes(layout);
@@ -177,7 +81,7 @@ static td_status make_unpack(struct conv *v, const struct descs *d, const struct
 
 // As the primitive wants its weights or their gradient.
 static const struct td_md *weights_of(const struct conv *v, const_dnnl_primitive_desc_t pd) {
-    bool grad_w = v->spec.kind == GRAD_W;
+    bool grad_w = v->spec.kind == TD_CONV_GRAD_W;
     return td_pd_borrow_md(pd, grad_w ? dnnl_query_diff_weights_md : dnnl_query_weights_md);
 }
 
@@ -189,7 +93,7 @@ static size_t take(size_t *bytes, int64_t floats) {
 
 // Widened operands lie after what the primitive writes in the scratch.
 static void lay_wide(struct conv *v, size_t *bytes) {
-    const struct spec *s = &v->spec;
+    const struct td_conv_shape *s = &v->spec;
     int64_t groups = td_window_at_least_one(s->window.groups);
     struct widened *w = &v->wide;
     w->used = true;
@@ -203,7 +107,7 @@ static void lay_wide(struct conv *v, size_t *bytes) {
     w->bias_at = take(bytes, w->bias);
 }
 
-static td_status make_operands(struct conv *v, const struct descs *d,
+static td_status make_operands(struct conv *v, const struct td_conv_descs *d,
                                const_dnnl_primitive_desc_t pd) {
     dnnl_engine_t engine = v->engine->engine;
     const struct td_md *w = weights_of(v, pd);
@@ -220,11 +124,11 @@ static td_status make_operands(struct conv *v, const struct descs *d,
     return td_room_want(v->engine->room, bytes);
 }
 
-static td_status make_memories(struct conv *v, const struct descs *d,
+static td_status make_memories(struct conv *v, const struct td_conv_descs *d,
                                const_dnnl_primitive_desc_t pd) {
     const struct td_md *w = weights_of(v, pd);
     TD_TRY(make_operands(v, d, pd));
-    if (v->spec.kind == GRAD_W) return make_unpack(v, d, w);
+    if (v->spec.kind == TD_CONV_GRAD_W) return make_unpack(v, d, w);
     if (td_md_equal(w, d->w_plain)) return TD_OK;
     return td_dnnl_pack_get(v->engine, v->spec.param, d->w_plain, w, &v->pack);
 }
@@ -246,7 +150,7 @@ static void destroy(void *own) {
     free(own);
 }
 
-// ---- run
+// ---- run ----------------------------------------------------------------------------------------
 static td_status set_address(dnnl_memory_t m, const void *p) {
     // oneDNN's handles are not const; only the result is written.
     DNNL_TRY(dnnl_memory_set_data_handle(m, (void *)(uintptr_t)p), "set an address");
@@ -255,9 +159,9 @@ static td_status set_address(dnnl_memory_t m, const void *p) {
 
 static int name_args(const struct conv *v, dnnl_exec_arg_t args[MAX_DNNL_ARGS]) {
     static const int role[][3] = {
-        [FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
-        [GRAD_X] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST},
-        [GRAD_W] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST},
+        [TD_CONV_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
+        [TD_CONV_GRAD_X] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST},
+        [TD_CONV_GRAD_W] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST},
     };
     int n = 0;
     args[n++] = (dnnl_exec_arg_t){role[v->spec.kind][0], v->x};
@@ -292,12 +196,12 @@ static td_status unpack(struct conv *v, const void *result) {
 // What the primitive is given: the node's operands, or places in the scratch.
 struct places {
     const void *x, *w, *bias, *y;
-    const void *result; // GRAD_W: the plain gradient
+    const void *result; // a gradient of weights: the plain one
 };
 
 // By our own Winograd; weights are read where they lie.
 static void run_winograd(const struct conv *v, const struct places *p) {
-    const bool forward = v->spec.kind == FORWARD;
+    const bool forward = v->spec.kind == TD_CONV_FORWARD;
     td_kernels()->winograd_run(&v->winograd, forward ? p->x : p->y, p->w, forward ? p->bias : NULL,
                                (float *)(uintptr_t)(forward ? p->y : p->x),
                                v->engine->room->scratch);
@@ -308,7 +212,7 @@ static td_status run_places(struct conv *v, const struct places *p) {
         run_winograd(v, p);
         return TD_OK;
     }
-    const void *w = v->spec.kind != GRAD_W ? p->w : v->own ? v->own : p->result;
+    const void *w = v->spec.kind != TD_CONV_GRAD_W ? p->w : v->own ? v->own : p->result;
     if (v->pack) TD_TRY(td_packs_read(v->engine->packs, v->pack, p->w));
     TD_TRY(run_on(v, p->x, w, p->bias, p->y));
     return v->unpack ? unpack(v, p->result) : TD_OK;
@@ -316,14 +220,14 @@ static td_status run_places(struct conv *v, const struct places *p) {
 
 static struct places places_of(const struct td_kernel *k, const struct td_run *r) {
     const struct conv *v = k->own;
-    const enum kind kind = v->spec.kind;
+    const enum td_conv_kind kind = v->spec.kind;
     const void *a = td_operand_at(&k->in[0], r), *b = td_operand_at(&k->in[1], r);
     const void *result = td_operand_at(&k->out[0], r);
     return (struct places){
-        .x = kind == GRAD_X ? result : a,
-        .y = kind == FORWARD  ? result
-             : kind == GRAD_X ? a
-                              : b,
+        .x = kind == TD_CONV_GRAD_X ? result : a,
+        .y = kind == TD_CONV_FORWARD  ? result
+             : kind == TD_CONV_GRAD_X ? a
+                                      : b,
         .w = b,
         .bias = v->spec.has_bias ? td_operand_at(&k->in[2], r) : NULL,
         .result = result,
@@ -339,7 +243,7 @@ static td_status run_conv(const struct td_kernel *k, const struct td_run *r) {
 static td_status run_wide(const struct td_kernel *k, const struct td_run *r) {
     struct conv *v = k->own;
     const struct widened *w = &v->wide;
-    const struct spec *s = &v->spec;
+    const struct td_conv_shape *s = &v->spec;
     const struct places given = places_of(k, r);
     char *scratch = v->engine->room->scratch;
     float *x = (float *)(scratch + w->x_at), *y = (float *)(scratch + w->y_at);
@@ -347,18 +251,19 @@ static td_status run_wide(const struct td_kernel *k, const struct td_run *r) {
     const struct td_kernel_table *t = td_kernels();
     const bool narrow_w = s->w_given != TD_F32; // else a gradient is written where it belongs
     struct places p = {.x = x, .w = weights, .bias = s->has_bias ? bias : NULL, .y = y};
-    p.result = s->kind == GRAD_W && !narrow_w ? given.result : weights;
-    if (s->kind != GRAD_X) t->convert(k->n_threads, s->given, given.x, TD_F32, x, w->x);
-    if (s->kind != FORWARD) t->convert(k->n_threads, s->given, given.y, TD_F32, y, w->y);
-    if (s->kind != GRAD_W) t->convert(k->n_threads, s->w_given, given.w, TD_F32, weights, w->w);
-    if (s->kind == GRAD_W && narrow_w && s->accumulate)
+    p.result = s->kind == TD_CONV_GRAD_W && !narrow_w ? given.result : weights;
+    if (s->kind != TD_CONV_GRAD_X) t->convert(k->n_threads, s->given, given.x, TD_F32, x, w->x);
+    if (s->kind != TD_CONV_FORWARD) t->convert(k->n_threads, s->given, given.y, TD_F32, y, w->y);
+    if (s->kind != TD_CONV_GRAD_W)
+        t->convert(k->n_threads, s->w_given, given.w, TD_F32, weights, w->w);
+    if (s->kind == TD_CONV_GRAD_W && narrow_w && s->accumulate)
         t->convert(k->n_threads, s->w_given, given.result, TD_F32, weights, w->w);
     if (s->has_bias) t->convert(k->n_threads, k->in_dtype[2], given.bias, TD_F32, bias, w->bias);
     TD_TRY(run_places(v, &p));
     void *result = (void *)(uintptr_t)given.result;
-    if (s->kind == FORWARD) t->convert(k->n_threads, TD_F32, y, s->given, result, w->y);
-    if (s->kind == GRAD_X) t->convert(k->n_threads, TD_F32, x, s->given, result, w->x);
-    if (s->kind == GRAD_W && narrow_w)
+    if (s->kind == TD_CONV_FORWARD) t->convert(k->n_threads, TD_F32, y, s->given, result, w->y);
+    if (s->kind == TD_CONV_GRAD_X) t->convert(k->n_threads, TD_F32, x, s->given, result, w->x);
+    if (s->kind == TD_CONV_GRAD_W && narrow_w)
         t->convert(k->n_threads, TD_F32, weights, s->w_given, result, w->w);
     return TD_OK;
 }
@@ -371,7 +276,7 @@ static td_status run_empty(const struct td_kernel *k, const struct td_run *r) {
     return TD_OK;
 }
 
-// ---- choosing
+// ---- choosing -----------------------------------------------------------------------------------
 enum algorithm { WINOGRAD, OWN_WINOGRAD, DIRECT };
 static const char *const algorithm_names[] = {"winograd", "own_winograd", "direct"};
 static const dnnl_alg_kind_t dnnl_algorithms[] = {
@@ -402,8 +307,8 @@ static void *race_room(const struct td_md *md) {
 
 // Makes v our own Winograd, and room for what it writes.
 static td_status make_winograd(struct conv *v) {
-    const struct spec *s = &v->spec;
-    const bool forward = s->kind == FORWARD;
+    const struct td_conv_shape *s = &v->spec;
+    const bool forward = s->kind == TD_CONV_FORWARD;
     v->is_own_winograd = true;
     v->winograd = (struct td_winograd){
         .n = s->n,
@@ -425,14 +330,14 @@ static td_status make_winograd(struct conv *v) {
 }
 
 // What a primitive holds and, if it races, how it runs.
-static td_status enter_primitive(struct conv *w, const struct descs *d, dnnl_alg_kind_t alg,
+static td_status enter_primitive(struct conv *w, const struct td_conv_descs *d, dnnl_alg_kind_t alg,
                                  bool races, void **out_weights) {
     struct td_pack *pack;
     dnnl_primitive_desc_t pd = NULL;
-    DNNL_TRY(make_pd(&w->spec, w->engine->engine, d, alg, &pd), "describe a way");
+    DNNL_TRY(td_conv_pd(&w->spec, w->engine->engine, d, alg, &pd), "describe a way");
     const struct td_md *weights = weights_of(w, pd);
     td_status failed = make_operands(w, d, pd);
-    if (!failed && w->spec.kind != GRAD_W && w->spec.param) {
+    if (!failed && w->spec.kind != TD_CONV_GRAD_W && w->spec.param) {
         failed = td_dnnl_pack_get(w->engine, w->spec.param, d->w_plain, weights, &pack);
     }
     if (!failed && races) {
@@ -445,8 +350,8 @@ static td_status enter_primitive(struct conv *w, const struct descs *d, dnnl_alg
 }
 
 // One way to compute what v does.
-static td_status enter(const struct conv *v, const struct descs *d, int way, enum algorithm alg,
-                       bool races, struct race *r) {
+static td_status enter(const struct conv *v, const struct td_conv_descs *d, int way,
+                       enum algorithm alg, bool races, struct race *r) {
     struct conv *w = &r->way[way];
     w->engine = v->engine;
     w->spec = v->spec;
@@ -456,7 +361,7 @@ static td_status enter(const struct conv *v, const struct descs *d, int way, enu
     return !races || r->w[way] ? TD_OK : td_fail_oom();
 }
 
-static td_status make_operands_of_race(const struct descs *d, struct race *r) {
+static td_status make_operands_of_race(const struct td_conv_descs *d, struct race *r) {
     r->x = race_room(d->x);
     r->y = race_room(d->y);
     r->bias = race_room(d->bias);
@@ -473,24 +378,35 @@ static void race_finish(struct race *r) {
     free(r->y);
 }
 
+static bool wants_winograd(const struct td_conv_shape *s) {
+    bool plain = td_window_at_least_one(s->window.groups) == 1;
+    for (int i = 0; i < 2; i++) {
+        plain = plain && s->kernel[i] == 3 && td_window_at_least_one(s->window.stride[i]) == 1 &&
+                td_window_at_least_one(s->window.dilation[i]) == 1;
+    }
+    return plain && s->dtype == TD_F32 && s->x_layout == TD_LAYOUT_BLOCKED &&
+           s->y_layout == TD_LAYOUT_BLOCKED;
+}
+
 // Which Winograd there is for this; DIRECT: none.
-static td_status find_winograd(const struct conv *v, const struct descs *d,
+static td_status find_winograd(const struct conv *v, const struct td_conv_descs *d,
                                enum algorithm *out_alg) {
-    const struct spec *s = &v->spec;
+    const struct td_conv_shape *s = &v->spec;
     *out_alg = DIRECT;
     if (!wants_winograd(s)) return TD_OK;
     dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t st = make_pd(s, v->engine->engine, d, dnnl_convolution_winograd, &pd);
+    dnnl_status_t st = td_conv_pd(s, v->engine->engine, d, dnnl_convolution_winograd, &pd);
     dnnl_primitive_desc_destroy(pd);
     if (st && st != dnnl_unimplemented) return td_dnnl_fail(st, "describe a convolution");
-    bool own = s->kind != GRAD_W && s->window.pad[0] <= 2 && s->window.pad[1] <= 2;
+    bool own = s->kind != TD_CONV_GRAD_W && s->window.pad[0] <= 2 && s->window.pad[1] <= 2;
     *out_alg = !st ? WINOGRAD : own ? OWN_WINOGRAD : DIRECT;
     return TD_OK;
 }
 
-static td_status choose(const struct conv *v, const struct descs *d, enum algorithm *out_alg) {
+static td_status choose(const struct conv *v, const struct td_conv_descs *d,
+                        enum algorithm *out_alg) {
     static const char *const kinds[] = {"forward", "backward data", "backward weights"};
-    const struct spec *s = &v->spec;
+    const struct td_conv_shape *s = &v->spec;
     enum algorithm winograd;
     TD_TRY(find_winograd(v, d, &winograd));
     *out_alg = DIRECT;
@@ -516,20 +432,15 @@ static td_status choose(const struct conv *v, const struct descs *d, enum algori
     return failed;
 }
 
-// oneDNN's own plain loops.
-static bool is_reference(const_dnnl_primitive_desc_t pd) {
-    return strncmp(td_pd_name(pd), "ref", 3) == 0;
-}
-
-static td_status build_of(struct conv *v, struct descs *d) {
+static td_status build_of(struct conv *v, struct td_conv_descs *d) {
     enum algorithm alg;
     dnnl_primitive_desc_t pd = NULL;
-    DNNL_TRY(describe(&v->spec, d), "describe images");
+    DNNL_TRY(td_conv_describe(&v->spec, d), "describe images");
     TD_TRY(choose(v, d, &alg));
     if (alg == OWN_WINOGRAD) return make_winograd(v);
-    DNNL_TRY(make_pd(&v->spec, v->engine->engine, d, dnnl_algorithms[alg], &pd),
+    DNNL_TRY(td_conv_pd(&v->spec, v->engine->engine, d, dnnl_algorithms[alg], &pd),
              "describe a convolution");
-    v->slow = is_reference(pd);
+    v->slow = td_conv_is_reference(pd);
     dnnl_status_t s = dnnl_primitive_create(&v->primitive, pd);
     td_status failed = s ? td_dnnl_fail(s, "create a convolution") : make_memories(v, d, pd);
     dnnl_primitive_desc_destroy(pd);
@@ -537,13 +448,13 @@ static td_status build_of(struct conv *v, struct descs *d) {
 }
 
 static td_status build(struct conv *v) {
-    struct descs d = {0};
+    struct td_conv_descs d = {0};
     td_status failed = build_of(v, &d);
-    descs_finish(&d);
+    td_conv_descs_finish(&d);
     return failed;
 }
 
-// ---- the family
+// ---- the family ---------------------------------------------------------------------------------
 // One float type throughout; a weight gradient of 16-bit images may be fp32.
 static bool types_fit(const struct td_kernel *k) {
     enum td_dtype t = k->in_dtype[0], y = k->out_dtype[0];
@@ -560,94 +471,8 @@ td_status td_conv_take(struct td_kernel *k) {
     if (!conv || !types_fit(k)) return TD_OK;
     bool empty = !td_shape_elems(&k->shape[0]) || !td_shape_elems(&k->shape[1]);
     if (empty && k->n_in > 2 && k->elems) return TD_OK; // a bias alone
-    k->run = empty ? run_empty : is_native(k->in_dtype[0]) ? run_conv : run_wide;
+    k->run = empty ? run_empty : td_conv_is_native(k->in_dtype[0]) ? run_conv : run_wide;
     if (!empty) k->need = TD_NEED_CONV;
-    return TD_OK;
-}
-
-static struct spec spec_of(const struct td_kernel *k) {
-    enum kind kind = k->op == TD_OP_CONV2D          ? FORWARD
-                     : k->op == TD_OP_CONV2D_GRAD_X ? GRAD_X
-                                                    : GRAD_W;
-    const struct td_shape *x = kind == GRAD_X ? &k->out_shape : &k->shape[0];
-    const struct td_shape *w = kind == GRAD_W ? &k->out_shape : &k->shape[1];
-    const struct td_shape *y = kind == FORWARD  ? &k->out_shape
-                               : kind == GRAD_X ? &k->shape[0]
-                                                : &k->shape[1];
-    enum td_dtype w_dtype = kind == GRAD_W ? k->out_dtype[0] : k->in_dtype[1];
-    const bool native = is_native(k->in_dtype[0]);
-    return (struct spec){
-        .kind = kind,
-        .n = x->dim[0],
-        .c = x->dim[1],
-        .h = x->dim[2],
-        .w = x->dim[3],
-        .o = y->dim[1],
-        .out_h = y->dim[2],
-        .out_w = y->dim[3],
-        .kernel = {w->dim[2], w->dim[3]},
-        .window = k->attrs.window,
-        .dtype = native ? k->in_dtype[0] : TD_F32,
-        .w_dtype = native ? w_dtype : TD_F32,
-        .given = k->in_dtype[0],
-        .w_given = w_dtype,
-        .has_bias = k->n_in > 2,
-        .accumulate = k->attrs.accumulate,
-    };
-}
-
-// ---- layouts
-enum { MOST_LAYOUTS = 3 };
-
-// What may suit, the best first: blocked where both sides have whole blocks in each group, or one
-// channel a group; a first layer's few channels as they come. Below AVX2 oneDNN's gradients have no
-// blocks, and images that lie plain need no reorders.
-static int layouts_of(const struct spec *s, struct td_conv_layouts out[MOST_LAYOUTS]) {
-    int64_t groups = td_window_at_least_one(s->window.groups);
-    int64_t per = groups == s->c && groups == s->o ? 1 : groups; // depthwise
-    int64_t block = td_kernels()->image_lanes;
-    bool whole = s->o % (per * block) == 0 && s->c % (per * block) == 0;
-    bool first = groups == 1 && s->c <= 3 && s->o % block == 0 && s->kind != GRAD_X;
-    const struct td_conv_layouts plain = {TD_LAYOUT_PLAIN, TD_LAYOUT_PLAIN};
-    int n = 0;
-    if (td_cpu_level() == TD_CPU_GENERIC) out[n++] = plain;
-    if (whole) {
-        out[n++] = (struct td_conv_layouts){TD_LAYOUT_BLOCKED, TD_LAYOUT_BLOCKED};
-    } else if (first) {
-        out[n++] = (struct td_conv_layouts){TD_LAYOUT_PLAIN, TD_LAYOUT_BLOCKED};
-    }
-    out[n++] = (struct td_conv_layouts){TD_LAYOUT_LAST, TD_LAYOUT_LAST};
-    if (n < MOST_LAYOUTS && td_cpu_level() != TD_CPU_GENERIC) out[n++] = plain;
-    return n;
-}
-
-static td_status is_fast(const struct spec *s, struct td_dnnl *e, bool *out_fast) {
-    struct descs d = {0};
-    dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t st = describe(s, &d);
-    if (!st) st = make_pd(s, e->engine, &d, dnnl_convolution_direct, &pd);
-    descs_finish(&d);
-    if (st && st != dnnl_unimplemented) return td_dnnl_fail(st, "describe a convolution");
-    *out_fast = !st && !is_reference(pd);
-    dnnl_primitive_desc_destroy(pd);
-    return TD_OK;
-}
-
-td_status td_conv_prefer(const struct td_kernel *k, struct td_dnnl *e,
-                         struct td_conv_layouts *out_layouts) {
-    struct td_conv_layouts some[MOST_LAYOUTS];
-    struct spec s = spec_of(k);
-    int n = layouts_of(&s, some);
-    *out_layouts = some[0];
-    for (int i = 0; i < n; i++) {
-        bool fast;
-        s.x_layout = (enum td_image_layout)some[i].x;
-        s.y_layout = (enum td_image_layout)some[i].y;
-        TD_TRY(is_fast(&s, e, &fast));
-        if (!fast) continue;
-        *out_layouts = some[i];
-        break;
-    }
     return TD_OK;
 }
 
@@ -658,7 +483,7 @@ td_status td_conv_build(struct td_kernel *k, struct td_dnnl *e, enum td_image_la
     k->own = v;
     k->destroy_own = destroy;
     v->engine = e;
-    v->spec = spec_of(k);
+    v->spec = td_conv_shape_of(k);
     v->spec.x_layout = x_layout;
     v->spec.y_layout = y_layout;
     v->spec.param = v->spec.given == v->spec.dtype ? param : NULL; // widened weights are a node's
