@@ -26,7 +26,6 @@
 enum way { INNER_PRODUCT, MATMUL, PACKED_MATMUL, OWN };
 static const char *const way_names[] = {"inner_product", "matmul", "packed_matmul", "own"};
 enum { MOST_WAYS = 3, MOST_ROWS_OF_A_PACK = 1024 };
-static const double SMALL_FLOPS = 16e6; // of a product: below, no way is many microseconds faster
 
 struct td_gemm {
     struct td_accelerator *accel;
@@ -147,13 +146,11 @@ static td_status create_way(struct td_accelerator *a, const struct td_gemm_spec 
 // ---- choosing -----------------------------------------------------------------------------------
 struct race {
     struct td_gemm *gemm[MOST_WAYS];
-    bool is_out[MOST_WAYS];
     float *a, *b, *bias, *y;
 };
 
 static td_status race_run(void *arg, int way) {
     struct race *r = arg;
-    if (r->is_out[way]) return td_fail(TD_UNIMPLEMENTED, "it starts slowly");
     return td_gemm_run(r->gemm[way], r->a, r->b, r->bias, r->y);
 }
 
@@ -173,20 +170,6 @@ static void race_finish(struct race *r) {
     free(r->b);
     free(r->bias);
     free(r->y);
-}
-
-// oneDNN's gemm generates all its kernels when it is first called, 15 to 40 ms of a rank's start. A
-// small product does not make up for that, so it is left to the other ways, if there are any.
-static void leave_out_slow_starts(struct race *r, const struct td_gemm_spec *s, int n) {
-    bool slow[MOST_WAYS], any_quick = false;
-    for (int i = 0; i < n; i++) {
-        slow[i] = r->gemm[i]->dnnl && td_dnnl_product_starts_slowly(r->gemm[i]->dnnl);
-        any_quick |= !slow[i];
-    }
-    bool small = 2.0 * (double)s->m * (double)s->n * (double)s->k < SMALL_FLOPS;
-    for (int i = 0; i < n; i++) {
-        r->is_out[i] = small && any_quick && slow[i];
-    }
 }
 
 // Everything that the answer depends on, besides what the cache is of.
@@ -210,6 +193,7 @@ static td_status choose(struct td_accelerator *a, const struct td_gemm_spec *s,
     struct race r = {0};
     char key[TD_TUNE_KEY_MAX];
     const char *names[MOST_WAYS];
+    bool slow[MOST_WAYS] = {false};
     int way;
     for (int i = 0; i < ways->n; i++) {
         names[i] = way_names[ways->way[i]];
@@ -220,8 +204,11 @@ static td_status choose(struct td_accelerator *a, const struct td_gemm_spec *s,
     for (int i = 0; i < ways->n && !failed; i++) {
         failed = create_way(a, s, ways->way[i], !races, &r.gemm[i]);
     }
-    if (!failed && races) leave_out_slow_starts(&r, s, ways->n);
-    if (!failed) failed = td_tune_pick(a->tune, key, names, ways->n, race_run, &r, &way);
+    // oneDNN's gemm generates all its kernels when it is first called: 15 to 40 ms.
+    for (int i = 0; i < ways->n && !failed && races; i++) {
+        slow[i] = r.gemm[i]->dnnl && td_dnnl_product_starts_slowly(r.gemm[i]->dnnl);
+    }
+    if (!failed) failed = td_tune_pick(a->tune, key, names, ways->n, slow, race_run, &r, &way);
     if (races && s->param) td_packs_forget(a->packs, s->param);
     race_finish(&r);
     if (!failed) *out_way = ways->way[way];

@@ -19,6 +19,7 @@
 enum { CACHE_MAX_BYTES = 1 << 20, MIN_RUNS = 3, MAX_RUNS = 20 };
 static const int64_t RACE_NS = 20 * TD_NS_PER_MS; // for one way, unless MIN_RUNS take longer
 static const double MARGIN = 0.97;
+static const int64_t SLOW_START_NS = 20 * TD_NS_PER_MS, PAID_BACK_RUNS = 400;
 
 enum origin { TAKEN, FROM_CACHE, MEASURED, FROZEN };
 
@@ -217,13 +218,16 @@ static td_status race(td_tune_run *run, void *arg, int way, int64_t *out_best_ns
     return TD_OK;
 }
 
-static td_status measure(const char *key, int n, td_tune_run *run, void *arg, int *out_way) {
+static td_status measure(const char *key, int n, const bool *starts_slowly, td_tune_run *run,
+                         void *arg, int *out_way) {
     int64_t best = INT64_MAX;
     int winner = -1;
     for (int i = 0; i < n; i++) {
         int64_t ns;
         TD_TRY_CTX(race(run, arg, i, &ns), "time %s", key);
-        if (ns == INT64_MAX || (winner >= 0 && (double)ns > MARGIN * (double)best)) continue;
+        if (ns == INT64_MAX) continue;
+        if (starts_slowly && starts_slowly[i]) ns += SLOW_START_NS / PAID_BACK_RUNS;
+        if (winner >= 0 && (double)ns > MARGIN * (double)best) continue;
         best = ns;
         winner = i;
     }
@@ -252,14 +256,14 @@ static td_status foresee(const struct td_tune *preview, const char *key, const c
 }
 
 td_status td_tune_pick(struct td_tune *t, const char *key, const char *const *names, int n,
-                       td_tune_run *run, void *arg, int *out_way) {
+                       const bool *starts_slowly, td_tune_run *run, void *arg, int *out_way) {
     TD_CHECK(n > 0 && strlen(key) < TD_TUNE_KEY_MAX);
     if (t->of) return foresee(t, key, names, n, out_way);
     bool measures = td_tune_measures(t, key, names, n);
     const struct choice *known = find(t, key);
     int way = known ? place_of(known->name, names, n) : -1;
     if (way < 0) way = 0;
-    if (measures) TD_TRY(measure(key, n, run, arg, &way));
+    if (measures) TD_TRY(measure(key, n, starts_slowly, run, arg, &way));
     // What was not measured is frozen by the job all the same, but no cache keeps it.
     if (!known || strcmp(known->name, names[way]) != 0) {
         TD_TRY(put(t, key, names[way], measures ? MEASURED : TAKEN));

@@ -35,9 +35,11 @@ TD_MUST_USE td_status td_tune_text(struct td_tune *t, const char **out_text);
 // Runs way i once, on memory that the caller made for it.
 typedef td_status td_tune_run(void *arg, int way);
 // Which of the n ways to take for `key`. The first is preferred: another must be 3 % faster. A way
-// that fails with UNIMPLEMENTED is out of the race; NULL names may not be.
+// that fails with UNIMPLEMENTED is out of the race; NULL names may not be. starts_slowly (n), NULL
+// for none: ways that make every start of a rank 20 ms longer; 400 runs must make up for it.
 TD_MUST_USE td_status td_tune_pick(struct td_tune *t, const char *key, const char *const *names,
-                                   int n, td_tune_run *run, void *arg, int *out_way);
+                                   int n, const bool *starts_slowly, td_tune_run *run, void *arg,
+                                   int *out_way);
 // True if td_tune_pick would have to measure: the caller may then make its memory.
 bool td_tune_measures(const struct td_tune *t, const char *key, const char *const *names, int n);
 // A preview of t, which outlives it: picks as t would, but measures and keeps nothing. Each pick is

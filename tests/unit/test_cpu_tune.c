@@ -9,6 +9,7 @@ static const char *const names[] = {"slow", "fast", "absent"};
 struct race_rig {
     int runs[3];
     int fastest;
+    int64_t others_ns; // 0: a millisecond
 };
 
 static td_status spin(void *arg, int way) {
@@ -16,7 +17,7 @@ static td_status spin(void *arg, int way) {
     r->runs[way]++;
     if (way == 2) return td_fail(TD_UNIMPLEMENTED, "not on this processor");
     struct td_mono begin = td_mono_now();
-    int64_t ns = way == r->fastest ? 10000 : 1000000;
+    int64_t ns = way == r->fastest ? 10000 : r->others_ns ? r->others_ns : 1000000;
     while (td_mono_now().ns - begin.ns < ns) {}
     return TD_OK;
 }
@@ -24,7 +25,7 @@ static td_status spin(void *arg, int way) {
 static int pick(struct td_tune *t, const char *key, struct race_rig *r, int n) {
     int way = -1;
     memset(r->runs, 0, sizeof r->runs);
-    assert_ok(td_tune_pick(t, key, names, n, spin, r, &way));
+    assert_ok(td_tune_pick(t, key, names, n, NULL, spin, r, &way));
     return way;
 }
 
@@ -46,6 +47,19 @@ static void test_fastest_way_is_taken_when_nothing_is_known(void **state) {
     assert_int_equal(r.runs[0] + r.runs[1], 0);
     assert_int_equal(pick(t, "conv 5x5", &r, 3), 0);
     assert_text(t, "conv 3x3=fast\nconv 5x5=slow\n");
+}
+
+static void test_slow_start_has_to_be_made_up_for(void **state) {
+    static const bool starts_slowly[] = {false, true};
+    TD_AUTO(td_tune) *t = NULL;
+    struct race_rig r = {.fastest = 1, .others_ns = 40000};
+    int way = -1;
+    assert_ok(td_tune_create(*state, "m", &t));
+    assert_ok(td_tune_pick(t, "small", names, 2, starts_slowly, spin, &r, &way));
+    assert_int_equal(way, 0);
+    r.others_ns = 1000000;
+    assert_ok(td_tune_pick(t, "large", names, 2, starts_slowly, spin, &r, &way));
+    assert_int_equal(way, 1);
 }
 
 static void test_choice_is_read_again_when_the_machine_is_the_same(void **state) {
@@ -145,7 +159,7 @@ static struct told foretell(struct td_tune *t, const char *key, int want_way) {
     int way = -1;
     assert_ok(td_tune_preview(t, hear, &told, &preview));
     assert_false(td_tune_measures(preview, key, names, 2));
-    assert_ok(td_tune_pick(preview, key, names, 2, NULL, NULL, &way));
+    assert_ok(td_tune_pick(preview, key, names, 2, NULL, NULL, NULL, &way));
     assert_int_equal(way, want_way);
     assert_int_equal(told.way, want_way);
     assert_string_equal(told.key, key);
@@ -186,12 +200,12 @@ static td_status make_one(void *arg) {
     struct race_rig r = {.fastest = 1};
     TD_TRY(td_tune_create(arg, "m", &t));
     TD_TRY(td_tune_adopt(t, "k=slow\n"));
-    TD_TRY(td_tune_pick(t, "k", names, 2, spin, &r, &way));
-    TD_TRY(td_tune_pick(t, "l", names, 2, spin, &r, &way));
+    TD_TRY(td_tune_pick(t, "k", names, 2, NULL, spin, &r, &way));
+    TD_TRY(td_tune_pick(t, "l", names, 2, NULL, spin, &r, &way));
     TD_AUTO(td_tune) *preview = NULL;
     struct told told = {0};
     TD_TRY(td_tune_preview(t, hear, &told, &preview));
-    TD_TRY(td_tune_pick(preview, "k", names, 2, NULL, NULL, &way));
+    TD_TRY(td_tune_pick(preview, "k", names, 2, NULL, NULL, NULL, &way));
     const char *text;
     return td_tune_text(t, &text);
 }
@@ -203,6 +217,7 @@ static void test_tune_fails_cleanly_when_any_allocation_fails(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_fastest_way_is_taken_when_nothing_is_known),
+        test_in_scratch(test_slow_start_has_to_be_made_up_for),
         test_in_scratch(test_choice_is_read_again_when_the_machine_is_the_same),
         test_in_scratch(test_what_others_measured_stays_when_the_cache_is_written),
         test_in_scratch(test_frozen_choice_wins_when_the_cache_says_otherwise),

@@ -426,7 +426,7 @@ static td_status choose(const struct conv *v, const struct td_conv_descs *d,
     for (int i = 0; i < N_WAYS && !failed; i++) {
         failed = enter(v, d, i, algs[i], races, &r);
     }
-    if (!failed) failed = td_tune_pick(tune, key, names, N_WAYS, race_run, &r, &way);
+    if (!failed) failed = td_tune_pick(tune, key, names, N_WAYS, NULL, race_run, &r, &way);
     race_finish(&r);
     if (!failed) *out_alg = algs[way];
     return failed;
