@@ -133,7 +133,7 @@ endif
 $(B)/flags: FORCE
 	@mkdir -p $(@D); printf '%s\n' '$(subst ','\'',$(all_flags))' | cmp -s - $@ || \
 	 printf '%s\n' '$(subst ','\'',$(all_flags))' > $@
-all_flags = $(cc) $(cpp) $(ld) oneDNN $(dnnl_version) $(foreach f,$(sort $(filter flags_%,$(.VARIABLES))),$(f)=$($(f)))
+all_flags = $(cc) $(cpp) $(ld) $(grpc) oneDNN $(dnnl_version) $(foreach f,$(sort $(filter flags_%,$(.VARIABLES))),$(f)=$($(f)))
 .PHONY: FORCE
 FORCE:
 
