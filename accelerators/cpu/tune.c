@@ -19,7 +19,7 @@
 enum { CACHE_MAX_BYTES = 1 << 20, MIN_RUNS = 3, MAX_RUNS = 20 };
 static const int64_t RACE_NS = 20 * TD_NS_PER_MS; // for one way, unless MIN_RUNS take longer
 static const double MARGIN = 0.97;
-static const int64_t SLOW_START_NS = 20 * TD_NS_PER_MS, PAID_BACK_RUNS = 400;
+static const int64_t SLOW_START_NS = 20 * TD_NS_PER_MS, PAID_BACK_RUNS = 200;
 
 enum origin { TAKEN, FROM_CACHE, MEASURED, FROZEN };
 
@@ -198,38 +198,43 @@ static int place_of(const char *name, const char *const *names, int n) {
     return -1;
 }
 
-// The best time of a way, INT64_MAX if it cannot run.
-static td_status race(td_tune_run *run, void *arg, int way, int64_t *out_best_ns) {
-    int64_t best = INT64_MAX, spent = 0;
-    for (int i = 0; i <= MAX_RUNS && (i <= MIN_RUNS || spent < RACE_NS); i++) {
-        struct td_mono begin = td_mono_now();
-        td_status s = run(arg, way);
-        if (s && td_status_code(s) == TD_UNIMPLEMENTED) {
+// The best time of each way, INT64_MAX where it cannot run. Ways take turns: who is disturbed by a
+// busy machine is not one of them.
+static td_status race(td_tune_run *run, void *arg, int n, int64_t best_ns[TD_TUNE_WAYS]) {
+    bool is_out[TD_TUNE_WAYS] = {false};
+    int64_t spent = 0;
+    for (int i = 0; i <= MAX_RUNS && (i <= MIN_RUNS || spent < n * RACE_NS); i++) {
+        for (int way = 0; way < n; way++) {
+            if (i == 0) best_ns[way] = INT64_MAX;
+            if (is_out[way]) continue;
+            struct td_mono begin = td_mono_now();
+            td_status s = run(arg, way);
+            is_out[way] = s && td_status_code(s) == TD_UNIMPLEMENTED;
+            if (s && !is_out[way]) return s;
             td_status_free(s);
-            break;
+            if (i == 0 || is_out[way]) continue; // to warm up
+            int64_t ns = td_mono_now().ns - begin.ns;
+            best_ns[way] = TD_MIN(best_ns[way], ns);
+            spent += ns;
         }
-        if (s) return s;
-        int64_t ns = td_mono_now().ns - begin.ns;
-        if (i == 0) continue; // to warm up
-        best = TD_MIN(best, ns);
-        spent += ns;
     }
-    *out_best_ns = best;
     return TD_OK;
 }
 
+// Among ways that start equally the first one is preferred; those that start slowly come last.
 static td_status measure(const char *key, int n, const bool *starts_slowly, td_tune_run *run,
                          void *arg, int *out_way) {
-    int64_t best = INT64_MAX;
+    int64_t ns[TD_TUNE_WAYS], best = INT64_MAX;
     int winner = -1;
-    for (int i = 0; i < n; i++) {
-        int64_t ns;
-        TD_TRY_CTX(race(run, arg, i, &ns), "time %s", key);
-        if (ns == INT64_MAX) continue;
-        if (starts_slowly && starts_slowly[i]) ns += SLOW_START_NS / PAID_BACK_RUNS;
-        if (winner >= 0 && (double)ns > MARGIN * (double)best) continue;
-        best = ns;
-        winner = i;
+    TD_TRY_CTX(race(run, arg, n, ns), "time %s", key);
+    for (int i = 0; i < 2 * n; i++) {
+        const int way = i % n;
+        const bool slow = starts_slowly && starts_slowly[way];
+        if (slow != (i >= n) || ns[way] == INT64_MAX) continue;
+        if (slow) ns[way] += SLOW_START_NS / PAID_BACK_RUNS;
+        if (winner >= 0 && (double)ns[way] > MARGIN * (double)best) continue;
+        best = ns[way];
+        winner = way;
     }
     if (winner < 0) return td_fail(TD_UNIMPLEMENTED, "there is no way to compute %s", key);
     *out_way = winner;
@@ -257,7 +262,7 @@ static td_status foresee(const struct td_tune *preview, const char *key, const c
 
 td_status td_tune_pick(struct td_tune *t, const char *key, const char *const *names, int n,
                        const bool *starts_slowly, td_tune_run *run, void *arg, int *out_way) {
-    TD_CHECK(n > 0 && strlen(key) < TD_TUNE_KEY_MAX);
+    TD_CHECK(n > 0 && n <= TD_TUNE_WAYS && strlen(key) < TD_TUNE_KEY_MAX);
     if (t->of) return foresee(t, key, names, n, out_way);
     bool measures = td_tune_measures(t, key, names, n);
     const struct choice *known = find(t, key);

@@ -18,7 +18,7 @@
 #include "lib/base/base.h"
 #include "traind/accelerator.h"
 
-enum { TD_TUNE_MAX = 4096, TD_TUNE_KEY_MAX = 160, TD_TUNE_TEXT_MAX = 32 << 10 };
+enum { TD_TUNE_MAX = 4096, TD_TUNE_KEY_MAX = 160, TD_TUNE_TEXT_MAX = 32 << 10, TD_TUNE_WAYS = 4 };
 
 struct td_tune;
 // machine: whatever choices depend on besides their keys. cache_dir NULL: measure nothing.
@@ -36,7 +36,7 @@ TD_MUST_USE td_status td_tune_text(struct td_tune *t, const char **out_text);
 typedef td_status td_tune_run(void *arg, int way);
 // Which of the n ways to take for `key`. The first is preferred: another must be 3 % faster. A way
 // that fails with UNIMPLEMENTED is out of the race; NULL names may not be. starts_slowly (n), NULL
-// for none: ways that make every start of a rank 20 ms longer; 400 runs must make up for it.
+// for none: ways that make every start of a rank 20 ms longer; 200 runs must make up for it.
 TD_MUST_USE td_status td_tune_pick(struct td_tune *t, const char *key, const char *const *names,
                                    int n, const bool *starts_slowly, td_tune_run *run, void *arg,
                                    int *out_way);

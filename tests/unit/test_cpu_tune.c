@@ -52,7 +52,7 @@ static void test_fastest_way_is_taken_when_nothing_is_known(void **state) {
 static void test_slow_start_has_to_be_made_up_for(void **state) {
     static const bool starts_slowly[] = {false, true};
     TD_AUTO(td_tune) *t = NULL;
-    struct race_rig r = {.fastest = 1, .others_ns = 40000};
+    struct race_rig r = {.fastest = 1, .others_ns = 80000};
     int way = -1;
     assert_ok(td_tune_create(*state, "m", &t));
     assert_ok(td_tune_pick(t, "small", names, 2, starts_slowly, spin, &r, &way));
