@@ -247,13 +247,13 @@ enum td_dnnl_way {
     TD_DNNL_MATMUL,        // operands as they lie
     TD_DNNL_PACKED_MATMUL, // of a parameter (k,n) through a pack
 };
-// sketched: it holds its packs and scratch, and cannot run.
+// It holds its packs and scratch from now on; its code is generated when it first runs.
 TD_MUST_USE td_status td_dnnl_product_create(struct td_dnnl *e, const struct td_gemm_spec *spec,
-                                             enum td_dnnl_way way, bool sketched,
+                                             enum td_dnnl_way way,
                                              struct td_dnnl_product **out_product);
 void td_dnnl_product_destroy(struct td_dnnl_product *p); // accepts NULL
 size_t td_dnnl_product_scratch_bytes(const struct td_dnnl_product *p);
-// Would its first run wait until oneDNN has generated its gemm? Not of a sketch.
+// Would its first run wait until oneDNN has generated its gemm?
 bool td_dnnl_product_starts_slowly(const struct td_dnnl_product *p);
 TD_MUST_USE td_status td_dnnl_product_run(struct td_dnnl_product *p, const void *a, const void *b,
                                           const void *bias, void *y);

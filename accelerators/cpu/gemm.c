@@ -123,7 +123,7 @@ static td_status create_own(struct td_gemm *g) {
 }
 
 static td_status create_way(struct td_accelerator *a, const struct td_gemm_spec *spec, enum way way,
-                            bool sketched, struct td_gemm **out_gemm) {
+                            struct td_gemm **out_gemm) {
     static const enum td_dnnl_way of_dnnl[] = {[INNER_PRODUCT] = TD_DNNL_INNER_PRODUCT,
                                                [MATMUL] = TD_DNNL_MATMUL,
                                                [PACKED_MATMUL] = TD_DNNL_PACKED_MATMUL};
@@ -133,7 +133,7 @@ static td_status create_way(struct td_accelerator *a, const struct td_gemm_spec 
     g->spec = *spec;
     td_status failed =
         way == OWN ? create_own(g)
-                   : td_dnnl_product_create(a->dnnl, spec, of_dnnl[way], sketched, &g->dnnl);
+                   : td_dnnl_product_create(a->dnnl, spec, of_dnnl[way], &g->dnnl);
     if (failed) {
         td_gemm_destroy(g);
         return failed;
@@ -202,10 +202,10 @@ static td_status choose(struct td_accelerator *a, const struct td_gemm_spec *s,
     bool races = td_tune_measures(a->tune, key, names, ways->n);
     td_status failed = races ? race_rooms(s, &r) : TD_OK;
     for (int i = 0; i < ways->n && !failed; i++) {
-        failed = create_way(a, s, ways->way[i], !races, &r.gemm[i]);
+        failed = create_way(a, s, ways->way[i], &r.gemm[i]);
     }
     // oneDNN's gemm generates all its kernels when it is first called: 15 to 40 ms.
-    for (int i = 0; i < ways->n && !failed && races; i++) {
+    for (int i = 0; i < ways->n && !failed; i++) {
         slow[i] = r.gemm[i]->dnnl && td_dnnl_product_starts_slowly(r.gemm[i]->dnnl);
     }
     if (!failed) failed = td_tune_pick(a->tune, key, names, ways->n, slow, race_run, &r, &way);
@@ -220,7 +220,7 @@ td_status td_gemm_create(struct td_accelerator *a, const struct td_gemm_spec *sp
     struct ways ways = ways_of(spec);
     enum way way = ways.way[0];
     if (ways.n > 1) TD_TRY(choose(a, spec, &ways, &way));
-    return create_way(a, spec, way, false, out_gemm);
+    return create_way(a, spec, way, out_gemm);
 }
 
 void td_gemm_destroy(struct td_gemm *g) {

@@ -39,11 +39,11 @@ struct widened {
 struct conv {
     struct td_dnnl *engine;
     struct td_conv_shape spec;
-    dnnl_primitive_t primitive;
+    struct td_dnnl_primitive primitive;
     dnnl_memory_t x, w, bias, y, scratch;
     struct td_pack *pack; // NULL: weights are read where they lie
     // Of a gradient of weights: from own memory to the plain gradient; NULL: written where it lies.
-    dnnl_primitive_t unpack;
+    struct td_dnnl_primitive unpack;
     dnnl_memory_t w_plain;
     void *own; // memory of w
     size_t own_bytes;
@@ -65,24 +65,22 @@ static td_status make_unpack(struct conv *v, const struct td_conv_descs *d,
     if (!v->own) return td_fail_oom();
     dnnl_primitive_attr_t attr = NULL;
     dnnl_post_ops_t ops = NULL;
-    dnnl_primitive_desc_t pd = NULL;
     dnnl_status_t s = dnnl_primitive_attr_create(&attr);
     if (!s) s = dnnl_post_ops_create(&ops);
     if (!s && v->spec.accumulate) s = td_post_ops_sum(ops);
     if (!s) s = dnnl_primitive_attr_set_post_ops(attr, ops);
-    if (!s) s = td_pd_reorder(engine, layout, d->w_plain, attr, &pd);
-    if (!s) s = dnnl_primitive_create(&v->unpack, pd);
+    if (!s) s = td_pd_reorder(engine, layout, d->w_plain, attr, &v->unpack.pd);
     if (!s) s = td_md_memory(d->w_plain, engine, DNNL_MEMORY_NONE, &v->w_plain);
-    dnnl_primitive_desc_destroy(pd);
     dnnl_post_ops_destroy(ops);
     dnnl_primitive_attr_destroy(attr);
     return s ? td_dnnl_fail(s, "unpack a weight gradient") : TD_OK;
 }
 
 // As the primitive wants its weights or their gradient.
-static const struct td_md *weights_of(const struct conv *v, const_dnnl_primitive_desc_t pd) {
+static const struct td_md *weights_of(const struct conv *v) {
     bool grad_w = v->spec.kind == TD_CONV_GRAD_W;
-    return td_pd_borrow_md(pd, grad_w ? dnnl_query_diff_weights_md : dnnl_query_weights_md);
+    return td_pd_borrow_md(v->primitive.pd,
+                           grad_w ? dnnl_query_diff_weights_md : dnnl_query_weights_md);
 }
 
 static size_t take(size_t *bytes, int64_t floats) {
@@ -107,11 +105,10 @@ static void lay_wide(struct conv *v, size_t *bytes) {
     w->bias_at = take(bytes, w->bias);
 }
 
-static td_status make_operands(struct conv *v, const struct td_conv_descs *d,
-                               const_dnnl_primitive_desc_t pd) {
+static td_status make_operands(struct conv *v, const struct td_conv_descs *d) {
     dnnl_engine_t engine = v->engine->engine;
-    const struct td_md *w = weights_of(v, pd);
-    const struct td_md *scratch = td_pd_borrow_md(pd, dnnl_query_scratchpad_md);
+    const struct td_md *w = weights_of(v);
+    const struct td_md *scratch = td_pd_borrow_md(v->primitive.pd, dnnl_query_scratchpad_md);
     DNNL_TRY(td_md_memory(d->x, engine, DNNL_MEMORY_NONE, &v->x), "operand x");
     DNNL_TRY(td_md_memory(d->y, engine, DNNL_MEMORY_NONE, &v->y), "operand y");
     DNNL_TRY(td_md_memory(w, engine, DNNL_MEMORY_NONE, &v->w), "weights");
@@ -124,18 +121,17 @@ static td_status make_operands(struct conv *v, const struct td_conv_descs *d,
     return td_room_want(v->engine->room, bytes);
 }
 
-static td_status make_memories(struct conv *v, const struct td_conv_descs *d,
-                               const_dnnl_primitive_desc_t pd) {
-    const struct td_md *w = weights_of(v, pd);
-    TD_TRY(make_operands(v, d, pd));
+static td_status make_memories(struct conv *v, const struct td_conv_descs *d) {
+    const struct td_md *w = weights_of(v);
+    TD_TRY(make_operands(v, d));
     if (v->spec.kind == TD_CONV_GRAD_W) return make_unpack(v, d, w);
     if (td_md_equal(w, d->w_plain)) return TD_OK;
     return td_dnnl_pack_get(v->engine, v->spec.param, d->w_plain, w, &v->pack);
 }
 
 static void finish(struct conv *v) {
-    dnnl_primitive_destroy(v->primitive);
-    dnnl_primitive_destroy(v->unpack);
+    td_dnnl_primitive_finish(&v->primitive);
+    td_dnnl_primitive_finish(&v->unpack);
     dnnl_memory_destroy(v->x);
     dnnl_memory_destroy(v->w);
     dnnl_memory_destroy(v->bias);
@@ -182,15 +178,13 @@ static td_status run_on(struct conv *v, const void *x, const void *w, const void
     if (v->bias) TD_TRY(set_address(v->bias, bias));
     dnnl_exec_arg_t args[MAX_DNNL_ARGS];
     int n = name_args(v, args);
-    DNNL_TRY(dnnl_primitive_execute(v->primitive, v->engine->stream, n, args), "run a convolution");
-    return TD_OK;
+    return td_dnnl_primitive_run(&v->primitive, v->engine->stream, n, args, "run a convolution");
 }
 
 static td_status unpack(struct conv *v, const void *result) {
     TD_TRY(set_address(v->w_plain, result));
     dnnl_exec_arg_t put[] = {{DNNL_ARG_FROM, v->w}, {DNNL_ARG_TO, v->w_plain}};
-    DNNL_TRY(dnnl_primitive_execute(v->unpack, v->engine->stream, 2, put), "unpack a gradient");
-    return TD_OK;
+    return td_dnnl_primitive_run(&v->unpack, v->engine->stream, 2, put, "unpack a gradient");
 }
 
 // What the primitive is given: the node's operands, or places in the scratch.
@@ -215,7 +209,7 @@ static td_status run_places(struct conv *v, const struct places *p) {
     const void *w = v->spec.kind != TD_CONV_GRAD_W ? p->w : v->own ? v->own : p->result;
     if (v->pack) TD_TRY(td_packs_read(v->engine->packs, v->pack, p->w));
     TD_TRY(run_on(v, p->x, w, p->bias, p->y));
-    return v->unpack ? unpack(v, p->result) : TD_OK;
+    return v->unpack.pd ? unpack(v, p->result) : TD_OK;
 }
 
 static struct places places_of(const struct td_kernel *k, const struct td_run *r) {
@@ -333,20 +327,15 @@ static td_status make_winograd(struct conv *v) {
 static td_status enter_primitive(struct conv *w, const struct td_conv_descs *d, dnnl_alg_kind_t alg,
                                  bool races, void **out_weights) {
     struct td_pack *pack;
-    dnnl_primitive_desc_t pd = NULL;
-    DNNL_TRY(td_conv_pd(&w->spec, w->engine->engine, d, alg, &pd), "describe a way");
-    const struct td_md *weights = weights_of(w, pd);
-    td_status failed = make_operands(w, d, pd);
-    if (!failed && w->spec.kind != TD_CONV_GRAD_W && w->spec.param) {
-        failed = td_dnnl_pack_get(w->engine, w->spec.param, d->w_plain, weights, &pack);
+    DNNL_TRY(td_conv_pd(&w->spec, w->engine->engine, d, alg, &w->primitive.pd), "describe a way");
+    const struct td_md *weights = weights_of(w);
+    TD_TRY(make_operands(w, d));
+    if (w->spec.kind != TD_CONV_GRAD_W && w->spec.param) {
+        TD_TRY(td_dnnl_pack_get(w->engine, w->spec.param, d->w_plain, weights, &pack));
     }
-    if (!failed && races) {
-        *out_weights = race_room(weights);
-        dnnl_status_t s = dnnl_primitive_create(&w->primitive, pd);
-        failed = !*out_weights ? td_fail_oom() : s ? td_dnnl_fail(s, "create a way") : TD_OK;
-    }
-    dnnl_primitive_desc_destroy(pd);
-    return failed;
+    if (!races) return TD_OK;
+    *out_weights = race_room(weights);
+    return *out_weights ? TD_OK : td_fail_oom();
 }
 
 // One way to compute what v does.
@@ -434,17 +423,13 @@ static td_status choose(const struct conv *v, const struct td_conv_descs *d,
 
 static td_status build_of(struct conv *v, struct td_conv_descs *d) {
     enum algorithm alg;
-    dnnl_primitive_desc_t pd = NULL;
     DNNL_TRY(td_conv_describe(&v->spec, d), "describe images");
     TD_TRY(choose(v, d, &alg));
     if (alg == OWN_WINOGRAD) return make_winograd(v);
-    DNNL_TRY(td_conv_pd(&v->spec, v->engine->engine, d, dnnl_algorithms[alg], &pd),
+    DNNL_TRY(td_conv_pd(&v->spec, v->engine->engine, d, dnnl_algorithms[alg], &v->primitive.pd),
              "describe a convolution");
-    v->slow = td_conv_is_reference(pd);
-    dnnl_status_t s = dnnl_primitive_create(&v->primitive, pd);
-    td_status failed = s ? td_dnnl_fail(s, "create a convolution") : make_memories(v, d, pd);
-    dnnl_primitive_desc_destroy(pd);
-    return failed;
+    v->slow = td_conv_is_reference(v->primitive.pd);
+    return make_memories(v, d);
 }
 
 static td_status build(struct conv *v) {

@@ -50,6 +50,8 @@ td_status td_dnnl_create(struct td_room *room, struct td_tune *tune, struct td_p
     e->tune = tune;
     e->packs = packs;
     (void)effective_isa();
+    // Else each process looks for a profiler's library along all paths. It only helps profilers.
+    (void)dnnl_set_jit_profiling_flags(DNNL_JIT_PROFILE_NONE);
     dnnl_status_t s = dnnl_engine_create(&e->engine, dnnl_cpu, 0);
     if (s == dnnl_success) s = dnnl_stream_create(&e->stream, e->engine, dnnl_stream_in_order);
     if (s != dnnl_success) {
@@ -78,18 +80,31 @@ void td_dnnl_describe(char *out, size_t out_bytes) {
         snprintf(out + n, out_bytes - (size_t)n, ", isa 0x%x", effective_isa());
 }
 
-// ---- weights in oneDNN's layouts
-// -----------------------------------------------------------------
+// ---- primitives ---
+void td_dnnl_primitive_finish(struct td_dnnl_primitive *p) {
+    dnnl_primitive_destroy(p->primitive);
+    dnnl_primitive_desc_destroy(p->pd);
+    *p = (struct td_dnnl_primitive){0};
+}
+
+td_status td_dnnl_primitive_run(struct td_dnnl_primitive *p, dnnl_stream_t stream, int n,
+                                const dnnl_exec_arg_t *args, const char *what) {
+    if (!p->primitive) DNNL_TRY(dnnl_primitive_create(&p->primitive, p->pd), what);
+    DNNL_TRY(dnnl_primitive_execute(p->primitive, stream, n, args), what);
+    return TD_OK;
+}
+
+// ---- weights in oneDNN's layouts ---
 struct layout {
     struct td_md *md;
     dnnl_memory_t plain, packed;
-    dnnl_primitive_t reorder;
+    struct td_dnnl_primitive reorder;
     dnnl_stream_t stream;
 };
 
 static void layout_destroy(void *of) {
     struct layout *l = of;
-    dnnl_primitive_destroy(l->reorder);
+    td_dnnl_primitive_finish(&l->reorder);
     dnnl_memory_destroy(l->plain);
     dnnl_memory_destroy(l->packed);
     td_md_destroy(l->md);
@@ -100,21 +115,16 @@ static td_status reorder(void *of, const void *weights) {
     struct layout *l = of;
     DNNL_TRY(dnnl_memory_set_data_handle(l->plain, (void *)(uintptr_t)weights), "weights");
     dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, l->plain}, {DNNL_ARG_TO, l->packed}};
-    DNNL_TRY(dnnl_primitive_execute(l->reorder, l->stream, 2, args), "pack weights");
-    return TD_OK;
+    return td_dnnl_primitive_run(&l->reorder, l->stream, 2, args, "pack weights");
 }
 
 static td_status layout_build(struct td_dnnl *e, struct layout *l, const struct td_md *plain,
                               const struct td_md *md) {
-    dnnl_primitive_desc_t pd = NULL;
     l->stream = e->stream;
     DNNL_TRY(td_md_dup(md, &l->md), "keep a layout");
     DNNL_TRY(td_md_memory(plain, e->engine, DNNL_MEMORY_NONE, &l->plain), "plain weights");
     DNNL_TRY(td_md_memory(md, e->engine, DNNL_MEMORY_NONE, &l->packed), "packed weights");
-    DNNL_TRY(td_pd_reorder(e->engine, plain, md, NULL, &pd), "describe a reorder");
-    dnnl_status_t s = dnnl_primitive_create(&l->reorder, pd);
-    dnnl_primitive_desc_destroy(pd);
-    DNNL_TRY(s, "create a reorder");
+    DNNL_TRY(td_pd_reorder(e->engine, plain, md, NULL, &l->reorder.pd), "describe a reorder");
     return TD_OK;
 }
 

@@ -24,6 +24,17 @@ TD_MUST_USE td_status td_dnnl_fail(dnnl_status_t s, const char *what);
         if (dnnl_status_ != dnnl_success) return td_dnnl_fail(dnnl_status_, what);                 \
     } while (0)
 
+// A primitive that is created when it first runs. To create one generates its code, some 0.2 ms: the
+// start of a rank does not pay for programs that run later (validation, the last batch) or never.
+// It owns both; zeroes are an empty one.
+struct td_dnnl_primitive {
+    dnnl_primitive_desc_t pd;
+    dnnl_primitive_t primitive; // NULL: it has not run yet
+};
+void td_dnnl_primitive_finish(struct td_dnnl_primitive *p);
+TD_MUST_USE td_status td_dnnl_primitive_run(struct td_dnnl_primitive *p, dnnl_stream_t stream,
+                                            int n, const dnnl_exec_arg_t *args, const char *what);
+
 // The pack (packs.h) of `param`, stored as `plain`, in `layout`, created on first use. Without
 // param: one of its own, for weights that a node computes.
 TD_MUST_USE td_status td_dnnl_pack_get(struct td_dnnl *e, const void *param,

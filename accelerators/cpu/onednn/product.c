@@ -11,7 +11,8 @@
 // weight that is the cast of an fp32 parameter is never made: the pack reads the parameter itself
 // and converts on the way. A bias likewise is read as it is stored.
 //
-// Scratch is the accelerator's. Primitives are created at compile time; a run only sets addresses.
+// Scratch is the accelerator's. A product is described at compile time, which settles what it needs
+// of packs and scratch, and created when it first runs; a run only sets addresses.
 
 #include <inttypes.h>
 #include <math.h>
@@ -25,11 +26,10 @@ struct td_dnnl_product {
     struct td_dnnl *engine;
     struct td_gemm_spec spec;
     enum kind kind;
-    dnnl_primitive_t primitive;
+    struct td_dnnl_primitive primitive;
     dnnl_memory_t a, b, bias, y, scratch;
     struct td_pack *pack; // NULL: b is read where it lies
     size_t scratch_bytes;
-    bool sketched; // only its needs are known, it cannot run
 };
 
 // ---- one product --------------------------------------------------------------------------------
@@ -169,15 +169,12 @@ static td_status make_memories(struct td_dnnl_product *g, const struct layouts *
 // The memory layouts are the caller's to free, also after a failure.
 static td_status build_of(struct td_dnnl_product *g, struct layouts *l) {
     dnnl_primitive_attr_t attr = NULL;
-    dnnl_primitive_desc_t pd = NULL;
     DNNL_TRY(set_layouts(&g->spec, g->kind, l), "describe operands");
     TD_TRY(make_attr(&g->spec, g->kind, &attr));
-    dnnl_status_t s = product_desc(g->engine->engine, &g->spec, g->kind, l, attr, &pd);
-    if (!s && !g->sketched) s = dnnl_primitive_create(&g->primitive, pd);
-    td_status failed = s ? td_dnnl_fail(s, "create a product") : make_memories(g, l, pd);
-    dnnl_primitive_desc_destroy(pd);
+    dnnl_status_t s =
+        product_desc(g->engine->engine, &g->spec, g->kind, l, attr, &g->primitive.pd);
     dnnl_primitive_attr_destroy(attr);
-    return failed;
+    return s ? td_dnnl_fail(s, "describe a product") : make_memories(g, l, g->primitive.pd);
 }
 
 static td_status build(struct td_dnnl_product *g) {
@@ -188,14 +185,12 @@ static td_status build(struct td_dnnl_product *g) {
 }
 
 td_status td_dnnl_product_create(struct td_dnnl *e, const struct td_gemm_spec *spec,
-                                 enum td_dnnl_way way, bool sketched,
-                                 struct td_dnnl_product **out_product) {
+                                 enum td_dnnl_way way, struct td_dnnl_product **out_product) {
     struct td_dnnl_product *g = td_calloc(1, sizeof *g);
     if (!g) return td_fail_oom();
     g->engine = e;
     g->spec = *spec;
     g->kind = kind_of(spec, way);
-    g->sketched = sketched;
     td_status failed = build(g);
     if (failed) {
         td_dnnl_product_destroy(g);
@@ -207,7 +202,7 @@ td_status td_dnnl_product_create(struct td_dnnl *e, const struct td_gemm_spec *s
 
 void td_dnnl_product_destroy(struct td_dnnl_product *g) {
     if (!g) return;
-    dnnl_primitive_destroy(g->primitive);
+    td_dnnl_primitive_finish(&g->primitive);
     dnnl_memory_destroy(g->a);
     dnnl_memory_destroy(g->b);
     dnnl_memory_destroy(g->bias);
@@ -235,9 +230,7 @@ static int name_args(const struct td_dnnl_product *g, dnnl_exec_arg_t args[5]) {
 }
 
 bool td_dnnl_product_starts_slowly(const struct td_dnnl_product *g) {
-    const_dnnl_primitive_desc_t pd = NULL;
-    if (dnnl_primitive_get_primitive_desc(g->primitive, &pd)) return false;
-    return strstr(td_pd_name(pd), "gemm:jit") != NULL;
+    return strstr(td_pd_name(g->primitive.pd), "gemm:jit") != NULL;
 }
 
 size_t td_dnnl_product_scratch_bytes(const struct td_dnnl_product *g) {
@@ -256,6 +249,5 @@ td_status td_dnnl_product_run(struct td_dnnl_product *g, const void *a, const vo
     DNNL_TRY(s, "set addresses");
     dnnl_exec_arg_t args[5];
     int n = name_args(g, args);
-    DNNL_TRY(dnnl_primitive_execute(g->primitive, g->engine->stream, n, args), "run a product");
-    return TD_OK;
+    return td_dnnl_primitive_run(&g->primitive, g->engine->stream, n, args, "run a product");
 }
