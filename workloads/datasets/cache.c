@@ -8,8 +8,10 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "lib/base/clock.h"
 #include "lib/base/digest.h"
 #include "lib/base/fsio.h"
+#include "lib/base/proc.h"
 
 void td_image_finish(struct td_image *image) {
     if (image->data && image->mapped) munmap(image->data, image->bytes);
@@ -41,10 +43,71 @@ static uint64_t digest_of(const struct td_image *image) {
     return td_xxh3_64((const char *)image->data + skip, image->bytes - skip);
 }
 
-static bool is_whole(const struct td_image *image, const char magic[8]) {
+static bool is_whole(const struct td_image *image) {
     const struct td_image_head *h = image->data;
-    return image->bytes > sizeof *h && memcmp(h->magic, magic, sizeof h->magic) == 0 &&
-           h->digest == digest_of(image);
+    return h->digest == digest_of(image);
+}
+
+// ---- images that were verified before -----------------------------------------------------------
+// What an image was when its digest was last compared: boot, file, size and times.
+enum { SEEN_BYTES = 192 };
+
+static td_status describe(const struct stat *st, char out[SEEN_BYTES]) {
+    char boot[37];
+    TD_TRY(td_proc_boot_id(boot));
+    snprintf(out, SEEN_BYTES, "%s %llu %llu %lld %lld.%09ld %lld.%09ld\n", boot,
+             (unsigned long long)st->st_dev, (unsigned long long)st->st_ino,
+             (long long)st->st_size, (long long)st->st_mtim.tv_sec, st->st_mtim.tv_nsec,
+             (long long)st->st_ctim.tv_sec, st->st_ctim.tv_nsec);
+    return TD_OK;
+}
+
+static td_status seen_path(const char *path, char out[TD_IMAGE_PATH]) {
+    int n = snprintf(out, TD_IMAGE_PATH, "%s.seen", path);
+    return n < TD_IMAGE_PATH ? TD_OK : td_fail(TD_INVALID_ARGUMENT, "a path is too long");
+}
+
+static td_status is_seen(const char *path, const struct stat *st, bool *out_seen) {
+    char note[TD_IMAGE_PATH], now[SEEN_BYTES];
+    TD_AUTO_BUF then;
+    td_buf_init(&then, SEEN_BYTES);
+    *out_seen = false;
+    TD_TRY(describe(st, now));
+    TD_TRY(seen_path(path, note));
+    TD_TRY(td_fs_read(note, SEEN_BYTES - 1, &then));
+    *out_seen = strcmp(td_buf_cstr(&then), now) == 0;
+    return TD_OK;
+}
+
+// Of a file that changed just now, a second change may bear the same time: it is not noted. Clocks
+// of file systems tick every 10 ms, or every two seconds where times have no fractions.
+static bool changed_just_now(const struct stat *st) {
+    const struct timespec *t = &st->st_ctim;
+    const int64_t tick_ns = t->tv_nsec ? 10 * TD_NS_PER_MS : 2 * TD_NS_PER_S;
+    return td_real_now().ns - (t->tv_sec * TD_NS_PER_S + t->tv_nsec) < 2 * tick_ns;
+}
+
+static td_status note_seen(const char *path, const struct stat *st) {
+    char note[TD_IMAGE_PATH], now[SEEN_BYTES];
+    if (changed_just_now(st)) return TD_OK;
+    TD_TRY(describe(st, now));
+    TD_TRY(seen_path(path, note));
+    return td_fs_write(note, now, strlen(now), 0600, 0);
+}
+
+// Without a note, or when none can be read or written, the digest is compared: slower, no less
+// right.
+static bool is_good(const char *path, const struct stat *st, const struct td_image *image,
+                    const char magic[8]) {
+    const struct td_image_head *h = image->data;
+    bool seen = false;
+    if (image->bytes <= sizeof *h || memcmp(h->magic, magic, sizeof h->magic) != 0) return false;
+    td_status_free(is_seen(path, st, &seen));
+    if (seen) return true;
+    madvise(image->data, image->bytes, MADV_POPULATE_READ);
+    if (!is_whole(image)) return false;
+    td_status_free(note_seen(path, st));
+    return true;
 }
 
 bool td_image_map(const char *path, const char magic[8], struct td_image *out_image) {
@@ -52,9 +115,9 @@ bool td_image_map(const char *path, const char magic[8], struct td_image *out_im
     struct stat st;
     if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size <= 0) return false;
     struct td_image image = {.bytes = (size_t)st.st_size, .mapped = true};
-    image.data = mmap(NULL, image.bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
+    image.data = mmap(NULL, image.bytes, PROT_READ, MAP_SHARED, fd, 0);
     if (image.data == MAP_FAILED) return false;
-    if (is_whole(&image, magic)) {
+    if (is_good(path, &st, &image, magic)) {
         *out_image = image;
         return true;
     }
