@@ -90,18 +90,29 @@ static void populate_range(const void *arg, int64_t begin, int64_t end) {
     madvise(base + begin * page, (size_t)((end - begin) * page), MADV_POPULATE_WRITE);
 }
 
-// Anonymous pages, touched at once by all threads (a training step shall not fault) and huge where
-// the kernel can.
+// Anonymous memory, where huge pages may lie; NULL, and errno, if there is none.
+static char *map_pages(size_t bytes) {
+    enum { HUGE_BYTES = 2 << 20 }; // most kernels'; elsewhere a mapping begins where it may
+    const size_t slack = bytes >= HUGE_BYTES ? HUGE_BYTES : 0;
+    char *p = mmap(NULL, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return NULL;
+    const size_t before = slack ? td_align_up((uintptr_t)p, HUGE_BYTES) - (uintptr_t)p : 0;
+    if (before) munmap(p, before);
+    if (slack > before) munmap(p + before + bytes, slack - before);
+    madvise(p + before, bytes, MADV_HUGEPAGE);
+    return p + before;
+}
+
+// Touched at once by all threads: a training step shall not fault.
 static td_status cpu_mem_alloc(struct td_accelerator *a, size_t bytes,
                                struct td_buffer *out_buffer) {
     const size_t page = td_page_bytes(), rounded = td_align_up(TD_MAX(bytes, (size_t)1), page);
-    void *p = mmap(NULL, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) {
+    char *p = map_pages(rounded);
+    if (!p) {
         return td_status_with_class(
             td_fail_errno(TD_RESOURCE_EXHAUSTED, "allocate %zu bytes on the cpu", bytes),
             TD_CLASS_OUT_OF_MEMORY);
     }
-    madvise(p, rounded, MADV_HUGEPAGE);
     td_parallel(a->n_threads, (int64_t)(rounded / page), (int64_t)(POPULATE_BYTES / page),
                 populate_range, &p);
     *out_buffer = (struct td_buffer){TD_SPACE_HOST, (uint64_t)(uintptr_t)p, bytes};

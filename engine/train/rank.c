@@ -473,11 +473,8 @@ static td_status place_state(struct td_rank *r) {
     return TD_OK;
 }
 
-static td_status initialize_tensor(struct td_rank *r, const struct td_state_info *t) {
-    if (t->init.kind == TD_INIT_ZERO) return TD_OK; // memory comes zeroed
-    if (!td_is_float(t->dtype))
-        return td_fail(TD_UNIMPLEMENTED, "initial values of '%s' in %s", t->name,
-                       td_dtype_name(t->dtype));
+// Values made aside, in the tensor's type, and copied to the device.
+static td_status initialize_aside(struct td_rank *r, const struct td_state_info *t) {
     size_t n = (size_t)td_shape_elems(&t->shape), bytes;
     if (!td_size_mul(n, sizeof(float), &bytes)) return td_fail_oom();
     TD_AUTO_FREE float *values = malloc(TD_MAX(bytes, 1));
@@ -491,6 +488,16 @@ static td_status initialize_tensor(struct td_rank *r, const struct td_state_info
         .bytes = t->bytes,
     };
     return r->accel_ops->copy(r->accel, r->memory.region[t->role], t->offset, host, 0, t->bytes);
+}
+
+static td_status initialize_tensor(struct td_rank *r, const struct td_state_info *t) {
+    if (t->init.kind == TD_INIT_ZERO) return TD_OK; // memory comes zeroed
+    if (!td_is_float(t->dtype))
+        return td_fail(TD_UNIMPLEMENTED, "initial values of '%s' in %s", t->name,
+                       td_dtype_name(t->dtype));
+    char *there = td_buffer_host(r->memory.region[t->role]); // NULL: not the host's memory
+    if (!there || t->dtype != TD_F32) return initialize_aside(r, t);
+    return td_init_fill(r->config->seed, t, (float *)(void *)(there + t->offset));
 }
 
 static td_status initialize_state(struct td_rank *r) {
