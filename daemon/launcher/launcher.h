@@ -20,10 +20,11 @@
 //
 // One thread: epoll, signalfd, one periodic timer that drains rings (every 20 ms: the smallest
 // models make 100000 points a second and rank, and a ring holds 8192), looks at deadlines and tells
-// the daemon what changed (every 100 ms). An event of a rank is told at once, or, if another was
-// told less than 5 ms before, with the next tick: who waits for a job's first step sees it in time,
-// and a rank that makes events without end does not keep the daemon busy. Nothing here waits for a
-// disk that is full, for a daemon or for a rank; every stop has a time after which SIGKILL follows.
+// the daemon what changed (every 100 ms). An event of a rank is reported at once, up to eight times
+// between two ticks, and with the next tick after that: who waits for a job's first step sees it in
+// time, and a rank that makes events without end does not keep the daemon busy. Nothing here waits
+// for a disk that is full, for a daemon or for a rank; every stop has a time after which SIGKILL
+// follows.
 
 #include "daemon/launcher/link.h"
 #include "daemon/launcher/rank.h"
@@ -31,7 +32,7 @@
 enum {
     TD_LAUNCH_TICK_MS = 20,
     TD_LAUNCH_TICKS_A_LOOK = 5,   // to deadlines and what the daemon is told
-    TD_LAUNCH_NEWS_MS = 5,        // at least, between two events that are told at once
+    TD_LAUNCH_NEWS_A_TICK = 8,    // reports of events at once; further ones wait for the tick
     TD_LAUNCH_ABORT_GRACE_S = 10, // after a rank failed: then the others are killed
     TD_LAUNCH_STOP_GRACE_S = 60,  // of stops that nobody gave a grace for
 };
@@ -64,7 +65,7 @@ struct td_launcher {
     uint32_t n_ticks;
     struct td_buf last_status; // as sent
     bool news;                 // events that the daemon was not told of
-    struct td_mono told;       // when it was last told of some
+    int n_told;                // reports of some since the last tick
     bool node_writes;          // EPOLLOUT is on
 };
 
