@@ -7,7 +7,8 @@
 //
 // td_rank_create builds the object graph in one visible order, the table `building` in rank.c;
 // td_rank_destroy takes it down in reverse, from any point that building reached. Members are read
-// by the loop and by tests, written by rank.c and rank_step.c. Thread: the training thread.
+// by the loop and by tests, written by rank.c, rank_state.c and rank_step.c. Thread: the training
+// thread.
 
 #include "engine/train/checkpoint.h"
 #include "engine/train/control.h"
@@ -108,6 +109,15 @@ struct td_program_key td_rank_eval_key(int64_t n);
 struct td_program_key td_rank_predict_key(int64_t n);
 // The predict stage continues a prompt instead of going through data.
 bool td_rank_generates(const struct td_rank *r);
+// rank_state.c, steps of `building`: memory for all state and the arena; initial values; what a
+// checkpoint or other weights put in their place; FAILED_PRECONDITION where ranks would train
+// different things; the strategy's own setup, after which all ranks hold the same state.
+TD_MUST_USE td_status td_rank_place_state(struct td_rank *r);
+TD_MUST_USE td_status td_rank_initialize_state(struct td_rank *r);
+TD_MUST_USE td_status td_rank_restore_state(struct td_rank *r);
+TD_MUST_USE td_status td_rank_compare(struct td_rank *r);
+TD_MUST_USE td_status td_rank_set_up_strategy(struct td_rank *r);
+
 // rank_step.c. Runs a program, with the strategy's hooks around its segments. Outputs are in
 // r->outputs, named by the graph; they are there when it returns.
 TD_MUST_USE td_status td_rank_step(struct td_rank *r, enum td_strategy_step kind,
