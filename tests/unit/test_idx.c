@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "lib/base/clock.h"
 #include "lib/base/json.h"
 #include "lib/base/proc.h"
 #include "traind/dataset.h"
@@ -346,12 +347,13 @@ static void test_open_names_file_offset_expected_and_found_when_a_file_is_damage
 }
 
 // ---- the cache ---------------------------------------------------------------------------------
+// Images in a cache; what is noted beside them is none.
 static int count_files(const char *dir, char out_last[512]) {
     DIR *d = opendir(dir);
     int n = 0;
     if (!d) return 0;
     for (struct dirent *e; (e = readdir(d));) {
-        if (e->d_name[0] == '.') continue;
+        if (e->d_name[0] == '.' || strstr(e->d_name, ".seen")) continue;
         snprintf(out_last, 512, "%s/%s", dir, e->d_name);
         n++;
     }
@@ -370,7 +372,7 @@ static void test_cache_is_used_renewed_and_not_needed_when_files_change(void **s
         assert_ok(open_and_check(s.dir, cache));
     assert_int_equal(count_files(cache, image), 1);
 
-    struct stat before, after; // a damaged image is decoded anew
+    struct stat before, after; // a damaged image is decoded again
     assert_int_equal(stat(image, &before), 0);
     int fd = open(image, O_WRONLY | O_CLOEXEC);
     assert_int_equal(pwrite(fd, "!", 1, 70), 1);
@@ -389,6 +391,49 @@ static void test_cache_is_used_renewed_and_not_needed_when_files_change(void **s
     assert_int_equal(count_files(cache, image), 2);
 
     assert_ok(open_and_check(s.dir, path)); // no directory there: private memory
+    set_finish(&s);
+}
+
+static void overwrite(const char *path, const char *text, off_t at) {
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    assert_int_equal(pwrite(fd, text, strlen(text), at), strlen(text));
+    close(fd);
+}
+
+// A note is made once the image is older than the clock's tick, so it takes some openings.
+static void open_until_noted(const char *dir, const char *cache, const char *note) {
+    struct td_mono until = td_mono_add(td_mono_now(), 20 * TD_NS_PER_S);
+    struct stat st;
+    while (stat(note, &st) != 0) {
+        assert_true(td_mono_now().ns < until.ns);
+        assert_ok(open_and_check(dir, cache));
+    }
+}
+
+static void test_image_that_was_verified_is_verified_again_when_it_changes(void **state) {
+    (void)state;
+    struct set s;
+    char cache[128], image[512], note[520];
+    struct stat before, after;
+    set_init(&s);
+    set_write(&s);
+    snprintf(cache, sizeof cache, "%s/cache", s.dir);
+    assert_ok(open_and_check(s.dir, cache));
+    assert_int_equal(count_files(cache, image), 1);
+    snprintf(note, sizeof note, "%s.seen", image);
+    open_until_noted(s.dir, cache, note);
+
+    overwrite(note, "0", 0); // as if of another boot: the image is read again, and is whole
+    assert_int_equal(stat(image, &before), 0);
+    assert_ok(open_and_check(s.dir, cache));
+    assert_int_equal(stat(image, &after), 0);
+    assert_int_equal(before.st_ino, after.st_ino);
+
+    open_until_noted(s.dir, cache, note);
+    overwrite(image, "!", 70);
+    assert_ok(open_and_check(s.dir, cache));
+    assert_int_equal(stat(image, &after), 0);
+    assert_int_not_equal(before.st_ino, after.st_ino); // made again
     set_finish(&s);
 }
 
@@ -490,6 +535,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_samples_are_those_of_the_files_when_plain_or_gzipped),
         cmocka_unit_test(test_open_names_file_offset_expected_and_found_when_a_file_is_damaged),
         cmocka_unit_test(test_cache_is_used_renewed_and_not_needed_when_files_change),
+        cmocka_unit_test(test_image_that_was_verified_is_verified_again_when_it_changes),
         cmocka_unit_test(test_label_need_not_be_a_class_when_it_is_ignored),
         cmocka_unit_test(test_one_image_is_left_when_two_processes_race_for_the_cache),
         cmocka_unit_test(test_open_fails_cleanly_when_any_allocation_fails),

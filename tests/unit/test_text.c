@@ -1,5 +1,5 @@
 // Dataset `text`: bytes of one file, of a gzipped one and of a folder; the end of it for
-// validation; the decoded image in the cache, used again and made anew when a file changes.
+// validation; the decoded image in the cache, used again and made again when a file changes.
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -94,7 +94,7 @@ static int files_in(const char *path) {
     DIR *dir = opendir(path);
     assert_non_null(dir);
     for (struct dirent *e; (e = readdir(dir));)
-        n += e->d_name[0] != '.';
+        n += e->d_name[0] != '.' && !strstr(e->d_name, ".seen");
     closedir(dir);
     return n;
 }

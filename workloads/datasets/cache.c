@@ -56,9 +56,9 @@ static td_status describe(const struct stat *st, char out[SEEN_BYTES]) {
     char boot[37];
     TD_TRY(td_proc_boot_id(boot));
     snprintf(out, SEEN_BYTES, "%s %llu %llu %lld %lld.%09ld %lld.%09ld\n", boot,
-             (unsigned long long)st->st_dev, (unsigned long long)st->st_ino,
-             (long long)st->st_size, (long long)st->st_mtim.tv_sec, st->st_mtim.tv_nsec,
-             (long long)st->st_ctim.tv_sec, st->st_ctim.tv_nsec);
+             (unsigned long long)st->st_dev, (unsigned long long)st->st_ino, (long long)st->st_size,
+             (long long)st->st_mtim.tv_sec, st->st_mtim.tv_nsec, (long long)st->st_ctim.tv_sec,
+             st->st_ctim.tv_nsec);
     return TD_OK;
 }
 
