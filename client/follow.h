@@ -2,7 +2,8 @@
 #define TRAIND_CLIENT_FOLLOW_H
 
 // Follows a job with WatchJob until it ends, across restarts of the daemon: after a lost connection
-// the address is read again and the watch goes on from the last token (an expired one starts anew).
+// the address is read again and the watch goes on from the last token (an expired one starts
+// again).
 
 #include "client/progress.h"
 #include "client/session.h"

@@ -132,8 +132,7 @@ static td_status create_way(struct td_accelerator *a, const struct td_gemm_spec 
     g->accel = a;
     g->spec = *spec;
     td_status failed =
-        way == OWN ? create_own(g)
-                   : td_dnnl_product_create(a->dnnl, spec, of_dnnl[way], &g->dnnl);
+        way == OWN ? create_own(g) : td_dnnl_product_create(a->dnnl, spec, of_dnnl[way], &g->dnnl);
     if (failed) {
         td_gemm_destroy(g);
         return failed;

@@ -7,7 +7,7 @@
 // row per sample in the order of the data: the class (i4), of a binary loss one for each logit; or
 // the logits (f4), which are the numbers of a regression. Of a module that foretells tokens the row
 // is what follows the sample. With a prompt such a module continues it, token by token, computing
-// the whole row anew for each (there is no cache of keys and values): rank 0 writes prompt and
+// the whole row again for each (there is no cache of keys and values): rank 0 writes prompt and
 // continuation, as bytes when the data's tokens are bytes, else as numbers; a note shows the
 // beginning. All ranks compute the same continuation, so that they agree on stops as ever. The file
 // appears whole, under its name, or not at all. Thread: the training thread.

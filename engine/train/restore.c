@@ -129,7 +129,7 @@ static td_status load_file(const char *path, uint32_t roles, const char *only_fi
     return TD_OK;
 }
 
-// A file that is not listed is not loaded, and what it holds would begin anew in silence.
+// A file that is not listed is not loaded, and what it holds would begin again in silence.
 static td_status check_listed(const struct td_restored *r, const struct td_state_info *t) {
     const char *file = td_manifest_file_of(t->role);
     for (size_t i = 0; i < r->manifest.n_files; i++)

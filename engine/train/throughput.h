@@ -5,7 +5,7 @@
 //
 // Samples, tokens (of data that has them) and FLOPs are counted as they are done, micro-batch by
 // micro-batch, so a short last batch and an accumulating program count for what they are. Time
-// spent elsewhere (validation, a start) does not count: begin anew after it. Utilisation is this
+// spent elsewhere (validation, a start) does not count: begin again after it. Utilisation is this
 // rank's FLOP/s over the peak of its threads, which the accelerator measures at the first point of
 // the log, and again if it was surpassed; where it measures none, or none in the type that the job
 // computes in, no utilisation is given. Thread: the training thread.
@@ -28,7 +28,7 @@ void td_throughput_init(struct td_throughput *t, const struct td_rank *r);
 void td_throughput_begin(struct td_throughput *t, int64_t step);
 void td_throughput_add(struct td_throughput *t, const struct td_graph *g, int64_t n_samples);
 // Metrics samples_per_s, tokens_per_s and flops_per_s (all ranks), step_time_s and utilisation
-// (this rank); then begins anew.
+// (this rank); then begins again.
 TD_MUST_USE td_status td_throughput_log(struct td_throughput *t, struct td_rank *r, int64_t step,
                                         int64_t epoch);
 

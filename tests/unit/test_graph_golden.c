@@ -1,5 +1,6 @@
 // The text of a graph after each pass, and of its memory plan, against tests/golden/graph_*.txt. A
-// change of a pass shows up here as a readable difference; TD_GOLDEN_WRITE=1 writes the files anew.
+// change of a pass shows up here as a readable difference; TD_GOLDEN_WRITE=1 writes the files
+// again.
 
 #include "tests/unit/step_rig.h"
 

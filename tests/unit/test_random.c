@@ -85,7 +85,7 @@ static void bits_of(uint64_t seed, int64_t step, const char *parameter, int64_t 
     td_random_bits16(scalars, td_stream_of(parameter), first, n, out);
 }
 
-// What rounds bf16 weights by chance: each step draws anew, or small updates would always be lost.
+// What rounds bf16 weights by chance: each step draws again, or small updates would always be lost.
 static void test_rounding_bits_differ_when_any_part_of_their_key_does(void **state) {
     (void)state;
     uint16_t bits[4][N], part[N];

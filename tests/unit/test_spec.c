@@ -2,7 +2,7 @@
 // and the printed reference. What is wrong with a document is test_spec_input.c's.
 // Golden files are tests/golden/spec-*.json: what a canonical spec looks like is a promise to
 // whoever stores or digests one, so a difference here must be meant; TD_GOLDEN_WRITE=1 writes them
-// anew.
+// again.
 
 #include "tests/unit/test.h"
 

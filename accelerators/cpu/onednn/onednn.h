@@ -24,9 +24,9 @@ TD_MUST_USE td_status td_dnnl_fail(dnnl_status_t s, const char *what);
         if (dnnl_status_ != dnnl_success) return td_dnnl_fail(dnnl_status_, what);                 \
     } while (0)
 
-// A primitive that is created when it first runs. To create one generates its code, some 0.2 ms: the
-// start of a rank does not pay for programs that run later (validation, the last batch) or never.
-// It owns both; zeroes are an empty one.
+// A primitive that is created when it first runs. To create one generates its code, some 0.2 ms:
+// the start of a rank does not pay for programs that run later (validation, the last batch) or
+// never. It owns both; zeroes are an empty one.
 struct td_dnnl_primitive {
     dnnl_primitive_desc_t pd;
     dnnl_primitive_t primitive; // NULL: it has not run yet

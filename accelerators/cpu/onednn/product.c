@@ -171,8 +171,7 @@ static td_status build_of(struct td_dnnl_product *g, struct layouts *l) {
     dnnl_primitive_attr_t attr = NULL;
     DNNL_TRY(set_layouts(&g->spec, g->kind, l), "describe operands");
     TD_TRY(make_attr(&g->spec, g->kind, &attr));
-    dnnl_status_t s =
-        product_desc(g->engine->engine, &g->spec, g->kind, l, attr, &g->primitive.pd);
+    dnnl_status_t s = product_desc(g->engine->engine, &g->spec, g->kind, l, attr, &g->primitive.pd);
     dnnl_primitive_attr_destroy(attr);
     return s ? td_dnnl_fail(s, "describe a product") : make_memories(g, l, g->primitive.pd);
 }
