@@ -1,5 +1,6 @@
-// See the header. Start order: lock, journal, memory, socket, record, ranks, "launched", ack.
-// Whatever fails before the ack is told there, and what was started is killed with this process.
+// See the header. Start order: lock, journal, memory, socket, record, "launched", ranks, ack.
+// Whatever fails before the ack is reported there, and what was started is killed with this
+// process.
 
 #include "daemon/launcher/launcher.h"
 
@@ -352,6 +353,13 @@ static td_status make_loop(struct td_launcher *l) {
     return watch(l, l->timer_fd, SRC_TIMER, 0);
 }
 
+static td_status fail_shared(const struct td_launcher *l) {
+    return td_status_with_class(td_fail_errno(TD_RESOURCE_EXHAUSTED,
+                                              "allocate %llu bytes of shared memory",
+                                              (unsigned long long)l->o.shared_bytes),
+                                TD_CLASS_OUT_OF_MEMORY);
+}
+
 static td_status make_memory(struct td_launcher *l) {
     uint64_t pages = td_launch_rank_memory() * (uint64_t)l->o.n_ranks;
     if (l->o.memory_limit_bytes && l->o.shared_bytes + pages >= l->o.memory_limit_bytes) {
@@ -370,13 +378,18 @@ static td_status make_memory(struct td_launcher *l) {
     if (l->o.shared_bytes == 0) return TD_OK;
     l->group_fd = memfd_create("traind-group", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (l->group_fd < 0 || ftruncate(l->group_fd, (off_t)l->o.shared_bytes) != 0 ||
-        fallocate(l->group_fd, 0, 0, (off_t)l->o.shared_bytes) != 0 ||
         fcntl(l->group_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-        td_status s = td_fail_errno(TD_RESOURCE_EXHAUSTED, "allocate %llu bytes of shared memory",
-                                    (unsigned long long)l->o.shared_bytes);
-        return td_status_with_class(s, TD_CLASS_OUT_OF_MEMORY);
+        return fail_shared(l);
     }
     return TD_OK;
+}
+
+// The kernel clears these pages, a millisecond for 4 MB: ranks are started before, they take longer
+// until they write there.
+static td_status fill_group(struct td_launcher *l) {
+    if (l->group_fd < 0) return TD_OK;
+    bool filled = fallocate(l->group_fd, 0, 0, (off_t)l->o.shared_bytes) == 0;
+    return filled ? TD_OK : fail_shared(l);
 }
 
 static td_status write_record(struct td_launcher *l) {
@@ -456,7 +469,8 @@ static td_status start(struct td_launcher *l) {
     TD_TRY(watch(l, l->link.listen_fd, SRC_LISTEN, 0));
     TD_TRY(write_record(l));
     note_launched(l);
-    return start_ranks(l);
+    TD_TRY(start_ranks(l));
+    return fill_group(l);
 }
 
 // ---- the whole ----------------------------------------------------------------------------------
