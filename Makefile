@@ -185,7 +185,8 @@ static := -Wl,-Bstatic -ljansson -lz -Wl,-Bdynamic
 # gRPC stands on 50 libraries, and to load them takes 8 ms of every start: where their archives are
 # installed they are linked in (not under sanitizers, whose suppressions name libraries). Without
 # its TLS: gRPC is used on loopback only.
-ifneq ($(if $(SAN),,$(filter /%,$(shell $(CC) $(sysroot) -print-file-name=libgrpc_unsecure.a))),)
+archive = $(filter /%,$(shell $(CC) $(sysroot) -print-file-name=$(1)))
+ifneq ($(if $(SAN),,$(and $(call archive,libgrpc_unsecure.a),$(call archive,libstdc++.a))),)
 grpc := -Wl,--gc-sections -Wl,-Bstatic -Wl,--start-group $(filter -lgrpc% -lgpr -labsl%,$(shell $(pkg) --static --libs grpc_unsecure)) \
 	-lupb -lre2 -lcares -laddress_sorting -lstdc++ -Wl,--end-group -Wl,-Bdynamic -static-libgcc
 else
