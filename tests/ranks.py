@@ -47,6 +47,9 @@ class Rank:
         fds = [self.page_fd, theirs.fileno()]
         argv = [WORKER, "run", "--plan", plan_file, "--rank", str(rank), "--world-size", str(world),
                 "--page-fd", str(fds[0]), "--events-fd", str(fds[1])]
+        level = os.environ.get("TRAIND_CPU_ISA")
+        if level and not env:  # as a launcher says it
+            argv += ["--cpu-level", level]
         if group_fd is not None:
             argv += ["--group-fd", str(group_fd)]
             fds.append(group_fd)

@@ -292,7 +292,8 @@ class Cluster:
         self.runtime = pathlib.Path(tempfile.mkdtemp(prefix="td-"))  # sockets need a short path
 
     def env(self, **more):
-        keep = {k: v for k, v in os.environ.items() if not k.startswith("TRAIND_") and "proxy" not in k.lower()}
+        keep = {k: v for k, v in os.environ.items()
+                if (k == "TRAIND_CPU_ISA" or not k.startswith("TRAIND_")) and "proxy" not in k.lower()}
         return dict(keep, TRAIND_RUNTIME_DIR=str(self.runtime), **more)
 
     def make(self, *args, name=None):

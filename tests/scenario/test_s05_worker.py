@@ -458,7 +458,7 @@ def test_kernel_choices_are_those_of_the_first_start_when_the_cache_says_otherwi
         last = tmp_path / name / f"step-{steps}"
         return json.loads((last / "manifest.json").read_text())["frozen"]["kernels"], state_of(last)
 
-    other = {"matmul": "inner_product", "inner_product": "matmul"}
+    other = {"matmul": "inner_product", "inner_product": "matmul", "own": "inner_product"}
     kernels, _ = run("half", tmp_path / "cache", steps=3)
     again, whole = run("whole", tmp_path / "cache")
     assert again == kernels

@@ -13,7 +13,9 @@ from support import LONG, SPEC, until
 MLP = {"name": "mlp", "layers": [16, 96, 64, 4]}
 CONV = {"name": "conv", "channels": 16, "kernel": 3, "padding": 1}
 CONVNET = {"name": "convnet", "layers": [CONV, "relu", CONV, "relu", "flatten", {"name": "linear", "features": 4}]}
-OTHER = {"matmul": "inner_product", "inner_product": "matmul", "winograd": "direct", "direct": "winograd"}
+# Another way than that; of what is chosen here each level has these.
+OTHER = {"matmul": "inner_product", "inner_product": "matmul", "own": "inner_product", "winograd": "direct",
+         "direct": "winograd"}
 KERNEL = re.compile(r"^    kernel (.+) = (.+): (.+)$", re.M)
 
 
@@ -64,7 +66,7 @@ def below_nodes(text):
     return found
 
 
-# A processor without Winograd has one way for a convolution.
+# A processor without Winograd has one way for a convolution; our own Winograd has no gradient of weights.
 @pytest.mark.parametrize("model, ops", [(MLP, {"matmul"}), (CONVNET, {"conv2d", "conv2d_grad_x", "conv2d_grad_w", "matmul"})])
 def test_autotune_shows_each_choice_below_its_node_and_neither_measures_nor_writes(tmp_path, model, ops):
     cache = tmp_path / "cache"
@@ -72,7 +74,7 @@ def test_autotune_shows_each_choice_below_its_node_and_neither_measures_nor_writ
     before = dump(file, "--choices-dir", str(cache))
     assert not cache.exists()
     asked = below_nodes(before)
-    assert {op for op, *_ in asked} in (ops, {"matmul"})
+    assert {op for op, *_ in asked} in (ops, ops - {"conv2d_grad_w"}, {"matmul"})
     assert all(" or " in name and known == "not measured yet, the first start measures it" for *_, name, known in asked)
     assert before.endswith(f"choices by timing: {len(asked)}; not measured yet: {len(asked)}\n")
     # The same graph as the pass before, with these lines in between and one at the end.
@@ -125,13 +127,14 @@ def test_autotune_reads_only_manifests_of_checkpoints_and_says_when_it_finds_non
 
 
 def test_autotune_says_why_when_nothing_is_chosen_by_timing(tmp_path):
-    first = {("inner_product", "the first way, nothing is measured")}
+    asked = below_nodes(dump(plan_of(tmp_path), "--choices-dir", str(tmp_path / "none")))
+    first = {(ways.split(" or ")[0], "the first way, nothing is measured") for _, _, ways, _ in asked}
     shown = dump(plan_of(tmp_path, trainer={"deterministic": True}, cache_dir=str(tmp_path / "cache")))
     assert {x[2:] for x in below_nodes(shown)} == first
-    assert shown.endswith("; not measured, trainer.deterministic: 3\n")
+    assert shown.endswith(f"; not measured, trainer.deterministic: {len(asked)}\n")
     shown = dump(plan_of(tmp_path))
     assert {x[2:] for x in below_nodes(shown)} == first
-    assert shown.endswith("; not measured without a cache directory: 3\n")
+    assert shown.endswith(f"; not measured without a cache directory: {len(asked)}\n")
     shown = dump(plan_of(tmp_path, trainer={"accelerator": "reference"}))
     assert not below_nodes(shown)
     assert shown.endswith("no choices: accelerator 'reference' has one way for each node\n")
@@ -145,14 +148,15 @@ def test_daemons_plan_shows_the_choices_of_its_node(daemon, tmp_path):
         return daemon.ctl("plan", spec, "--dump-graph", "autotune", check=0).stdout
 
     before = shown()
-    assert before.endswith("choices by timing: 2; not measured yet: 2\n")
+    n = len(below_nodes(before))
+    assert n >= 2 and before.endswith(f"choices by timing: {n}; not measured yet: {n}\n")
     assert not list((daemon.state_dir / "cache").glob("cpu-tune-*"))
     job = daemon.submit(SPEC)
     daemon.finish(job)
     kernels = kernels_of(next((daemon.state_dir / "checkpoints" / job / "a1").glob("step-*/manifest.json")))
     after = shown()
     assert {(key, name) for _, key, name, _ in below_nodes(after)} == set(kernels.items())
-    assert after.endswith("choices by timing: 2; measured on this machine: 2\n")
+    assert after.endswith(f"choices by timing: {n}; measured on this machine: {n}\n")
     assert [x[:2] for x in below_nodes(after)] == [x[:2] for x in below_nodes(before)]
 
 
