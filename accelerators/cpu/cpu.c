@@ -2,6 +2,7 @@
 // plain host memory, so buffers of other owners (the shared gradient mapping) are used as they are.
 // Execution is synchronous: what run() was asked for has happened when it returns.
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -90,17 +91,25 @@ static void populate_range(const void *arg, int64_t begin, int64_t end) {
     madvise(base + begin * page, (size_t)((end - begin) * page), MADV_POPULATE_WRITE);
 }
 
-// Anonymous memory, where huge pages may lie; NULL, and errno, if there is none.
+// Anonymous memory, where huge pages may lie; NULL, and errno, if there is none. What is cut off
+// never was writable: a limit of the process counts only what is used.
 static char *map_pages(size_t bytes) {
     enum { HUGE_BYTES = 2 << 20 }; // most kernels'; elsewhere a mapping begins where it may
     const size_t slack = bytes >= HUGE_BYTES ? HUGE_BYTES : 0;
-    char *p = mmap(NULL, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *p = mmap(NULL, bytes + slack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) return NULL;
     const size_t before = slack ? td_align_up((uintptr_t)p, HUGE_BYTES) - (uintptr_t)p : 0;
     if (before) munmap(p, before);
     if (slack > before) munmap(p + before + bytes, slack - before);
-    madvise(p + before, bytes, MADV_HUGEPAGE);
-    return p + before;
+    p += before;
+    if (mprotect(p, bytes, PROT_READ | PROT_WRITE) != 0) {
+        const int why = errno;
+        munmap(p, bytes);
+        errno = why;
+        return NULL;
+    }
+    madvise(p, bytes, MADV_HUGEPAGE);
+    return p;
 }
 
 // Touched at once by all threads: a training step shall not fault.
