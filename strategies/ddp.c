@@ -9,7 +9,8 @@
 // to compare 8 MB takes a third of the time of sending them. Buffers (batch norm's statistics) are
 // each rank's own while it trains, because training does not read them; an evaluation begins with
 // rank 0's, which are also what checkpoints hold. Rank 0 writes checkpoints; every other rank
-// writes nothing. Source: torch DistributedDataParallel; Lightning's DDPStrategy.
+// writes nothing.
+// Source: torch DistributedDataParallel; Lightning's DDPStrategy.
 
 #include "lib/base/base.h"
 #include "lib/base/digest.h"

@@ -374,7 +374,7 @@ static void on_ready(struct line *l) {
 static void on_step1(struct line *l) {
     uint32_t step = u32(l->json, "step");
     if (step > l->job->progress.step) l->job->progress.step = step;
-    if (l->rank == 0) td_core_touch(l->core, l->job); // who waits for it is told now
+    if (l->rank == 0) td_core_touch(l->core, l->job); // who waits for it sees it now
     td_core_apply(l->core, l->job, TD_JOB_ON_RUN);
 }
 

@@ -18,7 +18,7 @@
 //   logs.h        what ranks print, by byte offset
 //   verify.c      are a checkpoint's files here what was committed?
 //   sweep.c       what attempts that are over left among the checkpoints
-//   watch.h       who is told of changes
+//   watch.h       who sees changes
 //   shell.h       the shell: feeds the core, carries out what it answers (private)
 //   api_*.c       one file per service: decode, ask the core, encode; no policy
 //
