@@ -54,6 +54,7 @@ struct td_flags {
     const char *reason;
     int rank; // -1: all
     uint32_t attempt, from_step, to_step;
+    uint32_t points; // 0: as they are
     uint64_t offset;
     bool follow, dry_run, out_only, err_only;
 };

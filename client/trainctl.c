@@ -21,7 +21,7 @@ enum td_flag_bit {
     F_RANK = 1 << 3,
     F_ATTEMPT = 1 << 4,
     F_STREAM = 1 << 5, // --out-only, --err-only, --offset
-    F_STEPS = 1 << 6,  // --from, --to
+    F_STEPS = 1 << 6,  // --from, --to, --points
     F_FILE = 1 << 7,   // -O
     F_STATE = 1 << 8,
     F_REQUEST_ID = 1 << 9,
@@ -44,6 +44,7 @@ enum {
     KEY_OFFSET,
     KEY_FROM,
     KEY_TO,
+    KEY_POINTS,
     KEY_STATE,
     KEY_REQUEST_ID,
     KEY_REASON,
@@ -73,6 +74,10 @@ static const struct flag_row flag_table[] = {
     {F_STREAM, {"offset", KEY_OFFSET, "BYTES", 0, "start there (with --rank and one stream)", 0}},
     {F_STEPS, {"from", KEY_FROM, "STEP", 0, "first step", 0}},
     {F_STEPS, {"to", KEY_TO, "STEP", 0, "last step", 0}},
+    {F_STEPS,
+     {"points", KEY_POINTS, "N", 0,
+      "a picture: N points of each series, each the mean, least and largest of a range of steps",
+      0}},
     {F_FILE, {"output-path", 'O', "PATH", 0, "where to write (-o FILE does the same)", 0}},
     {F_STATE, {"state", KEY_STATE, "STATE", 0, "only jobs in that state: RUNNING, FAILED, ...", 0}},
     {F_DUMP,
@@ -216,6 +221,10 @@ static error_t parse_verb_flag(int key, char *arg, struct argp_state *state, str
         return 0;
     case KEY_TO:
         f->to_step = (uint32_t)parse_number(state, "to", arg, UINT32_MAX);
+        return 0;
+    case KEY_POINTS:
+        f->points = (uint32_t)parse_number(state, "points", arg, UINT32_MAX);
+        if (!f->points) argp_error(state, "--points takes a number from 1 on");
         return 0;
     case KEY_STATE:
         f->state = arg;

@@ -229,10 +229,14 @@ class Daemon:
         return [n for n in found if state in (None, n.State.Name(n.state))]
 
     def points(self, job, name="train_loss"):
-        request = self.cluster.stubs.metric.QueryMetricsRequest(job=job, names=[name], max_points=1000000)
-        series = self.stub("Metric").QueryMetrics(request, timeout=20).series
-        assert len(series) == 1 and series[0].dropped == 0, series and series[0].dropped
-        return list(series[0].points)
+        points, token = [], None
+        while token != "":
+            request = self.cluster.stubs.metric.QueryMetricsRequest(job=job, names=[name], page_token=token or "")
+            answer = self.stub("Metric").QueryMetrics(request, timeout=20)
+            assert len(answer.series) == 1 and answer.series[0].dropped == 0, answer.series
+            points += answer.series[0].points
+            token = answer.next_page_token
+        return points
 
     def losses(self, job, last, n_ranks=1, first=1):
         """Training losses by step, after checking that all ranks of each step came exactly once."""

@@ -16,8 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-#include <sqlite3.h>
-
+#include "daemon/coordinator/db.h"
 #include "lib/base/log.h"
 #include "lib/base/rank_page.h"
 #include "lib/rpc/loop.h"
@@ -88,34 +87,13 @@ static const char *const metrics_migrations[] = {
     " PRIMARY KEY (job, attempt, rank)) WITHOUT ROWID;",
 };
 
-static td_status sql_fail(sqlite3 *db, const char *name, const char *what) {
-    int code = sqlite3_extended_errcode(db) & 0xff;
-    bool damaged = code == SQLITE_CORRUPT || code == SQLITE_NOTADB;
-    td_status s = td_fail(damaged ? TD_DATA_LOSS : TD_UNAVAILABLE, "%s: %s: %s", name, what,
-                          sqlite3_errmsg(db));
-    return code == SQLITE_FULL ? td_status_with_class(s, TD_CLASS_DISK) : s;
-}
-
 static td_status sql(struct writer *w, const char *text) {
     if (sqlite3_exec(w->db, text, NULL, NULL, NULL) == SQLITE_OK) return TD_OK;
-    return sql_fail(w->db, w->name, "SQL");
-}
-
-// After the last step: an answer that broke off is a failure, unless there is one already.
-static td_status end_query(struct writer *w, sqlite3_stmt *q, int rc, const char *what,
-                           td_status take_failed) {
-    if (!take_failed && rc != SQLITE_DONE && rc != SQLITE_ROW) {
-        take_failed = sql_fail(w->db, w->name, what);
-    }
-    sqlite3_finalize(q);
-    return take_failed;
+    return td_db_fail(w->db, w->name, "SQL");
 }
 
 static td_status prepare(struct writer *w, const char *text, sqlite3_stmt **out) {
-    if (sqlite3_prepare_v3(w->db, text, -1, SQLITE_PREPARE_PERSISTENT, out, NULL) == SQLITE_OK) {
-        return TD_OK;
-    }
-    return sql_fail(w->db, w->name, text);
+    return td_db_prepare(w->db, w->name, text, out);
 }
 
 // ---- opening ------------------------------------------------------------------------------------
@@ -165,7 +143,7 @@ static td_status open_db(struct writer *w, const char *dir, const char *sync) {
     }
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
     if (sqlite3_open_v2(path, &w->db, flags, NULL) != SQLITE_OK) {
-        return sql_fail(w->db, path, "open");
+        return td_db_fail(w->db, path, "open");
     }
     sqlite3_busy_timeout(w->db, 2000);
     TD_TRY(sql(w, "PRAGMA journal_mode=WAL"));
@@ -291,84 +269,6 @@ static int carry_out_metrics(struct writer *w, struct item *i) {
     return i->forget[0] ? forget_job(w, i->forget) : SQLITE_OK;
 }
 
-// ---- queries, on the metrics writer's thread ----------------------------------------------------
-// SQLite keeps NaN as NULL, and NULL plus anything is NULL.
-static double real_at(sqlite3_stmt *q, int column) {
-    bool none = sqlite3_column_type(q, column) == SQLITE_NULL;
-    return none ? (double)NAN : sqlite3_column_double(q, column);
-}
-
-static bool wanted(const struct td_store_query *q, const char *name) {
-    for (size_t i = 0; i < q->n_names; i++) {
-        if (strcmp(q->names[i], name) == 0) return true;
-    }
-    return q->n_names == 0;
-}
-
-static td_status read_points(struct writer *w, struct td_store_query *q, int64_t id,
-                             struct td_store_series *to, size_t max) {
-    sqlite3_stmt *read = NULL;
-    TD_TRY(prepare(w,
-                   "SELECT step, epoch, attempt, sum, count, n_ranks, real_ns FROM points"
-                   " WHERE series = ?1 AND step BETWEEN ?2 AND ?3"
-                   " ORDER BY step DESC, attempt DESC",
-                   &read));
-    sqlite3_bind_int64(read, 1, id);
-    sqlite3_bind_int64(read, 2, q->from_step);
-    sqlite3_bind_int64(read, 3, q->to_step ? q->to_step : UINT32_MAX);
-    td_status s = TD_OK;
-    int rc = SQLITE_DONE;
-    size_t cap = 0;
-    int64_t last = -1;
-    while (to->n_points < max && (rc = sqlite3_step(read)) == SQLITE_ROW) {
-        int64_t step = sqlite3_column_int64(read, 0);
-        if (step == last) continue; // of an older attempt
-        last = step;
-        if (to->n_points == cap) {
-            cap = cap ? 2 * cap : 256;
-            void *grown = td_realloc(to->points, cap * sizeof *to->points);
-            if (!grown) {
-                s = td_fail_oom();
-                break;
-            }
-            to->points = grown;
-        }
-        double sum = real_at(read, 3), count = sqlite3_column_double(read, 4);
-        to->points[to->n_points++] =
-            (struct td_store_point){.step = (uint32_t)step,
-                                    .epoch = (uint32_t)sqlite3_column_int64(read, 1),
-                                    .attempt = (uint32_t)sqlite3_column_int64(read, 2),
-                                    .n_ranks = (uint32_t)sqlite3_column_int64(read, 5),
-                                    .value = count > 0 ? sum / count : (double)NAN,
-                                    .real_ns = sqlite3_column_int64(read, 6)};
-    }
-    for (size_t i = 0, n = to->n_points; i < n / 2; i++) { // the newest were kept; oldest first
-        struct td_store_point swap = to->points[i];
-        to->points[i] = to->points[n - 1 - i];
-        to->points[n - 1 - i] = swap;
-    }
-    return end_query(w, read, rc, "points", s);
-}
-
-static td_status read_series(struct writer *w, struct td_store_query *q) {
-    sqlite3_stmt *list = NULL;
-    TD_TRY(prepare(w, "SELECT id, name FROM series WHERE job = ?1 ORDER BY name", &list));
-    sqlite3_bind_text(list, 1, q->job, -1, SQLITE_STATIC);
-    td_status s = TD_OK;
-    int rc = SQLITE_DONE;
-    size_t total = 0;
-    while (!s && q->n_series < TD_STORE_MAX_SERIES && (rc = sqlite3_step(list)) == SQLITE_ROW) {
-        const char *name = (const char *)sqlite3_column_text(list, 1);
-        if (!name || !wanted(q, name)) continue;
-        struct td_store_series *to = &q->series[q->n_series++];
-        snprintf(to->name, sizeof to->name, "%s", name);
-        size_t max = TD_MIN((size_t)q->max_points, TD_STORE_MAX_POINTS - total);
-        s = read_points(w, q, sqlite3_column_int64(list, 0), to, max);
-        total += to->n_points;
-    }
-    return end_query(w, list, rc, "series", s);
-}
-
 // ---- the writers' loop --------------------------------------------------------------------------
 static struct timespec in_ms(int64_t ms) {
     struct timespec t;
@@ -452,7 +352,7 @@ static void finish_items(struct writer *w, struct item *head, bool committed) {
         i->next = NULL;
         if (committed && i->ticket) atomic_store(&w->store->committed, i->ticket);
         if (i->query) {
-            i->query->failure = committed ? read_series(w, i->query)
+            i->query->failure = committed ? td_metrics_query_read(w->db, i->query)
                                           : td_fail(TD_UNAVAILABLE, "%s closes", w->name);
         }
         if (!i->query && !i->points) {
@@ -557,15 +457,6 @@ void td_store_query(struct td_store *s, struct td_store_query *take_query) {
     hand_over(&s->metrics, i, true);
 }
 
-void td_store_query_destroy(struct td_store_query *q) {
-    if (!q) return;
-    for (size_t i = 0; i < q->n_series; i++) {
-        free(q->series[i].points);
-    }
-    td_status_free(q->failure);
-    free(q);
-}
-
 uint64_t td_store_incarnation(const struct td_store *s) {
     return s->incarnation;
 }
@@ -667,7 +558,7 @@ td_status td_store_load(struct td_store *s,
             failed = row(kind, (const char *)sqlite3_column_text(q, 0),
                          (const char *)sqlite3_column_text(q, 1), arg);
         }
-        TD_TRY(end_query(&s->state, q, rc, tables[kind], failed));
+        TD_TRY(td_db_end(s->state.db, s->state.name, q, rc, tables[kind], failed));
     }
     return TD_OK;
 }
@@ -683,7 +574,7 @@ td_status td_store_load_offsets(struct td_store *s,
         offset((const char *)sqlite3_column_text(q, 0), (uint32_t)sqlite3_column_int64(q, 1),
                (uint32_t)sqlite3_column_int64(q, 2), (uint64_t)sqlite3_column_int64(q, 3), arg);
     }
-    return end_query(&s->metrics, q, rc, "cursors", TD_OK);
+    return td_db_end(s->metrics.db, s->metrics.name, q, rc, "cursors", TD_OK);
 }
 
 static td_status read_last(struct writer *w, int64_t id, struct td_metric_last *m) {
@@ -697,13 +588,13 @@ static td_status read_last(struct writer *w, int64_t id, struct td_metric_last *
     if (rc == SQLITE_ROW) {
         m->step = (uint32_t)sqlite3_column_int64(q, 0);
         m->attempt = (uint32_t)sqlite3_column_int64(q, 1);
-        m->sum = real_at(q, 2);
+        m->sum = td_db_real(q, 2);
         m->count = sqlite3_column_double(q, 3);
         m->n_ranks = (uint32_t)sqlite3_column_int64(q, 4);
         m->shown = m->count > 0 ? m->sum / m->count : (double)NAN;
         m->shown_set = true;
     }
-    return end_query(w, q, rc, "points", TD_OK);
+    return td_db_end(w->db, w->name, q, rc, "points", TD_OK);
 }
 
 td_status td_store_load_last(struct td_store *s, const char *job,
@@ -719,5 +610,5 @@ td_status td_store_load_last(struct td_store *s, const char *job,
         failed = read_last(&s->metrics, sqlite3_column_int64(q, 0), &m);
         if (!failed) last(&m, arg);
     }
-    return end_query(&s->metrics, q, rc, "series", failed);
+    return td_db_end(s->metrics.db, s->metrics.name, q, rc, "series", failed);
 }

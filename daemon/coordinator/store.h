@@ -3,7 +3,7 @@
 
 // The two databases: state.db (rows of core.h, WAL, synchronous=FULL) and metrics.db (points merged
 // over ranks, cursors of what was merged). Each has one writer thread; the loop hands batches over
-// and is told when they are on disk. The only home of SQLite.
+// and is told when they are on disk. SQLite stays in store.c, metrics_query.c and db.c.
 //
 // Group commit: a writer takes everything that was handed over since its last commit and commits it
 // as one transaction, so a busy coordinator pays one fsync for many jobs, and a serial client pays
@@ -18,6 +18,7 @@
 // refused (FAILED_PRECONDITION), never touched.
 
 #include "daemon/coordinator/core.h"
+#include "daemon/coordinator/metrics_query.h"
 
 struct td_loop;
 struct td_store;
@@ -69,34 +70,8 @@ void td_store_points(struct td_store *s, struct td_points *take_points);
 void td_store_forget(struct td_store *s, const char *job);
 
 // ---- queries ------------------------------------------------------------------------------------
-struct td_store_point {
-    uint32_t step, epoch, attempt, n_ranks;
-    double value;
-    int64_t real_ns;
-};
-struct td_store_series {
-    char name[24];
-    struct td_store_point *points; // by step
-    size_t n_points;
-};
-enum { TD_STORE_MAX_SERIES = 64, TD_STORE_MAX_POINTS = 24000 };
-struct td_store_query {
-    char job[TD_JOB_ID_MAX];
-    char names[TD_STORE_MAX_SERIES][24];
-    size_t n_names; // 0: all
-    uint32_t from_step, to_step;
-    uint32_t max_points; // of each series
-    // From the loop, once; when the store closes from inside td_store_close, with UNAVAILABLE if
-    // the disk refused what was handed over before.
-    void (*done)(struct td_store_query *q, void *arg);
-    void *arg;
-    // the answer
-    td_status failure; // owned
-    struct td_store_series series[TD_STORE_MAX_SERIES];
-    size_t n_series;
-};
-// The query is the caller's until it is given here, and again from done on; then destroy it.
+// The query is the caller's until it is given here, and again from done on; then
+// td_store_query_destroy.
 void td_store_query(struct td_store *s, struct td_store_query *take_query);
-void td_store_query_destroy(struct td_store_query *q);
 
 #endif

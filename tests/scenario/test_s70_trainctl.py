@@ -11,6 +11,7 @@ import subprocess
 import sys
 import termios
 
+import grpc
 import pytest
 
 from support import BIN, LONG, ROOT, SPEC, until
@@ -446,11 +447,38 @@ def test_output_that_cannot_be_written_is_an_error(done, command):
     assert ran.returncode == 1 and "write 'stdout'" in ran.stderr
 
 
-def test_metrics_of_a_long_job_fit_an_answer(daemon):
-    job = daemon.submit(LONG.replace("[128, 512, 512, 8]", "[128, 128, 8]"), "trainer.max_steps=4100")
+def test_metrics_of_a_long_job_are_all_shown(daemon):
+    """A series of 6,000 steps once began at 2,001, and some others had no points at all."""
+    steps = 6000
+    job = daemon.submit(LONG.replace("[128, 512, 512, 8]", "[128, 32, 8]"), f"trainer.max_steps={steps}")
     daemon.finish(job)
+    shown = daemon.ctl_json("metrics", job)
+    assert shown["next_page_token"] == "" and shown["more_names"] == []
+    whole = [s["name"] for s in shown["series"] if [p["step"] for p in s["points"]] == list(range(1, steps + 1))]
+    assert "train_loss" in whole and len(whole) * steps > 24000, "more than one answer holds"
     rows = daemon.ctl("metrics", job, "train_loss", check=OK).stdout.splitlines()[1:]
-    assert len(rows) == 4000 and rows[-1].split()[1] == "4100", "the newest 4000 unless asked for more"
+    assert [int(row.split()[1]) for row in rows] == list(range(1, steps + 1))
+    last = [row.split()[:2] for row in daemon.ctl("metrics", job, check=OK).stdout.splitlines()[1:]]
+    assert ["train_loss", str(steps)] in last and len(last) == len(shown["series"])
+
+    losses = {p["step"]: p["value"] for s in shown["series"] if s["name"] == "train_loss" for p in s["points"]}
+    rows = [row.split() for row in daemon.ctl("metrics", job, "train_loss", "--points", "6", check=OK).stdout.splitlines()[1:]]
+    assert [int(row[1]) for row in rows] == [1000 * i for i in range(1, 7)] and {row[7] for row in rows} == {"1000"}
+    mean, least, largest = map(float, rows[3][4:7])
+    part = [losses[step] for step in range(3001, 4001)]
+    assert (least, largest) == pytest.approx((min(part), max(part))) and mean == pytest.approx(sum(part) / 1000)
+
+
+@pytest.mark.parametrize("more, text", [
+    ({"page_token": "j12"}, "page_token"), ({"page_token": "m1x"}, "page_token"),
+    ({"page_token": "m7", "picture_points": 3}, "a picture has no pages"),
+    ({"picture_points": 24001}, "at most 24000"), ({"from_step": 9, "to_step": 3}, "from_step"),
+    ({"names": ["x" * 24]}, "longer than a series' name")])
+def test_metrics_question_that_makes_no_sense_is_refused(done, more, text):
+    daemon, job = done
+    with pytest.raises(grpc.RpcError) as failed:
+        daemon.stub("Metric").QueryMetrics(daemon.cluster.stubs.metric.QueryMetricsRequest(job=job, **more), timeout=20)
+    assert failed.value.code() == grpc.StatusCode.INVALID_ARGUMENT and text in failed.value.details()
 
 
 def test_list_of_many_pages_is_one_value(cluster):

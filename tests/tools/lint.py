@@ -53,7 +53,7 @@ HOMES = [
     (r"protobuf-c/", ["lib/base", "lib/rpc", "daemon", "client"], None),
     (r"grpc/", ["lib/rpc"], None),
     (r"event2/", ["lib/rpc"], None),
-    (r"sqlite3\.h", ["daemon/coordinator"], 1),
+    (r"sqlite3\.h", ["daemon/coordinator"], 3),
     (r"oneapi/|dnnl\.h", ["accelerators/cpu/onednn"], None),
     (r"omp\.h", ["accelerators/cpu"], None),
     (r"jansson\.h", ["lib/base"], 1),

@@ -215,7 +215,6 @@ static void test_points_merge_over_ranks_and_read_back(void **state) {
     td_store_points(r.store, points(2, 0, 2, 10));
     struct td_store_query *q = calloc(1, sizeof *q);
     snprintf(q->job, sizeof q->job, "j-1");
-    q->max_points = 100;
     q->done = on_query;
     q->arg = &r;
     td_store_query(r.store, q); // sees what was handed over before it
@@ -296,7 +295,6 @@ static void test_point_is_no_number_when_it_is_over_nothing(void **state) {
     td_store_points(r.store, no_points(1, 2));
     struct td_store_query *q = calloc(1, sizeof *q);
     snprintf(q->job, sizeof q->job, "j-1");
-    q->max_points = 100;
     q->done = on_nothing;
     q->arg = &r;
     td_store_query(r.store, q);
@@ -322,7 +320,6 @@ static void test_point_is_no_number_when_it_was_none(void **state) {
     td_store_points(r.store, points(1, 0, 2, 8));
     struct td_store_query *q = calloc(1, sizeof *q);
     snprintf(q->job, sizeof q->job, "j-1");
-    q->max_points = 100;
     q->done = on_nan;
     q->arg = &r;
     td_store_query(r.store, q);
@@ -371,7 +368,6 @@ static void on_answer(struct td_store_query *q, void *arg) {
 static void ask(struct td_store *s, struct answer *a) {
     struct td_store_query *q = calloc(1, sizeof *q);
     snprintf(q->job, sizeof q->job, "j-1");
-    q->max_points = TD_STORE_MAX_POINTS;
     q->done = on_answer;
     q->arg = a;
     td_store_query(s, q);
