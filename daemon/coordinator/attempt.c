@@ -381,9 +381,6 @@ static void on_step1(struct line *l) {
 static void on_resumed(struct line *l) {
     if (l->rank != 0 && l->rank < l->attempt->n_ranks) return; // all ranks say the same
     l->job->progress.step = u32(l->json, "step");
-    if (!td_json_bool(td_json_get(l->json, "exact"), true)) {
-        td_job_note(l->job, "resume is not bit-exact: %.240s", text(l->json, "reason"));
-    }
     td_core_touch(l->core, l->job);
 }
 

@@ -22,6 +22,13 @@ void td_manifest_add_metric(struct td_manifest *m, const char *name, double sum,
     snprintf(v->name, sizeof v->name, "%s", name);
 }
 
+bool td_manifest_lists(const struct td_manifest *m, const char *tensor) {
+    if (!m->tensors) return true;
+    for (const struct td_json *v = m->tensors->first; v; v = v->next)
+        if (strcmp(td_json_string(td_json_get(v, "name"), ""), tensor) == 0) return true;
+    return false;
+}
+
 // Finds the level among the parts of a key's `cpu`, and what is before and behind it.
 struct cpu_parts {
     enum td_cpu_level level;
@@ -302,6 +309,8 @@ static const char *get_all(const struct td_json *root, struct td_manifest *m) {
     m->spec_digest = td_json_string(td_json_get(root, "spec_xxh3_128"), "");
     m->plan = td_json_get(root, "plan");
     m->frozen = td_json_get(root, "frozen");
+    const struct td_json *tensors = td_json_get(root, "tensors");
+    m->tensors = tensors && tensors->kind == TD_JSON_ARRAY ? tensors : NULL;
     const struct td_json *metrics = td_json_get(root, "metrics");
     for (const struct td_json *v = metrics ? metrics->first : NULL; v; v = v->next)
         td_manifest_add_metric(m, v->key ? v->key : "",

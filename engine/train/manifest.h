@@ -62,6 +62,7 @@ struct td_manifest {
     const char *optimizer, *schedule;
     const char *spec_digest;
     const struct td_json *plan, *frozen; // NULL: none
+    const struct td_json *tensors;       // read: the list of what was saved; NULL: it has none
     struct td_manifest_metric metric[TD_MANIFEST_MAX_METRICS];
     size_t n_metrics;
     struct td_manifest_file file[TD_MANIFEST_MAX_FILES];
@@ -76,6 +77,9 @@ TD_MUST_USE td_status td_manifest_write(const char *path, const struct td_manife
 // out_manifest live in the arena.
 TD_MUST_USE td_status td_manifest_read(struct td_arena *a, const char *path,
                                        struct td_manifest *out_manifest);
+
+// Does the list of saved tensors name this one? True where a manifest has no list.
+bool td_manifest_lists(const struct td_manifest *m, const char *tensor);
 
 void td_manifest_add_metric(struct td_manifest *m, const char *name, double sum, double count);
 // "" when equal; else what differs: "world size 2 -> 1". Where the CPU level alone does, it names

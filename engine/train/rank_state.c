@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/train/init.h"
+#include "engine/train/resume.h"
 #include "engine/train/weights.h"
 #include "lib/base/digest.h"
 #include "lib/base/half.h"
@@ -60,12 +61,14 @@ td_status td_rank_initialize_state(struct td_rank *r) {
     return TD_OK;
 }
 
-static void announce_resume(struct td_rank *r) {
-    char reason[256];
-    td_resume_key_compare(&r->restored.manifest.key, &r->key, r->config->most_cpu_level, reason,
-                          sizeof reason);
-    if (*reason) td_events_note(r->events, "resume is not bit-exact: %s", reason);
-    td_events_resumed(r->events, r->start.step, reason);
+static void announce_resume(struct td_rank *r, uint32_t roles) {
+    struct td_resume_reasons reasons;
+    char all[1024];
+    td_resume_compare(r, roles, &reasons);
+    for (size_t i = 0; i < reasons.n; i++)
+        td_events_note(r->events, "resume is not bit-exact: %s", reasons.text[i]);
+    td_resume_join(&reasons, all, sizeof all);
+    td_events_resumed(r->events, r->start.step, all);
 }
 
 td_status td_rank_restore_state(struct td_rank *r) {
@@ -82,7 +85,7 @@ td_status td_rank_restore_state(struct td_rank *r) {
         bool optimizer = (r->config->stages & TD_TRAIN_FIT) && r->facts.restore_optimizer;
         if (!optimizer) roles &= ~(1u << TD_ROLE_OPTIM);
         TD_TRY_CTX(td_restore_load(&r->restored, roles, &to), "resume from '%s'", r->restored.path);
-        announce_resume(r);
+        announce_resume(r, roles);
     } else if (r->config->init_from && roles) {
         const struct td_weights_options o = {
             .path = r->config->init_from,

@@ -115,14 +115,20 @@ static td_status load_tensor(const struct td_tensor *from, const struct td_state
     return td_restore_tensor(from, t, to);
 }
 
-static td_status load_file(const char *path, uint32_t roles, const char *only_file,
-                           const struct td_restore_target *to) {
+// Optimizer state that the checkpoint never had begins at zero: the run had another optimizer, or
+// another momentum. resume.c says so. Weights that it lacks are of another model.
+static bool wants(const struct td_manifest *m, const struct td_state_info *t, uint32_t roles) {
+    if (!(roles & 1u << t->role)) return false;
+    return t->role != TD_ROLE_OPTIM || td_manifest_lists(m, t->name);
+}
+
+static td_status load_file(const struct td_manifest *m, const char *path, uint32_t roles,
+                           const char *only_file, const struct td_restore_target *to) {
     TD_AUTO(td_safetensors) *file = NULL;
     TD_TRY(td_safetensors_open(path, &file));
     for (uint32_t i = 0; i < td_state_count(to->state); i++) {
         const struct td_state_info *t = td_state_at(to->state, i);
-        if (!(roles & 1u << t->role) || strcmp(td_manifest_file_of(t->role), only_file) != 0)
-            continue;
+        if (strcmp(td_manifest_file_of(t->role), only_file) != 0 || !wants(m, t, roles)) continue;
         td_status s = load_tensor(td_safetensors_find(file, t->name), t, to);
         if (s) return td_status_context(td_status_with_class(s, TD_CLASS_DATA), "load '%s'", path);
     }
@@ -145,13 +151,13 @@ td_status td_restore_load(const struct td_restored *r, uint32_t roles,
                           const struct td_restore_target *to) {
     for (uint32_t i = 0; i < td_state_count(to->state); i++) {
         const struct td_state_info *t = td_state_at(to->state, i);
-        if (roles & 1u << t->role) TD_TRY(check_listed(r, t));
+        if (wants(&r->manifest, t, roles)) TD_TRY(check_listed(r, t));
     }
     for (size_t i = 0; i < r->manifest.n_files; i++) {
         char path[TD_FS_PATH_BYTES];
         if (!is_shard(&r->manifest.file[i])) continue;
         TD_TRY(td_fs_path(path, "%s/%s", r->path, r->manifest.file[i].name));
-        TD_TRY(load_file(path, roles, r->manifest.file[i].name, to));
+        TD_TRY(load_file(&r->manifest, path, roles, r->manifest.file[i].name, to));
     }
     return TD_OK;
 }

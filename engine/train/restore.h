@@ -7,9 +7,10 @@
 // whose files have the sizes and digests that it names; each one passed over is a
 // "skipped_checkpoint" event with the reason. None left: DATA_LOSS, class data, naming them all.
 // load copies tensors by name into the regions; a tensor that is missing, or of another shape or
-// type, and a file that the manifest does not list are DATA_LOSS. (Weights of somebody else's
-// making: weights.h.) Nothing is scanned for: the candidates come from the plan. Thread: the
-// training thread.
+// type, and a file that the manifest does not list are DATA_LOSS. But optimizer state that the
+// manifest does not list was never there: it stays as it is (resume.h names it). (Weights of
+// somebody else's making: weights.h.) Nothing is scanned for: the candidates come from the plan.
+// Thread: the training thread.
 
 #include "engine/train/events.h"
 #include "engine/train/manifest.h"
