@@ -97,8 +97,8 @@ static td_status run_all_reduce(const struct td_kernel *k, const struct td_run *
 // out[0]: the host block; out[1]: the value.
 static td_status run_output(const struct td_kernel *k, const struct td_run *r) {
     const void *x = td_operand_at(&k->out[1], r);
-    float *y = td_operand_at(&k->out[0], r);
-    *y = k->out_dtype[1] == TD_F64 ? (float)*(const double *)x : *(const float *)x;
+    double *y = td_operand_at(&k->out[0], r);
+    *y = k->out_dtype[1] == TD_F64 ? *(const double *)x : (double)*(const float *)x;
     return TD_OK;
 }
 

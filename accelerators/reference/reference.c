@@ -290,7 +290,7 @@ static void give_outputs(struct td_executable *e, uint32_t segments, const void 
         if (!made) continue;
         double x;
         td_ref_load(info->dtype, read_place(e, v, inputs), 1, &x);
-        e->bind.outputs[i] = (float)x;
+        e->bind.outputs[i] = x;
     }
 }
 

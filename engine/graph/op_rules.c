@@ -148,7 +148,8 @@ static td_status shape_cast(const struct td_op_call *c) {
 
 static td_status shape_to_scalar(const struct td_op_call *c) {
     if (!same_float(c)) return td_op_reject(c, "operands must have one float type");
-    return give_scalar(c, 0, arg(c, 0)->dtype);
+    bool wide = c->op == TD_OP_SUM_SQUARES && c->attrs->wide;
+    return give_scalar(c, 0, wide ? TD_F64 : arg(c, 0)->dtype);
 }
 
 static td_status shape_scale(const struct td_op_call *c) {
@@ -176,7 +177,7 @@ static td_status shape_all_reduce(const struct td_op_call *c) {
 static td_status shape_clip_coef(const struct td_op_call *c) {
     if (!is_float_scalar(arg(c, 0))) return td_op_reject(c, "needs a float scalar");
     if (!(c->attrs->max_norm > 0)) return td_op_reject(c, "max_norm must be above 0");
-    return give_scalar(c, 0, arg(c, 0)->dtype);
+    return give_scalar(c, 0, c->attrs->dtype == TD_F64 ? TD_F64 : TD_F32);
 }
 
 static td_status shape_fill(const struct td_op_call *c) {

@@ -14,13 +14,13 @@
 #include "engine/train/loop.h"
 
 // What the batch counts in output i: its samples, unless the next output says otherwise.
-static double weight_of(const struct td_graph *g, const float *outputs, uint32_t i, int64_t n) {
+static double weight_of(const struct td_graph *g, const double *outputs, uint32_t i, int64_t n) {
     enum td_output_kind next = TD_OUTPUT_MEAN;
     if (i + 1 < td_graph_n_outputs(g)) td_graph_output_at(g, i + 1, NULL, NULL, &next);
-    return next == TD_OUTPUT_WEIGHT ? (double)outputs[i + 1] : (double)n;
+    return next == TD_OUTPUT_WEIGHT ? outputs[i + 1] : (double)n;
 }
 
-void td_tallies_add(struct td_tallies *t, const struct td_graph *g, const float *outputs,
+void td_tallies_add(struct td_tallies *t, const struct td_graph *g, const double *outputs,
                     int64_t n) {
     uint32_t n_outputs = td_graph_n_outputs(g);
     size_t at = 0;
@@ -37,7 +37,7 @@ void td_tallies_add(struct td_tallies *t, const struct td_graph *g, const float 
             t->n = at;
         }
         double weight = weight_of(g, outputs, i, n);
-        item->sum += kind == TD_OUTPUT_MEAN ? (double)outputs[i] * weight : (double)outputs[i];
+        item->sum += kind == TD_OUTPUT_MEAN ? outputs[i] * weight : outputs[i];
         item->count += weight;
     }
 }
@@ -99,7 +99,7 @@ static td_status report(struct td_loop *l, const char *prefix, const struct td_t
 // A rank without a sample reports zeros under the names that the others report: all hold the same
 // merged tallies then, and whoever waits for each rank's points gets them.
 static void name_tallies(const struct td_rank *r, struct td_tallies *own) {
-    static const float nothing[TD_PROGRAM_OUTPUTS];
+    static const double nothing[TD_PROGRAM_OUTPUTS];
     const struct td_graph *g = td_programs_graph(r->programs, TD_MODE_EVAL);
     if (g) td_tallies_add(own, g, nothing, 0);
 }

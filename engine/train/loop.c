@@ -70,11 +70,11 @@ static double rate_of(const struct td_loop *l) {
 }
 
 // The norm that a step reports; NaN: it reports none.
-static double norm_of(const struct td_graph *g, const float *outputs) {
+static double norm_of(const struct td_graph *g, const double *outputs) {
     for (uint32_t i = 0; i < td_graph_n_outputs(g); i++) {
         enum td_output_kind kind;
         td_graph_output_at(g, i, NULL, NULL, &kind);
-        if (kind == TD_OUTPUT_NORM) return sqrt((double)outputs[i]);
+        if (kind == TD_OUTPUT_NORM) return sqrt(outputs[i]);
     }
     return (double)NAN;
 }

@@ -21,7 +21,7 @@ struct td_tallies {
     size_t n;
 };
 // Adds the outputs of a run over n samples. Norms are left out, and outputs past TD_TALLIES.
-void td_tallies_add(struct td_tallies *t, const struct td_graph *g, const float *outputs,
+void td_tallies_add(struct td_tallies *t, const struct td_graph *g, const double *outputs,
                     int64_t n);
 const struct td_tally *td_tallies_find(const struct td_tallies *t, const char *name);
 

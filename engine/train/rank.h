@@ -55,7 +55,7 @@ struct td_rank {
     bool owned[TD_ROLE_COUNT]; // regions that this rank allocated
     struct td_buffer arena_memory;
     float scalars[TD_SCALAR_COUNT];
-    float outputs[TD_PROGRAM_OUTPUTS];
+    double outputs[TD_PROGRAM_OUTPUTS];
     bool skipped; // the precision let the last program end before apply
     bool steady;  // nobody but programs has written parameters since the last run
 

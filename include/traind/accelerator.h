@@ -99,7 +99,7 @@ struct td_bindings {
     struct td_buffer arena;
     struct td_buffer region[TD_ROLE_COUNT]; // by td_role; offsets are td_state_info.offset
     float *scalars;                         // host, TD_SCALAR_COUNT
-    float *outputs;                         // host, one per output of the graph
+    double *outputs;                        // host, one per output of the graph
     // Called where an all_reduce node stands, with its bucket; on the training thread.
     td_status (*all_reduce)(void *arg, uint32_t bucket);
     void *all_reduce_arg;

@@ -180,7 +180,8 @@ struct td_attrs {
     bool trans_a, trans_b;
     bool accumulate;           // writes add to what is there
     bool gelu_tanh;            // the tanh form instead of erf
-    bool wide;                 // the result is f32 where the operands have 16 bits
+    bool wide;                 // the result is f32 where the operands have 16 bits; of
+                               // sum_squares f64, because a square of f32 may overflow
     bool ignores;              // labels that are ignore_index do not count
     bool causal;               // a token sees itself and those before it
     bool interleaved, reverse; // rope: pairs (2i, 2i + 1) instead of halves; the other way round

@@ -43,7 +43,8 @@ struct product {
     struct td_compiled *compiled;
     struct td_bindings bind;
     struct td_executable *exe;
-    float scalars[TD_SCALAR_COUNT], outputs[1];
+    float scalars[TD_SCALAR_COUNT];
+    double outputs[1];
     float *x, *w, *y; // of the plain loops
 };
 

@@ -28,7 +28,8 @@ struct bench {
     struct td_compiled *compiled;
     struct td_executable *exe;
     struct td_bindings bind;
-    float scalars[TD_SCALAR_COUNT], outputs[8];
+    float scalars[TD_SCALAR_COUNT];
+    double outputs[8];
     uint8_t x[BATCH * 784];
     int32_t y[BATCH];
 };
@@ -103,7 +104,7 @@ static td_status measure(struct bench *b, int threads) {
         }
         ms[w] = (double)(td_mono_now().ns - start) / 1e6 / STEPS;
     }
-    double loss = (double)b->outputs[0];
+    double loss = b->outputs[0];
     qsort(ms, WINDOWS, sizeof ms[0], by_value);
     printf("{\"name\":\"step mlp fp32\",\"median\":%.4f,\"min\":%.4f,\"max\":%.4f,\"unit\":\"ms\","
            "\"n\":%d,\"threads\":%d,\"gflops\":%.1f,\"loss\":%.4f}\n",

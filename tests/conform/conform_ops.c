@@ -398,6 +398,30 @@ static void cases_reductions(struct subject *s) {
     }
 }
 
+// The square of a norm is f64: of f32 it would end at 1.8e19.
+static void cases_norms(struct subject *s) {
+    static const double largest[] = {1, 1e18, 1e19, 3e38}, squares[] = {0, 1.3, 1e40, 1e77, NAN};
+    const struct td_shape scalar = rig_shape(0, 0, 0, 0);
+    for (size_t i = 0; i < TD_COUNTOF(largest); i++) {
+        struct op_case c = {.op = TD_OP_SUM_SQUARES, .n_in = 2, .attrs.wide = true};
+        c.in[0] = (struct operand){WIDE, vec(1000), TD_ROLE_PARAM, -largest[i], largest[i]};
+        c.in[1] = (struct operand){WIDE, mat(3, 17), TD_ROLE_PARAM, 0, 1};
+        check(s, &c);
+    }
+    for (size_t i = 0; i < TD_COUNTOF(squares); i++) {
+        struct op_case c = {.op = TD_OP_CLIP_COEF, .n_in = 1, .attrs.max_norm = 1.2};
+        c.in[0] = (struct operand){TD_F64, scalar, TD_ROLE_PARAM, squares[i], squares[i]};
+        check(s, &c);
+        c.op = TD_OP_SCALE;
+        c.n_in = 2;
+        c.in[1] = (struct operand){WIDE, scalar, TD_ROLE_PARAM, 0.25, 0.25};
+        check(s, &c);
+        c.op = TD_OP_ADD;
+        c.in[1] = c.in[0];
+        check(s, &c);
+    }
+}
+
 static void cases_state(struct subject *s) {
     for (size_t j = 0; j < TD_COUNTOF(sizes); j++) {
         struct op_case c = {.op = TD_OP_STORE, .n_in = 2};
@@ -458,7 +482,7 @@ static void train(const struct td_accelerator_ops *ops, bool one_by_one, struct 
         const struct td_state_info *s = td_state_at(r.state, i);
         append(out, s->dtype, rig_state(&r, i), td_shape_elems(&s->shape));
     }
-    append(out, TD_F32, r.program[p].outputs, 2);
+    append(out, TD_F64, r.program[p].outputs, 2);
     rig_close(&r);
 }
 
@@ -489,6 +513,7 @@ static const struct suite suites[] = {
     {"reduce_sum", cases_reduce_sum},
     {"means_and_maxima", cases_means_and_maxima},
     {"reductions", cases_reductions},
+    {"norms", cases_norms},
     {"transpose", cases_transpose},
     {"boxes", cases_boxes},
     {"concat", cases_concat},

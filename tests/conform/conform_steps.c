@@ -86,7 +86,7 @@ static void run_net(const struct td_accelerator_ops *ops, const struct step_case
         if (s->role != TD_ROLE_GRAD && s->role != TD_ROLE_BUFFER) continue;
         append(out, s->dtype, rig_state(&r, i), td_shape_elems(&s->shape));
     }
-    append(out, TD_F32, r.program[1].outputs, 1);
+    append(out, TD_F64, r.program[1].outputs, 1);
     free(in[0]);
     free(in[1]);
     rig_close(&r);
@@ -207,7 +207,7 @@ static void run_steady(struct rig *r, const struct step_case *c, bool steady, st
         for (int p = 0; p < r->n_programs; p++) {
             rig_run(r, p, segments, (const void *const *)in);
             if (steady) segments |= TD_RUN_STEADY;
-            append(out, TD_F32, r->program[p].outputs, 1);
+            append(out, TD_F64, r->program[p].outputs, 1);
         }
     }
     for (uint32_t i = 0; i < td_state_count(r->state); i++) {

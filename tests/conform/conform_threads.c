@@ -89,7 +89,7 @@ static void run_step(const struct td_accelerator_ops *ops, int n_threads, const 
         if (s->role != TD_ROLE_GRAD && s->role != TD_ROLE_BUFFER) continue;
         append(out, s->dtype, rig_state(&r, i), td_shape_elems(&s->shape));
     }
-    append(out, TD_F32, r.program[1].outputs, 1);
+    append(out, TD_F64, r.program[1].outputs, 1);
     free(in[0]);
     free(in[1]);
     rig_close(&r);

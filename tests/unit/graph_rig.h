@@ -25,7 +25,7 @@ struct rig_program {
     struct td_compiled *compiled;
     struct td_buffer arena;
     struct td_executable *exe;
-    float outputs[8];
+    double outputs[8];
 };
 
 struct rig {

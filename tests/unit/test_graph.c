@@ -381,7 +381,8 @@ static td_status compile_all(void *arg) {
     TD_TRY(td_compile(&o, &c));
     TD_TRY(td_state_layout(t));
     TD_TRY(td_program_text(&c->program, &text));
-    float scalars[TD_SCALAR_COUNT] = {0}, outputs[4];
+    float scalars[TD_SCALAR_COUNT] = {0};
+    double outputs[4];
     char *memory = calloc(1, 1 << 16);
     struct td_buffer all = {TD_SPACE_HOST, (uint64_t)(uintptr_t)memory, 1 << 16};
     struct td_bindings b = {.struct_bytes = sizeof b,

@@ -159,7 +159,8 @@ static void test_crossed_step_has_this_text_when_simplified(void **state) {
 
 static void test_crossed_step_computes_the_same_when_it_takes_no_detour(void **state) {
     (void)state;
-    float x[30], loss[2], grad[2][24];
+    float x[30], grad[2][24];
+    double loss[2];
     for (int i = 0; i < 2; i++) {
         bool detour = i == 0;
         struct td_compile_options o = {.key = rig_key(TD_MODE_TRAIN, 5, false),

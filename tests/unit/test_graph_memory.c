@@ -106,7 +106,7 @@ static void check_graph(uint64_t seed, double *worst_ratio) {
     float x[ROWS * 5];
     const void *in[] = {x};
     void *had[TD_ROLE_COUNT];
-    float loss = 0;
+    double loss = 0;
     for (int way = 0; way < 2; way++) {
         int p = way ? own : planned;
         rig_reset_state(&r);

@@ -50,7 +50,8 @@ static void test_step_gives_the_same_bits_when_segments_run_one_by_one(void **st
                                    .optimizer = &opt};
     int p = rig_add(&r, &o);
     rig_place(&r);
-    float x[BATCH * 7], fused_loss = 0;
+    float x[BATCH * 7];
+    double fused_loss = 0;
     int32_t y[BATCH];
     const void *in[] = {x, y};
     void *had[TD_ROLE_COUNT];
@@ -335,8 +336,8 @@ static void test_eval_program_is_the_forward_part_when_compiled_for_eval(void **
     const void *in[] = {x, y};
     rig_batch(&m, 0, BATCH, x, y);
     rig_run(&r, p, TD_SEGS_ALL, in);
-    float correct = r.program[p].outputs[1];
-    assert_true(correct >= 0 && correct <= BATCH && correct == truncf(correct));
+    double correct = r.program[p].outputs[1];
+    assert_true(correct >= 0 && correct <= BATCH && correct == trunc(correct));
     y[3] = 4; // outside the classes
     assert_fails(r.ops->run(r.program[p].exe, TD_SEGS_ALL, in), TD_INVALID_ARGUMENT,
                  "label 4 in row 3 is outside the model's 4 classes");

@@ -13,7 +13,7 @@ static const struct td_optimizer_options adamw = {
 struct result {
     void *state;
     size_t bytes;
-    float outputs[8];
+    double outputs[8];
 };
 
 // Two steps of program p from the same start.

@@ -71,7 +71,7 @@ static int count(const struct td_graph *g, enum td_op op, enum td_op then) {
 }
 
 struct outcome {
-    float loss;
+    double loss;
     size_t bytes;
     double flops;
     char grads[8192];

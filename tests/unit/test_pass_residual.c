@@ -88,7 +88,7 @@ static int count(const struct rig *r, enum td_op op, uint32_t n_in) {
 }
 
 struct outcome {
-    float loss;
+    double loss;
     size_t bytes;
     char grads[4096];
 };

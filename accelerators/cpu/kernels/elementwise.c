@@ -252,6 +252,22 @@ static td_status run_scale(const struct td_kernel *k, const struct td_run *r) {
     return TD_OK;
 }
 
+// One number of f64, of a norm: plus another, or times a factor.
+static td_status run_wide_scalar(const struct td_kernel *k, const struct td_run *r) {
+    const double a = *(const double *)td_operand_at(&k->in[0], r);
+    const void *in = td_operand_at(&k->in[1], r);
+    double b = k->in_dtype[1] == TD_F64 ? *(const double *)in : (double)*(const float *)in;
+    *(double *)td_operand_at(&k->out[0], r) = k->op == TD_OP_ADD ? a + b : a * b;
+    return TD_OK;
+}
+
+static bool is_wide_scalar(const struct td_kernel *k) {
+    bool known = k->op == TD_OP_ADD || k->op == TD_OP_SCALE;
+    return known && k->elems == 1 && k->in_dtype[0] == TD_F64 && k->out_dtype[0] == TD_F64 &&
+           (k->in_dtype[1] == TD_F32 || k->in_dtype[1] == TD_F64) &&
+           td_shape_elems(&k->shape[1]) == 1;
+}
+
 static void clamp_loop(const float *x, const float *bound, float *y, int64_t n) {
     const float most = *bound;
     for (int64_t i = 0; i < n; i++) {
@@ -352,5 +368,6 @@ td_status td_kernel_elementwise(struct td_kernel *k) {
         [TD_OP_AXPBY] = run_axpby, [TD_OP_CLAMP] = run_clamp, [TD_OP_CONSTANT] = run_constant,
     };
     if (types_fit(k)) k->run = table[k->op];
+    if (is_wide_scalar(k)) k->run = run_wide_scalar;
     return TD_OK;
 }

@@ -209,7 +209,12 @@ static td_status run_sum_squares(const struct td_kernel *k, const struct td_run 
             }
         }
     }
-    *(float *)td_operand_at(&k->out[0], r) = (float)sum;
+    void *y = td_operand_at(&k->out[0], r);
+    if (k->attrs.wide) {
+        *(double *)y = sum;
+    } else {
+        *(float *)y = (float)sum;
+    }
     return TD_OK;
 }
 
@@ -235,21 +240,26 @@ static td_status run_all_finite(const struct td_kernel *k, const struct td_run *
 }
 
 static td_status run_clip_coef(const struct td_kernel *k, const struct td_run *r) {
-    float squares = *(const float *)td_operand_at(&k->in[0], r);
-    double coef = k->attrs.max_norm / (sqrt((double)squares) + 1e-6);
-    *(float *)td_operand_at(&k->out[0], r) = coef < 1 ? (float)coef : 1;
+    const void *x = td_operand_at(&k->in[0], r);
+    double squares = k->in_dtype[0] == TD_F64 ? *(const double *)x : (double)*(const float *)x;
+    double coef = k->attrs.max_norm / (sqrt(squares) + 1e-6);
+    *(float *)td_operand_at(&k->out[0], r) = coef > 1 ? 1 : (float)coef; // a NaN stays one
     return TD_OK;
 }
 
-// Scalars and what is not summed in columns are f32; the rest is narrow.
+// Scalars and what is not summed in columns are f32, a norm's square also f64; the rest is narrow.
 static bool types_fit(const struct td_kernel *k) {
+    if (k->op == TD_OP_CLIP_COEF)
+        return (k->in_dtype[0] == TD_F32 || k->in_dtype[0] == TD_F64) && k->out_dtype[0] == TD_F32;
     bool many = k->op == TD_OP_SUM_SQUARES || k->op == TD_OP_ALL_FINITE;
     bool columns = k->op == TD_OP_REDUCE_SUM && sums_columns(k);
     for (uint32_t i = 0; i < k->n_in; i++) {
         bool narrow = many || (i == 0 && (columns || k->op == TD_OP_MEAN));
         if (narrow ? !td_cpu_is_narrow(k->in_dtype[i]) : k->in_dtype[i] != TD_F32) return false;
     }
-    return columns ? td_cpu_is_narrow(k->out_dtype[0]) : k->out_dtype[0] == TD_F32;
+    bool wide = k->op == TD_OP_SUM_SQUARES && k->attrs.wide;
+    return columns ? td_cpu_is_narrow(k->out_dtype[0])
+                   : k->out_dtype[0] == (wide ? TD_F64 : TD_F32);
 }
 
 td_status td_kernel_reduce(struct td_kernel *k) {
