@@ -100,10 +100,11 @@ static void check_predictions(struct td_check *c, const struct td_json *root) {
                        "a model with loss mse has no classes; logits, or null, gives its numbers");
 }
 
+// torch.optim.SGD refuses it; its Muon does without momentum, where to look ahead changes nothing.
 static void check_nesterov(struct td_check *c, const struct td_json *root) {
     const struct td_json *sgd = get(root, "optimizer");
     const struct td_json *v = td_json_get(sgd, "nesterov");
-    if (!td_json_bool(v, false)) return;
+    if (!text_is(get(root, "optimizer.name"), "sgd") || !td_json_bool(v, false)) return;
     if (td_json_real(td_json_get(sgd, "momentum"), 1) > 0 &&
         td_json_real(td_json_get(sgd, "dampening"), 0) <= 0) {
         return;

@@ -110,8 +110,8 @@ static void cases_muon(struct subject *s) {
     for (size_t i = 0; i < TD_COUNTOF(shapes); i++) {
         for (int options = 0; options < 8; options++) {
             struct op_case c = {.op = TD_OP_MUON_MOMENTUM, .n_in = 2};
-            c.attrs.optim =
-                (struct td_optim_attrs){.momentum = 0.95, .eps = 1e-7, .nesterov = options & 1};
+            c.attrs.optim = (struct td_optim_attrs){
+                .momentum = i % 2 ? 0 : 0.95, .eps = 1e-7, .nesterov = options & 1};
             c.in[0] = gradient(shapes[i]);
             c.in[1] = buffer(shapes[i], options & 4, -1);
             if (options & 2) add_clip(&c);

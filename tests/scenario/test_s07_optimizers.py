@@ -57,6 +57,21 @@ def test_frozen_layer_counts_in_no_norm_when_gradients_are_clipped(tmp_path, pre
     assert whole ** 2 == pytest.approx(norm ** 2 + others ** 2, rel=1e-3)
 
 
+@pytest.mark.parametrize("accelerator", ["reference", "cpu"])
+def test_muon_trains_when_its_momentum_is_0(tmp_path, accelerator):
+    """As torch's: it follows the newest gradient, and to look ahead of it changes nothing."""
+    def run(part, **optimizer):
+        plan = plan_of({"optimizer": {"name": "muon", "lr": 0.01, "momentum": 0} | optimizer},
+                       trainer={"max_steps": 3, "accelerator": accelerator}, run={"checkpoint_dir": str(tmp_path / part)})
+        code, lines = run_by_hand(tmp_path, plan)
+        assert code == 0, lines[-1]
+        return [load_file(tmp_path / part / f"step-{i}/model.safetensors") for i in (1, 3)]
+
+    (first, last), (_, plain) = run("ahead"), run("plain", nesterov=False)
+    assert all((last[k] != first[k]).any() for k in last)
+    assert all(last[k] == pytest.approx(plain[k], rel=1e-4, abs=1e-6) for k in last)
+
+
 @pytest.mark.parametrize("match, skips", [("fc1.*", False), ("fc2.*", True)])
 def test_frozen_layer_skips_no_step_when_its_gradients_overflow(tmp_path, match, skips):
     """What the large weights of fc2 send back is more than 16 bits hold: fc1's gradients are infinite, no others."""

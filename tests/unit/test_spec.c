@@ -114,6 +114,7 @@ static void test_variants_parse_when_only_required_keys_are_given(void **state) 
         "optimizer={name: lion}",
         "optimizer={name: adafactor}",
         "optimizer={name: muon}",
+        "optimizer={name: muon, momentum: 0}", // its nesterov is true
         "lr_scheduler={name: warmup_cosine}",
         "lr_scheduler={name: constant}",
         "lr_scheduler={name: reduce_on_plateau}",
