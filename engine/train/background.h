@@ -3,9 +3,9 @@
 
 // The one background thread of a rank: it writes snapshots, and calls a tick a few times a second
 // (without a launcher the tick prints the metrics). It takes one job at a time: a second one is
-// refused while the first is running, which is how periodic checkpoints come to be skipped. It is
-// created before the first step and joined in destroy, after its job and a last tick.
-// Thread: submit and wait on the training thread.
+// refused while the first is running, which is how a checkpoint comes to wait or to be skipped. It
+// is created before the first step and joined in destroy, after its job and a last tick. Thread:
+// submit and wait on the training thread.
 
 #include "lib/base/base.h"
 

@@ -30,10 +30,10 @@ struct td_checkpointer {
     bool final;
     int64_t held_ns;   // how long the last save held the loop
     int64_t last_step; // that was handed to the writer; -1: none
-    double best;       // monitored value of those; NaN: none yet
-    uint64_t skipped;
+    struct td_checkpointer_counts counts;
     _Atomic(td_status) failure;
-    struct td_retention *retention;
+    struct td_retention *retention; // of those on disk: the writer's
+    struct td_retention *handed;    // of those handed to the writer: the training thread's
 };
 
 static bool is_owner(const struct td_checkpointer *c) {
@@ -67,13 +67,6 @@ static double monitored(const struct td_checkpointer *c, const struct td_manifes
     for (size_t i = 0; name && i < m->n_metrics; i++)
         if (strcmp(m->metric[i].name, name) == 0) return m->metric[i].sum / m->metric[i].count;
     return NAN;
-}
-
-// Better than all that were handed to the writer?
-static bool is_best(const struct td_checkpointer *c, const struct td_manifest *m) {
-    double value = monitored(c, m);
-    if (isnan(value) || isnan(c->best)) return !isnan(value);
-    return c->o.config->monitor_max ? value > c->best : value < c->best;
 }
 
 // ---- shards and their memory -------------------------------------------------------------------
@@ -142,13 +135,13 @@ td_status td_checkpointer_create(const struct td_checkpointer_options *options,
     if (!c) return td_fail_oom();
     c->o = *options;
     c->last_step = c->o.resumed_step;
-    c->best = NAN;
     if (is_owner(c)) {
         // Now, because a directory that cannot be made is better known before an hour of training.
         td_status s = td_fs_mkdirs(c->o.config->dir, 0755);
         if (s) return td_status_context(as_disk(s), "checkpoint directory");
         remove_leftovers(c->o.config->dir);
         TD_TRY(td_retention_create(c->o.config, c->o.resumed_from, &c->retention));
+        TD_TRY(td_retention_create(c->o.config, c->o.resumed_from, &c->handed));
         TD_TRY(make_snapshot(c));
     }
     *out_checkpointer = td_steal(c);
@@ -162,11 +155,12 @@ void td_checkpointer_destroy(struct td_checkpointer *c) {
         td_shard_finish(&c->shard[i]);
     td_status_free(atomic_load(&c->failure));
     td_retention_destroy(c->retention);
+    td_retention_destroy(c->handed);
     free(c);
 }
 
-uint64_t td_checkpointer_skipped(const struct td_checkpointer *c) {
-    return c->skipped;
+struct td_checkpointer_counts td_checkpointer_counts(const struct td_checkpointer *c) {
+    return c->counts;
 }
 
 td_status td_checkpointer_poll(struct td_checkpointer *c) {
@@ -325,29 +319,60 @@ static void write_job(void *arg) {
 
 // ---- the training thread -----------------------------------------------------------------------
 
+// Until the writer is idle. The loop stands still, which is counted.
+static td_status await_writer(struct td_checkpointer *c) {
+    int64_t begin_ns = td_mono_now().ns;
+    if (!td_background_busy(c->o.background)) return TD_OK;
+    TD_TRY(as_disk(td_background_wait(c->o.background, TD_CHECKPOINT_PATIENCE_NS)));
+    c->counts.waited++;
+    c->counts.waited_ns += td_mono_now().ns - begin_ns;
+    return TD_OK;
+}
+
+static void skip(struct td_checkpointer *c, int64_t step) {
+    if (c->counts.skipped++) return; // the others are counted at the end
+    td_events_note(c->o.events,
+                   "the checkpoint of step %lld is skipped because the one before is still being "
+                   "written; so are later ones that save_top_k would not keep",
+                   (long long)step);
+}
+
+static td_status take_snapshot(struct td_checkpointer *c, const struct td_strategy_memory *memory,
+                               const struct td_manifest *m) {
+    for (size_t i = 0; i < c->n_shards; i++)
+        TD_TRY(td_shard_take(&c->shard[i], c->o.accel_ops, c->o.accel, memory));
+    c->manifest = *m;
+    return TD_OK;
+}
+
+// What is handed over counts as kept, and what it pushes out does not.
+static void hand_over(struct td_checkpointer *c, const struct td_manifest *m) {
+    int64_t gone;
+    TD_CHECK(td_background_submit(c->o.background, write_job, c)); // we are its only client
+    c->last_step = m->progress.step;
+    td_retention_add(c->handed, c->last_step, monitored(c, m));
+    while (td_retention_victim(c->handed, &gone)) {}
+}
+
 td_status td_checkpointer_save(struct td_checkpointer *c, const struct td_strategy_memory *memory,
                                const struct td_manifest *m, int flags) {
     bool final = flags & TD_SAVE_FINAL;
     int64_t begin_ns = td_mono_now().ns;
     if (!is_owner(c)) return TD_OK;
-    bool best = is_best(c, m);
-    if (final || best || !atomic_load(&c->prepared))
-        TD_TRY(td_background_wait(c->o.background, TD_CHECKPOINT_PATIENCE_NS));
+    if (m->progress.step == c->last_step && !final) return td_checkpointer_poll(c);
+    bool waits = flags || td_retention_wants(c->handed, monitored(c, m));
+    if (waits || !atomic_load(&c->prepared)) TD_TRY(await_writer(c));
     TD_TRY(td_checkpointer_poll(c));
     if (m->progress.step == c->last_step) return TD_OK;
     if (td_background_busy(c->o.background)) {
-        c->skipped++;
+        skip(c, m->progress.step);
         return TD_OK;
     }
-    for (size_t i = 0; i < c->n_shards; i++)
-        TD_TRY(td_shard_take(&c->shard[i], c->o.accel_ops, c->o.accel, memory));
-    c->manifest = *m;
+    TD_TRY(take_snapshot(c, memory, m));
     c->final = final;
     c->held_ns = td_mono_now().ns - begin_ns;
-    TD_CHECK(td_background_submit(c->o.background, write_job, c)); // we are its only client
-    c->last_step = m->progress.step;
-    if (best) c->best = monitored(c, m);
+    hand_over(c, m);
     if (!final) return TD_OK;
-    TD_TRY(td_background_wait(c->o.background, TD_CHECKPOINT_PATIENCE_NS));
+    TD_TRY(as_disk(td_background_wait(c->o.background, TD_CHECKPOINT_PATIENCE_NS)));
     return td_checkpointer_poll(c);
 }

@@ -13,9 +13,11 @@
 // parent fsynced. The rename waits until the metric points before that step are out of the rings:
 // an attempt that goes on from here after this one was killed makes no others. Only then comes the
 // "checkpoint" event, and only then are older ones pruned (save_top_k) with a "removed" event each.
-// Paths are never rewritten. A periodic save that finds the buffer busy is skipped and counted; a
-// final one waits, and so does one whose monitored metric is the best so far (rejected: a second
-// buffer for it, as large as the whole state). Parameters that are not finite are not saved: class
+// Paths are never rewritten. One save at a time is written. A save that finds the writer busy waits
+// for it, at most TD_CHECKPOINT_PATIENCE_NS, when it was asked for: a final one, one by a daemon or
+// at the end of an epoch, one that save_top_k keeps (all, or one of the best k so far). Rejected: a
+// second buffer for it, as large as the whole state. Any other, which would soon be removed again,
+// is skipped. Both are counted. Parameters that are not finite are not saved: class
 // numeric. A failed write leaves no file behind and is reported by the next poll: class disk.
 // Bound: one snapshot (parameters, buffers and optimizer state once more in memory). Thread: the
 // training thread; the buffer belongs to the background thread while it writes.
@@ -59,6 +61,7 @@ TD_DEFINE_AUTO(td_checkpointer, td_checkpointer_destroy);
 
 enum td_checkpointer_save_flags {
     TD_SAVE_FINAL = 1, // waits for the buffer and until the checkpoint is durable
+    TD_SAVE_ASKED = 2, // waits for the buffer
 };
 // Saves m->progress.step once; a step that was saved already is left alone. m's files are filled in
 // here, its borrowed strings outlive the write.
@@ -67,7 +70,11 @@ TD_MUST_USE td_status td_checkpointer_save(struct td_checkpointer *c,
                                            const struct td_manifest *m, int flags);
 // The failure of an earlier write, once. Cheap: one load.
 TD_MUST_USE td_status td_checkpointer_poll(struct td_checkpointer *c);
-// Periodic saves that found the writer busy.
-uint64_t td_checkpointer_skipped(const struct td_checkpointer *c);
+// Saves that found the writer busy: left out, and waiting for it.
+struct td_checkpointer_counts {
+    uint64_t skipped, waited;
+    int64_t waited_ns; // in all
+};
+struct td_checkpointer_counts td_checkpointer_counts(const struct td_checkpointer *c);
 
 #endif

@@ -298,8 +298,8 @@ static td_status at_boundary(struct td_loop *l, bool validates, bool *out_leave,
     }
     *out_leave = l->fit_is_over;
     if (l->fit_is_over) return TD_OK; // fit saves once more, and waits for it
-    if (saves_by_step(l) || agreed.save || (epoch_ends && saves_by_epoch(l))) return save(l, 0);
-    return TD_OK;
+    if (agreed.save || (epoch_ends && saves_by_epoch(l))) return save(l, TD_SAVE_ASKED);
+    return saves_by_step(l) ? save(l, 0) : TD_OK;
 }
 
 static td_status begin(struct td_loop *l, enum td_loop_end *out_end) {

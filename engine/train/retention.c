@@ -51,6 +51,17 @@ void td_retention_add(struct td_retention *r, int64_t step, double value) {
     r->entry[r->n++] = (struct entry){.step = step, .value = value};
 }
 
+bool td_retention_wants(const struct td_retention *r, double value) {
+    if (r->top_k < 0) return true;
+    if (!r->by_value || isnan(value)) return false;
+    size_t better = 0;
+    for (size_t i = 0; i < r->n; i++) {
+        double v = r->entry[i].value;
+        better += !isnan(v) && (r->larger_is_better ? v > value : v < value);
+    }
+    return better < (size_t)r->top_k;
+}
+
 // Is a worse than b? Entries stand in order of saving, so "older" is the smaller index.
 static bool is_worse(const struct td_retention *r, size_t a, size_t b) {
     double va = r->entry[a].value, vb = r->entry[b].value;

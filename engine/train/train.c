@@ -4,6 +4,7 @@
 
 #include "engine/train/predict.h"
 #include "engine/train/profile.h"
+#include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 
 static void announce(const struct td_rank *r, const char *stage, const char *state) {
@@ -61,16 +62,21 @@ static td_status run_stages(struct td_loop *l, enum td_loop_end *out_end) {
 }
 
 static void note_losses(const struct td_rank *r) {
-    uint64_t drops = td_metrics_drops(&r->metrics),
-             skipped = td_checkpointer_skipped(r->checkpointer);
+    uint64_t drops = td_metrics_drops(&r->metrics);
+    struct td_checkpointer_counts saves = td_checkpointer_counts(r->checkpointer);
     if (drops)
         td_events_note(r->events, "%llu metric points were dropped at a full ring",
                        (unsigned long long)drops);
-    if (skipped)
+    if (saves.skipped)
         td_events_note(r->events,
                        "%llu periodic checkpoint%s skipped because the one before was still "
                        "being written",
-                       (unsigned long long)skipped, skipped == 1 ? " was" : "s were");
+                       (unsigned long long)saves.skipped, saves.skipped == 1 ? " was" : "s were");
+    if (saves.waited_ns >= TD_NS_PER_S) // less is the loop's business
+        td_events_note(r->events,
+                       "%llu checkpoint%s waited for the one before to be written, %.3g s in all",
+                       (unsigned long long)saves.waited, saves.waited == 1 ? "" : "s",
+                       (double)saves.waited_ns / (double)TD_NS_PER_S);
 }
 
 static void print_profile(const struct td_rank *r) {

@@ -32,6 +32,28 @@ struct fixture {
 
 enum { ELEMS = 37 }; // of each tensor: two vectors and a rest
 
+// Another checkpointer: what is kept is settled when it is made.
+static void begin(struct fixture *f, int32_t top_k, const char *monitor, bool larger) {
+    f->config.save_top_k = top_k;
+    f->config.monitor = monitor;
+    f->config.monitor_max = larger;
+    struct td_checkpointer_options options = {
+        .config = &f->config,
+        .roles = 1u << TD_ROLE_PARAM,
+        .state = f->state,
+        .accel_ops = f->ops,
+        .accel = f->accel,
+        .strategy_ops = &no_strategy,
+        .background = f->background,
+        .events = &f->events,
+        .metrics = &f->metrics,
+        .resumed_step = -1,
+    };
+    td_checkpointer_destroy(f->c);
+    assert_ok(td_checkpointer_create(&options, &f->c));
+    assert_ok(td_background_wait(f->background, TD_TEST_WAIT_NS)); // its buffer has its pages
+}
+
 static int make(void **state) {
     struct fixture *f = aligned_alloc(TD_LINE_BYTES, td_align_up(sizeof *f, TD_LINE_BYTES));
     memset(f, 0, sizeof *f);
@@ -60,20 +82,7 @@ static int make(void **state) {
     assert_ok(td_ring_format(f->ring, sizeof f->ring, sizeof(struct td_metric_record), 4,
                              &f->metrics.ring));
     f->config = (struct td_checkpoint_config){.dir = f->dir, .label = "a1", .save_top_k = -1};
-    struct td_checkpointer_options options = {
-        .config = &f->config,
-        .roles = 1u << TD_ROLE_PARAM,
-        .state = f->state,
-        .accel_ops = f->ops,
-        .accel = f->accel,
-        .strategy_ops = &no_strategy,
-        .background = f->background,
-        .events = &f->events,
-        .metrics = &f->metrics,
-        .resumed_step = -1,
-    };
-    assert_ok(td_checkpointer_create(&options, &f->c));
-    assert_ok(td_background_wait(f->background, TD_TEST_WAIT_NS)); // its buffer has its pages
+    begin(f, -1, NULL, false);
     *state = f;
     return 0;
 }
@@ -125,26 +134,49 @@ static void test_save_holds_the_value_of_its_call(void **state) {
     assert_true(saved_value(f, 2) == 2);
 }
 
-static void test_periodic_save_is_skipped_and_counted_when_the_writer_is_busy(void **state) {
+static bool is_saved(struct fixture *f, int step) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/step-%d/manifest.json", f->dir, step);
+    return td_fs_exists(path);
+}
+
+static uint64_t skipped(const struct fixture *f) {
+    return td_checkpointer_counts(f->c).skipped;
+}
+
+static void test_periodic_save_is_skipped_and_counted_when_the_newest_are_kept(void **state) {
     struct fixture *f = *state;
     sem_t release;
-    char path[4096];
+    begin(f, 2, NULL, false);
     sem_init(&release, 0, 0);
     assert_true(td_background_submit(f->background, wait_for, &release));
     assert_ok(save(f, 1, 0));
-    assert_int_equal(td_checkpointer_skipped(f->c), 1);
+    assert_int_equal(skipped(f), 1);
     sem_post(&release);
     assert_ok(save(f, 2, TD_SAVE_FINAL)); // waits
     sem_destroy(&release);
-    snprintf(path, sizeof path, "%s/step-1", f->dir);
-    assert_false(td_fs_exists(path));
-    snprintf(path, sizeof path, "%s/step-2/manifest.json", f->dir);
-    assert_true(td_fs_exists(path));
+    assert_false(is_saved(f, 1));
+    assert_true(is_saved(f, 2));
 }
 
 static void take_a_moment(void *arg) {
     (void)arg;
     (void)poll(NULL, 0, 50);
+}
+
+static void test_no_save_is_skipped_when_all_are_kept_or_it_was_asked_for(void **state) {
+    struct fixture *f = *state;
+    for (int asked = 0; asked < 2; asked++) {
+        begin(f, asked ? 1 : -1, NULL, false);
+        for (int step = 1; step <= 3; step++) {
+            assert_true(td_background_submit(f->background, take_a_moment, NULL));
+            assert_ok(save(f, 10 * asked + step, asked ? TD_SAVE_ASKED : 0));
+            assert_ok(td_background_wait(f->background, TD_TEST_WAIT_NS));
+            assert_true(is_saved(f, 10 * asked + step));
+        }
+        struct td_checkpointer_counts counts = td_checkpointer_counts(f->c);
+        assert_true(counts.skipped == 0 && counts.waited == 3 && counts.waited_ns > 0);
+    }
 }
 
 static td_status save_with(struct fixture *f, int64_t step, const char *metric, double value) {
@@ -153,39 +185,48 @@ static td_status save_with(struct fixture *f, int64_t step, const char *metric, 
     return td_checkpointer_save(f->c, &f->memory, &m, 0);
 }
 
-static void test_periodic_save_waits_when_it_is_the_best_so_far(void **state) {
+// With the writer busy: one that waits for it ends the wait, one that is skipped does not.
+static void save_beside(struct fixture *f, int64_t step, double value, bool waits) {
+    sem_t release;
+    uint64_t before = skipped(f);
+    sem_init(&release, 0, 0);
+    assert_true(td_background_submit(f->background, waits ? take_a_moment : wait_for, &release));
+    assert_ok(save_with(f, step, f->config.monitor, value));
+    assert_int_equal(skipped(f) - before, waits ? 0 : 1);
+    if (!waits) sem_post(&release);
+    assert_ok(td_background_wait(f->background, TD_TEST_WAIT_NS));
+    sem_destroy(&release);
+}
+
+static void test_periodic_save_waits_when_it_is_among_the_best_k_so_far(void **state) {
     struct fixture *f = *state;
+    static const struct {
+        double value;
+        bool waits;
+    } of_two[] = {{0.5, true},  {0.7, true}, {0.9, false},  {(double)NAN, false}, {0.69, true},
+                  {0.8, false}, {0.6, true}, {0.65, false}, {0.6, true},          {0.4, true}};
     for (int larger = 0; larger < 2; larger++) {
         const double sign = larger ? -1 : 1;
-        int step = 10 * larger;
-        uint64_t skipped = td_checkpointer_skipped(f->c);
-        sem_t release;
-        sem_init(&release, 0, 0);
-        f->config.monitor = larger ? "val_accuracy" : "val_loss";
-        f->config.monitor_max = larger;
-        assert_true(td_background_submit(f->background, take_a_moment, NULL));
-        assert_ok(save_with(f, step + 1, f->config.monitor, sign * 0.5 + larger * 2));
-        assert_int_equal(td_checkpointer_skipped(f->c), skipped);
-        assert_ok(td_background_wait(f->background, TD_TEST_WAIT_NS));
-        assert_true(td_background_submit(f->background, wait_for, &release));
-        assert_ok(save_with(f, step + 2, f->config.monitor, sign * 0.6 + larger * 2));
-        assert_ok(save_with(f, step + 3, f->config.monitor, sign * 0.5 + larger * 2));
-        assert_ok(save_with(f, step + 4, f->config.monitor, (double)NAN));
-        assert_ok(save_with(f, step + 5, "train_loss", 0.1));
-        assert_int_equal(td_checkpointer_skipped(f->c), skipped + 4);
-        sem_post(&release);
-        assert_ok(td_background_wait(f->background, TD_TEST_WAIT_NS));
-        sem_destroy(&release);
-        assert_true(td_background_submit(f->background, take_a_moment, NULL));
-        assert_ok(save_with(f, step + 6, f->config.monitor, sign * 0.4 + larger * 2));
-        assert_int_equal(td_checkpointer_skipped(f->c), skipped + 4);
-        assert_ok(td_background_wait(f->background, TD_TEST_WAIT_NS));
-        for (int i = 1; i <= 6; i++) {
-            char path[4096];
-            snprintf(path, sizeof path, "%s/step-%d/manifest.json", f->dir, step + i);
-            assert_int_equal(td_fs_exists(path), i == 1 || i == 6);
-        }
+        int first = 20 * larger;
+        begin(f, 2, larger ? "val_accuracy" : "val_loss", larger);
+        for (int i = 0; i < (int)TD_COUNTOF(of_two); i++)
+            save_beside(f, first + i, sign * of_two[i].value + larger * 2, of_two[i].waits);
+        assert_true(is_saved(f, first + (int)TD_COUNTOF(of_two) - 1));
+        assert_false(is_saved(f, first + 2));
     }
+}
+
+static void test_periodic_save_is_skipped_when_what_is_monitored_was_not_measured(void **state) {
+    struct fixture *f = *state;
+    sem_t release;
+    begin(f, 1, "val_loss", false);
+    sem_init(&release, 0, 0);
+    assert_true(td_background_submit(f->background, wait_for, &release));
+    assert_ok(save_with(f, 1, "train_loss", 0.1));
+    assert_int_equal(skipped(f), 1);
+    sem_post(&release);
+    assert_ok(td_background_wait(f->background, TD_TEST_WAIT_NS));
+    sem_destroy(&release);
 }
 
 static void test_checkpoint_is_committed_after_the_points_before_it_are_drained(void **state) {
@@ -281,8 +322,10 @@ int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, make, unmake)
     const struct CMUnitTest tests[] = {
         CASE(test_save_holds_the_value_of_its_call),
-        CASE(test_periodic_save_is_skipped_and_counted_when_the_writer_is_busy),
-        CASE(test_periodic_save_waits_when_it_is_the_best_so_far),
+        CASE(test_periodic_save_is_skipped_and_counted_when_the_newest_are_kept),
+        CASE(test_no_save_is_skipped_when_all_are_kept_or_it_was_asked_for),
+        CASE(test_periodic_save_waits_when_it_is_among_the_best_k_so_far),
+        CASE(test_periodic_save_is_skipped_when_what_is_monitored_was_not_measured),
         CASE(test_checkpoint_is_committed_after_the_points_before_it_are_drained),
         CASE(test_a_step_is_saved_once),
         CASE(test_parameters_are_not_saved_when_they_are_not_finite),
