@@ -21,6 +21,7 @@ struct td_host {
     char accelerators[128];  // comma-separated
     char cpu_level[24];      // of the machine; "": its build does not tell
     char cpu_level_held[24]; // the highest of its ranks
+    char plugins[33];        // digest of its plugins' files; "": its build does not tell
     uint32_t cores, slots;
     uint64_t memory_bytes;
     uint32_t launcher_major;
@@ -39,7 +40,8 @@ struct td_session {
     struct td_host *node; // NULL until registered
 };
 
-enum { TD_PLAN_KEY_BYTES = 64 }; // "<digest of the spec>/<CPU level of the node>"
+// "<digest of the spec>/<CPU level of the node>/<digest of its plugins>"
+enum { TD_PLAN_KEY_BYTES = 96 };
 
 struct td_plan_entry { // cached result
     char key[TD_PLAN_KEY_BYTES];
@@ -178,6 +180,8 @@ bool td_host_ready(const struct td_host *n);
 // Its machine has the level, as far as it is known; "auto" has everyone.
 bool td_host_has_level(const struct td_host *n, const char *level);
 void td_nodes_register(struct td_core *core, struct td_session *s, const Traind__V1__Register *m);
+// It reports its plugins' files: if they are others, plans of the old ones are dropped.
+void td_nodes_set_plugins(struct td_core *core, struct td_host *n, const char *plugins);
 void td_nodes_heartbeat(struct td_core *core, struct td_host *n, const Traind__V1__Heartbeat *m);
 void td_nodes_session_gone(struct td_core *core, struct td_session *s);
 void td_nodes_tick(struct td_core *core);
@@ -191,9 +195,11 @@ void td_queue_pass(struct td_core *core);
 TD_MUST_USE td_status td_queue_check(struct td_core *core, const struct td_job *j);
 
 // ---- plans.c ------------------------------------------------------------------------------------
-// Of the nodes that hold this CPU level. Level NULL: of any.
+// Of a node with this one's CPU level and plugins. NULL: of any.
 const struct td_plan_entry *td_plans_find(const struct td_core *core, const char *digest,
-                                          const char *level);
+                                          const struct td_host *n);
+// A node has other plugins now: what no node's plugins gave is dropped.
+void td_plans_drop_stale(struct td_core *core);
 // Sees to it that a node is asked, one that holds the level if there is; "": any. Of a spec that
 // asks for a level itself, one that has it. TD_RESOURCE_EXHAUSTED: too many at once.
 TD_MUST_USE td_status td_plans_want(struct td_core *core, const char *digest, const char *level,

@@ -57,6 +57,8 @@ static td_status encode(const struct td_host *n, struct td_buf *out) {
     TD_TRY(td_json_print_string(n->cpu_level, strlen(n->cpu_level), out));
     TD_TRY(td_buf_str(out, ",\"cpu_level_held\":"));
     TD_TRY(td_json_print_string(n->cpu_level_held, strlen(n->cpu_level_held), out));
+    TD_TRY(td_buf_str(out, ",\"plugins\":"));
+    TD_TRY(td_json_print_string(n->plugins, strlen(n->plugins), out));
     return td_buf_str(out, "}");
 }
 
@@ -84,6 +86,7 @@ td_status td_nodes_load(struct td_core *core, const char *key, const char *body)
              td_json_string(td_json_get(v, "cpu_level"), ""));
     snprintf(n->cpu_level_held, sizeof n->cpu_level_held, "%s",
              td_json_string(td_json_get(v, "cpu_level_held"), ""));
+    snprintf(n->plugins, sizeof n->plugins, "%s", td_json_string(td_json_get(v, "plugins"), ""));
     n->cores = (uint32_t)td_json_int(td_json_get(v, "cores"), 1);
     n->slots = (uint32_t)td_json_int(td_json_get(v, "slots"), 1);
     n->memory_bytes = (uint64_t)td_json_int(td_json_get(v, "memory_bytes"), 0);
@@ -110,7 +113,19 @@ void td_nodes_count(struct td_core *core) {
     }
 }
 
+void td_nodes_set_plugins(struct td_core *core, struct td_host *n, const char *plugins) {
+    char now[sizeof n->plugins];
+    snprintf(now, sizeof now, "%s", plugins);
+    td_utf8_scrub(now);
+    if (strcmp(now, n->plugins) == 0) return;
+    memcpy(n->plugins, now, sizeof now);
+    save(core, n);
+    td_plans_drop_stale(core);
+    core->queue_dirty = true;
+}
+
 void td_nodes_heartbeat(struct td_core *core, struct td_host *n, const Traind__V1__Heartbeat *m) {
+    td_nodes_set_plugins(core, n, m->plugins);
     if (!n->settling) return;
     td_nodes_count(core);
     if (m->slots_used > n->used) return;
@@ -255,14 +270,15 @@ static void fill(struct td_host *n, const struct td_session *s, const Traind__V1
     snprintf(n->version, sizeof n->version, "%s", m->version);
     snprintf(n->cpu_level, sizeof n->cpu_level, "%s", m->cpu_level);
     snprintf(n->cpu_level_held, sizeof n->cpu_level_held, "%s", m->cpu_level_held);
+    snprintf(n->plugins, sizeof n->plugins, "%s", m->plugins);
     n->accelerators[0] = '\0';
     for (size_t i = 0; i < m->n_accelerators; i++) {
         size_t len = strlen(n->accelerators);
         snprintf(n->accelerators + len, sizeof n->accelerators - len, "%s%s", i ? "," : "",
                  m->accelerators[i]);
     }
-    char *const texts[] = {n->boot_id,      n->name,      n->version,
-                           n->accelerators, n->cpu_level, n->cpu_level_held};
+    char *const texts[] = {n->boot_id,   n->name,           n->version, n->accelerators,
+                           n->cpu_level, n->cpu_level_held, n->plugins};
     for (size_t i = 0; i < TD_COUNTOF(texts); i++)
         td_utf8_scrub(texts[i]); // any of them may have been cut
     n->cores = m->cores;
@@ -325,6 +341,7 @@ void td_nodes_register(struct td_core *core, struct td_session *s, const Traind_
     answer(core, n, m);
     clear_silence(core, n);
     td_core_wake_at(core, td_mono_add(n->heard, core->options.lease_ns));
+    td_plans_drop_stale(core);
     td_plans_node_gone(core, n->id); // what was asked in an earlier session is asked again
     td_plans_tick(core);
     core->queue_dirty = true;

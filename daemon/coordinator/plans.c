@@ -1,4 +1,5 @@
-// Plans: what a job will need, asked of a node once per canonical spec and CPU level, and kept.
+// Plans: what a job will need, asked of a node once per canonical spec, CPU level and plugins'
+// files, and kept while a node has these plugins.
 //
 // A question is a PlanRequest to a ready node, which runs a one-shot worker under limits; the
 // answer is its sizes as JSON, of the level that the node holds: kernels of another need other
@@ -20,15 +21,15 @@ enum { MAX_TRIES = 3, RESULT_MAX_BYTES = 2 << 20, PLAN_MAX_BYTES = 4 << 20 };
 static const int64_t answer_ns = 120 * TD_NS_PER_S;
 
 // ---- cache --------------------------------------------------------------------------------------
-static void make_key(const char *digest, const char *level, char out[TD_PLAN_KEY_BYTES]) {
-    snprintf(out, TD_PLAN_KEY_BYTES, "%s/%s", digest, level);
+static void make_key(const char *digest, const struct td_host *n, char out[TD_PLAN_KEY_BYTES]) {
+    snprintf(out, TD_PLAN_KEY_BYTES, "%s/%s/%s", digest, n->cpu_level_held, n->plugins);
 }
 
 const struct td_plan_entry *td_plans_find(const struct td_core *core, const char *digest,
-                                          const char *level) {
+                                          const struct td_host *n) {
     char key[TD_PLAN_KEY_BYTES];
-    if (level) {
-        make_key(digest, level, key);
+    if (n) {
+        make_key(digest, n, key);
         return td_map_get(core->plans, key);
     }
     size_t cursor = 0, len = strlen(digest);
@@ -95,6 +96,36 @@ static void keep(struct td_core *core, struct td_plan_entry *e) {
     void *old = NULL;
     TD_CHECK(!td_map_put(core->plans, e->key, e, &old));
     free_entry(old);
+}
+
+static bool is_held(const struct td_core *core, const char *plugins) {
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->nodes, &cursor, &key, &value))
+        if (strcmp(((const struct td_host *)value)->plugins, plugins) == 0) return true;
+    return false;
+}
+
+// The first plan that no node would give any more; NULL: none. Keys of older builds have no such
+// part.
+static struct td_plan_entry *find_stale(const struct td_core *core) {
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->plans, &cursor, &key, &value)) {
+        const char *level = strchr(key, '/'), *plugins = level ? strchr(level + 1, '/') : NULL;
+        if (!is_held(core, plugins ? plugins + 1 : "")) return value;
+    }
+    return NULL;
+}
+
+void td_plans_drop_stale(struct td_core *core) {
+    for (struct td_plan_entry *e; (e = find_stale(core));) {
+        td_core_record(core, TD_RECORD_PLAN, e->key, NULL);
+        td_map_remove(core->plans, e->key);
+        free_entry(e);
+    }
 }
 
 td_status td_plans_load(struct td_core *core, const char *key, const char *body) {
@@ -318,7 +349,7 @@ static void on_plan(struct td_core *core, const struct td_host *node, uint32_t a
         s = td_fail(TD_RESOURCE_EXHAUSTED, "a plan of %zu bytes", bytes);
     } else if (!ask->dump[0]) {
         char key[TD_PLAN_KEY_BYTES];
-        make_key(ask->digest, node->cpu_level_held, key);
+        make_key(ask->digest, node, key);
         s = read_entry(key, json, &e);
     }
     if (s) {
@@ -337,6 +368,7 @@ static void on_plan(struct td_core *core, const struct td_host *node, uint32_t a
 
 void td_plans_on_result(struct td_core *core, struct td_host *node,
                         const Traind__V1__PlanResult *m) {
+    td_nodes_set_plugins(core, node, m->plugins);
     uint32_t at = 0;
     while (at < core->n_asks && (strcmp(core->asks[at]->request, m->request) != 0 ||
                                  strcmp(core->asks[at]->node, node->id) != 0)) {

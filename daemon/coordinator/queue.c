@@ -152,8 +152,7 @@ static struct choice choose(struct td_core *core, const struct td_job *j) {
 // What was planned for its CPU level, else for another's: bytes that ranks share are the same.
 static const struct td_plan_entry *plan_on(const struct td_core *core, const struct td_job *j,
                                            const struct td_host *n) {
-    const struct td_plan_entry *p =
-        n ? td_plans_find(core, j->spec_digest, n->cpu_level_held) : NULL;
+    const struct td_plan_entry *p = n ? td_plans_find(core, j->spec_digest, n) : NULL;
     return p ? p : td_plans_find(core, j->spec_digest, NULL);
 }
 
@@ -336,7 +335,7 @@ static int by_turn(const void *a, const void *b) {
 
 static bool planned(struct td_core *core, struct td_job *j, const struct td_host *n) {
     bool settled = j->frozen_json || !td_plans_settles(j); // else ranks would not know what to do
-    if ((j->n_attempts && settled) || td_plans_find(core, j->spec_digest, n->cpu_level_held)) {
+    if ((j->n_attempts && settled) || td_plans_find(core, j->spec_digest, n)) {
         return true;
     }
     td_status_free(td_plans_want(core, j->spec_digest, n->cpu_level_held, "",

@@ -24,6 +24,7 @@
 #include "lib/base/fsio.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
+#include "lib/base/plugin_files.h"
 #include "lib/base/segments.h"
 #include "lib/rpc/loop.h"
 
@@ -35,6 +36,8 @@ struct td_node {
     char state_dir[1024], runtime_dir[1024], bin_dir[TD_FS_PATH_BYTES], version[64];
     int64_t orphan_timeout_ns;
     struct td_inventory inventory;
+    char plugin_dir[TD_FS_PATH_BYTES];
+    struct td_plugin_files plugins;
     cpu_set_t cores;
     struct td_node_core *core;
     struct td_transport *transport;
@@ -268,6 +271,8 @@ static void send_register(struct td_node *n) {
     r.cores = (uint32_t)inv->cores;
     r.slots = (uint32_t)inv->slots;
     r.memory_bytes = inv->memory_bytes;
+    (void)td_plugin_files_look(&n->plugins, n->plugin_dir);
+    r.plugins = n->plugins.digest;
     r.cpu_level = (char *)(uintptr_t)td_cpu_level_name(inv->cpu_level);
     r.cpu_level_held = (char *)(uintptr_t)td_cpu_level_name(inv->cpu_level_held);
     r.n_accelerators = inv->n_accelerators;
@@ -288,6 +293,8 @@ static void send_heartbeat(struct td_node *n, uint32_t slots_used) {
     Traind__V1__Heartbeat h = TRAIND__V1__HEARTBEAT__INIT;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
     h.slots_used = slots_used;
+    (void)td_plugin_files_look(&n->plugins, n->plugin_dir);
+    h.plugins = n->plugins.digest;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_HEARTBEAT;
     m.heartbeat = &h;
     (void)send_message(n, &m);
@@ -345,6 +352,8 @@ static void on_planned(const char *request, td_status take_status, const char *r
     r.code = (uint32_t)td_status_code(take_status);
     r.class_ = cls;
     r.message = message;
+    (void)td_plugin_files_look(&n->plugins, n->plugin_dir);
+    r.plugins = n->plugins.digest;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT;
     m.plan_result = &r;
     td_status_free(take_status);
@@ -531,6 +540,7 @@ static td_status open_node(struct td_node *n, const struct td_node_options *o) {
     TD_TRY(copy(n->runtime_dir, sizeof n->runtime_dir, o->runtime_dir, "runtime directory"));
     TD_TRY(copy(n->bin_dir, sizeof n->bin_dir, o->bin_dir, "binaries"));
     TD_TRY(copy(n->version, sizeof n->version, o->version, "version"));
+    TD_TRY(td_fs_path(n->plugin_dir, "%s/../lib/traind", n->bin_dir));
     TD_TRY(td_inventory_read(n->state_dir, n->bin_dir, o->name, o->slots, &n->inventory));
     td_cores_here(n->inventory.cores, &n->cores);
     TD_TRY(td_node_core_create((uint32_t)n->inventory.slots, &n->core));

@@ -140,6 +140,9 @@ static void put_key(struct td_arena *a, struct td_json *root, const struct td_re
     set_str(a, o, "cpu", k->cpu);
     set_str(a, o, "build", k->build);
     set_str(a, o, "precision", k->precision);
+    struct td_json *plugins = set_new(a, o, "plugins", TD_JSON_OBJECT);
+    for (int i = 0; i < k->n_plugins; i++)
+        set_str(a, plugins, k->plugin[i].name, k->plugin[i].digest);
 }
 
 static void put_files(struct td_arena *a, struct td_json *root, const struct td_manifest *m) {
@@ -282,6 +285,18 @@ static const char *get_files(const struct td_json *root, struct td_manifest *m) 
     return NULL;
 }
 
+static bool get_plugins(const struct td_json *plugins, struct td_resume_key *k) {
+    k->n_plugins = plugins ? 0 : -1;
+    if (!plugins) return true;
+    if (plugins->kind != TD_JSON_OBJECT || plugins->n_children > TD_RESUME_PLUGINS) return false;
+    for (const struct td_json *v = plugins->first; v; v = v->next) {
+        struct td_plugin_file *f = &k->plugin[k->n_plugins++];
+        snprintf(f->name, sizeof f->name, "%s", v->key ? v->key : "");
+        if (!copy_text(f->digest, sizeof f->digest, v)) return false;
+    }
+    return true;
+}
+
 static const char *get_all(const struct td_json *root, struct td_manifest *m) {
     if (root->kind != TD_JSON_OBJECT) return "not an object";
     if (td_json_int(td_json_get(root, "format"), 0) != TD_MANIFEST_FORMAT)
@@ -303,6 +318,8 @@ static const char *get_all(const struct td_json *root, struct td_manifest *m) {
         return "its resume key is incomplete";
     // Absent from manifests of the first release, which knew one precision.
     (void)copy_text(m->key.precision, sizeof m->key.precision, td_json_get(key, "precision"));
+    if (!get_plugins(td_json_get(key, "plugins"), &m->key))
+        return "its list of plugins is malformed";
     m->seed = (uint64_t)td_json_int(td_json_path(root, "rng.seed"), 0);
     m->optimizer = td_json_string(td_json_get(root, "optimizer"), "");
     m->schedule = td_json_string(td_json_get(root, "lr_scheduler"), "");

@@ -12,6 +12,7 @@
 #include "engine/train/plateau.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/digest.h"
+#include "lib/base/registry.h"
 #include "traind/precision.h"
 
 enum {
@@ -19,6 +20,7 @@ enum {
     TD_MANIFEST_MAX_BYTES = 32 << 20,
     TD_MANIFEST_MAX_FILES = 16,
     TD_MANIFEST_MAX_METRICS = 16,
+    TD_RESUME_PLUGINS = 8,
 };
 
 // Where a run stands at an optimizer-step boundary. Everything that the loop needs to go on.
@@ -51,6 +53,9 @@ struct td_resume_key {
     char cpu[64];   // accelerator's library; ", " and the CPU level, where its bits follow one
     char build[64]; // of the engine
     char precision[16];
+    // Loaded plugins, by their files. n_plugins -1: an older manifest, which lists none.
+    struct td_plugin_file plugin[TD_RESUME_PLUGINS];
+    int n_plugins;
 };
 
 struct td_manifest {

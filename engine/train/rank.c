@@ -240,6 +240,13 @@ static td_status open_module(struct td_rank *r) {
     return r->strategy_ops->connect(r->strategy, r->module_ops, r->module);
 }
 
+// Which builds of plugins this rank runs is part of what its bits depend on.
+static td_status list_plugins(struct td_rank *r) {
+    struct td_resume_key *k = &r->key;
+    k->n_plugins = (int)td_registry_files(r->config->registry, k->plugin, TD_COUNTOF(k->plugin));
+    return TD_OK;
+}
+
 // ---- where to start ----------------------------------------------------------------------------
 
 // The rank that reads chooses; what all need to know is broadcast.
@@ -556,7 +563,7 @@ static td_status announce(struct td_rank *r) {
 // clang-format off
 static const build_step building[] = {
     open_accelerator, find_group, join_group, open_strategy, open_precision, open_data, open_module,
-    choose_start, record_programs, td_rank_compare,
+    list_plugins, choose_start, record_programs, td_rank_compare,
     td_rank_place_state, td_rank_initialize_state, td_rank_restore_state, td_rank_set_up_strategy,
     bind_programs, start_background, td_choices_freeze, announce,
 };

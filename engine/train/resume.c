@@ -121,6 +121,26 @@ static void compare_optimizers(const struct td_rank *r, bool loads, struct td_re
 }
 
 // ---- what is no tensor --------------------------------------------------------------------------
+static const struct td_plugin_file *find_plugin(const struct td_resume_key *k, const char *name) {
+    for (int i = 0; i < k->n_plugins; i++)
+        if (strcmp(k->plugin[i].name, name) == 0) return &k->plugin[i];
+    return NULL;
+}
+
+// By their files: one that is rebuilt may compute something else under the same name.
+static void compare_plugins(const struct td_rank *r, struct td_resume_reasons *out) {
+    const struct td_resume_key *was = &r->restored.manifest.key, *is = &r->key;
+    struct names changed = {0};
+    for (int i = 0; i < is->n_plugins && was->n_plugins >= 0; i++) {
+        const struct td_plugin_file *before = find_plugin(was, is->plugin[i].name);
+        if (!before || strcmp(before->digest, is->plugin[i].digest) != 0)
+            take(&changed, is->plugin[i].name);
+    }
+    if (changed.tensors)
+        add(out, "plugin%s %s%s changed", changed.tensors == 1 ? "" : "s", changed.text,
+            changed.cut ? ", ..." : "");
+}
+
 static void compare_schedules(const struct td_rank *r, struct td_resume_reasons *out) {
     const struct td_schedule_config *now = &r->config->schedule;
     const struct td_plateau *p = &r->restored.manifest.progress.plateau;
@@ -157,6 +177,7 @@ void td_resume_compare(const struct td_rank *r, uint32_t roles,
     out_reasons->n = 0;
     td_resume_key_compare(&m->key, &r->key, r->config->most_cpu_level, key, sizeof key);
     if (*key) add(out_reasons, "%s", key);
+    compare_plugins(r, out_reasons);
     compare_weights(r, out_reasons);
     if (!(r->config->stages & TD_TRAIN_FIT)) return;
     compare_optimizers(r, roles & 1u << TD_ROLE_OPTIM, out_reasons);

@@ -13,9 +13,11 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "traind/accelerator.h"
 #include "traind/collective.h"
@@ -110,7 +112,8 @@ static td_status refuse(const char *origin, const char *fmt, ...) {
     va_start(ap, fmt);
     td_status s = td_vfail(TD_FAILED_PRECONDITION, fmt, ap);
     va_end(ap);
-    return td_status_with_reason(td_status_context(s, "plugin %s", origin), "PLUGIN_REFUSED");
+    s = td_status_with_class(td_status_context(s, "plugin %s", origin), TD_CLASS_BAD_SPEC);
+    return td_status_with_reason(s, "PLUGIN_REFUSED");
 }
 
 static bool name_is_valid(const char *name) {
@@ -218,6 +221,7 @@ td_status td_plugin_check_layout(enum td_plugin_kind kind, const struct td_layou
 struct plugin {
     const struct td_plugin_desc *origin; // as the plugin gave it
     struct td_plugin_desc desc;          // as we hand it out
+    char digest[TD_DIGEST_HEX];          // of its file; "": it has none
     _Alignas(max_align_t) char ops[];
 };
 
@@ -254,12 +258,13 @@ static struct plugin *lookup(const struct td_registry *r, enum td_plugin_kind ki
 }
 
 static td_status add(struct td_registry *r, const struct td_plugin_desc *desc, const char *origin,
-                     const struct td_plugin_desc **out_desc) {
+                     const char *digest, const struct td_plugin_desc **out_desc) {
     TD_TRY(td_plugin_check(desc, origin));
     struct plugin *known = lookup(r, desc->kind, desc->name);
     if (known && known->origin != desc) {
-        return td_fail(TD_ALREADY_EXISTS, "plugin %s: there is a %s named '%s' already", origin,
-                       td_plugin_kind_name(desc->kind), desc->name);
+        td_status s = td_fail(TD_ALREADY_EXISTS, "plugin %s: there is a %s named '%s' already",
+                              origin, td_plugin_kind_name(desc->kind), desc->name);
+        return td_status_with_class(s, TD_CLASS_BAD_SPEC);
     }
     if (known) {
         *out_desc = &known->desc;
@@ -273,6 +278,7 @@ static td_status add(struct td_registry *r, const struct td_plugin_desc *desc, c
     struct plugin *p = td_calloc(1, sizeof *p + ours);
     if (!p) return td_fail_oom();
     p->origin = desc;
+    snprintf(p->digest, sizeof p->digest, "%s", digest);
     p->desc = *desc;
     p->desc.struct_bytes = sizeof p->desc;
     p->desc.ops = p->ops;
@@ -286,16 +292,37 @@ static td_status add(struct td_registry *r, const struct td_plugin_desc *desc, c
 td_status td_registry_add(struct td_registry *r, const struct td_plugin_desc *desc) {
     const struct td_plugin_desc *added;
     const char *name = desc && desc->name ? desc->name : "without a name";
-    return add(r, desc, name, &added);
+    return add(r, desc, name, "", &added);
 }
 
 // ---- shared objects -----------------------------------------------------------------------------
+static bool is_same_file(const struct stat *a, const struct stat *b) {
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+// Loads a file and says which bytes these are. A file that cannot be opened is dlopen's to refuse:
+// *out_object is NULL then, and dlerror has the reason.
+static td_status open_object(const char *path, char out_digest[TD_DIGEST_HEX], void **out_object) {
+    struct stat before, after;
+    TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool readable = fd >= 0 && fstat(fd, &before) == 0;
+    out_digest[0] = '\0';
+    if (readable) TD_TRY(td_digest_fd(fd, path, out_digest));
+    *out_object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!*out_object || !readable) return TD_OK;
+    if (stat(path, &after) == 0 && is_same_file(&before, &after)) return TD_OK;
+    return td_fail(TD_UNAVAILABLE, "plugin %s: its file was replaced while it was loaded", path);
+}
+
 td_status td_registry_load(struct td_registry *r, const char *path,
                            const struct td_plugin_desc **out_desc) {
     if (!strchr(path, '/')) {
         return td_fail(TD_INVALID_ARGUMENT, "plugin '%s': give its path, with a '/'", path);
     }
-    void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    char digest[TD_DIGEST_HEX];
+    void *object;
+    TD_TRY(open_object(path, digest, &object));
     if (!object) {
         const char *why = dlerror();
         return refuse(path, "it does not load here: %s", why ? why : "unknown reason");
@@ -312,7 +339,7 @@ td_status td_registry_load(struct td_registry *r, const char *path,
     const struct td_plugin_desc *desc = entry();
     TD_TRY(td_plugin_check(desc, path));
     TD_TRY(td_plugin_check_layout(desc->kind, layout_symbol ? layout() : NULL, path));
-    return add(r, desc, path, out_desc);
+    return add(r, desc, path, digest, out_desc);
 }
 
 // "a, b, c": what find could have found.
@@ -346,7 +373,7 @@ static td_status not_found(const struct td_registry *r, enum td_plugin_kind kind
     td_status s =
         td_fail(TD_NOT_FOUND, "there is no %s '%.64s'; known are: %s", td_plugin_kind_name(kind),
                 name, known.len ? td_buf_cstr(&known) : "none");
-    return td_status_with_reason(s, "PLUGIN_UNKNOWN");
+    return td_status_with_reason(td_status_with_class(s, TD_CLASS_BAD_SPEC), "PLUGIN_UNKNOWN");
 }
 
 td_status td_registry_find(struct td_registry *r, enum td_plugin_kind kind, const char *name,
@@ -376,4 +403,16 @@ td_status td_registry_find(struct td_registry *r, enum td_plugin_kind kind, cons
     }
     *out_desc = desc;
     return TD_OK;
+}
+
+size_t td_registry_files(const struct td_registry *r, struct td_plugin_file *out, size_t max) {
+    size_t n = 0;
+    for (size_t i = 0; i < r->n_plugins && n < max; i++) {
+        const struct plugin *p = r->plugins[i];
+        if (!p->digest[0]) continue;
+        struct td_plugin_file *f = &out[n++];
+        snprintf(f->name, sizeof f->name, "%s-%s", kinds[p->desc.kind].name, p->desc.name);
+        memcpy(f->digest, p->digest, sizeof f->digest);
+    }
+    return n;
 }

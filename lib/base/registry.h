@@ -15,6 +15,7 @@
 // a vendor library late.
 
 #include "lib/base/base.h"
+#include "lib/base/digest.h"
 #include "traind/plugin.h"
 
 struct td_registry;
@@ -23,12 +24,19 @@ void td_registry_destroy(struct td_registry *r);
 TD_DEFINE_AUTO(td_registry, td_registry_destroy);
 // Adds a descriptor of the static table; ALREADY_EXISTS on a duplicate name of that kind.
 TD_MUST_USE td_status td_registry_add(struct td_registry *r, const struct td_plugin_desc *desc);
-// NOT_FOUND lists the known names; FAILED_PRECONDITION says why a plugin does not load here.
+// NOT_FOUND lists the known names; FAILED_PRECONDITION says why a plugin does not load here. Both
+// are class bad_spec: another attempt finds the same files. UNAVAILABLE: it was just replaced.
 TD_MUST_USE td_status td_registry_find(struct td_registry *r, enum td_plugin_kind kind,
                                        const char *name, const struct td_plugin_desc **out_desc);
 // Loads a shared object by path (user plugins).
 TD_MUST_USE td_status td_registry_load(struct td_registry *r, const char *path,
                                        const struct td_plugin_desc **out_desc);
+struct td_plugin_file {
+    char name[48]; // "accelerator-cpu"
+    char digest[TD_DIGEST_HEX];
+};
+// The shared objects that were loaded so far, in that order; at most max.
+size_t td_registry_files(const struct td_registry *r, struct td_plugin_file *out, size_t max);
 // Checks a descriptor; used by add and load, and by tests.
 TD_MUST_USE td_status td_plugin_check(const struct td_plugin_desc *desc, const char *origin);
 // Checks what a shared object was compiled against; load does. NULL: it does not say.

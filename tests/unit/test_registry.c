@@ -2,6 +2,7 @@
 // shorter table, and shared objects that are missing, broken, or lie about their name.
 
 #include "lib/base/registry.h"
+#include "lib/base/plugin_files.h"
 #include "tests/unit/test.h"
 #include "traind/accelerator.h"
 #include "traind/collective.h"
@@ -40,6 +41,7 @@ static const struct td_plugin_desc good = {
 static void expect_refusal(struct td_plugin_desc desc, const char *text) {
     td_status s = td_plugin_check(&desc, "'x.so'");
     assert_string_equal(td_status_reason(s), "PLUGIN_REFUSED");
+    assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC); // the next attempt finds the same
     assert_non_null(strstr(td_status_message(s), "plugin 'x.so': "));
     assert_fails(s, TD_FAILED_PRECONDITION, text);
 }
@@ -167,12 +169,34 @@ static void test_unknown_name_lists_the_known_when_looked_up(void **state) {
     assert_ok(td_registry_add(r, &good));
     td_status s = td_registry_find(r, TD_PLUGIN_MODULE, "gpt", &found);
     assert_string_equal(td_status_reason(s), "PLUGIN_UNKNOWN");
+    assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC);
     assert_fails(s, TD_NOT_FOUND, "no module 'gpt'; known are: mlp_1, broken");
     assert_fails(td_registry_find(r, TD_PLUGIN_MODULE, "../x", &found), TD_NOT_FOUND, "'../x'");
     assert_fails(td_registry_find(r, TD_PLUGIN_MODULE, "broken", &found), TD_FAILED_PRECONDITION,
                  "does not load here");
     assert_fails(td_registry_load(r, "broken.so", &found), TD_INVALID_ARGUMENT, "'/'");
     assert_fails(td_registry_load(r, "/no/such.so", &found), TD_FAILED_PRECONDITION, "/no/such.so");
+}
+
+static void test_digest_is_another_when_a_file_of_the_directory_is_replaced(void **state) {
+    struct td_plugin_files f = {0};
+    char path[512], before[TD_DIGEST_HEX];
+    assert_false(td_plugin_files_look(&f, "/no/such/directory"));
+    assert_string_equal(f.digest, "");
+    snprintf(path, sizeof path, "%s/module-one.so", (char *)*state);
+    assert_ok(td_fs_write(path, "first", 5, 0600, 0));
+    assert_true(td_plugin_files_look(&f, *state));
+    assert_false(td_plugin_files_look(&f, *state));
+    memcpy(before, f.digest, sizeof before);
+    assert_ok(td_fs_write(path, "other", 5, 0600, 0)); // as long, another inode
+    assert_true(td_plugin_files_look(&f, *state));
+    assert_string_not_equal(f.digest, before);
+    assert_ok(td_fs_write(path, "first", 5, 0600, 0));
+    assert_true(td_plugin_files_look(&f, *state));
+    assert_string_equal(f.digest, before); // of bytes, not of times
+    assert_int_equal(unlink(path), 0);
+    assert_true(td_plugin_files_look(&f, *state));
+    assert_string_equal(f.digest, "");
 }
 
 static td_status make(void *arg) {
@@ -195,6 +219,7 @@ int main(void) {
         cmocka_unit_test(test_name_is_found_when_case_differs),
         cmocka_unit_test(test_duplicate_is_refused_when_another_has_the_name),
         test_in_scratch(test_unknown_name_lists_the_known_when_looked_up),
+        test_in_scratch(test_digest_is_another_when_a_file_of_the_directory_is_replaced),
         test_in_scratch(test_registry_fails_cleanly_when_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

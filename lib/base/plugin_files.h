@@ -1,0 +1,24 @@
+#ifndef TRAIND_LIB_BASE_PLUGIN_FILES_H
+#define TRAIND_LIB_BASE_PLUGIN_FILES_H
+
+// Plugin files: what the shared objects of a plugin directory are, as one digest.
+//
+// A node reports it, because plans that were worked out with other plugins are no longer good. The
+// digest is of names and bytes, so nodes of one installation report the same. A look costs a few
+// calls of stat; files are only read again when one of them has another size, time or inode. A file
+// that cannot be read counts by its name. Bounds: TD_PLUGIN_FILES_MAX names, the rest counts
+// nothing. Thread: the owner's.
+
+#include "lib/base/digest.h"
+
+enum { TD_PLUGIN_FILES_MAX = 256 };
+
+struct td_plugin_files {
+    uint64_t stamp;             // of sizes, times and inodes, at the last look
+    char digest[TD_DIGEST_HEX]; // "": there are no plugins, or no look was taken
+};
+
+// True: the digest is another than before. Zeroes are a good beginning.
+bool td_plugin_files_look(struct td_plugin_files *f, const char *dir);
+
+#endif
