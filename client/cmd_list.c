@@ -22,9 +22,11 @@ static td_status parse_state(const char *text, Traind__V1__Job__State *out_state
     return TD_OK;
 }
 
+// Its loss is that of the last whole epoch, in the first one that of the last step.
 static td_status add_row(struct td_table *t, const Traind__V1__Job *job) {
     double loss = 0;
-    bool have = td_job_metric(job, "train_loss", &loss);
+    bool have = td_job_metric(job, "train_loss_epoch", &loss) ||
+                td_job_metric(job, "train_loss_step", &loss);
     TD_TRY(td_table_add(t, "%s", job->id));
     TD_TRY(td_table_add(t, "%s", job->name));
     TD_TRY(td_table_add(t, "%s", td_job_state_name(job->state)));

@@ -24,7 +24,7 @@ static bool show_change(const Traind__V1__WatchJobResponse *r, void *arg) {
         double loss = 0;
         printf("%s %s attempt %u epoch %u step %u/%u", job->id, td_job_state_name(job->state),
                job->attempt, job->epoch, job->global_step, job->total_steps);
-        if (td_job_metric(job, "train_loss", &loss)) printf(" train_loss %.4f", loss);
+        if (td_job_metric(job, "train_loss_step", &loss)) printf(" train_loss_step %.4f", loss);
         if (job->reason && job->reason->text[0]) printf(" (%s)", job->reason->text);
         putchar('\n');
     }

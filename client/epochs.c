@@ -1,8 +1,8 @@
 // Watch says in which epoch a job is, from the page that its ranks write; its metrics come another
 // way and later, batched. A line made of both would show an epoch with the numbers of the one
 // before, and never the last one. So the watch only says when to ask, and the line is made of
-// points, which bear their epoch: an epoch is over when all ranks have a training point of a later
-// one, or when the job has succeeded.
+// points, which bear their epoch: an epoch is over when all ranks have logged its metrics, which
+// are the last that they log of it, or when the job has succeeded.
 //
 // One question at a time, on the follower's channel and loop; one that brought no line is repeated
 // after a second at the earliest, because the next point of a slow job may be minutes away. A
@@ -20,8 +20,8 @@
 #define ASK_AGAIN_NS (1 * TD_NS_PER_S)
 #define ANSWER_NS    (2 * TD_NS_PER_S)
 
-static char *const shown[] = {(char[]){"train_loss"}, (char[]){"val_loss"},
-                              (char[]){"val_accuracy"}};
+static char *const shown[] = {(char[]){"train_loss_epoch"}, (char[]){"train_accuracy_epoch"},
+                              (char[]){"val_loss"}, (char[]){"val_accuracy"}};
 
 void td_epochs_init(struct td_epochs *e, struct td_session *session, struct td_progress *progress,
                     bool from_start) {
@@ -42,8 +42,7 @@ static uint32_t epochs_over(const struct td_epochs *e, const Traind__V1__Series 
     uint32_t over = e->next;
     for (size_t i = 0; train && i < train->n_points; i++) {
         const Traind__V1__MetricPoint *p = train->points[i];
-        if (e->over) over = TD_MAX(over, p->epoch + 1);
-        if (p->n_ranks >= e->n_ranks) over = TD_MAX(over, p->epoch);
+        if (e->over || p->n_ranks >= e->n_ranks) over = TD_MAX(over, p->epoch + 1);
     }
     return over;
 }
@@ -63,7 +62,7 @@ static void say_epoch(struct td_epochs *e, const Traind__V1__QueryMetricsRespons
         if (!p) continue;
         if (!before) {
             td_progress_end(e->progress);
-            fprintf(stderr, "epoch %" PRIu32, e->next + 1);
+            fprintf(stderr, "epoch %" PRIu32, e->next);
         }
         fprintf(stderr, "%s%s %.4f", before ? before : ": ", shown[i], p->value);
         e->from_step = TD_MAX(e->from_step, p->step + 1);
@@ -75,7 +74,7 @@ static void say_epoch(struct td_epochs *e, const Traind__V1__QueryMetricsRespons
 static void on_points(td_status take_status, const ProtobufCMessage *response, void *arg) {
     struct td_epochs *e = arg;
     const Traind__V1__QueryMetricsResponse *r = (const Traind__V1__QueryMetricsResponse *)response;
-    uint32_t over = r ? epochs_over(e, find_series(r, "train_loss")) : e->next;
+    uint32_t over = r ? epochs_over(e, find_series(r, "train_loss_epoch")) : e->next;
     if (over == e->next) e->not_before.ns = td_mono_now().ns + ASK_AGAIN_NS;
     for (; e->next < over; e->next++)
         say_epoch(e, r);

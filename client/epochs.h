@@ -2,7 +2,7 @@
 #define TRAIND_CLIENT_EPOCHS_H
 
 // The lines that a followed job leaves behind, one an epoch, as its points tell it:
-//   epoch 2: train_loss 0.4238, val_loss 0.3786, val_accuracy 0.8649
+//   epoch 2: train_loss_epoch 0.3238, val_loss 0.3786, val_accuracy 0.8649
 
 #include "client/progress.h"
 #include "client/session.h"

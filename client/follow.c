@@ -127,11 +127,11 @@ static void say_end(const struct to_end *e, const Traind__V1__Job *job) {
     printf("%s %s: step %u, attempt %u\n", job->id, td_job_state_name(job->state), job->global_step,
            job->attempt);
     for (size_t i = 0; i < job->n_metrics; i++) {
-        printf("  %-16s %.6g\n", job->metrics[i]->key, job->metrics[i]->value);
+        printf("  %-20s %.6g\n", job->metrics[i]->key, job->metrics[i]->value);
     }
-    if (job->checkpoint[0]) printf("  %-16s %s\n", "checkpoint", job->checkpoint);
+    if (job->checkpoint[0]) printf("  %-20s %s\n", "checkpoint", job->checkpoint);
     if (job->failure && job->state == TRAIND__V1__JOB__STATE__FAILED) {
-        printf("  %-16s %s\n  %-16s %s\n", "class", job->failure->class_, "error",
+        printf("  %-20s %s\n  %-20s %s\n", "class", job->failure->class_, "error",
                job->failure->message);
     }
 }

@@ -96,7 +96,7 @@ static void draw_bar(struct td_progress *p, const Traind__V1__Job *job) {
     char rate[32], left[32], head[64], tail[160], cells[BAR_CELLS + 3];
     bool training = !strcmp(now->phase, "training");
     snprintf(head, sizeof head, "%s%sepoch %" PRIu32 " ", training ? "" : now->phase,
-             training ? "" : " ", now->epoch + 1);
+             training ? "" : " ", now->epoch);
     int n = snprintf(tail, sizeof tail, " step %" PRIu32 "/%" PRIu32 " loss %.4f", now->step,
                      now->total_steps, now->loss);
     if (now->samples_per_s > 0) {

@@ -228,7 +228,7 @@ class Daemon:
         found = self.stub("NodeAdmin").ListNodes(self.cluster.stubs.admin.ListNodesRequest(), timeout=20).nodes
         return [n for n in found if state in (None, n.State.Name(n.state))]
 
-    def points(self, job, name="train_loss"):
+    def points(self, job, name="train_loss_step"):
         points, token = [], None
         while token != "":
             request = self.cluster.stubs.metric.QueryMetricsRequest(job=job, names=[name], page_token=token or "")

@@ -64,9 +64,7 @@ static void remove_leftovers(const char *attempt_dir) {
 // The value of the monitored metric; NaN: there is none.
 static double monitored(const struct td_checkpointer *c, const struct td_manifest *m) {
     const char *name = c->o.config->monitor;
-    for (size_t i = 0; name && i < m->n_metrics; i++)
-        if (strcmp(m->metric[i].name, name) == 0) return m->metric[i].sum / m->metric[i].count;
-    return NAN;
+    return name ? td_manifest_metric(m, name) : (double)NAN;
 }
 
 // ---- shards and their memory -------------------------------------------------------------------

@@ -13,41 +13,6 @@
 #include "engine/train/limits.h"
 #include "engine/train/loop.h"
 
-// What the batch counts in output i: its samples, unless the next output says otherwise.
-static double weight_of(const struct td_graph *g, const double *outputs, uint32_t i, int64_t n) {
-    enum td_output_kind next = TD_OUTPUT_MEAN;
-    if (i + 1 < td_graph_n_outputs(g)) td_graph_output_at(g, i + 1, NULL, NULL, &next);
-    return next == TD_OUTPUT_WEIGHT ? outputs[i + 1] : (double)n;
-}
-
-void td_tallies_add(struct td_tallies *t, const struct td_graph *g, const double *outputs,
-                    int64_t n) {
-    uint32_t n_outputs = td_graph_n_outputs(g);
-    size_t at = 0;
-    for (uint32_t i = 0; i < n_outputs && at < TD_TALLIES; i++) {
-        const char *name;
-        enum td_output_kind kind;
-        td_graph_output_at(g, i, &name, NULL, &kind);
-        if (kind != TD_OUTPUT_MEAN && kind != TD_OUTPUT_SUM)
-            continue; // of the step, not of its samples
-        struct td_tally *item = &t->item[at++];
-        if (at > t->n) {
-            *item = (struct td_tally){0};
-            snprintf(item->name, sizeof item->name, "%s", name);
-            t->n = at;
-        }
-        double weight = weight_of(g, outputs, i, n);
-        item->sum += kind == TD_OUTPUT_MEAN ? outputs[i] * weight : outputs[i];
-        item->count += weight;
-    }
-}
-
-const struct td_tally *td_tallies_find(const struct td_tallies *t, const char *name) {
-    for (size_t i = 0; i < t->n; i++)
-        if (strcmp(t->item[i].name, name) == 0) return &t->item[i];
-    return NULL;
-}
-
 td_status td_loop_agree(struct td_loop *l, bool *out_leave) {
     float flags[TD_CONTROL_FLAGS];
     td_control_raise(&l->rank->control, flags, false);

@@ -19,7 +19,7 @@
 #include "traind/random.h"
 
 void td_loop_init(struct td_loop *l, struct td_rank *rank) {
-    *l = (struct td_loop){.rank = rank, .at = rank->start};
+    *l = (struct td_loop){.rank = rank, .at = rank->start, .saved_step = -1};
     l->schedule = rank->config->schedule;
     td_throughput_init(&l->throughput, rank);
     td_throughput_begin(&l->throughput, l->at.step);
@@ -30,6 +30,7 @@ void td_loop_init(struct td_loop *l, struct td_rank *rank) {
     else
         l->at.plateau = (struct td_plateau){0};
     if (!rank->resumed) return;
+    l->saved_step = rank->start.step;
     // What the last validation found still describes these weights. (Only the rank that read the
     // checkpoint knows, and only it writes the next one.)
     const struct td_manifest *m = &rank->restored.manifest;
@@ -133,13 +134,19 @@ static td_status check_loss(struct td_loop *l) {
                                 TD_CLASS_NUMERIC);
 }
 
+// Every so many steps, at the end of an epoch, and the last of all.
+static bool logs_step(const struct td_loop *l) {
+    return !l->rank->skipped && (l->at.step % l->rank->config->limits.log_every_n_steps == 0 ||
+                                 l->at.epoch_batches == l->epoch.n_batches || l->fit_is_over);
+}
+
 static td_status log_step(struct td_loop *l) {
     struct td_rank *r = l->rank;
     struct td_metrics *m = &r->metrics;
     char name[32];
     for (size_t i = 0; i < l->window.n; i++) {
         const struct td_tally *t = &l->window.item[i];
-        snprintf(name, sizeof name, "train_%s", t->name);
+        snprintf(name, sizeof name, "train_%s_step", t->name);
         td_metrics_mean(m, name, l->at.step, l->at.epoch, t->sum, t->count);
     }
     td_metrics_value(m, "lr", l->at.step, l->at.epoch, (double)r->scalars[TD_SCALAR_LR]);
@@ -155,12 +162,13 @@ static td_status log_step(struct td_loop *l) {
 }
 
 // A step that the precision skipped counts nowhere: the next one is the same step on other samples.
-static td_status hear_and_record(struct td_loop *l, struct td_agreement *out_agreement) {
+static td_status hear_step(struct td_loop *l, struct td_agreement *out_agreement) {
     struct td_rank *r = l->rank;
     *out_agreement = td_control_read(r->control.tail);
     if (!r->skipped) {
         l->at.step++;
         TD_TRY(check_loss(l));
+        td_epoch_metrics_add(&l->played, &l->window);
     }
     td_control_progress(&r->control, &l->at, l->own_samples, l->last_loss);
     TD_TRY(td_control_check_abort(&r->control));
@@ -168,9 +176,6 @@ static td_status hear_and_record(struct td_loop *l, struct td_agreement *out_agr
     if (r->skipped) return TD_OK;
     if (!l->stepped) td_events_step1(r->events, l->at.step);
     l->stepped = true;
-    if (l->at.step % r->config->limits.log_every_n_steps == 0 ||
-        l->at.epoch_batches == l->epoch.n_batches)
-        return log_step(l);
     return TD_OK;
 }
 
@@ -202,24 +207,21 @@ static td_status validate(struct td_loop *l, bool *out_interrupted) {
     return TD_OK;
 }
 
-// The manifest's metrics are global: window sums over the ranks (validation's already are).
+// The manifest's metrics are global (validation's already are).
 static td_status collect_metrics(struct td_loop *l, struct td_manifest *m) {
-    double sums[2 * TD_TALLIES] = {0};
     char name[32];
-    for (size_t i = 0; i < l->window.n; i++) {
-        sums[2 * i] = l->window.item[i].sum;
-        sums[2 * i + 1] = l->window.item[i].count;
-    }
-    TD_TRY(td_rank_sum(l->rank, sums, 2 * TD_TALLIES, TD_F64));
-    for (size_t i = 0; i < l->window.n; i++) {
-        snprintf(name, sizeof name, "train_%s", l->window.item[i].name);
-        td_manifest_add_metric(m, name, sums[2 * i], sums[2 * i + 1]);
-    }
+    TD_TRY(td_epoch_metrics_describe(&l->played, &l->window, m));
     for (size_t i = 0; i < l->validated.n; i++) {
         snprintf(name, sizeof name, "val_%s", l->validated.item[i].name);
         td_manifest_add_metric(m, name, l->validated.item[i].sum, l->validated.item[i].count);
     }
     return TD_OK;
+}
+
+// The checkpointer took the manifest, which it may still be writing: what follows builds on it.
+static void keep_taken(struct td_loop *l, const struct td_manifest *m) {
+    l->saved_step = m->progress.step;
+    td_epoch_metrics_taken(&l->played);
 }
 
 // All ranks call at the same boundary; the owner writes.
@@ -246,16 +248,11 @@ static td_status save(struct td_loop *l, int flags) {
     if (r->strategy_ops->optimizer_state)
         TD_TRY(r->strategy_ops->optimizer_state(r->strategy, r->state, &r->memory));
     if (flags & TD_SAVE_FINAL) td_control_phase(&r->control, TD_PHASE_SAVING);
+    const uint64_t skipped = td_checkpointer_counts(r->checkpointer).skipped;
     TD_TRY(td_checkpointer_save(r->checkpointer, &r->memory, &m, flags));
+    if (l->at.step != l->saved_step && td_checkpointer_counts(r->checkpointer).skipped == skipped)
+        keep_taken(l, &m);
     td_control_phase(&r->control, TD_PHASE_TRAINING);
-    return TD_OK;
-}
-
-static td_status save_and_stop(struct td_loop *l, bool saves, bool pending,
-                               enum td_loop_end *out_end) {
-    l->at.validation_pending = pending;
-    if (saves) TD_TRY(save(l, TD_SAVE_FINAL));
-    *out_end = TD_LOOP_STOPPED;
     return TD_OK;
 }
 
@@ -273,29 +270,47 @@ static bool saves_by_epoch(const struct td_loop *l) {
 
 // ---- fit ---------------------------------------------------------------------------------------
 
+// The epoch's metrics are the last of its points: who has them has its validation's, too. One that
+// a later attempt still validates is logged there.
+static void log_epoch(struct td_loop *l) {
+    if (l->at.epoch_batches == l->epoch.n_batches || l->fit_is_over)
+        td_epoch_metrics_log(&l->played, l->at.step, l->at.epoch);
+}
+
+// An agreed stop, with the validation that it found due.
+static td_status stop_here(struct td_loop *l, bool saves, bool pending, enum td_loop_end *out_end) {
+    if (!saves || !pending) log_epoch(l);
+    l->at.validation_pending = pending;
+    if (saves) TD_TRY(save(l, TD_SAVE_FINAL));
+    *out_end = TD_LOOP_STOPPED;
+    return TD_OK;
+}
+
 // What is due once an optimizer step is done. *out_leave: fit is over, out_end says how.
 static td_status at_boundary(struct td_loop *l, bool validates, bool *out_leave,
                              enum td_loop_end *out_end) {
     const struct td_limits *limits = &l->rank->config->limits;
     struct td_agreement agreed;
-    TD_TRY(hear_and_record(l, &agreed));
+    TD_TRY(hear_step(l, &agreed));
     bool epoch_ends = l->at.epoch_batches == l->epoch.n_batches;
     int64_t epochs_done = l->at.epoch + epoch_ends;
     l->fit_is_over = td_limits_reached(limits, epochs_done, l->at.step) ||
                      (agreed.timer && td_limits_may_stop_early(limits, epochs_done, l->at.step));
+    if (logs_step(l)) TD_TRY(log_step(l));
     // After the last step there is nothing left to stop: let the job end, unless it is cancelled.
     if (agreed.stop && (agreed.now || !l->fit_is_over)) {
         *out_leave = true;
-        return save_and_stop(l, agreed.save, validates, out_end);
+        return stop_here(l, agreed.save, validates, out_end);
     }
     if (validates) {
         bool interrupted;
         TD_TRY(validate(l, &interrupted));
         if (interrupted) {
             *out_leave = true;
-            return save_and_stop(l, l->stop_saves, true, out_end);
+            return stop_here(l, l->stop_saves, true, out_end);
         }
     }
+    log_epoch(l);
     *out_leave = l->fit_is_over;
     if (l->fit_is_over) return TD_OK; // fit saves once more, and waits for it
     if (agreed.save || (epoch_ends && saves_by_epoch(l))) return save(l, TD_SAVE_ASKED);
@@ -306,10 +321,13 @@ static td_status begin(struct td_loop *l, enum td_loop_end *out_end) {
     struct td_rank *r = l->rank;
     const struct td_limits *limits = &r->config->limits;
     TD_TRY(settle_limits(l));
+    TD_TRY(td_epoch_metrics_begin(&l->played, r));
     TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_START, 0));
     bool interrupted = false;
     if (l->at.validation_pending) {
         TD_TRY(validate(l, &interrupted));
+        l->epoch = td_rank_epoch(r, &l->at);
+        if (!interrupted) log_epoch(l);
         // Nothing was trained, so the checkpoint that was resumed from is still the newest.
         if (interrupted) *out_end = TD_LOOP_STOPPED;
         l->at.validation_pending = false;
@@ -350,6 +368,7 @@ td_status td_loop_fit(struct td_loop *l, enum td_loop_end *out_end) {
         if (leave) break;
         l->at.epoch_offset = 0;
         l->at.epoch_batches = 0;
+        td_epoch_metrics_next(&l->played);
     }
 
     l->fit_is_over = true;

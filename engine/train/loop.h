@@ -8,22 +8,8 @@
 // nothing that not all ranks agreed on. global_step counts completed optimizer steps.
 // Thread: the training thread.
 
+#include "engine/train/epoch_metrics.h"
 #include "engine/train/throughput.h"
-
-// Sums of a program's outputs over batches; value = sum / count.
-struct td_tally {
-    char name[20]; // as the module named the output: "loss"
-    double sum, count;
-};
-enum { TD_TALLIES = 8 };
-struct td_tallies {
-    struct td_tally item[TD_TALLIES];
-    size_t n;
-};
-// Adds the outputs of a run over n samples. Norms are left out, and outputs past TD_TALLIES.
-void td_tallies_add(struct td_tallies *t, const struct td_graph *g, const double *outputs,
-                    int64_t n);
-const struct td_tally *td_tallies_find(const struct td_tallies *t, const char *name);
 
 enum td_loop_end {
     TD_LOOP_DONE,    // ran to its end
@@ -41,9 +27,11 @@ struct td_loop {
     bool stop_saves;      // the stop that interrupted an evaluation wants a checkpoint
     bool told_not_finite; // that an evaluation's loss is no number
     float last_loss;
-    double grad_norm;            // of the last step, before clipping; NaN: nobody asked
-    struct td_tallies window;    // of the current window
-    struct td_tallies validated; // of the last validation, summed over ranks
+    int64_t saved_step;             // of the last checkpoint that was taken to be written; -1: none
+    double grad_norm;               // of the last step, before clipping; NaN: nobody asked
+    struct td_tallies window;       // of the current window
+    struct td_epoch_metrics played; // of the epoch's windows
+    struct td_tallies validated;    // of the last validation, summed over ranks
     struct td_schedule_config schedule;
     struct td_throughput throughput; // since the last log point
     int64_t began_ns;                // this attempt's training

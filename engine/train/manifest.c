@@ -29,6 +29,17 @@ bool td_manifest_lists(const struct td_manifest *m, const char *tensor) {
     return false;
 }
 
+double td_manifest_metric(const struct td_manifest *m, const char *monitor) {
+    char of_epoch[80];
+    snprintf(of_epoch, sizeof of_epoch, "%s_epoch", monitor);
+    for (size_t i = 0; i < m->n_metrics; i++) {
+        const struct td_manifest_metric *v = &m->metric[i];
+        if (strcmp(v->name, monitor) == 0 || strcmp(v->name, of_epoch) == 0)
+            return v->count > 0 ? v->sum / v->count : (double)NAN;
+    }
+    return (double)NAN;
+}
+
 // Finds the level among the parts of a key's `cpu`, and what is before and behind it.
 struct cpu_parts {
     enum td_cpu_level level;
@@ -165,6 +176,23 @@ static void put_metrics(struct td_arena *a, struct td_json *root, const struct t
     }
 }
 
+// {"loss": [[sum, count] of rank 0, [sum, count] of rank 1]}
+static void put_epoch_metrics(struct td_arena *a, struct td_json *root,
+                              const struct td_manifest_epoch *e) {
+    if (!e->known) return;
+    struct td_json *o = set_new(a, root, "epoch_metrics", TD_JSON_OBJECT);
+    for (size_t i = 0; i < e->n; i++) {
+        struct td_json *ranks = set_new(a, o, e->name[i], TD_JSON_ARRAY);
+        for (int32_t r = 0; r < e->n_ranks; r++) {
+            const double *v = e->sums + ((size_t)r * TD_TALLIES + i) * 2;
+            struct td_json *pair = td_json_new(a, TD_JSON_ARRAY);
+            (void)td_json_push(pair, td_json_new_real(a, v[0]));
+            (void)td_json_push(pair, td_json_new_real(a, v[1]));
+            (void)td_json_push(ranks, pair);
+        }
+    }
+}
+
 static void put_tensors(struct td_arena *a, struct td_json *root,
                         const struct td_state_table *state) {
     struct td_json *tensors = set_new(a, root, "tensors", TD_JSON_ARRAY);
@@ -197,6 +225,7 @@ static struct td_json *build(struct td_arena *a, const struct td_manifest *m,
     set_str(a, root, "lr_scheduler", m->schedule);
     set_str(a, root, "spec_xxh3_128", m->spec_digest);
     put_metrics(a, root, m);
+    put_epoch_metrics(a, root, &m->epoch_metrics);
     put_files(a, root, m);
     put_tensors(a, root, state);
     struct td_json *frozen = m->frozen ? td_json_copy(a, m->frozen) : td_json_new(a, TD_JSON_NULL);
@@ -297,7 +326,36 @@ static bool get_plugins(const struct td_json *plugins, struct td_resume_key *k) 
     return true;
 }
 
-static const char *get_all(const struct td_json *root, struct td_manifest *m) {
+// False: what is there cannot be.
+static bool get_ranks(const struct td_json *ranks, size_t n_ranks, double *out) {
+    if (ranks->kind != TD_JSON_ARRAY || ranks->n_children != n_ranks) return false;
+    for (const struct td_json *v = ranks->first; v; v = v->next, out += 2 * (size_t)TD_TALLIES) {
+        if (v->kind != TD_JSON_ARRAY || v->n_children != 2) return false;
+        out[0] = td_json_real(v->first, (double)NAN); // JSON has none
+        out[1] = td_json_real(v->last, 0);
+    }
+    return true;
+}
+
+static bool get_epoch_metrics(struct td_arena *a, const struct td_json *o,
+                              struct td_manifest_epoch *e) {
+    if (!o) return true; // an older one
+    if (o->kind != TD_JSON_OBJECT || o->n_children > TD_TALLIES) return false;
+    size_t n_ranks = o->first ? o->first->n_children : 0;
+    if (n_ranks > TD_MANIFEST_MAX_RANKS) return false;
+    double *sums = td_arena_array(a, n_ranks * TD_TALLIES * 2 + 1, sizeof *sums);
+    if (!sums) return false;
+    e->known = true;
+    e->n_ranks = (int32_t)n_ranks;
+    e->sums = sums;
+    for (const struct td_json *v = o->first; v; v = v->next, e->n++) {
+        int len = snprintf(e->name[e->n], sizeof e->name[0], "%s", v->key);
+        if (len >= (int)sizeof e->name[0] || !get_ranks(v, n_ranks, sums + 2 * e->n)) return false;
+    }
+    return true;
+}
+
+static const char *get_all(struct td_arena *a, const struct td_json *root, struct td_manifest *m) {
     if (root->kind != TD_JSON_OBJECT) return "not an object";
     if (td_json_int(td_json_get(root, "format"), 0) != TD_MANIFEST_FORMAT)
         return "its format is not 1; a newer traind wrote it";
@@ -310,6 +368,8 @@ static const char *get_all(const struct td_json *root, struct td_manifest *m) {
         return "its progress is incomplete";
     if (!get_plateau(td_json_get(root, "plateau"), &m->progress.plateau))
         return "its state of reduce_on_plateau is malformed";
+    if (!get_epoch_metrics(a, td_json_get(root, "epoch_metrics"), &m->epoch_metrics))
+        return "its sums of the epoch are malformed";
     const struct td_json *key = td_json_get(root, "resume_key");
     m->key.world_size = (int32_t)td_json_int(td_json_get(key, "world_size"), 0);
     m->key.threads = (int32_t)td_json_int(td_json_get(key, "threads"), 0);
@@ -349,7 +409,7 @@ td_status td_manifest_read(struct td_arena *a, const char *path, struct td_manif
         return bad;
     }
     struct td_manifest m = {0};
-    const char *why = get_all(root, &m);
+    const char *why = get_all(a, root, &m);
     if (why) return damaged(path, why);
     *out_manifest = m;
     return TD_OK;

@@ -10,6 +10,7 @@
 // files match is restore.c's business. Pure but for file access; any thread.
 
 #include "engine/train/plateau.h"
+#include "engine/train/tallies.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/digest.h"
 #include "lib/base/registry.h"
@@ -19,8 +20,9 @@ enum {
     TD_MANIFEST_FORMAT = 1,
     TD_MANIFEST_MAX_BYTES = 32 << 20,
     TD_MANIFEST_MAX_FILES = 16,
-    TD_MANIFEST_MAX_METRICS = 16,
     TD_RESUME_PLUGINS = 8,
+    TD_MANIFEST_MAX_METRICS = 3 * TD_TALLIES, // of a step, an epoch, a validation
+    TD_MANIFEST_MAX_RANKS = 4096,
 };
 
 // Where a run stands at an optimizer-step boundary. Everything that the loop needs to go on.
@@ -39,6 +41,15 @@ struct td_progress {
 struct td_manifest_metric {
     char name[24];
     double sum, count;
+};
+
+// What each rank had measured of the epoch that is played (epoch_metrics.h).
+struct td_manifest_epoch {
+    bool known; // false: a manifest of the time before, or one that went on from such
+    size_t n;
+    char name[TD_TALLIES][20];
+    int32_t n_ranks;
+    const double *sums; // (n_ranks, TD_TALLIES, 2): sum and count
 };
 
 struct td_manifest_file {
@@ -70,6 +81,7 @@ struct td_manifest {
     const struct td_json *tensors;       // read: the list of what was saved; NULL: it has none
     struct td_manifest_metric metric[TD_MANIFEST_MAX_METRICS];
     size_t n_metrics;
+    struct td_manifest_epoch epoch_metrics;
     struct td_manifest_file file[TD_MANIFEST_MAX_FILES];
     size_t n_files;
 };
@@ -87,6 +99,9 @@ TD_MUST_USE td_status td_manifest_read(struct td_arena *a, const char *path,
 bool td_manifest_lists(const struct td_manifest *m, const char *tensor);
 
 void td_manifest_add_metric(struct td_manifest *m, const char *name, double sum, double count);
+// The value of a metric as a monitor names it: "train_loss" is "train_loss_epoch", the mean over
+// the epoch so far. NaN: there is none of that name, or it is no number.
+double td_manifest_metric(const struct td_manifest *m, const char *monitor);
 // "" when equal; else what differs: "world size 2 -> 1". Where the CPU level alone does, it names
 // the knob that keeps the bits; most: the highest level that a job can have here.
 void td_resume_key_compare(const struct td_resume_key *saved, const struct td_resume_key *now,

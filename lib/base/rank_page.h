@@ -124,7 +124,7 @@ enum td_metric_flags { TD_METRIC_SUM_COUNT = 1 }; // sum and count merge over ra
 // (all labels of a step were to be ignored): a mean over nothing is no number, and 0 would be the
 // best.
 struct td_metric_record {
-    char name[24]; // NUL-terminated: "train_loss", "val_accuracy"
+    char name[24]; // NUL-terminated: "train_loss_step", "val_accuracy"
     int32_t step;  // global_step
     int32_t epoch;
     double sum, count;

@@ -36,7 +36,7 @@ static void measure(struct bench *b, const char *what) {
     for (int w = 0; w < WINDOWS; w++) {
         int64_t start = td_mono_now().ns;
         for (int i = 0; i < POINTS; i++) {
-            td_metrics_mean(&b->metrics, "train_loss", w * POINTS + i, 0, 1.0, 128.0);
+            td_metrics_mean(&b->metrics, "train_loss_step", w * POINTS + i, 0, 1.0, 128.0);
         }
         ns[w] = (double)(td_mono_now().ns - start) / POINTS;
     }

@@ -27,11 +27,11 @@ def test_stranger_trains_watches_and_downloads(daemon, tmp_path):
     last = seen[-1].job
     assert last.State.Name(last.state) == "SUCCEEDED", last
     assert last.global_step == 3 * 32 and last.attempt == 1
-    assert {"train_loss", "val_loss", "val_accuracy", "test_accuracy"} <= set(last.metrics)
+    assert {"train_loss_step", "val_loss", "val_accuracy", "test_accuracy"} <= set(last.metrics)
     assert all(r.token for r in seen)
 
     stubs = daemon.cluster.stubs
-    series = daemon.stub("Metric").QueryMetrics(stubs.metric.QueryMetricsRequest(job=job, names=["train_loss"])).series
+    series = daemon.stub("Metric").QueryMetrics(stubs.metric.QueryMetricsRequest(job=job, names=["train_loss_step"])).series
     points = series[0].points
     assert [p.step for p in points] == list(range(1, 97))
     assert points[-1].value < points[0].value

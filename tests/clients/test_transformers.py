@@ -76,7 +76,7 @@ def test_both_train_alike_from_the_same_weights(tmp_path, hugging_face, model):
     _, lines = run(tmp_path, model, "cpu", init_from=str(tmp_path / "theirs"), trainer=trainer,
                    optimizer={"name": "sgd", "lr": 0.3})
     ours = np.array([[m["value"] for m in lines if m.get("name") == name]
-                     for name in ("train_loss", "grad_norm")]).T
+                     for name in ("train_loss_step", "grad_norm")]).T
     rows = np.arange(STEPS * 8)[:, None] * BLOCK + np.arange(BLOCK + 1)
     np.save(tmp_path / "rows.npy", np.frombuffer(TEXT, np.uint8)[rows].reshape(STEPS, 8, BLOCK + 1))
     hugging_face("train", tmp_path / "theirs", tmp_path / "rows.npy", tmp_path / "steps.npy")

@@ -238,7 +238,7 @@ def train(folder, data, case, accelerator, first, world=1, precision="32-true"):
         assert codes == [0] * world, attempt.story()
         records = [m for r in attempt.ranks for m in r.metrics]
     last = load_file(folder / f"step-{A.steps}" / "model.safetensors")
-    return merged(records, "train_loss"), merged(records, "grad_norm"), last
+    return merged(records, "train_loss_step"), merged(records, "grad_norm"), last
 
 
 # ---- comparing ------------------------------------------------------------------------------------

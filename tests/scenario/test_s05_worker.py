@@ -43,7 +43,7 @@ def plan_of(changes=None, **sections):
     return plan
 
 
-def losses(records, name="train_loss"):
+def losses(records, name="train_loss_step"):
     return {m["step"]: (m["sum"], m["count"]) for m in records if m["name"] == name}
 
 
@@ -70,10 +70,10 @@ def test_run_prints_metrics_and_events_as_json_lines_when_no_launcher(tmp_path):
     assert kinds[0] == "ready" and kinds[-1] == "end" and lines[-1]["outcome"] == "done"
     assert "step1" in kinds and "checkpoint" in kinds
     metrics = {line["name"]: line for line in lines if "name" in line}
-    assert {"train_loss", "train_accuracy", "val_loss", "val_accuracy", "test_loss",
+    assert {"train_loss_step", "train_accuracy_step", "val_loss", "val_accuracy", "test_loss",
             "test_accuracy", "lr", "samples_per_s"} <= set(metrics)
     assert len(losses([line for line in lines if "sum" in line])) == 3 * 16
-    assert metrics["train_loss"]["step"] == 48
+    assert metrics["train_loss_step"]["step"] == 48
     assert 0 < metrics["test_accuracy"]["value"] <= 1
 
 
@@ -342,7 +342,7 @@ def test_loop_counts_follow_the_limits(tmp_path, world, trainer, steps, validati
         assert attempt.wait() == [0] * world, attempt.story()
         for rank in attempt.ranks:
             assert rank.event("end")[0]["step"] == rank.step == steps
-            assert len([m for m in rank.metrics if m["name"] == "train_loss"]) == steps
+            assert len([m for m in rank.metrics if m["name"] == "train_loss_step"]) == steps
             assert len([m for m in rank.metrics if m["name"] == "val_loss"]) == validations
 
 
@@ -504,7 +504,7 @@ def test_what_the_last_validation_found_counts_after_a_resume(tmp_path):
     before = run("a", batches + 1)
     assert before["val_loss"]["count"] > 0
     after = run("b", batches + 2, str(tmp_path / f"a/step-{batches + 1}"))
-    assert after["val_loss"] == before["val_loss"] and after["train_loss"] != before["train_loss"]
+    assert after["val_loss"] == before["val_loss"] and after["train_loss_step"] != before["train_loss_step"]
 
 
 def test_init_from_takes_weights_only(tmp_path):
@@ -551,7 +551,7 @@ def test_pausing_and_resuming_changes_nothing_when_done_at_random_moments(tmp_pa
                    checkpoint={"every_n_train_steps": 0, "every_n_epochs": 0, "save_top_k": 1},
                    data={"samples": 1000, "batch_size": 8},
                    run={"checkpoint_dir": str(tmp_path / "whole")})
-    names = ("train_loss", "val_loss", "val_accuracy")
+    names = ("train_loss_step", "train_loss_epoch", "train_accuracy_epoch", "val_loss", "val_accuracy")
     with Attempt(tmp_path, plan, world) as attempt:
         assert attempt.wait() == [0] * world
         whole = [[losses(r.metrics, name) for name in names] for r in attempt.ranks]

@@ -83,7 +83,7 @@ def run(folder, plan, level):
     env = dict(os.environ, TRAIND_CPU_ISA=level, OMP_WAIT_POLICY="passive")
     code, lines = run_by_hand(folder, plan, timeout_s=120, env=env)
     assert code == 0, lines[-1:]
-    losses = [x["value"] for x in lines if x.get("name") == "train_loss"]
+    losses = [x["value"] for x in lines if x.get("name") == "train_loss_step"]
     chosen_on = [x["plan"]["cpu"].split(", ") for x in lines if x.get("event") == "frozen"]
     assert len(chosen_on) == 1 and level in chosen_on[0], "it was not held to the level"
     notes = [x["text"] for x in lines if x.get("event") == "note" and "on plain loops on cpu" in x["text"]]

@@ -69,7 +69,7 @@ def test_steps_and_validation_are_those_of_torch(tmp_path, case, accelerator, wo
     plan = plan_of(tmp_path, case, accelerator, world, stages=stages, predict={"values": "logits"})
     with Attempt(tmp_path, plan, world) as attempt:
         assert attempt.wait() == [0] * world, attempt.story()
-        assert merged(attempt.ranks, "train_loss") == pytest.approx(golden["loss"], rel=CLOSE)
+        assert merged(attempt.ranks, "train_loss_step") == pytest.approx(golden["loss"], rel=CLOSE)
         assert merged(attempt.ranks, "val_loss")[-1] == pytest.approx(golden["val_loss"], rel=CLOSE)
         accuracy = merged(attempt.ranks, "val_accuracy")
     assert (accuracy[-1] if accuracy else None) == pytest.approx(golden["val_accuracy"])
@@ -87,7 +87,7 @@ def test_losses_are_near_those_of_torch_in_every_precision(tmp_path, case, preci
     plan = plan_of(tmp_path, case, "cpu", trainer={"precision": precision})
     with Attempt(tmp_path, plan) as attempt:
         assert attempt.wait() == [0], attempt.story()
-        losses = merged(attempt.ranks, "train_loss")
+        losses = merged(attempt.ranks, "train_loss_step")
     close = 1e-6 if precision == "64-true" else 0.03
     assert np.linalg.norm(np.subtract(losses, GOLDEN[case]["loss"])) <= close * np.linalg.norm(GOLDEN[case]["loss"])
 
@@ -98,13 +98,13 @@ def test_resume_is_exact(tmp_path, case, world):
     data = {"shuffle": True}
     with Attempt(tmp_path, plan_of(tmp_path, case, "cpu", world, data=data), world) as whole:
         assert whole.wait() == [0] * world, whole.story()
-        losses = merged(whole.ranks, "train_loss")
+        losses = merged(whole.ranks, "train_loss_step")
     plan = plan_of(tmp_path, case, "cpu", world, data=data, run={
         "checkpoint_dir": str(tmp_path / "rest"), "resume_from": str(tmp_path / "out/step-6")})
     with Attempt(tmp_path, plan, world) as rest:
         assert rest.wait() == [0] * world, rest.story()
         assert rest.ranks[0].event("resumed")[0]["exact"]
-        assert merged(rest.ranks, "train_loss") == losses[6:]
+        assert merged(rest.ranks, "train_loss_step") == losses[6:]
     for name in ("model", "optimizer"):
         files = [(tmp_path / f"{at}/step-12/{name}.safetensors").read_bytes() for at in ("out", "rest")]
         assert files[0] == files[1]
@@ -117,13 +117,13 @@ def test_a_batch_counts_for_nothing_when_all_its_labels_are_ignored(tmp_path):
     np.save(tmp_path / "y.npy", y)
     with Attempt(tmp_path, plan) as attempt:
         assert attempt.wait() == [0], attempt.story()
-        counts = [m["count"] for m in attempt.ranks[0].metrics if m["name"] == "train_accuracy"]
+        counts = [m["count"] for m in attempt.ranks[0].metrics if m["name"] == "train_accuracy_step"]
         assert counts == [(y[at:at + 4] != -100).sum() for at in range(0, 24, 4)] and counts[1:3] == [0, 0]
-        assert np.isfinite([m["sum"] for m in attempt.ranks[0].metrics if m["name"] == "train_loss"]).all()
+        assert np.isfinite([m["sum"] for m in attempt.ranks[0].metrics if m["name"] == "train_loss_step"]).all()
     plan["run"]["checkpoint_dir"] = str(tmp_path / "by hand")
     code, lines = run_by_hand(tmp_path, plan)
     assert code == 0
-    for name in ("train_loss", "train_accuracy"):   # a mean over nothing is no number
+    for name in ("train_loss_step", "train_accuracy_step"):   # a mean over nothing is no number
         values = [m["value"] for m in lines if m.get("name") == name]
         assert [at for at, v in enumerate(values) if v is None] == [1, 2] and len(values) == 6
 
@@ -203,7 +203,7 @@ def test_job_of_numbers_runs_through_a_daemon(daemon, tmp_path, loss, kind):
     assert ("val_accuracy" in done.metrics) == (loss == "bce")
     followed = daemon.ctl("submit", "-", "--follow", check=0,
                           stdin=REGRESSION.format(width=3, loss=loss, folder=tmp_path))
-    assert "epoch 4: train_loss" in followed.stderr and ("val_accuracy" in followed.stderr) == (loss == "bce")
+    assert "epoch 3: train_loss_epoch" in followed.stderr and ("val_accuracy" in followed.stderr) == (loss == "bce")
 
 
 def test_planner_refuses_when_targets_are_not_the_loss_s(daemon, tmp_path):

@@ -97,7 +97,7 @@ def test_steps_are_those_of_torch(tmp_path, given, case, accelerator, world):
     golden = GOLDEN[case]
     with Attempt(tmp_path, plan_of(tmp_path, given, case, accelerator, world), world) as attempt:
         assert attempt.wait() == [0] * world, attempt.story()
-        assert merged(attempt, "train_loss") == pytest.approx(golden["loss"], rel=CLOSE)
+        assert merged(attempt, "train_loss_step") == pytest.approx(golden["loss"], rel=CLOSE)
         assert merged(attempt, "grad_norm") == pytest.approx(golden["grad_norm"], rel=CLOSE)
     last = load_file(tmp_path / f"step-{problem.STEPS}/model.safetensors")
     assert last.keys() == golden["last"].keys()
@@ -115,7 +115,7 @@ def test_grad_norm_is_logged_when_it_is_asked_for_or_clipped(tmp_path, given, tr
     code, lines = run_by_hand(tmp_path, plan)
     assert code == 0
     steps = [m["step"] for m in lines if m.get("name") == "grad_norm"]
-    assert steps == [m["step"] for m in lines if m.get("name") == "train_loss"] * logged
+    assert steps == [m["step"] for m in lines if m.get("name") == "train_loss_step"] * logged
 
 
 def test_the_bits_are_the_same_when_the_norm_is_logged(tmp_path, given):

@@ -90,7 +90,7 @@ def test_steps_that_overflow_are_skipped_and_not_counted(tmp_path, world):
     # Each skipped step took a batch of its own and no number.
     epochs, batches = divmod(6 + skipped, 16 // world)
     assert last["progress"]["samples"] == epochs * 500 + batches * 32 * world
-    assert sorted({m["step"] for m in metrics if m["name"] == "train_loss"}) == [3, 4, 5, 6]
+    assert sorted({m["step"] for m in metrics if m["name"] == "train_loss_step"}) == [3, 4, 5, 6]
 
 
 def test_a_run_that_skipped_resumes_with_the_same_bits(tmp_path):
@@ -142,7 +142,7 @@ def curve_of(tmp_path, precision, model, optimizer, steps=48, width=16, **traine
         plan["data"] = {"name": "text", "path": str(tmp_path / "text"), "block_size": 16, "batch_size": 8}
     code, lines = run_by_hand(tmp_path, plan)
     assert code == 0, lines[-1]
-    return list(values(lines, "train_loss").values())
+    return list(values(lines, "train_loss_step").values())
 
 
 @pytest.mark.parametrize("precision, model, optimizer", [

@@ -99,7 +99,7 @@ def test_evaluation_that_is_no_number_is_noted_once(tmp_path, data, world):
 
 def metrics_of(attempt, after=0):
     return [sorted((m["name"], m["step"], m["sum"], m["count"]) for m in r.metrics
-                   if m["name"] in ("train_loss", "val_loss", "val_accuracy") and m["step"] > after)
+                   if m["name"] in ("train_loss_step", "train_loss_epoch", "val_loss", "val_accuracy") and m["step"] > after)
             for r in attempt.ranks]
 
 
@@ -156,7 +156,7 @@ def test_decoder_learns_when_the_text_repeats(tmp_path, data, model):
     code, lines = run_by_hand(tmp_path, plan_of(model, data["text"], trainer={"max_steps": 60},
                                                 run={"job": None}), 300)
     assert code == 0
-    losses = [m["sum"] / m["count"] for m in lines if m.get("name") == "train_loss"]
+    losses = [m["sum"] / m["count"] for m in lines if m.get("name") == "train_loss_step"]
     assert losses[0] == pytest.approx(np.log(256), abs=0.2) and losses[-1] < 2.7
 
 
@@ -166,7 +166,7 @@ def test_mlp_learns_with_every_activation(tmp_path, data, activation):
     plan = plan_of(model, data["npy"], 4, trainer={"max_steps": 400, "limit_val_batches": 0}, run={"job": None})
     code, lines = run_by_hand(tmp_path, plan)
     assert code == 0, lines[-1]
-    losses = [m["sum"] / m["count"] for m in lines if m.get("name") == "train_loss"]
+    losses = [m["sum"] / m["count"] for m in lines if m.get("name") == "train_loss_step"]
     assert np.mean(losses[-20:]) < 0.9 * np.mean(losses[:20])
 
 
@@ -180,8 +180,8 @@ def test_attention_drops_weights_when_training_only(tmp_path, data, model, knob)
                        trainer={"accelerator": "cpu", "max_steps": 1, "val_check_interval": 1})
         code, lines = run_by_hand(tmp_path, plan)
         assert code == 0, lines[-1]
-        losses[p] = {m["name"]: m["sum"] / m["count"] for m in lines if m.get("name") in ("train_loss", "val_loss")}
-    assert losses[0]["train_loss"] != losses[0.5]["train_loss"]
+        losses[p] = {m["name"]: m["sum"] / m["count"] for m in lines if m.get("name") in ("train_loss_step", "val_loss")}
+    assert losses[0]["train_loss_step"] != losses[0.5]["train_loss_step"]
     assert losses[0]["val_loss"] == losses[0.5]["val_loss"]
 
 

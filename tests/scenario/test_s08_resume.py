@@ -125,7 +125,7 @@ def test_windows_have_the_length_of_their_epoch_and_resume_in_each(tmp_path, wor
 
     whole, points = run("whole", 14)
     for of_rank in points:
-        assert [m["count"] / 32 for m in of_rank if m["name"] == "train_loss"] == [2, 2, 2, 1, 3, 3, 1] + 7 * [1]
+        assert [m["count"] / 32 for m in of_rank if m["name"] == "train_loss_step"] == [2, 2, 2, 1, 3, 3, 1] + 7 * [1]
     for step in (1, 4, 5, 8):  # inside an epoch or right behind one
         origin, _ = run(f"to-{step}", step)
         assert state_of(run(f"from-{step}", 14, str(origin))[0]) == state_of(whole)
@@ -146,7 +146,7 @@ def test_first_window_is_whole_when_the_epoch_goes_on_with_others(tmp_path, befo
         origin = origin and str(tmp_path / f"a/step-{steps_in(tmp_path / 'a')[-1]}")
         with Attempt(tmp_path, plan_of_part(part, window, world, steps, origin), world) as attempt:
             assert attempt.wait(120) == [0] * world, attempt.story()
-            points = [m for r in attempt.ranks for m in r.metrics if m["name"] == "train_loss"]
+            points = [m for r in attempt.ranks for m in r.metrics if m["name"] == "train_loss_step"]
             rates = [m["sum"] for r in attempt.ranks for m in r.metrics if m["name"] == "lr"]
         assert points[0]["count"] == window * 32 and min(rates) > 0
         counted += sum(p["count"] for p in points)

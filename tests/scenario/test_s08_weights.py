@@ -33,7 +33,7 @@ def train(tmp_path, out, **changes):
     plan["run"] = dict(plan["run"], checkpoint_dir=str(out))
     code, lines = run_by_hand(tmp_path, plan)
     notes = [line["text"] for line in lines if line.get("event") == "note"]
-    loss = [line["sum"] / line["count"] for line in lines if line.get("name") == "train_loss"]
+    loss = [line["sum"] / line["count"] for line in lines if line.get("name") == "train_loss_step"]
     return code, lines[-1], notes, loss
 
 

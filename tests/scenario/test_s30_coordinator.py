@@ -205,7 +205,7 @@ def test_jobs_are_listed_in_pages_newest_first(coordinator):
 
 def test_segments_count_once_however_often_they_are_sent(coordinator):
     node, job, attempt = run_one(coordinator, "trainer.devices=2")
-    points = [[record("train_loss", step, 4 + rank, 2) for step in (1, 2, 3)] for rank in (0, 1)]
+    points = [[record("train_loss_step", step, 4 + rank, 2) for step in (1, 2, 3)] for rank in (0, 1)]
     for rank in (0, 1):
         data = b"".join(points[rank])
         attempt.segment(2, rank, 0, data[:64])
@@ -223,7 +223,7 @@ def test_segments_count_once_however_often_they_are_sent(coordinator):
     node.send(progress=node.m.AttemptProgress(id=attempt.id, step=3, total_steps=30, loss=2.0, phase=2))
     attempt.end(metrics=192)
     done = coordinator.finish(job)
-    assert done.metrics["train_loss"] == 9 / 4
+    assert done.metrics["train_loss_step"] == 9 / 4
     assert [(p.step, p.value, p.n_ranks) for p in coordinator.points(job)] == [(s, 9 / 4, 2) for s in (1, 2, 3)]
     assert [(r.rank, r.err, r.data) for r in coordinator.logs(job)] == [(0, False, b"hello world\n"), (1, True, b"oops\n")]
     assert [r.data for r in coordinator.logs(job, rank=0, out_only=True, offset=6)] == [b"world\n"]
@@ -477,7 +477,7 @@ def test_leftovers_of_attempts_that_are_over_go_at_the_next_start(coordinator):
 
 def test_attempt_is_adopted_from_what_was_committed(coordinator):
     node, job, attempt = run_one(coordinator)
-    attempt.segment(2, 0, 0, record("train_loss", 1, 1, 1))
+    attempt.segment(2, 0, 0, record("train_loss_step", 1, 1, 1))
     attempt.acked(2, 0, 64)
     attempt.segment(4, 0, 0, b"words")
     attempt.acked(4, 0, 5)

@@ -41,7 +41,7 @@ def test_job_succeeds_and_a_restart_keeps_everything(daemon, ranks):
     assert not done.HasField("failure") and not done.reason.text
     losses = daemon.losses(job, steps, ranks)
     assert losses[steps] < losses[1]
-    assert done.metrics["train_loss"] == losses[steps]
+    assert done.metrics["train_loss_step"] == losses[steps]
     for name in ("val_loss", "val_accuracy", "test_accuracy"):
         assert done.metrics[name] == daemon.points(job, name)[-1].value
     saved = [c.step for c in daemon.checkpoints(job)]  # a periodic one is skipped while another is written

@@ -37,7 +37,7 @@ def spec_file(tmp_path, text=SPEC):
 READS = {
     "list": (["list"], "small"),
     "describe": (["describe", "JOB"], "SUCCEEDED"),
-    "metrics": (["metrics", "JOB"], "train_loss"),
+    "metrics": (["metrics", "JOB"], "train_loss_step"),
     "checkpoint list": (["checkpoint", "list", "JOB"], "step-48"),
     "node list": (["node", "list"], "READY"),
     "cluster info": (["cluster", "info"], "127.0.0.1"),
@@ -68,7 +68,7 @@ def test_json_is_proto3_json_with_the_names_outside_programs_rely_on(done):
     daemon, job = done
     shown = daemon.ctl_json("describe", job)
     assert (shown["state"], shown["global_step"], shown["attempt"], shown["restarts"]) == ("SUCCEEDED", 48, 1, 0)
-    assert {"train_loss", "val_loss", "val_accuracy", "test_accuracy"} <= shown["metrics"].keys()
+    assert {"train_loss_step", "val_loss", "val_accuracy", "test_accuracy"} <= shown["metrics"].keys()
     assert shown["nodes"] == [] and isinstance(shown["notes"], list) and shown["spec_json"]
     assert daemon.ctl_json("cluster", "info")["address"] == daemon.address
     listed = daemon.ctl_json("list")["jobs"]
@@ -113,11 +113,11 @@ def test_follow_prints_plain_lines_and_the_result(daemon, tmp_path):
 def epoch_lines(daemon, job):
     """One line an epoch, made of the points that `metrics` answers."""
     last = {}
-    for name in ("train_loss", "val_loss", "val_accuracy"):
+    for name in ("train_loss_epoch", "train_accuracy_epoch", "val_loss", "val_accuracy"):
         for series in json.loads(daemon.ctl("metrics", job, name, "-o", "json", check=OK).stdout)["series"]:
             assert series["dropped"] == 0, "a count, hence a number"
             for point in series["points"]:
-                last.setdefault(point["epoch"] + 1, {})[name] = point["value"]
+                last.setdefault(point["epoch"], {})[name] = point["value"]
     return [f"epoch {epoch}: " + ", ".join(f"{name} {value:.4f}" for name, value in values.items())
             for epoch, values in sorted(last.items())]
 
@@ -297,13 +297,13 @@ def test_plan_prints_the_graph_that_a_pass_leaves_and_lists_the_passes(daemon, t
 
 def test_metrics_by_name_and_steps(done):
     daemon, job = done
-    rows = daemon.ctl("metrics", job, "train_loss", "--from", "10", "--to", "12", check=OK).stdout.splitlines()[1:]
-    assert [row.split()[:2] for row in rows] == [["train_loss", str(s)] for s in (10, 11, 12)]
+    rows = daemon.ctl("metrics", job, "train_loss_step", "--from", "10", "--to", "12", check=OK).stdout.splitlines()[1:]
+    assert [row.split()[:2] for row in rows] == [["train_loss_step", str(s)] for s in (10, 11, 12)]
     assert all(row.split()[5] == "2" for row in rows)
     shown = daemon.ctl_json("metrics", job, "val_loss")
     assert [s["name"] for s in shown["series"]] == ["val_loss"]
-    told = daemon.ctl("metrics", job, "train_loss", "tain_loss", check=OK).stderr
-    assert "no points of 'tain_loss'" in told and "'train_loss'" not in told and job in told
+    told = daemon.ctl("metrics", job, "train_loss_step", "tain_loss", check=OK).stderr
+    assert "no points of 'tain_loss'" in told and "'train_loss_step'" not in told and job in told
 
 
 def test_checkpoint_download_checks_digests_and_refuses_damage(done, tmp_path):
@@ -403,7 +403,8 @@ def test_terminal_shows_a_bar_and_colors_unless_told_not_to(daemon):
     assert steps == sorted(steps) and all(len(b[1]) == 24 for b in bars)
     assert "\x1b[32mSUCCEEDED" in seen
     plain = on_terminal(daemon, daemon.submit(LONG, "trainer.max_steps=200"), 60, NO_COLOR="1")
-    assert max(len(line) for line in plain.replace("\x1b[K", "").split("\r")) < 60 + len("\n")
+    bars = [line for line in plain.replace("\x1b[K", "").split("\r") if not re.match(r"\s*epoch \d+:", line)]
+    assert max(len(line) for line in bars) < 60 + len("\n")
     assert "\x1b[3" not in plain and "\x1b[1m" not in plain and "SUCCEEDED" in plain
 
 
@@ -434,7 +435,7 @@ def test_version_is_a_verb_and_a_flag():
 def test_output_into_a_closed_pipe_ends_quietly(done):
     daemon, job = done
     env = dict(daemon.env, TRAIND_STATE_DIR=str(daemon.state_dir))
-    ran = subprocess.run(f"{BIN}/trainctl metrics {job} train_loss | head -1", shell=True, env=env, timeout=30,
+    ran = subprocess.run(f"{BIN}/trainctl metrics {job} train_loss_step | head -1", shell=True, env=env, timeout=30,
                          capture_output=True, text=True)
     assert ran.stdout.startswith("NAME") and ran.stderr == ""
 
@@ -455,14 +456,14 @@ def test_metrics_of_a_long_job_are_all_shown(daemon):
     shown = daemon.ctl_json("metrics", job)
     assert shown["next_page_token"] == "" and shown["more_names"] == []
     whole = [s["name"] for s in shown["series"] if [p["step"] for p in s["points"]] == list(range(1, steps + 1))]
-    assert "train_loss" in whole and len(whole) * steps > 24000, "more than one answer holds"
-    rows = daemon.ctl("metrics", job, "train_loss", check=OK).stdout.splitlines()[1:]
+    assert "train_loss_step" in whole and len(whole) * steps > 24000, "more than one answer holds"
+    rows = daemon.ctl("metrics", job, "train_loss_step", check=OK).stdout.splitlines()[1:]
     assert [int(row.split()[1]) for row in rows] == list(range(1, steps + 1))
     last = [row.split()[:2] for row in daemon.ctl("metrics", job, check=OK).stdout.splitlines()[1:]]
-    assert ["train_loss", str(steps)] in last and len(last) == len(shown["series"])
+    assert ["train_loss_step", str(steps)] in last and len(last) == len(shown["series"])
 
-    losses = {p["step"]: p["value"] for s in shown["series"] if s["name"] == "train_loss" for p in s["points"]}
-    rows = [row.split() for row in daemon.ctl("metrics", job, "train_loss", "--points", "6", check=OK).stdout.splitlines()[1:]]
+    losses = {p["step"]: p["value"] for s in shown["series"] if s["name"] == "train_loss_step" for p in s["points"]}
+    rows = [row.split() for row in daemon.ctl("metrics", job, "train_loss_step", "--points", "6", check=OK).stdout.splitlines()[1:]]
     assert [int(row[1]) for row in rows] == [1000 * i for i in range(1, 7)] and {row[7] for row in rows} == {"1000"}
     mean, least, largest = map(float, rows[3][4:7])
     part = [losses[step] for step in range(3001, 4001)]

@@ -603,7 +603,7 @@ static void send_metrics(struct world *w, struct sim_node *n, struct held *h, ui
     size_t k = (size_t)(h->metrics[rank] - from) / RECORD;
     struct td_metric_record *p = calloc(k, sizeof *p);
     for (size_t i = 0; i < k; i++) { // in the sim, record i of an attempt is its step i + 1
-        snprintf(p[i].name, sizeof p[i].name, "train_loss");
+        snprintf(p[i].name, sizeof p[i].name, "train_loss_step");
         p[i].step = (int32_t)(from / RECORD + i + 1);
         p[i].sum = p[i].count = 1;
         p[i].flags = TD_METRIC_SUM_COUNT;

@@ -18,6 +18,12 @@ static struct td_state_table *make_state(void) {
     return t;
 }
 
+// Of two ranks: sums of "loss" and "error", with room for more.
+static const double sums[2 * TD_TALLIES * 2] = {
+    [0] = 0.1,  [1] = 3,  [2] = 1.0 / 3,      [3] = 3, // of rank 0
+    [16] = 0.7, [17] = 2, [18] = (double)NAN, [19] = 2,
+};
+
 static struct td_manifest make_manifest(void) {
     struct td_manifest m = {
         .job = "j",
@@ -40,6 +46,8 @@ static struct td_manifest make_manifest(void) {
         .optimizer = "adamw",
         .schedule = "constant",
         .spec_digest = "00",
+        .epoch_metrics =
+            {.known = true, .n = 2, .name = {"loss", "error"}, .n_ranks = 2, .sums = sums},
         .n_files = 1,
         .file = {{.name = "model.safetensors", .bytes = 99, .digest = "ab"}},
     };
@@ -71,8 +79,30 @@ static void test_manifest_reads_back_as_it_was_written(void **state) {
     assert_int_equal(r.n_metrics, 2);
     assert_true(r.metric[0].sum == 1.25 && r.metric[0].count == 5);
     assert_true(isnan(r.metric[1].sum) && r.metric[1].count == 5); // 0 would be the best of all
+    assert_true(r.epoch_metrics.known);
+    assert_int_equal(r.epoch_metrics.n, 2);
+    assert_int_equal(r.epoch_metrics.n_ranks, 2);
+    assert_string_equal(r.epoch_metrics.name[1], "error");
+    for (size_t i = 0; i < TD_COUNTOF(sums); i++)
+        assert_true(r.epoch_metrics.sums[i] == sums[i] ||
+                    (isnan(sums[i]) && isnan(r.epoch_metrics.sums[i])));
     td_arena_destroy(a);
     td_state_table_destroy(table);
+}
+
+static void test_monitor_of_the_plain_name_is_the_epoch_s(void **state) {
+    (void)state;
+    struct td_manifest m = {0};
+    td_manifest_add_metric(&m, "train_loss_step", 8, 2);
+    td_manifest_add_metric(&m, "train_loss_epoch", 9, 3);
+    td_manifest_add_metric(&m, "val_loss", 5, 1);
+    td_manifest_add_metric(&m, "val_error", 0, 0);
+    assert_true(td_manifest_metric(&m, "train_loss") == 3);
+    assert_true(td_manifest_metric(&m, "train_loss_epoch") == 3);
+    assert_true(td_manifest_metric(&m, "train_loss_step") == 4);
+    assert_true(td_manifest_metric(&m, "val_loss") == 5);
+    assert_true(isnan(td_manifest_metric(&m, "val_error"))); // a mean over nothing
+    assert_true(isnan(td_manifest_metric(&m, "train")));
 }
 
 static void test_read_refuses_what_is_not_a_whole_manifest(void **state) {
@@ -88,6 +118,9 @@ static void test_read_refuses_what_is_not_a_whole_manifest(void **state) {
         {"\"monitor\": \"val_loss\"", "\"monitor\": \"\"", "reduce_on_plateau"},
         {"\"model.safetensors\",\n      \"bytes\"", "\"../model\",\n      \"bytes\"", "files"},
         {"\"files\": [", "\"files\": 3, \"f\": [", "files"},
+        {"\"epoch_metrics\": {", "\"epoch_metrics\": {\"x\": [],", "sums of the epoch"},
+        {"\"epoch_metrics\": {", "\"epoch_metrics\": {\"x\": 3,", "sums of the epoch"},
+        {"\"epoch_metrics\": {", "\"epoch_metrics\": 3, \"e\": {", "sums of the epoch"},
         {"{\n  \"format\"", "\n  \"format\"", "manifest"},
     };
     char path[4096], digest[TD_DIGEST_HEX];
@@ -179,6 +212,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(test_manifest_reads_back_as_it_was_written),
         CASE(test_read_refuses_what_is_not_a_whole_manifest),
+        cmocka_unit_test(test_monitor_of_the_plain_name_is_the_epoch_s),
         cmocka_unit_test(test_key_names_what_differs),
         cmocka_unit_test(test_key_names_the_knob_when_the_cpu_level_alone_differs),
     };
