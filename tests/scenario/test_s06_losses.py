@@ -161,7 +161,8 @@ BAD = {
     "weights of fewer classes": ("labels", {"loss": {"name": "cross_entropy", "class_weights": [1, 2]}}, {}, "bad_spec",
                                  "class_weights has 2 numbers, but model.layers gives 3 classes"),
     "monitored accuracy": ("targets", {"loss": "mse"}, {"checkpoint": {"monitor": "val_accuracy", "mode": "max"}}, "bad_spec",
-                           "checkpoint.monitor: validation gives no 'val_accuracy'; this model's gives val_loss"),
+                           "checkpoint.monitor: this job gives no 'val_accuracy'; it gives train_loss, train_loss_epoch, "
+                           "train_loss_step, val_loss"),
     "classes of a regression": ("targets", {"loss": "mse"}, {"predict": {"values": "classes"}}, "bad_spec",
                                 "a model with loss mse has no classes"),
 }

@@ -1,12 +1,12 @@
 """What training measured over an epoch: over all its samples and ranks, also after a resume in its middle, and counted
-from 0 wherever an epoch is named."""
+from 0 wherever an epoch is named. What no job can measure cannot be monitored."""
 import json
 import math
 import re
 
 import pytest
 
-from ranks import Attempt
+from ranks import EXIT, Attempt, run_by_hand
 from test_s05_worker import plan_of
 
 OK, FAILED = 0, 1
@@ -92,6 +92,28 @@ def test_last_step_is_logged_when_the_run_is_shorter_than_the_interval(tmp_path,
         assert [p[1] for p in points(metrics, name)] == expected, name
 
 
+REFUSED = {
+    "nothing to validate on": ({"limit_val_batches": 0}, "val_loss", "there is nothing to validate on"),
+    "ends before a validation": ({"max_steps": 7}, "val_loss", "the run ends before its first validation"),
+    "a name that nobody logs": ({}, "val_los", None),
+    "a name of another stage": ({}, "test_loss", None),
+    "the rate": ({}, "lr", None),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_monitor_that_the_job_can_never_give_is_refused_with_the_names_that_there_are(tmp_path, case):
+    trainer, monitor, why = REFUSED[case]
+    plan = plan_of(trainer=trainer, checkpoint={"monitor": monitor, "dir": str(tmp_path / "ck")}, run={"job": None})
+    code, lines = run_by_hand(tmp_path, plan)
+    end = lines[-1]
+    assert code == EXIT["bad_spec"] and end["class"] == "bad_spec"
+    assert f"checkpoint.monitor: this job gives no '{monitor}'" in end["message"]
+    assert "it gives train_loss, train_loss_epoch, train_loss_step, train_accuracy" in end["message"]
+    assert (why or "; it gives") in end["message"] and (why is None) == ("val_accuracy" in end["message"])
+    assert not (tmp_path / "ck").exists()
+
+
 SPEC = """
 name: epochs
 stages: [fit]
@@ -100,6 +122,13 @@ data: {name: synthetic, samples: 64, batch_size: 8}
 optimizer: {name: sgd, lr: 0.1}
 trainer: {accelerator: cpu, max_epochs: 3, log_every_n_steps: 3}
 """
+
+
+def test_plan_refuses_a_monitor_that_the_job_can_never_give(daemon, tmp_path):
+    (tmp_path / "job.yaml").write_text(SPEC + "checkpoint: {monitor: val_loss}\n")
+    assert "val_loss" not in daemon.ctl("plan", tmp_path / "job.yaml", check=OK).stderr
+    told = daemon.ctl("plan", tmp_path / "job.yaml", "--set", "trainer.limit_val_batches=0")
+    assert told.returncode != OK and "this job gives no 'val_loss'" in told.stderr and "train_loss" in told.stderr
 
 
 def test_epochs_count_from_the_same_number_in_every_view(daemon, tmp_path):
