@@ -56,6 +56,7 @@ static void show_job(const Traind__V1__Job *job) {
                job->metrics[i]->value);
     }
     line("checkpoint", job->checkpoint);
+    line("weights", job->weights);
     show_failure(job->failure);
     for (size_t i = 0; i < job->n_notes; i++) {
         line("note", job->notes[i]);

@@ -130,6 +130,7 @@ static void say_end(const struct to_end *e, const Traind__V1__Job *job) {
         printf("  %-20s %.6g\n", job->metrics[i]->key, job->metrics[i]->value);
     }
     if (job->checkpoint[0]) printf("  %-20s %s\n", "checkpoint", job->checkpoint);
+    if (job->weights[0]) printf("  %-20s %s\n", "weights", job->weights);
     if (job->failure && job->state == TRAIND__V1__JOB__STATE__FAILED) {
         printf("  %-20s %s\n  %-20s %s\n", "class", job->failure->class_, "error",
                job->failure->message);

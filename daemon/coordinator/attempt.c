@@ -414,6 +414,12 @@ static void on_frozen(struct line *l) {
     td_core_touch(l->core, l->job);
 }
 
+static void on_weights(struct line *l) {
+    free(l->job->weights);
+    l->job->weights = td_core_dup(text(l->json, "text"));
+    td_core_touch(l->core, l->job);
+}
+
 static void on_note(struct line *l) {
     td_job_note(l->job, "%.300s", text(l->json, "text"));
     td_core_touch(l->core, l->job);
@@ -479,6 +485,7 @@ static const struct {
     {"removed", on_removed},
     {"frozen", on_frozen},
     {"note", on_note},
+    {"weights", on_weights},
     {"end", on_end},
     {"rank_exit", on_rank_exit},
     {"launcher_end", on_launcher_end},

@@ -241,6 +241,7 @@ void td_job_destroy(struct td_job *j) {
     free(j->name);
     free(j->cancel_why);
     free(j->frozen_json);
+    free(j->weights);
     free(j->spec_json);
     free(j);
 }

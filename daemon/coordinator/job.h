@@ -187,6 +187,7 @@ struct td_job {
     uint32_t n_metrics;
     char *cancel_why;  // what the person who cancelled it said; NULL: nothing
     char *frozen_json; // choices of the first start; NULL: none
+    char *weights;     // that validate, test and predict used; NULL: none of them has begun
     char *spec_json;   // canonical
     char spec_digest[33];
     // of jobs that have not ended

@@ -90,6 +90,7 @@ td_status td_job_encode(const struct td_job *j, struct td_buf *out) {
     TD_TRY(td_json_print_double(j->progress.samples_per_s, out));
     TD_TRY(put_text(out, "cancel_why", j->cancel_why));
     TD_TRY(put_text(out, "frozen", j->frozen_json));
+    TD_TRY(put_text(out, "weights", j->weights));
     TD_TRY(put_text(out, "spec_digest", j->spec_digest));
     TD_TRY(put_failure(out, &j->failure));
     TD_TRY(put_lists(out, j));
@@ -213,6 +214,8 @@ td_status td_job_decode(struct td_job *j, const struct td_json *v) {
     if (!j->name) return td_fail_oom();
     const char *frozen = get_text(v, "frozen");
     if (frozen[0] && !(j->frozen_json = td_strdup(frozen))) return td_fail_oom();
+    const char *weights = get_text(v, "weights");
+    if (weights[0] && !(j->weights = td_strdup(weights))) return td_fail_oom();
     const char *why = get_text(v, "cancel_why");
     if (why[0] && !(j->cancel_why = td_strdup(why))) return td_fail_oom();
     const struct td_json *list = td_json_get(v, "notes");

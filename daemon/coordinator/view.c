@@ -150,6 +150,7 @@ Traind__V1__Job *td_view_job(struct td_arena *a, const struct td_core *core, con
     m->end_time = td_view_time(a, j->end_ns);
     m->n_ranks = j->n_ranks;
     m->spec_json = flags & TD_VIEW_SPEC ? copy(a, j->spec_json) : constant("");
+    m->weights = copy(a, j->weights);
     m->etag = td_arena_printf(a, "%llu", (unsigned long long)j->version);
     view_places(a, core, j, m);
     m->notes = td_arena_array(a, j->n_notes + 1, sizeof *m->notes);

@@ -112,6 +112,7 @@ static td_status list_resume_paths(struct td_worker_config *c) {
     c->train.n_resume_from = n;
     c->train.init_from = or_null(c->plan.spec.init_from);
     c->train.init_loosely = !c->plan.spec.strict;
+    c->train.evaluate_from = or_null(c->plan.spec.evaluate_from);
     return TD_OK;
 }
 

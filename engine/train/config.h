@@ -200,8 +200,11 @@ struct td_train_config {
     // init_from.
     const char *const *resume_from;
     size_t n_resume_from;
-    const char *init_from;        // NULL: none
-    bool init_loosely;            // init_from: load what fits, skip the rest
+    const char *init_from; // NULL: none
+    bool init_loosely;     // init_from: load what fits, skip the rest
+    // Weights of validate, test and predict: "best", "last" or a path as init_from. NULL: best
+    // where fit monitors a metric, else last.
+    const char *evaluate_from;
     const struct td_json *plan;   // whole, copied into manifests; NULL: none
     const struct td_json *frozen; // choices of the first start; NULL: none yet
     const char *spec_digest;      // XXH3-128 hex; "": none

@@ -126,6 +126,14 @@ void td_events_stage(struct td_events *e, const char *stage, const char *state) 
         td_buf_printf(&b, "{\"event\":\"stage\",\"stage\":\"%s\",\"state\":\"%s\"", stage, state));
 }
 
+void td_events_weights(struct td_events *e, const char *text) {
+    struct td_buf b;
+    td_buf_init(&b, TD_EVENT_MAX);
+    td_status s = td_buf_str(&b, "{\"event\":\"weights\"");
+    if (!s) s = td_events_text(&b, "text", text, 1024);
+    close_and_send(e, &b, s);
+}
+
 void td_events_frozen(struct td_events *e, const struct td_json *plan) {
     struct td_buf b;
     td_buf_init(&b, TD_EVENT_MAX);

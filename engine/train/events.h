@@ -36,6 +36,8 @@ void td_events_resumed(struct td_events *e, int64_t step, const char *inexact_re
 void td_events_skipped(struct td_events *e, const char *path, const char *reason);
 void td_events_removed(struct td_events *e, int64_t step, const char *path);
 void td_events_stage(struct td_events *e, const char *stage, const char *state);
+// Which weights validate, test and predict use, for people.
+void td_events_weights(struct td_events *e, const char *text);
 void td_events_memory(struct td_events *e, size_t state_bytes, size_t arena_bytes,
                       size_t scratch_bytes, const char *recompute);
 void td_events_frozen(struct td_events *e, const struct td_json *plan);

@@ -18,6 +18,16 @@
 #include "lib/base/clock.h"
 #include "traind/random.h"
 
+// The best of the attempts before, where the rank read the checkpoint that knows it.
+static void recall_best(struct td_loop *l) {
+    const struct td_restored *from = &l->rank->restored;
+    char attempt[TD_FS_PATH_BYTES];
+    if (!from->path || !td_best_is_of(&from->manifest.best, &l->rank->config->checkpoint)) return;
+    l->best = from->manifest.best;
+    td_best_parent(from->path, attempt);
+    td_best_parent(attempt, l->best_dir);
+}
+
 void td_loop_init(struct td_loop *l, struct td_rank *rank) {
     *l = (struct td_loop){.rank = rank, .at = rank->start, .saved_step = -1};
     l->schedule = rank->config->schedule;
@@ -31,6 +41,7 @@ void td_loop_init(struct td_loop *l, struct td_rank *rank) {
         l->at.plateau = (struct td_plateau){0};
     if (!rank->resumed) return;
     l->saved_step = rank->start.step;
+    recall_best(l);
     // What the last validation found still describes these weights. (Only the rank that read the
     // checkpoint knows, and only it writes the next one.)
     const struct td_manifest *m = &rank->restored.manifest;
@@ -220,7 +231,10 @@ static td_status collect_metrics(struct td_loop *l, struct td_manifest *m) {
 
 // The checkpointer took the manifest, which it may still be writing: what follows builds on it.
 static void keep_taken(struct td_loop *l, const struct td_manifest *m) {
+    bool is_new = m->best.known && m->best.step == m->progress.step;
+    if (is_new) td_best_parent(l->rank->config->checkpoint.dir, l->best_dir);
     l->saved_step = m->progress.step;
+    l->best = m->best;
     td_epoch_metrics_taken(&l->played);
 }
 
@@ -243,8 +257,10 @@ static td_status save(struct td_loop *l, int flags) {
         .spec_digest = c->spec_digest,
         .plan = c->plan,
         .frozen = r->frozen,
+        .best = l->best,
     };
     TD_TRY(collect_metrics(l, &m));
+    td_best_offer(&m.best, &c->checkpoint, &m);
     if (r->strategy_ops->optimizer_state)
         TD_TRY(r->strategy_ops->optimizer_state(r->strategy, r->state, &r->memory));
     if (flags & TD_SAVE_FINAL) td_control_phase(&r->control, TD_PHASE_SAVING);

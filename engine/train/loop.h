@@ -10,6 +10,7 @@
 
 #include "engine/train/epoch_metrics.h"
 #include "engine/train/throughput.h"
+#include "lib/base/fsio.h"
 
 enum td_loop_end {
     TD_LOOP_DONE,    // ran to its end
@@ -32,6 +33,8 @@ struct td_loop {
     struct td_tallies window;       // of the current window
     struct td_epoch_metrics played; // of the epoch's windows
     struct td_tallies validated;    // of the last validation, summed over ranks
+    struct td_best best;            // of the checkpoints so far; right where they are written
+    char best_dir[TD_FS_PATH_BYTES]; // that best.path begins in
     struct td_schedule_config schedule;
     struct td_throughput throughput; // since the last log point
     int64_t began_ns;                // this attempt's training
@@ -39,7 +42,7 @@ struct td_loop {
 
 void td_loop_init(struct td_loop *l, struct td_rank *rank);
 TD_MUST_USE td_status td_loop_fit(struct td_loop *l, enum td_loop_end *out_end);
-// One pass over a split, each sample once. prefix: "val" or "test"; "" logs nothing.
+// One pass over a split, each sample once. prefix: "val", "validate" or "test"; "" logs nothing.
 // interrupted: a stop was agreed and the pass was left.
 TD_MUST_USE td_status td_loop_evaluate(struct td_loop *l, enum td_split split, const char *prefix,
                                        int64_t n_batches, bool *out_interrupted);

@@ -193,6 +193,16 @@ static void put_epoch_metrics(struct td_arena *a, struct td_json *root,
     }
 }
 
+static void put_best(struct td_arena *a, struct td_json *root, const struct td_best *b) {
+    if (!b->known) return;
+    struct td_json *o = set_new(a, root, "best", TD_JSON_OBJECT);
+    set_str(a, o, "monitor", b->monitor);
+    set_str(a, o, "mode", b->larger_is_better ? "max" : "min");
+    (void)td_json_set(a, o, "value", td_json_new_real(a, b->value));
+    set_int(a, o, "step", b->step);
+    set_str(a, o, "path", b->path);
+}
+
 static void put_tensors(struct td_arena *a, struct td_json *root,
                         const struct td_state_table *state) {
     struct td_json *tensors = set_new(a, root, "tensors", TD_JSON_ARRAY);
@@ -226,6 +236,7 @@ static struct td_json *build(struct td_arena *a, const struct td_manifest *m,
     set_str(a, root, "spec_xxh3_128", m->spec_digest);
     put_metrics(a, root, m);
     put_epoch_metrics(a, root, &m->epoch_metrics);
+    put_best(a, root, &m->best);
     put_files(a, root, m);
     put_tensors(a, root, state);
     struct td_json *frozen = m->frozen ? td_json_copy(a, m->frozen) : td_json_new(a, TD_JSON_NULL);
@@ -355,6 +366,27 @@ static bool get_epoch_metrics(struct td_arena *a, const struct td_json *o,
     return true;
 }
 
+// Its path is two plain names: it must not lead elsewhere.
+static bool get_best(const struct td_json *o, struct td_best *b) {
+    char dir[TD_BEST_PATH_BYTES];
+    long long step;
+    int end = 0;
+    if (!o) return true; // nothing is monitored
+    const char *mode = td_json_string(td_json_get(o, "mode"), "");
+    b->known = true;
+    b->larger_is_better = strcmp(mode, "max") == 0;
+    b->value = td_json_real(td_json_get(o, "value"), (double)NAN);
+    b->step = td_json_int(td_json_get(o, "step"), -1);
+    if (!copy_text(b->monitor, sizeof b->monitor, td_json_get(o, "monitor")) ||
+        !copy_text(b->path, sizeof b->path, td_json_get(o, "path")))
+        return false;
+    size_t n = strcspn(b->path, "/");
+    snprintf(dir, sizeof dir, "%.*s", (int)n, b->path);
+    bool plain = is_plain_name(dir) && sscanf(b->path + n, "/step-%lld%n", &step, &end) == 1 &&
+                 !b->path[n + (size_t)end] && step == b->step;
+    return plain && !isnan(b->value) && (b->larger_is_better || strcmp(mode, "min") == 0);
+}
+
 static const char *get_all(struct td_arena *a, const struct td_json *root, struct td_manifest *m) {
     if (root->kind != TD_JSON_OBJECT) return "not an object";
     if (td_json_int(td_json_get(root, "format"), 0) != TD_MANIFEST_FORMAT)
@@ -370,6 +402,7 @@ static const char *get_all(struct td_arena *a, const struct td_json *root, struc
         return "its state of reduce_on_plateau is malformed";
     if (!get_epoch_metrics(a, td_json_get(root, "epoch_metrics"), &m->epoch_metrics))
         return "its sums of the epoch are malformed";
+    if (!get_best(td_json_get(root, "best"), &m->best)) return "its best checkpoint is malformed";
     const struct td_json *key = td_json_get(root, "resume_key");
     m->key.world_size = (int32_t)td_json_int(td_json_get(key, "world_size"), 0);
     m->key.threads = (int32_t)td_json_int(td_json_get(key, "threads"), 0);

@@ -9,6 +9,7 @@
 // understood and continued without the job's record. Reading checks form and bounds; whether the
 // files match is restore.c's business. Pure but for file access; any thread.
 
+#include "engine/train/best.h"
 #include "engine/train/plateau.h"
 #include "engine/train/tallies.h"
 #include "lib/base/cpu_level.h"
@@ -82,6 +83,7 @@ struct td_manifest {
     struct td_manifest_metric metric[TD_MANIFEST_MAX_METRICS];
     size_t n_metrics;
     struct td_manifest_epoch epoch_metrics;
+    struct td_best best; // up to this checkpoint
     struct td_manifest_file file[TD_MANIFEST_MAX_FILES];
     size_t n_files;
 };

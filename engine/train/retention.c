@@ -65,7 +65,8 @@ bool td_retention_wants(const struct td_retention *r, double value) {
 // Is a worse than b? Entries stand in order of saving, so "older" is the smaller index.
 static bool is_worse(const struct td_retention *r, size_t a, size_t b) {
     double va = r->entry[a].value, vb = r->entry[b].value;
-    if (!r->by_value || (isnan(va) && isnan(vb)) || va == vb) return a < b;
+    if (!r->by_value || (isnan(va) && isnan(vb))) return a < b;
+    if (va == vb) return a > b;
     if (isnan(va) || isnan(vb)) return isnan(va);
     return r->larger_is_better ? va < vb : va > vb;
 }

@@ -4,8 +4,9 @@
 // Retention: which checkpoints of an attempt are kept. Pure bookkeeping, no file is touched here.
 //
 // Without a monitor the newest k stay. With one the best k stay (a value that is not a number is
-// the worst, of two equal ones the newer is better), and besides them always the newest, because
-// that is what a restart needs. -1 keeps all, 0 keeps only the newest (the one of an agreed stop).
+// the worst, of two equal ones the older is better: the newer may only repeat what the last
+// validation found of other weights), and besides them always the newest, because that is what a
+// restart needs. -1 keeps all, 0 keeps only the newest (the one of an agreed stop).
 // A checkpoint that the run was resumed from lies elsewhere (another attempt) or is named at
 // creation; it is never a victim. Bound: k + 2 entries. One thread.
 

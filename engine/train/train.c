@@ -4,6 +4,7 @@
 
 #include "engine/train/predict.h"
 #include "engine/train/profile.h"
+#include "engine/train/stage_weights.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 
@@ -44,14 +45,18 @@ static td_status run_stages(struct td_loop *l, enum td_loop_end *out_end) {
     struct td_rank *r = l->rank;
     unsigned stages = r->config->stages;
     *out_end = TD_LOOP_DONE;
+    TD_TRY(td_stage_weights_check(r));
     if (stages & TD_TRAIN_FIT) {
         announce(r, "fit", "start");
         TD_TRY(td_loop_fit(l, out_end));
         announce(r, "fit", *out_end == TD_LOOP_DONE ? "done" : "stopped");
         if (*out_end == TD_LOOP_STOPPED) return TD_OK;
     }
+    if (stages & ~(unsigned)TD_TRAIN_FIT) TD_TRY(td_stage_weights_load(l));
     if (stages & TD_TRAIN_VALIDATE) {
-        TD_TRY(evaluate_stage(l, TD_SPLIT_VAL, "validate", "val", out_end));
+        // Beside fit's own validations, whose points it must not mix with.
+        const char *prefix = stages & TD_TRAIN_FIT ? "validate" : "val";
+        TD_TRY(evaluate_stage(l, TD_SPLIT_VAL, "validate", prefix, out_end));
         if (*out_end == TD_LOOP_STOPPED) return TD_OK;
     }
     if (stages & TD_TRAIN_TEST) {

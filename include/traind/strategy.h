@@ -103,6 +103,7 @@ struct td_strategy_ops {
                        struct td_strategy_memory *memory);
     // After state was initialized or loaded (on rank 0) and before the first step: afterwards
     // parameters, buffers and optimizer state are the same bits on every rank.
+    // Called again when other weights were read after fit, for validate, test and predict.
     // Shapes: regions as placed, all present. Collective: all ranks call.
     td_status (*setup)(struct td_strategy *s, const struct td_state_table *state,
                        const struct td_strategy_memory *memory);

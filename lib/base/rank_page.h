@@ -32,6 +32,7 @@
 //    disk
 //   {"event":"removed","step":N,"path":"a1/step-5"}        pruned by save_top_k
 //   {"event":"stage","stage":"fit","state":"done"}
+//   {"event":"weights","text":"best, a1/step-7 (val_loss 0.36)"}  that validate, test, predict use
 //   {"event":"frozen","plan":{...}}                        choices measured at the first start
 //   {"event":"note","text":"resume is not bit-exact: ..."}
 //   {"event":"end","outcome":"done|stopped|failed","class":"data","code":"DATA_LOSS",

@@ -165,7 +165,8 @@ static const char *expects(struct td_arena *a, const struct td_knob *k) {
     case TD_KNOB_TEXT:
         return td_arena_printf(a, "text of 1 to %.0f bytes without control characters", k->max);
     case TD_KNOB_PATH:
-        return "an absolute path without '..' and control characters";
+        return td_arena_printf(a, "%s%san absolute path without '..' and control characters",
+                               k->values ? join_choices(a, k) : "", k->values ? ", or " : "");
     case TD_KNOB_ENUMS:
         return td_arena_printf(a, "a list of different names, each %s", join_choices(a, k));
     case TD_KNOB_INTS:

@@ -86,6 +86,23 @@ static void check_origin(struct td_check *c, const struct td_json *root) {
                        "stands beside ckpt_path, which already brings the weights; set one");
 }
 
+// What best asks for; by default the last weights are taken where there is no best.
+static void check_evaluation(struct td_check *c, const struct td_json *root) {
+    const struct td_json *from = get(root, "evaluate_from"), *stage = NULL;
+    if (!text_is(from, "best")) return;
+    const struct td_json *stages = get(root, "stages");
+    for (stage = stages ? stages->first : NULL; stage; stage = stage->next)
+        if (text_is(stage, "fit")) break;
+    const char *missing = NULL;
+    if (stages && !stage)
+        missing = "fit among the stages; a job that trains nothing has no best";
+    else if (is_null(get(root, "checkpoint.monitor")))
+        missing = "checkpoint.monitor, to know which is best";
+    else if (td_json_int(get(root, "checkpoint.save_top_k"), 1) == 0)
+        missing = "checkpoints that are kept, but checkpoint.save_top_k is 0";
+    if (missing) td_check_violation(c, "evaluate_from", from->line, "best needs %s", missing);
+}
+
 static void check_prompt(struct td_check *c, const struct td_json *root) {
     const struct td_json *tokens = get(root, "predict.prompt_tokens");
     if (!td_json_string(get(root, "predict.prompt"), NULL) || !tokens || !tokens->first) return;
@@ -179,6 +196,7 @@ void td_check_rules(struct td_check *c, struct td_json *canonical) {
     check_strategy(c, canonical);
     check_val_interval(c, canonical);
     check_origin(c, canonical);
+    check_evaluation(c, canonical);
     check_prompt(c, canonical);
     check_predictions(c, canonical);
     check_nesterov(c, canonical);

@@ -146,6 +146,7 @@ void td_spec_read(const struct td_json *tree, struct td_spec *out_spec) {
         .lr_scheduler = part(tree, "lr_scheduler"),
         .ckpt_path = text(tree, "ckpt_path"),
         .init_from = text(tree, "init_from"),
+        .evaluate_from = text(tree, "evaluate_from"),
         .strict = flag(tree, "strict"),
     };
     s.loader = (struct td_spec_loader){

@@ -145,9 +145,10 @@ struct td_spec {
     struct td_spec_checkpoint checkpoint;
     struct td_spec_restart restart;
     struct td_spec_resources resources;
-    const char *ckpt_path; // resume everything from here; ""
-    bool strict;           // of init_from
-    const char *init_from; // weights only; ""
+    const char *ckpt_path;     // resume everything from here; ""
+    bool strict;               // of init_from
+    const char *init_from;     // weights only; ""
+    const char *evaluate_from; // best, last or a path; "": best where fit has a monitor
 };
 
 // tree must be canonical (from td_spec_parse, td_spec_validate, or stored text of one).

@@ -191,6 +191,15 @@ static bool is_path_knob(const struct td_knob *k) {
     return k->type == TD_KNOB_PATH || k->type == TD_KNOB_PATHS;
 }
 
+// A word that a PATH knows besides paths.
+static bool is_word(const struct td_knob *k, const char *text) {
+    struct td_knob_choice choice;
+    const char *at = k->type == TD_KNOB_PATH ? k->values : NULL;
+    while (at && (at = td_knob_next_choice(at, &choice)))
+        if (str_is(choice.name, text)) return true;
+    return false;
+}
+
 static struct td_json *check_text(const struct subject *s, const struct td_json *v) {
     if (v->kind != TD_JSON_STRING) {
         bool is_scalar =
@@ -201,7 +210,7 @@ static struct td_json *check_text(const struct subject *s, const struct td_json 
     size_t len = v->u.string.len;
     bool ok = is_in_range(s->k, (double)len) && strlen(text) == len && !has_control(text);
     ok = ok && (s->k->type != TD_KNOB_NAME || is_name(text, len));
-    ok = ok && (!is_path_knob(s->k) || is_path(text));
+    ok = ok && (!is_path_knob(s->k) || is_path(text) || is_word(s->k, text));
     return ok ? fresh(s, td_json_new_string(s->c->arena, text)) : refuse(s, v, NULL);
 }
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from ranks import EXIT, Attempt, run_by_hand
-from test_s05_worker import plan_of
+from test_s05_worker import plan_of, steps_in
 
 OK, FAILED = 0, 1
 METRICS = ("loss", "accuracy")
@@ -90,6 +90,20 @@ def test_last_step_is_logged_when_the_run_is_shorter_than_the_interval(tmp_path,
     expected = [s for s in (16, steps) if s <= steps]
     for name in ("train_loss_step", "train_loss_epoch", "lr"):
         assert [p[1] for p in points(metrics, name)] == expected, name
+
+
+@pytest.mark.parametrize("name", ["train_loss", "train_loss_epoch"])
+def test_monitor_of_the_training_loss_hears_the_epoch_and_not_its_last_batch(tmp_path, name):
+    ranks, _ = run(tmp_path / "a1", 2, trainer={"max_epochs": 4}, optimizer={"lr": 0.05},
+                   checkpoint={"every_n_train_steps": 0, "every_n_epochs": 1, "save_top_k": 1, "monitor": name})
+    means = {}
+    for e, (a, b) in enumerate(zip(*[points(r, "train_loss_epoch") for r in ranks])):
+        means[a[1]] = (a[2] + b[2]) / (a[3] + b[3])
+    best = min(means, key=means.get)
+    newest = manifest_of(tmp_path / f"a1/step-{max(means)}")
+    assert newest["best"] == {"monitor": name, "mode": "min", "value": means[best], "step": best,
+                              "path": f"a1/step-{best}"}
+    assert steps_in(tmp_path / "a1") == sorted({best, max(means)})
 
 
 REFUSED = {

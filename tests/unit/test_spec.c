@@ -205,6 +205,7 @@ static void test_view_has_the_values_when_the_example_is_read(void **state) {
     assert_string_equal(s.checkpoint.store, "auto");
     assert_string_equal(s.checkpoint.monitor, "");
     assert_string_equal(s.ckpt_path, "");
+    assert_string_equal(s.evaluate_from, "");
     assert_int_equal(s.restart.max, 3);
     assert_int_equal(s.restart.n_backoff, 3);
     assert_int_equal(s.restart.backoff_s[2], 25);
@@ -281,6 +282,7 @@ static void test_overrides_replace_and_add_when_given_in_order(void **state) {
         "name=again",
         "checkpoint.monitor=\"val_loss\"",
         "init_from=",
+        "evaluate_from=best",
         "optimizer={name: adam, lr: 1e-2}",
     };
     struct td_json *tree;
@@ -293,6 +295,7 @@ static void test_overrides_replace_and_add_when_given_in_order(void **state) {
     assert_string_equal(s.name, "again");
     assert_string_equal(s.checkpoint.monitor, "val_loss");
     assert_string_equal(s.init_from, "");
+    assert_string_equal(s.evaluate_from, "best");
     assert_string_equal(s.optimizer.name, "adam");
     assert_true(td_json_real(td_json_get(s.optimizer.knobs, "lr"), 0) == 0.01);
 }

@@ -48,6 +48,12 @@ static struct td_manifest make_manifest(void) {
         .spec_digest = "00",
         .epoch_metrics =
             {.known = true, .n = 2, .name = {"loss", "error"}, .n_ranks = 2, .sums = sums},
+        .best = {.known = true,
+                 .monitor = "val_error",
+                 .larger_is_better = true,
+                 .value = 0.3,
+                 .step = 4,
+                 .path = "a1/step-4"},
         .n_files = 1,
         .file = {{.name = "model.safetensors", .bytes = 99, .digest = "ab"}},
     };
@@ -86,6 +92,9 @@ static void test_manifest_reads_back_as_it_was_written(void **state) {
     for (size_t i = 0; i < TD_COUNTOF(sums); i++)
         assert_true(r.epoch_metrics.sums[i] == sums[i] ||
                     (isnan(sums[i]) && isnan(r.epoch_metrics.sums[i])));
+    assert_string_equal(r.best.monitor, "val_error");
+    assert_string_equal(r.best.path, "a1/step-4");
+    assert_true(r.best.known && r.best.larger_is_better && r.best.value == 0.3 && r.best.step == 4);
     td_arena_destroy(a);
     td_state_table_destroy(table);
 }
@@ -121,6 +130,10 @@ static void test_read_refuses_what_is_not_a_whole_manifest(void **state) {
         {"\"epoch_metrics\": {", "\"epoch_metrics\": {\"x\": [],", "sums of the epoch"},
         {"\"epoch_metrics\": {", "\"epoch_metrics\": {\"x\": 3,", "sums of the epoch"},
         {"\"epoch_metrics\": {", "\"epoch_metrics\": 3, \"e\": {", "sums of the epoch"},
+        {"a1/step-4", "../step-4", "best checkpoint"},
+        {"a1/step-4", "a1/step-4/../../x", "best checkpoint"},
+        {"a1/step-4", "a1/step-5", "best checkpoint"},
+        {"\"mode\": \"max\"", "\"mode\": \"mix\"", "best checkpoint"},
         {"{\n  \"format\"", "\n  \"format\"", "manifest"},
     };
     char path[4096], digest[TD_DIGEST_HEX];

@@ -41,7 +41,7 @@ static void test_survivors_follow_the_rules(void **state) {
         {0, NULL, false, "6"}, // the newest is what a restart needs
         {1, NULL, false, "6"},
         {2, NULL, false, "5 6"},
-        {1, "val_loss", false, "5 6"}, // of two equal ones the newer; and always the newest
+        {1, "val_loss", false, "2 6"}, // of two equal ones the older; and always the newest
         {2, "val_loss", false, "2 5 6"},
         {3, "val_loss", false, "2 4 5 6"},
         {1, "val_loss", true, "6"},
@@ -61,6 +61,17 @@ static void test_survivors_follow_the_rules(void **state) {
     }
 }
 
+// Between two validations each checkpoint repeats the value of the last one; it says so of the
+// first.
+static void test_best_stays_when_later_ones_repeat_its_value(void **state) {
+    (void)state;
+    static const double values[] = {3, 2, 2, 2, 2};
+    struct td_checkpoint_config config = {.dir = "/d/a2", .save_top_k = 1, .monitor = "val_loss"};
+    char left[64];
+    play(&config, NULL, values, TD_COUNTOF(values), left, sizeof left);
+    assert_string_equal(left, "2 5");
+}
+
 static void test_the_one_resumed_from_stays_when_it_lies_in_the_same_place(void **state) {
     (void)state;
     static const double values[] = {NAN, NAN, NAN, NAN};
@@ -75,6 +86,7 @@ static void test_the_one_resumed_from_stays_when_it_lies_in_the_same_place(void 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_survivors_follow_the_rules),
+        cmocka_unit_test(test_best_stays_when_later_ones_repeat_its_value),
         cmocka_unit_test(test_the_one_resumed_from_stays_when_it_lies_in_the_same_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
