@@ -250,8 +250,17 @@ static void maybe_close(struct td_core *core, struct td_job *j, struct td_attemp
     }
 }
 
+// All was done or agreed, but a part of its record is lost, which is a failure. Where all was done
+// another attempt would find nothing to train, and bring nothing back.
+static enum td_outcome unless_lost(struct td_attempt *a, enum td_outcome outcome) {
+    bool well = outcome == TD_OUTCOME_DONE || outcome == TD_OUTCOME_STOPPED;
+    if (!well || !a->failure.set) return outcome;
+    if (outcome == TD_OUTCOME_DONE) a->failure.cls = TD_CLASS_DATA;
+    return TD_OUTCOME_FAILED;
+}
+
 static void begin_close(struct line *l, enum td_outcome outcome) {
-    l->attempt->outcome = outcome;
+    l->attempt->outcome = unless_lost(l->attempt, outcome);
     l->attempt->closing = true;
     l->attempt->close_at = td_mono_add(l->core->now.mono, close_ns);
     maybe_close(l->core, l->job, l->attempt);
@@ -441,6 +450,7 @@ static void on_rank_exit(struct line *l) {
         l->attempt->ranks[l->rank].dropped_bytes = (uint64_t)TD_MAX(dropped, 0);
     }
     if (f.cls == TD_CLASS_NONE) return;
+    f.code = code_of(text(l->json, "status")); // "code" is its exit code
     if (f.code == TD_UNKNOWN) f.code = TD_INTERNAL;
     keep_failure(l, &f);
 }
@@ -612,6 +622,24 @@ void td_attempt_on_progress(struct td_core *core, struct td_host *node,
     td_core_progress(core, j);
 }
 
+// A segment is gone, and with it what was not yet taken of it. An attempt that has ended keeps its
+// outcome; that something is missing is said all the same.
+static void on_lost(struct td_core *core, struct td_job *j, struct td_attempt *a,
+                    const Traind__V1__LogState *m) {
+    td_job_note(j, "attempt %u: %.280s", a->number, m->lost);
+    td_core_touch(core, j);
+    if (!td_attempt_live(a)) return;
+    struct td_failure f = {.cls = TD_CLASS_INTERNAL,
+                           .code = TD_DATA_LOSS,
+                           .attempt = a->number,
+                           .rank = (int32_t)m->rank,
+                           .step = j->progress.step,
+                           .node = a->node,
+                           .message = m->lost};
+    if (!a->failure.set) TD_CHECK(!td_failure_set(&a->failure, &f));
+    if (a->closing) a->outcome = unless_lost(a, a->outcome);
+}
+
 void td_attempt_on_log_state(struct td_core *core, struct td_host *node,
                              const Traind__V1__LogState *m) {
     struct td_job *j = NULL;
@@ -620,12 +648,15 @@ void td_attempt_on_log_state(struct td_core *core, struct td_host *node,
     struct td_rank_cursor *c = &a->ranks[m->rank];
     c->dropped_bytes = m->dropped_bytes;
     c->dropped_points = TD_MAX(c->dropped_points, m->dropped_points);
-    if (!m->final || c->final) return;
+    bool lost = m->final && m->lost[0];
+    if (!m->final || (c->final && !lost)) return;
+    if (lost) on_lost(core, j, a, m);
     c->final = true;
     c->metrics_end = m->metrics_bytes;
     c->out_end = m->out_bytes;
     c->err_end = m->err_bytes;
     td_core_save_attempt(core, j, a);
+    if (lost) maybe_close(core, j, a); // what its end waited for does not come
     td_attempt_maybe_forget(core, j, a);
 }
 

@@ -44,7 +44,7 @@ static void say(struct td_rank_ending *out, enum td_class cls, const char *code)
              cls == TD_CLASS_NONE ? "" : (code && code[0] ? code : td_code_name(code_of(cls))));
 }
 
-static void killed(const struct td_launch_rank *r, enum td_launch_kill why,
+static void killed(const struct td_launch_rank *r, enum td_launch_kill why, const char *because,
                    struct td_rank_ending *out) {
     switch (why) {
     case TD_LAUNCH_KILL_GRACE:
@@ -60,6 +60,13 @@ static void killed(const struct td_launch_rank *r, enum td_launch_kill why,
     case TD_LAUNCH_KILL_FENCED:
         say(out, TD_CLASS_PREEMPTED, NULL);
         snprintf(out->message, sizeof out->message, "rank %d was killed as asked", r->rank);
+        return;
+    case TD_LAUNCH_KILL_LOST:
+        say(out, TD_CLASS_INTERNAL, td_code_name(TD_DATA_LOSS));
+        snprintf(out->message, sizeof out->message,
+                 "%s, so rank %d was killed: nobody else may change the files of an attempt that "
+                 "runs",
+                 because, r->rank);
         return;
     case TD_LAUNCH_KILL_NONE:
         break;
@@ -79,7 +86,7 @@ static void last_words(const struct td_launch_rank *r, char *out, size_t out_byt
     out[n] = '\0';
 }
 
-void td_rank_ending(const struct td_launch_rank *r, enum td_launch_kill why,
+void td_rank_ending(const struct td_launch_rank *r, enum td_launch_kill why, const char *because,
                     struct td_rank_ending *out) {
     memset(out, 0, sizeof *out);
     if (r->said_failed) {
@@ -88,7 +95,7 @@ void td_rank_ending(const struct td_launch_rank *r, enum td_launch_kill why,
         say(out, cls == TD_CLASS_NONE ? TD_CLASS_INTERNAL : cls, r->end_code);
         snprintf(out->message, sizeof out->message, "%s", r->end_message);
     } else if (r->signal == SIGKILL) {
-        killed(r, why, out);
+        killed(r, why, because, out);
     } else if (r->signal) {
         const char *name = sigabbrev_np(r->signal);
         say(out, TD_CLASS_INTERNAL, NULL);
@@ -108,7 +115,7 @@ void td_rank_ending(const struct td_launch_rank *r, enum td_launch_kill why,
 bool td_launcher_note_exit(struct td_launcher *l, int32_t idx) {
     struct td_launch_rank *r = &l->ranks[idx];
     struct td_rank_ending e;
-    td_rank_ending(r, l->kill_why, &e);
+    td_rank_ending(r, l->kill_why, l->lost, &e);
     char words[sizeof r->page->last_words + 1];
     last_words(r, words, sizeof words);
 
@@ -117,12 +124,16 @@ bool td_launcher_note_exit(struct td_launcher *l, int32_t idx) {
     td_journal_set_int(&l->journal, line, "code", r->exit_code);
     td_journal_set_int(&l->journal, line, "signal", r->signal);
     td_journal_set_str(&l->journal, line, "class", td_class_name(e.cls));
+    td_journal_set_str(&l->journal, line, "status", e.code);
     td_journal_set_str(&l->journal, line, "message", e.message);
     td_journal_set_str(&l->journal, line, "last_words", words);
     td_journal_set_int(&l->journal, line, "step", atomic_load(&r->page->step));
     td_journal_set_int(&l->journal, line, "dropped_bytes", (int64_t)r->dropped_bytes);
     td_journal_set_int(&l->journal, line, "dropped_points",
                        (int64_t)td_launch_rank_dropped_points(r));
+    td_journal_set_int(&l->journal, line, "metrics_bytes", (int64_t)r->metrics_bytes);
+    td_journal_set_int(&l->journal, line, "out_bytes", (int64_t)r->out.file_bytes);
+    td_journal_set_int(&l->journal, line, "err_bytes", (int64_t)r->err.file_bytes);
     td_journal_append(&l->journal, line);
     td_status_log(TD_LOG_ERROR, td_journal_sync(&l->journal), "rank exit, continuing");
 
@@ -152,7 +163,7 @@ void td_launcher_note_end(struct td_launcher *l) {
     int32_t rank = -1;
     if (l->first_failed >= 0) {
         const struct td_launch_rank *r = &l->ranks[l->first_failed];
-        td_rank_ending(r, l->kill_why, &e);
+        td_rank_ending(r, l->kill_why, l->lost, &e);
         rank = r->rank;
         outcome = was_killed_by_a_stop(l) ? "killed" : "failed";
     }

@@ -11,7 +11,8 @@ struct td_rank_ending {
     char code[24];     // "DATA_LOSS"; "" if NONE
     char message[768];
 };
-void td_rank_ending(const struct td_launch_rank *r, enum td_launch_kill why,
+// because: what it was killed for, where why alone does not say it; else "".
+void td_rank_ending(const struct td_launch_rank *r, enum td_launch_kill why, const char *because,
                     struct td_rank_ending *out);
 // Writes rank_exit (fsync) and remembers the first to blame. True: the rank failed.
 bool td_launcher_note_exit(struct td_launcher *l, int32_t idx);

@@ -25,6 +25,7 @@ td_status td_journal_init(struct td_journal *j, const char *dir) {
     snprintf(path, sizeof path, "%s/%s", dir, TD_SEGMENT_EVENTS);
     j->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (j->fd < 0) return td_fs_fail("open", path);
+    TD_TRY(td_launch_file_init(&j->file, dir, TD_SEGMENT_EVENTS));
     struct stat st;
     if (fstat(j->fd, &st) != 0) return td_fs_fail("look at", path);
     j->bytes = (uint64_t)st.st_size;

@@ -7,10 +7,12 @@
 // further ones are dropped and logged) and are tried again with each append and each flush: the
 // end of an attempt must not be lost to a full disk that somebody then clears.
 
+#include "daemon/launcher/lost.h"
 #include "lib/base/json.h"
 
 struct td_journal {
     int fd;
+    struct td_launch_file file;
     uint64_t bytes; // in the file
     struct td_buf pending;
     struct td_arena *arena; // of one line, reset each time

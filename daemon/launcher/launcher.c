@@ -245,6 +245,7 @@ static void look(struct td_launcher *l) {
     for (int32_t i = 0; i < l->o.n_ranks; i++)
         td_launch_rank_measure(&l->ranks[i], now);
     td_journal_flush(&l->journal);
+    if (td_launcher_find_lost(l)) kill_all(l, TD_LAUNCH_KILL_LOST);
     if (now.ns >= l->kill_at.ns) kill_all(l, l->kill_due);
     if (l->alone_since.ns != INT64_MAX && l->stop_mode == TD_STOP_NONE &&
         now.ns - l->alone_since.ns >= l->o.orphan_timeout_ns) {

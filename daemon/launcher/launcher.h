@@ -9,6 +9,7 @@
 //   ending.h       what the end of a rank, and of all, means
 //   rank.h         one rank: page, ring, pipes, process
 //   journal.h      events.log
+//   lost.h         files that were removed, replaced or cut
 //   link.h         the Unix socket and the daemon on it
 //   trampoline.h   exec-rank, between spawn and worker
 //   environment.h  what a rank's environment holds
@@ -42,6 +43,7 @@ enum td_launch_kill {
     TD_LAUNCH_KILL_GRACE,  // a stop took too long
     TD_LAUNCH_KILL_PEER,   // another rank failed
     TD_LAUNCH_KILL_FENCED, // asked for
+    TD_LAUNCH_KILL_LOST,   // a file of the attempt is lost
 };
 
 struct td_launcher {
@@ -61,6 +63,7 @@ struct td_launcher {
     struct td_mono kill_at;       // INT64_MAX: nobody is to be killed
     enum td_launch_kill kill_due; // why, when that time comes
     enum td_launch_kill kill_why; // why SIGKILL was sent; NONE: it was not
+    char lost[192];               // which file is lost, and how; "": none
     struct td_mono alone_since;   // INT64_MAX while a daemon is connected
     uint32_t n_ticks;
     struct td_buf last_status; // as sent

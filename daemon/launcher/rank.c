@@ -57,13 +57,14 @@ static td_status make_page(struct td_launch_rank *r, int32_t world_size) {
                           sizeof(struct td_metric_record), TD_METRIC_RING_RECORDS, &r->ring);
 }
 
-static td_status open_segment(const char *dir, const char *name, int *out_fd) {
+static td_status open_segment(const char *dir, const char *name, int *out_fd,
+                              struct td_launch_file *out_file) {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/%s", dir, name);
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (fd < 0) return td_fs_fail("open", path);
     *out_fd = fd;
-    return TD_OK;
+    return td_launch_file_init(out_file, dir, name);
 }
 
 td_status td_launch_rank_init(struct td_launch_rank *r, int32_t rank,
@@ -77,11 +78,11 @@ td_status td_launch_rank_init(struct td_launch_rank *r, int32_t rank,
                                  .proc = {.pidfd = -1}};
     char name[32];
     snprintf(name, sizeof name, TD_SEGMENT_OUT, (unsigned)rank);
-    TD_TRY(open_segment(o->dir, name, &r->out.file_fd));
+    TD_TRY(open_segment(o->dir, name, &r->out.file_fd, &r->out.file));
     snprintf(name, sizeof name, TD_SEGMENT_ERR, (unsigned)rank);
-    TD_TRY(open_segment(o->dir, name, &r->err.file_fd));
+    TD_TRY(open_segment(o->dir, name, &r->err.file_fd, &r->err.file));
     snprintf(name, sizeof name, TD_SEGMENT_METRICS, (unsigned)rank);
-    TD_TRY(open_segment(o->dir, name, &r->metrics_fd));
+    TD_TRY(open_segment(o->dir, name, &r->metrics_fd, &r->metrics_file));
     return make_page(r, o->world_size);
 }
 

@@ -18,6 +18,7 @@
 struct td_launch_stream {
     int pipe_fd; // -1: closed by the rank
     int file_fd;
+    struct td_launch_file file;
     uint64_t file_bytes;
 };
 
@@ -27,6 +28,7 @@ struct td_launch_rank {
     uint64_t dropped_bytes;
     int events_fd;
     int metrics_fd;
+    struct td_launch_file metrics_file;
     uint64_t metrics_bytes;
     uint64_t lost_points; // popped from the ring, not written
     uint32_t undropped;   // bytes of the ring touched since its pages were last given back

@@ -129,22 +129,32 @@ static void close_launcher(struct td_local_attempt *a) {
     if (a->wanted_socket[0]) (void)unlink(a->wanted_socket);
 }
 
-static td_status settle_all(struct td_local_attempt *a, uint64_t *out_own) {
+static struct td_settle settling(const struct td_local_attempt *a, char path[TD_FS_PATH_BYTES],
+                                 uint64_t sent) {
+    snprintf(path, TD_FS_PATH_BYTES, "%s/a%u", a->assigned.checkpoints, a->assigned.attempt);
+    return (struct td_settle){
+        .dir = a->dir, .checkpoint_dir = path, .rebooted = a->rebooted, .sent = sent};
+}
+
+static td_status settle_all(struct td_local_attempt *a, uint64_t sent, uint64_t *out_own) {
     char path[TD_FS_PATH_BYTES];
-    snprintf(path, sizeof path, "%s/a%u", a->assigned.checkpoints, a->assigned.attempt);
+    struct td_settle s = settling(a, path, sent);
     td_settle_checkpoints(path);
-    return td_settle(a->dir, path, a->rebooted, out_own);
+    return td_settle(&s, out_own);
 }
 
 static void settle(struct td_local_attempt *a) {
-    uint64_t own; // what is sent from here on comes in its turn
-    td_status s = settle_all(a, &own);
+    uint64_t own, sent = 0;
+    bool active = td_forward_is_active(a->forward, &sent);
+    td_status s = settle_all(a, sent, &own);
     if (s) {
         td_status_log(TD_LOG_ERROR, s, "the end of an attempt is not recorded, will try again");
         td_loop_timer_arm(a->timer, look_ns);
         return;
     }
     a->ended = true;
+    // In a session what is sent from here on comes in its turn; the next one says how much it has.
+    a->own = active ? UINT64_MAX : own;
     a->events->on_gone(a);
 }
 
@@ -213,7 +223,7 @@ static td_status recover_unrecorded(struct td_local_attempt *a, td_status take_w
                 "checkpoint",
                 a->assigned.job, a->assigned.attempt, td_status_message(why));
     a->ended = true;
-    return settle_all(a, &a->own);
+    return settle_all(a, 0, &a->own);
 }
 
 static td_status recover(struct td_local_attempt *a, const char *boot_id) {
@@ -238,7 +248,7 @@ static td_status recover(struct td_local_attempt *a, const char *boot_id) {
     td_status_free(s);
     close_launcher(a);
     a->ended = true;
-    td_status failed = settle_all(a, &a->own);
+    td_status failed = settle_all(a, 0, &a->own);
     // NOT_FOUND is said for an attempt that never ran; this one did.
     return td_status_code(failed) == TD_NOT_FOUND ? td_status_context(failed, "settle") : failed;
 }
@@ -261,8 +271,10 @@ void td_local_attempt_committed(struct td_local_attempt *a, uint64_t events) {
     td_log_warn("log is shorter than what was sent of it job=%s attempt=%u bytes=%" PRIu64
                 ", continuing",
                 a->assigned.job, a->assigned.attempt, events - own);
+    char path[TD_FS_PATH_BYTES];
+    struct td_settle s = settling(a, path, events);
     td_status_log(
-        TD_LOG_ERROR, td_settle_behind(a->dir, own, events),
+        TD_LOG_ERROR, td_settle_after(&s, own),
         "an attempt's end cannot be sent; move its directory away and start traind again");
 }
 

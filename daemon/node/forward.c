@@ -4,6 +4,7 @@
 #include "daemon/node/forward.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -23,7 +24,8 @@ static const uint32_t td_forward_magic = 0x46575231;
 struct stream {
     Traind__V1__Segment__Kind kind;
     uint32_t rank;
-    uint64_t size; // as last heard or seen
+    uint64_t size; // as last reported or seen
+    uint64_t told; // as its launcher reported it
     uint64_t sent, committed;
 };
 struct drops {
@@ -214,6 +216,21 @@ static void on_retry(void *arg) {
 }
 
 // ---- state of the logs --------------------------------------------------------------------------
+// What is missing of a rank's segments, when the files are final; "": nothing.
+static void say_lost(const struct td_forward *f, uint32_t i, char *out, size_t out_bytes) {
+    out[0] = '\0';
+    for (const struct stream *s = &f->streams[1 + 3 * i], *end = s + 3; s < end; s++) {
+        if (s->size >= s->told) continue;
+        char path[TD_FS_PATH_BYTES];
+        path_of(f, s, path);
+        size_t len = strlen(out);
+        snprintf(out + len, out_bytes - len,
+                 "%s%s of the attempt was removed or cut: %" PRIu64 " of its %" PRIu64
+                 " bytes were taken, the rest is lost",
+                 len ? "; " : "", strrchr(path, '/') + 1, s->size, s->told);
+    }
+}
+
 static bool send_log_state(struct td_forward *f, uint32_t i, bool final) {
     const struct stream *s = &f->streams[1 + 3 * i];
     char job[64];
@@ -229,13 +246,25 @@ static bool send_log_state(struct td_forward *f, uint32_t i, bool final) {
     state.dropped_bytes = f->drops[i].bytes;
     state.dropped_points = f->drops[i].points;
     state.final = final;
+    char lost[512] = "";
+    if (final) say_lost(f, i, lost, sizeof lost);
+    state.lost = lost;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_LOG_STATE;
     m.log_state = &state;
     return f->o.send(&m, f->o.arg);
 }
 
-// rank_exit lines tell what was dropped; they stand near the end of events.log.
-static void read_drops(struct td_forward *f) {
+static void read_lengths(struct stream *s, const struct td_json *v) {
+    static const char *const keys[] = {"metrics_bytes", "out_bytes", "err_bytes"};
+    for (size_t i = 0; i < TD_COUNTOF(keys); i++) {
+        int64_t n = td_json_int(td_json_get(v, keys[i]), 0); // absent: of an older launcher
+        s[i].told = TD_MAX(s[i].told, (uint64_t)TD_MAX(n, 0));
+    }
+}
+
+// rank_exit lines say what was dropped and how long the segments are; they are near the end of
+// events.log.
+static void read_exits(struct td_forward *f) {
     char path[TD_FS_PATH_BYTES];
     path_of(f, &f->streams[0], path);
     TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -255,6 +284,20 @@ static void read_drops(struct td_forward *f) {
         if (rank < 0 || rank >= f->o.n_ranks) continue;
         f->drops[rank].bytes = (uint64_t)td_json_int(td_json_get(v, "dropped_bytes"), 0);
         f->drops[rank].points = (uint64_t)td_json_int(td_json_get(v, "dropped_points"), 0);
+        read_lengths(&f->streams[1 + 3 * rank], v);
+    }
+}
+
+// What the coordinator has in the end: the file, or where that is lost, what was sent of it. What
+// was sent in this session is taken, if its acknowledgement is still to come; a new one says how
+// much.
+static void look_last(struct td_forward *f) {
+    for (size_t i = 1; i < f->n_streams; i++) {
+        struct stream *s = &f->streams[i];
+        char path[TD_FS_PATH_BYTES];
+        struct stat st;
+        path_of(f, s, path);
+        s->size = TD_MAX(stat(path, &st) == 0 ? (uint64_t)st.st_size : 0, s->sent);
     }
 }
 
@@ -308,6 +351,11 @@ uint64_t td_forward_events_of(const Traind__V1__AttemptCursor *cursor) {
     return 0;
 }
 
+bool td_forward_is_active(const struct td_forward *f, uint64_t *out_events) {
+    *out_events = f->active ? f->streams[0].sent : 0;
+    return f->active;
+}
+
 void td_forward_down(struct td_forward *f) {
     f->active = false;
     td_put_cancel(td_steal(f->put));
@@ -357,9 +405,11 @@ void td_forward_status(struct td_forward *f, const Traind__V1__LauncherStatus *s
         uint32_t idx = r->rank - f->o.first_rank;
         if (idx >= f->o.n_ranks) continue;
         struct stream *s = &f->streams[1 + 3 * idx];
-        s[0].size = TD_MAX(s[0].size, r->metrics_bytes);
-        s[1].size = TD_MAX(s[1].size, r->out_bytes);
-        s[2].size = TD_MAX(s[2].size, r->err_bytes);
+        const uint64_t told[] = {r->metrics_bytes, r->out_bytes, r->err_bytes};
+        for (size_t k = 0; k < TD_COUNTOF(told); k++) {
+            s[k].told = TD_MAX(s[k].told, told[k]);
+            s[k].size = TD_MAX(s[k].size, told[k]);
+        }
         bool dropped =
             f->drops[idx].bytes != r->dropped_bytes || f->drops[idx].points != r->dropped_points;
         f->drops[idx] = (struct drops){r->dropped_bytes, r->dropped_points};
@@ -372,7 +422,8 @@ void td_forward_status(struct td_forward *f, const Traind__V1__LauncherStatus *s
 void td_forward_final(struct td_forward *f) {
     f->gone = true;
     look(f);
-    read_drops(f);
+    read_exits(f);
+    look_last(f);
     pump(f);
 }
 

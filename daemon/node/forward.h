@@ -44,12 +44,15 @@ void td_forward_adopt(struct td_forward *f, const Traind__V1__AttemptCursor *cur
 // How much of events.log a cursor says is committed.
 uint64_t td_forward_events_of(const Traind__V1__AttemptCursor *cursor);
 void td_forward_down(struct td_forward *f); // the session is gone
+// Is there a session that wants it? out_events: how much of events.log was sent in it.
+bool td_forward_is_active(const struct td_forward *f, uint64_t *out_events);
 void td_forward_ack(struct td_forward *f, const Traind__V1__SegmentAck *ack);
 // New lengths; also sends progress, and dropped bytes when they changed.
 void td_forward_status(struct td_forward *f, const Traind__V1__LauncherStatus *status);
 // Looks at the files by itself and sends what it may.
 void td_forward_poke(struct td_forward *f);
-// The launcher is gone, the files are final: says so once a session.
+// The launcher is gone, the files are final: says so once a session. A segment that is missing or
+// shorter than its launcher wrote it, and of which not all was taken, is reported by name.
 void td_forward_final(struct td_forward *f);
 
 #endif

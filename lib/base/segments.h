@@ -13,6 +13,7 @@
 //   out.R.log err.R.log  stdout and stderr of rank R; together at most TD_SEGMENT_LOG_MAX, then
 //                   bytes are dropped and counted
 //   launcher.log    stderr of the launcher itself, for people
+//   lost            written when events.log itself is lost: text, which file and how
 //   lock            held by the living launcher; its text names it
 //
 // A file holds whole records only: a write that fails half way is cut back. rank_exit and
@@ -23,8 +24,10 @@
 //   {"event":"launched","pid":P,"start_ticks":T,"boot_id":"..","build":"0.1.0",
 //    "epoch":E,"first_rank":F,"n_ranks":K}                                         first line
 //   {"event":"stop","mode":"checkpoint|now|kill","why":"node|orphan|signal|peer"}  asked of ranks
-//   {"event":"rank_exit","rank":R,"code":C,"signal":S,"class":"internal","message":"..",
-//    "last_words":"..","step":N,"dropped_bytes":D,"dropped_points":P}
+//   {"event":"rank_exit","rank":R,"code":C,"signal":S,"class":"internal","status":"INTERNAL","message":"..",
+//    "last_words":"..","step":N,"dropped_bytes":D,"dropped_points":P,
+//    "metrics_bytes":M,"out_bytes":O,"err_bytes":E}
+//        the last three are the lengths of its segments: a file that is shorter has lost some;
 //        code is -1 after a signal; signal is 0 after an exit; class "none": it ended as it should
 //   {"event":"launcher_end","outcome":"done|stopped|failed|killed","rank":R,"class":"..",
 //    "code":"DATA_LOSS","message":".."}                                             last line
@@ -36,11 +39,12 @@
 // The end may be the node's: when the launcher is surely gone (pidfd readable or another boot) and
 // the log has no launcher_end, the node, now its single writer, cuts an unfinished last line and
 // appends
-//   {"event":"launcher_lost","class":"node_lost|internal","message":".."}
-// with fsync: node_lost after a reboot, internal when only the launcher was killed. Ranks die with
-// their launcher (parent-death signal), so nothing of the attempt runs any more. Before that line
-// come "checkpoint" lines of those that are whole on disk and that the log does not name, and blank
-// lines where a power failure took some that had been sent already.
+//   {"event":"launcher_lost","class":"node_lost|internal","code":"UNAVAILABLE","message":".."}
+// with fsync: node_lost after a reboot, internal when only the launcher was killed or when
+// events.log itself was removed, replaced or cut: then "message" names it and "code" is DATA_LOSS.
+// Ranks die with their launcher (parent-death signal), so nothing of the attempt runs any more.
+// Before that line come "checkpoint" lines of those that are whole on disk and that the log does
+// not name, and blank lines in place of what had been sent and is lost.
 //
 // record.json: {"format":1,"major":1,"minor":0,"build":"0.1.0","pid":P,"start_ticks":T,
 //   "boot_id":"..","socket":"..","job":"..","attempt":N,"epoch":E,"world_size":W,"first_rank":F,
@@ -66,6 +70,7 @@ enum {
 #define TD_SEGMENT_OUT          "out.%u.log"
 #define TD_SEGMENT_ERR          "err.%u.log"
 #define TD_SEGMENT_LAUNCHER_LOG "launcher.log"
+#define TD_SEGMENT_LOST         "lost"
 #define TD_SEGMENT_LOCK         "lock"
 
 #endif

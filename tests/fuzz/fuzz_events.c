@@ -44,7 +44,7 @@ static void check_log(int fd, uint64_t bytes) {
 
 static void check_ending(const struct td_launch_rank *r) {
     struct td_rank_ending e;
-    td_rank_ending(r, TD_LAUNCH_KILL_NONE, &e);
+    td_rank_ending(r, TD_LAUNCH_KILL_NONE, "", &e);
     td_fuzz_expect(memchr(e.code, '\0', sizeof e.code) != NULL);
     td_fuzz_expect(memchr(e.message, '\0', sizeof e.message) != NULL);
     td_fuzz_expect(td_utf8_valid(e.message, strlen(e.message)));

@@ -17,6 +17,8 @@ struct coordinator {
     struct td_buf got[KINDS]; // by kind; one rank
     uint64_t base[KINDS];     // committed when the session began
     int finals;
+    char lost[512];       // as the last final said
+    uint64_t metrics_end; //
     bool final_before_end, full;
     size_t n_segments, largest;
 };
@@ -24,7 +26,11 @@ struct coordinator {
 static bool take(Traind__V1__NodeMessage *m, void *arg) {
     struct coordinator *c = arg;
     if (c->full) return false;
-    if (m->body_case == TRAIND__V1__NODE_MESSAGE__BODY_LOG_STATE) c->finals += m->log_state->final;
+    if (m->body_case == TRAIND__V1__NODE_MESSAGE__BODY_LOG_STATE) {
+        c->finals += m->log_state->final;
+        snprintf(c->lost, sizeof c->lost, "%s", m->log_state->lost);
+        c->metrics_end = m->log_state->metrics_bytes;
+    }
     if (m->body_case != TRAIND__V1__NODE_MESSAGE__BODY_SEGMENT) return true;
     const Traind__V1__Segment *s = m->segment;
     assert_string_equal(s->id->job, "j-1");
@@ -165,12 +171,55 @@ static void test_last_line_waits_for_the_final_lengths_when_the_launcher_lives(v
     rig_free(&r);
 }
 
+// A job SUCCEEDED with its points gone.
+static void test_lost_segment_is_named_when_not_all_of_it_was_taken(void **state) {
+    static const char events[] = "{\"event\":\"rank_exit\",\"rank\":0,\"metrics_bytes\":192,"
+                                 "\"out_bytes\":3,\"err_bytes\":0}\n"
+                                 "{\"event\":\"launcher_end\",\"outcome\":\"done\"}\n";
+    static const struct {
+        size_t bytes; // of the metrics that are here
+        uint64_t committed, end;
+        bool lost;
+    } rows[] = {{192, 0, 192, false},
+                {0, 192, 192, false},
+                {0, 0, 0, true},
+                {64, 0, 64, true},
+                {64, 128, 128, true}};
+    struct td_metric_record records[3] = {{.name = "a"}, {.name = "b"}, {.name = "c"}};
+    append(*state, "events.log", events, sizeof events - 1);
+    append(*state, "out.0.log", "abc", 3);
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        struct rig r;
+        char path[TD_FS_PATH_BYTES];
+        Traind__V1__SegmentOffset offset = TRAIND__V1__SEGMENT_OFFSET__INIT, *offsets[] = {&offset};
+        Traind__V1__AttemptCursor cursor = TRAIND__V1__ATTEMPT_CURSOR__INIT;
+        rig_make(&r, *state);
+        snprintf(path, sizeof path, "%s/metrics.0.seg", (char *)*state);
+        (void)unlink(path);
+        if (rows[i].bytes) append(*state, "metrics.0.seg", records, rows[i].bytes);
+        offset.kind = TRAIND__V1__SEGMENT__KIND__METRICS;
+        offset.offset = r.c.base[offset.kind] = rows[i].committed;
+        cursor.n_offsets = 1;
+        cursor.offsets = offsets;
+        td_forward_adopt(r.forward, &cursor);
+        td_forward_final(r.forward);
+        assert_int_equal(r.c.finals, 1);
+        assert_int_equal(r.c.metrics_end, rows[i].end);
+        assert_int_equal(strstr(r.c.lost, "metrics.0.seg of the attempt was removed or cut") !=
+                             NULL,
+                         rows[i].lost);
+        assert_null(strstr(r.c.lost, "out.0.log"));
+        rig_free(&r);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_window_bounds_what_is_unacked_when_nothing_is_committed),
         test_in_scratch(test_whole_records_only_when_a_write_is_under_way),
         test_in_scratch(test_forwarding_goes_on_at_the_cursor_when_a_session_is_new),
         test_in_scratch(test_last_line_waits_for_the_final_lengths_when_the_launcher_lives),
+        test_in_scratch(test_lost_segment_is_named_when_not_all_of_it_was_taken),
     };
     return cmocka_run_group_tests_name("node_forward", tests, NULL, NULL);
 }

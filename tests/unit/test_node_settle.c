@@ -10,7 +10,7 @@
 
 static const char *path_in(const char *dir, const char *name) {
     static char path[TD_FS_PATH_BYTES];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
+    assert_ok(td_fs_path(path, "%s/%s", dir, name));
     return path;
 }
 
@@ -25,6 +25,20 @@ static char *read_log(const char *dir) {
     return td_buf_take_cstr(&text);
 }
 
+static td_status settle(const char *dir, bool rebooted, uint64_t sent, uint64_t *out_own) {
+    static char checkpoints[TD_FS_PATH_BYTES];
+    assert_ok(td_fs_path(checkpoints, "%s/a1", dir));
+    const struct td_settle s = {
+        .dir = dir, .checkpoint_dir = checkpoints, .rebooted = rebooted, .sent = sent};
+    return td_settle(&s, out_own);
+}
+
+static td_status settle_after(const char *dir, bool rebooted, uint64_t own, uint64_t committed) {
+    const struct td_settle s = {
+        .dir = dir, .checkpoint_dir = dir, .rebooted = rebooted, .sent = committed};
+    return td_settle_after(&s, own);
+}
+
 static void test_log_gets_a_last_line_when_its_launcher_was_killed(void **state) {
     const char *before[] = {"", "{\"event\":\"launched\"}\n",
                             "{\"event\":\"launched\"}\n{\"event\":\"che", "{\"ev"};
@@ -32,7 +46,7 @@ static void test_log_gets_a_last_line_when_its_launcher_was_killed(void **state)
     uint64_t own;
     for (size_t i = 0; i < TD_COUNTOF(before); i++) {
         write_log(*state, before[i]);
-        assert_ok(td_settle(*state, path_in(*state, "a1"), i == 1, &own));
+        assert_ok(settle(*state, i == 1, 0, &own));
         assert_int_equal(own, strlen(kept[i]));
         TD_AUTO_FREE char *text = read_log(*state);
         assert_memory_equal(text, kept[i], strlen(kept[i]));
@@ -45,7 +59,7 @@ static void test_log_gets_a_last_line_when_its_launcher_was_killed(void **state)
         assert_string_equal(td_json_string(td_json_get(v, "class"), ""),
                             i == 1 ? "node_lost" : "internal");
         assert_int_equal(line[strlen(line) - 1], '\n');
-        assert_ok(td_settle(*state, path_in(*state, "a1"), false, &own)); // once
+        assert_ok(settle(*state, false, 0, &own)); // once
         assert_int_equal(own, UINT64_MAX);
         TD_AUTO_FREE char *again = read_log(*state);
         assert_string_equal(again, text);
@@ -57,7 +71,7 @@ static void test_log_stays_when_its_launcher_ended_well(void **state) {
         "{\"event\":\"launched\"}\n{\"event\":\"launcher_end\",\"outcome\":\"done\"}\n";
     uint64_t own;
     write_log(*state, whole);
-    assert_ok(td_settle(*state, path_in(*state, "a1"), false, &own));
+    assert_ok(settle(*state, false, 0, &own));
     TD_AUTO_FREE char *text = read_log(*state);
     assert_string_equal(text, whole);
 }
@@ -66,25 +80,75 @@ static void test_settling_is_refused_when_somebody_holds_the_lock(void **state) 
     TD_AUTO_CLOSE int lock = -1;
     uint64_t own;
     assert_ok(td_fs_lock(path_in(*state, "lock"), "pid 7 (somebody)", &lock));
-    assert_fails(td_settle(*state, path_in(*state, "a1"), false, &own), TD_FAILED_PRECONDITION,
-                 "somebody");
+    assert_fails(settle(*state, false, 0, &own), TD_FAILED_PRECONDITION, "somebody");
     assert_false(td_fs_exists(path_in(*state, "events.log")));
 }
 
-static void test_last_lines_move_behind_what_is_committed_when_the_disk_lost_some(void **state) {
+static void test_last_lines_come_after_what_is_committed_when_the_disk_lost_some(void **state) {
     static const char kept[] = "{\"event\":\"launched\"}\n", blank[] = "\n\n\n\n\n\n\n";
-    uint64_t own, again;
-    write_log(*state, kept);
-    assert_ok(td_settle(*state, path_in(*state, "a1"), true, &own));
-    TD_AUTO_FREE char *before = read_log(*state);
-    assert_ok(td_settle_behind(*state, own, own + 7));
-    TD_AUTO_FREE char *after = read_log(*state);
-    assert_memory_equal(after, kept, sizeof kept - 1);
-    assert_memory_equal(after + own, blank, 7);
-    assert_string_equal(after + own + 7, before + own);
-    assert_ok(td_settle(*state, path_in(*state, "a1"), true, &again)); // it is the last line still
-    assert_int_equal(again, UINT64_MAX);
-    assert_fails(td_settle_behind(*state, own, own + (1 << 30)), TD_DATA_LOSS, "has lost");
+    for (int rebooted = 0; rebooted < 2; rebooted++) {
+        uint64_t own, again;
+        write_log(*state, kept);
+        assert_ok(settle(*state, rebooted, 0, &own));
+        assert_ok(settle_after(*state, rebooted, own, own + 7));
+        TD_AUTO_FREE char *after = read_log(*state);
+        assert_memory_equal(after, kept, sizeof kept - 1);
+        assert_memory_equal(after + own, blank, 7);
+        assert_memory_equal(after + own + 7, "{\"event\":\"launcher_lost\"", 24);
+        bool named = strstr(after, "events.log of the attempt was cut to 21 of 28 bytes") != NULL;
+        assert_true(named != rebooted && (strstr(after, "DATA_LOSS") != NULL) == named);
+        assert_string_equal(strchr(after + own + 7, '\n'), "\n"); // one end
+        assert_ok(settle(*state, rebooted, 0, &again));           // it is the last line still
+        assert_int_equal(again, UINT64_MAX);
+    }
+}
+
+// What was lost may be more than any buffer holds.
+static void test_end_of_a_long_log_is_sent_when_the_log_was_removed(void **state) {
+    enum { COMMITTED = 17 << 20 };
+    uint64_t own;
+    assert_ok(settle(*state, false, 0, &own));
+    assert_int_equal(own, 0);
+    assert_ok(settle_after(*state, false, own, COMMITTED));
+    TD_AUTO_FREE char *tail = td_calloc(1, 4096);
+    TD_AUTO_CLOSE int fd = open(path_in(*state, "events.log"), O_RDONLY);
+    assert_true(fd >= 0 && pread(fd, tail, 4095, COMMITTED) > 0);
+    assert_memory_equal(tail, "{\"event\":\"launcher_lost\"", 24);
+    assert_non_null(strstr(tail, "events.log of the attempt was removed"));
+}
+
+static void test_end_names_the_log_when_it_was_removed_cut_or_replaced(void **state) {
+    static const char whole[] = "{\"event\":\"launched\"}\n{\"event\":\"launcher_end\"}\n";
+    static const struct {
+        const char *log, *lost, *why; // log NULL: there is none
+        uint64_t sent, end;
+    } rows[] = {
+        {NULL, NULL, "events.log of the attempt was removed", 21, 21},
+        {"{\"event\":\"launched\"}\n", NULL, "was cut to 21 of 40 bytes", 40, 40},
+        {whole, NULL, "was cut to 46 of 50 bytes", 50, 50}, // another file
+        {whole, "events.log of the attempt was replaced by another file", "was replaced", 5, 5},
+    };
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        char dir[TD_FS_PATH_BYTES - 64];
+        uint64_t own;
+        snprintf(dir, sizeof dir, "%s/%zu", (char *)*state, i); // the first is not even there
+        if (rows[i].log) {
+            assert_ok(td_fs_mkdirs(dir, 0700));
+            write_log(dir, rows[i].log);
+        }
+        if (rows[i].lost) {
+            assert_ok(
+                td_fs_write(path_in(dir, "lost"), rows[i].lost, strlen(rows[i].lost), 0600, 0));
+        }
+        assert_ok(settle(dir, false, rows[i].sent, &own));
+        assert_int_equal(own, rows[i].end);
+        TD_AUTO_FREE char *text = read_log(dir);
+        assert_memory_equal(text + own, "{\"event\":\"launcher_lost\"", 24);
+        assert_non_null(strstr(text, rows[i].why));
+        assert_non_null(strstr(text, "\"code\":\"DATA_LOSS\""));
+        assert_ok(settle(dir, false, own, &own)); // once
+        assert_int_equal(own, UINT64_MAX);
+    }
 }
 
 static void test_half_written_checkpoints_go_when_their_rank_is_dead(void **state) {
@@ -124,7 +188,7 @@ test_log_names_the_checkpoints_that_were_finished_when_its_launcher_was_killed(v
     put_checkpoint(*state, 40, found);
     put_checkpoint(*state, 50, NULL);
     uint64_t own;
-    assert_ok(td_settle(*state, path_in(*state, "a1"), false, &own));
+    assert_ok(settle(*state, false, 0, &own));
     TD_AUTO_FREE char *text = read_log(*state);
     assert_memory_equal(text, told, sizeof told - 1);
     char *line = text + sizeof told - 1, *end = strchr(line, '\n');
@@ -161,7 +225,9 @@ int main(void) {
         test_in_scratch(
             test_log_names_the_checkpoints_that_were_finished_when_its_launcher_was_killed),
         test_in_scratch(test_settling_is_refused_when_somebody_holds_the_lock),
-        test_in_scratch(test_last_lines_move_behind_what_is_committed_when_the_disk_lost_some),
+        test_in_scratch(test_last_lines_come_after_what_is_committed_when_the_disk_lost_some),
+        test_in_scratch(test_end_of_a_long_log_is_sent_when_the_log_was_removed),
+        test_in_scratch(test_end_names_the_log_when_it_was_removed_cut_or_replaced),
         test_in_scratch(test_half_written_checkpoints_go_when_their_rank_is_dead),
     };
     return cmocka_run_group_tests_name("node_settle", tests, NULL, NULL);
