@@ -26,6 +26,7 @@ enum {
     FROZEN_MAX_BYTES = 256 << 10,
     CANCEL_GRACE_MS = 15000,
 };
+static const char RANK_SILENT[] = "RANK_SILENT";       // code of a reason
 static const int64_t close_ns = 5 * TD_NS_PER_S;       // for metrics on their way
 static const int64_t checkpoint_ns = 60 * TD_NS_PER_S; // then for checkpoints
 
@@ -482,6 +483,19 @@ static void on_launcher_lost(struct line *l) {
     begin_close(l, l->attempt->stop ? TD_OUTCOME_KILLED : TD_OUTCOME_FAILED);
 }
 
+// Its launcher reads its heartbeat; a silent rank changes nothing but what is shown.
+static void on_silent(struct line *l) {
+    if (l->job->state != TD_JOB_RUNNING) return;
+    td_reason_set(&l->job->reason, RANK_SILENT, "%s", text(l->json, "text"));
+    td_core_touch(l->core, l->job);
+}
+
+static void on_beats(struct line *l) {
+    if (strcmp(l->job->reason.code, RANK_SILENT) != 0) return;
+    memset(&l->job->reason, 0, sizeof l->job->reason);
+    td_core_touch(l->core, l->job);
+}
+
 static const struct {
     const char *event;
     void (*fn)(struct line *l);
@@ -496,6 +510,8 @@ static const struct {
     {"frozen", on_frozen},
     {"note", on_note},
     {"weights", on_weights},
+    {"silent", on_silent},
+    {"beats", on_beats},
     {"end", on_end},
     {"rank_exit", on_rank_exit},
     {"launcher_end", on_launcher_end},

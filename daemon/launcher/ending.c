@@ -68,6 +68,14 @@ static void killed(const struct td_launch_rank *r, enum td_launch_kill why, cons
                  "runs",
                  because, r->rank);
         return;
+    case TD_LAUNCH_KILL_STUCK:
+        say(out, r->stuck ? TD_CLASS_STUCK : TD_CLASS_COLLECTIVE, NULL);
+        snprintf(out->message, sizeof out->message,
+                 r->stuck ? "%s: silent for restart.stuck_timeout, so it was killed; the stacks of "
+                            "ranks that could answer are in their logs"
+                          : "%s, and this rank was killed with it",
+                 because);
+        return;
     case TD_LAUNCH_KILL_NONE:
         break;
     }
@@ -84,6 +92,10 @@ static void last_words(const struct td_launch_rank *r, char *out, size_t out_byt
     n = TD_MIN(n, out_bytes - 1);
     memcpy(out, r->page->last_words, n);
     out[n] = '\0';
+}
+
+static const char *because_of(const struct td_launcher *l) {
+    return l->kill_why == TD_LAUNCH_KILL_STUCK ? l->silent : l->lost;
 }
 
 void td_rank_ending(const struct td_launch_rank *r, enum td_launch_kill why, const char *because,
@@ -115,7 +127,7 @@ void td_rank_ending(const struct td_launch_rank *r, enum td_launch_kill why, con
 bool td_launcher_note_exit(struct td_launcher *l, int32_t idx) {
     struct td_launch_rank *r = &l->ranks[idx];
     struct td_rank_ending e;
-    td_rank_ending(r, l->kill_why, l->lost, &e);
+    td_rank_ending(r, l->kill_why, because_of(l), &e);
     char words[sizeof r->page->last_words + 1];
     last_words(r, words, sizeof words);
 
@@ -163,7 +175,7 @@ void td_launcher_note_end(struct td_launcher *l) {
     int32_t rank = -1;
     if (l->first_failed >= 0) {
         const struct td_launch_rank *r = &l->ranks[l->first_failed];
-        td_rank_ending(r, l->kill_why, l->lost, &e);
+        td_rank_ending(r, l->kill_why, because_of(l), &e);
         rank = r->rank;
         outcome = was_killed_by_a_stop(l) ? "killed" : "failed";
     }

@@ -82,8 +82,8 @@ void td_journal_append(struct td_journal *j, const struct td_json *line) {
 
 // What only the launcher and the node may say of an attempt: its end must not be the rank's word.
 static bool is_ours(const char *event) {
-    static const char *const ours[] = {"launched", "stop", "rank_exit", "launcher_end",
-                                       "launcher_lost"};
+    static const char *const ours[] = {"launched",      "stop",   "rank_exit", "launcher_end",
+                                       "launcher_lost", "silent", "beats"};
     for (size_t i = 0; i < TD_COUNTOF(ours); i++) {
         if (strcmp(event, ours[i]) == 0) return true;
     }

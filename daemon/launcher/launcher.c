@@ -20,6 +20,7 @@
 
 #include "daemon/launcher/ending.h"
 #include "daemon/launcher/environment.h"
+#include "daemon/launcher/watchdog.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
@@ -246,6 +247,7 @@ static void look(struct td_launcher *l) {
         td_launch_rank_measure(&l->ranks[i], now);
     td_journal_flush(&l->journal);
     if (td_launcher_find_lost(l)) kill_all(l, TD_LAUNCH_KILL_LOST);
+    td_watchdog_look(l, now);
     if (now.ns >= l->kill_at.ns) kill_all(l, l->kill_due);
     if (l->alone_since.ns != INT64_MAX && l->stop_mode == TD_STOP_NONE &&
         now.ns - l->alone_since.ns >= l->o.orphan_timeout_ns) {
@@ -528,6 +530,7 @@ int td_launcher_main(int argc, char **argv) {
                             .link = {.listen_fd = -1, .node_fd = -1},
                             .journal = {.fd = -1},
                             .first_failed = -1,
+                            .blamed = -1,
                             .kill_at = {INT64_MAX},
                             .o.ack_fd = -1};
     td_buf_init(&l.last_status, TD_FRAME_MAX);

@@ -10,6 +10,8 @@
 //   rank.h         one rank: page, ring, pipes, process
 //   journal.h      events.log
 //   lost.h         files that were removed, replaced or cut
+//   silence.h      whether a rank beats
+//   watchdog.h     silent ranks are reported, and stuck ones ended
 //   link.h         the Unix socket and the daemon on it
 //   trampoline.h   exec-rank, between spawn and worker
 //   environment.h  what a rank's environment holds
@@ -44,6 +46,7 @@ enum td_launch_kill {
     TD_LAUNCH_KILL_PEER,   // another rank failed
     TD_LAUNCH_KILL_FENCED, // asked for
     TD_LAUNCH_KILL_LOST,   // a file of the attempt is lost
+    TD_LAUNCH_KILL_STUCK,  // a rank was silent for too long
 };
 
 struct td_launcher {
@@ -64,6 +67,8 @@ struct td_launcher {
     enum td_launch_kill kill_due; // why, when that time comes
     enum td_launch_kill kill_why; // why SIGKILL was sent; NONE: it was not
     char lost[192];               // which file is lost, and how; "": none
+    int32_t blamed;               // index of the rank that is silent; -1: all beat
+    char silent[256];             // what was said of it last
     struct td_mono alone_since;   // INT64_MAX while a daemon is connected
     uint32_t n_ticks;
     struct td_buf last_status; // as sent

@@ -31,6 +31,8 @@ enum option_id {
     OPT_WORKER,
     OPT_SOCKET,
     OPT_ORPHAN_TIMEOUT,
+    OPT_SILENT_AFTER,
+    OPT_STUCK_TIMEOUT,
     OPT_ACK_FD,
     OPT_COUNT,
 };
@@ -53,6 +55,8 @@ static const struct option long_options[] = {
     {"worker", required_argument, NULL, OPT_WORKER},
     {"socket", required_argument, NULL, OPT_SOCKET},
     {"orphan-timeout", required_argument, NULL, OPT_ORPHAN_TIMEOUT},
+    {"silent-after-ms", required_argument, NULL, OPT_SILENT_AFTER},
+    {"stuck-timeout", required_argument, NULL, OPT_STUCK_TIMEOUT},
     {"ack-fd", required_argument, NULL, OPT_ACK_FD},
     {NULL, 0, NULL, 0},
 };
@@ -105,6 +109,14 @@ static td_status set_number(struct td_launch_options *o, int id, const char *tex
     case OPT_ORPHAN_TIMEOUT:
         TD_TRY(number(name, text, 1, 365 * 86400, &v));
         o->orphan_timeout_ns = (int64_t)v * TD_NS_PER_S;
+        return TD_OK;
+    case OPT_SILENT_AFTER:
+        TD_TRY(number(name, text, 1, 365 * 86400 * INT64_C(1000), &v));
+        o->silent_after_ns = (int64_t)v * TD_NS_PER_MS;
+        return TD_OK;
+    case OPT_STUCK_TIMEOUT:
+        TD_TRY(number(name, text, 0, INT32_MAX, &v));
+        o->stuck_timeout_ns = (int64_t)v * TD_NS_PER_S;
         return TD_OK;
     case OPT_ACK_FD:
         TD_TRY(number(name, text, 3, 255, &v));
@@ -174,6 +186,8 @@ td_status td_launch_options_parse(int argc, char **argv, struct td_launch_option
                                   .cpu_level = "",
                                   .threads = 1,
                                   .orphan_timeout_ns = 3600 * TD_NS_PER_S,
+                                  .silent_after_ns = 30 * TD_NS_PER_S,
+                                  .stuck_timeout_ns = 900 * TD_NS_PER_S,
                                   .ack_fd = -1};
     opterr = 0;
     optind = 1;

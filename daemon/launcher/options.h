@@ -29,7 +29,9 @@ struct td_launch_options {
     const char *worker;          // absolute path of traind-worker
     const char *socket;          // absolute path
     int64_t orphan_timeout_ns;
-    int ack_fd; // -1: none
+    int64_t silent_after_ns;  // then a rank that does not beat is reported
+    int64_t stuck_timeout_ns; // and this much later ended; 0: never
+    int ack_fd;               // -1: none
 };
 
 // Points into argv. INVALID_ARGUMENT names the option; ack_fd is set even then, if it came before.

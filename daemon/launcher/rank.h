@@ -11,6 +11,7 @@
 
 #include "daemon/launcher/journal.h"
 #include "daemon/launcher/options.h"
+#include "daemon/launcher/silence.h"
 #include "lib/base/proc.h"
 #include "lib/base/rank_page.h"
 
@@ -43,6 +44,8 @@ struct td_launch_rank {
     struct td_mono window_start;
     int64_t window_samples;
     double samples_per_s;
+    struct td_silence silence;
+    bool stuck; // it was silent for too long
     // From its "end" event, if one came.
     bool said_failed;
     char end_class[24];

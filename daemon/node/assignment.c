@@ -29,12 +29,12 @@ static td_status parse_plan(const char *text, struct td_arena **out_arena,
     return TD_OK;
 }
 
-static td_status choose_checkpoints(const char *plan_json, const char *state_dir,
-                                    struct td_assignment *a) {
+static td_status take_spec(const char *plan_json, const char *state_dir, struct td_assignment *a) {
     TD_AUTO(td_arena) *arena = NULL;
     struct td_plan plan;
     TD_TRY(parse_plan(plan_json, &arena, &plan));
     const char *dir = plan.spec.checkpoint.dir;
+    a->stuck_timeout_s = (uint32_t)plan.spec.restart.stuck_timeout_s;
     int n = dir[0] ? snprintf(a->checkpoints, sizeof a->checkpoints, "%s/%s", dir, a->job)
                    : snprintf(a->checkpoints, sizeof a->checkpoints, "%s/checkpoints/%s", state_dir,
                               a->job);
@@ -70,7 +70,7 @@ td_status td_assignment_read(const Traind__V1__Assign *m, const char *state_dir,
         snprintf(r->path, sizeof r->path, "%s", m->resume[i]->path);
         r->fetch = m->resume[i]->fetch;
     }
-    td_status s = choose_checkpoints(m->plan_json, state_dir, &a);
+    td_status s = take_spec(m->plan_json, state_dir, &a);
     if (s) return bad(s);
     *out_assignment = a;
     return TD_OK;

@@ -25,6 +25,7 @@ struct td_assignment {
     uint32_t slots; // in all
     uint32_t threads;
     uint64_t shared_bytes, memory_limit_bytes;
+    uint32_t stuck_timeout_s; // 0: never
     bool stream_store;
     char checkpoints[1024]; // parent of "a<N>": <base>/<job>
     struct td_resume {

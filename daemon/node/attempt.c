@@ -396,6 +396,8 @@ static td_status make_command(struct td_local_attempt *a, const struct td_launch
     word(c, "--socket");
     word(c, a->wanted_socket);
     number(c, "--orphan-timeout", (uint64_t)(x->orphan_timeout_ns / TD_NS_PER_S));
+    number(c, "--silent-after-ms", (uint64_t)(x->silent_after_ns / TD_NS_PER_MS));
+    number(c, "--stuck-timeout", a->assigned.stuck_timeout_s);
     if (x->shared_cores) word(c, "--shared-cores");
     return c->full ? td_fail_oom() : TD_OK;
 }

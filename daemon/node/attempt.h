@@ -67,7 +67,7 @@ struct td_launch_context {
     const char *bin_dir, *runtime_dir;
     const char *cores; // lists; "": unpinned
     bool shared_cores;
-    int64_t orphan_timeout_ns;
+    int64_t orphan_timeout_ns, silent_after_ns;
 };
 
 // takes nothing; dir need not exist. attempt->assigned is filled by the caller.

@@ -34,7 +34,7 @@ struct td_node {
     uint32_t magic;
     struct td_loop *loop;
     char state_dir[1024], runtime_dir[1024], bin_dir[TD_FS_PATH_BYTES], version[64];
-    int64_t orphan_timeout_ns;
+    int64_t orphan_timeout_ns, silent_after_ns;
     struct td_inventory inventory;
     char plugin_dir[TD_FS_PATH_BYTES];
     struct td_plugin_files plugins;
@@ -183,7 +183,8 @@ static td_status launch(struct td_node *n, struct td_local_attempt *a) {
                                   .runtime_dir = n->runtime_dir,
                                   .cores = cores,
                                   .shared_cores = !own,
-                                  .orphan_timeout_ns = n->orphan_timeout_ns};
+                                  .orphan_timeout_ns = n->orphan_timeout_ns,
+                                  .silent_after_ns = n->silent_after_ns};
     return td_local_attempt_launch(a, n->inventory.boot_id, &c);
 }
 
@@ -577,6 +578,7 @@ td_status td_node_create(struct td_loop *loop, const struct td_node_options *opt
     n->channel = options->channel;
     n->orphan_timeout_ns =
         options->orphan_timeout_ns > 0 ? options->orphan_timeout_ns : 3600 * TD_NS_PER_S;
+    n->silent_after_ns = options->silent_after_ns > 0 ? options->silent_after_ns : 30 * TD_NS_PER_S;
     TD_TRY(open_node(n, options));
     *out_node = td_steal(n);
     return TD_OK;

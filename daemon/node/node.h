@@ -40,6 +40,7 @@ struct td_node_options {
     struct td_transport *take_transport; // kept, also on failure
     struct td_rpc_channel *channel;      // bulk; NULL when embedded; outlives the node
     int64_t orphan_timeout_ns;           // 1 h
+    int64_t silent_after_ns;             // 30 s
     int64_t measure_after_ns;            // as td_measurer's after_ns
 };
 

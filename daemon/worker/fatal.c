@@ -4,6 +4,7 @@
 
 #include "daemon/worker/fatal.h"
 
+#include <errno.h>
 #include <execinfo.h>
 #include <signal.h>
 #include <string.h>
@@ -70,6 +71,37 @@ static const char *signal_name(int sig) {
     }
 }
 
+// Where the rank is, and how it came there. Inlined, or it would be a frame of its own.
+__attribute__((always_inline)) static inline void add_stack(struct text *t,
+                                                            const struct td_rank_page *p) {
+    add(t, ", phase ");
+    add_number(t, (uint64_t)atomic_load_explicit(&p->phase, memory_order_relaxed), 10);
+    add(t, ", step ");
+    add_number(t, (uint64_t)atomic_load_explicit(&p->step, memory_order_relaxed), 10);
+    add(t, ", backtrace");
+    void *frames[FRAMES];
+    int n = backtrace(frames, FRAMES);
+    for (int i = HANDLER_FRAMES; i < n; i++) {
+        add(t, " ");
+        add_place(t, (uintptr_t)frames[i], i > HANDLER_FRAMES);
+    }
+}
+
+// The launcher asks before it ends a rank that is silent: the answer goes into the rank's log.
+static void on_ask(int sig, siginfo_t *info, void *context) {
+    (void)sig;
+    (void)info;
+    (void)context;
+    int kept = errno;
+    struct text t = {.len = 0};
+    add(&t, "stack");
+    add_stack(&t, fatal_page);
+    t.data[t.len++] = '\n';
+    ssize_t ignored = write(STDERR_FILENO, t.data, t.len);
+    (void)ignored;
+    errno = kept;
+}
+
 static void on_fatal(int sig, siginfo_t *info, void *context) {
     (void)context;
     static struct text t; // not on the small stack; one crash at a time, the second only dies
@@ -81,17 +113,7 @@ static void on_fatal(int sig, siginfo_t *info, void *context) {
         add(&t, " at ");
         add_number(&t, (uint64_t)(uintptr_t)info->si_addr, 16);
     }
-    add(&t, ", phase ");
-    add_number(&t, (uint64_t)atomic_load_explicit(&p->phase, memory_order_relaxed), 10);
-    add(&t, ", step ");
-    add_number(&t, (uint64_t)atomic_load_explicit(&p->step, memory_order_relaxed), 10);
-    add(&t, ", backtrace");
-    void *frames[FRAMES];
-    int n = backtrace(frames, FRAMES);
-    for (int i = HANDLER_FRAMES; i < n; i++) {
-        add(&t, " ");
-        add_place(&t, (uintptr_t)frames[i], i > HANDLER_FRAMES);
-    }
+    add_stack(&t, p);
     memcpy(p->last_words, t.data, t.len);
     p->last_words[t.len] = '\0';
     atomic_store(&p->fatal_signal, sig);
@@ -117,6 +139,14 @@ td_status td_fatal_install(struct td_rank_page *page) {
         if (sigaction(fatal[i], &sa, NULL) != 0)
             return td_fail_errno(TD_INTERNAL, "install the fatal handler");
     return TD_OK;
+}
+
+td_status td_fatal_install_ask(void) {
+    struct sigaction sa = {.sa_flags = SA_SIGINFO | SA_ONSTACK | (int)SA_RESTART};
+    sa.sa_sigaction = on_ask;
+    sigemptyset(&sa.sa_mask);
+    if (sigaction(SIGQUIT, &sa, NULL) == 0) return TD_OK;
+    return td_fail_errno(TD_INTERNAL, "install the handler that writes the stack");
 }
 
 void td_fatal_last_words(struct td_rank_page *page, const char *text) {

@@ -11,6 +11,8 @@
 
 // Once, early. The page outlives the process's use of it.
 TD_MUST_USE td_status td_fatal_install(struct td_rank_page *page);
+// SIGQUIT makes the rank write its stack to stderr, and go on. For ranks of a launcher.
+TD_MUST_USE td_status td_fatal_install_ask(void);
 // The last words of a failure that was not a crash.
 void td_fatal_last_words(struct td_rank_page *page, const char *text);
 

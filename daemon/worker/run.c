@@ -17,13 +17,14 @@
 #include "lib/base/log.h"
 #include "lib/base/machine.h"
 
-static td_status prepare_signals(struct td_rank_page *page) {
+static td_status prepare_signals(const struct td_worker_args *args, struct td_rank_page *page) {
     static const int ignore[] = {SIGPIPE, SIGXFSZ}; // come back as EPIPE and EFBIG
     struct sigaction ign = {.sa_handler = SIG_IGN};
     for (size_t i = 0; i < TD_COUNTOF(ignore); i++)
         if (sigaction(ignore[i], &ign, NULL) != 0)
             return td_fail_errno(TD_INTERNAL, "ignore a signal");
     TD_TRY(td_fatal_install(page));
+    if (args->page_fd >= 0) TD_TRY(td_fatal_install_ask()); // by hand SIGQUIT ends it
     return td_stop_signals_start(page);
 }
 
@@ -86,7 +87,7 @@ int td_worker_run(const struct td_worker_args *args) {
         td_events_finish(&events);
         return TD_EXIT_ABI;
     }
-    s = prepare_signals(io.train.page);
+    s = prepare_signals(args, io.train.page);
     if (!s) s = train(args, &io, &events, &result);
     int code = finish(s, &io, &events, &result);
     td_events_finish(&events);

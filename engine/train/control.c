@@ -43,9 +43,13 @@ td_status td_control_check_abort(const struct td_control *c) {
                                 TD_CLASS_COLLECTIVE);
 }
 
+void td_control_beat(struct td_control *c) {
+    atomic_store_explicit(&c->page->heartbeat_ns, td_mono_now().ns, memory_order_relaxed);
+}
+
 void td_control_phase(struct td_control *c, enum td_rank_phase phase) {
     atomic_store_explicit(&c->page->phase, phase, memory_order_relaxed);
-    atomic_store_explicit(&c->page->heartbeat_ns, td_mono_now().ns, memory_order_relaxed);
+    td_control_beat(c);
 }
 
 void td_control_progress(struct td_control *c, const struct td_progress *p, int64_t own_samples,

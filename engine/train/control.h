@@ -41,6 +41,8 @@ struct td_agreement td_control_read(const float *flags);
 // ABORTED (class collective) once the launcher has said that a peer is gone.
 TD_MUST_USE td_status td_control_check_abort(const struct td_control *c);
 
+// Says that this rank is alive: at each batch of an evaluation or a prediction.
+void td_control_beat(struct td_control *c);
 void td_control_phase(struct td_control *c, enum td_rank_phase phase);
 void td_control_progress(struct td_control *c, const struct td_progress *p, int64_t own_samples,
                          float loss);

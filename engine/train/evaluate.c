@@ -15,6 +15,7 @@
 
 td_status td_loop_agree(struct td_loop *l, bool *out_leave) {
     float flags[TD_CONTROL_FLAGS];
+    td_control_beat(&l->rank->control);
     td_control_raise(&l->rank->control, flags, false);
     TD_TRY(td_control_check_abort(&l->rank->control));
     TD_TRY(td_rank_sum(l->rank, flags, TD_CONTROL_FLAGS, TD_F32));

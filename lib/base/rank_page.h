@@ -92,7 +92,7 @@ struct td_rank_page {
     _Atomic int64_t step;            // optimizer steps completed (global_step)
     _Atomic int64_t total_steps;     // 0: unknown
     _Atomic int64_t samples;         // processed by this rank in this attempt
-    _Atomic int64_t heartbeat_ns;    // td_mono of the last step boundary
+    _Atomic int64_t heartbeat_ns;    // td_mono of the last step or evaluation batch
     _Atomic int64_t collective_seq;  // collectives entered
     _Atomic uint32_t last_loss_bits; // float
     _Atomic uint32_t drain_asked;    // counts up, see td_rank_page_ask_drain

@@ -24,6 +24,8 @@
 //   {"event":"launched","pid":P,"start_ticks":T,"boot_id":"..","build":"0.1.0",
 //    "epoch":E,"first_rank":F,"n_ranks":K}                                         first line
 //   {"event":"stop","mode":"checkpoint|now|kill","why":"node|orphan|signal|peer"}  asked of ranks
+//   {"event":"silent","rank":R,"step":N,"text":"rank 1 is silent since .."}  it does not beat
+//   {"event":"beats","rank":R}                                      the one that was silent does
 //   {"event":"rank_exit","rank":R,"code":C,"signal":S,"class":"internal","status":"INTERNAL","message":"..",
 //    "last_words":"..","step":N,"dropped_bytes":D,"dropped_points":P,
 //    "metrics_bytes":M,"out_bytes":O,"err_bytes":E}

@@ -126,7 +126,8 @@ static void read_checkpoint(const struct td_json *s, struct td_spec_checkpoint *
 }
 
 static void read_restart(const struct td_json *s, struct td_spec_restart *out) {
-    *out = (struct td_spec_restart){.max = i32(s, "max")};
+    *out = (struct td_spec_restart){.max = i32(s, "max"),
+                                    .stuck_timeout_s = int_of(s, "stuck_timeout")};
     const struct td_json *list = td_json_get(s, "backoff");
     for (const struct td_json *v = list ? list->first : NULL; v; v = v->next) {
         if (out->n_backoff == TD_SPEC_MAX_BACKOFF) break;

@@ -124,6 +124,7 @@ struct td_spec_restart {
     int32_t max;
     int32_t backoff_s[TD_SPEC_MAX_BACKOFF]; // before restart i; the last one repeats
     int32_t n_backoff;                      // at least 1
+    int64_t stuck_timeout_s;                // of a silent rank; 0: never
 };
 
 struct td_spec_resources {

@@ -1,0 +1,78 @@
+// See the header. Of the last 15 steps the median is taken, so that one that also validated, or
+// wrote a checkpoint, does not count for all.
+
+#include "daemon/launcher/silence.h"
+
+#include <string.h>
+
+#include "lib/base/rank_page.h"
+
+static const int64_t pause_ns = TD_NS_PER_S; // looks come every 100 ms
+
+static int64_t median(const struct td_silence *s) {
+    int64_t sorted[TD_SILENCE_STEPS];
+    uint32_t n = TD_MIN(s->n_steps, (uint32_t)TD_SILENCE_STEPS);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t at = i;
+        for (; at > 0 && sorted[at - 1] > s->steps_ns[i]; at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = s->steps_ns[i];
+    }
+    return n ? sorted[n / 2] : 0;
+}
+
+static bool beats_are_due(const struct td_silence *s) {
+    switch (s->last.phase) {
+    case TD_PHASE_TRAINING:
+    case TD_PHASE_VALIDATING:
+        return s->n_steps > 0;
+    case TD_PHASE_TESTING:
+    case TD_PHASE_PREDICTING:
+        return s->n_beats > 1; // the first batch is compiled for
+    default:
+        return false;
+    }
+}
+
+int64_t td_silence_limit_ns(const struct td_silence *s, const struct td_silence_limits *l) {
+    if (!beats_are_due(s)) return TD_MAX(l->start_ns, l->floor_ns);
+    int64_t step_ns = TD_MIN(median(s), INT64_MAX / (2 * TD_SILENCE_FACTOR));
+    return TD_MAX(l->floor_ns, TD_SILENCE_FACTOR * step_ns);
+}
+
+static void take(struct td_silence *s, const struct td_silence_page *page) {
+    int64_t steps = page->step - s->last.step, beat_ns = page->heartbeat_ns;
+    if (steps > 0 && s->step_beat_ns > 0 && beat_ns > s->step_beat_ns) {
+        s->steps_ns[s->n_steps % TD_SILENCE_STEPS] = (beat_ns - s->step_beat_ns) / steps;
+        s->n_steps = s->n_steps == UINT32_MAX ? TD_SILENCE_STEPS : s->n_steps + 1;
+    }
+    if (steps > 0) s->step_beat_ns = beat_ns;
+    s->n_beats = page->phase == s->last.phase ? s->n_beats + 1 : 0;
+    s->last = *page;
+}
+
+enum td_silence_change td_silence_look(struct td_silence *s, const struct td_silence_limits *l,
+                                       struct td_mono now, const struct td_silence_page *page) {
+    int64_t gap_ns = now.ns - s->looked.ns;
+    if (s->looked.ns == 0) {
+        s->moved = now;
+        s->last = *page;
+    } else if (gap_ns > pause_ns) { // nobody looked
+        s->moved.ns += gap_ns;
+        if (s->told.ns) s->told.ns += gap_ns;
+    }
+    s->looked = now;
+    if (memcmp(page, &s->last, sizeof *page) != 0) {
+        take(s, page);
+        s->moved = now;
+        bool was = s->told.ns != 0;
+        s->told.ns = 0;
+        return was ? TD_SILENCE_ENDED : TD_SILENCE_NONE;
+    }
+    if (!s->told.ns) {
+        if (now.ns - s->moved.ns < td_silence_limit_ns(s, l)) return TD_SILENCE_NONE;
+        s->told = now;
+        return TD_SILENCE_BEGAN;
+    }
+    return l->stuck_ns && now.ns - s->told.ns >= l->stuck_ns ? TD_SILENCE_STUCK : TD_SILENCE_NONE;
+}

@@ -1,0 +1,147 @@
+// See the header.
+
+#include "daemon/launcher/watchdog.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/pidfd.h>
+
+#include "daemon/launcher/launcher.h"
+#include "lib/base/clock.h"
+#include "lib/base/fsio.h"
+#include "lib/base/log.h"
+
+enum { STATUS_MAX = 16 << 10 };
+
+static const char *phase_name(int64_t phase) {
+    static const char *const names[] = {"starting", "loading", "training", "validating",
+                                        "testing",  "saving",  "ended",    "predicting"};
+    _Static_assert(TD_COUNTOF(names) == TD_PHASE_PREDICTING + 1, "one name per phase");
+    return phase >= 0 && phase < (int64_t)TD_COUNTOF(names) ? names[phase] : "unknown";
+}
+
+// ---- the process --------------------------------------------------------------------------------
+// The value of "Name:\t..." in /proc/<pid>/status; "" when it cannot be read.
+static void status_of(const struct td_launch_rank *r, const char *name, char *out, size_t bytes) {
+    char path[64];
+    TD_AUTO_BUF text;
+    td_buf_init(&text, STATUS_MAX);
+    out[0] = '\0';
+    snprintf(path, sizeof path, "/proc/%d/status", (int)r->proc.pid);
+    td_status s = td_fs_read(path, STATUS_MAX, &text);
+    const char *line = s ? NULL : strstr(td_buf_cstr(&text), name);
+    td_status_free(s);
+    if (!line) return;
+    line += strlen(name);
+    line += strspn(line, " \t");
+    snprintf(out, bytes, "%.*s", (int)strcspn(line, "\n"), line);
+}
+
+static bool is_stopped(const struct td_launch_rank *r) {
+    char state[64];
+    status_of(r, "\nState:", state, sizeof state);
+    return state[0] == 'T' || state[0] == 't';
+}
+
+// One without a handler would die of the question.
+static bool has_handler(const struct td_launch_rank *r) {
+    char caught[32];
+    status_of(r, "\nSigCgt:", caught, sizeof caught);
+    return (strtoull(caught, NULL, 16) >> (SIGQUIT - 1)) & 1;
+}
+
+static void ask_stacks(struct td_launcher *l) {
+    for (int32_t i = 0; i < l->o.n_ranks; i++) {
+        const struct td_launch_rank *r = &l->ranks[i];
+        if (!td_launch_rank_runs(r) || r->proc.pidfd < 0 || !has_handler(r)) continue;
+        (void)pidfd_send_signal(r->proc.pidfd, SIGQUIT, NULL, 0);
+    }
+}
+
+// ---- whom to blame ------------------------------------------------------------------------------
+static bool is_worse(const struct td_launch_rank *a, const struct td_launch_rank *b) {
+    bool stopped = is_stopped(a);
+    if (stopped != is_stopped(b)) return stopped;
+    int64_t entered = atomic_load(&a->page->collective_seq);
+    if (entered != atomic_load(&b->page->collective_seq)) {
+        return entered < atomic_load(&b->page->collective_seq);
+    }
+    return a->silence.last.heartbeat_ns < b->silence.last.heartbeat_ns;
+}
+
+static int32_t find_worst(const struct td_launcher *l, const struct td_silence_limits *limits,
+                          struct td_mono now) {
+    int32_t worst = -1;
+    for (int32_t i = 0; i < l->o.n_ranks; i++) {
+        const struct td_silence *s = &l->ranks[i].silence;
+        bool quiet = now.ns - s->moved.ns >= td_silence_limit_ns(s, limits) / 2;
+        if (!quiet || !td_launch_rank_runs(&l->ranks[i])) continue;
+        if (worst < 0 || is_worse(&l->ranks[i], &l->ranks[worst])) worst = i;
+    }
+    return worst;
+}
+
+static void say_silent(struct td_launcher *l, struct td_mono now) {
+    const struct td_launch_rank *r = &l->ranks[l->blamed];
+    char since[32];
+    struct td_real at = {td_real_now().ns - (now.ns - r->silence.moved.ns)};
+    td_real_format(at, since, sizeof since);
+    snprintf(l->silent, sizeof l->silent, "rank %d is silent since %s, step %" PRId64 ", %s%s%s",
+             r->rank, since, r->silence.last.step, phase_name(r->silence.last.phase),
+             is_stopped(r) ? "; its process is stopped, by a signal or a debugger" : "",
+             l->o.n_ranks > 1 ? "; the other ranks wait for it" : "");
+    struct td_json *line = td_journal_begin(&l->journal, "silent");
+    td_journal_set_int(&l->journal, line, "rank", r->rank);
+    td_journal_set_int(&l->journal, line, "step", r->silence.last.step);
+    td_journal_set_str(&l->journal, line, "text", l->silent);
+    td_journal_append(&l->journal, line);
+    td_log_warn("%s, continuing", l->silent);
+}
+
+static void say_beats(struct td_launcher *l) {
+    struct td_json *line = td_journal_begin(&l->journal, "beats");
+    td_journal_set_int(&l->journal, line, "rank", l->ranks[l->blamed].rank);
+    td_journal_append(&l->journal, line);
+    td_log_info("rank beats again rank=%d", l->ranks[l->blamed].rank);
+    l->blamed = -1;
+    bool pending = l->kill_due == TD_LAUNCH_KILL_STUCK && l->kill_why == TD_LAUNCH_KILL_NONE;
+    if (pending && l->stop_mode == TD_STOP_NONE && l->n_exited == 0) {
+        l->kill_at.ns = INT64_MAX; // it came back while the stacks were written
+        l->kill_due = TD_LAUNCH_KILL_NONE;
+    }
+}
+
+static void give_up(struct td_launcher *l, struct td_mono now) {
+    struct td_launch_rank *r = &l->ranks[l->blamed];
+    struct td_mono at = td_mono_add(now, TD_WATCHDOG_STACKS_S * TD_NS_PER_S);
+    if (l->kill_at.ns != INT64_MAX) return; // a stop, or the end of a peer, has its own time
+    td_log_error("%s; its attempt ends", l->silent);
+    r->stuck = true;
+    l->kill_at = at;
+    l->kill_due = TD_LAUNCH_KILL_STUCK;
+    ask_stacks(l);
+}
+
+void td_watchdog_look(struct td_launcher *l, struct td_mono now) {
+    const struct td_silence_limits limits = {.floor_ns = l->o.silent_after_ns,
+                                             .start_ns = TD_WATCHDOG_START_S * TD_NS_PER_S,
+                                             .stuck_ns = l->o.stuck_timeout_ns};
+    bool began = false, stuck = false;
+    for (int32_t i = 0; i < l->o.n_ranks; i++) {
+        struct td_launch_rank *r = &l->ranks[i];
+        if (!td_launch_rank_runs(r)) continue;
+        const struct td_silence_page page = {.heartbeat_ns = atomic_load(&r->page->heartbeat_ns),
+                                             .step = atomic_load(&r->page->step),
+                                             .phase = atomic_load(&r->page->phase)};
+        enum td_silence_change change = td_silence_look(&r->silence, &limits, now, &page);
+        if (change == TD_SILENCE_ENDED && i == l->blamed) say_beats(l);
+        began = began || r->silence.told.ns != 0;
+        stuck = stuck || (change == TD_SILENCE_STUCK && i == l->blamed);
+    }
+    if (l->blamed >= 0 && !td_launch_rank_runs(&l->ranks[l->blamed])) l->blamed = -1;
+    if (began && l->blamed < 0 && (l->blamed = find_worst(l, &limits, now)) >= 0)
+        say_silent(l, now);
+    if (stuck && l->blamed >= 0) give_up(l, now);
+}

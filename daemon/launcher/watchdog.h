@@ -1,0 +1,22 @@
+#ifndef TRAIND_DAEMON_LAUNCHER_WATCHDOG_H
+#define TRAIND_DAEMON_LAUNCHER_WATCHDOG_H
+
+// Watchdog: reads the heartbeat of each rank (silence.h), and says in events.log which one is
+// silent and when it beats again. Ranks wait for each other, so all of a group fall silent
+// together: the one to blame is one whose process is stopped, else the one that entered the fewest
+// collectives, else the one that has been silent longest.
+//
+// A rank that stays silent for the stuck timeout ends the attempt, class stuck: every rank is asked
+// for its stack (SIGQUIT, if it has a handler: daemon/worker/fatal.c), which goes into its log, and
+// all are killed TD_WATCHDOG_STACKS_S later unless it beats by then. A stopped process cannot
+// answer, and the message says so. Thread: the launcher's.
+
+#include "lib/base/base.h"
+
+enum { TD_WATCHDOG_STACKS_S = 2, TD_WATCHDOG_START_S = 20 * 60 };
+
+struct td_launcher;
+// At each look of the launcher.
+void td_watchdog_look(struct td_launcher *l, struct td_mono now);
+
+#endif
