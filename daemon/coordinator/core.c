@@ -99,7 +99,9 @@ struct td_mono td_core_wake(const struct td_core *core) {
 
 // ---- one event ----------------------------------------------------------------------------------
 void td_core_enter(struct td_core *core, struct td_now now) {
+    struct td_mono before = core->now.mono;
     core->now = now;
+    if (core->started) td_nodes_after_stall(core, before);
 }
 
 void td_core_touch(struct td_core *core, struct td_job *j) {
@@ -293,7 +295,7 @@ void td_core_start(struct td_core *core, struct td_now now) {
     while (td_map_next(core->nodes, &cursor, &key, &value)) {
         struct td_host *n = value;
         n->heard = now.mono;
-        td_core_wake_at(core, td_mono_add(now.mono, core->options.lease_ns));
+        td_core_wake_at(core, td_mono_add(now.mono, core->options.lease_ns / 4));
     }
     for (uint32_t i = 0; i < core->n_active; i++) {
         struct td_job *j = core->active[i];
@@ -525,7 +527,7 @@ const struct td_job *td_core_job_before(const struct td_core *core, uint64_t bef
 
 static const char *const counter_names[] = {"stale_messages", "segment_gaps",  "bad_event_lines",
                                             "bad_points",     "attempts_lost", "restarts",
-                                            "registrations",  "plans_asked"};
+                                            "registrations",  "plans_asked",   "stalls"};
 _Static_assert(TD_COUNTOF(counter_names) == TD_COUNT_COUNT, "one name per counter");
 
 const char *td_core_counter_name(enum td_core_counter c) {

@@ -202,6 +202,7 @@ enum td_core_counter {
     TD_COUNT_RESTARTS,    //
     TD_COUNT_SESSIONS,    // registrations
     TD_COUNT_PLANS_ASKED, //
+    TD_COUNT_STALLS,      // times that the coordinator itself was stopped for too long
     TD_COUNT_COUNT,
 };
 const char *td_core_counter_name(enum td_core_counter c); // "stale_messages"

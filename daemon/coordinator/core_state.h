@@ -185,6 +185,9 @@ void td_nodes_set_plugins(struct td_core *core, struct td_host *n, const char *p
 void td_nodes_heartbeat(struct td_core *core, struct td_host *n, const Traind__V1__Heartbeat *m);
 void td_nodes_session_gone(struct td_core *core, struct td_session *s);
 void td_nodes_tick(struct td_core *core);
+// Before an input is handled: if the core itself was not run since `before` for half a lease or
+// more, every node gets one full grace from now.
+void td_nodes_after_stall(struct td_core *core, struct td_mono before);
 // Sets node->used from the attempts that may be alive.
 void td_nodes_count(struct td_core *core);
 TD_MUST_USE td_status td_nodes_load(struct td_core *core, const char *key, const char *body);

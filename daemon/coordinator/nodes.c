@@ -10,8 +10,10 @@
 //                                            assigned, the message never arrived: placed again
 // A dead node is silent, and so is a slow one: the lease (10 s) only changes what is shown. After
 // lost_after more, the attempt is given up and fenced by its epoch, so that a node which comes back
-// is told to stop it. A new boot id, or a registration without the attempt, is a witness: then it
-// is given up at once. Unwanted ranks that still run on a node keep it from getting work
+// is told to stop it. Time in which the coordinator itself did not run counts for nobody: then
+// every node gets one full grace. A new boot id, or a registration without the attempt, is a
+// witness: then it is given up at once. Unwanted ranks that still run on a node keep it from
+// getting work
 // ("settling") until a heartbeat shows their slots free.
 
 #include <inttypes.h>
@@ -131,6 +133,12 @@ void td_nodes_heartbeat(struct td_core *core, struct td_host *n, const Traind__V
     if (m->slots_used > n->used) return;
     n->settling = false;
     core->queue_dirty = true;
+}
+
+// The core wants to be run at least so often, to notice when it is not.
+static void stay_awake(struct td_core *core) {
+    if (!td_map_count(core->nodes)) return;
+    td_core_wake_at(core, td_mono_add(core->now.mono, core->options.lease_ns / 4));
 }
 
 // ---- registration -------------------------------------------------------------------------------
@@ -340,7 +348,7 @@ void td_nodes_register(struct td_core *core, struct td_session *s, const Traind_
     forget_missing(core, n, m);
     answer(core, n, m);
     clear_silence(core, n);
-    td_core_wake_at(core, td_mono_add(n->heard, core->options.lease_ns));
+    stay_awake(core);
     td_plans_drop_stale(core);
     td_plans_node_gone(core, n->id); // what was asked in an earlier session is asked again
     td_plans_tick(core);
@@ -405,7 +413,33 @@ static void tick_node(struct td_core *core, struct td_host *n) {
     }
 }
 
+// While a node is known the core asks to be run four times a lease. If it was not for half a lease,
+// it was stopped, or the machine slept: what nodes sent meanwhile waits unread, and their silence
+// is ours. A shorter stall takes no lease: nodes beat at least twice in one.
+void td_nodes_after_stall(struct td_core *core, struct td_mono before) {
+    int64_t gap_ns = core->now.mono.ns - before.ns;
+    if (gap_ns < core->options.lease_ns / 2 || !td_map_count(core->nodes)) return;
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        struct td_host *n = value;
+        // Of one that was lost before, the time that passed without us does not count.
+        n->heard.ns = n->lost ? n->heard.ns + gap_ns : core->now.mono.ns;
+    }
+    for (uint32_t i = 0; i < core->n_active; i++) { // metrics, too, may wait unread
+        struct td_attempt *a = td_job_live(core->active[i]);
+        if (a && a->closing && a->close_at.ns) a->close_at.ns += gap_ns;
+    }
+    for (uint32_t i = 0; i < core->n_asks; i++) { // and plans
+        if (core->asks[i]->node[0]) core->asks[i]->deadline.ns += gap_ns;
+    }
+    core->counters[TD_COUNT_STALLS]++;
+    td_core_wake_at(core, core->now.mono);
+}
+
 void td_nodes_tick(struct td_core *core) {
+    stay_awake(core);
     size_t cursor = 0;
     const char *key;
     void *value;

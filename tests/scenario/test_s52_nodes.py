@@ -2,6 +2,7 @@
 reason, and move from one to the other with a checkpoint that was streamed to the coordinator."""
 import os
 import signal
+import time
 
 import pytest
 
@@ -143,3 +144,19 @@ def test_node_with_the_wrong_token_is_told(cluster, tmp_path):
     node.start(wait=False)
     until("its log says so", lambda: "UNAUTHENTICATED" in node.tail() or "token" in node.tail())
     assert not c.nodes()
+
+
+def test_coordinator_that_was_stopped_itself_finds_its_nodes_alive(three):
+    c, a, b = three
+    job = c.submit(LONG, "trainer.devices=2")
+    c.wait_step(job, 10)
+    info = lambda: c.stub("Admin").GetClusterInfo(c.cluster.stubs.admin.GetClusterInfoRequest(), timeout=20).counters
+    before = info()["registrations"]
+    os.kill(c.process.pid, signal.SIGSTOP)
+    until("lease and grace are over", lambda began=time.monotonic(): time.monotonic() > began + 2.5)
+    os.kill(c.process.pid, signal.SIGCONT)
+    until("it sees that it was stopped", lambda: info()["stalls"])
+    now = c.wait_step(job, c.job(job).global_step + 10)
+    assert now.attempt == 1 and not now.reason.code and len(c.nodes("READY")) == 2
+    assert info()["attempts_lost"] == 0 and info()["registrations"] == before, "no session was ended"
+    assert "session ended" not in c.tail(100)

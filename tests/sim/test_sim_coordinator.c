@@ -247,9 +247,57 @@ static void test_recovering_job_keeps_its_place_while_its_checkpoint_comes(void 
     free_world(w);
 }
 
+// A job of one rank that trains on node 1; its attempt.
+static struct held *begin_job(struct world *w, struct sim_node *n) {
+    w->calm = true;
+    dial(w, n);
+    create(w, 0, 1);
+    for (int i = 0; i < 200 && !n->held[0].used; i++)
+        wait_quietly(w, n);
+    assert_true(n->held[0].used);
+    line(&n->held[0], "{\"event\":\"ready\",\"rank\":0,\"pid\":1}");
+    for (int i = 0; i < 100 && job_of(w, 0)->state != TD_JOB_RUNNING; i++)
+        wait_quietly(w, n);
+    assert_int_equal(job_of(w, 0)->state, TD_JOB_RUNNING);
+    return &n->held[0];
+}
+
+// Stopped, or asleep with its machine: the clock jumps, and what nodes sent is read after the tick.
+static void test_stall_of_the_coordinator_gives_every_node_one_full_grace(void **state) {
+    (void)state;
+    struct world *w = make_world(1);
+    struct sim_node *n = &w->nodes[1];
+    (void)begin_job(w, n);
+    static const int64_t stalls_s[] = {6, 9, 11, 100, 8 * 3600};
+    for (size_t i = 0; i < TD_COUNTOF(stalls_s); i++) {
+        w->now_ns += stalls_s[i] * TD_NS_PER_S;
+        pass_time(w);
+        assert_true(n->session);                 // no lease was taken
+        for (int k = 0; k < 9000 / STEP_MS; k++) // of the grace of 10 s
+            pass_time(w);
+        assert_true(n->session);
+        wait_quietly(w, n);
+        assert_int_equal(job_of(w, 0)->n_attempts, 1);
+        assert_string_equal(job_of(w, 0)->reason.code, "");
+    }
+    assert_int_equal(td_core_counter(w->core, TD_COUNT_STALLS), TD_COUNTOF(stalls_s));
+    for (int k = 0; k < 11000 / STEP_MS && n->session;
+         k++) // one that is silent all the same is lost
+        pass_time(w);
+    assert_false(n->session);
+    w->now_ns += 3600 * TD_NS_PER_S; // and given up by the time that passed while somebody looked
+    pass_time(w);
+    assert_int_equal(job_of(w, 0)->attempts[0]->state, TD_ATTEMPT_STARTED);
+    for (int k = 0; k < 61000 / STEP_MS; k++)
+        pass_time(w);
+    assert_int_equal(job_of(w, 0)->attempts[0]->state, TD_ATTEMPT_FENCED);
+    free_world(w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recovering_job_keeps_its_place_while_its_checkpoint_comes),
+        cmocka_unit_test(test_stall_of_the_coordinator_gives_every_node_one_full_grace),
         cmocka_unit_test(test_every_history_keeps_the_invariants_and_every_job_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
