@@ -135,13 +135,13 @@ static void log_written(td_status take_status, void *arg) {
 }
 
 // True: the bytes were a log's, and are taken care of.
-static bool log_segment(struct td_coordinator *c, const Traind__V1__Segment *s) {
+static bool log_segment(struct td_coordinator *c, uint64_t session, const Traind__V1__Segment *s) {
     bool err = s->kind == TRAIND__V1__SEGMENT__KIND__ERR;
     if (!err && s->kind != TRAIND__V1__SEGMENT__KIND__OUT) return false;
     const struct td_job *j = NULL;
     bool pending = false;
     struct td_log_key key = {.rank = s->rank, .err = err};
-    td_status failed = td_core_check_attempt(c->core, s->id);
+    td_status failed = td_core_check_session(c->core, session, s->id);
     if (!failed) failed = td_core_find_job(c->core, s->id->job, &j);
     if (!failed && s->rank < td_job_attempt(j, s->id->attempt)->n_ranks) {
         key.attempt = s->id->attempt;
@@ -160,7 +160,8 @@ static bool log_segment(struct td_coordinator *c, const Traind__V1__Segment *s) 
 
 static void from_node(struct td_coordinator *c, const struct session *s,
                       const Traind__V1__NodeMessage *m) {
-    if (m->body_case == TRAIND__V1__NODE_MESSAGE__BODY_SEGMENT && log_segment(c, m->segment)) {
+    if (m->body_case == TRAIND__V1__NODE_MESSAGE__BODY_SEGMENT &&
+        log_segment(c, s->id, m->segment)) {
         return;
     }
     td_core_session_message(c->core, td_shell_now(), s->id, m);
@@ -285,7 +286,7 @@ static void put_log_written(td_status take_status, void *arg) {
 
 static td_status put_log_begin(struct put_log *p, const Traind__V1__LogChunk *m) {
     const struct td_job *j = NULL;
-    TD_TRY(td_core_check_attempt(p->c->core, m->id));
+    TD_TRY(td_core_check_key(p->c->core, m->id, m->key));
     TD_TRY(td_core_find_job(p->c->core, m->id->job, &j));
     bool err = m->kind == TRAIND__V1__SEGMENT__KIND__ERR;
     if (!err && m->kind != TRAIND__V1__SEGMENT__KIND__OUT) {

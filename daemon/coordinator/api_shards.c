@@ -249,7 +249,7 @@ void td_uploads_end(const char *job, uint32_t attempt, const char *path) {
 }
 
 static td_status begin(struct upload *u, const Traind__V1__ShardChunk *m) {
-    TD_TRY(td_core_check_attempt(u->c->core, m->id));
+    TD_TRY(td_core_check_key(u->c->core, m->id, m->key));
     TD_TRY(check(m));
     TD_TRY(check_attempt(m));
     snprintf(u->job, sizeof u->job, "%s", m->id->job);

@@ -75,6 +75,28 @@ td_status td_core_check_attempt(struct td_core *core, const Traind__V1__AttemptI
     return td_status_with_reason(s, "FENCED");
 }
 
+static td_status check_holder(struct td_core *core, const Traind__V1__AttemptId *id,
+                              uint64_t session, const char *key) {
+    TD_TRY(td_core_check_attempt(core, id));
+    const struct td_attempt *a = td_job_attempt(td_core_job(core, id->job), id->attempt);
+    if (td_nodes_holds(core, a, session, key)) return TD_OK;
+    td_status s = td_fail(TD_PERMISSION_DENIED,
+                          "attempt %u of job %s belongs to node %s: only its session, or its "
+                          "session's key, may send for it",
+                          id->attempt, id->job, a->node);
+    return td_status_with_reason(s, "NOT_THE_HOLDER");
+}
+
+td_status td_core_check_session(struct td_core *core, uint64_t session,
+                                const Traind__V1__AttemptId *id) {
+    return check_holder(core, id, session, "");
+}
+
+td_status td_core_check_key(struct td_core *core, const Traind__V1__AttemptId *id,
+                            const char *key) {
+    return check_holder(core, id, 0, key);
+}
+
 void td_attempt_ack(struct td_core *core, const struct td_host *node, const struct td_job *j,
                     const struct td_attempt *a, Traind__V1__Segment__Kind kind, uint32_t rank,
                     uint64_t offset) {

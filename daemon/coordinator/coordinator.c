@@ -13,6 +13,7 @@
 #include "daemon/coordinator/verify.h"
 #include "daemon/coordinator/watch.h"
 #include "lib/base/log.h"
+#include "lib/base/rng.h"
 #include "lib/rpc/health.h"
 
 static const int64_t end_calls_ns = 2 * TD_NS_PER_S; // what the server's drain may take
@@ -281,12 +282,13 @@ static td_status make_parts(struct td_coordinator *c, const struct td_coordinato
     TD_TRY_CTX(td_store_open(c->loop, &store, &c->store), "state directory '%s'", c->state_dir);
     char checkpoints[TD_SHELL_PATH_MAX];
     snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", c->state_dir);
-    const struct td_core_options core = {.incarnation = td_store_incarnation(c->store),
-                                         .checkpoint_dir = checkpoints,
-                                         .heartbeat_ns = o->heartbeat_ns,
-                                         .lease_ns = o->lease_ns,
-                                         .lost_after_ns = o->lost_after_ns,
-                                         .stop_grace_ns = o->stop_grace_ns};
+    struct td_core_options core = {.incarnation = td_store_incarnation(c->store),
+                                   .checkpoint_dir = checkpoints,
+                                   .heartbeat_ns = o->heartbeat_ns,
+                                   .lease_ns = o->lease_ns,
+                                   .lost_after_ns = o->lost_after_ns,
+                                   .stop_grace_ns = o->stop_grace_ns};
+    td_random_bytes(core.secret, sizeof core.secret);
     TD_TRY(td_core_create(&core, &c->core));
     TD_TRY(td_gate_create(c->loop, &c->gate));
     TD_TRY(td_disk_create(c->loop, &c->disk));

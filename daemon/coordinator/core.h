@@ -108,6 +108,7 @@ struct td_core_options {
     uint64_t incarnation;
     const char *checkpoint_dir; // where streamed checkpoints lie, shown to clients; may be ""
     int64_t heartbeat_ns, lease_ns, lost_after_ns, stop_grace_ns;
+    uint8_t secret[32]; // random: what the keys of sessions are made from
 };
 TD_MUST_USE td_status td_core_create(const struct td_core_options *options,
                                      struct td_core **out_core);
@@ -167,8 +168,14 @@ void td_core_drain(struct td_core *core, struct td_now now, bool stop_embedded);
 uint32_t td_core_n_stopping(const struct td_core *core);
 
 // ---- bulk ---------------------------------------------------------------------------------------
-// OK: the message is from the attempt that holds the job now. Else it is counted as stale.
+// OK: the attempt may still speak. Else ABORTED FENCED, counted as stale.
 TD_MUST_USE td_status td_core_check_attempt(struct td_core *core, const Traind__V1__AttemptId *id);
+// The same, and who sends it is the node that holds the attempt: by its session, or, beside it, by
+// the key that its session was given. PERMISSION_DENIED NOT_THE_HOLDER.
+TD_MUST_USE td_status td_core_check_session(struct td_core *core, uint64_t session,
+                                            const Traind__V1__AttemptId *id);
+TD_MUST_USE td_status td_core_check_key(struct td_core *core, const Traind__V1__AttemptId *id,
+                                        const char *key);
 // Points taken before are in metrics.db up to offset: acknowledged with the next take.
 void td_core_points_committed(struct td_core *core, struct td_now now, const char *job,
                               uint32_t attempt, uint32_t rank, uint64_t offset);

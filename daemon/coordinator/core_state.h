@@ -29,6 +29,8 @@ struct td_host {
     bool lost;            // its lease is gone
     bool settling;        // unwanted attempts are being stopped: nothing is placed here
     uint64_t session;     // 0: none
+    char key[33];         // of that session, or of its last one; "": none since this start
+    bool keyed;           // it shows the key with bulk
     struct td_mono heard; // last message
     uint32_t used;        // slots of attempts that may be alive; by td_nodes_count
     uint32_t reserved;    // during a pass of the queue: a waiting job needs it whole
@@ -182,6 +184,9 @@ bool td_host_has_level(const struct td_host *n, const char *level);
 void td_nodes_register(struct td_core *core, struct td_session *s, const Traind__V1__Register *m);
 // It reports its plugins' files: if they are others, plans of the old ones are dropped.
 void td_nodes_set_plugins(struct td_core *core, struct td_host *n, const char *plugins);
+// Does the node that holds the attempt send this, by its session or by its key (session 0)?
+bool td_nodes_holds(const struct td_core *core, const struct td_attempt *a, uint64_t session,
+                    const char *key);
 void td_nodes_heartbeat(struct td_core *core, struct td_host *n, const Traind__V1__Heartbeat *m);
 void td_nodes_session_gone(struct td_core *core, struct td_session *s);
 void td_nodes_tick(struct td_core *core);

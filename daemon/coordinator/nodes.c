@@ -23,6 +23,7 @@
 #include "daemon/coordinator/core_state.h"
 #include "lib/base/buf.h"
 #include "lib/base/cpu_level.h"
+#include "lib/base/digest.h"
 
 enum { MAX_SLOTS = 4096, MAX_HELD = 4096, NODE_BODY_MAX = 8 << 10 };
 
@@ -245,6 +246,7 @@ static void answer(struct td_core *core, struct td_host *n, const Traind__V1__Re
     Traind__V1__Registered r = TRAIND__V1__REGISTERED__INIT;
     r.heartbeat_ms = (uint32_t)(core->options.heartbeat_ns / TD_NS_PER_MS);
     r.lease_ms = (uint32_t)(core->options.lease_ns / TD_NS_PER_MS);
+    r.key = n->key;
     r.adopt = td_core_must(td_arena_array(arena, m->n_attempts + 1, sizeof *r.adopt));
     r.stop = td_core_must(td_arena_array(arena, m->n_attempts + 1, sizeof *r.stop));
     for (size_t i = 0; i < m->n_attempts; i++) {
@@ -272,6 +274,23 @@ static void answer(struct td_core *core, struct td_host *n, const Traind__V1__Re
     }
 }
 
+// Of each session another one, so that what a node sent in an earlier one is known.
+static void make_key(const struct td_core *core, struct td_host *n) {
+    struct {
+        uint8_t secret[sizeof core->options.secret];
+        uint64_t incarnation, session;
+    } from = {.incarnation = core->options.incarnation, .session = n->session};
+    memcpy(from.secret, core->options.secret, sizeof from.secret);
+    td_xxh3_128_hex(&from, sizeof from, n->key);
+}
+
+bool td_nodes_holds(const struct td_core *core, const struct td_attempt *a, uint64_t session,
+                    const char *key) {
+    const struct td_host *n = td_nodes_find(core, a->node);
+    if (!n || session) return n && n->session == session;
+    return n->key[0] && (!n->keyed || strcmp(n->key, key) == 0);
+}
+
 static void fill(struct td_host *n, const struct td_session *s, const Traind__V1__Register *m) {
     snprintf(n->boot_id, sizeof n->boot_id, "%s", m->boot_id);
     snprintf(n->name, sizeof n->name, "%s", m->name[0] ? m->name : m->node_id);
@@ -294,6 +313,7 @@ static void fill(struct td_host *n, const struct td_session *s, const Traind__V1
     n->memory_bytes = m->memory_bytes;
     n->launcher_major = m->launcher_major;
     n->embedded = s->embedded;
+    n->keyed = m->keyed;
 }
 
 static const char *bad_register(const Traind__V1__Register *m) {
@@ -325,8 +345,14 @@ void td_nodes_register(struct td_core *core, struct td_session *s, const Traind_
     const char *bad = bad_register(m);
     struct td_host *n = bad ? NULL : td_nodes_find(core, m->node_id);
     if (!bad && !n && td_map_count(core->nodes) == TD_CORE_MAX_NODES) bad = "too many nodes";
-    if (bad || (s->node && s->node != n)) {
-        td_core_close_session(core, s->id, bad ? bad : "a session is of one node");
+    if (!bad && s->node && s->node != n) bad = "a session is of one node";
+    // It cannot dial again, and needs not: somebody else says that he is this daemon's own node.
+    if (!bad && n && n->embedded && n->session && n->session != s->id) {
+        bad = "this node is the coordinator's own, whose session lives; give the other one a state "
+              "directory, and so an id, of its own";
+    }
+    if (bad) {
+        td_core_close_session(core, s->id, bad);
         return;
     }
     if (!n) {
@@ -340,6 +366,7 @@ void td_nodes_register(struct td_core *core, struct td_session *s, const Traind_
     fill(n, s, m);
     s->node = n;
     n->session = s->id;
+    make_key(core, n);
     n->heard = core->now.mono;
     n->lost = n->settling = false;
     core->counters[TD_COUNT_SESSIONS]++;

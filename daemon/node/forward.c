@@ -159,6 +159,7 @@ static const ProtobufCMessage *log_chunk(uint64_t offset, const uint8_t *data, s
     chunk.rank = f->put_stream->rank;
     chunk.kind = f->put_stream->kind;
     chunk.offset = offset;
+    chunk.key = (char *)(uintptr_t)f->o.key;
     union {
         const uint8_t *in;
         uint8_t *out; // protobuf-c has no const; packing only reads

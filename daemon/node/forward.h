@@ -30,6 +30,7 @@ struct td_forward_options {
     uint32_t attempt;
     uint64_t epoch;
     uint32_t first_rank, n_ranks;
+    const char *key; // of the session, for PutLog; borrowed, it changes with each session
     // Sends a message in the session, as td_transport's send does; fills the incarnation.
     bool (*send)(Traind__V1__NodeMessage *m, void *arg); // false: no room, a poke follows
     void *arg;

@@ -46,6 +46,7 @@ struct td_node {
     struct td_measurer *measurer;
     struct td_loop_timer *timer;
     bool closing, down_logged;
+    char key[64]; // of the session
 };
 
 // ---- the core, in and out -----------------------------------------------------------------------
@@ -149,11 +150,12 @@ static td_status make_streams(struct td_node *n, struct td_local_attempt *a) {
                                    .epoch = a->assigned.epoch,
                                    .first_rank = a->assigned.first_rank,
                                    .n_ranks = a->assigned.n_ranks,
+                                   .key = n->key,
                                    .send = forward_send,
                                    .arg = n};
     TD_TRY(td_forward_create(&o, &a->forward));
     if (!a->assigned.stream_store || !n->channel) return TD_OK;
-    return td_shards_create(n->loop, n->channel, &a->assigned, a->dir, &a->shards);
+    return td_shards_create(n->loop, n->channel, &a->assigned, a->dir, n->key, &a->shards);
 }
 
 // ---- starting one -------------------------------------------------------------------------------
@@ -281,6 +283,7 @@ static void send_register(struct td_node *n) {
     r.n_attempts = n_attempts;
     r.attempts = held;
     r.embedded = n->transport->ops->embedded;
+    r.keyed = true;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_REGISTER;
     m.register_ = &r;
@@ -432,6 +435,7 @@ static void on_message(const Traind__V1__CoordinatorMessage *m, void *arg) {
         td_log_info("registered node=%s transport=%s", n->inventory.node_id,
                     n->transport->ops->name);
         n->down_logged = false;
+        snprintf(n->key, sizeof n->key, "%s", m->registered->key);
     }
     uint64_t stale = td_node_core_stale(n->core);
     td_node_core_message(n->core, td_mono_now(), m);

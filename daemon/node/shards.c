@@ -29,6 +29,7 @@ struct td_shards {
     uint32_t magic;
     struct td_rpc_channel *channel;
     const struct td_assignment *assigned;
+    const char *key; // of the session
     const char *dir;
     bool up;
     uint64_t at; // of the next line of events.log
@@ -133,6 +134,7 @@ static const ProtobufCMessage *chunk(uint64_t offset, const uint8_t *data, size_
     m.id = &id;
     m.checkpoint = s->checkpoint;
     m.file = shard->name;
+    m.key = (char *)(uintptr_t)s->key;
     m.file_bytes = shard->bytes;
     m.digest = shard->digest;
     m.offset = offset;
@@ -237,7 +239,7 @@ void td_shards_up(struct td_shards *s, bool up) {
 
 // ---- life ---------------------------------------------------------------------------------------
 td_status td_shards_create(struct td_loop *loop, struct td_rpc_channel *channel,
-                           const struct td_assignment *assigned, const char *dir,
+                           const struct td_assignment *assigned, const char *dir, const char *key,
                            struct td_shards **out_shards) {
     struct td_shards *s = td_calloc(1, sizeof *s);
     if (!s) return td_fail_oom();
@@ -245,6 +247,7 @@ td_status td_shards_create(struct td_loop *loop, struct td_rpc_channel *channel,
     s->channel = channel;
     s->assigned = assigned;
     s->dir = dir;
+    s->key = key;
     td_status failed = td_loop_timer_create(loop, on_retry, s, &s->retry);
     if (failed) {
         td_shards_destroy(s);

@@ -15,10 +15,10 @@ struct td_loop;
 struct td_rpc_channel;
 struct td_shards;
 
-// assigned and dir are borrowed and outlive it.
+// assigned, dir and key (of the session, it changes with each one) are borrowed and outlive it.
 TD_MUST_USE td_status td_shards_create(struct td_loop *loop, struct td_rpc_channel *channel,
                                        const struct td_assignment *assigned, const char *dir,
-                                       struct td_shards **out_shards);
+                                       const char *key, struct td_shards **out_shards);
 void td_shards_destroy(struct td_shards *s);
 void td_shards_poke(struct td_shards *s);        // the log may have grown
 void td_shards_up(struct td_shards *s, bool up); // there is a session that wants them

@@ -34,14 +34,14 @@ def record(name, step, total, count):
 class FakeNode:
     """A Session client. What the coordinator sends is kept by kind; requests for plans are answered."""
 
-    def __init__(self, daemon, slots=SLOTS, name="fake", held=(), cpu_level=""):
+    def __init__(self, daemon, slots=SLOTS, name="fake", held=(), cpu_level="", keyed=False):
         self.daemon, self.m = daemon, daemon.cluster.stubs.node
         self.out, self.kept, self.incarnation = queue.Queue(), [], 0
         self.stub = daemon.stub("Node")
         self.session = self.stub.Session(iter(self.out.get, None), timeout=60)
         self.send(register=self.m.Register(node_id=name, boot_id="boot", name=name, version="t", launcher_major=1,
                                            cores=slots, slots=slots, memory_bytes=1 << 34, attempts=held,
-                                           cpu_level=cpu_level, cpu_level_held=cpu_level))
+                                           cpu_level=cpu_level, cpu_level_held=cpu_level, keyed=keyed))
         self.registered = self.get("registered")
 
     def send(self, **body):
@@ -689,3 +689,39 @@ def test_stop_of_the_coordinator_ends_open_calls_at_once(coordinator):
     refused("UNAVAILABLE", lambda: watch, "DRAINING")
     assert coordinator.process.wait(10) == 0
     node.out.put(None)
+
+
+def test_session_of_the_embedded_node_is_not_taken_over(daemon):
+    """A second Register with its id took it away until the daemon was started again."""
+    mine = daemon.nodes("READY")[0]
+    call = daemon.stub("Node").Session(iter([daemon.cluster.stubs.node.NodeMessage(
+        register=daemon.cluster.stubs.node.Register(node_id=mine.id, boot_id="b", name="thief", launcher_major=1,
+                                                    cores=64, slots=64))]), timeout=20)
+    refused("FAILED_PRECONDITION", lambda: list(call), "SESSION_ENDED", "the coordinator's own")
+    again = daemon.nodes("READY")[0]
+    assert (again.name, again.slots, again.embedded) == (mine.name, mine.slots, True)
+    daemon.finish(daemon.submit())
+
+
+def test_logs_and_shards_are_taken_from_the_node_that_holds_the_attempt_only(coordinator):
+    """Whoever knew an attempt's id could write into its logs."""
+    node = FakeNode(coordinator, keyed=True)
+    other = FakeNode(coordinator, name="other", slots=1, keyed=True)
+    assert len(node.registered.key) == 32 and node.registered.key != other.registered.key
+    job = coordinator.submit(SPEC, "trainer.devices=2")
+    attempt = node.attempt()
+    attempt.begin()
+    log = lambda key: node.m.LogChunk(id=attempt.id, rank=0, kind=3, offset=0, data=b"mine\n", key=key)
+    shard = lambda key: node.m.ShardChunk(id=attempt.id, checkpoint="a1/step-1", file="m", file_bytes=1, digest=digest(b"x"),
+                                          data=b"x", key=key)
+    for key in ("", other.registered.key, "0" * 32):
+        refused("PERMISSION_DENIED", lambda: node.stub.PutLog(iter([log(key)]), timeout=20), "NOT_THE_HOLDER")
+        refused("PERMISSION_DENIED", lambda: node.stub.PutShard(iter([shard(key)]), timeout=20), "NOT_THE_HOLDER")
+    other.send(segment=node.m.Segment(id=attempt.id, kind=3, rank=0, offset=0, data=b"forged\n"))  # in its own session
+    other.send(register=node.m.Register(node_id="other", name="other", launcher_major=1, cores=1, slots=1, keyed=True))
+    other.get("registered")  # so it was looked at
+    assert node.stub.PutLog(iter([log(node.registered.key)]), timeout=20).offset == 5
+    assert node.stub.PutShard(iter([shard(node.registered.key)]), timeout=20).offset == 1
+    attempt.end(out=5)
+    coordinator.finish(job)
+    assert [r.data for r in coordinator.logs(job, rank=0, out_only=True)] == [b"mine\n"]
