@@ -297,6 +297,11 @@ void td_core_start(struct td_core *core, struct td_now now) {
         n->heard = now.mono;
         td_core_wake_at(core, td_mono_add(now.mono, core->options.lease_ns / 4));
     }
+    for (uint32_t i = 0; i < core->n_jobs; i++) {
+        struct td_job *j = core->order[i];
+        for (uint32_t k = 1; k <= j->n_attempts; k++) // all of it may be here since the last stop
+            td_attempt_maybe_forget(core, j, td_job_attempt(j, k));
+    }
     for (uint32_t i = 0; i < core->n_active; i++) {
         struct td_job *j = core->active[i];
         struct td_attempt *a = td_job_live(j);

@@ -267,7 +267,9 @@ static void answer(struct td_core *core, struct td_host *n, const Traind__V1__Re
     for (size_t i = 0; i < m->n_attempts; i++) { // after the adoption: stops that are still due
         struct td_job *j = NULL;
         struct td_attempt *a = wanted(core, n, m->attempts[i]->id, &j);
-        if (!a || !td_attempt_live(a)) continue;
+        if (!a) continue;
+        td_attempt_maybe_forget(core, j, a); // the last of it came before the session ended
+        if (!td_attempt_live(a)) continue;
         a->stop_sent = false;
         td_attempt_send_stop(core, j, a);
         check_major(core, n, j, a, m->attempts[i]);

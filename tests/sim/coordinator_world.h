@@ -37,7 +37,9 @@ struct held { // an attempt on a node: its files, and its launcher while alive
     bool ready, stop_asked, adopted, stream;
     uint32_t unsent[64]; // steps of checkpoints whose file is to be streamed
     uint32_t n_unsent;
-    int stop_in; // sim steps until it obeys
+    uint64_t
+        put_ticket; // its first one is with the coordinator, whose answer waits for this; 0: no
+    int stop_in;    // sim steps until it obeys
     Traind__V1__Stop__Mode mode;
 };
 
@@ -285,6 +287,8 @@ static void crash(struct world *w) {
         w->nodes[i].session = 0;
         w->nodes[i].registered = false;
         w->nodes[i].dial_at = w->now_ns + (int64_t)(draw(w) % 2000) * TD_NS_PER_MS;
+        for (int k = 0; k < MAX_HELD; k++)
+            w->nodes[i].held[k].put_ticket = 0; // nobody answers
     }
     drop_pending(w);
     td_core_destroy(w->core);
@@ -633,7 +637,13 @@ static void send_final(struct world *w, struct sim_node *n, const struct held *h
 
 // PutShard: a file at a time; may come before its event or long after the end.
 static void send_file(struct world *w, struct held *h) {
-    if (!h->n_unsent || !chance(w, 4)) return;
+    if (!h->n_unsent || !chance(w, 4) || w->committed < h->put_ticket) return;
+    if (h->put_ticket) { // the answer passed the gate
+        h->put_ticket = 0;
+        if (chance(w, 3)) return; // and was lost: it is sent again
+        memmove(h->unsent, h->unsent + 1, --h->n_unsent * sizeof h->unsent[0]);
+        return;
+    }
     char path[64];
     Traind__V1__AttemptId id = TRAIND__V1__ATTEMPT_ID__INIT;
     id.job = h->job;
@@ -645,8 +655,7 @@ static void send_file(struct world *w, struct held *h) {
     after(w);
     bool gone = s != TD_OK; // fenced: it will be told
     td_status_free(s);
-    if (gone || chance(w, 3)) return; // the answer was lost: it is sent again
-    memmove(h->unsent, h->unsent + 1, --h->n_unsent * sizeof h->unsent[0]);
+    if (!gone) h->put_ticket = w->ticket;
 }
 
 static void forward(struct world *w, struct sim_node *n, struct held *h) {
