@@ -1,0 +1,106 @@
+"""A node that is a few lines of Python: the Session of a node daemon, and attempts whose launcher is the test."""
+import ctypes
+import json
+import queue
+import struct
+
+SLOTS = 4
+
+
+class Hash128(ctypes.Structure):
+    _fields_ = [("low", ctypes.c_uint64), ("high", ctypes.c_uint64)]
+
+
+def digest(data):
+    lib = ctypes.CDLL("libxxhash.so.0")
+    lib.XXH3_128bits.restype, lib.XXH3_128bits.argtypes = Hash128, [ctypes.c_char_p, ctypes.c_size_t]
+    h = lib.XXH3_128bits(data, len(data))
+    return f"{h.high:016x}{h.low:016x}"
+
+
+def record(name, step, total, count):
+    return struct.pack("<24siiddqII", name.encode(), step, 0, total, count, 1, 1, 0)
+
+
+class FakeNode:
+    """A Session client. What the coordinator sends is kept by kind; requests for plans are answered."""
+
+    def __init__(self, daemon, slots=SLOTS, name="fake", held=(), cpu_level="", session_s=60, keyed=False):
+        self.daemon, self.m = daemon, daemon.cluster.stubs.node
+        self.out, self.kept, self.incarnation = queue.Queue(), [], 0
+        self.stub = daemon.stub("Node")
+        self.session = self.stub.Session(iter(self.out.get, None), timeout=session_s)
+        self.send(register=self.m.Register(node_id=name, boot_id="boot", name=name, version="t", launcher_major=1,
+                                           cores=slots, slots=slots, memory_bytes=1 << 34, attempts=held,
+                                           cpu_level=cpu_level, cpu_level_held=cpu_level, keyed=keyed))
+        self.registered = self.get("registered")
+
+    def send(self, **body):
+        self.out.put(self.m.NodeMessage(incarnation=self.incarnation, **body))
+
+    def get(self, kind, wanted=lambda body: True):
+        """The next message of a kind; others are kept for later."""
+        for i, (k, body) in enumerate(self.kept):
+            if k == kind and wanted(body):
+                del self.kept[i]
+                return body
+        for message in self.session:
+            self.incarnation = message.incarnation
+            got = message.WhichOneof("body")
+            body = getattr(message, got)
+            if got == "plan_request":
+                self.send(plan_result=self.m.PlanResult(request=body.request, result_json=json.dumps(
+                    {"state_bytes": 1000, "arena_bytes": 24, "shared_bytes": 4096, "total_steps": 30, "steps_per_epoch": 10})))
+            if got == kind and wanted(body):
+                return body
+            self.kept.append((got, body))
+        raise AssertionError(f"the session ended before {kind}")
+
+    def attempt(self):
+        return Attempt(self, self.get("assign"))
+
+    def close(self):
+        self.out.put(None)
+        list(self.session)
+
+
+class Attempt:
+    """What a launcher would have written, kept as bytes so that any part can be sent again."""
+
+    def __init__(self, node, assign):
+        self.node, self.assign, self.id, self.events = node, assign, assign.id, b""
+
+    def line(self, event, **more):
+        at = len(self.events)
+        self.events += json.dumps({"event": event, "real_ns": 1, **more}).encode() + b"\n"
+        self.segment(1, 0, at, self.events[at:])
+
+    def segment(self, kind, rank, offset, data):
+        self.node.send(segment=self.node.m.Segment(id=self.id, kind=kind, rank=rank, offset=offset, data=data))
+
+    def acked(self, kind, rank, offset):
+        self.node.get("segment_ack", lambda a: (a.kind, a.rank, a.offset) == (kind, rank, offset))
+
+    def begin(self):
+        self.line("launched", pid=1)
+        for rank in range(self.assign.n_ranks):
+            self.line("ready", rank=rank, pid=2)
+
+    def end(self, outcome="done", metrics=0, out=0, err=0, **more):
+        for rank in range(self.assign.n_ranks):
+            self.node.send(log_state=self.node.m.LogState(id=self.id, rank=rank, metrics_bytes=metrics, out_bytes=out,
+                                                          err_bytes=err, final=True))
+        self.line("launcher_end", outcome=outcome, **more)
+
+    def checkpoint(self, step, files, manifest=b'{"format":1}'):
+        self.line("checkpoint", rank=0, step=step, epoch=1, path=f"a{self.id.attempt}/step-{step}", manifest=digest(manifest),
+                  bytes=sum(map(len, files.values())) + len(manifest), metrics={"val_loss": 0.5},
+                  files=[{"name": n, "bytes": len(b), "digest": digest(b)} for n, b in files.items()])
+
+    def put(self, step, name, data, first=0, chunks=None, claim=None, epoch=None):
+        identity = self.node.m.AttemptId(job=self.id.job, attempt=self.id.attempt, epoch=epoch or self.id.epoch)
+        chunk = lambda at: self.node.m.ShardChunk(
+            id=identity, checkpoint=f"a{self.id.attempt}/step-{step}", file=name, file_bytes=len(data),
+            digest=claim or digest(data), offset=at, data=data[at:at + 262144])
+        offsets = range(first, max(len(data), first + 1), 262144)[:chunks]
+        return self.node.stub.PutShard(iter([chunk(at) for at in offsets]), timeout=20).offset
