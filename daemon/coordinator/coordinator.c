@@ -50,6 +50,9 @@ static void carry_out(void *take_arg, bool pass) {
         case TD_ACTION_PROGRESS:
             td_watchers_progress(c->watchers, a->job);
             break;
+        case TD_ACTION_QUEUE:
+            td_watchers_queue(c->watchers);
+            break;
         case TD_ACTION_PLANNED:
             td_planners_on_plan(c, a->token, a->text, td_steal(a->failure));
             break;

@@ -7,7 +7,7 @@
 //     core_verbs.c  what people ask of it; core_load.c: rows back into it at the start
 //     job.h         a job: its states as a table, its attempts, its record
 //     attempt.c     what the event lines of an attempt mean; failures, restarts
-//     queue.c       who runs next, where; why the others wait
+//     queue.c       who runs next; place.h: where; queue_reason.c: why the others wait
 //     nodes.c       nodes: leases, slots, adoption and fencing
 //     plans.c       plans, asked of a node once per spec
 //     catalog.h     checkpoints: pending, committed, removed

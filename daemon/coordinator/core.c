@@ -1,6 +1,7 @@
 // The core's frame: its life, the inputs of core.h but for people's (core_verbs.c), the carrying
 // out of the job table. Every input has the same shape: enter(now), change state through the other
-// files, leave: a pass of the queue if something could have moved, then one record per changed job.
+// files, leave: one record per changed job. A pass of the queue is due
+// when something could have moved; the next tick, which is then at once, makes it.
 
 #include "daemon/coordinator/core.h"
 
@@ -14,6 +15,7 @@
 
 enum { RECORD_MAX = 4 << 20 };
 static const int64_t expire_ns = INT64_C(30) * 24 * 3600 * TD_NS_PER_S;
+static const int64_t house_ns = INT64_C(3600) * TD_NS_PER_S; // what only days bring about
 static const int64_t hold_ns = 60 * TD_NS_PER_S;
 
 // ---- life ---------------------------------------------------------------------------------------
@@ -54,9 +56,8 @@ td_status td_core_create(const struct td_core_options *options, struct td_core *
     core->checkpoint_dir = td_strdup(options->checkpoint_dir ? options->checkpoint_dir : "");
     core->next_seq = core->next_epoch = core->next_session = core->next_plan = 1;
     core->wake.ns = INT64_MAX;
-    core->order = td_calloc(TD_CORE_MAX_JOBS, sizeof(struct td_job *));
-    core->active = td_calloc(TD_CORE_MAX_ACTIVE, sizeof(struct td_job *));
-    if (!core->order || !core->active || !core->checkpoint_dir) return td_fail_oom();
+    core->queue_wake.ns = INT64_MAX;
+    if (!core->checkpoint_dir) return td_fail_oom();
     TD_TRY(td_map_create(TD_CORE_MAX_JOBS, &core->jobs));
     TD_TRY(td_map_create(TD_CORE_MAX_NODES, &core->nodes));
     TD_TRY(td_map_create(TD_CORE_MAX_PLANS, &core->plans));
@@ -85,6 +86,8 @@ void td_core_destroy(struct td_core *core) {
     free(core->touched);
     free(core->order);
     free(core->active);
+    free(core->live);
+    free(core->waiting);
     free(core->checkpoint_dir);
     free(core);
 }
@@ -94,7 +97,7 @@ void td_core_wake_at(struct td_core *core, struct td_mono t) {
 }
 
 struct td_mono td_core_wake(const struct td_core *core) {
-    return core->wake;
+    return td_queue_due(core) ? (struct td_mono){0} : core->wake;
 }
 
 // ---- one event ----------------------------------------------------------------------------------
@@ -121,12 +124,12 @@ void td_core_progress(struct td_core *core, const struct td_job *j) {
 }
 
 void td_core_leave(struct td_core *core) {
-    if (core->queue_dirty && core->started) td_queue_pass(core);
     TD_AUTO_BUF body;
     td_buf_init(&body, RECORD_MAX);
     for (uint32_t i = 0; i < core->n_touched; i++) {
         struct td_job *j = core->touched[i];
         j->touched = false;
+        td_queue_place(core, j);
         j->version++;
         td_buf_clear(&body);
         TD_CHECK(!td_job_encode(j, &body));
@@ -139,13 +142,8 @@ void td_core_leave(struct td_core *core) {
 
 // ---- the table, carried out ---------------------------------------------------------------------
 static void deactivate(struct td_core *core, struct td_job *j) {
-    for (uint32_t i = 0; i < core->n_active; i++) {
-        if (core->active[i] != j) continue;
-        memmove(core->active + i, core->active + i + 1,
-                (core->n_active - i - 1) * sizeof(struct td_job *));
-        core->n_active--;
-        return;
-    }
+    td_jobs_remove(core->active, &core->n_active,
+                   td_jobs_find(core->active, core->n_active, j, td_job_key_seq));
 }
 
 static void on_recovering(struct td_core *core, struct td_job *j) {
@@ -154,7 +152,6 @@ static void on_recovering(struct td_core *core, struct td_job *j) {
     if (i < 0) i = 0;
     int64_t wait_s = r->n_backoff > 0 ? r->backoff_s[TD_MIN(i, r->n_backoff - 1)] : 1;
     j->retry_at = td_mono_add(core->now.mono, wait_s * TD_NS_PER_S);
-    td_core_wake_at(core, j->retry_at);
     td_reason_set(&j->reason, "BACKING_OFF", "restart %u of %d in %" PRId64 " s, after %s%s: %s",
                   j->restarts, r->max, wait_s, td_class_name(j->failure.cls),
                   j->failure.cls == TD_CLASS_DISK ? " (a full disk is tried once more only)" : "",
@@ -226,14 +223,12 @@ enum td_job_step td_core_apply(struct td_core *core, struct td_job *j, enum td_j
     if (td_job_state_waits(to) || to == TD_JOB_PAUSED) {
         j->wait_ns = core->now.real.ns;
         j->hold_until = td_mono_add(core->now.mono, hold_ns);
-        td_core_wake_at(core, j->hold_until);
     }
     if (td_job_state_ended(to)) {
         j->end_ns = core->now.real.ns;
         deactivate(core, j);
         td_job_close_spec(j);
     }
-    core->queue_dirty = true;
     td_core_touch(core, j);
     tell_moved(core, j, from);
     return TD_JOB_MOVED;
@@ -262,20 +257,9 @@ td_status td_core_add_job(struct td_core *core, struct td_job *take_job) {
                                      "LIMIT_JOBS");
     }
     TD_TRY(td_map_put(core->jobs, j->id, j, NULL));
-    uint32_t at = core->n_jobs; // rows come by id, not by seq
-    while (at > 0 && core->order[at - 1]->seq > j->seq) {
-        at--;
-    }
-    memmove(core->order + at + 1, core->order + at, (core->n_jobs - at) * sizeof(struct td_job *));
-    core->order[at] = j;
-    core->n_jobs++;
+    (void)td_jobs_insert(&core->order, &core->n_jobs, &core->cap_jobs, j, td_job_key_seq);
     if (active) {
-        uint32_t i = core->n_active++;
-        while (i > 0 && core->active[i - 1]->seq > j->seq) {
-            core->active[i] = core->active[i - 1];
-            i--;
-        }
-        core->active[i] = j;
+        (void)td_jobs_insert(&core->active, &core->n_active, &core->cap_active, j, td_job_key_seq);
     }
     (void)td_steal(j);
     return TD_OK;
@@ -305,37 +289,45 @@ void td_core_start(struct td_core *core, struct td_now now) {
     for (uint32_t i = 0; i < core->n_active; i++) {
         struct td_job *j = core->active[i];
         struct td_attempt *a = td_job_live(j);
+        if (a) td_jobs_push(&core->live, &core->n_live, &core->cap_live, j);
         if (a) td_attempt_tick(core, j);
         j->hold_until = td_mono_add(now.mono, hold_ns);
+        td_queue_place(core, j);
     }
     core->queue_dirty = true;
     td_core_leave(core);
 }
 
 // ---- time ---------------------------------------------------------------------------------------
-static void tick_job(struct td_core *core, struct td_job *j) {
-    if (td_job_live(j)) {
-        td_attempt_tick(core, j);
-        return;
+static void expire(struct td_core *core) {
+    for (uint32_t i = core->n_active; i-- > 0;) { // backwards: a job may leave the list
+        struct td_job *j = core->active[i];
+        if (td_job_live(j) || core->now.real.ns - j->wait_ns <= expire_ns) continue;
+        td_core_apply(core, j, TD_JOB_ON_EXPIRE);
     }
-    if (j->retry_at.ns > core->now.mono.ns) {
-        td_core_wake_at(core, j->retry_at);
-    } else if (td_job_state_waits(j->state)) {
-        core->queue_dirty = true;
-    }
-    if (j->hold_until.ns > core->now.mono.ns) td_core_wake_at(core, j->hold_until);
-    if (core->now.real.ns - j->wait_ns > expire_ns) td_core_apply(core, j, TD_JOB_ON_EXPIRE);
 }
 
-void td_core_tick(struct td_core *core, struct td_now now) {
-    td_core_enter(core, now);
+static void on_time(struct td_core *core) {
     core->wake.ns = INT64_MAX;
     td_nodes_tick(core);
-    for (uint32_t i = core->n_active; i-- > 0;) { // backwards: a job may leave the list
-        tick_job(core, core->active[i]);
+    for (uint32_t i = core->n_live; i-- > 0;) {
+        if (td_job_live(core->live[i])) td_attempt_tick(core, core->live[i]);
     }
+    td_queue_tick(core);
     td_plans_tick(core);
     td_core_forget_requests(core);
+    if (core->now.mono.ns >= core->house_at.ns) {
+        expire(core);
+        core->house_at = td_mono_add(core->now.mono, house_ns);
+    }
+    td_core_wake_at(core, core->house_at);
+}
+
+// Time that has come, then one pass of the queue for all that happened since the last one.
+void td_core_tick(struct td_core *core, struct td_now now) {
+    td_core_enter(core, now);
+    if (core->wake.ns <= now.mono.ns) on_time(core);
+    if (td_queue_due(core)) td_queue_pass(core);
     td_core_leave(core);
 }
 
@@ -432,8 +424,8 @@ void td_core_drain(struct td_core *core, struct td_now now, bool stop_embedded) 
 
 uint32_t td_core_n_stopping(const struct td_core *core) {
     uint32_t n = 0;
-    for (uint32_t i = 0; core->stopping && i < core->n_active; i++) {
-        struct td_attempt *a = td_job_live(core->active[i]);
+    for (uint32_t i = 0; core->stopping && i < core->n_live; i++) {
+        struct td_attempt *a = td_job_live(core->live[i]);
         struct td_host *node = a ? td_nodes_find(core, a->node) : NULL;
         n += node && node->embedded && node->session;
     }
@@ -532,7 +524,8 @@ const struct td_job *td_core_job_before(const struct td_core *core, uint64_t bef
 
 static const char *const counter_names[] = {"stale_messages", "segment_gaps",  "bad_event_lines",
                                             "bad_points",     "attempts_lost", "restarts",
-                                            "registrations",  "plans_asked",   "stalls"};
+                                            "registrations",  "plans_asked",   "stalls",
+                                            "queue_passes",   "queue_looks"};
 _Static_assert(TD_COUNTOF(counter_names) == TD_COUNT_COUNT, "one name per counter");
 
 const char *td_core_counter_name(enum td_core_counter c) {

@@ -23,8 +23,8 @@
 #include "traind/v1/node.pb-c.h"
 
 enum {
-    TD_CORE_MAX_JOBS = 10000, // the oldest ended one is forgotten for a new one
-    TD_CORE_MAX_ACTIVE = 4000,
+    TD_CORE_MAX_JOBS = 30000,   // the oldest ended one is forgotten for a new one
+    TD_CORE_MAX_ACTIVE = 20000, // that wait or run: one more is refused
     TD_CORE_MAX_NODES = 1024,
     TD_CORE_MAX_PLANS = 256,        // cached
     TD_CORE_MAX_PLAN_WAITERS = 64,  // PlanJob calls waiting
@@ -74,6 +74,7 @@ enum td_action_kind {
     TD_ACTION_CLOSE,    // end `session`, with `text`
     TD_ACTION_EVENT,    // a durable change of `job`: watchers and waiters are told
     TD_ACTION_PROGRESS, // only progress or numbers of its reason changed
+    TD_ACTION_QUEUE,    // a pass of the queue: positions and reasons of waiting jobs may differ
     TD_ACTION_PLANNED,  // answer of td_core_plan: token, text (result) or failure
     TD_ACTION_MOVED,    // `job` changed its state; text says how, for the log
     TD_ACTION_REMOVE,   // checkpoint files `text` ("a1/step-5") of `job` at the coordinator
@@ -197,6 +198,12 @@ void td_core_checkpoint_damaged(struct td_core *core, struct td_now now, const c
 // NAME_AMBIGUOUS.
 TD_MUST_USE td_status td_core_find_job(const struct td_core *core, const char *id_or_name,
                                        const struct td_job **out_job);
+// Why a job does not run, with its position: written when it is asked for.
+void td_core_reason(const struct td_core *core, const struct td_job *j, struct td_mono now,
+                    struct td_reason *out_reason);
+// Differs when that would say something else; of a position above 10 two digits count.
+uint64_t td_core_reason_mark(const struct td_core *core, const struct td_job *j,
+                             struct td_mono now);
 // Newest first; before_seq UINT64_MAX: from the newest. NULL at the end.
 const struct td_job *td_core_job_before(const struct td_core *core, uint64_t before_seq);
 
@@ -210,6 +217,8 @@ enum td_core_counter {
     TD_COUNT_SESSIONS,    // registrations
     TD_COUNT_PLANS_ASKED, //
     TD_COUNT_STALLS,      // times that the coordinator itself was stopped for too long
+    TD_COUNT_PASSES,      // of the queue
+    TD_COUNT_LOOKS,       // at a waiting job, by passes
     TD_COUNT_COUNT,
 };
 const char *td_core_counter_name(enum td_core_counter c); // "stale_messages"

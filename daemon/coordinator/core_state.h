@@ -2,7 +2,8 @@
 #define TRAIND_DAEMON_COORDINATOR_CORE_STATE_H
 
 // What the files of the core share: its state, and the calls between them. Private to core*.c,
-// attempt.c, queue.c, nodes.c, plans.c, catalog.c, view.c and out.c; nobody else includes it.
+// attempt.c, queue*.c, place.c, job_list.c, nodes.c, plans.c, catalog.c, view.c and out.c; nobody
+// else includes it.
 //
 // Memory: an event is handled whole or the process ends. Small allocations inside the core go
 // through td_core_must: when memory is gone in mid-event the state in memory cannot be trusted any
@@ -33,7 +34,7 @@ struct td_host {
     bool keyed;           // it shows the key with bulk
     struct td_mono heard; // last message
     uint32_t used;        // slots of attempts that may be alive; by td_nodes_count
-    uint32_t reserved;    // during a pass of the queue: a waiting job needs it whole
+    uint64_t reserved;    // turn of the waiting job that it is kept free for; 0: none
 };
 
 struct td_session {
@@ -47,6 +48,7 @@ enum { TD_PLAN_KEY_BYTES = 96 };
 
 struct td_plan_entry { // cached result
     char key[TD_PLAN_KEY_BYTES];
+    uint64_t used; // grows with each use: the smallest leaves a full cache
     char *json;
     uint64_t memory_bytes, shared_bytes;
     uint32_t total_steps;
@@ -86,16 +88,24 @@ struct td_core {
     char *checkpoint_dir;
     struct td_now now; // of the event being handled
     struct td_mono wake;
+    struct td_mono house_at; // when what takes days is looked at
     bool started;
     bool draining, stopping; // stopping: the embedded node's attempts are being stopped
-    uint64_t next_seq, next_epoch, next_session, next_plan;
+    uint64_t next_seq, next_epoch, next_session, next_plan, next_use;
 
     struct td_map *jobs;   // id -> td_job, in order of creation
     struct td_job **order; // all jobs by seq
-    uint32_t n_jobs;
+    uint32_t n_jobs, cap_jobs;
     struct td_job **active; // those that have not ended, by seq
-    uint32_t n_active;
-    struct td_map *nodes; // id -> td_host
+    uint32_t n_active, cap_active;
+    struct td_job **live; // every job whose attempt may be alive; td_nodes_count drops the others
+    uint32_t n_live, cap_live;
+    struct td_job **waiting; // those that want a place, by turn
+    uint32_t n_waiting, cap_waiting;
+    uint32_t n_looked;         // of waiting, since the last pass from the head
+    uint32_t free_slots;       // that nobody holds or keeps, by that pass
+    struct td_mono queue_wake; // a job that was looked at waits for this time
+    struct td_map *nodes;      // id -> td_host
     struct td_session *sessions[TD_CORE_MAX_NODES + 64];
     uint32_t n_sessions;
 
@@ -108,7 +118,7 @@ struct td_core {
     struct td_map *shards;   // "<job>/<path>/<file>" -> td_checkpoint_file
 
     uint32_t counters[TD_COUNT_COUNT];
-    bool queue_dirty;
+    bool queue_dirty; // the next pass begins at the head
     struct td_job **touched;
     uint32_t n_touched, cap_touched;
     struct td_core_out out;
@@ -197,15 +207,40 @@ void td_nodes_after_stall(struct td_core *core, struct td_mono before);
 void td_nodes_count(struct td_core *core);
 TD_MUST_USE td_status td_nodes_load(struct td_core *core, const char *key, const char *body);
 
+// ---- job_list.c ---------------------------------------------------------------------------------
+// Lists of borrowed jobs; they grow. By key: smallest first.
+typedef uint64_t td_job_key_fn(const struct td_job *j);
+void td_jobs_push(struct td_job ***list, uint32_t *n, uint32_t *cap, struct td_job *j);
+uint32_t td_jobs_insert(struct td_job ***list, uint32_t *n, uint32_t *cap, struct td_job *j,
+                        td_job_key_fn *key); // after its equals; where it is now
+// The job must be in it.
+uint32_t td_jobs_find(struct td_job *const *list, uint32_t n, const struct td_job *j,
+                      td_job_key_fn *key);
+void td_jobs_remove(struct td_job **list, uint32_t *n, uint32_t at);
+uint64_t td_job_key_seq(const struct td_job *j);
+
 // ---- queue.c ------------------------------------------------------------------------------------
 void td_queue_pass(struct td_core *core);
-// FAILED_PRECONDITION UNSATISFIABLE if no known node could ever hold the job.
-TD_MUST_USE td_status td_queue_check(struct td_core *core, const struct td_job *j);
+// A pass has something to do.
+bool td_queue_due(const struct td_core *core);
+void td_queue_tick(struct td_core *core);
+// Its state or its attempt changed: it takes its place among those that wait, or leaves them.
+void td_queue_place(struct td_core *core, struct td_job *j);
+uint32_t td_queue_position(const struct td_core *core, const struct td_job *j); // 0: it waits not
+// Near enough to the head that its plan is asked for before it can start.
+bool td_queue_ahead(const struct td_core *core, const struct td_job *j);
+// It could start on n as far as plans go.
+bool td_queue_planned(const struct td_core *core, const struct td_job *j, const struct td_host *n);
+// What was planned for the CPU level of n (NULL: none), else for another's.
+const struct td_plan_entry *td_queue_plan(const struct td_core *core, const struct td_job *j,
+                                          const struct td_host *n);
 
 // ---- plans.c ------------------------------------------------------------------------------------
 // Of a node with this one's CPU level and plugins. NULL: of any.
 const struct td_plan_entry *td_plans_find(const struct td_core *core, const char *digest,
                                           const struct td_host *n);
+// It was needed just now: the last to leave the cache.
+void td_plans_use(struct td_core *core, const char *digest, const struct td_host *n);
 // A node has other plugins now: what no node's plugins gave is dropped.
 void td_plans_drop_stale(struct td_core *core);
 // Sees to it that a node is asked, one that holds the level if there is; "": any. Of a spec that

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "daemon/coordinator/core_state.h"
+#include "daemon/coordinator/place.h"
 #include "lib/base/digest.h"
 
 static const int64_t request_keep_ns = INT64_C(24) * 3600 * TD_NS_PER_S;
@@ -21,6 +22,8 @@ static td_status make_room(struct td_core *core) {
         memmove(core->order + i, core->order + i + 1,
                 (core->n_jobs - i - 1) * sizeof(struct td_job *));
         core->n_jobs--;
+        td_nodes_count(core); // of those with an attempt it is none any more
+        core->queue_dirty = true;
         td_catalog_forget(core, j);
         td_core_record(core, TD_RECORD_JOB, j->id, NULL);
         td_core_record(core, TD_RECORD_SPEC, j->id, NULL);
@@ -105,7 +108,7 @@ static td_status build_job(struct td_core *core, const struct td_core_create_job
     j->n_ranks = (uint32_t)td_spec_ranks(&j->spec);
     j->seq = j->queue_seq = core->next_seq;
     j->create_ns = j->wait_ns = core->now.real.ns;
-    TD_TRY(td_queue_check(core, j));
+    TD_TRY(td_place_check(core, j));
     *out_job = td_steal(j);
     return TD_OK;
 }
@@ -129,7 +132,6 @@ static td_status create_job(struct td_core *core, const struct td_core_create_jo
     keep_request(core, request);
     td_core_record(core, TD_RECORD_SPEC, kept->id, kept->spec_json);
     td_core_touch(core, kept);
-    core->queue_dirty = true;
     *out_job = kept;
     return TD_OK;
 }

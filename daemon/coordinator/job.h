@@ -64,7 +64,7 @@ enum {
     TD_JOB_MAX_ATTEMPTS = 1000,
 };
 
-// Why a job does not run. Numbers are refreshed by each pass of the queue.
+// Why a job does not run. Of one that waits for a place td_core_reason knows it.
 struct td_reason {
     char code[32];  // "": none
     char text[480]; // one that is longer ends in "..."
@@ -169,6 +169,7 @@ struct td_job {
     char *name;
     uint64_t seq;       // order of creation
     uint64_t queue_seq; // order of waiting
+    uint64_t turn;      // its key among those that wait (queue.c); 0: it is not one of them
     uint64_t version;   // counts durable changes: the etag
     enum td_job_state state;
     struct td_reason reason;

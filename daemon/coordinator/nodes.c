@@ -109,11 +109,15 @@ void td_nodes_count(struct td_core *core) {
         ((struct td_host *)value)->used = 0;
         ((struct td_host *)value)->reserved = 0;
     }
-    for (uint32_t i = 0; i < core->n_active; i++) {
-        const struct td_attempt *a = td_job_live(core->active[i]);
-        struct td_host *n = a ? td_nodes_find(core, a->node) : NULL;
+    uint32_t n_live = 0;
+    for (uint32_t i = 0; i < core->n_live; i++) {
+        const struct td_attempt *a = td_job_live(core->live[i]);
+        if (!a) continue;
+        core->live[n_live++] = core->live[i];
+        struct td_host *n = td_nodes_find(core, a->node);
         if (n) n->used += a->slots;
     }
+    core->n_live = n_live;
 }
 
 void td_nodes_set_plugins(struct td_core *core, struct td_host *n, const char *plugins) {
@@ -131,9 +135,8 @@ void td_nodes_heartbeat(struct td_core *core, struct td_host *n, const Traind__V
     td_nodes_set_plugins(core, n, m->plugins);
     if (!n->settling) return;
     td_nodes_count(core);
-    if (m->slots_used > n->used) return;
-    n->settling = false;
-    core->queue_dirty = true;
+    core->queue_dirty = true; // what jobs that wait keep is not counted any more
+    if (m->slots_used <= n->used) n->settling = false;
 }
 
 // The core wants to be run at least so often, to notice when it is not.

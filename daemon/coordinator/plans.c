@@ -81,18 +81,32 @@ static void free_entry(struct td_plan_entry *e) {
     free(e);
 }
 
-// The oldest goes when the cache is full.
-static void keep(struct td_core *core, struct td_plan_entry *e) {
-    if (td_map_count(core->plans) >= TD_CORE_MAX_PLANS) {
-        size_t cursor = 0;
-        const char *key;
-        void *value;
-        if (td_map_next(core->plans, &cursor, &key, &value)) {
-            td_core_record(core, TD_RECORD_PLAN, key, NULL);
-            td_map_remove(core->plans, key);
-            free_entry(value);
-        }
+void td_plans_use(struct td_core *core, const char *digest, const struct td_host *n) {
+    char key[TD_PLAN_KEY_BYTES];
+    make_key(digest, n, key);
+    struct td_plan_entry *e = td_map_get(core->plans, key);
+    if (e) e->used = core->next_use++;
+}
+
+// The one that was used longest ago.
+static void make_room(struct td_core *core) {
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    struct td_plan_entry *oldest = NULL;
+    while (td_map_next(core->plans, &cursor, &key, &value)) {
+        struct td_plan_entry *e = value;
+        if (!oldest || e->used < oldest->used) oldest = e;
     }
+    td_core_record(core, TD_RECORD_PLAN, oldest->key, NULL);
+    td_map_remove(core->plans, oldest->key);
+    free_entry(oldest);
+}
+
+static void keep(struct td_core *core, struct td_plan_entry *e) {
+    bool known = td_map_get(core->plans, e->key) != NULL;
+    if (!known && td_map_count(core->plans) >= TD_CORE_MAX_PLANS) make_room(core);
+    e->used = core->next_use++;
     void *old = NULL;
     TD_CHECK(!td_map_put(core->plans, e->key, e, &old));
     free_entry(old);

@@ -1,159 +1,132 @@
-// The queue: which waiting job gets which node, and why the others wait.
+// The queue: which waiting job gets which node.
 //
 // Gangs: all ranks of a job start together, on one node (num_nodes above 1 is refused by the spec).
 // Order: RECOVERING jobs, then QUEUED ones, each by the time they began to wait; one that is still
 // being planned, or whose last checkpoint is on its way (a minute at most), keeps the slots it
-// would take. The first job that
-// does not fit reserves the node that is nearest to fitting it: later, smaller jobs may run
-// elsewhere, but not there, so that it drains and nobody starves. A node is best-fit: the least
-// free slots that suffice, first the one that has the newest checkpoint. A node without the CPU
-// level that the job asks for is left out where another has it. A node that lost a
-// launcher of the job is avoided while another known node is large enough.
+// would take. The first job that does not fit reserves the node that is nearest to fitting it:
+// later, smaller jobs may run elsewhere, but not there, so that it drains and nobody starves.
 //
-// Reasons with numbers are set by each pass and told as progress, not stored: the next pass finds
-// them again.
+// Cost. core->waiting is kept in order, so that a pass sorts nothing. Changes only mark what is
+// due; one pass a tick does it (td_core_tick). A pass begins at the head when places may have
+// become free (queue_dirty); otherwise it goes on where the last one ended (n_looked), because the
+// nodes still show what the jobs before keep. It ends when no node has a free slot that nobody
+// keeps: nothing after that can start. Until then it looks at MAX_LOOKS jobs, and goes on in the
+// next tick. Plans are asked for jobs that could start now and for the first PLAN_AHEAD; that is
+// less than the cache of plans holds, so jobs that wait do not drive out each other's plans. Why a
+// job waits is not written down here: queue_reason.c says it when somebody reads the job.
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "daemon/coordinator/core_state.h"
-#include "lib/base/cpu_level.h"
+#include "daemon/coordinator/place.h"
 
-enum { MAX_RESUME = 8 };
+enum { MAX_RESUME = 8, MAX_LOOKS = 256, PLAN_AHEAD = 32 };
+_Static_assert(PLAN_AHEAD + TD_CORE_MAX_PLAN_WAITERS < TD_CORE_MAX_PLANS,
+               "what is planned ahead and what is on its way fit the cache together");
 
-static uint32_t slots_needed(const struct td_job *j, const struct td_host *n) {
-    int32_t per_rank = td_spec_slots(&j->spec, (int32_t)n->cores, (int32_t)n->slots);
-    return j->n_ranks * (uint32_t)TD_MAX(per_rank, 1);
+// ---- the order ----------------------------------------------------------------------------------
+static uint64_t turn_of(const struct td_job *j) {
+    return j->state == TD_JOB_RECOVERING ? j->queue_seq : j->queue_seq | UINT64_C(1) << 63;
 }
 
-static uint32_t free_slots(const struct td_host *n) {
-    return n->used < n->slots ? n->slots - n->used : 0;
+static uint64_t by_turn(const struct td_job *j) {
+    return j->turn;
 }
 
-// ---- can it ever? -------------------------------------------------------------------------------
-td_status td_queue_check(struct td_core *core, const struct td_job *j) {
-    uint32_t most = 0, least = UINT32_MAX;
-    const struct td_host *largest = NULL;
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        const struct td_host *n = value;
-        uint32_t needed = slots_needed(j, n);
-        if (needed <= n->slots) return TD_OK;
-        least = TD_MIN(least, needed);
-        if (n->slots > most) {
-            most = n->slots;
-            largest = n;
-        }
+static void leave_line(struct td_core *core, struct td_job *j) {
+    uint32_t at = td_jobs_find(core->waiting, core->n_waiting, j, by_turn);
+    td_jobs_remove(core->waiting, &core->n_waiting, at);
+    j->turn = 0;
+    if (at >= core->n_looked) return; // nothing was kept for it
+    core->n_looked--;
+    core->queue_dirty = true;
+}
+
+void td_queue_place(struct td_core *core, struct td_job *j) {
+    bool waits = td_job_state_waits(j->state) && !td_job_live(j);
+    uint64_t turn = waits ? turn_of(j) : 0;
+    if (turn == j->turn) return;
+    if (j->turn) leave_line(core, j);
+    if (!turn) return;
+    j->turn = turn;
+    uint32_t at = td_jobs_insert(&core->waiting, &core->n_waiting, &core->cap_waiting, j, by_turn);
+    if (at < core->n_looked) {
+        core->n_looked++;
+        core->queue_dirty = true;
     }
-    if (!largest) return TD_OK; // no node is known yet: it waits
-    td_status s = td_fail(TD_FAILED_PRECONDITION,
-                          "%u ranks need %u slots on one node; the largest known node (%s) has %u. "
-                          "Ask for fewer devices or threads, or start a larger node",
-                          j->n_ranks, least, largest->name, most);
-    s = td_status_with_class(td_status_with_reason(s, "UNSATISFIABLE"), TD_CLASS_BAD_SPEC);
-    s = td_status_with_meta(s, "needed_slots", "%u", least);
-    return td_status_with_meta(s, "largest_node_slots", "%u", most);
 }
 
-// ---- where? -------------------------------------------------------------------------------------
-struct choice {
-    struct td_host *node;    // to run on now; NULL: none
-    struct td_host *nearest; // could hold it, and comes nearest to it
-    uint32_t needed, free;   // of nearest
-    bool any_ready;
-    bool away; // its newest checkpoint lies on a node that is not ready
-};
-
-// Its newest checkpoint is on one node only: that node, or nothing.
-static const char *pinned(const struct td_job *j) {
-    const struct td_checkpoint *c = td_catalog_find(j, NULL);
-    if (!c || c->streamed || j->spec.checkpoint.dir[0]) return NULL;
-    return c->node;
+uint32_t td_queue_position(const struct td_core *core, const struct td_job *j) {
+    return j->turn ? td_jobs_find(core->waiting, core->n_waiting, j, by_turn) + 1 : 0;
 }
 
-// trainer.cpu_level; of a job without a spec (its record was lost), "".
-static const char *level_asked(const struct td_job *j) {
-    return j->spec.trainer.cpu_level ? j->spec.trainer.cpu_level : "";
+bool td_queue_ahead(const struct td_core *core, const struct td_job *j) {
+    uint32_t at = td_queue_position(core, j);
+    return at && at <= PLAN_AHEAD;
 }
 
-// A known node has the CPU level that the job asks for: those that do not are left out. Where none
-// has, any will do to say so, and what it has.
-static bool some_has_level(const struct td_core *core, const struct td_job *j) {
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        if (td_host_has_level(value, level_asked(j))) return true;
+static bool goes_on(const struct td_core *core) {
+    return core->n_looked < core->n_waiting && !core->draining &&
+           (core->free_slots || core->n_looked < PLAN_AHEAD);
+}
+
+bool td_queue_due(const struct td_core *core) {
+    return core->started && (core->queue_dirty || goes_on(core));
+}
+
+// What a job waits for by time: a back-off, a checkpoint on its way.
+static void wake_at(struct td_core *core, struct td_mono t) {
+    if (t.ns < core->queue_wake.ns) core->queue_wake = t;
+    td_core_wake_at(core, t);
+}
+
+void td_queue_tick(struct td_core *core) {
+    if (core->queue_wake.ns <= core->now.mono.ns) {
+        core->queue_dirty = true;
+    } else {
+        td_core_wake_at(core, core->queue_wake);
     }
-    return false;
-}
-
-static bool lacks_level(const struct td_job *j, const struct td_host *n, bool picky) {
-    return picky && !td_host_has_level(n, level_asked(j));
-}
-
-static bool other_fits(struct td_core *core, const struct td_job *j, bool picky) {
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        const struct td_host *n = value;
-        if (td_host_ready(n) && !lacks_level(j, n, picky) && !td_job_excludes(j, n->id) &&
-            slots_needed(j, n) <= n->slots) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool better(const struct td_job *j, const struct td_host *a, const struct td_host *b) {
-    const struct td_checkpoint *c = td_catalog_find(j, NULL);
-    bool a_has = c && strcmp(c->node, a->id) == 0, b_has = c && strcmp(c->node, b->id) == 0;
-    if (a_has != b_has) return a_has;
-    return free_slots(a) < free_slots(b);
-}
-
-static struct choice choose(struct td_core *core, const struct td_job *j) {
-    struct choice c = {0};
-    const char *only = pinned(j);
-    bool picky = some_has_level(core, j);
-    bool avoid = !only && j->n_excluded && other_fits(core, j, picky);
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    uint32_t least_missing = UINT32_MAX;
-    c.away = only != NULL;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        struct td_host *n = value;
-        if (!td_host_ready(n)) continue;
-        c.any_ready = true;
-        if (only && strcmp(only, n->id) != 0) continue;
-        c.away = false;
-        if (avoid && td_job_excludes(j, n->id)) continue;
-        if (lacks_level(j, n, picky)) continue;
-        uint32_t needed = slots_needed(j, n);
-        if (needed > n->slots) continue;
-        uint32_t have = n->settling || n->reserved ? 0 : free_slots(n);
-        if (needed <= have) {
-            if (!c.node || better(j, n, c.node)) c.node = n;
-        } else if (needed - have < least_missing) {
-            least_missing = needed - have;
-            c.nearest = n;
-            c.needed = needed;
-            c.free = have;
-        }
-    }
-    return c;
 }
 
 // What was planned for its CPU level, else for another's: bytes that ranks share are the same.
-static const struct td_plan_entry *plan_on(const struct td_core *core, const struct td_job *j,
-                                           const struct td_host *n) {
+const struct td_plan_entry *td_queue_plan(const struct td_core *core, const struct td_job *j,
+                                          const struct td_host *n) {
     const struct td_plan_entry *p = n ? td_plans_find(core, j->spec_digest, n) : NULL;
     return p ? p : td_plans_find(core, j->spec_digest, NULL);
+}
+
+bool td_queue_planned(const struct td_core *core, const struct td_job *j, const struct td_host *n) {
+    bool settled = j->frozen_json || !td_plans_settles(j); // else ranks would not know what to do
+    return (j->n_attempts && settled) || td_plans_find(core, j->spec_digest, n);
+}
+
+// ---- places -------------------------------------------------------------------------------------
+static void count_free(struct td_core *core) {
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    core->free_slots = 0;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        if (td_host_ready(value)) core->free_slots += td_place_free(value);
+    }
+}
+
+static void take_slots(struct td_core *core, struct td_host *n, uint32_t slots) {
+    core->free_slots -= TD_MIN(core->free_slots, td_place_free(n));
+    n->used += slots;
+    core->free_slots += td_place_free(n);
+}
+
+// Until the next pass from the head: a later job, whose plan is known already, does not take it.
+static void keep_place(struct td_core *core, const struct td_job *j, const struct td_place *p) {
+    if (p->node) {
+        take_slots(core, p->node, td_place_slots(j, p->node));
+    } else if (p->nearest) {
+        core->free_slots -= TD_MIN(core->free_slots, td_place_free(p->nearest));
+        if (!p->nearest->reserved) p->nearest->reserved = j->turn;
+    }
 }
 
 // ---- start --------------------------------------------------------------------------------------
@@ -183,7 +156,7 @@ static td_status make_attempt(struct td_core *core, struct td_job *j, const stru
     TD_TRY(td_attempt_create(j->n_attempts + 1, j->n_ranks, &a));
     a->epoch = core->next_epoch;
     snprintf(a->node, sizeof a->node, "%s", n->id);
-    a->slots = slots_needed(j, n);
+    a->slots = td_place_slots(j, n);
     a->stream = wants_stream(j, n);
     *out_attempt = a;
     return td_job_add_attempt(j, td_steal(a));
@@ -195,7 +168,7 @@ static void send_assign(struct td_core *core, struct td_job *j, struct td_attemp
     TD_CHECK(!td_arena_create((size_t)1 << 20, &arena));
     Traind__V1__AttemptId id;
     td_core_attempt_id(j, a, &id);
-    const struct td_plan_entry *plan = plan_on(core, j, n);
+    const struct td_plan_entry *plan = td_queue_plan(core, j, n);
     Traind__V1__Assign assign = TRAIND__V1__ASSIGN__INIT;
     assign.id = &id;
     assign.plan_json = plan_text;
@@ -218,7 +191,7 @@ static void start(struct td_core *core, struct td_job *j, struct td_host *n) {
     TD_AUTO_FREE char *plan_text = NULL;
     uint32_t threads = 1;
     struct td_attempt *a = NULL;
-    const struct td_plan_entry *plan = plan_on(core, j, n);
+    const struct td_plan_entry *plan = td_queue_plan(core, j, n);
     td_status s = td_plans_text(j->id, j->n_attempts + 1, j->spec_json, j->frozen_json,
                                 td_plans_precision(plan, j), n, &plan_text, &threads);
     if (!s) s = make_attempt(core, j, n, &a);
@@ -229,6 +202,7 @@ static void start(struct td_core *core, struct td_job *j, struct td_host *n) {
     }
     td_core_meta(core, "epoch", ++core->next_epoch);
     td_core_apply(core, j, TD_JOB_ON_ASSIGN);
+    td_jobs_push(&core->live, &core->n_live, &core->cap_live, j);
     td_reason_set(&j->reason, j->state == TD_JOB_STARTING ? "STARTING" : "RESTARTING",
                   "attempt %u starts on node %s", a->number, n->name);
     if (j->state == TD_JOB_RECOVERING) {
@@ -239,70 +213,16 @@ static void start(struct td_core *core, struct td_job *j, struct td_host *n) {
     if (plan && plan->total_steps) j->progress.total_steps = plan->total_steps;
     if (a->number == 1) td_plans_note(plan, j);
     j->progress.phase = 0;
-    n->used += a->slots;
+    take_slots(core, n, a->slots);
     td_core_touch(core, j);
     td_core_save_attempt(core, j, a);
     send_assign(core, j, a, n, plan_text, threads);
 }
 
-// ---- why not ------------------------------------------------------------------------------------
-static void set_reason(struct td_core *core, struct td_job *j, const struct td_reason *r) {
-    if (memcmp(&j->reason, r, sizeof *r) == 0) return;
-    j->reason = *r;
-    td_core_progress(core, j);
-}
-
-// Why its last attempt ended is worth knowing until something can be done about it.
-static bool told_by_an_end(const struct td_job *j) {
-    static const char *const codes[] = {"DAEMON_STOPPED", "LAUNCHER_UPGRADED", "STOPPED_ON_NODE"};
-    for (size_t i = 0; i < TD_COUNTOF(codes); i++) {
-        if (strcmp(j->reason.code, codes[i]) == 0) return true;
-    }
-    return false;
-}
-
-static void explain(struct td_core *core, struct td_job *j, const struct choice *c,
-                    uint32_t position) {
-    struct td_reason r;
-    if (told_by_an_end(j) && (core->draining || !c->any_ready)) return; // that says more
-    if (core->draining) {
-        td_reason_set(&r, "DRAINING", "the coordinator is stopping");
-    } else if (!td_map_count(core->nodes) || (!c->any_ready && !c->away)) {
-        td_reason_set(&r, "NO_NODES", "%s",
-                      td_map_count(core->nodes) ? "no node is connected"
-                                                : "no node has registered yet");
-    } else if (c->away) {
-        const struct td_checkpoint *cp = td_catalog_find(j, NULL);
-        td_reason_set(&r, "WAITING_FOR_NODE", "its checkpoint %s is on node %s, which is away",
-                      cp->path, cp->node);
-    } else if (!c->nearest) {
-        enum td_cpu_level level;
-        const char *name = level_asked(j);
-        bool asks = td_cpu_level_parse(name, &level);
-        td_reason_set(&r, "WAITING_FOR_NODE", "no connected node%s%s is large enough for %u ranks",
-                      asks ? " with CPU level " : "", asks ? name : "", j->n_ranks);
-    } else {
-        td_reason_set(&r, "WAITING_FOR_SLOTS", "needs %u slot%s, %u free on node %s (%u slots)",
-                      c->needed, c->needed == 1 ? "" : "s", c->free, c->nearest->name,
-                      c->nearest->slots);
-        r.needed_slots = c->needed;
-        r.free_slots = c->free;
-    }
-    r.position = position;
-    set_reason(core, j, &r);
-}
-
-static void explain_plan(struct td_core *core, struct td_job *j, uint32_t position) {
-    struct td_reason r;
-    td_reason_set(&r, "PLANNING", "a node works out its memory and steps");
-    r.position = position;
-    set_reason(core, j, &r);
-}
-
 // ---- memory -------------------------------------------------------------------------------------
 // True: the job was ended, because no known node has the memory.
 static bool too_large(struct td_core *core, struct td_job *j, const struct td_host *place) {
-    const struct td_plan_entry *p = plan_on(core, j, place);
+    const struct td_plan_entry *p = td_queue_plan(core, j, place);
     if (!p || !p->memory_bytes) return false;
     uint64_t needed = p->memory_bytes * j->n_ranks + p->shared_bytes, most = 0;
     size_t cursor = 0;
@@ -326,73 +246,60 @@ static bool too_large(struct td_core *core, struct td_job *j, const struct td_ho
 }
 
 // ---- a pass -------------------------------------------------------------------------------------
-static int by_turn(const void *a, const void *b) {
-    const struct td_job *x = *(struct td_job *const *)a, *y = *(struct td_job *const *)b;
-    bool xr = x->state == TD_JOB_RECOVERING, yr = y->state == TD_JOB_RECOVERING;
-    if (xr != yr) return xr ? -1 : 1;
-    return x->queue_seq < y->queue_seq ? -1 : x->queue_seq > y->queue_seq;
-}
-
+// Its plan is there, or it needs none. If not, a node is asked, unless too many are asked already:
+// a later pass does it then.
 static bool planned(struct td_core *core, struct td_job *j, const struct td_host *n) {
-    bool settled = j->frozen_json || !td_plans_settles(j); // else ranks would not know what to do
-    if ((j->n_attempts && settled) || td_plans_find(core, j->spec_digest, n)) {
+    if (td_queue_planned(core, j, n)) {
+        td_plans_use(core, j->spec_digest, n);
         return true;
     }
-    td_status_free(td_plans_want(core, j->spec_digest, n->cpu_level_held, "",
-                                 j->spec_json)); // full: a later pass asks
+    td_status_free(td_plans_want(core, j->spec_digest, n->cpu_level_held, "", j->spec_json));
     td_plans_tick(core);
     return false;
 }
 
-// In this pass: a later job, whose plan is known already, does not take its slots.
-static void keep_place(const struct td_job *j, const struct choice *c) {
-    if (c->node) {
-        c->node->used += slots_needed(j, c->node);
-    } else if (c->nearest) {
-        c->nearest->reserved = 1;
-    }
-}
-
-static void try_job(struct td_core *core, struct td_job *j, uint32_t position) {
-    if (j->retry_at.ns > core->now.mono.ns) return; // BACKING_OFF says it
-    struct choice c = choose(core, j);
-    if (td_catalog_pending(j) && core->now.mono.ns < j->hold_until.ns) {
-        struct td_reason r;
-        td_reason_set(&r, "SAVING_CHECKPOINT", "its last checkpoint is on its way");
-        r.position = position;
-        set_reason(core, j, &r);
-        keep_place(j, &c);
+// at: how many wait before it.
+static void look(struct td_core *core, struct td_job *j, uint32_t at) {
+    if (j->retry_at.ns > core->now.mono.ns) { // BACKING_OFF says it
+        wake_at(core, j->retry_at);
         return;
     }
-    const struct td_host *place = c.node ? c.node : c.nearest; // now or later
-    if (place && !core->draining && !planned(core, j, place)) {
-        if (!td_job_state_waits(j->state)) return;
-        explain_plan(core, j, position);
-        keep_place(j, &c);
+    struct td_place p = td_place_choose(core, j);
+    if (td_catalog_pending(j) && core->now.mono.ns < j->hold_until.ns) {
+        wake_at(core, j->hold_until);
+        keep_place(core, j, &p);
+        return;
+    }
+    const struct td_host *place = p.node ? p.node : p.nearest; // now or later
+    bool soon = p.node || at < PLAN_AHEAD;
+    if (place && soon && !planned(core, j, place)) {
+        if (td_job_state_waits(j->state)) keep_place(core, j, &p);
         return;
     }
     if (too_large(core, j, place)) return;
-    if (c.node && !core->draining) {
-        start(core, j, c.node);
-        return;
+    if (p.node) {
+        start(core, j, p.node);
+    } else {
+        keep_place(core, j, &p);
     }
-    explain(core, j, &c, position);
-    keep_place(j, &c);
 }
 
 void td_queue_pass(struct td_core *core) {
+    bool moved = core->queue_dirty;
+    core->counters[TD_COUNT_PASSES]++;
+    if (core->queue_dirty) {
+        td_nodes_count(core);
+        count_free(core);
+        core->n_looked = 0;
+        core->queue_wake.ns = INT64_MAX;
+    }
     core->queue_dirty = false;
-    td_nodes_count(core);
-    struct td_job **turn = td_core_must(malloc((core->n_active + 1) * sizeof(struct td_job *)));
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < core->n_active; i++) {
-        struct td_job *j = core->active[i];
-        if (td_job_state_waits(j->state) && !td_job_live(j)) turn[n++] = j;
+    for (uint32_t i = 0; i < MAX_LOOKS && goes_on(core); i++) {
+        struct td_job *j = core->waiting[core->n_looked];
+        core->counters[TD_COUNT_LOOKS]++;
+        if (td_job_state_waits(j->state) && !td_job_live(j)) look(core, j, core->n_looked);
+        td_queue_place(core, j); // one that starts leaves; the next one comes to where it was
+        if (j->turn) core->n_looked++;
     }
-    qsort(turn, n, sizeof(struct td_job *), by_turn);
-    for (uint32_t i = 0; i < n; i++) {
-        if (td_job_state_waits(turn[i]->state)) try_job(core, turn[i], i + 1);
-    }
-    free(turn);
-    core->queue_dirty = false; // a start marks it, but this pass has seen all
+    if (moved && core->n_waiting) (void)td_core_act(core, TD_ACTION_QUEUE);
 }

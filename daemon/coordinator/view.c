@@ -36,24 +36,25 @@ static const char *phase_name(uint32_t phase) {
 
 // ---- jobs ---------------------------------------------------------------------------------------
 static Traind__V1__Reason *view_reason(struct td_arena *a, const struct td_core *core,
-                                       const struct td_job *j, struct td_now now) {
-    if (!j->reason.code[0]) return NULL;
+                                       const struct td_job *j, const struct td_reason *from,
+                                       struct td_now now) {
+    if (!from->code[0]) return NULL;
     Traind__V1__Reason *r = td_arena_alloc(a, sizeof *r);
     if (!r) return NULL;
     traind__v1__reason__init(r);
-    r->code = td_arena_strdup(a, j->reason.code);
-    r->text = td_arena_strdup(a, j->reason.text);
-    r->needed_slots = j->reason.needed_slots;
-    r->free_slots = j->reason.free_slots;
-    r->queue_position = j->reason.position;
+    r->code = td_arena_strdup(a, from->code);
+    r->text = td_arena_strdup(a, from->text);
+    r->needed_slots = from->needed_slots;
+    r->free_slots = from->free_slots;
+    r->queue_position = from->position;
     if (j->state == TD_JOB_RECOVERING && j->retry_at.ns > now.mono.ns) {
         r->retry_in_ms = (uint32_t)((j->retry_at.ns - now.mono.ns) / TD_NS_PER_MS);
     }
-    if (strcmp(j->reason.code, "WAITING_FOR_SLOTS") != 0) return r;
+    if (strcmp(from->code, "WAITING_FOR_SLOTS") != 0) return r;
     r->blockers = td_arena_array(a, MAX_BLOCKERS, sizeof *r->blockers);
-    for (uint32_t i = 0; r->blockers && i < core->n_active && r->n_blockers < MAX_BLOCKERS; i++) {
-        if (td_job_live(core->active[i])) {
-            r->blockers[r->n_blockers++] = copy(a, core->active[i]->id);
+    for (uint32_t i = 0; r->blockers && i < core->n_live && r->n_blockers < MAX_BLOCKERS; i++) {
+        if (td_job_live(core->live[i])) {
+            r->blockers[r->n_blockers++] = copy(a, core->live[i]->id);
         }
     }
     return r;
@@ -116,14 +117,14 @@ static bool view_metrics(struct td_arena *a, const struct td_job *j, Traind__V1_
 }
 
 static void view_places(struct td_arena *a, const struct td_core *core, const struct td_job *j,
-                        Traind__V1__Job *m) {
+                        const struct td_reason *why, Traind__V1__Job *m) {
     const struct td_attempt *live = td_job_live(j);
     if (live) {
         m->nodes = td_arena_array(a, 1, sizeof *m->nodes);
         if (m->nodes) m->nodes[m->n_nodes++] = host_name(a, core, live->node);
         m->slots = live->slots;
     } else {
-        m->slots = j->reason.needed_slots ? j->reason.needed_slots : j->n_ranks;
+        m->slots = why->needed_slots ? why->needed_slots : j->n_ranks;
     }
     const struct td_checkpoint *c = td_catalog_find(j, NULL);
     m->checkpoint = c ? td_arena_strdup(a, c->path) : constant("");
@@ -137,7 +138,9 @@ Traind__V1__Job *td_view_job(struct td_arena *a, const struct td_core *core, con
     m->id = copy(a, j->id);
     m->name = copy(a, j->name);
     m->state = (Traind__V1__Job__State)(j->state + 1);
-    m->reason = view_reason(a, core, j, now);
+    struct td_reason why;
+    td_core_reason(core, j, now.mono, &why);
+    m->reason = view_reason(a, core, j, &why, now);
     m->attempt = j->n_attempts;
     m->global_step = j->progress.step;
     m->total_steps = j->progress.total_steps;
@@ -152,7 +155,7 @@ Traind__V1__Job *td_view_job(struct td_arena *a, const struct td_core *core, con
     m->spec_json = flags & TD_VIEW_SPEC ? copy(a, j->spec_json) : constant("");
     m->weights = copy(a, j->weights);
     m->etag = td_arena_printf(a, "%llu", (unsigned long long)j->version);
-    view_places(a, core, j, m);
+    view_places(a, core, j, &why, m);
     m->notes = td_arena_array(a, j->n_notes + 1, sizeof *m->notes);
     if (!m->notes || !m->etag || !view_metrics(a, j, m)) return NULL;
     for (uint32_t i = 0; i < j->n_notes; i++) {
@@ -216,8 +219,8 @@ Traind__V1__Checkpoint *td_view_checkpoint(struct td_arena *a, const struct td_c
 // ---- nodes and the cluster ----------------------------------------------------------------------
 static uint32_t used_slots(const struct td_core *core, const struct td_host *n) {
     uint32_t used = 0;
-    for (uint32_t i = 0; i < core->n_active; i++) {
-        const struct td_attempt *a = td_job_live(core->active[i]);
+    for (uint32_t i = 0; i < core->n_live; i++) {
+        const struct td_attempt *a = td_job_live(core->live[i]);
         if (a && strcmp(a->node, n->id) == 0) used += a->slots;
     }
     return used;
@@ -225,13 +228,13 @@ static uint32_t used_slots(const struct td_core *core, const struct td_host *n) 
 
 static bool view_node_jobs(struct td_arena *a, const struct td_core *core, const struct td_host *n,
                            Traind__V1__Node *m) {
-    m->jobs = td_arena_array(a, core->n_active + 1, sizeof *m->jobs);
+    m->jobs = td_arena_array(a, core->n_live + 1, sizeof *m->jobs);
     m->accelerators = td_arena_array(a, 16, sizeof *m->accelerators);
     if (!m->jobs || !m->accelerators) return false;
-    for (uint32_t i = 0; i < core->n_active; i++) {
-        const struct td_attempt *live = td_job_live(core->active[i]);
+    for (uint32_t i = 0; i < core->n_live; i++) {
+        const struct td_attempt *live = td_job_live(core->live[i]);
         if (live && strcmp(live->node, n->id) == 0) {
-            m->jobs[m->n_jobs++] = copy(a, core->active[i]->id);
+            m->jobs[m->n_jobs++] = copy(a, core->live[i]->id);
         }
     }
     const char *p = n->accelerators;
@@ -333,11 +336,10 @@ Traind__V1__ClusterInfo *td_view_cluster(struct td_arena *a, const struct td_cor
         m->slots += n->slots;
         m->slots_used += used_slots(core, n);
     }
-    for (uint32_t i = 0; i < core->n_active; i++) {
-        bool live = td_job_live(core->active[i]) != NULL;
-        m->jobs_running += live;
-        m->jobs_queued += !live && td_job_state_waits(core->active[i]->state);
+    for (uint32_t i = 0; i < core->n_live; i++) {
+        m->jobs_running += td_job_live(core->live[i]) != NULL;
     }
+    m->jobs_queued = core->n_waiting;
     m->counters = td_arena_array(a, TD_COUNT_COUNT + n_more, sizeof *m->counters);
     if (!m->counters || !add_timers(a, core, m)) return NULL;
     for (int c = 0; c < TD_COUNT_COUNT; c++) {

@@ -11,6 +11,7 @@
 #include "daemon/coordinator/shell.h"
 
 static const int64_t progress_ns = 100 * TD_NS_PER_MS;
+static const int64_t queue_ns = TD_NS_PER_S;
 
 struct watcher {
     struct watcher *next;
@@ -20,6 +21,7 @@ struct watcher {
     bool resume;    // came with a token
     bool live;      // got its first message
     bool dirty;     // progress to tell
+    uint64_t mark;  // of the reason that it was told
 };
 
 struct event {
@@ -37,17 +39,21 @@ struct td_watchers {
     uint64_t n_events; // ever; ring[i % TD_WATCH_RING]
     struct td_loop_timer *timer;
     struct td_mono told; // when the timer last told progress
+    struct td_loop_timer *queue_timer;
+    struct td_mono queue_told;
 };
 
 static void on_timer(void *arg);
+static void on_queue_timer(void *arg);
 
 td_status td_watchers_create(struct td_coordinator *c, struct td_watchers **out_w) {
     struct td_watchers *w = td_calloc(1, sizeof *w);
     if (!w) return td_fail_oom();
     w->c = c;
     td_status s = td_loop_timer_create(c->loop, on_timer, w, &w->timer);
+    if (!s) s = td_loop_timer_create(c->loop, on_queue_timer, w, &w->queue_timer);
     if (s) {
-        free(w);
+        td_watchers_destroy(w);
         return s;
     }
     *out_w = w;
@@ -57,6 +63,7 @@ td_status td_watchers_create(struct td_coordinator *c, struct td_watchers **out_
 void td_watchers_destroy(struct td_watchers *w) {
     if (!w) return;
     td_loop_timer_destroy(w->timer);
+    td_loop_timer_destroy(w->queue_timer);
     for (size_t i = 0; i < TD_WATCH_RING; i++) {
         free(w->ring[i].packed);
     }
@@ -174,6 +181,7 @@ static void give(struct td_watchers *w, struct watcher *x, bool first) {
     if (!failed) failed = td_shell_arena(&arena);
     Traind__V1__Job *m = failed ? NULL : td_view_job(arena, w->c->core, j, td_shell_now(), 0);
     td_status_free(failed);
+    if (j) x->mark = td_core_reason_mark(w->c->core, j, td_mono_now());
     s->w = w;
     s->call = x->call;
     s->event = w->c->event;
@@ -196,6 +204,24 @@ static void on_timer(void *arg) {
         x->dirty = false;
         give(w, x, false);
     }
+}
+
+static void on_queue_timer(void *arg) {
+    struct td_watchers *w = arg;
+    w->queue_told = td_mono_now();
+    for (struct watcher *x = w->first; x; x = x->next) {
+        const struct td_job *j = NULL;
+        if (!x->live || x->dirty) continue;
+        td_status_free(td_core_find_job(w->c->core, x->job, &j));
+        if (!j || !td_job_state_waits(j->state)) continue;
+        if (td_core_reason_mark(w->c->core, j, w->queue_told) != x->mark) give(w, x, false);
+    }
+}
+
+void td_watchers_queue(struct td_watchers *w) {
+    if (!w->first || td_loop_timer_is_armed(w->queue_timer)) return;
+    int64_t since_ns = td_mono_now().ns - w->queue_told.ns;
+    td_loop_timer_arm(w->queue_timer, TD_MAX(queue_ns - since_ns, 0));
 }
 
 void td_watchers_progress(struct td_watchers *w, const char *job) {

@@ -65,13 +65,21 @@ static void act(struct rig *r, const struct td_action *a) {
     }
 }
 
-static void take(struct rig *r) {
+static void take_once(struct rig *r) {
     struct td_core_out out = td_core_take(r->core);
     for (const struct td_record *x = out.records; x; x = x->next)
         store(r, x);
     for (const struct td_action *x = out.actions; x; x = x->next)
         act(r, x);
     td_core_out_finish(&out);
+}
+
+// What is due at once happens at once: a pass of the queue.
+static void take(struct rig *r) {
+    take_once(r);
+    if (td_core_wake(r->core).ns > r->now.mono.ns) return;
+    td_core_tick(r->core, r->now);
+    take_once(r);
 }
 
 // ---- in -----------------------------------------------------------------------------------------

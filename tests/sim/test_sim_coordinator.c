@@ -246,7 +246,9 @@ static void test_recovering_job_keeps_its_place_while_its_checkpoint_comes(void 
     for (int i = 0; i < 100; i++)
         wait_quietly(w, n);
     assert_int_equal(job_of(w, 0)->state, TD_JOB_RECOVERING);
-    assert_string_equal(job_of(w, 0)->reason.code, "SAVING_CHECKPOINT");
+    struct td_reason why;
+    td_core_reason(w->core, job_of(w, 0), now(w).mono, &why);
+    assert_string_equal(why.code, "SAVING_CHECKPOINT");
     assert_int_equal(job_of(w, 1)->n_attempts, 0);
     Traind__V1__AttemptId id = TRAIND__V1__ATTEMPT_ID__INIT;
     id.job = w->jobs[0].id;
