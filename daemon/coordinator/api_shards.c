@@ -354,6 +354,7 @@ static const struct td_rpc_method rows[] = {
     {.service = "traind.v1.NodeService",
      .method = "PutShard",
      .kind = TD_RPC_CLIENT_STREAM,
+     .own_calls = TD_SHELL_NODE_CALLS,
      .request = &traind__v1__shard_chunk__descriptor,
      .response = &traind__v1__put_reply__descriptor,
      .on_call = put_shard,

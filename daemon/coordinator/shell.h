@@ -16,7 +16,11 @@
 #include "lib/rpc/loop.h"
 #include "lib/rpc/server.h"
 
-enum { TD_SHELL_ARENA_BYTES = 24 << 20, TD_SHELL_PATH_MAX = 4608 };
+enum {
+    TD_SHELL_ARENA_BYTES = 24 << 20,
+    TD_SHELL_PATH_MAX = 4608,
+    TD_SHELL_NODE_CALLS = TD_CORE_MAX_NODES + 64, // of each kind that only nodes make
+};
 
 struct td_watchers;
 struct td_logs;

@@ -252,7 +252,7 @@ static td_status add_route(struct td_rpc_server *server, const struct td_rpc_met
     }
     struct td_rpc_route *route = td_calloc(1, sizeof *route);
     if (!route) return td_fail_oom();
-    *route = (struct td_rpc_route){row, ctx};
+    *route = (struct td_rpc_route){.row = row, .ctx = ctx};
     td_status s = td_map_put(server->routes, path, route, NULL);
     if (s) free(route);
     return s;

@@ -13,12 +13,13 @@
 // pointer is good until on_done returned; whoever may answer later than that holds a reference
 // (td_rpc_call_ref), and answering a call that is over does nothing.
 //
-// Bounds: messages (4 MiB), decoded memory (codec.h), queue per stream (1 MiB), calls (1024),
-// streams per connection (100), age of a send (30 s: then the reader is cut off), unary calls
-// without a deadline (30 s). Errors leave as code + message + google.rpc.Status with one
-// ErrorInfo{reason, domain "traind", metadata} and BadRequest fields; each answer bears
-// `x-request-id`. Only a message over twice the limit gets a bare RESOURCE_EXHAUSTED from gRPC
-// itself, which has not read it: to say more, all of it would have to be taken in first.
+// Bounds: messages (4 MiB), decoded memory (codec.h), queue per stream (1 MiB), calls (1024, and
+// what rows with own_calls may have beside them), streams per connection (100), age of a send
+// (30 s: then the reader is cut off), unary calls without a deadline (30 s). Errors leave as code +
+// message + google.rpc.Status with one ErrorInfo{reason, domain "traind", metadata} and BadRequest
+// fields; each answer bears `x-request-id`. Only a message over twice the limit gets a bare
+// RESOURCE_EXHAUSTED from gRPC itself, which has not read it: to say more, all of it would have to
+// be taken in first.
 //
 // Rejected: registered methods of gRPC core (its answers to unknown methods would come before the
 // credential), and threads per call.
@@ -35,6 +36,9 @@ struct td_rpc_method {
     const char *method;  // "GetJob"
     enum td_rpc_kind kind;
     bool open; // needs no credential
+    // 0: it is one of the server's max_calls. Else its calls are counted apart, up to this number,
+    // and take no room from the others.
+    uint32_t own_calls;
     const ProtobufCMessageDescriptor *request;
     const ProtobufCMessageDescriptor *response;
     // Required. Unary and server stream: request is the message, it lives as long as the call.
@@ -62,7 +66,7 @@ struct td_rpc_server_options {
     size_t queue_bytes;       // per stream
     int64_t stall_ns;         // age of a send in flight at which its reader is cut off
     int64_t deadline_ns;      // for unary calls that bring none
-    uint32_t max_calls;       // in all; more get RESOURCE_EXHAUSTED LIMIT_CALLS
+    uint32_t max_calls;       // but rows with own_calls; more get RESOURCE_EXHAUSTED LIMIT_CALLS
     uint32_t max_streams;     // per connection
 };
 

@@ -41,6 +41,7 @@ struct td_rpc_call {
     grpc_call *grpc;
     const struct td_rpc_method *row; // NULL until it is admitted
     void *ctx;
+    struct td_rpc_route *own; // that counts it apart, or NULL
     char request_id[17];
     struct td_mono deadline;
     struct td_loop_timer *deadline_timer;
@@ -94,6 +95,9 @@ static void unlink_call(struct td_rpc_call *call) {
     if (!call->prev) server->calls = call->next;
     if (call->next) call->next->prev = call->prev;
     server->n_calls--;
+    if (!call->own) return;
+    call->own->n_own--;
+    server->n_own--;
 }
 
 // Last thing that a completion does; call may be gone afterwards.
@@ -372,10 +376,28 @@ static td_status authorize(const struct td_rpc_call *call, const struct td_rpc_r
     return o->authorize(token, route ? route->row : NULL, o->ctx);
 }
 
+// Of the row's own number of calls, or of the server's.
+static td_status find_room(struct td_rpc_call *call, struct td_rpc_route *route) {
+    struct td_rpc_server *server = call->server;
+    uint32_t own = route->row->own_calls, all = server->options.max_calls;
+    bool full = own ? route->n_own >= own : server->n_calls - server->n_own > all;
+    if (full) {
+        return td_status_with_reason(
+            td_fail(TD_RESOURCE_EXHAUSTED, "%u calls%s%s are being served already; try again later",
+                    own ? own : all, own ? " of " : "", own ? call->path : ""),
+            "LIMIT_CALLS");
+    }
+    if (!own) return TD_OK;
+    call->own = route;
+    route->n_own++;
+    server->n_own++;
+    return TD_OK;
+}
+
 // Credential first; then whether there is such a method, and room for one more call.
 static td_status admit(struct td_rpc_call *call, const grpc_metadata_array *metadata) {
     struct td_rpc_server *server = call->server;
-    const struct td_rpc_route *route = td_map_get(server->routes, call->path);
+    struct td_rpc_route *route = td_map_get(server->routes, call->path);
     TD_TRY(authorize(call, route, metadata));
     if (server->draining) {
         return td_status_with_reason(td_fail(TD_UNAVAILABLE, "the server is shutting down"),
@@ -388,12 +410,7 @@ static td_status admit(struct td_rpc_call *call, const grpc_metadata_array *meta
                                              call->path[0] ? call->path : "with this name"),
                                      "METHOD_UNKNOWN");
     }
-    if (server->n_calls > server->options.max_calls) {
-        return td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED,
-                                             "%u calls are being served already; try again later",
-                                             server->options.max_calls),
-                                     "LIMIT_CALLS");
-    }
+    TD_TRY(find_room(call, route));
     call->row = route->row;
     call->ctx = route->ctx;
     return TD_OK;

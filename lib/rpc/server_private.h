@@ -21,6 +21,7 @@ struct td_rpc_health;
 struct td_rpc_route {
     const struct td_rpc_method *row;
     void *ctx;
+    uint32_t n_own; // its calls now, if they are counted apart
 };
 
 // A place in which gRPC puts the next call.
@@ -53,6 +54,7 @@ struct td_rpc_server {
     struct td_rpc_health *health;
     struct td_rpc_call *calls; // open ones, newest first
     size_t n_calls;
+    size_t n_own; // of them, counted apart by their rows
     struct td_rpc_accept accepts[TD_RPC_N_ACCEPTS];
     struct td_pump_tag stop_tag;
     struct td_loop_timer *drain_timer;

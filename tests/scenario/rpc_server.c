@@ -209,6 +209,7 @@ static const struct td_rpc_method rows[] = {
     {.service = "traind.v1.NodeService",
      .method = "Session",
      .kind = TD_RPC_BIDI,
+     .own_calls = 32,
      .request = &traind__v1__node_message__descriptor,
      .response = &traind__v1__coordinator_message__descriptor,
      .on_call = on_open,

@@ -3,6 +3,7 @@
 The server is rpc_server.c beside this file: nothing but lib/rpc and handlers that do as they are told.
 """
 import os
+import queue
 import signal
 import socket
 import subprocess
@@ -289,6 +290,27 @@ def test_calls_are_refused_when_there_are_too_many(server, jobs, stubs):
     assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
     for watch in watches:
         watch.cancel()
+
+
+def test_streams_of_nodes_take_no_room_from_people(server, jobs, stubs):
+    sessions = [queue.Queue() for _ in range(33)]
+    node = stubs.node_grpc.NodeServiceStub(server.connect())
+    calls = []
+    for sent in sessions[:32]:
+        sent.put(stubs.node.NodeMessage(incarnation=7))
+        calls.append(node.Session(iter(sent.get, None), metadata=TOKEN, timeout=30))
+        assert next(calls[-1]).incarnation == 7
+    sessions[32].put(None)
+    error = failure(lambda: node.Session(iter(sessions[32].get, None), metadata=TOKEN, timeout=5))
+    assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED and "NodeService/Session" in error.details()
+    watches = [jobs.WatchJob(stubs.job.WatchJobRequest(id="forever"), metadata=TOKEN) for _ in range(63)]
+    support.until("all 63 are open", lambda: server.stats()[b"open"] == b"96")  # and the one that asks
+    for watch in watches:
+        watch.cancel()
+    for sent in sessions[:32]:
+        sent.put(None)
+    for call in calls:
+        list(call)
 
 
 # ---- drain -------------------------------------------------------------------------------------------
