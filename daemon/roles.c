@@ -52,6 +52,8 @@ static td_status start_coordinator(struct td_parts *p, const struct td_config *c
         .lease_ns = c->lease_ms * TD_NS_PER_MS,
         .lost_after_ns = c->lost_after_ms * TD_NS_PER_MS,
         .stop_grace_ns = c->stop_grace_ms * TD_NS_PER_MS,
+        .retention_jobs = (uint32_t)c->retention_jobs,
+        .retention_ns = c->retention_days * 24 * 3600 * TD_NS_PER_S,
     };
     return td_coordinator_create(p->loop, &options, &p->coordinator);
 }

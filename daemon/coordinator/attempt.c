@@ -327,6 +327,18 @@ void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *
     td_core_save_attempt(core, j, a);
 }
 
+void td_attempt_send_forget(struct td_core *core, const struct td_job *j,
+                            const struct td_attempt *a) {
+    Traind__V1__AttemptId id;
+    td_core_attempt_id(j, a, &id);
+    Traind__V1__Forget forget = TRAIND__V1__FORGET__INIT;
+    forget.id = &id;
+    Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
+    m.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_FORGET;
+    m.forget = &forget;
+    td_core_send(core, td_nodes_find(core, a->node), &m);
+}
+
 void td_attempt_maybe_forget(struct td_core *core, struct td_job *j, struct td_attempt *a) {
     if (a->state != TD_ATTEMPT_ENDED || a->forgotten) return;
     for (uint32_t r = 0; r < a->n_ranks; r++) {
@@ -342,14 +354,7 @@ void td_attempt_maybe_forget(struct td_core *core, struct td_job *j, struct td_a
     a->forgotten = true;
     td_catalog_attempt_over(core, j, a);
     td_core_save_attempt(core, j, a);
-    Traind__V1__AttemptId id;
-    td_core_attempt_id(j, a, &id);
-    Traind__V1__Forget forget = TRAIND__V1__FORGET__INIT;
-    forget.id = &id;
-    Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
-    m.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_FORGET;
-    m.forget = &forget;
-    td_core_send(core, td_nodes_find(core, a->node), &m);
+    td_attempt_send_forget(core, j, a);
 }
 
 // ---- failures -----------------------------------------------------------------------------------

@@ -144,11 +144,15 @@ static struct td_checkpoint *read_row(const struct td_json *v, const char *path,
     return td_steal(c);
 }
 
-static void remove_row(struct td_core *core, struct td_job *j, uint32_t at) {
-    struct td_checkpoint *c = j->checkpoints[at];
+static void drop_row(struct td_core *core, const struct td_job *j, const struct td_checkpoint *c) {
     char key[96];
     key_of(j, c->path, key);
     td_core_record(core, TD_RECORD_CHECKPOINT, key, NULL);
+}
+
+static void remove_row(struct td_core *core, struct td_job *j, uint32_t at) {
+    struct td_checkpoint *c = j->checkpoints[at];
+    drop_row(core, j, c);
     if (c->streamed) {
         struct td_action *a = td_core_act(core, TD_ACTION_REMOVE);
         memcpy(a->job, j->id, sizeof a->job);
@@ -354,33 +358,36 @@ static void sweep(struct td_core *core, const struct td_job *j, const struct td_
     action->token = a->number;
 }
 
+static void drop_shards(struct td_core *core, const char *prefix) {
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->shards, &cursor, &key, &value)) {
+        if (strncmp(key, prefix, strlen(prefix)) != 0) continue;
+        char copy[320];
+        snprintf(copy, sizeof copy, "%s", key);
+        drop_shard(core, copy);
+    }
+}
+
 void td_catalog_attempt_over(struct td_core *core, struct td_job *j, const struct td_attempt *a) {
     for (uint32_t i = j->n_checkpoints; i-- > 0;) {
         const struct td_checkpoint *c = j->checkpoints[i];
         if (!c->committed && c->attempt == a->number) remove_row(core, j, i);
     }
     char prefix[64];
-    int len = snprintf(prefix, sizeof prefix, "%s/a%u/", j->id, a->number);
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->shards, &cursor, &key, &value)) {
-        if (strncmp(key, prefix, (size_t)len) != 0) continue;
-        char copy[320];
-        snprintf(copy, sizeof copy, "%s", key);
-        drop_shard(core, copy);
-    }
+    snprintf(prefix, sizeof prefix, "%s/a%u/", j->id, a->number);
+    drop_shards(core, prefix);
     sweep(core, j, a);
 }
 
-void td_catalog_forget(struct td_core *core, struct td_job *j) {
-    while (j->n_checkpoints) {
-        remove_row(core, j, j->n_checkpoints - 1);
+void td_catalog_forget(struct td_core *core, const struct td_job *j) {
+    for (uint32_t i = 0; i < j->n_checkpoints; i++) {
+        drop_row(core, j, j->checkpoints[i]);
     }
-    for (uint32_t i = 1; i <= j->n_attempts; i++) {
-        const struct td_attempt *a = td_job_attempt(j, i);
-        if (!a->forgotten) td_catalog_attempt_over(core, j, a);
-    }
+    char prefix[32];
+    snprintf(prefix, sizeof prefix, "%s/", j->id);
+    drop_shards(core, prefix);
 }
 
 // ---- loading ------------------------------------------------------------------------------------

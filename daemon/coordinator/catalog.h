@@ -68,8 +68,8 @@ TD_MUST_USE td_status td_catalog_on_shard(struct td_core *core, struct td_job *j
                                           const char *file, uint64_t bytes, const char *digest);
 // Nothing more comes of an attempt: what was on its way is dropped, files without a row go.
 void td_catalog_attempt_over(struct td_core *core, struct td_job *j, const struct td_attempt *a);
-// Forgets all rows of a job that is forgotten.
-void td_catalog_forget(struct td_core *core, struct td_job *j);
+// All rows of a job that is forgotten go; its files are forget.c's.
+void td_catalog_forget(struct td_core *core, const struct td_job *j);
 
 TD_MUST_USE td_status td_catalog_load(struct td_core *core, const char *key, const char *body);
 TD_MUST_USE td_status td_catalog_load_shard(struct td_core *core, const char *key,

@@ -62,6 +62,12 @@ static void carry_out(void *take_arg, bool pass) {
         case TD_ACTION_REMOVE:
             td_sweep_checkpoint(c, a->job, a->text);
             break;
+        case TD_ACTION_FORGET:
+            td_sweep_job(c, a->job, a->text);
+            break;
+        case TD_ACTION_SAY:
+            td_log_info("%s", a->text);
+            break;
         case TD_ACTION_VERIFY:
             td_verify_checkpoint(c, a->job, a->text);
             break;
@@ -101,19 +107,9 @@ static void defer(struct td_coordinator *c, struct td_action *a) {
 
 static void finish_drain(struct td_coordinator *c);
 
-static void forget_rows(struct td_coordinator *c, const struct td_record *r) {
-    for (; r; r = r->next) {
-        if (r->kind == TD_RECORD_JOB && !r->body) {
-            td_store_forget(c->store, r->key);
-            td_logs_forget(c->logs, r->key);
-        }
-    }
-}
-
 void td_shell_after(struct td_coordinator *c) {
     struct td_core_out out = td_core_take(c->core);
     if (out.records) {
-        forget_rows(c, out.records);
         td_gate_issued(c->gate, ++c->ticket);
         td_store_commit(c->store, out.records, c->ticket);
     }
@@ -218,6 +214,12 @@ static void on_points(const struct td_points *points, void *arg) {
     td_shell_after(c);
 }
 
+static void on_forgotten(const char *job, void *arg) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, arg);
+    td_core_forgotten(c->core, td_shell_now(), job, true);
+    td_shell_after(c);
+}
+
 static td_status authorize(struct td_str token, const struct td_rpc_method *row, void *ctx) {
     struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
     (void)row;
@@ -280,8 +282,11 @@ static td_status copy_options(struct td_coordinator *c, const struct td_coordina
 }
 
 static td_status make_parts(struct td_coordinator *c, const struct td_coordinator_options *o) {
-    const struct td_store_options store = {
-        .dir = c->state_dir, .on_committed = on_committed, .on_points = on_points, .arg = c};
+    const struct td_store_options store = {.dir = c->state_dir,
+                                           .on_committed = on_committed,
+                                           .on_points = on_points,
+                                           .on_forgotten = on_forgotten,
+                                           .arg = c};
     TD_TRY_CTX(td_store_open(c->loop, &store, &c->store), "state directory '%s'", c->state_dir);
     char checkpoints[TD_SHELL_PATH_MAX];
     snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", c->state_dir);
@@ -290,7 +295,9 @@ static td_status make_parts(struct td_coordinator *c, const struct td_coordinato
                                    .heartbeat_ns = o->heartbeat_ns,
                                    .lease_ns = o->lease_ns,
                                    .lost_after_ns = o->lost_after_ns,
-                                   .stop_grace_ns = o->stop_grace_ns};
+                                   .stop_grace_ns = o->stop_grace_ns,
+                                   .retention_jobs = o->retention_jobs,
+                                   .retention_ns = o->retention_ns};
     td_random_bytes(core.secret, sizeof core.secret);
     TD_TRY(td_core_create(&core, &c->core));
     TD_TRY(td_gate_create(c->loop, &c->gate));

@@ -8,6 +8,7 @@
 //     job.h         a job: its states as a table, its attempts, its record
 //     attempt.c     what the event lines of an attempt mean; failures, restarts
 //     queue.c       who runs next; place.h: where; queue_reason.c: why the others wait
+//     forget.c      a job and what it owns go; retention.c: which, and when
 //     nodes.c       nodes: leases, slots, adoption and fencing
 //     plans.c       plans, asked of a node once per spec
 //     catalog.h     checkpoints: pending, committed, removed
@@ -35,15 +36,17 @@ struct td_loop;
 
 // Strings are copied. Zero means the default.
 struct td_coordinator_options {
-    const char *state_dir; // exists, locked by the caller
-    const char *listen;    // "HOST:PORT"; port 0 picks one
-    const char *token;     // the owner's bearer token
-    const char *version;   // of this build
-    const char *role;      // "all" or "coordinator", shown in ClusterInfo
-    int64_t heartbeat_ns;  // 3 s: how often a node must speak
-    int64_t lease_ns;      // 10 s: silence after which a node counts as LOST
-    int64_t lost_after_ns; // 60 s: more silence after which its attempts are given up
-    int64_t stop_grace_ns; // 60 s: for a stop with a checkpoint, then SIGKILL
+    const char *state_dir;   // exists, locked by the caller
+    const char *listen;      // "HOST:PORT"; port 0 picks one
+    const char *token;       // the owner's bearer token
+    const char *version;     // of this build
+    const char *role;        // "all" or "coordinator", shown in ClusterInfo
+    int64_t heartbeat_ns;    // 3 s: how often a node must speak
+    int64_t lease_ns;        // 10 s: silence after which a node counts as LOST
+    int64_t lost_after_ns;   // 60 s: more silence after which its attempts are given up
+    uint32_t retention_jobs; // 10000: ended jobs that are kept
+    int64_t retention_ns;    // how long after their end; 0: for ever
+    int64_t stop_grace_ns;   // 60 s: for a stop with a checkpoint, then SIGKILL
 };
 
 // Serves when it returns. Errors: UNAVAILABLE (database, address), DATA_LOSS (a database that is

@@ -52,6 +52,7 @@ td_status td_core_create(const struct td_core_options *options, struct td_core *
     if (!core->options.heartbeat_ns) core->options.heartbeat_ns = 3 * TD_NS_PER_S;
     if (!core->options.lease_ns) core->options.lease_ns = 10 * TD_NS_PER_S;
     if (!core->options.lost_after_ns) core->options.lost_after_ns = 60 * TD_NS_PER_S;
+    if (!core->options.retention_jobs) core->options.retention_jobs = 10000;
     if (!core->options.stop_grace_ns) core->options.stop_grace_ns = 60 * TD_NS_PER_S;
     core->checkpoint_dir = td_strdup(options->checkpoint_dir ? options->checkpoint_dir : "");
     core->next_seq = core->next_epoch = core->next_session = core->next_plan = 1;
@@ -59,6 +60,7 @@ td_status td_core_create(const struct td_core_options *options, struct td_core *
     core->queue_wake.ns = INT64_MAX;
     if (!core->checkpoint_dir) return td_fail_oom();
     TD_TRY(td_map_create(TD_CORE_MAX_JOBS, &core->jobs));
+    TD_TRY(td_map_create(TD_CORE_MAX_JOBS, &core->leaving));
     TD_TRY(td_map_create(TD_CORE_MAX_NODES, &core->nodes));
     TD_TRY(td_map_create(TD_CORE_MAX_PLANS, &core->plans));
     TD_TRY(td_map_create(TD_CORE_MAX_REQUESTS, &core->requests));
@@ -72,6 +74,7 @@ void td_core_destroy(struct td_core *core) {
     if (!core) return;
     td_core_out_finish(&core->out);
     forget_values(core->jobs, destroy_job);
+    forget_values(core->leaving, td_forget_destroy);
     forget_values(core->nodes, free);
     forget_values(core->plans, destroy_plan);
     forget_values(core->requests, free);
@@ -88,6 +91,8 @@ void td_core_destroy(struct td_core *core) {
     free(core->active);
     free(core->live);
     free(core->waiting);
+    free(core->ended);
+    free(core->pinning);
     free(core->checkpoint_dir);
     free(core);
 }
@@ -228,6 +233,7 @@ enum td_job_step td_core_apply(struct td_core *core, struct td_job *j, enum td_j
         j->end_ns = core->now.real.ns;
         deactivate(core, j);
         td_job_close_spec(j);
+        td_retention_ended(core, j);
     }
     td_core_touch(core, j);
     tell_moved(core, j, from);
@@ -250,16 +256,12 @@ void td_core_fail_job(struct td_core *core, struct td_job *j, enum td_class cls,
 td_status td_core_add_job(struct td_core *core, struct td_job *take_job) {
     TD_AUTO(td_job) *j = take_job;
     bool active = !td_job_state_ended(j->state);
-    if (active && core->n_active == TD_CORE_MAX_ACTIVE) {
-        return td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED,
-                                             "%d jobs wait or run already; end some first",
-                                             TD_CORE_MAX_ACTIVE),
-                                     "LIMIT_JOBS");
-    }
     TD_TRY(td_map_put(core->jobs, j->id, j, NULL));
     (void)td_jobs_insert(&core->order, &core->n_jobs, &core->cap_jobs, j, td_job_key_seq);
     if (active) {
         (void)td_jobs_insert(&core->active, &core->n_active, &core->cap_active, j, td_job_key_seq);
+    } else {
+        td_retention_ended(core, j);
     }
     (void)td_steal(j);
     return TD_OK;
@@ -293,7 +295,9 @@ void td_core_start(struct td_core *core, struct td_now now) {
         if (a) td_attempt_tick(core, j);
         j->hold_until = td_mono_add(now.mono, hold_ns);
         td_queue_place(core, j);
+        td_forget_note_pins(core, j);
     }
+    td_retention_start(core);
     core->queue_dirty = true;
     td_core_leave(core);
 }
@@ -318,9 +322,11 @@ static void on_time(struct td_core *core) {
     td_core_forget_requests(core);
     if (core->now.mono.ns >= core->house_at.ns) {
         expire(core);
+        td_retention_due(core);
         core->house_at = td_mono_add(core->now.mono, house_ns);
     }
     td_core_wake_at(core, core->house_at);
+    td_retention_tick(core);
 }
 
 // Time that has come, then one pass of the queue for all that happened since the last one.

@@ -23,7 +23,7 @@
 #include "traind/v1/node.pb-c.h"
 
 enum {
-    TD_CORE_MAX_JOBS = 30000,   // the oldest ended one is forgotten for a new one
+    TD_CORE_MAX_JOBS = 1 << 20, // known at a time; retention.c keeps far fewer
     TD_CORE_MAX_ACTIVE = 20000, // that wait or run: one more is refused
     TD_CORE_MAX_NODES = 1024,
     TD_CORE_MAX_PLANS = 256,        // cached
@@ -49,6 +49,7 @@ enum td_record_kind {
     TD_RECORD_CHECKPOINT, // "<job>/a<n>/step-<n>"
     TD_RECORD_SHARD,      // "<job>/a<n>/step-<n>/<file>": durable here, checkpoint not yet known
     TD_RECORD_REQUEST,    // request id
+    TD_RECORD_LEAVING,    // job id: it is forgotten, what it owned is not gone yet
     TD_RECORD_KIND_COUNT,
 };
 struct td_record {
@@ -79,6 +80,8 @@ enum td_action_kind {
     TD_ACTION_MOVED,    // `job` changed its state; text says how, for the log
     TD_ACTION_REMOVE,   // checkpoint files `text` ("a1/step-5") of `job` at the coordinator
     TD_ACTION_VERIFY,   // are the files of `text` at the coordinator what was committed?
+    TD_ACTION_FORGET,   // remove what `job` owned here, as `text` says; td_core_forgotten answers
+    TD_ACTION_SAY,      // text is for the log
     TD_ACTION_SWEEP,    // attempt `token` of `job` is over: what it left here and no row names
 };
 struct td_action {
@@ -110,6 +113,8 @@ struct td_core_options {
     const char *checkpoint_dir; // where streamed checkpoints lie, shown to clients; may be ""
     int64_t heartbeat_ns, lease_ns, lost_after_ns, stop_grace_ns;
     uint8_t secret[32]; // random: what the keys of sessions are made from
+    uint32_t retention_jobs; // ended ones that are kept; 0: 10000
+    int64_t retention_ns;    // for so long after their end; 0: however long ago that was
 };
 TD_MUST_USE td_status td_core_create(const struct td_core_options *options,
                                      struct td_core **out_core);
@@ -188,6 +193,9 @@ void td_core_log_committed(struct td_core *core, struct td_now now, const char *
 TD_MUST_USE td_status td_core_shard_durable(struct td_core *core, struct td_now now,
                                             const Traind__V1__AttemptId *id, const char *path,
                                             const char *file, uint64_t bytes, const char *digest);
+
+// The answer to TD_ACTION_FORGET. all_gone false: something could not be removed, ask again later.
+void td_core_forgotten(struct td_core *core, struct td_now now, const char *job, bool all_gone);
 
 // The answer to TD_ACTION_VERIFY, if it was no: why.
 void td_core_checkpoint_damaged(struct td_core *core, struct td_now now, const char *job,

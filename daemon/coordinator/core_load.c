@@ -12,7 +12,6 @@ static td_status load_job(struct td_core *core, const char *key, const struct td
     TD_AUTO(td_job) *j = NULL;
     TD_TRY(td_job_create(key, &j));
     TD_TRY(td_job_decode(j, v));
-    if (core->n_jobs == TD_CORE_MAX_JOBS) return td_fail(TD_DATA_LOSS, "too many jobs");
     core->next_seq = TD_MAX(core->next_seq, TD_MAX(j->seq, j->queue_seq) + 1);
     return td_core_add_job(core, td_steal(j));
 }
@@ -80,6 +79,8 @@ td_status td_core_load(struct td_core *core, enum td_record_kind kind, const cha
         return td_catalog_load(core, key, body);
     case TD_RECORD_SHARD:
         return td_catalog_load_shard(core, key, body);
+    case TD_RECORD_LEAVING:
+        return td_forget_load(core, key, body);
     case TD_RECORD_REQUEST:
         return load_request(core, key, v);
     case TD_RECORD_KIND_COUNT:

@@ -33,6 +33,8 @@ struct td_host {
     char key[33];         // of that session, or of its last one; "": none since this start
     bool keyed;           // it shows the key with bulk
     struct td_mono heard; // last message
+    int64_t seen_ns;      // real time of its last registration or goodbye: who is forgotten first
+    bool holds;           // for a moment: something would be missed
     uint32_t used;        // slots of attempts that may be alive; by td_nodes_count
     uint64_t reserved;    // turn of the waiting job that it is kept free for; 0: none
 };
@@ -77,6 +79,13 @@ struct td_plan_waiter {
     char digest[33], dump[32];
 };
 
+enum { TD_FORGET_AT_ONCE = 64 };
+struct td_leaving { // a job that is forgotten, until what it owned is gone
+    char *body;
+    bool asked; // the shell is at it
+    struct td_mono again_at;
+};
+
 struct td_request {
     char job[TD_JOB_ID_MAX];
     char digest[33];
@@ -102,6 +111,13 @@ struct td_core {
     uint32_t n_live, cap_live;
     struct td_job **waiting; // those that want a place, by turn
     uint32_t n_waiting, cap_waiting;
+    struct td_job **ended; // by the time of their end
+    uint32_t n_ended, cap_ended;
+    struct td_job **pinning; // that name a checkpoint to begin from; some have ended
+    uint32_t n_pinning, cap_pinning;
+    struct td_map *leaving; // job id -> td_leaving
+    uint32_t n_forgetting;  // of them, that the shell is at
+    struct td_mono retention_at;
     uint32_t n_looked;         // of waiting, since the last pass from the head
     uint32_t free_slots;       // that nobody holds or keeps, by that pass
     struct td_mono queue_wake; // a job that was looked at waits for this time
@@ -130,6 +146,7 @@ struct td_core {
 // ---- out.c --------------------------------------------------------------------------------------
 void *td_core_must(void *p);
 char *td_core_dup(const char *s);
+char *td_core_printf(const char *fmt, ...) TD_PRINTF(1, 2); // at most 1 KiB
 void td_core_record(struct td_core *core, enum td_record_kind kind, const char *key,
                     const char *body);
 void td_core_points(struct td_core *core, struct td_points *take_points);
@@ -182,6 +199,9 @@ void td_attempt_send_stop(struct td_core *core, struct td_job *j, struct td_atte
 void td_attempt_tick(struct td_core *core, struct td_job *j);
 // Tells the node when everything of an ended attempt is here.
 void td_attempt_maybe_forget(struct td_core *core, struct td_job *j, struct td_attempt *a);
+// The node may drop what it has of an ended attempt.
+void td_attempt_send_forget(struct td_core *core, const struct td_job *j,
+                            const struct td_attempt *a);
 void td_attempt_ack(struct td_core *core, const struct td_host *node, const struct td_job *j,
                     const struct td_attempt *a, Traind__V1__Segment__Kind kind, uint32_t rank,
                     uint64_t offset);
@@ -219,6 +239,11 @@ uint32_t td_jobs_find(struct td_job *const *list, uint32_t n, const struct td_jo
 void td_jobs_remove(struct td_job **list, uint32_t *n, uint32_t at);
 uint64_t td_job_key_seq(const struct td_job *j);
 
+// ---- nodes_room.c -------------------------------------------------------------------------------
+// There is room for one more node, or the one that was seen longest ago and holds nothing is
+// forgotten. RESOURCE_EXHAUSTED LIMIT_NODES.
+TD_MUST_USE td_status td_nodes_make_room(struct td_core *core);
+
 // ---- queue.c ------------------------------------------------------------------------------------
 void td_queue_pass(struct td_core *core);
 // A pass has something to do.
@@ -234,6 +259,24 @@ bool td_queue_planned(const struct td_core *core, const struct td_job *j, const 
 // What was planned for the CPU level of n (NULL: none), else for another's.
 const struct td_plan_entry *td_queue_plan(const struct td_core *core, const struct td_job *j,
                                           const struct td_host *n);
+
+// ---- forget.c -----------------------------------------------------------------------------------
+// OK: an ended job that no other one begins from. FAILED_PRECONDITION JOB_NOT_ENDED or
+// JOB_RESUMED_FROM.
+TD_MUST_USE td_status td_forget_check(const struct td_core *core, const struct td_job *j);
+// Ends the job's life: its rows and what it owns go. It was checked, and is not of this event.
+void td_forget_job(struct td_core *core, struct td_job *take_job);
+void td_forget_ended(struct td_core *core, struct td_job *j);
+void td_forget_note_pins(struct td_core *core, struct td_job *j); // its spec was read
+void td_forget_tick(struct td_core *core);
+TD_MUST_USE td_status td_forget_load(struct td_core *core, const char *key, const char *body);
+void td_forget_destroy(void *p); // a td_leaving
+
+// ---- retention.c --------------------------------------------------------------------------------
+void td_retention_ended(struct td_core *core, struct td_job *j); // it has ended, or is loaded so
+void td_retention_start(struct td_core *core);
+void td_retention_due(struct td_core *core); // the next tick looks
+void td_retention_tick(struct td_core *core);
 
 // ---- plans.c ------------------------------------------------------------------------------------
 // Of a node with this one's CPU level and plugins. NULL: of any.

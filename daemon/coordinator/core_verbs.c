@@ -13,32 +13,13 @@
 static const int64_t request_keep_ns = INT64_C(24) * 3600 * TD_NS_PER_S;
 
 // ---- creating -----------------------------------------------------------------------------------
-// The oldest ended job makes room.
-static td_status make_room(struct td_core *core) {
-    if (core->n_jobs < TD_CORE_MAX_JOBS) return TD_OK;
-    for (uint32_t i = 0; i < core->n_jobs; i++) {
-        struct td_job *j = core->order[i];
-        if (!td_job_state_ended(j->state)) continue;
-        memmove(core->order + i, core->order + i + 1,
-                (core->n_jobs - i - 1) * sizeof(struct td_job *));
-        core->n_jobs--;
-        td_nodes_count(core); // of those with an attempt it is none any more
-        core->queue_dirty = true;
-        td_catalog_forget(core, j);
-        td_core_record(core, TD_RECORD_JOB, j->id, NULL);
-        td_core_record(core, TD_RECORD_SPEC, j->id, NULL);
-        for (uint32_t n = 1; n <= j->n_attempts; n++) {
-            char key[64];
-            snprintf(key, sizeof key, "%s/a%u", j->id, n);
-            td_core_record(core, TD_RECORD_ATTEMPT, key, NULL);
-        }
-        td_map_remove(core->jobs, j->id);
-        td_job_destroy(j);
-        return TD_OK;
-    }
-    return td_status_with_reason(
-        td_fail(TD_RESOURCE_EXHAUSTED, "%d jobs and none has ended", TD_CORE_MAX_JOBS),
-        "LIMIT_JOBS");
+static td_status check_room(const struct td_core *core) {
+    if (core->n_active < TD_CORE_MAX_ACTIVE) return TD_OK;
+    return td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED,
+                                         "%u jobs wait or run already; cancel some, or try again "
+                                         "when some have ended",
+                                         core->n_active),
+                                 "LIMIT_JOBS");
 }
 
 static td_status find_request(struct td_core *core, const struct td_core_create_job *request,
@@ -123,12 +104,13 @@ static td_status create_job(struct td_core *core, const struct td_core_create_jo
             td_fail(TD_UNAVAILABLE, "the coordinator is stopping; try again when it is back"),
             "DRAINING");
     }
+    TD_TRY(check_room(core));
     TD_AUTO(td_job) *j = NULL;
     TD_TRY(build_job(core, request, &j));
-    TD_TRY(make_room(core));
     struct td_job *kept = j;
     TD_TRY(td_core_add_job(core, td_steal(j)));
     core->next_seq++;
+    td_forget_note_pins(core, kept);
     keep_request(core, request);
     td_core_record(core, TD_RECORD_SPEC, kept->id, kept->spec_json);
     td_core_touch(core, kept);

@@ -131,27 +131,6 @@ void td_logs_load(struct td_logs *l, const struct td_job *j) {
     }
 }
 
-// ---- forgetting ---------------------------------------------------------------------------------
-static void forget_run(struct td_disk_job *job) {
-    struct write *w = (struct write *)job;
-    td_status_log(TD_LOG_WARN, td_fs_remove_tree(w->path), "logs stay, continuing");
-}
-
-static void forget_done(struct td_disk_job *job) {
-    free(job);
-}
-
-void td_logs_forget(struct td_logs *l, const char *job) {
-    struct write *w = td_calloc(1, sizeof *w);
-    if (!w) return;
-    w->job = (struct td_disk_job){.run = forget_run, .done = forget_done};
-    snprintf(w->path, sizeof w->path, "%s/logs/%s", l->c->state_dir, job);
-    td_status s = td_disk_submit(l->c->disk, &w->job);
-    if (!s) return;
-    td_status_log(TD_LOG_WARN, s, "logs stay, continuing");
-    free(w);
-}
-
 // ---- appending ----------------------------------------------------------------------------------
 static td_status write_at(const struct write *w) {
     char dir[TD_SHELL_PATH_MAX];

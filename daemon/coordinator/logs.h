@@ -30,8 +30,6 @@ TD_MUST_USE td_status td_logs_create(struct td_coordinator *c, struct td_logs **
 void td_logs_destroy(struct td_logs *l);
 // Tells the core how much is here of each attempt of which more may come.
 void td_logs_load(struct td_logs *l, const struct td_job *j);
-// Deletes the files of a job that is forgotten.
-void td_logs_forget(struct td_logs *l, const char *job);
 
 // Durable bytes.
 uint64_t td_logs_size(struct td_logs *l, const struct td_log_key *key);

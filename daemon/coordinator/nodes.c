@@ -62,7 +62,7 @@ static td_status encode(const struct td_host *n, struct td_buf *out) {
     TD_TRY(td_json_print_string(n->cpu_level_held, strlen(n->cpu_level_held), out));
     TD_TRY(td_buf_str(out, ",\"plugins\":"));
     TD_TRY(td_json_print_string(n->plugins, strlen(n->plugins), out));
-    return td_buf_str(out, "}");
+    return td_buf_printf(out, ",\"seen_ns\":%" PRId64 "}", n->seen_ns);
 }
 
 static void save(struct td_core *core, const struct td_host *n) {
@@ -94,6 +94,7 @@ td_status td_nodes_load(struct td_core *core, const char *key, const char *body)
     n->slots = (uint32_t)td_json_int(td_json_get(v, "slots"), 1);
     n->memory_bytes = (uint64_t)td_json_int(td_json_get(v, "memory_bytes"), 0);
     n->launcher_major = (uint32_t)td_json_int(td_json_get(v, "launcher_major"), 0);
+    n->seen_ns = td_json_int(td_json_get(v, "seen_ns"), 0);
     n->embedded = td_json_int(td_json_get(v, "embedded"), 0) != 0;
     td_status s = td_map_put(core->nodes, key, n, NULL);
     if (s) free(n);
@@ -349,7 +350,6 @@ static void clear_silence(struct td_core *core, const struct td_host *n) {
 void td_nodes_register(struct td_core *core, struct td_session *s, const Traind__V1__Register *m) {
     const char *bad = bad_register(m);
     struct td_host *n = bad ? NULL : td_nodes_find(core, m->node_id);
-    if (!bad && !n && td_map_count(core->nodes) == TD_CORE_MAX_NODES) bad = "too many nodes";
     if (!bad && s->node && s->node != n) bad = "a session is of one node";
     // It cannot dial again, and needs not: somebody else says that he is this daemon's own node.
     if (!bad && n && n->embedded && n->session && n->session != s->id) {
@@ -358,6 +358,12 @@ void td_nodes_register(struct td_core *core, struct td_session *s, const Traind_
     }
     if (bad) {
         td_core_close_session(core, s->id, bad);
+        return;
+    }
+    td_status full = n ? TD_OK : td_nodes_make_room(core);
+    if (full) {
+        td_core_close_session(core, s->id, td_status_message(full));
+        td_status_free(full);
         return;
     }
     if (!n) {
@@ -373,6 +379,7 @@ void td_nodes_register(struct td_core *core, struct td_session *s, const Traind_
     n->session = s->id;
     make_key(core, n);
     n->heard = core->now.mono;
+    n->seen_ns = core->now.real.ns;
     n->lost = n->settling = false;
     core->counters[TD_COUNT_SESSIONS]++;
     save(core, n);
@@ -391,6 +398,8 @@ void td_nodes_session_gone(struct td_core *core, struct td_session *s) {
     struct td_host *n = s->node;
     if (!n || n->session != s->id) return; // superseded
     n->session = 0;
+    n->seen_ns = core->now.real.ns;
+    save(core, n);
     td_plans_node_gone(core, n->id);
     td_plans_tick(core);
     td_core_wake_at(core, td_mono_add(n->heard, core->options.lease_ns));

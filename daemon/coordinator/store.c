@@ -62,13 +62,13 @@ struct td_store {
     sqlite3_stmt *add_series, *find_series, *add_point, *put_cursor;
 };
 
-static const char *const tables[] = {"meta",     "nodes",       "plans",  "specs",   "jobs",
-                                     "attempts", "checkpoints", "shards", "requests"};
+static const char *const tables[] = {"meta",     "nodes",       "plans",  "specs",    "jobs",
+                                     "attempts", "checkpoints", "shards", "requests", "leaving"};
 _Static_assert(TD_COUNTOF(tables) == TD_RECORD_KIND_COUNT, "one table per kind");
 // Loading wants jobs before their specs.
 static const enum td_record_kind load_order[] = {
-    TD_RECORD_META,    TD_RECORD_NODE,       TD_RECORD_PLAN,  TD_RECORD_JOB,    TD_RECORD_SPEC,
-    TD_RECORD_ATTEMPT, TD_RECORD_CHECKPOINT, TD_RECORD_SHARD, TD_RECORD_REQUEST};
+    TD_RECORD_META,    TD_RECORD_NODE,       TD_RECORD_PLAN,  TD_RECORD_JOB,     TD_RECORD_SPEC,
+    TD_RECORD_ATTEMPT, TD_RECORD_CHECKPOINT, TD_RECORD_SHARD, TD_RECORD_REQUEST, TD_RECORD_LEAVING};
 _Static_assert(TD_COUNTOF(load_order) == TD_RECORD_KIND_COUNT, "every kind is loaded");
 
 #define TABLE(name)                                                                                \
@@ -76,6 +76,7 @@ _Static_assert(TD_COUNTOF(load_order) == TD_RECORD_KIND_COUNT, "every kind is lo
 static const char *const state_migrations[] = {
     TABLE("meta") TABLE("nodes") TABLE("plans") TABLE("specs") TABLE("jobs") TABLE("attempts")
         TABLE("checkpoints") TABLE("shards") TABLE("requests"),
+    TABLE("leaving"),
 };
 static const char *const metrics_migrations[] = {
     "CREATE TABLE series (id INTEGER PRIMARY KEY, job TEXT NOT NULL, name TEXT NOT NULL,"
@@ -355,7 +356,7 @@ static void finish_items(struct writer *w, struct item *head, bool committed) {
             i->query->failure = committed ? td_metrics_query_read(w->db, i->query)
                                           : td_fail(TD_UNAVAILABLE, "%s closes", w->name);
         }
-        if (!i->query && !i->points) {
+        if (!i->query && !i->points && !(i->forget[0] && committed)) {
             item_destroy(i);
             continue;
         }
@@ -398,6 +399,7 @@ static void tell(struct writer *w, bool closing) {
         struct item *i = head;
         head = i->next;
         if (i->points && !closing) o->on_points(i->points, o->arg);
+        if (i->forget[0] && !closing) o->on_forgotten(i->forget, o->arg);
         if (i->query) {
             struct td_store_query *q = td_steal(i->query);
             q->done(q, q->arg);

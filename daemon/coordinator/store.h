@@ -30,6 +30,8 @@ struct td_store_options {
     void (*on_committed)(uint64_t ticket, void *arg);
     // From the loop: these points are on disk; they die when it returns.
     void (*on_points)(const struct td_points *points, void *arg);
+    // From the loop: the points of this job are gone from the disk.
+    void (*on_forgotten)(const char *job, void *arg);
     void *arg;
 };
 
@@ -66,7 +68,7 @@ TD_MUST_USE td_status td_store_load_last(struct td_store *s, const char *job,
 // Tickets count up. Takes the list.
 void td_store_commit(struct td_store *s, struct td_record *take_records, uint64_t ticket);
 void td_store_points(struct td_store *s, struct td_points *take_points);
-// All points of a job that is forgotten.
+// All points of a job go; on_forgotten says when.
 void td_store_forget(struct td_store *s, const char *job);
 
 // ---- queries ------------------------------------------------------------------------------------

@@ -152,3 +152,80 @@ void td_sweep_all(struct td_coordinator *c) {
     }
     submit(c, all);
 }
+
+// ---- a whole job --------------------------------------------------------------------------------
+struct leaving {
+    struct td_disk_job job;
+    struct td_coordinator *c;
+    char id[TD_JOB_ID_MAX];
+    char logs[TD_SHELL_PATH_MAX];
+    char checkpoints[TD_SHELL_PATH_MAX]; // of the job
+    bool failed;
+    size_t n_streamed;
+    uint32_t streamed[]; // attempts
+};
+
+static void remove_part(struct leaving *l, const char *path) {
+    td_status s = td_fs_exists(path) ? td_fs_remove_tree(path) : TD_OK;
+    l->failed |= s != TD_OK;
+    td_status_log(TD_LOG_WARN, s, "files of a forgotten job stay, trying again later, continuing");
+}
+
+static void leaving_run(struct td_disk_job *job) {
+    struct leaving *l = (struct leaving *)job;
+    remove_part(l, l->logs);
+    for (size_t i = 0; i < l->n_streamed; i++) {
+        char path[TD_SHELL_PATH_MAX + 16];
+        snprintf(path, sizeof path, "%s/a%u", l->checkpoints, l->streamed[i]);
+        remove_part(l, path);
+    }
+    (void)rmdir(l->checkpoints); // not if an embedded node wrote into it
+}
+
+static void leaving_done(struct td_disk_job *job) {
+    struct leaving *l = (struct leaving *)job;
+    struct td_coordinator *c = l->c;
+    if (l->failed) {
+        td_core_forgotten(c->core, td_shell_now(), l->id, false);
+        td_shell_after(c);
+    } else {
+        td_store_forget(c->store, l->id); // on_forgotten follows
+    }
+    free(l);
+}
+
+static td_status make_leaving(struct td_coordinator *c, const char *job, const char *parts,
+                              struct leaving **out_leaving) {
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_json *v = NULL;
+    TD_TRY(td_shell_arena(&arena));
+    TD_TRY(td_json_parse(arena, parts, strlen(parts), &v));
+    const struct td_json *list = td_json_get(v, "streamed");
+    size_t n = list ? list->n_children : 0;
+    struct leaving *l = td_calloc(1, sizeof *l + n * sizeof l->streamed[0]);
+    if (!l) return td_fail_oom();
+    l->job = (struct td_disk_job){.run = leaving_run, .done = leaving_done};
+    l->c = c;
+    snprintf(l->id, sizeof l->id, "%s", job);
+    snprintf(l->logs, sizeof l->logs, "%s/logs/%s", c->state_dir, job);
+    snprintf(l->checkpoints, sizeof l->checkpoints, "%s/checkpoints/%s", c->state_dir, job);
+    for (const struct td_json *e = list ? list->first : NULL; e; e = e->next) {
+        l->streamed[l->n_streamed++] = (uint32_t)td_json_int(e, 0);
+    }
+    *out_leaving = l;
+    return TD_OK;
+}
+
+void td_sweep_job(struct td_coordinator *c, const char *job, const char *parts) {
+    struct leaving *l = NULL;
+    td_status s = make_leaving(c, job, parts, &l);
+    for (size_t i = 0; !s && i < l->n_streamed; i++) {
+        td_uploads_end(job, l->streamed[i], NULL);
+    }
+    if (!s) s = td_disk_submit(c->disk, &l->job);
+    if (!s) return;
+    td_status_log(TD_LOG_WARN, s, "what a forgotten job owned stays, trying again, continuing");
+    free(l);
+    td_core_forgotten(c->core, td_shell_now(), job, false);
+    td_shell_after(c);
+}

@@ -264,8 +264,9 @@ static void load_cursors(struct world *w) {
 
 static void start_core(struct world *w) {
     static const enum td_record_kind order[] = {
-        TD_RECORD_META,    TD_RECORD_NODE,       TD_RECORD_PLAN,  TD_RECORD_JOB,    TD_RECORD_SPEC,
-        TD_RECORD_ATTEMPT, TD_RECORD_CHECKPOINT, TD_RECORD_SHARD, TD_RECORD_REQUEST};
+        TD_RECORD_META,    TD_RECORD_NODE,    TD_RECORD_PLAN,       TD_RECORD_JOB,
+        TD_RECORD_SPEC,    TD_RECORD_ATTEMPT, TD_RECORD_CHECKPOINT, TD_RECORD_SHARD,
+        TD_RECORD_REQUEST, TD_RECORD_LEAVING};
     const struct td_core_options o = {.incarnation = ++w->incarnation, .checkpoint_dir = "/c"};
     assert_ok(td_core_create(&o, &w->core));
     for (size_t k = 0; k < TD_COUNTOF(order); k++) {

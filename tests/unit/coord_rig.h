@@ -1,0 +1,218 @@
+#ifndef TRAIND_TESTS_UNIT_COORD_RIG_H
+#define TRAIND_TESTS_UNIT_COORD_RIG_H
+
+// The coordinator's core with one node that is messages: create jobs, answer plans, play an attempt
+// of one rank. What the core answered is counted; its records are kept as state.db would keep them.
+
+#include <stdlib.h>
+
+#include "daemon/coordinator/core.h"
+#include "lib/base/buf.h"
+#include "lib/base/map.h"
+#include "lib/spec/spec.h"
+#include "tests/unit/test.h"
+
+struct rig {
+    struct td_core *core;
+    struct td_now now;
+    uint64_t session;
+    char assigned[TD_JOB_ID_MAX];
+    uint64_t epoch, events;
+    uint32_t n_assigned, n_progress, n_queue;
+    char requests[512][64]; // for plans, not yet answered
+    uint32_t n_requests;
+    struct td_map *rows[TD_RECORD_KIND_COUNT]; // key -> body
+    char forgotten[512][TD_JOB_ID_MAX];        // TD_ACTION_FORGET, in order
+    uint32_t n_forgotten, n_closed;
+    char closed[400]; // why the last session was
+    char said[400];
+};
+
+// ---- the rig ------------------------------------------------------------------------------------
+static void on_message(struct rig *r, const Traind__V1__CoordinatorMessage *m) {
+    if (m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_ASSIGN) {
+        snprintf(r->assigned, sizeof r->assigned, "%s", m->assign->id->job);
+        r->epoch = m->assign->id->epoch;
+        r->events = 0;
+        r->n_assigned++;
+    } else if (m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_PLAN_REQUEST) {
+        assert_true(r->n_requests < TD_COUNTOF(r->requests));
+        snprintf(r->requests[r->n_requests++], sizeof r->requests[0], "%s",
+                 m->plan_request->request);
+    }
+}
+
+static void keep_rows(struct rig *r, const struct td_record *x) {
+    for (; x; x = x->next) {
+        void *old = NULL;
+        if (x->body) {
+            assert_ok(td_map_put(r->rows[x->kind], x->key, strdup(x->body), &old));
+        } else {
+            old = td_map_remove(r->rows[x->kind], x->key);
+        }
+        free(old);
+    }
+}
+
+static void take(struct rig *r) {
+    struct td_core_out out = td_core_take(r->core);
+    keep_rows(r, out.records);
+    for (const struct td_action *a = out.actions; a; a = a->next) {
+        if (a->message) on_message(r, a->message);
+        r->n_progress += a->kind == TD_ACTION_PROGRESS;
+        r->n_queue += a->kind == TD_ACTION_QUEUE;
+        if (a->kind == TD_ACTION_FORGET && r->n_forgotten < TD_COUNTOF(r->forgotten)) {
+            snprintf(r->forgotten[r->n_forgotten++], TD_JOB_ID_MAX, "%s", a->job);
+        }
+        if (a->kind == TD_ACTION_SAY) snprintf(r->said, sizeof r->said, "%s", a->text);
+        if (a->kind == TD_ACTION_CLOSE) {
+            r->n_closed++;
+            snprintf(r->closed, sizeof r->closed, "%s", a->text);
+        }
+    }
+    td_core_out_finish(&out);
+}
+
+static void say(struct rig *r, Traind__V1__NodeMessage *m) {
+    m->incarnation = 1;
+    td_core_session_message(r->core, r->now, r->session, m);
+    take(r);
+}
+
+// Ticks until nothing is due now.
+static void settle(struct rig *r) {
+    for (int i = 0; td_core_wake(r->core).ns <= r->now.mono.ns; i++) {
+        assert_true(i < 1000);
+        td_core_tick(r->core, r->now);
+        take(r);
+    }
+}
+
+static void say_register(struct rig *r, const char *name, uint32_t slots) {
+    char boot[] = "boot", id[64];
+    snprintf(id, sizeof id, "%s", name);
+    Traind__V1__Register reg = TRAIND__V1__REGISTER__INIT;
+    reg.node_id = reg.name = id;
+    reg.boot_id = boot;
+    reg.launcher_major = 1;
+    reg.cores = reg.slots = slots;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_REGISTER;
+    m.register_ = &reg;
+    say(r, &m);
+}
+
+static void begin_with(struct rig *r, uint32_t slots, const struct td_core_options *o) {
+    memset(r, 0, sizeof *r);
+    r->now = (struct td_now){{TD_NS_PER_S}, {INT64_C(1700000000) * TD_NS_PER_S}};
+    for (int k = 0; k < TD_RECORD_KIND_COUNT; k++)
+        assert_ok(td_map_create(1 << 20, &r->rows[k]));
+    assert_ok(td_core_create(o, &r->core));
+    td_core_start(r->core, r->now);
+    r->session = td_core_session_open(r->core, r->now, false);
+    say_register(r, "n-1", slots);
+    settle(r);
+}
+
+static inline void begin(struct rig *r, uint32_t slots) {
+    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
+    begin_with(r, slots, &o);
+}
+
+static void end(struct rig *r) {
+    td_core_destroy(r->core);
+    for (int k = 0; k < TD_RECORD_KIND_COUNT; k++) {
+        size_t at = 0;
+        const char *key;
+        void *value;
+        while (td_map_next(r->rows[k], &at, &key, &value))
+            free(value);
+        td_map_destroy(r->rows[k]);
+    }
+}
+
+static char *make_spec_from(int seed, int devices, const char *more) {
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_json *tree = NULL;
+    TD_AUTO_BUF text;
+    char spec[640];
+    snprintf(spec, sizeof spec,
+             "{name: n, seed_everything: %d, model: {name: mlp, layers: [2, 2]},"
+             " data: {name: synthetic, samples: 8, features: 2, classes: 2, batch_size: 2},"
+             " optimizer: {name: sgd, lr: 0.1}, trainer: {devices: %d}%s}",
+             seed, devices, more);
+    td_buf_init(&text, 1 << 20);
+    assert_ok(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
+    assert_ok(td_spec_parse(arena, spec, strlen(spec), NULL, 0, &tree));
+    assert_ok(td_json_print(tree, false, &text));
+    return td_buf_take_cstr(&text);
+}
+
+static inline char *make_spec(int seed, int devices) {
+    return make_spec_from(seed, devices, "");
+}
+
+static const struct td_job *create(struct rig *r, int number, const char *spec) {
+    char id[TD_JOB_ID_MAX];
+    snprintf(id, sizeof id, "j-%012x", (unsigned)number);
+    const struct td_core_create_job request = {
+        .id = id, .spec_json = spec, .request_id = "", .digest = ""};
+    const struct td_job *j = NULL;
+    bool again = false;
+    assert_ok(td_core_create_job(r->core, r->now, &request, &j, &again));
+    take(r);
+    return j;
+}
+
+static inline const struct td_job *job(struct rig *r, int number) {
+    char id[TD_JOB_ID_MAX];
+    const struct td_job *j = NULL;
+    snprintf(id, sizeof id, "j-%012x", (unsigned)number);
+    assert_ok(td_core_find_job(r->core, id, &j));
+    return j;
+}
+
+static inline void answer_plan(struct rig *r, const char *request) {
+    char json[] = "{\"state_bytes\":10,\"total_steps\":3}";
+    char copy[64];
+    snprintf(copy, sizeof copy, "%s", request);
+    Traind__V1__PlanResult result = TRAIND__V1__PLAN_RESULT__INIT;
+    result.request = copy;
+    result.result_json = json;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT;
+    m.plan_result = &result;
+    say(r, &m);
+}
+
+static inline void answer_plans(struct rig *r) {
+    while (r->n_requests) {
+        answer_plan(r, r->requests[--r->n_requests]);
+        settle(r);
+    }
+}
+
+static inline void line(struct rig *r, const char *text) {
+    Traind__V1__AttemptId id = TRAIND__V1__ATTEMPT_ID__INIT;
+    Traind__V1__Segment s = TRAIND__V1__SEGMENT__INIT;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    id.job = r->assigned;
+    id.attempt = 1;
+    id.epoch = r->epoch;
+    s.id = &id;
+    s.kind = TRAIND__V1__SEGMENT__KIND__EVENTS;
+    s.offset = r->events;
+    s.data = (ProtobufCBinaryData){strlen(text), (uint8_t *)(uintptr_t)text};
+    r->events += s.data.len;
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_SEGMENT;
+    m.segment = &s;
+    say(r, &m);
+}
+
+static inline void finish_running(struct rig *r) {
+    line(r, "{\"event\":\"launched\",\"pid\":1}\n");
+    line(r, "{\"event\":\"ready\",\"rank\":0,\"pid\":2}\n");
+    line(r, "{\"event\":\"launcher_end\",\"outcome\":\"done\"}\n");
+}
+
+#endif

@@ -1,0 +1,230 @@
+// What the coordinator's core forgets, and what not: ended jobs by number and by age, nodes that
+// are away. A job that goes is gone at once for people, and for good when what it owned is gone.
+
+#include "tests/unit/coord_rig.h"
+
+static const int64_t day_ns = INT64_C(24) * 3600 * TD_NS_PER_S;
+
+static const struct td_core_options two = {
+    .incarnation = 1, .checkpoint_dir = "/c", .retention_jobs = 2};
+
+static bool known(struct rig *r, int number) {
+    char id[TD_JOB_ID_MAX];
+    const struct td_job *j = NULL;
+    snprintf(id, sizeof id, "j-%012x", (unsigned)number);
+    td_status s = td_core_find_job(r->core, id, &j);
+    td_status_free(s);
+    return !s;
+}
+
+static void pass(struct rig *r, int64_t ns) {
+    r->now.mono.ns += ns;
+    r->now.real.ns += ns;
+    settle(r);
+}
+
+static void cancel(struct rig *r, int number) {
+    const struct td_job *j = NULL;
+    assert_ok(td_core_cancel(r->core, r->now, job(r, number)->id, "", &j));
+    take(r);
+    pass(r, TD_NS_PER_MS);
+}
+
+static void start_again(struct rig *r, const struct td_core_options *o) {
+    td_core_destroy(r->core);
+    assert_ok(td_core_create(o, &r->core));
+    static const enum td_record_kind order[] = {TD_RECORD_NODE, TD_RECORD_JOB, TD_RECORD_SPEC,
+                                                TD_RECORD_ATTEMPT, TD_RECORD_LEAVING};
+    for (size_t k = 0; k < TD_COUNTOF(order); k++) {
+        size_t at = 0;
+        const char *key;
+        void *body;
+        while (td_map_next(r->rows[order[k]], &at, &key, &body))
+            assert_ok(td_core_load(r->core, order[k], key, body));
+    }
+    td_core_start(r->core, r->now);
+    take(r);
+    settle(r);
+}
+
+// ---- jobs ---------------------------------------------------------------------------------------
+static void test_job_that_ended_longest_ago_goes_not_the_one_created_first(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *spec = make_spec(1, 1);
+    struct rig r;
+    begin_with(&r, 1, &two);
+    for (int i = 0; i < 4; i++)
+        create(&r, i, spec);
+    for (int i = 3; i >= 1; i--) // job 0 is created first and ends last
+        cancel(&r, i);
+    pass(&r, 2 * TD_NS_PER_S);
+    cancel(&r, 0);
+    pass(&r, 2 * TD_NS_PER_S);
+    assert_true(known(&r, 0) && known(&r, 1));
+    assert_false(known(&r, 2) || known(&r, 3));
+    assert_int_equal(r.n_forgotten, 2);
+    assert_string_equal(r.forgotten[0], "j-000000000003");
+    assert_null(td_map_get(r.rows[TD_RECORD_JOB], "j-000000000003"));
+    assert_null(td_map_get(r.rows[TD_RECORD_SPEC], "j-000000000003"));
+    assert_non_null(strstr(r.said, "retention_jobs=2"));
+    end(&r);
+}
+
+static void test_job_that_ended_before_the_days_goes(void **state) {
+    (void)state;
+    const struct td_core_options o = {
+        .incarnation = 1, .checkpoint_dir = "/c", .retention_ns = 30 * day_ns};
+    TD_AUTO_FREE char *spec = make_spec(1, 1);
+    struct rig r;
+    begin_with(&r, 1, &o);
+    create(&r, 0, spec);
+    cancel(&r, 0);
+    pass(&r, 29 * day_ns);
+    assert_true(known(&r, 0));
+    pass(&r, 2 * day_ns);
+    assert_false(known(&r, 0));
+    end(&r);
+}
+
+static void test_job_that_another_begins_from_is_kept_until_that_one_has_ended(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *spec = make_spec(1, 1);
+    TD_AUTO_FREE char *from =
+        make_spec_from(1, 1, ", ckpt_path: /x/checkpoints/j-000000000000/a1/step-5");
+    struct rig r;
+    begin_with(&r, 1, &two);
+    for (int i = 0; i < 5; i++)
+        create(&r, i, i == 4 ? from : spec);
+    for (int i = 0; i < 4; i++)
+        cancel(&r, i);
+    pass(&r, 2 * TD_NS_PER_S);
+    assert_true(known(&r, 0) && known(&r, 2) && known(&r, 3));
+    assert_false(known(&r, 1)); // it pushes nobody out
+    cancel(&r, 4);
+    pass(&r, 2 * TD_NS_PER_S);
+    assert_false(known(&r, 0));
+    end(&r);
+}
+
+static void test_start_comes_when_the_store_holds_more_than_is_kept(void **state) {
+    (void)state;
+    const struct td_core_options all = {.incarnation = 1, .checkpoint_dir = "/c"};
+    TD_AUTO_FREE char *spec = make_spec(1, 1);
+    struct rig r;
+    begin_with(&r, 1, &all);
+    for (int i = 0; i < 300; i++) {
+        create(&r, i, spec);
+        cancel(&r, i);
+    }
+    start_again(&r, &two);
+    for (uint32_t done = 0; done < 298;) {
+        assert_true(done < r.n_forgotten);
+        td_core_forgotten(r.core, r.now, r.forgotten[done++], true);
+        take(&r);
+        pass(&r, TD_NS_PER_S / 10);
+    }
+    assert_true(known(&r, 299) && known(&r, 298));
+    assert_false(known(&r, 297));
+    assert_int_equal(td_map_count(r.rows[TD_RECORD_JOB]), 2);
+    assert_int_equal(td_map_count(r.rows[TD_RECORD_LEAVING]), 0);
+    end(&r);
+}
+
+static void test_start_asks_again_when_a_crash_came_before_the_files_were_gone(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *spec = make_spec(1, 1);
+    struct rig r;
+    begin_with(&r, 1, &two);
+    for (int i = 0; i < 3; i++) {
+        create(&r, i, spec);
+        cancel(&r, i);
+    }
+    pass(&r, 2 * TD_NS_PER_S);
+    assert_int_equal(r.n_forgotten, 1);
+    start_again(&r, &two);
+    assert_int_equal(r.n_forgotten, 2);
+    assert_string_equal(r.forgotten[1], "j-000000000000");
+    assert_false(known(&r, 0));
+    td_core_forgotten(r.core, r.now, r.forgotten[1], false); // the disk refuses
+    take(&r);
+    assert_int_equal(td_map_count(r.rows[TD_RECORD_LEAVING]), 1);
+    pass(&r, 700 * TD_NS_PER_S);
+    assert_int_equal(r.n_forgotten, 3);
+    td_core_forgotten(r.core, r.now, r.forgotten[2], true);
+    take(&r);
+    assert_int_equal(td_map_count(r.rows[TD_RECORD_LEAVING]), 0);
+    end(&r);
+}
+
+static void test_create_is_refused_by_name_when_too_many_wait(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *spec = make_spec(1, 1);
+    struct rig r;
+    begin(&r, 1);
+    for (int i = 0; i < TD_CORE_MAX_ACTIVE; i++)
+        create(&r, i, spec);
+    const struct td_core_create_job request = {
+        .id = "j-x", .spec_json = spec, .request_id = "", .digest = ""};
+    const struct td_job *j = NULL;
+    bool again = false;
+    td_status s = td_core_create_job(r.core, r.now, &request, &j, &again);
+    assert_int_equal(td_status_code(s), TD_RESOURCE_EXHAUSTED);
+    assert_string_equal(td_status_reason(s), "LIMIT_JOBS");
+    td_status_free(s);
+    end(&r);
+}
+
+// ---- nodes --------------------------------------------------------------------------------------
+// A node that comes, and goes again unless it stays.
+static void visit(struct rig *r, int number, bool stays) {
+    char id[24];
+    snprintf(id, sizeof id, "visitor-%d", number);
+    r->session = td_core_session_open(r->core, r->now, false);
+    assert_true(r->session != 0);
+    say_register(r, id, 1);
+    if (!stays) td_core_session_close(r->core, r->now, r->session);
+    take(r);
+    pass(r, TD_NS_PER_MS);
+}
+
+static void test_node_seen_longest_ago_makes_room_when_another_name_comes(void **state) {
+    (void)state;
+    struct rig r;
+    begin(&r, 1);
+    for (int i = 0; i < TD_CORE_MAX_NODES - 1; i++)
+        visit(&r, i, false);
+    visit(&r, 2000, false);
+    assert_int_equal(r.n_closed, 0);
+    assert_non_null(strstr(r.said, "node=visitor-0 "));
+    assert_non_null(td_map_get(r.rows[TD_RECORD_NODE], "n-1")); // connected: older, but here
+    assert_non_null(td_map_get(r.rows[TD_RECORD_NODE], "visitor-1"));
+    assert_null(td_map_get(r.rows[TD_RECORD_NODE], "visitor-0"));
+    end(&r);
+}
+
+static void test_node_is_refused_by_name_when_all_are_connected(void **state) {
+    (void)state;
+    struct rig r;
+    begin(&r, 1);
+    for (int i = 0; i < TD_CORE_MAX_NODES - 1; i++)
+        visit(&r, i, true);
+    assert_int_equal(r.n_closed, 0);
+    visit(&r, 2000, true);
+    assert_int_equal(r.n_closed, 1);
+    assert_non_null(strstr(r.closed, "LIMIT_NODES"));
+    end(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_job_that_ended_longest_ago_goes_not_the_one_created_first),
+        cmocka_unit_test(test_job_that_ended_before_the_days_goes),
+        cmocka_unit_test(test_job_that_another_begins_from_is_kept_until_that_one_has_ended),
+        cmocka_unit_test(test_start_comes_when_the_store_holds_more_than_is_kept),
+        cmocka_unit_test(test_start_asks_again_when_a_crash_came_before_the_files_were_gone),
+        cmocka_unit_test(test_create_is_refused_by_name_when_too_many_wait),
+        cmocka_unit_test(test_node_seen_longest_ago_makes_room_when_another_name_comes),
+        cmocka_unit_test(test_node_is_refused_by_name_when_all_are_connected),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
