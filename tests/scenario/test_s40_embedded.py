@@ -1,7 +1,9 @@
 """One `traind` with everything in it: what was acknowledged is there, and all that a job made can be read."""
+import fcntl
 import os
 import pathlib
 import re
+import threading
 import time
 
 import grpc
@@ -153,6 +155,16 @@ def test_acknowledged_job_survives_a_kill(daemon):
         assert done.global_step == STEPS
     listed = daemon.stub("Job").ListJobs(daemon.cluster.stubs.job.ListJobsRequest()).jobs
     assert len(listed) == 5
+
+
+def test_daemon_starts_when_a_child_of_the_killed_one_holds_the_lock_a_moment_longer(daemon):
+    daemon.kill()
+    with open(daemon.state_dir / "lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        release = threading.Timer(0.2, fcntl.flock, (lock, fcntl.LOCK_UN))
+        release.start()
+        daemon.start()
+        release.join()
 
 
 def test_list_comes_in_pages_newest_first(daemon):
