@@ -11,6 +11,7 @@
 #include "daemon/roles.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
+#include "lib/base/proc.h"
 #include "lib/rpc/loop.h"
 
 struct daemon {
@@ -71,6 +72,12 @@ static td_status hold_cpu_level(const struct td_config *c) {
     return td_cpu_level_hold(c->level);
 }
 
+// A connection takes three descriptors, an attempt some more. Launchers and ranks take the hard
+// limit by themselves, so it changes nothing for them.
+static void raise_files(void) {
+    td_status_log(TD_LOG_WARN, td_proc_raise_files(), "fewer connections fit, continuing");
+}
+
 static int refuse(td_status take_status, int exit_code) {
     if (!take_status) return 0;
     fprintf(stderr, "traind: %s\n", td_status_message(take_status));
@@ -88,6 +95,7 @@ int main(int argc, char **argv) {
     if (failed) return refuse(failed, 2);
     if (config.only_print) return refuse(td_fs_flush_stdout(), 1);
     td_log_set_level(level);
+    raise_files();
     failed = hold_cpu_level(&config);
     if (!failed) failed = run(&config);
     if (!failed) {

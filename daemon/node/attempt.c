@@ -27,7 +27,8 @@
 #include "lib/rpc/loop.h"
 
 enum { td_local_attempt_magic = 0x4c415454, ACK_MAX = 16 << 10, ACK_FD = 3 };
-static const int64_t ack_ns = 20 * TD_NS_PER_S, look_ns = TD_NS_PER_S;
+enum { WAITS_MAX = 60 }; // for a descriptor: half a minute
+static const int64_t ack_ns = 20 * TD_NS_PER_S, look_ns = TD_NS_PER_S, wait_ns = TD_NS_PER_S / 2;
 
 // ---- life ---------------------------------------------------------------------------------------
 static void on_timer(void *arg);
@@ -334,6 +335,8 @@ static void on_timer(void *arg) {
         a->events->on_failed(
             a, td_status_with_class(td_fail(TD_CANCELLED, "stopped before it started"),
                                     TD_CLASS_PREEMPTED));
+    } else if (a->plan_json && a->launcher.pid == 0) {
+        a->events->on_again(a);
     } else if (a->plan_json) {
         start_failed(a, td_fail(TD_DEADLINE_EXCEEDED, "the launcher was not ready in time"));
     } else if (!a->ended && a->launcher.pid == 0) {
@@ -426,15 +429,27 @@ static td_status spawn(struct td_local_attempt *a, const struct td_launch_contex
     return td_proc_spawn(&o, &a->launcher);
 }
 
-td_status td_local_attempt_launch(struct td_local_attempt *a, const char *boot_id,
-                                  const struct td_launch_context *c) {
+static td_status start_launcher(struct td_local_attempt *a, const struct td_launch_context *c) {
     TD_TRY(td_assignment_write(&a->assigned, a->plan_json, a->dir, a->state_dir));
     int fds[2];
     if (pipe2(fds, O_CLOEXEC) != 0) return td_fail_errno(TD_RESOURCE_EXHAUSTED, "make a pipe");
     (void)fcntl(fds[0], F_SETFL, O_NONBLOCK);
     a->ack_fd = fds[0];
     TD_AUTO_CLOSE int theirs = fds[1];
-    TD_TRY(spawn(a, c, theirs));
+    return spawn(a, c, theirs);
+}
+
+td_status td_local_attempt_launch(struct td_local_attempt *a, const char *boot_id,
+                                  const struct td_launch_context *c) {
+    td_status failed = start_launcher(a, c);
+    if (failed) {
+        if (a->ack_fd >= 0) close(td_steal_fd(&a->ack_fd));
+        if (!td_proc_is_transient(failed) || a->n_waits == WAITS_MAX) return failed;
+        if (!a->n_waits++) td_log_warn("launcher waits: %s, continuing", td_status_message(failed));
+        td_status_free(failed);
+        td_loop_timer_arm(a->timer, wait_ns);
+        return TD_OK;
+    }
     snprintf(a->boot_id, sizeof a->boot_id, "%s", boot_id);
     snprintf(a->cores, sizeof a->cores, "%s", c->cores);
     td_loop_timer_arm(a->timer, ack_ns);

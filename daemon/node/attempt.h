@@ -26,7 +26,8 @@ enum { TD_ATTEMPT_CORES = 8192 };
 struct td_local_attempt_events {
     void (*on_started)(struct td_local_attempt *a);
     void (*on_failed)(struct td_local_attempt *a, td_status take_failure);
-    void (*on_gone)(struct td_local_attempt *a); // the log is complete now
+    void (*on_again)(struct td_local_attempt *a); // launch it, as before
+    void (*on_gone)(struct td_local_attempt *a);  // the log is complete now
     void (*on_connected)(struct td_local_attempt *a);
     // status NULL: this launcher cannot tell, look at the files.
     void (*on_status)(struct td_local_attempt *a, const Traind__V1__LauncherStatus *status);
@@ -50,8 +51,9 @@ struct td_local_attempt {
     char build[32];
     struct td_proc launcher; // pid 0: none
     bool ended, abandoned, linked;
-    bool rebooted; // its launcher ran before the machine's last start
-    uint64_t own;  // found ended: its log from here on is ours and unsent; UINT64_MAX: none is
+    uint32_t n_waits; // for a descriptor, before the launcher was started
+    bool rebooted;    // its launcher ran before the machine's last start
+    uint64_t own;     // found ended: its log from here on is ours and unsent; UINT64_MAX: none is
     int ack_fd;
     struct td_buf ack;
     td_status failed; // why the start failed, until the launcher is gone
@@ -80,6 +82,7 @@ void td_local_attempt_destroy(struct td_local_attempt *a); // leaves processes a
 TD_DEFINE_AUTO(td_local_attempt, td_local_attempt_destroy);
 
 // Writes the files, starts the launcher; on_started or on_failed follows, unless this fails.
+// Without a descriptor or memory for it on_again comes in a moment, for half a minute.
 TD_MUST_USE td_status td_local_attempt_launch(struct td_local_attempt *a, const char *boot_id,
                                               const struct td_launch_context *c);
 // A directory that was found. OK: a->ended tells whether its launcher lives, and if not the log is

@@ -128,8 +128,11 @@ static void on_status(struct td_local_attempt *a, const Traind__V1__LauncherStat
     if (a->shards) td_shards_poke(a->shards);
 }
 
+static void on_again(struct td_local_attempt *a);
+
 static const struct td_local_attempt_events attempt_events = {.on_started = on_started,
                                                               .on_failed = on_failed,
+                                                              .on_again = on_again,
                                                               .on_gone = on_gone,
                                                               .on_connected = on_connected,
                                                               .on_status = on_status};
@@ -188,6 +191,11 @@ static td_status launch(struct td_node *n, struct td_local_attempt *a) {
                                   .orphan_timeout_ns = n->orphan_timeout_ns,
                                   .silent_after_ns = n->silent_after_ns};
     return td_local_attempt_launch(a, n->inventory.boot_id, &c);
+}
+
+static void on_again(struct td_local_attempt *a) {
+    td_status failed = launch(TD_CAST(td_node, a->owner), a);
+    if (failed) on_failed(a, failed);
 }
 
 static void on_fetched(td_status take_status, void *arg) {

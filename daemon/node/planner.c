@@ -20,11 +20,14 @@
 #include "lib/base/cpu_level.h"
 #include "lib/base/fsio.h"
 #include "lib/base/json.h"
+#include "lib/base/log.h"
 #include "lib/base/proc.h"
 #include "lib/base/rank_page.h"
 #include "lib/rpc/loop.h"
 
 enum { td_planner_magic = 0x504c414e, REASON_MAX = 4096, DEADLINE_S = 60, CPU_S = 30 };
+enum { WAITS_MAX = 60 }; // for a descriptor: half a minute
+static const int64_t wait_ns = 500 * TD_NS_PER_MS;
 static const uint64_t memory_bytes = UINT64_C(4) << 30;
 
 struct request {
@@ -46,7 +49,9 @@ struct td_planner {
     struct td_proc child;
     int out_fd, err_fd;
     struct td_loop_fd *exit_watch, *out_watch, *err_watch;
-    struct td_loop_timer *deadline;
+    struct td_loop_timer
+        *deadline;    // of the child; or, while none runs, until its start is tried again
+    uint32_t n_waits; // of the first request
     struct td_buf out, err;
     bool running, late, cut; // cut: it printed more than the result may have
 };
@@ -177,6 +182,10 @@ static void on_exit_child(int fd, void *arg) {
 
 static void on_deadline(void *arg) {
     struct td_planner *p = TD_CAST(td_planner, arg);
+    if (!p->running) {
+        start_next(p);
+        return;
+    }
     p->late = true;
     kill(p->child.pid, SIGKILL); // on_exit_child follows
 }
@@ -258,8 +267,19 @@ static td_status start_child(struct td_planner *p, const char *plan) {
 static void start_next(struct td_planner *p) {
     while (p->first && !p->running) {
         td_status failed = start_child(p, p->first->plan);
-        if (!failed) return;
+        if (!failed) {
+            p->n_waits = 0;
+            return;
+        }
         close_child(p);
+        if (td_proc_is_transient(failed) && p->n_waits < WAITS_MAX) {
+            if (!p->n_waits++)
+                td_log_warn("planner waits: %s, continuing", td_status_message(failed));
+            td_status_free(failed);
+            td_loop_timer_arm(p->deadline, wait_ns);
+            return;
+        }
+        p->n_waits = 0;
         struct request *r = p->first;
         p->first = r->next;
         if (!p->first) p->last = NULL;
@@ -291,7 +311,7 @@ td_status td_planner_submit(struct td_planner *p, const char *request, const cha
     }
     p->last = r;
     p->n_queued++;
-    if (!p->running) start_next(p);
+    if (!p->running && !p->n_waits) start_next(p);
     return TD_OK;
 }
 

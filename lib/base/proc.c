@@ -20,6 +20,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 
 #include "lib/base/fsio.h"
 #include "lib/base/machine.h"
@@ -118,9 +120,34 @@ td_status td_proc_spawn(const struct td_proc_options *o, struct td_proc *out_pro
     posix_spawn_file_actions_destroy(&s.actions);
     if (err) return spawn_fail(err, o->path);
 
-    *out_proc = (struct td_proc){.pid = pid, .pidfd = pidfd_open(pid, 0)};
+    // Descriptors were enough until here, so that a missing one is a matter of moments, too.
+    int pidfd = pidfd_open(pid, 0);
+    if (pidfd < 0 && (errno == EMFILE || errno == ENFILE)) {
+        err = errno;
+        (void)kill(pid, SIGKILL);
+        (void)waitpid(pid, NULL, 0);
+        return spawn_fail(err, o->path);
+    }
+    *out_proc = (struct td_proc){.pid = pid, .pidfd = pidfd};
     // Not reaped yet, so /proc still knows a child that has already ended.
     td_status_free(td_proc_start_ticks(pid, &out_proc->start_ticks));
+    return TD_OK;
+}
+
+bool td_proc_is_transient(td_status s) {
+    // A full disk has the same code, and a class.
+    return td_status_code(s) == TD_RESOURCE_EXHAUSTED && td_status_class(s) == TD_CLASS_NONE;
+}
+
+td_status td_proc_raise_files(void) {
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0) {
+        return td_fail_errno(TD_FAILED_PRECONDITION, "read the limit of descriptors");
+    }
+    files.rlim_cur = files.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &files) != 0) {
+        return td_fail_errno(TD_FAILED_PRECONDITION, "raise the limit of descriptors");
+    }
     return TD_OK;
 }
 

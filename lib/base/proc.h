@@ -31,6 +31,10 @@ struct td_proc {
     int pidfd;            // the caller's to close; -1 if the kernel has none
 };
 TD_MUST_USE td_status td_proc_spawn(const struct td_proc_options *o, struct td_proc *out_proc);
+// No descriptor or no memory was left: what failed so may work in a moment.
+bool td_proc_is_transient(td_status s);
+// Lifts the soft limit of descriptors to the hard one, also for what is spawned later.
+TD_MUST_USE td_status td_proc_raise_files(void);
 
 // NOT_FOUND when there is no such process.
 TD_MUST_USE td_status td_proc_start_ticks(pid_t pid, uint64_t *out_ticks);
