@@ -54,6 +54,12 @@ static td_status start_coordinator(struct td_parts *p, const struct td_config *c
         .stop_grace_ns = c->stop_grace_ms * TD_NS_PER_MS,
         .retention_jobs = (uint32_t)c->retention_jobs,
         .retention_ns = c->retention_days * 24 * 3600 * TD_NS_PER_S,
+        .max_connections = (uint32_t)c->max_connections,
+        .max_per_source = (uint32_t)c->max_source_connections,
+        .max_strangers = (uint32_t)c->max_strangers,
+        .first_request_ns = c->first_request_ms * TD_NS_PER_MS,
+        .idle_ns = c->idle_connection_ms * TD_NS_PER_MS,
+        .check_ns = c->listener_check_ms * TD_NS_PER_MS,
     };
     return td_coordinator_create(p->loop, &options, &p->coordinator);
 }

@@ -310,9 +310,24 @@ static td_status make_parts(struct td_coordinator *c, const struct td_coordinato
     return td_planners_create(&c->planners);
 }
 
+static void on_notice(const char *text, void *ctx) {
+    (void)ctx;
+    td_log_warn("%s, continuing", text);
+}
+
 static td_status serve(struct td_coordinator *c, const struct td_coordinator_options *o) {
     const struct td_rpc_server_options server = {
-        .listen = o->listen, .authorize = authorize, .ctx = c};
+        .listen = o->listen,
+        .authorize = authorize,
+        .ctx = c,
+        .max_connections = o->max_connections,
+        .max_per_source = o->max_per_source,
+        .max_strangers = o->max_strangers,
+        .first_request_ns = o->first_request_ns,
+        .idle_ns = o->idle_ns,
+        .check_ns = o->check_ns,
+        .on_notice = on_notice,
+    };
     TD_TRY(td_rpc_server_create(c->loop, &server, &c->server));
     TD_TRY(td_api_jobs_add(c));
     TD_TRY(td_api_nodes_add(c));
@@ -321,7 +336,7 @@ static td_status serve(struct td_coordinator *c, const struct td_coordinator_opt
     TD_TRY(td_api_logs_add(c));
     TD_TRY(td_api_checkpoints_add(c));
     TD_TRY(td_api_admin_add(c));
-    td_rpc_server_start(c->server);
+    TD_TRY(td_rpc_server_start(c->server));
     td_rpc_health_set_all(c->server, true);
     return TD_OK;
 }

@@ -47,6 +47,9 @@ struct td_coordinator_options {
     uint32_t retention_jobs; // 10000: ended jobs that are kept
     int64_t retention_ns;    // how long after their end; 0: for ever
     int64_t stop_grace_ns;   // 60 s: for a stop with a checkpoint, then SIGKILL
+    // Of the server (lib/rpc/server.h); 0: its defaults.
+    uint32_t max_connections, max_per_source, max_strangers;
+    int64_t first_request_ns, idle_ns, check_ns;
 };
 
 // Serves when it returns. Errors: UNAVAILABLE (database, address), DATA_LOSS (a database that is

@@ -287,8 +287,9 @@ td_status td_loop_fd_create(struct td_loop *loop, int fd, int flags, td_loop_fd_
     if (!self) return td_fail_oom();
     *self = (struct td_loop_fd){.loop = loop, .fn = fn, .arg = arg};
     loop->n_live++;
-    short what = flags & TD_LOOP_FD_EDGE ? EV_READ | EV_PERSIST | EV_ET : EV_READ | EV_PERSIST;
-    self->event = event_new(loop->base, fd, what, on_fd, self);
+    int what = EV_PERSIST | (flags & TD_LOOP_FD_WRITE ? EV_WRITE : EV_READ);
+    if (flags & TD_LOOP_FD_EDGE) what |= EV_ET;
+    self->event = event_new(loop->base, fd, (short)what, on_fd, self);
     if (!self->event) return td_fail_oom();
     if (event_add(self->event, NULL)) {
         return td_fail_errno(TD_FAILED_PRECONDITION, "watch descriptor %d", fd);

@@ -13,12 +13,19 @@
 //   descriptor_set.h  bounded reader of the descriptor set; descriptors.h is the embedded one
 //   wire_status.h     td_status <-> grpc status with google.rpc details (private)
 //   outbox.h          one send in flight, a bounded queue behind it (private)
+//   front.h           accepts connections, in a thread of its own: caps, deadlines (private)
+//   listener.h        the listening socket, and what happens without descriptors (private)
+//   relay.h           one connection's bytes between its socket and gRPC (private)
+//   h2_guard.h        what frames a connection may carry, and how many (private)
+//   peers.h           whose connection gRPC's "fd:N" is (private)
+//   self_check.h      does our own listener still answer? (private)
 //   address.h         HOST:PORT, loopback only (private)
 //   port_holder.h     who listens on a port that is taken (private)
 //
 // Everything a caller sees runs on the loop's thread: handlers, callbacks, and every function here
-// except those that loop.h names. The one other thread sits in grpc_completion_queue_next with an
-// infinite deadline, so an idle process wakes for nothing. gRPC 1.51's C API is private to this
+// except those that loop.h names. One other thread sits in grpc_completion_queue_next with an
+// infinite deadline, and a server's front waits for its sockets, so an idle process wakes for
+// nothing but the listener's check of itself. gRPC 1.51's C API is private to this
 // folder: no type of it appears in these headers, so that another HTTP/2 stack stays a change here.
 //
 // This header holds the few words that server and client share.

@@ -4,30 +4,29 @@
 // credential is judged before anything else. A few accepts are armed at any time; a call that finds
 // none waits inside gRPC until one is armed again.
 //
+// gRPC binds and accepts nothing: connections come from the front, as descriptors.
+//
 // End: grpc_server_shutdown_and_notify refuses newcomers and comes back when the last connection is
 // gone. Idle connections go only when they are told to, so when no call is left, and at the latest
 // GRACE_NS after the drain's deadline, everything still open is cancelled.
 
 #include "lib/rpc/server.h"
 
-#include <errno.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 
-#include <arpa/inet.h>
+#include <grpc/grpc_posix.h>
 #include <grpc/grpc_security.h>
 
 #include "lib/base/map.h"
-#include "lib/rpc/address.h"
 #include "lib/rpc/codec.h"
 #include "lib/rpc/descriptor_set.h"
 #include "lib/rpc/descriptors.h"
+#include "lib/rpc/front.h"
 #include "lib/rpc/health.h"
 #include "lib/rpc/loop.h"
-#include "lib/rpc/port_holder.h"
+#include "lib/rpc/self_check.h"
 #include "lib/rpc/server_private.h"
 
 #define GRACE_NS (1 * TD_NS_PER_S)
@@ -43,13 +42,13 @@ static grpc_server *create_grpc_server(const struct td_rpc_server_options *o) {
     // Above our own limit, so that the answer to a message that is a little too large is ours.
     int max_receive = (int)TD_MIN(o->max_message_bytes * 2, (size_t)INT32_MAX);
     grpc_arg args[] = {
-        int_arg(GRPC_ARG_ALLOW_REUSEPORT, 0), // a second server would silently share the port
         int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, max_receive),
         int_arg(GRPC_ARG_MAX_METADATA_SIZE, 16 << 10),
         int_arg(GRPC_ARG_MAX_CONCURRENT_STREAMS, (int)o->max_streams),
         int_arg(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10000),
         int_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1),
-        int_arg(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10000),
+        int_arg(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                (int)TD_MIN(o->idle_ns / TD_NS_PER_MS, (int64_t)INT32_MAX)),
         // Identity only: a small compressed message may be a very large one.
         int_arg(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1),
         int_arg(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),
@@ -61,48 +60,52 @@ static grpc_server *create_grpc_server(const struct td_rpc_server_options *o) {
     return grpc_server_create(&all, NULL);
 }
 
-// gRPC only says that it could not bind; the kernel says why.
-static td_status bind_failure(const struct td_rpc_address *a) {
-    bool v6 = strchr(a->host, ':');
-    struct sockaddr_in in4 = {.sin_family = AF_INET, .sin_port = htons(a->port)};
-    struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(a->port)};
-    inet_pton(v6 ? AF_INET6 : AF_INET, a->host,
-              v6 ? (void *)&in6.sin6_addr : (void *)&in4.sin_addr);
-    TD_AUTO_CLOSE int fd = socket(v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    char text[80];
-    td_rpc_address_format(a, text, sizeof text);
-    int on = 1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    errno = 0;
-    if (bind(fd, v6 ? (void *)&in6 : (void *)&in4, v6 ? sizeof in6 : sizeof in4) == 0) {
-        (void)listen(fd, 1);
-    }
-    if (errno == EADDRINUSE) {
-        char holder[64];
-        td_rpc_port_holder(a->port, holder, sizeof holder);
-        return td_status_with_reason(td_fail(TD_UNAVAILABLE,
-                                             "cannot listen on %s: %s listens there; stop it or "
-                                             "choose another port (port 0 picks one)",
-                                             text, holder[0] ? holder : "another process"),
-                                     "ADDRESS_IN_USE");
-    }
-    return td_fail_errno(TD_UNAVAILABLE, "cannot listen on %s", text);
+// In the front's thread; gRPC's server is safe to call from any.
+static void hand_over(int take_fd, void *ctx) {
+    struct td_rpc_server *self = ctx;
+    grpc_server_add_channel_from_fd(self->grpc, take_fd, self->plain);
+}
+
+static void on_notice(const char *text, void *ctx) {
+    struct td_rpc_server *self = TD_CAST(td_rpc_server, ctx);
+    if (self->options.on_notice) self->options.on_notice(text, self->options.ctx);
 }
 
 static td_status listen_on(struct td_rpc_server *self, const char *listen_address) {
-    struct td_rpc_address address;
-    TD_TRY(td_rpc_address_parse(listen_address, &address));
-    self->grpc = create_grpc_server(&self->options);
+    const struct td_rpc_server_options *o = &self->options;
+    self->grpc = create_grpc_server(o);
     grpc_server_register_completion_queue(self->grpc, td_pump_queue(self->pump), NULL);
-    char text[80];
-    td_rpc_address_format(&address, text, sizeof text);
-    grpc_server_credentials *insecure = grpc_insecure_server_credentials_create();
-    int port = grpc_server_add_http2_port(self->grpc, text, insecure);
-    grpc_server_credentials_release(insecure);
-    if (port <= 0) return bind_failure(&address);
-    address.port = (uint16_t)port;
-    td_rpc_address_format(&address, self->address, sizeof self->address);
-    return TD_OK;
+    self->plain = grpc_insecure_server_credentials_create();
+    const struct td_front_options front = {.listen = listen_address,
+                                           .max_connections = o->max_connections,
+                                           .max_per_source = o->max_per_source,
+                                           .max_strangers = o->max_strangers,
+                                           .max_streams = o->max_streams,
+                                           .first_request_ns = o->first_request_ns,
+                                           .stall_ns = o->stall_ns * 2, // a stream's is before
+                                           .hand_over = hand_over,
+                                           .on_notice = on_notice,
+                                           .ctx = self};
+    return td_front_create(self->loop, &front, &self->front);
+}
+
+// ---- does it answer? --------------------------------------------------------------------------
+
+static void on_check(const char *trouble, void *ctx) {
+    struct td_rpc_server *self = TD_CAST(td_rpc_server, ctx);
+    if (self->draining) return;
+    td_rpc_health_set_all(self, !trouble);
+    on_notice(trouble ? trouble : "the listener answers again", self);
+}
+
+static td_status start_check(struct td_rpc_server *self) {
+    const struct td_self_check_options o = {.address = td_rpc_server_address(self),
+                                            .every_ns = self->options.check_ns,
+                                            .patience_ns =
+                                                TD_MIN(self->options.check_ns, 10 * TD_NS_PER_S),
+                                            .on_change = on_check,
+                                            .ctx = self};
+    return td_self_check_create(self->loop, &o, &self->check);
 }
 
 // ---- life -------------------------------------------------------------------------------------
@@ -118,7 +121,14 @@ static void resolve_options(struct td_rpc_server_options *o) {
     if (!o->stall_ns) o->stall_ns = TD_RPC_STALL_NS;
     if (!o->deadline_ns) o->deadline_ns = TD_RPC_DEADLINE_NS;
     if (!o->max_calls) o->max_calls = 1024;
+    if (!o->max_open_calls) o->max_open_calls = 128;
     if (!o->max_streams) o->max_streams = 100;
+    if (!o->max_connections) o->max_connections = 1024;
+    if (!o->max_per_source) o->max_per_source = 768;
+    if (!o->max_strangers) o->max_strangers = 256;
+    if (!o->first_request_ns) o->first_request_ns = 10 * TD_NS_PER_S;
+    if (!o->idle_ns) o->idle_ns = 600 * TD_NS_PER_S;
+    if (!o->check_ns) o->check_ns = 30 * TD_NS_PER_S;
 }
 
 static void init_accepts(struct td_rpc_server *self) {
@@ -154,6 +164,7 @@ td_status td_rpc_server_create(struct td_loop *loop, const struct td_rpc_server_
     TD_TRY(listen_on(self, options->listen));
     TD_TRY(td_rpc_health_create(self, &self->health));
     TD_TRY(td_rpc_reflection_add(self));
+    TD_TRY(start_check(self));
     *out_server = td_steal(self);
     return TD_OK;
 }
@@ -167,9 +178,16 @@ static void free_routes(struct td_map *routes) {
     td_map_destroy(routes);
 }
 
+// What a client does not take must not keep gRPC from ending its connection.
+static void cancel_all(struct td_rpc_server *server) {
+    grpc_server_cancel_all_calls(server->grpc);
+    if (server->front) td_front_let_go(server->front);
+}
+
 static void stop_grpc(struct td_rpc_server *server) {
     if (server->stopped) return;
     server->stopped = true;
+    if (server->front) td_front_stop_listening(server->front);
     grpc_server_shutdown_and_notify(server->grpc, td_pump_queue(server->pump), &server->stop_tag);
 }
 
@@ -179,8 +197,9 @@ void td_rpc_server_destroy(struct td_rpc_server *server) {
     server->on_drained = NULL;
     if (server->grpc) {
         stop_grpc(server);
-        grpc_server_cancel_all_calls(server->grpc);
+        cancel_all(server);
     }
+    td_self_check_destroy(server->check);
     if (server->pump) td_pump_close(server->pump); // every call has its on_done here
     TD_CHECK(server->n_calls == 0);
     td_rpc_health_destroy(server->health);
@@ -188,7 +207,9 @@ void td_rpc_server_destroy(struct td_rpc_server *server) {
         grpc_metadata_array_destroy(&server->accepts[i].metadata);
         grpc_call_details_destroy(&server->accepts[i].details);
     }
+    td_front_destroy(server->front); // before the server that it hands connections to
     if (server->grpc) grpc_server_destroy(server->grpc);
+    if (server->plain) grpc_server_credentials_release(server->plain);
     td_pump_destroy(server->pump);
     td_loop_timer_destroy(server->drain_timer);
     free_routes(server->routes);
@@ -198,7 +219,7 @@ void td_rpc_server_destroy(struct td_rpc_server *server) {
 }
 
 const char *td_rpc_server_address(const struct td_rpc_server *server) {
-    return server->address;
+    return td_front_address(server->front);
 }
 
 size_t td_rpc_server_n_calls(const struct td_rpc_server *server) {
@@ -301,13 +322,14 @@ static void on_accept(struct td_pump_tag *tag, bool ok) {
     arm_accept(a);
 }
 
-void td_rpc_server_start(struct td_rpc_server *server) {
+td_status td_rpc_server_start(struct td_rpc_server *server) {
     TD_ON_LOOP(server->loop);
     TD_CHECK(!server->started);
     server->started = true;
     grpc_server_start(server->grpc);
     for (int i = 0; i < TD_RPC_N_ACCEPTS; i++)
         arm_accept(&server->accepts[i]);
+    return td_front_start(server->front);
 }
 
 // ---- draining ---------------------------------------------------------------------------------
@@ -332,7 +354,7 @@ static void on_drain_timer(void *arg) {
         td_loop_timer_arm(server->drain_timer, GRACE_NS);
         return;
     case TD_RPC_DRAIN_EXPIRED:
-        grpc_server_cancel_all_calls(server->grpc);
+        cancel_all(server);
         return;
     case TD_RPC_DRAINED:
         server->on_drained = NULL;
@@ -342,7 +364,7 @@ static void on_drain_timer(void *arg) {
 }
 
 void td_rpc_server_call_ended(struct td_rpc_server *server) {
-    if (server->draining && server->n_calls == 0) grpc_server_cancel_all_calls(server->grpc);
+    if (server->draining && server->n_calls == 0) cancel_all(server);
 }
 
 void td_rpc_server_drain(struct td_rpc_server *server, int64_t timeout_ns,

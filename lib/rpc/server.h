@@ -13,13 +13,17 @@
 // pointer is good until on_done returned; whoever may answer later than that holds a reference
 // (td_rpc_call_ref), and answering a call that is over does nothing.
 //
-// Bounds: messages (4 MiB), decoded memory (codec.h), queue per stream (1 MiB), calls (1024, and
-// what rows with own_calls may have beside them), streams per connection (100), age of a send
-// (30 s: then the reader is cut off), unary calls without a deadline (30 s). Errors leave as code +
-// message + google.rpc.Status with one ErrorInfo{reason, domain "traind", metadata} and BadRequest
-// fields; each answer bears `x-request-id`. Only a message over twice the limit gets a bare
-// RESOURCE_EXHAUSTED from gRPC itself, which has not read it: to say more, all of it would have to
-// be taken in first.
+// The server accepts connections itself and guards their framing (front.h); gRPC gets one end of a
+// socket pair. It names a connection only by that descriptor; peers.h knows whose it is.
+//
+// Bounds: messages (4 MiB), decoded memory (codec.h), queue per stream (1 MiB), calls (1024),
+// beside them open ones (128) and those of rows with own_calls, connections (1024; 768 per source,
+// 256 without a credential), the first request (10 s), connections without calls (10 min), streams
+// per connection (100), age of a send (30 s: then the reader is cut off), unary calls without a
+// deadline (30 s). Errors leave as code + message + google.rpc.Status with one ErrorInfo{reason,
+// domain "traind", metadata} and BadRequest fields; each answer bears `x-request-id`. Only a
+// message over twice the limit gets a bare RESOURCE_EXHAUSTED from gRPC itself, which has not read
+// it: to say more, all of it would have to be taken in first.
 //
 // Rejected: registered methods of gRPC core (its answers to unknown methods would come before the
 // credential), and threads per call.
@@ -66,8 +70,18 @@ struct td_rpc_server_options {
     size_t queue_bytes;       // per stream
     int64_t stall_ns;         // age of a send in flight at which its reader is cut off
     int64_t deadline_ns;      // for unary calls that bring none
-    uint32_t max_calls;       // but rows with own_calls; more get RESOURCE_EXHAUSTED LIMIT_CALLS
-    uint32_t max_streams;     // per connection
+    uint32_t max_calls; // with a credential, but rows with own_calls; more get RESOURCE_EXHAUSTED
+                        // LIMIT_CALLS
+    uint32_t max_open_calls; // of rows that are open to everyone, in all; the same
+    uint32_t max_streams;    // per connection
+    // Connections (front.h): in all, per source, and without a credential so far.
+    uint32_t max_connections, max_per_source, max_strangers;
+    int64_t first_request_ns; // from the accept to a whole first request
+    int64_t idle_ns;          // without a call, until a connection is closed
+    int64_t check_ns;         // between two checks that the listener answers
+    // What the people of this machine should know, for the log; may be NULL. Health already says
+    // NOT_SERVING when the listener does not answer.
+    void (*on_notice)(const char *text, void *ctx);
 };
 
 // Binds the address; health and reflection are in its table. Calls are answered from start on.
@@ -84,7 +98,8 @@ TD_DEFINE_AUTO(td_rpc_server, td_rpc_server_destroy);
 // and its types against recursion. INTERNAL names the first row that differs.
 TD_MUST_USE td_status td_rpc_server_add(struct td_rpc_server *server,
                                         const struct td_rpc_method *rows, size_t n_rows, void *ctx);
-void td_rpc_server_start(struct td_rpc_server *server);
+// Once. RESOURCE_EXHAUSTED: no thread.
+TD_MUST_USE td_status td_rpc_server_start(struct td_rpc_server *server);
 // "127.0.0.1:41234"; dies with the server.
 const char *td_rpc_server_address(const struct td_rpc_server *server);
 // Calls being served now.
@@ -113,6 +128,8 @@ void td_rpc_call_resume(struct td_rpc_call *call);
 void td_rpc_call_ref(struct td_rpc_call *call);
 void td_rpc_call_unref(struct td_rpc_call *call);
 
+// Address of the client, "127.0.0.1:51000".
+const char *td_rpc_call_peer(const struct td_rpc_call *call);
 // False once it was answered, cancelled or done: work for it may stop.
 bool td_rpc_call_is_live(const struct td_rpc_call *call);
 // Unary and server stream: the request; NULL otherwise. Dies with the call.

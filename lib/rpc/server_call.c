@@ -23,6 +23,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/map.h"
 #include "lib/rpc/buffer.h"
+#include "lib/rpc/front.h"
 #include "lib/rpc/loop.h"
 #include "lib/rpc/server_private.h"
 
@@ -41,7 +42,6 @@ struct td_rpc_call {
     grpc_call *grpc;
     const struct td_rpc_method *row; // NULL until it is admitted
     void *ctx;
-    struct td_rpc_route *own; // that counts it apart, or NULL
     char request_id[17];
     struct td_mono deadline;
     struct td_loop_timer *deadline_timer;
@@ -62,6 +62,8 @@ struct td_rpc_call {
     struct td_outbox outbox;
     struct td_wire_status status;
     void *user;
+    uint32_t *counted; // of the server's counts, the one that it is in; NULL until it is admitted
+    char peer[TD_PEER_NAME_BYTES];
     char path[]; // "" if it is longer than any method's
 };
 
@@ -95,9 +97,7 @@ static void unlink_call(struct td_rpc_call *call) {
     if (!call->prev) server->calls = call->next;
     if (call->next) call->next->prev = call->prev;
     server->n_calls--;
-    if (!call->own) return;
-    call->own->n_own--;
-    server->n_own--;
+    if (call->counted) --*call->counted;
 }
 
 // Last thing that a completion does; call may be gone afterwards.
@@ -376,29 +376,30 @@ static td_status authorize(const struct td_rpc_call *call, const struct td_rpc_r
     return o->authorize(token, route ? route->row : NULL, o->ctx);
 }
 
-// Of the row's own number of calls, or of the server's.
-static td_status find_room(struct td_rpc_call *call, struct td_rpc_route *route) {
+// Who only tries cannot use up what others need: open rows have a count of their own, so do rows
+// with own_calls, and calls that were refused are in none.
+static td_status count_in(struct td_rpc_call *call, struct td_rpc_route *route) {
     struct td_rpc_server *server = call->server;
-    uint32_t own = route->row->own_calls, all = server->options.max_calls;
-    bool full = own ? route->n_own >= own : server->n_calls - server->n_own > all;
-    if (full) {
+    const struct td_rpc_server_options *o = &server->options;
+    uint32_t own = route->row->own_calls;
+    uint32_t *count = own                ? &route->n_own
+                      : route->row->open ? &server->n_open
+                                         : &server->n_admitted;
+    uint32_t most = own ? own : route->row->open ? o->max_open_calls : o->max_calls;
+    if (*count >= most) {
         return td_status_with_reason(
             td_fail(TD_RESOURCE_EXHAUSTED, "%u calls%s%s are being served already; try again later",
-                    own ? own : all, own ? " of " : "", own ? call->path : ""),
+                    most, own ? " of " : "", own ? call->path : ""),
             "LIMIT_CALLS");
     }
-    if (!own) return TD_OK;
-    call->own = route;
-    route->n_own++;
-    server->n_own++;
+    ++*count;
+    call->counted = count;
     return TD_OK;
 }
 
-// Credential first; then whether there is such a method, and room for one more call.
-static td_status admit(struct td_rpc_call *call, const grpc_metadata_array *metadata) {
+// After the credential: whether there is such a method, and room for one more call.
+static td_status admit(struct td_rpc_call *call, struct td_rpc_route *route) {
     struct td_rpc_server *server = call->server;
-    struct td_rpc_route *route = td_map_get(server->routes, call->path);
-    TD_TRY(authorize(call, route, metadata));
     if (server->draining) {
         return td_status_with_reason(td_fail(TD_UNAVAILABLE, "the server is shutting down"),
                                      "DRAINING");
@@ -410,10 +411,19 @@ static td_status admit(struct td_rpc_call *call, const grpc_metadata_array *meta
                                              call->path[0] ? call->path : "with this name"),
                                      "METHOD_UNKNOWN");
     }
-    TD_TRY(find_room(call, route));
+    TD_TRY(count_in(call, route));
     call->row = route->row;
     call->ctx = route->ctx;
     return TD_OK;
+}
+
+// gRPC's name for a connection that was handed to it as a descriptor, "fd:N"; -1 for any other.
+static int number_of(grpc_call *grpc) {
+    int number = -1;
+    char *peer = grpc_call_get_peer(grpc);
+    if (peer && sscanf(peer, "fd:%d", &number) != 1) number = -1;
+    gpr_free(peer);
+    return number;
 }
 
 static uint64_t mix(uint64_t x) { // splitmix64
@@ -464,7 +474,11 @@ static struct td_rpc_call *create_call(struct td_rpc_accept *accept) {
 void td_rpc_call_begin(struct td_rpc_accept *accept) {
     struct td_rpc_server *server = accept->server;
     struct td_rpc_call *call = td_pump_is_closed(server->pump) ? NULL : create_call(accept);
+    struct td_peers *peers = td_front_borrow_peers(server->front);
+    int number = number_of(accept->call);
     if (!call) { // closing, or no memory
+        char peer[TD_PEER_NAME_BYTES];
+        td_peers_begin(peers, number, false, peer);
         grpc_call_cancel_with_status(accept->call, GRPC_STATUS_RESOURCE_EXHAUSTED,
                                      "no memory for another call", NULL);
         grpc_call_unref(accept->call);
@@ -473,7 +487,10 @@ void td_rpc_call_begin(struct td_rpc_accept *accept) {
     grpc_op op = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER};
     op.data.recv_close_on_server.cancelled = &call->cancelled;
     call->close.pending = td_pump_start(server->pump, call->grpc, &op, 1, &call->close.tag);
-    td_status s = admit(call, &accept->metadata);
+    struct td_rpc_route *route = td_map_get(server->routes, call->path);
+    td_status s = authorize(call, route, &accept->metadata);
+    td_peers_begin(peers, number, !s && !(route && route->row->open), call->peer);
+    if (!s) s = admit(call, route);
     if (s) {
         answer(call, s);
         return;
@@ -490,6 +507,10 @@ struct td_rpc_call *td_rpc_call_next(struct td_rpc_call *call) {
 
 bool td_rpc_call_is_live(const struct td_rpc_call *call) {
     return !call->answered && !call->closed;
+}
+
+const char *td_rpc_call_peer(const struct td_rpc_call *call) {
+    return call->peer;
 }
 
 const ProtobufCMessage *td_rpc_call_request(const struct td_rpc_call *call) {

@@ -13,9 +13,11 @@
 #include "lib/rpc/wire_status.h"
 
 struct td_descriptor_set;
+struct td_front;
 struct td_loop_timer;
 struct td_map;
 struct td_rpc_health;
+struct td_self_check;
 
 // A row and its table's ctx, found by "/service/method".
 struct td_rpc_route {
@@ -43,7 +45,9 @@ struct td_rpc_server {
     struct td_rpc_server_options options; // resolved; its strings are not kept
     struct td_pump *pump;
     grpc_server *grpc;
-    char address[80];
+    grpc_server_credentials *plain; // what gRPC wants to be told of a descriptor
+    struct td_front *front;
+    struct td_self_check *check;
     bool started;
     bool draining;
     bool stopped; // gRPC's server has been told to shut down
@@ -54,7 +58,8 @@ struct td_rpc_server {
     struct td_rpc_health *health;
     struct td_rpc_call *calls; // open ones, newest first
     size_t n_calls;
-    size_t n_own; // of them, counted apart by their rows
+    uint32_t n_admitted; // of n_calls: with a credential, but rows with own_calls
+    uint32_t n_open;     // of n_calls: of open rows
     struct td_rpc_accept accepts[TD_RPC_N_ACCEPTS];
     struct td_pump_tag stop_tag;
     struct td_loop_timer *drain_timer;

@@ -7,7 +7,8 @@
 // often on_call and on_done ran, which must be the same.
 //
 //   CreateJob  spec "echo ..."  -> Job.name;  "fail N" -> an error with N violations;
-//              "never"          -> no answer; "later" -> an answer in a later turn
+//              "never"          -> no answer; "later" -> an answer in a later turn;
+//              "peer"           -> Job.name is the client's address
 //   GetJob     id "stats"       -> Job.name "told=N done=N open=N"
 //   WatchJob   id "COUNT BYTES" -> COUNT responses with a token of BYTES; "forever" -> none, open
 //   PutLog     sums data;  Session echoes incarnation
@@ -38,6 +39,11 @@ static td_status authorize(struct td_str token, const struct td_rpc_method *row,
     (void)ctx;
     if (td_rpc_secret_equal(token, (struct td_str){"secret", 6})) return TD_OK;
     return td_status_with_reason(td_fail(TD_UNAUTHENTICATED, "wrong token"), "TOKEN_INVALID");
+}
+
+static void on_notice(const char *text, void *ctx) {
+    (void)ctx;
+    fprintf(stderr, "%s\n", text);
 }
 
 static void on_done(struct td_rpc_call *call, void *ctx) {
@@ -84,6 +90,10 @@ static void on_create(struct td_rpc_call *call, const ProtobufCMessage *message,
     } else if (strcmp(r->spec, "later") == 0) {
         td_rpc_call_ref(call);
         TD_CHECK(td_loop_post(world.loop, reply_later, call) == TD_OK);
+    } else if (strcmp(r->spec, "peer") == 0) {
+        char peer[64];
+        snprintf(peer, sizeof peer, "%s", td_rpc_call_peer(call));
+        reply_name(call, peer);
     } else if (strcmp(r->spec, "never") != 0) {
         reply_name(call, r->spec);
     }
@@ -239,6 +249,7 @@ static td_status serve(int argc, char **argv) {
     struct td_rpc_server_options options = {
         .listen = "127.0.0.1:0",
         .authorize = authorize,
+        .on_notice = on_notice,
         .queue_bytes = 64 << 10,
         .stall_ns = arg_ns(argc, argv, 1, 0),
         .deadline_ns = arg_ns(argc, argv, 2, 0),
@@ -250,7 +261,7 @@ static td_status serve(int argc, char **argv) {
     TD_TRY(td_loop_signal_create(world.loop, SIGTERM, on_term, NULL, &term));
     TD_TRY(td_rpc_server_create(world.loop, &options, &world.server));
     TD_TRY(td_rpc_server_add(world.server, rows, TD_COUNTOF(rows), NULL));
-    td_rpc_server_start(world.server);
+    TD_TRY(td_rpc_server_start(world.server));
     td_rpc_health_set_all(world.server, true);
     printf("%s\n", td_rpc_server_address(world.server));
     fflush(stdout);

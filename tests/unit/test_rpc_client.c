@@ -28,6 +28,12 @@ static td_status authorize(struct td_str token, const struct td_rpc_method *row,
     return td_status_with_reason(td_fail(TD_UNAUTHENTICATED, "wrong token"), "TOKEN_INVALID");
 }
 
+// What the front has to say shows in the test's output.
+static void on_notice(const char *text, void *ctx) {
+    (void)ctx;
+    print_message("%s\n", text);
+}
+
 static void on_done(struct td_rpc_call *call, void *ctx) {
     (void)call;
     (void)ctx;
@@ -106,6 +112,7 @@ static const struct td_rpc_method rows[] = {
 static const struct td_rpc_server_options server_options = {
     .listen = "127.0.0.1:0",
     .authorize = authorize,
+    .on_notice = on_notice,
     .queue_bytes = 32 << 10,
 };
 
@@ -125,7 +132,7 @@ static int set_up(void **state) {
     assert_true(td_loop_create(&loop) == TD_OK);
     assert_true(td_rpc_server_create(loop, &server_options, &server) == TD_OK);
     assert_true(td_rpc_server_add(server, rows, TD_COUNTOF(rows), NULL) == TD_OK);
-    td_rpc_server_start(server);
+    assert_true(td_rpc_server_start(server) == TD_OK);
     channel = dial("secret", 200 * TD_NS_PER_MS);
     return 0;
 }
@@ -216,7 +223,7 @@ static void test_channel_connects_again_when_the_server_is_back(void **state) {
     o.listen = address;
     assert_ok(td_rpc_server_create(loop, &o, &server));
     assert_ok(td_rpc_server_add(server, rows, TD_COUNTOF(rows), NULL));
-    td_rpc_server_start(server);
+    assert_true(td_rpc_server_start(server) == TD_OK);
     struct td_mono end = td_mono_add(td_mono_now(), TD_TEST_WAIT_NS);
     enum td_code code = TD_UNAVAILABLE;
     while (code == TD_UNAVAILABLE && td_mono_now().ns < end.ns) {

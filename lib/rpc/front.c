@@ -1,0 +1,497 @@
+// Accepting, caps, and the thread.
+//
+// A connection has an entry from its accept until gRPC has closed its side; entries are few, so the
+// caps count them by looking at each. The home loop is sent notices through one text per kind
+// that waits to be taken: a flood costs it a line every few seconds, with a count.
+
+#include "lib/rpc/front.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "lib/rpc/listener.h"
+#include "lib/rpc/loop.h"
+#include "lib/rpc/relay.h"
+
+enum {
+    td_front_magic = 0x74646672,
+    entry_magic = 0x74646665,
+    ACCEPTS_PER_TURN = 64,
+    PAIR_BYTES = 512 << 10, // asked for; the kernel's own limit is below in most places
+    JOIN_S = 60,
+};
+static const int64_t retry_ns = 100 * TD_NS_PER_MS;
+static const int64_t notice_every_ns = 5 * TD_NS_PER_S;
+
+enum notice { CUT, REPLACED, REFUSED, NO_DESCRIPTORS, LOOP_FAILED, N_NOTICES };
+
+// Loopback is one source, whatever address of it a process binds.
+struct source {
+    sa_family_t family;
+    uint8_t bytes[8];
+};
+
+struct entry {
+    uint32_t magic;
+    struct td_front *front;
+    struct entry *next; // older ones first
+    struct td_relay *relay;
+    struct source source;
+    int number;
+    bool leaving; // counts no more
+    char name[TD_PEER_NAME_BYTES];
+};
+
+struct waiting_notice {
+    _Atomic(char *) text;
+    _Atomic uint32_t n; // since the last one that was given
+    int64_t given_ns;   // the front's
+};
+
+struct td_front {
+    uint32_t magic;
+    struct td_front_options o;
+    struct td_loop *home;
+    struct td_loop_wakeup *home_wake;
+    struct td_peers *peers;
+    struct waiting_notice notices[N_NOTICES];
+    pthread_t thread;
+    bool started;
+    char address[80];
+    atomic_bool stop_listening, let_go;
+    // the front's
+    struct td_loop *loop;
+    struct td_loop_wakeup *wake;
+    struct td_loop_timer *retry;
+    struct td_listener listener;
+    struct td_loop_fd *watch; // NULL while nobody can be taken
+    struct entry *first;
+    int waiting_fd; // accepted, and waits for a number; -1: none
+    struct sockaddr_storage waiting_peer;
+    bool letting_go;
+    uint8_t *scratch;
+};
+
+// ---- notices ------------------------------------------------------------------------------------
+TD_PRINTF(3, 4)
+static void notify(struct td_front *f, enum notice kind, const char *fmt, ...) {
+    struct waiting_notice *w = &f->notices[kind];
+    atomic_fetch_add_explicit(&w->n, 1, memory_order_relaxed);
+    int64_t now = td_mono_now().ns;
+    if (w->given_ns && now - w->given_ns < notice_every_ns) return;
+    char text[400];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    w->given_ns = now;
+    free(atomic_exchange_explicit(&w->text, td_strdup(text), memory_order_acq_rel));
+    td_loop_wakeup_send(f->home_wake);
+}
+
+static void on_home_wake(void *arg) {
+    struct td_front *f = TD_CAST(td_front, arg);
+    for (int kind = 0; kind < N_NOTICES; kind++) {
+        struct waiting_notice *w = &f->notices[kind];
+        char *text = atomic_exchange_explicit(&w->text, NULL, memory_order_acq_rel);
+        if (!text) continue;
+        uint32_t n = atomic_exchange_explicit(&w->n, 0, memory_order_relaxed);
+        char line[480];
+        snprintf(line, sizeof line, n > 1 ? "%s (%" PRIu32 " of these)" : "%s", text, n);
+        free(text);
+        f->o.on_notice(line, f->o.ctx);
+    }
+}
+
+// ---- connections --------------------------------------------------------------------------------
+static void watch_listener(struct td_front *f, bool on);
+
+static void forget(struct entry *e) {
+    struct entry **at = &e->front->first;
+    while (*at != e)
+        at = &(*at)->next;
+    *at = e->next;
+    td_relay_destroy(e->relay);
+    e->magic = 0;
+    free(e);
+}
+
+static void on_relay_end(void *owner) {
+    struct entry *e = TD_CAST(entry, owner);
+    struct td_front *f = e->front;
+    int number = e->number;
+    uint32_t n_requests = td_relay_n_requests(e->relay);
+    forget(e); // closes before the number is given out again
+    td_peers_free(f->peers, number, n_requests);
+    if (f->waiting_fd >= 0 || !f->watch) watch_listener(f, true);
+}
+
+static void on_relay_cut(td_status take_why, void *owner) {
+    struct entry *e = TD_CAST(entry, owner);
+    e->leaving = true;
+    const char *reason = td_status_reason(take_why);
+    if (reason && strcmp(reason, "FIRST_REQUEST_LATE") == 0) { // as any port scan is
+        td_log_debug("connection cut peer=%s: %s", e->name, td_status_message(take_why));
+    } else {
+        notify(e->front, CUT, "connection cut peer=%s: %s", e->name, td_status_message(take_why));
+    }
+    td_status_free(take_why);
+}
+
+static void name_of(const struct sockaddr_storage *peer, char out[TD_PEER_NAME_BYTES]) {
+    char host[INET6_ADDRSTRLEN] = "?";
+    const struct sockaddr_in *in4 = (const void *)peer;
+    const struct sockaddr_in6 *in6 = (const void *)peer;
+    bool v6 = peer->ss_family == AF_INET6;
+    inet_ntop(peer->ss_family, v6 ? (const void *)&in6->sin6_addr : (const void *)&in4->sin_addr,
+              host, sizeof host);
+    snprintf(out, TD_PEER_NAME_BYTES, v6 ? "[%s]:%u" : "%s:%u", host,
+             (unsigned)ntohs(v6 ? in6->sin6_port : in4->sin_port));
+}
+
+static struct source source_of(const struct sockaddr_storage *peer) {
+    const struct sockaddr_in *in4 = (const void *)peer;
+    const struct sockaddr_in6 *in6 = (const void *)peer;
+    struct source s = {.family = peer->ss_family};
+    if (peer->ss_family == AF_INET6) {
+        if (IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr)) return (struct source){.family = AF_UNSPEC};
+        memcpy(s.bytes, &in6->sin6_addr, sizeof s.bytes);
+    } else {
+        if (ntohl(in4->sin_addr.s_addr) >> 24 == 127) return (struct source){.family = AF_UNSPEC};
+        memcpy(s.bytes, &in4->sin_addr, sizeof in4->sin_addr);
+    }
+    return s;
+}
+
+static bool same_source(const struct source *a, const struct source *b) {
+    return a->family == b->family && memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
+}
+
+// ---- caps ---------------------------------------------------------------------------------------
+struct counts {
+    uint32_t all, of_source, strangers, strangers_of_source;
+    struct entry *oldest, *oldest_of_source; // strangers
+};
+
+static struct counts count(const struct td_front *f, const struct source *source) {
+    struct counts c = {0};
+    for (struct entry *e = f->first; e; e = e->next) {
+        if (e->leaving) continue;
+        bool stranger = !td_peers_is_trusted(f->peers, e->number);
+        bool same = same_source(&e->source, source);
+        c.all++;
+        c.of_source += same;
+        c.strangers += stranger;
+        c.strangers_of_source += stranger && same;
+        if (stranger && !c.oldest) c.oldest = e;
+        if (stranger && same && !c.oldest_of_source) c.oldest_of_source = e;
+    }
+    return c;
+}
+
+static void replace(struct td_front *f, struct entry *e) {
+    e->leaving = true;
+    notify(f, REPLACED,
+           "connection closed peer=%s: it showed no credential, and newer connections need its "
+           "place",
+           e->name);
+    td_relay_cut(e->relay, TD_H2_ENHANCE_YOUR_CALM,
+                 "too many connections without a credential; this one was the oldest");
+}
+
+// Makes room for a newcomer, or says why there is none.
+static const char *admit(struct td_front *f, const struct source *source) {
+    struct counts c = count(f, source);
+    bool source_full = c.of_source >= f->o.max_per_source ||
+                       c.strangers_of_source >= TD_MAX(f->o.max_strangers / 2, 1U);
+    bool full = c.all >= f->o.max_connections || c.strangers >= f->o.max_strangers;
+    if (!source_full && !full) return NULL;
+    struct entry *victim = source_full ? c.oldest_of_source : c.oldest;
+    if (victim) {
+        replace(f, victim);
+        return NULL;
+    }
+    return source_full ? "as many connections as one source may have are open"
+                       : "as many connections as are allowed are open";
+}
+
+static void refuse(struct td_front *f, int take_fd, const char *name, const char *why) {
+    struct td_h2_guard guard;
+    uint8_t frame[TD_H2_GOAWAY_MAX];
+    td_h2_guard_init(&guard);
+    size_t n = td_h2_goaway(&guard, 0, TD_H2_ENHANCE_YOUR_CALM, why, frame);
+    (void)send(take_fd, frame, n, MSG_NOSIGNAL | MSG_DONTWAIT); // a courtesy
+    (void)shutdown(take_fd, SHUT_WR);
+    close(take_fd);
+    notify(f, REFUSED, "connection refused peer=%s: %s", name, why);
+}
+
+// ---- taking one in ------------------------------------------------------------------------------
+static void ask_for_room(int fd) {
+    int bytes = PAIR_BYTES;
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+}
+
+// Makes the entry, its pair and its relay; gRPC has nothing of it yet.
+static td_status make_entry(struct td_front *f, int client_fd, const char *name,
+                            struct entry **out_entry) {
+    int pair[2];
+    TD_AUTO_FREE struct entry *e = td_calloc(1, sizeof *e);
+    if (!e) return td_fail_oom();
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0) {
+        return td_fail_errno(TD_RESOURCE_EXHAUSTED, "make a pair of sockets");
+    }
+    TD_AUTO_CLOSE int ours = pair[0];
+    ask_for_room(pair[0]);
+    ask_for_room(pair[1]);
+    td_status failed = td_peers_take(f->peers, pair[1], name, &e->number);
+    if (failed) {
+        close(pair[1]);
+        return failed;
+    }
+    const struct td_relay_options relay = {.scratch = f->scratch,
+                                           .first_request_ns = f->o.first_request_ns,
+                                           .stall_ns = f->o.stall_ns,
+                                           .on_cut = on_relay_cut,
+                                           .on_end = on_relay_end,
+                                           .owner = e};
+    failed = td_relay_create(f->loop, &relay, client_fd, ours, &e->relay);
+    if (failed) {
+        close(e->number);
+        td_peers_free(f->peers, e->number, 0);
+        return failed;
+    }
+    (void)td_steal_fd(&ours);
+    *out_entry = td_steal(e);
+    return TD_OK;
+}
+
+// False: it waits for a number.
+static bool take_in(struct td_front *f, int client_fd, const struct sockaddr_storage *peer) {
+    char name[TD_PEER_NAME_BYTES];
+    struct source source = source_of(peer);
+    name_of(peer, name);
+    const char *why = admit(f, &source);
+    if (why) {
+        refuse(f, client_fd, name, why);
+        return true;
+    }
+    struct entry *e = NULL;
+    td_status failed = make_entry(f, client_fd, name, &e);
+    if (td_status_code(failed) == TD_UNAVAILABLE) {
+        td_status_free(failed);
+        f->waiting_fd = client_fd;
+        f->waiting_peer = *peer;
+        return false;
+    }
+    if (failed) {
+        close(client_fd);
+        notify(f, NO_DESCRIPTORS, "connection refused peer=%s: %s; raise the limit of descriptors",
+               name, td_status_message(failed));
+        td_status_free(failed);
+        return true;
+    }
+    e->magic = entry_magic;
+    e->front = f;
+    e->source = source;
+    snprintf(e->name, sizeof e->name, "%s", name);
+    struct entry **last = &f->first;
+    while (*last)
+        last = &(*last)->next;
+    *last = e;
+    if (f->letting_go) td_relay_let_go(e->relay);
+    f->o.hand_over(e->number, f->o.ctx);
+    return true;
+}
+
+static void on_connection(int fd, void *arg) {
+    (void)fd;
+    struct td_front *f = TD_CAST(td_front, arg);
+    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
+        int client_fd;
+        struct sockaddr_storage peer;
+        enum td_accept got = td_listener_accept(&f->listener, &client_fd, &peer);
+        if (got == TD_ACCEPT_NONE) return;
+        if (got == TD_ACCEPT_SHED) {
+            notify(f, NO_DESCRIPTORS,
+                   "connection refused: this process has no descriptor left; raise its limit "
+                   "(ulimit -n, LimitNOFILE=)");
+            struct counts c = count(f, &(struct source){0});
+            if (c.oldest) replace(f, c.oldest);
+            continue;
+        }
+        bool waits = got == TD_ACCEPT_STUCK || !take_in(f, client_fd, &peer);
+        if (!waits) continue;
+        watch_listener(f, false);
+        if (got == TD_ACCEPT_STUCK) td_loop_timer_arm(f->retry, retry_ns);
+        return;
+    }
+}
+
+// Whoever waits for a number comes first.
+static void watch_listener(struct td_front *f, bool on) {
+    if (!on || f->listener.fd < 0) {
+        td_loop_fd_destroy(td_steal(f->watch));
+        return;
+    }
+    if (f->waiting_fd >= 0) {
+        int fd = td_steal_fd(&f->waiting_fd);
+        struct sockaddr_storage peer = f->waiting_peer;
+        if (!take_in(f, fd, &peer)) return;
+    }
+    if (f->watch) return;
+    td_status failed = td_loop_fd_create(f->loop, f->listener.fd, 0, on_connection, f, &f->watch);
+    if (!failed) return;
+    td_status_free(failed);
+    td_loop_timer_arm(f->retry, retry_ns);
+}
+
+static void on_retry(void *arg) {
+    watch_listener(TD_CAST(td_front, arg), true);
+}
+
+// ---- the thread ---------------------------------------------------------------------------------
+static void close_listener(struct td_front *f) {
+    td_loop_timer_disarm(f->retry);
+    watch_listener(f, false);
+    td_listener_finish(&f->listener);
+    if (f->waiting_fd >= 0) close(td_steal_fd(&f->waiting_fd));
+}
+
+static void on_wake(void *arg) {
+    struct td_front *f = TD_CAST(td_front, arg);
+    if (atomic_load(&f->stop_listening)) close_listener(f);
+    if (atomic_load(&f->let_go) && !f->letting_go) {
+        f->letting_go = true;
+        for (struct entry *e = f->first; e; e = e->next)
+            td_relay_let_go(e->relay);
+    }
+    if (f->listener.fd >= 0) watch_listener(f, true); // a fence has passed
+}
+
+static void finish_loop(struct td_front *f) {
+    if (!f->loop) return;
+    if (f->retry) close_listener(f);
+    while (f->first)
+        forget(f->first);
+    td_loop_timer_destroy(td_steal(f->retry));
+    td_loop_wakeup_destroy(td_steal(f->wake));
+}
+
+static void *run_thread(void *arg) {
+    struct td_front *f = TD_CAST(td_front, arg);
+    td_status failed = td_loop_run(f->loop);
+    if (failed) {
+        notify(f, LOOP_FAILED, "connections are not served any more: %s; restart the daemon",
+               td_status_message(failed));
+    }
+    td_status_free(failed);
+    finish_loop(f); // here, because its owner is this thread
+    return NULL;
+}
+
+td_status td_front_start(struct td_front *f) {
+    TD_CHECK(!f->started);
+    watch_listener(f, true);
+    sigset_t all, before; // signals belong to the home loop
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int err = pthread_create(&f->thread, NULL, run_thread, f);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = err;
+    if (err) return td_fail_errno(TD_RESOURCE_EXHAUSTED, "start the thread of connections");
+    f->started = true;
+    return TD_OK;
+}
+
+// ---- life ---------------------------------------------------------------------------------------
+static void on_fenced(void *ctx) {
+    struct td_front *f = TD_CAST(td_front, ctx);
+    td_loop_wakeup_send(f->wake);
+}
+
+td_status td_front_create(struct td_loop *home, const struct td_front_options *o,
+                          struct td_front **out_front) {
+    TD_AUTO(td_front) *self = td_calloc(1, sizeof *self);
+    if (!self) return td_fail_oom();
+    self->magic = td_front_magic;
+    self->o = *o;
+    self->o.listen = NULL;
+    self->home = home;
+    self->listener.fd = self->listener.spare_fd = self->waiting_fd = -1;
+    TD_TRY(td_listener_open(o->listen, &self->listener));
+    memcpy(self->address, self->listener.address, sizeof self->address);
+    self->scratch = malloc(TD_RELAY_SCRATCH);
+    if (!self->scratch) return td_fail_oom();
+    const struct td_peers_options peers = {.n_wanted = o->max_connections,
+                                           .max_waiting = o->max_streams,
+                                           .on_fenced = on_fenced,
+                                           .ctx = self};
+    TD_TRY(td_loop_wakeup_create(home, on_home_wake, self, &self->home_wake));
+    TD_TRY(td_peers_create(home, &peers, &self->peers));
+    TD_TRY(td_loop_create(&self->loop));
+    TD_TRY(td_loop_timer_create(self->loop, on_retry, self, &self->retry));
+    TD_TRY(td_loop_wakeup_create(self->loop, on_wake, self, &self->wake));
+    uint32_t capacity = td_peers_capacity(self->peers);
+    if (capacity < o->max_connections) {
+        notify(self, NO_DESCRIPTORS,
+               "at most %" PRIu32 " of %" PRIu32
+               " connections fit: the limit of descriptors (ulimit -n, LimitNOFILE=) is low",
+               capacity, o->max_connections);
+    }
+    self->o.max_connections = TD_MIN(o->max_connections, capacity);
+    // Strangers must never fill the house.
+    self->o.max_strangers = TD_MIN(o->max_strangers, TD_MAX(self->o.max_connections / 2, 1U));
+    *out_front = td_steal(self);
+    return TD_OK;
+}
+
+void td_front_destroy(struct td_front *f) {
+    if (!f) return;
+    if (f->started) {
+        td_loop_stop(f->loop);
+        struct timespec deadline;
+        clock_gettime(CLOCK_REALTIME, &deadline);
+        deadline.tv_sec += JOIN_S;
+        TD_CHECK(pthread_timedjoin_np(f->thread, NULL, &deadline) == 0); // it waits for nothing
+    } else {
+        finish_loop(f);
+    }
+    td_listener_finish(&f->listener); // half-built
+    td_loop_destroy(f->loop);
+    td_loop_wakeup_destroy(f->home_wake);
+    td_peers_destroy(f->peers);
+    for (int kind = 0; kind < N_NOTICES; kind++)
+        free(atomic_load(&f->notices[kind].text));
+    free(f->scratch);
+    f->magic = 0;
+    free(f);
+}
+
+const char *td_front_address(const struct td_front *f) {
+    return f->address;
+}
+
+struct td_peers *td_front_borrow_peers(struct td_front *f) {
+    return f->peers;
+}
+
+void td_front_stop_listening(struct td_front *f) {
+    atomic_store(&f->stop_listening, true);
+    td_loop_wakeup_send(f->wake);
+}
+
+void td_front_let_go(struct td_front *f) {
+    atomic_store(&f->let_go, true);
+    td_loop_wakeup_send(f->wake);
+}

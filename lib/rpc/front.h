@@ -1,0 +1,53 @@
+#ifndef TRAIND_LIB_RPC_FRONT_H
+#define TRAIND_LIB_RPC_FRONT_H
+
+// The front of a server: a thread of its own that listens, accepts, and carries every connection's
+// bytes between its socket and gRPC (relay.h), so that neither a busy daemon nor a flood keeps
+// the other from its work.
+//
+// Caps: connections in all, per source (an IPv4 address, an IPv6 /64, or loopback), and strangers:
+// connections that have shown no good credential yet, in all and per source a half of that. Where
+// a cap is reached the oldest stranger, of that source if it is the source's cap, makes room for
+// the newcomer; with no stranger there the newcomer is refused. So idle connections cannot keep
+// anybody out who brings a credential. Whoever is refused, cut or replaced gets a GOAWAY that says
+// why, and the owner of the server a notice.
+//
+// Threads: everything here is for the home loop's thread; hand_over runs in the front's. Private to
+// lib/rpc.
+
+#include "lib/rpc/peers.h"
+
+struct td_front;
+
+struct td_front_options {
+    const char *listen;
+    uint32_t max_connections;
+    uint32_t max_per_source;
+    uint32_t max_strangers;
+    uint32_t max_streams; // per connection
+    int64_t first_request_ns;
+    int64_t stall_ns;
+    // Gives gRPC its end of a connection. In the front's thread.
+    void (*hand_over)(int take_fd, void *ctx);
+    // Something that the people of this machine should know; at most once in a while per kind.
+    void (*on_notice)(const char *text, void *ctx);
+    void *ctx;
+};
+
+// Binds and listens; nobody is accepted before start. Errors: td_listener_open's.
+TD_MUST_USE td_status td_front_create(struct td_loop *home, const struct td_front_options *o,
+                                      struct td_front **out_front);
+TD_MUST_USE td_status td_front_start(struct td_front *f);
+const char *td_front_address(const struct td_front *f); // "127.0.0.1:41234"
+// The connections' identities.
+struct td_peers *td_front_borrow_peers(struct td_front *f);
+
+// Closes the listening socket, soon. Connections go on.
+void td_front_stop_listening(struct td_front *f);
+// From now on no client can hold up gRPC's end of its connection.
+void td_front_let_go(struct td_front *f);
+// Ends the thread; hand_over is not called any more, and every connection is closed.
+void td_front_destroy(struct td_front *f);
+TD_DEFINE_AUTO(td_front, td_front_destroy);
+
+#endif

@@ -1,0 +1,269 @@
+// The parts of the server's front, each alone: whose connection a number is, a listener without
+// descriptors, and the check that a listener answers.
+
+#include "tests/unit/test.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include "lib/rpc/listener.h"
+#include "lib/rpc/loop.h"
+#include "lib/rpc/peers.h"
+#include "lib/rpc/self_check.h"
+
+static struct td_loop *loop;
+
+static int set_up(void **state) {
+    (void)state;
+    assert_ok(td_loop_create(&loop));
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    td_loop_destroy(loop);
+    return 0;
+}
+
+static void set_true(void *arg) {
+    *(bool *)arg = true;
+}
+
+// ---- numbers ----
+static int take(struct td_peers *p, const char *name) {
+    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC), number = -1;
+    assert_true(fd >= 0);
+    td_status s = td_peers_take(p, fd, name, &number);
+    if (!s) return number;
+    assert_fails(s, TD_UNAVAILABLE, "no number");
+    close(fd);
+    return -1;
+}
+
+static void expect_call(struct td_peers *p, int number, bool trusted, const char *name) {
+    char peer[TD_PEER_NAME_BYTES];
+    td_peers_begin(p, number, trusted, peer);
+    assert_string_equal(peer, name);
+}
+
+// With four numbers, of which three stay taken.
+static struct td_peers *three_taken(bool *fenced, int out_numbers[4]) {
+    const struct td_peers_options o = {
+        .n_wanted = 2, .max_waiting = 10, .on_fenced = set_true, .ctx = fenced};
+    struct td_peers *p;
+    assert_ok(td_peers_create(loop, &o, &p));
+    assert_in_range(td_peers_capacity(p), 1, 2);
+    for (int i = 0; i < 4; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "peer-%d", i);
+        out_numbers[i] = take(p, name);
+        assert_true(out_numbers[i] >= 0);
+    }
+    assert_int_equal(take(p, "one too many"), -1);
+    return p;
+}
+
+static void release(struct td_peers *p, int numbers[4]) {
+    for (int i = 0; i < 4; i++)
+        close(numbers[i]);
+    td_peers_destroy(p);
+}
+
+static void
+test_number_is_not_given_again_while_a_call_of_its_last_connection_may_come(void **state) {
+    (void)state;
+    bool fenced = false;
+    int numbers[4];
+    struct td_peers *p = three_taken(&fenced, numbers);
+    expect_call(p, numbers[0], true, "peer-0");
+    assert_true(td_peers_is_trusted(p, numbers[0]));
+    close(numbers[0]);
+    td_peers_free(p, numbers[0], 2); // gRPC has one more call of it
+    assert_int_equal(take(p, "next"), -1);
+    expect_call(p, numbers[0], true, "peer-0"); // and still knows whose it is
+    int again = take(p, "next");
+    assert_int_equal(again, numbers[0]);
+    assert_false(td_peers_is_trusted(p, again));
+    expect_call(p, again, false, "next");
+    assert_false(td_peers_is_trusted(p, again));
+    expect_call(p, 0, true, "unknown");
+    expect_call(p, INT32_MAX, true, "unknown");
+    release(p, numbers);
+}
+
+static void test_number_is_given_again_when_no_call_waited_for_a_while(void **state) {
+    (void)state;
+    bool fenced = false;
+    int numbers[4];
+    struct td_peers *p = three_taken(&fenced, numbers);
+    close(numbers[2]);
+    td_peers_free(p, numbers[2], 5); // requests that never became calls
+    assert_int_equal(take(p, "next"), -1);
+    assert_ok(td_loop_run_until(loop, &fenced, TD_TEST_WAIT_NS));
+    assert_int_equal(take(p, "next"), numbers[2]);
+    release(p, numbers);
+}
+
+static void test_number_is_given_again_when_more_calls_came_than_could_wait(void **state) {
+    (void)state;
+    bool fenced = false;
+    int numbers[4];
+    struct td_peers *p = three_taken(&fenced, numbers);
+    close(numbers[2]);
+    td_peers_free(p, numbers[2], 5);
+    assert_int_equal(take(p, "next"), -1);
+    bool turned = false; // the wish for a fence is taken first
+    assert_ok(td_loop_post(loop, set_true, &turned));
+    assert_ok(td_loop_run_until(loop, &turned, TD_TEST_WAIT_NS));
+    for (int i = 0; i < 41; i++)
+        expect_call(p, numbers[1], false, "peer-1");
+    assert_ok(td_loop_run_until(loop, &fenced, TD_TEST_WAIT_NS));
+    assert_int_equal(take(p, "next"), numbers[2]);
+    release(p, numbers);
+}
+
+static void test_number_is_passed_over_when_something_else_has_it(void **state) {
+    (void)state;
+    bool fenced = false;
+    int numbers[4];
+    struct td_peers *p = three_taken(&fenced, numbers);
+    td_peers_free(p, numbers[0], 0); // not closed: gRPC takes its time
+    assert_int_equal(take(p, "next"), -1);
+    close(numbers[0]);
+    assert_int_equal(take(p, "next"), numbers[0]);
+    release(p, numbers);
+}
+
+// ---- the listener ----
+static int dial(const char *address) {
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port =
+                                 htons((uint16_t)strtoul(strrchr(address, ':') + 1, NULL, 10)),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (void *)&to, sizeof to), 0);
+    return fd;
+}
+
+static bool is_closed(int fd) {
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    char byte;
+    return poll(&p, 1, 5000) == 1 && recv(fd, &byte, 1, 0) <= 0;
+}
+
+// gRPC 1.51 stops accepting for good there (CVE-2023-4785).
+static void test_listener_goes_on_when_descriptors_are_used_up(void **state) {
+    (void)state;
+    struct td_listener l;
+    struct sockaddr_storage peer;
+    struct rlimit before, low;
+    int accepted = -1;
+    assert_ok(td_listener_open("127.0.0.1:0", &l));
+    int first = dial(l.address), second = dial(l.address), third = dial(l.address);
+    int lowest = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    low = before;
+    low.rlim_cur = (rlim_t)lowest + 1; // none is free, but for the spare
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    enum td_accept a = td_listener_accept(&l, &accepted, &peer);
+    enum td_accept b = td_listener_accept(&l, &accepted, &peer);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(a, TD_ACCEPT_SHED);
+    assert_int_equal(b, TD_ACCEPT_SHED);
+    assert_true(is_closed(first) && is_closed(second)); // they learn of it at once
+    assert_int_equal(td_listener_accept(&l, &accepted, &peer), TD_ACCEPTED);
+    assert_int_equal(td_listener_accept(&l, &accepted, &peer), TD_ACCEPT_NONE);
+    close(accepted);
+    close(first);
+    close(second);
+    close(third);
+    close(lowest);
+    td_listener_finish(&l);
+}
+
+// ---- the check ----
+struct heard {
+    unsigned n;
+    bool news;
+    char trouble[256];
+};
+
+static void on_change(const char *trouble, void *ctx) {
+    struct heard *h = ctx;
+    h->n++;
+    h->news = true;
+    snprintf(h->trouble, sizeof h->trouble, "%s", trouble ? trouble : "");
+}
+
+static void expect_news(struct heard *h, const char *words) {
+    h->news = false;
+    assert_ok(td_loop_run_until(loop, &h->news, TD_TEST_WAIT_NS));
+    if (!strstr(h->trouble, words)) fail_msg("'%s' lacks '%s'", h->trouble, words);
+}
+
+struct answerer {
+    struct td_listener l;
+    bool answers;
+};
+
+static void on_dialled(int fd, void *arg) {
+    (void)fd;
+    struct answerer *a = arg;
+    struct sockaddr_storage peer;
+    int client;
+    while (td_listener_accept(&a->l, &client, &peer) == TD_ACCEPTED) {
+        if (a->answers) assert_int_equal(send(client, "\0\0\0\x04\0\0\0\0\0", 9, 0), 9);
+        close(client);
+    }
+}
+
+static void test_check_says_so_when_the_listener_does_not_answer(void **state) {
+    (void)state;
+    struct answerer a = {0};
+    struct heard heard = {0};
+    assert_ok(td_listener_open("127.0.0.1:0", &a.l));
+    const struct td_self_check_options o = {.address = a.l.address,
+                                            .every_ns = 20 * TD_NS_PER_MS,
+                                            .patience_ns = 100 * TD_NS_PER_MS,
+                                            .on_change = on_change,
+                                            .ctx = &heard};
+    struct td_self_check *check;
+    assert_ok(td_self_check_create(loop, &o, &check));
+    expect_news(&heard, "nothing came within 100 ms"); // the backlog takes it, nobody accepts
+    struct td_loop_fd *watch;
+    assert_ok(td_loop_fd_create(loop, a.l.fd, 0, on_dialled, &a, &watch));
+    a.answers = true;
+    expect_news(&heard, "");
+    a.answers = false;
+    expect_news(&heard, "closes at once");
+    a.answers = true;
+    expect_news(&heard, "");
+    td_loop_fd_destroy(watch);
+    td_listener_finish(&a.l);
+    expect_news(&heard, "does not answer");
+    assert_int_equal(heard.n, 5);
+    td_self_check_destroy(check);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(
+            test_number_is_not_given_again_while_a_call_of_its_last_connection_may_come, set_up,
+            tear_down),
+        cmocka_unit_test_setup_teardown(test_number_is_given_again_when_no_call_waited_for_a_while,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            test_number_is_given_again_when_more_calls_came_than_could_wait, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_number_is_passed_over_when_something_else_has_it,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_listener_goes_on_when_descriptors_are_used_up, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_check_says_so_when_the_listener_does_not_answer,
+                                        set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
