@@ -112,7 +112,7 @@ struct td_core_options {
     uint64_t incarnation;
     const char *checkpoint_dir; // where streamed checkpoints lie, shown to clients; may be ""
     int64_t heartbeat_ns, lease_ns, lost_after_ns, stop_grace_ns;
-    uint8_t secret[32]; // random: what the keys of sessions are made from
+    uint8_t secret[32];      // random: what the keys of sessions are made from
     uint32_t retention_jobs; // ended ones that are kept; 0: 10000
     int64_t retention_ns;    // for so long after their end; 0: however long ago that was
 };
