@@ -146,14 +146,14 @@ static void compare_schedules(const struct td_rank *r, struct td_resume_reasons 
     const struct td_plateau *p = &r->restored.manifest.progress.plateau;
     const char *was = r->restored.manifest.schedule, *is = td_schedule_name(now->kind);
     bool same = !*was || strcmp(was, is) == 0;
-    bool hears = now->kind == TD_SCHEDULE_REDUCE_ON_PLATEAU;
+    bool follows = now->kind == TD_SCHEDULE_REDUCE_ON_PLATEAU;
     if (!same && *p->monitor) {
         add(out,
             "lr_scheduler %s -> %s: not taken over: its scale of the rate, %g, and its best %s",
             was, is, p->lr_scale, p->monitor);
     } else if (!same) {
-        add(out, "lr_scheduler %s -> %s%s", was, is, hears ? ", which has heard nothing yet" : "");
-    } else if (hears && *p->monitor && strcmp(p->monitor, now->plateau.monitor) != 0) {
+        add(out, "lr_scheduler %s -> %s%s", was, is, follows ? ", which has no metric yet" : "");
+    } else if (follows && *p->monitor && strcmp(p->monitor, now->plateau.monitor) != 0) {
         add(out,
             "lr_scheduler.monitor %s -> %s: not taken over: the best %s; the scale of the "
             "rate, %g, is",

@@ -42,7 +42,7 @@ TABLE = {
                                   ["lr_scheduler reduce_on_plateau -> constant: not taken over: its scale of the "
                                    "rate, 1, and its best val_loss"]),
     "a schedule without memory": ({}, {"lr_scheduler": plateau("val_loss")},
-                                  ["lr_scheduler constant -> reduce_on_plateau, which has heard nothing yet"]),
+                                  ["lr_scheduler constant -> reduce_on_plateau, which has no metric yet"]),
     "another monitor": ({"lr_scheduler": plateau("val_loss")}, {"lr_scheduler": plateau("val_accuracy")},
                         ["lr_scheduler.monitor val_loss -> val_accuracy: not taken over: the best val_loss; the scale "
                          "of the rate, 1, is"]),
