@@ -22,6 +22,8 @@ SYSROOT   ?=
 CC        := $(if $(filter default undefined,$(origin CC)),$(CROSS)gcc,$(CC))
 FUZZ_S    ?= 30
 ROUNDS    ?= 3
+MINUTES   ?= 10
+SEED      ?= 1
 LEVEL     ?=
 TORCH     ?=
 NVCC      ?= nvcc
@@ -306,6 +308,11 @@ fuzz-all: $(fuzz_some)
 	@for f in $(fuzz_some); do t=$${f##*/fuzz_}; echo "fuzz $$t"; \
 	  $$f -max_total_time=$(FUZZ_S) -timeout=10 -rss_limit_mb=2048 -max_len=8192 -verbosity=0 \
 	    -artifact_prefix=$(B)/$$t- $(B)/corpus/$$t $(B)/seeds/$$t || exit 1; done
+
+.PHONY: storm
+storm: all $(B)/venv/ready ## kills, stops, pauses at random for MINUTES=10, embedded and split (SEED=1): equal bits, nothing left behind
+	@TD_FULL=1 TRAIND_BUILD=$(abspath $(B)) TD_STORM_MINUTES=$(MINUTES) TD_STORM_SEED=$(SEED) \
+	  $(B)/venv/bin/python -m pytest -q -s tests/scenario/test_s90_storm.py
 
 torch := $(if $(TORCH),--torch '$(TORCH)')
 .PHONY: bench
