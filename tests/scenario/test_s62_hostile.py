@@ -120,6 +120,11 @@ def server():
             s.close()
 
 
+def logged(daemon, text):
+    """The thread that accepts tells the one that logs: the line comes after the cut."""
+    until(f"the log says '{text}'", lambda: text in daemon.log.read_text(), 20)
+
+
 def is_served(daemon):
     """A client that nobody knows yet, on a connection of its own."""
     pool = [("grpc.use_local_subchannel_pool", 1)]
@@ -135,7 +140,7 @@ def test_client_is_served_while_1500_connections_idle_without_a_token(daemon, ma
     idle = [dial(daemon.address) for _ in range(1500)]
     assert is_served(daemon)
     assert n_descriptors(daemon.process) < fds + 3 * 300 and reading(daemon.process, "VmRSS") < memory + (64 << 10)
-    assert "showed no credential" in daemon.log.read_text()
+    logged(daemon, "showed no credential")
     job = daemon.submit()
     got = rest(idle[0])  # of those who gave way
     assert b"without a credential" in got
@@ -198,7 +203,7 @@ def test_daemon_with_few_descriptors_serves_while_connections_pile_up(cluster, t
     daemon = cluster.make("--slots", "1")
     daemon.bin = folder
     daemon.start()
-    assert "connections fit" in daemon.log.read_text()
+    logged(daemon, "connections fit")
     idle = [dial(daemon.address, b"") for _ in range(300)]
     assert is_served(daemon)
     for s in idle:
@@ -236,7 +241,8 @@ def test_memory_is_bounded_when_continuation_frames_never_end(daemon):
             sent = send_until_cut(s, frame(CONTINUATION, 0, 1, literal(b"k" * 100, b"v" * 100) * 60) * 4, 64 << 20)
             assert sent < 16 << 20
     assert reading(daemon.process, "VmHWM") < memory + (32 << 10)
-    assert "header block" in daemon.log.read_text() and is_served(daemon)
+    logged(daemon, "header block")
+    assert is_served(daemon)
 
 
 @pytest.mark.parametrize("name, flood", [
@@ -248,7 +254,7 @@ def test_connection_is_cut_when_it_floods(daemon, name, flood):
     memory = reading(daemon.process, "VmRSS")
     with dial(daemon.address) as s:
         assert send_until_cut(s, flood * 500, 64 << 20) < 32 << 20
-    assert name in daemon.log.read_text()
+    logged(daemon, name)
     assert reading(daemon.process, "VmHWM") < memory + (32 << 10) and is_served(daemon)
 
 
