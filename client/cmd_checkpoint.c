@@ -153,7 +153,7 @@ static td_status download_file(struct td_session *s, const Traind__V1__Checkpoin
     TD_TRY(td_fs_path(part, "%s.part", path));
     TD_AUTO(td_digest) *digest = NULL;
     TD_TRY(td_digest_create(&digest));
-    TD_AUTO_CLOSE int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    TD_AUTO_CLOSE int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) return td_fail_errno(TD_FAILED_PRECONDITION, "create '%s'", part);
     struct download d = {.fd = fd, .digest = digest, .name = file->name};
     td_status failed = stream_file(s, c, file, &d);
@@ -175,7 +175,7 @@ td_status td_cmd_checkpoint_download(struct td_session *s, const struct td_flags
     const Traind__V1__Checkpoint *c = (const Traind__V1__Checkpoint *)td_rpc_message_get(answer);
     const char *slash = strrchr(c->path, '/');
     const char *dir = f->out_path ? f->out_path : slash ? slash + 1 : c->path;
-    TD_TRY(td_session_local(td_fs_mkdirs(dir, 0755)));
+    TD_TRY(td_session_local(td_fs_mkdirs(dir, 0777)));
     for (size_t i = 0; i < c->n_files; i++) {
         TD_TRY(download_file(s, c, c->files[i], dir));
     }

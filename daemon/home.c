@@ -2,11 +2,17 @@
 // it. The token is the owner's credential: 256 bits, readable by the owner alone; a token file that
 // others can read is refused, because whoever reads it may run programs here. The runtime directory
 // holds sockets, so it must be the owner's, too.
-// Rejected: no token on loopback; every user of the machine can connect there.
+// The state directory holds the databases, so it must be the owner's alone as well; there wrong
+// modes are repaired, because tools make directories of 0755 and earlier builds made such
+// databases. The token is never repaired: who could read it may have kept it. A directory with
+// files of others (a mistyped --state-dir) is refused rather than closed to the world. Rejected: no
+// token on loopback; every user of the machine can connect there.
 
 #include "daemon/home.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -14,13 +20,19 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
+#include "lib/base/log.h"
 #include "lib/base/rng.h"
 
 static const int64_t lock_wait_ns = TD_NS_PER_S / 2, lock_pause_ns = 5 * TD_NS_PER_MS;
 
+static td_status look_at(const char *path, const char *what, struct stat *out_st) {
+    if (stat(path, out_st) == 0) return TD_OK;
+    return td_fail_errno(TD_FAILED_PRECONDITION, "%s '%s'", what, path);
+}
+
 static td_status check_private(const char *path, const char *what) {
     struct stat st;
-    if (stat(path, &st) != 0) return td_fail_errno(TD_FAILED_PRECONDITION, "%s '%s'", what, path);
+    TD_TRY(look_at(path, what, &st));
     if (st.st_uid != geteuid() || (st.st_mode & 077)) {
         return td_fail(TD_FAILED_PRECONDITION,
                        "%s '%s' belongs to uid %u with mode %03o; it must be yours alone (chown, "
@@ -30,6 +42,77 @@ static td_status check_private(const char *path, const char *what) {
     return TD_OK;
 }
 
+// ---- modes of the state directory ---------------------------------------------------------------
+// What every state directory of a daemon has, from its first start on.
+static bool is_ours(const char *name) {
+    return !strcmp(name, "lock") || !strcmp(name, "token") || !strcmp(name, "state.db");
+}
+
+// Empty, or a daemon's. *out_stranger: a file that no traind wrote, when it is neither.
+static td_status look_inside(const char *path, bool *out_ours, char *out_stranger, size_t n) {
+    DIR *dir = opendir(path);
+    if (!dir) return td_fs_fail("read directory", path);
+    bool ours = false;
+    for (struct dirent *e; (e = readdir(dir));) {
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
+        ours |= is_ours(e->d_name);
+        if (!out_stranger[0]) snprintf(out_stranger, n, "%s", e->d_name);
+    }
+    closedir(dir);
+    *out_ours = ours || !out_stranger[0];
+    return TD_OK;
+}
+
+// One file or directory in it; links, and what belongs to others, stay as they are.
+static void repair_entry(int dir_fd, const char *name, const char *state_dir) {
+    struct stat st;
+    if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !(st.st_mode & 077)) return;
+    if (st.st_uid != geteuid() || !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))) return;
+    if (fchmodat(dir_fd, name, st.st_mode & 0700, 0) != 0) {
+        td_status_log(TD_LOG_WARN, td_fs_fail("close to others", name), "mode kept, continuing");
+        return;
+    }
+    td_log_warn("others could reach a file of the state directory, mode repaired path=%s/%s "
+                "was=%04o now=%04o, continuing",
+                state_dir, name, st.st_mode & 07777, st.st_mode & 0700);
+}
+
+static td_status repair_inside(const char *path) {
+    DIR *dir = opendir(path);
+    if (!dir) return td_fs_fail("read directory", path);
+    for (struct dirent *e; (e = readdir(dir));) {
+        bool skip = !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") ||
+                    !strcmp(e->d_name, "token"); // read_token refuses it
+        if (!skip) repair_entry(dirfd(dir), e->d_name, path);
+    }
+    closedir(dir);
+    return TD_OK;
+}
+
+static td_status close_state_dir(const char *path) {
+    const char *what = "the state directory";
+    struct stat st;
+    TD_TRY(look_at(path, what, &st));
+    if (st.st_uid == geteuid() && (st.st_mode & 077)) {
+        char stranger[256] = "";
+        bool ours = false;
+        TD_TRY(look_inside(path, &ours, stranger, sizeof stranger));
+        if (!ours) {
+            return td_fail(TD_FAILED_PRECONDITION,
+                           "%s '%s' has mode %03o and holds '%s', which no traind wrote: name an "
+                           "empty directory, or chmod 700 this one",
+                           what, path, st.st_mode & 0777, stranger);
+        }
+        if (chmod(path, st.st_mode & 0700) != 0) return td_fs_fail("close to others", path);
+        td_log_warn("others could reach the state directory, mode repaired path=%s was=%04o "
+                    "now=%04o, continuing",
+                    path, st.st_mode & 07777, st.st_mode & 0700);
+    }
+    TD_TRY(check_private(path, what)); // also of a filesystem that keeps no modes
+    return repair_inside(path);
+}
+
+// ---- token --------------------------------------------------------------------------------------
 static td_status make_token(const char *path) {
     uint8_t secret[32];
     char text[8 + 2 * sizeof secret];
@@ -86,6 +169,7 @@ static td_status open_parts(const struct td_config *c, struct td_home *h) {
     TD_TRY_CTX(td_fs_mkdirs(c->state_dir, 0700), "make the state directory");
     TD_TRY_CTX(td_fs_mkdirs(c->runtime_dir, 0700), "make the runtime directory");
     TD_TRY(check_private(c->runtime_dir, "the runtime directory"));
+    TD_TRY(close_state_dir(c->state_dir));
     snprintf(lock, sizeof lock, "%s/lock", c->state_dir);
     snprintf(holder, sizeof holder, "traind, role %s", c->role);
     td_status s = take_lock(lock, holder, &h->lock_fd);
@@ -103,7 +187,7 @@ static td_status open_parts(const struct td_config *c, struct td_home *h) {
 }
 
 td_status td_home_open(const struct td_config *c, struct td_home *out_home) {
-    struct td_home h = {.lock_fd = -1};
+    struct td_home h = {.lock_fd = -1, .user_umask = umask(077)};
     td_status failed = open_parts(c, &h);
     if (failed) {
         td_home_close(&h);
@@ -116,7 +200,7 @@ td_status td_home_open(const struct td_config *c, struct td_home *out_home) {
 td_status td_home_publish(struct td_home *h, const char *address) {
     char line[TD_CONFIG_TEXT];
     int n = snprintf(line, sizeof line, "%s\n", address);
-    TD_TRY_CTX(td_fs_write(h->address_path, line, (size_t)n, 0644, 0), "publish the address");
+    TD_TRY_CTX(td_fs_write(h->address_path, line, (size_t)n, 0600, 0), "publish the address");
     h->wrote_address = true;
     return TD_OK;
 }

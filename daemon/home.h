@@ -3,17 +3,23 @@
 
 // The state directory of a daemon while it runs: the lock that names it, the token, the address.
 
+#include <sys/types.h>
+
 #include "daemon/config.h"
 
 struct td_home {
-    int lock_fd; // -1: not locked
+    int lock_fd;       // -1: not locked
+    mode_t user_umask; // that the daemon was started with
     char token[TD_CONFIG_TEXT];
     char address_path[TD_CONFIG_TEXT + 16];
     bool wrote_address;
 };
 
-// Makes the directories (0700), takes the lock (FAILED_PRECONDITION names its holder), reads the
-// token; roles that coordinate make one (0600) when there is none.
+// Sets the umask of the process to 077. Makes the directories (0700), takes the lock
+// (FAILED_PRECONDITION names its holder), reads the token; roles that coordinate make one (0600)
+// when there is none. A state directory that is there must belong to this user; modes of it and of
+// what it holds that let others in are repaired, with a line in the log. FAILED_PRECONDITION: it
+// holds what no traind wrote, or its modes cannot be set.
 TD_MUST_USE td_status td_home_open(const struct td_config *c, struct td_home *out_home);
 // Tells clients where to go; only after listening.
 TD_MUST_USE td_status td_home_publish(struct td_home *h, const char *address);

@@ -93,6 +93,7 @@ static td_status start_node(struct td_parts *p, const struct td_config *c,
         .orphan_timeout_ns = c->orphan_timeout_s * TD_NS_PER_S,
         .silent_after_ns = c->silent_after_ms * TD_NS_PER_MS,
         .measure_after_ns = c->measure_after_ms * TD_NS_PER_MS,
+        .user_umask = h->user_umask,
     };
     return td_node_create(p->loop, &options, &p->node);
 }

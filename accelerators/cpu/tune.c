@@ -102,7 +102,7 @@ static td_status make_cache_dir(const struct td_tune *t) {
     char dir[TD_FS_PATH_BYTES];
     memcpy(dir, t->path, sizeof dir);
     *strrchr(dir, '/') = '\0';
-    return td_fs_mkdirs(dir, 0755);
+    return td_fs_mkdirs(dir, 0777);
 }
 
 static td_status write_cache(struct td_tune *t) {
@@ -116,7 +116,7 @@ static td_status write_cache(struct td_tune *t) {
         if (origin == FROZEN || origin == TAKEN) continue; // perhaps of another machine
         TD_TRY(td_buf_printf(&text, "%s=%s\n", t->list[i].key, t->list[i].name));
     }
-    TD_TRY(td_fs_write(t->path, text.data, text.len, 0644, 0));
+    TD_TRY(td_fs_write(t->path, text.data, text.len, 0666, 0));
     for (int i = 0; i < t->n; i++) {
         t->list[i].saved = true;
     }

@@ -33,6 +33,7 @@ enum option_id {
     OPT_ORPHAN_TIMEOUT,
     OPT_SILENT_AFTER,
     OPT_STUCK_TIMEOUT,
+    OPT_UMASK,
     OPT_ACK_FD,
     OPT_COUNT,
 };
@@ -57,6 +58,7 @@ static const struct option long_options[] = {
     {"orphan-timeout", required_argument, NULL, OPT_ORPHAN_TIMEOUT},
     {"silent-after-ms", required_argument, NULL, OPT_SILENT_AFTER},
     {"stuck-timeout", required_argument, NULL, OPT_STUCK_TIMEOUT},
+    {"umask", required_argument, NULL, OPT_UMASK},
     {"ack-fd", required_argument, NULL, OPT_ACK_FD},
     {NULL, 0, NULL, 0},
 };
@@ -117,6 +119,10 @@ static td_status set_number(struct td_launch_options *o, int id, const char *tex
     case OPT_STUCK_TIMEOUT:
         TD_TRY(number(name, text, 0, INT32_MAX, &v));
         o->stuck_timeout_ns = (int64_t)v * TD_NS_PER_S;
+        return TD_OK;
+    case OPT_UMASK:
+        TD_TRY(number(name, text, 0, 0777, &v));
+        o->umask = (int)v;
         return TD_OK;
     case OPT_ACK_FD:
         TD_TRY(number(name, text, 3, 255, &v));
@@ -188,6 +194,7 @@ td_status td_launch_options_parse(int argc, char **argv, struct td_launch_option
                                   .orphan_timeout_ns = 3600 * TD_NS_PER_S,
                                   .silent_after_ns = 30 * TD_NS_PER_S,
                                   .stuck_timeout_ns = 900 * TD_NS_PER_S,
+                                  .umask = -1,
                                   .ack_fd = -1};
     opterr = 0;
     optind = 1;

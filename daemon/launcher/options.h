@@ -31,6 +31,7 @@ struct td_launch_options {
     int64_t orphan_timeout_ns;
     int64_t silent_after_ns;  // then a rank that does not beat is reported
     int64_t stuck_timeout_ns; // and this much later ended; 0: never
+    int umask;                // of the ranks, as a decimal number; -1: the one that is inherited
     int ack_fd;               // -1: none
 };
 

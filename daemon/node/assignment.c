@@ -35,6 +35,8 @@ static td_status take_spec(const char *plan_json, const char *state_dir, struct 
     TD_TRY(parse_plan(plan_json, &arena, &plan));
     const char *dir = plan.spec.checkpoint.dir;
     a->stuck_timeout_s = (uint32_t)plan.spec.restart.stuck_timeout_s;
+    const struct td_json *predict = td_json_get(plan.spec.tree, "predict");
+    a->writes_outside = dir[0] || td_json_string(td_json_get(predict, "output"), "")[0];
     int n = dir[0] ? snprintf(a->checkpoints, sizeof a->checkpoints, "%s/%s", dir, a->job)
                    : snprintf(a->checkpoints, sizeof a->checkpoints, "%s/checkpoints/%s", state_dir,
                               a->job);
@@ -128,11 +130,11 @@ static td_status write_facts(const struct td_assignment *a, const char *dir) {
 }
 
 td_status td_assignment_write(const struct td_assignment *a, const char *plan_json, const char *dir,
-                              const char *state_dir) {
+                              const char *state_dir, mode_t checkpoints_mode) {
     char path[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_mkdirs(dir, 0700));
     TD_TRY(td_fs_path(path, "%s/a%u", a->checkpoints, a->attempt));
-    TD_TRY(td_fs_mkdirs(path, 0700));
+    TD_TRY(td_fs_mkdirs_exact(path, checkpoints_mode));
     TD_TRY(td_fs_path(path, "%s/cache", state_dir));
     TD_TRY(td_fs_mkdirs(path, 0700));
     TD_TRY(write_facts(a, dir));

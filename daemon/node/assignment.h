@@ -11,6 +11,8 @@
 // "first_rank":F,"n_ranks":K}. If that file cannot be read, the plan and the first line of the log
 // tell enough of it to bring home what the attempt did. Pure but for its files; loop thread.
 
+#include <sys/types.h>
+
 #include "lib/base/arena.h"
 #include "lib/base/fsio.h"
 #include "traind/v1/node.pb-c.h"
@@ -27,6 +29,7 @@ struct td_assignment {
     uint64_t shared_bytes, memory_limit_bytes;
     uint32_t stuck_timeout_s; // 0: never
     bool stream_store;
+    bool writes_outside;    // of the state directory: checkpoint.dir or predict.output is given
     char checkpoints[1024]; // parent of "a<N>": <base>/<job>
     struct td_resume {
         char path[TD_ASSIGNMENT_PATH]; // "a1/step-2340"
@@ -39,9 +42,11 @@ struct td_assignment {
 TD_MUST_USE td_status td_assignment_read(const Traind__V1__Assign *m, const char *state_dir,
                                          struct td_assignment *out_assignment);
 // Writes plan.json and assignment.json into dir; their names are durable with the launcher's
-// record. Of the resume sources those that are here are named in the plan, in their order.
+// record. Makes the directory of the checkpoints with that mode, whatever the umask is. Of the
+// resume sources those that are here are named in the plan, in their order.
 TD_MUST_USE td_status td_assignment_write(const struct td_assignment *a, const char *plan_json,
-                                          const char *dir, const char *state_dir);
+                                          const char *dir, const char *state_dir,
+                                          mode_t checkpoints_mode);
 // assignment.json of a directory that was found; job and attempt are the caller's.
 TD_MUST_USE td_status td_assignment_load(const char *dir, struct td_assignment *inout_assignment);
 

@@ -401,6 +401,7 @@ static td_status make_command(struct td_local_attempt *a, const struct td_launch
     number(c, "--orphan-timeout", (uint64_t)(x->orphan_timeout_ns / TD_NS_PER_S));
     number(c, "--silent-after-ms", (uint64_t)(x->silent_after_ns / TD_NS_PER_MS));
     number(c, "--stuck-timeout", a->assigned.stuck_timeout_s);
+    number(c, "--umask", x->rank_umask);
     if (x->shared_cores) word(c, "--shared-cores");
     return c->full ? td_fail_oom() : TD_OK;
 }
@@ -430,7 +431,8 @@ static td_status spawn(struct td_local_attempt *a, const struct td_launch_contex
 }
 
 static td_status start_launcher(struct td_local_attempt *a, const struct td_launch_context *c) {
-    TD_TRY(td_assignment_write(&a->assigned, a->plan_json, a->dir, a->state_dir));
+    TD_TRY(td_assignment_write(&a->assigned, a->plan_json, a->dir, a->state_dir,
+                               0777 & ~c->rank_umask));
     int fds[2];
     if (pipe2(fds, O_CLOEXEC) != 0) return td_fail_errno(TD_RESOURCE_EXHAUSTED, "make a pipe");
     (void)fcntl(fds[0], F_SETFL, O_NONBLOCK);

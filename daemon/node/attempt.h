@@ -8,6 +8,8 @@
 // said so was killed; then this node is the log's single writer and completes it (launcher_lost,
 // segments.h). Ranks that a launcher leaves behind are dead, by their parent-death signal.
 
+#include <sys/types.h>
+
 #include "daemon/node/assignment.h"
 #include "daemon/node/core.h"
 #include "daemon/node/forward.h"
@@ -70,6 +72,7 @@ struct td_launch_context {
     const char *cores; // lists; "": unpinned
     bool shared_cores;
     int64_t orphan_timeout_ns, silent_after_ns;
+    mode_t rank_umask;
 };
 
 // takes nothing; dir need not exist. attempt->assigned is filled by the caller.

@@ -35,6 +35,7 @@ struct td_node {
     struct td_loop *loop;
     char state_dir[1024], runtime_dir[1024], bin_dir[TD_FS_PATH_BYTES], version[64];
     int64_t orphan_timeout_ns, silent_after_ns;
+    mode_t user_umask;
     struct td_inventory inventory;
     char plugin_dir[TD_FS_PATH_BYTES];
     struct td_plugin_files plugins;
@@ -189,7 +190,8 @@ static td_status launch(struct td_node *n, struct td_local_attempt *a) {
                                   .cores = cores,
                                   .shared_cores = !own,
                                   .orphan_timeout_ns = n->orphan_timeout_ns,
-                                  .silent_after_ns = n->silent_after_ns};
+                                  .silent_after_ns = n->silent_after_ns,
+                                  .rank_umask = a->assigned.writes_outside ? n->user_umask : 077};
     return td_local_attempt_launch(a, n->inventory.boot_id, &c);
 }
 
@@ -548,7 +550,7 @@ static td_status copy(char *out, size_t out_bytes, const char *from, const char 
 }
 
 static td_status open_node(struct td_node *n, const struct td_node_options *o) {
-    char scratch[TD_FS_PATH_BYTES], cache[TD_FS_PATH_BYTES];
+    char scratch[TD_FS_PATH_BYTES], cache[TD_FS_PATH_BYTES], checkpoints[TD_FS_PATH_BYTES];
     TD_TRY(copy(n->state_dir, sizeof n->state_dir, o->state_dir, "state directory"));
     TD_TRY(copy(n->runtime_dir, sizeof n->runtime_dir, o->runtime_dir, "runtime directory"));
     TD_TRY(copy(n->bin_dir, sizeof n->bin_dir, o->bin_dir, "binaries"));
@@ -562,6 +564,9 @@ static td_status open_node(struct td_node *n, const struct td_node_options *o) {
     TD_TRY(td_fs_remove_tree(scratch)); // left by a daemon that was killed
     TD_TRY(td_fs_mkdirs(scratch, 0700));
     TD_TRY(td_fs_path(cache, "%s/cache", n->state_dir));
+    TD_TRY(td_fs_mkdirs(cache, 0700));
+    TD_TRY(td_fs_path(checkpoints, "%s/checkpoints", n->state_dir));
+    TD_TRY(td_fs_mkdirs(checkpoints, 0700));
     TD_TRY(td_measurer_create(n->loop, n->bin_dir, cache, o->measure_after_ns, is_idle, n,
                               &n->measurer));
     td_measurer_want(n->measurer, (int32_t)(n->inventory.cores / n->inventory.slots));
@@ -588,6 +593,7 @@ td_status td_node_create(struct td_loop *loop, const struct td_node_options *opt
     n->loop = loop;
     n->transport = options->take_transport;
     n->channel = options->channel;
+    n->user_umask = options->user_umask;
     n->orphan_timeout_ns =
         options->orphan_timeout_ns > 0 ? options->orphan_timeout_ns : 3600 * TD_NS_PER_S;
     n->silent_after_ns = options->silent_after_ns > 0 ? options->silent_after_ns : 30 * TD_NS_PER_S;

@@ -22,6 +22,8 @@
 // end. It keeps no state of its own but its id; stopping ranks when a daemon stops is the
 // coordinator's word, too (td_coordinator_drain). One loop thread owns everything here.
 
+#include <sys/types.h>
+
 #include "lib/base/base.h"
 
 struct td_loop;
@@ -42,6 +44,7 @@ struct td_node_options {
     int64_t orphan_timeout_ns;           // 1 h
     int64_t silent_after_ns;             // 30 s
     int64_t measure_after_ns;            // as td_measurer's after_ns
+    mode_t user_umask;                   // of ranks that write outside state_dir
 };
 
 // Scans the attempts that are here, attaches to living launchers, starts the transport.

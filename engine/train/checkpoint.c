@@ -135,7 +135,7 @@ td_status td_checkpointer_create(const struct td_checkpointer_options *options,
     c->last_step = c->o.resumed_step;
     if (is_owner(c)) {
         // Now, because a directory that cannot be made is better known before an hour of training.
-        td_status s = td_fs_mkdirs(c->o.config->dir, 0755);
+        td_status s = td_fs_mkdirs(c->o.config->dir, 0777);
         if (s) return td_status_context(as_disk(s), "checkpoint directory");
         remove_leftovers(c->o.config->dir);
         TD_TRY(td_retention_create(c->o.config, c->o.resumed_from, &c->retention));
@@ -205,14 +205,14 @@ static td_status write_config(struct td_checkpointer *c, const char *dir) {
     *f = (struct td_manifest_file){.name = "config.json", .bytes = strlen(text)};
     td_xxh3_128_hex(text, f->bytes, f->digest);
     TD_TRY(td_fs_path(path, "%s/%s", dir, f->name));
-    return td_fs_write(path, text, f->bytes, 0644, TD_FS_WRITE_DURABLE);
+    return td_fs_write(path, text, f->bytes, 0666, TD_FS_WRITE_DURABLE);
 }
 
 static td_status write_files(struct td_checkpointer *c, const char *tmp, size_t *out_bytes,
                              char out_digest[TD_DIGEST_HEX]) {
     char path[TD_FS_PATH_BYTES];
     c->manifest.n_files = 0;
-    TD_TRY(td_fs_mkdirs(tmp, 0755));
+    TD_TRY(td_fs_mkdirs(tmp, 0777));
     for (size_t i = 0; i < c->n_shards; i++)
         TD_TRY(write_shard(c, tmp, &c->shard[i]));
     TD_TRY(write_config(c, tmp));

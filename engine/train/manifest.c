@@ -257,7 +257,7 @@ td_status td_manifest_write(const char *path, const struct td_manifest *m,
     td_buf_init(&text, TD_MANIFEST_MAX_BYTES);
     TD_TRY(td_json_print(root, true, &text));
     TD_TRY(td_buf_str(&text, "\n"));
-    TD_TRY(td_fs_write(path, text.data, text.len, 0644, TD_FS_WRITE_DURABLE));
+    TD_TRY(td_fs_write(path, text.data, text.len, 0666, TD_FS_WRITE_DURABLE));
     td_xxh3_128_hex(text.data, text.len, out_digest);
     *out_bytes = text.len;
     return TD_OK;

@@ -29,7 +29,7 @@ td_status td_predict_path(const struct td_rank *r, const char *name, char *out_p
                                             name),
                                     TD_CLASS_BAD_SPEC);
     }
-    TD_TRY(td_fs_mkdirs(c->checkpoint.dir, 0755));
+    TD_TRY(td_fs_mkdirs(c->checkpoint.dir, 0777));
     return td_fs_path(out_path, "%s/%s", c->checkpoint.dir, name);
 }
 
@@ -66,7 +66,7 @@ static td_status table_open(struct table *t, const struct td_rank *r, const char
     TD_TRY(td_fs_path(t->tmp, "%s.tmp", t->path));
     TD_TRY(append_header(&header, descr, rows, columns));
     t->header_bytes = header.len;
-    t->fd = open(t->tmp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    t->fd = open(t->tmp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (t->fd < 0) return td_fs_fail("create", t->tmp);
     return td_fd_write_all(t->fd, header.data, header.len, t->tmp);
 }

@@ -145,8 +145,8 @@ static td_status write_file(const struct td_rates_home *h, const struct td_rates
     TD_TRY(td_buf_printf(&text, "%sdigest %s\n", head, hex));
     TD_TRY(td_buf_append(&text, lines.data, lines.len));
     TD_TRY(path_of(h, path));
-    TD_TRY(td_fs_mkdirs(h->dir, 0755));
-    return td_fs_write(path, text.data, text.len, 0644, 0);
+    TD_TRY(td_fs_mkdirs(h->dir, 0777));
+    return td_fs_write(path, text.data, text.len, 0666, 0);
 }
 
 static void take_best(struct td_accel_rates *to, const struct td_accel_rates *from) {

@@ -98,10 +98,10 @@ td_status td_shard_take(struct td_shard *s, const struct td_accelerator_ops *ops
 // ---- writing -----------------------------------------------------------------------------------
 static int create(const char *path) {
     int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
-    int fd = open(path, flags | O_DIRECT, 0644);
+    int fd = open(path, flags | O_DIRECT, 0666);
     if (fd >= 0 || errno != EINVAL) return fd;
     (void)unlink(path); // some file systems make the file before they refuse
-    return open(path, flags, 0644);
+    return open(path, flags, 0666);
 }
 
 // Whole pages at page borders, as O_DIRECT wants them; *direct turns false where it is refused.

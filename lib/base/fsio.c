@@ -21,7 +21,9 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-enum { READ_CHUNK = 1 << 16, TREE_DEPTH_MAX = 32, HOLDER_MAX = 256 };
+#include "lib/base/rng.h"
+
+enum { READ_CHUNK = 1 << 16, TREE_DEPTH_MAX = 32, HOLDER_MAX = 256, TEMPORARY_TRIES = 16 };
 
 static enum td_code code_of(int err) {
     switch (err) {
@@ -112,11 +114,27 @@ td_status td_fs_flush_stdout(void) {
     return td_fs_fail("write", "stdout");
 }
 
+// A name of its own beside path. open, not mkostemp: that makes 0600 files, and a chmod after it
+// would not know the umask.
+static int open_temporary(const char *path, mode_t mode, char out[PATH_MAX]) {
+    for (int i = 0; i < TEMPORARY_TRIES; i++) {
+        uint32_t r;
+        td_random_bytes(&r, sizeof r);
+        int n = snprintf(out, PATH_MAX, "%s.tmp-%08x", path, r);
+        if (n < 0 || n >= PATH_MAX) {
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        int fd = open(out, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+        if (fd >= 0 || errno != EEXIST) return fd;
+    }
+    return -1;
+}
+
 static td_status write_and_close(int fd, const char *path, const void *data, size_t bytes,
-                                 mode_t mode, int flags) {
+                                 int flags) {
     TD_AUTO_CLOSE int own = fd;
     TD_TRY(td_fd_write_all(own, data, bytes, path));
-    if (fchmod(own, mode) != 0) return td_fs_fail("set the mode of", path);
     if (flags && fsync(own) != 0) return td_fs_fail("sync", path);
     if (close(td_steal_fd(&own)) != 0) return td_fs_fail("close", path);
     return TD_OK;
@@ -125,14 +143,9 @@ static td_status write_and_close(int fd, const char *path, const void *data, siz
 td_status td_fs_write(const char *path, const void *data, size_t bytes, mode_t mode, int flags) {
     char temporary[PATH_MAX], directory[PATH_MAX];
     TD_TRY(parent_of(path, directory));
-    int n = snprintf(temporary, sizeof temporary, "%s.tmp-XXXXXX", path);
-    if (n < 0 || (size_t)n >= sizeof temporary) {
-        errno = ENAMETOOLONG;
-        return td_fs_fail("write", path);
-    }
-    int fd = mkostemp(temporary, O_CLOEXEC);
+    int fd = open_temporary(path, mode, temporary);
     if (fd < 0) return td_fs_fail("create a temporary file beside", path);
-    td_status s = write_and_close(fd, path, data, bytes, mode, flags);
+    td_status s = write_and_close(fd, path, data, bytes, flags);
     if (!s && rename(temporary, path) != 0) s = td_fs_fail("rename a temporary file to", path);
     if (s) {
         unlink(temporary);
@@ -173,9 +186,12 @@ bool td_fs_exists(const char *path) {
     return access(path, F_OK) == 0;
 }
 
-static td_status make_directory(const char *path, mode_t mode) {
+static td_status make_directory(const char *path, mode_t mode, bool exact) {
     struct stat st;
-    if (mkdir(path, mode) == 0) return TD_OK;
+    if (mkdir(path, mode) == 0) {
+        if (exact && chmod(path, mode) != 0) return td_fs_fail("set the mode of", path);
+        return TD_OK;
+    }
     if (errno != EEXIST) return td_fs_fail("make directory", path);
     if (stat(path, &st) != 0) return td_fs_fail("look at", path);
     if (S_ISDIR(st.st_mode)) return TD_OK;
@@ -183,7 +199,7 @@ static td_status make_directory(const char *path, mode_t mode) {
                    "make directory '%s': something that is no directory is in the way", path);
 }
 
-td_status td_fs_mkdirs(const char *path, mode_t mode) {
+static td_status make_directories(const char *path, mode_t mode, bool exact) {
     char part[PATH_MAX];
     if (strlen(path) >= sizeof part) {
         errno = ENAMETOOLONG;
@@ -194,10 +210,18 @@ td_status td_fs_mkdirs(const char *path, mode_t mode) {
     for (char *p = part + 1; *p; p++) {
         if (*p != '/') continue;
         *p = '\0';
-        TD_TRY(make_directory(part, mode));
+        TD_TRY(make_directory(part, mode, exact));
         *p = '/';
     }
-    return make_directory(part, mode);
+    return make_directory(part, mode, exact);
+}
+
+td_status td_fs_mkdirs(const char *path, mode_t mode) {
+    return make_directories(path, mode, false);
+}
+
+td_status td_fs_mkdirs_exact(const char *path, mode_t mode) {
+    return make_directories(path, mode, true);
 }
 
 static td_status remove_at(int dir_fd, const char *name, const char *tree, int depth);

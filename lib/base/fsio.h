@@ -15,13 +15,17 @@ enum td_fs_write_flags { // none: no fsync (scratch files)
         2, // the bytes alone: the name is durable with the next one in its directory
 };
 
-// Replaces path atomically with the bytes; mode e.g. 0600. Leaves no temporary file on failure.
+// Replaces path atomically with the bytes. The file's mode is `mode` less the process's umask.
+// Leaves no temporary file on failure.
 TD_MUST_USE td_status td_fs_write(const char *path, const void *data, size_t bytes, mode_t mode,
                                   int flags);
 // Reads a whole regular file into out (appended); RESOURCE_EXHAUSTED past max_bytes.
 TD_MUST_USE td_status td_fs_read(const char *path, size_t max_bytes, struct td_buf *out);
 // mkdir -p; existing directories are fine, other things in the way are an error.
 TD_MUST_USE td_status td_fs_mkdirs(const char *path, mode_t mode);
+// The same, but what it makes has this mode whatever the umask is: directories that a job writes
+// into, made by a daemon whose own umask is 077.
+TD_MUST_USE td_status td_fs_mkdirs_exact(const char *path, mode_t mode);
 TD_MUST_USE td_status td_fs_fsync_dir(const char *path);
 TD_MUST_USE td_status td_fs_rename(const char *from, const char *to); // and fsyncs to's directory
 // Removes a tree without following links; absent is fine. Depth is bounded by 32.

@@ -333,6 +333,66 @@ def test_token_that_others_can_read_is_refused(cluster, daemon):
     assert "16" in refused("--state-dir", daemon.state_dir, env=daemon.env)[1]
 
 
+def modes(folder):
+    return {p: p.lstat().st_mode & 0o777 for p in [folder, *below(folder)]}
+
+
+@pytest.fixture
+def umask():
+    """That of most shells; the daemons of the test inherit it."""
+    before = os.umask(0o022)
+    yield 0o022
+    os.umask(before)
+
+
+def test_state_directory_that_others_could_read_is_closed_and_said(cluster, umask):
+    daemon = cluster.start("--slots", "2")  # the harness made its directory, with mode 0755
+    state = daemon.state_dir
+    assert f"mode repaired path={state} was=0755 now=0700" in daemon.tail(100)
+    job = daemon.submit()
+    daemon.finish(job)
+    wrong = {str(p): oct(m) for p, m in modes(state).items() if m & 0o077}
+    assert not wrong, wrong
+    assert {"state.db", "metrics.db", "lock", "token", "address", "checkpoints"} <= {p.name for p in state.iterdir()}
+    daemon.kill()
+    for name, mode in ((".", 0o755), ("state.db", 0o644), ("metrics.db", 0o640), ("checkpoints", 0o755)):
+        (state / name).chmod(mode)
+    daemon.start()
+    assert not {p: oct(m) for p, m in modes(state).items() if m & 0o077}
+    for name, mode in (("state.db", "0644"), ("metrics.db", "0640"), ("checkpoints", "0755")):
+        assert f"mode repaired path={state}/{name} was={mode}" in daemon.tail(100)
+    assert daemon.state(job) == "SUCCEEDED"
+
+
+def test_what_a_job_writes_elsewhere_has_the_umask_of_the_daemons_start(cluster, tmp_path, umask):
+    daemon = cluster.start("--slots", "2")
+    job = daemon.submit(SPEC, f"checkpoint.dir={tmp_path / 'mine'}", "stages=[fit, predict]")
+    daemon.finish(job)
+    found = modes(tmp_path / "mine")
+    assert {p.name for p in found} >= {"mine", job, "a1", "manifest.json", "model.safetensors", "predictions.npy"}, found
+    wrong = {str(p): oct(m) for p, m in found.items() if m != (0o755 if p.is_dir() else 0o644)}
+    assert not wrong, wrong
+    output = tmp_path / "classes.npy"
+    daemon.finish(daemon.submit(SPEC, "stages=[fit, predict]", "predict.output=" + str(output)))
+    assert modes(output)[output] == 0o644
+    assert (daemon.state_dir / "checkpoints").stat().st_mode & 0o777 == 0o700
+
+
+def test_directory_of_others_is_not_taken_for_a_state_directory(cluster, tmp_path, umask):
+    home = tmp_path / "home"
+    home.mkdir(mode=0o755)
+    (home / "thesis.tex").write_text("")
+    code, told = refused("--state-dir", home, env=cluster.env())
+    assert code == 1 and "thesis.tex" in told and "755" in told and str(home) in told
+    assert modes(home) == {home: 0o755, home / "thesis.tex": 0o644}
+    home.chmod(0o700)
+    cluster.make(name="home").start()  # whoever closed it means it
+    if os.geteuid() == 0:
+        os.chown(home, 65534, 65534)
+        cluster.daemons[-1].kill()
+        assert "uid 65534" in refused("--state-dir", home, env=cluster.env())[1]
+
+
 def test_state_directory_that_cannot_be_used_is_refused(cluster, tmp_path):
     (tmp_path / "file").write_text("")
     code, told = refused("--state-dir", tmp_path / "file", env=cluster.env())

@@ -32,9 +32,11 @@ static void test_file_is_replaced_whole_when_written(void **state) {
     struct stat st;
     TD_AUTO_BUF text;
     td_buf_init(&text, 100);
-    umask(077);
-    assert_ok(td_fs_write(path, "old", 3, 0644, TD_FS_WRITE_DURABLE));
-    assert_ok(td_fs_write(path, "newer", 5, 0640, 0));
+    mode_t before = umask(022);
+    assert_ok(td_fs_write(path, "old", 3, 0600, TD_FS_WRITE_DURABLE));
+    umask(027);
+    assert_ok(td_fs_write(path, "newer", 5, 0666, 0));
+    umask(before);
     assert_ok(td_fs_read(path, 100, &text));
     assert_string_equal(td_buf_cstr(&text), "newer");
     assert_int_equal(stat(path, &st), 0);

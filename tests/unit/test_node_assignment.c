@@ -2,6 +2,8 @@
 
 #include "daemon/node/assignment.h"
 
+#include <sys/stat.h>
+
 #include "lib/base/checkpoint_name.h"
 #include "lib/base/json.h"
 #include "lib/spec/plan.h"
@@ -42,7 +44,12 @@ static void test_plan_gets_this_machines_paths_when_it_is_written(void **state) 
     assert_ok(assigned("", "a1/step-20", dir, &a, plan));
     assert_int_equal(a.slots, 6);
     snprintf(path, sizeof path, "%s/attempts/j-1/a2", dir);
-    assert_ok(td_assignment_write(&a, plan, path, dir));
+    assert_ok(td_assignment_write(&a, plan, path, dir, 0750));
+    snprintf(file, sizeof file, "%s/checkpoints/j-1/a2", dir);
+    struct stat st;
+    assert_int_equal(stat(file, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0750);
+    assert_false(a.writes_outside);
 
     TD_AUTO(td_arena) *arena = NULL;
     TD_AUTO_BUF text;
@@ -119,7 +126,7 @@ static void test_assignment_is_rebuilt_when_only_plan_and_log_can_be_read(void *
         char plan[1024], path[TD_FS_PATH_BYTES], file[TD_FS_PATH_BYTES];
         assert_ok(assigned(rows[i].checkpoint, NULL, *state, &a, plan));
         snprintf(path, sizeof path, "%s/attempts/j-1/a2", (char *)*state);
-        assert_ok(td_assignment_write(&a, plan, path, *state));
+        assert_ok(td_assignment_write(&a, plan, path, *state, 0700));
         assert_ok(td_fs_path(file, "%s/events.log", path));
         assert_ok(td_fs_write(file, rows[i].launched, strlen(rows[i].launched), 0600, 0));
         td_status s = td_assignment_rebuild(path, &built);
