@@ -72,6 +72,9 @@ static void show_cluster(const Traind__V1__ClusterInfo *c) {
            c->slots_used, c->slots);
     printf("%-10s %" PRIu32 " running, %" PRIu32 " queued\n", "jobs", c->jobs_running,
            c->jobs_queued);
+    for (size_t i = 0; i < c->n_troubles; i++) {
+        printf("%-10s %s\n", i == 0 ? "troubles" : "", c->troubles[i]);
+    }
     for (size_t i = 0; i < c->n_counters; i++) {
         printf("%-10s %s %" PRIu32 "\n", i == 0 ? "counters" : "", c->counters[i]->key,
                c->counters[i]->value);

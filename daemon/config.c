@@ -38,6 +38,7 @@ enum {
     KEY_FIRST = 256,
     KEY_DUMP = KEY_FIRST + N_ROWS,
     KEY_DUMP_SPEC,
+    KEY_SALVAGE,
     KEY_VERSION
 };
 
@@ -96,6 +97,9 @@ static error_t parse_flag(int key, char *arg, struct argp_state *state) {
         return 0;
     case KEY_DUMP_SPEC:
         p->dump_spec = true;
+        return 0;
+    case KEY_SALVAGE:
+        p->config.salvage = true;
         return 0;
     case KEY_VERSION:
         p->version = true;
@@ -174,7 +178,7 @@ static void dump(const struct td_config *c) {
 }
 
 td_status td_config_read(int argc, char **argv, struct td_config *out_config) {
-    struct argp_option options[N_ROWS + 4] = {0};
+    struct argp_option options[N_ROWS + 5] = {0};
     for (size_t i = 0; i < N_ROWS; i++) {
         options[i] = (struct argp_option){
             rows[i].flag, KEY_FIRST + (int)i, rows[i].is_int ? "N" : "X", 0, rows[i].prose, 0};
@@ -185,6 +189,13 @@ td_status td_config_read(int argc, char **argv, struct td_config *out_config) {
         "dump-spec", KEY_DUMP_SPEC, NULL, 0, "print the reference of the job spec and end", 0};
     options[N_ROWS + 2] =
         (struct argp_option){"version", KEY_VERSION, NULL, 0, "print the version and end", 0};
+    options[N_ROWS + 3] = (struct argp_option){
+        "salvage",
+        KEY_SALVAGE,
+        NULL,
+        0,
+        "coordinator: start with what is readable of a damaged state.db, list what is not",
+        0};
     const struct argp argp = {
         options, parse_flag, NULL, "Trains what it is given: coordinator, node, or both.",
         NULL,    NULL,       NULL};

@@ -17,6 +17,7 @@ struct td_config {
 #undef TD_PARAM_INT
     enum td_daemon_role daemon_role; // of role
     enum td_cpu_level level;         // of cpu_level, which is its name
+    bool salvage;                    // start with what is readable of state.db
     bool only_print;                 // what was asked for is printed, nothing is to be run
 };
 

@@ -60,6 +60,8 @@ static td_status start_coordinator(struct td_parts *p, const struct td_config *c
         .first_request_ns = c->first_request_ms * TD_NS_PER_MS,
         .idle_ns = c->idle_connection_ms * TD_NS_PER_MS,
         .check_ns = c->listener_check_ms * TD_NS_PER_MS,
+        .check_after_ms = c->check_after_ms,
+        .salvage = c->salvage,
     };
     return td_coordinator_create(p->loop, &options, &p->coordinator);
 }

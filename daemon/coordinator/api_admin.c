@@ -58,6 +58,8 @@ static void get_cluster_info(struct td_rpc_call *call, const ProtobufCMessage *r
         m->state_dir = c->state_dir;
         m->address = td_arena_strdup(arena, td_rpc_server_address(c->server));
         m->pid = (uint32_t)getpid();
+        m->troubles = c->damages;
+        m->n_troubles = c->n_damages;
         m->uptime_s = (double)(td_mono_now().ns - c->started.ns) / 1e9;
         if (!m->address) m = NULL;
     }

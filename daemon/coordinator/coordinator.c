@@ -4,10 +4,13 @@
 
 #include "daemon/coordinator/coordinator.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/coordinator/check.h"
 #include "daemon/coordinator/logs.h"
+#include "daemon/coordinator/salvage.h"
 #include "daemon/coordinator/shell.h"
 #include "daemon/coordinator/sweep.h"
 #include "daemon/coordinator/verify.h"
@@ -197,14 +200,30 @@ static void on_timer(void *arg) {
     td_shell_after(c);
 }
 
+static bool is_healthy(const struct td_coordinator *c) {
+    return !c->failing && !c->n_damages;
+}
+
+static void show_health(struct td_coordinator *c) {
+    if (!c->server || c->draining || c->closing) return;
+    td_rpc_health_set_all(c->server, is_healthy(c));
+}
+
 static void on_committed(uint64_t ticket, void *arg) {
     struct td_coordinator *c = TD_CAST(td_coordinator, arg);
     td_gate_committed(c->gate, ticket);
     bool failing = td_store_failing(c->store);
-    if (failing != c->failing && c->server && !c->draining && !c->closing) {
-        td_rpc_health_set_all(c->server, !failing);
-    }
+    if (failing == c->failing) return;
     c->failing = failing;
+    show_health(c);
+}
+
+static void on_damage(const char *text, void *arg) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, arg);
+    td_log_error("a check found damage: %s", text);
+    char *copy = c->n_damages < TD_COUNTOF(c->damages) ? td_strdup(text) : NULL;
+    if (copy) c->damages[c->n_damages++] = copy;
+    show_health(c);
 }
 
 static void on_points(const struct td_points *points, void *arg) {
@@ -256,19 +275,81 @@ static void load_last(const struct td_metric_last *m, void *arg) {
     td_core_load_metric(l->c->core, l->job, m);
 }
 
-static td_status load(struct td_coordinator *c) {
-    TD_TRY(td_store_load(c->store, load_row, c));
+static td_status load_metrics(struct td_coordinator *c) {
     TD_TRY(td_store_load_offsets(c->store, load_offset, c));
     uint64_t before = UINT64_MAX;
     const struct td_job *j;
     while ((j = td_core_job_before(c->core, before))) {
         before = j->seq;
+        struct last_of l = {c, j->id};
         if (!td_job_state_ended(j->state)) {
-            struct last_of l = {c, j->id};
             TD_TRY(td_store_load_last(c->store, j->id, load_last, &l));
         }
+    }
+    return TD_OK;
+}
+
+// Of all attempts: their points are asked for again from the first byte.
+static void forget_offsets(struct td_coordinator *c) {
+    uint64_t before = UINT64_MAX;
+    const struct td_job *j;
+    while ((j = td_core_job_before(c->core, before))) {
+        before = j->seq;
+        for (uint32_t i = 1; i <= j->n_attempts; i++) {
+            for (uint32_t r = 0; r < td_job_attempt(j, i)->n_ranks; r++) {
+                load_offset(j->id, i, r, 0, c);
+            }
+        }
+    }
+}
+
+static bool holds_jobs(const struct td_coordinator *c, const char *name) {
+    char path[TD_SHELL_PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", c->state_dir, name);
+    DIR *dir = opendir(path);
+    bool any = false;
+    for (struct dirent *e; dir && !any && (e = readdir(dir));) {
+        any = strncmp(e->d_name, "j-", 2) == 0;
+    }
+    if (dir) closedir(dir);
+    return any;
+}
+
+static void warn_of_lost_state(const struct td_coordinator *c) {
+    bool checkpoints = holds_jobs(c, "checkpoints"), logs = holds_jobs(c, "logs");
+    if (td_core_job_before(c->core, UINT64_MAX) || !(checkpoints || logs)) return;
+    td_log_warn("state.db knows no job, but there are %s%s%s of some in %s: if state.db was lost, "
+                "stop traind and put it back together with its -wal file; without it, ckpt_path of "
+                "a new job goes on from a checkpoint, continuing",
+                checkpoints ? "checkpoints" : "", checkpoints && logs ? " and " : "",
+                logs ? "logs" : "", c->state_dir);
+}
+
+static td_status load(struct td_coordinator *c, const struct td_core_options *core, bool salvage) {
+    td_status failed = salvage ? td_salvage_load(c->store, core, c->core, &c->ticket)
+                               : td_store_load(c->store, load_row, c);
+    enum td_code code = td_status_code(failed);
+    if (!salvage && (code == TD_DATA_LOSS || code == TD_INVALID_ARGUMENT)) {
+        return td_status_context(failed,
+                                 "state directory '%s' is damaged; `traind --salvage` starts "
+                                 "with what is readable and lists what is not",
+                                 c->state_dir);
+    }
+    TD_TRY(failed);
+    if (c->ticket) td_gate_issued(c->gate, c->ticket);
+    failed = load_metrics(c);
+    if (td_status_code(failed) == TD_DATA_LOSS) {
+        failed = td_store_renew_metrics(c->store, failed);
+        if (!failed) forget_offsets(c);
+    }
+    TD_TRY(failed);
+    uint64_t before = UINT64_MAX;
+    const struct td_job *j;
+    while ((j = td_core_job_before(c->core, before))) {
+        before = j->seq;
         td_logs_load(c->logs, j);
     }
+    warn_of_lost_state(c);
     return TD_OK;
 }
 
@@ -286,6 +367,7 @@ static td_status make_parts(struct td_coordinator *c, const struct td_coordinato
                                            .on_committed = on_committed,
                                            .on_points = on_points,
                                            .on_forgotten = on_forgotten,
+                                           .salvage = o->salvage,
                                            .arg = c};
     TD_TRY_CTX(td_store_open(c->loop, &store, &c->store), "state directory '%s'", c->state_dir);
     char checkpoints[TD_SHELL_PATH_MAX];
@@ -301,13 +383,15 @@ static td_status make_parts(struct td_coordinator *c, const struct td_coordinato
     td_random_bytes(core.secret, sizeof core.secret);
     TD_TRY(td_core_create(&core, &c->core));
     TD_TRY(td_gate_create(c->loop, &c->gate));
+    TD_TRY(td_checker_create(c->loop, c->state_dir, o->check_after_ms, on_damage, c, &c->checker));
     TD_TRY(td_disk_create(c->loop, &c->disk));
     TD_TRY(td_loop_timer_create(c->loop, on_timer, c, &c->timer));
     TD_TRY(td_watchers_create(c, &c->watchers));
     TD_TRY(td_logs_create(c, &c->logs));
     TD_TRY(td_readers_create(c, &c->readers));
     TD_TRY(td_sessions_create(&c->sessions));
-    return td_planners_create(&c->planners);
+    TD_TRY(td_planners_create(&c->planners));
+    return load(c, &core, o->salvage);
 }
 
 static void on_notice(const char *text, void *ctx) {
@@ -337,7 +421,7 @@ static td_status serve(struct td_coordinator *c, const struct td_coordinator_opt
     TD_TRY(td_api_checkpoints_add(c));
     TD_TRY(td_api_admin_add(c));
     TD_TRY(td_rpc_server_start(c->server));
-    td_rpc_health_set_all(c->server, true);
+    td_rpc_health_set_all(c->server, is_healthy(c));
     return TD_OK;
 }
 
@@ -350,7 +434,6 @@ td_status td_coordinator_create(struct td_loop *loop, const struct td_coordinato
     c->started = td_mono_now();
     TD_TRY(copy_options(c, options));
     TD_TRY(make_parts(c, options));
-    TD_TRY(load(c));
     td_core_start(c->core, td_shell_now());
     td_shell_after(c);
     td_sweep_all(c);
@@ -367,6 +450,7 @@ void td_coordinator_destroy(struct td_coordinator *c) {
     td_loop_timer_destroy(c->drain_timer);
     td_rpc_server_destroy(c->server);
     td_disk_destroy(c->disk);
+    td_checker_destroy(c->checker);
     td_store_close(c->store);
     td_gate_destroy(c->gate);
     td_watchers_destroy(c->watchers);
@@ -375,6 +459,9 @@ void td_coordinator_destroy(struct td_coordinator *c) {
     td_planners_destroy(c->planners);
     td_sessions_destroy(c->sessions);
     td_core_destroy(c->core);
+    for (size_t i = 0; i < c->n_damages; i++) {
+        free(c->damages[i]);
+    }
     free(c->state_dir);
     free(c->token);
     free(c->version);

@@ -14,6 +14,8 @@
 //     catalog.h     checkpoints: pending, committed, removed
 //     view.h        jobs and nodes as the messages that clients read
 //   store.h       the two databases and their writer threads (the only home of SQLite)
+//   check.h       looks for damage in them, in the background
+//   salvage.h     a start with what is readable of state.db
 //   gate.h        holds every word to the outside until what it depends on is committed
 //   disk.h        a thread for files: shards and logs
 //   logs.h        what ranks print, by byte offset
@@ -50,6 +52,8 @@ struct td_coordinator_options {
     // Of the server (lib/rpc/server.h); 0: its defaults.
     uint32_t max_connections, max_per_source, max_strangers;
     int64_t first_request_ns, idle_ns, check_ns;
+    int64_t check_after_ms; // the databases are checked then, and each day; 0: never
+    bool salvage;           // start with what is readable of state.db: salvage.h
 };
 
 // Serves when it returns. Errors: UNAVAILABLE (database, address), DATA_LOSS (a database that is

@@ -36,6 +36,7 @@ struct td_coordinator {
     struct td_store *store;
     struct td_gate *gate;
     struct td_disk *disk;
+    struct td_checker *checker;
     struct td_rpc_server *server;
     struct td_loop_timer *timer;       // td_core_wake
     struct td_loop_timer *drain_timer; // the drain's deadline
@@ -49,6 +50,8 @@ struct td_coordinator {
     struct td_mono started;
     uint32_t rejected_calls; // wrong credentials
     bool failing;            // health says so
+    char *damages[2];        // that checks found, one a database; health says so
+    size_t n_damages;
     bool draining, ending;
     bool closing; // destroy has begun: what still comes is stored, nothing new is begun
     void (*on_drained)(void *arg);

@@ -17,6 +17,8 @@
 #include <time.h>
 
 #include "daemon/coordinator/db.h"
+#include "daemon/coordinator/salvage.h"
+#include "lib/base/fsio.h"
 #include "lib/base/log.h"
 #include "lib/base/rank_page.h"
 #include "lib/rpc/loop.h"
@@ -73,10 +75,14 @@ _Static_assert(TD_COUNTOF(load_order) == TD_RECORD_KIND_COUNT, "every kind is lo
 
 #define TABLE(name)                                                                                \
     "CREATE TABLE " name " (key TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;"
+// td_db_row_digest; NULL: of a build before it.
+#define DIGEST(name) "ALTER TABLE " name " ADD COLUMN digest INTEGER;"
 static const char *const state_migrations[] = {
     TABLE("meta") TABLE("nodes") TABLE("plans") TABLE("specs") TABLE("jobs") TABLE("attempts")
         TABLE("checkpoints") TABLE("shards") TABLE("requests"),
     TABLE("leaving"),
+    DIGEST("meta") DIGEST("nodes") DIGEST("plans") DIGEST("specs") DIGEST("jobs") DIGEST("attempts")
+        DIGEST("checkpoints") DIGEST("shards") DIGEST("requests") DIGEST("leaving"),
 };
 static const char *const metrics_migrations[] = {
     "CREATE TABLE series (id INTEGER PRIMARY KEY, job TEXT NOT NULL, name TEXT NOT NULL,"
@@ -88,93 +94,41 @@ static const char *const metrics_migrations[] = {
     " PRIMARY KEY (job, attempt, rank)) WITHOUT ROWID;",
 };
 
-static td_status sql(struct writer *w, const char *text) {
-    if (sqlite3_exec(w->db, text, NULL, NULL, NULL) == SQLITE_OK) return TD_OK;
-    return td_db_fail(w->db, w->name, "SQL");
-}
-
 static td_status prepare(struct writer *w, const char *text, sqlite3_stmt **out) {
     return td_db_prepare(w->db, w->name, text, out);
 }
 
 // ---- opening ------------------------------------------------------------------------------------
-static int64_t one_number(struct writer *w, const char *text, int64_t fallback) {
-    sqlite3_stmt *q = NULL;
-    int64_t n = fallback;
-    if (sqlite3_prepare_v2(w->db, text, -1, &q, NULL) == SQLITE_OK &&
-        sqlite3_step(q) == SQLITE_ROW) {
-        n = sqlite3_column_int64(q, 0);
-    }
-    sqlite3_finalize(q);
-    return n;
-}
-
-static td_status migrate(struct writer *w, const char *const *steps, int n_steps) {
-    TD_TRY(sql(w, "CREATE TABLE IF NOT EXISTS schema (version INTEGER PRIMARY KEY,"
-                  " time TEXT NOT NULL, build TEXT NOT NULL)"));
-    int64_t have = one_number(w, "SELECT max(version) FROM schema", 0);
-    if (have > n_steps) {
-        return td_status_with_reason(td_fail(TD_FAILED_PRECONDITION,
-                                             "%s has schema version %" PRId64
-                                             ", this build knows %d: start the newer build",
-                                             w->name, have, n_steps),
-                                     "SCHEMA_NEWER");
-    }
-    for (int i = (int)have; i < n_steps; i++) {
-        char note[128];
-        snprintf(note, sizeof note,
-                 "INSERT INTO schema VALUES (%d, datetime('now'), '" TD_VERSION "')", i + 1);
-        TD_TRY(sql(w, "BEGIN IMMEDIATE"));
-        td_status s = sql(w, steps[i]);
-        if (!s) s = sql(w, note);
-        if (!s) s = sql(w, "COMMIT");
-        if (s) {
-            td_status_free(sql(w, "ROLLBACK"));
-            return s;
-        }
-    }
-    return TD_OK;
-}
-
-static td_status open_db(struct writer *w, const char *dir, const char *sync) {
-    char path[4096];
-    int n = snprintf(path, sizeof path, "%s/%s", dir, w->name);
-    if (n < 0 || (size_t)n >= sizeof path) {
-        return td_fail(TD_INVALID_ARGUMENT, "the state directory's path is too long");
-    }
-    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
-    if (sqlite3_open_v2(path, &w->db, flags, NULL) != SQLITE_OK) {
-        return td_db_fail(w->db, path, "open");
-    }
-    sqlite3_busy_timeout(w->db, 2000);
-    TD_TRY(sql(w, "PRAGMA journal_mode=WAL"));
-    TD_TRY(sql(w, sync));
-    return sql(w, "PRAGMA cache_size=-1024; PRAGMA temp_store=MEMORY; PRAGMA foreign_keys=OFF");
-}
-
 static td_status open_state(struct td_store *s) {
     struct writer *w = &s->state;
-    TD_TRY(open_db(w, s->options.dir, "PRAGMA synchronous=FULL"));
-    TD_TRY(migrate(w, state_migrations, (int)TD_COUNTOF(state_migrations)));
+    char source[TD_FS_PATH_BYTES] = "";
+    if (s->options.salvage) TD_TRY(td_db_move_aside(s->options.dir, w->name, source));
+    TD_TRY(td_db_open(s->options.dir, w->name, &w->db));
+    TD_TRY(td_db_migrate(w->db, w->name, state_migrations, (int)TD_COUNTOF(state_migrations)));
+    if (source[0]) TD_TRY(td_salvage_copy(source, tables, TD_COUNTOF(tables), w->db));
     for (int k = 0; k < TD_RECORD_KIND_COUNT; k++) {
         char text[128];
-        snprintf(text, sizeof text, "INSERT OR REPLACE INTO %s (key, body) VALUES (?1, ?2)",
-                 tables[k]);
+        snprintf(text, sizeof text,
+                 "INSERT OR REPLACE INTO %s (key, body, digest) VALUES (?1, ?2, ?3)", tables[k]);
         TD_TRY(prepare(w, text, &s->put[k]));
         snprintf(text, sizeof text, "DELETE FROM %s WHERE key = ?1", tables[k]);
         TD_TRY(prepare(w, text, &s->drop[k]));
     }
-    TD_TRY(sql(w, "INSERT INTO meta VALUES ('incarnation', '1')"
-                  " ON CONFLICT (key) DO UPDATE SET body = CAST(body AS INTEGER) + 1"));
-    s->incarnation = (uint64_t)one_number(
-        w, "SELECT CAST(body AS INTEGER) FROM meta WHERE key = 'incarnation'", 1);
+    // No digest: SQL has no such function, and the number is worth nothing on its own.
+    TD_TRY(td_db_sql(w->db, w->name,
+                     "INSERT INTO meta (key, body) VALUES ('incarnation', '1') ON CONFLICT (key)"
+                     " DO UPDATE SET body = CAST(body AS INTEGER) + 1, digest = NULL"));
+    int64_t n;
+    TD_TRY(td_db_number(w->db, w->name,
+                        "SELECT CAST(body AS INTEGER) FROM meta WHERE key = 'incarnation'", &n));
+    s->incarnation = (uint64_t)n;
     return TD_OK;
 }
 
 static td_status open_metrics(struct td_store *s) {
     struct writer *w = &s->metrics;
-    TD_TRY(open_db(w, s->options.dir, "PRAGMA synchronous=FULL"));
-    TD_TRY(migrate(w, metrics_migrations, (int)TD_COUNTOF(metrics_migrations)));
+    TD_TRY(td_db_open(s->options.dir, w->name, &w->db));
+    TD_TRY(td_db_migrate(w->db, w->name, metrics_migrations, (int)TD_COUNTOF(metrics_migrations)));
     TD_TRY(prepare(w, "SELECT id FROM series WHERE job = ?1 AND name = ?2", &s->find_series));
     TD_TRY(prepare(w, "INSERT INTO series (job, name) VALUES (?1, ?2)", &s->add_series));
     TD_TRY(prepare(w,
@@ -185,6 +139,37 @@ static td_status open_metrics(struct td_store *s) {
                    " n_ranks = n_ranks + 1, real_ns = max(real_ns, ?7)",
                    &s->add_point));
     return prepare(w, "INSERT OR REPLACE INTO cursors VALUES (?1, ?2, ?3, ?4)", &s->put_cursor);
+}
+
+static void close_metrics(struct td_store *s) {
+    sqlite3_stmt **all[] = {&s->add_series, &s->find_series, &s->add_point, &s->put_cursor};
+    for (size_t i = 0; i < TD_COUNTOF(all); i++) {
+        sqlite3_finalize(*all[i]);
+        *all[i] = NULL;
+    }
+    sqlite3_close(s->metrics.db);
+    s->metrics.db = NULL;
+}
+
+td_status td_store_renew_metrics(struct td_store *s, td_status take_why) {
+    char moved[TD_FS_PATH_BYTES];
+    close_metrics(s);
+    td_status failed = td_db_move_aside(s->options.dir, s->metrics.name, moved);
+    if (!failed) {
+        td_log_error("metrics.db is damaged and was moved aside to=%s why=\"%s\"; points of jobs "
+                     "that ended are in that file alone, attempts that still run are read again "
+                     "from their first byte, continuing",
+                     moved, td_status_message(take_why));
+        failed = open_metrics(s);
+    }
+    td_status_free(take_why);
+    return failed;
+}
+
+static td_status open_metrics_or_new(struct td_store *s) {
+    td_status failed = td_db_marked(s->options.dir, s->metrics.name);
+    if (!failed) failed = open_metrics(s);
+    return td_status_code(failed) == TD_DATA_LOSS ? td_store_renew_metrics(s, failed) : failed;
 }
 
 // ---- carrying out, on a writer's thread ---------------------------------------------------------
@@ -198,7 +183,10 @@ static int put_records(struct writer *w, struct item *i) {
     for (const struct td_record *r = i->records; r; r = r->next) {
         sqlite3_stmt *q = r->body ? w->store->put[r->kind] : w->store->drop[r->kind];
         sqlite3_bind_text(q, 1, r->key, -1, SQLITE_STATIC);
-        if (r->body) sqlite3_bind_text(q, 2, r->body, -1, SQLITE_STATIC);
+        if (r->body) {
+            sqlite3_bind_text(q, 2, r->body, -1, SQLITE_STATIC);
+            sqlite3_bind_int64(q, 3, td_db_row_digest(r->key, r->body));
+        }
         int rc = step_reset(q);
         if (rc != SQLITE_OK) return rc;
     }
@@ -508,7 +496,7 @@ td_status td_store_open(struct td_loop *loop, const struct td_store_options *opt
     s->metrics = (struct writer){
         .name = "metrics.db", .store = s, .carry_out = carry_out_metrics, .gather_ms = GATHER_MS};
     TD_TRY(open_state(s));
-    TD_TRY(open_metrics(s));
+    TD_TRY(open_metrics_or_new(s));
     TD_TRY(start_writer(&s->state));
     TD_TRY(start_writer(&s->metrics));
     *out_store = td_steal(s);
@@ -533,12 +521,8 @@ void td_store_close(struct td_store *s) {
         sqlite3_finalize(s->put[k]);
         sqlite3_finalize(s->drop[k]);
     }
-    sqlite3_finalize(s->add_series);
-    sqlite3_finalize(s->find_series);
-    sqlite3_finalize(s->add_point);
-    sqlite3_finalize(s->put_cursor);
+    close_metrics(s);
     sqlite3_close(s->state.db);
-    sqlite3_close(s->metrics.db);
     free(s);
 }
 
@@ -550,13 +534,15 @@ td_status td_store_load(struct td_store *s,
     for (size_t i = 0; i < TD_COUNTOF(load_order); i++) {
         enum td_record_kind kind = load_order[i];
         char text[96];
-        snprintf(text, sizeof text, "SELECT key, body FROM %s ORDER BY length(key), key",
+        snprintf(text, sizeof text, "SELECT key, body, digest FROM %s ORDER BY length(key), key",
                  tables[kind]);
         sqlite3_stmt *q = NULL;
         TD_TRY(prepare(&s->state, text, &q));
         td_status failed = TD_OK;
         int rc = SQLITE_DONE;
         while (!failed && (rc = sqlite3_step(q)) == SQLITE_ROW) {
+            failed = td_db_row_check(q, s->state.name, tables[kind]);
+            if (failed) break;
             failed = row(kind, (const char *)sqlite3_column_text(q, 0),
                          (const char *)sqlite3_column_text(q, 1), arg);
         }

@@ -3,7 +3,8 @@
 
 // The two databases: state.db (rows of core.h, WAL, synchronous=FULL) and metrics.db (points merged
 // over ranks, cursors of what was merged). Each has one writer thread; the loop hands batches over
-// and is told when they are on disk. SQLite stays in store.c, metrics_query.c and db.c.
+// and is told when they are on disk. SQLite stays in store.c, metrics_query.c, salvage.c,
+// check.c and db.c.
 //
 // Group commit: a writer takes everything that was handed over since its last commit and commits it
 // as one transaction, so a busy coordinator pays one fsync for many jobs, and a serial client pays
@@ -16,6 +17,10 @@
 //
 // Schema: the table `schema` holds one row per migration applied; a database of a newer build is
 // refused (FAILED_PRECONDITION), never touched.
+//
+// Damage: SQLite notices a broken page when it reads one, not a changed byte in a value; so each
+// row of state.db has a digest, held against it when it is loaded and by check.h. Rejected:
+// SQLite's checksums of pages (cksumvfs), which no distribution's build has.
 
 #include "daemon/coordinator/core.h"
 #include "daemon/coordinator/metrics_query.h"
@@ -25,6 +30,7 @@ struct td_store;
 
 struct td_store_options {
     const char *dir;
+    bool salvage; // state.db is read as far as it can be: salvage.h
     // From the loop: every batch up to and including ticket is on disk. Also when only
     // td_store_failing has changed.
     void (*on_committed)(uint64_t ticket, void *arg);
@@ -35,7 +41,8 @@ struct td_store_options {
     void *arg;
 };
 
-// Opens or makes both, migrates, counts the incarnation up, starts the threads.
+// Opens or makes both, migrates, counts the incarnation up, starts the threads. A metrics.db that
+// is damaged is moved aside and said; a damaged state.db is DATA_LOSS, unless it is salvaged.
 TD_MUST_USE td_status td_store_open(struct td_loop *loop, const struct td_store_options *options,
                                     struct td_store **out_store);
 // Commits what was handed over (at most one try if the disk is full), joins the threads, answers
@@ -59,6 +66,9 @@ TD_MUST_USE td_status td_store_load_offsets(struct td_store *s,
                                                            uint32_t rank, uint64_t offset,
                                                            void *arg),
                                             void *arg);
+// Before the first commit: what was loaded of metrics.db showed damage. Moves it aside, logs that,
+// begins an empty one.
+TD_MUST_USE td_status td_store_renew_metrics(struct td_store *s, td_status take_why);
 // The last value of each series of a job.
 TD_MUST_USE td_status td_store_load_last(struct td_store *s, const char *job,
                                          void (*last)(const struct td_metric_last *m, void *arg),

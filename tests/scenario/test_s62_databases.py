@@ -1,0 +1,186 @@
+"""Damaged, broken and lost databases: what is readable is used, what is not is said."""
+import contextlib
+import re
+import sqlite3
+import subprocess
+
+import grpc
+import pytest
+
+from support import BIN, LONG, SPEC, until
+
+
+def refused(daemon):
+    done = subprocess.run([BIN / "traind", "--state-dir", daemon.state_dir, *daemon.args], capture_output=True, text=True,
+                          timeout=20, env=daemon.env)
+    assert done.returncode == 1, done.stderr
+    return done.stderr
+
+
+def start_with(daemon, *args):
+    daemon.args += list(args)
+    daemon.start()
+    for a in args:
+        daemon.args.remove(a)
+
+
+def change(path, statement, *values):
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        assert db.execute(statement, values).rowcount == 1
+
+
+def flip(path, old, new):
+    """One byte of a value, in the file: SQLite's pages stay sound."""
+    empty_log(path)
+    data = path.read_bytes()
+    assert old in data
+    path.write_bytes(data.replace(old, new))
+
+
+def empty_log(path):
+    """What the write-ahead log holds goes into the file, which damage then reaches."""
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def break_page(path, word):
+    """Overwrites a page of the file that holds a word, not the first one."""
+    empty_log(path)
+    data = bytearray(path.read_bytes())
+    pages = [at for at in range(4096, len(data), 4096) if word in data[at:at + 4096]]
+    assert len(pages) >= 3, pages
+    at = pages[len(pages) // 2]
+    data[at:at + 4096] = b"\xa5" * 4096
+    path.write_bytes(data)
+
+
+def serving(daemon):
+    from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+    with grpc.insecure_channel(daemon.address) as channel:
+        answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
+    return answer.status == answer.SERVING
+
+
+def aside(daemon, name):
+    return [p for p in daemon.state_dir.glob(f"{name}.damaged-*") if re.fullmatch(r"\d+(-\d+)?", p.name.split("damaged-")[1])]
+
+
+def break_all_but_the_first(path):
+    data = path.read_bytes()
+    path.write_bytes(data[:4096] + b"\xa5" * (len(data) - 4096))
+
+
+@pytest.mark.parametrize("damage", [lambda p: p.write_bytes(b"no database at all " * 500), break_all_but_the_first],
+                         ids=["another file", "broken pages"])
+def test_damaged_metrics_database_stops_nothing(daemon, damage):
+    ended = daemon.submit()
+    daemon.finish(ended)
+    job = daemon.submit(LONG, "trainer.max_steps=1500")
+    daemon.wait_step(job, 60)
+    until("points are committed", lambda: daemon.points(job))
+    daemon.kill()
+    path = daemon.state_dir / "metrics.db"
+    empty_log(path)
+    damage(path)
+    daemon.start()
+    assert len(aside(daemon, "metrics.db")) == 1
+    assert "metrics.db is damaged and was moved aside" in daemon.tail(100)
+    daemon.finish(job)
+    daemon.losses(job, 1500)  # attempts that still ran were read again from their first byte
+    assert daemon.state(ended) == "SUCCEEDED"
+    daemon.restart()
+    assert len(aside(daemon, "metrics.db")) == 1
+
+
+def test_one_bad_row_is_named_and_salvage_starts_without_it(cluster):
+    daemon = cluster.start("--role", "coordinator")
+    jobs = [daemon.submit() for _ in range(4)]
+    daemon.kill()
+    path = daemon.state_dir / "state.db"
+    change(path, "UPDATE jobs SET body = '{\"state\":\"NONSENSE\"}', digest = NULL WHERE key = ?", jobs[0])
+    change(path, "UPDATE jobs SET body = '{', digest = NULL WHERE key = ?", jobs[1])
+    change(path, "UPDATE specs SET body = '{', digest = NULL WHERE key = ?", jobs[2])
+    told = refused(daemon)
+    assert any(j in told for j in jobs[:2]) and "--salvage" in told, told
+    start_with(daemon, "--salvage")
+    lines = [l for l in daemon.tail(100).splitlines() if "salvage: left out" in l]
+    assert all(any(j in l for l in lines) for j in jobs[:3]) and not any(jobs[3] in l for l in lines), lines
+    assert len(aside(daemon, "state.db")) == 1
+    assert daemon.state(jobs[3]) == "QUEUED"
+    daemon.restart()  # what was left out is gone: no need to salvage again
+    assert [j["id"] for j in daemon.ctl_json("list")["jobs"]] == [jobs[3]]
+
+
+def test_broken_page_of_state_is_salvaged_around(cluster):
+    daemon = cluster.start("--role", "coordinator")
+    jobs = [daemon.submit() for _ in range(30)]
+    daemon.kill()
+    break_page(daemon.state_dir / "state.db", b'"queue_seq"')
+    assert "--salvage" in refused(daemon)
+    start_with(daemon, "--salvage")
+    left = {j["id"] for j in daemon.ctl_json("list")["jobs"]}
+    assert left < set(jobs) and len(left) >= 20, (len(left), daemon.tail())
+    assert re.search(r"salvage: left out: rows of jobs after 'j-\w+' and before 'j-\w+' cannot be read", daemon.tail(100))
+
+
+def test_flipped_bit_in_a_row_is_not_read_as_if_it_were_right(cluster):
+    daemon = cluster.start("--role", "coordinator")
+    job = daemon.submit(SPEC.replace("name: small", "name: precious-name"))
+    daemon.kill()
+    flip(daemon.state_dir / "state.db", b'precious-name', b'precious-nbme')
+    assert "digest" in refused(daemon)
+    start_with(daemon, "--salvage")
+    assert job in daemon.tail(100)
+
+
+def test_lost_state_database_beside_checkpoints_is_said(daemon):
+    job = daemon.submit()
+    daemon.finish(job)
+    daemon.kill()
+    saved = daemon.state_dir / "saved"
+    saved.mkdir(mode=0o700)
+    for p in daemon.state_dir.glob("state.db*"):
+        p.rename(saved / p.name)
+    daemon.start()
+    assert "state.db knows no job, but there are checkpoints" in daemon.tail(100)
+    daemon.kill()
+    for p in daemon.state_dir.glob("state.db*"):
+        p.unlink()
+    for p in saved.iterdir():
+        p.rename(daemon.state_dir / p.name)
+    log = len(daemon.log.read_text())
+    daemon.start()
+    assert daemon.state(job) == "SUCCEEDED" and "knows no job" not in daemon.log.read_text()[log:]
+
+
+def test_check_in_the_background_finds_a_changed_row(cluster):
+    daemon = cluster.make("--role", "coordinator", "--check-after-ms", "1500").start()
+    job = daemon.submit()
+    assert serving(daemon)
+    change(daemon.state_dir / "state.db", "UPDATE jobs SET body = replace(body, 'QUEUED', 'QUEUEE') WHERE key = ?", job)
+    until("health says so", lambda: not serving(daemon), 20)
+    assert f"a check found damage: state.db: row '{job}' of jobs" in daemon.tail(100)
+    assert "--salvage" in daemon.tail(100)
+    info = daemon.ctl("cluster", "info", check=0)
+    assert f"row '{job}' of jobs" in info.stdout
+
+
+def test_check_in_the_background_marks_damaged_metrics(cluster):
+    daemon = cluster.start("--slots", "2")
+    job = daemon.submit(LONG, "trainer.max_steps=400")
+    daemon.finish(job)
+    until("points are committed", lambda: len(daemon.points(job)) == 400)
+    daemon.kill()
+    path = daemon.state_dir / "metrics.db"
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        root = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'points'").fetchone()[0]
+    data = bytearray(path.read_bytes())  # the start reads the other tables, not this one
+    data[(root - 1) * 4096:root * 4096] = b"\xa5" * 4096
+    path.write_bytes(data)
+    start_with(daemon, "--check-after-ms", "1")
+    until("health says so", lambda: not serving(daemon), 20)
+    assert "metrics.db" in daemon.tail(100) and not aside(daemon, "metrics.db")
+    daemon.restart()
+    assert serving(daemon) and len(aside(daemon, "metrics.db")) == 1
