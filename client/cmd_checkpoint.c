@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/print.h"
 #include "client/pages.h"
 #include "client/table.h"
 #include "lib/base/digest.h"
@@ -53,7 +54,7 @@ static td_status show(struct td_session *s, enum td_output output, struct td_pag
     for (size_t i = 0; i < p->n_items; i++) {
         const Traind__V1__Checkpoint *c = p->item[i];
         if (output == TD_OUTPUT_NAME) {
-            puts(c->path);
+            td_print(stdout, "%s\n", c->path);
         } else {
             TD_TRY(td_session_print_json(s, &c->base));
         }
@@ -184,10 +185,10 @@ td_status td_cmd_checkpoint_download(struct td_session *s, const struct td_flags
     }
     char size[32];
     if (f->output == TD_OUTPUT_NAME) {
-        puts(dir);
+        td_print(stdout, "%s\n", dir);
     } else {
-        printf("%s of %s: %zu files, %s, in %s\n", c->path, c->job, c->n_files,
-               td_format_bytes(c->bytes, size), dir);
+        td_print(stdout, "%s of %s: %zu files, %s, in %s\n", c->path, c->job, c->n_files,
+                 td_format_bytes(c->bytes, size), dir);
     }
     return TD_OK;
 }

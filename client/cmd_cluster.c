@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/print.h"
 #include "client/session.h"
 #include "client/table.h"
 #include "traind/v1/admin.pb-c.h"
@@ -55,7 +56,7 @@ td_status td_cmd_node_list(struct td_session *s, const struct td_flags *f, int *
     if (f->output == TD_OUTPUT_JSON) return td_session_print_json(s, &r->base);
     for (size_t i = 0; i < r->n_nodes; i++) {
         if (f->output == TD_OUTPUT_NAME) {
-            puts(r->nodes[i]->id);
+            td_print(stdout, "%s\n", r->nodes[i]->id);
         } else {
             TD_TRY(td_session_print_json(s, &r->nodes[i]->base));
         }
@@ -65,19 +66,19 @@ td_status td_cmd_node_list(struct td_session *s, const struct td_flags *f, int *
 
 static void show_cluster(const Traind__V1__ClusterInfo *c) {
     char up[32];
-    printf("%-10s %s (role %s, pid %" PRIu32 ", up %s)\n", "traind", c->version, c->role, c->pid,
-           td_format_seconds(c->uptime_s, up));
-    printf("%-10s %s\n%-10s %s\n", "address", c->address, "state", c->state_dir);
-    printf("%-10s %" PRIu32 ", slots %" PRIu32 " of %" PRIu32 " used\n", "nodes", c->nodes,
-           c->slots_used, c->slots);
-    printf("%-10s %" PRIu32 " running, %" PRIu32 " queued\n", "jobs", c->jobs_running,
-           c->jobs_queued);
+    td_print(stdout, "%-10s %s (role %s, pid %" PRIu32 ", up %s)\n", "traind", c->version, c->role,
+             c->pid, td_format_seconds(c->uptime_s, up));
+    td_print(stdout, "%-10s %s\n%-10s %s\n", "address", c->address, "state", c->state_dir);
+    td_print(stdout, "%-10s %" PRIu32 ", slots %" PRIu32 " of %" PRIu32 " used\n", "nodes",
+             c->nodes, c->slots_used, c->slots);
+    td_print(stdout, "%-10s %" PRIu32 " running, %" PRIu32 " queued\n", "jobs", c->jobs_running,
+             c->jobs_queued);
     for (size_t i = 0; i < c->n_troubles; i++) {
-        printf("%-10s %s\n", i == 0 ? "troubles" : "", c->troubles[i]);
+        td_print(stdout, "%-10s %s\n", i == 0 ? "troubles" : "", c->troubles[i]);
     }
     for (size_t i = 0; i < c->n_counters; i++) {
-        printf("%-10s %s %" PRIu32 "\n", i == 0 ? "counters" : "", c->counters[i]->key,
-               c->counters[i]->value);
+        td_print(stdout, "%-10s %s %" PRIu32 "\n", i == 0 ? "counters" : "", c->counters[i]->key,
+                 c->counters[i]->value);
     }
 }
 
@@ -92,7 +93,7 @@ td_status td_cmd_cluster_info(struct td_session *s, const struct td_flags *f, in
         return td_session_print_json(s, &c->base);
     }
     if (f->output == TD_OUTPUT_NAME) {
-        puts(c->address);
+        td_print(stdout, "%s\n", c->address);
     } else {
         show_cluster(c);
     }
@@ -102,11 +103,11 @@ td_status td_cmd_cluster_info(struct td_session *s, const struct td_flags *f, in
 td_status td_cmd_version(struct td_session *s, const struct td_flags *f, int *out_exit) {
     (void)s, (void)out_exit;
     if (f->output == TD_OUTPUT_NAME) {
-        puts(TD_VERSION);
+        td_print(stdout, "%s\n", TD_VERSION);
     } else if (f->output == TD_OUTPUT_TABLE) {
-        printf("trainctl %s\n", TD_VERSION);
+        td_print(stdout, "trainctl %s\n", TD_VERSION);
     } else {
-        printf("{\"version\":\"%s\"}\n", TD_VERSION);
+        td_print(stdout, "{\"version\":\"%s\"}\n", TD_VERSION);
     }
     return TD_OK;
 }

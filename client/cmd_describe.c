@@ -4,21 +4,22 @@
 
 #include <stdio.h>
 
+#include "client/print.h"
 #include "client/progress.h"
 #include "client/session.h"
 #include "client/table.h"
 
 static void line(const char *key, const char *value) {
-    if (value && *value) printf("%-14s %s\n", key, value);
+    if (value && *value) td_print(stdout, "%-14s %s\n", key, value);
 }
 
 static void show_reason(const Traind__V1__Reason *r) {
     if (!r || !r->code[0]) return;
-    printf("%-14s %s: %s\n", "reason", r->code, r->text);
+    td_print(stdout, "%-14s %s: %s\n", "reason", r->code, r->text);
     if (r->needed_slots) {
-        printf("%-14s %u needed, %u free\n", "slots", r->needed_slots, r->free_slots);
+        td_print(stdout, "%-14s %u needed, %u free\n", "slots", r->needed_slots, r->free_slots);
     }
-    if (r->queue_position) printf("%-14s %u\n", "queue position", r->queue_position);
+    if (r->queue_position) td_print(stdout, "%-14s %u\n", "queue position", r->queue_position);
     for (size_t i = 0; i < r->n_blockers; i++) {
         line("held by", r->blockers[i]);
     }
@@ -26,11 +27,12 @@ static void show_reason(const Traind__V1__Reason *r) {
 
 static void show_failure(const Traind__V1__Failure *x) {
     if (!x || !x->class_[0]) return;
-    printf("%-14s class %s, attempt %u, step %u", "failure", x->class_, x->attempt, x->step);
-    if (x->rank >= 0) printf(", rank %d", x->rank);
-    if (x->node[0]) printf(", node %s", x->node);
-    printf("\n%-14s %s\n", "", x->message);
-    if (x->last_words[0]) printf("%-14s %s\n", "last words", x->last_words);
+    td_print(stdout, "%-14s class %s, attempt %u, step %u", "failure", x->class_, x->attempt,
+             x->step);
+    if (x->rank >= 0) td_print(stdout, ", rank %d", x->rank);
+    if (x->node[0]) td_print(stdout, ", node %s", x->node);
+    td_print(stdout, "\n%-14s %s\n", "", x->message);
+    if (x->last_words[0]) td_print(stdout, "%-14s %s\n", "last words", x->last_words);
 }
 
 static void show_job(const Traind__V1__Job *job) {
@@ -38,22 +40,22 @@ static void show_job(const Traind__V1__Job *job) {
     line("name", job->name);
     line("state", td_job_state_name(job->state));
     show_reason(job->reason);
-    printf("%-14s %u of %u\n", "step", job->global_step, job->total_steps);
-    printf("%-14s %u\n", "epoch", job->epoch);
-    printf("%-14s %u (%u failed)\n", "attempt", job->attempt, job->restarts);
-    printf("%-14s %u on %u slots\n", "ranks", job->n_ranks, job->slots);
+    td_print(stdout, "%-14s %u of %u\n", "step", job->global_step, job->total_steps);
+    td_print(stdout, "%-14s %u\n", "epoch", job->epoch);
+    td_print(stdout, "%-14s %u (%u failed)\n", "attempt", job->attempt, job->restarts);
+    td_print(stdout, "%-14s %u on %u slots\n", "ranks", job->n_ranks, job->slots);
     for (size_t i = 0; i < job->n_nodes; i++) {
         line("node", job->nodes[i]);
     }
     const Traind__V1__Progress *p = job->progress;
     if (p && job->state == TRAIND__V1__JOB__STATE__RUNNING) {
         char rate[32], left[32];
-        printf("%-14s %s, %s samples/s, ETA %s\n", "progress", p->phase,
-               td_format_count(p->samples_per_s, rate), td_format_seconds(p->eta_s, left));
+        td_print(stdout, "%-14s %s, %s samples/s, ETA %s\n", "progress", p->phase,
+                 td_format_count(p->samples_per_s, rate), td_format_seconds(p->eta_s, left));
     }
     for (size_t i = 0; i < job->n_metrics; i++) {
-        printf("%-14s %s = %.6g\n", i == 0 ? "metrics" : "", job->metrics[i]->key,
-               job->metrics[i]->value);
+        td_print(stdout, "%-14s %s = %.6g\n", i == 0 ? "metrics" : "", job->metrics[i]->key,
+                 job->metrics[i]->value);
     }
     line("checkpoint", job->checkpoint);
     line("weights", job->weights);
@@ -76,7 +78,7 @@ td_status td_cmd_describe(struct td_session *s, const struct td_flags *f, int *o
         return td_session_print_json(s, &job->base);
     }
     if (f->output == TD_OUTPUT_NAME) {
-        puts(job->id);
+        td_print(stdout, "%s\n", job->id);
     } else {
         show_job(job);
     }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/print.h"
 #include "client/pages.h"
 #include "client/progress.h"
 #include "client/table.h"
@@ -66,7 +67,7 @@ static td_status show(struct td_session *s, enum td_output output, struct td_pag
     for (size_t i = 0; i < p->n_items; i++) {
         const Traind__V1__Job *job = p->item[i];
         if (output == TD_OUTPUT_NAME) {
-            puts(job->id);
+            td_print(stdout, "%s\n", job->id);
         } else {
             TD_TRY(td_session_print_json(s, &job->base));
         }

@@ -3,13 +3,18 @@
 // stays until the job has ended: when the daemon is restarted it comes back to the byte of each
 // stream where it was cut off. It asks for the job first, to tell a daemon that went away from one
 // that never was there: ranks that are well print a line or two in hours.
+//
+// To a file or a pipe the bytes are the ranks' own. On a terminal characters that would act on it
+// are shown as \xNN; a character that is cut between two answers is held until its rest has come.
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "client/print.h"
 #include "client/session.h"
 #include "lib/base/fsio.h"
+#include "lib/base/printable.h"
 #include "traind/v1/job.pb-c.h"
 #include "traind/v1/log.pb-c.h"
 
@@ -23,10 +28,51 @@ struct logs {
     bool any, heard;
     uint32_t rank; // whose line is open
     bool prefix, line_open, over;
+    bool escape;                 // stdout is a terminal
+    char held[TD_PRINTABLE_MAX]; // of a character that is not whole
+    size_t n_held, held_stream;
     uint32_t attempt;  // that is being read; 0: the newest, none yet
     uint64_t *offsets; // in it, of out and err of each rank: what comes next
     size_t n_offsets;
 };
+
+static td_status write_escaped(const char *data, size_t n) {
+    TD_AUTO_BUF out;
+    td_buf_init(&out, ((size_t)64 << 20) + 4 * n);
+    TD_TRY(td_printable_add(&out, data, n, "\n\t"));
+    return td_fd_write_all(STDOUT_FILENO, out.data, out.len, "stdout");
+}
+
+static td_status flush_held(struct logs *l) {
+    size_t n = l->n_held;
+    l->n_held = 0;
+    return n ? write_escaped(l->held, n) : TD_OK;
+}
+
+static td_status put(struct logs *l, size_t stream, const char *data, size_t n) {
+    if (!l->escape) return td_fd_write_all(STDOUT_FILENO, data, n, "stdout");
+    if (stream != l->held_stream) TD_TRY(flush_held(l));
+    l->held_stream = stream;
+    while (l->n_held > 0 && n > 0) { // the rest of that character
+        l->held[l->n_held++] = *data++;
+        n--;
+        if (!td_printable_is_begun(l->held, l->n_held)) TD_TRY(flush_held(l));
+    }
+    size_t whole = n;
+    for (size_t cut = 1; cut < TD_PRINTABLE_MAX && cut <= n; cut++) {
+        if (td_printable_is_begun(data + n - cut, cut)) whole = n - cut;
+    }
+    TD_TRY(write_escaped(data, whole));
+    if (n > whole) {
+        l->n_held = n - whole;
+        memcpy(l->held, data + whole, l->n_held);
+    }
+    return TD_OK;
+}
+
+static size_t stream_of(const Traind__V1__ReadLogsResponse *r) {
+    return 2 * (size_t)r->rank + (r->err ? 1 : 0);
+}
 
 static td_status write_prefixed(struct logs *l, const Traind__V1__ReadLogsResponse *r) {
     const char *at = (const char *)r->data.data, *end = at + r->data.len;
@@ -42,7 +88,7 @@ static td_status write_prefixed(struct logs *l, const Traind__V1__ReadLogsRespon
         }
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         const char *stop = newline ? newline + 1 : end;
-        TD_TRY(td_fd_write_all(STDOUT_FILENO, at, (size_t)(stop - at), "stdout"));
+        TD_TRY(put(l, stream_of(r), at, (size_t)(stop - at)));
         l->line_open = !newline;
         l->rank = r->rank;
         at = stop;
@@ -52,7 +98,7 @@ static td_status write_prefixed(struct logs *l, const Traind__V1__ReadLogsRespon
 
 static td_status note_position(struct logs *l, const Traind__V1__ReadLogsResponse *r) {
     if (r->rank >= RANKS_MAX) return td_fail(TD_INTERNAL, "the daemon told of a rank %u", r->rank);
-    size_t stream = 2 * (size_t)r->rank + (r->err ? 1 : 0);
+    size_t stream = stream_of(r);
     if (r->attempt != l->attempt) {
         l->attempt = r->attempt;
         l->n_offsets = 0;
@@ -80,7 +126,7 @@ static void on_message(struct td_rpc_stream *stream, const ProtobufCMessage *mes
     } else if (l->prefix) {
         l->failed = write_prefixed(l, r);
     } else {
-        l->failed = td_fd_write_all(STDOUT_FILENO, r->data.data, r->data.len, "stdout");
+        l->failed = put(l, stream_of(r), (const char *)r->data.data, r->data.len);
     }
     if (l->failed) l->line_open = false; // and cannot be ended
     if (!l->failed) l->failed = note_position(l, r);
@@ -178,8 +224,8 @@ static td_status read_all(struct logs *l, int64_t timeout_ns) {
 // Ranks that have not begun print nothing, and who asks may wonder.
 static void say_nothing(const struct td_flags *f) {
     if (f->rank >= 0 || f->out_only || f->err_only) return;
-    fprintf(stderr, "trainctl: the ranks of %s have printed nothing%s\n", f->args[0],
-            f->attempt ? " in that attempt" : " in the newest attempt; --attempt N shows another");
+    td_print(stderr, "trainctl: the ranks of %s have printed nothing%s\n", f->args[0],
+             f->attempt ? " in that attempt" : " in the newest attempt; --attempt N shows another");
 }
 
 td_status td_cmd_logs(struct td_session *s, const struct td_flags *f, int *out_exit) {
@@ -192,17 +238,23 @@ td_status td_cmd_logs(struct td_session *s, const struct td_flags *f, int *out_e
                        "--offset counts in one stream: name it with --rank and --out-only or "
                        "--err-only");
     }
-    struct logs l = {.session = s, .prefix = f->rank < 0, .attempt = f->attempt};
+    struct logs l = {.session = s,
+                     .prefix = f->rank < 0,
+                     .attempt = f->attempt,
+                     .escape = isatty(STDOUT_FILENO) == 1};
     if (f->follow) TD_TRY(ask_for_job(&l, UINT32_MAX));
     td_status failed = read_all(&l, f->timeout_ns);
     free(l.offsets);
+    td_status cut = flush_held(&l);
+    if (!failed) failed = td_steal(cut);
+    td_status_free(cut);
     bool late = f->timeout_ns && td_status_code(failed) == TD_DEADLINE_EXCEEDED;
     td_status unended = l.line_open ? td_fd_write_all(STDOUT_FILENO, "\n", 1, "stdout") : TD_OK;
     if (!failed) failed = td_steal(unended);
     td_status_free(unended);
     if (l.dropped_bytes) {
-        fprintf(stderr, "trainctl: %" PRIu64 " bytes past the log cap were dropped\n",
-                l.dropped_bytes);
+        td_print(stderr, "trainctl: %" PRIu64 " bytes past the log cap were dropped\n",
+                 l.dropped_bytes);
     }
     if (!failed && !l.any) say_nothing(f);
     if (!late) return failed;

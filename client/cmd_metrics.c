@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/print.h"
 #include "client/pages.h"
 #include "client/table.h"
 #include "traind/v1/metric.pb-c.h"
@@ -100,9 +101,9 @@ static void say_absent(const struct td_flags *f, const Traind__V1__QueryMetricsR
     for (int a = 1; a < f->n_args; a++) {
         const Traind__V1__Series *found = find_series(r, f->args[a]);
         if (found && found->n_points) continue;
-        fprintf(stderr,
-                "trainctl: no points of '%s' here; `trainctl metrics %s` lists what there is\n",
-                f->args[a], f->args[0]);
+        td_print(stderr,
+                 "trainctl: no points of '%s' here; `trainctl metrics %s` lists what there is\n",
+                 f->args[a], f->args[0]);
     }
 }
 
@@ -118,17 +119,19 @@ static uint32_t last_step(const Traind__V1__QueryMetricsResponse *r) {
 static void say_missing(const struct td_flags *f, const Traind__V1__QueryMetricsResponse *r) {
     for (size_t i = 0; i < r->n_series; i++) {
         if (!r->series[i]->dropped) continue;
-        fprintf(stderr, "trainctl: %" PRIu32 " points of %s were dropped at a full ring\n",
-                r->series[i]->dropped, r->series[i]->name);
+        td_print(stderr, "trainctl: %" PRIu32 " points of %s were dropped at a full ring\n",
+                 r->series[i]->dropped, r->series[i]->name);
     }
     if (r->next_page_token[0]) {
-        fprintf(stderr,
-                "trainctl: only the points up to step %" PRIu32 " are shown; go on with --from, or "
-                "ask for a picture with --points\n",
-                last_step(r));
+        td_print(stderr,
+                 "trainctl: only the points up to step %" PRIu32
+                 " are shown; go on with --from, or "
+                 "ask for a picture with --points\n",
+                 last_step(r));
     }
     for (size_t i = 0; i < r->n_more_names; i++) {
-        fprintf(stderr, "trainctl: series %s is not shown; ask for it by name\n", r->more_names[i]);
+        td_print(stderr, "trainctl: series %s is not shown; ask for it by name\n",
+                 r->more_names[i]);
     }
     say_absent(f, r);
 }
@@ -174,7 +177,7 @@ static td_status show(struct td_session *s, const struct td_flags *f,
     if (f->output == TD_OUTPUT_JSON) return td_session_print_json(s, &r->base);
     for (size_t i = 0; i < r->n_series; i++) {
         if (f->output == TD_OUTPUT_NAME) {
-            puts(r->series[i]->name);
+            td_print(stdout, "%s\n", r->series[i]->name);
         } else {
             TD_TRY(td_session_print_json(s, &r->series[i]->base));
         }

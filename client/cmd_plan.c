@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/print.h"
 #include "client/session.h"
 #include "client/spec_file.h"
 #include "client/table.h"
@@ -17,33 +18,34 @@ static void show_precision(const Traind__V1__PlanJobResponse *r) {
     double own_ms = r->step_seconds * 1e3, other_ms = r->other_step_seconds * 1e3;
     const char *other = r->other_precision;
     if (!r->precision[0]) return; // a node of an older release
-    printf("%-16s %s", "precision", r->precision);
+    td_print(stdout, "%-16s %s", "precision", r->precision);
     if (other[0] && own_ms > 0 && other_ms > 0 && other_ms < own_ms) {
-        printf("; %s is faster here: %.3g ms a step against %.3g ms", other, other_ms, own_ms);
+        td_print(stdout, "; %s is faster here: %.3g ms a step against %.3g ms", other, other_ms,
+                 own_ms);
     } else if (other[0] && own_ms > 0 && other_ms > 0) {
-        printf(": %.3g ms a step, %s %.3g ms", own_ms, other, other_ms);
+        td_print(stdout, ": %.3g ms a step, %s %.3g ms", own_ms, other, other_ms);
     }
-    putchar('\n');
+    td_print(stdout, "\n");
 }
 
 static void show_plan(const Traind__V1__PlanJobResponse *r) {
     char text[32];
-    printf("%-16s %s\n", "parameters", td_format_count((double)r->parameters, text));
-    printf("%-16s %s a rank\n", "memory", td_format_bytes(r->memory_bytes, text));
-    printf("%-16s %s a group\n", "shared memory", td_format_bytes(r->shared_bytes, text));
-    printf("%-16s %s FLOP a step and rank\n", "arithmetic",
-           td_format_count(r->flops_per_step, text));
-    printf("%-16s %" PRIu32 " an epoch, %" PRIu32 " in all\n", "steps", r->steps_per_epoch,
-           r->total_steps);
+    td_print(stdout, "%-16s %s\n", "parameters", td_format_count((double)r->parameters, text));
+    td_print(stdout, "%-16s %s a rank\n", "memory", td_format_bytes(r->memory_bytes, text));
+    td_print(stdout, "%-16s %s a group\n", "shared memory", td_format_bytes(r->shared_bytes, text));
+    td_print(stdout, "%-16s %s FLOP a step and rank\n", "arithmetic",
+             td_format_count(r->flops_per_step, text));
+    td_print(stdout, "%-16s %" PRIu32 " an epoch, %" PRIu32 " in all\n", "steps",
+             r->steps_per_epoch, r->total_steps);
     if (r->step_seconds > 0)
-        printf("%-16s %.3g s a step, %.3g s an epoch, on undisturbed cores%s\n", "time",
-               r->step_seconds, r->step_seconds * r->steps_per_epoch,
-               strcmp(r->rates, "near") == 0 ? ", roughly: the node is busy and not measured yet"
-                                             : "");
+        td_print(stdout, "%-16s %.3g s a step, %.3g s an epoch, on undisturbed cores%s\n", "time",
+                 r->step_seconds, r->step_seconds * r->steps_per_epoch,
+                 strcmp(r->rates, "near") == 0 ? ", roughly: the node is busy and not measured yet"
+                                               : "");
     if (strcmp(r->rates, "none") == 0)
-        printf("%-16s unknown: the node is busy and not measured yet\n", "time");
+        td_print(stdout, "%-16s unknown: the node is busy and not measured yet\n", "time");
     show_precision(r);
-    printf("%-16s %" PRIu32 "\n", "slots", r->slots);
+    td_print(stdout, "%-16s %" PRIu32 "\n", "slots", r->slots);
 }
 
 td_status td_cmd_plan(struct td_session *s, const struct td_flags *f, int *out_exit) {
@@ -69,16 +71,16 @@ td_status td_cmd_plan(struct td_session *s, const struct td_flags *f, int *out_e
         return td_session_print_json(s, &r->base);
     }
     if (f->output == TD_OUTPUT_NAME) {
-        puts(f->out_path ? f->out_path : "");
+        td_print(stdout, "%s\n", f->out_path ? f->out_path : "");
         return TD_OK;
     }
     if (f->dump_graph) {
-        fputs(r->graph, stdout);
+        td_print(stdout, "%s", r->graph);
         return TD_OK;
     }
     show_plan(r);
     if (f->out_path)
-        printf("written to %s; run it with `traind-worker run --plan %s`\n", f->out_path,
-               f->out_path);
+        td_print(stdout, "written to %s; run it with `traind-worker run --plan %s`\n", f->out_path,
+                 f->out_path);
     return TD_OK;
 }

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "client/print.h"
 #include "client/progress.h"
 #include "client/session.h"
 
@@ -16,9 +17,9 @@ static td_status steer(struct td_session *s, const struct td_flags *f, const cha
         return td_session_print_json(s, &job->base);
     }
     if (f->output == TD_OUTPUT_NAME) {
-        puts(job->id);
+        td_print(stdout, "%s\n", job->id);
     } else {
-        printf("%s %s\n", job->id, td_job_state_name(job->state));
+        td_print(stdout, "%s %s\n", job->id, td_job_state_name(job->state));
     }
     return TD_OK;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/print.h"
 #include "client/follow.h"
 #include "client/spec_file.h"
 #include "lib/base/rng.h"
@@ -19,7 +20,7 @@ static td_status dry_run(struct td_session *s, const struct td_flags *f, char *s
                            &traind__v1__validate_job_response__descriptor, &answer));
     const Traind__V1__ValidateJobResponse *r =
         (const Traind__V1__ValidateJobResponse *)td_rpc_message_get(answer);
-    puts(r->spec_json);
+    td_print(stdout, "%s\n", r->spec_json);
     return TD_OK;
 }
 
@@ -41,18 +42,19 @@ td_status td_cmd_submit(struct td_session *s, const struct td_flags *f, int *out
                            &traind__v1__job__descriptor, &answer));
     const Traind__V1__Job *job = (const Traind__V1__Job *)td_rpc_message_get(answer);
     if (f->follow) {
-        fprintf(stderr, "submitted %s\n", job->id);
+        td_print(stderr, "submitted %s\n", job->id);
         return td_follow_to_end(s, job->id, TD_FOLLOW_SHOW | TD_FOLLOW_FROM_START, out_exit);
     }
     if (td_output_is_json(f->output)) {
         return td_session_print_json(s, &job->base);
     }
     if (f->output == TD_OUTPUT_NAME) {
-        puts(job->id);
+        td_print(stdout, "%s\n", job->id);
         return TD_OK;
     }
-    printf("submitted %s (%s), %s%s%s\n", job->id, job->name, td_job_state_name(job->state),
-           job->reason && job->reason->text[0] ? ": " : "", job->reason ? job->reason->text : "");
-    printf("follow it with `trainctl wait %s --follow`\n", job->id);
+    td_print(stdout, "submitted %s (%s), %s%s%s\n", job->id, job->name,
+             td_job_state_name(job->state), job->reason && job->reason->text[0] ? ": " : "",
+             job->reason ? job->reason->text : "");
+    td_print(stdout, "follow it with `trainctl wait %s --follow`\n", job->id);
     return TD_OK;
 }

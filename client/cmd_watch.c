@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "client/print.h"
 #include "client/follow.h"
 
 struct watch {
@@ -19,14 +20,16 @@ static bool show_change(const Traind__V1__WatchJobResponse *r, void *arg) {
     if (td_output_is_json(f->output)) {
         w->failed = td_session_print_json(w->session, &r->base);
     } else if (f->output == TD_OUTPUT_NAME) {
-        puts(job->id);
+        td_print(stdout, "%s\n", job->id);
     } else {
         double loss = 0;
-        printf("%s %s attempt %u epoch %u step %u/%u", job->id, td_job_state_name(job->state),
-               job->attempt, job->epoch, job->global_step, job->total_steps);
-        if (td_job_metric(job, "train_loss_step", &loss)) printf(" train_loss_step %.4f", loss);
-        if (job->reason && job->reason->text[0]) printf(" (%s)", job->reason->text);
-        putchar('\n');
+        td_print(stdout, "%s %s attempt %u epoch %u step %u/%u", job->id,
+                 td_job_state_name(job->state), job->attempt, job->epoch, job->global_step,
+                 job->total_steps);
+        if (td_job_metric(job, "train_loss_step", &loss))
+            td_print(stdout, " train_loss_step %.4f", loss);
+        if (job->reason && job->reason->text[0]) td_print(stdout, " (%s)", job->reason->text);
+        td_print(stdout, "\n");
     }
     fflush(stdout);
     w->last = job->state;

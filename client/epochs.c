@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/print.h"
 #include "lib/base/clock.h"
 #include "traind/v1/metric.pb-c.h"
 
@@ -62,13 +63,13 @@ static void say_epoch(struct td_epochs *e, const Traind__V1__QueryMetricsRespons
         if (!p) continue;
         if (!before) {
             td_progress_end(e->progress);
-            fprintf(stderr, "epoch %" PRIu32, e->next);
+            td_print(stderr, "epoch %" PRIu32, e->next);
         }
-        fprintf(stderr, "%s%s %.4f", before ? before : ": ", shown[i], p->value);
+        td_print(stderr, "%s%s %.4f", before ? before : ": ", shown[i], p->value);
         e->from_step = TD_MAX(e->from_step, p->step + 1);
         before = ", ";
     }
-    if (before) fputc('\n', stderr);
+    if (before) td_print(stderr, "\n");
 }
 
 static void on_points(td_status take_status, const ProtobufCMessage *response, void *arg) {

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/print.h"
 #include "client/epochs.h"
 #include "lib/base/clock.h"
 
@@ -121,19 +122,19 @@ static Traind__V1__Job *dup_job(const Traind__V1__Job *job) {
 
 static void say_end(const struct to_end *e, const Traind__V1__Job *job) {
     if (e->session->flags->output == TD_OUTPUT_NAME) {
-        printf("%s\n", job->id);
+        td_print(stdout, "%s\n", job->id);
         return;
     }
-    printf("%s %s: step %u, attempt %u\n", job->id, td_job_state_name(job->state), job->global_step,
-           job->attempt);
+    td_print(stdout, "%s %s: step %u, attempt %u\n", job->id, td_job_state_name(job->state),
+             job->global_step, job->attempt);
     for (size_t i = 0; i < job->n_metrics; i++) {
-        printf("  %-20s %.6g\n", job->metrics[i]->key, job->metrics[i]->value);
+        td_print(stdout, "  %-20s %.6g\n", job->metrics[i]->key, job->metrics[i]->value);
     }
-    if (job->checkpoint[0]) printf("  %-20s %s\n", "checkpoint", job->checkpoint);
-    if (job->weights[0]) printf("  %-20s %s\n", "weights", job->weights);
+    if (job->checkpoint[0]) td_print(stdout, "  %-20s %s\n", "checkpoint", job->checkpoint);
+    if (job->weights[0]) td_print(stdout, "  %-20s %s\n", "weights", job->weights);
     if (job->failure && job->state == TRAIND__V1__JOB__STATE__FAILED) {
-        printf("  %-20s %s\n  %-20s %s\n", "class", job->failure->class_, "error",
-               job->failure->message);
+        td_print(stdout, "  %-20s %s\n  %-20s %s\n", "class", job->failure->class_, "error",
+                 job->failure->message);
     }
 }
 

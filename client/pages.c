@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/print.h"
+
 static void *member(const ProtobufCMessage *m, const char *name, bool count) {
     const ProtobufCFieldDescriptor *f =
         protobuf_c_message_descriptor_get_field_by_name(m->descriptor, name);
@@ -36,7 +38,7 @@ td_status td_pages_read(struct td_session *s, const char *method, ProtobufCMessa
         TD_TRY(td_session_call(s, method, request, response_type, &p->page[p->n]));
         TD_TRY(take_page(p, td_rpc_message_get(p->page[p->n++]), items));
     } while (p->next[0] && p->n < TD_MAX_PAGES);
-    if (p->next[0]) fprintf(stderr, "trainctl: only the first %zu are shown\n", p->n_items);
+    if (p->next[0]) td_print(stderr, "trainctl: only the first %zu are shown\n", p->n_items);
     return TD_OK;
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
+#include "client/print.h"
 #include "client/table.h"
 #include "lib/base/buf.h"
 
@@ -61,13 +62,14 @@ static void state_line(struct td_progress *p, const Traind__V1__Job *job) {
     const char *reason = job->reason ? job->reason->text : "";
     if (p->state == (int)job->state && !strcmp(p->reason, reason)) return;
     td_progress_end(p);
-    fprintf(stderr, "%s%s%s", color_of(p, job->state), td_job_state_name(job->state),
-            p->color ? "\033[0m" : "");
-    if (job->attempt > 1) fprintf(stderr, " (attempt %" PRIu32 ")", job->attempt);
+    fputs(color_of(p, job->state), stderr);
+    td_print(stderr, "%s", td_job_state_name(job->state));
+    fputs(p->color ? "\033[0m" : "", stderr);
+    if (job->attempt > 1) td_print(stderr, " (attempt %" PRIu32 ")", job->attempt);
     if (job->n_nodes > 0 && job->state == TRAIND__V1__JOB__STATE__STARTING) {
-        fprintf(stderr, " on %s", job->nodes[0]);
+        td_print(stderr, " on %s", job->nodes[0]);
     }
-    fprintf(stderr, "%s%s\n", *reason ? ": " : "", reason);
+    td_print(stderr, "%s%s\n", *reason ? ": " : "", reason);
     p->state = (int)job->state;
     snprintf(p->reason, sizeof p->reason, "%s", reason);
 }
@@ -75,7 +77,7 @@ static void state_line(struct td_progress *p, const Traind__V1__Job *job) {
 static void note_lines(struct td_progress *p, const Traind__V1__Job *job) {
     for (; p->n_notes < job->n_notes; p->n_notes++) {
         td_progress_end(p);
-        fprintf(stderr, "note: %s\n", job->notes[p->n_notes]);
+        td_print(stderr, "note: %s\n", job->notes[p->n_notes]);
     }
 }
 
@@ -108,7 +110,8 @@ static void draw_bar(struct td_progress *p, const Traind__V1__Job *job) {
     draw_cells(done, columns - (int)strlen(head) - (int)strlen(tail) - 2, cells);
     char line[320];
     n = snprintf(line, sizeof line, "%s%s%s", head, cells, tail);
-    fprintf(stderr, "\r\033[K%.*s", TD_MIN(n, columns), line);
+    fputs("\r\033[K", stderr);
+    td_print(stderr, "%.*s", TD_MIN(n, columns), line);
     p->drawn = true;
     fflush(stderr);
 }

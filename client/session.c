@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/print.h"
 #include "client/json.h"
 #include "lib/base/fsio.h"
 #include "traind/v1/job.pb-c.h"
@@ -134,18 +135,18 @@ int td_session_explain(const struct td_session *s, td_status take_status) {
     if (!take_status) return TD_CTL_OK;
     take_status = blame_absence(s, take_status);
     int code = exit_of(td_status_code(take_status));
-    fprintf(stderr, "trainctl: %s\n", td_status_message(take_status));
+    td_print(stderr, "trainctl: %s\n", td_status_message(take_status));
     size_t n = td_status_n_fields(take_status);
     for (size_t i = 0; i < n; i++) {
         const char *path, *text;
         td_status_field(take_status, i, &path, &text);
         if (n == 1 && strstr(td_status_message(take_status), text)) break; // it was said
-        fprintf(stderr, "  %s%s%s\n", path, path[0] ? ": " : "", text);
+        td_print(stderr, "  %s%s%s\n", path, path[0] ? ": " : "", text);
     }
     for (size_t i = 0; i < td_status_n_meta(take_status); i++) {
         const char *key, *value;
         td_status_meta(take_status, i, &key, &value);
-        fprintf(stderr, "  %s: %s\n", strcmp(key, "request_id") ? key : "request id", value);
+        td_print(stderr, "  %s: %s\n", strcmp(key, "request_id") ? key : "request id", value);
     }
     td_status_free(take_status);
     return code;

@@ -9,6 +9,7 @@
 
 #include "lib/base/buf.h"
 #include "lib/base/fsio.h"
+#include "lib/base/printable.h"
 
 void td_table_init(struct td_table *t, struct td_arena *arena, size_t n_columns,
                    const char *const *heading) {
@@ -37,7 +38,10 @@ td_status td_table_add(struct td_table *t, const char *fmt, ...) {
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    const char *copy = td_arena_strdup(t->arena, text);
+    TD_AUTO_BUF shown;
+    td_buf_init(&shown, 4 * sizeof text + 1);
+    TD_TRY(td_printable_add(&shown, text, strlen(text), ""));
+    const char *copy = td_arena_strdup(t->arena, td_buf_cstr(&shown));
     if (!copy) return td_fail_oom();
     t->cell[t->n_cells++] = copy;
     return TD_OK;

@@ -16,7 +16,7 @@ struct td_table {
 // The first row is the heading. At most TD_TABLE_COLUMNS columns; rows until the arena is full.
 void td_table_init(struct td_table *t, struct td_arena *arena, size_t n_columns,
                    const char *const *heading);
-// The next cell, row by row, copied.
+// The next cell, row by row, copied, with control characters as \xNN.
 TD_MUST_USE td_status td_table_add(struct td_table *t, const char *fmt, ...) TD_PRINTF(2, 3);
 // Two spaces between columns; no trailing blanks.
 TD_MUST_USE td_status td_table_print(const struct td_table *t);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/print.h"
 #include "client/session.h"
 #include "lib/base/fsio.h"
 
@@ -260,15 +261,15 @@ static error_t parse_argument(int key, char *arg, struct argp_state *state) {
 }
 
 static void print_usage(FILE *to) {
-    fprintf(to, "usage: trainctl VERB [ARGUMENT...] [FLAG...]\n\n");
+    td_print(to, "usage: trainctl VERB [ARGUMENT...] [FLAG...]\n\n");
     for (size_t i = 0; i < TD_COUNTOF(verb_table); i++) {
         char left[64];
         snprintf(left, sizeof left, "%s %s", verb_table[i].name, verb_table[i].args);
-        fprintf(to, "  %-38s %s\n", left, verb_table[i].summary);
+        td_print(to, "  %-38s %s\n", left, verb_table[i].summary);
     }
-    fprintf(to,
-            "\n`trainctl VERB --help` lists the flags of a verb. Exit codes: 0 ok, 1 job failed, "
-            "2 usage,\n3 not found, 4 denied, 5 unavailable, 6 timeout, 7 conflict.\n");
+    td_print(to,
+             "\n`trainctl VERB --help` lists the flags of a verb. Exit codes: 0 ok, 1 job failed, "
+             "2 usage,\n3 not found, 4 denied, 5 unavailable, 6 timeout, 7 conflict.\n");
 }
 
 // The row whose words are argv[1..]; *out_words says how many words it has.
@@ -292,14 +293,14 @@ static bool refuse_half_a_verb(int argc, char **argv) {
         const char *name = verb_table[i].name;
         if (strncmp(argv[1], name, first) != 0 || name[first] != ' ') continue;
         if (!any && argc > 2 && argv[2][0] != '-') {
-            fprintf(stderr, "trainctl: there is no verb '%s %s', but ", argv[1], argv[2]);
+            td_print(stderr, "trainctl: there is no verb '%s %s', but ", argv[1], argv[2]);
         } else if (!any) {
-            fprintf(stderr, "trainctl: the verb '%s' has a second word: ", argv[1]);
+            td_print(stderr, "trainctl: the verb '%s' has a second word: ", argv[1]);
         }
-        fprintf(stderr, "%s'%s'", any ? ", " : "", name);
+        td_print(stderr, "%s'%s'", any ? ", " : "", name);
         any = true;
     }
-    if (any) fprintf(stderr, "; `trainctl --help` lists all verbs\n");
+    if (any) td_print(stderr, "; `trainctl --help` lists all verbs\n");
     return any;
 }
 
@@ -311,10 +312,10 @@ static int refuse_verb(int argc, char **argv) {
     const char *nearest = NULL;
     int best = 3;
     if (argv[1][0] == '-') {
-        fprintf(stderr,
-                "trainctl: the verb comes first, then flags such as '%s'; `trainctl --help` "
-                "lists the verbs\n",
-                argv[1]);
+        td_print(stderr,
+                 "trainctl: the verb comes first, then flags such as '%s'; `trainctl --help` "
+                 "lists the verbs\n",
+                 argv[1]);
         return TD_CTL_USAGE;
     }
     if (refuse_half_a_verb(argc, argv)) return TD_CTL_USAGE;
@@ -325,8 +326,9 @@ static int refuse_verb(int argc, char **argv) {
             nearest = verb_table[i].name;
         }
     }
-    fprintf(stderr, "trainctl: there is no verb '%s'%s%s%s `trainctl --help` lists them\n", argv[1],
-            nearest ? ", did you mean '" : ";", nearest ? nearest : "", nearest ? "'?" : "");
+    td_print(stderr, "trainctl: there is no verb '%s'%s%s%s `trainctl --help` lists them\n",
+             argv[1], nearest ? ", did you mean '" : ";", nearest ? nearest : "",
+             nearest ? "'?" : "");
     return TD_CTL_USAGE;
 }
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "lib/base/clock.h"
+#include "lib/base/printable.h"
 
 enum { LINE_MAX_BYTES = 2048, CONTEXT_PAIRS = 8, KEY_BYTES = 32, VALUE_BYTES = 64 };
 
@@ -67,17 +68,19 @@ void td_log_context(const char *key, const char *value) {
 // Appends text, control characters escaped, as far as it fits; returns the new length. An escape
 // is never cut in half.
 static size_t put_escaped(char *out, size_t len, size_t cap, const char *text, bool quoted) {
-    for (const char *p = text; *p; p++) {
+    size_t bytes = strlen(text), shown = 0;
+    for (const char *p = text; *p; p += TD_MAX(shown, (size_t)1)) {
         unsigned char c = (unsigned char)*p;
         char piece[8];
+        shown = td_printable_bytes(p, bytes - (size_t)(p - text));
         if (c == '\n') {
             snprintf(piece, sizeof piece, "\\n");
-        } else if (c < 0x20 || c == 0x7f) {
+        } else if (shown == 0) {
             snprintf(piece, sizeof piece, "\\x%02x", c);
         } else if (quoted && (c == '"' || c == '\\')) {
             snprintf(piece, sizeof piece, "\\%c", c);
         } else {
-            snprintf(piece, sizeof piece, "%c", c);
+            snprintf(piece, sizeof piece, "%.*s", (int)shown, p);
         }
         size_t n = strlen(piece);
         if (n > cap - len) break;

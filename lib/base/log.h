@@ -6,7 +6,8 @@
 // Only daemons, launcher and worker mains log, once, where an error stops travelling; libraries
 // return a status. The thread's context (role, job, attempt, node, rank) is appended to each line.
 // Lines are cut at 2 KiB and written with one write(2), so that lines of several processes on one
-// descriptor do not mix. Control characters are escaped. A line that cannot be written is dropped.
+// descriptor do not mix. Control characters are escaped, and bytes that are no UTF-8. A line that
+// cannot be written is dropped.
 
 #include "lib/base/base.h"
 

@@ -1,4 +1,5 @@
 """trainctl as a person and a script use it: every verb in every form, exit codes, a terminal, Ctrl-C."""
+import contextlib
 import fcntl
 import json
 import os
@@ -10,11 +11,12 @@ import struct
 import subprocess
 import sys
 import termios
+import tty
 
 import grpc
 import pytest
 
-from support import BIN, LONG, ROOT, SPEC, until
+from support import BIN, LONG, ROOT, SPEC, until, with_worker
 
 OK, JOB_FAILED, USAGE, NOT_FOUND, DENIED, UNAVAILABLE, TIMEOUT, CONFLICT = range(8)
 
@@ -495,3 +497,50 @@ def test_list_of_many_pages_is_one_value(cluster):
 def test_example_specs_are_valid(daemon):
     for example in (pathlib.Path(__file__).resolve().parents[2] / "examples").glob("*.yaml"):
         json.loads(daemon.ctl("submit", example, "--dry-run", check=OK).stdout)
+
+
+HOSTILE = "\x1b]0;owned\x07 \x9b31m"  # a title of the window; CSI as U+009B, and below as a raw byte
+
+
+def bytes_on_terminal(daemon, *args):
+    """What trainctl writes to a terminal, byte for byte."""
+
+
+
+    ours, theirs = pty.openpty()
+    tty.setraw(theirs)
+    done = subprocess.Popen([BIN / "trainctl", *args], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs,
+                            env={**daemon.env, "TRAIND_STATE_DIR": str(daemon.state_dir), "NO_COLOR": "1"})
+    os.close(theirs)
+    seen = b""
+    with contextlib.suppress(OSError):  # EIO: the other end is closed
+        while part := os.read(ours, 65536):
+            seen += part
+    os.close(ours)
+    assert done.wait(20) in (0, 1)
+    return seen
+
+
+def test_control_characters_do_not_reach_the_terminal(cluster, tmp_path):
+    daemon = cluster.make("--slots", "2")
+    said = "Größe\t" + HOSTILE + "\n"
+    raw = said.encode() + b"\x9b raw\n"
+    (tmp_path / "said").write_bytes(raw)
+    daemon.bin = with_worker(tmp_path / "bin", f"cat {tmp_path}/said {tmp_path}/said >&2; cat {tmp_path}/said; exit 3")
+    daemon.start()
+    job = daemon.submit(SPEC, "restart.max=0")
+    daemon.wait_state(job, "FAILED")
+    out = ("--rank", "0", "--out-only")
+    shown = bytes_on_terminal(daemon, "logs", job, *out)
+    assert shown == "Größe\t\\x1b]0;owned\\x07 \\xc2\\x9b31m\n\\x9b raw\n".encode()
+    piped = subprocess.run([BIN / "trainctl", "logs", job, *out], capture_output=True, check=True,
+                           env={**daemon.env, "TRAIND_STATE_DIR": str(daemon.state_dir)}).stdout
+    assert piped == raw  # a pipe or a file gets the bytes
+    cancelled = daemon.submit(SPEC, "trainer.devices=2", "restart.max=0")
+    daemon.stub("Job").CancelJob(daemon.cluster.stubs.job.CancelJobRequest(id=cancelled, reason=HOSTILE), timeout=10)
+    daemon.wait_state(cancelled, "CANCELLED", "FAILED")
+    for args in (["describe", cancelled], ["describe", job], ["list"], ["wait", cancelled], ["wait", cancelled, "--follow"], ["watch", cancelled], ["logs", job], ["describe", "\x1b[31m"]):
+        seen = bytes_on_terminal(daemon, *args) if args[-1] != "\x1b[31m" else daemon.ctl(*args).stderr.encode()
+        assert not re.search(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]", seen), (args, seen)
+        seen.decode()
+    assert b"\\x1b]0;owned" in bytes_on_terminal(daemon, "list")

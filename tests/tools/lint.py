@@ -193,6 +193,14 @@ def check_essay(path, code):
         problem(path, 1, f"the file must open with an essay (with its header's: {wanted} comment lines)")
 
 
+def check_prints(path, code):
+    """Text of strangers reaches a terminal through client/print.c alone."""
+    if not path.startswith("client/") or path == "client/print.c":
+        return
+    for m in re.finditer(r"(?<!\w)(printf|puts|fprintf|vprintf|vfprintf|putchar)\s*\(", code):
+        problem(path, line_of(code, m.start()), f"{m[1]}() shows control characters as they are: use td_print")
+
+
 def check_functions(path, code):
     limit = LONG_FUNCTIONS.get(path, MAX_FUNCTION_LINES)
     start, name = None, ""
@@ -218,6 +226,7 @@ def check_file(path, users):
     plain = without_comments(code)
     check_includes(path, plain, users)
     check_banned(path, without_strings(plain))
+    check_prints(path, without_strings(plain))
     if path.endswith(".h"):
         check_guard(path, code)
     if path.endswith(".c"):
