@@ -333,8 +333,8 @@ parity: $(B)/bin/traind-worker $(B)/lib/traind/accelerator-cpu.so ## losses, nor
 # ---- the tree itself ------------------------------------------------------------------------------
 c_files = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.def')
 .PHONY: lint hdr-check format format-check
-lint: hdr-check format-check ## layers, banned functions, formatting, headers
-	@$(PYTHON) tests/tools/lint.py
+lint: hdr-check format-check $(B)/bin/traind ## layers, banned functions, formatting, headers, rows of tables, docs
+	@$(PYTHON) tests/tools/lint.py --traind $(B)/bin/traind
 hdr-check: $(gen_c) ## every header compiles alone
 	@for h in $(filter %.h,$(c_files)); do \
 	  printf '#include "%s"\n' $$h | $(CC) -std=c17 $(cpp) -Wall -Wextra $(werror) -fsyntax-only -x c - || exit 1; done

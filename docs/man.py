@@ -59,7 +59,7 @@ def traind():
     for flag, env, default, prose in settings():
         more = [f"Default: {default}."] * bool(default) + [f"Environment: {env}."] * bool(env)
         body += f".TP\n\\fB\\-\\-{roff(flag)}\\fR\n{roff(prose)}. {roff(' '.join(more))}\n"
-    for flag, prose in (("dump-config", "print every setting and end"), ("dump-spec", "print the reference of the job spec and end")):
+    for flag, prose in (("salvage", "start with what is readable of a damaged state.db, list what is not"), ("dump-config", "print every setting and end"), ("dump-spec", "print the reference of the job spec and end")):
         body += f".TP\n\\fB\\-\\-{roff(flag)}\\fR\n{roff(prose)}\n"
     body += (".SH SIGNALS\n" + roff(
         "SIGTERM and SIGINT end the daemon. Role all stops its ranks with a checkpoint first, and the next start goes on; "

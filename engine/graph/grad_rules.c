@@ -114,6 +114,53 @@ static const struct td_grad_rule grad_rules[TD_OP_COUNT] = {
     [TD_OP_SCALE] = {grad_scale, false},   [TD_OP_FILL] = {grad_fill, false},
 };
 
+// The others, by name, so that an op without a rule is a decision: gradients (there is no second
+// derivative), what passes make after the gradients, updates, counts. make lint demands one or the
+// other.
+static const bool has_none[TD_OP_COUNT] = {
+    [TD_OP_AXPBY] = true,
+    [TD_OP_RELU_GRAD] = true,
+    [TD_OP_LEAKY_RELU_GRAD] = true,
+    [TD_OP_GELU_GRAD] = true,
+    [TD_OP_SILU_GRAD] = true,
+    [TD_OP_SIGMOID_GRAD] = true,
+    [TD_OP_TANH_GRAD] = true,
+    [TD_OP_CLAMP] = true,
+    [TD_OP_COMPARE] = true,
+    [TD_OP_GATHER_GRAD] = true,
+    [TD_OP_EMBEDDING_GRAD] = true,
+    [TD_OP_LINEAR_CE] = true,
+    [TD_OP_LINEAR_CE_GRAD] = true,
+    [TD_OP_SOFTMAX_GRAD] = true,
+    [TD_OP_LOG_SOFTMAX_GRAD] = true,
+    [TD_OP_LAYER_NORM_GRAD] = true,
+    [TD_OP_RMS_NORM_GRAD] = true,
+    [TD_OP_ADD_LAYER_NORM] = true,
+    [TD_OP_ADD_RMS_NORM] = true,
+    [TD_OP_BATCH_NORM_EVAL] = true,
+    [TD_OP_BATCH_NORM_GRAD] = true,
+    [TD_OP_CONV2D_GRAD_X] = true,
+    [TD_OP_CONV2D_GRAD_W] = true,
+    [TD_OP_MAX_POOL_GRAD] = true,
+    [TD_OP_AVG_POOL_GRAD] = true,
+    [TD_OP_ATTENTION_GRAD] = true,
+    [TD_OP_SELF_ATTENTION_GRAD] = true,
+    [TD_OP_COUNT_CORRECT] = true,
+    [TD_OP_COUNT_LABELS] = true,
+    [TD_OP_ALL_FINITE] = true,
+    [TD_OP_STORE] = true,
+    [TD_OP_ALL_REDUCE] = true,
+    [TD_OP_CLIP_COEF] = true,
+    [TD_OP_SGD] = true,
+    [TD_OP_ADAM] = true,
+    [TD_OP_ADAMW] = true,
+    [TD_OP_LION] = true,
+    [TD_OP_ADAFACTOR] = true,
+    [TD_OP_MUON_MOMENTUM] = true,
+    [TD_OP_MUON] = true,
+    [TD_OP_CONSTANT] = true,
+};
+
 static const struct td_grad_rule *rule_of(enum td_op op) {
     const struct td_grad_rule *r = td_grad_rule_elementwise(op);
     if (!r) r = td_grad_rule_tensor(op);
@@ -125,6 +172,7 @@ static const struct td_grad_rule *rule_of(enum td_op op) {
 
 td_status td_grad_prologue(struct td_graph *g, const struct td_node_info *node, td_value *dy) {
     const struct td_grad_rule *rule = rule_of(node->op);
+    TD_CHECK(has_none[node->op] == !rule->grad);
     if (!rule->grad) {
         return td_fail(TD_INVALID_ARGUMENT,
                        "the loss depends on parameters through '%s', which has no gradient",

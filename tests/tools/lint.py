@@ -7,6 +7,7 @@ and exits 1 if there is anything. The tables below are the rules; change them in
 changes the design.
 """
 
+import argparse
 import re
 import subprocess
 import sys
@@ -81,13 +82,19 @@ BANNED = {
     "getenv": r"tests/.*|.*/config\.c|lib/base/base\.c",
 }
 
-# What a row of ops.def needs elsewhere: without a shape rule or a loop its first use would crash.
+# What a row of ops.def needs elsewhere: without a shape rule or a loop its first use would crash. A place
+# wants a row of its table, "[TD_OP_X] =", which a mention in a comment or in another rule is not.
 OPS = "include/traind/ops.def"
-OP_PLACES = {
-    "a rule": "engine/graph/op_rules*.c",
-    "a loop": "accelerators/reference/*.c",
-    "a case": "tests/conform/conform_*.c",
+OP_TABLES = {
+    "a shape and cost rule": "engine/graph/op_rules*.c",
+    "a gradient rule, or a row of has_none": "engine/graph/grad_rules*.c",
+    "a kernel": "accelerators/reference/*.c",
 }
+# By the executor itself: the operands of select are bool and other types; a reduction is the group's.
+OPS_ELSEWHERE = {"a kernel": ["SELECT", "ALL_REDUCE"]}
+OP_CASES = "tests/conform/conform_ops*.c"
+GRADIENT_CASES = "tests/conform/conform_gradients*.c"
+SPEC_DOC = "docs/job-spec.md"
 
 problems = []
 
@@ -234,19 +241,54 @@ def check_file(path, users):
         check_functions(path, plain)
 
 
+def op_rows(pattern):
+    """Ops that have a row "[TD_OP_X] = value" in a table, with the value's first words."""
+    found = {}
+    for path in sorted(ROOT.glob(pattern)):
+        for m in re.finditer(r"\[TD_OP_(?!COUNT\b)(\w+)\]\s*=\s*([^,}\[]*)", without_comments(path.read_text())):
+            found.setdefault(m[1], []).append(m[2].strip())
+    return found
+
+
+def op_names(pattern):
+    """Ops that the code of some files names."""
+    return {m for path in ROOT.glob(pattern) for m in re.findall(r"\bTD_OP_(\w+)", without_comments(path.read_text()))}
+
+
 def check_ops():
-    rows = list(re.finditer(r"^TD_OP\((\w+)", (ROOT / OPS).read_text(), flags=re.M))
-    for what, pattern in OP_PLACES.items():
-        named = set()
-        for path in ROOT.glob(pattern):
-            named.update(re.findall(r"\bTD_OP_(\w+)", path.read_text()))
-        for row in rows:
-            if row[1] not in named:
-                line = line_of(row.string, row.start())
-                problem(OPS, line, f"{row[1]} has not {what} in {pattern}")
+    ops = {m[1]: line_of(m.string, m.start())
+           for m in re.finditer(r"^TD_OP\((\w+)", (ROOT / OPS).read_text(), flags=re.M)}
+    tables = {what: op_rows(pattern) for what, pattern in OP_TABLES.items()}
+    for what, rows in tables.items():
+        for op, line in ops.items():
+            if op not in rows and op not in OPS_ELSEWHERE.get(what, []):
+                problem(OPS, line, f"{op} has no row for {what} in {OP_TABLES[what]}")
+    gradients = tables["a gradient rule, or a row of has_none"]
+    for what, pattern, wanted in (
+            ("a conformance case", OP_CASES, list(ops)),
+            ("a gradient case", GRADIENT_CASES, [op for op in ops if op in gradients and "true" not in gradients[op]])):
+        named = op_names(pattern)
+        for op in wanted:
+            if op not in named:
+                problem(OPS, ops[op], f"{op} has not {what} in {pattern}")
+
+
+def check_spec_doc(traind):
+    """The reference of the job spec is what the program prints: a knob, a default or a range that changed is in it."""
+    printed = subprocess.run([traind, "--dump-spec"], check=True, capture_output=True, text=True).stdout.splitlines()
+    written = (ROOT / SPEC_DOC).read_text().splitlines()
+    for number, (a, b) in enumerate(zip(printed + [""], written + [""]), 1):
+        if a != b:
+            problem(SPEC_DOC, number, f"differs from `traind --dump-spec`, which says: {a[:100]}")
+            return
+    if len(printed) != len(written):
+        problem(SPEC_DOC, min(len(printed), len(written)), "is not as long as `traind --dump-spec`")
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--traind", required=True, help="the program whose --dump-spec the docs are held to")
+    traind = parser.parse_args().traind
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.c", "*.h", "*.def",
                              "*.py"], cwd=ROOT, check=True, capture_output=True, text=True)
     users = defaultdict(list)
@@ -254,6 +296,7 @@ def main():
     for path in paths:
         check_file(path, users)
     check_ops()
+    check_spec_doc(traind)
     for (pattern, most), places in users.items():
         for path, line in places[most:]:
             first = places[0][0]
