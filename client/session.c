@@ -53,6 +53,18 @@ void td_session_close(struct td_session *s) {
     td_loop_destroy(td_steal(s->loop));
 }
 
+static void say_unsaved(const ProtobufCMessage *m) {
+    const ProtobufCFieldDescriptor *f =
+        protobuf_c_message_descriptor_get_field_by_name(m->descriptor, "unsaved");
+    const char *why = f ? *(char *const *)(const void *)((const char *)m + f->offset) : NULL;
+    if (!why || !*why) return;
+    td_print(
+        stderr,
+        "trainctl: the coordinator cannot write its disk (%s): what is shown may not survive a "
+        "restart\n",
+        why);
+}
+
 td_status td_session_call(struct td_session *s, const char *method, const ProtobufCMessage *request,
                           const ProtobufCMessageDescriptor *response_type,
                           struct td_rpc_message **out_response) {
@@ -60,6 +72,7 @@ td_status td_session_call(struct td_session *s, const char *method, const Protob
     int64_t timeout_ns = s->flags->timeout_ns ? s->flags->timeout_ns : 30 * TD_NS_PER_S;
     td_status failed =
         td_rpc_unary_wait(s->channel, method, request, response_type, timeout_ns, out_response);
+    if (!failed) say_unsaved(td_rpc_message_get(*out_response));
     bool silent = td_status_code(failed) == TD_DEADLINE_EXCEEDED && !td_status_reason(failed)[0];
     if (!silent) return failed;
     return td_status_context(

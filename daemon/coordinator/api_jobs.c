@@ -37,12 +37,14 @@ static td_status canonical(const char *spec, char *const *overrides, size_t n_ov
     return *out_json ? TD_OK : td_fail_oom();
 }
 
+typedef void reply_fn(struct td_coordinator *c, struct td_rpc_call *call,
+                      struct td_arena *take_arena, const ProtobufCMessage *message);
 static td_status reply_job(struct td_coordinator *c, struct td_rpc_call *call,
-                           const struct td_job *j) {
+                           const struct td_job *j, reply_fn *reply) {
     struct td_arena *arena = NULL;
     TD_TRY(td_shell_arena(&arena));
     Traind__V1__Job *m = td_view_job(arena, c->core, j, td_shell_now(), TD_VIEW_SPEC);
-    td_shell_reply(c, call, arena, m ? &m->base : NULL);
+    reply(c, call, arena, m ? &m->base : NULL);
     return TD_OK;
 }
 
@@ -76,6 +78,7 @@ static td_status create(struct td_coordinator *c, struct td_rpc_call *call,
     TD_TRY(check_request_id(r->request_id));
     TD_TRY(canonical(r->spec, r->overrides, r->n_overrides, &json));
     TD_TRY(body_digest(r, digest));
+    TD_TRY(td_shell_writable(c));
     td_random_bytes(bytes, sizeof bytes);
     snprintf(id, sizeof id, "j-%02x%02x%02x%02x%02x%02x", bytes[0], bytes[1], bytes[2], bytes[3],
              bytes[4], bytes[5]);
@@ -87,7 +90,7 @@ static td_status create(struct td_coordinator *c, struct td_rpc_call *call,
     td_shell_after(c);
     if (s) return s;
     if (!again) td_log_info("job accepted job=%s ranks=%u", j->id, j->n_ranks);
-    return reply_job(c, call, j);
+    return reply_job(c, call, j, td_shell_reply_changed);
 }
 
 static void create_job(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
@@ -241,7 +244,7 @@ static void get_job(struct td_rpc_call *call, const ProtobufCMessage *request, v
     struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
     const struct td_job *j = NULL;
     td_status s = td_core_find_job(c->core, ((const Traind__V1__GetJobRequest *)request)->id, &j);
-    if (!s) s = reply_job(c, call, j);
+    if (!s) s = reply_job(c, call, j, td_shell_reply);
     if (s) td_shell_fail(c, call, s);
 }
 
@@ -316,29 +319,34 @@ static void cancel_job(struct td_rpc_call *call, const ProtobufCMessage *request
     struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
     const Traind__V1__CancelJobRequest *r = (const Traind__V1__CancelJobRequest *)request;
     const struct td_job *j = NULL;
-    td_status s = td_core_cancel(c->core, td_shell_now(), r->id, r->reason, &j);
+    td_status s = td_shell_writable(c);
+    if (!s) s = td_core_cancel(c->core, td_shell_now(), r->id, r->reason, &j);
     td_shell_after(c);
-    if (!s) s = reply_job(c, call, j);
+    if (!s) s = reply_job(c, call, j, td_shell_reply_changed);
     if (s) td_shell_fail(c, call, s);
 }
 
 static void pause_job(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
     struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
     const struct td_job *j = NULL;
-    td_status s = td_core_pause(c->core, td_shell_now(),
-                                ((const Traind__V1__PauseJobRequest *)request)->id, &j);
+    td_status s = td_shell_writable(c);
+    if (!s)
+        s = td_core_pause(c->core, td_shell_now(),
+                          ((const Traind__V1__PauseJobRequest *)request)->id, &j);
     td_shell_after(c);
-    if (!s) s = reply_job(c, call, j);
+    if (!s) s = reply_job(c, call, j, td_shell_reply_changed);
     if (s) td_shell_fail(c, call, s);
 }
 
 static void resume_job(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
     struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
     const struct td_job *j = NULL;
-    td_status s = td_core_resume(c->core, td_shell_now(),
-                                 ((const Traind__V1__ResumeJobRequest *)request)->id, &j);
+    td_status s = td_shell_writable(c);
+    if (!s)
+        s = td_core_resume(c->core, td_shell_now(),
+                           ((const Traind__V1__ResumeJobRequest *)request)->id, &j);
     td_shell_after(c);
-    if (!s) s = reply_job(c, call, j);
+    if (!s) s = reply_job(c, call, j, td_shell_reply_changed);
     if (s) td_shell_fail(c, call, s);
 }
 

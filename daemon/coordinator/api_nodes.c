@@ -265,7 +265,7 @@ static void put_log_reply(struct put_log *p) {
         traind__v1__put_reply__init(m);
         m->offset = p->began ? td_logs_size(p->c->logs, &p->key) : 0;
     }
-    td_shell_reply(p->c, p->call, arena, m ? &m->base : NULL);
+    td_shell_reply_held(p->c, p->call, arena, m ? &m->base : NULL);
 }
 
 static void put_log_written(td_status take_status, void *arg) {

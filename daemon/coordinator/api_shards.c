@@ -137,7 +137,7 @@ static void reply(struct upload *u, uint64_t offset) {
         traind__v1__put_reply__init(m);
         m->offset = offset;
     }
-    td_shell_reply(u->c, u->call, arena, m ? &m->base : NULL);
+    td_shell_reply_held(u->c, u->call, arena, m ? &m->base : NULL);
 }
 
 static void finished(struct upload *u) {

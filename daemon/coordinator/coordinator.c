@@ -34,7 +34,7 @@ struct deferred {
     size_t job_bytes;
 };
 
-static void carry_out(void *take_arg, bool pass) {
+static void carry_out(void *take_arg, enum td_gate_pass pass) {
     struct deferred *d = take_arg;
     struct td_action *a = d->action;
     struct td_coordinator *c = d->c;
@@ -134,15 +134,45 @@ void td_shell_after(struct td_coordinator *c) {
 }
 
 // ---- answers ------------------------------------------------------------------------------------
+enum reply_kind { REPLY_READ, REPLY_CHANGED, REPLY_HELD };
 struct reply {
+    struct td_coordinator *c;
+    enum reply_kind kind;
     struct td_rpc_call *call;
     struct td_arena *arena;
     const ProtobufCMessage *message;
     td_status failure;
 };
 
-static void send_reply(void *take_arg, bool pass) {
+static td_status disk_fails(const struct td_coordinator *c, const char *and_so) {
+    return td_status_with_reason(td_fail(TD_UNAVAILABLE,
+                                         "the coordinator cannot write its disk (%s): %s",
+                                         c->why[0] ? c->why : "state.db", and_so),
+                                 "DISK_FAILING");
+}
+
+td_status td_shell_writable(const struct td_coordinator *c) {
+    if (!td_store_state_failing(c->store)) return TD_OK;
+    return disk_fails(c, "this call changed nothing; make room there and ask again");
+}
+
+// What is shown may be newer than the disk; the message is the reply's own, in its arena.
+static void mark_unsaved(const struct reply *r) {
+    const ProtobufCFieldDescriptor *f =
+        protobuf_c_message_descriptor_get_field_by_name(r->message->descriptor, "unsaved");
+    if (!f || !r->c->why[0]) return;
+    char *text = td_arena_strdup(r->arena, r->c->why);
+    if (text) memcpy((char *)(uintptr_t)r->message + f->offset, &text, sizeof text);
+}
+
+static void send_reply(void *take_arg, enum td_gate_pass pass) {
     struct reply *r = take_arg;
+    bool stuck = pass == TD_GATE_STUCK;
+    if (pass && r->message && r->kind == REPLY_READ) mark_unsaved(r);
+    if (stuck && r->kind == REPLY_CHANGED && !r->failure) {
+        r->failure = disk_fails(r->c, "what was asked is done in memory alone and may be lost; ask "
+                                      "again, with the same request id, when there is room");
+    }
     if (pass && r->failure) {
         td_rpc_call_finish(r->call, td_steal(r->failure));
     } else if (pass) {
@@ -160,21 +190,35 @@ td_status td_shell_arena(struct td_arena **out_arena) {
 
 static void put_reply(struct td_coordinator *c, struct td_rpc_call *call,
                       struct td_arena *take_arena, const ProtobufCMessage *message,
-                      td_status take_failure) {
+                      td_status take_failure, enum reply_kind kind) {
     struct reply *r = td_calloc(1, sizeof *r);
     TD_CHECK(r && "out of memory: start again from the disk");
     td_rpc_call_ref(call);
-    *r = (struct reply){call, take_arena, message, take_failure};
-    td_gate_put(c->gate, send_reply, r);
+    *r = (struct reply){c, kind, call, take_arena, message, take_failure};
+    if (kind == REPLY_HELD) {
+        td_gate_put(c->gate, send_reply, r);
+    } else {
+        td_gate_put_impatient(c->gate, send_reply, r);
+    }
 }
 
 void td_shell_reply(struct td_coordinator *c, struct td_rpc_call *call, struct td_arena *take_arena,
                     const ProtobufCMessage *message) {
-    put_reply(c, call, take_arena, message, message ? TD_OK : td_fail_oom());
+    put_reply(c, call, take_arena, message, message ? TD_OK : td_fail_oom(), REPLY_READ);
+}
+
+void td_shell_reply_changed(struct td_coordinator *c, struct td_rpc_call *call,
+                            struct td_arena *take_arena, const ProtobufCMessage *message) {
+    put_reply(c, call, take_arena, message, message ? TD_OK : td_fail_oom(), REPLY_CHANGED);
+}
+
+void td_shell_reply_held(struct td_coordinator *c, struct td_rpc_call *call,
+                         struct td_arena *take_arena, const ProtobufCMessage *message) {
+    put_reply(c, call, take_arena, message, message ? TD_OK : td_fail_oom(), REPLY_HELD);
 }
 
 void td_shell_fail(struct td_coordinator *c, struct td_rpc_call *call, td_status take_status) {
-    put_reply(c, call, NULL, NULL, take_status);
+    put_reply(c, call, NULL, NULL, take_status, REPLY_READ);
 }
 
 td_status td_shell_bad_field(const char *field, const char *fmt, ...) {
@@ -213,6 +257,8 @@ static void on_committed(uint64_t ticket, void *arg) {
     struct td_coordinator *c = TD_CAST(td_coordinator, arg);
     td_gate_committed(c->gate, ticket);
     bool failing = td_store_failing(c->store);
+    td_store_why(c->store, c->why);
+    td_gate_set_stuck(c->gate, td_store_state_failing(c->store));
     if (failing == c->failing) return;
     c->failing = failing;
     show_health(c);
@@ -481,7 +527,7 @@ static void drained(void *arg) {
 }
 
 // What is said goes through the gate, so that the last replies leave before the calls are ended.
-static void end_calls(void *take_arg, bool pass) {
+static void end_calls(void *take_arg, enum td_gate_pass pass) {
     struct td_coordinator *c = take_arg;
     if (!pass) return;
     td_watchers_end_all(c->watchers);

@@ -7,13 +7,15 @@
 struct item {
     struct item *next;
     uint64_t ticket;
-    void (*fn)(void *take_arg, bool pass);
+    bool impatient;
+    td_gate_fn *fn;
     void *arg;
 };
 
 struct td_gate {
     struct item *head, **tail;
     uint64_t issued, committed;
+    bool stuck;
     struct td_loop_wakeup *wakeup;
 };
 
@@ -23,13 +25,25 @@ static void open_gate(void *arg) {
         struct item *i = g->head;
         g->head = i->next;
         if (!g->head) g->tail = &g->head;
-        i->fn(i->arg, true);
+        i->fn(i->arg, TD_GATE_OPEN);
+        free(i);
+    }
+    struct item **at = &g->head;
+    while (g->stuck && *at) {
+        struct item *i = *at;
+        if (!i->impatient) {
+            at = &i->next;
+            continue;
+        }
+        *at = i->next;
+        if (!*at) g->tail = at;
+        i->fn(i->arg, TD_GATE_STUCK);
         free(i);
     }
 }
 
 static void wake(struct td_gate *g) {
-    if (g->head && g->head->ticket <= g->committed) td_loop_wakeup_send(g->wakeup);
+    if (g->head && (g->stuck || g->head->ticket <= g->committed)) td_loop_wakeup_send(g->wakeup);
 }
 
 td_status td_gate_create(struct td_loop *loop, struct td_gate **out_gate) {
@@ -46,7 +60,7 @@ void td_gate_destroy(struct td_gate *g) {
     while (g->head) {
         struct item *i = g->head;
         g->head = i->next;
-        i->fn(i->arg, false);
+        i->fn(i->arg, TD_GATE_DROPPED);
         free(i);
     }
     td_loop_wakeup_destroy(g->wakeup);
@@ -63,13 +77,27 @@ void td_gate_committed(struct td_gate *g, uint64_t ticket) {
     wake(g);
 }
 
-void td_gate_put(struct td_gate *g, void (*fn)(void *take_arg, bool pass), void *take_arg) {
+void td_gate_set_stuck(struct td_gate *g, bool stuck) {
+    g->stuck = stuck;
+    wake(g);
+}
+
+static void put(struct td_gate *g, td_gate_fn *fn, void *take_arg, bool impatient) {
     struct item *i = td_calloc(1, sizeof *i);
     TD_CHECK(i && "out of memory: start again from the disk");
     i->ticket = g->issued;
     i->fn = fn;
     i->arg = take_arg;
+    i->impatient = impatient;
     *g->tail = i;
     g->tail = &i->next;
     wake(g);
+}
+
+void td_gate_put(struct td_gate *g, td_gate_fn *fn, void *take_arg) {
+    put(g, fn, take_arg, false);
+}
+
+void td_gate_put_impatient(struct td_gate *g, td_gate_fn *fn, void *take_arg) {
+    put(g, fn, take_arg, true);
 }

@@ -52,6 +52,7 @@ struct td_coordinator {
     bool failing;            // health says so
     char *damages[2];        // that checks found, one a database; health says so
     size_t n_damages;
+    char why[TD_STORE_WHY]; // the disk refuses; "": it does not
     bool draining, ending;
     bool closing; // destroy has begun: what still comes is stored, nothing new is begun
     void (*on_drained)(void *arg);
@@ -66,9 +67,18 @@ void td_shell_after(struct td_coordinator *c);
 // ---- answers ------------------------------------------------------------------------------------
 TD_MUST_USE td_status td_shell_arena(struct td_arena **out_arena);
 // message lives in the arena (NULL: it was full). Leaves through the gate; call may be over by
-// then.
+// then. While the disk refuses it leaves at once, and its field `unsaved`, if it has one, says why.
 void td_shell_reply(struct td_coordinator *c, struct td_rpc_call *call, struct td_arena *take_arena,
                     const ProtobufCMessage *message);
+// The answer to a call that changed something: while the disk refuses it is UNAVAILABLE
+// DISK_FAILING.
+void td_shell_reply_changed(struct td_coordinator *c, struct td_rpc_call *call,
+                            struct td_arena *take_arena, const ProtobufCMessage *message);
+// An answer to a node, which waits for the disk however long that takes.
+void td_shell_reply_held(struct td_coordinator *c, struct td_rpc_call *call,
+                         struct td_arena *take_arena, const ProtobufCMessage *message);
+// Before a call changes anything: UNAVAILABLE DISK_FAILING while state.db cannot be written.
+TD_MUST_USE td_status td_shell_writable(const struct td_coordinator *c);
 void td_shell_fail(struct td_coordinator *c, struct td_rpc_call *call, td_status take_status);
 
 // INVALID_ARGUMENT FIELD_INVALID.

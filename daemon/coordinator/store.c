@@ -49,6 +49,7 @@ struct writer {
     struct item **done_tail;
     struct td_loop_wakeup *wakeup;
     _Atomic bool failing;
+    char why[TD_STORE_WHY]; // while it fails; under the mutex
     int64_t gather_ms;
     int (*carry_out)(struct writer *w, struct item *i);
 };
@@ -297,6 +298,9 @@ static bool commit_once(struct writer *w, struct item *head) {
     }
     if (rc == SQLITE_OK) rc = sqlite3_exec(w->db, "COMMIT", NULL, NULL, NULL);
     if (rc == SQLITE_OK) return true;
+    pthread_mutex_lock(&w->mutex);
+    snprintf(w->why, sizeof w->why, "%s: %s", w->name, sqlite3_errmsg(w->db));
+    pthread_mutex_unlock(&w->mutex);
     if (!atomic_exchange(&w->failing, true)) {
         td_log_error("%s cannot be written: %s; nothing is acknowledged until it can, trying again "
                      "each second",
@@ -305,20 +309,6 @@ static bool commit_once(struct writer *w, struct item *head) {
     }
     sqlite3_exec(w->db, "ROLLBACK", NULL, NULL, NULL);
     return false;
-}
-
-// False: the store closes and the disk still refuses.
-static bool commit_all(struct writer *w, struct item *head) {
-    while (!commit_once(w, head)) {
-        pthread_mutex_lock(&w->mutex);
-        struct timespec until = in_ms(RETRY_MS);
-        while (!w->stop && pthread_cond_timedwait(&w->cond, &w->mutex, &until) != ETIMEDOUT) {}
-        bool stop = w->stop;
-        pthread_mutex_unlock(&w->mutex);
-        if (stop) return commit_once(w, head);
-    }
-    if (atomic_exchange(&w->failing, false)) td_log_info("%s is written again", w->name);
-    return true;
 }
 
 static void item_destroy(struct item *i) {
@@ -356,6 +346,53 @@ static void finish_items(struct writer *w, struct item *head, bool committed) {
     td_loop_wakeup_send(w->wakeup);
 }
 
+// Takes the queries out of a list.
+static struct item *take_queries(struct item **head, struct item ***out_tail) {
+    struct item *found = NULL, **end = &found, **at = head;
+    while (*at) {
+        struct item *i = *at;
+        if (!i->query) {
+            at = &i->next;
+            continue;
+        }
+        *at = i->next;
+        i->next = NULL;
+        *end = i;
+        end = &i->next;
+    }
+    if (out_tail) *out_tail = at;
+    return found;
+}
+
+// Until the next try; queries that are there, or come, are answered meanwhile. True: closing.
+static bool wait_for_disk(struct writer *w, struct item **head) {
+    struct timespec until = in_ms(RETRY_MS);
+    finish_items(w, take_queries(head, NULL), true);
+    pthread_mutex_lock(&w->mutex);
+    for (bool late = false; !w->stop && !late;) {
+        struct item *asked = take_queries(&w->head, &w->tail);
+        if (asked) {
+            pthread_mutex_unlock(&w->mutex);
+            finish_items(w, asked, true);
+            pthread_mutex_lock(&w->mutex);
+        } else {
+            late = pthread_cond_timedwait(&w->cond, &w->mutex, &until) == ETIMEDOUT;
+        }
+    }
+    bool stop = w->stop;
+    pthread_mutex_unlock(&w->mutex);
+    return stop;
+}
+
+// False: the store closes and the disk still refuses. *head loses its queries when it does.
+static bool commit_all(struct writer *w, struct item **head) {
+    while (!commit_once(w, *head)) {
+        if (wait_for_disk(w, head)) return commit_once(w, *head);
+    }
+    if (atomic_exchange(&w->failing, false)) td_log_info("%s is written again", w->name);
+    return true;
+}
+
 static void *write_loop(void *arg) {
     struct writer *w = arg;
     td_log_context("thread", w->name);
@@ -363,7 +400,7 @@ static void *write_loop(void *arg) {
     while (take_all(w, &head)) {
         struct timespec a, b;
         clock_gettime(CLOCK_MONOTONIC, &a);
-        bool committed = commit_all(w, head);
+        bool committed = commit_all(w, &head);
         clock_gettime(CLOCK_MONOTONIC, &b);
         if (w == &w->store->state) {
             atomic_store(&w->store->commit_ns,
@@ -453,6 +490,19 @@ uint64_t td_store_incarnation(const struct td_store *s) {
 
 bool td_store_failing(const struct td_store *s) {
     return atomic_load(&s->state.failing) || atomic_load(&s->metrics.failing);
+}
+
+bool td_store_state_failing(const struct td_store *s) {
+    return atomic_load(&s->state.failing);
+}
+
+void td_store_why(struct td_store *s, char out[TD_STORE_WHY]) {
+    struct writer *w = atomic_load(&s->state.failing) ? &s->state : &s->metrics;
+    out[0] = '\0';
+    if (!atomic_load(&w->failing)) return;
+    pthread_mutex_lock(&w->mutex);
+    memcpy(out, w->why, TD_STORE_WHY);
+    pthread_mutex_unlock(&w->mutex);
 }
 
 int64_t td_store_commit_ns(const struct td_store *s) {

@@ -12,7 +12,8 @@
 // handed over before it.
 //
 // Failure: a commit that fails (disk full) is rolled back, tried again every second and logged
-// once; meanwhile nothing is acknowledged. td_store_failing tells, for health.
+// once; meanwhile nothing is acknowledged. td_store_failing tells, for health. Queries are answered
+// between the tries, from what is committed.
 // Bounds: batches waiting are bounded by their makers, who wait for acknowledgements.
 //
 // Schema: the table `schema` holds one row per migration applied; a database of a newer build is
@@ -53,6 +54,11 @@ TD_DEFINE_AUTO(td_store, td_store_close);
 uint64_t td_store_incarnation(const struct td_store *s);
 // The last commit of one of the two failed.
 bool td_store_failing(const struct td_store *s);
+// state.db is the one.
+bool td_store_state_failing(const struct td_store *s);
+// Why, "state.db: database or disk is full"; "": none fails.
+enum { TD_STORE_WHY = 256 };
+void td_store_why(struct td_store *s, char out[TD_STORE_WHY]);
 // Last commit of state.db took this long; for the curious.
 int64_t td_store_commit_ns(const struct td_store *s);
 

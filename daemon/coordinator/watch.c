@@ -152,7 +152,7 @@ static void replay(struct td_watchers *w, struct watcher *x, uint64_t up_to) {
     }
 }
 
-static void pass_snapshot(void *take_arg, bool pass) {
+static void pass_snapshot(void *take_arg, enum td_gate_pass pass) {
     struct snapshot *s = take_arg;
     struct watcher *x = pass ? find(s->w, s->call) : NULL;
     if (x && s->packed && td_rpc_call_is_live(x->call)) {

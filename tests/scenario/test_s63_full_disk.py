@@ -1,0 +1,104 @@
+"""A disk that refuses: reads answer at once and say so, changes are refused with its name, and all goes on after."""
+import contextlib
+import os
+import sqlite3
+import subprocess
+import time
+
+import grpc
+import pytest
+
+from support import LONG, SPEC, until
+
+
+def can_mount():
+    """As root outside of a strict container."""
+    return os.geteuid() == 0 and subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode == 0
+
+
+class Locked:
+    """Another program writes the database for ever: each commit fails after SQLite's two seconds."""
+
+    def __init__(self, daemon, name):
+        self.db = sqlite3.connect(daemon.state_dir / name, isolation_level=None)
+        self.db.execute("BEGIN IMMEDIATE")
+
+    def free(self):
+        self.db.execute("ROLLBACK")
+        self.db.close()
+
+
+class Full:
+    def __init__(self, daemon, _):
+        self.path = daemon.state_dir / "filler"
+        with open(self.path, "wb", buffering=0) as f, contextlib.suppress(OSError):
+            while True:
+                f.write(b"x" * 4096)
+
+    def free(self):
+        self.path.unlink()
+
+
+@pytest.fixture(params=["locked", "tmpfs"] if can_mount() else ["locked"])
+def refusing(request, cluster):
+    daemon = cluster.make("--slots", "2")
+    if request.param == "tmpfs":
+        daemon.state_dir.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", daemon.state_dir], check=True)
+        request.addfinalizer(lambda: subprocess.run(["umount", "-l", daemon.state_dir]))
+    return daemon.start(), Full if request.param == "tmpfs" else Locked
+
+
+def refused(call):
+    with pytest.raises(grpc.RpcError) as error:
+        call()
+    assert error.value.code() == grpc.StatusCode.UNAVAILABLE, error.value
+    assert "cannot write its disk (state.db: " in error.value.details(), error.value.details()
+    return error.value.details()
+
+
+def test_reads_answer_while_the_disk_refuses(refusing):
+    daemon, Refuse = refusing
+    job = daemon.submit(SPEC, "checkpoint.save_top_k=0")
+    daemon.finish(job)
+    points = until("points are committed", lambda: daemon.points(job))
+    refuse = Refuse(daemon, "state.db")
+    # It begins to refuse while this waits: an answer all the same, within the call's time.
+    assert "may be lost" in refused(lambda: daemon.submit(SPEC, request_id="again-and-again"))
+    # From then on at once.
+    assert "changed nothing" in refused(lambda: daemon.submit(SPEC))
+    assert "changed nothing" in refused(lambda: daemon.steer("Cancel", job))
+    m = daemon.cluster.stubs
+    shown = daemon.job(job)
+    assert shown.unsaved.startswith("state.db: ") and shown.State.Name(shown.state) == "SUCCEEDED"
+    assert daemon.stub("Job").ListJobs(m.job.ListJobsRequest(), timeout=20).unsaved
+    assert daemon.stub("NodeAdmin").ListNodes(m.admin.ListNodesRequest(), timeout=20).unsaved
+    info = daemon.stub("Admin").GetClusterInfo(m.admin.GetClusterInfoRequest(), timeout=20)
+    assert info.unsaved
+    daemon.stub("Checkpoint").ListCheckpoints(m.checkpoint.ListCheckpointsRequest(job=job), timeout=20)
+    assert daemon.points(job) == points
+    daemon.logs(job)
+    told = daemon.ctl("describe", job, check=0).stderr
+    assert "cannot write its disk (state.db: " in told and "may not survive a restart" in told
+    refuse.free()
+    again = until("it is written again", lambda: not daemon.job(job).unsaved and daemon.submit(SPEC, request_id="again-and-again"))
+    assert len([j for j in daemon.ctl_json("list")["jobs"]]) == 2 and daemon.finish(again)
+    daemon.restart()
+    assert daemon.state(again) == "SUCCEEDED" and not daemon.job(again).unsaved
+
+
+def test_metrics_answer_from_what_is_committed_while_theirs_refuses(daemon):
+    job = daemon.submit(LONG, "trainer.max_steps=100000")
+    daemon.wait_step(job, 20)
+    until("points are committed", lambda: daemon.points(job))
+    refuse = Locked(daemon, "metrics.db")
+    reached = daemon.job(job).global_step
+    daemon.wait_step(job, reached + 300)
+    m = daemon.cluster.stubs.metric
+    ask = lambda: daemon.stub("Metric").QueryMetrics(m.QueryMetricsRequest(job=job, names=["train_loss_step"]), timeout=20)
+    answer = until("it is said", lambda: (lambda a: a.unsaved and a)(ask()))
+    assert answer.unsaved.startswith("metrics.db: ") and answer.series[0].points
+    daemon.steer("Cancel", job)  # state.db is well
+    refuse.free()
+    last = daemon.wait_state(job, "CANCELLED").global_step
+    until("nothing is lost", lambda: [p.step for p in daemon.points(job)] == list(range(1, last + 1)))
