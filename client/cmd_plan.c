@@ -1,7 +1,10 @@
 // plan: what a spec would need (memory, FLOPs, steps), worked out by a worker on a node without
-// training. -O writes the plan itself, every knob resolved, which `traind-worker run --plan FILE`
-// takes on any machine, with no daemon at all. --dump-graph prints the graph of the job's main
-// program instead of the numbers.
+// training, and held against the limits of the nodes: what plan refuses, submit would come to, in
+// the same words and with the same exit code. `submit --dry-run` asks the same. -O writes the plan
+// itself, every knob resolved, which `traind-worker run --plan FILE` takes on any machine, with no
+// daemon at all. --dump-graph prints the graph of the job's main program instead of the numbers.
+
+#include "client/cmd_plan.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,10 +31,38 @@ static void show_precision(const Traind__V1__PlanJobResponse *r) {
     td_print(stdout, "\n");
 }
 
+// "61.4 MiB a rank: 1.2 MiB state, ..."; parts that are nothing are left out.
+static void show_memory(const Traind__V1__PlanJobResponse *r, FILE *to) {
+    const Traind__V1__PlanMemory *m = r->memory;
+    char text[32];
+    td_print(to, "%-16s %s a rank", "memory", td_format_bytes(r->memory_bytes, text));
+    const struct {
+        uint64_t bytes;
+        const char *name;
+    } parts[] = {
+        {m ? m->state_bytes : 0, "state"},          {m ? m->arena_bytes : 0, "activations"},
+        {m ? m->scratch_bytes : 0, "scratch"},      {m ? m->snapshot_bytes : 0, "snapshot"},
+        {m ? m->batch_bytes : 0, "batches"},        {m ? m->process_bytes : 0, "process"},
+        {r->shared_bytes, "shared with the group"},
+    };
+    const char *before = ": ";
+    for (size_t i = 0; i < TD_COUNTOF(parts); i++) {
+        if (!parts[i].bytes) continue;
+        td_print(to, "%s%s %s", before, td_format_bytes(parts[i].bytes, text), parts[i].name);
+        before = ", ";
+    }
+    td_print(to, "\n");
+}
+
+void td_plan_show_warnings(const Traind__V1__PlanJobResponse *r, FILE *to) {
+    for (size_t i = 0; i < r->n_warnings; i++)
+        td_print(to, "warning: %s\n", r->warnings[i]);
+}
+
 static void show_plan(const Traind__V1__PlanJobResponse *r) {
     char text[32];
     td_print(stdout, "%-16s %s\n", "parameters", td_format_count((double)r->parameters, text));
-    td_print(stdout, "%-16s %s a rank\n", "memory", td_format_bytes(r->memory_bytes, text));
+    show_memory(r, stdout);
     td_print(stdout, "%-16s %s a group\n", "shared memory", td_format_bytes(r->shared_bytes, text));
     td_print(stdout, "%-16s %s FLOP a step and rank\n", "arithmetic",
              td_format_count(r->flops_per_step, text));
@@ -48,8 +79,8 @@ static void show_plan(const Traind__V1__PlanJobResponse *r) {
     td_print(stdout, "%-16s %" PRIu32 "\n", "slots", r->slots);
 }
 
-td_status td_cmd_plan(struct td_session *s, const struct td_flags *f, int *out_exit) {
-    (void)out_exit;
+td_status td_plan_ask(struct td_session *s, const struct td_flags *f,
+                      struct td_rpc_message **out_answer) {
     TD_AUTO_BUF spec;
     td_buf_init(&spec, TD_SPEC_FILE_BUFFER);
     TD_TRY(td_spec_file_read(f->args[0], &spec));
@@ -58,9 +89,14 @@ td_status td_cmd_plan(struct td_session *s, const struct td_flags *f, int *out_e
     request.n_overrides = f->n_sets;
     request.overrides = (char **)(uintptr_t)f->sets;
     request.dump_graph = (char *)(uintptr_t)(f->dump_graph ? f->dump_graph : "");
+    return td_session_call(s, "/traind.v1.JobService/PlanJob", &request.base,
+                           &traind__v1__plan_job_response__descriptor, out_answer);
+}
+
+td_status td_cmd_plan(struct td_session *s, const struct td_flags *f, int *out_exit) {
+    (void)out_exit;
     TD_AUTO(td_rpc_message) *answer = NULL;
-    TD_TRY(td_session_call(s, "/traind.v1.JobService/PlanJob", &request.base,
-                           &traind__v1__plan_job_response__descriptor, &answer));
+    TD_TRY(td_plan_ask(s, f, &answer));
     const Traind__V1__PlanJobResponse *r =
         (const Traind__V1__PlanJobResponse *)td_rpc_message_get(answer);
     if (f->out_path) {
@@ -79,6 +115,7 @@ td_status td_cmd_plan(struct td_session *s, const struct td_flags *f, int *out_e
         return TD_OK;
     }
     show_plan(r);
+    td_plan_show_warnings(r, stdout);
     if (f->out_path)
         td_print(stdout, "written to %s; run it with `traind-worker run --plan %s`\n", f->out_path,
                  f->out_path);

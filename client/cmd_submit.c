@@ -1,34 +1,33 @@
 // submit: the text of a spec and its overrides go to the coordinator, which is its only parser.
 // A request id is always sent, so that a submission that is repeated after a lost answer makes one
-// job. --dry-run checks and prints the spec with every default; --follow stays to the end.
+// job. --dry-run has a node plan it, as a submission would, and prints the spec with every default;
+// --follow stays to the end.
 
 #include <stdio.h>
 #include <string.h>
 
+#include "client/cmd_plan.h"
 #include "client/print.h"
 #include "client/follow.h"
 #include "client/spec_file.h"
 #include "lib/base/rng.h"
 
-static td_status dry_run(struct td_session *s, const struct td_flags *f, char *spec) {
-    Traind__V1__ValidateJobRequest request = TRAIND__V1__VALIDATE_JOB_REQUEST__INIT;
-    request.spec = spec;
-    request.n_overrides = f->n_sets;
-    request.overrides = (char **)(uintptr_t)f->sets;
+// The spec goes to stdout, because it is what scripts read and can be submitted; warnings do not.
+static td_status dry_run(struct td_session *s, const struct td_flags *f) {
     TD_AUTO(td_rpc_message) *answer = NULL;
-    TD_TRY(td_session_call(s, "/traind.v1.JobService/ValidateJob", &request.base,
-                           &traind__v1__validate_job_response__descriptor, &answer));
-    const Traind__V1__ValidateJobResponse *r =
-        (const Traind__V1__ValidateJobResponse *)td_rpc_message_get(answer);
+    TD_TRY(td_plan_ask(s, f, &answer));
+    const Traind__V1__PlanJobResponse *r =
+        (const Traind__V1__PlanJobResponse *)td_rpc_message_get(answer);
+    td_plan_show_warnings(r, stderr);
     td_print(stdout, "%s\n", r->spec_json);
     return TD_OK;
 }
 
 td_status td_cmd_submit(struct td_session *s, const struct td_flags *f, int *out_exit) {
+    if (f->dry_run) return dry_run(s, f);
     TD_AUTO_BUF spec;
     td_buf_init(&spec, TD_SPEC_FILE_BUFFER);
     TD_TRY(td_spec_file_read(f->args[0], &spec));
-    if (f->dry_run) return dry_run(s, f, (char *)(uintptr_t)td_buf_cstr(&spec));
 
     char request_id[37];
     td_uuid4(request_id);

@@ -144,10 +144,18 @@ static td_status blame_absence(const struct td_session *s, td_status take_status
                              s->config.address, s->config.address_source);
 }
 
+// What a job would have come to is told with a failed job's code, whoever asked.
+static int exit_of_failure(const struct td_session *s, td_status borrow_status) {
+    const char *reason = td_status_reason(borrow_status);
+    bool job_fails = strcmp(reason, "UNSATISFIABLE") == 0 || strcmp(reason, "PLAN_FAILED") == 0;
+    if (job_fails && !s->flags->dump_graph) return TD_CTL_JOB_FAILED;
+    return exit_of(td_status_code(borrow_status));
+}
+
 int td_session_explain(const struct td_session *s, td_status take_status) {
     if (!take_status) return TD_CTL_OK;
     take_status = blame_absence(s, take_status);
-    int code = exit_of(td_status_code(take_status));
+    int code = exit_of_failure(s, take_status);
     td_print(stderr, "trainctl: %s\n", td_status_message(take_status));
     size_t n = td_status_n_fields(take_status);
     for (size_t i = 0; i < n; i++) {

@@ -66,7 +66,8 @@ static const struct flag_row flag_table[] = {
     {F_SET, {"set", KEY_SET, "KEY=VALUE", 0, "override a key of the spec: trainer.devices=4", 0}},
     {F_FOLLOW, {"follow", 'f', 0, 0, "stay until the job has ended", 0}},
     {F_DRY_RUN,
-     {"dry-run", KEY_DRY_RUN, 0, 0, "check the spec and print it with every default", 0}},
+     {"dry-run", KEY_DRY_RUN, 0, 0, "check and plan the job, print its spec with every default",
+      0}},
     {F_REQUEST_ID, {"request-id", KEY_REQUEST_ID, "UUID", 0, "repeat a submission safely", 0}},
     {F_RANK, {"rank", KEY_RANK, "N", 0, "of one rank only", 0}},
     {F_ATTEMPT, {"attempt", KEY_ATTEMPT, "N", 0, "of that attempt (default: the newest)", 0}},
@@ -267,9 +268,9 @@ static void print_usage(FILE *to) {
         snprintf(left, sizeof left, "%s %s", verb_table[i].name, verb_table[i].args);
         td_print(to, "  %-38s %s\n", left, verb_table[i].summary);
     }
-    td_print(to,
-             "\n`trainctl VERB --help` lists the flags of a verb. Exit codes: 0 ok, 1 job failed, "
-             "2 usage,\n3 not found, 4 denied, 5 unavailable, 6 timeout, 7 conflict.\n");
+    td_print(
+        to, "\n`trainctl VERB --help` lists the flags of a verb. Exit codes: 0 ok, 1 job failed or "
+            "cannot run,\n2 usage, 3 not found, 4 denied, 5 unavailable, 6 timeout, 7 conflict.\n");
 }
 
 // The row whose words are argv[1..]; *out_words says how many words it has.

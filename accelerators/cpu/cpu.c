@@ -194,6 +194,10 @@ static td_status cpu_sync(struct td_accelerator *a) {
     return TD_OK;
 }
 
+bool td_kernel_is_plain(const struct td_kernel *k) {
+    return k->slow || k->run == td_fallback_run;
+}
+
 static bool cpu_kernel_at(const struct td_executable *e, uint32_t i,
                           struct td_kernel_info *out_info) {
     if (i >= e->n_kernels) return false;
@@ -202,7 +206,7 @@ static bool cpu_kernel_at(const struct td_executable *e, uint32_t i,
         .op = k->op,
         .dtype = k->n_in ? k->in_dtype[0] : k->out_dtype[0],
         .node = k->node,
-        .slow = k->slow || k->run == td_fallback_run,
+        .slow = td_kernel_is_plain(k),
         .runs = k->runs,
         .ns = k->ns,
     };
@@ -237,6 +241,7 @@ static const struct td_accelerator_ops ops = {
     .adopt_choices = cpu_adopt_choices,
     .foresee = td_cpu_foresee,
     .skips = td_cpu_skips,
+    .plain = td_cpu_plain,
 };
 
 static const struct td_plugin_desc desc = {

@@ -150,12 +150,15 @@ TD_MUST_USE td_status td_room_want(struct td_room *r, size_t bytes);
 void td_room_finish(struct td_room *r);
 
 // ---- pretend.c ----------------------------------------------------------------------------------
-// The slots measure, foresee and skips.
+// The slots measure, foresee, plain and skips.
 TD_MUST_USE td_status td_cpu_measure(struct td_accelerator *a,
                                      const struct td_program *const *programs, size_t n,
                                      size_t *out_bytes);
 TD_MUST_USE td_status td_cpu_foresee(struct td_accelerator *a, const struct td_program *p,
                                      td_choice_fn *fn, void *arg);
+TD_MUST_USE td_status td_cpu_plain(struct td_accelerator *a,
+                                   const struct td_program *const *programs, size_t n,
+                                   td_plain_fn *fn, void *arg);
 td_skips_fn td_cpu_skips;
 
 // ---- compile.c ----------------------------------------------------------------------------------
@@ -168,6 +171,9 @@ void td_cpu_release(struct td_executable *e);
 TD_MUST_USE td_status td_cpu_measure_peak(struct td_accelerator *a, size_t memory_bytes,
                                           struct td_accel_rates *out_best,
                                           struct td_accel_rates *out_usual);
+
+// ---- cpu.c --------------------------------------------------------------------------------------
+bool td_kernel_is_plain(const struct td_kernel *k); // it runs loops that nobody made fast
 
 // ---- fallback.c ---------------------------------------------------------------------------------
 // UNIMPLEMENTED, naming the node, where the reference has no kernel either.

@@ -1,8 +1,8 @@
 // Programs compiled to see what comes of it: how many bytes they take, which kernels they choose
-// between; and graphs asked before, which nodes will not be run. It is the compilation itself, in a
-// twin of the accelerator whose room pretends and whose packed weights and choices go away with it.
-// Rejected: a model of what the kernels will want, which would be wrong the first time that a
-// kernel changes.
+// between, which are plain loops; and graphs asked before, which nodes will not be run. It is the
+// compilation itself, in a twin of the accelerator whose room pretends and whose packed weights and
+// choices go away with it. Rejected: a model of what the kernels will want, which would be wrong
+// the first time that a kernel changes.
 
 #include "accelerators/cpu/cpu.h"
 #include "accelerators/cpu/packs.h"
@@ -48,24 +48,49 @@ static td_status compile_all(struct td_accelerator *twin, const struct td_progra
     return TD_OK;
 }
 
-td_status td_cpu_measure(struct td_accelerator *a, const struct td_program *const *programs,
-                         size_t n, size_t *out_bytes) {
-    if (n == 0) {
-        *out_bytes = a->room.held_bytes;
-        return TD_OK;
+// What is read off programs that are compiled in a twin; each may be NULL.
+struct reading {
+    size_t *bytes;
+    td_plain_fn *plain;
+    void *arg;
+};
+
+static void read_kernels(const struct td_executable *e, size_t program, const struct reading *to) {
+    for (uint32_t i = 0; i < e->n_kernels; i++) {
+        const struct td_kernel *k = &e->kernel[i];
+        if (td_kernel_is_plain(k)) to->plain(to->arg, program, k->node);
     }
+}
+
+static td_status read_programs(struct td_accelerator *a, const struct td_program *const *programs,
+                               size_t n, const struct reading *to) {
     TD_AUTO_FREE struct td_executable **exe = td_calloc(n, sizeof(struct td_executable *));
     struct td_accelerator twin = {0};
     if (!exe) return td_fail_oom();
     td_status s = td_tune_create(NULL, "", &twin.tune);
     if (!s) s = open_twin(a, &twin);
     if (!s) s = compile_all(&twin, programs, n, exe);
-    if (!s) *out_bytes = twin.room.held_bytes;
+    if (!s && to->bytes) *to->bytes = twin.room.held_bytes;
     for (size_t i = 0; i < n; i++) {
+        if (!s && to->plain) read_kernels(exe[i], i, to);
         td_cpu_release(exe[i]);
     }
     close_twin(&twin);
     return s;
+}
+
+td_status td_cpu_measure(struct td_accelerator *a, const struct td_program *const *programs,
+                         size_t n, size_t *out_bytes) {
+    if (n == 0) {
+        *out_bytes = a->room.held_bytes;
+        return TD_OK;
+    }
+    return read_programs(a, programs, n, &(struct reading){.bytes = out_bytes});
+}
+
+td_status td_cpu_plain(struct td_accelerator *a, const struct td_program *const *programs, size_t n,
+                       td_plain_fn *fn, void *arg) {
+    return n ? read_programs(a, programs, n, &(struct reading){.plain = fn, .arg = arg}) : TD_OK;
 }
 
 // ---- choices ------------------------------------------------------------------------------------

@@ -156,6 +156,35 @@ static uint64_t number(const struct td_json *v, const char *key) {
     return n > 0 ? (uint64_t)n : 0;
 }
 
+static td_status add_memory(struct td_arena *arena, const struct td_json *v,
+                            Traind__V1__PlanJobResponse *m) {
+    Traind__V1__PlanMemory *of = td_arena_alloc(arena, sizeof *of);
+    if (!of) return td_fail_oom();
+    traind__v1__plan_memory__init(of);
+    of->state_bytes = number(v, "state_bytes");
+    of->arena_bytes = number(v, "arena_bytes");
+    of->scratch_bytes = number(v, "scratch_bytes");
+    of->snapshot_bytes = number(v, "snapshot_bytes");
+    of->batch_bytes = number(v, "batch_bytes");
+    of->process_bytes = number(v, "process_bytes");
+    m->memory = of;
+    m->memory_bytes = number(v, "memory_bytes");
+    if (!m->memory_bytes) // an older node
+        m->memory_bytes =
+            of->state_bytes + of->arena_bytes + of->scratch_bytes + of->snapshot_bytes;
+    return TD_OK;
+}
+
+static td_status add_warnings(struct td_arena *arena, const struct td_json *v,
+                              Traind__V1__PlanJobResponse *m) {
+    const char *slow = td_json_string(td_json_get(v, "slow"), NULL);
+    if (!slow) return TD_OK;
+    m->warnings = td_arena_array(arena, 1, sizeof *m->warnings);
+    if (!m->warnings) return td_fail_oom();
+    m->warnings[m->n_warnings++] = (char *)(uintptr_t)slow;
+    return TD_OK;
+}
+
 static td_status reply_plan(struct td_coordinator *c, const struct planner *p, const char *json) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_shell_arena(&arena));
@@ -174,8 +203,10 @@ static td_status reply_plan(struct td_coordinator *c, const struct planner *p, c
     m->plan_json = td_arena_strdup(arena, td_buf_cstr(&text));
     if (!m->plan_json) return td_fail_oom();
     m->parameters = number(v, "parameters");
-    m->memory_bytes = number(v, "state_bytes") + number(v, "arena_bytes") +
-                      number(v, "scratch_bytes") + number(v, "snapshot_bytes");
+    m->spec_json = td_arena_strdup(arena, p->spec_json);
+    if (!m->spec_json) return td_fail_oom();
+    TD_TRY(add_memory(arena, v, m));
+    TD_TRY(add_warnings(arena, v, m));
     m->shared_bytes = number(v, "shared_bytes");
     m->flops_per_step = td_json_real(td_json_get(v, "flops_per_step"), 0);
     m->step_seconds = td_json_real(td_json_get(v, "step_seconds"), 0);

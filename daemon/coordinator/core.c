@@ -35,6 +35,7 @@ static void destroy_job(void *p) {
 
 static void destroy_plan(void *p) {
     struct td_plan_entry *e = p;
+    free(e->slow);
     free(e->json);
     free(e);
 }

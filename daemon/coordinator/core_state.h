@@ -2,8 +2,8 @@
 #define TRAIND_DAEMON_COORDINATOR_CORE_STATE_H
 
 // What the files of the core share: its state, and the calls between them. Private to core*.c,
-// attempt.c, queue*.c, place.c, job_list.c, nodes.c, plans.c, catalog.c, view.c and out.c; nobody
-// else includes it.
+// attempt.c, queue*.c, fits.c, place.c, job_list.c, nodes.c, plans.c, catalog.c, view.c and out.c;
+// nobody else includes it.
 //
 // Memory: an event is handled whole or the process ends. Small allocations inside the core go
 // through td_core_must: when memory is gone in mid-event the state in memory cannot be trusted any
@@ -52,8 +52,11 @@ struct td_plan_entry { // cached result
     char key[TD_PLAN_KEY_BYTES];
     uint64_t used; // grows with each use: the smallest leaves a full cache
     char *json;
-    uint64_t memory_bytes, shared_bytes;
+    uint64_t memory_bytes; // of one rank, with its share of the group's mapping
+    uint64_t beside_bytes; // that mapping, of an older node, which did not count it
+    uint64_t shared_bytes; // of the group's mapping
     uint32_t total_steps;
+    char *slow;          // which nodes run on plain loops; NULL: none
     bool recomputes_all; // there is nothing left to keep less of
     bool guesses;        // its step's time is not from rates of that node
     char precision[16];  // that the job trains in; "": an older node did not say
@@ -77,6 +80,7 @@ struct td_plan_ask { // on its way; one per spec, level and graph
 struct td_plan_waiter {
     uint64_t token;
     char digest[33], dump[32];
+    uint32_t n_ranks;
 };
 
 enum { TD_FORGET_AT_ONCE = 64 };
@@ -277,6 +281,15 @@ void td_retention_ended(struct td_core *core, struct td_job *j); // it has ended
 void td_retention_start(struct td_core *core);
 void td_retention_due(struct td_core *core); // the next tick looks
 void td_retention_tick(struct td_core *core);
+
+// ---- fits.c -------------------------------------------------------------------------------------
+// FAILED_PRECONDITION UNSATISFIABLE if no known node could ever hold the job.
+TD_MUST_USE td_status td_fits_slots(const struct td_core *core, const struct td_spec *spec);
+// The same of the memory that a plan found; p NULL: OK, nothing is known.
+TD_MUST_USE td_status td_fits_memory(const struct td_core *core, uint32_t n_ranks,
+                                     const struct td_plan_entry *p);
+// That its ranks need on n, together.
+uint32_t td_fits_slots_of(const struct td_spec *spec, uint32_t n_ranks, const struct td_host *n);
 
 // ---- plans.c ------------------------------------------------------------------------------------
 // Of a node with this one's CPU level and plugins. NULL: of any.

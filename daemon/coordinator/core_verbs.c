@@ -89,7 +89,7 @@ static td_status build_job(struct td_core *core, const struct td_core_create_job
     j->n_ranks = (uint32_t)td_spec_ranks(&j->spec);
     j->seq = j->queue_seq = core->next_seq;
     j->create_ns = j->wait_ns = core->now.real.ns;
-    TD_TRY(td_place_check(core, j));
+    TD_TRY(td_fits_slots(core, &j->spec));
     *out_job = td_steal(j);
     return TD_OK;
 }
@@ -202,6 +202,20 @@ td_status td_core_resume(struct td_core *core, struct td_now now, const char *id
 }
 
 // ---- planning -----------------------------------------------------------------------------------
+// Ranks of a canonical spec that has the slots somewhere.
+static td_status look_at_spec(const struct td_core *core, const char *spec_json,
+                              uint32_t *out_ranks) {
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
+    struct td_json *tree = NULL;
+    TD_TRY(td_json_parse(arena, spec_json, strlen(spec_json), &tree));
+    struct td_spec spec;
+    td_spec_read(tree, &spec);
+    TD_TRY(td_fits_slots(core, &spec));
+    *out_ranks = (uint32_t)td_spec_ranks(&spec);
+    return TD_OK;
+}
+
 td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec_json,
                        const char *dump, uint64_t token) {
     td_core_enter(core, now);
@@ -216,9 +230,11 @@ td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec
         return td_fail(TD_INVALID_ARGUMENT, "there is no pass '%.40s...'", dump);
     }
     snprintf(w.dump, sizeof w.dump, "%s", dump);
+    TD_TRY(look_at_spec(core, spec_json, &w.n_ranks));
     td_xxh3_128_hex(spec_json, strlen(spec_json), w.digest);
     const struct td_plan_entry *e = dump[0] ? NULL : td_plans_find(core, w.digest, NULL);
     if (e && !e->guesses) { // else the node may know more by now
+        TD_TRY(td_fits_memory(core, w.n_ranks, e));
         struct td_action *a = td_core_act(core, TD_ACTION_PLANNED);
         a->token = token;
         a->text = td_core_dup(e->json);

@@ -14,8 +14,7 @@
 #include "lib/base/cpu_level.h"
 
 uint32_t td_place_slots(const struct td_job *j, const struct td_host *n) {
-    int32_t per_rank = td_spec_slots(&j->spec, (int32_t)n->cores, (int32_t)n->slots);
-    return j->n_ranks * (uint32_t)TD_MAX(per_rank, 1);
+    return td_fits_slots_of(&j->spec, j->n_ranks, n);
 }
 
 uint32_t td_place_free(const struct td_host *n) {
@@ -28,33 +27,6 @@ static uint32_t free_for(const struct td_job *j, const struct td_host *n) {
     bool own = n->reserved && n->reserved == j->turn && !n->settling;
     if (!own) return td_place_free(n);
     return n->used < n->slots ? n->slots - n->used : 0;
-}
-
-// ---- can it ever? -------------------------------------------------------------------------------
-td_status td_place_check(const struct td_core *core, const struct td_job *j) {
-    uint32_t most = 0, least = UINT32_MAX;
-    const struct td_host *largest = NULL;
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        const struct td_host *n = value;
-        uint32_t needed = td_place_slots(j, n);
-        if (needed <= n->slots) return TD_OK;
-        least = TD_MIN(least, needed);
-        if (n->slots > most) {
-            most = n->slots;
-            largest = n;
-        }
-    }
-    if (!largest) return TD_OK; // no node is known yet: it waits
-    td_status s = td_fail(TD_FAILED_PRECONDITION,
-                          "%u ranks need %u slots on one node; the largest known node (%s) has %u. "
-                          "Ask for fewer devices or threads, or start a larger node",
-                          j->n_ranks, least, largest->name, most);
-    s = td_status_with_class(td_status_with_reason(s, "UNSATISFIABLE"), TD_CLASS_BAD_SPEC);
-    s = td_status_with_meta(s, "needed_slots", "%u", least);
-    return td_status_with_meta(s, "largest_node_slots", "%u", most);
 }
 
 // ---- where? -------------------------------------------------------------------------------------

@@ -18,8 +18,6 @@ struct td_place {
     bool away; // its newest checkpoint is on a node that is not ready
 };
 
-// FAILED_PRECONDITION UNSATISFIABLE if no known node could ever hold the job.
-TD_MUST_USE td_status td_place_check(const struct td_core *core, const struct td_job *j);
 struct td_place td_place_choose(const struct td_core *core, const struct td_job *j);
 uint32_t td_place_slots(const struct td_job *j, const struct td_host *n); // that it needs there
 uint32_t td_place_free(const struct td_host *n);                          // for another job

@@ -41,6 +41,25 @@ const struct td_plan_entry *td_plans_find(const struct td_core *core, const char
     return NULL;
 }
 
+static void free_entry(struct td_plan_entry *e) {
+    if (!e) return;
+    free(e->json);
+    free(e->slow);
+    free(e);
+}
+
+// An older node names parts alone.
+static void read_memory(struct td_plan_entry *e, const struct td_json *v) {
+    static const char *const parts[] = {"state_bytes", "arena_bytes", "scratch_bytes",
+                                        "snapshot_bytes"};
+    int64_t all = td_json_int(td_json_get(v, "memory_bytes"), 0);
+    for (size_t i = 0; i < TD_COUNTOF(parts); i++) {
+        int64_t bytes = td_json_int(td_json_get(v, parts[i]), 0);
+        if (bytes > 0) e->memory_bytes += (uint64_t)bytes;
+    }
+    if (all > 0) e->memory_bytes = (uint64_t)all;
+}
+
 static td_status read_entry(const char *key, const char *json, struct td_plan_entry **out) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
@@ -52,15 +71,16 @@ static td_status read_entry(const char *key, const char *json, struct td_plan_en
         return td_fail_oom();
     }
     snprintf(e->key, sizeof e->key, "%s", key);
-    static const char *const parts[] = {"state_bytes", "arena_bytes", "scratch_bytes",
-                                        "snapshot_bytes"};
-    for (size_t i = 0; i < TD_COUNTOF(parts); i++) {
-        int64_t bytes = td_json_int(td_json_get(v, parts[i]), 0);
-        if (bytes > 0) e->memory_bytes += (uint64_t)bytes;
+    const char *slow = td_json_string(td_json_get(v, "slow"), NULL);
+    if (slow && !(e->slow = td_strdup(slow))) {
+        free_entry(e);
+        return td_fail_oom();
     }
+    read_memory(e, v);
     int64_t shared = td_json_int(td_json_get(v, "shared_bytes"), 0);
     int64_t steps = td_json_int(td_json_get(v, "total_steps"), 0);
     e->shared_bytes = shared > 0 ? (uint64_t)shared : 0;
+    if (!td_json_get(v, "memory_bytes")) e->beside_bytes = e->shared_bytes;
     e->total_steps = steps > 0 && steps <= UINT32_MAX ? (uint32_t)steps : 0;
     e->recomputes_all = strcmp(td_json_string(td_json_get(v, "recompute"), ""), "full") == 0;
     const char *rates = td_json_string(td_json_get(v, "rates"), "");
@@ -73,12 +93,6 @@ static td_status read_entry(const char *key, const char *json, struct td_plan_en
              td_json_string(td_json_get(v, "other_precision"), ""));
     *out = e;
     return TD_OK;
-}
-
-static void free_entry(struct td_plan_entry *e) {
-    if (!e) return;
-    free(e->json);
-    free(e);
 }
 
 void td_plans_use(struct td_core *core, const char *digest, const struct td_host *n) {
@@ -159,6 +173,7 @@ const char *td_plans_precision(const struct td_plan_entry *e, const struct td_jo
 }
 
 void td_plans_note(const struct td_plan_entry *e, struct td_job *j) {
+    if (e && e->slow) td_job_note(j, "%s", e->slow); // the ranks will say the same
     if (!td_plans_settles(j) || !e || !e->precision[0]) return;
     if (e->other[0] && e->step_seconds > 0 && e->other_seconds > 0) {
         td_job_note(j, "trainer.precision: auto is %s: %.3g ms a step, %s %.3g ms", e->precision,
@@ -209,22 +224,22 @@ static void drop_ask(struct td_core *core, uint32_t i) {
     core->asks[i] = core->asks[--core->n_asks];
 }
 
-// Answers every PlanJob call that waits for it.
+static td_status plan_failed(td_status borrow_failure) {
+    td_status s = td_fail(td_status_code(borrow_failure), "%s", td_status_message(borrow_failure));
+    return td_status_with_reason(td_status_with_class(s, td_status_class(borrow_failure)),
+                                 "PLAN_FAILED");
+}
+
+// Answers every PlanJob call that waits for it. e: what json says; NULL: a graph, or nothing.
 static void answer_waiters(struct td_core *core, const struct td_plan_ask *ask, const char *json,
-                           td_status borrow_failure) {
+                           const struct td_plan_entry *e, td_status borrow_failure) {
     for (uint32_t i = core->n_waiters; i-- > 0;) {
         const struct td_plan_waiter *w = &core->waiters[i];
         if (strcmp(w->digest, ask->digest) != 0 || strcmp(w->dump, ask->dump) != 0) continue;
         struct td_action *a = td_core_act(core, TD_ACTION_PLANNED);
         a->token = core->waiters[i].token;
-        if (json) {
-            a->text = td_core_dup(json);
-        } else {
-            td_status s =
-                td_fail(td_status_code(borrow_failure), "%s", td_status_message(borrow_failure));
-            a->failure = td_status_with_reason(
-                td_status_with_class(s, td_status_class(borrow_failure)), "PLAN_FAILED");
-        }
+        a->failure = json ? td_fits_memory(core, w->n_ranks, e) : plan_failed(borrow_failure);
+        if (!a->failure) a->text = td_core_dup(json);
         core->waiters[i] = core->waiters[--core->n_waiters];
     }
 }
@@ -233,7 +248,7 @@ static void fail_ask(struct td_core *core, uint32_t at, enum td_class cls, enum 
                      const char *message) {
     struct td_plan_ask *ask = core->asks[at];
     td_status s = td_status_with_class(td_fail(code ? code : TD_INTERNAL, "%s", message), cls);
-    answer_waiters(core, ask, NULL, s);
+    answer_waiters(core, ask, NULL, NULL, s);
     for (uint32_t i = core->n_active; i-- > 0 && !ask->dump[0];) {
         struct td_job *j = core->active[i];
         if (j->state == TD_JOB_QUEUED && !j->n_attempts &&
@@ -375,7 +390,7 @@ static void on_plan(struct td_core *core, const struct td_host *node, uint32_t a
         keep(core, e);
         td_core_record(core, TD_RECORD_PLAN, e->key, e->json);
     }
-    answer_waiters(core, ask, json, TD_OK);
+    answer_waiters(core, ask, json, e, TD_OK);
     drop_ask(core, at);
     core->queue_dirty = true;
 }

@@ -222,26 +222,11 @@ static void start(struct td_core *core, struct td_job *j, struct td_host *n) {
 // ---- memory -------------------------------------------------------------------------------------
 // True: the job was ended, because no known node has the memory.
 static bool too_large(struct td_core *core, struct td_job *j, const struct td_host *place) {
-    const struct td_plan_entry *p = td_queue_plan(core, j, place);
-    if (!p || !p->memory_bytes) return false;
-    uint64_t needed = p->memory_bytes * j->n_ranks + p->shared_bytes, most = 0;
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        const struct td_host *n = value;
-        most = TD_MAX(most, n->memory_bytes ? n->memory_bytes : UINT64_MAX);
-    }
-    if (!most || needed <= most) return false;
-    char why[320];
-    snprintf(why, sizeof why,
-             "UNSATISFIABLE: %u %s %" PRIu64 " MiB, the largest known node has %" PRIu64
-             " MiB; lower trainer.devices, data.batch_size or the model's sizes, %sor add a node "
-             "with more",
-             j->n_ranks, j->n_ranks == 1 ? "rank needs" : "ranks need", needed >> 20, most >> 20,
-             p->recomputes_all ? "" : "set trainer.recompute: full, ");
-    td_core_fail_job(core, j, TD_CLASS_OUT_OF_MEMORY, TD_FAILED_PRECONDITION, why);
-    td_reason_set(&j->reason, "UNSATISFIABLE", "%s", why);
+    td_status s = td_fits_memory(core, j->n_ranks, td_queue_plan(core, j, place));
+    if (!s) return false;
+    td_core_fail_job(core, j, td_status_class(s), td_status_code(s), td_status_message(s));
+    td_reason_set(&j->reason, td_status_reason(s), "%s", td_status_message(s));
+    td_status_free(s);
     return true;
 }
 

@@ -4,6 +4,8 @@
 // it settles trainer.precision: auto (precision.h). With --dump-graph it prints the main program as
 // a pass leaves it instead, or both in one object.
 
+#include <string.h>
+
 #include "daemon/worker/precision.h"
 #include "daemon/worker/worker.h"
 #include "engine/train/dump.h"
@@ -29,11 +31,17 @@ static td_status append_sizes(const struct td_worker_sized *w, struct td_buf *b)
     TD_TRY(td_buf_printf(b,
                          "{\"parameters\":%lld,\"state_bytes\":%zu,\"arena_bytes\":%zu,"
                          "\"scratch_bytes\":%zu,\"recompute\":\"%s\","
-                         "\"snapshot_bytes\":%zu,\"shared_bytes\":%zu,\"flops_per_step\":",
+                         "\"snapshot_bytes\":%zu,\"batch_bytes\":%zu,\"process_bytes\":%zu,"
+                         "\"shared_bytes\":%zu,\"memory_bytes\":%zu,\"flops_per_step\":",
                          (long long)z->parameters, z->state_bytes, z->arena_bytes, z->scratch_bytes,
-                         td_recompute_name(z->recompute), z->snapshot_bytes, z->shared_bytes));
+                         td_recompute_name(z->recompute), z->snapshot_bytes, z->batch_bytes,
+                         z->process_bytes, z->shared_bytes, z->memory_bytes));
     TD_TRY(td_json_print_double(z->flops_per_step, b));
     TD_TRY(append_step(w, b));
+    if (z->slow[0]) {
+        TD_TRY(td_buf_str(b, ",\"slow\":"));
+        TD_TRY(td_json_print_string(z->slow, strlen(z->slow), b));
+    }
     return td_buf_printf(b,
                          ",\"batches_per_epoch\":%lld,\"steps_per_epoch\":%lld,"
                          "\"total_steps\":%lld,\"samples\":%lld",

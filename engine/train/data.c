@@ -17,6 +17,7 @@ struct td_data {
     struct td_field field[TD_DATA_FIELDS];
     size_t n_fields;
     int64_t batch_size;
+    size_t batch_bytes;
     struct split_state split[TD_SPLIT_COUNT];
     int64_t *index;                           // (batch_size)
     void *staging[N_STAGING][TD_DATA_FIELDS]; // each (batch_size, sample_shape)
@@ -36,6 +37,7 @@ static td_status allocate_staging(struct td_data *d) {
             void *p = NULL;
             if (posix_memalign(&p, 64, bytes + 64) != 0) return td_fail_oom();
             memset(p, 0, bytes + 64);
+            d->batch_bytes += bytes + 64;
             d->staging[i][f] = p;
         }
     }
@@ -73,6 +75,10 @@ void td_data_close(struct td_data *d) {
 const struct td_field *td_data_fields(const struct td_data *d, size_t *out_n) {
     *out_n = d->n_fields;
     return d->field;
+}
+
+size_t td_data_batch_bytes(const struct td_data *d) {
+    return d->batch_bytes;
 }
 
 int64_t td_data_length(const struct td_data *d, enum td_split split) {

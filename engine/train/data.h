@@ -24,6 +24,7 @@ void td_data_close(struct td_data *d); // accepts NULL
 TD_DEFINE_AUTO(td_data, td_data_close);
 
 const struct td_field *td_data_fields(const struct td_data *d, size_t *out_n);
+size_t td_data_batch_bytes(const struct td_data *d); // of the buffers that batches are gathered in
 int64_t td_data_length(const struct td_data *d, enum td_split split); // 0: no such split
 // How a split is divided and ordered; before its first batch. Nothing to do for an absent split.
 TD_MUST_USE td_status td_data_divide(struct td_data *d, enum td_split split, int32_t rank,

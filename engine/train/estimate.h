@@ -9,9 +9,9 @@
 // accelerator (docs/engine.md has the figures). The rates are this machine's, kept by rates.h in
 // config's choices_dir, else cache_dir. Where they are not there yet they are measured now and
 // kept, or, on a machine that is busy, taken from the nearest that are. So a prediction is for
-// cores that no other process uses. What runs on the reference's loops takes far longer than this
-// says (the rank has a note about it). Collectives between ranks are not in it. Thread: the
-// training thread; some 100 ms where rates are measured.
+// cores that no other process uses. Nodes that the accelerator runs on plain loops go by what those
+// reach: one thread, in fp64 (td_programs_foresee_slow comes before). Collectives between ranks are
+// not in it. Thread: the training thread; some 100 ms where rates are measured.
 
 #include "engine/train/rank.h"
 #include "engine/train/rates.h"

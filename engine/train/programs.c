@@ -10,6 +10,7 @@
 struct entry {
     struct td_compiled *compiled;
     struct td_executable *exe; // NULL until bound
+    bool *plain;               // by node: foreseen to run on plain loops; NULL: none
 };
 
 struct td_programs {
@@ -33,6 +34,7 @@ void td_programs_destroy(struct td_programs *p) {
     for (size_t i = 0; i < p->n; i++) {
         if (p->entry[i].exe) p->accel_ops->release(p->entry[i].exe);
         td_compiled_destroy(p->entry[i].compiled);
+        free(p->entry[i].plain);
     }
     free(p);
 }
@@ -140,6 +142,52 @@ uint32_t td_programs_slow(const struct td_programs *p, char *out_text, size_t te
         }
     }
     return n;
+}
+
+struct foreseen {
+    struct td_programs *programs;
+    bool seen[TD_OP_COUNT][TD_DTYPE_COUNT];
+    char *text;
+    size_t text_bytes;
+    uint32_t n;
+    bool full; // memory is out
+};
+
+static void foresee_one(void *arg, size_t program, td_node node) {
+    struct foreseen *f = arg;
+    struct entry *e = &f->programs->entry[program];
+    const struct td_graph *g = e->compiled->graph;
+    if (node >= td_graph_n_nodes(g)) return;
+    const struct td_node_info *info = td_graph_node(g, node);
+    td_value first = info->n_inputs ? info->inputs[0] : info->into ? info->into : info->outputs[0];
+    struct td_kernel_info k = {
+        .op = info->op, .dtype = td_graph_value(g, first)->dtype, .node = node};
+    if (!e->plain) e->plain = td_calloc(td_graph_n_nodes(g), sizeof *e->plain);
+    f->full |= !e->plain;
+    if (e->plain) e->plain[node] = true;
+    name_once(g, &k, f->seen, f->text, f->text_bytes);
+    f->n++;
+}
+
+td_status td_programs_foresee_slow(struct td_programs *p, const struct td_accelerator_ops *ops,
+                                   struct td_accelerator *accel, char *out_text, size_t text_bytes,
+                                   uint32_t *out_n) {
+    const struct td_program *programs[TD_PROGRAMS_MAX];
+    struct foreseen f = {.programs = p, .text = out_text, .text_bytes = text_bytes};
+    for (size_t i = 0; i < p->n; i++) {
+        programs[i] = &p->entry[i].compiled->program;
+        free(td_steal(p->entry[i].plain));
+    }
+    *out_text = '\0';
+    *out_n = 0;
+    if (!ops->plain) return TD_OK;
+    TD_TRY(ops->plain(accel, programs, p->n, foresee_one, &f));
+    *out_n = f.n;
+    return f.full ? td_fail_oom() : TD_OK;
+}
+
+const bool *td_programs_plain(const struct td_programs *p, size_t i) {
+    return i < p->n ? p->entry[i].plain : NULL;
 }
 
 uint32_t td_programs_unreached(const struct td_programs *p, char *out_text, size_t text_bytes) {

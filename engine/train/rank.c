@@ -475,11 +475,10 @@ static td_status reduce_bucket(void *arg, uint32_t bucket) {
 
 // What may surprise somebody.
 static void note_programs(const struct td_rank *r) {
-    char names[256];
+    char names[256], slow[TD_SIZES_SLOW];
     uint32_t n = td_programs_slow(r->programs, names, sizeof names);
-    if (n)
-        td_events_note(r->events, "%u node%s on plain loops on %s (%s), correct but slow: %s", n,
-                       n == 1 ? " runs" : "s run", r->accel_name, r->accel_facts.build, names);
+    td_sizes_say_slow(r, n, names, slow);
+    if (n) td_events_note(r->events, "%s", slow);
     n = td_programs_unreached(r->programs, names, sizeof names);
     if (n)
         td_events_note(r->events, "nothing trains %u parameter%s that the loss does not reach: %s",

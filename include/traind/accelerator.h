@@ -81,6 +81,9 @@ struct td_choice_info {
 };
 typedef td_status td_choice_fn(void *arg, const struct td_choice_info *choice);
 
+// A node of programs[program] that is correct, but far from what the hardware can do.
+typedef void td_plain_fn(void *arg, size_t program, td_node node);
+
 // FLOP/s of products in fp32 and bf16 (0: there are none), and bytes/s of memory.
 struct td_accel_rates {
     double f32, bf16, bandwidth;
@@ -149,6 +152,10 @@ struct td_accelerator_ops {
     td_status (*foresee)(struct td_accelerator *a, const struct td_program *p, td_choice_fn *fn,
                          void *arg);
     td_skips_fn *skips; // (optional)
+    // (optional) Calls fn for each node of these programs that would run on plain loops, known
+    // without taking memory: those that kernel_at calls slow once they are compiled.
+    td_status (*plain)(struct td_accelerator *a, const struct td_program *const *programs, size_t n,
+                       td_plain_fn *fn, void *arg);
 };
 
 #ifdef __cplusplus

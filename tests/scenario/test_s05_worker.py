@@ -257,7 +257,9 @@ def test_activations_are_made_again_when_memory_is_short(tmp_path):
         return ranks.sizes(tmp_path / "p.json")
 
     def total(s):
-        return s["state_bytes"] + s["arena_bytes"] + s["scratch_bytes"] + s["snapshot_bytes"] + (48 << 20)
+        parts = ("state_bytes", "arena_bytes", "scratch_bytes", "snapshot_bytes", "batch_bytes", "process_bytes")
+        assert s["memory_bytes"] == sum(s[n] for n in parts)
+        return s["memory_bytes"]
 
     none, full = sizes("auto", "none"), sizes("auto", "full")
     assert sizes("auto")["recompute"] == "none" and total(full) < total(none)

@@ -286,6 +286,52 @@ def test_plan_shows_numbers_and_writes_what_a_worker_runs(daemon, tmp_path):
     assert daemon.ctl_json("plan", spec)["total_steps"] == 96
 
 
+@pytest.mark.parametrize("impossible, words", [
+    ({"model.layers": "[16, 1000000, 1000000, 4]"}, "the largest known node has"),
+    ({"resources.memory_bytes": "8000000"}, "resources.memory_bytes allows 8000000"),
+    ({"trainer.devices": "200"}, "ranks need 200 slots on one node"),
+    ({"model.layers": "[17, 32, 4]"}, "16"),
+])
+def test_plan_said_yes_to_what_submit_refused(daemon, tmp_path, impossible, words):
+    sets = [x for key, value in impossible.items() for x in ("--set", f"{key}={value}")]
+    spec = spec_file(tmp_path)
+    told = [daemon.ctl(*verb, spec, *sets, check=JOB_FAILED) for verb in (["submit", "--follow"], ["submit", "--dry-run"], ["plan"])]
+    submitted, dry, planned = [ran.stdout + ran.stderr for ran in told]
+    assert not told[1].stdout and not told[2].stdout, "numbers of what cannot be"
+    why = re.match(r"trainctl: (.*)", planned)[1]
+    assert words in why and why in dry and why in submitted, (submitted, dry, planned)
+
+
+def test_planned_memory_left_out_what_a_rank_needs_besides(daemon, tmp_path):
+    spec = spec_file(tmp_path)
+    plan = daemon.ctl_json("plan", spec)
+    parts = plan["memory"]
+    assert plan["memory_bytes"] == str(sum(int(parts[k]) for k in parts)) and int(parts["process_bytes"]) > 1 << 24, plan
+    # the limit of a rank is held against the same number, and is enough to train with
+    least = int(plan["memory_bytes"])
+    assert f"a rank needs {least} bytes" in daemon.ctl("plan", spec, "--set", f"resources.memory_bytes={least - 1}", check=JOB_FAILED).stderr
+    ran = daemon.ctl("submit", spec, "--follow", "--set", f"resources.memory_bytes={least}", check=OK)
+    assert "SUCCEEDED" in ran.stdout
+    shown = daemon.ctl("plan", spec, check=OK).stdout
+    assert re.search(r"memory +\S+ MiB a rank: .* state, .* activations, .* process", shown), shown
+    both = daemon.ctl_json("plan", spec, "--set", "trainer.devices=2")
+    assert int(both["memory_bytes"]) >= int(both["memory"]["process_bytes"]) + int(both["shared_bytes"]) // 2
+
+
+def test_slow_kernels_were_a_secret_of_the_ranks(daemon, tmp_path):
+    spec = spec_file(tmp_path)
+    double = ["--set", "trainer.precision=64-true"]
+    slow = re.compile(r"\d+ nodes run on plain loops on cpu .*matmul f64")
+    planned = daemon.ctl("plan", spec, *double, check=OK).stdout
+    dry = daemon.ctl("submit", spec, *double, "--dry-run", check=OK)
+    followed = daemon.ctl("submit", spec, *double, "--follow", check=OK).stderr
+    for said in (planned, dry.stderr, followed):
+        assert slow.search(said), said
+    assert followed.count("plain loops") == 1, "told twice"
+    assert json.loads(dry.stdout)["trainer"]["precision"] == "64-true"
+    assert "plain loops" not in daemon.ctl("plan", spec, check=OK).stdout
+
+
 def test_plan_prints_the_graph_that_a_pass_leaves_and_lists_the_passes(daemon, tmp_path):
     spec = spec_file(tmp_path)
     recorded = daemon.ctl("plan", spec, "--dump-graph", "record", check=OK).stdout

@@ -46,9 +46,9 @@ static void test_a_cast_of_a_weight_costs_nothing_only_when_the_accelerator_skip
     const struct td_compiled *c = compile_case(&r, "convnet", TD_OP_SGD);
     struct machine m = {.rates = {.f32 = 1e12, .bf16 = 1e12, .bandwidth = 1}};
     const double bytes = 4 * 9 + 6 * 4 * 9; // of the two kernels alone
-    double all = program_seconds(c, &m);
+    double all = program_seconds(c, NULL, &m);
     m.skips = skips_casts;
-    double some = program_seconds(c, &m);
+    double some = program_seconds(c, NULL, &m);
     assert_true(some > 0 && all - some >= (4 + 2) * bytes);
     rig_close(&r);
 }
@@ -75,10 +75,32 @@ static void test_winograd_counts_only_where_the_accelerator_has_it(void **state)
     assert_true(share_of_conv(NULL, &node, TD_WINOGRAD_WEIGHTS, true) < direct); // bf16 has none
 }
 
+static void test_a_node_on_plain_loops_takes_what_those_take(void **state) {
+    (void)state;
+    struct rig r;
+    const struct td_compiled *c = compile_case(&r, "mlp", TD_OP_SGD);
+    uint32_t n_nodes = td_graph_n_nodes(c->graph), product = n_nodes;
+    struct machine m = {.rates = {.f32 = 1e15, .bf16 = 1e15, .bandwidth = 1e15}};
+    bool *plain = td_calloc(n_nodes, sizeof *plain);
+    double quick = program_seconds(c, NULL, &m);
+    assert_true(quick == program_seconds(c, plain, &m));
+    for (td_node n = 0; n < n_nodes; n++) {
+        if (td_graph_node(c->graph, n)->op == TD_OP_MATMUL) product = n;
+    }
+    assert_true(product < n_nodes);
+    plain[product] = true;
+    double slow = program_seconds(c, plain, &m) - quick;
+    double flops = td_op_flops(c->graph, td_graph_node(c->graph, product));
+    assert_true(slow > flops / PLAIN_PRODUCT && slow < 2 * flops / PLAIN_PRODUCT + 1e-3);
+    free(plain);
+    rig_close(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_packs_are_counted_once_whatever_optimizer_writes_them),
         cmocka_unit_test(test_a_cast_of_a_weight_costs_nothing_only_when_the_accelerator_skips_it),
+        cmocka_unit_test(test_a_node_on_plain_loops_takes_what_those_take),
         cmocka_unit_test(test_winograd_counts_only_where_the_accelerator_has_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
