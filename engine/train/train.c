@@ -2,6 +2,7 @@
 
 #include "engine/train/train.h"
 
+#include "engine/train/places.h"
 #include "engine/train/predict.h"
 #include "engine/train/profile.h"
 #include "engine/train/stage_weights.h"
@@ -97,6 +98,7 @@ td_status td_train(const struct td_train_config *config, struct td_train_io *io,
     TD_AUTO(td_rank) *r = NULL;
     *out_result = (struct td_train_result){.end = TD_LOOP_DONE};
     atomic_store_explicit(&io->page->phase, TD_PHASE_LOADING, memory_order_relaxed);
+    TD_TRY(td_places_check(config));
     TD_TRY(td_rank_create(config, io, events, &r));
     struct td_loop loop;
     td_loop_init(&loop, r);

@@ -163,6 +163,7 @@ def test_run_says_what_is_wrong_with_the_prompt(tmp_path, data, job, knobs, text
     source = dict(data[kind], vocab_size=97) if job == "gpt-tokens" else data[kind]
     if job == "gpt-tokens":
         np.full(400, 5, "<u2").tofile(tmp_path / "train.bin")
-    code, lines = run_by_hand(tmp_path, plan_of(model, source, stages=["predict"], predict=knobs,
+    place = {"output": str(tmp_path / "sample.txt")} if knobs else {}
+    code, lines = run_by_hand(tmp_path, plan_of(model, source, stages=["predict"], predict={**knobs, **place},
                                                 run={"job": None}))
     assert code == EXIT["bad_spec"] and text in lines[-1]["message"], json.dumps(lines[-1])
