@@ -101,8 +101,9 @@ daemon_o   := $(call obj,daemon)
 launcher_o := $(call obj,daemon/launcher)
 worker_o   := $(call obj,daemon/worker)
 client_o   := $(call obj,client)
+run_o      := $(call obj,client/run) $(addprefix $(B)/obj/client/,explain.o print.o progress.o spec_file.o table.o)
 
-bins := $(addprefix $(B)/bin/,traind traind-launcher traind-worker trainctl)
+bins := $(addprefix $(B)/bin/,traind traind-launcher traind-worker traind-run trainctl)
 libs := $(B)/lib/libtraind.so $(B)/lib/traind/accelerator-cpu.so
 
 unit_src   := $(wildcard tests/unit/test_*.c tests/conform/conform_*.c tests/sim/test_*.c)
@@ -226,6 +227,11 @@ $(B)/bin/trainctl: $(client_o) $(B)/lib/libtdrpc.a $(B)/lib/libtdproto.a $(B)/li
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(ld) $^ $(grpc) -levent -lprotobuf-c -ljansson -lz -lm -o $@
+
+$(B)/bin/traind-run: $(run_o) $(B)/lib/libtdspec.a $(B)/lib/libtdproto.a $(B)/lib/libtdbase.a
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(ld) $^ -lyaml -Wl,-Bstatic -lprotobuf-c -ljansson -lz -Wl,-Bdynamic -lm -o $@
 
 $(B)/bin/traind-launcher: $(launcher_o) $(B)/lib/libtdproto.a $(B)/lib/libtdbase.a
 	$(call say,LD,$@)

@@ -11,7 +11,9 @@
 //   pages.c      a listing from its first page to its last
 //   follow.c     WatchJob until a job ends, across restarts of the daemon; progress.c draws it,
 //                epochs.c adds a line an epoch
+//   explain.c    an error on stderr
 //   cmd_*.c      one verb, or verbs that differ by a word
+//   run/         traind-run, which trains without a daemon: what the verb run becomes
 //
 // One thread. A verb gets its parsed flags and returns a td_status; main turns that into one
 // message and one exit code. Exit codes are API: scripts branch on them.
@@ -56,7 +58,7 @@ struct td_flags {
     uint32_t attempt, from_step, to_step;
     uint32_t points; // 0: as they are
     uint64_t offset;
-    bool follow, dry_run, out_only, err_only;
+    bool follow, dry_run, out_only, err_only, resume;
 };
 
 struct td_session;
@@ -84,6 +86,7 @@ TD_VERB(td_cmd_node_list);
 TD_VERB(td_cmd_pause);
 TD_VERB(td_cmd_plan);
 TD_VERB(td_cmd_resume);
+TD_VERB(td_cmd_run);
 TD_VERB(td_cmd_submit);
 TD_VERB(td_cmd_version);
 TD_VERB(td_cmd_wait);

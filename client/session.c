@@ -10,8 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/print.h"
+#include "client/explain.h"
 #include "client/json.h"
+#include "client/print.h"
 #include "lib/base/fsio.h"
 #include "traind/v1/job.pb-c.h"
 
@@ -98,37 +99,6 @@ td_status td_session_local(td_status take_status) {
     return usage;
 }
 
-static int exit_of(enum td_code code) {
-    switch (code) {
-    case TD_CODE_OK:
-        return TD_CTL_OK;
-    case TD_INVALID_ARGUMENT:
-    case TD_OUT_OF_RANGE:
-        return TD_CTL_USAGE;
-    case TD_NOT_FOUND:
-        return TD_CTL_NOT_FOUND;
-    case TD_UNAUTHENTICATED:
-    case TD_PERMISSION_DENIED:
-        return TD_CTL_DENIED;
-    case TD_UNAVAILABLE:
-        return TD_CTL_UNAVAILABLE;
-    case TD_DEADLINE_EXCEEDED:
-        return TD_CTL_TIMEOUT;
-    case TD_ALREADY_EXISTS:
-    case TD_ABORTED:
-    case TD_FAILED_PRECONDITION:
-        return TD_CTL_CONFLICT;
-    case TD_CANCELLED:
-    case TD_UNKNOWN:
-    case TD_RESOURCE_EXHAUSTED:
-    case TD_UNIMPLEMENTED:
-    case TD_INTERNAL:
-    case TD_DATA_LOSS:
-        return TD_CTL_JOB_FAILED;
-    }
-    return TD_CTL_JOB_FAILED;
-}
-
 td_status td_session_run_until(struct td_session *s, const bool *done, int64_t timeout_ns) {
     td_status waited = td_loop_run_until(s->loop, done, timeout_ns);
     if (waited) td_rpc_channel_destroy(td_steal(s->channel));
@@ -149,26 +119,14 @@ static int exit_of_failure(const struct td_session *s, td_status borrow_status) 
     const char *reason = td_status_reason(borrow_status);
     bool job_fails = strcmp(reason, "UNSATISFIABLE") == 0 || strcmp(reason, "PLAN_FAILED") == 0;
     if (job_fails && !s->flags->dump_graph) return TD_CTL_JOB_FAILED;
-    return exit_of(td_status_code(borrow_status));
+    return td_explain_exit_of(td_status_code(borrow_status));
 }
 
 int td_session_explain(const struct td_session *s, td_status take_status) {
     if (!take_status) return TD_CTL_OK;
     take_status = blame_absence(s, take_status);
     int code = exit_of_failure(s, take_status);
-    td_print(stderr, "trainctl: %s\n", td_status_message(take_status));
-    size_t n = td_status_n_fields(take_status);
-    for (size_t i = 0; i < n; i++) {
-        const char *path, *text;
-        td_status_field(take_status, i, &path, &text);
-        if (n == 1 && strstr(td_status_message(take_status), text)) break; // it was said
-        td_print(stderr, "  %s%s%s\n", path, path[0] ? ": " : "", text);
-    }
-    for (size_t i = 0; i < td_status_n_meta(take_status); i++) {
-        const char *key, *value;
-        td_status_meta(take_status, i, &key, &value);
-        td_print(stderr, "  %s: %s\n", strcmp(key, "request_id") ? key : "request id", value);
-    }
+    td_explain(take_status);
     td_status_free(take_status);
     return code;
 }

@@ -28,6 +28,7 @@ enum td_flag_bit {
     F_REQUEST_ID = 1 << 9,
     F_REASON = 1 << 10,
     F_DUMP = 1 << 11,
+    F_RESUME = 1 << 12,
     F_COMMON = 1 << 30,
 };
 
@@ -50,6 +51,7 @@ enum {
     KEY_REQUEST_ID,
     KEY_REASON,
     KEY_DUMP_GRAPH,
+    KEY_RESUME,
 };
 
 struct flag_row {
@@ -85,6 +87,9 @@ static const struct flag_row flag_table[] = {
     {F_DUMP,
      {"dump-graph", KEY_DUMP_GRAPH, "PASS", 0,
       "print the training graph as that pass leaves it: record, autodiff, ..., autotune", 0}},
+    {F_RESUME,
+     {"resume", KEY_RESUME, 0, 0, "go on in the folder that is there, from its newest checkpoint",
+      0}},
     {F_REASON, {"reason", KEY_REASON, "TEXT", 0, "why; the job's reason tells it", 0}},
 };
 
@@ -107,6 +112,8 @@ static const struct td_verb verb_table[] = {
     {"plan", "FILE", "memory, FLOPs and steps of a spec; -O writes the plan", 1, 1,
      F_SET | F_FILE | F_DUMP, td_cmd_plan},
     {"resume", "JOB", "queue a paused job again", 1, 1, 0, td_cmd_resume},
+    {"run", "FILE", "train here without a daemon; ./<name>/ gets what comes of it", 1, 1,
+     F_SET | F_FILE | F_RESUME, td_cmd_run},
     {"submit", "FILE", "submit a job spec (- reads standard input)", 1, 1,
      F_SET | F_FOLLOW | F_DRY_RUN | F_REQUEST_ID, td_cmd_submit},
     {"version", "", "of this program", 0, 0, 0, td_cmd_version},
@@ -236,6 +243,9 @@ static error_t parse_verb_flag(int key, char *arg, struct argp_state *state, str
         return 0;
     case KEY_DUMP_GRAPH:
         f->dump_graph = arg;
+        return 0;
+    case KEY_RESUME:
+        f->resume = true;
         return 0;
     case KEY_REASON:
         f->reason = arg;

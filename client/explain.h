@@ -1,0 +1,12 @@
+#ifndef TRAIND_CLIENT_EXPLAIN_H
+#define TRAIND_CLIENT_EXPLAIN_H
+
+// How an error looks to a person, and the exit code that goes with it.
+
+#include "client/client.h"
+
+int td_explain_exit_of(enum td_code code); // enum td_exit
+// On stderr: the message, then violations and details, a line each. Does not consume the status.
+void td_explain(td_status borrow_status);
+
+#endif

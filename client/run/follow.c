@@ -1,0 +1,281 @@
+// What a coordinator and a follower would make of the attempt, in one loop: its events become notes
+// and an end, the launcher's reports the progress line, points their file and epoch lines. The end
+// is read from the files, after the launcher is gone.
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "client/print.h"
+#include "client/run/points.h"
+#include "client/run/run.h"
+#include "lib/base/frame.h"
+#include "lib/base/segments.h"
+#include "traind/v1/launcher.pb-c.h"
+
+enum { TICK_MS = 100, NOTES_MAX = 64, TEXT_MAX = 1024, TAIL_MAX = 2048, STOP_GRACE_MS = 60000 };
+
+struct following {
+    struct td_run *run;
+    struct td_progress progress;
+    struct td_points points;
+    struct td_frame_reader frames;
+    int events_fd;
+    struct td_buf events;
+    struct td_arena *line; // of one event
+    Traind__V1__Job job;
+    Traind__V1__Progress now;
+    Traind__V1__Reason reason;
+    char *notes[NOTES_MAX];
+    bool staged; // it has begun to work: what it resumed from is known
+    int n_stops;
+    char checkpoint[TD_FS_PATH_BYTES];
+    int64_t step;
+    char outcome[16], cls[32], message[TEXT_MAX];
+    int failed_rank;
+};
+
+// ---- events -------------------------------------------------------------------------------------
+static void note(struct following *f, const char *text) {
+    for (size_t i = 0; i < f->job.n_notes; i++)
+        if (strcmp(f->notes[i], text) == 0) return;
+    if (f->job.n_notes == NOTES_MAX) return;
+    f->notes[f->job.n_notes] = td_strdup(text);
+    if (f->notes[f->job.n_notes]) f->job.n_notes++;
+}
+
+static td_status on_resumed(struct following *f, const struct td_json *v) {
+    int64_t step = td_json_int(td_json_get(v, "step"), 0);
+    char text[TEXT_MAX];
+    if (!td_json_bool(td_json_get(v, "exact"), true)) {
+        snprintf(text, sizeof text, "resume is not bit-exact: %s",
+                 td_json_string(td_json_get(v, "reason"), ""));
+        note(f, text);
+    }
+    f->step = step;
+    return TD_OK;
+}
+
+static td_status on_event(struct following *f, const struct td_json *v) {
+    const char *event = td_json_string(td_json_get(v, "event"), "");
+    const char *message = td_json_string(td_json_get(v, "message"), "");
+    if (strcmp(event, "note") == 0) {
+        note(f, td_json_string(td_json_get(v, "text"), ""));
+    } else if (strcmp(event, "resumed") == 0) {
+        return on_resumed(f, v);
+    } else if (strcmp(event, "skipped_checkpoint") == 0) {
+        char text[TEXT_MAX];
+        snprintf(text, sizeof text, "checkpoint %s is damaged and was passed over: %s",
+                 td_json_string(td_json_get(v, "path"), ""),
+                 td_json_string(td_json_get(v, "reason"), ""));
+        note(f, text);
+    } else if (strcmp(event, "stage") == 0 && !f->staged) {
+        f->staged = true;
+        if (f->run->resume) return td_points_cut(&f->points, f->run->dir, f->step);
+    } else if (strcmp(event, "checkpoint") == 0) {
+        snprintf(f->checkpoint, sizeof f->checkpoint, "%s",
+                 td_json_string(td_json_get(v, "directory"), ""));
+    } else if (strcmp(event, "rank_exit") == 0) {
+        f->step = TD_MAX(f->step, td_json_int(td_json_get(v, "step"), 0));
+    } else if (strcmp(event, "launcher_end") == 0) {
+        snprintf(f->outcome, sizeof f->outcome, "%s",
+                 td_json_string(td_json_get(v, "outcome"), ""));
+        snprintf(f->cls, sizeof f->cls, "%s", td_json_string(td_json_get(v, "class"), ""));
+        snprintf(f->message, sizeof f->message, "%s", message);
+        f->failed_rank = (int)td_json_int(td_json_get(v, "rank"), -1);
+    }
+    return TD_OK;
+}
+
+static td_status read_events(struct following *f) {
+    char chunk[16384];
+    for (ssize_t n; (n = read(f->events_fd, chunk, sizeof chunk)) != 0;) {
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return td_fail_errno(TD_DATA_LOSS, "read the attempt's events");
+        TD_TRY(td_buf_append(&f->events, chunk, (size_t)n));
+        const char *end;
+        while (f->events.len && (end = memchr(f->events.data, '\n', f->events.len))) {
+            size_t bytes = (size_t)(end - f->events.data);
+            struct td_json *v = NULL;
+            td_arena_reset(f->line);
+            td_status_free(td_json_parse(f->line, f->events.data, bytes, &v));
+            if (v) TD_TRY(on_event(f, v));
+            td_buf_consume(&f->events, bytes + 1);
+        }
+    }
+    return TD_OK;
+}
+
+// ---- the launcher's reports ---------------------------------------------------------------------
+static void on_status(struct following *f, const Traind__V1__LauncherStatus *m) {
+    static const char *const phases[] = {"starting", "loading", "training", "validating",
+                                         "testing",  "saving",  "ended",    "predicting"};
+    double rate = 0;
+    for (size_t i = 0; i < m->n_ranks; i++)
+        rate += m->ranks[i]->samples_per_s;
+    if (!m->n_ranks) return;
+    const Traind__V1__RankStatus *r = m->ranks[0];
+    f->now.phase = (char *)(uintptr_t)phases[r->phase < TD_COUNTOF(phases) ? r->phase : 0];
+    f->now.epoch = r->epoch;
+    if (f->now.step && r->step > f->now.step) f->step = TD_MAX(f->step, (int64_t)r->step);
+    f->now.step = r->step;
+    f->now.total_steps = r->total_steps ? r->total_steps : f->run->total_steps;
+    f->now.loss = r->loss;
+    f->now.samples_per_s = rate;
+    double a_step = (double)f->run->spec.loader.batch_size * f->run->n_ranks *
+                    (double)f->run->spec.trainer.accumulate_grad_batches.change[0].value;
+    double left = f->now.total_steps > r->step ? f->now.total_steps - r->step : 0;
+    f->now.eta_s = rate > 0 ? left * a_step / rate : 0;
+}
+
+static void read_link(struct following *f) {
+    char bytes[16384];
+    ssize_t n = recv(f->run->link_fd, bytes, sizeof bytes, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    td_status s = n > 0 ? td_frame_reader_feed(&f->frames, bytes, (size_t)n) : TD_OK;
+    bool have = n > 0;
+    while (!s && have) {
+        struct td_frame frame;
+        s = td_frame_reader_next(&f->frames, &frame, &have);
+        if (s || !have || frame.type != TRAIND__V1__LAUNCHER_FRAME__LAUNCHER_STATUS) continue;
+        Traind__V1__LauncherStatus *m =
+            traind__v1__launcher_status__unpack(NULL, frame.body_bytes, frame.body);
+        if (!m) continue;
+        on_status(f, m);
+        traind__v1__launcher_status__free_unpacked(m, NULL);
+    }
+    if (n > 0 && !s) return;
+    td_status_free(s);
+    td_auto_close(&f->run->link_fd);
+    f->run->link_fd = -1;
+}
+
+// ---- Ctrl-C -------------------------------------------------------------------------------------
+static void on_signal(struct following *f) {
+    static const struct {
+        int mode;
+        uint32_t grace_ms;
+        const char *words;
+    } stops[] = {
+        {TD_STOP_CHECKPOINT, STOP_GRACE_MS,
+         "stopping with a checkpoint; Ctrl-C again stops without one"},
+        {TD_STOP_NOW, 10000, "stopping without a checkpoint; Ctrl-C again kills the ranks"},
+        {TD_STOP_KILL, 0, "killing the ranks"},
+    };
+    struct signalfd_siginfo info;
+    while (read(f->run->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        int i = TD_MIN(f->n_stops, (int)TD_COUNTOF(stops) - 1);
+        f->n_stops++;
+        td_progress_end(&f->progress);
+        td_print(stderr, "%s\n", stops[i].words);
+        td_run_stop(f->run, stops[i].mode, stops[i].grace_ms);
+    }
+}
+
+// ---- the end ------------------------------------------------------------------------------------
+// The last lines that the rank wrote to stderr.
+static void show_last_words(const struct following *f) {
+    char path[TD_FS_PATH_BYTES], tail[TAIL_MAX + 1];
+    int rank = TD_MAX(f->failed_rank, 0);
+    snprintf(path, sizeof path, "%.4000s/" TD_SEGMENT_ERR, f->run->log_dir, (unsigned)rank);
+    TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    off_t size = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
+    ssize_t n = size > 0 ? pread(fd, tail, TAIL_MAX, TD_MAX(size - TAIL_MAX, 0)) : 0;
+    if (n <= 0) return;
+    tail[n] = '\0';
+    td_utf8_scrub(tail);
+    const char *at = size > TAIL_MAX && strchr(tail, '\n') ? strchr(tail, '\n') + 1 : tail;
+    td_print(stderr, "the last words of rank %d (%s):\n%s", rank, path, at);
+}
+
+static bool conclude(struct following *f) {
+    bool done = strcmp(f->outcome, "done") == 0, stopped = strcmp(f->outcome, "stopped") == 0;
+    struct td_run *r = f->run;
+    td_progress_end(&f->progress);
+    if (!done && !stopped) show_last_words(f);
+    td_print(stdout, "%s %s: step %lld, attempt %d\n", r->spec.name,
+             done      ? "SUCCEEDED"
+             : stopped ? "STOPPED"
+                       : "FAILED",
+             (long long)f->step, r->attempt);
+    for (size_t i = 0; i < f->points.n_last; i++)
+        td_print(stdout, "  %-16s %.6g\n", f->points.last[i].name, f->points.last[i].value);
+    if (f->checkpoint[0]) td_print(stdout, "  %-16s %s\n", "checkpoint", f->checkpoint);
+    if (done) return true;
+    if (!stopped)
+        td_print(stdout, "  %-16s %s\n  %-16s %s\n", "class", f->cls[0] ? f->cls : "internal",
+                 "error",
+                 f->message[0] ? f->message : "the launcher was killed, and its ranks with it");
+    td_print(stdout, "go on with `trainctl run %s --resume`\n", r->file);
+    return false;
+}
+
+// ---- the loop -----------------------------------------------------------------------------------
+static td_status look(struct following *f, bool over) {
+    TD_TRY(read_events(f));
+    if (f->staged || over) TD_TRY(td_points_read(&f->points, over));
+    f->job.state = f->n_stops  ? TRAIND__V1__JOB__STATE__STOPPING
+                   : f->staged ? TRAIND__V1__JOB__STATE__RUNNING
+                               : TRAIND__V1__JOB__STATE__STARTING;
+    td_progress_show(&f->progress, &f->job);
+    return TD_OK;
+}
+
+static td_status loop(struct following *f) {
+    struct td_run *r = f->run;
+    for (;;) {
+        struct pollfd fds[] = {{r->launcher.pidfd, POLLIN, 0},
+                               {r->signal_fd, POLLIN, 0},
+                               {r->link_fd, POLLIN, 0}}; // -1 is left out
+        (void)poll(fds, TD_COUNTOF(fds), TICK_MS);
+        if (fds[1].revents) on_signal(f);
+        if (fds[2].revents) read_link(f);
+        bool over = fds[0].revents != 0;
+        TD_TRY(look(f, over));
+        if (over) return TD_OK;
+    }
+}
+
+static td_status open_all(struct following *f) {
+    struct td_run *r = f->run;
+    char path[TD_FS_PATH_BYTES];
+    td_progress_init(&f->progress, false);
+    TD_TRY(td_fs_path(path, "%s/%s", r->log_dir, TD_SEGMENT_EVENTS));
+    f->events_fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (f->events_fd < 0) return td_fs_fail("open", path);
+    TD_TRY(td_arena_create(1 << 20, &f->line));
+    return td_points_open(&f->points, r->dir, r->log_dir, r->n_ranks, &f->progress);
+}
+
+td_status td_run_follow(struct td_run *r, int *out_exit) {
+    struct following f = {.run = r, .events_fd = -1, .failed_rank = -1, .points.fd = -1};
+    traind__v1__job__init(&f.job);
+    traind__v1__progress__init(&f.now);
+    traind__v1__reason__init(&f.reason);
+    f.now.phase = (char[]){"starting"};
+    f.job.progress = &f.now;
+    f.job.reason = &f.reason;
+    f.job.notes = f.notes;
+    f.job.attempt = (uint32_t)r->attempt;
+    td_buf_init(&f.events, (size_t)2 * TD_SEGMENT_LINE_MAX + 16384);
+    td_frame_reader_init(&f.frames);
+    td_status s = open_all(&f);
+    if (!s) s = loop(&f);
+    td_progress_end(&f.progress);
+    if (!s) *out_exit = conclude(&f) ? TD_CTL_OK : TD_CTL_JOB_FAILED;
+    for (size_t i = 0; i < f.job.n_notes; i++)
+        free(f.notes[i]);
+    td_points_close(&f.points);
+    td_frame_reader_finish(&f.frames);
+    td_buf_finish(&f.events);
+    td_arena_destroy(f.line);
+    td_auto_close(&f.events_fd);
+    return s;
+}

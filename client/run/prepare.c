@@ -1,0 +1,175 @@
+// The planner is the worker itself, under exec-rank as everywhere: it dies with this process.
+// Limits are those of a node that is this machine, alone: all its cores, shared among the ranks,
+// and all its memory.
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "client/run/run.h"
+#include "client/spec_file.h"
+#include "lib/base/segments.h"
+
+enum { PLAN_MAX = 4 << 20, ANSWER_MAX = 2 << 20 };
+
+td_status td_run_read_spec(struct td_run *r) {
+    TD_AUTO_BUF text;
+    td_buf_init(&text, TD_SPEC_FILE_BUFFER);
+    TD_TRY(td_arena_create((size_t)4 * TD_SPEC_ARENA_BYTES, &r->arena));
+    TD_TRY(td_spec_file_read(r->file, &text));
+    TD_TRY(td_spec_parse(r->arena, td_buf_cstr(&text), text.len, r->sets, r->n_sets, &r->tree));
+    td_spec_read(r->tree, &r->spec);
+    return TD_OK;
+}
+
+static td_status unsatisfiable(td_status take_status) {
+    return td_status_with_reason(take_status, "UNSATISFIABLE");
+}
+
+static td_status share_cores(struct td_run *r) {
+    int32_t cores = td_proc_n_cpus(), asked = r->spec.resources.threads;
+    r->n_ranks = td_spec_ranks(&r->spec);
+    r->threads = asked ? asked : TD_MAX(cores / r->n_ranks, 1);
+    if ((int64_t)r->threads * r->n_ranks <= cores) return TD_OK;
+    return unsatisfiable(td_fail(TD_FAILED_PRECONDITION,
+                                 "%d ranks of %d thread%s need %" PRId64
+                                 " cores, this machine gives %d; ask for fewer devices or threads",
+                                 r->n_ranks, r->threads, r->threads == 1 ? "" : "s",
+                                 (int64_t)r->threads * r->n_ranks, cores));
+}
+
+// Predictions go into the folder, unless the spec names a place.
+static td_status place_predictions(struct td_run *r) {
+    struct td_json *predict = td_json_get(r->tree, "predict");
+    if (!predict || td_json_string(td_json_get(predict, "output"), NULL)) return TD_OK;
+    const char *prompt = td_json_string(td_json_get(predict, "prompt"), NULL);
+    const struct td_json *tokens = td_json_get(predict, "prompt_tokens");
+    bool text = prompt || (tokens && tokens->n_children);
+    const char *path =
+        td_arena_printf(r->arena, "%s/%s", r->dir, text ? "sample.txt" : "predictions.npy");
+    bool ok = td_json_set(r->arena, predict, "output", td_json_new_string(r->arena, path));
+    return ok ? TD_OK : td_fail_oom();
+}
+
+static td_status write_plan(struct td_run *r, const char *precision) {
+    struct td_plan_run run = {.attempt = r->attempt,
+                              .world_size = r->n_ranks,
+                              .threads_per_rank = r->threads,
+                              .precision = precision};
+    run.checkpoint_dir = td_arena_printf(r->arena, "%s/checkpoints/a%d", r->dir, r->attempt);
+    run.cache_dir = td_arena_printf(r->arena, "%s/cache", r->dir);
+    if (!run.checkpoint_dir || !run.cache_dir) return td_fail_oom();
+    struct td_json *before = td_json_new(r->arena, TD_JSON_ARRAY);
+    for (const struct td_json *v = r->checkpoints->first; v; v = v->next) {
+        if (!run.resume_from) {
+            run.resume_from = td_json_string(v, "");
+        } else if (!td_json_push(before, td_json_copy(r->arena, v))) {
+            return td_fail_oom();
+        }
+    }
+    if (before && before->n_children) run.resume_before = before;
+    struct td_plan plan;
+    TD_TRY(td_plan_build(r->arena, r->tree, &run, &plan));
+    TD_AUTO_BUF text;
+    td_buf_init(&text, PLAN_MAX);
+    TD_TRY(td_plan_print(&plan, &text));
+    char path[TD_FS_PATH_BYTES];
+    TD_TRY(td_fs_path(path, "%s/%s", r->log_dir, TD_SEGMENT_PLAN));
+    return td_fs_write(path, text.data, text.len, 0644, 0);
+}
+
+// ---- the planner --------------------------------------------------------------------------------
+static td_status spawn_planner(const struct td_run *r, int out_fd, struct td_proc *out_child) {
+    struct td_arena *a = r->arena;
+    const char *launcher = td_arena_printf(a, "%s/traind-launcher", r->bin_dir);
+    const char *argv[] = {launcher,
+                          "exec-rank",
+                          td_arena_printf(a, "%d", (int)getpid()),
+                          "", // any core
+                          "0",
+                          "0", // any memory and processor time: it is the user's own machine
+                          td_arena_printf(a, "%s/traind-worker", r->bin_dir),
+                          "plan",
+                          "--plan",
+                          td_arena_printf(a, "%s/%s", r->log_dir, TD_SEGMENT_PLAN),
+                          "--json",
+                          "--choices-dir",
+                          td_arena_printf(a, "%s/cache", r->dir),
+                          NULL};
+    const char *const env[] = {"PATH=/usr/bin:/bin", "OMP_WAIT_POLICY=passive", NULL};
+    const struct td_proc_fd fds[] = {{out_fd, STDOUT_FILENO}};
+    const struct td_proc_options o = {
+        .path = launcher, .argv = argv, .env = env, .fds = fds, .n_fds = 1, .new_session = true};
+    return td_proc_spawn(&o, out_child);
+}
+
+// Until it closes its output. CANCELLED: Ctrl-C.
+static td_status read_answer(const struct td_run *r, int fd, struct td_buf *out) {
+    struct pollfd fds[] = {{fd, POLLIN, 0}, {r->signal_fd, POLLIN, 0}};
+    for (;;) {
+        char chunk[16384];
+        if (poll(fds, TD_COUNTOF(fds), -1) < 0) continue;
+        if (fds[1].revents) return td_fail(TD_CANCELLED, "interrupted before the first step");
+        ssize_t n = read(fd, chunk, sizeof chunk);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return TD_OK;
+        TD_TRY(td_buf_append(out, chunk, (size_t)n));
+    }
+}
+
+static td_status judge(const struct td_json *v, int wait_status) {
+    if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0 && v) return TD_OK;
+    const char *why = td_json_string(td_json_get(v, "message"), "the planner died without a word");
+    return td_status_with_reason(td_fail(TD_FAILED_PRECONDITION, "%s", why), "PLAN_FAILED");
+}
+
+static td_status ask_planner(struct td_run *r, struct td_json **out_sizes) {
+    int fds[2];
+    TD_AUTO_BUF text;
+    td_buf_init(&text, ANSWER_MAX);
+    if (pipe2(fds, O_CLOEXEC) != 0) return td_fail_errno(TD_RESOURCE_EXHAUSTED, "make a pipe");
+    TD_AUTO_CLOSE int ours = fds[0];
+    struct td_proc child;
+    td_status s = spawn_planner(r, fds[1], &child);
+    close(fds[1]);
+    TD_TRY(s);
+    s = read_answer(r, ours, &text);
+    if (s) kill(child.pid, SIGKILL);
+    int wait_status = 0;
+    while (waitpid(child.pid, &wait_status, 0) < 0 && errno == EINTR) {}
+    td_auto_close(&child.pidfd);
+    TD_TRY(s);
+    *out_sizes = NULL;
+    td_status_free(td_json_parse(r->arena, td_buf_cstr(&text), text.len, out_sizes));
+    return judge(*out_sizes, wait_status);
+}
+
+static td_status check_memory(const struct td_run *r, const struct td_json *sizes) {
+    uint64_t each = (uint64_t)td_json_int(td_json_get(sizes, "memory_bytes"), 0);
+    uint64_t needed = each * (uint64_t)r->n_ranks, has = td_proc_memory_bytes();
+    if (needed <= has) return TD_OK;
+    return unsatisfiable(td_fail(
+        TD_FAILED_PRECONDITION,
+        "UNSATISFIABLE: %d %s %" PRIu64 " MiB, this machine has %" PRIu64
+        " MiB; lower trainer.devices, data.batch_size or the model's sizes",
+        r->n_ranks, r->n_ranks == 1 ? "rank needs" : "ranks need", needed >> 20, has >> 20));
+}
+
+td_status td_run_prepare(struct td_run *r) {
+    struct td_json *sizes;
+    TD_TRY(share_cores(r));
+    TD_TRY(place_predictions(r));
+    TD_TRY(write_plan(r, NULL));
+    TD_TRY(ask_planner(r, &sizes));
+    TD_TRY(check_memory(r, sizes));
+    r->shared_bytes = (uint64_t)td_json_int(td_json_get(sizes, "shared_bytes"), 0);
+    r->total_steps = (uint32_t)td_json_int(td_json_get(sizes, "total_steps"), 0);
+    bool settles = strcmp(r->spec.trainer.precision, "auto") == 0;
+    return settles ? write_plan(r, td_json_string(td_json_get(sizes, "precision"), NULL)) : TD_OK;
+}
