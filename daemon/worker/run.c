@@ -43,6 +43,14 @@ static void introduce(const struct td_worker_args *args, const struct td_worker_
                     asked, t->world_size);
 }
 
+// By hand nobody chose a place for checkpoints unless the plan did: what that costs is said first.
+static void note_unsaved(const struct td_worker_args *args, const struct td_train_config *t,
+                         struct td_events *events) {
+    bool saves = (t->stages & TD_TRAIN_FIT) && t->checkpoint.save_top_k != 0;
+    if (args->page_fd < 0 && saves && !t->checkpoint.dir)
+        td_events_note(events, "no checkpoint will be written: the plan has no checkpoint.dir");
+}
+
 static td_status train(const struct td_worker_args *args, struct td_worker_io *io,
                        struct td_events *events, struct td_train_result *out_result) {
     TD_AUTO(td_worker_config) *config = NULL;
@@ -50,6 +58,7 @@ static td_status train(const struct td_worker_args *args, struct td_worker_io *i
     introduce(args, config);
     TD_TRY(td_worker_attach_group(args, config->train.world_size, io));
     td_events_ready(events);
+    note_unsaved(args, &config->train, events);
     td_denormals_flush(); // of the training thread; accelerators do the same in their own
     TD_TRY(td_worker_settle(config, io, events));
     return td_train(&config->train, &io->train, events, out_result);

@@ -178,6 +178,9 @@ def test_worker_trained_and_then_had_no_place_for_predictions(here):
     end = json.loads(ran.stdout.splitlines()[-1])
     assert ran.returncode == 20 and end["step"] == 0 and "no place for predictions" in end["message"], ran.stdout
     assert "train_loss" not in ran.stdout
+    (here.path / "plan.json").write_text(json.dumps({**plan, "stages": ["fit"]}))
+    ran = subprocess.run([BIN / "traind-worker", "run", "--plan", here.path / "plan.json"], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0 and ran.stdout.index("no checkpoint will be written") < ran.stdout.index("train_loss")
 
 
 def test_predictions_are_in_the_folder(here):
