@@ -1,14 +1,12 @@
 #ifndef TRAIND_ENGINE_TRAIN_RETENTION_H
 #define TRAIND_ENGINE_TRAIN_RETENTION_H
 
-// Retention: which checkpoints of an attempt are kept. Pure bookkeeping, no file is touched here.
+// Retention: which checkpoints of an attempt its rank keeps, by the rule of lib/base/retention.h.
+// Pure bookkeeping, no file is touched here. What earlier attempts of the job left is the
+// coordinator's to judge, which counts over all of them (daemon/coordinator/retain.c).
 //
-// Without a monitor the newest k stay. With one the best k stay (a value that is not a number is
-// the worst, of two equal ones the older is better: the newer may only repeat what the last
-// validation found of other weights), and besides them always the newest, because that is what a
-// restart needs. -1 keeps all, 0 keeps only the newest (the one of an agreed stop).
-// A checkpoint that the run was resumed from lies elsewhere (another attempt) or is named at
-// creation; it is never a victim. Bound: k + 2 entries. One thread.
+// A checkpoint that the run was resumed from belongs to another attempt or is named at creation;
+// it is never a victim. Bound: k + 2 entries. One thread.
 
 #include "engine/train/config.h"
 
