@@ -58,7 +58,7 @@ struct td_flags {
     uint32_t attempt, from_step, to_step;
     uint32_t points; // 0: as they are
     uint64_t offset;
-    bool follow, dry_run, out_only, err_only, resume;
+    bool follow, dry_run, out_only, err_only, resume, keep_checkpoints;
 };
 
 struct td_session;
@@ -78,6 +78,7 @@ TD_VERB(td_cmd_cancel);
 TD_VERB(td_cmd_checkpoint_download);
 TD_VERB(td_cmd_checkpoint_list);
 TD_VERB(td_cmd_cluster_info);
+TD_VERB(td_cmd_delete);
 TD_VERB(td_cmd_describe);
 TD_VERB(td_cmd_list);
 TD_VERB(td_cmd_logs);

@@ -29,6 +29,7 @@ enum td_flag_bit {
     F_REASON = 1 << 10,
     F_DUMP = 1 << 11,
     F_RESUME = 1 << 12,
+    F_KEEP = 1 << 13,
     F_COMMON = 1 << 30,
 };
 
@@ -52,6 +53,7 @@ enum {
     KEY_REASON,
     KEY_DUMP_GRAPH,
     KEY_RESUME,
+    KEY_KEEP_CHECKPOINTS,
 };
 
 struct flag_row {
@@ -90,6 +92,8 @@ static const struct flag_row flag_table[] = {
     {F_RESUME,
      {"resume", KEY_RESUME, 0, 0, "go on in the folder that is there, from its newest checkpoint",
       0}},
+    {F_KEEP,
+     {"keep-checkpoints", KEY_KEEP_CHECKPOINTS, 0, 0, "leave the files of its checkpoints", 0}},
     {F_REASON, {"reason", KEY_REASON, "TEXT", 0, "why; the job's reason tells it", 0}},
 };
 
@@ -101,6 +105,8 @@ static const struct td_verb verb_table[] = {
     {"checkpoint list", "JOB", "the checkpoints of a job, newest first", 1, 1, 0,
      td_cmd_checkpoint_list},
     {"cluster info", "", "the coordinator and its numbers", 0, 0, 0, td_cmd_cluster_info},
+    {"delete", "JOB", "remove a job that does not run, with all it has on disks", 1, 1, F_KEEP,
+     td_cmd_delete},
     {"describe", "JOB", "everything about a job", 1, 1, 0, td_cmd_describe},
     {"list", "", "jobs, newest first", 0, 0, F_STATE, td_cmd_list},
     {"logs", "JOB", "what the ranks printed", 1, 1, F_FOLLOW | F_RANK | F_ATTEMPT | F_STREAM,
@@ -246,6 +252,9 @@ static error_t parse_verb_flag(int key, char *arg, struct argp_state *state, str
         return 0;
     case KEY_RESUME:
         f->resume = true;
+        return 0;
+    case KEY_KEEP_CHECKPOINTS:
+        f->keep_checkpoints = true;
         return 0;
     case KEY_REASON:
         f->reason = arg;

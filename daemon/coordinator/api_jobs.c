@@ -381,6 +381,36 @@ static void resume_job(struct td_rpc_call *call, const ProtobufCMessage *request
     if (s) td_shell_fail(c, call, s);
 }
 
+// A job that waits is cancelled first, so that whoever watches it sees an end.
+static td_status delete (struct td_coordinator *c, struct td_rpc_call *call,
+                         const Traind__V1__DeleteJobRequest *r) {
+    const struct td_job *j = NULL;
+    char id[TD_JOB_ID_MAX];
+    TD_TRY(td_core_check_delete(c->core, r->id, r->keep_checkpoints, &j));
+    snprintf(id, sizeof id, "%s", j ? j->id : r->id);
+    if (j && !td_job_state_ended(j->state)) {
+        td_status s = td_core_cancel(c->core, td_shell_now(), id, "deleted", &j);
+        td_shell_after(c);
+        TD_TRY(s);
+    }
+    if (j) {
+        td_status s = td_core_delete(c->core, td_shell_now(), id, r->keep_checkpoints);
+        td_shell_after(c);
+        TD_TRY(s);
+    }
+    struct td_arena *arena = NULL;
+    TD_TRY(td_shell_arena(&arena));
+    Traind__V1__DeleteJobResponse *m = td_view_deleted(arena, c->core, id);
+    td_shell_reply(c, call, arena, m ? &m->base : NULL);
+    return TD_OK;
+}
+
+static void delete_job(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    td_status s = delete (c, call, (const Traind__V1__DeleteJobRequest *)request);
+    if (s) td_shell_fail(c, call, s);
+}
+
 #define UNARY(name, request_type, response_type, fn)                                               \
     {                                                                                              \
         .service = "traind.v1.JobService", .method = name, .kind = TD_RPC_UNARY,                   \
@@ -410,6 +440,7 @@ static const struct td_rpc_method rows[] = {
     UNARY("CancelJob", cancel_job_request, job, cancel_job),
     UNARY("PauseJob", pause_job_request, job, pause_job),
     UNARY("ResumeJob", resume_job_request, job, resume_job),
+    UNARY("DeleteJob", delete_job_request, delete_job_response, delete_job),
 };
 
 td_status td_api_jobs_add(struct td_coordinator *c) {

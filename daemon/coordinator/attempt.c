@@ -302,6 +302,7 @@ void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *
         td_job_note(j, "attempt %u: what was still on its way is lost: %.160s", a->number, why);
         td_catalog_attempt_over(core, j, a);
         close_attempt(core, j, a);
+        td_retain(core, j); // it could not before, while this one counted as live
         return;
     }
     a->state = TD_ATTEMPT_FENCED;
@@ -352,9 +353,9 @@ void td_attempt_maybe_forget(struct td_core *core, struct td_job *j, struct td_a
         if (!j->checkpoints[i]->committed && j->checkpoints[i]->attempt == a->number) return;
     }
     a->forgotten = true;
+    td_attempt_send_forget(core, j, a); // before its node is told what stays
     td_catalog_attempt_over(core, j, a);
     td_core_save_attempt(core, j, a);
-    td_attempt_send_forget(core, j, a);
 }
 
 // ---- failures -----------------------------------------------------------------------------------

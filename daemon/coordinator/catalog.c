@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "daemon/coordinator/core_state.h"
+#include "daemon/coordinator/reconcile.h"
 #include "lib/base/buf.h"
 #include "lib/base/checkpoint_name.h"
 
@@ -68,6 +69,7 @@ static td_status encode(const struct td_checkpoint *c, struct td_buf *out) {
     TD_TRY(td_buf_str(out, ",\"directory\":"));
     TD_TRY(td_json_print_string(c->directory, strlen(c->directory), out));
     if (c->leaving) TD_TRY(td_buf_str(out, ",\"leaving\":1"));
+    if (c->missing) TD_TRY(td_buf_str(out, ",\"missing\":1"));
     if (c->damage) {
         TD_TRY(td_buf_str(out, ",\"damage\":"));
         TD_TRY(td_json_print_string(c->damage, strlen(c->damage), out));
@@ -144,24 +146,37 @@ static struct td_checkpoint *read_row(const struct td_json *v, const char *path,
     return td_steal(c);
 }
 
-static void drop_row(struct td_core *core, const struct td_job *j, const struct td_checkpoint *c) {
+static void drop_row(struct td_core *core, struct td_job *j, uint32_t at) {
+    struct td_checkpoint *c = j->checkpoints[at];
     char key[96];
     key_of(j, c->path, key);
     td_core_record(core, TD_RECORD_CHECKPOINT, key, NULL);
+    td_checkpoint_destroy(c);
+    memmove(j->checkpoints + at, j->checkpoints + at + 1,
+            (j->n_checkpoints - at - 1) * sizeof(struct td_checkpoint *));
+    j->n_checkpoints--;
 }
 
-static void remove_row(struct td_core *core, struct td_job *j, uint32_t at) {
-    struct td_checkpoint *c = j->checkpoints[at];
-    drop_row(core, j, c);
+void td_catalog_remove(struct td_core *core, struct td_job *j, uint32_t at) {
+    const struct td_checkpoint *c = j->checkpoints[at];
     if (c->streamed) {
         struct td_action *a = td_core_act(core, TD_ACTION_REMOVE);
         memcpy(a->job, j->id, sizeof a->job);
         a->text = td_core_dup(c->path);
     }
-    td_checkpoint_destroy(c);
-    memmove(j->checkpoints + at, j->checkpoints + at + 1,
-            (j->n_checkpoints - at - 1) * sizeof(struct td_checkpoint *));
-    j->n_checkpoints--;
+    drop_row(core, j, at);
+}
+
+// save_top_k asked to keep more than the catalog holds: the oldest is not listed any more, and its
+// files stay.
+static void unlist_oldest(struct td_core *core, struct td_job *j) {
+    td_job_note(j,
+                "the catalog holds the newest %d checkpoints; older ones stay on disk and are not "
+                "listed",
+                TD_CORE_MAX_CHECKPOINTS);
+    j->unlisted = true;
+    drop_row(core, j, 0);
+    td_core_touch(core, j);
 }
 
 static void add_row(struct td_core *core, struct td_job *j, struct td_checkpoint *take) {
@@ -173,7 +188,7 @@ static void add_row(struct td_core *core, struct td_job *j, struct td_checkpoint
         j->n_checkpoints--;
         break;
     }
-    if (j->n_checkpoints == TD_CORE_MAX_CHECKPOINTS) remove_row(core, j, 0);
+    if (j->n_checkpoints == TD_CORE_MAX_CHECKPOINTS) unlist_oldest(core, j);
     if ((j->n_checkpoints & (j->n_checkpoints - 1)) == 0) { // grows at powers of two
         size_t n = j->n_checkpoints ? 2 * (size_t)j->n_checkpoints : 1;
         j->checkpoints =
@@ -212,10 +227,11 @@ static bool complete(const struct td_checkpoint *c) {
 static void commit(struct td_core *core, struct td_job *j, struct td_checkpoint *c) {
     c->committed = true;
     for (uint32_t i = j->n_checkpoints; i-- > 0;) {
-        if (j->checkpoints[i]->leaving) remove_row(core, j, i);
+        if (j->checkpoints[i]->leaving) td_catalog_remove(core, j, i);
     }
     td_core_touch(core, j); // watchers see the newest checkpoint
     core->queue_dirty = true;
+    td_retain(core, j); // c is of an attempt that is not over, so it stays
 }
 
 // Files that came before the event are found among the shards.
@@ -308,6 +324,23 @@ void td_catalog_on_damaged(struct td_core *core, struct td_job *j, const char *p
     td_core_touch(core, j); // its newest checkpoint may be another one now
 }
 
+void td_catalog_on_missing(struct td_core *core, struct td_job *j, struct td_checkpoint *c,
+                           const char *where, const char *why) {
+    if (!c->committed || (why ? c->damage != NULL : !c->missing)) return;
+    char text[256];
+    snprintf(text, sizeof text, "%s: %.180s", where, why ? why : "its files are back");
+    td_utf8_scrub(text);
+    free(c->damage);
+    c->damage = why ? td_core_dup(text) : NULL;
+    c->missing = why != NULL;
+    td_job_note(j, "checkpoint %s on %.240s", c->path, text);
+    td_core_log(core, "checkpoint %s job=%s path=%s why=\"%s\"",
+                why ? "is missing" : "is whole again", j->id, c->path, text);
+    save(core, j, c);
+    td_core_touch(core, j);
+    core->queue_dirty = true; // another one may be the newest now
+}
+
 void td_catalog_on_skipped(struct td_core *core, struct td_job *j, const char *directory,
                            const char *why) {
     for (uint32_t i = 0; i < j->n_checkpoints; i++) {
@@ -345,7 +378,7 @@ void td_catalog_on_removed(struct td_core *core, struct td_job *j, const char *p
             save(core, j, c);
             return;
         }
-        remove_row(core, j, i);
+        td_catalog_remove(core, j, i);
         td_core_touch(core, j);
         return;
     }
@@ -373,19 +406,21 @@ static void drop_shards(struct td_core *core, const char *prefix) {
 void td_catalog_attempt_over(struct td_core *core, struct td_job *j, const struct td_attempt *a) {
     for (uint32_t i = j->n_checkpoints; i-- > 0;) {
         const struct td_checkpoint *c = j->checkpoints[i];
-        if (!c->committed && c->attempt == a->number) remove_row(core, j, i);
+        if (!c->committed && c->attempt == a->number) td_catalog_remove(core, j, i);
     }
     char prefix[64];
     snprintf(prefix, sizeof prefix, "%s/a%u/", j->id, a->number);
     drop_shards(core, prefix);
     sweep(core, j, a);
+    td_retain(core, j);
+    td_reconcile_due(core, j);
 }
 
-void td_catalog_forget(struct td_core *core, const struct td_job *j) {
-    for (uint32_t i = 0; i < j->n_checkpoints; i++) {
-        drop_row(core, j, j->checkpoints[i]);
+void td_catalog_forget(struct td_core *core, struct td_job *j) {
+    while (j->n_checkpoints) {
+        drop_row(core, j, j->n_checkpoints - 1);
     }
-    char prefix[32];
+    char prefix[64];
     snprintf(prefix, sizeof prefix, "%s/", j->id);
     drop_shards(core, prefix);
 }
@@ -408,6 +443,7 @@ td_status td_catalog_load(struct td_core *core, const char *key, const char *bod
     c->committed = u64(v, "committed") != 0;
     c->streamed = u64(v, "streamed") != 0;
     c->leaving = u64(v, "leaving") != 0;
+    c->missing = u64(v, "missing") != 0;
     c->time_ns = (int64_t)u64(v, "time_ns");
     const char *damage = td_json_string(td_json_get(v, "damage"), "");
     if (damage[0]) c->damage = td_core_dup(damage);

@@ -14,6 +14,12 @@
 // A checkpoint that a loader had to pass over is DAMAGED when its only files are those that the
 // loader saw. Of a streamed one the loader may have seen a copy: its own files are hashed then
 // (TD_ACTION_VERIFY), and it is DAMAGED if they are not what was committed.
+//
+// What is kept of a job is decided over all its attempts (retain.c): save_top_k's rule, the same as
+// a rank's, over the whole checkpoints. The rank of a live attempt removes its own; what attempts
+// that are over left leaves the catalog here, and its files by reconcile.h. While a live attempt
+// has no checkpoint of its own nothing goes, because it may be reading any of them; what a job that
+// waits or runs names as ckpt_path or init_from stays as long as it does.
 // Part of the core: pure.
 
 #include "daemon/coordinator/job.h"
@@ -36,6 +42,7 @@ struct td_checkpoint {
     uint32_t epoch;
     bool committed;
     char *damage;  // how it was found damaged; NULL: it was not
+    bool missing;  // the damage is that files are gone: it ends when they are back
     bool streamed; // its files are at the coordinator
     bool leaving;  // its rank removed it
     int64_t time_ns;
@@ -66,10 +73,28 @@ void td_catalog_on_damaged(struct td_core *core, struct td_job *j, const char *p
                            const char *why);
 TD_MUST_USE td_status td_catalog_on_shard(struct td_core *core, struct td_job *j, const char *path,
                                           const char *file, uint64_t bytes, const char *digest);
+// Whoever alone has its files (a name) found some gone (why), or all there (NULL).
+void td_catalog_on_missing(struct td_core *core, struct td_job *j, struct td_checkpoint *c,
+                           const char *where, const char *why);
 // Nothing more comes of an attempt: what was on its way is dropped, files without a row go.
 void td_catalog_attempt_over(struct td_core *core, struct td_job *j, const struct td_attempt *a);
-// All rows of a job that is forgotten go; its files are forget.c's.
-void td_catalog_forget(struct td_core *core, const struct td_job *j);
+// Row `at` goes, and the files of a streamed one.
+void td_catalog_remove(struct td_core *core, struct td_job *j, uint32_t at);
+// Forgets all rows of a job that is forgotten; no file is touched.
+void td_catalog_forget(struct td_core *core, struct td_job *j);
+
+// ---- retain.c -----------------------------------------------------------------------------------
+// Of this attempt nothing comes any more, so its checkpoints are the catalog's to remove.
+bool td_retain_is_over(const struct td_job *j, uint32_t attempt);
+// What save_top_k does not keep leaves the catalog.
+void td_retain(struct td_core *core, struct td_job *j);
+// The same for every job that attempts have left something of; at the start.
+void td_retain_all(struct td_core *core);
+// A job has ended: what it alone kept of another's may go.
+void td_retain_released(struct td_core *core, const struct td_job *ended);
+// A job that waits or runs and names this checkpoint (NULL: any) of j; NULL: none.
+const struct td_job *td_retain_user(const struct td_core *core, const struct td_job *j,
+                                    const struct td_checkpoint *c);
 
 TD_MUST_USE td_status td_catalog_load(struct td_core *core, const char *key, const char *body);
 TD_MUST_USE td_status td_catalog_load_shard(struct td_core *core, const char *key,

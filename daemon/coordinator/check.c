@@ -53,7 +53,7 @@ static td_status quick_check(sqlite3 *db, const char *name) {
 static td_status check_rows(sqlite3 *db, const char *name) {
     static const char *const tables[] = {"meta",     "nodes",    "plans",       "specs",
                                          "jobs",     "attempts", "checkpoints", "shards",
-                                         "requests", "leaving"};
+                                         "requests", "leaving",  "removals"};
     for (size_t i = 0; i < TD_COUNTOF(tables); i++) {
         char text[96];
         snprintf(text, sizeof text, "SELECT key, body, digest FROM %s", tables[i]);

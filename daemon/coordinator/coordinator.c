@@ -10,6 +10,7 @@
 
 #include "daemon/coordinator/check.h"
 #include "daemon/coordinator/logs.h"
+#include "daemon/coordinator/look.h"
 #include "daemon/coordinator/salvage.h"
 #include "daemon/coordinator/shell.h"
 #include "daemon/coordinator/sweep.h"
@@ -66,6 +67,8 @@ static void carry_out(void *take_arg, enum td_gate_pass pass) {
             td_sweep_checkpoint(c, a->job, a->text);
             break;
         case TD_ACTION_FORGET:
+            td_watchers_forget(c->watchers, a->job);
+            td_readers_wake(c, a->job); // they find nothing, and end
             td_sweep_job(c, a->job, a->text);
             break;
         case TD_ACTION_SAY:
@@ -483,6 +486,7 @@ td_status td_coordinator_create(struct td_loop *loop, const struct td_coordinato
     td_core_start(c->core, td_shell_now());
     td_shell_after(c);
     td_sweep_all(c);
+    td_look_all(c);
     TD_TRY(serve(c, options));
     *out_coordinator = td_steal(c);
     return TD_OK;

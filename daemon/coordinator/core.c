@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "daemon/coordinator/core_state.h"
+#include "daemon/coordinator/reconcile.h"
 #include "lib/base/buf.h"
 #include "lib/base/checkpoint_name.h"
 
@@ -31,6 +32,10 @@ static void forget_values(struct td_map *m, void (*destroy)(void *)) {
 
 static void destroy_job(void *p) {
     td_job_destroy(p);
+}
+
+static void destroy_removal(void *p) {
+    td_removal_destroy(p);
 }
 
 static void destroy_plan(void *p) {
@@ -57,6 +62,7 @@ td_status td_core_create(const struct td_core_options *options, struct td_core *
     if (!core->options.stop_grace_ns) core->options.stop_grace_ns = 60 * TD_NS_PER_S;
     core->checkpoint_dir = td_strdup(options->checkpoint_dir ? options->checkpoint_dir : "");
     core->next_seq = core->next_epoch = core->next_session = core->next_plan = 1;
+    core->next_reconcile = 1;
     core->wake.ns = INT64_MAX;
     core->queue_wake.ns = INT64_MAX;
     if (!core->checkpoint_dir) return td_fail_oom();
@@ -65,6 +71,7 @@ td_status td_core_create(const struct td_core_options *options, struct td_core *
     TD_TRY(td_map_create(TD_CORE_MAX_NODES, &core->nodes));
     TD_TRY(td_map_create(TD_CORE_MAX_PLANS, &core->plans));
     TD_TRY(td_map_create(TD_CORE_MAX_REQUESTS, &core->requests));
+    TD_TRY(td_map_create(TD_CORE_MAX_REMOVALS, &core->removals));
     TD_TRY(td_map_create(TD_CORE_MAX_CHECKPOINTS * (TD_CHECKPOINT_MAX_FILES + 1), &core->shards));
     (void)td_core_take(core); // sets the tails
     *out_core = td_steal(core);
@@ -80,6 +87,7 @@ void td_core_destroy(struct td_core *core) {
     forget_values(core->plans, destroy_plan);
     forget_values(core->requests, free);
     forget_values(core->shards, destroy_shard);
+    forget_values(core->removals, destroy_removal);
     for (uint32_t i = 0; i < core->n_sessions; i++) {
         free(core->sessions[i]);
     }
@@ -233,6 +241,7 @@ enum td_job_step td_core_apply(struct td_core *core, struct td_job *j, enum td_j
     if (td_job_state_ended(to)) {
         j->end_ns = core->now.real.ns;
         deactivate(core, j);
+        td_retain_released(core, j);
         td_job_close_spec(j);
         td_retention_ended(core, j);
     }
@@ -299,6 +308,7 @@ void td_core_start(struct td_core *core, struct td_now now) {
         td_forget_note_pins(core, j);
     }
     td_retention_start(core);
+    td_retain_all(core);
     core->queue_dirty = true;
     td_core_leave(core);
 }
@@ -403,6 +413,9 @@ static void on_message(struct td_core *core, struct td_session *s,
     case TRAIND__V1__NODE_MESSAGE__BODY_LOG_STATE:
         td_attempt_on_log_state(core, s->node, m->log_state);
         break;
+    case TRAIND__V1__NODE_MESSAGE__BODY_RECONCILED:
+        td_reconcile_on_answer(core, s->node, m->reconciled);
+        break;
     default:
         break; // newer bodies are skipped
     }
@@ -480,6 +493,15 @@ td_status td_core_shard_durable(struct td_core *core, struct td_now now,
     if (!s && a) td_attempt_maybe_forget(core, j, a);
     td_core_leave(core);
     return s;
+}
+
+void td_core_checkpoint_missing(struct td_core *core, struct td_now now, const char *job,
+                                const char *path, const char *why) {
+    td_core_enter(core, now);
+    struct td_job *j = td_core_job(core, job);
+    struct td_checkpoint *c = j ? td_catalog_find(j, path) : NULL;
+    if (c && c->streamed) td_catalog_on_missing(core, j, c, "the coordinator", why);
+    td_core_leave(core);
 }
 
 void td_core_checkpoint_damaged(struct td_core *core, struct td_now now, const char *job,

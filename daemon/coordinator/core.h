@@ -30,6 +30,7 @@ enum {
     TD_CORE_MAX_PLAN_WAITERS = 64,  // PlanJob calls waiting
     TD_CORE_MAX_REQUESTS = 20000,   // request ids remembered
     TD_CORE_MAX_CHECKPOINTS = 1000, // of one job
+    TD_CORE_MAX_REMOVALS = 1 << 18, // places that have something of a deleted job
 };
 
 struct td_now {
@@ -50,6 +51,7 @@ enum td_record_kind {
     TD_RECORD_SHARD,      // "<job>/a<n>/step-<n>/<file>": durable here, checkpoint not yet known
     TD_RECORD_REQUEST,    // request id
     TD_RECORD_LEAVING,    // job id: it is forgotten, what it owned is not gone yet
+    TD_RECORD_REMOVAL,    // "<job>/<node>": what is left of a job that is forgotten
     TD_RECORD_KIND_COUNT,
 };
 struct td_record {
@@ -162,6 +164,20 @@ TD_MUST_USE td_status td_core_pause(struct td_core *core, struct td_now now, con
                                     const struct td_job **out_job);
 TD_MUST_USE td_status td_core_resume(struct td_core *core, struct td_now now, const char *id,
                                      const struct td_job **out_job);
+// May the job be deleted? NOT_FOUND; FAILED_PRECONDITION STATE_<state>_DELETE, CHECKPOINT_IN_USE.
+// *out_job NULL: it was, and is not gone everywhere. One that has not ended waits: cancel it first.
+TD_MUST_USE td_status td_core_check_delete(const struct td_core *core, const char *id,
+                                           bool keep_checkpoints, const struct td_job **out_job);
+// Of a job by id that has ended and may be deleted; *out_job of the check is gone.
+// RESOURCE_EXHAUSTED LIMIT_REMOVALS.
+TD_MUST_USE td_status td_core_delete(struct td_core *core, struct td_now now, const char *id,
+                                     bool keep_checkpoints);
+// The places that still have something of a deleted job, one a call; cursor from 0. False: no more.
+struct td_removal;
+bool td_core_is_leaving(const struct td_core *core, const char *job, size_t *inout_cursor,
+                        const struct td_removal **out_part);
+// One of them. NULL: nothing is left there.
+struct td_removal *td_core_removal(const struct td_core *core, const char *job, const char *node);
 // Asks a node for the plan of a canonical spec, with the graph that pass `dump` leaves unless that
 // is ""; TD_ACTION_PLANNED with token follows.
 TD_MUST_USE td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec_json,
@@ -199,6 +215,10 @@ void td_core_forgotten(struct td_core *core, struct td_now now, const char *job,
 
 // The answer to TD_ACTION_VERIFY, if it was no: why.
 void td_core_checkpoint_damaged(struct td_core *core, struct td_now now, const char *job,
+                                const char *path, const char *why);
+
+// Its files here are gone (why), or there (NULL).
+void td_core_checkpoint_missing(struct td_core *core, struct td_now now, const char *job,
                                 const char *path, const char *why);
 
 // ---- reads --------------------------------------------------------------------------------------

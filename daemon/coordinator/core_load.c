@@ -58,7 +58,8 @@ td_status td_core_load(struct td_core *core, enum td_record_kind kind, const cha
                        const char *body) {
     TD_AUTO(td_arena) *arena = NULL;
     struct td_json *v = NULL;
-    if (kind == TD_RECORD_JOB || kind == TD_RECORD_ATTEMPT || kind == TD_RECORD_REQUEST) {
+    if (kind == TD_RECORD_JOB || kind == TD_RECORD_ATTEMPT || kind == TD_RECORD_REQUEST ||
+        kind == TD_RECORD_REMOVAL) {
         TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
         TD_TRY_CTX(td_json_parse(arena, body, strlen(body), &v), "state.db, row '%s'", key);
     }
@@ -83,6 +84,8 @@ td_status td_core_load(struct td_core *core, enum td_record_kind kind, const cha
         return td_forget_load(core, key, body);
     case TD_RECORD_REQUEST:
         return load_request(core, key, v);
+    case TD_RECORD_REMOVAL:
+        return td_core_load_removal(core, key, v);
     case TD_RECORD_KIND_COUNT:
         break;
     }

@@ -37,6 +37,12 @@ struct td_host {
     bool holds;           // for a moment: something would be missed
     uint32_t used;        // slots of attempts that may be alive; by td_nodes_count
     uint64_t reserved;    // turn of the waiting job that it is kept free for; 0: none
+    // reconcile.h
+    bool reconciles;           // it was told that it is registered
+    uint32_t reconciling;      // messages on their way
+    uint64_t reconcile_from;   // first request of this session
+    uint64_t reconcile_before; // jobs from this seq on were looked at
+    uint32_t n_removals;       // rows of deleted jobs
 };
 
 struct td_session {
@@ -105,6 +111,7 @@ struct td_core {
     bool started;
     bool draining, stopping; // stopping: the embedded node's attempts are being stopped
     uint64_t next_seq, next_epoch, next_session, next_plan, next_use;
+    uint64_t next_reconcile;
 
     struct td_map *jobs;   // id -> td_job, in order of creation
     struct td_job **order; // all jobs by seq
@@ -136,6 +143,7 @@ struct td_core {
     uint32_t n_waiters;
     struct td_map *requests; // request id -> td_request
     struct td_map *shards;   // "<job>/<path>/<file>" -> td_checkpoint_file
+    struct td_map *removals; // "<job>[/<node>]" -> td_removal
 
     uint32_t counters[TD_COUNT_COUNT];
     bool queue_dirty; // the next pass begins at the head
@@ -156,6 +164,8 @@ void td_core_record(struct td_core *core, enum td_record_kind kind, const char *
 void td_core_points(struct td_core *core, struct td_points *take_points);
 struct td_action *td_core_act(struct td_core *core, enum td_action_kind kind);
 void td_core_close_session(struct td_core *core, uint64_t session, const char *why);
+// A line for the daemon's log.
+void td_core_log(struct td_core *core, const char *fmt, ...) TD_PRINTF(2, 3);
 // Deep-copies m. Does nothing without a session.
 void td_core_send(struct td_core *core, const struct td_host *node,
                   Traind__V1__CoordinatorMessage *m);
@@ -180,6 +190,17 @@ void td_core_fail_job(struct td_core *core, struct td_job *j, enum td_class cls,
 // The frame of every input.
 void td_core_enter(struct td_core *core, struct td_now now);
 void td_core_leave(struct td_core *core);
+
+// ---- removals.c ---------------------------------------------------------------------------------
+struct td_removal;
+// RESOURCE_EXHAUSTED LIMIT_REMOVALS: no more can be remembered.
+TD_MUST_USE td_status td_removals_check(const struct td_core *core, const struct td_job *j);
+void td_removals_plan(struct td_core *core, struct td_job *j, bool keep_checkpoints);
+// Its nodes are told; the job is in no list any more.
+void td_removals_pump(struct td_core *core, const char *job);
+void td_core_drop_removal(struct td_core *core, struct td_removal *r);
+TD_MUST_USE td_status td_core_load_removal(struct td_core *core, const char *key,
+                                           const struct td_json *v);
 
 // ---- core_verbs.c -------------------------------------------------------------------------------
 void td_core_forget_requests(struct td_core *core); // those of a day ago
@@ -269,7 +290,7 @@ const struct td_plan_entry *td_queue_plan(const struct td_core *core, const stru
 // JOB_RESUMED_FROM.
 TD_MUST_USE td_status td_forget_check(const struct td_core *core, const struct td_job *j);
 // Ends the job's life: its rows and what it owns go. It was checked, and is not of this event.
-void td_forget_job(struct td_core *core, struct td_job *take_job);
+void td_forget_job(struct td_core *core, struct td_job *take_job, bool keep_checkpoints);
 void td_forget_ended(struct td_core *core, struct td_job *j);
 void td_forget_note_pins(struct td_core *core, struct td_job *j); // its spec was read
 void td_forget_tick(struct td_core *core);

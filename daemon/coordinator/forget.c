@@ -4,8 +4,8 @@
 // be removed. Once that is committed the shell removes it (TD_ACTION_FORGET: log files, checkpoints
 // that were streamed to here, points of metrics.db) and says so; then the row LEAVING goes. So
 // nothing is left behind by a crash in between: the next start asks again for every row LEAVING.
-// From the first transaction on nobody finds the job any more. What it owns on nodes is not
-// touched: checkpoints that a rank wrote to its node's disk or to checkpoint.dir stay.
+// From the first transaction on nobody finds the job any more. What it owns on nodes goes by rows
+// of their own (removals.c). keep_checkpoints: files of checkpoints stay, here and there.
 //
 // A job that has not ended is not forgotten, nor one whose checkpoints a job that has not ended
 // names in ckpt_path or init_from.
@@ -20,16 +20,6 @@ enum { BODY_MAX = 64 << 10 };
 static const int64_t again_ns = 600 * TD_NS_PER_S;
 
 // ---- may it go? ---------------------------------------------------------------------------------
-// The path has the job's id as one of its parts.
-static bool path_names(const char *path, const char *id) {
-    size_t len = strlen(id);
-    for (const char *at = path ? strstr(path, id) : NULL; at; at = strstr(at + 1, id)) {
-        bool begins = at == path || at[-1] == '/';
-        if (begins && (at[len] == '/' || !at[len])) return true;
-    }
-    return false;
-}
-
 void td_forget_note_pins(struct td_core *core, struct td_job *j) {
     const struct td_spec *s = &j->spec;
     bool pins = (s->ckpt_path && s->ckpt_path[0]) || (s->init_from && s->init_from[0]);
@@ -51,19 +41,13 @@ td_status td_forget_check(const struct td_core *core, const struct td_job *j) {
                               td_job_state_name(j->state));
         return td_status_with_reason(s, "JOB_NOT_ENDED");
     }
-    for (uint32_t i = 0; i < core->n_pinning; i++) {
-        const struct td_job *by = core->pinning[i];
-        if (td_job_state_ended(by->state)) continue;
-        if (!path_names(by->spec.ckpt_path, j->id) && !path_names(by->spec.init_from, j->id)) {
-            continue;
-        }
-        td_status s = td_fail(TD_FAILED_PRECONDITION,
-                              "job %s, which has not ended, begins from a checkpoint of job %s",
-                              by->id, j->id);
-        s = td_status_with_reason(s, "JOB_RESUMED_FROM");
-        return td_status_with_meta(s, "job", "%s", by->id);
-    }
-    return TD_OK;
+    const struct td_job *by = td_retain_user(core, j, NULL);
+    if (!by) return TD_OK;
+    td_status s =
+        td_fail(TD_FAILED_PRECONDITION,
+                "job %s, which has not ended, begins from a checkpoint of job %s", by->id, j->id);
+    s = td_status_with_reason(s, "JOB_RESUMED_FROM");
+    return td_status_with_meta(s, "job", "%s", by->id);
 }
 
 // ---- going --------------------------------------------------------------------------------------
@@ -76,12 +60,12 @@ static void ask(struct td_core *core, const char *id, struct td_leaving *l) {
 }
 
 // {"streamed":[1,3]}: attempts whose checkpoints came to the coordinator.
-static char *describe(const struct td_job *j) {
+static char *describe(const struct td_job *j, bool keep_checkpoints) {
     TD_AUTO_BUF text;
     td_buf_init(&text, BODY_MAX);
     td_status s = td_buf_str(&text, "{\"streamed\":[");
     const char *comma = "";
-    for (uint32_t n = 1; !s && n <= j->n_attempts; n++) {
+    for (uint32_t n = 1; !s && !keep_checkpoints && n <= j->n_attempts; n++) {
         if (!td_job_attempt(j, n)->stream) continue;
         s = td_buf_printf(&text, "%s%u", comma, n);
         comma = ",";
@@ -122,20 +106,36 @@ static void drop_rows(struct td_core *core, struct td_job *j) {
     }
 }
 
-void td_forget_job(struct td_core *core, struct td_job *take_job) {
+static void drop_requests(struct td_core *core, const struct td_job *j) {
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->requests, &cursor, &key, &value)) {
+        struct td_request *r = value;
+        if (strcmp(r->job, j->id) != 0) continue;
+        td_core_record(core, TD_RECORD_REQUEST, key, NULL);
+        td_map_remove(core->requests, key);
+        free(r);
+    }
+}
+
+void td_forget_job(struct td_core *core, struct td_job *take_job, bool keep_checkpoints) {
     struct td_job *j = take_job;
     TD_CHECK(td_job_state_ended(j->state) && !td_job_live(j) && !j->touched);
     struct td_leaving *l = td_core_must(td_calloc(1, sizeof *l));
-    l->body = describe(j);
+    l->body = describe(j, keep_checkpoints);
     TD_CHECK(!td_map_put(core->leaving, j->id, l, NULL));
     for (uint32_t n = 1; n <= j->n_attempts; n++) {
         struct td_attempt *a = td_job_attempt(j, n);
-        if (a->state == TD_ATTEMPT_ENDED && !a->forgotten) td_attempt_send_forget(core, j, a);
+        if (!a->forgotten) td_attempt_send_forget(core, j, a);
     }
+    td_removals_plan(core, j, keep_checkpoints);
+    drop_requests(core, j);
     drop_rows(core, j);
     td_core_record(core, TD_RECORD_LEAVING, j->id, l->body);
     drop_from_lists(core, j);
     ask(core, j->id, l);
+    td_removals_pump(core, j->id);
     td_job_destroy(j);
 }
 

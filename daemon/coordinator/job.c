@@ -264,6 +264,14 @@ void td_job_close_spec(struct td_job *j) {
     memset(&j->spec, 0, sizeof j->spec);
 }
 
+bool td_job_reopen_spec(struct td_job *j, bool *out_opened) {
+    *out_opened = !j->spec_arena;
+    if (j->spec_arena) return true;
+    td_status s = j->spec_json ? td_job_open_spec(j) : td_fail_oom();
+    td_status_free(s);
+    return !s;
+}
+
 // ---- metrics ------------------------------------------------------------------------------------
 static struct td_metric_last *metric_slot(struct td_job *j, const char *name) {
     for (uint32_t i = 0; i < j->n_metrics; i++) {

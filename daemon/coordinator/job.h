@@ -147,6 +147,8 @@ struct td_attempt {
     bool stop_sent;          // since the session of its node began
     bool stream;             // its checkpoints come to the coordinator
     bool forgotten;          // everything of it is here
+    bool reconciled;         // its node's disk holds what the catalog says; not durable
+    uint64_t reconcile;      // the newest Reconcile of its job to its node; not durable
     enum td_outcome outcome; // what its launcher's end said
     bool closing;            // its launcher has ended; the last metrics are on their way
     struct td_mono close_at; // and this is how long they are waited for
@@ -200,6 +202,7 @@ struct td_job {
     // committed or on their way, oldest first
     struct td_checkpoint **checkpoints;
     uint32_t n_checkpoints;
+    bool unlisted; // it has more of them than the catalog holds: the files of the oldest stay
     struct td_mono hold_until; // not placed before, while a checkpoint of it is on its way
     bool touched;              // changed by the event being handled
 };
@@ -211,6 +214,9 @@ TD_DEFINE_AUTO(td_job, td_job_destroy);
 // Parses spec_json into job->spec; needed while it has not ended.
 TD_MUST_USE td_status td_job_open_spec(struct td_job *j);
 void td_job_close_spec(struct td_job *j);
+// Parses spec_json again if the job has ended; then *out_opened, and the caller closes it. False:
+// its spec was lost, or there is no memory.
+bool td_job_reopen_spec(struct td_job *j, bool *out_opened);
 // The caller says td_core_touch. Adds a note once; when the list is full the oldest goes.
 void td_job_note(struct td_job *j, const char *fmt, ...) TD_PRINTF(2, 3);
 void td_job_exclude(struct td_job *j, const char *node);

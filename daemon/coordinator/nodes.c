@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "daemon/coordinator/core_state.h"
+#include "daemon/coordinator/reconcile.h"
 #include "lib/base/buf.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/digest.h"
@@ -383,9 +384,11 @@ void td_nodes_register(struct td_core *core, struct td_session *s, const Traind_
     n->lost = n->settling = false;
     core->counters[TD_COUNT_SESSIONS]++;
     save(core, n);
+    td_reconcile_node_down(n); // until it was told that it is registered
     judge_missing(core, n, m);
     forget_missing(core, n, m);
     answer(core, n, m);
+    td_reconcile_node_up(core, n, m->fresh);
     clear_silence(core, n);
     stay_awake(core);
     td_plans_drop_stale(core);
@@ -400,6 +403,7 @@ void td_nodes_session_gone(struct td_core *core, struct td_session *s) {
     n->session = 0;
     n->seen_ns = core->now.real.ns;
     save(core, n);
+    td_reconcile_node_down(n);
     td_plans_node_gone(core, n->id);
     td_plans_tick(core);
     td_core_wake_at(core, td_mono_add(n->heard, core->options.lease_ns));

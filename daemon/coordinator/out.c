@@ -106,6 +106,16 @@ void td_core_close_session(struct td_core *core, uint64_t session, const char *w
     a->text = td_core_dup(why);
 }
 
+void td_core_log(struct td_core *core, const char *fmt, ...) {
+    char text[640];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    td_utf8_scrub(text);
+    td_core_act(core, TD_ACTION_SAY)->text = td_core_dup(text);
+}
+
 // A deep copy by way of its bytes: the message may wait for a commit, its parts are borrowed.
 void td_core_send(struct td_core *core, const struct td_host *node,
                   Traind__V1__CoordinatorMessage *m) {

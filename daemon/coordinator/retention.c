@@ -64,11 +64,12 @@ void td_retention_tick(struct td_core *core) {
         if (!many(core, older) && !old(core, j)) break;
         full = core->n_forgetting >= TD_FORGET_AT_ONCE;
         td_status kept = full ? TD_OK : td_forget_check(core, j);
+        if (!full && !kept) kept = td_removals_check(core, j);
         if (kept || j->touched) {
             td_status_free(kept);
             older++;
         } else if (!full) {
-            td_forget_job(core, j);
+            td_forget_job(core, j, false);
             n++;
         }
     }

@@ -65,13 +65,15 @@ struct td_store {
     sqlite3_stmt *add_series, *find_series, *add_point, *put_cursor;
 };
 
-static const char *const tables[] = {"meta",     "nodes",       "plans",  "specs",    "jobs",
-                                     "attempts", "checkpoints", "shards", "requests", "leaving"};
+static const char *const tables[] = {"meta",     "nodes",    "plans",       "specs",
+                                     "jobs",     "attempts", "checkpoints", "shards",
+                                     "requests", "leaving",  "removals"};
 _Static_assert(TD_COUNTOF(tables) == TD_RECORD_KIND_COUNT, "one table per kind");
 // Loading wants jobs before their specs.
 static const enum td_record_kind load_order[] = {
-    TD_RECORD_META,    TD_RECORD_NODE,       TD_RECORD_PLAN,  TD_RECORD_JOB,     TD_RECORD_SPEC,
-    TD_RECORD_ATTEMPT, TD_RECORD_CHECKPOINT, TD_RECORD_SHARD, TD_RECORD_REQUEST, TD_RECORD_LEAVING};
+    TD_RECORD_META,    TD_RECORD_NODE,    TD_RECORD_PLAN,       TD_RECORD_JOB,
+    TD_RECORD_SPEC,    TD_RECORD_ATTEMPT, TD_RECORD_CHECKPOINT, TD_RECORD_SHARD,
+    TD_RECORD_REQUEST, TD_RECORD_LEAVING, TD_RECORD_REMOVAL};
 _Static_assert(TD_COUNTOF(load_order) == TD_RECORD_KIND_COUNT, "every kind is loaded");
 
 #define TABLE(name)                                                                                \
@@ -84,6 +86,7 @@ static const char *const state_migrations[] = {
     TABLE("leaving"),
     DIGEST("meta") DIGEST("nodes") DIGEST("plans") DIGEST("specs") DIGEST("jobs") DIGEST("attempts")
         DIGEST("checkpoints") DIGEST("shards") DIGEST("requests") DIGEST("leaving"),
+    TABLE("removals") DIGEST("removals"),
 };
 static const char *const metrics_migrations[] = {
     "CREATE TABLE series (id INTEGER PRIMARY KEY, job TEXT NOT NULL, name TEXT NOT NULL,"
@@ -412,7 +415,7 @@ static void *write_loop(void *arg) {
 }
 
 // ---- the loop's side ----------------------------------------------------------------------------
-// Answers queries, tells of points (not while the store closes).
+// Answers queries, tells of points and of jobs that are gone (not while the store closes).
 static void tell(struct writer *w, bool closing) {
     const struct td_store_options *o = &w->store->options;
     pthread_mutex_lock(&w->mutex);

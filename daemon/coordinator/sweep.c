@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "daemon/coordinator/catalog.h"
+#include "daemon/coordinator/logs.h"
 #include "daemon/coordinator/shell.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
@@ -22,8 +23,11 @@ struct sweep {
 };
 
 // ---- the disk's part ----------------------------------------------------------------------------
-static void remove_tree(const char *path) {
-    td_status_log(TD_LOG_WARN, td_fs_remove_tree(path), "checkpoint files stay, continuing");
+static bool remove_tree(const char *path) {
+    td_status failed = td_fs_remove_tree(path);
+    bool gone = !failed;
+    td_status_log(TD_LOG_WARN, failed, "files stay, continuing");
+    return gone;
 }
 
 static void remove_parts(const char *path) {
@@ -33,7 +37,7 @@ static void remove_parts(const char *path) {
         char part[TD_SHELL_PATH_MAX];
         if (len < 6 || strcmp(e->d_name + len - 5, ".part") != 0) continue;
         if ((size_t)snprintf(part, sizeof part, "%s/%s", path, e->d_name) < sizeof part) {
-            remove_tree(part);
+            (void)remove_tree(part);
         }
     }
     if (dir) closedir(dir);
@@ -58,8 +62,8 @@ static void sweep_steps(const struct sweep *s) {
         }
         if (keeps(s, step)) {
             remove_parts(path);
-        } else {
-            remove_tree(path);
+        } else if (remove_tree(path)) {
+            td_log_info("checkpoint files without a row removed dir=\"%s\"", path);
         }
     }
     if (dir) closedir(dir);
@@ -69,7 +73,7 @@ static void run(struct td_disk_job *job) {
     for (const struct sweep *s = (const struct sweep *)job; s; s = s->next) {
         char dir[TD_SHELL_PATH_MAX];
         if (s->whole) {
-            remove_tree(s->dir);
+            (void)remove_tree(s->dir);
         } else {
             sweep_steps(s);
             (void)rmdir(s->dir); // not if it holds a checkpoint
@@ -127,7 +131,8 @@ void td_sweep_checkpoint(struct td_coordinator *c, const char *job, const char *
 void td_sweep_attempt(struct td_coordinator *c, const char *job, uint32_t attempt) {
     const struct td_job *j = NULL;
     td_uploads_end(job, attempt, NULL);
-    td_status_free(td_core_find_job(c->core, job, &j)); // NULL: forgotten, nothing is kept
+    td_status_free(td_core_find_job(c->core, job, &j));
+    if (!j || j->unlisted) return; // forgotten: td_sweep_job; or more than the catalog can name
     submit(c, make(c, j, job, attempt));
 }
 
@@ -139,7 +144,7 @@ void td_sweep_all(struct td_coordinator *c) {
         before = j->seq;
         for (uint32_t i = 1; i <= j->n_attempts; i++) {
             const struct td_attempt *a = td_job_attempt(j, i);
-            bool over = a->forgotten || a->state == TD_ATTEMPT_FENCED;
+            bool over = td_retain_is_over(j, i) && !j->unlisted;
             struct sweep *s = a->stream && over ? make(c, j, j->id, i) : NULL;
             if (s && !td_fs_exists(s->dir)) {
                 free(s);

@@ -10,6 +10,8 @@
 // start of the daemon does the same for all attempts that were over before: a crash between the
 // commit and the removal costs nothing.
 //
+// What was removed without a row is a line in the log.
+//
 // Uploads into what goes are ended first, and all files are touched by the disk thread alone, in
 // the order in which that was asked: nothing comes back. A file that cannot be removed is a line in
 // the log. Jobs that the catalog does not know are not touched. Loop thread.

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "daemon/coordinator/core_state.h"
+#include "daemon/coordinator/reconcile.h"
 #include "lib/base/rank_page.h"
 
 enum { MAX_BLOCKERS = 16 };
@@ -212,6 +213,26 @@ Traind__V1__Checkpoint *td_view_checkpoint(struct td_arena *a, const struct td_c
         f->bytes = c->files[i].bytes;
         f->digest = copy(a, c->files[i].digest);
         m->files[m->n_files++] = f;
+    }
+    return m;
+}
+
+// ---- a deleted job -----------------------------------------------------------------------------
+Traind__V1__DeleteJobResponse *td_view_deleted(struct td_arena *a, const struct td_core *core,
+                                               const char *id) {
+    Traind__V1__DeleteJobResponse *m = td_arena_alloc(a, sizeof *m);
+    if (!m) return NULL;
+    traind__v1__delete_job_response__init(m);
+    m->id = copy(a, id);
+    m->nodes_waiting = td_arena_array(a, TD_JOB_MAX_ATTEMPTS, sizeof *m->nodes_waiting);
+    if (!m->id || !m->nodes_waiting) return NULL;
+    size_t cursor = 0;
+    const struct td_removal *part;
+    while (td_core_is_leaving(core, id, &cursor, &part)) {
+        const struct td_host *n = td_nodes_find(core, part->node);
+        if (!part->node[0] || (n && n->session)) continue; // it goes as we speak
+        m->nodes_waiting[m->n_nodes_waiting++] = host_name(a, core, part->node);
+        if (!m->nodes_waiting[m->n_nodes_waiting - 1]) return NULL;
     }
     return m;
 }

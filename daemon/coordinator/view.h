@@ -15,6 +15,9 @@ Traind__V1__Job *td_view_job(struct td_arena *a, const struct td_core *core, con
                              struct td_now now, int flags);
 Traind__V1__Checkpoint *td_view_checkpoint(struct td_arena *a, const struct td_core *core,
                                            const struct td_job *j, const struct td_checkpoint *c);
+// The answer of DeleteJob: where something of it waits for a node.
+Traind__V1__DeleteJobResponse *td_view_deleted(struct td_arena *a, const struct td_core *core,
+                                               const char *id);
 Traind__V1__ListNodesResponse *td_view_nodes(struct td_arena *a, const struct td_core *core,
                                              struct td_now now);
 // Counts, timers and the core's counters; the shell adds what only it knows. Room for n_more

@@ -314,6 +314,15 @@ void td_watchers_remove(struct td_watchers *w, struct td_rpc_call *call) {
     }
 }
 
+void td_watchers_forget(struct td_watchers *w, const char *job) {
+    for (struct watcher *x = w->first; x; x = x->next) {
+        if (strcmp(x->job, job) != 0 || !td_rpc_call_is_live(x->call)) continue;
+        td_rpc_call_finish(
+            x->call,
+            td_status_with_reason(td_fail(TD_NOT_FOUND, "job %s was deleted", job), "JOB_DELETED"));
+    }
+}
+
 void td_watchers_end_all(struct td_watchers *w) {
     for (struct watcher *x = w->first; x; x = x->next) {
         td_rpc_call_finish(

@@ -32,6 +32,8 @@ void td_watchers_progress(struct td_watchers *w, const char *job);
 // The queue moved: who watches a job that waits is told, once a second at most, if its reason
 // differs or its position by a digit that counts (td_core_reason_mark).
 void td_watchers_queue(struct td_watchers *w);
+// The job was deleted: NOT_FOUND JOB_DELETED for those that have not seen its end.
+void td_watchers_forget(struct td_watchers *w, const char *job);
 // UNAVAILABLE DRAINING for all.
 void td_watchers_end_all(struct td_watchers *w);
 size_t td_watchers_count(const struct td_watchers *w);

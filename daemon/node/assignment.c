@@ -29,21 +29,23 @@ static td_status parse_plan(const char *text, struct td_arena **out_arena,
     return TD_OK;
 }
 
+td_status td_assignment_checkpoints(const char *dir, const char *state_dir, const char *job,
+                                    char *out, size_t out_bytes) {
+    int n = dir[0] ? snprintf(out, out_bytes, "%s/%s", dir, job)
+                   : snprintf(out, out_bytes, "%s/checkpoints/%s", state_dir, job);
+    if (n < (int)out_bytes) return TD_OK;
+    return td_fail(TD_INVALID_ARGUMENT, "the checkpoint directory's path is too long");
+}
+
 static td_status take_spec(const char *plan_json, const char *state_dir, struct td_assignment *a) {
     TD_AUTO(td_arena) *arena = NULL;
     struct td_plan plan;
     TD_TRY(parse_plan(plan_json, &arena, &plan));
-    const char *dir = plan.spec.checkpoint.dir;
     a->stuck_timeout_s = (uint32_t)plan.spec.restart.stuck_timeout_s;
+    const char *dir = plan.spec.checkpoint.dir;
     const struct td_json *predict = td_json_get(plan.spec.tree, "predict");
     a->writes_outside = dir[0] || td_json_string(td_json_get(predict, "output"), "")[0];
-    int n = dir[0] ? snprintf(a->checkpoints, sizeof a->checkpoints, "%s/%s", dir, a->job)
-                   : snprintf(a->checkpoints, sizeof a->checkpoints, "%s/checkpoints/%s", state_dir,
-                              a->job);
-    if (n >= (int)sizeof a->checkpoints) {
-        return td_fail(TD_INVALID_ARGUMENT, "the checkpoint directory's path is too long");
-    }
-    return TD_OK;
+    return td_assignment_checkpoints(dir, state_dir, a->job, a->checkpoints, sizeof a->checkpoints);
 }
 
 td_status td_assignment_read(const Traind__V1__Assign *m, const char *state_dir,

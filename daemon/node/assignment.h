@@ -38,6 +38,10 @@ struct td_assignment {
     size_t n_resume;
 };
 
+// Where a job's checkpoints are: below checkpoint.dir of its spec, "" the node's own. out has room
+// for a struct td_assignment's checkpoints.
+TD_MUST_USE td_status td_assignment_checkpoints(const char *dir, const char *state_dir,
+                                                const char *job, char *out, size_t out_bytes);
 // Reads and checks the message. Errors: INVALID_ARGUMENT class bad_spec.
 TD_MUST_USE td_status td_assignment_read(const Traind__V1__Assign *m, const char *state_dir,
                                          struct td_assignment *out_assignment);

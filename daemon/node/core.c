@@ -406,6 +406,9 @@ void td_node_core_message(struct td_node_core *c, struct td_mono now,
         a = find(c, m->checkpoint_now->id);
         if (a && a->state == TD_AT_RUNNING) act(c, TD_NA_SAVE, a);
         return;
+    case TRAIND__V1__COORDINATOR_MESSAGE__BODY_RECONCILE:
+        act(c, TD_NA_RECONCILE, NULL)->reconcile = m->reconcile;
+        return;
     case TRAIND__V1__COORDINATOR_MESSAGE__BODY__NOT_SET:
     case _TRAIND__V1__COORDINATOR_MESSAGE__BODY__CASE_IS_INT_SIZE:
         break;

@@ -18,6 +18,7 @@
 #include "daemon/node/inventory.h"
 #include "daemon/node/measurer.h"
 #include "daemon/node/planner.h"
+#include "daemon/node/reconcile.h"
 #include "daemon/node/shards.h"
 #include "daemon/node/transport.h"
 #include "lib/base/clock.h"
@@ -45,9 +46,11 @@ struct td_node {
     struct td_rpc_channel *channel;
     struct td_planner *planner;
     struct td_measurer *measurer;
+    struct td_reconciler *reconciler;
     struct td_loop_timer *timer;
     bool closing, down_logged;
     char key[64]; // of the session
+    bool known;   // it has registered since it started
 };
 
 // ---- the core, in and out -----------------------------------------------------------------------
@@ -98,6 +101,7 @@ static void on_started(struct td_local_attempt *a) {
         if (a->shards) td_shards_up(a->shards, true);
     }
     tell(n, a->core, TD_AE_STARTED, TD_OK);
+    td_reconciler_poke(n->reconciler);
 }
 
 static void on_failed(struct td_local_attempt *a, td_status take_failure) {
@@ -294,6 +298,7 @@ static void send_register(struct td_node *n) {
     r.attempts = held;
     r.embedded = n->transport->ops->embedded;
     r.keyed = true;
+    r.fresh = !n->known;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_REGISTER;
     m.register_ = &r;
@@ -425,9 +430,13 @@ static void carry_out(struct td_node *n, const struct td_node_action *action) {
         return;
     case TD_NA_REMOVE:
         remove_attempt(action->attempt);
+        td_reconciler_poke(n->reconciler);
         return;
     case TD_NA_PLAN:
         plan(n, action->plan);
+        return;
+    case TD_NA_RECONCILE:
+        td_reconciler_submit(n->reconciler, action->reconcile);
         return;
     }
 }
@@ -446,6 +455,7 @@ static void on_message(const Traind__V1__CoordinatorMessage *m, void *arg) {
                     n->transport->ops->name);
         n->down_logged = false;
         snprintf(n->key, sizeof n->key, "%s", m->registered->key);
+        n->known = true;
     }
     uint64_t stale = td_node_core_stale(n->core);
     td_node_core_message(n->core, td_mono_now(), m);
@@ -467,6 +477,7 @@ static void on_down(const char *why, void *arg) {
         if (local(a)->forward) td_forward_down(local(a)->forward);
         if (local(a)->shards) td_shards_up(local(a)->shards, false);
     }
+    td_reconciler_clear(n->reconciler);
     td_node_core_down(n->core);
     after_input(n);
 }
@@ -477,6 +488,7 @@ static void on_writable(void *arg) {
     for (size_t i = 0; (a = td_node_core_attempt(n->core, i)); i++) {
         if (a->shell && local(a)->forward) td_forward_poke(local(a)->forward);
     }
+    td_reconciler_poke(n->reconciler);
 }
 
 static const struct td_transport_events transport_events = {
@@ -577,6 +589,12 @@ static td_status open_node(struct td_node *n, const struct td_node_options *o) {
                                                 .fn = on_planned,
                                                 .arg = n};
     TD_TRY(td_planner_create(n->loop, &planning, &n->planner));
+    const struct td_reconciler_options reconciling = {.loop = n->loop,
+                                                      .state_dir = n->state_dir,
+                                                      .core = n->core,
+                                                      .send = forward_send,
+                                                      .arg = n};
+    TD_TRY(td_reconciler_create(&reconciling, &n->reconciler));
     TD_TRY(scan(n));
     n->transport->ops->start(n->transport, &transport_events, n);
     return TD_OK;
@@ -610,6 +628,7 @@ void td_node_destroy(struct td_node *n) {
         td_local_attempt_destroy(td_steal(a->shell));
     td_planner_destroy(n->planner);
     td_measurer_destroy(n->measurer);
+    td_reconciler_destroy(n->reconciler);
     if (n->transport) n->transport->ops->destroy(n->transport);
     td_loop_timer_destroy(n->timer);
     td_node_core_destroy(n->core);

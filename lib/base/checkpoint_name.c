@@ -30,3 +30,12 @@ bool td_checkpoint_file_ok(const char *name) {
     }
     return true;
 }
+
+bool td_checkpoint_file_written(const char *name) {
+    static const char *const names[] = {"manifest.json", "model.safetensors",
+                                        "optimizer.safetensors", "config.json"};
+    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(names[i], name) == 0) return true;
+    }
+    return false;
+}

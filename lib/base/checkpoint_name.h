@@ -16,4 +16,7 @@ bool td_checkpoint_path_ok(const char *path);
 // A plain file name: letters, digits, '.', '-' and '_', no '.' at the beginning. False for NULL.
 bool td_checkpoint_file_ok(const char *name);
 
+// A name that ranks give to a file of a checkpoint: what else is beside those is somebody's own.
+bool td_checkpoint_file_written(const char *name);
+
 #endif

@@ -5,9 +5,9 @@
 // catalog (over all attempts of a job). Pure, any thread.
 //
 // Without a value to compare by the newest k stay. With one the best k stay (a value that is not a
-// number is the worst, of two equal ones the older is better: the
-// newer may only repeat what the last validation found of other weights), and besides them always
-// the newest, because that is what a restart needs. -1 keeps all, 0 keeps only the newest.
+// number is the worst, of two equal ones the older is better: the newer may only repeat what the
+// last validation found of other weights), and besides them always the newest, because that is what
+// a restart needs. -1 keeps all, 0 keeps only the newest.
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -12,6 +12,7 @@
 #include "lib/base/map.h"
 #include "lib/base/rank_page.h"
 #include "lib/spec/spec.h"
+#include "tests/sim/disk.h"
 #include "tests/unit/test.h"
 
 enum {
@@ -35,6 +36,7 @@ struct held { // an attempt on a node: its files, and its launcher while alive
     uint64_t metrics[MAX_RANKS], metrics_sent[MAX_RANKS], metrics_acked[MAX_RANKS];
     uint32_t step, last;
     bool ready, stop_asked, adopted, stream;
+    bool tells_end;      // in each session: its lengths are final
     uint32_t unsent[64]; // steps of checkpoints whose file is to be streamed
     uint32_t n_unsent;
     uint64_t
@@ -51,6 +53,7 @@ struct sim_node {
     bool registered;
     int64_t dial_at;
     struct held held[MAX_HELD];
+    struct sim_disk disk;
 };
 
 struct waiting { // an action or a reply behind the gate
@@ -75,7 +78,7 @@ struct points {
 
 struct job_facts {
     char id[TD_JOB_ID_MAX];
-    bool created, acknowledged;
+    bool created, acknowledged, deleted;
 };
 
 struct world {
@@ -92,7 +95,7 @@ struct world {
     struct sim_node nodes[N_NODES];
     struct job_facts jobs[N_JOBS];
     char *specs[MAX_RANKS + 1];
-    uint32_t crashes, assigned, forgotten;
+    uint32_t crashes, assigned, forgotten, deleted;
 };
 
 static uint64_t draw(struct world *w) { // splitmix64
@@ -266,7 +269,7 @@ static void start_core(struct world *w) {
     static const enum td_record_kind order[] = {
         TD_RECORD_META,    TD_RECORD_NODE,    TD_RECORD_PLAN,       TD_RECORD_JOB,
         TD_RECORD_SPEC,    TD_RECORD_ATTEMPT, TD_RECORD_CHECKPOINT, TD_RECORD_SHARD,
-        TD_RECORD_REQUEST, TD_RECORD_LEAVING};
+        TD_RECORD_REQUEST, TD_RECORD_LEAVING, TD_RECORD_REMOVAL};
     const struct td_core_options o = {.incarnation = ++w->incarnation, .checkpoint_dir = "/c"};
     assert_ok(td_core_create(&o, &w->core));
     for (size_t k = 0; k < TD_COUNTOF(order); k++) {
@@ -296,6 +299,11 @@ static void crash(struct world *w) {
     start_core(w);
     for (int i = 0; i < N_JOBS; i++) {
         const struct td_job *j = NULL;
+        if (w->jobs[i].deleted) { // or the crash took the delete back
+            td_status_free(td_core_find_job(w->core, w->jobs[i].id, &j));
+            w->jobs[i].deleted = j == NULL;
+            continue;
+        }
         if (w->jobs[i].acknowledged) assert_ok(td_core_find_job(w->core, w->jobs[i].id, &j));
         if (!w->jobs[i].acknowledged) w->jobs[i].created = false; // the client sees an error
         if (j) w->jobs[i].created = true;
@@ -364,7 +372,8 @@ static void lose_launcher(struct held *h, const char *cls) {
     h->ended = true;
 }
 
-static void save(struct held *h) {
+static void save(struct sim_node *n, struct held *h) {
+    sim_disk_write(&n->disk, h->job, h->attempt, h->step);
     line(h,
          "{\"event\":\"checkpoint\",\"rank\":0,\"step\":%u,\"epoch\":0,\"path\":\"a%u/step-%u\","
          "\"bytes\":1,\"files\":[{\"name\":\"m\",\"bytes\":1,"
@@ -376,7 +385,8 @@ static void save(struct held *h) {
 // No two attempts of a job train unless the older one is fenced: the core knows that it is.
 static void check_single(struct world *w, const Traind__V1__AttemptId *id) {
     const struct td_job *j = NULL;
-    assert_ok(td_core_find_job(w->core, id->job, &j));
+    td_status_free(td_core_find_job(w->core, id->job, &j));
+    if (!j) return; // deleted with the message on its way
     for (int n = 0; n < N_NODES; n++) {
         for (int i = 0; i < MAX_HELD; i++) {
             const struct held *h = &w->nodes[n].held[i];
@@ -425,7 +435,7 @@ static void on_registered(struct sim_node *n, const Traind__V1__Registered *m) {
     for (size_t i = 0; i < m->n_adopt; i++) {
         struct held *h = find_held(n, m->adopt[i]->id);
         assert_non_null(h);
-        h->adopted = true;
+        h->adopted = h->tells_end = true;
         for (size_t o = 0; o < m->adopt[i]->n_offsets; o++) {
             const Traind__V1__SegmentOffset *s = m->adopt[i]->offsets[o];
             if (s->kind == TRAIND__V1__SEGMENT__KIND__EVENTS) h->sent = h->acked = s->offset;
@@ -440,8 +450,19 @@ static void on_registered(struct sim_node *n, const Traind__V1__Registered *m) {
     }
 }
 
+static bool is_deleted(const struct world *w, const char *job) {
+    for (int i = 0; i < N_JOBS; i++) {
+        if (strcmp(w->jobs[i].id, job) == 0) return w->jobs[i].deleted;
+    }
+    return false;
+}
+
 static void on_forget(struct world *w, struct sim_node *n, const Traind__V1__Forget *m) {
     struct held *h = find_held(n, m->id);
+    if (is_deleted(w, m->id->job)) { // whatever it still had to report
+        if (h) drop_held(h);
+        return;
+    }
     assert_non_null(h);
     assert_false(h->alive);
     assert_int_equal(h->acked, h->events.len);
@@ -478,6 +499,33 @@ static void on_plan(struct world *w, struct sim_node *n, const Traind__V1__PlanR
     to_core(w, n, &out);
 }
 
+// ---- reconcile ----------------------------------------------------------------------------------
+static bool is_held(const struct sim_node *n, const Traind__V1__Reconcile *m) {
+    for (int i = 0; i < MAX_HELD; i++) {
+        const struct held *h = &n->held[i];
+        if (h->used && strcmp(h->job, m->job) == 0 && sim_disk_is_over(m, h->attempt)) return true;
+    }
+    return false;
+}
+
+static void reconcile_some(struct world *w, struct sim_node *n) {
+    for (int i = 0; i < SIM_DISK_WAITING; i++) {
+        Traind__V1__CoordinatorMessage *m = n->disk.waiting[i];
+        if (!m || !n->session || is_held(n, m->reconcile) || !chance(w, 3)) continue;
+        if (!sim_disk_is_first(&n->disk, m->reconcile)) continue;
+        n->disk.waiting[i] = NULL;
+        sim_disk_carry_out(&n->disk, m->reconcile);
+        Traind__V1__Reconciled r = TRAIND__V1__RECONCILED__INIT;
+        Traind__V1__NodeMessage out = TRAIND__V1__NODE_MESSAGE__INIT;
+        r.request = m->reconcile->request;
+        r.job = m->reconcile->job;
+        out.body_case = TRAIND__V1__NODE_MESSAGE__BODY_RECONCILED;
+        out.reconciled = &r;
+        to_core(w, n, &out);
+        traind__v1__coordinator_message__free_unpacked(m, NULL);
+    }
+}
+
 static void to_node(struct world *w, struct sim_node *n, const Traind__V1__CoordinatorMessage *m) {
     n->incarnation = m->incarnation;
     switch (m->body_case) {
@@ -499,12 +547,20 @@ static void to_node(struct world *w, struct sim_node *n, const Traind__V1__Coord
     case TRAIND__V1__COORDINATOR_MESSAGE__BODY_PLAN_REQUEST:
         on_plan(w, n, m->plan_request);
         break;
+    case TRAIND__V1__COORDINATOR_MESSAGE__BODY_RECONCILE:
+        assert_true(n->registered);
+        sim_disk_keep(&n->disk, m);
+        break;
     default:
         fail();
     }
 }
 
 static void carry_out(struct world *w, struct td_action *a) {
+    if (a->kind == TD_ACTION_FORGET) { // the disk may refuse; then the next start asks again
+        td_core_forgotten(w->core, now(w), a->job, w->calm || !chance(w, 4));
+        after(w);
+    }
     for (int i = 0; i < N_NODES && a->session; i++) {
         struct sim_node *n = &w->nodes[i];
         if (n->session != a->session) continue;
@@ -521,6 +577,7 @@ static void carry_out(struct world *w, struct td_action *a) {
 }
 
 static void dial(struct world *w, struct sim_node *n) {
+    sim_disk_drop(&n->disk); // of an earlier session
     n->session = td_core_session_open(w->core, now(w), false);
     Traind__V1__AttemptHeld held[MAX_HELD], *list[MAX_HELD];
     Traind__V1__AttemptId ids[MAX_HELD];
@@ -551,7 +608,7 @@ static void dial(struct world *w, struct sim_node *n) {
     to_core(w, n, &m);
 }
 
-static void train(struct world *w, struct held *h) {
+static void train(struct world *w, struct sim_node *n, struct held *h) {
     if (!h->ready) {
         if (!chance(w, 4)) return;
         for (uint32_t r = 0; r < h->n_ranks; r++) {
@@ -561,7 +618,7 @@ static void train(struct world *w, struct held *h) {
     }
     if (h->stop_asked && h->stop_in-- <= 0) {
         bool save_first = h->mode == TRAIND__V1__STOP__MODE__CHECKPOINT;
-        if (save_first && h->step) save(h);
+        if (save_first && h->step) save(n, h);
         end_attempt(h, h->mode == TRAIND__V1__STOP__MODE__KILL ? "killed" : "stopped", "none");
         return;
     }
@@ -570,9 +627,13 @@ static void train(struct world *w, struct held *h) {
     for (uint32_t r = 0; r < h->n_ranks; r++) {
         h->metrics[r] += RECORD;
     }
-    if (h->step % 10 == 0) save(h);
+    if (h->step % 10 == 0) {
+        save(n, h);
+    } else if (h->step % 10 == 5) {
+        sim_disk_write(&n->disk, h->job, h->attempt, h->step); // of which no event came: an orphan
+    }
     if (h->step >= h->last) {
-        save(h);
+        save(n, h);
         end_attempt(h, "done", "none");
     } else if (chance(w, 300) && !w->calm) {
         end_attempt(h, "failed", chance(w, 2) ? "internal" : "collective");
@@ -663,6 +724,8 @@ static void forward(struct world *w, struct sim_node *n, struct held *h) {
     for (uint32_t r = 0; r < h->n_ranks && n->session; r++) {
         send_metrics(w, n, h, r);
     }
+    if (h->ended && h->tells_end) send_final(w, n, h);
+    if (h->ended) h->tells_end = false;
     send_file(w, h);
     uint64_t from = chance(w, 5) ? h->acked : h->sent;
     if (!n->session || from >= h->events.len) return;
@@ -696,12 +759,13 @@ static void reboot(struct world *w, struct sim_node *n) {
 
 static void step_node(struct world *w, struct sim_node *n) {
     for (int i = 0; i < MAX_HELD; i++) {
-        if (n->held[i].used && n->held[i].alive) train(w, &n->held[i]);
+        if (n->held[i].used && n->held[i].alive) train(w, n, &n->held[i]);
     }
     if (!n->session && w->now_ns >= n->dial_at) dial(w, n);
     for (int i = 0; i < MAX_HELD && n->session && n->registered; i++) {
         if (n->held[i].used && n->held[i].adopted) forward(w, n, &n->held[i]);
     }
+    if (n->session && n->registered) reconcile_some(w, n);
     if (n->session && n->registered && chance(w, 10)) beat(w, n);
     if (w->calm) return;
     if (chance(w, 2000)) lose_session(w, n, (int64_t)(draw(w) % 5000));

@@ -15,9 +15,9 @@ struct heard {
     char text[256];
     struct td_node_attempt *started;
 };
-static const char *const names[] = {"REGISTER", "HEARTBEAT", "START",        "ABANDON", "REFUSE",
-                                    "STOP",     "KILL",      "SAVE",         "ADOPT",   "ACK",
-                                    "FINAL",    "REMOVE",    "REMOVE_FILES", "PLAN"};
+static const char *const names[] = {"REGISTER", "HEARTBEAT", "START", "ABANDON",  "REFUSE",
+                                    "STOP",     "KILL",      "SAVE",  "ADOPT",    "ACK",
+                                    "FINAL",    "REMOVE",    "PLAN",  "RECONCILE"};
 
 static struct heard listen(struct td_node_core *c) {
     struct heard h = {0};

@@ -4,7 +4,10 @@
 
 #include <math.h>
 
+#include "engine/train/manifest.h"
 #include "engine/train/retention.h"
+#include "lib/base/checkpoint_name.h"
+#include "lib/base/retention.h"
 
 // Adds step 1, 2, ... with these values; the steps that remain, as text "2 3".
 static void play(const struct td_checkpoint_config *config, const char *resumed_from,
@@ -83,10 +86,37 @@ static void test_the_one_resumed_from_stays_when_it_lies_in_the_same_place(void 
     assert_string_equal(left, "4");
 }
 
+static void test_files_that_ranks_write_are_known_by_name(void **state) {
+    (void)state;
+    assert_true(td_checkpoint_file_written(td_manifest_file_of(TD_ROLE_PARAM)));
+    assert_true(td_checkpoint_file_written(td_manifest_file_of(TD_ROLE_OPTIM)));
+    assert_true(td_checkpoint_file_written("manifest.json"));
+    assert_true(td_checkpoint_file_written("config.json"));
+    assert_false(td_checkpoint_file_written("notes.txt"));
+    assert_false(td_checkpoint_file_written("model.safetensors.bak"));
+}
+
+static void test_rule_takes_the_worst_of_all_attempts_but_never_the_newest(void **state) {
+    (void)state;
+    const struct td_retention_rule best = {.top_k = 1, .by_value = true};
+    const double falling[] = {1, 5, 4, 3}, one[] = {1};
+    size_t at;
+    assert_true(td_retention_worst(&best, falling, 4, &at) && at == 1);
+    assert_true(td_retention_worst(&best, (double[]){1, 4, 3}, 3, &at) && at == 1);
+    assert_false(td_retention_worst(&best, (double[]){1, 3}, 2, &at));
+    assert_false(td_retention_worst(&best, one, 1, &at));
+    const struct td_retention_rule newest = {.top_k = 1};
+    assert_true(td_retention_worst(&newest, falling, 4, &at) && at == 0);
+    const struct td_retention_rule all = {.top_k = -1};
+    assert_false(td_retention_worst(&all, falling, 4, &at));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_survivors_follow_the_rules),
         cmocka_unit_test(test_best_stays_when_later_ones_repeat_its_value),
+        cmocka_unit_test(test_files_that_ranks_write_are_known_by_name),
+        cmocka_unit_test(test_rule_takes_the_worst_of_all_attempts_but_never_the_newest),
         cmocka_unit_test(test_the_one_resumed_from_stays_when_it_lies_in_the_same_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
