@@ -80,7 +80,11 @@ static double value_of(const struct td_checkpoint *c, const char *monitor) {
     struct td_json *v = NULL;
     TD_CHECK(!td_arena_create(METRICS_ARENA_BYTES, &arena));
     td_status s = td_json_parse(arena, c->metrics_json, strlen(c->metrics_json), &v);
-    double value = s ? (double)NAN : td_json_real(td_json_get(v, monitor), (double)NAN);
+    char of_epoch[MONITOR_BYTES + 8]; // "train_loss" is "train_loss_epoch", as for a rank
+    snprintf(of_epoch, sizeof of_epoch, "%s_epoch", monitor);
+    const struct td_json *found = s ? NULL : td_json_get(v, monitor);
+    if (!s && !found) found = td_json_get(v, of_epoch);
+    double value = td_json_real(found, (double)NAN);
     td_status_free(s);
     return value;
 }
