@@ -143,7 +143,7 @@ FORCE:
 $(B)/obj/%.o: %.c $(B)/flags | $(gen_c)
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
-	$(Q)$(cc) $(cpp) $(flags_$(subst /,_,$(patsubst %/,%,$(dir $<)))) -MMD -MP -c $< -o $@
+	$(Q)$(cc) $(cpp) $(flags_$(subst /,_,$(patsubst %/,%,$(dir $<)))) -MD -MP -c $< -o $@
 
 # A source of a level: the same, with the level's instructions and name (TD_LEVELED). Loops are
 # there to become vectors, and no trap is ever read: a comparison may be computed for every lane.
@@ -152,7 +152,7 @@ define level_rules
 $(B)/obj/%.$(1).o: %.c $(B)/flags | $(gen_c)
 	$$(call say,CC,'$$< ($(1))')
 	@mkdir -p $$(@D)
-	$$(Q)$(cc) $(cpp) $(march_$(1)) -DTD_LEVEL=$(1) $$(flags_$$(subst /,_,$$(patsubst %/,%,$$(dir $$<)))) $$(if $$(filter %_loops.c,$$<),$$(flags_loops)) -MMD -MP -c $$< -o $$@
+	$$(Q)$(cc) $(cpp) $(march_$(1)) -DTD_LEVEL=$(1) $$(flags_$$(subst /,_,$$(patsubst %/,%,$$(dir $$<)))) $$(if $$(filter %_loops.c,$$<),$$(flags_loops)) -MD -MP -c $$< -o $$@
 
 # A level's kernels as one object that shows its table alone.
 $(B)/obj/accelerators/cpu/kernels.$(1).o: $(patsubst %.c,$(B)/obj/%.$(1).o,$(call src,accelerators/cpu/kernels))
@@ -163,7 +163,7 @@ $(foreach l,$(levels),$(eval $(call level_rules,$(l))))
 
 $(B)/obj/gen/%.o: $(B)/gen/%.c $(B)/flags
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(sysroot) -std=c17 $(OPT) -fPIC $(san) $(cpp) -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(sysroot) -std=c17 $(OPT) -fPIC $(san) $(cpp) -MD -MP -c $< -o $@
 
 $(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h &: proto/%.proto
 	$(call say,PROTO,$<)
@@ -250,7 +250,7 @@ test_libs := $(coord_o) $(node_o) $(filter-out %/main.o,$(launcher_o)) $(filter 
 $(B)/tests/%: tests/%.c $(B)/flags $(test_libs) $(B)/lib/libtraind.so | $(gen_c)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(cc) $(fuzzer) $(cpp) -MMD -MP -MF $@.d $< $(test_libs) -L$(B)/lib -ltraind -lcmocka -lgrpc_unsecure -lgpr -levent \
+	$(Q)$(cc) $(fuzzer) $(cpp) -MD -MP -MF $@.d $< $(test_libs) -L$(B)/lib -ltraind -lcmocka -lgrpc_unsecure -lgpr -levent \
 	  -lsqlite3 -lyaml -lprotobuf-c -lcrypto -lm -Wl,-rpath,'$$ORIGIN/../../lib' -o $@
 
 # Loops that the bench compares with are compiled once per CPU level, like kernels.

@@ -59,11 +59,12 @@ td_status td_cmd_delete(struct td_session *s, const struct td_flags *f, int *out
         (const Traind__V1__DeleteJobResponse *)td_rpc_message_get(answer);
     if (td_output_is_json(f->output)) return td_session_print_json(s, &r->base);
     if (f->output == TD_OUTPUT_NAME) {
-        puts(r->id);
+        td_print(stdout, "%s\n", r->id);
         return TD_OK;
     }
-    printf("%s deleted\n", r->id);
+    td_print(stdout, "%s deleted\n", r->id);
     for (size_t i = 0; i < r->n_nodes_waiting; i++)
-        printf("what node %s has of it goes when the node is back\n", r->nodes_waiting[i]);
+        td_print(stdout, "what node %s has of it goes when the node is back\n",
+                 r->nodes_waiting[i]);
     return TD_OK;
 }

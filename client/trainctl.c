@@ -201,32 +201,46 @@ static error_t parse_common_flag(int key, char *arg, struct argp_state *state, s
     }
 }
 
-// Flags of some verbs: argp was given only those of this verb.
-static error_t parse_verb_flag(int key, char *arg, struct argp_state *state, struct td_flags *f) {
+// Flags of some verbs that are there or not.
+static error_t parse_switch(int key, struct td_flags *f) {
     switch (key) {
     case 'f':
         f->follow = true;
         return 0;
-    case 'O':
-        f->out_path = arg;
-        return 0;
-    case KEY_SET:
-        parse_override(state, f, arg);
-        return 0;
     case KEY_DRY_RUN:
         f->dry_run = true;
-        return 0;
-    case KEY_RANK:
-        f->rank = (int)parse_number(state, "rank", arg, 1 << 20);
-        return 0;
-    case KEY_ATTEMPT:
-        f->attempt = (uint32_t)parse_number(state, "attempt", arg, 1 << 20);
         return 0;
     case KEY_OUT_ONLY:
         f->out_only = true;
         return 0;
     case KEY_ERR_ONLY:
         f->err_only = true;
+        return 0;
+    case KEY_RESUME:
+        f->resume = true;
+        return 0;
+    case KEY_KEEP_CHECKPOINTS:
+        f->keep_checkpoints = true;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+// Flags of some verbs: argp was given only those of this verb.
+static error_t parse_verb_flag(int key, char *arg, struct argp_state *state, struct td_flags *f) {
+    switch (key) {
+    case 'O':
+        f->out_path = arg;
+        return 0;
+    case KEY_SET:
+        parse_override(state, f, arg);
+        return 0;
+    case KEY_RANK:
+        f->rank = (int)parse_number(state, "rank", arg, 1 << 20);
+        return 0;
+    case KEY_ATTEMPT:
+        f->attempt = (uint32_t)parse_number(state, "attempt", arg, 1 << 20);
         return 0;
     case KEY_OFFSET:
         f->offset = parse_number(state, "offset", arg, INT64_MAX);
@@ -250,17 +264,11 @@ static error_t parse_verb_flag(int key, char *arg, struct argp_state *state, str
     case KEY_DUMP_GRAPH:
         f->dump_graph = arg;
         return 0;
-    case KEY_RESUME:
-        f->resume = true;
-        return 0;
-    case KEY_KEEP_CHECKPOINTS:
-        f->keep_checkpoints = true;
-        return 0;
     case KEY_REASON:
         f->reason = arg;
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return parse_switch(key, f);
     }
 }
 
