@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "client/cmd_plan.h"
-#include "client/print.h"
 #include "client/follow.h"
+#include "client/print.h"
 #include "client/spec_file.h"
 #include "lib/base/rng.h"
 
