@@ -25,7 +25,7 @@ static bool beats_are_due(const struct td_silence *s) {
     switch (s->last.phase) {
     case TD_PHASE_TRAINING:
     case TD_PHASE_VALIDATING:
-        return s->n_steps > 0;
+        return s->last.samples > 0;
     case TD_PHASE_TESTING:
     case TD_PHASE_PREDICTING:
         return s->n_beats > 1; // the first batch is compiled for

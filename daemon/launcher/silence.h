@@ -24,7 +24,8 @@ struct td_silence_limits {
 
 struct td_silence_page { // as it is in the rank's page
     int64_t heartbeat_ns, step;
-    int64_t phase; // enum td_rank_phase
+    int64_t samples; // trained by this rank in this attempt; 0: no step yet
+    int64_t phase;   // enum td_rank_phase
 };
 
 struct td_silence {

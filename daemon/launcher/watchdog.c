@@ -134,6 +134,7 @@ void td_watchdog_look(struct td_launcher *l, struct td_mono now) {
         if (!td_launch_rank_runs(r)) continue;
         const struct td_silence_page page = {.heartbeat_ns = atomic_load(&r->page->heartbeat_ns),
                                              .step = atomic_load(&r->page->step),
+                                             .samples = atomic_load(&r->page->samples),
                                              .phase = atomic_load(&r->page->phase)};
         enum td_silence_change change = td_silence_look(&r->silence, &limits, now, &page);
         if (change == TD_SILENCE_ENDED && i == l->blamed) say_beats(l);

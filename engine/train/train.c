@@ -98,12 +98,12 @@ td_status td_train(const struct td_train_config *config, struct td_train_io *io,
     TD_AUTO(td_rank) *r = NULL;
     *out_result = (struct td_train_result){.end = TD_LOOP_DONE};
     atomic_store_explicit(&io->page->phase, TD_PHASE_LOADING, memory_order_relaxed);
-    TD_TRY(td_places_check(config));
     TD_TRY(td_rank_create(config, io, events, &r));
     struct td_loop loop;
     td_loop_init(&loop, r);
     td_control_progress(&r->control, &loop.at, 0, 0);
-    td_status s = run_stages(&loop, &out_result->end);
+    td_status s = td_places_check(config);
+    if (!s) s = run_stages(&loop, &out_result->end);
     out_result->step = loop.at.step;
     note_losses(r);
     if (config->profile) print_profile(r);

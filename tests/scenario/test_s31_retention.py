@@ -67,7 +67,7 @@ def test_crash_while_a_job_is_forgotten_leaves_nothing(cluster):
         folder.mkdir(parents=True)
     (logs / "0.err").write_text("words")
     db = sqlite3.connect(daemon.state_dir / "state.db")
-    db.execute("INSERT INTO leaving VALUES ('j-0123456789ab', '{\"streamed\":[1]}')")
+    db.execute("INSERT INTO leaving (key, body) VALUES ('j-0123456789ab', '{\"streamed\":[1]}')")
     db.commit()
     db.close()
     daemon.start()

@@ -122,7 +122,7 @@ def test_points_after_the_checkpoint_were_there_twice_after_a_kill(here):
 
 
 def test_second_ctrl_c_stops_without_a_checkpoint(here):
-    p = here.start("long.yaml", "--set", "checkpoint.every_n_train_steps=null")
+    p = here.start("long.yaml", "--set", "checkpoint.every_n_train_steps=1000000")
     until("it trains", lambda: (here.path / "long/metrics.jsonl").exists() and here.points("long", "train_loss_step"))
     worker = here.worker()
     os.kill(worker, signal.SIGSTOP)  # so that both come within one step

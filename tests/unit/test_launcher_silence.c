@@ -34,6 +34,7 @@ static enum td_silence_change look_for(struct rig *r, int64_t ns, int64_t *out_a
 static void step(struct rig *r, int64_t ns) {
     assert_int_equal(look_for(r, ns, NULL), TD_SILENCE_NONE);
     r->page.step++;
+    r->page.samples += 32;
     r->page.heartbeat_ns = r->now.ns;
     (void)td_silence_look(&r->s, &limits, r->now, &r->page);
 }
@@ -43,6 +44,18 @@ static struct rig make_training(int64_t step_ns) {
     for (int i = 0; i < 20; i++)
         step(&r, step_ns);
     return r;
+}
+
+// It was looked at once before and once after its first steps: no step's time is known.
+static void test_stopped_rank_is_silent_after_thirty_seconds_when_it_has_just_begun(void **state) {
+    (void)state;
+    int64_t after_ns = 0;
+    struct rig r = make(TD_PHASE_TRAINING);
+    (void)td_silence_look(&r.s, &limits, r.now, &r.page);
+    r.page.step = 19;
+    step(&r, 0);
+    assert_int_equal(look_for(&r, 100 * TD_NS_PER_S, &after_ns), TD_SILENCE_BEGAN);
+    assert_int_equal(after_ns, limits.floor_ns);
 }
 
 static void
@@ -133,6 +146,7 @@ static void test_stuck_is_never_said_when_the_timeout_is_zero(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stopped_rank_is_silent_after_thirty_seconds_when_it_has_just_begun),
         cmocka_unit_test(test_stopped_rank_is_silent_after_thirty_seconds_when_its_steps_are_short),
         cmocka_unit_test(test_rank_beats_again_when_anything_of_it_moves),
         cmocka_unit_test(test_eight_median_steps_hold_when_steps_are_long),
