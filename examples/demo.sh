@@ -9,7 +9,7 @@ export TRAIND_STATE_DIR=$build/demo
 unset TRAIND_ADDRESS TRAIND_TOKEN_FILE
 
 rm -rf "$TRAIND_STATE_DIR"
-mkdir -p "$TRAIND_STATE_DIR"
+mkdir -p -m 700 "$TRAIND_STATE_DIR" # its user's alone, as traind wants it
 "$bin/traind" 2>"$TRAIND_STATE_DIR/traind.log" &
 daemon=$!
 stop() {

@@ -1,10 +1,12 @@
 """Every job spec in examples/ runs through a daemon: cut short in make check, whole in check-full, where
 the convnet must also be as good as the rival's."""
 import os
+import re
+import subprocess
 
 import pytest
 
-from support import ROOT
+from support import BIN, BUILD, ROOT, processes_of
 
 FULL = bool(os.environ.get("TD_FULL"))
 FEW = ("trainer.max_epochs=1", "trainer.limit_train_batches=2", "trainer.limit_val_batches=1",
@@ -26,6 +28,16 @@ PAIR = {"gpt-bytes", "gpt-bytes-predict"}  # tried together below
 
 def test_all_examples_are_tried():
     assert {p.stem for p in (ROOT / "examples").glob("*.yaml")} == set(SHORT) | PAIR
+
+
+def test_demo_reaches_its_accuracy_and_leaves_no_daemon(tmp_path):
+    """It makes the state directory before the daemon, which once refused the mode."""
+    (tmp_path / "bin").symlink_to(BIN)
+    (tmp_path / "lib").symlink_to(BUILD / "lib")
+    done = subprocess.run([ROOT / "examples/demo.sh", tmp_path], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert float(re.search(r"^test accuracy  ([0-9.]+)$", done.stdout, re.M)[1]) > 0.85
+    assert not processes_of(tmp_path)
 
 
 def run(daemon, name, *overrides, deadline_s=120):
