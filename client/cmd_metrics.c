@@ -4,8 +4,8 @@
 //
 // An answer of the coordinator is a page. All pages are read before anything is printed, because
 // the table's columns are as wide as their widest cell and json is one value; they are put together
-// in messages that borrow the pages' points. Bound: TD_MAX_PAGES pages; the reader is told on
-// stderr what is missing.
+// in messages that borrow the pages' points. Bound: TD_MAX_PAGES pages; what is missing is said on
+// stderr.
 
 #include <inttypes.h>
 #include <stdio.h>

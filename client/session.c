@@ -114,7 +114,7 @@ static td_status blame_absence(const struct td_session *s, td_status take_status
                              s->config.address, s->config.address_source);
 }
 
-// What a job would have come to is told with a failed job's code, whoever asked.
+// What a job would have come to has the exit code of a failed job, whoever asked.
 static int exit_of_failure(const struct td_session *s, td_status borrow_status) {
     const char *reason = td_status_reason(borrow_status);
     bool job_fails = strcmp(reason, "UNSATISFIABLE") == 0 || strcmp(reason, "PLAN_FAILED") == 0;

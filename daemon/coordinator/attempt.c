@@ -353,7 +353,7 @@ void td_attempt_maybe_forget(struct td_core *core, struct td_job *j, struct td_a
         if (!j->checkpoints[i]->committed && j->checkpoints[i]->attempt == a->number) return;
     }
     a->forgotten = true;
-    td_attempt_send_forget(core, j, a); // before its node is told what stays
+    td_attempt_send_forget(core, j, a); // before its node learns what stays
     td_catalog_attempt_over(core, j, a);
     td_core_save_attempt(core, j, a);
 }
