@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/base/checkpoint_name.h"
 #include "lib/base/segments.h"
@@ -113,7 +114,7 @@ static td_status write_plan(const struct td_assignment *a, const char *plan_json
     TD_TRY(td_plan_print(&built, &text));
     char path[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(path, "%s/%s", dir, TD_SEGMENT_PLAN));
-    return td_fs_write(path, text.data, text.len, 0600, TD_FS_WRITE_SYNCED);
+    return td_fs_write(path, text.data, text.len, 0600, 0); // td_assignment_sync follows
 }
 
 static td_status write_facts(const struct td_assignment *a, const char *dir) {
@@ -128,7 +129,7 @@ static td_status write_facts(const struct td_assignment *a, const char *dir) {
     TD_TRY(td_buf_str(&text, "}\n"));
     char path[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(path, "%s/%s", dir, ASSIGNMENT_FILE));
-    return td_fs_write(path, text.data, text.len, 0600, TD_FS_WRITE_SYNCED);
+    return td_fs_write(path, text.data, text.len, 0600, 0); // td_assignment_sync follows
 }
 
 td_status td_assignment_write(const struct td_assignment *a, const char *plan_json, const char *dir,
@@ -141,6 +142,18 @@ td_status td_assignment_write(const struct td_assignment *a, const char *plan_js
     TD_TRY(td_fs_mkdirs(path, 0700));
     TD_TRY(write_facts(a, dir));
     return write_plan(a, plan_json, dir, state_dir);
+}
+
+td_status td_assignment_sync(const char *dir) {
+    const char *const names[] = {ASSIGNMENT_FILE, TD_SEGMENT_PLAN};
+    for (size_t i = 0; i < TD_COUNTOF(names); i++) {
+        char path[TD_FS_PATH_BYTES];
+        TD_TRY(td_fs_path(path, "%s/%s", dir, names[i]));
+        TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0) return td_fs_fail("open", path);
+        if (fsync(fd) != 0) return td_fs_fail("sync", path);
+    }
+    return td_fs_fsync_dir(dir);
 }
 
 td_status td_assignment_load(const char *dir, struct td_assignment *inout_assignment) {

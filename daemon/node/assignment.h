@@ -45,12 +45,15 @@ TD_MUST_USE td_status td_assignment_checkpoints(const char *dir, const char *sta
 // Reads and checks the message. Errors: INVALID_ARGUMENT class bad_spec.
 TD_MUST_USE td_status td_assignment_read(const Traind__V1__Assign *m, const char *state_dir,
                                          struct td_assignment *out_assignment);
-// Writes plan.json and assignment.json into dir; their names are durable with the launcher's
-// record. Makes the directory of the checkpoints with that mode, whatever the umask is. Of the
-// resume sources those that are here are named in the plan, in their order.
+// Writes plan.json and assignment.json into dir; td_assignment_sync makes them durable. Makes the
+// directory of the checkpoints with that mode, whatever the umask is. Of the resume sources those
+// that are here are named in the plan, in their order.
 TD_MUST_USE td_status td_assignment_write(const struct td_assignment *a, const char *plan_json,
                                           const char *dir, const char *state_dir,
                                           mode_t checkpoints_mode);
+// Makes both files durable. Done once the launcher runs, so that no rank waits for the disk. Power
+// that fails before it may leave them empty: such a start never happened.
+TD_MUST_USE td_status td_assignment_sync(const char *dir);
 // assignment.json of a directory that was found; job and attempt are the caller's.
 TD_MUST_USE td_status td_assignment_load(const char *dir, struct td_assignment *inout_assignment);
 

@@ -208,18 +208,21 @@ static td_status read_record(struct td_local_attempt *a) {
     return TD_OK;
 }
 
+static bool has_events(const struct td_local_attempt *a) {
+    char events[TD_FS_PATH_BYTES];
+    struct stat st;
+    snprintf(events, sizeof events, "%s/%s", a->dir, TD_SEGMENT_EVENTS);
+    return stat(events, &st) == 0 && st.st_size > 0;
+}
+
 // Without its record a launcher cannot be found again, so it must not be alive; without its
 // assignment an attempt cannot be counted among the running ones. Nothing was ever launched without
 // these; what was, has ended now.
 static td_status recover_unrecorded(struct td_local_attempt *a, td_status take_why) {
     TD_AUTO_STATUS td_status why = take_why;
-    char events[TD_FS_PATH_BYTES];
-    struct stat st;
     TD_TRY(td_fence(a->dir));
     close_launcher(a);
-    TD_TRY(td_fs_path(events, "%s/%s", a->dir, TD_SEGMENT_EVENTS));
-    bool ran = stat(events, &st) == 0 && st.st_size > 0;
-    if (!ran && td_status_code(why) == TD_NOT_FOUND) return td_steal(why);
+    if (!has_events(a) && td_status_code(why) == TD_NOT_FOUND) return td_steal(why);
     td_log_warn("attempt not adopted job=%s attempt=%u why=\"%s\", its job goes on from the last "
                 "checkpoint",
                 a->assigned.job, a->assigned.attempt, td_status_message(why));
@@ -233,7 +236,11 @@ static td_status recover(struct td_local_attempt *a, const char *boot_id) {
     if (unassigned) {
         td_status gone = td_assignment_rebuild(a->dir, &a->assigned);
         td_status_free(gone);
-        if (gone) return td_steal(unassigned);
+        if (gone && has_events(a)) return td_steal(unassigned);
+        if (gone) { // the power failed in the middle of its start
+            td_status_free(unread);
+            unread = td_fail(TD_NOT_FOUND, "'%s' holds no attempt", a->dir);
+        }
         if (!unread) unread = td_steal(unassigned);
     }
     if (unread) return recover_unrecorded(a, td_steal(unread));
@@ -321,6 +328,7 @@ static void on_ack(int fd, void *arg) {
     if (!s) s = read_record(a); // socket and cores in use
     a->launcher = started;
     if (!s) s = connect_launcher(a);
+    if (!s) s = td_assignment_sync(a->dir);
     if (s) {
         start_failed(a, s);
         return;

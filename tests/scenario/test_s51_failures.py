@@ -253,6 +253,18 @@ def test_attempt_that_cannot_be_taken_over_is_fenced(daemon, files, spoil):
     daemon.losses(job, 1000, 2)  # what was made while no daemon ran is there, too
 
 
+def test_start_that_a_power_failure_left_empty_is_removed(daemon):
+    job = daemon.submit(LONG, "trainer.max_steps=400")
+    daemon.wait_step(job, 60)
+    daemon.kill()
+    os.kill(daemon.launcher(job), signal.SIGKILL)
+    for f in (daemon.state_dir / "attempts" / job / "a1").iterdir():
+        f.write_bytes(b"")
+    daemon.start()
+    assert daemon.finish(job).attempt == 2
+    assert not below(daemon.state_dir / "attempts", "a1") and "attempt left as it is" not in daemon.tail(100)
+
+
 def test_planner_that_wants_too_much_memory_is_told_its_limit(cluster, tmp_path):
     daemon = cluster.make("--slots", "2")
     daemon.bin = with_worker(tmp_path / "bin", f"""
