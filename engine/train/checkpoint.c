@@ -25,6 +25,7 @@ struct td_checkpointer {
     size_t n_shards;
     char *snapshot; // images of the shards, one behind the other
     size_t snapshot_bytes;
+    bool asked;           // prepare was submitted
     atomic_bool prepared; // the snapshot's pages are there
     struct td_manifest manifest;
     bool final;
@@ -103,7 +104,7 @@ td_status td_checkpointer_room(const struct td_state_table *state, uint32_t role
     return s;
 }
 
-// On the background thread while the rank compiles its programs: no save shall wait for pages.
+// On the background thread: no save shall wait for pages.
 static void prepare(void *arg) {
     struct td_checkpointer *c = arg;
     madvise(c->snapshot, c->snapshot_bytes, MADV_HUGEPAGE);
@@ -123,8 +124,13 @@ static td_status make_snapshot(struct td_checkpointer *c) {
         return td_fail_errno(TD_RESOURCE_EXHAUSTED, "map %zu bytes for a snapshot of the state",
                              c->snapshot_bytes);
     c->snapshot = p;
-    TD_CHECK(td_background_submit(c->o.background, prepare, c)); // its first job
     return TD_OK;
+}
+
+void td_checkpointer_prepare(struct td_checkpointer *c) {
+    if (!c->snapshot || c->asked) return;
+    c->asked = true;
+    TD_CHECK(td_background_submit(c->o.background, prepare, c)); // its first job
 }
 
 td_status td_checkpointer_create(const struct td_checkpointer_options *options,
@@ -357,6 +363,7 @@ td_status td_checkpointer_save(struct td_checkpointer *c, const struct td_strate
     bool final = flags & TD_SAVE_FINAL;
     int64_t begin_ns = td_mono_now().ns;
     if (!is_owner(c)) return TD_OK;
+    td_checkpointer_prepare(c);
     if (m->progress.step == c->last_step && !final) return td_checkpointer_poll(c);
     bool waits = flags || td_retention_wants(c->handed, monitored(c, m));
     if (waits || !atomic_load(&c->prepared)) TD_TRY(await_writer(c));

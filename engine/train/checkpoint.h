@@ -59,6 +59,10 @@ TD_MUST_USE td_status td_checkpointer_create(const struct td_checkpointer_option
 void td_checkpointer_destroy(struct td_checkpointer *c);
 TD_DEFINE_AUTO(td_checkpointer, td_checkpointer_destroy);
 
+// Makes the snapshot's memory ready in the background, once. A save does it too, and waits for it;
+// the loop asks after its first step, which the clearing of so many pages would slow down.
+void td_checkpointer_prepare(struct td_checkpointer *c);
+
 enum td_checkpointer_save_flags {
     TD_SAVE_FINAL = 1, // waits for the buffer and until the checkpoint is durable
     TD_SAVE_ASKED = 2, // waits for the buffer

@@ -185,7 +185,10 @@ static td_status hear_step(struct td_loop *l, struct td_agreement *out_agreement
     TD_TRY(td_control_check_abort(&r->control));
     TD_TRY(td_checkpointer_poll(r->checkpointer));
     if (r->skipped) return TD_OK;
-    if (!l->stepped) td_events_step1(r->events, l->at.step);
+    if (!l->stepped) {
+        td_events_step1(r->events, l->at.step);
+        td_checkpointer_prepare(r->checkpointer);
+    }
     l->stepped = true;
     return TD_OK;
 }

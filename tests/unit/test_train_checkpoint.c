@@ -51,6 +51,7 @@ static void begin(struct fixture *f, int32_t top_k, const char *monitor, bool la
     };
     td_checkpointer_destroy(f->c);
     assert_ok(td_checkpointer_create(&options, &f->c));
+    td_checkpointer_prepare(f->c);
     assert_ok(td_background_wait(f->background, TD_TEST_WAIT_NS)); // its buffer has its pages
 }
 
