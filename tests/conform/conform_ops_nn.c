@@ -165,6 +165,34 @@ static void cases_norms(struct subject *s) {
     }
 }
 
+// Elements that are close to each other, and far from 0: a mean that was rounded to fp32 is off by
+// much of what is left of them without it.
+static void cases_norms_of_close_elements(struct subject *s) {
+    static const enum td_op ops[] = {TD_OP_LAYER_NORM, TD_OP_LAYER_NORM_GRAD, TD_OP_ADD_LAYER_NORM,
+                                     TD_OP_BATCH_NORM, TD_OP_BATCH_NORM_GRAD};
+    static const uint32_t operands[] = {3, 3, 4, 5, 3};
+    static const int64_t widths[] = {2, 3, 17, 300};
+    for (size_t i = 0; i < TD_COUNTOF(widths) * TD_COUNTOF(ops); i++) {
+        const int64_t width = widths[i / TD_COUNTOF(ops)];
+        const enum td_op op = ops[i % TD_COUNTOF(ops)];
+        const bool batch = op == TD_OP_BATCH_NORM || op == TD_OP_BATCH_NORM_GRAD;
+        const struct td_shape rows_first =
+            batch ? (struct td_shape){4, {2, 5, width, 1}} : rig_shape(3, 2, 5, width);
+        struct op_case c = {.op = op, .n_in = operands[i % TD_COUNTOF(ops)]};
+        c.attrs = (struct td_attrs){.eps = 1e-5, .momentum = 0.1};
+        for (uint32_t k = 1; k < c.n_in; k++) {
+            c.in[k] = (struct operand){ANY, vec(batch ? 5 : width), TD_ROLE_PARAM, 0.5, 2};
+        }
+        c.in[0] = (struct operand){ANY, rows_first, TD_ROLE_PARAM, 1000, 1001};
+        if (op == TD_OP_LAYER_NORM_GRAD || batch) c.in[2] = tensor(rows_first);
+        if (op == TD_OP_BATCH_NORM) c.in[2] = c.in[1];
+        // The sum is rounded when it is stored: that of nothing loses nothing.
+        if (op == TD_OP_ADD_LAYER_NORM)
+            c.in[1] = (struct operand){ANY, rows_first, TD_ROLE_PARAM, 0, 0};
+        check(s, &c);
+    }
+}
+
 static void cases_dropout(struct subject *s) {
     for (size_t i = 0; i < TD_COUNTOF(rows) * TD_COUNTOF(sizes); i++) {
         struct op_case c = {.op = TD_OP_DROPOUT, .n_in = 1};
@@ -361,6 +389,7 @@ static const struct suite suites[] = {
     {"count_labels", cases_count_labels},
     {"softmax", cases_softmax},
     {"norms", cases_norms},
+    {"norms_of_close_elements", cases_norms_of_close_elements},
     {"dropout", cases_dropout},
     {"convolutions", cases_convolutions},
     {"pools", cases_pools},

@@ -1,5 +1,6 @@
 """A job of two steps of every network at each CPU level that this machine has below its own: the losses are those
-of the machine's own level within rounding, and no op falls to plain loops that has a kernel there.
+of the machine's own level within rounding, and no op falls to plain loops that has a kernel there. A gpt whose norms
+are hard to compute is near fp64 at every level.
 
 Levels, and which of them `make check` runs, are those of tests/levels.py; the rest is in check-full.
 """
@@ -10,6 +11,7 @@ import re
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 import levels
 import support
@@ -111,3 +113,56 @@ def test_two_steps_agree_with_the_machine_s_own_level(tmp_path, of_machine, leve
     assert len(losses) == len(expected) == STEPS and all(map(math.isfinite, losses + expected))
     assert losses == pytest.approx(expected, rel=CLOSE[precision])
     assert slow <= slow_there, f"on plain loops at {level} and not at {MACHINE}"
+
+
+# ---- a norm over two channels --------------------------------------------------------------------
+CHANNELS, TOKENS, BLOCKS = 2, 32, 2
+
+
+def weights_far_from_zero(seed, offset=500):
+    """Of a gpt whose channels differ by little, and are large: what a norm is to subtract."""
+    rng = np.random.RandomState(seed)
+
+    def some(*shape, around=0.0):
+        return (around + 0.3 * rng.standard_normal(shape)).astype(np.float32)
+
+    c = CHANNELS
+    w = {"transformer.wte.weight": some(TOKENS, c, around=offset), "transformer.wpe.weight": some(1, c)}
+    for i in range(BLOCKS):
+        shapes = {"attn.c_attn": (c, 3 * c), "attn.c_proj": (c, c), "mlp.c_fc": (c, 4 * c), "mlp.c_proj": (4 * c, c)}
+        for name, shape in shapes.items():
+            w |= {f"transformer.h.{i}.{name}.weight": some(*shape), f"transformer.h.{i}.{name}.bias": some(shape[1])}
+    for name in [f"h.{i}.ln_{j}" for i in range(BLOCKS) for j in (1, 2)] + ["ln_f"]:
+        w |= {f"transformer.{name}.weight": some(c, around=1.0), f"transformer.{name}.bias": some(c)}
+    return w
+
+
+def logits_of(folder, accelerator, precision, level):
+    out = folder / f"{accelerator}-{precision}-{level}"
+    tokens = str(folder / "tokens.bin")
+    plan = {"format": 1, "name": "two", "stages": ["predict"], "init_from": str(folder / "first.safetensors"),
+            "model": {"name": "gpt", "n_layer": BLOCKS, "n_head": 1, "n_embd": CHANNELS},
+            "data": {"name": "tokens", "train": [tokens], "val": [tokens], "block_size": 1, "vocab_size": TOKENS,
+                     "batch_size": TOKENS},
+            "predict": {"values": "logits"}, "trainer": {"accelerator": accelerator, "precision": precision},
+            "run": {"job": "two", "threads_per_rank": 1, "checkpoint_dir": str(out)}}
+    env = dict(os.environ, TRAIND_CPU_ISA=level, OMP_WAIT_POLICY="passive")
+    code, lines = run_by_hand(folder, plan, env=env)
+    assert code == 0, lines[-1:]
+    return np.load(out / "predictions.npy").astype(np.float64)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_logits_of_two_channels_are_near_those_of_fp64_where_a_mean_is_large(tmp_path, seed):
+    """They were 2e-4 away and more: the mean that a norm subtracts was rounded to fp32. What the sums before the
+    norms lose when they are stored in fp32, the reference loses too."""
+    save_file(weights_far_from_zero(seed), tmp_path / "first.safetensors")
+    np.append(np.arange(TOKENS), 0).astype("<u2").tofile(tmp_path / "tokens.bin")
+    exact = logits_of(tmp_path, "reference", "64-true", MACHINE)
+
+    def distance(logits):
+        return np.abs(logits - exact).max() / np.abs(exact).max()
+
+    bound = max(1e-5, 2 * distance(logits_of(tmp_path, "reference", "32-true", MACHINE)))
+    for level in {MACHINE, *levels.below(MACHINE)} & {"generic", "avx2", MACHINE}:
+        assert distance(logits_of(tmp_path, "cpu", "32-true", level)) <= bound, level

@@ -7,6 +7,8 @@
 //     y = (x - mean) rstd gamma + beta
 //     dx = A dy + B (x - mean) + C,   A = rstd gamma, B = -A rstd^2 mean(dy (x - mean)), C = -A
 //     mean(dy)
+// What the mean loses when it is rounded to fp32 goes into the constant: where a channel's elements
+// are close to each other, that is no small part of x - mean.
 // Images are summed in at most GROUPS groups, beyond a strip of an image in double. Groups do not
 // depend on the number of threads, and neither do the bits. bf16 is widened as it is read and
 // rounded as it is written; what belongs to a channel has a type of its own.
@@ -31,7 +33,7 @@ struct norm {
     void *y;                        // or dx
     bool narrow;                    // these three are bf16
     float *near;                    // (C): k, then the mean
-    float *of_x, *of_dy, *constant; // (C): factors of x - mean and dy
+    float *of_x, *of_dy, *constant; // (C): factors of x - near and dy; what is added
     double *sums;                   // (n_groups, SUMS, C)
     int64_t n_groups;
 };
@@ -137,6 +139,13 @@ static void moments_of(const struct norm *m, int64_t c, double mean[SUMS]) {
     mean[X] = (double)m->near[c] + off;
     mean[XX] = fmax(mean[XX] - off * off, 0);
     mean[DYX] -= off * mean[DY];
+}
+
+// of_x (x - mean) + constant, about the mean as fp32 has it.
+static void set_line(const struct norm *m, int64_t c, double mean, double of_x, double constant) {
+    m->near[c] = (float)mean;
+    m->of_x[c] = (float)of_x;
+    m->constant[c] = (float)(constant + of_x * ((double)m->near[c] - mean));
 }
 
 static void sum_up(const struct td_kernel *k, const struct norm *m) {
@@ -258,9 +267,8 @@ static td_status run_batch_norm(const struct td_kernel *k, const struct td_run *
     for (int64_t c = 0; c < m.s.channels; c++) {
         double mean[SUMS];
         moments_of(&m, c, mean);
-        m.near[c] = (float)mean[X];
-        m.of_x[c] = (float)((double)of_channel(k, r, 1, c) / sqrt(mean[XX] + k->attrs.eps));
-        m.constant[c] = of_channel(k, r, 2, c);
+        set_line(&m, c, mean[X], (double)of_channel(k, r, 1, c) / sqrt(mean[XX] + k->attrs.eps),
+                 (double)of_channel(k, r, 2, c));
         move_statistics(k, r, &m, c, mean[X], mean[XX]);
     }
     write_all(k, &m);
@@ -294,10 +302,8 @@ static td_status run_batch_norm_grad(const struct td_kernel *k, const struct td_
         double mean[SUMS];
         moments_of(&m, c, mean);
         double rstd = 1 / sqrt(mean[XX] + k->attrs.eps), a = (double)of_channel(k, r, 1, c) * rstd;
-        m.near[c] = (float)mean[X];
         m.of_dy[c] = (float)a;
-        m.of_x[c] = (float)(-a * rstd * rstd * mean[DYX]);
-        m.constant[c] = (float)(-a * mean[DY]);
+        set_line(&m, c, mean[X], -a * rstd * rstd * mean[DYX], -a * mean[DY]);
         float slope = (float)(mean[DYX] * rstd * count);
         td_cpu_narrow(k->out_dtype[1], &slope, 1, dgamma + c * step);
     }

@@ -37,33 +37,38 @@ static float *room_of(const struct norm_arg *a, int which) {
 }
 
 // ---- a row --------------------------------------------------------------------------------------
+// The normalized element is (x - mean) rstd + shift. shift holds what the mean lost when it was
+// rounded to fp32: where the elements are close to each other that is no small part of x - mean.
 struct moments {
-    float mean, rstd;
+    float mean, rstd, shift;
 };
 
 static void measure(const float *x, int64_t n, bool centred, float eps, struct moments *out) {
-    float sum = 0, squares = 0, mean;
+    float sum = 0, squares = 0, rest = 0, mean, lost;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) {
         sum += x[i];
     }
     mean = centred ? sum / (float)n : 0;
-#pragma omp simd reduction(+ : squares)
+#pragma omp simd reduction(+ : squares, rest)
     for (int64_t i = 0; i < n; i++) {
+        rest += x[i] - mean;
         squares += (x[i] - mean) * (x[i] - mean);
     }
+    lost = centred ? rest / (float)n : 0;
     out->mean = mean;
-    out->rstd = 1 / sqrtf(squares / (float)n + eps);
+    out->rstd = 1 / sqrtf(fmaxf(squares / (float)n - lost * lost, 0) + eps);
+    out->shift = -lost * out->rstd;
 }
 
 static void apply(const float *x, const float *gamma, const float *beta, const struct moments *m,
                   int64_t n, float *y) {
-    const float mean = m->mean, rstd = m->rstd;
+    const float mean = m->mean, rstd = m->rstd, shift = m->shift;
     for (int64_t i = 0; i < n && !beta; i++) {
-        y[i] = (x[i] - mean) * rstd * gamma[i];
+        y[i] = ((x[i] - mean) * rstd + shift) * gamma[i];
     }
     for (int64_t i = 0; i < n && beta; i++) {
-        y[i] = (x[i] - mean) * rstd * gamma[i] + beta[i];
+        y[i] = ((x[i] - mean) * rstd + shift) * gamma[i] + beta[i];
     }
 }
 
@@ -82,12 +87,12 @@ struct slope {
 
 // Two passes: the means (and the sums over rows, while everything is at hand), then dx.
 static void differentiate(const struct slope *s, const struct moments *m) {
-    const float *x = s->x, *gamma = s->gamma, *dy = s->dy, mean = m->mean, rstd = m->rstd;
-    const float *more = s->more;
+    const float *x = s->x, *gamma = s->gamma, *dy = s->dy, *more = s->more;
+    const float mean = m->mean, rstd = m->rstd, shift = m->shift;
     float *dgamma = s->dgamma, *dbeta = s->dbeta, *dx = s->dx, sum_d = 0, sum_dh = 0;
 #pragma omp simd reduction(+ : sum_d, sum_dh)
     for (int64_t i = 0; i < s->n; i++) {
-        float h = (x[i] - mean) * rstd, d = dy[i] * gamma[i];
+        float h = (x[i] - mean) * rstd + shift, d = dy[i] * gamma[i];
         sum_d += d;
         sum_dh += d * h;
         dgamma[i] += dy[i] * h;
@@ -96,7 +101,8 @@ static void differentiate(const struct slope *s, const struct moments *m) {
     const float mean_d = s->centred ? sum_d / (float)s->n : 0, mean_dh = sum_dh / (float)s->n;
 #pragma omp simd
     for (int64_t i = 0; i < s->n; i++) {
-        float h = (x[i] - mean) * rstd, d = rstd * (dy[i] * gamma[i] - mean_d - h * mean_dh);
+        float h = (x[i] - mean) * rstd + shift,
+              d = rstd * (dy[i] * gamma[i] - mean_d - h * mean_dh);
         dx[i] = more ? d + more[i] : d;
     }
 }
