@@ -41,7 +41,8 @@ static td_status resolve(const struct compiler *c, td_value v, struct td_operand
         o.slot = info->index;
         break;
     case TD_VALUE_SCALAR:
-        o.base = (char *)(c->bindings->scalars + info->index);
+        o.base = info->dtype == TD_F64 ? (char *)&c->bindings->scalars[info->index]
+                                       : (char *)&c->exe->rounded[info->index];
         break;
     case TD_VALUE_STATE: {
         const struct td_state_info *s = td_state_at(td_graph_state(c->graph), info->index);
@@ -201,6 +202,7 @@ static td_status make_kernel(struct compiler *c, td_node node) {
     k->n_threads = c->accel->n_threads;
     k->attrs = n->attrs;
     k->scalars = c->bindings->scalars;
+    k->random = c->bindings->random;
     k->all_reduce = c->bindings->all_reduce;
     k->all_reduce_arg = c->bindings->all_reduce_arg;
     TD_TRY(add_operands(c, node, k));
@@ -376,6 +378,7 @@ td_status td_cpu_compile(struct td_accelerator *a, const struct td_program *p,
     if (!e) return td_fail_oom();
     e->magic = td_executable_magic;
     e->accel = a;
+    e->scalars = b->scalars;
     struct compiler c = {.accel = a, .program = p, .graph = p->graph, .bindings = b, .exe = e};
     td_status failed = compile_nodes(&c);
     for (uint32_t i = 0; c.list && i < c.n_list; i++) { // of a failed one; it owns its watches only

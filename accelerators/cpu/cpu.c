@@ -174,6 +174,7 @@ static td_status cpu_run(struct td_executable *e, uint32_t segments, const void 
     e = TD_CAST(td_executable, e);
     struct td_run r = {.inputs = inputs, .exe = e, .scratch = e->accel->room.scratch};
     int64_t before = td_mono_now().ns;
+    td_scalars_round(e->scalars, e->rounded);
     td_packs_begin(e->accel->packs, segments & TD_RUN_STEADY);
     for (uint32_t i = 0; i < e->n_kernels; i++) {
         struct td_kernel *k = &e->kernel[i];

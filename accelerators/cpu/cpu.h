@@ -102,7 +102,8 @@ struct td_kernel {
     void (*destroy_own)(void *own);
     struct td_gemm *gemm;
     struct td_reorder reorder; // of a bridge
-    const float *scalars;
+    const double *scalars;     // step scalars
+    const uint32_t *random;    // and random words
     td_status (*all_reduce)(void *arg, uint32_t bucket);
     void *all_reduce_arg;
 };
@@ -112,6 +113,8 @@ struct td_executable {
     struct td_accelerator *accel;
     struct td_kernel *kernel;
     uint32_t n_kernels;
+    const double *scalars;
+    float rounded[TD_SCALAR_COUNT]; // step scalars, as values of f32 read them
     size_t bridge_bytes;
     char *bridge; // where reordered images lie, for one node after the other
 };

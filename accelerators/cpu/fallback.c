@@ -47,6 +47,6 @@ td_status td_fallback_run(const struct td_kernel *k, const struct td_run *r) {
     for (uint32_t i = 0; i < k->n_out; i++) {
         out[i] = td_operand_at(&k->out[i], r);
     }
-    struct td_ref_site site = {f->in, out, k->scalars, f->operands, r->scratch};
+    struct td_ref_site site = {f->in, out, k->scalars, k->random, f->operands, r->scratch};
     return td_ref_node_run(f->graph, f->node, &site);
 }

@@ -37,10 +37,12 @@ enum { MOST_OUTPUTS = 64 };
 static td_status compile_all(struct td_accelerator *twin, const struct td_program *const *programs,
                              size_t n, struct td_executable **exe) {
     struct td_bindings b;
-    static float scalars[TD_SCALAR_COUNT];
+    static double scalars[TD_SCALAR_COUNT];
+    static uint32_t random[TD_RANDOM_WORDS];
     static double outputs[MOST_OUTPUTS];
     pretend_bindings(&b);
     b.scalars = scalars;
+    b.random = random;
     b.outputs = outputs;
     for (size_t i = 0; i < n; i++) {
         TD_TRY(td_cpu_compile(twin, programs[i], &b, &exe[i]));

@@ -21,8 +21,9 @@ struct ref_call {
     const struct td_node_info *node;
     struct ref_operand *in; // [node->n_inputs]
     struct ref_operand out[TD_MAX_OUT];
-    const float *scalars;
-    uint32_t written; // bit i: operand i was changed and must be stored
+    const double *scalars;  // step scalars
+    const uint32_t *random; // and random words
+    uint32_t written;       // bit i: operand i was changed and must be stored
 };
 
 typedef td_status td_ref_kernel_fn(struct ref_call *c);

@@ -100,7 +100,7 @@ static void mask_keys(const struct ref_call *c, const struct head *h, int64_t ke
     uint8_t keep[MASKED];
     memset(keep, 1, sizeof keep);
     if (a->drop != 0) {
-        td_random_keep_from(c->scalars, a->stream, a->drop, h->sample, h->weight + key, MASKED,
+        td_random_keep_from(c->random, a->stream, a->drop, h->sample, h->weight + key, MASKED,
                             keep);
     }
     for (int i = 0; i < MASKED; i++) {

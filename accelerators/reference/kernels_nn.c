@@ -183,7 +183,7 @@ static td_status run_dropout(struct ref_call *c) {
         const double *x = c->in[0].x + r * n;
         double *y = c->out[0].x + r * n;
         uint8_t *keep = (uint8_t *)(y + n) - n;
-        td_random_keep(c->scalars, a->stream, a->drop, r, n, keep);
+        td_random_keep(c->random, a->stream, a->drop, r, n, keep);
         for (int64_t i = 0; i < n; i++) {
             y[i] = keep[i] ? x[i] / (1 - a->drop) : 0;
         }

@@ -33,7 +33,7 @@ static td_status run_sgd(struct ref_call *c) {
 static td_status run_adam(struct ref_call *c) { // and adamw
     const struct td_optim_attrs *o = &c->node->attrs.optim;
     bool decoupled = c->node->op == TD_OP_ADAMW;
-    double lr = td_optim_lr(o, c->scalars), t = (double)c->scalars[TD_SCALAR_STEP];
+    double lr = td_optim_lr(o, c->scalars), t = c->scalars[TD_SCALAR_STEP];
     double b1 = o->beta1, b2 = o->beta2, eps = o->eps;
     double wd = o->weight_decay, clip = clip_of(c, 4);
     double step_size = lr / (1 - pow(b1, t)), root_bc2 = sqrt(1 - pow(b2, t));
@@ -130,7 +130,7 @@ static void divide_by_moment(struct ref_call *c, double take, double *u) {
 
 static td_status run_adafactor(struct ref_call *c) {
     const struct td_optim_attrs *o = &c->node->attrs.optim;
-    double lr = td_optim_lr(o, c->scalars), t = (double)c->scalars[TD_SCALAR_STEP];
+    double lr = td_optim_lr(o, c->scalars), t = c->scalars[TD_SCALAR_STEP];
     double clip = clip_of(c, o->factored ? 4 : 3),
            step = o->fixed_step ? lr : fmin(lr, 1 / sqrt(t));
     double *p = c->in[0].x, *u = c->in[1].x; // the gradient's copy becomes the update

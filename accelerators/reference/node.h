@@ -12,7 +12,8 @@
 struct td_ref_site {
     void *const *in;              // [n_inputs]; read, but for those that the op writes
     void *const *out;             // [n_outputs], or the state tensor that it writes into
-    const float *scalars;         // step scalars
+    const double *scalars;        // step scalars
+    const uint32_t *random;       // and random words
     struct ref_operand *operands; // [n_inputs]
     double *scratch;              // as many elements as td_ref_node_check says
 };

@@ -38,10 +38,11 @@ struct td_executable {
     struct td_accelerator *accel;
     const struct td_program *program;
     struct td_bindings bind;
-    struct ref_place *place;      // by td_value
-    void **in;                    // room for the node with most operands
-    struct ref_operand *operands; // likewise
-    double *scratch;              // room for the node with most elements
+    float rounded[TD_SCALAR_COUNT]; // step scalars, as values of f32 read them
+    struct ref_place *place;        // by td_value
+    void **in;                      // room for the node with most operands
+    struct ref_operand *operands;   // likewise
+    double *scratch;                // room for the node with most elements
     size_t scratch_bytes;
     void (*trace)(void *arg, td_node n);
     void *trace_arg;
@@ -164,7 +165,8 @@ static td_status resolve_value(struct td_executable *e, td_value v, struct ref_p
         out_place->slot = (int32_t)home->index;
         return TD_OK;
     case TD_VALUE_SCALAR:
-        out_place->data = (char *)&e->bind.scalars[home->index];
+        out_place->data = home->dtype == TD_F64 ? (char *)&e->bind.scalars[home->index]
+                                                : (char *)&e->rounded[home->index];
         return TD_OK;
     case TD_VALUE_STATE: {
         const struct td_state_info *s = td_state_at(td_graph_state(g), home->index);
@@ -275,7 +277,8 @@ static td_status run_node(struct td_executable *e, td_node n, const void *const 
     for (uint32_t i = 0; i < node->n_outputs; i++) {
         out[i] = e->place[node->outputs[i]].data;
     }
-    struct td_ref_site site = {e->in, out, e->bind.scalars, e->operands, e->scratch};
+    struct td_ref_site site = {e->in,          out,         e->bind.scalars,
+                               e->bind.random, e->operands, e->scratch};
     return td_ref_node_run(e->program->graph, n, &site);
 }
 
@@ -310,6 +313,7 @@ static td_status ref_run(struct td_executable *e, uint32_t segments, const void 
     if (td_graph_n_inputs(g) && !inputs) {
         return td_fail(TD_INVALID_ARGUMENT, "step '%s': run without inputs", e->program->key.step);
     }
+    if (e->bind.scalars) td_scalars_round(e->bind.scalars, e->rounded);
     for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
         if (!(segments >> td_graph_node(g, n)->segment & 1)) continue;
         TD_TRY_CTX(run_node(e, n, inputs), "step '%s'", e->program->key.step);

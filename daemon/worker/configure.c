@@ -177,7 +177,7 @@ static void take_muon(const struct td_json *k, double lr, struct td_muon_config 
     static const char *const scales[] = {"original", "match_rms_adamw", "spectral_unclamped"};
     const struct td_json *v = td_json_get(k, "ns_coefficients");
     for (v = v ? v->first : NULL; v; v = v->next)
-        to->ns_coefficients[v->next ? v->next->next ? 0 : 1 : 2] = (float)td_json_real(v, 0);
+        to->ns_coefficients[v->next ? v->next->next ? 0 : 1 : 2] = td_json_real(v, 0);
     to->ns_steps = (int)td_json_int(td_json_get(k, "ns_steps"), 5);
     to->scale = (enum td_muon_scale)index_of(
         td_json_string(td_json_get(k, "adjust_lr_fn"), "original"), scales, TD_COUNTOF(scales));

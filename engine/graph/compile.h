@@ -20,7 +20,7 @@ struct td_optim_choice {
     enum td_op op;
     struct td_optim_attrs attrs;
     int ns_steps; // muon: of Newton and Schulz's iteration, and its polynomial
-    float ns_coefficients[3];
+    double ns_coefficients[3];
 };
 
 struct td_optimizer_options {

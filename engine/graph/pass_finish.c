@@ -40,9 +40,10 @@ static td_status over_all(const struct finish *f, enum td_op op, enum td_op comb
 }
 
 static td_status add_unscale(struct finish *f) {
-    struct td_attrs one = {.dtype = TD_F32, .scale = 1};
+    struct td_attrs one = {.scale = 1};
     td_value scale, v;
     TD_TRY(td_graph_scalar(f->g, TD_SCALAR_LOSS_SCALE, &scale));
+    one.dtype = td_gv(f->g, scale)->dtype;
     TD_TRY(td_graph_op(f->g, TD_OP_FILL, NULL, 0, &one, &v));
     TD_TRY(td_graph_op3(f->g, TD_OP_DIV, v, scale, 0, NULL, &f->unscale));
     TD_TRY(over_all(f, TD_OP_ALL_FINITE, TD_OP_MUL, NULL, &v));

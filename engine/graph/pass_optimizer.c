@@ -79,10 +79,10 @@ static td_status add_factors(struct update *u, struct operands *o) {
 
 // One step of Newton and Schulz towards the nearest orthogonal matrix: a x + (b g + c g g) x, where
 // g is x times its transpose; of a tall x the other way round, so that g is the smaller one.
-static td_status add_newton_schulz(struct update *u, bool tall, const float abc[3], td_value *x) {
+static td_status add_newton_schulz(struct update *u, bool tall, const double abc[3], td_value *x) {
     struct td_attrs gram = {.trans_a = tall, .trans_b = !tall};
-    struct td_attrs square = {.scale = (double)abc[1], .scale_y = (double)abc[2]};
-    struct td_attrs step = {.scale = (double)abc[0], .scale_y = 1};
+    struct td_attrs square = {.scale = abc[1], .scale_y = abc[2]};
+    struct td_attrs step = {.scale = abc[0], .scale_y = 1};
     td_value g, gg, y;
     TD_TRY(td_graph_op3(u->g, TD_OP_MATMUL, *x, *x, 0, &gram, &g));
     TD_TRY(td_graph_op3(u->g, TD_OP_MATMUL, g, g, 0, NULL, &gg));
@@ -93,10 +93,14 @@ static td_status add_newton_schulz(struct update *u, bool tall, const float abc[
 
 static td_status add_muon(struct update *u, struct operands *o, const struct td_optim_choice *c) {
     td_value x, in[3] = {o->in[1], 0, u->factor};
+    const bool exact = td_gv(u->g, o->in[0])->dtype == TD_F64; // else of fp32, on any accelerator
+    double abc[3];
+    for (int i = 0; i < 3; i++)
+        abc[i] = exact ? c->ns_coefficients[i] : (double)(float)c->ns_coefficients[i];
     TD_TRY(add_buffer(u, o->param, "momentum_buffer", &o->shape, &in[1]));
     TD_TRY(td_graph_op(u->g, TD_OP_MUON_MOMENTUM, in, u->factor ? 3 : 2, &o->attrs, &x));
     for (int i = 0; i < c->ns_steps; i++) {
-        TD_TRY(add_newton_schulz(u, o->shape.dim[0] > o->shape.dim[1], c->ns_coefficients, &x));
+        TD_TRY(add_newton_schulz(u, o->shape.dim[0] > o->shape.dim[1], abc, &x));
     }
     in[0] = o->in[0];
     in[1] = x;

@@ -67,6 +67,16 @@ td_status td_rewrite_state(struct td_graph *g, td_value v, enum td_dtype dtype) 
     return TD_OK;
 }
 
+td_status td_rewrite_scalar(struct td_graph *g, td_value v, enum td_dtype dtype) {
+    bool is_scalar = v >= 1 && v <= g->n_values && td_gv(g, v)->kind == TD_VALUE_SCALAR;
+    if (!is_scalar || (dtype != TD_F32 && dtype != TD_F64)) {
+        return td_fail(TD_INVALID_ARGUMENT, "step '%s': only a step scalar is read as f32 or f64",
+                       g->step);
+    }
+    td_gv(g, v)->dtype = dtype;
+    return TD_OK;
+}
+
 bool td_node_gradient(const struct td_graph *g, const struct td_node_info *node,
                       uint32_t *out_state) {
     td_value v = node->into ? node->into : node->op == TD_OP_STORE ? node->inputs[0] : 0;

@@ -67,7 +67,7 @@ enum td_optimizer_kind {
 enum td_muon_scale { TD_MUON_ORIGINAL, TD_MUON_MATCH_RMS_ADAMW, TD_MUON_SPECTRAL_UNCLAMPED };
 struct td_muon_config {
     int ns_steps;
-    float ns_coefficients[3];
+    double ns_coefficients[3];
     enum td_muon_scale scale;
     double adamw_lr; // of what is no hidden matrix
     struct td_optim_attrs adamw;

@@ -81,6 +81,20 @@ static double rate_of(const struct td_loop *l) {
     return td_schedule_lr(&l->schedule, base_lr, l->at.step);
 }
 
+// The step scalars of a window of so many micro-batches. Precisions of 16 and 32 bits compute with
+// what fp32 holds of them, whatever the accelerator.
+static td_status set_scalars(struct td_loop *l, int64_t window) {
+    struct td_rank *r = l->rank;
+    r->scalars[TD_SCALAR_LR] = rate_of(l);
+    r->scalars[TD_SCALAR_STEP] = (double)(l->at.step + 1);
+    r->scalars[TD_SCALAR_WINDOW] = 1.0 / (double)window;
+    if (r->precision_ops->pre_backward)
+        TD_TRY(r->precision_ops->pre_backward(r->precision, r->scalars));
+    for (int i = 0; i < TD_SCALAR_COUNT && r->precision_facts.param != TD_F64; i++)
+        r->scalars[i] = (double)(float)r->scalars[i];
+    return TD_OK;
+}
+
 // The norm that a step reports; NaN: it reports none.
 static double norm_of(const struct td_graph *g, const double *outputs) {
     for (uint32_t i = 0; i < td_graph_n_outputs(g); i++) {
@@ -101,14 +115,10 @@ static td_status run_batch(struct td_loop *l, int64_t batch) {
     struct td_program_key key = td_rank_train_key(r, &l->epoch, batch, n);
     if (!key.accumulate) {
         int64_t window = td_limits_window(&c->limits, &l->epoch, batch);
-        r->scalars[TD_SCALAR_LR] = (float)rate_of(l);
-        r->scalars[TD_SCALAR_STEP] = (float)(l->at.step + 1);
-        r->scalars[TD_SCALAR_WINDOW] = 1.0f / (float)window;
-        if (r->precision_ops->pre_backward)
-            TD_TRY(r->precision_ops->pre_backward(r->precision, r->scalars));
+        TD_TRY(set_scalars(l, window));
         l->window.n = 0;
     }
-    td_random_set(r->scalars, c->seed, l->at.step, l->at.epoch_offset + r->facts.global_rank,
+    td_random_set(r->random, c->seed, l->at.step, l->at.epoch_offset + r->facts.global_rank,
                   r->facts.world_size);
     if (key.sync) td_control_raise(&r->control, r->control.tail, true);
     TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_BATCH_START, batch));
@@ -160,7 +170,7 @@ static td_status log_step(struct td_loop *l) {
         snprintf(name, sizeof name, "train_%s_step", t->name);
         td_metrics_mean(m, name, l->at.step, l->at.epoch, t->sum, t->count);
     }
-    td_metrics_value(m, "lr", l->at.step, l->at.epoch, (double)r->scalars[TD_SCALAR_LR]);
+    td_metrics_value(m, "lr", l->at.step, l->at.epoch, r->scalars[TD_SCALAR_LR]);
     if (isfinite(l->grad_norm))
         td_metrics_value(m, "grad_norm", l->at.step, l->at.epoch, l->grad_norm);
     if (r->precision_facts.scales_loss) {

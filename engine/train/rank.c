@@ -490,6 +490,7 @@ static td_status bind_programs(struct td_rank *r) {
         .struct_bytes = sizeof b,
         .arena = r->arena_memory,
         .scalars = r->scalars,
+        .random = r->random,
         .outputs = r->outputs,
         .all_reduce = reduce_bucket,
         .all_reduce_arg = r,

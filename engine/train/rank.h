@@ -54,7 +54,8 @@ struct td_rank {
     struct td_strategy_memory memory;
     bool owned[TD_ROLE_COUNT]; // regions that this rank allocated
     struct td_buffer arena_memory;
-    float scalars[TD_SCALAR_COUNT];
+    double scalars[TD_SCALAR_COUNT];
+    uint32_t random[TD_RANDOM_WORDS];
     double outputs[TD_PROGRAM_OUTPUTS];
     bool skipped; // the precision let the last program end before apply
     bool steady;  // nobody but programs has written parameters since the last run

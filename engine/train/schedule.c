@@ -1,6 +1,7 @@
-// Learning-rate schedules. Computed in double on the host, stored into the step scalars as fp32 by
-// the loop; the same on every rank because it depends on nothing but its arguments. A length of 0
-// that the spec allows (no warm-up, no decay) is a phase that no step falls into.
+// Learning-rate schedules. Computed in double on the host; the loop stores them into the step
+// scalars, rounded to fp32 unless parameters are f64. The same on every rank because it depends on
+// nothing but its arguments. A length of 0 that the spec allows (no warm-up, no decay) is a phase
+// that no step falls into.
 
 #include "engine/train/schedule.h"
 

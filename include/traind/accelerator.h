@@ -5,13 +5,15 @@
 //
 // Everybody else sees memory as (space, handle), never as a bare pointer; only host memory may be
 // dereferenced, through td_buffer_host. Execution may be asynchronous: what run() queued has
-// happened after sync(), and step scalars and outputs are exchanged through host memory.
-// `reference` (plain loops) is the specification; every other accelerator is tested against it.
+// happened after sync(), and step scalars, random words and outputs are exchanged through host
+// memory. `reference` (plain loops) is the specification; every other accelerator is tested against
+// it.
 //
 // Slots: (required) unless marked (optional). Each returns td_status and writes outputs only on
 // success. Thread: the rank's training thread, but for probe (any thread, no side effects).
 
 #include "traind/graph.h"
+#include "traind/random.h"
 #include "traind/status.h"
 #include "traind/types.h"
 
@@ -101,7 +103,8 @@ struct td_bindings {
     uint32_t struct_bytes;
     struct td_buffer arena;
     struct td_buffer region[TD_ROLE_COUNT]; // by td_role; offsets are td_state_info.offset
-    float *scalars;                         // host, TD_SCALAR_COUNT
+    double *scalars;                        // host, TD_SCALAR_COUNT
+    uint32_t *random;                       // host, TD_RANDOM_WORDS (traind/random.h)
     double *outputs;                        // host, one per output of the graph
     // Called where an all_reduce node stands, with its bucket; on the training thread.
     td_status (*all_reduce)(void *arg, uint32_t bucket);

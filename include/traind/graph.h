@@ -123,20 +123,22 @@ typedef uint32_t td_value; // index into the graph's values + 1; 0 is "none"
 typedef uint32_t td_node;  // index into the graph's nodes
 enum { TD_MAX_OUT = 3 };   // outputs of a node
 
-// Step scalars: one fp32 block that the host fills before a step and accelerators read.
+// Step scalars: one block of doubles that the host fills before a step and accelerators read. Where
+// parameters are f64 they are exact; else the host has rounded each to fp32, so that a step of 16
+// or 32 bits is the same wherever it is computed. In a graph a scalar is a value of f32, or of f64
+// under a precision that says so (td_rewrite_scalar).
 enum td_scalar {
     TD_SCALAR_LR,         // learning rate of this optimizer step
     TD_SCALAR_STEP,       // optimizer steps completed, plus one
     TD_SCALAR_LOSS_SCALE, // 1 unless the precision scales
     TD_SCALAR_WINDOW,     // 1 / real length of the accumulation window
-    // The step's random numbers (traind/random.h): words, not floats.
-    TD_SCALAR_RNG_KEY,
-    TD_SCALAR_RNG_KEY_HIGH,
-    TD_SCALAR_RNG_SAMPLE,
-    TD_SCALAR_RNG_SAMPLE_HIGH,
-    TD_SCALAR_RNG_STRIDE,
     TD_SCALAR_COUNT = 16,
 };
+// What values of f32 read of the block, [TD_SCALAR_COUNT]: an accelerator makes it at each run.
+static inline void td_scalars_round(const double *scalars, float *out) {
+    for (int i = 0; i < TD_SCALAR_COUNT; i++)
+        out[i] = (float)scalars[i];
+}
 
 enum td_value_kind { TD_VALUE_INPUT, TD_VALUE_STATE, TD_VALUE_SCALAR, TD_VALUE_NODE };
 
@@ -161,8 +163,8 @@ struct td_optim_attrs {
     bool fixed_step, unscaled; // adafactor: lr is not capped; not relative to the parameter
     double update_scale;       // muon; 0 stands for 1
 };
-static inline double td_optim_lr(const struct td_optim_attrs *o, const float *scalars) {
-    return (double)scalars[TD_SCALAR_LR] * (o->lr_scale != 0 ? o->lr_scale : 1);
+static inline double td_optim_lr(const struct td_optim_attrs *o, const double *scalars) {
+    return scalars[TD_SCALAR_LR] * (o->lr_scale != 0 ? o->lr_scale : 1);
 }
 
 // Of convolutions and pools: (height, width). 0 stands for 1; groups likewise.

@@ -3,7 +3,7 @@
 
 // Layout: what a plugin was compiled against that no version number counts, because it changes with
 // every op: the ops and element types in the order of their numbers, and the sizes of the structs
-// that cross the border without a struct_bytes of their own.
+// and blocks that cross the border without a struct_bytes of their own.
 //
 // TD_PLUGIN exports it beside the descriptor, the registry compares it with its own. An op that was
 // put in the middle of ops.def gives all later ones another number: a plugin that was not rebuilt
@@ -12,6 +12,7 @@
 
 #include "traind/graph.h"
 #include "traind/module.h"
+#include "traind/random.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -22,6 +23,7 @@ struct td_layout {
     const char *ops;    // "matmul add ", in the order of enum td_op
     const char *dtypes; // "f32 ", in the order of enum td_dtype
     uint32_t attrs_bytes, node_bytes, value_bytes, state_bytes, program_bytes, field_bytes;
+    uint32_t scalars_bytes, random_bytes; // of td_bindings
 };
 
 // Of the code that calls it.
@@ -40,6 +42,8 @@ static inline const struct td_layout *td_layout_here(void) {
         sizeof(struct td_state_info),
         sizeof(struct td_program),
         sizeof(struct td_field),
+        TD_SCALAR_COUNT * sizeof(double),
+        TD_RANDOM_WORDS * sizeof(uint32_t),
     };
 #undef TD_OP
 #undef TD_DTYPE

@@ -50,7 +50,7 @@ struct td_precision_ops {
     td_status (*rewrite)(struct td_precision *p, struct td_graph *g,
                          const struct td_program_key *key);
     // (optional) Before the first micro-batch of a window: sets the step scalars that are its own.
-    td_status (*pre_backward)(struct td_precision *p, float *scalars);
+    td_status (*pre_backward)(struct td_precision *p, double *scalars);
     // (optional) After finish: are all gradients finite? *out_steps: run apply; else the step is
     // skipped, and neither global_step nor schedules advance. FAILED_PRECONDITION (class numeric)
     // when skipping leads nowhere.

@@ -6,11 +6,11 @@
 // A number is keyed by (seed, step, op name, global sample, element of the sample) through Philox
 // 4x32-10, so a mask is the same for any world size, accumulation, fusion, thread count or segment,
 // and a backward node computes it again instead of reading a stored one. The host puts the key of
-// (seed, step) and the place of the rank's first sample into the step scalars, once for each
+// (seed, step) and the place of the rank's first sample into the step's random words, once for each
 // micro-batch; row i of the batch is global sample `sample + i * stride`, counted by the sampler's
 // positions in the epoch. An op adds its stream (attrs.stream).
 //
-//   K  = Philox(key: seed,          counter: step)            words 0 and 1: in the scalars
+//   K  = Philox(key: seed,          counter: step)            words 0 and 1: in the block
 //   k  = Philox(key: K,             counter: stream)          words 0 and 1: one for each op
 //   u  = Philox(key: k,             counter: element / 4, sample) word element % 4, upper 24 bits
 //
@@ -24,24 +24,34 @@
 extern "C" {
 #endif
 
+// The step's random words: one block beside that of the step scalars, because they are no numbers.
+enum td_random_word {
+    TD_RANDOM_KEY,
+    TD_RANDOM_KEY_HIGH,
+    TD_RANDOM_SAMPLE,
+    TD_RANDOM_SAMPLE_HIGH,
+    TD_RANDOM_STRIDE,
+    TD_RANDOM_WORDS = 8,
+};
+
 // The stream of an op, by its name in the module ("h.0.mlp.dropout").
 uint64_t td_stream_of(const char *op_name);
 
-// Host: sets the TD_SCALAR_RNG_* words.
-void td_random_set(float *scalars, uint64_t seed, int64_t step, int64_t sample, int32_t stride);
+// Host: sets the words.
+void td_random_set(uint32_t *words, uint64_t seed, int64_t step, int64_t sample, int32_t stride);
 
 // Elements of one row that have a number.
 #define TD_RANDOM_ELEMS (INT64_C(1) << 34)
 
 // Kernels: out_keep[i] = 0 where element i of row `row` is dropped, else 1. n: <= TD_RANDOM_ELEMS.
-void td_random_keep(const float *scalars, uint64_t stream, double drop, int64_t row, int64_t n,
+void td_random_keep(const uint32_t *words, uint64_t stream, double drop, int64_t row, int64_t n,
                     uint8_t *out_keep);
 // The same of elements first .. first + n; first: a multiple of 4.
-void td_random_keep_from(const float *scalars, uint64_t stream, double drop, int64_t row,
+void td_random_keep_from(const uint32_t *words, uint64_t stream, double drop, int64_t row,
                          int64_t first, int64_t n, uint8_t *out_keep);
 
 // Kernels: the 16 bits of elements first .. first + n of a parameter.
-void td_random_bits16(const float *scalars, uint64_t stream, int64_t first, int64_t n,
+void td_random_bits16(const uint32_t *words, uint64_t stream, int64_t first, int64_t n,
                       uint16_t *out);
 
 #ifdef __cplusplus

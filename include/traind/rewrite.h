@@ -31,6 +31,9 @@ TD_MUST_USE td_status td_rewrite_node(struct td_graph *g, td_node n, const td_va
 // the same of a tensor that it uses; FAILED_PRECONDITION names one that programs disagree about.
 TD_MUST_USE td_status td_rewrite_state(struct td_graph *g, td_value v, enum td_dtype dtype);
 
+// Reads the step scalar v as f64, exactly, or as f32.
+TD_MUST_USE td_status td_rewrite_scalar(struct td_graph *g, td_value v, enum td_dtype dtype);
+
 // Torch's bucket sizes: a small first bucket starts the overlap early.
 #define TD_BUCKET_FIRST_BYTES ((size_t)1 << 20)
 #define TD_BUCKET_CAP_BYTES   ((size_t)25 << 20)

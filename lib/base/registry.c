@@ -207,6 +207,8 @@ td_status td_plugin_check_layout(enum td_plugin_kind kind, const struct td_layou
         {"td_state_info", layout->state_bytes, ours->state_bytes},
         {"td_program", layout->program_bytes, ours->program_bytes},
         {"td_field", layout->field_bytes, ours->field_bytes},
+        {"td_bindings.scalars", layout->scalars_bytes, ours->scalars_bytes},
+        {"td_bindings.random", layout->random_bytes, ours->random_bytes},
     };
     for (size_t i = 0; i < TD_COUNTOF(sizes); i++) {
         if (sizes[i].theirs == sizes[i].ours) continue;

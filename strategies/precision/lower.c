@@ -222,6 +222,15 @@ static td_status lower_state(struct lower *l) {
     return TD_OK;
 }
 
+// Steps name their scalars as f32, too.
+static td_status lower_scalars(struct lower *l) {
+    for (td_value v = 1; v <= l->n_values && scalar_type(l) != TD_F32; v++) {
+        if (td_graph_value(l->g, v)->kind != TD_VALUE_SCALAR) continue;
+        TD_TRY(td_rewrite_scalar(l->g, v, scalar_type(l)));
+    }
+    return TD_OK;
+}
+
 td_status td_precision_lower(struct td_graph *g, const struct td_lowering *how) {
     size_t n = (size_t)td_graph_n_values(g) + 1;
     TD_AUTO_FREE bool *is_gradient = td_calloc(n, sizeof *is_gradient);
@@ -231,6 +240,7 @@ td_status td_precision_lower(struct td_graph *g, const struct td_lowering *how) 
     struct lower l = {g, how, (td_value)(n - 1), is_gradient, copy, 0};
     find_gradients(&l, is_read);
     TD_TRY(lower_state(&l));
+    TD_TRY(lower_scalars(&l));
     for (td_node i = 0; i < td_graph_n_nodes(g); i++) {
         TD_TRY(lower_node(&l, &i));
     }

@@ -42,8 +42,8 @@ static td_status fill_facts(enum td_dtype compute, struct td_precision_facts *ou
 }
 
 // ---- the loss scale -----------------------------------------------------------------------------
-static td_status scaler_pre_backward(struct td_precision *p, float *scalars) {
-    scalars[TD_SCALAR_LOSS_SCALE] = (float)p->scaler.loss_scale;
+static td_status scaler_pre_backward(struct td_precision *p, double *scalars) {
+    scalars[TD_SCALAR_LOSS_SCALE] = p->scaler.loss_scale;
     return TD_OK;
 }
 

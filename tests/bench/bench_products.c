@@ -43,7 +43,8 @@ struct product {
     struct td_compiled *compiled;
     struct td_bindings bind;
     struct td_executable *exe;
-    float scalars[TD_SCALAR_COUNT];
+    double scalars[TD_SCALAR_COUNT];
+    uint32_t random[TD_RANDOM_WORDS];
     double outputs[1];
     float *x, *w, *y; // of the plain loops
 };
@@ -54,8 +55,10 @@ static struct td_shape dims(bool trans, int64_t rows, int64_t cols) {
 
 static td_status bind(struct product *p) {
     TD_TRY(td_state_layout(p->state));
-    p->bind = (struct td_bindings){
-        .struct_bytes = sizeof p->bind, .scalars = p->scalars, .outputs = p->outputs};
+    p->bind = (struct td_bindings){.struct_bytes = sizeof p->bind,
+                                   .scalars = p->scalars,
+                                   .random = p->random,
+                                   .outputs = p->outputs};
     for (int role = 0; role < TD_ROLE_COUNT; role++) {
         size_t bytes = TD_MAX(td_state_region_bytes(p->state, (enum td_role)role), 64);
         TD_TRY(p->ops->mem_alloc(p->accel, bytes, &p->bind.region[role]));

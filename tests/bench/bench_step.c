@@ -28,7 +28,8 @@ struct bench {
     struct td_compiled *compiled;
     struct td_executable *exe;
     struct td_bindings bind;
-    float scalars[TD_SCALAR_COUNT];
+    double scalars[TD_SCALAR_COUNT];
+    uint32_t random[TD_RANDOM_WORDS];
     double outputs[8];
     uint8_t x[BATCH * 784];
     int32_t y[BATCH];
@@ -75,6 +76,7 @@ static td_status compile(struct bench *b) {
     TD_TRY(td_state_layout(b->state));
     b->bind.struct_bytes = sizeof b->bind;
     b->bind.scalars = b->scalars;
+    b->bind.random = b->random;
     b->bind.outputs = b->outputs;
     size_t arena_bytes = b->compiled->program.arena_bytes;
     TD_TRY(b->accel_ops->mem_alloc(b->accel, arena_bytes, &b->bind.arena));
@@ -98,7 +100,7 @@ static td_status measure(struct bench *b, int threads) {
     for (int w = 0; w < WINDOWS; w++) {
         int64_t start = td_mono_now().ns;
         for (int i = 0; i < STEPS; i++) {
-            b->scalars[TD_SCALAR_STEP] = (float)(w * STEPS + i + 1);
+            b->scalars[TD_SCALAR_STEP] = w * STEPS + i + 1;
             uint32_t steady = w || i ? TD_RUN_STEADY : 0; // as the loop runs it
             TD_TRY(b->accel_ops->run(b->exe, TD_SEGS_ALL | steady, inputs));
         }

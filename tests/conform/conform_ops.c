@@ -447,6 +447,44 @@ static td_status sync_all(void *arg, struct td_graph *g, const struct td_program
     return td_rewrite_all_reduce(g);
 }
 
+// A parameter of one element times a step scalar, which a precision reads in the parameter's type.
+static td_status record_scaled(void *arg, struct td_graph *g, int64_t batch) {
+    const enum td_dtype dtype = *(const enum td_dtype *)arg;
+    const struct td_shape one = {0};
+    const struct td_init init = {0};
+    td_value in[2], y;
+    (void)batch;
+    TD_TRY(td_graph_param(g, "p", dtype, &one, init, &in[0]));
+    TD_TRY(td_graph_scalar(g, TD_SCALAR_WINDOW, &in[1]));
+    TD_TRY(td_rewrite_scalar(g, in[1], dtype));
+    TD_TRY(td_graph_op(g, TD_OP_SCALE, in, 2, NULL, &y));
+    return td_graph_output(g, "y", y, TD_OUTPUT_MEAN);
+}
+
+// f64 has every digit of a step scalar, f32 what fp32 holds; of the block as it is at each run.
+static void cases_step_scalars(struct subject *s) {
+    static enum td_dtype types[] = {TD_F32, TD_F64};
+    static const double windows[] = {1.0 / 3, 0.1};
+    for (size_t i = 0; i < TD_COUNTOF(types); i++) {
+        struct td_compile_options o = {.key = rig_key(TD_MODE_EVAL, 1, false),
+                                       .record = record_scaled,
+                                       .record_arg = &types[i]};
+        struct rig r;
+        rig_open_on(&r, s->ops, bench_threads);
+        const int p = rig_add(&r, &o);
+        rig_place(&r);
+        rig_set(types[i], rig_named(&r, "p"), 0, 1);
+        for (size_t k = 0; k < TD_COUNTOF(windows); k++) {
+            const double rounded = (double)(float)windows[k];
+            r.scalars[TD_SCALAR_WINDOW] = windows[k];
+            rig_run(&r, p, TD_SEGS_ALL, NULL);
+            assert_true(r.program[p].outputs[0] == (types[i] == TD_F64 ? windows[k] : rounded));
+        }
+        rig_close(&r);
+    }
+    s->n_cases++;
+}
+
 enum { STEPS = 4, SAMPLES = 19 };
 
 static void train(const struct td_accelerator_ops *ops, bool one_by_one, struct result *out) {
@@ -469,7 +507,7 @@ static void train(const struct td_accelerator_ops *ops, bool one_by_one, struct 
     const void *in[] = {x, y};
     for (int step = 1; step <= STEPS; step++) {
         rig_batch(&m, step * SAMPLES, SAMPLES, x, y);
-        r.scalars[TD_SCALAR_STEP] = (float)step;
+        r.scalars[TD_SCALAR_STEP] = step;
         r.scalars[TD_SCALAR_LR] = 1e-3f;
         for (int g = 0; g < TD_SEG_COUNT && one_by_one; g++) {
             rig_run(&r, p, 1u << g, in);
@@ -520,6 +558,7 @@ static const struct suite suites[] = {
     {"indexed", cases_indexed},
     {"state", cases_state},
     {"all_reduce", cases_all_reduce},
+    {"step_scalars", cases_step_scalars},
     {"training", cases_training},
 };
 

@@ -327,13 +327,13 @@ static void cases_dropped_weights(struct subject *s) {
     c.in[0] = (struct operand){ANY, {4, {B, T, H, D}}, TD_ROLE_PARAM, 0, 0};
     c.in[2].low = c.in[2].high = 1;
     run_on(s->ops, &c, TD_F32, false, &got);
-    float scalars[TD_SCALAR_COUNT] = {0};
-    bench_random(scalars);
+    uint32_t words[TD_RANDOM_WORDS] = {0};
+    bench_random(words);
     for (int64_t row = 0; row < B * T * H * D; row++) {
         int64_t h = row / D % H, t = row / D / H % T, b = row / D / H / T;
         uint8_t keep[H * T * S4];
         double kept = 0;
-        td_random_keep(scalars, 11, 0.5, b, H * T * S4, keep);
+        td_random_keep(words, 11, 0.5, b, H * T * S4, keep);
         for (int64_t key = 0; key < S; key++) {
             kept += keep[(h * T + t) * S4 + key];
         }

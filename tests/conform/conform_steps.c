@@ -203,7 +203,7 @@ static void run_steady(struct rig *r, const struct step_case *c, bool steady, st
     rig_reset_state(r);
     out->n = 0;
     for (int i = 0; i < 3; i++) {
-        r->scalars[TD_SCALAR_STEP] = (float)(i + 1);
+        r->scalars[TD_SCALAR_STEP] = i + 1;
         for (int p = 0; p < r->n_programs; p++) {
             rig_run(r, p, segments, (const void *const *)in);
             if (steady) segments |= TD_RUN_STEADY;

@@ -72,7 +72,7 @@ static void run_step(const struct td_accelerator_ops *ops, int n_threads, const 
     struct rig r;
     void *in[2];
     rig_open_on(&r, ops, n_threads);
-    bench_random(r.scalars);
+    bench_random(r.random);
     struct td_compile_options o = step_options(c, NULL);
     step_set_precision(&o, precision);
     o.whole_logits_bytes = 1;
@@ -165,7 +165,7 @@ static void run_optimizer(const struct td_accelerator_ops *ops, int n_threads,
     rig_place(&r);
     step_batch(&mlp, in);
     for (int step = 1; step <= 2; step++) {
-        r.scalars[TD_SCALAR_STEP] = (float)step;
+        r.scalars[TD_SCALAR_STEP] = step;
         rig_run(&r, 0, TD_SEGS_ALL, (const void *const *)in);
     }
     out->n = 0;

@@ -132,8 +132,8 @@ static inline void check_window(const struct grad_case *c, bool windowed) {
     rig_place(&r);
     if (c->low != c->high) scale_params(c, &r);
     double window = windowed ? 0.25 : 1, input[MAX_IN][MAX_INPUTS];
-    r.scalars[TD_SCALAR_WINDOW] = (float)window;
-    td_random_set(r.scalars, 7, 3, 5, 2);
+    r.scalars[TD_SCALAR_WINDOW] = window;
+    td_random_set(r.random, 7, 3, 5, 2);
     const void *inputs[MAX_IN];
     uint32_t n_inputs = 0;
     for (uint32_t i = 0; i < c->n_in; i++) {

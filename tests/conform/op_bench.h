@@ -257,6 +257,7 @@ static inline void place(struct bench *b) {
     assert_ok(td_state_layout(r->state));
     struct td_bindings bind = {.struct_bytes = sizeof bind,
                                .scalars = r->scalars,
+                               .random = r->random,
                                .outputs = r->program[0].outputs,
                                .all_reduce = halve,
                                .all_reduce_arg = r};
@@ -282,8 +283,8 @@ static inline bool runs_slowly(const struct rig *r, enum td_op op) {
     return found;
 }
 
-static inline void bench_random(float *scalars) {
-    td_random_set(scalars, 7, 3, INT64_C(5) << 32, 2);
+static inline void bench_random(uint32_t *words) {
+    td_random_set(words, 7, 3, INT64_C(5) << 32, 2);
 }
 
 static inline void run_on(const struct td_accelerator_ops *ops, const struct op_case *c,
@@ -291,7 +292,7 @@ static inline void run_on(const struct td_accelerator_ops *ops, const struct op_
     struct bench b = {0};
     rig_open_on(&b.r, ops, bench_threads);
     b.r.scalars[TD_SCALAR_STEP] = 3;
-    bench_random(b.r.scalars);
+    bench_random(b.r.random);
     assert_ok(td_graph_create("op", TD_MODE_TRAIN, b.r.state, &b.g));
     for (uint32_t i = 0; i < c->n_in; i++) {
         add_operand(&b, c, i, t, copied);

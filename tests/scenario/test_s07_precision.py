@@ -1,10 +1,13 @@
 """The six precisions through the worker: two ranks train and resume exactly (one rank: test_s08_resume.py),
-files hold the types that they say, and 16-mixed skips what overflows without counting it."""
+files hold the types that they say, 16-mixed skips what overflows without counting it, and 64-true is exact to the
+last digits of fp64."""
 import json
 import pathlib
 
+import numpy as np
 import pytest
 from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
 
 from ranks import EXIT, Attempt, run_by_hand
 from test_s05_worker import plan_of, state_of
@@ -188,3 +191,74 @@ def test_gradients_are_clipped_to_exactly_the_value(tmp_path, precision):
         largest = max(float(abs(moved.get_tensor(n).astype("f8") - still.get_tensor(n).astype("f8")).max())
                       for n in still.keys())
     assert largest == pytest.approx(2.0 ** -8, abs=1e-7)
+
+
+# ---- 64-true against doubles ---------------------------------------------------------------------
+ROWS, BATCH, WINDOW, STEPS, LR, DECAY, CLIP = 24, 4, 3, 6, 1e-3, 0.1, 0.05
+
+
+def batches_of(x, y):
+    while True:
+        for i in range(0, ROWS, BATCH):
+            yield x[i:i + BATCH].astype(np.float64), y[i:i + BATCH]
+
+
+def loss_and_gradients(w, x, y):
+    """Cross entropy of a linear layer, relu, and another one."""
+    hidden = np.maximum(x @ w["fc1.weight"].T + w["fc1.bias"], 0)
+    logits = hidden @ w["fc2.weight"].T + w["fc2.bias"]
+    log_p = logits - logits.max(1, keepdims=True)
+    log_p -= np.log(np.exp(log_p).sum(1, keepdims=True))
+    d = (np.exp(log_p) - np.eye(3)[y]) / len(y)
+    dh = (d @ w["fc2.weight"]) * (hidden > 0)
+    return -log_p[np.arange(len(y)), y].mean(), {
+        "fc1.weight": dh.T @ x, "fc1.bias": dh.sum(0), "fc2.weight": d.T @ hidden, "fc2.bias": d.sum(0)}
+
+
+def trained_in_doubles(w, x, y):
+    """torch's AdamW, clip_grad_norm_ and windows, in numpy: losses, norms, last weights."""
+    w = {k: v.astype(np.float64) for k, v in w.items()}
+    m, v = ({k: np.zeros_like(t) for k, t in w.items()} for _ in range(2))
+    source, losses, norms = batches_of(x, y), [], []
+    for t in range(1, STEPS + 1):
+        parts = [loss_and_gradients(w, *next(source)) for _ in range(WINDOW)]
+        losses.append(sum(p[0] for p in parts) / WINDOW)
+        grads = {k: sum(p[1][k] / WINDOW for p in parts) for k in w}
+        norms.append(np.sqrt(sum((g ** 2).sum() for g in grads.values())))
+        for k, g in grads.items():
+            g = g * min(1.0, CLIP / (norms[-1] + 1e-6))
+            m[k] = 0.9 * m[k] + (1 - 0.9) * g
+            v[k] = 0.999 * v[k] + (1 - 0.999) * g * g
+            w[k] = w[k] * (1 - LR * DECAY) - LR / (1 - 0.9 ** t) * m[k] / (
+                np.sqrt(v[k]) / np.sqrt(1 - 0.999 ** t) + 1e-8)
+    return losses, norms, w
+
+
+@pytest.mark.parametrize("accelerator", ["reference", "cpu"])
+def test_fp64_is_that_of_doubles_where_rate_and_window_are_no_floats(tmp_path, accelerator):
+    """Rate and 1 / window came to the accelerator as fp32, which cost half of the digits."""
+    rng = np.random.RandomState(0)
+    x, y = rng.standard_normal((ROWS, 4)).astype(np.float32), rng.randint(0, 3, ROWS).astype(np.int64)
+    first = {k: rng.standard_normal(s).astype(np.float32) for k, s in (
+        ("fc1.weight", (5, 4)), ("fc1.bias", (5,)), ("fc2.weight", (3, 5)), ("fc2.bias", (3,)))}
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    save_file(first, tmp_path / "first.safetensors")
+    plan = plan_of({"init_from": str(tmp_path / "first.safetensors"),
+                    "model": {"name": "mlp", "layers": [4, 5, 3]},
+                    "data": {"name": "npy", "x": str(tmp_path / "x.npy"), "y": str(tmp_path / "y.npy"),
+                             "batch_size": BATCH, "shuffle": False},
+                    "optimizer": {"name": "adamw", "lr": LR, "weight_decay": DECAY}},
+                   trainer={"accelerator": accelerator, "precision": "64-true", "max_steps": STEPS,
+                            "limit_val_batches": 0, "accumulate_grad_batches": WINDOW, "gradient_clip_val": CLIP})
+    plan["run"]["checkpoint_dir"] = str(tmp_path / "out")
+    code, lines = run_by_hand(tmp_path, plan)
+    assert code == 0, lines[-1]
+    losses, norms, last = trained_in_doubles(first, x, y)
+    assert list(values(lines, "lr").values()) == [LR] * STEPS
+    assert list(values(lines, "train_loss_step").values()) == pytest.approx(losses, rel=1e-14)
+    assert list(values(lines, "grad_norm").values()) == pytest.approx(norms, rel=1e-14)
+    found = load_file(tmp_path / f"out/step-{STEPS}/model.safetensors")
+    assert found.keys() == last.keys()
+    for name, weights in found.items():
+        assert np.linalg.norm(weights - last[name]) <= 1e-14 * np.linalg.norm(last[name]), name

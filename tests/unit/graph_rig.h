@@ -33,7 +33,8 @@ struct rig {
     struct td_accelerator *accel;
     struct td_state_table *state;
     struct td_buffer region[TD_ROLE_COUNT];
-    float scalars[TD_SCALAR_COUNT];
+    double scalars[TD_SCALAR_COUNT];
+    uint32_t random[TD_RANDOM_WORDS];
     struct rig_program program[RIG_PROGRAMS];
     int n_programs;
     uint32_t reduced[64]; // buckets in the order of the callbacks
@@ -55,7 +56,7 @@ static inline void rig_open_on(struct rig *r, const struct td_accelerator_ops *o
     struct td_accel_config config = {.struct_bytes = sizeof config, .n_threads = n_threads};
     assert_ok(ops->open(&config, &r->accel));
     assert_ok(td_state_table_create(&r->state));
-    r->scalars[TD_SCALAR_LR] = 0.01f;
+    r->scalars[TD_SCALAR_LR] = (double)0.01f;
     r->scalars[TD_SCALAR_STEP] = 1;
     r->scalars[TD_SCALAR_LOSS_SCALE] = 1;
     r->scalars[TD_SCALAR_WINDOW] = 1;
@@ -141,6 +142,7 @@ static inline void rig_place(struct rig *r) {
     assert_ok(td_state_layout(r->state));
     struct td_bindings b = {.struct_bytes = sizeof b,
                             .scalars = r->scalars,
+                            .random = r->random,
                             .all_reduce = rig_all_reduce,
                             .all_reduce_arg = r};
     for (int i = 0; i < TD_ROLE_COUNT; i++) {

@@ -381,7 +381,7 @@ static td_status compile_all(void *arg) {
     TD_TRY(td_compile(&o, &c));
     TD_TRY(td_state_layout(t));
     TD_TRY(td_program_text(&c->program, &text));
-    float scalars[TD_SCALAR_COUNT] = {0};
+    double scalars[TD_SCALAR_COUNT] = {0};
     double outputs[4];
     char *memory = calloc(1, 1 << 16);
     struct td_buffer all = {TD_SPACE_HOST, (uint64_t)(uintptr_t)memory, 1 << 16};
@@ -427,6 +427,18 @@ static void test_result_is_stored_as_f32_under_its_rows_when_recorded(void **sta
     assert_fails(td_graph_result(graph, "logits", 99), TD_INVALID_ARGUMENT, "'logits'");
 }
 
+static void test_step_scalar_is_read_as_f64_when_a_precision_says_so(void **state) {
+    (void)state;
+    td_value x = input("x", TD_F32, rig_shape(0, 0, 0, 0)), lr, again;
+    assert_ok(td_graph_scalar(graph, TD_SCALAR_LR, &lr));
+    assert_int_equal(td_graph_value(graph, lr)->dtype, TD_F32);
+    assert_ok(td_rewrite_scalar(graph, lr, TD_F64));
+    assert_ok(td_graph_scalar(graph, TD_SCALAR_LR, &again));
+    assert_true(again == lr && td_graph_value(graph, lr)->dtype == TD_F64);
+    assert_fails(td_rewrite_scalar(graph, lr, TD_BF16), TD_INVALID_ARGUMENT, "f32 or f64");
+    assert_fails(td_rewrite_scalar(graph, x, TD_F64), TD_INVALID_ARGUMENT, "only a step scalar");
+}
+
 #define test_with_graph(f) cmocka_unit_test_setup_teardown(f, open_graph, close_graph)
 
 int main(void) {
@@ -443,6 +455,7 @@ int main(void) {
         test_with_graph(test_buckets_are_kept_when_a_second_program_writes_in_another_order),
         test_with_graph(test_bucket_ends_when_it_has_as_many_gradients_as_one_reduction_takes),
         test_with_graph(test_node_reads_a_new_value_when_rewritten_behind_an_insertion),
+        test_with_graph(test_step_scalar_is_read_as_f64_when_a_precision_says_so),
         test_with_graph(test_result_is_stored_as_f32_under_its_rows_when_recorded),
         cmocka_unit_test(test_compile_fails_cleanly_when_any_allocation_fails),
     };

@@ -23,8 +23,8 @@ static struct result run_steps(struct rig *r, int p, const struct step_case *c, 
     step_batch(c, in);
     rig_reset_state(r);
     for (int step = 0; step < 2; step++) {
-        r->scalars[TD_SCALAR_STEP] = (float)(step + 1);
-        r->scalars[TD_SCALAR_RNG_KEY] = (float)step;
+        r->scalars[TD_SCALAR_STEP] = step + 1;
+        r->random[TD_RANDOM_KEY] = (uint32_t)step;
         for (uint32_t s = 0; s < TD_SEG_COUNT; s++) {
             uint32_t segments = by_segment ? 1u << s : s == 0 ? (uint32_t)TD_SEGS_ALL : 0;
             if (segments) rig_run(r, p, segments, (const void *const *)in);

@@ -231,11 +231,11 @@ static void digest_init(struct td_digest *d, enum td_init_kind kind, double a, d
 static void digest_step(struct td_digest *d, enum product p) {
     static uint8_t keep[5001];
     static uint16_t bits[5001];
-    float scalars[TD_SCALAR_COUNT] = {0};
-    td_random_set(scalars, 3, 1000, 11, 2);
+    uint32_t key[TD_RANDOM_WORDS] = {0};
+    td_random_set(key, 3, 1000, 11, 2);
     for (int64_t i = 0; i < 9; i++) {
-        td_random_keep(scalars, 4, 0.1 * (double)i, i, sizeof keep, keep);
-        td_random_bits16(scalars, 4, 333 * i, (int64_t)TD_COUNTOF(bits), bits);
+        td_random_keep(key, 4, 0.1 * (double)i, i, sizeof keep, keep);
+        td_random_bits16(key, 4, 333 * i, (int64_t)TD_COUNTOF(bits), bits);
         if (p == MASK) td_digest_update(d, keep, sizeof keep);
         if (p == ROUNDING) td_digest_update(d, bits, sizeof bits);
     }

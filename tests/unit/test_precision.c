@@ -38,7 +38,7 @@ static void test_scale_doubles_after_2000_clean_steps_and_halves_at_once(void **
     assert_true(state_of(p).loss_scale == 131072 && state_of(p).clean_steps == 0);
     gates(p, 1, false);
     assert_true(state_of(p).loss_scale == 65536 && state_of(p).skipped_steps == 1);
-    float scalars[TD_SCALAR_COUNT] = {0};
+    double scalars[TD_SCALAR_COUNT] = {0};
     assert_ok(ops()->pre_backward(p, scalars));
     assert_true(scalars[TD_SCALAR_LOSS_SCALE] == 65536);
     ops()->close(p);

@@ -10,9 +10,9 @@ enum { N = 1000 };
 
 static void keep_of(uint64_t seed, int64_t step, int64_t sample, int32_t stride, int64_t row,
                     const char *op, uint8_t out[N]) {
-    float scalars[TD_SCALAR_COUNT] = {0};
-    td_random_set(scalars, seed, step, sample, stride);
-    td_random_keep(scalars, td_stream_of(op), 0.25, row, N, out);
+    uint32_t words[TD_RANDOM_WORDS] = {0};
+    td_random_set(words, seed, step, sample, stride);
+    td_random_keep(words, td_stream_of(op), 0.25, row, N, out);
 }
 
 static void test_mask_follows_the_global_sample_when_the_world_changes(void **state) {
@@ -52,11 +52,11 @@ static void test_mask_differs_when_any_part_of_its_key_does(void **state) {
 static void test_mask_of_a_part_is_that_of_the_whole_when_it_begins_inside(void **state) {
     (void)state;
     uint8_t whole[N], part[N];
-    float scalars[TD_SCALAR_COUNT] = {0};
-    td_random_set(scalars, 1, 2, 3, 4);
-    td_random_keep(scalars, 5, 0.4, 6, N, whole);
+    uint32_t words[TD_RANDOM_WORDS] = {0};
+    td_random_set(words, 1, 2, 3, 4);
+    td_random_keep(words, 5, 0.4, 6, N, whole);
     for (int64_t first = 0; first < N; first += 4) {
-        td_random_keep_from(scalars, 5, 0.4, 6, first, N - first, part);
+        td_random_keep_from(words, 5, 0.4, 6, first, N - first, part);
         assert_memory_equal(whole + first, part, (size_t)(N - first));
     }
 }
@@ -64,12 +64,12 @@ static void test_mask_of_a_part_is_that_of_the_whole_when_it_begins_inside(void 
 static void test_share_of_dropped_is_what_was_asked_when_counted(void **state) {
     (void)state;
     static uint8_t keep[1 << 16];
-    float scalars[TD_SCALAR_COUNT] = {0};
+    uint32_t words[TD_RANDOM_WORDS] = {0};
     const double drops[] = {0, 0.1, 0.5, 0.9};
-    td_random_set(scalars, 5, 6, 7, 1);
+    td_random_set(words, 5, 6, 7, 1);
     for (size_t d = 0; d < TD_COUNTOF(drops); d++) {
         int dropped = 0;
-        td_random_keep(scalars, 1, drops[d], 0, sizeof keep, keep);
+        td_random_keep(words, 1, drops[d], 0, sizeof keep, keep);
         for (size_t i = 0; i < sizeof keep; i++) {
             dropped += !keep[i];
         }
@@ -80,9 +80,9 @@ static void test_share_of_dropped_is_what_was_asked_when_counted(void **state) {
 
 static void bits_of(uint64_t seed, int64_t step, const char *parameter, int64_t first, int64_t n,
                     uint16_t *out) {
-    float scalars[TD_SCALAR_COUNT] = {0};
-    td_random_set(scalars, seed, step, 17, 3); // no sample's: every rank rounds alike
-    td_random_bits16(scalars, td_stream_of(parameter), first, n, out);
+    uint32_t words[TD_RANDOM_WORDS] = {0};
+    td_random_set(words, seed, step, 17, 3); // no sample's: every rank rounds alike
+    td_random_bits16(words, td_stream_of(parameter), first, n, out);
 }
 
 // What rounds bf16 weights by chance: each step draws again, or small updates would always be lost.

@@ -145,7 +145,7 @@ static void test_muon_takes_hidden_matrices_and_leaves_the_rest_to_adamw(void **
 static void test_muon_lets_the_rest_alone_when_its_rate_is_0(void **state) {
     (void)state;
     struct td_state_table *t = gpt_like();
-    float scalars[TD_SCALAR_COUNT] = {[TD_SCALAR_LR] = 0.5f};
+    double scalars[TD_SCALAR_COUNT] = {[TD_SCALAR_LR] = 0.5};
     struct td_optimizer_config c = {.kind = TD_OPTIMIZER_MUON, .lr = 0.5};
     struct td_optim_choice table = choice_of(&c, t, "wte.weight");
     assert_true((float)td_optim_lr(&table.attrs, scalars) == 0);

@@ -286,7 +286,7 @@ static void put_moments(const struct td_kernel *k, const struct td_run *r,
 
 static td_status run_adafactor(const struct td_kernel *k, const struct td_run *r) {
     const struct td_optim_attrs *o = &k->attrs.optim;
-    double lr = td_optim_lr(o, k->scalars), t = (double)k->scalars[TD_SCALAR_STEP];
+    double lr = td_optim_lr(o, k->scalars), t = k->scalars[TD_SCALAR_STEP];
     double step = o->fixed_step ? lr : fmin(lr, 1 / sqrt(t));
     uint32_t n = o->factored ? 4 : 3;
     float room;

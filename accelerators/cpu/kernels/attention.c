@@ -40,7 +40,7 @@ struct attention {
     float *lse; // (B,H,T)
     double drop;
     uint64_t stream;
-    const float *scalars;
+    const uint32_t *random;
     float *room;
     size_t room_floats; // of one thread
 };
@@ -233,7 +233,7 @@ static void make_mask(const struct attention *a, const struct room *r, const str
                       int64_t i) {
     int64_t keys = (int64_t)td_align_up((size_t)a->keys, 4);
     int64_t first = (x->head * a->tokens + x->t0 + i) * keys;
-    td_random_keep_from(a->scalars, a->stream, a->drop, x->b, first, seen(a, x, i), r->keep);
+    td_random_keep_from(a->random, a->stream, a->drop, x->b, first, seen(a, x, i), r->keep);
 }
 
 static void mask_row(float *s, const uint8_t *keep, int64_t n, float by) {
@@ -378,7 +378,7 @@ static struct attention sizes_of(const struct td_kernel *k) {
                           .causal = k->attrs.causal,
                           .drop = k->attrs.drop,
                           .stream = k->attrs.stream,
-                          .scalars = k->scalars,
+                          .random = k->random,
                           .batch = q->dim[0],
                           .tokens = q->dim[1],
                           .keys = keys->dim[1],

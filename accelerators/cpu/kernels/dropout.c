@@ -12,7 +12,7 @@ enum { CHUNK = 512 };
 struct dropout {
     enum td_dtype type;
     const struct td_attrs *attrs;
-    const float *scalars;
+    const uint32_t *random;
     const void *x;
     void *y;
     int64_t n;     // elements of a sample
@@ -31,7 +31,7 @@ static void samples_range(const void *arg, int64_t begin, int64_t end) {
     uint8_t *keep = d->room + td_parallel_index() * d->n;
     float room[CHUNK], scale = (float)(1 / (1 - d->attrs->drop));
     for (int64_t row = begin; row < end; row++) {
-        td_random_keep(d->scalars, d->attrs->stream, d->attrs->drop, row, d->n, keep);
+        td_random_keep(d->random, d->attrs->stream, d->attrs->drop, row, d->n, keep);
         for (int64_t i = 0; i < d->n; i += CHUNK) {
             int64_t n = TD_MIN(d->n - i, (int64_t)CHUNK), at = row * d->n + i;
             const float *x = td_cpu_row(d->type, d->x, at, n, room);
@@ -46,7 +46,7 @@ static td_status run_dropout(const struct td_kernel *k, const struct td_run *r) 
     int64_t rows = k->shape[0].dim[0];
     struct dropout d = {.type = k->in_dtype[0],
                         .attrs = &k->attrs,
-                        .scalars = k->scalars,
+                        .random = k->random,
                         .x = td_operand_at(&k->in[0], r),
                         .y = td_operand_at(&k->out[0], r),
                         .n = rows ? k->elems / rows : 0,

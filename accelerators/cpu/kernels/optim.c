@@ -138,7 +138,7 @@ static struct update update_of(const struct td_kernel *k, const struct td_run *r
 static void take_adam(const struct td_kernel *k, struct update *u) {
     const struct td_optim_attrs *o = &k->attrs.optim;
     const bool decoupled = k->op == TD_OP_ADAMW;
-    double lr = td_optim_lr(o, k->scalars), t = (double)k->scalars[TD_SCALAR_STEP];
+    double lr = td_optim_lr(o, k->scalars), t = k->scalars[TD_SCALAR_STEP];
     u->pass = adam_pass;
     u->decay = decoupled ? (float)(1 - lr * o->weight_decay) : 1;
     u->l2 = decoupled ? 0 : (float)o->weight_decay;

@@ -56,7 +56,7 @@ void td_update_put(const struct td_kernel *k, const float *room, int64_t n, void
     uint16_t bits[ROW], *to = (uint16_t *)param + at;
     for (int64_t from = 0; from < n; from += ROW) {
         int64_t some = TD_MIN(n - from, (int64_t)ROW);
-        td_random_bits16(k->scalars, k->attrs.stream, at + from, some, bits);
+        td_random_bits16(k->random, k->attrs.stream, at + from, some, bits);
         for (int64_t i = 0; i < some; i++) {
             to[from + i] = td_bf16_of_f32_random(room[from + i], bits[i]);
         }
