@@ -38,11 +38,19 @@ td_status td_assignment_checkpoints(const char *dir, const char *state_dir, cons
     return td_fail(TD_INVALID_ARGUMENT, "the checkpoint directory's path is too long");
 }
 
+static bool evaluates_best(const struct td_spec *s) {
+    bool asked = !s->evaluate_from[0] || strcmp(s->evaluate_from, "best") == 0;
+    bool trains = s->stages & TD_STAGE_FIT, evaluates = s->stages & ~(unsigned)TD_STAGE_FIT;
+    return asked && trains && evaluates && s->checkpoint.monitor[0] &&
+           s->checkpoint.save_top_k != 0;
+}
+
 static td_status take_spec(const char *plan_json, const char *state_dir, struct td_assignment *a) {
     TD_AUTO(td_arena) *arena = NULL;
     struct td_plan plan;
     TD_TRY(parse_plan(plan_json, &arena, &plan));
     a->stuck_timeout_s = (uint32_t)plan.spec.restart.stuck_timeout_s;
+    a->evaluates_best = evaluates_best(&plan.spec);
     const char *dir = plan.spec.checkpoint.dir;
     const struct td_json *predict = td_json_get(plan.spec.tree, "predict");
     a->writes_outside = dir[0] || td_json_string(td_json_get(predict, "output"), "")[0];

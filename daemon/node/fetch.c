@@ -1,6 +1,8 @@
 // See the header. One file at a time; the disk is written and read from the loop thread, in the
 // chunks that arrive and in pieces of PIECE_BYTES: nothing else runs on this node's behalf
-// meanwhile but heartbeats and other attempts' messages, and they come between two of them.
+// meanwhile but heartbeats and other attempts' messages, and they come between two of them. The
+// best checkpoint comes last, as one more source: which it is, only the manifest of the one that is
+// resumed from says exactly.
 
 #include "daemon/node/fetch.h"
 
@@ -11,12 +13,19 @@
 
 #include "lib/base/checkpoint_name.h"
 #include "lib/base/digest.h"
+#include "lib/base/json.h"
 #include "lib/base/log.h"
 #include "lib/rpc/client.h"
 #include "lib/rpc/loop.h"
 #include "traind/v1/checkpoint.pb-c.h"
 
-enum { td_fetch_magic = 0x46544348, TRIES = 5, PIECE_BYTES = 1 << 20 };
+enum {
+    td_fetch_magic = 0x46544348,
+    TRIES = 5,
+    PIECE_BYTES = 1 << 20,
+    MANIFEST_BYTES = 32 << 20, // as ranks write at most
+    MANIFEST_ARENA_BYTES = 64 << 20,
+};
 static const int64_t call_ns = 30 * TD_NS_PER_S, file_ns = 600 * TD_NS_PER_S,
                      retry_ns = TD_NS_PER_S;
 static const char manifest[] = "manifest.json";
@@ -36,7 +45,9 @@ struct td_fetch {
     const struct td_assignment *assigned;
     td_fetch_fn *fn;
     void *arg;
-    size_t source; // index into resume
+    size_t source;         // index into resume
+    struct td_resume best; // the source after the one that was found
+    bool takes_best;       // it is due, or was
     int tries;
     enum copy copy; // of the source
     struct file files[TD_CHECKPOINT_MAX_FILES + 1];
@@ -54,11 +65,15 @@ struct td_fetch {
 static void next_file(struct td_fetch *f);
 
 static const struct td_resume *source(const struct td_fetch *f) {
-    return &f->assigned->resume[f->source];
+    return f->takes_best ? &f->best : &f->assigned->resume[f->source];
+}
+
+static bool wants_best(const struct td_assignment *a) {
+    return a->evaluates_best && a->stream_store;
 }
 
 bool td_fetch_needed(const struct td_assignment *a) {
-    return a->n_resume > 0 && a->resume[0].fetch;
+    return a->n_resume > 0 && (a->resume[0].fetch || wants_best(a));
 }
 
 static td_status path_here(const struct td_fetch *f, const char *file, char *out_path) {
@@ -91,13 +106,61 @@ void td_fetch_destroy(struct td_fetch *f) {
     free(f);
 }
 
+// ---- the best of the source that is here --------------------------------------------------------
+static td_status read_best(struct td_fetch *f) {
+    char path[TD_FS_PATH_BYTES];
+    TD_TRY(path_here(f, manifest, path));
+    TD_AUTO_BUF text;
+    td_buf_init(&text, MANIFEST_BYTES);
+    TD_TRY(td_fs_read(path, MANIFEST_BYTES, &text));
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_arena_create(MANIFEST_ARENA_BYTES, &arena));
+    struct td_json *v;
+    TD_TRY_CTX(td_json_parse(arena, text.data, text.len, &v), "'%s'", path);
+    const char *best = td_json_string(td_json_get(td_json_get(v, "best"), "path"), "");
+    if (!td_checkpoint_path_ok(best) || strcmp(best, source(f)->path) == 0) return TD_OK;
+    snprintf(f->best.path, sizeof f->best.path, "%s", best);
+    return TD_OK;
+}
+
+// False: there is none, or it is the source itself. A manifest that cannot be read is the rank's to
+// judge.
+static bool find_best(struct td_fetch *f) {
+    if (!wants_best(f->assigned)) return false;
+    td_status s = read_best(f);
+    if (s)
+        td_log_warn("best checkpoint not looked for job=%s path=%s why=\"%s\", continuing",
+                    f->assigned->job, source(f)->path, td_status_message(s));
+    td_status_free(s);
+    return f->best.path[0] != '\0';
+}
+
 // ---- one source after the other -----------------------------------------------------------------
-static void advance(struct td_fetch *f) {
-    drop_tmp(f);
+static void look_at_next(struct td_fetch *f) {
     f->tries = 0;
     f->copy = COPY_NONE;
-    f->source++;
     td_loop_timer_arm(f->timer, 0);
+}
+
+// The source that is due is here, or nobody can say more of it.
+static void settle(struct td_fetch *f) {
+    if (f->takes_best || !find_best(f)) {
+        f->fn(TD_OK, f->arg);
+        return;
+    }
+    f->takes_best = true;
+    look_at_next(f);
+}
+
+// Without this source; the rank says what it does without the best.
+static void advance(struct td_fetch *f) {
+    drop_tmp(f);
+    if (f->takes_best) {
+        f->fn(TD_OK, f->arg);
+        return;
+    }
+    f->source++;
+    look_at_next(f);
 }
 
 static void give_back(struct td_fetch *f, td_status take_status) {
@@ -115,7 +178,7 @@ static void take_unchecked(struct td_fetch *f, td_status take_status) {
         "checkpoint not compared with the coordinator's job=%s path=%s why=\"%s\", continuing",
         f->assigned->job, source(f)->path, td_status_message(take_status));
     td_status_free(take_status);
-    f->fn(TD_OK, f->arg);
+    settle(f);
 }
 
 static void source_failed(struct td_fetch *f, td_status take_status) {
@@ -229,7 +292,7 @@ static void next_file(struct td_fetch *f) {
             return;
         }
         td_log_info("checkpoint fetched job=%s path=%s", f->assigned->job, source(f)->path);
-        f->fn(TD_OK, f->arg);
+        settle(f);
         return;
     }
     td_status s = open_file(f);
@@ -253,6 +316,9 @@ static void next_file(struct td_fetch *f) {
 }
 
 static td_status take_files(struct td_fetch *f, const Traind__V1__Checkpoint *c) {
+    if (c->node[0] || c->state != TRAIND__V1__CHECKPOINT__STATE__COMMITTED) {
+        return td_fail(TD_NOT_FOUND, "the coordinator does not have it whole");
+    }
     if (c->n_files == 0 || c->n_files > TD_COUNTOF(f->files)) {
         return td_fail(TD_DATA_LOSS, "a checkpoint of %zu files", c->n_files);
     }
@@ -332,7 +398,7 @@ static void check_copy(struct td_fetch *f) {
     } else if (f->file < f->n_files) {
         td_loop_timer_arm(f->timer, 0); // others come between
     } else {
-        f->fn(TD_OK, f->arg);
+        settle(f);
     }
 }
 
@@ -370,14 +436,14 @@ static void on_timer(void *arg) {
         check_copy(f);
         return;
     }
-    if (f->source == f->assigned->n_resume || !source(f)->fetch) {
-        f->fn(f->source < f->assigned->n_resume
-                  ? TD_OK
-                  : td_status_with_class(td_fail(TD_DATA_LOSS,
-                                                 "none of the %zu checkpoints of %s could be had",
-                                                 f->assigned->n_resume, f->assigned->job),
-                                         TD_CLASS_DATA),
-              f->arg);
+    if (f->source == f->assigned->n_resume) {
+        td_status s = td_fail(TD_DATA_LOSS, "none of the %zu checkpoints of %s could be had",
+                              f->assigned->n_resume, f->assigned->job);
+        f->fn(td_status_with_class(s, TD_CLASS_DATA), f->arg);
+        return;
+    }
+    if (!f->takes_best && !source(f)->fetch) { // a file of this node
+        settle(f);
         return;
     }
     if (f->copy == COPY_NONE && has_copy(f)) f->copy = COPY_UNCHECKED;

@@ -1,7 +1,7 @@
 #ifndef TRAIND_DAEMON_NODE_FETCH_H
 #define TRAIND_DAEMON_NODE_FETCH_H
 
-// Fetch: a checkpoint that lies at the coordinator, before an attempt resumes from it here.
+// Fetch: a checkpoint that is at the coordinator, before an attempt resumes from it here.
 //
 // The resume sources are tried in their order, newest first, until one is whole and here. What the
 // coordinator has, CheckpointService.GetCheckpoint names with sizes and digests. A copy on this
@@ -12,6 +12,11 @@
 // fails the start, because taking an older one would lose work; but if a copy is here that start
 // goes on: with that copy when nobody could say that it is damaged, else with the one before. (The
 // rank that loads it looks at every file once more, by the checkpoint's own manifest.)
+//
+// Then the best checkpoint, which the manifest of that source names, where a stage after fit will
+// use its weights and the job's checkpoints are streamed. It is compared and read in the same way.
+// One that the coordinator does not have, or whose bytes differ, is left out with a warning: the
+// rank says what it uses then. One that cannot be reached fails the start, as above.
 
 #include "daemon/node/assignment.h"
 

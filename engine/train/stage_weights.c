@@ -71,47 +71,53 @@ static void do_without_best(const struct td_loop *l, const char *why, struct cho
                    why);
 }
 
-// Rank 0. On success of the best *out_from holds its manifest.
-static void choose(struct td_loop *l, struct choice *out, struct td_restored *out_from) {
+// Verified, with its manifest in *out_from. False: why says why it cannot be had.
+static bool find_best(struct td_loop *l, struct choice *out, struct td_restored *out_from,
+                      char why[TEXT_BYTES]) {
     struct td_rank *r = l->rank;
     const struct td_checkpoint_config *c = &r->config->checkpoint;
     const struct td_best *b = &l->best;
-    char why[TEXT_BYTES];
-    if (wants_path(r->config)) {
-        out->source = FROM_PATH;
-        snprintf(out->text, sizeof out->text, "those of %.900s", r->config->evaluate_from);
-        return;
-    }
-    if (!wants_best(r->config)) {
-        keep(l, "", out);
-        return;
-    }
     if (!c->dir || c->save_top_k == 0) {
-        do_without_best(l, "no checkpoint is kept", out);
-        return;
+        snprintf(why, TEXT_BYTES, "no checkpoint is kept");
+        return false;
     }
     if (!b->known) {
-        snprintf(why, sizeof why, "no checkpoint has a value of %s", c->monitor);
-        do_without_best(l, why, out);
-        return;
+        snprintf(why, TEXT_BYTES, "no checkpoint has a value of %s", c->monitor);
+        return false;
     }
     snprintf(out->path, sizeof out->path, "%.3800s%s", l->best_dir, b->path);
     if (!td_fs_exists(out->path)) { // which is no damage: it may be on another node
-        snprintf(why, sizeof why, "the best checkpoint, %s, is not on this node", b->path);
-        do_without_best(l, why, out);
-        return;
+        snprintf(why, TEXT_BYTES,
+                 "the best checkpoint, %s, is not on this node; with checkpoint.store: stream it "
+                 "follows the job, and evaluate_from: <its path> evaluates it where it is",
+                 b->path);
+        return false;
     }
     const char *candidate = out->path;
     td_status s = td_restore_choose(&candidate, 1, r->events, r->arena, out_from);
-    if (s) {
-        snprintf(why, sizeof why, "the best checkpoint, %s, cannot be used: %.600s", b->path,
+    if (s)
+        snprintf(why, TEXT_BYTES, "the best checkpoint, %s, cannot be used: %.600s", b->path,
                  td_status_message(s));
-        td_status_free(s);
+    td_status_free(s);
+    return s == TD_OK;
+}
+
+// Rank 0.
+static void choose(struct td_loop *l, struct choice *out, struct td_restored *out_from) {
+    const struct td_train_config *c = l->rank->config;
+    const struct td_best *b = &l->best;
+    char why[TEXT_BYTES];
+    if (wants_path(c)) {
+        out->source = FROM_PATH;
+        snprintf(out->text, sizeof out->text, "those of %.900s", c->evaluate_from);
+    } else if (!wants_best(c)) {
+        keep(l, "", out);
+    } else if (!find_best(l, out, out_from, why)) {
         do_without_best(l, why, out);
-        return;
+    } else {
+        out->source = FROM_BEST;
+        snprintf(out->text, sizeof out->text, "best, %s (%s %.6g)", b->path, b->monitor, b->value);
     }
-    out->source = FROM_BEST;
-    snprintf(out->text, sizeof out->text, "best, %s (%s %.6g)", b->path, b->monitor, b->value);
 }
 
 static td_status read_weights(struct td_rank *r, const struct choice *made,

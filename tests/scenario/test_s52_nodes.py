@@ -108,6 +108,58 @@ def test_job_of_a_lost_node_goes_on_elsewhere_and_the_old_ranks_are_fenced(three
     c.wait_step(job, at + 5)
 
 
+# The loss falls, so with mode max the best is the first, and it is never the last.
+BEST_IS_FIRST = ["stages=[fit, test]", "trainer.max_steps=600", "trainer.limit_train_batches=20", "trainer.limit_val_batches=2",
+                 "checkpoint.every_n_train_steps=0", "checkpoint.every_n_epochs=1", "checkpoint.monitor=val_loss",
+                 "checkpoint.mode=max", "data.samples=2560"]
+
+
+def moved(cluster, gone=None, *overrides):
+    """A job that began on node A and goes on, with A gone, on node B; the best checkpoint; coordinator and B."""
+    c = cluster.start("--role", "coordinator", "--heartbeat-ms", "200", "--lease-ms", "1000", "--lost-after-ms", "1000", name="c")
+    a = cluster.node(c, 2, "a")
+    job = c.submit(LONG, *BEST_IS_FIRST, *overrides)
+    best = lambda: [k for k in c.checkpoints(job) if k.state == k.COMMITTED and k.step == 20]
+    until("the best and a newer one are at the coordinator", lambda: best() and c.checkpoints(job)[0].step > 40)
+    c.steer("Pause", job)
+    c.wait_state(job, "PAUSED")
+    best, = best()
+    assert a.kill(signal.SIGTERM) == 0
+    if gone:
+        gone(c.state_dir / "checkpoints" / job / best.path)
+    b = cluster.node(c, 2, "b")
+    until("b is ready", lambda: [n.name for n in c.nodes("READY")] == ["b"])
+    c.steer("Resume", job)
+    return c, b, job, best
+
+
+def test_best_weights_are_tested_after_a_move_to_another_node(cluster):
+    c, b, job, best = moved(cluster)
+    done = c.finish(job)
+    assert done.attempt == 2 and done.weights.startswith(f"best, {best.path} (val_loss "), done.weights
+    assert not [n for n in done.notes if "last weights" in n], done.notes
+    assert f"checkpoint fetched job={job} path={best.path}" in b.tail(200)
+    again = c.submit(LONG, *BEST_IS_FIRST, "stages=[test]", "checkpoint.monitor=null",
+                     f"init_from={b.state_dir / 'checkpoints' / job / best.path}")
+    c.finish(again)
+    test_loss = lambda of: c.points(of, "test_loss")[-1].value
+    assert test_loss(job) == pytest.approx(test_loss(again), rel=1e-6)
+
+
+@pytest.mark.parametrize("asked", [None, "best"])
+def test_best_that_the_coordinator_lost_is_said_or_refused_after_a_move(cluster, asked):
+    flip = lambda d: (d / "model.safetensors").write_bytes(b"x" * (d / "model.safetensors").stat().st_size)
+    c, b, job, best = moved(cluster, flip, *([f"evaluate_from={asked}"] if asked else []))
+    ended = c.wait_state(job, "FAILED" if asked else "SUCCEEDED")
+    why = f"the best checkpoint, {best.path}, is not on this node; with checkpoint.store: stream"
+    said = ended.failure.message if asked else ended.weights
+    assert ended.attempt == 2 and why in said, ended
+    assert asked or [n for n in ended.notes if why in n], ended.notes
+    assert f"checkpoint skipped job={job} path={best.path}" in b.tail(200)
+    newest = lambda: c.checkpoints(job)[0]  # a job that failed does not wait for its transfer
+    until("the last one is at the coordinator", lambda: (newest().attempt, newest().state) == (2, newest().COMMITTED))
+
+
 def test_node_that_comes_back_within_its_time_keeps_its_job(three):
     c, a, b = three
     job = c.submit(LONG, "trainer.devices=2", "trainer.max_steps=1000")

@@ -80,6 +80,35 @@ static void test_checkpoints_go_where_the_spec_says_when_it_does(void **state) {
     assert_string_equal(a.checkpoints, "/shared/ck/j-1");
 }
 
+static void test_best_is_brought_along_when_a_stage_after_fit_uses_it(void **state) {
+    static const struct {
+        const char *extra;
+        bool best;
+    } rows[] = {
+        {"\"stages\":[\"fit\",\"test\"],\"checkpoint\":{\"monitor\":\"val_loss\"}", true},
+        {"\"stages\":[\"fit\",\"predict\"],\"checkpoint\":{\"monitor\":\"val_loss\"},"
+         "\"evaluate_from\":\"best\"",
+         true},
+        {"\"stages\":[\"fit\",\"test\"],\"checkpoint\":{\"monitor\":\"val_loss\"},"
+         "\"evaluate_from\":\"last\"",
+         false},
+        {"\"stages\":[\"fit\",\"test\"],\"checkpoint\":{\"monitor\":\"val_loss\"},"
+         "\"evaluate_from\":\"/w/step-1\"",
+         false},
+        {"\"stages\":[\"fit\"],\"checkpoint\":{\"monitor\":\"val_loss\"}", false},
+        {"\"stages\":[\"fit\",\"test\"]", false},
+        {"\"stages\":[\"fit\",\"test\"],\"checkpoint\":{\"monitor\":\"val_loss\",\"save_top_k\":0}",
+         false},
+    };
+    struct td_assignment a;
+    char plan[1024], extra[256];
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        snprintf(extra, sizeof extra, ",%s", rows[i].extra);
+        assert_ok(assigned(extra, "a1/step-20", *state, &a, plan));
+        assert_int_equal(a.evaluates_best, rows[i].best);
+    }
+}
+
 static void test_assignment_is_refused_when_it_is_bad(void **state) {
     struct td_assignment a;
     char plan[1024];
@@ -149,6 +178,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_plan_gets_this_machines_paths_when_it_is_written),
         test_in_scratch(test_checkpoints_go_where_the_spec_says_when_it_does),
+        test_in_scratch(test_best_is_brought_along_when_a_stage_after_fit_uses_it),
         test_in_scratch(test_assignment_is_refused_when_it_is_bad),
         test_in_scratch(test_directory_is_refused_when_its_facts_are_damaged),
         test_in_scratch(test_assignment_is_rebuilt_when_only_plan_and_log_can_be_read),
