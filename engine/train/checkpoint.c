@@ -337,7 +337,7 @@ static void skip(struct td_checkpointer *c, int64_t step) {
     if (c->counts.skipped++) return; // the others are counted at the end
     td_events_note(c->o.events,
                    "the checkpoint of step %lld is skipped because the one before is still being "
-                   "written; so are later ones that save_top_k would not keep",
+                   "written; so are later ones that only a newer one would replace",
                    (long long)step);
 }
 

@@ -342,8 +342,9 @@ static td_status at_boundary(struct td_loop *l, bool validates, bool *out_leave,
     log_epoch(l);
     *out_leave = l->fit_is_over;
     if (l->fit_is_over) return TD_OK; // fit saves once more, and waits for it
-    if (agreed.save || (epoch_ends && saves_by_epoch(l))) return save(l, TD_SAVE_ASKED);
-    return saves_by_step(l) ? save(l, 0) : TD_OK;
+    if (agreed.save) return save(l, TD_SAVE_ASKED);
+    bool is_due = saves_by_step(l) || (epoch_ends && saves_by_epoch(l));
+    return is_due ? save(l, 0) : TD_OK;
 }
 
 static td_status begin(struct td_loop *l, enum td_loop_end *out_end) {

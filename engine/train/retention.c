@@ -54,12 +54,12 @@ void td_retention_add(struct td_retention *r, int64_t step, double value) {
 bool td_retention_wants(const struct td_retention *r, double value) {
     if (r->rule.top_k < 0) return true;
     if (!r->rule.by_value || isnan(value)) return false;
-    size_t better = 0;
+    size_t no_worse = 0; // an equal one is older, so it is the better of the two
     for (size_t i = 0; i < r->n; i++) {
         double v = r->value[i];
-        better += !isnan(v) && (r->rule.larger_is_better ? v > value : v < value);
+        no_worse += !isnan(v) && (r->rule.larger_is_better ? v >= value : v <= value);
     }
-    return better < (size_t)r->rule.top_k;
+    return no_worse < (size_t)r->rule.top_k;
 }
 
 bool td_retention_victim(struct td_retention *r, int64_t *out_step) {

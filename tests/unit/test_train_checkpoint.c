@@ -205,7 +205,7 @@ static void test_periodic_save_waits_when_it_is_among_the_best_k_so_far(void **s
         double value;
         bool waits;
     } of_two[] = {{0.5, true},  {0.7, true}, {0.9, false},  {(double)NAN, false}, {0.69, true},
-                  {0.8, false}, {0.6, true}, {0.65, false}, {0.6, true},          {0.4, true}};
+                  {0.8, false}, {0.6, true}, {0.65, false}, {0.6, false},         {0.4, true}};
     for (int larger = 0; larger < 2; larger++) {
         const double sign = larger ? -1 : 1;
         int first = 20 * larger;
@@ -215,6 +215,14 @@ static void test_periodic_save_waits_when_it_is_among_the_best_k_so_far(void **s
         assert_true(is_saved(f, first + (int)TD_COUNTOF(of_two) - 1));
         assert_false(is_saved(f, first + 2));
     }
+}
+
+static void test_periodic_save_is_skipped_when_it_repeats_the_value_of_the_best(void **state) {
+    struct fixture *f = *state;
+    begin(f, 1, "val_loss", false);
+    save_beside(f, 1, 0.5, true);
+    save_beside(f, 2, 0.5, false); // no validation came between
+    save_beside(f, 3, 0.4, true);
 }
 
 static void test_periodic_save_is_skipped_when_what_is_monitored_was_not_measured(void **state) {
@@ -326,6 +334,7 @@ int main(void) {
         CASE(test_periodic_save_is_skipped_and_counted_when_the_newest_are_kept),
         CASE(test_no_save_is_skipped_when_all_are_kept_or_it_was_asked_for),
         CASE(test_periodic_save_waits_when_it_is_among_the_best_k_so_far),
+        CASE(test_periodic_save_is_skipped_when_it_repeats_the_value_of_the_best),
         CASE(test_periodic_save_is_skipped_when_what_is_monitored_was_not_measured),
         CASE(test_checkpoint_is_committed_after_the_points_before_it_are_drained),
         CASE(test_a_step_is_saved_once),
