@@ -34,8 +34,9 @@ double td_manifest_metric(const struct td_manifest *m, const char *monitor) {
     snprintf(of_epoch, sizeof of_epoch, "%s_epoch", monitor);
     for (size_t i = 0; i < m->n_metrics; i++) {
         const struct td_manifest_metric *v = &m->metric[i];
-        if (strcmp(v->name, monitor) == 0 || strcmp(v->name, of_epoch) == 0)
-            return v->count > 0 ? v->sum / v->count : (double)NAN;
+        if (strcmp(v->name, monitor) != 0 && strcmp(v->name, of_epoch) != 0) continue;
+        double value = v->count > 0 ? v->sum / v->count : (double)NAN;
+        return isfinite(value) ? value : (double)NAN;
     }
     return (double)NAN;
 }

@@ -46,7 +46,7 @@ struct td_manifest_metric {
 
 // What each rank had measured of the epoch that is played (epoch_metrics.h).
 struct td_manifest_epoch {
-    bool known; // false: a manifest of the time before, or one that went on from such
+    bool known; // false: an older traind wrote it, or the one that it goes on from
     size_t n;
     char name[TD_TALLIES][20];
     int32_t n_ranks;
@@ -102,7 +102,8 @@ bool td_manifest_lists(const struct td_manifest *m, const char *tensor);
 
 void td_manifest_add_metric(struct td_manifest *m, const char *name, double sum, double count);
 // The value of a metric as a monitor names it: "train_loss" is "train_loss_epoch", the mean over
-// the epoch so far. NaN: there is none of that name, or it is no number.
+// the epoch so far. NaN: there is none of that name, or it is not finite. JSON has no infinity, so
+// a best of that value could not be read back, and the catalog would see another.
 double td_manifest_metric(const struct td_manifest *m, const char *monitor);
 // "" when equal; else what differs: "world size 2 -> 1". Where the CPU level alone does, it names
 // the knob that keeps the bits; most: the highest level that a job can have here.

@@ -114,6 +114,29 @@ static void test_monitor_of_the_plain_name_is_the_epoch_s(void **state) {
     assert_true(isnan(td_manifest_metric(&m, "train")));
 }
 
+// The checkpoint was refused as damaged, because "value": null is no number.
+static void test_manifest_reads_back_when_what_is_monitored_is_infinite(void **state) {
+    char path[4096], digest[TD_DIGEST_HEX];
+    size_t bytes;
+    struct td_state_table *table = make_state();
+    struct td_arena *a;
+    snprintf(path, sizeof path, "%s/manifest.json", (char *)*state);
+    for (int max = 0; max < 2; max++) {
+        struct td_manifest m = make_manifest(), r;
+        struct td_checkpoint_config config = {
+            .dir = "/d/a1", .monitor = "val_score", .monitor_max = max};
+        m.best.known = false;
+        td_manifest_add_metric(&m, "val_score", (double)INFINITY, 4);
+        td_best_offer(&m.best, &config, &m);
+        assert_ok(td_manifest_write(path, &m, table, &bytes, digest));
+        assert_ok(td_arena_create(1 << 20, &a));
+        assert_ok(td_manifest_read(a, path, &r));
+        assert_false(r.best.known);
+        td_arena_destroy(a);
+    }
+    td_state_table_destroy(table);
+}
+
 static void test_read_refuses_what_is_not_a_whole_manifest(void **state) {
     static const struct {
         const char *find, *replace, *why;
@@ -224,6 +247,7 @@ int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, td_test_scratch_make, td_test_scratch_remove)
     const struct CMUnitTest tests[] = {
         CASE(test_manifest_reads_back_as_it_was_written),
+        CASE(test_manifest_reads_back_when_what_is_monitored_is_infinite),
         CASE(test_read_refuses_what_is_not_a_whole_manifest),
         cmocka_unit_test(test_monitor_of_the_plain_name_is_the_epoch_s),
         cmocka_unit_test(test_key_names_what_differs),
