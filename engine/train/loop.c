@@ -18,11 +18,14 @@
 #include "lib/base/clock.h"
 #include "traind/random.h"
 
-// The best of the attempts before, where the rank read the checkpoint that knows it.
+// The best of the attempts before, where the rank read the checkpoint that knows it. That of
+// another job (ckpt_path) is none: its files are not where later attempts look, nor are they kept.
 static void recall_best(struct td_loop *l) {
     const struct td_restored *from = &l->rank->restored;
+    const struct td_train_config *c = l->rank->config;
     char attempt[TD_FS_PATH_BYTES];
-    if (!from->path || !td_best_is_of(&from->manifest.best, &l->rank->config->checkpoint)) return;
+    if (!from->path || !td_best_is_of(&from->manifest.best, &c->checkpoint)) return;
+    if (strcmp(from->manifest.job, c->job) != 0) return;
     l->best = from->manifest.best;
     td_best_parent(from->path, attempt);
     td_best_parent(attempt, l->best_dir);

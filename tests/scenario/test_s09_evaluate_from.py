@@ -31,6 +31,7 @@ def run(directory, world=1, resume_from=None, code=0, evaluate_from=None, **sect
     plan = plan_of(stages=stages, data={"batch_size": 32 // world}, evaluate_from=evaluate_from, **sections)
     plan["run"].update(checkpoint_dir=directory and str(directory), resume_from=resume_from and str(resume_from))
     where = directory.parent
+    where.mkdir(exist_ok=True)
     with Attempt(where, plan, world) as attempt:
         codes = attempt.wait()
         assert codes == [code] * world, attempt.story()
@@ -84,6 +85,14 @@ def test_best_of_an_earlier_attempt_is_tested_after_a_resume(tmp_path, world, st
     assert ran.weights[0].startswith(f"best, a1/step-{FIRST} (val_loss "), ran.weights
     expected = loss_of(tmp_path / "x", tmp_path / f"a1/step-{FIRST}")
     assert ran.value("test_loss") == pytest.approx(expected, rel=1e-5)
+
+
+def test_best_of_another_job_is_not_taken_for_one_of_its_own(tmp_path):
+    """Its path would be the same, "a1/step-16", and a later attempt would not find it."""
+    run(tmp_path / "one/a1", stages=["fit"], trainer={"max_steps": 32}, checkpoint=FIRST_IS_BEST)
+    ran = run(tmp_path / "two/a1", resume_from=tmp_path / "one/a1/step-32", checkpoint=FIRST_IS_BEST, run={"job": "two"})
+    assert ran.weights[0].startswith(f"best, a1/step-{STEPS} (val_loss "), ran.weights
+    assert json.loads((tmp_path / f"two/a1/step-{STEPS}/manifest.json").read_text())["best"]["step"] == STEPS
 
 
 @pytest.mark.parametrize("how", ["gone", "damaged"])
