@@ -118,6 +118,10 @@ TD_MUST_USE td_status td_rank_initialize_state(struct td_rank *r);
 TD_MUST_USE td_status td_rank_restore_state(struct td_rank *r);
 TD_MUST_USE td_status td_rank_compare(struct td_rank *r);
 TD_MUST_USE td_status td_rank_set_up_strategy(struct td_rank *r);
+// Where restore.h puts tensors of this rank; valid while its state is placed.
+struct td_restore_target td_rank_restore_target(struct td_rank *r);
+// Weights of somebody else's making, for the model of this rank (weights.h).
+TD_MUST_USE td_status td_rank_load_weights(struct td_rank *r, const char *path, bool strict);
 
 // rank_step.c. Runs a program, with the strategy's hooks around its segments. Outputs are in
 // r->outputs, named by the graph; they are there when it returns.

@@ -71,13 +71,29 @@ static void announce_resume(struct td_rank *r, uint32_t roles) {
     td_events_resumed(r->events, r->start.step, all);
 }
 
-td_status td_rank_restore_state(struct td_rank *r) {
-    struct td_restore_target to = {
+struct td_restore_target td_rank_restore_target(struct td_rank *r) {
+    return (struct td_restore_target){
         .state = r->state,
         .memory = &r->memory,
         .accel_ops = r->accel_ops,
         .accel = r->accel,
     };
+}
+
+td_status td_rank_load_weights(struct td_rank *r, const char *path, bool strict) {
+    const struct td_restore_target to = td_rank_restore_target(r);
+    const struct td_weights_options o = {
+        .path = path,
+        .strict = strict,
+        .module_ops = r->module_ops,
+        .module = r->module,
+        .events = r->events,
+    };
+    return td_weights_load(&o, &to);
+}
+
+td_status td_rank_restore_state(struct td_rank *r) {
+    const struct td_restore_target to = td_rank_restore_target(r);
     uint32_t roles;
     TD_TRY(r->strategy_ops->load_checkpoint(r->strategy, &roles));
     if (r->resumed) {
@@ -87,14 +103,7 @@ td_status td_rank_restore_state(struct td_rank *r) {
         TD_TRY_CTX(td_restore_load(&r->restored, roles, &to), "resume from '%s'", r->restored.path);
         announce_resume(r, roles);
     } else if (r->config->init_from && roles) {
-        const struct td_weights_options o = {
-            .path = r->config->init_from,
-            .strict = !r->config->init_loosely,
-            .module_ops = r->module_ops,
-            .module = r->module,
-            .events = r->events,
-        };
-        TD_TRY(td_weights_load(&o, &to));
+        return td_rank_load_weights(r, r->config->init_from, !r->config->init_loosely);
     }
     return TD_OK;
 }

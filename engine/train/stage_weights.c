@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/train/weights.h"
-
 enum { TEXT_BYTES = 1024 };
 static const uint32_t weight_roles = 1u << TD_ROLE_PARAM | 1u << TD_ROLE_BUFFER;
 
@@ -122,25 +120,11 @@ static void choose(struct td_loop *l, struct choice *out, struct td_restored *ou
 
 static td_status read_weights(struct td_rank *r, const struct choice *made,
                               struct td_restored *from) {
-    struct td_restore_target to = {
-        .state = r->state,
-        .memory = &r->memory,
-        .accel_ops = r->accel_ops,
-        .accel = r->accel,
-    };
+    const struct td_restore_target to = td_rank_restore_target(r);
     uint32_t roles;
     TD_TRY(r->strategy_ops->load_checkpoint(r->strategy, &roles));
     if (!(roles & weight_roles)) return TD_OK;
-    if (made->source == FROM_PATH) {
-        const struct td_weights_options o = {
-            .path = r->config->evaluate_from,
-            .strict = true,
-            .module_ops = r->module_ops,
-            .module = r->module,
-            .events = r->events,
-        };
-        return td_weights_load(&o, &to);
-    }
+    if (made->source == FROM_PATH) return td_rank_load_weights(r, r->config->evaluate_from, true);
     if (!from->path) {
         const char *candidate = made->path; // another rank than 0 that reads
         TD_TRY(td_restore_choose(&candidate, 1, r->events, r->arena, from));
