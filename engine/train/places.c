@@ -19,7 +19,7 @@ static td_status try_directory(const char *dir, const char *what) {
 }
 
 static td_status try_made_directory(const char *dir, const char *what) {
-    td_status s = td_fs_mkdirs(dir, 0755);
+    td_status s = td_fs_mkdirs(dir, 0777);
     if (!s) return try_directory(dir, what);
     s = td_status_context(s, "%s need a directory", what);
     return td_status_class(s) == TD_CLASS_NONE ? td_status_with_class(s, TD_CLASS_BAD_SPEC) : s;
