@@ -91,7 +91,7 @@ static void populate_range(const void *arg, int64_t begin, int64_t end) {
     madvise(base + begin * page, (size_t)((end - begin) * page), MADV_POPULATE_WRITE);
 }
 
-// Anonymous memory, where huge pages may lie; NULL, and errno, if there is none. What is cut off
+// Anonymous memory, where huge pages may be; NULL, and errno, if there is none. What is cut off
 // never was writable: a limit of the process counts only what is used.
 static char *map_pages(size_t bytes) {
     enum { HUGE_BYTES = 2 << 20 }; // most kernels'; elsewhere a mapping begins where it may

@@ -23,7 +23,7 @@
 // compiled, input addresses come with each run. Work is split over the rank's threads in static
 // ranges, so for a given number of threads the bits are always the same. A family of kernels looks
 // at the whole node and takes it or leaves it; what all leave (an op, a type) runs on the
-// reference's loops, which is correct, slow, and told (kernel_at). Thread: the rank's training
+// reference's loops, which is correct, slow, and reported (kernel_at). Thread: the rank's training
 // thread.
 
 #include "accelerators/cpu/layout.h"
@@ -97,7 +97,7 @@ struct td_kernel {
     enum td_layout_need need;    // set by the family
     enum td_image_layout layout; // of its images, where it takes any
     size_t scratch_bytes;
-    bool slow; // correct, but nobody made it fast: told by kernel_at
+    bool slow; // correct, but nobody made it fast: kernel_at reports it
     void *own; // what else the kernel needs, and who frees it
     void (*destroy_own)(void *own);
     struct td_gemm *gemm;

@@ -2,8 +2,8 @@
 // right from the first day, and a family may take the cases that matter and leave the odd ones.
 //
 // Operands are always in plain layouts here. The loops work in scratch, 8 bytes for each element of
-// the node. A note of the rank says that such a node is slow. Rejected: a copy of
-// the loops in this folder, which would be a second specification.
+// the node. A note of the rank says that such a node is slow. Rejected: a copy of the loops in this
+// folder, which would be a second specification.
 
 #include "accelerators/cpu/cpu.h"
 #include "accelerators/reference/node.h"

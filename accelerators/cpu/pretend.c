@@ -102,7 +102,7 @@ struct listener {
     void *arg;
 };
 
-static td_status tell(void *arg, const struct td_choice_info *choice) {
+static td_status report(void *arg, const struct td_choice_info *choice) {
     const struct listener *l = arg;
     struct td_choice_info c = *choice;
     c.node = l->twin->compiles;
@@ -114,7 +114,7 @@ td_status td_cpu_foresee(struct td_accelerator *a, const struct td_program *p, t
     struct td_accelerator twin = {0};
     struct td_executable *exe = NULL;
     struct listener l = {&twin, fn, arg};
-    td_status s = td_tune_preview(a->tune, tell, &l, &twin.tune);
+    td_status s = td_tune_preview(a->tune, report, &l, &twin.tune);
     if (!s) s = open_twin(a, &twin);
     if (!s) s = compile_all(&twin, &p, 1, &exe);
     td_cpu_release(exe);

@@ -32,12 +32,12 @@ struct choice {
 struct td_tune {
     struct choice list[TD_TUNE_MAX];
     int n;
-    char *head;                  // first line of the cache: of which machine it tells
+    char *head;                  // first line of the cache: of which machine it is
     char path[TD_FS_PATH_BYTES]; // "": no cache
     struct td_buf text;
     const struct td_tune *of; // a preview: of this one; then nothing above is used
-    td_choice_fn *tell;
-    void *tell_arg;
+    td_choice_fn *report;
+    void *report_arg;
 };
 
 static struct choice *find(const struct td_tune *t, const char *key) {
@@ -153,14 +153,14 @@ td_status td_tune_create(const char *cache_dir, const char *machine, struct td_t
     return TD_OK;
 }
 
-td_status td_tune_preview(const struct td_tune *t, td_choice_fn *tell, void *arg,
+td_status td_tune_preview(const struct td_tune *t, td_choice_fn *report, void *arg,
                           struct td_tune **out_preview) {
     struct td_tune *p = td_calloc(1, sizeof *p);
     if (!p) return td_fail_oom();
     td_buf_init(&p->text, 0);
     p->of = t;
-    p->tell = tell;
-    p->tell_arg = arg;
+    p->report = report;
+    p->report_arg = arg;
     *out_preview = p;
     return TD_OK;
 }
@@ -257,7 +257,7 @@ static td_status foresee(const struct td_tune *preview, const char *key, const c
               : known->origin == FROZEN           ? TD_CHOICE_ADOPTED
                                                   : TD_CHOICE_MEASURED;
     *out_way = c.way;
-    return preview->tell(preview->tell_arg, &c);
+    return preview->report(preview->report_arg, &c);
 }
 
 td_status td_tune_pick(struct td_tune *t, const char *key, const char *const *names, int n,

@@ -43,8 +43,8 @@ TD_MUST_USE td_status td_tune_pick(struct td_tune *t, const char *key, const cha
 // True if td_tune_pick would have to measure: the caller may then make its memory.
 bool td_tune_measures(const struct td_tune *t, const char *key, const char *const *names, int n);
 // A preview of t, which outlives it: picks as t would, but measures and keeps nothing. Each pick is
-// told, without a node; a key that t would have to measure is OPEN, and its first way is taken.
-TD_MUST_USE td_status td_tune_preview(const struct td_tune *t, td_choice_fn *tell, void *arg,
+// reported, without a node; a key that t would have to measure is OPEN, and its first way is taken.
+TD_MUST_USE td_status td_tune_preview(const struct td_tune *t, td_choice_fn *report, void *arg,
                                       struct td_tune **out_preview);
 // Writes what was measured since the last call to the cache.
 void td_tune_save(struct td_tune *t);

@@ -23,7 +23,7 @@ struct td_checkpointer {
     struct td_checkpointer_options o;
     struct td_shard shard[FILES];
     size_t n_shards;
-    char *snapshot; // images of the shards, one behind the other
+    char *snapshot; // images of the shards, one after the other
     size_t snapshot_bytes;
     bool asked;           // prepare was submitted
     atomic_bool prepared; // the snapshot's pages are there

@@ -21,10 +21,10 @@ struct td_choices_origin {
     const char *frozen; // "the plan" or the directory of a checkpoint; NULL: nothing
     bool is_foreign;    // it is of other hardware or another CPU level, so nothing of it is taken
 };
-// Tells of each choice that the program's kernels will be, before any is made: for a rank that only
+// Reports each choice that the program's kernels will be, before any is made: for a rank that only
 // plans. What settles some of them is adopted first. Of checkpoints manifests alone are read, and
-// those that cannot be are passed over: they may lie on another node. Where the accelerator chooses
-// nothing, nothing is told.
+// those that cannot be are passed over: they may be on another node. Where the accelerator chooses
+// nothing, nothing is reported.
 TD_MUST_USE td_status td_choices_foresee(struct td_rank *r, const struct td_program *p,
                                          td_choice_fn *fn, void *arg,
                                          struct td_choices_origin *out_origin);

@@ -4,7 +4,7 @@
 // Dump: the text of a job's main program as one pass left it, for `--dump-graph PASS`.
 //
 // The main program is the first that updates the weights, else the first at all. A pass that has
-// nothing to do in it shows what the pass before left. Behind the passes of the graph stands
+// nothing to do in it shows what the pass before left. After the passes of the graph comes
 // "autotune", which shows what the last of them left and, below each node whose kernel is a choice
 // by timing, what is known of that choice: nothing is measured for it. Bound: the caller's buffer;
 // a text that does not fit fails with RESOURCE_EXHAUSTED. Thread: the training thread.

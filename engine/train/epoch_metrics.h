@@ -5,9 +5,9 @@
 //
 // Each rank adds its windows; nothing is exchanged before the epoch ends, when each logs its own
 // sum and the coordinator merges them as it does for every metric. A checkpoint keeps the sums of
-// each rank apart, so a run that resumes inside an epoch logs the very bits of one that was never
+// each rank apart, so a run that resumes inside an epoch logs the same bits as one that was never
 // cut. In a world of another size rank 0 takes them all. A checkpoint without them (an older traind
-// wrote it) is said in a note; the epoch that it lies in then has no epoch metrics, rather than
+// wrote it) is said in a note; the epoch that it is from then has no epoch metrics, rather than
 // wrong ones. A step that the precision skipped is in no sum.
 //
 // Memory is the rank's arena. A manifest borrows its sums while it is written, so there are two

@@ -207,7 +207,7 @@ static double plain_loop_seconds(const struct td_graph *g, const struct td_node_
     return td_op_flops(g, node) / rate + elems * PLAIN_ELEM_S + START_S;
 }
 
-// A product with a gradient behind it takes as long as the two.
+// A product with a gradient after it takes as long as the two.
 static double node_seconds(const struct td_graph *g, const struct td_node_info *node,
                            const struct machine *m) {
     if (!node->attrs.then) return plain_seconds(g, node, m);

@@ -2,7 +2,7 @@
 //
 // Ranks may differ by one sample, so the last batch may be empty on some: they still come to every
 // batch boundary, because there the control flags are summed in a reduction of their own (training
-// has them behind its gradients). Each rank pushes its own (sum, count), the coordinator merges; a
+// has them after its gradients). Each rank pushes its own (sum, count), the coordinator merges; a
 // copy summed here serves the checkpoint's metrics. Weights, gradients and the sampler's position
 // are left alone.
 
@@ -27,11 +27,11 @@ td_status td_loop_agree(struct td_loop *l, bool *out_leave) {
     return TD_OK;
 }
 
-// Training goes on, so somebody has to hear of it; once is enough.
+// Training goes on, so somebody has to know; once is enough.
 static void note_not_finite(struct td_loop *l, const char *prefix, const struct td_tally *loss) {
     struct td_rank *r = l->rank;
-    if (!loss || isfinite(loss->sum) || l->told_not_finite || !r->facts.is_global_zero) return;
-    l->told_not_finite = true;
+    if (!loss || isfinite(loss->sum) || l->noted_not_finite || !r->facts.is_global_zero) return;
+    l->noted_not_finite = true;
     td_events_note(r->events,
                    "%s_loss is %s at step %lld (epoch %lld): a sample of that split is no number, "
                    "or the weights overflow on it; detect_anomaly finds the op it begins with",

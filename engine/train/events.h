@@ -1,13 +1,13 @@
 #ifndef TRAIND_ENGINE_TRAIN_EVENTS_H
 #define TRAIND_ENGINE_TRAIN_EVENTS_H
 
-// Events of a rank: the few things that its launcher must hear, as JSON objects
+// Events of a rank: the few things that its launcher must know, as JSON objects
 // (lib/base/rank_page.h lists them). With a launcher each is one datagram on its socket; without
 // one, a line on stdout.
 //
 // Sending never blocks for long: a full socket is given TD_EVENTS_PATIENCE_NS, then the event is
-// dropped and counted (the exit code and the files still tell the story). Texts are cut so that an
-// event fits its datagram. Any thread; a mutex keeps lines and datagrams whole.
+// dropped and counted (the exit code and the files still say what happened). Texts are cut so that
+// an event fits its datagram. Any thread; a mutex keeps lines and datagrams whole.
 
 #include <pthread.h>
 

@@ -37,7 +37,7 @@ void td_loop_init(struct td_loop *l, struct td_rank *rank) {
     td_throughput_init(&l->throughput, rank);
     td_throughput_begin(&l->throughput, l->at.step);
     l->began_ns = l->throughput.since_ns;
-    // What another schedule left behind counts for nothing.
+    // What another schedule left counts for nothing.
     if (l->schedule.kind == TD_SCHEDULE_REDUCE_ON_PLATEAU)
         td_plateau_begin(&l->at.plateau, &l->schedule.plateau);
     else
@@ -108,7 +108,7 @@ static double norm_of(const struct td_graph *g, const double *outputs) {
     return (double)NAN;
 }
 
-// Runs micro-batch `batch` and moves the position behind it.
+// Runs micro-batch `batch` and moves the position after it.
 static td_status run_batch(struct td_loop *l, int64_t batch) {
     struct td_rank *r = l->rank;
     const struct td_train_config *c = r->config;
@@ -186,7 +186,7 @@ static td_status log_step(struct td_loop *l) {
 }
 
 // A step that the precision skipped counts nowhere: the next one is the same step on other samples.
-static td_status hear_step(struct td_loop *l, struct td_agreement *out_agreement) {
+static td_status end_step(struct td_loop *l, struct td_agreement *out_agreement) {
     struct td_rank *r = l->rank;
     *out_agreement = td_control_read(r->control.tail);
     if (!r->skipped) {
@@ -209,7 +209,7 @@ static td_status hear_step(struct td_loop *l, struct td_agreement *out_agreement
 // ---- validation and checkpoints ----------------------------------------------------------------
 
 // The sums are those of all ranks, so all ranks lower the rate or none does.
-static void hear_validation(struct td_loop *l) {
+static void take_validation(struct td_loop *l) {
     struct td_rank *r = l->rank;
     const struct td_plateau_config *c = &l->schedule.plateau;
     if (l->schedule.kind != TD_SCHEDULE_REDUCE_ON_PLATEAU) return;
@@ -218,7 +218,7 @@ static void hear_validation(struct td_loop *l) {
     // All labels are ignored: nothing was measured.
     if (t->count == 0) return;
     double value = t->sum / t->count;
-    if (td_plateau_hear(&l->at.plateau, c, r->config->optimizer.lr, value) &&
+    if (td_plateau_receive(&l->at.plateau, c, r->config->optimizer.lr, value) &&
         r->facts.is_global_zero)
         td_events_note(r->events, "%s is on a plateau (%g, best %g): the learning rate is now %g",
                        c->monitor, value, l->at.plateau.best, rate_of(l));
@@ -228,7 +228,7 @@ static td_status validate(struct td_loop *l, bool *out_interrupted) {
     struct td_rank *r = l->rank;
     TD_TRY(td_loop_evaluate(l, TD_SPLIT_VAL, "val", td_rank_eval_batches(r, TD_SPLIT_VAL),
                             out_interrupted));
-    if (!*out_interrupted) hear_validation(l);
+    if (!*out_interrupted) take_validation(l);
     td_control_phase(&r->control, TD_PHASE_TRAINING);
     td_throughput_begin(&l->throughput, l->at.step);
     return TD_OK;
@@ -323,7 +323,7 @@ static td_status at_boundary(struct td_loop *l, bool validates, bool *out_leave,
                              enum td_loop_end *out_end) {
     const struct td_limits *limits = &l->rank->config->limits;
     struct td_agreement agreed;
-    TD_TRY(hear_step(l, &agreed));
+    TD_TRY(end_step(l, &agreed));
     bool epoch_ends = l->at.epoch_batches == l->epoch.n_batches;
     int64_t epochs_done = l->at.epoch + epoch_ends;
     l->fit_is_over = td_limits_reached(limits, epochs_done, l->at.step) ||

@@ -3,7 +3,7 @@
 
 // The loop: fit, validate and test over a rank, readable from top to bottom in loop.c.
 //
-// It owns only where the run stands (td_progress) and what it has counted since the last log. It
+// It owns only where the run is (td_progress) and what it has counted since the last log. It
 // never waits for the control plane, never asks which strategy or precision it has, and acts on
 // nothing that not all ranks agreed on. global_step counts completed optimizer steps.
 // Thread: the training thread.
@@ -22,11 +22,11 @@ struct td_loop {
     struct td_progress at;
     int64_t own_samples; // of this rank in this attempt
     struct td_epoch epoch;
-    bool fit_is_over;     // no optimizer step will follow
-    bool mid_window;      // between two micro-batches: nothing can be stopped or saved
-    bool stepped;         // this attempt has done a step
-    bool stop_saves;      // the stop that interrupted an evaluation wants a checkpoint
-    bool told_not_finite; // that an evaluation's loss is no number
+    bool fit_is_over;      // no optimizer step will follow
+    bool mid_window;       // between two micro-batches: nothing can be stopped or saved
+    bool stepped;          // this attempt has done a step
+    bool stop_saves;       // the stop that interrupted an evaluation wants a checkpoint
+    bool noted_not_finite; // that an evaluation's loss is no number
     float last_loss;
     int64_t saved_step;             // of the last checkpoint that was taken to be written; -1: none
     double grad_norm;               // of the last step, before clipping; NaN: nobody asked

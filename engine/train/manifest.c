@@ -41,11 +41,11 @@ double td_manifest_metric(const struct td_manifest *m, const char *monitor) {
     return (double)NAN;
 }
 
-// Finds the level among the parts of a key's `cpu`, and what is before and behind it.
+// Finds the level among the parts of a key's `cpu`, and what is before and after it.
 struct cpu_parts {
     enum td_cpu_level level;
-    size_t before;      // bytes
-    const char *behind; // of the level's name
+    size_t before;    // bytes
+    const char *rest; // of the level's name
 };
 
 static bool find_level(const char *cpu, struct cpu_parts *out) {
@@ -55,7 +55,7 @@ static bool find_level(const char *cpu, struct cpu_parts *out) {
         snprintf(name, sizeof name, "%.*s", (int)TD_MIN(len, sizeof name - 1), part);
         if (td_cpu_level_parse(name, &out->level)) {
             out->before = (size_t)(part - cpu);
-            out->behind = part + len;
+            out->rest = part + len;
             return true;
         }
         if (strncmp(part + len, ", ", 2) != 0) return false;
@@ -68,7 +68,7 @@ static void compare_cpu(const char *saved, const char *now, enum td_cpu_level mo
     struct cpu_parts a, b;
     bool level_alone = find_level(saved, &a) && find_level(now, &b) && a.level != b.level &&
                        a.before == b.before && strncmp(saved, now, a.before) == 0 &&
-                       strcmp(a.behind, b.behind) == 0;
+                       strcmp(a.rest, b.rest) == 0;
     if (!level_alone) {
         snprintf(out_reason, out_bytes, "hardware or its library %s -> %s", saved, now);
         return;

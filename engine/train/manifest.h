@@ -4,7 +4,7 @@
 // Manifest: what a checkpoint says about itself, `manifest.json`, format 1.
 //
 // It is written last, so a directory without it is no checkpoint. It names every file with its size
-// and XXH3-128 digest, every tensor with its role, where the run stood (progress), what its bits
+// and XXH3-128 digest, every tensor with its role, where the run was (progress), what its bits
 // depend on (the resume key), and copies of plan and frozen choices, so that a checkpoint can be
 // understood and continued without the job's record. Reading checks form and bounds; whether the
 // files match is restore.c's business. Pure but for file access; any thread.
@@ -26,7 +26,7 @@ enum {
     TD_MANIFEST_MAX_RANKS = 4096,
 };
 
-// Where a run stands at an optimizer-step boundary. Everything that the loop needs to go on.
+// Where a run is at an optimizer-step boundary. Everything that the loop needs to go on.
 struct td_progress {
     int64_t step;          // optimizer steps completed
     int64_t epoch;         // the one being played, from 0

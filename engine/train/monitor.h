@@ -1,10 +1,10 @@
 #ifndef TRAIND_ENGINE_TRAIN_MONITOR_H
 #define TRAIND_ENGINE_TRAIN_MONITOR_H
 
-// Monitor: what checkpoints that keep the best, and a schedule that listens to a metric, need from
+// Monitor: what checkpoints that keep the best, and a schedule that follows a metric, need from
 // the job. Known once the programs are recorded, so a job whose monitor names a metric that it will
 // never give is refused while it is planned, before any memory is taken; so is a module whose
-// metrics could not be told apart. Thread: the training thread.
+// metrics could not be distinguished. Thread: the training thread.
 
 #include "engine/train/rank.h"
 

@@ -31,8 +31,8 @@ static bool reduce(struct td_plateau *p, const struct td_plateau_config *c, doub
     return true;
 }
 
-bool td_plateau_hear(struct td_plateau *p, const struct td_plateau_config *c, double base_lr,
-                     double value) {
+bool td_plateau_receive(struct td_plateau *p, const struct td_plateau_config *c, double base_lr,
+                        double value) {
     p->bad++;
     if (is_better(p, c, value)) {
         p->best = value;

@@ -1,8 +1,8 @@
 #ifndef TRAIND_ENGINE_TRAIN_PLATEAU_H
 #define TRAIND_ENGINE_TRAIN_PLATEAU_H
 
-// Plateau: the one learning-rate schedule with a memory. It hears the monitored metric after each
-// validation and lowers the rate when the metric has stopped to improve.
+// Plateau: the one learning-rate schedule with a memory. It receives the monitored metric after
+// each validation and lowers the rate when the metric has stopped to improve.
 //
 // Rule for rule torch.optim.lr_scheduler.ReduceLROnPlateau (tests/golden/plateau.json): a value
 // that does not pass the best by `threshold` is bad; more than `patience` bad ones in a row
@@ -19,7 +19,7 @@
 
 enum { TD_PLATEAU_MONITOR_BYTES = 24 };
 
-// All zero: nothing was heard yet.
+// All zero: nothing was received yet.
 struct td_plateau {
     char monitor[TD_PLATEAU_MONITOR_BYTES]; // whose best it is
     double best;                            // if has_best
@@ -33,7 +33,7 @@ struct td_plateau {
 // metric keeps only its scale.
 void td_plateau_begin(struct td_plateau *p, const struct td_plateau_config *c);
 // True: the rate was lowered.
-bool td_plateau_hear(struct td_plateau *p, const struct td_plateau_config *c, double base_lr,
-                     double value);
+bool td_plateau_receive(struct td_plateau *p, const struct td_plateau_config *c, double base_lr,
+                        double value);
 
 #endif

@@ -132,7 +132,7 @@ struct asking {
     int64_t classes; // numbers of a row that are written instead; 0: the logits are
     size_t row_bytes;
     float *logits;                // (batch_size, columns)
-    char *own, *all;              // a batch of rows behind its count, of this rank and of all
+    char *own, *all;              // a count and a batch of rows, of this rank and of all
     void *field[TD_DATA_FIELDS];  // inputs that aim() writes into
     size_t bytes[TD_DATA_FIELDS]; // of one sample
     struct table table;           // rank 0
@@ -171,7 +171,7 @@ static td_status asking_init(struct asking *a, struct td_loop *l) {
     return TD_OK;
 }
 
-// The row's end is what a module that foretells tokens is asked for.
+// The row's end is what a module that predicts tokens is asked for.
 static void aim_at_ends(struct asking *a, const void *const *inputs, const void **out, int64_t n) {
     const struct td_rank *r = a->loop->rank;
     size_t n_fields;

@@ -459,7 +459,7 @@ static td_status record_programs(struct td_rank *r) {
     }
 }
 
-// Called by the accelerator where an all_reduce node stands.
+// Called by the accelerator where an all_reduce node is.
 static td_status reduce_bucket(void *arg, uint32_t bucket) {
     struct td_rank *r = arg;
     size_t offset, bytes;

@@ -3,7 +3,7 @@
 
 // Rank context: owns the plugins and the state of one rank, and forwards to them in the documented
 // order (traind/strategy.h). It is the facade that Lightning 1.3 called Accelerator; the loop knows
-// it and nothing behind it.
+// only it.
 //
 // td_rank_create builds the object graph in one visible order, the table `building` in rank.c;
 // td_rank_destroy takes it down in reverse, from any point that building reached. Members are read
@@ -85,8 +85,8 @@ TD_MUST_USE td_status td_rank_create_plan(const struct td_train_config *config,
 TD_MUST_USE td_status td_rank_replan(struct td_rank *r, const char *precision);
 // A clean end: teardown with its bounded barrier.
 TD_MUST_USE td_status td_rank_finish(struct td_rank *r);
-// The end of a rank that failed: it says so, so that the first cause is heard first, and wakes its
-// peers. Borrows why, which is classified.
+// The end of a rank that failed: it says so, so that the first cause is reported first, and wakes
+// its peers. Borrows why, which is classified.
 void td_rank_fail(struct td_rank *r, td_status why);
 // Every failure has a class: one without takes that of its code. Takes and returns s.
 TD_MUST_USE td_status td_rank_classify(td_status s);
@@ -97,7 +97,7 @@ TD_DEFINE_AUTO(td_rank, td_rank_destroy);
 // The accelerator that a rank of this configuration opens: what the job asks for; for auto what its
 // first start settled, else cpu.
 const char *td_rank_accelerator_name(const struct td_train_config *c);
-// The epoch in which p stands, played from there on.
+// The epoch that p is in, played from there on.
 struct td_epoch td_rank_epoch(const struct td_rank *r, const struct td_progress *p);
 // Micro-batches of an epoch played whole.
 int64_t td_rank_epoch_batches(const struct td_rank *r);

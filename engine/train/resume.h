@@ -8,8 +8,9 @@
 // optimizer or learning-rate schedule, of a loss scale, of weights that the model does not have.
 // The first is dropped, the second begins as in a new run. Each reason is one line for people, and
 // none means that the resumed run gives the bits of one that was never interrupted. Pure: reads the
-// rank, sends nothing. Bounds: TD_RESUME_REASONS lines of TD_RESUME_REASON_BYTES; what is more is
-// counted in the last. Thread: the training thread of a rank that reads.
+// rank, sends nothing. Bounds: TD_RESUME_REASONS lines, of which each kind takes one, of
+// TD_RESUME_REASON_BYTES; a list of tensors names the first few and their number. Thread: the
+// training thread of a rank that reads.
 
 #include "engine/train/rank.h"
 

@@ -11,7 +11,7 @@
 #include "engine/train/config.h"
 
 struct td_retention;
-// resumed_from: path of a checkpoint, NULL none; only protected if it lies in config->dir.
+// resumed_from: path of a checkpoint, NULL none; only protected if it is in config->dir.
 TD_MUST_USE td_status td_retention_create(const struct td_checkpoint_config *config,
                                           const char *resumed_from,
                                           struct td_retention **out_retention);

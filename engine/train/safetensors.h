@@ -25,7 +25,7 @@ struct td_tensor {
     size_t bytes;
 };
 
-// What stands before the data: length and header, for tensors without data. out is empty before.
+// What comes before the data: length and header, for tensors without data. out is empty before.
 TD_MUST_USE td_status td_safetensors_head(const struct td_tensor *tensors, size_t n,
                                           struct td_buf *out);
 

@@ -1,6 +1,6 @@
 // Snapshots in the form of the file they become.
 //
-// The optimizer's and the parameters' tensors lie in their regions in the order of the file, so
+// The optimizer's and the parameters' tensors are in their regions in the order of the file, so
 // neighbours are copied together: a whole region in one go, unless a tensor's size leaves a gap.
 //
 // The image is written with O_DIRECT: through the page cache the kernel would copy it once more, on

@@ -33,7 +33,7 @@ struct td_shard {
     char *image;  // borrowed; NULL before place
 };
 
-// Where a tensor of the state table stands in the image.
+// Where a tensor of the state table is in the image.
 struct td_shard_tensor {
     const struct td_state_info *info;
     size_t at;

@@ -35,7 +35,7 @@ size_t td_sizes_process_bytes(int32_t n_threads) {
     return TD_SIZES_PROCESS + TD_SIZES_THREAD * (size_t)TD_MAX(n_threads, 1);
 }
 
-// A rank's part of the limit; gradients of a group lie in its shared mapping.
+// A rank's part of the limit; gradients of a group are in its shared mapping.
 static size_t needed(const struct td_rank *r, const struct td_sizes *s) {
     size_t world = (size_t)r->config->world_size;
     size_t gradients = s->shared_bytes ? td_state_region_bytes(r->state, TD_ROLE_GRAD) : 0;
@@ -138,9 +138,7 @@ td_status td_sizes_refuse(const struct td_rank *r) {
         td_fail(TD_FAILED_PRECONDITION,
                 "a rank needs %zu bytes, resources.memory_bytes allows %zu: %zu MiB of state, %zu "
                 "of activations (recompute %s), %zu of scratch, %zu of snapshot, %zu of batches, "
-                "%zu of "
-                "process. "
-                "Raise resources.memory_bytes, or lower data.batch_size (with "
+                "%zu of process. Raise resources.memory_bytes, or lower data.batch_size (with "
                 "trainer.accumulate_grad_batches for the same step) or the model's sizes%s",
                 s.memory_bytes, (size_t)r->config->memory_bytes, s.state_bytes / mib,
                 s.arena_bytes / mib, td_recompute_name(r->recompute), s.scratch_bytes / mib,

@@ -37,7 +37,7 @@ struct td_module_ops {
     // predict mode the result "logits" (td_graph_result) instead.
     td_status (*record)(struct td_module *m, struct td_graph *g, int64_t batch);
 
-    // (optional) A module that foretells the next token records in predict mode the result "logits"
+    // (optional) A module that predicts the next token records in predict mode the result "logits"
     // (B, vocabulary) for one place of each row; aim() writes into the inputs which: row `row`,
     // token `position`. Absent: the result is one row of logits a sample.
     void (*aim)(struct td_module *m, int64_t row, int64_t position, void *const *inputs);

@@ -82,7 +82,7 @@ struct td_strategy_ops {
     // Checks that this strategy can serve this world and fills the facts. Before any user code.
     // Errors: INVALID_ARGUMENT, class bad_spec, when it cannot ("single_device with 2 ranks").
     td_status (*environment)(struct td_strategy *s, struct td_strategy_facts *out_facts);
-    // (optional) Learns the module; stores the pointer, converts nothing. Absent: not told.
+    // (optional) Learns the module; stores the pointer, converts nothing. Absent: not called.
     td_status (*connect)(struct td_strategy *s, const struct td_module_ops *ops,
                          struct td_module *module);
     // (optional) Bracket around the recording of all programs (model_sharded_context): a sharding

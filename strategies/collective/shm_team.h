@@ -14,7 +14,7 @@
 // futex sleeps of at most WAIT_SLICE_NS, so that an abort or a deadline is never missed however a
 // peer died. Words written by a peer are compared, never used as an address or a size.
 //
-// Failure is sticky: the first rank that times out, finds a disagreement or is told to abort sets
+// Failure is sticky: the first rank that times out, finds a disagreement or is asked to abort sets
 // the mapping's abort word and wakes all; every meeting from then on fails at once.
 
 #include <stdatomic.h>

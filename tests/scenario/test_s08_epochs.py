@@ -93,7 +93,7 @@ def test_last_step_is_logged_when_the_run_is_shorter_than_the_interval(tmp_path,
 
 
 @pytest.mark.parametrize("name", ["train_loss", "train_loss_epoch"])
-def test_monitor_of_the_training_loss_hears_the_epoch_and_not_its_last_batch(tmp_path, name):
+def test_monitor_of_the_training_loss_is_of_the_epoch_and_not_its_last_batch(tmp_path, name):
     ranks, _ = run(tmp_path / "a1", 2, trainer={"max_epochs": 4}, optimizer={"lr": 0.05},
                    checkpoint={"every_n_train_steps": 0, "every_n_epochs": 1, "save_top_k": 1, "monitor": name})
     means = {}

@@ -102,7 +102,7 @@ def test_limit_says_how_many_batches_are_predicted(tmp_path, data):  # noqa: F81
 
 
 @pytest.mark.parametrize("job", ["gpt", "llama"])
-def test_decoder_foretells_what_follows_each_row(tmp_path, data, trained, job):  # noqa: F811
+def test_decoder_predicts_what_follows_each_row(tmp_path, data, trained, job):  # noqa: F811
     model = JOBS[job][0]
     out, _ = predict(tmp_path, model, data["text"], init_from=trained(job), predict={"values": "logits"})
     logits = np.load(out / "predictions.npy")

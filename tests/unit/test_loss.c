@@ -126,7 +126,7 @@ static void test_open_names_both_sides_when_targets_are_not_the_loss_s(void **st
         {&td_module_mlp, CE(",\"ignore_index\":3000000000"), &x, &labels, "of 32 bits"},
         {&td_module_mlp, MLP("{\"name\":\"huber\"}"), &x, &labels, "'huber' is not known here"},
         {&td_module_gpt, GPT("{\"name\":\"mse\"}"), &tokens, &next,
-         "gpt foretells tokens, which are classes; loss mse wants numbers"},
+         "gpt predicts tokens, which are classes; loss mse wants numbers"},
         {&td_module_gpt, GPT("{\"name\":\"cross_entropy\",\"class_weights\":[1]}"), &tokens, &next,
          "has 1 numbers, but model.vocab_size gives 11 classes"},
     };

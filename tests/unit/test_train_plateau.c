@@ -34,7 +34,7 @@ static int follow(const struct td_json *c, double base_lr, int row) {
     td_plateau_begin(&p, &config);
     for (const struct td_json *a = td_json_get(c, "after")->first; a; a = a->next) {
         double before = p.lr_scale, expected = td_json_real(a->first, -1);
-        bool fell = td_plateau_hear(&p, &config, base_lr, td_json_real(value, (double)NAN));
+        bool fell = td_plateau_receive(&p, &config, base_lr, td_json_real(value, (double)NAN));
         double lr = base_lr * p.lr_scale;
         if (!(fabs(lr - expected) <= 1e-13 * expected) || fell != (p.lr_scale < before))
             fail_msg("case %d: rate %.17g, torch %.17g", row, lr, expected);
@@ -78,9 +78,9 @@ static void test_infinite_value_is_bad_when_nothing_was_heard(void **state) {
     for (size_t i = 0; i < TD_COUNTOF(values); i++) {
         struct td_plateau p = {0};
         td_plateau_begin(&p, &quick);
-        assert_true(td_plateau_hear(&p, &quick, 1.0, values[i]));
+        assert_true(td_plateau_receive(&p, &quick, 1.0, values[i]));
         assert_false(p.has_best);
-        assert_false(td_plateau_hear(&p, &quick, 1.0, 3.0)); // the first to be compared with
+        assert_false(td_plateau_receive(&p, &quick, 1.0, 3.0)); // the first to be compared with
         assert_true(p.has_best && p.best == 3.0 && p.lr_scale == 0.5);
     }
 }
@@ -90,7 +90,7 @@ static void test_rate_stays_when_it_is_zero(void **state) {
     struct td_plateau p = {0};
     td_plateau_begin(&p, &quick);
     for (int i = 0; i < 3; i++)
-        assert_false(td_plateau_hear(&p, &quick, 0.0, 1.0));
+        assert_false(td_plateau_receive(&p, &quick, 0.0, 1.0));
     assert_true(p.lr_scale == 1);
 }
 

@@ -135,7 +135,7 @@ td_status td_module_loss_fit(struct td_module_loss *l, const char *module, const
 td_status td_module_loss_fit_tokens(struct td_module_loss *l, const char *module,
                                     int64_t vocab_size) {
     if (l->kind == TD_LOSS_CROSS_ENTROPY) return fit_weights(l, "model.vocab_size", vocab_size);
-    return td_bad_spec("%s foretells tokens, which are classes; loss %s wants numbers: set "
+    return td_bad_spec("%s predicts tokens, which are classes; loss %s wants numbers: set "
                        "model.loss to cross_entropy",
                        module, kind_names[l->kind]);
 }

@@ -3,7 +3,7 @@
 
 // What a module minimizes: the section `loss` of its knobs, as every in-tree module reads, checks
 // and records it. Which targets a loss takes is checked against the dataset's field "y" when the
-// module is opened, so that a misfit is told with both facts before anything is computed.
+// module is opened, so that a misfit is reported with both facts before anything is computed.
 // Errors: what a person can mend is INVALID_ARGUMENT, class bad_spec.
 
 #include "workloads/modules/layers.h"
