@@ -7,20 +7,20 @@
 //
 // With config.json, which a module may supply, the directory is also one of Hugging Face's.
 //
-// save() copies the state into one bounded snapshot buffer and returns (shard.h; the buffer's pages
-// are there before the first step, made by the background thread); that thread
-// writes it: into "step-<n>.tmp", every file fsynced, manifest last, directory fsynced, renamed,
-// parent fsynced. The rename waits until the metric points before that step are out of the rings:
-// an attempt that goes on from here after this one was killed makes no others. Only then comes the
-// "checkpoint" event, and only then are older ones pruned (save_top_k) with a "removed" event each.
-// Paths are never rewritten. One save at a time is written. A save that finds the writer busy waits
-// for it, at most TD_CHECKPOINT_PATIENCE_NS, when it is to stay: a final one, one that a daemon
-// asks for, one that save_top_k keeps (all, or one of the best k so far). Rejected: a second buffer
-// for it, as large as the whole state. Any other, which the next one replaces, is skipped, at the
-// end of an epoch as well. Both are counted. Parameters that are not finite are not saved: class
-// numeric. A failed write leaves no file and is reported by the next poll: class disk. Bound: one
-// snapshot (parameters, buffers and optimizer state once more in memory). Thread: the training
-// thread; the buffer belongs to the background thread while it writes.
+// save() copies the state into one bounded snapshot buffer and returns (shard.h; the background
+// thread makes the buffer's pages after the first step); that thread writes it: into
+// "step-<n>.tmp", every file fsynced, manifest last, directory fsynced, renamed, parent fsynced.
+// The rename waits until the metric points before that step are out of the rings: an attempt that
+// goes on from here after this one was killed makes no others. Only then comes the "checkpoint"
+// event, and only then are older ones pruned (save_top_k) with a "removed" event each. Paths are
+// never rewritten. One save at a time is written. A save that finds the writer busy waits for it,
+// at most TD_CHECKPOINT_PATIENCE_NS, when it is to stay: a final one, one that a daemon asks for,
+// one that save_top_k keeps (all, or one of the best k so far). Rejected: a second buffer for it,
+// as large as the whole state. Any other, which the next one replaces, is skipped, at the end of an
+// epoch as well. Both are counted. Parameters that are not finite are not saved: class numeric. A
+// failed write leaves no file and is reported by the next poll: class disk. Bound: one snapshot
+// (parameters, buffers and optimizer state once more in memory). Thread: the training thread; the
+// buffer belongs to the background thread while it writes.
 
 #include "engine/train/background.h"
 #include "engine/train/events.h"
