@@ -90,31 +90,52 @@ td_status td_assignment_read(const Traind__V1__Assign *m, const char *state_dir,
 }
 
 // ---- files --------------------------------------------------------------------------------------
+// Where a source is: among the job's checkpoints here; else, in the process of the coordinator,
+// which fetches nothing from itself, with what was streamed to it. NULL: out of memory; "":
+// nowhere.
+static const char *place_of(const struct td_assignment *a, const struct td_resume *r,
+                            const char *state_dir, struct td_arena *arena) {
+    const char *here = td_arena_printf(arena, "%s/%s", a->checkpoints, r->path);
+    if (!here || !r->fetch || td_fs_exists(here)) return here;
+    here = td_arena_printf(arena, "%s/checkpoints/%s/%s", state_dir, a->job, r->path);
+    return here && !td_fs_exists(here) ? "" : here;
+}
+
+static td_status add_sources(const struct td_assignment *a, const char *state_dir,
+                             struct td_arena *arena, struct td_plan_run *run) {
+    struct td_json *before = td_json_new(arena, TD_JSON_ARRAY);
+    run->resume_from = "";
+    for (size_t i = 0; i < a->n_resume; i++) {
+        const char *path = place_of(a, &a->resume[i], state_dir, arena);
+        if (!path) return td_fail_oom();
+        if (!*path) continue; // was not fetched
+        if (!*run->resume_from) {
+            run->resume_from = path;
+        } else if (!td_json_push(before, td_json_new_string(arena, path))) {
+            return td_fail_oom();
+        }
+    }
+    run->resume_before = before && before->n_children ? before : NULL;
+    if (a->n_resume == 0 || *run->resume_from) return TD_OK;
+    return td_status_with_class(
+        td_fail(TD_DATA_LOSS, "none of the %zu checkpoints of %s is in '%s'; it would begin again",
+                a->n_resume, a->job, a->checkpoints),
+        TD_CLASS_DATA);
+}
+
 static td_status write_plan(const struct td_assignment *a, const char *plan_json, const char *dir,
                             const char *state_dir) {
     TD_AUTO(td_arena) *arena = NULL;
     struct td_plan plan, built;
     TD_TRY(parse_plan(plan_json, &arena, &plan));
     struct td_plan_run run = plan.run;
-    struct td_json *before = td_json_new(arena, TD_JSON_ARRAY);
     run.job = a->job;
     run.attempt = (int32_t)a->attempt;
     run.world_size = (int32_t)a->world_size;
     run.threads_per_rank = (int32_t)a->threads;
     run.checkpoint_dir = td_arena_printf(arena, "%s/a%u", a->checkpoints, a->attempt);
     run.cache_dir = td_arena_printf(arena, "%s/cache", state_dir);
-    run.resume_from = "";
-    for (size_t i = 0; i < a->n_resume; i++) {
-        const char *path = td_arena_printf(arena, "%s/%s", a->checkpoints, a->resume[i].path);
-        if (!path) return td_fail_oom();
-        if (a->resume[i].fetch && !td_fs_exists(path)) continue; // was not fetched
-        if (!run.resume_from[0]) {
-            run.resume_from = path;
-        } else if (!td_json_push(before, td_json_new_string(arena, path))) {
-            return td_fail_oom();
-        }
-    }
-    run.resume_before = before && before->n_children ? before : NULL;
+    TD_TRY(add_sources(a, state_dir, arena, &run));
     if (!run.checkpoint_dir || !run.cache_dir) return td_fail_oom();
     TD_TRY(td_plan_build(arena, plan.spec.tree, &run, &built));
     TD_AUTO_BUF text;

@@ -48,7 +48,8 @@ TD_MUST_USE td_status td_assignment_read(const Traind__V1__Assign *m, const char
                                          struct td_assignment *out_assignment);
 // Writes plan.json and assignment.json into dir; td_assignment_sync makes them durable. Makes the
 // directory of the checkpoints with that mode, whatever the umask is. Of the resume sources those
-// that are here are named in the plan, in their order.
+// that are here are named in the plan, in their order. DATA_LOSS, class data: there are some, and
+// none is here.
 TD_MUST_USE td_status td_assignment_write(const struct td_assignment *a, const char *plan_json,
                                           const char *dir, const char *state_dir,
                                           mode_t checkpoints_mode);

@@ -14,8 +14,8 @@ static const char spec_text[] = "{\"format\":1,\"model\":{\"name\":\"mlp\",\"lay
                                 "\"classes\":4,\"batch_size\":16},"
                                 "\"optimizer\":{\"name\":\"sgd\",\"lr\":0.1}%s}";
 
-static td_status assigned(const char *extra, const char *resume, const char *state_dir,
-                          struct td_assignment *out, char plan[1024]) {
+static td_status assigned_from(const char *extra, const char *resume, bool fetch,
+                               const char *state_dir, struct td_assignment *out, char plan[1024]) {
     char job[] = "j-1", path[128];
     snprintf(plan, 1024, spec_text, extra);
     snprintf(path, sizeof path, "%s", resume ? resume : "");
@@ -26,6 +26,7 @@ static td_status assigned(const char *extra, const char *resume, const char *sta
     id.attempt = 2;
     id.epoch = 9;
     source.path = path;
+    source.fetch = fetch;
     m.id = &id;
     m.plan_json = plan;
     m.world_size = m.n_ranks = 2;
@@ -35,6 +36,20 @@ static td_status assigned(const char *extra, const char *resume, const char *sta
     m.n_resume = resume != NULL;
     m.resume = sources;
     return td_assignment_read(&m, state_dir, out);
+}
+
+static td_status assigned(const char *extra, const char *resume, const char *state_dir,
+                          struct td_assignment *out, char plan[1024]) {
+    return assigned_from(extra, resume, false, state_dir, out, plan);
+}
+
+static void read_plan(const char *attempt_dir, struct td_arena *arena, struct td_plan *out) {
+    char file[TD_FS_PATH_BYTES];
+    TD_AUTO_BUF text;
+    td_buf_init(&text, 1 << 20);
+    snprintf(file, sizeof file, "%s/plan.json", attempt_dir);
+    assert_ok(td_fs_read(file, 1 << 20, &text));
+    assert_ok(td_plan_parse(arena, text.data, text.len, out));
 }
 
 static void test_plan_gets_this_machines_paths_when_it_is_written(void **state) {
@@ -52,13 +67,9 @@ static void test_plan_gets_this_machines_paths_when_it_is_written(void **state) 
     assert_false(a.writes_outside);
 
     TD_AUTO(td_arena) *arena = NULL;
-    TD_AUTO_BUF text;
     struct td_plan written;
-    td_buf_init(&text, 1 << 20);
     assert_ok(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
-    snprintf(file, sizeof file, "%s/attempts/j-1/a2/plan.json", dir);
-    assert_ok(td_fs_read(file, 1 << 20, &text));
-    assert_ok(td_plan_parse(arena, text.data, text.len, &written));
+    read_plan(path, arena, &written);
     snprintf(expected, sizeof expected, "%s/checkpoints/j-1/a2", dir);
     assert_string_equal(written.run.checkpoint_dir, expected);
     snprintf(expected, sizeof expected, "%s/checkpoints/j-1/a1/step-20", dir);
@@ -71,6 +82,29 @@ static void test_plan_gets_this_machines_paths_when_it_is_written(void **state) 
     assert_int_equal(loaded.slots, 6);
     assert_true(loaded.stream_store);
     assert_string_equal(loaded.checkpoints, a.checkpoints);
+}
+
+// With checkpoint.dir the coordinator's own node began such a job from step 0, without a word.
+static void test_streamed_checkpoint_is_found_or_missed_when_nothing_fetches_it(void **state) {
+    const char *dir = *state;
+    struct td_assignment a;
+    char plan[1024], extra[256], path[TD_FS_PATH_BYTES], file[TD_FS_PATH_BYTES];
+    snprintf(extra, sizeof extra, ",\"checkpoint\":{\"dir\":\"%s/elsewhere\"}", dir);
+    assert_ok(assigned_from(extra, "a1/step-20", true, dir, &a, plan));
+    snprintf(path, sizeof path, "%s/attempts/j-1/a2", dir);
+    td_status s = td_assignment_write(&a, plan, path, dir, 0750);
+    assert_int_equal(td_status_code(s), TD_DATA_LOSS);
+    assert_int_equal(td_status_class(s), TD_CLASS_DATA);
+    td_status_free(s);
+
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_plan written;
+    assert_ok(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
+    snprintf(file, sizeof file, "%s/checkpoints/j-1/a1/step-20", dir);
+    assert_ok(td_fs_mkdirs(file, 0700));
+    assert_ok(td_assignment_write(&a, plan, path, dir, 0750));
+    read_plan(path, arena, &written);
+    assert_string_equal(written.run.resume_from, file);
 }
 
 static void test_checkpoints_go_where_the_spec_says_when_it_does(void **state) {
@@ -178,6 +212,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_plan_gets_this_machines_paths_when_it_is_written),
         test_in_scratch(test_checkpoints_go_where_the_spec_says_when_it_does),
+        test_in_scratch(test_streamed_checkpoint_is_found_or_missed_when_nothing_fetches_it),
         test_in_scratch(test_best_is_brought_along_when_a_stage_after_fit_uses_it),
         test_in_scratch(test_assignment_is_refused_when_it_is_bad),
         test_in_scratch(test_directory_is_refused_when_its_facts_are_damaged),
