@@ -4,9 +4,9 @@
 // before clipping), clip. Unscaling and clipping by norm are factors, and so one scalar that the
 // optimizers multiply with: no pass over the gradients. The loss scale is a power of two, so this
 // gives the same bits as dividing first. The norm's square is f64, which holds the square of every
-// f32. Clipping by value is no factor: it writes the clipped
-// gradients back. The finite check looks at the gradients after the all-reduce, which has carried
-// an infinity of one rank to all: every rank decides alike without asking.
+// f32. Clipping by value is no factor: it writes the clipped gradients back. The finite check looks
+// at the gradients after the all-reduce, which has carried an infinity of one rank to all: every
+// rank decides alike without asking.
 
 #include "engine/graph/graph_impl.h"
 #include "engine/graph/passes.h"
