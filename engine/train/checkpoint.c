@@ -2,13 +2,15 @@
 
 #include "engine/train/checkpoint.h"
 
-#include <glob.h>
+#include <dirent.h>
+#include <errno.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "engine/train/places.h"
 #include "engine/train/retention.h"
 #include "engine/train/shard.h"
 #include "lib/base/clock.h"
@@ -46,18 +48,38 @@ static td_status as_disk(td_status s) {
     return td_status_class(s) == TD_CLASS_NONE ? td_status_with_class(s, TD_CLASS_DISK) : s;
 }
 
-// Half-written directories of this job's earlier attempts, which were killed while writing. They
-// are over (an attempt is fenced before the next starts), and no loader would take them.
-static void remove_leftovers(const char *attempt_dir) {
-    char pattern[TD_FS_PATH_BYTES];
-    glob_t found;
-    td_status s = td_fs_path(pattern, "%s/../a*/step-*.tmp", attempt_dir);
-    if (!s && glob(pattern, GLOB_NOSORT, NULL, &found) == 0) {
-        for (size_t i = 0; i < found.gl_pathc; i++)
-            td_status_free(td_fs_remove_tree(found.gl_pathv[i]));
-        globfree(&found);
+// What an attempt that was killed while it wrote, removed or tried a place left in its directory.
+static bool is_leftover(const char *name) {
+    int end = 0;
+    return (sscanf(name, "step-%*d%n", &end) == 0 && end && strcmp(name + end, ".tmp") == 0) ||
+           strncmp(name, TD_PLACES_TRIED, strlen(TD_PLACES_TRIED)) == 0;
+}
+
+static void remove_leftovers_in(const char *job_dir, const char *attempt) {
+    char path[TD_FS_PATH_BYTES];
+    DIR *dir = NULL;
+    if (snprintf(path, sizeof path, "%s/%s", job_dir, attempt) < (int)sizeof path)
+        dir = opendir(path);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        if (is_leftover(e->d_name) &&
+            snprintf(path, sizeof path, "%s/%s/%s", job_dir, attempt, e->d_name) < (int)sizeof path)
+            td_status_free(td_fs_remove_tree(path));
     }
-    td_status_free(s);
+    if (dir) closedir(dir);
+}
+
+// Of this job's earlier attempts too: they are over (an attempt is fenced before the next starts),
+// and no loader would take what they left.
+static void remove_leftovers(const char *attempt_dir) {
+    char job_dir[TD_FS_PATH_BYTES];
+    if (snprintf(job_dir, sizeof job_dir, "%s/..", attempt_dir) >= (int)sizeof job_dir) return;
+    DIR *dir = opendir(job_dir);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        int end = 0;
+        if (sscanf(e->d_name, "a%*u%n", &end) == 0 && end && !e->d_name[end])
+            remove_leftovers_in(job_dir, e->d_name);
+    }
+    if (dir) closedir(dir);
 }
 
 // ---- what is best -------------------------------------------------------------------------------
@@ -252,15 +274,18 @@ static td_status append_event(const struct td_checkpointer *c, const char *path,
     return td_buf_printf(b, "},\"final\":%s}", c->final ? "true" : "false");
 }
 
+// Renamed first: one whose removal a kill cuts short is a leftover then, not a damaged checkpoint.
 static td_status remove_old(struct td_checkpointer *c, int64_t step) {
-    char path[TD_FS_PATH_BYTES], label[TD_FS_PATH_BYTES];
+    char path[TD_FS_PATH_BYTES], tmp[TD_FS_PATH_BYTES], label[TD_FS_PATH_BYTES];
     bool removes = true;
     TD_TRY(td_fs_path(path, "%s/step-%lld", c->o.config->dir, (long long)step));
     TD_TRY(td_fs_path(label, "%s/step-%lld", c->o.config->label, (long long)step));
     if (c->o.strategy_ops->remove_checkpoint)
         TD_TRY(c->o.strategy_ops->remove_checkpoint(c->o.strategy, path, &removes));
     if (!removes) return TD_OK;
-    TD_TRY(td_fs_remove_tree(path));
+    TD_TRY(td_fs_path(tmp, "%s.tmp", path));
+    if (rename(path, tmp) != 0 && errno != ENOENT) return td_fs_fail("rename", path);
+    TD_TRY(td_fs_remove_tree(tmp));
     td_events_removed(c->o.events, step, label);
     return TD_OK;
 }

@@ -1,18 +1,34 @@
 // A file is really written: permissions, a read-only file system, a quota and a directory that is
-// none all fail the same way then. Rejected: access(2), which says yes to root and to a full disk.
+// none all fail the same way then. It has no name where the file system can do that, so a rank that
+// is killed leaves nothing. Rejected: access(2), which says yes to root and to a full disk.
 
 #include "engine/train/places.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "lib/base/fsio.h"
 
-static td_status try_directory(const char *dir, const char *what) {
+static td_status write_named(const char *dir) {
     char path[TD_FS_PATH_BYTES];
-    TD_TRY(td_fs_path(path, "%s/.traind-place-%d", dir, (int)getpid()));
-    td_status s = td_fs_write(path, "", 0, 0600, 0);
+    TD_TRY(td_fs_path(path, "%s/" TD_PLACES_TRIED "%d", dir, (int)getpid()));
+    td_status s = td_fs_write(path, "\n", 1, 0600, 0);
     (void)unlink(path);
+    return s;
+}
+
+static td_status write_unnamed(const char *dir) {
+    TD_AUTO_CLOSE int fd = open(dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+    if (fd >= 0) return td_fd_write_all(fd, "\n", 1, dir);
+    // A file system (EOPNOTSUPP) or kernel (EISDIR) that cannot.
+    if (errno == EOPNOTSUPP || errno == EISDIR) return write_named(dir);
+    return td_fs_fail("make a file in", dir);
+}
+
+static td_status try_directory(const char *dir, const char *what) {
+    td_status s = write_unnamed(dir);
     if (!s) return TD_OK;
     s = td_status_context(s, "%s cannot be written in '%s'", what, dir);
     return td_status_class(s) == TD_CLASS_NONE ? td_status_with_class(s, TD_CLASS_BAD_SPEC) : s;

@@ -6,8 +6,11 @@
 
 #include "engine/train/config.h"
 
-// Rank 0 writes and removes an empty file where checkpoints and predictions will go; directories
-// are made, as they would be later. Class bad_spec, or disk where that is full: a place is missing
+// How the file is called on a file system that knows no unnamed ones; a killed rank may leave it.
+#define TD_PLACES_TRIED ".traind-place-"
+
+// Rank 0 writes a file, and leaves none, where checkpoints and predictions will go; directories are
+// made, as they would be later. Class bad_spec, or disk where that is full: a place is missing
 // or cannot be written. Thread: training.
 TD_MUST_USE td_status td_places_check(const struct td_train_config *config);
 

@@ -315,6 +315,57 @@ static void test_a_path_is_never_written_over(void **state) {
     assert_false(td_fs_exists(path));
 }
 
+static const char *deep(struct fixture *f, const char *name, int depth, char path[4096]) {
+    int n = snprintf(path, 4096, "%s/%s", f->dir, name);
+    for (int i = 0; i < depth; i++)
+        n += snprintf(path + n, 4096 - (size_t)n, "/d");
+    return path;
+}
+
+static void test_removal_that_is_cut_short_leaves_no_half_checkpoint(void **state) {
+    struct fixture *f = *state;
+    char path[4096], up[4096];
+    begin(f, 1, NULL, false);
+    assert_ok(save(f, 1, TD_SAVE_FINAL));
+    // Deeper than a tree that is removed may be: it fails in the middle, as if the rank were
+    // killed.
+    assert_ok(td_fs_mkdirs(deep(f, "step-1", 40, path), 0700));
+    assert_ok(save(f, 2, TD_SAVE_FINAL));
+    assert_false(td_fs_exists(deep(f, "step-1", 0, path)));
+    assert_true(td_fs_exists(deep(f, "step-1.tmp", 40, path)));
+    assert_int_equal(rename(deep(f, "step-1.tmp", 20, path), deep(f, "rest", 0, up)), 0);
+}
+
+static void
+test_what_a_killed_attempt_left_is_removed_whatever_the_directory_is_called(void **state) {
+    struct fixture *f = *state;
+    static const struct {
+        const char *name;
+        bool stays;
+    } rows[] = {
+        {"job[1]/a1/step-7.tmp/model.safetensors", false},    {"job[1]/a1/.traind-place-12", false},
+        {"job[1]/a1/step-7/model.safetensors", true},         {"job[1]/a1/notes.txt", true},
+        {"job[1]/backup/step-7.tmp/model.safetensors", true},
+    };
+    char path[4096], *was = f->dir;
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        snprintf(path, sizeof path, "%s/%s", was, rows[i].name);
+        char *slash = strrchr(path, '/');
+        *slash = '\0';
+        assert_ok(td_fs_mkdirs(path, 0700));
+        *slash = '/';
+        assert_ok(td_fs_write(path, "x", 1, 0600, 0));
+    }
+    snprintf(path, sizeof path, "%s/job[1]/a2", was);
+    f->config.dir = path;
+    begin(f, 1, NULL, false);
+    f->config.dir = was;
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        snprintf(path, sizeof path, "%s/%s", was, rows[i].name);
+        assert_int_equal(td_fs_exists(path), rows[i].stays);
+    }
+}
+
 static void test_wait_has_a_deadline_when_the_writer_is_stuck(void **state) {
     struct fixture *f = *state;
     sem_t release;
@@ -340,6 +391,8 @@ int main(void) {
         CASE(test_a_step_is_saved_once),
         CASE(test_parameters_are_not_saved_when_they_are_not_finite),
         CASE(test_a_path_is_never_written_over),
+        CASE(test_removal_that_is_cut_short_leaves_no_half_checkpoint),
+        CASE(test_what_a_killed_attempt_left_is_removed_whatever_the_directory_is_called),
         CASE(test_wait_has_a_deadline_when_the_writer_is_stuck),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
