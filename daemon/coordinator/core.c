@@ -500,7 +500,10 @@ void td_core_checkpoint_missing(struct td_core *core, struct td_now now, const c
     td_core_enter(core, now);
     struct td_job *j = td_core_job(core, job);
     struct td_checkpoint *c = j ? td_catalog_find(j, path) : NULL;
-    if (c && c->streamed) td_catalog_on_missing(core, j, c, "the coordinator", why);
+    if (c && c->streamed) {
+        td_catalog_on_missing(core, j, c, "the coordinator", why);
+        td_retain(core, j);
+    }
     td_core_leave(core);
 }
 

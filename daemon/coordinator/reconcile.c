@@ -208,6 +208,7 @@ static void judge(struct td_core *core, struct td_host *n, struct td_job *j,
         struct td_attempt *a = td_job_attempt(j, i);
         if (strcmp(a->node, n->id) == 0) a->reconciled = true;
     }
+    td_retain(core, j); // of what is missing some would have gone anyhow
 }
 
 static bool is_newest(const struct td_job *j, const struct td_host *n, uint64_t request) {

@@ -5,6 +5,8 @@
 // named one of these has ended, the coordinator starts. What it takes leaves the catalog in the
 // transaction of that event, so a crash leaves both or neither; the files follow (reconcile.h).
 // A damaged one does not count and stays: it costs no choice, and somebody may want to look at it.
+// One whose files are missing goes where it would go if it were whole: a rank or node was killed
+// while it removed it.
 
 #include <math.h>
 #include <stdio.h>
@@ -131,6 +133,39 @@ static bool is_being_read(const struct td_job *j) {
     return a != NULL;
 }
 
+static bool is_free(const struct td_core *core, const struct td_job *j,
+                    const struct td_checkpoint *c) {
+    return td_retain_is_over(j, c->attempt) && !td_retain_user(core, j, c);
+}
+
+// Would the rule take it, too, if it were one of those that stay?
+static bool is_superseded(const struct books *b, const struct td_job *j, uint32_t missing) {
+    double *value = td_core_must(td_calloc(b->n + 1, sizeof *value));
+    size_t n = 0, k = 0, own = 0, worst;
+    for (uint32_t i = 0; i < j->n_checkpoints; i++) {
+        if (i == missing) {
+            own = n;
+            value[n++] = value_of(j->checkpoints[i], b->monitor);
+        } else if (k < b->n && b->row[k] == j->checkpoints[i]) {
+            value[n++] = b->value[k++];
+        }
+    }
+    bool goes = td_retention_worst(&b->rule, value, n, &worst) && worst == own;
+    free(value);
+    return goes;
+}
+
+static bool take_missing(struct td_core *core, struct td_job *j, const struct books *b) {
+    bool any = false;
+    for (uint32_t i = j->n_checkpoints; i-- > 0;) {
+        const struct td_checkpoint *c = j->checkpoints[i];
+        if (!c->missing || c->leaving || !is_free(core, j, c) || !is_superseded(b, j, i)) continue;
+        take(core, j, c, b->rule.top_k);
+        any = true;
+    }
+    return any;
+}
+
 void td_retain(struct td_core *core, struct td_job *j) {
     struct books b = {0};
     if (j->n_checkpoints < 2 || is_being_read(j) || !read_rule(j, &b)) return;
@@ -139,12 +174,13 @@ void td_retain(struct td_core *core, struct td_job *j) {
     bool any = false;
     while (td_retention_worst(&b.rule, b.value, b.n, &at)) {
         const struct td_checkpoint *c = b.row[at];
-        if (td_retain_is_over(j, c->attempt) && !td_retain_user(core, j, c)) {
+        if (is_free(core, j, c)) {
             take(core, j, c, b.rule.top_k);
             any = true;
         }
         strike(&b, at);
     }
+    any |= take_missing(core, j, &b);
     free(b.row);
     free(b.value);
     if (!any) return;

@@ -149,6 +149,22 @@ def test_files_without_a_row_go_at_the_start_and_others_files_stay(daemon):
     (home / "a1" / "step-10").unlink()
 
 
+def test_half_removed_checkpoint_leaves_the_catalog_once_a_newer_one_is_there(daemon):
+    job = daemon.submit(LONG, *KEEPS_ONE)
+    daemon.wait_step(job, 5)
+    daemon.steer("Pause", job)
+    path = daemon.wait_state(job, "PAUSED").checkpoint
+    forgotten(daemon, job)
+    daemon.kill()
+    (daemon.state_dir / "checkpoints" / job / path / "optimizer.safetensors").unlink()
+    daemon.start()
+    until("it is damaged", lambda: states(daemon, job) == {path: "DAMAGED"})  # and the newest, so it stays
+    daemon.steer("Resume", job)
+    last = paused_again_and_again(daemon, job, 1)
+    settles([daemon], job, [last.checkpoint])
+    assert not (daemon.state_dir / "checkpoints" / job / path).exists()
+
+
 def states(daemon, job):
     return {c.path: c.State.Name(c.state) for c in daemon.checkpoints(job)}
 
