@@ -382,10 +382,11 @@ static void resume_job(struct td_rpc_call *call, const ProtobufCMessage *request
 }
 
 // A job that waits is cancelled first, so that whoever watches it sees an end.
-static td_status delete (struct td_coordinator *c, struct td_rpc_call *call,
-                         const Traind__V1__DeleteJobRequest *r) {
+static td_status remove_job(struct td_coordinator *c, struct td_rpc_call *call,
+                            const Traind__V1__DeleteJobRequest *r) {
     const struct td_job *j = NULL;
     char id[TD_JOB_ID_MAX];
+    TD_TRY(td_shell_writable(c));
     TD_TRY(td_core_check_delete(c->core, r->id, r->keep_checkpoints, &j));
     snprintf(id, sizeof id, "%s", j ? j->id : r->id);
     if (j && !td_job_state_ended(j->state)) {
@@ -401,13 +402,13 @@ static td_status delete (struct td_coordinator *c, struct td_rpc_call *call,
     struct td_arena *arena = NULL;
     TD_TRY(td_shell_arena(&arena));
     Traind__V1__DeleteJobResponse *m = td_view_deleted(arena, c->core, id);
-    td_shell_reply(c, call, arena, m ? &m->base : NULL);
+    td_shell_reply_changed(c, call, arena, m ? &m->base : NULL);
     return TD_OK;
 }
 
 static void delete_job(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
     struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
-    td_status s = delete (c, call, (const Traind__V1__DeleteJobRequest *)request);
+    td_status s = remove_job(c, call, (const Traind__V1__DeleteJobRequest *)request);
     if (s) td_shell_fail(c, call, s);
 }
 

@@ -69,6 +69,7 @@ def test_reads_answer_while_the_disk_refuses(refusing):
     assert "changed nothing" in refused(lambda: daemon.submit(SPEC))
     assert "changed nothing" in refused(lambda: daemon.steer("Cancel", job))
     m = daemon.cluster.stubs
+    assert "changed nothing" in refused(lambda: daemon.stub("Job").DeleteJob(m.job.DeleteJobRequest(id=job), timeout=20))
     shown = daemon.job(job)
     assert shown.unsaved.startswith("state.db: ") and shown.State.Name(shown.state) == "SUCCEEDED"
     assert daemon.stub("Job").ListJobs(m.job.ListJobsRequest(), timeout=20).unsaved
@@ -85,6 +86,22 @@ def test_reads_answer_while_the_disk_refuses(refusing):
     assert len([j for j in daemon.ctl_json("list")["jobs"]]) == 2 and daemon.finish(again)
     daemon.restart()
     assert daemon.state(again) == "SUCCEEDED" and not daemon.job(again).unsaved
+
+
+def test_delete_was_acknowledged_while_the_disk_refused_and_the_job_was_back_after_a_restart(daemon):
+    """The first delete comes before the disk is known to refuse: it is done in memory, and says so."""
+    job = daemon.submit(SPEC, "checkpoint.save_top_k=0")
+    daemon.finish(job)
+    until("its points are committed", lambda: daemon.points(job))
+    refuse = Locked(daemon, "state.db")
+    m = daemon.cluster.stubs
+    delete = lambda: daemon.stub("Job").DeleteJob(m.job.DeleteJobRequest(id=job), timeout=20)
+    assert "may be lost" in refused(delete)
+    assert "changed nothing" in refused(delete)
+    refuse.free()
+    until("it is written again", lambda: not daemon.stub("Job").ListJobs(m.job.ListJobsRequest(), timeout=20).unsaved)
+    daemon.restart()
+    assert not daemon.ctl_json("list").get("jobs")
 
 
 def test_metrics_answer_from_what_is_committed_while_theirs_refuses(daemon):
