@@ -195,8 +195,8 @@ static td_status make_directory(const char *path, mode_t mode, bool exact) {
     if (errno != EEXIST) return td_fs_fail("make directory", path);
     if (stat(path, &st) != 0) return td_fs_fail("look at", path);
     if (S_ISDIR(st.st_mode)) return TD_OK;
-    return td_fail(TD_FAILED_PRECONDITION,
-                   "make directory '%s': something that is no directory is in the way", path);
+    return td_fail(TD_FAILED_PRECONDITION, "make directory '%s': it exists and is not a directory",
+                   path);
 }
 
 static td_status make_directories(const char *path, mode_t mode, bool exact) {

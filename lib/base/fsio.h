@@ -21,7 +21,7 @@ TD_MUST_USE td_status td_fs_write(const char *path, const void *data, size_t byt
                                   int flags);
 // Reads a whole regular file into out (appended); RESOURCE_EXHAUSTED past max_bytes.
 TD_MUST_USE td_status td_fs_read(const char *path, size_t max_bytes, struct td_buf *out);
-// mkdir -p; existing directories are fine, other things in the way are an error.
+// mkdir -p; existing directories are fine, other files of that name are an error.
 TD_MUST_USE td_status td_fs_mkdirs(const char *path, mode_t mode);
 // The same, but what it makes has this mode whatever the umask is: directories that a job writes
 // into, made by a daemon whose own umask is 077.
