@@ -39,6 +39,8 @@ struct watcher {
 struct td_rpc_health {
     struct known known[MAX_SERVICES];
     size_t n_known;
+    bool serving; // what the owner of the server says
+    bool deaf;    // what the check of its listener says
     struct watcher *watchers;
 };
 
@@ -79,11 +81,24 @@ static bool set_one(struct td_rpc_health *h, const char *service, serving_status
     return true;
 }
 
-void td_rpc_health_set_all(struct td_rpc_server *server, bool serving) {
-    struct td_rpc_health *h = server->health;
+static void show(struct td_rpc_health *h) {
     for (size_t i = 0; i < h->n_known; i++)
-        h->known[i].status = serving ? SERVING : NOT_SERVING;
+        h->known[i].status = h->serving && !h->deaf ? SERVING : NOT_SERVING;
     tell_all(h);
+}
+
+void td_rpc_health_set_all(struct td_rpc_server *server, bool serving) {
+    server->health->serving = serving;
+    show(server->health);
+}
+
+void td_rpc_health_set_deaf(struct td_rpc_server *server, bool deaf) {
+    server->health->deaf = deaf;
+    show(server->health);
+}
+
+bool td_rpc_health_is_serving(const struct td_rpc_server *server) {
+    return find(server->health, "")->status == SERVING;
 }
 
 void td_rpc_health_know(struct td_rpc_server *server, const char *service) {

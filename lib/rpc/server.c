@@ -94,7 +94,7 @@ static td_status listen_on(struct td_rpc_server *self, const char *listen_addres
 static void on_check(const char *trouble, void *ctx) {
     struct td_rpc_server *self = TD_CAST(td_rpc_server, ctx);
     if (self->draining) return;
-    td_rpc_health_set_all(self, !trouble);
+    td_rpc_health_set_deaf(self, trouble != NULL);
     on_notice(trouble ? trouble : "the listener answers again", self);
 }
 

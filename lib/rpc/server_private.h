@@ -45,7 +45,7 @@ struct td_rpc_server {
     struct td_rpc_server_options options; // resolved; its strings are not kept
     struct td_pump *pump;
     grpc_server *grpc;
-    grpc_server_credentials *plain; // what gRPC wants to be told of a descriptor
+    grpc_server_credentials *plain; // gRPC asks for it with each descriptor
     struct td_front *front;
     struct td_self_check *check;
     bool started;
@@ -87,6 +87,8 @@ struct td_rpc_call *td_rpc_call_next(struct td_rpc_call *call);
 TD_MUST_USE td_status td_rpc_health_create(struct td_rpc_server *server,
                                            struct td_rpc_health **out_health);
 void td_rpc_health_destroy(struct td_rpc_health *health);
+// Its own listener does not answer, or answers again.
+void td_rpc_health_set_deaf(struct td_rpc_server *server, bool deaf);
 void td_rpc_health_know(struct td_rpc_server *server, const char *service);
 bool td_rpc_health_knows(const struct td_rpc_server *server, const char *service);
 TD_MUST_USE td_status td_rpc_reflection_add(struct td_rpc_server *server);

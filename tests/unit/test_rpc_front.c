@@ -1,5 +1,5 @@
 // The parts of the server's front, each alone: whose connection a number is, a listener without
-// descriptors, and the check that a listener answers.
+// descriptors, the check that a listener answers, and the health that it is a part of.
 
 #include "tests/unit/test.h"
 
@@ -9,10 +9,13 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include "lib/rpc/health.h"
 #include "lib/rpc/listener.h"
 #include "lib/rpc/loop.h"
 #include "lib/rpc/peers.h"
 #include "lib/rpc/self_check.h"
+#include "lib/rpc/server.h"
+#include "lib/rpc/server_private.h"
 
 static struct td_loop *loop;
 
@@ -249,6 +252,33 @@ static void test_check_says_so_when_the_listener_does_not_answer(void **state) {
     td_self_check_destroy(check);
 }
 
+// ---- health ----
+static td_status authorize_all(struct td_str token, const struct td_rpc_method *row, void *ctx) {
+    (void)token;
+    (void)row;
+    (void)ctx;
+    return TD_OK;
+}
+
+static void test_owner_and_listener_overwrote_what_the_other_said_of_health(void **state) {
+    (void)state;
+    const struct td_rpc_server_options o = {.listen = "127.0.0.1:0", .authorize = authorize_all};
+    struct td_rpc_server *server;
+    assert_ok(td_rpc_server_create(loop, &o, &server));
+    assert_false(td_rpc_health_is_serving(server));
+    td_rpc_health_set_all(server, true);
+    assert_true(td_rpc_health_is_serving(server));
+    td_rpc_health_set_deaf(server, true);
+    td_rpc_health_set_all(server, true); // its disk is written again
+    assert_false(td_rpc_health_is_serving(server));
+    td_rpc_health_set_all(server, false); // its disk refuses
+    td_rpc_health_set_deaf(server, false);
+    assert_false(td_rpc_health_is_serving(server));
+    td_rpc_health_set_all(server, true);
+    assert_true(td_rpc_health_is_serving(server));
+    td_rpc_server_destroy(server);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(
@@ -264,6 +294,8 @@ int main(void) {
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_check_says_so_when_the_listener_does_not_answer,
                                         set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            test_owner_and_listener_overwrote_what_the_other_said_of_health, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
