@@ -292,6 +292,7 @@ static bool take_in(struct td_front *f, int client_fd, const struct sockaddr_sto
         td_status_free(failed);
         f->waiting_fd = client_fd;
         f->waiting_peer = *peer;
+        td_loop_timer_arm(f->retry, retry_ns); // gRPC may close a number without a word here
         return false;
     }
     if (failed) {

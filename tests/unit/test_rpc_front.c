@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include "lib/rpc/front.h"
 #include "lib/rpc/health.h"
 #include "lib/rpc/listener.h"
 #include "lib/rpc/loop.h"
@@ -158,6 +159,16 @@ static bool is_closed(int fd) {
     return poll(&p, 1, 5000) == 1 && recv(fd, &byte, 1, 0) <= 0;
 }
 
+// As its server calls it: "127.0.0.1:51000".
+static const char *peer_of(int fd) {
+    static char name[TD_PEER_NAME_BYTES];
+    struct sockaddr_in own;
+    socklen_t bytes = sizeof own;
+    assert_int_equal(getsockname(fd, (void *)&own, &bytes), 0);
+    snprintf(name, sizeof name, "127.0.0.1:%u", (unsigned)ntohs(own.sin_port));
+    return name;
+}
+
 // gRPC 1.51 stops accepting for good there (CVE-2023-4785).
 static void test_listener_goes_on_when_descriptors_are_used_up(void **state) {
     (void)state;
@@ -279,6 +290,64 @@ static void test_owner_and_listener_overwrote_what_the_other_said_of_health(void
     td_rpc_server_destroy(server);
 }
 
+// ---- the front ----
+static void pass_number(int take_fd, void *ctx) {
+    const int *pipe_fds = ctx;
+    assert_int_equal(write(pipe_fds[1], &take_fd, sizeof take_fd), sizeof take_fd);
+}
+
+static void ignore_notice(const char *text, void *ctx) {
+    (void)text;
+    (void)ctx;
+}
+
+static int next_number(const int pipe_fds[2]) {
+    struct pollfd p = {.fd = pipe_fds[0], .events = POLLIN};
+    int number = -1;
+    if (poll(&p, 1, 5000) == 1) assert_int_equal(read(p.fd, &number, sizeof number), sizeof number);
+    return number;
+}
+
+static void
+test_client_waited_for_ever_when_its_number_was_closed_after_its_connection(void **state) {
+    (void)state;
+    int handed[2], clients[5], numbers[4];
+    assert_int_equal(pipe2(handed, O_CLOEXEC), 0);
+    const struct td_front_options o = {.listen = "127.0.0.1:0",
+                                       .max_connections = 2,
+                                       .max_per_source = 2,
+                                       .max_strangers = 2,
+                                       .max_streams = 10,
+                                       .first_request_ns = 60 * TD_NS_PER_S,
+                                       .stall_ns = 60 * TD_NS_PER_S,
+                                       .hand_over = pass_number,
+                                       .on_notice = ignore_notice,
+                                       .ctx = handed};
+    struct td_front *front;
+    assert_ok(td_front_create(loop, &o, &front));
+    assert_ok(td_front_start(front));
+    for (int i = 0; i < 4; i++) { // the first stays, each other one gives way to the next
+        clients[i] = dial(td_front_address(front));
+        numbers[i] = next_number(handed);
+        assert_true(numbers[i] >= 0);
+        if (i == 0)
+            expect_call(td_front_borrow_peers(front), numbers[0], true, peer_of(clients[0]));
+    }
+    clients[4] = dial(td_front_address(front));         // waits: all four numbers are in use
+    assert_int_equal(shutdown(numbers[1], SHUT_WR), 0); // over, and not closed yet
+    assert_int_equal(send(numbers[0], "x", 1, 0), 1);
+    assert_false(is_closed(clients[0])); // the front has seen both
+    close(numbers[1]);
+    assert_int_equal(next_number(handed), numbers[1]);
+    td_front_destroy(front);
+    for (int i = 0; i < 4; i++)
+        close(numbers[i]);
+    for (int i = 0; i < 5; i++)
+        close(clients[i]);
+    close(handed[0]);
+    close(handed[1]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(
@@ -294,6 +363,9 @@ int main(void) {
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_check_says_so_when_the_listener_does_not_answer,
                                         set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            test_client_waited_for_ever_when_its_number_was_closed_after_its_connection, set_up,
+            tear_down),
         cmocka_unit_test_setup_teardown(
             test_owner_and_listener_overwrote_what_the_other_said_of_health, set_up, tear_down),
     };
