@@ -20,8 +20,7 @@ struct walk {
     sqlite3 *from, *to;
     const char *table;
     bool backward;
-    char last[KEY_MAX]; // key of the last row that was read
-    uint32_t n_copied, n_left_out;
+    char last[KEY_MAX]; // key of the last row that was read; "": none was
 };
 
 static td_status put_row(struct walk *w, sqlite3_stmt *row) {
@@ -50,7 +49,11 @@ static td_status walk(struct walk *w, bool *out_whole) {
                  w->table, w->backward ? " DESC" : "");
         (void)sqlite3_prepare_v2(w->from, text, -1, &q, NULL);
     }
-    if (!q) return TD_OK;
+    if (!q) {
+        *out_whole = sqlite3_errcode(w->from) == SQLITE_ERROR; // else the file is damaged
+        if (*out_whole) td_log_info("salvage: there was no table %s yet", w->table);
+        return TD_OK;
+    }
     td_status failed = TD_OK;
     int rc = SQLITE_DONE;
     while (!failed && (rc = sqlite3_step(q)) == SQLITE_ROW) {
@@ -59,16 +62,29 @@ static td_status walk(struct walk *w, bool *out_whole) {
         snprintf(w->last, sizeof w->last, "%s", key ? key : "");
         if (!bad) {
             failed = put_row(w, q);
-            w->n_copied++;
-        } else if (!w->backward) {
+        } else {
             td_log_warn("salvage: left out: %s", td_status_message(bad));
-            w->n_left_out++;
         }
         td_status_free(bad);
     }
     *out_whole = rc == SQLITE_DONE;
     sqlite3_finalize(q);
     return failed;
+}
+
+// Between the last keys that were read from both ends; "": that end gave none.
+static void say_lost(const char *table, const char *after, const char *before, const char *why) {
+    char where[2 * KEY_MAX + 32] = "";
+    if (!after[0] && !before[0]) {
+        td_log_warn("salvage: left out: no row of %s can be read: %s", table, why);
+        return;
+    }
+    size_t n = 0;
+    if (after[0]) n = (size_t)snprintf(where, sizeof where, " after '%s'", after);
+    if (before[0]) {
+        snprintf(where + n, sizeof where - n, "%s before '%s'", after[0] ? " and" : "", before);
+    }
+    td_log_warn("salvage: left out: rows of %s%s cannot be read: %s", table, where, why);
 }
 
 static td_status copy_table(sqlite3 *from, sqlite3 *to, const char *table) {
@@ -80,8 +96,7 @@ static td_status copy_table(sqlite3 *from, sqlite3 *to, const char *table) {
     char why[256];
     snprintf(why, sizeof why, "%s", sqlite3_errmsg(from));
     TD_TRY(walk(&down, &whole));
-    td_log_warn("salvage: left out: rows of %s after '%s' and before '%s' cannot be read: %s",
-                table, up.last, down.last, why);
+    say_lost(table, up.last, down.last, why);
     return TD_OK;
 }
 
