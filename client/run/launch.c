@@ -25,6 +25,7 @@ static td_status spawn(struct td_run *r, int ack_fd) {
     struct td_arena *a = r->arena;
     const char *launcher = td_arena_printf(a, "%s/traind-launcher", r->bin_dir);
     uint64_t limit = (uint64_t)TD_MAX(r->spec.resources.memory_bytes, 0) * (uint64_t)r->n_ranks;
+    int64_t stuck_s = r->spec.restart.stuck_timeout_s;
     const char *argv[WORDS_MAX] = {launcher,
                                    "run",
                                    "--ack-fd",
@@ -53,6 +54,8 @@ static td_status spawn(struct td_run *r, int ack_fd) {
                                    td_arena_printf(a, "%s/launcher.sock", r->log_dir),
                                    "--orphan-timeout",
                                    "1",
+                                   "--stuck-timeout",
+                                   td_arena_printf(a, "%lld", (long long)stuck_s),
                                    NULL};
     char log[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(log, "%s/%s", r->log_dir, TD_SEGMENT_LAUNCHER_LOG));
@@ -79,8 +82,10 @@ static td_status read_ack(int fd, struct td_run *r) {
     struct pollfd p = {fd, POLLIN, 0};
     char bytes[4096];
     for (ssize_t n = 1; n > 0;) {
-        if (poll(&p, 1, ACK_MS) == 0)
+        int ready = poll(&p, 1, ACK_MS);
+        if (ready == 0)
             return td_fail(TD_DEADLINE_EXCEEDED, "the launcher was not ready within 20 s");
+        if (ready < 0) continue; // this process was stopped for a while: a read would wait for ever
         n = read(fd, bytes, sizeof bytes);
         if (n < 0 && errno == EINTR)
             n = 1;

@@ -63,6 +63,17 @@ void td_points_close(struct td_points *p) {
     p->fd = -1;
 }
 
+// Of {"step":7,...}; -1: it is no whole line of ours. Not by sscanf, which measures all the text
+// after a line for each line.
+static int64_t step_of(const char *line, const char *end) {
+    static const char head[] = "{\"step\":";
+    const size_t n = sizeof head - 1;
+    if ((size_t)(end - line) <= n || memcmp(line, head, n) != 0 || end[-1] != '}') return -1;
+    char *after;
+    long long step = strtoll(line + n, &after, 10);
+    return after > line + n && *after == ',' ? step : -1;
+}
+
 td_status td_points_cut(struct td_points *p, const char *dir, int64_t step) {
     char path[TD_FS_PATH_BYTES];
     TD_AUTO_BUF text, kept;
@@ -71,9 +82,8 @@ td_status td_points_cut(struct td_points *p, const char *dir, int64_t step) {
     TD_TRY(td_fs_path(path, "%s/metrics.jsonl", dir));
     TD_TRY(td_fs_read(path, FILE_MAX, &text));
     for (const char *at = td_buf_cstr(&text), *end; (end = strchr(at, '\n')); at = end + 1) {
-        long long of;
-        bool whole = sscanf(at, "{\"step\":%lld,", &of) == 1 && end[-1] == '}';
-        if (whole && of <= step) TD_TRY(td_buf_append(&kept, at, (size_t)(end + 1 - at)));
+        int64_t of = step_of(at, end);
+        if (of >= 0 && of <= step) TD_TRY(td_buf_append(&kept, at, (size_t)(end + 1 - at)));
     }
     TD_TRY(td_fs_write(path, kept.data ? kept.data : "", kept.len, 0644, TD_FS_WRITE_DURABLE));
     return open_metrics(p, dir);

@@ -121,6 +121,25 @@ def test_points_after_the_checkpoint_were_there_twice_after_a_kill(here):
     assert len(steps) == len(set(steps)) and steps == sorted(steps) and steps[-1] == 2000
 
 
+def test_resume_read_all_points_again_for_each_of_them(here):
+    """Half a million of points took minutes of one core before the first step."""
+    here.run("long.yaml", "--set", "trainer.max_steps=40", "-O", "many")
+    metrics = here.path / "many/metrics.jsonl"
+    own = metrics.read_text()
+    line = '{"step":%d,"epoch":0,"name":"train_loss_step","value":0.5}\n'
+    metrics.write_text("".join(line % 1 for _ in range(600000)) + own + line % 41 + '{"step":2,"epo')
+    here.run("long.yaml", "--set", "trainer.max_steps=60", "-O", "many", "--resume")
+    kept = here.points("many", "train_loss_step")
+    assert len(kept) == 600000 + 60 and [step for step, _ in kept[600000:]] == list(range(1, 61))
+
+
+def test_stuck_timeout_of_the_spec_was_not_the_launchers(here):
+    p = here.start("long.yaml", "--set", "restart.stuck_timeout=1234")
+    until("it trains", lambda: (here.path / "long/metrics.jsonl").exists() and here.points("long", "train_loss_step"))
+    assert [words for words in here.processes().values() if "traind-launcher run " in words and "--stuck-timeout 1234 " in words]
+    p.kill()
+
+
 def test_second_ctrl_c_stops_without_a_checkpoint(here):
     p = here.start("long.yaml", "--set", "checkpoint.every_n_train_steps=1000000")
     until("it trains", lambda: (here.path / "long/metrics.jsonl").exists() and here.points("long", "train_loss_step"))
