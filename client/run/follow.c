@@ -17,6 +17,7 @@
 #include "client/run/points.h"
 #include "client/run/run.h"
 #include "lib/base/frame.h"
+#include "lib/base/rank_page.h"
 #include "lib/base/segments.h"
 #include "traind/v1/launcher.pb-c.h"
 
@@ -115,14 +116,12 @@ static td_status read_events(struct following *f) {
 
 // ---- the launcher's reports ---------------------------------------------------------------------
 static void on_status(struct following *f, const Traind__V1__LauncherStatus *m) {
-    static const char *const phases[] = {"starting", "loading", "training", "validating",
-                                         "testing",  "saving",  "ended",    "predicting"};
     double rate = 0;
     for (size_t i = 0; i < m->n_ranks; i++)
         rate += m->ranks[i]->samples_per_s;
     if (!m->n_ranks) return;
     const Traind__V1__RankStatus *r = m->ranks[0];
-    f->now.phase = (char *)(uintptr_t)phases[r->phase < TD_COUNTOF(phases) ? r->phase : 0];
+    f->now.phase = (char *)(uintptr_t)td_rank_phase_name(r->phase);
     f->now.epoch = r->epoch;
     if (f->now.step && r->step > f->now.step) f->step = TD_MAX(f->step, (int64_t)r->step);
     f->now.step = r->step;

@@ -29,12 +29,6 @@ char *td_view_time(struct td_arena *a, int64_t real_ns) {
     return td_arena_strdup(a, text);
 }
 
-static const char *phase_name(uint32_t phase) {
-    static const char *const names[] = {"starting", "loading", "training", "validating",
-                                        "testing",  "saving",  "ended",    "predicting"};
-    return phase < TD_COUNTOF(names) ? names[phase] : "";
-}
-
 // ---- jobs ---------------------------------------------------------------------------------------
 static Traind__V1__Reason *view_reason(struct td_arena *a, const struct td_core *core,
                                        const struct td_job *j, const struct td_reason *from,
@@ -95,7 +89,7 @@ static Traind__V1__Progress *view_progress(struct td_arena *a, const struct td_j
     p->total_steps = from->total_steps;
     p->loss = (double)from->loss;
     p->samples_per_s = from->samples_per_s;
-    p->phase = constant(phase_name(from->phase));
+    p->phase = constant(td_rank_phase_name(from->phase));
     int64_t batch = j->spec_arena ? j->spec.loader.batch_size * j->n_ranks : 0;
     if (batch > 0 && from->samples_per_s > 0 && from->total_steps > from->step) {
         p->eta_s = (double)(from->total_steps - from->step) * (double)batch / from->samples_per_s;

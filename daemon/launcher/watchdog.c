@@ -15,13 +15,6 @@
 
 enum { STATUS_MAX = 16 << 10 };
 
-static const char *phase_name(int64_t phase) {
-    static const char *const names[] = {"starting", "loading", "training", "validating",
-                                        "testing",  "saving",  "ended",    "predicting"};
-    _Static_assert(TD_COUNTOF(names) == TD_PHASE_PREDICTING + 1, "one name per phase");
-    return phase >= 0 && phase < (int64_t)TD_COUNTOF(names) ? names[phase] : "unknown";
-}
-
 // ---- the process --------------------------------------------------------------------------------
 // The value of "Name:\t..." in /proc/<pid>/status; "" when it cannot be read.
 static void status_of(const struct td_launch_rank *r, const char *name, char *out, size_t bytes) {
@@ -89,7 +82,7 @@ static void say_silent(struct td_launcher *l, struct td_mono now) {
     struct td_real at = {td_real_now().ns - (now.ns - r->silence.moved.ns)};
     td_real_format(at, since, sizeof since);
     snprintf(l->silent, sizeof l->silent, "rank %d is silent since %s, step %" PRId64 ", %s%s%s",
-             r->rank, since, r->silence.last.step, phase_name(r->silence.last.phase),
+             r->rank, since, r->silence.last.step, td_rank_phase_name(r->silence.last.phase),
              is_stopped(r) ? "; its process is stopped, by a signal or a debugger" : "",
              l->o.n_ranks > 1 ? "; the other ranks wait for it" : "");
     struct td_json *line = td_journal_begin(&l->journal, "silent");

@@ -1,4 +1,4 @@
-// Exit codes of a worker and the failure classes they stand for; asking for a drain.
+// Exit codes of a worker and their failure classes; names of phases; asking for a drain.
 //
 // A rank says why it failed in its last event; where no event came, its exit code is all there is.
 // One table serves both directions, so that worker and launcher cannot disagree. Pure functions,
@@ -43,6 +43,13 @@ int td_worker_exit_of(enum td_class cls) {
         if (rows[i].cls == cls && cls != TD_CLASS_NONE) return rows[i].code;
     }
     return TD_EXIT_BUG; // device, node_lost, stuck: the event carries the class
+}
+
+const char *td_rank_phase_name(int64_t phase) {
+    static const char *const names[] = {"starting", "loading", "training", "validating",
+                                        "testing",  "saving",  "ended",    "predicting"};
+    _Static_assert(TD_COUNTOF(names) == TD_PHASE_PREDICTING + 1, "one name per phase");
+    return phase >= 0 && phase < (int64_t)TD_COUNTOF(names) ? names[phase] : "unknown";
 }
 
 uint32_t td_rank_page_ask_drain(struct td_rank_page *p) {

@@ -56,6 +56,7 @@ enum td_rank_phase {
     TD_PHASE_ENDED,
     TD_PHASE_PREDICTING,
 };
+const char *td_rank_phase_name(int64_t phase); // "training"; "unknown" of any other number
 
 // How an attempt is asked to stop, from weak to strong; the numbers are the wire's (Stop.Mode of
 // node.proto, LauncherStop). Ranks agree on it through the control flags of the gradients.
