@@ -40,6 +40,11 @@ int td_explain_exit_of(enum td_code code) {
     return TD_CTL_JOB_FAILED;
 }
 
+bool td_explain_job_fails(td_status borrow_status) {
+    const char *reason = td_status_reason(borrow_status);
+    return strcmp(reason, "UNSATISFIABLE") == 0 || strcmp(reason, "PLAN_FAILED") == 0;
+}
+
 void td_explain(td_status borrow_status) {
     td_print(stderr, "trainctl: %s\n", td_status_message(borrow_status));
     size_t n = td_status_n_fields(borrow_status);

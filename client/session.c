@@ -114,11 +114,9 @@ static td_status blame_absence(const struct td_session *s, td_status take_status
                              s->config.address, s->config.address_source);
 }
 
-// What a job would have come to has the exit code of a failed job, whoever asked.
 static int exit_of_failure(const struct td_session *s, td_status borrow_status) {
-    const char *reason = td_status_reason(borrow_status);
-    bool job_fails = strcmp(reason, "UNSATISFIABLE") == 0 || strcmp(reason, "PLAN_FAILED") == 0;
-    if (job_fails && !s->flags->dump_graph) return TD_CTL_JOB_FAILED;
+    bool of_a_job = td_explain_job_fails(borrow_status) && !s->flags->dump_graph;
+    if (of_a_job) return TD_CTL_JOB_FAILED;
     return td_explain_exit_of(td_status_code(borrow_status));
 }
 

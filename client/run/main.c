@@ -77,9 +77,8 @@ static td_status train(struct td_run *r, bool *out_started, int *out_exit) {
 }
 
 static int exit_of(td_status borrow_status) {
-    const char *reason = td_status_reason(borrow_status);
-    bool job_fails = strcmp(reason, "UNSATISFIABLE") == 0 || strcmp(reason, "PLAN_FAILED") == 0;
-    return job_fails ? TD_CTL_JOB_FAILED : td_explain_exit_of(td_status_code(borrow_status));
+    return td_explain_job_fails(borrow_status) ? TD_CTL_JOB_FAILED
+                                               : td_explain_exit_of(td_status_code(borrow_status));
 }
 
 int main(int argc, char **argv) {
