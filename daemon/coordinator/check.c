@@ -13,6 +13,8 @@
 #include <time.h>
 
 #include "daemon/coordinator/db.h"
+#include "daemon/coordinator/store.h"
+#include "lib/base/clock.h"
 #include "lib/base/log.h"
 #include "lib/rpc/loop.h"
 
@@ -51,20 +53,18 @@ static td_status quick_check(sqlite3 *db, const char *name) {
 }
 
 static td_status check_rows(sqlite3 *db, const char *name) {
-    static const char *const tables[] = {"meta",     "nodes",    "plans",       "specs",
-                                         "jobs",     "attempts", "checkpoints", "shards",
-                                         "requests", "leaving",  "removals"};
-    for (size_t i = 0; i < TD_COUNTOF(tables); i++) {
+    for (int kind = 0; kind < TD_RECORD_KIND_COUNT; kind++) {
+        const char *table = td_store_table((enum td_record_kind)kind);
         char text[96];
-        snprintf(text, sizeof text, "SELECT key, body, digest FROM %s", tables[i]);
+        snprintf(text, sizeof text, "SELECT key, body, digest FROM %s", table);
         sqlite3_stmt *q = NULL;
         TD_TRY(td_db_prepare(db, name, text, &q));
         td_status s = TD_OK;
         int rc = SQLITE_DONE;
         while (!s && (rc = sqlite3_step(q)) == SQLITE_ROW) {
-            s = td_db_row_check(q, name, tables[i]);
+            s = td_db_row_check(q, name, table);
         }
-        TD_TRY(td_db_end(db, name, q, rc, tables[i], s));
+        TD_TRY(td_db_end(db, name, q, rc, table, s));
     }
     return TD_OK;
 }
@@ -75,9 +75,11 @@ static td_status check(struct td_checker *c, const char *name) {
     TD_TRY(td_fs_path(path, "%s/%s", c->dir, name));
     int rc = sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL);
     td_status s = rc == SQLITE_OK ? TD_OK : td_db_fail(db, name, "open");
-    sqlite3_busy_timeout(db, 2000);
-    sqlite3_progress_handler(db, STEPS_BETWEEN_LOOKS, look_up, c);
-    if (!s) s = quick_check(db, name);
+    if (!s) { // else there may be no connection at all
+        sqlite3_busy_timeout(db, 2000);
+        sqlite3_progress_handler(db, STEPS_BETWEEN_LOOKS, look_up, c);
+        s = quick_check(db, name);
+    }
     if (!s && strcmp(name, names[0]) == 0) s = check_rows(db, name);
     sqlite3_close(db);
     return s;
@@ -110,14 +112,7 @@ static void check_both(struct td_checker *c) {
 
 // True: stopped.
 static bool wait(struct td_checker *c, int64_t ms) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += ms / 1000;
-    until.tv_nsec += (ms % 1000) * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
+    struct timespec until = td_clock_cond_after(ms);
     pthread_mutex_lock(&c->mutex);
     while (!c->stop && pthread_cond_timedwait(&c->cond, &c->mutex, &until) != ETIMEDOUT) {}
     bool stop = c->stop;
@@ -152,11 +147,7 @@ td_status td_checker_create(struct td_loop *loop, const char *dir, int64_t after
                             struct td_checker **out_checker) {
     struct td_checker *c = td_calloc(1, sizeof *c);
     if (!c) return td_fail_oom();
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->cond, &attr);
-    pthread_condattr_destroy(&attr);
+    td_clock_cond_init(&c->cond);
     pthread_mutex_init(&c->mutex, NULL);
     c->wait_ms = after_ms;
     c->on_damage = on_damage;

@@ -39,10 +39,7 @@ static void destroy_removal(void *p) {
 }
 
 static void destroy_plan(void *p) {
-    struct td_plan_entry *e = p;
-    free(e->slow);
-    free(e->json);
-    free(e);
+    td_plan_entry_destroy(p);
 }
 
 static void destroy_shard(void *p) {

@@ -158,13 +158,12 @@ struct td_core {
 // ---- out.c --------------------------------------------------------------------------------------
 void *td_core_must(void *p);
 char *td_core_dup(const char *s);
-char *td_core_printf(const char *fmt, ...) TD_PRINTF(1, 2); // at most 1 KiB
 void td_core_record(struct td_core *core, enum td_record_kind kind, const char *key,
                     const char *body);
 void td_core_points(struct td_core *core, struct td_points *take_points);
 struct td_action *td_core_act(struct td_core *core, enum td_action_kind kind);
 void td_core_close_session(struct td_core *core, uint64_t session, const char *why);
-// A line for the daemon's log.
+// A line for the daemon's log, at most 640 bytes.
 void td_core_log(struct td_core *core, const char *fmt, ...) TD_PRINTF(2, 3);
 // Deep-copies m. Does nothing without a session.
 void td_core_send(struct td_core *core, const struct td_host *node,
@@ -313,6 +312,7 @@ TD_MUST_USE td_status td_fits_memory(const struct td_core *core, uint32_t n_rank
 uint32_t td_fits_slots_of(const struct td_spec *spec, uint32_t n_ranks, const struct td_host *n);
 
 // ---- plans.c ------------------------------------------------------------------------------------
+void td_plan_entry_destroy(struct td_plan_entry *e);
 // Of a node with this one's CPU level and plugins. NULL: of any.
 const struct td_plan_entry *td_plans_find(const struct td_core *core, const char *digest,
                                           const struct td_host *n);

@@ -58,10 +58,10 @@ td_status td_nodes_make_room(struct td_core *core) {
                                              TD_CORE_MAX_NODES),
                                      "LIMIT_NODES");
     }
-    struct td_action *a = td_core_act(core, TD_ACTION_SAY);
-    a->text = td_core_printf("node forgotten, a new one takes its place node=%s id=%s "
-                             "last_seen_s=%" PRId64,
-                             n->name, n->id, (core->now.real.ns - n->seen_ns) / TD_NS_PER_S);
+    td_core_log(core,
+                "node forgotten, a new one takes its place node=%s id=%s "
+                "last_seen_s=%" PRId64,
+                n->name, n->id, (core->now.real.ns - n->seen_ns) / TD_NS_PER_S);
     td_core_record(core, TD_RECORD_NODE, n->id, NULL);
     td_map_remove(core->nodes, n->id);
     free(n);

@@ -20,15 +20,6 @@ char *td_core_dup(const char *s) {
     return td_core_must(td_strdup(s ? s : ""));
 }
 
-char *td_core_printf(const char *fmt, ...) {
-    char text[1024];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    return td_core_dup(text);
-}
-
 void td_record_destroy(struct td_record *r) {
     if (!r) return;
     free(r->key);

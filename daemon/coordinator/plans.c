@@ -41,7 +41,7 @@ const struct td_plan_entry *td_plans_find(const struct td_core *core, const char
     return NULL;
 }
 
-static void free_entry(struct td_plan_entry *e) {
+void td_plan_entry_destroy(struct td_plan_entry *e) {
     if (!e) return;
     free(e->json);
     free(e->slow);
@@ -73,7 +73,7 @@ static td_status read_entry(const char *key, const char *json, struct td_plan_en
     snprintf(e->key, sizeof e->key, "%s", key);
     const char *slow = td_json_string(td_json_get(v, "slow"), NULL);
     if (slow && !(e->slow = td_strdup(slow))) {
-        free_entry(e);
+        td_plan_entry_destroy(e);
         return td_fail_oom();
     }
     read_memory(e, v);
@@ -114,7 +114,7 @@ static void make_room(struct td_core *core) {
     }
     td_core_record(core, TD_RECORD_PLAN, oldest->key, NULL);
     td_map_remove(core->plans, oldest->key);
-    free_entry(oldest);
+    td_plan_entry_destroy(oldest);
 }
 
 static void keep(struct td_core *core, struct td_plan_entry *e) {
@@ -123,7 +123,7 @@ static void keep(struct td_core *core, struct td_plan_entry *e) {
     e->used = core->next_use++;
     void *old = NULL;
     TD_CHECK(!td_map_put(core->plans, e->key, e, &old));
-    free_entry(old);
+    td_plan_entry_destroy(old);
 }
 
 static bool is_held(const struct td_core *core, const char *plugins) {
@@ -152,7 +152,7 @@ void td_plans_drop_stale(struct td_core *core) {
     for (struct td_plan_entry *e; (e = find_stale(core));) {
         td_core_record(core, TD_RECORD_PLAN, e->key, NULL);
         td_map_remove(core->plans, e->key);
-        free_entry(e);
+        td_plan_entry_destroy(e);
     }
 }
 

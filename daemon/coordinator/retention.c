@@ -37,10 +37,10 @@ void td_retention_ended(struct td_core *core, struct td_job *j) {
 
 void td_retention_start(struct td_core *core) {
     if (core->n_ended > core->options.retention_jobs) {
-        struct td_action *a = td_core_act(core, TD_ACTION_SAY);
-        a->text = td_core_printf("state.db holds more ended jobs than are kept, those that ended "
-                                 "longest ago go n=%u retention_jobs=%u",
-                                 core->n_ended, core->options.retention_jobs);
+        td_core_log(core,
+                    "state.db holds more ended jobs than are kept, those that ended "
+                    "longest ago go n=%u retention_jobs=%u",
+                    core->n_ended, core->options.retention_jobs);
     }
     core->retention_at = core->now.mono;
     td_core_wake_at(core, core->now.mono);
@@ -75,9 +75,9 @@ void td_retention_tick(struct td_core *core) {
     }
     if (full) at(core, td_mono_add(core->now.mono, again_ns));
     if (!n) return;
-    struct td_action *a = td_core_act(core, TD_ACTION_SAY);
-    a->text = td_core_printf("jobs forgotten by retention n=%u retention_jobs=%u "
-                             "retention_days=%" PRId64,
-                             n, core->options.retention_jobs,
-                             core->options.retention_ns / (24 * 3600 * TD_NS_PER_S));
+    td_core_log(core,
+                "jobs forgotten by retention n=%u retention_jobs=%u "
+                "retention_days=%" PRId64,
+                n, core->options.retention_jobs,
+                core->options.retention_ns / (24 * 3600 * TD_NS_PER_S));
 }

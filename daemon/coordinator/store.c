@@ -18,6 +18,7 @@
 
 #include "daemon/coordinator/db.h"
 #include "daemon/coordinator/salvage.h"
+#include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
 #include "lib/base/rank_page.h"
@@ -69,6 +70,10 @@ static const char *const tables[] = {"meta",     "nodes",    "plans",       "spe
                                      "jobs",     "attempts", "checkpoints", "shards",
                                      "requests", "leaving",  "removals"};
 _Static_assert(TD_COUNTOF(tables) == TD_RECORD_KIND_COUNT, "one table per kind");
+const char *td_store_table(enum td_record_kind kind) {
+    return tables[kind];
+}
+
 // Loading wants jobs before their specs.
 static const enum td_record_kind load_order[] = {
     TD_RECORD_META,    TD_RECORD_NODE,    TD_RECORD_PLAN,       TD_RECORD_JOB,
@@ -263,18 +268,6 @@ static int carry_out_metrics(struct writer *w, struct item *i) {
 }
 
 // ---- the writers' loop --------------------------------------------------------------------------
-static struct timespec in_ms(int64_t ms) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += ms / 1000;
-    t.tv_nsec += (ms % 1000) * 1000000;
-    if (t.tv_nsec >= 1000000000) {
-        t.tv_sec++;
-        t.tv_nsec -= 1000000000;
-    }
-    return t;
-}
-
 // Waits until there is something, then (metrics) until the second is over, something urgent came or
 // the store closes. False: closed, and nothing is left.
 static bool take_all(struct writer *w, struct item **out_head) {
@@ -282,7 +275,7 @@ static bool take_all(struct writer *w, struct item **out_head) {
     while (!w->head && !w->stop) {
         pthread_cond_wait(&w->cond, &w->mutex);
     }
-    struct timespec until = in_ms(w->gather_ms);
+    struct timespec until = td_clock_cond_after(w->gather_ms);
     while (w->gather_ms && !w->stop && !w->urgent) {
         if (pthread_cond_timedwait(&w->cond, &w->mutex, &until) == ETIMEDOUT) break;
     }
@@ -369,7 +362,7 @@ static struct item *take_queries(struct item **head, struct item ***out_tail) {
 
 // Until the next try; queries that are there, or come, are answered meanwhile. True: closing.
 static bool wait_for_disk(struct writer *w, struct item **head) {
-    struct timespec until = in_ms(RETRY_MS);
+    struct timespec until = td_clock_cond_after(RETRY_MS);
     finish_items(w, take_queries(head, NULL), true);
     pthread_mutex_lock(&w->mutex);
     for (bool late = false; !w->stop && !late;) {
@@ -514,11 +507,7 @@ int64_t td_store_commit_ns(const struct td_store *s) {
 
 // ---- life ---------------------------------------------------------------------------------------
 static td_status start_writer(struct writer *w) {
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&w->cond, &attr);
-    pthread_condattr_destroy(&attr);
+    td_clock_cond_init(&w->cond);
     pthread_mutex_init(&w->mutex, NULL);
     w->tail = &w->head;
     w->done_tail = &w->done;

@@ -62,6 +62,9 @@ void td_store_why(struct td_store *s, char out[TD_STORE_WHY]);
 // Last commit of state.db took this long; for the curious.
 int64_t td_store_commit_ns(const struct td_store *s);
 
+// Where rows of this kind are in state.db.
+const char *td_store_table(enum td_record_kind kind);
+
 // ---- loading, before the first commit -----------------------------------------------------------
 TD_MUST_USE td_status td_store_load(struct td_store *s,
                                     td_status (*row)(enum td_record_kind kind, const char *key,

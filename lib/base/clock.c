@@ -35,6 +35,19 @@ void td_clock_fake(int64_t mono_ns, int64_t real_ns) {
     atomic_store(&fake_real_ns, real_ns);
 }
 
+void td_clock_cond_init(pthread_cond_t *out_cond) {
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(out_cond, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+struct timespec td_clock_cond_after(int64_t ms) {
+    int64_t ns = read_clock(CLOCK_MONOTONIC) + ms * TD_NS_PER_MS;
+    return (struct timespec){.tv_sec = ns / TD_NS_PER_S, .tv_nsec = ns % TD_NS_PER_S};
+}
+
 void td_real_format(struct td_real t, char *out, size_t out_bytes) {
     int64_t s = t.ns / TD_NS_PER_S, ns = t.ns % TD_NS_PER_S;
     if (ns < 0) {
