@@ -16,29 +16,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
 enum {
-    PREFACE_BYTES = sizeof preface - 1,
     SETTINGS_BYTES_MAX = 600, // 100 entries; HTTP/2 knows fewer than ten
-    FLAG_ACK = 1,
-    FLAG_END_STREAM = 1,
-    FLAG_END_HEADERS = 4,
     SETTING_MAX_FRAME_SIZE = 5,
-};
-
-enum frame_type {
-    DATA,
-    HEADERS,
-    PRIORITY,
-    RST_STREAM,
-    SETTINGS,
-    PUSH_PROMISE,
-    PING,
-    GOAWAY,
-    WINDOW_UPDATE,
-    CONTINUATION,
-    N_TYPES,
 };
 
 struct frame {
@@ -94,7 +74,7 @@ static td_status spend(struct td_h2_guard *g, struct td_mono now, enum td_h2_kin
 // ---- header blocks ------------------------------------------------------------------------------
 static td_status take_block(struct td_h2_guard *g, const struct frame *f) {
     // An empty CONTINUATION costs work, too: its header counts.
-    uint32_t bytes = f->bytes + (f->type == CONTINUATION ? TD_H2_HEADER_BYTES : 0);
+    uint32_t bytes = f->bytes + (f->type == TD_H2_FRAME_CONTINUATION ? TD_H2_HEADER_BYTES : 0);
     if (bytes > TD_H2_BLOCK_MAX || g->block_bytes > TD_H2_BLOCK_MAX - bytes) {
         return flood(td_fail(TD_RESOURCE_EXHAUSTED,
                              "a header block with its CONTINUATION frames is above %d bytes",
@@ -102,7 +82,7 @@ static td_status take_block(struct td_h2_guard *g, const struct frame *f) {
     }
     g->block_bytes += bytes;
     g->block_stream = f->stream;
-    g->in_block = !(f->flags & FLAG_END_HEADERS);
+    g->in_block = !(f->flags & TD_H2_END_HEADERS);
     if (g->in_block) return TD_OK;
     g->block_bytes = 0;
     if (f->stream > g->last_stream) { // else trailers
@@ -120,12 +100,14 @@ static td_status take_block(struct td_h2_guard *g, const struct frame *f) {
 // ---- frames of the client -----------------------------------------------------------------------
 // What a type's payload must measure, or may at most.
 static td_status check_size(const struct td_h2_guard *g, const struct frame *f) {
-    static const uint32_t exact[N_TYPES] = {
-        [PRIORITY] = 5, [RST_STREAM] = 4, [PING] = 8, [WINDOW_UPDATE] = 4};
-    uint32_t most = f->type == SETTINGS ? SETTINGS_BYTES_MAX
-                    : f->type == DATA   ? g->max_frame
-                                        : TD_H2_FRAME_MIN;
-    if (f->type < N_TYPES && exact[f->type] && f->bytes != exact[f->type]) {
+    static const uint32_t exact[TD_H2_N_FRAME_TYPES] = {[TD_H2_FRAME_PRIORITY] = 5,
+                                                        [TD_H2_FRAME_RST_STREAM] = 4,
+                                                        [TD_H2_FRAME_PING] = 8,
+                                                        [TD_H2_FRAME_WINDOW_UPDATE] = 4};
+    uint32_t most = f->type == TD_H2_FRAME_SETTINGS ? SETTINGS_BYTES_MAX
+                    : f->type == TD_H2_FRAME_DATA   ? g->max_frame
+                                                    : TD_H2_FRAME_MIN;
+    if (f->type < TD_H2_N_FRAME_TYPES && exact[f->type] && f->bytes != exact[f->type]) {
         return malformed(td_fail(TD_INVALID_ARGUMENT,
                                  "a frame of type %d has %" PRIu32 " bytes instead of %" PRIu32,
                                  f->type, f->bytes, exact[f->type]));
@@ -140,16 +122,17 @@ static td_status check_size(const struct td_h2_guard *g, const struct frame *f) 
 }
 
 static td_status check_order(const struct td_h2_guard *g, const struct frame *f) {
-    if (!g->has_settings && (f->type != SETTINGS || (f->flags & FLAG_ACK))) {
+    if (!g->has_settings && (f->type != TD_H2_FRAME_SETTINGS || (f->flags & TD_H2_ACK))) {
         return malformed(td_fail(TD_INVALID_ARGUMENT, "the first frame is not SETTINGS"));
     }
-    bool continues = g->in_block && f->type == CONTINUATION && f->stream == g->block_stream;
-    if (g->in_block != (f->type == CONTINUATION) || (g->in_block && !continues)) {
+    bool continues =
+        g->in_block && f->type == TD_H2_FRAME_CONTINUATION && f->stream == g->block_stream;
+    if (g->in_block != (f->type == TD_H2_FRAME_CONTINUATION) || (g->in_block && !continues)) {
         return malformed(td_fail(TD_INVALID_ARGUMENT,
                                  "a frame of type %d where a header block is %s", f->type,
                                  g->in_block ? "not complete" : "not open"));
     }
-    if (f->type == PUSH_PROMISE) {
+    if (f->type == TD_H2_FRAME_PUSH_PROMISE) {
         return malformed(td_fail(TD_INVALID_ARGUMENT, "a client cannot send PUSH_PROMISE"));
     }
     return TD_OK;
@@ -157,23 +140,24 @@ static td_status check_order(const struct td_h2_guard *g, const struct frame *f)
 
 static td_status judge(struct td_h2_guard *g, struct td_mono now, const struct frame *f) {
     TD_TRY(check_order(g, f));
-    if (f->type == HEADERS || f->type == CONTINUATION) return take_block(g, f);
+    if (f->type == TD_H2_FRAME_HEADERS || f->type == TD_H2_FRAME_CONTINUATION)
+        return take_block(g, f);
     TD_TRY(check_size(g, f));
     g->has_settings = true;
     switch (f->type) {
-    case DATA:
-        if (f->bytes || (f->flags & FLAG_END_STREAM)) return TD_OK;
+    case TD_H2_FRAME_DATA:
+        if (f->bytes || (f->flags & TD_H2_END_STREAM)) return TD_OK;
         return spend(g, now, TD_H2_EMPTY_DATA);
-    case PRIORITY:
+    case TD_H2_FRAME_PRIORITY:
         return spend(g, now, TD_H2_PRIORITY);
-    case RST_STREAM:
+    case TD_H2_FRAME_RST_STREAM:
         if (g->n_open) g->n_open--;
         return spend(g, now, TD_H2_RST_STREAM);
-    case SETTINGS:
+    case TD_H2_FRAME_SETTINGS:
         return spend(g, now, TD_H2_SETTINGS);
-    case PING:
+    case TD_H2_FRAME_PING:
         return spend(g, now, TD_H2_PING);
-    case WINDOW_UPDATE:
+    case TD_H2_FRAME_WINDOW_UPDATE:
         return spend(g, now, TD_H2_WINDOW_UPDATE);
     default:
         return spend(g, now, TD_H2_OTHER);
@@ -212,8 +196,8 @@ void td_h2_guard_init(struct td_h2_guard *g) {
 
 td_status td_h2_guard_take(struct td_h2_guard *g, struct td_mono now, const void *data,
                            size_t bytes) {
-    size_t at = TD_MIN((size_t)(PREFACE_BYTES - g->n_preface), bytes);
-    if (at && memcmp(data, preface + g->n_preface, at) != 0) {
+    size_t at = TD_MIN((size_t)(TD_H2_PREFACE_BYTES - g->n_preface), bytes);
+    if (at && memcmp(data, TD_H2_PREFACE + g->n_preface, at) != 0) {
         return malformed(td_fail(TD_INVALID_ARGUMENT, "the client does not speak HTTP/2"));
     }
     g->n_preface += (uint8_t)at;
@@ -243,13 +227,14 @@ void td_h2_guard_watch(struct td_h2_guard *g, const void *data, size_t bytes) {
     struct frame f;
     g->out_begun |= bytes > 0;
     for (;;) {
-        if (g->out.n_left && g->out.header[3] == SETTINGS) {
+        if (g->out.n_left && g->out.header[3] == TD_H2_FRAME_SETTINGS) {
             watch_settings(g, p + at, TD_MIN((size_t)g->out.n_left, bytes - at));
         }
         if (!next_header(&g->out, p, bytes, &at, &f)) return;
-        bool ends = f.type == RST_STREAM || (f.type == HEADERS && (f.flags & FLAG_END_STREAM));
+        bool ends = f.type == TD_H2_FRAME_RST_STREAM ||
+                    (f.type == TD_H2_FRAME_HEADERS && (f.flags & TD_H2_END_STREAM));
         if (ends && g->n_open) g->n_open--;
-        if (f.type != DATA) continue;
+        if (f.type != TD_H2_FRAME_DATA) continue;
         uint64_t updates = g->free_updates + f.bytes / BYTES_PER_UPDATE + 2; // stream, connection
         g->free_updates = TD_MIN(updates, (uint64_t)FREE_UPDATES_MAX);
         g->free_pings = TD_MIN(g->free_pings + 1, (uint64_t)FREE_PINGS_MAX);
@@ -264,7 +249,7 @@ bool td_h2_guard_is_between(const struct td_h2_guard *g) {
     return g->out.n_left == 0 && g->out.n_header == 0;
 }
 
-static size_t put_frame(uint8_t *out, size_t bytes, enum frame_type type) {
+static size_t put_frame(uint8_t *out, size_t bytes, enum td_h2_frame_type type) {
     memset(out, 0, TD_H2_HEADER_BYTES);
     out[1] = (uint8_t)(bytes >> 8);
     out[2] = (uint8_t)bytes;
@@ -281,10 +266,10 @@ static size_t put_u32(uint8_t *out, uint32_t v) {
 size_t td_h2_goaway(const struct td_h2_guard *g, uint32_t last_stream, enum td_h2_error code,
                     const char *text, uint8_t out[TD_H2_GOAWAY_MAX]) {
     TD_CHECK(td_h2_guard_is_between(g));
-    size_t at = g->out_begun ? 0 : put_frame(out, 0, SETTINGS);
+    size_t at = g->out_begun ? 0 : put_frame(out, 0, TD_H2_FRAME_SETTINGS);
     size_t text_bytes =
         TD_MIN(strlen(text), (size_t)TD_H2_GOAWAY_MAX - at - 8 - TD_H2_HEADER_BYTES);
-    at += put_frame(out + at, 8 + text_bytes, GOAWAY);
+    at += put_frame(out + at, 8 + text_bytes, TD_H2_FRAME_GOAWAY);
     at += put_u32(out + at, last_stream);
     at += put_u32(out + at, code);
     memcpy(out + at, text, text_bytes);

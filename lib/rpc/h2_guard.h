@@ -24,6 +24,28 @@ enum {
     TD_H2_OPEN_MAX = 1000, // requests without an answer; a client may not know the limit at first
 };
 
+// What every HTTP/2 connection begins with, without a zero at its end, and what frames are.
+#define TD_H2_PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+enum { TD_H2_PREFACE_BYTES = sizeof TD_H2_PREFACE - 1 };
+enum td_h2_frame_type {
+    TD_H2_FRAME_DATA,
+    TD_H2_FRAME_HEADERS,
+    TD_H2_FRAME_PRIORITY,
+    TD_H2_FRAME_RST_STREAM,
+    TD_H2_FRAME_SETTINGS,
+    TD_H2_FRAME_PUSH_PROMISE,
+    TD_H2_FRAME_PING,
+    TD_H2_FRAME_GOAWAY,
+    TD_H2_FRAME_WINDOW_UPDATE,
+    TD_H2_FRAME_CONTINUATION,
+    TD_H2_N_FRAME_TYPES,
+};
+enum td_h2_flags {
+    TD_H2_ACK = 1, // of SETTINGS and PING
+    TD_H2_END_STREAM = 1,
+    TD_H2_END_HEADERS = 4,
+};
+
 // What has a rate of its own.
 enum td_h2_kind {
     TD_H2_SETTINGS,

@@ -18,6 +18,17 @@
 
 #include "lib/base/base.h"
 
+// What a driver of tests/unit does with its arrays: this many rounds, in check-full that many.
+#define td_fuzz_arrays(corpus, words, rounds, full_rounds)                                         \
+    td_fuzz_run(corpus, TD_COUNTOF(corpus), words, TD_COUNTOF(words),                              \
+                getenv("TD_FULL") ? (full_rounds) : (rounds), 1)
+// main of a driver that has one test.
+#define TD_FUZZ_MAIN(f)                                                                            \
+    int main(void) {                                                                               \
+        const struct CMUnitTest tests[] = {cmocka_unit_test(f)};                                   \
+        return cmocka_run_group_tests(tests, NULL, NULL);                                          \
+    }
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct td_fuzz_input {

@@ -163,8 +163,7 @@ static void test_coordinator_stands_when_fed_mutated_reports(void **state) {
         {progress, sizeof progress - 1},   {refused, sizeof refused - 1},
         {heartbeat, sizeof heartbeat - 1}, {&points, sizeof points},
     };
-    int rounds = getenv("TD_FULL") ? 50000 : 2000;
-    td_fuzz_run(corpus, TD_COUNTOF(corpus), words, TD_COUNTOF(words), rounds, 1);
+    td_fuzz_arrays(corpus, words, 2000, 50000);
 }
 
 int main(void) {

@@ -52,8 +52,7 @@ static void test_launcher_stands_when_fed_mutated_events(void **state) {
     memcpy(large + sizeof large - 2, "\"}", 2);
     const struct td_fuzz_input corpus[] = {
         {life, sizeof life - 1}, {forged, sizeof forged - 1}, {large, sizeof large}, {"", 0}};
-    int rounds = getenv("TD_FULL") ? 200000 : 8000;
-    td_fuzz_run(corpus, TD_COUNTOF(corpus), words, TD_COUNTOF(words), rounds, 1);
+    td_fuzz_arrays(corpus, words, 8000, 200000);
 }
 
 int main(void) {

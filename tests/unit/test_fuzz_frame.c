@@ -25,13 +25,7 @@ static void test_frames_stand_when_fed_mutated_streams(void **state) {
         {largest, sizeof largest - 1},
         {"", 0},
     };
-    int rounds = getenv("TD_FULL") ? 500000 : 20000;
-    td_fuzz_run(corpus, TD_COUNTOF(corpus), words, TD_COUNTOF(words), rounds, 1);
+    td_fuzz_arrays(corpus, words, 20000, 500000);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_frames_stand_when_fed_mutated_streams),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TD_FUZZ_MAIN(test_frames_stand_when_fed_mutated_streams)

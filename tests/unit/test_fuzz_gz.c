@@ -63,13 +63,7 @@ static void test_gz_stands_when_fed_mutated_files(void **state) {
         {bomb, sizeof bomb},   {rubbish_after, sizeof rubbish_after},
         {"plain", 5},          {"", 0},
     };
-    int rounds = getenv("TD_FULL") ? 200000 : 8000;
-    td_fuzz_run(corpus, TD_COUNTOF(corpus), words, TD_COUNTOF(words), rounds, 1);
+    td_fuzz_arrays(corpus, words, 8000, 200000);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gz_stands_when_fed_mutated_files),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TD_FUZZ_MAIN(test_gz_stands_when_fed_mutated_files)

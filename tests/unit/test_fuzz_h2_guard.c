@@ -31,13 +31,7 @@ static void test_guard_judges_the_same_when_fed_mutated_frames(void **state) {
         {huge, sizeof huge - 1},
         {"", 0},
     };
-    int rounds = getenv("TD_FULL") ? 500000 : 20000;
-    td_fuzz_run(corpus, TD_COUNTOF(corpus), words, TD_COUNTOF(words), rounds, 1);
+    td_fuzz_arrays(corpus, words, 20000, 500000);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_guard_judges_the_same_when_fed_mutated_frames),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TD_FUZZ_MAIN(test_guard_judges_the_same_when_fed_mutated_frames)

@@ -41,13 +41,7 @@ static void test_idx_stands_when_fed_mutated_files(void **state) {
         {lying, sizeof lying},         {gigabyte, sizeof gigabyte},
         {lying_gz, sizeof lying_gz},   {"", 0},
     };
-    int rounds = getenv("TD_FULL") ? 200000 : 8000;
-    td_fuzz_run(corpus, TD_COUNTOF(corpus), words, TD_COUNTOF(words), rounds, 1);
+    td_fuzz_arrays(corpus, words, 8000, 200000);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_idx_stands_when_fed_mutated_files),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TD_FUZZ_MAIN(test_idx_stands_when_fed_mutated_files)

@@ -48,13 +48,7 @@ static void test_json_stands_when_fed_mutated_texts(void **state) {
         {plain, sizeof plain - 1}, {numbers, sizeof numbers - 1}, {text, sizeof text - 1},
         {deep, sizeof deep},       {deep + 7, sizeof deep - 14},  {"", 0},
     };
-    int rounds = getenv("TD_FULL") ? 500000 : 20000;
-    td_fuzz_run(corpus, TD_COUNTOF(corpus), words, TD_COUNTOF(words), rounds, 1);
+    td_fuzz_arrays(corpus, words, 20000, 500000);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_json_stands_when_fed_mutated_texts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TD_FUZZ_MAIN(test_json_stands_when_fed_mutated_texts)

@@ -62,13 +62,7 @@ static void test_manifest_stands_when_fed_mutated_texts(void **state) {
         {metrics_as_list, sizeof metrics_as_list - 1},
         {"", 0},
     };
-    int rounds = getenv("TD_FULL") ? 200000 : 8000;
-    td_fuzz_run(corpus, TD_COUNTOF(corpus), words, TD_COUNTOF(words), rounds, 1);
+    td_fuzz_arrays(corpus, words, 8000, 200000);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_manifest_stands_when_fed_mutated_texts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TD_FUZZ_MAIN(test_manifest_stands_when_fed_mutated_texts)

@@ -45,13 +45,7 @@ static void test_npy_stands_when_fed_mutated_files(void **state) {
         assert_ok(td_npy_open(td_fuzz_file(corpus[i].data, corpus[i].bytes), &a));
         td_npy_close(&a);
     }
-    int rounds = getenv("TD_FULL") ? 200000 : 10000;
-    td_fuzz_run(corpus, TD_COUNTOF(corpus), words, TD_COUNTOF(words), rounds, 1);
+    td_fuzz_arrays(corpus, words, 10000, 200000);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_npy_stands_when_fed_mutated_files),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TD_FUZZ_MAIN(test_npy_stands_when_fed_mutated_files)

@@ -53,13 +53,7 @@ static void test_plan_stands_when_fed_mutated_texts(void **state) {
         {resumed, sizeof resumed - 1},
         {"", 0},
     };
-    int rounds = getenv("TD_FULL") ? 200000 : 20000;
-    td_fuzz_run(corpus, TD_COUNTOF(corpus), words, TD_COUNTOF(words), rounds, 1);
+    td_fuzz_arrays(corpus, words, 20000, 200000);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plan_stands_when_fed_mutated_texts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TD_FUZZ_MAIN(test_plan_stands_when_fed_mutated_texts)

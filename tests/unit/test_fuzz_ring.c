@@ -22,13 +22,7 @@ static void test_ring_stands_when_attached_to_mutated_memory(void **state) {
     const struct td_fuzz_input corpus[] = {
         {memory[0], MEMORY}, {memory[1], MEMORY}, {memory[2], MEMORY}, {memory[1], 64}, {"", 0},
     };
-    int rounds = getenv("TD_FULL") ? 500000 : 50000;
-    td_fuzz_run(corpus, TD_COUNTOF(corpus), words, TD_COUNTOF(words), rounds, 1);
+    td_fuzz_arrays(corpus, words, 50000, 500000);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ring_stands_when_attached_to_mutated_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TD_FUZZ_MAIN(test_ring_stands_when_attached_to_mutated_memory)

@@ -27,14 +27,8 @@ static void test_decoders_stand_when_fed_mutated_bytes(void **state) {
         {node, sizeof node - 1},
         {"", 0},
     };
-    int rounds = getenv("TD_FULL") ? 200000 : 4000;
-    td_fuzz_run(corpus, TD_COUNTOF(corpus), words, TD_COUNTOF(words), rounds, 1);
+    td_fuzz_arrays(corpus, words, 4000, 200000);
     td_wire_status_finish(&status);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_decoders_stand_when_fed_mutated_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TD_FUZZ_MAIN(test_decoders_stand_when_fed_mutated_bytes)

@@ -70,13 +70,7 @@ static void test_safetensors_stands_when_fed_mutated_shards(void **state) {
     };
     for (size_t i = 0; i < TD_COUNTOF(headers); i++)
         corpus[4 + i] = (struct td_fuzz_input){headers[i], strlen(headers[i])};
-    int rounds = getenv("TD_FULL") ? 200000 : 8000;
-    td_fuzz_run(corpus, TD_COUNTOF(corpus), words, TD_COUNTOF(words), rounds, 1);
+    td_fuzz_arrays(corpus, words, 8000, 200000);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_safetensors_stands_when_fed_mutated_shards),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TD_FUZZ_MAIN(test_safetensors_stands_when_fed_mutated_shards)

@@ -36,13 +36,7 @@ static void test_spec_stands_when_fed_mutated_documents(void **state) {
         {block, sizeof block - 1},
         {"", 0},
     };
-    int rounds = getenv("TD_FULL") ? 200000 : 4000;
-    td_fuzz_run(corpus, TD_COUNTOF(corpus), words, TD_COUNTOF(words), rounds, 1);
+    td_fuzz_arrays(corpus, words, 4000, 200000);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_spec_stands_when_fed_mutated_documents),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TD_FUZZ_MAIN(test_spec_stands_when_fed_mutated_documents)

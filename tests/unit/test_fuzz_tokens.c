@@ -31,13 +31,7 @@ static void test_tokens_stand_when_fed_mutated_files(void **state) {
         assert_ok(td_tokens_read("a", corpus[i].data, corpus[i].bytes, 256, &t));
         assert_int_equal(t.n, IDS);
     }
-    int rounds = getenv("TD_FULL") ? 200000 : 10000;
-    td_fuzz_run(corpus, TD_COUNTOF(corpus), words, TD_COUNTOF(words), rounds, 1);
+    td_fuzz_arrays(corpus, words, 10000, 200000);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tokens_stand_when_fed_mutated_files),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TD_FUZZ_MAIN(test_tokens_stand_when_fed_mutated_files)

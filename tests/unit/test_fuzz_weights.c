@@ -39,13 +39,7 @@ static void test_weights_stand_when_fed_mutated_directories(void **state) {
     struct td_fuzz_input corpus[TD_COUNTOF(inputs)];
     for (size_t i = 0; i < TD_COUNTOF(inputs); i++)
         corpus[i] = (struct td_fuzz_input){inputs[i], strlen(inputs[i])};
-    int rounds = getenv("TD_FULL") ? 20000 : 1500;
-    td_fuzz_run(corpus, TD_COUNTOF(corpus), words, TD_COUNTOF(words), rounds, 1);
+    td_fuzz_arrays(corpus, words, 1500, 20000);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_weights_stand_when_fed_mutated_directories),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TD_FUZZ_MAIN(test_weights_stand_when_fed_mutated_directories)

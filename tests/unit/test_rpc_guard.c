@@ -5,21 +5,7 @@
 
 #include "lib/rpc/h2_guard.h"
 
-enum {
-    DATA,
-    HEADERS,
-    PRIORITY,
-    RST_STREAM,
-    SETTINGS,
-    PUSH_PROMISE,
-    PING,
-    GOAWAY,
-    WINDOW_UPDATE,
-    CONTINUATION
-};
-enum { END_STREAM = 1, ACK = 1, END_HEADERS = 4 };
 static const struct td_mono start = {1000 * TD_NS_PER_S};
-static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 struct stream {
     uint8_t bytes[1 << 20];
@@ -47,9 +33,9 @@ static void put_frame(unsigned type, unsigned flags, unsigned id, size_t bytes) 
 // A client that has just connected.
 static void begin(void) {
     stream.n = 0;
-    put(preface, sizeof preface - 1);
-    put_frame(SETTINGS, 0, 0, 6);
-    put_frame(SETTINGS, ACK, 0, 0);
+    put(TD_H2_PREFACE, TD_H2_PREFACE_BYTES);
+    put_frame(TD_H2_FRAME_SETTINGS, 0, 0, 6);
+    put_frame(TD_H2_FRAME_SETTINGS, TD_H2_ACK, 0, 0);
 }
 
 static td_status feed(struct td_h2_guard *g, struct td_mono now, size_t piece) {
@@ -77,16 +63,16 @@ static void expect(enum td_code code, const char *words) {
 static void test_call_passes_when_it_is_like_any_clients(void **state) {
     (void)state;
     begin();
-    put_frame(HEADERS, 0, 1, 5000);
-    put_frame(CONTINUATION, 0, 1, 5000);
-    put_frame(CONTINUATION, END_HEADERS, 1, 5000);
+    put_frame(TD_H2_FRAME_HEADERS, 0, 1, 5000);
+    put_frame(TD_H2_FRAME_CONTINUATION, 0, 1, 5000);
+    put_frame(TD_H2_FRAME_CONTINUATION, TD_H2_END_HEADERS, 1, 5000);
     for (int i = 0; i < 20; i++)
-        put_frame(DATA, 0, 1, TD_H2_FRAME_MIN);
-    put_frame(DATA, END_STREAM, 1, 0);
-    put_frame(PING, 0, 0, 8);
-    put_frame(WINDOW_UPDATE, 0, 0, 4);
-    put_frame(RST_STREAM, 0, 1, 4);
-    put_frame(GOAWAY, 0, 0, 12);
+        put_frame(TD_H2_FRAME_DATA, 0, 1, TD_H2_FRAME_MIN);
+    put_frame(TD_H2_FRAME_DATA, TD_H2_END_STREAM, 1, 0);
+    put_frame(TD_H2_FRAME_PING, 0, 0, 8);
+    put_frame(TD_H2_FRAME_WINDOW_UPDATE, 0, 0, 4);
+    put_frame(TD_H2_FRAME_RST_STREAM, 0, 1, 4);
+    put_frame(TD_H2_FRAME_GOAWAY, 0, 0, 12);
     put_frame(99, 0, 0, 100); // a type that is not known is passed over by HTTP/2
     expect(TD_CODE_OK, NULL);
 }
@@ -96,13 +82,13 @@ static void test_requests_are_counted_when_their_headers_are_whole(void **state)
     struct td_h2_guard g;
     td_h2_guard_init(&g);
     begin();
-    put_frame(HEADERS, 0, 1, 10);
+    put_frame(TD_H2_FRAME_HEADERS, 0, 1, 10);
     assert_ok(feed(&g, start, 3));
     assert_int_equal(td_h2_guard_n_requests(&g), 0);
     stream.n = 0;
-    put_frame(CONTINUATION, END_HEADERS, 1, 10);
-    put_frame(HEADERS, END_HEADERS, 3, 10);
-    put_frame(HEADERS, END_HEADERS | END_STREAM, 3, 10); // trailers
+    put_frame(TD_H2_FRAME_CONTINUATION, TD_H2_END_HEADERS, 1, 10);
+    put_frame(TD_H2_FRAME_HEADERS, TD_H2_END_HEADERS, 3, 10);
+    put_frame(TD_H2_FRAME_HEADERS, TD_H2_END_HEADERS | TD_H2_END_STREAM, 3, 10); // trailers
     assert_ok(feed(&g, start, 3));
     assert_int_equal(td_h2_guard_n_requests(&g), 2);
 }
@@ -116,10 +102,11 @@ static void test_client_is_cut_when_it_does_not_speak_http2(void **state) {
         put(other[i], strlen(other[i]));
         expect(TD_INVALID_ARGUMENT, "does not speak HTTP/2");
     }
-    const unsigned first[] = {HEADERS, PING, DATA, CONTINUATION};
+    const unsigned first[] = {TD_H2_FRAME_HEADERS, TD_H2_FRAME_PING, TD_H2_FRAME_DATA,
+                              TD_H2_FRAME_CONTINUATION};
     for (size_t i = 0; i < TD_COUNTOF(first); i++) {
         stream.n = 0;
-        put(preface, sizeof preface - 1);
+        put(TD_H2_PREFACE, TD_H2_PREFACE_BYTES);
         put_frame(first[i], 0, 0, 8);
         expect(TD_INVALID_ARGUMENT, "first frame is not SETTINGS");
     }
@@ -130,36 +117,36 @@ static void test_header_block_is_bounded_when_continuations_never_end(void **sta
     const size_t sizes[] = {0, 1, 1000, TD_H2_FRAME_MIN};
     for (size_t i = 0; i < TD_COUNTOF(sizes); i++) {
         begin();
-        put_frame(HEADERS, 0, 1, 100);
+        put_frame(TD_H2_FRAME_HEADERS, 0, 1, 100);
         size_t n = TD_H2_BLOCK_MAX / (sizes[i] + TD_H2_HEADER_BYTES) + 1;
         for (size_t k = 0; k < n; k++)
-            put_frame(CONTINUATION, 0, 1, sizes[i]);
+            put_frame(TD_H2_FRAME_CONTINUATION, 0, 1, sizes[i]);
         expect(TD_RESOURCE_EXHAUSTED, "header block");
     }
     begin(); // just fits, and the next one begins at nothing
     for (unsigned id = 1; id < 5; id += 2)
-        put_frame(HEADERS, END_HEADERS, id, TD_H2_BLOCK_MAX);
+        put_frame(TD_H2_FRAME_HEADERS, TD_H2_END_HEADERS, id, TD_H2_BLOCK_MAX);
     expect(TD_CODE_OK, NULL);
     begin();
-    put_frame(HEADERS, END_HEADERS, 1, TD_H2_BLOCK_MAX + 1);
+    put_frame(TD_H2_FRAME_HEADERS, TD_H2_END_HEADERS, 1, TD_H2_BLOCK_MAX + 1);
     expect(TD_RESOURCE_EXHAUSTED, "header block");
 }
 
 static void test_frame_is_refused_when_it_is_out_of_place(void **state) {
     (void)state;
     begin();
-    put_frame(CONTINUATION, END_HEADERS, 1, 4);
+    put_frame(TD_H2_FRAME_CONTINUATION, TD_H2_END_HEADERS, 1, 4);
     expect(TD_INVALID_ARGUMENT, "not open");
     begin();
-    put_frame(HEADERS, 0, 1, 4);
-    put_frame(PING, 0, 0, 8);
+    put_frame(TD_H2_FRAME_HEADERS, 0, 1, 4);
+    put_frame(TD_H2_FRAME_PING, 0, 0, 8);
     expect(TD_INVALID_ARGUMENT, "not complete");
     begin();
-    put_frame(HEADERS, 0, 1, 4);
-    put_frame(CONTINUATION, 0, 3, 4); // of another stream
+    put_frame(TD_H2_FRAME_HEADERS, 0, 1, 4);
+    put_frame(TD_H2_FRAME_CONTINUATION, 0, 3, 4); // of another stream
     expect(TD_INVALID_ARGUMENT, "not complete");
     begin();
-    put_frame(PUSH_PROMISE, 0, 1, 4);
+    put_frame(TD_H2_FRAME_PUSH_PROMISE, 0, 1, 4);
     expect(TD_INVALID_ARGUMENT, "PUSH_PROMISE");
 }
 
@@ -168,14 +155,14 @@ static void test_frame_is_refused_when_its_size_is_wrong(void **state) {
     static const struct {
         unsigned type;
         size_t bytes;
-    } bad[] = {{PING, 7},
-               {PING, 9},
-               {RST_STREAM, 5},
-               {PRIORITY, 4},
-               {SETTINGS, 606},
-               {WINDOW_UPDATE, 0},
-               {DATA, TD_H2_FRAME_MIN + 1},
-               {GOAWAY, TD_H2_FRAME_MIN + 1},
+    } bad[] = {{TD_H2_FRAME_PING, 7},
+               {TD_H2_FRAME_PING, 9},
+               {TD_H2_FRAME_RST_STREAM, 5},
+               {TD_H2_FRAME_PRIORITY, 4},
+               {TD_H2_FRAME_SETTINGS, 606},
+               {TD_H2_FRAME_WINDOW_UPDATE, 0},
+               {TD_H2_FRAME_DATA, TD_H2_FRAME_MIN + 1},
+               {TD_H2_FRAME_GOAWAY, TD_H2_FRAME_MIN + 1},
                {77, TD_H2_FRAME_MIN + 1}};
     for (size_t i = 0; i < TD_COUNTOF(bad); i++) {
         begin();
@@ -186,8 +173,8 @@ static void test_frame_is_refused_when_its_size_is_wrong(void **state) {
 
 static void test_larger_data_passes_when_the_server_announced_it(void **state) {
     (void)state;
-    const uint8_t settings[] = {0, 0, 12, SETTINGS, 0, 0, 0, 0, 0,  0, 4,
-                                0, 1, 0,  0,        0, 5, 0, 0, 64, 64};
+    const uint8_t settings[] = {
+        0, 0, 12, TD_H2_FRAME_SETTINGS, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0, 5, 0, 0, 64, 64};
     for (size_t piece = 1; piece <= sizeof settings; piece += 4) {
         struct td_h2_guard g;
         td_h2_guard_init(&g);
@@ -197,10 +184,10 @@ static void test_larger_data_passes_when_the_server_announced_it(void **state) {
             assert_int_equal(td_h2_guard_is_between(&g), at + piece >= sizeof settings);
         }
         begin();
-        put_frame(DATA, 0, 1, 16448);
+        put_frame(TD_H2_FRAME_DATA, 0, 1, 16448);
         assert_ok(feed(&g, start, 1000));
         stream.n = 0;
-        put_frame(DATA, 0, 1, 16449);
+        put_frame(TD_H2_FRAME_DATA, 0, 1, 16449);
         assert_fails(feed(&g, start, 1000), TD_INVALID_ARGUMENT, "16448");
     }
 }
@@ -212,12 +199,12 @@ static void test_control_frames_are_cut_when_they_flood(void **state) {
         size_t bytes;
         int most;
         const char *words;
-    } flood[] = {{SETTINGS, 0, 98, "SETTINGS"},
-                 {PING, 8, 500, "PING"},
-                 {RST_STREAM, 4, 1000, "RST_STREAM"},
-                 {PRIORITY, 5, 500, "PRIORITY"},
-                 {WINDOW_UPDATE, 4, 10000, "WINDOW_UPDATE"},
-                 {DATA, 0, 1000, "empty DATA"},
+    } flood[] = {{TD_H2_FRAME_SETTINGS, 0, 98, "SETTINGS"},
+                 {TD_H2_FRAME_PING, 8, 500, "PING"},
+                 {TD_H2_FRAME_RST_STREAM, 4, 1000, "RST_STREAM"},
+                 {TD_H2_FRAME_PRIORITY, 5, 500, "PRIORITY"},
+                 {TD_H2_FRAME_WINDOW_UPDATE, 4, 10000, "WINDOW_UPDATE"},
+                 {TD_H2_FRAME_DATA, 0, 1000, "empty DATA"},
                  {99, 0, 100, "unknown"}};
     for (size_t i = 0; i < TD_COUNTOF(flood); i++) {
         begin();
@@ -235,11 +222,11 @@ static void test_control_frames_pass_when_time_goes_by(void **state) {
     td_h2_guard_init(&g);
     begin();
     for (int n = 0; n < 98; n++)
-        put_frame(SETTINGS, 0, 0, 0);
+        put_frame(TD_H2_FRAME_SETTINGS, 0, 0, 0);
     assert_ok(feed(&g, start, 1000));
     stream.n = 0;
     for (int n = 0; n < 20; n++)
-        put_frame(SETTINGS, 0, 0, 0);
+        put_frame(TD_H2_FRAME_SETTINGS, 0, 0, 0);
     assert_ok(feed(&g, (struct td_mono){start.ns + TD_NS_PER_S}, 1000));
     assert_fails(feed(&g, (struct td_mono){start.ns + TD_NS_PER_S}, 1000), TD_RESOURCE_EXHAUSTED,
                  "SETTINGS");
@@ -254,12 +241,12 @@ static void test_answers_pass_when_the_server_sends_many_messages(void **state) 
     assert_ok(feed(&g, start, 1000));
     for (int n = 0; n < 100000; n++) {
         stream.n = 0;
-        put_frame(DATA, 0, 1, 6);
+        put_frame(TD_H2_FRAME_DATA, 0, 1, 6);
         td_h2_guard_watch(&g, stream.bytes, stream.n);
         stream.n = 0;
-        put_frame(WINDOW_UPDATE, 0, 0, 4);
-        put_frame(WINDOW_UPDATE, 0, 1, 4);
-        put_frame(PING, 0, 0, 8);
+        put_frame(TD_H2_FRAME_WINDOW_UPDATE, 0, 0, 4);
+        put_frame(TD_H2_FRAME_WINDOW_UPDATE, 0, 1, 4);
+        put_frame(TD_H2_FRAME_PING, 0, 0, 8);
         assert_ok(feed(&g, start, 1000));
     }
 }
@@ -268,7 +255,7 @@ static void test_requests_are_cut_when_none_is_waited_for(void **state) {
     (void)state;
     begin();
     for (unsigned i = 0; i <= TD_H2_OPEN_MAX; i++)
-        put_frame(HEADERS, END_HEADERS | END_STREAM, 2 * i + 1, 10);
+        put_frame(TD_H2_FRAME_HEADERS, TD_H2_END_HEADERS | TD_H2_END_STREAM, 2 * i + 1, 10);
     expect(TD_RESOURCE_EXHAUSTED, "requests at once");
     struct td_h2_guard g;
     td_h2_guard_init(&g);
@@ -276,7 +263,7 @@ static void test_requests_are_cut_when_none_is_waited_for(void **state) {
     assert_ok(feed(&g, start, 1000));
     for (unsigned i = 0; i < 5 * TD_H2_OPEN_MAX; i++) { // answered, one after the other
         stream.n = 0;
-        put_frame(HEADERS, END_HEADERS | END_STREAM, 2 * i + 1, 10);
+        put_frame(TD_H2_FRAME_HEADERS, TD_H2_END_HEADERS | TD_H2_END_STREAM, 2 * i + 1, 10);
         assert_ok(feed(&g, start, 1000));
         td_h2_guard_watch(&g, stream.bytes, stream.n);
     }
