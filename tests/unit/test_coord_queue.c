@@ -26,18 +26,23 @@ static struct td_reason reason(struct rig *r, int number) {
 }
 
 // ---- cost ---------------------------------------------------------------------------------------
+// One slot, one job that runs and MANY that wait. Looks so far.
+static uint32_t begin_many(struct rig *r, const char *spec) {
+    begin(r, 1);
+    fill(r, MANY, spec);
+    r->n_progress = r->n_queue = 0;
+    return looks(r);
+}
+
 static void test_create_looks_at_no_job_when_no_slot_is_free(void **state) {
     (void)state;
     TD_AUTO_FREE char *spec = make_spec(1, 1);
     struct rig r;
-    begin(&r, 1);
-    fill(&r, MANY, spec);
-    uint32_t before = looks(&r);
-    r.n_progress = r.n_queue = 0;
+    uint32_t before = begin_many(&r, spec);
     create(&r, MANY, spec);
     settle(&r);
     assert_int_equal(looks(&r), before);
-    assert_int_equal(r.n_progress + r.n_queue, 0); // and nobody is told of it
+    assert_int_equal(r.n_progress + r.n_queue, 0); // and no watcher is woken
     end(&r);
 }
 
@@ -45,10 +50,7 @@ static void test_end_looks_at_the_head_only_when_ten_thousand_wait(void **state)
     (void)state;
     TD_AUTO_FREE char *spec = make_spec(1, 1);
     struct rig r;
-    begin(&r, 1);
-    fill(&r, MANY, spec);
-    uint32_t before = looks(&r);
-    r.n_progress = 0;
+    uint32_t before = begin_many(&r, spec);
     finish_running(&r);
     settle(&r);
     assert_int_equal(r.n_assigned, 2);

@@ -2,8 +2,6 @@
 // is there after SIGKILL, points merge over ranks, a damaged file is named.
 // Tags: tsan
 
-#include "daemon/coordinator/store.h"
-
 #include <fcntl.h>
 #include <math.h>
 #include <signal.h>
@@ -14,43 +12,7 @@
 #include <sqlite3.h>
 
 #include "lib/base/rank_page.h"
-#include "lib/rpc/loop.h"
-#include "tests/unit/test.h"
-
-struct rig {
-    struct td_loop *loop;
-    struct td_store *store;
-    uint64_t committed, wanted, n_points, points_wanted;
-    bool done, points_done, query_done, failing;
-    int tell_fd; // of the child that is killed
-};
-
-static void on_committed(uint64_t ticket, void *arg) {
-    struct rig *r = arg;
-    assert_true(ticket >= r->committed);
-    r->committed = ticket;
-    r->done = ticket >= r->wanted;
-    r->failing = r->store && td_store_failing(r->store);
-    if (r->tell_fd > 0) (void)!write(r->tell_fd, &ticket, sizeof ticket);
-}
-
-static void on_points(const struct td_points *points, void *arg) {
-    struct rig *r = arg;
-    r->n_points += points->n_points;
-    r->points_done = r->n_points >= r->points_wanted;
-}
-
-static void open_rig(struct rig *r, const char *dir) {
-    const struct td_store_options o = {
-        .dir = dir, .on_committed = on_committed, .on_points = on_points, .arg = r};
-    assert_ok(td_loop_create(&r->loop));
-    assert_ok(td_store_open(r->loop, &o, &r->store));
-}
-
-static void close_rig(struct rig *r) {
-    td_store_close(r->store);
-    td_loop_destroy(r->loop);
-}
+#include "tests/unit/store_rig.h"
 
 static struct td_record *record(enum td_record_kind kind, const char *key, const char *body) {
     struct td_record *r = calloc(1, sizeof *r);

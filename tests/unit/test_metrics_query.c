@@ -6,44 +6,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "daemon/coordinator/store.h"
 #include "lib/base/rank_page.h"
-#include "lib/rpc/loop.h"
-#include "tests/unit/test.h"
-
-struct rig {
-    struct td_loop *loop;
-    struct td_store *store;
-    bool done;
-    struct td_store_query *answer;
-};
-
-static void on_committed(uint64_t ticket, void *arg) {
-    (void)ticket;
-    (void)arg;
-}
-static void on_points(const struct td_points *points, void *arg) {
-    (void)points;
-    (void)arg;
-}
+#include "tests/unit/store_rig.h"
 
 static void on_answer(struct td_store_query *q, void *arg) {
     struct rig *r = arg;
     r->answer = q;
     r->done = true;
-}
-
-static void open_rig(struct rig *r, const char *dir) {
-    const struct td_store_options o = {
-        .dir = dir, .on_committed = on_committed, .on_points = on_points, .arg = r};
-    *r = (struct rig){0};
-    assert_ok(td_loop_create(&r->loop));
-    assert_ok(td_store_open(r->loop, &o, &r->store));
-}
-
-static void close_rig(struct rig *r) {
-    td_store_close(r->store);
-    td_loop_destroy(r->loop);
 }
 
 // Points at steps first, first + stride, ...; the value is the step.
@@ -91,7 +60,7 @@ enum { LONG = 60000, SHORT = 60 };
 
 static void
 test_pages_hold_every_point_once_when_there_are_more_than_an_answer_holds(void **state) {
-    struct rig r;
+    struct rig r = {0};
     open_rig(&r, *state);
     add(&r, "a_long", 1, LONG, 1, 1);
     add(&r, "b_long", 1, LONG, 1, 1);
@@ -134,7 +103,7 @@ test_pages_hold_every_point_once_when_there_are_more_than_an_answer_holds(void *
 }
 
 static void test_newest_points_say_how_many_older_ones_they_leave_out(void **state) {
-    struct rig r;
+    struct rig r = {0};
     open_rig(&r, *state);
     add(&r, "a", 1, 100, 1, 1);
     add(&r, "b", 1, 3, 10, 10);
@@ -156,7 +125,7 @@ static void test_newest_points_say_how_many_older_ones_they_leave_out(void **sta
 }
 
 static void test_picture_has_mean_least_and_largest_of_each_range(void **state) {
-    struct rig r;
+    struct rig r = {0};
     open_rig(&r, *state);
     add(&r, "a", 1, 1000, 1, 1);
     add(&r, "few", 1, 3, 7, 100);
@@ -182,7 +151,7 @@ static void test_picture_has_mean_least_and_largest_of_each_range(void **state) 
 }
 
 static void test_picture_of_a_range_with_nan_has_no_mean_but_a_least(void **state) {
-    struct rig r;
+    struct rig r = {0};
     open_rig(&r, *state);
     add(&r, "a", 1, 4, 1, 1);
     struct td_points *p = calloc(1, sizeof *p);
@@ -205,7 +174,7 @@ static void test_picture_of_a_range_with_nan_has_no_mean_but_a_least(void **stat
 }
 
 static void test_series_without_room_are_named(void **state) {
-    struct rig r;
+    struct rig r = {0};
     open_rig(&r, *state);
     for (int i = 0; i < TD_STORE_MAX_SERIES + 2; i++) {
         char name[24];
