@@ -186,6 +186,15 @@ def missing_and_back(coordinator, holder, job):
     until("it is whole", lambda: states(coordinator, job)[kept[-1]] == "COMMITTED", 30)
 
 
+def streamed(coordinator, node):
+    """A job whose checkpoints are at both; the coordinator keeps its address when it is started again."""
+    coordinator.listened = coordinator.address
+    job = coordinator.submit(SPEC, "checkpoint.store=stream")
+    coordinator.finish(job)
+    settles([coordinator, node], job)
+    return job
+
+
 def test_row_without_files_is_damaged_until_they_are_back(daemon):
     job = daemon.submit(SPEC)
     daemon.finish(job)
@@ -196,10 +205,7 @@ def test_row_without_files_is_damaged_until_they_are_back(daemon):
 
 def test_streamed_row_without_files_is_damaged_until_they_are_back(two):
     coordinator, node = two
-    coordinator.listened = coordinator.address
-    job = coordinator.submit(SPEC, "checkpoint.store=stream")
-    coordinator.finish(job)
-    settles([coordinator, node], job)
+    job = streamed(coordinator, node)
     missing_and_back(coordinator, coordinator, job)
 
 
@@ -256,10 +262,7 @@ def test_delete_of_a_running_job_is_refused_and_of_a_waiting_one_ends_its_watche
 
 def test_deleted_jobs_files_on_a_node_that_is_away_go_when_it_returns(two):
     coordinator, node = two
-    coordinator.listened = coordinator.address
-    job = coordinator.submit(SPEC, "checkpoint.store=stream")
-    coordinator.finish(job)
-    settles([coordinator, node], job)
+    job = streamed(coordinator, node)
     node.kill()
     until("the node is away", lambda: not coordinator.nodes("READY"), 60)
     answer = delete(coordinator, job)

@@ -195,14 +195,19 @@ def test_accepting_goes_on_after_descriptors_were_used_up(server):
         channel.unary_unary("/traind.v1.JobService/GetJob", **RAW)(b"", metadata=TOKEN, timeout=10)
 
 
-def test_daemon_with_few_descriptors_serves_while_connections_pile_up(cluster, tmp_path):
+def start_limited(cluster, tmp_path, limit):
+    """A daemon under `ulimit <limit>`."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    (folder / "traind").write_text(f"#!/bin/bash\nulimit -n 128\nexec {BIN}/traind \"$@\"\n")
+    (folder / "traind").write_text(f"#!/bin/bash\nulimit {limit}\nexec {BIN}/traind \"$@\"\n")
     (folder / "traind").chmod(0o755)
     daemon = cluster.make("--slots", "1")
     daemon.bin = folder
-    daemon.start()
+    return daemon.start()
+
+
+def test_daemon_with_few_descriptors_serves_while_connections_pile_up(cluster, tmp_path):
+    daemon = start_limited(cluster, tmp_path, "-n 128")
     logged(daemon, "connections fit")
     idle = [dial(daemon.address, b"") for _ in range(300)]
     assert is_served(daemon)
@@ -221,13 +226,7 @@ def test_job_waits_when_no_descriptor_is_left_to_plan_and_launch_it(daemon):
 
 
 def test_soft_limit_of_descriptors_is_raised_at_start(cluster, tmp_path):
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    (folder / "traind").write_text(f"#!/bin/bash\nulimit -S -n 200\nexec {BIN}/traind \"$@\"\n")
-    (folder / "traind").chmod(0o755)
-    daemon = cluster.make("--slots", "1")
-    daemon.bin = folder
-    daemon.start()
+    daemon = start_limited(cluster, tmp_path, "-S -n 200")
     soft, hard = resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE)
     assert soft == hard > 200
 
