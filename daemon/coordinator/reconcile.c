@@ -8,7 +8,8 @@
 
 #include "daemon/coordinator/core_state.h"
 
-// Files are named in at most so many bytes of a message; the rest is looked at by another start.
+// Files are named in at most so many bytes of a message, the newest checkpoints first. Of the
+// others the answer says nothing: they stay as they are.
 enum { FILES_MAX_BYTES = 1 << 20, ARENA_BYTES = 16 << 20 };
 
 // ---- what is due --------------------------------------------------------------------------------
@@ -64,19 +65,21 @@ static void add_checkpoints(struct td_arena *arena, const struct td_job *j, cons
     r->checkpoints =
         td_core_must(td_arena_array(arena, j->n_checkpoints + 1, sizeof *r->checkpoints));
     for (uint32_t i = j->n_checkpoints; i-- > 0;) { // the newest matters most
-        const struct td_checkpoint *c = j->checkpoints[i];
+        struct td_checkpoint *c = j->checkpoints[i];
         Traind__V1__CatalogedCheckpoint *m = td_core_must(td_arena_alloc(arena, sizeof *m));
         traind__v1__cataloged_checkpoint__init(m);
         m->path = (char *)(uintptr_t)c->path;
         m->here = is_here(j, c, n) && bytes < FILES_MAX_BYTES;
-        if (m->here) add_files(arena, c, m, &bytes);
+        if (m->here) {
+            add_files(arena, c, m, &bytes);
+            c->asked = r->request;
+        }
         r->checkpoints[r->n_checkpoints++] = m;
     }
 }
 
 static void send(struct td_core *core, struct td_host *n, Traind__V1__Reconcile *r) {
     Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
-    r->request = core->next_reconcile++;
     m.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_RECONCILE;
     m.reconcile = r;
     td_core_send(core, n, &m);
@@ -89,6 +92,7 @@ static void ask(struct td_core *core, struct td_host *n, struct td_job *j) {
     bool opened;
     if (!td_job_reopen_spec(j, &opened)) return; // where its files are is not known
     TD_CHECK(!td_arena_create(ARENA_BYTES, &arena));
+    r.request = core->next_reconcile++;
     r.job = j->id;
     r.directory = (char *)(uintptr_t)(j->spec.checkpoint.dir ? j->spec.checkpoint.dir : "");
     r.over = td_core_must(td_arena_array(arena, j->n_attempts + 1, sizeof *r.over));
@@ -105,6 +109,7 @@ static void ask_removal(struct td_core *core, struct td_host *n, struct td_remov
     TD_AUTO(td_arena) *arena = NULL;
     Traind__V1__Reconcile r = TRAIND__V1__RECONCILE__INIT;
     TD_CHECK(!td_arena_create(ARENA_BYTES, &arena));
+    r.request = core->next_reconcile++;
     r.job = gone->job;
     r.directory = gone->directory;
     r.forgotten = true;
@@ -201,7 +206,7 @@ static void judge(struct td_core *core, struct td_host *n, struct td_job *j,
                   const Traind__V1__Reconciled *m) {
     for (uint32_t i = 0; i < j->n_checkpoints; i++) {
         struct td_checkpoint *c = j->checkpoints[i];
-        if (!is_here(j, c, n)) continue;
+        if (!is_here(j, c, n) || c->asked != m->request) continue;
         td_catalog_on_missing(core, j, c, n->name, find_missing(m, c->path));
     }
     for (uint32_t i = 1; i <= j->n_attempts; i++) {

@@ -3,6 +3,9 @@
 
 #include "tests/unit/coord_rig.h"
 
+#include "daemon/coordinator/catalog.h"
+#include "daemon/coordinator/job.h"
+
 static const int64_t day_ns = INT64_C(24) * 3600 * TD_NS_PER_S;
 
 static const struct td_core_options two = {
@@ -33,8 +36,9 @@ static void cancel(struct rig *r, int number) {
 static void start_again(struct rig *r, const struct td_core_options *o) {
     td_core_destroy(r->core);
     assert_ok(td_core_create(o, &r->core));
-    static const enum td_record_kind order[] = {TD_RECORD_NODE, TD_RECORD_JOB, TD_RECORD_SPEC,
-                                                TD_RECORD_ATTEMPT, TD_RECORD_LEAVING};
+    static const enum td_record_kind order[] = {TD_RECORD_NODE,       TD_RECORD_JOB,
+                                                TD_RECORD_SPEC,       TD_RECORD_ATTEMPT,
+                                                TD_RECORD_CHECKPOINT, TD_RECORD_LEAVING};
     for (size_t k = 0; k < TD_COUNTOF(order); k++) {
         size_t at = 0;
         const char *key;
@@ -215,6 +219,74 @@ static void test_node_is_refused_by_name_when_all_are_connected(void **state) {
     end(&r);
 }
 
+// ---- what a node is asked -----------------------------------------------------------------------
+enum { N_STEPS = 200, N_FILES = 60 }; // with long names: more than fit one message
+
+// The row of a checkpoint on n-1 whose files were gone when somebody last looked.
+static void add_missing_row(struct rig *r, const char *id, int step) {
+    char key[64];
+    TD_AUTO_BUF body;
+    td_buf_init(&body, 1 << 20);
+    snprintf(key, sizeof key, "%s/a1/step-%d", id, step);
+    assert_ok(
+        td_buf_printf(&body,
+                      "{\"attempt\":1,\"step\":%d,\"epoch\":0,\"committed\":1,\"node\":\"n-1\","
+                      "\"directory\":\"/x\",\"missing\":1,\"damage\":\"gone\",\"files\":[",
+                      step));
+    for (int i = 0; i < N_FILES; i++) {
+        assert_ok(td_buf_printf(&body,
+                                "%s{\"name\":\"%0110d\",\"bytes\":1,"
+                                "\"digest\":\"00000000000000000000000000000000\",\"here\":0}",
+                                i ? "," : "", i));
+    }
+    assert_ok(td_buf_str(&body, "]}"));
+    assert_ok(td_map_put(r->rows[TD_RECORD_CHECKPOINT], key, td_buf_take_cstr(&body), NULL));
+}
+
+// All that its node had to say of the job's attempt is here.
+static void forget_attempt(struct rig *r, const char *id) {
+    char key[64], text[2048];
+    void *old = NULL;
+    snprintf(key, sizeof key, "%s/a1", id);
+    const char *row = td_map_get(r->rows[TD_RECORD_ATTEMPT], key);
+    snprintf(text, sizeof text, "{\"forgotten\":1,%s", row + 1);
+    assert_ok(td_map_put(r->rows[TD_RECORD_ATTEMPT], key, strdup(text), &old));
+    free(old);
+}
+
+static void test_missing_checkpoint_was_whole_again_when_nobody_was_asked_about_it(void **state) {
+    (void)state;
+    const struct td_core_options all = {.incarnation = 1, .checkpoint_dir = "/c"};
+    TD_AUTO_FREE char *spec = make_spec_from(1, 1, ", checkpoint: {save_top_k: -1}");
+    struct rig r;
+    begin_with(&r, 1, &all);
+    create(&r, 0, spec);
+    settle(&r);
+    answer_plans(&r);
+    finish_running(&r);
+    pass(&r, 10 * TD_NS_PER_S);
+    char id[TD_JOB_ID_MAX];
+    snprintf(id, sizeof id, "%s", job(&r, 0)->id);
+    forget_attempt(&r, id);
+    for (int i = 1; i <= N_STEPS; i++)
+        add_missing_row(&r, id, i);
+    start_again(&r, &all);
+    r.session = td_core_session_open(r.core, r.now, false);
+    say_register(&r, "n-1", 1);
+    Traind__V1__Reconciled answer = TRAIND__V1__RECONCILED__INIT;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    answer.request = 1;
+    answer.job = id;
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_RECONCILED;
+    m.reconciled = &answer;
+    say(&r, &m);
+    const struct td_job *j = job(&r, 0);
+    assert_int_equal(j->n_checkpoints, N_STEPS);
+    assert_null(j->checkpoints[N_STEPS - 1]->damage); // its files are back
+    assert_non_null(j->checkpoints[0]->damage);       // it was not in the question
+    end(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_job_that_ended_longest_ago_goes_not_the_one_created_first),
@@ -225,6 +297,7 @@ int main(void) {
         cmocka_unit_test(test_create_is_refused_by_name_when_too_many_wait),
         cmocka_unit_test(test_node_seen_longest_ago_makes_room_when_another_name_comes),
         cmocka_unit_test(test_node_is_refused_by_name_when_all_are_connected),
+        cmocka_unit_test(test_missing_checkpoint_was_whole_again_when_nobody_was_asked_about_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
