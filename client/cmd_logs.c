@@ -97,7 +97,7 @@ static td_status write_prefixed(struct logs *l, const Traind__V1__ReadLogsRespon
 }
 
 static td_status note_position(struct logs *l, const Traind__V1__ReadLogsResponse *r) {
-    if (r->rank >= RANKS_MAX) return td_fail(TD_INTERNAL, "the daemon told of a rank %u", r->rank);
+    if (r->rank >= RANKS_MAX) return td_fail(TD_INTERNAL, "the daemon named a rank %u", r->rank);
     size_t stream = stream_of(r);
     if (r->attempt != l->attempt) {
         l->attempt = r->attempt;

@@ -3,7 +3,7 @@
 // RANKS says how many have reported so far.
 //
 // An answer of the coordinator is a page. All pages are read before anything is printed, because
-// the table's columns are as wide as their widest cell and json is one value; they are put together
+// the table's columns are as wide as their widest cell and json is one value. They are put together
 // in messages that borrow the pages' points. Bound: TD_MAX_PAGES pages; what is missing is said on
 // stderr.
 

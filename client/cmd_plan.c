@@ -1,8 +1,9 @@
 // plan: what a spec would need (memory, FLOPs, steps), worked out by a worker on a node without
-// training, and held against the limits of the nodes: what plan refuses, submit would come to, in
-// the same words and with the same exit code. `submit --dry-run` asks the same. -O writes the plan
-// itself, every knob resolved, which `traind-worker run --plan FILE` takes on any machine, with no
-// daemon at all. --dump-graph prints the graph of the job's main program instead of the numbers.
+// training, and held against the limits of the nodes. A job that plan refuses would fail when it is
+// submitted, in the same words and with the same exit code. `submit --dry-run` asks the same. -O
+// writes the plan itself, every knob resolved, which `traind-worker run --plan FILE` takes on any
+// machine, with no daemon at all. --dump-graph prints the graph of the job's main program instead
+// of the numbers.
 
 #include "client/cmd_plan.h"
 

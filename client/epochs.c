@@ -1,7 +1,7 @@
 // Watch says in which epoch a job is, from the page that its ranks write; its metrics come another
 // way and later, batched. A line made of both would show an epoch with the numbers of the one
 // before, and never the last one. So the watch only says when to ask, and the line is made of
-// points, which bear their epoch: an epoch is over when all ranks have logged its metrics, which
+// points, which bear their epoch. An epoch is over when all ranks have logged its metrics, which
 // are the last that they log of it, or when the job has succeeded.
 //
 // One question at a time, on the follower's channel and loop; one that brought no line is repeated

@@ -1,7 +1,7 @@
 #ifndef TRAIND_CLIENT_EPOCHS_H
 #define TRAIND_CLIENT_EPOCHS_H
 
-// The lines that a followed job leaves behind, one an epoch, as its points tell it:
+// The lines that stay of a followed job, one an epoch, made of its points:
 //   epoch 2: train_loss_epoch 0.3238, val_loss 0.3786, val_accuracy 0.8649
 
 #include "client/progress.h"

@@ -1,4 +1,4 @@
-// What a coordinator and a follower would make of the attempt, in one loop: its events become notes
+// What a coordinator and a follower would make of the attempt, in one loop. Its events become notes
 // and an end, the launcher's reports the progress line, points their file and epoch lines. The end
 // is read from the files, after the launcher is gone.
 

@@ -1,5 +1,5 @@
-// Order: spec, folder, plan, launcher, follow. Whatever fails before the ranks run leaves no folder
-// behind; what fails later leaves what was written. Signals are taken from a descriptor from the
+// Order: spec, folder, plan, launcher, follow. Whatever fails before the ranks run leaves no
+// folder; what fails later leaves what was written. Signals are taken from a descriptor from the
 // beginning, so that Ctrl-C means the same at any moment.
 
 #include <argp.h>

@@ -18,9 +18,8 @@
 // What is kept of a job is decided over all its attempts (retain.c): save_top_k's rule, the same as
 // a rank's, over the whole checkpoints. The rank of a live attempt removes its own; what attempts
 // that are over left leaves the catalog here, and its files by reconcile.h. While a live attempt
-// has no checkpoint of its own nothing goes, because it may be reading any of them; what a job that
-// waits or runs names as ckpt_path or init_from stays as long as it does.
-// Part of the core: pure.
+// has no checkpoint of its own nothing goes, because it may be reading any of them. What a job that
+// waits or runs names as ckpt_path or init_from stays as long as it does. Part of the core: pure.
 
 #include "daemon/coordinator/job.h"
 

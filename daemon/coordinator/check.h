@@ -3,7 +3,7 @@
 
 // Looks for damage in both databases while nobody waits: SQLite's quick_check, and the digests of
 // state.db's rows. A thread of its own with connections of its own that only read; a minute after
-// the start, then each day. What it finds is told on the loop, once for each database.
+// the start, then each day. What it finds is reported on the loop, once for each database.
 //
 // metrics.db is marked, so that the next start moves it aside; a damaged state.db is for people to
 // decide (`traind --salvage`).

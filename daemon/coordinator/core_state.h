@@ -20,9 +20,9 @@ struct td_host {
     char name[72];
     char version[40];
     char accelerators[128];  // comma-separated
-    char cpu_level[24];      // of the machine; "": its build does not tell
+    char cpu_level[24];      // of the machine; "": its build does not report it
     char cpu_level_held[24]; // the highest of its ranks
-    char plugins[33];        // digest of its plugins' files; "": its build does not tell
+    char plugins[33];        // digest of its plugins' files; "": its build does not report it
     uint32_t cores, slots;
     uint64_t memory_bytes;
     uint32_t launcher_major;
@@ -38,7 +38,7 @@ struct td_host {
     uint32_t used;        // slots of attempts that may be alive; by td_nodes_count
     uint64_t reserved;    // turn of the waiting job that it is kept free for; 0: none
     // reconcile.h
-    bool reconciles;           // it was told that it is registered
+    bool reconciles;           // it has the answer to its registration
     uint32_t reconciling;      // messages on their way
     uint64_t reconcile_from;   // first request of this session
     uint64_t reconcile_before; // jobs from this seq on were looked at
@@ -195,7 +195,7 @@ struct td_removal;
 // RESOURCE_EXHAUSTED LIMIT_REMOVALS: no more can be remembered.
 TD_MUST_USE td_status td_removals_check(const struct td_core *core, const struct td_job *j);
 void td_removals_plan(struct td_core *core, struct td_job *j, bool keep_checkpoints);
-// Its nodes are told; the job is in no list any more.
+// Its nodes get it; the job is in no list any more.
 void td_removals_pump(struct td_core *core, const char *job);
 void td_core_drop_removal(struct td_core *core, struct td_removal *r);
 TD_MUST_USE td_status td_core_load_removal(struct td_core *core, const char *key,

@@ -1,5 +1,5 @@
 // Extended result codes are read at the failure, before another call on the connection changes
-// them. A full disk is told from a damaged file, because one is waited out and the other is not.
+// them. A full disk and a damaged file differ: one is waited out, the other is not.
 
 #include "daemon/coordinator/db.h"
 

@@ -2,10 +2,10 @@
 //
 // In one transaction all rows of the job go and a row LEAVING comes, which names what is still to
 // be removed. Once that is committed the shell removes it (TD_ACTION_FORGET: log files, checkpoints
-// that were streamed to here, points of metrics.db) and says so; then the row LEAVING goes. So
-// nothing is left behind by a crash in between: the next start asks again for every row LEAVING.
-// From the first transaction on nobody finds the job any more. What it owns on nodes goes by rows
-// of their own (removals.c). keep_checkpoints: files of checkpoints stay, here and there.
+// that were streamed to here, points of metrics.db) and says so; then the row LEAVING goes. So a
+// crash in between leaves nothing: the next start asks again for every row LEAVING. From the first
+// transaction on nobody finds the job any more. What it owns on nodes goes by rows of their own
+// (removals.c). keep_checkpoints: files of checkpoints stay, here and there.
 //
 // A job that has not ended is not forgotten, nor one whose checkpoints a job that has not ended
 // names in ckpt_path or init_from.

@@ -5,7 +5,7 @@
 // watcher's update) waits here, in order, until the records that were handed to the store before
 // it are committed. Things pass in the order they were put, in a later turn of the loop, so nothing
 // that passes can re-enter who put it. The exception: while the disk refuses, answers to people do
-// not wait (put_impatient); what nodes and watchers are told does.
+// not wait (put_impatient); messages to nodes and watchers do.
 //
 // Bound: what waits is bounded by the calls and sessions that are open; a disk that hangs fills the
 // limits of lib/rpc, not memory without end. Loop thread only.

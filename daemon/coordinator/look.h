@@ -3,10 +3,10 @@
 
 // Look: are the files of streamed checkpoints still here, each of its length?
 //
-// Asked once, at the start, of all that the catalog calls committed: what somebody removed or what
-// another disk was mounted over is found before a job wants to resume from it. The disk thread
-// looks, the core is told: such a checkpoint is DAMAGED, and whole again when a later start finds
-// its files. Contents are not read (verify.h does that when a loader has doubts). Loop thread.
+// Asked once, at the start, of all that the catalog calls committed. What somebody removed, or hid
+// under another mount, is found before a job wants to resume from it. The disk thread looks, the
+// core gets the answer: such a checkpoint is DAMAGED, and whole again when a later start finds its
+// files. Contents are not read (verify.h does that when a loader has doubts). Loop thread.
 
 struct td_coordinator;
 

@@ -1,9 +1,9 @@
-// A page is worked out before it is read: how many points each series has from the page's first
-// step on (counted no further than an answer holds), which share of the room each gets, and at
-// which step the page ends so that no series exceeds its share. Then each is read up to there, in
-// one pass over its rows. A picture is one pass, too: rows go into ranges of equal width between
-// the first and the last step. Rejected: pages by rows of the table, which end each series at
-// another step, so that two curves of one page cannot be compared.
+// A page is worked out before it is read. First, how many points each series has from the page's
+// first step on, counted no further than an answer holds. Then which share of the room each gets,
+// and at which step the page ends so that no series exceeds its share. Then each is read up to
+// there, in one pass over its rows. A picture is one pass, too: rows go into ranges of equal width
+// between the first and the last step. Rejected: pages by rows of the table, which end each series
+// at another step, so that two curves of one page cannot be compared.
 
 #include "daemon/coordinator/metrics_query.h"
 

@@ -5,7 +5,7 @@
 //
 // An answer holds TD_STORE_MAX_POINTS points of TD_STORE_MAX_SERIES series at most, and says what
 // it leaves out. All its series end at the same step, so that the next page begins after it for all
-// of them; the room is shared fairly: a series that needs less than its share leaves the rest to
+// of them. The room is shared fairly: a series that needs less than its share leaves the rest to
 // the others. A picture has no pages: each series becomes at most so many ranges of steps with the
 // mean, the least and the largest of their points.
 //

@@ -10,10 +10,9 @@
 //                                            assigned, the message never arrived: placed again
 // A dead node is silent, and so is a slow one: the lease (10 s) only changes what is shown. After
 // lost_after more, the attempt is given up and fenced by its epoch, so that a node which comes back
-// is told to stop it. Time in which the coordinator itself did not run counts for nobody: then
-// every node gets one full grace. A new boot id, or a registration without the attempt, is a
-// witness: then it is given up at once. Unwanted ranks that still run on a node keep it from
-// getting work
+// has to stop it. Time in which the coordinator itself did not run counts for nobody: then every
+// node gets one full grace. A new boot id, or a registration without the attempt, is a witness:
+// then it is given up at once. Unwanted ranks that still run on a node keep it from getting work
 // ("settling") until a heartbeat shows their slots free.
 
 #include <inttypes.h>
@@ -384,7 +383,7 @@ void td_nodes_register(struct td_core *core, struct td_session *s, const Traind_
     n->lost = n->settling = false;
     core->counters[TD_COUNT_SESSIONS]++;
     save(core, n);
-    td_reconcile_node_down(n); // until it was told that it is registered
+    td_reconcile_node_down(n); // until it has the answer
     judge_missing(core, n, m);
     forget_missing(core, n, m);
     answer(core, n, m);

@@ -1,8 +1,9 @@
-// Room for nodes. A node that is away stays known, so that "could this job ever fit" has an answer;
-// where names change with each start (containers, spot machines) such nodes would fill the table.
+// Room for nodes. A node that is away stays known, so that "could this job ever fit" has an answer.
+// Where names change with each start (containers, spot machines) such nodes would fill the table.
 // So a new node takes the place of the one that was seen longest ago, is not connected, and holds
-// nothing: no attempt that may be alive or of which something is still to come, and no checkpoint
-// that only it has of a job that has not ended. If each holds something, the new one is refused.
+// nothing. It may hold an attempt that may be alive or of which something is still to come, or the
+// only copy of a checkpoint of a job that has not ended. If each holds something, the new one is
+// refused.
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,17 +1,17 @@
 // The queue: which waiting job gets which node.
 //
 // Gangs: all ranks of a job start together, on one node (num_nodes above 1 is refused by the spec).
-// Order: RECOVERING jobs, then QUEUED ones, each by the time they began to wait; one that is still
+// Order: RECOVERING jobs, then QUEUED ones, each by the time they began to wait. One that is still
 // being planned, or whose last checkpoint is on its way (a minute at most), keeps the slots it
-// would take. The first job that does not fit reserves the node that is nearest to fitting it:
-// later, smaller jobs may run elsewhere, but not there, so that it drains and nobody starves.
+// would take. The first job that does not fit reserves the node that is nearest to fitting it.
+// Later, smaller jobs may run elsewhere, but not there, so that it drains and nobody starves.
 //
 // Cost. core->waiting is kept in order, so that a pass sorts nothing. Changes only mark what is
 // due; one pass a tick does it (td_core_tick). A pass begins at the head when places may have
-// become free (queue_dirty); otherwise it goes on where the last one ended (n_looked), because the
+// become free (queue_dirty). Otherwise it goes on where the last one ended (n_looked), because the
 // nodes still show what the jobs before keep. It ends when no node has a free slot that nobody
 // keeps: nothing after that can start. Until then it looks at MAX_LOOKS jobs, and goes on in the
-// next tick. Plans are asked for jobs that could start now and for the first PLAN_AHEAD; that is
+// next tick. Plans are asked for jobs that could start now and for the first PLAN_AHEAD. That is
 // less than the cache of plans holds, so jobs that wait do not drive out each other's plans. Why a
 // job waits is not written down here: queue_reason.c says it when somebody reads the job.
 

@@ -1,8 +1,8 @@
 // Why a waiting job waits, in words and numbers, written when somebody reads the job. A pass of the
-// queue leaves on the nodes what jobs before it keep, so the answer is what that pass saw; a job
+// queue leaves on the nodes what jobs before it keep, so the answer is what that pass saw. A job
 // that it did not come to finds no free slot either.
 //
-// Reasons that an end of its last attempt left (told_by_an_end) say more than that no node is
+// Reasons that an end of its last attempt left (left_by_an_end) say more than that no node is
 // there.
 
 #include <string.h>
@@ -13,7 +13,7 @@
 
 enum { EXACT_POSITIONS = 10 };
 
-static bool told_by_an_end(const struct td_job *j) {
+static bool left_by_an_end(const struct td_job *j) {
     static const char *const codes[] = {"DAEMON_STOPPED", "LAUNCHER_UPGRADED", "STOPPED_ON_NODE"};
     for (size_t i = 0; i < TD_COUNTOF(codes); i++) {
         if (strcmp(j->reason.code, codes[i]) == 0) return true;
@@ -40,7 +40,7 @@ static enum why find_why(const struct td_core *core, const struct td_job *j, str
     if (!j->turn || j->retry_at.ns > now.ns) return WHY_OWN;
     *out_place = td_place_choose(core, j);
     bool none = !td_map_count(core->nodes) || (!out_place->any_ready && !out_place->away);
-    if (told_by_an_end(j) && (core->draining || !out_place->any_ready)) return WHY_OWN;
+    if (left_by_an_end(j) && (core->draining || !out_place->any_ready)) return WHY_OWN;
     if (core->draining) return WHY_DRAINING;
     if (td_catalog_pending(j) && now.ns < j->hold_until.ns) return WHY_SAVING;
     if (none) return WHY_NODES;

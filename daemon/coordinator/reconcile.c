@@ -1,5 +1,5 @@
-// See the header. A request number tells which state of the catalog an answer is about: it counts
-// only if nothing was asked since.
+// See the header. A request number names the state of the catalog that an answer is about: it
+// counts only if nothing was asked since.
 
 #include "daemon/coordinator/reconcile.h"
 

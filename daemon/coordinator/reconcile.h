@@ -2,18 +2,18 @@
 #define TRAIND_DAEMON_COORDINATOR_RECONCILE_H
 
 // Reconcile: the disks of the nodes come to hold what the catalog says, and the catalog learns what
-// they have lost. Nothing is queued: what a node has to be told follows from the catalog, so a node
-// that is away, or a crash of either side, costs nothing but time.
+// they have lost. Nothing is queued: what a node has to do follows from the catalog, so a node that
+// is away, or a crash of either side, costs nothing but time.
 //
 // A job is due on a node when an attempt of it ran there and the node has not confirmed the catalog
-// as it is now: after a checkpoint left the catalog, after an attempt was over, and once after a
-// start of the coordinator or of the node's daemon. Then the node is sent the attempts that are
-// over and the checkpoints that stay; it removes the rest of those attempts' files, and reports
+// as it is now. That is so after a checkpoint left the catalog, after an attempt was over, and once
+// after a start of the coordinator or of the node's daemon. Then the node is sent the attempts that
+// are over and the checkpoints that stay. It removes the rest of those attempts' files, and reports
 // which of those that only it has are gone (DAMAGED) or back.
 //
-// A job that was deleted has no catalog: what is still to be removed of it is a durable row for
-// each node that had a part in it, and one for the coordinator's own files (forget.c). The row goes
-// when that is done.
+// A job that was deleted has no catalog. What is still to be removed of it is a durable row for
+// each node that had a part in it; the coordinator's own files are forget.c's. The row goes when
+// that is done.
 //
 // Bounds: TD_RECONCILE_WINDOW messages are on their way to a node, newest job first;
 // TD_CORE_MAX_REMOVALS rows, then a job cannot be deleted. Part of the core: pure.
@@ -38,9 +38,9 @@ struct td_removal {
 void td_removal_destroy(struct td_removal *r);
 TD_DEFINE_AUTO(td_removal, td_removal_destroy);
 
-// The catalog of j, or what may be removed, has changed: its nodes are told, now or when they come.
+// The catalog of j, or what may be removed, has changed: its nodes get it, now or when they come.
 void td_reconcile_due(struct td_core *core, struct td_job *j);
-// A node has been told that it is registered. fresh: its daemon has just started.
+// A node has the answer to its registration. fresh: its daemon has just started.
 void td_reconcile_node_up(struct td_core *core, struct td_host *n, bool fresh);
 void td_reconcile_node_down(struct td_host *n);
 // Sends what is due and fits the window.

@@ -1,5 +1,5 @@
-// What is left on nodes of jobs that were forgotten (forget.c): a durable row for each node that an
-// attempt of the job was on, until that node has confirmed that nothing of it is there
+// What is left on nodes of jobs that were forgotten (forget.c). Each node that an attempt of the
+// job was on has a durable row, until it has confirmed that nothing of the job is there
 // (reconcile.h). And a person's delete, which is forgetting after a check.
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 // A broken page ends a walk over a table, so each table is walked from both ends; what is between
-// them is lost. Rows are judged by loading them into a core that is thrown away: a job whose spec
+// them is lost. Rows are judged by loading them into a core that is thrown away. A job whose spec
 // or attempt is gone is left out whole, because half a job would be run or shown wrongly. Rejected:
 // SQLite's recovery extension, which no distribution builds.
 

@@ -17,7 +17,7 @@ struct td_store;
 TD_MUST_USE td_status td_salvage_copy(const char *source, const char *const *tables,
                                       size_t n_tables, sqlite3 *db);
 // Loads core from the store without rows that the core refuses, and without jobs that lack their
-// spec or an attempt; those are removed from state.db with ticket 1, which is *out_ticket then.
+// spec or an attempt. Those are removed from state.db with ticket 1, which is *out_ticket then.
 TD_MUST_USE td_status td_salvage_load(struct td_store *store, const struct td_core_options *options,
                                       struct td_core *core, uint64_t *out_ticket);
 

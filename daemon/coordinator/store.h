@@ -3,8 +3,8 @@
 
 // The two databases: state.db (rows of core.h, WAL, synchronous=FULL) and metrics.db (points merged
 // over ranks, cursors of what was merged). Each has one writer thread; the loop hands batches over
-// and is told when they are on disk. SQLite stays in store.c, metrics_query.c, salvage.c,
-// check.c and db.c.
+// and is woken when they are on disk. SQLite stays in store.c, metrics_query.c, salvage.c, check.c
+// and db.c.
 //
 // Group commit: a writer takes everything that was handed over since its last commit and commits it
 // as one transaction, so a busy coordinator pays one fsync for many jobs, and a serial client pays
@@ -12,14 +12,14 @@
 // handed over before it.
 //
 // Failure: a commit that fails (disk full) is rolled back, tried again every second and logged
-// once; meanwhile nothing is acknowledged. td_store_failing tells, for health. Queries are answered
-// between the tries, from what is committed.
-// Bounds: batches waiting are bounded by their makers, who wait for acknowledgements.
+// once; meanwhile nothing is acknowledged. td_store_failing says so, for health. Queries are
+// answered between the tries, from what is committed. Bounds: batches waiting are bounded by their
+// makers, who wait for acknowledgements.
 //
 // Schema: the table `schema` holds one row per migration applied; a database of a newer build is
 // refused (FAILED_PRECONDITION), never touched.
 //
-// Damage: SQLite notices a broken page when it reads one, not a changed byte in a value; so each
+// Damage: SQLite notices a broken page when it reads one, not a changed byte in a value. So each
 // row of state.db has a digest, held against it when it is loaded and by check.h. Rejected:
 // SQLite's checksums of pages (cksumvfs), which no distribution's build has.
 

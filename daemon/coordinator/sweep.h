@@ -23,7 +23,7 @@ struct td_coordinator;
 void td_sweep_checkpoint(struct td_coordinator *c, const char *job, const char *path);
 void td_sweep_attempt(struct td_coordinator *c, const char *job, uint32_t attempt);
 // What a job owned here that is forgotten (forget.c): logs, then the attempts of which `parts`
-// says that checkpoints were streamed, then its points. td_core_forgotten is told.
+// says that checkpoints were streamed, then its points. td_core_forgotten gets the end.
 void td_sweep_job(struct td_coordinator *c, const char *job, const char *parts);
 void td_sweep_all(struct td_coordinator *c);
 

@@ -21,7 +21,7 @@ struct watcher {
     bool resume;    // came with a token
     bool live;      // got its first message
     bool dirty;     // progress to tell
-    uint64_t mark;  // of the reason that it was told
+    uint64_t mark;  // of the reason that it got last
 };
 
 struct event {
@@ -40,7 +40,7 @@ struct td_watchers {
     struct td_loop_timer *timer;
     struct td_mono told; // when the timer last told progress
     struct td_loop_timer *queue_timer;
-    struct td_mono queue_told;
+    struct td_mono queue_shown;
 };
 
 static void on_timer(void *arg);
@@ -208,19 +208,19 @@ static void on_timer(void *arg) {
 
 static void on_queue_timer(void *arg) {
     struct td_watchers *w = arg;
-    w->queue_told = td_mono_now();
+    w->queue_shown = td_mono_now();
     for (struct watcher *x = w->first; x; x = x->next) {
         const struct td_job *j = NULL;
         if (!x->live || x->dirty) continue;
         td_status_free(td_core_find_job(w->c->core, x->job, &j));
         if (!j || !td_job_state_waits(j->state)) continue;
-        if (td_core_reason_mark(w->c->core, j, w->queue_told) != x->mark) give(w, x, false);
+        if (td_core_reason_mark(w->c->core, j, w->queue_shown) != x->mark) give(w, x, false);
     }
 }
 
 void td_watchers_queue(struct td_watchers *w) {
     if (!w->first || td_loop_timer_is_armed(w->queue_timer)) return;
-    int64_t since_ns = td_mono_now().ns - w->queue_told.ns;
+    int64_t since_ns = td_mono_now().ns - w->queue_shown.ns;
     td_loop_timer_arm(w->queue_timer, TD_MAX(queue_ns - since_ns, 0));
 }
 

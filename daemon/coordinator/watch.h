@@ -29,7 +29,7 @@ void td_watchers_remove(struct td_watchers *w, struct td_rpc_call *call);
 void td_watchers_event(struct td_watchers *w, uint64_t event, const char *job, const char *packed,
                        size_t bytes);
 void td_watchers_progress(struct td_watchers *w, const char *job);
-// The queue moved: who watches a job that waits is told, once a second at most, if its reason
+// The queue moved: who watches a job that waits gets it again, once a second at most, if its reason
 // differs or its position by a digit that counts (td_core_reason_mark).
 void td_watchers_queue(struct td_watchers *w);
 // The job was deleted: NOT_FOUND JOB_DELETED for those that have not seen its end.

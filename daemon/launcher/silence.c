@@ -59,20 +59,20 @@ enum td_silence_change td_silence_look(struct td_silence *s, const struct td_sil
         s->last = *page;
     } else if (gap_ns > pause_ns) { // nobody looked
         s->moved.ns += gap_ns;
-        if (s->told.ns) s->told.ns += gap_ns;
+        if (s->since.ns) s->since.ns += gap_ns;
     }
     s->looked = now;
     if (memcmp(page, &s->last, sizeof *page) != 0) {
         take(s, page);
         s->moved = now;
-        bool was = s->told.ns != 0;
-        s->told.ns = 0;
+        bool was = s->since.ns != 0;
+        s->since.ns = 0;
         return was ? TD_SILENCE_ENDED : TD_SILENCE_NONE;
     }
-    if (!s->told.ns) {
+    if (!s->since.ns) {
         if (now.ns - s->moved.ns < td_silence_limit_ns(s, l)) return TD_SILENCE_NONE;
-        s->told = now;
+        s->since = now;
         return TD_SILENCE_BEGAN;
     }
-    return l->stuck_ns && now.ns - s->told.ns >= l->stuck_ns ? TD_SILENCE_STUCK : TD_SILENCE_NONE;
+    return l->stuck_ns && now.ns - s->since.ns >= l->stuck_ns ? TD_SILENCE_STUCK : TD_SILENCE_NONE;
 }

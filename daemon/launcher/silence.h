@@ -7,7 +7,7 @@
 // when nothing of that moved for the longer of the floor (30 s) and 8 median steps. Before the
 // first step, and where no beat is due (loading, saving), start_ns (20 min) holds instead.
 //
-// The observer's own stall does not count: if it did not look for PAUSE (the machine slept, or
+// The observer's own stall does not count. If it did not look for PAUSE (the machine slept, or
 // everything on it was stopped), what it did not see is taken as time that did not pass. Times are
 // the observer's; only durations of steps come from the rank's own stamps.
 //
@@ -32,7 +32,7 @@ struct td_silence {
     struct td_silence_page last;
     struct td_mono looked; // the last look; 0: none yet
     struct td_mono moved;  // something moved
-    struct td_mono told;   // silent since this look; 0: it is not
+    struct td_mono since;  // silent since this look; 0: it is not
     int64_t step_beat_ns;  // the rank's stamp at the last new step; 0: none yet
     int64_t steps_ns[TD_SILENCE_STEPS];
     uint32_t n_steps; // counted

@@ -131,7 +131,7 @@ void td_watchdog_look(struct td_launcher *l, struct td_mono now) {
                                              .phase = atomic_load(&r->page->phase)};
         enum td_silence_change change = td_silence_look(&r->silence, &limits, now, &page);
         if (change == TD_SILENCE_ENDED && i == l->blamed) say_beats(l);
-        began = began || r->silence.told.ns != 0;
+        began = began || r->silence.since.ns != 0;
         stuck = stuck || (change == TD_SILENCE_STUCK && i == l->blamed);
     }
     if (l->blamed >= 0 && !td_launch_rank_runs(&l->ranks[l->blamed])) l->blamed = -1;

@@ -3,13 +3,13 @@
 
 // Watchdog: reads the heartbeat of each rank (silence.h), and says in events.log which one is
 // silent and when it beats again. Ranks wait for each other, so all of a group fall silent
-// together: the one to blame is one whose process is stopped, else the one that entered the fewest
-// collectives, else the one that has been silent longest.
+// together. The one to blame is one whose process is stopped. Else it is the one that entered the
+// fewest collectives, or of these the one that has been silent longest.
 //
-// A rank that stays silent for the stuck timeout ends the attempt, class stuck: every rank is asked
-// for its stack (SIGQUIT, if it has a handler: daemon/worker/fatal.c), which goes into its log, and
-// all are killed TD_WATCHDOG_STACKS_S later unless it beats by then. A stopped process cannot
-// answer, and the message says so. Thread: the launcher's.
+// A rank that stays silent for the stuck timeout ends the attempt, class stuck. Every rank is asked
+// for its stack (SIGQUIT, if it has a handler: daemon/worker/fatal.c), which goes into its log. All
+// are killed TD_WATCHDOG_STACKS_S later unless it beats by then. A stopped process cannot answer,
+// and the message says so. Thread: the launcher's.
 
 #include "lib/base/base.h"
 

@@ -24,8 +24,8 @@ static const uint32_t td_forward_magic = 0x46575231;
 struct stream {
     Traind__V1__Segment__Kind kind;
     uint32_t rank;
-    uint64_t size; // as last reported or seen
-    uint64_t told; // as its launcher reported it
+    uint64_t size;     // as last reported or seen
+    uint64_t reported; // by its launcher
     uint64_t sent, committed;
 };
 struct drops {
@@ -221,14 +221,14 @@ static void on_retry(void *arg) {
 static void say_lost(const struct td_forward *f, uint32_t i, char *out, size_t out_bytes) {
     out[0] = '\0';
     for (const struct stream *s = &f->streams[1 + 3 * i], *end = s + 3; s < end; s++) {
-        if (s->size >= s->told) continue;
+        if (s->size >= s->reported) continue;
         char path[TD_FS_PATH_BYTES];
         path_of(f, s, path);
         size_t len = strlen(out);
         snprintf(out + len, out_bytes - len,
                  "%s%s of the attempt was removed or cut: %" PRIu64 " of its %" PRIu64
                  " bytes were taken, the rest is lost",
-                 len ? "; " : "", strrchr(path, '/') + 1, s->size, s->told);
+                 len ? "; " : "", strrchr(path, '/') + 1, s->size, s->reported);
     }
 }
 
@@ -259,7 +259,7 @@ static void read_lengths(struct stream *s, const struct td_json *v) {
     static const char *const keys[] = {"metrics_bytes", "out_bytes", "err_bytes"};
     for (size_t i = 0; i < TD_COUNTOF(keys); i++) {
         int64_t n = td_json_int(td_json_get(v, keys[i]), 0); // absent: of an older launcher
-        s[i].told = TD_MAX(s[i].told, (uint64_t)TD_MAX(n, 0));
+        s[i].reported = TD_MAX(s[i].reported, (uint64_t)TD_MAX(n, 0));
     }
 }
 
@@ -406,10 +406,10 @@ void td_forward_status(struct td_forward *f, const Traind__V1__LauncherStatus *s
         uint32_t idx = r->rank - f->o.first_rank;
         if (idx >= f->o.n_ranks) continue;
         struct stream *s = &f->streams[1 + 3 * idx];
-        const uint64_t told[] = {r->metrics_bytes, r->out_bytes, r->err_bytes};
-        for (size_t k = 0; k < TD_COUNTOF(told); k++) {
-            s[k].told = TD_MAX(s[k].told, told[k]);
-            s[k].size = TD_MAX(s[k].size, told[k]);
+        const uint64_t reported[] = {r->metrics_bytes, r->out_bytes, r->err_bytes};
+        for (size_t k = 0; k < TD_COUNTOF(reported); k++) {
+            s[k].reported = TD_MAX(s[k].reported, reported[k]);
+            s[k].size = TD_MAX(s[k].size, reported[k]);
         }
         bool dropped =
             f->drops[idx].bytes != r->dropped_bytes || f->drops[idx].points != r->dropped_points;

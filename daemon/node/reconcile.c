@@ -1,5 +1,5 @@
 // See the header. Directories are opened one below the other with openat and O_NOFOLLOW, and names
-// are built from numbers: no text of a message becomes a part of a path but the job's id, which is
+// are built from numbers. Two texts of a message become a part of a path: the job's id, which is
 // checked, and checkpoint.dir, which is where the job's ranks wrote.
 
 #include "daemon/node/reconcile.h"

@@ -144,7 +144,7 @@ td_status td_settle(const struct td_settle *s, uint64_t *out_own) {
 }
 
 // The lines are read into memory and their end is made again, because it says now that the log was
-// cut; blank lines take their place first, so that a crash in between leaves a log without an end.
+// cut. Blank lines take their place first, so that a crash in between leaves a log without an end.
 td_status td_settle_after(const struct td_settle *s, uint64_t own) {
     char path[TD_FS_PATH_BYTES], lost[256];
     TD_TRY(path_in(s, TD_SEGMENT_EVENTS, path));

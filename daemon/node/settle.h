@@ -14,13 +14,13 @@ struct td_settle {
     uint64_t sent;              // bytes of events.log that the coordinator may have
 };
 // If events.log ends with launcher_end or launcher_lost, nothing happens; else a half-written line
-// is cut and the rest is appended, with fsync. A log that was removed, or that is shorter than what
-// was sent of it, or of which its launcher said that it is lost, is made again: blank lines up to
-// what was sent, so that what is appended comes after it and is sent, too; the end names the file.
-// out_own: where the lines that were appended begin; UINT64_MAX: there are none.
+// is cut and the rest is appended, with fsync. A log is made again that was removed, that is
+// shorter than what was sent of it, or of which its launcher said that it is lost. It gets blank
+// lines up to what was sent, so that what is appended comes after it and is sent, too. The end
+// names the file. out_own: where the lines that were appended begin; UINT64_MAX: there are none.
 TD_MUST_USE td_status td_settle(const struct td_settle *s, uint64_t *out_own);
 // The coordinator has committed more of the log than `own`, where the lines begin that were just
-// appended: what came between is lost, with the power or because the file was cut. Blank lines take
+// appended. What came between is lost, with the power or because the file was cut. Blank lines take
 // its place, so that the appended ones come after what is committed, and are sent.
 TD_MUST_USE td_status td_settle_after(const struct td_settle *s, uint64_t own);
 // Removes "step-<n>.tmp" in the attempt's checkpoint directory; an absent directory is fine.

@@ -4,10 +4,10 @@
 // Which checkpoints are kept: one rule for a rank (over its attempt) and for the coordinator's
 // catalog (over all attempts of a job). Pure, any thread.
 //
-// Without a value to compare by the newest k stay. With one the best k stay (a value that is not a
-// number is the worst, of two equal ones the older is better: the newer may only repeat what the
-// last validation found of other weights), and besides them always the newest, because that is what
-// a restart needs. -1 keeps all, 0 keeps only the newest.
+// Without a value to compare by the newest k stay. With one the best k stay, and besides them
+// always the newest, because that is what a restart needs. A value that is not a number is the
+// worst. Of two equal ones the older is better: the newer may only repeat what the last validation
+// found of other weights. -1 keeps all, 0 keeps only the newest.
 
 #include <stdbool.h>
 #include <stddef.h>

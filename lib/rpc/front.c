@@ -339,7 +339,7 @@ static void on_connection(int fd, void *arg) {
     }
 }
 
-// Whoever waits for a number comes first.
+// Who waits for a number comes first.
 static void watch_listener(struct td_front *f, bool on) {
     if (!on || f->listener.fd < 0) {
         td_loop_fd_destroy(td_steal(f->watch));

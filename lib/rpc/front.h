@@ -2,15 +2,15 @@
 #define TRAIND_LIB_RPC_FRONT_H
 
 // The front of a server: a thread of its own that listens, accepts, and carries every connection's
-// bytes between its socket and gRPC (relay.h), so that neither a busy daemon nor a flood keeps
-// the other from its work.
+// bytes between its socket and gRPC (relay.h). So neither a busy daemon nor a flood keeps the other
+// from its work.
 //
-// Caps: connections in all, per source (an IPv4 address, an IPv6 /64, or loopback), and strangers:
-// connections that have shown no good credential yet, in all and per source a half of that. Where
-// a cap is reached the oldest stranger, of that source if it is the source's cap, makes room for
-// the newcomer; with no stranger there the newcomer is refused. So idle connections cannot keep
-// anybody out who brings a credential. Whoever is refused, cut or replaced gets a GOAWAY that says
-// why, and the owner of the server a notice.
+// Caps: connections in all, per source (an IPv4 address, an IPv6 /64, or loopback), and strangers.
+// These have shown no good credential yet; a source may have half of them. Where a cap is reached
+// the oldest stranger, of that source if it is the source's cap, makes room for the newcomer; with
+// no stranger there the newcomer is refused. So idle connections cannot keep anybody out who brings
+// a credential. Whoever is refused, cut or replaced gets a GOAWAY that says why, and the owner of
+// the server a notice.
 //
 // Threads: everything here is for the home loop's thread; hand_over runs in the front's. Private to
 // lib/rpc.

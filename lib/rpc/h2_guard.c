@@ -1,11 +1,11 @@
 // Frame headers one after the other, and what each may be.
 //
-// Rates are leaky buckets held as one number each, the time at which the bucket is empty again: a
+// Rates are leaky buckets held as one number each, the time at which the bucket is empty again. A
 // frame adds its share of a second, and one that would lift the bucket above its burst is one too
 // many. A connection thus starts with a whole burst, and the clock is read once per read, not per
 // frame. Frames that answer data are paid first by what was sent to the client, so that a fast
-// reader is never taken for a flood: a message has five bytes at least, and may be worth a
-// WINDOW_UPDATE; who measures the bandwidth sends a PING after a DATA frame.
+// reader is never taken for a flood. A message has five bytes at least, and may be worth a
+// WINDOW_UPDATE. Who measures the bandwidth sends a PING after a DATA frame.
 //
 // The server's direction is read for SETTINGS_MAX_FRAME_SIZE only: gRPC raises it while it runs.
 // The largest value counts, because the client learns of a smaller one later than we do.

@@ -5,12 +5,13 @@
 // gRPC does, and reads nothing but the 9-byte headers of frames. gRPC 1.51 bounds neither what
 // CONTINUATION frames add to a header block nor how many control frames a peer may send.
 //
-// What ends a connection: a preface that is not HTTP/2's; a first frame that is not SETTINGS; a
-// frame above the size that the server announced, or of a size that its type cannot have; a header
-// block that with its CONTINUATION frames is above TD_H2_BLOCK_MAX; a CONTINUATION out of place;
-// PUSH_PROMISE; requests far above what the server allows at a time; control frames and empty DATA
-// at a rate that no client needs (the table in the .c file). A client that receives much may send
-// as many WINDOW_UPDATE and PING frames as that takes: some libraries send one per message.
+// What ends a connection: a preface that is not HTTP/2's, a first frame that is not SETTINGS, a
+// CONTINUATION out of place, PUSH_PROMISE. So does a frame above the size that the server
+// announced, or of a size that its type cannot have. So does a header block that with its
+// CONTINUATION frames is above TD_H2_BLOCK_MAX. So do requests far above what the server allows at
+// a time. And so do control frames and empty DATA at a rate that no client needs (the table in the
+// .c file). A client that receives much may send as many WINDOW_UPDATE and PING frames as that
+// takes: some libraries send one per message.
 //
 // Pure: bytes and a clock in, a verdict out, no allocation. One thread at a time. Private to
 // lib/rpc.

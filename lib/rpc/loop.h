@@ -56,9 +56,9 @@ void td_loop_wakeup_destroy(struct td_loop_wakeup *wakeup);
 TD_DEFINE_AUTO(td_loop_wakeup, td_loop_wakeup_destroy);
 
 // ---- descriptors ------------------------------------------------------------------------------
-// Tells when a descriptor is readable, which a hang-up or error is, too: the next read says so. The
+// Calls when a descriptor is readable, which a hang-up or error is, too: the next read says so. The
 // descriptor stays the caller's and must outlive the watch. Level-triggered unless EDGE. WRITE:
-// tells when it is writable instead; a descriptor with a watch of either kind has both EDGE or
+// calls when it is writable instead; a descriptor with a watch of either kind has both EDGE or
 // neither.
 enum td_loop_fd_create_flags { TD_LOOP_FD_EDGE = 1 << 0, TD_LOOP_FD_WRITE = 1 << 1 };
 typedef void td_loop_fd_fn(int fd, void *arg);

@@ -6,10 +6,11 @@
 //
 // The kernel gives a number out again as soon as it is closed, while gRPC may still hold calls of
 // the connection that had it before. So numbers are chosen here, from a range above those that a
-// process gets by itself, the one that was free for longest first; and a number is used again only
-// when no call of its last connection can come any more: every request that was passed to gRPC has
-// become a call, or gRPC held no waiting call since (the fence below). A new connection thus never
-// inherits another's identity, and no call is ever taken for a later connection's.
+// process gets by itself, the one that was free for longest first. A number is used again only when
+// no call of its last connection can come any more. That is so when every request that was passed
+// to gRPC has become a call, or when gRPC held no waiting call since (the fence below). A new
+// connection thus never inherits another's identity, and no call is ever taken for a later
+// connection's.
 //
 // The fence serves requests that never become calls (refused, reset, broken). Calls wait inside
 // gRPC only while every accept that is armed is used up, and each that the loop serves brings the

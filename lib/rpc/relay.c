@@ -1,4 +1,4 @@
-// Two one-way flows. Each reads as much as the scratch holds and writes it on at once; only what
+// Two one-way flows. Each reads as much as the scratch holds and writes it on at once. Only what
 // the other side does not take is kept, in a block that is allocated for it and freed when it is
 // gone.
 //

@@ -24,9 +24,9 @@
 //
 // Everything a caller sees runs on the loop's thread: handlers, callbacks, and every function here
 // except those that loop.h names. One other thread sits in grpc_completion_queue_next with an
-// infinite deadline, and a server's front waits for its sockets, so an idle process wakes for
-// nothing but the listener's check of itself. gRPC 1.51's C API is private to this
-// folder: no type of it appears in these headers, so that another HTTP/2 stack stays a change here.
+// infinite deadline, and a server's front waits for its sockets. So an idle process wakes for
+// nothing but the listener's check of itself. gRPC 1.51's C API is private to this folder: no type
+// of it appears in these headers, so that another HTTP/2 stack stays a change here.
 //
 // This header holds the few words that server and client share.
 

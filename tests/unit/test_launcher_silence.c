@@ -68,7 +68,7 @@ test_stopped_rank_is_silent_after_thirty_seconds_when_its_steps_are_short(void *
     assert_int_equal(look_for(&r, 2000 * TD_NS_PER_S, &after_ns), TD_SILENCE_STUCK);
     assert_int_equal(after_ns, limits.stuck_ns); // from the hint on
     step(&r, 0);
-    assert_int_equal(r.s.told.ns, 0);
+    assert_int_equal(r.s.since.ns, 0);
 }
 
 static void test_rank_beats_again_when_anything_of_it_moves(void **state) {
