@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/run/run.h"
@@ -74,15 +75,39 @@ static int32_t next_attempt(const struct td_run *r) {
     return next;
 }
 
+// A place here that cannot be written is wrong usage.
+static td_status refuse_place(td_status take_status) {
+    td_status usage = td_fail(TD_INVALID_ARGUMENT, "%s; --output-path names another place",
+                              td_status_message(take_status));
+    td_status_free(take_status);
+    return usage;
+}
+
 static td_status make_directory(const struct td_run *r, const char *name) {
     char path[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(path, "%s/%s", r->dir, name));
     td_status s = td_fs_mkdirs(path, 0755);
-    if (!s) return TD_OK;
-    td_status usage =
-        td_fail(TD_INVALID_ARGUMENT, "%s; --output-path names another place", td_status_message(s));
-    td_status_free(s);
-    return usage; // a place here that cannot be written is wrong usage
+    return s ? refuse_place(s) : TD_OK;
+}
+
+// The folder itself: only who made it may remove it again, so that of two runs at once one is
+// refused and leaves the other's alone.
+static td_status make_folder(struct td_run *r, const char *place) {
+    char parent[TD_FS_PATH_BYTES];
+    TD_TRY(td_fs_path(parent, "%s", r->dir));
+    char *slash = strrchr(parent, '/');
+    if (slash && slash > parent) {
+        *slash = '\0';
+        td_status s = td_fs_mkdirs(parent, 0755);
+        if (s) return refuse_place(s);
+    }
+    r->made = mkdir(r->dir, 0755) == 0;
+    if (r->made) return TD_OK;
+    if (errno != EEXIST) return refuse_place(td_fs_fail("make directory", r->dir));
+    return td_fail(TD_ALREADY_EXISTS,
+                   "'%s' is there already: --resume goes on from its newest checkpoint, "
+                   "--output-path names another place",
+                   place);
 }
 
 static td_status make(struct td_run *r) {
@@ -104,16 +129,12 @@ static td_status make(struct td_run *r) {
 td_status td_run_open_folder(struct td_run *r) {
     const char *place = r->out_path ? r->out_path : r->spec.name;
     TD_TRY(td_fs_absolute(place, r->dir, sizeof r->dir));
-    bool there = td_fs_exists(r->dir);
-    if (there && !r->resume)
-        return td_fail(TD_ALREADY_EXISTS,
-                       "'%s' is there already: --resume goes on from its newest checkpoint, "
-                       "--output-path names another place",
-                       place);
-    if (!there && r->resume)
+    if (!r->resume) {
+        TD_TRY(make_folder(r, place));
+    } else if (!td_fs_exists(r->dir)) {
         return td_fail(TD_NOT_FOUND, "there is no '%s' to resume in; run without --resume first",
                        place);
-    r->made = !there;
+    }
     return make(r);
 }
 

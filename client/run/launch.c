@@ -97,7 +97,8 @@ static td_status read_ack(int fd, struct td_run *r) {
     if (td_json_bool(td_json_get(v, "ready"), false)) return TD_OK;
     return td_fail(TD_INTERNAL, "%s",
                    td_json_string(td_json_get(v, "message"),
-                                  "the launcher ended before it was ready; see launcher.log"));
+                                  "the launcher ended before it was ready, without a word: it was "
+                                  "killed, or is of another build"));
 }
 
 static td_status connect_launcher(struct td_run *r) {

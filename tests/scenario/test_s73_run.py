@@ -167,6 +167,13 @@ def test_folder_that_is_there_is_refused_and_left_alone(here):
     assert not (here.path / "other").exists()
 
 
+def test_folder_that_another_had_made_meanwhile_was_removed(here):
+    """A link to nothing stands for what comes between the look and the mkdir: it is not this run's to remove."""
+    (here.path / "small").symlink_to("nowhere")
+    assert "is there already" in here.run("spec.yaml", check=CONFLICT).stderr
+    assert (here.path / "small").is_symlink() and not (here.path / "nowhere").exists()
+
+
 @pytest.mark.parametrize("sets, code, words", [
     (["model.layers=[17, 32, 4]"], JOB_FAILED, "16"),
     (["trainer.devices=200"], JOB_FAILED, "200 ranks"),
