@@ -97,7 +97,7 @@ TD_MUST_USE td_status td_api_checkpoints_add(struct td_coordinator *c);
 TD_MUST_USE td_status td_api_admin_add(struct td_coordinator *c);
 
 // ---- api_shards.c -------------------------------------------------------------------------------
-// Ends uploads into a checkpoint, or (path NULL) into all of an attempt, or (0) of the job.
+// Ends uploads into a checkpoint, or (path NULL) into all of an attempt.
 void td_uploads_end(const char *job, uint32_t attempt, const char *path);
 
 // ---- api_jobs.c ---------------------------------------------------------------------------------
