@@ -78,6 +78,7 @@ static td_status write_prefixed(struct logs *l, const Traind__V1__ReadLogsRespon
     const char *at = (const char *)r->data.data, *end = at + r->data.len;
     while (at < end) {
         if (l->line_open && l->rank != r->rank) {
+            TD_TRY(flush_held(l)); // of that line
             TD_TRY(td_fd_write_all(STDOUT_FILENO, "\n", 1, "stdout"));
             l->line_open = false;
         }

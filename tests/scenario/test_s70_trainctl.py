@@ -550,9 +550,6 @@ HOSTILE = "\x1b]0;owned\x07 \x9b31m"  # a title of the window; CSI as U+009B, an
 
 def bytes_on_terminal(daemon, *args):
     """What trainctl writes to a terminal, byte for byte."""
-
-
-
     ours, theirs = pty.openpty()
     tty.setraw(theirs)
     done = subprocess.Popen([BIN / "trainctl", *args], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs,
@@ -565,6 +562,18 @@ def bytes_on_terminal(daemon, *args):
     os.close(ours)
     assert done.wait(20) in (0, 1)
     return seen
+
+
+def test_half_a_character_of_one_rank_was_shown_in_the_line_of_another(cluster, tmp_path):
+    daemon = cluster.make("--slots", "2")
+    printed = f"{tmp_path}/printed-"  # the first that ends takes the other along
+    both = f": > {printed}$$; until [ $(ls {printed}* | wc -l) = 2 ] || [ $SECONDS -gt 20 ]; do :; done"
+    daemon.bin = with_worker(tmp_path / "bin", f"printf 'half \\303'; {both}; exit 3")
+    daemon.start()
+    job = daemon.submit(SPEC, "trainer.devices=2", "restart.max=0")
+    daemon.wait_state(job, "FAILED")
+    shown = bytes_on_terminal(daemon, "logs", job, "--out-only")
+    assert sorted(shown.splitlines()) == [b"[rank 0] half \\xc3", b"[rank 1] half \\xc3"], shown
 
 
 def test_control_characters_do_not_reach_the_terminal(cluster, tmp_path):
