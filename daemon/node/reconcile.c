@@ -23,7 +23,7 @@ enum { td_reconciler_magic = 0x5243434e, MAX_WAITING = 64, WHY_BYTES = 160, JOB_
 struct work {
     struct work *next;
     Traind__V1__Reconcile *m; // owned
-    char dir[1024];           // <checkpoint.dir>/<job>
+    char dir[1024];           // <checkpoint.dir>/<job>; "": there is none
     size_t at;                // of m->over
     uint32_t removed;
     bool answered; // and the answer found no room
@@ -275,9 +275,10 @@ void td_reconciler_submit(struct td_reconciler *r, const Traind__V1__Reconcile *
     if (!w) return;
     td_status s =
         td_assignment_checkpoints(m->directory, r->o.state_dir, m->job, w->dir, sizeof w->dir);
-    w->m = s ? NULL : copy(m);
-    td_status_log(TD_LOG_WARN, s, "checkpoints of a job are not looked at, continuing");
-    if (!w->m) {
+    if (s) w->dir[0] = '\0'; // too long: no attempt was taken, so nothing is there
+    td_status_free(s);
+    w->m = copy(m);
+    if (!w->m) { // no memory: the next session asks again
         free(w);
         return;
     }

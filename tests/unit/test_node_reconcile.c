@@ -1,0 +1,88 @@
+// What a node answers to a question about a job's checkpoints.
+
+#include "daemon/node/reconcile.h"
+
+#include "lib/rpc/loop.h"
+#include "tests/unit/test.h"
+
+struct rig {
+    struct td_loop *loop;
+    struct td_node_core *core;
+    struct td_reconciler *reconciler;
+    uint32_t n_answers;
+    uint64_t request;
+    char failure[256];
+    bool answered;
+};
+
+static bool on_send(Traind__V1__NodeMessage *m, void *arg) {
+    struct rig *r = arg;
+    assert_int_equal(m->body_case, TRAIND__V1__NODE_MESSAGE__BODY_RECONCILED);
+    r->n_answers++;
+    r->request = m->reconciled->request;
+    snprintf(r->failure, sizeof r->failure, "%s", m->reconciled->failure);
+    r->answered = true;
+    return true;
+}
+
+static void begin(struct rig *r, const char *dir) {
+    *r = (struct rig){0};
+    assert_ok(td_loop_create(&r->loop));
+    assert_ok(td_node_core_create(1, &r->core));
+    const struct td_reconciler_options o = {
+        .loop = r->loop, .state_dir = dir, .core = r->core, .send = on_send, .arg = r};
+    assert_ok(td_reconciler_create(&o, &r->reconciler));
+}
+
+static void end(struct rig *r) {
+    td_reconciler_destroy(r->reconciler);
+    td_node_core_destroy(r->core);
+    td_loop_destroy(r->loop);
+}
+
+static void ask(struct rig *r, uint64_t request, char *directory) {
+    char job[] = "j-000000000001";
+    uint32_t over[] = {1};
+    Traind__V1__Reconcile m = TRAIND__V1__RECONCILE__INIT;
+    m.request = request;
+    m.job = job;
+    m.directory = directory;
+    m.over = over;
+    m.n_over = 1;
+    r->answered = false;
+    td_reconciler_submit(r->reconciler, &m);
+    assert_ok(td_loop_run_until(r->loop, &r->answered, TD_TEST_WAIT_NS));
+}
+
+static void test_job_without_files_is_answered(void **state) {
+    struct rig r;
+    char none[] = "";
+    begin(&r, *state);
+    ask(&r, 7, none);
+    assert_int_equal(r.request, 7);
+    assert_string_equal(r.failure, "");
+    end(&r);
+}
+
+// The coordinator has sixteen on their way to a node, and waits for their answers.
+static void test_question_with_a_path_that_is_too_long_was_never_answered(void **state) {
+    struct rig r;
+    char directory[2000];
+    memset(directory, 'x', sizeof directory);
+    directory[0] = '/';
+    directory[sizeof directory - 1] = '\0';
+    begin(&r, *state);
+    ask(&r, 8, directory);
+    assert_int_equal(r.request, 8);
+    assert_string_equal(r.failure, ""); // no rank ever wrote there
+    assert_int_equal(r.n_answers, 1);
+    end(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        test_in_scratch(test_job_without_files_is_answered),
+        test_in_scratch(test_question_with_a_path_that_is_too_long_was_never_answered),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
