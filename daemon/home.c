@@ -15,7 +15,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <sys/stat.h>
 
 #include "lib/base/clock.h"
@@ -23,7 +22,9 @@
 #include "lib/base/log.h"
 #include "lib/base/rng.h"
 
-static const int64_t lock_wait_ns = TD_NS_PER_S / 2, lock_pause_ns = 5 * TD_NS_PER_MS;
+// A daemon that is killed while it starts a child leaves its lock to that child until the child's
+// exec, a moment later: so long a lock that is held is waited for.
+static const int64_t lock_wait_ns = TD_NS_PER_S / 2;
 
 static td_status look_at(const char *path, const char *what, struct stat *out_st) {
     if (stat(path, out_st) == 0) return TD_OK;
@@ -150,20 +151,6 @@ static td_status read_token(const struct td_config *c, struct td_home *h) {
     return TD_OK;
 }
 
-// A daemon that is killed while it starts a child leaves its lock to that child until the child's
-// exec, a moment later. So a lock that is held is tried again, until lock_wait_ns have passed.
-static td_status take_lock(const char *lock, const char *holder, int *out_fd) {
-    struct td_mono end = td_mono_add(td_mono_now(), lock_wait_ns);
-    for (;;) {
-        td_status s = td_fs_lock(lock, holder, out_fd);
-        bool held = s && !strcmp(td_status_reason(s), "LOCK_HELD");
-        if (!held || td_mono_now().ns >= end.ns) return s;
-        td_status_free(s);
-        const struct timespec pause = {.tv_nsec = lock_pause_ns};
-        nanosleep(&pause, NULL);
-    }
-}
-
 static td_status open_parts(const struct td_config *c, struct td_home *h) {
     char lock[TD_CONFIG_TEXT + 16], holder[TD_CONFIG_TEXT + 64];
     TD_TRY_CTX(td_fs_mkdirs(c->state_dir, 0700), "make the state directory");
@@ -172,7 +159,7 @@ static td_status open_parts(const struct td_config *c, struct td_home *h) {
     TD_TRY(close_state_dir(c->state_dir));
     snprintf(lock, sizeof lock, "%s/lock", c->state_dir);
     snprintf(holder, sizeof holder, "traind, role %s", c->role);
-    td_status s = take_lock(lock, holder, &h->lock_fd);
+    td_status s = td_fs_lock_within(lock, holder, lock_wait_ns, &h->lock_fd);
     if (s) {
         bool held = !strcmp(td_status_reason(s), "LOCK_HELD");
         return td_status_context(s, "the state directory '%s' %s", c->state_dir,

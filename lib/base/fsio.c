@@ -8,7 +8,9 @@
 //
 // The lock is flock(2): it belongs to the open descriptor, dies with the process however that ends,
 // and the file's text (the holder) is only for people. Rejected: fcntl locks, which any close of
-// the same file in the process releases; pid files, which outlive a kill.
+// the same file in the process releases; pid files, which outlive a kill. Who waits for it waits in
+// flock itself, in a thread that is cancelled at the deadline. Rejected: inotify, whose event of a
+// close comes before the kernel lets the lock go.
 
 #include "lib/base/fsio.h"
 
@@ -16,11 +18,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include "lib/base/clock.h"
 #include "lib/base/rng.h"
 
 enum { READ_CHUNK = 1 << 16, TREE_DEPTH_MAX = 32, HOLDER_MAX = 256, TEMPORARY_TRIES = 16 };
@@ -274,10 +279,54 @@ static void read_holder(int fd, char out[HOLDER_MAX]) {
     if (!out[0]) snprintf(out, HOLDER_MAX, "a process that has not written its name yet");
 }
 
+struct lock_wait {
+    int fd;
+    int err; // 0: it is locked
+};
+
+// flock is no cancellation point. It is one system call that holds nothing here, so it may be left
+// at any time; what it had taken by then goes with the descriptor.
+static void *wait_in_flock(void *arg) {
+    struct lock_wait *w = arg;
+    int type, rc;
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+    do {
+        rc = flock(w->fd, LOCK_EX);
+    } while (rc != 0 && errno == EINTR);
+    pthread_setcanceltype(type, &type);
+    w->err = rc == 0 ? 0 : errno;
+    return NULL;
+}
+
+// 0: locked; EWOULDBLOCK: not within wait_ns; otherwise what went wrong.
+static int take_lock(int fd, int64_t wait_ns) {
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return 0;
+    if (errno != EWOULDBLOCK || wait_ns <= 0) return errno;
+    struct td_mono end = td_mono_add(td_mono_now(), wait_ns);
+    struct timespec deadline = {.tv_sec = end.ns / TD_NS_PER_S, .tv_nsec = end.ns % TD_NS_PER_S};
+    struct lock_wait w = {.fd = fd, .err = EWOULDBLOCK};
+    pthread_t thread;
+    sigset_t all, before; // signals belong to the caller
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int err = pthread_create(&thread, NULL, wait_in_flock, &w);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (err) return err;
+    if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &deadline) == 0) return w.err;
+    (void)pthread_cancel(thread);
+    (void)pthread_join(thread, NULL); // it waits for nothing
+    return w.err;
+}
+
 td_status td_fs_lock(const char *path, const char *holder, int *out_fd) {
+    return td_fs_lock_within(path, holder, 0, out_fd);
+}
+
+td_status td_fs_lock_within(const char *path, const char *holder, int64_t wait_ns, int *out_fd) {
     TD_AUTO_CLOSE int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) return td_fs_fail("open lock file", path);
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    errno = take_lock(fd, wait_ns);
+    if (errno) {
         if (errno != EWOULDBLOCK) return td_fs_fail("lock", path);
         char other[HOLDER_MAX];
         read_holder(fd, other);

@@ -47,5 +47,8 @@ TD_MUST_USE td_status td_fs_flush_stdout(void);
 // Takes an exclusive lock file that names its holder; FAILED_PRECONDITION names the other holder
 // ("held by pid 123 (traind on host)"). The descriptor is the lock; closing releases it.
 TD_MUST_USE td_status td_fs_lock(const char *path, const char *holder, int *out_fd);
+// The same; a lock that another holds is waited for, at most wait_ns. Blocks its thread.
+TD_MUST_USE td_status td_fs_lock_within(const char *path, const char *holder, int64_t wait_ns,
+                                        int *out_fd);
 
 #endif

@@ -7,6 +7,7 @@ import queue
 import signal
 import socket
 import subprocess
+import threading
 import time
 
 import grpc
@@ -260,15 +261,18 @@ def test_on_done_comes_when_the_connection_breaks(server, stubs):
     channel = server.connect()
     node = stubs.node_grpc.NodeServiceStub(channel)
 
+    over = threading.Event()
+
     def endless():
         yield stubs.node.LogChunk(data=b"x")
-        time.sleep(5)
+        over.wait(30)
 
     call = node.PutLog.future(endless(), metadata=TOKEN)
     support.until("open", lambda: server.stats()[b"told"] == b"1")
     channel.close()
     support.until("on_done", lambda: server.stats()[b"done"] == b"1")
     assert call.done()
+    over.set()
 
 
 def test_reader_is_cut_off_when_it_stops_reading(start, stubs):

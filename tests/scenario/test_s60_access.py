@@ -393,6 +393,12 @@ def test_directory_of_others_is_not_taken_for_a_state_directory(cluster, tmp_pat
         assert "uid 65534" in refused("--state-dir", home, env=cluster.env())[1]
 
 
+def test_second_daemon_of_a_state_directory_is_refused_with_the_holder(daemon):
+    code, told = refused("--state-dir", daemon.state_dir, env=daemon.env)
+    assert code == 1 and "is in use" in told and f"held by pid {daemon.process.pid}" in told
+    assert daemon.nodes("READY"), "the first one goes on"
+
+
 def test_state_directory_that_cannot_be_used_is_refused(cluster, tmp_path):
     (tmp_path / "file").write_text("")
     code, told = refused("--state-dir", tmp_path / "file", env=cluster.env())

@@ -3,11 +3,14 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "lib/base/clock.h"
 #include "tests/unit/test.h"
 
 static const char *in(void **state, const char *name) {
@@ -174,6 +177,85 @@ static void test_lock_is_free_when_its_holder_was_killed(void **state) {
     close(ready[1]);
 }
 
+// A child that holds the lock until its end of the pipe is closed.
+static pid_t hold_in_child(const char *path, int *out_let_go) {
+    int ready[2], let_go[2], fd;
+    char byte;
+    assert_int_equal(pipe(ready), 0);
+    assert_int_equal(pipe(let_go), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(let_go[1]);
+        td_status s = td_fs_lock(path, "child", &fd);
+        if (!s && write(ready[1], "x", 1) == 1) (void)!read(let_go[0], &byte, 1);
+        _exit(1);
+    }
+    close(let_go[0]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    close(ready[1]);
+    *out_let_go = let_go[1];
+    return pid;
+}
+
+// Whether somebody waits in flock for a file: a line "1: -> FLOCK ... <device>:<inode> ...".
+static bool is_awaited(ino_t inode) {
+    char line[256], end[32];
+    snprintf(end, sizeof end, ":%llu ", (unsigned long long)inode);
+    FILE *locks = fopen("/proc/locks", "re");
+    bool found = false;
+    while (locks && fgets(line, sizeof line, locks))
+        found |= strstr(line, "-> FLOCK") && strstr(line, end);
+    if (locks) fclose(locks);
+    return found;
+}
+
+struct ender {
+    int let_go;
+    ino_t inode;
+    bool awaited;
+};
+
+static void *end_holder(void *arg) {
+    struct ender *e = arg;
+    struct td_mono end = td_mono_add(td_mono_now(), TD_TEST_WAIT_NS / 2);
+    while (!(e->awaited = is_awaited(e->inode)) && td_mono_now().ns < end.ns)
+        sched_yield();
+    close(e->let_go);
+    return NULL;
+}
+
+static void test_lock_is_taken_when_its_holder_ends_within_the_wait(void **state) {
+    int fd;
+    pthread_t thread;
+    struct stat st;
+    struct ender e = {0};
+    pid_t pid = hold_in_child(in(state, "lock"), &e.let_go);
+    assert_int_equal(stat(in(state, "lock"), &st), 0);
+    e.inode = st.st_ino;
+    assert_int_equal(pthread_create(&thread, NULL, end_holder, &e), 0);
+    assert_ok(td_fs_lock_within(in(state, "lock"), "me", TD_TEST_WAIT_NS, &fd));
+    pthread_join(thread, NULL);
+    assert_true(e.awaited); // in the kernel, not by trying again
+    waitpid(pid, NULL, 0);
+    close(fd);
+}
+
+static void test_nothing_waits_for_a_lock_any_more_when_its_deadline_has_passed(void **state) {
+    int fd, other, let_go;
+    pid_t pid = hold_in_child(in(state, "lock"), &let_go);
+    char name[64];
+    snprintf(name, sizeof name, "held by pid %d (child", (int)pid);
+    td_status s = td_fs_lock_within(in(state, "lock"), "me", TD_NS_PER_MS, &fd);
+    assert_string_equal(td_status_reason(s), "LOCK_HELD");
+    assert_fails(s, TD_FAILED_PRECONDITION, name);
+    close(let_go);
+    waitpid(pid, NULL, 0);
+    assert_ok(td_fs_lock(in(state, "lock"), "me", &fd)); // what had waited would hold it now
+    assert_fails(td_fs_lock(in(state, "lock"), "me", &other), TD_FAILED_PRECONDITION, "held by");
+    close(fd);
+}
+
 static void test_path_begins_at_the_root_when_it_is_made_absolute(void **state) {
     (void)state;
     static const char *const rows[][2] = {
@@ -207,6 +289,8 @@ int main(void) {
         test_in_scratch(test_removal_stops_when_a_tree_is_too_deep),
         test_in_scratch(test_lock_names_its_holder_when_taken),
         test_in_scratch(test_lock_is_free_when_its_holder_was_killed),
+        test_in_scratch(test_lock_is_taken_when_its_holder_ends_within_the_wait),
+        test_in_scratch(test_nothing_waits_for_a_lock_any_more_when_its_deadline_has_passed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
