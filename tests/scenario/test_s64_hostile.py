@@ -225,6 +225,19 @@ def test_job_waits_when_no_descriptor_is_left_to_plan_and_launch_it(daemon):
     daemon.finish(job)
 
 
+def test_job_waits_when_its_node_has_no_descriptor_left_to_launch_it(cluster):
+    coordinator = cluster.start("--role", "coordinator", name="c")
+    node = cluster.node(coordinator, 1, "n1")
+    coordinator.finish(coordinator.submit())  # its plan is kept: the same spec needs a launcher only
+    with files_limit(node.process.pid, used_up(node.process)):
+        job = coordinator.submit()
+        logged(node, "launcher waits")
+        logged(node, "Too many open files")
+        assert coordinator.state(job) == "STARTING"
+    done = coordinator.finish(job)
+    assert done.attempt == 1 and done.restarts == 0 and not done.HasField("failure")
+
+
 def test_soft_limit_of_descriptors_is_raised_at_start(cluster, tmp_path):
     daemon = start_limited(cluster, tmp_path, "-S -n 200")
     soft, hard = resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE)
