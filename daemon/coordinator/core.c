@@ -282,6 +282,7 @@ struct td_job *td_core_job(const struct td_core *core, const char *id) {
 void td_core_start(struct td_core *core, struct td_now now) {
     td_core_enter(core, now);
     core->started = true;
+    core->started_at = now.mono;
     size_t cursor = 0;
     const char *key;
     void *value;

@@ -179,7 +179,8 @@ bool td_core_is_leaving(const struct td_core *core, const char *job, size_t *ino
 // One of them. NULL: nothing is left there.
 struct td_removal *td_core_removal(const struct td_core *core, const char *job, const char *node);
 // Asks a node for the plan of a canonical spec, with the graph that pass `dump` leaves unless that
-// is ""; TD_ACTION_PLANNED with token follows.
+// is ""; TD_ACTION_PLANNED with token follows: UNAVAILABLE, reason NO_NODES, when no node can be
+// asked and none was there in the last seconds.
 TD_MUST_USE td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec_json,
                                    const char *dump, uint64_t token);
 void td_core_plan_abandon(struct td_core *core, uint64_t token);

@@ -109,6 +109,7 @@ struct td_core {
     struct td_mono wake;
     struct td_mono house_at; // when what takes days is looked at
     bool started;
+    struct td_mono started_at;
     bool draining, stopping; // stopping: the embedded node's attempts are being stopped
     uint64_t next_seq, next_epoch, next_session, next_plan, next_use;
     uint64_t next_reconcile;

@@ -8,6 +8,8 @@
 // class bad_spec or data is final and fails the jobs that wait; any other failure is asked again,
 // max_tries in all, because it says more about the node than about the job. A question for a graph,
 // too, stands beside the one for sizes alone: its answer is not kept, and its failure fails no job.
+// Jobs wait for a node as long as it takes; who asked PlanJob is answered: with NO_NODES, when the
+// start and the last word of any node are nodes_grace ago.
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,7 +20,7 @@
 #include "lib/spec/plan.h"
 
 enum { MAX_TRIES = 3, RESULT_MAX_BYTES = 2 << 20, PLAN_MAX_BYTES = 4 << 20 };
-static const int64_t answer_ns = 120 * TD_NS_PER_S;
+static const int64_t answer_ns = 120 * TD_NS_PER_S, nodes_grace_ns = 5 * TD_NS_PER_S;
 
 // ---- cache --------------------------------------------------------------------------------------
 static void make_key(const char *digest, const struct td_host *n, char out[TD_PLAN_KEY_BYTES]) {
@@ -226,8 +228,9 @@ static void drop_ask(struct td_core *core, uint32_t i) {
 
 static td_status plan_failed(td_status borrow_failure) {
     td_status s = td_fail(td_status_code(borrow_failure), "%s", td_status_message(borrow_failure));
+    const char *reason = td_status_reason(borrow_failure);
     return td_status_with_reason(td_status_with_class(s, td_status_class(borrow_failure)),
-                                 "PLAN_FAILED");
+                                 reason[0] ? reason : "PLAN_FAILED");
 }
 
 // Answers every PlanJob call that waits for it. e: what json says; NULL: a graph, or nothing.
@@ -337,6 +340,48 @@ static void ask_node(struct td_core *core, uint32_t at, struct td_host *n) {
     td_core_send(core, n, &m);
 }
 
+static bool is_waited_for(const struct td_core *core, const struct td_plan_ask *ask) {
+    for (uint32_t i = 0; i < core->n_waiters; i++) {
+        const struct td_plan_waiter *w = &core->waiters[i];
+        if (strcmp(w->digest, ask->digest) == 0 && strcmp(w->dump, ask->dump) == 0) return true;
+    }
+    return false;
+}
+
+// Until when a node that is away may still come: after a start, or when a connection broke.
+static struct td_mono nodes_due(const struct td_core *core) {
+    struct td_mono last = core->started_at;
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        last.ns = TD_MAX(last.ns, ((const struct td_host *)value)->heard.ns);
+    }
+    return td_mono_add(last, nodes_grace_ns);
+}
+
+// No node can be asked. Who waits for the answer is told; jobs ask again when a node comes.
+static void wait_for_node(struct td_core *core, uint32_t at) {
+    struct td_plan_ask *ask = core->asks[at];
+    if (!is_waited_for(core, ask)) return;
+    struct td_mono due = nodes_due(core);
+    if (core->now.mono.ns < due.ns) {
+        td_core_wake_at(core, due);
+        return;
+    }
+    td_status s =
+        td_fail(TD_UNAVAILABLE,
+                "%s, and a plan is worked out by one: start `traind --role node "
+                "--coordinator ADDRESS`, or ask again when `trainctl node list` shows "
+                "one that is READY",
+                td_map_count(core->nodes) ? "no node is connected" : "no node has registered yet");
+    s = td_status_with_reason(s, "NO_NODES");
+    answer_waiters(core, ask, NULL, NULL, s);
+    td_status_free(s);
+    drop_ask(core, at);
+    core->queue_dirty = true;
+}
+
 void td_plans_tick(struct td_core *core) {
     for (uint32_t i = core->n_asks; i-- > 0;) {
         struct td_plan_ask *ask = core->asks[i];
@@ -350,7 +395,11 @@ void td_plans_tick(struct td_core *core) {
             continue;
         }
         struct td_host *n = pick(core, ask);
-        if (n) ask_node(core, i, n);
+        if (n) {
+            ask_node(core, i, n);
+        } else {
+            wait_for_node(core, i);
+        }
     }
 }
 

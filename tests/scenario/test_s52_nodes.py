@@ -171,6 +171,19 @@ def test_node_that_comes_back_within_its_time_keeps_its_job(three):
     c.losses(job, 1000, 2)
 
 
+def test_plan_is_refused_with_what_to_do_when_no_node_is_connected(cluster, tmp_path):
+    """It waited for the client's timeout, and said then that the daemon does not answer."""
+    c = cluster.start("--role", "coordinator", name="c")
+    spec = tmp_path / "job.yaml"
+    spec.write_text(SPEC)
+    for verb in (["plan", spec], ["submit", spec, "--dry-run"]):
+        said = c.ctl(*verb, check=5).stderr
+        assert "no node has registered yet" in said and "traind --role node" in said
+    cluster.node(c, 1, "n1")
+    until("the node is known", lambda: c.nodes("READY"))
+    c.ctl("plan", spec, check=0)
+
+
 def test_job_that_no_node_could_hold_is_refused_and_waits_when_none_is_known(cluster):
     import grpc
 

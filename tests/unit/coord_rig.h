@@ -26,6 +26,9 @@ struct rig {
     uint32_t n_forgotten, n_closed;
     char closed[400]; // why the last session was
     char said[400];
+    uint32_t n_planned; // answers of td_core_plan; of the last one:
+    enum td_code planned_code;
+    char planned[400]; // "REASON: message", or the plan
 };
 
 // ---- the rig ------------------------------------------------------------------------------------
@@ -63,6 +66,13 @@ static void take(struct rig *r) {
         r->n_queue += a->kind == TD_ACTION_QUEUE;
         if (a->kind == TD_ACTION_FORGET && r->n_forgotten < TD_COUNTOF(r->forgotten)) {
             snprintf(r->forgotten[r->n_forgotten++], TD_JOB_ID_MAX, "%s", a->job);
+        }
+        if (a->kind == TD_ACTION_PLANNED) {
+            r->n_planned++;
+            r->planned_code = td_status_code(a->failure);
+            snprintf(r->planned, sizeof r->planned, "%s%s%s",
+                     a->failure ? td_status_reason(a->failure) : a->text, a->failure ? ": " : "",
+                     a->failure ? td_status_message(a->failure) : "");
         }
         if (a->kind == TD_ACTION_SAY) snprintf(r->said, sizeof r->said, "%s", a->text);
         if (a->kind == TD_ACTION_CLOSE) {
@@ -102,13 +112,17 @@ static void say_register(struct rig *r, const char *name, uint32_t slots) {
     say(r, &m);
 }
 
-static void begin_with(struct rig *r, uint32_t slots, const struct td_core_options *o) {
+static void begin_alone(struct rig *r, const struct td_core_options *o) {
     memset(r, 0, sizeof *r);
     r->now = (struct td_now){{TD_NS_PER_S}, {INT64_C(1700000000) * TD_NS_PER_S}};
     for (int k = 0; k < TD_RECORD_KIND_COUNT; k++)
         assert_ok(td_map_create(1 << 20, &r->rows[k]));
     assert_ok(td_core_create(o, &r->core));
     td_core_start(r->core, r->now);
+}
+
+static void begin_with(struct rig *r, uint32_t slots, const struct td_core_options *o) {
+    begin_alone(r, o);
     r->session = td_core_session_open(r->core, r->now, false);
     say_register(r, "n-1", slots);
     settle(r);

@@ -139,6 +139,85 @@ static void test_specs_that_wait_do_not_plan_each_other_out(void **state) {
     end(&r);
 }
 
+static void ask_plan(struct rig *r, const char *spec) {
+    assert_ok(td_core_plan(r->core, r->now, spec, "", 7));
+    take(r);
+    settle(r);
+}
+
+// The clock goes on to the next thing that is due, at most by so much.
+static void pass(struct rig *r, int64_t ns) {
+    int64_t end = r->now.mono.ns + ns;
+    while (r->now.mono.ns < end) {
+        r->now.mono.ns = TD_MIN(end, TD_MAX(td_core_wake(r->core).ns, r->now.mono.ns + 1));
+        settle(r);
+    }
+}
+
+static void test_plan_is_refused_when_no_node_came_within_a_grace_after_the_start(void **state) {
+    (void)state;
+    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
+    struct rig r;
+    begin_alone(&r, &o);
+    TD_AUTO_FREE char *spec = make_spec(1, 1);
+    create(&r, 1, spec); // a job of the same spec waits for as long as it takes
+    ask_plan(&r, spec);
+    pass(&r, 5 * TD_NS_PER_S - 1);
+    assert_int_equal(r.n_planned, 0); // a node may still come
+    pass(&r, 1);
+    assert_int_equal(r.n_planned, 1);
+    assert_int_equal(r.planned_code, TD_UNAVAILABLE);
+    assert_non_null(strstr(r.planned, "NO_NODES: no node has registered yet"));
+    ask_plan(&r, spec);
+    assert_int_equal(r.n_planned, 2); // at once
+    r.session = td_core_session_open(r.core, r.now, false);
+    say_register(&r, "n-1", 1);
+    settle(&r);
+    answer_plans(&r);
+    assert_int_equal(r.n_assigned, 1);
+    ask_plan(&r, spec);
+    assert_int_equal(r.n_planned, 3);
+    assert_int_equal(r.planned_code, TD_CODE_OK);
+    end(&r);
+}
+
+static void test_plan_is_asked_of_a_node_that_comes_within_the_grace(void **state) {
+    (void)state;
+    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
+    struct rig r;
+    begin_alone(&r, &o);
+    TD_AUTO_FREE char *spec = make_spec(1, 1);
+    ask_plan(&r, spec);
+    pass(&r, 4 * TD_NS_PER_S);
+    r.session = td_core_session_open(r.core, r.now, false);
+    say_register(&r, "n-1", 1);
+    settle(&r);
+    pass(&r, TD_NS_PER_S);
+    assert_int_equal(r.n_planned, 0);
+    answer_plans(&r);
+    assert_int_equal(r.n_planned, 1);
+    assert_int_equal(r.planned_code, TD_CODE_OK);
+    end(&r);
+}
+
+static void test_plan_is_refused_when_the_node_that_works_on_it_is_gone(void **state) {
+    (void)state;
+    struct rig r;
+    begin(&r, 1);
+    TD_AUTO_FREE char *spec = make_spec(1, 1);
+    ask_plan(&r, spec);
+    assert_int_equal(r.n_requests, 1);
+    td_core_session_close(r.core, r.now, r.session);
+    take(&r);
+    pass(&r, 5 * TD_NS_PER_S - 1);
+    assert_int_equal(r.n_planned, 0); // it may come back
+    pass(&r, 1);
+    assert_int_equal(r.n_planned, 1);
+    assert_int_equal(r.planned_code, TD_UNAVAILABLE);
+    assert_non_null(strstr(r.planned, "NO_NODES: no node is connected"));
+    end(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_create_looks_at_no_job_when_no_slot_is_free),
@@ -147,6 +226,9 @@ int main(void) {
         cmocka_unit_test(test_position_is_right_when_nothing_was_written_for_it),
         cmocka_unit_test(test_small_job_waits_for_one_that_reserves_the_node),
         cmocka_unit_test(test_specs_that_wait_do_not_plan_each_other_out),
+        cmocka_unit_test(test_plan_is_refused_when_no_node_came_within_a_grace_after_the_start),
+        cmocka_unit_test(test_plan_is_asked_of_a_node_that_comes_within_the_grace),
+        cmocka_unit_test(test_plan_is_refused_when_the_node_that_works_on_it_is_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
