@@ -456,6 +456,7 @@ static td_status serve(struct td_coordinator *c, const struct td_coordinator_opt
         .max_connections = o->max_connections,
         .max_per_source = o->max_per_source,
         .max_strangers = o->max_strangers,
+        .max_own_connections = TD_SHELL_NODE_CALLS,
         .first_request_ns = o->first_request_ns,
         .idle_ns = o->idle_ns,
         .check_ns = o->check_ns,

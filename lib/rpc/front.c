@@ -186,7 +186,7 @@ struct counts {
 static struct counts count(const struct td_front *f, const struct source *source) {
     struct counts c = {0};
     for (struct entry *e = f->first; e; e = e->next) {
-        if (e->leaving) continue;
+        if (e->leaving || td_peers_is_apart(f->peers, e->number)) continue;
         bool stranger = !td_peers_is_trusted(f->peers, e->number);
         bool same = same_source(&e->source, source);
         c.all++;
@@ -221,8 +221,9 @@ static const char *admit(struct td_front *f, const struct source *source) {
         replace(f, victim);
         return NULL;
     }
-    return source_full ? "as many connections as one source may have are open"
-                       : "as many connections as are allowed are open";
+    return source_full
+               ? "as many connections as one source may have (max-source-connections) are open"
+               : "as many connections as are allowed (max-connections) are open";
 }
 
 static void refuse(struct td_front *f, int take_fd, const char *name, const char *why) {
@@ -435,6 +436,7 @@ td_status td_front_create(struct td_loop *home, const struct td_front_options *o
     self->scratch = malloc(TD_RELAY_SCRATCH);
     if (!self->scratch) return td_fail_oom();
     const struct td_peers_options peers = {.n_wanted = o->max_connections,
+                                           .n_apart = o->max_apart,
                                            .max_waiting = o->max_streams,
                                            .on_fenced = on_fenced,
                                            .ctx = self};
@@ -443,12 +445,13 @@ td_status td_front_create(struct td_loop *home, const struct td_front_options *o
     TD_TRY(td_loop_create(&self->loop));
     TD_TRY(td_loop_timer_create(self->loop, on_retry, self, &self->retry));
     TD_TRY(td_loop_wakeup_create(self->loop, on_wake, self, &self->wake));
-    uint32_t capacity = td_peers_capacity(self->peers);
-    if (capacity < o->max_connections) {
+    uint32_t capacity = td_peers_capacity(self->peers),
+             apart = td_peers_capacity_apart(self->peers);
+    if (capacity < o->max_connections || apart < o->max_apart) {
         notify(self, NO_DESCRIPTORS,
-               "at most %" PRIu32 " of %" PRIu32
-               " connections fit: the limit of descriptors (ulimit -n, LimitNOFILE=) is low",
-               capacity, o->max_connections);
+               "at most %" PRIu32 " of %" PRIu32 " connections fit, and %" PRIu32 " of %" PRIu32
+               " of nodes: the limit of descriptors (ulimit -n, LimitNOFILE=) is low",
+               capacity, o->max_connections, apart, o->max_apart);
     }
     self->o.max_connections = TD_MIN(o->max_connections, capacity);
     // Strangers must never fill the house.

@@ -10,7 +10,7 @@
 // the oldest stranger, of that source if it is the source's cap, makes room for the newcomer; with
 // no stranger there the newcomer is refused. So idle connections cannot keep anybody out who brings
 // a credential. Whoever is refused, cut or replaced gets a GOAWAY that says why, and the owner of
-// the server a notice.
+// the server a notice. Connections that are counted apart (peers.h) are in none of these numbers.
 //
 // Threads: everything here is for the home loop's thread; hand_over runs in the front's. Private to
 // lib/rpc.
@@ -22,6 +22,7 @@ struct td_front;
 struct td_front_options {
     const char *listen;
     uint32_t max_connections;
+    uint32_t max_apart;
     uint32_t max_per_source;
     uint32_t max_strangers;
     uint32_t max_streams; // per connection

@@ -22,6 +22,7 @@ static const int64_t tick_ns = 200 * TD_NS_PER_MS;
 struct slot {
     _Atomic uint64_t taken; // 0: free; else a number of its own, written after the name
     atomic_bool trusted;
+    atomic_bool apart, gone;
     _Atomic uint32_t n_begun;
     uint32_t n_requests; // the front's
     uint64_t freed;      // the front's: which of all that were freed
@@ -35,7 +36,8 @@ struct td_peers {
     struct td_loop_wakeup *wake; // of the home loop: a fence is wanted
     struct td_loop_timer *tick;
     int base;
-    uint32_t n_slots, capacity;
+    uint32_t n_slots, capacity, max_apart;
+    _Atomic uint32_t n_apart;
     struct slot *slots;
     uint32_t *ring; // the front's: free slots
     uint32_t ring_at, n_free;
@@ -121,6 +123,7 @@ td_status td_peers_take(struct td_peers *p, int take_fd, const char *name, int *
         snprintf(s->name, sizeof s->name, "%s", name);
         atomic_store_explicit(&s->n_begun, 0, memory_order_relaxed);
         atomic_store_explicit(&s->trusted, false, memory_order_relaxed);
+        atomic_store(&s->gone, false);
         atomic_store_explicit(&s->taken, ++p->n_taken, memory_order_release);
         *out_number = number;
         if (dirty) td_loop_wakeup_send(p->wake);
@@ -135,9 +138,16 @@ static struct slot *slot_of(struct td_peers *p, int number) {
     return &p->slots[number - p->base];
 }
 
+// By whoever comes first: its end, or a last call that began after that.
+static void leave_apart(struct td_peers *p, struct slot *s) {
+    if (atomic_exchange(&s->apart, false)) atomic_fetch_sub(&p->n_apart, 1);
+}
+
 void td_peers_free(struct td_peers *p, int number, uint32_t n_requests) {
     struct slot *s = slot_of(p, number);
     TD_CHECK(s);
+    atomic_store(&s->gone, true);
+    leave_apart(p, s);
     s->n_requests = n_requests;
     s->freed = atomic_fetch_add_explicit(&p->n_freed, 1, memory_order_acq_rel) + 1;
     push(p, (uint32_t)(s - p->slots));
@@ -148,8 +158,22 @@ bool td_peers_is_trusted(const struct td_peers *p, int number) {
     return atomic_load_explicit(&s->trusted, memory_order_relaxed);
 }
 
+bool td_peers_is_apart(const struct td_peers *p, int number) {
+    return atomic_load(&p->slots[number - p->base].apart);
+}
+
 // ---- calls --------------------------------------------------------------------------------------
-void td_peers_begin(struct td_peers *p, int number, bool trusted,
+// True: its connection is counted apart now. Only this thread adds to n_apart.
+static bool set_apart(struct td_peers *p, struct slot *s) {
+    if (atomic_load(&s->apart)) return true;
+    if (atomic_load(&p->n_apart) >= p->max_apart) return false;
+    atomic_fetch_add(&p->n_apart, 1);
+    atomic_store(&s->apart, true);
+    if (atomic_load(&s->gone)) leave_apart(p, s);
+    return true;
+}
+
+void td_peers_begin(struct td_peers *p, int number, enum td_peer_call kind,
                     char out_name[TD_PEER_NAME_BYTES]) {
     TD_ON_LOOP(p->home);
     p->n_calls++;
@@ -157,6 +181,8 @@ void td_peers_begin(struct td_peers *p, int number, bool trusted,
     bool known = s && atomic_load_explicit(&s->taken, memory_order_acquire);
     snprintf(out_name, TD_PEER_NAME_BYTES, "%s", known ? s->name : "unknown");
     if (!known) return;
+    bool apart = kind == TD_PEER_APART && p->o.n_apart;
+    bool trusted = apart ? set_apart(p, s) : kind != TD_PEER_STRANGER;
     if (trusted) atomic_store_explicit(&s->trusted, true, memory_order_relaxed);
     // Last: from here on the front may give the number to another connection.
     atomic_fetch_add_explicit(&s->n_begun, 1, memory_order_release);
@@ -168,12 +194,15 @@ static void choose_range(struct td_peers *p) {
     struct rlimit files;
     bool known = getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < INT32_MAX;
     uint32_t limit = known ? (uint32_t)files.rlim_cur : 1024;
-    p->n_slots = TD_MAX(TD_MIN(p->o.n_wanted * 2, limit / 4), 4U);
+    uint32_t wanted = p->o.n_wanted + p->o.n_apart;
+    p->n_slots = TD_MAX(TD_MIN(wanted * 2, limit / 4), 4U);
     uint32_t base = limit > p->n_slots ? limit - p->n_slots : 0;
     p->base = (int)TD_MIN(base, (uint32_t)BASE_MAX);
     uint32_t own = TD_MIN((uint32_t)p->base / 2, 128U);
     uint32_t room = ((uint32_t)p->base - own) / 2;
-    p->capacity = TD_MAX(TD_MIN(p->o.n_wanted, TD_MIN(p->n_slots / 4 * 3, room)), 1U);
+    uint32_t all = TD_MAX(TD_MIN(wanted, TD_MIN(p->n_slots / 4 * 3, room)), 1U);
+    p->max_apart = TD_MIN(p->o.n_apart, TD_MAX(all / 2, all - TD_MIN(all, p->o.n_wanted)));
+    p->capacity = TD_MIN(p->o.n_wanted, all - p->max_apart);
 }
 
 td_status td_peers_create(struct td_loop *home, const struct td_peers_options *o,
@@ -208,4 +237,8 @@ void td_peers_destroy(struct td_peers *p) {
 
 uint32_t td_peers_capacity(const struct td_peers *p) {
     return p->capacity;
+}
+
+uint32_t td_peers_capacity_apart(const struct td_peers *p) {
+    return p->max_apart;
 }

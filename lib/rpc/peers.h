@@ -17,9 +17,13 @@
 // next at once. Some moments without any, one after the other, mean that none waited; so does a
 // count above all that could have waited.
 //
-// Threads: take, free and is_trusted belong to the front's thread; create, destroy and begin to the
-// home loop's. What they share is written before a number is handed to gRPC, or atomic.
-// Private to lib/rpc.
+// Some connections are counted apart, up to a number of their own, so that they take no room from
+// the others: those with a call of a row with own_calls (server.h), which are nodes'. One above
+// that number stays what it was, a stranger as a rule.
+//
+// Threads: take, free and the questions belong to the front's thread; create, destroy and begin to
+// the home loop's. What they share is written before a number is handed to gRPC, or atomic. Private
+// to lib/rpc.
 
 #include "lib/base/base.h"
 
@@ -30,6 +34,7 @@ enum { TD_PEER_NAME_BYTES = 64 };
 
 struct td_peers_options {
     uint32_t n_wanted;    // connections at a time
+    uint32_t n_apart;     // beside them, those that are counted apart
     uint32_t max_waiting; // calls per connection that can wait inside gRPC
     // From the home loop: numbers may have become free.
     void (*on_fenced)(void *ctx);
@@ -40,8 +45,10 @@ TD_MUST_USE td_status td_peers_create(struct td_loop *home, const struct td_peer
                                       struct td_peers **out_peers);
 void td_peers_destroy(struct td_peers *p);
 TD_DEFINE_AUTO(td_peers, td_peers_destroy);
-// Connections at a time: fewer than wanted where the limit of descriptors leaves no more.
+// Connections at a time, and those apart: fewer than wanted where the limit of descriptors leaves
+// no more. Those apart then have at most half.
 uint32_t td_peers_capacity(const struct td_peers *p);
+uint32_t td_peers_capacity_apart(const struct td_peers *p);
 
 // ---- the front's thread -------------------------------------------------------------------------
 // Moves fd to a number of the range, and remembers its name. UNAVAILABLE: no number is free, wait
@@ -51,12 +58,17 @@ TD_MUST_USE td_status td_peers_take(struct td_peers *p, int take_fd, const char 
 // Its connection is over: n_requests of it were passed to gRPC.
 void td_peers_free(struct td_peers *p, int number, uint32_t n_requests);
 bool td_peers_is_trusted(const struct td_peers *p, int number);
+bool td_peers_is_apart(const struct td_peers *p, int number);
 
 // ---- the home loop's thread ---------------------------------------------------------------------
-// A call of this connection begins, with a good credential or without one. Once for each call that
-// gRPC brings: it may be the last thing that the number waits for. The name is "unknown" for a
-// number of no connection.
-void td_peers_begin(struct td_peers *p, int number, bool trusted,
+enum td_peer_call {
+    TD_PEER_STRANGER, // without a good credential
+    TD_PEER_TRUSTED,
+    TD_PEER_APART, // trusted, of a row with own_calls
+};
+// A call of this connection begins. Once for each call that gRPC brings: it may be the last thing
+// that the number waits for. The name is "unknown" for a number of no connection.
+void td_peers_begin(struct td_peers *p, int number, enum td_peer_call kind,
                     char out_name[TD_PEER_NAME_BYTES]);
 
 #endif

@@ -78,6 +78,7 @@ static td_status listen_on(struct td_rpc_server *self, const char *listen_addres
     self->plain = grpc_insecure_server_credentials_create();
     const struct td_front_options front = {.listen = listen_address,
                                            .max_connections = o->max_connections,
+                                           .max_apart = o->max_own_connections,
                                            .max_per_source = o->max_per_source,
                                            .max_strangers = o->max_strangers,
                                            .max_streams = o->max_streams,

@@ -18,12 +18,13 @@
 //
 // Bounds: messages (4 MiB), decoded memory (codec.h), queue per stream (1 MiB), calls (1024),
 // beside them open ones (128) and those of rows with own_calls. Of connections: their number (1024;
-// 768 per source, 256 without a credential), the first request (10 s), the time without calls (10
-// min), streams (100). In time: a send (30 s: then the reader is cut off), a unary call without a
-// deadline (30 s). Errors leave as code + message + google.rpc.Status with one ErrorInfo{reason,
-// domain "traind", metadata} and BadRequest fields; each answer bears `x-request-id`. Only a
-// message over twice the limit gets a bare RESOURCE_EXHAUSTED from gRPC itself, which has not read
-// it. To say more, all of it would have to be taken in first.
+// 768 per source, 256 without a credential; those with calls of rows with own_calls apart), the
+// first request (10 s), the time without calls (10 min), streams (100). In time: a send (30 s: then
+// the reader is cut off), a unary call without a deadline (30 s). Errors leave as code + message +
+// google.rpc.Status with one ErrorInfo{reason, domain "traind", metadata} and BadRequest fields;
+// each answer bears `x-request-id`. Only a message over twice the limit gets a bare
+// RESOURCE_EXHAUSTED from gRPC itself, which has not read it. To say more, all of it would have to
+// be taken in first.
 //
 // Rejected: registered methods of gRPC core (its answers to unknown methods would come before the
 // credential), and threads per call.
@@ -76,9 +77,10 @@ struct td_rpc_server_options {
     uint32_t max_streams;    // per connection
     // Connections (front.h): in all, per source, and without a credential so far.
     uint32_t max_connections, max_per_source, max_strangers;
-    int64_t first_request_ns; // from the accept to a whole first request
-    int64_t idle_ns;          // without a call, until a connection is closed
-    int64_t check_ns;         // between two checks that the listener answers
+    uint32_t max_own_connections; // beside them: with calls of rows with own_calls; 0: counted in
+    int64_t first_request_ns;     // from the accept to a whole first request
+    int64_t idle_ns;              // without a call, until a connection is closed
+    int64_t check_ns;             // between two checks that the listener answers
     // What the people of this machine should know, for the log; may be NULL. Health already says
     // NOT_SERVING when the listener does not answer.
     void (*on_notice)(const char *text, void *ctx);

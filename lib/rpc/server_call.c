@@ -397,6 +397,11 @@ static td_status count_in(struct td_rpc_call *call, struct td_rpc_route *route) 
     return TD_OK;
 }
 
+static enum td_peer_call kind_of(const struct td_rpc_route *route, td_status borrow_refused) {
+    if (borrow_refused || (route && route->row->open)) return TD_PEER_STRANGER;
+    return route && route->row->own_calls ? TD_PEER_APART : TD_PEER_TRUSTED;
+}
+
 // After the credential: whether there is such a method, and room for one more call.
 static td_status admit(struct td_rpc_call *call, struct td_rpc_route *route) {
     struct td_rpc_server *server = call->server;
@@ -478,7 +483,7 @@ void td_rpc_call_begin(struct td_rpc_accept *accept) {
     int number = number_of(accept->call);
     if (!call) { // closing, or no memory
         char peer[TD_PEER_NAME_BYTES];
-        td_peers_begin(peers, number, false, peer);
+        td_peers_begin(peers, number, TD_PEER_STRANGER, peer);
         grpc_call_cancel_with_status(accept->call, GRPC_STATUS_RESOURCE_EXHAUSTED,
                                      "no memory for another call", NULL);
         grpc_call_unref(accept->call);
@@ -489,7 +494,7 @@ void td_rpc_call_begin(struct td_rpc_accept *accept) {
     call->close.pending = td_pump_start(server->pump, call->grpc, &op, 1, &call->close.tag);
     struct td_rpc_route *route = td_map_get(server->routes, call->path);
     td_status s = authorize(call, route, &accept->metadata);
-    td_peers_begin(peers, number, !s && !(route && route->row->open), call->peer);
+    td_peers_begin(peers, number, kind_of(route, s), call->peer);
     if (!s) s = admit(call, route);
     if (s) {
         answer(call, s);

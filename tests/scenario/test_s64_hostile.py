@@ -15,6 +15,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 import support
+from fake_node import FakeNode
 from support import BIN, SPEC, until
 from test_s01_rpc import RAW, TOKEN, Server
 
@@ -173,6 +174,50 @@ def test_connection_above_the_cap_is_told_why(cluster):
     for s in known:
         s.close()
     until("there is room again", lambda: is_served_or_refused(daemon), 20)
+
+
+class OwnConnection:
+    """What a FakeNode wants of a daemon, over a connection that nobody shares."""
+
+    def __init__(self, daemon):
+        self.cluster = daemon.cluster
+        self.channel = grpc.insecure_channel(daemon.address, options=[("grpc.use_local_subchannel_pool", 1)])
+        self.made = self.cluster.stubs.node_grpc.NodeServiceStub(
+            grpc.intercept_channel(self.channel, support.Token(daemon.token)))
+
+    def stub(self, service):
+        return self.made
+
+
+def test_people_are_served_when_sessions_of_nodes_are_more_than_the_cap_of_connections(cluster):
+    """1,024 nodes had 1,024 connections, which were all that there were."""
+    daemon = cluster.start("--role", "coordinator", "--max-connections", "8", "--max-source-connections", "7", name="c")
+    nodes = [FakeNode(OwnConnection(daemon), name=f"n{i}") for i in range(12)]
+    until("all are there", lambda: len(daemon.nodes("READY")) == 12)
+    daemon.ctl("node", "list", check=0)
+    people, got = [], b""
+    while b"grpc-status" in got or not people:
+        assert len(people) < 8, "connections of people are bounded as ever"
+        people.append(dial(daemon.address))
+        with contextlib.suppress(ConnectionError):  # closed already
+            people[-1].sendall(request(1, b"/traind.v1.JobService/ListJobs", token=daemon.token.encode()))
+        got = first_of(people[-1])
+    assert b"max-source-connections" in got
+    assert len(daemon.nodes("READY")) == 12
+    for node in nodes:
+        node.close()
+        node.daemon.channel.close()
+    for s in people:
+        s.close()
+
+
+def first_of(s):
+    """What comes until there is an answer or the connection is closed."""
+    got = b""
+    with contextlib.suppress(ConnectionError):
+        while b"grpc-status" not in got and (piece := s.recv(65536)):
+            got += piece
+    return got
 
 
 def is_served_or_refused(daemon):

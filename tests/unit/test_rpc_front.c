@@ -47,9 +47,9 @@ static int take(struct td_peers *p, const char *name) {
     return -1;
 }
 
-static void expect_call(struct td_peers *p, int number, bool trusted, const char *name) {
+static void expect_call(struct td_peers *p, int number, enum td_peer_call kind, const char *name) {
     char peer[TD_PEER_NAME_BYTES];
-    td_peers_begin(p, number, trusted, peer);
+    td_peers_begin(p, number, kind, peer);
     assert_string_equal(peer, name);
 }
 
@@ -82,19 +82,19 @@ test_number_is_not_given_again_while_a_call_of_its_last_connection_may_come(void
     bool fenced = false;
     int numbers[4];
     struct td_peers *p = three_taken(&fenced, numbers);
-    expect_call(p, numbers[0], true, "peer-0");
+    expect_call(p, numbers[0], TD_PEER_TRUSTED, "peer-0");
     assert_true(td_peers_is_trusted(p, numbers[0]));
     close(numbers[0]);
     td_peers_free(p, numbers[0], 2); // gRPC has one more call of it
     assert_int_equal(take(p, "next"), -1);
-    expect_call(p, numbers[0], true, "peer-0"); // and still knows whose it is
+    expect_call(p, numbers[0], TD_PEER_TRUSTED, "peer-0"); // and still knows whose it is
     int again = take(p, "next");
     assert_int_equal(again, numbers[0]);
     assert_false(td_peers_is_trusted(p, again));
-    expect_call(p, again, false, "next");
+    expect_call(p, again, TD_PEER_STRANGER, "next");
     assert_false(td_peers_is_trusted(p, again));
-    expect_call(p, 0, true, "unknown");
-    expect_call(p, INT32_MAX, true, "unknown");
+    expect_call(p, 0, TD_PEER_TRUSTED, "unknown");
+    expect_call(p, INT32_MAX, TD_PEER_TRUSTED, "unknown");
     release(p, numbers);
 }
 
@@ -123,7 +123,7 @@ static void test_number_is_given_again_when_more_calls_came_than_could_wait(void
     assert_ok(td_loop_post(loop, set_true, &turned));
     assert_ok(td_loop_run_until(loop, &turned, TD_TEST_WAIT_NS));
     for (int i = 0; i < 41; i++)
-        expect_call(p, numbers[1], false, "peer-1");
+        expect_call(p, numbers[1], TD_PEER_STRANGER, "peer-1");
     assert_ok(td_loop_run_until(loop, &fenced, TD_TEST_WAIT_NS));
     assert_int_equal(take(p, "next"), numbers[2]);
     release(p, numbers);
@@ -138,6 +138,36 @@ static void test_number_is_passed_over_when_something_else_has_it(void **state) 
     assert_int_equal(take(p, "next"), -1);
     close(numbers[0]);
     assert_int_equal(take(p, "next"), numbers[0]);
+    release(p, numbers);
+}
+
+static void test_connection_of_a_node_takes_no_room_from_the_others(void **state) {
+    (void)state;
+    bool fenced = false;
+    int numbers[4];
+    const struct td_peers_options o = {
+        .n_wanted = 2, .n_apart = 2, .max_waiting = 10, .on_fenced = set_true, .ctx = &fenced};
+    struct td_peers *p;
+    assert_ok(td_peers_create(loop, &o, &p));
+    assert_int_equal(td_peers_capacity(p), 2);
+    assert_int_equal(td_peers_capacity_apart(p), 2);
+    for (int i = 0; i < 4; i++)
+        numbers[i] = take(p, "n");
+    for (int i = 0; i < 3; i++)
+        expect_call(p, numbers[i], TD_PEER_APART, "n");
+    assert_true(td_peers_is_apart(p, numbers[0]) && td_peers_is_trusted(p, numbers[0]));
+    assert_true(td_peers_is_apart(p, numbers[1]));
+    assert_false(
+        td_peers_is_apart(p, numbers[2])); // above the bound: it gives way, as strangers do
+    assert_false(td_peers_is_trusted(p, numbers[2]));
+    close(numbers[0]);
+    td_peers_free(p, numbers[0], 2);
+    expect_call(p, numbers[0], TD_PEER_APART, "n"); // its last call: it is gone already
+    assert_false(td_peers_is_apart(p, numbers[0]));
+    expect_call(p, numbers[3], TD_PEER_APART, "n");
+    assert_true(td_peers_is_apart(p, numbers[3]));
+    numbers[0] = take(p, "next");
+    assert_false(td_peers_is_apart(p, numbers[0]));
     release(p, numbers);
 }
 
@@ -358,6 +388,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(
             test_number_is_given_again_when_more_calls_came_than_could_wait, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_number_is_passed_over_when_something_else_has_it,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_connection_of_a_node_takes_no_room_from_the_others,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_listener_goes_on_when_descriptors_are_used_up, set_up,
                                         tear_down),
