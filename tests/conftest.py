@@ -40,7 +40,8 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.fixture
 def cluster(tmp_path, stubs, request):
-    """Starts daemons; at the end all are stopped and nothing of theirs may be left."""
+    """Starts daemons; at the end jobs are cancelled, daemons stopped, and nothing of theirs may be left: no process, no
+    half-written file, no directory of an attempt."""
     made = support.Cluster(tmp_path, stubs)
     yield made
     if getattr(request.node, "failed", True):

@@ -7,6 +7,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -157,6 +158,14 @@ class Daemon:
 
     def tail(self, n=30):
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-n:]) if self.log.exists() else ""
+
+    @property
+    def node_name(self):
+        return self.args[self.args.index("--name") + 1] if "--name" in self.args else socket.gethostname()
+
+    def attempts(self):
+        """What is left of attempts on this node's disk: the folder of a job goes with its last attempt."""
+        return sorted(map(str, self.state_dir.glob("attempts/*")))
 
     @property
     def address(self):
@@ -317,16 +326,34 @@ class Cluster:
         return made.start()
 
     def unended(self):
-        """Ids of jobs that still run or wait, as far as a coordinator answers."""
-        found = set()
+        """Jobs that still run or wait, as far as a coordinator answers: (daemon, job)."""
+        m, found = self.stubs.job, []
+        states = [v for name, v in m.Job.State.items() if name not in (*TERMINAL, "STATE_UNSPECIFIED")]
         for d in self.daemons:
             with contextlib.suppress(Exception):  # stopped, killed, or a node: it knows no jobs
-                jobs = d.stub("Job").ListJobs(self.stubs.job.ListJobsRequest(), timeout=5).jobs
-                found |= {j.id for j in jobs if j.State.Name(j.state) not in TERMINAL}
+                request, more = m.ListJobsRequest(states=states, page_size=1000), True
+                while more:
+                    page = d.stub("Job").ListJobs(request, timeout=5)
+                    found += [(d, j) for j in page.jobs]
+                    request.page_token = more = page.next_page_token
         return found
 
-    def close(self):
+    def end_jobs(self):
+        """Cancels what still runs and gives it time to end, so that nothing of an attempt has a right to stay. Newest
+        first: nothing that waited begins. What does not end is found by who looks for litter."""
         running = self.unended()
+        for d, job in running:
+            with contextlib.suppress(Exception):  # it has ended meanwhile, or the test has broken the coordinator
+                d.steer("Cancel", job.id)
+        living = [d for d in self.daemons if d.process and d.process.poll() is None]
+        names = {d.node_name for d in living}  # a job of a node that is away, or that the test plays, does not end
+        runs = lambda: running and any(names & set(job.nodes) for _, job in self.unended())
+        with contextlib.suppress(AssertionError):
+            until("attempts end and are forgotten", lambda: not runs() and not any(d.attempts() for d in living), 20)
+        return {job.id for _, job in running}
+
+    def close(self):
+        running = self.end_jobs()
         stopped = [d for d in self.daemons if d.process and d.process.poll() is None]
         for d in self.daemons:
             d.drop_channel()
@@ -347,6 +374,7 @@ class Cluster:
         until(f"processes end: {left}", lambda: not self.left(), 30)
         litter = [str(p) for d in self.daemons for p in half_written(d.state_dir)
                   if not self.is_cut_off(p, running)]
+        litter += [path for d in self.daemons for path in d.attempts()]  # of those that the test killed, too
         litter += [str(p) for p in below(self.runtime) if p.is_socket() and not left]
         shutil.rmtree(self.runtime, ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)

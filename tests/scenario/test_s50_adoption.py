@@ -8,7 +8,7 @@ import signal
 import grpc
 import pytest
 
-from support import BIN, LONG, alive, below, total_bytes, until, with_worker
+from support import BIN, LONG, Cluster, alive, below, total_bytes, until, with_worker
 
 LAST = 1000  # many more than train between seeing a step and the kill
 FULL = bool(os.environ.get("TD_FULL"))
@@ -121,6 +121,18 @@ def test_node_is_draining_while_its_stopped_daemon_waits_for_ranks(daemon):
     assert daemon.process.poll() is None
     os.kill(held, signal.SIGCONT)
     assert daemon.process.wait(30) == 0
+    daemon.start()  # what the end of its attempt left is taken by the next start
+
+
+def test_end_of_a_test_finds_an_attempt_that_was_left(tmp_path, stubs):
+    cluster = Cluster(tmp_path, stubs)
+    daemon = cluster.start("--slots", "1")
+    daemon.finish(daemon.submit())
+    until("it is forgotten", lambda: not daemon.attempts())
+    assert daemon.kill(signal.SIGTERM) == 0
+    (daemon.state_dir / "attempts/j-000000000000/a1").mkdir(parents=True)
+    with pytest.raises(AssertionError, match="left behind.*attempts/j-000000000000"):
+        cluster.close()
 
 
 @pytest.mark.parametrize("victim", ["coordinator", "node", "both"])

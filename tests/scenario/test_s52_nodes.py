@@ -42,6 +42,7 @@ def test_job_on_a_node_of_its_own_streams_everything_to_the_coordinator(three):
     until("it is at the coordinator", lambda: c.checkpoints(job)[0].State.Name(c.checkpoints(job)[0].state) == "COMMITTED")
     assert newest.step == done.global_step and set(c.weights(job)) >= {"model.safetensors"}
     for node in (a, b):
+        until("its attempt is forgotten", lambda: not node.attempts())
         assert node.kill(signal.SIGTERM) == 0
     assert c.weights(job), "the coordinator has the bytes itself"
 
