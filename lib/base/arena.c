@@ -86,10 +86,12 @@ char *td_arena_strdup(struct td_arena *a, const char *s) {
 }
 
 char *td_arena_printf(struct td_arena *a, const char *fmt, ...) {
+    char small[128]; // most texts; a longer one is printed again
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(NULL, 0, fmt, ap);
+    int n = vsnprintf(small, sizeof small, fmt, ap);
     va_end(ap);
+    if (n >= 0 && (size_t)n < sizeof small) return td_arena_strndup(a, small, (size_t)n);
     char *text = n < 0 ? NULL : td_arena_alloc(a, (size_t)n + 1);
     if (!text) return NULL;
     va_start(ap, fmt);

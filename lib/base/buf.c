@@ -61,13 +61,17 @@ td_status td_buf_str(struct td_buf *b, const char *text) {
 td_status td_buf_printf(struct td_buf *b, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(NULL, 0, fmt, ap);
+    size_t room = b->data ? b->cap - b->len : 0; // its NUL included
+    int n = vsnprintf(room ? b->data + b->len : NULL, room, fmt, ap);
     va_end(ap);
     TD_CHECK(n >= 0);
-    TD_TRY(td_buf_reserve(b, (size_t)n));
-    va_start(ap, fmt);
-    vsnprintf(b->data + b->len, (size_t)n + 1, fmt, ap);
-    va_end(ap);
+    if ((size_t)n >= room) { // only now its size is known
+        if (room) b->data[b->len] = '\0';
+        TD_TRY(td_buf_reserve(b, (size_t)n));
+        va_start(ap, fmt);
+        vsnprintf(b->data + b->len, (size_t)n + 1, fmt, ap);
+        va_end(ap);
+    }
     b->len += (size_t)n;
     return TD_OK;
 }

@@ -104,9 +104,21 @@ td_status td_json_parse(struct td_arena *a, const char *text, size_t len,
 }
 
 // ---- printing -----------------------------------------------------------------------------------
+// How many bytes at the start of text are written as they are, and of one byte each.
+static size_t plain_bytes(const char *text, size_t len) {
+    size_t n = 0;
+    while (n < len && text[n] >= 0x20 && text[n] < 0x7f && text[n] != '"' && text[n] != '\\')
+        n++;
+    return n;
+}
+
 td_status td_json_print_string(const char *text, size_t len, struct td_buf *out) {
     TD_TRY(td_buf_str(out, "\""));
     for (size_t i = 0; i < len;) {
+        size_t plain = plain_bytes(text + i, len - i);
+        TD_TRY(td_buf_append(out, text + i, plain));
+        i += plain;
+        if (i == len) break;
         size_t n = td_utf8_sequence(text + i, len - i);
         unsigned char c = (unsigned char)text[i];
         const char *found = c ? strchr("\bb\ff\nn\rr\tt", c) : NULL;
@@ -126,22 +138,34 @@ td_status td_json_print_string(const char *text, size_t len, struct td_buf *out)
     return td_buf_str(out, "\"");
 }
 
+// Prints with as few of the digits as read back the same; false: more are needed.
+static bool has_digits(double v, int least, int most, char text[40]) {
+    for (int digits = least; digits <= most; digits++) {
+        snprintf(text, 40, "%.*g", digits, v);
+        if (strtod(text, NULL) == v) return true;
+    }
+    return false;
+}
+
 td_status td_json_print_double(double v, struct td_buf *out) {
     if (!isfinite(v)) return td_buf_str(out, "null");
     char text[40];
-    int digits = 15; // any double of at most 15 digits survives; most numbers people write are such
-    snprintf(text, sizeof text, "%.*g", digits, v);
-    bool is_short = strtod(text, NULL) == v;
-    for (digits = is_short ? 1 : 16; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, v);
-        if (strtod(text, NULL) == v) break;
+    // People write few digits. Any double of at most 15 survives, so that a longer one has 16
+    // or 17.
+    if (!has_digits(v, 1, 3, text)) {
+        int least = has_digits(v, 15, 15, text) ? 4 : 16;
+        (void)has_digits(v, least, 17, text);
     }
     TD_TRY(td_buf_str(out, text));
     return strpbrk(text, ".e") ? TD_OK : td_buf_str(out, ".0");
 }
 
 static td_status print_break(bool indent, int depth, struct td_buf *out) {
-    return indent ? td_buf_printf(out, "\n%*s", depth * INDENT, "") : TD_OK;
+    if (!indent) return TD_OK;
+    TD_TRY(td_buf_str(out, "\n"));
+    for (int i = 0; i < depth; i++)
+        TD_TRY(td_buf_append(out, "  ", INDENT));
+    return TD_OK;
 }
 
 static td_status print_value(const struct td_json *v, bool indent, int depth, struct td_buf *out);
@@ -190,6 +214,7 @@ td_status td_json_print(const struct td_json *v, bool indent, struct td_buf *out
 static struct td_json *get_n(const struct td_json *object, const char *key, size_t len) {
     if (!object || object->kind != TD_JSON_OBJECT) return NULL;
     for (struct td_json *child = object->first; child; child = child->next) {
+        if (len && child->key[0] != key[0]) continue; // most are told apart by this alone
         if (strncmp(child->key, key, len) == 0 && child->key[len] == '\0') return child;
     }
     return NULL;
@@ -272,9 +297,10 @@ struct td_json *td_json_copy(struct td_arena *a, const struct td_json *v) {
     }
     for (const struct td_json *child = v->first; child; child = child->next) {
         struct td_json *c = td_json_copy(a, child);
-        bool ok =
-            v->kind == TD_JSON_OBJECT ? td_json_set(a, copy, child->key, c) : td_json_push(copy, c);
-        if (!ok) return NULL;
+        bool has_key = v->kind == TD_JSON_OBJECT;
+        if (c && has_key) c->key = td_arena_strdup(a, child->key);
+        if (!c || (has_key && !c->key)) return NULL;
+        TD_CHECK(td_json_push(copy, c)); // keys of an object differ already
     }
     return copy;
 }
@@ -298,7 +324,7 @@ bool td_json_set(struct td_arena *a, struct td_json *object, const char *key, st
     TD_CHECK(object->kind == TD_JSON_OBJECT);
     struct td_json *before = NULL;
     for (struct td_json *child = object->first; child; before = child, child = child->next) {
-        if (strcmp(child->key, key) != 0) continue;
+        if (child->key[0] != key[0] || strcmp(child->key, key) != 0) continue;
         v->key = child->key;
         v->next = child->next;
         if (before) before->next = v;

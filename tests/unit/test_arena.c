@@ -48,6 +48,8 @@ static void test_text_is_copied_when_duplicated_or_printed(void **state) {
     assert_string_equal(td_arena_strndup(a, "hello", 2), "he");
     assert_string_equal(td_arena_strndup(a, NULL, 0), "");
     assert_string_equal(td_arena_printf(a, "%s-%d", "x", 12), "x-12");
+    const char *tail = td_arena_printf(a, "%1000d", 7) + 999; // longer than what is printed at once
+    assert_string_equal(tail, "7");
     assert_null(td_arena_printf(a, "%5000d", 1));
 }
 

@@ -37,6 +37,21 @@ static void test_append_changes_nothing_when_over_the_maximum(void **state) {
     assert_fails(td_buf_str(&b, "e"), TD_RESOURCE_EXHAUSTED, "");
 }
 
+// There is room for a part of it: what was printed on trial is no contents.
+static void test_print_is_whole_when_it_outgrows_its_room(void **state) {
+    (void)state;
+    TD_AUTO_BUF b;
+    td_buf_init(&b, 100);
+    assert_ok(td_buf_str(&b, "0123456789012345678901234567890123456789"));
+    assert_ok(td_buf_printf(&b, "%050d|", 7));
+    assert_int_equal(b.len, 91);
+    assert_string_equal(td_buf_cstr(&b) + 88, "07|");
+    assert_fails(td_buf_printf(&b, "%d", 1234567890), TD_RESOURCE_EXHAUSTED, "");
+    assert_int_equal(strlen(td_buf_cstr(&b)), 91);
+    assert_ok(td_buf_printf(&b, "%d", 123456789)); // to the last byte
+    assert_string_equal(td_buf_cstr(&b) + 88, "07|123456789");
+}
+
 static td_status fill(void *arg) {
     (void)arg;
     TD_AUTO_BUF b;
@@ -136,6 +151,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_contents_grow_when_appended),
         cmocka_unit_test(test_append_changes_nothing_when_over_the_maximum),
+        cmocka_unit_test(test_print_is_whole_when_it_outgrows_its_room),
         cmocka_unit_test(test_buffer_survives_when_allocations_fail),
         cmocka_unit_test(test_take_gives_a_string_when_empty),
         cmocka_unit_test(test_scrub_leaves_utf8_when_characters_were_cut),
