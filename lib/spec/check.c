@@ -126,6 +126,11 @@ const char *td_check_describe(struct td_arena *a, const struct td_json *v) {
 const char *td_check_path(struct td_check *c, const char *section, const char *key) {
     const char *shown = td_check_show(c->arena, key, strlen(key), KEY_SHOWN);
     if (!*section) return shown;
-    const char *path = td_arena_printf(c->arena, "%s.%s", section, shown);
-    return td_check_oom(c, path) ? section : path;
+    size_t section_len = strlen(section), len = strlen(shown);
+    char *path = td_arena_alloc(c->arena, section_len + 1 + len + 1);
+    if (td_check_oom(c, path)) return section;
+    memcpy(path, section, section_len);
+    path[section_len] = '.';
+    memcpy(path + section_len + 1, shown, len);
+    return path;
 }

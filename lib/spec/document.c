@@ -13,7 +13,7 @@
 // A map being read: the path people see, the section whose rows hold, and the choice it belongs to.
 struct map {
     const char *path;
-    const char *table;
+    const struct td_section *table;
     const char *choice; // "model" for table "model.mlp", else NULL
     const struct td_json *node;
     int line; // where to point when something is missing
@@ -29,16 +29,18 @@ static bool section_is_taken(const struct td_check *c, const struct td_section *
            takes(c, s->kind == TD_SECTION_PLAN);
 }
 
+static bool is_root(const struct map *m) {
+    return m->table->kind == TD_SECTION_ROOT;
+}
+
 // ---- unknown keys -----------------------------------------------------------------------------
 static void offer_keys(const struct td_check *c, const struct map *m, struct td_nearest *near) {
-    for (size_t i = 0; i < td_n_knobs; i++) {
-        const struct td_knob *k = &td_knobs[i];
-        if (strcmp(k->section, m->table) == 0 && takes(c, k->is_plan_only)) {
-            td_nearest_offer(near, k->key);
-        }
+    const struct td_knob *end;
+    for (const struct td_knob *k = td_section_knobs(m->table, &end); k < end; k++) {
+        if (takes(c, k->is_plan_only)) td_nearest_offer(near, k->key);
     }
     if (m->choice) td_nearest_offer(near, "name");
-    for (size_t i = 0; !*m->table && i < td_n_sections; i++) {
+    for (size_t i = 0; is_root(m) && i < td_n_sections; i++) {
         if (section_is_taken(c, &td_sections[i])) td_nearest_offer(near, td_sections[i].path);
     }
 }
@@ -49,7 +51,8 @@ static const char *elsewhere(struct td_check *c, const struct map *m, const char
     for (size_t i = 0; i < td_n_knobs; i++) {
         const struct td_knob *k = &td_knobs[i];
         bool is_fixed = !strchr(k->section, '.');
-        if (!is_fixed || strcmp(k->key, key) != 0 || strcmp(k->section, m->table) == 0) continue;
+        if (!is_fixed || strcmp(k->key, key) != 0) continue;
+        if (strcmp(k->section, m->table->path) == 0) continue;
         if (!takes(c, k->is_plan_only) || strcmp(k->section, "run") == 0) continue;
         found = td_check_path(c, k->section, key);
     }
@@ -58,12 +61,12 @@ static const char *elsewhere(struct td_check *c, const struct map *m, const char
 
 static const char *known_keys(struct td_check *c, const struct map *m) {
     const char *text = m->choice ? "name" : NULL;
-    for (size_t i = 0; i < td_n_knobs; i++) {
-        const struct td_knob *k = &td_knobs[i];
-        if (strcmp(k->section, m->table) != 0 || !takes(c, k->is_plan_only)) continue;
+    const struct td_knob *end;
+    for (const struct td_knob *k = td_section_knobs(m->table, &end); k < end; k++) {
+        if (!takes(c, k->is_plan_only)) continue;
         text = text ? td_arena_printf(c->arena, "%s, %s", text, k->key) : k->key;
     }
-    for (size_t i = 0; !*m->table && text && i < td_n_sections; i++) {
+    for (size_t i = 0; is_root(m) && text && i < td_n_sections; i++) {
         const struct td_section *s = &td_sections[i];
         if (section_is_taken(c, s)) text = td_arena_printf(c->arena, "%s, %s", text, s->path);
     }
@@ -77,7 +80,7 @@ static void unknown(struct td_check *c, const struct map *m, const struct td_jso
     }
     const char *key = member->key;
     const char *path = td_check_path(c, m->path, key);
-    const char *what = td_knob_later(m->choice ? m->choice : m->table, key);
+    const char *what = td_knob_later(m->choice ? m->choice : m->table->path, key);
     struct td_nearest near;
     td_nearest_init(&near, key);
     offer_keys(c, m, &near);
@@ -95,10 +98,10 @@ static void unknown(struct td_check *c, const struct map *m, const struct td_jso
 
 // ---- the knobs of a map -------------------------------------------------------------------------
 static bool is_known(const struct td_check *c, const struct map *m, const char *key) {
-    const struct td_knob *k = td_knob_find(m->table, key);
+    const struct td_knob *k = td_section_knob(m->table, key);
     if (k) return takes(c, k->is_plan_only);
     if (m->choice) return strcmp(key, "name") == 0;
-    const struct td_section *s = *m->table ? NULL : td_section_find(key);
+    const struct td_section *s = is_root(m) ? td_section_find(key) : NULL;
     return s && !strchr(key, '.') && section_is_taken(c, s);
 }
 
@@ -106,9 +109,9 @@ static void read_knobs(struct td_check *c, const struct map *m, struct td_json *
     for (const struct td_json *v = m->node ? m->node->first : NULL; v; v = v->next) {
         if (!is_known(c, m, v->key)) unknown(c, m, v);
     }
-    for (size_t i = 0; i < td_n_knobs && !c->is_oom; i++) {
-        const struct td_knob *k = &td_knobs[i];
-        if (strcmp(k->section, m->table) != 0 || !takes(c, k->is_plan_only)) continue;
+    const struct td_knob *end;
+    for (const struct td_knob *k = td_section_knobs(m->table, &end); k < end && !c->is_oom; k++) {
+        if (!takes(c, k->is_plan_only)) continue;
         const struct td_json *v = td_json_get(m->node, k->key);
         struct td_json *made = NULL;
         if (v) {
@@ -127,9 +130,11 @@ static void read_knobs(struct td_check *c, const struct map *m, struct td_json *
 
 struct td_json *td_check_entry(struct td_check *c, const char *section, const char *path,
                                const struct td_json *v) {
+    const struct td_section *table = td_section_find(section);
+    TD_CHECK(table);
     struct td_json *out = td_json_new(c->arena, TD_JSON_OBJECT);
     if (td_check_oom(c, out)) return NULL;
-    read_knobs(c, &(struct map){path, section, NULL, v, v->line}, out);
+    read_knobs(c, &(struct map){path, table, NULL, v, v->line}, out);
     return out;
 }
 
@@ -148,22 +153,23 @@ static const char *known_variants(struct td_check *c, const char *choice, struct
 // The section's row of the named variant; NULL after noting why not.
 static const struct td_section *find_variant(struct td_check *c, const struct map *m,
                                              const struct td_json *name) {
-    const char *path = td_check_path(c, m->path, "name");
+    const char *choice = m->table->path;
     if (!name || name->kind != TD_JSON_STRING) {
-        td_check_violation(c, path, name ? name->line : m->line, "required: one of %s%s%s",
-                           known_variants(c, m->table, NULL), name ? ", found " : "",
-                           name ? td_check_describe(c->arena, name) : "");
+        td_check_violation(c, td_check_path(c, m->path, "name"), name ? name->line : m->line,
+                           "required: one of %s%s%s", known_variants(c, choice, NULL),
+                           name ? ", found " : "", name ? td_check_describe(c->arena, name) : "");
         return NULL;
     }
     const char *wanted = name->u.string.data;
     for (size_t i = 0; i < td_n_sections; i++) {
-        const char *variant = td_section_variant_of(&td_sections[i], m->table);
+        const char *variant = td_section_variant_of(&td_sections[i], choice);
         if (variant && strcmp(variant, wanted) == 0) return &td_sections[i];
     }
     struct td_nearest near;
     td_nearest_init(&near, wanted);
-    const char *known = known_variants(c, m->table, &near);
-    td_check_violation(c, path, name->line, "unknown %s, found %s; known: %s%s%s%s", m->table,
+    const char *known = known_variants(c, choice, &near);
+    td_check_violation(c, td_check_path(c, m->path, "name"), name->line,
+                       "unknown %s, found %s; known: %s%s%s%s", choice,
                        td_check_describe(c->arena, name), known, near.best ? "; did you mean " : "",
                        near.best ? near.best : "", near.best ? "?" : "");
     return NULL;
@@ -184,8 +190,8 @@ static void read_variant(struct td_check *c, struct map *m, const struct td_json
     if (!variant) return;
     struct td_json *copy = td_json_copy(c->arena, name);
     if (td_check_oom(c, td_json_set(c->arena, out, "name", copy) ? out : NULL)) return;
-    m->choice = m->table;
-    m->table = variant->path;
+    m->choice = m->table->path;
+    m->table = variant;
     read_knobs(c, m, out);
 }
 
@@ -217,7 +223,9 @@ struct td_json *td_check_choice(struct td_check *c, const char *choice, const ch
     }
     struct td_json *out = td_json_new(c->arena, TD_JSON_OBJECT);
     if (td_check_oom(c, out)) return NULL;
-    struct map m = {path, choice, NULL, is_name ? NULL : v, v->line};
+    const struct td_section *table = td_section_find(choice);
+    TD_CHECK(table);
+    struct map m = {path, table, NULL, is_name ? NULL : v, v->line};
     read_variant(c, &m, is_name ? v : td_json_get(v, "name"), out);
     return out;
 }
@@ -233,7 +241,7 @@ static void read_section(struct td_check *c, const struct td_section *s, const s
     }
     struct td_json *out = td_json_new(c->arena, TD_JSON_OBJECT);
     if (td_check_oom(c, out)) return;
-    struct map m = {s->path, s->path, NULL, node, node ? node->line : 0};
+    struct map m = {s->path, s, NULL, node, node ? node->line : 0};
     out->line = m.line;
     if (s->kind == TD_SECTION_CHOICE) {
         read_choice(c, s, &m, canonical, out);
@@ -255,7 +263,7 @@ struct td_json *td_check_document(struct td_check *c, const struct td_json *root
                            td_check_describe(c->arena, root));
         return NULL;
     }
-    read_knobs(c, &(struct map){"", "", NULL, root, 0}, out);
+    read_knobs(c, &(struct map){"", td_section_find(""), NULL, root, 0}, out);
     for (size_t i = 0; i < td_n_sections && !c->is_oom; i++) {
         if (section_is_taken(c, &td_sections[i])) read_section(c, &td_sections[i], root, out);
     }

@@ -1,8 +1,8 @@
 // The knob tables, expanded from knobs.def, and plain look-ups in them.
 //
-// About two hundred rows: linear search by text is quick enough for a document of at most ten
-// thousand nodes, and keeps the tables in the order in which people read them. A hash or sorted
-// table was rejected: it would need a second order to be kept in step.
+// The rows of a section follow its own row, so a section knows where they begin, and whoever reads
+// a section looks at its few rows only. Rejected: a hash or a sorted table, a second order to be
+// kept in step with the one in which people read.
 
 #include "lib/spec/knobs.h"
 
@@ -23,9 +23,26 @@ const struct td_knob td_knobs[] = {
 #undef TD_PLAN_KNOB
 const size_t td_n_knobs = TD_COUNTOF(td_knobs);
 
+// How many knobs are above each section's row, by its line: a knob counts on, a section does not.
+#define TD_LATER(...)
+#define TD_JOIN(a, b)     a##b
+#define TD_ABOVE(line)    TD_JOIN(knobs_above_, line)
+#define TD_SAME(line)     TD_JOIN(no_knob_, line)
+#define TD_COUNT(line)    TD_JOIN(knob_, line)
+#define TD_SECTION(...)   TD_ABOVE(__LINE__), TD_SAME(__LINE__) = TD_ABOVE(__LINE__) - 1,
+#define TD_KNOB(...)      TD_COUNT(__LINE__),
+#define TD_PLAN_KNOB(...) TD_COUNT(__LINE__),
+enum {
+#include "lib/spec/knobs.def"
+};
+#undef TD_SECTION
+#undef TD_KNOB
+#undef TD_PLAN_KNOB
+
 #define TD_KNOB(...)
 #define TD_PLAN_KNOB(...)
-#define TD_SECTION(path, kind, fallback, prose) {path, TD_SECTION_##kind, fallback, prose},
+#define TD_SECTION(path, kind, fallback, prose)                                                    \
+    {path, TD_SECTION_##kind, fallback, prose, TD_ABOVE(__LINE__)},
 const struct td_section td_sections[] = {
 #include "lib/spec/knobs.def"
 };
@@ -40,12 +57,23 @@ const struct td_later td_laters[] = {
 };
 const size_t td_n_laters = TD_COUNTOF(td_laters);
 
-const struct td_knob *td_knob_find(const char *section, const char *key) {
-    for (size_t i = 0; i < td_n_knobs; i++) {
-        const struct td_knob *k = &td_knobs[i];
-        if (strcmp(k->section, section) == 0 && strcmp(k->key, key) == 0) return k;
+const struct td_knob *td_section_knobs(const struct td_section *s, const struct td_knob **out_end) {
+    bool is_last = s == &td_sections[td_n_sections - 1];
+    *out_end = &td_knobs[is_last ? td_n_knobs : s[1].first_knob];
+    return &td_knobs[s->first_knob];
+}
+
+const struct td_knob *td_section_knob(const struct td_section *s, const char *key) {
+    const struct td_knob *end;
+    for (const struct td_knob *k = td_section_knobs(s, &end); k < end; k++) {
+        if (strcmp(k->key, key) == 0) return k;
     }
     return NULL;
+}
+
+const struct td_knob *td_knob_find(const char *section, const char *key) {
+    const struct td_section *s = td_section_find(section);
+    return s ? td_section_knob(s, key) : NULL;
 }
 
 const struct td_section *td_section_find(const char *path) {

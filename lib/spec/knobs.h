@@ -56,6 +56,7 @@ struct td_section {
     enum td_section_kind kind;
     const char *fallback;
     const char *prose;
+    size_t first_knob; // of its rows; the next section's follow them
 };
 
 struct td_later {
@@ -71,6 +72,10 @@ extern const size_t td_n_laters;
 
 const struct td_knob *td_knob_find(const char *section, const char *key);
 const struct td_section *td_section_find(const char *path);
+// The rows of a section, in their order: from the result up to *out_end.
+const struct td_knob *td_section_knobs(const struct td_section *s, const struct td_knob **out_end);
+// The row of a key, or NULL.
+const struct td_knob *td_section_knob(const struct td_section *s, const char *key);
 bool td_knob_nullable(const struct td_knob *k);
 // The part of a VARIANT's path after "<choice>." if it belongs to choice, else NULL.
 const char *td_section_variant_of(const struct td_section *s, const char *choice);
