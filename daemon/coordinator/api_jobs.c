@@ -22,19 +22,24 @@ enum {
 };
 
 // ---- specs --------------------------------------------------------------------------------------
-// Text and overrides -> canonical JSON, the caller's to free.
+// Text and overrides -> canonical spec, as a tree in arena and as JSON, the caller's to free.
+static td_status read_spec(struct td_arena *arena, const char *spec, char *const *overrides,
+                           size_t n_overrides, struct td_json **out_tree, char **out_json) {
+    TD_TRY(td_spec_parse(arena, spec, strlen(spec), (const char *const *)overrides, n_overrides,
+                         out_tree));
+    TD_AUTO_BUF text;
+    td_buf_init(&text, SPEC_JSON_MAX);
+    TD_TRY(td_json_print(*out_tree, false, &text));
+    *out_json = td_buf_take_cstr(&text);
+    return *out_json ? TD_OK : td_fail_oom();
+}
+
 static td_status canonical(const char *spec, char *const *overrides, size_t n_overrides,
                            char **out_json) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
     struct td_json *tree = NULL;
-    TD_TRY(td_spec_parse(arena, spec, strlen(spec), (const char *const *)overrides, n_overrides,
-                         &tree));
-    TD_AUTO_BUF text;
-    td_buf_init(&text, SPEC_JSON_MAX);
-    TD_TRY(td_json_print(tree, false, &text));
-    *out_json = td_buf_take_cstr(&text);
-    return *out_json ? TD_OK : td_fail_oom();
+    return read_spec(arena, spec, overrides, n_overrides, &tree, out_json);
 }
 
 typedef void reply_fn(struct td_coordinator *c, struct td_rpc_call *call,
@@ -72,18 +77,21 @@ static td_status check_request_id(const char *id) {
 
 static td_status create(struct td_coordinator *c, struct td_rpc_call *call,
                         const Traind__V1__CreateJobRequest *r) {
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_json *tree = NULL;
     TD_AUTO_FREE char *json = NULL;
     char digest[TD_DIGEST_HEX], id[TD_JOB_ID_MAX];
     uint8_t bytes[6];
     TD_TRY(check_request_id(r->request_id));
-    TD_TRY(canonical(r->spec, r->overrides, r->n_overrides, &json));
+    TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
+    TD_TRY(read_spec(arena, r->spec, r->overrides, r->n_overrides, &tree, &json));
     TD_TRY(body_digest(r, digest));
     TD_TRY(td_shell_writable(c));
     td_random_bytes(bytes, sizeof bytes);
     snprintf(id, sizeof id, "j-%02x%02x%02x%02x%02x%02x", bytes[0], bytes[1], bytes[2], bytes[3],
              bytes[4], bytes[5]);
     const struct td_core_create_job request = {
-        .id = id, .spec_json = json, .request_id = r->request_id, .digest = digest};
+        .id = id, .spec_json = json, .spec = tree, .request_id = r->request_id, .digest = digest};
     const struct td_job *j = NULL;
     bool again = false;
     td_status s = td_core_create_job(c->core, td_shell_now(), &request, &j, &again);

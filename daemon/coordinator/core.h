@@ -148,10 +148,11 @@ void td_core_session_close(struct td_core *core, struct td_now now, uint64_t ses
 
 // ---- people -------------------------------------------------------------------------------------
 struct td_core_create_job {
-    const char *id;         // fresh
-    const char *spec_json;  // canonical
-    const char *request_id; // ""
-    const char *digest;     // of the request's body
+    const char *id;             // fresh
+    const char *spec_json;      // canonical
+    const struct td_json *spec; // what spec_json was printed from; NULL: it is parsed
+    const char *request_id;     // ""
+    const char *digest;         // of the request's body
 };
 // *out_again: request_id was answered before; *out_job is that job.
 TD_MUST_USE td_status td_core_create_job(struct td_core *core, struct td_now now,

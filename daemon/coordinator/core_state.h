@@ -338,7 +338,7 @@ bool td_plans_settles(const struct td_job *j);
 const char *td_plans_precision(const struct td_plan_entry *e, const struct td_job *j);
 void td_plans_note(const struct td_plan_entry *e, struct td_job *j);
 // precision: that trainer.precision: auto was settled to; NULL: not yet.
-TD_MUST_USE td_status td_plans_text(const char *job, uint32_t attempt, const char *spec_json,
+TD_MUST_USE td_status td_plans_text(const char *job, uint32_t attempt, const struct td_spec *spec,
                                     const char *frozen_json, const char *precision,
                                     const struct td_host *node, char **out_text,
                                     uint32_t *out_threads);

@@ -80,12 +80,9 @@ static td_status build_job(struct td_core *core, const struct td_core_create_job
                            struct td_job **out_job) {
     TD_AUTO(td_job) *j = NULL;
     TD_TRY(td_job_create(request->id, &j));
-    j->spec_json = td_strdup(request->spec_json);
-    if (!j->spec_json) return td_fail_oom();
-    TD_TRY(td_job_open_spec(j));
+    TD_TRY(td_job_set_spec(j, request->spec_json, request->spec));
     j->name = td_strdup(j->spec.name);
     if (!j->name) return td_fail_oom();
-    td_xxh3_128_hex(j->spec_json, strlen(j->spec_json), j->spec_digest);
     j->n_ranks = (uint32_t)td_spec_ranks(&j->spec);
     j->seq = j->queue_seq = core->next_seq;
     j->create_ns = j->wait_ns = core->now.real.ns;

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "daemon/coordinator/catalog.h"
+#include "lib/base/digest.h"
 #include "lib/base/rank_page.h"
 
 static const char *const state_names[] = {"QUEUED",    "STARTING", "RUNNING",  "RECOVERING",
@@ -246,16 +247,32 @@ void td_job_destroy(struct td_job *j) {
     free(j);
 }
 
-td_status td_job_open_spec(struct td_job *j) {
-    if (j->spec_arena) return TD_OK;
+static td_status open_spec(struct td_job *j, const struct td_json *from) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
     struct td_json *tree = NULL;
-    TD_TRY_CTX(td_json_parse(arena, j->spec_json, strlen(j->spec_json), &tree),
-               "canonical spec of job %s", j->id);
+    if (from) {
+        tree = td_json_copy(arena, from);
+        if (!tree) return td_fail_oom();
+    } else {
+        TD_TRY_CTX(td_json_parse(arena, j->spec_json, strlen(j->spec_json), &tree),
+                   "canonical spec of job %s", j->id);
+    }
     td_spec_read(tree, &j->spec);
     j->spec_arena = td_steal(arena);
     return TD_OK;
+}
+
+td_status td_job_set_spec(struct td_job *j, const char *spec_json, const struct td_json *tree) {
+    TD_CHECK(!j->spec_json && !j->spec_arena);
+    j->spec_json = td_strdup(spec_json);
+    if (!j->spec_json) return td_fail_oom();
+    td_xxh3_128_hex(j->spec_json, strlen(j->spec_json), j->spec_digest);
+    return open_spec(j, tree);
+}
+
+td_status td_job_open_spec(struct td_job *j) {
+    return j->spec_arena ? TD_OK : open_spec(j, NULL);
 }
 
 void td_job_close_spec(struct td_job *j) {

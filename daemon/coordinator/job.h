@@ -211,6 +211,10 @@ struct td_checkpoint;
 TD_MUST_USE td_status td_job_create(const char *id, struct td_job **out_job);
 void td_job_destroy(struct td_job *j);
 TD_DEFINE_AUTO(td_job, td_job_destroy);
+// Sets spec_json, its digest and job->spec. tree: what spec_json was printed from, copied; NULL: it
+// is parsed.
+TD_MUST_USE td_status td_job_set_spec(struct td_job *j, const char *spec_json,
+                                      const struct td_json *tree);
 // Parses spec_json into job->spec; needed while it has not ended.
 TD_MUST_USE td_status td_job_open_spec(struct td_job *j);
 void td_job_close_spec(struct td_job *j);

@@ -264,26 +264,23 @@ static void fail_ask(struct td_core *core, uint32_t at, enum td_class cls, enum 
 }
 
 // ---- asking -------------------------------------------------------------------------------------
-td_status td_plans_text(const char *job, uint32_t attempt, const char *spec_json,
+td_status td_plans_text(const char *job, uint32_t attempt, const struct td_spec *spec,
                         const char *frozen_json, const char *precision, const struct td_host *node,
                         char **out_text, uint32_t *out_threads) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create((size_t)2 * TD_SPEC_ARENA_BYTES, &arena));
-    struct td_json *tree = NULL, *frozen = NULL;
-    TD_TRY(td_json_parse(arena, spec_json, strlen(spec_json), &tree));
+    struct td_json *frozen = NULL;
     if (frozen_json) TD_TRY(td_json_parse(arena, frozen_json, strlen(frozen_json), &frozen));
-    struct td_spec spec;
-    td_spec_read(tree, &spec);
     struct td_plan_run run = {
-        .job = job, .attempt = (int32_t)attempt, .world_size = td_spec_ranks(&spec)};
+        .job = job, .attempt = (int32_t)attempt, .world_size = td_spec_ranks(spec)};
     run.frozen = frozen;
     run.precision = precision;
     if (node) {
-        run.threads_per_rank = td_spec_threads(&spec, (int32_t)node->cores, (int32_t)node->slots);
+        run.threads_per_rank = td_spec_threads(spec, (int32_t)node->cores, (int32_t)node->slots);
     }
     if (out_threads) *out_threads = (uint32_t)TD_MAX(run.threads_per_rank, 1);
     struct td_plan plan;
-    TD_TRY(td_plan_build(arena, tree, &run, &plan));
+    TD_TRY(td_plan_build(arena, spec->tree, &run, &plan));
     TD_AUTO_BUF text;
     td_buf_init(&text, PLAN_MAX_BYTES);
     TD_TRY(td_plan_print(&plan, &text));
@@ -314,10 +311,21 @@ static struct td_host *pick(struct td_core *core, const struct td_plan_ask *ask)
     return best;
 }
 
+static td_status text_of_ask(const struct td_plan_ask *ask, const struct td_host *n,
+                             char **out_text) {
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
+    struct td_json *tree = NULL;
+    TD_TRY(td_json_parse(arena, ask->spec_json, strlen(ask->spec_json), &tree));
+    struct td_spec spec;
+    td_spec_read(tree, &spec);
+    return td_plans_text("", 0, &spec, NULL, NULL, n, out_text, NULL);
+}
+
 static void ask_node(struct td_core *core, uint32_t at, struct td_host *n) {
     struct td_plan_ask *ask = core->asks[at];
     TD_AUTO_FREE char *plan_text = NULL;
-    td_status s = td_plans_text("", 0, ask->spec_json, NULL, NULL, n, &plan_text, NULL);
+    td_status s = text_of_ask(ask, n, &plan_text);
     if (s) {
         fail_ask(core, at, TD_CLASS_INTERNAL, td_status_code(s), td_status_message(s));
         td_status_free(s);

@@ -192,7 +192,7 @@ static void start(struct td_core *core, struct td_job *j, struct td_host *n) {
     uint32_t threads = 1;
     struct td_attempt *a = NULL;
     const struct td_plan_entry *plan = td_queue_plan(core, j, n);
-    td_status s = td_plans_text(j->id, j->n_attempts + 1, j->spec_json, j->frozen_json,
+    td_status s = td_plans_text(j->id, j->n_attempts + 1, &j->spec, j->frozen_json,
                                 td_plans_precision(plan, j), n, &plan_text, &threads);
     if (!s) s = make_attempt(core, j, n, &a);
     if (s) {

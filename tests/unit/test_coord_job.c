@@ -279,8 +279,44 @@ static void test_metric_shows_nan_where_no_rank_counted_anything(void **state) {
     assert_true(j->metrics[0].shown == 2.0);
 }
 
+// ---- specs --------------------------------------------------------------------------------------
+// A job is created with the tree of its spec, and loaded from the text.
+static void test_spec_is_the_same_when_kept_as_a_tree_or_parsed(void **state) {
+    (void)state;
+    static const char text[] =
+        "{name: n, stages: [fit, validate], model: {name: gpt, preset: gpt2, resid_pdrop: 0.1},"
+        " data: {name: tokens, train: [/a.bin], val: [/b.bin], batch_size: 2},"
+        " optimizer: {name: adamw, lr: 3e-4, betas: [0.9, 0.95]}, lr_scheduler: {name: cosine},"
+        " trainer: {devices: 2, val_check_interval: 0.25}, restart: {backoff: [1, 2]}}";
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_AUTO(td_job) *kept = NULL;
+    TD_AUTO(td_job) *parsed = NULL;
+    struct td_json *tree = NULL;
+    TD_AUTO_BUF json;
+    td_buf_init(&json, 1 << 20);
+    assert_ok(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
+    assert_ok(td_spec_parse(arena, text, strlen(text), NULL, 0, &tree));
+    assert_ok(td_json_print(tree, false, &json));
+    assert_ok(td_job_create("j-1", &kept));
+    assert_ok(td_job_create("j-2", &parsed));
+    assert_ok(td_job_set_spec(kept, td_buf_cstr(&json), tree));
+    assert_ok(td_job_set_spec(parsed, td_buf_cstr(&json), NULL));
+    td_arena_destroy(td_steal(arena)); // nothing of the caller's tree is left in it
+    const struct td_job *jobs[] = {kept, parsed};
+    for (size_t i = 0; i < TD_COUNTOF(jobs); i++) {
+        TD_AUTO_BUF again;
+        td_buf_init(&again, 1 << 20);
+        assert_ok(td_json_print(jobs[i]->spec.tree, false, &again));
+        assert_string_equal(td_buf_cstr(&again), td_buf_cstr(&json));
+    }
+    assert_string_equal(kept->spec_digest, parsed->spec_digest);
+    assert_int_equal(kept->spec.restart.backoff_s[1], 2);
+    assert_string_equal(kept->spec.model.name, parsed->spec.model.name);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_spec_is_the_same_when_kept_as_a_tree_or_parsed),
         cmocka_unit_test(test_table_says_what_the_rules_say_in_every_cell),
         cmocka_unit_test(test_terminal_states_never_change),
         cmocka_unit_test(test_states_have_the_numbers_and_names_of_the_wire),
