@@ -92,7 +92,7 @@ void td_core_destroy(struct td_core *core) {
         free(core->asks[i]->spec_json);
         free(core->asks[i]);
     }
-    free(core->touched);
+    free(core->listed);
     free(core->order);
     free(core->active);
     free(core->live);
@@ -118,15 +118,25 @@ void td_core_enter(struct td_core *core, struct td_now now) {
     if (core->started) td_nodes_after_stall(core, before);
 }
 
-void td_core_touch(struct td_core *core, struct td_job *j) {
-    if (j->touched) return;
-    if (core->n_touched == core->cap_touched) {
-        core->cap_touched = core->cap_touched ? 2 * core->cap_touched : 64;
-        core->touched =
-            td_core_must(td_realloc(core->touched, core->cap_touched * sizeof(struct td_job *)));
+static void list(struct td_core *core, struct td_job *j) {
+    if (j->listed) return;
+    if (core->n_listed == core->cap_listed) {
+        core->cap_listed = core->cap_listed ? 2 * core->cap_listed : 64;
+        core->listed =
+            td_core_must(td_realloc(core->listed, core->cap_listed * sizeof(struct td_job *)));
     }
+    j->listed = true;
+    core->listed[core->n_listed++] = j;
+}
+
+void td_core_touch(struct td_core *core, struct td_job *j) {
+    list(core, j);
     j->touched = true;
-    core->touched[core->n_touched++] = j;
+}
+
+void td_core_save_attempt(struct td_core *core, struct td_job *j, struct td_attempt *a) {
+    list(core, j);
+    a->touched = true;
 }
 
 void td_core_progress(struct td_core *core, const struct td_job *j) {
@@ -134,21 +144,40 @@ void td_core_progress(struct td_core *core, const struct td_job *j) {
     memcpy(a->job, j->id, sizeof a->job);
 }
 
+static void save_job(struct td_core *core, struct td_job *j, struct td_buf *body) {
+    j->touched = false;
+    td_queue_place(core, j);
+    j->version++;
+    td_buf_clear(body);
+    TD_CHECK(!td_job_encode(j, body));
+    td_core_record(core, TD_RECORD_JOB, j->id, td_buf_cstr(body));
+    struct td_action *a = td_core_act(core, TD_ACTION_EVENT);
+    memcpy(a->job, j->id, sizeof a->job);
+}
+
+static void save_attempt(struct td_core *core, const struct td_job *j, struct td_attempt *a,
+                         struct td_buf *body) {
+    char key[64];
+    a->touched = false;
+    td_buf_clear(body);
+    TD_CHECK(!td_attempt_encode(a, body));
+    snprintf(key, sizeof key, "%s/a%u", j->id, a->number);
+    td_core_record(core, TD_RECORD_ATTEMPT, key, td_buf_cstr(body));
+}
+
 void td_core_leave(struct td_core *core) {
     TD_AUTO_BUF body;
     td_buf_init(&body, RECORD_MAX);
-    for (uint32_t i = 0; i < core->n_touched; i++) {
-        struct td_job *j = core->touched[i];
-        j->touched = false;
-        td_queue_place(core, j);
-        j->version++;
-        td_buf_clear(&body);
-        TD_CHECK(!td_job_encode(j, &body));
-        td_core_record(core, TD_RECORD_JOB, j->id, td_buf_cstr(&body));
-        struct td_action *a = td_core_act(core, TD_ACTION_EVENT);
-        memcpy(a->job, j->id, sizeof a->job);
+    for (uint32_t i = 0; i < core->n_listed; i++) {
+        struct td_job *j = core->listed[i];
+        j->listed = false;
+        for (uint32_t k = 1; k <= j->n_attempts; k++) {
+            struct td_attempt *a = td_job_attempt(j, k);
+            if (a->touched) save_attempt(core, j, a, &body);
+        }
+        if (j->touched) save_job(core, j, &body);
     }
-    core->n_touched = 0;
+    core->n_listed = 0;
 }
 
 // ---- the table, carried out ---------------------------------------------------------------------

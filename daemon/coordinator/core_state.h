@@ -147,9 +147,9 @@ struct td_core {
     struct td_map *removals; // "<job>[/<node>]" -> td_removal
 
     uint32_t counters[TD_COUNT_COUNT];
-    bool queue_dirty; // the next pass begins at the head
-    struct td_job **touched;
-    uint32_t n_touched, cap_touched;
+    bool queue_dirty;       // the next pass begins at the head
+    struct td_job **listed; // jobs with something to save
+    uint32_t n_listed, cap_listed;
     struct td_core_out out;
     struct td_record **records_tail;
     struct td_points **points_tail;
@@ -170,7 +170,8 @@ void td_core_log(struct td_core *core, const char *fmt, ...) TD_PRINTF(2, 3);
 void td_core_send(struct td_core *core, const struct td_host *node,
                   Traind__V1__CoordinatorMessage *m);
 void td_core_meta(struct td_core *core, const char *key, uint64_t value);
-void td_core_save_attempt(struct td_core *core, const struct td_job *j, const struct td_attempt *a);
+// Its record is made at the end of the input, once, whatever else happens to it until then.
+void td_core_save_attempt(struct td_core *core, struct td_job *j, struct td_attempt *a);
 void td_core_attempt_id(const struct td_job *j, const struct td_attempt *a,
                         Traind__V1__AttemptId *out_id);
 

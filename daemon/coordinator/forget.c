@@ -121,7 +121,7 @@ static void drop_requests(struct td_core *core, const struct td_job *j) {
 
 void td_forget_job(struct td_core *core, struct td_job *take_job, bool keep_checkpoints) {
     struct td_job *j = take_job;
-    TD_CHECK(td_job_state_ended(j->state) && !td_job_live(j) && !j->touched);
+    TD_CHECK(td_job_state_ended(j->state) && !td_job_live(j) && !j->listed);
     struct td_leaving *l = td_core_must(td_calloc(1, sizeof *l));
     l->body = describe(j, keep_checkpoints);
     TD_CHECK(!td_map_put(core->leaving, j->id, l, NULL));

@@ -157,6 +157,7 @@ struct td_attempt {
     uint64_t events; // committed bytes of its event log
     struct td_failure failure;
     struct td_rank_cursor *ranks; // n_ranks
+    bool touched;                 // saved at the end of the input being handled
 };
 
 struct td_progress {
@@ -204,7 +205,9 @@ struct td_job {
     uint32_t n_checkpoints;
     bool unlisted; // it has more of them than the catalog holds: the files of the oldest stay
     struct td_mono hold_until; // not placed before, while a checkpoint of it is on its way
-    bool touched;              // changed by the event being handled
+    // By the input being handled:
+    bool touched; // a new version of it is saved and told
+    bool listed;  // among those that td_core_leave looks at: it, or an attempt of it, is saved
 };
 struct td_checkpoint;
 

@@ -9,8 +9,6 @@
 #include "daemon/coordinator/core_state.h"
 #include "lib/base/buf.h"
 
-enum { RECORD_MAX = 4 << 20 };
-
 void *td_core_must(void *p) {
     TD_CHECK(p && "out of memory: state in memory cannot be trusted, start again from the disk");
     return p;
@@ -125,16 +123,6 @@ void td_core_meta(struct td_core *core, const char *key, uint64_t value) {
     char text[24];
     snprintf(text, sizeof text, "%" PRIu64, value);
     td_core_record(core, TD_RECORD_META, key, text);
-}
-
-void td_core_save_attempt(struct td_core *core, const struct td_job *j,
-                          const struct td_attempt *a) {
-    TD_AUTO_BUF body;
-    td_buf_init(&body, RECORD_MAX);
-    TD_CHECK(!td_attempt_encode(a, &body));
-    char key[64];
-    snprintf(key, sizeof key, "%s/a%u", j->id, a->number);
-    td_core_record(core, TD_RECORD_ATTEMPT, key, td_buf_cstr(&body));
 }
 
 // Ids of messages are borrowed from the job; const is dropped because protobuf-c has none.

@@ -65,7 +65,7 @@ void td_retention_tick(struct td_core *core) {
         full = core->n_forgetting >= TD_FORGET_AT_ONCE;
         td_status kept = full ? TD_OK : td_forget_check(core, j);
         if (!full && !kept) kept = td_removals_check(core, j);
-        if (kept || j->touched) {
+        if (kept || j->listed) {
             td_status_free(kept);
             older++;
         } else if (!full) {

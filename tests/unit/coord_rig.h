@@ -19,7 +19,8 @@ struct rig {
     char assigned[TD_JOB_ID_MAX];
     uint64_t epoch, events;
     uint32_t n_assigned, n_progress, n_queue;
-    char requests[512][64]; // for plans, not yet answered
+    uint32_t n_puts[TD_RECORD_KIND_COUNT]; // rows written, of the newest input
+    char requests[512][64];                // for plans, not yet answered
     uint32_t n_requests;
     struct td_map *rows[TD_RECORD_KIND_COUNT]; // key -> body
     char forgotten[512][TD_JOB_ID_MAX];        // TD_ACTION_FORGET, in order
@@ -46,8 +47,10 @@ static void on_message(struct rig *r, const Traind__V1__CoordinatorMessage *m) {
 }
 
 static void keep_rows(struct rig *r, const struct td_record *x) {
+    memset(r->n_puts, 0, sizeof r->n_puts);
     for (; x; x = x->next) {
         void *old = NULL;
+        r->n_puts[x->kind] += x->body != NULL;
         if (x->body) {
             assert_ok(td_map_put(r->rows[x->kind], x->key, strdup(x->body), &old));
         } else {

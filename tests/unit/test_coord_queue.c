@@ -74,6 +74,22 @@ static void test_pass_comes_once_a_tick_whatever_happened_before(void **state) {
     end(&r);
 }
 
+static void test_end_writes_a_row_once_whatever_changed_it(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *spec = make_spec(1, 1);
+    struct rig r;
+    begin(&r, 1);
+    fill(&r, 2, spec);
+    line(&r, "{\"event\":\"launched\",\"pid\":1}\n");
+    line(&r, "{\"event\":\"ready\",\"rank\":0,\"pid\":2}\n");
+    line(&r, "{\"event\":\"launcher_end\",\"outcome\":\"done\"}\n");
+    assert_int_equal(r.n_puts[TD_RECORD_ATTEMPT], 1);
+    assert_int_equal(r.n_puts[TD_RECORD_JOB], 1);
+    assert_non_null(
+        strstr(td_map_get(r.rows[TD_RECORD_ATTEMPT], "j-000000000000/a1"), "\"ended\""));
+    end(&r);
+}
+
 // ---- what it says -------------------------------------------------------------------------------
 static void test_position_is_right_when_nothing_was_written_for_it(void **state) {
     (void)state;
@@ -223,6 +239,7 @@ int main(void) {
         cmocka_unit_test(test_create_looks_at_no_job_when_no_slot_is_free),
         cmocka_unit_test(test_end_looks_at_the_head_only_when_ten_thousand_wait),
         cmocka_unit_test(test_pass_comes_once_a_tick_whatever_happened_before),
+        cmocka_unit_test(test_end_writes_a_row_once_whatever_changed_it),
         cmocka_unit_test(test_position_is_right_when_nothing_was_written_for_it),
         cmocka_unit_test(test_small_job_waits_for_one_that_reserves_the_node),
         cmocka_unit_test(test_specs_that_wait_do_not_plan_each_other_out),
