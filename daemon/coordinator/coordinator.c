@@ -113,12 +113,25 @@ static void defer(struct td_coordinator *c, struct td_action *a) {
 
 static void finish_drain(struct td_coordinator *c);
 
+static void gather(struct td_coordinator *c, struct td_record *take_records) {
+    if (!take_records) return;
+    if (!c->records) {
+        td_gate_issued(c->gate, ++c->ticket);
+        c->records_tail = &c->records;
+    }
+    *c->records_tail = take_records;
+    while (*c->records_tail) {
+        c->records_tail = &(*c->records_tail)->next;
+    }
+}
+
+static void hand_over(struct td_coordinator *c) {
+    if (c->records) td_store_commit(c->store, td_steal(c->records), c->ticket);
+}
+
 void td_shell_after(struct td_coordinator *c) {
     struct td_core_out out = td_core_take(c->core);
-    if (out.records) {
-        td_gate_issued(c->gate, ++c->ticket);
-        td_store_commit(c->store, out.records, c->ticket);
-    }
+    gather(c, out.records);
     if (out.points) td_store_points(c->store, out.points);
     while (out.actions) {
         struct td_action *a = out.actions;
@@ -127,12 +140,6 @@ void td_shell_after(struct td_coordinator *c) {
         defer(c, a);
     }
     if (c->closing) return;
-    struct td_mono wake = td_core_wake(c->core);
-    if (wake.ns == INT64_MAX) {
-        td_loop_timer_disarm(c->timer);
-    } else {
-        td_loop_timer_arm(c->timer, wake.ns - td_mono_now().ns);
-    }
     if (c->draining && !c->ending && !td_core_n_stopping(c->core)) finish_drain(c);
 }
 
@@ -242,9 +249,32 @@ void td_shell_checkpoint_path(const struct td_coordinator *c, const char *job, c
 
 // ---- what the parts tell ------------------------------------------------------------------------
 static void on_timer(void *arg) {
+    (void)arg; // there is a turn: its end does the rest
+}
+
+static void arm_timer(struct td_coordinator *c) {
+    struct td_mono wake = td_core_wake(c->core);
+    if (wake.ns == INT64_MAX) {
+        if (td_loop_timer_is_armed(c->timer)) td_loop_timer_disarm(c->timer);
+    } else if (wake.ns != c->armed.ns || !td_loop_timer_is_armed(c->timer)) {
+        td_loop_timer_arm(c->timer, wake.ns - td_mono_now().ns);
+    }
+    c->armed = wake;
+}
+
+// The gate comes between two hand-overs: the writer works while answers leave, and what they bring
+// about (a call that ends) is not left behind.
+static void on_turn(void *arg) {
     struct td_coordinator *c = TD_CAST(td_coordinator, arg);
-    td_core_tick(c->core, td_shell_now());
-    td_shell_after(c);
+    struct td_now now = td_shell_now();
+    if (td_core_wake(c->core).ns <= now.mono.ns) {
+        td_core_tick(c->core, now);
+        td_shell_after(c);
+    }
+    hand_over(c);
+    td_gate_open(c->gate);
+    hand_over(c);
+    arm_timer(c);
 }
 
 static bool is_healthy(const struct td_coordinator *c) {
@@ -431,10 +461,11 @@ static td_status make_parts(struct td_coordinator *c, const struct td_coordinato
                                    .retention_ns = o->retention_ns};
     td_random_bytes(core.secret, sizeof core.secret);
     TD_TRY(td_core_create(&core, &c->core));
-    TD_TRY(td_gate_create(c->loop, &c->gate));
+    TD_TRY(td_gate_create(&c->gate));
     TD_TRY(td_checker_create(c->loop, c->state_dir, o->check_after_ms, on_damage, c, &c->checker));
     TD_TRY(td_disk_create(c->loop, &c->disk));
     TD_TRY(td_loop_timer_create(c->loop, on_timer, c, &c->timer));
+    TD_TRY(td_loop_turn_create(c->loop, on_turn, c, &c->turn));
     TD_TRY(td_watchers_create(c, &c->watchers));
     TD_TRY(td_logs_create(c, &c->logs));
     TD_TRY(td_readers_create(c, &c->readers));
@@ -497,11 +528,13 @@ td_status td_coordinator_create(struct td_loop *loop, const struct td_coordinato
 void td_coordinator_destroy(struct td_coordinator *c) {
     if (!c) return;
     c->closing = true;
+    td_loop_turn_destroy(c->turn);
     td_loop_timer_destroy(c->timer);
     td_loop_timer_destroy(c->drain_timer);
     td_rpc_server_destroy(c->server);
     td_disk_destroy(c->disk);
     td_checker_destroy(c->checker);
+    if (c->store) hand_over(c);
     td_store_close(c->store);
     td_gate_destroy(c->gate);
     td_watchers_destroy(c->watchers);

@@ -1,8 +1,6 @@
-// A list of closures with tickets, and a wake-up of the loop. See gate.h for the rule.
+// A list of closures with tickets. See gate.h for the rule.
 
 #include "daemon/coordinator/gate.h"
-
-#include "lib/rpc/loop.h"
 
 struct item {
     struct item *next;
@@ -16,11 +14,9 @@ struct td_gate {
     struct item *head, **tail;
     uint64_t issued, committed;
     bool stuck;
-    struct td_loop_wakeup *wakeup;
 };
 
-static void open_gate(void *arg) {
-    struct td_gate *g = arg;
+void td_gate_open(struct td_gate *g) {
     while (g->head && g->head->ticket <= g->committed) {
         struct item *i = g->head;
         g->head = i->next;
@@ -42,16 +38,11 @@ static void open_gate(void *arg) {
     }
 }
 
-static void wake(struct td_gate *g) {
-    if (g->head && (g->stuck || g->head->ticket <= g->committed)) td_loop_wakeup_send(g->wakeup);
-}
-
-td_status td_gate_create(struct td_loop *loop, struct td_gate **out_gate) {
-    TD_AUTO(td_gate) *g = td_calloc(1, sizeof *g);
+td_status td_gate_create(struct td_gate **out_gate) {
+    struct td_gate *g = td_calloc(1, sizeof *g);
     if (!g) return td_fail_oom();
     g->tail = &g->head;
-    TD_TRY(td_loop_wakeup_create(loop, open_gate, g, &g->wakeup));
-    *out_gate = td_steal(g);
+    *out_gate = g;
     return TD_OK;
 }
 
@@ -63,7 +54,6 @@ void td_gate_destroy(struct td_gate *g) {
         i->fn(i->arg, TD_GATE_DROPPED);
         free(i);
     }
-    td_loop_wakeup_destroy(g->wakeup);
     free(g);
 }
 
@@ -74,12 +64,10 @@ void td_gate_issued(struct td_gate *g, uint64_t ticket) {
 
 void td_gate_committed(struct td_gate *g, uint64_t ticket) {
     if (ticket > g->committed) g->committed = ticket;
-    wake(g);
 }
 
 void td_gate_set_stuck(struct td_gate *g, bool stuck) {
     g->stuck = stuck;
-    wake(g);
 }
 
 static void put(struct td_gate *g, td_gate_fn *fn, void *take_arg, bool impatient) {
@@ -91,7 +79,6 @@ static void put(struct td_gate *g, td_gate_fn *fn, void *take_arg, bool impatien
     i->impatient = impatient;
     *g->tail = i;
     g->tail = &i->next;
-    wake(g);
 }
 
 void td_gate_put(struct td_gate *g, td_gate_fn *fn, void *take_arg) {

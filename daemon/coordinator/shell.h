@@ -3,9 +3,13 @@
 
 // The shell around the core, private to this folder: what coordinator.c and the api files share.
 //
-// A handler has always the same shape: decode and check, call the core, td_shell_after (records to
-// the store, actions to the gate), build the answer in an arena, td_shell_reply. The answer shows
+// A handler has always the same shape: decode and check, call the core, td_shell_after (takes its
+// records, actions to the gate), build the answer in an arena, td_shell_reply. The answer shows
 // the state as it was when it was built and leaves when that is on disk.
+//
+// A turn of the loop may bring many calls and messages. Their records are gathered, and handed to
+// the store at its end as one batch under one ticket; so is what the core does by time, first of
+// all the pass of the queue that the turn made due.
 
 #include "daemon/coordinator/coordinator.h"
 #include "daemon/coordinator/core.h"
@@ -38,13 +42,16 @@ struct td_coordinator {
     struct td_disk *disk;
     struct td_checker *checker;
     struct td_rpc_server *server;
+    struct td_loop_turn *turn;         // ends with a hand-over to the store
     struct td_loop_timer *timer;       // td_core_wake
+    struct td_mono armed;              // when it fires
     struct td_loop_timer *drain_timer; // the drain's deadline
     struct td_watchers *watchers;
     struct td_logs *logs;
     struct td_readers *readers;
     struct td_sessions *sessions;
     struct td_planners *planners;
+    struct td_record *records, **records_tail; // of this turn, under the ticket; NULL: none so far
     uint64_t ticket;
     uint64_t event; // number of the newest durable event
     struct td_mono started;
@@ -61,7 +68,7 @@ struct td_coordinator {
 #define td_coordinator_magic 0x54444352u // "TDCR"
 
 struct td_now td_shell_now(void);
-// Carries out what the core answered to the last input.
+// Takes what the core answered to the last input.
 void td_shell_after(struct td_coordinator *c);
 
 // ---- answers ------------------------------------------------------------------------------------

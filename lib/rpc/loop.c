@@ -32,6 +32,7 @@ struct td_loop {
     struct event *wake;
     int wake_fd;
     size_t n_live;
+    struct td_loop_turn *turns;
     _Atomic(struct task *) posted;
     _Atomic(const char *) owner;
     atomic_bool stop;
@@ -64,6 +65,13 @@ struct td_loop_wakeup {
     struct td_loop *loop;
     _Atomic bool sent;
     bool destroyed; // freed when it has run
+    td_loop_fn *fn;
+    void *arg;
+};
+
+struct td_loop_turn {
+    struct td_loop_turn *next;
+    struct td_loop *loop;
     td_loop_fn *fn;
     void *arg;
 };
@@ -180,6 +188,38 @@ static void on_wake(evutil_socket_t fd, short what, void *arg) {
     run_posted(loop);
 }
 
+// ---- the end of a turn ------------------------------------------------------------------------
+
+td_status td_loop_turn_create(struct td_loop *loop, td_loop_fn *fn, void *arg,
+                              struct td_loop_turn **out_turn) {
+    TD_ON_LOOP(loop);
+    struct td_loop_turn *t = td_calloc(1, sizeof *t);
+    if (!t) return td_fail_oom();
+    *t = (struct td_loop_turn){.next = loop->turns, .loop = loop, .fn = fn, .arg = arg};
+    loop->turns = t;
+    loop->n_live++;
+    *out_turn = t;
+    return TD_OK;
+}
+
+void td_loop_turn_destroy(struct td_loop_turn *turn) {
+    if (!turn) return;
+    TD_ON_LOOP(turn->loop);
+    struct td_loop_turn **at = &turn->loop->turns;
+    while (*at != turn) {
+        at = &(*at)->next;
+    }
+    *at = turn->next;
+    turn->loop->n_live--;
+    free(turn);
+}
+
+static void end_turn(struct td_loop *loop) {
+    for (struct td_loop_turn *t = loop->turns; t; t = t->next) {
+        t->fn(t->arg);
+    }
+}
+
 // ---- the loop ---------------------------------------------------------------------------------
 
 // Libraries do not log; what matters of it comes back as a status.
@@ -237,12 +277,16 @@ bool td_loop_is_owner(const struct td_loop *loop) {
 
 static td_status turn(struct td_loop *loop) {
     // 0: ran; 1 would mean nothing is watched, but the eventfd always is.
-    if (event_base_loop(loop->base, EVLOOP_ONCE) == 0) return TD_OK;
-    return td_fail_errno(TD_INTERNAL, "event loop stopped: epoll failed");
+    if (event_base_loop(loop->base, EVLOOP_ONCE) != 0) {
+        return td_fail_errno(TD_INTERNAL, "event loop stopped: epoll failed");
+    }
+    end_turn(loop);
+    return TD_OK;
 }
 
 td_status td_loop_run(struct td_loop *loop) {
     atomic_store(&loop->owner, &thread_self);
+    end_turn(loop);
     while (!atomic_exchange(&loop->stop, false)) {
         TD_TRY(turn(loop));
     }
@@ -259,6 +303,7 @@ td_status td_loop_run_until(struct td_loop *loop, const bool *done, int64_t time
     TD_AUTO(td_loop_timer) *timer = NULL;
     TD_TRY(td_loop_timer_create(loop, set_true, &expired, &timer));
     td_loop_timer_arm(timer, timeout_ns);
+    end_turn(loop);
     while (!*done) {
         if (expired) return td_fail(TD_DEADLINE_EXCEEDED, "not done in time");
         if (atomic_exchange(&loop->stop, false)) return td_fail(TD_CANCELLED, "stopped");

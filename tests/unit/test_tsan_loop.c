@@ -193,6 +193,40 @@ static void test_loop_fails_cleanly_when_memory_is_out(void **state) {
     td_test_failing_allocations(make_loop, NULL);
 }
 
+// ---- the end of a turn ----
+
+struct turns {
+    struct td_loop *loop;
+    int n_posts, n_ends, seen; // posts that the newest end saw
+    bool done;
+};
+
+static void on_counted_post(void *arg) {
+    struct turns *t = arg;
+    t->n_posts++;
+}
+
+static void on_end(void *arg) {
+    struct turns *t = arg;
+    t->n_ends++;
+    t->seen = t->n_posts;
+    t->done = t->n_posts == 3;
+}
+
+static void test_turn_ends_once_for_all_that_it_brought(void **state) {
+    (void)state;
+    struct turns t = {.loop = open_loop()};
+    struct td_loop_turn *turn;
+    assert_true(td_loop_turn_create(t.loop, on_end, &t, &turn) == TD_OK);
+    for (int i = 0; i < 3; i++)
+        assert_true(td_loop_post(t.loop, on_counted_post, &t) == TD_OK);
+    assert_true(td_loop_run_until(t.loop, &t.done, TD_TEST_WAIT_NS) == TD_OK);
+    assert_int_equal(t.seen, 3);
+    assert_int_equal(t.n_ends, 2); // a run begins with one, for what came before it
+    td_loop_turn_destroy(turn);
+    td_loop_destroy(t.loop);
+}
+
 // ---- timers ----
 
 static void test_timer_fires_not_before_its_time(void **state) {
@@ -313,6 +347,7 @@ int main(void) {
         cmocka_unit_test(test_wakeup_does_not_run_when_destroyed_on_its_way),
         cmocka_unit_test(test_posts_run_when_the_loop_is_destroyed),
         cmocka_unit_test(test_loop_fails_cleanly_when_memory_is_out),
+        cmocka_unit_test(test_turn_ends_once_for_all_that_it_brought),
         cmocka_unit_test(test_timer_fires_not_before_its_time),
         cmocka_unit_test(test_timer_may_be_armed_and_destroyed_when_in_its_callback),
         cmocka_unit_test(test_run_until_fails_when_time_is_up),
