@@ -40,6 +40,7 @@ struct writer {
     const char *name; // "state.db"
     struct td_store *store;
     sqlite3 *db;
+    sqlite3_stmt *begin, *commit;
     pthread_t thread;
     bool running;
     pthread_mutex_t mutex; // guards the next four
@@ -108,6 +109,17 @@ static td_status prepare(struct writer *w, const char *text, sqlite3_stmt **out)
 }
 
 // ---- opening ------------------------------------------------------------------------------------
+static td_status prepare_batches(struct writer *w) {
+    TD_TRY(prepare(w, "BEGIN IMMEDIATE", &w->begin));
+    return prepare(w, "COMMIT", &w->commit);
+}
+
+static void close_writer(struct writer *w) {
+    sqlite3_finalize(td_steal(w->begin));
+    sqlite3_finalize(td_steal(w->commit));
+    sqlite3_close(td_steal(w->db));
+}
+
 static td_status open_state(struct td_store *s) {
     struct writer *w = &s->state;
     char source[TD_FS_PATH_BYTES] = "";
@@ -131,7 +143,7 @@ static td_status open_state(struct td_store *s) {
     TD_TRY(td_db_number(w->db, w->name,
                         "SELECT CAST(body AS INTEGER) FROM meta WHERE key = 'incarnation'", &n));
     s->incarnation = (uint64_t)n;
-    return TD_OK;
+    return prepare_batches(w);
 }
 
 static td_status open_metrics(struct td_store *s) {
@@ -147,7 +159,8 @@ static td_status open_metrics(struct td_store *s) {
                    " count = CASE WHEN ?8 THEN count + ?6 ELSE ?6 END,"
                    " n_ranks = n_ranks + 1, real_ns = max(real_ns, ?7)",
                    &s->add_point));
-    return prepare(w, "INSERT OR REPLACE INTO cursors VALUES (?1, ?2, ?3, ?4)", &s->put_cursor);
+    TD_TRY(prepare(w, "INSERT OR REPLACE INTO cursors VALUES (?1, ?2, ?3, ?4)", &s->put_cursor));
+    return prepare_batches(w);
 }
 
 static void close_metrics(struct td_store *s) {
@@ -156,8 +169,7 @@ static void close_metrics(struct td_store *s) {
         sqlite3_finalize(*all[i]);
         *all[i] = NULL;
     }
-    sqlite3_close(s->metrics.db);
-    s->metrics.db = NULL;
+    close_writer(&s->metrics);
 }
 
 td_status td_store_renew_metrics(struct td_store *s, td_status take_why) {
@@ -288,11 +300,11 @@ static bool take_all(struct writer *w, struct item **out_head) {
 }
 
 static bool commit_once(struct writer *w, struct item *head) {
-    int rc = sqlite3_exec(w->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+    int rc = step_reset(w->begin);
     for (struct item *i = head; i && rc == SQLITE_OK; i = i->next) {
         rc = w->carry_out(w, i);
     }
-    if (rc == SQLITE_OK) rc = sqlite3_exec(w->db, "COMMIT", NULL, NULL, NULL);
+    if (rc == SQLITE_OK) rc = step_reset(w->commit);
     if (rc == SQLITE_OK) return true;
     pthread_mutex_lock(&w->mutex);
     snprintf(w->why, sizeof w->why, "%s: %s", w->name, sqlite3_errmsg(w->db));
@@ -564,7 +576,7 @@ void td_store_close(struct td_store *s) {
         sqlite3_finalize(s->drop[k]);
     }
     close_metrics(s);
-    sqlite3_close(s->state.db);
+    close_writer(&s->state);
     free(s);
 }
 
