@@ -2,9 +2,11 @@
 // the other side does not take is kept, in a block that is allocated for it and freed when it is
 // gone.
 //
-// Sockets are watched edge-triggered for reading, so each flow reads until there is nothing, or
-// until its turn is over: then a timer brings it back after the others. Being writable is watched
-// only while something waits, because a socket pair says so after each read of its other side.
+// Sockets are watched edge-triggered for reading, each for the flow that reads it, which goes on
+// until there is nothing, or until its turn is over: then a timer brings it back after the others.
+// Being writable is watched only while something waits, because a socket pair says so after each
+// read of its other side. A short read does not mean that there is nothing: the end may have come
+// with it, and has no edge of its own then.
 //
 // The end of gRPC's side is read as the end of the stream. The client's side is half-closed towards
 // gRPC, never shut down for reading, because that end would then be seen at once and always.
@@ -47,7 +49,8 @@ struct td_relay {
     bool ended;
 };
 
-static void run(struct td_relay *r);
+static void on_up(int fd, void *arg);
+static void on_down(int fd, void *arg);
 
 // ---- ends ---------------------------------------------------------------------------------------
 static void drop(struct flow *f) {
@@ -99,7 +102,7 @@ void td_relay_let_go(struct td_relay *r) {
 static void arm_deadline(struct td_relay *r) {
     int64_t due = TD_MIN(r->first_due.ns, r->stall_due.ns);
     if (due == INT64_MAX) {
-        td_loop_timer_disarm(r->deadline);
+        if (td_loop_timer_is_armed(r->deadline)) td_loop_timer_disarm(r->deadline);
     } else if (!td_loop_timer_is_armed(r->deadline) || due < r->armed_ns) {
         r->armed_ns = due; // one that fires too early is armed again
         td_loop_timer_arm(r->deadline, due - td_mono_now().ns);
@@ -124,11 +127,6 @@ static void on_deadline(void *arg) {
 }
 
 // ---- flows --------------------------------------------------------------------------------------
-static void on_ready(int fd, void *arg) {
-    (void)fd;
-    run(TD_CAST(td_relay, arg));
-}
-
 // How much of it the socket took; -1: it takes nothing ever again.
 static ssize_t put(int fd, const uint8_t *data, size_t bytes) {
     size_t at = 0;
@@ -148,8 +146,8 @@ static bool keep(struct td_relay *r, struct flow *f, int fd, const uint8_t *data
     memcpy(f->kept, data, bytes);
     f->at = 0;
     f->end = bytes;
-    td_status s = td_loop_fd_create(r->loop, fd, TD_LOOP_FD_EDGE | TD_LOOP_FD_WRITE, on_ready, r,
-                                    &f->writable);
+    td_status s = td_loop_fd_create(r->loop, fd, TD_LOOP_FD_EDGE | TD_LOOP_FD_WRITE,
+                                    f == &r->up ? on_up : on_down, r, &f->writable);
     bool ok = !s;
     td_status_free(s);
     return ok;
@@ -244,10 +242,11 @@ static bool run_down(struct td_relay *r) {
     return true;
 }
 
-static void run(struct td_relay *r) {
+// Without a client what gRPC sends is only read to its end, whatever was blocked before.
+static void run(struct td_relay *r, bool up, bool down) {
     if (r->ended) return;
-    bool more = run_up(r);
-    more |= run_down(r);
+    bool more = up && run_up(r);
+    more |= (down || r->client_fd < 0) && run_down(r);
     if (r->ended) {
         r->o.on_end(r->o.owner); // may destroy r
         return;
@@ -256,8 +255,18 @@ static void run(struct td_relay *r) {
     if (more) td_loop_timer_arm(r->again, 0);
 }
 
+static void on_up(int fd, void *arg) {
+    (void)fd;
+    run(TD_CAST(td_relay, arg), true, false);
+}
+
+static void on_down(int fd, void *arg) {
+    (void)fd;
+    run(TD_CAST(td_relay, arg), false, true);
+}
+
 static void on_again(void *arg) {
-    run(TD_CAST(td_relay, arg));
+    run(TD_CAST(td_relay, arg), true, true);
 }
 
 // ---- life ---------------------------------------------------------------------------------------
@@ -274,10 +283,10 @@ td_status td_relay_create(struct td_loop *loop, const struct td_relay_options *o
     self->stall_due.ns = INT64_MAX;
     TD_TRY(td_loop_timer_create(loop, on_again, self, &self->again));
     TD_TRY(td_loop_timer_create(loop, on_deadline, self, &self->deadline));
-    TD_TRY(td_loop_fd_create(loop, take_client_fd, TD_LOOP_FD_EDGE, on_ready, self,
-                             &self->client_watch));
     TD_TRY(
-        td_loop_fd_create(loop, take_grpc_fd, TD_LOOP_FD_EDGE, on_ready, self, &self->grpc_watch));
+        td_loop_fd_create(loop, take_client_fd, TD_LOOP_FD_EDGE, on_up, self, &self->client_watch));
+    TD_TRY(
+        td_loop_fd_create(loop, take_grpc_fd, TD_LOOP_FD_EDGE, on_down, self, &self->grpc_watch));
     arm_deadline(self);
     self->client_fd = take_client_fd;
     self->grpc_fd = take_grpc_fd;
