@@ -124,7 +124,9 @@ static void read_knobs(struct td_check *c, const struct map *m, struct td_json *
             td_check_violation(c, td_check_path(c, m->path, k->key), m->line, "required: %s",
                                expects);
         }
-        if (made) td_check_oom(c, td_json_set(c->arena, out, k->key, made) ? out : NULL);
+        if (!made) continue;
+        made->key = k->key; // a constant; each stands once in its section
+        TD_CHECK(td_json_push(out, made));
     }
 }
 

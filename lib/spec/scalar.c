@@ -65,17 +65,25 @@ static bool special_float(const char *s, double *out_value) {
     return true;
 }
 
+static struct td_json *text_of(struct td_arena *a, const char *s, size_t len) {
+    struct td_json *v = td_json_new(a, TD_JSON_STRING);
+    if (v) v->u.string = (struct td_str){s, len};
+    return v;
+}
+
 struct td_json *td_scalar_resolve(struct td_arena *a, const char *text, size_t len) {
     char *s = td_arena_strndup(a, text, len);
     if (!s) return NULL;
     int base;
     size_t skip;
     double real;
-    if (len == 0 || strcmp(s, "~") == 0 || is_one_of(s, "null", "Null", "NULL")) {
+    bool is_word = isalpha((unsigned char)*s); // no number begins with a letter
+    if (len == 0 || strcmp(s, "~") == 0 || (is_word && is_one_of(s, "null", "Null", "NULL"))) {
         return td_json_new(a, TD_JSON_NULL);
     }
-    if (is_one_of(s, "true", "True", "TRUE")) return td_json_new_bool(a, true);
-    if (is_one_of(s, "false", "False", "FALSE")) return td_json_new_bool(a, false);
+    if (is_word && is_one_of(s, "true", "True", "TRUE")) return td_json_new_bool(a, true);
+    if (is_word && is_one_of(s, "false", "False", "FALSE")) return td_json_new_bool(a, false);
+    if (is_word) return text_of(a, s, len);
     if (matches_int(s, &base, &skip)) {
         errno = 0;
         int64_t integer = strtoll(s + skip, NULL, base);
@@ -84,7 +92,5 @@ struct td_json *td_scalar_resolve(struct td_arena *a, const char *text, size_t l
     }
     if (matches_float(s)) return td_json_new_real(a, strtod(s, NULL));
     if (special_float(s, &real)) return td_json_new_real(a, real);
-    struct td_json *v = td_json_new(a, TD_JSON_STRING);
-    if (v) v->u.string = (struct td_str){s, len};
-    return v;
+    return text_of(a, s, len);
 }
