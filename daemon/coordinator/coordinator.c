@@ -21,6 +21,7 @@
 #include "lib/rpc/health.h"
 
 static const int64_t end_calls_ns = 2 * TD_NS_PER_S; // what the server's drain may take
+static const int64_t gather_ns = 100 * TD_NS_PER_MS; // records that nobody waits for
 
 struct td_now td_shell_now(void) {
     return (struct td_now){.mono = td_mono_now(), .real = td_real_now()};
@@ -118,6 +119,7 @@ static void gather(struct td_coordinator *c, struct td_record *take_records) {
     if (!c->records) {
         td_gate_issued(c->gate, ++c->ticket);
         c->records_tail = &c->records;
+        c->records_due = td_mono_add(td_mono_now(), gather_ns);
     }
     *c->records_tail = take_records;
     while (*c->records_tail) {
@@ -127,6 +129,10 @@ static void gather(struct td_coordinator *c, struct td_record *take_records) {
 
 static void hand_over(struct td_coordinator *c) {
     if (c->records) td_store_commit(c->store, td_steal(c->records), c->ticket);
+}
+
+static void hand_over_due(struct td_coordinator *c, struct td_mono now) {
+    if (td_gate_wants(c->gate, c->ticket) || now.ns >= c->records_due.ns) hand_over(c);
 }
 
 void td_shell_after(struct td_coordinator *c) {
@@ -254,6 +260,7 @@ static void on_timer(void *arg) {
 
 static void arm_timer(struct td_coordinator *c) {
     struct td_mono wake = td_core_wake(c->core);
+    if (c->records && c->records_due.ns < wake.ns) wake = c->records_due;
     if (wake.ns == INT64_MAX) {
         if (td_loop_timer_is_armed(c->timer)) td_loop_timer_disarm(c->timer);
     } else if (wake.ns != c->armed.ns || !td_loop_timer_is_armed(c->timer)) {
@@ -271,9 +278,9 @@ static void on_turn(void *arg) {
         td_core_tick(c->core, now);
         td_shell_after(c);
     }
-    hand_over(c);
+    hand_over_due(c, now.mono);
     td_gate_open(c->gate);
-    hand_over(c);
+    hand_over_due(c, now.mono);
     arm_timer(c);
 }
 

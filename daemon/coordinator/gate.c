@@ -13,6 +13,7 @@ struct item {
 struct td_gate {
     struct item *head, **tail;
     uint64_t issued, committed;
+    uint64_t wanted; // the ticket of what was put last
     bool stuck;
 };
 
@@ -66,6 +67,10 @@ void td_gate_committed(struct td_gate *g, uint64_t ticket) {
     if (ticket > g->committed) g->committed = ticket;
 }
 
+bool td_gate_wants(const struct td_gate *g, uint64_t ticket) {
+    return g->wanted >= ticket;
+}
+
 void td_gate_set_stuck(struct td_gate *g, bool stuck) {
     g->stuck = stuck;
 }
@@ -73,7 +78,7 @@ void td_gate_set_stuck(struct td_gate *g, bool stuck) {
 static void put(struct td_gate *g, td_gate_fn *fn, void *take_arg, bool impatient) {
     struct item *i = td_calloc(1, sizeof *i);
     TD_CHECK(i && "out of memory: start again from the disk");
-    i->ticket = g->issued;
+    i->ticket = g->wanted = g->issued;
     i->fn = fn;
     i->arg = take_arg;
     i->impatient = impatient;

@@ -30,6 +30,8 @@ void td_gate_issued(struct td_gate *g, uint64_t ticket);
 void td_gate_committed(struct td_gate *g, uint64_t ticket);
 // The disk refuses: what is impatient passes as STUCK from now on, until it is written again.
 void td_gate_set_stuck(struct td_gate *g, bool stuck);
+// Does anything wait for that ticket?
+bool td_gate_wants(const struct td_gate *g, uint64_t ticket);
 // Lets pass what may; what that puts, too. To be called at the end of each turn.
 void td_gate_open(struct td_gate *g);
 // fn(take_arg, how), once.

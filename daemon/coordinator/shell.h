@@ -9,7 +9,8 @@
 //
 // A turn of the loop may bring many calls and messages. Their records are gathered, and handed to
 // the store at its end as one batch under one ticket; so is what the core does by time, first of
-// all the pass of the queue that the turn made due.
+// all the pass of the queue that the turn made due. Records that nobody waits for go with the next
+// ones, or after a tenth of a second.
 
 #include "daemon/coordinator/coordinator.h"
 #include "daemon/coordinator/core.h"
@@ -51,7 +52,8 @@ struct td_coordinator {
     struct td_readers *readers;
     struct td_sessions *sessions;
     struct td_planners *planners;
-    struct td_record *records, **records_tail; // of this turn, under the ticket; NULL: none so far
+    struct td_record *records, **records_tail; // gathered, under the ticket; NULL: none
+    struct td_mono records_due;                // when they are handed over at the latest
     uint64_t ticket;
     uint64_t event; // number of the newest durable event
     struct td_mono started;

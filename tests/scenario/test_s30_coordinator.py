@@ -1,9 +1,11 @@
 """The coordinator alone, with a node that is a few lines of Python: every service, exactly-once ingestion, streamed
 shards, adoption and fencing, tokens of watches, idempotent creation, what is refused and with which reason."""
+import contextlib
 import json
 import os
 import queue
 import signal
+import sqlite3
 import subprocess
 
 import grpc
@@ -395,6 +397,17 @@ def test_attempt_is_adopted_from_what_was_committed(coordinator):
     coordinator.finish(job)
     assert again.get("forget").id == attempt.id
     again.close()
+
+
+def test_record_that_nobody_waits_for_is_on_disk_soon(coordinator):
+    node, job, attempt = run_one(coordinator)
+    node.send(log_state=node.m.LogState(id=attempt.id, rank=0, out_bytes=77, final=True))  # it gets no answer
+
+    def kept():
+        with contextlib.closing(sqlite3.connect(f"file:{coordinator.state_dir}/state.db?mode=ro", uri=True)) as db:
+            [(body,)] = db.execute("SELECT body FROM attempts WHERE key = ?", (f"{job}/a1",))
+        return json.loads(body)["ranks"][0][:4] == [1, 1, 0, 77]
+    until("the log state is on disk", kept)
 
 
 def test_attempt_that_a_node_no_longer_has_is_lost_and_fenced(coordinator):
