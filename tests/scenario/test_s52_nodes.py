@@ -125,6 +125,7 @@ def moved(cluster, gone=None, *overrides):
     c.steer("Pause", job)
     c.wait_state(job, "PAUSED")
     best, = best()
+    until("its attempt is forgotten", lambda: not a.attempts())
     assert a.kill(signal.SIGTERM) == 0
     if gone:
         gone(c.state_dir / "checkpoints" / job / best.path)
