@@ -409,16 +409,22 @@ static void on_ready(struct line *l) {
     td_core_apply(l->core, l->job, TD_JOB_ON_RUN);
 }
 
-static void on_step1(struct line *l) {
+// Of the ranks' lines about one step the first counts.
+static void reached(struct line *l) {
     uint32_t step = u32(l->json, "step");
+    if (step > l->attempt->step) l->attempt->step = step;
     if (step > l->job->progress.step) l->job->progress.step = step;
+}
+
+static void on_step1(struct line *l) {
+    reached(l);
     if (l->rank == 0) td_core_touch(l->core, l->job); // who waits for it sees it now
     td_core_apply(l->core, l->job, TD_JOB_ON_RUN);
 }
 
 static void on_resumed(struct line *l) {
     if (l->rank != 0 && l->rank < l->attempt->n_ranks) return; // all ranks say the same
-    l->job->progress.step = u32(l->json, "step");
+    l->job->progress.step = l->attempt->step = u32(l->json, "step");
     td_core_touch(l->core, l->job);
 }
 
@@ -429,8 +435,7 @@ static void on_skipped(struct line *l) {
 
 static void on_checkpoint(struct line *l) {
     td_catalog_on_checkpoint(l->core, l->job, l->attempt, l->json);
-    uint32_t step = u32(l->json, "step");
-    if (step > l->job->progress.step) l->job->progress.step = step;
+    reached(l);
     l->job->progress.epoch = u32(l->json, "epoch");
 }
 
@@ -464,8 +469,7 @@ static void on_note(struct line *l) {
 }
 
 static void on_end(struct line *l) {
-    uint32_t step = u32(l->json, "step");
-    if (step > l->job->progress.step) l->job->progress.step = step;
+    reached(l);
     if (strcmp(text(l->json, "outcome"), "failed") != 0) return;
     struct td_failure f = failure_of(l);
     keep_failure(l, &f);
@@ -656,6 +660,8 @@ void td_attempt_on_progress(struct td_core *core, struct td_host *node,
     struct td_job *j = NULL;
     struct td_attempt *a = find(core, p->id, &j);
     if (!a || strcmp(a->node, node->id) != 0 || !td_attempt_live(a)) return;
+    // A sample that its node kept while we were away; of an ended attempt no other follows.
+    if (p->step < a->step) return;
     j->progress = (struct td_progress){.epoch = p->epoch,
                                        .step = p->step,
                                        .total_steps = p->total_steps ? p->total_steps

@@ -155,6 +155,7 @@ struct td_attempt {
     uint32_t n_ranks;
     uint32_t slots;
     uint64_t events; // committed bytes of its event log
+    uint32_t step;   // the last one that these name: a sample of an earlier one is stale
     struct td_failure failure;
     struct td_rank_cursor *ranks; // n_ranks
     bool touched;                 // saved at the end of the input being handled

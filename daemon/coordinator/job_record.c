@@ -112,6 +112,7 @@ td_status td_attempt_encode(const struct td_attempt *a, struct td_buf *out) {
     TD_TRY(put_int(out, "n_ranks", a->n_ranks));
     TD_TRY(put_int(out, "slots", a->slots));
     TD_TRY(put_int(out, "events", (int64_t)a->events));
+    TD_TRY(put_int(out, "step", a->step));
     TD_TRY(put_failure(out, &a->failure));
     TD_TRY(td_buf_str(out, ",\"ranks\":["));
     for (uint32_t r = 0; r < a->n_ranks; r++) { // cursors lie beside what they count
@@ -272,6 +273,7 @@ td_status td_attempt_decode(const struct td_json *v, struct td_attempt **out_att
     a->closing = get_int(v, "closing") != 0;
     a->slots = get_u32(v, "slots");
     a->events = (uint64_t)get_int(v, "events");
+    a->step = get_u32(v, "step");
     get_ranks(a, td_json_get(v, "ranks"));
     TD_TRY(get_failure(v, &a->failure));
     *out_attempt = td_steal(a);
