@@ -14,7 +14,7 @@ struct td_epochs {
     bool over;                    // the last epoch has ended, too
     bool idle;                    // no question is out
     uint32_t next;                // the epoch of the next line, from 0
-    uint32_t from_step;           // points before it were told
+    uint32_t from_step;           // points before it were shown
     uint32_t n_ranks;
     struct td_mono not_before;
 };

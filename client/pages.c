@@ -1,6 +1,6 @@
 // Members are found by name in the messages' descriptors, as json.c does, so that every listing
 // shares this. Bound: TD_MAX_PAGES pages; what is left over has a token, and the caller's reader is
-// told on stderr.
+// reported on stderr.
 
 #include "client/pages.h"
 

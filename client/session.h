@@ -19,7 +19,7 @@ struct td_session {
 TD_MUST_USE td_status td_session_open(struct td_session *s);
 // After a stream broke because the daemon went away, which jobs do not notice: waits a moment and
 // makes a new channel, as the address may have changed. Gives the failure back when nothing was
-// heard of the daemon for 30 s.
+// received from the daemon for 30 s.
 TD_MUST_USE td_status td_session_reconnect(struct td_session *s, td_status take_failed,
                                            struct td_mono heard);
 void td_session_close(struct td_session *s);

@@ -2,7 +2,7 @@
 //
 // A session is an id in the core and a way back to the node. Messages go straight to the core, but
 // for bytes of logs, which go to the files and come back to the core as "committed". A session that
-// cannot take a message (its queue is full) is ended: the node dials again and hears everything
+// cannot take a message (its queue is full) is ended: the node dials again and receives everything
 // that still holds.
 
 #include <stdio.h>

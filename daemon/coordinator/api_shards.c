@@ -2,7 +2,7 @@
 //
 // Bytes go into "<file>.part" beside their place. The sender may ask with an empty chunk how much
 // is here; it goes on from there. With the last byte the file is hashed on the disk thread, synced,
-// renamed, its directory synced; only then does the core hear of it, and the reply waits for the
+// renamed, its directory synced; only then does the core learn of it, and the reply waits for the
 // core's record. A file with another digest than promised is removed: DATA_LOSS HASH_MISMATCH.
 // One upload per file: a second one (a node that dialled again) takes over, the first is ended.
 
@@ -85,7 +85,7 @@ static td_status finish_part(const struct upload *u) {
     td_status_free(absent);
     TD_TRY(open_part(u, &fd));
     TD_TRY(td_disk_file_bytes(u->part, &have));
-    if (have < u->file_bytes) { // a write failed, which was told
+    if (have < u->file_bytes) { // a write failed, which was reported
         return td_fail(TD_UNAVAILABLE, "'%s' has %" PRIu64 " of %" PRIu64 " bytes", u->part, have,
                        u->file_bytes);
     }

@@ -1,14 +1,14 @@
 #ifndef TRAIND_DAEMON_COORDINATOR_CORE_H
 #define TRAIND_DAEMON_COORDINATOR_CORE_H
 
-// The coordinator's brain, sans I/O: it is told what happened and when, and answers with records
+// The coordinator's brain, sans I/O: it receives what happened and when, and answers with records
 // to commit, metric points to store and actions to take. No socket, no file, no clock, no thread;
 // the same code runs in the daemon and in the simulator (tests/sim).
 //
 // Use: call one input, then td_core_take, then carry it out. Output rule: an action is released
 // only when every record taken with it or before it is committed (gate.h does that), so nobody is
-// ever told of something that a crash could take back. Reads follow the same rule: their answers
-// pass through the same gate.
+// ever informed of something that a crash could take back. Reads follow the same rule: their
+// answers pass through the same gate.
 //
 // Exactly once: what an attempt does arrives as bytes of append-only segments with their offset.
 // The bytes before the committed offset are skipped, a gap is refused by repeating the offset, and
@@ -75,7 +75,7 @@ struct td_points {
 enum td_action_kind {
     TD_ACTION_SEND,     // message to the node of `session`
     TD_ACTION_CLOSE,    // end `session`, with `text`
-    TD_ACTION_EVENT,    // a durable change of `job`: watchers and waiters are told
+    TD_ACTION_EVENT,    // a durable change of `job`: watchers and waiters learn of it
     TD_ACTION_PROGRESS, // only progress or numbers of its reason changed
     TD_ACTION_QUEUE,    // a pass of the queue: positions and reasons of waiting jobs may differ
     TD_ACTION_PLANNED,  // answer of td_core_plan: token, text (result) or failure

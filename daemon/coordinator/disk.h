@@ -2,9 +2,9 @@
 #define TRAIND_DAEMON_COORDINATOR_DISK_H
 
 // A thread for files: work that may wait for a disk (shards, logs, their readers) runs there, in
-// the order it was given, and its end is told on the loop. A job carries its own data; it belongs
-// to the thread between submit and done. At most TD_DISK_MAX_JOBS wait: then submit refuses, and
-// the caller pushes back on whoever sends or reads.
+// the order it was given, and its end is reported on the loop. A job carries its own data; it
+// belongs to the thread between submit and done. At most TD_DISK_MAX_JOBS wait: then submit
+// refuses, and the caller pushes back on whoever sends or reads.
 
 #include "lib/base/base.h"
 

@@ -112,7 +112,7 @@ struct td_rank_cursor {
 };
 
 enum td_attempt_state {
-    TD_ATTEMPT_ASSIGNED, // told to the node, nothing heard yet
+    TD_ATTEMPT_ASSIGNED, // sent to the node, no answer yet
     TD_ATTEMPT_STARTED,  // its launcher lives
     TD_ATTEMPT_ENDED,    // its launcher's end was ingested
     TD_ATTEMPT_FENCED,   // given up: whatever it still says is stale
@@ -124,7 +124,7 @@ enum td_stop_cause {
     TD_STOP_CAUSE_NONE,
     TD_STOP_CAUSE_PAUSE,
     TD_STOP_CAUSE_CANCEL,
-    TD_STOP_CAUSE_DAEMON,  // the daemon was told to end
+    TD_STOP_CAUSE_DAEMON,  // the daemon was asked to end
     TD_STOP_CAUSE_UPGRADE, // launcher frames of another major
     TD_STOP_CAUSE_COUNT,
 };
@@ -207,7 +207,7 @@ struct td_job {
     bool unlisted; // it has more of them than the catalog holds: the files of the oldest stay
     struct td_mono hold_until; // not placed before, while a checkpoint of it is on its way
     // By the input being handled:
-    bool touched; // a new version of it is saved and told
+    bool touched; // a new version of it is saved and reported
     bool listed;  // among those that td_core_leave looks at: it, or an attempt of it, is saved
 };
 struct td_checkpoint;

@@ -155,7 +155,7 @@ static void write_done(struct td_disk_job *job) {
     struct stream *s = NULL;
     td_status failed = find(w->logs, &w->key, &s);
     if (!failed && w->failure) {
-        s->queued = s->size; // whoever sends it hears the length and sends again from there
+        s->queued = s->size; // whoever sends it receives the length and sends again from there
     } else if (!failed && w->offset <= s->size && w->offset + w->bytes > s->size) {
         s->size = w->offset + w->bytes; // past a write that failed, nothing counts
     }

@@ -1,7 +1,7 @@
 // Nodes as the coordinator sees them: registration, adoption, leases, slots.
 //
 // A node is a row that stays known when it is away, so that "could this job ever fit" has an answer
-// after a restart. What it holds is told by itself, in Register, and judged attempt by attempt:
+// after a restart. What it holds it reports itself, in Register, and is judged attempt by attempt:
 //   held, and the job's live attempt      -> adopt, from the committed offsets (also when its
 //                                            launcher is dead: the rest of its log is to come)
 //   held, ended, not everything is here   -> adopt, for the logs

@@ -368,7 +368,7 @@ static struct td_mono nodes_due(const struct td_core *core) {
     return td_mono_add(last, nodes_grace_ns);
 }
 
-// No node can be asked. Who waits for the answer is told; jobs ask again when a node comes.
+// No node can be asked. Who waits for the answer is refused; jobs ask again when a node comes.
 static void wait_for_node(struct td_core *core, uint32_t at) {
     struct td_plan_ask *ask = core->asks[at];
     if (!is_waited_for(core, ask)) return;

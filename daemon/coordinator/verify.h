@@ -5,8 +5,8 @@
 //
 // Asked when a rank somewhere passed over its copy: the copy may be bad, or the files here. They
 // are hashed on the disk thread and compared with the catalog's lengths and digests; the first that
-// differs is told to the core, which calls the checkpoint DAMAGED. A file that cannot be read for
-// another reason (the disk is away) proves nothing and is only logged. Loop thread.
+// differs is reported to the core, which calls the checkpoint DAMAGED. A file that cannot be read
+// for another reason (the disk is away) proves nothing and is only logged. Loop thread.
 
 struct td_coordinator;
 

@@ -1,5 +1,5 @@
 // A list of watchers, a ring of events, a timer for progress. Snapshots for new watchers and for
-// progress go through the gate like everything else, so a watcher is never told of a state that is
+// progress go through the gate like everything else, so a watcher never sees a state that is
 // not on disk, and the order of the gate is the order that it sees.
 
 #include "daemon/coordinator/watch.h"
@@ -17,7 +17,7 @@ struct watcher {
     struct watcher *next;
     struct td_rpc_call *call;
     char job[TD_JOB_ID_MAX];
-    uint64_t event; // newest that it was told
+    uint64_t event; // newest that it was sent
     bool resume;    // came with a token
     bool live;      // got its first message
     bool dirty;     // progress to tell

@@ -98,7 +98,7 @@ static void abort_peers(struct td_launcher *l) {
     }
 }
 
-// ---- what the daemon is told --------------------------------------------------------------------
+// ---- what the daemon receives -------------------------------------------------------------------
 static void fill_status(const struct td_launch_rank *r, Traind__V1__RankStatus *out) {
     traind__v1__rank_status__init(out);
     out->rank = (uint32_t)r->rank;

@@ -34,7 +34,7 @@
 
 enum {
     TD_LAUNCH_TICK_MS = 20,
-    TD_LAUNCH_TICKS_A_LOOK = 5,   // to deadlines and what the daemon is told
+    TD_LAUNCH_TICKS_A_LOOK = 5,   // to deadlines and what the daemon receives
     TD_LAUNCH_NEWS_A_TICK = 8,    // reports of events at once; further ones wait for the tick
     TD_LAUNCH_ABORT_GRACE_S = 10, // after a rank failed: then the others are killed
     TD_LAUNCH_STOP_GRACE_S = 60,  // of stops that nobody gave a grace for
@@ -72,7 +72,7 @@ struct td_launcher {
     struct td_mono alone_since;   // INT64_MAX while a daemon is connected
     uint32_t n_ticks;
     struct td_buf last_status; // as sent
-    bool news;                 // events that the daemon was not told of
+    bool news;                 // events that the daemon has not received
     int n_told;                // reports of some since the last tick
     bool node_writes;          // EPOLLOUT is on
 };

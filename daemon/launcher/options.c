@@ -204,7 +204,7 @@ td_status td_launch_options_parse(int argc, char **argv, struct td_launch_option
                            argv[optind - 1]);
         }
         TD_TRY(set(&o, id, optarg));
-        out_options->ack_fd = o.ack_fd; // so that errors in what follows are heard
+        out_options->ack_fd = o.ack_fd; // so that errors in what follows are reported
     }
     if (optind < argc) return td_fail(TD_INVALID_ARGUMENT, "'%s' is no option", argv[optind]);
     TD_TRY(check(&o));

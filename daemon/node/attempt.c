@@ -287,7 +287,7 @@ void td_local_attempt_committed(struct td_local_attempt *a, uint64_t events) {
 }
 
 // ---- start --------------------------------------------------------------------------------------
-// It is told when the launcher is gone, so that nothing of the attempt is left by then.
+// It is reported when the launcher is gone, so that nothing of the attempt is left by then.
 static void start_failed(struct td_local_attempt *a, td_status take_status) {
     td_status_free(a->failed);
     a->failed = take_status;
@@ -480,7 +480,7 @@ void td_local_attempt_kill(struct td_local_attempt *a) {
 void td_local_attempt_stop(struct td_local_attempt *a, int mode, uint32_t grace_ms) {
     if (a->link && td_launcher_link_stop(a->link, mode, grace_ms)) return;
     if (a->launcher.pidfd < 0) return;
-    // Not connected: on_connected gives it again. A launcher of another major is told by signal.
+    // Not connected: on_connected gives it again. A launcher of another major is asked by signal.
     if (mode == 3) {
         td_local_attempt_kill(a);
     } else if (a->major != TD_LAUNCHER_MAJOR) {

@@ -47,7 +47,7 @@ struct td_local_attempt {
     char *plan_json; // until the launcher runs
     char cores[TD_ATTEMPT_CORES];
     char socket[128];                     // in use; "": not known yet
-    char wanted_socket[TD_FS_PATH_BYTES]; // as the launcher was told
+    char wanted_socket[TD_FS_PATH_BYTES]; // as the launcher received it
     char boot_id[37];
     uint32_t major;
     char build[32];
@@ -94,7 +94,7 @@ TD_MUST_USE td_status td_local_attempt_launch(struct td_local_attempt *a, const 
 TD_MUST_USE td_status td_local_attempt_recover(struct td_local_attempt *a, const char *boot_id,
                                                const char *runtime_dir);
 
-// The coordinator told how much of the log it has committed, before anything is sent.
+// The coordinator reported how much of the log it has committed, before anything is sent.
 void td_local_attempt_committed(struct td_local_attempt *a, uint64_t events);
 
 // To the launcher: by its socket, else by SIGTERM. mode: enum td_stop_mode.

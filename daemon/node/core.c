@@ -340,7 +340,7 @@ static void on_assign(struct td_node_core *c, const Traind__V1__Assign *assign) 
         return;
     }
     struct td_node_attempt *a = td_node_core_find(c, id->job, id->attempt);
-    if (a && a->epoch == id->epoch) return; // told twice
+    if (a && a->epoch == id->epoch) return; // reported twice
     if (a) {
         s = td_fail(TD_ALREADY_EXISTS, "attempt %u of %s is here with another epoch", id->attempt,
                     id->job);

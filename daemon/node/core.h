@@ -1,7 +1,7 @@
 #ifndef TRAIND_DAEMON_NODE_CORE_H
 #define TRAIND_DAEMON_NODE_CORE_H
 
-// The node's brain, sans I/O: it is told what happened and when, and answers with actions.
+// The node's brain, sans I/O: it receives what happened and when, and answers with actions.
 //
 // It knows which attempts are here and in which state, what the coordinator wants of them, and when
 // a stop must get stronger. It has no file, socket, process or clock; the shell (node.c) feeds it

@@ -17,7 +17,8 @@
 //   lock            held by the living launcher; its text names it
 //
 // A file holds whole records only: a write that fails half way is cut back. rank_exit and
-// launcher_end are on disk (fsync) before anyone is told. Offsets are byte offsets in the files.
+// launcher_end are on disk (fsync) before anyone learns of them. Offsets are byte offsets in the
+// files.
 //
 // Lines of events.log. Ranks' own lines (lib/base/rank_page.h) are forwarded with "rank" and
 // "real_ns" added. The launcher's own, "real_ns" in each:
