@@ -14,7 +14,8 @@
 struct td_sampler {
     struct td_sampler_config config;
     int64_t epoch;
-    int64_t *order; // (n_samples); NULL without shuffle
+    int64_t *order;                 // (n_samples); NULL without shuffle
+    struct td_randperm permutation; // of which order is as much as was asked for
 };
 
 td_status td_sampler_create(const struct td_sampler_config *config,
@@ -51,7 +52,8 @@ td_status td_sampler_set_epoch(struct td_sampler *s, int64_t epoch) {
     if (epoch == s->epoch) return TD_OK;
     s->epoch = epoch;
     if (s->order) {
-        td_torch_randperm(s->config.seed + (uint64_t)epoch, s->config.n_samples, s->order);
+        td_randperm_begin(&s->permutation, s->config.seed + (uint64_t)epoch, s->config.n_samples,
+                          s->order);
     }
     return TD_OK;
 }
@@ -80,10 +82,12 @@ int64_t td_sampler_batches(const struct td_sampler *s, int64_t offset, int64_t b
     return (td_sampler_left(s, offset, 0) + batch - 1) / batch; // no rank has more than rank 0
 }
 
-int64_t td_sampler_indices(const struct td_sampler *s, int64_t offset, int32_t rank, int64_t batch,
+int64_t td_sampler_indices(struct td_sampler *s, int64_t offset, int32_t rank, int64_t batch,
                            int64_t *out) {
     TD_CHECK(offset >= 0 && rank >= 0 && rank < s->config.world_size);
     int64_t n = TD_MIN(batch, td_sampler_left(s, offset, rank));
+    int64_t end = offset + rank + (n - 1) * s->config.world_size + 1;
+    if (s->order && n > 0) td_randperm_extend(&s->permutation, TD_MIN(end, s->config.n_samples));
     for (int64_t j = 0; j < n; j++) {
         int64_t position = (offset + rank + j * s->config.world_size) % s->config.n_samples;
         out[j] = s->order ? s->order[position] : position;

@@ -49,7 +49,7 @@ int64_t td_sampler_left(const struct td_sampler *s, int64_t offset, int32_t rank
 // last one may be empty on some of them.
 int64_t td_sampler_batches(const struct td_sampler *s, int64_t offset, int64_t batch);
 // Sample indices of rank r's batch at `offset`, into out[batch]; returns how many (0: no more).
-int64_t td_sampler_indices(const struct td_sampler *s, int64_t offset, int32_t rank, int64_t batch,
+int64_t td_sampler_indices(struct td_sampler *s, int64_t offset, int32_t rank, int64_t batch,
                            int64_t *out);
 // Offset after the step that starts at `offset`.
 int64_t td_sampler_next(const struct td_sampler *s, int64_t offset, int64_t batch);

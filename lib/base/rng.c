@@ -121,6 +121,7 @@ uint32_t td_mt19937_u32(struct td_mt19937 *g) {
 // ---- torch.randperm -----------------------------------------------------------------------------
 // Torch shuffles with 32-bit numbers while the bias of the modulus is negligible, and builds the
 // permutation inside out with 64-bit ones beyond that.
+// There no element is final before the last number is drawn.
 static void randperm_large(struct td_mt19937 *g, int64_t n, int64_t *out) {
     for (int64_t i = 0; i < n; i++) {
         uint64_t high = td_mt19937_u32(g), low = td_mt19937_u32(g);
@@ -131,21 +132,28 @@ static void randperm_large(struct td_mt19937 *g, int64_t n, int64_t *out) {
     }
 }
 
-void td_torch_randperm(uint64_t seed, int64_t n, int64_t *out) {
-    struct td_mt19937 g;
-    td_mt19937_init(&g, (uint32_t)seed);
+void td_randperm_begin(struct td_randperm *p, uint64_t seed, int64_t n, int64_t *out) {
+    *p = (struct td_randperm){.n = n, .out = out};
+    td_mt19937_init(&p->generator, (uint32_t)seed);
     if (n >= UINT32_MAX / 20) {
-        randperm_large(&g, n, out);
+        randperm_large(&p->generator, n, out);
+        p->n_final = n;
         return;
     }
     for (int64_t i = 0; i < n; i++)
         out[i] = i;
-    for (int64_t i = 0; i < n - 1; i++) {
-        int64_t z = i + td_mt19937_u32(&g) % (n - i);
-        int64_t swapped = out[i];
-        out[i] = out[z];
-        out[z] = swapped;
+}
+
+void td_randperm_extend(struct td_randperm *p, int64_t n_final) {
+    TD_CHECK(n_final <= p->n);
+    for (int64_t i = p->n_final; i < n_final; i++) {
+        // The last element has one place left, for which torch draws no number.
+        int64_t z = i < p->n - 1 ? i + td_mt19937_u32(&p->generator) % (p->n - i) : i;
+        int64_t swapped = p->out[i];
+        p->out[i] = p->out[z];
+        p->out[z] = swapped;
     }
+    p->n_final = TD_MAX(p->n_final, n_final);
 }
 
 // ---- the kernel ---------------------------------------------------------------------------------

@@ -31,8 +31,17 @@ struct td_mt19937 {
 };
 void td_mt19937_init(struct td_mt19937 *g, uint32_t seed);
 uint32_t td_mt19937_u32(struct td_mt19937 *g);
-// torch.randperm(n, generator=torch.Generator().manual_seed(seed)) into out[n], index for index.
-void td_torch_randperm(uint64_t seed, int64_t n, int64_t *out);
+// torch.randperm(n, generator=torch.Generator().manual_seed(seed)), index for index, as far as it
+// is needed: an epoch's first batch does not wait for the order of all samples. From 2^32 / 20
+// elements on, begin makes all of it.
+struct td_randperm {
+    struct td_mt19937 generator;
+    int64_t n, n_final;
+    int64_t *out; // (n), the caller's; its first n_final elements are the permutation's
+};
+void td_randperm_begin(struct td_randperm *p, uint64_t seed, int64_t n, int64_t *out);
+// At most n.
+void td_randperm_extend(struct td_randperm *p, int64_t n_final);
 
 // Unpredictable bytes (getrandom). Failure is fatal by TD_CHECK: no id may be guessable.
 void td_random_bytes(void *out, size_t bytes);
