@@ -29,6 +29,8 @@ struct td_checkpointer {
     size_t snapshot_bytes;
     bool asked;           // prepare was submitted
     atomic_bool prepared; // the snapshot's pages are there
+    struct td_plugin_file plugin[TD_RESUME_PLUGINS];
+    size_t n_plugins; // known once prepared
     struct td_manifest manifest;
     bool final;
     int64_t held_ns;   // how long the last save held the loop
@@ -126,9 +128,17 @@ td_status td_checkpointer_room(const struct td_state_table *state, uint32_t role
     return s;
 }
 
-// On the background thread: no save shall wait for pages.
+static void keep_failure(struct td_checkpointer *c, td_status s) {
+    if (s) td_status_free(atomic_exchange(&c->failure, s));
+}
+
+// On the background thread: no save shall wait for pages, and no first step for the digests.
 static void prepare(void *arg) {
     struct td_checkpointer *c = arg;
+    if (c->o.registry)
+        keep_failure(c, td_status_context(td_registry_files(c->o.registry, c->plugin,
+                                                            TD_COUNTOF(c->plugin), &c->n_plugins),
+                                          "plugins of the resume key"));
     madvise(c->snapshot, c->snapshot_bytes, MADV_HUGEPAGE);
     madvise(c->snapshot, c->snapshot_bytes, MADV_POPULATE_WRITE);
     char *at = c->snapshot;
@@ -313,6 +323,12 @@ static void await_points(struct td_checkpointer *c, uint32_t asked) {
     td_status_free(s);
 }
 
+static void list_plugins(struct td_checkpointer *c) {
+    struct td_resume_key *k = &c->manifest.key;
+    memcpy(k->plugin, c->plugin, sizeof k->plugin);
+    k->n_plugins = (int)c->n_plugins;
+}
+
 static td_status write_snapshot(struct td_checkpointer *c) {
     char path[TD_FS_PATH_BYTES], tmp[TD_FS_PATH_BYTES], label[TD_FS_PATH_BYTES];
     char digest[TD_DIGEST_HEX];
@@ -322,6 +338,7 @@ static td_status write_snapshot(struct td_checkpointer *c) {
     TD_TRY(td_fs_path(tmp, "%s/step-%lld.tmp", c->o.config->dir, step));
     TD_TRY(td_fs_path(label, "%s/step-%lld", c->o.config->label, step));
     TD_TRY(check_finite(c));
+    list_plugins(c);
     size_t bytes = 0;
     td_status s = td_fs_remove_tree(tmp);
     if (!s) s = write_files(c, tmp, &bytes, digest);
@@ -342,8 +359,7 @@ static td_status write_snapshot(struct td_checkpointer *c) {
 
 static void write_job(void *arg) {
     struct td_checkpointer *c = arg;
-    td_status s = write_snapshot(c);
-    if (s) td_status_free(atomic_exchange(&c->failure, s));
+    keep_failure(c, write_snapshot(c));
 }
 
 // ---- the training thread -----------------------------------------------------------------------

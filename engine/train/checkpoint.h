@@ -43,9 +43,10 @@ struct td_checkpointer_options {
     struct td_background *background;
     struct td_events *events;
     struct td_metrics *metrics;
-    const char *config_json;  // text of that file; NULL: none
-    const char *resumed_from; // never removed; NULL: none
-    int64_t resumed_step;     // its step, which need not be saved again; -1: none
+    struct td_registry *registry; // the manifest lists its files; NULL: lists none
+    const char *config_json;      // text of that file; NULL: none
+    const char *resumed_from;     // never removed; NULL: none
+    int64_t resumed_step;         // its step, which need not be saved again; -1: none
 };
 
 // Bytes of the snapshot buffer of a rank that writes `roles`.
@@ -59,16 +60,16 @@ TD_MUST_USE td_status td_checkpointer_create(const struct td_checkpointer_option
 void td_checkpointer_destroy(struct td_checkpointer *c);
 TD_DEFINE_AUTO(td_checkpointer, td_checkpointer_destroy);
 
-// Makes the snapshot's memory ready in the background, once. A save does it too, and waits for it;
-// the loop asks after its first step, which the clearing of so many pages would slow down.
+// Makes the snapshot's memory ready and reads the plugins' digests in the background, once. A save
+// does it too, and waits for it; the loop asks after its first step, which both would slow down.
 void td_checkpointer_prepare(struct td_checkpointer *c);
 
 enum td_checkpointer_save_flags {
     TD_SAVE_FINAL = 1, // waits for the buffer and until the checkpoint is durable
     TD_SAVE_ASKED = 2, // waits for the buffer
 };
-// Saves m->progress.step once; a step that was saved already is left alone. m's files are filled in
-// here, its borrowed strings outlive the write.
+// Saves m->progress.step once; a step that was saved already is left alone. m's files and the
+// plugins of its resume key are filled in here, its borrowed strings outlive the write.
 TD_MUST_USE td_status td_checkpointer_save(struct td_checkpointer *c,
                                            const struct td_strategy_memory *memory,
                                            const struct td_manifest *m, int flags);

@@ -240,10 +240,14 @@ static td_status open_module(struct td_rank *r) {
     return r->strategy_ops->connect(r->strategy, r->module_ops, r->module);
 }
 
-// Which builds of plugins this rank runs is part of what its bits depend on.
+// Which builds of plugins this rank runs is part of what its bits depend on. A rank that resumes
+// compares them before it trains; the others' are for the manifest alone, and the checkpointer's.
 static td_status list_plugins(struct td_rank *r) {
     struct td_resume_key *k = &r->key;
-    k->n_plugins = (int)td_registry_files(r->config->registry, k->plugin, TD_COUNTOF(k->plugin));
+    size_t n;
+    if (!r->resumed) return TD_OK;
+    TD_TRY(td_registry_files(r->config->registry, k->plugin, TD_COUNTOF(k->plugin), &n));
+    k->n_plugins = (int)n;
     return TD_OK;
 }
 
@@ -528,6 +532,7 @@ static td_status start_background(struct td_rank *r) {
         .background = r->background,
         .events = r->events,
         .metrics = &r->metrics,
+        .registry = r->config->registry,
         .config_json = r->module_ops->config ? r->module_ops->config(r->module) : NULL,
         .resumed_from = r->resumed ? r->restored.path : NULL,
         .resumed_step = r->resumed ? r->start.step : -1,
@@ -563,7 +568,7 @@ static td_status announce(struct td_rank *r) {
 // clang-format off
 static const build_step building[] = {
     open_accelerator, find_group, join_group, open_strategy, open_precision, open_data, open_module,
-    list_plugins, choose_start, record_programs, td_rank_compare,
+    choose_start, list_plugins, record_programs, td_rank_compare,
     td_rank_place_state, td_rank_initialize_state, td_rank_restore_state, td_rank_set_up_strategy,
     bind_programs, start_background, td_choices_freeze, announce,
 };

@@ -223,7 +223,8 @@ td_status td_plugin_check_layout(enum td_plugin_kind kind, const struct td_layou
 struct plugin {
     const struct td_plugin_desc *origin; // as the plugin gave it
     struct td_plugin_desc desc;          // as we hand it out
-    char digest[TD_DIGEST_HEX];          // of its file; "": it has none
+    char digest[TD_DIGEST_HEX];          // of its file; "": it has none, or was not asked for yet
+    int fd;                              // the file that was loaded, until it is read; -1: none
     _Alignas(max_align_t) char ops[];
 };
 
@@ -244,8 +245,10 @@ td_status td_registry_create(const char *plugin_dir, struct td_registry **out_re
 
 void td_registry_destroy(struct td_registry *r) {
     if (!r) return;
-    for (size_t i = 0; i < r->n_plugins; i++)
+    for (size_t i = 0; i < r->n_plugins; i++) {
+        if (r->plugins[i]->fd >= 0) close(r->plugins[i]->fd);
         free(r->plugins[i]);
+    }
     free(r->plugin_dir);
     free(r);
 }
@@ -259,8 +262,9 @@ static struct plugin *lookup(const struct td_registry *r, enum td_plugin_kind ki
     return NULL;
 }
 
+// *take_fd, the file that it was loaded from or -1, is kept where the plugin is new.
 static td_status add(struct td_registry *r, const struct td_plugin_desc *desc, const char *origin,
-                     const char *digest, const struct td_plugin_desc **out_desc) {
+                     int *take_fd, const struct td_plugin_desc **out_desc) {
     TD_TRY(td_plugin_check(desc, origin));
     struct plugin *known = lookup(r, desc->kind, desc->name);
     if (known && known->origin != desc) {
@@ -280,7 +284,8 @@ static td_status add(struct td_registry *r, const struct td_plugin_desc *desc, c
     struct plugin *p = td_calloc(1, sizeof *p + ours);
     if (!p) return td_fail_oom();
     p->origin = desc;
-    snprintf(p->digest, sizeof p->digest, "%s", digest);
+    p->fd = *take_fd;
+    *take_fd = -1;
     p->desc = *desc;
     p->desc.struct_bytes = sizeof p->desc;
     p->desc.ops = p->ops;
@@ -294,7 +299,7 @@ static td_status add(struct td_registry *r, const struct td_plugin_desc *desc, c
 td_status td_registry_add(struct td_registry *r, const struct td_plugin_desc *desc) {
     const struct td_plugin_desc *added;
     const char *name = desc && desc->name ? desc->name : "without a name";
-    return add(r, desc, name, "", &added);
+    return add(r, desc, name, &(int){-1}, &added);
 }
 
 // ---- shared objects -----------------------------------------------------------------------------
@@ -303,18 +308,21 @@ static bool is_same_file(const struct stat *a, const struct stat *b) {
            a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-// Loads a file and says which bytes these are. A file that cannot be opened is dlopen's to refuse:
-// *out_object is NULL then, and dlerror has the reason.
-static td_status open_object(const char *path, char out_digest[TD_DIGEST_HEX], void **out_object) {
+// Loads a file and keeps it open, so that its digest is that of the bytes that were loaded. A file
+// that cannot be opened (-1) is dlopen's to refuse: *out_object is NULL then, and dlerror has the
+// reason.
+static td_status open_object(const char *path, int *out_fd, void **out_object) {
     struct stat before, after;
     TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
     bool readable = fd >= 0 && fstat(fd, &before) == 0;
-    out_digest[0] = '\0';
-    if (readable) TD_TRY(td_digest_fd(fd, path, out_digest));
-    *out_object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!*out_object || !readable) return TD_OK;
-    if (stat(path, &after) == 0 && is_same_file(&before, &after)) return TD_OK;
-    return td_fail(TD_UNAVAILABLE, "plugin %s: its file was replaced while it was loaded", path);
+    void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (object && readable && (stat(path, &after) != 0 || !is_same_file(&before, &after)))
+        return td_fail(TD_UNAVAILABLE, "plugin %s: its file was replaced while it was loaded",
+                       path);
+    *out_object = object;
+    *out_fd = readable ? fd : -1;
+    if (readable) fd = -1;
+    return TD_OK;
 }
 
 td_status td_registry_load(struct td_registry *r, const char *path,
@@ -322,9 +330,9 @@ td_status td_registry_load(struct td_registry *r, const char *path,
     if (!strchr(path, '/')) {
         return td_fail(TD_INVALID_ARGUMENT, "plugin '%s': give its path, with a '/'", path);
     }
-    char digest[TD_DIGEST_HEX];
+    TD_AUTO_CLOSE int fd = -1;
     void *object;
-    TD_TRY(open_object(path, digest, &object));
+    TD_TRY(open_object(path, &fd, &object));
     if (!object) {
         const char *why = dlerror();
         return refuse(path, "it does not load here: %s", why ? why : "unknown reason");
@@ -341,7 +349,7 @@ td_status td_registry_load(struct td_registry *r, const char *path,
     const struct td_plugin_desc *desc = entry();
     TD_TRY(td_plugin_check(desc, path));
     TD_TRY(td_plugin_check_layout(desc->kind, layout_symbol ? layout() : NULL, path));
-    return add(r, desc, path, digest, out_desc);
+    return add(r, desc, path, &fd, out_desc);
 }
 
 // "a, b, c": what find could have found.
@@ -407,14 +415,21 @@ td_status td_registry_find(struct td_registry *r, enum td_plugin_kind kind, cons
     return TD_OK;
 }
 
-size_t td_registry_files(const struct td_registry *r, struct td_plugin_file *out, size_t max) {
+td_status td_registry_files(struct td_registry *r, struct td_plugin_file *out, size_t max,
+                            size_t *out_n) {
     size_t n = 0;
     for (size_t i = 0; i < r->n_plugins && n < max; i++) {
-        const struct plugin *p = r->plugins[i];
+        struct plugin *p = r->plugins[i];
+        if (p->fd >= 0) {
+            TD_TRY(td_digest_fd(p->fd, p->desc.name, p->digest));
+            close(p->fd);
+            p->fd = -1;
+        }
         if (!p->digest[0]) continue;
         struct td_plugin_file *f = &out[n++];
         snprintf(f->name, sizeof f->name, "%s-%s", kinds[p->desc.kind].name, p->desc.name);
         memcpy(f->digest, p->digest, sizeof f->digest);
     }
-    return n;
+    *out_n = n;
+    return TD_OK;
 }

@@ -9,10 +9,10 @@
 // that ends before ours will do, but not for an accelerator, which is handed every op. Either way
 // the same checks run: ABI major equal, minor not newer than ours, descriptor and ops table
 // size-prefixed and copied by the smaller size, required slots present and named in the error when
-// missing. So what find hands out is the registry's own copy, of this build's full size, unknown
-// slots NULL; it dies with the registry. Names are case-insensitive; an unknown name lists the
-// known. At most 256 plugins. One thread. The only home of dlopen but for accelerators that open
-// a vendor library late.
+// missing. A loaded file stays open until its digest is asked for. So what find hands out is the
+// registry's own copy, of this build's full size, unknown slots NULL; it dies with the registry.
+// Names are case-insensitive; an unknown name lists the known. At most 256 plugins. One thread at a
+// time. The only home of dlopen but for accelerators that open a vendor library late.
 
 #include "lib/base/base.h"
 #include "lib/base/digest.h"
@@ -35,8 +35,11 @@ struct td_plugin_file {
     char name[48]; // "accelerator-cpu"
     char digest[TD_DIGEST_HEX];
 };
-// The shared objects that were loaded so far, in that order; at most max.
-size_t td_registry_files(const struct td_registry *r, struct td_plugin_file *out, size_t max);
+// The shared objects that were loaded so far, in that order; at most max. Each file is read here
+// for the first time, which takes a millisecond or more: a rank that starts does not wait for it.
+// UNAVAILABLE: a file cannot be read.
+TD_MUST_USE td_status td_registry_files(struct td_registry *r, struct td_plugin_file *out,
+                                        size_t max, size_t *out_n);
 // Checks a descriptor; used by add and load, and by tests.
 TD_MUST_USE td_status td_plugin_check(const struct td_plugin_desc *desc, const char *origin);
 // Checks what a shared object was compiled against; load does. NULL: it does not say.
