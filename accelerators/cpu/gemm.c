@@ -11,8 +11,9 @@
 // A weight is read through a pack where that pays: by oneDNN where it wants a layout of its own, by
 // our own kernel where the operands are not fp32 or where few rows are multiplied by it; many rows
 // hide that panels are made on the way. A weight that is the cast of an fp32 parameter is then
-// never made: packs read the parameter and convert. A bias is read as it is stored. The packs and
-// the scratch of all ways are held whoever wins, so that no choice moves the plan's bytes.
+// never made: packs read the parameter and convert. A bias is read as it is stored. A plan counts
+// the packs and the scratch of all ways, so that no choice moves its bytes; a rank holds them where
+// they race, and only those of the way chosen where that is known: its start is the shorter for it.
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -198,14 +199,13 @@ static td_status choose(struct td_accelerator *a, const struct td_gemm_spec *s,
         names[i] = way_names[ways->way[i]];
     }
     name_product(s, key);
-    bool races = td_tune_measures(a->tune, key, names, ways->n);
+    const bool races = td_tune_measures(a->tune, key, names, ways->n);
+    const bool needs_all = races || a->room.pretends;
     td_status failed = races ? race_rooms(s, &r) : TD_OK;
-    for (int i = 0; i < ways->n && !failed; i++) {
+    for (int i = 0; needs_all && i < ways->n && !failed; i++) {
         failed = create_way(a, s, ways->way[i], &r.gemm[i]);
-    }
-    // oneDNN's gemm generates all its kernels when it is first called: 15 to 40 ms.
-    for (int i = 0; i < ways->n && !failed; i++) {
-        slow[i] = r.gemm[i]->dnnl && td_dnnl_product_starts_slowly(r.gemm[i]->dnnl);
+        // oneDNN's gemm generates all its kernels when it is first called: 15 to 40 ms.
+        if (!failed) slow[i] = r.gemm[i]->dnnl && td_dnnl_product_starts_slowly(r.gemm[i]->dnnl);
     }
     if (!failed) failed = td_tune_pick(a->tune, key, names, ways->n, slow, race_run, &r, &way);
     if (races && s->param) td_packs_forget(a->packs, s->param);
