@@ -9,8 +9,8 @@
 //   product.c  from a matmul node to what gemm.c is asked for
 //   gemm.c     one matrix product: who computes it, oneDNN or our own kernel
 //   packs.c    weights packed for products
-//   room.c     memory besides arena and state, counted
-//   pretend.c  what a program would take and choose, without taking
+//   memory.c   memory besides arena and state, counted
+//   dry_compile.c  what a program would take and choose, without taking
 //   tune.c     which way of computing something is the fastest here, measured once
 //   parallel.c the one OpenMP loop
 //   spin.c     how long threads spin for each other
@@ -144,15 +144,16 @@ bool td_kernel_narrow(const struct td_kernel *k);
 // True if all operands and results are of type t.
 bool td_kernel_all(const struct td_kernel *k, enum td_dtype t);
 
-// ---- room.c -------------------------------------------------------------------------------------
-// 64-byte aligned; NULL: out of memory. give takes the size that take was given, accepts NULL.
+// ---- memory.c
+// ------------------------------------------------------------------------------------- 64-byte
+// aligned; NULL: out of memory. give takes the size that take was given, accepts NULL.
 void *td_room_take(struct td_room *r, size_t bytes);
 void td_room_give(struct td_room *r, void *p, size_t bytes);
 // The scratch has at least so many bytes from now on.
 TD_MUST_USE td_status td_room_want(struct td_room *r, size_t bytes);
 void td_room_finish(struct td_room *r);
 
-// ---- pretend.c ----------------------------------------------------------------------------------
+// ---- dry_compile.c ------------------------------------------------------------------------------
 // The slots measure, foresee, plain and skips.
 TD_MUST_USE td_status td_cpu_measure(struct td_accelerator *a,
                                      const struct td_program *const *programs, size_t n,
@@ -198,9 +199,10 @@ bool td_dnnl_takes(enum td_dtype operands);
 TD_MUST_USE td_status td_conv_prefer(const struct td_kernel *k, struct td_dnnl *e,
                                      struct td_conv_layouts *out_layouts);
 
-// ---- onednn/conv.c ------------------------------------------------------------------------------
-// The family of convolutions. What it takes is created when the layouts are known; `param` is the
-// address of the parameter that the weights are, or NULL.
+// ---- onednn/conv_run.c
+// ------------------------------------------------------------------------------ The family of
+// convolutions. What it takes is created when the layouts are known; `param` is the address of the
+// parameter that the weights are, or NULL.
 td_kernel_family td_conv_take;
 TD_MUST_USE td_status td_conv_build(struct td_kernel *k, struct td_dnnl *e,
                                     enum td_image_layout x_layout, enum td_image_layout y_layout,

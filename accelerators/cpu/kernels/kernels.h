@@ -9,14 +9,14 @@
 // of the accelerator calls them through td_kernels(). A source may ask the compiler what it
 // compiles for (__AVX512F__, __AVX2__), never the processor.
 //
-//   activation.c attention.c batch_norm.c channel.c dropout.c elementwise.c embedding.c loss.c
-//   norm.c pair.c pool.c reduce.c rope.c softmax.c             families of ops
+//   activation.c attention.c batch_norm.c reduce_places.c dropout.c elementwise.c embedding.c
+//   softmax_ce.c norm.c mse_bce.c pool.c reduce.c rope.c softmax.c             families of ops
 //   optim.c adafactor.c muon.c, update.c                       optimizers, and how they write
-//   head.c                                                     the last linear layer with its loss
-//   matmul.c tile.c                                            products: of any size, small ones
-//   winograd.c                                                 3x3 convolutions, where oneDNN has
-//   none pack.c panels.c reorder.c convert.c                        packs, layouts, types vmath.h
-//   shuffle.h strips.h                                 what loops are made of
+//   linear_ce.c                                                     the last linear layer with its
+//   loss matmul.c tile.c                                            products: of any size, small
+//   ones winograd.c                                                 3x3 convolutions, where oneDNN
+//   has none pack.c panels.c reorder.c convert.c                        packs, layouts, types
+//   vmath.h shuffle.h strips.h                                 what loops are made of
 
 #include "accelerators/cpu/cpu.h"
 #include "lib/base/cpu_level.h"
@@ -31,8 +31,8 @@ struct td_kernel_table {
     size_t n_families;
     td_kernel_family *activation; // one of them, for a gradient behind a product
 
-    // head.c: takes linear_ce and linear_ce_grad, if there are products of their types. And: would
-    // it be taken, and read its weight through a pack alone?
+    // linear_ce.c: takes linear_ce and linear_ce_grad, if there are products of their types. And:
+    // would it be taken, and read its weight through a pack alone?
     td_status (*head_take)(struct td_kernel *k, const struct td_product_site *site, td_node n);
     bool (*head_packs)(const struct td_product_site *site, td_node n);
     // pack.h.

@@ -1,12 +1,12 @@
-// The loss of classes: softmax_ce with its gradient, rows of it for others (loss.h), count_correct
-// and count_labels.
+// The loss of classes: softmax_ce with its gradient, rows of it for others (softmax_ce.h),
+// count_correct and count_labels.
 //
 // A row's target logit is read before the gradient overwrites the row, because both may share
 // memory. A row of another type than f32 passes through two rows of room that belong to its range.
 // The rows' losses are added in order, so the mean does not depend on the threads.
 
 #include "accelerators/cpu/kernels/kernels.h"
-#include "accelerators/cpu/kernels/loss.h"
+#include "accelerators/cpu/kernels/softmax_ce.h"
 
 #include <math.h>
 #include <string.h>

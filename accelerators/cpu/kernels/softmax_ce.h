@@ -1,9 +1,9 @@
-#ifndef TRAIND_ACCELERATORS_CPU_KERNELS_LOSS_H
-#define TRAIND_ACCELERATORS_CPU_KERNELS_LOSS_H
+#ifndef TRAIND_ACCELERATORS_CPU_KERNELS_SOFTMAX_CE_H
+#define TRAIND_ACCELERATORS_CPU_KERNELS_SOFTMAX_CE_H
 
-// Rows of cross entropy: what softmax_ce does to all of them at once, and a head (head.c) to a few
-// at a time. The caller sums the weights of all labels first, because each row's share in the mean
-// depends on them, and the rows' losses last.
+// Rows of cross entropy: what softmax_ce does to all of them at once, and a head (linear_ce.c) to a
+// few at a time. The caller sums the weights of all labels first, because each row's share in the
+// mean depends on them, and the rows' losses last.
 
 #include "accelerators/cpu/cpu.h"
 

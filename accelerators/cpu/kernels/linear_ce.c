@@ -14,7 +14,7 @@
 
 #include "accelerators/cpu/kernels/kernels.h"
 #include "accelerators/cpu/kernels/convert.h"
-#include "accelerators/cpu/kernels/loss.h"
+#include "accelerators/cpu/kernels/softmax_ce.h"
 
 enum { CHUNK_BYTES = 32 << 20, MOST_ROWS = 1024, ROWS_ALIGN = 16, CHUNK = 512, GRAIN = 8192 };
 

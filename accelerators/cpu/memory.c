@@ -2,7 +2,7 @@
 //
 // One scratch serves all kernels, because they run one after the other. It only grows, while
 // programs are compiled, so its address is asked for at every run. Everything counts from here, so
-// that the planner's number (pretend.c) is the worker's.
+// that the planner's number (dry_compile.c) is the worker's.
 
 #include "accelerators/cpu/cpu.h"
 
