@@ -10,11 +10,15 @@
 // An output of the graph is copied to the host block right after the kernel that makes it, because
 // the memory plan may give its bytes to somebody else later in the step.
 
-#include <string.h>
+#include "accelerators/cpu/compile.h"
 
-#include "accelerators/cpu/kernels/convert.h"
-#include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/accelerator.h"
+#include "accelerators/cpu/fallback.h"
+#include "accelerators/cpu/gemm.h"
 #include "accelerators/cpu/kernels/kernels.h"
+#include "accelerators/cpu/onednn/conv.h"
+#include "accelerators/cpu/onednn/conv_layout.h"
+#include "accelerators/cpu/product.h"
 #include "accelerators/cpu/tune.h"
 
 struct compiler {
@@ -64,22 +68,6 @@ static bool is_param(const struct compiler *c, td_value v) {
     const struct td_value_info *info = td_graph_value(c->graph, v);
     return info->kind == TD_VALUE_STATE &&
            td_state_at(td_graph_state(c->graph), info->index)->role == TD_ROLE_PARAM;
-}
-
-bool td_kernel_all(const struct td_kernel *k, enum td_dtype t) {
-    bool all = true;
-    for (uint32_t i = 0; i < k->n_in; i++) {
-        all &= k->in_dtype[i] == t;
-    }
-    for (uint32_t i = 0; i < k->n_out; i++) {
-        all &= k->out_dtype[i] == t;
-    }
-    return all;
-}
-
-bool td_kernel_narrow(const struct td_kernel *k) {
-    enum td_dtype t = k->n_in ? k->in_dtype[0] : k->out_dtype[0];
-    return td_cpu_is_narrow(t) && td_kernel_all(k, t);
 }
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -171,7 +159,7 @@ static td_status choose_kernel(const struct compiler *c, td_node node, struct td
     struct td_product_site site = {c->program, c->bindings, c->accel};
     if (k->op == TD_OP_MATMUL) TD_TRY(td_product_take(k, &site, node));
     if (k->op == TD_OP_LINEAR_CE || k->op == TD_OP_LINEAR_CE_GRAD) {
-        TD_TRY(kernels->head_take(k, &site, node));
+        TD_TRY(kernels->linear_ce_take(k, &site, node));
     }
     if (k->op == TD_OP_CAST && td_product_absorbs(&site, node)) k->run = run_nothing;
     for (size_t i = 0; i < kernels->n_families && !k->run; i++) {
@@ -179,7 +167,7 @@ static td_status choose_kernel(const struct compiler *c, td_node node, struct td
     }
     if (!k->run) TD_TRY(td_conv_take(k));
     if (!k->run) TD_TRY(td_fallback_take(k, c->graph, node));
-    return td_room_want(&c->accel->room, k->scratch_bytes);
+    return td_cpu_memory_grow_scratch(&c->accel->memory, k->scratch_bytes);
 }
 
 // The parameter that a node writes: its result, or the first operand of a node that has none.
@@ -240,7 +228,7 @@ static td_status plan_layouts(struct compiler *c) {
     }
     TD_TRY(td_layout_plan_make(c->graph, need, c->conv, &c->layout));
     c->exe->bridge_bytes = c->layout.bridge_bytes;
-    c->exe->bridge = td_room_take(&c->accel->room, c->exe->bridge_bytes);
+    c->exe->bridge = td_cpu_memory_alloc(&c->accel->memory, c->exe->bridge_bytes);
     if (!c->exe->bridge) return td_fail_oom();
     for (td_node i = 0; i < n; i++) {
         c->exe->kernel[i].layout = (enum td_image_layout)c->layout.of_node[i];
@@ -264,17 +252,17 @@ static void add_bridge(struct compiler *c, td_node node, td_value v, struct td_o
     enum td_image_layout wanted = td_layout_wanted(c->graph, &c->layout, node, v);
     bool made = info->kind == TD_VALUE_NODE && info->node == node;
     struct td_kernel *k = &c->list[c->n_list++];
-    struct td_operand room = {.base = c->exe->bridge + *bytes};
+    struct td_operand bridge = {.base = c->exe->bridge + *bytes};
     k->run = run_bridge;
     k->op = TD_OP_TRANSPOSE; // another order of the same
     k->segment = td_graph_node(c->graph, node)->segment;
     k->n_threads = c->accel->n_threads;
     k->out_dtype[0] = k->out_dtype[1] = info->dtype;
-    k->out[0] = made ? *o : room;
-    k->out[1] = made ? room : *o;
+    k->out[0] = made ? *o : bridge;
+    k->out[1] = made ? bridge : *o;
     k->reorder = (struct td_reorder){info->shape, made ? wanted : value, made ? value : wanted,
                                      td_dtype_bytes(info->dtype)};
-    *o = room;
+    *o = bridge;
     *bytes += td_align_up((size_t)td_shape_elems(&info->shape) * td_dtype_bytes(info->dtype), 64);
 }
 
@@ -406,7 +394,7 @@ void td_cpu_release(struct td_executable *e) {
         free(e->kernel[i].shape);
     }
     free(e->kernel);
-    td_room_give(&e->accel->room, e->bridge, e->bridge_bytes);
+    td_cpu_memory_free(&e->accel->memory, e->bridge, e->bridge_bytes);
     e->magic = 0;
     free(e);
 }

@@ -1,14 +1,47 @@
-// The cpu plugin's ops table: one device, which is the cores that the rank was given. Memory is
-// plain host memory, so buffers of other owners (the shared gradient mapping) are used as they are.
-// Execution is synchronous: what run() was asked for has happened when it returns.
+// cpu: training on the cores of one machine, a plugin because it brings oneDNN and OpenMP along. In
+// reading order:
+//
+//   cpu.c          the ops table: open, memory, copy, run
+//   accelerator.h  what is open, and what a program becomes
+//   kernel.h       one step of a program
+//   compile.h      a program becomes a list of kernels with resolved operands
+//   layout.h       in which order the bytes of images are
+//   product.h      from a matmul node to what gemm.h is asked for
+//   gemm.h         one matrix product (gemm_spec.h): oneDNN's or our own kernel
+//   packs.h        weights packed for products
+//   memory.h       memory besides arena and state, counted
+//   dry_compile.h  what a program would take and choose, without taking
+//   tune.h         which way of computing something is the fastest here, measured once
+//   fallback.h     the reference's loops, for nodes that nothing else takes
+//   parallel.h     the one OpenMP loop
+//   spin.h         how long threads spin for each other
+//   peak.h         what the threads can do at best, measured
+//   kernels/       loops: elementwise, reductions, norms, attention, losses, optimizers (kernels.h)
+//   onednn/        products and convolutions by oneDNN (onednn.h)
+//
+// A program is compiled to kernels in node order. Arena and state addresses are fixed when it is
+// compiled, input addresses come with each run. Work is split over the rank's threads in static
+// ranges, so for a given number of threads the bits are always the same. A family of kernels looks
+// at the whole node and takes it or leaves it; what all leave (an op, a type) runs on the
+// reference's loops, which is correct, slow, and reported (kernel_at).
+//
+// There is one device, which is the cores that the rank was given. Memory is plain host memory, so
+// buffers of other owners (the shared gradient mapping) are used as they are. Execution is
+// synchronous: what run() was asked for has happened when it returns. Thread: the rank's training
+// thread.
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/accelerator.h"
+#include "accelerators/cpu/compile.h"
+#include "accelerators/cpu/dry_compile.h"
+#include "accelerators/cpu/onednn/onednn.h"
 #include "accelerators/cpu/packs.h"
+#include "accelerators/cpu/parallel.h"
+#include "accelerators/cpu/peak.h"
 #include "accelerators/cpu/spin.h"
 #include "accelerators/cpu/tune.h"
 #include "lib/base/clock.h"
@@ -42,7 +75,7 @@ static void cpu_close(struct td_accelerator *a) {
     td_packs_destroy(a->packs);
     td_dnnl_destroy(a->dnnl);
     td_tune_destroy(a->tune);
-    td_room_finish(&a->room);
+    td_cpu_memory_finish(&a->memory);
     free(a);
 }
 
@@ -72,8 +105,8 @@ static td_status cpu_open(const struct td_accel_config *config, struct td_accele
     describe_machine(a->n_threads, machine, sizeof machine);
     const char *cache = config->deterministic ? NULL : config->cache_dir;
     td_status failed = td_tune_create(cache, machine, &a->tune);
-    if (!failed) failed = td_packs_create(&a->room, &a->packs);
-    if (!failed) failed = td_dnnl_create(&a->room, a->tune, a->packs, &a->dnnl);
+    if (!failed) failed = td_packs_create(&a->memory, &a->packs);
+    if (!failed) failed = td_dnnl_create(&a->memory, a->tune, a->packs, &a->dnnl);
     if (!failed && a->n_threads > 1) failed = td_spin_create(&a->spin);
     if (failed) {
         cpu_close(a);
@@ -172,7 +205,8 @@ static td_status cpu_copy(struct td_accelerator *a, struct td_buffer dst, size_t
 
 static td_status cpu_run(struct td_executable *e, uint32_t segments, const void *const *inputs) {
     e = TD_CAST(td_executable, e);
-    struct td_run r = {.inputs = inputs, .exe = e, .scratch = e->accel->room.scratch};
+    struct td_run r = {
+        .inputs = inputs, .packs = e->accel->packs, .scratch = e->accel->memory.scratch};
     int64_t before = td_mono_now().ns;
     td_scalars_round(e->scalars, e->rounded);
     td_packs_begin(e->accel->packs, segments & TD_RUN_STEADY);
@@ -195,10 +229,6 @@ static td_status cpu_sync(struct td_accelerator *a) {
     return TD_OK;
 }
 
-bool td_kernel_is_plain(const struct td_kernel *k) {
-    return k->slow || k->run == td_fallback_run;
-}
-
 static bool cpu_kernel_at(const struct td_executable *e, uint32_t i,
                           struct td_kernel_info *out_info) {
     if (i >= e->n_kernels) return false;
@@ -207,7 +237,7 @@ static bool cpu_kernel_at(const struct td_executable *e, uint32_t i,
         .op = k->op,
         .dtype = k->n_in ? k->in_dtype[0] : k->out_dtype[0],
         .node = k->node,
-        .slow = td_kernel_is_plain(k),
+        .slow = k->slow,
         .runs = k->runs,
         .ns = k->ns,
     };

@@ -1,29 +1,34 @@
 // Programs compiled to see what comes of it: how many bytes they take, which kernels they choose
 // between, which are plain loops; and graphs asked before, which nodes will not be run. It is the
-// compilation itself, in a twin of the accelerator whose room pretends and whose packed weights and
+// compilation itself, in a twin of the accelerator whose room is_dry and whose packed weights and
 // choices go away with it. Rejected: a model of what the kernels will want, which would be wrong
 // the first time that a kernel changes.
 
-#include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/dry_compile.h"
+
+#include "accelerators/cpu/accelerator.h"
+#include "accelerators/cpu/compile.h"
+#include "accelerators/cpu/onednn/onednn.h"
 #include "accelerators/cpu/packs.h"
+#include "accelerators/cpu/product.h"
 #include "accelerators/cpu/tune.h"
 
 static td_status open_twin(const struct td_accelerator *a, struct td_accelerator *twin) {
     twin->n_threads = a->n_threads;
-    twin->room.pretends = true;
-    TD_TRY(td_packs_create(&twin->room, &twin->packs));
-    return td_dnnl_create(&twin->room, twin->tune, twin->packs, &twin->dnnl);
+    twin->memory.is_dry = true;
+    TD_TRY(td_packs_create(&twin->memory, &twin->packs));
+    return td_dnnl_create(&twin->memory, twin->tune, twin->packs, &twin->dnnl);
 }
 
 static void close_twin(struct td_accelerator *twin) {
     td_packs_destroy(twin->packs);
     td_dnnl_destroy(twin->dnnl);
     td_tune_destroy(twin->tune);
-    td_room_finish(&twin->room);
+    td_cpu_memory_finish(&twin->memory);
 }
 
 // Regions that nobody touches, far apart, so that each parameter has an address of its own.
-static void pretend_bindings(struct td_bindings *b) {
+static void dry_bindings(struct td_bindings *b) {
     *b = (struct td_bindings){.struct_bytes = sizeof *b};
     for (int i = 0; i <= TD_ROLE_COUNT; i++) {
         struct td_buffer far = {TD_SPACE_HOST, ((uint64_t)i + 1) << 44, (size_t)1 << 44};
@@ -40,7 +45,7 @@ static td_status compile_all(struct td_accelerator *twin, const struct td_progra
     static double scalars[TD_SCALAR_COUNT];
     static uint32_t random[TD_RANDOM_WORDS];
     static double outputs[MOST_OUTPUTS];
-    pretend_bindings(&b);
+    dry_bindings(&b);
     b.scalars = scalars;
     b.random = random;
     b.outputs = outputs;
@@ -60,7 +65,7 @@ struct reading {
 static void read_kernels(const struct td_executable *e, size_t program, const struct reading *to) {
     for (uint32_t i = 0; i < e->n_kernels; i++) {
         const struct td_kernel *k = &e->kernel[i];
-        if (td_kernel_is_plain(k)) to->plain(to->arg, program, k->node);
+        if (k->slow) to->plain(to->arg, program, k->node);
     }
 }
 
@@ -72,7 +77,7 @@ static td_status read_programs(struct td_accelerator *a, const struct td_program
     td_status s = td_tune_create(NULL, "", &twin.tune);
     if (!s) s = open_twin(a, &twin);
     if (!s) s = compile_all(&twin, programs, n, exe);
-    if (!s && to->bytes) *to->bytes = twin.room.held_bytes;
+    if (!s && to->bytes) *to->bytes = twin.memory.held_bytes;
     for (size_t i = 0; i < n; i++) {
         if (!s && to->plain) read_kernels(exe[i], i, to);
         td_cpu_release(exe[i]);
@@ -84,7 +89,7 @@ static td_status read_programs(struct td_accelerator *a, const struct td_program
 td_status td_cpu_measure(struct td_accelerator *a, const struct td_program *const *programs,
                          size_t n, size_t *out_bytes) {
     if (n == 0) {
-        *out_bytes = a->room.held_bytes;
+        *out_bytes = a->memory.held_bytes;
         return TD_OK;
     }
     return read_programs(a, programs, n, &(struct reading){.bytes = out_bytes});
@@ -126,6 +131,6 @@ td_status td_cpu_foresee(struct td_accelerator *a, const struct td_program *p, t
 bool td_cpu_skips(const struct td_graph *g, td_node n) {
     const struct td_program p = {.graph = g};
     struct td_bindings b;
-    pretend_bindings(&b);
+    dry_bindings(&b);
     return td_product_absorbs(&(struct td_product_site){&p, &b, NULL}, n);
 }

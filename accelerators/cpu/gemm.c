@@ -15,12 +15,16 @@
 // the packs and the scratch of all ways, so that no choice moves its bytes; a rank holds them where
 // they race, and only those of the way chosen where that is known: its start is the shorter for it.
 
+#include "accelerators/cpu/gemm.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/accelerator.h"
 #include "accelerators/cpu/kernels/kernels.h"
 #include "accelerators/cpu/kernels/matmul.h"
+#include "accelerators/cpu/onednn/onednn.h"
+#include "accelerators/cpu/onednn/product.h"
 #include "accelerators/cpu/packs.h"
 #include "accelerators/cpu/tune.h"
 
@@ -116,7 +120,7 @@ static td_status create_own(struct td_gemm *g) {
         .n_threads = g->accel->n_threads,
     };
     g->scratch_bytes = td_kernels()->matmul_scratch_bytes(&g->own);
-    TD_TRY(td_room_want(&g->accel->room, g->scratch_bytes));
+    TD_TRY(td_cpu_memory_grow_scratch(&g->accel->memory, g->scratch_bytes));
     if (!packs) return TD_OK;
     struct td_pack_shape shape =
         td_kernels()->matmul_panels(s->n, s->k, s->trans_b, s->stored, s->operands);
@@ -200,7 +204,7 @@ static td_status choose(struct td_accelerator *a, const struct td_gemm_spec *s,
     }
     name_product(s, key);
     const bool races = td_tune_measures(a->tune, key, names, ways->n);
-    const bool needs_all = races || a->room.pretends;
+    const bool needs_all = races || a->memory.is_dry;
     td_status failed = races ? race_rooms(s, &r) : TD_OK;
     for (int i = 0; needs_all && i < ways->n && !failed; i++) {
         failed = create_way(a, s, ways->way[i], &r.gemm[i]);
@@ -236,6 +240,6 @@ td_status td_gemm_run(struct td_gemm *g, const void *a, const void *b, const voi
     if (g->dnnl) return td_dnnl_product_run(g->dnnl, a, b, bias, y);
     if (g->pack) TD_TRY(td_packs_read(g->accel->packs, g->pack, b));
     td_kernels()->matmul_run(&g->own, a, g->pack ? g->pack->data : b,
-                             g->spec.has_bias ? bias : NULL, y, g->accel->room.scratch);
+                             g->spec.has_bias ? bias : NULL, y, g->accel->memory.scratch);
     return TD_OK;
 }

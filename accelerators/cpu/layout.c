@@ -8,10 +8,6 @@
 
 #include "accelerators/cpu/layout.h"
 
-#include <string.h>
-
-#include "accelerators/cpu/cpu.h"
-
 struct planner {
     const struct td_graph *g;
     struct td_layout_plan *plan;

@@ -62,10 +62,4 @@ bool td_layout_bridged(const struct td_graph *g, const struct td_layout_plan *pl
 // The two images of a convolution: what it reads or differentiates, and what it makes.
 void td_conv_images(const struct td_node_info *n, td_value *out_x, td_value *out_y);
 
-struct td_reorder {        // kernels/reorder.c
-    struct td_shape shape; // (N,C,H,W)
-    enum td_image_layout from, to;
-    size_t elem_bytes; // 1, 2, 4 or 8
-};
-
 #endif

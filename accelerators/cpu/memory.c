@@ -1,43 +1,43 @@
-// Memory of an accelerator besides arena and state. Contract in cpu.h.
+// Memory of an accelerator besides arena and state. Contract in memory.h.
 //
 // One scratch serves all kernels, because they run one after the other. It only grows, while
 // programs are compiled, so its address is asked for at every run. Everything counts from here, so
 // that the planner's number (dry_compile.c) is the worker's.
 
-#include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/memory.h"
 
 enum { ALIGN = 64 };
 
 // What a pretended allocation gives: oneDNN wants an address to describe memory with.
 static _Alignas(ALIGN) char nothing[ALIGN];
 
-void *td_room_take(struct td_room *r, size_t bytes) {
+void *td_cpu_memory_alloc(struct td_cpu_memory *r, size_t bytes) {
     size_t rounded = td_align_up(TD_MAX(bytes, (size_t)1), ALIGN);
-    void *p = r->pretends ? nothing : aligned_alloc(ALIGN, rounded);
+    void *p = r->is_dry ? nothing : aligned_alloc(ALIGN, rounded);
     if (p) r->held_bytes += rounded;
     return p;
 }
 
-void td_room_give(struct td_room *r, void *p, size_t bytes) {
+void td_cpu_memory_free(struct td_cpu_memory *r, void *p, size_t bytes) {
     if (!p) return;
     r->held_bytes -= td_align_up(TD_MAX(bytes, (size_t)1), ALIGN);
     if (p != nothing) free(p);
 }
 
-td_status td_room_want(struct td_room *r, size_t bytes) {
+td_status td_cpu_memory_grow_scratch(struct td_cpu_memory *r, size_t bytes) {
     if (bytes <= r->scratch_bytes) return TD_OK;
-    td_room_give(r, r->scratch, r->scratch_bytes);
+    td_cpu_memory_free(r, r->scratch, r->scratch_bytes);
     r->scratch = NULL;
     r->scratch_bytes = 0;
-    void *more = td_room_take(r, bytes);
+    void *more = td_cpu_memory_alloc(r, bytes);
     if (!more) return td_fail_oom();
     r->scratch = more;
     r->scratch_bytes = bytes;
     return TD_OK;
 }
 
-void td_room_finish(struct td_room *r) {
-    td_room_give(r, r->scratch, r->scratch_bytes);
+void td_cpu_memory_finish(struct td_cpu_memory *r) {
+    td_cpu_memory_free(r, r->scratch, r->scratch_bytes);
     TD_CHECK(r->held_bytes == 0);
-    *r = (struct td_room){0};
+    *r = (struct td_cpu_memory){0};
 }

@@ -6,15 +6,15 @@
 #include "accelerators/cpu/kernels/kernels.h"
 
 struct td_packs {
-    struct td_room *room;
+    struct td_cpu_memory *memory;
     struct td_pack *list;
     uint64_t era; // of parameters that only programs write
 };
 
-td_status td_packs_create(struct td_room *room, struct td_packs **out_packs) {
+td_status td_packs_create(struct td_cpu_memory *memory, struct td_packs **out_packs) {
     struct td_packs *s = td_calloc(1, sizeof *s);
     if (!s) return td_fail_oom();
-    s->room = room;
+    s->memory = memory;
     s->era = 1;
     *out_packs = s;
     return TD_OK;
@@ -22,7 +22,7 @@ td_status td_packs_create(struct td_room *room, struct td_packs **out_packs) {
 
 static void destroy(struct td_packs *s, struct td_pack *p) {
     if (p->of && p->destroy_of) p->destroy_of(p->of);
-    if (p->data) td_room_give(s->room, p->data, p->bytes);
+    if (p->data) td_cpu_memory_free(s->memory, p->data, p->bytes);
     free(p);
 }
 
@@ -69,7 +69,7 @@ td_status td_packs_add(struct td_packs *s, const struct td_pack *like, struct td
     if (n >= TD_PACKS_MAX)
         return td_fail(TD_RESOURCE_EXHAUSTED, "more than %d packed weights", TD_PACKS_MAX);
     struct td_pack *p = td_calloc(1, sizeof *p);
-    void *data = p ? td_room_take(s->room, like->bytes) : NULL;
+    void *data = p ? td_cpu_memory_alloc(s->memory, like->bytes) : NULL;
     if (!data) {
         free(p);
         return td_fail_oom();

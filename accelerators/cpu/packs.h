@@ -9,10 +9,13 @@
 // absence. Packs live as long as the accelerator: programs of one job share them. At most
 // TD_PACKS_MAX. Thread: the rank's training thread.
 
-#include "accelerators/cpu/cpu.h"
 #include "accelerators/cpu/kernels/pack.h"
+#include "accelerators/cpu/memory.h"
+#include "traind/status.h"
 
 enum { TD_PACKS_MAX = 4096 };
+
+struct td_packs;
 
 struct td_pack {
     const void *param;          // NULL: weights that a node computes; nobody shares it
@@ -28,8 +31,8 @@ struct td_pack {
     struct td_pack *next;
 };
 
-// room: the accelerator's. destroy accepts NULL.
-TD_MUST_USE td_status td_packs_create(struct td_room *room, struct td_packs **out_packs);
+// memory: the accelerator's. destroy accepts NULL.
+TD_MUST_USE td_status td_packs_create(struct td_cpu_memory *memory, struct td_packs **out_packs);
 void td_packs_destroy(struct td_packs *s);
 
 // Before a run; steady: as TD_RUN_STEADY says. And before a kernel that writes this parameter.

@@ -6,9 +6,10 @@
 // it finds it. The team is sized by omp_set_num_threads of the training thread, the only caller. A
 // range that no thread is there for would not be computed, so a smaller team is refused at once.
 
+#include "accelerators/cpu/parallel.h"
+
 #include <omp.h>
 
-#include "accelerators/cpu/cpu.h"
 #include "lib/base/machine.h"
 
 enum { RANGE_ALIGN = TD_LINE_BYTES / sizeof(float) };

@@ -18,13 +18,17 @@
 // Nothing is kept here: who asks keeps the best of several moments, for one boot
 // (engine/train/rates.h).
 
+#include "accelerators/cpu/peak.h"
+
 #include <string.h>
 #include <sys/mman.h>
 
-#include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/accelerator.h"
+#include "accelerators/cpu/gemm.h"
 #include "accelerators/cpu/kernels/kernels.h"
 #include "accelerators/cpu/kernels/matmul.h"
-#include "accelerators/cpu/onednn/dnnl.h"
+#include "accelerators/cpu/onednn/peak_product.h"
+#include "accelerators/cpu/parallel.h"
 #include "lib/base/clock.h"
 
 enum { ROWS_PER_THREAD = 256, WIDTH = 512, SLICES = 8, SAMPLES_MAX = 256 };
@@ -60,25 +64,17 @@ static void set_rates(const struct samples *s, double work, double *out_best, do
 
 // By our own kernel, or by oneDNN.
 struct product {
-    bool is_own, failed;
+    bool failed;
     int64_t rows;
     struct samples time;
+    struct td_dnnl_peak_product *dnnl; // NULL: our own
     struct td_matmul own;
-    dnnl_engine_t engine;
-    dnnl_stream_t stream;
-    dnnl_primitive_t primitive;
-    dnnl_memory_t x, weights, y;
-    void *data[3]; // x, weights, y
-    void *scratch; // of our own
+    void *data[3]; // x, weights, y of our own
+    void *scratch;
 };
 
 static void product_finish(struct product *p) {
-    dnnl_primitive_destroy(p->primitive);
-    dnnl_memory_destroy(p->x);
-    dnnl_memory_destroy(p->weights);
-    dnnl_memory_destroy(p->y);
-    dnnl_stream_destroy(p->stream);
-    dnnl_engine_destroy(p->engine);
+    td_dnnl_peak_product_destroy(p->dnnl);
     for (size_t i = 0; i < TD_COUNTOF(p->data); i++)
         free(p->data[i]);
     free(p->scratch);
@@ -90,35 +86,6 @@ static void *zeros(size_t bytes) {
     void *p = aligned_alloc(64, bytes);
     if (p) memset(p, 0, bytes);
     return p;
-}
-
-static dnnl_status_t place(struct product *p, const_dnnl_primitive_desc_t pd, dnnl_query_t what,
-                           void **out_data, dnnl_memory_t *out_memory) {
-    const struct td_md *md = td_pd_borrow_md(pd, what);
-    *out_data = zeros(td_md_bytes(md));
-    if (!*out_data) return dnnl_out_of_memory;
-    return td_md_memory(md, p->engine, *out_data, out_memory);
-}
-
-static dnnl_status_t make_by_dnnl(struct product *p, dnnl_data_type_t type) {
-    struct td_md *x = NULL, *w = NULL, *y = NULL;
-    dnnl_dims_t x_dims = {p->rows, WIDTH}, w_dims = {WIDTH, WIDTH};
-    dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t s = dnnl_engine_create(&p->engine, dnnl_cpu, 0);
-    if (!s) s = dnnl_stream_create(&p->stream, p->engine, dnnl_stream_in_order);
-    if (!s) s = td_md_create(2, x_dims, type, dnnl_ab, &x);
-    if (!s) s = td_md_create(2, w_dims, type, dnnl_format_tag_any, &w);
-    if (!s) s = td_md_create(2, x_dims, dnnl_f32, dnnl_ab, &y);
-    if (!s) s = td_pd_inner_product(p->engine, TD_PASS_FORWARD, x, w, NULL, y, NULL, &pd);
-    if (!s) s = dnnl_primitive_create(&p->primitive, pd);
-    if (!s) s = place(p, pd, dnnl_query_src_md, &p->data[0], &p->x);
-    if (!s) s = place(p, pd, dnnl_query_weights_md, &p->data[1], &p->weights);
-    if (!s) s = place(p, pd, dnnl_query_dst_md, &p->data[2], &p->y);
-    dnnl_primitive_desc_destroy(pd);
-    td_md_destroy(x);
-    td_md_destroy(w);
-    td_md_destroy(y);
-    return s;
 }
 
 // False: out of memory.
@@ -146,16 +113,14 @@ static bool make_own(struct product *p, enum td_dtype type, int32_t n_threads) {
 }
 
 static void product_init(struct product *p, enum td_dtype type, int32_t n_threads) {
-    *p = (struct product){.is_own = td_gemm_own_races(type),
-                          .rows = (int64_t)ROWS_PER_THREAD * n_threads};
-    p->failed = p->is_own ? !make_own(p, type, n_threads)
-                          : make_by_dnnl(p, type == TD_F32 ? dnnl_f32 : dnnl_bf16) != dnnl_success;
+    *p = (struct product){.rows = (int64_t)ROWS_PER_THREAD * n_threads};
+    p->failed = td_gemm_own_races(type)
+                    ? !make_own(p, type, n_threads)
+                    : !td_dnnl_peak_product_create(type, p->rows, WIDTH, &p->dnnl);
 }
 
 static bool run_product(struct product *p) {
-    dnnl_exec_arg_t args[] = {
-        {DNNL_ARG_SRC, p->x}, {DNNL_ARG_WEIGHTS, p->weights}, {DNNL_ARG_DST, p->y}};
-    if (!p->is_own) return !dnnl_primitive_execute(p->primitive, p->stream, TD_COUNTOF(args), args);
+    if (p->dnnl) return td_dnnl_peak_product_run(p->dnnl);
     td_kernels()->matmul_run(&p->own, p->data[0], p->data[1], NULL, p->data[2], p->scratch);
     return true;
 }

@@ -9,7 +9,9 @@
 // over the product's result: no bits differ. Rejected, because slower: products in blocks of rows
 // whose result is still in the cache, and forward products with a post-op (docs/engine.md).
 
-#include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/product.h"
+
+#include "accelerators/cpu/gemm.h"
 #include "accelerators/cpu/kernels/kernels.h"
 #include "lib/base/half.h"
 
@@ -64,7 +66,7 @@ static bool is_empty(const struct td_gemm_spec *spec) {
 static bool looks_behind(const struct td_product_site *s, td_node at, td_value v) {
     const struct td_node_info *n = td_graph_node(s->program->graph, at);
     bool head = n->op == TD_OP_LINEAR_CE || n->op == TD_OP_LINEAR_CE_GRAD;
-    if (head) return n->inputs[1] == v && n->inputs[0] != v && td_kernels()->head_packs(s, at);
+    if (head) return n->inputs[1] == v && n->inputs[0] != v && td_kernels()->linear_ce_packs(s, at);
     if (n->op != TD_OP_MATMUL || n->inputs[0] == v) return false;
     struct td_gemm_spec spec = spec_of(s, n);
     if (!td_gemm_takes(spec.operands, spec.result) || is_empty(&spec)) return false;

@@ -7,7 +7,7 @@
 #include "accelerators/cpu/kernels/convert.c"
 #include "accelerators/cpu/kernels/pack.c"
 #include "accelerators/cpu/kernels/panels.c"
-#include "accelerators/cpu/onednn/pack_shape.c"
+#include "accelerators/cpu/onednn/pack_match.c"
 #include "tests/unit/test.h"
 
 int32_t td_parallel_threads(void) {

@@ -6,9 +6,9 @@
 // element is read before it is written.
 
 #include "accelerators/cpu/kernels/convert.h"
-#include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/kernels/kernels.h"
+#include "accelerators/cpu/kernels/families.h"
 #include "accelerators/cpu/kernels/vmath.h"
+#include "accelerators/cpu/parallel.h"
 
 enum { GRAIN = 4096, CHUNK = 512 };
 

@@ -13,10 +13,10 @@
 #include <math.h>
 
 #include "accelerators/cpu/kernels/convert.h"
-#include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/kernels/kernels.h"
+#include "accelerators/cpu/kernels/families.h"
 #include "accelerators/cpu/kernels/update.h"
 #include "accelerators/cpu/kernels/vmath.h"
+#include "accelerators/cpu/parallel.h"
 
 enum { GRAIN = 8192, LANES = 16, BLOCK = 1024, VECTOR_ROW = 1024 };
 

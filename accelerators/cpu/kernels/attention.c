@@ -14,10 +14,10 @@
 #include <string.h>
 
 #include "accelerators/cpu/kernels/convert.h"
-#include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/kernels/kernels.h"
+#include "accelerators/cpu/kernels/families.h"
 #include "accelerators/cpu/kernels/tile.h"
 #include "accelerators/cpu/kernels/vmath.h"
+#include "accelerators/cpu/parallel.h"
 #include "traind/random.h"
 
 enum { QUERIES = 32, WIDE = TD_TILE_N, AHEAD = 8 };

@@ -17,9 +17,9 @@
 #include <string.h>
 
 #include "accelerators/cpu/kernels/convert.h"
-#include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/kernels/kernels.h"
+#include "accelerators/cpu/kernels/families.h"
 #include "accelerators/cpu/kernels/strips.h"
+#include "accelerators/cpu/parallel.h"
 #include "lib/base/half.h"
 
 enum { GROUPS = 32, FIRST_PLACES = 64 };

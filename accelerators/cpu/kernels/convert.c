@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/parallel.h"
 #include "lib/base/half.h"
 
 enum { CHUNK = 1024, GRAIN = 8192 };

@@ -3,8 +3,8 @@
 // so the result is the same for any number of threads.
 
 #include "accelerators/cpu/kernels/convert.h"
-#include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/kernels/kernels.h"
+#include "accelerators/cpu/kernels/families.h"
+#include "accelerators/cpu/parallel.h"
 #include "traind/random.h"
 
 enum { CHUNK = 512 };

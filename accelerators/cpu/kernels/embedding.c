@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "accelerators/cpu/kernels/convert.h"
-#include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/kernels/kernels.h"
+#include "accelerators/cpu/kernels/families.h"
+#include "accelerators/cpu/parallel.h"
 
 enum { GRAIN = 4096, COLUMN_GRAIN = 64, COLUMNS_AT_ONCE = 512 };
 

@@ -10,11 +10,15 @@
 // rows. Each part of dw would be made at once, but the logits twice, since a row's gradient needs
 // the sum over all its classes.
 
+#include "accelerators/cpu/kernels/linear_ce.h"
+
 #include <string.h>
 
-#include "accelerators/cpu/kernels/kernels.h"
+#include "accelerators/cpu/gemm.h"
 #include "accelerators/cpu/kernels/convert.h"
+#include "accelerators/cpu/kernels/reduce.h"
 #include "accelerators/cpu/kernels/softmax_ce.h"
+#include "accelerators/cpu/parallel.h"
 
 enum { CHUNK_BYTES = 32 << 20, MOST_ROWS = 1024, ROWS_ALIGN = 16, CHUNK = 512, GRAIN = 8192 };
 
@@ -67,7 +71,7 @@ static bool is_taken(const struct td_product_site *s, const struct td_node_info 
     return fits;
 }
 
-bool td_head_packs(const struct td_product_site *site, td_node n) {
+bool td_linear_ce_packs(const struct td_product_site *site, td_node n) {
     const struct td_node_info *node = td_graph_node(site->program->graph, n);
     struct td_gemm_spec spec = spec_of(site, node);
     return is_taken(site, node) && spec.param && td_gemm_packs(&spec);
@@ -274,7 +278,7 @@ static td_status run_head(const struct td_kernel *k, const struct td_run *r) {
     return TD_OK;
 }
 
-td_status td_head_take(struct td_kernel *k, const struct td_product_site *site, td_node n) {
+td_status td_linear_ce_take(struct td_kernel *k, const struct td_product_site *site, td_node n) {
     const struct td_node_info *node = td_graph_node(site->program->graph, n);
     if (!is_taken(site, node)) return TD_OK;
     struct td_gemm_spec forward = spec_of(site, node);

@@ -16,9 +16,10 @@
 
 #include <string.h>
 
-#include "accelerators/cpu/cpu.h"
 #include "accelerators/cpu/kernels/convert.h"
+#include "accelerators/cpu/kernels/panels.h"
 #include "accelerators/cpu/kernels/tile.h"
+#include "accelerators/cpu/parallel.h"
 #include "lib/base/base.h"
 
 #if defined(__AVX512F__)

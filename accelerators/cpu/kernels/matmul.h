@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "accelerators/cpu/kernels/pack.h"
+#include "accelerators/cpu/kernels/pack_shape.h"
 #include "traind/graph.h"
 
 struct td_matmul {

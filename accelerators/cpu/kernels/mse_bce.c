@@ -6,9 +6,9 @@
 // e = exp(-|x|), is a series in e / (2 + e): a logarithm of 1 + e would round e away.
 
 #include "accelerators/cpu/kernels/convert.h"
-#include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/kernels/kernels.h"
+#include "accelerators/cpu/kernels/families.h"
 #include "accelerators/cpu/kernels/vmath.h"
+#include "accelerators/cpu/parallel.h"
 
 enum { CHUNK = 512, GRAIN = 16 };
 
@@ -94,7 +94,7 @@ static td_status run_pair(const struct td_kernel *k, const struct td_run *r) {
     return TD_OK;
 }
 
-td_status td_kernel_pair(struct td_kernel *k) {
+td_status td_kernel_mse_bce(struct td_kernel *k) {
     if (k->op != TD_OP_MSE && k->op != TD_OP_BCE) return TD_OK;
     if (!td_cpu_is_narrow(k->in_dtype[0])) return TD_OK;
     k->run = run_pair;

@@ -9,9 +9,9 @@
 #include <math.h>
 
 #include "accelerators/cpu/kernels/convert.h"
-#include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/kernels/kernels.h"
+#include "accelerators/cpu/kernels/families.h"
 #include "accelerators/cpu/kernels/update.h"
+#include "accelerators/cpu/parallel.h"
 
 enum { GRAIN = 8192, LANES = 16, BLOCK = 1024 };
 

@@ -10,10 +10,10 @@
 #include <math.h>
 
 #include "accelerators/cpu/kernels/convert.h"
-#include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/kernels/kernels.h"
+#include "accelerators/cpu/kernels/families.h"
 #include "accelerators/cpu/kernels/update.h"
 #include "accelerators/cpu/kernels/vmath.h"
+#include "accelerators/cpu/parallel.h"
 
 enum { GRAIN = 8192, ROW = 512 };
 enum { PARAM, GRAD, FIRST, SECOND, TENSORS }; // operands; what follows them is the clip factor

@@ -9,8 +9,9 @@
 
 #include <string.h>
 
-#include "accelerators/cpu/cpu.h"
+#include "accelerators/cpu/kernels/panels.h"
 #include "accelerators/cpu/kernels/shuffle.h"
+#include "accelerators/cpu/parallel.h"
 #include "lib/base/half.h"
 
 enum { COLS = TD_PACK_COLS, STRIP = TD_PACK_STRIP, TILE = 8, PAIRS = TD_PACK_PAIRS };

@@ -13,9 +13,9 @@
 
 #include <string.h>
 
-#include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/kernels/kernels.h"
+#include "accelerators/cpu/kernels/families.h"
 #include "accelerators/cpu/kernels/strips.h"
+#include "accelerators/cpu/parallel.h"
 #include "lib/base/half.h"
 
 enum { LANES = 8, STRIP = TD_LAYOUT_LANES };

@@ -3,12 +3,14 @@
 // Every sum has one fixed order for a given number of threads: a range keeps its partial result in
 // double precision and the partials are added in range order.
 
+#include "accelerators/cpu/kernels/reduce.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "accelerators/cpu/kernels/convert.h"
-#include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/kernels/kernels.h"
+#include "accelerators/cpu/kernels/families.h"
+#include "accelerators/cpu/parallel.h"
 #include "lib/base/half.h"
 
 enum { COLUMN_GRAIN = 64, CHUNK = 512, ROWS = 8, COLUMNS = 2048 };

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "accelerators/cpu/kernels/convert.h"
-#include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/kernels/kernels.h"
+#include "accelerators/cpu/kernels/families.h"
 #include "accelerators/cpu/kernels/strips.h"
+#include "accelerators/cpu/parallel.h"
 #include "lib/base/half.h"
 
 struct sums {
@@ -117,7 +117,7 @@ static bool sums_places(const struct td_shape *x, const struct td_shape *y) {
     return places && x->dim[1] && (!c || y->dim[0] == 1 || y->dim[0] == x->dim[0]);
 }
 
-td_status td_kernel_channel(struct td_kernel *k) {
+td_status td_kernel_reduce_places(struct td_kernel *k) {
     bool sums = k->op == TD_OP_REDUCE_SUM || k->op == TD_OP_REDUCE_MEAN;
     if (!sums || !sums_places(&k->shape[0], &k->out_shape)) return TD_OK;
     enum td_dtype x = k->in_dtype[0], y = k->out_dtype[0];

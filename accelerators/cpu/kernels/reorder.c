@@ -1,14 +1,15 @@
-// Reorder: an image in one layout becomes the same image in another; contract in kernels.h.
+// Reorder: an image in one layout becomes the same image in another; contract in reorder.h.
 //
 // Work is split by strips of a block's channels of one image. From plain, or to plain, a strip is
 // transposed; between the others its rows are copied. The bytes are moved, never computed with.
 
+#include "accelerators/cpu/kernels/reorder.h"
+
 #include <string.h>
 
-#include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/kernels/kernels.h"
 #include "accelerators/cpu/kernels/shuffle.h"
 #include "accelerators/cpu/kernels/strips.h"
+#include "accelerators/cpu/parallel.h"
 
 struct reorder_arg {
     const struct td_reorder *r;

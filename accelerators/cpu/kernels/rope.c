@@ -11,8 +11,8 @@
 #include <math.h>
 
 #include "accelerators/cpu/kernels/convert.h"
-#include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/kernels/kernels.h"
+#include "accelerators/cpu/kernels/families.h"
+#include "accelerators/cpu/parallel.h"
 
 enum { BLOCK = 64, PAD = 16 };
 

@@ -5,14 +5,15 @@
 // memory. A row of another type than f32 passes through two rows of room that belong to its range.
 // The rows' losses are added in order, so the mean does not depend on the threads.
 
-#include "accelerators/cpu/kernels/kernels.h"
 #include "accelerators/cpu/kernels/softmax_ce.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "accelerators/cpu/kernels/convert.h"
+#include "accelerators/cpu/kernels/families.h"
 #include "accelerators/cpu/kernels/vmath.h"
+#include "accelerators/cpu/parallel.h"
 
 enum { GRAIN = 8192, CHUNK = 512 };
 
@@ -290,7 +291,7 @@ static td_kernel_fn *counter_of(const struct td_kernel *k) {
                                               : NULL;
 }
 
-td_status td_kernel_loss(struct td_kernel *k) {
+td_status td_kernel_softmax_ce(struct td_kernel *k) {
     k->run = counter_of(k);
     size_t room = td_loss_room_bytes(k->in_dtype[0], k->cols, k->n_threads);
     if (k->run == run_count_correct) k->scratch_bytes = room;

@@ -5,7 +5,7 @@
 // few at a time. The caller sums the weights of all labels first, because each row's share in the
 // mean depends on them, and the rows' losses last.
 
-#include "accelerators/cpu/cpu.h"
+#include "traind/graph.h"
 
 struct td_loss {
     const void *logits; // (rows, cols)

@@ -37,7 +37,7 @@ static void strips_range(const void *arg, int64_t begin, int64_t end) {
 void td_update_run(const struct td_kernel *k, const struct td_run *r, int64_t unit, int64_t grain,
                    td_range_fn *fn, const void *arg) {
     struct strips a = {.fn = fn, .arg = arg, .param = td_operand_at(&k->in[0], r), .unit = unit};
-    a.n_packs = td_packs_update(r->exe->accel->packs, a.param, a.pack);
+    a.n_packs = td_packs_update(r->packs, a.param, a.pack);
     if (a.n_packs) {
         int64_t n = (a.pack[0].shape.rows + TD_PACK_STRIP - 1) / TD_PACK_STRIP;
         td_parallel_units(k->n_threads, n, strips_range, &a);

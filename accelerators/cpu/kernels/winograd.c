@@ -11,9 +11,9 @@
 
 #include <string.h>
 
-#include "accelerators/cpu/cpu.h"
 #include "accelerators/cpu/kernels/strips.h"
 #include "accelerators/cpu/kernels/tile.h"
+#include "accelerators/cpu/parallel.h"
 
 enum { POINTS = 16, SIDE = 4, STEP = 2, TAPS = 9, LANES = TD_LAYOUT_LANES, PANEL = TD_TILE_PANEL };
 // Tiles at a time: many share what is read of the weights, few channels leave room in the cache.

@@ -1,10 +1,11 @@
 #ifndef TRAIND_ACCELERATORS_CPU_ONEDNN_CONV_SHAPE_H
 #define TRAIND_ACCELERATORS_CPU_ONEDNN_CONV_SHAPE_H
 
-// A convolution as oneDNN is asked for it: sizes and types, descriptors of its operands, and the
-// layouts of images that suit it. Thread: the training thread.
+// A convolution as oneDNN is asked for it: sizes and types, descriptors of its operands. Thread:
+// the training thread.
 
-#include "accelerators/cpu/onednn/onednn.h"
+#include "accelerators/cpu/kernel.h"
+#include "accelerators/cpu/onednn/dnnl.h"
 
 enum td_conv_kind { TD_CONV_FORWARD, TD_CONV_GRAD_X, TD_CONV_GRAD_W };
 

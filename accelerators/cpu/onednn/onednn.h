@@ -1,50 +1,45 @@
 #ifndef TRAIND_ACCELERATORS_CPU_ONEDNN_ONEDNN_H
 #define TRAIND_ACCELERATORS_CPU_ONEDNN_ONEDNN_H
 
-// What all users of oneDNN share: engine and stream, errors, and weights in its layouts.
+// The folder of oneDNN: products and convolutions by that library, the only files that include it.
+// In reading order:
+//
+//   onednn.h        what an accelerator opens once: engine, stream, the CPU level
+//   dnnl.h          oneDNN's C interface as its versions 2 and 3 share it
+//   engine.h        what the files here share of an open engine
+//   primitive.h     a primitive that is created when it first runs; oneDNN's statuses as ours
+//   pack_match.h    which of oneDNN's packed layouts kernels/pack.c writes
+//   weights.h       weights in oneDNN's layouts, as packs (packs.h)
+//   product.h       a matrix product by oneDNN, for gemm.c
+//   conv.h          convolutions: the family that compile.c asks
+//   conv_shape.h    what a convolution is to oneDNN
+//   conv_layout.h   the layouts of images that suit one
+//   conv_run.h      one convolution by one algorithm: operands, packs, scratch, a run
+//   conv_algorithm.h  Winograd's way or the direct one
+//   peak_product.h  a large product, for peak.c to time
+//
+// The headers that the rest of the accelerator includes name none of the library's types: onednn.h,
+// product.h, conv.h, conv_layout.h and peak_product.h. Thread: the rank's training thread.
 
-#include "accelerators/cpu/cpu.h"
-#include "accelerators/cpu/onednn/dnnl.h"
-#include "accelerators/cpu/packs.h"
+#include <stdbool.h>
+#include <stddef.h>
 
-struct td_dnnl {
-    dnnl_engine_t engine;
-    dnnl_stream_t stream;
-    struct td_room *room; // these three are the accelerator's
-    struct td_tune *tune;
-    struct td_packs *packs;
-};
+#include "accelerators/cpu/memory.h"
+#include "traind/status.h"
+#include "traind/types.h"
 
-// A oneDNN status as ours: UNIMPLEMENTED, or INTERNAL of class device.
-TD_MUST_USE td_status td_dnnl_fail(dnnl_status_t s, const char *what);
+struct td_dnnl;  // engine and stream
+struct td_packs; // packs.h
+struct td_tune;  // tune.h
 
-#define DNNL_TRY(expr, what)                                                                       \
-    do {                                                                                           \
-        dnnl_status_t dnnl_status_ = (expr);                                                       \
-        if (dnnl_status_ != dnnl_success) return td_dnnl_fail(dnnl_status_, what);                 \
-    } while (0)
-
-// A primitive that is created when it first runs. To create one generates its code, some 0.2 ms:
-// the start of a rank does not pay for programs that run later (validation, the last batch) or
-// never. It owns both; zeroes are an empty one.
-struct td_dnnl_primitive {
-    dnnl_primitive_desc_t pd;
-    dnnl_primitive_t primitive; // NULL: it has not run yet
-};
-void td_dnnl_primitive_finish(struct td_dnnl_primitive *p);
-TD_MUST_USE td_status td_dnnl_primitive_run(struct td_dnnl_primitive *p, dnnl_stream_t stream,
-                                            int n, const dnnl_exec_arg_t *args, const char *what);
-
-// The pack (packs.h) of `param`, stored as `plain`, in `layout`, created on first use. Without
-// param: one of its own, for weights that a node computes.
-TD_MUST_USE td_status td_dnnl_pack_get(struct td_dnnl *e, const void *param,
-                                       const struct td_md *plain, const struct td_md *layout,
-                                       struct td_pack **out_pack);
-// The packed weights as oneDNN's memory.
-dnnl_memory_t td_dnnl_pack_memory(const struct td_pack *p);
-
-// How kernels/pack.c writes `layout` of weights that lie as `plain`; cols 0: it does not.
-struct td_pack_shape td_pack_shape_of(const struct td_md_view *plain,
-                                      const struct td_md_view *layout);
+// memory, tune and packs are the accelerator's.
+TD_MUST_USE td_status td_dnnl_create(struct td_cpu_memory *memory, struct td_tune *tune,
+                                     struct td_packs *packs, struct td_dnnl **out_engine);
+void td_dnnl_destroy(struct td_dnnl *e); // accepts NULL
+// "oneDNN 2.6.3, avx512_bf16, caches 32/1024/32768 KiB": what the bits of its results depend on,
+// besides the number of threads.
+void td_dnnl_describe(char *out, size_t out_bytes);
+// Has oneDNN products and convolutions of these operands at the CPU level in use?
+bool td_dnnl_takes(enum td_dtype operands);
 
 #endif

@@ -14,11 +14,15 @@
 // Scratch is the accelerator's. A product is described at compile time, which settles what it needs
 // of packs and scratch, and created when it first runs; a run only sets addresses.
 
+#include "accelerators/cpu/onednn/product.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-#include "accelerators/cpu/onednn/onednn.h"
+#include "accelerators/cpu/onednn/engine.h"
+#include "accelerators/cpu/onednn/primitive.h"
+#include "accelerators/cpu/onednn/weights.h"
 
 enum kind { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHTS, MATMUL, PACKED_MATMUL };
 
@@ -156,7 +160,7 @@ static td_status make_memories(struct td_dnnl_product *g, const struct layouts *
     }
     DNNL_TRY(td_md_memory(scratch, engine, DNNL_MEMORY_NONE, &g->scratch), "scratch");
     g->scratch_bytes = td_md_bytes(scratch);
-    TD_TRY(td_room_want(g->engine->room, g->scratch_bytes));
+    TD_TRY(td_cpu_memory_grow_scratch(g->engine->memory, g->scratch_bytes));
     if (packs(g->kind)) {
         const struct td_md *layout = td_pd_borrow_md(pd, dnnl_query_weights_md);
         if (!td_md_equal(layout, l->b_plain)) {
@@ -243,7 +247,7 @@ td_status td_dnnl_product_run(struct td_dnnl_product *g, const void *a, const vo
     dnnl_status_t s = dnnl_memory_set_data_handle(g->a, (void *)(uintptr_t)a);
     if (!s) s = dnnl_memory_set_data_handle(g->b, (void *)(uintptr_t)b);
     if (!s) s = dnnl_memory_set_data_handle(g->y, y);
-    if (!s) s = dnnl_memory_set_data_handle(g->scratch, g->engine->room->scratch);
+    if (!s) s = dnnl_memory_set_data_handle(g->scratch, g->engine->memory->scratch);
     if (!s && g->bias) s = dnnl_memory_set_data_handle(g->bias, (void *)(uintptr_t)bias);
     DNNL_TRY(s, "set addresses");
     dnnl_exec_arg_t args[5];

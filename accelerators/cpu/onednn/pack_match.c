@@ -1,8 +1,8 @@
-// Which of oneDNN's packed layouts are the ones that kernels/pack.c writes; contract in onednn.h.
-// A layout is recognised by its blocks, in oneDNN's own description; whatever is not one of ours is
-// packed by oneDNN's reorder.
+// Which of oneDNN's packed layouts are the ones that kernels/pack.c writes; contract in
+// pack_match.h. A layout is recognised by its blocks, in oneDNN's own description; whatever is not
+// one of ours is packed by oneDNN's reorder.
 
-#include "accelerators/cpu/onednn/onednn.h"
+#include "accelerators/cpu/onednn/pack_match.h"
 
 // Columns of a block in which TD_PACK_PAIRS pairs of rows lie, 0: the layout is another.
 static int64_t pairs_block_of(const struct td_md_view *layout) {
@@ -15,7 +15,7 @@ static int64_t pairs_block_of(const struct td_md_view *layout) {
     return pairs && layout->inner_blks[1] <= TD_PACK_MAX_BLOCK ? layout->inner_blks[1] : 0;
 }
 
-// Rows of a block of columns behind one another, 0: it is none of ours.
+// Rows of a block of columns, one after another, 0: it is none of ours.
 static int64_t block_of(const struct td_md_view *layout) {
     const bool half = layout->type == dnnl_bf16;
     if (layout->inner_nblks != (half ? 3 : 2) || layout->inner_idxs[0] != 1 ||

@@ -1,0 +1,76 @@
+#ifndef TRAIND_ACCELERATORS_CPU_KERNEL_H
+#define TRAIND_ACCELERATORS_CPU_KERNEL_H
+
+// Kernel: one step of a compiled program. What a family of kernels is shown when a node is
+// compiled, and what it is given when the node runs.
+
+#include "accelerators/cpu/kernels/reorder.h"
+#include "accelerators/cpu/layout.h"
+#include "traind/graph.h"
+
+struct td_gemm;  // gemm.h
+struct td_packs; // packs.h
+
+// Where a value is: a fixed address, or an input slot of the run.
+struct td_operand {
+    char *base; // NULL: input
+    uint32_t slot;
+};
+
+struct td_run {
+    const void *const *inputs;
+    struct td_packs *packs; // the accelerator's packed weights
+    void *scratch; // the accelerator's, for what a kernel needs while it runs (scratch_bytes)
+};
+
+static inline void *td_operand_at(const struct td_operand *o, const struct td_run *r) {
+    // Inputs are read only; kernels never write through an input operand.
+    return o->base ? o->base : (void *)(uintptr_t)r->inputs[o->slot];
+}
+
+struct td_kernel;
+typedef td_status td_kernel_fn(const struct td_kernel *k, const struct td_run *r);
+
+struct td_kernel {
+    td_kernel_fn *run;
+    uint64_t runs; // that have been, and the time they took
+    int64_t ns;
+    td_node node; // UINT32_MAX: none
+    enum td_op op;
+    enum td_segment segment;
+    int32_t n_threads;
+    uint32_t n_in, n_out;
+    struct td_operand *in;             // [n_in]; these three are one allocation
+    struct td_shape *shape;            // of the operands
+    enum td_dtype *in_dtype;           // of the operands
+    const void *param;                 // that it writes, NULL: none
+    struct td_operand out[TD_MAX_OUT]; // results, or the state tensor that it writes into
+    struct td_shape out_shape;         // of the first result
+    enum td_dtype out_dtype[TD_MAX_OUT];
+    struct td_attrs attrs;
+    int64_t rows, cols;          // of the first operand: last dim, and all others together
+    int64_t elems;               // of the output
+    enum td_layout_need need;    // set by the family
+    enum td_image_layout layout; // of its images, where it takes any
+    size_t scratch_bytes;
+    bool slow; // loops that nobody made fast: correct, and reported (kernel_at)
+    void *own; // what else the kernel needs, and its destructor
+    void (*destroy_own)(void *own);
+    struct td_gemm *gemm;
+    struct td_reorder reorder; // of a bridge
+    const double *scalars;     // step scalars
+    const uint32_t *random;    // and random words
+    td_status (*all_reduce)(void *arg, uint32_t bucket);
+    void *all_reduce_arg;
+};
+
+// A family of kernels: looks at k's op, types, shapes and attributes and, if the node is one of its
+// own, sets k->run and what that needs (scratch_bytes; own). Everything else of k is filled in.
+typedef td_status td_kernel_family(struct td_kernel *k);
+
+// True if all operands and results are of one type that kernels/convert.h takes.
+bool td_kernel_narrow(const struct td_kernel *k);
+// True if all operands and results are of type t.
+bool td_kernel_all(const struct td_kernel *k, enum td_dtype t);
+
+#endif
