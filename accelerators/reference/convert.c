@@ -2,9 +2,10 @@
 // results rounded once, to nearest even (lib/base/half.h). i64 beyond 2^53 loses bits; only labels
 // and indices are integers. Pure functions.
 
+#include "accelerators/reference/convert.h"
+
 #include <math.h>
 
-#include "accelerators/reference/kernels.h"
 #include "lib/base/half.h"
 
 // Integers saturate; NaN becomes 0. A cast must not be undefined behaviour.

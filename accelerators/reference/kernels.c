@@ -1,23 +1,16 @@
-// Kernels of the reference; see the header. One function per op, named as in ops.def, plain loops
-// in a fixed order: the sums run over ascending indices, so the same inputs give the same bits.
-// No state, no allocation. Families of ops have files of their own (kernels_*.c), asked first.
+// The table of kernels; contract in kernels.h. One function per op, named as in ops.def, plain
+// loops in a fixed order: the sums run over ascending indices, so the same inputs give the same
+// bits. No state, no allocation. Families of ops have files of their own (kernels_*.c), asked
+// first.
 
 #include "accelerators/reference/kernels.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-int64_t td_ref_broadcast(const struct td_shape *wide, const struct td_shape *x, int64_t i) {
-    int64_t at = 0, stride = 1;
-    for (int32_t d = wide->n_dims - 1, dx = x->n_dims - 1; dx >= 0; d--, dx--) {
-        int64_t pos = i % wide->dim[d];
-        i /= wide->dim[d];
-        if (x->dim[dx] != 1) at += pos * stride;
-        stride *= x->dim[dx];
-    }
-    return at;
-}
+#include "accelerators/reference/convert.h"
+#include "accelerators/reference/families.h"
+#include "accelerators/reference/kernels_elementwise.h"
 
 // ---- linear algebra, copies ---------------------------------------------------------------------
 static void dot_row(const struct ref_call *c, int64_t m, int64_t n_rows, int64_t k_inner,
@@ -137,20 +130,6 @@ static td_status run_clip_coef(struct ref_call *c) {
     return TD_OK;
 }
 
-td_status td_ref_index(const struct ref_call *c, uint32_t operand, int64_t i, int64_t bound,
-                       const char *one, const char *many, int64_t *out_index) {
-    int64_t index = (int64_t)c->in[operand].x[i];
-    if (index < 0 || index >= bound) {
-        return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
-                                            "%s: %s %" PRId64 " in row %" PRId64
-                                            " is outside the model's %" PRId64 " %s",
-                                            td_op_name(c->node->op), one, index, i, bound, many),
-                                    TD_CLASS_DATA);
-    }
-    *out_index = index;
-    return TD_OK;
-}
-
 // ---- the table ----------------------------------------------------------------------------------
 static td_ref_kernel_fn *const kernels[TD_OP_COUNT] = {
     [TD_OP_MATMUL] = run_matmul,
@@ -167,14 +146,15 @@ static td_ref_kernel_fn *const kernels[TD_OP_COUNT] = {
 };
 
 static td_ref_kernel_fn *kernel_of(enum td_op op) {
-    td_ref_kernel_fn *k = td_ref_elementwise(op);
-    if (!k) k = td_ref_tensor(op);
-    if (!k) k = td_ref_loss(op);
-    if (!k) k = td_ref_nn(op);
-    if (!k) k = td_ref_conv(op);
-    if (!k) k = td_ref_attention(op);
-    if (!k) k = td_ref_optim(op);
-    return k ? k : kernels[op];
+    static td_ref_family *const families[] = {
+        td_ref_elementwise, td_ref_tensor,    td_ref_loss,  td_ref_nn,
+        td_ref_conv,        td_ref_attention, td_ref_optim,
+    };
+    for (size_t i = 0; i < TD_COUNTOF(families); i++) {
+        td_ref_kernel_fn *k = families[i](op);
+        if (k) return k;
+    }
+    return kernels[op];
 }
 
 bool td_ref_has_kernel(enum td_op op) {

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "accelerators/reference/kernels.h"
+#include "accelerators/reference/families.h"
 #include "traind/random.h"
 
 enum { MASKED = 64 }; // keys whose mask is made at once

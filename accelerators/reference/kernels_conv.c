@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "accelerators/reference/kernels.h"
+#include "accelerators/reference/convert.h"
+#include "accelerators/reference/families.h"
 
 // The place in the operand that place `out` of the output sees with element `k` of the filter.
 static int64_t seen(const struct td_window_attrs *a, int d, int64_t out, int64_t k) {

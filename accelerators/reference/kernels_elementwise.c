@@ -2,9 +2,11 @@
 // operands. A partner *_grad has the same loop as a sum: its operands just never broadcast.
 // Everything is computed in double precision and rounded once, when it is stored.
 
+#include "accelerators/reference/kernels_elementwise.h"
+
 #include <math.h>
 
-#include "accelerators/reference/kernels.h"
+#include "accelerators/reference/families.h"
 
 typedef double scalar_fn(double a, double b, const struct td_attrs *at);
 

@@ -11,7 +11,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "accelerators/reference/kernels.h"
+#include "accelerators/reference/convert.h"
+#include "accelerators/reference/families.h"
 
 // Where an op of classes has its labels and the weights of classes, if any.
 struct classes {

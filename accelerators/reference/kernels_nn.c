@@ -7,7 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "accelerators/reference/kernels.h"
+#include "accelerators/reference/convert.h"
+#include "accelerators/reference/families.h"
 #include "traind/random.h"
 
 // ---- softmax

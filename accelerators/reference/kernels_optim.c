@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "accelerators/reference/kernels.h"
+#include "accelerators/reference/families.h"
 
 // The clip coefficient, when the operand behind the n tensors is there.
 static double clip_of(const struct ref_call *c, uint32_t n_tensors) {

@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "accelerators/reference/kernels.h"
+#include "accelerators/reference/convert.h"
+#include "accelerators/reference/families.h"
 
 static void position_of(const struct td_shape *s, int64_t i, int64_t at[TD_MAX_DIMS]) {
     for (int32_t d = s->n_dims - 1; d >= 0; d--) {

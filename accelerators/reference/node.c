@@ -5,6 +5,8 @@
 
 #include <inttypes.h>
 
+#include "accelerators/reference/convert.h"
+#include "accelerators/reference/kernels.h"
 #include "lib/base/half.h"
 #include "traind/random.h"
 

@@ -6,7 +6,7 @@
 // its own for. Layouts are plain, whatever the other one likes. Views and all_reduce are the
 // caller's. Results are stored after all operands were read, so any of them may share memory.
 
-#include "accelerators/reference/kernels.h"
+#include "accelerators/reference/kernel.h"
 
 // Where a node's operands and results lie, and room to work in.
 struct td_ref_site {

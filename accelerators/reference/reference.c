@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "accelerators/reference/convert.h"
 #include "accelerators/reference/node.h"
 #include "lib/base/base.h"
 

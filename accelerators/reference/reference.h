@@ -4,7 +4,13 @@
 // Reference: the accelerator made of plain loops. It is the specification of every op, not a way to
 // train: kernels read operands into fp64, compute there, and round once when they write. It honours
 // placements and segments like any other accelerator, so it also is the specification of those.
-// All element types are known. Everything happens inside run; sync does nothing.
+// All element types are known. Everything happens inside run; sync does nothing. In reading order:
+//
+//   reference.h  the accelerator: memory, compile and run
+//   node.h       one node, run by the loops; what another accelerator may borrow
+//   kernel.h     a call of a kernel, on operands widened to fp64
+//   convert.h    element types as fp64, and back
+//   kernels.h    the kernel of each op; families.h: the files kernels_<family>.c, asked first
 
 #include "traind/accelerator.h"
 #include "traind/plugin.h"

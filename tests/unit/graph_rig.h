@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#include "accelerators/reference/kernels.h"
+#include "accelerators/reference/convert.h"
 #include "accelerators/reference/reference.h"
 #include "engine/graph/compile.h"
 #include "engine/graph/graph_text.h"
