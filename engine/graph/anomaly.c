@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "engine/graph/graph_impl.h"
+#include "engine/graph/graph.h"
 #include "engine/graph/graph_text.h"
 
 enum { NAMES_BYTES = 200 };

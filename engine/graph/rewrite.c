@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "engine/graph/graph_impl.h"
+#include "engine/graph/graph.h"
 
 enum { BUCKET_GRADIENTS = 4096 }; // that one all_reduce takes
 

@@ -14,7 +14,7 @@
 // Bound: 65,536 tensors. Thread: one. Rejected: offsets given out at registration, because the
 // bucket of a gradient is known only when the strategy has seen the whole backward pass.
 
-#include "engine/graph/graph_impl.h"
+#include "engine/graph/graph.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -8,8 +8,8 @@
 
 #include <inttypes.h>
 
-#include "engine/graph/graph_impl.h"
-#include "engine/graph/passes.h"
+#include "engine/graph/graph.h"
+#include "engine/graph/passes/passes.h"
 
 static td_status broken(const struct td_graph *g, td_node n, const char *what) {
     return td_fail(TD_INTERNAL, "step '%s' node %" PRIu32 " (%s): %s", g->step, n,

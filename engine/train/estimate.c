@@ -3,7 +3,7 @@
 
 #include "engine/train/estimate.h"
 
-#include "engine/graph/graph_impl.h"
+#include "engine/graph/graph.h"
 #include "lib/base/proc.h"
 
 enum { NARROW = 64 };               // a product's narrowest side

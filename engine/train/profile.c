@@ -3,7 +3,7 @@
 
 #include "engine/train/profile.h"
 
-#include "engine/graph/graph_impl.h"
+#include "engine/graph/graph.h"
 
 struct row {
     enum td_op op;

@@ -11,7 +11,7 @@
 //   pre_backward       slot; autodiff multiplies the loss gradient by TD_SCALAR_LOSS_SCALE when the
 //                      facts say scales_loss. Outputs and hooks see the unscaled loss
 //   post_backward      in the program: gradients are stored in their type as they are made
-//   unscale, clip      segment finish, in this order (engine/graph/pass_finish.c)
+//   unscale, clip      segment finish, in this order (engine/graph/passes/finish.c)
 //   step gate          slot, between finish and apply; all ranks decide alike, because they look at
 //                      gradients that were reduced
 //   state save, load   slots

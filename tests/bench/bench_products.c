@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "engine/graph/compile.h"
-#include "engine/graph/passes.h"
+#include "engine/graph/passes/passes.h"
 #include "lib/base/clock.h"
 #include "lib/base/proc.h"
 #include "lib/base/registry.h"

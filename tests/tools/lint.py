@@ -86,8 +86,8 @@ BANNED = {
 # wants a row of its table, "[TD_OP_X] =", which a mention in a comment or in another rule is not.
 OPS = "include/traind/ops.def"
 OP_TABLES = {
-    "a shape and cost rule": "engine/graph/op_rules*.c",
-    "a gradient rule, or a row of has_none": "engine/graph/grad_rules*.c",
+    "a shape and cost rule": "engine/graph/rules/shape*.c",
+    "a gradient rule, or a row of has_none": "engine/graph/rules/gradient*.c",
     "a kernel": "accelerators/reference/*.c",
 }
 # By the executor itself: the operands of select are bool and other types; a reduction is the group's.

@@ -12,8 +12,8 @@ import lint  # noqa: E402
 OPS = 'TD_OP(ADD, "add", 2, 2, 1)\nTD_OP(CLAMP, "clamp", 1, 1, 1)\n'
 TREE = {
     "include/traind/ops.def": OPS,
-    "engine/graph/op_rules.c": "t[TD_OP_COUNT] = {[TD_OP_ADD] = {shape_add, cost}, [TD_OP_CLAMP] = {shape_same, cost}};",
-    "engine/graph/grad_rules.c": "t[TD_OP_COUNT] = {[TD_OP_ADD] = {grad_add, false}};\nhas_none[] = {[TD_OP_CLAMP] = true};",
+    "engine/graph/rules/shape_basic.c": "t[TD_OP_COUNT] = {[TD_OP_ADD] = {shape_add, cost}, [TD_OP_CLAMP] = {shape_same, cost}};",
+    "engine/graph/rules/gradient_basic.c": "t[TD_OP_COUNT] = {[TD_OP_ADD] = {grad_add, false}};\nhas_none[] = {[TD_OP_CLAMP] = true};",
     "accelerators/reference/kernels.c": "t[TD_OP_COUNT] = {[TD_OP_ADD] = run_add, [TD_OP_CLAMP] = run_clamp};",
     "tests/conform/conform_ops.c": "check(TD_OP_ADD); check(TD_OP_CLAMP);",
     "tests/conform/conform_gradients.c": "check(TD_OP_ADD);",
@@ -37,9 +37,9 @@ def test_whole_tables_are_fine(tree):
 
 
 @pytest.mark.parametrize("file, old, new, words", [
-    ("engine/graph/op_rules.c", "[TD_OP_CLAMP] = {shape_same, cost}", "/* [TD_OP_CLAMP] = */ f(TD_OP_CLAMP)", "shape and cost"),
-    ("engine/graph/grad_rules.c", "[TD_OP_CLAMP] = true", "", "gradient rule"),
-    ("engine/graph/grad_rules.c", "[TD_OP_ADD] =", "// [TD_OP_ADD] =", "gradient rule"),
+    ("engine/graph/rules/shape_basic.c", "[TD_OP_CLAMP] = {shape_same, cost}", "/* [TD_OP_CLAMP] = */ f(TD_OP_CLAMP)", "shape and cost"),
+    ("engine/graph/rules/gradient_basic.c", "[TD_OP_CLAMP] = true", "", "gradient rule"),
+    ("engine/graph/rules/gradient_basic.c", "[TD_OP_ADD] =", "// [TD_OP_ADD] =", "gradient rule"),
     ("accelerators/reference/kernels.c", "[TD_OP_ADD] = run_add", "x(TD_OP_ADD)", "a kernel"),
     ("tests/conform/conform_ops.c", "check(TD_OP_CLAMP)", "// TD_OP_CLAMP", "conformance case"),
     ("tests/conform/conform_gradients.c", "check(TD_OP_ADD)", "", "gradient case"),

@@ -11,7 +11,7 @@
 #include "accelerators/reference/reference.h"
 #include "engine/graph/compile.h"
 #include "engine/graph/graph_text.h"
-#include "engine/graph/passes.h"
+#include "engine/graph/passes/passes.h"
 #include "lib/base/buf.h"
 #include "lib/base/rng.h"
 #include "traind/accelerator.h"
