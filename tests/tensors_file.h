@@ -4,7 +4,7 @@
 // Tensors as one safetensors file, written the plain way: what the reader is fed with, and what the
 // image of a shard is held against. A file that is there is written over.
 
-#include "engine/train/safetensors.h"
+#include "engine/train/checkpoint/safetensors.h"
 #include "lib/base/fsio.h"
 
 static inline td_status tensors_file(const char *path, const struct td_tensor *tensors, size_t n) {

@@ -16,7 +16,7 @@
 // Left out when nobody asks.
 //
 // Nothing is kept here: who asks keeps the best of several moments, for one boot
-// (engine/train/rates.h).
+// (engine/train/plan/rates.h).
 
 #include "accelerators/cpu/peak.h"
 

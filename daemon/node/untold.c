@@ -1,5 +1,5 @@
-// See the header. Lines look like a rank's (engine/train/checkpoint.c writes those), without what
-// only the rank knew: how long it was held up, and by which of its steps.
+// See the header. Lines look like a rank's (engine/train/checkpoint/checkpoint.c writes those),
+// without what only the rank knew: how long it was held up, and by which of its steps.
 
 #include "daemon/node/untold.h"
 

@@ -5,7 +5,7 @@
 // private ones for a run by hand. Everything that comes from outside is checked before use.
 
 #include "daemon/worker/configure.h"
-#include "engine/train/config.h"
+#include "engine/train/config/config.h"
 
 struct td_worker_io {
     struct td_train_io train;

@@ -12,7 +12,7 @@
 #include "daemon/worker/build.h"
 #include "daemon/worker/plugins.h"
 #include "daemon/worker/precision.h"
-#include "engine/train/schedule.h"
+#include "engine/train/config/schedule.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/digest.h"
 #include "lib/base/fsio.h"

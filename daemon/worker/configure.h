@@ -4,7 +4,7 @@
 // Configure: from a plan file and what the launcher said to the engine's plain configuration. The
 // only place where the job spec's types and the engine's meet.
 
-#include "engine/train/config.h"
+#include "engine/train/config/config.h"
 #include "lib/base/registry.h"
 #include "lib/spec/plan.h"
 

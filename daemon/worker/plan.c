@@ -8,7 +8,7 @@
 
 #include "daemon/worker/precision.h"
 #include "daemon/worker/worker.h"
-#include "engine/train/dump.h"
+#include "engine/train/plan/dump.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
 

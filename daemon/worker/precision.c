@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "engine/train/manifest.h"
+#include "engine/train/checkpoint/manifest.h"
 #include "lib/base/fsio.h"
 
 static const char *const plain = "32-true", *const mixed = "bf16-mixed", *const automatic = "auto";

@@ -10,7 +10,7 @@
 // trained, or no rates are known, it is 32-true. Thread: training.
 
 #include "daemon/worker/attach.h"
-#include "engine/train/sizes.h"
+#include "engine/train/plan/sizes.h"
 
 // "auto" if only an estimate can tell, else the precision. Static, or of the config's arena.
 const char *td_worker_settled_precision(const struct td_worker_config *config);

@@ -1,6 +1,6 @@
 // rates: measures for a moment what the threads of this machine reach, in products and in memory of
-// each size that a plan tells apart, and keeps it (engine/train/rates.h). A node runs it again and
-// again, some time apart, while no rank runs; so a neighbour's busy seconds do not stay in the
+// each size that a plan tells apart, and keeps it (engine/train/plan/rates.h). A node runs it again
+// and again, some time apart, while no rank runs; so a neighbour's busy seconds do not stay in the
 // file. Some 200 ms at low priority. It may be killed at any time: a size that is measured is kept.
 // Exit DONE: all sizes have been measured often enough; STOPPED: there is more to do.
 
@@ -9,8 +9,8 @@
 
 #include "daemon/worker/plugins.h"
 #include "daemon/worker/worker.h"
-#include "engine/train/rank.h"
-#include "engine/train/rates.h"
+#include "engine/train/rank/rank.h"
+#include "engine/train/plan/rates.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/log.h"
 #include "lib/base/proc.h"

@@ -2,10 +2,10 @@
 
 #include "engine/train/train.h"
 
-#include "engine/train/places.h"
-#include "engine/train/predict.h"
-#include "engine/train/profile.h"
-#include "engine/train/stage_weights.h"
+#include "engine/train/checkpoint/places.h"
+#include "engine/train/loop/predict.h"
+#include "engine/train/plan/profile.h"
+#include "engine/train/loop/stage_weights.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 

@@ -7,8 +7,8 @@
 //
 // Thread: the calling thread becomes the training thread.
 
-#include "engine/train/events.h"
-#include "engine/train/loop.h"
+#include "engine/train/events/events.h"
+#include "engine/train/loop/loop.h"
 
 struct td_train_result {
     enum td_loop_end end;

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-#include "engine/train/metrics.h"
+#include "engine/train/events/metrics.h"
 #include "lib/base/clock.h"
 #include "lib/base/rank_page.h"
 

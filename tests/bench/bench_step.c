@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "engine/graph/compile.h"
-#include "engine/train/init.h"
+#include "engine/train/rank/init.h"
 #include "lib/base/clock.h"
 #include "lib/base/json.h"
 #include "lib/base/proc.h"

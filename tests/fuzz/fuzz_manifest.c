@@ -1,10 +1,10 @@
-// Fuzz entry of engine/train/manifest: any bytes as a checkpoint's manifest. One that is believed
-// names files that stay in its directory, has progress that can be gone on from, and texts that
-// end. Run by tests/unit/test_fuzz_manifest.c.
+// Fuzz entry of engine/train/checkpoint/manifest: any bytes as a checkpoint's manifest. One that is
+// believed names files that stay in its directory, has progress that can be gone on from, and texts
+// that end. Run by tests/unit/test_fuzz_manifest.c.
 
 #include "tests/fuzz/fuzz.h"
 
-#include "engine/train/manifest.h"
+#include "engine/train/checkpoint/manifest.h"
 
 enum { ARENA_BYTES = 4 << 20 };
 

@@ -1,11 +1,11 @@
-// Fuzz entry of engine/train/safetensors: any bytes as a shard, and any bytes as the header of a
-// shard whose length is right, so that mutations reach what lies behind it. The tensors of a shard
-// that opens fill the end of the file together, each inside it, have the size of their shape and
-// are found by name. Run by tests/unit/test_fuzz_safetensors.c.
+// Fuzz entry of engine/train/checkpoint/safetensors: any bytes as a shard, and any bytes as the
+// header of a shard whose length is right, so that mutations reach what lies behind it. The tensors
+// of a shard that opens fill the end of the file together, each inside it, have the size of their
+// shape and are found by name. Run by tests/unit/test_fuzz_safetensors.c.
 
 #include "tests/fuzz/fuzz.h"
 
-#include "engine/train/safetensors.h"
+#include "engine/train/checkpoint/safetensors.h"
 
 static unsigned touched; // so that no read is optimized away
 

@@ -1,13 +1,13 @@
-// Fuzz entry of engine/train/weights: the first byte says where the others go, into the index of a
-// directory with two shards or into its config.json; then a small gpt asks for its weights,
-// strictly and not. Whatever comes in, it loads or is refused with a text, of class data or
-// bad_spec, and a load that is not refused has the value that the shards hold. Run by
+// Fuzz entry of engine/train/checkpoint/weights: the first byte says where the others go, into the
+// index of a directory with two shards or into its config.json; then a small gpt asks for its
+// weights, strictly and not. Whatever comes in, it loads or is refused with a text, of class data
+// or bad_spec, and a load that is not refused has the value that the shards hold. Run by
 // tests/unit/test_fuzz_weights.c.
 
 #include "tests/fuzz/fuzz.h"
 
 #include "accelerators/reference/reference.h"
-#include "engine/train/weights.h"
+#include "engine/train/checkpoint/weights.h"
 #include "lib/base/fsio.h"
 #include "tests/tensors_file.h"
 #include "workloads/workloads.h"

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <sys/wait.h>
 
-#include "engine/train/init.h"
-#include "engine/train/init_loops.h"
+#include "engine/train/rank/init.h"
+#include "engine/train/rank/init_loops.h"
 #include "lib/base/digest.h"
 #include "lib/base/half.h"
 #include "lib/base/half_loops.h"

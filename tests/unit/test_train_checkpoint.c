@@ -9,8 +9,8 @@
 #include <semaphore.h>
 
 #include "accelerators/reference/reference.h"
-#include "engine/train/checkpoint.h"
-#include "engine/train/safetensors.h"
+#include "engine/train/checkpoint/checkpoint.h"
+#include "engine/train/checkpoint/safetensors.h"
 #include "lib/base/half.h"
 #include "lib/base/clock.h"
 

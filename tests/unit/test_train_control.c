@@ -2,7 +2,7 @@
 
 #include "tests/unit/test.h"
 
-#include "engine/train/control.h"
+#include "engine/train/rank/control.h"
 #include "lib/base/clock.h"
 
 static void sum(const float *a, const float *b, float *out) {

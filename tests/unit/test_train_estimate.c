@@ -1,7 +1,7 @@
 // The plan's estimate of a step: what is counted as moved, at rates that are given. How near it is
 // to steps that ran, the bench `foretold` shows.
 
-#include "engine/train/estimate.c"
+#include "engine/train/plan/estimate.c"
 #include "tests/unit/step_rig.h"
 
 static void choose_muon(const void *arg, const struct td_state_info *param,

@@ -3,7 +3,7 @@
 
 #include "tests/unit/test.h"
 
-#include "engine/train/limits.h"
+#include "engine/train/config/limits.h"
 
 static struct td_amount count_of(int64_t n) {
     return (struct td_amount){.batches = n};

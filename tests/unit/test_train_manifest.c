@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "engine/train/manifest.h"
+#include "engine/train/checkpoint/manifest.h"
 
 static struct td_state_table *make_state(void) {
     struct td_state_table *t;

@@ -2,7 +2,7 @@
 
 #include "tests/unit/test.h"
 
-#include "engine/train/metrics.h"
+#include "engine/train/events/metrics.h"
 
 enum { RECORDS = 4 };
 

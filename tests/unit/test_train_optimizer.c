@@ -2,7 +2,7 @@
 
 #include "tests/unit/test.h"
 
-#include "engine/train/optimizer.h"
+#include "engine/train/rank/optimizer.h"
 
 static struct td_state_table *gpt_like(void) {
     static const struct {

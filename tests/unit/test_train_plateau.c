@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#include "engine/train/plateau.h"
+#include "engine/train/config/plateau.h"
 
 #define GOLDEN "tests/golden/plateau.json"
 

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 
 #include "accelerators/reference/reference.h"
-#include "engine/train/safetensors.h"
+#include "engine/train/checkpoint/safetensors.h"
 #include "engine/train/train.h"
 #include "lib/base/registry.h"
 #include "strategies/collective/collective.h"

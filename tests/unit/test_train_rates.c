@@ -3,7 +3,7 @@
 
 #include <glob.h>
 
-#include "engine/train/rates.h"
+#include "engine/train/plan/rates.h"
 #include "tests/unit/test.h"
 
 enum { MIB = 1 << 20 };

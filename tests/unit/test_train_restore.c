@@ -3,7 +3,7 @@
 
 #include "tests/unit/test.h"
 
-#include "engine/train/restore.h"
+#include "engine/train/checkpoint/restore.h"
 
 static void test_load_refuses_when_the_manifest_lists_no_file_of_a_role(void **state) {
     (void)state;

@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-#include "engine/train/manifest.h"
-#include "engine/train/retention.h"
+#include "engine/train/checkpoint/manifest.h"
+#include "engine/train/checkpoint/retention.h"
 #include "lib/base/checkpoint_name.h"
 #include "lib/base/retention.h"
 

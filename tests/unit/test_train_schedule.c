@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "engine/train/schedule.h"
+#include "engine/train/config/schedule.h"
 #include "lib/spec/knobs.h"
 
 static void test_constant_is_constant(void **state) {

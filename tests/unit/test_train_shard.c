@@ -4,7 +4,7 @@
 #include "tests/unit/test.h"
 
 #include "accelerators/reference/reference.h"
-#include "engine/train/shard.h"
+#include "engine/train/checkpoint/shard.h"
 #include "tests/tensors_file.h"
 
 enum { TENSORS = 5 };

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 
 #include "accelerators/reference/reference.h"
-#include "engine/train/weights.h"
+#include "engine/train/checkpoint/weights.h"
 #include "tests/tensors_file.h"
 
 enum { N = 3 };

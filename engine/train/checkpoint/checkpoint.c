@@ -1,0 +1,424 @@
+// The checkpointer. write_snapshot, at the end, is the story: everything above are its steps.
+
+#include "engine/train/checkpoint/checkpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "engine/train/checkpoint/places.h"
+#include "engine/train/checkpoint/retention.h"
+#include "engine/train/checkpoint/shard.h"
+#include "lib/base/clock.h"
+#include "lib/base/fsio.h"
+#include "lib/base/half.h"
+
+enum { FILES = 2 };
+// Files in the order in which they are written, by a role each holds.
+static const enum td_role file_roles[FILES] = {TD_ROLE_PARAM, TD_ROLE_OPTIM};
+
+struct td_checkpointer {
+    struct td_checkpointer_options o;
+    struct td_shard shard[FILES];
+    size_t n_shards;
+    char *snapshot; // images of the shards, one after the other
+    size_t snapshot_bytes;
+    bool asked;           // prepare was submitted
+    atomic_bool prepared; // the snapshot's pages are there
+    struct td_plugin_file plugin[TD_RESUME_PLUGINS];
+    size_t n_plugins; // known once prepared
+    struct td_manifest manifest;
+    bool final;
+    int64_t held_ns;   // how long the last save held the loop
+    int64_t last_step; // that was handed to the writer; -1: none
+    struct td_checkpointer_counts counts;
+    _Atomic(td_status) failure;
+    struct td_retention *retention; // of those on disk: the writer's
+    struct td_retention *handed;    // of those handed to the writer: the training thread's
+};
+
+static bool is_owner(const struct td_checkpointer *c) {
+    return c->o.config->dir && c->o.roles;
+}
+
+// What goes wrong with files of ours is the disk's fault, unless it was said whose.
+static td_status as_disk(td_status s) {
+    return td_status_class(s) == TD_CLASS_NONE ? td_status_with_class(s, TD_CLASS_DISK) : s;
+}
+
+// What an attempt that was killed while it wrote, removed or tried a place left in its directory.
+static bool is_leftover(const char *name) {
+    int end = 0;
+    return (sscanf(name, "step-%*d%n", &end) == 0 && end && strcmp(name + end, ".tmp") == 0) ||
+           strncmp(name, TD_PLACES_TRIED, strlen(TD_PLACES_TRIED)) == 0;
+}
+
+static void remove_leftovers_in(const char *job_dir, const char *attempt) {
+    char path[TD_FS_PATH_BYTES];
+    DIR *dir = NULL;
+    if (snprintf(path, sizeof path, "%s/%s", job_dir, attempt) < (int)sizeof path)
+        dir = opendir(path);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        if (is_leftover(e->d_name) &&
+            snprintf(path, sizeof path, "%s/%s/%s", job_dir, attempt, e->d_name) < (int)sizeof path)
+            td_status_free(td_fs_remove_tree(path));
+    }
+    if (dir) closedir(dir);
+}
+
+// Of this job's earlier attempts too: they are over (an attempt is fenced before the next starts),
+// and no loader would take what they left.
+static void remove_leftovers(const char *attempt_dir) {
+    char job_dir[TD_FS_PATH_BYTES];
+    if (snprintf(job_dir, sizeof job_dir, "%s/..", attempt_dir) >= (int)sizeof job_dir) return;
+    DIR *dir = opendir(job_dir);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        int end = 0;
+        if (sscanf(e->d_name, "a%*u%n", &end) == 0 && end && !e->d_name[end])
+            remove_leftovers_in(job_dir, e->d_name);
+    }
+    if (dir) closedir(dir);
+}
+
+// ---- what is best -------------------------------------------------------------------------------
+
+// The value of the monitored metric; NaN: there is none.
+static double monitored(const struct td_checkpointer *c, const struct td_manifest *m) {
+    const char *name = c->o.config->monitor;
+    return name ? td_manifest_metric(m, name) : (double)NAN;
+}
+
+// ---- shards and their memory -------------------------------------------------------------------
+
+// The shards that hold `roles` of the state. A part that holds no tensor is no file, but for the
+// weights'.
+static td_status plan_shards(const struct td_state_table *state, uint32_t roles,
+                             struct td_shard shard[FILES], size_t *out_n) {
+    for (int i = 0; i < FILES; i++) {
+        struct td_shard *s = &shard[*out_n];
+        TD_TRY(td_shard_plan(state, roles, td_manifest_file_of(file_roles[i]), s));
+        if (i == 0 || s->n_tensors) {
+            ++*out_n;
+        } else {
+            td_shard_finish(s);
+        }
+    }
+    return TD_OK;
+}
+
+static size_t room_of(const struct td_shard *shard, size_t n) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < n; i++)
+        bytes += td_shard_room(&shard[i]);
+    return bytes;
+}
+
+td_status td_checkpointer_room(const struct td_state_table *state, uint32_t roles,
+                               size_t *out_bytes) {
+    struct td_shard shard[FILES] = {0};
+    size_t n = 0;
+    td_status s = plan_shards(state, roles, shard, &n);
+    if (!s) *out_bytes = room_of(shard, n);
+    for (size_t i = 0; i < n; i++)
+        td_shard_finish(&shard[i]);
+    return s;
+}
+
+static void keep_failure(struct td_checkpointer *c, td_status s) {
+    if (s) td_status_free(atomic_exchange(&c->failure, s));
+}
+
+// On the background thread: no save shall wait for pages, and no first step for the digests.
+static void prepare(void *arg) {
+    struct td_checkpointer *c = arg;
+    if (c->o.registry)
+        keep_failure(c, td_status_context(td_registry_files(c->o.registry, c->plugin,
+                                                            TD_COUNTOF(c->plugin), &c->n_plugins),
+                                          "plugins of the resume key"));
+    madvise(c->snapshot, c->snapshot_bytes, MADV_HUGEPAGE);
+    madvise(c->snapshot, c->snapshot_bytes, MADV_POPULATE_WRITE);
+    char *at = c->snapshot;
+    for (size_t i = 0; i < c->n_shards; at += td_shard_room(&c->shard[i++]))
+        td_shard_place(&c->shard[i], at);
+    atomic_store(&c->prepared, true);
+}
+
+static td_status make_snapshot(struct td_checkpointer *c) {
+    TD_TRY(plan_shards(c->o.state, c->o.roles, c->shard, &c->n_shards));
+    c->snapshot_bytes = room_of(c->shard, c->n_shards);
+    void *p =
+        mmap(NULL, c->snapshot_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return td_fail_errno(TD_RESOURCE_EXHAUSTED, "map %zu bytes for a snapshot of the state",
+                             c->snapshot_bytes);
+    c->snapshot = p;
+    return TD_OK;
+}
+
+void td_checkpointer_prepare(struct td_checkpointer *c) {
+    if (!c->snapshot || c->asked) return;
+    c->asked = true;
+    TD_CHECK(td_background_submit(c->o.background, prepare, c)); // its first job
+}
+
+td_status td_checkpointer_create(const struct td_checkpointer_options *options,
+                                 struct td_checkpointer **out_checkpointer) {
+    TD_AUTO(td_checkpointer) *c = td_calloc(1, sizeof *c);
+    if (!c) return td_fail_oom();
+    c->o = *options;
+    c->last_step = c->o.resumed_step;
+    if (is_owner(c)) {
+        // Now, because a directory that cannot be made is better known before an hour of training.
+        td_status s = td_fs_mkdirs(c->o.config->dir, 0777);
+        if (s) return td_status_context(as_disk(s), "checkpoint directory");
+        remove_leftovers(c->o.config->dir);
+        TD_TRY(td_retention_create(c->o.config, c->o.resumed_from, &c->retention));
+        TD_TRY(td_retention_create(c->o.config, c->o.resumed_from, &c->handed));
+        TD_TRY(make_snapshot(c));
+    }
+    *out_checkpointer = td_steal(c);
+    return TD_OK;
+}
+
+void td_checkpointer_destroy(struct td_checkpointer *c) {
+    if (!c) return;
+    if (c->snapshot) munmap(c->snapshot, c->snapshot_bytes);
+    for (size_t i = 0; i < c->n_shards; i++)
+        td_shard_finish(&c->shard[i]);
+    td_status_free(atomic_load(&c->failure));
+    td_retention_destroy(c->retention);
+    td_retention_destroy(c->handed);
+    free(c);
+}
+
+struct td_checkpointer_counts td_checkpointer_counts(const struct td_checkpointer *c) {
+    return c->counts;
+}
+
+td_status td_checkpointer_poll(struct td_checkpointer *c) {
+    if (!atomic_load_explicit(&c->failure, memory_order_relaxed)) return TD_OK;
+    return atomic_exchange(&c->failure, TD_OK);
+}
+
+// ---- the writer, on the background thread ------------------------------------------------------
+
+static td_status check_finite(const struct td_checkpointer *c) {
+    const struct td_shard *s = &c->shard[0];
+    for (size_t i = 0; i < s->n_tensors; i++) {
+        const struct td_state_info *t = s->tensor[i].info;
+        if (t->role != TD_ROLE_PARAM || !td_is_float(t->dtype)) continue;
+        const char *values = s->image + s->tensor[i].at;
+        int64_t n = td_shape_elems(&t->shape);
+        if (td_float_all_finite(t->dtype, values, n)) continue;
+        return td_status_with_class(
+            td_fail(TD_FAILED_PRECONDITION,
+                    "parameter '%s' is not finite after step %lld, so it is not saved; lower the "
+                    "learning rate or clip the gradient",
+                    t->name, (long long)c->manifest.progress.step),
+            TD_CLASS_NUMERIC);
+    }
+    return TD_OK;
+}
+
+static td_status write_shard(struct td_checkpointer *c, const char *dir, const struct td_shard *s) {
+    char path[TD_FS_PATH_BYTES];
+    struct td_manifest_file *f = &c->manifest.file[c->manifest.n_files];
+    snprintf(f->name, sizeof f->name, "%s", s->name);
+    TD_TRY(td_fs_path(path, "%s/%s", dir, f->name));
+    TD_TRY(td_shard_write(s, path, f->digest));
+    f->bytes = s->bytes;
+    c->manifest.n_files++;
+    return TD_OK;
+}
+
+static td_status write_config(struct td_checkpointer *c, const char *dir) {
+    char path[TD_FS_PATH_BYTES];
+    const char *text = c->o.config_json;
+    if (!text) return TD_OK;
+    struct td_manifest_file *f = &c->manifest.file[c->manifest.n_files++];
+    *f = (struct td_manifest_file){.name = "config.json", .bytes = strlen(text)};
+    td_xxh3_128_hex(text, f->bytes, f->digest);
+    TD_TRY(td_fs_path(path, "%s/%s", dir, f->name));
+    return td_fs_write(path, text, f->bytes, 0666, TD_FS_WRITE_DURABLE);
+}
+
+static td_status write_files(struct td_checkpointer *c, const char *tmp, size_t *out_bytes,
+                             char out_digest[TD_DIGEST_HEX]) {
+    char path[TD_FS_PATH_BYTES];
+    c->manifest.n_files = 0;
+    TD_TRY(td_fs_mkdirs(tmp, 0777));
+    for (size_t i = 0; i < c->n_shards; i++)
+        TD_TRY(write_shard(c, tmp, &c->shard[i]));
+    TD_TRY(write_config(c, tmp));
+    TD_TRY(td_fs_path(path, "%s/manifest.json", tmp));
+    size_t bytes;
+    TD_TRY(td_manifest_write(path, &c->manifest, c->o.state, &bytes, out_digest));
+    for (size_t i = 0; i < c->manifest.n_files; i++)
+        bytes += c->manifest.file[i].bytes;
+    *out_bytes = bytes;
+    return td_fs_fsync_dir(tmp);
+}
+
+static td_status append_event(const struct td_checkpointer *c, const char *path, const char *label,
+                              size_t bytes, const char *digest, struct td_buf *b) {
+    const struct td_manifest *m = &c->manifest;
+    TD_TRY(td_buf_printf(
+        b, "{\"event\":\"checkpoint\",\"step\":%lld,\"epoch\":%lld,\"held_ns\":%lld",
+        (long long)m->progress.step, (long long)m->progress.epoch, (long long)c->held_ns));
+    TD_TRY(td_events_text(b, "path", label, 1024));
+    TD_TRY(td_events_text(b, "directory", path, 1024));
+    TD_TRY(td_buf_printf(b, ",\"bytes\":%zu,\"manifest\":\"%s\",\"files\":[", bytes, digest));
+    for (size_t i = 0; i < m->n_files; i++)
+        TD_TRY(td_buf_printf(b, "%s{\"name\":\"%s\",\"bytes\":%llu,\"digest\":\"%s\"}",
+                             i ? "," : "", m->file[i].name, (unsigned long long)m->file[i].bytes,
+                             m->file[i].digest));
+    TD_TRY(td_buf_str(b, "],\"metrics\":{"));
+    for (size_t i = 0; i < m->n_metrics; i++) {
+        TD_TRY(td_buf_printf(b, "%s\"%s\":", i ? "," : "", m->metric[i].name));
+        TD_TRY(td_json_print_double(m->metric[i].sum / m->metric[i].count, b));
+    }
+    return td_buf_printf(b, "},\"final\":%s}", c->final ? "true" : "false");
+}
+
+// Renamed first: one whose removal a kill cuts short is a leftover then, not a damaged checkpoint.
+static td_status remove_old(struct td_checkpointer *c, int64_t step) {
+    char path[TD_FS_PATH_BYTES], tmp[TD_FS_PATH_BYTES], label[TD_FS_PATH_BYTES];
+    bool removes = true;
+    TD_TRY(td_fs_path(path, "%s/step-%lld", c->o.config->dir, (long long)step));
+    TD_TRY(td_fs_path(label, "%s/step-%lld", c->o.config->label, (long long)step));
+    if (c->o.strategy_ops->remove_checkpoint)
+        TD_TRY(c->o.strategy_ops->remove_checkpoint(c->o.strategy, path, &removes));
+    if (!removes) return TD_OK;
+    TD_TRY(td_fs_path(tmp, "%s.tmp", path));
+    if (rename(path, tmp) != 0 && errno != ENOENT) return td_fs_fail("rename", path);
+    TD_TRY(td_fs_remove_tree(tmp));
+    td_events_removed(c->o.events, step, label);
+    return TD_OK;
+}
+
+static void prune(struct td_checkpointer *c) {
+    int64_t step;
+    while (td_retention_victim(c->retention, &step)) {
+        td_status s = remove_old(c, step);
+        if (!s) continue;
+        // A leftover costs disk, not correctness.
+        td_events_note(c->o.events, "could not remove an old checkpoint: %s, continuing",
+                       td_status_message(s));
+        td_status_free(s);
+    }
+}
+
+// Without an answer the launcher is stuck or stopped, and training goes on all the same.
+static void await_points(struct td_checkpointer *c, uint32_t asked) {
+    td_status s = td_metrics_await_drain(c->o.metrics, asked);
+    if (!s) return;
+    td_events_note(c->o.events,
+                   "the checkpoint of step %lld is committed before the metric points up to it are "
+                   "kept: %s",
+                   (long long)c->manifest.progress.step, td_status_message(s));
+    td_status_free(s);
+}
+
+static void list_plugins(struct td_checkpointer *c) {
+    struct td_resume_key *k = &c->manifest.key;
+    memcpy(k->plugin, c->plugin, sizeof k->plugin);
+    k->n_plugins = (int)c->n_plugins;
+}
+
+static td_status write_snapshot(struct td_checkpointer *c) {
+    char path[TD_FS_PATH_BYTES], tmp[TD_FS_PATH_BYTES], label[TD_FS_PATH_BYTES];
+    char digest[TD_DIGEST_HEX];
+    long long step = c->manifest.progress.step;
+    uint32_t asked = td_metrics_ask_drain(c->o.metrics);
+    TD_TRY(td_fs_path(path, "%s/step-%lld", c->o.config->dir, step));
+    TD_TRY(td_fs_path(tmp, "%s/step-%lld.tmp", c->o.config->dir, step));
+    TD_TRY(td_fs_path(label, "%s/step-%lld", c->o.config->label, step));
+    TD_TRY(check_finite(c));
+    list_plugins(c);
+    size_t bytes = 0;
+    td_status s = td_fs_remove_tree(tmp);
+    if (!s) s = write_files(c, tmp, &bytes, digest);
+    if (!s) await_points(c, asked);
+    if (!s) s = td_fs_rename(tmp, path);
+    if (s) {
+        td_status_free(td_fs_remove_tree(tmp));
+        return td_status_context(as_disk(s), "save checkpoint of step %lld", step);
+    }
+    TD_AUTO_BUF event;
+    td_buf_init(&event, TD_EVENT_MAX);
+    TD_TRY(append_event(c, path, label, bytes, digest, &event));
+    td_events_send(c->o.events, event.data, event.len);
+    td_retention_add(c->retention, step, monitored(c, &c->manifest));
+    prune(c);
+    return TD_OK;
+}
+
+static void write_job(void *arg) {
+    struct td_checkpointer *c = arg;
+    keep_failure(c, write_snapshot(c));
+}
+
+// ---- the training thread -----------------------------------------------------------------------
+
+// Until the writer is idle. The loop stands still, which is counted.
+static td_status await_writer(struct td_checkpointer *c) {
+    int64_t begin_ns = td_mono_now().ns;
+    if (!td_background_busy(c->o.background)) return TD_OK;
+    TD_TRY(as_disk(td_background_wait(c->o.background, TD_CHECKPOINT_PATIENCE_NS)));
+    c->counts.waited++;
+    c->counts.waited_ns += td_mono_now().ns - begin_ns;
+    return TD_OK;
+}
+
+static void skip(struct td_checkpointer *c, int64_t step) {
+    if (c->counts.skipped++) return; // the others are counted at the end
+    td_events_note(c->o.events,
+                   "the checkpoint of step %lld is skipped because the one before is still being "
+                   "written; so are later ones that only a newer one would replace",
+                   (long long)step);
+}
+
+static td_status take_snapshot(struct td_checkpointer *c, const struct td_strategy_memory *memory,
+                               const struct td_manifest *m) {
+    for (size_t i = 0; i < c->n_shards; i++)
+        TD_TRY(td_shard_take(&c->shard[i], c->o.accel_ops, c->o.accel, memory));
+    c->manifest = *m;
+    return TD_OK;
+}
+
+// What is handed over counts as kept, and what it pushes out does not.
+static void hand_over(struct td_checkpointer *c, const struct td_manifest *m) {
+    int64_t gone;
+    TD_CHECK(td_background_submit(c->o.background, write_job, c)); // we are its only client
+    c->last_step = m->progress.step;
+    td_retention_add(c->handed, c->last_step, monitored(c, m));
+    while (td_retention_victim(c->handed, &gone)) {}
+}
+
+td_status td_checkpointer_save(struct td_checkpointer *c, const struct td_strategy_memory *memory,
+                               const struct td_manifest *m, int flags) {
+    bool final = flags & TD_SAVE_FINAL;
+    int64_t begin_ns = td_mono_now().ns;
+    if (!is_owner(c)) return TD_OK;
+    td_checkpointer_prepare(c);
+    if (m->progress.step == c->last_step && !final) return td_checkpointer_poll(c);
+    bool waits = flags || td_retention_wants(c->handed, monitored(c, m));
+    if (waits || !atomic_load(&c->prepared)) TD_TRY(await_writer(c));
+    TD_TRY(td_checkpointer_poll(c));
+    if (m->progress.step == c->last_step) return TD_OK;
+    if (td_background_busy(c->o.background)) {
+        skip(c, m->progress.step);
+        return TD_OK;
+    }
+    TD_TRY(take_snapshot(c, memory, m));
+    c->final = final;
+    c->held_ns = td_mono_now().ns - begin_ns;
+    hand_over(c, m);
+    if (!final) return TD_OK;
+    TD_TRY(as_disk(td_background_wait(c->o.background, TD_CHECKPOINT_PATIENCE_NS)));
+    return td_checkpointer_poll(c);
+}

@@ -1,0 +1,17 @@
+#ifndef TRAIND_ENGINE_TRAIN_CHECKPOINT_PLACES_H
+#define TRAIND_ENGINE_TRAIN_CHECKPOINT_PLACES_H
+
+// Places: where a run will write, looked at before its first step, so that hours of training do not
+// end in want of a directory.
+
+#include "engine/train/config/config.h"
+
+// How the file is called on a file system that knows no unnamed ones; a killed rank may leave it.
+#define TD_PLACES_TRIED ".traind-place-"
+
+// Rank 0 writes a file, and leaves none, where checkpoints and predictions will go; directories are
+// made, as they would be later. Class bad_spec, or disk where that is full: a place is missing
+// or cannot be written. Thread: training.
+TD_MUST_USE td_status td_places_check(const struct td_train_config *config);
+
+#endif

@@ -1,0 +1,31 @@
+#ifndef TRAIND_ENGINE_TRAIN_CHECKPOINT_WEIGHTS_H
+#define TRAIND_ENGINE_TRAIN_CHECKPOINT_WEIGHTS_H
+
+// Weights to begin with (`init_from`): parameters and buffers out of safetensors that traind, torch
+// or Hugging Face's library wrote. Training starts at step 0.
+//
+// The path is a file, or a directory with model.safetensors, or with model.safetensors.index.json
+// and the shards that it names. A config.json beside them is held against the module. Tensors are
+// found by name, or by the other name that the module knows; floats of another width are converted.
+// Strict (the default): every tensor of the model must be there in its shape, and every tensor of
+// the files must be used, or spared by the module; else INVALID_ARGUMENT, class bad_spec, naming
+// each one. Not strict: what fits is loaded, and notes name what was skipped, on either side.
+// Damaged files are DATA_LOSS, class data. Nothing is loaded before all of it was checked.
+// Bounds: TD_WEIGHTS_SHARDS files, an index of 16 MiB. Thread: the training thread.
+
+#include "engine/train/checkpoint/restore.h"
+#include "traind/module.h"
+
+enum { TD_WEIGHTS_SHARDS = 256 };
+
+struct td_weights_options {
+    const char *path;
+    bool strict;
+    const struct td_module_ops *module_ops;
+    struct td_module *module;
+    struct td_events *events;
+};
+TD_MUST_USE td_status td_weights_load(const struct td_weights_options *o,
+                                      const struct td_restore_target *to);
+
+#endif

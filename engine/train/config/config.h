@@ -1,0 +1,224 @@
+#ifndef TRAIND_ENGINE_TRAIN_CONFIG_CONFIG_H
+#define TRAIND_ENGINE_TRAIN_CONFIG_CONFIG_H
+
+// Everything one rank needs to know before it trains, as plain C values.
+//
+// The engine knows no job spec: daemon/worker fills this from a plan, a test or a program fills it
+// by hand. All pointers are borrowed and outlive the run. Names of plugins are resolved through the
+// registry; knob trees go to the plugins as they are. Pure data, any thread.
+
+#include "lib/base/cpu_level.h"
+#include "lib/base/json.h"
+#include "lib/base/rank_page.h"
+#include "traind/graph.h"
+
+struct td_registry;
+struct td_dump;
+
+// A plugin by name, with its knobs.
+struct td_part {
+    const char *name;
+    const struct td_json *knobs; // NULL: none
+};
+
+// "How many batches": a number of them, or a fraction of what there is.
+struct td_amount {
+    bool is_fraction;
+    double fraction; // [0, 1]
+    int64_t batches;
+};
+
+enum td_train_stage { // bits; they run in this order
+    TD_TRAIN_FIT = 1,
+    TD_TRAIN_VALIDATE = 2,
+    TD_TRAIN_TEST = 4,
+    TD_TRAIN_PREDICT = 8,
+};
+
+// From an epoch on, how many micro-batches make an optimizer step.
+struct td_accumulation {
+    int32_t epoch, batches;
+};
+
+struct td_limits {
+    int32_t max_epochs; // -1: no limit
+    int32_t max_steps;  // optimizer steps; -1: no limit
+    int32_t min_epochs, min_steps;
+    int64_t max_time_s; // 0: no limit
+    struct td_amount train_batches, val_batches, test_batches, predict_batches;
+    struct td_amount val_check_interval; // of a training epoch
+    int32_t check_val_every_n_epoch;
+    int32_t log_every_n_steps;
+    int32_t accumulate;                  // micro-batches of an optimizer step at first
+    const struct td_accumulation *later; // by ascending epoch, above 0
+    size_t n_later;
+    int32_t sanity_batches; // validation batches before the first step; -1: all
+};
+
+enum td_optimizer_kind {
+    TD_OPTIMIZER_SGD,
+    TD_OPTIMIZER_ADAM,
+    TD_OPTIMIZER_ADAMW,
+    TD_OPTIMIZER_LION,
+    TD_OPTIMIZER_ADAFACTOR,
+    TD_OPTIMIZER_MUON,
+};
+// How an update of Muon grows with the matrix, as torch names it.
+enum td_muon_scale { TD_MUON_ORIGINAL, TD_MUON_MATCH_RMS_ADAMW, TD_MUON_SPECTRAL_UNCLAMPED };
+struct td_muon_config {
+    int ns_steps;
+    double ns_coefficients[3];
+    enum td_muon_scale scale;
+    double adamw_lr; // of what is no hidden matrix
+    struct td_optim_attrs adamw;
+};
+// Parameters that are treated apart, by the names that match: shell patterns, '|' between them.
+struct td_optimizer_group {
+    const char *match;
+    double lr_scale; // 0: they stay as they are
+    bool has_weight_decay;
+    double weight_decay;
+};
+struct td_optimizer_config {
+    enum td_optimizer_kind kind;
+    double lr;
+    struct td_optim_attrs attrs; // eps 0 of adafactor: that of the parameter's type
+    struct td_muon_config muon;
+    const struct td_optimizer_group *groups; // a parameter belongs to the first that matches
+    size_t n_groups;
+    double max_norm;  // gradient clip by global norm; 0: off
+    double max_value; // gradient clip element by element; 0: off
+    bool stochastic;  // stochastic rounding of 16-bit weights
+    bool log_norm;    // metric "grad_norm" also without clipping
+};
+
+enum td_schedule_kind {
+    TD_SCHEDULE_CONSTANT,
+    TD_SCHEDULE_WARMUP_COSINE,
+    TD_SCHEDULE_LINEAR,
+    TD_SCHEDULE_COSINE,
+    TD_SCHEDULE_STEP,
+    TD_SCHEDULE_MULTISTEP,
+    TD_SCHEDULE_EXPONENTIAL,
+    TD_SCHEDULE_POLYNOMIAL,
+    TD_SCHEDULE_INVERSE_SQRT,
+    TD_SCHEDULE_ONE_CYCLE,
+    TD_SCHEDULE_WARMUP_STABLE_DECAY,
+    TD_SCHEDULE_REDUCE_ON_PLATEAU,
+    TD_SCHEDULE_COUNT,
+};
+enum td_schedule_curve { TD_CURVE_LINEAR, TD_CURVE_COSINE, TD_CURVE_ONE_MINUS_SQRT };
+enum { TD_SCHEDULE_MILESTONES = 64 };
+// When the rate falls; what the values mean is that of the knobs (plateau.h).
+struct td_plateau_config {
+    const char *monitor; // "val_loss"
+    bool larger_is_better;
+    double factor;
+    int64_t patience; // validations
+    double threshold;
+    bool threshold_is_absolute; // else a share of the best
+    int64_t cooldown;           // validations
+    double min_lr, eps;
+};
+// Each kind reads some of these; what they mean is that of the knobs they come from (schedule.h).
+struct td_schedule_config {
+    enum td_schedule_kind kind;
+    int64_t warmup_steps;
+    int64_t total_steps;                 // 0: the run's last step, filled in when it is known
+    int64_t decay_steps;                 // warmup_stable_decay: at its end
+    int64_t period_steps;                // step: between two factors
+    int64_t timescale;                   // inverse_sqrt, in steps
+    double min_lr;                       // warmup_cosine, cosine
+    double start_factor;                 // linear, of the base rate
+    double end_factor;                   // linear, warmup_stable_decay
+    double gamma;                        // step, multistep, exponential
+    double power;                        // polynomial
+    double pct_start;                    // one_cycle: share of the run in which it rises
+    double div_factor;                   // one_cycle: peak / first rate
+    double final_div_factor;             // one_cycle: first rate / last rate
+    bool three_phase;                    // one_cycle
+    enum td_schedule_curve warmup_curve; // warmup_stable_decay
+    enum td_schedule_curve decay_curve;  // warmup_stable_decay, one_cycle
+    int64_t milestone[TD_SCHEDULE_MILESTONES];
+    size_t n_milestones;
+    struct td_plateau_config plateau; // reduce_on_plateau
+};
+
+struct td_checkpoint_config {
+    const char *dir;             // parent of "step-<n>"; NULL: none are written
+    const char *label;           // what events call that parent: "a1"
+    int32_t every_n_epochs;      // 0: not by epochs
+    int32_t every_n_train_steps; // 0: not by steps
+    int32_t save_top_k;          // -1 all, 0 none but the one of an agreed stop
+    const char *monitor;         // NULL: keep the newest k
+    bool monitor_max;            // larger is better
+};
+
+struct td_predict_config {
+    const char *output;                  // file; NULL: in the directory of the checkpoints
+    bool logits;                         // rows of logits instead of classes
+    bool sides;                          // each logit is a class by itself: above 0 or not
+    const char *prompt;                  // NULL: none
+    const struct td_json *prompt_tokens; // list, when there is no text; NULL or empty: none
+    int64_t max_new_tokens;
+    double temperature; // 0: always the likeliest
+    int64_t top_k;      // 0: all
+    uint64_t seed;
+};
+
+struct td_train_config {
+    const char *job; // "": started by hand
+    int32_t attempt;
+    int32_t rank, world_size;
+    struct td_part model, data;
+    const char *accelerator; // auto, cpu, reference
+    const char *strategy;    // auto, single_device, ddp
+    // 32-true, 64-true, bf16-mixed, bf16-true, 16-mixed, 16-true; "auto" is settled by the caller.
+    const char *precision;
+    struct td_optimizer_config optimizer;
+    struct td_schedule_config schedule;
+    uint64_t seed;
+    unsigned stages; // enum td_train_stage
+    int64_t batch_size;
+    bool shuffle, drop_last;
+    struct td_limits limits;
+    struct td_checkpoint_config checkpoint;
+    struct td_predict_config predict;
+    int32_t n_threads;
+    enum td_cpu_level most_cpu_level; // that a job can have here, for what a note advises
+    bool profile;                 // print where the time went, to stderr, when the run has ended
+    struct td_registry *registry; // of all plugins
+    const char *cache_dir;        // NULL: none
+    const char *choices_dir; // what was measured on this machine: kernels, rates; NULL: cache_dir
+    bool busy;               // ranks run on this machine: an estimate measures nothing
+    bool deterministic;      // choose nothing by timing
+    const char *recompute;   // none, selective, full; auto or NULL: what the memory allows
+    size_t memory_bytes;     // that this rank may use; 0: no limit of its own
+    bool detect_anomaly;     // look at every tensor that a step makes
+    const char *build;       // of the engine, part of the resume key
+    // Checkpoints to resume from, the newest first: the first undamaged one is taken. Weights only:
+    // init_from.
+    const char *const *resume_from;
+    size_t n_resume_from;
+    const char *init_from; // NULL: none
+    bool init_loosely;     // init_from: load what fits, skip the rest
+    // Weights of validate, test and predict: "best", "last" or a path as init_from. NULL: best
+    // where fit monitors a metric, else last.
+    const char *evaluate_from;
+    const struct td_json *plan;   // whole, copied into manifests; NULL: none
+    const struct td_json *frozen; // choices of the first start; NULL: none yet
+    const char *spec_digest;      // XXH3-128 hex; "": none
+    struct td_dump *dump;         // takes the text of a graph; NULL: none
+};
+
+// Where a rank's signals come from and go to. Without a launcher the worker makes its own page and
+// ring, and prints what would have been sent.
+struct td_train_io {
+    struct td_rank_page *page; // never NULL
+    struct td_ring ring;       // of struct td_metric_record
+    bool print_metrics;        // nobody else drains the ring: print it as JSON lines on stdout
+    void *group;               // shared mapping of the ranks; NULL for world 1
+    size_t group_bytes;
+};
+
+#endif

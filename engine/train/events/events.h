@@ -1,0 +1,53 @@
+#ifndef TRAIND_ENGINE_TRAIN_EVENTS_EVENTS_H
+#define TRAIND_ENGINE_TRAIN_EVENTS_EVENTS_H
+
+// Events of a rank: the few things that its launcher must know, as JSON objects
+// (lib/base/rank_page.h lists them). With a launcher each is one datagram on its socket; without
+// one, a line on stdout.
+//
+// Sending never blocks for long: a full socket is given TD_EVENTS_PATIENCE_NS, then the event is
+// dropped and counted (the exit code and the files still say what happened). Texts are cut so that
+// an event fits its datagram. Any thread; a mutex keeps lines and datagrams whole.
+
+#include <pthread.h>
+
+#include "lib/base/buf.h"
+#include "lib/base/json.h"
+#include "lib/base/segments.h"
+
+#define TD_EVENTS_PATIENCE_NS (5 * TD_NS_PER_S)
+
+struct td_events {
+    int fd; // -1: lines on stdout
+    _Atomic bool ended;
+    _Atomic uint64_t drops;
+    pthread_mutex_t lock;
+};
+
+void td_events_init(struct td_events *e, int fd);
+void td_events_finish(struct td_events *e);
+
+// One object, already printed. Too long, or nobody reads: dropped and counted.
+void td_events_send(struct td_events *e, const char *json, size_t len);
+
+void td_events_ready(struct td_events *e);
+void td_events_step1(struct td_events *e, int64_t step);
+void td_events_resumed(struct td_events *e, int64_t step, const char *inexact_reason); // "": exact
+void td_events_skipped(struct td_events *e, const char *path, const char *reason);
+void td_events_removed(struct td_events *e, int64_t step, const char *path);
+void td_events_stage(struct td_events *e, const char *stage, const char *state);
+// Which weights validate, test and predict use, for people.
+void td_events_weights(struct td_events *e, const char *text);
+void td_events_memory(struct td_events *e, size_t state_bytes, size_t arena_bytes,
+                      size_t scratch_bytes, const char *recompute);
+void td_events_frozen(struct td_events *e, const struct td_json *plan);
+void td_events_note(struct td_events *e, const char *fmt, ...) TD_PRINTF(2, 3);
+// The last event; only the first call sends. outcome: "done", "stopped", or "failed" with its
+// status (borrowed; TD_OK otherwise).
+void td_events_end(struct td_events *e, const char *outcome, td_status failure, int64_t step);
+
+// Appends ,"key":"text" with at most max_bytes of the text.
+TD_MUST_USE td_status td_events_text(struct td_buf *b, const char *key, const char *text,
+                                     size_t max_bytes);
+
+#endif

@@ -1,0 +1,100 @@
+// Evaluation: one pass over a split, unpadded, so that each sample counts once.
+//
+// Ranks may differ by one sample, so the last batch may be empty on some: they still come to every
+// batch boundary, because there the control flags are summed in a reduction of their own (training
+// has them after its gradients). Each rank pushes its own (sum, count), the coordinator merges; a
+// copy summed here serves the checkpoint's metrics. Weights, gradients and the sampler's position
+// are left alone.
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/train/config/limits.h"
+#include "engine/train/loop/loop.h"
+
+td_status td_loop_agree(struct td_loop *l, bool *out_leave) {
+    float flags[TD_CONTROL_FLAGS];
+    td_control_beat(&l->rank->control);
+    td_control_raise(&l->rank->control, flags, false);
+    TD_TRY(td_control_check_abort(&l->rank->control));
+    TD_TRY(td_rank_sum(l->rank, flags, TD_CONTROL_FLAGS, TD_F32));
+    struct td_agreement a = td_control_read(flags);
+    bool fits = l->rank->config->stages & TD_TRAIN_FIT;
+    // Once fit is over a pause lets the job end; a cancellation never waits.
+    *out_leave = a.stop && !l->mid_window && (a.now || !fits || !l->fit_is_over);
+    l->stop_saves = !a.now;
+    return TD_OK;
+}
+
+// Training goes on, so somebody has to know; once is enough.
+static void note_not_finite(struct td_loop *l, const char *prefix, const struct td_tally *loss) {
+    struct td_rank *r = l->rank;
+    if (!loss || isfinite(loss->sum) || l->noted_not_finite || !r->facts.is_global_zero) return;
+    l->noted_not_finite = true;
+    td_events_note(r->events,
+                   "%s_loss is %s at step %lld (epoch %lld): a sample of that split is no number, "
+                   "or the weights overflow on it; detect_anomaly finds the op it begins with",
+                   prefix, isnan(loss->sum) ? "nan" : "infinite", (long long)l->at.step,
+                   (long long)l->at.epoch);
+}
+
+// Own sums go out as metrics; their sum over ranks is kept.
+static td_status report(struct td_loop *l, const char *prefix, const struct td_tallies *own) {
+    struct td_rank *r = l->rank;
+    char name[32];
+    double sums[2 * TD_TALLIES] = {0};
+    for (size_t i = 0; i < own->n; i++) {
+        snprintf(name, sizeof name, "%s_%s", prefix, own->item[i].name);
+        td_metrics_mean(&r->metrics, name, l->at.step, l->at.epoch, own->item[i].sum,
+                        own->item[i].count);
+        sums[2 * i] = own->item[i].sum;
+        sums[2 * i + 1] = own->item[i].count;
+    }
+    TD_TRY(td_rank_sum(r, sums, 2 * TD_TALLIES, TD_F64));
+    struct td_tallies of_all = *own;
+    for (size_t i = 0; i < own->n; i++) {
+        of_all.item[i].sum = sums[2 * i];
+        of_all.item[i].count = sums[2 * i + 1];
+    }
+    note_not_finite(l, prefix, td_tallies_find(&of_all, "loss"));
+    if (strcmp(prefix, "val") == 0) l->validated = of_all;
+    return TD_OK;
+}
+
+// A rank without a sample reports zeros under the names that the others report: all hold the same
+// merged tallies then, and whoever waits for each rank's points gets them.
+static void name_tallies(const struct td_rank *r, struct td_tallies *own) {
+    static const double nothing[TD_PROGRAM_OUTPUTS];
+    const struct td_graph *g = td_programs_graph(r->programs, TD_MODE_EVAL);
+    if (g) td_tallies_add(own, g, nothing, 0);
+}
+
+td_status td_loop_evaluate(struct td_loop *l, enum td_split split, const char *prefix,
+                           int64_t n_batches, bool *out_interrupted) {
+    struct td_rank *r = l->rank;
+    bool is_test = split == TD_SPLIT_TEST;
+    int64_t batch_size = r->config->batch_size, offset = 0;
+    struct td_tallies own = {0};
+    *out_interrupted = false;
+    if (n_batches == 0) return TD_OK;
+    TD_TRY(td_rank_hook(r, TD_HOOK_EVAL_START, 0));
+    const struct td_sampler *s = td_data_sampler(r->data, split);
+    for (int64_t b = 0; b < n_batches; b++) {
+        const void *inputs[TD_DATA_FIELDS];
+        const struct td_graph *g;
+        int64_t n;
+        td_control_phase(&r->control, is_test ? TD_PHASE_TESTING : TD_PHASE_VALIDATING);
+        TD_TRY(td_loop_agree(l, out_interrupted));
+        if (*out_interrupted) return td_rank_hook(r, TD_HOOK_EVAL_END, b);
+        TD_TRY(td_data_batch(r->data, split, offset, inputs, &n));
+        offset = td_sampler_next(s, offset, batch_size);
+        if (n == 0) continue;
+        struct td_program_key key = td_rank_eval_key(n);
+        TD_TRY(td_rank_step(r, is_test ? TD_STEP_TEST : TD_STEP_VALIDATE, &key, inputs, &g));
+        td_tallies_add(&own, g, r->outputs, n);
+    }
+    if (own.n == 0) name_tallies(r, &own);
+    if (*prefix) TD_TRY(report(l, prefix, &own));
+    return td_rank_hook(r, TD_HOOK_EVAL_END, n_batches);
+}

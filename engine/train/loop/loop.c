@@ -1,0 +1,411 @@
+// The training loop.
+//
+// One rule shapes it: things happen at *boundaries*, the moments right after an optimizer step,
+// when all ranks hold the same agreement. There a rank may stop, save, validate or end; nowhere
+// else. What is due at a boundary is done in this order: agreed stop, validation, checkpoint,
+// limits. A validation that an agreed stop interrupts is saved as pending and done again by the
+// attempt that resumes, before its first batch; one in the middle of an accumulation window runs to
+// its end, because there is no state between two micro-batches to resume from.
+
+#include "engine/train/loop/loop.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/train/config/limits.h"
+#include "engine/train/config/schedule.h"
+#include "lib/base/clock.h"
+#include "traind/random.h"
+
+// The best of the attempts before, where the rank read the checkpoint that knows it. That of
+// another job (ckpt_path) is none: its files are not where later attempts look, nor are they kept.
+static void recall_best(struct td_loop *l) {
+    const struct td_restored *from = &l->rank->restored;
+    const struct td_train_config *c = l->rank->config;
+    char attempt[TD_FS_PATH_BYTES];
+    if (!from->path || !td_best_is_of(&from->manifest.best, &c->checkpoint)) return;
+    if (strcmp(from->manifest.job, c->job) != 0) return;
+    l->best = from->manifest.best;
+    td_best_parent(from->path, attempt);
+    td_best_parent(attempt, l->best_dir);
+}
+
+void td_loop_init(struct td_loop *l, struct td_rank *rank) {
+    *l = (struct td_loop){.rank = rank, .at = rank->start, .saved_step = -1};
+    l->schedule = rank->config->schedule;
+    td_throughput_init(&l->throughput, rank);
+    td_throughput_begin(&l->throughput, l->at.step);
+    l->began_ns = l->throughput.since_ns;
+    // What another schedule left counts for nothing.
+    if (l->schedule.kind == TD_SCHEDULE_REDUCE_ON_PLATEAU)
+        td_plateau_begin(&l->at.plateau, &l->schedule.plateau);
+    else
+        l->at.plateau = (struct td_plateau){0};
+    if (!rank->resumed) return;
+    l->saved_step = rank->start.step;
+    recall_best(l);
+    // What the last validation found still describes these weights. (Only the rank that read the
+    // checkpoint knows, and only it writes the next one.)
+    const struct td_manifest *m = &rank->restored.manifest;
+    for (size_t i = 0; i < m->n_metrics && l->validated.n < TD_TALLIES; i++) {
+        if (strncmp(m->metric[i].name, "val_", 4) != 0) continue;
+        struct td_tally *t = &l->validated.item[l->validated.n++];
+        *t = (struct td_tally){.sum = m->metric[i].sum, .count = m->metric[i].count};
+        snprintf(t->name, sizeof t->name, "%.19s", m->metric[i].name + 4);
+    }
+}
+
+// ---- small steps -------------------------------------------------------------------------------
+
+// Lengths, limits and the schedule's end, once they can be known.
+static td_status settle_limits(struct td_loop *l) {
+    const struct td_limits *limits = &l->rank->config->limits;
+    int64_t n = td_rank_epoch_batches(l->rank);
+    if (n == 0)
+        return td_bad_spec("an epoch has no batch for this rank; lower "
+                           "batch_size or raise limit_train_batches");
+    int64_t total = td_limits_total_steps(limits, n);
+    atomic_store_explicit(&l->rank->io->page->total_steps, total, memory_order_relaxed);
+    const char *end = td_schedule_end_knob(l->schedule.kind);
+    if (!end || l->schedule.total_steps != 0) return TD_OK;
+    l->schedule.total_steps = total;
+    if (total == 0)
+        return td_bad_spec("%s needs lr_scheduler.%s when neither max_epochs nor "
+                           "max_steps ends the run",
+                           td_schedule_name(l->schedule.kind), end);
+    return TD_OK;
+}
+
+// The rate of the step that comes next.
+static double rate_of(const struct td_loop *l) {
+    double base_lr = l->rank->config->optimizer.lr;
+    if (l->schedule.kind == TD_SCHEDULE_REDUCE_ON_PLATEAU) base_lr *= l->at.plateau.lr_scale;
+    return td_schedule_lr(&l->schedule, base_lr, l->at.step);
+}
+
+// The step scalars of a window of so many micro-batches. Precisions of 16 and 32 bits compute with
+// what fp32 holds of them, whatever the accelerator.
+static td_status set_scalars(struct td_loop *l, int64_t window) {
+    struct td_rank *r = l->rank;
+    r->scalars[TD_SCALAR_LR] = rate_of(l);
+    r->scalars[TD_SCALAR_STEP] = (double)(l->at.step + 1);
+    r->scalars[TD_SCALAR_WINDOW] = 1.0 / (double)window;
+    if (r->precision_ops->pre_backward)
+        TD_TRY(r->precision_ops->pre_backward(r->precision, r->scalars));
+    for (int i = 0; i < TD_SCALAR_COUNT && r->precision_facts.param != TD_F64; i++)
+        r->scalars[i] = (double)(float)r->scalars[i];
+    return TD_OK;
+}
+
+// The norm that a step reports; NaN: it reports none.
+static double norm_of(const struct td_graph *g, const double *outputs) {
+    for (uint32_t i = 0; i < td_graph_n_outputs(g); i++) {
+        enum td_output_kind kind;
+        td_graph_output_at(g, i, NULL, NULL, &kind);
+        if (kind == TD_OUTPUT_NORM) return sqrt(outputs[i]);
+    }
+    return (double)NAN;
+}
+
+// Runs micro-batch `batch` and moves the position after it.
+static td_status run_batch(struct td_loop *l, int64_t batch) {
+    struct td_rank *r = l->rank;
+    const struct td_train_config *c = r->config;
+    const void *inputs[TD_DATA_FIELDS];
+    int64_t n;
+    TD_TRY(td_data_batch(r->data, TD_SPLIT_TRAIN, l->at.epoch_offset, inputs, &n));
+    struct td_program_key key = td_rank_train_key(r, &l->epoch, batch, n);
+    if (!key.accumulate) {
+        int64_t window = td_limits_window(&c->limits, &l->epoch, batch);
+        TD_TRY(set_scalars(l, window));
+        l->window.n = 0;
+    }
+    td_random_set(r->random, c->seed, l->at.step, l->at.epoch_offset + r->facts.global_rank,
+                  r->facts.world_size);
+    if (key.sync) td_control_raise(&r->control, r->control.tail, true);
+    TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_BATCH_START, batch));
+    const struct td_graph *g;
+    td_status s = td_rank_step(r, TD_STEP_TRAIN, &key, inputs, &g);
+    if (td_status_class(s) == TD_CLASS_NUMERIC)
+        s = td_status_context(s, "step %lld (epoch %lld)", (long long)(l->at.step + 1),
+                              (long long)l->at.epoch);
+    TD_TRY(s);
+    td_tallies_add(&l->window, g, r->outputs, n);
+    td_throughput_add(&l->throughput, g, n);
+    l->grad_norm = norm_of(g, r->outputs);
+    int64_t next = td_sampler_next(td_data_sampler(r->data, TD_SPLIT_TRAIN), l->at.epoch_offset,
+                                   c->batch_size);
+    l->own_samples += n;
+    l->at.samples += next - l->at.epoch_offset;
+    l->at.epoch_offset = next;
+    l->at.epoch_batches = batch + 1;
+    return TD_OK;
+}
+
+static td_status check_loss(struct td_loop *l) {
+    const struct td_tally *loss = td_tallies_find(&l->window, "loss");
+    if (!loss) return TD_OK;
+    if (loss->count == 0) return TD_OK; // every label of the window was to be ignored
+    l->last_loss = (float)(loss->sum / loss->count);
+    if (isfinite(l->last_loss)) return TD_OK;
+    return td_status_with_class(td_fail(TD_FAILED_PRECONDITION,
+                                        "the loss is %f at step %lld (epoch %lld); lower the "
+                                        "learning rate or clip the gradient; detect_anomaly "
+                                        "finds the op it begins with",
+                                        isnan(l->last_loss) ? (double)NAN : (double)l->last_loss,
+                                        (long long)l->at.step, (long long)l->at.epoch),
+                                TD_CLASS_NUMERIC);
+}
+
+// Every so many steps, at the end of an epoch, and the last of all.
+static bool logs_step(const struct td_loop *l) {
+    return !l->rank->skipped && (l->at.step % l->rank->config->limits.log_every_n_steps == 0 ||
+                                 l->at.epoch_batches == l->epoch.n_batches || l->fit_is_over);
+}
+
+static td_status log_step(struct td_loop *l) {
+    struct td_rank *r = l->rank;
+    struct td_metrics *m = &r->metrics;
+    char name[32];
+    for (size_t i = 0; i < l->window.n; i++) {
+        const struct td_tally *t = &l->window.item[i];
+        snprintf(name, sizeof name, "train_%s_step", t->name);
+        td_metrics_mean(m, name, l->at.step, l->at.epoch, t->sum, t->count);
+    }
+    td_metrics_value(m, "lr", l->at.step, l->at.epoch, r->scalars[TD_SCALAR_LR]);
+    if (isfinite(l->grad_norm))
+        td_metrics_value(m, "grad_norm", l->at.step, l->at.epoch, l->grad_norm);
+    if (r->precision_facts.scales_loss) {
+        struct td_precision_state s = {0};
+        TD_TRY(r->precision_ops->state_save(r->precision, &s));
+        td_metrics_value(m, "loss_scale", l->at.step, l->at.epoch, s.loss_scale);
+        td_metrics_value(m, "skipped_steps", l->at.step, l->at.epoch, (double)s.skipped_steps);
+    }
+    return td_throughput_log(&l->throughput, r, l->at.step, l->at.epoch);
+}
+
+// A step that the precision skipped counts nowhere: the next one is the same step on other samples.
+static td_status end_step(struct td_loop *l, struct td_agreement *out_agreement) {
+    struct td_rank *r = l->rank;
+    *out_agreement = td_control_read(r->control.tail);
+    if (!r->skipped) {
+        l->at.step++;
+        TD_TRY(check_loss(l));
+        td_epoch_metrics_add(&l->played, &l->window);
+    }
+    td_control_progress(&r->control, &l->at, l->own_samples, l->last_loss);
+    TD_TRY(td_control_check_abort(&r->control));
+    TD_TRY(td_checkpointer_poll(r->checkpointer));
+    if (r->skipped) return TD_OK;
+    if (!l->stepped) {
+        td_events_step1(r->events, l->at.step);
+        td_checkpointer_prepare(r->checkpointer);
+    }
+    l->stepped = true;
+    return TD_OK;
+}
+
+// ---- validation and checkpoints ----------------------------------------------------------------
+
+// The sums are those of all ranks, so all ranks lower the rate or none does.
+static void take_validation(struct td_loop *l) {
+    struct td_rank *r = l->rank;
+    const struct td_plateau_config *c = &l->schedule.plateau;
+    if (l->schedule.kind != TD_SCHEDULE_REDUCE_ON_PLATEAU) return;
+    const struct td_tally *t = td_tallies_find(&l->validated, c->monitor + strlen("val_"));
+    TD_CHECK(t); // td_monitor_check
+    // All labels are ignored: nothing was measured.
+    if (t->count == 0) return;
+    double value = t->sum / t->count;
+    if (td_plateau_receive(&l->at.plateau, c, r->config->optimizer.lr, value) &&
+        r->facts.is_global_zero)
+        td_events_note(r->events, "%s is on a plateau (%g, best %g): the learning rate is now %g",
+                       c->monitor, value, l->at.plateau.best, rate_of(l));
+}
+
+static td_status validate(struct td_loop *l, bool *out_interrupted) {
+    struct td_rank *r = l->rank;
+    TD_TRY(td_loop_evaluate(l, TD_SPLIT_VAL, "val", td_rank_eval_batches(r, TD_SPLIT_VAL),
+                            out_interrupted));
+    if (!*out_interrupted) take_validation(l);
+    td_control_phase(&r->control, TD_PHASE_TRAINING);
+    td_throughput_begin(&l->throughput, l->at.step);
+    return TD_OK;
+}
+
+// The manifest's metrics are global (validation's already are).
+static td_status collect_metrics(struct td_loop *l, struct td_manifest *m) {
+    char name[32];
+    TD_TRY(td_epoch_metrics_describe(&l->played, &l->window, m));
+    for (size_t i = 0; i < l->validated.n; i++) {
+        snprintf(name, sizeof name, "val_%s", l->validated.item[i].name);
+        td_manifest_add_metric(m, name, l->validated.item[i].sum, l->validated.item[i].count);
+    }
+    return TD_OK;
+}
+
+// The checkpointer took the manifest, which it may still be writing: what follows builds on it.
+static void keep_taken(struct td_loop *l, const struct td_manifest *m) {
+    bool is_new = m->best.known && m->best.step == m->progress.step;
+    if (is_new) td_best_parent(l->rank->config->checkpoint.dir, l->best_dir);
+    l->saved_step = m->progress.step;
+    l->best = m->best;
+    td_epoch_metrics_taken(&l->played);
+}
+
+// All ranks call at the same boundary; the owner writes.
+static td_status save(struct td_loop *l, int flags) {
+    struct td_rank *r = l->rank;
+    const struct td_train_config *c = r->config;
+    if (!c->checkpoint.dir) return TD_OK;
+    if (r->precision_ops->state_save)
+        TD_TRY(r->precision_ops->state_save(r->precision, &l->at.precision));
+    l->at.elapsed_ns = r->start.elapsed_ns + td_mono_now().ns - l->began_ns;
+    struct td_manifest m = {
+        .job = c->job,
+        .attempt = c->attempt,
+        .seed = c->seed,
+        .progress = l->at,
+        .key = r->key,
+        .optimizer = td_op_name(r->optimizer.op),
+        .schedule = td_schedule_name(c->schedule.kind),
+        .spec_digest = c->spec_digest,
+        .plan = c->plan,
+        .frozen = r->frozen,
+        .best = l->best,
+    };
+    TD_TRY(collect_metrics(l, &m));
+    td_best_offer(&m.best, &c->checkpoint, &m);
+    if (r->strategy_ops->optimizer_state)
+        TD_TRY(r->strategy_ops->optimizer_state(r->strategy, r->state, &r->memory));
+    if (flags & TD_SAVE_FINAL) td_control_phase(&r->control, TD_PHASE_SAVING);
+    const uint64_t skipped = td_checkpointer_counts(r->checkpointer).skipped;
+    TD_TRY(td_checkpointer_save(r->checkpointer, &r->memory, &m, flags));
+    if (l->at.step != l->saved_step && td_checkpointer_counts(r->checkpointer).skipped == skipped)
+        keep_taken(l, &m);
+    td_control_phase(&r->control, TD_PHASE_TRAINING);
+    return TD_OK;
+}
+
+static bool saves_by_step(const struct td_loop *l) {
+    const struct td_checkpoint_config *c = &l->rank->config->checkpoint;
+    return !l->rank->skipped && c->save_top_k != 0 && c->every_n_train_steps > 0 &&
+           l->at.step % c->every_n_train_steps == 0;
+}
+
+static bool saves_by_epoch(const struct td_loop *l) {
+    const struct td_checkpoint_config *c = &l->rank->config->checkpoint;
+    return c->save_top_k != 0 && c->every_n_epochs > 0 &&
+           (l->at.epoch + 1) % c->every_n_epochs == 0;
+}
+
+// ---- fit ---------------------------------------------------------------------------------------
+
+// The epoch's metrics are the last of its points: who has them has its validation's, too. One that
+// a later attempt still validates is logged there.
+static void log_epoch(struct td_loop *l) {
+    if (l->at.epoch_batches == l->epoch.n_batches || l->fit_is_over)
+        td_epoch_metrics_log(&l->played, l->at.step, l->at.epoch);
+}
+
+// An agreed stop, with the validation that it found due.
+static td_status stop_here(struct td_loop *l, bool saves, bool pending, enum td_loop_end *out_end) {
+    if (!saves || !pending) log_epoch(l);
+    l->at.validation_pending = pending;
+    if (saves) TD_TRY(save(l, TD_SAVE_FINAL));
+    *out_end = TD_LOOP_STOPPED;
+    return TD_OK;
+}
+
+// What is due once an optimizer step is done. *out_leave: fit is over, out_end says how.
+static td_status at_boundary(struct td_loop *l, bool validates, bool *out_leave,
+                             enum td_loop_end *out_end) {
+    const struct td_limits *limits = &l->rank->config->limits;
+    struct td_agreement agreed;
+    TD_TRY(end_step(l, &agreed));
+    bool epoch_ends = l->at.epoch_batches == l->epoch.n_batches;
+    int64_t epochs_done = l->at.epoch + epoch_ends;
+    l->fit_is_over = td_limits_reached(limits, epochs_done, l->at.step) ||
+                     (agreed.timer && td_limits_may_stop_early(limits, epochs_done, l->at.step));
+    if (logs_step(l)) TD_TRY(log_step(l));
+    // After the last step there is nothing left to stop: let the job end, unless it is cancelled.
+    if (agreed.stop && (agreed.now || !l->fit_is_over)) {
+        *out_leave = true;
+        return stop_here(l, agreed.save, validates, out_end);
+    }
+    if (validates) {
+        bool interrupted;
+        TD_TRY(validate(l, &interrupted));
+        if (interrupted) {
+            *out_leave = true;
+            return stop_here(l, l->stop_saves, true, out_end);
+        }
+    }
+    log_epoch(l);
+    *out_leave = l->fit_is_over;
+    if (l->fit_is_over) return TD_OK; // fit saves once more, and waits for it
+    if (agreed.save) return save(l, TD_SAVE_ASKED);
+    bool is_due = saves_by_step(l) || (epoch_ends && saves_by_epoch(l));
+    return is_due ? save(l, 0) : TD_OK;
+}
+
+static td_status begin(struct td_loop *l, enum td_loop_end *out_end) {
+    struct td_rank *r = l->rank;
+    const struct td_limits *limits = &r->config->limits;
+    TD_TRY(settle_limits(l));
+    TD_TRY(td_epoch_metrics_begin(&l->played, r));
+    TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_START, 0));
+    bool interrupted = false;
+    if (l->at.validation_pending) {
+        TD_TRY(validate(l, &interrupted));
+        l->epoch = td_rank_epoch(r, &l->at);
+        if (!interrupted) log_epoch(l);
+        // Nothing was trained, so the checkpoint that was resumed from is still the newest.
+        if (interrupted) *out_end = TD_LOOP_STOPPED;
+        l->at.validation_pending = false;
+    } else if (!r->resumed && limits->sanity_batches != 0) {
+        int64_t n = td_rank_eval_batches(r, TD_SPLIT_VAL);
+        if (limits->sanity_batches > 0) n = TD_MIN(n, limits->sanity_batches);
+        TD_TRY(td_loop_evaluate(l, TD_SPLIT_VAL, "", n, &interrupted));
+    }
+    td_control_phase(&r->control, TD_PHASE_TRAINING);
+    td_throughput_begin(&l->throughput, l->at.step);
+    return TD_OK;
+}
+
+td_status td_loop_fit(struct td_loop *l, enum td_loop_end *out_end) {
+    struct td_rank *r = l->rank;
+    const struct td_limits *limits = &r->config->limits;
+    *out_end = TD_LOOP_DONE;
+    TD_TRY(begin(l, out_end));
+    if (*out_end == TD_LOOP_STOPPED) return TD_OK;
+
+    bool leave = td_limits_reached(limits, l->at.epoch, l->at.step);
+    for (; !leave && !td_limits_reached(limits, l->at.epoch, l->at.step); l->at.epoch++) {
+        TD_TRY(td_sampler_set_epoch(td_data_sampler(r->data, TD_SPLIT_TRAIN), l->at.epoch));
+        l->epoch = td_rank_epoch(r, &l->at);
+
+        for (int64_t b = l->epoch.first; b < l->epoch.n_batches && !leave; b++) {
+            TD_TRY(run_batch(l, b));
+            bool validates = td_limits_validates_after(limits, &l->epoch, b);
+            if (td_limits_steps_after(limits, &l->epoch, b)) {
+                TD_TRY(at_boundary(l, validates, &leave, out_end));
+            } else if (validates) {
+                bool interrupted; // never: see the head of this file
+                l->mid_window = true;
+                TD_TRY(validate(l, &interrupted));
+                l->mid_window = false;
+            }
+        }
+        if (leave) break;
+        l->at.epoch_offset = 0;
+        l->at.epoch_batches = 0;
+        td_epoch_metrics_next(&l->played);
+    }
+
+    l->fit_is_over = true;
+    if (*out_end == TD_LOOP_STOPPED) return TD_OK;
+    if (r->config->checkpoint.save_top_k != 0 && l->stepped) TD_TRY(save(l, TD_SAVE_FINAL));
+    return td_rank_hook(r, TD_HOOK_TRAIN_END, 0);
+}

@@ -1,0 +1,292 @@
+// Predictions of a split into one .npy; see predict.h. Ranks hold every world-th sample, so each
+// batch is gathered from all of them and rank 0 writes every row to its own place.
+
+#include "engine/train/loop/predict.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/train/config/limits.h"
+#include "lib/base/fsio.h"
+
+// ---- the file -----------------------------------------------------------------------------------
+struct table { // rows of a .npy that is being written
+    int fd;
+    char path[TD_FS_PATH_BYTES], tmp[TD_FS_PATH_BYTES];
+    size_t header_bytes;
+};
+
+td_status td_predict_path(const struct td_rank *r, const char *name, char *out_path) {
+    const struct td_train_config *c = r->config;
+    if (c->predict.output) return td_fs_path(out_path, "%s", c->predict.output);
+    if (!c->checkpoint.dir) {
+        return td_status_with_class(td_fail(TD_FAILED_PRECONDITION,
+                                            "there is no place for %s: set predict.output or "
+                                            "checkpoint.dir",
+                                            name),
+                                    TD_CLASS_BAD_SPEC);
+    }
+    TD_TRY(td_fs_mkdirs(c->checkpoint.dir, 0777));
+    return td_fs_path(out_path, "%s/%s", c->checkpoint.dir, name);
+}
+
+// "\x93NUMPY", version 1, length, the dict, blanks and a newline up to a multiple of 64.
+static td_status append_header(struct td_buf *b, const char *descr, int64_t rows, int64_t columns) {
+    TD_AUTO_BUF dict;
+    td_buf_init(&dict, 512);
+    TD_TRY(td_buf_printf(&dict, "{'descr': '%s', 'fortran_order': False, 'shape': (%lld,", descr,
+                         (long long)rows));
+    if (columns) TD_TRY(td_buf_printf(&dict, " %lld", (long long)columns));
+    TD_TRY(td_buf_str(&dict, "), }"));
+    while ((10 + dict.len + 1) % 64)
+        TD_TRY(td_buf_str(&dict, " "));
+    TD_TRY(td_buf_str(&dict, "\n"));
+    const unsigned char prefix[10] = {0x93,
+                                      'N',
+                                      'U',
+                                      'M',
+                                      'P',
+                                      'Y',
+                                      1,
+                                      0,
+                                      (unsigned char)dict.len,
+                                      (unsigned char)(dict.len >> 8)};
+    TD_TRY(td_buf_append(b, prefix, sizeof prefix));
+    return td_buf_append(b, dict.data, dict.len);
+}
+
+static td_status table_open(struct table *t, const struct td_rank *r, const char *descr,
+                            int64_t rows, int64_t columns) {
+    TD_AUTO_BUF header;
+    td_buf_init(&header, 1024);
+    TD_TRY(td_predict_path(r, "predictions.npy", t->path));
+    TD_TRY(td_fs_path(t->tmp, "%s.tmp", t->path));
+    TD_TRY(append_header(&header, descr, rows, columns));
+    t->header_bytes = header.len;
+    t->fd = open(t->tmp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (t->fd < 0) return td_fs_fail("create", t->tmp);
+    return td_fd_write_all(t->fd, header.data, header.len, t->tmp);
+}
+
+static td_status table_put(const struct table *t, int64_t row, const void *data, size_t bytes) {
+    off_t at = (off_t)(t->header_bytes + (size_t)row * bytes);
+    for (const char *p = data; bytes > 0;) {
+        ssize_t n = pwrite(t->fd, p, bytes, at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return td_fs_fail("write", t->tmp);
+        p += n;
+        at += n;
+        bytes -= (size_t)n;
+    }
+    return TD_OK;
+}
+
+static td_status table_finish(struct table *t) {
+    if (fsync(t->fd) != 0) return td_fs_fail("sync", t->tmp);
+    return td_fs_rename(t->tmp, t->path);
+}
+
+static void table_close(struct table *t) {
+    if (t->fd < 0) return;
+    close(t->fd);
+    (void)unlink(t->tmp); // gone already when it was finished
+}
+
+// ---- results ------------------------------------------------------------------------------------
+// Its tensors are "<name>:<rows>", one for each size of batch.
+td_status td_predict_columns(const struct td_rank *r, const char *name, int64_t *out_columns) {
+    size_t len = strlen(name);
+    for (uint32_t i = 0; i < td_state_count(r->state); i++) {
+        const struct td_state_info *t = td_state_at(r->state, i);
+        if (t->role != TD_ROLE_RESULT || strncmp(t->name, name, len) != 0 || t->name[len] != ':')
+            continue;
+        *out_columns = t->shape.dim[0] ? td_shape_elems(&t->shape) / t->shape.dim[0] : 0;
+        return TD_OK;
+    }
+    return td_fail(TD_INVALID_ARGUMENT, "model '%s' has no '%s' to predict with",
+                   r->config->model.name, name);
+}
+
+td_status td_predict_result(struct td_rank *r, const char *name, int64_t n, float *out) {
+    char path[64];
+    uint32_t index;
+    snprintf(path, sizeof path, "%.40s:%lld", name, (long long)n);
+    TD_TRY(td_state_find(r->state, path, &index));
+    const struct td_state_info *t = td_state_at(r->state, index);
+    TD_CHECK(t->dtype == TD_F32);
+    struct td_buffer host = {
+        .space = TD_SPACE_HOST,
+        .handle = (uint64_t)(uintptr_t)out,
+        .bytes = t->bytes,
+    };
+    return r->accel_ops->copy(r->accel, host, 0, r->memory.region[t->role], t->offset, t->bytes);
+}
+
+// ---- asking -------------------------------------------------------------------------------------
+struct asking {
+    struct td_loop *loop;
+    int64_t columns; // logits of a row
+    int64_t classes; // numbers of a row that are written instead; 0: the logits are
+    size_t row_bytes;
+    float *logits;                // (batch_size, columns)
+    char *own, *all;              // a count and a batch of rows, of this rank and of all
+    void *field[TD_DATA_FIELDS];  // inputs that aim() writes into
+    size_t bytes[TD_DATA_FIELDS]; // of one sample
+    struct table table;           // rank 0
+};
+
+static void asking_finish(struct asking *a) {
+    table_close(&a->table);
+    for (size_t f = 0; f < TD_DATA_FIELDS; f++)
+        free(a->field[f]);
+    free(a->logits);
+    free(a->own);
+    free(a->all);
+}
+
+static td_status asking_init(struct asking *a, struct td_loop *l) {
+    const struct td_rank *r = l->rank;
+    const size_t batch = (size_t)r->config->batch_size;
+    size_t n_fields;
+    const struct td_field *fields = td_data_fields(r->data, &n_fields);
+    a->loop = l;
+    TD_TRY(td_predict_columns(r, "logits", &a->columns));
+    a->classes = r->config->predict.logits ? 0 : r->config->predict.sides ? a->columns : 1;
+    a->row_bytes =
+        a->classes ? (size_t)a->classes * sizeof(int32_t) : (size_t)a->columns * sizeof(float);
+    size_t part = sizeof(int64_t) + batch * a->row_bytes;
+    a->logits = td_calloc(batch * (size_t)a->columns, sizeof *a->logits);
+    a->own = td_calloc(1, part);
+    a->all = td_calloc((size_t)r->facts.world_size, part);
+    if (!a->logits || !a->own || !a->all) return td_fail_oom();
+    for (size_t f = 0; f < n_fields && r->module_ops->aim; f++) {
+        a->bytes[f] =
+            td_dtype_bytes(fields[f].dtype) * (size_t)td_shape_elems(&fields[f].sample_shape);
+        a->field[f] = td_calloc(batch, a->bytes[f]);
+        if (!a->field[f]) return td_fail_oom();
+    }
+    return TD_OK;
+}
+
+// The row's end is what a module that predicts tokens is asked for.
+static void aim_at_ends(struct asking *a, const void *const *inputs, const void **out, int64_t n) {
+    const struct td_rank *r = a->loop->rank;
+    size_t n_fields;
+    const struct td_field *fields = td_data_fields(r->data, &n_fields);
+    for (size_t f = 0; f < n_fields; f++) {
+        memcpy(a->field[f], inputs[f], (size_t)n * a->bytes[f]);
+        out[f] = a->field[f];
+    }
+    for (int64_t i = 0; i < n; i++)
+        r->module_ops->aim(r->module, i, fields[0].sample_shape.dim[0] - 1, a->field);
+}
+
+static int32_t largest(const float *row, int64_t n) {
+    int64_t best = 0;
+    for (int64_t i = 1; i < n; i++)
+        best = row[i] > row[best] ? i : best;
+    return (int32_t)best;
+}
+
+// This rank's rows of a batch, into a->own.
+static td_status ask(struct asking *a, int64_t n, const void *const *inputs) {
+    struct td_rank *r = a->loop->rank;
+    const void *aimed[TD_DATA_FIELDS];
+    const struct td_graph *g;
+    memcpy(a->own, &n, sizeof n);
+    if (n == 0) return TD_OK;
+    if (r->module_ops->aim) {
+        aim_at_ends(a, inputs, aimed, n);
+        inputs = aimed;
+    }
+    struct td_program_key key = td_rank_predict_key(n);
+    TD_TRY(td_rank_step(r, TD_STEP_PREDICT, &key, inputs, &g));
+    TD_TRY(td_predict_result(r, "logits", n, a->logits));
+    char *rows = a->own + sizeof n;
+    if (!a->classes) {
+        memcpy(rows, a->logits, (size_t)n * a->row_bytes);
+        return TD_OK;
+    }
+    bool sides = r->config->predict.sides; // each logit says yes or no
+    for (int64_t i = 0; i < n * a->classes; i++) {
+        int32_t c = sides ? a->logits[i] > 0 : largest(a->logits + i * a->columns, a->columns);
+        memcpy(rows + (size_t)i * sizeof c, &c, sizeof c);
+    }
+    return TD_OK;
+}
+
+// Rank k's j-th row of the batch at `offset` is sample offset + k + j * world.
+static td_status write_batch(struct asking *a, int64_t offset) {
+    const struct td_rank *r = a->loop->rank;
+    const int64_t world = r->facts.world_size;
+    const size_t part = sizeof(int64_t) + (size_t)r->config->batch_size * a->row_bytes;
+    for (int64_t k = 0; k < world; k++) {
+        const char *rows = a->all + (size_t)k * part;
+        int64_t n;
+        memcpy(&n, rows, sizeof n);
+        rows += sizeof n;
+        for (int64_t j = 0; j < n; j++) {
+            TD_TRY(table_put(&a->table, offset + k + j * world, rows + (size_t)j * a->row_bytes,
+                             a->row_bytes));
+        }
+    }
+    return TD_OK;
+}
+
+static td_status run_batches(struct asking *a, int64_t n_batches, bool *out_interrupted) {
+    struct td_rank *r = a->loop->rank;
+    const struct td_sampler *s = td_data_sampler(r->data, TD_SPLIT_PREDICT);
+    const int64_t batch = r->config->batch_size;
+    int64_t offset = 0;
+    for (int64_t b = 0; b < n_batches; b++) {
+        const void *inputs[TD_DATA_FIELDS];
+        int64_t n;
+        TD_TRY(td_loop_agree(a->loop, out_interrupted));
+        if (*out_interrupted) return TD_OK;
+        TD_TRY(td_data_batch(r->data, TD_SPLIT_PREDICT, offset, inputs, &n));
+        TD_TRY(ask(a, n, inputs));
+        size_t part = sizeof n + (size_t)batch * a->row_bytes;
+        TD_TRY(r->strategy_ops->all_gather(r->strategy, a->own, part, a->all));
+        if (r->facts.is_global_zero) TD_TRY(write_batch(a, offset));
+        offset = td_sampler_next(s, offset, batch);
+    }
+    return TD_OK;
+}
+
+static td_status predict_split(struct asking *a, int64_t n_batches, bool *out_interrupted) {
+    struct td_rank *r = a->loop->rank;
+    const struct td_sampler *s = td_data_sampler(r->data, TD_SPLIT_PREDICT);
+    const int64_t columns = a->classes ? a->classes : a->columns;
+    int64_t rows = 0;
+    for (int64_t b = 0; b < n_batches; b++)
+        rows = td_sampler_next(s, rows, r->config->batch_size);
+    if (r->facts.is_global_zero) {
+        TD_TRY(table_open(&a->table, r, a->classes ? "<i4" : "<f4", rows,
+                          a->classes == 1 ? 0 : columns));
+    }
+    TD_TRY(run_batches(a, n_batches, out_interrupted));
+    if (*out_interrupted || !r->facts.is_global_zero) return TD_OK;
+    TD_TRY(table_finish(&a->table));
+    td_events_note(r->events, "predictions of %lld samples are in %s", (long long)rows,
+                   a->table.path);
+    return TD_OK;
+}
+
+td_status td_predict(struct td_loop *l, bool *out_interrupted) {
+    struct td_rank *r = l->rank;
+    *out_interrupted = false;
+    td_control_phase(&r->control, TD_PHASE_PREDICTING);
+    if (td_rank_generates(r)) return td_generate(l, out_interrupted);
+    int64_t n_batches = td_rank_eval_batches(r, TD_SPLIT_PREDICT);
+    if (n_batches == 0) return TD_OK;
+    struct asking a = {.table.fd = -1};
+    TD_TRY(td_rank_hook(r, TD_HOOK_EVAL_START, 0));
+    td_status s = asking_init(&a, l);
+    if (!s) s = predict_split(&a, n_batches, out_interrupted);
+    asking_finish(&a);
+    TD_TRY(s);
+    return td_rank_hook(r, TD_HOOK_EVAL_END, n_batches);
+}

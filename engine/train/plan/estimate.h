@@ -1,0 +1,34 @@
+#ifndef TRAIND_ENGINE_TRAIN_PLAN_ESTIMATE_H
+#define TRAIND_ENGINE_TRAIN_PLAN_ESTIMATE_H
+
+// Estimate: how long an optimizer step will take, before any step ran.
+//
+// Each node of the training program takes the longer of two times: its arithmetic at a share of the
+// rate that products usually reach, and its bytes at the measured bandwidth; plus the fixed cost of
+// starting a kernel on all threads. The shares are rules by op, calibrated once on the cpu
+// accelerator (docs/engine.md has the figures). The rates are this machine's, kept by rates.h in
+// config's choices_dir, else cache_dir. Where they are not there yet they are measured now and
+// kept, or, on a machine that is busy, taken from the nearest that are. So a prediction is for
+// cores that no other process uses. Nodes that the accelerator runs on plain loops go by what those
+// reach: one thread, in fp64 (td_programs_foresee_slow comes before). Collectives between ranks are
+// not in it. Thread: the training thread; some 100 ms where rates are measured.
+
+#include "engine/train/rank/rank.h"
+#include "engine/train/plan/rates.h"
+
+enum td_rates_origin {
+    TD_RATES_NONE,     // unknown here, and a busy machine is not measured
+    TD_RATES_NEAR,     // scaled from other threads or sizes
+    TD_RATES_MEASURED, // now
+    TD_RATES_KEPT,     // in this boot, before
+};
+const char *td_rates_origin_name(enum td_rates_origin origin); // "none"; static
+
+struct td_estimate {
+    double seconds; // 0: unknown, or nothing is trained
+    enum td_rates_origin rates;
+    int32_t wants_threads; // rates of so many are not kept yet; 0: they are, or are not needed
+};
+TD_MUST_USE td_status td_estimate_step(const struct td_rank *r, struct td_estimate *out);
+
+#endif

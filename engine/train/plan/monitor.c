@@ -1,0 +1,110 @@
+// Which metrics will this job give? Those of the graphs that training and validation will run,
+// whose outputs are the metrics (epoch_metrics.c and evaluate.c name them in the same way), and
+// those of the validation only if fit ever comes to one. A monitor that names anything else would
+// be NaN for ever, so the job is refused with the names that there are.
+
+#include "engine/train/plan/monitor.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/train/config/limits.h"
+
+enum { LIST_BYTES = 512 };
+
+// Why fit has no validation; NULL: it has.
+static const char *why_no_validation(const struct td_rank *r) {
+    if (td_rank_eval_batches(r, TD_SPLIT_VAL) == 0)
+        return "there is nothing to validate on; give data to validate on or raise "
+               "trainer.limit_val_batches";
+    int64_t n = td_rank_epoch_batches(r);
+    if (n > 0 && !td_limits_ever_validates(&r->config->limits, n)) // 0 is refused elsewhere
+        return "the run ends before its first validation; lower trainer.val_check_interval or "
+               "check_val_every_n_epoch, or raise max_epochs or max_steps";
+    return NULL;
+}
+
+// Metrics that a monitor may name, and the one that is looked for.
+struct names {
+    const char *wanted;
+    bool found;
+    char list[LIST_BYTES];
+};
+
+static void offer(struct names *n, const char *prefix, const char *name, const char *suffix) {
+    char text[80];
+    size_t at = strlen(n->list);
+    snprintf(text, sizeof text, "%s%.40s%s", prefix, name, suffix);
+    snprintf(n->list + at, sizeof n->list - at, "%s%s", at ? ", " : "", text);
+    n->found |= strcmp(n->wanted, text) == 0;
+}
+
+static bool is_metric(const struct td_graph *g, uint32_t output, const char **out_name) {
+    enum td_output_kind kind;
+    td_graph_output_at(g, output, out_name, NULL, &kind);
+    return kind == TD_OUTPUT_MEAN || kind == TD_OUTPUT_SUM;
+}
+
+static void offer_all(struct names *n, const struct td_rank *r, bool trains, bool validates) {
+    static const char *const suffixes[] = {"", "_epoch", "_step"};
+    const struct td_graph *train = td_programs_graph(r->programs, TD_MODE_TRAIN);
+    const struct td_graph *eval = td_programs_graph(r->programs, TD_MODE_EVAL);
+    const char *name;
+    for (uint32_t i = 0; trains && train && i < td_graph_n_outputs(train); i++)
+        for (size_t k = 0; is_metric(train, i, &name) && k < TD_COUNTOF(suffixes); k++)
+            offer(n, "train_", name, suffixes[k]);
+    // A rank without a sample records what it would evaluate with all the same (rank.c).
+    for (uint32_t i = 0; validates && eval && i < td_graph_n_outputs(eval); i++)
+        if (is_metric(eval, i, &name)) offer(n, "val_", name, "");
+}
+
+static td_status check_best(const struct td_rank *r) {
+    const char *none = why_no_validation(r);
+    struct names n = {.wanted = r->config->checkpoint.monitor};
+    if (!n.wanted) return TD_OK;
+    offer_all(&n, r, true, !none);
+    if (n.found) return TD_OK;
+    bool of_validation = none && strncmp(n.wanted, "val_", 4) == 0;
+    return td_bad_spec("checkpoint.monitor: this job gives no '%s'%s%s; it gives %s", n.wanted,
+                       of_validation ? ": " : "", of_validation ? none : "", n.list);
+}
+
+static td_status check_plateau(const struct td_rank *r) {
+    const char *none = why_no_validation(r);
+    struct names n = {.wanted = r->config->schedule.plateau.monitor};
+    if (r->config->schedule.kind != TD_SCHEDULE_REDUCE_ON_PLATEAU) return TD_OK;
+    if (none)
+        return td_bad_spec(
+            "lr_scheduler.monitor: the learning rate would never be lowered, because "
+            "%s, or take another lr_scheduler",
+            none);
+    offer_all(&n, r, false, true);
+    if (n.found) return TD_OK;
+    return td_bad_spec("lr_scheduler.monitor: validation gives no '%s'; this model's gives %s",
+                       n.wanted, n.list);
+}
+
+// Longer names would be cut in the records of points, and two of them could become one.
+static td_status check_names(const struct td_rank *r) {
+    enum { LONGEST = sizeof((struct td_metric_record *)0)->name - sizeof "train__epoch" };
+    const struct td_graph *g = td_programs_graph(r->programs, TD_MODE_TRAIN);
+    const char *name;
+    int n = 0;
+    for (uint32_t i = 0; g && i < td_graph_n_outputs(g); i++) {
+        if (!is_metric(g, i, &name)) continue;
+        if (strlen(name) > LONGEST)
+            return td_bad_spec("model '%s': its metric '%s' has a name of %zu bytes; %d are the "
+                               "most, so that train_<name>_epoch fits",
+                               r->config->model.name, name, strlen(name), LONGEST);
+        if (++n > TD_TALLIES)
+            return td_bad_spec("model '%s' puts out more than %d metrics", r->config->model.name,
+                               TD_TALLIES);
+    }
+    return TD_OK;
+}
+
+td_status td_monitor_check(const struct td_rank *r) {
+    TD_TRY(check_names(r));
+    TD_TRY(check_best(r));
+    return check_plateau(r);
+}

@@ -1,0 +1,160 @@
+// Sizes. Without a limit of its own a job is measured against the machine, and only by what is
+// cheap to know: a rank that starts shall not compile twice.
+
+#include "engine/train/plan/sizes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/train/config/limits.h"
+
+static double flops_of_step(const struct td_rank *r) {
+    double flops = 0;
+    int64_t window = r->config->limits.accumulate;
+    for (size_t i = 0; i < td_programs_count(r->programs); i++) {
+        const struct td_compiled *c = td_programs_at(r->programs, i);
+        const struct td_program_key *k = &c->program.key;
+        if (k->mode != TD_MODE_TRAIN || k->batch != r->config->batch_size || !k->apply) continue;
+        flops = TD_MAX(flops, td_graph_flops(c->graph) * (double)window);
+    }
+    return flops;
+}
+
+static td_status measure_scratch(const struct td_rank *r, size_t *out_bytes) {
+    const struct td_program *programs[TD_PROGRAMS_MAX];
+    size_t n = td_programs_count(r->programs);
+    *out_bytes = 0;
+    if (!r->accel_ops->measure || !n) return TD_OK;
+    for (size_t i = 0; i < n; i++) {
+        programs[i] = &td_programs_at(r->programs, i)->program;
+    }
+    return r->accel_ops->measure(r->accel, programs, n, out_bytes);
+}
+
+size_t td_sizes_process_bytes(int32_t n_threads) {
+    return TD_SIZES_PROCESS + TD_SIZES_THREAD * (size_t)TD_MAX(n_threads, 1);
+}
+
+// A rank's part of the limit; gradients of a group are in its shared mapping.
+static size_t needed(const struct td_rank *r, const struct td_sizes *s) {
+    size_t world = (size_t)r->config->world_size;
+    size_t gradients = s->shared_bytes ? td_state_region_bytes(r->state, TD_ROLE_GRAD) : 0;
+    return s->state_bytes - gradients + s->arena_bytes + s->scratch_bytes + s->snapshot_bytes +
+           s->batch_bytes + s->process_bytes + s->shared_bytes / world;
+}
+
+// Everything that is known without compiling.
+static td_status measure_memory(const struct td_rank *r, struct td_sizes *s) {
+    *s = (struct td_sizes){.arena_bytes = td_programs_arena_bytes(r->programs)};
+    for (int role = 0; role < TD_ROLE_COUNT; role++) {
+        s->state_bytes += td_state_region_bytes(r->state, (enum td_role)role);
+    }
+    uint32_t saved;
+    TD_TRY(r->strategy_ops->save_checkpoint(r->strategy, &saved));
+    if (saved) TD_TRY(td_checkpointer_room(r->state, saved, &s->snapshot_bytes));
+    size_t gradients = td_state_region_bytes(r->state, TD_ROLE_GRAD);
+    s->shared_bytes = r->group_ops->shared_bytes(r->config->world_size, gradients);
+    s->batch_bytes = td_data_batch_bytes(r->data);
+    s->process_bytes = td_sizes_process_bytes(r->config->n_threads);
+    s->memory_bytes = needed(r, s);
+    return TD_OK;
+}
+
+static td_status measure_all_memory(const struct td_rank *r, struct td_sizes *s) {
+    TD_TRY(measure_memory(r, s));
+    TD_TRY(measure_scratch(r, &s->scratch_bytes));
+    s->memory_bytes = needed(r, s);
+    return TD_OK;
+}
+
+void td_sizes_say_slow(const struct td_rank *r, uint32_t n, const char *names,
+                       char out_text[TD_SIZES_SLOW]) {
+    snprintf(out_text, TD_SIZES_SLOW, "%u node%s on plain loops on %s (%s), correct but slow: %s",
+             n, n == 1 ? " runs" : "s run", r->accel_name, r->accel_facts.build, names);
+}
+
+static td_status find_slow(const struct td_rank *r, char out_text[TD_SIZES_SLOW]) {
+    char names[256];
+    uint32_t n = 0;
+    *out_text = '\0';
+    TD_TRY(td_programs_foresee_slow(r->programs, r->accel_ops, r->accel, names, sizeof names, &n));
+    if (n) td_sizes_say_slow(r, n, names, out_text);
+    return TD_OK;
+}
+
+td_status td_sizes_measure(const struct td_rank *r, struct td_sizes *out_sizes) {
+    struct td_sizes s;
+    TD_TRY(measure_all_memory(r, &s));
+    TD_TRY(find_slow(r, s.slow)); // before the time of a step, which depends on it
+    s.recompute = r->recompute;
+    s.samples = td_data_length(r->data, TD_SPLIT_TRAIN);
+    s.flops_per_step = flops_of_step(r);
+    TD_TRY(td_estimate_step(r, &s.step));
+    for (uint32_t i = 0; i < td_state_count(r->state); i++) {
+        const struct td_state_info *t = td_state_at(r->state, i);
+        if (t->role == TD_ROLE_PARAM) s.parameters += td_shape_elems(&t->shape);
+    }
+    s.batches_per_epoch = td_rank_epoch_batches(r);
+    s.steps_per_epoch = td_limits_steps_per_epoch(&r->config->limits, 0, s.batches_per_epoch);
+    if (r->config->stages & TD_TRAIN_FIT)
+        s.total_steps = td_limits_total_steps(&r->config->limits, s.batches_per_epoch);
+    *out_sizes = s;
+    return TD_OK;
+}
+
+// ---- the limit ----------------------------------------------------------------------------------
+td_status td_sizes_levels(const struct td_rank *r, enum td_recompute *out_first,
+                          enum td_recompute *out_last) {
+    const char *wish = r->config->recompute ? r->config->recompute : "auto";
+    *out_first = TD_RECOMPUTE_NONE;
+    *out_last = TD_RECOMPUTE_FULL;
+    if (strcmp(wish, "auto") == 0) return TD_OK;
+    for (int i = TD_RECOMPUTE_NONE; i <= TD_RECOMPUTE_FULL; i++) {
+        if (strcmp(wish, td_recompute_name((enum td_recompute)i)) != 0) continue;
+        *out_first = *out_last = (enum td_recompute)i;
+        return TD_OK;
+    }
+    return td_fail(TD_INVALID_ARGUMENT, "recompute is '%s': none, selective, full or auto", wish);
+}
+
+td_status td_sizes_fit(const struct td_rank *r, bool *out_fits) {
+    const struct td_train_config *c = r->config;
+    size_t own = c->memory_bytes, machine = r->accel_facts.memory_bytes;
+    size_t limit = own ? own : machine / (size_t)c->world_size;
+    struct td_sizes s;
+    *out_fits = true;
+    if (!limit) return TD_OK;
+    TD_TRY(own ? measure_all_memory(r, &s) : measure_memory(r, &s));
+    *out_fits = s.memory_bytes <= limit;
+    return TD_OK;
+}
+
+td_status td_sizes_refuse(const struct td_rank *r) {
+    struct td_sizes s;
+    const size_t mib = (size_t)1 << 20;
+    TD_TRY(measure_all_memory(r, &s));
+    bool keeps = r->recompute != TD_RECOMPUTE_FULL;
+    return td_status_with_class(
+        td_fail(TD_FAILED_PRECONDITION,
+                "a rank needs %zu bytes, resources.memory_bytes allows %zu: %zu MiB of state, %zu "
+                "of activations (recompute %s), %zu of scratch, %zu of snapshot, %zu of batches, "
+                "%zu of process. Raise resources.memory_bytes, or lower data.batch_size (with "
+                "trainer.accumulate_grad_batches for the same step) or the model's sizes%s",
+                s.memory_bytes, (size_t)r->config->memory_bytes, s.state_bytes / mib,
+                s.arena_bytes / mib, td_recompute_name(r->recompute), s.scratch_bytes / mib,
+                s.snapshot_bytes / mib, s.batch_bytes / mib, s.process_bytes / mib,
+                keeps ? ", or set trainer.recompute: full" : ""),
+        TD_CLASS_OUT_OF_MEMORY);
+}
+
+// ---- what is held -------------------------------------------------------------------------------
+td_status td_sizes_announce(const struct td_rank *r) {
+    size_t state = 0, scratch = 0;
+    for (int role = 0; role < TD_ROLE_COUNT; role++) {
+        state += r->memory.region[role].bytes;
+    }
+    if (r->accel_ops->measure) TD_TRY(r->accel_ops->measure(r->accel, NULL, 0, &scratch));
+    td_events_memory(r->events, state, r->arena_memory.bytes, scratch,
+                     td_recompute_name(r->recompute));
+    return TD_OK;
+}

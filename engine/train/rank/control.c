@@ -1,0 +1,65 @@
+// Flags out, agreement in. A checkpoint request is a counter that only rank 0 follows: were every
+// rank to raise its own sight of it, one request could be summed at two different steps.
+
+#include "engine/train/rank/control.h"
+
+#include <string.h>
+
+#include "lib/base/clock.h"
+
+void td_control_init(struct td_control *c, struct td_rank_page *page, bool is_zero,
+                     int64_t max_time_s, int64_t elapsed_ns) {
+    *c = (struct td_control){.page = page, .is_zero = is_zero};
+    c->seen_checkpoint = atomic_load_explicit(&page->checkpoint_request, memory_order_relaxed);
+    if (max_time_s > 0) c->timer_ns = td_mono_now().ns + max_time_s * TD_NS_PER_S - elapsed_ns;
+}
+
+void td_control_raise(struct td_control *c, float *flags, bool step_follows) {
+    memset(flags, 0, TD_CONTROL_FLAGS * sizeof *flags);
+    int32_t stop = atomic_load_explicit(&c->page->stop, memory_order_relaxed);
+    if (stop != TD_STOP_NONE) flags[TD_CONTROL_STOP] = 1;
+    if (stop == TD_STOP_NOW) flags[TD_CONTROL_NOW] = 1;
+    if (c->timer_ns && td_mono_now().ns >= c->timer_ns) flags[TD_CONTROL_TIMER] = 1;
+    int32_t request = atomic_load_explicit(&c->page->checkpoint_request, memory_order_relaxed);
+    if (step_follows && c->is_zero && request != c->seen_checkpoint) {
+        c->seen_checkpoint = request;
+        flags[TD_CONTROL_CHECKPOINT] = 1;
+    }
+}
+
+struct td_agreement td_control_read(const float *flags) {
+    struct td_agreement a = {
+        .stop = flags[TD_CONTROL_STOP] != 0,
+        .now = flags[TD_CONTROL_NOW] != 0,
+        .timer = flags[TD_CONTROL_TIMER] != 0,
+    };
+    a.save = flags[TD_CONTROL_CHECKPOINT] != 0 || (a.stop && !a.now);
+    return a;
+}
+
+td_status td_control_check_abort(const struct td_control *c) {
+    if (!atomic_load_explicit(&c->page->abort, memory_order_relaxed)) return TD_OK;
+    return td_status_with_class(td_fail(TD_ABORTED, "a peer of this rank is gone"),
+                                TD_CLASS_COLLECTIVE);
+}
+
+void td_control_beat(struct td_control *c) {
+    atomic_store_explicit(&c->page->heartbeat_ns, td_mono_now().ns, memory_order_relaxed);
+}
+
+void td_control_phase(struct td_control *c, enum td_rank_phase phase) {
+    atomic_store_explicit(&c->page->phase, phase, memory_order_relaxed);
+    td_control_beat(c);
+}
+
+void td_control_progress(struct td_control *c, const struct td_progress *p, int64_t own_samples,
+                         float loss) {
+    struct td_rank_page *page = c->page;
+    uint32_t bits;
+    memcpy(&bits, &loss, sizeof bits);
+    atomic_store_explicit(&page->epoch, (int32_t)p->epoch, memory_order_relaxed);
+    atomic_store_explicit(&page->step, p->step, memory_order_relaxed);
+    atomic_store_explicit(&page->samples, own_samples, memory_order_relaxed);
+    atomic_store_explicit(&page->last_loss_bits, bits, memory_order_relaxed);
+    atomic_store_explicit(&page->heartbeat_ns, td_mono_now().ns, memory_order_relaxed);
+}

@@ -1,0 +1,50 @@
+#ifndef TRAIND_ENGINE_TRAIN_RANK_CONTROL_H
+#define TRAIND_ENGINE_TRAIN_RANK_CONTROL_H
+
+// Control: how ranks agree to stop, to save, and that time is up.
+//
+// The launcher writes wishes into the page of each rank whenever it likes, so ranks see them at
+// different steps. Nobody acts on what it saw: a rank raises flags into the control tail after its
+// last gradient bucket, the all-reduce sums the tail, and every rank acts on the same sum at the
+// same optimizer-step boundary. World 1 takes the same path, its sum is its own. Outside of
+// optimizer steps (validation, test) the same flags travel in a small reduction of their own at
+// batch boundaries. Also here: the progress words of the page, written with relaxed stores.
+// Thread: the training thread.
+
+#include "engine/train/config/config.h"
+#include "engine/train/checkpoint/manifest.h"
+
+// What all ranks agreed on.
+struct td_agreement {
+    bool stop;  // leave the loop at this boundary
+    bool save;  // save at this boundary
+    bool now;   // with stop: without saving, and also when training is over already
+    bool timer; // the time limit is reached
+};
+
+struct td_control {
+    struct td_rank_page *page;
+    bool is_zero;            // raises what only one rank should raise
+    int32_t seen_checkpoint; // requests honoured
+    int64_t timer_ns;        // td_mono at which the time limit is reached; 0: none
+    float *tail;             // TD_CONTROL_FLAGS elements after the last bucket
+};
+
+// elapsed_ns: what earlier attempts have used of max_time_s (0: no limit).
+void td_control_init(struct td_control *c, struct td_rank_page *page, bool is_zero,
+                     int64_t max_time_s, int64_t elapsed_ns);
+// This rank's flags, into flags[TD_CONTROL_FLAGS]. Before the last bucket is reduced. A request for
+// a checkpoint is only raised, and used up, where an optimizer step follows.
+void td_control_raise(struct td_control *c, float *flags, bool step_follows);
+// The sum's meaning.
+struct td_agreement td_control_read(const float *flags);
+// ABORTED (class collective) once the launcher has said that a peer is gone.
+TD_MUST_USE td_status td_control_check_abort(const struct td_control *c);
+
+// Says that this rank is alive: at each batch of an evaluation or a prediction.
+void td_control_beat(struct td_control *c);
+void td_control_phase(struct td_control *c, enum td_rank_phase phase);
+void td_control_progress(struct td_control *c, const struct td_progress *p, int64_t own_samples,
+                         float loss);
+
+#endif

@@ -1,0 +1,112 @@
+// Dataset + samplers + staging.
+
+#include "engine/train/rank/data.h"
+
+#include <string.h>
+
+enum { N_STAGING = 2 };
+
+struct split_state {
+    struct td_sampler *sampler;
+    int32_t rank;
+};
+
+struct td_data {
+    const struct td_dataset_ops *ops;
+    struct td_dataset *dataset;
+    struct td_field field[TD_DATA_FIELDS];
+    size_t n_fields;
+    int64_t batch_size;
+    size_t batch_bytes;
+    struct split_state split[TD_SPLIT_COUNT];
+    int64_t *index;                           // (batch_size)
+    void *staging[N_STAGING][TD_DATA_FIELDS]; // each (batch_size, sample_shape)
+    int next;
+};
+
+static td_status allocate_staging(struct td_data *d) {
+    for (size_t f = 0; f < d->n_fields; f++) {
+        const struct td_field *field = &d->field[f];
+        size_t bytes = td_dtype_bytes(field->dtype);
+        if (!td_size_mul(bytes, (size_t)td_shape_elems(&field->sample_shape), &bytes) ||
+            !td_size_mul(bytes, (size_t)d->batch_size, &bytes))
+            return td_fail(TD_INVALID_ARGUMENT,
+                           "a batch of %lld samples of field '%s' is too large",
+                           (long long)d->batch_size, field->name);
+        for (int i = 0; i < N_STAGING; i++) {
+            void *p = NULL;
+            if (posix_memalign(&p, 64, bytes + 64) != 0) return td_fail_oom();
+            memset(p, 0, bytes + 64);
+            d->batch_bytes += bytes + 64;
+            d->staging[i][f] = p;
+        }
+    }
+    return TD_OK;
+}
+
+td_status td_data_open(const struct td_dataset_ops *ops, const struct td_dataset_config *config,
+                       int64_t batch_size, struct td_data **out_data) {
+    TD_AUTO(td_data) *d = td_calloc(1, sizeof *d);
+    if (!d) return td_fail_oom();
+    d->ops = ops;
+    d->batch_size = batch_size;
+    TD_TRY(ops->open(config, &d->dataset));
+    d->n_fields = ops->fields(d->dataset, d->field);
+    TD_CHECK(d->n_fields <= TD_DATA_FIELDS);
+    d->index = td_calloc((size_t)batch_size, sizeof *d->index);
+    if (!d->index) return td_fail_oom();
+    TD_TRY(allocate_staging(d));
+    *out_data = td_steal(d);
+    return TD_OK;
+}
+
+void td_data_close(struct td_data *d) {
+    if (!d) return;
+    for (int i = 0; i < N_STAGING; i++)
+        for (size_t f = 0; f < d->n_fields; f++)
+            free(d->staging[i][f]);
+    for (int s = 0; s < TD_SPLIT_COUNT; s++)
+        td_sampler_destroy(d->split[s].sampler);
+    free(d->index);
+    d->ops->close(d->dataset);
+    free(d);
+}
+
+const struct td_field *td_data_fields(const struct td_data *d, size_t *out_n) {
+    *out_n = d->n_fields;
+    return d->field;
+}
+
+size_t td_data_batch_bytes(const struct td_data *d) {
+    return d->batch_bytes;
+}
+
+int64_t td_data_length(const struct td_data *d, enum td_split split) {
+    return d->ops->length(d->dataset, split);
+}
+
+td_status td_data_divide(struct td_data *d, enum td_split split, int32_t rank,
+                         const struct td_sampler_config *sampler) {
+    struct split_state *s = &d->split[split];
+    if (td_data_length(d, split) == 0) return TD_OK;
+    TD_CHECK(!s->sampler);
+    s->rank = rank;
+    return td_sampler_create(sampler, &s->sampler);
+}
+
+struct td_sampler *td_data_sampler(const struct td_data *d, enum td_split split) {
+    return d->split[split].sampler;
+}
+
+td_status td_data_batch(struct td_data *d, enum td_split split, int64_t offset,
+                        const void *out_inputs[TD_DATA_FIELDS], int64_t *out_n) {
+    const struct split_state *s = &d->split[split];
+    int64_t n = td_sampler_indices(s->sampler, offset, s->rank, d->batch_size, d->index);
+    void **staging = d->staging[d->next];
+    d->next = (d->next + 1) % N_STAGING;
+    if (n > 0) TD_TRY(d->ops->gather(d->dataset, split, d->index, n, staging));
+    for (size_t f = 0; f < d->n_fields; f++)
+        out_inputs[f] = staging[f];
+    *out_n = n;
+    return TD_OK;
+}

@@ -1,0 +1,163 @@
+// Groups and marks. Patterns are the C library's (fnmatch), so they are what people know from a
+// shell; a dot is a letter like any other.
+
+#include "engine/train/rank/optimizer.h"
+
+#include <float.h>
+#include <fnmatch.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { PATTERN_MAX = 256, SHOWN_NAMES = 300 };
+static const double no_rate = DBL_MIN; // an lr_scale of 0 would stand for 1
+
+// The next of the patterns between '|'; NULL after the last.
+static const char *next_pattern(const char *at, char out[PATTERN_MAX]) {
+    if (!*at) return NULL;
+    size_t len = strcspn(at, "|");
+    snprintf(out, PATTERN_MAX, "%.*s", (int)TD_MIN(len, PATTERN_MAX - 1), at);
+    return at[len] ? at + len + 1 : at + len;
+}
+
+static bool matches(const struct td_optimizer_group *group, const char *name) {
+    char pattern[PATTERN_MAX];
+    for (const char *at = group->match; (at = next_pattern(at, pattern));) {
+        if (fnmatch(pattern, name, 0) == 0) return true;
+    }
+    return false;
+}
+
+// NULL: none.
+static const struct td_optimizer_group *group_of(const struct td_optimizer_config *c,
+                                                 const char *name) {
+    for (size_t i = 0; i < c->n_groups; i++) {
+        if (matches(&c->groups[i], name)) return &c->groups[i];
+    }
+    return NULL;
+}
+
+// ---- what a parameter gets ---------------------------------------------------------------------
+
+// Hidden matrices are Muon's, everything else AdamW's.
+static void choose_muon(const struct td_optimizer_config *c, const struct td_state_info *param,
+                        struct td_optim_choice *io) {
+    if (param->shape.n_dims != 2 || param->marks & TD_PARAM_NOT_HIDDEN) {
+        io->op = TD_OP_ADAMW;
+        io->attrs = c->muon.adamw;
+        io->attrs.lr_scale = c->lr > 0 ? fmax(c->muon.adamw_lr / c->lr, no_rate) : 1;
+        return;
+    }
+    double out = (double)param->shape.dim[0], in = (double)TD_MAX(param->shape.dim[1], 1);
+    const double scales[] = {
+        [TD_MUON_ORIGINAL] = sqrt(fmax(1, out / in)),
+        [TD_MUON_MATCH_RMS_ADAMW] = 0.2 * sqrt(fmax(out, in)),
+        [TD_MUON_SPECTRAL_UNCLAMPED] = sqrt(out / in),
+    };
+    io->attrs.update_scale = scales[c->muon.scale];
+    io->ns_steps = c->muon.ns_steps;
+    memcpy(io->ns_coefficients, c->muon.ns_coefficients, sizeof io->ns_coefficients);
+}
+
+// The step from 1 to the next number of a type.
+static double epsilon_of(enum td_dtype t) {
+    const double steps[TD_DTYPE_COUNT] = {
+        [TD_F32] = 0x1p-23, [TD_F64] = 0x1p-52, [TD_BF16] = 0x1p-7, [TD_F16] = 0x1p-10};
+    return steps[t];
+}
+
+static void choose(const void *arg, const struct td_state_info *param, struct td_optim_choice *io) {
+    const struct td_optimizer_config *c = arg;
+    if (io->op == TD_OP_MUON) choose_muon(c, param, io);
+    if (io->op == TD_OP_ADAFACTOR && io->attrs.eps == 0) io->attrs.eps = epsilon_of(param->dtype);
+    if (param->marks & TD_PARAM_NO_DECAY) io->attrs.weight_decay = 0;
+    const struct td_optimizer_group *group = group_of(c, param->name);
+    if (!group) return;
+    if (group->has_weight_decay) io->attrs.weight_decay = group->weight_decay;
+    io->frozen = group->lr_scale == 0;
+    double scale = group->lr_scale * (io->attrs.lr_scale != 0 ? io->attrs.lr_scale : 1);
+    if (group->lr_scale != 1) io->attrs.lr_scale = fmax(scale, no_rate);
+}
+
+void td_optimizer_options(const struct td_optimizer_config *config,
+                          struct td_optimizer_options *out_options) {
+    static const enum td_op op[] = {
+        [TD_OPTIMIZER_SGD] = TD_OP_SGD,
+        [TD_OPTIMIZER_ADAM] = TD_OP_ADAM,
+        [TD_OPTIMIZER_ADAMW] = TD_OP_ADAMW,
+        [TD_OPTIMIZER_LION] = TD_OP_LION,
+        [TD_OPTIMIZER_ADAFACTOR] = TD_OP_ADAFACTOR,
+        [TD_OPTIMIZER_MUON] = TD_OP_MUON,
+    };
+    *out_options = (struct td_optimizer_options){
+        .op = op[config->kind],
+        .attrs = config->attrs,
+        .clip_norm = config->max_norm,
+        .clip_value = config->max_value,
+        .stochastic = config->stochastic,
+        .report_norm = config->log_norm,
+        .choose = choose,
+        .choose_arg = config,
+    };
+}
+
+// ---- mistakes ----------------------------------------------------------------------------------
+
+// "fc1.weight, fc1.bias, ... and 4 more"
+static void list_parameters(const struct td_state_table *state, char out[SHOWN_NAMES]) {
+    size_t len = 0, left_out = 0;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < td_state_count(state); i++) {
+        const struct td_state_info *t = td_state_at(state, i);
+        if (t->role != TD_ROLE_PARAM) continue;
+        size_t room = SHOWN_NAMES - 32;
+        if (left_out || len + strlen(t->name) + 2 > room) {
+            left_out++;
+            continue;
+        }
+        len += (size_t)snprintf(out + len, room - len, "%s%s", len ? ", " : "", t->name);
+    }
+    if (left_out) snprintf(out + len, SHOWN_NAMES - len, " and %zu more", left_out);
+}
+
+static bool names_any(const struct td_state_table *state, const char *pattern) {
+    for (uint32_t i = 0; i < td_state_count(state); i++) {
+        const struct td_state_info *t = td_state_at(state, i);
+        if (t->role == TD_ROLE_PARAM && fnmatch(pattern, t->name, 0) == 0) return true;
+    }
+    return false;
+}
+
+static bool owns_any(const struct td_optimizer_config *c, const struct td_optimizer_group *group,
+                     const struct td_state_table *state) {
+    for (uint32_t i = 0; i < td_state_count(state); i++) {
+        const struct td_state_info *t = td_state_at(state, i);
+        if (t->role == TD_ROLE_PARAM && group_of(c, t->name) == group) return true;
+    }
+    return false;
+}
+
+td_status td_optimizer_check(const struct td_optimizer_config *config,
+                             const struct td_state_table *state) {
+    char pattern[PATTERN_MAX], names[SHOWN_NAMES];
+    if (config->kind == TD_OPTIMIZER_MUON && config->lr == 0 && config->muon.adamw_lr > 0) {
+        return td_bad_spec("optimizer.adamw_lr follows the schedule as a share of "
+                           "optimizer.lr, which is 0; leave the matrices alone with "
+                           "lr_scale: 0 of a group instead");
+    }
+    for (size_t i = 0; i < config->n_groups; i++) {
+        const struct td_optimizer_group *group = &config->groups[i];
+        for (const char *at = group->match; (at = next_pattern(at, pattern));) {
+            if (names_any(state, pattern)) continue;
+            list_parameters(state, names);
+            return td_bad_spec("optimizer.groups[%zu].match: '%s' is the name of no "
+                               "parameter; the model has %s",
+                               i, pattern, names);
+        }
+        if (owns_any(config, group, state)) continue;
+        return td_bad_spec("optimizer.groups[%zu]: all that '%s' names belongs to earlier "
+                           "groups already; put the narrower group first",
+                           i, group->match);
+    }
+    return TD_OK;
+}

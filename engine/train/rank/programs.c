@@ -1,0 +1,215 @@
+// The program cache.
+
+#include "engine/train/rank/programs.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/graph/graph_text.h"
+
+struct entry {
+    struct td_compiled *compiled;
+    struct td_executable *exe; // NULL until bound
+    bool *plain;               // by node: foreseen to run on plain loops; NULL: none
+};
+
+struct td_programs {
+    struct td_compile_options options;
+    const struct td_accelerator_ops *accel_ops;
+    struct entry entry[TD_PROGRAMS_MAX];
+    size_t n;
+};
+
+td_status td_programs_create(const struct td_compile_options *options,
+                             struct td_programs **out_programs) {
+    struct td_programs *p = td_calloc(1, sizeof *p);
+    if (!p) return td_fail_oom();
+    p->options = *options;
+    *out_programs = p;
+    return TD_OK;
+}
+
+void td_programs_destroy(struct td_programs *p) {
+    if (!p) return;
+    for (size_t i = 0; i < p->n; i++) {
+        if (p->entry[i].exe) p->accel_ops->release(p->entry[i].exe);
+        td_compiled_destroy(p->entry[i].compiled);
+        free(p->entry[i].plain);
+    }
+    free(p);
+}
+
+static bool keys_equal(const struct td_program_key *a, const struct td_program_key *b) {
+    return a->batch == b->batch && a->mode == b->mode && a->accumulate == b->accumulate &&
+           a->sync == b->sync && a->apply == b->apply && strcmp(a->step, b->step) == 0;
+}
+
+static const struct entry *lookup(const struct td_programs *p, const struct td_program_key *key) {
+    for (size_t i = 0; i < p->n; i++)
+        if (keys_equal(&p->entry[i].compiled->program.key, key)) return &p->entry[i];
+    return NULL;
+}
+
+static td_status describe(td_status s, const struct td_program_key *key) {
+    return td_status_context(s, "program %s/%s of batch %lld", key->step, td_mode_name(key->mode),
+                             (long long)key->batch);
+}
+
+td_status td_programs_add(struct td_programs *p, const struct td_program_key *key) {
+    if (lookup(p, key)) return TD_OK;
+    if (p->n == TD_PROGRAMS_MAX)
+        return td_fail(TD_RESOURCE_EXHAUSTED, "a job may have %d programs at most",
+                       TD_PROGRAMS_MAX);
+    struct td_compile_options options = p->options;
+    options.key = *key;
+    td_status s = td_compile(&options, &p->entry[p->n].compiled);
+    if (s) return describe(s, key);
+    p->n++;
+    return TD_OK;
+}
+
+size_t td_programs_arena_bytes(const struct td_programs *p) {
+    size_t most = 0;
+    for (size_t i = 0; i < p->n; i++)
+        most = TD_MAX(most, p->entry[i].compiled->program.arena_bytes);
+    return most;
+}
+
+td_status td_programs_bind(struct td_programs *p, const struct td_accelerator_ops *ops,
+                           struct td_accelerator *accel, const struct td_bindings *bindings) {
+    p->accel_ops = ops;
+    for (size_t i = 0; i < p->n; i++) {
+        const struct td_program *program = &p->entry[i].compiled->program;
+        if (td_graph_n_outputs(program->graph) > TD_PROGRAM_OUTPUTS)
+            return describe(
+                td_fail(TD_INVALID_ARGUMENT, "more than %d outputs", TD_PROGRAM_OUTPUTS),
+                &program->key);
+        if (p->entry[i].exe) continue;
+        td_status s = ops->compile(accel, program, bindings, &p->entry[i].exe);
+        if (s) return describe(s, &program->key);
+    }
+    return TD_OK;
+}
+
+td_status td_programs_find(const struct td_programs *p, const struct td_program_key *key,
+                           struct td_runnable *out_runnable) {
+    const struct entry *e = lookup(p, key);
+    if (!e || !e->exe)
+        return describe(
+            td_fail(TD_FAILED_PRECONDITION, "it was not compiled before the first step"), key);
+    *out_runnable = (struct td_runnable){.exe = e->exe, .graph = e->compiled->graph};
+    return TD_OK;
+}
+
+const struct td_graph *td_programs_graph(const struct td_programs *p, enum td_mode mode) {
+    for (size_t i = 0; i < p->n; i++)
+        if (p->entry[i].compiled->program.key.mode == mode) return p->entry[i].compiled->graph;
+    return NULL;
+}
+
+// The first node of an op and type, with the shape of its first result.
+static void name_once(const struct td_graph *g, const struct td_kernel_info *k,
+                      bool seen[TD_OP_COUNT][TD_DTYPE_COUNT], char *text, size_t text_bytes) {
+    char shape[96] = "";
+    if (seen[k->op][k->dtype]) return;
+    seen[k->op][k->dtype] = true;
+    const struct td_node_info *n = k->node < td_graph_n_nodes(g) ? td_graph_node(g, k->node) : NULL;
+    if (n && (n->into || n->n_outputs)) {
+        const struct td_value_info *v = td_graph_value(g, n->into ? n->into : n->outputs[0]);
+        td_shape_text(v->dtype, &v->shape, shape, sizeof shape);
+    }
+    size_t at = strlen(text);
+    snprintf(text + at, text_bytes - at, "%s%s %s%s%s", at ? ", " : "", td_op_name(k->op),
+             td_dtype_name(k->dtype), *shape ? " to " : "", shape);
+}
+
+bool td_programs_kernel(const struct td_programs *p, size_t i, uint32_t j,
+                        struct td_kernel_info *out_info) {
+    if (i >= p->n || !p->entry[i].exe || !p->accel_ops->kernel_at) return false;
+    return p->accel_ops->kernel_at(p->entry[i].exe, j, out_info);
+}
+
+uint32_t td_programs_slow(const struct td_programs *p, char *out_text, size_t text_bytes) {
+    bool seen[TD_OP_COUNT][TD_DTYPE_COUNT] = {0};
+    uint32_t n = 0;
+    *out_text = '\0';
+    for (size_t i = 0; i < p->n; i++) {
+        struct td_kernel_info k;
+        for (uint32_t j = 0; td_programs_kernel(p, i, j, &k); j++) {
+            if (!k.slow) continue;
+            name_once(p->entry[i].compiled->graph, &k, seen, out_text, text_bytes);
+            n++;
+        }
+    }
+    return n;
+}
+
+struct foreseen {
+    struct td_programs *programs;
+    bool seen[TD_OP_COUNT][TD_DTYPE_COUNT];
+    char *text;
+    size_t text_bytes;
+    uint32_t n;
+    bool full; // memory is out
+};
+
+static void foresee_one(void *arg, size_t program, td_node node) {
+    struct foreseen *f = arg;
+    struct entry *e = &f->programs->entry[program];
+    const struct td_graph *g = e->compiled->graph;
+    if (node >= td_graph_n_nodes(g)) return;
+    const struct td_node_info *info = td_graph_node(g, node);
+    td_value first = info->n_inputs ? info->inputs[0] : info->into ? info->into : info->outputs[0];
+    struct td_kernel_info k = {
+        .op = info->op, .dtype = td_graph_value(g, first)->dtype, .node = node};
+    if (!e->plain) e->plain = td_calloc(td_graph_n_nodes(g), sizeof *e->plain);
+    f->full |= !e->plain;
+    if (e->plain) e->plain[node] = true;
+    name_once(g, &k, f->seen, f->text, f->text_bytes);
+    f->n++;
+}
+
+td_status td_programs_foresee_slow(struct td_programs *p, const struct td_accelerator_ops *ops,
+                                   struct td_accelerator *accel, char *out_text, size_t text_bytes,
+                                   uint32_t *out_n) {
+    const struct td_program *programs[TD_PROGRAMS_MAX];
+    struct foreseen f = {.programs = p, .text = out_text, .text_bytes = text_bytes};
+    for (size_t i = 0; i < p->n; i++) {
+        programs[i] = &p->entry[i].compiled->program;
+        free(td_steal(p->entry[i].plain));
+    }
+    *out_text = '\0';
+    *out_n = 0;
+    if (!ops->plain) return TD_OK;
+    TD_TRY(ops->plain(accel, programs, p->n, foresee_one, &f));
+    *out_n = f.n;
+    return f.full ? td_fail_oom() : TD_OK;
+}
+
+const bool *td_programs_plain(const struct td_programs *p, size_t i) {
+    return i < p->n ? p->entry[i].plain : NULL;
+}
+
+uint32_t td_programs_unreached(const struct td_programs *p, char *out_text, size_t text_bytes) {
+    const struct td_graph *g = NULL;
+    for (size_t i = 0; i < p->n && !g; i++) {
+        const struct td_compiled *c = p->entry[i].compiled;
+        if (c->program.key.mode == TD_MODE_TRAIN) g = c->graph;
+    }
+    uint32_t n = g ? td_graph_n_unreached(g) : 0;
+    *out_text = '\0';
+    for (uint32_t i = 0; i < n; i++) {
+        size_t at = strlen(out_text);
+        snprintf(out_text + at, text_bytes - at, "%s%s", at ? ", " : "",
+                 td_state_at(td_graph_state(g), td_graph_unreached_at(g, i))->name);
+    }
+    return n;
+}
+
+size_t td_programs_count(const struct td_programs *p) {
+    return p->n;
+}
+
+const struct td_compiled *td_programs_at(const struct td_programs *p, size_t i) {
+    return i < p->n ? p->entry[i].compiled : NULL;
+}

@@ -1,0 +1,144 @@
+// A rank's state: where it is placed, its first values, what a checkpoint or other weights put in
+// their place, and how ranks see that they agree. Declared in rank.h: these are steps of `building`
+// in rank.c.
+
+#include "engine/train/rank/rank.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/train/rank/init.h"
+#include "engine/train/rank/resume.h"
+#include "engine/train/checkpoint/weights.h"
+#include "lib/base/digest.h"
+#include "lib/base/half.h"
+
+td_status td_rank_place_state(struct td_rank *r) {
+    if (r->strategy_ops->place) TD_TRY(r->strategy_ops->place(r->strategy, r->state, &r->memory));
+    for (int role = 0; role < TD_ROLE_COUNT; role++) {
+        size_t bytes = td_state_region_bytes(r->state, (enum td_role)role);
+        if (r->memory.region[role].bytes || !bytes) continue;
+        TD_TRY_CTX(r->accel_ops->mem_alloc(r->accel, bytes, &r->memory.region[role]),
+                   "%zu bytes for the %s state", bytes, td_role_name((enum td_role)role));
+        r->owned[role] = true;
+    }
+    size_t arena = TD_MAX(td_programs_arena_bytes(r->programs), 64);
+    TD_TRY_CTX(r->accel_ops->mem_alloc(r->accel, arena, &r->arena_memory),
+               "%zu bytes for activations", arena);
+    return TD_OK;
+}
+
+// Values made aside, in the tensor's type, and copied to the device.
+static td_status initialize_aside(struct td_rank *r, const struct td_state_info *t) {
+    size_t n = (size_t)td_shape_elems(&t->shape), bytes;
+    if (!td_size_mul(n, sizeof(float), &bytes)) return td_fail_oom();
+    TD_AUTO_FREE float *values = malloc(TD_MAX(bytes, 1));
+    TD_AUTO_FREE void *stored = t->dtype == TD_F32 ? NULL : malloc(TD_MAX(t->bytes, 1));
+    if (!values || (!stored && t->dtype != TD_F32)) return td_fail_oom();
+    TD_TRY(td_init_fill(r->config->seed, t, values));
+    if (stored) td_float_convert(TD_F32, values, (int64_t)n, t->dtype, stored);
+    struct td_buffer host = {
+        .space = TD_SPACE_HOST,
+        .handle = (uint64_t)(uintptr_t)(stored ? stored : (void *)values),
+        .bytes = t->bytes,
+    };
+    return r->accel_ops->copy(r->accel, r->memory.region[t->role], t->offset, host, 0, t->bytes);
+}
+
+static td_status initialize_tensor(struct td_rank *r, const struct td_state_info *t) {
+    if (t->init.kind == TD_INIT_ZERO) return TD_OK; // memory comes zeroed
+    if (!td_is_float(t->dtype))
+        return td_fail(TD_UNIMPLEMENTED, "initial values of '%s' in %s", t->name,
+                       td_dtype_name(t->dtype));
+    char *there = td_buffer_host(r->memory.region[t->role]); // NULL: not the host's memory
+    if (!there || t->dtype != TD_F32) return initialize_aside(r, t);
+    return td_init_fill(r->config->seed, t, (float *)(void *)(there + t->offset));
+}
+
+td_status td_rank_initialize_state(struct td_rank *r) {
+    for (uint32_t i = 0; i < td_state_count(r->state); i++)
+        TD_TRY(initialize_tensor(r, td_state_at(r->state, i)));
+    return TD_OK;
+}
+
+static void announce_resume(struct td_rank *r, uint32_t roles) {
+    struct td_resume_reasons reasons;
+    char all[1024];
+    td_resume_compare(r, roles, &reasons);
+    for (size_t i = 0; i < reasons.n; i++)
+        td_events_note(r->events, "resume is not bit-exact: %s", reasons.text[i]);
+    td_resume_join(&reasons, all, sizeof all);
+    td_events_resumed(r->events, r->start.step, all);
+}
+
+struct td_restore_target td_rank_restore_target(struct td_rank *r) {
+    return (struct td_restore_target){
+        .state = r->state,
+        .memory = &r->memory,
+        .accel_ops = r->accel_ops,
+        .accel = r->accel,
+    };
+}
+
+td_status td_rank_load_weights(struct td_rank *r, const char *path, bool strict) {
+    const struct td_restore_target to = td_rank_restore_target(r);
+    const struct td_weights_options o = {
+        .path = path,
+        .strict = strict,
+        .module_ops = r->module_ops,
+        .module = r->module,
+        .events = r->events,
+    };
+    return td_weights_load(&o, &to);
+}
+
+td_status td_rank_restore_state(struct td_rank *r) {
+    const struct td_restore_target to = td_rank_restore_target(r);
+    uint32_t roles;
+    TD_TRY(r->strategy_ops->load_checkpoint(r->strategy, &roles));
+    if (r->resumed) {
+        if (!roles) return TD_OK;
+        bool optimizer = (r->config->stages & TD_TRAIN_FIT) && r->facts.restore_optimizer;
+        if (!optimizer) roles &= ~(1u << TD_ROLE_OPTIM);
+        TD_TRY_CTX(td_restore_load(&r->restored, roles, &to), "resume from '%s'", r->restored.path);
+        announce_resume(r, roles);
+    } else if (r->config->init_from && roles) {
+        return td_rank_load_weights(r, r->config->init_from, !r->config->init_loosely);
+    }
+    return TD_OK;
+}
+
+// Ranks that would do different things say so before they hang: the digest of what each would train
+// must be equal everywhere.
+td_status td_rank_compare(struct td_rank *r) {
+    TD_AUTO(td_digest) *d = NULL;
+    TD_TRY(td_digest_create(&d));
+    for (uint32_t i = 0; i < td_state_count(r->state); i++) {
+        const struct td_state_info *t = td_state_at(r->state, i);
+        if (t->role == TD_ROLE_RESULT)
+            continue; // one a batch size, and the last batches may differ
+        td_digest_update(d, t->name, strlen(t->name) + 1);
+        td_digest_update(d, &t->bytes, sizeof t->bytes);
+    }
+    int64_t counts[] = {td_rank_epoch_batches(r), td_rank_eval_batches(r, TD_SPLIT_VAL),
+                        td_rank_eval_batches(r, TD_SPLIT_TEST),
+                        td_rank_eval_batches(r, TD_SPLIT_PREDICT)};
+    td_digest_update(d, counts, sizeof counts);
+    char own[TD_DIGEST_HEX];
+    td_digest_hex(d, own);
+    int32_t world = r->facts.world_size;
+    TD_AUTO_FREE char *all = td_calloc((size_t)world, sizeof own);
+    if (!all) return td_fail_oom();
+    TD_TRY(r->strategy_ops->all_gather(r->strategy, own, sizeof own, all));
+    for (int32_t i = 0; i < world; i++)
+        if (memcmp(all + (size_t)i * sizeof own, own, sizeof own) != 0)
+            return td_fail(TD_FAILED_PRECONDITION,
+                           "rank %d and rank %d see different models or amounts of data; they need "
+                           "the same plan and the same files",
+                           r->facts.global_rank, i);
+    return TD_OK;
+}
+
+td_status td_rank_set_up_strategy(struct td_rank *r) {
+    return r->strategy_ops->setup(r->strategy, r->state, &r->memory);
+}

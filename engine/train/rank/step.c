@@ -1,0 +1,87 @@
+// One step of a rank: a program's segments, and what the strategy and the precision want between
+// them. Without either wanting anything all segments are one run; a gate parts apply from the rest,
+// hooks part every segment from the next. The bits are the same. Declared in rank.h: it is the part
+// of the rank context that the loop calls for every micro-batch.
+
+#include "engine/train/rank/rank.h"
+
+static td_status run(struct td_rank *r, enum td_strategy_step kind, struct td_executable *exe,
+                     uint32_t segments, const void *const *inputs) {
+    if (r->steady) segments |= TD_RUN_STEADY;
+    if (r->strategy_ops->step)
+        return r->strategy_ops->step(r->strategy, kind, exe, segments, inputs);
+    return r->accel_ops->run(exe, segments, inputs);
+}
+
+// Runs `segments` and then apply, unless the precision's gate says that the step is to be skipped.
+// Without a gate all is one run.
+static td_status run_gated(struct td_rank *r, enum td_strategy_step kind, struct td_executable *exe,
+                           const struct td_graph *g, uint32_t segments, const void *const *inputs) {
+    const struct td_precision_ops *o = r->precision_ops;
+    const uint32_t apply = 1u << TD_SEG_APPLY;
+    if (!o->step_gate) return run(r, kind, exe, segments | apply, inputs);
+    TD_TRY(run(r, kind, exe, segments, inputs));
+    TD_TRY(r->accel_ops->sync(r->accel));
+    bool finite = true, steps;
+    for (uint32_t i = 0; i < td_graph_n_outputs(g); i++) {
+        enum td_output_kind output;
+        td_graph_output_at(g, i, NULL, NULL, &output);
+        if (output == TD_OUTPUT_GATE) finite = r->outputs[i] != 0;
+    }
+    TD_TRY(o->step_gate(r->precision, finite, &steps));
+    r->skipped = !steps;
+    return steps ? run(r, kind, exe, apply, inputs) : TD_OK;
+}
+
+// Segments one by one, because the strategy has something to do between them.
+static td_status run_with_hooks(struct td_rank *r, enum td_strategy_step kind, bool apply,
+                                struct td_executable *exe, const struct td_graph *g,
+                                const void *const *inputs) {
+    const struct td_strategy_ops *o = r->strategy_ops;
+    r->steady = false; // the hooks may write what they like
+    TD_TRY(run(r, kind, exe, 1u << TD_SEG_FORWARD, inputs));
+    if (o->pre_backward) TD_TRY(o->pre_backward(r->strategy));
+    TD_TRY(run(r, kind, exe, 1u << TD_SEG_BACKWARD, inputs));
+    if (o->post_backward) TD_TRY(o->post_backward(r->strategy));
+    if (!apply) return TD_OK;
+    if (o->optimizer_step) return o->optimizer_step(r->strategy, exe, inputs);
+    return run_gated(r, kind, exe, g, 1u << TD_SEG_FINISH, inputs);
+}
+
+td_status td_rank_step(struct td_rank *r, enum td_strategy_step kind,
+                       const struct td_program_key *key, const void *const *inputs,
+                       const struct td_graph **out_graph) {
+    const struct td_strategy_ops *o = r->strategy_ops;
+    const void *moved[TD_DATA_FIELDS];
+    struct td_runnable program;
+    r->skipped = false;
+    TD_TRY(td_programs_find(r->programs, key, &program));
+    if (o->batch_to_device) {
+        size_t n_fields;
+        (void)td_data_fields(r->data, &n_fields);
+        TD_TRY(o->batch_to_device(r->strategy, inputs, n_fields, moved));
+        inputs = moved;
+    }
+    bool hooked =
+        kind == TD_STEP_TRAIN && (o->pre_backward || o->post_backward || o->optimizer_step);
+    if (hooked) {
+        TD_TRY(run_with_hooks(r, kind, key->apply, program.exe, program.graph, inputs));
+    } else if (kind == TD_STEP_TRAIN && key->apply) {
+        TD_TRY(run_gated(r, kind, program.exe, program.graph, TD_SEGS_ALL & ~(1 << TD_SEG_APPLY),
+                         inputs));
+    } else {
+        TD_TRY(run(r, kind, program.exe, TD_SEGS_ALL, inputs));
+    }
+    TD_TRY(r->accel_ops->sync(r->accel));
+    r->steady = !hooked;
+    *out_graph = program.graph;
+    return TD_OK;
+}
+
+td_status td_rank_hook(struct td_rank *r, enum td_strategy_hook hook, int64_t batch) {
+    return r->strategy_ops->hook ? r->strategy_ops->hook(r->strategy, hook, batch) : TD_OK;
+}
+
+td_status td_rank_sum(struct td_rank *r, void *data, int64_t n, enum td_dtype dtype) {
+    return r->strategy_ops->reduce(r->strategy, data, n, dtype, TD_REDUCE_SUM);
+}
