@@ -12,6 +12,7 @@
 
 #include "engine/graph/graph.h"
 #include "engine/graph/graph_text.h"
+#include "engine/graph/rules/rules.h"
 
 enum { NAMES_BYTES = 200 };
 

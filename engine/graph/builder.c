@@ -1,24 +1,15 @@
-// engine/graph: what is trained, as data.
-//
-// A module records a step into a graph (this file: builder and view); shape_basic.c says what each
-// op takes and makes; state.c holds the tensors that outlive a step. Passes rewrite the graph:
-// autodiff appends the backward segment (rules in gradient_basic.c), rewrite.c is what precisions
-// and strategies call, passes/optimizer.c appends finish and apply, passes/simplify.c and
-// passes/fuse.c shorten it, passes/memory.c places its values in one arena; verify.c checks each of
-// them and compile.c runs them in order. graph_text.c prints what came out. An accelerator takes it
-// from there.
-//
-// The graph is a list in execution order, not a DAG that someone schedules: what writes state is
-// ordered with its readers by position alone, and the same text always means the same bits.
-// Ownership: the graph owns all; the state table is borrowed. Bounds: graph.h. Thread: one.
+// The builder and the view: what a module calls to record a step, and what everybody may ask of a
+// graph afterwards (traind/graph.h).
 
-#include "engine/graph/graph.h"
+#include "engine/graph/builder.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/graph/compile.h"
+#include "engine/graph/graph.h"
+#include "engine/graph/rules/rules.h"
+#include "engine/graph/state.h"
 
 static const char *const segment_names[TD_SEG_COUNT] = {
     [TD_SEG_FORWARD] = "forward",
@@ -359,59 +350,10 @@ void td_graph_output_at(const struct td_graph *g, uint32_t i, const char **out_n
 td_value td_graph_loss_value(const struct td_graph *g) {
     return g->loss;
 }
-double td_graph_flops(const struct td_graph *g) {
-    double sum = 0;
-    for (td_node n = 0; n < g->n_nodes; n++) {
-        sum += td_op_flops(g, &g->nodes[n]);
-    }
-    return sum;
-}
 uint32_t td_graph_n_unreached(const struct td_graph *g) {
     return g->n_unreached;
 }
 uint32_t td_graph_unreached_at(const struct td_graph *g, uint32_t i) {
     TD_CHECK(i < g->n_unreached);
     return g->unreached[i];
-}
-
-// ---- helpers of passes --------------------------------------------------------------------------
-td_status td_graph_count_uses(const struct td_graph *g, uint32_t **out_uses) {
-    uint32_t *uses = td_calloc(g->n_values + 1, sizeof *uses);
-    if (!uses) return td_fail_oom();
-    for (td_node n = 0; n < g->n_nodes; n++) {
-        for (uint32_t i = 0; i < g->nodes[n].n_inputs; i++) {
-            uses[g->nodes[n].inputs[i]]++;
-        }
-    }
-    for (uint32_t i = 0; i < g->n_outputs; i++) {
-        uses[g->outputs[i].value]++;
-    }
-    if (g->loss) uses[g->loss]++;
-    *out_uses = uses;
-    return TD_OK;
-}
-
-bool td_graph_stable(const struct td_graph *g, td_value v, td_node after, td_node until) {
-    if (td_gv(g, v)->kind != TD_VALUE_STATE) return true;
-    for (td_node n = after + 1; n < until && n < g->n_nodes; n++) {
-        const struct td_node_info *node = &g->nodes[n];
-        if (node->into == v) return false;
-        for (uint32_t i = 0; i < node->n_inputs; i++) {
-            if (node->inputs[i] == v && td_op_writes(node->op, &node->attrs, i)) return false;
-        }
-    }
-    return true;
-}
-
-void td_graph_compact(struct td_graph *g, const bool *dead) {
-    td_node to = 0;
-    for (td_node n = 0; n < g->n_nodes; n++) {
-        const struct td_node_info *node = &g->nodes[n];
-        for (uint32_t i = 0; i < node->n_outputs; i++) {
-            g->values[node->outputs[i]].node = dead[n] ? (td_node)TD_NODE_NONE : to;
-        }
-        if (!dead[n]) g->nodes[to++] = *node;
-    }
-    g->n_nodes = to;
-    g->cursor = TD_NODE_NONE;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/graph/passes/passes.h"
+#include "engine/graph/verify.h"
 
 static td_status run_record(struct td_compiled *c, const struct td_compile_options *o) {
     return o->record(o->record_arg, c->graph, o->key.batch);

@@ -12,39 +12,9 @@
 // plan and must outlive the accelerator's executable; the state table must outlive both. Thread:
 // one.
 
+#include "engine/graph/options.h"
 #include "lib/base/base.h"
 #include "traind/graph.h"
-
-struct td_optim_choice {
-    bool frozen; // the parameter stays as it is, and has no optimizer state
-    enum td_op op;
-    struct td_optim_attrs attrs;
-    int ns_steps; // muon: of Newton and Schulz's iteration, and its polynomial
-    double ns_coefficients[3];
-};
-
-struct td_optimizer_options {
-    enum td_op op; // TD_OP_SGD, ADAM, ADAMW, LION, ADAFACTOR, or MUON (for matrices, by choose)
-    struct td_optim_attrs attrs;
-    double clip_norm;  // 0: no clipping by the global norm
-    double clip_value; // 0: no clipping element by element; at most one of the two
-    // Gradients are TD_SCALAR_LOSS_SCALE times as large: finish undoes it, and says with the output
-    // "finite" whether all of them are numbers, which decides whether apply is run at all.
-    bool unscale;
-    bool stochastic; // 16-bit parameters are rounded stochastically when they are written
-    bool wide;       // buffers of 16-bit parameters are f32
-    // The step reports "grad_norm", the norm of all gradients before clipping. With clipping it
-    // does so anyway, for nothing; without, it is one more pass over the gradients.
-    bool report_norm;
-    // (optional) What one parameter gets instead of the same for all; io_choice begins as that.
-    void (*choose)(const void *arg, const struct td_state_info *param,
-                   struct td_optim_choice *io_choice);
-    const void *choose_arg;
-};
-
-// What of the forward pass is computed again in the backward pass instead of being kept.
-enum td_recompute { TD_RECOMPUTE_NONE, TD_RECOMPUTE_SELECTIVE, TD_RECOMPUTE_FULL };
-const char *td_recompute_name(enum td_recompute r);
 
 struct td_compile_options {
     struct td_program_key key;
@@ -85,7 +55,5 @@ TD_MUST_USE td_status td_compile(const struct td_compile_options *options,
                                  struct td_compiled **out_compiled);
 void td_compiled_destroy(struct td_compiled *c); // accepts NULL
 TD_DEFINE_AUTO(td_compiled, td_compiled_destroy);
-TD_DEFINE_AUTO(td_graph, td_graph_destroy);
-TD_DEFINE_AUTO(td_state_table, td_state_table_destroy);
 
 #endif

@@ -11,6 +11,9 @@
 #include <string.h>
 
 #include "engine/graph/graph.h"
+#include "engine/graph/edit.h"
+#include "engine/graph/rules/rules.h"
+#include "engine/graph/state.h"
 
 enum { BUCKET_GRADIENTS = 4096 }; // that one all_reduce takes
 
@@ -22,16 +25,6 @@ td_status td_rewrite_insert_at(struct td_graph *g, td_node at) {
     bool end = at >= g->n_nodes;
     g->cursor = end ? (td_node)TD_NODE_NONE : at;
     if (g->n_nodes) g->segment = g->nodes[end ? g->n_nodes - 1 : at].segment;
-    return TD_OK;
-}
-
-td_status td_graph_set_operand(struct td_graph *g, td_node n, uint32_t i, td_value v) {
-    struct td_node_info *node = &g->nodes[n];
-    td_value *copy = td_arena_array(g->arena, node->n_inputs, sizeof *copy);
-    if (!copy) return td_fail_oom();
-    memcpy(copy, node->inputs, node->n_inputs * sizeof *copy);
-    copy[i] = v;
-    node->inputs = copy;
     return TD_OK;
 }
 
@@ -75,14 +68,6 @@ td_status td_rewrite_scalar(struct td_graph *g, td_value v, enum td_dtype dtype)
     }
     td_gv(g, v)->dtype = dtype;
     return TD_OK;
-}
-
-bool td_node_gradient(const struct td_graph *g, const struct td_node_info *node,
-                      uint32_t *out_state) {
-    td_value v = node->into ? node->into : node->op == TD_OP_STORE ? node->inputs[0] : 0;
-    if (!v || td_state_at(g->state, td_gv(g, v)->index)->role != TD_ROLE_GRAD) return false;
-    *out_state = td_gv(g, v)->index;
-    return true;
 }
 
 struct fill {

@@ -14,12 +14,14 @@
 // Bound: 65,536 tensors. Thread: one. Rejected: offsets given out at registration, because the
 // bucket of a gradient is known only when the strategy has seen the whole backward pass.
 
-#include "engine/graph/graph.h"
+#include "engine/graph/state.h"
 
 #include <inttypes.h>
 #include <string.h>
 
+#include "engine/graph/graph.h"
 #include "engine/graph/graph_text.h"
+#include "engine/graph/rules/rules.h"
 #include "lib/base/map.h"
 
 enum { STATE_MAX = 65536, STATE_ALIGN = 64, STATE_NAME_MAX = 255 };

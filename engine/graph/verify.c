@@ -1,15 +1,12 @@
-// Verify: does a pass leave a graph that means something?
-//
-// Run after every pass of the pipeline, on graphs of a few hundred nodes: microseconds. It looks
-// for what would otherwise show up as wrong numbers far away: a value read before it is made, a
-// node filed under a wrong index, a segment that goes back, a shape that no longer follows the
-// rules, a direct write that is no gradient. A module cannot cause any of these, so the code is
-// INTERNAL.
+// See the header.
+
+#include "engine/graph/verify.h"
 
 #include <inttypes.h>
 
 #include "engine/graph/graph.h"
 #include "engine/graph/passes/passes.h"
+#include "engine/graph/rules/rules.h"
 
 static td_status broken(const struct td_graph *g, td_node n, const char *what) {
     return td_fail(TD_INTERNAL, "step '%s' node %" PRIu32 " (%s): %s", g->step, n,

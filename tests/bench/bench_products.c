@@ -8,6 +8,7 @@
 
 #include "engine/graph/compile.h"
 #include "engine/graph/passes/passes.h"
+#include "engine/graph/verify.h"
 #include "lib/base/clock.h"
 #include "lib/base/proc.h"
 #include "lib/base/registry.h"

@@ -9,7 +9,7 @@
 
 #include "tests/unit/graph_rig.h"
 
-#include "engine/graph/graph.h"
+#include "engine/graph/rules/rules.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/registry.h"
 #include "traind/random.h"

@@ -12,6 +12,8 @@
 #include "engine/graph/compile.h"
 #include "engine/graph/graph_text.h"
 #include "engine/graph/passes/passes.h"
+#include "engine/graph/state.h"
+#include "engine/graph/verify.h"
 #include "lib/base/buf.h"
 #include "lib/base/rng.h"
 #include "traind/accelerator.h"

@@ -1,7 +1,7 @@
 // Autodiff: reverse mode over a recorded step.
 //
 // Walks the forward nodes backwards, gives each operand that depends on a parameter its share of
-// the adjoint (rules: gradient_basic.c), and adds shares where a value is read more than once. A
+// the adjoint (rules: rules/gradient.h), and adds shares where a value is read more than once. A
 // parameter's adjoint is complete when its first reader was visited: there its gradient is stored
 // at once into the state tensor "<param>:grad", so that gradients are written in backward order and
 // a strategy can start to reduce a bucket while the rest is still being computed. Within a node,
@@ -11,12 +11,13 @@
 // Only values that depend on a parameter get gradients; the first layer's input costs nothing. The
 // parameters of the state table that the loss does not reach are listed in the graph.
 
-#include "engine/graph/rules/rules.h"
+#include "engine/graph/rules/gradient.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "engine/graph/passes/passes.h"
+#include "engine/graph/builder.h"
 
 struct walk {
     struct td_graph *g;

@@ -12,6 +12,8 @@
 
 #include "engine/graph/graph.h"
 #include "engine/graph/passes/passes.h"
+#include "engine/graph/edit.h"
+#include "engine/graph/rules/rules.h"
 
 // The product whose result node n alone reads and turns into a gradient; or TD_NODE_NONE.
 static td_node product_of(const struct td_graph *g, const uint32_t *uses, td_node n) {

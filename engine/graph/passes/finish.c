@@ -10,6 +10,7 @@
 
 #include "engine/graph/graph.h"
 #include "engine/graph/passes/passes.h"
+#include "engine/graph/builder.h"
 
 enum { OPERANDS = 4096 }; // of one sum_squares or all_finite
 

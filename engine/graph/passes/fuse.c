@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "engine/graph/graph.h"
+#include "engine/graph/edit.h"
 
 struct fuse {
     struct td_graph *g;

@@ -22,6 +22,7 @@
 #include "engine/graph/passes/passes.h"
 
 #include "engine/graph/graph.h"
+#include "engine/graph/edit.h"
 
 // The nodes of one head, in order; the gradient's only where there is one. TD_NODE_NONE: none.
 struct head {

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "engine/graph/graph.h"
+#include "engine/graph/edit.h"
 
 enum { PLAN_ALIGN = 64 };
 

@@ -13,6 +13,8 @@
 #include <stdio.h>
 
 #include "engine/graph/graph.h"
+#include "engine/graph/builder.h"
+#include "engine/graph/edit.h"
 #include "traind/random.h"
 
 struct update {

@@ -1,14 +1,15 @@
 #ifndef TRAIND_ENGINE_GRAPH_PASSES_PASSES_H
 #define TRAIND_ENGINE_GRAPH_PASSES_PASSES_H
 
-// Passes: the rewrites that td_compile runs, a file each; their order stands in compile.c.
+// engine/graph/passes: the rewrites that td_compile runs, a file each, in reading order below. That
+// is the order in which compile.c runs them, but for finish, which the optimizer pass calls.
 //
 // Each takes a valid graph and leaves a valid one (td_graph_verify) that computes the same, but for
 // what the pass is there to add. All are deterministic: same graph in, same graph out, because the
 // text of each is kept in golden files and because ranks must agree without talking.
 // Failure: status; a half-rewritten graph is only good to destroy. Thread: the graph's.
 
-#include "engine/graph/compile.h"
+#include "engine/graph/options.h"
 #include "traind/graph.h"
 #include "traind/rewrite.h"
 
@@ -16,7 +17,7 @@
 TD_MUST_USE td_status td_pass_sink(struct td_graph *g);
 
 // autodiff.c: appends the backward segment; each reached parameter's gradient ends in a store to
-// "<param>:grad". Gradient rules: gradient_basic.c.
+// "<param>:grad". Gradient rules: rules/gradient.h.
 struct td_autodiff_options {
     bool accumulate; // stores add to what is there
     bool windowed;   // the loss gradient is TD_SCALAR_WINDOW instead of 1
@@ -59,9 +60,5 @@ TD_MUST_USE td_status td_pass_schedule(struct td_graph *g);
 // rows and is the caller's to free. skips: the accelerator's, NULL: it has none.
 TD_MUST_USE td_status td_pass_memory(const struct td_graph *g, td_skips_fn *skips,
                                      struct td_placement **out_placement, size_t *out_arena_bytes);
-
-// verify.c: every value is made before it is read, shapes still follow the rules, segments ascend,
-// written operands are state. INTERNAL names the node: a pass of ours is wrong.
-TD_MUST_USE td_status td_graph_verify(const struct td_graph *g);
 
 #endif

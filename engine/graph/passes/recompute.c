@@ -20,12 +20,8 @@
 
 #include "engine/graph/graph.h"
 #include "engine/graph/passes/passes.h"
-
-static const char *const names[] = {"none", "selective", "full"};
-
-const char *td_recompute_name(enum td_recompute r) {
-    return (unsigned)r < TD_COUNTOF(names) ? names[r] : "unknown";
-}
+#include "engine/graph/edit.h"
+#include "engine/graph/rules/rules.h"
 
 struct remake {
     struct td_graph *g;

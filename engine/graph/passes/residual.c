@@ -11,6 +11,7 @@
 
 #include "engine/graph/graph.h"
 #include "engine/graph/passes/passes.h"
+#include "engine/graph/edit.h"
 
 struct residual {
     struct td_graph *g;

@@ -12,6 +12,8 @@
 
 #include "engine/graph/graph.h"
 #include "engine/graph/passes/passes.h"
+#include "engine/graph/edit.h"
+#include "engine/graph/rules/rules.h"
 
 static bool made_of_state(const struct td_graph *g, const struct td_node_info *node) {
     bool so = node->n_outputs > 0 && !td_node_has_effect(node) && node->op != TD_OP_RESHAPE;

@@ -11,6 +11,7 @@
 
 #include "engine/graph/graph.h"
 #include "engine/graph/passes/passes.h"
+#include "engine/graph/edit.h"
 
 // Is the pool's operand made by a relu that nobody else reads?
 static bool follows_relu(const struct td_graph *g, td_node pool, const uint32_t *uses) {

@@ -1,6 +1,6 @@
 // Gradients of attention, whose three operands share one node, and of the rotation, which is turned
 // back. Scores are computed again from the saved log-sum-exp, so that no T x T matrix outlives its
-// row. See gradient_basic.c.
+// row.
 
 #include "engine/graph/rules/gradient.h"
 

@@ -1,4 +1,4 @@
-// Gradients of convolutions and pools; see gradient_basic.c. A convolution has an op for each
+// Gradients of convolutions and pools. A convolution has an op for each
 // operand's gradient, because libraries have; its bias is summed like any broadcast. A maximum
 // remembers where in its window it was, a byte each, so that x need not live until the backward
 // segment.

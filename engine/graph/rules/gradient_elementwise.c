@@ -1,7 +1,6 @@
 // Gradients of the elementwise ops. Where the derivative is a formula of its own the op has a
 // partner that computes dx in one pass from the operand or, where that suffices, from the result
 // (so that the operand need not live until the backward segment); the rest is written in plain ops.
-// See gradient_basic.c.
 
 #include "engine/graph/rules/gradient.h"
 

@@ -1,4 +1,4 @@
-// Gradients of losses, softmax, norms and dropout; see gradient_basic.c. A norm's partner makes dx,
+// Gradients of losses, softmax, norms and dropout. A norm's partner makes dx,
 // dgamma and, for layer norm, dbeta in one node, which the rules of its operands share. Dropout is
 // linear, and its mask comes from the same key whenever it is asked for: it is its own gradient.
 

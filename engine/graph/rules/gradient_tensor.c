@@ -1,6 +1,6 @@
 // Gradients of the ops that rearrange or reduce. Each rearrangement has one that undoes it: slice
 // and pad undo each other, the parts of a concat are slices, a transpose has its inverse, and what
-// was read by index is summed back by index. See gradient_basic.c.
+// was read by index is summed back by index.
 
 #include "engine/graph/rules/gradient.h"
 

@@ -1,34 +1,36 @@
 #ifndef TRAIND_ENGINE_GRAPH_RULES_RULES_H
 #define TRAIND_ENGINE_GRAPH_RULES_RULES_H
 
-// Between autodiff.c (walks the graph backwards) and gradient_basic.c (what each op does to a
-// gradient).
+// engine/graph/rules: what each op of ops.def takes and makes, costs, and gives back as a gradient.
 //
-// An adjoint is the gradient of the loss with respect to a value. TD_ADJOINT_ONE stands for the
-// constant 1 of d(loss)/d(loss), so that the usual loss (softmax cross entropy, whose second output
-// is the gradient already) adds no node; a rule that cannot use it asks for a real value.
+// In reading order: rules.h, the questions that a builder and passes ask; shape.h, what a shape and
+// a cost rule are; gradient.h, what a gradient rule is. Then the families of ops, a file each for
+// shape and cost and one for gradients: basic (products, casts, state), elementwise, tensor (moves
+// and reductions), nn (losses, norms, dropout), conv, attention, and optim, which has no gradients.
+// Each ends in its table, a row an op; reference kernels are in accelerators/reference, and
+// tests/conform visits every row.
+//
+// A rule fails with INVALID_ARGUMENT that names op and operand shapes; it never aborts, because
+// what it judges is a user's module. Pure functions over a graph.
 
-#include "engine/graph/graph.h"
+#include "lib/base/base.h"
+#include "traind/graph.h"
 
-#define TD_ADJOINT_ONE ((td_value)UINT32_MAX)
+struct td_op_result; // engine/graph/graph.h
 
-struct td_grad_call {
-    struct td_graph *g;
-    const struct td_node_info *node; // a copy: the graph grows while rules run
-    uint32_t operand;                // which operand's gradient is wanted
-    td_value dy;                     // adjoint of output 0, not 0
-    td_value *out;                   // contribution to the operand's adjoint
-    td_value *made; // [TD_MAX_OUT], zero at first: what a rule that makes several operands'
-                    // gradients at once keeps for the node's other operands
-};
-
-// INVALID_ARGUMENT if the op has no gradient with respect to that operand.
-TD_MUST_USE td_status td_grad_rule(const struct td_grad_call *c);
-// Once per node, before the rules: through the activation that is part of the op.
-TD_MUST_USE td_status td_grad_prologue(struct td_graph *g, const struct td_node_info *node,
-                                       td_value *dy);
-// A value for the adjoint: itself, or for TD_ADJOINT_ONE a scalar 1 of dtype.
-TD_MUST_USE td_status td_grad_value(struct td_graph *g, td_value dy, enum td_dtype dtype,
-                                    td_value *out_value);
+// Checks operands and attributes, and infers outputs. INVALID_ARGUMENT names op and shapes.
+TD_MUST_USE td_status td_op_infer(const struct td_graph *g, enum td_op op, const td_value *inputs,
+                                  uint32_t n_inputs, const struct td_attrs *attrs,
+                                  struct td_op_result *out_result);
+uint32_t td_op_n_out(enum td_op op);
+double td_op_flops(const struct td_graph *g, const struct td_node_info *node);
+// True if the op writes operand i (a state tensor) in place.
+bool td_op_writes(enum td_op op, const struct td_attrs *attrs, uint32_t i);
+// True for the gradients of activations, which a product may apply to its result (attrs.then).
+bool td_op_is_activation_grad(enum td_op op);
+// True if a node does more than make its outputs (writes state, communicates).
+bool td_node_has_effect(const struct td_node_info *node);
+// INVALID_ARGUMENT: no element type, too many dimensions, more than 64 TiB.
+TD_MUST_USE td_status td_shape_check(enum td_dtype dtype, const struct td_shape *s);
 
 #endif

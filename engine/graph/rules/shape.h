@@ -1,9 +1,13 @@
 #ifndef TRAIND_ENGINE_GRAPH_RULES_SHAPE_H
 #define TRAIND_ENGINE_GRAPH_RULES_SHAPE_H
 
-// Between shape_basic.c and the files of the op families: what a shape rule and a cost rule are,
-// and the few sentences that all of them speak. A family exports one function that gives an op's
-// rule, or NULL where the op is another family's. Pure functions over a graph that is being built.
+// Shape and cost rules: what a row of a family's table is, and the few sentences that all of them
+// speak.
+//
+// A shape rule checks operands and attributes, and infers type and shape of the outputs. A cost
+// rule counts FLOPs; 0 where the op only moves bytes. A family of ops has its own file (shape_*.c)
+// and exports one function that gives an op's row, or NULL where the op is another family's. Pure
+// functions over a graph that is being built.
 
 #include "engine/graph/graph.h"
 
@@ -21,6 +25,7 @@ struct td_op_rule {
     double (*cost)(const struct td_graph *g, const struct td_node_info *node);
 };
 
+const struct td_op_rule *td_op_rule_basic(enum td_op op);
 const struct td_op_rule *td_op_rule_elementwise(enum td_op op);
 const struct td_op_rule *td_op_rule_tensor(enum td_op op);
 const struct td_op_rule *td_op_rule_nn(enum td_op op);
@@ -30,8 +35,11 @@ const struct td_op_rule *td_op_rule_optim(enum td_op op);
 // td_op_writes for optimizers; false for other ops.
 bool td_op_optim_writes(enum td_op op, const struct td_attrs *attrs, uint32_t i);
 
-// INVALID_ARGUMENT "op(f32(2,3), ...): <why>".
+// INVALID_ARGUMENT "matmul(f32(128,784), f32(100,10)): <why>"; long operand lists are cut.
 TD_MUST_USE td_status td_op_reject(const struct td_op_call *c, const char *why);
+
+// Result of NumPy broadcasting; false if the shapes do not fit.
+bool td_shape_broadcast(const struct td_shape *a, const struct td_shape *b, struct td_shape *out);
 
 // Costs: one FLOP an element of the output; of the inputs; none.
 double td_op_cost_output(const struct td_graph *g, const struct td_node_info *node);

@@ -1,4 +1,4 @@
-// Rules of attention and of the rotation of its operands, token-major (B,T,H,D); see shape_basic.c.
+// Rules of attention and of the rotation of its operands, token-major (B,T,H,D).
 // Token-major because a product gives (B,T,3C) and takes (B,T,C): slices and reshapes lead in and
 // out, and no transpose; self_attention spares the slices too. Rejected: head-major as in torch,
 // four transposes a layer.

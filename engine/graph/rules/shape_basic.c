@@ -1,104 +1,8 @@
-// Op rules: what each op of ops.def takes and makes, and what it costs.
-//
-// One table row per op: a shape rule (checks operands and attributes, infers dtype and shape of the
-// outputs), a cost rule (FLOPs; 0 where the op only moves bytes) and a mask of the operands that
-// the op writes. Here are the ops of linear algebra and state; a family of ops has its own file and
-// table (shape_*.c), asked first. Gradient rules stand in rules/gradient*.c,
-// reference kernels in accelerators/reference; tests/conform visits every row. A rule fails with
-// INVALID_ARGUMENT that names op and operand shapes; it never aborts, because what it judges is a
-// user's module. Pure functions.
+// Rules of the ops of linear algebra, and of those that read and write state whole: products,
+// casts, sums to a scalar, stores, reductions over ranks, constants.
 
+#include "engine/graph/rules/rules.h"
 #include "engine/graph/rules/shape.h"
-
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "engine/graph/graph_text.h"
-
-static const struct {
-    const char *name;
-    uint32_t min_in, max_in, n_out;
-} op_arity[TD_OP_COUNT] = {
-#define TD_OP(ID, NAME, MIN, MAX, OUT) [TD_OP_##ID] = {NAME, MIN, MAX, OUT},
-#include "traind/ops.def"
-#undef TD_OP
-};
-
-const char *td_op_name(enum td_op op) {
-    return (unsigned)op < TD_OP_COUNT ? op_arity[op].name : "unknown";
-}
-
-uint32_t td_op_n_out(enum td_op op) {
-    return op_arity[op].n_out;
-}
-
-// ---- shapes -------------------------------------------------------------------------------------
-td_status td_shape_check(enum td_dtype dtype, const struct td_shape *s) {
-    if ((unsigned)dtype >= TD_DTYPE_COUNT) {
-        return td_fail(TD_INVALID_ARGUMENT, "element type %d is unknown", (int)dtype);
-    }
-    if (s->n_dims < 0 || s->n_dims > TD_MAX_DIMS) {
-        return td_fail(TD_INVALID_ARGUMENT, "%" PRId32 " dimensions; at most %d are supported",
-                       s->n_dims, TD_MAX_DIMS);
-    }
-    int64_t bytes = (int64_t)td_dtype_bytes(dtype);
-    for (int32_t i = 0; i < s->n_dims; i++) {
-        if (s->dim[i] < 0) {
-            return td_fail(TD_INVALID_ARGUMENT, "dimension %" PRId32 " is negative", i);
-        }
-        // A zero elsewhere must not hide an overflow: count it as one.
-        if (__builtin_mul_overflow(bytes, TD_MAX(s->dim[i], 1), &bytes) ||
-            bytes > (INT64_C(1) << 46)) {
-            return td_fail(TD_INVALID_ARGUMENT, "the tensor would exceed 64 TiB");
-        }
-    }
-    return TD_OK;
-}
-
-bool td_shape_broadcast(const struct td_shape *a, const struct td_shape *b, struct td_shape *out) {
-    struct td_shape r = {.n_dims = TD_MAX(a->n_dims, b->n_dims)};
-    for (int32_t i = 0; i < r.n_dims; i++) {
-        int32_t ia = i - (r.n_dims - a->n_dims), ib = i - (r.n_dims - b->n_dims);
-        int64_t da = ia < 0 ? 1 : a->dim[ia], db = ib < 0 ? 1 : b->dim[ib];
-        if (da != db && da != 1 && db != 1) return false;
-        r.dim[i] = da == 1 ? db : da;
-    }
-    *out = r;
-    return true;
-}
-
-// ---- what the families' rules share (shape.h) ------------------------------------------------
-// "matmul(f32(128,784), f32(100,10)): <why>"; long operand lists are cut.
-td_status td_op_reject(const struct td_op_call *c, const char *why) {
-    char text[512];
-    size_t at = 0;
-    for (uint32_t i = 0; i < c->n_in && i < 5; i++) {
-        char one[96];
-        td_shape_text(arg(c, i)->dtype, shape_of(c, i), one, sizeof one);
-        at += (size_t)snprintf(text + at, sizeof text - at, "%s%s", i ? ", " : "", one);
-    }
-    text[at] = '\0';
-    return td_fail(TD_INVALID_ARGUMENT, "%s(%s%s): %s", td_op_name(c->op), text,
-                   c->n_in > 5 ? ", ..." : "", why);
-}
-
-double td_op_cost_output(const struct td_graph *g, const struct td_node_info *node) {
-    return td_op_elems(g, node->into ? node->into : node->outputs[0]);
-}
-
-double td_op_cost_inputs(const struct td_graph *g, const struct td_node_info *node) {
-    double sum = 0;
-    for (uint32_t i = 0; i < node->n_inputs; i++) {
-        sum += td_op_elems(g, node->inputs[i]);
-    }
-    return node->op == TD_OP_SUM_SQUARES ? 2 * sum : sum;
-}
-
-double td_op_cost_free(const struct td_graph *g, const struct td_node_info *node) {
-    (void)g, (void)node;
-    return 0;
-}
 
 // ---- shape rules --------------------------------------------------------------------------------
 static td_status check_bias(const struct td_op_call *c, const struct td_shape *y) {
@@ -207,7 +111,7 @@ static double cost_store(const struct td_graph *g, const struct td_node_info *no
 }
 
 // ---- the table ----------------------------------------------------------------------------------
-static const struct td_op_rule op_rules[TD_OP_COUNT] = {
+static const struct td_op_rule rules[TD_OP_COUNT] = {
     [TD_OP_MATMUL] = {shape_matmul, cost_matmul},
     [TD_OP_CAST] = {shape_cast, td_op_cost_output},
     [TD_OP_MEAN] = {shape_to_scalar, td_op_cost_inputs},
@@ -221,59 +125,6 @@ static const struct td_op_rule op_rules[TD_OP_COUNT] = {
     [TD_OP_CONSTANT] = {shape_constant, td_op_cost_free},
 };
 
-static const struct td_op_rule *rule_of(enum td_op op) {
-    const struct td_op_rule *r = td_op_rule_elementwise(op);
-    if (!r) r = td_op_rule_tensor(op);
-    if (!r) r = td_op_rule_nn(op);
-    if (!r) r = td_op_rule_conv(op);
-    if (!r) r = td_op_rule_attention(op);
-    if (!r) r = td_op_rule_optim(op);
-    return r ? r : &op_rules[op];
-}
-
-td_status td_op_infer(const struct td_graph *g, enum td_op op, const td_value *inputs,
-                      uint32_t n_inputs, const struct td_attrs *attrs,
-                      struct td_op_result *out_result) {
-    if ((unsigned)op >= TD_OP_COUNT) {
-        return td_fail(TD_INVALID_ARGUMENT, "op %d is unknown", (int)op);
-    }
-    if (n_inputs < op_arity[op].min_in || n_inputs > op_arity[op].max_in) {
-        return td_fail(TD_INVALID_ARGUMENT,
-                       "%s takes %" PRIu32 " to %" PRIu32 " operands, not %" PRIu32, td_op_name(op),
-                       op_arity[op].min_in, op_arity[op].max_in, n_inputs);
-    }
-    for (uint32_t i = 0; i < n_inputs; i++) {
-        if (inputs[i] < 1 || inputs[i] > g->n_values) {
-            return td_fail(TD_INVALID_ARGUMENT, "%s: operand %" PRIu32 " is no value of this graph",
-                           td_op_name(op), i);
-        }
-    }
-    memset(out_result, 0, sizeof *out_result);
-    struct td_op_call c = {g, op, inputs, n_inputs, attrs, out_result};
-    TD_TRY_CTX(td_shape_check(attrs->dtype, &attrs->shape), "%s", td_op_name(op));
-    TD_TRY(rule_of(op)->shape(&c));
-    for (uint32_t i = 0; i < op_arity[op].n_out; i++) {
-        td_status s = td_shape_check(out_result->dtype[i], &out_result->shape[i]);
-        if (s) return td_status_context(s, "%s", td_op_name(op));
-    }
-    return TD_OK;
-}
-
-double td_op_flops(const struct td_graph *g, const struct td_node_info *node) {
-    return rule_of(node->op)->cost(g, node);
-}
-
-bool td_op_writes(enum td_op op, const struct td_attrs *attrs, uint32_t i) {
-    if (op == TD_OP_STORE) return i == 0;
-    if (op == TD_OP_ALL_REDUCE) return true;
-    if (op == TD_OP_BATCH_NORM) return i >= 3;
-    if (op == TD_OP_LINEAR_CE_GRAD) {
-        struct td_head_operands h = td_head_operands(op, attrs, 0);
-        return i == h.dw || (i && i == h.dbias);
-    }
-    return td_op_optim_writes(op, attrs, i);
-}
-
-bool td_node_has_effect(const struct td_node_info *node) {
-    return node->into != 0 || op_arity[node->op].n_out == 0;
+const struct td_op_rule *td_op_rule_basic(enum td_op op) {
+    return rules[op].shape ? &rules[op] : NULL;
 }

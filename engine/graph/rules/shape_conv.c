@@ -1,4 +1,4 @@
-// Rules of convolutions and pools, all in (N,C,H,W); see shape_basic.c. An accelerator may keep
+// Rules of convolutions and pools, all in (N,C,H,W). An accelerator may keep
 // another order inside, the graph speaks this one. The output has (in + 2 pad - dilation (kernel -
 // 1) - 1) / stride + 1 places, which must be at least one.
 

@@ -1,6 +1,5 @@
 // Rules of the elementwise ops: one shape rule each for "like the operand", "all operands alike"
 // and "operands broadcast", one cost for what is an instruction and one for what is a polynomial.
-// See shape_basic.c.
 
 #include "engine/graph/rules/shape.h"
 
@@ -97,11 +96,6 @@ static const struct td_op_rule rules[TD_OP_COUNT] = {
     [TD_OP_COMPARE] = {shape_compare, td_op_cost_output},
     [TD_OP_SELECT] = {shape_select, td_op_cost_output},
 };
-
-bool td_op_is_activation_grad(enum td_op op) {
-    return op == TD_OP_RELU_GRAD || op == TD_OP_LEAKY_RELU_GRAD || op == TD_OP_GELU_GRAD ||
-           op == TD_OP_SILU_GRAD || op == TD_OP_SIGMOID_GRAD || op == TD_OP_TANH_GRAD;
-}
 
 const struct td_op_rule *td_op_rule_elementwise(enum td_op op) {
     return rules[op].shape ? &rules[op] : NULL;

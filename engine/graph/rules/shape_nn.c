@@ -1,8 +1,9 @@
-// Rules of the ops that networks are made of: losses, softmax, norms, dropout; see shape_basic.c.
+// Rules of the ops that networks are made of: losses, softmax, norms, dropout.
 // Norms take x and its scale in types of their own, because a half-precision x may keep an fp32
 // scale. Costs count an exponential as one.
 
 #include "engine/graph/rules/shape.h"
+#include "engine/graph/rules/rules.h"
 
 // ---- losses -------------------------------------------------------------------------------------
 static bool is_classifier(const struct td_op_call *c) {

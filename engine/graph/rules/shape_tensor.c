@@ -1,4 +1,4 @@
-// Rules of the ops that rearrange a tensor or reduce it over axes; see shape_basic.c. Moving costs
+// Rules of the ops that rearrange a tensor or reduce it over axes. Moving costs
 // no FLOP; a reduction one for each element it reads, and so do the sums of scattered gradients.
 // Shapes are checked here once, so kernels may trust them.
 

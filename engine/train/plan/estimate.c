@@ -3,7 +3,7 @@
 
 #include "engine/train/plan/estimate.h"
 
-#include "engine/graph/graph.h"
+#include "engine/graph/rules/rules.h"
 #include "lib/base/proc.h"
 
 enum { NARROW = 64 };               // a product's narrowest side
@@ -14,7 +14,7 @@ static const double START_S = 3e-6; // of a kernel: its threads meet
 static const double PLAIN_PRODUCT = 3e9, PLAIN_CONV = 0.6e9, PLAIN_OTHER = 1e9, PLAIN_ELEM_S = 2e-9;
 
 static size_t bytes_of(const struct td_graph *g, td_value v) {
-    const struct td_value_info *info = td_gv(g, v);
+    const struct td_value_info *info = td_graph_value(g, v);
     return (size_t)td_shape_elems(&info->shape) * td_dtype_bytes(info->dtype);
 }
 
@@ -31,7 +31,7 @@ static double traffic(const struct td_graph *g, const struct td_node_info *node)
 }
 
 static int64_t last_dim(const struct td_graph *g, td_value v) {
-    const struct td_shape *s = &td_gv(g, v)->shape;
+    const struct td_shape *s = &td_graph_value(g, v)->shape;
     return s->n_dims ? s->dim[s->n_dims - 1] : 1;
 }
 
@@ -66,7 +66,7 @@ static bool is_winograd(const struct td_node_info *node, const struct td_shape *
 static double share_of_conv(const struct td_graph *g, const struct td_node_info *node,
                             uint32_t winograd, bool half) {
     td_value w = node->op == TD_OP_CONV2D_GRAD_W ? 0 : node->inputs[1];
-    const struct td_shape *kernel = w ? &td_gv(g, w)->shape : &node->attrs.shape;
+    const struct td_shape *kernel = w ? &td_graph_value(g, w)->shape : &node->attrs.shape;
     bool quick = !half && is_winograd(node, kernel, winograd);
     if (kernel->dim[0] < SHALLOW || kernel->dim[1] < SHALLOW) return 0.35;
     if (node->op == TD_OP_CONV2D_GRAD_W) return quick ? 1.4 : half ? 0.65 : 0.85;
@@ -116,7 +116,7 @@ static double share_of_kernel(const struct td_node_info *node, bool half) {
 static bool reads_bf16(const struct td_graph *g, const struct td_node_info *node) {
     bool any = false; // a pool's gradient reads places first
     for (uint32_t i = 0; i < node->n_inputs; i++) {
-        any |= td_gv(g, node->inputs[i])->dtype == TD_BF16;
+        any |= td_graph_value(g, node->inputs[i])->dtype == TD_BF16;
     }
     return any;
 }
@@ -161,11 +161,11 @@ static double arithmetic_seconds(const struct td_graph *g, const struct td_node_
 // ---- seconds ------------------------------------------------------------------------------------
 // The parameter that v is, or is the narrow copy of; else 0.
 static td_value parameter_of(const struct td_graph *g, td_value v) {
-    const struct td_value_info *info = td_gv(g, v);
+    const struct td_value_info *info = td_graph_value(g, v);
     if (info->kind == TD_VALUE_STATE) return v;
-    if (info->kind != TD_VALUE_NODE || g->nodes[info->node].op != TD_OP_CAST) return 0;
-    td_value from = g->nodes[info->node].inputs[0];
-    return td_gv(g, from)->kind == TD_VALUE_STATE ? from : 0;
+    if (info->kind != TD_VALUE_NODE || td_graph_node(g, info->node)->op != TD_OP_CAST) return 0;
+    td_value from = td_graph_node(g, info->node)->inputs[0];
+    return td_graph_value(g, from)->kind == TD_VALUE_STATE ? from : 0;
 }
 
 static bool multiplies(const struct td_node_info *node) {
@@ -178,8 +178,8 @@ static bool multiplies(const struct td_node_info *node) {
 static double packed(const struct td_graph *g, const struct td_node_info *node) {
     if (!node->n_inputs || !td_op_writes(node->op, &node->attrs, 0)) return 0;
     td_value w = node->inputs[0];
-    for (td_node n = 0; n < g->n_nodes; n++) {
-        const struct td_node_info *other = &g->nodes[n];
+    for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
+        const struct td_node_info *other = td_graph_node(g, n);
         bool reads = multiplies(other) && parameter_of(g, other->inputs[1]) == w;
         if (reads) return (double)bytes_of(g, other->inputs[1]);
     }
@@ -199,10 +199,10 @@ static double plain_loop_seconds(const struct td_graph *g, const struct td_node_
     double rate = conv ? PLAIN_CONV : multiplies(node) ? PLAIN_PRODUCT : PLAIN_OTHER;
     double elems = 0;
     for (uint32_t i = 0; i < node->n_inputs; i++) {
-        elems += (double)td_shape_elems(&td_gv(g, node->inputs[i])->shape);
+        elems += (double)td_shape_elems(&td_graph_value(g, node->inputs[i])->shape);
     }
     for (uint32_t i = 0; i < node->n_outputs; i++) {
-        elems += (double)td_shape_elems(&td_gv(g, node->outputs[i])->shape);
+        elems += (double)td_shape_elems(&td_graph_value(g, node->outputs[i])->shape);
     }
     return td_op_flops(g, node) / rate + elems * PLAIN_ELEM_S + START_S;
 }

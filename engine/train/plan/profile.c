@@ -3,7 +3,7 @@
 
 #include "engine/train/plan/profile.h"
 
-#include "engine/graph/graph.h"
+#include "engine/graph/rules/rules.h"
 
 struct row {
     enum td_op op;
@@ -30,8 +30,8 @@ static void add_program(const struct td_programs *p, size_t i, struct row *rows)
         r->dtype = k.dtype;
         r->runs += k.runs;
         r->ns += k.ns;
-        if (k.node < g->n_nodes) {
-            r->flops += (double)k.runs * td_op_flops(g, &g->nodes[k.node]);
+        if (k.node < td_graph_n_nodes(g)) {
+            r->flops += (double)k.runs * td_op_flops(g, td_graph_node(g, k.node));
         }
     }
 }

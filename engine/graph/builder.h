@@ -1,0 +1,15 @@
+#ifndef TRAIND_ENGINE_GRAPH_BUILDER_H
+#define TRAIND_ENGINE_GRAPH_BUILDER_H
+
+// What the builder gives to rules and passes beside traind/graph.h. Thread: the graph's.
+
+#include "lib/base/base.h"
+#include "traind/graph.h"
+
+// Calls a builder op with one output and at most three operands (0 = absent, at the end).
+TD_MUST_USE td_status td_graph_op3(struct td_graph *g, enum td_op op, td_value a, td_value b,
+                                   td_value c, const struct td_attrs *attrs, td_value *out_value);
+
+TD_DEFINE_AUTO(td_graph, td_graph_destroy);
+
+#endif

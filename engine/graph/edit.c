@@ -1,0 +1,67 @@
+// See the header.
+
+#include "engine/graph/edit.h"
+
+#include <string.h>
+
+#include "engine/graph/graph.h"
+#include "engine/graph/rules/rules.h"
+
+td_status td_graph_count_uses(const struct td_graph *g, uint32_t **out_uses) {
+    uint32_t *uses = td_calloc(g->n_values + 1, sizeof *uses);
+    if (!uses) return td_fail_oom();
+    for (td_node n = 0; n < g->n_nodes; n++) {
+        for (uint32_t i = 0; i < g->nodes[n].n_inputs; i++) {
+            uses[g->nodes[n].inputs[i]]++;
+        }
+    }
+    for (uint32_t i = 0; i < g->n_outputs; i++) {
+        uses[g->outputs[i].value]++;
+    }
+    if (g->loss) uses[g->loss]++;
+    *out_uses = uses;
+    return TD_OK;
+}
+
+bool td_graph_stable(const struct td_graph *g, td_value v, td_node after, td_node until) {
+    if (td_gv(g, v)->kind != TD_VALUE_STATE) return true;
+    for (td_node n = after + 1; n < until && n < g->n_nodes; n++) {
+        const struct td_node_info *node = &g->nodes[n];
+        if (node->into == v) return false;
+        for (uint32_t i = 0; i < node->n_inputs; i++) {
+            if (node->inputs[i] == v && td_op_writes(node->op, &node->attrs, i)) return false;
+        }
+    }
+    return true;
+}
+
+void td_graph_compact(struct td_graph *g, const bool *dead) {
+    td_node to = 0;
+    for (td_node n = 0; n < g->n_nodes; n++) {
+        const struct td_node_info *node = &g->nodes[n];
+        for (uint32_t i = 0; i < node->n_outputs; i++) {
+            g->values[node->outputs[i]].node = dead[n] ? (td_node)TD_NODE_NONE : to;
+        }
+        if (!dead[n]) g->nodes[to++] = *node;
+    }
+    g->n_nodes = to;
+    g->cursor = TD_NODE_NONE;
+}
+
+td_status td_graph_set_operand(struct td_graph *g, td_node n, uint32_t i, td_value v) {
+    struct td_node_info *node = &g->nodes[n];
+    td_value *copy = td_arena_array(g->arena, node->n_inputs, sizeof *copy);
+    if (!copy) return td_fail_oom();
+    memcpy(copy, node->inputs, node->n_inputs * sizeof *copy);
+    copy[i] = v;
+    node->inputs = copy;
+    return TD_OK;
+}
+
+bool td_node_gradient(const struct td_graph *g, const struct td_node_info *node,
+                      uint32_t *out_state) {
+    td_value v = node->into ? node->into : node->op == TD_OP_STORE ? node->inputs[0] : 0;
+    if (!v || td_state_at(g->state, td_gv(g, v)->index)->role != TD_ROLE_GRAD) return false;
+    *out_state = td_gv(g, v)->index;
+    return true;
+}

@@ -1,0 +1,118 @@
+// The questions, and who answers them: arity and names are ops.def's, everything else is asked of
+// the families in turn until one has a row for the op. make lint sees to it that one has.
+
+#include "engine/graph/rules/rules.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "engine/graph/rules/shape.h"
+
+static const struct {
+    const char *name;
+    uint32_t min_in, max_in, n_out;
+} op_arity[TD_OP_COUNT] = {
+#define TD_OP(ID, NAME, MIN, MAX, OUT) [TD_OP_##ID] = {NAME, MIN, MAX, OUT},
+#include "traind/ops.def"
+#undef TD_OP
+};
+
+const char *td_op_name(enum td_op op) {
+    return (unsigned)op < TD_OP_COUNT ? op_arity[op].name : "unknown";
+}
+
+uint32_t td_op_n_out(enum td_op op) {
+    return op_arity[op].n_out;
+}
+
+td_status td_shape_check(enum td_dtype dtype, const struct td_shape *s) {
+    if ((unsigned)dtype >= TD_DTYPE_COUNT) {
+        return td_fail(TD_INVALID_ARGUMENT, "element type %d is unknown", (int)dtype);
+    }
+    if (s->n_dims < 0 || s->n_dims > TD_MAX_DIMS) {
+        return td_fail(TD_INVALID_ARGUMENT, "%" PRId32 " dimensions; at most %d are supported",
+                       s->n_dims, TD_MAX_DIMS);
+    }
+    int64_t bytes = (int64_t)td_dtype_bytes(dtype);
+    for (int32_t i = 0; i < s->n_dims; i++) {
+        if (s->dim[i] < 0) {
+            return td_fail(TD_INVALID_ARGUMENT, "dimension %" PRId32 " is negative", i);
+        }
+        // A zero elsewhere must not hide an overflow: count it as one.
+        if (__builtin_mul_overflow(bytes, TD_MAX(s->dim[i], 1), &bytes) ||
+            bytes > (INT64_C(1) << 46)) {
+            return td_fail(TD_INVALID_ARGUMENT, "the tensor would exceed 64 TiB");
+        }
+    }
+    return TD_OK;
+}
+
+static const struct td_op_rule *rule_of(enum td_op op) {
+    const struct td_op_rule *r = td_op_rule_elementwise(op);
+    if (!r) r = td_op_rule_tensor(op);
+    if (!r) r = td_op_rule_nn(op);
+    if (!r) r = td_op_rule_conv(op);
+    if (!r) r = td_op_rule_attention(op);
+    if (!r) r = td_op_rule_optim(op);
+    return r ? r : td_op_rule_basic(op);
+}
+
+td_status td_op_infer(const struct td_graph *g, enum td_op op, const td_value *inputs,
+                      uint32_t n_inputs, const struct td_attrs *attrs,
+                      struct td_op_result *out_result) {
+    if ((unsigned)op >= TD_OP_COUNT) {
+        return td_fail(TD_INVALID_ARGUMENT, "op %d is unknown", (int)op);
+    }
+    if (n_inputs < op_arity[op].min_in || n_inputs > op_arity[op].max_in) {
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "%s takes %" PRIu32 " to %" PRIu32 " operands, not %" PRIu32, td_op_name(op),
+                       op_arity[op].min_in, op_arity[op].max_in, n_inputs);
+    }
+    for (uint32_t i = 0; i < n_inputs; i++) {
+        if (inputs[i] < 1 || inputs[i] > g->n_values) {
+            return td_fail(TD_INVALID_ARGUMENT, "%s: operand %" PRIu32 " is no value of this graph",
+                           td_op_name(op), i);
+        }
+    }
+    memset(out_result, 0, sizeof *out_result);
+    struct td_op_call c = {g, op, inputs, n_inputs, attrs, out_result};
+    TD_TRY_CTX(td_shape_check(attrs->dtype, &attrs->shape), "%s", td_op_name(op));
+    TD_TRY(rule_of(op)->shape(&c));
+    for (uint32_t i = 0; i < op_arity[op].n_out; i++) {
+        td_status s = td_shape_check(out_result->dtype[i], &out_result->shape[i]);
+        if (s) return td_status_context(s, "%s", td_op_name(op));
+    }
+    return TD_OK;
+}
+
+double td_op_flops(const struct td_graph *g, const struct td_node_info *node) {
+    return rule_of(node->op)->cost(g, node);
+}
+
+bool td_op_writes(enum td_op op, const struct td_attrs *attrs, uint32_t i) {
+    if (op == TD_OP_STORE) return i == 0;
+    if (op == TD_OP_ALL_REDUCE) return true;
+    if (op == TD_OP_BATCH_NORM) return i >= 3;
+    if (op == TD_OP_LINEAR_CE_GRAD) {
+        struct td_head_operands h = td_head_operands(op, attrs, 0);
+        return i == h.dw || (i && i == h.dbias);
+    }
+    return td_op_optim_writes(op, attrs, i);
+}
+
+bool td_node_has_effect(const struct td_node_info *node) {
+    return node->into != 0 || op_arity[node->op].n_out == 0;
+}
+
+double td_graph_flops(const struct td_graph *g) {
+    double sum = 0;
+    for (td_node n = 0; n < g->n_nodes; n++) {
+        sum += td_op_flops(g, &g->nodes[n]);
+    }
+    return sum;
+}
+
+bool td_op_is_activation_grad(enum td_op op) {
+    return op == TD_OP_RELU_GRAD || op == TD_OP_LEAKY_RELU_GRAD || op == TD_OP_GELU_GRAD ||
+           op == TD_OP_SILU_GRAD || op == TD_OP_SIGMOID_GRAD || op == TD_OP_TANH_GRAD;
+}
