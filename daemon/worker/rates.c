@@ -9,8 +9,8 @@
 
 #include "daemon/worker/plugins.h"
 #include "daemon/worker/worker.h"
-#include "engine/train/rank/rank.h"
 #include "engine/train/plan/rates.h"
+#include "engine/train/rank/rank.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/log.h"
 #include "lib/base/proc.h"

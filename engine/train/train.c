@@ -4,8 +4,8 @@
 
 #include "engine/train/checkpoint/places.h"
 #include "engine/train/loop/predict.h"
-#include "engine/train/plan/profile.h"
 #include "engine/train/loop/stage_weights.h"
+#include "engine/train/plan/profile.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 

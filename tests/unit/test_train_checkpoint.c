@@ -11,8 +11,8 @@
 #include "accelerators/reference/reference.h"
 #include "engine/train/checkpoint/checkpoint.h"
 #include "engine/train/checkpoint/safetensors.h"
-#include "lib/base/half.h"
 #include "lib/base/clock.h"
+#include "lib/base/half.h"
 
 static const struct td_strategy_ops no_strategy = {.struct_bytes = sizeof no_strategy};
 

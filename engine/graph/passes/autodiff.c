@@ -16,8 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/graph/passes/passes.h"
 #include "engine/graph/builder.h"
+#include "engine/graph/passes/passes.h"
 
 struct walk {
     struct td_graph *g;

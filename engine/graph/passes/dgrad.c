@@ -10,9 +10,9 @@
 // only stored (fuse has it write the gradient directly), one behind a cast, and one behind a view,
 // as in front of a flattened image, which accelerators keep in an order of their own.
 
+#include "engine/graph/edit.h"
 #include "engine/graph/graph.h"
 #include "engine/graph/passes/passes.h"
-#include "engine/graph/edit.h"
 #include "engine/graph/rules/rules.h"
 
 // The product whose result node n alone reads and turns into a gradient; or TD_NODE_NONE.

@@ -8,9 +8,9 @@
 // at the gradients after the all-reduce, which has carried an infinity of one rank to all: every
 // rank decides alike without asking.
 
+#include "engine/graph/builder.h"
 #include "engine/graph/graph.h"
 #include "engine/graph/passes/passes.h"
-#include "engine/graph/builder.h"
 
 enum { OPERANDS = 4096 }; // of one sum_squares or all_finite
 

@@ -15,8 +15,8 @@
 
 #include <string.h>
 
-#include "engine/graph/graph.h"
 #include "engine/graph/edit.h"
+#include "engine/graph/graph.h"
 
 struct fuse {
     struct td_graph *g;

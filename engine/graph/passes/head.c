@@ -21,8 +21,8 @@
 
 #include "engine/graph/passes/passes.h"
 
-#include "engine/graph/graph.h"
 #include "engine/graph/edit.h"
+#include "engine/graph/graph.h"
 
 // The nodes of one head, in order; the gradient's only where there is one. TD_NODE_NONE: none.
 struct head {

@@ -16,8 +16,8 @@
 
 #include <string.h>
 
-#include "engine/graph/graph.h"
 #include "engine/graph/edit.h"
+#include "engine/graph/graph.h"
 
 enum { PLAN_ALIGN = 64 };
 

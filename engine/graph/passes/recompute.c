@@ -18,9 +18,9 @@
 
 #include <string.h>
 
+#include "engine/graph/edit.h"
 #include "engine/graph/graph.h"
 #include "engine/graph/passes/passes.h"
-#include "engine/graph/edit.h"
 #include "engine/graph/rules/rules.h"
 
 struct remake {

@@ -9,9 +9,9 @@
 // to make again, sum and all it is not. On `reference` no bit changes, because what was rounded
 // between the parts still is; `cpu` rounds the forward sum, and so makes the same norm of it again.
 
+#include "engine/graph/edit.h"
 #include "engine/graph/graph.h"
 #include "engine/graph/passes/passes.h"
-#include "engine/graph/edit.h"
 
 struct residual {
     struct td_graph *g;

@@ -10,9 +10,9 @@
 // most between forward and backward, where no order helps; a greedy choice keeps up to three times
 // as much where values are made again.
 
+#include "engine/graph/edit.h"
 #include "engine/graph/graph.h"
 #include "engine/graph/passes/passes.h"
-#include "engine/graph/edit.h"
 #include "engine/graph/rules/rules.h"
 
 static bool made_of_state(const struct td_graph *g, const struct td_node_info *node) {

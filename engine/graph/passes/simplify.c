@@ -14,8 +14,8 @@
 
 #include <string.h>
 
-#include "engine/graph/graph.h"
 #include "engine/graph/edit.h"
+#include "engine/graph/graph.h"
 #include "engine/graph/rules/rules.h"
 
 enum { LOOK_BACK = 256 }; // nodes among which the same one is looked for

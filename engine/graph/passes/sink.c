@@ -9,9 +9,9 @@
 // Only relu: for sigmoid and tanh large values round to equal ones, of which the pool would then
 // remember another. Only max pools: an average does not commute.
 
+#include "engine/graph/edit.h"
 #include "engine/graph/graph.h"
 #include "engine/graph/passes/passes.h"
-#include "engine/graph/edit.h"
 
 // Is the pool's operand made by a relu that nobody else reads?
 static bool follows_relu(const struct td_graph *g, td_node pool, const uint32_t *uses) {

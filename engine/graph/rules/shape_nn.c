@@ -2,8 +2,8 @@
 // Norms take x and its scale in types of their own, because a half-precision x may keep an fp32
 // scale. Costs count an exponential as one.
 
-#include "engine/graph/rules/shape.h"
 #include "engine/graph/rules/rules.h"
+#include "engine/graph/rules/shape.h"
 
 // ---- losses -------------------------------------------------------------------------------------
 static bool is_classifier(const struct td_op_call *c) {

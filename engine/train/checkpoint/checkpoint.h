@@ -22,9 +22,9 @@
 // (parameters, buffers and optimizer state once more in memory). Thread: the training thread; the
 // buffer belongs to the background thread while it writes.
 
+#include "engine/train/checkpoint/manifest.h"
 #include "engine/train/events/background.h"
 #include "engine/train/events/events.h"
-#include "engine/train/checkpoint/manifest.h"
 #include "engine/train/events/metrics.h"
 #include "traind/accelerator.h"
 #include "traind/strategy.h"

@@ -12,9 +12,9 @@
 // somebody else's making: weights.h.) Nothing is scanned for: the candidates come from the plan.
 // Thread: the training thread.
 
-#include "engine/train/events/events.h"
 #include "engine/train/checkpoint/manifest.h"
 #include "engine/train/checkpoint/safetensors.h"
+#include "engine/train/events/events.h"
 #include "traind/accelerator.h"
 #include "traind/strategy.h"
 

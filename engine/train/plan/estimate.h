@@ -13,8 +13,8 @@
 // reach: one thread, in fp64 (td_programs_foresee_slow comes before). Collectives between ranks are
 // not in it. Thread: the training thread; some 100 ms where rates are measured.
 
-#include "engine/train/rank/rank.h"
 #include "engine/train/plan/rates.h"
+#include "engine/train/rank/rank.h"
 
 enum td_rates_origin {
     TD_RATES_NONE,     // unknown here, and a busy machine is not measured

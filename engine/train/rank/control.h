@@ -11,8 +11,8 @@
 // batch boundaries. Also here: the progress words of the page, written with relaxed stores.
 // Thread: the training thread.
 
-#include "engine/train/config/config.h"
 #include "engine/train/checkpoint/manifest.h"
+#include "engine/train/config/config.h"
 
 // What all ranks agreed on.
 struct td_agreement {

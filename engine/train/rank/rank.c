@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/train/config/schedule.h"
 #include "engine/train/plan/choices.h"
 #include "engine/train/plan/dump.h"
 #include "engine/train/plan/monitor.h"
-#include "engine/train/rank/optimizer.h"
-#include "engine/train/config/schedule.h"
 #include "engine/train/plan/sizes.h"
+#include "engine/train/rank/optimizer.h"
 #include "lib/base/registry.h"
 
 // Longer than a final checkpoint may take, because the ranks that do not write wait for it.

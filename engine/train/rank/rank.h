@@ -11,12 +11,12 @@
 // thread.
 
 #include "engine/train/checkpoint/checkpoint.h"
-#include "engine/train/rank/control.h"
-#include "engine/train/rank/data.h"
+#include "engine/train/checkpoint/restore.h"
 #include "engine/train/config/limits.h"
 #include "engine/train/events/metrics.h"
+#include "engine/train/rank/control.h"
+#include "engine/train/rank/data.h"
 #include "engine/train/rank/programs.h"
-#include "engine/train/checkpoint/restore.h"
 #include "traind/precision.h"
 #include "traind/strategy.h"
 

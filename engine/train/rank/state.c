@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/train/checkpoint/weights.h"
 #include "engine/train/rank/init.h"
 #include "engine/train/rank/resume.h"
-#include "engine/train/checkpoint/weights.h"
 #include "lib/base/digest.h"
 #include "lib/base/half.h"
 
