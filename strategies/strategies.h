@@ -4,7 +4,8 @@
 // The in-tree strategies, a file each, all behind traind/strategy.h:
 //   single_device  one rank; every collective is the identity
 //   ddp            replicated state, gradients averaged bucket by bucket while backward runs
-// `auto` of the job spec is the first for world 1 and the second else (engine/train/rank/rank.c).
+// `auto` of the job spec is the first for world 1 and the second else
+// (engine/train/rank/plugins.c).
 
 #include "traind/plugin.h"
 

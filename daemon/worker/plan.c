@@ -8,7 +8,7 @@
 
 #include "daemon/worker/precision.h"
 #include "daemon/worker/worker.h"
-#include "engine/train/plan/dump.h"
+#include "engine/train/plan/autotune.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
 
@@ -74,7 +74,7 @@ static td_status measure(const struct td_worker_args *args, struct td_worker_con
     td_events_init(&events, -1);
     struct td_worker_sized sized = {0};
     td_status s = td_worker_size_up(config, &io, &events, &sized);
-    if (!s && args->dump_graph) s = td_dump_finish(&dump, sized.rank);
+    if (!s && args->dump_graph) s = td_autotune_text(&dump, sized.rank);
     td_rank_destroy(td_steal(sized.rank));
     if (!s) *out_sized = sized;
     td_events_finish(&events);

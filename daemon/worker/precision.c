@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "engine/train/build.h"
 #include "engine/train/checkpoint/manifest.h"
 #include "lib/base/fsio.h"
 

@@ -11,6 +11,7 @@
 #include "daemon/worker/precision.h"
 #include "daemon/worker/stop_signals.h"
 #include "daemon/worker/worker.h"
+#include "engine/train/rank/plugins.h"
 #include "engine/train/rank/rank.h"
 #include "engine/train/train.h"
 #include "lib/base/cpu_level.h"

@@ -2,10 +2,12 @@
 
 #include "engine/train/train.h"
 
+#include "engine/train/build.h"
 #include "engine/train/checkpoint/places.h"
 #include "engine/train/loop/predict.h"
 #include "engine/train/loop/stage_weights.h"
 #include "engine/train/plan/profile.h"
+#include "engine/train/rank/batches.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 

@@ -4,7 +4,7 @@
 // Strategy: how the ranks of a job share the work. It says where state lives, rewrites each
 // recorded program with the collectives it needs, divides the data, and answers for the group.
 //
-// It has no loop. The rank context (engine/train/rank/rank.c) owns the plugins of one rank and
+// It has no loop. The rank context (engine/train/rank/rank.h) owns the plugins of one rank and
 // calls the slots in this order:
 //
 //   open -> environment -> connect -> build_begin -> (record: rewrite, once per program) ->

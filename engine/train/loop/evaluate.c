@@ -12,6 +12,8 @@
 
 #include "engine/train/config/limits.h"
 #include "engine/train/loop/loop.h"
+#include "engine/train/rank/batches.h"
+#include "engine/train/rank/step.h"
 
 td_status td_loop_agree(struct td_loop *l, bool *out_leave) {
     float flags[TD_CONTROL_FLAGS];

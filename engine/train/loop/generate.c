@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/train/rank/batches.h"
+#include "engine/train/rank/step.h"
 #include "lib/base/fsio.h"
 #include "lib/base/rng.h"
 

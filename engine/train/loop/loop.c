@@ -15,6 +15,8 @@
 
 #include "engine/train/config/limits.h"
 #include "engine/train/config/schedule.h"
+#include "engine/train/rank/batches.h"
+#include "engine/train/rank/step.h"
 #include "lib/base/clock.h"
 #include "traind/random.h"
 

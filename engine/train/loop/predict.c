@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "engine/train/config/limits.h"
+#include "engine/train/rank/batches.h"
+#include "engine/train/rank/step.h"
 #include "lib/base/fsio.h"
 
 // ---- the file -----------------------------------------------------------------------------------

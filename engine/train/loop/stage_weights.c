@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/train/rank/state.h"
+
 enum { TEXT_BYTES = 1024 };
 static const uint32_t weight_roles = 1u << TD_ROLE_PARAM | 1u << TD_ROLE_BUFFER;
 

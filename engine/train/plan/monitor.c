@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/train/config/limits.h"
+#include "engine/train/rank/batches.h"
 
 enum { LIST_BYTES = 512 };
 
@@ -53,7 +54,7 @@ static void offer_all(struct names *n, const struct td_rank *r, bool trains, boo
     for (uint32_t i = 0; trains && train && i < td_graph_n_outputs(train); i++)
         for (size_t k = 0; is_metric(train, i, &name) && k < TD_COUNTOF(suffixes); k++)
             offer(n, "train_", name, suffixes[k]);
-    // A rank without a sample records what it would evaluate with all the same (rank.c).
+    // A rank without a sample records what it would evaluate with all the same (record.c).
     for (uint32_t i = 0; validates && eval && i < td_graph_n_outputs(eval); i++)
         if (is_metric(eval, i, &name)) offer(n, "val_", name, "");
 }

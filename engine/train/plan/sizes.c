@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/train/config/limits.h"
+#include "engine/train/rank/batches.h"
 
 static double flops_of_step(const struct td_rank *r) {
     double flops = 0;

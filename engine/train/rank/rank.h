@@ -1,14 +1,20 @@
 #ifndef TRAIND_ENGINE_TRAIN_RANK_RANK_H
 #define TRAIND_ENGINE_TRAIN_RANK_RANK_H
 
-// Rank context: owns the plugins and the state of one rank, and forwards to them in the documented
-// order (traind/strategy.h). It is the facade that Lightning 1.3 called Accelerator; the loop knows
-// only it.
+// engine/train/rank: the context of one rank. It owns the rank's plugins and state, and forwards to
+// them in the documented order (traind/strategy.h). It is the facade that Lightning 1.3 called
+// Accelerator; the loop knows only it.
 //
-// td_rank_create builds the object graph in one visible order, the table `building` in rank.c;
-// td_rank_destroy takes it down in reverse, from any point that building reached. Members are read
-// by the loop and by tests, written by rank.c, state.c and step.c. Thread: the training
-// thread.
+// In reading order: rank.h, what a rank is, and how it ends; plugins.h, which opens what the job
+// names, with data.h and sampler.h for its batches; batches.h, which program each batch takes;
+// record.h and programs.h, these programs, with optimizer.h for what one parameter gets and dump.h
+// for the text of a pass; state.h, where a rank starts and the memory of what it trains, with
+// init.h and init_loops.h for first values and resume.h for what a resumed run does not share;
+// step.h, one step; control.h, how ranks agree to stop. engine/train/build.h puts a rank together
+// out of these.
+//
+// Members are read by the loop, by plans and by tests, and written by the files of this folder,
+// build.c, plan.c and choices.c. Thread: the training thread.
 
 #include "engine/train/checkpoint/checkpoint.h"
 #include "engine/train/checkpoint/restore.h"
@@ -73,16 +79,6 @@ struct td_rank {
     struct td_checkpointer *checkpointer;
 };
 
-TD_MUST_USE td_status td_rank_create(const struct td_train_config *config, struct td_train_io *io,
-                                     struct td_events *events, struct td_rank **out_rank);
-// Builds only what sizes need: plugins, data, recorded programs, laid-out state; no group, no
-// memory. Good for td_sizes_measure and destroy.
-TD_MUST_USE td_status td_rank_create_plan(const struct td_train_config *config,
-                                          struct td_train_io *io, struct td_events *events,
-                                          struct td_rank **out_rank);
-// Records the same plan under another precision. What fails leaves it good for destroy, and for
-// another call.
-TD_MUST_USE td_status td_rank_replan(struct td_rank *r, const char *precision);
 // A clean end: teardown with its bounded barrier.
 TD_MUST_USE td_status td_rank_finish(struct td_rank *r);
 // The end of a rank that failed: it says so, so that the first cause is reported first, and wakes
@@ -92,44 +88,5 @@ void td_rank_fail(struct td_rank *r, td_status why);
 TD_MUST_USE td_status td_rank_classify(td_status s);
 void td_rank_destroy(struct td_rank *r); // accepts NULL
 TD_DEFINE_AUTO(td_rank, td_rank_destroy);
-
-// ---- for the loop ------------------------------------------------------------------------------
-// The accelerator that a rank of this configuration opens: what the job asks for; for auto what its
-// first start settled, else cpu.
-const char *td_rank_accelerator_name(const struct td_train_config *c);
-// The epoch that p is in, played from there on.
-struct td_epoch td_rank_epoch(const struct td_rank *r, const struct td_progress *p);
-// Micro-batches of an epoch played whole.
-int64_t td_rank_epoch_batches(const struct td_rank *r);
-// Batches of an evaluation, the same on all ranks; some may have no samples for the last one.
-int64_t td_rank_eval_batches(const struct td_rank *r, enum td_split split);
-// The program for micro-batch `batch` of an epoch, with n samples; and the one to evaluate n.
-struct td_program_key td_rank_train_key(const struct td_rank *r, const struct td_epoch *e,
-                                        int64_t batch, int64_t n);
-struct td_program_key td_rank_eval_key(int64_t n);
-struct td_program_key td_rank_predict_key(int64_t n);
-// The predict stage continues a prompt instead of going through data.
-bool td_rank_generates(const struct td_rank *r);
-// state.c, steps of `building`: memory for all state and the arena; initial values; what a
-// checkpoint or other weights put in their place; FAILED_PRECONDITION where ranks would train
-// different things; the strategy's own setup, after which all ranks hold the same state.
-TD_MUST_USE td_status td_rank_place_state(struct td_rank *r);
-TD_MUST_USE td_status td_rank_initialize_state(struct td_rank *r);
-TD_MUST_USE td_status td_rank_restore_state(struct td_rank *r);
-TD_MUST_USE td_status td_rank_compare(struct td_rank *r);
-TD_MUST_USE td_status td_rank_set_up_strategy(struct td_rank *r);
-// Where restore.h puts tensors of this rank; valid while its state is placed.
-struct td_restore_target td_rank_restore_target(struct td_rank *r);
-// Weights of somebody else's making, for the model of this rank (weights.h).
-TD_MUST_USE td_status td_rank_load_weights(struct td_rank *r, const char *path, bool strict);
-
-// step.c. Runs a program, with the strategy's hooks around its segments. Outputs are in
-// r->outputs, named by the graph; they are there when it returns.
-TD_MUST_USE td_status td_rank_step(struct td_rank *r, enum td_strategy_step kind,
-                                   const struct td_program_key *key, const void *const *inputs,
-                                   const struct td_graph **out_graph);
-TD_MUST_USE td_status td_rank_hook(struct td_rank *r, enum td_strategy_hook hook, int64_t batch);
-// Sums n values over the ranks, in place.
-TD_MUST_USE td_status td_rank_sum(struct td_rank *r, void *data, int64_t n, enum td_dtype dtype);
 
 #endif

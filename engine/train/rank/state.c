@@ -1,17 +1,42 @@
-// A rank's state: where it is placed, its first values, what a checkpoint or other weights put in
-// their place, and how ranks see that they agree. Declared in rank.h: these are steps of `building`
-// in rank.c.
+// See the header.
 
-#include "engine/train/rank/rank.h"
+#include "engine/train/rank/state.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/train/checkpoint/weights.h"
+#include "engine/train/rank/batches.h"
 #include "engine/train/rank/init.h"
 #include "engine/train/rank/resume.h"
 #include "lib/base/digest.h"
 #include "lib/base/half.h"
+
+// ---- where to start -----------------------------------------------------------------------------
+
+// The rank that reads chooses; what all need to know is broadcast.
+td_status td_rank_choose_start(struct td_rank *r) {
+    const struct td_train_config *c = r->config;
+    if (c->n_resume_from == 0) return TD_OK;
+    uint32_t reads;
+    TD_TRY(r->strategy_ops->load_checkpoint(r->strategy, &reads));
+    if (reads) {
+        TD_TRY(
+            td_restore_choose(c->resume_from, c->n_resume_from, r->events, r->arena, &r->restored));
+        r->start = r->restored.manifest.progress;
+    }
+    TD_TRY(r->strategy_ops->broadcast(r->strategy, &r->start, sizeof r->start, 0));
+    r->resumed = true;
+    if (r->precision_ops->state_load)
+        TD_TRY(r->precision_ops->state_load(r->precision, &r->start.precision));
+    // Batches that are done, as this world counts them; the offset is what the samplers go by.
+    if (r->start.epoch_offset)
+        r->start.epoch_batches = (r->start.epoch_offset + c->batch_size * c->world_size - 1) /
+                                 (c->batch_size * c->world_size);
+    return TD_OK;
+}
+
+// ---- memory and values --------------------------------------------------------------------------
 
 td_status td_rank_place_state(struct td_rank *r) {
     if (r->strategy_ops->place) TD_TRY(r->strategy_ops->place(r->strategy, r->state, &r->memory));

@@ -1,9 +1,8 @@
 // One step of a rank: a program's segments, and what the strategy and the precision want between
 // them. Without either wanting anything all segments are one run; a gate parts apply from the rest,
-// hooks part every segment from the next. The bits are the same. Declared in rank.h: it is the part
-// of the rank context that the loop calls for every micro-batch.
+// hooks part every segment from the next. The bits are the same.
 
-#include "engine/train/rank/rank.h"
+#include "engine/train/rank/step.h"
 
 static td_status run(struct td_rank *r, enum td_strategy_step kind, struct td_executable *exe,
                      uint32_t segments, const void *const *inputs) {

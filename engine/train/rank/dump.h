@@ -1,18 +1,15 @@
-#ifndef TRAIND_ENGINE_TRAIN_PLAN_DUMP_H
-#define TRAIND_ENGINE_TRAIN_PLAN_DUMP_H
+#ifndef TRAIND_ENGINE_TRAIN_RANK_DUMP_H
+#define TRAIND_ENGINE_TRAIN_RANK_DUMP_H
 
 // Dump: the text of a job's main program as one pass left it, for `--dump-graph PASS`.
 //
 // The main program is the first that updates the weights, else the first at all. A pass that has
 // nothing to do in it shows what the pass before left. After the passes of the graph comes
-// "autotune", which shows what the last of them left and, below each node whose kernel is a choice
-// by timing, what is known of that choice: nothing is measured for it. Bound: the caller's buffer;
+// "autotune" (plan/autotune.h). Bound: the caller's buffer;
 // a text that does not fit fails with RESOURCE_EXHAUSTED. Thread: the training thread.
 
 #include "engine/graph/compile.h"
 #include "lib/base/buf.h"
-
-struct td_rank;
 
 struct td_dump {
     const char *pass;    // one of td_compile_pass, or "autotune"
@@ -26,7 +23,7 @@ TD_MUST_USE td_status td_dump_init(struct td_dump *d, const char *pass, struct t
 void td_dump_restart(struct td_dump *d);
 // As td_compile_options.dump, with a td_dump.
 TD_MUST_USE td_status td_dump_take(void *dump, const char *pass, const struct td_program *p);
-// When the rank that took it (td_rank_create_plan) is there: adds what its accelerator says.
-TD_MUST_USE td_status td_dump_finish(struct td_dump *d, struct td_rank *r);
+// "autotune" is wanted, and there is a program: the caller adds the choices to its text.
+bool td_dump_wants_choices(const struct td_dump *d);
 
 #endif

@@ -1,0 +1,156 @@
+// Read `building` first: it is the order in which a rank comes to be. Each step either finishes or
+// leaves what destroy can take down.
+
+#include "engine/train/build.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/train/plan/choices.h"
+#include "engine/train/plan/plan.h"
+#include "engine/train/plan/sizes.h"
+#include "engine/train/rank/plugins.h"
+#include "engine/train/rank/state.h"
+
+enum { ARENA_BYTES = 128 << 20 };
+
+// ---- programs -----------------------------------------------------------------------------------
+
+// Called by the accelerator where an all_reduce node is.
+static td_status reduce_bucket(void *arg, uint32_t bucket) {
+    struct td_rank *r = arg;
+    size_t offset, bytes;
+    enum td_dtype dtype;
+    td_state_bucket(r->state, bucket, &offset, &bytes, &dtype);
+    bool last = bucket + 1 == td_state_n_buckets(r->state);
+    char *base = td_buffer_host(r->memory.region[TD_ROLE_GRAD]);
+    atomic_fetch_add_explicit(&r->io->page->collective_seq, 1, memory_order_relaxed);
+    return r->strategy_ops->reduce_gradients(r->strategy, base + offset,
+                                             (int64_t)(bytes / td_dtype_bytes(dtype)), dtype,
+                                             last ? TD_CONTROL_FLAGS : 0);
+}
+
+// What may surprise somebody.
+static void note_programs(const struct td_rank *r) {
+    char names[256], slow[TD_SIZES_SLOW];
+    uint32_t n = td_programs_slow(r->programs, names, sizeof names);
+    td_sizes_say_slow(r, n, names, slow);
+    if (n) td_events_note(r->events, "%s", slow);
+    n = td_programs_unreached(r->programs, names, sizeof names);
+    if (n)
+        td_events_note(r->events, "nothing trains %u parameter%s that the loss does not reach: %s",
+                       n, n == 1 ? "" : "s", names);
+}
+
+static td_status bind_programs(struct td_rank *r) {
+    struct td_bindings b = {
+        .struct_bytes = sizeof b,
+        .arena = r->arena_memory,
+        .scalars = r->scalars,
+        .random = r->random,
+        .outputs = r->outputs,
+        .all_reduce = reduce_bucket,
+        .all_reduce_arg = r,
+    };
+    memcpy(b.region, r->memory.region, sizeof b.region);
+    r->scalars[TD_SCALAR_LOSS_SCALE] = 1;
+    r->scalars[TD_SCALAR_WINDOW] = 1;
+    TD_TRY(td_choices_bind(r, &b));
+    note_programs(r);
+    return TD_OK;
+}
+
+// ---- what leaves the rank -----------------------------------------------------------------------
+
+static void print_metrics(void *arg) {
+    struct td_rank *r = arg;
+    (void)td_metrics_print(&r->io->ring);
+}
+
+static td_status start_background(struct td_rank *r) {
+    r->metrics.ring = r->io->ring;
+    r->metrics.launcher = r->io->print_metrics ? NULL : r->io->page;
+    td_control_init(&r->control, r->io->page, r->facts.is_global_zero, r->config->limits.max_time_s,
+                    r->start.elapsed_ns);
+    char *grad = td_buffer_host(r->memory.region[TD_ROLE_GRAD]);
+    if (grad) r->control.tail = (float *)(void *)(grad + td_state_control_offset(r->state));
+    TD_TRY(td_background_create(r->io->print_metrics ? print_metrics : NULL, r, &r->background));
+    struct td_checkpointer_options options = {
+        .config = &r->config->checkpoint,
+        .state = r->state,
+        .accel_ops = r->accel_ops,
+        .accel = r->accel,
+        .strategy_ops = r->strategy_ops,
+        .strategy = r->strategy,
+        .background = r->background,
+        .events = r->events,
+        .metrics = &r->metrics,
+        .registry = r->config->registry,
+        .config_json = r->module_ops->config ? r->module_ops->config(r->module) : NULL,
+        .resumed_from = r->resumed ? r->restored.path : NULL,
+        .resumed_step = r->resumed ? r->start.step : -1,
+    };
+    TD_TRY(r->strategy_ops->save_checkpoint(r->strategy, &options.roles));
+    return td_checkpointer_create(&options, &r->checkpointer);
+}
+
+// ---- building -----------------------------------------------------------------------------------
+
+typedef td_status (*build_step)(struct td_rank *r);
+
+static td_status announce(struct td_rank *r) {
+    return td_sizes_announce(r);
+}
+
+// clang-format off
+static const build_step building[] = {
+    td_rank_open_accelerator, td_rank_find_group, td_rank_join_group, td_rank_open_strategy, td_rank_open_precision, td_rank_open_data, td_rank_open_module,
+    td_rank_choose_start, td_rank_list_plugins, td_plan_programs, td_rank_compare,
+    td_rank_place_state, td_rank_initialize_state, td_rank_restore_state, td_rank_set_up_strategy,
+    bind_programs, start_background, td_choices_freeze, announce,
+};
+
+static const build_step planning[] = {
+    td_rank_open_accelerator, td_rank_find_group, td_rank_open_strategy, td_rank_open_precision, td_rank_open_data, td_rank_open_module,
+    td_plan_programs,
+};
+// clang-format on
+
+static td_status build(const struct td_train_config *config, struct td_train_io *io,
+                       struct td_events *events, const build_step *steps, size_t n_steps,
+                       struct td_rank **out_rank) {
+    TD_AUTO(td_rank) *r = td_calloc(1, sizeof *r);
+    if (!r) return td_fail_oom();
+    r->config = config;
+    r->io = io;
+    r->events = events;
+    TD_TRY(td_arena_create(ARENA_BYTES, &r->arena));
+    for (size_t i = 0; i < n_steps; i++) {
+        td_status s = td_rank_classify(steps[i](r));
+        if (!s) continue;
+        td_rank_fail(r, s);
+        return s;
+    }
+    *out_rank = td_steal(r);
+    return TD_OK;
+}
+
+td_status td_rank_create(const struct td_train_config *config, struct td_train_io *io,
+                         struct td_events *events, struct td_rank **out_rank) {
+    return build(config, io, events, building, TD_COUNTOF(building), out_rank);
+}
+
+td_status td_rank_create_plan(const struct td_train_config *config, struct td_train_io *io,
+                              struct td_events *events, struct td_rank **out_rank) {
+    return build(config, io, events, planning, TD_COUNTOF(planning), out_rank);
+}
+
+td_status td_rank_replan(struct td_rank *r, const char *precision) {
+    TD_CHECK(!r->memory.region[TD_ROLE_PARAM].bytes); // else it is more than a plan
+    td_programs_destroy(td_steal(r->programs));
+    td_state_table_destroy(td_steal(r->state));
+    if (r->precision_ops) r->precision_ops->close(td_steal(r->precision));
+    r->precision_name = precision;
+    TD_TRY(td_rank_classify(td_rank_open_named_precision(r)));
+    return td_rank_classify(td_plan_programs(r));
+}

@@ -1,0 +1,64 @@
+// See the header.
+
+#include "engine/train/rank/batches.h"
+
+struct td_epoch td_rank_epoch(const struct td_rank *r, const struct td_progress *p) {
+    const struct td_train_config *c = r->config;
+    const struct td_sampler *s = td_data_sampler(r->data, TD_SPLIT_TRAIN);
+    struct td_epoch e = {.index = p->epoch, .first = p->epoch_batches};
+    if (!s) return e;
+    static const struct td_amount all = {.is_fraction = true, .fraction = 1.0};
+    e.n_batches = td_limits_batches(td_sampler_left(s, 0, c->rank), c->batch_size, c->drop_last,
+                                    c->limits.train_batches);
+    if (p->epoch_offset == 0) return e;
+    int64_t left = td_limits_batches(td_sampler_left(s, p->epoch_offset, c->rank), c->batch_size,
+                                     c->drop_last, all);
+    // Another world or batch may need one more for what is left; only a limit leaves it out.
+    struct td_amount limit = c->limits.train_batches;
+    bool plays_all = limit.is_fraction && limit.fraction >= 1;
+    e.n_batches = TD_MAX(e.n_batches, p->epoch_batches);
+    if (plays_all || e.n_batches > p->epoch_batches + left) e.n_batches = p->epoch_batches + left;
+    return e;
+}
+
+int64_t td_rank_epoch_batches(const struct td_rank *r) {
+    struct td_progress whole = {0};
+    return td_rank_epoch(r, &whole).n_batches;
+}
+
+int64_t td_rank_eval_batches(const struct td_rank *r, enum td_split split) {
+    const struct td_sampler *s = td_data_sampler(r->data, split);
+    if (!s) return 0;
+    const struct td_limits *l = &r->config->limits;
+    struct td_amount limit = split == TD_SPLIT_TEST      ? l->test_batches
+                             : split == TD_SPLIT_PREDICT ? l->predict_batches
+                                                         : l->val_batches;
+    return td_amount_of(limit, td_sampler_batches(s, 0, r->config->batch_size));
+}
+
+struct td_program_key td_rank_train_key(const struct td_rank *r, const struct td_epoch *e,
+                                        int64_t batch, int64_t n) {
+    const struct td_limits *l = &r->config->limits;
+    bool steps = td_limits_steps_after(l, e, batch) || r->facts.handles_gradient_accumulation;
+    return (struct td_program_key){
+        .step = "train",
+        .mode = TD_MODE_TRAIN,
+        .batch = n,
+        .accumulate = !td_limits_begins(l, e, batch),
+        .sync = steps,
+        .apply = steps,
+    };
+}
+
+struct td_program_key td_rank_eval_key(int64_t n) {
+    return (struct td_program_key){.step = "train", .mode = TD_MODE_EVAL, .batch = n};
+}
+
+struct td_program_key td_rank_predict_key(int64_t n) {
+    return (struct td_program_key){.step = "train", .mode = TD_MODE_PREDICT, .batch = n};
+}
+
+bool td_rank_generates(const struct td_rank *r) {
+    const struct td_predict_config *p = &r->config->predict;
+    return p->prompt || (p->prompt_tokens && p->prompt_tokens->n_children > 0);
+}

@@ -1,0 +1,25 @@
+#ifndef TRAIND_ENGINE_TRAIN_RANK_BATCHES_H
+#define TRAIND_ENGINE_TRAIN_RANK_BATCHES_H
+
+// Batches: how many a rank plays, and which program each of them takes.
+//
+// Programs are recorded for what these functions say (record.h), and the loop asks them again for
+// every batch, so that none is missing. Pure functions of the rank. Thread: the training thread.
+
+#include "engine/train/rank/rank.h"
+
+// The epoch that p is in, played from there on.
+struct td_epoch td_rank_epoch(const struct td_rank *r, const struct td_progress *p);
+// Micro-batches of an epoch played whole.
+int64_t td_rank_epoch_batches(const struct td_rank *r);
+// Batches of an evaluation, the same on all ranks; some may have no samples for the last one.
+int64_t td_rank_eval_batches(const struct td_rank *r, enum td_split split);
+// The program for micro-batch `batch` of an epoch, with n samples; and the one to evaluate n.
+struct td_program_key td_rank_train_key(const struct td_rank *r, const struct td_epoch *e,
+                                        int64_t batch, int64_t n);
+struct td_program_key td_rank_eval_key(int64_t n);
+struct td_program_key td_rank_predict_key(int64_t n);
+// The predict stage continues a prompt instead of going through data.
+bool td_rank_generates(const struct td_rank *r);
+
+#endif

@@ -1,0 +1,243 @@
+// The plugins of a rank, in the order of `building` (build.c). Each function finds one in the
+// registry and opens it, or refuses what does not go together.
+
+#include "engine/train/rank/plugins.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/registry.h"
+
+// Longer than a final checkpoint may take, because the ranks that do not write wait for it.
+#define COLLECTIVE_TIMEOUT_NS (TD_CHECKPOINT_PATIENCE_NS + 300 * TD_NS_PER_S)
+
+static td_status find(const struct td_rank *r, enum td_plugin_kind kind, const char *name,
+                      const void **out_ops) {
+    const struct td_plugin_desc *desc;
+    TD_TRY(td_registry_find(r->config->registry, kind, name, &desc));
+    *out_ops = desc->ops;
+    return TD_OK;
+}
+
+// The name that the job's first start settled for `auto`, else the one given here.
+static const char *settle(const struct td_train_config *c, const char *asked, const char *key,
+                          const char *automatic) {
+    if (strcmp(asked, "auto") != 0) return asked;
+    return td_json_string(td_json_get(c->frozen, key), automatic);
+}
+
+const char *td_rank_accelerator_name(const struct td_train_config *c) {
+    return settle(c, c->accelerator, "accelerator", "cpu");
+}
+
+td_status td_rank_open_accelerator(struct td_rank *r) {
+    const struct td_train_config *c = r->config;
+    const void *ops;
+    r->accel_name = td_rank_accelerator_name(c);
+    TD_TRY(find(r, TD_PLUGIN_ACCELERATOR, r->accel_name, &ops));
+    r->accel_ops = ops;
+    r->accel_facts.struct_bytes = sizeof r->accel_facts;
+    TD_TRY(r->accel_ops->probe(&r->accel_facts));
+    if (r->accel_facts.n_devices < 1)
+        return td_status_with_class(
+            td_fail(TD_FAILED_PRECONDITION, "accelerator '%s' finds no device here", r->accel_name),
+            TD_CLASS_DEVICE);
+    struct td_accel_config config = {
+        .struct_bytes = sizeof config,
+        .device = 0,
+        .n_threads = c->n_threads,
+        .cache_dir = c->choices_dir ? c->choices_dir : c->cache_dir,
+        .deterministic = c->deterministic,
+        .detect_anomaly = c->detect_anomaly,
+    };
+    if (c->detect_anomaly && !r->accel_facts.detects_anomaly)
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "accelerator '%s' cannot look for anomalies; leave detect_anomaly out, or "
+                       "use cpu or reference",
+                       r->accel_name);
+    TD_TRY_CTX(r->accel_ops->open(&config, &r->accel), "open accelerator '%s'", r->accel_name);
+    r->key.world_size = c->world_size;
+    r->key.threads = c->n_threads;
+    snprintf(r->key.cpu, sizeof r->key.cpu, "%s", r->accel_facts.build);
+    snprintf(r->key.build, sizeof r->key.build, "%s", c->build ? c->build : "");
+    snprintf(r->key.precision, sizeof r->key.precision, "%s", c->precision);
+    return TD_OK;
+}
+
+static _Bool attempt_is_over(void *arg) {
+    const struct td_rank_page *page = arg;
+    return atomic_load_explicit(&page->abort, memory_order_relaxed) != 0;
+}
+
+td_status td_rank_find_group(struct td_rank *r) {
+    const void *ops;
+    r->group_name = r->config->world_size == 1 ? "local" : "shm";
+    TD_TRY(find(r, TD_PLUGIN_COLLECTIVE, r->group_name, &ops));
+    r->group_ops = ops;
+    return TD_OK;
+}
+
+td_status td_rank_join_group(struct td_rank *r) {
+    struct td_collective_config config = {
+        .struct_bytes = sizeof config,
+        .rank = r->config->rank,
+        .world_size = r->config->world_size,
+        .timeout_ns = COLLECTIVE_TIMEOUT_NS,
+        .shared = r->io->group,
+        .shared_bytes = r->io->group_bytes,
+        .aborted = attempt_is_over,
+        .aborted_arg = r->io->page,
+    };
+    TD_TRY_CTX(r->group_ops->join(&config, &r->group), "join the group of ranks");
+    return TD_OK;
+}
+
+// A strategy may see its place otherwise than the launcher did, but then ranks would not meet.
+static td_status check_facts(const struct td_rank *r, const struct td_strategy_config *c) {
+    const struct td_strategy_facts *f = &r->facts;
+    bool agrees = f->world_size == c->world_size && f->global_rank == c->global_rank &&
+                  f->local_rank == c->local_rank && f->node_rank == c->node_rank &&
+                  f->is_global_zero == (c->global_rank == 0);
+    bool has_device = f->root_device >= 0 && f->root_device < r->accel_facts.n_devices;
+    if (agrees && has_device) return TD_OK;
+    return td_fail(TD_FAILED_PRECONDITION,
+                   "strategy '%s' takes itself for rank %d of %d (local %d, node %d) on device %d; "
+                   "it is rank %d of %d (local %d, node %d), and '%s' has %d devices",
+                   r->strategy_name, f->global_rank, f->world_size, f->local_rank, f->node_rank,
+                   f->root_device, c->global_rank, c->world_size, c->local_rank, c->node_rank,
+                   r->accel_name, r->accel_facts.n_devices);
+}
+
+td_status td_rank_open_strategy(struct td_rank *r) {
+    const struct td_train_config *c = r->config;
+    const void *ops;
+    r->strategy_name =
+        settle(c, c->strategy, "strategy", c->world_size == 1 ? "single_device" : "ddp");
+    TD_TRY(find(r, TD_PLUGIN_STRATEGY, r->strategy_name, &ops));
+    r->strategy_ops = ops;
+    struct td_strategy_config config = {
+        .struct_bytes = sizeof config,
+        .global_rank = c->rank,
+        .local_rank = c->rank,
+        .node_rank = 0,
+        .world_size = c->world_size,
+        .collective_ops = r->group_ops,
+        .collective = r->group,
+        .accel_ops = r->accel_ops,
+        .accel = r->accel,
+        .bucket_first_bytes = (size_t)td_json_int(td_json_get(c->frozen, "bucket_first_bytes"), 0),
+        .bucket_cap_bytes = (size_t)td_json_int(td_json_get(c->frozen, "bucket_cap_bytes"), 0),
+    };
+    TD_TRY(r->strategy_ops->open(&config, &r->strategy));
+    r->facts.struct_bytes = sizeof r->facts;
+    TD_TRY(r->strategy_ops->environment(r->strategy, &r->facts));
+    return check_facts(r, &config);
+}
+
+// Precision flags of the job spec -> plugins.
+static const struct {
+    const char *flag, *plugin;
+} precisions[] = {
+    {"32-true", "fp32"},      {"64-true", "fp64"},          {"bf16-true", "bf16_true"},
+    {"16-true", "fp16_true"}, {"bf16-mixed", "bf16_mixed"}, {"16-mixed", "fp16_mixed"},
+};
+
+td_status td_rank_open_named_precision(struct td_rank *r) {
+    const char *plugin = r->precision_name;
+    for (size_t i = 0; i < TD_COUNTOF(precisions); i++)
+        if (strcmp(precisions[i].flag, plugin) == 0) plugin = precisions[i].plugin;
+    const void *ops;
+    TD_TRY(find(r, TD_PLUGIN_PRECISION, plugin, &ops));
+    r->precision_ops = ops;
+    TD_TRY(r->precision_ops->open(&r->precision));
+    struct td_precision_facts *facts = &r->precision_facts;
+    facts->struct_bytes = sizeof *facts;
+    TD_TRY(r->precision_ops->facts(r->precision, facts));
+    if (!(r->accel_facts.dtypes & 1u << facts->compute))
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "precision '%s' computes in %s, which accelerator '%s' does "
+                       "not do here",
+                       r->precision_name, td_dtype_name(facts->compute), r->accel_name);
+    if (facts->scales_loss && !(r->precision_ops->pre_backward && r->precision_ops->step_gate))
+        return td_fail(TD_FAILED_PRECONDITION,
+                       "precision '%s' scales the loss but lacks pre_backward or step_gate",
+                       r->config->precision);
+    if (r->config->optimizer.stochastic && facts->param != TD_BF16)
+        return td_bad_spec(
+            "stochastic_rounding rounds bf16 weights, but precision '%s' stores them as "
+            "%s; use `precision: bf16-true`",
+            r->precision_name, td_dtype_name(facts->param));
+    return TD_OK;
+}
+
+td_status td_rank_open_precision(struct td_rank *r) {
+    r->precision_name = r->config->precision;
+    return td_rank_open_named_precision(r);
+}
+
+static td_status divide_data(struct td_rank *r, enum td_split split, bool training) {
+    const struct td_train_config *c = r->config;
+    struct td_strategy_shard shard;
+    TD_TRY(r->strategy_ops->process_dataloader(r->strategy, split, &shard));
+    struct td_sampler_config config = {
+        .n_samples = td_data_length(r->data, split),
+        .world_size = shard.n_replicas,
+        .seed = c->seed,
+        .shuffle = training && c->shuffle,
+        .ends = !training      ? TD_SAMPLER_UNPADDED
+                : c->drop_last ? TD_SAMPLER_DROP_LAST
+                               : TD_SAMPLER_PAD,
+    };
+    return td_data_divide(r->data, split, shard.rank, &config);
+}
+
+td_status td_rank_open_data(struct td_rank *r) {
+    const struct td_train_config *c = r->config;
+    const void *ops;
+    TD_TRY(find(r, TD_PLUGIN_DATASET, c->data.name, &ops));
+    struct td_dataset_config config = {
+        .struct_bytes = sizeof config,
+        .knobs = c->data.knobs,
+        .cache_dir = c->cache_dir,
+    };
+    const struct td_json *ignored = td_json_path(c->model.knobs, "loss.ignore_index");
+    config.ignores = ignored && ignored->kind == TD_JSON_INT;
+    if (config.ignores) config.ignore_index = (int32_t)td_json_int(ignored, 0);
+    const char *loss = td_json_string(td_json_path(c->model.knobs, "loss.name"), "");
+    config.binary = strcmp(loss, "bce") == 0;
+    td_status s = td_data_open(ops, &config, c->batch_size, &r->data);
+    const char *where = td_status_code(s) == TD_NOT_FOUND ? " (paths are those of this node)" : "";
+    if (s) return td_status_context(s, "open dataset '%s'%s", c->data.name, where);
+    TD_TRY(divide_data(r, TD_SPLIT_TRAIN, true));
+    TD_TRY(divide_data(r, TD_SPLIT_VAL, false));
+    TD_TRY(divide_data(r, TD_SPLIT_TEST, false));
+    if (c->stages & TD_TRAIN_PREDICT) TD_TRY(divide_data(r, TD_SPLIT_PREDICT, false));
+    if ((c->stages & TD_TRAIN_FIT) && td_data_length(r->data, TD_SPLIT_TRAIN) == 0)
+        return td_status_with_class(
+            td_fail(TD_FAILED_PRECONDITION, "dataset '%s' has no training samples", c->data.name),
+            TD_CLASS_DATA);
+    return TD_OK;
+}
+
+td_status td_rank_open_module(struct td_rank *r) {
+    const void *ops;
+    size_t n_fields;
+    const struct td_field *fields = td_data_fields(r->data, &n_fields);
+    TD_TRY(find(r, TD_PLUGIN_MODULE, r->config->model.name, &ops));
+    r->module_ops = ops;
+    TD_TRY_CTX(r->module_ops->open(r->config->model.knobs, fields, n_fields, &r->module),
+               "open model '%s'", r->config->model.name);
+    if (!r->strategy_ops->connect) return TD_OK;
+    return r->strategy_ops->connect(r->strategy, r->module_ops, r->module);
+}
+
+// Which builds of plugins this rank runs is part of what its bits depend on. A rank that resumes
+// compares them before it trains; the others' are for the manifest alone, and the checkpointer's.
+td_status td_rank_list_plugins(struct td_rank *r) {
+    struct td_resume_key *k = &r->key;
+    size_t n;
+    if (!r->resumed) return TD_OK;
+    TD_TRY(td_registry_files(r->config->registry, k->plugin, TD_COUNTOF(k->plugin), &n));
+    k->n_plugins = (int)n;
+    return TD_OK;
+}

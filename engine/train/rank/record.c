@@ -1,0 +1,103 @@
+// Which programs a job has: a training program for every length of batch and window that an epoch
+// comes to, one to evaluate full and last batches, one to predict.
+
+#include "engine/train/rank/record.h"
+
+#include "engine/train/rank/batches.h"
+#include "engine/train/rank/dump.h"
+
+enum { WHOLE_LOGITS_BYTES = 32 << 20 };
+
+// Every variant of an epoch played from p on: windows repeat, so its two ends have them all.
+static td_status add_train_programs(struct td_rank *r, const struct td_progress *p) {
+    const struct td_train_config *c = r->config;
+    const struct td_sampler *s = td_data_sampler(r->data, TD_SPLIT_TRAIN);
+    struct td_epoch e = td_rank_epoch(r, p);
+    int64_t ends = 2 * td_limits_accumulate(&c->limits, e.index) + 2;
+    int64_t left = td_sampler_left(s, p->epoch_offset, c->rank);
+    for (int64_t b = e.first; b < e.n_batches; b++) {
+        if (b - e.first > ends && e.n_batches - b > ends) b = e.n_batches - ends;
+        int64_t n = TD_MIN(c->batch_size, left - (b - e.first) * c->batch_size);
+        struct td_program_key key = td_rank_train_key(r, &e, b, n);
+        TD_TRY(td_programs_add(r->programs, &key));
+    }
+    return TD_OK;
+}
+
+// Those of the epochs from which on windows have another length, too.
+static td_status add_fit_programs(struct td_rank *r) {
+    const struct td_limits *l = &r->config->limits;
+    struct td_progress whole = {0};
+    TD_TRY(add_train_programs(r, &whole));
+    for (size_t i = 0; i < l->n_later && !td_limits_reached(l, l->later[i].epoch, 0); i++) {
+        whole.epoch = l->later[i].epoch;
+        TD_TRY(add_train_programs(r, &whole));
+    }
+    return add_train_programs(r, &r->start);
+}
+
+static td_status add_eval_programs(struct td_rank *r, enum td_split split) {
+    const struct td_sampler *s = td_data_sampler(r->data, split);
+    if (!s || td_rank_eval_batches(r, split) == 0) return TD_OK;
+    int64_t left = td_sampler_left(s, 0, r->config->rank), batch = r->config->batch_size;
+    // A rank without samples records the model all the same: all must know what it has.
+    int64_t sizes[] = {left >= batch ? batch : 0, left ? left % batch : 1};
+    for (size_t i = 0; i < TD_COUNTOF(sizes); i++) {
+        if (sizes[i] == 0) continue;
+        bool predicts = split == TD_SPLIT_PREDICT;
+        struct td_program_key key =
+            predicts ? td_rank_predict_key(sizes[i]) : td_rank_eval_key(sizes[i]);
+        TD_TRY(td_programs_add(r->programs, &key));
+    }
+    return TD_OK;
+}
+
+static td_status add_predict_programs(struct td_rank *r) {
+    struct td_program_key one = td_rank_predict_key(1);
+    return td_rank_generates(r) ? td_programs_add(r->programs, &one)
+                                : add_eval_programs(r, TD_SPLIT_PREDICT);
+}
+
+static td_status record_step(void *arg, struct td_graph *g, int64_t batch) {
+    struct td_rank *r = arg;
+    return r->module_ops->record(r->module, g, batch);
+}
+static td_status rewrite_precision(void *arg, struct td_graph *g,
+                                   const struct td_program_key *key) {
+    struct td_rank *r = arg;
+    return r->precision_ops->rewrite(r->precision, g, key);
+}
+static td_status rewrite_strategy(void *arg, struct td_graph *g, const struct td_program_key *key) {
+    struct td_rank *r = arg;
+    return r->strategy_ops->rewrite(r->strategy, g, key);
+}
+
+td_status td_rank_record(struct td_rank *r, enum td_recompute level) {
+    const struct td_train_config *c = r->config;
+    struct td_compile_options options = {
+        .state = r->state,
+        .windowed = td_limits_ever_accumulates(&c->limits),
+        .scales_loss = r->precision_facts.scales_loss,
+        .record = record_step,
+        .record_arg = r,
+        .precision = r->precision_ops->rewrite ? rewrite_precision : NULL,
+        .precision_arg = r,
+        .strategy = rewrite_strategy,
+        .strategy_arg = r,
+        .optimizer = &r->optimizer,
+        .recompute = level,
+        .whole_logits_bytes = WHOLE_LOGITS_BYTES,
+        .skips = r->accel_ops->skips,
+        .dump = c->dump ? td_dump_take : NULL,
+        .dump_arg = c->dump,
+    };
+    td_programs_destroy(td_steal(r->programs));
+    if (c->dump) td_dump_restart(c->dump);
+    TD_TRY(td_programs_create(&options, &r->programs));
+    if (r->strategy_ops->build_begin) TD_TRY(r->strategy_ops->build_begin(r->strategy));
+    if (c->stages & TD_TRAIN_FIT) TD_TRY(add_fit_programs(r));
+    if (c->stages & (TD_TRAIN_FIT | TD_TRAIN_VALIDATE)) TD_TRY(add_eval_programs(r, TD_SPLIT_VAL));
+    if (c->stages & TD_TRAIN_TEST) TD_TRY(add_eval_programs(r, TD_SPLIT_TEST));
+    if (c->stages & TD_TRAIN_PREDICT) TD_TRY(add_predict_programs(r));
+    return r->strategy_ops->build_end ? r->strategy_ops->build_end(r->strategy) : TD_OK;
+}

@@ -1,0 +1,25 @@
+#ifndef TRAIND_ENGINE_TRAIN_RANK_STATE_H
+#define TRAIND_ENGINE_TRAIN_RANK_STATE_H
+
+// State: where a rank starts, and the memory, the first values and the agreement of what it trains.
+// The first functions are steps of building (build.h). Thread: the training thread.
+
+#include "engine/train/rank/rank.h"
+
+// The checkpoint that the rank resumes from, if any: the rank that reads chooses, all learn it.
+TD_MUST_USE td_status td_rank_choose_start(struct td_rank *r);
+// FAILED_PRECONDITION where ranks would train different things.
+TD_MUST_USE td_status td_rank_compare(struct td_rank *r);
+// Memory for all state and the arena; initial values; what a checkpoint or other weights put in
+// their place; the strategy's own setup, after which all ranks hold the same state.
+TD_MUST_USE td_status td_rank_place_state(struct td_rank *r);
+TD_MUST_USE td_status td_rank_initialize_state(struct td_rank *r);
+TD_MUST_USE td_status td_rank_restore_state(struct td_rank *r);
+TD_MUST_USE td_status td_rank_set_up_strategy(struct td_rank *r);
+
+// Where restore.h puts tensors of this rank; valid while its state is placed.
+struct td_restore_target td_rank_restore_target(struct td_rank *r);
+// Weights of somebody else's making, for the model of this rank (weights.h).
+TD_MUST_USE td_status td_rank_load_weights(struct td_rank *r, const char *path, bool strict);
+
+#endif
