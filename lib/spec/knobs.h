@@ -4,7 +4,8 @@
 // The knob tables in C: rows of knobs.def as structs, and the questions asked about them.
 // Constant data and pure functions; private to lib/spec.
 
-#include "lib/spec/spec.h"
+#include "lib/base/json.h"
+#include "lib/spec/bounds.h"
 
 enum td_knob_type {
     TD_KNOB_BOOL,

@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "lib/spec/spec.h"
 #include "lib/spec/yaml.h"
 
 enum { PATH_PARTS_MAX = 8, PATH_BYTES_MAX = 256 };

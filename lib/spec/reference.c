@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lib/spec/check.h"
+#include "lib/spec/spec.h"
 
 static const char intro[] =
     "# The job spec\n"

@@ -1,11 +1,5 @@
 // The job spec, from tree to plain C.
 //
-// The story of this folder: knobs.def has a row for every key; knobs.c answers questions about
-// rows; scalar.c and yaml.c turn text into a tree; parse.c adds overrides; document.c walks the
-// tree against the tables with value.c for each value and rules.c for what no row can say; check.c
-// gathers what was wrong. The result, the canonical spec, is read here into structs, wrapped into
-// plans by plan.c, and the tables themselves are printed for people by reference.c.
-//
 // Readers below ask for keys that a canonical tree always has; on any other tree they fall back to
 // zero and never fail.
 

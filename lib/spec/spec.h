@@ -16,20 +16,16 @@
 // Bounds: the text, its depth and its nodes (below); everything lives in the caller's arena, and
 // TD_SPEC_ARENA_BYTES always suffices. Pure functions of their arguments, any thread.
 //
+// In reading order: spec.h; knobs.def has a row for every key, and knobs.h answers questions about
+// rows; bounds.h; scalar.c and yaml.c turn text into a tree; parse.c adds overrides; document.c
+// walks the tree against the tables with value.c for each value and rules.c for what no row can
+// say; check.h gathers what was wrong; plan.h wraps the result into plans; reference.c prints the
+// tables for people.
+//
 // Only td_spec_parse needs libyaml; a program that reads plans (JSON) does not.
 
 #include "lib/base/json.h"
-
-enum {
-    TD_SPEC_MAX_BYTES = 1 << 20,    // of text; more is RESOURCE_EXHAUSTED
-    TD_SPEC_MAX_DEPTH = 16,         // of nested lists and maps
-    TD_SPEC_MAX_NODES = 10000,      // values, overrides included
-    TD_SPEC_MAX_SCALAR = 64 << 10,  // bytes of one value
-    TD_SPEC_MAX_OVERRIDES = 256,    // of one job
-    TD_SPEC_ARENA_BYTES = 16 << 20, // enough for any spec within these bounds
-    TD_SPEC_MAX_RANKS = 1024,       // trainer.devices * trainer.num_nodes
-    TD_SPEC_MAX_CHANGES = 64,       // values of a knob that epochs change
-};
+#include "lib/spec/bounds.h"
 
 // text -> canonical tree. Each override is "trainer.devices=4" or "model.layers=[8, 2]"; the value
 // is YAML, a later override wins, an absent section is made. Overrides may be NULL if there are 0.
@@ -37,7 +33,6 @@ TD_MUST_USE td_status td_spec_parse(struct td_arena *a, const char *text, size_t
                                     const char *const *overrides, size_t n_overrides,
                                     struct td_json **out_tree);
 
-enum td_spec_validate_flags { TD_SPEC_PLAN = 1 }; // also requires `format`, allows `run`
 // Any tree -> canonical tree (a new one; the old is not changed).
 TD_MUST_USE td_status td_spec_validate(struct td_arena *a, const struct td_json *tree, int flags,
                                        struct td_json **out_tree);

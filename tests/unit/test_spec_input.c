@@ -5,6 +5,7 @@
 #include "tests/unit/test.h"
 
 #include "lib/spec/check.h"
+#include "lib/spec/spec.h"
 
 static const char base[] = "model: {name: mlp, layers: [4, 2]}\n"
                            "data: {name: synthetic, batch_size: 8}\n"
