@@ -127,7 +127,7 @@ static void test_manifest_reads_back_when_what_is_monitored_is_infinite(void **s
             .dir = "/d/a1", .monitor = "val_score", .monitor_max = max};
         m.best.known = false;
         td_manifest_add_metric(&m, "val_score", (double)INFINITY, 4);
-        td_best_offer(&m.best, &config, &m);
+        td_best_offer(&m.best, &config, m.progress.step, td_manifest_metric(&m, "val_score"));
         assert_ok(td_manifest_write(path, &m, table, &bytes, digest));
         assert_ok(td_arena_create(1 << 20, &a));
         assert_ok(td_manifest_read(a, path, &r));

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/train/checkpoint/manifest.h"
-
 // Where the last part of a path begins; slashes at its end are no part.
 static size_t last_part(const char *path) {
     size_t n = strlen(path);
@@ -28,9 +26,8 @@ bool td_best_is_of(const struct td_best *b, const struct td_checkpoint_config *c
            b->larger_is_better == config->monitor_max;
 }
 
-void td_best_offer(struct td_best *b, const struct td_checkpoint_config *config,
-                   const struct td_manifest *m) {
-    double value = config->monitor ? td_manifest_metric(m, config->monitor) : (double)NAN;
+void td_best_offer(struct td_best *b, const struct td_checkpoint_config *config, int64_t step,
+                   double value) {
     if (isnan(value) || !config->dir) return;
     bool better = config->monitor_max ? value > b->value : value < b->value;
     if (td_best_is_of(b, config) && !better) return;
@@ -38,11 +35,11 @@ void td_best_offer(struct td_best *b, const struct td_checkpoint_config *config,
         .known = true,
         .larger_is_better = config->monitor_max,
         .value = value,
-        .step = m->progress.step,
+        .step = step,
     };
     size_t first = last_part(config->dir);
     snprintf(b->monitor, sizeof b->monitor, "%s", config->monitor);
     snprintf(b->path, sizeof b->path, "%.*s/step-%lld",
              (int)TD_MIN(strcspn(config->dir + first, "/"), 255), config->dir + first,
-             (long long)m->progress.step);
+             (long long)step);
 }

@@ -11,8 +11,6 @@
 #include "engine/train/config/config.h"
 #include "lib/base/fsio.h"
 
-struct td_manifest;
-
 enum { TD_BEST_PATH_BYTES = 288 };
 
 struct td_best {
@@ -29,8 +27,9 @@ bool td_best_is_of(const struct td_best *b, const struct td_checkpoint_config *c
 // The directory that holds dir, with a slash at its end: "a/b/" of "a/b/a1". In it begins the path
 // of a best that was written to dir. dir is shorter than a path may be.
 void td_best_parent(const char *dir, char out_path[TD_FS_PATH_BYTES]);
-// Takes m for the best where it is, with what it monitors and where config writes it.
-void td_best_offer(struct td_best *b, const struct td_checkpoint_config *config,
-                   const struct td_manifest *m);
+// Takes the checkpoint of `step` for the best where it is: value is that of config's monitor,
+// which it has, and the path is where config writes it.
+void td_best_offer(struct td_best *b, const struct td_checkpoint_config *config, int64_t step,
+                   double value);
 
 #endif

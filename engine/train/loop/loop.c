@@ -278,7 +278,9 @@ static td_status save(struct td_loop *l, int flags) {
         .best = l->best,
     };
     TD_TRY(collect_metrics(l, &m));
-    td_best_offer(&m.best, &c->checkpoint, &m);
+    if (c->checkpoint.monitor)
+        td_best_offer(&m.best, &c->checkpoint, m.progress.step,
+                      td_manifest_metric(&m, c->checkpoint.monitor));
     if (r->strategy_ops->optimizer_state)
         TD_TRY(r->strategy_ops->optimizer_state(r->strategy, r->state, &r->memory));
     if (flags & TD_SAVE_FINAL) td_control_phase(&r->control, TD_PHASE_SAVING);
