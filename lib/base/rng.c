@@ -59,7 +59,7 @@ void td_philox_words(struct td_philox_key key, uint64_t high, uint64_t first, si
     const struct td_rng_loops *loops = TD_LEVELED_TABLE(td_rng_loops);
     for (size_t i = 0; i < n;) {
         if ((first + i) % TD_PHILOX_BLOCKS == 0 && n - i >= TD_PHILOX_BLOCKS) {
-            loops->blocks(key, high, first + i, out + 4 * i);
+            loops->blocks(key.k, high, first + i, out + 4 * i);
             i += TD_PHILOX_BLOCKS;
             continue;
         }

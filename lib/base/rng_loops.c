@@ -33,10 +33,10 @@ static inline void store_blocks(const __m256i c[4], uint32_t *out) {
     _mm256_storeu_si256(to + 3, _mm256_permute2x128_si256(r2, r3, 0x31));
 }
 
-static inline void eight_blocks(struct td_philox_key key, uint64_t high, uint64_t first,
+static inline void eight_blocks(const uint32_t key[2], uint64_t high, uint64_t first,
                                 uint32_t *out) {
     const __m256i m0 = same(0xD2511F53u), m1 = same(0xCD9E8D57u);
-    uint32_t k0 = key.k[0], k1 = key.k[1];
+    uint32_t k0 = key[0], k1 = key[1];
     __m256i c[4] = {_mm256_add_epi32(same(first), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)),
                     same(first >> 32), same(high), same(high >> 32)};
     for (int round = 0; round < 10; round++) {
@@ -54,19 +54,17 @@ static inline void eight_blocks(struct td_philox_key key, uint64_t high, uint64_
 }
 
 // No carry within the lanes: first is a multiple of TD_PHILOX_BLOCKS.
-static void blocks(struct td_philox_key key, uint64_t high, uint64_t first,
-                   uint32_t *restrict out) {
+static void blocks(const uint32_t key[2], uint64_t high, uint64_t first, uint32_t *restrict out) {
     for (uint64_t j = 0; j < TD_PHILOX_BLOCKS; j += 8)
         eight_blocks(key, high, first + j, out + 4 * j);
 }
 
 #else
 
-static void blocks(struct td_philox_key key, uint64_t high, uint64_t first,
-                   uint32_t *restrict out) {
+static void blocks(const uint32_t key[2], uint64_t high, uint64_t first, uint32_t *restrict out) {
     enum { N = TD_PHILOX_BLOCKS };
     uint32_t c0[N], c1[N], c2[N], c3[N];
-    uint32_t k0 = key.k[0], k1 = key.k[1];
+    uint32_t k0 = key[0], k1 = key[1];
     for (uint32_t j = 0; j < N; j++) {
         c0[j] = (uint32_t)first + j; // no carry: first is a multiple of N
         c1[j] = (uint32_t)(first >> 32);

@@ -8,13 +8,12 @@
 // Pure; any thread; nothing fails.
 
 #include "lib/base/cpu_level.h"
-#include "lib/base/rng.h"
 
 enum { TD_PHILOX_BLOCKS = 32 }; // that are made side by side
 
 struct td_rng_loops {
     // Blocks first .. first + TD_PHILOX_BLOCKS of td_philox_words; first is a multiple of that.
-    void (*blocks)(struct td_philox_key key, uint64_t high, uint64_t first, uint32_t *out);
+    void (*blocks)(const uint32_t key[2], uint64_t high, uint64_t first, uint32_t *out);
     // Upper 24 bits of a word as a number in [0, 1).
     void (*uniforms)(const uint32_t *words, size_t n, float *out);
     // Two numbers of 16 bits a word, the lower first: 2 n of them.

@@ -10,8 +10,10 @@
 #include "engine/train/rank/init_loops.h"
 #include "lib/base/digest.h"
 #include "lib/base/half.h"
+#include "lib/base/half.h"
 #include "lib/base/half_loops.h"
 #include "lib/base/proc.h"
+#include "lib/base/rng.h"
 #include "lib/base/rng_loops.h"
 #include "strategies/collective/reduce.h"
 #include "strategies/collective/reduce_loops.h"
@@ -73,7 +75,7 @@ static void test_random_numbers_are_the_same_bits_at_every_level(void **state) {
     const uint64_t first = (UINT64_C(5) << 32) - TD_PHILOX_BLOCKS;
     for (size_t t = 0; t < n_tables(); t++) {
         const struct td_rng_loops *l = tables[t].rng;
-        l->blocks(key, UINT64_C(1) << 40 | 3, first, w);
+        l->blocks(key.k, UINT64_C(1) << 40 | 3, first, w);
         l->uniforms(words, N, f);
         l->halves(words, N, h);
         l->at_least(words, N, 5000000, b);
