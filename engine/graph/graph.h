@@ -23,7 +23,6 @@
 
 #include "lib/base/arena.h"
 #include "lib/base/base.h"
-#include "lib/base/half.h"
 #include "traind/graph.h"
 
 enum {

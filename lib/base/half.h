@@ -8,16 +8,11 @@
 // odd, which keeps the second rounding from seeing a tie where there was none. The stochastic form
 // rounds up with the probability of what is cut off, so that its mean is the value. Integer
 // arithmetic throughout: neither gcc's _Float16 nor the processor's flags come into the bits, and
-// loops over the functions vectorize. Pure; any thread.
+// loops over the functions vectorize (floats.h has those over whole tensors). Pure; any thread.
 
 #include <string.h>
 
 #include "traind/types.h"
-
-bool td_is_float(enum td_dtype t);
-// n elements of one float type as another; x and y do not overlap.
-void td_float_convert(enum td_dtype from, const void *x, int64_t n, enum td_dtype to, void *y);
-bool td_float_all_finite(enum td_dtype t, const void *x, int64_t n);
 
 static inline uint32_t td_f32_bits(float f) {
     uint32_t u;

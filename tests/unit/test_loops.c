@@ -9,7 +9,7 @@
 #include "engine/train/rank/init.h"
 #include "engine/train/rank/init_loops.h"
 #include "lib/base/digest.h"
-#include "lib/base/half.h"
+#include "lib/base/floats.h"
 #include "lib/base/half.h"
 #include "lib/base/half_loops.h"
 #include "lib/base/proc.h"

@@ -18,6 +18,7 @@
 
 #include "engine/graph/builder.h"
 #include "engine/graph/passes/passes.h"
+#include "lib/base/floats.h"
 
 struct walk {
     struct td_graph *g;

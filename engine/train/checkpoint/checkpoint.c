@@ -14,8 +14,8 @@
 #include "engine/train/checkpoint/retention.h"
 #include "engine/train/checkpoint/shard.h"
 #include "lib/base/clock.h"
+#include "lib/base/floats.h"
 #include "lib/base/fsio.h"
-#include "lib/base/half.h"
 
 enum { FILES = 2 };
 // Files in the order in which they are written, by a role each holds.

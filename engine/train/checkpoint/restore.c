@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "lib/base/floats.h"
 #include "lib/base/fsio.h"
-#include "lib/base/half.h"
 
 // What holds tensors; other files (config.json) are for other readers.
 static bool is_shard(const struct td_manifest_file *f) {

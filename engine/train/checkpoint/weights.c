@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 
 #include "engine/train/checkpoint/safetensors.h"
+#include "lib/base/floats.h"
 #include "lib/base/fsio.h"
-#include "lib/base/half.h"
 #include "lib/base/map.h"
 
 enum { INDEX_MAX = 16 << 20, LIST_MAX = 8 << 20, LIST_SHOWN = 1400 };

@@ -10,7 +10,7 @@
 #include "engine/train/rank/init.h"
 #include "engine/train/rank/resume.h"
 #include "lib/base/digest.h"
-#include "lib/base/half.h"
+#include "lib/base/floats.h"
 
 // ---- where to start -----------------------------------------------------------------------------
 

@@ -2,11 +2,13 @@
 // need, by the loops of half_loops.h; between any other two by way of fp64, which holds all of
 // them: one rounding.
 
-#include "lib/base/half.h"
+#include "lib/base/floats.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "lib/base/base.h"
+#include "lib/base/half.h"
 #include "lib/base/half_loops.h"
 
 // A tensor of a file may stand at any address.
