@@ -30,16 +30,15 @@
 // synchronous: what run() was asked for has happened when it returns. Thread: the rank's training
 // thread.
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "accelerators/cpu/accelerator.h"
 #include "accelerators/cpu/compile.h"
 #include "accelerators/cpu/dry_compile.h"
 #include "accelerators/cpu/onednn/onednn.h"
 #include "accelerators/cpu/packs.h"
+#include "accelerators/cpu/pages.h"
 #include "accelerators/cpu/parallel.h"
 #include "accelerators/cpu/peak.h"
 #include "accelerators/cpu/spin.h"
@@ -116,55 +115,22 @@ static td_status cpu_open(const struct td_accel_config *config, struct td_accele
     return TD_OK;
 }
 
-enum { POPULATE_BYTES = 4 << 20 }; // at least, a thread
-
-static void populate_range(const void *arg, int64_t begin, int64_t end) {
-    char *base = *(char *const *)arg;
-    const int64_t page = (int64_t)td_page_bytes();
-    madvise(base + begin * page, (size_t)((end - begin) * page), MADV_POPULATE_WRITE);
-}
-
-// Anonymous memory, where huge pages may be; NULL, and errno, if there is none. What is cut off
-// never was writable: a limit of the process counts only what is used.
-static char *map_pages(size_t bytes) {
-    enum { HUGE_BYTES = 2 << 20 }; // most kernels'; elsewhere a mapping begins where it may
-    const size_t slack = bytes >= HUGE_BYTES ? HUGE_BYTES : 0;
-    char *p = mmap(NULL, bytes + slack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) return NULL;
-    const size_t before = slack ? td_align_up((uintptr_t)p, HUGE_BYTES) - (uintptr_t)p : 0;
-    if (before) munmap(p, before);
-    if (slack > before) munmap(p + before + bytes, slack - before);
-    p += before;
-    if (mprotect(p, bytes, PROT_READ | PROT_WRITE) != 0) {
-        const int why = errno;
-        munmap(p, bytes);
-        errno = why;
-        return NULL;
-    }
-    madvise(p, bytes, MADV_HUGEPAGE);
-    return p;
-}
-
-// Touched at once by all threads: a training step shall not fault.
 static td_status cpu_mem_alloc(struct td_accelerator *a, size_t bytes,
                                struct td_buffer *out_buffer) {
-    const size_t page = td_page_bytes(), rounded = td_align_up(TD_MAX(bytes, (size_t)1), page);
-    char *p = map_pages(rounded);
+    char *p = td_pages_map(bytes);
     if (!p) {
         return td_status_with_class(
             td_fail_errno(TD_RESOURCE_EXHAUSTED, "allocate %zu bytes on the cpu", bytes),
             TD_CLASS_OUT_OF_MEMORY);
     }
-    td_parallel(a->n_threads, (int64_t)(rounded / page), (int64_t)(POPULATE_BYTES / page),
-                populate_range, &p);
+    td_pages_populate(p, bytes, a->n_threads);
     *out_buffer = (struct td_buffer){TD_SPACE_HOST, (uint64_t)(uintptr_t)p, bytes};
     return TD_OK;
 }
 
 static void cpu_mem_free(struct td_accelerator *a, struct td_buffer b) {
     (void)a;
-    void *p = td_buffer_host(b);
-    if (p) munmap(p, td_align_up(TD_MAX(b.bytes, (size_t)1), td_page_bytes()));
+    td_pages_unmap(td_buffer_host(b), b.bytes);
 }
 
 static td_status cpu_mem_import(struct td_accelerator *a, void *host, size_t bytes,

@@ -6,22 +6,41 @@
 
 #include "accelerators/cpu/memory.h"
 
-enum { ALIGN = 64 };
+#include "accelerators/cpu/pages.h"
+#include "accelerators/cpu/parallel.h"
+#include "lib/base/machine.h"
+
+enum { ALIGN = 64, LARGE_BYTES = 256 << 10 }; // large: by whole pages
 
 // What a pretended allocation gives: oneDNN wants an address to describe memory with.
 static _Alignas(ALIGN) char nothing[ALIGN];
 
+static size_t rounded(size_t bytes) {
+    const size_t to = bytes >= LARGE_BYTES ? td_page_bytes() : ALIGN;
+    return td_align_up(TD_MAX(bytes, (size_t)1), to);
+}
+
 void *td_cpu_memory_alloc(struct td_cpu_memory *r, size_t bytes) {
-    size_t rounded = td_align_up(TD_MAX(bytes, (size_t)1), ALIGN);
-    void *p = r->is_dry ? nothing : aligned_alloc(ALIGN, rounded);
-    if (p) r->held_bytes += rounded;
+    void *p = r->is_dry              ? nothing
+              : bytes >= LARGE_BYTES ? td_pages_map(bytes)
+                                     : aligned_alloc(ALIGN, rounded(bytes));
+    if (p) r->held_bytes += rounded(bytes);
     return p;
+}
+
+void td_cpu_memory_populate(void *p, size_t bytes) {
+    if (bytes >= LARGE_BYTES) td_pages_populate(p, bytes, td_parallel_threads());
 }
 
 void td_cpu_memory_free(struct td_cpu_memory *r, void *p, size_t bytes) {
     if (!p) return;
-    r->held_bytes -= td_align_up(TD_MAX(bytes, (size_t)1), ALIGN);
-    if (p != nothing) free(p);
+    r->held_bytes -= rounded(bytes);
+    if (p == nothing) return;
+    if (bytes >= LARGE_BYTES) {
+        td_pages_unmap(p, bytes);
+    } else {
+        free(p);
+    }
 }
 
 td_status td_cpu_memory_grow_scratch(struct td_cpu_memory *r, size_t bytes) {

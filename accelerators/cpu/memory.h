@@ -16,6 +16,8 @@ struct td_cpu_memory {
 
 // 64-byte aligned; NULL: out of memory.
 void *td_cpu_memory_alloc(struct td_cpu_memory *m, size_t bytes);
+// Before all of it is written for the first time: clears its pages at once, where it is large.
+void td_cpu_memory_populate(void *p, size_t bytes);
 // Takes the size that alloc was given; accepts NULL.
 void td_cpu_memory_free(struct td_cpu_memory *m, void *p, size_t bytes);
 // The scratch has at least so many bytes from now on.

@@ -77,7 +77,7 @@ td_status td_packs_add(struct td_packs *s, const struct td_pack *like, struct td
     *p = *like;
     p->data = data;
     p->era = 0;
-    p->was_read = false;
+    p->was_read = p->is_populated = false;
     p->next = s->list;
     s->list = p;
     *out_pack = p;
@@ -116,6 +116,8 @@ td_status td_packs_read(struct td_packs *s, struct td_pack *p, const void *weigh
     p->was_read = true;
     if (p->param && p->era == s->era) return TD_OK;
     p->era = s->era;
+    if (!p->is_populated) td_cpu_memory_populate(p->data, p->bytes);
+    p->is_populated = true;
     if (!p->shape.cols) return p->make(p->of, weights);
     td_kernels()->pack_rows(&p->shape, weights, p->data);
     return TD_OK;

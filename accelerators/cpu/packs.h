@@ -28,6 +28,7 @@ struct td_pack {
     void *data;
     uint64_t era;  // in which it was made; good if that is the set's
     bool was_read; // since it was made
+    bool is_populated;
     struct td_pack *next;
 };
 
