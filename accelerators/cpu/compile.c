@@ -3,12 +3,13 @@
 // asked are the reference's loops. A kernel that runs can only fail by oneDNN, by the collective or
 // by bad labels.
 //
-// When all families were asked it is known who takes images in which layouts: layout.c plans them,
-// convolutions are built, and reorders (bridges) are put where a node wants another order than a
-// value has. They go through memory of the executable that is as large as the worst node wants.
+// When all families were asked it is known which nodes take images in which layouts: layout.c plans
+// them, convolutions are built, and reorders (bridges) are put where a node wants another order
+// than a value has. They go through memory of the executable that is as large as the worst node
+// wants.
 //
 // An output of the graph is copied to the host block right after the kernel that makes it, because
-// the memory plan may give its bytes to somebody else later in the step.
+// the memory plan may give its bytes to another value later in the step.
 
 #include "accelerators/cpu/compile.h"
 
@@ -243,7 +244,7 @@ static td_status run_bridge(const struct td_kernel *k, const struct td_run *r) {
     return TD_OK;
 }
 
-// Puts a reorder between a value and its node, whose operand `o` lies at *bytes of the bridge then.
+// Puts a reorder between a value and its node, whose operand `o` is at *bytes of the bridge then.
 static void add_bridge(struct compiler *c, td_node node, td_value v, struct td_operand *o,
                        size_t *bytes) {
     if (!td_layout_bridged(c->graph, &c->layout, node, v)) return;
@@ -266,7 +267,7 @@ static void add_bridge(struct compiler *c, td_node node, td_value v, struct td_o
     *bytes += td_align_up((size_t)td_shape_elems(&info->shape) * td_dtype_bytes(info->dtype), 64);
 }
 
-// The node's kernel with what stands before and behind it.
+// The node's kernel with what comes before and after it.
 static void list_kernel(struct compiler *c, td_node node) {
     const struct td_node_info *n = td_graph_node(c->graph, node);
     struct td_kernel *k = &c->exe->kernel[node];
@@ -293,7 +294,7 @@ static td_status run_watch(const struct td_kernel *k, const struct td_run *r) {
     return td_graph_check_finite(w->graph, w->node, w->value, td_operand_at(&k->out[0], r));
 }
 
-// Where a node does nothing there is nothing to look at: other values have lain in that memory.
+// Where a node does nothing there is nothing to look at: other values have been in that memory.
 static td_status add_watches(struct compiler *c, td_node node) {
     td_value v[TD_MAX_WATCHED];
     bool looks = c->accel->detects_anomaly && c->exe->kernel[node].run != run_nothing;

@@ -1,4 +1,4 @@
-// One matrix product: who computes it. Contract in cpu.h.
+// One matrix product: which library computes it. Contract in gemm.h.
 //
 // There are two libraries of products: oneDNN (onednn/product.c), with one or two ways to say the
 // same, and our own kernel (kernels/matmul.c). Which is the fastest depends on the shape, so where
@@ -37,7 +37,7 @@ struct td_gemm {
     struct td_gemm_spec spec;
     struct td_dnnl_product *dnnl; // NULL: our own
     struct td_matmul own;
-    struct td_pack *pack; // of our own; NULL: b is read where it lies
+    struct td_pack *pack; // of our own; NULL: b is read where it is
     size_t scratch_bytes;
 };
 
@@ -74,7 +74,7 @@ static struct ways ways_of(const struct td_gemm_spec *s) {
     struct ways w = {.n = 0};
     const bool f32 = s->operands == TD_F32, inner = is_inner_product(s);
     const bool own_races = td_gemm_own_races(s->operands);
-    // A plain matmul reads b as it lies, which a parameter of another type is not.
+    // A plain matmul reads b as it is, which a parameter of another type is not.
     const bool plain = !has_weights(s) || s->stored == s->operands;
     if (!td_dnnl_takes(s->operands)) {
         add_way(&w, OWN);
@@ -158,7 +158,7 @@ static td_status race_run(void *arg, int way) {
     return td_gemm_run(r->gemm[way], r->a, r->b, r->bias, r->y);
 }
 
-static td_status race_rooms(const struct td_gemm_spec *s, struct race *r) {
+static td_status race_operands(const struct td_gemm_spec *s, struct race *r) {
     r->a = td_calloc((size_t)(s->m * s->k), sizeof(float)); // floats: enough for any type
     r->b = td_calloc((size_t)(s->k * s->n), sizeof(float));
     r->bias = td_calloc((size_t)s->n, sizeof(float));
@@ -205,7 +205,7 @@ static td_status choose(struct td_accelerator *a, const struct td_gemm_spec *s,
     name_product(s, key);
     const bool races = td_tune_measures(a->tune, key, names, ways->n);
     const bool needs_all = races || a->memory.is_dry;
-    td_status failed = races ? race_rooms(s, &r) : TD_OK;
+    td_status failed = races ? race_operands(s, &r) : TD_OK;
     for (int i = 0; needs_all && i < ways->n && !failed; i++) {
         failed = create_way(a, s, ways->way[i], &r.gemm[i]);
         // oneDNN's gemm generates all its kernels when it is first called: 15 to 40 ms.

@@ -1,4 +1,4 @@
-// Which image lies in which layout; contract in layout.h.
+// Which image is in which layout; contract in layout.h.
 //
 // Values that meet in a node which works in any layout form a group (union-find), and get one
 // layout. A convolution votes for what it wants, a node that wants plain votes for plain, each with
@@ -159,7 +159,7 @@ static void decide(struct planner *p) {
 // ---- bridges
 enum td_image_layout td_layout_wanted(const struct td_graph *g, const struct td_layout_plan *plan,
                                       td_node n, td_value v) {
-    // Also of an image whose orders are all the same: oneDNN tells them apart.
+    // Also of an image whose orders are all the same: oneDNN distinguishes them.
     if (plan->need[n] == TD_NEED_CONV) return conv_wants(g, plan, n, v);
     if (!has_order(g, v)) return (enum td_image_layout)plan->of_value[v];
     return (enum td_image_layout)plan->of_node[n];

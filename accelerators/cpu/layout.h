@@ -1,7 +1,7 @@
 #ifndef TRAIND_ACCELERATORS_CPU_LAYOUT_H
 #define TRAIND_ACCELERATORS_CPU_LAYOUT_H
 
-// Layouts of images: in which order the bytes of a 4-D value (N,C,H,W) lie in memory.
+// Layouts of images: in which order the bytes of a 4-D value (N,C,H,W) are in memory.
 //
 // All layouts are one: channels in blocks of some lanes, (N, C / lanes, H, W, lanes). Plain has one
 // lane, blocked as many as the CPU level has (16 with AVX-512, else 8), last all of them. They take
@@ -20,7 +20,7 @@
 
 enum td_image_layout { TD_LAYOUT_PLAIN, TD_LAYOUT_BLOCKED, TD_LAYOUT_LAST, TD_LAYOUT_COUNT };
 
-// How many channels lie side by side; block: those of a block at the CPU level in use (kernels.h).
+// How many channels are side by side; block: those of a block at the CPU level in use (kernels.h).
 static inline int64_t td_layout_lanes(enum td_image_layout l, int64_t channels, int64_t block) {
     return l == TD_LAYOUT_PLAIN ? 1 : l == TD_LAYOUT_LAST ? channels : block;
 }
@@ -56,7 +56,7 @@ void td_layout_plan_finish(struct td_layout_plan *plan);
 // What node n wants value v (an operand or a result of it) to be.
 enum td_image_layout td_layout_wanted(const struct td_graph *g, const struct td_layout_plan *plan,
                                       td_node n, td_value v);
-// True if a reorder must stand between v and node n.
+// True if there must be a reorder between v and node n.
 bool td_layout_bridged(const struct td_graph *g, const struct td_layout_plan *plan, td_node n,
                        td_value v);
 // The two images of a convolution: what it reads or differentiates, and what it makes.

@@ -12,7 +12,7 @@
 
 enum { ALIGN = 64, LARGE_BYTES = 256 << 10 }; // large: by whole pages
 
-// What a pretended allocation gives: oneDNN wants an address to describe memory with.
+// What a dry allocation gives: oneDNN wants an address to describe memory with.
 static _Alignas(ALIGN) char nothing[ALIGN];
 
 static size_t rounded(size_t bytes) {
@@ -20,11 +20,11 @@ static size_t rounded(size_t bytes) {
     return td_align_up(TD_MAX(bytes, (size_t)1), to);
 }
 
-void *td_cpu_memory_alloc(struct td_cpu_memory *r, size_t bytes) {
-    void *p = r->is_dry              ? nothing
+void *td_cpu_memory_alloc(struct td_cpu_memory *m, size_t bytes) {
+    void *p = m->is_dry              ? nothing
               : bytes >= LARGE_BYTES ? td_pages_map(bytes)
                                      : aligned_alloc(ALIGN, rounded(bytes));
-    if (p) r->held_bytes += rounded(bytes);
+    if (p) m->held_bytes += rounded(bytes);
     return p;
 }
 
@@ -32,9 +32,9 @@ void td_cpu_memory_populate(void *p, size_t bytes) {
     if (bytes >= LARGE_BYTES) td_pages_populate(p, bytes, td_parallel_threads());
 }
 
-void td_cpu_memory_free(struct td_cpu_memory *r, void *p, size_t bytes) {
+void td_cpu_memory_free(struct td_cpu_memory *m, void *p, size_t bytes) {
     if (!p) return;
-    r->held_bytes -= rounded(bytes);
+    m->held_bytes -= rounded(bytes);
     if (p == nothing) return;
     if (bytes >= LARGE_BYTES) {
         td_pages_unmap(p, bytes);
@@ -43,20 +43,20 @@ void td_cpu_memory_free(struct td_cpu_memory *r, void *p, size_t bytes) {
     }
 }
 
-td_status td_cpu_memory_grow_scratch(struct td_cpu_memory *r, size_t bytes) {
-    if (bytes <= r->scratch_bytes) return TD_OK;
-    td_cpu_memory_free(r, r->scratch, r->scratch_bytes);
-    r->scratch = NULL;
-    r->scratch_bytes = 0;
-    void *more = td_cpu_memory_alloc(r, bytes);
+td_status td_cpu_memory_grow_scratch(struct td_cpu_memory *m, size_t bytes) {
+    if (bytes <= m->scratch_bytes) return TD_OK;
+    td_cpu_memory_free(m, m->scratch, m->scratch_bytes);
+    m->scratch = NULL;
+    m->scratch_bytes = 0;
+    void *more = td_cpu_memory_alloc(m, bytes);
     if (!more) return td_fail_oom();
-    r->scratch = more;
-    r->scratch_bytes = bytes;
+    m->scratch = more;
+    m->scratch_bytes = bytes;
     return TD_OK;
 }
 
-void td_cpu_memory_finish(struct td_cpu_memory *r) {
-    td_cpu_memory_free(r, r->scratch, r->scratch_bytes);
-    TD_CHECK(r->held_bytes == 0);
-    *r = (struct td_cpu_memory){0};
+void td_cpu_memory_finish(struct td_cpu_memory *m) {
+    td_cpu_memory_free(m, m->scratch, m->scratch_bytes);
+    TD_CHECK(m->held_bytes == 0);
+    *m = (struct td_cpu_memory){0};
 }

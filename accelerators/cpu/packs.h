@@ -3,11 +3,11 @@
 
 // Packed weights: parameters in the layout that products like best.
 //
-// A pack is made by the first product that reads it after its parameter was written, or by who
-// wrote it: optimizers pack as they update (kernels/update.h). Products that want the same layout
-// of the same parameter share a pack. Who else may have written is known by TD_RUN_STEADY, or its
-// absence. Packs live as long as the accelerator: programs of one job share them. At most
-// TD_PACKS_MAX. Thread: the rank's training thread.
+// A pack is made by the first product that reads it after its parameter was written, or
+// by the kernel that wrote it: optimizers pack as they update (kernels/update.h). Products that
+// want the same layout of the same parameter share a pack. Whether anything else has written it is
+// known by TD_RUN_STEADY, or its absence. Packs live as long as the accelerator: programs of one
+// job share them. At most TD_PACKS_MAX. Thread: the rank's training thread.
 
 #include "accelerators/cpu/kernels/pack.h"
 #include "accelerators/cpu/memory.h"

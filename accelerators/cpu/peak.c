@@ -9,13 +9,13 @@
 // elsewhere on oneDNN. Rejected: both and the better, because what loses takes half of the time,
 // and oneDNN's gemm as long again to generate its kernels.
 // Memory is measured by passes that update in place as much as the caller works with, as an
-// optimizer does: what lies in a cache and what does not differ by more than a factor of two, and
-// by another where neighbours use the memory. Products stand between two passes, as they do in a
-// step: passes one upon the other found 13 MB four times as fast as an optimizer does, which comes
+// optimizer does: what is in a cache and what is not differ by more than a factor of two, and
+// by another where neighbours use the memory. Products come between two passes, as they do in a
+// step: one pass after the other found 13 MB four times as fast as an optimizer does, which comes
 // once a step. And a disturbance of some milliseconds spoils a slice of each instead of all of one.
 // Left out when nobody asks.
 //
-// Nothing is kept here: who asks keeps the best of several moments, for one boot
+// Nothing is kept here: the caller keeps the best of several moments, for one boot
 // (engine/train/plan/rates.h).
 
 #include "accelerators/cpu/peak.h"

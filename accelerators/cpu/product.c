@@ -1,11 +1,11 @@
-// From a matmul node to a product of gemm.c: sizes, types, and where a weight really lies.
+// From a matmul node to a product of gemm.c: sizes, types, and where a weight really is.
 //
 // Under a mixed precision a program casts each parameter once, at its front, and products read the
-// cast. Here products look behind it: a weight that is packed anyway is packed from the parameter,
+// cast. Here products look through it: a weight that is packed anyway is packed from the parameter,
 // a bias is read in the parameter's type. A cast that nobody else reads is then not run at all
-// (td_product_absorbs) and has no room, so that mixed precision costs no pass over the weights.
+// (td_product_absorbs) and takes no memory, so that mixed precision costs no pass over the weights.
 //
-// An activation's gradient behind a product (attrs.then) is the kernel that would run by itself,
+// An activation's gradient after a product (attrs.then) is the kernel that would run by itself,
 // over the product's result: no bits differ. Rejected, because slower: products in blocks of rows
 // whose result is still in the cache, and forward products with a post-op (docs/engine.md).
 
@@ -15,7 +15,7 @@
 #include "accelerators/cpu/kernels/kernels.h"
 #include "lib/base/floats.h"
 
-// ---- where a weight lies ------------------------------------------------------------------------
+// ---- where a weight is --------------------------------------------------------------------------
 const char *td_product_param(const struct td_product_site *s, td_value v,
                              enum td_dtype *out_dtype) {
     const struct td_graph *g = s->program->graph;
@@ -62,8 +62,8 @@ static bool is_empty(const struct td_gemm_spec *spec) {
     return !spec->m || !spec->n || !spec->k;
 }
 
-// Does this node read v only through the parameter behind it?
-static bool looks_behind(const struct td_product_site *s, td_node at, td_value v) {
+// Does this node read v only through the parameter that it is cast from?
+static bool reads_param(const struct td_product_site *s, td_node at, td_value v) {
     const struct td_node_info *n = td_graph_node(s->program->graph, at);
     bool head = n->op == TD_OP_LINEAR_CE || n->op == TD_OP_LINEAR_CE_GRAD;
     if (head) return n->inputs[1] == v && n->inputs[0] != v && td_kernels()->linear_ce_packs(s, at);
@@ -84,7 +84,7 @@ bool td_product_absorbs(const struct td_product_site *site, td_node cast) {
         const struct td_node_info *reader = td_graph_node(g, n);
         for (uint32_t i = 0; i < reader->n_inputs; i++) {
             if (reader->inputs[i] != node->outputs[0]) continue;
-            if (!looks_behind(site, n, node->outputs[0])) return false;
+            if (!reads_param(site, n, node->outputs[0])) return false;
         }
     }
     for (uint32_t i = 0; i < td_graph_n_outputs(g); i++) {
@@ -128,7 +128,7 @@ static td_status run_empty(const struct td_kernel *k, const struct td_run *r) {
     return TD_OK;
 }
 
-// The gradient behind a product: a kernel of kernels/activation.c, owned by the product's.
+// The gradient after a product: a kernel of kernels/activation.c, owned by the product's.
 struct then {
     struct td_kernel kernel;
     struct td_operand in[2]; // from, and the product's result
@@ -138,7 +138,7 @@ struct then {
 static td_status run_product_then(const struct td_kernel *k, const struct td_run *r) {
     struct then *t = k->own;
     TD_TRY(run_product(k, r));
-    t->in[0] = k->in[2]; // only now is it known where an image lies
+    t->in[0] = k->in[2]; // only now is it known where an image is
     t->in[1] = t->kernel.out[0] = k->out[0];
     return t->kernel.run(&t->kernel, r);
 }

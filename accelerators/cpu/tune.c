@@ -1,7 +1,7 @@
 // Choices in one table, in the order of their coming; a few hundred, so looking one up is a scan.
 //
 // What is measured is the best of some runs after one to warm up: a choice is about the algorithm,
-// not about who else was busy. Rejected: averaging (one disturbed run would decide for the life of
+// not about what else was busy. Rejected: averaging (one disturbed run would decide for the life of
 // a job) and a cost model (the libraries' blocking rules are not ours to guess).
 
 #include "accelerators/cpu/tune.h"
@@ -198,8 +198,8 @@ static int place_of(const char *name, const char *const *names, int n) {
     return -1;
 }
 
-// The best time of each way, INT64_MAX where it cannot run. Ways take turns: who is disturbed by a
-// busy machine is not one of them.
+// The best time of each way, INT64_MAX where it cannot run. Ways take turns: a busy machine
+// disturbs all of them alike.
 static td_status race(td_tune_run *run, void *arg, int n, int64_t best_ns[TD_TUNE_WAYS]) {
     bool is_out[TD_TUNE_WAYS] = {false};
     int64_t spent = 0;
@@ -246,8 +246,8 @@ bool td_tune_measures(const struct td_tune *t, const char *key, const char *cons
     return t->path[0] && n > 1 && (!c || place_of(c->name, names, n) < 0);
 }
 
-static td_status foresee(const struct td_tune *preview, const char *key, const char *const *names,
-                         int n, int *out_way) {
+static td_status preview_pick(const struct td_tune *preview, const char *key,
+                              const char *const *names, int n, int *out_way) {
     const struct td_tune *t = preview->of;
     const struct choice *known = find(t, key);
     int way = known ? place_of(known->name, names, n) : -1;
@@ -263,7 +263,7 @@ static td_status foresee(const struct td_tune *preview, const char *key, const c
 td_status td_tune_pick(struct td_tune *t, const char *key, const char *const *names, int n,
                        const bool *starts_slowly, td_tune_run *run, void *arg, int *out_way) {
     TD_CHECK(n > 0 && n <= TD_TUNE_WAYS && strlen(key) < TD_TUNE_KEY_MAX);
-    if (t->of) return foresee(t, key, names, n, out_way);
+    if (t->of) return preview_pick(t, key, names, n, out_way);
     bool measures = td_tune_measures(t, key, names, n);
     const struct choice *known = find(t, key);
     int way = known ? place_of(known->name, names, n) : -1;

@@ -125,7 +125,7 @@ static td_status run_attention(struct ref_call *c) {
     return TD_OK;
 }
 
-// Operands behind the ones that the scores are made of: o, log-sum-exp, do.
+// Operands after the ones that the scores are made of: o, log-sum-exp, do.
 static td_status run_attention_grad(struct ref_call *c) {
     struct attention a = attention_of(c);
     const struct ref_operand *result = &c->in[c->node->n_inputs - 3];

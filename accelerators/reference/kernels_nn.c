@@ -175,7 +175,7 @@ static td_status run_norm_grad(struct ref_call *c) {
 }
 
 // ---- dropout ------------------------------------------------------------------------------------
-// A row's mask lies in the last bytes of its results: byte i is read before result i, which is the
+// A row's mask is in the last bytes of its results: byte i is read before result i, which is the
 // first that may overwrite it, is written.
 static td_status run_dropout(struct ref_call *c) {
     const struct td_attrs *a = &c->node->attrs;

@@ -6,7 +6,7 @@
 
 #include "accelerators/reference/families.h"
 
-// The clip coefficient, when the operand behind the n tensors is there.
+// The clip coefficient, when the operand after the n tensors is there.
 static double clip_of(const struct ref_call *c, uint32_t n_tensors) {
     return c->node->n_inputs > n_tensors ? c->in[n_tensors].x[0] : 1;
 }

@@ -8,7 +8,7 @@
 
 #include "accelerators/reference/kernel.h"
 
-// Where a node's operands and results lie, and room to work in.
+// Where a node's operands and results are, and memory to work in.
 struct td_ref_site {
     void *const *in;              // [n_inputs]; read, but for those that the op writes
     void *const *out;             // [n_outputs], or the state tensor that it writes into

@@ -41,9 +41,9 @@ struct td_executable {
     struct td_bindings bind;
     float rounded[TD_SCALAR_COUNT]; // step scalars, as values of f32 read them
     struct ref_place *place;        // by td_value
-    void **in;                      // room for the node with most operands
+    void **in;                      // for the node with most operands
     struct ref_operand *operands;   // likewise
-    double *scratch;                // room for the node with most elements
+    double *scratch;                // for the node with most elements
     size_t scratch_bytes;
     void (*trace)(void *arg, td_node n);
     void *trace_arg;
@@ -88,13 +88,13 @@ static td_status ref_mem_alloc(struct td_accelerator *a, size_t bytes,
                                struct td_buffer *out_buffer) {
     struct ref_alloc *link = td_calloc(1, sizeof *link);
     if (!link) return td_fail_oom();
-    size_t room = bytes < SIZE_MAX / 2 ? td_align_up(TD_MAX(bytes, 1), REF_ALIGN) : 0;
-    link->data = room ? aligned_alloc(REF_ALIGN, room) : NULL;
+    size_t rounded = bytes < SIZE_MAX / 2 ? td_align_up(TD_MAX(bytes, 1), REF_ALIGN) : 0;
+    link->data = rounded ? aligned_alloc(REF_ALIGN, rounded) : NULL;
     if (!link->data) {
         free(link);
         return td_status_context(td_fail_oom(), "reference: %zu bytes", bytes);
     }
-    memset(link->data, 0, room);
+    memset(link->data, 0, rounded);
     link->next = a->allocs;
     a->allocs = link;
     *out_buffer = (struct td_buffer){TD_SPACE_HOST, (uint64_t)(uintptr_t)link->data, bytes};
@@ -174,7 +174,7 @@ static td_status resolve_value(struct td_executable *e, td_value v, struct ref_p
         return place_in(e->bind.region[s->role], s->offset, bytes, s->name, &out_place->data);
     }
     case TD_VALUE_NODE:
-        // Values that passes left behind have no place, and nobody reads them.
+        // Values that passes left over have no place, and nobody reads them.
         if (p->offset == SIZE_MAX) return TD_OK;
         return place_in(e->bind.arena, p->offset, bytes, "a value", &out_place->data);
     }
@@ -239,7 +239,7 @@ static td_status ref_compile(struct td_accelerator *a, const struct td_program *
     return TD_OK;
 }
 
-// The room in which nodes are computed; each executable has its own.
+// The memory in which nodes are computed; each executable has its own.
 static td_status ref_measure(struct td_accelerator *a, const struct td_program *const *programs,
                              size_t n, size_t *out_bytes) {
     size_t bytes = n ? 0 : a->scratch_bytes, elems, operands;

@@ -7,7 +7,7 @@
 // kept per row in double precision and added in row order, so the bits do not depend on the number
 // of threads. A vector is cut into rows of VECTOR_ROW elements.
 //
-// Parameter and gradient of 16 bits are read in pieces that lie in L1. Second moments, which are
+// Parameter and gradient of 16 bits are read in pieces that fit L1. Second moments, which are
 // small, are kept in fp32 in the scratch for the step and rounded once.
 
 #include <math.h>
@@ -104,23 +104,23 @@ static int64_t piece_of(enum td_dtype t, int64_t n) {
 
 static double squares(enum td_dtype t, const void *x, int64_t from, int64_t n, float scale) {
     const int64_t piece = piece_of(t, n);
-    float room[BLOCK];
+    float buffer[BLOCK];
     double sum = 0;
     for (int64_t at = 0; at < n; at += piece) {
         int64_t some = TD_MIN(piece, n - at);
-        sum += sum_squares(td_cpu_row(t, x, from + at, some, room), some, scale);
+        sum += sum_squares(td_cpu_row(t, x, from + at, some, buffer), some, scale);
     }
     return sum;
 }
 
-static void parameter_range(const void *arg, int64_t begin, int64_t end) {
+static void param_squares_range(const void *arg, int64_t begin, int64_t end) {
     const struct adafactor *a = arg;
     for (int64_t i = begin; i < end; i++) {
         a->row_sum[i] = squares(a->p_type, a->p, i * a->cols, row_length(a, i), 1);
     }
 }
 
-static void row_range(const void *arg, int64_t begin, int64_t end) {
+static void row_moment_range(const void *arg, int64_t begin, int64_t end) {
     const struct adafactor *a = arg;
     for (int64_t i = begin; i < end; i++) {
         double mean = squares(a->g_type, a->g, i * a->cols, a->cols, a->clip) / (double)a->cols;
@@ -138,15 +138,15 @@ static void add_squares(const float *g, float clip, double *sum, int64_t n) {
 // Of n elements of the gradient from `from` on.
 static void add_column_squares(const struct adafactor *a, int64_t from, double *sum, int64_t n) {
     const int64_t piece = piece_of(a->g_type, n);
-    float room[BLOCK];
+    float buffer[BLOCK];
     for (int64_t at = 0; at < n; at += piece) {
         int64_t some = TD_MIN(piece, n - at);
-        add_squares(td_cpu_row(a->g_type, a->g, from + at, some, room), a->clip, sum + at, some);
+        add_squares(td_cpu_row(a->g_type, a->g, from + at, some, buffer), a->clip, sum + at, some);
     }
 }
 
 // Columns of all matrices, counted through; a range may hold parts of several matrices.
-static void column_range(const void *arg, int64_t begin, int64_t end) {
+static void column_moment_range(const void *arg, int64_t begin, int64_t end) {
     const struct adafactor *a = arg;
     while (begin < end) {
         int64_t m = begin / a->cols, c = begin % a->cols, n = TD_MIN(a->cols - c, end - begin);
@@ -165,7 +165,7 @@ static void column_range(const void *arg, int64_t begin, int64_t end) {
     }
 }
 
-static void vector_pass(const struct adafactor *a, const float *g, float *v, int64_t n) {
+static void update_vector_moment(const struct adafactor *a, const float *g, float *v, int64_t n) {
     const float clip = a->clip, take = a->take;
     for (int64_t i = 0; i < n; i++) {
         float x = g[i] * clip;
@@ -173,13 +173,13 @@ static void vector_pass(const struct adafactor *a, const float *g, float *v, int
     }
 }
 
-static void vector_range(const void *arg, int64_t begin, int64_t end) {
+static void vector_moment_range(const void *arg, int64_t begin, int64_t end) {
     const struct adafactor *a = arg;
     const int64_t piece = piece_of(a->g_type, end - begin);
-    float room[BLOCK];
+    float buffer[BLOCK];
     for (int64_t at = begin; at < end; at += piece) {
         int64_t n = TD_MIN(piece, end - at);
-        vector_pass(a, td_cpu_row(a->g_type, a->g, at, n, room), a->v + at, n);
+        update_vector_moment(a, td_cpu_row(a->g_type, a->g, at, n, buffer), a->v + at, n);
     }
 }
 
@@ -189,9 +189,9 @@ static float factor_of(const struct adafactor *a, int64_t i, const float **out_m
     return a->v ? 1 : a->row[i] * a->inv_mean[i / a->rows];
 }
 
-static void size_range(const void *arg, int64_t begin, int64_t end) {
+static void update_squares_range(const void *arg, int64_t begin, int64_t end) {
     const struct adafactor *a = arg;
-    float room[BLOCK];
+    float buffer[BLOCK];
     for (int64_t i = begin; i < end; i++) {
         const float *moment;
         const float factor = factor_of(a, i, &moment);
@@ -199,7 +199,7 @@ static void size_range(const void *arg, int64_t begin, int64_t end) {
         double sum = 0;
         for (int64_t at = 0; at < n; at += piece) {
             int64_t some = TD_MIN(piece, n - at);
-            const float *g = td_cpu_row(a->g_type, a->g, i * a->cols + at, some, room);
+            const float *g = td_cpu_row(a->g_type, a->g, i * a->cols + at, some, buffer);
             sum += update_squares(a, g, moment + at, factor, some);
         }
         a->row_sum[i] = sum;
@@ -209,16 +209,16 @@ static void size_range(const void *arg, int64_t begin, int64_t end) {
 static void update_range(const void *arg, int64_t begin, int64_t end) {
     const struct adafactor *a = arg;
     const bool plain = a->p_type == TD_F32 && a->g_type == TD_F32;
-    float room[BLOCK], g_room[BLOCK];
+    float buffer[BLOCK], g_buffer[BLOCK];
     for (int64_t i = begin; i < end; i++) {
         const float *moment;
         const float factor = factor_of(a, i, &moment);
         const int64_t n = row_length(a, i), piece = piece_of(plain ? TD_F32 : TD_BF16, n);
         for (int64_t at = 0; at < n; at += piece) {
             int64_t some = TD_MIN(piece, n - at), from = i * a->cols + at;
-            float *p = td_cpu_result(a->p_type, a->p, from, room);
-            if (p == room) td_cpu_row(a->p_type, a->p, from, some, room);
-            update_row(a, p, td_cpu_row(a->g_type, a->g, from, some, g_room), moment + at, factor,
+            float *p = td_cpu_result(a->p_type, a->p, from, buffer);
+            if (p == buffer) td_cpu_row(a->p_type, a->p, from, some, buffer);
+            update_row(a, p, td_cpu_row(a->g_type, a->g, from, some, g_buffer), moment + at, factor,
                        some);
             td_update_put(a->kernel, p, some, a->p, from);
         }
@@ -226,13 +226,13 @@ static void update_range(const void *arg, int64_t begin, int64_t end) {
 }
 
 // ---- the whole ----------------------------------------------------------------------------------
-static void follow_gradient(const struct adafactor *a, int32_t n_threads) {
+static void update_moments(const struct adafactor *a, int32_t n_threads) {
     if (a->v) {
-        td_parallel(n_threads, a->n, GRAIN, vector_range, a);
+        td_parallel(n_threads, a->n, GRAIN, vector_moment_range, a);
         return;
     }
-    td_parallel(n_threads, a->matrices * a->rows, GRAIN / a->cols + 1, row_range, a);
-    td_parallel(n_threads, a->matrices * a->cols, GRAIN / a->rows + 1, column_range, a);
+    td_parallel(n_threads, a->matrices * a->rows, GRAIN / a->cols + 1, row_moment_range, a);
+    td_parallel(n_threads, a->matrices * a->cols, GRAIN / a->rows + 1, column_moment_range, a);
     for (int64_t m = 0; m < a->matrices; m++) {
         double sum = 0;
         for (int64_t r = 0; r < a->rows; r++) {
@@ -289,7 +289,7 @@ static td_status run_adafactor(const struct td_kernel *k, const struct td_run *r
     double lr = td_optim_lr(o, k->scalars), t = k->scalars[TD_SCALAR_STEP];
     double step = o->fixed_step ? lr : fmin(lr, 1 / sqrt(t));
     uint32_t n = o->factored ? 4 : 3;
-    float room;
+    float buffer;
     struct adafactor a = {
         .kernel = k,
         .p = td_operand_at(&k->in[0], r),
@@ -302,17 +302,18 @@ static td_status run_adafactor(const struct td_kernel *k, const struct td_run *r
         .eps = (float)o->eps,
         .least = (float)(o->eps * o->eps),
     };
-    if (k->n_in > n) a.clip = *td_cpu_row(k->in_dtype[n], td_operand_at(&k->in[n], r), 0, 1, &room);
+    if (k->n_in > n)
+        a.clip = *td_cpu_row(k->in_dtype[n], td_operand_at(&k->in[n], r), 0, 1, &buffer);
     set_shape(k, &a);
     if (!a.n) return TD_OK;
     set_sums(k, r, &a);
     int64_t rows = a.matrices * a.rows, grain = GRAIN / a.cols + 1;
     if (!o->unscaled) {
-        td_parallel(k->n_threads, rows, grain, parameter_range, &a);
+        td_parallel(k->n_threads, rows, grain, param_squares_range, &a);
         step *= fmax(o->eps2, sqrt(mean_of_rows(&a)));
     }
-    follow_gradient(&a, k->n_threads);
-    td_parallel(k->n_threads, rows, grain, size_range, &a);
+    update_moments(&a, k->n_threads);
+    td_parallel(k->n_threads, rows, grain, update_squares_range, &a);
     a.step = (float)(step / fmax(1, sqrt(mean_of_rows(&a)) / o->threshold));
     td_update_run(k, r, a.cols, grain, update_range, &a);
     put_moments(k, r, &a);

@@ -22,7 +22,7 @@
 
 enum { QUERIES = 32, WIDE = TD_TILE_N, AHEAD = 8 };
 
-// Where a tensor's heads lie: head h of token t of sample b is at b * sample + t * token + h *
+// Where a tensor's heads are: head h of token t of sample b is at b * sample + t * token + h *
 // depth.
 struct heads {
     char *base;
@@ -41,12 +41,12 @@ struct attention {
     double drop;
     uint64_t stream;
     const uint32_t *random;
-    float *room;
-    size_t room_floats; // of one thread
+    float *buffer;
+    size_t buffer_floats; // of one thread
 };
 
-// A thread's room; the first three are a group's, the others a block's of queries.
-struct room {
+// A thread's buffers; the first three are a group's, the others a block's of queries.
+struct buffers {
     float *kt;      // keys transposed, in panels
     float *vt;      // values likewise (backward)
     float *k, *v;   // (keys, D): k in backward, v in forward
@@ -66,10 +66,10 @@ static float *cut(float **at, int64_t floats) {
 
 // Room of a thread whose floats begin at `at`; what backward alone needs is not there in forward.
 // Returns where it ends.
-static float *lay_out(const struct attention *a, bool backward, float *at, struct room *out) {
+static float *lay_out(const struct attention *a, bool backward, float *at, struct buffers *out) {
     int64_t keys = a->keys_up, depth = a->depth_up;
     int64_t panels = (int64_t)td_align_up((size_t)keys, TD_TILE_PANEL);
-    struct room r = {.kt = cut(&at, a->depth * panels)};
+    struct buffers r = {.kt = cut(&at, a->depth * panels)};
     if (backward) {
         r.vt = cut(&at, a->depth * panels);
         r.k = cut(&at, keys * depth);
@@ -159,8 +159,8 @@ static int64_t rows_up(const struct block *x) {
 }
 
 // y (QUERIES, keys) = x (QUERIES, D) by keys or values, transposed.
-static void against_keys(const struct attention *a, const struct block *x, const float *rows,
-                         const float *kt, float *y) {
+static void times_transposed(const struct attention *a, const struct block *x, const float *rows,
+                             const float *kt, float *y) {
     td_tile_product(&(struct td_tile){.m = rows_up(x),
                                       .n = x->keys_up,
                                       .k = a->depth,
@@ -175,8 +175,8 @@ static void against_keys(const struct attention *a, const struct block *x, const
 }
 
 // y (QUERIES, D) = p (QUERIES, keys) by keys or values.
-static void weighted(const struct attention *a, const struct block *x, const float *p,
-                     const float *v, float *y) {
+static void times_values(const struct attention *a, const struct block *x, const float *p,
+                         const float *v, float *y) {
     td_tile_product(&(struct td_tile){.m = rows_up(x),
                                       .n = a->depth_up,
                                       .k = x->keys,
@@ -191,8 +191,8 @@ static void weighted(const struct attention *a, const struct block *x, const flo
 }
 
 // y (keys, D) += p' by rows (QUERIES, D).
-static void add_to_keys(const struct attention *a, const struct block *x, const float *p,
-                        const float *rows, float *y) {
+static void add_transposed_times(const struct attention *a, const struct block *x, const float *p,
+                                 const float *rows, float *y) {
     td_tile_product(&(struct td_tile){.m = x->keys_up,
                                       .n = a->depth_up,
                                       .k = x->n,
@@ -209,7 +209,8 @@ static void add_to_keys(const struct attention *a, const struct block *x, const 
 
 // ---- forward ------------------------------------------------------------------------------------
 // s becomes exp(scale s - top) over n keys, zero up to n_up. Gives the sum and the log-sum-exp.
-static void weigh(float *s, int64_t n, int64_t n_up, float scale, float *out_sum, float *out_lse) {
+static void exp_row(float *s, int64_t n, int64_t n_up, float scale, float *out_sum,
+                    float *out_lse) {
     float top = -INFINITY, sum = 0;
 #pragma omp simd reduction(max : top)
     for (int64_t i = 0; i < n; i++) {
@@ -229,7 +230,7 @@ static void weigh(float *s, int64_t n, int64_t n_up, float scale, float *out_sum
 }
 
 // Query i's mask of the keys that it sees.
-static void make_mask(const struct attention *a, const struct room *r, const struct block *x,
+static void make_mask(const struct attention *a, const struct buffers *r, const struct block *x,
                       int64_t i) {
     int64_t keys = (int64_t)td_align_up((size_t)a->keys, 4);
     int64_t first = (x->head * a->tokens + x->t0 + i) * keys;
@@ -244,7 +245,7 @@ static void mask_row(float *s, const uint8_t *keep, int64_t n, float by) {
 }
 
 // The mask that was made last.
-static void apply_mask(const struct attention *a, const struct room *r, const struct block *x,
+static void apply_mask(const struct attention *a, const struct buffers *r, const struct block *x,
                        int64_t i, float *s) {
     mask_row(s, r->keep, seen(a, x, i), (float)(1 / (1 - a->drop)));
 }
@@ -255,18 +256,19 @@ static void scale_row(float *x, int64_t n, float by) {
     }
 }
 
-static void forward_block(const struct attention *a, const struct room *r, const struct block *x) {
+static void forward_block(const struct attention *a, const struct buffers *r,
+                          const struct block *x) {
     float sum[QUERIES];
     load(a, &a->q, x->b, x->head, x->t0, x->n, rows_up(x), r->q);
-    against_keys(a, x, r->q, r->kt, r->s);
+    times_transposed(a, x, r->q, r->kt, r->s);
     for (int64_t i = 0; i < x->n; i++) {
         float *lse = &a->lse[(x->b * a->n_heads + x->head) * a->tokens + x->t0 + i];
-        weigh(r->s + i * a->row, seen(a, x, i), x->keys_up, a->scale, &sum[i], lse);
+        exp_row(r->s + i * a->row, seen(a, x, i), x->keys_up, a->scale, &sum[i], lse);
         if (a->drop == 0) continue;
         make_mask(a, r, x, i);
         apply_mask(a, r, x, i, r->s + i * a->row);
     }
-    weighted(a, x, r->s, r->v, r->o);
+    times_values(a, x, r->s, r->v, r->o);
     for (int64_t i = 0; i < x->n; i++) {
         scale_row(r->o + i * a->depth_up, a->depth, 1 / sum[i]);
     }
@@ -275,8 +277,8 @@ static void forward_block(const struct attention *a, const struct room *r, const
 
 static void forward_units(const void *arg, int64_t begin, int64_t end) {
     const struct attention *a = arg;
-    struct room r;
-    (void)lay_out(a, false, a->room + (size_t)td_parallel_index() * a->room_floats, &r);
+    struct buffers r;
+    (void)lay_out(a, false, a->buffer + (size_t)td_parallel_index() * a->buffer_floats, &r);
     for (int64_t unit = begin; unit < end; unit++) {
         int64_t b = unit / a->groups, group = unit % a->groups, each = a->n_heads / a->groups;
         load_transposed(a, &a->k, b, group, r.row, r.kt);
@@ -292,8 +294,8 @@ static void forward_units(const void *arg, int64_t begin, int64_t end) {
 
 // ---- backward -----------------------------------------------------------------------------------
 // From scores s and dp = do v': s becomes p, dp becomes ds, both zero beyond n.
-static void unweigh(float *s, float *dp, int64_t n, int64_t n_up, float scale, float lse,
-                    float delta) {
+static void softmax_row_grad(float *s, float *dp, int64_t n, int64_t n_up, float scale, float lse,
+                             float delta) {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         float p = vm_exp(s[i] * scale - lse);
@@ -315,12 +317,13 @@ static float dot(const float *a, const float *b, int64_t n) {
     return sum;
 }
 
-static void backward_block(const struct attention *a, const struct room *r, const struct block *x) {
+static void backward_block(const struct attention *a, const struct buffers *r,
+                           const struct block *x) {
     load(a, &a->q, x->b, x->head, x->t0, x->n, rows_up(x), r->q);
     load(a, &a->d_o, x->b, x->head, x->t0, x->n, rows_up(x), r->d_o);
     load(a, &a->o, x->b, x->head, x->t0, x->n, rows_up(x), r->o);
-    against_keys(a, x, r->q, r->kt, r->s);
-    against_keys(a, x, r->d_o, r->vt, r->dp);
+    times_transposed(a, x, r->q, r->kt, r->s);
+    times_transposed(a, x, r->d_o, r->vt, r->dp);
     const float *lse = &a->lse[(x->b * a->n_heads + x->head) * a->tokens + x->t0];
     for (int64_t i = 0; i < x->n; i++) {
         float delta = dot(r->o + i * a->depth_up, r->d_o + i * a->depth_up, a->depth);
@@ -329,19 +332,19 @@ static void backward_block(const struct attention *a, const struct room *r, cons
             make_mask(a, r, x, i);
             apply_mask(a, r, x, i, dp);
         }
-        unweigh(s, dp, seen(a, x, i), x->keys_up, a->scale, lse[i], delta);
+        softmax_row_grad(s, dp, seen(a, x, i), x->keys_up, a->scale, lse[i], delta);
         if (a->drop != 0) apply_mask(a, r, x, i, s);
     }
-    add_to_keys(a, x, r->s, r->d_o, r->dv);
-    add_to_keys(a, x, r->dp, r->q, r->dk);
-    weighted(a, x, r->dp, r->k, r->o);
+    add_transposed_times(a, x, r->s, r->d_o, r->dv);
+    add_transposed_times(a, x, r->dp, r->q, r->dk);
+    times_values(a, x, r->dp, r->k, r->o);
     store(a, &a->dq, x->b, x->head, x->t0, x->n, r->o);
 }
 
 static void backward_units(const void *arg, int64_t begin, int64_t end) {
     const struct attention *a = arg;
-    struct room r;
-    (void)lay_out(a, true, a->room + (size_t)td_parallel_index() * a->room_floats, &r);
+    struct buffers r;
+    (void)lay_out(a, true, a->buffer + (size_t)td_parallel_index() * a->buffer_floats, &r);
     for (int64_t unit = begin; unit < end; unit++) {
         int64_t b = unit / a->groups, group = unit % a->groups, each = a->n_heads / a->groups;
         size_t bytes = (size_t)(a->keys_up * a->depth_up) * sizeof(float);
@@ -370,7 +373,7 @@ static bool is_backward(const struct td_kernel *k) {
     return k->op == TD_OP_ATTENTION_GRAD || k->op == TD_OP_SELF_ATTENTION_GRAD;
 }
 
-// All that does not depend on where things lie.
+// All that does not depend on where things are.
 static struct attention sizes_of(const struct td_kernel *k) {
     bool one = of_one_product(k);
     const struct td_shape *q = &k->shape[0], *keys = &k->shape[one ? 0 : 1];
@@ -389,8 +392,8 @@ static struct attention sizes_of(const struct td_kernel *k) {
     a.keys_up = (int64_t)td_align_up((size_t)a.keys, WIDE);
     a.row = a.keys_up + (a.keys_up % 256 ? 0 : WIDE);
     a.scale = k->attrs.scale != 0 ? (float)k->attrs.scale : 1 / sqrtf((float)a.depth);
-    struct room none;
-    a.room_floats = (size_t)(lay_out(&a, is_backward(k), a.room, &none) - a.room);
+    struct buffers none;
+    a.buffer_floats = (size_t)(lay_out(&a, is_backward(k), a.buffer, &none) - a.buffer);
     return a;
 }
 
@@ -422,7 +425,7 @@ static td_status run_attention(const struct td_kernel *k, const struct td_run *r
         at[i] = td_operand_at(&k->in[i], r);
     }
     find_parts(&a, one, at, &a.q, &a.k, &a.v);
-    a.room = r->scratch;
+    a.buffer = r->scratch;
     const struct td_operand *o = is_backward(k) ? &k->in[k->n_in - 3] : &k->out[0];
     a.o = heads_in(&a, td_operand_at(o, r), 0, a.n_heads, a.tokens);
     a.lse = td_operand_at(is_backward(k) ? &k->in[k->n_in - 2] : &k->out[1], r);
@@ -454,6 +457,6 @@ td_status td_kernel_attention(struct td_kernel *k) {
     bool ours = is_backward(k) || of_one_product(k) || k->op == TD_OP_ATTENTION;
     if (!ours || !types_fit(k)) return TD_OK;
     k->run = run_attention;
-    k->scratch_bytes = sizes_of(k).room_floats * sizeof(float) * (size_t)k->n_threads;
+    k->scratch_bytes = sizes_of(k).buffer_floats * sizeof(float) * (size_t)k->n_threads;
     return TD_OK;
 }

@@ -47,7 +47,7 @@ typedef void add_fn(const struct norm *m, int64_t at, const float *near, int64_t
                     float sum[SUMS][TD_LAYOUT_LANES]);
 
 // Of a strip that lacks channels.
-static void add_part(const struct norm *m, int64_t at, const float *near, int64_t width,
+static void sum_part(const struct norm *m, int64_t at, const float *near, int64_t width,
                      float sum[SUMS][TD_LAYOUT_LANES]) {
     for (int64_t p = at; p < at + m->s.places * m->s.step; p += m->s.step) {
         for (int64_t l = 0; l < width; l++) {
@@ -63,7 +63,7 @@ static void add_part(const struct norm *m, int64_t at, const float *near, int64_
     }
 }
 
-INLINE void add_strip(const struct norm *m, int64_t at, const float *near, bool narrow,
+INLINE void sum_strip(const struct norm *m, int64_t at, const float *near, bool narrow,
                       bool backward, float sum[SUMS][TD_LAYOUT_LANES]) {
     td_strip all[SUMS] = {0}, k, v, dy;
     td_strip_load(near, 0, false, &k);
@@ -84,7 +84,7 @@ INLINE void add_strip(const struct norm *m, int64_t at, const float *near, bool 
     static void name(const struct norm *m, int64_t at, const float *near, int64_t width,           \
                      float sum[SUMS][TD_LAYOUT_LANES]) {                                           \
         (void)width;                                                                               \
-        add_strip(m, at, near, narrow, backward, sum);                                             \
+        sum_strip(m, at, near, narrow, backward, sum);                                             \
     }
 ADD(add_f32, false, false)
 ADD(add_bf16, true, false)
@@ -105,7 +105,7 @@ static void sums_range(const void *arg, int64_t begin, int64_t end) {
         for (int64_t n = group * m->s.n / m->n_groups; n < last; n++) {
             float sum[SUMS][TD_LAYOUT_LANES] = {{0}};
             int64_t at = td_strip_at(&m->s, n, strip);
-            (width == TD_LAYOUT_LANES ? whole : add_part)(m, at, m->near + c, width, sum);
+            (width == TD_LAYOUT_LANES ? whole : sum_part)(m, at, m->near + c, width, sum);
             for (int64_t k = 0; k < SUMS * width; k++) {
                 to[k / width * m->s.channels + k % width] += (double)sum[k / width][k % width];
             }
@@ -113,7 +113,7 @@ static void sums_range(const void *arg, int64_t begin, int64_t end) {
     }
 }
 
-static void find_near(const struct norm *m) {
+static void choose_shift(const struct norm *m) {
     int64_t total = m->s.n * m->s.places, count = TD_MIN(total, (int64_t)FIRST_PLACES);
     for (int64_t c = 0; c < m->s.channels; c++) {
         double sum = 0;
@@ -148,16 +148,16 @@ static void set_line(const struct norm *m, int64_t c, double mean, double of_x, 
     m->constant[c] = (float)(constant + of_x * ((double)m->near[c] - mean));
 }
 
-static void sum_up(const struct td_kernel *k, const struct norm *m) {
+static void sum_all(const struct td_kernel *k, const struct norm *m) {
     int64_t units = m->n_groups * td_strips_count(&m->s);
-    find_near(m);
+    choose_shift(m);
     memset(m->sums, 0, (size_t)(m->n_groups * SUMS * m->s.channels) * sizeof *m->sums);
     td_parallel_units(k->n_threads, units, sums_range, m);
 }
 
 // ---- the second pass
 // Of a strip that lacks channels.
-static void write_part(const struct norm *m, int64_t at, int64_t c, int64_t width) {
+static void norm_part(const struct norm *m, int64_t at, int64_t c, int64_t width) {
     const float *near = m->near + c, *of_x = m->of_x + c, *of_dy = m->of_dy + c;
     const float *constant = m->constant + c;
     for (int64_t p = at; p < at + m->s.places * m->s.step; p += m->s.step) {
@@ -176,7 +176,7 @@ static void write_part(const struct norm *m, int64_t at, int64_t c, int64_t widt
     }
 }
 
-INLINE void write_strip(const struct norm *m, int64_t at, int64_t c, bool narrow, bool backward) {
+INLINE void norm_strip(const struct norm *m, int64_t at, int64_t c, bool narrow, bool backward) {
     td_strip near, of_x, of_dy, constant, y, dy;
     td_strip_load(m->near, c, false, &near);
     td_strip_load(m->of_x, c, false, &of_x);
@@ -197,14 +197,14 @@ typedef void write_fn(const struct norm *m, int64_t at, int64_t c, int64_t width
 #define WRITE(name, narrow, backward)                                                              \
     static void name(const struct norm *m, int64_t at, int64_t c, int64_t width) {                 \
         (void)width;                                                                               \
-        write_strip(m, at, c, narrow, backward);                                                   \
+        norm_strip(m, at, c, narrow, backward);                                                    \
     }
 WRITE(write_f32, false, false)
 WRITE(write_bf16, true, false)
 WRITE(write_f32_grad, false, true)
 WRITE(write_bf16_grad, true, true)
 
-static void write_range(const void *arg, int64_t begin, int64_t end) {
+static void norm_range(const void *arg, int64_t begin, int64_t end) {
     static write_fn *const forms[2][2] = {{write_f32, write_f32_grad},
                                           {write_bf16, write_bf16_grad}};
     const struct norm *m = arg;
@@ -213,12 +213,12 @@ static void write_range(const void *arg, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
         int64_t strip = i % strips, width = td_strip_width(&m->s, strip);
         int64_t at = td_strip_at(&m->s, i / strips, strip);
-        (width == TD_LAYOUT_LANES ? whole : write_part)(m, at, strip * m->s.width, width);
+        (width == TD_LAYOUT_LANES ? whole : norm_part)(m, at, strip * m->s.width, width);
     }
 }
 
-static void write_all(const struct td_kernel *k, const struct norm *m) {
-    td_parallel_units(k->n_threads, m->s.n * td_strips_count(&m->s), write_range, m);
+static void norm_all(const struct td_kernel *k, const struct norm *m) {
+    td_parallel_units(k->n_threads, m->s.n * td_strips_count(&m->s), norm_range, m);
 }
 
 // ---- entries
@@ -238,8 +238,8 @@ static struct norm norm_of(const struct td_kernel *k, const struct td_run *r) {
 
 // Operand i of channel c.
 static float of_channel(const struct td_kernel *k, const struct td_run *r, uint32_t i, int64_t c) {
-    float room;
-    return *td_cpu_row(k->in_dtype[i], td_operand_at(&k->in[i], r), c, 1, &room);
+    float buffer;
+    return *td_cpu_row(k->in_dtype[i], td_operand_at(&k->in[i], r), c, 1, &buffer);
 }
 
 static void move_towards(const struct td_kernel *k, const struct td_run *r, uint32_t i, int64_t c,
@@ -263,7 +263,7 @@ static void move_statistics(const struct td_kernel *k, const struct td_run *r, c
 static td_status run_batch_norm(const struct td_kernel *k, const struct td_run *r) {
     struct norm m = norm_of(k, r);
     if (!k->elems) return TD_OK;
-    sum_up(k, &m);
+    sum_all(k, &m);
     for (int64_t c = 0; c < m.s.channels; c++) {
         double mean[SUMS];
         moments_of(&m, c, mean);
@@ -271,7 +271,7 @@ static td_status run_batch_norm(const struct td_kernel *k, const struct td_run *
                  (double)of_channel(k, r, 2, c));
         move_statistics(k, r, &m, c, mean[X], mean[XX]);
     }
-    write_all(k, &m);
+    norm_all(k, &m);
     return TD_OK;
 }
 
@@ -283,7 +283,7 @@ static td_status run_batch_norm_eval(const struct td_kernel *k, const struct td_
         m.of_x[c] = (float)((double)of_channel(k, r, 1, c) / sqrt(var + k->attrs.eps));
         m.constant[c] = of_channel(k, r, 2, c);
     }
-    write_all(k, &m);
+    norm_all(k, &m);
     return TD_OK;
 }
 
@@ -297,7 +297,7 @@ static td_status run_batch_norm_grad(const struct td_kernel *k, const struct td_
         memset(dgamma, 0, (size_t)(m.s.channels * step));
         return TD_OK;
     }
-    sum_up(k, &m);
+    sum_all(k, &m);
     for (int64_t c = 0; c < m.s.channels; c++) {
         double mean[SUMS];
         moments_of(&m, c, mean);
@@ -307,7 +307,7 @@ static td_status run_batch_norm_grad(const struct td_kernel *k, const struct td_
         float slope = (float)(mean[DYX] * rstd * count);
         td_cpu_narrow(k->out_dtype[1], &slope, 1, dgamma + c * step);
     }
-    write_all(k, &m);
+    norm_all(k, &m);
     return TD_OK;
 }
 

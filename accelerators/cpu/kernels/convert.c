@@ -66,8 +66,8 @@ static void convert_range(const void *arg, int64_t begin, int64_t end) {
     const struct conversion *c = arg;
     for (int64_t i = begin; i < end; i += CHUNK) {
         const int64_t n = TD_MIN(end - i, (int64_t)CHUNK);
-        float room[CHUNK];
-        const float *x = td_cpu_row(c->from, c->x, i, n, room);
+        float buffer[CHUNK];
+        const float *x = td_cpu_row(c->from, c->x, i, n, buffer);
         td_cpu_narrow(c->to, x, n, (char *)c->y + i * (int64_t)td_dtype_bytes(c->to));
     }
 }

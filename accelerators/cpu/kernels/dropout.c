@@ -15,28 +15,28 @@ struct dropout {
     const uint32_t *random;
     const void *x;
     void *y;
-    int64_t n;     // elements of a sample
-    uint8_t *room; // n bytes a range
+    int64_t n;       // elements of a sample
+    uint8_t *buffer; // n bytes a range
 };
 
-static void apply(const float *x, const uint8_t *keep, int64_t n, float scale, float *y) {
+static void dropout_chunk(const float *x, const uint8_t *keep, int64_t n, float scale, float *y) {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         y[i] = keep[i] ? x[i] * scale : 0;
     }
 }
 
-static void samples_range(const void *arg, int64_t begin, int64_t end) {
+static void dropout_samples(const void *arg, int64_t begin, int64_t end) {
     const struct dropout *d = arg;
-    uint8_t *keep = d->room + td_parallel_index() * d->n;
-    float room[CHUNK], scale = (float)(1 / (1 - d->attrs->drop));
+    uint8_t *keep = d->buffer + td_parallel_index() * d->n;
+    float buffer[CHUNK], scale = (float)(1 / (1 - d->attrs->drop));
     for (int64_t row = begin; row < end; row++) {
         td_random_keep(d->random, d->attrs->stream, d->attrs->drop, row, d->n, keep);
         for (int64_t i = 0; i < d->n; i += CHUNK) {
             int64_t n = TD_MIN(d->n - i, (int64_t)CHUNK), at = row * d->n + i;
-            const float *x = td_cpu_row(d->type, d->x, at, n, room);
-            float *y = td_cpu_result(d->type, d->y, at, room);
-            apply(x, keep + i, n, scale, y);
+            const float *x = td_cpu_row(d->type, d->x, at, n, buffer);
+            float *y = td_cpu_result(d->type, d->y, at, buffer);
+            dropout_chunk(x, keep + i, n, scale, y);
             td_cpu_put(d->type, y, n, d->y, at);
         }
     }
@@ -50,8 +50,8 @@ static td_status run_dropout(const struct td_kernel *k, const struct td_run *r) 
                         .x = td_operand_at(&k->in[0], r),
                         .y = td_operand_at(&k->out[0], r),
                         .n = rows ? k->elems / rows : 0,
-                        .room = r->scratch};
-    td_parallel_units(k->n_threads, rows, samples_range, &d);
+                        .buffer = r->scratch};
+    td_parallel_units(k->n_threads, rows, dropout_samples, &d);
     return TD_OK;
 }
 

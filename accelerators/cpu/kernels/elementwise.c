@@ -1,7 +1,7 @@
 // Elementwise kernels: cast, add, mul, sub, div, axpby, scale, clamp, store, fill, reshape.
 //
 // 16-bit operands are widened to fp32 a chunk at a time, in L1; an f32 operand is used where it
-// lies. Fast paths: operands of one shape, a vector broadcast over rows, and one number a row (of
+// is. Fast paths: operands of one shape, a vector broadcast over rows, and one number a row (of
 // an image's channel, say); every other broadcast walks an odometer over the dimensions. In-place
 // use (output over an operand) is allowed everywhere, because an element is read before it is
 // written. GRAIN keeps small tensors on one thread: a parallel region costs about half a
@@ -95,9 +95,9 @@ static void binary_run(const struct binary_arg *x, int64_t a_at, int64_t b_at, i
 
 // Rows [begin, end) of `each` elements with one of b.
 static void binary_each(const struct binary_arg *x, int64_t begin, int64_t end, binary_loop *loop) {
-    float a[CHUNK], b[CHUNK], y[CHUNK], room;
+    float a[CHUNK], b[CHUNK], y[CHUNK], buffer;
     for (int64_t i = begin; i < end; i++) {
-        float one = *td_cpu_row(x->type, x->b, i, 1, &room);
+        float one = *td_cpu_row(x->type, x->b, i, 1, &buffer);
         for (int64_t l = 0; l < TD_MIN(x->each, (int64_t)CHUNK); l++) {
             b[l] = one;
         }

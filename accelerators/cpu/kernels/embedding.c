@@ -39,7 +39,7 @@ static td_status check_ids(const struct td_kernel *k, const struct embedding *e)
 }
 
 // ---- forward
-static void copy_rows(const void *arg, int64_t begin, int64_t end) {
+static void gather_rows(const void *arg, int64_t begin, int64_t end) {
     const struct embedding *e = arg;
     size_t bytes = (size_t)e->cols * td_dtype_bytes(e->type);
     for (int64_t i = begin; i < end; i++) {
@@ -56,7 +56,7 @@ static td_status run_embedding(const struct td_kernel *k, const struct td_run *r
                           .vocabulary = k->shape[0].dim[0],
                           .cols = k->shape[0].dim[1]};
     TD_TRY(check_ids(k, &e));
-    td_parallel(k->n_threads, e.n, GRAIN / TD_MAX(e.cols, 1) + 1, copy_rows, &e);
+    td_parallel(k->n_threads, e.n, GRAIN / TD_MAX(e.cols, 1) + 1, gather_rows, &e);
     return TD_OK;
 }
 
@@ -84,14 +84,14 @@ static void add_row(float *restrict sum, const float *restrict x, int64_t n) {
 }
 
 static void sum_token(const struct embedding *e, int64_t v, int64_t first, int64_t n) {
-    float sum[COLUMNS_AT_ONCE] = {0}, room[COLUMNS_AT_ONCE];
+    float sum[COLUMNS_AT_ONCE] = {0}, buffer[COLUMNS_AT_ONCE];
     for (int32_t i = e->begin[v]; i < e->begin[v + 1]; i++) {
-        add_row(sum, td_cpu_row(e->type, e->from, e->order[i] * e->cols + first, n, room), n);
+        add_row(sum, td_cpu_row(e->type, e->from, e->order[i] * e->cols + first, n, buffer), n);
     }
     size_t at = (size_t)(v * e->cols + first) * td_dtype_bytes(e->table_type);
     if (e->adds) {
-        td_cpu_widen(e->table_type, e->to + at, n, room);
-        add_row(sum, room, n);
+        td_cpu_widen(e->table_type, e->to + at, n, buffer);
+        add_row(sum, buffer, n);
     }
     td_cpu_narrow(e->table_type, sum, n, e->to + at);
 }

@@ -1,6 +1,6 @@
 // The last linear layer with its loss and both gradients, a few rows of logits at a time: product,
 // cross entropy in place, dx, and what these rows give to dw. Logits never exist but for the rows
-// at hand, in the accelerator's scratch behind what the products use of it.
+// at hand, in the accelerator's scratch after what the products use of it.
 //
 // How many rows: turns are as even as they go, of at most CHUNK_BYTES of logits and MOST_ROWS.
 // Every turn but the first reads and writes all of dw besides, which at 768 columns and 50257
@@ -35,7 +35,7 @@ struct head {
     struct td_head_operands at;
     bool sums; // gradients have 16 bits
     // Bytes from the start of the scratch.
-    size_t z_at, row_loss_at, row_right_at, room_at, dw_at, dbias_at;
+    size_t z_at, row_loss_at, row_right_at, buffer_at, dw_at, dbias_at;
 };
 
 static const struct td_value_info *value_of(const struct td_product_site *s, td_value v) {
@@ -141,8 +141,9 @@ static void lay_scratch(struct head *h, struct td_kernel *k) {
     h->z_at = td_align_up(TD_MAX(scratch_of(&h->whole), scratch_of(&h->rest)), 64);
     h->row_loss_at = td_align_up(h->z_at + z_bytes, 64);
     h->row_right_at = h->row_loss_at + td_align_up((size_t)h->rows * sizeof(float), 64);
-    h->room_at = h->row_right_at + td_align_up((size_t)h->rows, 64);
-    h->dw_at = td_align_up(h->room_at + td_loss_room_bytes(t, h->classes, k->n_threads), 64);
+    h->buffer_at = h->row_right_at + td_align_up((size_t)h->rows, 64);
+    h->dw_at =
+        td_align_up(h->buffer_at + td_softmax_ce_buffer_bytes(t, h->classes, k->n_threads), 64);
     h->dbias_at = h->dw_at;
     if (h->sums) h->dbias_at += td_align_up((size_t)(h->classes * h->cols) * sizeof(float), 64);
     k->scratch_bytes = h->dbias_at;
@@ -153,7 +154,7 @@ static void lay_scratch(struct head *h, struct td_kernel *k) {
 struct rows {
     const struct td_kernel *k;
     const struct td_run *r;
-    struct td_loss loss;
+    struct td_softmax_ce loss;
     const char *x;
     char *dx;
     const void *w, *bias;
@@ -164,13 +165,13 @@ static td_status run_turn(struct rows *a, const struct turn *t, int64_t from) {
     const struct head *h = a->k->own;
     size_t row_bytes = (size_t)h->cols * td_dtype_bytes(a->loss.type);
     const char *x = a->x + (size_t)from * row_bytes;
-    struct td_loss loss = a->loss;
+    struct td_softmax_ce loss = a->loss;
     loss.rows = t->rows;
     loss.label += from;
     loss.row_loss += from;
     loss.row_right += from;
     TD_TRY(td_gemm_run(t->z, x, a->w, a->bias, loss.d));
-    td_loss_rows(&loss, a->k->n_threads);
+    td_softmax_ce_rows(&loss, a->k->n_threads);
     if (!h->at.dw) return TD_OK;
     bool first = from == 0 && (h->sums || !a->k->attrs.accumulate);
     const struct td_columns columns = {loss.d,  a->dbias,   a->loss.type, TD_F32,
@@ -205,14 +206,14 @@ static void put_range(const void *arg, int64_t begin, int64_t end) {
     const struct sum *s = arg;
     for (int64_t at = begin; at < end; at += CHUNK) {
         int64_t n = TD_MIN((int64_t)CHUNK, end - at);
-        float room[CHUNK];
+        float buffer[CHUNK];
         const float *from = s->from + at;
         if (s->accumulate) {
-            td_cpu_widen(s->type, td_cpu_at(s->type, s->to, at), n, room);
+            td_cpu_widen(s->type, td_cpu_at(s->type, s->to, at), n, buffer);
             for (int64_t i = 0; i < n; i++) {
-                room[i] += from[i];
+                buffer[i] += from[i];
             }
-            from = room;
+            from = buffer;
         }
         td_cpu_put(s->type, from, n, s->to, at);
     }
@@ -256,7 +257,7 @@ static td_status run_head(const struct td_kernel *k, const struct td_run *r) {
                  .d = scratch + h->z_at,
                  .row_loss = (float *)(scratch + h->row_loss_at),
                  .row_right = (uint8_t *)(scratch + h->row_right_at),
-                 .room = (float *)(scratch + h->room_at),
+                 .buffer = (float *)(scratch + h->buffer_at),
                  .rows = h->rows,
                  .cols = h->classes,
                  .smoothing = (float)k->attrs.label_smoothing,
@@ -267,14 +268,14 @@ static td_status run_head(const struct td_kernel *k, const struct td_run *r) {
     };
     find_sums(&a, scratch);
     double weights = 0;
-    if (a.loss.type == TD_F32) a.loss.room = NULL;
-    TD_TRY(td_loss_weigh(&a.loss, &weights));
+    if (a.loss.type == TD_F32) a.loss.buffer = NULL;
+    TD_TRY(td_softmax_ce_sum_weights(&a.loss, &weights));
     a.loss.share = weights > 0 ? (float)(1 / weights) : 0;
     if (h->at.seed) a.loss.share *= *(const float *)td_operand_at(&k->in[h->at.seed], r);
     TD_TRY(run_turns(&a));
     put_sums(&a);
-    *(float *)td_operand_at(&k->out[0], r) = td_loss_mean(a.loss.row_loss, h->rows, weights);
-    *(float *)td_operand_at(&k->out[1], r) = td_loss_right(a.loss.row_right, h->rows);
+    *(float *)td_operand_at(&k->out[0], r) = td_softmax_ce_mean(a.loss.row_loss, h->rows, weights);
+    *(float *)td_operand_at(&k->out[1], r) = td_softmax_ce_count_correct(a.loss.row_right, h->rows);
     return TD_OK;
 }
 

@@ -8,7 +8,7 @@
 // in registers as vectors that the compiler maps to the level's own: 6x16 with 16 registers of
 // 8 floats, 12x32 with 32 registers of 16.
 //
-// A block of a is widened or copied first, so that its rows lie together; transposed ones become
+// A block of a is widened or copied first, so that its rows are together; transposed ones become
 // panels of MR rows. Results of 16 bits are summed in scratch and rounded when they are
 // complete. Rejected: threads that pack together, which need a barrier for each block.
 
@@ -150,7 +150,7 @@ static int64_t block_n_of(const struct td_matmul *p, int64_t cols) {
     return bounded ? TD_MIN(cols, (int64_t)MOST_BLOCK_N) : cols;
 }
 
-// Is a read where it lies? Its rows are far apart there, so a block that meets many panels is
+// Is a read where it is? Its rows are far apart there, so a block that meets many panels is
 // copied.
 static bool reads_a(const struct td_matmul *p) {
     enum { FEW_PANELS = 4 };
@@ -158,7 +158,7 @@ static bool reads_a(const struct td_matmul *p) {
 }
 
 // A thread's scratch: blocks of a, of b, the sums, bias, and a tile at a border.
-struct room {
+struct buffers {
     size_t a, b, sum, bias, edge, row, bytes;
 };
 
@@ -168,8 +168,8 @@ static size_t take(size_t *at, int64_t floats) {
     return here;
 }
 
-static struct room room_of(const struct td_matmul *p, const struct grid *g) {
-    struct room r = {0};
+static struct buffers buffer_of(const struct td_matmul *p, const struct grid *g) {
+    struct buffers r = {0};
     int64_t block_k = block_k_of(p->k), block_n = block_n_of(p, g->cols);
     r.a = take(&r.bytes, reads_a(p) ? 0 : BLOCK_M * block_k);
     r.b = take(&r.bytes, p->packed_b ? 0 : block_k * block_n);
@@ -182,7 +182,7 @@ static struct room room_of(const struct td_matmul *p, const struct grid *g) {
 
 size_t td_matmul_scratch_bytes(const struct td_matmul *p) {
     struct grid g = grid_of(p);
-    return room_of(p, &g).bytes * (size_t)(g.high * g.wide);
+    return buffer_of(p, &g).bytes * (size_t)(g.high * g.wide);
 }
 
 // ---- one thread's rectangle ---------------------------------------------------------------------
@@ -190,14 +190,14 @@ struct part {
     const struct td_matmul *p;
     const void *a, *b;
     void *y;
-    float *room_a, *room_b, *sum, *bias, *edge, *row;
+    float *buffer_a, *buffer_b, *sum, *bias, *edge, *row;
     bool has_bias;
     int64_t row0, rows, col0, cols; // the rectangle
     int64_t block_k, block_n;
     int64_t k0, k; // the block of the inner dimension at hand
 };
 
-// Where the block of a begins that was made ready, and how its rows lie.
+// Where the block of a begins that was made ready, and how its rows are stored.
 struct block_a {
     const float *at;
     int64_t a_row;
@@ -208,7 +208,7 @@ static const void *element(enum td_dtype t, const void *x, int64_t at) {
     return (const char *)x + at * (int64_t)td_dtype_bytes(t);
 }
 
-// Rows [row, row + n) of a: used as they lie, widened, or put into panels.
+// Rows [row, row + n) of a: used as they are, widened, or put into panels.
 static struct block_a make_a(const struct part *w, int64_t row, int64_t n) {
     const struct td_matmul *p = w->p;
     if (reads_a(p)) {
@@ -217,27 +217,27 @@ static struct block_a make_a(const struct part *w, int64_t row, int64_t n) {
     if (!p->trans_a) {
         for (int64_t i = 0; i < n; i++) {
             td_cpu_widen(p->a_type, element(p->a_type, w->a, (row + i) * p->k + w->k0), w->k,
-                         w->room_a + i * w->block_k);
+                         w->buffer_a + i * w->block_k);
         }
-        return (struct block_a){w->room_a, w->block_k, false};
+        return (struct block_a){w->buffer_a, w->block_k, false};
     }
     for (int64_t q = 0; q < w->k; q++) {
         const float *from = td_cpu_row(p->a_type, w->a, (w->k0 + q) * p->m + row, n, w->row);
         int64_t i = 0;
-        for (float *to = w->room_a + q * MR; i + MR <= n; i += MR, to += w->k * MR) {
+        for (float *to = w->buffer_a + q * MR; i + MR <= n; i += MR, to += w->k * MR) {
             memcpy(to, from + i, MR * sizeof *to);
         }
-        for (float *to = w->room_a + i * w->k + q * MR; i < n; i++) {
+        for (float *to = w->buffer_a + i * w->k + q * MR; i < n; i++) {
             *to++ = from[i];
         }
     }
-    return (struct block_a){w->room_a, 0, true};
+    return (struct block_a){w->buffer_a, 0, true};
 }
 
 // n elements of b from element `at` on, as they are multiplied.
 static const float *b_row(const struct td_matmul *p, const void *b, int64_t at, int64_t n,
-                          float *room) {
-    return td_panel_values(p->b_type, p->b_as, b, at, n, room);
+                          float *buffer) {
+    return td_panel_values(p->b_type, p->b_as, b, at, n, buffer);
 }
 
 // Columns [col, col + n) of b as panels; what fills up the last one is zeroes.
@@ -245,7 +245,7 @@ static const float *make_b(const struct part *w, int64_t col, int64_t n) {
     const struct td_matmul *p = w->p;
     if (p->packed_b) return (const float *)w->b + col * p->k + w->k0 * PANEL;
     for (int64_t j = 0; j < n && p->trans_b; j += PANEL) {
-        float *to = w->room_b + j * w->k;
+        float *to = w->buffer_b + j * w->k;
         int64_t width = TD_MIN(n - j, (int64_t)PANEL);
         if (width < PANEL) memset(to, 0, (size_t)(w->k * PANEL) * sizeof *to);
         for (int64_t i = 0; i < width; i++) {
@@ -259,15 +259,15 @@ static const float *make_b(const struct part *w, int64_t col, int64_t n) {
     for (int64_t q = 0; q < w->k && !p->trans_b; q++) {
         const float *from = b_row(p, w->b, (w->k0 + q) * p->n + col, n, w->row);
         int64_t j = 0;
-        for (float *to = w->room_b + q * PANEL; j + PANEL <= n; j += PANEL, to += w->k * PANEL) {
+        for (float *to = w->buffer_b + q * PANEL; j + PANEL <= n; j += PANEL, to += w->k * PANEL) {
             memcpy(to, from + j, PANEL * sizeof *to);
         }
         if (j == n) continue;
-        float *to = w->room_b + j * w->k + q * PANEL;
+        float *to = w->buffer_b + j * w->k + q * PANEL;
         memcpy(to, from + j, (size_t)(n - j) * sizeof *to);
         memset(to + (n - j), 0, (size_t)(PANEL - (n - j)) * sizeof *to);
     }
-    return w->room_b;
+    return w->buffer_b;
 }
 
 // A tile that y's last columns do not fill: through memory of its own.
@@ -363,24 +363,24 @@ struct run {
     void *y;
     char *scratch;
     struct grid grid;
-    struct room room;
+    struct buffers buffer;
 };
 
 static void run_rectangle(const struct run *r, int64_t i) {
     const struct td_matmul *p = r->p;
-    char *room = r->scratch + (size_t)i * r->room.bytes;
+    char *buffer = r->scratch + (size_t)i * r->buffer.bytes;
     int64_t row0 = i / r->grid.wide * r->grid.rows, col0 = i % r->grid.wide * r->grid.cols;
     struct part w = {
         .p = p,
         .a = r->a,
         .b = r->b,
         .y = r->y,
-        .room_a = (float *)(room + r->room.a),
-        .room_b = (float *)(room + r->room.b),
-        .sum = (float *)(room + r->room.sum),
-        .bias = (float *)(room + r->room.bias),
-        .edge = (float *)(room + r->room.edge),
-        .row = (float *)(room + r->room.row),
+        .buffer_a = (float *)(buffer + r->buffer.a),
+        .buffer_b = (float *)(buffer + r->buffer.b),
+        .sum = (float *)(buffer + r->buffer.sum),
+        .bias = (float *)(buffer + r->buffer.bias),
+        .edge = (float *)(buffer + r->buffer.edge),
+        .row = (float *)(buffer + r->buffer.row),
         .has_bias = r->bias != NULL,
         .row0 = row0,
         .rows = TD_MIN(p->m - row0, r->grid.rows),
@@ -411,7 +411,7 @@ void td_matmul_run(const struct td_matmul *p, const void *a, const void *b, cons
                    void *y, void *scratch) {
     struct run r = {.p = p, .a = a, .b = b, .bias = bias, .y = y, .scratch = scratch};
     r.grid = grid_of(p);
-    r.room = room_of(p, &r.grid);
+    r.buffer = buffer_of(p, &r.grid);
     td_parallel_units(p->n_threads, r.grid.high * r.grid.wide, run_range, &r);
 }
 

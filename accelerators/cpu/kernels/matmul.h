@@ -22,7 +22,7 @@ struct td_matmul {
     int64_t m, n, k; // all > 0
     bool trans_a, trans_b;
     bool accumulate; // y += the product; no act then
-    bool packed_b;   // b lies in panels
+    bool packed_b;   // b is in panels
     enum td_act act;
     enum td_dtype a_type, bias_type, y_type; // f32, bf16, f16
     enum td_dtype b_type, b_as;              // b's, and what it is rounded to; unless packed_b

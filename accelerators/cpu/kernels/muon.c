@@ -27,8 +27,8 @@ struct momentum_arg {
 };
 
 // A block of at most BLOCK elements; its sum of squares.
-static double momentum_block(const struct momentum_arg *a, const float *restrict g,
-                             float *restrict buf, float *restrict y, int64_t n) {
+static double momentum_update(const struct momentum_arg *a, const float *restrict g,
+                              float *restrict buf, float *restrict y, int64_t n) {
     float lane[LANES] = {0};
     const float clip = a->clip, take = 1 - a->keep, ahead = a->ahead;
     for (int64_t i = 0; i < n; i++) {
@@ -48,18 +48,18 @@ static double momentum_block(const struct momentum_arg *a, const float *restrict
 
 static void momentum_range(const void *arg, int64_t begin, int64_t end) {
     const struct momentum_arg *a = arg;
-    float g[BLOCK], room[BLOCK];
+    float g[BLOCK], buffer[BLOCK];
     for (int64_t b = begin; b < end; b++) {
         int64_t at = b * BLOCK, n = TD_MIN((int64_t)BLOCK, a->n - at);
-        float *buf = td_cpu_result(a->buf_type, a->buf, at, room);
-        if (buf == room) td_cpu_widen(a->buf_type, td_cpu_at(a->buf_type, a->buf, at), n, room);
+        float *buf = td_cpu_result(a->buf_type, a->buf, at, buffer);
+        if (buf == buffer) td_cpu_widen(a->buf_type, td_cpu_at(a->buf_type, a->buf, at), n, buffer);
         a->squares[b] =
-            momentum_block(a, td_cpu_row(a->g_type, a->g, at, n, g), buf, a->wide + at, n);
-        td_cpu_put(a->buf_type, room, n, a->buf, at);
+            momentum_update(a, td_cpu_row(a->g_type, a->g, at, n, g), buf, a->wide + at, n);
+        td_cpu_put(a->buf_type, buffer, n, a->buf, at);
     }
 }
 
-static void scale_pass(float *x, float scale, int64_t n) {
+static void scale_chunk(float *x, float scale, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         x[i] *= scale;
     }
@@ -67,7 +67,7 @@ static void scale_pass(float *x, float scale, int64_t n) {
 
 static void scale_range(const void *arg, int64_t begin, int64_t end) {
     const struct momentum_arg *a = arg;
-    scale_pass(a->wide + begin, a->scale, end - begin);
+    scale_chunk(a->wide + begin, a->scale, end - begin);
     td_cpu_put(a->y_type, a->wide + begin, end - begin, a->y, begin);
 }
 
@@ -77,7 +77,7 @@ static int64_t blocks_of(int64_t n) {
 
 static td_status run_momentum(const struct td_kernel *k, const struct td_run *r) {
     const struct td_optim_attrs *o = &k->attrs.optim;
-    float room;
+    float buffer;
     struct momentum_arg a = {
         .g = td_operand_at(&k->in[0], r),
         .buf = td_operand_at(&k->in[1], r),
@@ -92,7 +92,8 @@ static td_status run_momentum(const struct td_kernel *k, const struct td_run *r)
         .squares = r->scratch,
     };
     int64_t blocks = blocks_of(a.n);
-    if (k->n_in > 2) a.clip = *td_cpu_row(k->in_dtype[2], td_operand_at(&k->in[2], r), 0, 1, &room);
+    if (k->n_in > 2)
+        a.clip = *td_cpu_row(k->in_dtype[2], td_operand_at(&k->in[2], r), 0, 1, &buffer);
     a.wide = a.y_type == TD_F32 ? a.y : (float *)(a.squares + blocks);
     td_parallel(k->n_threads, blocks, GRAIN / BLOCK, momentum_range, &a);
     double sum = 0;
@@ -112,21 +113,21 @@ struct step_arg {
     float decay, step;
 };
 
-static void step_pass(const struct step_arg *a, float *p, const float *x, int64_t n) {
+static void muon_update(const struct step_arg *a, float *p, const float *x, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         p[i] = p[i] * a->decay - a->step * x[i];
     }
 }
 
-static void step_range(const void *arg, int64_t begin, int64_t end) {
+static void muon_update_range(const void *arg, int64_t begin, int64_t end) {
     const struct step_arg *a = arg;
     const enum td_dtype *type = a->kernel->in_dtype;
-    float room[BLOCK], x[BLOCK];
+    float buffer[BLOCK], x[BLOCK];
     for (int64_t at = begin; at < end; at += BLOCK) {
         int64_t n = TD_MIN((int64_t)BLOCK, end - at);
-        float *p = td_cpu_result(type[0], a->p, at, room);
-        if (p == room) td_cpu_widen(type[0], td_cpu_at(type[0], a->p, at), n, room);
-        step_pass(a, p, td_cpu_row(type[1], a->x, at, n, x), n);
+        float *p = td_cpu_result(type[0], a->p, at, buffer);
+        if (p == buffer) td_cpu_widen(type[0], td_cpu_at(type[0], a->p, at), n, buffer);
+        muon_update(a, p, td_cpu_row(type[1], a->x, at, n, x), n);
         td_update_put(a->kernel, p, n, a->p, at);
     }
 }
@@ -142,7 +143,7 @@ static td_status run_step(const struct td_kernel *k, const struct td_run *r) {
         .decay = (float)(1 - lr * o->weight_decay),
         .step = (float)(lr * scale),
     };
-    td_update_run(k, r, 1, GRAIN, step_range, &a);
+    td_update_run(k, r, 1, GRAIN, muon_update_range, &a);
     return TD_OK;
 }
 

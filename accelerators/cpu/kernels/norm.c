@@ -1,6 +1,6 @@
 // Layer norm and RMS norm, forward and backward, a row at a time: what is read of a row stays in L1
 // for its two or three passes, so that a norm costs one trip through memory, and so do a norm with
-// the residual sum before it and a gradient with the sum behind it. Any type of at most 32 bits is
+// the residual sum before it and a gradient with the sum after it. Any type of at most 32 bits is
 // read into fp32 rows and rounded once, but for the residual sum: what is normalized is what the
 // backward pass will read.
 //
@@ -17,8 +17,8 @@
 
 enum { GRAIN = 8192, PAD = 16 };
 
-// Rows of room that a range has; gamma and beta are everybody's.
-enum { ROOM_X, ROOM_Y, ROOM_MORE, ROOM_DGAMMA, ROOM_DBETA, ROOMS };
+// Rows of scratch that a range has; gamma and beta are everybody's.
+enum { BUFFER_X, BUFFER_Y, BUFFER_MORE, BUFFER_DGAMMA, BUFFER_DBETA, BUFFERS };
 
 struct norm_arg {
     enum td_dtype type;
@@ -28,12 +28,12 @@ struct norm_arg {
     void *y, *sum;
     int64_t cols;
     float eps;
-    float *room; // ranges x ROOMS rows of `stride`
+    float *buffer; // ranges x BUFFERS rows of `stride`
     int64_t stride;
 };
 
-static float *room_of(const struct norm_arg *a, int which) {
-    return a->room + (td_parallel_index() * ROOMS + which) * a->stride;
+static float *buffer_of(const struct norm_arg *a, int which) {
+    return a->buffer + (td_parallel_index() * BUFFERS + which) * a->stride;
 }
 
 // ---- a row --------------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ struct moments {
     float mean, rstd, shift;
 };
 
-static void measure(const float *x, int64_t n, bool centred, float eps, struct moments *out) {
+static void row_moments(const float *x, int64_t n, bool centred, float eps, struct moments *out) {
     float sum = 0, squares = 0, rest = 0, mean, lost;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) {
@@ -61,8 +61,8 @@ static void measure(const float *x, int64_t n, bool centred, float eps, struct m
     out->shift = -lost * out->rstd;
 }
 
-static void apply(const float *x, const float *gamma, const float *beta, const struct moments *m,
-                  int64_t n, float *y) {
+static void norm_row(const float *x, const float *gamma, const float *beta, const struct moments *m,
+                     int64_t n, float *y) {
     const float mean = m->mean, rstd = m->rstd, shift = m->shift;
     for (int64_t i = 0; i < n && !beta; i++) {
         y[i] = ((x[i] - mean) * rstd + shift) * gamma[i];
@@ -72,7 +72,7 @@ static void apply(const float *x, const float *gamma, const float *beta, const s
     }
 }
 
-static void add(const float *x, const float *y, int64_t n, float *sum) {
+static void add_row(const float *x, const float *y, int64_t n, float *sum) {
     for (int64_t i = 0; i < n; i++) {
         sum[i] = x[i] + y[i];
     }
@@ -80,13 +80,13 @@ static void add(const float *x, const float *y, int64_t n, float *sum) {
 
 struct slope {
     const float *x, *gamma, *dy, *more; // more: NULL if there is none
-    float *dgamma, *dbeta, *dx;         // the first two are added to; dx may lie over an operand
+    float *dgamma, *dbeta, *dx;         // the first two are added to; dx may overwrite an operand
     int64_t n;
     bool centred;
 };
 
 // Two passes: the means (and the sums over rows, while everything is at hand), then dx.
-static void differentiate(const struct slope *s, const struct moments *m) {
+static void norm_row_grad(const struct slope *s, const struct moments *m) {
     const float *x = s->x, *gamma = s->gamma, *dy = s->dy, *more = s->more;
     const float mean = m->mean, rstd = m->rstd, shift = m->shift;
     float *dgamma = s->dgamma, *dbeta = s->dbeta, *dx = s->dx, sum_d = 0, sum_dh = 0;
@@ -110,14 +110,15 @@ static void differentiate(const struct slope *s, const struct moments *m) {
 // ---- all rows -----------------------------------------------------------------------------------
 // Row i of what is normalized: x, or the sum, which is stored and read back in its type.
 static const float *row_of(const struct norm_arg *a, int64_t i) {
-    float *room = room_of(a, ROOM_X);
-    const float *x = td_cpu_row(a->type, a->x, i * a->cols, a->cols, room);
+    float *buffer = buffer_of(a, BUFFER_X);
+    const float *x = td_cpu_row(a->type, a->x, i * a->cols, a->cols, buffer);
     if (!a->sum) return x;
-    const float *more = td_cpu_row(a->type, a->more, i * a->cols, a->cols, room_of(a, ROOM_MORE));
-    float *sum = td_cpu_result(a->type, a->sum, i * a->cols, room);
-    add(x, more, a->cols, sum);
+    const float *more =
+        td_cpu_row(a->type, a->more, i * a->cols, a->cols, buffer_of(a, BUFFER_MORE));
+    float *sum = td_cpu_result(a->type, a->sum, i * a->cols, buffer);
+    add_row(x, more, a->cols, sum);
     td_cpu_put(a->type, sum, a->cols, a->sum, i * a->cols);
-    return td_cpu_row(a->type, a->sum, i * a->cols, a->cols, room);
+    return td_cpu_row(a->type, a->sum, i * a->cols, a->cols, buffer);
 }
 
 static void forward_range(const void *arg, int64_t begin, int64_t end) {
@@ -125,35 +126,35 @@ static void forward_range(const void *arg, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
         struct moments m;
         const float *x = row_of(a, i);
-        float *y = td_cpu_result(a->type, a->y, i * a->cols, room_of(a, ROOM_Y));
-        measure(x, a->cols, a->centred, a->eps, &m);
-        apply(x, a->gamma, a->beta, &m, a->cols, y);
+        float *y = td_cpu_result(a->type, a->y, i * a->cols, buffer_of(a, BUFFER_Y));
+        row_moments(x, a->cols, a->centred, a->eps, &m);
+        norm_row(x, a->gamma, a->beta, &m, a->cols, y);
         td_cpu_put(a->type, y, a->cols, a->y, i * a->cols);
     }
 }
 
 static void backward_range(const void *arg, int64_t begin, int64_t end) {
     const struct norm_arg *a = arg;
-    float *room_x = room_of(a, ROOM_X), *room_y = room_of(a, ROOM_Y);
-    float *sums = room_of(a, ROOM_DGAMMA); // dbeta's row is the next
+    float *buffer_x = buffer_of(a, BUFFER_X), *buffer_y = buffer_of(a, BUFFER_Y);
+    float *sums = buffer_of(a, BUFFER_DGAMMA); // dbeta's row is the next
     memset(sums, 0, 2 * (size_t)a->stride * sizeof *sums);
     for (int64_t i = begin; i < end; i++) {
         struct moments m;
         const int64_t at = i * a->cols;
         const struct slope s = {
-            .x = td_cpu_row(a->type, a->x, at, a->cols, room_x),
+            .x = td_cpu_row(a->type, a->x, at, a->cols, buffer_x),
             .gamma = a->gamma,
-            .dy = td_cpu_row(a->type, a->dy, at, a->cols, room_y),
-            .more =
-                a->more ? td_cpu_row(a->type, a->more, at, a->cols, room_of(a, ROOM_MORE)) : NULL,
+            .dy = td_cpu_row(a->type, a->dy, at, a->cols, buffer_y),
+            .more = a->more ? td_cpu_row(a->type, a->more, at, a->cols, buffer_of(a, BUFFER_MORE))
+                            : NULL,
             .dgamma = sums,
             .dbeta = sums + a->stride,
-            .dx = td_cpu_result(a->type, a->y, at, room_x),
+            .dx = td_cpu_result(a->type, a->y, at, buffer_x),
             .n = a->cols,
             .centred = a->centred,
         };
-        measure(s.x, a->cols, a->centred, a->eps, &m);
-        differentiate(&s, &m);
+        row_moments(s.x, a->cols, a->centred, a->eps, &m);
+        norm_row_grad(&s, &m);
         td_cpu_put(a->type, s.dx, a->cols, a->y, at);
     }
 }
@@ -173,9 +174,9 @@ static void set_up(const struct td_kernel *k, const struct td_run *r, uint32_t g
         .cols = k->cols,
         .eps = (float)k->attrs.eps,
         .stride = (int64_t)td_align_up((size_t)k->cols, PAD),
-        .room = r->scratch,
+        .buffer = r->scratch,
     };
-    float *shared = a->room + (int64_t)k->n_threads * ROOMS * a->stride;
+    float *shared = a->buffer + (int64_t)k->n_threads * BUFFERS * a->stride;
     a->gamma = td_cpu_row(k->in_dtype[gamma], td_operand_at(&k->in[gamma], r), 0, k->cols, shared);
 }
 
@@ -191,7 +192,7 @@ static td_status run_norm(const struct td_kernel *k, const struct td_run *r) {
         a.more = td_operand_at(&k->in[1], r);
         a.sum = td_operand_at(&k->out[1], r);
     }
-    float *shared = a.room + ((int64_t)k->n_threads * ROOMS + 1) * a.stride;
+    float *shared = a.buffer + ((int64_t)k->n_threads * BUFFERS + 1) * a.stride;
     if (k->n_in > beta) {
         a.beta = td_cpu_row(k->in_dtype[beta], td_operand_at(&k->in[beta], r), 0, k->cols, shared);
     }
@@ -207,9 +208,9 @@ static td_status run_norm_grad(const struct td_kernel *k, const struct td_run *r
     td_parallel(k->n_threads, k->rows, grain_of(k), backward_range, &a);
     int32_t ranges = td_parallel_ranges(k->n_threads, k->rows, grain_of(k));
     for (uint32_t out = 1; out < k->n_out; out++) {
-        float *sum = a.room + (ROOM_DGAMMA + (int64_t)out - 1) * a.stride;
+        float *sum = a.buffer + (BUFFER_DGAMMA + (int64_t)out - 1) * a.stride;
         for (int32_t i = 1; i < ranges; i++) {
-            add(sum, sum + (int64_t)i * ROOMS * a.stride, k->cols, sum);
+            add_row(sum, sum + (int64_t)i * BUFFERS * a.stride, k->cols, sum);
         }
         td_cpu_narrow(k->out_dtype[out], sum, k->cols, td_operand_at(&k->out[out], r));
     }
@@ -235,7 +236,7 @@ td_status td_kernel_norm(struct td_kernel *k) {
     };
     if (!table[k->op] || !types_fit(k)) return TD_OK;
     k->run = table[k->op];
-    size_t rows = (size_t)k->n_threads * ROOMS + 2;
+    size_t rows = (size_t)k->n_threads * BUFFERS + 2;
     k->scratch_bytes = rows * td_align_up((size_t)k->cols, PAD) * sizeof(float);
     return TD_OK;
 }

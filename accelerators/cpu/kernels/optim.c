@@ -4,7 +4,7 @@
 // bias corrections are computed once a step in double precision. A pass moves 4 reads and 3 writes
 // of the parameter's size, which is all it costs: the arithmetic hides behind memory.
 //
-// A pass computes in fp32. Tensors of 16 bits go through it a few rows at a time, which lie in L1,
+// A pass computes in fp32. Tensors of 16 bits go through it a few rows at a time, which fit L1,
 // and are rounded once when they go home. How a parameter is written is update.c's.
 
 #include <math.h>
@@ -36,8 +36,8 @@ struct update {
 };
 
 // ---- the passes ---------------------------------------------------------------------------------
-static void adam_pass(const struct update *u, float *restrict p, const float *restrict g,
-                      float *restrict m, float *restrict v, int64_t n) {
+static void adam_update(const struct update *u, float *restrict p, const float *restrict g,
+                        float *restrict m, float *restrict v, int64_t n) {
     const float clip = u->clip, decay = u->decay, l2 = u->l2, keep1 = u->keep1, take1 = u->take1;
     const float keep2 = u->keep2, take2 = u->take2;
     const float step = u->lr, inv = u->inv_correction, eps = u->eps;
@@ -51,8 +51,8 @@ static void adam_pass(const struct update *u, float *restrict p, const float *re
     }
 }
 
-static void lion_pass(const struct update *u, float *restrict p, const float *restrict g,
-                      float *restrict m, float *restrict v, int64_t n) {
+static void lion_update(const struct update *u, float *restrict p, const float *restrict g,
+                        float *restrict m, float *restrict v, int64_t n) {
     (void)v;
     const float clip = u->clip, decay = u->decay, lr = u->lr, keep1 = u->keep1, take1 = u->take1;
     const float keep2 = u->keep2, take2 = u->take2;
@@ -63,8 +63,8 @@ static void lion_pass(const struct update *u, float *restrict p, const float *re
     }
 }
 
-static void sgd_pass(const struct update *u, float *restrict p, const float *restrict g,
-                     float *restrict m, float *restrict v, int64_t n) {
+static void sgd_update(const struct update *u, float *restrict p, const float *restrict g,
+                       float *restrict m, float *restrict v, int64_t n) {
     (void)m, (void)v;
     const float clip = u->clip, l2 = u->l2, lr = u->lr;
     for (int64_t i = 0; i < n; i++) {
@@ -73,8 +73,8 @@ static void sgd_pass(const struct update *u, float *restrict p, const float *res
 }
 
 // keep1 is the momentum, take1 what dampening leaves.
-static void momentum_pass(const struct update *u, float *restrict p, const float *restrict g,
-                          float *restrict m, float *restrict v, int64_t n) {
+static void momentum_update(const struct update *u, float *restrict p, const float *restrict g,
+                            float *restrict m, float *restrict v, int64_t n) {
     (void)v;
     const float clip = u->clip, l2 = u->l2, lr = u->lr, keep = u->keep1, take = u->take1;
     const bool nesterov = u->kernel->attrs.optim.nesterov, first = u->first;
@@ -88,11 +88,11 @@ static void momentum_pass(const struct update *u, float *restrict p, const float
 
 // ---- tensors of any type ------------------------------------------------------------------------
 static void update_row(const struct update *u, int64_t at, int64_t n) {
-    float room[TENSORS][ROW], *x[TENSORS] = {0};
+    float buffer[TENSORS][ROW], *x[TENSORS] = {0};
     for (int i = 0; i < TENSORS; i++) {
         if (!u->tensor[i]) continue;
-        x[i] = td_cpu_result(u->type[i], u->tensor[i], at, room[i]);
-        if (x[i] == room[i]) td_cpu_row(u->type[i], u->tensor[i], at, n, room[i]);
+        x[i] = td_cpu_result(u->type[i], u->tensor[i], at, buffer[i]);
+        if (x[i] == buffer[i]) td_cpu_row(u->type[i], u->tensor[i], at, n, buffer[i]);
     }
     u->pass(u, x[PARAM], x[GRAD], x[FIRST], x[SECOND], n);
     td_update_put(u->kernel, x[PARAM], n, u->tensor[PARAM], at);
@@ -130,8 +130,9 @@ static struct update update_of(const struct td_kernel *k, const struct td_run *r
         u.type[i] = k->in_dtype[i];
         u.narrow |= u.type[i] != TD_F32;
     }
-    float room;
-    if (k->n_in > n) u.clip = *td_cpu_row(k->in_dtype[n], td_operand_at(&k->in[n], r), 0, 1, &room);
+    float buffer;
+    if (k->n_in > n)
+        u.clip = *td_cpu_row(k->in_dtype[n], td_operand_at(&k->in[n], r), 0, 1, &buffer);
     return u;
 }
 
@@ -139,7 +140,7 @@ static void take_adam(const struct td_kernel *k, struct update *u) {
     const struct td_optim_attrs *o = &k->attrs.optim;
     const bool decoupled = k->op == TD_OP_ADAMW;
     double lr = td_optim_lr(o, k->scalars), t = k->scalars[TD_SCALAR_STEP];
-    u->pass = adam_pass;
+    u->pass = adam_update;
     u->decay = decoupled ? (float)(1 - lr * o->weight_decay) : 1;
     u->l2 = decoupled ? 0 : (float)o->weight_decay;
     u->keep1 = (float)o->beta1;
@@ -154,7 +155,7 @@ static void take_adam(const struct td_kernel *k, struct update *u) {
 static void take_lion(const struct td_kernel *k, struct update *u) {
     const struct td_optim_attrs *o = &k->attrs.optim;
     double lr = td_optim_lr(o, k->scalars);
-    u->pass = lion_pass;
+    u->pass = lion_update;
     u->decay = (float)(1 - lr * o->weight_decay);
     u->keep1 = (float)o->beta1;
     u->take1 = (float)(1 - o->beta1);
@@ -165,7 +166,7 @@ static void take_lion(const struct td_kernel *k, struct update *u) {
 
 static void take_sgd(const struct td_kernel *k, struct update *u) {
     const struct td_optim_attrs *o = &k->attrs.optim;
-    u->pass = o->momentum != 0 ? momentum_pass : sgd_pass;
+    u->pass = o->momentum != 0 ? momentum_update : sgd_update;
     u->l2 = (float)o->weight_decay;
     u->lr = (float)td_optim_lr(o, k->scalars);
     u->keep1 = (float)o->momentum;

@@ -1,7 +1,7 @@
 // Packs of weights for products; contract in pack.h. They are made sixteen rows at a time (a
 // strip), so that rows are read in order and whole cache lines are written.
 //
-// Where columns lie behind one another a strip is transposed in tiles of eight by eight words, one
+// Where columns are one after another a strip is transposed in tiles of eight by eight words, one
 // fp32 or two bf16 each; what has no whole blocks of columns is oneDNN's. Where rows are paired two
 // of them are interleaved, and blocks may be short at either end.
 
@@ -42,7 +42,7 @@ static inline __attribute__((always_inline)) void load(enum kind kind, const cha
     memcpy(to, half, sizeof half);
 }
 
-// Blocks of columns one behind the other, from rows that are row_bytes apart.
+// Blocks of columns one after the other, from rows that are row_bytes apart.
 static inline __attribute__((always_inline)) void pack_strip(enum kind kind,
                                                              const struct td_pack_shape *s,
                                                              const char *from, int64_t row_bytes,
@@ -95,12 +95,12 @@ static void strip(const struct td_pack_shape *s, const char *from, int64_t row_b
 // A strip of which the weights have n rows only, maybe none.
 static void strip_short(const struct td_pack_shape *s, const char *from, int64_t n, uint32_t *to) {
     const size_t bytes = s->from_half ? sizeof(uint16_t) : sizeof(float), row = COLS * bytes;
-    float room[STRIP * COLS] = {0};
+    float buffer[STRIP * COLS] = {0};
     for (int64_t c = 0; c < s->cols; c += COLS, to += s->col_block) {
         for (int64_t r = 0; r < n; r++) {
-            memcpy((char *)room + (size_t)r * row, from + (size_t)(r * s->cols + c) * bytes, row);
+            memcpy((char *)buffer + (size_t)r * row, from + (size_t)(r * s->cols + c) * bytes, row);
         }
-        strip(s, (const char *)room, (int64_t)row, 1, to);
+        strip(s, (const char *)buffer, (int64_t)row, 1, to);
     }
 }
 

@@ -29,19 +29,19 @@ static void round_to(enum td_dtype t, const float *x, int64_t n, float *y) {
 }
 
 const float *td_panel_values(enum td_dtype from, enum td_dtype as, const void *x, int64_t at,
-                             int64_t n, float *room) {
+                             int64_t n, float *buffer) {
     if (from != TD_F32) {
-        td_cpu_widen(from, td_cpu_at(from, x, at), n, room);
-        return room;
+        td_cpu_widen(from, td_cpu_at(from, x, at), n, buffer);
+        return buffer;
     }
     if (as == TD_F32) return (const float *)x + at;
-    round_to(as, (const float *)x + at, n, room);
-    return room;
+    round_to(as, (const float *)x + at, n, buffer);
+    return buffer;
 }
 
 static const float *values_at(const struct td_pack_shape *s, const void *from, int64_t at,
-                              int64_t n, float *room) {
-    return td_panel_values(s->from, s->as, from, at, n, room);
+                              int64_t n, float *buffer) {
+    return td_panel_values(s->from, s->as, from, at, n, buffer);
 }
 
 // to (n, block) = transpose of eight rows of n floats.
@@ -69,13 +69,13 @@ static void transpose_8(const float *const row[SIDE], int64_t n, float *to, int6
 // Rows [first, first + SIDE) of a panel of rows; of those past the weights' last, zeroes.
 static void eight_rows(const struct td_pack_shape *s, const void *from, int64_t first, float *to) {
     static const float nothing[SOME];
-    float room[SIDE][SOME];
+    float buffer[SIDE][SOME];
     for (int64_t c = 0; c < s->cols; c += SOME) {
         const int64_t n = TD_MIN(s->cols - c, (int64_t)SOME);
         const float *row[SIDE];
         for (int r = 0; r < SIDE; r++) {
             bool there = first + r < s->rows;
-            row[r] = there ? values_at(s, from, (first + r) * s->cols + c, n, room[r]) : nothing;
+            row[r] = there ? values_at(s, from, (first + r) * s->cols + c, n, buffer[r]) : nothing;
         }
         transpose_8(row, n, to + c * s->block, s->block);
     }
@@ -83,10 +83,10 @@ static void eight_rows(const struct td_pack_shape *s, const void *from, int64_t 
 
 // A row of weights cut into the panels of columns.
 static void cut_row(const struct td_pack_shape *s, const void *from, int64_t row, float *to) {
-    float room[SOME];
+    float buffer[SOME];
     for (int64_t c = 0; c < s->cols; c += SOME) { // SOME: whole panels
         const int64_t n = TD_MIN(s->cols - c, (int64_t)SOME);
-        const float *x = values_at(s, from, row * s->cols + c, n, room);
+        const float *x = values_at(s, from, row * s->cols + c, n, buffer);
         float *panel = to + c / s->block * s->col_block + row * s->block;
         int64_t j = 0;
         for (; j + s->block <= n; j += s->block, panel += s->col_block) {

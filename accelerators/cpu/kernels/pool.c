@@ -39,7 +39,7 @@ struct pool {
     bool by_two;          // windows of two by two, none at a border
 };
 
-// The part of a window along one dimension that lies in the image.
+// The part of a window along one dimension that is in the image.
 struct span {
     int begin, end; // of the window
     int64_t at;     // place in the image of the window's element 0

@@ -156,13 +156,13 @@ static uint32_t nonfinite_in(const uint32_t *bits, int64_t n) {
 
 static td_status run_mean(const struct td_kernel *k, const struct td_run *r) {
     int64_t n = td_shape_elems(&k->shape[0]);
-    float room[CHUNK];
+    float buffer[CHUNK];
     double sum = 0;
     const void *x = td_operand_at(&k->in[0], r);
     int64_t step = k->in_dtype[0] == TD_F32 ? TD_MAX(n, 1) : CHUNK;
     for (int64_t at = 0; at < n; at += step) {
         int64_t some = TD_MIN(step, n - at);
-        sum += sum_of(td_cpu_row(k->in_dtype[0], x, at, some, room), some);
+        sum += sum_of(td_cpu_row(k->in_dtype[0], x, at, some, buffer), some);
     }
     *(float *)td_operand_at(&k->out[0], r) = n ? (float)(sum / (double)n) : 0;
     return TD_OK;
@@ -183,11 +183,11 @@ static void squares_range(const void *arg, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
         int64_t first = i * SQUARES_BLOCK, last = TD_MIN(a->n, first + SQUARES_BLOCK);
         int64_t step = a->type == TD_F32 ? SQUARES_BLOCK : CHUNK;
-        float room[CHUNK];
+        float buffer[CHUNK];
         a->partial[i] = 0;
         for (int64_t at = first; at < last; at += step) {
             int64_t n = TD_MIN(step, last - at);
-            a->partial[i] += squares_of(td_cpu_row(a->type, a->x, at, n, room), n);
+            a->partial[i] += squares_of(td_cpu_row(a->type, a->x, at, n, buffer), n);
         }
     }
 }
@@ -231,9 +231,9 @@ static td_status run_all_finite(const struct td_kernel *k, const struct td_run *
         }
         for (int64_t at = 0; at < elems; at += CHUNK) {
             int64_t n = TD_MIN((int64_t)CHUNK, elems - at);
-            float room[CHUNK];
-            td_cpu_widen(k->in_dtype[i], td_cpu_at(k->in_dtype[i], x, at), n, room);
-            memcpy(bits, room, (size_t)n * sizeof *bits);
+            float buffer[CHUNK];
+            td_cpu_widen(k->in_dtype[i], td_cpu_at(k->in_dtype[i], x, at), n, buffer);
+            memcpy(bits, buffer, (size_t)n * sizeof *bits);
             bad |= nonfinite_in(bits, n);
         }
     }

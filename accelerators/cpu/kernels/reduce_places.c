@@ -69,7 +69,7 @@ static void sum_bf16(const struct sums *a, int64_t at, float *y) {
     sum_strip(a, at, true, y);
 }
 
-static void sums_range(const void *arg, int64_t begin, int64_t end) {
+static void sum_range(const void *arg, int64_t begin, int64_t end) {
     const struct sums *a = arg;
     int64_t strips = td_strips_count(&a->s);
     for (int64_t i = begin; i < end; i++) {
@@ -87,7 +87,7 @@ static bool keeps_images(const struct td_kernel *k) {
     return k->out_shape.n_dims == 4 && k->out_shape.dim[0] == k->shape[0].dim[0];
 }
 
-static td_status run_sums(const struct td_kernel *k, const struct td_run *r) {
+static td_status run_reduce(const struct td_kernel *k, const struct td_run *r) {
     struct sums a = {.s = td_strips_of(&k->shape[0], k->layout),
                      .x = td_operand_at(&k->in[0], r),
                      .y = r->scratch,
@@ -100,7 +100,7 @@ static td_status run_sums(const struct td_kernel *k, const struct td_run *r) {
     if (k->op == TD_OP_REDUCE_MEAN) {
         a.scale = 1 / (float)(a.s.places * (keeps_images(k) ? 1 : TD_MAX(a.s.n, 1)));
     }
-    td_parallel_units(k->n_threads, a.s.n * td_strips_count(&a.s), sums_range, &a);
+    td_parallel_units(k->n_threads, a.s.n * td_strips_count(&a.s), sum_range, &a);
     if (!wide || !k->attrs.accumulate) memset(sum, 0, (size_t)k->elems * sizeof *sum);
     for (int64_t i = 0; i < n; i++) {
         sum[i % k->elems] += a.y[i];
@@ -123,7 +123,7 @@ td_status td_kernel_reduce_places(struct td_kernel *k) {
     enum td_dtype x = k->in_dtype[0], y = k->out_dtype[0];
     bool narrow = x == TD_BF16 && (y == TD_F32 || (y == TD_BF16 && !k->attrs.accumulate));
     if (!narrow && !td_kernel_all(k, TD_F32)) return TD_OK;
-    k->run = run_sums;
+    k->run = run_reduce;
     k->need = TD_NEED_ANY;
     size_t elems = (size_t)(k->shape[0].dim[0] * k->shape[0].dim[1] + k->elems);
     k->scratch_bytes = elems * sizeof(float);

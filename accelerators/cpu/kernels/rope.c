@@ -6,7 +6,7 @@
 // whose rounding over BLOCK turns is far below fp32's). Blocks begin at fixed tokens, so the bits
 // are the same for any number of threads. Rejected: tables made at compile time (they would be
 // memory of every program, as large as the longest row wants), and libm for every token (half the
-// time of the whole). A token's row may lie over its operand: a pair is read before it is written.
+// time of the whole). A token's row may overwrite its operand: a pair is read before it is written.
 
 #include <math.h>
 
@@ -24,12 +24,12 @@ struct rope {
     int64_t first;                      // token
     double base;
     bool reverse, interleaved;
-    char *room;
-    size_t room_bytes; // of a thread
+    char *buffer;
+    size_t buffer_bytes; // of a thread
 };
 
-// A thread's room.
-struct room {
+// A thread's buffers.
+struct buffers {
     double *cos, *sin;           // (half): of the token, while the table is made
     double *step_cos, *step_sin; // (half): of one turn
     float *table;                // (BLOCK, 2, half): cosines and sines
@@ -40,25 +40,25 @@ static size_t half_up(const struct rope *a) {
     return td_align_up((size_t)a->half, PAD);
 }
 
-static size_t room_bytes(const struct rope *a) {
+static size_t buffer_bytes(const struct rope *a) {
     size_t width = td_align_up((size_t)(a->heads * a->half * 2), PAD);
     return 4 * half_up(a) * sizeof(double) + (2 * BLOCK * half_up(a) + width) * sizeof(float);
 }
 
-static struct room my_room(const struct rope *a) {
+static struct buffers thread_buffers(const struct rope *a) {
     size_t half = half_up(a);
-    double *turns = (double *)(a->room + (size_t)td_parallel_index() * a->room_bytes);
+    double *turns = (double *)(a->buffer + (size_t)td_parallel_index() * a->buffer_bytes);
     float *table = (float *)(turns + 4 * half);
-    return (struct room){.cos = turns,
-                         .sin = turns + half,
-                         .step_cos = turns + 2 * half,
-                         .step_sin = turns + 3 * half,
-                         .table = table,
-                         .row = table + 2 * BLOCK * half};
+    return (struct buffers){.cos = turns,
+                            .sin = turns + half,
+                            .step_cos = turns + 2 * half,
+                            .step_sin = turns + 3 * half,
+                            .table = table,
+                            .row = table + 2 * BLOCK * half};
 }
 
 // ---- angles -------------------------------------------------------------------------------------
-static void turn_on(const struct room *r, int64_t half, float *cosines, float *sines) {
+static void advance_angles(const struct buffers *r, int64_t half, float *cosines, float *sines) {
     double *c = r->cos, *s = r->sin;
     const double *dc = r->step_cos, *ds = r->step_sin;
     for (int64_t i = 0; i < half; i++) {
@@ -70,7 +70,7 @@ static void turn_on(const struct room *r, int64_t half, float *cosines, float *s
     }
 }
 
-static void make_table(const struct rope *a, int64_t token, int64_t n, const struct room *r) {
+static void make_table(const struct rope *a, int64_t token, int64_t n, const struct buffers *r) {
     for (int64_t i = 0; i < a->half; i++) {
         double step = pow(a->base, -(double)i / (double)a->half);
         if (a->reverse) step = -step;
@@ -81,13 +81,13 @@ static void make_table(const struct rope *a, int64_t token, int64_t n, const str
     }
     for (int64_t t = 0; t < n; t++) {
         float *cosines = r->table + 2 * t * a->half;
-        turn_on(r, a->half, cosines, cosines + a->half);
+        advance_angles(r, a->half, cosines, cosines + a->half);
     }
 }
 
 // ---- rows ---------------------------------------------------------------------------------------
-static void turn_halves(const float *x, const float *c, const float *s, int64_t heads, int64_t half,
-                        float *y) {
+static void rotate_halves(const float *x, const float *c, const float *s, int64_t heads,
+                          int64_t half, float *y) {
     for (int64_t h = 0; h < heads; h++, x += 2 * half, y += 2 * half) {
 #pragma omp simd
         for (int64_t i = 0; i < half; i++) {
@@ -98,8 +98,8 @@ static void turn_halves(const float *x, const float *c, const float *s, int64_t 
     }
 }
 
-static void turn_pairs(const float *x, const float *c, const float *s, int64_t heads, int64_t half,
-                       float *y) {
+static void rotate_pairs(const float *x, const float *c, const float *s, int64_t heads,
+                         int64_t half, float *y) {
     for (int64_t h = 0; h < heads; h++, x += 2 * half, y += 2 * half) {
 #pragma omp simd
         for (int64_t i = 0; i < half; i++) {
@@ -114,7 +114,7 @@ static void rope_units(const void *arg, int64_t begin, int64_t end) {
     const struct rope *a = arg;
     const int64_t width = a->heads * a->half * 2;
     int64_t made = -1; // the block whose angles are in the table
-    const struct room r = my_room(a);
+    const struct buffers r = thread_buffers(a);
     for (int64_t unit = begin; unit < end; unit++) {
         int64_t block = unit / a->batch, token = block * BLOCK;
         int64_t n = TD_MIN(a->tokens - token, (int64_t)BLOCK);
@@ -126,9 +126,9 @@ static void rope_units(const void *arg, int64_t begin, int64_t end) {
             const float *x = td_cpu_row(a->type, a->x, at, width, r.row);
             float *y = td_cpu_result(a->type, a->y, at, r.row);
             if (a->interleaved) {
-                turn_pairs(x, c, c + a->half, a->heads, a->half, y);
+                rotate_pairs(x, c, c + a->half, a->heads, a->half, y);
             } else {
-                turn_halves(x, c, c + a->half, a->heads, a->half, y);
+                rotate_halves(x, c, c + a->half, a->heads, a->half, y);
             }
             td_cpu_put(a->type, y, width, a->y, at);
         }
@@ -147,7 +147,7 @@ static struct rope sizes_of(const struct td_kernel *k) {
                      .base = k->attrs.base != 0 ? k->attrs.base : 10000,
                      .reverse = k->attrs.reverse,
                      .interleaved = k->attrs.interleaved};
-    a.room_bytes = room_bytes(&a);
+    a.buffer_bytes = buffer_bytes(&a);
     return a;
 }
 
@@ -155,7 +155,7 @@ static td_status run_rope(const struct td_kernel *k, const struct td_run *r) {
     struct rope a = sizes_of(k);
     a.x = td_operand_at(&k->in[0], r);
     a.y = td_operand_at(&k->out[0], r);
-    a.room = r->scratch;
+    a.buffer = r->scratch;
     if (!k->elems) return TD_OK;
     int64_t blocks = (a.tokens + BLOCK - 1) / BLOCK;
     td_parallel_units(k->n_threads, blocks * a.batch, rope_units, &a);
@@ -165,6 +165,6 @@ static td_status run_rope(const struct td_kernel *k, const struct td_run *r) {
 td_status td_kernel_rope(struct td_kernel *k) {
     if (k->op != TD_OP_ROPE || !td_kernel_narrow(k)) return TD_OK;
     k->run = run_rope;
-    k->scratch_bytes = sizes_of(k).room_bytes * (size_t)k->n_threads;
+    k->scratch_bytes = sizes_of(k).buffer_bytes * (size_t)k->n_threads;
     return TD_OK;
 }

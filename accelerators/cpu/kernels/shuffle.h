@@ -3,7 +3,7 @@
 
 // A tile of eight rows, each a vector of eight elements of any size, is transposed by three rounds
 // of this: each interleaves the rows of both halves. gcc's and clang's vector types; no row of
-// `from` may lie in `to`.
+// `from` may be in `to`.
 #define TD_INTERLEAVE(from, to)                                                                    \
     for (int td_k = 0; td_k < 4; td_k++) {                                                         \
         to[2 * td_k] =                                                                             \

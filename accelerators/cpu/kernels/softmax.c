@@ -1,6 +1,6 @@
 // Softmax and log-softmax over the last axis, and their gradients, a row at a time in fp32.
 // The formulas are the reference's (its kernels_nn.c). A row of another type than fp32 passes
-// through two rows of room that belong to its range; results may overwrite operands.
+// through two rows of scratch that belong to its range; results may overwrite operands.
 
 #include <math.h>
 
@@ -9,7 +9,7 @@
 #include "accelerators/cpu/kernels/vmath.h"
 #include "accelerators/cpu/parallel.h"
 
-enum { GRAIN = 4096, ROOMS = 2 };
+enum { GRAIN = 4096, BUFFERS = 2 };
 
 struct softmax {
     enum td_dtype type;
@@ -17,11 +17,11 @@ struct softmax {
     const void *x, *dy; // gradient: x is the result
     void *y;
     int64_t cols;
-    float *room; // ROOMS rows a range
+    float *buffer; // BUFFERS rows a range
 };
 
-// Part of whichever clone calls it.
-__attribute__((always_inline)) static inline float top_of(const float *x, int64_t n) {
+// Inlined, so that the loops around it are vectors as well.
+__attribute__((always_inline)) static inline float row_max(const float *x, int64_t n) {
     float top = x[0];
 #pragma omp simd reduction(max : top)
     for (int64_t i = 0; i < n; i++) {
@@ -31,7 +31,7 @@ __attribute__((always_inline)) static inline float top_of(const float *x, int64_
 }
 
 static void softmax_row(const float *x, int64_t n, float *y) {
-    float top = top_of(x, n), sum = 0;
+    float top = row_max(x, n), sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) {
         y[i] = vm_exp(x[i] - top);
@@ -45,7 +45,7 @@ static void softmax_row(const float *x, int64_t n, float *y) {
 }
 
 static void log_softmax_row(const float *x, int64_t n, float *y) {
-    float top = top_of(x, n), sum = 0;
+    float top = row_max(x, n), sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) {
         sum += vm_exp(x[i] - top);
@@ -57,7 +57,7 @@ static void log_softmax_row(const float *x, int64_t n, float *y) {
     }
 }
 
-static void softmax_grad_row(const float *y, const float *dy, int64_t n, float *dx) {
+static void softmax_row_grad(const float *y, const float *dy, int64_t n, float *dx) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) {
@@ -69,7 +69,7 @@ static void softmax_grad_row(const float *y, const float *dy, int64_t n, float *
     }
 }
 
-static void log_softmax_grad_row(const float *y, const float *dy, int64_t n, float *dx) {
+static void log_softmax_row_grad(const float *y, const float *dy, int64_t n, float *dx) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) {
@@ -83,14 +83,15 @@ static void log_softmax_grad_row(const float *y, const float *dy, int64_t n, flo
 
 static void rows_range(const void *arg, int64_t begin, int64_t end) {
     const struct softmax *s = arg;
-    float *room_x = s->room + td_parallel_index() * ROOMS * s->cols, *room_y = room_x + s->cols;
+    float *buffer_x = s->buffer + td_parallel_index() * BUFFERS * s->cols,
+          *buffer_y = buffer_x + s->cols;
     for (int64_t i = begin; i < end; i++) {
         int64_t at = i * s->cols;
-        const float *x = td_cpu_row(s->type, s->x, at, s->cols, room_x);
-        float *y = td_cpu_result(s->type, s->y, at, room_x);
+        const float *x = td_cpu_row(s->type, s->x, at, s->cols, buffer_x);
+        float *y = td_cpu_result(s->type, s->y, at, buffer_x);
         if (s->dy) {
-            const float *dy = td_cpu_row(s->type, s->dy, at, s->cols, room_y);
-            (s->log ? log_softmax_grad_row : softmax_grad_row)(x, dy, s->cols, y);
+            const float *dy = td_cpu_row(s->type, s->dy, at, s->cols, buffer_y);
+            (s->log ? log_softmax_row_grad : softmax_row_grad)(x, dy, s->cols, y);
         } else {
             (s->log ? log_softmax_row : softmax_row)(x, s->cols, y);
         }
@@ -105,7 +106,7 @@ static td_status run_softmax(const struct td_kernel *k, const struct td_run *r) 
                         .dy = k->n_in > 1 ? td_operand_at(&k->in[1], r) : NULL,
                         .y = td_operand_at(&k->out[0], r),
                         .cols = k->cols,
-                        .room = r->scratch};
+                        .buffer = r->scratch};
     if (!k->elems) return TD_OK;
     td_parallel(k->n_threads, k->rows, GRAIN / k->cols + 1, rows_range, &s);
     return TD_OK;
@@ -116,6 +117,6 @@ td_status td_kernel_softmax(struct td_kernel *k) {
                 k->op == TD_OP_LOG_SOFTMAX || k->op == TD_OP_LOG_SOFTMAX_GRAD;
     if (!ours || !td_kernel_narrow(k)) return TD_OK;
     k->run = run_softmax;
-    k->scratch_bytes = (size_t)(k->n_threads * ROOMS * k->cols) * sizeof(float);
+    k->scratch_bytes = (size_t)(k->n_threads * BUFFERS * k->cols) * sizeof(float);
     return TD_OK;
 }

@@ -7,7 +7,7 @@
 
 #include "traind/graph.h"
 
-struct td_loss {
+struct td_softmax_ce {
     const void *logits; // (rows, cols)
     enum td_dtype type; // of logits and d
     const int32_t *label;
@@ -15,19 +15,19 @@ struct td_loss {
     void *d;             // gradient of the logits; may be the logits
     float *row_loss;
     uint8_t *row_right; // 1: the label's logit is the row's (first) largest; or NULL
-    float *room;        // td_loss_room_bytes
+    float *buffer;      // td_softmax_ce_buffer_bytes
     int64_t rows, cols;
     float share; // of a row in the gradient of the mean
     float smoothing;
     const struct td_attrs *attrs;
 };
 
-size_t td_loss_room_bytes(enum td_dtype type, int64_t cols, int32_t n_threads);
+size_t td_softmax_ce_buffer_bytes(enum td_dtype type, int64_t cols, int32_t n_threads);
 // Checks the labels and sums the weights of those that count. INVALID_ARGUMENT (class data) names a
 // label outside the classes.
-TD_MUST_USE td_status td_loss_weigh(const struct td_loss *a, double *out_sum);
-void td_loss_rows(const struct td_loss *a, int32_t n_threads);
-float td_loss_right(const uint8_t *row_right, int64_t rows);
-float td_loss_mean(const float *row_loss, int64_t rows, double weights);
+TD_MUST_USE td_status td_softmax_ce_sum_weights(const struct td_softmax_ce *a, double *out_sum);
+void td_softmax_ce_rows(const struct td_softmax_ce *a, int32_t n_threads);
+float td_softmax_ce_count_correct(const uint8_t *row_right, int64_t rows);
+float td_softmax_ce_mean(const float *row_loss, int64_t rows, double weights);
 
 #endif

@@ -4,7 +4,7 @@
 // Images by strips, for kernels that work channel by channel; compiled once per CPU level.
 //
 // A place of a whole strip is one vector, of gcc's and clang's vector types: a loop over its
-// channels, left to the compiler, became scalar where its sums might lie over what it reads.
+// channels, left to the compiler, became scalar where its sums might overlap what it reads.
 
 #include <string.h>
 
@@ -48,7 +48,7 @@ static inline __attribute__((always_inline)) void td_strip_store(const td_strip 
 }
 
 // An image by strips of at most TD_LAYOUT_LANES channels: what kernels that work channel by channel
-// walk. The channels of a strip lie side by side, its places `step` elements apart. Plain strips
+// walk. The channels of a strip are side by side, its places `step` elements apart. Plain strips
 // have one channel.
 struct td_strips {
     int64_t n, channels, places, width, step;

@@ -9,7 +9,7 @@
 
 #include "lib/base/base.h"
 
-// A register of floats, wherever they lie.
+// A register of floats, wherever they are.
 typedef float vec __attribute__((vector_size(TD_TILE_VECTOR * 4), aligned(4), may_alias));
 
 enum { VEC = TD_TILE_VECTOR, K_AT_ONCE = 128 };

@@ -1,8 +1,8 @@
 // How an optimizer writes a parameter; contract in update.h.
 //
 // Where products read the parameter through packs, a pass goes strip by strip and packs each while
-// it lies in the cache (packs.h): the low-precision copy of a mixed precision is written here.
-// Which packs these are is settled when the update runs, by who has read them since they were made.
+// it is in the cache (packs.h): the low-precision copy of a mixed precision is written here.
+// Which packs these are is decided when the update runs: those that were read since they were made.
 
 #include "accelerators/cpu/kernels/update.h"
 
@@ -47,10 +47,10 @@ void td_update_run(const struct td_kernel *k, const struct td_run *r, int64_t un
     }
 }
 
-void td_update_put(const struct td_kernel *k, const float *room, int64_t n, void *param,
+void td_update_put(const struct td_kernel *k, const float *buffer, int64_t n, void *param,
                    int64_t at) {
     if (!k->attrs.optim.stochastic || k->in_dtype[0] != TD_BF16) {
-        td_cpu_put(k->in_dtype[0], room, n, param, at);
+        td_cpu_put(k->in_dtype[0], buffer, n, param, at);
         return;
     }
     uint16_t bits[ROW], *to = (uint16_t *)param + at;
@@ -58,7 +58,7 @@ void td_update_put(const struct td_kernel *k, const float *room, int64_t n, void
         int64_t some = TD_MIN(n - from, (int64_t)ROW);
         td_random_bits16(k->random, k->attrs.stream, at + from, some, bits);
         for (int64_t i = 0; i < some; i++) {
-            to[from + i] = td_bf16_of_f32_random(room[from + i], bits[i]);
+            to[from + i] = td_bf16_of_f32_random(buffer[from + i], bits[i]);
         }
     }
 }

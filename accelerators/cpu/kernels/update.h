@@ -9,13 +9,13 @@
 
 // Runs fn over all of the parameter in units of `unit` elements, the last of which may be short, on
 // all threads. Where products read the parameter through packs, fn gets a few whole rows at a time
-// (`unit` divides a row then), and they are packed while they lie in the cache.
+// (`unit` divides a row then), and they are packed while they are in the cache.
 
 void td_update_run(const struct td_kernel *k, const struct td_run *r, int64_t unit, int64_t grain,
                    td_range_fn *fn, const void *arg);
 // td_cpu_put of n elements of the parameter from element `at` on: by chance where the node asks for
 // it and they are bf16.
-void td_update_put(const struct td_kernel *k, const float *room, int64_t n, void *param,
+void td_update_put(const struct td_kernel *k, const float *buffer, int64_t n, void *param,
                    int64_t at);
 
 #endif

@@ -3,8 +3,8 @@
 // The result is cut into tiles of 2x2, each made of 4x4 of the image. Weights are transformed once
 // a run, to 16 matrices (c,o). Then each thread takes some tiles at a time: their 4x4 become 16
 // matrices (tiles,c), these are multiplied by the weights' in its caches (tile.h), and the products
-// (tiles,o) become 2x2 each. Transforms are vectors of a block's channels. What of a tile lies
-// outside the image is zero, what lies outside the result is not written.
+// (tiles,o) become 2x2 each. Transforms are vectors of a block's channels. What of a tile is
+// outside the image is zero, what is outside the result is not written.
 // Rejected: F(4x4, 3x3), which multiplies half as much again less and loses two more digits.
 
 #include "accelerators/cpu/kernels/winograd.h"
@@ -53,7 +53,7 @@ size_t td_winograd_scratch_bytes(const struct td_winograd *p) {
 struct run {
     const struct td_winograd *p;
     const float *x, *weights, *bias;
-    float *y, *u, *room; // u: transformed weights; room: the threads'
+    float *y, *u, *buffer; // u: transformed weights; buffer: the threads'
     struct sizes s;
 };
 
@@ -224,7 +224,7 @@ static void multiply(const struct run *r, int64_t n, const float *v, float *m) {
 static void turns_range(const void *arg, int64_t begin, int64_t end) {
     const struct run *r = arg;
     const int64_t own = (int64_t)(r->s.images + r->s.products);
-    float *v = r->room + td_parallel_index() * own, *m = v + r->s.images;
+    float *v = r->buffer + td_parallel_index() * own, *m = v + r->s.images;
     for (int64_t i = begin; i < end; i++) {
         const int64_t first = i * r->s.at_once, n = TD_MIN(r->s.tiles - first, r->s.at_once);
         transform_images(r, first, n, v);
@@ -237,7 +237,7 @@ void td_winograd_run(const struct td_winograd *p, const float *x, const float *w
                      const float *bias, float *y, void *scratch) {
     struct run r = {.p = p, .x = x, .weights = weights, .bias = bias, .y = y, .u = scratch};
     r.s = sizes_of(p);
-    r.room = r.u + r.s.weights;
+    r.buffer = r.u + r.s.weights;
     td_parallel_units(p->n_threads, r.s.columns / PANEL, weights_range, &r);
     td_parallel_units(p->n_threads, (r.s.tiles + r.s.at_once - 1) / r.s.at_once, turns_range, &r);
 }

@@ -15,7 +15,7 @@ enum { MOST_LAYOUTS = 3 };
 
 // What may suit, the best first: blocked where both sides have whole blocks in each group, or one
 // channel a group; a first layer's few channels as they come. Below AVX2 oneDNN's gradients have no
-// blocks, and images that lie plain need no reorders.
+// blocks, and plain images need no reorders.
 static int layouts_of(const struct td_conv_shape *s, struct td_conv_layouts out[MOST_LAYOUTS]) {
     int64_t groups = td_window_at_least_one(s->window.groups);
     int64_t per = groups == s->c && groups == s->o ? 1 : groups; // depthwise

@@ -50,7 +50,7 @@ static size_t take(size_t *bytes, int64_t floats) {
     return at;
 }
 
-// Widened operands lie after what the primitive writes in the scratch.
+// Widened operands are after what the primitive writes in the scratch.
 static void lay_wide(struct td_conv *v, size_t *bytes) {
     const struct td_conv_shape *s = &v->shape;
     int64_t groups = td_window_at_least_one(s->window.groups);
@@ -89,7 +89,7 @@ static td_status make_memories(struct td_conv *v, const struct td_conv_descs *d)
     return td_dnnl_pack_get(v->engine, v->shape.param, d->w_plain, w, &v->pack);
 }
 
-// Makes v our own Winograd, and room for what it writes.
+// Makes v our own Winograd, and makes scratch for what it writes.
 static td_status make_winograd(struct td_conv *v) {
     const struct td_conv_shape *s = &v->shape;
     const bool forward = s->kind == TD_CONV_FORWARD;
@@ -195,7 +195,7 @@ static td_status unpack(struct td_conv *v, const void *result) {
     return td_dnnl_primitive_run(&v->unpack, v->engine->stream, 2, put, "unpack a gradient");
 }
 
-// By our own Winograd; weights are read where they lie.
+// By our own Winograd; weights are read where they are.
 static void run_winograd(const struct td_conv *v, const struct td_conv_places *p) {
     const bool forward = v->shape.kind == TD_CONV_FORWARD;
     td_kernels()->winograd_run(&v->winograd, forward ? p->x : p->y, p->w, forward ? p->bias : NULL,

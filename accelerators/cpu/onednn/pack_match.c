@@ -4,7 +4,7 @@
 
 #include "accelerators/cpu/onednn/pack_match.h"
 
-// Columns of a block in which TD_PACK_PAIRS pairs of rows lie, 0: the layout is another.
+// Columns of a block in which there are TD_PACK_PAIRS pairs of rows, 0: the layout is another.
 static int64_t pairs_block_of(const struct td_md_view *layout) {
     static const dnnl_dims_t idxs = {0, 1, 0};
     bool pairs = layout->type == dnnl_bf16 && layout->inner_nblks == 3 &&

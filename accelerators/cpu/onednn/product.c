@@ -1,4 +1,5 @@
-// Matrix products by oneDNN, and the layout of the weights they read; who asks for which is gemm.c.
+// Matrix products by oneDNN, and the layout of the weights they read; gemm.c says which is asked
+// for.
 //
 // A training step multiplies by each weight matrix three times. Forward (y = x W^T) and the
 // activation gradient (dx = dy W) can be inner products with the weights in whatever blocked layout
@@ -32,7 +33,7 @@ struct td_dnnl_product {
     enum kind kind;
     struct td_dnnl_primitive primitive;
     dnnl_memory_t a, b, bias, y, scratch;
-    struct td_pack *pack; // NULL: b is read where it lies
+    struct td_pack *pack; // NULL: b is read where it is
     size_t scratch_bytes;
 };
 
@@ -57,7 +58,7 @@ static bool packs(enum kind kind) {
     return kind == FORWARD || kind == BACKWARD_DATA || kind == PACKED_MATMUL;
 }
 
-// relu behind a product. oneDNN's own makes 0 of a NaN, and a model that is ruined would train on
+// relu after a product. oneDNN's own makes 0 of a NaN, and a model that is ruined would train on
 // with a finite loss. This one, -min(max(-x, -inf), 0), makes infinity of it, since the maximum
 // gives its bound for a NaN, and is exact for all else; no slower as far as can be measured.
 static dnnl_status_t append_relu(dnnl_post_ops_t ops) {
@@ -85,7 +86,7 @@ static td_status make_attr(const struct td_gemm_spec *s, enum kind kind,
     return TD_OK;
 }
 
-// Memory layouts of one product: a, b as oneDNN shall see them, b where it lies, bias, y.
+// Memory layouts of one product: a, b as oneDNN shall see them, b where it is, bias, y.
 struct layouts {
     struct td_md *a, *b, *b_plain, *bias, *y;
 };
