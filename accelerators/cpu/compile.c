@@ -134,7 +134,7 @@ static void set_rows(struct td_kernel *k) {
 
 // A broadcast over whole leading dimensions is one over rows: kernels know (rows, cols) by (cols).
 static void fold_broadcast(struct td_kernel *k) {
-    bool binary = k->op >= TD_OP_ADD && k->op <= TD_OP_DIV;
+    bool binary = td_op_is(k->op, TD_OP_IS_ELEMENTWISE) && k->n_in == 2;
     bool reduces = k->op == TD_OP_REDUCE_SUM || k->op == TD_OP_REDUCE_MEAN;
     if (!binary && !reduces) return;
     struct td_shape *wide = &k->shape[0], *row = binary ? &k->shape[1] : &k->out_shape;

@@ -58,7 +58,7 @@ static bool same_shapes(const struct td_graph *g, const struct td_node_info *n) 
 static bool works_in_any(const struct planner *p, td_node node) {
     const struct td_node_info *n = td_graph_node(p->g, node);
     if (p->plan->need[node] == TD_NEED_ANY || n->op == TD_OP_FILL) return true;
-    bool elementwise = n->op >= TD_OP_ADD && n->op <= TD_OP_SELECT;
+    bool elementwise = td_op_is(n->op, TD_OP_IS_ELEMENTWISE);
     if (!elementwise && n->op != TD_OP_CAST && n->op != TD_OP_SCALE) return false;
     return same_shapes(p->g, n);
 }
@@ -86,7 +86,7 @@ static void find_members(struct planner *p) {
     }
     for (td_node n = 0; n < td_graph_n_nodes(p->g); n++) {
         const struct td_node_info *node = td_graph_node(p->g, n);
-        if (node->op != TD_OP_RESHAPE) continue;
+        if (!td_op_is(node->op, TD_OP_IS_VIEW)) continue;
         p->group[node->inputs[0]] = 0;
         p->group[node->outputs[0]] = 0;
     }

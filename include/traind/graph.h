@@ -25,12 +25,24 @@ extern "C" {
 #endif
 
 enum td_op {
-#define TD_OP(ID, name, min_in, max_in, n_out) TD_OP_##ID,
+#define TD_OP(ID, name, min_in, max_in, n_out, is) TD_OP_##ID,
 #include "traind/ops.def"
 #undef TD_OP
     TD_OP_COUNT
 };
 const char *td_op_name(enum td_op op);
+
+// What passes and accelerators need to know of an op besides its meaning: a column of ops.def.
+enum td_op_is {
+    // An element of the result is a function of the operands' elements in its place (NumPy
+    // broadcasting): the result may overwrite an operand, and images may be in any layout.
+    TD_OP_IS_ELEMENTWISE = 1,
+    TD_OP_IS_VIEW = 2,        // the operand's bytes under another shape
+    TD_OP_IS_CHEAP = 4,       // `recompute: selective` makes it again rather than keep it
+    TD_OP_IS_PRODUCT = 8,     // a matrix product by the second operand
+    TD_OP_IS_CONVOLUTION = 16 // or the gradient of one
+};
+bool td_op_is(enum td_op op, enum td_op_is what);
 
 enum td_segment { TD_SEG_FORWARD, TD_SEG_BACKWARD, TD_SEG_FINISH, TD_SEG_APPLY, TD_SEG_COUNT };
 enum { TD_SEGS_ALL = (1 << TD_SEG_COUNT) - 1 }; // bit i = segment i
@@ -339,6 +351,11 @@ struct td_placement {
     size_t offset;  // in the rank's arena, 64-byte aligned; SIZE_MAX: not in the arena
     td_value alias; // the value whose memory this one shares (not itself an alias), else 0
 };
+
+// Multiplications and additions of a node; 0 where it only moves bytes.
+double td_op_flops(const struct td_graph *g, const struct td_node_info *node);
+// True if the op writes operand i (a state tensor) in place.
+bool td_op_writes(enum td_op op, const struct td_attrs *attrs, uint32_t i);
 
 // Of an accelerator: true of the cast of a state tensor that it will not make, because all that
 // read it read the tensor instead. Its place is the tensor's then.

@@ -784,7 +784,7 @@ def test_plugin_built_for_other_ops_is_refused_by_name(build, tmp_path):
         shutil.copytree(build / folder, tmp_path / folder)
     shutil.copytree(support.ROOT / "include", tmp_path / "include")
     table = tmp_path / "include/traind/ops.def"
-    table.write_text(table.read_text().replace("TD_OP(ADD,", 'TD_OP(SPLICED, "spliced", 1, 1, 1)\nTD_OP(ADD,'))
+    table.write_text(table.read_text().replace("TD_OP(ADD,", 'TD_OP(SPLICED, "spliced", 1, 1, 1, 0)\nTD_OP(ADD,'))
     (tmp_path / "stale.c").write_text(STALE)
     subprocess.run([os.environ.get("CC", "cc"), "-w", "-shared", "-fPIC", f"-I{tmp_path}/include", tmp_path / "stale.c",
                     "-o", tmp_path / "lib/traind/accelerator-stale.so"], check=True)

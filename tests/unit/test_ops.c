@@ -1,6 +1,7 @@
 // What ops mean, by values worked out by hand or taken from their published definitions: the
 // reference is the specification of every accelerator, so something else must hold the reference.
 
+#include "accelerators/reference/families.h"
 #include "tests/unit/graph_rig.h"
 
 enum { MOST = 32, OPERANDS = 6 };
@@ -442,8 +443,21 @@ FAMILY(classes, test_losses_of_classes_are_torchs_when_weighted_smoothed_ignored
 FAMILY(windows, test_windows_give_their_values_when_known)
 FAMILY(attentions, test_attention_gives_its_values_when_known)
 
+// What ops.def calls elementwise is what the reference computes element by element: elsewhere the
+// memory plan would let a result overwrite an operand that is still read.
+static void test_ops_are_elementwise_where_the_reference_computes_them_so(void **state) {
+    (void)state;
+    for (int op = 0; op < TD_OP_COUNT; op++) {
+        bool so = td_op_is((enum td_op)op, TD_OP_IS_ELEMENTWISE);
+        if (so != (td_ref_elementwise((enum td_op)op) != NULL))
+            fail_msg("%s: elementwise in one place only", td_op_name((enum td_op)op));
+        assert_true(!so || td_op_is((enum td_op)op, TD_OP_IS_CHEAP));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ops_are_elementwise_where_the_reference_computes_them_so),
         cmocka_unit_test(test_functions_give_their_values_when_known),
         cmocka_unit_test(test_rearrangements_give_their_values_when_known),
         cmocka_unit_test(test_norms_give_their_values_when_known),

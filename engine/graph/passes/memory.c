@@ -58,9 +58,9 @@ static void find_deaths(struct plan *p) {
     if (p->g->loss) p->death[p->g->loss] = p->g->n_nodes;
 }
 
-// Elementwise ops stand together in ops.def; select's bool operand never has the result's bytes.
+// Of an elementwise op any operand: the bool one of select never has the result's bytes.
 static bool may_take_over(enum td_op op, uint32_t operand) {
-    if (op >= TD_OP_ADD && op <= TD_OP_SELECT) return true;
+    if (td_op_is(op, TD_OP_IS_ELEMENTWISE)) return true;
     if (op == TD_OP_ADD_LAYER_NORM || op == TD_OP_ADD_RMS_NORM) return operand < 2;
     if (op == TD_OP_LAYER_NORM_GRAD || op == TD_OP_RMS_NORM_GRAD) return operand != 1;
     return operand == 0 &&
@@ -81,7 +81,7 @@ static void share(struct plan *p, td_node n, td_value out) {
         p->home[out] = node->inputs[0];
         return;
     }
-    if (node->op == TD_OP_RESHAPE) {
+    if (td_op_is(node->op, TD_OP_IS_VIEW)) {
         td_value home = p->home[node->inputs[0]];
         if (!td_graph_stable(p->g, home, n, p->death[out])) return;
         p->home[out] = home;

@@ -56,13 +56,6 @@ static bool may_copy(const struct td_node_info *node) {
 }
 
 // ---- selective ----------------------------------------------------------------------------------
-static bool cheap(enum td_op op) {
-    bool elementwise = op >= TD_OP_ADD && op <= TD_OP_SELECT;
-    bool norm = op == TD_OP_LAYER_NORM || op == TD_OP_RMS_NORM || op == TD_OP_DROPOUT;
-    bool moves = op == TD_OP_RESHAPE || op == TD_OP_TRANSPOSE || op == TD_OP_SLICE;
-    return elementwise || norm || moves || op == TD_OP_CAST || op == TD_OP_SCALE;
-}
-
 // Held for the backward pass only because of this node's copy?
 static size_t price(const struct remake *r, td_value v) {
     td_node m = maker(r, v);
@@ -72,7 +65,7 @@ static size_t price(const struct remake *r, td_value v) {
 static void choose_cheap(struct remake *r) {
     for (td_node n = 0; n < r->n_forward; n++) {
         const struct td_node_info *node = &r->g->nodes[n];
-        if (!cheap(node->op) || !may_copy(node) || node->n_outputs != 1 ||
+        if (!td_op_is(node->op, TD_OP_IS_CHEAP) || !may_copy(node) || node->n_outputs != 1 ||
             !r->read[node->outputs[0]] || r->fixed[node->outputs[0]])
             continue;
         size_t costs = 0;
@@ -99,7 +92,7 @@ struct cut {
 // Views cross for what they show.
 static td_value root_of(const struct remake *r, td_value v) {
     td_node m = maker(r, v);
-    while (m != (td_node)TD_NODE_NONE && r->g->nodes[m].op == TD_OP_RESHAPE) {
+    while (m != (td_node)TD_NODE_NONE && td_op_is(r->g->nodes[m].op, TD_OP_IS_VIEW)) {
         v = r->g->nodes[m].inputs[0];
         m = maker(r, v);
     }
@@ -129,7 +122,7 @@ static td_status find_cuts(const struct remake *r, struct cut *cuts, uint32_t *o
             newest = v;
         }
         crossing -= ends[i];
-        bool copied = node->op != TD_OP_RESHAPE && may_copy(node);
+        bool copied = !td_op_is(node->op, TD_OP_IS_VIEW) && may_copy(node);
         if (crossing != 1 || !copied || td_gv(r->g, newest)->node != i) continue;
         cuts[n++] = (struct cut){i + 1, newest, bytes_of(r->g, newest), made};
         made = 0;
@@ -157,7 +150,7 @@ static size_t take_cuts(const struct cut *cuts, uint32_t n, size_t least, bool *
 static void keep_value(struct remake *r, td_value v) {
     for (td_node m = maker(r, v); m != (td_node)TD_NODE_NONE; m = maker(r, v)) {
         r->again[m] = false;
-        if (r->g->nodes[m].op != TD_OP_RESHAPE) return;
+        if (!td_op_is(r->g->nodes[m].op, TD_OP_IS_VIEW)) return;
         v = r->g->nodes[m].inputs[0];
     }
 }

@@ -16,7 +16,8 @@
 #include "engine/graph/rules/rules.h"
 
 static bool made_of_state(const struct td_graph *g, const struct td_node_info *node) {
-    bool so = node->n_outputs > 0 && !td_node_has_effect(node) && node->op != TD_OP_RESHAPE;
+    bool so =
+        node->n_outputs > 0 && !td_node_has_effect(node) && !td_op_is(node->op, TD_OP_IS_VIEW);
     for (uint32_t i = 0; so && i < node->n_inputs; i++) {
         so = td_gv(g, node->inputs[i])->kind != TD_VALUE_NODE &&
              !td_op_writes(node->op, &node->attrs, i);

@@ -10,19 +10,23 @@
 
 static const struct {
     const char *name;
-    uint32_t min_in, max_in, n_out;
-} op_arity[TD_OP_COUNT] = {
-#define TD_OP(ID, NAME, MIN, MAX, OUT) [TD_OP_##ID] = {NAME, MIN, MAX, OUT},
+    uint32_t min_in, max_in, n_out, is;
+} op_rows[TD_OP_COUNT] = {
+#define TD_OP(ID, NAME, MIN, MAX, OUT, IS) [TD_OP_##ID] = {NAME, MIN, MAX, OUT, IS},
 #include "traind/ops.def"
 #undef TD_OP
 };
 
 const char *td_op_name(enum td_op op) {
-    return (unsigned)op < TD_OP_COUNT ? op_arity[op].name : "unknown";
+    return (unsigned)op < TD_OP_COUNT ? op_rows[op].name : "unknown";
+}
+
+bool td_op_is(enum td_op op, enum td_op_is what) {
+    return op_rows[op].is & (uint32_t)what;
 }
 
 uint32_t td_op_n_out(enum td_op op) {
-    return op_arity[op].n_out;
+    return op_rows[op].n_out;
 }
 
 td_status td_shape_check(enum td_dtype dtype, const struct td_shape *s) {
@@ -63,10 +67,10 @@ td_status td_op_infer(const struct td_graph *g, enum td_op op, const td_value *i
     if ((unsigned)op >= TD_OP_COUNT) {
         return td_fail(TD_INVALID_ARGUMENT, "op %d is unknown", (int)op);
     }
-    if (n_inputs < op_arity[op].min_in || n_inputs > op_arity[op].max_in) {
+    if (n_inputs < op_rows[op].min_in || n_inputs > op_rows[op].max_in) {
         return td_fail(TD_INVALID_ARGUMENT,
                        "%s takes %" PRIu32 " to %" PRIu32 " operands, not %" PRIu32, td_op_name(op),
-                       op_arity[op].min_in, op_arity[op].max_in, n_inputs);
+                       op_rows[op].min_in, op_rows[op].max_in, n_inputs);
     }
     for (uint32_t i = 0; i < n_inputs; i++) {
         if (inputs[i] < 1 || inputs[i] > g->n_values) {
@@ -78,7 +82,7 @@ td_status td_op_infer(const struct td_graph *g, enum td_op op, const td_value *i
     struct td_op_call c = {g, op, inputs, n_inputs, attrs, out_result};
     TD_TRY_CTX(td_shape_check(attrs->dtype, &attrs->shape), "%s", td_op_name(op));
     TD_TRY(rule_of(op)->shape(&c));
-    for (uint32_t i = 0; i < op_arity[op].n_out; i++) {
+    for (uint32_t i = 0; i < op_rows[op].n_out; i++) {
         td_status s = td_shape_check(out_result->dtype[i], &out_result->shape[i]);
         if (s) return td_status_context(s, "%s", td_op_name(op));
     }
@@ -101,7 +105,7 @@ bool td_op_writes(enum td_op op, const struct td_attrs *attrs, uint32_t i) {
 }
 
 bool td_node_has_effect(const struct td_node_info *node) {
-    return node->into != 0 || op_arity[node->op].n_out == 0;
+    return node->into != 0 || op_rows[node->op].n_out == 0;
 }
 
 double td_graph_flops(const struct td_graph *g) {

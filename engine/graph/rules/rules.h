@@ -3,7 +3,8 @@
 
 // engine/graph/rules: what each op of ops.def takes and makes, costs, and gives back as a gradient.
 //
-// In reading order: rules.h, the questions that a builder and passes ask; shape.h, what a shape and
+// In reading order: rules.h, the questions that a builder and passes ask (those that accelerators
+// ask, too, are in traind/graph.h); shape.h, what a shape and
 // a cost rule are; gradient.h, what a gradient rule is. Then the families of ops, a file each for
 // shape and cost and one for gradients: basic (products, casts, state), elementwise, tensor (moves
 // and reductions), nn (losses, norms, dropout), conv, attention, and optim, which has no gradients.
@@ -23,9 +24,6 @@ TD_MUST_USE td_status td_op_infer(const struct td_graph *g, enum td_op op, const
                                   uint32_t n_inputs, const struct td_attrs *attrs,
                                   struct td_op_result *out_result);
 uint32_t td_op_n_out(enum td_op op);
-double td_op_flops(const struct td_graph *g, const struct td_node_info *node);
-// True if the op writes operand i (a state tensor) in place.
-bool td_op_writes(enum td_op op, const struct td_attrs *attrs, uint32_t i);
 // True for the gradients of activations, which a product may apply to its result (attrs.then).
 bool td_op_is_activation_grad(enum td_op op);
 // True if a node does more than make its outputs (writes state, communicates).
