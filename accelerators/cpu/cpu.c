@@ -16,6 +16,7 @@
 //   parallel.h     the one OpenMP loop
 //   spin.h         how long threads spin for each other
 //   peak.h         what the threads can do at best, measured
+//   estimate.h     how long a node will take at these rates
 //   kernels/       loops: elementwise, reductions, norms, attention, losses, optimizers (kernels.h)
 //   onednn/        products and convolutions by oneDNN (onednn.h)
 //
@@ -36,6 +37,7 @@
 #include "accelerators/cpu/accelerator.h"
 #include "accelerators/cpu/compile.h"
 #include "accelerators/cpu/dry_compile.h"
+#include "accelerators/cpu/estimate.h"
 #include "accelerators/cpu/onednn/onednn.h"
 #include "accelerators/cpu/packs.h"
 #include "accelerators/cpu/pages.h"
@@ -44,7 +46,6 @@
 #include "accelerators/cpu/spin.h"
 #include "accelerators/cpu/tune.h"
 #include "lib/base/clock.h"
-#include "lib/base/cpu_level.h"
 #include "lib/base/fsio.h"
 #include "lib/base/machine.h"
 #include "traind/plugin.h"
@@ -58,9 +59,6 @@ static td_status cpu_probe(struct td_accel_facts *out_facts) {
         .device_name = "cpu",
         .memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * td_page_bytes(),
         .detects_anomaly = true,
-        .winograd = td_cpu_level() >= TD_CPU_AVX512 ? TD_WINOGRAD_IMAGES | TD_WINOGRAD_WEIGHTS
-                    : td_cpu_level() == TD_CPU_AVX2 ? TD_WINOGRAD_IMAGES
-                                                    : 0,
         .dtypes = 1u << TD_F32 | 1u << TD_F64 | 1u << TD_BF16 | 1u << TD_F16,
     };
     td_dnnl_describe(f.build, sizeof f.build);
@@ -239,6 +237,7 @@ static const struct td_accelerator_ops ops = {
     .foresee = td_cpu_foresee,
     .skips = td_cpu_skips,
     .plain = td_cpu_plain,
+    .node_seconds = td_cpu_node_seconds,
 };
 
 static const struct td_plugin_desc desc = {

@@ -32,10 +32,6 @@ static inline void *td_buffer_host(struct td_buffer b) {
     return b.space == TD_SPACE_HOST ? (void *)(uintptr_t)b.handle : NULL;
 }
 
-// Convolutions of 3x3 at stride 1 in fp32 for which the accelerator has Winograd's way, which
-// multiplies less: those whose result is an image, and those of the weights' gradient.
-enum { TD_WINOGRAD_IMAGES = 1, TD_WINOGRAD_WEIGHTS = 2 };
-
 struct td_accel_facts {
     uint32_t struct_bytes;
     int32_t n_devices;
@@ -44,7 +40,6 @@ struct td_accel_facts {
     uint32_t dtypes;       // bit i: programs may compute in enum td_dtype i
     char build[64];        // library and instruction set, part of the resume key
     bool detects_anomaly;  // takes td_accel_config.detect_anomaly
-    uint32_t winograd;     // TD_WINOGRAD_*, together; for estimates of time
 };
 
 struct td_accel_config {
@@ -135,8 +130,8 @@ struct td_accelerator_ops {
     td_status (*sync)(struct td_accelerator *a);
     void (*release)(struct td_executable *e); // accepts NULL
     // (optional) What this rank's threads can do, measured in some 20 ms: at best, and usually,
-    // which is what nobody on this machine disturbed, on average. Memory is measured for who works
-    // with so many bytes of it; 0: not asked.
+    // which is what no other process disturbed, on average. Memory is measured for work on so many
+    // bytes of it; 0: not asked.
     td_status (*measure_peak)(struct td_accelerator *a, size_t memory_bytes,
                               struct td_accel_rates *out_best, struct td_accel_rates *out_usual);
     // (optional) Kernel i of an executable, in order of execution; false past the last.
@@ -150,7 +145,7 @@ struct td_accelerator_ops {
     // state, without taking them. No programs: what is taken now.
     td_status (*measure)(struct td_accelerator *a, const struct td_program *const *programs,
                          size_t n, size_t *out_bytes);
-    // (optional) Tells of each choice by timing that compiling the program would make, without
+    // (optional) Reports each choice by timing that compiling the program would make, without
     // measuring, and without taking memory or writing to the cache. Strings die with the call.
     td_status (*foresee)(struct td_accelerator *a, const struct td_program *p, td_choice_fn *fn,
                          void *arg);
@@ -159,6 +154,10 @@ struct td_accelerator_ops {
     // without taking memory: those that kernel_at calls slow once they are compiled.
     td_status (*plain)(struct td_accelerator *a, const struct td_program *const *programs, size_t n,
                        td_plain_fn *fn, void *arg);
+    // (optional) Seconds that node n takes, for plans: by measure_peak's usual rates, all of them
+    // above 0. is_plain: it is one of those that `plain` reports. Pure. NULL: no step is estimated.
+    double (*node_seconds)(const struct td_graph *g, td_node n, const struct td_accel_rates *rates,
+                           bool is_plain);
 };
 
 #ifdef __cplusplus

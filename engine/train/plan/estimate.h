@@ -3,15 +3,13 @@
 
 // Estimate: how long an optimizer step will take, before any step ran.
 //
-// Each node of the training program takes the longer of two times: its arithmetic at a share of the
-// rate that products usually reach, and its bytes at the measured bandwidth; plus the fixed cost of
-// starting a kernel on all threads. The shares are rules by op, calibrated once on the cpu
-// accelerator (docs/engine.md has the figures). The rates are this machine's, kept by rates.h in
-// config's choices_dir, else cache_dir. Where they are not there yet they are measured now and
-// kept, or, on a machine that is busy, taken from the nearest that are. So a prediction is for
-// cores that no other process uses. Nodes that the accelerator runs on plain loops go by what those
-// reach: one thread, in fp64 (td_programs_foresee_slow comes before). Collectives between ranks are
-// not in it. Thread: the training thread; some 100 ms where rates are measured.
+// The sum of what the nodes of the training program take, each as the accelerator predicts it at
+// the rates that this machine usually reaches (slots node_seconds and measure_peak; another
+// accelerator's steps are not estimated). Rates are kept by rates.h in config's choices_dir, else
+// cache_dir. Where they are not there yet they are measured now and kept, or, on a machine that is
+// busy, taken from the nearest that are. So a prediction is for cores that no other process uses.
+// Which nodes run on plain loops is known before (td_programs_foresee_slow). Collectives between
+// ranks are not in it. Thread: the training thread; some 100 ms where rates are measured.
 
 #include "engine/train/plan/rates.h"
 #include "engine/train/rank/rank.h"
