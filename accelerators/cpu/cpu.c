@@ -9,7 +9,7 @@
 //   product.h      from a matmul node to what gemm.h is asked for
 //   gemm.h         one matrix product (gemm_spec.h): oneDNN's or our own kernel
 //   packs.h        weights packed for products
-//   memory.h       memory besides arena and state, counted
+//   memory.h       memory besides arena and state, counted; pages.h: large memory, whole pages
 //   dry_compile.h  what a program would take and choose, without taking
 //   tune.h         which way of computing something is the fastest here, measured once
 //   fallback.h     the reference's loops, for nodes that nothing else takes
