@@ -1,7 +1,7 @@
 #ifndef TRAIND_ENGINE_TRAIN_LOOP_LOOP_H
 #define TRAIND_ENGINE_TRAIN_LOOP_LOOP_H
 
-// The loop: fit, validate and test over a rank, readable from top to bottom in loop.c.
+// The loop: fit, validate and test over a rank, readable from top to bottom in fit.c.
 //
 // It owns only where the run is (td_progress) and what it has counted since the last log. It
 // never waits for the control plane, never asks which strategy or precision it has, and acts on
