@@ -4,6 +4,8 @@
 
 #include "engine/train/build.h"
 #include "engine/train/checkpoint/places.h"
+#include "engine/train/loop/evaluate.h"
+#include "engine/train/loop/fit.h"
 #include "engine/train/loop/predict.h"
 #include "engine/train/loop/stage_weights.h"
 #include "engine/train/plan/profile.h"

@@ -1,33 +1,14 @@
-// Evaluation: one pass over a split, unpadded, so that each sample counts once.
-//
-// Ranks may differ by one sample, so the last batch may be empty on some: they still come to every
-// batch boundary, because there the control flags are summed in a reduction of their own (training
-// has them after its gradients). Each rank pushes its own (sum, count), the coordinator merges; a
-// copy summed here serves the checkpoint's metrics. Weights, gradients and the sampler's position
-// are left alone.
+// See the header.
+
+#include "engine/train/loop/evaluate.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "engine/train/config/limits.h"
-#include "engine/train/loop/loop.h"
 #include "engine/train/rank/batches.h"
 #include "engine/train/rank/step.h"
-
-td_status td_loop_agree(struct td_loop *l, bool *out_leave) {
-    float flags[TD_CONTROL_FLAGS];
-    td_control_beat(&l->rank->control);
-    td_control_raise(&l->rank->control, flags, false);
-    TD_TRY(td_control_check_abort(&l->rank->control));
-    TD_TRY(td_rank_sum(l->rank, flags, TD_CONTROL_FLAGS, TD_F32));
-    struct td_agreement a = td_control_read(flags);
-    bool fits = l->rank->config->stages & TD_TRAIN_FIT;
-    // Once fit is over a pause lets the job end; a cancellation never waits.
-    *out_leave = a.stop && !l->mid_window && (a.now || !fits || !l->fit_is_over);
-    l->stop_saves = !a.now;
-    return TD_OK;
-}
 
 // Training goes on, so somebody has to know; once is enough.
 static void note_not_finite(struct td_loop *l, const char *prefix, const struct td_tally *loss) {

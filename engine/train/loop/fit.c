@@ -1,5 +1,3 @@
-// The training loop.
-//
 // One rule shapes it: things happen at *boundaries*, the moments right after an optimizer step,
 // when all ranks hold the same agreement. There a rank may stop, save, validate or end; nowhere
 // else. What is due at a boundary is done in this order: agreed stop, validation, checkpoint,
@@ -7,7 +5,7 @@
 // attempt that resumes, before its first batch; one in the middle of an accumulation window runs to
 // its end, because there is no state between two micro-batches to resume from.
 
-#include "engine/train/loop/loop.h"
+#include "engine/train/loop/fit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,48 +13,11 @@
 
 #include "engine/train/config/limits.h"
 #include "engine/train/config/schedule.h"
+#include "engine/train/loop/evaluate.h"
 #include "engine/train/rank/batches.h"
 #include "engine/train/rank/step.h"
 #include "lib/base/clock.h"
 #include "traind/random.h"
-
-// The best of the attempts before, where the rank read the checkpoint that knows it. That of
-// another job (ckpt_path) is none: its files are not where later attempts look, nor are they kept.
-static void recall_best(struct td_loop *l) {
-    const struct td_restored *from = &l->rank->restored;
-    const struct td_train_config *c = l->rank->config;
-    char attempt[TD_FS_PATH_BYTES];
-    if (!from->path || !td_best_is_of(&from->manifest.best, &c->checkpoint)) return;
-    if (strcmp(from->manifest.job, c->job) != 0) return;
-    l->best = from->manifest.best;
-    td_best_parent(from->path, attempt);
-    td_best_parent(attempt, l->best_dir);
-}
-
-void td_loop_init(struct td_loop *l, struct td_rank *rank) {
-    *l = (struct td_loop){.rank = rank, .at = rank->start, .saved_step = -1};
-    l->schedule = rank->config->schedule;
-    td_throughput_init(&l->throughput, rank);
-    td_throughput_begin(&l->throughput, l->at.step);
-    l->began_ns = l->throughput.since_ns;
-    // What another schedule left counts for nothing.
-    if (l->schedule.kind == TD_SCHEDULE_REDUCE_ON_PLATEAU)
-        td_plateau_begin(&l->at.plateau, &l->schedule.plateau);
-    else
-        l->at.plateau = (struct td_plateau){0};
-    if (!rank->resumed) return;
-    l->saved_step = rank->start.step;
-    recall_best(l);
-    // What the last validation found still describes these weights. (Only the rank that read the
-    // checkpoint knows, and only it writes the next one.)
-    const struct td_manifest *m = &rank->restored.manifest;
-    for (size_t i = 0; i < m->n_metrics && l->validated.n < TD_TALLIES; i++) {
-        if (strncmp(m->metric[i].name, "val_", 4) != 0) continue;
-        struct td_tally *t = &l->validated.item[l->validated.n++];
-        *t = (struct td_tally){.sum = m->metric[i].sum, .count = m->metric[i].count};
-        snprintf(t->name, sizeof t->name, "%.19s", m->metric[i].name + 4);
-    }
-}
 
 // ---- small steps -------------------------------------------------------------------------------
 

@@ -1,14 +1,12 @@
-// Continuing a prompt, token by token. The program has one shape, a row of the data's length: a
-// short beginning is followed by tokens that nobody looks at (the attention is causal), and of a
-// long one only the last row's worth is seen. Each draw has its own number of a named Philox
-// stream, so the same seed gives the same text on any machine that computes the same logits.
+// See the header.
 
-#include "engine/train/loop/predict.h"
+#include "engine/train/loop/generate.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/train/loop/predictions.h"
 #include "engine/train/rank/batches.h"
 #include "engine/train/rank/step.h"
 #include "lib/base/fsio.h"

@@ -1,12 +1,17 @@
 #ifndef TRAIND_ENGINE_TRAIN_LOOP_LOOP_H
 #define TRAIND_ENGINE_TRAIN_LOOP_LOOP_H
 
-// The loop: fit, validate and test over a rank, readable from top to bottom in fit.c.
+// engine/train/loop: what a rank does, stage by stage; and where it is in that.
 //
-// It owns only where the run is (td_progress) and what it has counted since the last log. It
-// never waits for the control plane, never asks which strategy or precision it has, and acts on
-// nothing that not all ranks agreed on. global_step counts completed optimizer steps.
-// Thread: the training thread.
+// In reading order: loop.h, the run; fit.h, the training loop; evaluate.h, one pass over a split;
+// predict.h and generate.h, the predict stage, both with the results of predictions.h;
+// stage_weights.h, which weights the stages after fit use; epoch_metrics.h and throughput.h, what
+// is counted on the way. engine/train/train.c runs the stages in order.
+//
+// The run owns only where it is (td_progress) and what it has counted since the last log. It never
+// waits for the control plane, never asks which strategy or precision it has, and acts on nothing
+// that not all ranks agreed on. global_step counts completed optimizer steps. Thread: the training
+// thread.
 
 #include "engine/train/loop/epoch_metrics.h"
 #include "engine/train/loop/throughput.h"
@@ -41,11 +46,6 @@ struct td_loop {
 };
 
 void td_loop_init(struct td_loop *l, struct td_rank *rank);
-TD_MUST_USE td_status td_loop_fit(struct td_loop *l, enum td_loop_end *out_end);
-// One pass over a split, each sample once. prefix: "val", "validate" or "test"; "" logs nothing.
-// interrupted: a stop was agreed and the pass was left.
-TD_MUST_USE td_status td_loop_evaluate(struct td_loop *l, enum td_split split, const char *prefix,
-                                       int64_t n_batches, bool *out_interrupted);
 // Flags of all ranks at a batch boundary outside of training. *out_leave: a stop to obey here.
 TD_MUST_USE td_status td_loop_agree(struct td_loop *l, bool *out_leave);
 

@@ -15,15 +15,5 @@
 #include "engine/train/loop/loop.h"
 
 TD_MUST_USE td_status td_predict(struct td_loop *l, bool *out_interrupted);
-// The part with a prompt (generate.c).
-TD_MUST_USE td_status td_generate(struct td_loop *l, bool *out_interrupted);
-// predict.output, or `name` in the attempt's directory; FAILED_PRECONDITION (bad_spec) without
-// both.
-TD_MUST_USE td_status td_predict_path(const struct td_rank *r, const char *name, char *out_path);
-
-// A result of predict steps (td_graph_result) of n rows: their width, and the rows of the last run.
-TD_MUST_USE td_status td_predict_columns(const struct td_rank *r, const char *name,
-                                         int64_t *out_columns);
-TD_MUST_USE td_status td_predict_result(struct td_rank *r, const char *name, int64_t n, float *out);
 
 #endif

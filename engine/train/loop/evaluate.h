@@ -1,0 +1,19 @@
+#ifndef TRAIND_ENGINE_TRAIN_LOOP_EVALUATE_H
+#define TRAIND_ENGINE_TRAIN_LOOP_EVALUATE_H
+
+// Evaluation: one pass over a split, unpadded, so that each sample counts once.
+//
+// Ranks may differ by one sample, so the last batch may be empty on some: they still come to every
+// batch boundary, because there the control flags are summed in a reduction of their own (training
+// has them after its gradients). Each rank pushes its own (sum, count), the coordinator merges; a
+// copy summed here serves the checkpoint's metrics. Weights, gradients and the sampler's position
+// are left alone. Thread: the training thread.
+
+#include "engine/train/loop/loop.h"
+
+// prefix: "val", "validate" or "test"; "" logs nothing. interrupted: a stop was agreed and the pass
+// was left.
+TD_MUST_USE td_status td_loop_evaluate(struct td_loop *l, enum td_split split, const char *prefix,
+                                       int64_t n_batches, bool *out_interrupted);
+
+#endif

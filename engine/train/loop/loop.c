@@ -1,0 +1,60 @@
+// See the header.
+
+#include "engine/train/loop/loop.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/train/rank/step.h"
+
+// The best of the attempts before, where the rank read the checkpoint that knows it. That of
+// another job (ckpt_path) is none: its files are not where later attempts look, nor are they kept.
+static void recall_best(struct td_loop *l) {
+    const struct td_restored *from = &l->rank->restored;
+    const struct td_train_config *c = l->rank->config;
+    char attempt[TD_FS_PATH_BYTES];
+    if (!from->path || !td_best_is_of(&from->manifest.best, &c->checkpoint)) return;
+    if (strcmp(from->manifest.job, c->job) != 0) return;
+    l->best = from->manifest.best;
+    td_best_parent(from->path, attempt);
+    td_best_parent(attempt, l->best_dir);
+}
+
+void td_loop_init(struct td_loop *l, struct td_rank *rank) {
+    *l = (struct td_loop){.rank = rank, .at = rank->start, .saved_step = -1};
+    l->schedule = rank->config->schedule;
+    td_throughput_init(&l->throughput, rank);
+    td_throughput_begin(&l->throughput, l->at.step);
+    l->began_ns = l->throughput.since_ns;
+    // What another schedule left counts for nothing.
+    if (l->schedule.kind == TD_SCHEDULE_REDUCE_ON_PLATEAU)
+        td_plateau_begin(&l->at.plateau, &l->schedule.plateau);
+    else
+        l->at.plateau = (struct td_plateau){0};
+    if (!rank->resumed) return;
+    l->saved_step = rank->start.step;
+    recall_best(l);
+    // What the last validation found still describes these weights. (Only the rank that read the
+    // checkpoint knows, and only it writes the next one.)
+    const struct td_manifest *m = &rank->restored.manifest;
+    for (size_t i = 0; i < m->n_metrics && l->validated.n < TD_TALLIES; i++) {
+        if (strncmp(m->metric[i].name, "val_", 4) != 0) continue;
+        struct td_tally *t = &l->validated.item[l->validated.n++];
+        *t = (struct td_tally){.sum = m->metric[i].sum, .count = m->metric[i].count};
+        snprintf(t->name, sizeof t->name, "%.19s", m->metric[i].name + 4);
+    }
+}
+
+td_status td_loop_agree(struct td_loop *l, bool *out_leave) {
+    float flags[TD_CONTROL_FLAGS];
+    td_control_beat(&l->rank->control);
+    td_control_raise(&l->rank->control, flags, false);
+    TD_TRY(td_control_check_abort(&l->rank->control));
+    TD_TRY(td_rank_sum(l->rank, flags, TD_CONTROL_FLAGS, TD_F32));
+    struct td_agreement a = td_control_read(flags);
+    bool fits = l->rank->config->stages & TD_TRAIN_FIT;
+    // Once fit is over a pause lets the job end; a cancellation never waits.
+    *out_leave = a.stop && !l->mid_window && (a.now || !fits || !l->fit_is_over);
+    l->stop_saves = !a.now;
+    return TD_OK;
+}
