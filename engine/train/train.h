@@ -1,6 +1,13 @@
 #ifndef TRAIND_ENGINE_TRAIN_TRAIN_H
 #define TRAIND_ENGINE_TRAIN_TRAIN_H
 
+// engine/train: a job's programs and state, trained.
+//
+// In reading order, from the floor up: config/ is what the job asks for; events/ and checkpoint/
+// are what leaves a rank; rank/ is one rank, with its plugins, programs and state; plan/ is what it
+// will need and what is chosen for it; loop/ is what it does. Above them build.h puts a rank
+// together, and train.h runs it.
+//
 // Train: one rank of one attempt, from configuration to its end. This is what a worker calls.
 //
 //   build the rank -> fit -> validate -> test -> tear down

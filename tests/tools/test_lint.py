@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+import circles  # noqa: E402
 import lint  # noqa: E402
 
 OPS = 'TD_OP(ADD, "add", 2, 2, 1)\nTD_OP(CLAMP, "clamp", 1, 1, 1)\n'
@@ -70,3 +71,98 @@ def test_prints_that_pass_strangers_text_are_named(tree):
     assert len(lint.problems) == 1 and "td_print" in lint.problems[0]
     lint.check_prints("daemon/main.c", 'printf("%s", x);')
     assert len(lint.problems) == 1
+
+
+# ---- circles ----------------------------------------------------------------------------------------
+LINE = {
+    "a/bottom.h": "",
+    "a/middle.h": '#include "a/bottom.h"\n',
+    "a/middle.c": '#include "a/middle.h"\n',
+    "b/top.c": '// story\n#include "a/middle.h"\n#include <stdio.h>\n',
+}
+
+
+def found_circles(files, known=()):
+    problems = []
+    circles.check(files, known, lambda path, line, text: problems.append(f"{path}:{line}: {text}"))
+    return problems
+
+
+def test_file_and_its_header_are_one_unit():
+    assert found_circles(LINE) == []
+
+
+@pytest.mark.parametrize("file, header, place, way", [
+    ("a/bottom.c", "a/middle.h", "a/bottom.c:1", "a/bottom -> a/middle -> a/bottom"),
+    ("a/middle.c", "b/top.h", "a/middle.c:2", "a/middle -> b/top -> a/middle"),
+    ("a/bottom.h", "b/top.h", "a/bottom.h:1", "a/bottom -> b/top -> a/middle -> a/bottom"),
+])
+def test_circle_is_named_with_the_way_round(file, header, place, way):
+    files = LINE | {"b/top.h": ""}
+    files[file] = files.get(file, "") + f'#include "{header}"\n'
+    assert found_circles(files) == [f"{place}: a circle of includes: {way}"]
+
+
+def test_circle_over_an_installed_header_is_found():
+    files = {"include/traind/x.h": '#include "a/y.h"\n', "a/y.h": "", "a/y.c": '#include "traind/x.h"\n'}
+    assert len(found_circles(files)) == 1
+
+
+def test_known_circle_is_passed_over_until_it_is_gone():
+    known = [("a/bottom", "a/middle", "b/other")]
+    round_ = LINE | {"a/bottom.c": '#include "a/middle.h"\n'}
+    assert found_circles(round_, known) == []
+    gone = found_circles(LINE, known)
+    assert len(gone) == 1 and "take it out" in gone[0]
+
+
+def test_circle_that_grew_out_of_a_known_one_is_named():
+    files = LINE | {"a/bottom.c": '#include "b/top.h"\n', "b/top.h": ""}
+    found = found_circles(files, [("a/bottom", "a/middle")])
+    assert len(found) == 2 and "b/top" in found[0] and "take it out" in found[1]
+
+
+# ---- lengths, private headers, stories -----------------------------------------------------------------
+def test_file_above_600_lines_is_named_unless_it_is_known(tree, monkeypatch):
+    monkeypatch.setattr(lint, "KNOWN_LONG", {"old.c": 800, "short.c": 800, "absent.c": 800})
+    for name, n in (("new.c", 601), ("fits.c", 600), ("old.c", 700), ("short.c", 600)):
+        lint.check_length(name, "\n" * n)
+    lint.check_known_long(["new.c", "fits.c", "old.c", "short.c"])
+    assert [p.split(":")[0] for p in lint.problems] == ["new.c", "short.c", "absent.c"]
+    lint.check_length("old.c", "\n" * 801)
+    assert lint.problems[-1].startswith("old.c")
+
+
+@pytest.mark.parametrize("path, header, ok", [
+    ("engine/graph/passes/fuse.c", "engine/graph/graph.h", True),
+    ("engine/train/plan/estimate.c", "engine/graph/graph.h", False),
+    ("engine/train/rank/record.c", "engine/graph/passes/passes.h", False),
+    ("engine/graph/passes/autodiff.c", "engine/graph/rules/gradient.h", True),
+    ("engine/graph/passes/fuse.c", "engine/graph/rules/gradient.h", False),
+])
+def test_header_that_a_folder_keeps_to_itself_is_not_included_from_outside(tree, path, header, ok):
+    lint.check_private(path, 1, header)
+    assert (lint.problems == []) == ok
+
+
+@pytest.mark.parametrize("path, header, ok", [
+    ("engine/train/loop/fit.c", "engine/train/rank/step.h", True),
+    ("engine/train/loop/fit.c", "engine/train/plan/sizes.h", False),
+    ("engine/train/rank/record.c", "engine/train/plan/sizes.h", False),
+    ("engine/train/checkpoint/best.c", "engine/train/rank/rank.h", False),
+    ("engine/graph/rules/shape_conv.c", "engine/graph/passes/passes.h", False),
+    ("daemon/worker/plan.c", "engine/train/loop/fit.h", False),
+    ("daemon/worker/plan.c", "engine/train/plan/sizes.h", True),
+])
+def test_room_sees_those_below_it_alone(tree, path, header, ok):
+    lint.check_layer(path, 1, header)
+    assert (lint.problems == []) == ok
+
+
+def test_story_that_leaves_a_file_out_is_named(tree, monkeypatch):
+    monkeypatch.setattr(lint, "STORIES", {"room": "room.h", "bare": "bare.h"})
+    (tree / "room").mkdir()
+    (tree / "room/room.h").write_text("// First one.h, then the kinds: conv.\nint other;\n")
+    lint.check_stories(["room/room.h", "room/one.c", "room/kind_conv.c", "room/other.c", "bare/x.c"])
+    assert len(lint.problems) == 2
+    assert "does not name other" in lint.problems[0] and lint.problems[1].startswith("bare/bare.h")

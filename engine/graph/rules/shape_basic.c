@@ -1,5 +1,6 @@
 // Rules of the ops of linear algebra, and of those that read and write state whole: products,
-// casts, sums to a scalar, stores, reductions over ranks, constants.
+// casts, sums to a scalar, stores, reductions over ranks, constants. A product counts two FLOPs for
+// each inner term, and one more an element for a bias and for an activation that are part of it.
 
 #include "engine/graph/rules/rules.h"
 #include "engine/graph/rules/shape.h"

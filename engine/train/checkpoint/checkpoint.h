@@ -1,6 +1,13 @@
 #ifndef TRAIND_ENGINE_TRAIN_CHECKPOINT_CHECKPOINT_H
 #define TRAIND_ENGINE_TRAIN_CHECKPOINT_CHECKPOINT_H
 
+// engine/train/checkpoint: the state of a rank on disk.
+//
+// In reading order: checkpoint.h writes one; shard.h makes its files, in the format of
+// safetensors.h; manifest.h says what is in it, best.h which one is best, retention.h which are
+// kept; restore.h reads one back; weights.h reads what others made; places.h, what is written to
+// before the first step.
+//
 // Checkpointer: turns the state of a rank into a directory that can be loaded, while it trains on.
 //
 //   <dir>/step-<n>/ model.safetensors  optimizer.safetensors  [config.json]  manifest.json

@@ -1,7 +1,12 @@
 #ifndef TRAIND_ENGINE_TRAIN_CONFIG_CONFIG_H
 #define TRAIND_ENGINE_TRAIN_CONFIG_CONFIG_H
 
-// Everything one rank needs to know before it trains, as plain C values.
+// engine/train/config: what a job asks for, and pure functions of that.
+//
+// In reading order: config.h; limits.h, how often things happen; schedule.h, the learning rate of a
+// step; plateau.h, its scale where it follows a metric.
+//
+// config.h is everything one rank needs to know before it trains, as plain C values.
 //
 // The engine knows no job spec: daemon/worker fills this from a plan, a test or a program fills it
 // by hand. All pointers are borrowed and outlive the run. Names of plugins are resolved through the

@@ -1,6 +1,12 @@
 #ifndef TRAIND_ENGINE_TRAIN_EVENTS_EVENTS_H
 #define TRAIND_ENGINE_TRAIN_EVENTS_EVENTS_H
 
+// engine/train/events: what leaves a rank beside its checkpoints.
+//
+// In reading order: events.h; metrics.h, points of a curve, by the thousand; tallies.h, the sums
+// that they are made of; background.h, the thread that prints them where there is no launcher, and
+// writes snapshots.
+//
 // Events of a rank: the few things that its launcher must know, as JSON objects
 // (lib/base/rank_page.h lists them). With a launcher each is one datagram on its socket; without
 // one, a line on stdout.
