@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "grpc/health/v1/health.pb-c.h"
-#include "lib/rpc/server.h"
+#include "lib/rpc/call.h"
 #include "lib/rpc/server_private.h"
 
 enum { MAX_SERVICES = 64, MAX_NAME = 128 };
@@ -211,7 +211,7 @@ td_status td_rpc_health_create(struct td_rpc_server *server, struct td_rpc_healt
     if (!self) return td_fail_oom();
     *out_health = self; // the server's: its destroy frees it, also after an error below
     set_one(self, "", NOT_SERVING);
-    return td_rpc_server_add(server, rows, TD_COUNTOF(rows), self);
+    return td_rpc_server_add_rows(server, rows, TD_COUNTOF(rows), self, true);
 }
 
 void td_rpc_health_destroy(struct td_rpc_health *health) {

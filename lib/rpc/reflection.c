@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "grpc/reflection/v1/reflection.pb-c.h"
+#include "lib/rpc/call.h"
 #include "lib/rpc/descriptor_set.h"
-#include "lib/rpc/server.h"
 #include "lib/rpc/server_private.h"
 
 typedef Grpc__Reflection__V1__ServerReflectionRequest reflection_request;

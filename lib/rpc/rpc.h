@@ -6,7 +6,7 @@
 //   loop.h            one thread's event loop: wake-ups, timers, descriptors, signals (libevent)
 //   pump.h            one thread in a gRPC completion queue; hands its events to the loop (private)
 //   codec.h           protobuf-c messages <-> bytes, under a memory budget, UTF-8 checked
-//   server.h          table of methods, calls, streams, limits, drain
+//   server.h          table of methods, calls, streams, limits, drain (call.h, server_options.h)
 //   client.h          channel, unary calls, streams, one blocking convenience for trainctl
 //   health.h          grpc.health.v1 of a server
 //   reflection.c      grpc.reflection.v1 and v1alpha of a server

@@ -10,7 +10,7 @@
 // the call failed before it; only the first is told to on_half_close, because a broken upload must
 // not look like a finished one.
 
-#include "lib/rpc/server.h"
+#include "lib/rpc/call.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -7,9 +7,10 @@
 
 #include <grpc/grpc.h>
 
+#include "lib/rpc/call.h"
 #include "lib/rpc/outbox.h"
 #include "lib/rpc/pump.h"
-#include "lib/rpc/server.h"
+#include "lib/rpc/server_options.h"
 #include "lib/rpc/wire_status.h"
 
 struct td_descriptor_set;

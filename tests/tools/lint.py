@@ -101,7 +101,6 @@ KNOWN_CIRCLES = [
     ("daemon/launcher/ending", "daemon/launcher/journal", "daemon/launcher/launcher",
      "daemon/launcher/lost", "daemon/launcher/rank", "daemon/launcher/watchdog"),
     ("daemon/worker/attach", "daemon/worker/configure", "daemon/worker/precision"),
-    ("lib/rpc/health", "lib/rpc/server", "lib/rpc/server_private"),
 ]
 
 # Folder -> the file whose comments tell its story, and name each of its files.

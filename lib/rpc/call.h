@@ -1,0 +1,61 @@
+#ifndef TRAIND_LIB_RPC_CALL_H
+#define TRAIND_LIB_RPC_CALL_H
+
+// A call as its handlers see it, and the row of a table that names them. server.h says when each is
+// called and how long a call lives. Loop's thread.
+
+#include "lib/rpc/rpc.h"
+
+struct td_rpc_call;
+
+// One row of the table. `ctx` is what td_rpc_server_add was given. Rows are borrowed: static const.
+struct td_rpc_method {
+    const char *service; // "traind.v1.JobService"
+    const char *method;  // "GetJob"
+    enum td_rpc_kind kind;
+    bool open; // needs no credential
+    // 0: it is one of the server's max_calls. Else its calls are counted apart, up to this number,
+    // and take no room from the others.
+    uint32_t own_calls;
+    const ProtobufCMessageDescriptor *request;
+    const ProtobufCMessageDescriptor *response;
+    // Required. Unary and server stream: request is the message, it lives as long as the call.
+    // Client stream and bidi: request is NULL; set the user pointer here.
+    void (*on_call)(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx);
+    // Client stream and bidi: required. message dies when the callback returns.
+    void (*on_message)(struct td_rpc_call *call, const ProtobufCMessage *message, void *ctx);
+    // Client stream and bidi: required. The client has sent its last message, whole. Not called
+    // when the stream broke.
+    void (*on_half_close)(struct td_rpc_call *call, void *ctx);
+    // Server stream and bidi, may be NULL: after TD_RPC_SEND_FULL, half the queue is free again.
+    void (*on_writable)(struct td_rpc_call *call, void *ctx);
+    // May be NULL. The call is over; free what the user pointer holds.
+    void (*on_done)(struct td_rpc_call *call, void *ctx);
+};
+
+// Unary and client stream: the response, and OK. A response over the size limit becomes
+// RESOURCE_EXHAUSTED MESSAGE_TOO_LARGE. The message is packed now, not referred to afterwards.
+void td_rpc_call_reply(struct td_rpc_call *call, const ProtobufCMessage *response);
+// Server stream and bidi. A message over the size limit ends the call with an error.
+enum td_rpc_send td_rpc_call_send(struct td_rpc_call *call, const ProtobufCMessage *message);
+// Ends the call after what is queued. TD_OK only for streams whose responses were sent.
+void td_rpc_call_finish(struct td_rpc_call *call, td_status take_status);
+
+// Client stream and bidi: while paused no message is read, and the sender is pushed back. A message
+// that is on its way already is still delivered. Pausing nests not.
+void td_rpc_call_pause(struct td_rpc_call *call);
+void td_rpc_call_resume(struct td_rpc_call *call);
+
+void td_rpc_call_ref(struct td_rpc_call *call);
+void td_rpc_call_unref(struct td_rpc_call *call);
+
+// Address of the client, "127.0.0.1:51000".
+const char *td_rpc_call_peer(const struct td_rpc_call *call);
+// False once it was answered, cancelled or done: work for it may stop.
+bool td_rpc_call_is_live(const struct td_rpc_call *call);
+// Unary and server stream: the request; NULL otherwise. Dies with the call.
+const ProtobufCMessage *td_rpc_call_request(const struct td_rpc_call *call);
+void td_rpc_call_set_user(struct td_rpc_call *call, void *user);
+void *td_rpc_call_user(const struct td_rpc_call *call);
+
+#endif

@@ -1,0 +1,34 @@
+#ifndef TRAIND_LIB_RPC_SERVER_OPTIONS_H
+#define TRAIND_LIB_RPC_SERVER_OPTIONS_H
+
+// What a server is asked for when it is created (server.h).
+
+#include "lib/rpc/call.h"
+
+// Zero means the default.
+struct td_rpc_server_options {
+    const char *listen; // "HOST:PORT", port 0 picks one; loopback, see address.h
+    // Judges a bearer token: TD_OK, or UNAUTHENTICATED / PERMISSION_DENIED, which is sent. row is
+    // NULL for an unknown method. Compare with td_rpc_secret_equal. Required.
+    td_status (*authorize)(struct td_str token, const struct td_rpc_method *row, void *ctx);
+    void *ctx;                // authorize's
+    size_t max_message_bytes; // of one request
+    size_t queue_bytes;       // per stream
+    int64_t stall_ns;         // age of a send in flight at which its reader is cut off
+    int64_t deadline_ns;      // for unary calls that bring none
+    uint32_t max_calls; // with a credential, but rows with own_calls; more get RESOURCE_EXHAUSTED
+                        // LIMIT_CALLS
+    uint32_t max_open_calls; // of rows that are open to everyone, in all; the same
+    uint32_t max_streams;    // per connection
+    // Connections (front.h): in all, per source, and without a credential so far.
+    uint32_t max_connections, max_per_source, max_strangers;
+    uint32_t max_own_connections; // beside them: with calls of rows with own_calls; 0: counted in
+    int64_t first_request_ns;     // from the accept to a whole first request
+    int64_t idle_ns;              // without a call, until a connection is closed
+    int64_t check_ns;             // between two checks that the listener answers
+    // What the people of this machine should know, for the log; may be NULL. Health already says
+    // NOT_SERVING when the listener does not answer.
+    void (*on_notice)(const char *text, void *ctx);
+};
+
+#endif
