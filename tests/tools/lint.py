@@ -121,6 +121,10 @@ STORIES = {
 # Accelerators do not include each other, but for the specification's loops.
 SHARED_LOOPS = ["accelerators/reference/node.h"]
 
+# A path from the root, whole: not a pattern, nor the end of a longer one.
+PATH = re.compile(r"(?<![\w/.<>-])((?:engine|lib|accelerators|strategies|workloads|daemon|client|include|proto"
+                  r"|examples|docs|tests|deploy)/[\w/-]+\.(?:c|h|def|py|md|yaml|sh|proto))(?![\w*<])")
+
 # Third-party header -> where it may stand, and in how many .c files at most (None: any number).
 HOMES = [
     (r"protobuf-c/", ["lib/base", "lib/rpc", "daemon", "client"], None),
@@ -335,6 +339,18 @@ def check_stories(paths):
                 problem(story, 1, f"the story of {folder} does not name {stem}")
 
 
+def check_paths(paths):
+    """A file that a comment or the docs name by its path is there."""
+    there = set(paths) | {p.removeprefix("include/") for p in paths}
+    for path in paths:
+        if path.startswith("tests/tools/"):
+            continue  # its tests speak of files that never were
+        for number, line in enumerate((ROOT / path).read_text(errors="replace").splitlines(), 1):
+            for m in PATH.finditer(line):
+                if m[1] not in there and not (ROOT / m[1]).exists():
+                    problem(path, number, f"there is no {m[1]}")
+
+
 def check_file(path, users):
     code = (ROOT / path).read_text(errors="replace")
     check_length(path, code)
@@ -408,6 +424,9 @@ def main():
     check_known_long(paths)
     check_circles(paths)
     check_stories(paths)
+    prose = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.md", "*.sh", "Makefile"], cwd=ROOT,
+                           check=True, capture_output=True, text=True).stdout.split()
+    check_paths(paths + [p for p in prose if (ROOT / p).exists()])
     check_ops()
     check_spec_doc(traind)
     for (pattern, most), places in users.items():

@@ -166,3 +166,10 @@ def test_story_that_leaves_a_file_out_is_named(tree, monkeypatch):
     lint.check_stories(["room/room.h", "room/one.c", "room/kind_conv.c", "room/other.c", "bare/x.c"])
     assert len(lint.problems) == 2
     assert "does not name other" in lint.problems[0] and lint.problems[1].startswith("bare/bare.h")
+
+
+def test_path_that_leads_nowhere_is_named(tree):
+    (tree / "docs/engine.md").write_text("See `docs/job-spec.md`,\n`engine/graph/gone.c` and engine/graph/pass_<name>.c, "
+                                         "docs/*.md, https://docs/x.md.\n")
+    lint.check_paths(["docs/engine.md", "docs/job-spec.md"])
+    assert lint.problems == ["docs/engine.md:2: there is no engine/graph/gone.c"]
