@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from plans import plan_of
 from ranks import EXIT, Attempt, run_by_hand
-from test_s05_worker import plan_of
 
 # ---- groups --------------------------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+from plans import plan_of, state_of
 from ranks import EXIT, Attempt, run_by_hand
-from test_s05_worker import plan_of, state_of
 
 STORED = {"32-true": "F32", "64-true": "F64", "bf16-mixed": "F32", "bf16-true": "BF16",
           "16-mixed": "F32", "16-true": "F16"}

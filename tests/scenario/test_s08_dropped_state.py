@@ -2,8 +2,8 @@
 and what begins at zero instead. A line for each, in notes and, joined, in the reason of `resumed`."""
 import pytest
 
+from plans import plan_of, state_of
 from ranks import Attempt
-from test_s05_worker import plan_of, state_of
 
 HEAD = "resume is not bit-exact: "
 ADAMW = {"name": "adamw", "lr": 0.01}

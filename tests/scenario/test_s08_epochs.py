@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from plans import plan_of, steps_in
 from ranks import EXIT, Attempt, run_by_hand
-from test_s05_worker import plan_of, steps_in
 
 OK, FAILED = 0, 1
 METRICS = ("loss", "accuracy")

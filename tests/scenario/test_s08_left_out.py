@@ -1,8 +1,8 @@
 """Which checkpoints are written when steps are shorter than a write."""
 import pytest
 
+from plans import plan_of, steps_in
 from ranks import Attempt
-from test_s05_worker import plan_of, steps_in
 
 
 @pytest.mark.parametrize("how", [{"every_n_train_steps": 1}, {"every_n_train_steps": 0, "every_n_epochs": 1}])

@@ -7,8 +7,8 @@ import signal
 import numpy as np
 import pytest
 
+from plans import plan_of, state_of, steps_in
 from ranks import EXIT, Attempt, run_by_hand
-from test_s05_worker import plan_of, state_of, steps_in
 
 KNOBS = {"monitor": "val_loss", "factor": 0.5, "patience": 1, "cooldown": 1, "min_lr": 0.002}
 # After which of an epoch's 8 micro-batches a validation comes, and the threshold. Every third: one of two validations

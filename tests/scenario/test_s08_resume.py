@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
+from plans import losses, plan_of, state_of, steps_in
 from ranks import Attempt
-from test_s05_worker import losses, plan_of, state_of, steps_in
 
 FULL = bool(os.environ.get("TD_FULL"))
 full_only = pytest.mark.skipif(not FULL, reason="only in check-full")

@@ -5,8 +5,8 @@ import shutil
 import numpy as np
 import pytest
 
+from plans import plan_of
 from ranks import EXIT, Attempt, run_by_hand
-from test_s05_worker import plan_of
 
 OK = 0
 # The loss falls from epoch to epoch, so the largest is the first one's: the best are never the last.

@@ -7,9 +7,9 @@ import subprocess
 import pytest
 
 import support
+from plans import plan_of
 from ranks import Attempt
 from support import SPEC, until
-from test_s05_worker import plan_of
 
 # An accelerator `cpu` of an older plugin ABI. Nothing in it may be called.
 OLDER = """

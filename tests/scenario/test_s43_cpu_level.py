@@ -10,9 +10,9 @@ import subprocess
 import pytest
 
 import ranks
+from plans import plan_of, state_of
 from ranks import EXIT
 from support import BIN, LONG, SPEC, until
-from test_s05_worker import plan_of, state_of
 
 LEVELS = ["generic", "avx2", "avx512", "avx512_bf16", "amx"]
 PLAIN = {k: v for k, v in os.environ.items() if not k.startswith("TRAIND_")}

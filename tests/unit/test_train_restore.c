@@ -1,5 +1,5 @@
 // Restore: what a checkpoint does not hold is missed aloud. Whole checkpoints, damaged ones too,
-// are tests/scenario/test_s05_worker.py's.
+// are tests/scenario/test_s09_checkpoints.py's.
 
 #include "tests/unit/test.h"
 
