@@ -39,7 +39,8 @@ def images(folder):
     return {"name": "idx", "path": str(folder), "classes": 4, "batch_size": 32}
 
 
-# On cpu, 64-true runs on the reference's loops, whose scratch counts like any other.
+# On cpu, 64-true runs on the reference's loops, whose scratch counts like any other. Where products or convolutions
+# choose between ways, the plan counts all of them, and a rank that knows its choice holds that one.
 @pytest.mark.parametrize("accelerator, precision", [("reference", "32-true"), ("cpu", "32-true"),
                                                     ("cpu", "bf16-mixed"), ("cpu", "64-true")])
 @pytest.mark.parametrize("world", [1, 2])
@@ -55,9 +56,12 @@ def test_plan_says_the_bytes_that_ranks_hold(tmp_path, model, world, accelerator
     with Attempt(tmp_path, plan, world) as attempt:
         assert attempt.wait() == [0] * world
     held = [e for r in attempt.ranks for e in r.event("memory")]
-    names = ("state_bytes", "arena_bytes", "scratch_bytes", "recompute")
+    names = ("state_bytes", "arena_bytes", "recompute")
     assert len(held) == world and all(says[n] == h[n] for h in held for n in names)
-    assert says["scratch_bytes"] > 0 and says["recompute"] == "selective"
+    chooses = accelerator == "cpu" and precision != "64-true"
+    assert all(0 < h["scratch_bytes"] <= says["scratch_bytes"] if chooses else
+               h["scratch_bytes"] == says["scratch_bytes"] > 0 for h in held)
+    assert says["recompute"] == "selective"
 
 
 # Winograd or direct is a choice by timing; where the processor has no Winograd there is nothing to exchange.
@@ -75,14 +79,15 @@ def test_plan_says_the_bytes_when_either_convolution_is_chosen(tmp_path):
         code, lines = run_by_hand(tmp_path, plan)
         assert code == 0
         held, = [x for x in lines if x.get("event") == "memory"]
-        return all(says[n] == held[n] for n in ("state_bytes", "arena_bytes", "scratch_bytes"))
+        assert all(says[n] == held[n] for n in ("state_bytes", "arena_bytes"))
+        return held["scratch_bytes"]
 
-    assert holds()
+    assert holds() == says["scratch_bytes"]  # of all ways, which race
     cache, = (tmp_path / "cache").glob("cpu-tune-*")
     other = {"winograd": "direct", "direct": "winograd"}
     lines = [line.rpartition("=") for line in cache.read_text().splitlines()]
     cache.write_text("".join(f"{key}{equals}{other.get(name, name)}\n" for key, equals, name in lines))
-    assert holds()
+    assert 0 < holds() < says["scratch_bytes"]
 
 
 def test_activations_are_made_again_when_memory_is_short(tmp_path):
