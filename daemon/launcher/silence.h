@@ -32,7 +32,7 @@ struct td_silence {
     struct td_silence_page last;
     struct td_mono looked; // the last look; 0: none yet
     struct td_mono moved;  // something moved
-    struct td_mono since;  // silent since this look; 0: it is not
+    struct td_mono since;  // silent since this look, or blamed by the watchdog; 0: neither
     int64_t step_beat_ns;  // the rank's stamp at the last new step; 0: none yet
     int64_t steps_ns[TD_SILENCE_STEPS];
     uint32_t n_steps; // counted

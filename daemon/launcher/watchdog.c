@@ -76,9 +76,12 @@ static int32_t find_worst(const struct td_launcher *l, const struct td_silence_l
     return worst;
 }
 
+// The one to blame may have been quiet for less than its limit: it was the wait of another that was
+// too long. Its next beat ends the silence all the same.
 static void say_silent(struct td_launcher *l, struct td_mono now) {
-    const struct td_launch_rank *r = &l->ranks[l->blamed];
+    struct td_launch_rank *r = &l->ranks[l->blamed];
     char since[32];
+    if (!r->silence.since.ns) r->silence.since = now;
     struct td_real at = {td_real_now().ns - (now.ns - r->silence.moved.ns)};
     td_real_format(at, since, sizeof since);
     snprintf(l->silent, sizeof l->silent, "rank %d is silent since %s, step %" PRId64 ", %s%s%s",
