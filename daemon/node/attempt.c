@@ -27,7 +27,8 @@
 #include "lib/rpc/loop.h"
 
 enum { td_local_attempt_magic = 0x4c415454, ACK_MAX = 16 << 10, ACK_FD = 3 };
-enum { WAITS_MAX = 60 }; // for a descriptor: half a minute
+enum { WAITS_MAX = 60 };   // for a descriptor: half a minute
+enum { SETTLES_MAX = 60 }; // with the launcher's lock, one each second
 static const int64_t ack_ns = 20 * TD_NS_PER_S, look_ns = TD_NS_PER_S, wait_ns = TD_NS_PER_S / 2;
 
 // ---- life ---------------------------------------------------------------------------------------
@@ -133,8 +134,11 @@ static void close_launcher(struct td_local_attempt *a) {
 static struct td_settle settling(const struct td_local_attempt *a, char path[TD_FS_PATH_BYTES],
                                  uint64_t sent) {
     snprintf(path, TD_FS_PATH_BYTES, "%s/a%u", a->assigned.checkpoints, a->assigned.attempt);
-    return (struct td_settle){
-        .dir = a->dir, .checkpoint_dir = path, .rebooted = a->rebooted, .sent = sent};
+    return (struct td_settle){.dir = a->dir,
+                              .checkpoint_dir = path,
+                              .rebooted = a->rebooted,
+                              .sent = sent,
+                              .unlocked = a->n_settles >= SETTLES_MAX};
 }
 
 static td_status settle_all(struct td_local_attempt *a, uint64_t sent, uint64_t *out_own) {
@@ -144,13 +148,21 @@ static td_status settle_all(struct td_local_attempt *a, uint64_t sent, uint64_t 
     return td_settle(&s, out_own);
 }
 
+// Somebody holds the lock, or the disk refuses. Said once a minute. The process was seen to end, so
+// after a minute a lock that somebody else holds is no reason to leave the job RUNNING.
+static void settle_again(struct td_local_attempt *a, td_status take_failure) {
+    bool first = a->n_settles++ % SETTLES_MAX == 0;
+    td_status_log(first ? TD_LOG_ERROR : TD_LOG_DEBUG, take_failure,
+                  "the end of an attempt is not recorded, will try again");
+    td_loop_timer_arm(a->timer, look_ns);
+}
+
 static void settle(struct td_local_attempt *a) {
     uint64_t own, sent = 0;
     bool active = td_forward_is_active(a->forward, &sent);
     td_status s = settle_all(a, sent, &own);
     if (s) {
-        td_status_log(TD_LOG_ERROR, s, "the end of an attempt is not recorded, will try again");
-        td_loop_timer_arm(a->timer, look_ns);
+        settle_again(a, s);
         return;
     }
     a->ended = true;
@@ -254,6 +266,7 @@ static td_status recover(struct td_local_attempt *a, const char *boot_id) {
     }
     if (td_status_code(s) != TD_NOT_FOUND) return s;
     td_status_free(s);
+    TD_TRY(td_fence(a->dir)); // a lock that is held for a moment is waited for
     close_launcher(a);
     a->ended = true;
     td_status failed = settle_all(a, 0, &a->own);

@@ -15,6 +15,7 @@
 #include "lib/base/segments.h"
 
 enum { COMMAND_MAX = 64 << 10, DEATH_MS = 5000 };
+static const int64_t moment_ns = TD_NS_PER_S;
 
 static pid_t holder_of(const char *lock_path) {
     int pid = 0;
@@ -42,31 +43,50 @@ static bool is_launcher_of(pid_t pid, const char *dir) {
     return false;
 }
 
-static td_status kill_launcher(pid_t pid, const char *dir, td_status borrow_held) {
-    TD_AUTO_CLOSE int fd = pid > 1 ? pidfd_open(pid, 0) : -1;
-    if (fd < 0 || !is_launcher_of(pid, dir)) {
-        return td_status_with_reason(
-            td_fail(TD_FAILED_PRECONDITION,
-                    "%s, which is not the launcher of that attempt: end that process, or move the "
-                    "attempt's directory away, and start traind again",
-                    td_status_message(borrow_held)),
-            "LOCK_HELD");
-    }
+static td_status not_the_launcher(td_status borrow_held) {
+    return td_status_with_reason(
+        td_fail(TD_FAILED_PRECONDITION,
+                "%s, which is not the launcher of that attempt: end that process, or move the "
+                "attempt's directory away, and start traind again",
+                td_status_message(borrow_held)),
+        "LOCK_HELD");
+}
+
+static td_status kill_launcher(pid_t pid, int pidfd, const char *dir) {
     td_log_warn("launcher killed pid=%d dir=%s why=\"it cannot be taken over\"", (int)pid, dir);
-    (void)pidfd_send_signal(fd, SIGKILL, NULL, 0);
-    struct pollfd end = {.fd = fd, .events = POLLIN};
+    (void)pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
+    struct pollfd end = {.fd = pidfd, .events = POLLIN};
     if (poll(&end, 1, DEATH_MS) == 1) return TD_OK;
     return td_fail(TD_DEADLINE_EXCEEDED, "launcher %d of '%s' was killed but does not end",
                    (int)pid, dir);
 }
 
+// *out_held: somebody holds it, whose name is in the message. OK without it: the lock was free.
+static td_status try_lock(const char *path, int64_t wait_ns, td_status *out_held) {
+    TD_AUTO_CLOSE int lock_fd = -1;
+    td_status s = td_fs_lock_within(path, "traind, fencing", wait_ns, &lock_fd);
+    if (td_status_code(s) != TD_FAILED_PRECONDITION) return s;
+    *out_held = s;
+    return TD_OK;
+}
+
+// A look at the holder comes before each wait and after the last one.
 td_status td_fence(const char *dir) {
     char path[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(path, "%s/%s", dir, TD_SEGMENT_LOCK));
     if (!td_fs_exists(path)) return TD_OK; // nobody came that far
-    TD_AUTO_CLOSE int lock_fd = -1;
-    TD_AUTO_STATUS td_status held = td_fs_lock(path, "traind, fencing", &lock_fd);
-    if (!held) return TD_OK;
-    if (td_status_code(held) != TD_FAILED_PRECONDITION) return td_steal(held);
-    return kill_launcher(holder_of(path), dir, held);
+    bool killed = false;
+    for (int64_t wait_ns = 0;; wait_ns = moment_ns) {
+        TD_AUTO_STATUS td_status held = TD_OK;
+        TD_TRY(try_lock(path, wait_ns, &held));
+        if (!held) return TD_OK;
+        pid_t pid = holder_of(path);
+        TD_AUTO_CLOSE int pidfd = pid > 1 ? pidfd_open(pid, 0) : -1;
+        if (!killed && pidfd >= 0 && is_launcher_of(pid, dir)) {
+            TD_TRY(kill_launcher(pid, pidfd, dir));
+            killed = true;
+        } else if (wait_ns) {
+            return not_the_launcher(held);
+        }
+    }
 }

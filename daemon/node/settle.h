@@ -4,6 +4,10 @@
 // Settle: an attempt whose launcher is surely gone, and with it every rank, is left in order: its
 // log gets the checkpoints that it does not name (untold.h) and its last line, and what a killed
 // rank had half written goes.
+//
+// The launcher's lock is tried once, because this runs on the loop. LOCK_HELD: somebody has it, for
+// a moment or for longer; nothing is done, and the caller tries again. It is a second witness of
+// the launcher's end: a caller that saw the process end itself may go on without it in the end.
 
 #include "lib/base/base.h"
 
@@ -12,6 +16,7 @@ struct td_settle {
     const char *checkpoint_dir; // the attempt's own
     bool rebooted;              // the machine took it down
     uint64_t sent;              // bytes of events.log that the coordinator may have
+    bool unlocked;              // do not take the launcher's lock
 };
 // If events.log ends with launcher_end or launcher_lost, nothing happens; else a half-written line
 // is cut and the rest is appended, with fsync. A log is made again that was removed, that is

@@ -3,15 +3,12 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "lib/base/clock.h"
-#include "tests/unit/test.h"
+#include "tests/unit/lock_holder.h"
 
 static const char *in(void **state, const char *name) {
     static char path[4][512];
@@ -198,45 +195,13 @@ static pid_t hold_in_child(const char *path, int *out_let_go) {
     return pid;
 }
 
-// Whether somebody waits in flock for a file: a line "1: -> FLOCK ... <device>:<inode> ...".
-static bool is_awaited(ino_t inode) {
-    char line[256], end[32];
-    snprintf(end, sizeof end, ":%llu ", (unsigned long long)inode);
-    FILE *locks = fopen("/proc/locks", "re");
-    bool found = false;
-    while (locks && fgets(line, sizeof line, locks))
-        found |= strstr(line, "-> FLOCK") && strstr(line, end);
-    if (locks) fclose(locks);
-    return found;
-}
-
-struct ender {
-    int let_go;
-    ino_t inode;
-    bool awaited;
-};
-
-static void *end_holder(void *arg) {
-    struct ender *e = arg;
-    struct td_mono end = td_mono_add(td_mono_now(), TD_TEST_WAIT_NS / 2);
-    while (!(e->awaited = is_awaited(e->inode)) && td_mono_now().ns < end.ns)
-        sched_yield();
-    close(e->let_go);
-    return NULL;
-}
-
 static void test_lock_is_taken_when_its_holder_ends_within_the_wait(void **state) {
-    int fd;
-    pthread_t thread;
-    struct stat st;
-    struct ender e = {0};
-    pid_t pid = hold_in_child(in(state, "lock"), &e.let_go);
-    assert_int_equal(stat(in(state, "lock"), &st), 0);
-    e.inode = st.st_ino;
-    assert_int_equal(pthread_create(&thread, NULL, end_holder, &e), 0);
+    int fd, let_go;
+    struct lock_ender e;
+    pid_t pid = hold_in_child(in(state, "lock"), &let_go);
+    lock_ender_begin(&e, in(state, "lock"), let_go);
     assert_ok(td_fs_lock_within(in(state, "lock"), "me", TD_TEST_WAIT_NS, &fd));
-    pthread_join(thread, NULL);
-    assert_true(e.awaited); // in the kernel, not by trying again
+    assert_true(lock_ender_finish(&e)); // in the kernel, not by trying again
     waitpid(pid, NULL, 0);
     close(fd);
 }

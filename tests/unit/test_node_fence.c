@@ -4,7 +4,7 @@
 #include "daemon/node/fence.h"
 #include "lib/base/fsio.h"
 #include "lib/base/segments.h"
-#include "tests/unit/test.h"
+#include "tests/unit/lock_holder.h"
 
 static void test_fence_has_nothing_to_do_when_nobody_holds_the_lock(void **state) {
     char path[512];
@@ -30,10 +30,22 @@ static void test_fence_kills_nobody_when_the_holder_is_not_the_launcher(void **s
     assert_ok(td_fence(*state));
 }
 
+static void test_lock_that_is_held_for_a_moment_is_waited_for(void **state) {
+    char path[512];
+    int fd = -1;
+    struct lock_ender e;
+    snprintf(path, sizeof path, "%s/%s", (char *)*state, TD_SEGMENT_LOCK);
+    assert_ok(td_fs_lock(path, "a test", &fd));
+    lock_ender_begin(&e, path, fd);
+    assert_ok(td_fence(*state));
+    assert_true(lock_ender_finish(&e));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_fence_has_nothing_to_do_when_nobody_holds_the_lock),
         test_in_scratch(test_fence_kills_nobody_when_the_holder_is_not_the_launcher),
+        test_in_scratch(test_lock_that_is_held_for_a_moment_is_waited_for),
     };
     return cmocka_run_group_tests_name("node_fence", tests, NULL, NULL);
 }

@@ -82,6 +82,10 @@ static void test_settling_is_refused_when_somebody_holds_the_lock(void **state) 
     assert_ok(td_fs_lock(path_in(*state, "lock"), "pid 7 (somebody)", &lock));
     assert_fails(settle(*state, false, 0, &own), TD_FAILED_PRECONDITION, "somebody");
     assert_false(td_fs_exists(path_in(*state, "events.log")));
+    const struct td_settle sure = {.dir = *state, .checkpoint_dir = *state, .unlocked = true};
+    assert_ok(td_settle(&sure, &own)); // its caller saw the launcher end
+    TD_AUTO_FREE char *text = read_log(*state);
+    assert_non_null(strstr(text, "launcher_lost"));
 }
 
 static void test_last_lines_come_after_what_is_committed_when_the_disk_lost_some(void **state) {
