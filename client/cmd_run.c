@@ -12,7 +12,7 @@
 td_status td_cmd_run(struct td_session *s, const struct td_flags *f, int *out_exit) {
     (void)s, (void)out_exit;
     char dir[TD_FS_PATH_BYTES], program[TD_FS_PATH_BYTES];
-    const char *argv[2 * TD_MAX_SETS + 8];
+    const char *argv[2 * TD_MAX_SETS + 10];
     size_t n = 0;
     TD_TRY(td_proc_self_dir(dir, sizeof dir));
     TD_TRY(td_fs_path(program, "%s/traind-run", dir));
@@ -21,6 +21,12 @@ td_status td_cmd_run(struct td_session *s, const struct td_flags *f, int *out_ex
     if (f->out_path) {
         argv[n++] = "--output-path";
         argv[n++] = f->out_path;
+    }
+    char timeout[32];
+    if (f->timeout_ns) {
+        snprintf(timeout, sizeof timeout, "%.9g", (double)f->timeout_ns / TD_NS_PER_S);
+        argv[n++] = "--timeout";
+        argv[n++] = timeout;
     }
     for (size_t i = 0; i < f->n_sets; i++) {
         argv[n++] = "--set";

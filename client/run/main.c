@@ -5,6 +5,7 @@
 #include <argp.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -15,14 +16,25 @@
 
 const char *argp_program_version = "traind-run " TD_VERSION;
 
-enum { OPT_SET = 1, OPT_RESUME };
+enum { OPT_SET = 1, OPT_RESUME, OPT_TIMEOUT };
+enum { PLAN_S = 600 };
 
 static const struct argp_option options[] = {
     {"set", OPT_SET, "KEY=VALUE", 0, "override a key of the spec: trainer.devices=2", 0},
     {"resume", OPT_RESUME, 0, 0, "go on in the folder, from its newest checkpoint", 0},
+    {"timeout", OPT_TIMEOUT, "SECONDS", 0, "give planning up after so long (600; exit 6)", 0},
     {"output-path", 'O', "DIR", 0, "the folder (./<name of the job>)", 0},
     {0},
 };
+
+static int64_t parse_seconds(struct argp_state *state, const char *text) {
+    char *end;
+    double s = strtod(text, &end);
+    if (end == text || *end || !(s > 0 && s <= 1e7)) {
+        argp_error(state, "--timeout takes seconds above 0, not '%s'", text);
+    }
+    return (int64_t)(s * TD_NS_PER_S);
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
     struct td_run *r = state->input;
@@ -33,6 +45,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
         return 0;
     case OPT_RESUME:
         r->resume = true;
+        return 0;
+    case OPT_TIMEOUT:
+        r->plan_timeout_ns = parse_seconds(state, arg);
         return 0;
     case 'O':
         r->out_path = arg;
@@ -85,7 +100,11 @@ int main(int argc, char **argv) {
     static const struct argp argp = {
         options, parse, "FILE", "Trains a job in the foreground, without a daemon (trainctl run).",
         NULL,    NULL,  NULL};
-    struct td_run r = {.lock_fd = -1, .signal_fd = -1, .link_fd = -1, .launcher = {.pidfd = -1}};
+    struct td_run r = {.plan_timeout_ns = PLAN_S * TD_NS_PER_S,
+                       .lock_fd = -1,
+                       .signal_fd = -1,
+                       .link_fd = -1,
+                       .launcher = {.pidfd = -1}};
     bool started = false;
     int code = TD_CTL_OK;
     argp_err_exit_status = TD_CTL_USAGE;

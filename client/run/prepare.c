@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 
 #include "client/run/run.h"
 #include "client/spec_file.h"
+#include "lib/base/clock.h"
 #include "lib/base/segments.h"
 
 enum { PLAN_MAX = 4 << 20, ANSWER_MAX = 2 << 20 };
@@ -109,18 +111,37 @@ static td_status spawn_planner(const struct td_run *r, int out_fd, struct td_pro
     return td_proc_spawn(&o, out_child);
 }
 
-// Until it closes its output. CANCELLED: Ctrl-C.
-static td_status read_answer(const struct td_run *r, int fd, struct td_buf *out) {
+// Until there is something to read. CANCELLED: Ctrl-C.
+static td_status await(const struct td_run *r, int fd, struct td_mono deadline) {
     struct pollfd fds[] = {{fd, POLLIN, 0}, {r->signal_fd, POLLIN, 0}};
     for (;;) {
-        char chunk[16384];
-        if (poll(fds, TD_COUNTOF(fds), -1) < 0) continue;
+        int64_t left_ns = deadline.ns - td_mono_now().ns;
+        if (left_ns <= 0) {
+            return td_fail(TD_DEADLINE_EXCEEDED,
+                           "planning took more than %.9g s (--timeout) and was stopped; it opens "
+                           "and checks the data, too: is that much, or on a slow disk?",
+                           (double)r->plan_timeout_ns / TD_NS_PER_S);
+        }
+        int64_t ms = TD_MIN(left_ns / TD_NS_PER_MS + 1, (int64_t)INT_MAX);
+        if (poll(fds, TD_COUNTOF(fds), (int)ms) <= 0) continue;
         if (fds[1].revents) return td_fail(TD_CANCELLED, "interrupted before the first step");
-        ssize_t n = read(fd, chunk, sizeof chunk);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return TD_OK;
-        TD_TRY(td_buf_append(out, chunk, (size_t)n));
+        if (fds[0].revents) return TD_OK;
     }
+}
+
+// Until it closes its output, and then until it ends.
+static td_status read_answer(const struct td_run *r, int fd, int pidfd, struct td_buf *out) {
+    struct td_mono deadline = td_mono_add(td_mono_now(), r->plan_timeout_ns);
+    for (ssize_t n = 1; n > 0;) {
+        char chunk[16384];
+        TD_TRY(await(r, fd, deadline));
+        n = read(fd, chunk, sizeof chunk);
+        if (n < 0 && errno == EINTR)
+            n = 1;
+        else if (n > 0)
+            TD_TRY(td_buf_append(out, chunk, (size_t)n));
+    }
+    return await(r, pidfd, deadline);
 }
 
 static td_status judge(const struct td_json *v, int wait_status) {
@@ -139,7 +160,7 @@ static td_status ask_planner(struct td_run *r, struct td_json **out_sizes) {
     td_status s = spawn_planner(r, fds[1], &child);
     close(fds[1]);
     TD_TRY(s);
-    s = read_answer(r, ours, &text);
+    s = read_answer(r, ours, child.pidfd, &text);
     if (s) kill(child.pid, SIGKILL);
     int wait_status = 0;
     while (waitpid(child.pid, &wait_status, 0) < 0 && errno == EINTR) {}

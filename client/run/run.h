@@ -31,6 +31,7 @@ struct td_run {
     const char *sets[TD_RUN_SETS];
     size_t n_sets;
     bool resume;
+    int64_t plan_timeout_ns;
     // the spec
     struct td_arena *arena;
     struct td_json *tree;
@@ -57,7 +58,8 @@ TD_MUST_USE td_status td_run_open_folder(struct td_run *r);
 void td_run_close_folder(struct td_run *r, bool keep); // removes what was made, unless keep
 
 TD_MUST_USE td_status td_run_read_spec(struct td_run *r);
-// Needs the folder. FAILED_PRECONDITION UNSATISFIABLE or the planner's failure, PLAN_FAILED.
+// Needs the folder. FAILED_PRECONDITION UNSATISFIABLE or the planner's failure, PLAN_FAILED;
+// DEADLINE_EXCEEDED: it had not ended within plan_timeout_ns.
 TD_MUST_USE td_status td_run_prepare(struct td_run *r);
 
 TD_MUST_USE td_status td_run_launch(struct td_run *r); // returns when the ranks are started

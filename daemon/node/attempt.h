@@ -56,7 +56,7 @@ struct td_local_attempt {
     uint32_t n_waits;   // for a descriptor, before the launcher was started
     uint32_t n_settles; // its log could not be ended so often
     bool rebooted;      // its launcher ran before the machine's last start
-    uint64_t own;     // found ended: its log from here on is ours and unsent; UINT64_MAX: none is
+    uint64_t own;       // found ended: its log from here on is ours and unsent; UINT64_MAX: none is
     int ack_fd;
     struct td_buf ack;
     td_status failed; // why the start failed, until the launcher is gone

@@ -3,15 +3,16 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 
 import numpy
 import pytest
 
-from support import BIN, LONG, ROOT, SPEC, below, until
+from support import BIN, LONG, ROOT, SPEC, below, until, with_worker
 
-OK, JOB_FAILED, USAGE, NOT_FOUND, CONFLICT = 0, 1, 2, 3, 7
+OK, JOB_FAILED, USAGE, NOT_FOUND, TIMEOUT, CONFLICT = 0, 1, 2, 3, 6, 7
 
 
 class Here:
@@ -221,6 +222,17 @@ def test_rank_that_dies_is_explained_with_its_last_words(here):
     out, err = p.communicate(timeout=60)
     assert p.returncode == JOB_FAILED and "FAILED" in out and "signal 11" in out and "internal" in out, out
     assert "last words of rank 0" in err and "err.0.log" in err
+
+
+@pytest.mark.parametrize("script", ["exec sleep 600", "exec >&-; exec sleep 600"], ids=["says nothing", "closes its output"])
+def test_planner_that_hangs_is_given_up_after_the_timeout(here, script):
+    programs = with_worker(here.path / "bin", script, verb="plan")
+    for program in ("trainctl", "traind-run"):
+        shutil.copy(BIN / program, programs)
+    ran = subprocess.run([programs / "trainctl", "run", "spec.yaml", "--timeout", "0.5"], cwd=here.path,
+                         capture_output=True, text=True, timeout=60)
+    assert ran.returncode == TIMEOUT and "planning took more than 0.5 s (--timeout)" in ran.stderr, ran
+    assert not (here.path / "small").exists()
 
 
 def test_two_runs_in_one_folder_are_refused(here):

@@ -38,8 +38,8 @@ static void make(struct rig *r, const char *dir) {
     memset(r, 0, sizeof *r);
     r->dir = dir;
     r->now = (struct td_mono){1000 * TD_NS_PER_S};
-    r->l.o = (struct td_launch_options){.n_ranks = N_RANKS,
-                                        .silent_after_ns = FLOOR_MS * TD_NS_PER_MS};
+    r->l.o =
+        (struct td_launch_options){.n_ranks = N_RANKS, .silent_after_ns = FLOOR_MS * TD_NS_PER_MS};
     r->l.ranks = r->ranks;
     r->l.blamed = -1;
     r->l.kill_at.ns = INT64_MAX;
