@@ -6,11 +6,11 @@
 // skipped, a gap is answered with the offset that is wanted: so each line counts exactly once.
 //
 // The end. launcher_end (or launcher_lost, the node's line for a launcher that was killed) closes
-// the attempt: at once if all metrics are in, else when they are, at most close_ns later; a good
-// end waits for its checkpoints, too. The error shown is the first that was not a mere consequence:
-// a collective error of a peer gives way to the cause. Then the restart policy: classes that a
-// second try cannot help (bad spec, user code, data, numeric) fail the job, a full disk is tried
-// once more, the others up to restart.max times.
+// the attempt: at once if all metrics are in, else when they are, at most close_ns later. Where no
+// other attempt follows it waits for its checkpoints, too. The error shown is the first that was
+// not a mere consequence: a collective error of a peer gives way to the cause. Then the restart
+// policy: classes that a second try cannot help (bad spec, user code, data, numeric) fail the job,
+// a full disk is tried once more, the others up to restart.max times.
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -141,8 +141,8 @@ void td_attempt_stop(struct td_core *core, struct td_job *j, struct td_attempt *
 }
 
 // ---- the end ------------------------------------------------------------------------------------
-static bool worth_retry(struct td_core *core, struct td_job *j, const struct td_failure *f) {
-    switch (f->cls) {
+static bool worth_retry(const struct td_job *j, enum td_class cls) {
+    switch (cls) {
     case TD_CLASS_BAD_SPEC:
     case TD_CLASS_USER_CODE:
     case TD_CLASS_DATA:
@@ -152,7 +152,6 @@ static bool worth_retry(struct td_core *core, struct td_job *j, const struct td_
         return true; // not counted
     case TD_CLASS_DISK:
         if (j->disk_restarts >= 1) return false;
-        j->disk_restarts++;
         break;
     case TD_CLASS_NONE:
     case TD_CLASS_DEVICE:
@@ -164,10 +163,14 @@ static bool worth_retry(struct td_core *core, struct td_job *j, const struct td_
     case TD_CLASS_COUNT:
         break;
     }
-    if (j->restarts >= (uint32_t)TD_MAX(j->spec.restart.max, 0)) return false;
+    return j->restarts < (uint32_t)TD_MAX(j->spec.restart.max, 0);
+}
+
+static void count_retry(struct td_core *core, struct td_job *j, enum td_class cls) {
+    if (cls == TD_CLASS_PREEMPTED) return;
+    j->disk_restarts += cls == TD_CLASS_DISK;
     j->restarts++;
     core->counters[TD_COUNT_RESTARTS]++;
-    return true;
 }
 
 static void job_failed(struct td_core *core, struct td_job *j, struct td_attempt *a) {
@@ -182,7 +185,8 @@ static void job_failed(struct td_core *core, struct td_job *j, struct td_attempt
     }
     TD_CHECK(!td_failure_set(&j->failure, &a->failure));
     bool had_budget = j->restarts < (uint32_t)TD_MAX(j->spec.restart.max, 0);
-    bool retry = worth_retry(core, j, &j->failure);
+    bool retry = worth_retry(j, j->failure.cls);
+    if (retry) count_retry(core, j, j->failure.cls);
     if (!retry && !had_budget) {
         td_job_note(j, "restart.max (%d) is used up", j->spec.restart.max);
     }
@@ -250,10 +254,12 @@ static bool metrics_in(const struct td_attempt *a) {
     return true;
 }
 
-// Who waited for the end of a job wants its last checkpoint. A failed attempt needs no such wait:
-// the queue holds its job back, in its place (hold_until).
+// Who waited for the end of a job wants its last checkpoint, also of one that failed. Only where
+// another attempt follows there is no such wait: the queue holds the job back, in its place
+// (hold_until).
 static bool checkpoints_in(const struct td_job *j, const struct td_attempt *a) {
-    if (a->outcome != TD_OUTCOME_DONE && a->outcome != TD_OUTCOME_STOPPED) return true;
+    bool failed = a->outcome == TD_OUTCOME_FAILED || a->outcome == TD_OUTCOME_NONE;
+    if (failed && worth_retry(j, a->failure.set ? a->failure.cls : TD_CLASS_INTERNAL)) return true;
     for (uint32_t i = 0; i < j->n_checkpoints; i++) {
         if (!j->checkpoints[i]->committed && j->checkpoints[i]->attempt == a->number) return false;
     }

@@ -346,6 +346,60 @@ static void test_recovering_job_keeps_its_place_while_its_checkpoint_comes(void 
     free_world(w);
 }
 
+// The event of its checkpoint came, the file did not, and no other attempt follows.
+static void fail_while_saving(struct world *w) {
+    struct sim_node *n = &w->nodes[1];
+    struct held *h = &n->held[0];
+    w->calm = true;
+    dial(w, n);
+    create(w, 0, 2); // a stream
+    for (int i = 0; i < 100 && !h->used; i++)
+        wait_quietly(w, n);
+    assert_true(h->used);
+    h->stream = false;
+    h->step = 10;
+    line(h, "{\"event\":\"ready\",\"rank\":0,\"pid\":1}");
+    line(h, "{\"event\":\"ready\",\"rank\":1,\"pid\":2}");
+    save(n, h);
+    lose_launcher(h, "data");
+    for (int i = 0; i < 100; i++)
+        wait_quietly(w, n);
+}
+
+static void test_failed_job_waits_for_its_last_checkpoint(void **state) {
+    (void)state;
+    struct world *w = make_world(1);
+    struct sim_node *n = &w->nodes[1];
+    fail_while_saving(w);
+    assert_int_equal(job_of(w, 0)->state, TD_JOB_RUNNING);
+    Traind__V1__AttemptId id = TRAIND__V1__ATTEMPT_ID__INIT;
+    id.job = w->jobs[0].id;
+    id.attempt = 1;
+    id.epoch = job_of(w, 0)->attempts[0]->epoch;
+    assert_ok(td_core_shard_durable(w->core, now(w), &id, "a1/step-10", "m", 1,
+                                    "00000000000000000000000000000000"));
+    after(w);
+    for (int i = 0; i < 100 && job_of(w, 0)->state == TD_JOB_RUNNING; i++)
+        wait_quietly(w, n);
+    assert_int_equal(job_of(w, 0)->state, TD_JOB_FAILED);
+    assert_int_equal(job_of(w, 0)->n_checkpoints, 1);
+    assert_true(job_of(w, 0)->checkpoints[0]->committed);
+    free_world(w);
+}
+
+static void test_failed_job_does_not_wait_for_ever_for_its_last_checkpoint(void **state) {
+    (void)state;
+    struct world *w = make_world(1);
+    struct sim_node *n = &w->nodes[1];
+    fail_while_saving(w);
+    int64_t began_ns = now(w).mono.ns;
+    while (job_of(w, 0)->state == TD_JOB_RUNNING && now(w).mono.ns < began_ns + 100 * TD_NS_PER_S)
+        wait_quietly(w, n);
+    assert_int_equal(job_of(w, 0)->state, TD_JOB_FAILED);
+    assert_int_equal(job_of(w, 0)->attempts[0]->forgotten, false); // what comes later counts
+    free_world(w);
+}
+
 // A job of one rank that trains on node 1; its attempt.
 static struct held *begin_job(struct world *w, struct sim_node *n) {
     w->calm = true;
@@ -396,6 +450,8 @@ static void test_stall_of_the_coordinator_gives_every_node_one_full_grace(void *
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recovering_job_keeps_its_place_while_its_checkpoint_comes),
+        cmocka_unit_test(test_failed_job_waits_for_its_last_checkpoint),
+        cmocka_unit_test(test_failed_job_does_not_wait_for_ever_for_its_last_checkpoint),
         cmocka_unit_test(test_stall_of_the_coordinator_gives_every_node_one_full_grace),
         cmocka_unit_test(test_every_history_keeps_the_invariants_and_every_job_ends),
     };
