@@ -406,7 +406,10 @@ static void drop_shards(struct td_core *core, const char *prefix) {
 void td_catalog_attempt_over(struct td_core *core, struct td_job *j, const struct td_attempt *a) {
     for (uint32_t i = j->n_checkpoints; i-- > 0;) {
         const struct td_checkpoint *c = j->checkpoints[i];
-        if (!c->committed && c->attempt == a->number) td_catalog_remove(core, j, i);
+        if (c->committed || c->attempt != a->number) continue;
+        td_job_note(j, "checkpoint %s had not arrived whole when attempt %u was given up: dropped",
+                    c->path, a->number);
+        td_catalog_remove(core, j, i);
     }
     char prefix[64];
     snprintf(prefix, sizeof prefix, "%s/a%u/", j->id, a->number);

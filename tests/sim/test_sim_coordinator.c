@@ -400,6 +400,26 @@ static void test_failed_job_does_not_wait_for_ever_for_its_last_checkpoint(void 
     free_world(w);
 }
 
+static void test_checkpoint_that_its_node_lost_on_the_way_is_said(void **state) {
+    (void)state;
+    struct world *w = make_world(1);
+    struct sim_node *n = &w->nodes[1];
+    fail_while_saving(w);
+    lose_session(w, n, 0);
+    drop_held(&n->held[0]); // it comes back without its disk
+    dial(w, n);
+    for (int i = 0; i < 100; i++)
+        pass_time(w);
+    const struct td_job *j = job_of(w, 0);
+    assert_int_equal(j->state, TD_JOB_FAILED);
+    assert_int_equal(j->n_checkpoints, 0);
+    bool said = false;
+    for (uint32_t i = 0; i < j->n_notes; i++)
+        said |= strstr(j->notes[i], "a1/step-10 had not arrived whole") != NULL;
+    assert_true(said);
+    free_world(w);
+}
+
 // A job of one rank that trains on node 1; its attempt.
 static struct held *begin_job(struct world *w, struct sim_node *n) {
     w->calm = true;
@@ -452,6 +472,7 @@ int main(void) {
         cmocka_unit_test(test_recovering_job_keeps_its_place_while_its_checkpoint_comes),
         cmocka_unit_test(test_failed_job_waits_for_its_last_checkpoint),
         cmocka_unit_test(test_failed_job_does_not_wait_for_ever_for_its_last_checkpoint),
+        cmocka_unit_test(test_checkpoint_that_its_node_lost_on_the_way_is_said),
         cmocka_unit_test(test_stall_of_the_coordinator_gives_every_node_one_full_grace),
         cmocka_unit_test(test_every_history_keeps_the_invariants_and_every_job_ends),
     };
