@@ -28,7 +28,7 @@
 
 #include "lib/base/buf.h"
 
-enum { PLUGINS_MAX = 256, NAME_MAX_BYTES = 31, KNOWN_MAX_BYTES = 1024 };
+enum { NAME_MAX_BYTES = 31, KNOWN_MAX_BYTES = 1024 };
 
 // ---- what each kind requires --------------------------------------------------------------------
 struct slot {
@@ -230,7 +230,7 @@ struct plugin {
 
 struct td_registry {
     char *plugin_dir; // NULL: none
-    struct plugin *plugins[PLUGINS_MAX];
+    struct plugin *plugins[TD_REGISTRY_MAX];
     size_t n_plugins;
 };
 
@@ -276,9 +276,9 @@ static td_status add(struct td_registry *r, const struct td_plugin_desc *desc, c
         *out_desc = &known->desc;
         return TD_OK;
     }
-    if (r->n_plugins == PLUGINS_MAX) {
+    if (r->n_plugins == TD_REGISTRY_MAX) {
         return td_fail(TD_RESOURCE_EXHAUSTED, "plugin %s: at most %d can be loaded", origin,
-                       (int)PLUGINS_MAX);
+                       (int)TD_REGISTRY_MAX);
     }
     uint32_t theirs = *(const uint32_t *)desc->ops, ours = (uint32_t)kinds[desc->kind].ops_bytes;
     struct plugin *p = td_calloc(1, sizeof *p + ours);
@@ -415,10 +415,10 @@ td_status td_registry_find(struct td_registry *r, enum td_plugin_kind kind, cons
     return TD_OK;
 }
 
-td_status td_registry_files(struct td_registry *r, struct td_plugin_file *out, size_t max,
+td_status td_registry_files(struct td_registry *r, struct td_plugin_file out[TD_REGISTRY_MAX],
                             size_t *out_n) {
     size_t n = 0;
-    for (size_t i = 0; i < r->n_plugins && n < max; i++) {
+    for (size_t i = 0; i < r->n_plugins; i++) {
         struct plugin *p = r->plugins[i];
         if (p->fd >= 0) {
             TD_TRY(td_digest_fd(p->fd, p->desc.name, p->digest));

@@ -11,12 +11,14 @@
 // size-prefixed and copied by the smaller size, required slots present and named in the error when
 // missing. A loaded file stays open until its digest is asked for. So what find hands out is the
 // registry's own copy, of this build's full size, unknown slots NULL; it dies with the registry.
-// Names are case-insensitive; an unknown name lists the known. At most 256 plugins. One thread at a
-// time. The only home of dlopen but for accelerators that open a vendor library late.
+// Names are case-insensitive; an unknown name lists the known. At most TD_REGISTRY_MAX plugins. One
+// thread at a time. The only home of dlopen but for accelerators that open a vendor library late.
 
 #include "lib/base/base.h"
 #include "lib/base/digest.h"
 #include "traind/plugin.h"
+
+enum { TD_REGISTRY_MAX = 256 };
 
 struct td_registry;
 TD_MUST_USE td_status td_registry_create(const char *plugin_dir, struct td_registry **out_registry);
@@ -35,11 +37,11 @@ struct td_plugin_file {
     char name[48]; // "accelerator-cpu"
     char digest[TD_DIGEST_HEX];
 };
-// The shared objects that were loaded so far, in that order; at most max. Each file is read here
+// The shared objects that were loaded so far, in that order. Each file is read here
 // for the first time, which takes a millisecond or more: a rank that starts does not wait for it.
 // UNAVAILABLE: a file cannot be read.
-TD_MUST_USE td_status td_registry_files(struct td_registry *r, struct td_plugin_file *out,
-                                        size_t max, size_t *out_n);
+TD_MUST_USE td_status td_registry_files(struct td_registry *r,
+                                        struct td_plugin_file out[TD_REGISTRY_MAX], size_t *out_n);
 // Checks a descriptor; used by add and load, and by tests.
 TD_MUST_USE td_status td_plugin_check(const struct td_plugin_desc *desc, const char *origin);
 // Checks what a shared object was compiled against; load does. NULL: it does not say.

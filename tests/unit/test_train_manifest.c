@@ -187,6 +187,30 @@ static void test_read_refuses_what_is_not_a_whole_manifest(void **state) {
     td_state_table_destroy(table);
 }
 
+// A list that is cut would call a resume exact whose ninth plugin was rebuilt.
+static void test_key_holds_every_plugin_that_a_rank_can_load(void **state) {
+    static struct td_manifest m, r;
+    char path[4096], digest[TD_DIGEST_HEX];
+    size_t bytes;
+    struct td_state_table *table = make_state();
+    struct td_arena *a;
+    m = make_manifest();
+    for (int i = 0; i < TD_REGISTRY_MAX; i++) {
+        struct td_plugin_file *f = &m.key.plugin[m.key.n_plugins++];
+        snprintf(f->name, sizeof f->name, "module-m%d", i);
+        snprintf(f->digest, sizeof f->digest, "%032d", i);
+    }
+    snprintf(path, sizeof path, "%s/manifest.json", (char *)*state);
+    assert_ok(td_manifest_write(path, &m, table, &bytes, digest));
+    assert_ok(td_arena_create(1 << 20, &a));
+    assert_ok(td_manifest_read(a, path, &r));
+    assert_int_equal(r.key.n_plugins, TD_REGISTRY_MAX);
+    assert_string_equal(r.key.plugin[TD_REGISTRY_MAX - 1].digest,
+                        m.key.plugin[TD_REGISTRY_MAX - 1].digest);
+    td_arena_destroy(a);
+    td_state_table_destroy(table);
+}
+
 static void test_key_names_what_differs(void **state) {
     (void)state;
     struct td_resume_key a = {.world_size = 2, .threads = 1, .cpu = "x", .build = "1"}, b = a;
@@ -250,6 +274,7 @@ int main(void) {
         CASE(test_manifest_reads_back_when_what_is_monitored_is_infinite),
         CASE(test_read_refuses_what_is_not_a_whole_manifest),
         cmocka_unit_test(test_monitor_of_the_plain_name_is_the_epoch_s),
+        test_in_scratch(test_key_holds_every_plugin_that_a_rank_can_load),
         cmocka_unit_test(test_key_names_what_differs),
         cmocka_unit_test(test_key_names_the_knob_when_the_cpu_level_alone_differs),
     };

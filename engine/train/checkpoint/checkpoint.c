@@ -29,7 +29,7 @@ struct td_checkpointer {
     size_t snapshot_bytes;
     bool asked;           // prepare was submitted
     atomic_bool prepared; // the snapshot's pages are there
-    struct td_plugin_file plugin[TD_RESUME_PLUGINS];
+    struct td_plugin_file plugin[TD_REGISTRY_MAX];
     size_t n_plugins; // known once prepared
     struct td_manifest manifest;
     bool final;
@@ -136,9 +136,9 @@ static void keep_failure(struct td_checkpointer *c, td_status s) {
 static void prepare(void *arg) {
     struct td_checkpointer *c = arg;
     if (c->o.registry)
-        keep_failure(c, td_status_context(td_registry_files(c->o.registry, c->plugin,
-                                                            TD_COUNTOF(c->plugin), &c->n_plugins),
-                                          "plugins of the resume key"));
+        keep_failure(c,
+                     td_status_context(td_registry_files(c->o.registry, c->plugin, &c->n_plugins),
+                                       "plugins of the resume key"));
     madvise(c->snapshot, c->snapshot_bytes, MADV_HUGEPAGE);
     madvise(c->snapshot, c->snapshot_bytes, MADV_POPULATE_WRITE);
     char *at = c->snapshot;

@@ -329,7 +329,7 @@ static const char *get_files(const struct td_json *root, struct td_manifest *m) 
 static bool get_plugins(const struct td_json *plugins, struct td_resume_key *k) {
     k->n_plugins = plugins ? 0 : -1;
     if (!plugins) return true;
-    if (plugins->kind != TD_JSON_OBJECT || plugins->n_children > TD_RESUME_PLUGINS) return false;
+    if (plugins->kind != TD_JSON_OBJECT || plugins->n_children > TD_REGISTRY_MAX) return false;
     for (const struct td_json *v = plugins->first; v; v = v->next) {
         struct td_plugin_file *f = &k->plugin[k->n_plugins++];
         snprintf(f->name, sizeof f->name, "%s", v->key ? v->key : "");

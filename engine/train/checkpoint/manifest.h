@@ -21,7 +21,6 @@ enum {
     TD_MANIFEST_FORMAT = 1,
     TD_MANIFEST_MAX_BYTES = 32 << 20,
     TD_MANIFEST_MAX_FILES = 16,
-    TD_RESUME_PLUGINS = 8,
     TD_MANIFEST_MAX_METRICS = 3 * TD_TALLIES, // of a step, an epoch, a validation
     TD_MANIFEST_MAX_RANKS = 4096,
 };
@@ -66,7 +65,7 @@ struct td_resume_key {
     char build[64]; // of the engine
     char precision[16];
     // Loaded plugins, by their files. n_plugins -1: an older manifest, which lists none.
-    struct td_plugin_file plugin[TD_RESUME_PLUGINS];
+    struct td_plugin_file plugin[TD_REGISTRY_MAX];
     int n_plugins;
 };
 

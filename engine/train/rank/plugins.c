@@ -237,7 +237,7 @@ td_status td_rank_list_plugins(struct td_rank *r) {
     struct td_resume_key *k = &r->key;
     size_t n;
     if (!r->resumed) return TD_OK;
-    TD_TRY(td_registry_files(r->config->registry, k->plugin, TD_COUNTOF(k->plugin), &n));
+    TD_TRY(td_registry_files(r->config->registry, k->plugin, &n));
     k->n_plugins = (int)n;
     return TD_OK;
 }
