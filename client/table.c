@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lib/base/buf.h"
+#include "lib/base/fit.h"
 #include "lib/base/fsio.h"
 #include "lib/base/printable.h"
 
@@ -36,7 +37,7 @@ td_status td_table_add(struct td_table *t, const char *fmt, ...) {
     char text[512];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    (void)td_fit_v(text, sizeof text, fmt, ap);
     va_end(ap);
     TD_AUTO_BUF shown;
     td_buf_init(&shown, 4 * sizeof text + 1);

@@ -11,7 +11,7 @@
 
 #include "client/run/run.h"
 
-enum { CHECKPOINTS_MAX = 16, FOUND_MAX = 4096 };
+enum { CHECKPOINTS_MAX = 16, FOUND_MAX = 4096, DIR_MAX = TD_FS_PATH_BYTES - 300 };
 
 struct found {
     int attempt, step;
@@ -35,9 +35,13 @@ static int newest_first(const void *a, const void *b) {
 // A manifest is the last file of a checkpoint: with it the checkpoint is whole.
 static void find_steps(const struct td_run *r, int attempt, struct found *list, size_t *n) {
     char dir[TD_FS_PATH_BYTES];
-    snprintf(dir, sizeof dir, "%.3800s/checkpoints/a%d", r->dir, attempt);
+    snprintf(dir, sizeof dir, "%.*s/checkpoints/a%d", DIR_MAX, r->dir, attempt);
     DIR *d = opendir(dir);
-    for (struct dirent *e; d && *n < FOUND_MAX && (e = readdir(d));) {
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (*n == FOUND_MAX) { // the newest stay
+            qsort(list, *n, sizeof *list, newest_first);
+            *n = FOUND_MAX / 2;
+        }
         char manifest[TD_FS_PATH_BYTES + 280];
         int step = number_of(e->d_name, "step-");
         snprintf(manifest, sizeof manifest, "%s/%s/manifest.json", dir, e->d_name);
@@ -66,7 +70,7 @@ static td_status find_checkpoints(struct td_run *r) {
 // Attempts are numbered by their logs.
 static int32_t next_attempt(const struct td_run *r) {
     char dir[TD_FS_PATH_BYTES];
-    snprintf(dir, sizeof dir, "%.4000s/logs", r->dir);
+    snprintf(dir, sizeof dir, "%.*s/logs", DIR_MAX, r->dir);
     int32_t next = 1;
     DIR *d = opendir(dir);
     for (struct dirent *e; d && (e = readdir(d));)
@@ -129,6 +133,10 @@ static td_status make(struct td_run *r) {
 td_status td_run_open_folder(struct td_run *r) {
     const char *place = r->out_path ? r->out_path : r->spec.name;
     TD_TRY(td_fs_absolute(place, r->dir, sizeof r->dir));
+    if (strlen(r->dir) > DIR_MAX) { // there must be room for what is in it
+        return td_fail(TD_INVALID_ARGUMENT, "the folder's path has %zu bytes, %d are the most",
+                       strlen(r->dir), DIR_MAX);
+    }
     if (!r->resume) {
         TD_TRY(make_folder(r, place));
     } else if (!td_fs_exists(r->dir)) {

@@ -305,7 +305,7 @@ void td_attempt_tick(struct td_core *core, struct td_job *j) {
 void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *a, bool counted,
                      const char *why) {
     if (a->closing) { // its end is known
-        td_job_note(j, "attempt %u: what was still on its way is lost: %.160s", a->number, why);
+        td_job_note(j, "attempt %u: what was still on its way is lost: %s", a->number, why);
         td_catalog_attempt_over(core, j, a);
         close_attempt(core, j, a);
         td_retain(core, j); // it could not before, while this one counted as live
@@ -470,7 +470,7 @@ static void on_weights(struct line *l) {
 }
 
 static void on_note(struct line *l) {
-    td_job_note(l->job, "%.300s", text(l->json, "text"));
+    td_job_note(l->job, "%s", text(l->json, "text"));
     td_core_touch(l->core, l->job);
 }
 
@@ -682,7 +682,7 @@ void td_attempt_on_progress(struct td_core *core, struct td_host *node,
 // outcome; that something is missing is said all the same.
 static void on_lost(struct td_core *core, struct td_job *j, struct td_attempt *a,
                     const Traind__V1__LogState *m) {
-    td_job_note(j, "attempt %u: %.280s", a->number, m->lost);
+    td_job_note(j, "attempt %u: %s", a->number, m->lost);
     td_core_touch(core, j);
     if (!td_attempt_live(a)) return;
     struct td_failure f = {.cls = TD_CLASS_INTERNAL,

@@ -10,6 +10,7 @@
 #include "daemon/coordinator/reconcile.h"
 #include "lib/base/buf.h"
 #include "lib/base/checkpoint_name.h"
+#include "lib/base/fit.h"
 
 enum { ROW_MAX_BYTES = 1 << 20, METRICS_MAX_BYTES = 16 << 10 };
 static const char manifest[] = "manifest.json";
@@ -317,7 +318,7 @@ void td_catalog_on_damaged(struct td_core *core, struct td_job *j, const char *p
     struct td_checkpoint *c = td_catalog_find(j, path);
     if (!c || !c->committed || c->damage) return;
     char text[256];
-    snprintf(text, sizeof text, "%s", why);
+    (void)td_fit(text, sizeof text, "%s", why);
     td_utf8_scrub(text);
     c->damage = td_core_dup(text);
     save(core, j, c);
@@ -328,12 +329,12 @@ void td_catalog_on_missing(struct td_core *core, struct td_job *j, struct td_che
                            const char *where, const char *why) {
     if (!c->committed || (why ? c->damage != NULL : !c->missing)) return;
     char text[256];
-    snprintf(text, sizeof text, "%s: %.180s", where, why ? why : "its files are back");
+    (void)td_fit(text, sizeof text, "%s: %s", where, why ? why : "its files are back");
     td_utf8_scrub(text);
     free(c->damage);
     c->damage = why ? td_core_dup(text) : NULL;
     c->missing = why != NULL;
-    td_job_note(j, "checkpoint %s on %.240s", c->path, text);
+    td_job_note(j, "checkpoint %s on %s", c->path, text);
     td_core_log(core, "checkpoint %s job=%s path=%s why=\"%s\"",
                 why ? "is missing" : "is whole again", j->id, c->path, text);
     save(core, j, c);
@@ -346,7 +347,7 @@ void td_catalog_on_skipped(struct td_core *core, struct td_job *j, const char *d
     for (uint32_t i = 0; i < j->n_checkpoints; i++) {
         struct td_checkpoint *c = j->checkpoints[i];
         if (!lies_in(j, c, directory)) continue;
-        td_job_note(j, "checkpoint %s was skipped: %.200s", c->path, why);
+        td_job_note(j, "checkpoint %s was skipped: %s", c->path, why);
         if (!c->streamed) {
             td_catalog_on_damaged(core, j, c->path, why);
             return;
@@ -356,7 +357,7 @@ void td_catalog_on_skipped(struct td_core *core, struct td_job *j, const char *d
         a->text = td_core_dup(c->path);
         return;
     }
-    td_job_note(j, "checkpoint %.60s was skipped: %.200s", directory, why); // of ckpt_path
+    td_job_note(j, "checkpoint %s was skipped: %s", directory, why); // of ckpt_path
 }
 
 // Nothing else could be resumed from, and something newer is on its way.

@@ -16,6 +16,7 @@
 #include "daemon/coordinator/sweep.h"
 #include "daemon/coordinator/verify.h"
 #include "daemon/coordinator/watch.h"
+#include "lib/base/fit.h"
 #include "lib/base/log.h"
 #include "lib/base/rng.h"
 #include "lib/rpc/health.h"
@@ -241,7 +242,7 @@ td_status td_shell_bad_field(const char *field, const char *fmt, ...) {
     char text[256];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    (void)td_fit_v(text, sizeof text, fmt, ap);
     va_end(ap);
     td_status s = td_fail(TD_INVALID_ARGUMENT, "%s: %s", field, text);
     return td_status_with_field(td_status_with_reason(s, "FIELD_INVALID"), field, "%s", text);

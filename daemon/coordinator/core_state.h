@@ -19,7 +19,7 @@ struct td_host {
     char boot_id[40];
     char name[72];
     char version[40];
-    char accelerators[128];  // comma-separated
+    char accelerators[512];  // comma-separated, of 16 with names of 31 bytes
     char cpu_level[24];      // of the machine; "": its build does not report it
     char cpu_level_held[24]; // the highest of its ranks
     char plugins[33];        // digest of its plugins' files; "": its build does not report it

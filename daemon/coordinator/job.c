@@ -19,6 +19,7 @@
 
 #include "daemon/coordinator/catalog.h"
 #include "lib/base/digest.h"
+#include "lib/base/fit.h"
 #include "lib/base/rank_page.h"
 
 static const char *const state_names[] = {"QUEUED",    "STARTING", "RUNNING",  "RECOVERING",
@@ -97,11 +98,9 @@ void td_reason_set(struct td_reason *r, const char *code, const char *fmt, ...) 
     snprintf(r->code, sizeof r->code, "%s", code);
     va_list ap;
     va_start(ap, fmt);
-    bool cut = vsnprintf(r->text, sizeof r->text, fmt, ap) >= (int)sizeof r->text;
+    (void)td_fit_v(r->text, sizeof r->text, fmt, ap);
     va_end(ap);
-    if (cut) r->text[sizeof r->text - 4] = '\0';
-    td_utf8_scrub(r->text); // a precision or the buffer's end may have cut a character
-    if (cut) memcpy(r->text + strlen(r->text), "...", 4);
+    td_utf8_scrub(r->text); // a precision may have cut a character
 }
 
 void td_failure_finish(struct td_failure *f) {
@@ -131,7 +130,7 @@ void td_job_note(struct td_job *j, const char *fmt, ...) {
     char text[320];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    (void)td_fit_v(text, sizeof text, fmt, ap);
     va_end(ap);
     td_utf8_scrub(text);
     for (uint32_t i = 0; i < j->n_notes; i++) {

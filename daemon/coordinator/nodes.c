@@ -24,6 +24,7 @@
 #include "lib/base/buf.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/digest.h"
+#include "lib/base/fit.h"
 
 enum { MAX_SLOTS = 4096, MAX_HELD = 4096, NODE_BODY_MAX = 8 << 10 };
 
@@ -299,7 +300,7 @@ bool td_nodes_holds(const struct td_core *core, const struct td_attempt *a, uint
 
 static void fill(struct td_host *n, const struct td_session *s, const Traind__V1__Register *m) {
     snprintf(n->boot_id, sizeof n->boot_id, "%s", m->boot_id);
-    snprintf(n->name, sizeof n->name, "%s", m->name[0] ? m->name : m->node_id);
+    (void)td_fit(n->name, sizeof n->name, "%s", m->name[0] ? m->name : m->node_id);
     snprintf(n->version, sizeof n->version, "%s", m->version);
     snprintf(n->cpu_level, sizeof n->cpu_level, "%s", m->cpu_level);
     snprintf(n->cpu_level_held, sizeof n->cpu_level_held, "%s", m->cpu_level_held);

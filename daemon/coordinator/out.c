@@ -8,6 +8,7 @@
 
 #include "daemon/coordinator/core_state.h"
 #include "lib/base/buf.h"
+#include "lib/base/fit.h"
 
 void *td_core_must(void *p) {
     TD_CHECK(p && "out of memory: state in memory cannot be trusted, start again from the disk");
@@ -99,7 +100,7 @@ void td_core_log(struct td_core *core, const char *fmt, ...) {
     char text[640];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    (void)td_fit_v(text, sizeof text, fmt, ap);
     va_end(ap);
     td_utf8_scrub(text);
     td_core_act(core, TD_ACTION_SAY)->text = td_core_dup(text);

@@ -9,7 +9,7 @@
 struct td_rank_ending {
     enum td_class cls; // NONE: as it should
     char code[24];     // "DATA_LOSS"; "" if NONE
-    char message[768];
+    char message[TD_EVENT_TEXT_BYTES];
 };
 // because: what it was killed for, where why alone does not say it; else "".
 void td_rank_ending(const struct td_launch_rank *r, enum td_launch_kill why, const char *because,

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 
 #include "lib/base/clock.h"
+#include "lib/base/fit.h"
 #include "lib/base/fsio.h"
 #include "lib/base/machine.h"
 #include "lib/base/segments.h"
@@ -142,7 +143,7 @@ td_status td_launch_rank_start(struct td_launch_rank *r, int32_t idx,
                                const char *const *env, int group_fd) {
     __attribute__((cleanup(child_fds_auto))) struct child_fds theirs = {-1, -1, -1};
     TD_TRY(make_pipes(r, &theirs));
-    char parent[16], rank[16], world[16], memory[24], cores[4096];
+    char parent[16], rank[16], world[16], memory[24], cores[8192]; // of all that there can be
     snprintf(parent, sizeof parent, "%d", (int)getpid());
     snprintf(rank, sizeof rank, "%d", r->rank);
     snprintf(world, sizeof world, "%d", o->world_size);
@@ -241,13 +242,8 @@ static void note_end(struct td_launch_rank *r, const struct td_json *line) {
     const char *cls = td_json_string(td_json_get(line, "class"), "");
     snprintf(r->end_class, sizeof r->end_class, "%s", cls);
     snprintf(r->end_code, sizeof r->end_code, "%s", td_json_string(td_json_get(line, "code"), ""));
-    const char *message = td_json_string(td_json_get(line, "message"), "");
-    size_t n = 0; // cut between characters
-    for (size_t k; (k = td_utf8_sequence(message + n, strlen(message + n))) > 0 &&
-                   n + k < sizeof r->end_message;)
-        n += k;
-    memcpy(r->end_message, message, n);
-    r->end_message[n] = '\0';
+    (void)td_fit(r->end_message, sizeof r->end_message, "%s",
+                 td_json_string(td_json_get(line, "message"), ""));
 }
 
 void td_launch_rank_drain_events(struct td_launch_rank *r, struct td_journal *j) {
@@ -268,8 +264,9 @@ void td_launch_rank_drain_events(struct td_launch_rank *r, struct td_journal *j)
             continue;
         }
         struct td_json *note = td_journal_begin(j, "note");
-        char text[256];
-        snprintf(text, sizeof text, "an event of the rank was dropped: %s", td_status_message(s));
+        char text[512];
+        (void)td_fit(text, sizeof text, "an event of the rank was dropped: %s",
+                     td_status_message(s));
         td_journal_set_int(j, note, "rank", r->rank);
         td_journal_set_str(j, note, "text", text);
         td_journal_append(j, note);

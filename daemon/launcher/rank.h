@@ -14,6 +14,7 @@
 #include "daemon/launcher/silence.h"
 #include "lib/base/proc.h"
 #include "lib/base/rank_page.h"
+#include "lib/base/segments.h"
 
 // A pipe from the rank and the file it is drained into.
 struct td_launch_stream {
@@ -50,7 +51,7 @@ struct td_launch_rank {
     bool said_failed;
     char end_class[24];
     char end_code[24];
-    char end_message[512];
+    char end_message[TD_EVENT_TEXT_BYTES];
 };
 
 // Bytes of shared memory that a rank needs by itself.

@@ -6,7 +6,7 @@
 
 #include "lib/base/cpu_level.h"
 
-enum { TD_INVENTORY_ACCELERATORS = 8 };
+enum { TD_INVENTORY_ACCELERATORS = 16 }; // what a client is shown
 
 struct td_inventory {
     char node_id[40]; // "n-<12 hex>", made at the first start, kept in <state>/node_id

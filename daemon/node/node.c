@@ -22,6 +22,7 @@
 #include "daemon/node/shards.h"
 #include "daemon/node/transport.h"
 #include "lib/base/clock.h"
+#include "lib/base/fit.h"
 #include "lib/base/fsio.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
@@ -322,7 +323,7 @@ static void send_heartbeat(struct td_node *n, uint32_t slots_used) {
 static void send_refused(struct td_node *n, const Traind__V1__AttemptId *id, td_status borrow_why) {
     char cls[32], message[2048], job[TD_NODE_JOB_MAX];
     snprintf(cls, sizeof cls, "%s", td_class_name(td_status_class(borrow_why)));
-    snprintf(message, sizeof message, "%s", td_status_message(borrow_why));
+    (void)td_fit(message, sizeof message, "%s", td_status_message(borrow_why));
     snprintf(job, sizeof job, "%s", id->job);
     Traind__V1__AttemptId copy = *id;
     copy.job = job;
@@ -363,7 +364,7 @@ static void on_planned(const char *request, td_status take_status, const char *r
     TD_AUTO_FREE char *name = td_strdup(request), *json = td_strdup(result_json);
     char cls[32], message[4096];
     snprintf(cls, sizeof cls, "%s", td_class_name(td_status_class(take_status)));
-    snprintf(message, sizeof message, "%s", take_status ? td_status_message(take_status) : "");
+    (void)td_fit(message, sizeof message, "%s", take_status ? td_status_message(take_status) : "");
     Traind__V1__PlanResult r = TRAIND__V1__PLAN_RESULT__INIT;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
     r.request = name;

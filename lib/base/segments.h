@@ -61,6 +61,7 @@ enum {
     TD_RECORD_FORMAT = 1,
     TD_SEGMENT_LINE_MAX = 64 << 10, // of one events.log line
     TD_EVENT_MAX = 48 << 10,        // of an event as its rank sends it
+    TD_EVENT_TEXT_BYTES = 4 << 10,  // of a text in one, with its NUL; a longer one ends in "..."
     TD_SEGMENT_LOG_MAX = 64 << 20,  // bytes of a rank's out and err together
     TD_LAUNCH_RANKS_MAX = 256,      // of one launcher
     TD_RECORD_MAX = 64 << 10,       // bytes of record.json

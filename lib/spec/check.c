@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/base/fit.h"
+
 enum { TEXT_MAX = 1024, KEY_SHOWN = 64, VALUE_SHOWN = 48 };
 
 void td_check_init(struct td_check *c, struct td_arena *a, int flags) {
@@ -38,7 +40,7 @@ void td_check_violation(struct td_check *c, const char *path, int line, const ch
     char text[TEXT_MAX];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    (void)td_fit_v(text, sizeof text, fmt, ap);
     va_end(ap);
     struct td_violation *v = &c->shown[i];
     v->where = where(c->arena, path, line);

@@ -92,6 +92,20 @@ static void test_pattern_is_refused_when_it_names_no_parameter(void **state) {
     td_state_table_destroy(t);
 }
 
+// Cut, it would end in the star and match everything.
+static void test_pattern_is_refused_when_it_is_too_long_to_be_whole(void **state) {
+    (void)state;
+    struct td_state_table *t = gpt_like();
+    char pattern[302] = "wte.*|";
+    memset(pattern + 6, '*', 289);
+    snprintf(pattern + 295, 7, ".bias");
+    const struct td_optimizer_group groups[] = {{pattern, 1, false, 0}};
+    struct td_optimizer_config c = adamw(groups, 1);
+    assert_fails(td_optimizer_check(&c, t), TD_INVALID_ARGUMENT,
+                 "optimizer.groups[0].match: a pattern of 294 bytes; 255 are the most");
+    td_state_table_destroy(t);
+}
+
 static void test_names_are_counted_when_there_are_too_many_to_show(void **state) {
     (void)state;
     struct td_state_table *t;
@@ -173,6 +187,7 @@ int main(void) {
         cmocka_unit_test(test_decay_spares_what_the_module_marks_when_no_group_names_it),
         cmocka_unit_test(test_first_group_that_matches_decides_when_several_do),
         cmocka_unit_test(test_pattern_is_refused_when_it_names_no_parameter),
+        cmocka_unit_test(test_pattern_is_refused_when_it_is_too_long_to_be_whole),
         cmocka_unit_test(test_names_are_counted_when_there_are_too_many_to_show),
         cmocka_unit_test(test_muon_takes_hidden_matrices_and_leaves_the_rest_to_adamw),
         cmocka_unit_test(test_muon_lets_the_rest_alone_when_its_rate_is_0),

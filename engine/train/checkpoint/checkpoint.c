@@ -269,8 +269,8 @@ static td_status append_event(const struct td_checkpointer *c, const char *path,
     TD_TRY(td_buf_printf(
         b, "{\"event\":\"checkpoint\",\"step\":%lld,\"epoch\":%lld,\"held_ns\":%lld",
         (long long)m->progress.step, (long long)m->progress.epoch, (long long)c->held_ns));
-    TD_TRY(td_events_text(b, "path", label, 1024));
-    TD_TRY(td_events_text(b, "directory", path, 1024));
+    TD_TRY(td_events_text(b, "path", label));
+    TD_TRY(td_events_text(b, "directory", path));
     TD_TRY(td_buf_printf(b, ",\"bytes\":%zu,\"manifest\":\"%s\",\"files\":[", bytes, digest));
     for (size_t i = 0; i < m->n_files; i++)
         TD_TRY(td_buf_printf(b, "%s{\"name\":\"%s\",\"bytes\":%llu,\"digest\":\"%s\"}",

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "engine/train/checkpoint/safetensors.h"
+#include "lib/base/fit.h"
 #include "lib/base/floats.h"
 #include "lib/base/fsio.h"
 #include "lib/base/map.h"
@@ -152,7 +153,7 @@ static td_status misfit(struct weights *w, const char *fmt, ...) {
     char text[MISFIT_BYTES];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    (void)td_fit_v(text, sizeof text, fmt, ap);
     va_end(ap);
     return td_buf_printf(&w->misfits, "%s%s", w->n_misfits++ ? "; " : "", text);
 }

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 
 #include "lib/base/clock.h"
+#include "lib/base/fit.h"
 #include "lib/base/fsio.h"
 
 void td_events_init(struct td_events *e, int fd) {
@@ -56,16 +57,11 @@ void td_events_send(struct td_events *e, const char *json, size_t len) {
     if (!ok) atomic_fetch_add(&e->drops, 1);
 }
 
-td_status td_events_text(struct td_buf *b, const char *key, const char *text, size_t max_bytes) {
-    size_t len = strlen(text);
-    if (len > max_bytes) {
-        len = max_bytes;
-        // Do not cut inside a UTF-8 sequence: step back over continuation bytes.
-        while (len > 0 && ((unsigned char)text[len] & 0xC0) == 0x80)
-            len--;
-    }
+td_status td_events_text(struct td_buf *b, const char *key, const char *text) {
+    char shown[TD_EVENT_TEXT_BYTES];
+    (void)td_fit(shown, sizeof shown, "%s", text);
     TD_TRY(td_buf_printf(b, ",\"%s\":", key));
-    return td_json_print_string(text, len, b);
+    return td_json_print_string(shown, strlen(shown), b);
 }
 
 // Closes the object and sends it; a building error counts as a drop.
@@ -97,7 +93,7 @@ void td_events_resumed(struct td_events *e, int64_t step, const char *inexact_re
     td_buf_init(&b, TD_EVENT_MAX);
     td_status s = td_buf_printf(&b, "{\"event\":\"resumed\",\"step\":%lld,\"exact\":%s",
                                 (long long)step, *inexact_reason ? "false" : "true");
-    if (!s) s = td_events_text(&b, "reason", inexact_reason, 1024);
+    if (!s) s = td_events_text(&b, "reason", inexact_reason);
     close_and_send(e, &b, s);
 }
 
@@ -105,8 +101,8 @@ void td_events_skipped(struct td_events *e, const char *path, const char *reason
     struct td_buf b;
     td_buf_init(&b, TD_EVENT_MAX);
     td_status s = td_buf_str(&b, "{\"event\":\"skipped_checkpoint\"");
-    if (!s) s = td_events_text(&b, "path", path, 1024);
-    if (!s) s = td_events_text(&b, "reason", reason, 1024);
+    if (!s) s = td_events_text(&b, "path", path);
+    if (!s) s = td_events_text(&b, "reason", reason);
     close_and_send(e, &b, s);
 }
 
@@ -114,7 +110,7 @@ void td_events_removed(struct td_events *e, int64_t step, const char *path) {
     struct td_buf b;
     td_buf_init(&b, TD_EVENT_MAX);
     td_status s = td_buf_printf(&b, "{\"event\":\"removed\",\"step\":%lld", (long long)step);
-    if (!s) s = td_events_text(&b, "path", path, 1024);
+    if (!s) s = td_events_text(&b, "path", path);
     close_and_send(e, &b, s);
 }
 
@@ -130,7 +126,7 @@ void td_events_weights(struct td_events *e, const char *text) {
     struct td_buf b;
     td_buf_init(&b, TD_EVENT_MAX);
     td_status s = td_buf_str(&b, "{\"event\":\"weights\"");
-    if (!s) s = td_events_text(&b, "text", text, 1024);
+    if (!s) s = td_events_text(&b, "text", text);
     close_and_send(e, &b, s);
 }
 
@@ -154,15 +150,15 @@ void td_events_memory(struct td_events *e, size_t state_bytes, size_t arena_byte
 }
 
 void td_events_note(struct td_events *e, const char *fmt, ...) {
-    char text[1024];
+    char text[TD_EVENT_TEXT_BYTES];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    (void)td_fit_v(text, sizeof text, fmt, ap);
     va_end(ap);
     struct td_buf b;
     td_buf_init(&b, TD_EVENT_MAX);
     td_status s = td_buf_str(&b, "{\"event\":\"note\"");
-    if (!s) s = td_events_text(&b, "text", text, sizeof text);
+    if (!s) s = td_events_text(&b, "text", text);
     close_and_send(e, &b, s);
 }
 
@@ -175,7 +171,7 @@ void td_events_end(struct td_events *e, const char *outcome, td_status failure, 
         s = td_buf_printf(&b, ",\"class\":\"%s\",\"code\":\"%s\"",
                           td_class_name(td_status_class(failure)),
                           td_code_name(td_status_code(failure)));
-        if (!s) s = td_events_text(&b, "message", td_status_message(failure), 2048);
+        if (!s) s = td_events_text(&b, "message", td_status_message(failure));
     }
     if (!s) s = td_buf_printf(&b, ",\"step\":%lld", (long long)step);
     close_and_send(e, &b, s);

@@ -12,8 +12,9 @@
 // one, a line on stdout.
 //
 // Sending never blocks for long: a full socket is given TD_EVENTS_PATIENCE_NS, then the event is
-// dropped and counted (the exit code and the files still say what happened). Texts are cut so that
-// an event fits its datagram. Any thread; a mutex keeps lines and datagrams whole.
+// dropped and counted (the exit code and the files still say what happened). Texts of
+// TD_EVENT_TEXT_BYTES or more end in "...", so that an event fits its datagram. Any thread; a mutex
+// keeps lines and datagrams whole.
 
 #include <pthread.h>
 
@@ -52,8 +53,7 @@ void td_events_note(struct td_events *e, const char *fmt, ...) TD_PRINTF(2, 3);
 // status (borrowed; TD_OK otherwise).
 void td_events_end(struct td_events *e, const char *outcome, td_status failure, int64_t step);
 
-// Appends ,"key":"text" with at most max_bytes of the text.
-TD_MUST_USE td_status td_events_text(struct td_buf *b, const char *key, const char *text,
-                                     size_t max_bytes);
+// Appends ,"key":"text".
+TD_MUST_USE td_status td_events_text(struct td_buf *b, const char *key, const char *text);
 
 #endif

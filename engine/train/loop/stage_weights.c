@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/train/rank/state.h"
+#include "lib/base/fit.h"
 
 enum { TEXT_BYTES = 1024 };
 static const uint32_t weight_roles = 1u << TD_ROLE_PARAM | 1u << TD_ROLE_BUFFER;
@@ -49,14 +50,14 @@ static void keep(const struct td_loop *l, const char *why, struct choice *out) {
     const char *before = *why ? ", because " : "";
     out->source = KEEP;
     if (r->config->stages & TD_TRAIN_FIT) {
-        snprintf(out->text, sizeof out->text, "last, step %lld%s%.700s", (long long)l->at.step,
-                 before, why);
+        (void)td_fit(out->text, sizeof out->text, "last, step %lld%s%s", (long long)l->at.step,
+                     before, why);
     } else if (r->resumed) {
-        snprintf(out->text, sizeof out->text, "those of %.900s", r->restored.path);
+        (void)td_fit(out->text, sizeof out->text, "those of %s", r->restored.path);
     } else if (r->config->init_from) {
-        snprintf(out->text, sizeof out->text, "those of %.900s", r->config->init_from);
+        (void)td_fit(out->text, sizeof out->text, "those of %s", r->config->init_from);
     } else {
-        snprintf(out->text, sizeof out->text, "the initial ones");
+        (void)td_fit(out->text, sizeof out->text, "the initial ones");
     }
 }
 
@@ -64,7 +65,7 @@ static void do_without_best(const struct td_loop *l, const char *why, struct cho
     keep(l, why, out);
     if (asks_for(l->rank->config, "best")) {
         out->missing = true;
-        snprintf(out->text, sizeof out->text, "%.900s", why);
+        (void)td_fit(out->text, sizeof out->text, "%s", why);
         return;
     }
     td_events_note(l->rank->events, "validate, test and predict use the last weights, because %s",
@@ -85,7 +86,13 @@ static bool find_best(struct td_loop *l, struct choice *out, struct td_restored 
         snprintf(why, TEXT_BYTES, "no checkpoint has a value of %s", c->monitor);
         return false;
     }
-    snprintf(out->path, sizeof out->path, "%.3800s%s", l->best_dir, b->path);
+    td_status s = td_fs_path(out->path, "%s%s", l->best_dir, b->path);
+    if (s) {
+        (void)td_fit(why, TEXT_BYTES, "the best checkpoint cannot be used: %s",
+                     td_status_message(s));
+        td_status_free(s);
+        return false;
+    }
     if (!td_fs_exists(out->path)) { // which is no damage: it may be on another node
         snprintf(why, TEXT_BYTES,
                  "the best checkpoint, %s, is not on this node; with checkpoint.store: stream it "
@@ -94,10 +101,10 @@ static bool find_best(struct td_loop *l, struct choice *out, struct td_restored 
         return false;
     }
     const char *candidate = out->path;
-    td_status s = td_restore_choose(&candidate, 1, r->events, r->arena, out_from);
+    s = td_restore_choose(&candidate, 1, r->events, r->arena, out_from);
     if (s)
-        snprintf(why, TEXT_BYTES, "the best checkpoint, %s, cannot be used: %.600s", b->path,
-                 td_status_message(s));
+        (void)td_fit(why, TEXT_BYTES, "the best checkpoint, %s, cannot be used: %s", b->path,
+                     td_status_message(s));
     td_status_free(s);
     return s == TD_OK;
 }
@@ -109,14 +116,15 @@ static void choose(struct td_loop *l, struct choice *out, struct td_restored *ou
     char why[TEXT_BYTES];
     if (wants_path(c)) {
         out->source = FROM_PATH;
-        snprintf(out->text, sizeof out->text, "those of %.900s", c->evaluate_from);
+        (void)td_fit(out->text, sizeof out->text, "those of %s", c->evaluate_from);
     } else if (!wants_best(c)) {
         keep(l, "", out);
     } else if (!find_best(l, out, out_from, why)) {
         do_without_best(l, why, out);
     } else {
         out->source = FROM_BEST;
-        snprintf(out->text, sizeof out->text, "best, %s (%s %.6g)", b->path, b->monitor, b->value);
+        (void)td_fit(out->text, sizeof out->text, "best, %s (%s %.6g)", b->path, b->monitor,
+                     b->value);
     }
 }
 

@@ -10,6 +10,7 @@
 
 #include "engine/train/config/limits.h"
 #include "engine/train/rank/batches.h"
+#include "lib/base/fit.h"
 
 enum { LIST_BYTES = 512 };
 
@@ -30,13 +31,13 @@ struct names {
     const char *wanted;
     bool found;
     char list[LIST_BYTES];
+    struct td_fit_list items; // in list
 };
 
 static void offer(struct names *n, const char *prefix, const char *name, const char *suffix) {
     char text[80];
-    size_t at = strlen(n->list);
-    snprintf(text, sizeof text, "%s%.40s%s", prefix, name, suffix);
-    snprintf(n->list + at, sizeof n->list - at, "%s%s", at ? ", " : "", text);
+    snprintf(text, sizeof text, "%s%s%s", prefix, name, suffix); // check_names bounds them
+    td_fit_list_add(&n->items, "%s", text);
     n->found |= strcmp(n->wanted, text) == 0;
 }
 
@@ -48,6 +49,7 @@ static bool is_metric(const struct td_graph *g, uint32_t output, const char **ou
 
 static void offer_all(struct names *n, const struct td_rank *r, bool trains, bool validates) {
     static const char *const suffixes[] = {"", "_epoch", "_step"};
+    td_fit_list_init(&n->items, n->list, sizeof n->list, ", ");
     const struct td_graph *train = td_programs_graph(r->programs, TD_MODE_TRAIN);
     const struct td_graph *eval = td_programs_graph(r->programs, TD_MODE_EVAL);
     const char *name;

@@ -8,6 +8,7 @@
 
 #include "engine/train/config/limits.h"
 #include "engine/train/rank/batches.h"
+#include "lib/base/fit.h"
 
 static double flops_of_step(const struct td_rank *r) {
     double flops = 0;
@@ -70,8 +71,9 @@ static td_status measure_all_memory(const struct td_rank *r, struct td_sizes *s)
 
 void td_sizes_say_slow(const struct td_rank *r, uint32_t n, const char *names,
                        char out_text[TD_SIZES_SLOW]) {
-    snprintf(out_text, TD_SIZES_SLOW, "%u node%s on plain loops on %s (%s), correct but slow: %s",
-             n, n == 1 ? " runs" : "s run", r->accel_name, r->accel_facts.build, names);
+    (void)td_fit(out_text, TD_SIZES_SLOW,
+                 "%u node%s on plain loops on %s (%s), correct but slow: %s", n,
+                 n == 1 ? " runs" : "s run", r->accel_name, r->accel_facts.build, names);
 }
 
 static td_status find_slow(const struct td_rank *r, char out_text[TD_SIZES_SLOW]) {

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/base/fit.h"
+
 enum { PATTERN_MAX = 256, SHOWN_NAMES = 300 };
 static const double no_rate = DBL_MIN; // an lr_scale of 0 would stand for 1
 
@@ -103,21 +105,26 @@ void td_optimizer_options(const struct td_optimizer_config *config,
 
 // ---- mistakes ----------------------------------------------------------------------------------
 
-// "fc1.weight, fc1.bias, ... and 4 more"
 static void list_parameters(const struct td_state_table *state, char out[SHOWN_NAMES]) {
-    size_t len = 0, left_out = 0;
-    out[0] = '\0';
+    struct td_fit_list names;
+    td_fit_list_init(&names, out, SHOWN_NAMES, ", ");
     for (uint32_t i = 0; i < td_state_count(state); i++) {
         const struct td_state_info *t = td_state_at(state, i);
-        if (t->role != TD_ROLE_PARAM) continue;
-        size_t room = SHOWN_NAMES - 32;
-        if (left_out || len + strlen(t->name) + 2 > room) {
-            left_out++;
-            continue;
-        }
-        len += (size_t)snprintf(out + len, room - len, "%s%s", len ? ", " : "", t->name);
+        if (t->role == TD_ROLE_PARAM) td_fit_list_add(&names, "%s", t->name);
     }
-    if (left_out) snprintf(out + len, SHOWN_NAMES - len, " and %zu more", left_out);
+}
+
+// A pattern that is cut would match other names.
+static td_status check_pattern_lengths(const struct td_optimizer_group *group, size_t i) {
+    for (const char *at = group->match; *at;) {
+        size_t len = strcspn(at, "|");
+        if (len >= PATTERN_MAX)
+            return td_bad_spec("optimizer.groups[%zu].match: a pattern of %zu bytes; %d are the "
+                               "most",
+                               i, len, PATTERN_MAX - 1);
+        at += len + (at[len] == '|');
+    }
+    return TD_OK;
 }
 
 static bool names_any(const struct td_state_table *state, const char *pattern) {
@@ -147,6 +154,7 @@ td_status td_optimizer_check(const struct td_optimizer_config *config,
     }
     for (size_t i = 0; i < config->n_groups; i++) {
         const struct td_optimizer_group *group = &config->groups[i];
+        TD_TRY(check_pattern_lengths(group, i));
         for (const char *at = group->match; (at = next_pattern(at, pattern));) {
             if (names_any(state, pattern)) continue;
             list_parameters(state, names);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/graph/graph_text.h"
+#include "lib/base/fit.h"
 
 struct entry {
     struct td_compiled *compiled;
@@ -109,7 +110,7 @@ const struct td_graph *td_programs_graph(const struct td_programs *p, enum td_mo
 
 // The first node of an op and type, with the shape of its first result.
 static void name_once(const struct td_graph *g, const struct td_kernel_info *k,
-                      bool seen[TD_OP_COUNT][TD_DTYPE_COUNT], char *text, size_t text_bytes) {
+                      bool seen[TD_OP_COUNT][TD_DTYPE_COUNT], struct td_fit_list *out) {
     char shape[96] = "";
     if (seen[k->op][k->dtype]) return;
     seen[k->op][k->dtype] = true;
@@ -118,9 +119,8 @@ static void name_once(const struct td_graph *g, const struct td_kernel_info *k,
         const struct td_value_info *v = td_graph_value(g, n->into ? n->into : n->outputs[0]);
         td_shape_text(v->dtype, &v->shape, shape, sizeof shape);
     }
-    size_t at = strlen(text);
-    snprintf(text + at, text_bytes - at, "%s%s %s%s%s", at ? ", " : "", td_op_name(k->op),
-             td_dtype_name(k->dtype), *shape ? " to " : "", shape);
+    td_fit_list_add(out, "%s %s%s%s", td_op_name(k->op), td_dtype_name(k->dtype),
+                    *shape ? " to " : "", shape);
 }
 
 bool td_programs_kernel(const struct td_programs *p, size_t i, uint32_t j,
@@ -131,13 +131,14 @@ bool td_programs_kernel(const struct td_programs *p, size_t i, uint32_t j,
 
 uint32_t td_programs_slow(const struct td_programs *p, char *out_text, size_t text_bytes) {
     bool seen[TD_OP_COUNT][TD_DTYPE_COUNT] = {0};
+    struct td_fit_list names;
     uint32_t n = 0;
-    *out_text = '\0';
+    td_fit_list_init(&names, out_text, text_bytes, ", ");
     for (size_t i = 0; i < p->n; i++) {
         struct td_kernel_info k;
         for (uint32_t j = 0; td_programs_kernel(p, i, j, &k); j++) {
             if (!k.slow) continue;
-            name_once(p->entry[i].compiled->graph, &k, seen, out_text, text_bytes);
+            name_once(p->entry[i].compiled->graph, &k, seen, &names);
             n++;
         }
     }
@@ -147,8 +148,7 @@ uint32_t td_programs_slow(const struct td_programs *p, char *out_text, size_t te
 struct foreseen {
     struct td_programs *programs;
     bool seen[TD_OP_COUNT][TD_DTYPE_COUNT];
-    char *text;
-    size_t text_bytes;
+    struct td_fit_list names;
     uint32_t n;
     bool full; // memory is out
 };
@@ -165,7 +165,7 @@ static void foresee_one(void *arg, size_t program, td_node node) {
     if (!e->plain) e->plain = td_calloc(td_graph_n_nodes(g), sizeof *e->plain);
     f->full |= !e->plain;
     if (e->plain) e->plain[node] = true;
-    name_once(g, &k, f->seen, f->text, f->text_bytes);
+    name_once(g, &k, f->seen, &f->names);
     f->n++;
 }
 
@@ -173,12 +173,12 @@ td_status td_programs_foresee_slow(struct td_programs *p, const struct td_accele
                                    struct td_accelerator *accel, char *out_text, size_t text_bytes,
                                    uint32_t *out_n) {
     const struct td_program *programs[TD_PROGRAMS_MAX];
-    struct foreseen f = {.programs = p, .text = out_text, .text_bytes = text_bytes};
+    struct foreseen f = {.programs = p};
+    td_fit_list_init(&f.names, out_text, text_bytes, ", ");
     for (size_t i = 0; i < p->n; i++) {
         programs[i] = &p->entry[i].compiled->program;
         free(td_steal(p->entry[i].plain));
     }
-    *out_text = '\0';
     *out_n = 0;
     if (!ops->plain) return TD_OK;
     TD_TRY(ops->plain(accel, programs, p->n, foresee_one, &f));
@@ -197,12 +197,11 @@ uint32_t td_programs_unreached(const struct td_programs *p, char *out_text, size
         if (c->program.key.mode == TD_MODE_TRAIN) g = c->graph;
     }
     uint32_t n = g ? td_graph_n_unreached(g) : 0;
-    *out_text = '\0';
-    for (uint32_t i = 0; i < n; i++) {
-        size_t at = strlen(out_text);
-        snprintf(out_text + at, text_bytes - at, "%s%s", at ? ", " : "",
-                 td_state_at(td_graph_state(g), td_graph_unreached_at(g, i))->name);
-    }
+    struct td_fit_list names;
+    td_fit_list_init(&names, out_text, text_bytes, ", ");
+    for (uint32_t i = 0; i < n; i++)
+        td_fit_list_add(&names, "%s",
+                        td_state_at(td_graph_state(g), td_graph_unreached_at(g, i))->name);
     return n;
 }
 

@@ -9,13 +9,14 @@
 #include <string.h>
 
 #include "engine/train/config/schedule.h"
+#include "lib/base/fit.h"
 
 static void add(struct td_resume_reasons *out, const char *fmt, ...) TD_PRINTF(2, 3);
 static void add(struct td_resume_reasons *out, const char *fmt, ...) {
     TD_CHECK(out->n < TD_RESUME_REASONS); // each kind adds one at most
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(out->text[out->n++], TD_RESUME_REASON_BYTES, fmt, ap);
+    (void)td_fit_v(out->text[out->n++], TD_RESUME_REASON_BYTES, fmt, ap);
     va_end(ap);
 }
 
@@ -188,10 +189,9 @@ void td_resume_compare(const struct td_rank *r, uint32_t roles,
             (unsigned long long)m->seed, (unsigned long long)r->config->seed);
 }
 
-void td_resume_join(const struct td_resume_reasons *reasons, char *out, size_t out_bytes) {
-    size_t len = 0;
-    out[0] = '\0';
-    for (size_t i = 0; i < reasons->n && len < out_bytes; i++)
-        len +=
-            (size_t)snprintf(out + len, out_bytes - len, "%s%s", i ? "; " : "", reasons->text[i]);
+void td_resume_join(const struct td_resume_reasons *reasons, char out[TD_RESUME_BYTES]) {
+    struct td_fit_list list;
+    td_fit_list_init(&list, out, TD_RESUME_BYTES, "; ");
+    for (size_t i = 0; i < reasons->n; i++)
+        td_fit_list_add(&list, "%s", reasons->text[i]);
 }

@@ -9,13 +9,14 @@
 // The first is dropped, the second begins as in a new run. Each reason is one line for people, and
 // none means that the resumed run gives the bits of one that was never interrupted. Pure: reads the
 // rank, sends nothing. Bounds: TD_RESUME_REASONS lines, of which each kind takes one, of
-// TD_RESUME_REASON_BYTES; a list of tensors names the first few and their number. Thread: the
-// training thread of a rank that reads.
+// TD_RESUME_REASON_BYTES, where a longer one ends in "..."; a list of tensors names the first few
+// and their number. Thread: the training thread of a rank that reads.
 
 #include "engine/train/rank/rank.h"
 
 // With its head a line has to fit a job's note.
 enum { TD_RESUME_REASONS = 8, TD_RESUME_REASON_BYTES = 272 };
+enum { TD_RESUME_BYTES = TD_RESUME_REASONS * (TD_RESUME_REASON_BYTES + 2) + 64 };
 
 struct td_resume_reasons {
     char text[TD_RESUME_REASONS][TD_RESUME_REASON_BYTES];
@@ -24,7 +25,7 @@ struct td_resume_reasons {
 // r: resumed, with its manifest and its state laid out. roles: bits 1 << td_role that are loaded.
 void td_resume_compare(const struct td_rank *r, uint32_t roles,
                        struct td_resume_reasons *out_reasons);
-// All of them in one line, "; " between them.
-void td_resume_join(const struct td_resume_reasons *reasons, char *out, size_t out_bytes);
+// All of them in one line, "; " between them; there is room for all.
+void td_resume_join(const struct td_resume_reasons *reasons, char out[TD_RESUME_BYTES]);
 
 #endif

@@ -88,11 +88,11 @@ td_status td_rank_initialize_state(struct td_rank *r) {
 
 static void announce_resume(struct td_rank *r, uint32_t roles) {
     struct td_resume_reasons reasons;
-    char all[1024];
+    char all[TD_RESUME_BYTES];
     td_resume_compare(r, roles, &reasons);
     for (size_t i = 0; i < reasons.n; i++)
         td_events_note(r->events, "resume is not bit-exact: %s", reasons.text[i]);
-    td_resume_join(&reasons, all, sizeof all);
+    td_resume_join(&reasons, all);
     td_events_resumed(r->events, r->start.step, all);
 }
 
