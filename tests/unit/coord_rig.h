@@ -209,13 +209,19 @@ static inline void answer_plans(struct rig *r) {
     }
 }
 
-static inline void line(struct rig *r, const char *text) {
+// Of the attempt that was assigned last.
+static inline Traind__V1__AttemptId attempt_id(struct rig *r) {
     Traind__V1__AttemptId id = TRAIND__V1__ATTEMPT_ID__INIT;
-    Traind__V1__Segment s = TRAIND__V1__SEGMENT__INIT;
-    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
     id.job = r->assigned;
     id.attempt = 1;
     id.epoch = r->epoch;
+    return id;
+}
+
+static inline void line(struct rig *r, const char *text) {
+    Traind__V1__AttemptId id = attempt_id(r);
+    Traind__V1__Segment s = TRAIND__V1__SEGMENT__INIT;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
     s.id = &id;
     s.kind = TRAIND__V1__SEGMENT__KIND__EVENTS;
     s.offset = r->events;

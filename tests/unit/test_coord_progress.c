@@ -3,12 +3,9 @@
 #include "tests/unit/coord_rig.h"
 
 static void sample(struct rig *r, uint32_t step) {
-    Traind__V1__AttemptId id = TRAIND__V1__ATTEMPT_ID__INIT;
+    Traind__V1__AttemptId id = attempt_id(r);
     Traind__V1__AttemptProgress p = TRAIND__V1__ATTEMPT_PROGRESS__INIT;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
-    id.job = r->assigned;
-    id.attempt = 1;
-    id.epoch = r->epoch;
     p.id = &id;
     p.step = step;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PROGRESS;
