@@ -1,6 +1,6 @@
 // checkpoint list and download. A download goes file by file into a directory of the checkpoint's
 // own name (or -O), through a temporary name; the digest of each file is checked before it appears,
-// so that what lies there is whole.
+// so that what is there is whole.
 
 #include <fcntl.h>
 #include <inttypes.h>

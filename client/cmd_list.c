@@ -1,6 +1,6 @@
 // list: jobs, newest first, of one state or of all. Each form waits for the last page: the table
 // because its columns are as wide as their widest cell, json because it is one value. Jobs that
-// come or go between two pages may be missing or stand twice, as with any listing by pages.
+// come or go between two pages may be missing or be there twice, as with any listing by pages.
 
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 // logs: what the ranks printed, in the order it arrived. With several ranks each line is preceded
 // by its rank; bytes past the cap are counted and said at the end, never lost in silence. --follow
 // stays until the job has ended: when the daemon is restarted it comes back to the byte of each
-// stream where it was cut off. It asks for the job first, to tell a daemon that went away from one
-// that never was there: ranks that are well print a line or two in hours.
+// stream where it was cut off. It asks for the job first, to distinguish a daemon that went away
+// from one that never was there: ranks that are well print a line or two in hours.
 //
 // To a file or a pipe the bytes are the ranks' own. On a terminal characters that would act on it
 // are shown as \xNN; a character that is cut between two answers is held until its rest has come.
@@ -25,7 +25,7 @@ struct logs {
     td_status failed; // here
     td_status ended;  // as the daemon ended the stream
     uint64_t dropped_bytes;
-    bool any, heard;
+    bool any, received;
     uint32_t rank; // whose line is open
     bool prefix, line_open, over;
     bool escape;                 // stdout is a terminal
@@ -119,7 +119,7 @@ static void on_message(struct td_rpc_stream *stream, const ProtobufCMessage *mes
     struct logs *l = arg;
     const Traind__V1__ReadLogsResponse *r = (const Traind__V1__ReadLogsResponse *)message;
     if (l->failed) return;
-    l->heard = true;
+    l->received = true;
     l->any |= r->data.len > 0;
     l->dropped_bytes = TD_MAX(l->dropped_bytes, r->dropped_bytes);
     if (td_output_is_json(l->session->flags->output)) {
@@ -208,7 +208,7 @@ static bool went_away(td_status s) {
 // Each round begins when the daemon has answered, so it was there until the round broke, however
 // silent the ranks were meanwhile.
 static td_status read_all(struct logs *l, int64_t timeout_ns) {
-    struct td_mono start = td_mono_now(), heard = start;
+    struct td_mono start = td_mono_now(), last = start;
     for (bool there = true;;) {
         int64_t left_ns = timeout_ns ? timeout_ns - (td_mono_now().ns - start.ns) : 0;
         if (left_ns < 0) return td_fail(TD_DEADLINE_EXCEEDED, "no time is left");
@@ -216,9 +216,9 @@ static td_status read_all(struct logs *l, int64_t timeout_ns) {
         there = !s;
         if (there) s = one_round(l, left_ns);
         if (td_status_code(s) != TD_UNAVAILABLE || !l->session->flags->follow) return s;
-        if (l->heard || (there && went_away(s))) heard = td_mono_now();
-        l->heard = there = false;
-        TD_TRY(td_session_reconnect(l->session, s, heard));
+        if (l->received || (there && went_away(s))) last = td_mono_now();
+        l->received = there = false;
+        TD_TRY(td_session_reconnect(l->session, s, last));
     }
 }
 

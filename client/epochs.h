@@ -26,7 +26,7 @@ void td_epochs_init(struct td_epochs *e, struct td_session *session, struct td_p
 void td_epochs_see(struct td_epochs *e, const Traind__V1__Job *job);
 // No question is out afterwards; e may go.
 void td_epochs_settle(struct td_epochs *e);
-// After settling, when the job has ended: tells the rest, if the daemon answers within 2 s. With
+// After settling, when the job has ended: prints the rest, if the daemon answers within 2 s. With
 // success the last epoch counts as ended.
 void td_epochs_finish(struct td_epochs *e, const Traind__V1__Job *job);
 

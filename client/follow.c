@@ -18,13 +18,13 @@ struct follow {
     void *arg;
     char token[128];
     td_status ended_with;
-    bool round_over, finished, heard;
+    bool round_over, finished, received;
 };
 
 static void on_message(struct td_rpc_stream *stream, const ProtobufCMessage *message, void *arg) {
     struct follow *f = arg;
     const Traind__V1__WatchJobResponse *r = (const Traind__V1__WatchJobResponse *)message;
-    f->heard = true;
+    f->received = true;
     if (f->finished || !r->job) return;
     snprintf(f->token, sizeof f->token, "%s", r->token);
     if (f->fn(r, f->arg)) {
@@ -46,7 +46,7 @@ static td_status one_round(struct td_session *s, const char *job, int64_t left_n
                            struct follow *f) {
     TD_TRY(td_session_open(s));
     struct td_rpc_stream *stream;
-    f->round_over = f->heard = false;
+    f->round_over = f->received = false;
     f->ended_with = NULL;
     TD_TRY(td_rpc_stream_open(s->channel, "/traind.v1.JobService/WatchJob",
                               &traind__v1__watch_job_response__descriptor, left_ns, &stream_ops, f,
@@ -82,7 +82,7 @@ static td_status too_long(const char *job, int64_t timeout_ns) {
 td_status td_follow(struct td_session *s, const char *job, int64_t timeout_ns, td_follow_fn *fn,
                     void *arg) {
     struct follow f = {.fn = fn, .arg = arg};
-    struct td_mono start = td_mono_now(), heard = start;
+    struct td_mono start = td_mono_now(), last = start;
     bool first = true;
     for (;;) {
         int64_t now = td_mono_now().ns;
@@ -93,14 +93,14 @@ td_status td_follow(struct td_session *s, const char *job, int64_t timeout_ns, t
             td_status_free(failed);
             return TD_OK;
         }
-        if (f.heard) heard = td_mono_now();
+        if (f.received) last = td_mono_now();
         if (timeout_ns && td_status_code(failed) == TD_DEADLINE_EXCEEDED) {
             td_status_free(failed);
             return too_long(job, timeout_ns);
         }
-        if ((first && !f.heard) || !worth_another_round(&f, failed)) return failed;
+        if ((first && !f.received) || !worth_another_round(&f, failed)) return failed;
         first = false;
-        TD_TRY(td_session_reconnect(s, failed, heard));
+        TD_TRY(td_session_reconnect(s, failed, last));
     }
 }
 

@@ -12,7 +12,7 @@ struct td_progress {
     bool bar, color;
     int state; // last shown; -1: none
     size_t n_notes;
-    bool drawn; // a bar stands on the current line
+    bool drawn; // a bar is on the current line
     char reason[256];
 };
 

@@ -96,7 +96,7 @@ static const struct flag_row flag_table[] = {
       0}},
     {F_KEEP,
      {"keep-checkpoints", KEY_KEEP_CHECKPOINTS, 0, 0, "leave the files of its checkpoints", 0}},
-    {F_REASON, {"reason", KEY_REASON, "TEXT", 0, "why; the job's reason tells it", 0}},
+    {F_REASON, {"reason", KEY_REASON, "TEXT", 0, "why; shown as the job's reason", 0}},
 };
 
 // ---- verbs, in alphabetical order ---------------------------------------------------------------

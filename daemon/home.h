@@ -21,7 +21,7 @@ struct td_home {
 // what it holds that let others in are repaired, with a line in the log. FAILED_PRECONDITION: it
 // holds what no traind wrote, or its modes cannot be set.
 TD_MUST_USE td_status td_home_open(const struct td_config *c, struct td_home *out_home);
-// Tells clients where to go; only after listening.
+// Says where clients connect; only after listening.
 TD_MUST_USE td_status td_home_publish(struct td_home *h, const char *address);
 // Takes the address back and releases the lock. Half-open homes are fine.
 void td_home_close(struct td_home *h);

@@ -1,7 +1,7 @@
 #ifndef TRAIND_DAEMON_LAUNCHER_JOURNAL_H
 #define TRAIND_DAEMON_LAUNCHER_JOURNAL_H
 
-// Journal: the one writer of an attempt's events.log (segments.h tells its lines).
+// Journal: the one writer of an attempt's events.log (segments.h lists its lines).
 //
 // A line is appended whole or not at all. While the disk is full, lines wait in memory (1 MiB, then
 // further ones are dropped and logged) and are tried again with each append and each flush: the
@@ -30,7 +30,7 @@ void td_journal_set_int(struct td_journal *j, struct td_json *line, const char *
 void td_journal_append(struct td_journal *j, const struct td_json *line);
 // A rank's own datagram: one JSON object, to which rank and real_ns are added. *out_line is good
 // until the next begin or forward. INVALID_ARGUMENT: not an object with "event", or an event that
-// is not a rank's to tell.
+// is not a rank's to report.
 TD_MUST_USE td_status td_journal_forward(struct td_journal *j, uint32_t rank, const char *text,
                                          size_t bytes, const struct td_json **out_line);
 void td_journal_flush(struct td_journal *j);

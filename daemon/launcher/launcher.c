@@ -199,7 +199,7 @@ static void on_connection(struct td_launcher *l) {
     l->alone_since.ns = INT64_MAX;
     td_status s = watch(l, l->link.node_fd, SRC_NODE, 0);
     if (s) {
-        td_status_log(TD_LOG_WARN, s, "daemon not heard, continuing");
+        td_status_log(TD_LOG_WARN, s, "daemon not connected, continuing");
         td_link_drop(&l->link);
         l->alone_since = td_mono_now();
         return;
@@ -271,9 +271,9 @@ static void drain_metrics(struct td_launcher *l) {
 }
 
 // What ranks said, to a daemon that may wait for it.
-static void tell_news(struct td_launcher *l) {
+static void report_news(struct td_launcher *l) {
     l->news = false;
-    l->n_told++;
+    l->n_reported++;
     send_status(l, false);
 }
 
@@ -281,8 +281,8 @@ static void on_tick(struct td_launcher *l) {
     uint64_t passed;
     if (read(l->timer_fd, &passed, sizeof passed) != (ssize_t)sizeof passed) return;
     drain_metrics(l);
-    l->n_told = 0;
-    if (l->news) tell_news(l);
+    l->n_reported = 0;
+    if (l->news) report_news(l);
     l->n_ticks += (uint32_t)passed;
     if (l->n_ticks < TD_LAUNCH_TICKS_A_LOOK) return;
     l->n_ticks = 0;
@@ -484,7 +484,7 @@ static void run(struct td_launcher *l) {
         int n = epoll_wait(l->epoll_fd, events, TD_COUNTOF(events), -1);
         for (int i = 0; i < n; i++)
             dispatch(l, &events[i]);
-        if (l->news && l->n_told < TD_LAUNCH_NEWS_A_TICK) tell_news(l);
+        if (l->news && l->n_reported < TD_LAUNCH_NEWS_A_TICK) report_news(l);
     }
     td_launcher_note_end(l);
     td_buf_clear(&l->link.out); // a status that waits is superseded by the last one

@@ -22,12 +22,12 @@
 // SIGKILL kills all ranks.
 //
 // One thread: epoll, signalfd, one periodic timer that drains rings (every 20 ms: the smallest
-// models make 100000 points a second and rank, and a ring holds 8192), looks at deadlines and tells
-// the daemon what changed (every 100 ms). An event of a rank is reported at once, up to eight times
-// between two ticks, and with the next tick after that: who waits for a job's first step sees it in
-// time, and a rank that makes events without end does not keep the daemon busy. Nothing here waits
-// for a disk that is full, for a daemon or for a rank; every stop has a time after which SIGKILL
-// follows.
+// models make 100000 points a second and rank, and a ring holds 8192), looks at deadlines and
+// reports to the daemon what changed (every 100 ms). An event of a rank is reported at once, up to
+// eight times between two ticks, and with the next tick after that: who waits for a job's first
+// step sees it in time, and a rank that makes events without end does not keep the daemon busy.
+// Nothing here waits for a disk that is full, for a daemon or for a rank; every stop has a time
+// after which SIGKILL follows.
 
 #include "daemon/launcher/link.h"
 #include "daemon/launcher/rank.h"
@@ -73,7 +73,7 @@ struct td_launcher {
     uint32_t n_ticks;
     struct td_buf last_status; // as sent
     bool news;                 // events that the daemon has not received
-    int n_told;                // reports of some since the last tick
+    int n_reported;            // reports of some since the last tick
     bool node_writes;          // EPOLLOUT is on
 };
 

@@ -3,11 +3,11 @@
 
 // Link: the launcher's Unix socket and the one node daemon on it.
 //
-// The socket lies in the owner's runtime directory (0700) and only processes of the same user are
-// heard (SO_PEERCRED). A new connection replaces the old one: the newer daemon holds the state
+// The socket is in the owner's runtime directory (0700) and only processes of the same user are
+// accepted (SO_PEERCRED). A new connection replaces the old one: the newer daemon holds the state
 // directory's lock. A socket file that nobody answers on is left over from a crash and removed; one
 // that answers is an error. A path too long for a socket address is replaced by a shorter one
-// (<runtime>/l-<digest>.sock, else /tmp/traind-<uid>/...); record.json tells the path in use.
+// (<runtime>/l-<digest>.sock, else /tmp/traind-<uid>/...); record.json names the path in use.
 //
 // Output is bounded: one frame may wait; td_link_can_send says whether there is room. The launcher
 // never waits for a daemon.

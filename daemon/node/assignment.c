@@ -246,7 +246,7 @@ static td_status rebuild_from_plan(const char *dir, struct td_assignment *a) {
     size_t end = (size_t)snprintf(own, sizeof own, "/a%u", a->attempt);
     if (len <= end || len - end >= sizeof a->checkpoints ||
         strcmp(checkpoints + len - end, own) != 0) {
-        return td_fail(TD_DATA_LOSS, "'%s' does not tell where checkpoints are", path);
+        return td_fail(TD_DATA_LOSS, "'%s' does not say where checkpoints are", path);
     }
     snprintf(a->checkpoints, sizeof a->checkpoints, "%.*s", (int)(len - end), checkpoints);
     a->stream_store = strcmp(plan.spec.checkpoint.store, "fs") != 0; // as the coordinator decides

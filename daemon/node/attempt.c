@@ -328,7 +328,7 @@ static void on_ack(int fd, void *arg) {
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     td_status s = n > 0 ? td_buf_append(&a->ack, bytes, (size_t)n) : TD_OK;
     if (!s && n > 0 && bytes[n - 1] != '\n') return;
-    if (!s && a->ack.len == 0) { // it died: the pidfd tells
+    if (!s && a->ack.len == 0) { // it died: the pidfd says so
         td_loop_fd_destroy(td_steal(a->ack_watch));
         return;
     }

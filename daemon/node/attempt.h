@@ -3,10 +3,10 @@
 
 // One attempt on this node, as the shell holds it: its directory, its launcher, what is forwarded.
 //
-// A launcher is started here, or was found: then its record, its start time and this boot's id tell
+// A launcher is started here, or was found: then its record, its start time and this boot's id say
 // whether it lives. Either way its end is a readable pidfd. A launcher that is gone without having
 // said so was killed; then this node is the log's single writer and completes it (launcher_lost,
-// segments.h). Ranks that a launcher leaves behind are dead, by their parent-death signal.
+// segments.h). Ranks that a killed launcher had are dead, by their parent-death signal.
 
 #include <sys/types.h>
 
@@ -31,7 +31,7 @@ struct td_local_attempt_events {
     void (*on_again)(struct td_local_attempt *a); // launch it, as before
     void (*on_gone)(struct td_local_attempt *a);  // the log is complete now
     void (*on_connected)(struct td_local_attempt *a);
-    // status NULL: this launcher cannot tell, look at the files.
+    // status NULL: this launcher does not say it, look at the files.
     void (*on_status)(struct td_local_attempt *a, const Traind__V1__LauncherStatus *status);
 };
 
@@ -89,8 +89,8 @@ TD_DEFINE_AUTO(td_local_attempt, td_local_attempt_destroy);
 // Without a descriptor or memory for it on_again comes in a moment, for half a minute.
 TD_MUST_USE td_status td_local_attempt_launch(struct td_local_attempt *a, const char *boot_id,
                                               const struct td_launch_context *c);
-// A directory that was found. OK: a->ended tells whether its launcher lives, and if not the log is
-// complete. A launcher whose record cannot be read is killed (fence.h) and counts as lost.
+// A directory that was found. OK: a->ended says whether its launcher has ended, and if not the log
+// is complete. A launcher whose record cannot be read is killed (fence.h) and counts as lost.
 // NOT_FOUND: nothing ever ran here, the directory can go.
 TD_MUST_USE td_status td_local_attempt_recover(struct td_local_attempt *a, const char *boot_id,
                                                const char *runtime_dir);

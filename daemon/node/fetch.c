@@ -378,7 +378,7 @@ static td_status check_piece(struct td_fetch *f) {
 }
 
 // A manifest that is not the one that was committed makes no checkpoint: whatever comes of the
-// fetch, nobody shall believe it. The other files' damage it tells to those who load.
+// fetch, nobody shall believe it. Damage of the other files is for those who load to report.
 static void copy_damaged(struct td_fetch *f, td_status take_why) {
     const char *name = f->files[f->file].name;
     char path[TD_FS_PATH_BYTES];

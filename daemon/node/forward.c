@@ -1,5 +1,5 @@
 // See the header. Order inside an attempt: metrics and logs first, then events, so that what an
-// event tells about (a checkpoint's step, an end) comes after the points that led to it.
+// event reports (a checkpoint's step, an end) comes after the points that led to it.
 
 #include "daemon/node/forward.h"
 

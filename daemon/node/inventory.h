@@ -2,7 +2,7 @@
 #define TRAIND_DAEMON_NODE_INVENTORY_H
 
 // What this machine has, and who it is: read once when the node starts. Nothing here initialises a
-// device; accelerators are the plugins that lie beside the programs.
+// device; accelerators are the plugins that are beside the programs.
 
 #include "lib/base/cpu_level.h"
 

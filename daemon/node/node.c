@@ -1,8 +1,8 @@
-// The shell: carries out what the core answers, and tells it what happens.
+// The shell: carries out what the core answers, and gives it what happens.
 //
-// Every input goes the same way: tell the core, carry out its actions at once and in order, arm the
+// Every input goes the same way: into the core, carry out its actions at once and in order, arm the
 // timer for its next wish. An action may cause further inputs (a launch that fails at once); their
-// actions are queued in the core behind those that wait. Attempts found at start are recovered
+// actions are queued in the core after those that wait. Attempts found at start are recovered
 // before the transport is started, so the first Register knows them all.
 
 #include "daemon/node/node.h"
@@ -69,7 +69,7 @@ static void after_input(struct td_node *n) {
     }
 }
 
-static void tell(struct td_node *n, struct td_node_attempt *a, enum td_attempt_event event,
+static void give(struct td_node *n, struct td_node_attempt *a, enum td_attempt_event event,
                  td_status take_failure) {
     td_node_core_event(n->core, td_mono_now(), a, event, take_failure);
     after_input(n);
@@ -90,7 +90,7 @@ static bool forward_send(Traind__V1__NodeMessage *m, void *arg) {
     return send_message(TD_CAST(td_node, arg), m) != TD_TRANSPORT_REFUSED;
 }
 
-// ---- attempts: what they tell -------------------------------------------------------------------
+// ---- attempts: what they report-----------------------------------------------------------------
 static void on_started(struct td_local_attempt *a) {
     struct td_node *n = TD_CAST(td_node, a->owner);
     a->core->major = a->major;
@@ -101,7 +101,7 @@ static void on_started(struct td_local_attempt *a) {
         td_forward_adopt(a->forward, NULL);
         if (a->shards) td_shards_up(a->shards, true);
     }
-    tell(n, a->core, TD_AE_STARTED, TD_OK);
+    give(n, a->core, TD_AE_STARTED, TD_OK);
     td_reconciler_poke(n->reconciler);
 }
 
@@ -109,14 +109,14 @@ static void on_failed(struct td_local_attempt *a, td_status take_failure) {
     struct td_node *n = TD_CAST(td_node, a->owner);
     td_log_warn("attempt not started job=%s attempt=%u why=\"%s\"", a->core->job, a->core->attempt,
                 td_status_message(take_failure));
-    tell(n, a->core, TD_AE_FAILED, take_failure);
+    give(n, a->core, TD_AE_FAILED, take_failure);
 }
 
 static void on_gone(struct td_local_attempt *a) {
     struct td_node *n = TD_CAST(td_node, a->owner);
     td_log_info("attempt ended job=%s attempt=%u", a->core->job, a->core->attempt);
     if (a->shards) td_shards_poke(a->shards);
-    tell(n, a->core, TD_AE_GONE, TD_OK);
+    give(n, a->core, TD_AE_GONE, TD_OK);
 }
 
 static void on_connected(struct td_local_attempt *a) {
@@ -235,8 +235,8 @@ static void start(struct td_node *n, const struct td_node_action *action) {
     if (!failed) return;
     td_log_warn("attempt not started job=%s attempt=%u why=\"%s\"", action->attempt->job,
                 action->attempt->attempt, td_status_message(failed));
-    // START is the last action of its input, so the core may be told from here.
-    tell(n, action->attempt, TD_AE_FAILED, failed);
+    // START is the last action of its input, so the core may be called from here.
+    give(n, action->attempt, TD_AE_FAILED, failed);
 }
 
 static void abandon(struct td_node *n, struct td_node_attempt *a) {

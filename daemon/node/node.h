@@ -8,16 +8,15 @@
 //   attempt.h     one attempt: its directory, its launcher (started, found, adopted)
 //   assignment.h  what the coordinator assigned -> the files that a launcher needs
 //   launcher_link.h  the frames to and from one launcher
-//   settle.h      completes the log of a launcher that was killed; untold.h finds its checkpoints
-//   forward.h     segment files upward, from the offset that was committed
-//   shards.h      checkpoint files to the coordinator (stream store); put.h sends one file
-//   fetch.h       a checkpoint from the coordinator, before an attempt resumes from it
-//   planner.h     one-shot `traind-worker plan` under limits and a deadline
-//   measurer.h    what the cores reach, measured while no rank runs, for plans
-//   inventory.h   cores, slots, memory, accelerators, identity; cores.h gives cores to ranks
-//   transport.h   the control stream: in process or gRPC
+//   settle.h      completes the log of a launcher that was killed; unreported.h finds its
+//   checkpoints forward.h     segment files upward, from the offset that was committed shards.h
+//   checkpoint files to the coordinator (stream store); put.h sends one file fetch.h       a
+//   checkpoint from the coordinator, before an attempt resumes from it planner.h     one-shot
+//   `traind-worker plan` under limits and a deadline measurer.h    what the cores reach, measured
+//   while no rank runs, for plans inventory.h   cores, slots, memory, accelerators, identity;
+//   cores.h gives cores to ranks transport.h   the control stream: in process or gRPC
 //
-// A node owns no job. Its ranks belong to launchers, which outlive it; what they did lies in files
+// A node owns no job. Its ranks belong to launchers, which outlive it; what they did is in files
 // with offsets, so a node that was killed and restarted goes on where the coordinator's commits
 // end. It keeps no state of its own but its id; stopping ranks when a daemon stops is the
 // coordinator's word, too (td_coordinator_drain). One loop thread owns everything here.

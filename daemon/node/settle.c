@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "daemon/node/untold.h"
+#include "daemon/node/unreported.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 #include "lib/base/json.h"
@@ -108,7 +108,7 @@ static td_status append_end(const struct td_settle *s, int fd, const char *path,
     if (ftruncate(fd, (off_t)end) != 0) return td_fs_fail("cut", path);
     TD_AUTO_BUF rest;
     td_buf_init(&rest, REST_MAX);
-    TD_TRY(td_untold_lines(fd, s->checkpoint_dir, &rest));
+    TD_TRY(td_unreported_lines(fd, s->checkpoint_dir, &rest));
     TD_TRY(add_end(s, lost, &rest));
     TD_TRY(write_blank(fd, path, end, s->sent));
     return write_end(fd, path, TD_MAX(end, s->sent), &rest);

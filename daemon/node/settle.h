@@ -2,8 +2,8 @@
 #define TRAIND_DAEMON_NODE_SETTLE_H
 
 // Settle: an attempt whose launcher is surely gone, and with it every rank, is left in order: its
-// log gets the checkpoints that it does not name (untold.h) and its last line, and what a killed
-// rank had half written goes.
+// log gets the checkpoints that it does not name (unreported.h) and its last line, and what a
+// killed rank had half written goes.
 //
 // The launcher's lock is tried once, because this runs on the loop. LOCK_HELD: somebody has it, for
 // a moment or for longer; nothing is done, and the caller tries again. It is a second witness of

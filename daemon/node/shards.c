@@ -47,7 +47,7 @@ static void shard_path(const struct td_shards *s, const char *name, char out[TD_
     snprintf(out, TD_FS_PATH_BYTES, "%s/%s/%s", s->assigned->checkpoints, s->checkpoint, name);
 }
 
-// The manifest comes last, as on disk. The line tells its digest; its length, the file itself.
+// The manifest comes last, as on disk. Its digest is in the line; its length, of the file itself.
 static void add_manifest(struct td_shards *s, const char *digest) {
     static const char name[] = "manifest.json";
     char path[TD_FS_PATH_BYTES];

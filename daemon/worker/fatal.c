@@ -44,7 +44,7 @@ static void add_number(struct text *t, uint64_t v, unsigned base) {
         t->data[t->len++] = digits[--n];
 }
 
-// A return address is the first byte behind the call, so the call is looked up. What faulted is
+// A return address is the first byte after the call, so the call is looked up. What faulted is
 // looked up as it is: it may be a function's first byte.
 static void add_place(struct text *t, uintptr_t address, bool returned_to) {
     struct td_place p;

@@ -1,7 +1,7 @@
 #ifndef TRAIND_DAEMON_WORKER_FATAL_H
 #define TRAIND_DAEMON_WORKER_FATAL_H
 
-// Last words: what a rank leaves behind when it crashes.
+// Last words: what a rank writes when it crashes.
 //
 // The page is the launcher's memory, so it survives the rank. On SIGSEGV, SIGBUS, SIGFPE, SIGILL
 // and SIGABRT a handler on its own stack writes signal, address, phase, step and the functions of a

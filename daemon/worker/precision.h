@@ -12,7 +12,7 @@
 #include "daemon/worker/attach.h"
 #include "engine/train/plan/sizes.h"
 
-// "auto" if only an estimate can tell, else the precision. Static, or of the config's arena.
+// "auto" if only an estimate can decide, else the precision. Static, or of the config's arena.
 const char *td_worker_settled_precision(const struct td_worker_config *config);
 
 struct td_worker_sized {

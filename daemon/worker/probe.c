@@ -1,5 +1,5 @@
 // probe: which accelerators work here. One JSON object a line; one that does not load says why,
-// which is an answer and not a failure. The reference comes first, then whatever lies in the plugin
+// which is an answer and not a failure. The reference comes first, then whatever is in the plugin
 // directory; nothing is opened beyond the probe slot, so no memory is taken and no device is woken.
 // For people and scripts, in a process of its own, because a vendor library may crash.
 

@@ -1,8 +1,8 @@
 // rates: measures for a moment what the threads of this machine reach, in products and in memory of
-// each size that a plan tells apart, and keeps it (engine/train/plan/rates.h). A node runs it again
-// and again, some time apart, while no rank runs; so a neighbour's busy seconds do not stay in the
-// file. Some 200 ms at low priority. It may be killed at any time: a size that is measured is kept.
-// Exit DONE: all sizes have been measured often enough; STOPPED: there is more to do.
+// each size that a plan distinguishes, and keeps it (engine/train/plan/rates.h). A node runs it
+// again and again, some time apart, while no rank runs; so a neighbour's busy seconds do not stay
+// in the file. Some 200 ms at low priority. It may be killed at any time: a size that is measured
+// is kept. Exit DONE: all sizes have been measured often enough; STOPPED: there is more to do.
 
 #include <signal.h>
 #include <sys/resource.h>

@@ -13,15 +13,15 @@ enum { STACK_BYTES = 64 << 10 };
 static const int stops[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct td_rank_page *told; // under lock; NULL: nobody to tell
+static struct td_rank_page *asked; // under lock; NULL: there is no rank
 
 // The first asks for a stop with a checkpoint, a second Ctrl-C does without.
-static void tell(int sig) {
+static void ask(int sig) {
     pthread_mutex_lock(&lock);
     int32_t none = TD_STOP_NONE;
-    if (told && !atomic_compare_exchange_strong(&told->stop, &none, TD_STOP_CHECKPOINT) &&
+    if (asked && !atomic_compare_exchange_strong(&asked->stop, &none, TD_STOP_CHECKPOINT) &&
         sig == SIGINT)
-        atomic_store(&told->stop, TD_STOP_NOW);
+        atomic_store(&asked->stop, TD_STOP_NOW);
     pthread_mutex_unlock(&lock);
 }
 
@@ -29,7 +29,7 @@ static void *wait_loop(void *arg) {
     const sigset_t *set = arg;
     int sig;
     while (sigwait(set, &sig) == 0)
-        tell(sig);
+        ask(sig);
     return NULL;
 }
 
@@ -52,12 +52,12 @@ td_status td_stop_signals_start(struct td_rank_page *page) {
         sigaddset(&set, stops[i]);
     int rc = pthread_sigmask(SIG_BLOCK, &set, NULL);
     if (rc != 0) return td_fail(TD_INTERNAL, "block the stop signals: %s", strerror(rc));
-    told = page;
+    asked = page;
     return start_thread(&set);
 }
 
 void td_stop_signals_finish(void) {
     pthread_mutex_lock(&lock);
-    told = NULL;
+    asked = NULL;
     pthread_mutex_unlock(&lock);
 }

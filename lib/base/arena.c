@@ -1,6 +1,6 @@
 // Region allocator: a list of zeroed blocks, each twice as large as the one before.
 //
-// The maximum counts the blocks' usable bytes, so the memory behind an arena can never pass it by
+// The maximum counts the blocks' usable bytes, so the memory of an arena can never pass it by
 // more than the block headers. Only the newest block is allocated from; what is left in older ones
 // is given up, at most half of the arena. Rejected: freeing single objects, which would make it a
 // heap. One thread. Failure is NULL and leaves the arena usable.

@@ -25,7 +25,7 @@ void td_check_failed(const char *expr, const char *file, int line) {
     int n = snprintf(text, sizeof text, "traind: check failed: %s at %s:%d (a bug of traind)\n",
                      expr, file, line);
     size_t len = n < 0 ? 0 : TD_MIN((size_t)n, sizeof text - 1);
-    if (write(STDERR_FILENO, text, len) < 0) { /* nothing is left to tell it to */
+    if (write(STDERR_FILENO, text, len) < 0) { /* nobody is left to say it to */
     }
     abort();
 }

@@ -1,7 +1,7 @@
 #ifndef TRAIND_LIB_BASE_BASE_H
 #define TRAIND_LIB_BASE_BASE_H
 
-// lib/base: what every binary of traind stands on. Bounded memory, status, log, clocks, files,
+// lib/base: what every binary of traind is built on. Bounded memory, status, log, clocks, files,
 // processes, frames, JSON, digests. It knows no message, no socket loop and no device.
 // This header holds the language helpers of CONVENTIONS.md: ownership, checks, magic, sizes.
 

@@ -1,7 +1,7 @@
 #ifndef TRAIND_LIB_BASE_CHECKPOINT_NAME_H
 #define TRAIND_LIB_BASE_CHECKPOINT_NAME_H
 
-// Names of checkpoints and of their files, as nodes and coordinator tell them to each other. What
+// Names of checkpoints and of their files, as nodes and coordinator exchange them. What
 // arrives becomes part of a path, so both sides hold it against the same rule. Any thread.
 
 #include <stdbool.h>

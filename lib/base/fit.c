@@ -1,4 +1,4 @@
-// See the header. Room for "... and 4294967295 more" is kept free behind the items of a list.
+// See the header. Room for "... and 4294967295 more" is kept free after the items of a list.
 
 #include "lib/base/fit.h"
 

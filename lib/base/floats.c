@@ -11,7 +11,7 @@
 #include "lib/base/half.h"
 #include "lib/base/half_loops.h"
 
-// A tensor of a file may stand at any address.
+// A tensor of a file may be at any address.
 static double load(enum td_dtype t, const void *x, int64_t i) {
     double v;
     float f;

@@ -29,7 +29,7 @@ void td_frame_reader_init(struct td_frame_reader *r);
 void td_frame_reader_finish(struct td_frame_reader *r);
 TD_MUST_USE td_status td_frame_reader_feed(struct td_frame_reader *r, const void *data,
                                            size_t bytes);
-// *out_have tells whether a whole frame was there.
+// *out_have says whether a whole frame was there.
 TD_MUST_USE td_status td_frame_reader_next(struct td_frame_reader *r, struct td_frame *out_frame,
                                            bool *out_have);
 

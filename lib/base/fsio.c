@@ -249,7 +249,7 @@ static td_status remove_children(int fd, const char *tree, int depth) {
 
 static td_status remove_at(int dir_fd, const char *name, const char *tree, int depth) {
     if (unlinkat(dir_fd, name, 0) == 0) return TD_OK;
-    if (errno == ENOENT || errno == ENOTDIR) return TD_OK; // absent, or a file stands above it
+    if (errno == ENOENT || errno == ENOTDIR) return TD_OK; // absent, or a file is above it
     if (errno != EISDIR && errno != EPERM) return td_fs_fail("remove a file of", tree);
     if (depth >= TREE_DEPTH_MAX) {
         return td_fail(TD_FAILED_PRECONDITION, "remove '%s': it is deeper than %d directories",

@@ -66,7 +66,7 @@ static td_status fill(struct gz_reader *g, bool *out_end) {
     return TD_OK;
 }
 
-// Inflates what is in the piece; *out_ended tells that a member ended (and input may be left).
+// Inflates what is in the piece; *out_ended says that a member ended (and input may be left).
 static td_status inflate_piece(struct gz_reader *g, struct td_buf *out, bool *out_ended) {
     *out_ended = false;
     for (;;) {

@@ -7,7 +7,7 @@
 #include "lib/base/buf.h"
 
 // The first bytes of what a .gz file holds, all if it is shorter. A plain file is read as it is
-// (told apart by magic, not by name).
+// (distinguished by magic, not by name).
 TD_MUST_USE td_status td_gz_head(const char *path, size_t bytes, struct td_buf *out);
 
 #endif

@@ -2,7 +2,7 @@
 #define TRAIND_LIB_BASE_HALF_LOOPS_H
 
 // The loops of half.h over whole tensors, compiled once per CPU level; the same bits at every one.
-// Elements may stand at any address; x and y do not overlap. Pure; any thread; nothing fails.
+// Elements may be at any address; x and y do not overlap. Pure; any thread; nothing fails.
 
 #include "lib/base/cpu_level.h"
 

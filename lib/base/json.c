@@ -214,7 +214,7 @@ td_status td_json_print(const struct td_json *v, bool indent, struct td_buf *out
 static struct td_json *get_n(const struct td_json *object, const char *key, size_t len) {
     if (!object || object->kind != TD_JSON_OBJECT) return NULL;
     for (struct td_json *child = object->first; child; child = child->next) {
-        if (len && child->key[0] != key[0]) continue; // most are told apart by this alone
+        if (len && child->key[0] != key[0]) continue; // most differ in it
         if (strncmp(child->key, key, len) == 0 && child->key[len] == '\0') return child;
     }
     return NULL;

@@ -12,9 +12,9 @@
 // Bytes of a page of memory: 4, 16 or 64 KiB.
 size_t td_page_bytes(void);
 
-// How far apart lies what two threads write, so that no cache line has two writers. The layout of a
-// structure cannot ask the machine; this is the longest line of those it may run on. A machine that
-// has longer ones is slower, not wrong.
+// The distance between what two threads write, so that no cache line has two writers. The layout of
+// a structure cannot ask the machine; this is the longest line of those it may run on. A machine
+// that has longer ones is slower, not wrong.
 #if defined(__x86_64__)
 enum { TD_LINE_BYTES = 64 };
 #else

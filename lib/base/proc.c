@@ -1,4 +1,4 @@
-// Child processes and what /proc tells about processes.
+// Child processes and what /proc says about processes.
 //
 // A child starts from nothing: its environment is exactly what is given, descriptors 0, 1 and 2
 // are /dev/null unless named, every other descriptor is closed but those named, signals are at

@@ -6,7 +6,7 @@
 // retried, and its message carries the code.
 //
 // A drain is a ticket: the rank raises drain_asked, the launcher copies it to drain_done when it
-// has drained. The copy alone tells the launcher nothing, so a rank that writes nonsense there
+// has drained. The copy alone says nothing to the launcher, so a rank that writes nonsense there
 // hurts nobody but itself.
 
 #include "lib/base/rank_page.h"

@@ -9,7 +9,7 @@
 //
 // The rank writes progress with relaxed stores and never waits for anyone: the launcher reads when
 // it likes. The launcher writes the control words; the rank reads them once a step. Only the writer
-// of a checkpoint waits, behind the training, for an answer (td_rank_page_ask_drain). The page
+// of a checkpoint waits, beside the training, for an answer (td_rank_page_ask_drain). The page
 // outlives the rank, so the last words of a crash are there to be collected. Both sides check
 // magic and version; everything read from the other side is checked before use.
 //
@@ -26,7 +26,7 @@
 //   {"event":"memory","state_bytes":N,"arena_bytes":N,"scratch_bytes":N,"recompute":"none"}  held
 //   {"event":"resumed","step":N,"exact":true,"reason":""}  after loading; exact false says why
 //   {"event":"skipped_checkpoint","path":"...","reason":"..."}  damaged, the one before was used
-//   {"event":"checkpoint","step":N,"epoch":E,"path":"a1/step-7","directory":"/where/it/lies/a1/step-7",
+//   {"event":"checkpoint","step":N,"epoch":E,"path":"a1/step-7","directory":"/where/it/is/a1/step-7",
 //    "bytes":B,"manifest":"<xxh3-128>",
 //    "files":[{"name":"...","bytes":B,"digest":"..."}],"metrics":{...},"final":false} durable on
 //    disk
@@ -108,7 +108,7 @@ struct td_rank_page {
 };
 _Static_assert(sizeof(struct td_rank_page) <= TD_RANK_PAGE_BYTES, "it fits its place");
 
-// A launcher that is killed takes along what stands in the rings. So that no attempt goes on from a
+// A launcher that is killed takes along what is in the rings. So that no attempt goes on from a
 // checkpoint with points before it missing, its writer asks for a drain before it commits:
 // everything that any rank pushed before the call is then in the launcher's files. Returns what to
 // await. Thread: one at a time.

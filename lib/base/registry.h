@@ -3,7 +3,7 @@
 
 // Plugin registry: name -> descriptor, for each kind of plugin.
 //
-// In-tree plugins without foreign libraries stand in a static table; the others are shared objects
+// In-tree plugins without foreign libraries are in a static table; the others are shared objects
 // "<kind>-<name>.so" in the plugin directory, loaded when first asked for (RTLD_NOW | RTLD_LOCAL)
 // and never closed. Their op numbers and struct sizes must be ours (traind/layout.h); an op list
 // that ends before ours will do, but not for an accelerator, which is handed every op. Either way

@@ -9,7 +9,7 @@
 //   CreateJob  spec "echo ..."  -> Job.name;  "fail N" -> an error with N violations;
 //              "never"          -> no answer; "later" -> an answer in a later turn;
 //              "peer"           -> Job.name is the client's address
-//   GetJob     id "stats"       -> Job.name "told=N done=N open=N"
+//   GetJob     id "stats"       -> Job.name "reported=N done=N open=N"
 //   WatchJob   id "COUNT BYTES" -> COUNT responses with a token of BYTES; "forever" -> none, open
 //   PutLog     sums data;  Session echoes incarnation
 
@@ -28,7 +28,7 @@ struct world {
     struct td_loop *loop;
     struct td_rpc_server *server;
     int64_t drain_ns;
-    unsigned n_told;
+    unsigned n_reported;
     unsigned n_done;
 };
 
@@ -82,7 +82,7 @@ static void reply_later(void *arg) {
 
 static void on_create(struct td_rpc_call *call, const ProtobufCMessage *message, void *ctx) {
     (void)ctx;
-    world.n_told++;
+    world.n_reported++;
     const Traind__V1__CreateJobRequest *r = (const void *)message;
     int n;
     if (sscanf(r->spec, "fail %d", &n) == 1) {
@@ -103,7 +103,7 @@ static void on_get(struct td_rpc_call *call, const ProtobufCMessage *message, vo
     (void)ctx;
     (void)message;
     char text[96];
-    snprintf(text, sizeof text, "told=%u done=%u open=%zu", world.n_told, world.n_done,
+    snprintf(text, sizeof text, "reported=%u done=%u open=%zu", world.n_reported, world.n_done,
              td_rpc_server_n_calls(world.server));
     reply_name(call, text);
 }
@@ -133,7 +133,7 @@ static void send_burst(struct td_rpc_call *call, void *ctx) {
 }
 
 static void on_watch(struct td_rpc_call *call, const ProtobufCMessage *message, void *ctx) {
-    world.n_told++;
+    world.n_reported++;
     const Traind__V1__WatchJobRequest *r = (const void *)message;
     if (strcmp(r->id, "forever") == 0) return;
     struct burst *b = td_calloc(1, sizeof *b);
@@ -149,7 +149,7 @@ static void on_watch(struct td_rpc_call *call, const ProtobufCMessage *message, 
 static void on_open(struct td_rpc_call *call, const ProtobufCMessage *message, void *ctx) {
     (void)message;
     (void)ctx;
-    world.n_told++;
+    world.n_reported++;
     uint64_t *sum = td_calloc(1, sizeof *sum);
     TD_CHECK(sum);
     td_rpc_call_set_user(call, sum);
@@ -279,6 +279,6 @@ int main(int argc, char **argv) {
         td_status_free(s);
         return 1;
     }
-    printf("told=%u done=%u\n", world.n_told, world.n_done);
-    return world.n_told == world.n_done ? 0 : 1;
+    printf("reported=%u done=%u\n", world.n_reported, world.n_done);
+    return world.n_reported == world.n_done ? 0 : 1;
 }

@@ -1,6 +1,6 @@
 """lib/rpc seen by a stock grpcio client: every kind of call, every limit, every end.
 
-The server is rpc_server.c beside this file: nothing but lib/rpc and handlers that do as they are told.
+The server is rpc_server.c beside this file: nothing but lib/rpc and handlers that do as they are asked.
 """
 import os
 import queue
@@ -31,7 +31,7 @@ class Server:
         self.process = subprocess.Popen([binary, *map(str, args)], stdout=subprocess.PIPE, text=True)
         self.address = self.process.stdout.readline().strip()
         self.channels = []
-        self.told = False
+        self.asked = False
         self.channel = self.connect()
 
     def connect(self, **options):
@@ -42,15 +42,15 @@ class Server:
 
     def stats(self):
         reply = self.unary("/traind.v1.JobService/GetJob", b"", metadata=TOKEN, timeout=10)
-        return dict(pair.split(b"=") for pair in reply[reply.index(b"told"):].split())
+        return dict(pair.split(b"=") for pair in reply[reply.index(b"reported"):].split())
 
     def unary(self, method, body, **kwargs):
         return self.channel.unary_unary(method, **RAW)(body, **kwargs)
 
     def terminate(self):
-        if not self.told:
+        if not self.asked:
             self.process.send_signal(signal.SIGTERM)
-        self.told = True
+        self.asked = True
 
     def close(self):
         for channel in self.channels:
@@ -157,7 +157,7 @@ def test_error_fits_a_stock_client_when_it_has_very_many_violations(jobs, stubs)
 def test_every_method_is_closed_when_the_token_is_missing_or_wrong(server, method, metadata):
     error = failure(server.unary, method, b"\xff\xff", metadata=metadata, timeout=5)
     assert error.code() == grpc.StatusCode.UNAUTHENTICATED
-    assert server.stats()[b"told"] == b"0"
+    assert server.stats()[b"reported"] == b"0"
 
 
 def test_unknown_method_is_unimplemented_when_the_token_is_right(server):
@@ -252,7 +252,7 @@ def test_call_ends_when_the_client_gives_no_deadline(start, stubs):
 
 def test_on_done_comes_when_the_client_cancels(server, jobs, stubs):
     watch = jobs.WatchJob(stubs.job.WatchJobRequest(id="forever"), metadata=TOKEN)
-    support.until("open", lambda: server.stats()[b"told"] == b"1")
+    support.until("open", lambda: server.stats()[b"reported"] == b"1")
     watch.cancel()
     support.until("on_done", lambda: server.stats()[b"done"] == b"1")
 
@@ -268,7 +268,7 @@ def test_on_done_comes_when_the_connection_breaks(server, stubs):
         over.wait(30)
 
     call = node.PutLog.future(endless(), metadata=TOKEN)
-    support.until("open", lambda: server.stats()[b"told"] == b"1")
+    support.until("open", lambda: server.stats()[b"reported"] == b"1")
     channel.close()
     support.until("on_done", lambda: server.stats()[b"done"] == b"1")
     assert call.done()
@@ -323,7 +323,7 @@ def test_open_watch_ends_when_the_drain_deadline_passes(start, stubs):
     server = start(0, 0, 200)
     jobs = stubs.job_grpc.JobServiceStub(server.channel)
     watch = jobs.WatchJob(stubs.job.WatchJobRequest(id="forever"), metadata=TOKEN)
-    support.until("open", lambda: server.stats()[b"told"] == b"1")
+    support.until("open", lambda: server.stats()[b"reported"] == b"1")
     begin = time.monotonic()
     server.terminate()
     error = failure(lambda: watch)

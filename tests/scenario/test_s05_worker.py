@@ -59,7 +59,7 @@ def test_second_run_takes_a_new_attempt_when_the_first_left_checkpoints(tmp_path
 
 
 def start_by_hand(plan, tmp_path):
-    """A worker that trains: its first step is behind it."""
+    """A worker that trains: it has made its first step."""
     plan_file = tmp_path / "plan.json"
     plan_file.write_text(json.dumps(plan))
     process = subprocess.Popen([ranks.WORKER, "run", "--plan", plan_file], stdout=subprocess.PIPE)
@@ -89,7 +89,7 @@ def signals_of(task, row):
 
 
 def test_no_thread_that_trains_can_be_interrupted(tmp_path):
-    """oneDNN's sgemm keeps its stack pointer in the heap: a handler's frame there destroys what lies before it."""
+    """oneDNN's sgemm keeps its stack pointer in the heap: a handler's frame there destroys what is before it."""
     stops = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
     plan = plan_of(trainer={"accelerator": "cpu", "max_epochs": 1000000}, checkpoint={"save_top_k": 0},
                    run={"job": None, "threads_per_rank": 2})
@@ -358,7 +358,7 @@ def test_ranks_stop_at_the_same_step_when_told_at_random_moments(tmp_path, how):
             at = rng.randint(1, 40)
             two.until(lambda a: a.ranks[i % 2].step >= at)
             word = ranks.STOP_CHECKPOINT if how == "pause" else ranks.STOP_NOW
-            # One rank hears of it first; the other possibly much later, or never.
+            # One rank receives it first; the other possibly much later, or never.
             two.stop(word, [two.ranks[rng.randrange(2)]])
             assert two.wait() == [EXIT["stopped"]] * 2, two.story()
             ends = [r.event("end")[0] for r in two.ranks]
@@ -389,7 +389,7 @@ def test_pausing_and_resuming_changes_nothing_when_done_at_random_moments(tmp_pa
         with Attempt(tmp_path, plan, world) as attempt:
             at = int(newest.split("-")[-1]) if newest else 0
             at += rng.randint(1, 9)
-            if pauses:  # the first one is told before it trains, so there is always a second
+            if pauses:  # the first one is asked before it trains, so there is always a second
                 attempt.until(lambda a: a.ranks[0].step >= at or
                               a.ranks[0].process.poll() is not None)
             attempt.stop(ranks=[rng.choice(attempt.ranks)])

@@ -126,7 +126,7 @@ def test_resume_gives_the_same_bits_when_it_drops_and_normalizes(tmp_path, data,
     whole, _ = run(tmp_path, plan_of(model, data[kind], batch,
                                      run={"checkpoint_dir": str(tmp_path / "whole")}), world)
     assert len([m for m in whole.ranks[0].metrics if m["name"] == "val_loss"]) == 3
-    for step in (3, 8):  # between two validations, and right behind one
+    for step in (3, 8):  # between two validations, and right after one
         run(tmp_path, plan_of(model, data[kind], batch, trainer={"max_steps": step},
                               run={"checkpoint_dir": str(tmp_path / "first")}), world)
         part, resumed = run(tmp_path, plan_of(model, data[kind], batch, run={

@@ -141,8 +141,8 @@ trainer: {accelerator: cpu, max_epochs: 3, log_every_n_steps: 3}
 def test_plan_refuses_a_monitor_that_the_job_can_never_give(daemon, tmp_path):
     (tmp_path / "job.yaml").write_text(SPEC + "checkpoint: {monitor: val_loss}\n")
     assert "val_loss" not in daemon.ctl("plan", tmp_path / "job.yaml", check=OK).stderr
-    told = daemon.ctl("plan", tmp_path / "job.yaml", "--set", "trainer.limit_val_batches=0")
-    assert told.returncode != OK and "this job gives no 'val_loss'" in told.stderr and "train_loss" in told.stderr
+    said = daemon.ctl("plan", tmp_path / "job.yaml", "--set", "trainer.limit_val_batches=0")
+    assert said.returncode != OK and "this job gives no 'val_loss'" in said.stderr and "train_loss" in said.stderr
 
 
 def test_epochs_count_from_the_same_number_in_every_view(daemon, tmp_path):

@@ -1,4 +1,4 @@
-"""reduce_on_plateau in a run: it hears what all ranks' validation gives together, and a run that is cut
+"""reduce_on_plateau in a run: it takes what all ranks' validation gives together, and a run that is cut
 off goes on with what it remembered. Its rules alone are held against torch in test_train_plateau.c."""
 import json
 import math
@@ -13,7 +13,7 @@ from ranks import EXIT, Attempt, run_by_hand
 KNOBS = {"monitor": "val_loss", "factor": 0.5, "patience": 1, "cooldown": 1, "min_lr": 0.002}
 # After which of an epoch's 8 micro-batches a validation comes, and the threshold. Every third: one of two validations
 # is in the middle of a window, which a kill may cut. Every second: each boundary has one, so that a stop leaves it
-# pending; and nothing is an improvement, which would hide a validation that was heard twice.
+# pending; and nothing is an improvement, which would hide a validation that counted twice.
 HOW = {"kill": (3, 0.05), "stop": (2, 0.9)}
 
 
@@ -41,12 +41,12 @@ def rates_of(rank):
 
 
 def expected_rates(validations, threshold, lr, last):
-    """By step, from the values that the schedule heard; the rules for these KNOBS written down once more."""
-    best, bad, cooldown, heard, rates = math.inf, 0, 0, list(validations), {}
+    """By step, from the values that the schedule took; the rules for these KNOBS written down once more."""
+    best, bad, cooldown, values, rates = math.inf, 0, 0, list(validations), {}
     for step in range(1, last + 1):
-        # A window takes its rate when it begins: what was heard in its middle counts from the next one on.
-        while heard and heard[0][0] + heard[0][2] < step:
-            value = heard.pop(0)[1]
+        # A window takes its rate when it begins: what came in its middle counts from the next one on.
+        while values and values[0][0] + values[0][2] < step:
+            value = values.pop(0)[1]
             best, bad = (value, 0) if value < best * (1 - threshold) else (best, bad + 1)
             if cooldown:
                 cooldown, bad = cooldown - 1, 0
@@ -61,11 +61,11 @@ def manifest_of(directory, step):
 
 
 def falls(ranks):
-    """Rank 0 alone tells of them."""
+    """Rank 0 alone reports them."""
     return [e for r in ranks for e in r.event("note") if "is on a plateau" in e["text"]]
 
 
-def telling(directory, counter):
+def counting(directory, counter):
     """Checkpoints of lowered rates that would go on otherwise if the counter were lost."""
     found = {s: manifest_of(directory, s)["plateau"] for s in steps_in(directory)}
     return [s for s, p in found.items() if p["lr_scale"] < 1 and p[counter] > 0]
@@ -75,22 +75,22 @@ def telling(directory, counter):
 @pytest.mark.parametrize("world, counter", [(1, "bad"), (1, "cooldown"), (2, "bad")])
 def test_rates_and_weights_are_those_of_one_run_when_it_is_cut_off(tmp_path, world, counter, how):
     with Attempt(tmp_path, plan_for(tmp_path / "cut", how, -1), world) as one:
-        one.until(lambda a: len(falls(a.ranks)) > 1 and (how == "stop" or telling(tmp_path / "cut", counter)))
+        one.until(lambda a: len(falls(a.ranks)) > 1 and (how == "stop" or counting(tmp_path / "cut", counter)))
         one.stop() if how == "stop" else one.kill()
         assert one.wait()[0] == (EXIT["stopped"] if how == "stop" else -signal.SIGKILL), one.story()
-    step = min(telling(tmp_path / "cut", counter)) if how == "kill" else max(steps_in(tmp_path / "cut"))
+    step = min(counting(tmp_path / "cut", counter)) if how == "kill" else max(steps_in(tmp_path / "cut"))
     assert manifest_of(tmp_path / "cut", step)["progress"]["validation_pending"] == (how == "stop")
     last = step + 20
 
     with Attempt(tmp_path, plan_for(tmp_path / "whole", how, last), world) as one:
         assert one.wait() == [0] * world, one.story()
         whole = rates_of(one.ranks[0])
-        heard = means(one.ranks, "val_loss")
-        told = len(falls(one.ranks))
-    heard = [(at, value, how == "kill" and i % 2 == 0) for i, (at, value) in enumerate(heard)]
-    assert whole == pytest.approx(expected_rates(heard, HOW[how][1], 0.05, last), rel=1e-6)
+        values = means(one.ranks, "val_loss")
+        reported = len(falls(one.ranks))
+    values = [(at, value, how == "kill" and i % 2 == 0) for i, (at, value) in enumerate(values)]
+    assert whole == pytest.approx(expected_rates(values, HOW[how][1], 0.05, last), rel=1e-6)
     seen = len(set(whole.values())) - 1
-    assert seen > 0 and told - seen in (0, 1)  # the last validation may lower what no step takes
+    assert seen > 0 and reported - seen in (0, 1)  # the last validation may lower what no step takes
 
     plan = plan_for(tmp_path / "rest", how, last, str(tmp_path / f"cut/step-{step}"))
     with Attempt(tmp_path, plan, world) as one:
@@ -109,9 +109,9 @@ def test_all_ranks_hear_the_same_when_one_has_no_sample_to_validate(tmp_path):
         assert two.wait() == [0, 0], two.story()
         points = [[m for m in r.metrics if m["name"] == "val_loss"] for r in two.ranks]
         assert [[m["count"] for m in rank] for rank in points] == [[1] * 30, [0] * 30]
-        heard = [(at, value, False) for at, value in means(two.ranks, "val_loss")]
+        values = [(at, value, False) for at, value in means(two.ranks, "val_loss")]
         rates = rates_of(two.ranks[0])
-        assert rates == pytest.approx(expected_rates(heard, HOW["stop"][1], 0.05, 30), rel=1e-6)
+        assert rates == pytest.approx(expected_rates(values, HOW["stop"][1], 0.05, 30), rel=1e-6)
         assert rates == rates_of(two.ranks[1]) and min(rates.values()) < 0.05
 
 

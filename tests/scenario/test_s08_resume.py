@@ -126,7 +126,7 @@ def test_windows_have_the_length_of_their_epoch_and_resume_in_each(tmp_path, wor
     whole, points = run("whole", 14)
     for of_rank in points:
         assert [m["count"] / 32 for m in of_rank if m["name"] == "train_loss_step"] == [2, 2, 2, 1, 3, 3, 1] + 7 * [1]
-    for step in (1, 4, 5, 8):  # inside an epoch or right behind one
+    for step in (1, 4, 5, 8):  # inside an epoch or right after one
         origin, _ = run(f"to-{step}", step)
         assert state_of(run(f"from-{step}", 14, str(origin))[0]) == state_of(whole)
 

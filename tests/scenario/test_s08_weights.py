@@ -143,8 +143,8 @@ def test_all_are_named_in_notes_when_they_are_many(tmp_path, ours):
                                   for i in range(100)})
     code, end, notes, _ = train(tmp_path, tmp_path / "out", init_from=str(source), strict=False)
     assert code == EXIT["bad_spec"] and "(the notes have all)" in end["message"]
-    told = "; ".join(n.removeprefix("init_from: ") for n in notes).split("; ")
-    assert len(told) == 128 and len(set(told)) == 128
+    said = "; ".join(n.removeprefix("init_from: ") for n in notes).split("; ")
+    assert len(said) == 128 and len(set(said)) == 128
 
 
 @pytest.mark.parametrize("change, text", [

@@ -1,4 +1,4 @@
-"""The launcher by itself: a fake rank behind it, a fake daemon before it.
+"""The launcher by itself: a fake rank as its child, a fake daemon beside it.
 
 What is written stays written, ranks never outlive it, every stop ends in time.
 """
@@ -198,7 +198,7 @@ def test_silent_end_has_a_class(launch, script, cls, text):
 def test_rank_that_does_not_stop_is_killed_in_time(launch, stubs):
     l = launch({"*": [["hang"]]})
     l.event("ready")
-    l.attach(stubs).stop(CHECKPOINT, grace_ms=300)  # heard, although the daemon leaves at once
+    l.attach(stubs).stop(CHECKPOINT, grace_ms=300)  # received, although the daemon leaves at once
     end = l.wait()
     assert end["outcome"] == "killed" and end["class"] == "stuck"
 

@@ -43,7 +43,7 @@ def replace(tree, data):
 
 
 def rebuild(tree):
-    """The same code in other bytes: what lies behind an ELF file's end is not loaded."""
+    """The same code in other bytes: what comes after an ELF file's end is not loaded."""
     replace(tree, plugin_of(tree).read_bytes() + b"another build")
 
 

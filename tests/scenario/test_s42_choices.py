@@ -55,7 +55,7 @@ def kernels_of(manifest):
 
 
 def below_nodes(text):
-    """Each choice, with the op of the node below which it stands."""
+    """Each choice, with the op of the node below which it is."""
     found, op = [], None
     for line in text.splitlines():
         choice = KERNEL.match(line)

@@ -1,4 +1,4 @@
-"""What fails has a class, a message and, where that helps, another attempt. Nothing of it stays behind
+"""What fails has a class, a message and, where that helps, another attempt. Nothing of it is left
 (tests/support.py looks for processes, sockets and half-written files at the end of each test)."""
 import gzip
 import json
@@ -19,7 +19,7 @@ def kill_worker(daemon, job, rank=0, sig=signal.SIGKILL):
     os.kill(until("ranks run", lambda: daemon.workers(job))[rank], sig)
 
 
-def test_killed_worker_is_told_and_retried_from_the_last_checkpoint(daemon):
+def test_killed_worker_is_reported_and_retried_from_the_last_checkpoint(daemon):
     job = daemon.submit(LONG, "trainer.devices=2", "trainer.max_steps=1000", "restart.backoff=[1]")
     daemon.wait_step(job, 60)
     pids = daemon.workers(job)
@@ -67,9 +67,9 @@ def test_checkpoint_that_no_launcher_wrote_down_is_found(daemon):
     launcher, pids = daemon.launcher(job), daemon.workers(job)
     os.kill(launcher, signal.SIGSTOP)
     home, log = daemon.state_dir / "checkpoints" / job / "a1", daemon.state_dir / "attempts" / job / "a1/events.log"
-    told = lambda: {e["step"] for e in map(json.loads, log.read_text().splitlines()) if e["event"] == "checkpoint"}
+    reported = lambda: {e["step"] for e in map(json.loads, log.read_text().splitlines()) if e["event"] == "checkpoint"}
     whole = lambda: {int(p.parent.name[5:]) for p in home.glob("step-*/manifest.json") if p.parent.suffix != ".tmp"}
-    until("nothing that was told is left", lambda: (lambda left: left and not left & told())(whole()))
+    until("nothing that was reported is left", lambda: (lambda left: left and not left & reported())(whole()))
     os.kill(launcher, signal.SIGKILL)
     until("ranks die", lambda: not any(alive(p) for p in pids), 10)
     left = whole()  # the next attempt's first one takes its place

@@ -26,8 +26,8 @@ def test_stopped_rank_is_named_until_it_goes_on(cluster):
     job = daemon.submit(LONG, "trainer.devices=2", "restart.stuck_timeout=0")
     daemon.wait_step(job, 20)
     held = stop(daemon, job, 1)
-    told = until("it is said", lambda: (lambda r: r.code == "RANK_SILENT" and r)(reason(daemon, job)))
-    assert told.text.startswith("rank 1 is silent since 20") and "its process is stopped" in told.text
+    said = until("it is said", lambda: (lambda r: r.code == "RANK_SILENT" and r)(reason(daemon, job)))
+    assert said.text.startswith("rank 1 is silent since 20") and "its process is stopped" in said.text
     assert daemon.state(job) == "RUNNING"
     daemon.restart()  # it is known to the next daemon as well
     until("it is known", lambda: reason(daemon, job).code == "RANK_SILENT")
@@ -48,9 +48,9 @@ def test_rank_that_stays_silent_ends_as_stuck_with_the_stacks_of_the_others(clus
     assert (getattr(failure, "class"), failure.rank, failure.code) == ("stuck", 1, "DEADLINE_EXCEEDED"), failure
     assert "its process is stopped" in failure.message and "stuck_timeout" in failure.message
     assert not any(alive(p) for p in pids)
-    told = lambda rank: b"".join(r.data for r in daemon.logs(job, rank=rank, err_only=True))
-    assert b"stack, phase 2" in until("rank 0 wrote its stack", lambda: told(0))
-    assert b"stack, phase" not in told(1)
+    said = lambda rank: b"".join(r.data for r in daemon.logs(job, rank=rank, err_only=True))
+    assert b"stack, phase 2" in until("rank 0 wrote its stack", lambda: said(0))
+    assert b"stack, phase" not in said(1)
 
 
 def test_pause_of_a_whole_machine_is_no_silence(cluster):

@@ -269,10 +269,10 @@ def test_bad_spec_names_path_and_line_on_the_wire_and_in_trainctl(daemon, what):
         assert word in details_of(error), details_of(error)
     if "\0" not in text:
         sets = [x for o in overrides for x in ("--set", o)]
-        told = daemon.ctl("submit", "-", *sets, stdin=text, check=2).stderr
+        said = daemon.ctl("submit", "-", *sets, stdin=text, check=2).stderr
         for word in words:
-            assert word in told, told
-        assert "request id" in told
+            assert word in said, said
+        assert "request id" in said
     alive_and_unchanged(daemon)
 
 
@@ -283,21 +283,21 @@ def refused(*args, env=None):
 
 
 def test_second_traind_on_a_state_directory_is_refused(daemon):
-    code, told = refused("--state-dir", daemon.state_dir, env=daemon.env)
-    assert code == 1 and str(daemon.process.pid) in told and str(daemon.state_dir) in told
+    code, said = refused("--state-dir", daemon.state_dir, env=daemon.env)
+    assert code == 1 and str(daemon.process.pid) in said and str(daemon.state_dir) in said
     daemon.finish(daemon.submit())
 
 
 def test_occupied_port_is_refused_naming_the_holder(daemon, tmp_path):
-    code, told = refused("--state-dir", tmp_path / "other", "--listen", daemon.address, env=daemon.env)
-    assert code == 1 and daemon.address in told and str(daemon.process.pid) in told
+    code, said = refused("--state-dir", tmp_path / "other", "--listen", daemon.address, env=daemon.env)
+    assert code == 1 and daemon.address in said and str(daemon.process.pid) in said
     assert not (tmp_path / "other/address").exists()
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "localhost.example:0"])
 def test_address_that_is_not_loopback_is_refused(cluster, tmp_path, address):
-    code, told = refused("--state-dir", tmp_path / "s", "--listen", address, env=cluster.env())
-    assert code in (1, 2) and "loopback" in told
+    code, said = refused("--state-dir", tmp_path / "s", "--listen", address, env=cluster.env())
+    assert code in (1, 2) and "loopback" in said
 
 
 @pytest.mark.parametrize("args, words", [
@@ -307,18 +307,18 @@ def test_address_that_is_not_loopback_is_refused(cluster, tmp_path, address):
     (["--log-level", "loud"], ["loud"]),
     (["--name", 128 * "n"], ["name", "127"]), (["--name", "\udcff"], ["name", "UTF-8"])])
 def test_wrong_usage_says_what_is_right(cluster, tmp_path, args, words):
-    code, told = refused("--state-dir", tmp_path / "s", *args, env=cluster.env())
+    code, said = refused("--state-dir", tmp_path / "s", *args, env=cluster.env())
     assert code in (1, 2)
     for word in words:
-        assert word in told, told
+        assert word in said, said
 
 
 def test_runtime_directory_whose_path_does_not_fit_is_refused(cluster, tmp_path):
     env = cluster.env()
     del env["TRAIND_RUNTIME_DIR"]
     env["XDG_RUNTIME_DIR"] = str(tmp_path / "/".join([100 * "r"] * 6))
-    code, told = refused("--state-dir", tmp_path / "s", env=env)
-    assert code == 2 and "longer than 511 bytes" in told and not (tmp_path / (100 * "r")).exists()
+    code, said = refused("--state-dir", tmp_path / "s", env=env)
+    assert code == 2 and "longer than 511 bytes" in said and not (tmp_path / (100 * "r")).exists()
 
 
 def test_token_that_others_can_read_is_refused(cluster, daemon):
@@ -326,8 +326,8 @@ def test_token_that_others_can_read_is_refused(cluster, daemon):
     assert path.stat().st_mode & 0o777 == 0o600
     daemon.kill()
     path.chmod(0o644)
-    code, told = refused("--state-dir", daemon.state_dir, env=daemon.env)
-    assert code == 1 and "644" in told and str(path) in told
+    code, said = refused("--state-dir", daemon.state_dir, env=daemon.env)
+    assert code == 1 and "644" in said and str(path) in said
     path.chmod(0o600)
     path.write_text("short\n")
     assert "16" in refused("--state-dir", daemon.state_dir, env=daemon.env)[1]
@@ -382,8 +382,8 @@ def test_directory_of_others_is_not_taken_for_a_state_directory(cluster, tmp_pat
     home = tmp_path / "home"
     home.mkdir(mode=0o755)
     (home / "thesis.tex").write_text("")
-    code, told = refused("--state-dir", home, env=cluster.env())
-    assert code == 1 and "thesis.tex" in told and "755" in told and str(home) in told
+    code, said = refused("--state-dir", home, env=cluster.env())
+    assert code == 1 and "thesis.tex" in said and "755" in said and str(home) in said
     assert modes(home) == {home: 0o755, home / "thesis.tex": 0o644}
     home.chmod(0o700)
     cluster.make(name="home").start()  # whoever closed it means it
@@ -394,22 +394,22 @@ def test_directory_of_others_is_not_taken_for_a_state_directory(cluster, tmp_pat
 
 
 def test_second_daemon_of_a_state_directory_is_refused_with_the_holder(daemon):
-    code, told = refused("--state-dir", daemon.state_dir, env=daemon.env)
-    assert code == 1 and "is in use" in told and f"held by pid {daemon.process.pid}" in told
+    code, said = refused("--state-dir", daemon.state_dir, env=daemon.env)
+    assert code == 1 and "is in use" in said and f"held by pid {daemon.process.pid}" in said
     assert daemon.nodes("READY"), "the first one goes on"
 
 
 def test_state_directory_that_cannot_be_used_is_refused(cluster, tmp_path):
     (tmp_path / "file").write_text("")
-    code, told = refused("--state-dir", tmp_path / "file", env=cluster.env())
-    assert code == 1 and str(tmp_path / "file") in told
+    code, said = refused("--state-dir", tmp_path / "file", env=cluster.env())
+    assert code == 1 and str(tmp_path / "file") in said
     (tmp_path / "odd/lock").mkdir(parents=True)
-    code, told = refused("--state-dir", tmp_path / "odd", env=cluster.env())
-    assert code == 1 and "cannot be used" in told and "in use" not in told.replace("cannot be used", "")
+    code, said = refused("--state-dir", tmp_path / "odd", env=cluster.env())
+    assert code == 1 and "cannot be used" in said and "in use" not in said.replace("cannot be used", "")
     (tmp_path / "s").mkdir()
     (tmp_path / "s/state.db").write_bytes(b"this is not a database, but long enough to look at" * 100)
-    code, told = refused("--state-dir", tmp_path / "s", env=cluster.env())
-    assert code == 1 and "state.db" in told
+    code, said = refused("--state-dir", tmp_path / "s", env=cluster.env())
+    assert code == 1 and "state.db" in said
 
 
 def test_listener_that_never_speaks_does_not_stop_the_others(daemon):

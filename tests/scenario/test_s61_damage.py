@@ -71,7 +71,7 @@ def test_job_fails_clearly_when_no_checkpoint_is_left(daemon):
 # ---- checkpoints that the coordinator has, too ---------------------------------------------------
 @pytest.fixture
 def streaming(cluster):
-    """Coordinator and node as processes of their own: checkpoints lie at both."""
+    """Coordinator and node as processes of their own: checkpoints are at both."""
     coordinator = cluster.start("--role", "coordinator", name="c")
     node = cluster.node(coordinator, 2, name="n")
     until("the node is ready", lambda: coordinator.nodes("READY"))

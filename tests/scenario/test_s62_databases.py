@@ -104,8 +104,8 @@ def test_one_bad_row_is_named_and_salvage_starts_without_it(cluster):
     change(path, "UPDATE jobs SET body = '{\"state\":\"NONSENSE\"}', digest = NULL WHERE key = ?", jobs[0])
     change(path, "UPDATE jobs SET body = '{', digest = NULL WHERE key = ?", jobs[1])
     change(path, "UPDATE specs SET body = '{', digest = NULL WHERE key = ?", jobs[2])
-    told = refused(daemon)
-    assert any(j in told for j in jobs[:2]) and "--salvage" in told, told
+    said = refused(daemon)
+    assert any(j in said for j in jobs[:2]) and "--salvage" in said, said
     start_with(daemon, "--salvage")
     lines = [l for l in daemon.tail(100).splitlines() if "salvage: left out" in l]
     assert all(any(j in l for l in lines) for j in jobs[:3]) and not any(jobs[3] in l for l in lines), lines

@@ -79,8 +79,8 @@ def test_reads_answer_while_the_disk_refuses(refusing):
     daemon.stub("Checkpoint").ListCheckpoints(m.checkpoint.ListCheckpointsRequest(job=job), timeout=20)
     assert daemon.points(job) == points
     daemon.logs(job)
-    told = daemon.ctl("describe", job, check=0).stderr
-    assert "cannot write its disk (state.db: " in told and "may not survive a restart" in told
+    said = daemon.ctl("describe", job, check=0).stderr
+    assert "cannot write its disk (state.db: " in said and "may not survive a restart" in said
     refuse.free()
     again = until("it is written again", lambda: not daemon.job(job).unsaved and daemon.submit(SPEC, request_id="again-and-again"))
     assert len([j for j in daemon.ctl_json("list")["jobs"]]) == 2 and daemon.finish(again)

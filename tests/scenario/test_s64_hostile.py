@@ -122,7 +122,7 @@ def server():
 
 
 def logged(daemon, text):
-    """The thread that accepts tells the one that logs: the line comes after the cut."""
+    """The thread that accepts reports to the one that logs: the line comes after the cut."""
     until(f"the log says '{text}'", lambda: text in daemon.log.read_text(), 20)
 
 

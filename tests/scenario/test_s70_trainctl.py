@@ -128,14 +128,14 @@ def epoch_lines(daemon, job):
 def test_follow_has_a_line_for_each_epoch_with_its_own_numbers(daemon, tmp_path, epochs):
     few_points = ["--set", f"trainer.max_epochs={epochs}", "--set", "trainer.log_every_n_steps=16"]
     ran = daemon.ctl("submit", spec_file(tmp_path), *few_points, "--follow", check=OK)
-    told = [line for line in ran.stderr.splitlines() if line.startswith("epoch ")]
-    assert len(told) == epochs and told == epoch_lines(daemon, ran.stdout.split()[0])
+    said = [line for line in ran.stderr.splitlines() if line.startswith("epoch ")]
+    assert len(said) == epochs and said == epoch_lines(daemon, ran.stdout.split()[0])
 
 
 def test_epoch_that_the_last_step_cut_has_a_line_too(daemon, tmp_path):
     ran = daemon.ctl("submit", spec_file(tmp_path), "--set", "trainer.max_steps=60", "--follow", check=OK)
-    told = [line for line in ran.stderr.splitlines() if line.startswith("epoch ")]
-    assert len(told) == 2 and told == epoch_lines(daemon, ran.stdout.split()[0])
+    said = [line for line in ran.stderr.splitlines() if line.startswith("epoch ")]
+    assert len(said) == 2 and said == epoch_lines(daemon, ran.stdout.split()[0])
 
 
 def test_watch_exits_as_the_job_ended(daemon, tmp_path):
@@ -211,11 +211,11 @@ def test_steering_verbs_and_their_conflicts(daemon, tmp_path):
     (["logs", "x", "--rank", "one"], USAGE, ["--rank"]),
 ])
 def test_errors_have_their_exit_code_and_say_what_to_do(daemon, args, code, words):
-    told = daemon.ctl(*args, check=code, stdin="").stderr
+    said = daemon.ctl(*args, check=code, stdin="").stderr
     for word in words:
-        assert word in told, told
+        assert word in said, said
     if code == NOT_FOUND:
-        assert "request id" in told
+        assert "request id" in said
 
 
 def test_spec_files_that_are_none_are_refused_before_they_travel(daemon, tmp_path):
@@ -229,24 +229,24 @@ def test_spec_files_that_are_none_are_refused_before_they_travel(daemon, tmp_pat
 
 def test_no_daemon_says_how_to_start_one(cluster, tmp_path):
     d = cluster.make()
-    told = d.ctl("list", check=UNAVAILABLE).stderr
-    assert "traind &" in told and str(d.state_dir) in told
+    said = d.ctl("list", check=UNAVAILABLE).stderr
+    assert "traind &" in said and str(d.state_dir) in said
     d.start()
     address = d.address
     d.kill()
     for verb in (["list"], ["wait", "j-000000000000"], ["logs", "j-000000000000"]):
-        told = d.ctl(*verb, "--address", address, check=UNAVAILABLE).stderr
-        assert address in told and "traind &" in told, (verb, told)
+        said = d.ctl(*verb, "--address", address, check=UNAVAILABLE).stderr
+        assert address in said and "traind &" in said, (verb, said)
 
 
 def test_daemon_that_is_silent_is_told_from_one_that_is_not_there(daemon):
     daemon.ctl("list", check=OK)
     daemon.process.send_signal(signal.SIGSTOP)
     try:
-        told = daemon.ctl("list", "--timeout", "1", check=TIMEOUT).stderr
+        said = daemon.ctl("list", "--timeout", "1", check=TIMEOUT).stderr
     finally:
         daemon.process.send_signal(signal.SIGCONT)
-    assert "has not answered within 1 s" in told and daemon.address in told and "log" in told, told
+    assert "has not answered within 1 s" in said and daemon.address in said and "log" in said, said
 
 
 def test_wrong_token_is_exit_4(daemon, tmp_path):
@@ -295,9 +295,9 @@ def test_plan_shows_numbers_and_writes_what_a_worker_runs(daemon, tmp_path):
 def test_plan_said_yes_to_what_submit_refused(daemon, tmp_path, impossible, words):
     sets = [x for key, value in impossible.items() for x in ("--set", f"{key}={value}")]
     spec = spec_file(tmp_path)
-    told = [daemon.ctl(*verb, spec, *sets, check=JOB_FAILED) for verb in (["submit", "--follow"], ["submit", "--dry-run"], ["plan"])]
-    submitted, dry, planned = [ran.stdout + ran.stderr for ran in told]
-    assert not told[1].stdout and not told[2].stdout, "numbers of what cannot be"
+    said = [daemon.ctl(*verb, spec, *sets, check=JOB_FAILED) for verb in (["submit", "--follow"], ["submit", "--dry-run"], ["plan"])]
+    submitted, dry, planned = [ran.stdout + ran.stderr for ran in said]
+    assert not said[1].stdout and not said[2].stdout, "numbers of what cannot be"
     why = re.match(r"trainctl: (.*)", planned)[1]
     assert words in why and why in dry and why in submitted, (submitted, dry, planned)
 
@@ -327,7 +327,7 @@ def test_slow_kernels_were_a_secret_of_the_ranks(daemon, tmp_path):
     followed = daemon.ctl("submit", spec, *double, "--follow", check=OK).stderr
     for said in (planned, dry.stderr, followed):
         assert slow.search(said), said
-    assert followed.count("plain loops") == 1, "told twice"
+    assert followed.count("plain loops") == 1, "said twice"
     assert json.loads(dry.stdout)["trainer"]["precision"] == "64-true"
     assert "plain loops" not in daemon.ctl("plan", spec, check=OK).stdout
 
@@ -350,8 +350,8 @@ def test_metrics_by_name_and_steps(done):
     assert all(row.split()[5] == "2" for row in rows)
     shown = daemon.ctl_json("metrics", job, "val_loss")
     assert [s["name"] for s in shown["series"]] == ["val_loss"]
-    told = daemon.ctl("metrics", job, "train_loss_step", "tain_loss", check=OK).stderr
-    assert "no points of 'tain_loss'" in told and "'train_loss_step'" not in told and job in told
+    said = daemon.ctl("metrics", job, "train_loss_step", "tain_loss", check=OK).stderr
+    assert "no points of 'tain_loss'" in said and "'train_loss_step'" not in said and job in said
 
 
 def test_checkpoint_download_checks_digests_and_refuses_damage(done, tmp_path):
@@ -371,8 +371,8 @@ def test_checkpoint_download_checks_digests_and_refuses_damage(done, tmp_path):
     data = bytearray(victim.read_bytes())
     data[-1] ^= 1
     victim.write_bytes(data)
-    told = daemon.ctl("checkpoint", "download", job, "-O", tmp_path / "bad", check=JOB_FAILED).stderr
-    assert "digest" in told and "model.safetensors" in told
+    said = daemon.ctl("checkpoint", "download", job, "-O", tmp_path / "bad", check=JOB_FAILED).stderr
+    assert "digest" in said and "model.safetensors" in said
     assert not list((tmp_path / "bad").glob("model*"))
 
 
@@ -404,9 +404,9 @@ def test_ctrl_c_leaves_the_job_running(daemon):
     follower = start_follow(daemon, job, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert follower.stderr.readline(), "it follows"
     follower.send_signal(signal.SIGINT)
-    told = follower.communicate(timeout=10)[1].decode()
+    said = follower.communicate(timeout=10)[1].decode()
     assert follower.returncode in (-signal.SIGINT, 130)
-    assert f"{job} goes on" in told and f"trainctl cancel {job}" in told, told
+    assert f"{job} goes on" in said and f"trainctl cancel {job}" in said, said
     at = daemon.wait_step(job, 1).global_step
     daemon.wait_step(job, at + 5)
 

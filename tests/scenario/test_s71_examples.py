@@ -52,7 +52,7 @@ def test_example_runs_when_cut_short(daemon, name):
 
 
 def test_gpt_writes_when_it_was_trained(daemon):
-    """gpt-bytes.yaml, then gpt-bytes-predict.yaml from its checkpoint, as its first lines tell."""
+    """gpt-bytes.yaml, then gpt-bytes-predict.yaml from its checkpoint, as its first lines say."""
     job, _ = run(daemon, "gpt-bytes", *SMALL)
     weights, = daemon.checkpoints(job)
     output = daemon.cluster.folder / "sample.txt"

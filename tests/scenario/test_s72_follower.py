@@ -1,4 +1,4 @@
-"""`logs -f` beside a daemon that goes away: a LogService that ends its streams as told, and a clock that jumps."""
+"""`logs -f` beside a daemon that goes away: a LogService that ends its streams as asked, and a clock that jumps."""
 import concurrent.futures
 import contextlib
 import os

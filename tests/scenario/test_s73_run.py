@@ -151,7 +151,7 @@ def test_second_ctrl_c_stops_without_a_checkpoint(here):
         while words not in (line := p.stderr.readline()):
             assert line, "it ended without a word about Ctrl-C"
     modes = lambda: [e["mode"] for e in map(json.loads, (here.path / "long/logs/a1/events.log").read_text().splitlines()) if e["event"] == "stop"]
-    until("the launcher was told", lambda: modes() == ["checkpoint", "now"])
+    until("the launcher was asked", lambda: modes() == ["checkpoint", "now"])
     os.kill(worker, signal.SIGCONT)
     out, _ = p.communicate(timeout=60)
     assert p.returncode == JOB_FAILED and "STOPPED" in out and "checkpoint  " not in out, out
@@ -161,15 +161,15 @@ def test_second_ctrl_c_stops_without_a_checkpoint(here):
 def test_folder_that_is_there_is_refused_and_left_alone(here):
     (here.path / "small").mkdir()
     (here.path / "small/mine").write_text("precious")
-    told = here.run("spec.yaml", check=CONFLICT).stderr
-    assert "small" in told and "--resume" in told and "--output-path" in told
+    said = here.run("spec.yaml", check=CONFLICT).stderr
+    assert "small" in said and "--resume" in said and "--output-path" in said
     assert below(here.path / "small") == [here.path / "small/mine"]
     here.run("spec.yaml", "-O", "other", "--resume", check=NOT_FOUND)
     assert not (here.path / "other").exists()
 
 
 def test_folder_that_another_had_made_meanwhile_was_removed(here):
-    """A link to nothing stands for what comes between the look and the mkdir: it is not this run's to remove."""
+    """A link to nothing plays what comes between the look and the mkdir: it is not this run's to remove."""
     (here.path / "small").symlink_to("nowhere")
     assert "is there already" in here.run("spec.yaml", check=CONFLICT).stderr
     assert (here.path / "small").is_symlink() and not (here.path / "nowhere").exists()
@@ -182,14 +182,14 @@ def test_folder_that_another_had_made_meanwhile_was_removed(here):
     (["trainer.devcies=2"], USAGE, "did you mean devices"),
 ])
 def test_what_cannot_run_leaves_no_folder(here, sets, code, words):
-    told = here.run("spec.yaml", *[x for s in sets for x in ("--set", s)], check=code)
-    assert words in told.stderr and not (here.path / "small").exists(), told.stderr
+    said = here.run("spec.yaml", *[x for s in sets for x in ("--set", s)], check=code)
+    assert words in said.stderr and not (here.path / "small").exists(), said.stderr
 
 
 def test_place_that_cannot_be_written_is_known_before_the_first_step(here):
     (here.path / "file").write_text("")
-    told = here.run("spec.yaml", "-O", "file/folder", check=USAGE).stderr
-    assert "file" in told and "--output-path" in told
+    said = here.run("spec.yaml", "-O", "file/folder", check=USAGE).stderr
+    assert "file" in said and "--output-path" in said
     predict = ["--set", "stages=[fit, predict]", "--set", f"predict.output={here.path}/file/predictions.npy"]
     ran = here.run("spec.yaml", *predict, check=JOB_FAILED)
     assert "predict.output" in ran.stdout and "bad_spec" in ran.stdout and "step 0," in ran.stdout, ran.stdout

@@ -1,4 +1,4 @@
-"""The storm: for minutes every process is killed, stopped for a while or told to end at random moments, and jobs are
+"""The storm: for minutes every process is killed, stopped for a while or asked to end at random moments, and jobs are
 paused, resumed and cancelled. Afterwards every job has the bits of one that nobody disturbed, and every file, row and
 process has an owner.
 

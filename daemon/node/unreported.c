@@ -1,7 +1,7 @@
 // See the header. Lines look like a rank's (engine/train/checkpoint/checkpoint.c writes those),
 // without what only the rank knew: how long it was held up, and by which of its steps.
 
-#include "daemon/node/untold.h"
+#include "daemon/node/unreported.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -126,7 +126,7 @@ static int64_t next_whole(const char *checkpoint_dir, int64_t above) {
     return least;
 }
 
-td_status td_untold_lines(int log_fd, const char *checkpoint_dir, struct td_buf *out) {
+td_status td_unreported_lines(int log_fd, const char *checkpoint_dir, struct td_buf *out) {
     const char *label = strrchr(checkpoint_dir, '/');
     int64_t step = -1;
     TD_TRY(last_told(log_fd, &step));
