@@ -38,6 +38,11 @@ struct td_rpc_method {
 void td_rpc_call_reply(struct td_rpc_call *call, const ProtobufCMessage *response);
 // Server stream and bidi. A message over the size limit ends the call with an error.
 enum td_rpc_send td_rpc_call_send(struct td_rpc_call *call, const ProtobufCMessage *message);
+// From now on several responses may go as one: the response's field of this number is `repeated
+// bytes` and takes packed responses in their order. What is sent waits until flush, or until a send
+// that is in flight is over, and goes with all that waits then. Only for a client that reads it.
+void td_rpc_call_set_batch(struct td_rpc_call *call, uint32_t field);
+void td_rpc_call_flush(struct td_rpc_call *call);
 // Ends the call after what is queued. TD_OK only for streams whose responses were sent.
 void td_rpc_call_finish(struct td_rpc_call *call, td_status take_status);
 

@@ -337,8 +337,17 @@ enum td_rpc_send td_rpc_stream_send(struct td_rpc_stream *s, const ProtobufCMess
         fail(s, bad);
         return TD_RPC_SEND_REFUSED;
     }
-    pump_out(s);
+    if (!s->outbox.batch_field) pump_out(s);
     return sent;
+}
+
+void td_rpc_stream_set_batch(struct td_rpc_stream *s, uint32_t field) {
+    TD_CHECK(!s->unary);
+    s->outbox.batch_field = field;
+}
+
+void td_rpc_stream_flush(struct td_rpc_stream *s) {
+    pump_out(s);
 }
 
 void td_rpc_stream_half_close(struct td_rpc_stream *s) {

@@ -74,6 +74,9 @@ TD_MUST_USE td_status td_rpc_stream_open(struct td_rpc_channel *channel, const c
                                          int64_t timeout_ns, const struct td_rpc_stream_ops *ops,
                                          void *arg, struct td_rpc_stream **out_stream);
 enum td_rpc_send td_rpc_stream_send(struct td_rpc_stream *s, const ProtobufCMessage *message);
+// As td_rpc_call_set_batch: for a server that reads it.
+void td_rpc_stream_set_batch(struct td_rpc_stream *s, uint32_t field);
+void td_rpc_stream_flush(struct td_rpc_stream *s);
 // After what is queued. Later sends are refused.
 void td_rpc_stream_half_close(struct td_rpc_stream *s);
 // on_done (or the unary callback) follows with CANCELLED, or with the status that was faster.

@@ -24,6 +24,17 @@ static void free_item(struct td_outbox_item *item) {
     free(item);
 }
 
+static void free_in_flight(struct td_outbox *o) {
+    while (o->in_flight) {
+        struct td_outbox_item *item = o->in_flight;
+        o->in_flight = item->next;
+        o->bytes -= item->bytes;
+        free_item(item);
+    }
+    if (o->joined) grpc_byte_buffer_destroy(o->joined);
+    o->joined = NULL;
+}
+
 void td_outbox_init(struct td_outbox *o, struct td_loop *loop, size_t max_bytes, int64_t stall_ns,
                     void (*on_stall)(void *owner), void *owner) {
     *o = (struct td_outbox){.loop = loop,
@@ -46,8 +57,7 @@ void td_outbox_discard(struct td_outbox *o) {
 
 void td_outbox_finish(struct td_outbox *o) {
     td_outbox_discard(o);
-    free_item(o->in_flight);
-    o->in_flight = NULL;
+    free_in_flight(o);
     td_loop_timer_destroy(o->timer);
     o->timer = NULL;
 }
@@ -105,22 +115,57 @@ static void watch_age(struct td_outbox *o) {
     if (!td_loop_timer_is_armed(o->timer)) td_loop_timer_arm(o->timer, o->stall_ns);
 }
 
+// Key and length of a field of bytes, as protobuf writes them.
+static grpc_slice field_header(uint32_t field, size_t bytes) {
+    uint8_t text[2 * 10];
+    size_t n = 0;
+    uint64_t words[] = {(uint64_t)field << 3 | 2, bytes};
+    for (size_t i = 0; i < TD_COUNTOF(words); i++) {
+        for (; words[i] >= 0x80; words[i] >>= 7) {
+            text[n++] = (uint8_t)(words[i] | 0x80);
+        }
+        text[n++] = (uint8_t)words[i];
+    }
+    return grpc_slice_from_copied_buffer((const char *)text, n);
+}
+
+// All that is in flight as one message, without copies of what it holds.
+static grpc_byte_buffer *join(const struct td_outbox *o) {
+    grpc_slice slices[2 * TD_OUTBOX_JOINED];
+    size_t n = 0;
+    for (const struct td_outbox_item *i = o->in_flight; i; i = i->next) {
+        const grpc_slice *body = &i->buffer->data.raw.slice_buffer.slices[0];
+        slices[n++] = field_header(o->batch_field, GRPC_SLICE_LENGTH(*body));
+        slices[n++] = *body;
+    }
+    grpc_byte_buffer *joined = grpc_raw_byte_buffer_create(slices, n);
+    for (size_t i = 0; i < n; i += 2)
+        grpc_slice_unref(slices[i]);
+    return joined;
+}
+
 grpc_byte_buffer *td_outbox_begin(struct td_outbox *o) {
     TD_CHECK(o->head && !o->in_flight);
-    struct td_outbox_item *item = o->head;
-    o->head = item->next;
+    struct td_outbox_item *last = o->head;
+    size_t n = 1, bytes = last->bytes;
+    while (o->batch_field && last->next && n < TD_OUTBOX_JOINED &&
+           bytes + last->next->bytes <= TD_OUTBOX_JOINED_BYTES) {
+        last = last->next;
+        bytes += last->bytes;
+        n++;
+    }
+    o->in_flight = o->head;
+    o->head = last->next;
     if (!o->head) o->tail = &o->head;
-    item->next = NULL;
-    o->in_flight = item;
+    last->next = NULL;
     if (o->on_stall) o->sent_at = td_mono_now();
     watch_age(o);
-    return item->buffer;
+    if (n > 1) o->joined = join(o);
+    return n > 1 ? o->joined : o->in_flight->buffer;
 }
 
 bool td_outbox_end(struct td_outbox *o) {
-    if (o->in_flight) o->bytes -= o->in_flight->bytes;
-    free_item(o->in_flight);
-    o->in_flight = NULL;
+    free_in_flight(o);
     if (!o->full || o->bytes > o->max_bytes / 2) return false;
     o->full = false;
     return true;

@@ -8,11 +8,17 @@
 // flight, and when that is stall_ns old, on_stall is called once. The timer runs only while
 // something is in flight and is not touched per message: when it fires too early, it is set to what
 // is left. Loop's thread. Private to lib/rpc.
+//
+// In batches: where the type has a field `repeated bytes` that takes messages of the same type,
+// what waits goes as one message, up to TD_OUTBOX_JOINED of them and TD_OUTBOX_JOINED_BYTES. A
+// message that waits alone goes as it is.
 
 #include <grpc/byte_buffer.h>
 #include <grpc/grpc.h>
 
 #include "lib/rpc/rpc.h"
+
+enum { TD_OUTBOX_JOINED = 128, TD_OUTBOX_JOINED_BYTES = 1 << 20 };
 
 struct td_loop;
 struct td_loop_timer;
@@ -26,8 +32,10 @@ struct td_outbox {
     void *owner;
     struct td_outbox_item *head;
     struct td_outbox_item **tail;
-    struct td_outbox_item *in_flight;
-    size_t bytes; // queued and in flight
+    struct td_outbox_item *in_flight; // one, or those that were joined
+    grpc_byte_buffer *joined;         // what they were joined to
+    uint32_t batch_field;             // 0: not in batches
+    size_t bytes;                     // queued and in flight
     bool full;
     struct td_mono sent_at;
     struct td_loop_timer *timer;

@@ -224,8 +224,17 @@ enum td_rpc_send td_rpc_call_send(struct td_rpc_call *call, const ProtobufCMessa
         answer(call, s);
         return TD_RPC_SEND_REFUSED;
     }
-    pump_out(call);
+    if (!call->outbox.batch_field) pump_out(call);
     return sent;
+}
+
+void td_rpc_call_set_batch(struct td_rpc_call *call, uint32_t field) {
+    TD_CHECK(streams_out(call->row));
+    call->outbox.batch_field = field;
+}
+
+void td_rpc_call_flush(struct td_rpc_call *call) {
+    pump_out(call);
 }
 
 void td_rpc_call_finish(struct td_rpc_call *call, td_status take_status) {

@@ -18,6 +18,7 @@ static struct td_rpc_server *server;
 static struct td_rpc_channel *channel;
 static unsigned n_told;
 static unsigned n_done;
+static unsigned n_joined; // messages of a session that came as one
 
 // ---- the server ----
 
@@ -67,9 +68,31 @@ static void on_open(struct td_rpc_call *call, const ProtobufCMessage *request, v
     n_told++;
 }
 
+enum { BATCH_FIELD = 15 };
+
+// Answers each of a batch, and gives the answers together.
+static void echo_batch(struct td_rpc_call *call, const Traind__V1__NodeMessage *m) {
+    td_rpc_call_set_batch(call, BATCH_FIELD);
+    n_joined += (unsigned)m->n_batch;
+    for (size_t i = 0; i < m->n_batch; i++) {
+        struct td_rpc_message *one;
+        assert_ok(td_rpc_message_decode(&traind__v1__node_message__descriptor, m->batch[i].data,
+                                        m->batch[i].len, &one));
+        Traind__V1__CoordinatorMessage echo = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
+        echo.incarnation = ((const Traind__V1__NodeMessage *)td_rpc_message_get(one))->incarnation;
+        assert_int_not_equal(td_rpc_call_send(call, &echo.base), TD_RPC_SEND_REFUSED);
+        td_rpc_message_destroy(one);
+    }
+    td_rpc_call_flush(call);
+}
+
 static void on_session(struct td_rpc_call *call, const ProtobufCMessage *message, void *ctx) {
     (void)ctx;
     const Traind__V1__NodeMessage *m = (const void *)message;
+    if (m->n_batch) {
+        echo_batch(call, m);
+        return;
+    }
     if (m->incarnation == 666) {
         td_rpc_call_pause(call); // and never resumes
         return;
@@ -128,7 +151,7 @@ static struct td_rpc_channel *dial(const char *token, int64_t stall_ns) {
 
 static int set_up(void **state) {
     (void)state;
-    n_told = n_done = 0;
+    n_told = n_done = n_joined = 0;
     assert_true(td_loop_create(&loop) == TD_OK);
     assert_true(td_rpc_server_create(loop, &server_options, &server) == TD_OK);
     assert_true(td_rpc_server_add(server, rows, TD_COUNTOF(rows), NULL) == TD_OK);
@@ -361,6 +384,59 @@ static void test_stream_keeps_order_when_both_queues_fill_up(void **state) {
     assert_int_equal(s.n_received, s.n_to_send);
 }
 
+static void on_echoes(struct td_rpc_stream *stream, const ProtobufCMessage *message, void *arg) {
+    const Traind__V1__CoordinatorMessage *m = (const void *)message;
+    if (!m->n_batch) on_echo(stream, message, arg);
+    for (size_t i = 0; i < m->n_batch; i++) {
+        struct td_rpc_message *one;
+        assert_ok(td_rpc_message_decode(&traind__v1__coordinator_message__descriptor,
+                                        m->batch[i].data, m->batch[i].len, &one));
+        on_echo(stream, td_rpc_message_get(one), arg);
+        td_rpc_message_destroy(one);
+    }
+    n_joined += (unsigned)m->n_batch;
+}
+
+static void send_numbered(struct session *s, unsigned n, size_t bytes) {
+    static uint8_t bulk[300000];
+    Traind__V1__Segment segment = TRAIND__V1__SEGMENT__INIT;
+    segment.data = (ProtobufCBinaryData){bytes, bulk};
+    for (unsigned i = 0; i < n; i++) {
+        Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+        m.incarnation = 1000 + s->n_sent++;
+        if (bytes) {
+            m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_SEGMENT;
+            m.segment = &segment;
+        }
+        assert_int_not_equal(td_rpc_stream_send(s->stream, &m.base), TD_RPC_SEND_REFUSED);
+    }
+}
+
+// Both ways, in order: what waited for a flush goes as one, up to the bounds of the outbox; one
+// that waits alone goes as it is.
+static void test_stream_sends_as_one_what_waits_when_in_batches(void **state) {
+    (void)state;
+    static const struct td_rpc_stream_ops ops = {on_echoes, NULL, on_stream_done};
+    struct session s = {0};
+    td_rpc_channel_destroy(channel);
+    struct td_rpc_channel_options o = {
+        .address = td_rpc_server_address(server), .token = "secret", .queue_bytes = 4 << 20};
+    assert_ok(td_rpc_channel_create(loop, &o, &channel));
+    open_session(&s, &ops);
+    td_rpc_stream_set_batch(s.stream, BATCH_FIELD);
+    send_numbered(&s, 1, 0);
+    td_rpc_stream_flush(s.stream);
+    assert_ok(get(channel, "j-1", TD_TEST_WAIT_NS, NULL)); // it has left alone by then
+    send_numbered(&s, 100, 0);
+    send_numbered(&s, 5, 300000); // three of them fit beside the others
+    td_rpc_stream_flush(s.stream);
+    td_rpc_stream_half_close(s.stream);
+    assert_ok(td_loop_run_until(loop, &s.done, TD_TEST_WAIT_NS));
+    assert_int_equal(s.code, TD_CODE_OK);
+    assert_int_equal(s.n_received, 106);
+    assert_in_range(n_joined, 2 * 103, 2 * 105);
+}
+
 static void test_stream_ends_when_cancelled(void **state) {
     (void)state;
     struct session s = {0};
@@ -503,6 +579,7 @@ int main(void) {
         CASE(test_unary_callback_comes_once_when_the_channel_is_destroyed),
         CASE(test_unary_ends_when_cancelled),
         CASE(test_stream_keeps_order_when_both_queues_fill_up),
+        CASE(test_stream_sends_as_one_what_waits_when_in_batches),
         CASE(test_stream_ends_when_cancelled),
         CASE(test_stream_ends_when_its_peer_stops_reading),
         CASE(test_stream_ends_when_the_server_is_destroyed),
