@@ -23,20 +23,32 @@ def record(name, step, total, count):
 
 
 class FakeNode:
-    """A Session client. What the coordinator sends is kept by kind; requests for plans are answered."""
+    """A Session client. What the coordinator sends is kept by kind; requests for plans are answered.
 
-    def __init__(self, daemon, slots=SLOTS, name="fake", held=(), cpu_level="", session_s=60, keyed=False):
+    batches: it sends and receives several messages as one, as a node daemon does. Without it is of an older build.
+    reconciles: it answers that nothing is on its disk but what the catalog says."""
+
+    def __init__(self, daemon, slots=SLOTS, name="fake", held=(), cpu_level="", session_s=60, keyed=False, batches=False,
+                 reconciles=False):
         self.daemon, self.m = daemon, daemon.cluster.stubs.node
         self.out, self.kept, self.incarnation = queue.Queue(), [], 0
+        self.batches, self.reconciles, self.unsent = False, reconciles, []
         self.stub = daemon.stub("Node")
         self.session = self.stub.Session(iter(self.out.get, None), timeout=session_s)
         self.send(register=self.m.Register(node_id=name, boot_id="boot", name=name, version="t", launcher_major=1,
                                            cores=slots, slots=slots, memory_bytes=1 << 34, attempts=held,
-                                           cpu_level=cpu_level, cpu_level_held=cpu_level, keyed=keyed))
+                                           cpu_level=cpu_level, cpu_level_held=cpu_level, keyed=keyed, batches=batches))
         self.registered = self.get("registered")
+        self.batches = batches and self.registered.batches
 
-    def send(self, **body):
-        self.out.put(self.m.NodeMessage(incarnation=self.incarnation, **body))
+    def send(self, later=False, **body):
+        """later: with the next message, where they go together."""
+        self.unsent.append(self.m.NodeMessage(incarnation=self.incarnation, **body))
+        if later and self.batches:
+            return
+        one = self.unsent if len(self.unsent) == 1 else [self.m.NodeMessage(batch=[x.SerializeToString() for x in self.unsent])]
+        self.out.put(one[0])
+        self.unsent = []
 
     def get(self, kind, wanted=lambda body: True):
         """The next message of a kind; others are kept for later."""
@@ -45,16 +57,27 @@ class FakeNode:
                 del self.kept[i]
                 return body
         for message in self.session:
-            self.incarnation = message.incarnation
-            got = message.WhichOneof("body")
-            body = getattr(message, got)
-            if got == "plan_request":
-                self.send(plan_result=self.m.PlanResult(request=body.request, result_json=json.dumps(
-                    {"state_bytes": 1000, "arena_bytes": 24, "shared_bytes": 4096, "total_steps": 30, "steps_per_epoch": 10})))
-            if got == kind and wanted(body):
-                return body
-            self.kept.append((got, body))
+            found = None
+            for one in [self.m.CoordinatorMessage.FromString(x) for x in message.batch] or [message]:
+                got, body = self.take(one)
+                if found is None and got == kind and wanted(body):
+                    found = body
+                else:
+                    self.kept.append((got, body))
+            if found is not None:
+                return found
         raise AssertionError(f"the session ended before {kind}")
+
+    def take(self, message):
+        self.incarnation = message.incarnation
+        got = message.WhichOneof("body")
+        body = getattr(message, got)
+        if got == "plan_request":
+            self.send(plan_result=self.m.PlanResult(request=body.request, result_json=json.dumps(
+                {"state_bytes": 1000, "arena_bytes": 24, "shared_bytes": 4096, "total_steps": 30, "steps_per_epoch": 10})))
+        if got == "reconcile" and self.reconciles:
+            self.send(later=True, reconciled=self.m.Reconciled(request=body.request, job=body.job))
+        return got, body
 
     def attempt(self):
         return Attempt(self, self.get("assign"))
@@ -88,8 +111,8 @@ class Attempt:
 
     def end(self, outcome="done", metrics=0, out=0, err=0, **more):
         for rank in range(self.assign.n_ranks):
-            self.node.send(log_state=self.node.m.LogState(id=self.id, rank=rank, metrics_bytes=metrics, out_bytes=out,
-                                                          err_bytes=err, final=True))
+            self.node.send(later=True, log_state=self.node.m.LogState(id=self.id, rank=rank, metrics_bytes=metrics, out_bytes=out,
+                                                                      err_bytes=err, final=True))
         self.line("launcher_end", outcome=outcome, **more)
 
     def checkpoint(self, step, files, manifest=b'{"format":1}'):

@@ -220,6 +220,14 @@ static void pump(struct reader *r) {
     at_end(r, j, td_job_attempt(j, r->attempt));
 }
 
+bool td_readers_have(const struct td_coordinator *c, const char *job) {
+    const struct reader *r = c->readers->first;
+    while (r && strcmp(r->job, job) != 0) {
+        r = r->next;
+    }
+    return r;
+}
+
 void td_readers_wake(struct td_coordinator *c, const char *job) {
     for (struct reader *r = c->readers->first, *next; r; r = next) {
         next = r->next;

@@ -4,6 +4,10 @@
 // for bytes of logs, which go to the files and come back to the core as "committed". A session that
 // cannot take a message (its queue is full) is ended: the node dials again and receives everything
 // that still holds.
+//
+// What a turn of the loop sends to a node goes as one message, at its end, if the node reads that
+// (Register.batches). What can wait goes with the next message, or when its time has come. In
+// process there is nothing to gain: a message is handed over by a call.
 
 #include <stdio.h>
 #include <string.h>
@@ -13,10 +17,16 @@
 #include "lib/base/log.h"
 #include "lib/rpc/codec.h"
 
-enum { PUT_LOG_WINDOW = 8 }; // chunks with the disk
+enum {
+    PUT_LOG_WINDOW = 8, // chunks with the disk
+    BATCH_FIELD = 15,   // of CoordinatorMessage
+};
 
 struct session {
     struct session *next;
+    struct session *next_unsent;
+    bool unsent;       // it is in that list
+    struct td_mono by; // when what waits for it must go
     uint64_t id;
     struct td_rpc_call *call; // one of the two
     struct td_coordinator_link *link;
@@ -24,6 +34,7 @@ struct session {
 
 struct td_sessions {
     struct session *first;
+    struct session *unsent; // with messages that wait for a flush
 };
 
 struct td_coordinator_link {
@@ -81,6 +92,11 @@ static void close_session(struct td_coordinator *c, struct session *s) {
         at = &(*at)->next;
     }
     *at = s->next;
+    for (at = &c->sessions->unsent; s->unsent && *at; at = &(*at)->next_unsent) {
+        if (*at != s) continue;
+        *at = s->next_unsent;
+        break;
+    }
     td_core_session_close(c->core, td_shell_now(), s->id);
     free(s);
     td_shell_after(c);
@@ -97,15 +113,47 @@ static void send_link(struct td_coordinator_link *l, const Traind__V1__Coordinat
 }
 
 void td_sessions_send(struct td_coordinator *c, uint64_t session,
-                      const Traind__V1__CoordinatorMessage *m) {
+                      const Traind__V1__CoordinatorMessage *m, struct td_mono by) {
     struct session *s = find(c, session);
     if (!s) return; // it ended meanwhile; the next one begins with Register
     if (s->link) {
         send_link(s->link, m);
-    } else if (td_rpc_call_send(s->call, &m->base) == TD_RPC_SEND_REFUSED) {
+        return;
+    }
+    if (td_rpc_call_send(s->call, &m->base) == TD_RPC_SEND_REFUSED) {
         td_rpc_call_finish(s->call,
                            td_fail(TD_RESOURCE_EXHAUSTED, "the node reads too slowly; dial again"));
+        return;
     }
+    if (s->unsent) {
+        s->by.ns = TD_MIN(s->by.ns, by.ns);
+        return;
+    }
+    s->unsent = true;
+    s->by = by;
+    s->next_unsent = c->sessions->unsent;
+    c->sessions->unsent = s;
+}
+
+void td_sessions_flush(struct td_coordinator *c, struct td_mono now) {
+    for (struct session **at = &c->sessions->unsent; *at;) {
+        struct session *s = *at;
+        if (s->by.ns > now.ns) {
+            at = &s->next_unsent;
+            continue;
+        }
+        *at = s->next_unsent;
+        s->unsent = false;
+        td_rpc_call_flush(s->call);
+    }
+}
+
+struct td_mono td_sessions_wake(const struct td_coordinator *c) {
+    struct td_mono wake = {INT64_MAX};
+    for (const struct session *s = c->sessions->unsent; s; s = s->next_unsent) {
+        wake.ns = TD_MIN(wake.ns, s->by.ns);
+    }
+    return wake;
 }
 
 void td_sessions_close(struct td_coordinator *c, uint64_t session, const char *why) {
@@ -181,11 +229,36 @@ static void session_call(struct td_rpc_call *call, const ProtobufCMessage *reque
     td_rpc_call_set_user(call, s);
 }
 
-static void session_message(struct td_rpc_call *call, const ProtobufCMessage *message, void *ctx) {
-    struct session *s = td_rpc_call_user(call);
-    if (s) {
-        from_node(TD_CAST(td_coordinator, ctx), s, (const Traind__V1__NodeMessage *)message);
+static void take_one(struct td_coordinator *c, const struct session *s,
+                     const Traind__V1__NodeMessage *m) {
+    if (m->body_case == TRAIND__V1__NODE_MESSAGE__BODY_REGISTER && m->register_->batches) {
+        td_rpc_call_set_batch(s->call, BATCH_FIELD);
     }
+    from_node(c, s, m);
+}
+
+static td_status take_batch(struct td_coordinator *c, const struct session *s,
+                            const Traind__V1__NodeMessage *m) {
+    for (size_t i = 0; i < m->n_batch; i++) {
+        TD_AUTO(td_rpc_message) *one = NULL;
+        TD_TRY(td_rpc_message_decode(&traind__v1__node_message__descriptor, m->batch[i].data,
+                                     m->batch[i].len, &one));
+        take_one(c, s, (const Traind__V1__NodeMessage *)td_rpc_message_get(one));
+    }
+    return TD_OK;
+}
+
+static void session_message(struct td_rpc_call *call, const ProtobufCMessage *message, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    struct session *s = td_rpc_call_user(call);
+    const Traind__V1__NodeMessage *m = (const Traind__V1__NodeMessage *)message;
+    if (!s) return;
+    if (!m->n_batch) {
+        take_one(c, s, m);
+        return;
+    }
+    td_status bad = take_batch(c, s, m);
+    if (bad) td_rpc_call_finish(call, td_status_context(bad, "a message of the batch"));
 }
 
 static void session_half_close(struct td_rpc_call *call, void *ctx) {

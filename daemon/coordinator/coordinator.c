@@ -22,7 +22,7 @@
 #include "lib/rpc/health.h"
 
 static const int64_t end_calls_ns = 2 * TD_NS_PER_S; // what the server's drain may take
-static const int64_t gather_ns = 100 * TD_NS_PER_MS; // records that nobody waits for
+static const int64_t gather_ns = 100 * TD_NS_PER_MS; // for what nobody waits for
 
 struct td_now td_shell_now(void) {
     return (struct td_now){.mono = td_mono_now(), .real = td_real_now()};
@@ -35,6 +35,7 @@ struct deferred {
     uint64_t event;
     char *job_packed; // EVENT: the job as it was
     size_t job_bytes;
+    struct td_mono by; // SEND: when it must be on its way, once it may be
 };
 
 static void carry_out(void *take_arg, enum td_gate_pass pass) {
@@ -44,7 +45,7 @@ static void carry_out(void *take_arg, enum td_gate_pass pass) {
     if (pass) {
         switch (a->kind) {
         case TD_ACTION_SEND:
-            td_sessions_send(c, a->session, a->message);
+            td_sessions_send(c, a->session, a->message, d->by);
             break;
         case TD_ACTION_CLOSE:
             td_sessions_close(c, a->session, a->text);
@@ -104,13 +105,52 @@ static void snapshot(struct td_coordinator *c, struct deferred *d) {
     if (d->job_packed) traind__v1__job__pack(m, (uint8_t *)d->job_packed);
 }
 
+// Its node goes on without it for a while: its window is far larger than what events bring.
+static bool is_slow_ack(const Traind__V1__CoordinatorMessage *m) {
+    return m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_SEGMENT_ACK &&
+           (m->segment_ack->kind == TRAIND__V1__SEGMENT__KIND__EVENTS ||
+            m->segment_ack->kind == TRAIND__V1__SEGMENT__KIND__METRICS);
+}
+
+static bool is_watched(const struct td_coordinator *c, const char *job) {
+    return td_watchers_have(c->watchers, job) || td_readers_have(c, job);
+}
+
+// Nobody waits for it: what it needs on disk goes there with the next records.
+static bool is_patient(const struct td_coordinator *c, const struct td_action *a) {
+    switch (a->kind) {
+    case TD_ACTION_SEND:
+        return is_slow_ack(a->message);
+    case TD_ACTION_EVENT:
+    case TD_ACTION_PROGRESS:
+        return !is_watched(c, a->job);
+    case TD_ACTION_QUEUE:
+    case TD_ACTION_MOVED:
+    case TD_ACTION_SAY:
+    case TD_ACTION_SWEEP:
+        return true;
+    case TD_ACTION_CLOSE:
+    case TD_ACTION_PLANNED:
+    case TD_ACTION_REMOVE:
+    case TD_ACTION_FORGET:
+    case TD_ACTION_VERIFY:
+        return false;
+    }
+    return false;
+}
+
 static void defer(struct td_coordinator *c, struct td_action *a) {
     struct deferred *d = td_calloc(1, sizeof *d);
     TD_CHECK(d && "out of memory: start again from the disk");
     d->c = c;
     d->action = a;
     if (a->kind == TD_ACTION_EVENT) snapshot(c, d);
-    td_gate_put(c->gate, carry_out, d);
+    if (is_patient(c, a)) {
+        d->by = td_mono_add(td_mono_now(), gather_ns);
+        td_gate_put_patient(c->gate, carry_out, d);
+    } else {
+        td_gate_put(c->gate, carry_out, d);
+    }
 }
 
 static void finish_drain(struct td_coordinator *c);
@@ -262,6 +302,7 @@ static void on_timer(void *arg) {
 static void arm_timer(struct td_coordinator *c) {
     struct td_mono wake = td_core_wake(c->core);
     if (c->records && c->records_due.ns < wake.ns) wake = c->records_due;
+    wake.ns = TD_MIN(wake.ns, td_sessions_wake(c).ns);
     if (wake.ns == INT64_MAX) {
         if (td_loop_timer_is_armed(c->timer)) td_loop_timer_disarm(c->timer);
     } else if (wake.ns != c->armed.ns || !td_loop_timer_is_armed(c->timer)) {
@@ -282,6 +323,7 @@ static void on_turn(void *arg) {
     hand_over_due(c, now.mono);
     td_gate_open(c->gate);
     hand_over_due(c, now.mono);
+    td_sessions_flush(c, now.mono);
     arm_timer(c);
 }
 

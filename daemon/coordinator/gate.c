@@ -13,7 +13,7 @@ struct item {
 struct td_gate {
     struct item *head, **tail;
     uint64_t issued, committed;
-    uint64_t wanted; // the ticket of what was put last
+    uint64_t wanted; // the ticket of what was put last and is not patient
     bool stuck;
 };
 
@@ -75,21 +75,28 @@ void td_gate_set_stuck(struct td_gate *g, bool stuck) {
     g->stuck = stuck;
 }
 
-static void put(struct td_gate *g, td_gate_fn *fn, void *take_arg, bool impatient) {
+enum haste { PATIENT, USUAL, IMPATIENT };
+
+static void put(struct td_gate *g, td_gate_fn *fn, void *take_arg, enum haste haste) {
     struct item *i = td_calloc(1, sizeof *i);
     TD_CHECK(i && "out of memory: start again from the disk");
-    i->ticket = g->wanted = g->issued;
+    i->ticket = g->issued;
     i->fn = fn;
     i->arg = take_arg;
-    i->impatient = impatient;
+    i->impatient = haste == IMPATIENT;
+    if (haste != PATIENT) g->wanted = g->issued;
     *g->tail = i;
     g->tail = &i->next;
 }
 
 void td_gate_put(struct td_gate *g, td_gate_fn *fn, void *take_arg) {
-    put(g, fn, take_arg, false);
+    put(g, fn, take_arg, USUAL);
 }
 
 void td_gate_put_impatient(struct td_gate *g, td_gate_fn *fn, void *take_arg) {
-    put(g, fn, take_arg, true);
+    put(g, fn, take_arg, IMPATIENT);
+}
+
+void td_gate_put_patient(struct td_gate *g, td_gate_fn *fn, void *take_arg) {
+    put(g, fn, take_arg, PATIENT);
 }

@@ -30,7 +30,7 @@ void td_gate_issued(struct td_gate *g, uint64_t ticket);
 void td_gate_committed(struct td_gate *g, uint64_t ticket);
 // The disk refuses: what is impatient passes as STUCK from now on, until it is written again.
 void td_gate_set_stuck(struct td_gate *g, bool stuck);
-// Does anything wait for that ticket?
+// Does anything but the patient wait for that ticket?
 bool td_gate_wants(const struct td_gate *g, uint64_t ticket);
 // Lets pass what may; what that puts, too. To be called at the end of each turn.
 void td_gate_open(struct td_gate *g);
@@ -39,5 +39,7 @@ typedef void td_gate_fn(void *take_arg, enum td_gate_pass pass);
 void td_gate_put(struct td_gate *g, td_gate_fn *fn, void *take_arg);
 // The same for an answer to a person, who must not wait for a disk that refuses.
 void td_gate_put_impatient(struct td_gate *g, td_gate_fn *fn, void *take_arg);
+// The same for what nobody waits for: on its account alone nothing is handed over early.
+void td_gate_put_patient(struct td_gate *g, td_gate_fn *fn, void *take_arg);
 
 #endif

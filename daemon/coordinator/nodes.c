@@ -252,6 +252,7 @@ static void answer(struct td_core *core, struct td_host *n, const Traind__V1__Re
     r.heartbeat_ms = (uint32_t)(core->options.heartbeat_ns / TD_NS_PER_MS);
     r.lease_ms = (uint32_t)(core->options.lease_ns / TD_NS_PER_MS);
     r.key = n->key;
+    r.batches = true;
     r.adopt = td_core_must(td_arena_array(arena, m->n_attempts + 1, sizeof *r.adopt));
     r.stop = td_core_must(td_arena_array(arena, m->n_attempts + 1, sizeof *r.stop));
     for (size_t i = 0; i < m->n_attempts; i++) {

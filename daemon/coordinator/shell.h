@@ -10,7 +10,8 @@
 // A turn of the loop may bring many calls and messages. Their records are gathered, and handed to
 // the store at its end as one batch under one ticket; so is what the core does by time, first of
 // all the pass of the queue that the turn made due. Records that nobody waits for go with the next
-// ones, or after a tenth of a second.
+// ones, or after a tenth of a second: lines of the log, changes of a job that nobody watches,
+// acknowledgements of events and metrics. These go with the next message to their node, too.
 
 #include "daemon/coordinator/coordinator.h"
 #include "daemon/coordinator/core.h"
@@ -121,12 +122,19 @@ void td_readers_destroy(struct td_readers *r);
 // Bytes came, or the job moved: who follows it looks again.
 void td_readers_wake(struct td_coordinator *c, const char *job);
 void td_readers_end_all(struct td_coordinator *c);
+// Somebody reads logs of the job.
+bool td_readers_have(const struct td_coordinator *c, const char *job);
 
 // ---- api_nodes.c --------------------------------------------------------------------------------
 TD_MUST_USE td_status td_sessions_create(struct td_sessions **out_sessions);
 void td_sessions_destroy(struct td_sessions *s);
+// by: when it must go at the latest. It goes with what else is for that node.
 void td_sessions_send(struct td_coordinator *c, uint64_t session,
-                      const Traind__V1__CoordinatorMessage *m);
+                      const Traind__V1__CoordinatorMessage *m, struct td_mono by);
+// Sends what must go by now.
+void td_sessions_flush(struct td_coordinator *c, struct td_mono now);
+// When there is something to flush; INT64_MAX: nothing waits.
+struct td_mono td_sessions_wake(const struct td_coordinator *c);
 void td_sessions_close(struct td_coordinator *c, uint64_t session, const char *why);
 void td_sessions_end_all(struct td_coordinator *c);
 

@@ -79,6 +79,14 @@ size_t td_watchers_count(const struct td_watchers *w) {
     return w->n;
 }
 
+bool td_watchers_have(const struct td_watchers *w, const char *job) {
+    const struct watcher *x = w->first;
+    while (x && strcmp(x->job, job) != 0) {
+        x = x->next;
+    }
+    return x;
+}
+
 // ---- telling ------------------------------------------------------------------------------------
 static bool job_ended(const Traind__V1__Job *j) {
     return td_job_state_ended((enum td_job_state)(j->state - 1));

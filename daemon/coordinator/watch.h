@@ -37,5 +37,6 @@ void td_watchers_forget(struct td_watchers *w, const char *job);
 // UNAVAILABLE DRAINING for all.
 void td_watchers_end_all(struct td_watchers *w);
 size_t td_watchers_count(const struct td_watchers *w);
+bool td_watchers_have(const struct td_watchers *w, const char *job);
 
 #endif

@@ -298,7 +298,7 @@ static void send_register(struct td_node *n) {
     r.n_attempts = n_attempts;
     r.attempts = held;
     r.embedded = n->transport->ops->embedded;
-    r.keyed = true;
+    r.keyed = r.batches = true;
     r.fresh = !n->known;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_REGISTER;

@@ -3,8 +3,12 @@
 // the nodes of a restarted coordinator from coming back in step. A stream that could be opened is a
 // session at once: Register is the first message on it, and the coordinator's Registered tells that
 // it is really there.
+//
+// If it also says that it reads batches, what a turn of the loop sends goes as one message, at its
+// end. What nobody waits for goes with the next message, or after a tenth of a second.
 
 #include "daemon/node/transport.h"
+#include "lib/base/clock.h"
 #include "lib/base/rng.h"
 #include "lib/rpc/client.h"
 #include "lib/rpc/loop.h"
@@ -12,7 +16,8 @@
 #define BACKOFF_MIN_NS (100 * TD_NS_PER_MS)
 #define BACKOFF_MAX_NS (5 * TD_NS_PER_S)
 
-enum { td_dialled_magic = 0x54525043 };
+enum { td_dialled_magic = 0x54525043, BATCH_FIELD = 15 }; // of NodeMessage
+static const int64_t patience_ns = 100 * TD_NS_PER_MS;
 
 struct td_dialled {
     struct td_transport base;
@@ -22,6 +27,9 @@ struct td_dialled {
     void *arg;
     struct td_rpc_stream *stream; // NULL: no session
     struct td_loop_timer *dial;
+    struct td_loop_turn *turn;
+    struct td_loop_timer *patience; // armed while something waits that could
+    bool unsent;                    // something waits for the end of the turn
     int64_t backoff_ns;
     bool closing;
 };
@@ -38,12 +46,31 @@ static void dial_later(struct td_dialled *t) {
     t->backoff_ns = TD_MIN(2 * t->backoff_ns, BACKOFF_MAX_NS);
 }
 
-static void on_message(struct td_rpc_stream *s, const ProtobufCMessage *message, void *arg) {
-    (void)s;
-    struct td_dialled *t = TD_CAST(td_dialled, arg);
-    t->backoff_ns = BACKOFF_MIN_NS;
+static void take_one(struct td_dialled *t, const Traind__V1__CoordinatorMessage *m) {
     if (t->closing) return;
-    t->events->on_message((const Traind__V1__CoordinatorMessage *)message, t->arg);
+    if (m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_REGISTERED &&
+        m->registered->batches) {
+        td_rpc_stream_set_batch(t->stream, BATCH_FIELD);
+    }
+    t->events->on_message(m, t->arg);
+}
+
+static void on_message(struct td_rpc_stream *s, const ProtobufCMessage *message, void *arg) {
+    struct td_dialled *t = TD_CAST(td_dialled, arg);
+    const Traind__V1__CoordinatorMessage *m = (const Traind__V1__CoordinatorMessage *)message;
+    t->backoff_ns = BACKOFF_MIN_NS;
+    if (!m->n_batch) take_one(t, m);
+    for (size_t i = 0; i < m->n_batch; i++) {
+        TD_AUTO(td_rpc_message) *one = NULL;
+        td_status bad = td_rpc_message_decode(&traind__v1__coordinator_message__descriptor,
+                                              m->batch[i].data, m->batch[i].len, &one);
+        if (bad) { // what follows may build on it
+            td_status_free(bad);
+            td_rpc_stream_cancel(s);
+            return;
+        }
+        take_one(t, (const Traind__V1__CoordinatorMessage *)td_rpc_message_get(one));
+    }
 }
 
 static void on_writable(struct td_rpc_stream *s, void *arg) {
@@ -52,8 +79,22 @@ static void on_writable(struct td_rpc_stream *s, void *arg) {
     if (!t->closing) t->events->on_writable(t->arg);
 }
 
+static void flush(void *arg) {
+    struct td_dialled *t = TD_CAST(td_dialled, arg);
+    t->unsent = false;
+    td_loop_timer_disarm(t->patience);
+    if (t->stream) td_rpc_stream_flush(t->stream);
+}
+
+static void on_turn(void *arg) {
+    struct td_dialled *t = TD_CAST(td_dialled, arg);
+    if (t->unsent) flush(t);
+}
+
 static void free_self(struct td_dialled *t) {
     td_loop_timer_destroy(t->dial);
+    td_loop_timer_destroy(t->patience);
+    td_loop_turn_destroy(t->turn);
     t->magic = 0;
     free(t);
 }
@@ -101,10 +142,21 @@ static void rpc_start(struct td_transport *base, const struct td_transport_event
     td_loop_timer_arm(t->dial, 0);
 }
 
+// Nothing is decided by it, or a message that cannot wait follows: the end of the event log.
+static bool can_wait(const Traind__V1__NodeMessage *m) {
+    return m->body_case == TRAIND__V1__NODE_MESSAGE__BODY_RECONCILED ||
+           m->body_case == TRAIND__V1__NODE_MESSAGE__BODY_LOG_STATE;
+}
+
 static enum td_transport_send rpc_send(struct td_transport *base,
                                        const Traind__V1__NodeMessage *message) {
     struct td_dialled *t = self_of(base);
     if (!t->stream) return TD_TRANSPORT_REFUSED;
+    if (!can_wait(message)) {
+        t->unsent = true;
+    } else if (!td_loop_timer_is_armed(t->patience)) {
+        td_loop_timer_arm(t->patience, patience_ns);
+    }
     switch (td_rpc_stream_send(t->stream, &message->base)) {
     case TD_RPC_SEND_MORE:
         return TD_TRANSPORT_MORE;
@@ -149,6 +201,8 @@ td_status td_transport_rpc_create(struct td_loop *loop, struct td_rpc_channel *c
     t->channel = channel;
     t->backoff_ns = BACKOFF_MIN_NS;
     td_status failed = td_loop_timer_create(loop, dial, t, &t->dial);
+    if (!failed) failed = td_loop_timer_create(loop, flush, t, &t->patience);
+    if (!failed) failed = td_loop_turn_create(loop, on_turn, t, &t->turn);
     if (failed) {
         free_self(t);
         return failed;

@@ -28,7 +28,7 @@ class Crowd:
         made.mkdir()
         self.cluster = Cluster(folder, support.generate_stubs(made))
         self.daemon = self.cluster.start("--role", "coordinator", "--heartbeat-ms", "600000", "--lease-ms", "3600000")
-        self.node = FakeNode(self.daemon, slots=1, session_s=3600)
+        self.node = FakeNode(self.daemon, slots=1, session_s=3600, batches=True, reconciles=True)
         self.messages, self.stub = self.cluster.stubs.job, self.daemon.stub("Job")
         self.ids = []
         self.create(1)

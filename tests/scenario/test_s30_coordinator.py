@@ -410,6 +410,52 @@ def test_record_that_nobody_waits_for_is_on_disk_soon(coordinator):
     until("the log state is on disk", kept)
 
 
+def messages_of(node):
+    """Notes how many were in each that the coordinator sent."""
+    session, sizes = node.session, []
+
+    def noted():
+        for message in session:
+            sizes.append(len(message.batch) or 1)
+            yield message
+    node.session = noted()
+    return sizes
+
+
+@pytest.mark.parametrize("batches", [True, False])
+def test_end_of_a_job_and_the_start_of_the_next_are_one_message(coordinator, batches):
+    node = FakeNode(coordinator, slots=1, batches=batches, reconciles=True)
+    first, second = coordinator.submit(SPEC), coordinator.submit(SPEC)
+    attempt = node.attempt()
+    attempt.begin()
+    coordinator.wait_state(first, "RUNNING")
+    attempt.acked(1, 0, len(attempt.events))
+    sizes = messages_of(node)
+    attempt.end()
+    assert node.attempt().id.job == second
+    kinds = [kind for kind, _ in node.kept]
+    assert kinds[-3:] == ["segment_ack", "forget", "reconcile"], kinds  # then the assignment
+    assert sizes == ([4] if batches else [1, 1, 1, 1])
+    coordinator.wait_state(first, "SUCCEEDED")
+
+
+def test_acknowledgement_that_nobody_waits_for_comes_soon(coordinator):
+    node = FakeNode(coordinator, batches=True)
+    coordinator.submit(SPEC)
+    attempt = node.attempt()
+    attempt.begin()  # no other message follows it
+    attempt.acked(1, 0, len(attempt.events))
+
+
+def test_batch_with_a_broken_message_ends_the_session(coordinator):
+    node = FakeNode(coordinator, batches=True)
+    beat = node.m.NodeMessage(incarnation=node.incarnation, heartbeat=node.m.Heartbeat(plugins="x"))
+    inner = node.m.NodeMessage(batch=[beat.SerializeToString()])  # one in another has no body, and is skipped
+    node.out.put(node.m.NodeMessage(batch=[beat.SerializeToString(), inner.SerializeToString()]))
+    node.out.put(node.m.NodeMessage(batch=[beat.SerializeToString(), b"\xff\xff"]))
+    refused("INVALID_ARGUMENT", lambda: node.session, "MALFORMED_MESSAGE")
+
+
 def test_attempt_that_a_node_no_longer_has_is_lost_and_fenced(coordinator):
     node, job, attempt = run_one(coordinator, "restart.backoff=[0]")
     node.close()
