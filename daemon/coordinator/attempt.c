@@ -163,7 +163,7 @@ static bool worth_retry(const struct td_job *j, enum td_class cls) {
     case TD_CLASS_COUNT:
         break;
     }
-    return j->restarts < (uint32_t)TD_MAX(j->spec.restart.max, 0);
+    return j->restarts < (uint32_t)TD_MAX(j->knobs.restart.max, 0);
 }
 
 static void count_retry(struct td_core *core, struct td_job *j, enum td_class cls) {
@@ -184,11 +184,11 @@ static void job_failed(struct td_core *core, struct td_job *j, struct td_attempt
         TD_CHECK(!td_failure_set(&a->failure, &f));
     }
     TD_CHECK(!td_failure_set(&j->failure, &a->failure));
-    bool had_budget = j->restarts < (uint32_t)TD_MAX(j->spec.restart.max, 0);
+    bool had_budget = j->restarts < (uint32_t)TD_MAX(j->knobs.restart.max, 0);
     bool retry = worth_retry(j, j->failure.cls);
     if (retry) count_retry(core, j, j->failure.cls);
     if (!retry && !had_budget) {
-        td_job_note(j, "restart.max (%d) is used up", j->spec.restart.max);
+        td_job_note(j, "restart.max (%d) is used up", j->knobs.restart.max);
     }
     td_core_apply(core, j, retry ? TD_JOB_ON_RETRY : TD_JOB_ON_FAIL);
     td_core_touch(core, j);

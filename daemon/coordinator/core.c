@@ -187,7 +187,7 @@ static void deactivate(struct td_core *core, struct td_job *j) {
 }
 
 static void on_recovering(struct td_core *core, struct td_job *j) {
-    const struct td_spec_restart *r = &j->spec.restart;
+    const struct td_spec_restart *r = &j->knobs.restart;
     int32_t i = (int32_t)j->restarts - 1;
     if (i < 0) i = 0;
     int64_t wait_s = r->n_backoff > 0 ? r->backoff_s[TD_MIN(i, r->n_backoff - 1)] : 1;
@@ -268,7 +268,6 @@ enum td_job_step td_core_apply(struct td_core *core, struct td_job *j, enum td_j
         j->end_ns = core->now.real.ns;
         deactivate(core, j);
         td_retain_released(core, j);
-        td_job_close_spec(j);
         td_retention_ended(core, j);
     }
     td_core_touch(core, j);

@@ -51,7 +51,7 @@ static td_status load_spec(struct td_core *core, const char *key, const char *bo
     if (!j) return TD_OK;
     j->spec_json = td_strdup(body);
     if (!j->spec_json) return td_fail_oom();
-    return td_job_state_ended(j->state) ? TD_OK : td_job_open_spec(j);
+    return td_job_state_ended(j->state) ? TD_OK : td_job_read_knobs(j);
 }
 
 td_status td_core_load(struct td_core *core, enum td_record_kind kind, const char *key,

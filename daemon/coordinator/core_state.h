@@ -13,6 +13,7 @@
 #include "daemon/coordinator/catalog.h"
 #include "daemon/coordinator/core.h"
 #include "lib/base/map.h"
+#include "lib/spec/plan.h"
 
 struct td_host {
     char id[64];
@@ -306,12 +307,14 @@ void td_retention_tick(struct td_core *core);
 
 // ---- fits.c -------------------------------------------------------------------------------------
 // FAILED_PRECONDITION UNSATISFIABLE if no known node could ever hold the job.
-TD_MUST_USE td_status td_fits_slots(const struct td_core *core, const struct td_spec *spec);
+TD_MUST_USE td_status td_fits_slots(const struct td_core *core, uint32_t n_ranks,
+                                    const struct td_spec_resources *r);
 // The same of the memory that a plan found; p NULL: OK, nothing is known.
 TD_MUST_USE td_status td_fits_memory(const struct td_core *core, uint32_t n_ranks,
                                      const struct td_plan_entry *p);
 // That its ranks need on n, together.
-uint32_t td_fits_slots_of(const struct td_spec *spec, uint32_t n_ranks, const struct td_host *n);
+uint32_t td_fits_slots_of(const struct td_spec_resources *r, uint32_t n_ranks,
+                          const struct td_host *n);
 
 // ---- plans.c ------------------------------------------------------------------------------------
 void td_plan_entry_destroy(struct td_plan_entry *e);
@@ -332,16 +335,13 @@ void td_plans_node_gone(struct td_core *core, const char *node);
 // Asks what can be asked, gives up what took too long.
 void td_plans_tick(struct td_core *core);
 TD_MUST_USE td_status td_plans_load(struct td_core *core, const char *key, const char *body);
-// The plan of an attempt (or, attempt 0, of a question) as text. The caller frees.
 // Is the job's trainer.precision auto? What its plan chose then; NULL: it is not, or e is NULL. And
 // a note of the job that says it.
 bool td_plans_settles(const struct td_job *j);
 const char *td_plans_precision(const struct td_plan_entry *e, const struct td_job *j);
 void td_plans_note(const struct td_plan_entry *e, struct td_job *j);
-// precision: that trainer.precision: auto was settled to; NULL: not yet.
-TD_MUST_USE td_status td_plans_text(const char *job, uint32_t attempt, const struct td_spec *spec,
-                                    const char *frozen_json, const char *precision,
-                                    const struct td_host *node, char **out_text,
-                                    uint32_t *out_threads);
+// The plan of an attempt (or, attempt 0, of a question) as text. The caller frees.
+TD_MUST_USE td_status td_plans_text(const char *spec_json, const char *frozen_json,
+                                    const struct td_plan_run *run, char **out_text);
 
 #endif

@@ -81,12 +81,9 @@ static td_status build_job(struct td_core *core, const struct td_core_create_job
     TD_AUTO(td_job) *j = NULL;
     TD_TRY(td_job_create(request->id, &j));
     TD_TRY(td_job_set_spec(j, request->spec_json, request->spec));
-    j->name = td_strdup(j->spec.name);
-    if (!j->name) return td_fail_oom();
-    j->n_ranks = (uint32_t)td_spec_ranks(&j->spec);
     j->seq = j->queue_seq = core->next_seq;
     j->create_ns = j->wait_ns = core->now.real.ns;
-    TD_TRY(td_fits_slots(core, &j->spec));
+    TD_TRY(td_fits_slots(core, j->n_ranks, &j->knobs.resources));
     *out_job = td_steal(j);
     return TD_OK;
 }
@@ -208,9 +205,8 @@ static td_status look_at_spec(const struct td_core *core, const char *spec_json,
     TD_TRY(td_json_parse(arena, spec_json, strlen(spec_json), &tree));
     struct td_spec spec;
     td_spec_read(tree, &spec);
-    TD_TRY(td_fits_slots(core, &spec));
     *out_ranks = (uint32_t)td_spec_ranks(&spec);
-    return TD_OK;
+    return td_fits_slots(core, *out_ranks, &spec.resources);
 }
 
 td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec_json,

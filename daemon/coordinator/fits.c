@@ -9,12 +9,14 @@
 
 #include "daemon/coordinator/core_state.h"
 
-uint32_t td_fits_slots_of(const struct td_spec *spec, uint32_t n_ranks, const struct td_host *n) {
-    int32_t per_rank = td_spec_slots(spec, (int32_t)n->cores, (int32_t)n->slots);
+uint32_t td_fits_slots_of(const struct td_spec_resources *r, uint32_t n_ranks,
+                          const struct td_host *n) {
+    int32_t per_rank = td_spec_slots(r, (int32_t)n->cores, (int32_t)n->slots);
     return n_ranks * (uint32_t)TD_MAX(per_rank, 1);
 }
 
-td_status td_fits_slots(const struct td_core *core, const struct td_spec *spec) {
+td_status td_fits_slots(const struct td_core *core, uint32_t n_ranks,
+                        const struct td_spec_resources *r) {
     uint32_t most = 0, least = UINT32_MAX;
     const struct td_host *largest = NULL;
     size_t cursor = 0;
@@ -22,7 +24,7 @@ td_status td_fits_slots(const struct td_core *core, const struct td_spec *spec) 
     void *value;
     while (td_map_next(core->nodes, &cursor, &key, &value)) {
         const struct td_host *n = value;
-        uint32_t needed = td_fits_slots_of(spec, (uint32_t)td_spec_ranks(spec), n);
+        uint32_t needed = td_fits_slots_of(r, n_ranks, n);
         if (needed <= n->slots) return TD_OK;
         least = TD_MIN(least, needed);
         if (n->slots > most) {
@@ -34,7 +36,7 @@ td_status td_fits_slots(const struct td_core *core, const struct td_spec *spec) 
     td_status s = td_fail(TD_FAILED_PRECONDITION,
                           "%u ranks need %u slots on one node; the largest known node (%s) has %u. "
                           "Ask for fewer devices or threads, or start a larger node",
-                          (uint32_t)td_spec_ranks(spec), least, largest->name, most);
+                          n_ranks, least, largest->name, most);
     s = td_status_with_class(td_status_with_reason(s, "UNSATISFIABLE"), TD_CLASS_BAD_SPEC);
     s = td_status_with_meta(s, "needed_slots", "%u", least);
     return td_status_with_meta(s, "largest_node_slots", "%u", most);

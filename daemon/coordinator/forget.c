@@ -21,8 +21,7 @@ static const int64_t again_ns = 600 * TD_NS_PER_S;
 
 // ---- may it go? ---------------------------------------------------------------------------------
 void td_forget_note_pins(struct td_core *core, struct td_job *j) {
-    const struct td_spec *s = &j->spec;
-    bool pins = (s->ckpt_path && s->ckpt_path[0]) || (s->init_from && s->init_from[0]);
+    bool pins = j->knobs.ckpt_path[0] || j->knobs.init_from[0];
     if (pins) td_jobs_push(&core->pinning, &core->n_pinning, &core->cap_pinning, j);
 }
 

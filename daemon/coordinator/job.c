@@ -218,6 +218,7 @@ td_status td_job_create(const char *id, struct td_job **out_job) {
     TD_AUTO(td_job) *j = td_calloc(1, sizeof *j);
     if (!j) return td_fail_oom();
     j->failure.rank = -1;
+    td_job_knobs_init(&j->knobs);
     snprintf(j->id, sizeof j->id, "%s", id);
     *out_job = td_steal(j);
     return TD_OK;
@@ -225,7 +226,7 @@ td_status td_job_create(const char *id, struct td_job **out_job) {
 
 void td_job_destroy(struct td_job *j) {
     if (!j) return;
-    td_job_close_spec(j);
+    td_job_knobs_finish(&j->knobs);
     for (uint32_t i = 0; i < j->n_attempts; i++) {
         td_attempt_destroy(j->attempts[i]);
     }
@@ -246,44 +247,45 @@ void td_job_destroy(struct td_job *j) {
     free(j);
 }
 
-static td_status open_spec(struct td_job *j, const struct td_json *from) {
-    TD_AUTO(td_arena) *arena = NULL;
-    TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
-    struct td_json *tree = NULL;
-    if (from) {
-        tree = td_json_copy(arena, from);
-        if (!tree) return td_fail_oom();
-    } else {
-        TD_TRY_CTX(td_json_parse(arena, j->spec_json, strlen(j->spec_json), &tree),
-                   "canonical spec of job %s", j->id);
-    }
-    td_spec_read(tree, &j->spec);
-    j->spec_arena = td_steal(arena);
+static td_status parse_spec(const struct td_job *j, struct td_arena *arena,
+                            struct td_json **out_tree) {
+    TD_TRY_CTX(td_json_parse(arena, j->spec_json, strlen(j->spec_json), out_tree),
+               "canonical spec of job %s", j->id);
     return TD_OK;
 }
 
 td_status td_job_set_spec(struct td_job *j, const char *spec_json, const struct td_json *tree) {
-    TD_CHECK(!j->spec_json && !j->spec_arena);
+    TD_CHECK(!j->spec_json);
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_json *parsed = NULL;
+    struct td_spec spec;
     j->spec_json = td_strdup(spec_json);
     if (!j->spec_json) return td_fail_oom();
     td_xxh3_128_hex(j->spec_json, strlen(j->spec_json), j->spec_digest);
-    return open_spec(j, tree);
+    if (!tree) {
+        TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
+        TD_TRY(parse_spec(j, arena, &parsed));
+    }
+    td_spec_read(tree ? tree : parsed, &spec);
+    j->name = td_strdup(spec.name);
+    if (!j->name) return td_fail_oom();
+    j->n_ranks = (uint32_t)td_spec_ranks(&spec);
+    return td_job_knobs_set(&j->knobs, &spec);
 }
 
-td_status td_job_open_spec(struct td_job *j) {
-    return j->spec_arena ? TD_OK : open_spec(j, NULL);
+td_status td_job_read_knobs(struct td_job *j) {
+    if (j->knobs.texts) return TD_OK;
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_json *tree = NULL;
+    struct td_spec spec;
+    TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
+    TD_TRY(parse_spec(j, arena, &tree));
+    td_spec_read(tree, &spec);
+    return td_job_knobs_set(&j->knobs, &spec);
 }
 
-void td_job_close_spec(struct td_job *j) {
-    td_arena_destroy(j->spec_arena);
-    j->spec_arena = NULL;
-    memset(&j->spec, 0, sizeof j->spec);
-}
-
-bool td_job_reopen_spec(struct td_job *j, bool *out_opened) {
-    *out_opened = !j->spec_arena;
-    if (j->spec_arena) return true;
-    td_status s = j->spec_json ? td_job_open_spec(j) : td_fail_oom();
+bool td_job_has_knobs(struct td_job *j) {
+    td_status s = j->spec_json ? td_job_read_knobs(j) : td_fail_oom();
     td_status_free(s);
     return !s;
 }

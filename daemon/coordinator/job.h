@@ -168,6 +168,17 @@ struct td_progress {
     uint32_t phase; // enum td_rank_phase
 };
 
+// What the coordinator itself reads of a spec. The tree of one takes 28 KiB; this is a few hundred
+// bytes. Strings are never NULL; "": absent.
+struct td_job_knobs {
+    char *texts; // that the strings are in; NULL: not read yet
+    struct td_spec_checkpoint checkpoint;
+    struct td_spec_restart restart;
+    struct td_spec_resources resources;
+    const char *cpu_level, *precision, *ckpt_path, *init_from;
+    int64_t batch_size; // per rank
+};
+
 struct td_job {
     char id[TD_JOB_ID_MAX];
     char *name;
@@ -195,9 +206,7 @@ struct td_job {
     char *weights;     // that validate, test and predict used; NULL: none of them has begun
     char *spec_json;   // canonical
     char spec_digest[33];
-    // of jobs that have not ended
-    struct td_arena *spec_arena;
-    struct td_spec spec;
+    struct td_job_knobs knobs;
     struct td_mono retry_at; // RECOVERING: not before; not durable, a restart retries at once
     struct td_attempt **attempts;
     uint32_t n_attempts;
@@ -212,19 +221,24 @@ struct td_job {
 };
 struct td_checkpoint;
 
+// ---- job_knobs.c --------------------------------------------------------------------------------
+void td_job_knobs_init(struct td_job_knobs *k);
+void td_job_knobs_finish(struct td_job_knobs *k);
+TD_MUST_USE td_status td_job_knobs_set(struct td_job_knobs *k, const struct td_spec *spec);
+
+// ---- a job --------------------------------------------------------------------------------------
 TD_MUST_USE td_status td_job_create(const char *id, struct td_job **out_job);
 void td_job_destroy(struct td_job *j);
 TD_DEFINE_AUTO(td_job, td_job_destroy);
-// Sets spec_json, its digest and job->spec. tree: what spec_json was printed from, copied; NULL: it
-// is parsed.
+// Sets spec_json, its digest, name, n_ranks and knobs. tree: what spec_json was printed from; NULL:
+// it is parsed.
 TD_MUST_USE td_status td_job_set_spec(struct td_job *j, const char *spec_json,
                                       const struct td_json *tree);
-// Parses spec_json into job->spec; needed while it has not ended.
-TD_MUST_USE td_status td_job_open_spec(struct td_job *j);
-void td_job_close_spec(struct td_job *j);
-// Parses spec_json again if the job has ended; then *out_opened, and the caller closes it. False:
-// its spec was lost, or there is no memory.
-bool td_job_reopen_spec(struct td_job *j, bool *out_opened);
+// Reads the knobs from spec_json, unless they were read before.
+TD_MUST_USE td_status td_job_read_knobs(struct td_job *j);
+// The same of one that has ended, whose knobs are read when they are needed. False: its spec was
+// lost, or there is no memory.
+bool td_job_has_knobs(struct td_job *j);
 // The caller says td_core_touch. Adds a note once; when the list is full the oldest goes.
 void td_job_note(struct td_job *j, const char *fmt, ...) TD_PRINTF(2, 3);
 void td_job_exclude(struct td_job *j, const char *node);

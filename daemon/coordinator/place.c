@@ -14,7 +14,7 @@
 #include "lib/base/cpu_level.h"
 
 uint32_t td_place_slots(const struct td_job *j, const struct td_host *n) {
-    return td_fits_slots_of(&j->spec, j->n_ranks, n);
+    return td_fits_slots_of(&j->knobs.resources, j->n_ranks, n);
 }
 
 uint32_t td_place_free(const struct td_host *n) {
@@ -33,13 +33,13 @@ static uint32_t free_for(const struct td_job *j, const struct td_host *n) {
 // Its newest checkpoint is on one node only: that node, or nothing.
 static const char *pinned(const struct td_job *j) {
     const struct td_checkpoint *c = td_catalog_find(j, NULL);
-    if (!c || c->streamed || j->spec.checkpoint.dir[0]) return NULL;
+    if (!c || c->streamed || j->knobs.checkpoint.dir[0]) return NULL;
     return c->node;
 }
 
 // trainer.cpu_level; of a job without a spec (its record was lost), "".
 const char *td_place_level(const struct td_job *j) {
-    return j->spec.trainer.cpu_level ? j->spec.trainer.cpu_level : "";
+    return j->knobs.cpu_level;
 }
 
 // A known node has the CPU level that the job asks for: those that do not are left out. Where none

@@ -167,7 +167,7 @@ td_status td_plans_load(struct td_core *core, const char *key, const char *body)
 
 // ---- trainer.precision: auto --------------------------------------------------------------------
 bool td_plans_settles(const struct td_job *j) {
-    return strcmp(j->spec.trainer.precision, "auto") == 0;
+    return strcmp(j->knobs.precision, "auto") == 0;
 }
 
 const char *td_plans_precision(const struct td_plan_entry *e, const struct td_job *j) {
@@ -264,26 +264,11 @@ static void fail_ask(struct td_core *core, uint32_t at, enum td_class cls, enum 
 }
 
 // ---- asking -------------------------------------------------------------------------------------
-td_status td_plans_text(const char *job, uint32_t attempt, const struct td_spec *spec,
-                        const char *frozen_json, const char *precision, const struct td_host *node,
-                        char **out_text, uint32_t *out_threads) {
-    TD_AUTO(td_arena) *arena = NULL;
-    TD_TRY(td_arena_create((size_t)2 * TD_SPEC_ARENA_BYTES, &arena));
-    struct td_json *frozen = NULL;
-    if (frozen_json) TD_TRY(td_json_parse(arena, frozen_json, strlen(frozen_json), &frozen));
-    struct td_plan_run run = {
-        .job = job, .attempt = (int32_t)attempt, .world_size = td_spec_ranks(spec)};
-    run.frozen = frozen;
-    run.precision = precision;
-    if (node) {
-        run.threads_per_rank = td_spec_threads(spec, (int32_t)node->cores, (int32_t)node->slots);
-    }
-    if (out_threads) *out_threads = (uint32_t)TD_MAX(run.threads_per_rank, 1);
-    struct td_plan plan;
-    TD_TRY(td_plan_build(arena, spec->tree, &run, &plan));
+td_status td_plans_text(const char *spec_json, const char *frozen_json,
+                        const struct td_plan_run *run, char **out_text) {
     TD_AUTO_BUF text;
     td_buf_init(&text, PLAN_MAX_BYTES);
-    TD_TRY(td_plan_print(&plan, &text));
+    TD_TRY(td_plan_join(spec_json, run, frozen_json, &text));
     *out_text = td_buf_take_cstr(&text);
     return *out_text ? TD_OK : td_fail_oom();
 }
@@ -319,7 +304,11 @@ static td_status text_of_ask(const struct td_plan_ask *ask, const struct td_host
     TD_TRY(td_json_parse(arena, ask->spec_json, strlen(ask->spec_json), &tree));
     struct td_spec spec;
     td_spec_read(tree, &spec);
-    return td_plans_text("", 0, &spec, NULL, NULL, n, out_text, NULL);
+    const struct td_plan_run run = {
+        .world_size = td_spec_ranks(&spec),
+        .threads_per_rank = td_spec_threads(&spec.resources, (int32_t)n->cores, (int32_t)n->slots),
+    };
+    return td_plans_text(ask->spec_json, NULL, &run, out_text);
 }
 
 static void ask_node(struct td_core *core, uint32_t at, struct td_host *n) {

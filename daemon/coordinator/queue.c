@@ -135,7 +135,7 @@ static void add_resume(struct td_arena *arena, const struct td_job *j, const str
     assign->resume = td_core_must(td_arena_array(arena, MAX_RESUME, sizeof *assign->resume));
     for (uint32_t i = j->n_checkpoints; i-- > 0 && assign->n_resume < MAX_RESUME;) {
         const struct td_checkpoint *c = j->checkpoints[i];
-        bool shared = j->spec.checkpoint.dir[0] != '\0';
+        bool shared = j->knobs.checkpoint.dir[0] != '\0';
         if (!c->committed || c->damage || (!shared && !td_catalog_reachable(c, n->id))) continue;
         Traind__V1__ResumeSource *r = td_core_must(td_arena_alloc(arena, sizeof *r));
         traind__v1__resume_source__init(r);
@@ -147,7 +147,7 @@ static void add_resume(struct td_arena *arena, const struct td_job *j, const str
 }
 
 static bool wants_stream(const struct td_job *j, const struct td_host *n) {
-    return strcmp(j->spec.checkpoint.store, "fs") != 0 && !n->embedded; // stream or auto
+    return strcmp(j->knobs.checkpoint.store, "fs") != 0 && !n->embedded; // stream or auto
 }
 
 static td_status make_attempt(struct td_core *core, struct td_job *j, const struct td_host *n,
@@ -177,7 +177,7 @@ static void send_assign(struct td_core *core, struct td_job *j, struct td_attemp
     assign.slots_per_rank = a->slots / j->n_ranks;
     assign.threads_per_rank = threads;
     assign.shared_bytes = plan ? plan->shared_bytes : 0;
-    int64_t limit = j->spec.resources.memory_bytes;
+    int64_t limit = j->knobs.resources.memory_bytes;
     assign.memory_limit_bytes = limit > 0 ? (uint64_t)limit * j->n_ranks : 0;
     assign.stream_store = a->stream;
     add_resume(arena, j, n, &assign);
@@ -189,11 +189,15 @@ static void send_assign(struct td_core *core, struct td_job *j, struct td_attemp
 
 static void start(struct td_core *core, struct td_job *j, struct td_host *n) {
     TD_AUTO_FREE char *plan_text = NULL;
-    uint32_t threads = 1;
     struct td_attempt *a = NULL;
     const struct td_plan_entry *plan = td_queue_plan(core, j, n);
-    td_status s = td_plans_text(j->id, j->n_attempts + 1, &j->spec, j->frozen_json,
-                                td_plans_precision(plan, j), n, &plan_text, &threads);
+    int32_t threads = td_spec_threads(&j->knobs.resources, (int32_t)n->cores, (int32_t)n->slots);
+    const struct td_plan_run run = {.job = j->id,
+                                    .attempt = (int32_t)j->n_attempts + 1,
+                                    .world_size = (int32_t)j->n_ranks,
+                                    .threads_per_rank = threads,
+                                    .precision = td_plans_precision(plan, j)};
+    td_status s = td_plans_text(j->spec_json, j->frozen_json, &run, &plan_text);
     if (!s) s = make_attempt(core, j, n, &a);
     if (s) {
         td_core_fail_job(core, j, TD_CLASS_INTERNAL, td_status_code(s), td_status_message(s));
@@ -216,7 +220,7 @@ static void start(struct td_core *core, struct td_job *j, struct td_host *n) {
     take_slots(core, n, a->slots);
     td_core_touch(core, j);
     td_core_save_attempt(core, j, a);
-    send_assign(core, j, a, n, plan_text, threads);
+    send_assign(core, j, a, n, plan_text, (uint32_t)TD_MAX(threads, 1));
 }
 
 // ---- memory -------------------------------------------------------------------------------------

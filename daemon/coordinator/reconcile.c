@@ -89,12 +89,11 @@ static void send(struct td_core *core, struct td_host *n, Traind__V1__Reconcile 
 static void ask(struct td_core *core, struct td_host *n, struct td_job *j) {
     TD_AUTO(td_arena) *arena = NULL;
     Traind__V1__Reconcile r = TRAIND__V1__RECONCILE__INIT;
-    bool opened;
-    if (!td_job_reopen_spec(j, &opened)) return; // where its files are is not known
+    if (!td_job_has_knobs(j)) return; // where its files are is not known
     TD_CHECK(!td_arena_create(ARENA_BYTES, &arena));
     r.request = core->next_reconcile++;
     r.job = j->id;
-    r.directory = (char *)(uintptr_t)(j->spec.checkpoint.dir ? j->spec.checkpoint.dir : "");
+    r.directory = (char *)(uintptr_t)j->knobs.checkpoint.dir;
     r.over = td_core_must(td_arena_array(arena, j->n_attempts + 1, sizeof *r.over));
     for (uint32_t i = 1; i <= j->n_attempts; i++) {
         if (may_clear(j, td_job_attempt(j, i), n)) r.over[r.n_over++] = i;
@@ -102,7 +101,6 @@ static void ask(struct td_core *core, struct td_host *n, struct td_job *j) {
     add_checkpoints(arena, j, n, &r);
     send(core, n, &r);
     mark(j, n, r.request);
-    if (opened) td_job_close_spec(j);
 }
 
 static void ask_removal(struct td_core *core, struct td_host *n, struct td_removal *gone) {

@@ -79,9 +79,7 @@ td_status td_core_load_removal(struct td_core *core, const char *key, const stru
 
 // ---- planning ---------------------------------------------------------------------------------
 void td_removals_plan(struct td_core *core, struct td_job *j, bool keep) {
-    bool opened, known = td_job_reopen_spec(j, &opened);
-    char *directory = td_core_dup(known ? j->spec.checkpoint.dir : "");
-    if (known && opened) td_job_close_spec(j);
+    char *directory = td_core_dup(td_job_has_knobs(j) ? j->knobs.checkpoint.dir : "");
     for (uint32_t i = 1; i <= j->n_attempts; i++) {
         const char *node = td_job_attempt(j, i)->node;
         if (!node[0] || td_core_removal(core, j->id, node)) continue;

@@ -56,23 +56,20 @@ const struct td_job *td_retain_user(const struct td_core *core, const struct td_
                                     const struct td_checkpoint *c) {
     for (uint32_t i = 0; i < core->n_pinning; i++) {
         const struct td_job *k = core->pinning[i];
-        if (k == j || td_job_state_ended(k->state) || !k->spec_arena) continue;
-        if (names(k->spec.ckpt_path, j->id, c) || names(k->spec.init_from, j->id, c)) return k;
+        if (k == j || td_job_state_ended(k->state)) continue;
+        if (names(k->knobs.ckpt_path, j->id, c) || names(k->knobs.init_from, j->id, c)) return k;
     }
     return NULL;
 }
 
 // ---- the books ----------------------------------------------------------------------------------
 static bool read_rule(struct td_job *j, struct books *b) {
-    bool opened;
-    if (!td_job_reopen_spec(j, &opened)) return false;
-    const struct td_spec_checkpoint *s = &j->spec.checkpoint;
-    b->rule =
-        (struct td_retention_rule){.top_k = s->save_top_k,
-                                   .by_value = s->monitor && s->monitor[0],
-                                   .larger_is_better = s->mode && strcmp(s->mode, "max") == 0};
-    snprintf(b->monitor, sizeof b->monitor, "%s", s->monitor ? s->monitor : "");
-    if (opened) td_job_close_spec(j);
+    if (!td_job_has_knobs(j)) return false;
+    const struct td_spec_checkpoint *s = &j->knobs.checkpoint;
+    b->rule = (struct td_retention_rule){.top_k = s->save_top_k,
+                                         .by_value = s->monitor[0] != '\0',
+                                         .larger_is_better = strcmp(s->mode, "max") == 0};
+    snprintf(b->monitor, sizeof b->monitor, "%s", s->monitor);
     return true;
 }
 
@@ -209,7 +206,6 @@ static void released(struct td_core *core, const struct td_job *ended, const cha
 }
 
 void td_retain_released(struct td_core *core, const struct td_job *ended) {
-    if (!ended->spec_arena) return;
-    released(core, ended, ended->spec.ckpt_path);
-    released(core, ended, ended->spec.init_from);
+    released(core, ended, ended->knobs.ckpt_path);
+    released(core, ended, ended->knobs.init_from);
 }

@@ -90,7 +90,7 @@ static Traind__V1__Progress *view_progress(struct td_arena *a, const struct td_j
     p->loss = (double)from->loss;
     p->samples_per_s = from->samples_per_s;
     p->phase = constant(td_rank_phase_name(from->phase));
-    int64_t batch = j->spec_arena ? j->spec.loader.batch_size * j->n_ranks : 0;
+    int64_t batch = j->knobs.batch_size * j->n_ranks;
     if (batch > 0 && from->samples_per_s > 0 && from->total_steps > from->step) {
         p->eta_s = (double)(from->total_steps - from->step) * (double)batch / from->samples_per_s;
     }

@@ -91,3 +91,35 @@ td_status td_plan_print(const struct td_plan *p, struct td_buf *out) {
     TD_TRY(td_json_print(p->tree, true, out));
     return td_buf_str(out, "\n");
 }
+
+// ---- texts alone --------------------------------------------------------------------------------
+static td_status join_text(struct td_buf *out, const char *key, const char *value) {
+    if (!value || !*value) return TD_OK;
+    TD_TRY(td_buf_printf(out, ",\"%s\":", key));
+    return td_json_print_string(value, strlen(value), out);
+}
+
+static td_status join_count(struct td_buf *out, const char *key, int32_t value) {
+    return value == 0 ? TD_OK : td_buf_printf(out, ",\"%s\":%d", key, value);
+}
+
+td_status td_plan_join(const char *spec_json, const struct td_plan_run *run,
+                       const char *frozen_json, struct td_buf *out) {
+    size_t len = strlen(spec_json);
+    TD_CHECK(len > 2 && spec_json[0] == '{' && spec_json[len - 1] == '}');
+    TD_TRY(td_buf_append(out, spec_json, len - 1));
+    TD_TRY(td_buf_printf(out, ",\"format\":%d,\"run\":{\"attempt\":%d", TD_PLAN_FORMAT,
+                         TD_MAX(run->attempt, 1)));
+    TD_TRY(join_text(out, "job", run->job));
+    TD_TRY(join_count(out, "world_size", run->world_size));
+    TD_TRY(join_count(out, "threads_per_rank", run->threads_per_rank));
+    TD_TRY(join_text(out, "checkpoint_dir", run->checkpoint_dir));
+    TD_TRY(join_text(out, "cache_dir", run->cache_dir));
+    TD_TRY(join_text(out, "resume_from", run->resume_from));
+    TD_TRY(join_text(out, "precision", run->precision));
+    if (frozen_json) {
+        TD_TRY(td_buf_str(out, ",\"frozen\":"));
+        TD_TRY(td_buf_str(out, frozen_json));
+    }
+    return td_buf_str(out, "}}\n");
+}

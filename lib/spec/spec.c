@@ -167,11 +167,11 @@ static int32_t threads_per_slot(int32_t cores, int32_t slots) {
     return TD_MAX(TD_MAX(cores, 1) / TD_MAX(slots, 1), 1);
 }
 
-int32_t td_spec_slots(const struct td_spec *s, int32_t cores, int32_t slots) {
+int32_t td_spec_slots(const struct td_spec_resources *r, int32_t cores, int32_t slots) {
     int32_t per_slot = threads_per_slot(cores, slots);
-    return TD_MAX((s->resources.threads + per_slot - 1) / per_slot, 1);
+    return TD_MAX((r->threads + per_slot - 1) / per_slot, 1);
 }
 
-int32_t td_spec_threads(const struct td_spec *s, int32_t cores, int32_t slots) {
-    return s->resources.threads > 0 ? s->resources.threads : threads_per_slot(cores, slots);
+int32_t td_spec_threads(const struct td_spec_resources *r, int32_t cores, int32_t slots) {
+    return r->threads > 0 ? r->threads : threads_per_slot(cores, slots);
 }

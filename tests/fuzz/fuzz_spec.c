@@ -45,7 +45,7 @@ static void try_spec(struct td_arena *a, const char *text, size_t len, const cha
     struct td_spec view;
     td_spec_read(tree, &view);
     expect(view.loader.batch_size > 0 && td_spec_ranks(&view) >= 1);
-    expect(view.restart.n_backoff >= 1 && td_spec_slots(&view, 2, 2) >= 1);
+    expect(view.restart.n_backoff >= 1 && td_spec_slots(&view.resources, 2, 2) >= 1);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

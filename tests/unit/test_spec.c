@@ -261,8 +261,9 @@ static void test_slots_cover_the_threads_when_a_rank_asks_for_many(void **state)
     for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
         struct td_spec s = view(*state, "");
         s.resources.threads = cases[i].threads;
-        assert_int_equal(td_spec_slots(&s, cases[i].cores, cases[i].slots), cases[i].want_slots);
-        assert_int_equal(td_spec_threads(&s, cases[i].cores, cases[i].slots),
+        assert_int_equal(td_spec_slots(&s.resources, cases[i].cores, cases[i].slots),
+                         cases[i].want_slots);
+        assert_int_equal(td_spec_threads(&s.resources, cases[i].cores, cases[i].slots),
                          cases[i].want_threads);
     }
 }
@@ -301,6 +302,35 @@ static void test_overrides_replace_and_add_when_given_in_order(void **state) {
 }
 
 // ---- plans --------------------------------------------------------------------------------------
+static void test_plan_is_the_same_when_joined_from_texts(void **state) {
+    static const char choices[] = "{\"bucket_bytes\":1048576}";
+    struct td_json *frozen;
+    assert_ok(td_json_parse(*state, choices, sizeof choices - 1, &frozen));
+    struct td_plan_run run = {.job = "job-\"1\"",
+                              .attempt = 2,
+                              .world_size = 2,
+                              .threads_per_rank = 1,
+                              .checkpoint_dir = "/ckpt/job-1/a2",
+                              .cache_dir = "/cache",
+                              .resume_from = "/ckpt/job-1/a1/step-10",
+                              .precision = "bf16-mixed",
+                              .frozen = frozen};
+    struct td_plan built, read;
+    TD_AUTO_BUF spec_json, joined, want, got;
+    td_buf_init(&spec_json, FILE_MAX);
+    td_buf_init(&joined, FILE_MAX);
+    td_buf_init(&want, FILE_MAX);
+    td_buf_init(&got, FILE_MAX);
+    struct td_json *spec = parse_file(*state, "examples/fashion-mnist.yaml");
+    assert_ok(td_json_print(spec, false, &spec_json));
+    assert_ok(td_plan_build(*state, spec, &run, &built));
+    assert_ok(td_plan_print(&built, &want));
+    assert_ok(td_plan_join(td_buf_cstr(&spec_json), &run, choices, &joined));
+    assert_ok(td_plan_parse(*state, joined.data, joined.len, &read));
+    assert_ok(td_plan_print(&read, &got));
+    assert_string_equal(td_buf_cstr(&got), td_buf_cstr(&want));
+}
+
 static void test_plan_reads_back_when_built_and_printed(void **state) {
     struct td_json *frozen = td_json_new(*state, TD_JSON_OBJECT);
     assert_true(td_json_set(*state, frozen, "bucket_bytes", td_json_new_int(*state, 1 << 20)));
@@ -424,6 +454,7 @@ int main(void) {
         test_in_arena(test_ranks_are_one_when_devices_are_auto),
         test_in_arena(test_overrides_replace_and_add_when_given_in_order),
         test_in_arena(test_plan_reads_back_when_built_and_printed),
+        test_in_arena(test_plan_is_the_same_when_joined_from_texts),
         test_in_arena(test_plan_takes_defaults_when_written_by_hand),
         test_in_arena(test_plan_is_refused_when_format_or_json_is_wrong),
         cmocka_unit_test(test_reference_is_the_document_when_printed),
