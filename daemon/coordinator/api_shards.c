@@ -237,15 +237,17 @@ static void take_over(const struct upload *u) {
     }
 }
 
-void td_uploads_end(const char *job, uint32_t attempt, const char *path) {
+bool td_uploads_end(const char *job, uint32_t attempt, const char *path) {
+    bool any = false;
     for (struct upload *u = uploads; u; u = u->next) {
         if (!u->began || strcmp(u->job, job) != 0) continue;
         if (path ? strcmp(u->checkpoint, path) != 0 : u->attempt != attempt) continue;
-        u->unwanted = true;
+        u->unwanted = any = true;
         fail(u, td_status_with_reason(td_fail(TD_ABORTED, "%s/%s of job %s is not wanted any more",
                                               u->checkpoint, u->file, u->job),
                                       "UPLOAD_UNWANTED"));
     }
+    return any;
 }
 
 static td_status begin(struct upload *u, const Traind__V1__ShardChunk *m) {

@@ -583,7 +583,7 @@ const struct td_job *td_core_job_before(const struct td_core *core, uint64_t bef
 static const char *const counter_names[] = {"stale_messages", "segment_gaps",  "bad_event_lines",
                                             "bad_points",     "attempts_lost", "restarts",
                                             "registrations",  "plans_asked",   "stalls",
-                                            "queue_passes",   "queue_looks"};
+                                            "queue_passes",   "queue_looks",   "reconcile_looks"};
 _Static_assert(TD_COUNTOF(counter_names) == TD_COUNT_COUNT, "one name per counter");
 
 const char *td_core_counter_name(enum td_core_counter c) {

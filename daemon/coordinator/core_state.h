@@ -12,6 +12,7 @@
 
 #include "daemon/coordinator/catalog.h"
 #include "daemon/coordinator/core.h"
+#include "daemon/coordinator/reconcile.h"
 #include "lib/base/map.h"
 #include "lib/spec/plan.h"
 
@@ -39,11 +40,13 @@ struct td_host {
     uint32_t used;        // slots of attempts that may be alive; by td_nodes_count
     uint64_t reserved;    // turn of the waiting job that it is kept free for; 0: none
     // reconcile.h
-    bool reconciles;           // it has the answer to its registration
-    uint32_t reconciling;      // messages on their way
-    uint64_t reconcile_from;   // first request of this session
-    uint64_t reconcile_before; // jobs from this seq on were looked at
-    uint32_t n_removals;       // rows of deleted jobs
+    bool reconciles;                // it has the answer to its registration
+    uint32_t reconciling;           // messages on their way
+    uint64_t reconcile_from;        // first request of this session
+    uint64_t reconcile_before;      // jobs from this seq on were looked at; 0: all were
+    uint64_t due[TD_RECONCILE_DUE]; // seqs of those that came to be due since, in their order
+    uint32_t n_due;
+    uint32_t n_removals; // rows of deleted jobs
 };
 
 struct td_session {

@@ -1,5 +1,7 @@
-// What a job keeps of its spec. The strings are copied into one block of memory, so that the tree
-// they come from can go: with ten thousand jobs that wait, trees took 280 MB.
+// What a job keeps of its spec: the values that the coordinator itself reads, over and over, while
+// the job waits, runs and is looked at after its end. The strings are copied into one block of
+// memory, so that the tree they come from can go. With 10,000 jobs that wait, trees took 135 MiB.
+// A string that is added here is added to list_texts, too: nothing else knows how many there are.
 
 #include <string.h>
 

@@ -139,11 +139,29 @@ void td_reconcile_pump(struct td_core *core, struct td_host *n) {
     while (n->reconciling < TD_RECONCILE_WINDOW && (gone = next_removal(core, n))) {
         ask_removal(core, n, gone);
     }
-    const struct td_job *next;
-    while (n->reconciling < TD_RECONCILE_WINDOW &&
-           (next = td_core_job_before(core, n->reconcile_before))) {
-        n->reconcile_before = next->seq;
-        if (is_due(next, n)) ask(core, n, td_core_job(core, next->id));
+    while (n->n_due && n->reconciling < TD_RECONCILE_WINDOW) {
+        uint64_t seq = n->due[0];
+        memmove(n->due, n->due + 1, --n->n_due * sizeof n->due[0]);
+        const struct td_job *j = td_core_job_before(core, seq + 1);
+        if (j && j->seq == seq && is_due(j, n)) ask(core, n, td_core_job(core, j->id));
+    }
+    while (n->reconcile_before && n->reconciling < TD_RECONCILE_WINDOW) {
+        const struct td_job *next = td_core_job_before(core, n->reconcile_before);
+        n->reconcile_before = next ? next->seq : 0;
+        core->counters[TD_COUNT_DUE_LOOKS]++;
+        if (next && is_due(next, n)) ask(core, n, td_core_job(core, next->id));
+    }
+}
+
+static void remember(struct td_host *n, const struct td_job *j) {
+    if (!n->reconciles || j->seq < n->reconcile_before) return; // it is still to be looked at
+    for (uint32_t i = 0; i < n->n_due; i++) {
+        if (n->due[i] == j->seq) return;
+    }
+    if (n->n_due < TD_RECONCILE_DUE) {
+        n->due[n->n_due++] = j->seq;
+    } else {
+        n->reconcile_before = j->seq + 1;
     }
 }
 
@@ -156,7 +174,7 @@ void td_reconcile_due(struct td_core *core, struct td_job *j) {
     for (uint32_t i = 1; i <= j->n_attempts; i++) { // is_due passes over those that were asked
         struct td_host *n = td_nodes_find(core, td_job_attempt(j, i)->node);
         if (!n) continue;
-        n->reconcile_before = TD_MAX(n->reconcile_before, j->seq + 1);
+        remember(n, j);
         td_reconcile_pump(core, n);
     }
 }
@@ -185,6 +203,7 @@ void td_reconcile_node_up(struct td_core *core, struct td_host *n, bool fresh) {
     n->reconciling = 0;
     n->reconcile_from = core->next_reconcile;
     n->reconcile_before = UINT64_MAX;
+    n->n_due = 0;
     td_reconcile_pump(core, n);
 }
 

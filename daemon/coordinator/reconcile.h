@@ -15,8 +15,12 @@
 // each node that had a part in it; the coordinator's own files are forget.c's. The row goes when
 // that is done.
 //
-// Bounds: TD_RECONCILE_WINDOW messages are on their way to a node, newest job first;
-// TD_CORE_MAX_REMOVALS rows, then a job cannot be deleted. Part of the core: pure.
+// All jobs are gone through when a node has registered, newest first. One that comes to be due
+// after that is remembered for its node, so that the end of a job looks at no other job.
+//
+// Bounds: TD_RECONCILE_WINDOW messages are on their way to a node; TD_RECONCILE_DUE jobs are
+// remembered, with more the jobs are gone through again from there; TD_CORE_MAX_REMOVALS rows, then
+// a job cannot be deleted. Part of the core: pure.
 
 #include "daemon/coordinator/job.h"
 #include "traind/v1/node.pb-c.h"
@@ -24,7 +28,7 @@
 struct td_core;
 struct td_host;
 
-enum { TD_RECONCILE_WINDOW = 16 };
+enum { TD_RECONCILE_WINDOW = 16, TD_RECONCILE_DUE = 64 };
 
 // What is left of a job that was deleted. Key: "<job>/<node>".
 struct td_removal {

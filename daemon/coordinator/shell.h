@@ -107,8 +107,9 @@ TD_MUST_USE td_status td_api_checkpoints_add(struct td_coordinator *c);
 TD_MUST_USE td_status td_api_admin_add(struct td_coordinator *c);
 
 // ---- api_shards.c -------------------------------------------------------------------------------
-// Ends uploads into a checkpoint, or (path NULL) into all of an attempt.
-void td_uploads_end(const char *job, uint32_t attempt, const char *path);
+// Ends uploads into a checkpoint, or (path NULL) into all of an attempt. True: there was one, and
+// the disk may be at it still.
+bool td_uploads_end(const char *job, uint32_t attempt, const char *path);
 
 // ---- api_jobs.c ---------------------------------------------------------------------------------
 TD_MUST_USE td_status td_planners_create(struct td_planners **out_planners);

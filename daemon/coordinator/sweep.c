@@ -120,7 +120,7 @@ static struct sweep *make(struct td_coordinator *c, const struct td_job *j, cons
 }
 
 void td_sweep_checkpoint(struct td_coordinator *c, const char *job, const char *path) {
-    td_uploads_end(job, 0, path);
+    (void)td_uploads_end(job, 0, path);
     struct sweep *s = td_calloc(1, sizeof *s);
     if (!s) return;
     s->whole = true;
@@ -130,10 +130,15 @@ void td_sweep_checkpoint(struct td_coordinator *c, const char *job, const char *
 
 void td_sweep_attempt(struct td_coordinator *c, const char *job, uint32_t attempt) {
     const struct td_job *j = NULL;
-    td_uploads_end(job, attempt, NULL);
+    bool busy = td_uploads_end(job, attempt, NULL);
     td_status_free(td_core_find_job(c->core, job, &j));
     if (!j || j->unlisted) return; // forgotten: td_sweep_job; or more than the catalog can name
-    submit(c, make(c, j, job, attempt));
+    struct sweep *s = make(c, j, job, attempt);
+    if (s && !busy && !td_fs_exists(s->dir)) { // nothing was ever streamed: no work for the thread
+        free(s);
+        return;
+    }
+    submit(c, s);
 }
 
 void td_sweep_all(struct td_coordinator *c) {
@@ -225,7 +230,7 @@ void td_sweep_job(struct td_coordinator *c, const char *job, const char *parts) 
     struct leaving *l = NULL;
     td_status s = make_leaving(c, job, parts, &l);
     for (size_t i = 0; !s && i < l->n_streamed; i++) {
-        td_uploads_end(job, l->streamed[i], NULL);
+        (void)td_uploads_end(job, l->streamed[i], NULL);
     }
     if (!s) s = td_disk_submit(c->disk, &l->job);
     if (!s) return;

@@ -22,6 +22,11 @@ struct rig {
     uint32_t n_puts[TD_RECORD_KIND_COUNT]; // rows written, of the newest input
     char requests[512][64];                // for plans, not yet answered
     uint32_t n_requests;
+    struct { // Reconciles not yet answered
+        uint64_t request;
+        char job[TD_JOB_ID_MAX];
+    } reconciles[64];
+    uint32_t n_reconciles;
     struct td_map *rows[TD_RECORD_KIND_COUNT]; // key -> body
     char forgotten[512][TD_JOB_ID_MAX];        // TD_ACTION_FORGET, in order
     uint32_t n_forgotten, n_closed;
@@ -43,6 +48,10 @@ static void on_message(struct rig *r, const Traind__V1__CoordinatorMessage *m) {
         assert_true(r->n_requests < TD_COUNTOF(r->requests));
         snprintf(r->requests[r->n_requests++], sizeof r->requests[0], "%s",
                  m->plan_request->request);
+    } else if (m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_RECONCILE) {
+        assert_true(r->n_reconciles < TD_COUNTOF(r->reconciles));
+        r->reconciles[r->n_reconciles].request = m->reconcile->request;
+        snprintf(r->reconciles[r->n_reconciles++].job, TD_JOB_ID_MAX, "%s", m->reconcile->job);
     }
 }
 
@@ -229,6 +238,36 @@ static inline void line(struct rig *r, const char *text) {
     r->events += s.data.len;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_SEGMENT;
     m.segment = &s;
+    say(r, &m);
+}
+
+// Everything of the newest attempt is here: nothing but its events was written.
+static inline void say_final(struct rig *r) {
+    Traind__V1__AttemptId id = TRAIND__V1__ATTEMPT_ID__INIT;
+    Traind__V1__LogState state = TRAIND__V1__LOG_STATE__INIT;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    id.job = r->assigned;
+    id.attempt = 1;
+    id.epoch = r->epoch;
+    state.id = &id;
+    state.final = true;
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_LOG_STATE;
+    m.log_state = &state;
+    say(r, &m);
+}
+
+// The oldest Reconcile: the disk holds what the catalog says.
+static inline void answer_reconcile(struct rig *r) {
+    char job[TD_JOB_ID_MAX];
+    Traind__V1__Reconciled answer = TRAIND__V1__RECONCILED__INIT;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    assert_true(r->n_reconciles > 0);
+    answer.request = r->reconciles[0].request;
+    memcpy(job, r->reconciles[0].job, sizeof job);
+    answer.job = job;
+    memmove(r->reconciles, r->reconciles + 1, --r->n_reconciles * sizeof r->reconciles[0]);
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_RECONCILED;
+    m.reconciled = &answer;
     say(r, &m);
 }
 

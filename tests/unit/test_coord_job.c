@@ -280,8 +280,8 @@ static void test_metric_shows_nan_where_no_rank_counted_anything(void **state) {
 }
 
 // ---- specs --------------------------------------------------------------------------------------
-// A job is created with the tree of its spec, and loaded from the text. With ten thousand jobs that
-// wait, trees took 280 MB.
+// A job is created with the tree of its spec, and loaded from the text. With 10,000 jobs that wait,
+// trees took 135 MiB.
 static void test_knobs_are_kept_without_the_tree_of_the_spec(void **state) {
     (void)state;
     static const char text[] =

@@ -1,6 +1,7 @@
 // The queue of the coordinator's core with thousands of jobs: what a pass looks at is counted, not
 // timed.
 
+#include "daemon/coordinator/reconcile.h"
 #include "tests/unit/coord_rig.h"
 
 enum { MANY = 10000 };
@@ -87,6 +88,52 @@ static void test_end_writes_a_row_once_whatever_changed_it(void **state) {
     assert_int_equal(r.n_puts[TD_RECORD_JOB], 1);
     assert_non_null(
         strstr(td_map_get(r.rows[TD_RECORD_ATTEMPT], "j-000000000000/a1"), "\"ended\""));
+    end(&r);
+}
+
+// ---- what its node's disk is to hold ------------------------------------------------------------
+static void end_jobs(struct rig *r, int from, int to, const char *spec, bool answer) {
+    for (int i = from; i < to; i++) {
+        create(r, i, spec);
+        settle(r);
+        answer_plans(r);
+        say_final(r);
+        finish_running(r);
+        settle(r);
+        if (answer) answer_reconcile(r);
+    }
+}
+
+// It went through all older jobs, each time.
+static void test_end_looks_at_no_older_job_for_its_disk(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *spec = make_spec(1, 1);
+    struct rig r;
+    begin(&r, 1);
+    uint32_t before = td_core_counter(r.core, TD_COUNT_DUE_LOOKS);
+    end_jobs(&r, 0, 200, spec, true);
+    assert_int_equal(td_core_counter(r.core, TD_COUNT_DUE_LOOKS), before);
+    assert_int_equal(r.n_reconciles, 0);
+    end(&r);
+}
+
+static void test_every_disk_gets_its_turn_when_more_are_due_than_are_remembered(void **state) {
+    (void)state;
+    enum { N = TD_RECONCILE_WINDOW + 2 * TD_RECONCILE_DUE };
+    TD_AUTO_FREE char *spec = make_spec(1, 1);
+    struct rig r;
+    bool seen[N] = {false};
+    begin(&r, 1);
+    end_jobs(&r, 0, N, spec, false);
+    assert_int_equal(r.n_reconciles, TD_RECONCILE_WINDOW);
+    for (int i = 0; i < N; i++) {
+        assert_true(r.n_reconciles > 0);
+        unsigned long number = strtoul(r.reconciles[0].job + 2, NULL, 16);
+        assert_true(number < N && !seen[number]); // each once
+        seen[number] = true;
+        answer_reconcile(&r);
+    }
+    assert_int_equal(r.n_reconciles, 0);
     end(&r);
 }
 
@@ -240,6 +287,8 @@ int main(void) {
         cmocka_unit_test(test_end_looks_at_the_head_only_when_ten_thousand_wait),
         cmocka_unit_test(test_pass_comes_once_a_tick_whatever_happened_before),
         cmocka_unit_test(test_end_writes_a_row_once_whatever_changed_it),
+        cmocka_unit_test(test_end_looks_at_no_older_job_for_its_disk),
+        cmocka_unit_test(test_every_disk_gets_its_turn_when_more_are_due_than_are_remembered),
         cmocka_unit_test(test_position_is_right_when_nothing_was_written_for_it),
         cmocka_unit_test(test_small_job_waits_for_one_that_reserves_the_node),
         cmocka_unit_test(test_specs_that_wait_do_not_plan_each_other_out),
