@@ -93,19 +93,20 @@ class Attempt:
     def __init__(self, node, assign):
         self.node, self.assign, self.id, self.events = node, assign, assign.id, b""
 
-    def line(self, event, **more):
+    def line(self, event, later=False, **more):
         at = len(self.events)
         self.events += json.dumps({"event": event, "real_ns": 1, **more}).encode() + b"\n"
-        self.segment(1, 0, at, self.events[at:])
+        self.segment(1, 0, at, self.events[at:], later)
 
-    def segment(self, kind, rank, offset, data):
-        self.node.send(segment=self.node.m.Segment(id=self.id, kind=kind, rank=rank, offset=offset, data=data))
+    def segment(self, kind, rank, offset, data, later=False):
+        segment = self.node.m.Segment(id=self.id, kind=kind, rank=rank, offset=offset, data=data)
+        self.node.send(later=later, segment=segment)
 
     def acked(self, kind, rank, offset):
         self.node.get("segment_ack", lambda a: (a.kind, a.rank, a.offset) == (kind, rank, offset))
 
     def begin(self):
-        self.line("launched", pid=1)
+        self.line("launched", later=True, pid=1)
         for rank in range(self.assign.n_ranks):
             self.line("ready", rank=rank, pid=2)
 

@@ -8,6 +8,9 @@
 // end. What nobody waits for goes with the next message, or after a tenth of a second.
 
 #include "daemon/node/transport.h"
+
+#include <string.h>
+
 #include "lib/base/clock.h"
 #include "lib/base/rng.h"
 #include "lib/rpc/client.h"
@@ -142,10 +145,20 @@ static void rpc_start(struct td_transport *base, const struct td_transport_event
     td_loop_timer_arm(t->dial, 0);
 }
 
-// Nothing is decided by it, or a message that cannot wait follows: the end of the event log.
+// An event log that says no more than that its launcher lives; its ranks are ready soon.
+static bool only_launched(const Traind__V1__Segment *s) {
+    static const char line[] = "{\"event\":\"launched\"";
+    const size_t n = sizeof line - 1;
+    return s->kind == TRAIND__V1__SEGMENT__KIND__EVENTS && s->data.len > n &&
+           memcmp(s->data.data, line, n) == 0 &&
+           memchr(s->data.data, '\n', s->data.len) == s->data.data + s->data.len - 1;
+}
+
+// Nothing is decided by it, or a message that cannot wait follows.
 static bool can_wait(const Traind__V1__NodeMessage *m) {
     return m->body_case == TRAIND__V1__NODE_MESSAGE__BODY_RECONCILED ||
-           m->body_case == TRAIND__V1__NODE_MESSAGE__BODY_LOG_STATE;
+           m->body_case == TRAIND__V1__NODE_MESSAGE__BODY_LOG_STATE ||
+           (m->body_case == TRAIND__V1__NODE_MESSAGE__BODY_SEGMENT && only_launched(m->segment));
 }
 
 static enum td_transport_send rpc_send(struct td_transport *base,
