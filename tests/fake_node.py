@@ -1,4 +1,5 @@
 """A node that is a few lines of Python: the Session of a node daemon, and attempts whose launcher is the test."""
+import contextlib
 import ctypes
 import json
 import queue
@@ -32,7 +33,7 @@ class FakeNode:
                  reconciles=False):
         self.daemon, self.m = daemon, daemon.cluster.stubs.node
         self.out, self.kept, self.incarnation = queue.Queue(), [], 0
-        self.batches, self.reconciles, self.unsent = False, reconciles, []
+        self.batches, self.reconciles, self.unsent, self.holds = False, reconciles, [], False
         self.stub = daemon.stub("Node")
         self.session = self.stub.Session(iter(self.out.get, None), timeout=session_s)
         self.send(register=self.m.Register(node_id=name, boot_id="boot", name=name, version="t", launcher_major=1,
@@ -44,11 +45,23 @@ class FakeNode:
     def send(self, later=False, **body):
         """later: with the next message, where they go together."""
         self.unsent.append(self.m.NodeMessage(incarnation=self.incarnation, **body))
-        if later and self.batches:
+        if not self.batches or not (later or self.holds):
+            self.flush()
+
+    def flush(self):
+        if not self.unsent:
             return
-        one = self.unsent if len(self.unsent) == 1 else [self.m.NodeMessage(batch=[x.SerializeToString() for x in self.unsent])]
-        self.out.put(one[0])
+        batch = [x.SerializeToString() for x in self.unsent]
+        self.out.put(self.m.NodeMessage(batch=batch) if len(batch) > 1 else self.unsent[0])
         self.unsent = []
+
+    @contextlib.contextmanager
+    def together(self):
+        """What is sent meanwhile goes as one message."""
+        self.holds = True
+        yield
+        self.holds = False
+        self.flush()
 
     def get(self, kind, wanted=lambda body: True):
         """The next message of a kind; others are kept for later."""

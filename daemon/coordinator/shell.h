@@ -28,6 +28,9 @@ enum {
     TD_SHELL_NODE_CALLS = TD_CORE_MAX_NODES + 64, // of each kind that only nodes make
 };
 
+// How long what nobody waits for may wait: for a commit, and for another message.
+#define TD_SHELL_GATHER_NS (100 * TD_NS_PER_MS)
+
 struct td_watchers;
 struct td_logs;
 struct td_sessions;
@@ -71,6 +74,10 @@ struct td_coordinator {
 #define td_coordinator_magic 0x54444352u // "TDCR"
 
 struct td_now td_shell_now(void);
+// ---- actions.c ----------------------------------------------------------------------------------
+// Carries it out once the gate lets it pass.
+void td_shell_act(struct td_coordinator *c, struct td_action *take_action);
+
 // Takes what the core answered to the last input.
 void td_shell_after(struct td_coordinator *c);
 

@@ -1,8 +1,11 @@
 """Rows of a long queue: what thousands of jobs that wait add to a create, to a job's end and to a look at them.
 
-The daemon is a coordinator; its node is a few lines of Python with one slot (fake_node.py), so nothing trains. CPU is
-all threads' of the daemon, read around batches. A create costs what its call, the check of its spec and its commit
-cost, whatever waits; what the queue adds to it is the difference to a short queue.
+The daemon is a coordinator; its node is a few lines of Python with one slot (fake_node.py), so nothing trains. It sends
+what a node daemon sends: the end with the final state of the logs as one message, a launcher that lives with its rank
+that is ready, answers to Reconcile with what follows. CPU is all threads' of the daemon, read around batches. A create
+costs what its call, the check of its spec and its commit cost, whatever waits; what the queue adds to it is the
+difference to a short queue. Creates are 50 at a time; jobs that end are one at a time, each waiting for the start of the
+next, and once more 50 at a time on a node of 50 slots.
 """
 import pathlib
 import statistics
@@ -11,6 +14,7 @@ import time
 import grpc
 
 from fake_node import FakeNode
+from daemons import rss_mb
 from harness import Cluster, emit, support
 
 LENGTHS = (100, 1000, 10000)
@@ -23,17 +27,16 @@ def cpu_ms(pid):
 
 
 class Crowd:
-    def __init__(self, folder):
+    def __init__(self, folder, slots=1):
         made = folder / "stubs"
-        made.mkdir()
+        made.mkdir(parents=True)
         self.cluster = Cluster(folder, support.generate_stubs(made))
         self.daemon = self.cluster.start("--role", "coordinator", "--heartbeat-ms", "600000", "--lease-ms", "3600000")
-        self.node = FakeNode(self.daemon, slots=1, session_s=3600, batches=True, reconciles=True)
+        self.node = FakeNode(self.daemon, slots=slots, session_s=3600, batches=True, reconciles=True)
         self.messages, self.stub = self.cluster.stubs.job, self.daemon.stub("Job")
         self.ids = []
-        self.create(1)
-        self.running = self.node.attempt()
-        self.running.begin()
+        self.create(slots)
+        self.running = self.started(slots)
 
     def create(self, n):
         request = self.messages.CreateJobRequest(spec=support.SPEC)
@@ -44,11 +47,22 @@ class Crowd:
     def waiting(self):
         return self.daemon.stub("Admin").GetClusterInfo(self.cluster.stubs.admin.GetClusterInfoRequest()).jobs_queued
 
+    def started(self, n):
+        """The next n attempts, all of whose ranks are ready; what the node says of them is one message."""
+        attempts = [self.node.attempt() for _ in range(n)]
+        self.node.kept.clear()
+        with self.node.together():
+            for attempt in attempts:
+                attempt.begin()
+        return attempts
+
     def end(self, n):
-        for _ in range(n):
-            self.running.end()
-            self.running = self.node.attempt()
-            self.running.begin()
+        """n jobs, as many at a time as the node has slots."""
+        for _ in range(0, n, len(self.running)):
+            with self.node.together():
+                for attempt in self.running:
+                    attempt.end()
+            self.running = self.started(len(self.running))
 
     def cost(self, act, n):
         """ms of CPU for each of n, by batches."""
@@ -93,11 +107,12 @@ def queue(folder, torch):
             for what, act, each in (("a create", crowd.create, CREATES), ("a job that ends", crowd.end, ENDS)):
                 figures = crowd.cost(act, each)
                 first.setdefault(what, statistics.median(figures))
-                emit(f"queue of {n:,}: CPU of {what}", figures, "ms", better="less")
+                emit(f"queue of {n:,}: CPU of {what}", figures, "ms", better="less", asked=0.2)
                 if n == LENGTHS[-1]:
                     added = [f - first[what] for f in figures]
                     emit(f"queue of {n:,}: CPU that it adds to {what}", added, "ms", better="less", asked=0.2,
                          beside=f"a queue of {LENGTHS[0]}")
+            emit(f"queue of {n:,}: resident memory", [rss_mb(crowd.daemon.process.pid)], "MiB", better="less")
             channels = crowd.watch(min(WATCHES, n))
             emit(f"queue of {n:,}: CPU of a job that ends, {min(WATCHES, n)} watches", crowd.cost(crowd.end, ENDS), "ms",
                  better="less")
@@ -108,5 +123,12 @@ def queue(folder, torch):
                  better="less", asked=30)
             one = crowd.messages.GetJobRequest(id=crowd.ids[-1])
             emit(f"queue of {n:,}: describe", crowd.waits(lambda: crowd.stub.GetJob(one)), "ms", better="less", asked=30)
+    finally:
+        crowd.cluster.close()
+    crowd = Crowd(folder / "wide", IN_FLIGHT)
+    try:
+        crowd.create(LENGTHS[-1])
+        emit(f"queue of {LENGTHS[-1]:,}: CPU of a job that ends, {IN_FLIGHT} at a time", crowd.cost(crowd.end, 4 * IN_FLIGHT),
+             "ms", better="less", asked=0.2)
     finally:
         crowd.cluster.close()
