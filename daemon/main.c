@@ -3,6 +3,7 @@
 // ignored (a terminal that closes takes nothing down). Exit codes: 0 stopped as asked, 2 wrong
 // usage, 1 anything else; the last line of the log says why.
 
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -78,6 +79,13 @@ static void raise_files(void) {
     td_status_log(TD_LOG_WARN, td_proc_raise_files(), "fewer connections fit, continuing");
 }
 
+// Pieces of files come and go in 256 KiB: without this each of them is mapped, or cut off the heap,
+// and its pages are made again.
+static void keep_heap(void) {
+    (void)mallopt(M_MMAP_THRESHOLD, 1 << 20);
+    (void)mallopt(M_TRIM_THRESHOLD, 2 << 20);
+}
+
 static int refuse(td_status take_status, int exit_code) {
     if (!take_status) return 0;
     fprintf(stderr, "traind: %s\n", td_status_message(take_status));
@@ -96,6 +104,7 @@ int main(int argc, char **argv) {
     if (config.only_print) return refuse(td_fs_flush_stdout(), 1);
     td_log_set_level(level);
     raise_files();
+    keep_heap();
     failed = hold_cpu_level(&config);
     if (!failed) failed = run(&config);
     if (!failed) {
