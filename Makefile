@@ -44,7 +44,7 @@ say      = $(if $(filter 1,$(V)),,@printf '%-6s %s\n' $(1) $(2))
 deps_build := gcc g++ make pkg-config libc6-dev libgrpc-dev libprotobuf-c-dev protobuf-c-compiler \
 	libevent-dev libsqlite3-dev libyaml-dev libjansson-dev zlib1g-dev libxxhash-dev libssl-dev libdnnl-dev
 deps_test  := libcmocka-dev clang clang-format libclang-rt-dev python3 python3-venv
-deps_arm64 := gcc-aarch64-linux-gnu qemu-user
+deps_full  := gcc-aarch64-linux-gnu qemu-user debootstrap
 deps_data  := dataset-fashion-mnist dict-gcide
 deps_pip   := grpcio==1.66.2 grpcio-tools==1.66.2 grpcio-health-checking==1.66.2 \
 	grpcio-reflection==1.66.2 pytest==8.3.3 safetensors==0.4.5 \
@@ -278,7 +278,7 @@ check: deps ## set up, build, run every test; ends with one line of counts
 check-all: all $(unit_bins) $(helper_bins) $(B)/venv/ready lint
 	@$(B)/venv/bin/python tests/tools/check.py --build $(B) --match '$(T)'
 check-full: deps ## the same, with sanitizers, kills, fuzzing and parity (under an hour; TORCH= or `make rivals` for parity)
-	@tests/tools/deps.sh $(deps_arm64) || true
+	@tests/tools/deps.sh $(deps_full) || true
 	@$(MAKE) check-full-all
 # Without torch there is no parity, which CI does not allow: it gets one.
 check-full-all: all $(unit_bins) $(helper_bins) $(B)/venv/ready $(if $(CI),$(if $(TORCH),,rivals)) lint
