@@ -102,6 +102,7 @@ static td_status cpu_open(const struct td_accel_config *config, struct td_accele
     describe_machine(a->n_threads, machine, sizeof machine);
     const char *cache = config->deterministic ? NULL : config->cache_dir;
     td_status failed = td_tune_create(cache, machine, &a->tune);
+    if (!failed && a->n_threads == 1) td_tune_time_thread(a->tune);
     if (!failed) failed = td_packs_create(&a->memory, &a->packs);
     if (!failed) failed = td_dnnl_create(&a->memory, a->tune, a->packs, &a->dnnl);
     if (!failed && a->n_threads > 1) failed = td_spin_create(&a->spin);

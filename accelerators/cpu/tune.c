@@ -34,6 +34,7 @@ struct td_tune {
     int n;
     char *head;                  // first line of the cache: of which machine it is
     char path[TD_FS_PATH_BYTES]; // "": no cache
+    bool times_thread;
     struct td_buf text;
     const struct td_tune *of; // a preview: of this one; then nothing above is used
     td_choice_fn *report;
@@ -153,6 +154,10 @@ td_status td_tune_create(const char *cache_dir, const char *machine, struct td_t
     return TD_OK;
 }
 
+void td_tune_time_thread(struct td_tune *t) {
+    t->times_thread = true;
+}
+
 td_status td_tune_preview(const struct td_tune *t, td_choice_fn *report, void *arg,
                           struct td_tune **out_preview) {
     struct td_tune *p = td_calloc(1, sizeof *p);
@@ -200,20 +205,21 @@ static int place_of(const char *name, const char *const *names, int n) {
 
 // The best time of each way, INT64_MAX where it cannot run. Ways take turns: a busy machine
 // disturbs all of them alike.
-static td_status race(td_tune_run *run, void *arg, int n, int64_t best_ns[TD_TUNE_WAYS]) {
+static td_status race(const struct td_tune *t, td_tune_run *run, void *arg, int n,
+                      int64_t best_ns[TD_TUNE_WAYS]) {
     bool is_out[TD_TUNE_WAYS] = {false};
     int64_t spent = 0;
     for (int i = 0; i <= MAX_RUNS && (i <= MIN_RUNS || spent < n * RACE_NS); i++) {
         for (int way = 0; way < n; way++) {
             if (i == 0) best_ns[way] = INT64_MAX;
             if (is_out[way]) continue;
-            struct td_mono begin = td_mono_now();
+            int64_t begin_ns = t->times_thread ? td_thread_cpu_ns() : td_mono_now().ns;
             td_status s = run(arg, way);
             is_out[way] = s && td_status_code(s) == TD_UNIMPLEMENTED;
             if (s && !is_out[way]) return s;
             td_status_free(s);
             if (i == 0 || is_out[way]) continue; // to warm up
-            int64_t ns = td_mono_now().ns - begin.ns;
+            int64_t ns = (t->times_thread ? td_thread_cpu_ns() : td_mono_now().ns) - begin_ns;
             best_ns[way] = TD_MIN(best_ns[way], ns);
             spent += ns;
         }
@@ -222,11 +228,11 @@ static td_status race(td_tune_run *run, void *arg, int n, int64_t best_ns[TD_TUN
 }
 
 // Among ways that start equally the first one is preferred; those that start slowly come last.
-static td_status measure(const char *key, int n, const bool *starts_slowly, td_tune_run *run,
-                         void *arg, int *out_way) {
+static td_status measure(const struct td_tune *t, const char *key, int n, const bool *starts_slowly,
+                         td_tune_run *run, void *arg, int *out_way) {
     int64_t ns[TD_TUNE_WAYS], best = INT64_MAX;
     int winner = -1;
-    TD_TRY_CTX(race(run, arg, n, ns), "time %s", key);
+    TD_TRY_CTX(race(t, run, arg, n, ns), "time %s", key);
     for (int i = 0; i < 2 * n; i++) {
         const int way = i % n;
         const bool slow = starts_slowly && starts_slowly[way];
@@ -268,7 +274,7 @@ td_status td_tune_pick(struct td_tune *t, const char *key, const char *const *na
     const struct choice *known = find(t, key);
     int way = known ? place_of(known->name, names, n) : -1;
     if (way < 0) way = 0;
-    if (measures) TD_TRY(measure(key, n, starts_slowly, run, arg, &way));
+    if (measures) TD_TRY(measure(t, key, n, starts_slowly, run, arg, &way));
     // What was not measured is frozen by the job all the same, but no cache keeps it.
     if (!known || strcmp(known->name, names[way]) != 0) {
         TD_TRY(put(t, key, names[way], measures ? MEASURED : TAKEN));

@@ -27,6 +27,10 @@ TD_MUST_USE td_status td_tune_create(const char *cache_dir, const char *machine,
 void td_tune_destroy(struct td_tune *t); // accepts NULL
 TD_DEFINE_AUTO(td_tune, td_tune_destroy);
 
+// The ways compute on the calling thread alone: what others take of its core meanwhile is not their
+// time. A team is as slow as its slowest thread, which only the clock on the wall shows.
+void td_tune_time_thread(struct td_tune *t);
+
 // Frozen choices, lines of "key=name"; they win over everything. INVALID_ARGUMENT: not such lines.
 TD_MUST_USE td_status td_tune_adopt(struct td_tune *t, const char *text);
 // All choices that were asked for, in that form; borrowed until the next call.

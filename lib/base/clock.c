@@ -30,6 +30,10 @@ struct td_real td_real_now(void) {
     return (struct td_real){fake >= 0 ? fake : read_clock(CLOCK_REALTIME)};
 }
 
+int64_t td_thread_cpu_ns(void) {
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
+}
+
 void td_clock_fake(int64_t mono_ns, int64_t real_ns) {
     atomic_store(&fake_mono_ns, mono_ns);
     atomic_store(&fake_real_ns, real_ns);

@@ -11,6 +11,8 @@
 
 struct td_mono td_mono_now(void);
 struct td_real td_real_now(void);
+// What the calling thread has computed for, which is never faked.
+int64_t td_thread_cpu_ns(void);
 // Fakes: ns < 0 switches back to the real clock. For tests only.
 void td_clock_fake(int64_t mono_ns, int64_t real_ns);
 

@@ -2,6 +2,9 @@
 // race is between ways that spin for known times, a hundredfold apart.
 
 #include "accelerators/cpu/tune.c"
+
+#include <poll.h>
+
 #include "tests/unit/test.h"
 
 static const char *const names[] = {"slow", "fast", "absent"};
@@ -60,6 +63,27 @@ static void test_slow_start_has_to_be_made_up_for(void **state) {
     r.others_ns = 1000000;
     assert_ok(td_tune_pick(t, "large", names, 2, starts_slowly, spin, &r, &way));
     assert_int_equal(way, 1);
+}
+
+// One computes, the other gives its core away, as one does whose core others take.
+static td_status compute_or_wait(void *arg, int way) {
+    struct pollfd none = {.fd = -1};
+    struct td_mono begin = td_mono_now();
+    (void)arg;
+    if (way == 1) return poll(&none, 1, 2) == 0 ? TD_OK : td_fail(TD_INTERNAL, "poll");
+    while (td_mono_now().ns - begin.ns < TD_NS_PER_MS) {}
+    return TD_OK;
+}
+
+static void test_time_that_others_took_is_not_a_ways_when_it_computes_alone(void **state) {
+    for (int alone = 0; alone < 2; alone++) {
+        TD_AUTO(td_tune) *t = NULL;
+        int way = -1;
+        assert_ok(td_tune_create(*state, alone ? "alone" : "a team", &t));
+        if (alone) td_tune_time_thread(t);
+        assert_ok(td_tune_pick(t, "k", names, 2, NULL, compute_or_wait, NULL, &way));
+        assert_int_equal(way, alone);
+    }
 }
 
 static void test_choice_is_read_again_when_the_machine_is_the_same(void **state) {
@@ -218,6 +242,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_fastest_way_is_taken_when_nothing_is_known),
         test_in_scratch(test_slow_start_has_to_be_made_up_for),
+        test_in_scratch(test_time_that_others_took_is_not_a_ways_when_it_computes_alone),
         test_in_scratch(test_choice_is_read_again_when_the_machine_is_the_same),
         test_in_scratch(test_what_others_measured_stays_when_the_cache_is_written),
         test_in_scratch(test_frozen_choice_wins_when_the_cache_says_otherwise),
