@@ -521,16 +521,25 @@ static void on_launcher_lost(struct line *l) {
     begin_close(l, l->attempt->stop ? TD_OUTCOME_KILLED : TD_OUTCOME_FAILED);
 }
 
+void td_attempt_node_speaks(struct td_job *j, const struct td_attempt *a) {
+    memset(&j->reason, 0, sizeof j->reason);
+    if (a->silent) td_reason_set(&j->reason, RANK_SILENT, "%s", a->silent);
+}
+
 // Its launcher reads its heartbeat; a silent rank changes nothing but what is shown.
 static void on_silent(struct line *l) {
     if (l->job->state != TD_JOB_RUNNING) return;
-    td_reason_set(&l->job->reason, RANK_SILENT, "%s", text(l->json, "text"));
+    free(l->attempt->silent);
+    l->attempt->silent = td_strdup(text(l->json, "text"));
+    TD_CHECK(l->attempt->silent && "out of memory: start again from the disk");
+    td_attempt_node_speaks(l->job, l->attempt);
     td_core_touch(l->core, l->job);
 }
 
 static void on_beats(struct line *l) {
+    free(td_steal(l->attempt->silent));
     if (strcmp(l->job->reason.code, RANK_SILENT) != 0) return;
-    memset(&l->job->reason, 0, sizeof l->job->reason);
+    td_attempt_node_speaks(l->job, l->attempt);
     td_core_touch(l->core, l->job);
 }
 

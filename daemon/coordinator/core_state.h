@@ -227,6 +227,8 @@ void td_attempt_stop(struct td_core *core, struct td_job *j, struct td_attempt *
                      enum td_stop_cause cause);
 void td_attempt_send_stop(struct td_core *core, struct td_job *j, struct td_attempt *a);
 void td_attempt_tick(struct td_core *core, struct td_job *j);
+// The reason of its job, once its node is not silent: none, or the rank that is silent.
+void td_attempt_node_speaks(struct td_job *j, const struct td_attempt *a);
 // Tells the node when everything of an ended attempt is here.
 void td_attempt_maybe_forget(struct td_core *core, struct td_job *j, struct td_attempt *a);
 // The node may drop what it has of an ended attempt.

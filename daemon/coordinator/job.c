@@ -178,6 +178,7 @@ td_status td_attempt_create(uint32_t number, uint32_t n_ranks, struct td_attempt
 void td_attempt_destroy(struct td_attempt *a) {
     if (!a) return;
     td_failure_finish(&a->failure);
+    free(a->silent);
     free(a->ranks);
     free(a);
 }

@@ -157,6 +157,7 @@ struct td_attempt {
     uint64_t events; // committed bytes of its event log
     uint32_t step;   // the last one that these name: a sample of an earlier one is stale
     struct td_failure failure;
+    char *silent;                 // which rank is, in its launcher's words; NULL: none. Not durable
     struct td_rank_cursor *ranks; // n_ranks
     bool touched;                 // saved at the end of the input being handled
 };

@@ -337,14 +337,14 @@ static const char *bad_register(const Traind__V1__Register *m) {
     return NULL;
 }
 
-// It speaks again: what was said about its silence is over.
+// It speaks again: what was said about its silence is over; a rank of it may be silent still.
 static void clear_silence(struct td_core *core, const struct td_host *n) {
     for (uint32_t i = 0; i < core->n_active; i++) {
         struct td_job *j = core->active[i];
         const struct td_attempt *a = td_job_live(j);
         if (!a || strcmp(a->node, n->id) != 0) continue;
         if (strcmp(j->reason.code, "NODE_SILENT") != 0) continue;
-        memset(&j->reason, 0, sizeof j->reason);
+        td_attempt_node_speaks(j, a);
         td_core_progress(core, j);
     }
 }

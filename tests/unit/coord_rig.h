@@ -110,7 +110,9 @@ static void settle(struct rig *r) {
     }
 }
 
-static void say_register(struct rig *r, const char *name, uint32_t slots) {
+// With the attempt that runs on it, if it holds one.
+static void say_register_with(struct rig *r, const char *name, uint32_t slots,
+                              Traind__V1__AttemptHeld *held) {
     char boot[] = "boot", id[64];
     snprintf(id, sizeof id, "%s", name);
     Traind__V1__Register reg = TRAIND__V1__REGISTER__INIT;
@@ -118,10 +120,16 @@ static void say_register(struct rig *r, const char *name, uint32_t slots) {
     reg.boot_id = boot;
     reg.launcher_major = 1;
     reg.cores = reg.slots = slots;
+    reg.n_attempts = held ? 1 : 0;
+    reg.attempts = &held;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_REGISTER;
     m.register_ = &reg;
     say(r, &m);
+}
+
+static void say_register(struct rig *r, const char *name, uint32_t slots) {
+    say_register_with(r, name, slots, NULL);
 }
 
 static void begin_alone(struct rig *r, const struct td_core_options *o) {

@@ -52,10 +52,41 @@ static void test_step_goes_back_when_an_attempt_resumes_from_an_older_one(void *
     end(&r);
 }
 
+// By the second, so that the core does not take itself for the one that stood still.
+static void pass(struct rig *r, int seconds) {
+    for (int i = 0; i < seconds; i++) {
+        r->now.mono.ns += TD_NS_PER_S;
+        r->now.real.ns += TD_NS_PER_S;
+        settle(r);
+    }
+}
+
+static void test_silent_rank_is_shown_again_when_its_node_was_silent_meanwhile(void **state) {
+    (void)state;
+    struct rig r;
+    begin_job(&r);
+    line(&r, "{\"event\":\"silent\",\"rank\":0,\"text\":\"rank 0 is silent since noon\"}\n");
+    assert_string_equal(job(&r, 0)->reason.code, "RANK_SILENT");
+    pass(&r, 12);
+    assert_string_equal(job(&r, 0)->reason.code, "NODE_SILENT");
+    Traind__V1__AttemptId id = attempt_id(&r);
+    Traind__V1__AttemptHeld held = TRAIND__V1__ATTEMPT_HELD__INIT;
+    held.id = &id;
+    held.alive = true;
+    r.session = td_core_session_open(r.core, r.now, false);
+    say_register_with(&r, "n-1", 1, &held);
+    assert_string_equal(job(&r, 0)->reason.code, "RANK_SILENT");
+    assert_string_equal(job(&r, 0)->reason.text, "rank 0 is silent since noon");
+    line(&r, "{\"event\":\"beats\",\"rank\":0}\n");
+    assert_string_equal(job(&r, 0)->reason.code, "");
+    end(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_job_ends_at_its_last_step_when_its_node_sends_an_older_sample),
         cmocka_unit_test(test_step_goes_back_when_an_attempt_resumes_from_an_older_one),
+        cmocka_unit_test(test_silent_rank_is_shown_again_when_its_node_was_silent_meanwhile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
