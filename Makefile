@@ -90,6 +90,7 @@ gen_o  := $(patsubst $(B)/gen/%.c,$(B)/obj/gen/%.o,$(gen_c))
 desc   := $(B)/gen/descriptors.bin
 
 base_o     := $(call obj,lib/base)
+attempt_o  := $(call obj,lib/attempt)
 spec_o     := $(call obj,lib/spec)
 rpc_o      := $(call obj,lib/rpc)
 engine_o   := $(call obj,engine/graph engine/graph/rules engine/graph/passes engine/train \
@@ -197,6 +198,7 @@ else
 grpc := -lgrpc_unsecure -lgpr
 endif
 $(B)/lib/libtdbase.a: $(base_o)
+$(B)/lib/libtdattempt.a: $(attempt_o)
 $(B)/lib/libtdspec.a: $(spec_o)
 $(B)/lib/libtdrpc.a: $(rpc_o)
 $(B)/lib/libtdproto.a: $(gen_o)
@@ -205,9 +207,10 @@ $(B)/lib/%.a:
 	@mkdir -p $(@D); rm -f $@
 	$(Q)$(CROSS)ar rcs $@ $^
 
-# One copy of base and engine per process: worker and plugins link this. Foreign code inside stays
-# hidden; Debian's libjansson.a was not built as PIC and mentions stdin, hence the defsym.
-$(B)/lib/libtraind.so: $(base_o) $(engine_o) engine/libtraind.map
+# One copy of lib/base, lib/attempt and engine per process: worker and plugins link this. Foreign
+# code inside stays hidden; Debian's libjansson.a was not built as PIC and mentions stdin, hence the
+# defsym.
+$(B)/lib/libtraind.so: $(base_o) $(attempt_o) $(engine_o) engine/libtraind.map
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(ld) -shared -Wl,-soname,libtraind.so -Wl,--version-script=engine/libtraind.map \
@@ -219,7 +222,7 @@ $(B)/lib/traind/accelerator-cpu.so: $(cpu_o) $(B)/lib/libtraind.so
 	@mkdir -p $(@D)
 	$(Q)$(ld) -shared -fopenmp $(cpu_o) -L$(B)/lib -ltraind -ldnnl -lm -Wl,-rpath,'$$ORIGIN/..' -o $@
 
-$(B)/bin/traind: $(daemon_o) $(coord_o) $(node_o) $(B)/lib/libtdspec.a $(B)/lib/libtdrpc.a $(B)/lib/libtdproto.a $(B)/lib/libtdbase.a
+$(B)/bin/traind: $(daemon_o) $(coord_o) $(node_o) $(B)/lib/libtdspec.a $(B)/lib/libtdrpc.a $(B)/lib/libtdproto.a $(B)/lib/libtdattempt.a $(B)/lib/libtdbase.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(ld) $^ $(grpc) -levent -lsqlite3 -lyaml -lprotobuf-c -ljansson -lz -lcrypto -lm -o $@
@@ -229,12 +232,12 @@ $(B)/bin/trainctl: $(client_o) $(B)/lib/libtdrpc.a $(B)/lib/libtdproto.a $(B)/li
 	@mkdir -p $(@D)
 	$(Q)$(ld) $^ $(grpc) -levent -lprotobuf-c -ljansson -lz -lm -o $@
 
-$(B)/bin/traind-run: $(run_o) $(B)/lib/libtdspec.a $(B)/lib/libtdproto.a $(B)/lib/libtdbase.a
+$(B)/bin/traind-run: $(run_o) $(B)/lib/libtdspec.a $(B)/lib/libtdproto.a $(B)/lib/libtdattempt.a $(B)/lib/libtdbase.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(ld) $^ -lyaml -Wl,-Bstatic -lprotobuf-c -ljansson -lz -Wl,-Bdynamic -lm -o $@
 
-$(B)/bin/traind-launcher: $(launcher_o) $(B)/lib/libtdproto.a $(B)/lib/libtdbase.a
+$(B)/bin/traind-launcher: $(launcher_o) $(B)/lib/libtdproto.a $(B)/lib/libtdattempt.a $(B)/lib/libtdbase.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(ld) $^ -Wl,-Bstatic -lprotobuf-c -ljansson -lz -Wl,-Bdynamic -lm -o $@

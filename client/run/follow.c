@@ -16,9 +16,9 @@
 #include "client/print.h"
 #include "client/run/points.h"
 #include "client/run/run.h"
+#include "lib/attempt/rank_page.h"
+#include "lib/attempt/segments.h"
 #include "lib/base/frame.h"
-#include "lib/base/rank_page.h"
-#include "lib/base/segments.h"
 #include "traind/v1/launcher.pb-c.h"
 
 enum { TICK_MS = 100, NOTES_MAX = 64, TEXT_MAX = 1024, TAIL_MAX = 2048, STOP_GRACE_MS = 60000 };

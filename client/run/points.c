@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "client/print.h"
+#include "lib/attempt/segments.h"
 #include "lib/base/fsio.h"
 #include "lib/base/json.h"
-#include "lib/base/segments.h"
 
 enum { PENDING_MAX = 1 << 16, RECORDS = 512, OUT_MAX = 1 << 20, FILE_MAX = 1 << 30 };
 

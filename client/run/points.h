@@ -10,8 +10,8 @@
 // null. At most PENDING_MAX points wait; past that the oldest are taken as they are.
 
 #include "client/progress.h"
+#include "lib/attempt/rank_page.h"
 #include "lib/base/buf.h"
-#include "lib/base/rank_page.h"
 
 enum { TD_POINTS_NAMES = 128, TD_POINTS_SHOWN = 4 };
 

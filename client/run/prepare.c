@@ -15,8 +15,8 @@
 
 #include "client/run/run.h"
 #include "client/spec_file.h"
+#include "lib/attempt/segments.h"
 #include "lib/base/clock.h"
-#include "lib/base/segments.h"
 
 enum { PLAN_MAX = 4 << 20, ANSWER_MAX = 2 << 20 };
 

@@ -11,9 +11,10 @@
 //   points.c    points of all ranks -> metrics.jsonl and epoch lines
 //
 // It is coordinator and node of one attempt: it parses the spec, has it planned, starts a launcher
-// and reads the segment files that a node would forward (lib/base/segments.h). Nothing is retried:
-// --resume goes on from the newest whole checkpoint. If this process is killed, its launcher finds
-// the connection closed, stops the ranks with a checkpoint within two seconds and ends.
+// and reads the segment files that a node would forward (lib/attempt/segments.h). Nothing is
+// retried: --resume goes on from the newest whole checkpoint. If this process is killed, its
+// launcher finds the connection closed, stops the ranks with a checkpoint within two seconds and
+// ends.
 //
 // The folder: checkpoints/a<N>/step-<n>/, metrics.jsonl, predictions.npy or sample.txt,
 // logs/a<N>/ (the attempt's files: out and err of ranks, events, plan), cache/ (decoded data,

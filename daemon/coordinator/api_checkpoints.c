@@ -8,7 +8,7 @@
 
 #include "daemon/coordinator/catalog.h"
 #include "daemon/coordinator/shell.h"
-#include "lib/base/checkpoint_name.h"
+#include "lib/attempt/checkpoint_name.h"
 
 enum { PAGE_DEFAULT = 100, PAGE_MAX = 1000, CHUNK_BYTES = 256 << 10 };
 

@@ -14,7 +14,7 @@
 
 #include "daemon/coordinator/catalog.h"
 #include "daemon/coordinator/shell.h"
-#include "lib/base/checkpoint_name.h"
+#include "lib/attempt/checkpoint_name.h"
 #include "lib/base/digest.h"
 #include "lib/base/fsio.h"
 

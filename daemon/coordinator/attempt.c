@@ -2,7 +2,7 @@
 // and what then becomes of the job.
 //
 // The state of a running job moves only here, by lines that were written to disk before anyone was
-// told (lib/base/segments.h), never by the answer to a message. Bytes already committed are
+// told (lib/attempt/segments.h), never by the answer to a message. Bytes already committed are
 // skipped, a gap is answered with the offset that is wanted: so each line counts exactly once.
 //
 // The end. launcher_end (or launcher_lost, the node's line for a launcher that was killed) closes
@@ -17,8 +17,8 @@
 #include <string.h>
 
 #include "daemon/coordinator/core_state.h"
+#include "lib/attempt/rank_page.h"
 #include "lib/base/buf.h"
-#include "lib/base/rank_page.h"
 
 enum {
     LINE_MAX_BYTES = 64 << 10,

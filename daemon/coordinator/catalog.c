@@ -8,8 +8,8 @@
 
 #include "daemon/coordinator/core_state.h"
 #include "daemon/coordinator/reconcile.h"
+#include "lib/attempt/checkpoint_name.h"
 #include "lib/base/buf.h"
-#include "lib/base/checkpoint_name.h"
 #include "lib/base/fit.h"
 
 enum { ROW_MAX_BYTES = 1 << 20, METRICS_MAX_BYTES = 16 << 10 };

@@ -11,8 +11,8 @@
 
 #include "daemon/coordinator/core_state.h"
 #include "daemon/coordinator/reconcile.h"
+#include "lib/attempt/checkpoint_name.h"
 #include "lib/base/buf.h"
-#include "lib/base/checkpoint_name.h"
 
 enum { RECORD_MAX = 4 << 20 };
 static const int64_t expire_ns = INT64_C(30) * 24 * 3600 * TD_NS_PER_S;

@@ -18,9 +18,9 @@
 #include <string.h>
 
 #include "daemon/coordinator/catalog.h"
+#include "lib/attempt/rank_page.h"
 #include "lib/base/digest.h"
 #include "lib/base/fit.h"
-#include "lib/base/rank_page.h"
 
 static const char *const state_names[] = {"QUEUED",    "STARTING", "RUNNING",  "RECOVERING",
                                           "PAUSING",   "PAUSED",   "STOPPING", "CANCELLED",

@@ -11,7 +11,7 @@
 
 #include "daemon/coordinator/catalog.h"
 #include "daemon/coordinator/shell.h"
-#include "lib/base/checkpoint_name.h"
+#include "lib/attempt/checkpoint_name.h"
 #include "lib/base/log.h"
 
 struct file {

@@ -1,5 +1,5 @@
-// What stays of a job's checkpoints, over all its attempts: the rule of lib/base/retention.h, given
-// the whole checkpoints oldest first. See catalog.h for what the rule may not take.
+// What stays of a job's checkpoints, over all its attempts: the rule of lib/attempt/retention.h,
+// given the whole checkpoints oldest first. See catalog.h for what the rule may not take.
 //
 // It runs where the answer can change: a checkpoint was committed, an attempt is over, a job that
 // named one of these has ended, the coordinator starts. What it takes leaves the catalog in the
@@ -14,7 +14,7 @@
 
 #include "daemon/coordinator/core_state.h"
 #include "daemon/coordinator/reconcile.h"
-#include "lib/base/retention.h"
+#include "lib/attempt/retention.h"
 
 enum { METRICS_ARENA_BYTES = 1 << 20, MONITOR_BYTES = 64 };
 

@@ -18,10 +18,10 @@
 
 #include "daemon/coordinator/db.h"
 #include "daemon/coordinator/salvage.h"
+#include "lib/attempt/rank_page.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
-#include "lib/base/rank_page.h"
 #include "lib/rpc/loop.h"
 
 enum { GATHER_MS = 1000, RETRY_MS = 1000 };

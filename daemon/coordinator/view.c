@@ -9,7 +9,7 @@
 
 #include "daemon/coordinator/core_state.h"
 #include "daemon/coordinator/reconcile.h"
-#include "lib/base/rank_page.h"
+#include "lib/attempt/rank_page.h"
 
 enum { MAX_BLOCKERS = 16 };
 

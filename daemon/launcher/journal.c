@@ -10,10 +10,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "lib/attempt/segments.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
-#include "lib/base/segments.h"
 
 enum { PENDING_MAX = 1 << 20, ARENA_MAX = 1 << 20 };
 

@@ -22,10 +22,10 @@
 #include "daemon/launcher/ending.h"
 #include "daemon/launcher/environment.h"
 #include "daemon/launcher/watchdog.h"
+#include "lib/attempt/segments.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
-#include "lib/base/segments.h"
 #include "traind/v1/launcher.pb-c.h"
 
 enum { ARENA_BYTES = 1 << 20 };

@@ -3,7 +3,7 @@
 
 // The launcher: parent of the ranks of one attempt on one node.
 //
-//   lib/base/segments.h  the files it writes: the contract with node and coordinator
+//   lib/attempt/segments.h  the files it writes: the contract with node and coordinator
 //   options.h      its command line
 //   launcher.h     the loop: start, drain, stop, reap, end
 //   ending.h       what the end of a rank, and of all, means

@@ -8,9 +8,9 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include "lib/attempt/segments.h"
 #include "lib/base/digest.h"
 #include "lib/base/fsio.h"
-#include "lib/base/segments.h"
 
 enum { OUT_MAX = TD_FRAME_MAX + TD_FRAME_HEADER };
 

@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 
 #include "daemon/launcher/launcher.h"
+#include "lib/attempt/segments.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
-#include "lib/base/segments.h"
 
 td_status td_launch_file_init(struct td_launch_file *f, const char *dir, const char *name) {
     char path[PATH_MAX];

@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/attempt/segments.h"
 #include "lib/base/cpu_level.h"
-#include "lib/base/segments.h"
 
 enum option_id {
     OPT_DIR = 1,

@@ -13,11 +13,11 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include "lib/attempt/segments.h"
 #include "lib/base/clock.h"
 #include "lib/base/fit.h"
 #include "lib/base/fsio.h"
 #include "lib/base/machine.h"
-#include "lib/base/segments.h"
 
 enum {
     DRAIN_BYTES = 64 << 10,

@@ -12,9 +12,9 @@
 #include "daemon/launcher/journal.h"
 #include "daemon/launcher/options.h"
 #include "daemon/launcher/silence.h"
+#include "lib/attempt/rank_page.h"
+#include "lib/attempt/segments.h"
 #include "lib/base/proc.h"
-#include "lib/base/rank_page.h"
-#include "lib/base/segments.h"
 
 // A pipe from the rank and the file it is drained into.
 struct td_launch_stream {

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "lib/base/rank_page.h"
+#include "lib/attempt/rank_page.h"
 
 static const int64_t pause_ns = TD_NS_PER_S; // looks come every 100 ms
 

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/base/checkpoint_name.h"
-#include "lib/base/segments.h"
+#include "lib/attempt/checkpoint_name.h"
+#include "lib/attempt/segments.h"
 #include "lib/spec/plan.h"
 
 enum { PLAN_MAX = 4 << 20, FILE_MAX = 16 << 10, LAUNCHED_MAX = 4 << 10 };

@@ -19,11 +19,11 @@
 #include "daemon/node/launcher_link.h"
 #include "daemon/node/settle.h"
 #include "daemon/node/shards.h"
+#include "lib/attempt/segments.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/digest.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
-#include "lib/base/segments.h"
 #include "lib/rpc/loop.h"
 
 enum { td_local_attempt_magic = 0x4c415454, ACK_MAX = 16 << 10, ACK_FD = 3 };

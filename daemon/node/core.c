@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/base/rank_page.h"
+#include "lib/attempt/rank_page.h"
 
 enum { HEARTBEAT_MS_MAX = 600000 };
 

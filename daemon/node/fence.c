@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/pidfd.h>
 
+#include "lib/attempt/segments.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
-#include "lib/base/segments.h"
 
 enum { COMMAND_MAX = 64 << 10, DEATH_MS = 5000 };
 static const int64_t moment_ns = TD_NS_PER_S;

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/base/checkpoint_name.h"
+#include "lib/attempt/checkpoint_name.h"
 #include "lib/base/digest.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"

@@ -10,11 +10,11 @@
 #include <sys/stat.h>
 
 #include "daemon/node/put.h"
+#include "lib/attempt/rank_page.h"
+#include "lib/attempt/segments.h"
 #include "lib/base/fsio.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
-#include "lib/base/rank_page.h"
-#include "lib/base/segments.h"
 #include "lib/rpc/loop.h"
 
 enum { CHUNK_BYTES = 256 << 10, PUT_BYTES = 4 << 20, TAIL_BYTES = 1 << 20 };

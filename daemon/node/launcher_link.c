@@ -9,9 +9,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "lib/attempt/segments.h"
 #include "lib/base/frame.h"
 #include "lib/base/log.h"
-#include "lib/base/segments.h"
 #include "lib/rpc/loop.h"
 
 enum { td_launcher_link_magic = 0x4c4e4b31 };

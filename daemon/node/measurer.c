@@ -12,11 +12,11 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
+#include "lib/attempt/rank_page.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
 #include "lib/base/proc.h"
-#include "lib/base/rank_page.h"
 #include "lib/rpc/loop.h"
 
 enum { td_measurer_magic = 0x4d454153, DEADLINE_S = 10, TERM_MS = 1000, TRIES_MAX = 3 };

@@ -21,13 +21,13 @@
 #include "daemon/node/reconcile.h"
 #include "daemon/node/shards.h"
 #include "daemon/node/transport.h"
+#include "lib/attempt/segments.h"
 #include "lib/base/clock.h"
 #include "lib/base/fit.h"
 #include "lib/base/fsio.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
 #include "lib/base/plugin_files.h"
-#include "lib/base/segments.h"
 #include "lib/rpc/loop.h"
 
 enum { td_node_magic = 0x4e4f4445 };

@@ -17,12 +17,12 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "lib/attempt/rank_page.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/fsio.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
 #include "lib/base/proc.h"
-#include "lib/base/rank_page.h"
 #include "lib/rpc/loop.h"
 
 enum { td_planner_magic = 0x504c414e, REASON_MAX = 4096, DEADLINE_S = 60, CPU_S = 30 };

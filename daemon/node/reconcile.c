@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "daemon/node/assignment.h"
-#include "lib/base/checkpoint_name.h"
+#include "lib/attempt/checkpoint_name.h"
 #include "lib/base/log.h"
 #include "lib/rpc/loop.h"
 

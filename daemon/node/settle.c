@@ -11,11 +11,11 @@
 #include <sys/stat.h>
 
 #include "daemon/node/unreported.h"
+#include "lib/attempt/segments.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
-#include "lib/base/segments.h"
 
 enum { REST_MAX = 16 << 20 /* what is appended */, LOST_MAX = 4 << 10 };
 

@@ -9,11 +9,11 @@
 #include <sys/stat.h>
 
 #include "daemon/node/put.h"
-#include "lib/base/checkpoint_name.h"
+#include "lib/attempt/checkpoint_name.h"
+#include "lib/attempt/segments.h"
 #include "lib/base/digest.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
-#include "lib/base/segments.h"
 #include "lib/rpc/loop.h"
 
 enum { td_shards_magic = 0x53485244, READ_BYTES = 2 * TD_SEGMENT_LINE_MAX };

@@ -9,12 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/attempt/segments.h"
 #include "lib/base/clock.h"
 #include "lib/base/digest.h"
 #include "lib/base/fsio.h"
 #include "lib/base/json.h"
 #include "lib/base/log.h"
-#include "lib/base/segments.h"
 
 enum { READ_BYTES = 2 * TD_SEGMENT_LINE_MAX, MANIFEST_MAX = 32 << 20, ARENA_MAX = 256 << 20 };
 

@@ -7,7 +7,7 @@
 // and SIGABRT a handler on its own stack writes signal, address, phase, step and the functions of a
 // backtrace there (and to stderr), then lets the signal kill the process as it would have.
 
-#include "lib/base/rank_page.h"
+#include "lib/attempt/rank_page.h"
 
 // Once, early. The page outlives the process's use of it.
 TD_MUST_USE td_status td_fatal_install(struct td_rank_page *page);

@@ -1,5 +1,5 @@
 // traind-worker: one rank of a job. It knows no network and no database; what it receives comes
-// from a plan file, its arguments and inherited descriptors (lib/base/rank_page.h); from the
+// from a plan file, its arguments and inherited descriptors (lib/attempt/rank_page.h); from the
 // environment only the CPU level of a run by hand (config.h). Here is only the command line: verbs
 // and options become a struct td_worker_args, and a verb's own file does the work. Bad usage is an
 // exit code of the worker's own list, because its caller is a program more often than a person.

@@ -9,7 +9,7 @@
 // front of the buffer, and the process dies of it a little later. SA_ONSTACK helps only the thread
 // that has such a stack, and a process's signal may go to any thread.
 
-#include "lib/base/rank_page.h"
+#include "lib/attempt/rank_page.h"
 
 // Call before any thread is made. Once in a process.
 TD_MUST_USE td_status td_stop_signals_start(struct td_rank_page *page);

@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 #include "engine/train/events/metrics.h"
+#include "lib/attempt/rank_page.h"
 #include "lib/base/clock.h"
-#include "lib/base/rank_page.h"
 
 enum { WINDOWS = 200, POINTS = 1000 };
 

@@ -10,7 +10,7 @@
 
 #include "daemon/launcher/ending.h"
 #include "daemon/launcher/rank.h"
-#include "lib/base/segments.h"
+#include "lib/attempt/segments.h"
 
 enum { RANK = 3, DATAGRAM_MAX = 8192, LOG_MAX = 1 << 20 };
 

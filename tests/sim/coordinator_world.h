@@ -9,8 +9,8 @@
 
 #include "daemon/coordinator/catalog.h"
 #include "daemon/coordinator/core.h"
+#include "lib/attempt/rank_page.h"
 #include "lib/base/map.h"
-#include "lib/base/rank_page.h"
 #include "lib/spec/spec.h"
 #include "tests/sim/disk.h"
 #include "tests/unit/test.h"

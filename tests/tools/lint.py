@@ -36,11 +36,12 @@ TEST_ESSAY_LINES = 1
 # Folder -> the folders it may include besides itself; the longest folder that fits a file counts.
 # "pb" stands for generated messages (*.pb-c.h). tests/ may include anything.
 PLUGIN = ["include", "lib/base"]
-TRAIN = ["include", "lib/base", "engine/train/config"]
-DAEMON = ["include", "lib/base", "lib/spec", "lib/rpc", "pb"]
+TRAIN = ["include", "lib/base", "lib/attempt", "engine/train/config"]
+DAEMON = ["include", "lib/base", "lib/attempt", "lib/spec", "lib/rpc", "pb"]
 LAYERS = {
     "include": [],
     "lib/base": ["include"],
+    "lib/attempt": ["include", "lib/base"],
     "lib/spec": ["include", "lib/base"],
     "lib/rpc": ["include", "lib/base", "lib/spec", "pb"],
     # the structure is below the rules, the builder and the pipeline above them (graph.h)
@@ -48,7 +49,7 @@ LAYERS = {
     "engine/graph/rules": ["include", "lib/base", "engine/graph"],
     "engine/graph/passes": ["include", "lib/base", "engine/graph", "engine/graph/rules"],
     # from the floor up
-    "engine/train/config": ["include", "lib/base"],
+    "engine/train/config": ["include", "lib/base", "lib/attempt"],
     "engine/train/events": TRAIN,
     "engine/train/checkpoint": TRAIN + ["engine/train/events"],
     "engine/train/rank": TRAIN + ["engine/train/events", "engine/train/checkpoint", "engine/graph"],
@@ -60,10 +61,10 @@ LAYERS = {
     "strategies": PLUGIN,
     "workloads": PLUGIN,
     # the worker holds the static table of in-tree plugins, and checks plans with the one validator
-    "daemon/worker": ["include", "lib/base", "lib/spec", "engine/train", "engine/train/config",
-                      "engine/train/checkpoint", "engine/train/rank", "engine/train/plan",
+    "daemon/worker": ["include", "lib/base", "lib/attempt", "lib/spec",
+                      "engine/train", "engine/train/config", "engine/train/checkpoint", "engine/train/rank", "engine/train/plan",
                       "accelerators", "strategies", "workloads"],
-    "daemon/launcher": ["include", "lib/base", "pb"],
+    "daemon/launcher": ["include", "lib/base", "lib/attempt", "pb"],
     "daemon/coordinator": DAEMON,
     "daemon/node": DAEMON,
     "daemon": DAEMON + ["daemon/coordinator", "daemon/node"],
@@ -113,6 +114,7 @@ STORIES = {
     "engine/train/rank": "rank.h",
     "engine/train/plan": "plan.h",
     "engine/train/loop": "loop.h",
+    "lib/attempt": "segments.h",
     "lib/spec": "spec.h",
 }
 

@@ -9,7 +9,7 @@
 #include "daemon/coordinator/catalog.h"
 #include "daemon/coordinator/job.h"
 #include "daemon/coordinator/view.h"
-#include "lib/base/rank_page.h"
+#include "lib/attempt/rank_page.h"
 #include "traind/v1/job.pb-c.h"
 
 // What each event does, in words: from-states and where they go. Anything not named is refused.

@@ -11,7 +11,7 @@
 
 #include <sqlite3.h>
 
-#include "lib/base/rank_page.h"
+#include "lib/attempt/rank_page.h"
 #include "tests/unit/store_rig.h"
 
 static struct td_record *record(enum td_record_kind kind, const char *key, const char *body) {

@@ -3,7 +3,7 @@
 
 #include "tests/unit/test.h"
 
-#include "lib/base/rank_page.h"
+#include "lib/attempt/rank_page.h"
 #include "tests/fuzz/fuzz_core.c"
 
 static const char *const words[] = {

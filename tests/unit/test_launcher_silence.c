@@ -2,7 +2,7 @@
 
 #include "daemon/launcher/silence.h"
 
-#include "lib/base/rank_page.h"
+#include "lib/attempt/rank_page.h"
 #include "tests/unit/test.h"
 
 static const struct td_silence_limits limits = {

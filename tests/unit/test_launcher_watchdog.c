@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "daemon/launcher/launcher.h"
+#include "lib/attempt/rank_page.h"
+#include "lib/attempt/segments.h"
 #include "lib/base/fsio.h"
-#include "lib/base/rank_page.h"
-#include "lib/base/segments.h"
 #include "tests/unit/test.h"
 
 enum { N_RANKS = 2, LOOK_MS = 100, FLOOR_MS = 1000 };

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "lib/base/rank_page.h"
+#include "lib/attempt/rank_page.h"
 #include "tests/unit/store_rig.h"
 
 static void on_answer(struct td_store_query *q, void *arg) {

@@ -4,7 +4,7 @@
 
 #include <sys/stat.h>
 
-#include "lib/base/checkpoint_name.h"
+#include "lib/attempt/checkpoint_name.h"
 #include "lib/base/json.h"
 #include "lib/spec/plan.h"
 #include "tests/unit/test.h"

@@ -2,8 +2,8 @@
 // launcher is killed is seen with a real one in tests/scenario.
 
 #include "daemon/node/fence.h"
+#include "lib/attempt/segments.h"
 #include "lib/base/fsio.h"
-#include "lib/base/segments.h"
 #include "tests/unit/lock_holder.h"
 
 static void test_fence_has_nothing_to_do_when_nobody_holds_the_lock(void **state) {

@@ -6,7 +6,7 @@
 
 #include <fcntl.h>
 
-#include "lib/base/rank_page.h"
+#include "lib/attempt/rank_page.h"
 #include "lib/rpc/loop.h"
 #include "tests/unit/test.h"
 

@@ -3,8 +3,8 @@
 
 #include <pthread.h>
 
+#include "lib/attempt/rank_page.h"
 #include "lib/base/clock.h"
-#include "lib/base/rank_page.h"
 #include "tests/unit/test.h"
 
 static void test_class_comes_back_when_it_has_a_code(void **state) {

@@ -6,8 +6,8 @@
 
 #include "engine/train/checkpoint/manifest.h"
 #include "engine/train/checkpoint/retention.h"
-#include "lib/base/checkpoint_name.h"
-#include "lib/base/retention.h"
+#include "lib/attempt/checkpoint_name.h"
+#include "lib/attempt/retention.h"
 
 // Adds step 1, 2, ... with these values; the steps that remain, as text "2 3".
 static void play(const struct td_checkpoint_config *config, const char *resumed_from,

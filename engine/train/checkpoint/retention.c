@@ -1,4 +1,4 @@
-// Arrays of k + 2 entries in order of saving; lib/base/retention.h chooses among them.
+// Arrays of k + 2 entries in order of saving; lib/attempt/retention.h chooses among them.
 
 #include "engine/train/checkpoint/retention.h"
 
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/base/retention.h"
+#include "lib/attempt/retention.h"
 
 struct td_retention {
     struct td_retention_rule rule;

@@ -1,9 +1,10 @@
 #ifndef TRAIND_ENGINE_TRAIN_CHECKPOINT_RETENTION_H
 #define TRAIND_ENGINE_TRAIN_CHECKPOINT_RETENTION_H
 
-// Retention: which checkpoints of an attempt its rank keeps, by the rule of lib/base/retention.h.
-// Pure bookkeeping, no file is touched here. What earlier attempts of the job left is the
-// coordinator's to judge, which counts over all of them (daemon/coordinator/retain.c).
+// Retention: which checkpoints of an attempt its rank keeps, by the rule of
+// lib/attempt/retention.h. Pure bookkeeping, no file is touched here. What earlier attempts of the
+// job left is the coordinator's to judge, which counts over all of them
+// (daemon/coordinator/retain.c).
 //
 // A checkpoint that the run was resumed from belongs to another attempt or is named at creation;
 // it is never a victim. Bound: k + 2 entries. One thread.

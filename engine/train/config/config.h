@@ -12,9 +12,9 @@
 // by hand. All pointers are borrowed and outlive the run. Names of plugins are resolved through the
 // registry; knob trees go to the plugins as they are. Pure data, any thread.
 
+#include "lib/attempt/rank_page.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/json.h"
-#include "lib/base/rank_page.h"
 #include "traind/graph.h"
 
 struct td_registry;

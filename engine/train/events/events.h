@@ -8,7 +8,7 @@
 // writes snapshots.
 //
 // Events of a rank: the few things that its launcher must know, as JSON objects
-// (lib/base/rank_page.h lists them). With a launcher each is one datagram on its socket; without
+// (lib/attempt/rank_page.h lists them). With a launcher each is one datagram on its socket; without
 // one, a line on stdout.
 //
 // Sending never blocks for long: a full socket is given TD_EVENTS_PATIENCE_NS, then the event is
@@ -18,9 +18,9 @@
 
 #include <pthread.h>
 
+#include "lib/attempt/segments.h"
 #include "lib/base/buf.h"
 #include "lib/base/json.h"
-#include "lib/base/segments.h"
 
 #define TD_EVENTS_PATIENCE_NS (5 * TD_NS_PER_S)
 

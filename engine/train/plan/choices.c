@@ -10,7 +10,7 @@
 #include "engine/train/rank/rank.h"
 #include "lib/base/fsio.h"
 
-// Announced in one event, so that is their bound (lib/base/segments.h).
+// Announced in one event, so that is their bound (lib/attempt/segments.h).
 enum { TEXT_MAX = TD_EVENT_MAX - 4096 };
 
 // ---- lines <-> JSON -----------------------------------------------------------------------------

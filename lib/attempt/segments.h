@@ -1,6 +1,13 @@
-#ifndef TRAIND_LIB_BASE_SEGMENTS_H
-#define TRAIND_LIB_BASE_SEGMENTS_H
+#ifndef TRAIND_LIB_ATTEMPT_SEGMENTS_H
+#define TRAIND_LIB_ATTEMPT_SEGMENTS_H
 
+// lib/attempt: what an attempt leaves in memory and on disk. Whoever runs ranks, trains in one or
+// reads of them agrees here.
+//
+// In reading order: segments.h, the files; rank_page.h, the memory that a launcher and a rank
+// share, the events and exit codes of a rank; checkpoint_name.h, names of checkpoints and of their
+// files; retention.h, which checkpoints are kept.
+//
 // Segments: the files of an attempt, the contract between a launcher, its node and the coordinator.
 //
 // An attempt is an append-only log. One process writes it, the launcher; the node forwards it from
@@ -20,7 +27,7 @@
 // launcher_end are on disk (fsync) before anyone learns of them. Offsets are byte offsets in the
 // files.
 //
-// Lines of events.log. Ranks' own lines (lib/base/rank_page.h) are forwarded with "rank" and
+// Lines of events.log. Ranks' own lines (lib/attempt/rank_page.h) are forwarded with "rank" and
 // "real_ns" added. The launcher's own, "real_ns" in each:
 //   {"event":"launched","pid":P,"start_ticks":T,"boot_id":"..","build":"0.1.0",
 //    "epoch":E,"first_rank":F,"n_ranks":K}                                         first line

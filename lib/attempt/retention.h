@@ -1,5 +1,5 @@
-#ifndef TRAIND_LIB_BASE_RETENTION_H
-#define TRAIND_LIB_BASE_RETENTION_H
+#ifndef TRAIND_LIB_ATTEMPT_RETENTION_H
+#define TRAIND_LIB_ATTEMPT_RETENTION_H
 
 // Which checkpoints are kept: one rule for a rank (over its attempt) and for the coordinator's
 // catalog (over all attempts of a job). Pure, any thread.

@@ -9,7 +9,7 @@
 // has drained. The copy alone says nothing to the launcher, so a rank that writes nonsense there
 // hurts nobody but itself.
 
-#include "lib/base/rank_page.h"
+#include "lib/attempt/rank_page.h"
 
 #include "lib/base/futex.h"
 

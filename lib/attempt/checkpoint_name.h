@@ -1,5 +1,5 @@
-#ifndef TRAIND_LIB_BASE_CHECKPOINT_NAME_H
-#define TRAIND_LIB_BASE_CHECKPOINT_NAME_H
+#ifndef TRAIND_LIB_ATTEMPT_CHECKPOINT_NAME_H
+#define TRAIND_LIB_ATTEMPT_CHECKPOINT_NAME_H
 
 // Names of checkpoints and of their files, as nodes and coordinator exchange them. What
 // arrives becomes part of a path, so both sides hold it against the same rule. Any thread.

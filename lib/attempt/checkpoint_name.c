@@ -1,6 +1,6 @@
 // See the header. Written out by hand: sscanf and strtoul would take blanks and signs as well.
 
-#include "lib/base/checkpoint_name.h"
+#include "lib/attempt/checkpoint_name.h"
 
 #include <string.h>
 

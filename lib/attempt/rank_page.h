@@ -1,5 +1,5 @@
-#ifndef TRAIND_LIB_BASE_RANK_PAGE_H
-#define TRAIND_LIB_BASE_RANK_PAGE_H
+#ifndef TRAIND_LIB_ATTEMPT_RANK_PAGE_H
+#define TRAIND_LIB_ATTEMPT_RANK_PAGE_H
 
 // Rank page: the shared memory between a launcher and one rank, in one memfd that the launcher
 // makes.

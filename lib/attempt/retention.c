@@ -1,6 +1,6 @@
 // Linear scans: k is small where it matters. See the header.
 
-#include "lib/base/retention.h"
+#include "lib/attempt/retention.h"
 
 #include <math.h>
 
