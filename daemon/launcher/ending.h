@@ -4,7 +4,7 @@
 // Ending: what it means that a rank has exited, and that all have. Classes are decided here, once:
 // what the rank said in its last event counts first, then the signal, then the exit code.
 
-#include "daemon/launcher/launcher.h"
+#include "daemon/launcher/state.h"
 
 struct td_rank_ending {
     enum td_class cls; // NONE: as it should

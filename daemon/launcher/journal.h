@@ -7,7 +7,7 @@
 // further ones are dropped and logged) and are tried again with each append and each flush: the
 // end of an attempt must not be lost to a full disk that somebody then clears.
 
-#include "daemon/launcher/lost.h"
+#include "daemon/launcher/file.h"
 #include "lib/base/json.h"
 
 struct td_journal {

@@ -21,6 +21,8 @@
 
 #include "daemon/launcher/ending.h"
 #include "daemon/launcher/environment.h"
+#include "daemon/launcher/lost.h"
+#include "daemon/launcher/state.h"
 #include "daemon/launcher/watchdog.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/clock.h"
@@ -28,7 +30,14 @@
 #include "lib/base/log.h"
 #include "traind/v1/launcher.pb-c.h"
 
-enum { ARENA_BYTES = 1 << 20 };
+enum {
+    ARENA_BYTES = 1 << 20,
+    TICK_MS = 20,
+    TICKS_A_LOOK = 5,   // to deadlines and what the daemon receives
+    NEWS_A_TICK = 8,    // reports of events at once; further ones wait for the tick
+    ABORT_GRACE_S = 10, // after a rank failed: then the others are killed
+    STOP_GRACE_S = 60,  // of stops that nobody gave a grace for
+};
 enum source { SRC_SIGNAL, SRC_TIMER, SRC_LISTEN, SRC_NODE, SRC_OUT, SRC_ERR, SRC_EVENTS };
 
 // ---- epoll --------------------------------------------------------------------------------------
@@ -91,7 +100,7 @@ static void stop(struct td_launcher *l, int mode, int64_t grace_ns, const char *
 static void abort_peers(struct td_launcher *l) {
     for (int32_t i = 0; i < l->o.n_ranks; i++)
         atomic_store(&l->ranks[i].page->abort, 1);
-    struct td_mono at = td_mono_add(td_mono_now(), TD_LAUNCH_ABORT_GRACE_S * TD_NS_PER_S);
+    struct td_mono at = td_mono_add(td_mono_now(), ABORT_GRACE_S * TD_NS_PER_S);
     if (at.ns < l->kill_at.ns) {
         l->kill_at = at;
         l->kill_due = TD_LAUNCH_KILL_PEER;
@@ -236,7 +245,7 @@ static void on_signal(struct td_launcher *l) {
     struct signalfd_siginfo info;
     while (read(l->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
         if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT) {
-            stop(l, TD_STOP_CHECKPOINT, TD_LAUNCH_STOP_GRACE_S * TD_NS_PER_S, "signal");
+            stop(l, TD_STOP_CHECKPOINT, STOP_GRACE_S * TD_NS_PER_S, "signal");
         }
     }
     reap(l);
@@ -252,7 +261,7 @@ static void look(struct td_launcher *l) {
     if (now.ns >= l->kill_at.ns) kill_all(l, l->kill_due);
     if (l->alone_since.ns != INT64_MAX && l->stop_mode == TD_STOP_NONE &&
         now.ns - l->alone_since.ns >= l->o.orphan_timeout_ns) {
-        stop(l, TD_STOP_CHECKPOINT, TD_LAUNCH_STOP_GRACE_S * TD_NS_PER_S, "orphan");
+        stop(l, TD_STOP_CHECKPOINT, STOP_GRACE_S * TD_NS_PER_S, "orphan");
     }
     send_status(l, false);
 }
@@ -284,7 +293,7 @@ static void on_tick(struct td_launcher *l) {
     l->n_reported = 0;
     if (l->news) report_news(l);
     l->n_ticks += (uint32_t)passed;
-    if (l->n_ticks < TD_LAUNCH_TICKS_A_LOOK) return;
+    if (l->n_ticks < TICKS_A_LOOK) return;
     l->n_ticks = 0;
     look(l);
 }
@@ -346,7 +355,7 @@ static td_status make_loop(struct td_launcher *l) {
     l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     l->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     l->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    struct timespec every = {.tv_nsec = TD_LAUNCH_TICK_MS * TD_NS_PER_MS};
+    struct timespec every = {.tv_nsec = TICK_MS * TD_NS_PER_MS};
     struct itimerspec tick = {every, every};
     if (l->epoll_fd < 0 || l->signal_fd < 0 || l->timer_fd < 0 ||
         timerfd_settime(l->timer_fd, 0, &tick, NULL) != 0 ||
@@ -484,7 +493,7 @@ static void run(struct td_launcher *l) {
         int n = epoll_wait(l->epoll_fd, events, TD_COUNTOF(events), -1);
         for (int i = 0; i < n; i++)
             dispatch(l, &events[i]);
-        if (l->news && l->n_reported < TD_LAUNCH_NEWS_A_TICK) report_news(l);
+        if (l->news && l->n_reported < NEWS_A_TICK) report_news(l);
     }
     td_launcher_note_end(l);
     td_buf_clear(&l->link.out); // a status that waits is superseded by the last one

@@ -12,22 +12,9 @@
 // Thread: the launcher's. A file system that cannot be asked (an error other than "does not exist")
 // is taken as well.
 
-#include <sys/types.h>
-
-#include "lib/base/base.h"
+#include <stdbool.h>
 
 struct td_launcher;
-
-// A file as it was opened.
-struct td_launch_file {
-    dev_t device;
-    ino_t inode;
-};
-TD_MUST_USE td_status td_launch_file_init(struct td_launch_file *f, const char *dir,
-                                          const char *name);
-// True: it is lost, and out_text says how: "metrics.0.seg of the attempt was removed".
-bool td_launch_file_lost(const struct td_launch_file *f, const char *dir, const char *name,
-                         uint64_t bytes, char *out_text, size_t out_bytes);
 
 // Looks at all files of the launcher. True once, when the first is found lost: l->lost says which.
 bool td_launcher_find_lost(struct td_launcher *l);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/pidfd.h>
 
-#include "daemon/launcher/launcher.h"
+#include "daemon/launcher/state.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"

@@ -97,13 +97,12 @@ KNOWN_CIRCLES = [
      "daemon/coordinator/shell", "daemon/coordinator/sweep", "daemon/coordinator/verify",
      "daemon/coordinator/watch"),
     ("daemon/coordinator/salvage", "daemon/coordinator/store"),
-    ("daemon/launcher/ending", "daemon/launcher/journal", "daemon/launcher/launcher",
-     "daemon/launcher/lost", "daemon/launcher/rank", "daemon/launcher/watchdog"),
     ("daemon/worker/attach", "daemon/worker/configure", "daemon/worker/precision"),
 ]
 
 # Folder -> the file whose comments tell its story, and name each of its files.
 STORIES = {
+    "daemon/launcher": "launcher.h",
     "engine/graph": "graph.h",
     "engine/graph/rules": "rules.h",
     "engine/graph/passes": "passes.h",

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "daemon/launcher/launcher.h"
+#include "daemon/launcher/state.h"
 #include "lib/attempt/rank_page.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/fsio.h"
