@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "daemon/worker/build.h"
+#include "daemon/worker/known_precision.h"
 #include "daemon/worker/plugins.h"
-#include "daemon/worker/precision.h"
 #include "engine/train/config/schedule.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/digest.h"
@@ -418,7 +418,7 @@ td_status td_worker_configure(const struct td_worker_args *args,
     TD_TRY(take_groups(c));
     TD_TRY(place_checkpoints(c));
     TD_TRY(list_resume_paths(c));
-    t->precision = td_worker_settled_precision(c);
+    t->precision = td_worker_known_precision(c->arena, &c->plan, t);
     TD_TRY(digest_spec(c));
     TD_TRY(name_build(c));
     *out_config = td_steal(c);

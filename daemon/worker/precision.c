@@ -6,44 +6,11 @@
 
 #include <string.h>
 
+#include "daemon/worker/known_precision.h"
 #include "engine/train/build.h"
-#include "engine/train/checkpoint/manifest.h"
-#include "lib/base/fsio.h"
-
-static const char *const plain = "32-true", *const mixed = "bf16-mixed", *const automatic = "auto";
 
 static bool is(const char *a, const char *b) {
     return strcmp(a, b) == 0;
-}
-
-// A name that auto may be; NULL: another one.
-static const char *known(const char *name) {
-    return is(name, plain) ? plain : is(name, mixed) ? mixed : NULL;
-}
-
-// Of the first checkpoint whose manifest can be read, as choices.c does; NULL: none, or another.
-static const char *resumed(const struct td_worker_config *config) {
-    const struct td_train_config *c = &config->train;
-    for (size_t i = 0; i < c->n_resume_from; i++) {
-        char path[TD_FS_PATH_BYTES];
-        struct td_manifest m;
-        td_status s = td_fs_path(path, "%s/manifest.json", c->resume_from[i]);
-        if (!s) s = td_manifest_read(config->arena, path, &m);
-        if (!s) return known(m.key.precision[0] ? m.key.precision : plain);
-        td_status_free(s);
-    }
-    return NULL;
-}
-
-const char *td_worker_settled_precision(const struct td_worker_config *config) {
-    const struct td_plan *p = &config->plan;
-    const char *asked = p->spec.trainer.precision;
-    if (!is(asked, automatic)) return asked;
-    const char *name = known(td_json_string(td_json_get(p->run.frozen, "precision"), ""));
-    if (!name) name = resumed(config);
-    if (!name) name = known(p->run.precision);
-    bool compares = (config->train.stages & TD_TRAIN_FIT) && !config->train.deterministic;
-    return name ? name : compares ? automatic : plain;
 }
 
 // ---- sizes --------------------------------------------------------------------------------------
@@ -80,13 +47,13 @@ static bool try_other(struct td_worker_config *config, struct td_worker_io *io,
 td_status td_worker_size_up(struct td_worker_config *config, struct td_worker_io *io,
                             struct td_events *events, struct td_worker_sized *out) {
     const char *asked = config->train.precision;
-    bool chooses = is(asked, automatic), trains = config->train.stages & TD_TRAIN_FIT;
+    bool chooses = is(asked, TD_PRECISION_AUTO), trains = config->train.stages & TD_TRAIN_FIT;
     // Stochastic rounding is for weights in bf16 alone.
     bool compares = chooses || (is_half(asked) && trains && !config->train.optimizer.stochastic);
-    struct td_worker_sized z = {.precision = chooses ? mixed : asked};
+    struct td_worker_sized z = {.precision = chooses ? TD_PRECISION_MIXED : asked};
     struct td_sizes other = {0};
-    if (compares && try_other(config, io, events, plain, &z.rank, &other)) {
-        z.other = plain;
+    if (compares && try_other(config, io, events, TD_PRECISION_PLAIN, &z.rank, &other)) {
+        z.other = TD_PRECISION_PLAIN;
         z.beside = other.step;
     }
     td_status s = measure(config, io, events, z.precision, &z.rank, &z.sizes);
@@ -94,11 +61,11 @@ td_status td_worker_size_up(struct td_worker_config *config, struct td_worker_io
     bool shorter = !fails && knows && z.sizes.step.seconds < z.beside.seconds;
     if (chooses && z.other && !shorter) { // also where one of them cannot be had, or is unknown
         td_status_free(s);
-        z.other = fails ? NULL : mixed;
+        z.other = fails ? NULL : TD_PRECISION_MIXED;
         z.beside = fails ? (struct td_estimate){0} : z.sizes.step;
-        z.precision = plain;
+        z.precision = TD_PRECISION_PLAIN;
         z.sizes = other;
-        s = record(config, io, events, plain, &z.rank);
+        s = record(config, io, events, TD_PRECISION_PLAIN, &z.rank);
     }
     if (s) {
         td_rank_destroy(z.rank);
@@ -111,7 +78,7 @@ td_status td_worker_size_up(struct td_worker_config *config, struct td_worker_io
 
 td_status td_worker_settle(struct td_worker_config *config, struct td_worker_io *io,
                            struct td_events *events) {
-    if (!is(config->train.precision, automatic)) return TD_OK;
+    if (!is(config->train.precision, TD_PRECISION_AUTO)) return TD_OK;
     if (config->train.world_size > 1) // each rank would measure, and they might differ
         return td_status_with_class(
             td_fail(TD_INVALID_ARGUMENT, "trainer.precision is auto, which a plan settles for all "

@@ -4,16 +4,11 @@
 // Precision: what `trainer.precision: auto` is, and what a 16-bit precision costs beside 32-true.
 //
 // auto is 32-true or bf16-mixed, whichever step the plan predicts to be shorter; both keep weights
-// and optimizer in fp32, so a checkpoint of either resumes as the other. It is settled once: a job
-// keeps what it was frozen with, a run that continues from a checkpoint what that was trained in, a
-// first start what its plan chose (run.precision). With trainer.deterministic, or where nothing is
-// trained, or no rates are known, it is 32-true. Thread: training.
+// and optimizer in fp32, so a checkpoint of either resumes as the other. It is estimated only where
+// known_precision.h does not know it; where no rates are known it is 32-true. Thread: training.
 
 #include "daemon/worker/attach.h"
 #include "engine/train/plan/sizes.h"
-
-// "auto" if only an estimate can decide, else the precision. Static, or of the config's arena.
-const char *td_worker_settled_precision(const struct td_worker_config *config);
 
 struct td_worker_sized {
     struct td_rank *rank; // recorded in `precision`; destroy it

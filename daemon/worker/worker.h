@@ -1,7 +1,15 @@
 #ifndef TRAIND_DAEMON_WORKER_WORKER_H
 #define TRAIND_DAEMON_WORKER_WORKER_H
 
-// The worker's verbs, a file each. Each returns an exit code (enum td_worker_exit).
+// The worker: one rank of a job, and what a node asks of the engine besides.
+//
+// In reading order: main.c, the command line; worker.h, the verbs; run.c, plan.c, rates.c and
+// probe.c, a verb each; configure.h, from a plan to the engine's configuration; config.h, what the
+// environment says; build.h, which build this is; plugins.h, what is linked in; attach.h, what the
+// launcher handed down; known_precision.h and precision.h, what trainer.precision: auto is;
+// stop_signals.h, who asks for a stop; fatal.h, last words, and place.h, the names in them.
+//
+// Each verb returns an exit code (enum td_worker_exit).
 //
 //   traind-worker run --plan FILE [--rank R --world-size W --page-fd N --events-fd N --group-fd N]
 //       [--profile]                   at the end a table of kernels and their time, on stderr

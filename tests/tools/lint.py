@@ -97,11 +97,11 @@ KNOWN_CIRCLES = [
      "daemon/coordinator/shell", "daemon/coordinator/sweep", "daemon/coordinator/verify",
      "daemon/coordinator/watch"),
     ("daemon/coordinator/salvage", "daemon/coordinator/store"),
-    ("daemon/worker/attach", "daemon/worker/configure", "daemon/worker/precision"),
 ]
 
 # Folder -> the file whose comments tell its story, and name each of its files.
 STORIES = {
+    "daemon/worker": "worker.h",
     "daemon/launcher": "launcher.h",
     "engine/graph": "graph.h",
     "engine/graph/rules": "rules.h",

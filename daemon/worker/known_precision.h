@@ -1,0 +1,23 @@
+#ifndef TRAIND_DAEMON_WORKER_KNOWN_PRECISION_H
+#define TRAIND_DAEMON_WORKER_KNOWN_PRECISION_H
+
+// Known precision: the one that a rank trains in, where no estimate is needed to say it.
+//
+// `trainer.precision: auto` is settled once: a job keeps what it was frozen with, a run that
+// continues from a checkpoint what that was trained in, a first start what its plan chose
+// (run.precision). With trainer.deterministic, or where nothing is trained, it is 32-true. What is
+// left is for precision.h. Reads manifests; thread: training.
+
+#include "engine/train/config/config.h"
+#include "lib/spec/plan.h"
+
+#define TD_PRECISION_AUTO  "auto"
+#define TD_PRECISION_PLAIN "32-true"
+#define TD_PRECISION_MIXED "bf16-mixed"
+
+// TD_PRECISION_AUTO if only an estimate can decide. Static, or of the arena or the plan. Of train
+// stages, deterministic and resume_from are read.
+const char *td_worker_known_precision(struct td_arena *arena, const struct td_plan *plan,
+                                      const struct td_train_config *train);
+
+#endif
