@@ -11,7 +11,7 @@
 #include <sys/types.h>
 
 #include "daemon/node/assignment.h"
-#include "daemon/node/core.h"
+#include "daemon/node/core/core.h"
 #include "daemon/node/forward.h"
 #include "lib/base/proc.h"
 

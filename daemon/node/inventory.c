@@ -79,3 +79,15 @@ td_status td_inventory_read(const char *state_dir, const char *bin_dir, const ch
     *out_inventory = inv;
     return TD_OK;
 }
+
+void td_inventory_core_ids(int32_t n_cores, cpu_set_t *out_cores) {
+    cpu_set_t mask;
+    if (sched_getaffinity(0, sizeof mask, &mask) != 0) CPU_ZERO(&mask);
+    CPU_ZERO(out_cores);
+    int32_t n = 0;
+    for (size_t core = 0; core < CPU_SETSIZE && n < n_cores; core++) {
+        if (!CPU_ISSET(core, &mask)) continue;
+        CPU_SET(core, out_cores);
+        n++;
+    }
+}

@@ -4,6 +4,8 @@
 // What this machine has, and who it is: read once when the node starts. Nothing here initialises a
 // device; accelerators are the plugins that are beside the programs.
 
+#include <sched.h>
+
 #include "lib/base/cpu_level.h"
 
 enum { TD_INVENTORY_ACCELERATORS = 16 }; // what a client is shown
@@ -24,5 +26,9 @@ struct td_inventory {
 TD_MUST_USE td_status td_inventory_read(const char *state_dir, const char *bin_dir,
                                         const char *name, int32_t slots,
                                         struct td_inventory *out_inventory);
+
+// The ids of the cores that this process may use, at most n_cores: a cgroup quota leaves fewer than
+// the affinity mask names, and the kernel spreads it over any of them.
+void td_inventory_core_ids(int32_t n_cores, cpu_set_t *out_cores);
 
 #endif

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "daemon/node/attempt.h"
-#include "daemon/node/cores.h"
+#include "daemon/node/core/cores.h"
 #include "daemon/node/fetch.h"
 #include "daemon/node/inventory.h"
 #include "daemon/node/measurer.h"
@@ -570,7 +570,7 @@ static td_status open_node(struct td_node *n, const struct td_node_options *o) {
     TD_TRY(copy(n->version, sizeof n->version, o->version, "version"));
     TD_TRY(td_fs_path(n->plugin_dir, "%s/../lib/traind", n->bin_dir));
     TD_TRY(td_inventory_read(n->state_dir, n->bin_dir, o->name, o->slots, &n->inventory));
-    td_cores_here(n->inventory.cores, &n->cores);
+    td_inventory_core_ids(n->inventory.cores, &n->cores);
     TD_TRY(td_node_core_create((uint32_t)n->inventory.slots, &n->core));
     TD_TRY(td_loop_timer_create(n->loop, on_timer, n, &n->timer));
     TD_TRY(td_fs_path(scratch, "%s/scratch", n->state_dir));

@@ -3,18 +3,26 @@
 
 // The node: this machine's slots, and the attempts that run on them.
 //
-//   core.h        the brain, sans I/O: (state, event, now) -> actions, a table
-//   node.c        the shell: feeds the core, carries out what it answers
-//   attempt.h     one attempt: its directory, its launcher (started, found, adopted)
-//   assignment.h  what the coordinator assigned -> the files that a launcher needs
-//   launcher_link.h  the frames to and from one launcher
-//   settle.h      completes the log of a launcher that was killed; unreported.h finds its
-//   checkpoints forward.h     segment files upward, from the offset that was committed shards.h
-//   checkpoint files to the coordinator (stream store); put.h sends one file fetch.h       a
-//   checkpoint from the coordinator, before an attempt resumes from it planner.h     one-shot
-//   `traind-worker plan` under limits and a deadline measurer.h    what the cores reach, measured
-//   while no rank runs, for plans inventory.h   cores, slots, memory, accelerators, identity;
-//   cores.h gives cores to ranks transport.h   the control stream: in process or gRPC
+// In reading order, from the brain outward:
+//
+//   core/core.h         the brain, sans I/O: (state, event, now) -> actions, a table
+//   node.h, node.c      the shell: feeds the core, carries out what it answers
+//   transport.h         the control stream: in process (transport_local) or gRPC (transport_rpc)
+//   inventory.h         cores, slots, memory, accelerators, identity; core/cores.h gives cores to
+//                       ranks
+//   attempt.h           one attempt: its directory, its launcher (started, found, adopted)
+//   assignment.h        what the coordinator assigned -> the files that a launcher needs
+//   fetch.h             a checkpoint from the coordinator, before an attempt resumes from it
+//   launcher_link.h     the frames to and from one launcher
+//   forward.h           segment files upward, from the offset that was committed
+//   shards.h            checkpoint files to the coordinator (stream store)
+//   put.h               one file to the coordinator, for both of them
+//   finalize_log.h      completes the log of a launcher that was killed
+//   unreported_checkpoints.h  those that it had not written down
+//   fence.h             what this daemon does not run must not go on
+//   planner.h           one-shot `traind-worker plan` under limits and a deadline
+//   measurer.h          what the cores reach, measured while no rank runs, for plans
+//   reconcile.h         the disk holds of a job what the catalog says
 //
 // A node owns no job. Its ranks belong to launchers, which outlive it; what they did is in files
 // with offsets, so a node that was killed and restarted goes on where the coordinator's commits

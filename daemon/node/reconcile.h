@@ -15,7 +15,7 @@
 // coordinator has 16 on their way; more than MAX_WAITING are dropped, and asked again in the next
 // session. Loop thread.
 
-#include "daemon/node/core.h"
+#include "daemon/node/core/core.h"
 #include "traind/v1/node.pb-c.h"
 
 struct td_loop;

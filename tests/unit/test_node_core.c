@@ -3,7 +3,7 @@
 //
 // Tags: tsan
 
-#include "daemon/node/core.h"
+#include "daemon/node/core/core.h"
 #include "lib/base/clock.h"
 #include "tests/unit/test.h"
 

@@ -1,6 +1,7 @@
 // Cores for ranks: disjoint, in order, refused when there are not enough.
 
-#include "daemon/node/cores.h"
+#include "daemon/node/core/cores.h"
+#include "daemon/node/inventory.h"
 #include "tests/unit/test.h"
 
 static cpu_set_t set_of(const char *lists) {
@@ -40,7 +41,7 @@ static void test_lists_are_read_when_they_are_strange(void **state) {
     s = set_of("0-99999999");
     assert_int_equal(CPU_COUNT(&s), CPU_SETSIZE);
     cpu_set_t here;
-    td_cores_here(1, &here);
+    td_inventory_core_ids(1, &here);
     assert_int_equal(CPU_COUNT(&here), 1);
 }
 

@@ -1,12 +1,13 @@
-#ifndef TRAIND_DAEMON_NODE_CORE_H
-#define TRAIND_DAEMON_NODE_CORE_H
+#ifndef TRAIND_DAEMON_NODE_CORE_CORE_H
+#define TRAIND_DAEMON_NODE_CORE_CORE_H
 
-// The node's brain, sans I/O: it receives what happened and when, and answers with actions.
+// daemon/node/core: the node's brain, sans I/O. It receives what happened and when, and answers
+// with actions. cores.h, which cores a rank gets, is a function of the same kind.
 //
 // It knows which attempts are here and in which state, what the coordinator wants of them, and when
-// a stop must get stronger. It has no file, socket, process or clock; the shell (node.c) feeds it
-// and carries the actions out at once, in order. Everything borrowed in an action (messages, the
-// attempt) is good until the next call.
+// a stop must get stronger. It has no file, socket, process or clock; the shell
+// (daemon/node/node.h) feeds it and carries the actions out at once, in order. Everything borrowed
+// in an action (messages, the attempt) is good until the next call.
 //
 // An attempt's states:
 //

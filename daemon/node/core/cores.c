@@ -2,21 +2,9 @@
 // be, which on most machines share a cache. Rejected: a map of sockets and caches; until it is
 // measured to pay, the kernel's numbering is as good.
 
-#include "daemon/node/cores.h"
+#include "daemon/node/core/cores.h"
 
 #include <stdio.h>
-
-void td_cores_here(int32_t n_cores, cpu_set_t *out_cores) {
-    cpu_set_t mask;
-    if (sched_getaffinity(0, sizeof mask, &mask) != 0) CPU_ZERO(&mask);
-    CPU_ZERO(out_cores);
-    int32_t n = 0;
-    for (size_t core = 0; core < CPU_SETSIZE && n < n_cores; core++) {
-        if (!CPU_ISSET(core, &mask)) continue;
-        CPU_SET(core, out_cores);
-        n++;
-    }
-}
 
 bool td_cores_allocate(const cpu_set_t *here, cpu_set_t *used, uint32_t n_ranks,
                        uint32_t cores_per_rank, char *out, size_t out_bytes) {

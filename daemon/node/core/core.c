@@ -1,7 +1,7 @@
 // See the header. Actions are queued during an input and taken by the shell right after it, so
 // that no action runs inside another one's decision.
 
-#include "daemon/node/core.h"
+#include "daemon/node/core/core.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,17 +1,13 @@
-#ifndef TRAIND_DAEMON_NODE_CORES_H
-#define TRAIND_DAEMON_NODE_CORES_H
+#ifndef TRAIND_DAEMON_NODE_CORE_CORES_H
+#define TRAIND_DAEMON_NODE_CORE_CORES_H
 
 // Cores: which ones a rank is pinned to. A slot is cores / slots cores; ranks get disjoint sets as
 // long as there are at least as many cores as slots, else all share all. Lists are written as the
-// launcher reads them: "0-1:2-3", one a rank. Pure, but for td_cores_here.
+// launcher reads them: "0-1:2-3", one a rank. Pure.
 
 #include <sched.h>
 
 #include "lib/base/base.h"
-
-// The ids of the cores that this process may use, at most n_cores: a cgroup quota leaves fewer than
-// the affinity mask names, and the kernel spreads it over any of them.
-void td_cores_here(int32_t n_cores, cpu_set_t *out_cores);
 
 // Cores for n_ranks ranks of cores_per_rank each, out of those that `used` leaves; adds them to
 // used. False: not enough are free; out is "" then, used as it was.
