@@ -16,8 +16,8 @@
 
 #include "daemon/node/fence.h"
 #include "daemon/node/fetch.h"
+#include "daemon/node/finalize_log.h"
 #include "daemon/node/launcher_link.h"
-#include "daemon/node/settle.h"
 #include "daemon/node/shards.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/cpu_level.h"
@@ -27,8 +27,8 @@
 #include "lib/rpc/loop.h"
 
 enum { td_local_attempt_magic = 0x4c415454, ACK_MAX = 16 << 10, ACK_FD = 3 };
-enum { WAITS_MAX = 60 };   // for a descriptor: half a minute
-enum { SETTLES_MAX = 60 }; // with the launcher's lock, one each second
+enum { WAITS_MAX = 60 };     // for a descriptor: half a minute
+enum { FINALIZES_MAX = 60 }; // with the launcher's lock, one each second
 static const int64_t ack_ns = 20 * TD_NS_PER_S, look_ns = TD_NS_PER_S, wait_ns = TD_NS_PER_S / 2;
 
 // ---- life ---------------------------------------------------------------------------------------
@@ -131,38 +131,38 @@ static void close_launcher(struct td_local_attempt *a) {
     if (a->wanted_socket[0]) (void)unlink(a->wanted_socket);
 }
 
-static struct td_settle settling(const struct td_local_attempt *a, char path[TD_FS_PATH_BYTES],
+static struct td_log_end log_end(const struct td_local_attempt *a, char path[TD_FS_PATH_BYTES],
                                  uint64_t sent) {
     snprintf(path, TD_FS_PATH_BYTES, "%s/a%u", a->assigned.checkpoints, a->assigned.attempt);
-    return (struct td_settle){.dir = a->dir,
-                              .checkpoint_dir = path,
-                              .rebooted = a->rebooted,
-                              .sent = sent,
-                              .unlocked = a->n_settles >= SETTLES_MAX};
+    return (struct td_log_end){.dir = a->dir,
+                               .checkpoint_dir = path,
+                               .rebooted = a->rebooted,
+                               .sent = sent,
+                               .unlocked = a->n_finalizes >= FINALIZES_MAX};
 }
 
-static td_status settle_all(struct td_local_attempt *a, uint64_t sent, uint64_t *out_own) {
+static td_status finalize_files(struct td_local_attempt *a, uint64_t sent, uint64_t *out_own) {
     char path[TD_FS_PATH_BYTES];
-    struct td_settle s = settling(a, path, sent);
-    td_settle_checkpoints(path);
-    return td_settle(&s, out_own);
+    struct td_log_end s = log_end(a, path, sent);
+    td_remove_unfinished_checkpoints(path);
+    return td_finalize_log(&s, out_own);
 }
 
 // Somebody holds the lock, or the disk refuses. Said once a minute. The process was seen to end, so
 // after a minute a lock that somebody else holds is no reason to leave the job RUNNING.
-static void settle_again(struct td_local_attempt *a, td_status take_failure) {
-    bool first = a->n_settles++ % SETTLES_MAX == 0;
+static void finalize_later(struct td_local_attempt *a, td_status take_failure) {
+    bool first = a->n_finalizes++ % FINALIZES_MAX == 0;
     td_status_log(first ? TD_LOG_ERROR : TD_LOG_DEBUG, take_failure,
                   "the end of an attempt is not recorded, will try again");
     td_loop_timer_arm(a->timer, look_ns);
 }
 
-static void settle(struct td_local_attempt *a) {
+static void finalize(struct td_local_attempt *a) {
     uint64_t own, sent = 0;
     bool active = td_forward_is_active(a->forward, &sent);
-    td_status s = settle_all(a, sent, &own);
+    td_status s = finalize_files(a, sent, &own);
     if (s) {
-        settle_again(a, s);
+        finalize_later(a, s);
         return;
     }
     a->ended = true;
@@ -178,7 +178,7 @@ static void on_end(int fd, void *arg) {
     bool starting = a->plan_json != NULL;
     close_launcher(a);
     if (!starting) {
-        settle(a);
+        finalize(a);
         return;
     }
     td_status s = td_steal(a->failed);
@@ -239,7 +239,7 @@ static td_status recover_unrecorded(struct td_local_attempt *a, td_status take_w
                 "checkpoint",
                 a->assigned.job, a->assigned.attempt, td_status_message(why));
     a->ended = true;
-    return settle_all(a, 0, &a->own);
+    return finalize_files(a, 0, &a->own);
 }
 
 static td_status recover(struct td_local_attempt *a, const char *boot_id) {
@@ -269,9 +269,10 @@ static td_status recover(struct td_local_attempt *a, const char *boot_id) {
     TD_TRY(td_fence(a->dir)); // a lock that is held for a moment is waited for
     close_launcher(a);
     a->ended = true;
-    td_status failed = settle_all(a, 0, &a->own);
+    td_status failed = finalize_files(a, 0, &a->own);
     // NOT_FOUND is said for an attempt that never ran; this one did.
-    return td_status_code(failed) == TD_NOT_FOUND ? td_status_context(failed, "settle") : failed;
+    return td_status_code(failed) == TD_NOT_FOUND ? td_status_context(failed, "finalize its log")
+                                                  : failed;
 }
 
 // What is not taken over must not go on.
@@ -293,9 +294,9 @@ void td_local_attempt_committed(struct td_local_attempt *a, uint64_t events) {
                 ", continuing",
                 a->assigned.job, a->assigned.attempt, events - own);
     char path[TD_FS_PATH_BYTES];
-    struct td_settle s = settling(a, path, events);
+    struct td_log_end s = log_end(a, path, events);
     td_status_log(
-        TD_LOG_ERROR, td_settle_after(&s, own),
+        TD_LOG_ERROR, td_finalize_log_after(&s, own),
         "an attempt's end cannot be sent; move its directory away and start traind again");
 }
 
@@ -361,7 +362,7 @@ static void on_timer(void *arg) {
     } else if (a->plan_json) {
         start_failed(a, td_fail(TD_DEADLINE_EXCEEDED, "the launcher was not ready in time"));
     } else if (!a->ended && a->launcher.pid == 0) {
-        settle(a); // again
+        finalize(a); // again
     } else if (!a->ended && !a->linked) {
         td_loop_timer_arm(a->timer, look_ns);
         a->events->on_status(a, NULL);

@@ -53,10 +53,10 @@ struct td_local_attempt {
     char build[32];
     struct td_proc launcher; // pid 0: none
     bool ended, abandoned, linked;
-    uint32_t n_waits;   // for a descriptor, before the launcher was started
-    uint32_t n_settles; // its log could not be ended so often
-    bool rebooted;      // its launcher ran before the machine's last start
-    uint64_t own;       // found ended: its log from here on is ours and unsent; UINT64_MAX: none is
+    uint32_t n_waits;     // for a descriptor, before the launcher was started
+    uint32_t n_finalizes; // its log could not be ended so often
+    bool rebooted;        // its launcher ran before the machine's last start
+    uint64_t own; // found ended: its log from here on is ours and unsent; UINT64_MAX: none is
     int ack_fd;
     struct td_buf ack;
     td_status failed; // why the start failed, until the launcher is gone

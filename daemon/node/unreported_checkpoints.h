@@ -1,10 +1,10 @@
-#ifndef TRAIND_DAEMON_NODE_UNREPORTED_H
-#define TRAIND_DAEMON_NODE_UNREPORTED_H
+#ifndef TRAIND_DAEMON_NODE_UNREPORTED_CHECKPOINTS_H
+#define TRAIND_DAEMON_NODE_UNREPORTED_CHECKPOINTS_H
 
-// Untold: checkpoints that a rank had finished when it was killed, but that its launcher had not
-// written down: both died between the rank's rename and the launcher's write, or the machine did
-// before the log was on disk. The rank may have removed the one before by then, so what nobody
-// reported of may be all that is left.
+// Unreported checkpoints: those that a rank had finished when it was killed, but that its launcher
+// had not written down: both died between the rank's rename and the launcher's write, or the
+// machine did before the log was on disk. The rank may have removed the one before by then, so what
+// nobody reported of may be all that is left.
 //
 // A whole directory (it has its manifest, which comes last) of a later step than the log's last
 // checkpoint line is one; the rank's line about it is written in its place, from the manifest. That

@@ -1,6 +1,6 @@
 // Settling: the last line of a log whose launcher was killed, whatever it left.
 
-#include "daemon/node/settle.h"
+#include "daemon/node/finalize_log.h"
 
 #include <fcntl.h>
 
@@ -25,18 +25,18 @@ static char *read_log(const char *dir) {
     return td_buf_take_cstr(&text);
 }
 
-static td_status settle(const char *dir, bool rebooted, uint64_t sent, uint64_t *out_own) {
+static td_status finalize(const char *dir, bool rebooted, uint64_t sent, uint64_t *out_own) {
     static char checkpoints[TD_FS_PATH_BYTES];
     assert_ok(td_fs_path(checkpoints, "%s/a1", dir));
-    const struct td_settle s = {
+    const struct td_log_end s = {
         .dir = dir, .checkpoint_dir = checkpoints, .rebooted = rebooted, .sent = sent};
-    return td_settle(&s, out_own);
+    return td_finalize_log(&s, out_own);
 }
 
-static td_status settle_after(const char *dir, bool rebooted, uint64_t own, uint64_t committed) {
-    const struct td_settle s = {
+static td_status finalize_after(const char *dir, bool rebooted, uint64_t own, uint64_t committed) {
+    const struct td_log_end s = {
         .dir = dir, .checkpoint_dir = dir, .rebooted = rebooted, .sent = committed};
-    return td_settle_after(&s, own);
+    return td_finalize_log_after(&s, own);
 }
 
 static void test_log_gets_a_last_line_when_its_launcher_was_killed(void **state) {
@@ -46,7 +46,7 @@ static void test_log_gets_a_last_line_when_its_launcher_was_killed(void **state)
     uint64_t own;
     for (size_t i = 0; i < TD_COUNTOF(before); i++) {
         write_log(*state, before[i]);
-        assert_ok(settle(*state, i == 1, 0, &own));
+        assert_ok(finalize(*state, i == 1, 0, &own));
         assert_int_equal(own, strlen(kept[i]));
         TD_AUTO_FREE char *text = read_log(*state);
         assert_memory_equal(text, kept[i], strlen(kept[i]));
@@ -59,7 +59,7 @@ static void test_log_gets_a_last_line_when_its_launcher_was_killed(void **state)
         assert_string_equal(td_json_string(td_json_get(v, "class"), ""),
                             i == 1 ? "node_lost" : "internal");
         assert_int_equal(line[strlen(line) - 1], '\n');
-        assert_ok(settle(*state, false, 0, &own)); // once
+        assert_ok(finalize(*state, false, 0, &own)); // once
         assert_int_equal(own, UINT64_MAX);
         TD_AUTO_FREE char *again = read_log(*state);
         assert_string_equal(again, text);
@@ -71,7 +71,7 @@ static void test_log_stays_when_its_launcher_ended_well(void **state) {
         "{\"event\":\"launched\"}\n{\"event\":\"launcher_end\",\"outcome\":\"done\"}\n";
     uint64_t own;
     write_log(*state, whole);
-    assert_ok(settle(*state, false, 0, &own));
+    assert_ok(finalize(*state, false, 0, &own));
     TD_AUTO_FREE char *text = read_log(*state);
     assert_string_equal(text, whole);
 }
@@ -80,10 +80,10 @@ static void test_settling_is_refused_when_somebody_holds_the_lock(void **state) 
     TD_AUTO_CLOSE int lock = -1;
     uint64_t own;
     assert_ok(td_fs_lock(path_in(*state, "lock"), "pid 7 (somebody)", &lock));
-    assert_fails(settle(*state, false, 0, &own), TD_FAILED_PRECONDITION, "somebody");
+    assert_fails(finalize(*state, false, 0, &own), TD_FAILED_PRECONDITION, "somebody");
     assert_false(td_fs_exists(path_in(*state, "events.log")));
-    const struct td_settle sure = {.dir = *state, .checkpoint_dir = *state, .unlocked = true};
-    assert_ok(td_settle(&sure, &own)); // its caller saw the launcher end
+    const struct td_log_end sure = {.dir = *state, .checkpoint_dir = *state, .unlocked = true};
+    assert_ok(td_finalize_log(&sure, &own)); // its caller saw the launcher end
     TD_AUTO_FREE char *text = read_log(*state);
     assert_non_null(strstr(text, "launcher_lost"));
 }
@@ -93,8 +93,8 @@ static void test_last_lines_come_after_what_is_committed_when_the_disk_lost_some
     for (int rebooted = 0; rebooted < 2; rebooted++) {
         uint64_t own, again;
         write_log(*state, kept);
-        assert_ok(settle(*state, rebooted, 0, &own));
-        assert_ok(settle_after(*state, rebooted, own, own + 7));
+        assert_ok(finalize(*state, rebooted, 0, &own));
+        assert_ok(finalize_after(*state, rebooted, own, own + 7));
         TD_AUTO_FREE char *after = read_log(*state);
         assert_memory_equal(after, kept, sizeof kept - 1);
         assert_memory_equal(after + own, blank, 7);
@@ -102,7 +102,7 @@ static void test_last_lines_come_after_what_is_committed_when_the_disk_lost_some
         bool named = strstr(after, "events.log of the attempt was cut to 21 of 28 bytes") != NULL;
         assert_true(named != rebooted && (strstr(after, "DATA_LOSS") != NULL) == named);
         assert_string_equal(strchr(after + own + 7, '\n'), "\n"); // one end
-        assert_ok(settle(*state, rebooted, 0, &again));           // it is the last line still
+        assert_ok(finalize(*state, rebooted, 0, &again));         // it is the last line still
         assert_int_equal(again, UINT64_MAX);
     }
 }
@@ -111,9 +111,9 @@ static void test_last_lines_come_after_what_is_committed_when_the_disk_lost_some
 static void test_end_of_a_long_log_is_sent_when_the_log_was_removed(void **state) {
     enum { COMMITTED = 17 << 20 };
     uint64_t own;
-    assert_ok(settle(*state, false, 0, &own));
+    assert_ok(finalize(*state, false, 0, &own));
     assert_int_equal(own, 0);
-    assert_ok(settle_after(*state, false, own, COMMITTED));
+    assert_ok(finalize_after(*state, false, own, COMMITTED));
     TD_AUTO_FREE char *tail = td_calloc(1, 4096);
     TD_AUTO_CLOSE int fd = open(path_in(*state, "events.log"), O_RDONLY);
     assert_true(fd >= 0 && pread(fd, tail, 4095, COMMITTED) > 0);
@@ -144,13 +144,13 @@ static void test_end_names_the_log_when_it_was_removed_cut_or_replaced(void **st
             assert_ok(
                 td_fs_write(path_in(dir, "lost"), rows[i].lost, strlen(rows[i].lost), 0600, 0));
         }
-        assert_ok(settle(dir, false, rows[i].sent, &own));
+        assert_ok(finalize(dir, false, rows[i].sent, &own));
         assert_int_equal(own, rows[i].end);
         TD_AUTO_FREE char *text = read_log(dir);
         assert_memory_equal(text + own, "{\"event\":\"launcher_lost\"", 24);
         assert_non_null(strstr(text, rows[i].why));
         assert_non_null(strstr(text, "\"code\":\"DATA_LOSS\""));
-        assert_ok(settle(dir, false, own, &own)); // once
+        assert_ok(finalize(dir, false, own, &own)); // once
         assert_int_equal(own, UINT64_MAX);
     }
 }
@@ -159,10 +159,10 @@ static void test_half_written_checkpoints_go_when_their_rank_is_dead(void **stat
     const char *names[] = {"step-3", "step-5.tmp", "step-x.tmp", "other"};
     for (size_t i = 0; i < TD_COUNTOF(names); i++)
         assert_ok(td_fs_mkdirs(path_in(*state, names[i]), 0700));
-    td_settle_checkpoints(*state);
+    td_remove_unfinished_checkpoints(*state);
     for (size_t i = 0; i < TD_COUNTOF(names); i++)
         assert_int_equal(td_fs_exists(path_in(*state, names[i])), i != 1);
-    td_settle_checkpoints(path_in(*state, "absent"));
+    td_remove_unfinished_checkpoints(path_in(*state, "absent"));
 }
 
 static void put_checkpoint(const char *dir, int step, const char *manifest) {
@@ -192,7 +192,7 @@ test_log_names_the_checkpoints_that_were_finished_when_its_launcher_was_killed(v
     put_checkpoint(*state, 40, found);
     put_checkpoint(*state, 50, NULL);
     uint64_t own;
-    assert_ok(settle(*state, false, 0, &own));
+    assert_ok(finalize(*state, false, 0, &own));
     TD_AUTO_FREE char *text = read_log(*state);
     assert_memory_equal(text, told, sizeof told - 1);
     char *line = text + sizeof told - 1, *end = strchr(line, '\n');
@@ -234,5 +234,5 @@ int main(void) {
         test_in_scratch(test_end_names_the_log_when_it_was_removed_cut_or_replaced),
         test_in_scratch(test_half_written_checkpoints_go_when_their_rank_is_dead),
     };
-    return cmocka_run_group_tests_name("node_settle", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("node_finalize_log", tests, NULL, NULL);
 }

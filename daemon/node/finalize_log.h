@@ -1,9 +1,9 @@
-#ifndef TRAIND_DAEMON_NODE_SETTLE_H
-#define TRAIND_DAEMON_NODE_SETTLE_H
+#ifndef TRAIND_DAEMON_NODE_FINALIZE_LOG_H
+#define TRAIND_DAEMON_NODE_FINALIZE_LOG_H
 
-// Settle: an attempt whose launcher is surely gone, and with it every rank, is left in order: its
-// log gets the checkpoints that it does not name (unreported.h) and its last line, and what a
-// killed rank had half written goes.
+// Finalize a log: an attempt whose launcher is surely gone, and with it every rank, is left in
+// order: its log gets the checkpoints that it does not name (unreported_checkpoints.h) and its last
+// line, and what a killed rank had half written goes.
 //
 // The launcher's lock is tried once, because this runs on the loop. LOCK_HELD: somebody has it, for
 // a moment or for longer; nothing is done, and the caller tries again. It is a second witness of
@@ -11,7 +11,7 @@
 
 #include "lib/base/base.h"
 
-struct td_settle {
+struct td_log_end {
     const char *dir;            // of the attempt
     const char *checkpoint_dir; // the attempt's own
     bool rebooted;              // the machine took it down
@@ -23,12 +23,12 @@ struct td_settle {
 // shorter than what was sent of it, or of which its launcher said that it is lost. It gets blank
 // lines up to what was sent, so that what is appended comes after it and is sent, too. The end
 // names the file. out_own: where the lines that were appended begin; UINT64_MAX: there are none.
-TD_MUST_USE td_status td_settle(const struct td_settle *s, uint64_t *out_own);
+TD_MUST_USE td_status td_finalize_log(const struct td_log_end *s, uint64_t *out_own);
 // The coordinator has committed more of the log than `own`, where the lines begin that were just
 // appended. What came between is lost, with the power or because the file was cut. Blank lines take
 // its place, so that the appended ones come after what is committed, and are sent.
-TD_MUST_USE td_status td_settle_after(const struct td_settle *s, uint64_t own);
+TD_MUST_USE td_status td_finalize_log_after(const struct td_log_end *s, uint64_t own);
 // Removes "step-<n>.tmp" in the attempt's checkpoint directory; an absent directory is fine.
-void td_settle_checkpoints(const char *checkpoint_dir);
+void td_remove_unfinished_checkpoints(const char *checkpoint_dir);
 
 #endif

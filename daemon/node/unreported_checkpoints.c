@@ -1,7 +1,7 @@
 // See the header. Lines look like a rank's (engine/train/checkpoint/checkpoint.c writes those),
 // without what only the rank knew: how long it was held up, and by which of its steps.
 
-#include "daemon/node/unreported.h"
+#include "daemon/node/unreported_checkpoints.h"
 
 #include <dirent.h>
 #include <math.h>

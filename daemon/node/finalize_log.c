@@ -1,7 +1,7 @@
 // See the header. The launcher's lock on the directory is taken meanwhile, so that a mistake about
 // its death cannot make two writers: then settling fails and is tried again by the caller.
 
-#include "daemon/node/settle.h"
+#include "daemon/node/finalize_log.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "daemon/node/unreported.h"
+#include "daemon/node/unreported_checkpoints.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
@@ -48,12 +48,12 @@ static bool starts(const char *line, const char *event) {
 }
 
 // ---- the end ------------------------------------------------------------------------------------
-static td_status path_in(const struct td_settle *s, const char *name, char out[TD_FS_PATH_BYTES]) {
+static td_status path_in(const struct td_log_end *s, const char *name, char out[TD_FS_PATH_BYTES]) {
     return td_fs_path(out, "%s/%s", s->dir, name);
 }
 
 // What the launcher said of its log, if it said that it is lost; else "".
-static void read_lost(const struct td_settle *s, char *out_why, size_t out_bytes) {
+static void read_lost(const struct td_log_end *s, char *out_why, size_t out_bytes) {
     char path[TD_FS_PATH_BYTES];
     TD_AUTO_BUF text;
     td_buf_init(&text, LOST_MAX);
@@ -64,7 +64,7 @@ static void read_lost(const struct td_settle *s, char *out_why, size_t out_bytes
     td_status_free(failed); // it does not exist: the usual case
 }
 
-static td_status add_end(const struct td_settle *s, const char *lost, struct td_buf *b) {
+static td_status add_end(const struct td_log_end *s, const char *lost, struct td_buf *b) {
     const char *why = s->rebooted
                           ? "the machine was restarted while the attempt ran"
                           : "the launcher was killed, and its ranks with it: by somebody on this "
@@ -103,7 +103,7 @@ static td_status write_end(int fd, const char *path, uint64_t at, const struct t
 }
 
 // Of a log that is open: cuts it back to whole lines and appends the rest.
-static td_status append_end(const struct td_settle *s, int fd, const char *path, uint64_t end,
+static td_status append_end(const struct td_log_end *s, int fd, const char *path, uint64_t end,
                             const char *lost) {
     if (ftruncate(fd, (off_t)end) != 0) return td_fs_fail("cut", path);
     TD_AUTO_BUF rest;
@@ -114,7 +114,7 @@ static td_status append_end(const struct td_settle *s, int fd, const char *path,
     return write_end(fd, path, TD_MAX(end, s->sent), &rest);
 }
 
-td_status td_settle(const struct td_settle *s, uint64_t *out_own) {
+td_status td_finalize_log(const struct td_log_end *s, uint64_t *out_own) {
     char path[TD_FS_PATH_BYTES], lock_path[TD_FS_PATH_BYTES], line[128], lost[256];
     TD_TRY(path_in(s, TD_SEGMENT_EVENTS, path));
     TD_TRY(path_in(s, TD_SEGMENT_LOCK, lock_path));
@@ -145,7 +145,7 @@ td_status td_settle(const struct td_settle *s, uint64_t *out_own) {
 
 // The lines are read into memory and their end is made again, because it says now that the log was
 // cut. Blank lines take their place first, so that a crash in between leaves a log without an end.
-td_status td_settle_after(const struct td_settle *s, uint64_t own) {
+td_status td_finalize_log_after(const struct td_log_end *s, uint64_t own) {
     char path[TD_FS_PATH_BYTES], lost[256];
     TD_TRY(path_in(s, TD_SEGMENT_EVENTS, path));
     TD_AUTO_CLOSE int fd = open(path, O_RDWR | O_CLOEXEC);
@@ -176,7 +176,7 @@ td_status td_settle_after(const struct td_settle *s, uint64_t own) {
     return write_end(fd, path, s->sent, &rest);
 }
 
-void td_settle_checkpoints(const char *checkpoint_dir) {
+void td_remove_unfinished_checkpoints(const char *checkpoint_dir) {
     DIR *dir = opendir(checkpoint_dir);
     for (struct dirent *e; dir && (e = readdir(dir));) {
         unsigned step;
