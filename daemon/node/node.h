@@ -7,9 +7,13 @@
 //
 //   core/core.h         the brain, sans I/O: (state, event, now) -> actions, a table
 //   node.h, node.c      the shell: feeds the core, carries out what it answers
+//   shell.h             its state; the way into the core and the way up
+//   messages.h          what it says to the coordinator
 //   transport.h         the control stream: in process (transport_local) or gRPC (transport_rpc)
 //   inventory.h         cores, slots, memory, accelerators, identity; core/cores.h gives cores to
 //                       ranks
+//   attempts.h          what the core wants of an attempt, and what it learns of it
+//   scan.h              attempts that are here when it starts
 //   attempt.h           one attempt: its directory, its launcher (started, found, adopted)
 //   assignment.h        what the coordinator assigned -> the files that a launcher needs
 //   fetch.h             a checkpoint from the coordinator, before an attempt resumes from it

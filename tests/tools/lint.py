@@ -23,7 +23,6 @@ MAX_FILE_LINES = 600
 KNOWN_LONG = {
     "daemon/coordinator/attempt.c": 800,
     "daemon/coordinator/store.c": 800,
-    "daemon/node/node.c": 800,
     "tests/scenario/test_s30_coordinator.py": 800,
     "tests/scenario/test_s70_trainctl.py": 800,
     "tests/sim/coordinator_world.h": 800,

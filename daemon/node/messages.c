@@ -1,0 +1,114 @@
+// See the header.
+
+#include "daemon/node/messages.h"
+
+#include <stdio.h>
+
+#include "lib/attempt/segments.h"
+#include "lib/base/fit.h"
+
+void td_messages_register(struct td_node *n) {
+    TD_AUTO(td_arena) *arena = NULL;
+    td_status s = td_arena_create(4 << 20, &arena);
+    size_t n_attempts = 0, cap = 0;
+    while (td_node_core_attempt(n->core, cap))
+        cap++;
+    Traind__V1__AttemptHeld **held = s ? NULL : td_arena_array(arena, cap + 1, sizeof *held);
+    Traind__V1__Register r = TRAIND__V1__REGISTER__INIT;
+    struct td_inventory *inv = &n->inventory;
+    for (size_t i = 0; held && i < cap; i++) {
+        struct td_node_attempt *a = td_node_core_attempt(n->core, i);
+        Traind__V1__AttemptHeld *h = td_arena_alloc(arena, sizeof *h);
+        Traind__V1__AttemptId *id = td_arena_alloc(arena, sizeof *id);
+        if (!h || !id) continue;
+        traind__v1__attempt_held__init(h);
+        traind__v1__attempt_id__init(id);
+        id->job = a->job;
+        id->attempt = a->attempt;
+        id->epoch = a->epoch;
+        h->id = id;
+        h->alive = a->state != TD_AT_ENDED;
+        h->launcher_major = a->major ? a->major : TD_LAUNCHER_MAJOR;
+        h->build = a->build;
+        held[n_attempts++] = h;
+    }
+    char *accelerators[TD_INVENTORY_ACCELERATORS];
+    for (size_t i = 0; i < inv->n_accelerators; i++)
+        accelerators[i] = inv->accelerator[i];
+    r.node_id = inv->node_id;
+    r.boot_id = inv->boot_id;
+    r.name = inv->name;
+    r.version = n->version;
+    r.launcher_major = TD_LAUNCHER_MAJOR;
+    r.cores = (uint32_t)inv->cores;
+    r.slots = (uint32_t)inv->slots;
+    r.memory_bytes = inv->memory_bytes;
+    (void)td_plugin_files_look(&n->plugins, n->plugin_dir);
+    r.plugins = n->plugins.digest;
+    r.cpu_level = (char *)(uintptr_t)td_cpu_level_name(inv->cpu_level);
+    r.cpu_level_held = (char *)(uintptr_t)td_cpu_level_name(inv->cpu_level_held);
+    r.n_accelerators = inv->n_accelerators;
+    r.accelerators = accelerators;
+    r.n_attempts = n_attempts;
+    r.attempts = held;
+    r.embedded = n->transport->ops->embedded;
+    r.keyed = r.batches = true;
+    r.fresh = !n->known;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_REGISTER;
+    m.register_ = &r;
+    // Out of memory for the list would make the coordinator think that attempts are gone.
+    bool sent = !s && held && n->transport->ops->send(n->transport, &m) != TD_TRANSPORT_REFUSED;
+    td_status_free(s);
+    if (!sent) n->transport->ops->reset(n->transport);
+}
+
+void td_messages_heartbeat(struct td_node *n, uint32_t slots_used) {
+    Traind__V1__Heartbeat h = TRAIND__V1__HEARTBEAT__INIT;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    h.slots_used = slots_used;
+    (void)td_plugin_files_look(&n->plugins, n->plugin_dir);
+    h.plugins = n->plugins.digest;
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_HEARTBEAT;
+    m.heartbeat = &h;
+    (void)td_node_send(n, &m);
+}
+
+void td_messages_refused(struct td_node *n, const Traind__V1__AttemptId *id, td_status borrow_why) {
+    char cls[32], message[2048], job[TD_NODE_JOB_MAX];
+    snprintf(cls, sizeof cls, "%s", td_class_name(td_status_class(borrow_why)));
+    (void)td_fit(message, sizeof message, "%s", td_status_message(borrow_why));
+    snprintf(job, sizeof job, "%s", id->job);
+    Traind__V1__AttemptId copy = *id;
+    copy.job = job;
+    Traind__V1__AttemptRefused r = TRAIND__V1__ATTEMPT_REFUSED__INIT;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    r.id = &copy;
+    r.code = (uint32_t)td_status_code(borrow_why);
+    r.class_ = cls;
+    r.message = message;
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_REFUSED;
+    m.refused = &r;
+    (void)td_node_send(n, &m);
+}
+
+void td_messages_planned(struct td_node *n, const char *request, td_status borrow_status,
+                         const char *result_json) {
+    TD_AUTO_FREE char *name = td_strdup(request), *json = td_strdup(result_json);
+    char cls[32], message[4096];
+    snprintf(cls, sizeof cls, "%s", td_class_name(td_status_class(borrow_status)));
+    (void)td_fit(message, sizeof message, "%s",
+                 borrow_status ? td_status_message(borrow_status) : "");
+    Traind__V1__PlanResult r = TRAIND__V1__PLAN_RESULT__INIT;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    r.request = name;
+    r.result_json = json;
+    r.code = (uint32_t)td_status_code(borrow_status);
+    r.class_ = cls;
+    r.message = message;
+    (void)td_plugin_files_look(&n->plugins, n->plugin_dir);
+    r.plugins = n->plugins.digest;
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT;
+    m.plan_result = &r;
+    if (name && json) (void)td_node_send(n, &m);
+}
