@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/attempt/worker_exit.h"
 #include "lib/base/log.h"
 
 // The wire code for a class where the rank gave none.

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/launcher/options.h"
-#include "lib/attempt/rank_page.h"
+#include "lib/attempt/worker_exit.h"
 
 static int fail(const char *what, int exit_code) {
     fprintf(stderr, "traind-launcher exec-rank: %s: %s\n", what, strerror(errno));

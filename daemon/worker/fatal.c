@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "daemon/worker/place.h"
+#include "lib/attempt/worker_exit.h"
 
 enum { STACK_BYTES = 64 << 10, FRAMES = 32, HANDLER_FRAMES = 2 }; // itself and the kernel's
 enum { NAME_BYTES = 48 }; // of each function: long ones leave room for those that called them

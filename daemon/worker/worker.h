@@ -27,6 +27,7 @@
 // are one bound, the lower holds.
 
 #include "daemon/worker/configure.h"
+#include "lib/attempt/worker_exit.h"
 
 int td_worker_run(const struct td_worker_args *args);
 int td_worker_plan(const struct td_worker_args *args);

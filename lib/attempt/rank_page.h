@@ -37,7 +37,7 @@
 //   {"event":"note","text":"resume is not bit-exact: ..."}
 //   {"event":"end","outcome":"done|stopped|failed","class":"data","code":"DATA_LOSS",
 //    "message":"...","step":N}
-// Exit codes (td_worker_exit) say the same where no datagram came.
+// Exit codes (worker_exit.h) say the same where no datagram came.
 
 #include <stdatomic.h>
 
@@ -66,23 +66,6 @@ enum td_stop_mode {
     TD_STOP_NOW,        // finish the step, exit TD_EXIT_STOPPED without saving
     TD_STOP_KILL,       // SIGKILL at once; of launchers, never in a rank's page
 };
-
-// Exit codes of a worker are API.
-enum td_worker_exit {
-    TD_EXIT_DONE = 0,
-    TD_EXIT_STOPPED = 10,  // agreed stop
-    TD_EXIT_BAD_SPEC = 20, // never retried
-    TD_EXIT_ABI = 21,
-    TD_EXIT_RESOURCE = 30,   // memory
-    TD_EXIT_COLLECTIVE = 31, // a peer is gone
-    TD_EXIT_DISK = 32,       // no space for a checkpoint
-    TD_EXIT_DATA = 40,
-    TD_EXIT_NUMERIC = 41,
-    TD_EXIT_USER_CODE = 42,
-    TD_EXIT_BUG = 70,
-};
-enum td_class td_worker_exit_class(int exit_code); // any other code or a signal: INTERNAL
-int td_worker_exit_of(enum td_class cls); // of a failure: never TD_EXIT_DONE, NONE is a bug
 
 struct td_rank_page {
     uint32_t magic, version;

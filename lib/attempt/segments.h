@@ -5,8 +5,8 @@
 // reads of them agrees here.
 //
 // In reading order: segments.h, the files; rank_page.h, the memory that a launcher and a rank
-// share, the events and exit codes of a rank; checkpoint_name.h, names of checkpoints and of their
-// files; retention.h, which checkpoints are kept.
+// share, and the events of a rank; worker_exit.h, its exit codes; checkpoint_name.h, names of
+// checkpoints and of their files; retention.h, which checkpoints are kept.
 //
 // Segments: the files of an attempt, the contract between a launcher, its node and the coordinator.
 //

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "lib/attempt/rank_page.h"
+#include "lib/attempt/worker_exit.h"
 #include "lib/base/clock.h"
 #include "tests/unit/test.h"
 
