@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/coordinator/check.h"
-#include "daemon/coordinator/logs.h"
-#include "daemon/coordinator/look.h"
-#include "daemon/coordinator/salvage.h"
-#include "daemon/coordinator/shell.h"
-#include "daemon/coordinator/sweep.h"
-#include "daemon/coordinator/watch.h"
+#include "daemon/coordinator/shell/check.h"
+#include "daemon/coordinator/shell/logs.h"
+#include "daemon/coordinator/shell/look.h"
+#include "daemon/coordinator/shell/salvage.h"
+#include "daemon/coordinator/shell/shell.h"
+#include "daemon/coordinator/shell/sweep.h"
+#include "daemon/coordinator/shell/watch.h"
 #include "lib/base/fit.h"
 #include "lib/base/log.h"
 #include "lib/base/rng.h"

@@ -3,27 +3,9 @@
 
 // The coordinator: jobs, nodes, catalog, metrics, and the API that people and nodes speak to.
 //
-//   core.h        the brain, sans I/O: (state, event, now) -> records and actions
-//     core_verbs.c  what people ask of it; core_load.c: rows back into it at the start
-//     job.h         a job: its states as a table, its attempts, its record
-//     attempt.c     what the event lines of an attempt mean; failures, restarts
-//     queue.c       who runs next; place.h: where; queue_reason.c: why the others wait
-//     forget.c      a job and what it owns go; retention.c: which, and when
-//     nodes.c       nodes: leases, slots, adoption and fencing
-//     plans.c       plans, asked of a node once per spec
-//     catalog.h     checkpoints: pending, committed, removed
-//     view.h        jobs and nodes as the messages that clients read
-//   store.h       the two databases and their writer threads (the only home of SQLite)
-//   check.h       looks for damage in them, in the background
-//   salvage.h     a start with what is readable of state.db
-//   gate.h        holds every word to the outside until what it depends on is committed
-//   disk.h        a thread for files: shards and logs
-//   logs.h        what ranks print, by byte offset
-//   verify.c      are a checkpoint's files here what was committed?
-//   sweep.c       what attempts that are over left among the checkpoints
-//   watch.h       who sees changes
-//   shell.h       the shell: feeds the core, carries out what it answers (private)
-//   api_*.c       one file per service: decode, ask the core, encode; no policy
+//   core/   the brain, sans I/O: (state, event, now) -> records and actions. Begin with core.h
+//   shell/  databases, files, clocks: feeds the core, carries out what it answers. Begin with
+//   shell.h api/    one file per service: decode, ask the core, encode; no policy
 //
 // One loop thread owns everything here. Start order: databases, core loaded from them (the
 // incarnation number counts up), server bound, then health says SERVING. Stop order: drain, then

@@ -6,7 +6,7 @@
 
 #include "tests/fuzz/fuzz.h"
 
-#include "daemon/coordinator/view.h"
+#include "daemon/coordinator/core/view.h"
 #include "lib/base/map.h"
 #include "lib/rpc/codec.h"
 

@@ -7,8 +7,8 @@
 
 #include <stdlib.h>
 
-#include "daemon/coordinator/catalog.h"
-#include "daemon/coordinator/core.h"
+#include "daemon/coordinator/core/catalog.h"
+#include "daemon/coordinator/core/core.h"
 #include "lib/attempt/rank_page.h"
 #include "lib/base/map.h"
 #include "lib/spec/spec.h"

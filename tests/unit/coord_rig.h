@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#include "daemon/coordinator/core.h"
+#include "daemon/coordinator/core/core.h"
 #include "lib/base/buf.h"
 #include "lib/base/map.h"
 #include "lib/spec/spec.h"

@@ -6,7 +6,7 @@
 
 #include <unistd.h>
 
-#include "daemon/coordinator/store.h"
+#include "daemon/coordinator/shell/store.h"
 #include "lib/rpc/loop.h"
 #include "tests/unit/test.h"
 

@@ -2,12 +2,12 @@
 // nor in the length that is told.
 // Tags: tsan
 
-#include "daemon/coordinator/logs.h"
+#include "daemon/coordinator/shell/logs.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "daemon/coordinator/shell.h"
+#include "daemon/coordinator/shell/shell.h"
 #include "tests/unit/test.h"
 
 // As much of a coordinator as logs need.

@@ -3,8 +3,8 @@
 
 #include "tests/unit/coord_rig.h"
 
-#include "daemon/coordinator/catalog.h"
-#include "daemon/coordinator/job.h"
+#include "daemon/coordinator/core/catalog.h"
+#include "daemon/coordinator/core/job.h"
 
 static const int64_t day_ns = INT64_C(24) * 3600 * TD_NS_PER_S;
 

@@ -1,0 +1,86 @@
+// AdminService and NodeAdminService: the cluster as operators see it.
+// Reads only; numbers come from the core and the process, and pass the gate like every answer, so
+// nobody is shown a state that a crash could take back.
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/coordinator/shell/shell.h"
+#include "daemon/coordinator/shell/watch.h"
+
+static void list_nodes(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    struct td_arena *arena = NULL;
+    (void)request;
+    td_status s = td_shell_arena(&arena);
+    if (s) {
+        td_shell_fail(c, call, s);
+        return;
+    }
+    Traind__V1__ListNodesResponse *m = td_view_nodes(arena, c->core, td_shell_now());
+    td_shell_reply(c, call, arena, m ? &m->base : NULL);
+}
+
+enum { N_MORE = 4 };
+
+static bool add_counters(struct td_arena *a, struct td_coordinator *c, Traind__V1__ClusterInfo *m) {
+    const struct {
+        const char *key;
+        uint32_t value;
+    } more[] = {
+        {"rejected_calls", c->rejected_calls},
+        {"watches", (uint32_t)td_watchers_count(c->watchers)},
+        {"calls", (uint32_t)td_rpc_server_n_calls(c->server)},
+        {"commit_us", (uint32_t)(td_store_commit_ns(c->store) / 1000)},
+    };
+    _Static_assert(TD_COUNTOF(more) == N_MORE, "the message has room for these");
+    for (size_t i = 0; i < TD_COUNTOF(more); i++) {
+        m->counters[m->n_counters] = td_view_counter(a, more[i].key, more[i].value);
+        if (!m->counters[m->n_counters++]) return false;
+    }
+    return true;
+}
+
+static void get_cluster_info(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    struct td_arena *arena = NULL;
+    (void)request;
+    td_status s = td_shell_arena(&arena);
+    if (s) {
+        td_shell_fail(c, call, s);
+        return;
+    }
+    Traind__V1__ClusterInfo *m = td_view_cluster(arena, c->core, N_MORE);
+    if (m && add_counters(arena, c, m)) {
+        m->version = c->version;
+        m->role = c->role;
+        m->state_dir = c->state_dir;
+        m->address = td_arena_strdup(arena, td_rpc_server_address(c->server));
+        m->pid = (uint32_t)getpid();
+        m->troubles = c->damages;
+        m->n_troubles = c->n_damages;
+        m->uptime_s = (double)(td_mono_now().ns - c->started.ns) / 1e9;
+        if (!m->address) m = NULL;
+    }
+    td_shell_reply(c, call, arena, m ? &m->base : NULL);
+}
+
+static const struct td_rpc_method rows[] = {
+    {.service = "traind.v1.NodeAdminService",
+     .method = "ListNodes",
+     .kind = TD_RPC_UNARY,
+     .request = &traind__v1__list_nodes_request__descriptor,
+     .response = &traind__v1__list_nodes_response__descriptor,
+     .on_call = list_nodes},
+    {.service = "traind.v1.AdminService",
+     .method = "GetClusterInfo",
+     .kind = TD_RPC_UNARY,
+     .request = &traind__v1__get_cluster_info_request__descriptor,
+     .response = &traind__v1__cluster_info__descriptor,
+     .on_call = get_cluster_info},
+};
+
+td_status td_api_admin_add(struct td_coordinator *c) {
+    return td_rpc_server_add(c->server, rows, TD_COUNTOF(rows), c);
+}

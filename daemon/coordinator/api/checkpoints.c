@@ -1,0 +1,252 @@
+// CheckpointService: what the catalog holds, and the bytes of its files.
+// Bytes are read by the disk thread, a chunk at a time, as fast as the reader takes them; names are
+// looked up in the catalog, so no path of a caller ever reaches the file system.
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/coordinator/core/catalog.h"
+#include "daemon/coordinator/shell/shell.h"
+#include "lib/attempt/checkpoint_name.h"
+
+enum { PAGE_DEFAULT = 100, PAGE_MAX = 1000, CHUNK_BYTES = 256 << 10 };
+
+// ---- ListCheckpoints, GetCheckpoint -------------------------------------------------------------
+static td_status list(struct td_coordinator *c, struct td_rpc_call *call,
+                      const Traind__V1__ListCheckpointsRequest *q) {
+    const struct td_job *j = NULL;
+    TD_TRY(td_core_find_job(c->core, q->job, &j));
+    uint32_t at = j->n_checkpoints; // rows before it are still to be listed
+    if (q->page_token[0]) {         // the path of the last one seen
+        while (at > 0 && strcmp(j->checkpoints[at - 1]->path, q->page_token) != 0) {
+            at--;
+        }
+        if (!at) {
+            return td_status_with_reason(
+                td_fail(TD_INVALID_ARGUMENT, "page_token is not one of this list any more; begin "
+                                             "again"),
+                "TOKEN_INVALID");
+        }
+        at--;
+    }
+    size_t size = q->page_size ? TD_MIN(q->page_size, PAGE_MAX) : PAGE_DEFAULT;
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_shell_arena(&arena));
+    Traind__V1__ListCheckpointsResponse *m = td_arena_alloc(arena, sizeof *m);
+    if (!m) return td_fail_oom();
+    traind__v1__list_checkpoints_response__init(m);
+    m->checkpoints = td_arena_array(arena, size, sizeof *m->checkpoints);
+    if (!m->checkpoints) return td_fail_oom();
+    while (at > 0 && m->n_checkpoints < size) {
+        at--;
+        Traind__V1__Checkpoint *row = td_view_checkpoint(arena, c->core, j, j->checkpoints[at]);
+        if (!row) return td_fail_oom();
+        m->checkpoints[m->n_checkpoints++] = row;
+    }
+    if (at > 0) m->next_page_token = td_arena_strdup(arena, j->checkpoints[at]->path);
+    if (!m->next_page_token) return td_fail_oom();
+    td_shell_reply(c, call, td_steal(arena), &m->base);
+    return TD_OK;
+}
+
+static void list_checkpoints(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    td_status s = list(c, call, (const Traind__V1__ListCheckpointsRequest *)request);
+    if (s) td_shell_fail(c, call, s);
+}
+
+static td_status find(struct td_coordinator *c, const char *job, const char *path,
+                      const struct td_job **out_job, const struct td_checkpoint **out_checkpoint) {
+    TD_TRY(td_core_find_job(c->core, job, out_job));
+    if (path[0] && !td_checkpoint_path_ok(path)) {
+        return td_shell_bad_field(
+            "path", "a checkpoint's path looks like a1/step-2340; ListCheckpoints has them");
+    }
+    *out_checkpoint = td_catalog_find(*out_job, path);
+    if (*out_checkpoint) return TD_OK;
+    return td_status_with_reason(
+        path[0] ? td_fail(TD_NOT_FOUND, "job %s has no checkpoint %s", (*out_job)->id, path)
+                : td_fail(TD_NOT_FOUND, "job %s has no checkpoint yet", (*out_job)->id),
+        "CHECKPOINT_NOT_FOUND");
+}
+
+static td_status get(struct td_coordinator *c, struct td_rpc_call *call,
+                     const Traind__V1__GetCheckpointRequest *q) {
+    const struct td_job *j = NULL;
+    const struct td_checkpoint *cp = NULL;
+    TD_TRY(find(c, q->job, q->path, &j, &cp));
+    struct td_arena *arena = NULL;
+    TD_TRY(td_shell_arena(&arena));
+    Traind__V1__Checkpoint *m = td_view_checkpoint(arena, c->core, j, cp);
+    td_shell_reply(c, call, arena, m ? &m->base : NULL);
+    return TD_OK;
+}
+
+static void get_checkpoint(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    td_status s = get(c, call, (const Traind__V1__GetCheckpointRequest *)request);
+    if (s) td_shell_fail(c, call, s);
+}
+
+// ---- ReadShard ----------------------------------------------------------------------------------
+struct reader {
+    struct td_coordinator *c;
+    struct td_rpc_call *call;
+    char path[TD_SHELL_PATH_MAX];
+    uint64_t offset, file_bytes;
+    bool busy, full, gone;
+};
+
+static void pump(struct reader *r);
+
+static void send_chunk(td_status take_status, const void *data, size_t n, void *arg) {
+    struct reader *r = arg;
+    r->busy = false;
+    if (r->gone) {
+        td_status_free(take_status);
+        free(r);
+        return;
+    }
+    if (!take_status && n == 0 && r->offset < r->file_bytes) {
+        take_status =
+            td_status_with_reason(td_fail(TD_DATA_LOSS, "'%s' has %" PRIu64 " of %" PRIu64 " bytes",
+                                          r->path, r->offset, r->file_bytes),
+                                  "FILE_TRUNCATED");
+    }
+    if (take_status) {
+        td_rpc_call_finish(r->call, take_status);
+        return;
+    }
+    Traind__V1__ReadShardResponse m = TRAIND__V1__READ_SHARD_RESPONSE__INIT;
+    m.offset = r->offset;
+    m.data.data = (uint8_t *)(uintptr_t)data;
+    m.data.len = n;
+    m.file_bytes = r->file_bytes;
+    r->offset += n;
+    r->full = td_rpc_call_send(r->call, &m.base) != TD_RPC_SEND_MORE;
+    pump(r);
+}
+
+static void pump(struct reader *r) {
+    if (r->busy || r->full || r->gone || !td_rpc_call_is_live(r->call)) return;
+    if (r->offset >= r->file_bytes) {
+        td_rpc_call_finish(r->call, TD_OK);
+        return;
+    }
+    size_t bytes = (size_t)TD_MIN(r->file_bytes - r->offset, CHUNK_BYTES);
+    r->busy = true;
+    td_status s = td_disk_read(r->c->disk, r->path, r->offset, bytes, send_chunk, r);
+    if (!s) return;
+    r->busy = false;
+    td_rpc_call_finish(r->call, s);
+}
+
+// Where the coordinator can read it: its own store, or the state directory that it shares with an
+// embedded node. A node elsewhere keeps its files to itself.
+static td_status place(struct td_coordinator *c, const struct td_job *j,
+                       const struct td_checkpoint *cp, const char *file,
+                       char out[TD_SHELL_PATH_MAX]) {
+    td_shell_checkpoint_path(c, j->id, cp->path, file, out);
+    if (cp->streamed) return TD_OK;
+    if (cp->directory[0]) snprintf(out, TD_SHELL_PATH_MAX, "%s/%s", cp->directory, file);
+    if (access(out, R_OK) == 0) return TD_OK;
+    return td_status_with_reason(
+        td_fail(
+            TD_FAILED_PRECONDITION,
+            "%s lies on node %s (store fs) where the coordinator cannot read it; copy it there, "
+            "or use checkpoint.store=stream",
+            cp->path, cp->node),
+        "CHECKPOINT_ON_NODE");
+}
+
+static td_status open_shard(struct td_coordinator *c, const Traind__V1__ReadShardRequest *q,
+                            struct reader *r) {
+    const struct td_job *j = NULL;
+    const struct td_checkpoint *cp = NULL;
+    TD_TRY(find(c, q->job, q->path, &j, &cp));
+    if (!td_checkpoint_file_ok(q->file)) {
+        return td_shell_bad_field("file", "a name that GetCheckpoint lists");
+    }
+    if (!cp->committed) {
+        return td_status_with_reason(
+            td_fail(TD_FAILED_PRECONDITION, "%s is not committed yet", cp->path),
+            "CHECKPOINT_PENDING");
+    }
+    const struct td_checkpoint_file *f = NULL;
+    for (uint32_t i = 0; i < cp->n_files; i++) {
+        if (strcmp(cp->files[i].name, q->file) == 0) f = &cp->files[i];
+    }
+    if (!f) {
+        return td_status_with_reason(
+            td_fail(TD_NOT_FOUND, "%s has no file '%s'", cp->path, q->file), "FILE_NOT_FOUND");
+    }
+    TD_TRY(place(c, j, cp, q->file, r->path));
+    TD_TRY(td_disk_file_bytes(r->path, &r->file_bytes));
+    if (q->offset > r->file_bytes) {
+        td_status s = td_fail(TD_OUT_OF_RANGE, "offset %" PRIu64 " is past the end, %" PRIu64,
+                              q->offset, r->file_bytes);
+        return td_status_with_reason(s, "OFFSET_PAST_END");
+    }
+    r->offset = q->offset;
+    return TD_OK;
+}
+
+static void read_shard(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    struct reader *r = td_calloc(1, sizeof *r);
+    td_status s =
+        r ? open_shard(c, (const Traind__V1__ReadShardRequest *)request, r) : td_fail_oom();
+    if (s) {
+        free(r);
+        td_shell_fail(c, call, s);
+        return;
+    }
+    r->c = c;
+    r->call = call;
+    td_rpc_call_set_user(call, r);
+    pump(r);
+}
+
+static void on_writable(struct td_rpc_call *call, void *ctx) {
+    struct reader *r = td_rpc_call_user(call);
+    (void)ctx;
+    if (!r) return;
+    r->full = false;
+    pump(r);
+}
+
+static void on_done(struct td_rpc_call *call, void *ctx) {
+    struct reader *r = td_rpc_call_user(call);
+    (void)ctx;
+    if (!r) return;
+    r->gone = true;
+    if (!r->busy) free(r);
+}
+
+static const struct td_rpc_method rows[] = {
+    {.service = "traind.v1.CheckpointService",
+     .method = "ListCheckpoints",
+     .kind = TD_RPC_UNARY,
+     .request = &traind__v1__list_checkpoints_request__descriptor,
+     .response = &traind__v1__list_checkpoints_response__descriptor,
+     .on_call = list_checkpoints},
+    {.service = "traind.v1.CheckpointService",
+     .method = "GetCheckpoint",
+     .kind = TD_RPC_UNARY,
+     .request = &traind__v1__get_checkpoint_request__descriptor,
+     .response = &traind__v1__checkpoint__descriptor,
+     .on_call = get_checkpoint},
+    {.service = "traind.v1.CheckpointService",
+     .method = "ReadShard",
+     .kind = TD_RPC_SERVER_STREAM,
+     .request = &traind__v1__read_shard_request__descriptor,
+     .response = &traind__v1__read_shard_response__descriptor,
+     .on_call = read_shard,
+     .on_writable = on_writable,
+     .on_done = on_done},
+};
+
+td_status td_api_checkpoints_add(struct td_coordinator *c) {
+    return td_rpc_server_add(c->server, rows, TD_COUNTOF(rows), c);
+}

@@ -1,0 +1,457 @@
+// JobService: what people, schedulers and dashboards submit, watch and steer.
+// Decode, ask the core, encode. A spec is parsed here (lib/spec) into an arena of its own; whatever
+// the core decides is answered through the gate, once its record is committed.
+
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/coordinator/core/catalog.h"
+#include "daemon/coordinator/shell/shell.h"
+#include "daemon/coordinator/shell/watch.h"
+#include "lib/base/digest.h"
+#include "lib/base/log.h"
+#include "lib/base/rng.h"
+#include "lib/spec/plan.h"
+
+enum {
+    PAGE_DEFAULT = 100,
+    PAGE_MAX = 1000,
+    REQUEST_ID_MAX = 64,
+    SPEC_JSON_MAX = 4 << 20,
+    MAX_PLANNERS = TD_CORE_MAX_PLAN_WAITERS,
+};
+
+// ---- specs --------------------------------------------------------------------------------------
+// Text and overrides -> canonical spec, as a tree in arena and as JSON, the caller's to free.
+static td_status read_spec(struct td_arena *arena, const char *spec, char *const *overrides,
+                           size_t n_overrides, struct td_json **out_tree, char **out_json) {
+    TD_TRY(td_spec_parse(arena, spec, strlen(spec), (const char *const *)overrides, n_overrides,
+                         out_tree));
+    TD_AUTO_BUF text;
+    td_buf_init(&text, SPEC_JSON_MAX);
+    TD_TRY(td_json_print(*out_tree, false, &text));
+    *out_json = td_buf_take_cstr(&text);
+    return *out_json ? TD_OK : td_fail_oom();
+}
+
+static td_status canonical(const char *spec, char *const *overrides, size_t n_overrides,
+                           char **out_json) {
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
+    struct td_json *tree = NULL;
+    return read_spec(arena, spec, overrides, n_overrides, &tree, out_json);
+}
+
+typedef void reply_fn(struct td_coordinator *c, struct td_rpc_call *call,
+                      struct td_arena *take_arena, const ProtobufCMessage *message);
+static td_status reply_job(struct td_coordinator *c, struct td_rpc_call *call,
+                           const struct td_job *j, reply_fn *reply) {
+    struct td_arena *arena = NULL;
+    TD_TRY(td_shell_arena(&arena));
+    Traind__V1__Job *m = td_view_job(arena, c->core, j, td_shell_now(), TD_VIEW_SPEC);
+    reply(c, call, arena, m ? &m->base : NULL);
+    return TD_OK;
+}
+
+// ---- CreateJob, ValidateJob ---------------------------------------------------------------------
+static td_status body_digest(const Traind__V1__CreateJobRequest *r, char out[TD_DIGEST_HEX]) {
+    TD_AUTO(td_digest) *d = NULL;
+    TD_TRY(td_digest_create(&d));
+    td_digest_update(d, r->spec, strlen(r->spec) + 1);
+    for (size_t i = 0; i < r->n_overrides; i++) {
+        td_digest_update(d, r->overrides[i], strlen(r->overrides[i]) + 1);
+    }
+    td_digest_hex(d, out);
+    return TD_OK;
+}
+
+static td_status check_request_id(const char *id) {
+    if (strlen(id) > REQUEST_ID_MAX) {
+        return td_shell_bad_field("request_id", "at most %d bytes", REQUEST_ID_MAX);
+    }
+    for (const char *p = id; *p; p++) {
+        if (*p <= ' ' || *p > '~') return td_shell_bad_field("request_id", "printable ASCII only");
+    }
+    return TD_OK;
+}
+
+static td_status create(struct td_coordinator *c, struct td_rpc_call *call,
+                        const Traind__V1__CreateJobRequest *r) {
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_json *tree = NULL;
+    TD_AUTO_FREE char *json = NULL;
+    char digest[TD_DIGEST_HEX], id[TD_JOB_ID_MAX];
+    uint8_t bytes[6];
+    TD_TRY(check_request_id(r->request_id));
+    TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
+    TD_TRY(read_spec(arena, r->spec, r->overrides, r->n_overrides, &tree, &json));
+    TD_TRY(body_digest(r, digest));
+    TD_TRY(td_shell_writable(c));
+    td_random_bytes(bytes, sizeof bytes);
+    snprintf(id, sizeof id, "j-%02x%02x%02x%02x%02x%02x", bytes[0], bytes[1], bytes[2], bytes[3],
+             bytes[4], bytes[5]);
+    const struct td_core_create_job request = {
+        .id = id, .spec_json = json, .spec = tree, .request_id = r->request_id, .digest = digest};
+    const struct td_job *j = NULL;
+    bool again = false;
+    td_status s = td_core_create_job(c->core, td_shell_now(), &request, &j, &again);
+    td_shell_after(c);
+    if (s) return s;
+    if (!again) td_log_info("job accepted job=%s ranks=%u", j->id, j->n_ranks);
+    return reply_job(c, call, j, td_shell_reply_changed);
+}
+
+static void create_job(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    td_status s = create(c, call, (const Traind__V1__CreateJobRequest *)request);
+    if (s) td_shell_fail(c, call, s);
+}
+
+static td_status validate(struct td_coordinator *c, struct td_rpc_call *call,
+                          const Traind__V1__ValidateJobRequest *r) {
+    TD_AUTO_FREE char *json = NULL;
+    TD_TRY(canonical(r->spec, r->overrides, r->n_overrides, &json));
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_shell_arena(&arena));
+    Traind__V1__ValidateJobResponse *m = td_arena_alloc(arena, sizeof *m);
+    if (!m) return td_fail_oom();
+    traind__v1__validate_job_response__init(m);
+    m->spec_json = td_arena_strdup(arena, json);
+    if (!m->spec_json) return td_fail_oom();
+    td_shell_reply(c, call, td_steal(arena), &m->base);
+    return TD_OK;
+}
+
+static void validate_job(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    td_status s = validate(c, call, (const Traind__V1__ValidateJobRequest *)request);
+    if (s) td_shell_fail(c, call, s);
+}
+
+// ---- PlanJob ------------------------------------------------------------------------------------
+struct planner {
+    uint64_t token;
+    struct td_rpc_call *call;
+    char *spec_json;
+};
+
+struct td_planners {
+    struct planner list[MAX_PLANNERS];
+    size_t n;
+    uint64_t next_token;
+};
+
+td_status td_planners_create(struct td_planners **out_planners) {
+    *out_planners = td_calloc(1, sizeof **out_planners);
+    return *out_planners ? TD_OK : td_fail_oom();
+}
+
+static void drop_planner(struct td_planners *p, size_t i) {
+    td_rpc_call_unref(p->list[i].call);
+    free(p->list[i].spec_json);
+    p->list[i] = p->list[--p->n];
+}
+
+void td_planners_destroy(struct td_planners *p) {
+    while (p && p->n) {
+        drop_planner(p, p->n - 1);
+    }
+    free(p);
+}
+
+static uint64_t number(const struct td_json *v, const char *key) {
+    int64_t n = td_json_int(td_json_get(v, key), 0);
+    return n > 0 ? (uint64_t)n : 0;
+}
+
+static td_status add_memory(struct td_arena *arena, const struct td_json *v,
+                            Traind__V1__PlanJobResponse *m) {
+    Traind__V1__PlanMemory *of = td_arena_alloc(arena, sizeof *of);
+    if (!of) return td_fail_oom();
+    traind__v1__plan_memory__init(of);
+    of->state_bytes = number(v, "state_bytes");
+    of->arena_bytes = number(v, "arena_bytes");
+    of->scratch_bytes = number(v, "scratch_bytes");
+    of->snapshot_bytes = number(v, "snapshot_bytes");
+    of->batch_bytes = number(v, "batch_bytes");
+    of->process_bytes = number(v, "process_bytes");
+    m->memory = of;
+    m->memory_bytes = number(v, "memory_bytes");
+    if (!m->memory_bytes) // an older node
+        m->memory_bytes =
+            of->state_bytes + of->arena_bytes + of->scratch_bytes + of->snapshot_bytes;
+    return TD_OK;
+}
+
+static td_status add_warnings(struct td_arena *arena, const struct td_json *v,
+                              Traind__V1__PlanJobResponse *m) {
+    const char *slow = td_json_string(td_json_get(v, "slow"), NULL);
+    if (!slow) return TD_OK;
+    m->warnings = td_arena_array(arena, 1, sizeof *m->warnings);
+    if (!m->warnings) return td_fail_oom();
+    m->warnings[m->n_warnings++] = (char *)(uintptr_t)slow;
+    return TD_OK;
+}
+
+static td_status reply_plan(struct td_coordinator *c, const struct planner *p, const char *json) {
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_shell_arena(&arena));
+    struct td_json *v = NULL, *tree = NULL;
+    TD_TRY(td_json_parse(arena, json, strlen(json), &v));
+    TD_TRY(td_json_parse(arena, p->spec_json, strlen(p->spec_json), &tree));
+    struct td_plan plan;
+    const struct td_plan_run run = {0}; // threads and ranks: as whoever runs it says
+    TD_TRY(td_plan_build(arena, tree, &run, &plan));
+    TD_AUTO_BUF text;
+    td_buf_init(&text, SPEC_JSON_MAX);
+    TD_TRY(td_plan_print(&plan, &text));
+    Traind__V1__PlanJobResponse *m = td_arena_alloc(arena, sizeof *m);
+    if (!m) return td_fail_oom();
+    traind__v1__plan_job_response__init(m);
+    m->plan_json = td_arena_strdup(arena, td_buf_cstr(&text));
+    if (!m->plan_json) return td_fail_oom();
+    m->parameters = number(v, "parameters");
+    m->spec_json = td_arena_strdup(arena, p->spec_json);
+    if (!m->spec_json) return td_fail_oom();
+    TD_TRY(add_memory(arena, v, m));
+    TD_TRY(add_warnings(arena, v, m));
+    m->shared_bytes = number(v, "shared_bytes");
+    m->flops_per_step = td_json_real(td_json_get(v, "flops_per_step"), 0);
+    m->step_seconds = td_json_real(td_json_get(v, "step_seconds"), 0);
+    m->precision = (char *)(uintptr_t)td_json_string(td_json_get(v, "precision"), "");
+    m->other_precision = (char *)(uintptr_t)td_json_string(td_json_get(v, "other_precision"), "");
+    m->other_step_seconds = td_json_real(td_json_get(v, "other_step_seconds"), 0);
+    m->rates = (char *)(uintptr_t)td_json_string(td_json_get(v, "rates"), "");
+    m->steps_per_epoch = (uint32_t)number(v, "steps_per_epoch");
+    m->total_steps = (uint32_t)number(v, "total_steps");
+    m->slots = (uint32_t)td_spec_ranks(&plan.spec);
+    m->graph = (char *)(uintptr_t)td_json_string(td_json_get(v, "graph"), "");
+    td_shell_reply(c, p->call, td_steal(arena), &m->base);
+    return TD_OK;
+}
+
+void td_planners_on_plan(struct td_coordinator *c, uint64_t token, const char *json,
+                         td_status take_failure) {
+    struct td_planners *ps = c->planners;
+    for (size_t i = 0; i < ps->n; i++) {
+        if (ps->list[i].token != token) continue;
+        td_status s = take_failure ? td_steal(take_failure) : reply_plan(c, &ps->list[i], json);
+        if (s) td_shell_fail(c, ps->list[i].call, s);
+        drop_planner(ps, i);
+        break;
+    }
+    td_status_free(take_failure);
+}
+
+static td_status plan(struct td_coordinator *c, struct td_rpc_call *call,
+                      const Traind__V1__PlanJobRequest *r) {
+    struct td_planners *ps = c->planners;
+    TD_AUTO_FREE char *json = NULL;
+    TD_TRY(canonical(r->spec, r->overrides, r->n_overrides, &json));
+    if (ps->n == MAX_PLANNERS) {
+        return td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED,
+                                             "%d plans are asked for already; try again",
+                                             MAX_PLANNERS),
+                                     "LIMIT_PLANS");
+    }
+    uint64_t token = ++ps->next_token;
+    TD_TRY(td_core_plan(c->core, td_shell_now(), json, r->dump_graph, token));
+    ps->list[ps->n++] = (struct planner){token, call, td_steal(json)};
+    td_rpc_call_ref(call);
+    td_shell_after(c);
+    return TD_OK;
+}
+
+static void plan_job(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    td_status s = plan(c, call, (const Traind__V1__PlanJobRequest *)request);
+    if (s) td_shell_fail(c, call, s);
+}
+
+static void plan_done(struct td_rpc_call *call, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    for (size_t i = 0; i < c->planners->n; i++) {
+        if (c->planners->list[i].call != call) continue;
+        td_core_plan_abandon(c->core, c->planners->list[i].token);
+        drop_planner(c->planners, i);
+        return;
+    }
+}
+
+// ---- GetJob, ListJobs, WatchJob -----------------------------------------------------------------
+static void get_job(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    const struct td_job *j = NULL;
+    td_status s = td_core_find_job(c->core, ((const Traind__V1__GetJobRequest *)request)->id, &j);
+    if (!s) s = reply_job(c, call, j, td_shell_reply);
+    if (s) td_shell_fail(c, call, s);
+}
+
+static td_status read_page(const char *token, uint64_t *out_before) {
+    char rest;
+    unsigned long long seq;
+    *out_before = UINT64_MAX;
+    if (!token[0]) return TD_OK;
+    if (sscanf(token, "j%llu%c", &seq, &rest) != 1 || !seq) {
+        return td_status_with_reason(
+            td_fail(TD_INVALID_ARGUMENT, "page_token is not one of ListJobs"), "TOKEN_INVALID");
+    }
+    *out_before = seq;
+    return TD_OK;
+}
+
+static bool state_wanted(const Traind__V1__ListJobsRequest *r, const struct td_job *j) {
+    for (size_t i = 0; i < r->n_states; i++) {
+        if ((int)r->states[i] == (int)j->state + 1) return true;
+    }
+    return r->n_states == 0;
+}
+
+static td_status list(struct td_coordinator *c, struct td_rpc_call *call,
+                      const Traind__V1__ListJobsRequest *r) {
+    uint64_t before;
+    TD_TRY(read_page(r->page_token, &before));
+    size_t size = r->page_size ? TD_MIN(r->page_size, PAGE_MAX) : PAGE_DEFAULT;
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_shell_arena(&arena));
+    Traind__V1__ListJobsResponse *m = td_arena_alloc(arena, sizeof *m);
+    if (!m) return td_fail_oom();
+    traind__v1__list_jobs_response__init(m);
+    m->jobs = td_arena_array(arena, size, sizeof *m->jobs);
+    if (!m->jobs) return td_fail_oom();
+    const struct td_job *j;
+    while ((j = td_core_job_before(c->core, before))) {
+        if (m->n_jobs == size) {
+            m->next_page_token = td_arena_printf(arena, "j%llu", (unsigned long long)before);
+            break;
+        }
+        before = j->seq;
+        if (!state_wanted(r, j)) continue;
+        m->jobs[m->n_jobs] = td_view_job(arena, c->core, j, td_shell_now(), 0);
+        if (!m->jobs[m->n_jobs++]) return td_fail_oom();
+    }
+    if (!m->next_page_token) return td_fail_oom();
+    td_shell_reply(c, call, td_steal(arena), &m->base);
+    return TD_OK;
+}
+
+static void list_jobs(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    td_status s = list(c, call, (const Traind__V1__ListJobsRequest *)request);
+    if (s) td_shell_fail(c, call, s);
+}
+
+static void watch_job(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    const Traind__V1__WatchJobRequest *r = (const Traind__V1__WatchJobRequest *)request;
+    td_status s = td_watchers_add(c->watchers, call, r->id, r->token);
+    if (s) td_shell_fail(c, call, s);
+}
+
+static void watch_done(struct td_rpc_call *call, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    td_watchers_remove(c->watchers, call);
+}
+
+// ---- verbs --------------------------------------------------------------------------------------
+static void cancel_job(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    const Traind__V1__CancelJobRequest *r = (const Traind__V1__CancelJobRequest *)request;
+    const struct td_job *j = NULL;
+    td_status s = td_shell_writable(c);
+    if (!s) s = td_core_cancel(c->core, td_shell_now(), r->id, r->reason, &j);
+    td_shell_after(c);
+    if (!s) s = reply_job(c, call, j, td_shell_reply_changed);
+    if (s) td_shell_fail(c, call, s);
+}
+
+static void pause_job(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    const struct td_job *j = NULL;
+    td_status s = td_shell_writable(c);
+    if (!s)
+        s = td_core_pause(c->core, td_shell_now(),
+                          ((const Traind__V1__PauseJobRequest *)request)->id, &j);
+    td_shell_after(c);
+    if (!s) s = reply_job(c, call, j, td_shell_reply_changed);
+    if (s) td_shell_fail(c, call, s);
+}
+
+static void resume_job(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    const struct td_job *j = NULL;
+    td_status s = td_shell_writable(c);
+    if (!s)
+        s = td_core_resume(c->core, td_shell_now(),
+                           ((const Traind__V1__ResumeJobRequest *)request)->id, &j);
+    td_shell_after(c);
+    if (!s) s = reply_job(c, call, j, td_shell_reply_changed);
+    if (s) td_shell_fail(c, call, s);
+}
+
+// A job that waits is cancelled first, so that whoever watches it sees an end.
+static td_status remove_job(struct td_coordinator *c, struct td_rpc_call *call,
+                            const Traind__V1__DeleteJobRequest *r) {
+    const struct td_job *j = NULL;
+    char id[TD_JOB_ID_MAX];
+    TD_TRY(td_shell_writable(c));
+    TD_TRY(td_core_check_delete(c->core, r->id, r->keep_checkpoints, &j));
+    snprintf(id, sizeof id, "%s", j ? j->id : r->id);
+    if (j && !td_job_state_ended(j->state)) {
+        td_status s = td_core_cancel(c->core, td_shell_now(), id, "deleted", &j);
+        td_shell_after(c);
+        TD_TRY(s);
+    }
+    if (j) {
+        td_status s = td_core_delete(c->core, td_shell_now(), id, r->keep_checkpoints);
+        td_shell_after(c);
+        TD_TRY(s);
+    }
+    struct td_arena *arena = NULL;
+    TD_TRY(td_shell_arena(&arena));
+    Traind__V1__DeleteJobResponse *m = td_view_deleted(arena, c->core, id);
+    td_shell_reply_changed(c, call, arena, m ? &m->base : NULL);
+    return TD_OK;
+}
+
+static void delete_job(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    td_status s = remove_job(c, call, (const Traind__V1__DeleteJobRequest *)request);
+    if (s) td_shell_fail(c, call, s);
+}
+
+#define UNARY(name, request_type, response_type, fn)                                               \
+    {                                                                                              \
+        .service = "traind.v1.JobService", .method = name, .kind = TD_RPC_UNARY,                   \
+        .request = &traind__v1__##request_type##__descriptor,                                      \
+        .response = &traind__v1__##response_type##__descriptor, .on_call = fn                      \
+    }
+
+static const struct td_rpc_method rows[] = {
+    UNARY("CreateJob", create_job_request, job, create_job),
+    UNARY("ValidateJob", validate_job_request, validate_job_response, validate_job),
+    {.service = "traind.v1.JobService",
+     .method = "PlanJob",
+     .kind = TD_RPC_UNARY,
+     .request = &traind__v1__plan_job_request__descriptor,
+     .response = &traind__v1__plan_job_response__descriptor,
+     .on_call = plan_job,
+     .on_done = plan_done},
+    UNARY("GetJob", get_job_request, job, get_job),
+    UNARY("ListJobs", list_jobs_request, list_jobs_response, list_jobs),
+    {.service = "traind.v1.JobService",
+     .method = "WatchJob",
+     .kind = TD_RPC_SERVER_STREAM,
+     .request = &traind__v1__watch_job_request__descriptor,
+     .response = &traind__v1__watch_job_response__descriptor,
+     .on_call = watch_job,
+     .on_done = watch_done},
+    UNARY("CancelJob", cancel_job_request, job, cancel_job),
+    UNARY("PauseJob", pause_job_request, job, pause_job),
+    UNARY("ResumeJob", resume_job_request, job, resume_job),
+    UNARY("DeleteJob", delete_job_request, delete_job_response, delete_job),
+};
+
+td_status td_api_jobs_add(struct td_coordinator *c) {
+    return td_rpc_server_add(c->server, rows, TD_COUNTOF(rows), c);
+}

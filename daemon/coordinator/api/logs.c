@@ -1,0 +1,360 @@
+// LogService: logs of ranks by byte offset, and following them.
+//
+// A reader walks the streams of one attempt (rank by rank, out then err), sends what is durable,
+// one read of the disk thread at a time, and waits where it stands: for its own client (the queue
+// is full) or, following, for more bytes. It ends when the job has ended and everything is here; a
+// follower of "the newest attempt" goes on with the next one, also when it was cut off and comes
+// back with the positions that it had reached. When a node never delivers the rest of an ended
+// attempt, followers are let go settle_ns after the job's end.
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/coordinator/shell/logs.h"
+#include "daemon/coordinator/shell/shell.h"
+#include "traind/v1/log.pb-c.h"
+
+enum { CHUNK_BYTES = 64 << 10, MAX_READERS = 256 };
+static const int64_t settle_ns = 10 * TD_NS_PER_S;
+
+struct reader {
+    struct reader *next;
+    struct td_coordinator *c;
+    struct td_rpc_call *call;
+    char job[TD_JOB_ID_MAX];
+    uint32_t attempt; // 0: the job has none yet
+    bool newest;      // goes on with the next attempt
+    int32_t rank;     // -1: all
+    bool out, err, follow;
+    uint64_t first_offset;
+    uint64_t *offsets; // of 2 streams per rank
+    uint32_t n_streams;
+    uint32_t at; // stream being read
+    bool busy;   // a read is with the disk
+    bool full;   // the client's queue is
+    bool gone;   // the call is over
+};
+
+struct td_readers {
+    struct reader *first;
+    size_t n;
+    struct td_loop_timer *timer; // looks again at those that wait for an end
+};
+
+static void pump(struct reader *r);
+
+static void on_timer(void *arg) {
+    struct td_readers *rs = arg;
+    for (struct reader *r = rs->first; r; r = r->next) {
+        pump(r);
+    }
+}
+
+td_status td_readers_create(struct td_coordinator *c, struct td_readers **out_readers) {
+    struct td_readers *rs = td_calloc(1, sizeof *rs);
+    if (!rs) return td_fail_oom();
+    td_status s = td_loop_timer_create(c->loop, on_timer, rs, &rs->timer);
+    if (s) {
+        free(rs);
+        return s;
+    }
+    *out_readers = rs;
+    return TD_OK;
+}
+
+static void free_reader(struct reader *r) {
+    free(r->offsets);
+    free(r);
+}
+
+void td_readers_destroy(struct td_readers *rs) {
+    if (!rs) return;
+    td_loop_timer_destroy(rs->timer);
+    while (rs->first) {
+        struct reader *r = rs->first;
+        rs->first = r->next;
+        free_reader(r);
+    }
+    free(rs);
+}
+
+static void finish(struct reader *r, td_status take_status) {
+    td_rpc_call_finish(r->call, take_status); // its on_done frees the reader
+}
+
+// ---- one step -----------------------------------------------------------------------------------
+static bool wants(const struct reader *r, uint32_t stream) {
+    bool err = stream % 2;
+    return (r->rank < 0 || (uint32_t)r->rank == stream / 2) && (err ? r->err : r->out);
+}
+
+static struct td_log_key key_of(const struct reader *r, uint32_t stream) {
+    struct td_log_key key = {.attempt = r->attempt, .rank = stream / 2, .err = stream % 2};
+    memcpy(key.job, r->job, sizeof key.job);
+    return key;
+}
+
+static td_status begin_attempt(struct reader *r, const struct td_attempt *a) {
+    if (r->rank >= 0 && (uint32_t)r->rank >= a->n_ranks) {
+        return td_status_with_reason(
+            td_fail(TD_NOT_FOUND, "attempt %u has ranks 0 to %u", a->number, a->n_ranks - 1),
+            "RANK_NOT_FOUND");
+    }
+    free(r->offsets);
+    r->n_streams = 2 * a->n_ranks;
+    r->offsets = td_calloc(r->n_streams, sizeof *r->offsets);
+    if (!r->offsets) return td_fail_oom();
+    r->attempt = a->number;
+    r->at = 0;
+    for (uint32_t s = 0; s < r->n_streams; s++) {
+        if (!wants(r, s)) continue;
+        r->offsets[s] = r->first_offset;
+        struct td_log_key key = key_of(r, s);
+        uint64_t size = td_logs_size(r->c->logs, &key);
+        if (r->first_offset <= size || r->follow) continue;
+        td_status f = td_fail(TD_OUT_OF_RANGE, "offset %" PRIu64 " is past the end, %" PRIu64,
+                              r->first_offset, size);
+        return td_status_with_meta(td_status_with_reason(f, "OFFSET_PAST_END"), "latest",
+                                   "%" PRIu64, size);
+    }
+    r->first_offset = 0;
+    return TD_OK;
+}
+
+static void send_chunk(td_status take_status, const void *data, size_t n, void *arg) {
+    struct reader *r = arg;
+    r->busy = false;
+    if (r->gone) {
+        td_status_free(take_status);
+        free_reader(r);
+        return;
+    }
+    if (take_status) {
+        finish(r, take_status);
+        return;
+    }
+    const struct td_job *j = NULL;
+    td_status s = td_core_find_job(r->c->core, r->job, &j);
+    const struct td_attempt *a = s ? NULL : td_job_attempt(j, r->attempt);
+    td_status_free(s);
+    Traind__V1__ReadLogsResponse m = TRAIND__V1__READ_LOGS_RESPONSE__INIT;
+    m.attempt = r->attempt;
+    m.rank = r->at / 2;
+    m.err = r->at % 2;
+    m.offset = r->offsets[r->at];
+    m.data.data = (uint8_t *)(uintptr_t)data;
+    m.data.len = n;
+    if (a && m.rank < a->n_ranks) m.dropped_bytes = a->ranks[m.rank].dropped_bytes;
+    r->offsets[r->at] += n;
+    enum td_rpc_send sent = td_rpc_call_send(r->call, &m.base);
+    r->full = sent != TD_RPC_SEND_MORE;
+    if (n == 0) { // the file is shorter than it was
+        finish(r, td_fail(TD_DATA_LOSS, "a log of job %s lost its end", r->job));
+        return;
+    }
+    pump(r);
+}
+
+// True: a read was started (or failed, and the call is being ended).
+static bool read_some(struct reader *r) {
+    for (uint32_t n = 0; n < r->n_streams; n++) {
+        uint32_t s = (r->at + n) % r->n_streams;
+        if (!wants(r, s)) continue;
+        struct td_log_key key = key_of(r, s);
+        uint64_t size = td_logs_size(r->c->logs, &key);
+        if (r->offsets[s] >= size) continue;
+        char path[TD_SHELL_PATH_MAX];
+        td_logs_path(r->c->logs, &key, path, sizeof path);
+        r->at = s;
+        r->busy = true;
+        size_t bytes = (size_t)TD_MIN(size - r->offsets[s], CHUNK_BYTES);
+        td_status failed = td_disk_read(r->c->disk, path, r->offsets[s], bytes, send_chunk, r);
+        if (failed) {
+            r->busy = false;
+            finish(r, failed);
+        }
+        return true;
+    }
+    return false;
+}
+
+// Nothing more will come of the attempt.
+static bool settled(const struct td_job *j, const struct td_attempt *a) {
+    if (td_attempt_live(a)) return false;
+    if (a->forgotten || a->state == TD_ATTEMPT_FENCED) return true;
+    if (td_job_state_ended(j->state) && td_real_now().ns - j->end_ns > settle_ns) return true;
+    for (uint32_t r = 0; r < a->n_ranks; r++) {
+        const struct td_rank_cursor *c = &a->ranks[r];
+        if (!c->final || c->out < c->out_end || c->err < c->err_end) return false;
+    }
+    return true;
+}
+
+static void at_end(struct reader *r, const struct td_job *j, const struct td_attempt *a) {
+    if (!r->follow) {
+        finish(r, TD_OK);
+    } else if (a && !settled(j, a)) {
+        if (!td_attempt_live(a)) td_loop_timer_arm(r->c->readers->timer, TD_NS_PER_S);
+    } else if (r->newest && j->n_attempts > r->attempt) {
+        td_status s = begin_attempt(r, td_job_attempt(j, r->attempt + 1));
+        if (s) {
+            finish(r, s);
+        } else {
+            pump(r);
+        }
+    } else if (td_job_state_ended(j->state) || (a && !r->newest)) {
+        finish(r, TD_OK);
+    }
+}
+
+static void pump(struct reader *r) {
+    const struct td_job *j = NULL;
+    if (r->busy || r->full || r->gone || !td_rpc_call_is_live(r->call)) return;
+    td_status s = td_core_find_job(r->c->core, r->job, &j);
+    if (s) {
+        finish(r, s);
+        return;
+    }
+    if (r->n_streams && read_some(r)) return;
+    at_end(r, j, td_job_attempt(j, r->attempt));
+}
+
+bool td_readers_have(const struct td_coordinator *c, const char *job) {
+    const struct reader *r = c->readers->first;
+    while (r && strcmp(r->job, job) != 0) {
+        r = r->next;
+    }
+    return r;
+}
+
+void td_readers_wake(struct td_coordinator *c, const char *job) {
+    for (struct reader *r = c->readers->first, *next; r; r = next) {
+        next = r->next;
+        if (strcmp(r->job, job) == 0) pump(r);
+    }
+}
+
+void td_readers_end_all(struct td_coordinator *c) {
+    for (struct reader *r = c->readers->first; r; r = r->next) {
+        finish(r, td_status_with_reason(td_fail(TD_UNAVAILABLE, "the coordinator stops; read again "
+                                                                "from the last offset"),
+                                        "DRAINING"));
+    }
+}
+
+// ---- the call -----------------------------------------------------------------------------------
+static td_status check(const Traind__V1__ReadLogsRequest *q) {
+    if (q->rank < -1) return td_shell_bad_field("rank", "a rank, or -1 for all");
+    if (q->err_only && q->out_only) {
+        return td_shell_bad_field("err_only", "not together with out_only");
+    }
+    if (q->offset && (q->rank < 0 || !(q->err_only || q->out_only))) {
+        return td_shell_bad_field("offset", "only with one rank and one stream");
+    }
+    if (q->n_positions && (q->attempt == 0 || !q->follow)) {
+        return td_shell_bad_field("positions", "only to follow an attempt by its number");
+    }
+    return TD_OK;
+}
+
+static td_status go_back_to(struct reader *r, const Traind__V1__ReadLogsRequest *q) {
+    for (size_t i = 0; i < q->n_positions; i++) {
+        const Traind__V1__LogPosition *p = q->positions[i];
+        if (p->rank >= r->n_streams / 2) {
+            return td_shell_bad_field("positions", "of ranks that the attempt has");
+        }
+        r->offsets[2 * p->rank + (p->err ? 1 : 0)] = p->offset;
+    }
+    return TD_OK;
+}
+
+static td_status start(struct td_coordinator *c, struct td_rpc_call *call,
+                       const Traind__V1__ReadLogsRequest *q, struct reader **out_reader) {
+    const struct td_job *j = NULL;
+    TD_TRY(check(q));
+    TD_TRY(td_core_find_job(c->core, q->job, &j));
+    if (q->attempt > j->n_attempts) {
+        return td_status_with_reason(td_fail(TD_NOT_FOUND,
+                                             "job %s has no attempt %u; it has had %u so far",
+                                             j->id, q->attempt, j->n_attempts),
+                                     "ATTEMPT_NOT_FOUND");
+    }
+    if (c->readers->n == MAX_READERS) {
+        return td_status_with_reason(
+            td_fail(TD_RESOURCE_EXHAUSTED, "%d readers of logs already", MAX_READERS),
+            "LIMIT_READERS");
+    }
+    struct reader *r = td_calloc(1, sizeof *r);
+    if (!r) return td_fail_oom();
+    *r = (struct reader){.c = c,
+                         .call = call,
+                         .newest = q->attempt == 0 || q->later,
+                         .rank = q->rank,
+                         .out = !q->err_only,
+                         .err = !q->out_only,
+                         .follow = q->follow,
+                         .first_offset = q->offset};
+    memcpy(r->job, j->id, sizeof r->job);
+    uint32_t number = q->attempt ? q->attempt : j->n_attempts;
+    td_status s = number ? begin_attempt(r, td_job_attempt(j, number)) : TD_OK;
+    if (!s) s = go_back_to(r, q);
+    if (s) {
+        free_reader(r);
+        return s;
+    }
+    *out_reader = r;
+    return TD_OK;
+}
+
+static void read_logs(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    struct reader *r = NULL;
+    td_status s = start(c, call, (const Traind__V1__ReadLogsRequest *)request, &r);
+    if (s) {
+        td_shell_fail(c, call, s);
+        return;
+    }
+    r->next = c->readers->first;
+    c->readers->first = r;
+    c->readers->n++;
+    td_rpc_call_set_user(call, r);
+    pump(r);
+}
+
+static void on_writable(struct td_rpc_call *call, void *ctx) {
+    struct reader *r = td_rpc_call_user(call);
+    (void)ctx;
+    if (!r) return;
+    r->full = false;
+    pump(r);
+}
+
+static void on_done(struct td_rpc_call *call, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    struct reader *r = td_rpc_call_user(call);
+    if (!r) return;
+    struct reader **at = &c->readers->first;
+    while (*at != r) {
+        at = &(*at)->next;
+    }
+    *at = r->next;
+    c->readers->n--;
+    r->gone = true;
+    if (!r->busy) free_reader(r);
+}
+
+static const struct td_rpc_method rows[] = {
+    {.service = "traind.v1.LogService",
+     .method = "ReadLogs",
+     .kind = TD_RPC_SERVER_STREAM,
+     .request = &traind__v1__read_logs_request__descriptor,
+     .response = &traind__v1__read_logs_response__descriptor,
+     .on_call = read_logs,
+     .on_writable = on_writable,
+     .on_done = on_done},
+};
+
+td_status td_api_logs_add(struct td_coordinator *c) {
+    return td_rpc_server_add(c->server, rows, TD_COUNTOF(rows), c);
+}

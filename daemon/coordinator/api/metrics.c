@@ -1,0 +1,185 @@
+// MetricService: points by name and step, read from metrics.db by its writer thread.
+// A query runs on the thread that owns the database, so that a long one delays points, not calls.
+// What an answer has no room for is in the pages after it: the token is the step where the next
+// page begins, "m<step>", and needs no memory here.
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/coordinator/shell/shell.h"
+#include "traind/v1/metric.pb-c.h"
+
+struct query {
+    struct td_coordinator *c;
+    struct td_rpc_call *call;
+};
+
+static bool fill_series(struct td_arena *a, const struct td_store_series *from,
+                        Traind__V1__Series *to) {
+    to->name = td_arena_strdup(a, from->name);
+    to->points = td_arena_array(a, from->n_points + 1, sizeof *to->points);
+    Traind__V1__MetricPoint *points =
+        td_arena_array(a, from->n_points + 1, sizeof(Traind__V1__MetricPoint));
+    if (!to->name || !to->points || !points) return false;
+    for (size_t i = 0; i < from->n_points; i++) {
+        Traind__V1__MetricPoint *p = &points[i];
+        traind__v1__metric_point__init(p);
+        p->step = from->points[i].step;
+        p->epoch = from->points[i].epoch;
+        p->attempt = from->points[i].attempt;
+        p->value = from->points[i].value;
+        p->n_ranks = from->points[i].n_ranks;
+        p->min = from->points[i].min;
+        p->max = from->points[i].max;
+        p->n_points = from->points[i].n_points;
+        p->time = td_view_time(a, from->points[i].real_ns);
+        if (!p->time) return false;
+        to->points[to->n_points++] = p;
+    }
+    return true;
+}
+
+// Points dropped at full rings are counted per rank, not per name: the same number on each series.
+static uint32_t dropped(const struct td_job *j) {
+    uint64_t n = 0;
+    for (uint32_t i = 1; i <= j->n_attempts; i++) {
+        const struct td_attempt *a = td_job_attempt(j, i);
+        for (uint32_t r = 0; r < a->n_ranks; r++) {
+            n += a->ranks[r].dropped_points;
+        }
+    }
+    return (uint32_t)TD_MIN(n, UINT32_MAX);
+}
+
+static Traind__V1__QueryMetricsResponse *build(struct td_arena *a, const struct td_store_query *q,
+                                               uint32_t n_dropped) {
+    Traind__V1__QueryMetricsResponse *m = td_arena_alloc(a, sizeof *m);
+    if (!m) return NULL;
+    traind__v1__query_metrics_response__init(m);
+    m->series = td_arena_array(a, q->n_series + 1, sizeof *m->series);
+    for (size_t i = 0; m->series && i < q->n_series; i++) {
+        Traind__V1__Series *s = td_arena_alloc(a, sizeof *s);
+        if (!s) return NULL;
+        traind__v1__series__init(s);
+        if (!fill_series(a, &q->series[i], s)) return NULL;
+        s->dropped = n_dropped;
+        s->left_out = q->series[i].left_out;
+        m->series[m->n_series++] = s;
+    }
+    if (q->more) m->next_page_token = td_arena_printf(a, "m%" PRIu32, q->next_cursor);
+    m->more_names = td_arena_array(a, q->n_more_names + 1, sizeof *m->more_names);
+    for (size_t i = 0; m->more_names && i < q->n_more_names; i++) {
+        m->more_names[i] = td_arena_strdup(a, q->more_names[i]);
+        if (!m->more_names[i]) return NULL;
+        m->n_more_names++;
+    }
+    return m->series && m->next_page_token && m->more_names ? m : NULL;
+}
+
+static void on_answer(struct td_store_query *q, void *arg) {
+    struct query *of = arg;
+    struct td_arena *arena = NULL;
+    const struct td_job *j = NULL;
+    td_status s = td_steal(q->failure);
+    if (!s) s = td_core_find_job(of->c->core, q->job, &j);
+    if (!s) s = td_shell_arena(&arena);
+    if (s) {
+        td_shell_fail(of->c, of->call, s);
+    } else {
+        Traind__V1__QueryMetricsResponse *m = build(arena, q, dropped(j));
+        td_shell_reply(of->c, of->call, arena, m ? &m->base : NULL);
+    }
+    td_rpc_call_unref(of->call);
+    free(of);
+    td_store_query_destroy(q);
+}
+
+// "": the first page.
+static td_status read_token(const char *token, uint32_t *out_cursor) {
+    *out_cursor = 0;
+    if (!token[0]) return TD_OK;
+    char *end = NULL;
+    unsigned long long step = token[0] == 'm' ? strtoull(token + 1, &end, 10) : 0;
+    if (!end || token[1] < '0' || token[1] > '9' || *end || !step || step > UINT32_MAX) {
+        return td_status_with_reason(
+            td_fail(TD_INVALID_ARGUMENT, "page_token is not one of QueryMetrics"), "TOKEN_INVALID");
+    }
+    *out_cursor = (uint32_t)step;
+    return TD_OK;
+}
+
+static td_status check(const Traind__V1__QueryMetricsRequest *r) {
+    if (r->n_names > TD_STORE_MAX_SERIES) {
+        return td_shell_bad_field("names", "at most %d", TD_STORE_MAX_SERIES);
+    }
+    for (size_t i = 0; i < r->n_names; i++) {
+        if (strlen(r->names[i]) < sizeof((struct td_store_series *)0)->name) continue;
+        return td_shell_bad_field("names",
+                                  "'%.60s' is longer than a series' name, at most %zu bytes",
+                                  r->names[i], sizeof((struct td_store_series *)0)->name - 1);
+    }
+    if (r->to_step && r->from_step > r->to_step) {
+        return td_shell_bad_field("from_step", "%" PRIu32 " is after to_step, %" PRIu32,
+                                  r->from_step, r->to_step);
+    }
+    if (r->picture_points > TD_STORE_MAX_POINTS) {
+        return td_shell_bad_field("picture_points", "at most %d", TD_STORE_MAX_POINTS);
+    }
+    if (r->picture_points && r->page_token[0]) {
+        return td_shell_bad_field("page_token", "a picture has no pages");
+    }
+    return TD_OK;
+}
+
+static td_status start(struct td_coordinator *c, struct td_rpc_call *call,
+                       const Traind__V1__QueryMetricsRequest *r) {
+    const struct td_job *j = NULL;
+    uint32_t cursor;
+    TD_TRY(td_core_find_job(c->core, r->job, &j));
+    TD_TRY(check(r));
+    TD_TRY(read_token(r->page_token, &cursor));
+    struct td_store_query *q = td_calloc(1, sizeof *q);
+    struct query *of = td_calloc(1, sizeof *of);
+    if (!q || !of) {
+        free(q);
+        free(of);
+        return td_fail_oom();
+    }
+    memcpy(q->job, j->id, sizeof q->job);
+    for (size_t i = 0; i < r->n_names; i++) {
+        snprintf(q->names[q->n_names++], sizeof q->names[0], "%s", r->names[i]);
+    }
+    q->from_step = r->from_step;
+    q->to_step = r->to_step;
+    q->newest = r->max_points;
+    q->cursor = cursor;
+    q->picture_points = r->picture_points;
+    q->done = on_answer;
+    q->arg = of;
+    of->c = c;
+    of->call = call;
+    td_rpc_call_ref(call);
+    td_store_query(c->store, q);
+    return TD_OK;
+}
+
+static void query_metrics(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    td_status s = start(c, call, (const Traind__V1__QueryMetricsRequest *)request);
+    if (s) td_shell_fail(c, call, s);
+}
+
+static const struct td_rpc_method rows[] = {
+    {.service = "traind.v1.MetricService",
+     .method = "QueryMetrics",
+     .kind = TD_RPC_UNARY,
+     .request = &traind__v1__query_metrics_request__descriptor,
+     .response = &traind__v1__query_metrics_response__descriptor,
+     .on_call = query_metrics},
+};
+
+td_status td_api_metrics_add(struct td_coordinator *c) {
+    return td_rpc_server_add(c->server, rows, TD_COUNTOF(rows), c);
+}

@@ -1,0 +1,247 @@
+// What people ask of the core: create, cancel, pause, resume, plan. Each is one input as core.c has
+// it. A request that is refused leaves no trace; one that is accepted is remembered under its
+// request_id for a day, so that who asks again because the answer was lost gets the same job.
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/place.h"
+#include "lib/base/digest.h"
+
+static const int64_t request_keep_ns = INT64_C(24) * 3600 * TD_NS_PER_S;
+
+// ---- creating -----------------------------------------------------------------------------------
+static td_status check_room(const struct td_core *core) {
+    if (core->n_active < TD_CORE_MAX_ACTIVE) return TD_OK;
+    return td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED,
+                                         "%u jobs wait or run already; cancel some, or try again "
+                                         "when some have ended",
+                                         core->n_active),
+                                 "LIMIT_JOBS");
+}
+
+static td_status find_request(struct td_core *core, const struct td_core_create_job *request,
+                              const struct td_job **out_job) {
+    *out_job = NULL;
+    if (!request->request_id[0]) return TD_OK;
+    struct td_request *r = td_map_get(core->requests, request->request_id);
+    if (!r || core->now.real.ns - r->time_ns > request_keep_ns) return TD_OK;
+    if (strcmp(r->digest, request->digest) != 0) {
+        return td_status_with_reason(
+            td_fail(TD_INVALID_ARGUMENT,
+                    "request_id %s was used for another request; take a fresh one",
+                    request->request_id),
+            "REQUEST_ID_REUSED");
+    }
+    *out_job = td_core_job(core, r->job);
+    return TD_OK;
+}
+
+void td_core_forget_requests(struct td_core *core) {
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->requests, &cursor, &key, &value)) { // oldest first
+        struct td_request *r = value;
+        if (core->now.real.ns - r->time_ns < request_keep_ns) return;
+        td_core_record(core, TD_RECORD_REQUEST, key, NULL);
+        td_map_remove(core->requests, key);
+        free(r);
+    }
+}
+
+// The oldest goes when the memory is full: 20000 in a day.
+static void keep_request(struct td_core *core, const struct td_core_create_job *request) {
+    if (!request->request_id[0]) return;
+    size_t cursor = 0;
+    const char *key;
+    void *value, *old = NULL;
+    if (td_map_count(core->requests) == TD_CORE_MAX_REQUESTS &&
+        td_map_next(core->requests, &cursor, &key, &value)) {
+        td_core_record(core, TD_RECORD_REQUEST, key, NULL);
+        td_map_remove(core->requests, key);
+        free(value);
+    }
+    struct td_request *r = td_core_must(td_calloc(1, sizeof *r));
+    snprintf(r->job, sizeof r->job, "%s", request->id);
+    snprintf(r->digest, sizeof r->digest, "%s", request->digest);
+    r->time_ns = core->now.real.ns;
+    TD_CHECK(!td_map_put(core->requests, request->request_id, r, &old));
+    free(old);
+    char body[160];
+    snprintf(body, sizeof body, "{\"job\":\"%s\",\"digest\":\"%s\",\"time_ns\":%" PRId64 "}",
+             r->job, r->digest, r->time_ns);
+    td_core_record(core, TD_RECORD_REQUEST, request->request_id, body);
+}
+
+static td_status build_job(struct td_core *core, const struct td_core_create_job *request,
+                           struct td_job **out_job) {
+    TD_AUTO(td_job) *j = NULL;
+    TD_TRY(td_job_create(request->id, &j));
+    TD_TRY(td_job_set_spec(j, request->spec_json, request->spec));
+    j->seq = j->queue_seq = core->next_seq;
+    j->create_ns = j->wait_ns = core->now.real.ns;
+    TD_TRY(td_fits_slots(core, j->n_ranks, &j->knobs.resources));
+    *out_job = td_steal(j);
+    return TD_OK;
+}
+
+static td_status create_job(struct td_core *core, const struct td_core_create_job *request,
+                            const struct td_job **out_job, bool *out_again) {
+    TD_TRY(find_request(core, request, out_job));
+    *out_again = *out_job != NULL;
+    if (*out_again) return TD_OK;
+    if (core->draining) {
+        return td_status_with_reason(
+            td_fail(TD_UNAVAILABLE, "the coordinator is stopping; try again when it is back"),
+            "DRAINING");
+    }
+    TD_TRY(check_room(core));
+    TD_AUTO(td_job) *j = NULL;
+    TD_TRY(build_job(core, request, &j));
+    struct td_job *kept = j;
+    TD_TRY(td_core_add_job(core, td_steal(j)));
+    core->next_seq++;
+    td_forget_note_pins(core, kept);
+    keep_request(core, request);
+    td_core_record(core, TD_RECORD_SPEC, kept->id, kept->spec_json);
+    td_core_touch(core, kept);
+    *out_job = kept;
+    return TD_OK;
+}
+
+td_status td_core_create_job(struct td_core *core, struct td_now now,
+                             const struct td_core_create_job *request,
+                             const struct td_job **out_job, bool *out_again) {
+    td_core_enter(core, now);
+    td_status s = create_job(core, request, out_job, out_again);
+    td_core_leave(core);
+    return s;
+}
+
+// ---- steering -----------------------------------------------------------------------------------
+static td_status refuse(const struct td_job *j, enum td_job_event event, const char *verb) {
+    char reason[48];
+    snprintf(reason, sizeof reason, "STATE_%s_%s", td_job_state_name(j->state),
+             td_job_event_name(event));
+    td_status s = td_fail(TD_FAILED_PRECONDITION, "job %s is %s, it cannot be %s", j->id,
+                          td_job_state_name(j->state), verb);
+    return td_status_with_meta(td_status_with_reason(s, reason), "job", "%s", j->id);
+}
+
+// Of the first to cancel it. Bounded, because a record is.
+static void keep_cancel_reason(struct td_job *j, const char *reason) {
+    enum td_job_state to;
+    char text[201];
+    if (!reason || !reason[0] || td_job_next(j->state, TD_JOB_ON_CANCEL, &to) != TD_JOB_MOVED) {
+        return;
+    }
+    snprintf(text, sizeof text, "%s", reason);
+    td_utf8_scrub(text);
+    free(j->cancel_why);
+    j->cancel_why = td_core_dup(text);
+}
+
+td_status td_core_cancel(struct td_core *core, struct td_now now, const char *id,
+                         const char *reason, const struct td_job **out_job) {
+    TD_TRY(td_core_find_job(core, id, out_job));
+    td_core_enter(core, now);
+    struct td_job *j = td_core_job(core, (*out_job)->id);
+    keep_cancel_reason(j, reason);
+    enum td_job_step step = td_core_apply(core, j, TD_JOB_ON_CANCEL);
+    if (step == TD_JOB_REFUSED) return refuse(j, TD_JOB_ON_CANCEL, "cancelled");
+    if (step == TD_JOB_MOVED) {
+        struct td_attempt *a = td_job_live(j);
+        if (a) {
+            td_attempt_stop(core, j, a, TD_STOP_CAUSE_CANCEL);
+        } else if (j->state == TD_JOB_STOPPING) {
+            td_core_apply(core, j, TD_JOB_ON_STOPPED);
+        }
+    }
+    td_core_leave(core);
+    return TD_OK;
+}
+
+td_status td_core_pause(struct td_core *core, struct td_now now, const char *id,
+                        const struct td_job **out_job) {
+    TD_TRY(td_core_find_job(core, id, out_job));
+    td_core_enter(core, now);
+    struct td_job *j = td_core_job(core, (*out_job)->id);
+    enum td_job_step step = td_core_apply(core, j, TD_JOB_ON_PAUSE);
+    if (step == TD_JOB_REFUSED) return refuse(j, TD_JOB_ON_PAUSE, "paused");
+    if (step == TD_JOB_MOVED) {
+        struct td_attempt *a = td_job_live(j);
+        if (a) {
+            td_attempt_stop(core, j, a, TD_STOP_CAUSE_PAUSE);
+        } else if (j->state == TD_JOB_PAUSING) {
+            td_core_apply(core, j, TD_JOB_ON_STOPPED);
+        }
+    }
+    td_core_leave(core);
+    return TD_OK;
+}
+
+td_status td_core_resume(struct td_core *core, struct td_now now, const char *id,
+                         const struct td_job **out_job) {
+    TD_TRY(td_core_find_job(core, id, out_job));
+    td_core_enter(core, now);
+    struct td_job *j = td_core_job(core, (*out_job)->id);
+    if (td_core_apply(core, j, TD_JOB_ON_RESUME) == TD_JOB_REFUSED) {
+        return refuse(j, TD_JOB_ON_RESUME, "resumed");
+    }
+    td_core_leave(core);
+    return TD_OK;
+}
+
+// ---- planning -----------------------------------------------------------------------------------
+// Ranks of a canonical spec that has the slots somewhere.
+static td_status look_at_spec(const struct td_core *core, const char *spec_json,
+                              uint32_t *out_ranks) {
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
+    struct td_json *tree = NULL;
+    TD_TRY(td_json_parse(arena, spec_json, strlen(spec_json), &tree));
+    struct td_spec spec;
+    td_spec_read(tree, &spec);
+    *out_ranks = (uint32_t)td_spec_ranks(&spec);
+    return td_fits_slots(core, *out_ranks, &spec.resources);
+}
+
+td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec_json,
+                       const char *dump, uint64_t token) {
+    td_core_enter(core, now);
+    if (core->n_waiters == TD_CORE_MAX_PLAN_WAITERS) {
+        return td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED,
+                                             "%d plans are asked for already; try again",
+                                             TD_CORE_MAX_PLAN_WAITERS),
+                                     "LIMIT_PLANS");
+    }
+    struct td_plan_waiter w = {.token = token};
+    if (strlen(dump) >= sizeof w.dump) {
+        return td_fail(TD_INVALID_ARGUMENT, "there is no pass '%.40s...'", dump);
+    }
+    snprintf(w.dump, sizeof w.dump, "%s", dump);
+    TD_TRY(look_at_spec(core, spec_json, &w.n_ranks));
+    td_xxh3_128_hex(spec_json, strlen(spec_json), w.digest);
+    const struct td_plan_entry *e = dump[0] ? NULL : td_plans_find(core, w.digest, NULL);
+    if (e && !e->guesses) { // else the node may know more by now
+        TD_TRY(td_fits_memory(core, w.n_ranks, e));
+        struct td_action *a = td_core_act(core, TD_ACTION_PLANNED);
+        a->token = token;
+        a->text = td_core_dup(e->json);
+        return TD_OK;
+    }
+    TD_TRY(td_plans_want(core, w.digest, "", w.dump, spec_json));
+    core->waiters[core->n_waiters++] = w;
+    td_plans_tick(core);
+    td_core_leave(core);
+    return TD_OK;
+}
+
+void td_core_plan_abandon(struct td_core *core, uint64_t token) {
+    for (uint32_t i = 0; i < core->n_waiters; i++) {
+        if (core->waiters[i].token == token) core->waiters[i] = core->waiters[--core->n_waiters];
+    }
+}

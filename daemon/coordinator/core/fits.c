@@ -1,0 +1,65 @@
+// Fits: can a job ever run here? One answer for CreateJob, PlanJob and the queue, so that what a
+// plan calls possible is not refused later, and what is refused is refused in the same words.
+//
+// Both questions are about the largest known node, connected or not: slots, from the spec alone;
+// memory, from what a node has planned. Where no node is known yet nothing is refused. The failures
+// have the reason UNSATISFIABLE. Pure; the core's thread.
+
+#include <inttypes.h>
+
+#include "daemon/coordinator/core/core_state.h"
+
+uint32_t td_fits_slots_of(const struct td_spec_resources *r, uint32_t n_ranks,
+                          const struct td_host *n) {
+    int32_t per_rank = td_spec_slots(r, (int32_t)n->cores, (int32_t)n->slots);
+    return n_ranks * (uint32_t)TD_MAX(per_rank, 1);
+}
+
+td_status td_fits_slots(const struct td_core *core, uint32_t n_ranks,
+                        const struct td_spec_resources *r) {
+    uint32_t most = 0, least = UINT32_MAX;
+    const struct td_host *largest = NULL;
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        const struct td_host *n = value;
+        uint32_t needed = td_fits_slots_of(r, n_ranks, n);
+        if (needed <= n->slots) return TD_OK;
+        least = TD_MIN(least, needed);
+        if (n->slots > most) {
+            most = n->slots;
+            largest = n;
+        }
+    }
+    if (!largest) return TD_OK; // no node is known yet: it waits
+    td_status s = td_fail(TD_FAILED_PRECONDITION,
+                          "%u ranks need %u slots on one node; the largest known node (%s) has %u. "
+                          "Ask for fewer devices or threads, or start a larger node",
+                          n_ranks, least, largest->name, most);
+    s = td_status_with_class(td_status_with_reason(s, "UNSATISFIABLE"), TD_CLASS_BAD_SPEC);
+    s = td_status_with_meta(s, "needed_slots", "%u", least);
+    return td_status_with_meta(s, "largest_node_slots", "%u", most);
+}
+
+td_status td_fits_memory(const struct td_core *core, uint32_t n_ranks,
+                         const struct td_plan_entry *p) {
+    if (!p || !p->memory_bytes) return TD_OK;
+    uint64_t needed = p->memory_bytes * n_ranks + p->beside_bytes, most = 0;
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        const struct td_host *n = value;
+        most = TD_MAX(most, n->memory_bytes ? n->memory_bytes : UINT64_MAX);
+    }
+    if (!most || needed <= most) return TD_OK;
+    td_status s =
+        td_fail(TD_FAILED_PRECONDITION,
+                "UNSATISFIABLE: %u %s %" PRIu64 " MiB, the largest known node has %" PRIu64
+                " MiB; lower trainer.devices, data.batch_size or the model's sizes, %sor "
+                "add a node with more",
+                n_ranks, n_ranks == 1 ? "rank needs" : "ranks need", needed >> 20, most >> 20,
+                p->recomputes_all ? "" : "set trainer.recompute: full, ");
+    return td_status_with_class(td_status_with_reason(s, "UNSATISFIABLE"), TD_CLASS_OUT_OF_MEMORY);
+}

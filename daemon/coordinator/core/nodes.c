@@ -1,0 +1,495 @@
+// Nodes as the coordinator sees them: registration, adoption, leases, slots.
+//
+// A node is a row that stays known when it is away, so that "could this job ever fit" has an answer
+// after a restart. What it holds it reports itself, in Register, and is judged attempt by attempt:
+//   held, and the job's live attempt      -> adopt, from the committed offsets (also when its
+//                                            launcher is dead: the rest of its log is to come)
+//   held, ended, not everything is here   -> adopt, for the logs
+//   held, anything else                   -> stop and forget
+//   not held, but live for us             -> lost: at once after work began; if it was only
+//                                            assigned, the message never arrived: placed again
+// A dead node is silent, and so is a slow one: the lease (10 s) only changes what is shown. After
+// lost_after more, the attempt is given up and fenced by its epoch, so that a node which comes back
+// has to stop it. Time in which the coordinator itself did not run counts for nobody: then every
+// node gets one full grace. A new boot id, or a registration without the attempt, is a witness:
+// then it is given up at once. Unwanted ranks that still run on a node keep it from getting work
+// ("settling") until a heartbeat shows their slots free.
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/reconcile.h"
+#include "lib/base/buf.h"
+#include "lib/base/cpu_level.h"
+#include "lib/base/digest.h"
+#include "lib/base/fit.h"
+
+enum { MAX_SLOTS = 4096, MAX_HELD = 4096, NODE_BODY_MAX = 8 << 10 };
+
+struct td_host *td_nodes_find(const struct td_core *core, const char *id) {
+    return id && id[0] ? td_map_get(core->nodes, id) : NULL;
+}
+
+bool td_host_ready(const struct td_host *n) {
+    return n->session && !n->lost;
+}
+
+bool td_host_has_level(const struct td_host *n, const char *level) {
+    enum td_cpu_level has,
+        wanted; // names that are not known here may be higher ones of later builds
+    return !td_cpu_level_parse(level, &wanted) || !td_cpu_level_parse(n->cpu_level, &has) ||
+           wanted <= has;
+}
+
+// ---- records ------------------------------------------------------------------------------------
+static td_status encode(const struct td_host *n, struct td_buf *out) {
+    // As signed: a record whose integers pass INT64_MAX would not load again.
+    TD_TRY(td_buf_printf(out, "{\"cores\":%u,\"slots\":%u,\"memory_bytes\":%" PRId64, n->cores,
+                         n->slots, (int64_t)n->memory_bytes));
+    TD_TRY(td_buf_printf(out, ",\"launcher_major\":%u,\"embedded\":%d,\"boot_id\":",
+                         n->launcher_major, n->embedded));
+    TD_TRY(td_json_print_string(n->boot_id, strlen(n->boot_id), out));
+    TD_TRY(td_buf_str(out, ",\"name\":"));
+    TD_TRY(td_json_print_string(n->name, strlen(n->name), out));
+    TD_TRY(td_buf_str(out, ",\"version\":"));
+    TD_TRY(td_json_print_string(n->version, strlen(n->version), out));
+    TD_TRY(td_buf_str(out, ",\"accelerators\":"));
+    TD_TRY(td_json_print_string(n->accelerators, strlen(n->accelerators), out));
+    TD_TRY(td_buf_str(out, ",\"cpu_level\":"));
+    TD_TRY(td_json_print_string(n->cpu_level, strlen(n->cpu_level), out));
+    TD_TRY(td_buf_str(out, ",\"cpu_level_held\":"));
+    TD_TRY(td_json_print_string(n->cpu_level_held, strlen(n->cpu_level_held), out));
+    TD_TRY(td_buf_str(out, ",\"plugins\":"));
+    TD_TRY(td_json_print_string(n->plugins, strlen(n->plugins), out));
+    return td_buf_printf(out, ",\"seen_ns\":%" PRId64 "}", n->seen_ns);
+}
+
+static void save(struct td_core *core, const struct td_host *n) {
+    TD_AUTO_BUF body;
+    td_buf_init(&body, NODE_BODY_MAX);
+    TD_CHECK(!encode(n, &body));
+    td_core_record(core, TD_RECORD_NODE, n->id, td_buf_cstr(&body));
+}
+
+td_status td_nodes_load(struct td_core *core, const char *key, const char *body) {
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
+    struct td_json *v = NULL;
+    TD_TRY_CTX(td_json_parse(arena, body, strlen(body), &v), "state.db, node '%s'", key);
+    struct td_host *n = td_calloc(1, sizeof *n);
+    if (!n) return td_fail_oom();
+    snprintf(n->id, sizeof n->id, "%s", key);
+    snprintf(n->boot_id, sizeof n->boot_id, "%s", td_json_string(td_json_get(v, "boot_id"), ""));
+    snprintf(n->name, sizeof n->name, "%s", td_json_string(td_json_get(v, "name"), ""));
+    snprintf(n->version, sizeof n->version, "%s", td_json_string(td_json_get(v, "version"), ""));
+    snprintf(n->accelerators, sizeof n->accelerators, "%s",
+             td_json_string(td_json_get(v, "accelerators"), ""));
+    snprintf(n->cpu_level, sizeof n->cpu_level, "%s",
+             td_json_string(td_json_get(v, "cpu_level"), ""));
+    snprintf(n->cpu_level_held, sizeof n->cpu_level_held, "%s",
+             td_json_string(td_json_get(v, "cpu_level_held"), ""));
+    snprintf(n->plugins, sizeof n->plugins, "%s", td_json_string(td_json_get(v, "plugins"), ""));
+    n->cores = (uint32_t)td_json_int(td_json_get(v, "cores"), 1);
+    n->slots = (uint32_t)td_json_int(td_json_get(v, "slots"), 1);
+    n->memory_bytes = (uint64_t)td_json_int(td_json_get(v, "memory_bytes"), 0);
+    n->launcher_major = (uint32_t)td_json_int(td_json_get(v, "launcher_major"), 0);
+    n->seen_ns = td_json_int(td_json_get(v, "seen_ns"), 0);
+    n->embedded = td_json_int(td_json_get(v, "embedded"), 0) != 0;
+    td_status s = td_map_put(core->nodes, key, n, NULL);
+    if (s) free(n);
+    return s;
+}
+
+// ---- slots --------------------------------------------------------------------------------------
+void td_nodes_count(struct td_core *core) {
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        ((struct td_host *)value)->used = 0;
+        ((struct td_host *)value)->reserved = 0;
+    }
+    uint32_t n_live = 0;
+    for (uint32_t i = 0; i < core->n_live; i++) {
+        const struct td_attempt *a = td_job_live(core->live[i]);
+        if (!a) continue;
+        core->live[n_live++] = core->live[i];
+        struct td_host *n = td_nodes_find(core, a->node);
+        if (n) n->used += a->slots;
+    }
+    core->n_live = n_live;
+}
+
+void td_nodes_set_plugins(struct td_core *core, struct td_host *n, const char *plugins) {
+    char now[sizeof n->plugins];
+    snprintf(now, sizeof now, "%s", plugins);
+    td_utf8_scrub(now);
+    if (strcmp(now, n->plugins) == 0) return;
+    memcpy(n->plugins, now, sizeof now);
+    save(core, n);
+    td_plans_drop_stale(core);
+    core->queue_dirty = true;
+}
+
+void td_nodes_heartbeat(struct td_core *core, struct td_host *n, const Traind__V1__Heartbeat *m) {
+    td_nodes_set_plugins(core, n, m->plugins);
+    if (!n->settling) return;
+    td_nodes_count(core);
+    core->queue_dirty = true; // what jobs that wait keep is not counted any more
+    if (m->slots_used <= n->used) n->settling = false;
+}
+
+// The core wants to be run at least so often, to notice when it is not.
+static void stay_awake(struct td_core *core) {
+    if (!td_map_count(core->nodes)) return;
+    td_core_wake_at(core, td_mono_add(core->now.mono, core->options.lease_ns / 4));
+}
+
+// ---- registration -------------------------------------------------------------------------------
+static const Traind__V1__AttemptHeld *
+find_held(const Traind__V1__Register *m, const struct td_job *j, const struct td_attempt *a) {
+    for (size_t i = 0; i < m->n_attempts; i++) {
+        const Traind__V1__AttemptId *id = m->attempts[i]->id;
+        if (id && id->attempt == a->number && id->epoch == a->epoch &&
+            strcmp(id->job, j->id) == 0) {
+            return m->attempts[i];
+        }
+    }
+    return NULL;
+}
+
+// Live attempts that we placed there and it does not know.
+static void judge_missing(struct td_core *core, struct td_host *n, const Traind__V1__Register *m) {
+    for (uint32_t i = core->n_active; i-- > 0;) {
+        struct td_job *j = core->active[i];
+        struct td_attempt *a = td_job_live(j);
+        if (!a || strcmp(a->node, n->id) != 0 || find_held(m, j, a)) continue;
+        char why[160];
+        snprintf(why, sizeof why, "node %s came back without attempt %u", n->name, a->number);
+        a->forgotten = a->closing; // it ended, and its files are gone
+        td_attempt_lost(core, j, a, a->state == TD_ATTEMPT_STARTED, why);
+    }
+}
+
+// Ended attempts of which something was still to come, and now never will.
+static void forget_missing(struct td_core *core, struct td_host *n, const Traind__V1__Register *m) {
+    for (uint32_t i = 0; i < core->n_jobs; i++) {
+        struct td_job *j = core->order[i];
+        for (uint32_t k = 1; k <= j->n_attempts; k++) {
+            struct td_attempt *a = td_job_attempt(j, k);
+            if (a->state != TD_ATTEMPT_ENDED || a->forgotten) continue;
+            if (strcmp(a->node, n->id) != 0 || find_held(m, j, a)) continue;
+            a->forgotten = true;
+            td_catalog_attempt_over(core, j, a);
+            td_core_save_attempt(core, j, a);
+        }
+    }
+}
+
+// Wanted: it is the live one, or an ended one of which something is still to come.
+static struct td_attempt *wanted(struct td_core *core, const struct td_host *n,
+                                 const Traind__V1__AttemptId *id, struct td_job **out_job) {
+    struct td_job *j = id ? td_core_job(core, id->job) : NULL;
+    struct td_attempt *a = j ? td_job_attempt(j, id->attempt) : NULL;
+    if (!a || a->epoch != id->epoch || strcmp(a->node, n->id) != 0) return NULL;
+    if (a->state == TD_ATTEMPT_FENCED || a->forgotten) return NULL;
+    *out_job = j;
+    return a;
+}
+
+static Traind__V1__AttemptCursor *make_cursor(struct td_arena *arena, struct td_job *j,
+                                              struct td_attempt *a) {
+    Traind__V1__AttemptCursor *c = td_core_must(td_arena_alloc(arena, sizeof *c));
+    traind__v1__attempt_cursor__init(c);
+    c->id = td_core_must(td_arena_alloc(arena, sizeof *c->id));
+    td_core_attempt_id(j, a, c->id);
+    size_t n = 1 + 3 * (size_t)a->n_ranks;
+    c->offsets = td_core_must(td_arena_array(arena, n, sizeof *c->offsets));
+    for (size_t i = 0; i < n; i++) {
+        Traind__V1__SegmentOffset *o = td_core_must(td_arena_alloc(arena, sizeof *o));
+        traind__v1__segment_offset__init(o);
+        o->rank = i ? (uint32_t)((i - 1) / 3) : 0;
+        const struct td_rank_cursor *r = &a->ranks[o->rank];
+        static const Traind__V1__Segment__Kind kinds[] = {TRAIND__V1__SEGMENT__KIND__METRICS,
+                                                          TRAIND__V1__SEGMENT__KIND__OUT,
+                                                          TRAIND__V1__SEGMENT__KIND__ERR};
+        o->kind = i ? kinds[(i - 1) % 3] : TRAIND__V1__SEGMENT__KIND__EVENTS;
+        o->offset = !i                 ? a->events
+                    : (i - 1) % 3 == 0 ? r->metrics
+                    : (i - 1) % 3 == 1 ? r->out
+                                       : r->err;
+        c->offsets[i] = o;
+    }
+    c->n_offsets = n;
+    return c;
+}
+
+// The last build's frames are not ours: let it save and start again under this one.
+static void check_major(struct td_core *core, struct td_host *n, struct td_job *j,
+                        struct td_attempt *a, const Traind__V1__AttemptHeld *held) {
+    if (!held->alive || held->launcher_major == n->launcher_major || a->stop) return;
+    td_attempt_stop(core, j, a, TD_STOP_CAUSE_UPGRADE);
+}
+
+// One answer for each, or a list of repetitions would outgrow the arena of the answer.
+static bool is_repeated(const Traind__V1__Register *m, size_t i) {
+    const Traind__V1__AttemptId *id = m->attempts[i]->id;
+    for (size_t k = 0; id && k < i; k++) {
+        const Traind__V1__AttemptId *other = m->attempts[k]->id;
+        if (other && other->attempt == id->attempt && other->epoch == id->epoch &&
+            strcmp(other->job, id->job) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void answer(struct td_core *core, struct td_host *n, const Traind__V1__Register *m) {
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_CHECK(!td_arena_create((size_t)64 << 20, &arena));
+    Traind__V1__Registered r = TRAIND__V1__REGISTERED__INIT;
+    r.heartbeat_ms = (uint32_t)(core->options.heartbeat_ns / TD_NS_PER_MS);
+    r.lease_ms = (uint32_t)(core->options.lease_ns / TD_NS_PER_MS);
+    r.key = n->key;
+    r.batches = true;
+    r.adopt = td_core_must(td_arena_array(arena, m->n_attempts + 1, sizeof *r.adopt));
+    r.stop = td_core_must(td_arena_array(arena, m->n_attempts + 1, sizeof *r.stop));
+    for (size_t i = 0; i < m->n_attempts; i++) {
+        if (is_repeated(m, i)) continue;
+        struct td_job *j = NULL;
+        struct td_attempt *a = wanted(core, n, m->attempts[i]->id, &j);
+        if (a) {
+            r.adopt[r.n_adopt++] = make_cursor(arena, j, a);
+        } else if (m->attempts[i]->id) {
+            r.stop[r.n_stop++] = m->attempts[i]->id;
+            if (m->attempts[i]->alive) n->settling = true;
+        }
+    }
+    Traind__V1__CoordinatorMessage reply = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
+    reply.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_REGISTERED;
+    reply.registered = &r;
+    td_core_send(core, n, &reply);
+    for (size_t i = 0; i < m->n_attempts; i++) { // after the adoption: stops that are still due
+        struct td_job *j = NULL;
+        struct td_attempt *a = wanted(core, n, m->attempts[i]->id, &j);
+        if (!a) continue;
+        td_attempt_maybe_forget(core, j, a); // the last of it came before the session ended
+        if (!td_attempt_live(a)) continue;
+        a->stop_sent = false;
+        td_attempt_send_stop(core, j, a);
+        check_major(core, n, j, a, m->attempts[i]);
+    }
+}
+
+// Of each session another one, so that what a node sent in an earlier one is known.
+static void make_key(const struct td_core *core, struct td_host *n) {
+    struct {
+        uint8_t secret[sizeof core->options.secret];
+        uint64_t incarnation, session;
+    } from = {.incarnation = core->options.incarnation, .session = n->session};
+    memcpy(from.secret, core->options.secret, sizeof from.secret);
+    td_xxh3_128_hex(&from, sizeof from, n->key);
+}
+
+bool td_nodes_holds(const struct td_core *core, const struct td_attempt *a, uint64_t session,
+                    const char *key) {
+    const struct td_host *n = td_nodes_find(core, a->node);
+    if (!n || session) return n && n->session == session;
+    return n->key[0] && (!n->keyed || strcmp(n->key, key) == 0);
+}
+
+static void fill(struct td_host *n, const struct td_session *s, const Traind__V1__Register *m) {
+    snprintf(n->boot_id, sizeof n->boot_id, "%s", m->boot_id);
+    (void)td_fit(n->name, sizeof n->name, "%s", m->name[0] ? m->name : m->node_id);
+    snprintf(n->version, sizeof n->version, "%s", m->version);
+    snprintf(n->cpu_level, sizeof n->cpu_level, "%s", m->cpu_level);
+    snprintf(n->cpu_level_held, sizeof n->cpu_level_held, "%s", m->cpu_level_held);
+    snprintf(n->plugins, sizeof n->plugins, "%s", m->plugins);
+    n->accelerators[0] = '\0';
+    for (size_t i = 0; i < m->n_accelerators; i++) {
+        size_t len = strlen(n->accelerators);
+        snprintf(n->accelerators + len, sizeof n->accelerators - len, "%s%s", i ? "," : "",
+                 m->accelerators[i]);
+    }
+    char *const texts[] = {n->boot_id,   n->name,           n->version, n->accelerators,
+                           n->cpu_level, n->cpu_level_held, n->plugins};
+    for (size_t i = 0; i < TD_COUNTOF(texts); i++)
+        td_utf8_scrub(texts[i]); // any of them may have been cut
+    n->cores = m->cores;
+    n->slots = m->slots;
+    n->memory_bytes = m->memory_bytes;
+    n->launcher_major = m->launcher_major;
+    n->embedded = s->embedded;
+    n->keyed = m->keyed;
+}
+
+static const char *bad_register(const Traind__V1__Register *m) {
+    size_t len = strlen(m->node_id);
+    if (!len || len >= sizeof((struct td_host *)0)->id) return "node_id must have 1 to 63 bytes";
+    for (const char *c = m->node_id; *c; c++) {
+        if (*c <= ' ' || *c > '~' || *c == '/' || *c == '"') {
+            return "node_id holds a byte that ids do not have";
+        }
+    }
+    if (!m->cores || !m->slots || m->slots > MAX_SLOTS) return "cores or slots out of range";
+    if (m->n_attempts > MAX_HELD) return "too many attempts";
+    return NULL;
+}
+
+// It speaks again: what was said about its silence is over; a rank of it may be silent still.
+static void clear_silence(struct td_core *core, const struct td_host *n) {
+    for (uint32_t i = 0; i < core->n_active; i++) {
+        struct td_job *j = core->active[i];
+        const struct td_attempt *a = td_job_live(j);
+        if (!a || strcmp(a->node, n->id) != 0) continue;
+        if (strcmp(j->reason.code, "NODE_SILENT") != 0) continue;
+        td_attempt_node_speaks(j, a);
+        td_core_progress(core, j);
+    }
+}
+
+void td_nodes_register(struct td_core *core, struct td_session *s, const Traind__V1__Register *m) {
+    const char *bad = bad_register(m);
+    struct td_host *n = bad ? NULL : td_nodes_find(core, m->node_id);
+    if (!bad && s->node && s->node != n) bad = "a session is of one node";
+    // It cannot dial again, and needs not: somebody else says that he is this daemon's own node.
+    if (!bad && n && n->embedded && n->session && n->session != s->id) {
+        bad = "this node is the coordinator's own, whose session lives; give the other one a state "
+              "directory, and so an id, of its own";
+    }
+    if (bad) {
+        td_core_close_session(core, s->id, bad);
+        return;
+    }
+    td_status full = n ? TD_OK : td_nodes_make_room(core);
+    if (full) {
+        td_core_close_session(core, s->id, td_status_message(full));
+        td_status_free(full);
+        return;
+    }
+    if (!n) {
+        n = td_core_must(td_calloc(1, sizeof *n));
+        snprintf(n->id, sizeof n->id, "%s", m->node_id);
+        TD_CHECK(!td_map_put(core->nodes, n->id, n, NULL));
+    }
+    if (n->session && n->session != s->id) {
+        td_core_close_session(core, n->session, "the node began another session");
+    }
+    fill(n, s, m);
+    s->node = n;
+    n->session = s->id;
+    make_key(core, n);
+    n->heard = core->now.mono;
+    n->seen_ns = core->now.real.ns;
+    n->lost = n->settling = false;
+    core->counters[TD_COUNT_SESSIONS]++;
+    save(core, n);
+    td_reconcile_node_down(n); // until it has the answer
+    judge_missing(core, n, m);
+    forget_missing(core, n, m);
+    answer(core, n, m);
+    td_reconcile_node_up(core, n, m->fresh);
+    clear_silence(core, n);
+    stay_awake(core);
+    td_plans_drop_stale(core);
+    td_plans_node_gone(core, n->id); // what was asked in an earlier session is asked again
+    td_plans_tick(core);
+    core->queue_dirty = true;
+}
+
+void td_nodes_session_gone(struct td_core *core, struct td_session *s) {
+    struct td_host *n = s->node;
+    if (!n || n->session != s->id) return; // superseded
+    n->session = 0;
+    n->seen_ns = core->now.real.ns;
+    save(core, n);
+    td_reconcile_node_down(n);
+    td_plans_node_gone(core, n->id);
+    td_plans_tick(core);
+    td_core_wake_at(core, td_mono_add(n->heard, core->options.lease_ns));
+    core->queue_dirty = true;
+}
+
+// ---- leases -------------------------------------------------------------------------------------
+static void show_silence(struct td_core *core, const struct td_host *n) {
+    for (uint32_t i = 0; i < core->n_active; i++) {
+        struct td_job *j = core->active[i];
+        const struct td_attempt *a = td_job_live(j);
+        if (!a || strcmp(a->node, n->id) != 0 || j->state != TD_JOB_RUNNING) continue;
+        td_reason_set(&j->reason, "NODE_SILENT",
+                      "node %s is silent; its ranks are taken to run on, and given up after "
+                      "%" PRId64 " s",
+                      n->name, core->options.lost_after_ns / TD_NS_PER_S);
+        td_core_progress(core, j);
+    }
+}
+
+static void give_up(struct td_core *core, struct td_host *n, int64_t silent_ns) {
+    for (uint32_t i = core->n_active; i-- > 0;) {
+        struct td_job *j = core->active[i];
+        struct td_attempt *a = td_job_live(j);
+        if (!a || strcmp(a->node, n->id) != 0) continue;
+        char why[160];
+        snprintf(why, sizeof why, "node %s was silent for %" PRId64 " s", n->name,
+                 silent_ns / TD_NS_PER_S);
+        td_attempt_lost(core, j, a, true, why);
+    }
+}
+
+static void tick_node(struct td_core *core, struct td_host *n) {
+    if (n->session && n->embedded) return; // it lives and dies with us
+    int64_t silent_ns = core->now.mono.ns - n->heard.ns;
+    int64_t lease_ns = core->options.lease_ns;
+    int64_t lost_ns = lease_ns + core->options.lost_after_ns;
+    if (silent_ns < lease_ns) {
+        td_core_wake_at(core, td_mono_add(n->heard, lease_ns));
+        return;
+    }
+    if (!n->lost) {
+        n->lost = true;
+        if (n->session) td_core_close_session(core, n->session, "nothing heard for the lease");
+        show_silence(core, n);
+        core->queue_dirty = true;
+    }
+    if (silent_ns < lost_ns) {
+        td_core_wake_at(core, td_mono_add(n->heard, lost_ns));
+    } else {
+        give_up(core, n, silent_ns);
+    }
+}
+
+// While a node is known the core asks to be run four times a lease. If it was not for half a lease,
+// it was stopped, or the machine slept: what nodes sent meanwhile waits unread, and their silence
+// is ours. A shorter stall takes no lease: nodes beat at least twice in one.
+void td_nodes_after_stall(struct td_core *core, struct td_mono before) {
+    int64_t gap_ns = core->now.mono.ns - before.ns;
+    if (gap_ns < core->options.lease_ns / 2 || !td_map_count(core->nodes)) return;
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        struct td_host *n = value;
+        // Of one that was lost before, the time that passed without us does not count.
+        n->heard.ns = n->lost ? n->heard.ns + gap_ns : core->now.mono.ns;
+    }
+    for (uint32_t i = 0; i < core->n_active; i++) { // metrics, too, may wait unread
+        struct td_attempt *a = td_job_live(core->active[i]);
+        if (a && a->closing && a->close_at.ns) a->close_at.ns += gap_ns;
+    }
+    for (uint32_t i = 0; i < core->n_asks; i++) { // and plans
+        if (core->asks[i]->node[0]) core->asks[i]->deadline.ns += gap_ns;
+    }
+    core->counters[TD_COUNT_STALLS]++;
+    td_core_wake_at(core, core->now.mono);
+}
+
+void td_nodes_tick(struct td_core *core) {
+    stay_awake(core);
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        tick_node(core, value);
+    }
+}

@@ -1,0 +1,26 @@
+#ifndef TRAIND_DAEMON_COORDINATOR_CORE_PLACE_H
+#define TRAIND_DAEMON_COORDINATOR_CORE_PLACE_H
+
+// Where a waiting job could run. Part of the core: pure, and nothing is changed. The slots that are
+// free are those that no attempt holds and no job before it in the queue keeps (td_host.used and
+// .reserved, which a pass of the queue sets).
+
+#include "daemon/coordinator/core/job.h"
+
+struct td_core;
+struct td_host;
+
+struct td_place {
+    struct td_host *node;    // to run on now; NULL: none
+    struct td_host *nearest; // could hold it, and comes nearest to it
+    uint32_t needed, free;   // of nearest
+    bool any_ready;
+    bool away; // its newest checkpoint is on a node that is not ready
+};
+
+struct td_place td_place_choose(const struct td_core *core, const struct td_job *j);
+uint32_t td_place_slots(const struct td_job *j, const struct td_host *n); // that it needs there
+uint32_t td_place_free(const struct td_host *n);                          // for another job
+const char *td_place_level(const struct td_job *j); // trainer.cpu_level; "": its spec was lost
+
+#endif

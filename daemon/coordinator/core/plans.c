@@ -1,0 +1,466 @@
+// Plans: what a job will need, asked of a node once per canonical spec, CPU level and plugins'
+// files, and kept while a node has these plugins.
+//
+// A question is a PlanRequest to a ready node, which runs a one-shot worker under limits; the
+// answer is its sizes as JSON, of the level that the node holds: kernels of another need other
+// scratch. One question per spec and level is on its way, however many jobs and PlanJob calls wait.
+// A node that goes away takes its questions with it: they are asked again elsewhere. An answer of
+// class bad_spec or data is final and fails the jobs that wait; any other failure is asked again,
+// max_tries in all, because it says more about the node than about the job. A question for a graph,
+// too, stands beside the one for sizes alone: its answer is not kept, and its failure fails no job.
+// Jobs wait for a node as long as it takes; who asked PlanJob is answered: with NO_NODES, when the
+// start and the last word of any node are nodes_grace ago.
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/coordinator/core/core_state.h"
+#include "lib/base/buf.h"
+#include "lib/spec/plan.h"
+
+enum { MAX_TRIES = 3, RESULT_MAX_BYTES = 2 << 20, PLAN_MAX_BYTES = 4 << 20 };
+static const int64_t answer_ns = 120 * TD_NS_PER_S, nodes_grace_ns = 5 * TD_NS_PER_S;
+
+// ---- cache --------------------------------------------------------------------------------------
+static void make_key(const char *digest, const struct td_host *n, char out[TD_PLAN_KEY_BYTES]) {
+    snprintf(out, TD_PLAN_KEY_BYTES, "%s/%s/%s", digest, n->cpu_level_held, n->plugins);
+}
+
+const struct td_plan_entry *td_plans_find(const struct td_core *core, const char *digest,
+                                          const struct td_host *n) {
+    char key[TD_PLAN_KEY_BYTES];
+    if (n) {
+        make_key(digest, n, key);
+        return td_map_get(core->plans, key);
+    }
+    size_t cursor = 0, len = strlen(digest);
+    const char *found;
+    void *value;
+    while (td_map_next(core->plans, &cursor, &found, &value)) {
+        if (strncmp(found, digest, len) == 0) return value; // also one that an older build kept
+    }
+    return NULL;
+}
+
+void td_plan_entry_destroy(struct td_plan_entry *e) {
+    if (!e) return;
+    free(e->json);
+    free(e->slow);
+    free(e);
+}
+
+// An older node names parts alone.
+static void read_memory(struct td_plan_entry *e, const struct td_json *v) {
+    static const char *const parts[] = {"state_bytes", "arena_bytes", "scratch_bytes",
+                                        "snapshot_bytes"};
+    int64_t all = td_json_int(td_json_get(v, "memory_bytes"), 0);
+    for (size_t i = 0; i < TD_COUNTOF(parts); i++) {
+        int64_t bytes = td_json_int(td_json_get(v, parts[i]), 0);
+        if (bytes > 0) e->memory_bytes += (uint64_t)bytes;
+    }
+    if (all > 0) e->memory_bytes = (uint64_t)all;
+}
+
+static td_status read_entry(const char *key, const char *json, struct td_plan_entry **out) {
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
+    struct td_json *v = NULL;
+    TD_TRY_CTX(td_json_parse(arena, json, strlen(json), &v), "plan of a node");
+    struct td_plan_entry *e = td_calloc(1, sizeof *e);
+    if (!e || !(e->json = td_strdup(json))) {
+        free(e);
+        return td_fail_oom();
+    }
+    snprintf(e->key, sizeof e->key, "%s", key);
+    const char *slow = td_json_string(td_json_get(v, "slow"), NULL);
+    if (slow && !(e->slow = td_strdup(slow))) {
+        td_plan_entry_destroy(e);
+        return td_fail_oom();
+    }
+    read_memory(e, v);
+    int64_t shared = td_json_int(td_json_get(v, "shared_bytes"), 0);
+    int64_t steps = td_json_int(td_json_get(v, "total_steps"), 0);
+    e->shared_bytes = shared > 0 ? (uint64_t)shared : 0;
+    if (!td_json_get(v, "memory_bytes")) e->beside_bytes = e->shared_bytes;
+    e->total_steps = steps > 0 && steps <= UINT32_MAX ? (uint32_t)steps : 0;
+    e->recomputes_all = strcmp(td_json_string(td_json_get(v, "recompute"), ""), "full") == 0;
+    const char *rates = td_json_string(td_json_get(v, "rates"), "");
+    e->guesses = strcmp(rates, "none") == 0 || strcmp(rates, "near") == 0;
+    e->step_seconds = td_json_real(td_json_get(v, "step_seconds"), 0);
+    e->other_seconds = td_json_real(td_json_get(v, "other_step_seconds"), 0);
+    snprintf(e->precision, sizeof e->precision, "%s",
+             td_json_string(td_json_get(v, "precision"), ""));
+    snprintf(e->other, sizeof e->other, "%s",
+             td_json_string(td_json_get(v, "other_precision"), ""));
+    *out = e;
+    return TD_OK;
+}
+
+void td_plans_use(struct td_core *core, const char *digest, const struct td_host *n) {
+    char key[TD_PLAN_KEY_BYTES];
+    make_key(digest, n, key);
+    struct td_plan_entry *e = td_map_get(core->plans, key);
+    if (e) e->used = core->next_use++;
+}
+
+// The one that was used longest ago.
+static void make_room(struct td_core *core) {
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    struct td_plan_entry *oldest = NULL;
+    while (td_map_next(core->plans, &cursor, &key, &value)) {
+        struct td_plan_entry *e = value;
+        if (!oldest || e->used < oldest->used) oldest = e;
+    }
+    td_core_record(core, TD_RECORD_PLAN, oldest->key, NULL);
+    td_map_remove(core->plans, oldest->key);
+    td_plan_entry_destroy(oldest);
+}
+
+static void keep(struct td_core *core, struct td_plan_entry *e) {
+    bool known = td_map_get(core->plans, e->key) != NULL;
+    if (!known && td_map_count(core->plans) >= TD_CORE_MAX_PLANS) make_room(core);
+    e->used = core->next_use++;
+    void *old = NULL;
+    TD_CHECK(!td_map_put(core->plans, e->key, e, &old));
+    td_plan_entry_destroy(old);
+}
+
+static bool is_held(const struct td_core *core, const char *plugins) {
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->nodes, &cursor, &key, &value))
+        if (strcmp(((const struct td_host *)value)->plugins, plugins) == 0) return true;
+    return false;
+}
+
+// The first plan that no node would give any more; NULL: none. Keys of older builds have no such
+// part.
+static struct td_plan_entry *find_stale(const struct td_core *core) {
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->plans, &cursor, &key, &value)) {
+        const char *level = strchr(key, '/'), *plugins = level ? strchr(level + 1, '/') : NULL;
+        if (!is_held(core, plugins ? plugins + 1 : "")) return value;
+    }
+    return NULL;
+}
+
+void td_plans_drop_stale(struct td_core *core) {
+    for (struct td_plan_entry *e; (e = find_stale(core));) {
+        td_core_record(core, TD_RECORD_PLAN, e->key, NULL);
+        td_map_remove(core->plans, e->key);
+        td_plan_entry_destroy(e);
+    }
+}
+
+td_status td_plans_load(struct td_core *core, const char *key, const char *body) {
+    struct td_plan_entry *e = NULL;
+    TD_TRY(read_entry(key, body, &e));
+    keep(core, e);
+    return TD_OK;
+}
+
+// ---- trainer.precision: auto --------------------------------------------------------------------
+bool td_plans_settles(const struct td_job *j) {
+    return strcmp(j->knobs.precision, "auto") == 0;
+}
+
+const char *td_plans_precision(const struct td_plan_entry *e, const struct td_job *j) {
+    return td_plans_settles(j) && e && e->precision[0] ? e->precision : NULL;
+}
+
+void td_plans_note(const struct td_plan_entry *e, struct td_job *j) {
+    if (e && e->slow) td_job_note(j, "%s", e->slow); // the ranks will say the same
+    if (!td_plans_settles(j) || !e || !e->precision[0]) return;
+    if (e->other[0] && e->step_seconds > 0 && e->other_seconds > 0) {
+        td_job_note(j, "trainer.precision: auto is %s: %.3g ms a step, %s %.3g ms", e->precision,
+                    e->step_seconds * 1e3, e->other, e->other_seconds * 1e3);
+    } else {
+        td_job_note(j, "trainer.precision: auto is %s, nothing is known to be faster",
+                    e->precision);
+    }
+}
+
+// ---- questions ----------------------------------------------------------------------------------
+// "" if it cannot be read; the node that is asked says so then.
+static void read_minimum(const char *spec_json, char *out, size_t out_bytes) {
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_json *v = NULL;
+    td_status s = td_arena_create(TD_SPEC_ARENA_BYTES, &arena);
+    if (!s) s = td_json_parse(arena, spec_json, strlen(spec_json), &v);
+    snprintf(out, out_bytes, "%s", td_json_string(td_json_path(v, "trainer.cpu_level"), ""));
+    td_status_free(s);
+}
+
+td_status td_plans_want(struct td_core *core, const char *digest, const char *level,
+                        const char *dump, const char *spec_json) {
+    for (uint32_t i = 0; i < core->n_asks; i++) {
+        const struct td_plan_ask *a = core->asks[i];
+        bool same = strcmp(a->digest, digest) == 0 && strcmp(a->level, level) == 0;
+        if (same && strcmp(a->dump, dump) == 0) return TD_OK;
+    }
+    if (core->n_asks == TD_COUNTOF(core->asks)) {
+        return td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED,
+                                             "%u plans are on their way already; try again",
+                                             core->n_asks),
+                                     "LIMIT_PLANS");
+    }
+    struct td_plan_ask *ask = td_core_must(td_calloc(1, sizeof *ask));
+    snprintf(ask->digest, sizeof ask->digest, "%s", digest);
+    snprintf(ask->dump, sizeof ask->dump, "%s", dump);
+    snprintf(ask->level, sizeof ask->level, "%s", level);
+    read_minimum(spec_json, ask->minimum, sizeof ask->minimum);
+    ask->spec_json = td_core_dup(spec_json);
+    core->asks[core->n_asks++] = ask;
+    return TD_OK;
+}
+
+static void drop_ask(struct td_core *core, uint32_t i) {
+    free(core->asks[i]->spec_json);
+    free(core->asks[i]);
+    core->asks[i] = core->asks[--core->n_asks];
+}
+
+static td_status plan_failed(td_status borrow_failure) {
+    td_status s = td_fail(td_status_code(borrow_failure), "%s", td_status_message(borrow_failure));
+    const char *reason = td_status_reason(borrow_failure);
+    return td_status_with_reason(td_status_with_class(s, td_status_class(borrow_failure)),
+                                 reason[0] ? reason : "PLAN_FAILED");
+}
+
+// Answers every PlanJob call that waits for it. e: what json says; NULL: a graph, or nothing.
+static void answer_waiters(struct td_core *core, const struct td_plan_ask *ask, const char *json,
+                           const struct td_plan_entry *e, td_status borrow_failure) {
+    for (uint32_t i = core->n_waiters; i-- > 0;) {
+        const struct td_plan_waiter *w = &core->waiters[i];
+        if (strcmp(w->digest, ask->digest) != 0 || strcmp(w->dump, ask->dump) != 0) continue;
+        struct td_action *a = td_core_act(core, TD_ACTION_PLANNED);
+        a->token = core->waiters[i].token;
+        a->failure = json ? td_fits_memory(core, w->n_ranks, e) : plan_failed(borrow_failure);
+        if (!a->failure) a->text = td_core_dup(json);
+        core->waiters[i] = core->waiters[--core->n_waiters];
+    }
+}
+
+static void fail_ask(struct td_core *core, uint32_t at, enum td_class cls, enum td_code code,
+                     const char *message) {
+    struct td_plan_ask *ask = core->asks[at];
+    td_status s = td_status_with_class(td_fail(code ? code : TD_INTERNAL, "%s", message), cls);
+    answer_waiters(core, ask, NULL, NULL, s);
+    for (uint32_t i = core->n_active; i-- > 0 && !ask->dump[0];) {
+        struct td_job *j = core->active[i];
+        if (j->state == TD_JOB_QUEUED && !j->n_attempts &&
+            strcmp(j->spec_digest, ask->digest) == 0) {
+            td_core_fail_job(core, j, cls, td_status_code(s), td_status_message(s));
+        }
+    }
+    td_status_free(s);
+    drop_ask(core, at);
+}
+
+// ---- asking -------------------------------------------------------------------------------------
+td_status td_plans_text(const char *spec_json, const char *frozen_json,
+                        const struct td_plan_run *run, char **out_text) {
+    TD_AUTO_BUF text;
+    td_buf_init(&text, PLAN_MAX_BYTES);
+    TD_TRY(td_plan_join(spec_json, run, frozen_json, &text));
+    *out_text = td_buf_take_cstr(&text);
+    return *out_text ? TD_OK : td_fail_oom();
+}
+
+// How well a node suits: that it has what the spec asks for, that the answer is of the level that
+// is wanted, that it was not asked last.
+static int suits(const struct td_plan_ask *ask, const struct td_host *n) {
+    bool has = td_host_has_level(n, ask->minimum);
+    bool holds = !ask->level[0] || strcmp(ask->level, n->cpu_level_held) == 0;
+    return has * 4 + holds * 2 + (strcmp(ask->last, n->id) != 0);
+}
+
+// The ready node that suits best, among equals that with the most slots.
+static struct td_host *pick(struct td_core *core, const struct td_plan_ask *ask) {
+    struct td_host *best = NULL;
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        struct td_host *n = value;
+        if (!td_host_ready(n)) continue;
+        int more = best ? suits(ask, n) - suits(ask, best) : 1;
+        if (more > 0 || (more == 0 && n->slots > best->slots)) best = n;
+    }
+    return best;
+}
+
+static td_status text_of_ask(const struct td_plan_ask *ask, const struct td_host *n,
+                             char **out_text) {
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
+    struct td_json *tree = NULL;
+    TD_TRY(td_json_parse(arena, ask->spec_json, strlen(ask->spec_json), &tree));
+    struct td_spec spec;
+    td_spec_read(tree, &spec);
+    const struct td_plan_run run = {
+        .world_size = td_spec_ranks(&spec),
+        .threads_per_rank = td_spec_threads(&spec.resources, (int32_t)n->cores, (int32_t)n->slots),
+    };
+    return td_plans_text(ask->spec_json, NULL, &run, out_text);
+}
+
+static void ask_node(struct td_core *core, uint32_t at, struct td_host *n) {
+    struct td_plan_ask *ask = core->asks[at];
+    TD_AUTO_FREE char *plan_text = NULL;
+    td_status s = text_of_ask(ask, n, &plan_text);
+    if (s) {
+        fail_ask(core, at, TD_CLASS_INTERNAL, td_status_code(s), td_status_message(s));
+        td_status_free(s);
+        return;
+    }
+    snprintf(ask->node, sizeof ask->node, "%s", n->id);
+    snprintf(ask->last, sizeof ask->last, "%s", n->id);
+    snprintf(ask->request, sizeof ask->request, "p%" PRIu64, core->next_plan++);
+    ask->deadline = td_mono_add(core->now.mono, answer_ns);
+    ask->tries++;
+    td_core_wake_at(core, ask->deadline);
+    core->counters[TD_COUNT_PLANS_ASKED]++;
+    Traind__V1__PlanRequest request = TRAIND__V1__PLAN_REQUEST__INIT;
+    request.request = ask->request;
+    request.plan_json = plan_text;
+    request.dump_graph = ask->dump;
+    Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
+    m.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_PLAN_REQUEST;
+    m.plan_request = &request;
+    td_core_send(core, n, &m);
+}
+
+static bool is_waited_for(const struct td_core *core, const struct td_plan_ask *ask) {
+    for (uint32_t i = 0; i < core->n_waiters; i++) {
+        const struct td_plan_waiter *w = &core->waiters[i];
+        if (strcmp(w->digest, ask->digest) == 0 && strcmp(w->dump, ask->dump) == 0) return true;
+    }
+    return false;
+}
+
+// Until when a node that is away may still come: after a start, or when a connection broke.
+static struct td_mono nodes_due(const struct td_core *core) {
+    struct td_mono last = core->started_at;
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        last.ns = TD_MAX(last.ns, ((const struct td_host *)value)->heard.ns);
+    }
+    return td_mono_add(last, nodes_grace_ns);
+}
+
+// No node can be asked. Who waits for the answer is refused; jobs ask again when a node comes.
+static void wait_for_node(struct td_core *core, uint32_t at) {
+    struct td_plan_ask *ask = core->asks[at];
+    if (!is_waited_for(core, ask)) return;
+    struct td_mono due = nodes_due(core);
+    if (core->now.mono.ns < due.ns) {
+        td_core_wake_at(core, due);
+        return;
+    }
+    td_status s =
+        td_fail(TD_UNAVAILABLE,
+                "%s, and a plan is worked out by one: start `traind --role node "
+                "--coordinator ADDRESS`, or ask again when `trainctl node list` shows "
+                "one that is READY",
+                td_map_count(core->nodes) ? "no node is connected" : "no node has registered yet");
+    s = td_status_with_reason(s, "NO_NODES");
+    answer_waiters(core, ask, NULL, NULL, s);
+    td_status_free(s);
+    drop_ask(core, at);
+    core->queue_dirty = true;
+}
+
+void td_plans_tick(struct td_core *core) {
+    for (uint32_t i = core->n_asks; i-- > 0;) {
+        struct td_plan_ask *ask = core->asks[i];
+        if (ask->node[0] && core->now.mono.ns < ask->deadline.ns) {
+            td_core_wake_at(core, ask->deadline);
+            continue;
+        }
+        if (ask->node[0] && ask->tries >= MAX_TRIES) {
+            fail_ask(core, i, TD_CLASS_INTERNAL, TD_DEADLINE_EXCEEDED,
+                     "no node answered with a plan in time");
+            continue;
+        }
+        struct td_host *n = pick(core, ask);
+        if (n) {
+            ask_node(core, i, n);
+        } else {
+            wait_for_node(core, i);
+        }
+    }
+}
+
+void td_plans_node_gone(struct td_core *core, const char *node) {
+    for (uint32_t i = 0; i < core->n_asks; i++) {
+        if (strcmp(core->asks[i]->node, node) != 0) continue;
+        core->asks[i]->node[0] = '\0';
+        if (core->asks[i]->tries) core->asks[i]->tries--; // it was not an answer
+    }
+}
+
+// ---- answers ------------------------------------------------------------------------------------
+static bool final_class(enum td_class cls, uint32_t code) {
+    return cls == TD_CLASS_BAD_SPEC || cls == TD_CLASS_DATA || cls == TD_CLASS_USER_CODE ||
+           code == TD_INVALID_ARGUMENT;
+}
+
+static void on_plan(struct td_core *core, const struct td_host *node, uint32_t at,
+                    const char *json) {
+    struct td_plan_ask *ask = core->asks[at];
+    struct td_plan_entry *e = NULL;
+    size_t bytes = strlen(json);
+    td_status s = TD_OK;
+    if (bytes > RESULT_MAX_BYTES) {
+        s = td_fail(TD_RESOURCE_EXHAUSTED, "a plan of %zu bytes", bytes);
+    } else if (!ask->dump[0]) {
+        char key[TD_PLAN_KEY_BYTES];
+        make_key(ask->digest, node, key);
+        s = read_entry(key, json, &e);
+    }
+    if (s) {
+        fail_ask(core, at, TD_CLASS_INTERNAL, td_status_code(s), td_status_message(s));
+        td_status_free(s);
+        return;
+    }
+    if (e) {
+        keep(core, e);
+        td_core_record(core, TD_RECORD_PLAN, e->key, e->json);
+    }
+    answer_waiters(core, ask, json, e, TD_OK);
+    drop_ask(core, at);
+    core->queue_dirty = true;
+}
+
+void td_plans_on_result(struct td_core *core, struct td_host *node,
+                        const Traind__V1__PlanResult *m) {
+    td_nodes_set_plugins(core, node, m->plugins);
+    uint32_t at = 0;
+    while (at < core->n_asks && (strcmp(core->asks[at]->request, m->request) != 0 ||
+                                 strcmp(core->asks[at]->node, node->id) != 0)) {
+        at++;
+    }
+    if (at == core->n_asks) return; // asked again elsewhere meanwhile
+    if (m->result_json[0]) {
+        on_plan(core, node, at, m->result_json);
+        return;
+    }
+    enum td_class cls = td_class_parse(m->class_);
+    if (cls == TD_CLASS_NONE) cls = TD_CLASS_INTERNAL;
+    if (final_class(cls, m->code) || core->asks[at]->tries >= MAX_TRIES) {
+        enum td_code code = m->code <= TD_UNAUTHENTICATED ? (enum td_code)m->code : TD_UNKNOWN;
+        fail_ask(core, at, cls, code, m->message);
+        return;
+    }
+    core->asks[at]->node[0] = '\0';
+    td_plans_tick(core);
+}

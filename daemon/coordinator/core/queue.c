@@ -1,0 +1,294 @@
+// The queue: which waiting job gets which node.
+//
+// Gangs: all ranks of a job start together, on one node (num_nodes above 1 is refused by the spec).
+// Order: RECOVERING jobs, then QUEUED ones, each by the time they began to wait. One that is still
+// being planned, or whose last checkpoint is on its way (a minute at most), keeps the slots it
+// would take. The first job that does not fit reserves the node that is nearest to fitting it.
+// Later, smaller jobs may run elsewhere, but not there, so that it drains and nobody starves.
+//
+// Cost. core->waiting is kept in order, so that a pass sorts nothing. Changes only mark what is
+// due; one pass a tick does it (td_core_tick). A pass begins at the head when places may have
+// become free (queue_dirty). Otherwise it goes on where the last one ended (n_looked), because the
+// nodes still show what the jobs before keep. It ends when no node has a free slot that nobody
+// keeps: nothing after that can start. Until then it looks at MAX_LOOKS jobs, and goes on in the
+// next tick. Plans are asked for jobs that could start now and for the first PLAN_AHEAD. That is
+// less than the cache of plans holds, so jobs that wait do not drive out each other's plans. Why a
+// job waits is not written down here: queue_reason.c says it when somebody reads the job.
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/place.h"
+
+enum { MAX_RESUME = 8, MAX_LOOKS = 256, PLAN_AHEAD = 32 };
+_Static_assert(PLAN_AHEAD + TD_CORE_MAX_PLAN_WAITERS < TD_CORE_MAX_PLANS,
+               "what is planned ahead and what is on its way fit the cache together");
+
+// ---- the order ----------------------------------------------------------------------------------
+static uint64_t turn_of(const struct td_job *j) {
+    return j->state == TD_JOB_RECOVERING ? j->queue_seq : j->queue_seq | UINT64_C(1) << 63;
+}
+
+static uint64_t by_turn(const struct td_job *j) {
+    return j->turn;
+}
+
+static void leave_line(struct td_core *core, struct td_job *j) {
+    uint32_t at = td_jobs_find(core->waiting, core->n_waiting, j, by_turn);
+    td_jobs_remove(core->waiting, &core->n_waiting, at);
+    j->turn = 0;
+    if (at >= core->n_looked) return; // nothing was kept for it
+    core->n_looked--;
+    core->queue_dirty = true;
+}
+
+void td_queue_place(struct td_core *core, struct td_job *j) {
+    bool waits = td_job_state_waits(j->state) && !td_job_live(j);
+    uint64_t turn = waits ? turn_of(j) : 0;
+    if (turn == j->turn) return;
+    if (j->turn) leave_line(core, j);
+    if (!turn) return;
+    j->turn = turn;
+    uint32_t at = td_jobs_insert(&core->waiting, &core->n_waiting, &core->cap_waiting, j, by_turn);
+    if (at < core->n_looked) {
+        core->n_looked++;
+        core->queue_dirty = true;
+    }
+}
+
+uint32_t td_queue_position(const struct td_core *core, const struct td_job *j) {
+    return j->turn ? td_jobs_find(core->waiting, core->n_waiting, j, by_turn) + 1 : 0;
+}
+
+bool td_queue_ahead(const struct td_core *core, const struct td_job *j) {
+    uint32_t at = td_queue_position(core, j);
+    return at && at <= PLAN_AHEAD;
+}
+
+static bool goes_on(const struct td_core *core) {
+    return core->n_looked < core->n_waiting && !core->draining &&
+           (core->free_slots || core->n_looked < PLAN_AHEAD);
+}
+
+bool td_queue_due(const struct td_core *core) {
+    return core->started && (core->queue_dirty || goes_on(core));
+}
+
+// What a job waits for by time: a back-off, a checkpoint on its way.
+static void wake_at(struct td_core *core, struct td_mono t) {
+    if (t.ns < core->queue_wake.ns) core->queue_wake = t;
+    td_core_wake_at(core, t);
+}
+
+void td_queue_tick(struct td_core *core) {
+    if (core->queue_wake.ns <= core->now.mono.ns) {
+        core->queue_dirty = true;
+    } else {
+        td_core_wake_at(core, core->queue_wake);
+    }
+}
+
+// What was planned for its CPU level, else for another's: bytes that ranks share are the same.
+const struct td_plan_entry *td_queue_plan(const struct td_core *core, const struct td_job *j,
+                                          const struct td_host *n) {
+    const struct td_plan_entry *p = n ? td_plans_find(core, j->spec_digest, n) : NULL;
+    return p ? p : td_plans_find(core, j->spec_digest, NULL);
+}
+
+bool td_queue_planned(const struct td_core *core, const struct td_job *j, const struct td_host *n) {
+    bool settled = j->frozen_json || !td_plans_settles(j); // else ranks would not know what to do
+    return (j->n_attempts && settled) || td_plans_find(core, j->spec_digest, n);
+}
+
+// ---- places -------------------------------------------------------------------------------------
+static void count_free(struct td_core *core) {
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    core->free_slots = 0;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        if (td_host_ready(value)) core->free_slots += td_place_free(value);
+    }
+}
+
+static void take_slots(struct td_core *core, struct td_host *n, uint32_t slots) {
+    core->free_slots -= TD_MIN(core->free_slots, td_place_free(n));
+    n->used += slots;
+    core->free_slots += td_place_free(n);
+}
+
+// Until the next pass from the head: a later job, whose plan is known already, does not take it.
+static void keep_place(struct td_core *core, const struct td_job *j, const struct td_place *p) {
+    if (p->node) {
+        take_slots(core, p->node, td_place_slots(j, p->node));
+    } else if (p->nearest) {
+        core->free_slots -= TD_MIN(core->free_slots, td_place_free(p->nearest));
+        if (!p->nearest->reserved) p->nearest->reserved = j->turn;
+    }
+}
+
+// ---- start --------------------------------------------------------------------------------------
+static void add_resume(struct td_arena *arena, const struct td_job *j, const struct td_host *n,
+                       Traind__V1__Assign *assign) {
+    assign->resume = td_core_must(td_arena_array(arena, MAX_RESUME, sizeof *assign->resume));
+    for (uint32_t i = j->n_checkpoints; i-- > 0 && assign->n_resume < MAX_RESUME;) {
+        const struct td_checkpoint *c = j->checkpoints[i];
+        bool shared = j->knobs.checkpoint.dir[0] != '\0';
+        if (!c->committed || c->damage || (!shared && !td_catalog_reachable(c, n->id))) continue;
+        Traind__V1__ResumeSource *r = td_core_must(td_arena_alloc(arena, sizeof *r));
+        traind__v1__resume_source__init(r);
+        r->path = (char *)(uintptr_t)c->path;
+        r->step = c->step;
+        r->fetch = c->streamed;
+        assign->resume[assign->n_resume++] = r;
+    }
+}
+
+static bool wants_stream(const struct td_job *j, const struct td_host *n) {
+    return strcmp(j->knobs.checkpoint.store, "fs") != 0 && !n->embedded; // stream or auto
+}
+
+static td_status make_attempt(struct td_core *core, struct td_job *j, const struct td_host *n,
+                              struct td_attempt **out_attempt) {
+    TD_AUTO(td_attempt) *a = NULL;
+    TD_TRY(td_attempt_create(j->n_attempts + 1, j->n_ranks, &a));
+    a->epoch = core->next_epoch;
+    snprintf(a->node, sizeof a->node, "%s", n->id);
+    a->slots = td_place_slots(j, n);
+    a->stream = wants_stream(j, n);
+    *out_attempt = a;
+    return td_job_add_attempt(j, td_steal(a));
+}
+
+static void send_assign(struct td_core *core, struct td_job *j, struct td_attempt *a,
+                        struct td_host *n, char *plan_text, uint32_t threads) {
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_CHECK(!td_arena_create((size_t)1 << 20, &arena));
+    Traind__V1__AttemptId id;
+    td_core_attempt_id(j, a, &id);
+    const struct td_plan_entry *plan = td_queue_plan(core, j, n);
+    Traind__V1__Assign assign = TRAIND__V1__ASSIGN__INIT;
+    assign.id = &id;
+    assign.plan_json = plan_text;
+    assign.world_size = j->n_ranks;
+    assign.n_ranks = j->n_ranks;
+    assign.slots_per_rank = a->slots / j->n_ranks;
+    assign.threads_per_rank = threads;
+    assign.shared_bytes = plan ? plan->shared_bytes : 0;
+    int64_t limit = j->knobs.resources.memory_bytes;
+    assign.memory_limit_bytes = limit > 0 ? (uint64_t)limit * j->n_ranks : 0;
+    assign.stream_store = a->stream;
+    add_resume(arena, j, n, &assign);
+    Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
+    m.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_ASSIGN;
+    m.assign = &assign;
+    td_core_send(core, n, &m);
+}
+
+static void start(struct td_core *core, struct td_job *j, struct td_host *n) {
+    TD_AUTO_FREE char *plan_text = NULL;
+    struct td_attempt *a = NULL;
+    const struct td_plan_entry *plan = td_queue_plan(core, j, n);
+    int32_t threads = td_spec_threads(&j->knobs.resources, (int32_t)n->cores, (int32_t)n->slots);
+    const struct td_plan_run run = {.job = j->id,
+                                    .attempt = (int32_t)j->n_attempts + 1,
+                                    .world_size = (int32_t)j->n_ranks,
+                                    .threads_per_rank = threads,
+                                    .precision = td_plans_precision(plan, j)};
+    td_status s = td_plans_text(j->spec_json, j->frozen_json, &run, &plan_text);
+    if (!s) s = make_attempt(core, j, n, &a);
+    if (s) {
+        td_core_fail_job(core, j, TD_CLASS_INTERNAL, td_status_code(s), td_status_message(s));
+        td_status_free(s);
+        return;
+    }
+    td_core_meta(core, "epoch", ++core->next_epoch);
+    td_core_apply(core, j, TD_JOB_ON_ASSIGN);
+    td_jobs_push(&core->live, &core->n_live, &core->cap_live, j);
+    td_reason_set(&j->reason, j->state == TD_JOB_STARTING ? "STARTING" : "RESTARTING",
+                  "attempt %u starts on node %s", a->number, n->name);
+    if (j->state == TD_JOB_RECOVERING) {
+        const struct td_checkpoint *c = td_catalog_find(j, NULL);
+        td_reason_set(&j->reason, "RESTARTING", "attempt %u starts on node %s from %s", a->number,
+                      n->name, c ? c->path : "the beginning");
+    }
+    if (plan && plan->total_steps) j->progress.total_steps = plan->total_steps;
+    if (a->number == 1) td_plans_note(plan, j);
+    j->progress.phase = 0;
+    take_slots(core, n, a->slots);
+    td_core_touch(core, j);
+    td_core_save_attempt(core, j, a);
+    send_assign(core, j, a, n, plan_text, (uint32_t)TD_MAX(threads, 1));
+}
+
+// ---- memory -------------------------------------------------------------------------------------
+// True: the job was ended, because no known node has the memory.
+static bool too_large(struct td_core *core, struct td_job *j, const struct td_host *place) {
+    td_status s = td_fits_memory(core, j->n_ranks, td_queue_plan(core, j, place));
+    if (!s) return false;
+    td_core_fail_job(core, j, td_status_class(s), td_status_code(s), td_status_message(s));
+    td_reason_set(&j->reason, td_status_reason(s), "%s", td_status_message(s));
+    td_status_free(s);
+    return true;
+}
+
+// ---- a pass -------------------------------------------------------------------------------------
+// Its plan is there, or it needs none. If not, a node is asked, unless too many are asked already:
+// a later pass does it then.
+static bool planned(struct td_core *core, struct td_job *j, const struct td_host *n) {
+    if (td_queue_planned(core, j, n)) {
+        td_plans_use(core, j->spec_digest, n);
+        return true;
+    }
+    td_status_free(td_plans_want(core, j->spec_digest, n->cpu_level_held, "", j->spec_json));
+    td_plans_tick(core);
+    return false;
+}
+
+// at: how many wait before it.
+static void look(struct td_core *core, struct td_job *j, uint32_t at) {
+    if (j->retry_at.ns > core->now.mono.ns) { // BACKING_OFF says it
+        wake_at(core, j->retry_at);
+        return;
+    }
+    struct td_place p = td_place_choose(core, j);
+    if (td_catalog_pending(j) && core->now.mono.ns < j->hold_until.ns) {
+        wake_at(core, j->hold_until);
+        keep_place(core, j, &p);
+        return;
+    }
+    const struct td_host *place = p.node ? p.node : p.nearest; // now or later
+    bool soon = p.node || at < PLAN_AHEAD;
+    if (place && soon && !planned(core, j, place)) {
+        if (td_job_state_waits(j->state)) keep_place(core, j, &p);
+        return;
+    }
+    if (too_large(core, j, place)) return;
+    if (p.node) {
+        start(core, j, p.node);
+    } else {
+        keep_place(core, j, &p);
+    }
+}
+
+void td_queue_pass(struct td_core *core) {
+    bool moved = core->queue_dirty;
+    core->counters[TD_COUNT_PASSES]++;
+    if (core->queue_dirty) {
+        td_nodes_count(core);
+        count_free(core);
+        core->n_looked = 0;
+        core->queue_wake.ns = INT64_MAX;
+    }
+    core->queue_dirty = false;
+    for (uint32_t i = 0; i < MAX_LOOKS && goes_on(core); i++) {
+        struct td_job *j = core->waiting[core->n_looked];
+        core->counters[TD_COUNT_LOOKS]++;
+        if (td_job_state_waits(j->state) && !td_job_live(j)) look(core, j, core->n_looked);
+        td_queue_place(core, j); // one that starts leaves; the next one comes to where it was
+        if (j->turn) core->n_looked++;
+    }
+    if (moved && core->n_waiting) (void)td_core_act(core, TD_ACTION_QUEUE);
+}

@@ -1,0 +1,121 @@
+// Why a waiting job waits, in words and numbers, written when somebody reads the job. A pass of the
+// queue leaves on the nodes what jobs before it keep, so the answer is what that pass saw. A job
+// that it did not come to finds no free slot either.
+//
+// Reasons that an end of its last attempt left (left_by_an_end) say more than that no node is
+// there.
+
+#include <string.h>
+
+#include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/place.h"
+#include "lib/base/cpu_level.h"
+
+enum { EXACT_POSITIONS = 10 };
+
+static bool left_by_an_end(const struct td_job *j) {
+    static const char *const codes[] = {"DAEMON_STOPPED", "LAUNCHER_UPGRADED", "STOPPED_ON_NODE"};
+    for (size_t i = 0; i < TD_COUNTOF(codes); i++) {
+        if (strcmp(j->reason.code, codes[i]) == 0) return true;
+    }
+    return false;
+}
+
+enum why {
+    WHY_OWN,
+    WHY_DRAINING,
+    WHY_NODES,
+    WHY_SAVING,
+    WHY_AWAY,
+    WHY_PLAN,
+    WHY_TURN,
+    WHY_SMALL,
+    WHY_SLOTS
+};
+
+// WHY_OWN: what the job itself says.
+static enum why find_why(const struct td_core *core, const struct td_job *j, struct td_mono now,
+                         struct td_place *out_place) {
+    memset(out_place, 0, sizeof *out_place);
+    if (!j->turn || j->retry_at.ns > now.ns) return WHY_OWN;
+    *out_place = td_place_choose(core, j);
+    bool none = !td_map_count(core->nodes) || (!out_place->any_ready && !out_place->away);
+    if (left_by_an_end(j) && (core->draining || !out_place->any_ready)) return WHY_OWN;
+    if (core->draining) return WHY_DRAINING;
+    if (td_catalog_pending(j) && now.ns < j->hold_until.ns) return WHY_SAVING;
+    if (none) return WHY_NODES;
+    if (out_place->away) return WHY_AWAY;
+    const struct td_host *place = out_place->node ? out_place->node : out_place->nearest;
+    bool soon = out_place->node || td_queue_ahead(core, j);
+    if (place && soon && !td_queue_planned(core, j, place)) return WHY_PLAN;
+    if (out_place->node) return WHY_TURN;
+    return out_place->nearest ? WHY_SLOTS : WHY_SMALL;
+}
+
+static void say_small(const struct td_job *j, struct td_reason *r) {
+    enum td_cpu_level level;
+    const char *name = td_place_level(j);
+    bool asks = td_cpu_level_parse(name, &level);
+    td_reason_set(r, "WAITING_FOR_NODE", "no connected node%s%s is large enough for %u ranks",
+                  asks ? " with CPU level " : "", asks ? name : "", j->n_ranks);
+}
+
+static void say_slots(const struct td_place *p, struct td_reason *r) {
+    td_reason_set(r, "WAITING_FOR_SLOTS", "needs %u slot%s, %u free on node %s (%u slots)",
+                  p->needed, p->needed == 1 ? "" : "s", p->free, p->nearest->name,
+                  p->nearest->slots);
+    r->needed_slots = p->needed;
+    r->free_slots = p->free;
+}
+
+void td_core_reason(const struct td_core *core, const struct td_job *j, struct td_mono now,
+                    struct td_reason *out_reason) {
+    struct td_place p;
+    const struct td_checkpoint *c = td_catalog_find(j, NULL);
+    switch (find_why(core, j, now, &p)) {
+    case WHY_OWN:
+        *out_reason = j->reason;
+        return;
+    case WHY_DRAINING:
+        td_reason_set(out_reason, "DRAINING", "the coordinator is stopping");
+        break;
+    case WHY_NODES:
+        td_reason_set(out_reason, "NO_NODES", "%s",
+                      td_map_count(core->nodes) ? "no node is connected"
+                                                : "no node has registered yet");
+        break;
+    case WHY_SAVING:
+        td_reason_set(out_reason, "SAVING_CHECKPOINT", "its last checkpoint is on its way");
+        break;
+    case WHY_AWAY:
+        td_reason_set(out_reason, "WAITING_FOR_NODE",
+                      "its checkpoint %s is on node %s, which is away", c->path, c->node);
+        break;
+    case WHY_PLAN:
+        td_reason_set(out_reason, "PLANNING", "a node works out its memory and steps");
+        break;
+    case WHY_TURN:
+        td_reason_set(out_reason, "PLACING", "it starts next on node %s", p.node->name);
+        break;
+    case WHY_SMALL:
+        say_small(j, out_reason);
+        break;
+    case WHY_SLOTS:
+        say_slots(&p, out_reason);
+        break;
+    }
+    out_reason->position = td_queue_position(core, j);
+}
+
+uint64_t td_core_reason_mark(const struct td_core *core, const struct td_job *j,
+                             struct td_mono now) {
+    struct td_place p;
+    enum why why = find_why(core, j, now, &p);
+    uint64_t position = td_queue_position(core, j), unit = 1;
+    while (position / unit >= EXACT_POSITIONS) {
+        unit *= 10;
+    }
+    if (unit > 1) position = position * 10 / unit * unit; // two digits of it
+    uint64_t slots = why == WHY_SLOTS ? (uint64_t)p.needed << 12 | p.free : 0;
+    return position << 32 ^ slots << 4 ^ (uint64_t)why ^ (uint64_t)j->state << 60;
+}

@@ -1,0 +1,269 @@
+// See the header. A request number names the state of the catalog that an answer is about: it
+// counts only if nothing was asked since.
+
+#include "daemon/coordinator/core/reconcile.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "daemon/coordinator/core/core_state.h"
+
+// Files are named in at most so many bytes of a message, the newest checkpoints first. Of the
+// others the answer says nothing: they stay as they are.
+enum { FILES_MAX_BYTES = 1 << 20, ARENA_BYTES = 16 << 20 };
+
+// ---- what is due --------------------------------------------------------------------------------
+// Of the attempts that n may clear: its own that are over, and others' of which all is known.
+static bool may_clear(const struct td_job *j, const struct td_attempt *a, const struct td_host *n) {
+    if (j->unlisted) return false; // what the catalog does not name is not without an owner
+    return a->forgotten || (a->state == TD_ATTEMPT_FENCED && strcmp(a->node, n->id) == 0);
+}
+
+// Only n has its files, and nobody else removes them.
+static bool is_here(const struct td_job *j, const struct td_checkpoint *c,
+                    const struct td_host *n) {
+    const struct td_attempt *a = td_job_attempt(j, c->attempt);
+    return c->committed && !c->streamed && strcmp(c->node, n->id) == 0 && a && a->forgotten;
+}
+
+static bool is_due(const struct td_job *j, const struct td_host *n) {
+    bool unconfirmed = false, work = false;
+    for (uint32_t i = 1; i <= j->n_attempts; i++) {
+        const struct td_attempt *a = td_job_attempt(j, i);
+        work = work || a->forgotten || a->state == TD_ATTEMPT_FENCED;
+        if (strcmp(a->node, n->id) == 0 && !a->reconciled && a->reconcile < n->reconcile_from) {
+            unconfirmed = true;
+        }
+    }
+    return work && unconfirmed;
+}
+
+static void mark(struct td_job *j, const struct td_host *n, uint64_t request) {
+    for (uint32_t i = 1; i <= j->n_attempts; i++) {
+        struct td_attempt *a = td_job_attempt(j, i);
+        if (strcmp(a->node, n->id) == 0) a->reconcile = request;
+    }
+}
+
+// ---- asking -------------------------------------------------------------------------------------
+static void add_files(struct td_arena *arena, const struct td_checkpoint *c,
+                      Traind__V1__CatalogedCheckpoint *m, size_t *inout_bytes) {
+    m->files = td_core_must(td_arena_array(arena, c->n_files + 1, sizeof *m->files));
+    for (uint32_t i = 0; i < c->n_files; i++) {
+        Traind__V1__CatalogedFile *f = td_core_must(td_arena_alloc(arena, sizeof *f));
+        traind__v1__cataloged_file__init(f);
+        f->name = c->files[i].name;
+        f->bytes = c->files[i].bytes;
+        m->files[m->n_files++] = f;
+        *inout_bytes += strlen(f->name) + 16;
+    }
+}
+
+static void add_checkpoints(struct td_arena *arena, const struct td_job *j, const struct td_host *n,
+                            Traind__V1__Reconcile *r) {
+    size_t bytes = 0;
+    r->checkpoints =
+        td_core_must(td_arena_array(arena, j->n_checkpoints + 1, sizeof *r->checkpoints));
+    for (uint32_t i = j->n_checkpoints; i-- > 0;) { // the newest matters most
+        struct td_checkpoint *c = j->checkpoints[i];
+        Traind__V1__CatalogedCheckpoint *m = td_core_must(td_arena_alloc(arena, sizeof *m));
+        traind__v1__cataloged_checkpoint__init(m);
+        m->path = (char *)(uintptr_t)c->path;
+        m->here = is_here(j, c, n) && bytes < FILES_MAX_BYTES;
+        if (m->here) {
+            add_files(arena, c, m, &bytes);
+            c->asked = r->request;
+        }
+        r->checkpoints[r->n_checkpoints++] = m;
+    }
+}
+
+static void send(struct td_core *core, struct td_host *n, Traind__V1__Reconcile *r) {
+    Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
+    m.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_RECONCILE;
+    m.reconcile = r;
+    td_core_send(core, n, &m);
+    n->reconciling++;
+}
+
+static void ask(struct td_core *core, struct td_host *n, struct td_job *j) {
+    TD_AUTO(td_arena) *arena = NULL;
+    Traind__V1__Reconcile r = TRAIND__V1__RECONCILE__INIT;
+    if (!td_job_has_knobs(j)) return; // where its files are is not known
+    TD_CHECK(!td_arena_create(ARENA_BYTES, &arena));
+    r.request = core->next_reconcile++;
+    r.job = j->id;
+    r.directory = (char *)(uintptr_t)j->knobs.checkpoint.dir;
+    r.over = td_core_must(td_arena_array(arena, j->n_attempts + 1, sizeof *r.over));
+    for (uint32_t i = 1; i <= j->n_attempts; i++) {
+        if (may_clear(j, td_job_attempt(j, i), n)) r.over[r.n_over++] = i;
+    }
+    add_checkpoints(arena, j, n, &r);
+    send(core, n, &r);
+    mark(j, n, r.request);
+}
+
+static void ask_removal(struct td_core *core, struct td_host *n, struct td_removal *gone) {
+    TD_AUTO(td_arena) *arena = NULL;
+    Traind__V1__Reconcile r = TRAIND__V1__RECONCILE__INIT;
+    TD_CHECK(!td_arena_create(ARENA_BYTES, &arena));
+    r.request = core->next_reconcile++;
+    r.job = gone->job;
+    r.directory = gone->directory;
+    r.forgotten = true;
+    r.keep_checkpoints = gone->keep_checkpoints;
+    r.over = td_core_must(td_arena_array(arena, gone->n_attempts + 1, sizeof *r.over));
+    while (r.n_over < gone->n_attempts) {
+        r.over[r.n_over] = (uint32_t)r.n_over + 1;
+        r.n_over++;
+    }
+    send(core, n, &r);
+    gone->request = r.request;
+}
+
+static struct td_removal *next_removal(struct td_core *core, const struct td_host *n) {
+    if (!n->n_removals) return NULL;
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->removals, &cursor, &key, &value)) {
+        struct td_removal *r = value;
+        if (strcmp(r->node, n->id) == 0 && r->request < n->reconcile_from) return r;
+    }
+    return NULL;
+}
+
+void td_reconcile_pump(struct td_core *core, struct td_host *n) {
+    if (!n->reconciles) return;
+    struct td_removal *gone;
+    while (n->reconciling < TD_RECONCILE_WINDOW && (gone = next_removal(core, n))) {
+        ask_removal(core, n, gone);
+    }
+    while (n->n_due && n->reconciling < TD_RECONCILE_WINDOW) {
+        uint64_t seq = n->due[0];
+        memmove(n->due, n->due + 1, --n->n_due * sizeof n->due[0]);
+        const struct td_job *j = td_core_job_before(core, seq + 1);
+        if (j && j->seq == seq && is_due(j, n)) ask(core, n, td_core_job(core, j->id));
+    }
+    while (n->reconcile_before && n->reconciling < TD_RECONCILE_WINDOW) {
+        const struct td_job *next = td_core_job_before(core, n->reconcile_before);
+        n->reconcile_before = next ? next->seq : 0;
+        core->counters[TD_COUNT_DUE_LOOKS]++;
+        if (next && is_due(next, n)) ask(core, n, td_core_job(core, next->id));
+    }
+}
+
+static void remember(struct td_host *n, const struct td_job *j) {
+    if (!n->reconciles || j->seq < n->reconcile_before) return; // it is still to be looked at
+    for (uint32_t i = 0; i < n->n_due; i++) {
+        if (n->due[i] == j->seq) return;
+    }
+    if (n->n_due < TD_RECONCILE_DUE) {
+        n->due[n->n_due++] = j->seq;
+    } else {
+        n->reconcile_before = j->seq + 1;
+    }
+}
+
+void td_reconcile_due(struct td_core *core, struct td_job *j) {
+    for (uint32_t i = 1; i <= j->n_attempts; i++) {
+        struct td_attempt *a = td_job_attempt(j, i);
+        a->reconciled = false;
+        a->reconcile = 0;
+    }
+    for (uint32_t i = 1; i <= j->n_attempts; i++) { // is_due passes over those that were asked
+        struct td_host *n = td_nodes_find(core, td_job_attempt(j, i)->node);
+        if (!n) continue;
+        remember(n, j);
+        td_reconcile_pump(core, n);
+    }
+}
+
+static uint32_t count_removals(const struct td_core *core, const struct td_host *n) {
+    uint32_t count = 0;
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->removals, &cursor, &key, &value)) {
+        count += strcmp(((const struct td_removal *)value)->node, n->id) == 0;
+    }
+    return count;
+}
+
+void td_reconcile_node_up(struct td_core *core, struct td_host *n, bool fresh) {
+    for (uint32_t i = 0; fresh && i < core->n_jobs; i++) {
+        const struct td_job *j = core->order[i];
+        for (uint32_t k = 1; k <= j->n_attempts; k++) {
+            struct td_attempt *a = td_job_attempt(j, k);
+            if (strcmp(a->node, n->id) == 0) a->reconciled = false;
+        }
+    }
+    n->n_removals = count_removals(core, n);
+    n->reconciles = true;
+    n->reconciling = 0;
+    n->reconcile_from = core->next_reconcile;
+    n->reconcile_before = UINT64_MAX;
+    n->n_due = 0;
+    td_reconcile_pump(core, n);
+}
+
+void td_reconcile_node_down(struct td_host *n) {
+    n->reconciles = false;
+}
+
+// ---- the answer ---------------------------------------------------------------------------------
+static const char *find_missing(const Traind__V1__Reconciled *m, const char *path) {
+    for (size_t i = 0; i < m->n_missing; i++) {
+        if (strcmp(m->missing[i]->path, path) == 0) return m->missing[i]->why;
+    }
+    return NULL;
+}
+
+static void judge(struct td_core *core, struct td_host *n, struct td_job *j,
+                  const Traind__V1__Reconciled *m) {
+    for (uint32_t i = 0; i < j->n_checkpoints; i++) {
+        struct td_checkpoint *c = j->checkpoints[i];
+        if (!is_here(j, c, n) || c->asked != m->request) continue;
+        td_catalog_on_missing(core, j, c, n->name, find_missing(m, c->path));
+    }
+    for (uint32_t i = 1; i <= j->n_attempts; i++) {
+        struct td_attempt *a = td_job_attempt(j, i);
+        if (strcmp(a->node, n->id) == 0) a->reconciled = true;
+    }
+    td_retain(core, j); // of what is missing some would have gone anyhow
+}
+
+static bool is_newest(const struct td_job *j, const struct td_host *n, uint64_t request) {
+    for (uint32_t i = 1; i <= j->n_attempts; i++) {
+        const struct td_attempt *a = td_job_attempt(j, i);
+        if (!td_retain_is_over(j, i) || strcmp(a->node, n->id) != 0) continue;
+        if (a->reconcile != request) return false;
+    }
+    return true;
+}
+
+void td_reconcile_on_answer(struct td_core *core, struct td_host *n,
+                            const Traind__V1__Reconciled *m) {
+    if (m->request < n->reconcile_from || !n->reconciling) {
+        core->counters[TD_COUNT_STALE]++;
+        return;
+    }
+    n->reconciling--;
+    struct td_job *j = td_core_job(core, m->job);
+    struct td_removal *gone = td_core_removal(core, m->job, n->id);
+    if (m->failure[0]) {
+        td_core_log(core, "checkpoints not reconciled job=%s node=%s why=\"%s\", when it registers",
+                    m->job, n->name, m->failure);
+    } else if (gone && gone->request == m->request) {
+        td_core_log(core, "deleted job is off the node job=%s node=%s checkpoints=%u", m->job,
+                    n->name, m->removed);
+        td_core_drop_removal(core, gone);
+    } else if (j && is_newest(j, n, m->request)) {
+        if (m->removed) {
+            td_core_log(core, "checkpoints removed on the node job=%s node=%s n=%u", m->job,
+                        n->name, m->removed);
+        }
+        judge(core, n, j, m);
+    }
+    td_reconcile_pump(core, n);
+}

@@ -1,0 +1,171 @@
+// What is left on nodes of jobs that were forgotten (forget.c). Each node that an attempt of the
+// job was on has a durable row, until it has confirmed that nothing of the job is there
+// (reconcile.h). And a person's delete, which is forgetting after a check.
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/reconcile.h"
+#include "lib/base/buf.h"
+
+enum { ROW_MAX_BYTES = 16 << 10, KEY_BYTES = TD_JOB_ID_MAX + 64 };
+
+// ---- rows of what is left -----------------------------------------------------------------------
+void td_removal_destroy(struct td_removal *r) {
+    if (!r) return;
+    free(r->directory);
+    free(r);
+}
+
+static void key_of(const char *job, const char *node, char out[KEY_BYTES]) {
+    snprintf(out, KEY_BYTES, "%.15s%s%.63s", job, node[0] ? "/" : "", node);
+}
+
+struct td_removal *td_core_removal(const struct td_core *core, const char *job, const char *node) {
+    char key[KEY_BYTES];
+    key_of(job, node, key);
+    return td_map_get(core->removals, key);
+}
+
+void td_core_drop_removal(struct td_core *core, struct td_removal *r) {
+    char key[KEY_BYTES];
+    key_of(r->job, r->node, key);
+    struct td_host *n = td_nodes_find(core, r->node);
+    if (n && n->n_removals) n->n_removals--;
+    td_core_record(core, TD_RECORD_REMOVAL, key, NULL);
+    td_map_remove(core->removals, key);
+    td_removal_destroy(r);
+}
+
+static void add_removal(struct td_core *core, const struct td_job *j, const char *node,
+                        const char *directory, bool keep) {
+    char key[KEY_BYTES];
+    struct td_removal *r = td_core_must(td_calloc(1, sizeof *r));
+    snprintf(r->job, sizeof r->job, "%s", j->id);
+    snprintf(r->node, sizeof r->node, "%s", node);
+    r->directory = td_core_dup(directory);
+    r->n_attempts = j->n_attempts;
+    r->keep_checkpoints = keep;
+    key_of(r->job, r->node, key);
+    TD_CHECK(!td_map_put(core->removals, key, r, NULL));
+    struct td_host *n = td_nodes_find(core, node);
+    if (n) n->n_removals++;
+    TD_AUTO_BUF body;
+    td_buf_init(&body, ROW_MAX_BYTES);
+    TD_CHECK(
+        !td_buf_printf(&body, "{\"attempts\":%u,\"keep\":%d,\"directory\":", r->n_attempts, keep));
+    TD_CHECK(!td_json_print_string(directory, strlen(directory), &body));
+    TD_CHECK(!td_buf_str(&body, "}"));
+    td_core_record(core, TD_RECORD_REMOVAL, key, td_buf_cstr(&body));
+}
+
+td_status td_core_load_removal(struct td_core *core, const char *key, const struct td_json *v) {
+    TD_AUTO(td_removal) *r = td_calloc(1, sizeof *r);
+    if (!r) return td_fail_oom();
+    size_t len = strcspn(key, "/");
+    snprintf(r->job, sizeof r->job, "%.*s", (int)len, key);
+    snprintf(r->node, sizeof r->node, "%s", key[len] ? key + len + 1 : "");
+    r->directory = td_strdup(td_json_string(td_json_get(v, "directory"), ""));
+    if (!r->directory) return td_fail_oom();
+    int64_t n = td_json_int(td_json_get(v, "attempts"), 0);
+    r->n_attempts = n < 0 || n > TD_JOB_MAX_ATTEMPTS ? TD_JOB_MAX_ATTEMPTS : (uint32_t)n;
+    r->keep_checkpoints = td_json_int(td_json_get(v, "keep"), 0) != 0;
+    TD_TRY(td_map_put(core->removals, key, r, NULL));
+    (void)td_steal(r);
+    return TD_OK;
+}
+
+// ---- planning ---------------------------------------------------------------------------------
+void td_removals_plan(struct td_core *core, struct td_job *j, bool keep) {
+    char *directory = td_core_dup(td_job_has_knobs(j) ? j->knobs.checkpoint.dir : "");
+    for (uint32_t i = 1; i <= j->n_attempts; i++) {
+        const char *node = td_job_attempt(j, i)->node;
+        if (!node[0] || td_core_removal(core, j->id, node)) continue;
+        add_removal(core, j, node, directory, keep);
+    }
+    free(directory);
+}
+
+// At most one for each attempt.
+td_status td_removals_check(const struct td_core *core, const struct td_job *j) {
+    size_t n = td_map_count(core->removals);
+    if (n + j->n_attempts <= TD_CORE_MAX_REMOVALS) return TD_OK;
+    return td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED,
+                                         "files of deleted jobs wait on %zu nodes that are away; "
+                                         "start these",
+                                         n),
+                                 "LIMIT_REMOVALS");
+}
+
+void td_removals_pump(struct td_core *core, const char *job) {
+    size_t cursor = 0;
+    const struct td_removal *part;
+    while (td_core_is_leaving(core, job, &cursor, &part)) {
+        struct td_host *n = td_nodes_find(core, part->node);
+        if (n) td_reconcile_pump(core, n);
+    }
+}
+
+// ---- a person's delete --------------------------------------------------------------------------
+bool td_core_is_leaving(const struct td_core *core, const char *job, size_t *inout_cursor,
+                        const struct td_removal **out_part) {
+    const char *key;
+    void *value;
+    while (td_map_next(core->removals, inout_cursor, &key, &value)) {
+        *out_part = value;
+        if (strcmp((*out_part)->job, job) == 0) return true;
+    }
+    return false;
+}
+
+static bool may_be_deleted(const struct td_job *j) {
+    return td_job_state_ended(j->state) ||
+           (!td_job_live(j) && (td_job_state_waits(j->state) || j->state == TD_JOB_PAUSED));
+}
+
+td_status td_core_check_delete(const struct td_core *core, const char *id, bool keep_checkpoints,
+                               const struct td_job **out_job) {
+    size_t cursor = 0;
+    const struct td_removal *part;
+    td_status s = td_core_find_job(core, id, out_job);
+    bool leaving = td_core_is_leaving(core, id, &cursor, &part) || td_map_get(core->leaving, id);
+    if (s && leaving) {
+        td_status_free(s);
+        *out_job = NULL;
+        return TD_OK;
+    }
+    TD_TRY(s);
+    const struct td_job *j = *out_job;
+    if (!may_be_deleted(j)) {
+        char reason[48];
+        snprintf(reason, sizeof reason, "STATE_%s_DELETE", td_job_state_name(j->state));
+        s = td_fail(TD_FAILED_PRECONDITION, "job %s is %s; cancel it, then delete it", j->id,
+                    td_job_state_name(j->state));
+        return td_status_with_meta(td_status_with_reason(s, reason), "job", "%s", j->id);
+    }
+    const struct td_job *user = keep_checkpoints ? NULL : td_retain_user(core, j, NULL);
+    if (!user) return TD_OK;
+    s = td_fail(TD_FAILED_PRECONDITION,
+                "job %s (%s) is %s and begins with a checkpoint of job %s; wait for its end, or "
+                "keep the checkpoints",
+                user->id, user->name, td_job_state_name(user->state), j->id);
+    return td_status_with_meta(td_status_with_reason(s, "CHECKPOINT_IN_USE"), "job", "%s",
+                               user->id);
+}
+
+td_status td_core_delete(struct td_core *core, struct td_now now, const char *id,
+                         bool keep_checkpoints) {
+    td_core_enter(core, now);
+    struct td_job *j = td_core_job(core, id);
+    TD_CHECK(j);
+    td_status s = td_removals_check(core, j);
+    if (!s) {
+        td_core_log(core, "job deleted job=%s name=\"%s\"%s", j->id, j->name,
+                    keep_checkpoints ? ", its checkpoints stay" : "");
+        td_forget_job(core, j, keep_checkpoints);
+    }
+    td_core_leave(core);
+    return s;
+}

@@ -1,0 +1,211 @@
+// What stays of a job's checkpoints, over all its attempts: the rule of lib/attempt/retention.h,
+// given the whole checkpoints oldest first. See catalog.h for what the rule may not take.
+//
+// It runs where the answer can change: a checkpoint was committed, an attempt is over, a job that
+// named one of these has ended, the coordinator starts. What it takes leaves the catalog in the
+// transaction of that event, so a crash leaves both or neither; the files follow (reconcile.h).
+// A damaged one does not count and stays: it costs no choice, and somebody may want to look at it.
+// One whose files are missing goes where it would go if it were whole: a rank or node was killed
+// while it removed it.
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/reconcile.h"
+#include "lib/attempt/retention.h"
+
+enum { METRICS_ARENA_BYTES = 1 << 20, MONITOR_BYTES = 64 };
+
+struct books {
+    struct td_retention_rule rule;
+    char monitor[MONITOR_BYTES]; // "": none
+    struct td_checkpoint **row;  // (n), oldest first
+    double *value;               // (n)
+    size_t n;
+};
+
+bool td_retain_is_over(const struct td_job *j, uint32_t attempt) {
+    const struct td_attempt *a = td_job_attempt(j, attempt);
+    return !a || a->forgotten || a->state == TD_ATTEMPT_FENCED;
+}
+
+// ---- who else needs it --------------------------------------------------------------------------
+static bool is_name_end(char c) {
+    return c == '\0' || c == '/';
+}
+
+// Is the checkpoint (NULL: any) of job `id` a part of this place of a spec?
+static bool names(const char *place, const char *id, const struct td_checkpoint *c) {
+    size_t len = strlen(id), n = c ? strlen(c->path) : 0;
+    const char *at = place;
+    while (at && (at = strstr(at, id))) {
+        const char *rest = at + len;
+        bool whole = (at == place || at[-1] == '/') && is_name_end(*rest);
+        at = rest;
+        if (!whole) continue;
+        rest += strspn(rest, "/");
+        if (!c || !*rest) return true;
+        if (strncmp(rest, c->path, n) == 0 && is_name_end(rest[n])) return true;
+    }
+    return false;
+}
+
+const struct td_job *td_retain_user(const struct td_core *core, const struct td_job *j,
+                                    const struct td_checkpoint *c) {
+    for (uint32_t i = 0; i < core->n_pinning; i++) {
+        const struct td_job *k = core->pinning[i];
+        if (k == j || td_job_state_ended(k->state)) continue;
+        if (names(k->knobs.ckpt_path, j->id, c) || names(k->knobs.init_from, j->id, c)) return k;
+    }
+    return NULL;
+}
+
+// ---- the books ----------------------------------------------------------------------------------
+static bool read_rule(struct td_job *j, struct books *b) {
+    if (!td_job_has_knobs(j)) return false;
+    const struct td_spec_checkpoint *s = &j->knobs.checkpoint;
+    b->rule = (struct td_retention_rule){.top_k = s->save_top_k,
+                                         .by_value = s->monitor[0] != '\0',
+                                         .larger_is_better = strcmp(s->mode, "max") == 0};
+    snprintf(b->monitor, sizeof b->monitor, "%s", s->monitor);
+    return true;
+}
+
+static double value_of(const struct td_checkpoint *c, const char *monitor) {
+    if (!monitor[0] || !c->metrics_json) return (double)NAN;
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_json *v = NULL;
+    TD_CHECK(!td_arena_create(METRICS_ARENA_BYTES, &arena));
+    td_status s = td_json_parse(arena, c->metrics_json, strlen(c->metrics_json), &v);
+    char of_epoch[MONITOR_BYTES + 8]; // "train_loss" is "train_loss_epoch", as for a rank
+    snprintf(of_epoch, sizeof of_epoch, "%s_epoch", monitor);
+    const struct td_json *found = s ? NULL : td_json_get(v, monitor);
+    if (!s && !found) found = td_json_get(v, of_epoch);
+    double value = td_json_real(found, (double)NAN);
+    td_status_free(s);
+    return value;
+}
+
+static bool counts(const struct td_checkpoint *c) {
+    return c->committed && !c->damage && !c->leaving;
+}
+
+static void fill(const struct td_job *j, struct books *b) {
+    b->row = td_core_must(td_calloc(j->n_checkpoints + 1, sizeof(struct td_checkpoint *)));
+    b->value = td_core_must(td_calloc(j->n_checkpoints + 1, sizeof *b->value));
+    for (uint32_t i = 0; i < j->n_checkpoints; i++) {
+        struct td_checkpoint *c = j->checkpoints[i];
+        if (!counts(c)) continue;
+        b->row[b->n] = c;
+        b->value[b->n++] = value_of(c, b->monitor);
+    }
+}
+
+static void strike(struct books *b, size_t at) {
+    memmove(b->row + at, b->row + at + 1, (b->n - at - 1) * sizeof(struct td_checkpoint *));
+    memmove(b->value + at, b->value + at + 1, (b->n - at - 1) * sizeof *b->value);
+    b->n--;
+}
+
+// ---- the rule, carried out ----------------------------------------------------------------------
+static void take(struct td_core *core, struct td_job *j, const struct td_checkpoint *c,
+                 int32_t top_k) {
+    uint32_t at = 0;
+    while (j->checkpoints[at] != c) {
+        at++;
+    }
+    td_core_log(core, "checkpoint removed job=%s path=%s why=\"save_top_k is %d\"", j->id, c->path,
+                top_k);
+    td_catalog_remove(core, j, at);
+}
+
+// A live attempt may be reading any of them, until it has one of its own.
+static bool is_being_read(const struct td_job *j) {
+    const struct td_attempt *a = td_job_live(j);
+    for (uint32_t i = 0; a && i < j->n_checkpoints; i++) {
+        if (j->checkpoints[i]->attempt == a->number && counts(j->checkpoints[i])) return false;
+    }
+    return a != NULL;
+}
+
+static bool is_free(const struct td_core *core, const struct td_job *j,
+                    const struct td_checkpoint *c) {
+    return td_retain_is_over(j, c->attempt) && !td_retain_user(core, j, c);
+}
+
+// Would the rule take it, too, if it were one of those that stay?
+static bool is_superseded(const struct books *b, const struct td_job *j, uint32_t missing) {
+    double *value = td_core_must(td_calloc(b->n + 1, sizeof *value));
+    size_t n = 0, k = 0, own = 0, worst;
+    for (uint32_t i = 0; i < j->n_checkpoints; i++) {
+        if (i == missing) {
+            own = n;
+            value[n++] = value_of(j->checkpoints[i], b->monitor);
+        } else if (k < b->n && b->row[k] == j->checkpoints[i]) {
+            value[n++] = b->value[k++];
+        }
+    }
+    bool goes = td_retention_worst(&b->rule, value, n, &worst) && worst == own;
+    free(value);
+    return goes;
+}
+
+static bool take_missing(struct td_core *core, struct td_job *j, const struct books *b) {
+    bool any = false;
+    for (uint32_t i = j->n_checkpoints; i-- > 0;) {
+        const struct td_checkpoint *c = j->checkpoints[i];
+        if (!c->missing || c->leaving || !is_free(core, j, c) || !is_superseded(b, j, i)) continue;
+        take(core, j, c, b->rule.top_k);
+        any = true;
+    }
+    return any;
+}
+
+void td_retain(struct td_core *core, struct td_job *j) {
+    struct books b = {0};
+    if (j->n_checkpoints < 2 || is_being_read(j) || !read_rule(j, &b)) return;
+    fill(j, &b);
+    size_t at;
+    bool any = false;
+    while (td_retention_worst(&b.rule, b.value, b.n, &at)) {
+        const struct td_checkpoint *c = b.row[at];
+        if (is_free(core, j, c)) {
+            take(core, j, c, b.rule.top_k);
+            any = true;
+        }
+        strike(&b, at);
+    }
+    any |= take_missing(core, j, &b);
+    free(b.row);
+    free(b.value);
+    if (!any) return;
+    td_core_touch(core, j);
+    td_reconcile_due(core, j);
+}
+
+// A rank has judged what is of one attempt alone.
+void td_retain_all(struct td_core *core) {
+    for (uint32_t i = 0; i < core->n_jobs; i++) {
+        struct td_job *j = core->order[i];
+        uint32_t n = j->n_checkpoints;
+        if (n && j->checkpoints[0]->attempt != j->checkpoints[n - 1]->attempt) td_retain(core, j);
+    }
+}
+
+static void released(struct td_core *core, const struct td_job *ended, const char *place) {
+    char part[TD_JOB_ID_MAX];
+    for (const char *at = place; at && *at; at += strspn(at, "/")) {
+        size_t len = strcspn(at, "/");
+        snprintf(part, sizeof part, "%.*s", (int)TD_MIN(len, sizeof part - 1), at);
+        struct td_job *j = len < sizeof part ? td_core_job(core, part) : NULL;
+        if (j && j != ended) td_retain(core, j);
+        at += len;
+    }
+}
+
+void td_retain_released(struct td_core *core, const struct td_job *ended) {
+    released(core, ended, ended->knobs.ckpt_path);
+    released(core, ended, ended->knobs.init_from);
+}

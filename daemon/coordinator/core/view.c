@@ -1,0 +1,366 @@
+// From the core's structs to messages, one function per message. No decision is taken here; times
+// become RFC 3339, unset values become absent ones.
+
+#include "daemon/coordinator/core/view.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/reconcile.h"
+#include "lib/attempt/rank_page.h"
+
+enum { MAX_BLOCKERS = 16 };
+
+// protobuf-c has no const: constants are never written through the message.
+static char *constant(const char *s) {
+    return (char *)(uintptr_t)s;
+}
+
+static char *copy(struct td_arena *a, const char *s) {
+    return td_arena_strdup(a, s ? s : "");
+}
+
+char *td_view_time(struct td_arena *a, int64_t real_ns) {
+    char text[32];
+    if (!real_ns) return constant("");
+    td_real_format((struct td_real){real_ns}, text, sizeof text);
+    return td_arena_strdup(a, text);
+}
+
+// ---- jobs ---------------------------------------------------------------------------------------
+static Traind__V1__Reason *view_reason(struct td_arena *a, const struct td_core *core,
+                                       const struct td_job *j, const struct td_reason *from,
+                                       struct td_now now) {
+    if (!from->code[0]) return NULL;
+    Traind__V1__Reason *r = td_arena_alloc(a, sizeof *r);
+    if (!r) return NULL;
+    traind__v1__reason__init(r);
+    r->code = td_arena_strdup(a, from->code);
+    r->text = td_arena_strdup(a, from->text);
+    r->needed_slots = from->needed_slots;
+    r->free_slots = from->free_slots;
+    r->queue_position = from->position;
+    if (j->state == TD_JOB_RECOVERING && j->retry_at.ns > now.mono.ns) {
+        r->retry_in_ms = (uint32_t)((j->retry_at.ns - now.mono.ns) / TD_NS_PER_MS);
+    }
+    if (strcmp(from->code, "WAITING_FOR_SLOTS") != 0) return r;
+    r->blockers = td_arena_array(a, MAX_BLOCKERS, sizeof *r->blockers);
+    for (uint32_t i = 0; r->blockers && i < core->n_live && r->n_blockers < MAX_BLOCKERS; i++) {
+        if (td_job_live(core->live[i])) {
+            r->blockers[r->n_blockers++] = copy(a, core->live[i]->id);
+        }
+    }
+    return r;
+}
+
+// A node by the name that people know it by; by its id once it is forgotten.
+static char *host_name(struct td_arena *a, const struct td_core *core, const char *id) {
+    const struct td_host *n = td_nodes_find(core, id);
+    return copy(a, n ? n->name : id);
+}
+
+static Traind__V1__Failure *view_failure(struct td_arena *a, const struct td_core *core,
+                                         const struct td_failure *f) {
+    if (!f->set) return NULL;
+    Traind__V1__Failure *m = td_arena_alloc(a, sizeof *m);
+    if (!m) return NULL;
+    traind__v1__failure__init(m);
+    m->class_ = constant(td_class_name(f->cls));
+    m->code = constant(td_code_name(f->code));
+    m->message = copy(a, f->message);
+    m->attempt = f->attempt;
+    m->rank = f->rank;
+    m->step = f->step;
+    m->node = host_name(a, core, f->node);
+    m->last_words = copy(a, f->last_words);
+    return m;
+}
+
+static Traind__V1__Progress *view_progress(struct td_arena *a, const struct td_job *j) {
+    if (!j->n_attempts) return NULL;
+    Traind__V1__Progress *p = td_arena_alloc(a, sizeof *p);
+    if (!p) return NULL;
+    traind__v1__progress__init(p);
+    const struct td_progress *from = &j->progress;
+    p->epoch = from->epoch;
+    p->step = from->step;
+    p->total_steps = from->total_steps;
+    p->loss = (double)from->loss;
+    p->samples_per_s = from->samples_per_s;
+    p->phase = constant(td_rank_phase_name(from->phase));
+    int64_t batch = j->knobs.batch_size * j->n_ranks;
+    if (batch > 0 && from->samples_per_s > 0 && from->total_steps > from->step) {
+        p->eta_s = (double)(from->total_steps - from->step) * (double)batch / from->samples_per_s;
+    }
+    return p;
+}
+
+static bool view_metrics(struct td_arena *a, const struct td_job *j, Traind__V1__Job *m) {
+    m->metrics = td_arena_array(a, j->n_metrics + 1, sizeof *m->metrics);
+    if (!m->metrics) return false;
+    for (uint32_t i = 0; i < j->n_metrics; i++) {
+        Traind__V1__Job__MetricsEntry *e = td_arena_alloc(a, sizeof *e);
+        if (!e) return false;
+        traind__v1__job__metrics_entry__init(e);
+        e->key = td_arena_strdup(a, j->metrics[i].name);
+        e->value = j->metrics[i].shown;
+        m->metrics[m->n_metrics++] = e;
+    }
+    return true;
+}
+
+static void view_places(struct td_arena *a, const struct td_core *core, const struct td_job *j,
+                        const struct td_reason *why, Traind__V1__Job *m) {
+    const struct td_attempt *live = td_job_live(j);
+    if (live) {
+        m->nodes = td_arena_array(a, 1, sizeof *m->nodes);
+        if (m->nodes) m->nodes[m->n_nodes++] = host_name(a, core, live->node);
+        m->slots = live->slots;
+    } else {
+        m->slots = why->needed_slots ? why->needed_slots : j->n_ranks;
+    }
+    const struct td_checkpoint *c = td_catalog_find(j, NULL);
+    m->checkpoint = c ? td_arena_strdup(a, c->path) : constant("");
+}
+
+Traind__V1__Job *td_view_job(struct td_arena *a, const struct td_core *core, const struct td_job *j,
+                             struct td_now now, int flags) {
+    Traind__V1__Job *m = td_arena_alloc(a, sizeof *m);
+    if (!m) return NULL;
+    traind__v1__job__init(m);
+    m->id = copy(a, j->id);
+    m->name = copy(a, j->name);
+    m->state = (Traind__V1__Job__State)(j->state + 1);
+    struct td_reason why;
+    td_core_reason(core, j, now.mono, &why);
+    m->reason = view_reason(a, core, j, &why, now);
+    m->attempt = j->n_attempts;
+    m->global_step = j->progress.step;
+    m->total_steps = j->progress.total_steps;
+    m->epoch = j->progress.epoch;
+    m->restarts = j->restarts;
+    m->progress = view_progress(a, j);
+    m->failure = view_failure(a, core, &j->failure);
+    m->create_time = td_view_time(a, j->create_ns);
+    m->start_time = td_view_time(a, j->start_ns);
+    m->end_time = td_view_time(a, j->end_ns);
+    m->n_ranks = j->n_ranks;
+    m->spec_json = flags & TD_VIEW_SPEC ? copy(a, j->spec_json) : constant("");
+    m->weights = copy(a, j->weights);
+    m->etag = td_arena_printf(a, "%llu", (unsigned long long)j->version);
+    view_places(a, core, j, &why, m);
+    m->notes = td_arena_array(a, j->n_notes + 1, sizeof *m->notes);
+    if (!m->notes || !m->etag || !view_metrics(a, j, m)) return NULL;
+    for (uint32_t i = 0; i < j->n_notes; i++) {
+        m->notes[m->n_notes++] = copy(a, j->notes[i]);
+    }
+    return m;
+}
+
+// ---- checkpoints --------------------------------------------------------------------------------
+static bool view_numbers(struct td_arena *a, const char *json, Traind__V1__Checkpoint *m) {
+    struct td_json *v = NULL;
+    td_status s = json ? td_json_parse(a, json, strlen(json), &v) : TD_OK;
+    td_status_free(s);
+    m->metrics = td_arena_array(a, v ? v->n_children + 1 : 1, sizeof *m->metrics);
+    if (!m->metrics) return false;
+    for (const struct td_json *n = v ? v->first : NULL; n; n = n->next) {
+        Traind__V1__Checkpoint__MetricsEntry *e = td_arena_alloc(a, sizeof *e);
+        if (!e) return false;
+        traind__v1__checkpoint__metrics_entry__init(e);
+        e->key = copy(a, n->key);
+        e->value = td_json_real(n, (double)NAN); // JSON has none
+        m->metrics[m->n_metrics++] = e;
+    }
+    return true;
+}
+
+Traind__V1__Checkpoint *td_view_checkpoint(struct td_arena *a, const struct td_core *core,
+                                           const struct td_job *j, const struct td_checkpoint *c) {
+    Traind__V1__Checkpoint *m = td_arena_alloc(a, sizeof *m);
+    if (!m) return NULL;
+    traind__v1__checkpoint__init(m);
+    m->job = copy(a, j->id);
+    m->path = copy(a, c->path);
+    m->state = c->damage      ? TRAIND__V1__CHECKPOINT__STATE__DAMAGED
+               : c->committed ? TRAIND__V1__CHECKPOINT__STATE__COMMITTED
+                              : TRAIND__V1__CHECKPOINT__STATE__PENDING;
+    m->note = c->damage ? copy(a, c->damage) : constant("");
+    m->attempt = c->attempt;
+    m->step = c->step;
+    m->epoch = c->epoch;
+    m->bytes = td_checkpoint_bytes(c);
+    m->node = c->streamed ? constant("") : host_name(a, core, c->node);
+    m->directory = c->streamed
+                       ? td_arena_printf(a, "%s/%s/%s", core->checkpoint_dir, j->id, c->path)
+                       : copy(a, c->directory);
+    m->time = td_view_time(a, c->time_ns);
+    m->files = td_arena_array(a, c->n_files + 1, sizeof *m->files);
+    if (!m->files || !m->directory || !view_numbers(a, c->metrics_json, m)) return NULL;
+    for (uint32_t i = 0; i < c->n_files; i++) {
+        Traind__V1__CheckpointFile *f = td_arena_alloc(a, sizeof *f);
+        if (!f) return NULL;
+        traind__v1__checkpoint_file__init(f);
+        f->name = copy(a, c->files[i].name);
+        f->bytes = c->files[i].bytes;
+        f->digest = copy(a, c->files[i].digest);
+        m->files[m->n_files++] = f;
+    }
+    return m;
+}
+
+// ---- a deleted job -----------------------------------------------------------------------------
+Traind__V1__DeleteJobResponse *td_view_deleted(struct td_arena *a, const struct td_core *core,
+                                               const char *id) {
+    Traind__V1__DeleteJobResponse *m = td_arena_alloc(a, sizeof *m);
+    if (!m) return NULL;
+    traind__v1__delete_job_response__init(m);
+    m->id = copy(a, id);
+    m->nodes_waiting = td_arena_array(a, TD_JOB_MAX_ATTEMPTS, sizeof *m->nodes_waiting);
+    if (!m->id || !m->nodes_waiting) return NULL;
+    size_t cursor = 0;
+    const struct td_removal *part;
+    while (td_core_is_leaving(core, id, &cursor, &part)) {
+        const struct td_host *n = td_nodes_find(core, part->node);
+        if (!part->node[0] || (n && n->session)) continue; // it goes as we speak
+        m->nodes_waiting[m->n_nodes_waiting++] = host_name(a, core, part->node);
+        if (!m->nodes_waiting[m->n_nodes_waiting - 1]) return NULL;
+    }
+    return m;
+}
+
+// ---- nodes and the cluster ----------------------------------------------------------------------
+static uint32_t used_slots(const struct td_core *core, const struct td_host *n) {
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < core->n_live; i++) {
+        const struct td_attempt *a = td_job_live(core->live[i]);
+        if (a && strcmp(a->node, n->id) == 0) used += a->slots;
+    }
+    return used;
+}
+
+static bool view_node_jobs(struct td_arena *a, const struct td_core *core, const struct td_host *n,
+                           Traind__V1__Node *m) {
+    m->jobs = td_arena_array(a, core->n_live + 1, sizeof *m->jobs);
+    m->accelerators = td_arena_array(a, 16, sizeof *m->accelerators);
+    if (!m->jobs || !m->accelerators) return false;
+    for (uint32_t i = 0; i < core->n_live; i++) {
+        const struct td_attempt *live = td_job_live(core->live[i]);
+        if (live && strcmp(live->node, n->id) == 0) {
+            m->jobs[m->n_jobs++] = copy(a, core->live[i]->id);
+        }
+    }
+    const char *p = n->accelerators;
+    while (*p && m->n_accelerators < 16) {
+        size_t len = strcspn(p, ",");
+        m->accelerators[m->n_accelerators++] = td_arena_strndup(a, p, len);
+        p += len + (p[len] == ',');
+    }
+    return true;
+}
+
+static Traind__V1__Node__State node_state(const struct td_core *core, const struct td_host *n) {
+    if (!td_host_ready(n)) return TRAIND__V1__NODE__STATE__LOST;
+    bool drains = core->stopping && n->embedded;
+    return drains ? TRAIND__V1__NODE__STATE__DRAINING : TRAIND__V1__NODE__STATE__READY;
+}
+
+static Traind__V1__Node *view_node(struct td_arena *a, const struct td_core *core,
+                                   const struct td_host *n, struct td_now now) {
+    Traind__V1__Node *m = td_arena_alloc(a, sizeof *m);
+    if (!m) return NULL;
+    traind__v1__node__init(m);
+    m->id = copy(a, n->id);
+    m->name = copy(a, n->name);
+    m->state = node_state(core, n);
+    m->slots = n->slots;
+    m->slots_used = used_slots(core, n);
+    m->cores = n->cores;
+    m->memory_bytes = n->memory_bytes;
+    m->version = copy(a, n->version);
+    m->cpu_level = copy(a, n->cpu_level);
+    m->cpu_level_held = copy(a, n->cpu_level_held);
+    m->embedded = n->embedded;
+    int64_t ago_ns = n->embedded && n->session ? 0 : now.mono.ns - n->heard.ns;
+    m->last_seen_ms = ago_ns > 0 ? (uint32_t)TD_MIN(ago_ns / TD_NS_PER_MS, UINT32_MAX) : 0;
+    return view_node_jobs(a, core, n, m) ? m : NULL;
+}
+
+Traind__V1__ListNodesResponse *td_view_nodes(struct td_arena *a, const struct td_core *core,
+                                             struct td_now now) {
+    Traind__V1__ListNodesResponse *m = td_arena_alloc(a, sizeof *m);
+    if (!m) return NULL;
+    traind__v1__list_nodes_response__init(m);
+    m->nodes = td_arena_array(a, td_map_count(core->nodes) + 1, sizeof *m->nodes);
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (m->nodes && td_map_next(core->nodes, &cursor, &key, &value)) {
+        Traind__V1__Node *n = view_node(a, core, value, now);
+        if (!n) return NULL;
+        m->nodes[m->n_nodes++] = n;
+    }
+    return m->nodes ? m : NULL;
+}
+
+Traind__V1__ClusterInfo__CountersEntry *td_view_counter(struct td_arena *a, const char *key,
+                                                        uint32_t value) {
+    Traind__V1__ClusterInfo__CountersEntry *e = td_arena_alloc(a, sizeof *e);
+    if (!e) return NULL;
+    traind__v1__cluster_info__counters_entry__init(e);
+    e->key = constant(key);
+    e->value = value;
+    return e;
+}
+
+static bool add_timers(struct td_arena *a, const struct td_core *core, Traind__V1__ClusterInfo *m) {
+    const struct {
+        const char *name;
+        int64_t ns;
+    } timers[] = {{"heartbeat", core->options.heartbeat_ns},
+                  {"lease", core->options.lease_ns},
+                  {"lost_after", core->options.lost_after_ns},
+                  {"stop_grace", core->options.stop_grace_ns}};
+    m->timers_ms = td_arena_array(a, TD_COUNTOF(timers), sizeof *m->timers_ms);
+    for (size_t i = 0; m->timers_ms && i < TD_COUNTOF(timers); i++) {
+        Traind__V1__ClusterInfo__TimersMsEntry *e = td_arena_alloc(a, sizeof *e);
+        if (!e) return false;
+        traind__v1__cluster_info__timers_ms_entry__init(e);
+        e->key = constant(timers[i].name);
+        e->value = (uint32_t)(timers[i].ns / TD_NS_PER_MS);
+        m->timers_ms[m->n_timers_ms++] = e;
+    }
+    return m->timers_ms != NULL;
+}
+
+Traind__V1__ClusterInfo *td_view_cluster(struct td_arena *a, const struct td_core *core,
+                                         size_t n_more) {
+    Traind__V1__ClusterInfo *m = td_arena_alloc(a, sizeof *m);
+    if (!m) return NULL;
+    traind__v1__cluster_info__init(m);
+    m->incarnation = core->options.incarnation;
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
+        const struct td_host *n = value;
+        if (!td_host_ready(n)) continue;
+        m->nodes++;
+        m->slots += n->slots;
+        m->slots_used += used_slots(core, n);
+    }
+    for (uint32_t i = 0; i < core->n_live; i++) {
+        m->jobs_running += td_job_live(core->live[i]) != NULL;
+    }
+    m->jobs_queued = core->n_waiting;
+    m->counters = td_arena_array(a, TD_COUNT_COUNT + n_more, sizeof *m->counters);
+    if (!m->counters || !add_timers(a, core, m)) return NULL;
+    for (int c = 0; c < TD_COUNT_COUNT; c++) {
+        m->counters[m->n_counters] =
+            td_view_counter(a, td_core_counter_name((enum td_core_counter)c), core->counters[c]);
+        if (!m->counters[m->n_counters++]) return NULL;
+    }
+    return m;
+}

@@ -1,0 +1,656 @@
+// SQLite, one writer thread per database. A writer owns its connection from the moment that its
+// thread runs; before that (open, load) the loop's thread uses it, after the join (close) too, so
+// no connection is ever used by two threads at once. Between loop and writer lies one list under a
+// mutex (held for a few pointer writes), and a wake-up of the loop when something was
+// committed. Rejected: SQLite calls on the loop (an fsync of 4 ms there delays every heartbeat) and
+// one thread for both databases (a large query would delay acknowledgements).
+
+#include "daemon/coordinator/shell/store.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "daemon/coordinator/shell/db.h"
+#include "daemon/coordinator/shell/salvage.h"
+#include "lib/attempt/rank_page.h"
+#include "lib/base/clock.h"
+#include "lib/base/fsio.h"
+#include "lib/base/log.h"
+#include "lib/rpc/loop.h"
+
+enum { GATHER_MS = 1000, RETRY_MS = 1000 };
+
+// What the loop hands over: one of the four.
+struct item {
+    struct item *next;
+    uint64_t ticket;
+    struct td_record *records;
+    struct td_points *points;
+    struct td_store_query *query;
+    char forget[TD_JOB_ID_MAX];
+};
+
+struct writer {
+    const char *name; // "state.db"
+    struct td_store *store;
+    sqlite3 *db;
+    sqlite3_stmt *begin, *commit;
+    pthread_t thread;
+    bool running;
+    pthread_mutex_t mutex; // guards the next four
+    pthread_cond_t cond;
+    struct item *head, **tail;
+    bool stop, urgent;
+    struct item *done; // for the loop: points and queries that were carried out; under the mutex
+    struct item **done_tail;
+    struct td_loop_wakeup *wakeup;
+    _Atomic bool failing;
+    char why[TD_STORE_WHY]; // while it fails; under the mutex
+    int64_t gather_ms;
+    int (*carry_out)(struct writer *w, struct item *i);
+};
+
+struct td_store {
+    struct td_loop *loop;
+    struct td_store_options options;
+    uint64_t incarnation;
+    struct writer state, metrics;
+    _Atomic uint64_t committed;
+    _Atomic int64_t commit_ns;
+    sqlite3_stmt *put[TD_RECORD_KIND_COUNT], *drop[TD_RECORD_KIND_COUNT];
+    sqlite3_stmt *add_series, *find_series, *add_point, *put_cursor;
+};
+
+static const char *const tables[] = {"meta",     "nodes",    "plans",       "specs",
+                                     "jobs",     "attempts", "checkpoints", "shards",
+                                     "requests", "leaving",  "removals"};
+_Static_assert(TD_COUNTOF(tables) == TD_RECORD_KIND_COUNT, "one table per kind");
+const char *td_store_table(enum td_record_kind kind) {
+    return tables[kind];
+}
+
+// Loading wants jobs before their specs.
+static const enum td_record_kind load_order[] = {
+    TD_RECORD_META,    TD_RECORD_NODE,    TD_RECORD_PLAN,       TD_RECORD_JOB,
+    TD_RECORD_SPEC,    TD_RECORD_ATTEMPT, TD_RECORD_CHECKPOINT, TD_RECORD_SHARD,
+    TD_RECORD_REQUEST, TD_RECORD_LEAVING, TD_RECORD_REMOVAL};
+_Static_assert(TD_COUNTOF(load_order) == TD_RECORD_KIND_COUNT, "every kind is loaded");
+
+#define TABLE(name)                                                                                \
+    "CREATE TABLE " name " (key TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;"
+// td_db_row_digest; NULL: of a build before it.
+#define DIGEST(name) "ALTER TABLE " name " ADD COLUMN digest INTEGER;"
+static const char *const state_migrations[] = {
+    TABLE("meta") TABLE("nodes") TABLE("plans") TABLE("specs") TABLE("jobs") TABLE("attempts")
+        TABLE("checkpoints") TABLE("shards") TABLE("requests"),
+    TABLE("leaving"),
+    DIGEST("meta") DIGEST("nodes") DIGEST("plans") DIGEST("specs") DIGEST("jobs") DIGEST("attempts")
+        DIGEST("checkpoints") DIGEST("shards") DIGEST("requests") DIGEST("leaving"),
+    TABLE("removals") DIGEST("removals"),
+};
+static const char *const metrics_migrations[] = {
+    "CREATE TABLE series (id INTEGER PRIMARY KEY, job TEXT NOT NULL, name TEXT NOT NULL,"
+    " UNIQUE (job, name));"
+    "CREATE TABLE points (series INTEGER, step INTEGER, attempt INTEGER, epoch INTEGER, sum REAL,"
+    " count REAL, n_ranks INTEGER, real_ns INTEGER, PRIMARY KEY (series, step, attempt))"
+    " WITHOUT ROWID;"
+    "CREATE TABLE cursors (job TEXT, attempt INTEGER, rank INTEGER, offset INTEGER,"
+    " PRIMARY KEY (job, attempt, rank)) WITHOUT ROWID;",
+};
+
+static td_status prepare(struct writer *w, const char *text, sqlite3_stmt **out) {
+    return td_db_prepare(w->db, w->name, text, out);
+}
+
+// ---- opening ------------------------------------------------------------------------------------
+static td_status prepare_batches(struct writer *w) {
+    TD_TRY(prepare(w, "BEGIN IMMEDIATE", &w->begin));
+    return prepare(w, "COMMIT", &w->commit);
+}
+
+static void close_writer(struct writer *w) {
+    sqlite3_finalize(td_steal(w->begin));
+    sqlite3_finalize(td_steal(w->commit));
+    sqlite3_close(td_steal(w->db));
+}
+
+static td_status open_state(struct td_store *s) {
+    struct writer *w = &s->state;
+    char source[TD_FS_PATH_BYTES] = "";
+    if (s->options.salvage) TD_TRY(td_db_move_aside(s->options.dir, w->name, source));
+    TD_TRY(td_db_open(s->options.dir, w->name, &w->db));
+    TD_TRY(td_db_migrate(w->db, w->name, state_migrations, (int)TD_COUNTOF(state_migrations)));
+    if (source[0]) TD_TRY(td_salvage_copy(source, tables, TD_COUNTOF(tables), w->db));
+    for (int k = 0; k < TD_RECORD_KIND_COUNT; k++) {
+        char text[128];
+        snprintf(text, sizeof text,
+                 "INSERT OR REPLACE INTO %s (key, body, digest) VALUES (?1, ?2, ?3)", tables[k]);
+        TD_TRY(prepare(w, text, &s->put[k]));
+        snprintf(text, sizeof text, "DELETE FROM %s WHERE key = ?1", tables[k]);
+        TD_TRY(prepare(w, text, &s->drop[k]));
+    }
+    // No digest: SQL has no such function, and the number is worth nothing on its own.
+    TD_TRY(td_db_sql(w->db, w->name,
+                     "INSERT INTO meta (key, body) VALUES ('incarnation', '1') ON CONFLICT (key)"
+                     " DO UPDATE SET body = CAST(body AS INTEGER) + 1, digest = NULL"));
+    int64_t n;
+    TD_TRY(td_db_number(w->db, w->name,
+                        "SELECT CAST(body AS INTEGER) FROM meta WHERE key = 'incarnation'", &n));
+    s->incarnation = (uint64_t)n;
+    return prepare_batches(w);
+}
+
+static td_status open_metrics(struct td_store *s) {
+    struct writer *w = &s->metrics;
+    TD_TRY(td_db_open(s->options.dir, w->name, &w->db));
+    TD_TRY(td_db_migrate(w->db, w->name, metrics_migrations, (int)TD_COUNTOF(metrics_migrations)));
+    TD_TRY(prepare(w, "SELECT id FROM series WHERE job = ?1 AND name = ?2", &s->find_series));
+    TD_TRY(prepare(w, "INSERT INTO series (job, name) VALUES (?1, ?2)", &s->add_series));
+    TD_TRY(prepare(w,
+                   "INSERT INTO points VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1, ?7)"
+                   " ON CONFLICT (series, step, attempt) DO UPDATE SET"
+                   " sum = CASE WHEN ?8 THEN sum + ?5 ELSE ?5 END,"
+                   " count = CASE WHEN ?8 THEN count + ?6 ELSE ?6 END,"
+                   " n_ranks = n_ranks + 1, real_ns = max(real_ns, ?7)",
+                   &s->add_point));
+    TD_TRY(prepare(w, "INSERT OR REPLACE INTO cursors VALUES (?1, ?2, ?3, ?4)", &s->put_cursor));
+    return prepare_batches(w);
+}
+
+static void close_metrics(struct td_store *s) {
+    sqlite3_stmt **all[] = {&s->add_series, &s->find_series, &s->add_point, &s->put_cursor};
+    for (size_t i = 0; i < TD_COUNTOF(all); i++) {
+        sqlite3_finalize(*all[i]);
+        *all[i] = NULL;
+    }
+    close_writer(&s->metrics);
+}
+
+td_status td_store_renew_metrics(struct td_store *s, td_status take_why) {
+    char moved[TD_FS_PATH_BYTES];
+    close_metrics(s);
+    td_status failed = td_db_move_aside(s->options.dir, s->metrics.name, moved);
+    if (!failed) {
+        td_log_error("metrics.db is damaged and was moved aside to=%s why=\"%s\"; points of jobs "
+                     "that ended are in that file alone, attempts that still run are read again "
+                     "from their first byte, continuing",
+                     moved, td_status_message(take_why));
+        failed = open_metrics(s);
+    }
+    td_status_free(take_why);
+    return failed;
+}
+
+static td_status open_metrics_or_new(struct td_store *s) {
+    td_status failed = td_db_marked(s->options.dir, s->metrics.name);
+    if (!failed) failed = open_metrics(s);
+    return td_status_code(failed) == TD_DATA_LOSS ? td_store_renew_metrics(s, failed) : failed;
+}
+
+// ---- carrying out, on a writer's thread ---------------------------------------------------------
+static int step_reset(sqlite3_stmt *q) {
+    int rc = sqlite3_step(q);
+    sqlite3_reset(q);
+    return rc == SQLITE_DONE || rc == SQLITE_ROW ? SQLITE_OK : rc;
+}
+
+static int put_records(struct writer *w, struct item *i) {
+    for (const struct td_record *r = i->records; r; r = r->next) {
+        sqlite3_stmt *q = r->body ? w->store->put[r->kind] : w->store->drop[r->kind];
+        sqlite3_bind_text(q, 1, r->key, -1, SQLITE_STATIC);
+        if (r->body) {
+            sqlite3_bind_text(q, 2, r->body, -1, SQLITE_STATIC);
+            sqlite3_bind_int64(q, 3, td_db_row_digest(r->key, r->body));
+        }
+        int rc = step_reset(q);
+        if (rc != SQLITE_OK) return rc;
+    }
+    return SQLITE_OK;
+}
+
+static int find_series(struct td_store *s, const char *job, const char *name, int64_t *out_id) {
+    sqlite3_stmt *q = s->find_series;
+    sqlite3_bind_text(q, 1, job, -1, SQLITE_STATIC);
+    sqlite3_bind_text(q, 2, name, -1, SQLITE_STATIC);
+    int rc = sqlite3_step(q);
+    if (rc == SQLITE_ROW) *out_id = sqlite3_column_int64(q, 0);
+    sqlite3_reset(q);
+    if (rc == SQLITE_ROW) return SQLITE_OK;
+    if (rc != SQLITE_DONE) return rc;
+    sqlite3_bind_text(s->add_series, 1, job, -1, SQLITE_STATIC);
+    sqlite3_bind_text(s->add_series, 2, name, -1, SQLITE_STATIC);
+    rc = step_reset(s->add_series);
+    *out_id = sqlite3_last_insert_rowid(sqlite3_db_handle(s->add_series));
+    return rc;
+}
+
+static int put_points(struct td_store *s, const struct td_points *p) {
+    char last[24] = "";
+    int64_t series = 0;
+    for (size_t i = 0; i < p->n_points; i++) {
+        const struct td_metric_record *r = &p->points[i];
+        if (strcmp(last, r->name) != 0) {
+            int rc = find_series(s, p->job, r->name, &series);
+            if (rc != SQLITE_OK) return rc;
+            snprintf(last, sizeof last, "%s", r->name);
+        }
+        sqlite3_stmt *q = s->add_point;
+        sqlite3_bind_int64(q, 1, series);
+        sqlite3_bind_int64(q, 2, r->step);
+        sqlite3_bind_int64(q, 3, p->attempt);
+        sqlite3_bind_int64(q, 4, r->epoch);
+        sqlite3_bind_double(q, 5, r->sum);
+        sqlite3_bind_double(q, 6, r->count);
+        sqlite3_bind_int64(q, 7, r->real_ns);
+        sqlite3_bind_int(q, 8, (r->flags & TD_METRIC_SUM_COUNT) != 0);
+        int rc = step_reset(q);
+        if (rc != SQLITE_OK) return rc;
+    }
+    sqlite3_bind_text(s->put_cursor, 1, p->job, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(s->put_cursor, 2, p->attempt);
+    sqlite3_bind_int64(s->put_cursor, 3, p->rank);
+    sqlite3_bind_int64(s->put_cursor, 4, (int64_t)p->offset);
+    return step_reset(s->put_cursor);
+}
+
+static int forget_job(struct writer *w, const char *job) {
+    static const char *const texts[] = {
+        "DELETE FROM points WHERE series IN (SELECT id FROM series WHERE job = ?1)",
+        "DELETE FROM series WHERE job = ?1", "DELETE FROM cursors WHERE job = ?1"};
+    for (size_t i = 0; i < TD_COUNTOF(texts); i++) {
+        sqlite3_stmt *q = NULL;
+        int rc = sqlite3_prepare_v2(w->db, texts[i], -1, &q, NULL);
+        if (rc == SQLITE_OK) sqlite3_bind_text(q, 1, job, -1, SQLITE_STATIC);
+        if (rc == SQLITE_OK) rc = step_reset(q);
+        sqlite3_finalize(q);
+        if (rc != SQLITE_OK) return rc;
+    }
+    return SQLITE_OK;
+}
+
+static int carry_out_metrics(struct writer *w, struct item *i) {
+    if (i->points) return put_points(w->store, i->points);
+    return i->forget[0] ? forget_job(w, i->forget) : SQLITE_OK;
+}
+
+// ---- the writers' loop --------------------------------------------------------------------------
+// Waits until there is something, then (metrics) until the second is over, something urgent came or
+// the store closes. False: closed, and nothing is left.
+static bool take_all(struct writer *w, struct item **out_head) {
+    pthread_mutex_lock(&w->mutex);
+    while (!w->head && !w->stop) {
+        pthread_cond_wait(&w->cond, &w->mutex);
+    }
+    struct timespec until = td_clock_cond_after(w->gather_ms);
+    while (w->gather_ms && !w->stop && !w->urgent) {
+        if (pthread_cond_timedwait(&w->cond, &w->mutex, &until) == ETIMEDOUT) break;
+    }
+    *out_head = w->head;
+    w->head = NULL;
+    w->tail = &w->head;
+    w->urgent = false;
+    pthread_mutex_unlock(&w->mutex);
+    return *out_head != NULL;
+}
+
+static bool commit_once(struct writer *w, struct item *head) {
+    int rc = step_reset(w->begin);
+    for (struct item *i = head; i && rc == SQLITE_OK; i = i->next) {
+        rc = w->carry_out(w, i);
+    }
+    if (rc == SQLITE_OK) rc = step_reset(w->commit);
+    if (rc == SQLITE_OK) return true;
+    pthread_mutex_lock(&w->mutex);
+    snprintf(w->why, sizeof w->why, "%s: %s", w->name, sqlite3_errmsg(w->db));
+    pthread_mutex_unlock(&w->mutex);
+    if (!atomic_exchange(&w->failing, true)) {
+        td_log_error("%s cannot be written: %s; nothing is acknowledged until it can, trying again "
+                     "each second",
+                     w->name, sqlite3_errmsg(w->db));
+        td_loop_wakeup_send(w->wakeup);
+    }
+    sqlite3_exec(w->db, "ROLLBACK", NULL, NULL, NULL);
+    return false;
+}
+
+static void item_destroy(struct item *i) {
+    while (i->records) {
+        struct td_record *r = i->records;
+        i->records = r->next;
+        td_record_destroy(r);
+    }
+    td_points_destroy(i->points);
+    td_store_query_destroy(i->query);
+    free(i);
+}
+
+// What the loop must see goes to the done list; the rest ends here. Not committed: the store
+// closes.
+static void finish_items(struct writer *w, struct item *head, bool committed) {
+    while (head) {
+        struct item *i = head;
+        head = i->next;
+        i->next = NULL;
+        if (committed && i->ticket) atomic_store(&w->store->committed, i->ticket);
+        if (i->query) {
+            i->query->failure = committed ? td_metrics_query_read(w->db, i->query)
+                                          : td_fail(TD_UNAVAILABLE, "%s closes", w->name);
+        }
+        if (!i->query && !i->points && !(i->forget[0] && committed)) {
+            item_destroy(i);
+            continue;
+        }
+        pthread_mutex_lock(&w->mutex);
+        *w->done_tail = i;
+        w->done_tail = &i->next;
+        pthread_mutex_unlock(&w->mutex);
+    }
+    td_loop_wakeup_send(w->wakeup);
+}
+
+// Takes the queries out of a list.
+static struct item *take_queries(struct item **head, struct item ***out_tail) {
+    struct item *found = NULL, **end = &found, **at = head;
+    while (*at) {
+        struct item *i = *at;
+        if (!i->query) {
+            at = &i->next;
+            continue;
+        }
+        *at = i->next;
+        i->next = NULL;
+        *end = i;
+        end = &i->next;
+    }
+    if (out_tail) *out_tail = at;
+    return found;
+}
+
+// Until the next try; queries that are there, or come, are answered meanwhile. True: closing.
+static bool wait_for_disk(struct writer *w, struct item **head) {
+    struct timespec until = td_clock_cond_after(RETRY_MS);
+    finish_items(w, take_queries(head, NULL), true);
+    pthread_mutex_lock(&w->mutex);
+    for (bool late = false; !w->stop && !late;) {
+        struct item *asked = take_queries(&w->head, &w->tail);
+        if (asked) {
+            pthread_mutex_unlock(&w->mutex);
+            finish_items(w, asked, true);
+            pthread_mutex_lock(&w->mutex);
+        } else {
+            late = pthread_cond_timedwait(&w->cond, &w->mutex, &until) == ETIMEDOUT;
+        }
+    }
+    bool stop = w->stop;
+    pthread_mutex_unlock(&w->mutex);
+    return stop;
+}
+
+// False: the store closes and the disk still refuses. *head loses its queries when it does.
+static bool commit_all(struct writer *w, struct item **head) {
+    while (!commit_once(w, *head)) {
+        if (wait_for_disk(w, head)) return commit_once(w, *head);
+    }
+    if (atomic_exchange(&w->failing, false)) td_log_info("%s is written again", w->name);
+    return true;
+}
+
+static void *write_loop(void *arg) {
+    struct writer *w = arg;
+    td_log_context("thread", w->name);
+    struct item *head;
+    while (take_all(w, &head)) {
+        struct timespec a, b;
+        clock_gettime(CLOCK_MONOTONIC, &a);
+        bool committed = commit_all(w, &head);
+        clock_gettime(CLOCK_MONOTONIC, &b);
+        if (w == &w->store->state) {
+            atomic_store(&w->store->commit_ns,
+                         (int64_t)(b.tv_sec - a.tv_sec) * TD_NS_PER_S + (b.tv_nsec - a.tv_nsec));
+        }
+        finish_items(w, head, committed);
+    }
+    return NULL;
+}
+
+// ---- the loop's side ----------------------------------------------------------------------------
+// Answers queries, tells of points and of jobs that are gone (not while the store closes).
+static void tell(struct writer *w, bool closing) {
+    const struct td_store_options *o = &w->store->options;
+    pthread_mutex_lock(&w->mutex);
+    struct item *head = w->done;
+    w->done = NULL;
+    w->done_tail = &w->done;
+    pthread_mutex_unlock(&w->mutex);
+    while (head) {
+        struct item *i = head;
+        head = i->next;
+        if (i->points && !closing) o->on_points(i->points, o->arg);
+        if (i->forget[0] && !closing) o->on_forgotten(i->forget, o->arg);
+        if (i->query) {
+            struct td_store_query *q = td_steal(i->query);
+            q->done(q, q->arg);
+        }
+        item_destroy(i);
+    }
+}
+
+static void on_wakeup(void *arg) {
+    struct writer *w = arg;
+    struct td_store *s = w->store;
+    s->options.on_committed(atomic_load(&s->committed), s->options.arg);
+    tell(w, false);
+}
+
+static void hand_over(struct writer *w, struct item *i, bool urgent) {
+    pthread_mutex_lock(&w->mutex);
+    *w->tail = i;
+    w->tail = &i->next;
+    w->urgent |= urgent;
+    pthread_cond_signal(&w->cond);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static struct item *new_item(void) {
+    struct item *i = td_calloc(1, sizeof *i);
+    TD_CHECK(i && "out of memory: start again from the disk");
+    return i;
+}
+
+void td_store_commit(struct td_store *s, struct td_record *take_records, uint64_t ticket) {
+    struct item *i = new_item();
+    i->records = take_records;
+    i->ticket = ticket;
+    hand_over(&s->state, i, true);
+}
+
+void td_store_points(struct td_store *s, struct td_points *take_points) {
+    while (take_points) {
+        struct item *i = new_item();
+        i->points = take_points;
+        take_points = take_points->next;
+        i->points->next = NULL;
+        hand_over(&s->metrics, i, false);
+    }
+}
+
+void td_store_forget(struct td_store *s, const char *job) {
+    struct item *i = new_item();
+    snprintf(i->forget, sizeof i->forget, "%s", job);
+    hand_over(&s->metrics, i, false);
+}
+
+void td_store_query(struct td_store *s, struct td_store_query *take_query) {
+    struct item *i = new_item();
+    i->query = take_query;
+    hand_over(&s->metrics, i, true);
+}
+
+uint64_t td_store_incarnation(const struct td_store *s) {
+    return s->incarnation;
+}
+
+bool td_store_failing(const struct td_store *s) {
+    return atomic_load(&s->state.failing) || atomic_load(&s->metrics.failing);
+}
+
+bool td_store_state_failing(const struct td_store *s) {
+    return atomic_load(&s->state.failing);
+}
+
+void td_store_why(struct td_store *s, char out[TD_STORE_WHY]) {
+    struct writer *w = atomic_load(&s->state.failing) ? &s->state : &s->metrics;
+    out[0] = '\0';
+    if (!atomic_load(&w->failing)) return;
+    pthread_mutex_lock(&w->mutex);
+    memcpy(out, w->why, TD_STORE_WHY);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+int64_t td_store_commit_ns(const struct td_store *s) {
+    return atomic_load(&s->commit_ns);
+}
+
+// ---- life ---------------------------------------------------------------------------------------
+static td_status start_writer(struct writer *w) {
+    td_clock_cond_init(&w->cond);
+    pthread_mutex_init(&w->mutex, NULL);
+    w->tail = &w->head;
+    w->done_tail = &w->done;
+    TD_TRY(td_loop_wakeup_create(w->store->loop, on_wakeup, w, &w->wakeup));
+    int rc = pthread_create(&w->thread, NULL, write_loop, w);
+    if (rc != 0) return td_fail(TD_RESOURCE_EXHAUSTED, "thread of %s: %s", w->name, strerror(rc));
+    w->running = true;
+    return TD_OK;
+}
+
+static void stop_writer(struct writer *w) {
+    if (!w->running) return;
+    pthread_mutex_lock(&w->mutex);
+    w->stop = true;
+    pthread_cond_signal(&w->cond);
+    pthread_mutex_unlock(&w->mutex);
+    pthread_join(w->thread, NULL);
+    w->running = false;
+}
+
+td_status td_store_open(struct td_loop *loop, const struct td_store_options *options,
+                        struct td_store **out_store) {
+    TD_AUTO(td_store) *s = td_calloc(1, sizeof *s);
+    if (!s) return td_fail_oom();
+    s->loop = loop;
+    s->options = *options;
+    s->state = (struct writer){.name = "state.db", .store = s, .carry_out = put_records};
+    s->metrics = (struct writer){
+        .name = "metrics.db", .store = s, .carry_out = carry_out_metrics, .gather_ms = GATHER_MS};
+    TD_TRY(open_state(s));
+    TD_TRY(open_metrics_or_new(s));
+    TD_TRY(start_writer(&s->state));
+    TD_TRY(start_writer(&s->metrics));
+    *out_store = td_steal(s);
+    return TD_OK;
+}
+
+static void settle(struct writer *w) {
+    if (!w->tail) return; // never started
+    tell(w, true);
+    td_loop_wakeup_destroy(w->wakeup);
+    pthread_mutex_destroy(&w->mutex);
+    pthread_cond_destroy(&w->cond);
+}
+
+void td_store_close(struct td_store *s) {
+    if (!s) return;
+    stop_writer(&s->state);
+    stop_writer(&s->metrics);
+    settle(&s->state);
+    settle(&s->metrics);
+    for (int k = 0; k < TD_RECORD_KIND_COUNT; k++) {
+        sqlite3_finalize(s->put[k]);
+        sqlite3_finalize(s->drop[k]);
+    }
+    close_metrics(s);
+    close_writer(&s->state);
+    free(s);
+}
+
+// ---- loading ------------------------------------------------------------------------------------
+td_status td_store_load(struct td_store *s,
+                        td_status (*row)(enum td_record_kind kind, const char *key,
+                                         const char *body, void *arg),
+                        void *arg) {
+    for (size_t i = 0; i < TD_COUNTOF(load_order); i++) {
+        enum td_record_kind kind = load_order[i];
+        char text[96];
+        snprintf(text, sizeof text, "SELECT key, body, digest FROM %s ORDER BY length(key), key",
+                 tables[kind]);
+        sqlite3_stmt *q = NULL;
+        TD_TRY(prepare(&s->state, text, &q));
+        td_status failed = TD_OK;
+        int rc = SQLITE_DONE;
+        while (!failed && (rc = sqlite3_step(q)) == SQLITE_ROW) {
+            failed = td_db_row_check(q, s->state.name, tables[kind]);
+            if (failed) break;
+            failed = row(kind, (const char *)sqlite3_column_text(q, 0),
+                         (const char *)sqlite3_column_text(q, 1), arg);
+        }
+        TD_TRY(td_db_end(s->state.db, s->state.name, q, rc, tables[kind], failed));
+    }
+    return TD_OK;
+}
+
+td_status td_store_load_offsets(struct td_store *s,
+                                void (*offset)(const char *job, uint32_t attempt, uint32_t rank,
+                                               uint64_t offset, void *arg),
+                                void *arg) {
+    sqlite3_stmt *q = NULL;
+    TD_TRY(prepare(&s->metrics, "SELECT job, attempt, rank, offset FROM cursors", &q));
+    int rc;
+    while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
+        offset((const char *)sqlite3_column_text(q, 0), (uint32_t)sqlite3_column_int64(q, 1),
+               (uint32_t)sqlite3_column_int64(q, 2), (uint64_t)sqlite3_column_int64(q, 3), arg);
+    }
+    return td_db_end(s->metrics.db, s->metrics.name, q, rc, "cursors", TD_OK);
+}
+
+static td_status read_last(struct writer *w, int64_t id, struct td_metric_last *m) {
+    sqlite3_stmt *q = NULL;
+    TD_TRY(prepare(w,
+                   "SELECT step, attempt, sum, count, n_ranks FROM points"
+                   " WHERE series = ?1 ORDER BY attempt DESC, step DESC LIMIT 1",
+                   &q));
+    sqlite3_bind_int64(q, 1, id);
+    int rc = sqlite3_step(q);
+    if (rc == SQLITE_ROW) {
+        m->step = (uint32_t)sqlite3_column_int64(q, 0);
+        m->attempt = (uint32_t)sqlite3_column_int64(q, 1);
+        m->sum = td_db_real(q, 2);
+        m->count = sqlite3_column_double(q, 3);
+        m->n_ranks = (uint32_t)sqlite3_column_int64(q, 4);
+        m->shown = m->count > 0 ? m->sum / m->count : (double)NAN;
+        m->shown_set = true;
+    }
+    return td_db_end(w->db, w->name, q, rc, "points", TD_OK);
+}
+
+td_status td_store_load_last(struct td_store *s, const char *job,
+                             void (*last)(const struct td_metric_last *m, void *arg), void *arg) {
+    sqlite3_stmt *q = NULL;
+    TD_TRY(prepare(&s->metrics, "SELECT id, name FROM series WHERE job = ?1 ORDER BY id", &q));
+    sqlite3_bind_text(q, 1, job, -1, SQLITE_STATIC);
+    td_status failed = TD_OK;
+    int rc = SQLITE_DONE;
+    while (!failed && (rc = sqlite3_step(q)) == SQLITE_ROW) {
+        struct td_metric_last m = {0};
+        snprintf(m.name, sizeof m.name, "%s", (const char *)sqlite3_column_text(q, 1));
+        failed = read_last(&s->metrics, sqlite3_column_int64(q, 0), &m);
+        if (!failed) last(&m, arg);
+    }
+    return td_db_end(s->metrics.db, s->metrics.name, q, rc, "series", failed);
+}

@@ -1,0 +1,98 @@
+#ifndef TRAIND_DAEMON_COORDINATOR_SHELL_STORE_H
+#define TRAIND_DAEMON_COORDINATOR_SHELL_STORE_H
+
+// The two databases: state.db (rows of core.h, WAL, synchronous=FULL) and metrics.db (points merged
+// over ranks, cursors of what was merged). Each has one writer thread; the loop hands batches over
+// and is woken when they are on disk. SQLite stays in store.c, metrics_query.c, salvage.c, check.c
+// and db.c.
+//
+// Group commit: a writer takes everything that was handed over since its last commit and commits it
+// as one transaction, so a busy coordinator pays one fsync for many jobs, and a serial client pays
+// one fsync for his. metrics.db gathers for up to a second; a query is answered after what was
+// handed over before it.
+//
+// Failure: a commit that fails (disk full) is rolled back, tried again every second and logged
+// once; meanwhile nothing is acknowledged. td_store_failing says so, for health. Queries are
+// answered between the tries, from what is committed. Bounds: batches waiting are bounded by their
+// makers, who wait for acknowledgements.
+//
+// Schema: the table `schema` holds one row per migration applied; a database of a newer build is
+// refused (FAILED_PRECONDITION), never touched.
+//
+// Damage: SQLite notices a broken page when it reads one, not a changed byte in a value. So each
+// row of state.db has a digest, held against it when it is loaded and by check.h. Rejected:
+// SQLite's checksums of pages (cksumvfs), which no distribution's build has.
+
+#include "daemon/coordinator/core/core.h"
+#include "daemon/coordinator/shell/metrics_query.h"
+
+struct td_loop;
+struct td_store;
+
+struct td_store_options {
+    const char *dir;
+    bool salvage; // state.db is read as far as it can be: salvage.h
+    // From the loop: every batch up to and including ticket is on disk. Also when only
+    // td_store_failing has changed.
+    void (*on_committed)(uint64_t ticket, void *arg);
+    // From the loop: these points are on disk; they die when it returns.
+    void (*on_points)(const struct td_points *points, void *arg);
+    // From the loop: the points of this job are gone from the disk.
+    void (*on_forgotten)(const char *job, void *arg);
+    void *arg;
+};
+
+// Opens or makes both, migrates, counts the incarnation up, starts the threads. A metrics.db that
+// is damaged is moved aside and said; a damaged state.db is DATA_LOSS, unless it is salvaged.
+TD_MUST_USE td_status td_store_open(struct td_loop *loop, const struct td_store_options *options,
+                                    struct td_store **out_store);
+// Commits what was handed over (at most one try if the disk is full), joins the threads, answers
+// the queries that are left. No callback comes after it.
+void td_store_close(struct td_store *s);
+TD_DEFINE_AUTO(td_store, td_store_close);
+
+uint64_t td_store_incarnation(const struct td_store *s);
+// The last commit of one of the two failed.
+bool td_store_failing(const struct td_store *s);
+// state.db is the one.
+bool td_store_state_failing(const struct td_store *s);
+// Why, "state.db: database or disk is full"; "": none fails.
+enum { TD_STORE_WHY = 256 };
+void td_store_why(struct td_store *s, char out[TD_STORE_WHY]);
+// Last commit of state.db took this long; for the curious.
+int64_t td_store_commit_ns(const struct td_store *s);
+
+// Where rows of this kind are in state.db.
+const char *td_store_table(enum td_record_kind kind);
+
+// ---- loading, before the first commit -----------------------------------------------------------
+TD_MUST_USE td_status td_store_load(struct td_store *s,
+                                    td_status (*row)(enum td_record_kind kind, const char *key,
+                                                     const char *body, void *arg),
+                                    void *arg);
+TD_MUST_USE td_status td_store_load_offsets(struct td_store *s,
+                                            void (*offset)(const char *job, uint32_t attempt,
+                                                           uint32_t rank, uint64_t offset,
+                                                           void *arg),
+                                            void *arg);
+// Before the first commit: what was loaded of metrics.db showed damage. Moves it aside, logs that,
+// begins an empty one.
+TD_MUST_USE td_status td_store_renew_metrics(struct td_store *s, td_status take_why);
+// The last value of each series of a job.
+TD_MUST_USE td_status td_store_load_last(struct td_store *s, const char *job,
+                                         void (*last)(const struct td_metric_last *m, void *arg),
+                                         void *arg);
+
+// ---- commits ------------------------------------------------------------------------------------
+// Tickets count up. Takes the list.
+void td_store_commit(struct td_store *s, struct td_record *take_records, uint64_t ticket);
+void td_store_points(struct td_store *s, struct td_points *take_points);
+// All points of a job go; on_forgotten says when.
+void td_store_forget(struct td_store *s, const char *job);
+
+// ---- queries ------------------------------------------------------------------------------------
+// The query is the caller's until it is given here, and again from done on; then
+// td_store_query_destroy.
+void td_store_query(struct td_store *s, struct td_store_query *take_query);
+
+#endif
