@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/coordinator/actions.h"
+#include "daemon/coordinator/api/api.h"
 #include "daemon/coordinator/shell/check.h"
 #include "daemon/coordinator/shell/logs.h"
 #include "daemon/coordinator/shell/look.h"
@@ -15,158 +17,11 @@
 #include "daemon/coordinator/shell/shell.h"
 #include "daemon/coordinator/shell/sweep.h"
 #include "daemon/coordinator/shell/watch.h"
-#include "lib/base/fit.h"
 #include "lib/base/log.h"
 #include "lib/base/rng.h"
 #include "lib/rpc/health.h"
 
 static const int64_t end_calls_ns = 2 * TD_NS_PER_S; // what the server's drain may take
-
-struct td_now td_shell_now(void) {
-    return (struct td_now){.mono = td_mono_now(), .real = td_real_now()};
-}
-
-// ---- handing over -------------------------------------------------------------------------------
-static void finish_drain(struct td_coordinator *c);
-
-static void gather(struct td_coordinator *c, struct td_record *take_records) {
-    if (!take_records) return;
-    if (!c->records) {
-        td_gate_issued(c->gate, ++c->ticket);
-        c->records_tail = &c->records;
-        c->records_due = td_mono_add(td_mono_now(), TD_SHELL_GATHER_NS);
-    }
-    *c->records_tail = take_records;
-    while (*c->records_tail) {
-        c->records_tail = &(*c->records_tail)->next;
-    }
-}
-
-static void hand_over(struct td_coordinator *c) {
-    if (c->records) td_store_commit(c->store, td_steal(c->records), c->ticket);
-}
-
-static void hand_over_due(struct td_coordinator *c, struct td_mono now) {
-    if (td_gate_wants(c->gate, c->ticket) || now.ns >= c->records_due.ns) hand_over(c);
-}
-
-void td_shell_after(struct td_coordinator *c) {
-    struct td_core_out out = td_core_take(c->core);
-    gather(c, out.records);
-    if (out.points) td_store_points(c->store, out.points);
-    while (out.actions) {
-        struct td_action *a = out.actions;
-        out.actions = a->next;
-        a->next = NULL;
-        td_shell_act(c, a);
-    }
-    if (c->closing) return;
-    if (c->draining && !c->ending && !td_core_n_stopping(c->core)) finish_drain(c);
-}
-
-// ---- answers ------------------------------------------------------------------------------------
-enum reply_kind { REPLY_READ, REPLY_CHANGED, REPLY_HELD };
-struct reply {
-    struct td_coordinator *c;
-    enum reply_kind kind;
-    struct td_rpc_call *call;
-    struct td_arena *arena;
-    const ProtobufCMessage *message;
-    td_status failure;
-};
-
-static td_status disk_fails(const struct td_coordinator *c, const char *and_so) {
-    return td_status_with_reason(td_fail(TD_UNAVAILABLE,
-                                         "the coordinator cannot write its disk (%s): %s",
-                                         c->why[0] ? c->why : "state.db", and_so),
-                                 "DISK_FAILING");
-}
-
-td_status td_shell_writable(const struct td_coordinator *c) {
-    if (!td_store_state_failing(c->store)) return TD_OK;
-    return disk_fails(c, "this call changed nothing; make room there and ask again");
-}
-
-// What is shown may be newer than the disk; the message is the reply's own, in its arena.
-static void mark_unsaved(const struct reply *r) {
-    const ProtobufCFieldDescriptor *f =
-        protobuf_c_message_descriptor_get_field_by_name(r->message->descriptor, "unsaved");
-    if (!f || !r->c->why[0]) return;
-    char *text = td_arena_strdup(r->arena, r->c->why);
-    if (text) memcpy((char *)(uintptr_t)r->message + f->offset, &text, sizeof text);
-}
-
-static void send_reply(void *take_arg, enum td_gate_pass pass) {
-    struct reply *r = take_arg;
-    bool stuck = pass == TD_GATE_STUCK;
-    if (pass && r->message && r->kind == REPLY_READ) mark_unsaved(r);
-    if (stuck && r->kind == REPLY_CHANGED && !r->failure) {
-        r->failure = disk_fails(r->c, "what was asked is done in memory alone and may be lost; ask "
-                                      "again, with the same request id, when there is room");
-    }
-    if (pass && r->failure) {
-        td_rpc_call_finish(r->call, td_steal(r->failure));
-    } else if (pass) {
-        td_rpc_call_reply(r->call, r->message);
-    }
-    td_status_free(r->failure);
-    td_rpc_call_unref(r->call);
-    td_arena_destroy(r->arena);
-    free(r);
-}
-
-td_status td_shell_arena(struct td_arena **out_arena) {
-    return td_arena_create(TD_SHELL_ARENA_BYTES, out_arena);
-}
-
-static void put_reply(struct td_coordinator *c, struct td_rpc_call *call,
-                      struct td_arena *take_arena, const ProtobufCMessage *message,
-                      td_status take_failure, enum reply_kind kind) {
-    struct reply *r = td_calloc(1, sizeof *r);
-    TD_CHECK(r && "out of memory: start again from the disk");
-    td_rpc_call_ref(call);
-    *r = (struct reply){c, kind, call, take_arena, message, take_failure};
-    if (kind == REPLY_HELD) {
-        td_gate_put(c->gate, send_reply, r);
-    } else {
-        td_gate_put_impatient(c->gate, send_reply, r);
-    }
-}
-
-void td_shell_reply(struct td_coordinator *c, struct td_rpc_call *call, struct td_arena *take_arena,
-                    const ProtobufCMessage *message) {
-    put_reply(c, call, take_arena, message, message ? TD_OK : td_fail_oom(), REPLY_READ);
-}
-
-void td_shell_reply_changed(struct td_coordinator *c, struct td_rpc_call *call,
-                            struct td_arena *take_arena, const ProtobufCMessage *message) {
-    put_reply(c, call, take_arena, message, message ? TD_OK : td_fail_oom(), REPLY_CHANGED);
-}
-
-void td_shell_reply_held(struct td_coordinator *c, struct td_rpc_call *call,
-                         struct td_arena *take_arena, const ProtobufCMessage *message) {
-    put_reply(c, call, take_arena, message, message ? TD_OK : td_fail_oom(), REPLY_HELD);
-}
-
-void td_shell_fail(struct td_coordinator *c, struct td_rpc_call *call, td_status take_status) {
-    put_reply(c, call, NULL, NULL, take_status, REPLY_READ);
-}
-
-td_status td_shell_bad_field(const char *field, const char *fmt, ...) {
-    char text[256];
-    va_list ap;
-    va_start(ap, fmt);
-    (void)td_fit_v(text, sizeof text, fmt, ap);
-    va_end(ap);
-    td_status s = td_fail(TD_INVALID_ARGUMENT, "%s: %s", field, text);
-    return td_status_with_field(td_status_with_reason(s, "FIELD_INVALID"), field, "%s", text);
-}
-
-void td_shell_checkpoint_path(const struct td_coordinator *c, const char *job, const char *path,
-                              const char *file, char out[TD_SHELL_PATH_MAX]) {
-    snprintf(out, TD_SHELL_PATH_MAX, "%s/checkpoints/%s/%s%s%s", c->state_dir, job, path,
-             file ? "/" : "", file ? file : "");
-}
 
 // ---- what the parts tell ------------------------------------------------------------------------
 static void on_timer(void *arg) {
@@ -183,6 +38,10 @@ static void arm_timer(struct td_coordinator *c) {
         td_loop_timer_arm(c->timer, wake.ns - td_mono_now().ns);
     }
     c->armed = wake;
+}
+
+static void hand_over_due(struct td_coordinator *c, struct td_mono now) {
+    if (td_gate_wants(c->gate, c->ticket) || now.ns >= c->records_due.ns) td_shell_hand_over(c);
 }
 
 // The gate comes between two hand-overs: the writer works while answers leave, and what they bring
@@ -430,12 +289,22 @@ static td_status serve(struct td_coordinator *c, const struct td_coordinator_opt
     return TD_OK;
 }
 
+static void finish_drain(struct td_coordinator *c);
+
+static const struct td_shell_roof roof = {
+    .act = td_coordinator_act,
+    .stopped = finish_drain,
+    .log_grew = td_readers_wake,
+    .end_uploads = td_uploads_end,
+};
+
 td_status td_coordinator_create(struct td_loop *loop, const struct td_coordinator_options *options,
                                 struct td_coordinator **out_coordinator) {
     TD_AUTO(td_coordinator) *c = td_calloc(1, sizeof *c);
     if (!c) return td_fail_oom();
     c->magic = td_coordinator_magic;
     c->loop = loop;
+    c->roof = &roof;
     c->started = td_mono_now();
     TD_TRY(copy_options(c, options));
     TD_TRY(make_parts(c, options));
@@ -458,7 +327,7 @@ void td_coordinator_destroy(struct td_coordinator *c) {
     td_rpc_server_destroy(c->server);
     td_disk_destroy(c->disk);
     td_checker_destroy(c->checker);
-    if (c->store) hand_over(c);
+    if (c->store) td_shell_hand_over(c);
     td_store_close(c->store);
     td_gate_destroy(c->gate);
     td_watchers_destroy(c->watchers);

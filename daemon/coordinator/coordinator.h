@@ -12,10 +12,10 @@
 // destroy. A coordinator that dies loses nothing that it acknowledged: ranks go on, nodes forward
 // what happened meanwhile from the offsets it had committed.
 
+#include "daemon/coordinator/api/link.h"
 #include "lib/base/base.h"
 
 struct td_coordinator;
-struct td_coordinator_link;
 struct td_loop;
 
 // Strings are copied. Zero means the default.
@@ -59,20 +59,5 @@ enum td_coordinator_drain_flags {
 // and committed, or timeout_ns passed. The caller destroys after it.
 void td_coordinator_drain(struct td_coordinator *c, int flags, int64_t timeout_ns,
                           void (*on_drained)(void *arg), void *arg);
-
-// ---- a node in the same process -----------------------------------------------------------------
-// The same messages as NodeService/Session, packed, without gRPC. Rank logs travel as Segments of
-// kind OUT and ERR (there is no PutLog), checkpoints stay where they are (store fs). to_node gets
-// packed CoordinatorMessages, always in a later turn of the loop, never from inside
-// td_coordinator_link_send; the bytes die when it returns.
-TD_MUST_USE td_status td_coordinator_attach(struct td_coordinator *c,
-                                            void (*to_node)(const void *packed, size_t bytes,
-                                                            void *arg),
-                                            void *arg, struct td_coordinator_link **out_link);
-// A packed NodeMessage. INVALID_ARGUMENT: not a NodeMessage; the link stays usable.
-TD_MUST_USE td_status td_coordinator_link_send(struct td_coordinator_link *link, const void *packed,
-                                               size_t bytes);
-// The session is over; to_node is not called any more.
-void td_coordinator_detach(struct td_coordinator_link *link);
 
 #endif

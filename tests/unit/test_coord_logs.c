@@ -18,20 +18,24 @@ struct rig {
     bool done;
 };
 
+static void on_grown(struct td_coordinator *c, const char *job) {
+    (void)c;
+    (void)job;
+}
+static const struct td_shell_roof roof = {.log_grew = on_grown};
+
 static void make_rig(struct rig *r, char *state_dir) {
-    *r = (struct rig){.c = {.state_dir = state_dir, .closing = true}};
+    *r = (struct rig){.c = {.roof = &roof, .state_dir = state_dir, .closing = true}};
     snprintf(r->dir, sizeof r->dir, "%s/logs", state_dir);
     assert_ok(td_loop_create(&r->c.loop));
     assert_ok(td_core_create(&(struct td_core_options){0}, &r->c.core));
     assert_ok(td_disk_create(r->c.loop, &r->c.disk));
-    assert_ok(td_readers_create(&r->c, &r->c.readers));
     assert_ok(td_logs_create(&r->c, &r->c.logs));
 }
 
 static void free_rig(struct rig *r) {
     td_disk_destroy(r->c.disk);
     td_logs_destroy(r->c.logs);
-    td_readers_destroy(r->c.readers);
     td_core_destroy(r->c.core);
     td_loop_destroy(r->c.loop);
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "daemon/coordinator/shell/db.h"
+#include "daemon/coordinator/shell/salvage_copy.h"
 #include "tests/unit/test.h"
 
 enum { N_ROWS = 400, PAGE = 4096 };

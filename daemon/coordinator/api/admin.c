@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/coordinator/shell/shell.h"
+#include "daemon/coordinator/api/api.h"
 #include "daemon/coordinator/shell/watch.h"
 
 static void list_nodes(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "daemon/coordinator/core/catalog.h"
-#include "daemon/coordinator/shell/shell.h"
+#include "daemon/coordinator/api/api.h"
 #include "daemon/coordinator/shell/watch.h"
 #include "lib/base/digest.h"
 #include "lib/base/log.h"

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "daemon/coordinator/shell/logs.h"
-#include "daemon/coordinator/shell/shell.h"
+#include "daemon/coordinator/api/api.h"
 #include "traind/v1/log.pb-c.h"
 
 enum { CHUNK_BYTES = 64 << 10, MAX_READERS = 256 };

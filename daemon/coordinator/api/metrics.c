@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/coordinator/shell/shell.h"
+#include "daemon/coordinator/api/api.h"
 #include "traind/v1/metric.pb-c.h"
 
 struct query {

@@ -12,8 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/coordinator/api/api.h"
+#include "daemon/coordinator/api/link.h"
 #include "daemon/coordinator/shell/logs.h"
-#include "daemon/coordinator/shell/shell.h"
 #include "lib/base/log.h"
 #include "lib/rpc/codec.h"
 

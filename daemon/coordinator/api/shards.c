@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "daemon/coordinator/core/catalog.h"
-#include "daemon/coordinator/shell/shell.h"
+#include "daemon/coordinator/api/api.h"
 #include "lib/attempt/checkpoint_name.h"
 #include "lib/base/digest.h"
 #include "lib/base/fsio.h"

@@ -164,7 +164,7 @@ static void write_done(struct td_disk_job *job) {
             c->core, td_shell_now(), w->key.job, w->key.attempt, w->key.rank,
             w->key.err ? TRAIND__V1__SEGMENT__KIND__ERR : TRAIND__V1__SEGMENT__KIND__OUT, s->size);
         td_shell_after(c);
-        td_readers_wake(c, w->key.job);
+        c->roof->log_grew(c, w->key.job);
     }
     td_status_free(failed);
     w->done(w->failure, w->arg);

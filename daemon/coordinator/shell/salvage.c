@@ -1,121 +1,17 @@
-// A broken page ends a walk over a table, so each table is walked from both ends; what is between
-// them is lost. Rows are judged by loading them into a core that is thrown away. A job whose spec
-// or attempt is gone is left out whole, because half a job would be run or shown wrongly. Rejected:
-// SQLite's recovery extension, which no distribution builds.
+// Rows are judged by loading them into a core that is thrown away. A job whose spec or attempt is
+// gone is left out whole, because half a job would be run or shown wrongly.
 
 #include "daemon/coordinator/shell/salvage.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/coordinator/core/core_state.h"
-#include "daemon/coordinator/shell/db.h"
 #include "daemon/coordinator/shell/store.h"
 #include "lib/base/log.h"
+#include "lib/base/map.h"
 
 enum { KEY_MAX = 256 };
 
-// ---- rows, from file to file --------------------------------------------------------------------
-struct walk {
-    sqlite3 *from, *to;
-    const char *table;
-    bool backward;
-    char last[KEY_MAX]; // key of the last row that was read; "": none was
-};
-
-static td_status put_row(struct walk *w, sqlite3_stmt *row) {
-    char text[128];
-    sqlite3_stmt *q = NULL;
-    snprintf(text, sizeof text, "INSERT OR IGNORE INTO %s (key, body, digest) VALUES (?1, ?2, ?3)",
-             w->table);
-    TD_TRY(td_db_prepare(w->to, "state.db", text, &q));
-    const char *key = (const char *)sqlite3_column_text(row, 0);
-    const char *body = (const char *)sqlite3_column_text(row, 1);
-    sqlite3_bind_text(q, 1, key, -1, SQLITE_STATIC);
-    sqlite3_bind_text(q, 2, body, -1, SQLITE_STATIC);
-    sqlite3_bind_int64(q, 3, td_db_row_digest(key, body));
-    int rc = sqlite3_step(q);
-    return td_db_end(w->to, "state.db", q, rc, w->table, TD_OK);
-}
-
-// True: to the end of the table.
-static td_status walk(struct walk *w, bool *out_whole) {
-    static const char *const columns[] = {"digest", "NULL"}; // of a build before it
-    sqlite3_stmt *q = NULL;
-    *out_whole = false;
-    for (size_t i = 0; i < TD_COUNTOF(columns) && !q; i++) {
-        char text[128];
-        snprintf(text, sizeof text, "SELECT key, body, %s FROM %s ORDER BY key%s", columns[i],
-                 w->table, w->backward ? " DESC" : "");
-        (void)sqlite3_prepare_v2(w->from, text, -1, &q, NULL);
-    }
-    if (!q) {
-        *out_whole = sqlite3_errcode(w->from) == SQLITE_ERROR; // else the file is damaged
-        if (*out_whole) td_log_info("salvage: there was no table %s yet", w->table);
-        return TD_OK;
-    }
-    td_status failed = TD_OK;
-    int rc = SQLITE_DONE;
-    while (!failed && (rc = sqlite3_step(q)) == SQLITE_ROW) {
-        td_status bad = td_db_row_check(q, "state.db", w->table);
-        const char *key = (const char *)sqlite3_column_text(q, 0);
-        snprintf(w->last, sizeof w->last, "%s", key ? key : "");
-        if (!bad) {
-            failed = put_row(w, q);
-        } else {
-            td_log_warn("salvage: left out: %s", td_status_message(bad));
-        }
-        td_status_free(bad);
-    }
-    *out_whole = rc == SQLITE_DONE;
-    sqlite3_finalize(q);
-    return failed;
-}
-
-// Between the last keys that were read from both ends; "": that end gave none.
-static void say_lost(const char *table, const char *after, const char *before, const char *why) {
-    char where[2 * KEY_MAX + 32] = "";
-    if (!after[0] && !before[0]) {
-        td_log_warn("salvage: left out: no row of %s can be read: %s", table, why);
-        return;
-    }
-    size_t n = 0;
-    if (after[0]) n = (size_t)snprintf(where, sizeof where, " after '%s'", after);
-    if (before[0]) {
-        snprintf(where + n, sizeof where - n, "%s before '%s'", after[0] ? " and" : "", before);
-    }
-    td_log_warn("salvage: left out: rows of %s%s cannot be read: %s", table, where, why);
-}
-
-static td_status copy_table(sqlite3 *from, sqlite3 *to, const char *table) {
-    struct walk up = {.from = from, .to = to, .table = table}, down = up;
-    down.backward = true;
-    bool whole;
-    TD_TRY(walk(&up, &whole));
-    if (whole) return TD_OK;
-    char why[256];
-    snprintf(why, sizeof why, "%s", sqlite3_errmsg(from));
-    TD_TRY(walk(&down, &whole));
-    say_lost(table, up.last, down.last, why);
-    return TD_OK;
-}
-
-td_status td_salvage_copy(const char *source, const char *const *tables, size_t n_tables,
-                          sqlite3 *db) {
-    td_log_warn("salvage: the old state.db was moved aside and is kept path=%s", source);
-    sqlite3 *from = NULL;
-    int rc = sqlite3_open_v2(source, &from, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
-    td_status failed = rc == SQLITE_OK ? TD_OK : td_db_fail(from, source, "open");
-    if (!failed) failed = td_db_sql(db, "state.db", "BEGIN IMMEDIATE");
-    for (size_t i = 0; i < n_tables && !failed; i++) {
-        failed = copy_table(from, db, tables[i]);
-    }
-    if (!failed) failed = td_db_sql(db, "state.db", "COMMIT");
-    sqlite3_close(from);
-    return failed;
-}
-
-// ---- rows, into the core ------------------------------------------------------------------------
 struct salvage {
     struct td_core *judge, *core;
     struct td_map *bad; // "<kind>/<key>" of rows, "<job>" of jobs

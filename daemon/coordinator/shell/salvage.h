@@ -5,17 +5,12 @@
 // whole, before anything else; every row that can be read goes into a new one. What cannot be read,
 // and what makes no sense without it, is left out and listed in the log, a line each.
 
-#include <sqlite3.h>
-
 #include "lib/base/base.h"
 
 struct td_core;
 struct td_core_options;
 struct td_store;
 
-// Copies the rows of the tables from the database `source` into db. What is not readable is logged.
-TD_MUST_USE td_status td_salvage_copy(const char *source, const char *const *tables,
-                                      size_t n_tables, sqlite3 *db);
 // Loads core from the store without rows that the core refuses, and without jobs that lack their
 // spec or an attempt. Those are removed from state.db with ticket 1, which is *out_ticket then.
 TD_MUST_USE td_status td_salvage_load(struct td_store *store, const struct td_core_options *options,

@@ -1,8 +1,16 @@
 #ifndef TRAIND_DAEMON_COORDINATOR_SHELL_SHELL_H
 #define TRAIND_DAEMON_COORDINATOR_SHELL_SHELL_H
 
-// The shell around the core, private to the coordinator: what coordinator.c and the files of api/
-// share.
+// daemon/coordinator/shell: what has files, threads and clocks. It feeds the core, and carries out
+// what that answers. Private to the coordinator: what coordinator.c and the services of api/ share.
+//
+// In reading order: shell.h, one turn of the loop, and answers to calls; gate.h, which holds every
+// word to the outside until what it depends on is committed; store.h, the two databases and their
+// writer threads, with db.h for SQLite's calls and metrics_query.h for questions to metrics.db;
+// check.h, which looks for damage in them; salvage.h, a start with what is readable of state.db,
+// and salvage_copy.h, which reads it; disk.h, a thread for files; logs.h, what ranks print, by byte
+// offset; look.h and verify.h, whether the files of checkpoints are here, and are what was
+// committed; sweep.h, files that nobody will ask for any more; watch.h, who sees changes.
 //
 // A handler has always the same shape: decode and check, call the core, td_shell_after (takes its
 // records, actions to the gate), build the answer in an arena, td_shell_reply. The answer shows
@@ -14,7 +22,6 @@
 // ones, or after a tenth of a second: lines of the log, changes of a job that nobody watches,
 // acknowledgements of events and metrics. These go with the next message to their node, too.
 
-#include "daemon/coordinator/coordinator.h"
 #include "daemon/coordinator/core/core.h"
 #include "daemon/coordinator/shell/disk.h"
 #include "daemon/coordinator/shell/gate.h"
@@ -38,8 +45,21 @@ struct td_sessions;
 struct td_planners;
 struct td_readers;
 
+struct td_coordinator;
+
+// What the shell asks of the rooms above it. coordinator.c fills it in.
+struct td_shell_roof {
+    void (*act)(struct td_coordinator *c, struct td_action *take_action);
+    void (*stopped)(struct td_coordinator *c); // a drain: no attempt is waited for any more
+    void (*log_grew)(struct td_coordinator *c, const char *job);
+    // Ends uploads into a checkpoint, or (path NULL) into all of an attempt. True: there was one,
+    // and the disk may be at it still.
+    bool (*end_uploads)(const char *job, uint32_t attempt, const char *path);
+};
+
 struct td_coordinator {
     uint32_t magic;
+    const struct td_shell_roof *roof;
     struct td_loop *loop;
     char *state_dir, *token, *version, *role;
     struct td_core *core;
@@ -75,12 +95,10 @@ struct td_coordinator {
 #define td_coordinator_magic 0x54444352u // "TDCR"
 
 struct td_now td_shell_now(void);
-// ---- actions.c ----------------------------------------------------------------------------------
-// Carries it out once the gate lets it pass.
-void td_shell_act(struct td_coordinator *c, struct td_action *take_action);
-
 // Takes what the core answered to the last input.
 void td_shell_after(struct td_coordinator *c);
+// Records that were gathered go to the store now.
+void td_shell_hand_over(struct td_coordinator *c);
 
 // ---- answers ------------------------------------------------------------------------------------
 TD_MUST_USE td_status td_shell_arena(struct td_arena **out_arena);
@@ -104,47 +122,5 @@ TD_MUST_USE td_status td_shell_bad_field(const char *field, const char *fmt, ...
 // "<state>/checkpoints/<job>/<path>[/<file>]"
 void td_shell_checkpoint_path(const struct td_coordinator *c, const char *job, const char *path,
                               const char *file, char out[TD_SHELL_PATH_MAX]);
-
-// ---- api/: each adds its service to the server --------------------------------------------------
-TD_MUST_USE td_status td_api_jobs_add(struct td_coordinator *c);
-TD_MUST_USE td_status td_api_nodes_add(struct td_coordinator *c);
-TD_MUST_USE td_status td_api_shards_add(struct td_coordinator *c);
-TD_MUST_USE td_status td_api_metrics_add(struct td_coordinator *c);
-TD_MUST_USE td_status td_api_logs_add(struct td_coordinator *c);
-TD_MUST_USE td_status td_api_checkpoints_add(struct td_coordinator *c);
-TD_MUST_USE td_status td_api_admin_add(struct td_coordinator *c);
-
-// ---- api/shards.c -------------------------------------------------------------------------------
-// Ends uploads into a checkpoint, or (path NULL) into all of an attempt. True: there was one, and
-// the disk may be at it still.
-bool td_uploads_end(const char *job, uint32_t attempt, const char *path);
-
-// ---- api/jobs.c ---------------------------------------------------------------------------------
-TD_MUST_USE td_status td_planners_create(struct td_planners **out_planners);
-void td_planners_destroy(struct td_planners *p);
-void td_planners_on_plan(struct td_coordinator *c, uint64_t token, const char *json,
-                         td_status take_failure);
-
-// ---- api/logs.c ---------------------------------------------------------------------------------
-TD_MUST_USE td_status td_readers_create(struct td_coordinator *c, struct td_readers **out_readers);
-void td_readers_destroy(struct td_readers *r);
-// Bytes came, or the job moved: who follows it looks again.
-void td_readers_wake(struct td_coordinator *c, const char *job);
-void td_readers_end_all(struct td_coordinator *c);
-// Somebody reads logs of the job.
-bool td_readers_have(const struct td_coordinator *c, const char *job);
-
-// ---- api/nodes.c --------------------------------------------------------------------------------
-TD_MUST_USE td_status td_sessions_create(struct td_sessions **out_sessions);
-void td_sessions_destroy(struct td_sessions *s);
-// by: when it must go at the latest. It goes with what else is for that node.
-void td_sessions_send(struct td_coordinator *c, uint64_t session,
-                      const Traind__V1__CoordinatorMessage *m, struct td_mono by);
-// Sends what must go by now.
-void td_sessions_flush(struct td_coordinator *c, struct td_mono now);
-// When there is something to flush; INT64_MAX: nothing waits.
-struct td_mono td_sessions_wake(const struct td_coordinator *c);
-void td_sessions_close(struct td_coordinator *c, uint64_t session, const char *why);
-void td_sessions_end_all(struct td_coordinator *c);
 
 #endif

@@ -17,7 +17,7 @@
 #include <time.h>
 
 #include "daemon/coordinator/shell/db.h"
-#include "daemon/coordinator/shell/salvage.h"
+#include "daemon/coordinator/shell/salvage_copy.h"
 #include "lib/attempt/rank_page.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"

@@ -120,7 +120,7 @@ static struct sweep *make(struct td_coordinator *c, const struct td_job *j, cons
 }
 
 void td_sweep_checkpoint(struct td_coordinator *c, const char *job, const char *path) {
-    (void)td_uploads_end(job, 0, path);
+    (void)c->roof->end_uploads(job, 0, path);
     struct sweep *s = td_calloc(1, sizeof *s);
     if (!s) return;
     s->whole = true;
@@ -130,7 +130,7 @@ void td_sweep_checkpoint(struct td_coordinator *c, const char *job, const char *
 
 void td_sweep_attempt(struct td_coordinator *c, const char *job, uint32_t attempt) {
     const struct td_job *j = NULL;
-    bool busy = td_uploads_end(job, attempt, NULL);
+    bool busy = c->roof->end_uploads(job, attempt, NULL);
     td_status_free(td_core_find_job(c->core, job, &j));
     if (!j || j->unlisted) return; // forgotten: td_sweep_job; or more than the catalog can name
     struct sweep *s = make(c, j, job, attempt);
@@ -230,7 +230,7 @@ void td_sweep_job(struct td_coordinator *c, const char *job, const char *parts) 
     struct leaving *l = NULL;
     td_status s = make_leaving(c, job, parts, &l);
     for (size_t i = 0; !s && i < l->n_streamed; i++) {
-        (void)td_uploads_end(job, l->streamed[i], NULL);
+        (void)c->roof->end_uploads(job, l->streamed[i], NULL);
     }
     if (!s) s = td_disk_submit(c->disk, &l->job);
     if (!s) return;

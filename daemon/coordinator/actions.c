@@ -1,13 +1,8 @@
-// What the core's actions are, outside of it: a message leaves, a watcher sees a change, a line is
-// logged, files are swept. Each passes the gate first. What nobody waits for is patient there: it
-// hurries no commit, and a message that can wait goes with the next one to its node. So a job that
-// nobody watches starts, runs and ends with one commit for its end and the start of the next.
-//
-// An event takes a picture of its job when it is put, because the job may have moved on when the
-// gate opens.
+// See the header.
 
-#include "daemon/coordinator/shell/logs.h"
-#include "daemon/coordinator/shell/shell.h"
+#include "daemon/coordinator/actions.h"
+
+#include "daemon/coordinator/api/api.h"
 #include "daemon/coordinator/shell/sweep.h"
 #include "daemon/coordinator/shell/verify.h"
 #include "daemon/coordinator/shell/watch.h"
@@ -123,7 +118,7 @@ static bool is_patient(const struct td_coordinator *c, const struct td_action *a
     return false;
 }
 
-void td_shell_act(struct td_coordinator *c, struct td_action *take_action) {
+void td_coordinator_act(struct td_coordinator *c, struct td_action *take_action) {
     struct td_action *a = take_action;
     struct deferred *d = td_calloc(1, sizeof *d);
     TD_CHECK(d && "out of memory: start again from the disk");
