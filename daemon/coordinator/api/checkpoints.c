@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/coordinator/core/catalog.h"
 #include "daemon/coordinator/api/api.h"
+#include "daemon/coordinator/core/catalog.h"
 #include "lib/attempt/checkpoint_name.h"
 
 enum { PAGE_DEFAULT = 100, PAGE_MAX = 1000, CHUNK_BYTES = 256 << 10 };

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/coordinator/core/catalog.h"
 #include "daemon/coordinator/api/api.h"
+#include "daemon/coordinator/core/catalog.h"
 #include "daemon/coordinator/shell/watch.h"
 #include "lib/base/digest.h"
 #include "lib/base/log.h"

@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/coordinator/shell/logs.h"
 #include "daemon/coordinator/api/api.h"
+#include "daemon/coordinator/shell/logs.h"
 #include "traind/v1/log.pb-c.h"
 
 enum { CHUNK_BYTES = 64 << 10, MAX_READERS = 256 };

@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/coordinator/core/catalog.h"
 #include "daemon/coordinator/api/api.h"
+#include "daemon/coordinator/core/catalog.h"
 #include "lib/attempt/checkpoint_name.h"
 #include "lib/base/digest.h"
 #include "lib/base/fsio.h"

@@ -1,22 +1,18 @@
-// An attempt as its launcher tells it: what each line of the event log means, how an attempt ends,
-// and what then becomes of the job.
-//
-// The state of a running job moves only here, by lines that were written to disk before anyone was
-// told (lib/attempt/segments.h), never by the answer to a message. Bytes already committed are
-// skipped, a gap is answered with the offset that is wanted: so each line counts exactly once.
-//
-// The end. launcher_end (or launcher_lost, the node's line for a launcher that was killed) closes
-// the attempt: at once if all metrics are in, else when they are, at most close_ns later. Where no
-// other attempt follows it waits for its checkpoints, too. The error shown is the first that was
-// not a mere consequence: a collective error of a peer gives way to the cause. Then the restart
-// policy: classes that a second try cannot help (bad spec, user code, data, numeric) fail the job,
-// a full disk is tried once more, the others up to restart.max times.
+// See the header.
 
-#include <inttypes.h>
-#include <stdio.h>
+#include "daemon/coordinator/core/attempt.h"
+
 #include <string.h>
 
+#include "daemon/coordinator/core/attempt_end.h"
+#include "daemon/coordinator/core/attempt_messages.h"
+#include "daemon/coordinator/core/catalog.h"
+#include "daemon/coordinator/core/changes.h"
 #include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/job.h"
+#include "daemon/coordinator/core/moves.h"
+#include "daemon/coordinator/core/out.h"
+#include "daemon/coordinator/core/retain.h"
 #include "lib/attempt/rank_page.h"
 #include "lib/base/buf.h"
 
@@ -24,11 +20,8 @@ enum {
     LINE_MAX_BYTES = 64 << 10,
     LINE_ARENA_BYTES = 4 << 20,
     FROZEN_MAX_BYTES = 256 << 10,
-    CANCEL_GRACE_MS = 15000,
 };
-static const char RANK_SILENT[] = "RANK_SILENT";       // code of a reason
-static const int64_t close_ns = 5 * TD_NS_PER_S;       // for metrics on their way
-static const int64_t checkpoint_ns = 60 * TD_NS_PER_S; // then for checkpoints
+static const char RANK_SILENT[] = "RANK_SILENT"; // code of a reason
 
 struct line {
     struct td_core *core;
@@ -47,10 +40,10 @@ static const char *text(const struct td_json *v, const char *key) {
     return td_json_string(td_json_get(v, key), "");
 }
 
-// ---- identity and acknowledgement ---------------------------------------------------------------
+// ---- identity -----------------------------------------------------------------------------------
 // The attempt that id names, if it may still speak; else counted as stale, NULL.
-static struct td_attempt *find(struct td_core *core, const Traind__V1__AttemptId *id,
-                               struct td_job **out_job) {
+struct td_attempt *td_attempt_find(struct td_core *core, const Traind__V1__AttemptId *id,
+                                   struct td_job **out_job) {
     struct td_job *j = id ? td_core_job(core, id->job) : NULL;
     struct td_attempt *a = j ? td_job_attempt(j, id->attempt) : NULL;
     if (!a || a->epoch != id->epoch || a->state == TD_ATTEMPT_FENCED || a->forgotten) {
@@ -59,309 +52,6 @@ static struct td_attempt *find(struct td_core *core, const Traind__V1__AttemptId
     }
     *out_job = j;
     return a;
-}
-
-td_status td_core_check_attempt(struct td_core *core, const Traind__V1__AttemptId *id) {
-    struct td_job *j = NULL;
-    if (!id || !id->job[0]) {
-        td_status s = td_fail(TD_INVALID_ARGUMENT, "id: which attempt it is of is missing");
-        return td_status_with_field(td_status_with_reason(s, "FIELD_INVALID"), "id", "is missing");
-    }
-    if (find(core, id, &j)) return TD_OK;
-    td_status s = td_fail(TD_ABORTED,
-                          "attempt %u of job %s (epoch %" PRIu64
-                          ") was given up; what it sends is not taken any more",
-                          id->attempt, id->job, id->epoch);
-    return td_status_with_reason(s, "FENCED");
-}
-
-static td_status check_holder(struct td_core *core, const Traind__V1__AttemptId *id,
-                              uint64_t session, const char *key) {
-    TD_TRY(td_core_check_attempt(core, id));
-    const struct td_attempt *a = td_job_attempt(td_core_job(core, id->job), id->attempt);
-    if (td_nodes_holds(core, a, session, key)) return TD_OK;
-    td_status s = td_fail(TD_PERMISSION_DENIED,
-                          "attempt %u of job %s belongs to node %s: only its session, or its "
-                          "session's key, may send for it",
-                          id->attempt, id->job, a->node);
-    return td_status_with_reason(s, "NOT_THE_HOLDER");
-}
-
-td_status td_core_check_session(struct td_core *core, uint64_t session,
-                                const Traind__V1__AttemptId *id) {
-    return check_holder(core, id, session, "");
-}
-
-td_status td_core_check_key(struct td_core *core, const Traind__V1__AttemptId *id,
-                            const char *key) {
-    return check_holder(core, id, 0, key);
-}
-
-void td_attempt_ack(struct td_core *core, const struct td_host *node, const struct td_job *j,
-                    const struct td_attempt *a, Traind__V1__Segment__Kind kind, uint32_t rank,
-                    uint64_t offset) {
-    Traind__V1__AttemptId id;
-    td_core_attempt_id(j, a, &id);
-    Traind__V1__SegmentAck ack = TRAIND__V1__SEGMENT_ACK__INIT;
-    ack.id = &id;
-    ack.kind = kind;
-    ack.rank = rank;
-    ack.offset = offset;
-    Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
-    m.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_SEGMENT_ACK;
-    m.segment_ack = &ack;
-    td_core_send(core, node, &m);
-}
-
-// ---- stopping -----------------------------------------------------------------------------------
-void td_attempt_send_stop(struct td_core *core, struct td_job *j, struct td_attempt *a) {
-    if (!a->stop || a->stop_sent || a->closing) return;
-    struct td_host *node = td_nodes_find(core, a->node);
-    if (!node || !node->session) return;
-    Traind__V1__AttemptId id;
-    td_core_attempt_id(j, a, &id);
-    Traind__V1__Stop stop = TRAIND__V1__STOP__INIT;
-    bool save = a->stop != TD_STOP_CAUSE_CANCEL;
-    stop.id = &id;
-    stop.mode = save ? TRAIND__V1__STOP__MODE__CHECKPOINT : TRAIND__V1__STOP__MODE__NOW;
-    stop.grace_ms = save ? (uint32_t)(core->options.stop_grace_ns / TD_NS_PER_MS) : CANCEL_GRACE_MS;
-    Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
-    m.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_STOP;
-    m.stop = &stop;
-    td_core_send(core, node, &m);
-    a->stop_sent = true;
-}
-
-void td_attempt_stop(struct td_core *core, struct td_job *j, struct td_attempt *a,
-                     enum td_stop_cause cause) {
-    a->stop = cause;
-    a->stop_sent = false;
-    td_core_save_attempt(core, j, a);
-    td_attempt_send_stop(core, j, a);
-}
-
-// ---- the end ------------------------------------------------------------------------------------
-static bool worth_retry(const struct td_job *j, enum td_class cls) {
-    switch (cls) {
-    case TD_CLASS_BAD_SPEC:
-    case TD_CLASS_USER_CODE:
-    case TD_CLASS_DATA:
-    case TD_CLASS_NUMERIC:
-        return false;
-    case TD_CLASS_PREEMPTED:
-        return true; // not counted
-    case TD_CLASS_DISK:
-        if (j->disk_restarts >= 1) return false;
-        break;
-    case TD_CLASS_NONE:
-    case TD_CLASS_DEVICE:
-    case TD_CLASS_OUT_OF_MEMORY:
-    case TD_CLASS_NODE_LOST:
-    case TD_CLASS_COLLECTIVE:
-    case TD_CLASS_STUCK:
-    case TD_CLASS_INTERNAL:
-    case TD_CLASS_COUNT:
-        break;
-    }
-    return j->restarts < (uint32_t)TD_MAX(j->knobs.restart.max, 0);
-}
-
-static void count_retry(struct td_core *core, struct td_job *j, enum td_class cls) {
-    if (cls == TD_CLASS_PREEMPTED) return;
-    j->disk_restarts += cls == TD_CLASS_DISK;
-    j->restarts++;
-    core->counters[TD_COUNT_RESTARTS]++;
-}
-
-static void job_failed(struct td_core *core, struct td_job *j, struct td_attempt *a) {
-    if (!a->failure.set) {
-        struct td_failure f = {.cls = TD_CLASS_INTERNAL,
-                               .code = TD_INTERNAL,
-                               .attempt = a->number,
-                               .rank = -1,
-                               .node = a->node,
-                               .message = (char *)(uintptr_t) "the attempt failed without a word"};
-        TD_CHECK(!td_failure_set(&a->failure, &f));
-    }
-    TD_CHECK(!td_failure_set(&j->failure, &a->failure));
-    bool had_budget = j->restarts < (uint32_t)TD_MAX(j->knobs.restart.max, 0);
-    bool retry = worth_retry(j, j->failure.cls);
-    if (retry) count_retry(core, j, j->failure.cls);
-    if (!retry && !had_budget) {
-        td_job_note(j, "restart.max (%d) is used up", j->knobs.restart.max);
-    }
-    td_core_apply(core, j, retry ? TD_JOB_ON_RETRY : TD_JOB_ON_FAIL);
-    td_core_touch(core, j);
-}
-
-static void job_stopped(struct td_core *core, struct td_job *j, struct td_attempt *a) {
-    td_core_apply(core, j, TD_JOB_ON_STOPPED);
-    if (a->outcome == TD_OUTCOME_KILLED) {
-        td_job_note(j,
-                    "attempt %u did not stop in time and was killed; what it did since its "
-                    "last checkpoint is lost",
-                    a->number);
-    }
-    if (j->state != TD_JOB_QUEUED) return;
-    if (a->stop == TD_STOP_CAUSE_DAEMON) {
-        td_reason_set(&j->reason, "DAEMON_STOPPED",
-                      "daemon stopped; attempt %u starts when it is back", a->number + 1);
-    } else if (a->stop == TD_STOP_CAUSE_UPGRADE) {
-        td_reason_set(&j->reason, "LAUNCHER_UPGRADED", "attempt %u ran under another build",
-                      a->number);
-        td_job_note(j,
-                    "attempt %u ran under a build whose launcher frames differ: stopped with a "
-                    "checkpoint and resumed",
-                    a->number);
-    } else {
-        td_reason_set(&j->reason, "STOPPED_ON_NODE", "attempt %u was stopped on its node",
-                      a->number);
-        td_job_note(j, "attempt %u was stopped on node %s, not by the coordinator", a->number,
-                    a->node);
-    }
-}
-
-static void close_attempt(struct td_core *core, struct td_job *j, struct td_attempt *a) {
-    a->state = TD_ATTEMPT_ENDED;
-    a->closing = false;
-    switch (a->outcome) {
-    case TD_OUTCOME_DONE:
-        j->progress.phase = TD_PHASE_ENDED;
-        td_core_apply(core, j, TD_JOB_ON_DONE);
-        break;
-    case TD_OUTCOME_STOPPED:
-        job_stopped(core, j, a);
-        break;
-    case TD_OUTCOME_KILLED:
-        job_stopped(core, j, a);
-        break;
-    case TD_OUTCOME_NONE:
-    case TD_OUTCOME_FAILED:
-    case TD_OUTCOME_COUNT:
-        job_failed(core, j, a);
-        break;
-    }
-    core->queue_dirty = true; // its slots are free
-    td_core_touch(core, j);
-    td_core_save_attempt(core, j, a);
-    td_attempt_maybe_forget(core, j, a);
-}
-
-static bool metrics_in(const struct td_attempt *a) {
-    for (uint32_t r = 0; r < a->n_ranks; r++) {
-        if (a->ranks[r].metrics < a->ranks[r].metrics_end) return false;
-    }
-    return true;
-}
-
-// Who waited for the end of a job wants its last checkpoint, also of one that failed. Only where
-// another attempt follows there is no such wait: the queue holds the job back, in its place
-// (hold_until).
-static bool checkpoints_in(const struct td_job *j, const struct td_attempt *a) {
-    bool failed = a->outcome == TD_OUTCOME_FAILED || a->outcome == TD_OUTCOME_NONE;
-    if (failed && worth_retry(j, a->failure.set ? a->failure.cls : TD_CLASS_INTERNAL)) return true;
-    for (uint32_t i = 0; i < j->n_checkpoints; i++) {
-        if (!j->checkpoints[i]->committed && j->checkpoints[i]->attempt == a->number) return false;
-    }
-    return true;
-}
-
-static void maybe_close(struct td_core *core, struct td_job *j, struct td_attempt *a) {
-    if (!a->closing || !td_attempt_live(a)) return;
-    struct td_mono last = td_mono_add(a->close_at, checkpoint_ns);
-    int64_t now = core->now.mono.ns;
-    if (!metrics_in(a) && now < a->close_at.ns) {
-        td_core_wake_at(core, a->close_at);
-    } else if (!checkpoints_in(j, a) && now < last.ns) {
-        td_core_wake_at(core, last);
-    } else {
-        close_attempt(core, j, a);
-    }
-}
-
-// All was done or agreed, but a part of its record is lost, which is a failure. Where all was done
-// another attempt would find nothing to train, and bring nothing back.
-static enum td_outcome unless_lost(struct td_attempt *a, enum td_outcome outcome) {
-    bool well = outcome == TD_OUTCOME_DONE || outcome == TD_OUTCOME_STOPPED;
-    if (!well || !a->failure.set) return outcome;
-    if (outcome == TD_OUTCOME_DONE) a->failure.cls = TD_CLASS_DATA;
-    return TD_OUTCOME_FAILED;
-}
-
-static void begin_close(struct line *l, enum td_outcome outcome) {
-    l->attempt->outcome = unless_lost(l->attempt, outcome);
-    l->attempt->closing = true;
-    l->attempt->close_at = td_mono_add(l->core->now.mono, close_ns);
-    maybe_close(l->core, l->job, l->attempt);
-}
-
-void td_attempt_tick(struct td_core *core, struct td_job *j) {
-    struct td_attempt *a = td_job_live(j);
-    if (!a || !a->closing) return;
-    if (!a->close_at.ns) a->close_at = td_mono_add(core->now.mono, close_ns); // after a restart
-    maybe_close(core, j, a);
-}
-
-void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *a, bool counted,
-                     const char *why) {
-    if (a->closing) { // its end is known
-        td_job_note(j, "attempt %u: what was still on its way is lost: %s", a->number, why);
-        td_catalog_attempt_over(core, j, a);
-        close_attempt(core, j, a);
-        td_retain(core, j); // it could not before, while this one counted as live
-        return;
-    }
-    a->state = TD_ATTEMPT_FENCED;
-    a->closing = false;
-    core->counters[TD_COUNT_LOST]++;
-    td_catalog_attempt_over(core, j, a);
-    struct td_failure f = {.cls = TD_CLASS_NODE_LOST,
-                           .code = TD_UNAVAILABLE,
-                           .attempt = a->number,
-                           .rank = -1,
-                           .step = j->progress.step,
-                           .node = a->node,
-                           .message = (char *)(uintptr_t)why};
-    if (counted) {
-        TD_CHECK(!td_failure_set(&a->failure, &f));
-        td_job_exclude(j, a->node);
-        job_failed(core, j, a);
-    } else if (j->state != TD_JOB_RECOVERING) { // a recovering one just waits again
-        td_core_apply(core, j, TD_JOB_ON_STOPPED);
-    }
-    core->queue_dirty = true;
-    td_core_touch(core, j);
-    td_core_save_attempt(core, j, a);
-}
-
-void td_attempt_send_forget(struct td_core *core, const struct td_job *j,
-                            const struct td_attempt *a) {
-    Traind__V1__AttemptId id;
-    td_core_attempt_id(j, a, &id);
-    Traind__V1__Forget forget = TRAIND__V1__FORGET__INIT;
-    forget.id = &id;
-    Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
-    m.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_FORGET;
-    m.forget = &forget;
-    td_core_send(core, td_nodes_find(core, a->node), &m);
-}
-
-void td_attempt_maybe_forget(struct td_core *core, struct td_job *j, struct td_attempt *a) {
-    if (a->state != TD_ATTEMPT_ENDED || a->forgotten) return;
-    for (uint32_t r = 0; r < a->n_ranks; r++) {
-        const struct td_rank_cursor *c = &a->ranks[r];
-        if (!c->final || c->metrics_done < c->metrics_end || c->out < c->out_end ||
-            c->err < c->err_end) {
-            return;
-        }
-    }
-    for (uint32_t i = 0; i < j->n_checkpoints; i++) {
-        if (!j->checkpoints[i]->committed && j->checkpoints[i]->attempt == a->number) return;
-    }
-    a->forgotten = true;
-    td_attempt_send_forget(core, j, a); // before its node learns what stays
-    td_catalog_attempt_over(core, j, a);
-    td_core_save_attempt(core, j, a);
 }
 
 // ---- failures -----------------------------------------------------------------------------------
@@ -440,7 +130,8 @@ static void on_skipped(struct line *l) {
 }
 
 static void on_checkpoint(struct line *l) {
-    td_catalog_on_checkpoint(l->core, l->job, l->attempt, l->json);
+    bool committed = td_catalog_on_checkpoint(l->core, l->job, l->attempt, l->json);
+    if (committed) td_retain(l->core, l->job); // it stays: its attempt is not over
     reached(l);
     l->job->progress.epoch = u32(l->json, "epoch");
 }
@@ -497,16 +188,16 @@ static void on_rank_exit(struct line *l) {
 static void on_launcher_end(struct line *l) {
     const char *outcome = text(l->json, "outcome");
     if (strcmp(outcome, "done") == 0) {
-        begin_close(l, TD_OUTCOME_DONE);
+        td_attempt_begin_close(l->core, l->job, l->attempt, TD_OUTCOME_DONE);
     } else if (strcmp(outcome, "stopped") == 0) {
-        begin_close(l, TD_OUTCOME_STOPPED);
+        td_attempt_begin_close(l->core, l->job, l->attempt, TD_OUTCOME_STOPPED);
     } else if (strcmp(outcome, "killed") == 0) {
-        begin_close(l, TD_OUTCOME_KILLED);
+        td_attempt_begin_close(l->core, l->job, l->attempt, TD_OUTCOME_KILLED);
     } else {
         struct td_failure f = failure_of(l);
         if (f.cls == TD_CLASS_NONE) f.cls = TD_CLASS_INTERNAL;
         keep_failure(l, &f);
-        begin_close(l, TD_OUTCOME_FAILED);
+        td_attempt_begin_close(l->core, l->job, l->attempt, TD_OUTCOME_FAILED);
     }
 }
 
@@ -518,7 +209,8 @@ static void on_launcher_lost(struct line *l) {
     keep_failure(l, &f);
     td_job_exclude(l->job, l->attempt->node);
     // A stop that was asked for has happened, if not in the way it was asked.
-    begin_close(l, l->attempt->stop ? TD_OUTCOME_KILLED : TD_OUTCOME_FAILED);
+    td_attempt_begin_close(l->core, l->job, l->attempt,
+                           l->attempt->stop ? TD_OUTCOME_KILLED : TD_OUTCOME_FAILED);
 }
 
 void td_attempt_node_speaks(struct td_job *j, const struct td_attempt *a) {
@@ -640,13 +332,13 @@ static void on_metrics(struct td_core *core, struct td_job *j, struct td_attempt
     } else {
         td_core_touch(core, j); // its last values are in its record now
     }
-    maybe_close(core, j, a);
+    td_attempt_maybe_close(core, j, a);
 }
 
 void td_attempt_on_segment(struct td_core *core, struct td_host *node,
                            const Traind__V1__Segment *s) {
     struct td_job *j = NULL;
-    struct td_attempt *a = find(core, s->id, &j);
+    struct td_attempt *a = td_attempt_find(core, s->id, &j);
     if (!a || strcmp(a->node, node->id) != 0) return;
     bool events = s->kind == TRAIND__V1__SEGMENT__KIND__EVENTS;
     if (!events && (s->kind != TRAIND__V1__SEGMENT__KIND__METRICS || s->rank >= a->n_ranks)) {
@@ -673,7 +365,7 @@ void td_attempt_on_segment(struct td_core *core, struct td_host *node,
 void td_attempt_on_progress(struct td_core *core, struct td_host *node,
                             const Traind__V1__AttemptProgress *p) {
     struct td_job *j = NULL;
-    struct td_attempt *a = find(core, p->id, &j);
+    struct td_attempt *a = td_attempt_find(core, p->id, &j);
     if (!a || strcmp(a->node, node->id) != 0 || !td_attempt_live(a)) return;
     // A sample that its node kept while we were away; of an ended attempt no other follows.
     if (p->step < a->step) return;
@@ -702,13 +394,13 @@ static void on_lost(struct td_core *core, struct td_job *j, struct td_attempt *a
                            .node = a->node,
                            .message = m->lost};
     if (!a->failure.set) TD_CHECK(!td_failure_set(&a->failure, &f));
-    if (a->closing) a->outcome = unless_lost(a, a->outcome);
+    if (a->closing) a->outcome = td_attempt_unless_lost(a, a->outcome);
 }
 
 void td_attempt_on_log_state(struct td_core *core, struct td_host *node,
                              const Traind__V1__LogState *m) {
     struct td_job *j = NULL;
-    struct td_attempt *a = find(core, m->id, &j);
+    struct td_attempt *a = td_attempt_find(core, m->id, &j);
     if (!a || strcmp(a->node, node->id) != 0 || m->rank >= a->n_ranks) return;
     struct td_rank_cursor *c = &a->ranks[m->rank];
     c->dropped_bytes = m->dropped_bytes;
@@ -721,19 +413,19 @@ void td_attempt_on_log_state(struct td_core *core, struct td_host *node,
     c->out_end = m->out_bytes;
     c->err_end = m->err_bytes;
     td_core_save_attempt(core, j, a);
-    if (lost) maybe_close(core, j, a); // what its end waited for does not come
+    if (lost) td_attempt_maybe_close(core, j, a); // what its end waited for does not come
     td_attempt_maybe_forget(core, j, a);
 }
 
 void td_attempt_on_refused(struct td_core *core, struct td_host *node,
                            const Traind__V1__AttemptRefused *m) {
     struct td_job *j = NULL;
-    struct td_attempt *a = find(core, m->id, &j);
+    struct td_attempt *a = td_attempt_find(core, m->id, &j);
     if (!a || strcmp(a->node, node->id) != 0 || !td_attempt_live(a)) return;
     a->forgotten = true; // nothing of it is on the node
     if (a->stop) {       // it was asked not to run
         a->outcome = TD_OUTCOME_STOPPED;
-        close_attempt(core, j, a);
+        td_attempt_close(core, j, a);
         return;
     }
     struct td_failure f = {.cls = td_class_parse(m->class_),
@@ -747,5 +439,5 @@ void td_attempt_on_refused(struct td_core *core, struct td_host *node,
     TD_CHECK(!td_failure_set(&a->failure, &f));
     td_job_exclude(j, a->node);
     a->outcome = TD_OUTCOME_FAILED;
-    close_attempt(core, j, a);
+    td_attempt_close(core, j, a);
 }

@@ -6,8 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/coordinator/core/changes.h"
+#include "daemon/coordinator/core/checkpoint.h"
 #include "daemon/coordinator/core/core_state.h"
-#include "daemon/coordinator/core/reconcile.h"
+#include "daemon/coordinator/core/job.h"
+#include "daemon/coordinator/core/out.h"
 #include "lib/attempt/checkpoint_name.h"
 #include "lib/base/buf.h"
 #include "lib/base/fit.h"
@@ -16,26 +19,6 @@ enum { ROW_MAX_BYTES = 1 << 20, METRICS_MAX_BYTES = 16 << 10 };
 static const char manifest[] = "manifest.json";
 
 // ---- rows ---------------------------------------------------------------------------------------
-void td_checkpoint_destroy(struct td_checkpoint *c) {
-    if (!c) return;
-    for (uint32_t i = 0; i < c->n_files; i++) {
-        free(c->files[i].name);
-    }
-    free(c->files);
-    free(c->directory);
-    free(c->damage);
-    free(c->metrics_json);
-    free(c);
-}
-
-uint64_t td_checkpoint_bytes(const struct td_checkpoint *c) {
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < c->n_files; i++) {
-        bytes += c->files[i].bytes;
-    }
-    return bytes;
-}
-
 struct td_checkpoint *td_catalog_find(const struct td_job *j, const char *path) {
     for (uint32_t i = j->n_checkpoints; i-- > 0;) {
         struct td_checkpoint *c = j->checkpoints[i];
@@ -232,7 +215,6 @@ static void commit(struct td_core *core, struct td_job *j, struct td_checkpoint 
     }
     td_core_touch(core, j); // watchers see the newest checkpoint
     core->queue_dirty = true;
-    td_retain(core, j); // c is of an attempt that is not over, so it stays
 }
 
 // Files that came before the event are found among the shards.
@@ -249,8 +231,10 @@ static void bind_shards(struct td_core *core, struct td_job *j, struct td_checkp
 }
 
 td_status td_catalog_on_shard(struct td_core *core, struct td_job *j, const char *path,
-                              const char *file, uint64_t bytes, const char *digest) {
+                              const char *file, uint64_t bytes, const char *digest,
+                              bool *out_committed) {
     struct td_checkpoint *c = td_catalog_find(j, path);
+    *out_committed = false;
     for (uint32_t i = 0; c && i < c->n_files; i++) {
         struct td_checkpoint_file *f = &c->files[i];
         if (strcmp(f->name, file) != 0) continue;
@@ -262,7 +246,8 @@ td_status td_catalog_on_shard(struct td_core *core, struct td_job *j, const char
         }
         f->here = true;
         f->bytes = bytes;
-        if (!c->committed && complete(c)) commit(core, j, c);
+        *out_committed = !c->committed && complete(c);
+        if (*out_committed) commit(core, j, c);
         save(core, j, c);
         return TD_OK;
     }
@@ -281,7 +266,7 @@ static uint64_t manifest_bytes(const struct td_json *line, const struct td_check
     return all > shards ? all - shards : 0;
 }
 
-void td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_attempt *a,
+bool td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_attempt *a,
                               const struct td_json *line) {
     struct td_checkpoint *c =
         read_row(line, td_json_string(td_json_get(line, "path"), ""), TD_CHECKPOINT_MAX_FILES);
@@ -292,7 +277,7 @@ void td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_
     if (!c || !c->n_files) {
         td_checkpoint_destroy(c);
         core->counters[TD_COUNT_BAD_LINES]++;
-        return;
+        return false;
     }
     c->attempt = a->number;
     c->time_ns = core->now.real.ns;
@@ -300,8 +285,10 @@ void td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_
     snprintf(c->node, sizeof c->node, "%s", a->node);
     add_row(core, j, c);
     if (c->streamed) bind_shards(core, j, c);
-    if (!c->streamed || complete(c)) commit(core, j, c);
+    bool whole = !c->streamed || complete(c);
+    if (whole) commit(core, j, c);
     save(core, j, c);
+    return whole;
 }
 
 // ---- damage -------------------------------------------------------------------------------------
@@ -385,14 +372,7 @@ void td_catalog_on_removed(struct td_core *core, struct td_job *j, const char *p
     }
 }
 
-static void sweep(struct td_core *core, const struct td_job *j, const struct td_attempt *a) {
-    if (!a->stream) return; // its files are the node's
-    struct td_action *action = td_core_act(core, TD_ACTION_SWEEP);
-    memcpy(action->job, j->id, sizeof action->job);
-    action->token = a->number;
-}
-
-static void drop_shards(struct td_core *core, const char *prefix) {
+void td_catalog_drop_shards(struct td_core *core, const char *prefix) {
     size_t cursor = 0;
     const char *key;
     void *value;
@@ -404,29 +384,13 @@ static void drop_shards(struct td_core *core, const char *prefix) {
     }
 }
 
-void td_catalog_attempt_over(struct td_core *core, struct td_job *j, const struct td_attempt *a) {
-    for (uint32_t i = j->n_checkpoints; i-- > 0;) {
-        const struct td_checkpoint *c = j->checkpoints[i];
-        if (c->committed || c->attempt != a->number) continue;
-        td_job_note(j, "checkpoint %s had not arrived whole when attempt %u was given up: dropped",
-                    c->path, a->number);
-        td_catalog_remove(core, j, i);
-    }
-    char prefix[64];
-    snprintf(prefix, sizeof prefix, "%s/a%u/", j->id, a->number);
-    drop_shards(core, prefix);
-    sweep(core, j, a);
-    td_retain(core, j);
-    td_reconcile_due(core, j);
-}
-
 void td_catalog_forget(struct td_core *core, struct td_job *j) {
     while (j->n_checkpoints) {
         drop_row(core, j, j->n_checkpoints - 1);
     }
     char prefix[64];
     snprintf(prefix, sizeof prefix, "%s/", j->id);
-    drop_shards(core, prefix);
+    td_catalog_drop_shards(core, prefix);
 }
 
 // ---- loading ------------------------------------------------------------------------------------

@@ -1,23 +1,45 @@
-// The core's frame: its life, the inputs of core.h but for people's (core_verbs.c), the carrying
-// out of the job table. Every input has the same shape: enter(now), change state through the other
-// files, leave: one record per changed job. A pass of the queue is due
-// when something could have moved; the next tick, which is then at once, makes it.
+// The core's life, and its inputs from nodes and from time. Every input has the same shape:
+// enter(now), change state through the other files, leave: one record per changed job. A pass of
+// the queue is due when something could have moved; the next tick, which is then at once, makes it.
 
 #include "daemon/coordinator/core/core.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "daemon/coordinator/core/attempt.h"
+#include "daemon/coordinator/core/attempt_end.h"
+#include "daemon/coordinator/core/changes.h"
 #include "daemon/coordinator/core/core_state.h"
-#include "daemon/coordinator/core/reconcile.h"
+#include "daemon/coordinator/core/exchange.h"
+#include "daemon/coordinator/core/forget.h"
+#include "daemon/coordinator/core/frame.h"
+#include "daemon/coordinator/core/hosts.h"
+#include "daemon/coordinator/core/job.h"
+#include "daemon/coordinator/core/job_list.h"
+#include "daemon/coordinator/core/moves.h"
+#include "daemon/coordinator/core/nodes.h"
+#include "daemon/coordinator/core/out.h"
+#include "daemon/coordinator/core/plans.h"
+#include "daemon/coordinator/core/queue.h"
+#include "daemon/coordinator/core/reconciled.h"
+#include "daemon/coordinator/core/removals.h"
+#include "daemon/coordinator/core/requests.h"
+#include "daemon/coordinator/core/retain.h"
+#include "daemon/coordinator/core/retention.h"
 #include "lib/attempt/checkpoint_name.h"
-#include "lib/base/buf.h"
 
-enum { RECORD_MAX = 4 << 20 };
 static const int64_t expire_ns = INT64_C(30) * 24 * 3600 * TD_NS_PER_S;
 static const int64_t house_ns = INT64_C(3600) * TD_NS_PER_S; // what only days bring about
-static const int64_t hold_ns = 60 * TD_NS_PER_S;
+
+// ---- output -------------------------------------------------------------------------------------
+struct td_core_out td_core_take(struct td_core *core) {
+    struct td_core_out out = core->out;
+    memset(&core->out, 0, sizeof core->out);
+    core->records_tail = &core->out.records;
+    core->points_tail = &core->out.points;
+    core->actions_tail = &core->out.actions;
+    return out;
+}
 
 // ---- life ---------------------------------------------------------------------------------------
 static void forget_values(struct td_map *m, void (*destroy)(void *)) {
@@ -103,209 +125,12 @@ void td_core_destroy(struct td_core *core) {
     free(core);
 }
 
-void td_core_wake_at(struct td_core *core, struct td_mono t) {
-    if (t.ns < core->wake.ns) core->wake = t;
-}
-
 struct td_mono td_core_wake(const struct td_core *core) {
     return td_queue_due(core) ? (struct td_mono){0} : core->wake;
 }
 
 // ---- one event ----------------------------------------------------------------------------------
-void td_core_enter(struct td_core *core, struct td_now now) {
-    struct td_mono before = core->now.mono;
-    core->now = now;
-    if (core->started) td_nodes_after_stall(core, before);
-}
-
-static void list(struct td_core *core, struct td_job *j) {
-    if (j->listed) return;
-    if (core->n_listed == core->cap_listed) {
-        core->cap_listed = core->cap_listed ? 2 * core->cap_listed : 64;
-        core->listed =
-            td_core_must(td_realloc(core->listed, core->cap_listed * sizeof(struct td_job *)));
-    }
-    j->listed = true;
-    core->listed[core->n_listed++] = j;
-}
-
-void td_core_touch(struct td_core *core, struct td_job *j) {
-    list(core, j);
-    j->touched = true;
-}
-
-void td_core_save_attempt(struct td_core *core, struct td_job *j, struct td_attempt *a) {
-    list(core, j);
-    a->touched = true;
-}
-
-void td_core_progress(struct td_core *core, const struct td_job *j) {
-    struct td_action *a = td_core_act(core, TD_ACTION_PROGRESS);
-    memcpy(a->job, j->id, sizeof a->job);
-}
-
-static void save_job(struct td_core *core, struct td_job *j, struct td_buf *body) {
-    j->touched = false;
-    td_queue_place(core, j);
-    j->version++;
-    td_buf_clear(body);
-    TD_CHECK(!td_job_encode(j, body));
-    td_core_record(core, TD_RECORD_JOB, j->id, td_buf_cstr(body));
-    struct td_action *a = td_core_act(core, TD_ACTION_EVENT);
-    memcpy(a->job, j->id, sizeof a->job);
-}
-
-static void save_attempt(struct td_core *core, const struct td_job *j, struct td_attempt *a,
-                         struct td_buf *body) {
-    char key[64];
-    a->touched = false;
-    td_buf_clear(body);
-    TD_CHECK(!td_attempt_encode(a, body));
-    snprintf(key, sizeof key, "%s/a%u", j->id, a->number);
-    td_core_record(core, TD_RECORD_ATTEMPT, key, td_buf_cstr(body));
-}
-
-void td_core_leave(struct td_core *core) {
-    TD_AUTO_BUF body;
-    td_buf_init(&body, RECORD_MAX);
-    for (uint32_t i = 0; i < core->n_listed; i++) {
-        struct td_job *j = core->listed[i];
-        j->listed = false;
-        for (uint32_t k = 1; k <= j->n_attempts; k++) {
-            struct td_attempt *a = td_job_attempt(j, k);
-            if (a->touched) save_attempt(core, j, a, &body);
-        }
-        if (j->touched) save_job(core, j, &body);
-    }
-    core->n_listed = 0;
-}
-
-// ---- the table, carried out ---------------------------------------------------------------------
-static void deactivate(struct td_core *core, struct td_job *j) {
-    td_jobs_remove(core->active, &core->n_active,
-                   td_jobs_find(core->active, core->n_active, j, td_job_key_seq));
-}
-
-static void on_recovering(struct td_core *core, struct td_job *j) {
-    const struct td_spec_restart *r = &j->knobs.restart;
-    int32_t i = (int32_t)j->restarts - 1;
-    if (i < 0) i = 0;
-    int64_t wait_s = r->n_backoff > 0 ? r->backoff_s[TD_MIN(i, r->n_backoff - 1)] : 1;
-    j->retry_at = td_mono_add(core->now.mono, wait_s * TD_NS_PER_S);
-    td_reason_set(&j->reason, "BACKING_OFF", "restart %u of %d in %" PRId64 " s, after %s%s: %s",
-                  j->restarts, r->max, wait_s, td_class_name(j->failure.cls),
-                  j->failure.cls == TD_CLASS_DISK ? " (a full disk is tried once more only)" : "",
-                  j->failure.message ? j->failure.message : "");
-}
-
-static void on_entry(struct td_core *core, struct td_job *j, enum td_job_event event) {
-    const char *why = j->cancel_why ? j->cancel_why : "";
-    switch (j->state) {
-    case TD_JOB_RUNNING:
-        if (!j->start_ns) j->start_ns = core->now.real.ns;
-        memset(&j->reason, 0, sizeof j->reason);
-        break;
-    case TD_JOB_RECOVERING:
-        on_recovering(core, j);
-        break;
-    case TD_JOB_QUEUED:
-        if (event == TD_JOB_ON_RESUME) j->queue_seq = core->next_seq++;
-        memset(&j->reason, 0, sizeof j->reason);
-        break;
-    case TD_JOB_STARTING:
-        td_reason_set(&j->reason, "STARTING", "attempt %u starts", j->n_attempts);
-        break;
-    case TD_JOB_PAUSING:
-        td_reason_set(&j->reason, "PAUSING", "its ranks save a checkpoint and stop");
-        break;
-    case TD_JOB_PAUSED:
-        td_reason_set(&j->reason, "PAUSED", "paused; `resume` queues it");
-        break;
-    case TD_JOB_STOPPING:
-        td_reason_set(&j->reason, "CANCELLING", "its ranks stop%s%s", why[0] ? "; " : "", why);
-        break;
-    case TD_JOB_FAILED:
-        td_reason_set(&j->reason, "FAILED", "%s: %s", td_class_name(j->failure.cls),
-                      j->failure.message ? j->failure.message : "");
-        break;
-    case TD_JOB_EXPIRED:
-        td_reason_set(&j->reason, "EXPIRED", "waited 30 days without an attempt");
-        break;
-    case TD_JOB_CANCELLED:
-        td_reason_set(&j->reason, "CANCELLED", "cancelled%s%s", why[0] ? ": " : "", why);
-        break;
-    case TD_JOB_SUCCEEDED:
-    case TD_JOB_STATE_COUNT:
-        memset(&j->reason, 0, sizeof j->reason);
-        break;
-    }
-}
-
-static void tell_moved(struct td_core *core, const struct td_job *j, enum td_job_state from) {
-    char text[600];
-    snprintf(text, sizeof text, "from=%s to=%s attempt=%u%s%s", td_job_state_name(from),
-             td_job_state_name(j->state), j->n_attempts, j->reason.text[0] ? " why=" : "",
-             j->reason.text);
-    struct td_action *a = td_core_act(core, TD_ACTION_MOVED);
-    memcpy(a->job, j->id, sizeof a->job);
-    a->text = td_core_dup(text);
-}
-
-enum td_job_step td_core_apply(struct td_core *core, struct td_job *j, enum td_job_event event) {
-    enum td_job_state from = j->state, to;
-    enum td_job_step step = td_job_next(from, event, &to);
-    if (step == TD_JOB_REFUSED) return step;
-    // A failure of a RECOVERING job's next attempt is a new back-off though the state keeps.
-    bool again = step == TD_JOB_KEPT && event == TD_JOB_ON_RETRY;
-    if (step == TD_JOB_KEPT && !again) return step;
-    j->state = to;
-    on_entry(core, j, event);
-    if (td_job_state_waits(to) || to == TD_JOB_PAUSED) {
-        j->wait_ns = core->now.real.ns;
-        j->hold_until = td_mono_add(core->now.mono, hold_ns);
-    }
-    if (td_job_state_ended(to)) {
-        j->end_ns = core->now.real.ns;
-        deactivate(core, j);
-        td_retain_released(core, j);
-        td_retention_ended(core, j);
-    }
-    td_core_touch(core, j);
-    tell_moved(core, j, from);
-    return TD_JOB_MOVED;
-}
-
-void td_core_fail_job(struct td_core *core, struct td_job *j, enum td_class cls, enum td_code code,
-                      const char *message) {
-    struct td_failure f = {.cls = cls,
-                           .code = code,
-                           .attempt = j->n_attempts,
-                           .rank = -1,
-                           .step = j->progress.step,
-                           .message = (char *)(uintptr_t)message};
-    TD_CHECK(!td_failure_set(&j->failure, &f));
-    TD_CHECK(td_core_apply(core, j, TD_JOB_ON_FAIL) != TD_JOB_REFUSED);
-}
-
 // ---- jobs by id, by age, by activity ------------------------------------------------------------
-td_status td_core_add_job(struct td_core *core, struct td_job *take_job) {
-    TD_AUTO(td_job) *j = take_job;
-    bool active = !td_job_state_ended(j->state);
-    TD_TRY(td_map_put(core->jobs, j->id, j, NULL));
-    (void)td_jobs_insert(&core->order, &core->n_jobs, &core->cap_jobs, j, td_job_key_seq);
-    if (active) {
-        (void)td_jobs_insert(&core->active, &core->n_active, &core->cap_active, j, td_job_key_seq);
-    } else {
-        td_retention_ended(core, j);
-    }
-    (void)td_steal(j);
-    return TD_OK;
-}
-
-struct td_job *td_core_job(const struct td_core *core, const char *id) {
-    return id ? td_map_get(core->jobs, id) : NULL;
-}
-
 // ---- start --------------------------------------------------------------------------------------
 void td_core_start(struct td_core *core, struct td_now now) {
     td_core_enter(core, now);
@@ -329,7 +154,7 @@ void td_core_start(struct td_core *core, struct td_now now) {
         struct td_attempt *a = td_job_live(j);
         if (a) td_jobs_push(&core->live, &core->n_live, &core->cap_live, j);
         if (a) td_attempt_tick(core, j);
-        j->hold_until = td_mono_add(now.mono, hold_ns);
+        td_core_hold(core, j);
         td_queue_place(core, j);
         td_forget_note_pins(core, j);
     }
@@ -356,7 +181,7 @@ static void on_time(struct td_core *core) {
     }
     td_queue_tick(core);
     td_plans_tick(core);
-    td_core_forget_requests(core);
+    td_requests_forget(core);
     if (core->now.mono.ns >= core->house_at.ns) {
         expire(core);
         td_retention_due(core);
@@ -428,6 +253,7 @@ static void on_message(struct td_core *core, struct td_session *s,
         td_attempt_on_progress(core, s->node, m->progress);
         break;
     case TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT:
+        td_nodes_set_plugins(core, s->node, m->plan_result->plugins);
         td_plans_on_result(core, s->node, m->plan_result);
         break;
     case TRAIND__V1__NODE_MESSAGE__BODY_REFUSED:
@@ -478,119 +304,7 @@ uint32_t td_core_n_stopping(const struct td_core *core) {
     return n;
 }
 
-// ---- bulk ---------------------------------------------------------------------------------------
-void td_core_points_committed(struct td_core *core, struct td_now now, const char *job,
-                              uint32_t attempt, uint32_t rank, uint64_t offset) {
-    td_core_enter(core, now);
-    struct td_job *j = td_core_job(core, job);
-    struct td_attempt *a = j ? td_job_attempt(j, attempt) : NULL;
-    if (a && rank < a->n_ranks) {
-        a->ranks[rank].metrics_done = offset;
-        td_attempt_ack(core, td_nodes_find(core, a->node), j, a, TRAIND__V1__SEGMENT__KIND__METRICS,
-                       rank, offset);
-        td_attempt_maybe_forget(core, j, a);
-    }
-    td_core_leave(core);
-}
-
-void td_core_log_committed(struct td_core *core, struct td_now now, const char *job,
-                           uint32_t attempt, uint32_t rank, Traind__V1__Segment__Kind kind,
-                           uint64_t offset) {
-    td_core_enter(core, now);
-    td_core_load_offset(core, job, attempt, rank, kind, offset);
-    struct td_job *j = td_core_job(core, job);
-    struct td_attempt *a = j ? td_job_attempt(j, attempt) : NULL;
-    if (a && rank < a->n_ranks) {
-        td_attempt_ack(core, td_nodes_find(core, a->node), j, a, kind, rank, offset);
-        td_attempt_maybe_forget(core, j, a);
-    }
-    td_core_leave(core);
-}
-
-td_status td_core_shard_durable(struct td_core *core, struct td_now now,
-                                const Traind__V1__AttemptId *id, const char *path, const char *file,
-                                uint64_t bytes, const char *digest) {
-    TD_TRY(td_core_check_attempt(core, id));
-    td_core_enter(core, now);
-    struct td_job *j = td_core_job(core, id->job);
-    td_status s = td_catalog_on_shard(core, j, path, file, bytes, digest);
-    struct td_attempt *a = td_job_attempt(j, id->attempt);
-    if (!s && a) td_attempt_tick(core, j); // it may have been what its end waited for
-    if (!s && a) td_attempt_maybe_forget(core, j, a);
-    td_core_leave(core);
-    return s;
-}
-
-void td_core_checkpoint_missing(struct td_core *core, struct td_now now, const char *job,
-                                const char *path, const char *why) {
-    td_core_enter(core, now);
-    struct td_job *j = td_core_job(core, job);
-    struct td_checkpoint *c = j ? td_catalog_find(j, path) : NULL;
-    if (c && c->streamed) {
-        td_catalog_on_missing(core, j, c, "the coordinator", why);
-        td_retain(core, j);
-    }
-    td_core_leave(core);
-}
-
-void td_core_checkpoint_damaged(struct td_core *core, struct td_now now, const char *job,
-                                const char *path, const char *why) {
-    td_core_enter(core, now);
-    struct td_job *j = td_core_job(core, job);
-    if (j) td_catalog_on_damaged(core, j, path, why);
-    td_core_leave(core);
-}
-
 // ---- reads --------------------------------------------------------------------------------------
-td_status td_core_find_job(const struct td_core *core, const char *id_or_name,
-                           const struct td_job **out_job) {
-    const struct td_job *found = td_core_job(core, id_or_name);
-    uint32_t n = found ? 1 : 0;
-    for (uint32_t i = 0; !found && i < core->n_jobs; i++) { // a name that is an id is an id
-        if (strcmp(core->order[i]->name, id_or_name) == 0) n++;
-    }
-    if (n > 1) {
-        return td_status_with_reason(td_fail(TD_FAILED_PRECONDITION,
-                                             "%u jobs are named '%.100s'; use the id", n,
-                                             id_or_name),
-                                     "NAME_AMBIGUOUS");
-    }
-    for (uint32_t i = 0; !found && n == 1 && i < core->n_jobs; i++) {
-        if (strcmp(core->order[i]->name, id_or_name) == 0) found = core->order[i];
-    }
-    if (!found) {
-        return td_status_with_reason(
-            td_fail(TD_NOT_FOUND, "no job '%.100s'; `trainctl list` shows them", id_or_name),
-            "JOB_NOT_FOUND");
-    }
-    *out_job = found;
-    return TD_OK;
-}
-
-const struct td_job *td_core_job_before(const struct td_core *core, uint64_t before_seq) {
-    uint32_t low = 0, high = core->n_jobs; // the last with seq < before_seq
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (core->order[mid]->seq < before_seq) {
-            low = mid + 1;
-        } else {
-            high = mid;
-        }
-    }
-    return low ? core->order[low - 1] : NULL;
-}
-
-static const char *const counter_names[] = {"stale_messages", "segment_gaps",  "bad_event_lines",
-                                            "bad_points",     "attempts_lost", "restarts",
-                                            "registrations",  "plans_asked",   "stalls",
-                                            "queue_passes",   "queue_looks",   "reconcile_looks"};
-_Static_assert(TD_COUNTOF(counter_names) == TD_COUNT_COUNT, "one name per counter");
-
-const char *td_core_counter_name(enum td_core_counter c) {
-    TD_CHECK((unsigned)c < TD_COUNT_COUNT);
-    return counter_names[c];
-}
-
 uint32_t td_core_counter(const struct td_core *core, enum td_core_counter c) {
     TD_CHECK((unsigned)c < TD_COUNT_COUNT);
     return core->counters[c];

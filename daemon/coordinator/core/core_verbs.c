@@ -1,16 +1,27 @@
-// What people ask of the core: create, cancel, pause, resume, plan. Each is one input as core.c has
-// it. A request that is refused leaves no trace; one that is accepted is remembered under its
-// request_id for a day, so that who asks again because the answer was lost gets the same job.
+// What people ask of the core: create, cancel, pause, resume, delete, plan. Each is one input as
+// core.c has it. A request that is refused leaves no trace; one that is accepted is remembered
+// under its request_id for a day, so that who asks again because the answer was lost gets the same
+// job.
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/coordinator/core/attempt_end.h"
+#include "daemon/coordinator/core/changes.h"
+#include "daemon/coordinator/core/core.h"
 #include "daemon/coordinator/core/core_state.h"
-#include "daemon/coordinator/core/place.h"
+#include "daemon/coordinator/core/fits.h"
+#include "daemon/coordinator/core/forget.h"
+#include "daemon/coordinator/core/frame.h"
+#include "daemon/coordinator/core/job.h"
+#include "daemon/coordinator/core/jobs.h"
+#include "daemon/coordinator/core/moves.h"
+#include "daemon/coordinator/core/out.h"
+#include "daemon/coordinator/core/plans.h"
+#include "daemon/coordinator/core/removals.h"
+#include "daemon/coordinator/core/requests.h"
+#include "daemon/coordinator/core/retain.h"
 #include "lib/base/digest.h"
-
-static const int64_t request_keep_ns = INT64_C(24) * 3600 * TD_NS_PER_S;
 
 // ---- creating -----------------------------------------------------------------------------------
 static td_status check_room(const struct td_core *core) {
@@ -20,60 +31,6 @@ static td_status check_room(const struct td_core *core) {
                                          "when some have ended",
                                          core->n_active),
                                  "LIMIT_JOBS");
-}
-
-static td_status find_request(struct td_core *core, const struct td_core_create_job *request,
-                              const struct td_job **out_job) {
-    *out_job = NULL;
-    if (!request->request_id[0]) return TD_OK;
-    struct td_request *r = td_map_get(core->requests, request->request_id);
-    if (!r || core->now.real.ns - r->time_ns > request_keep_ns) return TD_OK;
-    if (strcmp(r->digest, request->digest) != 0) {
-        return td_status_with_reason(
-            td_fail(TD_INVALID_ARGUMENT,
-                    "request_id %s was used for another request; take a fresh one",
-                    request->request_id),
-            "REQUEST_ID_REUSED");
-    }
-    *out_job = td_core_job(core, r->job);
-    return TD_OK;
-}
-
-void td_core_forget_requests(struct td_core *core) {
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (td_map_next(core->requests, &cursor, &key, &value)) { // oldest first
-        struct td_request *r = value;
-        if (core->now.real.ns - r->time_ns < request_keep_ns) return;
-        td_core_record(core, TD_RECORD_REQUEST, key, NULL);
-        td_map_remove(core->requests, key);
-        free(r);
-    }
-}
-
-// The oldest goes when the memory is full: 20000 in a day.
-static void keep_request(struct td_core *core, const struct td_core_create_job *request) {
-    if (!request->request_id[0]) return;
-    size_t cursor = 0;
-    const char *key;
-    void *value, *old = NULL;
-    if (td_map_count(core->requests) == TD_CORE_MAX_REQUESTS &&
-        td_map_next(core->requests, &cursor, &key, &value)) {
-        td_core_record(core, TD_RECORD_REQUEST, key, NULL);
-        td_map_remove(core->requests, key);
-        free(value);
-    }
-    struct td_request *r = td_core_must(td_calloc(1, sizeof *r));
-    snprintf(r->job, sizeof r->job, "%s", request->id);
-    snprintf(r->digest, sizeof r->digest, "%s", request->digest);
-    r->time_ns = core->now.real.ns;
-    TD_CHECK(!td_map_put(core->requests, request->request_id, r, &old));
-    free(old);
-    char body[160];
-    snprintf(body, sizeof body, "{\"job\":\"%s\",\"digest\":\"%s\",\"time_ns\":%" PRId64 "}",
-             r->job, r->digest, r->time_ns);
-    td_core_record(core, TD_RECORD_REQUEST, request->request_id, body);
 }
 
 static td_status build_job(struct td_core *core, const struct td_core_create_job *request,
@@ -90,7 +47,7 @@ static td_status build_job(struct td_core *core, const struct td_core_create_job
 
 static td_status create_job(struct td_core *core, const struct td_core_create_job *request,
                             const struct td_job **out_job, bool *out_again) {
-    TD_TRY(find_request(core, request, out_job));
+    TD_TRY(td_requests_find(core, request, out_job));
     *out_again = *out_job != NULL;
     if (*out_again) return TD_OK;
     if (core->draining) {
@@ -105,7 +62,7 @@ static td_status create_job(struct td_core *core, const struct td_core_create_jo
     TD_TRY(td_core_add_job(core, td_steal(j)));
     core->next_seq++;
     td_forget_note_pins(core, kept);
-    keep_request(core, request);
+    td_requests_keep(core, request);
     td_core_record(core, TD_RECORD_SPEC, kept->id, kept->spec_json);
     td_core_touch(core, kept);
     *out_job = kept;
@@ -193,6 +150,57 @@ td_status td_core_resume(struct td_core *core, struct td_now now, const char *id
     }
     td_core_leave(core);
     return TD_OK;
+}
+
+// ---- deleting -----------------------------------------------------------------------------------
+static bool may_be_deleted(const struct td_job *j) {
+    return td_job_state_ended(j->state) ||
+           (!td_job_live(j) && (td_job_state_waits(j->state) || j->state == TD_JOB_PAUSED));
+}
+
+td_status td_core_check_delete(const struct td_core *core, const char *id, bool keep_checkpoints,
+                               const struct td_job **out_job) {
+    size_t cursor = 0;
+    const struct td_removal *part;
+    td_status s = td_core_find_job(core, id, out_job);
+    bool leaving = td_core_is_leaving(core, id, &cursor, &part) || td_map_get(core->leaving, id);
+    if (s && leaving) {
+        td_status_free(s);
+        *out_job = NULL;
+        return TD_OK;
+    }
+    TD_TRY(s);
+    const struct td_job *j = *out_job;
+    if (!may_be_deleted(j)) {
+        char reason[48];
+        snprintf(reason, sizeof reason, "STATE_%s_DELETE", td_job_state_name(j->state));
+        s = td_fail(TD_FAILED_PRECONDITION, "job %s is %s; cancel it, then delete it", j->id,
+                    td_job_state_name(j->state));
+        return td_status_with_meta(td_status_with_reason(s, reason), "job", "%s", j->id);
+    }
+    const struct td_job *user = keep_checkpoints ? NULL : td_retain_user(core, j, NULL);
+    if (!user) return TD_OK;
+    s = td_fail(TD_FAILED_PRECONDITION,
+                "job %s (%s) is %s and begins with a checkpoint of job %s; wait for its end, or "
+                "keep the checkpoints",
+                user->id, user->name, td_job_state_name(user->state), j->id);
+    return td_status_with_meta(td_status_with_reason(s, "CHECKPOINT_IN_USE"), "job", "%s",
+                               user->id);
+}
+
+td_status td_core_delete(struct td_core *core, struct td_now now, const char *id,
+                         bool keep_checkpoints) {
+    td_core_enter(core, now);
+    struct td_job *j = td_core_job(core, id);
+    TD_CHECK(j);
+    td_status s = td_removals_check(core, j);
+    if (!s) {
+        td_core_log(core, "job deleted job=%s name=\"%s\"%s", j->id, j->name,
+                    keep_checkpoints ? ", its checkpoints stay" : "");
+        td_forget_job(core, j, keep_checkpoints);
+    }
+    td_core_leave(core);
+    return s;
 }
 
 // ---- planning -----------------------------------------------------------------------------------

@@ -1,9 +1,6 @@
-// Fits: can a job ever run here? One answer for CreateJob, PlanJob and the queue, so that what a
-// plan calls possible is not refused later, and what is refused is refused in the same words.
-//
-// Both questions are about the largest known node, connected or not: slots, from the spec alone;
-// memory, from what a node has planned. Where no node is known yet nothing is refused. The failures
-// have the reason UNSATISFIABLE. Pure; the core's thread.
+// See the header.
+
+#include "daemon/coordinator/core/fits.h"
 
 #include <inttypes.h>
 

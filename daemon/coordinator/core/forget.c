@@ -1,19 +1,19 @@
-// Forgetting a job and what it owns: the one way, for whoever decides it (retention.c, people).
-//
-// In one transaction all rows of the job go and a row LEAVING comes, which names what is still to
-// be removed. Once that is committed the shell removes it (TD_ACTION_FORGET: log files, checkpoints
-// that were streamed to here, points of metrics.db) and says so; then the row LEAVING goes. So a
-// crash in between leaves nothing: the next start asks again for every row LEAVING. From the first
-// transaction on nobody finds the job any more. What it owns on nodes goes by rows of their own
-// (removals.c). keep_checkpoints: files of checkpoints stay, here and there.
-//
-// A job that has not ended is not forgotten, nor one whose checkpoints a job that has not ended
-// names in ckpt_path or init_from.
+// See the header.
+
+#include "daemon/coordinator/core/forget.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/coordinator/core/attempt_messages.h"
+#include "daemon/coordinator/core/catalog.h"
+#include "daemon/coordinator/core/changes.h"
 #include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/job.h"
+#include "daemon/coordinator/core/job_list.h"
+#include "daemon/coordinator/core/out.h"
+#include "daemon/coordinator/core/removals.h"
+#include "daemon/coordinator/core/retain.h"
 #include "lib/base/buf.h"
 
 enum { BODY_MAX = 64 << 10 };
@@ -145,13 +145,12 @@ void td_forget_destroy(void *p) {
     free(l);
 }
 
-void td_core_forgotten(struct td_core *core, struct td_now now, const char *job, bool all_gone) {
-    td_core_enter(core, now);
+void td_forget_answered(struct td_core *core, const char *job, bool all_gone) {
     struct td_leaving *l = td_map_get(core->leaving, job);
     if (l && l->asked) {
         l->asked = false;
         core->n_forgetting--;
-        l->again_at = td_mono_add(now.mono, again_ns);
+        l->again_at = td_mono_add(core->now.mono, again_ns);
         td_core_wake_at(core, l->again_at);
     }
     if (l && all_gone) {
@@ -159,7 +158,6 @@ void td_core_forgotten(struct td_core *core, struct td_now now, const char *job,
         td_map_remove(core->leaving, job);
         td_forget_destroy(l);
     }
-    td_core_leave(core);
 }
 
 // Those that could not be removed, and those that an earlier start left.

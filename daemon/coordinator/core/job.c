@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/coordinator/core/catalog.h"
+#include "daemon/coordinator/core/checkpoint.h"
 #include "lib/attempt/rank_page.h"
 #include "lib/base/digest.h"
 #include "lib/base/fit.h"

@@ -57,7 +57,6 @@ bool td_job_state_waits(enum td_job_state s);       // QUEUED or RECOVERING: wan
 // ---- parts --------------------------------------------------------------------------------------
 enum {
     TD_JOB_ID_MAX = 16, // "j-<12 hex>" and a NUL
-    TD_JOB_PATH_MAX = 64,
     TD_JOB_MAX_NOTES = 32,
     TD_JOB_MAX_METRICS = 64,
     TD_JOB_MAX_EXCLUDED = 8,

@@ -1,11 +1,11 @@
-// Lists of jobs by a key: arrays of borrowed pointers that grow by doubling. A list is searched by
-// halves; what is taken out or put in moves pointers only, 80 KB of ten thousand jobs.
-// Owned by the core, on the loop's thread; a list dies with it. Without memory the daemon stops
-// (core_state.h).
+// See the header.
+
+#include "daemon/coordinator/core/job_list.h"
 
 #include <string.h>
 
 #include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/out.h"
 
 enum { FIRST_CAP = 64 };
 

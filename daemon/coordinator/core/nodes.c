@@ -1,47 +1,28 @@
-// Nodes as the coordinator sees them: registration, adoption, leases, slots.
-//
-// A node is a row that stays known when it is away, so that "could this job ever fit" has an answer
-// after a restart. What it holds it reports itself, in Register, and is judged attempt by attempt:
-//   held, and the job's live attempt      -> adopt, from the committed offsets (also when its
-//                                            launcher is dead: the rest of its log is to come)
-//   held, ended, not everything is here   -> adopt, for the logs
-//   held, anything else                   -> stop and forget
-//   not held, but live for us             -> lost: at once after work began; if it was only
-//                                            assigned, the message never arrived: placed again
-// A dead node is silent, and so is a slow one: the lease (10 s) only changes what is shown. After
-// lost_after more, the attempt is given up and fenced by its epoch, so that a node which comes back
-// has to stop it. Time in which the coordinator itself did not run counts for nobody: then every
-// node gets one full grace. A new boot id, or a registration without the attempt, is a witness:
-// then it is given up at once. Unwanted ranks that still run on a node keep it from getting work
-// ("settling") until a heartbeat shows their slots free.
+// See the header.
+
+#include "daemon/coordinator/core/nodes.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/coordinator/core/attempt.h"
+#include "daemon/coordinator/core/attempt_end.h"
+#include "daemon/coordinator/core/attempt_messages.h"
+#include "daemon/coordinator/core/changes.h"
 #include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/hosts.h"
+#include "daemon/coordinator/core/job.h"
+#include "daemon/coordinator/core/nodes_room.h"
+#include "daemon/coordinator/core/out.h"
+#include "daemon/coordinator/core/over.h"
+#include "daemon/coordinator/core/plans.h"
 #include "daemon/coordinator/core/reconcile.h"
 #include "lib/base/buf.h"
-#include "lib/base/cpu_level.h"
 #include "lib/base/digest.h"
 #include "lib/base/fit.h"
 
 enum { MAX_SLOTS = 4096, MAX_HELD = 4096, NODE_BODY_MAX = 8 << 10 };
-
-struct td_host *td_nodes_find(const struct td_core *core, const char *id) {
-    return id && id[0] ? td_map_get(core->nodes, id) : NULL;
-}
-
-bool td_host_ready(const struct td_host *n) {
-    return n->session && !n->lost;
-}
-
-bool td_host_has_level(const struct td_host *n, const char *level) {
-    enum td_cpu_level has,
-        wanted; // names that are not known here may be higher ones of later builds
-    return !td_cpu_level_parse(level, &wanted) || !td_cpu_level_parse(n->cpu_level, &has) ||
-           wanted <= has;
-}
 
 // ---- records ------------------------------------------------------------------------------------
 static td_status encode(const struct td_host *n, struct td_buf *out) {
@@ -290,13 +271,6 @@ static void make_key(const struct td_core *core, struct td_host *n) {
     } from = {.incarnation = core->options.incarnation, .session = n->session};
     memcpy(from.secret, core->options.secret, sizeof from.secret);
     td_xxh3_128_hex(&from, sizeof from, n->key);
-}
-
-bool td_nodes_holds(const struct td_core *core, const struct td_attempt *a, uint64_t session,
-                    const char *key) {
-    const struct td_host *n = td_nodes_find(core, a->node);
-    if (!n || session) return n && n->session == session;
-    return n->key[0] && (!n->keyed || strcmp(n->key, key) == 0);
 }
 
 static void fill(struct td_host *n, const struct td_session *s, const Traind__V1__Register *m) {

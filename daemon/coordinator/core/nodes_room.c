@@ -1,14 +1,14 @@
-// Room for nodes. A node that is away stays known, so that "could this job ever fit" has an answer.
-// Where names change with each start (containers, spot machines) such nodes would fill the table.
-// So a new node takes the place of the one that was seen longest ago, is not connected, and holds
-// nothing. It may hold an attempt that may be alive or of which something is still to come, or the
-// only copy of a checkpoint of a job that has not ended. If each holds something, the new one is
-// refused.
+// See the header.
+
+#include "daemon/coordinator/core/nodes_room.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/hosts.h"
+#include "daemon/coordinator/core/job.h"
+#include "daemon/coordinator/core/out.h"
+#include "daemon/coordinator/core/plans.h"
 
 static void hold(struct td_core *core, const char *id) {
     struct td_host *n = td_nodes_find(core, id);

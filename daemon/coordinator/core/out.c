@@ -2,12 +2,12 @@
 // taken by the shell afterwards. Everything put here is owned by the list; see core_state.h for
 // what happens when memory is gone.
 
+#include "daemon/coordinator/core/out.h"
+
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "daemon/coordinator/core/core_state.h"
-#include "lib/base/buf.h"
 #include "lib/base/fit.h"
 
 void *td_core_must(void *p) {
@@ -17,54 +17,6 @@ void *td_core_must(void *p) {
 
 char *td_core_dup(const char *s) {
     return td_core_must(td_strdup(s ? s : ""));
-}
-
-void td_record_destroy(struct td_record *r) {
-    if (!r) return;
-    free(r->key);
-    free(r->body);
-    free(r);
-}
-
-void td_points_destroy(struct td_points *p) {
-    if (!p) return;
-    free(p->points);
-    free(p);
-}
-
-void td_action_destroy(struct td_action *a) {
-    if (!a) return;
-    free(a->text);
-    td_status_free(a->failure);
-    if (a->message) traind__v1__coordinator_message__free_unpacked(a->message, NULL);
-    free(a);
-}
-
-void td_core_out_finish(struct td_core_out *out) {
-    while (out->records) {
-        struct td_record *r = out->records;
-        out->records = r->next;
-        td_record_destroy(r);
-    }
-    while (out->points) {
-        struct td_points *p = out->points;
-        out->points = p->next;
-        td_points_destroy(p);
-    }
-    while (out->actions) {
-        struct td_action *a = out->actions;
-        out->actions = a->next;
-        td_action_destroy(a);
-    }
-}
-
-struct td_core_out td_core_take(struct td_core *core) {
-    struct td_core_out out = core->out;
-    memset(&core->out, 0, sizeof core->out);
-    core->records_tail = &core->out.records;
-    core->points_tail = &core->out.points;
-    core->actions_tail = &core->out.actions;
-    return out;
 }
 
 void td_core_record(struct td_core *core, enum td_record_kind kind, const char *key,

@@ -10,8 +10,11 @@
 
 #include <string.h>
 
+#include "daemon/coordinator/core/catalog.h"
 #include "daemon/coordinator/core/core_state.h"
-#include "lib/base/cpu_level.h"
+#include "daemon/coordinator/core/fits.h"
+#include "daemon/coordinator/core/hosts.h"
+#include "daemon/coordinator/core/job.h"
 
 uint32_t td_place_slots(const struct td_job *j, const struct td_host *n) {
     return td_fits_slots_of(&j->knobs.resources, j->n_ranks, n);

@@ -1,21 +1,18 @@
-// Plans: what a job will need, asked of a node once per canonical spec, CPU level and plugins'
-// files, and kept while a node has these plugins.
-//
-// A question is a PlanRequest to a ready node, which runs a one-shot worker under limits; the
-// answer is its sizes as JSON, of the level that the node holds: kernels of another need other
-// scratch. One question per spec and level is on its way, however many jobs and PlanJob calls wait.
-// A node that goes away takes its questions with it: they are asked again elsewhere. An answer of
-// class bad_spec or data is final and fails the jobs that wait; any other failure is asked again,
-// max_tries in all, because it says more about the node than about the job. A question for a graph,
-// too, stands beside the one for sizes alone: its answer is not kept, and its failure fails no job.
-// Jobs wait for a node as long as it takes; who asked PlanJob is answered: with NO_NODES, when the
-// start and the last word of any node are nodes_grace ago.
+// See the header.
+
+#include "daemon/coordinator/core/plans.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/coordinator/core/changes.h"
 #include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/fits.h"
+#include "daemon/coordinator/core/hosts.h"
+#include "daemon/coordinator/core/job.h"
+#include "daemon/coordinator/core/moves.h"
+#include "daemon/coordinator/core/out.h"
 #include "lib/base/buf.h"
 #include "lib/spec/plan.h"
 
@@ -443,7 +440,6 @@ static void on_plan(struct td_core *core, const struct td_host *node, uint32_t a
 
 void td_plans_on_result(struct td_core *core, struct td_host *node,
                         const Traind__V1__PlanResult *m) {
-    td_nodes_set_plugins(core, node, m->plugins);
     uint32_t at = 0;
     while (at < core->n_asks && (strcmp(core->asks[at]->request, m->request) != 0 ||
                                  strcmp(core->asks[at]->node, node->id) != 0)) {

@@ -1,26 +1,22 @@
-// The queue: which waiting job gets which node.
-//
-// Gangs: all ranks of a job start together, on one node (num_nodes above 1 is refused by the spec).
-// Order: RECOVERING jobs, then QUEUED ones, each by the time they began to wait. One that is still
-// being planned, or whose last checkpoint is on its way (a minute at most), keeps the slots it
-// would take. The first job that does not fit reserves the node that is nearest to fitting it.
-// Later, smaller jobs may run elsewhere, but not there, so that it drains and nobody starves.
-//
-// Cost. core->waiting is kept in order, so that a pass sorts nothing. Changes only mark what is
-// due; one pass a tick does it (td_core_tick). A pass begins at the head when places may have
-// become free (queue_dirty). Otherwise it goes on where the last one ended (n_looked), because the
-// nodes still show what the jobs before keep. It ends when no node has a free slot that nobody
-// keeps: nothing after that can start. Until then it looks at MAX_LOOKS jobs, and goes on in the
-// next tick. Plans are asked for jobs that could start now and for the first PLAN_AHEAD. That is
-// less than the cache of plans holds, so jobs that wait do not drive out each other's plans. Why a
-// job waits is not written down here: queue_reason.c says it when somebody reads the job.
+// See the header.
 
-#include <inttypes.h>
+#include "daemon/coordinator/core/queue.h"
+
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/coordinator/core/catalog.h"
+#include "daemon/coordinator/core/changes.h"
 #include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/fits.h"
+#include "daemon/coordinator/core/hosts.h"
+#include "daemon/coordinator/core/job.h"
+#include "daemon/coordinator/core/job_list.h"
+#include "daemon/coordinator/core/moves.h"
+#include "daemon/coordinator/core/nodes.h"
+#include "daemon/coordinator/core/out.h"
 #include "daemon/coordinator/core/place.h"
+#include "daemon/coordinator/core/plans.h"
 
 enum { MAX_RESUME = 8, MAX_LOOKS = 256, PLAN_AHEAD = 32 };
 _Static_assert(PLAN_AHEAD + TD_CORE_MAX_PLAN_WAITERS < TD_CORE_MAX_PLANS,

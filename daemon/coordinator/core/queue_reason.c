@@ -7,8 +7,12 @@
 
 #include <string.h>
 
+#include "daemon/coordinator/core/catalog.h"
+#include "daemon/coordinator/core/core.h"
 #include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/job.h"
 #include "daemon/coordinator/core/place.h"
+#include "daemon/coordinator/core/queue.h"
 #include "lib/base/cpu_level.h"
 
 enum { EXACT_POSITIONS = 10 };

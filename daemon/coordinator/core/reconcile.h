@@ -25,31 +25,21 @@
 #include "daemon/coordinator/core/job.h"
 #include "traind/v1/node.pb-c.h"
 
+struct td_checkpoint;
 struct td_core;
 struct td_host;
 
-enum { TD_RECONCILE_WINDOW = 16, TD_RECONCILE_DUE = 64 };
-
-// What is left of a job that was deleted. Key: "<job>/<node>".
-struct td_removal {
-    char job[TD_JOB_ID_MAX];
-    char node[64];
-    char *directory;     // checkpoint.dir of its spec
-    uint32_t n_attempts; // that it had
-    bool keep_checkpoints;
-    uint64_t request; // the newest Reconcile about it
-};
-void td_removal_destroy(struct td_removal *r);
-TD_DEFINE_AUTO(td_removal, td_removal_destroy);
+enum { TD_RECONCILE_WINDOW = 16 };
 
 // The catalog of j, or what may be removed, has changed: its nodes get it, now or when they come.
 void td_reconcile_due(struct td_core *core, struct td_job *j);
 // A node has the answer to its registration. fresh: its daemon has just started.
 void td_reconcile_node_up(struct td_core *core, struct td_host *n, bool fresh);
 void td_reconcile_node_down(struct td_host *n);
+// Only n has its files, and nobody else removes them.
+bool td_reconcile_is_here(const struct td_job *j, const struct td_checkpoint *c,
+                          const struct td_host *n);
 // Sends what is due and fits the window.
 void td_reconcile_pump(struct td_core *core, struct td_host *n);
-void td_reconcile_on_answer(struct td_core *core, struct td_host *n,
-                            const Traind__V1__Reconciled *m);
 
 #endif

@@ -1,12 +1,14 @@
-// What is left on nodes of jobs that were forgotten (forget.c). Each node that an attempt of the
-// job was on has a durable row, until it has confirmed that nothing of the job is there
-// (reconcile.h). And a person's delete, which is forgetting after a check.
+// See the header.
 
-#include <inttypes.h>
+#include "daemon/coordinator/core/removals.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/hosts.h"
+#include "daemon/coordinator/core/job.h"
+#include "daemon/coordinator/core/out.h"
 #include "daemon/coordinator/core/reconcile.h"
 #include "lib/base/buf.h"
 
@@ -108,7 +110,6 @@ void td_removals_pump(struct td_core *core, const char *job) {
     }
 }
 
-// ---- a person's delete --------------------------------------------------------------------------
 bool td_core_is_leaving(const struct td_core *core, const char *job, size_t *inout_cursor,
                         const struct td_removal **out_part) {
     const char *key;
@@ -118,54 +119,4 @@ bool td_core_is_leaving(const struct td_core *core, const char *job, size_t *ino
         if (strcmp((*out_part)->job, job) == 0) return true;
     }
     return false;
-}
-
-static bool may_be_deleted(const struct td_job *j) {
-    return td_job_state_ended(j->state) ||
-           (!td_job_live(j) && (td_job_state_waits(j->state) || j->state == TD_JOB_PAUSED));
-}
-
-td_status td_core_check_delete(const struct td_core *core, const char *id, bool keep_checkpoints,
-                               const struct td_job **out_job) {
-    size_t cursor = 0;
-    const struct td_removal *part;
-    td_status s = td_core_find_job(core, id, out_job);
-    bool leaving = td_core_is_leaving(core, id, &cursor, &part) || td_map_get(core->leaving, id);
-    if (s && leaving) {
-        td_status_free(s);
-        *out_job = NULL;
-        return TD_OK;
-    }
-    TD_TRY(s);
-    const struct td_job *j = *out_job;
-    if (!may_be_deleted(j)) {
-        char reason[48];
-        snprintf(reason, sizeof reason, "STATE_%s_DELETE", td_job_state_name(j->state));
-        s = td_fail(TD_FAILED_PRECONDITION, "job %s is %s; cancel it, then delete it", j->id,
-                    td_job_state_name(j->state));
-        return td_status_with_meta(td_status_with_reason(s, reason), "job", "%s", j->id);
-    }
-    const struct td_job *user = keep_checkpoints ? NULL : td_retain_user(core, j, NULL);
-    if (!user) return TD_OK;
-    s = td_fail(TD_FAILED_PRECONDITION,
-                "job %s (%s) is %s and begins with a checkpoint of job %s; wait for its end, or "
-                "keep the checkpoints",
-                user->id, user->name, td_job_state_name(user->state), j->id);
-    return td_status_with_meta(td_status_with_reason(s, "CHECKPOINT_IN_USE"), "job", "%s",
-                               user->id);
-}
-
-td_status td_core_delete(struct td_core *core, struct td_now now, const char *id,
-                         bool keep_checkpoints) {
-    td_core_enter(core, now);
-    struct td_job *j = td_core_job(core, id);
-    TD_CHECK(j);
-    td_status s = td_removals_check(core, j);
-    if (!s) {
-        td_core_log(core, "job deleted job=%s name=\"%s\"%s", j->id, j->name,
-                    keep_checkpoints ? ", its checkpoints stay" : "");
-        td_forget_job(core, j, keep_checkpoints);
-    }
-    td_core_leave(core);
-    return s;
 }

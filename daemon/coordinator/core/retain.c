@@ -1,18 +1,16 @@
-// What stays of a job's checkpoints, over all its attempts: the rule of lib/attempt/retention.h,
-// given the whole checkpoints oldest first. See catalog.h for what the rule may not take.
-//
-// It runs where the answer can change: a checkpoint was committed, an attempt is over, a job that
-// named one of these has ended, the coordinator starts. What it takes leaves the catalog in the
-// transaction of that event, so a crash leaves both or neither; the files follow (reconcile.h).
-// A damaged one does not count and stays: it costs no choice, and somebody may want to look at it.
-// One whose files are missing goes where it would go if it were whole: a rank or node was killed
-// while it removed it.
+// See the header.
+
+#include "daemon/coordinator/core/retain.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/coordinator/core/catalog.h"
+#include "daemon/coordinator/core/changes.h"
 #include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/job.h"
+#include "daemon/coordinator/core/out.h"
 #include "daemon/coordinator/core/reconcile.h"
 #include "lib/attempt/retention.h"
 

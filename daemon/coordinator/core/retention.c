@@ -1,14 +1,14 @@
-// Which ended jobs are kept: the retention_jobs that ended last, and of them those that ended in
-// the last retention_ns. The others are forgotten with what they own here (forget.c), those that
-// ended longest ago first. One that a job which has not ended begins from is passed over until that
-// one has ended, and does not push another one out.
-//
-// By count soon after a job ended, by age once an hour, and at the start. A few at a time, so that
-// a store of a hundred thousand jobs is made small beside the daemon's work, not instead of it.
+// See the header.
+
+#include "daemon/coordinator/core/retention.h"
 
 #include <inttypes.h>
 
+#include "daemon/coordinator/core/changes.h"
 #include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/forget.h"
+#include "daemon/coordinator/core/out.h"
+#include "daemon/coordinator/core/removals.h"
 
 static const int64_t delay_ns = TD_NS_PER_S;
 static const int64_t again_ns = 100 * TD_NS_PER_MS;

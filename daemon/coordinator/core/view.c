@@ -4,11 +4,16 @@
 #include "daemon/coordinator/core/view.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "daemon/coordinator/core/catalog.h"
+#include "daemon/coordinator/core/checkpoint.h"
+#include "daemon/coordinator/core/core.h"
 #include "daemon/coordinator/core/core_state.h"
-#include "daemon/coordinator/core/reconcile.h"
+#include "daemon/coordinator/core/exchange.h"
+#include "daemon/coordinator/core/hosts.h"
+#include "daemon/coordinator/core/job.h"
+#include "daemon/coordinator/core/removals.h"
 #include "lib/attempt/rank_page.h"
 
 enum { MAX_BLOCKERS = 16 };

@@ -23,10 +23,10 @@
 // acknowledgements of events and metrics. These go with the next message to their node, too.
 
 #include "daemon/coordinator/core/core.h"
+#include "daemon/coordinator/core/view.h"
 #include "daemon/coordinator/shell/disk.h"
 #include "daemon/coordinator/shell/gate.h"
 #include "daemon/coordinator/shell/store.h"
-#include "daemon/coordinator/core/view.h"
 #include "lib/rpc/loop.h"
 #include "lib/rpc/server.h"
 

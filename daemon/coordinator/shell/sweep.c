@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "daemon/coordinator/core/catalog.h"
+#include "daemon/coordinator/core/retain.h"
 #include "daemon/coordinator/shell/logs.h"
 #include "daemon/coordinator/shell/shell.h"
 #include "lib/base/fsio.h"

@@ -1,0 +1,236 @@
+// See the header.
+
+#include "daemon/coordinator/core/attempt_end.h"
+
+#include "daemon/coordinator/core/attempt_messages.h"
+#include "daemon/coordinator/core/changes.h"
+#include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/job.h"
+#include "daemon/coordinator/core/moves.h"
+#include "daemon/coordinator/core/over.h"
+#include "daemon/coordinator/core/retain.h"
+#include "lib/attempt/rank_page.h"
+
+static const int64_t close_ns = 5 * TD_NS_PER_S;       // for metrics on their way
+static const int64_t checkpoint_ns = 60 * TD_NS_PER_S; // then for checkpoints
+
+void td_attempt_stop(struct td_core *core, struct td_job *j, struct td_attempt *a,
+                     enum td_stop_cause cause) {
+    a->stop = cause;
+    a->stop_sent = false;
+    td_core_save_attempt(core, j, a);
+    td_attempt_send_stop(core, j, a);
+}
+
+// ---- the end ------------------------------------------------------------------------------------
+static bool worth_retry(const struct td_job *j, enum td_class cls) {
+    switch (cls) {
+    case TD_CLASS_BAD_SPEC:
+    case TD_CLASS_USER_CODE:
+    case TD_CLASS_DATA:
+    case TD_CLASS_NUMERIC:
+        return false;
+    case TD_CLASS_PREEMPTED:
+        return true; // not counted
+    case TD_CLASS_DISK:
+        if (j->disk_restarts >= 1) return false;
+        break;
+    case TD_CLASS_NONE:
+    case TD_CLASS_DEVICE:
+    case TD_CLASS_OUT_OF_MEMORY:
+    case TD_CLASS_NODE_LOST:
+    case TD_CLASS_COLLECTIVE:
+    case TD_CLASS_STUCK:
+    case TD_CLASS_INTERNAL:
+    case TD_CLASS_COUNT:
+        break;
+    }
+    return j->restarts < (uint32_t)TD_MAX(j->knobs.restart.max, 0);
+}
+
+static void count_retry(struct td_core *core, struct td_job *j, enum td_class cls) {
+    if (cls == TD_CLASS_PREEMPTED) return;
+    j->disk_restarts += cls == TD_CLASS_DISK;
+    j->restarts++;
+    core->counters[TD_COUNT_RESTARTS]++;
+}
+
+static void job_failed(struct td_core *core, struct td_job *j, struct td_attempt *a) {
+    if (!a->failure.set) {
+        struct td_failure f = {.cls = TD_CLASS_INTERNAL,
+                               .code = TD_INTERNAL,
+                               .attempt = a->number,
+                               .rank = -1,
+                               .node = a->node,
+                               .message = (char *)(uintptr_t) "the attempt failed without a word"};
+        TD_CHECK(!td_failure_set(&a->failure, &f));
+    }
+    TD_CHECK(!td_failure_set(&j->failure, &a->failure));
+    bool had_budget = j->restarts < (uint32_t)TD_MAX(j->knobs.restart.max, 0);
+    bool retry = worth_retry(j, j->failure.cls);
+    if (retry) count_retry(core, j, j->failure.cls);
+    if (!retry && !had_budget) {
+        td_job_note(j, "restart.max (%d) is used up", j->knobs.restart.max);
+    }
+    td_core_apply(core, j, retry ? TD_JOB_ON_RETRY : TD_JOB_ON_FAIL);
+    td_core_touch(core, j);
+}
+
+static void job_stopped(struct td_core *core, struct td_job *j, struct td_attempt *a) {
+    td_core_apply(core, j, TD_JOB_ON_STOPPED);
+    if (a->outcome == TD_OUTCOME_KILLED) {
+        td_job_note(j,
+                    "attempt %u did not stop in time and was killed; what it did since its "
+                    "last checkpoint is lost",
+                    a->number);
+    }
+    if (j->state != TD_JOB_QUEUED) return;
+    if (a->stop == TD_STOP_CAUSE_DAEMON) {
+        td_reason_set(&j->reason, "DAEMON_STOPPED",
+                      "daemon stopped; attempt %u starts when it is back", a->number + 1);
+    } else if (a->stop == TD_STOP_CAUSE_UPGRADE) {
+        td_reason_set(&j->reason, "LAUNCHER_UPGRADED", "attempt %u ran under another build",
+                      a->number);
+        td_job_note(j,
+                    "attempt %u ran under a build whose launcher frames differ: stopped with a "
+                    "checkpoint and resumed",
+                    a->number);
+    } else {
+        td_reason_set(&j->reason, "STOPPED_ON_NODE", "attempt %u was stopped on its node",
+                      a->number);
+        td_job_note(j, "attempt %u was stopped on node %s, not by the coordinator", a->number,
+                    a->node);
+    }
+}
+
+void td_attempt_close(struct td_core *core, struct td_job *j, struct td_attempt *a) {
+    a->state = TD_ATTEMPT_ENDED;
+    a->closing = false;
+    switch (a->outcome) {
+    case TD_OUTCOME_DONE:
+        j->progress.phase = TD_PHASE_ENDED;
+        td_core_apply(core, j, TD_JOB_ON_DONE);
+        break;
+    case TD_OUTCOME_STOPPED:
+        job_stopped(core, j, a);
+        break;
+    case TD_OUTCOME_KILLED:
+        job_stopped(core, j, a);
+        break;
+    case TD_OUTCOME_NONE:
+    case TD_OUTCOME_FAILED:
+    case TD_OUTCOME_COUNT:
+        job_failed(core, j, a);
+        break;
+    }
+    core->queue_dirty = true; // its slots are free
+    td_core_touch(core, j);
+    td_core_save_attempt(core, j, a);
+    td_attempt_maybe_forget(core, j, a);
+}
+
+static bool metrics_in(const struct td_attempt *a) {
+    for (uint32_t r = 0; r < a->n_ranks; r++) {
+        if (a->ranks[r].metrics < a->ranks[r].metrics_end) return false;
+    }
+    return true;
+}
+
+// Who waited for the end of a job wants its last checkpoint, also of one that failed. Only where
+// another attempt follows there is no such wait: the queue holds the job back, in its place
+// (hold_until).
+static bool checkpoints_in(const struct td_job *j, const struct td_attempt *a) {
+    bool failed = a->outcome == TD_OUTCOME_FAILED || a->outcome == TD_OUTCOME_NONE;
+    if (failed && worth_retry(j, a->failure.set ? a->failure.cls : TD_CLASS_INTERNAL)) return true;
+    for (uint32_t i = 0; i < j->n_checkpoints; i++) {
+        if (!j->checkpoints[i]->committed && j->checkpoints[i]->attempt == a->number) return false;
+    }
+    return true;
+}
+
+void td_attempt_maybe_close(struct td_core *core, struct td_job *j, struct td_attempt *a) {
+    if (!a->closing || !td_attempt_live(a)) return;
+    struct td_mono last = td_mono_add(a->close_at, checkpoint_ns);
+    int64_t now = core->now.mono.ns;
+    if (!metrics_in(a) && now < a->close_at.ns) {
+        td_core_wake_at(core, a->close_at);
+    } else if (!checkpoints_in(j, a) && now < last.ns) {
+        td_core_wake_at(core, last);
+    } else {
+        td_attempt_close(core, j, a);
+    }
+}
+
+// All was done or agreed, but a part of its record is lost, which is a failure. Where all was done
+// another attempt would find nothing to train, and bring nothing back.
+enum td_outcome td_attempt_unless_lost(struct td_attempt *a, enum td_outcome outcome) {
+    bool well = outcome == TD_OUTCOME_DONE || outcome == TD_OUTCOME_STOPPED;
+    if (!well || !a->failure.set) return outcome;
+    if (outcome == TD_OUTCOME_DONE) a->failure.cls = TD_CLASS_DATA;
+    return TD_OUTCOME_FAILED;
+}
+
+void td_attempt_begin_close(struct td_core *core, struct td_job *j, struct td_attempt *a,
+                            enum td_outcome outcome) {
+    a->outcome = td_attempt_unless_lost(a, outcome);
+    a->closing = true;
+    a->close_at = td_mono_add(core->now.mono, close_ns);
+    td_attempt_maybe_close(core, j, a);
+}
+
+void td_attempt_tick(struct td_core *core, struct td_job *j) {
+    struct td_attempt *a = td_job_live(j);
+    if (!a || !a->closing) return;
+    if (!a->close_at.ns) a->close_at = td_mono_add(core->now.mono, close_ns); // after a restart
+    td_attempt_maybe_close(core, j, a);
+}
+
+void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *a, bool counted,
+                     const char *why) {
+    if (a->closing) { // its end is known
+        td_job_note(j, "attempt %u: what was still on its way is lost: %s", a->number, why);
+        td_catalog_attempt_over(core, j, a);
+        td_attempt_close(core, j, a);
+        td_retain(core, j); // it could not before, while this one counted as live
+        return;
+    }
+    a->state = TD_ATTEMPT_FENCED;
+    a->closing = false;
+    core->counters[TD_COUNT_LOST]++;
+    td_catalog_attempt_over(core, j, a);
+    struct td_failure f = {.cls = TD_CLASS_NODE_LOST,
+                           .code = TD_UNAVAILABLE,
+                           .attempt = a->number,
+                           .rank = -1,
+                           .step = j->progress.step,
+                           .node = a->node,
+                           .message = (char *)(uintptr_t)why};
+    if (counted) {
+        TD_CHECK(!td_failure_set(&a->failure, &f));
+        td_job_exclude(j, a->node);
+        job_failed(core, j, a);
+    } else if (j->state != TD_JOB_RECOVERING) { // a recovering one just waits again
+        td_core_apply(core, j, TD_JOB_ON_STOPPED);
+    }
+    core->queue_dirty = true;
+    td_core_touch(core, j);
+    td_core_save_attempt(core, j, a);
+}
+
+void td_attempt_maybe_forget(struct td_core *core, struct td_job *j, struct td_attempt *a) {
+    if (a->state != TD_ATTEMPT_ENDED || a->forgotten) return;
+    for (uint32_t r = 0; r < a->n_ranks; r++) {
+        const struct td_rank_cursor *c = &a->ranks[r];
+        if (!c->final || c->metrics_done < c->metrics_end || c->out < c->out_end ||
+            c->err < c->err_end) {
+            return;
+        }
+    }
+    for (uint32_t i = 0; i < j->n_checkpoints; i++) {
+        if (!j->checkpoints[i]->committed && j->checkpoints[i]->attempt == a->number) return;
+    }
+    a->forgotten = true;
+    td_attempt_send_forget(core, j, a); // before its node learns what stays
+    td_catalog_attempt_over(core, j, a);
+    td_core_save_attempt(core, j, a);
+}

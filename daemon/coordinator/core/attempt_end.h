@@ -1,0 +1,33 @@
+#ifndef TRAIND_DAEMON_COORDINATOR_CORE_ATTEMPT_END_H
+#define TRAIND_DAEMON_COORDINATOR_CORE_ATTEMPT_END_H
+
+// The end. launcher_end (or launcher_lost, the node's line for a launcher that was killed) closes
+// the attempt: at once if all metrics are in, else when they are, at most close_ns later. Where no
+// other attempt follows it waits for its checkpoints, too. The error shown is the first that was
+// not a mere consequence: a collective error of a peer gives way to the cause. Then the restart
+// policy: classes that a second try cannot help (bad spec, user code, data, numeric) fail the job,
+// a full disk is tried once more, the others up to restart.max times.
+
+#include "daemon/coordinator/core/job.h"
+
+struct td_core;
+
+// Gives the attempt up: fenced, its job retried (counted or not) or ended.
+void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *a, bool counted,
+                     const char *why);
+// Asks its node to stop it; again after each registration.
+void td_attempt_stop(struct td_core *core, struct td_job *j, struct td_attempt *a,
+                     enum td_stop_cause cause);
+void td_attempt_tick(struct td_core *core, struct td_job *j);
+// Tells the node when everything of an ended attempt is here.
+void td_attempt_maybe_forget(struct td_core *core, struct td_job *j, struct td_attempt *a);
+// Its launcher has ended with this outcome: it closes when what is on its way has come.
+void td_attempt_begin_close(struct td_core *core, struct td_job *j, struct td_attempt *a,
+                            enum td_outcome outcome);
+void td_attempt_maybe_close(struct td_core *core, struct td_job *j, struct td_attempt *a);
+// At once.
+void td_attempt_close(struct td_core *core, struct td_job *j, struct td_attempt *a);
+// The outcome, or FAILED where a part of its record is lost.
+enum td_outcome td_attempt_unless_lost(struct td_attempt *a, enum td_outcome outcome);
+
+#endif

@@ -1,0 +1,55 @@
+// See the header.
+
+#include "daemon/coordinator/core/attempt_messages.h"
+
+#include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/hosts.h"
+#include "daemon/coordinator/core/out.h"
+
+enum { CANCEL_GRACE_MS = 15000 };
+
+void td_attempt_ack(struct td_core *core, const struct td_host *node, const struct td_job *j,
+                    const struct td_attempt *a, Traind__V1__Segment__Kind kind, uint32_t rank,
+                    uint64_t offset) {
+    Traind__V1__AttemptId id;
+    td_core_attempt_id(j, a, &id);
+    Traind__V1__SegmentAck ack = TRAIND__V1__SEGMENT_ACK__INIT;
+    ack.id = &id;
+    ack.kind = kind;
+    ack.rank = rank;
+    ack.offset = offset;
+    Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
+    m.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_SEGMENT_ACK;
+    m.segment_ack = &ack;
+    td_core_send(core, node, &m);
+}
+
+void td_attempt_send_stop(struct td_core *core, struct td_job *j, struct td_attempt *a) {
+    if (!a->stop || a->stop_sent || a->closing) return;
+    struct td_host *node = td_nodes_find(core, a->node);
+    if (!node || !node->session) return;
+    Traind__V1__AttemptId id;
+    td_core_attempt_id(j, a, &id);
+    Traind__V1__Stop stop = TRAIND__V1__STOP__INIT;
+    bool save = a->stop != TD_STOP_CAUSE_CANCEL;
+    stop.id = &id;
+    stop.mode = save ? TRAIND__V1__STOP__MODE__CHECKPOINT : TRAIND__V1__STOP__MODE__NOW;
+    stop.grace_ms = save ? (uint32_t)(core->options.stop_grace_ns / TD_NS_PER_MS) : CANCEL_GRACE_MS;
+    Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
+    m.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_STOP;
+    m.stop = &stop;
+    td_core_send(core, node, &m);
+    a->stop_sent = true;
+}
+
+void td_attempt_send_forget(struct td_core *core, const struct td_job *j,
+                            const struct td_attempt *a) {
+    Traind__V1__AttemptId id;
+    td_core_attempt_id(j, a, &id);
+    Traind__V1__Forget forget = TRAIND__V1__FORGET__INIT;
+    forget.id = &id;
+    Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
+    m.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_FORGET;
+    m.forget = &forget;
+    td_core_send(core, td_nodes_find(core, a->node), &m);
+}

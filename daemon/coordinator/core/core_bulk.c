@@ -1,0 +1,124 @@
+// What the shell reports of bytes, and of files here: whether they may come from whoever sends
+// them; that they are on disk, whole, gone or damaged; and that what a forgotten job owned is gone.
+// Each is one input as core.c has it.
+
+#include <inttypes.h>
+
+#include "daemon/coordinator/core/attempt.h"
+#include "daemon/coordinator/core/attempt_end.h"
+#include "daemon/coordinator/core/attempt_messages.h"
+#include "daemon/coordinator/core/catalog.h"
+#include "daemon/coordinator/core/changes.h"
+#include "daemon/coordinator/core/core.h"
+#include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/forget.h"
+#include "daemon/coordinator/core/frame.h"
+#include "daemon/coordinator/core/hosts.h"
+#include "daemon/coordinator/core/job.h"
+#include "daemon/coordinator/core/retain.h"
+
+td_status td_core_check_attempt(struct td_core *core, const Traind__V1__AttemptId *id) {
+    struct td_job *j = NULL;
+    if (!id || !id->job[0]) {
+        td_status s = td_fail(TD_INVALID_ARGUMENT, "id: which attempt it is of is missing");
+        return td_status_with_field(td_status_with_reason(s, "FIELD_INVALID"), "id", "is missing");
+    }
+    if (td_attempt_find(core, id, &j)) return TD_OK;
+    td_status s = td_fail(TD_ABORTED,
+                          "attempt %u of job %s (epoch %" PRIu64
+                          ") was given up; what it sends is not taken any more",
+                          id->attempt, id->job, id->epoch);
+    return td_status_with_reason(s, "FENCED");
+}
+
+static td_status check_holder(struct td_core *core, const Traind__V1__AttemptId *id,
+                              uint64_t session, const char *key) {
+    TD_TRY(td_core_check_attempt(core, id));
+    const struct td_attempt *a = td_job_attempt(td_core_job(core, id->job), id->attempt);
+    if (td_nodes_holds(core, a, session, key)) return TD_OK;
+    td_status s = td_fail(TD_PERMISSION_DENIED,
+                          "attempt %u of job %s belongs to node %s: only its session, or its "
+                          "session's key, may send for it",
+                          id->attempt, id->job, a->node);
+    return td_status_with_reason(s, "NOT_THE_HOLDER");
+}
+
+td_status td_core_check_session(struct td_core *core, uint64_t session,
+                                const Traind__V1__AttemptId *id) {
+    return check_holder(core, id, session, "");
+}
+
+td_status td_core_check_key(struct td_core *core, const Traind__V1__AttemptId *id,
+                            const char *key) {
+    return check_holder(core, id, 0, key);
+}
+
+void td_core_points_committed(struct td_core *core, struct td_now now, const char *job,
+                              uint32_t attempt, uint32_t rank, uint64_t offset) {
+    td_core_enter(core, now);
+    struct td_job *j = td_core_job(core, job);
+    struct td_attempt *a = j ? td_job_attempt(j, attempt) : NULL;
+    if (a && rank < a->n_ranks) {
+        a->ranks[rank].metrics_done = offset;
+        td_attempt_ack(core, td_nodes_find(core, a->node), j, a, TRAIND__V1__SEGMENT__KIND__METRICS,
+                       rank, offset);
+        td_attempt_maybe_forget(core, j, a);
+    }
+    td_core_leave(core);
+}
+
+void td_core_log_committed(struct td_core *core, struct td_now now, const char *job,
+                           uint32_t attempt, uint32_t rank, Traind__V1__Segment__Kind kind,
+                           uint64_t offset) {
+    td_core_enter(core, now);
+    td_core_load_offset(core, job, attempt, rank, kind, offset);
+    struct td_job *j = td_core_job(core, job);
+    struct td_attempt *a = j ? td_job_attempt(j, attempt) : NULL;
+    if (a && rank < a->n_ranks) {
+        td_attempt_ack(core, td_nodes_find(core, a->node), j, a, kind, rank, offset);
+        td_attempt_maybe_forget(core, j, a);
+    }
+    td_core_leave(core);
+}
+
+td_status td_core_shard_durable(struct td_core *core, struct td_now now,
+                                const Traind__V1__AttemptId *id, const char *path, const char *file,
+                                uint64_t bytes, const char *digest) {
+    bool committed = false;
+    TD_TRY(td_core_check_attempt(core, id));
+    td_core_enter(core, now);
+    struct td_job *j = td_core_job(core, id->job);
+    td_status s = td_catalog_on_shard(core, j, path, file, bytes, digest, &committed);
+    if (!s && committed) td_retain(core, j); // it stays: its attempt is not over
+    struct td_attempt *a = td_job_attempt(j, id->attempt);
+    if (!s && a) td_attempt_tick(core, j); // it may have been what its end waited for
+    if (!s && a) td_attempt_maybe_forget(core, j, a);
+    td_core_leave(core);
+    return s;
+}
+
+void td_core_checkpoint_missing(struct td_core *core, struct td_now now, const char *job,
+                                const char *path, const char *why) {
+    td_core_enter(core, now);
+    struct td_job *j = td_core_job(core, job);
+    struct td_checkpoint *c = j ? td_catalog_find(j, path) : NULL;
+    if (c && c->streamed) {
+        td_catalog_on_missing(core, j, c, "the coordinator", why);
+        td_retain(core, j);
+    }
+    td_core_leave(core);
+}
+
+void td_core_checkpoint_damaged(struct td_core *core, struct td_now now, const char *job,
+                                const char *path, const char *why) {
+    td_core_enter(core, now);
+    struct td_job *j = td_core_job(core, job);
+    if (j) td_catalog_on_damaged(core, j, path, why);
+    td_core_leave(core);
+}
+
+void td_core_forgotten(struct td_core *core, struct td_now now, const char *job, bool all_gone) {
+    td_core_enter(core, now);
+    td_forget_answered(core, job, all_gone);
+    td_core_leave(core);
+}

@@ -1,0 +1,28 @@
+#ifndef TRAIND_DAEMON_COORDINATOR_CORE_FITS_H
+#define TRAIND_DAEMON_COORDINATOR_CORE_FITS_H
+
+// Fits: can a job ever run here? One answer for CreateJob, PlanJob and the queue, so that what a
+// plan calls possible is not refused later, and what is refused is refused in the same words.
+//
+// Both questions are about the largest known node, connected or not: slots, from the spec alone;
+// memory, from what a node has planned. Where no node is known yet nothing is refused. The failures
+// have the reason UNSATISFIABLE. Pure; the core's thread.
+
+#include "lib/base/base.h"
+
+struct td_core;
+struct td_host;
+struct td_plan_entry;
+struct td_spec_resources;
+
+// FAILED_PRECONDITION UNSATISFIABLE if no known node could ever hold the job.
+TD_MUST_USE td_status td_fits_slots(const struct td_core *core, uint32_t n_ranks,
+                                    const struct td_spec_resources *r);
+// The same of the memory that a plan found; p NULL: OK, nothing is known.
+TD_MUST_USE td_status td_fits_memory(const struct td_core *core, uint32_t n_ranks,
+                                     const struct td_plan_entry *p);
+// That its ranks need on n, together.
+uint32_t td_fits_slots_of(const struct td_spec_resources *r, uint32_t n_ranks,
+                          const struct td_host *n);
+
+#endif

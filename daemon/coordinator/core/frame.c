@@ -1,0 +1,56 @@
+// See the header.
+
+#include "daemon/coordinator/core/frame.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/job.h"
+#include "daemon/coordinator/core/nodes.h"
+#include "daemon/coordinator/core/out.h"
+#include "daemon/coordinator/core/queue.h"
+
+enum { RECORD_MAX = 4 << 20 };
+
+void td_core_enter(struct td_core *core, struct td_now now) {
+    struct td_mono before = core->now.mono;
+    core->now = now;
+    if (core->started) td_nodes_after_stall(core, before);
+}
+
+static void save_job(struct td_core *core, struct td_job *j, struct td_buf *body) {
+    j->touched = false;
+    td_queue_place(core, j);
+    j->version++;
+    td_buf_clear(body);
+    TD_CHECK(!td_job_encode(j, body));
+    td_core_record(core, TD_RECORD_JOB, j->id, td_buf_cstr(body));
+    struct td_action *a = td_core_act(core, TD_ACTION_EVENT);
+    memcpy(a->job, j->id, sizeof a->job);
+}
+
+static void save_attempt(struct td_core *core, const struct td_job *j, struct td_attempt *a,
+                         struct td_buf *body) {
+    char key[64];
+    a->touched = false;
+    td_buf_clear(body);
+    TD_CHECK(!td_attempt_encode(a, body));
+    snprintf(key, sizeof key, "%s/a%u", j->id, a->number);
+    td_core_record(core, TD_RECORD_ATTEMPT, key, td_buf_cstr(body));
+}
+
+void td_core_leave(struct td_core *core) {
+    TD_AUTO_BUF body;
+    td_buf_init(&body, RECORD_MAX);
+    for (uint32_t i = 0; i < core->n_listed; i++) {
+        struct td_job *j = core->listed[i];
+        j->listed = false;
+        for (uint32_t k = 1; k <= j->n_attempts; k++) {
+            struct td_attempt *a = td_job_attempt(j, k);
+            if (a->touched) save_attempt(core, j, a, &body);
+        }
+        if (j->touched) save_job(core, j, &body);
+    }
+    core->n_listed = 0;
+}

@@ -1,0 +1,30 @@
+// See the header.
+
+#include "daemon/coordinator/core/hosts.h"
+
+#include <string.h>
+
+#include "daemon/coordinator/core/core_state.h"
+#include "lib/base/cpu_level.h"
+
+struct td_host *td_nodes_find(const struct td_core *core, const char *id) {
+    return id && id[0] ? td_map_get(core->nodes, id) : NULL;
+}
+
+bool td_host_ready(const struct td_host *n) {
+    return n->session && !n->lost;
+}
+
+bool td_host_has_level(const struct td_host *n, const char *level) {
+    enum td_cpu_level has,
+        wanted; // names that are not known here may be higher ones of later builds
+    return !td_cpu_level_parse(level, &wanted) || !td_cpu_level_parse(n->cpu_level, &has) ||
+           wanted <= has;
+}
+
+bool td_nodes_holds(const struct td_core *core, const struct td_attempt *a, uint64_t session,
+                    const char *key) {
+    const struct td_host *n = td_nodes_find(core, a->node);
+    if (!n || session) return n && n->session == session;
+    return n->key[0] && (!n->keyed || strcmp(n->key, key) == 0);
+}

@@ -1,0 +1,21 @@
+#ifndef TRAIND_DAEMON_COORDINATOR_CORE_HOSTS_H
+#define TRAIND_DAEMON_COORDINATOR_CORE_HOSTS_H
+
+// Questions about the nodes that are known. What happens to them is in nodes.h. Nothing is
+// changed here, so every file of the core may ask.
+
+#include "lib/base/base.h"
+
+struct td_attempt;
+struct td_core;
+struct td_host;
+
+struct td_host *td_nodes_find(const struct td_core *core, const char *id);
+bool td_host_ready(const struct td_host *n);
+// Its machine has the level, as far as it is known; "auto" has everyone.
+bool td_host_has_level(const struct td_host *n, const char *level);
+// Does the node that holds the attempt send this, by its session or by its key (session 0)?
+bool td_nodes_holds(const struct td_core *core, const struct td_attempt *a, uint64_t session,
+                    const char *key);
+
+#endif

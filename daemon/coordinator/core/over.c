@@ -1,0 +1,36 @@
+// See the header.
+
+#include "daemon/coordinator/core/over.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/coordinator/core/catalog.h"
+#include "daemon/coordinator/core/core_state.h"
+#include "daemon/coordinator/core/job.h"
+#include "daemon/coordinator/core/out.h"
+#include "daemon/coordinator/core/reconcile.h"
+#include "daemon/coordinator/core/retain.h"
+
+static void sweep(struct td_core *core, const struct td_job *j, const struct td_attempt *a) {
+    if (!a->stream) return; // its files are the node's
+    struct td_action *action = td_core_act(core, TD_ACTION_SWEEP);
+    memcpy(action->job, j->id, sizeof action->job);
+    action->token = a->number;
+}
+
+void td_catalog_attempt_over(struct td_core *core, struct td_job *j, const struct td_attempt *a) {
+    for (uint32_t i = j->n_checkpoints; i-- > 0;) {
+        const struct td_checkpoint *c = j->checkpoints[i];
+        if (c->committed || c->attempt != a->number) continue;
+        td_job_note(j, "checkpoint %s had not arrived whole when attempt %u was given up: dropped",
+                    c->path, a->number);
+        td_catalog_remove(core, j, i);
+    }
+    char prefix[64];
+    snprintf(prefix, sizeof prefix, "%s/a%u/", j->id, a->number);
+    td_catalog_drop_shards(core, prefix);
+    sweep(core, j, a);
+    td_retain(core, j);
+    td_reconcile_due(core, j);
+}

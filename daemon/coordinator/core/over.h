@@ -1,0 +1,14 @@
+#ifndef TRAIND_DAEMON_COORDINATOR_CORE_OVER_H
+#define TRAIND_DAEMON_COORDINATOR_CORE_OVER_H
+
+// An attempt is over: nothing more comes of it. What it left in the catalog unfinished goes, what
+// is kept of the job is judged again (retain.h), and its nodes are sent what stays (reconcile.h).
+
+#include "daemon/coordinator/core/job.h"
+
+struct td_core;
+
+// Nothing more comes of an attempt: what was on its way is dropped, files without a row go.
+void td_catalog_attempt_over(struct td_core *core, struct td_job *j, const struct td_attempt *a);
+
+#endif

@@ -1,0 +1,52 @@
+#ifndef TRAIND_DAEMON_COORDINATOR_CORE_PLANS_H
+#define TRAIND_DAEMON_COORDINATOR_CORE_PLANS_H
+
+// Plans: what a job will need, asked of a node once per canonical spec, CPU level and plugins'
+// files, and kept while a node has these plugins.
+//
+// A question is a PlanRequest to a ready node, which runs a one-shot worker under limits; the
+// answer is its sizes as JSON, of the level that the node holds: kernels of another need other
+// scratch. One question per spec and level is on its way, however many jobs and PlanJob calls wait.
+// A node that goes away takes its questions with it: they are asked again elsewhere. An answer of
+// class bad_spec or data is final and fails the jobs that wait; any other failure is asked again,
+// max_tries in all, because it says more about the node than about the job. A question for a graph,
+// too, stands beside the one for sizes alone: its answer is not kept, and its failure fails no job.
+// Jobs wait for a node as long as it takes; who asked PlanJob is answered: with NO_NODES, when the
+// start and the last word of any node are nodes_grace ago.
+
+#include "daemon/coordinator/core/job.h"
+#include "lib/spec/plan.h"
+#include "traind/v1/node.pb-c.h"
+
+struct td_core;
+struct td_host;
+struct td_plan_entry;
+
+void td_plan_entry_destroy(struct td_plan_entry *e);
+// Of a node with this one's CPU level and plugins. NULL: of any.
+const struct td_plan_entry *td_plans_find(const struct td_core *core, const char *digest,
+                                          const struct td_host *n);
+// It was needed just now: the last to leave the cache.
+void td_plans_use(struct td_core *core, const char *digest, const struct td_host *n);
+// A node has other plugins now: what no node's plugins gave is dropped.
+void td_plans_drop_stale(struct td_core *core);
+// Sees to it that a node is asked, one that holds the level if there is; "": any. Of a spec that
+// asks for a level itself, one that has it. TD_RESOURCE_EXHAUSTED: too many at once.
+TD_MUST_USE td_status td_plans_want(struct td_core *core, const char *digest, const char *level,
+                                    const char *dump, const char *spec_json);
+void td_plans_on_result(struct td_core *core, struct td_host *node,
+                        const Traind__V1__PlanResult *m);
+void td_plans_node_gone(struct td_core *core, const char *node);
+// Asks what can be asked, gives up what took too long.
+void td_plans_tick(struct td_core *core);
+TD_MUST_USE td_status td_plans_load(struct td_core *core, const char *key, const char *body);
+// Is the job's trainer.precision auto? What its plan chose then; NULL: it is not, or e is NULL. And
+// a note of the job that says it.
+bool td_plans_settles(const struct td_job *j);
+const char *td_plans_precision(const struct td_plan_entry *e, const struct td_job *j);
+void td_plans_note(const struct td_plan_entry *e, struct td_job *j);
+// The plan of an attempt (or, attempt 0, of a question) as text. The caller frees.
+TD_MUST_USE td_status td_plans_text(const char *spec_json, const char *frozen_json,
+                                    const struct td_plan_run *run, char **out_text);
+
+#endif
