@@ -155,3 +155,9 @@ double td_db_real(sqlite3_stmt *q, int column) {
     bool none = sqlite3_column_type(q, column) == SQLITE_NULL;
     return none ? (double)NAN : sqlite3_column_double(q, column);
 }
+
+int td_db_step(sqlite3_stmt *q) {
+    int rc = sqlite3_step(q);
+    sqlite3_reset(q);
+    return rc == SQLITE_DONE || rc == SQLITE_ROW ? SQLITE_OK : rc;
+}

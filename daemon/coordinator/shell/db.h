@@ -37,6 +37,8 @@ TD_MUST_USE td_status td_db_prepare(sqlite3 *db, const char *name, const char *t
 // Finalizes q.
 TD_MUST_USE td_status td_db_end(sqlite3 *db, const char *name, sqlite3_stmt *q, int rc,
                                 const char *what, td_status take_failed);
+// One step of a statement without rows that matter, ready for the next. SQLITE_OK, or what failed.
+int td_db_step(sqlite3_stmt *q);
 // SQLite keeps NaN as NULL, and NULL plus anything is NULL.
 double td_db_real(sqlite3_stmt *q, int column);
 

@@ -6,7 +6,8 @@
 //
 // In reading order: shell.h, one turn of the loop, and answers to calls; gate.h, which holds every
 // word to the outside until what it depends on is committed; store.h, the two databases and their
-// writer threads, with db.h for SQLite's calls and metrics_query.h for questions to metrics.db;
+// writer threads, with db.h for SQLite's calls, metrics_db.h for what metrics.db
+// holds and metrics_query.h for questions to it;
 // check.h, which looks for damage in them; salvage.h, a start with what is readable of state.db,
 // and salvage_copy.h, which reads it; disk.h, a thread for files; logs.h, what ranks print, by byte
 // offset; look.h and verify.h, whether the files of checkpoints are here, and are what was

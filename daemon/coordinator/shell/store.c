@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -17,6 +16,7 @@
 #include <time.h>
 
 #include "daemon/coordinator/shell/db.h"
+#include "daemon/coordinator/shell/metrics_db.h"
 #include "daemon/coordinator/shell/salvage_copy.h"
 #include "lib/attempt/rank_page.h"
 #include "lib/base/clock.h"
@@ -64,7 +64,7 @@ struct td_store {
     _Atomic uint64_t committed;
     _Atomic int64_t commit_ns;
     sqlite3_stmt *put[TD_RECORD_KIND_COUNT], *drop[TD_RECORD_KIND_COUNT];
-    sqlite3_stmt *add_series, *find_series, *add_point, *put_cursor;
+    struct td_metrics_db points; // of the writer `metrics`, whose connection it is
 };
 
 static const char *const tables[] = {"meta",     "nodes",    "plans",       "specs",
@@ -94,16 +94,6 @@ static const char *const state_migrations[] = {
         DIGEST("checkpoints") DIGEST("shards") DIGEST("requests") DIGEST("leaving"),
     TABLE("removals") DIGEST("removals"),
 };
-static const char *const metrics_migrations[] = {
-    "CREATE TABLE series (id INTEGER PRIMARY KEY, job TEXT NOT NULL, name TEXT NOT NULL,"
-    " UNIQUE (job, name));"
-    "CREATE TABLE points (series INTEGER, step INTEGER, attempt INTEGER, epoch INTEGER, sum REAL,"
-    " count REAL, n_ranks INTEGER, real_ns INTEGER, PRIMARY KEY (series, step, attempt))"
-    " WITHOUT ROWID;"
-    "CREATE TABLE cursors (job TEXT, attempt INTEGER, rank INTEGER, offset INTEGER,"
-    " PRIMARY KEY (job, attempt, rank)) WITHOUT ROWID;",
-};
-
 static td_status prepare(struct writer *w, const char *text, sqlite3_stmt **out) {
     return td_db_prepare(w->db, w->name, text, out);
 }
@@ -147,28 +137,13 @@ static td_status open_state(struct td_store *s) {
 }
 
 static td_status open_metrics(struct td_store *s) {
-    struct writer *w = &s->metrics;
-    TD_TRY(td_db_open(s->options.dir, w->name, &w->db));
-    TD_TRY(td_db_migrate(w->db, w->name, metrics_migrations, (int)TD_COUNTOF(metrics_migrations)));
-    TD_TRY(prepare(w, "SELECT id FROM series WHERE job = ?1 AND name = ?2", &s->find_series));
-    TD_TRY(prepare(w, "INSERT INTO series (job, name) VALUES (?1, ?2)", &s->add_series));
-    TD_TRY(prepare(w,
-                   "INSERT INTO points VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1, ?7)"
-                   " ON CONFLICT (series, step, attempt) DO UPDATE SET"
-                   " sum = CASE WHEN ?8 THEN sum + ?5 ELSE ?5 END,"
-                   " count = CASE WHEN ?8 THEN count + ?6 ELSE ?6 END,"
-                   " n_ranks = n_ranks + 1, real_ns = max(real_ns, ?7)",
-                   &s->add_point));
-    TD_TRY(prepare(w, "INSERT OR REPLACE INTO cursors VALUES (?1, ?2, ?3, ?4)", &s->put_cursor));
-    return prepare_batches(w);
+    td_status failed = td_metrics_db_open(s->options.dir, s->metrics.name, &s->points);
+    s->metrics.db = s->points.db;
+    return failed ? failed : prepare_batches(&s->metrics);
 }
 
 static void close_metrics(struct td_store *s) {
-    sqlite3_stmt **all[] = {&s->add_series, &s->find_series, &s->add_point, &s->put_cursor};
-    for (size_t i = 0; i < TD_COUNTOF(all); i++) {
-        sqlite3_finalize(*all[i]);
-        *all[i] = NULL;
-    }
+    td_metrics_db_finish(&s->points);
     close_writer(&s->metrics);
 }
 
@@ -194,12 +169,6 @@ static td_status open_metrics_or_new(struct td_store *s) {
 }
 
 // ---- carrying out, on a writer's thread ---------------------------------------------------------
-static int step_reset(sqlite3_stmt *q) {
-    int rc = sqlite3_step(q);
-    sqlite3_reset(q);
-    return rc == SQLITE_DONE || rc == SQLITE_ROW ? SQLITE_OK : rc;
-}
-
 static int put_records(struct writer *w, struct item *i) {
     for (const struct td_record *r = i->records; r; r = r->next) {
         sqlite3_stmt *q = r->body ? w->store->put[r->kind] : w->store->drop[r->kind];
@@ -208,75 +177,15 @@ static int put_records(struct writer *w, struct item *i) {
             sqlite3_bind_text(q, 2, r->body, -1, SQLITE_STATIC);
             sqlite3_bind_int64(q, 3, td_db_row_digest(r->key, r->body));
         }
-        int rc = step_reset(q);
-        if (rc != SQLITE_OK) return rc;
-    }
-    return SQLITE_OK;
-}
-
-static int find_series(struct td_store *s, const char *job, const char *name, int64_t *out_id) {
-    sqlite3_stmt *q = s->find_series;
-    sqlite3_bind_text(q, 1, job, -1, SQLITE_STATIC);
-    sqlite3_bind_text(q, 2, name, -1, SQLITE_STATIC);
-    int rc = sqlite3_step(q);
-    if (rc == SQLITE_ROW) *out_id = sqlite3_column_int64(q, 0);
-    sqlite3_reset(q);
-    if (rc == SQLITE_ROW) return SQLITE_OK;
-    if (rc != SQLITE_DONE) return rc;
-    sqlite3_bind_text(s->add_series, 1, job, -1, SQLITE_STATIC);
-    sqlite3_bind_text(s->add_series, 2, name, -1, SQLITE_STATIC);
-    rc = step_reset(s->add_series);
-    *out_id = sqlite3_last_insert_rowid(sqlite3_db_handle(s->add_series));
-    return rc;
-}
-
-static int put_points(struct td_store *s, const struct td_points *p) {
-    char last[24] = "";
-    int64_t series = 0;
-    for (size_t i = 0; i < p->n_points; i++) {
-        const struct td_metric_record *r = &p->points[i];
-        if (strcmp(last, r->name) != 0) {
-            int rc = find_series(s, p->job, r->name, &series);
-            if (rc != SQLITE_OK) return rc;
-            snprintf(last, sizeof last, "%s", r->name);
-        }
-        sqlite3_stmt *q = s->add_point;
-        sqlite3_bind_int64(q, 1, series);
-        sqlite3_bind_int64(q, 2, r->step);
-        sqlite3_bind_int64(q, 3, p->attempt);
-        sqlite3_bind_int64(q, 4, r->epoch);
-        sqlite3_bind_double(q, 5, r->sum);
-        sqlite3_bind_double(q, 6, r->count);
-        sqlite3_bind_int64(q, 7, r->real_ns);
-        sqlite3_bind_int(q, 8, (r->flags & TD_METRIC_SUM_COUNT) != 0);
-        int rc = step_reset(q);
-        if (rc != SQLITE_OK) return rc;
-    }
-    sqlite3_bind_text(s->put_cursor, 1, p->job, -1, SQLITE_STATIC);
-    sqlite3_bind_int64(s->put_cursor, 2, p->attempt);
-    sqlite3_bind_int64(s->put_cursor, 3, p->rank);
-    sqlite3_bind_int64(s->put_cursor, 4, (int64_t)p->offset);
-    return step_reset(s->put_cursor);
-}
-
-static int forget_job(struct writer *w, const char *job) {
-    static const char *const texts[] = {
-        "DELETE FROM points WHERE series IN (SELECT id FROM series WHERE job = ?1)",
-        "DELETE FROM series WHERE job = ?1", "DELETE FROM cursors WHERE job = ?1"};
-    for (size_t i = 0; i < TD_COUNTOF(texts); i++) {
-        sqlite3_stmt *q = NULL;
-        int rc = sqlite3_prepare_v2(w->db, texts[i], -1, &q, NULL);
-        if (rc == SQLITE_OK) sqlite3_bind_text(q, 1, job, -1, SQLITE_STATIC);
-        if (rc == SQLITE_OK) rc = step_reset(q);
-        sqlite3_finalize(q);
+        int rc = td_db_step(q);
         if (rc != SQLITE_OK) return rc;
     }
     return SQLITE_OK;
 }
 
 static int carry_out_metrics(struct writer *w, struct item *i) {
-    if (i->points) return put_points(w->store, i->points);
-    return i->forget[0] ? forget_job(w, i->forget) : SQLITE_OK;
+    if (i->points) return td_metrics_db_put(&w->store->points, i->points);
+    return i->forget[0] ? td_metrics_db_forget(&w->store->points, i->forget) : SQLITE_OK;
 }
 
 // ---- the writers' loop --------------------------------------------------------------------------
@@ -300,11 +209,11 @@ static bool take_all(struct writer *w, struct item **out_head) {
 }
 
 static bool commit_once(struct writer *w, struct item *head) {
-    int rc = step_reset(w->begin);
+    int rc = td_db_step(w->begin);
     for (struct item *i = head; i && rc == SQLITE_OK; i = i->next) {
         rc = w->carry_out(w, i);
     }
-    if (rc == SQLITE_OK) rc = step_reset(w->commit);
+    if (rc == SQLITE_OK) rc = td_db_step(w->commit);
     if (rc == SQLITE_OK) return true;
     pthread_mutex_lock(&w->mutex);
     snprintf(w->why, sizeof w->why, "%s: %s", w->name, sqlite3_errmsg(w->db));
@@ -609,48 +518,10 @@ td_status td_store_load_offsets(struct td_store *s,
                                 void (*offset)(const char *job, uint32_t attempt, uint32_t rank,
                                                uint64_t offset, void *arg),
                                 void *arg) {
-    sqlite3_stmt *q = NULL;
-    TD_TRY(prepare(&s->metrics, "SELECT job, attempt, rank, offset FROM cursors", &q));
-    int rc;
-    while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
-        offset((const char *)sqlite3_column_text(q, 0), (uint32_t)sqlite3_column_int64(q, 1),
-               (uint32_t)sqlite3_column_int64(q, 2), (uint64_t)sqlite3_column_int64(q, 3), arg);
-    }
-    return td_db_end(s->metrics.db, s->metrics.name, q, rc, "cursors", TD_OK);
-}
-
-static td_status read_last(struct writer *w, int64_t id, struct td_metric_last *m) {
-    sqlite3_stmt *q = NULL;
-    TD_TRY(prepare(w,
-                   "SELECT step, attempt, sum, count, n_ranks FROM points"
-                   " WHERE series = ?1 ORDER BY attempt DESC, step DESC LIMIT 1",
-                   &q));
-    sqlite3_bind_int64(q, 1, id);
-    int rc = sqlite3_step(q);
-    if (rc == SQLITE_ROW) {
-        m->step = (uint32_t)sqlite3_column_int64(q, 0);
-        m->attempt = (uint32_t)sqlite3_column_int64(q, 1);
-        m->sum = td_db_real(q, 2);
-        m->count = sqlite3_column_double(q, 3);
-        m->n_ranks = (uint32_t)sqlite3_column_int64(q, 4);
-        m->shown = m->count > 0 ? m->sum / m->count : (double)NAN;
-        m->shown_set = true;
-    }
-    return td_db_end(w->db, w->name, q, rc, "points", TD_OK);
+    return td_metrics_db_load_offsets(&s->points, offset, arg);
 }
 
 td_status td_store_load_last(struct td_store *s, const char *job,
                              void (*last)(const struct td_metric_last *m, void *arg), void *arg) {
-    sqlite3_stmt *q = NULL;
-    TD_TRY(prepare(&s->metrics, "SELECT id, name FROM series WHERE job = ?1 ORDER BY id", &q));
-    sqlite3_bind_text(q, 1, job, -1, SQLITE_STATIC);
-    td_status failed = TD_OK;
-    int rc = SQLITE_DONE;
-    while (!failed && (rc = sqlite3_step(q)) == SQLITE_ROW) {
-        struct td_metric_last m = {0};
-        snprintf(m.name, sizeof m.name, "%s", (const char *)sqlite3_column_text(q, 1));
-        failed = read_last(&s->metrics, sqlite3_column_int64(q, 0), &m);
-        if (!failed) last(&m, arg);
-    }
-    return td_db_end(s->metrics.db, s->metrics.name, q, rc, "series", failed);
+    return td_metrics_db_load_last(&s->points, job, last, arg);
 }

@@ -3,8 +3,8 @@
 
 // The two databases: state.db (rows of core.h, WAL, synchronous=FULL) and metrics.db (points merged
 // over ranks, cursors of what was merged). Each has one writer thread; the loop hands batches over
-// and is woken when they are on disk. SQLite stays in store.c, metrics_query.c, salvage_copy.c,
-// check.c and db.c.
+// and is woken when they are on disk. SQLite stays in store.c, metrics_db.c, metrics_query.c,
+// salvage_copy.c, check.c and db.c.
 //
 // Group commit: a writer takes everything that was handed over since its last commit and commits it
 // as one transaction, so a busy coordinator pays one fsync for many jobs, and a serial client pays

@@ -1,0 +1,38 @@
+#ifndef TRAIND_DAEMON_COORDINATOR_SHELL_METRICS_DB_H
+#define TRAIND_DAEMON_COORDINATOR_SHELL_METRICS_DB_H
+
+// What metrics.db holds: series by job and name, their points merged over ranks, and how far each
+// rank's points were merged (cursors), which is stored with them. Questions about it:
+// metrics_query.h. Thread: the one that owns the connection (store.h). The caller begins and
+// commits.
+
+#include <sqlite3.h>
+
+#include "daemon/coordinator/core/exchange.h"
+
+struct td_metrics_db {
+    const char *name; // "metrics.db"
+    sqlite3 *db;      // the caller closes it, also after a failure
+    sqlite3_stmt *add_series, *find_series, *add_point, *put_cursor;
+};
+
+// Opens, migrates, prepares. DATA_LOSS: it is damaged.
+TD_MUST_USE td_status td_metrics_db_open(const char *dir, const char *name,
+                                         struct td_metrics_db *m);
+// The statements go.
+void td_metrics_db_finish(struct td_metrics_db *m);
+// Both answer SQLITE_OK, or what SQLite says.
+int td_metrics_db_put(struct td_metrics_db *m, const struct td_points *p);
+int td_metrics_db_forget(struct td_metrics_db *m, const char *job);
+TD_MUST_USE td_status td_metrics_db_load_offsets(struct td_metrics_db *m,
+                                                 void (*offset)(const char *job, uint32_t attempt,
+                                                                uint32_t rank, uint64_t offset,
+                                                                void *arg),
+                                                 void *arg);
+// The last value of each series of a job.
+TD_MUST_USE td_status td_metrics_db_load_last(struct td_metrics_db *m, const char *job,
+                                              void (*last)(const struct td_metric_last *m,
+                                                           void *arg),
+                                              void *arg);
+
+#endif
