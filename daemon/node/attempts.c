@@ -109,6 +109,7 @@ td_status td_attempts_open_streams(struct td_node *n, struct td_local_attempt *a
                                    .epoch = a->assigned.epoch,
                                    .first_rank = a->assigned.first_rank,
                                    .n_ranks = a->assigned.n_ranks,
+                                   .checkpoints = a->assigned.checkpoints,
                                    .key = n->key,
                                    .send = td_node_deliver,
                                    .arg = n};

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "daemon/node/gone_checkpoints.h"
 #include "daemon/node/put.h"
 #include "lib/attempt/rank_page.h"
 #include "lib/attempt/segments.h"
@@ -232,7 +233,13 @@ static void say_lost(const struct td_forward *f, uint32_t i, char *out, size_t o
     }
 }
 
+static void add_gone(const struct td_forward *f, struct td_arena *a, Traind__V1__LogState *state) {
+    td_status s = td_gone_checkpoints(f->dir, f->o.checkpoints, a, &state->gone, &state->n_gone);
+    td_status_log(TD_LOG_WARN, s, "checkpoints of a log were not looked for, continuing");
+}
+
 static bool send_log_state(struct td_forward *f, uint32_t i, bool final) {
+    TD_AUTO(td_arena) *arena = NULL;
     const struct stream *s = &f->streams[1 + 3 * i];
     char job[64];
     Traind__V1__AttemptId id;
@@ -249,6 +256,9 @@ static bool send_log_state(struct td_forward *f, uint32_t i, bool final) {
     state.final = final;
     char lost[512] = "";
     if (final) say_lost(f, i, lost, sizeof lost);
+    td_status failed = final && i == 0 ? td_arena_create(1 << 20, &arena) : TD_OK;
+    td_status_free(failed); // without memory the next session asks again
+    if (arena) add_gone(f, arena, &state);
     state.lost = lost;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_LOG_STATE;
     m.log_state = &state;

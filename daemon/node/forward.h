@@ -27,6 +27,7 @@ struct td_forward_options {
     struct td_rpc_channel *channel; // for PutLog; NULL: logs in the session
     const char *dir;                // of the attempt; copied
     const char *job;                // copied
+    const char *checkpoints;        // of the job; borrowed
     uint32_t attempt;
     uint64_t epoch;
     uint32_t first_rank, n_ranks;

@@ -23,6 +23,7 @@
 //   put.h               one file to the coordinator, for both of them
 //   finalize_log.h      completes the log of a launcher that was killed
 //   unreported_checkpoints.h  those that it had not written down
+//   gone_checkpoints.h   those that it wrote down and that the disk has no more
 //   fence.h             what this daemon does not run must not go on
 //   planner.h           one-shot `traind-worker plan` under limits and a deadline
 //   measurer.h          what the cores reach, measured while no rank runs, for plans

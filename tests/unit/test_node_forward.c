@@ -73,6 +73,7 @@ static void rig_make(struct rig *r, char *dir) {
     struct td_forward_options o = {.loop = r->loop,
                                    .dir = dir,
                                    .job = "j-1",
+                                   .checkpoints = dir,
                                    .attempt = 1,
                                    .epoch = 7,
                                    .n_ranks = 1,

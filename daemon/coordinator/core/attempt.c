@@ -12,6 +12,7 @@
 #include "daemon/coordinator/core/job.h"
 #include "daemon/coordinator/core/moves.h"
 #include "daemon/coordinator/core/out.h"
+#include "daemon/coordinator/core/over.h"
 #include "daemon/coordinator/core/retain.h"
 #include "lib/attempt/rank_page.h"
 #include "lib/base/buf.h"
@@ -406,14 +407,16 @@ void td_attempt_on_log_state(struct td_core *core, struct td_host *node,
     c->dropped_bytes = m->dropped_bytes;
     c->dropped_points = TD_MAX(c->dropped_points, m->dropped_points);
     bool lost = m->final && m->lost[0];
-    if (!m->final || (c->final && !lost)) return;
+    for (size_t i = 0; m->final && i < m->n_gone; i++)
+        td_catalog_on_gone(core, j, a, m->gone[i]);
+    if (!m->final || (c->final && !lost && !m->n_gone)) return;
     if (lost) on_lost(core, j, a, m);
     c->final = true;
     c->metrics_end = m->metrics_bytes;
     c->out_end = m->out_bytes;
     c->err_end = m->err_bytes;
     td_core_save_attempt(core, j, a);
-    if (lost) td_attempt_maybe_close(core, j, a); // what its end waited for does not come
+    if (lost || m->n_gone) td_attempt_maybe_close(core, j, a); // what it waited for does not come
     td_attempt_maybe_forget(core, j, a);
 }
 

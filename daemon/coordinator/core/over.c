@@ -19,6 +19,20 @@ static void sweep(struct td_core *core, const struct td_job *j, const struct td_
     action->token = a->number;
 }
 
+void td_catalog_on_gone(struct td_core *core, struct td_job *j, const struct td_attempt *a,
+                        const char *path) {
+    for (uint32_t i = j->n_checkpoints; i-- > 0;) {
+        const struct td_checkpoint *c = j->checkpoints[i];
+        if (c->committed || c->attempt != a->number || strcmp(c->path, path) != 0) continue;
+        char prefix[160];
+        snprintf(prefix, sizeof prefix, "%s/%s/", j->id, path);
+        td_job_note(j, "checkpoint %s was removed on its node before it had arrived whole: dropped",
+                    path);
+        td_catalog_remove(core, j, i);
+        td_catalog_drop_shards(core, prefix);
+    }
+}
+
 void td_catalog_attempt_over(struct td_core *core, struct td_job *j, const struct td_attempt *a) {
     for (uint32_t i = j->n_checkpoints; i-- > 0;) {
         const struct td_checkpoint *c = j->checkpoints[i];

@@ -11,4 +11,9 @@ struct td_core;
 // Nothing more comes of an attempt: what was on its way is dropped, files without a row go.
 void td_catalog_attempt_over(struct td_core *core, struct td_job *j, const struct td_attempt *a);
 
+// Its node says that a checkpoint of an attempt that ended is gone: what had not arrived is
+// dropped.
+void td_catalog_on_gone(struct td_core *core, struct td_job *j, const struct td_attempt *a,
+                        const char *path);
+
 #endif
