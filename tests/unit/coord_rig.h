@@ -165,6 +165,25 @@ static void end(struct rig *r) {
     }
 }
 
+// Another coordinator, from the rows that this one wrote.
+static inline void start_again(struct rig *r, const struct td_core_options *o) {
+    td_core_destroy(r->core);
+    assert_ok(td_core_create(o, &r->core));
+    static const enum td_record_kind order[] = {TD_RECORD_NODE,       TD_RECORD_JOB,
+                                                TD_RECORD_SPEC,       TD_RECORD_ATTEMPT,
+                                                TD_RECORD_CHECKPOINT, TD_RECORD_LEAVING};
+    for (size_t k = 0; k < TD_COUNTOF(order); k++) {
+        size_t at = 0;
+        const char *key;
+        void *body;
+        while (td_map_next(r->rows[order[k]], &at, &key, &body))
+            assert_ok(td_core_load(r->core, order[k], key, body));
+    }
+    td_core_start(r->core, r->now);
+    take(r);
+    settle(r);
+}
+
 static char *make_spec_from(int seed, int devices, const char *more) {
     TD_AUTO(td_arena) *arena = NULL;
     struct td_json *tree = NULL;

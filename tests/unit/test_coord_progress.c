@@ -82,10 +82,57 @@ static void test_silent_rank_is_shown_again_when_its_node_was_silent_meanwhile(v
     end(&r);
 }
 
+// The attempt's row is written with the line that names the step, the job's is not.
+static void test_job_shows_its_last_step_when_the_coordinator_starts_again(void **state) {
+    (void)state;
+    const struct td_core_options o = {.incarnation = 2, .checkpoint_dir = "/c"};
+    struct rig r;
+    begin_job(&r);
+    sample(&r, 301);
+    line(&r, "{\"event\":\"end\",\"rank\":0,\"outcome\":\"done\",\"step\":320}\n");
+    start_again(&r, &o);
+    assert_int_equal(job(&r, 0)->progress.step, 320);
+    end(&r);
+}
+
+static void test_job_ends_when_its_last_checkpoint_was_removed_before_it_had_arrived(void **state) {
+    (void)state;
+    TD_AUTO_FREE char *spec = make_spec_from(1, 1, ", checkpoint: {store: stream}");
+    char path[] = "a1/step-50", *gone[] = {path};
+    struct rig r;
+    begin(&r, 1);
+    create(&r, 0, spec);
+    settle(&r);
+    answer_plans(&r);
+    line(&r, "{\"event\":\"checkpoint\",\"rank\":0,\"step\":50,\"path\":\"a1/step-50\",\"files\":"
+             "[{\"name\":\"model.safetensors\",\"bytes\":9,\"digest\":"
+             "\"0123456789abcdef0123456789abcdef\"}],\"manifest\":"
+             "\"0123456789abcdef0123456789abcdef\",\"bytes\":10}\n");
+    finish_running(&r);
+    assert_int_equal(job(&r, 0)->n_checkpoints, 1);
+    assert_false(td_job_state_ended(job(&r, 0)->state)); // it waits for the checkpoint
+    Traind__V1__AttemptId id = attempt_id(&r);
+    Traind__V1__LogState final = TRAIND__V1__LOG_STATE__INIT;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    final.id = &id;
+    final.final = true;
+    final.gone = gone;
+    final.n_gone = 1;
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_LOG_STATE;
+    m.log_state = &final;
+    say(&r, &m);
+    assert_int_equal(job(&r, 0)->n_checkpoints, 0);
+    assert_true(td_job_state_ended(job(&r, 0)->state));
+    assert_true(td_job_attempt(job(&r, 0), 1)->forgotten);
+    end(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_job_ends_at_its_last_step_when_its_node_sends_an_older_sample),
         cmocka_unit_test(test_step_goes_back_when_an_attempt_resumes_from_an_older_one),
+        cmocka_unit_test(test_job_shows_its_last_step_when_the_coordinator_starts_again),
+        cmocka_unit_test(test_job_ends_when_its_last_checkpoint_was_removed_before_it_had_arrived),
         cmocka_unit_test(test_silent_rank_is_shown_again_when_its_node_was_silent_meanwhile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

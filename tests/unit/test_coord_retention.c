@@ -33,24 +33,6 @@ static void cancel(struct rig *r, int number) {
     pass(r, TD_NS_PER_MS);
 }
 
-static void start_again(struct rig *r, const struct td_core_options *o) {
-    td_core_destroy(r->core);
-    assert_ok(td_core_create(o, &r->core));
-    static const enum td_record_kind order[] = {TD_RECORD_NODE,       TD_RECORD_JOB,
-                                                TD_RECORD_SPEC,       TD_RECORD_ATTEMPT,
-                                                TD_RECORD_CHECKPOINT, TD_RECORD_LEAVING};
-    for (size_t k = 0; k < TD_COUNTOF(order); k++) {
-        size_t at = 0;
-        const char *key;
-        void *body;
-        while (td_map_next(r->rows[order[k]], &at, &key, &body))
-            assert_ok(td_core_load(r->core, order[k], key, body));
-    }
-    td_core_start(r->core, r->now);
-    take(r);
-    settle(r);
-}
-
 // ---- jobs ---------------------------------------------------------------------------------------
 static void test_job_that_ended_longest_ago_goes_not_the_one_created_first(void **state) {
     (void)state;
