@@ -7,7 +7,7 @@
 // gRPC binds and accepts nothing: connections come from the front, as descriptors.
 //
 // End: grpc_server_shutdown_and_notify refuses newcomers and comes back when the last connection is
-// gone. Idle connections go only when they are told to, so when no call is left, and at the latest
+// gone. Idle connections go only when they are asked to, so when no call is left, and at the latest
 // GRACE_NS after the drain's deadline, everything still open is cancelled.
 
 #include "lib/rpc/server.h"

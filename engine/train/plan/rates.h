@@ -46,7 +46,7 @@ struct td_rates {
     size_t n;
 };
 
-// The sizes that are told apart: size i, from 4 MiB, each twice the one before. And the smallest
+// The sizes that have a rate each: size i, from 4 MiB, each twice the one before. And the smallest
 // that holds so many bytes, else the largest.
 size_t td_rates_size_at(int i);
 size_t td_rates_size(size_t bytes);
