@@ -56,8 +56,9 @@ static void show_memory(const Traind__V1__PlanJobResponse *r, FILE *to) {
 }
 
 void td_plan_show_warnings(const Traind__V1__PlanJobResponse *r, FILE *to) {
-    for (size_t i = 0; i < r->n_warnings; i++)
+    for (size_t i = 0; i < r->n_warnings; i++) {
         td_print(to, "warning: %s\n", r->warnings[i]);
+    }
 }
 
 static void show_plan(const Traind__V1__PlanJobResponse *r) {
@@ -69,13 +70,15 @@ static void show_plan(const Traind__V1__PlanJobResponse *r) {
              td_format_count(r->flops_per_step, text));
     td_print(stdout, "%-16s %" PRIu32 " an epoch, %" PRIu32 " in all\n", "steps",
              r->steps_per_epoch, r->total_steps);
-    if (r->step_seconds > 0)
+    if (r->step_seconds > 0) {
         td_print(stdout, "%-16s %.3g s a step, %.3g s an epoch, on undisturbed cores%s\n", "time",
                  r->step_seconds, r->step_seconds * r->steps_per_epoch,
                  strcmp(r->rates, "near") == 0 ? ", roughly: the node is busy and not measured yet"
                                                : "");
-    if (strcmp(r->rates, "none") == 0)
+    }
+    if (strcmp(r->rates, "none") == 0) {
         td_print(stdout, "%-16s unknown: the node is busy and not measured yet\n", "time");
+    }
     show_precision(r);
     td_print(stdout, "%-16s %" PRIu32 "\n", "slots", r->slots);
 }
@@ -117,8 +120,9 @@ td_status td_cmd_plan(struct td_session *s, const struct td_flags *f, int *out_e
     }
     show_plan(r);
     td_plan_show_warnings(r, stdout);
-    if (f->out_path)
+    if (f->out_path) {
         td_print(stdout, "written to %s; run it with `traind-worker run --plan %s`\n", f->out_path,
                  f->out_path);
+    }
     return TD_OK;
 }

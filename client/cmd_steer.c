@@ -63,8 +63,9 @@ td_status td_cmd_delete(struct td_session *s, const struct td_flags *f, int *out
         return TD_OK;
     }
     td_print(stdout, "%s deleted\n", r->id);
-    for (size_t i = 0; i < r->n_nodes_waiting; i++)
+    for (size_t i = 0; i < r->n_nodes_waiting; i++) {
         td_print(stdout, "what node %s has of it goes when the node is back\n",
                  r->nodes_waiting[i]);
+    }
     return TD_OK;
 }

@@ -77,8 +77,9 @@ static void on_points(td_status take_status, const ProtobufCMessage *response, v
     const Traind__V1__QueryMetricsResponse *r = (const Traind__V1__QueryMetricsResponse *)response;
     uint32_t over = r ? epochs_over(e, find_series(r, "train_loss_epoch")) : e->next;
     if (over == e->next) e->not_before.ns = td_mono_now().ns + ASK_AGAIN_NS;
-    for (; e->next < over; e->next++)
+    for (; e->next < over; e->next++) {
         say_epoch(e, r);
+    }
     e->idle = true;
     td_status_free(take_status);
 }

@@ -81,11 +81,12 @@ static td_status ddp_place(struct td_strategy *s, const struct td_state_table *s
     size_t bytes = 0, need = td_state_region_bytes(state, TD_ROLE_GRAD);
     TD_TRY(c->collective_ops->gradients(c->collective, &data, &bytes));
     if (!data || !c->accel_ops->mem_import) return TD_OK; // the collective copies
-    if (bytes < need)
+    if (bytes < need) {
         return td_fail(TD_FAILED_PRECONDITION,
                        "the group's mapping has %zu bytes for the gradients of a rank, but %zu are "
                        "needed; the launcher made it from another plan",
                        bytes, need);
+    }
     TD_TRY(c->accel_ops->mem_import(c->accel, data, need, &s->gradients));
     memory->region[TD_ROLE_GRAD] = s->gradients;
     return TD_OK;

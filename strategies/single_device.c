@@ -26,9 +26,10 @@ static void single_close(struct td_strategy *s) {
 }
 
 static td_status single_environment(struct td_strategy *s, struct td_strategy_facts *out_facts) {
-    if (s->config.world_size != 1)
+    if (s->config.world_size != 1) {
         return td_bad_spec("strategy single_device serves one rank, but the job has %d; use `ddp`",
                            s->config.world_size);
+    }
     *out_facts = (struct td_strategy_facts){
         .struct_bytes = sizeof *out_facts,
         .world_size = 1,

@@ -91,8 +91,9 @@ static inline void ranks_run(struct ranks *rs, rank_fn *fn, void *arg) {
             (struct rank_ctx){.ranks = rs, .rank = r, .world = rs->world, .ops = rs->backend->ops};
         assert_int_equal(pthread_create(&thread[r], NULL, ranks_main, &rs->ctx[r]), 0);
     }
-    for (int32_t r = 0; r < rs->world; r++)
+    for (int32_t r = 0; r < rs->world; r++) {
         assert_int_equal(pthread_join(thread[r], NULL), 0);
+    }
     rs->arg = NULL; // it lives no longer than this call
 }
 

@@ -11,8 +11,9 @@ static inline td_status tensors_file(const char *path, const struct td_tensor *t
     TD_AUTO_BUF all;
     td_buf_init(&all, 1 << 20);
     TD_TRY(td_safetensors_head(tensors, n, &all));
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         TD_TRY(td_buf_append(&all, tensors[i].data, tensors[i].bytes));
+    }
     return td_fs_write(path, all.data, all.len, 0600, 0);
 }
 

@@ -66,8 +66,9 @@ td_status td_packs_add(struct td_packs *s, const struct td_pack *like, struct td
     for (const struct td_pack *p = s->list; p; p = p->next) {
         n++;
     }
-    if (n >= TD_PACKS_MAX)
+    if (n >= TD_PACKS_MAX) {
         return td_fail(TD_RESOURCE_EXHAUSTED, "more than %d packed weights", TD_PACKS_MAX);
+    }
     struct td_pack *p = td_calloc(1, sizeof *p);
     void *data = p ? td_cpu_memory_alloc(s->memory, like->bytes) : NULL;
     if (!data) {

@@ -75,8 +75,9 @@ struct product {
 
 static void product_finish(struct product *p) {
     td_dnnl_peak_product_destroy(p->dnnl);
-    for (size_t i = 0; i < TD_COUNTOF(p->data); i++)
+    for (size_t i = 0; i < TD_COUNTOF(p->data); i++) {
         free(p->data[i]);
+    }
     free(p->scratch);
 }
 
@@ -160,8 +161,9 @@ static void memory_pass(struct memory *m, int32_t n_threads) {
 static td_status memory_init(struct memory *m, size_t bytes, int32_t n_threads) {
     bytes = TD_MAX(MEMORY_LEAST, TD_MIN(bytes, MEMORY_MOST)) / sizeof(float) * sizeof(float);
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED)
+    if (p == MAP_FAILED) {
         return td_fail_errno(TD_RESOURCE_EXHAUSTED, "map %zu bytes to measure memory", bytes);
+    }
     madvise(p, bytes, MADV_HUGEPAGE);
     *m = (struct memory){.data = p, .bytes = bytes};
     memory_pass(m, n_threads); // faults pages in

@@ -40,10 +40,11 @@ static td_status run_adam(struct ref_call *c) { // and adamw
     double *p = c->in[0].x, *m = c->in[2].x, *v = c->in[3].x;
     for (int64_t i = 0; i < c->in[0].n; i++) {
         double g = c->in[1].x[i] * clip;
-        if (decoupled)
+        if (decoupled) {
             p[i] *= 1 - lr * wd;
-        else
+        } else {
             g += wd * p[i];
+        }
         m[i] = b1 * m[i] + (1 - b1) * g;
         v[i] = b2 * v[i] + (1 - b2) * g * g;
         p[i] -= step_size * m[i] / (sqrt(v[i]) / root_bc2 + eps);

@@ -69,10 +69,11 @@ static td_status run_box(struct ref_call *c) { // slice, pad
             at[d] += c->node->attrs.start[d];
         }
         int64_t k = number_of(whole->shape, at);
-        if (slices)
+        if (slices) {
             part->x[i] = whole->x[k];
-        else
+        } else {
             whole->x[k] = part->x[i];
+        }
     }
     return TD_OK;
 }
@@ -96,10 +97,11 @@ static td_status run_gather(struct ref_call *c) {
         position_of(y->shape, i, at);
         TD_TRY(td_ref_index(c, by, i, x->shape->dim[axis], "index", "elements", &at[axis]));
         int64_t k = number_of(x->shape, at);
-        if (reads)
+        if (reads) {
             y->x[i] = x->x[k];
-        else
+        } else {
             x->x[k] += y->x[i];
+        }
     }
     return TD_OK;
 }
@@ -115,10 +117,11 @@ static td_status run_embedding(struct ref_call *c) {
     for (int64_t i = 0; i < c->in[ids].n; i++) {
         TD_TRY(td_ref_index(c, ids, i, table->shape->dim[0], "token id", "tokens", &id));
         for (int64_t k = 0; k < n_cols; k++) {
-            if (reads)
+            if (reads) {
                 y[i * n_cols + k] = table->x[id * n_cols + k];
-            else
+            } else {
                 table->x[id * n_cols + k] += y[i * n_cols + k];
+            }
         }
     }
     return TD_OK;

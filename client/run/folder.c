@@ -54,8 +54,9 @@ static td_status find_checkpoints(struct td_run *r) {
     TD_AUTO_FREE struct found *list = td_calloc(FOUND_MAX, sizeof *list);
     size_t n = 0;
     if (!list) return td_fail_oom();
-    for (int a = r->attempt - 1; a >= 1; a--)
+    for (int a = r->attempt - 1; a >= 1; a--) {
         find_steps(r, a, list, &n);
+    }
     qsort(list, n, sizeof *list, newest_first);
     r->checkpoints = td_json_new(r->arena, TD_JSON_ARRAY);
     if (!r->checkpoints) return td_fail_oom();
@@ -73,8 +74,9 @@ static int32_t next_attempt(const struct td_run *r) {
     snprintf(dir, sizeof dir, "%.*s/logs", DIR_MAX, r->dir);
     int32_t next = 1;
     DIR *d = opendir(dir);
-    for (struct dirent *e; d && (e = readdir(d));)
+    for (struct dirent *e; d && (e = readdir(d));) {
         next = TD_MAX(next, number_of(e->d_name, "a") + 1);
+    }
     if (d) closedir(d);
     return next;
 }
@@ -117,8 +119,9 @@ static td_status make_folder(struct td_run *r, const char *place) {
 static td_status make(struct td_run *r) {
     static const char *const parts[] = {"checkpoints", "logs", "cache"};
     char path[TD_FS_PATH_BYTES], own[48];
-    for (size_t i = 0; i < TD_COUNTOF(parts); i++)
+    for (size_t i = 0; i < TD_COUNTOF(parts); i++) {
         TD_TRY(make_directory(r, parts[i]));
+    }
     TD_TRY(td_fs_path(path, "%s/lock", r->dir));
     TD_TRY(td_fs_lock(path, "trainctl run", &r->lock_fd));
     r->attempt = next_attempt(r);

@@ -45,8 +45,9 @@ struct following {
 
 // ---- events -------------------------------------------------------------------------------------
 static void note(struct following *f, const char *text) {
-    for (size_t i = 0; i < f->job.n_notes; i++)
+    for (size_t i = 0; i < f->job.n_notes; i++) {
         if (strcmp(f->notes[i], text) == 0) return;
+    }
     if (f->job.n_notes == NOTES_MAX) return;
     f->notes[f->job.n_notes] = td_strdup(text);
     if (f->notes[f->job.n_notes]) f->job.n_notes++;
@@ -117,8 +118,9 @@ static td_status read_events(struct following *f) {
 // ---- the launcher's reports ---------------------------------------------------------------------
 static void on_status(struct following *f, const Traind__V1__LauncherStatus *m) {
     double rate = 0;
-    for (size_t i = 0; i < m->n_ranks; i++)
+    for (size_t i = 0; i < m->n_ranks; i++) {
         rate += m->ranks[i]->samples_per_s;
+    }
     if (!m->n_ranks) return;
     const Traind__V1__RankStatus *r = m->ranks[0];
     f->now.phase = (char *)(uintptr_t)td_rank_phase_name(r->phase);
@@ -204,14 +206,16 @@ static bool conclude(struct following *f) {
              : stopped ? "STOPPED"
                        : "FAILED",
              (long long)f->step, r->attempt);
-    for (size_t i = 0; i < f->points.n_last; i++)
+    for (size_t i = 0; i < f->points.n_last; i++) {
         td_print(stdout, "  %-16s %.6g\n", f->points.last[i].name, f->points.last[i].value);
+    }
     if (f->checkpoint[0]) td_print(stdout, "  %-16s %s\n", "checkpoint", f->checkpoint);
     if (done) return true;
-    if (!stopped)
+    if (!stopped) {
         td_print(stdout, "  %-16s %s\n  %-16s %s\n", "class", f->cls[0] ? f->cls : "internal",
                  "error",
                  f->message[0] ? f->message : "the launcher was killed, and its ranks with it");
+    }
     td_print(stdout, "go on with `trainctl run %s --resume`\n", r->file);
     return false;
 }
@@ -269,8 +273,9 @@ td_status td_run_follow(struct td_run *r, int *out_exit) {
     if (!s) s = loop(&f);
     td_progress_end(&f.progress);
     if (!s) *out_exit = conclude(&f) ? TD_CTL_OK : TD_CTL_JOB_FAILED;
-    for (size_t i = 0; i < f.job.n_notes; i++)
+    for (size_t i = 0; i < f.job.n_notes; i++) {
         free(f.notes[i]);
+    }
     td_points_close(&f.points);
     td_frame_reader_finish(&f.frames);
     td_buf_finish(&f.events);

@@ -83,14 +83,16 @@ static td_status read_ack(int fd, struct td_run *r) {
     char bytes[4096];
     for (ssize_t n = 1; n > 0;) {
         int ready = poll(&p, 1, ACK_MS);
-        if (ready == 0)
+        if (ready == 0) {
             return td_fail(TD_DEADLINE_EXCEEDED, "the launcher was not ready within 20 s");
+        }
         if (ready < 0) continue; // this process was stopped for a while: a read would wait for ever
         n = read(fd, bytes, sizeof bytes);
-        if (n < 0 && errno == EINTR)
+        if (n < 0 && errno == EINTR) {
             n = 1;
-        else if (n > 0)
+        } else if (n > 0) {
             TD_TRY(td_buf_append(&line, bytes, (size_t)n));
+        }
     }
     struct td_json *v = NULL;
     td_status_free(td_json_parse(r->arena, td_buf_cstr(&line), line.len, &v));
@@ -114,8 +116,9 @@ static td_status connect_launcher(struct td_run *r) {
     snprintf(to.sun_path, sizeof to.sun_path, "%s", r->socket);
     r->link_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     // A launcher whose ranks have all ended by now is gone: its files say the rest.
-    if (r->link_fd >= 0 && connect(r->link_fd, (struct sockaddr *)&to, sizeof to) == 0)
+    if (r->link_fd >= 0 && connect(r->link_fd, (struct sockaddr *)&to, sizeof to) == 0) {
         return TD_OK;
+    }
     td_auto_close(&r->link_fd);
     r->link_fd = -1;
     return TD_OK;
@@ -145,8 +148,9 @@ void td_run_stop(struct td_run *r, int mode, uint32_t grace_ms) {
     bool sent = !s && r->link_fd >= 0 &&
                 send(r->link_fd, out.data, out.len, MSG_NOSIGNAL) == (ssize_t)out.len;
     td_status_free(s);
-    if (!sent && r->launcher.pidfd >= 0)
+    if (!sent && r->launcher.pidfd >= 0) {
         (void)pidfd_send_signal(r->launcher.pidfd, SIGTERM, NULL, 0);
+    }
 }
 
 void td_run_forget_launcher(struct td_run *r) {

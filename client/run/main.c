@@ -81,10 +81,11 @@ static td_status train(struct td_run *r, bool *out_started, int *out_exit) {
     TD_TRY(td_proc_self_dir(r->bin_dir, sizeof r->bin_dir));
     TD_TRY(td_run_read_spec(r));
     TD_TRY(td_run_open_folder(r));
-    if (r->spec.checkpoint.dir[0])
+    if (r->spec.checkpoint.dir[0]) {
         td_print(stderr,
                  "note: checkpoint.dir is for jobs of a daemon, here checkpoints go to %s\n",
                  r->dir);
+    }
     TD_TRY(td_run_prepare(r));
     TD_TRY(td_run_launch(r));
     *out_started = true;

@@ -48,14 +48,16 @@ td_status td_points_open(struct td_points *p, const char *dir, const char *log_d
     p->ranks = td_calloc((size_t)n_ranks, sizeof *p->ranks);
     p->pending = td_calloc(PENDING_MAX, sizeof *p->pending);
     if (!p->ranks || !p->pending) return td_fail_oom();
-    for (int32_t i = 0; i < n_ranks; i++)
+    for (int32_t i = 0; i < n_ranks; i++) {
         p->ranks[i] = (struct td_points_rank){.fd = -1, .step = -1};
+    }
     return open_metrics(p, dir);
 }
 
 void td_points_close(struct td_points *p) {
-    for (int32_t i = 0; p->ranks && i < p->n_ranks; i++)
+    for (int32_t i = 0; p->ranks && i < p->n_ranks; i++) {
         td_auto_close(&p->ranks[i].fd);
+    }
     free(p->ranks);
     free(p->pending);
     td_buf_finish(&p->out);
@@ -119,8 +121,9 @@ static void show(struct td_points *p, const struct td_points_pending *x, double 
 
 static void remember(struct td_points *p, const char *name, double value) {
     size_t i = 0;
-    while (i < p->n_last && strcmp(p->last[i].name, name) != 0)
+    while (i < p->n_last && strcmp(p->last[i].name, name) != 0) {
         i++;
+    }
     if (i == TD_POINTS_NAMES) return;
     if (i == p->n_last) snprintf(p->last[p->n_last++].name, sizeof p->last[i].name, "%s", name);
     p->last[i].value = value;
@@ -199,8 +202,9 @@ static td_status read_rank(struct td_points *p, int32_t idx) {
         size_t whole = (size_t)n / sizeof *records;
         off_t rest = (off_t)((size_t)n % sizeof *records);
         if (rest) (void)lseek(rank->fd, -rest, SEEK_CUR);
-        for (size_t i = 0; i < whole; i++)
+        for (size_t i = 0; i < whole; i++) {
             TD_TRY(add(p, rank, &records[i]));
+        }
         if (whole < RECORDS) return TD_OK;
     }
 }

@@ -136,10 +136,11 @@ static td_status read_answer(const struct td_run *r, int fd, int pidfd, struct t
         char chunk[16384];
         TD_TRY(await(r, fd, deadline));
         n = read(fd, chunk, sizeof chunk);
-        if (n < 0 && errno == EINTR)
+        if (n < 0 && errno == EINTR) {
             n = 1;
-        else if (n > 0)
+        } else if (n > 0) {
             TD_TRY(td_buf_append(out, chunk, (size_t)n));
+        }
     }
     return await(r, pidfd, deadline);
 }

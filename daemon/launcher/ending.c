@@ -169,8 +169,9 @@ static bool was_killed_by_a_stop(const struct td_launcher *l) {
 
 void td_launcher_note_end(struct td_launcher *l) {
     bool all_done = true;
-    for (int32_t i = 0; i < l->o.n_ranks; i++)
+    for (int32_t i = 0; i < l->o.n_ranks; i++) {
         all_done = all_done && l->ranks[i].exit_code == TD_EXIT_DONE;
+    }
     const char *outcome = all_done ? "done" : "stopped";
     struct td_rank_ending e = {0};
     int32_t rank = -1;

@@ -67,8 +67,9 @@ static void flush_node(struct td_launcher *l) {
 static void kill_all(struct td_launcher *l, enum td_launch_kill why) {
     if (l->kill_why == TD_LAUNCH_KILL_NONE) l->kill_why = why;
     l->kill_at.ns = INT64_MAX;
-    for (int32_t i = 0; i < l->o.n_ranks; i++)
+    for (int32_t i = 0; i < l->o.n_ranks; i++) {
         td_launch_rank_kill(&l->ranks[i]);
+    }
 }
 
 // Stops only get stronger: checkpoint < now < kill. A repeated one may bring the deadline nearer.
@@ -87,8 +88,9 @@ static void stop(struct td_launcher *l, int mode, int64_t grace_ns, const char *
         kill_all(l, TD_LAUNCH_KILL_FENCED);
         return;
     }
-    for (int32_t i = 0; i < l->o.n_ranks; i++)
+    for (int32_t i = 0; i < l->o.n_ranks; i++) {
         atomic_store(&l->ranks[i].page->stop, l->stop_mode);
+    }
     struct td_mono at = td_mono_add(td_mono_now(), grace_ns);
     if (at.ns < l->kill_at.ns) {
         l->kill_at = at;
@@ -98,8 +100,9 @@ static void stop(struct td_launcher *l, int mode, int64_t grace_ns, const char *
 
 // A rank failed: the others leave their collectives, and are killed if they cannot.
 static void abort_peers(struct td_launcher *l) {
-    for (int32_t i = 0; i < l->o.n_ranks; i++)
+    for (int32_t i = 0; i < l->o.n_ranks; i++) {
         atomic_store(&l->ranks[i].page->abort, 1);
+    }
     struct td_mono at = td_mono_add(td_mono_now(), ABORT_GRACE_S * TD_NS_PER_S);
     if (at.ns < l->kill_at.ns) {
         l->kill_at = at;
@@ -183,16 +186,18 @@ static void on_frame(struct td_launcher *l, const struct td_frame *f) {
         stop(l, (int)m->mode, (int64_t)m->grace_ms * TD_NS_PER_MS, "node");
         traind__v1__launcher_stop__free_unpacked(m, NULL);
     } else if (f->type == TRAIND__V1__LAUNCHER_FRAME__LAUNCHER_SAVE) {
-        for (int32_t i = 0; i < l->o.n_ranks; i++)
+        for (int32_t i = 0; i < l->o.n_ranks; i++) {
             atomic_fetch_add(&l->ranks[i].page->checkpoint_request, 1);
+        }
     } // LAUNCHER_RELEASE and frames of later minors: nothing to do, a launcher ends by itself
 }
 
 static void on_node(struct td_launcher *l) {
     struct td_frame f;
     bool alive = td_link_read(&l->link);
-    while (l->link.node_fd >= 0 && td_link_next(&l->link, &f))
+    while (l->link.node_fd >= 0 && td_link_next(&l->link, &f)) {
         on_frame(l, &f);
+    }
     if (alive && l->link.node_fd >= 0) {
         flush_node(l);
         return;
@@ -253,8 +258,9 @@ static void on_signal(struct td_launcher *l) {
 
 static void look(struct td_launcher *l) {
     struct td_mono now = td_mono_now();
-    for (int32_t i = 0; i < l->o.n_ranks; i++)
+    for (int32_t i = 0; i < l->o.n_ranks; i++) {
         td_launch_rank_measure(&l->ranks[i], now);
+    }
     td_journal_flush(&l->journal);
     if (td_launcher_find_lost(l)) kill_all(l, TD_LAUNCH_KILL_LOST);
     td_watchdog_look(l, now);
@@ -270,13 +276,15 @@ static void look(struct td_launcher *l) {
 // one rank, the points before it are of every.
 static void drain_metrics(struct td_launcher *l) {
     uint32_t asked[TD_LAUNCH_RANKS_MAX];
-    for (int32_t i = 0; i < l->o.n_ranks; i++)
+    for (int32_t i = 0; i < l->o.n_ranks; i++) {
         asked[i] = td_rank_page_drain_asked(l->ranks[i].page);
+    }
     for (int32_t i = 0; i < l->o.n_ranks; i++) {
         if (!l->ranks[i].exited) td_launch_rank_drain_metrics(&l->ranks[i]);
     }
-    for (int32_t i = 0; i < l->o.n_ranks; i++)
+    for (int32_t i = 0; i < l->o.n_ranks; i++) {
         td_rank_page_answer_drain(l->ranks[i].page, asked[i]);
+    }
 }
 
 // What ranks said, to a daemon that may wait for it.
@@ -491,8 +499,9 @@ static void run(struct td_launcher *l) {
     while (l->n_exited < l->o.n_ranks) {
         struct epoll_event events[32];
         int n = epoll_wait(l->epoll_fd, events, TD_COUNTOF(events), -1);
-        for (int i = 0; i < n; i++)
+        for (int i = 0; i < n; i++) {
             dispatch(l, &events[i]);
+        }
         if (l->news && l->n_reported < NEWS_A_TICK) report_news(l);
     }
     td_launcher_note_end(l);
@@ -511,8 +520,9 @@ static void finish(struct td_launcher *l) {
     td_buf_finish(&l->last_status);
     td_arena_destroy(l->arena);
     int *fds[] = {&l->group_fd, &l->timer_fd, &l->signal_fd, &l->epoll_fd, &l->lock_fd};
-    for (size_t i = 0; i < TD_COUNTOF(fds); i++)
+    for (size_t i = 0; i < TD_COUNTOF(fds); i++) {
         td_auto_close(fds[i]);
+    }
 }
 
 // One line on the ack descriptor, then it is closed. A reader that is gone does not matter.

@@ -45,8 +45,9 @@ bool td_launcher_find_lost(struct td_launcher *l) {
                             l->lost, sizeof l->lost)) {
         leave_word(l);
     }
-    for (int32_t i = 0; i < l->o.n_ranks && !l->lost[0]; i++)
+    for (int32_t i = 0; i < l->o.n_ranks && !l->lost[0]; i++) {
         (void)rank_lost(l, &l->ranks[i]);
+    }
     if (!l->lost[0]) return false;
     td_log_error("attempt ends why=\"%s\"", l->lost);
     return true;

@@ -232,8 +232,9 @@ td_status td_cores_parse(const char *lists, int idx, cpu_set_t *out_set) {
         if (!ok || to < from || to >= CPU_SETSIZE || (*end && *end != ',' && *end != ':')) {
             return td_fail(TD_INVALID_ARGUMENT, "'%s' is no list of cores such as 0-3,8", lists);
         }
-        for (unsigned long core = from; core <= to; core++)
+        for (unsigned long core = from; core <= to; core++) {
             CPU_SET(core, &set);
+        }
         p = *end == ',' ? end + 1 : end;
     }
     *out_set = set;

@@ -221,8 +221,9 @@ void td_launch_rank_drain_metrics(struct td_launch_rank *r) {
     struct td_metric_record *records = (struct td_metric_record *)(void *)drain_buffer;
     for (int round = 0; round < TD_METRIC_RING_RECORDS / DRAIN_RECORDS + 1; round++) {
         size_t n = 0;
-        while (n < DRAIN_RECORDS && td_ring_pop(&r->ring, &records[n]))
+        while (n < DRAIN_RECORDS && td_ring_pop(&r->ring, &records[n])) {
             n++;
+        }
         if (n == 0) break;
         size_t bytes = n * sizeof *records;
         if (!append_all(r->metrics_fd, &r->metrics_bytes, records, bytes)) r->lost_points += n;

@@ -14,8 +14,9 @@ static int64_t median(const struct td_silence *s) {
     uint32_t n = TD_MIN(s->n_steps, (uint32_t)TD_SILENCE_STEPS);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t at = i;
-        for (; at > 0 && sorted[at - 1] > s->steps_ns[i]; at--)
+        for (; at > 0 && sorted[at - 1] > s->steps_ns[i]; at--) {
             sorted[at] = sorted[at - 1];
+        }
         sorted[at] = s->steps_ns[i];
     }
     return n ? sorted[n / 2] : 0;

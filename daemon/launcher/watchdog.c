@@ -138,7 +138,8 @@ void td_watchdog_look(struct td_launcher *l, struct td_mono now) {
         stuck = stuck || (change == TD_SILENCE_STUCK && i == l->blamed);
     }
     if (l->blamed >= 0 && !td_launch_rank_runs(&l->ranks[l->blamed])) l->blamed = -1;
-    if (began && l->blamed < 0 && (l->blamed = find_worst(l, &limits, now)) >= 0)
+    if (began && l->blamed < 0 && (l->blamed = find_worst(l, &limits, now)) >= 0) {
         say_silent(l, now);
+    }
     if (stuck && l->blamed >= 0) give_up(l, now);
 }

@@ -128,9 +128,10 @@ static td_status read_best(struct td_fetch *f) {
 static bool find_best(struct td_fetch *f) {
     if (!wants_best(f->assigned)) return false;
     td_status s = read_best(f);
-    if (s)
+    if (s) {
         td_log_warn("best checkpoint not looked for job=%s path=%s why=\"%s\", continuing",
                     f->assigned->job, source(f)->path, td_status_message(s));
+    }
     td_status_free(s);
     return f->best.path[0] != '\0';
 }

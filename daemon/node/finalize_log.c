@@ -181,8 +181,9 @@ void td_remove_unfinished_checkpoints(const char *checkpoint_dir) {
     for (struct dirent *e; dir && (e = readdir(dir));) {
         unsigned step;
         int end = 0;
-        if (sscanf(e->d_name, "step-%9u.tmp%n", &step, &end) != 1 || !end || e->d_name[end])
+        if (sscanf(e->d_name, "step-%9u.tmp%n", &step, &end) != 1 || !end || e->d_name[end]) {
             continue;
+        }
         char path[TD_FS_PATH_BYTES];
         td_status s = td_fs_path(path, "%s/%s", checkpoint_dir, e->d_name);
         if (!s) s = td_fs_remove_tree(path);

@@ -341,8 +341,9 @@ void td_forward_poke(struct td_forward *f) {
 }
 
 void td_forward_adopt(struct td_forward *f, const Traind__V1__AttemptCursor *cursor) {
-    for (size_t i = 0; i < f->n_streams; i++)
+    for (size_t i = 0; i < f->n_streams; i++) {
         f->streams[i].sent = f->streams[i].committed = 0;
+    }
     for (size_t i = 0; cursor && i < cursor->n_offsets; i++) {
         const Traind__V1__SegmentOffset *o = cursor->offsets[i];
         struct stream *s = stream_of(f, o->kind, o->rank);
@@ -399,8 +400,9 @@ static void send_progress(struct td_forward *f, const Traind__V1__LauncherStatus
     p.total_steps = first->total_steps;
     p.loss = first->loss;
     p.phase = first->phase;
-    for (size_t i = 0; i < status->n_ranks; i++)
+    for (size_t i = 0; i < status->n_ranks; i++) {
         p.samples_per_s += status->ranks[i]->samples_per_s;
+    }
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PROGRESS;
     m.progress = &p;
     if (!f->o.send(&m, f->o.arg)) return;

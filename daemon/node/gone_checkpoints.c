@@ -47,8 +47,9 @@ static td_status read_log(const char *dir, struct td_map *paths) {
         ssize_t n = pread(fd, text, READ_BYTES, at);
         if (n < 0) return td_fs_fail("read", path);
         char *line = text, *end;
-        for (; n > 0 && (end = memchr(line, '\n', (size_t)(text + n - line))); line = end + 1)
+        for (; n > 0 && (end = memchr(line, '\n', (size_t)(text + n - line))); line = end + 1) {
             TD_TRY(take_line(lines, paths, line, (size_t)(end - line)));
+        }
         if (line == text) return TD_OK; // no whole line is left
         at += line - text;
     }

@@ -44,8 +44,9 @@ static void wait_idle(struct td_measurer *m) {
 
 static void drop_first(struct td_measurer *m) {
     m->n_wanted--;
-    for (size_t i = 0; i < m->n_wanted; i++)
+    for (size_t i = 0; i < m->n_wanted; i++) {
         m->wanted[i] = m->wanted[i + 1];
+    }
     m->n_tries = 0;
 }
 

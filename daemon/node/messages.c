@@ -11,8 +11,9 @@ void td_messages_register(struct td_node *n) {
     TD_AUTO(td_arena) *arena = NULL;
     td_status s = td_arena_create(4 << 20, &arena);
     size_t n_attempts = 0, cap = 0;
-    while (td_node_core_attempt(n->core, cap))
+    while (td_node_core_attempt(n->core, cap)) {
         cap++;
+    }
     Traind__V1__AttemptHeld **held = s ? NULL : td_arena_array(arena, cap + 1, sizeof *held);
     Traind__V1__Register r = TRAIND__V1__REGISTER__INIT;
     struct td_inventory *inv = &n->inventory;
@@ -33,8 +34,9 @@ void td_messages_register(struct td_node *n) {
         held[n_attempts++] = h;
     }
     char *accelerators[TD_INVENTORY_ACCELERATORS];
-    for (size_t i = 0; i < inv->n_accelerators; i++)
+    for (size_t i = 0; i < inv->n_accelerators; i++) {
         accelerators[i] = inv->accelerator[i];
+    }
     r.node_id = inv->node_id;
     r.boot_id = inv->boot_id;
     r.name = inv->name;

@@ -222,8 +222,9 @@ void td_node_destroy(struct td_node *n) {
     if (!n) return;
     n->closing = true;
     struct td_node_attempt *a;
-    for (size_t i = 0; n->core && (a = td_node_core_attempt(n->core, i)); i++)
+    for (size_t i = 0; n->core && (a = td_node_core_attempt(n->core, i)); i++) {
         td_local_attempt_destroy(td_steal(a->shell));
+    }
     td_planner_destroy(n->planner);
     td_measurer_destroy(n->measurer);
     td_reconciler_destroy(n->reconciler);

@@ -273,8 +273,9 @@ static void start_next(struct td_planner *p) {
         }
         close_child(p);
         if (td_proc_is_transient(failed) && p->n_waits < WAITS_MAX) {
-            if (!p->n_waits++)
+            if (!p->n_waits++) {
                 td_log_warn("planner waits: %s, continuing", td_status_message(failed));
+            }
             td_status_free(failed);
             td_loop_timer_arm(p->deadline, wait_ns);
             return;

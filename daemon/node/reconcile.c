@@ -242,8 +242,9 @@ static void on_timer(void *arg) {
 }
 
 void td_reconciler_poke(struct td_reconciler *r) {
-    for (struct work *w = r->first; w; w = w->next)
+    for (struct work *w = r->first; w; w = w->next) {
         w->answered = false;
+    }
     if (r->first) td_loop_timer_arm(r->timer, 0);
 }
 

@@ -79,8 +79,9 @@ static void read_checkpoint(struct td_shards *s, const char *line, size_t len) {
     for (const struct td_json *f = files ? files->first : NULL; f; f = f->next) {
         const char *name = td_json_string(td_json_get(f, "name"), "");
         int64_t bytes = td_json_int(td_json_get(f, "bytes"), -1);
-        if (!td_checkpoint_file_ok(name) || bytes < 0 || s->n_files == TD_CHECKPOINT_MAX_FILES)
+        if (!td_checkpoint_file_ok(name) || bytes < 0 || s->n_files == TD_CHECKPOINT_MAX_FILES) {
             continue;
+        }
         struct shard *shard = &s->files[s->n_files++];
         snprintf(shard->name, sizeof shard->name, "%s", name);
         snprintf(shard->digest, sizeof shard->digest, "%s",

@@ -7,8 +7,9 @@
 
 void td_node_answer(struct td_node *n) {
     struct td_node_action action;
-    while (td_node_core_next(n->core, &action))
+    while (td_node_core_next(n->core, &action)) {
         n->carry_out(n, &action);
+    }
     struct td_mono wake = td_node_core_wake(n->core);
     if (wake.ns == INT64_MAX) {
         td_loop_timer_disarm(n->timer);

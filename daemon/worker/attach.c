@@ -9,11 +9,13 @@
 static td_status map_fd(int fd, const char *what, size_t min_bytes, void **out_map,
                         size_t *out_bytes) {
     struct stat st;
-    if (fstat(fd, &st) != 0)
+    if (fstat(fd, &st) != 0) {
         return td_fail_errno(TD_FAILED_PRECONDITION, "descriptor %d for the %s", fd, what);
-    if (st.st_size < 0 || (size_t)st.st_size < min_bytes)
+    }
+    if (st.st_size < 0 || (size_t)st.st_size < min_bytes) {
         return td_fail(TD_FAILED_PRECONDITION, "the %s has %lld bytes, at least %zu are needed",
                        what, (long long)st.st_size, min_bytes);
+    }
     void *map = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED) return td_fail_errno(TD_RESOURCE_EXHAUSTED, "map the %s", what);
     *out_map = map;
@@ -41,14 +43,16 @@ static td_status make_private(struct td_worker_io *io) {
 static td_status attach_launcher(const struct td_worker_args *args, struct td_worker_io *io) {
     TD_TRY(map_fd(args->page_fd, "rank page", TD_RANK_PAGE_BYTES, &io->page_map, &io->page_bytes));
     struct td_rank_page *p = io->page_map;
-    if (p->magic != TD_RANK_PAGE_MAGIC || p->version != TD_RANK_PAGE_VERSION)
+    if (p->magic != TD_RANK_PAGE_MAGIC || p->version != TD_RANK_PAGE_VERSION) {
         return td_fail(TD_FAILED_PRECONDITION,
                        "the launcher's rank page has version %u, this worker knows %d; they come "
                        "from different builds",
                        p->version, TD_RANK_PAGE_VERSION);
-    if (p->rank != args->rank || (args->world_size && p->world_size != args->world_size))
+    }
+    if (p->rank != args->rank || (args->world_size && p->world_size != args->world_size)) {
         return td_fail(TD_FAILED_PRECONDITION, "the rank page is for rank %d of %d, not %d of %d",
                        p->rank, p->world_size, args->rank, args->world_size);
+    }
     io->train.page = p;
     return td_ring_attach((char *)io->page_map + TD_RANK_PAGE_BYTES,
                           io->page_bytes - TD_RANK_PAGE_BYTES, sizeof(struct td_metric_record),
@@ -69,13 +73,14 @@ td_status td_worker_attach(const struct td_worker_args *args, struct td_worker_i
 td_status td_worker_attach_group(const struct td_worker_args *args, int32_t world_size,
                                  struct td_worker_io *io) {
     if (world_size == 1) return TD_OK;
-    if (args->group_fd < 0)
+    if (args->group_fd < 0) {
         return td_status_with_class(
             td_fail(
                 TD_FAILED_PRECONDITION,
                 "%d ranks need a launcher: submit the job to traind, or set trainer.devices to 1",
                 world_size),
             TD_CLASS_BAD_SPEC);
+    }
     return map_fd(args->group_fd, "mapping of the group", 1, &io->train.group,
                   &io->train.group_bytes);
 }

@@ -66,8 +66,9 @@ td_status td_build_name(char out_name[TD_BUILD_NAME]) {
     uint64_t digest = 0;
     dl_iterate_phdr(look, &id);
     if (!id) TD_TRY(hash_library(&digest));
-    for (int i = 0; id && i < HEX_BYTES; i++)
+    for (int i = 0; id && i < HEX_BYTES; i++) {
         digest = digest << 8 | id[i];
+    }
     snprintf(out_name, TD_BUILD_NAME, "%s+%016llx", TD_VERSION, (unsigned long long)digest);
     return TD_OK;
 }

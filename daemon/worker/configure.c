@@ -45,10 +45,12 @@ static td_status digest_spec(struct td_worker_config *c) {
     td_buf_init(&text, 4 * TD_SPEC_MAX_BYTES);
     // The spec is the plan without the facts of one attempt.
     struct td_json *tree = td_json_new(c->arena, TD_JSON_OBJECT);
-    for (const struct td_json *v = c->plan.tree->first; v; v = v->next)
+    for (const struct td_json *v = c->plan.tree->first; v; v = v->next) {
         if (strcmp(v->key, "run") != 0 && strcmp(v->key, "format") != 0 &&
-            !td_json_set(c->arena, tree, v->key, td_json_copy(c->arena, v)))
+            !td_json_set(c->arena, tree, v->key, td_json_copy(c->arena, v))) {
             return td_fail_oom();
+        }
+    }
     TD_TRY(td_json_print(tree, false, &text));
     char *hex = td_arena_alloc(c->arena, TD_DIGEST_HEX);
     if (!hex) return td_fail_oom();
@@ -66,8 +68,9 @@ static int32_t next_attempt(const char *job_dir) {
     DIR *d = opendir(job_dir);
     for (struct dirent *e; d && (e = readdir(d));) {
         int n, end = 0;
-        if (sscanf(e->d_name, "a%9d%n", &n, &end) == 1 && !e->d_name[end] && n >= next)
+        if (sscanf(e->d_name, "a%9d%n", &n, &end) == 1 && !e->d_name[end] && n >= next) {
             next = n + 1;
+        }
     }
     if (d) closedir(d);
     return next;
@@ -103,8 +106,9 @@ static td_status list_resume_paths(struct td_worker_config *c) {
     if (*c->plan.run.resume_from) {
         paths[n++] = c->plan.run.resume_from;
         for (const struct td_json *v = before ? before->first : NULL; v && n < PATHS_MAX;
-             v = v->next)
+             v = v->next) {
             paths[n++] = td_json_string(v, "");
+        }
     } else if (*c->plan.spec.ckpt_path) {
         paths[n++] = c->plan.spec.ckpt_path;
     }
@@ -133,8 +137,9 @@ static td_status take_accumulation(struct td_worker_config *c) {
     to->n_later = from->n_changes - 1;
     struct td_accumulation *later = td_arena_array(c->arena, from->n_changes, sizeof *later);
     if (!later) return td_fail_oom();
-    for (size_t i = 0; i < to->n_later; i++)
+    for (size_t i = 0; i < to->n_later; i++) {
         later[i] = (struct td_accumulation){from->change[i + 1].epoch, from->change[i + 1].value};
+    }
     to->later = later;
     return TD_OK;
 }
@@ -168,16 +173,18 @@ static void take_betas(const struct td_json *betas, struct td_optim_attrs *to) {
 
 static int index_of(const char *name, const char *const *names, int n) {
     int i = 0;
-    while (i < n - 1 && strcmp(name, names[i]) != 0)
+    while (i < n - 1 && strcmp(name, names[i]) != 0) {
         i++;
+    }
     return i;
 }
 
 static void take_muon(const struct td_json *k, double lr, struct td_muon_config *to) {
     static const char *const scales[] = {"original", "match_rms_adamw", "spectral_unclamped"};
     const struct td_json *v = td_json_get(k, "ns_coefficients");
-    for (v = v ? v->first : NULL; v; v = v->next)
+    for (v = v ? v->first : NULL; v; v = v->next) {
         to->ns_coefficients[v->next ? v->next->next ? 0 : 1 : 2] = td_json_real(v, 0);
+    }
     to->ns_steps = (int)td_json_int(td_json_get(k, "ns_steps"), 5);
     to->scale = (enum td_muon_scale)index_of(
         td_json_string(td_json_get(k, "adjust_lr_fn"), "original"), scales, TD_COUNTOF(scales));
@@ -295,8 +302,9 @@ static void take_schedule(const struct td_spec *spec, struct td_schedule_config 
     to->decay_curve = curve_of(anneal ? anneal : td_json_get(k, "decay_type"));
     const struct td_json *milestones = td_json_get(k, "milestones");
     for (const struct td_json *v = milestones ? milestones->first : NULL;
-         v && to->n_milestones < TD_SCHEDULE_MILESTONES; v = v->next)
+         v && to->n_milestones < TD_SCHEDULE_MILESTONES; v = v->next) {
         to->milestone[to->n_milestones++] = td_json_int(v, 0);
+    }
 }
 
 static unsigned take_stages(unsigned stages) {
@@ -369,15 +377,17 @@ static td_status take_world(struct td_worker_config *c, const struct td_worker_a
     int32_t planned = c->plan.run.world_size;
     int32_t by_hand = args->whole_job ? td_spec_ranks(&c->plan.spec) : 1;
     int32_t world = args->world_size ? args->world_size : planned ? planned : by_hand;
-    if (planned && world != planned)
+    if (planned && world != planned) {
         return td_status_with_class(td_fail(TD_INVALID_ARGUMENT,
                                             "the plan is for %d ranks, but --world-size says %d",
                                             planned, world),
                                     TD_CLASS_BAD_SPEC);
-    if (args->rank < 0 || args->rank >= world)
+    }
+    if (args->rank < 0 || args->rank >= world) {
         return td_status_with_class(
             td_fail(TD_INVALID_ARGUMENT, "rank %d of world size %d", args->rank, world),
             TD_CLASS_BAD_SPEC);
+    }
     c->train.rank = args->rank;
     c->train.world_size = world;
     return TD_OK;

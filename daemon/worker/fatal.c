@@ -25,8 +25,9 @@ struct text {
 
 // The last byte is kept free for the end of the line.
 static void add_at_most(struct text *t, const char *s, size_t n) {
-    for (; n && *s && t->len + 1 < sizeof t->data; n--)
+    for (; n && *s && t->len + 1 < sizeof t->data; n--) {
         t->data[t->len++] = *s++;
+    }
 }
 
 static void add(struct text *t, const char *s) {
@@ -41,8 +42,9 @@ static void add_number(struct text *t, uint64_t v, unsigned base) {
         v /= base;
     } while (v);
     if (base == 16) add(t, "0x");
-    while (n && t->len + 1 < sizeof t->data)
+    while (n && t->len + 1 < sizeof t->data) {
         t->data[t->len++] = digits[--n];
+    }
 }
 
 // A return address is the first byte after the call, so the call is looked up. What faulted is
@@ -131,14 +133,17 @@ td_status td_fatal_install(struct td_rank_page *page) {
     (void)backtrace(warm, 2);
     fatal_page = page;
     stack_t stack = {.ss_sp = fatal_stack, .ss_size = sizeof fatal_stack};
-    if (sigaltstack(&stack, NULL) != 0)
+    if (sigaltstack(&stack, NULL) != 0) {
         return td_fail_errno(TD_INTERNAL, "set the stack of the fatal handler");
+    }
     struct sigaction sa = {.sa_flags = SA_SIGINFO | SA_ONSTACK | (int)SA_RESETHAND};
     sa.sa_sigaction = on_fatal;
     sigemptyset(&sa.sa_mask);
-    for (size_t i = 0; i < TD_COUNTOF(fatal); i++)
-        if (sigaction(fatal[i], &sa, NULL) != 0)
+    for (size_t i = 0; i < TD_COUNTOF(fatal); i++) {
+        if (sigaction(fatal[i], &sa, NULL) != 0) {
             return td_fail_errno(TD_INTERNAL, "install the fatal handler");
+        }
+    }
     return TD_OK;
 }
 

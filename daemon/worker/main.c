@@ -63,8 +63,9 @@ static void parse_int(struct argp_state *state, const char *name, const char *te
     char *end;
     errno = 0;
     long v = strtol(text, &end, 10);
-    if (errno || end == text || *end || v < 0 || v > max)
+    if (errno || end == text || *end || v < 0 || v > max) {
         argp_error(state, "--%s: expected an integer from 0 to %ld, found '%s'", name, max, text);
+    }
     *out = (int32_t)v;
 }
 

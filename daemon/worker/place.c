@@ -32,11 +32,13 @@ static struct symbols symbols_of(const struct link_map *object) {
 static uint32_t count(const uint32_t *hash) {
     uint32_t n_buckets = hash[0], first = hash[1], bloom_words = hash[2], last = 0;
     const uint32_t *buckets = hash + 4 + bloom_words * (sizeof(ElfW(Addr)) / sizeof *hash);
-    for (uint32_t i = 0; i < n_buckets; i++)
+    for (uint32_t i = 0; i < n_buckets; i++) {
         last = TD_MAX(last, buckets[i]);
+    }
     if (last < first) return 0; // nothing is exported
-    while (!(buckets[n_buckets + last - first] & 1))
+    while (!(buckets[n_buckets + last - first] & 1)) {
         last++;
+    }
     return last + 1;
 }
 

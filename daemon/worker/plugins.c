@@ -25,15 +25,17 @@ static const struct td_plugin_desc *const in_tree[] = {
 };
 
 td_status td_worker_plugins(struct td_registry *r) {
-    for (size_t i = 0; i < TD_COUNTOF(in_tree); i++)
+    for (size_t i = 0; i < TD_COUNTOF(in_tree); i++) {
         TD_TRY(td_registry_add(r, in_tree[i]));
+    }
     return TD_OK;
 }
 
 td_status td_worker_plugin_dir(char *out, size_t out_bytes) {
     char bin[4000];
     TD_TRY(td_proc_self_dir(bin, sizeof bin));
-    if ((size_t)snprintf(out, out_bytes, "%s/../lib/traind", bin) >= out_bytes)
+    if ((size_t)snprintf(out, out_bytes, "%s/../lib/traind", bin) >= out_bytes) {
         return td_fail(TD_FAILED_PRECONDITION, "the path of this program is too long");
+    }
     return TD_OK;
 }

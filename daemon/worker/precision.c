@@ -79,11 +79,12 @@ td_status td_worker_size_up(struct td_worker_config *config, struct td_worker_io
 td_status td_worker_settle(struct td_worker_config *config, struct td_worker_io *io,
                            struct td_events *events) {
     if (!is(config->train.precision, TD_PRECISION_AUTO)) return TD_OK;
-    if (config->train.world_size > 1) // each rank would measure, and they might differ
+    if (config->train.world_size > 1) { // each rank would measure, and they might differ
         return td_status_with_class(
             td_fail(TD_INVALID_ARGUMENT, "trainer.precision is auto, which a plan settles for all "
                                          "ranks of a job: submit it, or name a precision"),
             TD_CLASS_BAD_SPEC);
+    }
     struct td_worker_sized z;
     TD_TRY(td_worker_size_up(config, io, events, &z));
     td_rank_destroy(z.rank);

@@ -56,8 +56,9 @@ static td_status probe_all(void) {
     TD_TRY(print_one(r, "reference"));
     DIR *d = opendir(dir);
     td_status s = TD_OK;
-    for (struct dirent *e; !s && d && (e = readdir(d));)
+    for (struct dirent *e; !s && d && (e = readdir(d));) {
         if (sscanf(e->d_name, "accelerator-%31[a-z0-9_].so", name) == 1) s = print_one(r, name);
+    }
     if (d) closedir(d);
     return s;
 }

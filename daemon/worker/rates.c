@@ -74,8 +74,9 @@ static td_status measure(const struct td_worker_args *args, bool *out_settled) {
     char plugin_dir[4096];
     TD_AUTO(td_registry) *r = NULL;
     const struct td_plugin_desc *desc;
-    if (!args->choices_dir)
+    if (!args->choices_dir) {
         return td_fail(TD_INVALID_ARGUMENT, "rates needs --choices-dir DIR, to keep them in");
+    }
     TD_TRY(hold_level(args));
     TD_TRY(td_worker_plugin_dir(plugin_dir, sizeof plugin_dir));
     TD_TRY(td_registry_create(plugin_dir, &r));

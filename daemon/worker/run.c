@@ -21,9 +21,11 @@
 static td_status prepare_signals(const struct td_worker_args *args, struct td_rank_page *page) {
     static const int ignore[] = {SIGPIPE, SIGXFSZ}; // come back as EPIPE and EFBIG
     struct sigaction ign = {.sa_handler = SIG_IGN};
-    for (size_t i = 0; i < TD_COUNTOF(ignore); i++)
-        if (sigaction(ignore[i], &ign, NULL) != 0)
+    for (size_t i = 0; i < TD_COUNTOF(ignore); i++) {
+        if (sigaction(ignore[i], &ign, NULL) != 0) {
             return td_fail_errno(TD_INTERNAL, "ignore a signal");
+        }
+    }
     TD_TRY(td_fatal_install(page));
     if (args->page_fd >= 0) TD_TRY(td_fatal_install_ask()); // by hand SIGQUIT ends it
     return td_stop_signals_start(page);
@@ -38,18 +40,20 @@ static void introduce(const struct td_worker_args *args, const struct td_worker_
     (void)td_cpu_level_of_machine(gap);
     if (*gap) td_log_warn("%s, continuing", gap);
     int32_t asked = td_spec_ranks(&config->plan.spec);
-    if (args->page_fd < 0 && t->world_size < asked)
+    if (args->page_fd < 0 && t->world_size < asked) {
         td_log_warn("the plan asks for %d ranks, by hand there is %d: a step takes that much fewer "
                     "samples; a traind starts them all, continuing",
                     asked, t->world_size);
+    }
 }
 
 // By hand nobody chose a place for checkpoints unless the plan did: what that costs is said first.
 static void note_unsaved(const struct td_worker_args *args, const struct td_train_config *t,
                          struct td_events *events) {
     bool saves = (t->stages & TD_TRAIN_FIT) && t->checkpoint.save_top_k != 0;
-    if (args->page_fd < 0 && saves && !t->checkpoint.dir)
+    if (args->page_fd < 0 && saves && !t->checkpoint.dir) {
         td_events_note(events, "no checkpoint will be written: the plan has no checkpoint.dir");
+    }
 }
 
 static td_status train(const struct td_worker_args *args, struct td_worker_io *io,

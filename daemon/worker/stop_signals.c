@@ -20,16 +20,18 @@ static void ask(int sig) {
     pthread_mutex_lock(&lock);
     int32_t none = TD_STOP_NONE;
     if (asked && !atomic_compare_exchange_strong(&asked->stop, &none, TD_STOP_CHECKPOINT) &&
-        sig == SIGINT)
+        sig == SIGINT) {
         atomic_store(&asked->stop, TD_STOP_NOW);
+    }
     pthread_mutex_unlock(&lock);
 }
 
 static void *wait_loop(void *arg) {
     const sigset_t *set = arg;
     int sig;
-    while (sigwait(set, &sig) == 0)
+    while (sigwait(set, &sig) == 0) {
         ask(sig);
+    }
     return NULL;
 }
 
@@ -48,8 +50,9 @@ static td_status start_thread(sigset_t *set) {
 td_status td_stop_signals_start(struct td_rank_page *page) {
     static sigset_t set;
     sigemptyset(&set);
-    for (size_t i = 0; i < TD_COUNTOF(stops); i++)
+    for (size_t i = 0; i < TD_COUNTOF(stops); i++) {
         sigaddset(&set, stops[i]);
+    }
     int rc = pthread_sigmask(SIG_BLOCK, &set, NULL);
     if (rc != 0) return td_fail(TD_INTERNAL, "block the stop signals: %s", strerror(rc));
     asked = page;

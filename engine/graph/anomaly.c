@@ -56,13 +56,14 @@ static void name_of(const struct td_graph *g, td_value v, char *out, size_t byte
     for (uint32_t i = 0; i < g->n_outputs && !name; i++) {
         if (g->outputs[i].value == v) name = g->outputs[i].name;
     }
-    if (name)
+    if (name) {
         snprintf(out, bytes, "'%s'", name);
-    else if (info->kind == TD_VALUE_NODE)
+    } else if (info->kind == TD_VALUE_NODE) {
         snprintf(out, bytes, "node %" PRIu32 " (%s)", info->node,
                  td_op_name(td_graph_node(g, info->node)->op));
-    else
+    } else {
         snprintf(out, bytes, "a scalar of the step");
+    }
 }
 
 static void names_read(const struct td_graph *g, const struct td_node_info *n, char *out) {

@@ -72,17 +72,21 @@ static td_status write_optim(const struct writer *w, enum td_op op,
     if (o->stochastic) TD_TRY(td_buf_str(w->out, " stochastic"));
     const double wd = o->weight_decay;
     const char *nesterov = o->nesterov ? " nesterov" : "";
-    if (op == TD_OP_SGD)
+    if (op == TD_OP_SGD) {
         return td_buf_printf(w->out, " momentum=%g dampening=%g wd=%g%s", o->momentum, o->dampening,
                              wd, nesterov);
-    if (op == TD_OP_ADAM || op == TD_OP_ADAMW)
+    }
+    if (op == TD_OP_ADAM || op == TD_OP_ADAMW) {
         return td_buf_printf(w->out, " beta1=%g beta2=%g eps=%g wd=%g", o->beta1, o->beta2, o->eps,
                              wd);
-    if (op == TD_OP_LION)
+    }
+    if (op == TD_OP_LION) {
         return td_buf_printf(w->out, " beta1=%g beta2=%g wd=%g", o->beta1, o->beta2, wd);
+    }
     if (op == TD_OP_ADAFACTOR) return write_adafactor(w, o);
-    if (op == TD_OP_MUON_MOMENTUM)
+    if (op == TD_OP_MUON_MOMENTUM) {
         return td_buf_printf(w->out, " momentum=%g eps=%g%s", o->momentum, o->eps, nesterov);
+    }
     if (op == TD_OP_MUON) return td_buf_printf(w->out, " wd=%g scale=%g", wd, o->update_scale);
     return TD_OK;
 }
@@ -118,8 +122,9 @@ static td_status write_window(const struct writer *w, const struct td_window_att
 static td_status write_values(const struct writer *w, const struct td_attrs *a) {
     enum { SHOWN = 8 };
     int64_t n = td_shape_elems(&a->shape);
-    for (int64_t i = 0; i < TD_MIN(n, (int64_t)SHOWN); i++)
+    for (int64_t i = 0; i < TD_MIN(n, (int64_t)SHOWN); i++) {
         TD_TRY(td_buf_printf(w->out, "%s%.9g", i ? "," : " values=", a->values[i]));
+    }
     return n > SHOWN ? td_buf_str(w->out, ",...") : TD_OK;
 }
 
@@ -131,8 +136,9 @@ static td_status write_attrs(const struct writer *w, const struct td_node_info *
     if (a->then) TD_TRY(td_buf_printf(w->out, " then=%s", td_op_name(a->then)));
     if (a->wide) TD_TRY(td_buf_str(w->out, " wide"));
     if (a->gelu_tanh) TD_TRY(td_buf_str(w->out, " form=tanh"));
-    if (node->op == TD_OP_COMPARE)
+    if (node->op == TD_OP_COMPARE) {
         TD_TRY(td_buf_printf(w->out, " %s", td_compare_name(a->compare)));
+    }
     if (a->label_smoothing != 0) {
         TD_TRY(td_buf_printf(w->out, " label_smoothing=%g", a->label_smoothing));
     }

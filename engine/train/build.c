@@ -37,9 +37,10 @@ static void note_programs(const struct td_rank *r) {
     td_sizes_say_slow(r, n, names, slow);
     if (n) td_events_note(r->events, "%s", slow);
     n = td_programs_unreached(r->programs, names, sizeof names);
-    if (n)
+    if (n) {
         td_events_note(r->events, "nothing trains %u parameter%s that the loss does not reach: %s",
                        n, n == 1 ? "" : "s", names);
+    }
 }
 
 static td_status bind_programs(struct td_rank *r) {

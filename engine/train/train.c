@@ -23,9 +23,10 @@ static td_status evaluate_stage(struct td_loop *l, enum td_split split, const ch
     int64_t n = td_rank_eval_batches(r, split);
     bool interrupted;
     announce(r, stage, "start");
-    if (n == 0)
+    if (n == 0) {
         td_events_note(r->events, "stage %s has nothing to do: no samples or a limit of 0 batches",
                        stage);
+    }
     TD_TRY(td_loop_evaluate(l, split, prefix, n, &interrupted));
     announce(r, stage, interrupted ? "stopped" : "done");
     if (interrupted) *out_end = TD_LOOP_STOPPED;
@@ -36,9 +37,10 @@ static td_status predict_stage(struct td_loop *l, enum td_loop_end *out_end) {
     struct td_rank *r = l->rank;
     bool interrupted;
     announce(r, "predict", "start");
-    if (!td_rank_generates(r) && td_rank_eval_batches(r, TD_SPLIT_PREDICT) == 0)
+    if (!td_rank_generates(r) && td_rank_eval_batches(r, TD_SPLIT_PREDICT) == 0) {
         td_events_note(r->events, "stage predict has nothing to do: no samples or a limit of 0 "
                                   "batches");
+    }
     l->fit_is_over = true;
     TD_TRY(td_predict(l, &interrupted));
     announce(r, "predict", interrupted ? "stopped" : "done");
@@ -74,19 +76,22 @@ static td_status run_stages(struct td_loop *l, enum td_loop_end *out_end) {
 static void note_losses(const struct td_rank *r) {
     uint64_t drops = td_metrics_drops(&r->metrics);
     struct td_checkpointer_counts saves = td_checkpointer_counts(r->checkpointer);
-    if (drops)
+    if (drops) {
         td_events_note(r->events, "%llu metric points were dropped at a full ring",
                        (unsigned long long)drops);
-    if (saves.skipped)
+    }
+    if (saves.skipped) {
         td_events_note(r->events,
                        "%llu periodic checkpoint%s skipped because the one before was still "
                        "being written",
                        (unsigned long long)saves.skipped, saves.skipped == 1 ? " was" : "s were");
-    if (saves.waited_ns >= TD_NS_PER_S) // less is the loop's business
+    }
+    if (saves.waited_ns >= TD_NS_PER_S) { // less is the loop's business
         td_events_note(r->events,
                        "%llu checkpoint%s waited for the one before to be written, %.3g s in all",
                        (unsigned long long)saves.waited, saves.waited == 1 ? "" : "s",
                        (double)saves.waited_ns / (double)TD_NS_PER_S);
+    }
 }
 
 static void print_profile(const struct td_rank *r) {

@@ -148,8 +148,9 @@ enum td_scalar {
 };
 // What values of f32 read of the block, [TD_SCALAR_COUNT]: an accelerator makes it at each run.
 static inline void td_scalars_round(const double *scalars, float *out) {
-    for (int i = 0; i < TD_SCALAR_COUNT; i++)
+    for (int i = 0; i < TD_SCALAR_COUNT; i++) {
         out[i] = (float)scalars[i];
+    }
 }
 
 enum td_value_kind { TD_VALUE_INPUT, TD_VALUE_STATE, TD_VALUE_SCALAR, TD_VALUE_NODE };

@@ -21,8 +21,9 @@ bool td_checkpoint_path_ok(const char *path) {
 }
 
 bool td_checkpoint_file_ok(const char *name) {
-    if (!name || !name[0] || name[0] == '.' || strlen(name) >= TD_CHECKPOINT_FILE_BYTES)
+    if (!name || !name[0] || name[0] == '.' || strlen(name) >= TD_CHECKPOINT_FILE_BYTES) {
         return false;
+    }
     for (const char *c = name; *c; c++) {
         bool ok = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
                   (*c >= '0' && *c <= '9') || *c == '.' || *c == '-' || *c == '_';

@@ -25,9 +25,10 @@ td_status td_rank_page_await_drain(struct td_rank_page *p, uint32_t asked, int64
         uint32_t done = atomic_load(&p->drain_done);
         int64_t left_ns = deadline_ns - td_mono_now().ns;
         if ((int32_t)(done - asked) >= 0) return TD_OK;
-        if (left_ns <= 0)
+        if (left_ns <= 0) {
             return td_fail(TD_DEADLINE_EXCEEDED, "the launcher took no metric points for %.1f s",
                            (double)timeout_ns / TD_NS_PER_S);
+        }
         td_futex_wait(&p->drain_done, done, left_ns);
     }
 }

@@ -78,15 +78,17 @@ td_status td_buf_printf(struct td_buf *b, const char *fmt, ...) {
 
 td_status td_buf_u32le(struct td_buf *b, uint32_t v) {
     uint8_t bytes[4];
-    for (size_t i = 0; i < sizeof bytes; i++)
+    for (size_t i = 0; i < sizeof bytes; i++) {
         bytes[i] = (uint8_t)(v >> (8 * i));
+    }
     return td_buf_append(b, bytes, sizeof bytes);
 }
 
 td_status td_buf_u64le(struct td_buf *b, uint64_t v) {
     uint8_t bytes[8];
-    for (size_t i = 0; i < sizeof bytes; i++)
+    for (size_t i = 0; i < sizeof bytes; i++) {
         bytes[i] = (uint8_t)(v >> (8 * i));
+    }
     return td_buf_append(b, bytes, sizeof bytes);
 }
 
@@ -149,8 +151,9 @@ int td_edit_distance(const char *a, const char *b, int max) {
     size_t n_a = strnlen(a, EDIT_MAX + 1), n_b = strnlen(b, EDIT_MAX + 1);
     if (n_a > EDIT_MAX || n_b > EDIT_MAX) return max + 1;
     int row[EDIT_MAX + 1]; // distances from a's prefix to each prefix of b
-    for (size_t j = 0; j <= n_b; j++)
+    for (size_t j = 0; j <= n_b; j++) {
         row[j] = (int)j;
+    }
     for (size_t i = 1; i <= n_a; i++) {
         int diagonal = row[0];
         row[0] = (int)i;

@@ -13,8 +13,9 @@ bool td_fit_v(char *out, size_t bytes, const char *fmt, va_list ap) {
     int n = vsnprintf(out, bytes, fmt, ap);
     if (n >= 0 && (size_t)n < bytes) return true;
     size_t room = bytes > 4 ? bytes - 4 : 0, len = 0;
-    for (size_t k; (k = td_utf8_sequence(out + len, strlen(out + len))) > 0 && len + k <= room;)
+    for (size_t k; (k = td_utf8_sequence(out + len, strlen(out + len))) > 0 && len + k <= room;) {
         len += k;
+    }
     if (len < room && room - len > 3) len = room; // bytes that are no UTF-8: nothing to keep whole
     snprintf(out + len, bytes - len, "...");
     return false;

@@ -60,8 +60,9 @@ void td_float_convert(enum td_dtype from, const void *x, int64_t n, enum td_dtyp
     } else if (from == TD_F16 && to == TD_F32) {
         loops->f32_of_f16(x, n, y);
     } else {
-        for (int64_t i = 0; i < n; i++)
+        for (int64_t i = 0; i < n; i++) {
             store(to, y, i, load(from, x, i));
+        }
     }
 }
 
@@ -71,7 +72,8 @@ bool td_float_all_finite(enum td_dtype t, const void *x, int64_t n) {
     if (t == TD_F32) return loops->finite_32(x, n, 0x7f800000u);
     if (t == TD_BF16) return loops->finite_16(x, n, 0x7f80u);
     if (t == TD_F16) return loops->finite_16(x, n, 0x7c00u);
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
         if (!isfinite(load(t, x, i))) return false;
+    }
     return true;
 }

@@ -11,8 +11,9 @@ enum { FRAME_WHOLE_MAX = TD_FRAME_HEADER + TD_FRAME_MAX };
 
 static uint32_t load_le(const uint8_t *p, size_t bytes) {
     uint32_t v = 0;
-    for (size_t i = 0; i < bytes; i++)
+    for (size_t i = 0; i < bytes; i++) {
         v |= (uint32_t)p[i] << (8 * i);
+    }
     return v;
 }
 

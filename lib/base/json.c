@@ -107,8 +107,9 @@ td_status td_json_parse(struct td_arena *a, const char *text, size_t len,
 // How many bytes at the start of text are written as they are, and of one byte each.
 static size_t plain_bytes(const char *text, size_t len) {
     size_t n = 0;
-    while (n < len && text[n] >= 0x20 && text[n] < 0x7f && text[n] != '"' && text[n] != '\\')
+    while (n < len && text[n] >= 0x20 && text[n] < 0x7f && text[n] != '"' && text[n] != '\\') {
         n++;
+    }
     return n;
 }
 
@@ -163,8 +164,9 @@ td_status td_json_print_double(double v, struct td_buf *out) {
 static td_status print_break(bool indent, int depth, struct td_buf *out) {
     if (!indent) return TD_OK;
     TD_TRY(td_buf_str(out, "\n"));
-    for (int i = 0; i < depth; i++)
+    for (int i = 0; i < depth; i++) {
         TD_TRY(td_buf_append(out, "  ", INDENT));
+    }
     return TD_OK;
 }
 

@@ -43,8 +43,9 @@ td_status td_map_create(size_t max_entries, struct td_map **out_map) {
 
 void td_map_destroy(struct td_map *m) {
     if (!m) return;
-    for (size_t i = 0; i < m->n_entries; i++)
+    for (size_t i = 0; i < m->n_entries; i++) {
         free(m->entries[i].key);
+    }
     free(m->entries);
     free(m->index);
     free(m);
@@ -66,8 +67,9 @@ static struct entry *find(const struct td_map *m, const char *key, uint64_t hash
 
 static void link_entry(uint32_t *index, size_t cap, uint64_t hash, size_t entry_idx) {
     size_t mask = 2 * cap - 1, i = hash & mask;
-    while (index[i] != 0)
+    while (index[i] != 0) {
         i = (i + 1) & mask;
+    }
     index[i] = (uint32_t)entry_idx + 1;
 }
 
@@ -136,8 +138,9 @@ void *td_map_remove(struct td_map *m, const char *key) {
 }
 
 bool td_map_next(const struct td_map *m, size_t *cursor, const char **out_key, void **out_value) {
-    while (*cursor < m->n_entries && !m->entries[*cursor].key)
+    while (*cursor < m->n_entries && !m->entries[*cursor].key) {
         (*cursor)++;
+    }
     if (*cursor >= m->n_entries) return false;
     const struct entry *e = &m->entries[(*cursor)++];
     if (out_key) *out_key = e->key;

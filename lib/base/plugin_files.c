@@ -23,8 +23,9 @@ static void list(const char *dir, struct names *out) {
     DIR *d = opendir(dir);
     for (struct dirent *e; d && out->n < TD_PLUGIN_FILES_MAX && (e = readdir(d));) {
         size_t len = strlen(e->d_name);
-        if (len < 4 || len >= sizeof out->name[0] || strcmp(e->d_name + len - 3, ".so") != 0)
+        if (len < 4 || len >= sizeof out->name[0] || strcmp(e->d_name + len - 3, ".so") != 0) {
             continue;
+        }
         memcpy(out->name[out->n++], e->d_name, len + 1);
     }
     if (d) closedir(d);

@@ -54,8 +54,9 @@ static bool is_named(const struct td_proc_options *o, int child_fd) {
 
 static int add_descriptors(struct spawn *s, const struct td_proc_options *o) {
     int highest = STDERR_FILENO, err = 0;
-    for (size_t i = 0; i < o->n_fds; i++)
+    for (size_t i = 0; i < o->n_fds; i++) {
         highest = TD_MAX(highest, o->fds[i].child_fd);
+    }
     for (size_t i = 0; i < o->n_fds; i++) {
         s->copy[i] = fcntl(o->fds[i].parent_fd, F_DUPFD_CLOEXEC, highest + 1);
         if (s->copy[i] < 0) return errno;
@@ -99,8 +100,9 @@ td_status td_proc_spawn(const struct td_proc_options *o, struct td_proc *out_pro
         TD_CHECK(o->fds[i].child_fd >= 0 && o->fds[i].child_fd <= CHILD_FD_MAX);
     }
     struct spawn s;
-    for (size_t i = 0; i < FDS_MAX; i++)
+    for (size_t i = 0; i < FDS_MAX; i++) {
         s.copy[i] = -1;
+    }
     if (posix_spawn_file_actions_init(&s.actions) != 0) return td_fail_oom();
     if (posix_spawnattr_init(&s.attributes) != 0) {
         posix_spawn_file_actions_destroy(&s.actions);
@@ -114,8 +116,9 @@ td_status td_proc_spawn(const struct td_proc_options *o, struct td_proc *out_pro
         err = posix_spawn(&pid, o->path, &s.actions, &s.attributes, as_vector(o->argv),
                           as_vector(o->env ? o->env : empty));
     }
-    for (size_t i = 0; i < FDS_MAX; i++)
+    for (size_t i = 0; i < FDS_MAX; i++) {
         td_auto_close(&s.copy[i]);
+    }
     posix_spawnattr_destroy(&s.attributes);
     posix_spawn_file_actions_destroy(&s.actions);
     if (err) return spawn_fail(err, o->path);

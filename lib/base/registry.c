@@ -316,9 +316,10 @@ static td_status open_object(const char *path, int *out_fd, void **out_object) {
     TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
     bool readable = fd >= 0 && fstat(fd, &before) == 0;
     void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (object && readable && (stat(path, &after) != 0 || !is_same_file(&before, &after)))
+    if (object && readable && (stat(path, &after) != 0 || !is_same_file(&before, &after))) {
         return td_fail(TD_UNAVAILABLE, "plugin %s: its file was replaced while it was loaded",
                        path);
+    }
     *out_object = object;
     *out_fd = readable ? fd : -1;
     if (readable) fd = -1;

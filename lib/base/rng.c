@@ -140,8 +140,9 @@ void td_randperm_begin(struct td_randperm *p, uint64_t seed, int64_t n, int64_t 
         p->n_final = n;
         return;
     }
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
         out[i] = i;
+    }
 }
 
 void td_randperm_extend(struct td_randperm *p, int64_t n_final) {

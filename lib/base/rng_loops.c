@@ -55,8 +55,9 @@ static inline void eight_blocks(const uint32_t key[2], uint64_t high, uint64_t f
 
 // No carry within the lanes: first is a multiple of TD_PHILOX_BLOCKS.
 static void blocks(const uint32_t key[2], uint64_t high, uint64_t first, uint32_t *restrict out) {
-    for (uint64_t j = 0; j < TD_PHILOX_BLOCKS; j += 8)
+    for (uint64_t j = 0; j < TD_PHILOX_BLOCKS; j += 8) {
         eight_blocks(key, high, first + j, out + 4 * j);
+    }
 }
 
 #else
@@ -94,8 +95,9 @@ static void blocks(const uint32_t key[2], uint64_t high, uint64_t first, uint32_
 #endif
 
 static void uniforms(const uint32_t *restrict words, size_t n, float *restrict out) {
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         out[i] = (float)(int32_t)(words[i] >> 8) * 0x1p-24f;
+    }
 }
 
 static void halves(const uint32_t *restrict words, size_t n, uint16_t *restrict out) {
@@ -107,8 +109,9 @@ static void halves(const uint32_t *restrict words, size_t n, uint16_t *restrict 
 
 static void at_least(const uint32_t *restrict words, size_t n, uint32_t least,
                      uint8_t *restrict out) {
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         out[i] = words[i] >> 8 >= least;
+    }
 }
 
 const struct td_rng_loops TD_LEVELED(td_rng_loops) = {

@@ -48,8 +48,9 @@ bool td_shape_equal(const struct td_shape *a, const struct td_shape *b) {
 
 int64_t td_shape_elems(const struct td_shape *s) {
     int64_t n = 1;
-    for (int i = 0; i < s->n_dims; i++)
+    for (int i = 0; i < s->n_dims; i++) {
         n *= s->dim[i];
+    }
     return n;
 }
 

@@ -23,8 +23,9 @@ static td_status parse_port(const char *text, const char *digits, uint16_t *out_
     uint32_t port = 0;
     size_t n = strspn(digits, "0123456789");
     if (n == 0 || n > 5 || digits[n]) return bad(text, "has no port number");
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         port = port * 10 + (uint32_t)(digits[i] - '0');
+    }
     if (port > 65535) return bad(text, "has a port above 65535");
     *out_port = (uint16_t)port;
     return TD_OK;

@@ -156,8 +156,9 @@ td_status td_rpc_channel_create(struct td_loop *loop, const struct td_rpc_channe
 void td_rpc_channel_destroy(struct td_rpc_channel *channel) {
     if (!channel) return;
     TD_ON_LOOP(channel->loop);
-    for (struct td_rpc_stream *s = channel->streams; s; s = s->next)
+    for (struct td_rpc_stream *s = channel->streams; s; s = s->next) {
         td_rpc_stream_cancel(s);
+    }
     if (channel->pump) td_pump_close(channel->pump); // every stream has its on_done here
     TD_CHECK(!channel->streams);
     if (channel->grpc) grpc_channel_destroy(channel->grpc);

@@ -118,8 +118,9 @@ static void watch_listener(struct td_front *f, bool on);
 
 static void forget(struct entry *e) {
     struct entry **at = &e->front->first;
-    while (*at != e)
+    while (*at != e) {
         at = &(*at)->next;
+    }
     *at = e->next;
     td_relay_destroy(e->relay);
     e->magic = 0;
@@ -308,8 +309,9 @@ static bool take_in(struct td_front *f, int client_fd, const struct sockaddr_sto
     e->source = source;
     snprintf(e->name, sizeof e->name, "%s", name);
     struct entry **last = &f->first;
-    while (*last)
+    while (*last) {
         last = &(*last)->next;
+    }
     *last = e;
     if (f->letting_go) td_relay_let_go(e->relay);
     f->o.hand_over(e->number, f->o.ctx);
@@ -375,8 +377,9 @@ static void on_wake(void *arg) {
     if (atomic_load(&f->stop_listening)) close_listener(f);
     if (atomic_load(&f->let_go) && !f->letting_go) {
         f->letting_go = true;
-        for (struct entry *e = f->first; e; e = e->next)
+        for (struct entry *e = f->first; e; e = e->next) {
             td_relay_let_go(e->relay);
+        }
     }
     if (f->listener.fd >= 0) watch_listener(f, true); // a fence has passed
 }
@@ -384,8 +387,9 @@ static void on_wake(void *arg) {
 static void finish_loop(struct td_front *f) {
     if (!f->loop) return;
     if (f->retry) close_listener(f);
-    while (f->first)
+    while (f->first) {
         forget(f->first);
+    }
     td_loop_timer_destroy(td_steal(f->retry));
     td_loop_wakeup_destroy(td_steal(f->wake));
 }
@@ -475,8 +479,9 @@ void td_front_destroy(struct td_front *f) {
     td_loop_destroy(f->loop);
     td_loop_wakeup_destroy(f->home_wake);
     td_peers_destroy(f->peers);
-    for (int kind = 0; kind < N_NOTICES; kind++)
+    for (int kind = 0; kind < N_NOTICES; kind++) {
         free(atomic_load(&f->notices[kind].text));
+    }
     free(f->scratch);
     f->magic = 0;
     free(f);

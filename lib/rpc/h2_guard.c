@@ -140,8 +140,9 @@ static td_status check_order(const struct td_h2_guard *g, const struct frame *f)
 
 static td_status judge(struct td_h2_guard *g, struct td_mono now, const struct frame *f) {
     TD_TRY(check_order(g, f));
-    if (f->type == TD_H2_FRAME_HEADERS || f->type == TD_H2_FRAME_CONTINUATION)
+    if (f->type == TD_H2_FRAME_HEADERS || f->type == TD_H2_FRAME_CONTINUATION) {
         return take_block(g, f);
+    }
     TD_TRY(check_size(g, f));
     g->has_settings = true;
     switch (f->type) {
@@ -258,8 +259,9 @@ static size_t put_frame(uint8_t *out, size_t bytes, enum td_h2_frame_type type) 
 }
 
 static size_t put_u32(uint8_t *out, uint32_t v) {
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
         out[i] = (uint8_t)(v >> (24 - 8 * i));
+    }
     return 4;
 }
 

@@ -64,8 +64,9 @@ static void tell(struct td_rpc_health *h, struct watcher *w) {
 }
 
 static void tell_all(struct td_rpc_health *h) {
-    for (struct watcher *w = h->watchers; w; w = w->next)
+    for (struct watcher *w = h->watchers; w; w = w->next) {
         tell(h, w);
+    }
 }
 
 static bool set_one(struct td_rpc_health *h, const char *service, serving_status status) {
@@ -82,8 +83,9 @@ static bool set_one(struct td_rpc_health *h, const char *service, serving_status
 }
 
 static void show(struct td_rpc_health *h) {
-    for (size_t i = 0; i < h->n_known; i++)
+    for (size_t i = 0; i < h->n_known; i++) {
         h->known[i].status = h->serving && !h->deaf ? SERVING : NOT_SERVING;
+    }
     tell_all(h);
 }
 

@@ -139,8 +139,9 @@ static grpc_byte_buffer *join(const struct td_outbox *o) {
         slices[n++] = *body;
     }
     grpc_byte_buffer *joined = grpc_raw_byte_buffer_create(slices, n);
-    for (size_t i = 0; i < n; i += 2)
+    for (size_t i = 0; i < n; i += 2) {
         grpc_slice_unref(slices[i]);
+    }
     return joined;
 }
 

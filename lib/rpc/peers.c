@@ -217,8 +217,9 @@ td_status td_peers_create(struct td_loop *home, const struct td_peers_options *o
     self->slots = td_calloc(self->n_slots, sizeof *self->slots);
     self->ring = td_calloc(self->n_slots, sizeof *self->ring);
     if (!self->slots || !self->ring) return td_fail_oom();
-    for (uint32_t i = 0; i < self->n_slots; i++)
+    for (uint32_t i = 0; i < self->n_slots; i++) {
         push(self, i);
+    }
     TD_TRY(td_loop_wakeup_create(home, on_wanted, self, &self->wake));
     TD_TRY(td_loop_timer_create(home, on_tick, self, &self->tick));
     *out_peers = td_steal(self);

@@ -10,8 +10,9 @@
 bool td_rpc_secret_equal(struct td_str a, struct td_str b) {
     if (a.len != b.len) return false;
     volatile unsigned char diff = 0;
-    for (size_t i = 0; i < a.len; i++)
+    for (size_t i = 0; i < a.len; i++) {
         diff |= (unsigned char)(a.data[i] ^ b.data[i]);
+    }
     return diff == 0;
 }
 

@@ -174,8 +174,9 @@ static void free_routes(struct td_map *routes) {
     size_t cursor = 0;
     const char *path;
     void *route;
-    while (routes && td_map_next(routes, &cursor, &path, &route))
+    while (routes && td_map_next(routes, &cursor, &path, &route)) {
         free(route);
+    }
     td_map_destroy(routes);
 }
 
@@ -328,8 +329,9 @@ td_status td_rpc_server_start(struct td_rpc_server *server) {
     TD_CHECK(!server->started);
     server->started = true;
     grpc_server_start(server->grpc);
-    for (int i = 0; i < TD_RPC_N_ACCEPTS; i++)
+    for (int i = 0; i < TD_RPC_N_ACCEPTS; i++) {
         arm_accept(&server->accepts[i]);
+    }
     return td_front_start(server->front);
 }
 

@@ -21,8 +21,9 @@ static td_status read_varint(struct td_wire *w, uint64_t *out_value) {
 }
 
 static td_status skip(struct td_wire *w, uint64_t bytes) {
-    if (bytes > (uint64_t)(w->end - w->at))
+    if (bytes > (uint64_t)(w->end - w->at)) {
         return td_wire_broken(w, "field longer than what holds it");
+    }
     w->at += bytes;
     return TD_OK;
 }

@@ -33,8 +33,9 @@ static void copy_cut(const char *text, char *out, size_t out_bytes) {
     size_t n = strnlen(text, out_bytes);
     if (n == out_bytes) {
         n = out_bytes - 1;
-        while (n && ((unsigned char)text[n] & 0xc0) == 0x80)
+        while (n && ((unsigned char)text[n] & 0xc0) == 0x80) {
             n--;
+        }
     }
     memcpy(out, text, n);
     out[n] = 0;
@@ -132,8 +133,9 @@ static bool try_pack(td_status s, const struct info *info, const struct fields *
         ok = w->details;
         if (ok) protobuf_c_message_pack(&status.base, w->details);
     }
-    for (size_t i = 0; i < status.n_details; i++)
+    for (size_t i = 0; i < status.n_details; i++) {
         free(any[i].value.data);
+    }
     return ok;
 }
 

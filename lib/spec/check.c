@@ -76,8 +76,9 @@ const char *td_check_show(struct td_arena *a, const char *text, size_t len, size
     bool is_cut = len > max_bytes;
     if (is_cut) {
         len = max_bytes;
-        while (len > 0 && ((unsigned char)text[len] & 0xc0) == 0x80) // not inside a character
+        while (len > 0 && ((unsigned char)text[len] & 0xc0) == 0x80) { // not inside a character
             len--;
+        }
     }
     char *copy = td_arena_strndup(a, text, len);
     if (!copy) return "?";

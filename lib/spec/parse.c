@@ -84,8 +84,9 @@ static td_status check_sizes(size_t len, const char *const *overrides, size_t n_
         return too_large("overrides", n_overrides, TD_SPEC_MAX_OVERRIDES);
     }
     size_t total = len;
-    for (size_t i = 0; i < n_overrides && total <= TD_SPEC_MAX_BYTES; i++)
+    for (size_t i = 0; i < n_overrides && total <= TD_SPEC_MAX_BYTES; i++) {
         total += strnlen(overrides[i], TD_SPEC_MAX_BYTES + 1);
+    }
     return total > TD_SPEC_MAX_BYTES ? too_large("bytes", total, TD_SPEC_MAX_BYTES) : TD_OK;
 }
 
@@ -100,8 +101,9 @@ td_status td_spec_parse(struct td_arena *a, const char *text, size_t len,
     struct td_json *canonical = NULL;
     if (root) {
         bool is_map = root->kind == TD_JSON_OBJECT;
-        for (size_t i = 0; is_map && i < n_overrides; i++)
+        for (size_t i = 0; is_map && i < n_overrides; i++) {
             apply_override(&c, root, overrides[i], (int)i, &n_nodes);
+        }
         canonical = td_check_document(&c, root);
     }
     TD_TRY(td_check_result(&c));

@@ -81,8 +81,9 @@ td_status td_plan_build(struct td_arena *a, const struct td_json *spec_tree,
               set_text(a, facts, "cache_dir", run->cache_dir) &&
               set_text(a, facts, "resume_from", run->resume_from) &&
               set_text(a, facts, "precision", run->precision);
-    if (ok && run->resume_before)
+    if (ok && run->resume_before) {
         ok = td_json_set(a, facts, "resume_before", td_json_copy(a, run->resume_before));
+    }
     if (ok && run->frozen) ok = td_json_set(a, facts, "frozen", td_json_copy(a, run->frozen));
     return ok ? complete(a, tree, out_plan) : td_fail_oom();
 }

@@ -95,8 +95,9 @@ td_status td_spec_reference(struct td_buf *out) {
     TD_AUTO(td_arena) *a = NULL;
     TD_TRY(td_arena_create(1 << 20, &a));
     TD_TRY(td_buf_str(out, intro));
-    for (size_t i = 0; i < td_n_sections; i++)
+    for (size_t i = 0; i < td_n_sections; i++) {
         TD_TRY(print_section(a, &td_sections[i], out));
+    }
     TD_TRY(td_buf_str(out, "\n## Keys of Lightning that stand elsewhere\n\n"));
     for (size_t i = 0; i < td_n_laters; i++) {
         const struct td_later *l = &td_laters[i];

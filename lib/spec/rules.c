@@ -91,15 +91,17 @@ static void check_evaluation(struct td_check *c, const struct td_json *root) {
     const struct td_json *from = get(root, "evaluate_from"), *stage = NULL;
     if (!text_is(from, "best")) return;
     const struct td_json *stages = get(root, "stages");
-    for (stage = stages ? stages->first : NULL; stage; stage = stage->next)
+    for (stage = stages ? stages->first : NULL; stage; stage = stage->next) {
         if (text_is(stage, "fit")) break;
+    }
     const char *missing = NULL;
-    if (stages && !stage)
+    if (stages && !stage) {
         missing = "fit among the stages; a job that trains nothing has no best";
-    else if (is_null(get(root, "checkpoint.monitor")))
+    } else if (is_null(get(root, "checkpoint.monitor"))) {
         missing = "checkpoint.monitor, to know which is best";
-    else if (td_json_int(get(root, "checkpoint.save_top_k"), 1) == 0)
+    } else if (td_json_int(get(root, "checkpoint.save_top_k"), 1) == 0) {
         missing = "checkpoints that are kept, but checkpoint.save_top_k is 0";
+    }
     if (missing) td_check_violation(c, "evaluate_from", from->line, "best needs %s", missing);
 }
 
@@ -157,8 +159,9 @@ static void check_schedule_parts(struct td_check *c, const struct td_json *sched
 
 static void check_schedule(struct td_check *c, const struct td_json *root) {
     const struct td_json *schedule = get(root, "lr_scheduler"), *end = NULL;
-    for (size_t i = 0; !end && i < TD_COUNTOF(end_keys); i++)
+    for (size_t i = 0; !end && i < TD_COUNTOF(end_keys); i++) {
         end = td_json_get(schedule, end_keys[i]);
+    }
     if (!end) return;
     if (end->kind != TD_JSON_STRING) {
         check_schedule_parts(c, schedule, end);
@@ -178,15 +181,17 @@ static void check_plateau(struct td_check *c, const struct td_json *root) {
     const struct td_json *schedule = get(root, "lr_scheduler");
     if (!text_is(td_json_get(schedule, "name"), "reduce_on_plateau")) return;
     const struct td_json *factor = td_json_get(schedule, "factor");
-    if (td_json_real(factor, 0) >= 1)
+    if (td_json_real(factor, 0) >= 1) {
         td_check_violation(c, "lr_scheduler.factor", factor->line, "must be below 1");
+    }
     const struct td_json *monitor = td_json_get(schedule, "monitor");
     const char *name = td_json_string(monitor, "val_");
-    if (strncmp(name, "val_", 4) != 0)
+    if (strncmp(name, "val_", 4) != 0) {
         td_check_violation(c, "lr_scheduler.monitor", monitor->line,
                            "'%s' is no metric of the validation, which is what this schedule "
                            "listens to; their names begin with val_",
                            td_check_show(c->arena, name, strlen(name), 64));
+    }
 }
 
 void td_check_rules(struct td_check *c, struct td_json *canonical) {

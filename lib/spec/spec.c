@@ -69,8 +69,9 @@ static unsigned stages_of(const struct td_json *tree) {
     unsigned bits = 0;
     const struct td_json *list = td_json_get(tree, "stages");
     for (const struct td_json *v = list ? list->first : NULL; v; v = v->next) {
-        for (unsigned i = 0; i < TD_COUNTOF(names); i++)
+        for (unsigned i = 0; i < TD_COUNTOF(names); i++) {
             bits |= strcmp(td_json_string(v, ""), names[i]) == 0 ? 1U << i : 0;
+        }
     }
     return bits;
 }

@@ -86,14 +86,16 @@ static struct td_json *add_member(const struct subject *s, struct td_json *map, 
 // Canonical: by ascending epoch from 0 on; before the first that is given it is the knob's least.
 static struct td_json *check_int_by_epoch(const struct subject *s, const struct td_json *v) {
     if (v->kind != TD_JSON_OBJECT) return check_int(s, v);
-    for (const struct td_json *m = v->first; m; m = m->next)
+    for (const struct td_json *m = v->first; m; m = m->next) {
         if (epoch_of(m->key) < 0) return refuse(s, v, "its keys are epochs, from 0 on");
+    }
     const struct td_json *m = next_epoch(v, -1);
     bool from_start = m && epoch_of(m->key) == 0;
     if (!m || v->n_children + !from_start > TD_SPEC_MAX_CHANGES) return refuse(s, v, NULL);
     struct td_json *map = fresh(s, td_json_new(s->c->arena, TD_JSON_OBJECT));
-    if (map && !from_start)
+    if (map && !from_start) {
         map = add_member(s, map, "0", td_json_new_int(s->c->arena, (int64_t)s->k->min));
+    }
     for (; map && m; m = next_epoch(v, epoch_of(m->key))) {
         struct subject one = {s->c, s->k, td_check_path(s->c, s->path, m->key), true};
         struct td_json *made = check_int(&one, m);
@@ -195,8 +197,9 @@ static bool is_path_knob(const struct td_knob *k) {
 static bool is_word(const struct td_knob *k, const char *text) {
     struct td_knob_choice choice;
     const char *at = k->type == TD_KNOB_PATH ? k->values : NULL;
-    while (at && (at = td_knob_next_choice(at, &choice)))
+    while (at && (at = td_knob_next_choice(at, &choice))) {
         if (str_is(choice.name, text)) return true;
+    }
     return false;
 }
 

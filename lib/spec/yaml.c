@@ -77,8 +77,9 @@ static bool has_tab_indent(const struct reader *r, yaml_mark_t mark) {
         at = memchr(at, '\n', (size_t)(end - at));
         if (at) at++;
     }
-    while (at && at < end && *at == ' ')
+    while (at && at < end && *at == ' ') {
         at++;
+    }
     return at && at < end && *at == '\t';
 }
 
@@ -175,8 +176,9 @@ static const char *read_key(struct reader *r, const yaml_event_t *e) {
 
 static const char *path_to(struct reader *r, int depth) {
     const char *path = "";
-    for (int i = 1; i <= depth; i++)
+    for (int i = 1; i <= depth; i++) {
         if (r->keys[i]) path = td_check_path(r->c, path, r->keys[i]);
+    }
     return path;
 }
 

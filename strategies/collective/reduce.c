@@ -66,19 +66,23 @@ static void sum_f32(void *const *parts, int32_t world, int64_t lo, int64_t hi,
     int64_t i = lo;
     for (; hi - i >= TD_REDUCE_BLOCK; i += TD_REDUCE_BLOCK) {
         memcpy(acc, (const float *)parts[0] + i, sizeof acc);
-        for (int32_t p = 1; p < world; p++)
+        for (int32_t p = 1; p < world; p++) {
             loops->add_f32(acc, (const float *)parts[p] + i);
+        }
         scale_block(loops, acc, s);
-        for (int32_t p = 0; p < world; p++)
+        for (int32_t p = 0; p < world; p++) {
             memcpy((float *)parts[p] + i, acc, sizeof acc);
+        }
     }
     for (; i < hi; i++) {
         float v = ((const float *)parts[0])[i];
-        for (int32_t p = 1; p < world; p++)
+        for (int32_t p = 1; p < world; p++) {
             v += ((const float *)parts[p])[i];
+        }
         v = s.divide ? v / s.by : v * s.by;
-        for (int32_t p = 0; p < world; p++)
+        for (int32_t p = 0; p < world; p++) {
             ((float *)parts[p])[i] = v;
+        }
     }
 }
 
@@ -92,12 +96,14 @@ static int64_t sum_half(void *const *parts, int32_t world, int64_t lo, int64_t h
     int64_t i = lo;
     for (; hi - i >= TD_REDUCE_BLOCK; i += TD_REDUCE_BLOCK) {
         (bf16 ? loops->widen_bf16 : loops->widen_f16)(acc, (const uint16_t *)parts[0] + i);
-        for (int32_t p = 1; p < world; p++)
+        for (int32_t p = 1; p < world; p++) {
             (bf16 ? loops->add_bf16 : loops->add_f16)(acc, (const uint16_t *)parts[p] + i);
+        }
         scale_block(loops, acc, s);
         (bf16 ? loops->narrow_bf16 : loops->narrow_f16)(acc, out);
-        for (int32_t p = 0; p < world; p++)
+        for (int32_t p = 0; p < world; p++) {
             memcpy((uint16_t *)parts[p] + i, out, sizeof out);
+        }
     }
     return i;
 }
@@ -120,8 +126,9 @@ static int64_t sum_half(void *const *parts, int32_t world, int64_t lo, int64_t h
                 }                                                                                  \
             }                                                                                      \
             if (op == TD_REDUCE_MEAN) acc /= (acc_type)world;                                      \
-            for (int32_t p = 0; p < world; p++)                                                    \
+            for (int32_t p = 0; p < world; p++) {                                                  \
                 ((type *)parts[p])[i] = (type)STORE(acc);                                          \
+            }                                                                                      \
         }                                                                                          \
     }
 

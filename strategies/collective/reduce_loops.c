@@ -25,38 +25,44 @@ static void pair_f32(float *restrict a, float *restrict b, int64_t n, float by) 
 
 static void add_f32(float *restrict acc, const void *restrict x) {
     const float *v = x;
-    for (int j = 0; j < N; j++)
+    for (int j = 0; j < N; j++) {
         acc[j] += v[j];
+    }
 }
 
 #define DEFINE_HALF(name)                                                                          \
     static void add_##name(float *restrict acc, const void *restrict x) {                          \
         const uint16_t *v = x;                                                                     \
-        for (int j = 0; j < N; j++)                                                                \
+        for (int j = 0; j < N; j++) {                                                              \
             acc[j] += td_f32_of_##name(v[j]);                                                      \
+        }                                                                                          \
     }                                                                                              \
     static void widen_##name(float *restrict acc, const void *restrict x) {                        \
         const uint16_t *v = x;                                                                     \
-        for (int j = 0; j < N; j++)                                                                \
+        for (int j = 0; j < N; j++) {                                                              \
             acc[j] = td_f32_of_##name(v[j]);                                                       \
+        }                                                                                          \
     }                                                                                              \
     static void narrow_##name(const float *restrict acc, void *restrict y) {                       \
         uint16_t *v = y;                                                                           \
-        for (int j = 0; j < N; j++)                                                                \
+        for (int j = 0; j < N; j++) {                                                              \
             v[j] = td_##name##_of_f32(acc[j]);                                                     \
+        }                                                                                          \
     }
 
 DEFINE_HALF(bf16)
 DEFINE_HALF(f16)
 
 static void multiply(float *restrict acc, float by) {
-    for (int j = 0; j < N; j++)
+    for (int j = 0; j < N; j++) {
         acc[j] *= by;
+    }
 }
 
 static void divide(float *restrict acc, float by) {
-    for (int j = 0; j < N; j++)
+    for (int j = 0; j < N; j++) {
         acc[j] /= by;
+    }
 }
 
 const struct td_reduce_loops TD_LEVELED(td_reduce_loops) = {

@@ -47,8 +47,10 @@ static size_t fixed_bytes(int32_t world) {
 // 0 also for what cannot be: a world out of range, or more bytes than there are.
 static size_t shm_shared_bytes(int32_t world_size, size_t gradient_bytes) {
     size_t regions, page = td_page_bytes();
-    if (world_size < 1 || world_size > TD_COLLECTIVE_MAX_WORLD || gradient_bytes > SIZE_MAX - page)
+    if (world_size < 1 || world_size > TD_COLLECTIVE_MAX_WORLD ||
+        gradient_bytes > SIZE_MAX - page) {
         return 0;
+    }
     if (!td_size_mul(td_align_up(gradient_bytes, page), (size_t)world_size, &regions)) return 0;
     size_t fixed = fixed_bytes(world_size);
     return regions > SIZE_MAX - fixed ? 0 : fixed + regions;
@@ -144,8 +146,9 @@ static td_status reduce_staged(struct td_collective *c, const struct td_shm_call
         char *own = stage_of(c, c->team.rank, meeting);
         if (n) memcpy(own, data + done * elem, (size_t)(n * elem));
         TD_TRY(td_shm_team_meet(&c->team, done ? NULL : call));
-        for (int32_t p = 0; p < c->team.world; p++)
+        for (int32_t p = 0; p < c->team.world; p++) {
             c->parts[p] = stage_of(c, p, meeting);
+        }
         reduce_slice(c, slice_of(&c->team, n, (size_t)elem), dtype, (enum td_reduce_op)call->op);
         TD_TRY(td_shm_team_meet(&c->team, NULL));
         if (n) memcpy(data + done * elem, own, (size_t)(n * elem));

@@ -96,8 +96,9 @@ void td_shm_team_finish(struct td_shm_team *t) {
 static void abort_by(struct td_shm_team *t, uint32_t by) {
     uint32_t nobody = 0;
     atomic_compare_exchange_strong(&t->head->aborted, &nobody, by);
-    for (int32_t p = 0; p < t->world; p++)
+    for (int32_t p = 0; p < t->world; p++) {
         td_futex_wake_all(&t->head->slot[p].arrived);
+    }
 }
 
 void td_shm_team_abort(struct td_shm_team *t) {

@@ -59,7 +59,7 @@ static td_status scaler_step_gate(struct td_precision *p, bool finite, bool *out
     s->loss_scale /= 2;
     s->clean_steps = 0;
     s->skipped_steps++;
-    if (s->loss_scale < least_scale)
+    if (s->loss_scale < least_scale) {
         return td_status_with_class(
             td_fail(TD_FAILED_PRECONDITION,
                     "gradients are not finite however small the loss scale (now %g, %lld steps "
@@ -67,6 +67,7 @@ static td_status scaler_step_gate(struct td_precision *p, bool finite, bool *out
                     "learning rate",
                     s->loss_scale, (long long)s->skipped_steps),
             TD_CLASS_NUMERIC);
+    }
     *out_steps = false;
     return TD_OK;
 }

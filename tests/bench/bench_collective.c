@@ -50,8 +50,9 @@ static td_status bench(struct td_collective *g, int32_t rank, int32_t world) {
             if (took > TD_NS_PER_S / 50) break;
         }
         calls = TD_MAX(calls * 200 * TD_NS_PER_MS / took / ROUNDS, 1);
-        for (int r = 0; r < ROUNDS; r++)
+        for (int r = 0; r < ROUNDS; r++) {
             TD_TRY(time_one(g, data, sizes[s], calls, &ns[r]));
+        }
         qsort(ns, ROUNDS, sizeof ns[0], compare_i64);
         double us = (double)ns[ROUNDS / 2] / (double)calls / 1e3;
         if (rank) continue;
@@ -85,8 +86,9 @@ static int rank_main(int32_t rank, int32_t world) {
 }
 
 int main(int argc, char **argv) {
-    if (argc == 4)
+    if (argc == 4) {
         return rank_main((int32_t)strtol(argv[2], NULL, 10), (int32_t)strtol(argv[3], NULL, 10));
+    }
     char self[4096], world_text[8];
     int32_t world = argc > 1 ? (int32_t)strtol(argv[1], NULL, 10) : 2;
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -108,7 +110,8 @@ int main(int argc, char **argv) {
         if (s) fprintf(stderr, "%s\n", td_status_message(s));
         td_status_free(s);
     }
-    for (int status; wait(&status) > 0;)
+    for (int status; wait(&status) > 0;) {
         failed |= status != 0;
+    }
     return failed;
 }

@@ -31,8 +31,9 @@ TD_MUST_USE static inline td_status bench_hold_level(void) {
     const char *name = getenv("TRAIND_CPU_ISA");
     enum td_cpu_level level;
     if (!name || !*name) return TD_OK;
-    if (!td_cpu_level_parse(name, &level))
+    if (!td_cpu_level_parse(name, &level)) {
         return td_fail(TD_INVALID_ARGUMENT, "TRAIND_CPU_ISA: '%s' is no CPU level", name);
+    }
     return td_cpu_level_hold(level);
 }
 

@@ -92,8 +92,9 @@ static td_status rank_all_reduce(struct rank_ctx *r, void *arg) {
     TD_AUTO_FREE void *want = td_calloc((size_t)k->n + 1, elem);
     if (!own || !want) return td_fail_oom();
     void *data = in_region ? (char *)region + 64 : own;
-    for (int64_t i = 0; i < k->n; i++)
+    for (int64_t i = 0; i < k->n; i++) {
         put(data, i, k->dtype, value_of(r->rank, i, k->dtype));
+    }
     for (int64_t i = 0; i < k->n; i++) {
         put(want, i, k->dtype, expected(r->world, i, k->dtype, k->op));
     }
@@ -131,8 +132,9 @@ static void for_each_world(void (*check)(struct ranks *rs)) {
 }
 
 static void check_all_reduce(struct ranks *rs) {
-    for (size_t s = 0; s < TD_COUNTOF(sizes); s++)
+    for (size_t s = 0; s < TD_COUNTOF(sizes); s++) {
         all_reduce_all(rs, sizes[s]);
+    }
 }
 static void test_all_reduce_is_exact_when_any_dtype_op_world_and_size(void **state) {
     (void)state;
@@ -222,8 +224,9 @@ static td_status rank_gather(struct rank_ctx *r, void *arg) {
     TD_AUTO_FREE uint8_t *in = td_calloc(bytes + 1, 1);
     TD_AUTO_FREE uint8_t *out = td_calloc(bytes * (size_t)r->world + 1, 1);
     if (!in || !out) return td_fail_oom();
-    for (size_t i = 0; i < bytes; i++)
+    for (size_t i = 0; i < bytes; i++) {
         in[i] = (uint8_t)(i * 31 + (size_t)r->rank * 7);
+    }
     TD_TRY(r->ops->all_gather(r->c, in, bytes, out));
     for (size_t p = 0; p < (size_t)r->world; p++) {
         for (size_t i = 0; i < bytes; i++) {
@@ -238,8 +241,9 @@ static td_status rank_broadcast(struct rank_ctx *r, void *arg) {
     TD_AUTO_FREE uint8_t *data = td_calloc(bytes + 1, 1);
     if (!data) return td_fail_oom();
     for (int32_t src = 0; src < r->world; src++) {
-        for (size_t i = 0; i < bytes; i++)
+        for (size_t i = 0; i < bytes; i++) {
             data[i] = (uint8_t)(i + (size_t)r->rank * 13);
+        }
         TD_TRY(r->ops->broadcast(r->c, data, bytes, src));
         for (size_t i = 0; i < bytes; i++) {
             RANK_CHECK(data[i] == (uint8_t)(i + (size_t)src * 13));
@@ -270,8 +274,9 @@ static td_status rank_scalar(struct rank_ctx *r, void *arg) {
     (void)arg;
     double loss = r->rank + 1, all[RANKS_MAX] = {0};
     TD_TRY(r->ops->all_gather(r->c, &loss, sizeof loss, all));
-    for (int32_t p = 0; p < r->world; p++)
+    for (int32_t p = 0; p < r->world; p++) {
         RANK_CHECK(all[p] == p + 1);
+    }
     TD_TRY(r->ops->all_reduce(r->c, &loss, 1, TD_F64, TD_REDUCE_SUM));
     RANK_CHECK(loss == r->world * (r->world + 1) / 2.0);
     return TD_OK;
@@ -287,8 +292,9 @@ static void test_scalar_stays_scalar_when_reduced_and_stacks_when_gathered(void 
 
 // ---- groups and bad calls ----------------------------------------------------------------------
 static void check_again(struct ranks *rs) {
-    for (int i = 0; i < 20; i++)
+    for (int i = 0; i < 20; i++) {
         check_scalar(rs);
+    }
 }
 static void test_group_works_when_left_and_joined_again(void **state) {
     (void)state;

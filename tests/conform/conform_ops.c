@@ -213,8 +213,9 @@ static void cases_fill(struct subject *s) {
 
 static void cases_constant(struct subject *s) {
     double values[1200];
-    for (size_t i = 0; i < TD_COUNTOF(values); i++)
+    for (size_t i = 0; i < TD_COUNTOF(values); i++) {
         values[i] = (double)i / 7 - 50;
+    }
     for (size_t j = 0; j < TD_COUNTOF(sizes); j++) {
         struct op_case c = {.op = TD_OP_CONSTANT};
         c.attrs = (struct td_attrs){.shape = vec(sizes[j]), .values = values};

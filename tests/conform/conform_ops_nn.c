@@ -187,8 +187,9 @@ static void cases_norms_of_close_elements(struct subject *s) {
         if (op == TD_OP_LAYER_NORM_GRAD || batch) c.in[2] = tensor(rows_first);
         if (op == TD_OP_BATCH_NORM) c.in[2] = c.in[1];
         // The sum is rounded when it is stored: that of nothing loses nothing.
-        if (op == TD_OP_ADD_LAYER_NORM)
+        if (op == TD_OP_ADD_LAYER_NORM) {
             c.in[1] = (struct operand){ANY, rows_first, TD_ROLE_PARAM, 0, 0};
+        }
         check(s, &c);
     }
 }

@@ -120,13 +120,15 @@ static void check_step(struct subject *s, const struct step_case *c,
     for (size_t i = 0; i < n; i++) {
         run_step(s->ops, count[i], c, precision, &got);
         double off = farthest(&got, &want);
-        if (off > tolerance)
+        if (off > tolerance) {
             fail_msg("%s, %s, %d threads: off by %.2g of the largest value", c->name, name,
                      count[i], off);
+        }
         if (count[i] != COUNT_TWICE) continue;
         run_step(s->ops, count[i], c, precision, &again);
-        if (memcmp(got.x, again.x, got.n * sizeof *got.x) != 0)
+        if (memcmp(got.x, again.x, got.n * sizeof *got.x) != 0) {
             fail_msg("%s, %s, %d threads: other bits when run again", c->name, name, count[i]);
+        }
     }
     s->n_cases++;
 }
@@ -171,8 +173,9 @@ static void run_optimizer(const struct td_accelerator_ops *ops, int n_threads,
     out->n = 0;
     for (uint32_t i = 0; i < td_state_count(r.state); i++) {
         const struct td_state_info *s = td_state_at(r.state, i);
-        if (s->role == TD_ROLE_PARAM)
+        if (s->role == TD_ROLE_PARAM) {
             append(out, s->dtype, rig_state(&r, i), td_shape_elems(&s->shape));
+        }
     }
     free(in[0]);
     free(in[1]);
@@ -209,9 +212,10 @@ static void cases_optimizers(struct subject *s) {
         for (size_t i = 0; i < TD_COUNTOF(few_counts); i++) {
             run_optimizer(s->ops, few_counts[i], &optimizers[o], &got);
             double off = farthest(&got, &want);
-            if (off > 2e-5)
+            if (off > 2e-5) {
                 fail_msg("%s, %d threads: off by %.2g of the largest value",
                          td_op_name(optimizers[o].op), few_counts[i], off);
+            }
         }
         s->n_cases++;
     }
@@ -244,9 +248,10 @@ static void cases_updates(struct subject *s) {
             bench_threads = few_counts[i];
             run_on(s->ops, &c, type, false, &got);
             assert_int_equal(got.n, want.n);
-            if (memcmp(got.x, want.x, want.n * sizeof *want.x) != 0)
+            if (memcmp(got.x, want.x, want.n * sizeof *want.x) != 0) {
                 fail_msg("%s of %s: other bits with %d threads", td_op_name(op),
                          td_dtype_name(type), few_counts[i]);
+            }
         }
         s->n_cases++;
     }

@@ -135,10 +135,11 @@ static inline void add_operand(struct bench *b, const struct op_case *c, uint32_
         b->host[i] = calloc(n + 1, td_dtype_bytes(dtype));
         for (size_t k = 0; k < n; k++) {
             double v = operand_value(o, i, (int64_t)k);
-            if (dtype == TD_U8 || dtype == TD_BOOL)
+            if (dtype == TD_U8 || dtype == TD_BOOL) {
                 ((uint8_t *)b->host[i])[k] = (uint8_t)v;
-            else
+            } else {
                 ((int32_t *)b->host[i])[k] = (int32_t)v;
+            }
         }
         b->inputs[b->n_inputs++] = b->host[i];
         return;

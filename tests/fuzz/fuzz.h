@@ -120,14 +120,16 @@ static inline void td_fuzz_run(const struct td_fuzz_input *corpus, size_t n_corp
         td_fuzz_write_corpus(corpus_dir, corpus, n_corpus);
         return;
     }
-    for (size_t i = 0; i < n_corpus; i++)
+    for (size_t i = 0; i < n_corpus; i++) {
         LLVMFuzzerTestOneInput(corpus[i].data, corpus[i].bytes);
+    }
     for (int round = 0; round < rounds; round++) {
         const struct td_fuzz_input *from = &corpus[td_fuzz_next(&seed) % n_corpus];
         size_t len = from->bytes < TD_FUZZ_MAX ? from->bytes : TD_FUZZ_MAX;
         if (len) memcpy(data, from->data, len);
-        for (uint32_t n = 1 + td_fuzz_next(&seed) % 8; n > 0; n--)
+        for (uint32_t n = 1 + td_fuzz_next(&seed) % 8; n > 0; n--) {
             len = td_fuzz_mutate(data, len, words, n_words, &seed);
+        }
         // A block of the exact size, so that the address sanitizer sees a read past its end.
         uint8_t *exact = malloc(len ? len : 1);
         if (!exact) abort();

@@ -67,10 +67,12 @@ static void act(struct rig *r, const struct td_action *a) {
 
 static void take_once(struct rig *r) {
     struct td_core_out out = td_core_take(r->core);
-    for (const struct td_record *x = out.records; x; x = x->next)
+    for (const struct td_record *x = out.records; x; x = x->next) {
         store(r, x);
-    for (const struct td_action *x = out.actions; x; x = x->next)
+    }
+    for (const struct td_action *x = out.actions; x; x = x->next) {
         act(r, x);
+    }
     td_core_out_finish(&out);
 }
 
@@ -135,8 +137,9 @@ static void say_register(struct rig *r, size_t n_held) {
     held.id = &attempt;
     held.alive = true;
     held.launcher_major = 1;
-    for (size_t i = 0; i < n_held; i++)
+    for (size_t i = 0; i < n_held; i++) {
         list[i] = &held;
+    }
     reg.attempts = list;
     reg.n_attempts = n_held;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
@@ -166,8 +169,9 @@ static struct td_core *make_core(void) {
 
 static void rig_init(struct rig *r) {
     *r = (struct rig){.core = make_core(), .now = {{TD_NS_PER_S}, {TD_NS_PER_S}}};
-    for (int k = 0; k < TD_RECORD_KIND_COUNT; k++)
+    for (int k = 0; k < TD_RECORD_KIND_COUNT; k++) {
         td_fuzz_expect(!td_map_create(RECORDS_MAX, &r->records[k]));
+    }
     td_core_start(r->core, r->now);
     r->session = td_core_session_open(r->core, r->now, false);
     say_register(r, 0);
@@ -192,8 +196,9 @@ static void rig_finish(struct rig *r) {
         size_t cursor = 0;
         const char *key;
         void *body;
-        while (td_map_next(r->records[k], &cursor, &key, &body))
+        while (td_map_next(r->records[k], &cursor, &key, &body)) {
             free(body);
+        }
         td_map_destroy(r->records[k]);
     }
 }
@@ -205,8 +210,9 @@ static void check_views(const struct rig *r, const struct td_core *core) {
     for (const struct td_job *j = td_core_job_before(core, UINT64_MAX); j;
          j = td_core_job_before(core, j->seq)) {
         expect_decodes(&td_view_job(a, core, j, r->now, TD_VIEW_SPEC)->base);
-        for (uint32_t i = 0; i < j->n_checkpoints; i++)
+        for (uint32_t i = 0; i < j->n_checkpoints; i++) {
             expect_decodes(&td_view_checkpoint(a, core, j, j->checkpoints[i])->base);
+        }
     }
     expect_decodes(&td_view_nodes(a, core, r->now)->base);
 }
@@ -253,9 +259,10 @@ static void feed(struct rig *r, uint8_t kind, const uint8_t *data, size_t size) 
         TD_AUTO(td_rpc_message) *m = NULL;
         td_status s = td_rpc_message_decode(&traind__v1__node_message__descriptor, data, size, &m);
         td_status_free(s);
-        if (m)
+        if (m) {
             td_core_session_message(r->core, r->now, r->session,
                                     (const void *)td_rpc_message_get(m));
+        }
         take(r);
     }
 }
@@ -268,8 +275,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     feed(&r, data[0], data + 1, size - 1);
     check_views(&r, r.core);
     check_loads_again(&r);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
         tick(&r, 30 * TD_NS_PER_S);
+    }
     check_views(&r, r.core);
     check_loads_again(&r);
     rig_finish(&r);

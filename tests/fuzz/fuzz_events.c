@@ -25,8 +25,9 @@ static void check_line(struct td_arena *a, const char *line, size_t len) {
     td_fuzz_expect(td_json_int(td_json_get(v, "real_ns"), 0) > 0);
     const char *event = td_json_string(td_json_get(v, "event"), NULL);
     td_fuzz_expect(event != NULL);
-    for (size_t i = 0; i < TD_COUNTOF(launchers_own); i++)
+    for (size_t i = 0; i < TD_COUNTOF(launchers_own); i++) {
         td_fuzz_expect(strcmp(event, launchers_own[i]) != 0);
+    }
 }
 
 static void check_log(int fd, uint64_t bytes) {

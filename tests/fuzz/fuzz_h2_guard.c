@@ -37,8 +37,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     td_h2_guard_init(&whole);
     td_h2_guard_watch(&whole, data, size);
     td_h2_guard_init(&pieces);
-    for (size_t at = 0; at < size; at++)
+    for (size_t at = 0; at < size; at++) {
         td_h2_guard_watch(&pieces, data + at, 1);
+    }
     td_fuzz_expect(whole.max_frame == pieces.max_frame && whole.out.n_left == pieces.out.n_left);
     uint8_t frame[TD_H2_GOAWAY_MAX];
     if (td_h2_guard_is_between(&whole)) {

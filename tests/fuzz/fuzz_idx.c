@@ -21,8 +21,9 @@ static void try_dims(const char *path, int n_dims) {
     snprintf(f.path, sizeof f.path, "%s", path);
     if (!read_or_refuse(td_idx_read_header(&f, n_dims))) return;
     uint64_t product = 1;
-    for (int d = 0; d < n_dims; d++)
+    for (int d = 0; d < n_dims; d++) {
         product *= f.dim[d];
+    }
     td_fuzz_expect(f.body_bytes == product && product > 0 && product <= TD_IDX_MAX_BYTES);
     if (product > BODY_MAX) return;
     uint8_t *body = malloc(f.body_bytes);

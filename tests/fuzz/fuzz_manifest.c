@@ -18,10 +18,12 @@ static void check(const struct td_manifest *m) {
     const struct td_progress *p = &m->progress;
     td_fuzz_expect(p->step >= 0 && p->epoch >= 0 && p->epoch_offset >= 0 && p->samples >= 0);
     td_fuzz_expect(m->n_files <= TD_MANIFEST_MAX_FILES && m->n_metrics <= TD_MANIFEST_MAX_METRICS);
-    for (size_t i = 0; i < m->n_files; i++)
+    for (size_t i = 0; i < m->n_files; i++) {
         check_name(&m->file[i]);
-    for (size_t i = 0; i < m->n_metrics; i++)
+    }
+    for (size_t i = 0; i < m->n_metrics; i++) {
         td_fuzz_expect(memchr(m->metric[i].name, '\0', sizeof m->metric[i].name) != NULL);
+    }
     td_fuzz_expect(m->job && m->optimizer && m->schedule && m->spec_digest);
     struct td_resume_key other = {.world_size = 1};
     char reason[256];

@@ -17,8 +17,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         return 0;
     }
     size_t n = 1;
-    for (int d = 0; d < a.shape.n_dims; d++)
+    for (int d = 0; d < a.shape.n_dims; d++) {
         td_fuzz_expect(td_size_mul(n, (size_t)a.shape.dim[d], &n));
+    }
     td_fuzz_expect(n * td_npy_bytes(a.kind) == size - a.offset);
     for (size_t i = 0; i < n; i++) {
         float v;

@@ -13,8 +13,9 @@ static void use(struct td_ring *r) {
     char record[RECORD];
     uint32_t popped = 0;
     for (int tries = 0; tries < 2; tries++) { // one false is a repair or the end, then it is empty
-        while (td_ring_pop(r, record))
+        while (td_ring_pop(r, record)) {
             popped++;
+        }
     }
     td_fuzz_expect(popped <= r->n_records);
     td_fuzz_expect(!td_ring_pop(r, record));

@@ -74,8 +74,9 @@ static void try_descriptor_set(const uint8_t *data, size_t size) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    for (size_t i = 0; i < TD_COUNTOF(fuzzed_types); i++)
+    for (size_t i = 0; i < TD_COUNTOF(fuzzed_types); i++) {
         try_message(fuzzed_types[i], data, size);
+    }
     try_status(data, size);
     try_descriptor_set(data, size);
     return 0;

@@ -24,11 +24,13 @@ static void check(const struct td_safetensors *f) {
         first = data < first ? data : first;
         all += t->bytes;
         size_t bytes = td_dtype_bytes(t->dtype);
-        for (int d = 0; d < t->shape.n_dims; d++)
+        for (int d = 0; d < t->shape.n_dims; d++) {
             td_fuzz_expect(td_size_mul(bytes, (size_t)t->shape.dim[d], &bytes));
+        }
         td_fuzz_expect(bytes == t->bytes);
-        for (size_t b = 0; b < t->bytes; b++)
+        for (size_t b = 0; b < t->bytes; b++) {
             touched += data[b];
+        }
     }
     td_fuzz_expect(first + all == end);
     td_fuzz_expect(!td_safetensors_at(f, td_safetensors_count(f)));
@@ -52,8 +54,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     td_buf_init(&shard, 8 + size + 256);
     td_fuzz_expect(!td_buf_u64le(&shard, size - 1));
     td_fuzz_expect(!td_buf_append(&shard, data + 1, size - 1));
-    for (int i = 0; i < data[0]; i++)
+    for (int i = 0; i < data[0]; i++) {
         td_fuzz_expect(!td_buf_append(&shard, &data[0], 1));
+    }
     try_file(shard.data, shard.len);
     return 0;
 }

@@ -19,8 +19,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         }
         const uint8_t *first = t.data;
         td_fuzz_expect(first >= data && first + t.n * t.width == data + size);
-        for (int64_t i = 0; i < t.n; i++)
+        for (int64_t i = 0; i < t.n; i++) {
             td_fuzz_expect(td_token_at(t.data, i, t.width) < vocabularies[v]);
+        }
     }
     return 0;
 }

@@ -291,8 +291,9 @@ static void crash(struct world *w) {
         w->nodes[i].session = 0;
         w->nodes[i].registered = false;
         w->nodes[i].dial_at = w->now_ns + (int64_t)(draw(w) % 2000) * TD_NS_PER_MS;
-        for (int k = 0; k < MAX_HELD; k++)
+        for (int k = 0; k < MAX_HELD; k++) {
             w->nodes[i].held[k].put_ticket = 0; // nobody answers
+        }
     }
     drop_pending(w);
     td_core_destroy(w->core);

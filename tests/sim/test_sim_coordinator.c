@@ -55,8 +55,9 @@ static void people(struct world *w) {
     if (chance(w, 300)) s = td_core_pause(w->core, now(w), w->jobs[i].id, &j);
     if (!s && chance(w, 100)) s = td_core_resume(w->core, now(w), w->jobs[i].id, &j);
     if (!s && chance(w, 2000)) try_delete(w, i);
-    if (!s && !w->jobs[i].deleted && chance(w, 3000))
+    if (!s && !w->jobs[i].deleted && chance(w, 3000)) {
         s = td_core_cancel(w->core, now(w), w->jobs[i].id, "", &j);
+    }
     td_status_free(s); // refusals are fine
     after(w);
 }
@@ -188,8 +189,9 @@ static void report(struct world *w, uint64_t seed) {
 static uint32_t n_held(const struct world *w) {
     uint32_t n = 0;
     for (int i = 0; i < N_NODES; i++) {
-        for (int k = 0; k < MAX_HELD; k++)
+        for (int k = 0; k < MAX_HELD; k++) {
             n += w->nodes[i].held[k].used;
+        }
     }
     return n;
 }
@@ -226,13 +228,15 @@ static void report_litter(struct world *w) {
     for (int i = 0; i < N_JOBS; i++) {
         const struct td_job *j = NULL;
         td_status_free(td_core_find_job(w->core, w->jobs[i].id, &j));
-        for (uint32_t k = 0; j && j->n_checkpoints > 1 && k < j->n_checkpoints; k++)
+        for (uint32_t k = 0; j && j->n_checkpoints > 1 && k < j->n_checkpoints; k++) {
             print_message("# row %s/%s committed %d\n", j->id, j->checkpoints[k]->path,
                           j->checkpoints[k]->committed);
-        for (uint32_t k = 1; j && j->n_checkpoints > 1 && k <= j->n_attempts; k++)
+        }
+        for (uint32_t k = 1; j && j->n_checkpoints > 1 && k <= j->n_attempts; k++) {
             print_message("# %s attempt %u %s forgotten %d\n", j->id, k,
                           td_job_attempt_state_name(td_job_attempt(j, k)->state),
                           td_job_attempt(j, k)->forgotten);
+        }
     }
     for (int i = 0; i < N_NODES; i++) {
         size_t cursor = 0;
@@ -316,8 +320,9 @@ static void test_recovering_job_keeps_its_place_while_its_checkpoint_comes(void 
     w->calm = true;
     dial(w, n);
     create(w, 0, 2);
-    for (int i = 0; i < 100 && !h->used; i++)
+    for (int i = 0; i < 100 && !h->used; i++) {
         wait_quietly(w, n);
+    }
     assert_true(h->used && strcmp(h->job, w->jobs[0].id) == 0);
     create(w, 1, 2);
     h->stream = false; // the event comes, the file does not
@@ -325,8 +330,9 @@ static void test_recovering_job_keeps_its_place_while_its_checkpoint_comes(void 
     line(h, "{\"event\":\"ready\",\"rank\":0,\"pid\":1}");
     save(n, h);
     lose_launcher(h, "internal");
-    for (int i = 0; i < 100; i++)
+    for (int i = 0; i < 100; i++) {
         wait_quietly(w, n);
+    }
     assert_int_equal(job_of(w, 0)->state, TD_JOB_RECOVERING);
     struct td_reason why;
     td_core_reason(w->core, job_of(w, 0), now(w).mono, &why);
@@ -339,8 +345,9 @@ static void test_recovering_job_keeps_its_place_while_its_checkpoint_comes(void 
     assert_ok(td_core_shard_durable(w->core, now(w), &id, "a1/step-10", "m", 1,
                                     "00000000000000000000000000000000"));
     after(w);
-    for (int i = 0; i < 100 && job_of(w, 0)->n_attempts == 1; i++)
+    for (int i = 0; i < 100 && job_of(w, 0)->n_attempts == 1; i++) {
         wait_quietly(w, n);
+    }
     assert_int_equal(job_of(w, 0)->n_attempts, 2);
     assert_int_equal(job_of(w, 1)->n_attempts, 0);
     free_world(w);
@@ -353,8 +360,9 @@ static void fail_while_saving(struct world *w) {
     w->calm = true;
     dial(w, n);
     create(w, 0, 2); // a stream
-    for (int i = 0; i < 100 && !h->used; i++)
+    for (int i = 0; i < 100 && !h->used; i++) {
         wait_quietly(w, n);
+    }
     assert_true(h->used);
     h->stream = false;
     h->step = 10;
@@ -362,8 +370,9 @@ static void fail_while_saving(struct world *w) {
     line(h, "{\"event\":\"ready\",\"rank\":1,\"pid\":2}");
     save(n, h);
     lose_launcher(h, "data");
-    for (int i = 0; i < 100; i++)
+    for (int i = 0; i < 100; i++) {
         wait_quietly(w, n);
+    }
 }
 
 static void test_failed_job_waits_for_its_last_checkpoint(void **state) {
@@ -379,8 +388,9 @@ static void test_failed_job_waits_for_its_last_checkpoint(void **state) {
     assert_ok(td_core_shard_durable(w->core, now(w), &id, "a1/step-10", "m", 1,
                                     "00000000000000000000000000000000"));
     after(w);
-    for (int i = 0; i < 100 && job_of(w, 0)->state == TD_JOB_RUNNING; i++)
+    for (int i = 0; i < 100 && job_of(w, 0)->state == TD_JOB_RUNNING; i++) {
         wait_quietly(w, n);
+    }
     assert_int_equal(job_of(w, 0)->state, TD_JOB_FAILED);
     assert_int_equal(job_of(w, 0)->n_checkpoints, 1);
     assert_true(job_of(w, 0)->checkpoints[0]->committed);
@@ -393,8 +403,9 @@ static void test_failed_job_does_not_wait_for_ever_for_its_last_checkpoint(void 
     struct sim_node *n = &w->nodes[1];
     fail_while_saving(w);
     int64_t began_ns = now(w).mono.ns;
-    while (job_of(w, 0)->state == TD_JOB_RUNNING && now(w).mono.ns < began_ns + 100 * TD_NS_PER_S)
+    while (job_of(w, 0)->state == TD_JOB_RUNNING && now(w).mono.ns < began_ns + 100 * TD_NS_PER_S) {
         wait_quietly(w, n);
+    }
     assert_int_equal(job_of(w, 0)->state, TD_JOB_FAILED);
     assert_int_equal(job_of(w, 0)->attempts[0]->forgotten, false); // what comes later counts
     free_world(w);
@@ -408,14 +419,16 @@ static void test_checkpoint_that_its_node_lost_on_the_way_is_said(void **state) 
     lose_session(w, n, 0);
     drop_held(&n->held[0]); // it comes back without its disk
     dial(w, n);
-    for (int i = 0; i < 100; i++)
+    for (int i = 0; i < 100; i++) {
         pass_time(w);
+    }
     const struct td_job *j = job_of(w, 0);
     assert_int_equal(j->state, TD_JOB_FAILED);
     assert_int_equal(j->n_checkpoints, 0);
     bool said = false;
-    for (uint32_t i = 0; i < j->n_notes; i++)
+    for (uint32_t i = 0; i < j->n_notes; i++) {
         said |= strstr(j->notes[i], "a1/step-10 had not arrived whole") != NULL;
+    }
     assert_true(said);
     free_world(w);
 }
@@ -425,12 +438,14 @@ static struct held *begin_job(struct world *w, struct sim_node *n) {
     w->calm = true;
     dial(w, n);
     create(w, 0, 1);
-    for (int i = 0; i < 200 && !n->held[0].used; i++)
+    for (int i = 0; i < 200 && !n->held[0].used; i++) {
         wait_quietly(w, n);
+    }
     assert_true(n->held[0].used);
     line(&n->held[0], "{\"event\":\"ready\",\"rank\":0,\"pid\":1}");
-    for (int i = 0; i < 100 && job_of(w, 0)->state != TD_JOB_RUNNING; i++)
+    for (int i = 0; i < 100 && job_of(w, 0)->state != TD_JOB_RUNNING; i++) {
         wait_quietly(w, n);
+    }
     assert_int_equal(job_of(w, 0)->state, TD_JOB_RUNNING);
     return &n->held[0];
 }
@@ -445,9 +460,10 @@ static void test_stall_of_the_coordinator_gives_every_node_one_full_grace(void *
     for (size_t i = 0; i < TD_COUNTOF(stalls_s); i++) {
         w->now_ns += stalls_s[i] * TD_NS_PER_S;
         pass_time(w);
-        assert_true(n->session);                 // no lease was taken
-        for (int k = 0; k < 9000 / STEP_MS; k++) // of the grace of 10 s
+        assert_true(n->session);                   // no lease was taken
+        for (int k = 0; k < 9000 / STEP_MS; k++) { // of the grace of 10 s
             pass_time(w);
+        }
         assert_true(n->session);
         wait_quietly(w, n);
         assert_int_equal(job_of(w, 0)->n_attempts, 1);
@@ -455,14 +471,16 @@ static void test_stall_of_the_coordinator_gives_every_node_one_full_grace(void *
     }
     assert_int_equal(td_core_counter(w->core, TD_COUNT_STALLS), TD_COUNTOF(stalls_s));
     for (int k = 0; k < 11000 / STEP_MS && n->session;
-         k++) // one that is silent all the same is lost
+         k++) { // one that is silent all the same is lost
         pass_time(w);
+    }
     assert_false(n->session);
     w->now_ns += 3600 * TD_NS_PER_S; // and given up by the time that passed while somebody looked
     pass_time(w);
     assert_int_equal(job_of(w, 0)->attempts[0]->state, TD_ATTEMPT_STARTED);
-    for (int k = 0; k < 61000 / STEP_MS; k++)
+    for (int k = 0; k < 61000 / STEP_MS; k++) {
         pass_time(w);
+    }
     assert_int_equal(job_of(w, 0)->attempts[0]->state, TD_ATTEMPT_FENCED);
     free_world(w);
 }

@@ -15,6 +15,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+import braces
 import circles
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -362,6 +363,7 @@ def check_file(path, users):
     check_includes(path, plain, users)
     check_banned(path, without_strings(plain))
     check_prints(path, without_strings(plain))
+    braces.check(path, code, problem)
     if path.endswith(".h"):
         check_guard(path, code)
     if path.endswith(".c"):

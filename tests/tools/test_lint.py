@@ -1,5 +1,6 @@
 """The lint itself: a row that is left out of a table, a case, or the docs is named."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+import braces  # noqa: E402
 import circles  # noqa: E402
 import lint  # noqa: E402
 
@@ -71,6 +73,48 @@ def test_prints_that_pass_strangers_text_are_named(tree):
     assert len(lint.problems) == 1 and "td_print" in lint.problems[0]
     lint.check_prints("daemon/main.c", 'printf("%s", x);')
     assert len(lint.problems) == 1
+
+
+BARE = """
+int f(int x) {
+    if (x) return 1;
+    if (x) // not bare: while (x)
+        return 2;
+    for (int i = 0; i < x; i++)
+        if (i) x++;
+    while (x--)
+        ;
+    do {
+        x++;
+    } while (x < 2);
+    if (x) {
+        x = 1;
+    } else
+        x = 2;
+    #if (x)
+    const char *s = "if (x)";
+    if (x == 1 &&
+        x == 2) x = 3;
+}
+#define CHECK(a)       \\
+    do {               \\
+        if (a) f(a);   \\
+    } while (0)
+
+#define EACH(a)        \\
+    while (a)          \\
+        (a)--
+"""
+
+
+def test_body_without_braces_is_named_and_gets_some():
+    found = []
+    braces.check("x.c", BARE, lambda path, line, text: found.append(line))
+    assert found == [4, 6, 15, 20, 28]
+    whole = braces.fixed(BARE)
+    braces.check("x.c", whole, lambda path, line, text: found.append(line))
+    assert len(found) == 5 and whole.count("{") == whole.count("}") == BARE.count("{") + 5
+    assert re.sub(r"[{}\s]", "", whole) == re.sub(r"[{}\s]", "", BARE)
 
 
 # ---- circles ----------------------------------------------------------------------------------------

@@ -135,8 +135,9 @@ static void say_register(struct rig *r, const char *name, uint32_t slots) {
 static void begin_alone(struct rig *r, const struct td_core_options *o) {
     memset(r, 0, sizeof *r);
     r->now = (struct td_now){{TD_NS_PER_S}, {INT64_C(1700000000) * TD_NS_PER_S}};
-    for (int k = 0; k < TD_RECORD_KIND_COUNT; k++)
+    for (int k = 0; k < TD_RECORD_KIND_COUNT; k++) {
         assert_ok(td_map_create(1 << 20, &r->rows[k]));
+    }
     assert_ok(td_core_create(o, &r->core));
     td_core_start(r->core, r->now);
 }
@@ -159,8 +160,9 @@ static void end(struct rig *r) {
         size_t at = 0;
         const char *key;
         void *value;
-        while (td_map_next(r->rows[k], &at, &key, &value))
+        while (td_map_next(r->rows[k], &at, &key, &value)) {
             free(value);
+        }
         td_map_destroy(r->rows[k]);
     }
 }
@@ -176,8 +178,9 @@ static inline void start_again(struct rig *r, const struct td_core_options *o) {
         size_t at = 0;
         const char *key;
         void *body;
-        while (td_map_next(r->rows[order[k]], &at, &key, &body))
+        while (td_map_next(r->rows[order[k]], &at, &key, &body)) {
             assert_ok(td_core_load(r->core, order[k], key, body));
+        }
     }
     td_core_start(r->core, r->now);
     take(r);

@@ -25,8 +25,9 @@ static inline bool lock_is_awaited(ino_t inode) {
     snprintf(end, sizeof end, ":%llu ", (unsigned long long)inode);
     FILE *locks = fopen("/proc/locks", "re");
     bool found = false;
-    while (locks && fgets(line, sizeof line, locks))
+    while (locks && fgets(line, sizeof line, locks)) {
         found |= strstr(line, "-> FLOCK") && strstr(line, end);
+    }
     if (locks) fclose(locks);
     return found;
 }
@@ -34,8 +35,9 @@ static inline bool lock_is_awaited(ino_t inode) {
 static inline void *lock_end_holder(void *arg) {
     struct lock_ender *e = arg;
     struct td_mono end = td_mono_add(td_mono_now(), TD_TEST_WAIT_NS / 2);
-    while (!(e->awaited = lock_is_awaited(e->inode)) && td_mono_now().ns < end.ns)
+    while (!(e->awaited = lock_is_awaited(e->inode)) && td_mono_now().ns < end.ns) {
         sched_yield();
+    }
     close(e->let_go);
     return NULL;
 }

@@ -50,19 +50,23 @@ static inline void module_state(const struct td_state_table *t, char *out, size_
     for (uint32_t i = 0; i < td_state_count(t) && len < bytes; i++) {
         const struct td_state_info *s = td_state_at(t, i);
         len += (size_t)snprintf(out + len, bytes - len, "%s ", s->name);
-        for (int d = 0; d < s->shape.n_dims && len < bytes; d++)
+        for (int d = 0; d < s->shape.n_dims && len < bytes; d++) {
             len += (size_t)snprintf(out + len, bytes - len, "%s%lld", d ? "x" : "",
                                     (long long)s->shape.dim[d]);
+        }
         double v = s->init.kind == TD_INIT_CONST ? s->init.a : s->init.b;
-        if (len < bytes)
+        if (len < bytes) {
             len += (size_t)snprintf(out + len, bytes - len, " %s", kinds[s->init.kind]);
-        if (len < bytes && s->init.kind != TD_INIT_ZERO)
+        }
+        if (len < bytes && s->init.kind != TD_INIT_ZERO) {
             len += (size_t)snprintf(out + len, bytes - len, " %.3g", v);
-        if (len < bytes)
+        }
+        if (len < bytes) {
             len += (size_t)snprintf(out + len, bytes - len, "%s%s%s\n",
                                     s->role == TD_ROLE_BUFFER ? " buffer" : "",
                                     s->marks & TD_PARAM_NO_DECAY ? " no-decay" : "",
                                     s->marks & TD_PARAM_NOT_HIDDEN ? " not-hidden" : "");
+        }
     }
 }
 

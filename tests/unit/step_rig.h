@@ -146,8 +146,9 @@ static inline void step_batch(const struct step_case *c, void *out_fields[2]) {
         for (int64_t i = 0; i < n; i++) {
             double u = (rig_random(field->name, (uint64_t)i) + 1) / 2; // [0, 1)
             if (field->dtype == TD_U8) ((uint8_t *)data)[i] = (uint8_t)(u * 256);
-            if (field->dtype == TD_I32)
+            if (field->dtype == TD_I32) {
                 ((int32_t *)data)[i] = (int32_t)(u * (double)field->n_classes);
+            }
             if (field->dtype == TD_F32) ((float *)data)[i] = (float)(2 * u - 1);
         }
         out_fields[f] = data;

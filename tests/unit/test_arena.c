@@ -33,8 +33,9 @@ static void test_allocation_is_null_when_past_the_maximum(void **state) {
     assert_null(td_arena_alloc(a, SIZE_MAX - 8));
     assert_null(td_arena_array(a, SIZE_MAX / 2, 3));
     size_t n = 0;
-    while (td_arena_alloc(a, 100))
+    while (td_arena_alloc(a, 100)) {
         n++;
+    }
     assert_in_range(n, 60, 100);
     td_arena_reset(a);
     assert_non_null(td_arena_alloc(a, 100));

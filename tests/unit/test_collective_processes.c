@@ -62,8 +62,9 @@ static td_status rank_run(struct td_collective *g, int32_t rank, struct page *pa
     for (uint32_t i = 0; i < n_calls; i++) {
         float *grads = region;
         int64_t n = 1 + (int64_t)(i * 2654435761u % (GRADIENT_BYTES / 4 - 17));
-        for (int64_t j = 0; j < n + 16; j += 1024)
+        for (int64_t j = 0; j < n + 16; j += 1024) {
             grads[j] = (float)rank;
+        }
         grads[n + 15] = 1;
         TD_TRY(shm()->all_reduce_bucket(g, grads, n, TD_F32, 16));
         if (grads[0] != 1.0f || grads[n + 15] != (float)WORLD) {
@@ -133,13 +134,15 @@ static int job_wait(struct job *j, int r) {
     struct td_mono end = td_mono_add(td_mono_now(), patience_ns);
     while (poll(&p, 1, 1000) != 1) {
         if (td_mono_now().ns < end.ns) continue;
-        for (int i = 0; i < WORLD; i++)
+        for (int i = 0; i < WORLD; i++) {
             kill(j->rank[i].pid, SIGKILL);
+        }
         fail_msg("rank %d did not end", r);
     }
     int status = 0;
-    while (waitpid(j->rank[r].pid, &status, 0) < 0 && errno == EINTR)
+    while (waitpid(j->rank[r].pid, &status, 0) < 0 && errno == EINTR) {
         continue;
+    }
     close(j->rank[r].pidfd);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
@@ -160,8 +163,9 @@ static void test_ranks_agree_when_they_are_processes(void **state) {
     (void)state;
     struct job j;
     job_start(&j, "20000", "300");
-    for (int r = 0; r < WORLD; r++)
+    for (int r = 0; r < WORLD; r++) {
         assert_int_equal(job_wait(&j, r), 0);
+    }
     job_finish(&j);
 }
 
@@ -174,8 +178,9 @@ static void test_peers_leave_when_a_rank_is_killed_at_any_moment(void **state) {
         int victim = (int)(dice >> 16) % WORLD;
         job_start(&j, "600000", "1000000000");
         if (round % 4) job_await_progress(&j, victim, dice >> 25);
-        for (volatile uint32_t i = dice >> 12 & 0x3fff; i; i--)
+        for (volatile uint32_t i = dice >> 12 & 0x3fff; i; i--) {
             continue; // anywhere in a call
+        }
         kill(j.rank[victim].pid, SIGKILL);
         assert_int_equal(job_wait(&j, victim), -SIGKILL);
         struct td_mono told = td_mono_now();

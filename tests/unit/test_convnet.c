@@ -74,8 +74,9 @@ static void test_parameters_are_those_of_torchvision_when_residual(void **state)
         "layer2.0.downsample.1.running_mean 8",
         "layer2.1.conv2.weight 8x8x3x3",
         "fc.weight 10x8 uniform 0.354 not-hidden\n"};
-    for (size_t i = 0; i < TD_COUNTOF(expected); i++)
+    for (size_t i = 0; i < TD_COUNTOF(expected); i++) {
         if (!strstr(text, expected[i])) fail_msg("no '%s' in\n%s", expected[i], text);
+    }
     assert_fails(td_state_find(t, "layer1.0.downsample.0.weight", &index), TD_NOT_FOUND,
                  "downsample"); // nothing to project
     td_graph_destroy(g);
@@ -83,8 +84,9 @@ static void test_parameters_are_those_of_torchvision_when_residual(void **state)
 }
 
 static void count_ops(const struct td_graph *g, int *out) {
-    for (uint32_t i = 0; i < td_graph_n_nodes(g); i++)
+    for (uint32_t i = 0; i < td_graph_n_nodes(g); i++) {
         out[td_graph_node(g, i)->op]++;
+    }
 }
 
 static void test_eval_uses_running_statistics_and_no_dropout_when_recorded(void **state) {

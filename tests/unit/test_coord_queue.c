@@ -66,8 +66,9 @@ static void test_pass_comes_once_a_tick_whatever_happened_before(void **state) {
     struct rig r;
     begin(&r, 4);
     uint32_t before = td_core_counter(r.core, TD_COUNT_PASSES);
-    for (int i = 0; i < 100; i++)
+    for (int i = 0; i < 100; i++) {
         create(&r, i, spec);
+    }
     assert_int_equal(td_core_counter(r.core, TD_COUNT_PASSES), before);
     td_core_tick(r.core, r.now);
     take(&r);

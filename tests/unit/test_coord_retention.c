@@ -39,10 +39,12 @@ static void test_job_that_ended_longest_ago_goes_not_the_one_created_first(void 
     TD_AUTO_FREE char *spec = make_spec(1, 1);
     struct rig r;
     begin_with(&r, 1, &two);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
         create(&r, i, spec);
-    for (int i = 3; i >= 1; i--) // job 0 is created first and ends last
+    }
+    for (int i = 3; i >= 1; i--) { // job 0 is created first and ends last
         cancel(&r, i);
+    }
     pass(&r, 2 * TD_NS_PER_S);
     cancel(&r, 0);
     pass(&r, 2 * TD_NS_PER_S);
@@ -79,10 +81,12 @@ static void test_job_that_another_begins_from_is_kept_until_that_one_has_ended(v
         make_spec_from(1, 1, ", ckpt_path: /x/checkpoints/j-000000000000/a1/step-5");
     struct rig r;
     begin_with(&r, 1, &two);
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 5; i++) {
         create(&r, i, i == 4 ? from : spec);
-    for (int i = 0; i < 4; i++)
+    }
+    for (int i = 0; i < 4; i++) {
         cancel(&r, i);
+    }
     pass(&r, 2 * TD_NS_PER_S);
     assert_true(known(&r, 0) && known(&r, 2) && known(&r, 3));
     assert_false(known(&r, 1)); // it pushes nobody out
@@ -147,8 +151,9 @@ static void test_create_is_refused_by_name_when_too_many_wait(void **state) {
     TD_AUTO_FREE char *spec = make_spec(1, 1);
     struct rig r;
     begin(&r, 1);
-    for (int i = 0; i < TD_CORE_MAX_ACTIVE; i++)
+    for (int i = 0; i < TD_CORE_MAX_ACTIVE; i++) {
         create(&r, i, spec);
+    }
     const struct td_core_create_job request = {
         .id = "j-x", .spec_json = spec, .request_id = "", .digest = ""};
     const struct td_job *j = NULL;
@@ -177,8 +182,9 @@ static void test_node_seen_longest_ago_makes_room_when_another_name_comes(void *
     (void)state;
     struct rig r;
     begin(&r, 1);
-    for (int i = 0; i < TD_CORE_MAX_NODES - 1; i++)
+    for (int i = 0; i < TD_CORE_MAX_NODES - 1; i++) {
         visit(&r, i, false);
+    }
     visit(&r, 2000, false);
     assert_int_equal(r.n_closed, 0);
     assert_non_null(strstr(r.said, "node=visitor-0 "));
@@ -192,8 +198,9 @@ static void test_node_is_refused_by_name_when_all_are_connected(void **state) {
     (void)state;
     struct rig r;
     begin(&r, 1);
-    for (int i = 0; i < TD_CORE_MAX_NODES - 1; i++)
+    for (int i = 0; i < TD_CORE_MAX_NODES - 1; i++) {
         visit(&r, i, true);
+    }
     assert_int_equal(r.n_closed, 0);
     visit(&r, 2000, true);
     assert_int_equal(r.n_closed, 1);
@@ -250,8 +257,9 @@ static void test_missing_checkpoint_was_whole_again_when_nobody_was_asked_about_
     char id[TD_JOB_ID_MAX];
     snprintf(id, sizeof id, "%s", job(&r, 0)->id);
     forget_attempt(&r, id);
-    for (int i = 1; i <= N_STEPS; i++)
+    for (int i = 1; i <= N_STEPS; i++) {
         add_missing_row(&r, id, i);
+    }
     start_again(&r, &all);
     r.session = td_core_session_open(r.core, r.now, false);
     say_register(&r, "n-1", 1);

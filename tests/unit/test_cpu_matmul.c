@@ -197,10 +197,12 @@ static void test_weights_are_rounded_alike_when_packed_or_read(void **state) {
                                   .n_threads = 2};
             float a[M * K], b[N * K], y[2][M * N];
             uint16_t given_a[M * K];
-            for (int i = 0; i < M * K; i++)
+            for (int i = 0; i < M * K; i++) {
                 a[i] = value(i, 7919);
-            for (int i = 0; i < N * K; i++)
+            }
+            for (int i = 0; i < N * K; i++) {
                 b[i] = value(i, 104729) * 1.001f;
+            }
             td_float_convert(TD_F32, a, M * K, as[t], given_a);
             struct td_pack_shape s = td_matmul_panels(N, K, trans, TD_F32, as[t]);
             float *panels = aligned_alloc(64, td_align_up(td_matmul_panel_bytes(&s), 64));

@@ -36,11 +36,13 @@ static void test_list_says_how_many_more_there_are_when_it_is_full(void **state)
     struct td_fit_list l;
     td_fit_list_init(&l, out, sizeof out, ", ");
     assert_string_equal(out, "");
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         td_fit_list_add(&l, "item %d", i);
+    }
     assert_string_equal(out, "item 0, item 1, item 2");
-    for (int i = 3; i < 1000; i++)
+    for (int i = 3; i < 1000; i++) {
         td_fit_list_add(&l, "item %d", i);
+    }
     assert_string_equal(out, "item 0, item 1, item 2, item 3 and 996 more");
     td_fit_list_add(&l, "x"); // for which there would be room
     assert_string_equal(out, "item 0, item 1, item 2, item 3 and 997 more");

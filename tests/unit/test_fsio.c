@@ -21,8 +21,9 @@ static const char *in(void **state, const char *name) {
 static int count_entries(const char *directory) {
     DIR *d = opendir(directory);
     int n = -2; // . and ..
-    while (d && readdir(d))
+    while (d && readdir(d)) {
         n++;
+    }
     if (d) closedir(d);
     return n;
 }

@@ -120,10 +120,12 @@ static void test_texts_stay_utf8_when_they_are_cut(void **state) {
     };
     char text[2 + 2 * 400] = "";
     for (size_t odd = 0; odd < 2; odd++) { // a cut falls inside a character in one of the two
-        for (size_t i = 0; i < 400; i++)
+        for (size_t i = 0; i < 400; i++) {
             memcpy(text + odd + 2 * i, "\xc3\xa9", 3);
-        for (size_t i = 0; i < TD_COUNTOF(lines); i++)
+        }
+        for (size_t i = 0; i < TD_COUNTOF(lines); i++) {
             feed_line(lines[i], text);
+        }
         memset(text, 'x', 1);
     }
 }

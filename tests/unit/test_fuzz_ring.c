@@ -15,8 +15,9 @@ static void test_ring_stands_when_attached_to_mutated_memory(void **state) {
     for (size_t i = 0; i < TD_COUNTOF(memory); i++) {
         struct td_ring r;
         assert_ok(td_ring_format(memory[i], MEMORY, RECORD, RECORDS, &r));
-        for (size_t n = 0; i > 0 && n < 3 * RECORDS; n++)
+        for (size_t n = 0; i > 0 && n < 3 * RECORDS; n++) {
             (void)td_ring_push(&r, memory[0]);
+        }
         if (i == 2) atomic_store(&r.header->head, UINT64_MAX - 3);
     }
     const struct td_fuzz_input corpus[] = {

@@ -68,8 +68,9 @@ static void test_safetensors_stands_when_fed_mutated_shards(void **state) {
         {all_ones, sizeof all_ones - 1},
         {"", 0},
     };
-    for (size_t i = 0; i < TD_COUNTOF(headers); i++)
+    for (size_t i = 0; i < TD_COUNTOF(headers); i++) {
         corpus[4 + i] = (struct td_fuzz_input){headers[i], strlen(headers[i])};
+    }
     td_fuzz_arrays(corpus, words, 8000, 200000);
 }
 

@@ -11,8 +11,9 @@ static const char *const words[] = {"\x88\xd6\x34\x01", "\xa1\xd7\x34\x01", "\1"
                                     "\xff\xff\xff\xff", "\x50\xc4"};
 
 static void put_u32(uint8_t *at, uint32_t v) {
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
         at[i] = (uint8_t)(v >> (8 * i));
+    }
 }
 
 static void test_tokens_stand_when_fed_mutated_files(void **state) {
@@ -21,9 +22,11 @@ static void test_tokens_stand_when_fed_mutated_files(void **state) {
     static const uint32_t head[3][3] = {
         {20240801, 7, IDS}, {20240520, 1, IDS}, {20240520, 1, UINT32_MAX}};
     uint8_t *const file[3] = {wide, narrow, lying};
-    for (int f = 0; f < 3; f++)
-        for (int i = 0; i < 3; i++)
+    for (int f = 0; f < 3; f++) {
+        for (int i = 0; i < 3; i++) {
             put_u32(file[f] + 4 * i, head[f][i]);
+        }
+    }
     const struct td_fuzz_input corpus[] = {
         {wide, sizeof wide}, {narrow, sizeof narrow}, {lying, sizeof lying}, {"\1\0\2\0\3\0", 6}};
     struct td_tokens t; // the corpus begins with files that are right

@@ -37,8 +37,9 @@ static const char *const inputs[] = {
 static void test_weights_stand_when_fed_mutated_directories(void **state) {
     (void)state;
     struct td_fuzz_input corpus[TD_COUNTOF(inputs)];
-    for (size_t i = 0; i < TD_COUNTOF(inputs); i++)
+    for (size_t i = 0; i < TD_COUNTOF(inputs); i++) {
         corpus[i] = (struct td_fuzz_input){inputs[i], strlen(inputs[i])};
+    }
     td_fuzz_arrays(corpus, words, 1500, 20000);
 }
 

@@ -62,8 +62,9 @@ static void test_dropout_is_recorded_when_training_only(void **state) {
     char ops[1024], tensors[2048];
     record(knobs, tokens, TD_MODE_TRAIN, ops, tensors, sizeof ops);
     int n = 0;
-    for (const char *at = ops; (at = strstr(at, "dropout")); at++)
+    for (const char *at = ops; (at = strstr(at, "dropout")); at++) {
         n++;
+    }
     assert_int_equal(n, 3);
     record(knobs, tokens, TD_MODE_EVAL, ops, tensors, sizeof ops);
     assert_null(strstr(ops, "dropout"));

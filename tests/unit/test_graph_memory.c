@@ -116,16 +116,18 @@ static void check_graph(uint64_t seed, double *worst_ratio) {
         rig_run(&r, p, TD_SEGS_ALL, in);
         for (int i = 0; i < TD_ROLE_COUNT; i++) {
             size_t bytes = r.region[i].bytes;
-            if (!way)
+            if (!way) {
                 had[i] = memcpy(malloc(bytes), td_buffer_host(r.region[i]), bytes);
-            else
+            } else {
                 assert_memory_equal(had[i], td_buffer_host(r.region[i]), bytes);
+            }
             if (way) free(had[i]);
         }
-        if (!way)
+        if (!way) {
             loss = r.program[p].outputs[0];
-        else
+        } else {
             assert_memory_equal(&loss, &r.program[p].outputs[0], sizeof loss);
+        }
     }
     assert_true(isfinite(loss));
     audit_close(&a);

@@ -187,10 +187,11 @@ static void hand_step(struct hand *h, const struct td_optimizer_options *o, doub
         h->p -= lr * (mu == 0 ? g : o->attrs.nesterov ? g + mu * h->m : h->m);
         return;
     }
-    if (o->op == TD_OP_ADAMW)
+    if (o->op == TD_OP_ADAMW) {
         h->p = h->p * (1 - lr * wd);
-    else
+    } else {
         g = g + wd * h->p;
+    }
     h->m = b1 * h->m + (1 - b1) * g;
     h->v = b2 * h->v + (1 - b2) * g * g;
     double denominator = sqrt(h->v) / sqrt(1 - pow(b2, t)) + o->attrs.eps;

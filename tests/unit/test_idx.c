@@ -44,8 +44,9 @@ static void set_init(struct set *s) {
         td_buf_init(x, 1 << 20);
         td_buf_init(y, 1 << 20);
         const uint32_t head[] = {0x803, (uint32_t)n, ROWS, COLS};
-        for (size_t i = 0; i < TD_COUNTOF(head); i++)
+        for (size_t i = 0; i < TD_COUNTOF(head); i++) {
             put_u32(x, head[i]);
+        }
         put_u32(y, 0x801);
         put_u32(y, (uint32_t)n);
         for (int i = 0; i < n; i++) {
@@ -67,13 +68,15 @@ static void set_write_one(const struct set *s, int i, const char *ending, const 
 }
 
 static void set_write(const struct set *s) {
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
         set_write_one(s, i, "", s->file[i].data, s->file[i].len);
+    }
 }
 
 static void set_finish(struct set *s) {
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
         td_buf_finish(&s->file[i]);
+    }
     assert_ok(td_fs_remove_tree(s->dir));
 }
 
@@ -88,8 +91,9 @@ static uint32_t crc32_of(const uint8_t *p, size_t n) {
     uint32_t c = 0xffffffffu;
     for (size_t i = 0; i < n; i++) {
         c ^= p[i];
-        for (int b = 0; b < 8; b++)
+        for (int b = 0; b < 8; b++) {
             c = c >> 1 ^ (c & 1 ? 0xedb88320u : 0);
+        }
     }
     return ~c;
 }
@@ -134,8 +138,9 @@ static void gz_bomb(const struct td_buf *in, int runs, struct td_buf *out) {
         assert_true(v < 144);
         put_bits(&b, 0x30u + v, 8);
     }
-    for (int i = 0; i < runs; i++)
+    for (int i = 0; i < runs; i++) {
         put_bits(&b, 0xc5u << 5, 13); // length 258, distance 1
+    }
     put_bits(&b, 0, 7);
     put_bits(&b, 0, 8);
 }
@@ -299,8 +304,9 @@ static void apply(struct set *s, const struct bad_case *k) {
         set_write_one(s, k->file, "", f->data, f->len);
         return;
     case PATCH:
-        for (int i = 0; i < 4; i++)
+        for (int i = 0; i < 4; i++) {
             f->data[k->at + (size_t)i] = (char)(k->value >> (24 - 8 * i));
+        }
         set_write_one(s, k->file, "", f->data, f->len);
         return;
     case MISSING:
@@ -337,8 +343,9 @@ static void test_open_names_file_offset_expected_and_found_when_a_file_is_damage
         if (!st || (k->code && td_status_code(st) != k->code)) fail_msg("case %zu: %s", i, text);
         if (td_status_class(st) != TD_CLASS_DATA) fail_msg("case %zu: class of: %s", i, text);
         for (size_t p = 0; p < TD_COUNTOF(k->parts) && k->parts[p]; p++) {
-            if (!strstr(text, k->parts[p]))
+            if (!strstr(text, k->parts[p])) {
                 fail_msg("case %zu: no '%s' in: %s", i, k->parts[p], text);
+            }
         }
         assert_null(d);
         td_status_free(st);
@@ -368,8 +375,9 @@ static void test_cache_is_used_renewed_and_not_needed_when_files_change(void **s
     set_init(&s);
     set_write(&s);
     snprintf(cache, sizeof cache, "%s/cache/deeper", s.dir);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         assert_ok(open_and_check(s.dir, cache));
+    }
     assert_int_equal(count_files(cache, image), 1);
 
     struct stat before, after; // a damaged image is decoded again
@@ -453,9 +461,10 @@ static void test_label_need_not_be_a_class_when_it_is_ignored(void **state) {
     assert_int_equal(y, 255);
     idx_ops()->close(d);
     static const int32_t others[] = {-1, 0, 254}; // the image in the cache is not theirs
-    for (size_t i = 0; i < TD_COUNTOF(others); i++)
+    for (size_t i = 0; i < TD_COUNTOF(others); i++) {
         assert_fails(open_idx_of(s.dir, cache, others[i], &d), TD_DATA_LOSS,
                      "offset 9: label, at most: expected 9, found 255");
+    }
     set_finish(&s);
 }
 
@@ -479,12 +488,14 @@ static void test_one_image_is_left_when_two_processes_race_for_the_cache(void **
         set_init(&s);
         set_write(&s);
         snprintf(cache, sizeof cache, "%s/cache", s.dir);
-        for (int i = 0; i < 2; i++)
+        for (int i = 0; i < 2; i++) {
             spawn_opener(self, &s, cache, &proc[i]);
+        }
         for (int i = 0; i < 2; i++) {
             int status = 0;
-            while (waitpid(proc[i].pid, &status, 0) < 0 && errno == EINTR)
+            while (waitpid(proc[i].pid, &status, 0) < 0 && errno == EINTR) {
                 continue;
+            }
             assert_int_equal(status, 0);
             close(proc[i].pidfd);
         }

@@ -42,10 +42,12 @@ static void test_values_depend_on_seed_name_and_element_when_filled_in_any_order
 
 static void moments(const float *v, double *out_mean, double *out_deviation) {
     double sum = 0, squares = 0;
-    for (int i = 0; i < N; i++)
+    for (int i = 0; i < N; i++) {
         sum += v[i];
-    for (int i = 0; i < N; i++)
+    }
+    for (int i = 0; i < N; i++) {
         squares += (v[i] - sum / N) * (v[i] - sum / N);
+    }
     *out_mean = sum / N;
     *out_deviation = sqrt(squares / N);
 }
@@ -55,13 +57,15 @@ static void test_values_have_the_asked_distribution_when_random(void **state) {
     static float v[N];
     double mean, deviation;
     fill(5, tensor("w", N, TD_INIT_UNIFORM, -0.25, 0.75), v);
-    for (int i = 0; i < N; i++)
+    for (int i = 0; i < N; i++) {
         assert_true(v[i] >= -0.25f && v[i] < 0.75f);
+    }
     moments(v, &mean, &deviation);
     assert_true(fabs(mean - 0.25) < 0.01 && fabs(deviation - 1 / sqrt(12)) < 0.01);
     fill(5, tensor("w", N, TD_INIT_NORMAL, 2, 0.5), v);
-    for (int i = 0; i < N; i++)
+    for (int i = 0; i < N; i++) {
         assert_true(isfinite(v[i]));
+    }
     moments(v, &mean, &deviation);
     assert_true(fabs(mean - 2) < 0.02 && fabs(deviation - 0.5) < 0.01);
 }
@@ -96,8 +100,9 @@ static void test_upper_end_is_never_reached_when_the_range_is_narrow(void **stat
     (void)state;
     static float v[N];
     fill(1, tensor("w", N, TD_INIT_UNIFORM, 1, 1 + 0x1p-23), v); // one value in the range
-    for (int i = 0; i < N; i++)
+    for (int i = 0; i < N; i++) {
         assert_true(v[i] == 1.0f);
+    }
 }
 
 static void test_fill_fails_when_the_range_makes_no_sense(void **state) {

@@ -41,8 +41,9 @@ static void step(struct rig *r, int64_t ns) {
 
 static struct rig make_training(int64_t step_ns) {
     struct rig r = make(TD_PHASE_TRAINING);
-    for (int i = 0; i < 20; i++)
+    for (int i = 0; i < 20; i++) {
         step(&r, step_ns);
+    }
     return r;
 }
 

@@ -83,8 +83,9 @@ static void test_named_rank_that_beats_is_cleared_when_another_had_waited_longer
     beat(&r, 1); // a look later than rank 0, which waits for it in the next collective
     r.pages[0].collective_seq = 2;
     r.pages[1].collective_seq = 1;
-    for (int n = 0; n < FLOOR_MS / LOOK_MS; n++)
+    for (int n = 0; n < FLOOR_MS / LOOK_MS; n++) {
         look(&r);
+    }
     assert_string_equal(said(&r), "silent 1, "); // by rank 0's limit, not yet by its own
     beat(&r, 0);
     beat(&r, 1);
@@ -99,8 +100,9 @@ static void test_rank_that_beat_first_hands_the_blame_to_one_that_is_silent_stil
     make(&r, *state);
     r.pages[0].collective_seq = 2;
     r.pages[1].collective_seq = 1;
-    for (int n = 0; n < 2 * FLOOR_MS / LOOK_MS; n++)
+    for (int n = 0; n < 2 * FLOOR_MS / LOOK_MS; n++) {
         look(&r);
+    }
     beat(&r, 1);
     look(&r);
     assert_string_equal(said(&r), "silent 1, beats 1, silent 0, ");

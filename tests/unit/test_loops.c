@@ -59,8 +59,9 @@ static int make_inputs(void **state) {
         uint32_t block[4];
         td_philox4x32(key, counter, block);
         words[i] = block[0];
-        for (int j = 0; j < 3; j++)
+        for (int j = 0; j < 3; j++) {
             numbers[3 * i + (uint32_t)j] = (float)(block[1 + j] >> 8) * 0x1p-24f;
+        }
     }
     return 0;
 }
@@ -109,8 +110,9 @@ static void test_initial_values_are_the_same_bits_at_every_level(void **state) {
     static float want[M], v[M], want_r[N], r[N];
     for (size_t t = 0; t < n_tables(); t++) {
         const struct td_init_loops *l = tables[t].init;
-        for (int i = 0; i < M; i += TD_INIT_NORMALS)
+        for (int i = 0; i < M; i += TD_INIT_NORMALS) {
             l->normals(numbers + 2 * i, 0.125f, 0.02f, v + i);
+        }
         memcpy(r, numbers, sizeof r);
         l->to_range(-0.1, 0.3, 0.29f, N, r);
         if (t == 0) memcpy(want, v, sizeof v);
@@ -144,8 +146,9 @@ static void test_sums_are_the_same_bits_at_every_level(void **state) {
     (void)state;
     static struct sums want, s;
     static uint16_t half[N];
-    for (int i = 0; i < N; i++)
+    for (int i = 0; i < N; i++) {
         half[i] = (uint16_t)(words[i] & ~0x6000u); // small, subnormals among them, finite
+    }
     for (size_t t = 0; t < n_tables(); t++) {
         sums_of(tables[t].reduce, half, &s);
         if (t == 0) want = s;
@@ -163,8 +166,9 @@ static void test_conversions_are_the_same_bits_at_every_level(void **state) {
     (void)state;
     enum { ALL = 1 << 16 };
     static char x16[2 * ALL + 1], x32[4 * N + 1], y[4 * ALL], want[4][4 * ALL];
-    for (uint32_t i = 0; i < ALL; i++)
+    for (uint32_t i = 0; i < ALL; i++) {
         memcpy(x16 + 1 + 2 * i, &(uint16_t){(uint16_t)i}, 2);
+    }
     memcpy(x32 + 1, words, sizeof words);
     for (size_t t = 0; t < n_tables(); t++) {
         const struct td_half_loops *l = tables[t].half;
@@ -319,8 +323,9 @@ static void test_results_are_the_same_bits_in_a_process_of_each_level(void **sta
         struct td_proc child;
         int status = 0;
         assert_ok(td_proc_spawn(&o, &child));
-        while (waitpid(child.pid, &status, 0) < 0 && errno == EINTR)
+        while (waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {
             continue;
+        }
         close(child.pidfd);
         if (status) print_message("# level %s: wait status %d\n", argv[1], status);
         assert_int_equal(status, 0);

@@ -88,8 +88,9 @@ static void test_options_reach_the_op_when_they_are_given(void **state) {
     assert_int_equal(loss->n_inputs, 3);
     assert_true(loss->attrs.label_smoothing == 0.25 && loss->attrs.ignores &&
                 loss->attrs.ignore_index == 7);
-    for (td_node n = 4; n < 7; n++)
+    for (td_node n = 4; n < 7; n++) {
         assert_true(td_graph_node(g, n)->attrs.ignore_index == 7);
+    }
     assert_int_equal(td_graph_node(g, 4)->n_inputs, 2); // the loss counts weights,
     assert_int_equal(td_graph_node(g, 6)->n_inputs, 1); // accuracy labels
     td_graph_destroy(g);

@@ -148,8 +148,9 @@ static void test_assignment_is_refused_when_it_is_bad(void **state) {
     char plan[1024];
     const char *paths[] = {"../../etc", "a1/step-1/..", "/a1/step-1", "a1/step-", "b1/step-2",
                            "",          "a 1/step-2",   "a1/step-+2"};
-    for (size_t i = 0; i < TD_COUNTOF(paths); i++)
+    for (size_t i = 0; i < TD_COUNTOF(paths); i++) {
         assert_fails(assigned("", paths[i], *state, &a, plan), TD_INVALID_ARGUMENT, "no path");
+    }
     assert_fails(assigned(",\"modle\":1", NULL, *state, &a, plan), TD_INVALID_ARGUMENT, "modle");
     td_status s = assigned(",\"modle\":1", NULL, *state, &a, plan);
     assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC);

@@ -157,11 +157,13 @@ static void test_end_names_the_log_when_it_was_removed_cut_or_replaced(void **st
 
 static void test_half_written_checkpoints_go_when_their_rank_is_dead(void **state) {
     const char *names[] = {"step-3", "step-5.tmp", "step-x.tmp", "other"};
-    for (size_t i = 0; i < TD_COUNTOF(names); i++)
+    for (size_t i = 0; i < TD_COUNTOF(names); i++) {
         assert_ok(td_fs_mkdirs(path_in(*state, names[i]), 0700));
+    }
     td_remove_unfinished_checkpoints(*state);
-    for (size_t i = 0; i < TD_COUNTOF(names); i++)
+    for (size_t i = 0; i < TD_COUNTOF(names); i++) {
         assert_int_equal(td_fs_exists(path_in(*state, names[i])), i != 1);
+    }
     td_remove_unfinished_checkpoints(path_in(*state, "absent"));
 }
 

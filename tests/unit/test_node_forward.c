@@ -67,8 +67,9 @@ static void append(const char *dir, const char *name, const void *data, size_t b
 static void rig_make(struct rig *r, char *dir) {
     memset(r, 0, sizeof *r);
     r->dir = dir;
-    for (int i = 0; i < KINDS; i++)
+    for (int i = 0; i < KINDS; i++) {
         td_buf_init(&r->c.got[i], MAX_BYTES);
+    }
     assert_ok(td_loop_create(&r->loop));
     struct td_forward_options o = {.loop = r->loop,
                                    .dir = dir,
@@ -85,8 +86,9 @@ static void rig_make(struct rig *r, char *dir) {
 static void rig_free(struct rig *r) {
     td_forward_destroy(r->forward);
     td_loop_destroy(r->loop);
-    for (int i = 0; i < KINDS; i++)
+    for (int i = 0; i < KINDS; i++) {
         td_buf_finish(&r->c.got[i]);
+    }
 }
 
 static void ack(struct rig *r, Traind__V1__Segment__Kind kind, uint64_t offset) {
@@ -105,8 +107,9 @@ static void test_window_bounds_what_is_unacked_when_nothing_is_committed(void **
     struct td_buf *got = &r.c.got[TRAIND__V1__SEGMENT__KIND__OUT];
     assert_int_equal(got->len, TD_FORWARD_WINDOW);
     assert_int_equal(r.c.largest, 256 << 10);
-    while (got->len < 3 << 20)
+    while (got->len < 3 << 20) {
         ack(&r, TRAIND__V1__SEGMENT__KIND__OUT, got->len);
+    }
     ack(&r, TRAIND__V1__SEGMENT__KIND__OUT, got->len);
     ack(&r, TRAIND__V1__SEGMENT__KIND__OUT, 1 << 30); // nonsense: ignored
     append(*state, "out.0.log", "more", 4);

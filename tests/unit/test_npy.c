@@ -14,8 +14,9 @@ static size_t put_npy(uint8_t *out, const char *descr, const char *shape, const 
     char header[256];
     int n = snprintf(header, sizeof header,
                      "{'descr': '%s', 'fortran_order': False, 'shape': %s, }", descr, shape);
-    while ((10 + n + 1) % 64)
+    while ((10 + n + 1) % 64) {
         header[n++] = ' ';
+    }
     header[n++] = '\n';
     const uint8_t prefix[10] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (uint8_t)n, (uint8_t)(n >> 8)};
     memcpy(out, prefix, sizeof prefix);

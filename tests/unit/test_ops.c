@@ -449,8 +449,9 @@ static void test_ops_are_elementwise_where_the_reference_computes_them_so(void *
     (void)state;
     for (int op = 0; op < TD_OP_COUNT; op++) {
         bool so = td_op_is((enum td_op)op, TD_OP_IS_ELEMENTWISE);
-        if (so != (td_ref_elementwise((enum td_op)op) != NULL))
+        if (so != (td_ref_elementwise((enum td_op)op) != NULL)) {
             fail_msg("%s: elementwise in one place only", td_op_name((enum td_op)op));
+        }
         assert_true(!so || td_op_is((enum td_op)op, TD_OP_IS_CHEAP));
     }
 }

@@ -18,8 +18,9 @@ extern char **environ;
 // ---- the child's roles --------------------------------------------------------------------------
 // Writes its environment, open descriptors, session and signals to descriptor 1.
 static int tell_about_myself(void) {
-    for (char **e = environ; *e; e++)
+    for (char **e = environ; *e; e++) {
         dprintf(1, "env %s\n", *e);
+    }
     DIR *d = opendir("/proc/self/fd");
     for (struct dirent *e; d && (e = readdir(d));) {
         int fd = (int)strtol(e->d_name, NULL, 10);
@@ -92,8 +93,9 @@ static void test_child_has_only_what_is_named_when_spawned(void **state) {
     close(out[1]);
     char text[4096];
     size_t len = 0;
-    for (ssize_t n; (n = read(out[0], text + len, sizeof text - 1 - len)) > 0;)
+    for (ssize_t n; (n = read(out[0], text + len, sizeof text - 1 - len)) > 0;) {
         len += (size_t)n;
+    }
     text[len] = '\0';
     assert_string_equal(text, "env A=1\nenv PATH=/none\nfd 0 null\nfd 1\nfd 2 null\nfd 9\n"
                               "session own\nusr1 open default\ncwd /\n");

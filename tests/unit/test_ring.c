@@ -90,8 +90,9 @@ enum { STRESS = 200000 };
 
 static void *produce(void *arg) {
     struct td_ring *r = arg;
-    for (uint64_t i = 1; i <= STRESS; i++)
+    for (uint64_t i = 1; i <= STRESS; i++) {
         td_ring_push(r, &i);
+    }
     return NULL;
 }
 

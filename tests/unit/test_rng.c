@@ -54,8 +54,9 @@ static void test_philox_fill_equals_single_elements_when_it_starts_anywhere(void
         for (size_t n = 0; n < 11; n++) {
             float v[12] = {0};
             td_philox_uniforms(key, first, n, v);
-            for (size_t i = 0; i < n; i++)
+            for (size_t i = 0; i < n; i++) {
                 assert_true(v[i] == td_philox_uniform(key, first + i));
+            }
             assert_true(v[n] == 0);
         }
     }
@@ -126,8 +127,9 @@ static void test_randperm_equals_torch_when_golden(void **state) {
         }
         struct td_randperm p;
         td_randperm_begin(&p, seed, n, out);
-        for (int64_t i = 1; i < n; i += i) // in pieces, of which one is asked for again
+        for (int64_t i = 1; i < n; i += i) { // in pieces, of which one is asked for again
             td_randperm_extend(&p, i);
+        }
         td_randperm_extend(&p, n / 3);
         td_randperm_extend(&p, n);
         char *rest = line + used;

@@ -105,8 +105,9 @@ static void test_message_is_too_large_when_it_swells(void **state) {
     enum { N = 500000 };
     char *bytes = malloc(2 * N);
     assert_non_null(bytes);
-    for (int i = 0; i < N; i++)
+    for (int i = 0; i < N; i++) {
         memcpy(bytes + 2 * i, "\x12", 2); // an empty override
+    }
     struct td_rpc_message *m;
     assert_reason(
         td_rpc_message_decode(&traind__v1__create_job_request__descriptor, bytes, 2 * N, &m),
@@ -196,10 +197,12 @@ static void test_status_stays_small_when_everything_is_long(void **state) {
     memcpy(text + 764, "\xe2\x82\xac\xe2\x82\xac", 6); // the cut falls into a character
     text[sizeof text - 1] = 0;
     td_status s = td_fail(TD_INVALID_ARGUMENT, "%s", text);
-    for (int i = 0; i < 16; i++)
+    for (int i = 0; i < 16; i++) {
         s = td_status_with_meta(s, "k", "%.200s", text);
-    for (int i = 0; i < 64; i++)
+    }
+    for (int i = 0; i < 64; i++) {
         s = td_status_with_field(s, "path", "%.200s", text);
+    }
     struct td_wire_status w;
     td_wire_status_encode(s, "id", &w);
     assert_true(strlen(w.message) <= TD_WIRE_MESSAGE_BYTES);

@@ -71,8 +71,9 @@ static struct td_peers *three_taken(bool *fenced, int out_numbers[4]) {
 }
 
 static void release(struct td_peers *p, int numbers[4]) {
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
         close(numbers[i]);
+    }
     td_peers_destroy(p);
 }
 
@@ -122,8 +123,9 @@ static void test_number_is_given_again_when_more_calls_came_than_could_wait(void
     bool turned = false; // the wish for a fence is taken first
     assert_ok(td_loop_post(loop, set_true, &turned));
     assert_ok(td_loop_run_until(loop, &turned, TD_TEST_WAIT_NS));
-    for (int i = 0; i < 41; i++)
+    for (int i = 0; i < 41; i++) {
         expect_call(p, numbers[1], TD_PEER_STRANGER, "peer-1");
+    }
     assert_ok(td_loop_run_until(loop, &fenced, TD_TEST_WAIT_NS));
     assert_int_equal(take(p, "next"), numbers[2]);
     release(p, numbers);
@@ -151,10 +153,12 @@ static void test_connection_of_a_node_takes_no_room_from_the_others(void **state
     assert_ok(td_peers_create(loop, &o, &p));
     assert_int_equal(td_peers_capacity(p), 2);
     assert_int_equal(td_peers_capacity_apart(p), 2);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
         numbers[i] = take(p, "n");
-    for (int i = 0; i < 3; i++)
+    }
+    for (int i = 0; i < 3; i++) {
         expect_call(p, numbers[i], TD_PEER_APART, "n");
+    }
     assert_true(td_peers_is_apart(p, numbers[0]) && td_peers_is_trusted(p, numbers[0]));
     assert_true(td_peers_is_apart(p, numbers[1]));
     assert_false(
@@ -360,8 +364,9 @@ test_client_waited_for_ever_when_its_number_was_closed_after_its_connection(void
         clients[i] = dial(td_front_address(front));
         numbers[i] = next_number(handed);
         assert_true(numbers[i] >= 0);
-        if (i == 0)
+        if (i == 0) {
             expect_call(td_front_borrow_peers(front), numbers[0], true, peer_of(clients[0]));
+        }
     }
     clients[4] = dial(td_front_address(front));         // waits: all four numbers are in use
     assert_int_equal(shutdown(numbers[1], SHUT_WR), 0); // over, and not closed yet
@@ -370,10 +375,12 @@ test_client_waited_for_ever_when_its_number_was_closed_after_its_connection(void
     close(numbers[1]);
     assert_int_equal(next_number(handed), numbers[1]);
     td_front_destroy(front);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
         close(numbers[i]);
-    for (int i = 0; i < 5; i++)
+    }
+    for (int i = 0; i < 5; i++) {
         close(clients[i]);
+    }
     close(handed[0]);
     close(handed[1]);
 }

@@ -66,8 +66,9 @@ static void test_call_passes_when_it_is_like_any_clients(void **state) {
     put_frame(TD_H2_FRAME_HEADERS, 0, 1, 5000);
     put_frame(TD_H2_FRAME_CONTINUATION, 0, 1, 5000);
     put_frame(TD_H2_FRAME_CONTINUATION, TD_H2_END_HEADERS, 1, 5000);
-    for (int i = 0; i < 20; i++)
+    for (int i = 0; i < 20; i++) {
         put_frame(TD_H2_FRAME_DATA, 0, 1, TD_H2_FRAME_MIN);
+    }
     put_frame(TD_H2_FRAME_DATA, TD_H2_END_STREAM, 1, 0);
     put_frame(TD_H2_FRAME_PING, 0, 0, 8);
     put_frame(TD_H2_FRAME_WINDOW_UPDATE, 0, 0, 4);
@@ -119,13 +120,15 @@ static void test_header_block_is_bounded_when_continuations_never_end(void **sta
         begin();
         put_frame(TD_H2_FRAME_HEADERS, 0, 1, 100);
         size_t n = TD_H2_BLOCK_MAX / (sizes[i] + TD_H2_HEADER_BYTES) + 1;
-        for (size_t k = 0; k < n; k++)
+        for (size_t k = 0; k < n; k++) {
             put_frame(TD_H2_FRAME_CONTINUATION, 0, 1, sizes[i]);
+        }
         expect(TD_RESOURCE_EXHAUSTED, "header block");
     }
     begin(); // just fits, and the next one begins at nothing
-    for (unsigned id = 1; id < 5; id += 2)
+    for (unsigned id = 1; id < 5; id += 2) {
         put_frame(TD_H2_FRAME_HEADERS, TD_H2_END_HEADERS, id, TD_H2_BLOCK_MAX);
+    }
     expect(TD_CODE_OK, NULL);
     begin();
     put_frame(TD_H2_FRAME_HEADERS, TD_H2_END_HEADERS, 1, TD_H2_BLOCK_MAX + 1);
@@ -208,8 +211,9 @@ static void test_control_frames_are_cut_when_they_flood(void **state) {
                  {99, 0, 100, "unknown"}};
     for (size_t i = 0; i < TD_COUNTOF(flood); i++) {
         begin();
-        for (int n = 0; n < flood[i].most; n++)
+        for (int n = 0; n < flood[i].most; n++) {
             put_frame(flood[i].type, 0, 1, flood[i].bytes);
+        }
         expect(TD_CODE_OK, NULL); // what a connection may send at once
         put_frame(flood[i].type, 0, 1, flood[i].bytes);
         expect(TD_RESOURCE_EXHAUSTED, flood[i].words);
@@ -221,12 +225,14 @@ static void test_control_frames_pass_when_time_goes_by(void **state) {
     struct td_h2_guard g;
     td_h2_guard_init(&g);
     begin();
-    for (int n = 0; n < 98; n++)
+    for (int n = 0; n < 98; n++) {
         put_frame(TD_H2_FRAME_SETTINGS, 0, 0, 0);
+    }
     assert_ok(feed(&g, start, 1000));
     stream.n = 0;
-    for (int n = 0; n < 20; n++)
+    for (int n = 0; n < 20; n++) {
         put_frame(TD_H2_FRAME_SETTINGS, 0, 0, 0);
+    }
     assert_ok(feed(&g, (struct td_mono){start.ns + TD_NS_PER_S}, 1000));
     assert_fails(feed(&g, (struct td_mono){start.ns + TD_NS_PER_S}, 1000), TD_RESOURCE_EXHAUSTED,
                  "SETTINGS");
@@ -254,8 +260,9 @@ static void test_answers_pass_when_the_server_sends_many_messages(void **state) 
 static void test_requests_are_cut_when_none_is_waited_for(void **state) {
     (void)state;
     begin();
-    for (unsigned i = 0; i <= TD_H2_OPEN_MAX; i++)
+    for (unsigned i = 0; i <= TD_H2_OPEN_MAX; i++) {
         put_frame(TD_H2_FRAME_HEADERS, TD_H2_END_HEADERS | TD_H2_END_STREAM, 2 * i + 1, 10);
+    }
     expect(TD_RESOURCE_EXHAUSTED, "requests at once");
     struct td_h2_guard g;
     td_h2_guard_init(&g);

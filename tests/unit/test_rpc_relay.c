@@ -47,8 +47,9 @@ static void on_end(void *owner) {
 static void make_pair(int *out_far, int *out_near) {
     int pair[2], bytes = PAIR_BYTES;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         assert_int_equal(setsockopt(pair[i], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes), 0);
+    }
     *out_far = pair[0];
     *out_near = pair[1];
 }
@@ -106,8 +107,9 @@ static size_t fill(struct fixture *f, size_t most) {
 static size_t read_all(int fd, ssize_t *out_last) {
     static char bytes[65536];
     size_t all = 0;
-    while ((*out_last = recv(fd, bytes, sizeof bytes, 0)) > 0)
+    while ((*out_last = recv(fd, bytes, sizeof bytes, 0)) > 0) {
         all += (size_t)*out_last;
+    }
     return all;
 }
 
@@ -125,8 +127,9 @@ static void test_client_is_cut_when_it_reads_nothing_before_the_stall_deadline(v
     begin(f, TD_NS_PER_S / 2);
     size_t sent = fill(f, SIZE_MAX);
     assert_in_range(sent, 2 * FRAME, TD_RELAY_SCRATCH + 8 * PAIR_BYTES); // it is bounded
-    if (f->held_before && !f->cut)
+    if (f->held_before && !f->cut) {
         assert_true(held() > f->held_before + FRAME); // some waits inside
+    }
     assert_ok(td_loop_run_until(f->loop, &f->cut, TD_TEST_WAIT_NS));
     assert_string_equal(f->reason, "READER_STALLED");
     assert_string_equal(f->text, "the client has read nothing for 500 ms");
@@ -164,8 +167,9 @@ static void test_stall_deadline_is_over_when_the_client_has_read_all(void **stat
     begin(f, TD_TEST_WAIT_NS);
     size_t sent = fill(f, SIZE_MAX), got = 0;
     for (struct td_mono end = td_mono_add(td_mono_now(), TD_TEST_WAIT_NS);
-         got < sent && td_mono_now().ns < end.ns; turn(f))
+         got < sent && td_mono_now().ns < end.ns; turn(f)) {
         got += read_all(f->client, &last);
+    }
     assert_int_equal(got, sent);
     assert_false(f->cut);
     assert_in_range(held(), 0, f->held_before + 8192); // the relay itself, no buffer

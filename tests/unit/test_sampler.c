@@ -31,8 +31,9 @@ static uint64_t fnv1a(const int64_t *v, int64_t n) {
 static void check_golden_line(char *line) {
     char *rest = line;
     uint64_t v[8];
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 8; i++) {
         v[i] = strtoull(rest, &rest, 10);
+    }
     uint64_t digest = strtoull(rest, &rest, 16);
     struct td_sampler *s = make((int64_t)v[0], (int32_t)v[1], v[4], v[2] != 0,
                                 v[3] ? TD_SAMPLER_DROP_LAST : TD_SAMPLER_PAD);
@@ -98,11 +99,13 @@ static void test_every_sample_comes_once_when_unpadded(void **state) {
     for (int32_t r = 0; r < 4; r++) {
         int64_t idx[64], n = td_sampler_indices(s, 0, r, 64, idx);
         assert_int_equal(n, r < 3 ? 26 : 25);
-        for (int64_t i = 0; i < n; i++)
+        for (int64_t i = 0; i < n; i++) {
             seen[idx[i]]++;
+        }
     }
-    for (int i = 0; i < 103; i++)
+    for (int i = 0; i < 103; i++) {
         assert_int_equal(seen[i], 1);
+    }
     td_sampler_destroy(s);
 }
 
@@ -118,20 +121,23 @@ static void test_rest_of_epoch_comes_once_when_world_changes(void **state) {
     for (int step = 0; step < 4; step++, offset = td_sampler_next(two, offset, 5)) {
         for (int32_t r = 0; r < 2; r++) {
             int64_t n = td_sampler_indices(two, offset, r, 5, idx);
-            for (int64_t i = 0; i < n; i++)
+            for (int64_t i = 0; i < n; i++) {
                 seen[idx[i]]++;
+            }
         }
     }
     assert_int_equal(offset, 40);
     for (; td_sampler_batches(three, offset, 5) > 0; offset = td_sampler_next(three, offset, 5)) {
         for (int32_t r = 0; r < 3; r++) {
             int64_t n = td_sampler_indices(three, offset, r, 5, idx);
-            for (int64_t i = 0; i < n; i++)
+            for (int64_t i = 0; i < n; i++) {
                 seen[idx[i]]++;
+            }
         }
     }
-    for (int i = 0; i < 103; i++)
+    for (int i = 0; i < 103; i++) {
         assert_int_equal(seen[i], 1); // 63 left: a multiple of three
+    }
     td_sampler_destroy(two);
     td_sampler_destroy(three);
 }

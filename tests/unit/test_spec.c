@@ -430,8 +430,9 @@ static void test_tables_are_sound_when_every_row_is_visited(void **state) {
         assert_non_null(td_knob_expects(*state, k));
         assert_null(td_knob_later(k->section, k->key));
     }
-    for (size_t i = 0; i < td_n_sections; i++)
+    for (size_t i = 0; i < td_n_sections; i++) {
         assert_ptr_equal(td_section_find(td_sections[i].path), &td_sections[i]);
+    }
 }
 
 int main(void) {

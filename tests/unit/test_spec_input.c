@@ -300,8 +300,9 @@ static void test_errors_are_counted_when_there_are_more_than_fit(void **state) {
     TD_AUTO_BUF text;
     td_buf_init(&text, 1 << 16);
     assert_ok(td_buf_str(&text, base));
-    for (int i = 0; i < 200; i++)
+    for (int i = 0; i < 200; i++) {
         assert_ok(td_buf_printf(&text, "unknown_%d: 1\n", i));
+    }
     td_status s = parse_bytes(text.data, text.len, NULL, 0);
     assert_int_equal(td_status_n_fields(s), 64);
     assert_non_null(strstr(td_status_message(s), "200 errors"));
@@ -319,8 +320,9 @@ static void expect_repeated(const char *head, const char *unit, size_t n, const 
     TD_AUTO_BUF text;
     td_buf_init(&text, TD_SPEC_MAX_BYTES);
     assert_ok(td_buf_str(&text, head));
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         assert_ok(td_buf_str(&text, unit));
+    }
     assert_ok(td_buf_str(&text, tail));
     expect_field(parse_bytes(text.data, text.len, NULL, 0), path, part, head);
 }
@@ -345,8 +347,9 @@ static void test_map_is_refused_when_it_has_more_than_256_keys(void **state) {
     (void)state;
     TD_AUTO_BUF text;
     td_buf_init(&text, 1 << 20);
-    for (int i = 0; i < 257; i++)
+    for (int i = 0; i < 257; i++) {
         assert_ok(td_buf_printf(&text, "k%d: 1\n", i));
+    }
     expect_field(parse_bytes(text.data, text.len, NULL, 0), "line 257", "256 keys", "many keys");
 }
 
@@ -376,8 +379,9 @@ static void test_spec_is_refused_when_over_1_mib(void **state) {
     const char *overrides[] = {text};
     assert_fails(parse_bytes(base, strlen(base), overrides, 1), TD_RESOURCE_EXHAUSTED, "at most");
     static const char *many[TD_SPEC_MAX_OVERRIDES + 1];
-    for (size_t i = 0; i < TD_COUNTOF(many); i++)
+    for (size_t i = 0; i < TD_COUNTOF(many); i++) {
         many[i] = "name=x";
+    }
     assert_fails(parse_bytes(base, strlen(base), many, TD_COUNTOF(many)), TD_RESOURCE_EXHAUSTED,
                  "257 overrides");
 }
@@ -463,8 +467,9 @@ static void test_scalars_follow_yaml_1_2_when_plain(void **state) {
     };
     TD_AUTO(td_arena) *a = NULL;
     assert_ok(td_arena_create(1 << 16, &a));
-    for (size_t i = 0; i < TD_COUNTOF(cases); i++)
+    for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
         expect_scalar(a, cases[i].text, cases[i].kind, cases[i].value);
+    }
     const struct td_json *nan = td_scalar_resolve(a, ".nan", 4);
     assert_true(nan->kind == TD_JSON_REAL && nan->u.real != nan->u.real);
 }

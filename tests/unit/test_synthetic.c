@@ -29,8 +29,9 @@ struct samples {
 
 static void gather(struct td_dataset *d, enum td_split split, int64_t n, struct samples *out) {
     int64_t index[N];
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
         index[i] = i;
+    }
     assert_ok(synthetic_ops()->gather(d, split, index, n, (void *[]){out->x, out->y}));
 }
 
@@ -70,8 +71,9 @@ static int perceptron(const struct samples *train, const struct samples *test, i
         float best = -1e30f, score[CLASSES] = {0};
         int guess = 0;
         for (int c = 0; c < CLASSES; c++) {
-            for (int f = 0; f < FEATURES; f++)
+            for (int f = 0; f < FEATURES; f++) {
                 score[c] += w[c][f] * x[f];
+            }
             if (score[c] > best) best = score[guess = c];
         }
         if (guess == train->y[step % N]) continue;
@@ -85,8 +87,9 @@ static int perceptron(const struct samples *train, const struct samples *test, i
         float best = -1e30f, score[CLASSES] = {0};
         int guess = 0;
         for (int c = 0; c < CLASSES; c++) {
-            for (int f = 0; f < FEATURES; f++)
+            for (int f = 0; f < FEATURES; f++) {
                 score[c] += w[c][f] * test->x[i][f];
+            }
             if (score[c] > best) best = score[guess = c];
         }
         right += guess == test->y[i];
@@ -102,10 +105,12 @@ static void test_labels_can_be_learned_when_the_model_is_linear(void **state) {
     gather(d, TD_SPLIT_TRAIN, N, &train);
     gather(d, TD_SPLIT_VAL, N / 8, &test);
     int of_class[CLASSES] = {0};
-    for (int i = 0; i < N; i++)
+    for (int i = 0; i < N; i++) {
         of_class[train.y[i]]++;
-    for (int c = 0; c < CLASSES; c++)
+    }
+    for (int c = 0; c < CLASSES; c++) {
         assert_true(of_class[c] > N / 20);
+    }
     assert_true(perceptron(&train, &test, N / 8) > N / 8 * 85 / 100);
     synthetic_ops()->close(d);
 }

@@ -93,8 +93,9 @@ static int files_in(const char *path) {
     int n = 0;
     DIR *dir = opendir(path);
     assert_non_null(dir);
-    for (struct dirent *e; (e = readdir(dir));)
+    for (struct dirent *e; (e = readdir(dir));) {
         n += e->d_name[0] != '.' && !strstr(e->d_name, ".seen");
+    }
     closedir(dir);
     return n;
 }

@@ -10,8 +10,9 @@ static size_t put_llmc(uint8_t *out, uint32_t magic, uint32_t version, uint32_t 
     const uint32_t head[3] = {magic, version, n};
     memset(out, 0, HEADER);
     memcpy(out, head, sizeof head);
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
         memcpy(out + HEADER + i * width, &i, width);
+    }
     return HEADER + n * width;
 }
 
@@ -60,8 +61,9 @@ static void test_rows_are_windows_of_each_file_when_there_are_several(void **sta
     assert_int_equal(ops()->length(d, TD_SPLIT_TRAIN), 2 + 1 + 3);
     assert_int_equal(ops()->length(d, TD_SPLIT_TEST), 3);
     static const int32_t first[] = {0, 4, 0, 50, 54, 58};
-    for (int64_t i = 0; i < 6; i++)
+    for (int64_t i = 0; i < 6; i++) {
         check_row(d, TD_SPLIT_TRAIN, i, 4, first[i]);
+    }
     check_row(d, TD_SPLIT_VAL, 2, 4, 58);
     int64_t outside = 6;
     int32_t x[4], y[4];

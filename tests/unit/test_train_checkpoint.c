@@ -210,8 +210,9 @@ static void test_periodic_save_waits_when_it_is_among_the_best_k_so_far(void **s
         const double sign = larger ? -1 : 1;
         int first = 20 * larger;
         begin(f, 2, larger ? "val_accuracy" : "val_loss", larger);
-        for (int i = 0; i < (int)TD_COUNTOF(of_two); i++)
+        for (int i = 0; i < (int)TD_COUNTOF(of_two); i++) {
             save_beside(f, first + i, sign * of_two[i].value + larger * 2, of_two[i].waits);
+        }
         assert_true(is_saved(f, first + (int)TD_COUNTOF(of_two) - 1));
         assert_false(is_saved(f, first + 2));
     }
@@ -246,8 +247,9 @@ static void test_checkpoint_is_committed_after_the_points_before_it_are_drained(
     assert_ok(save(f, 1, 0));
     int64_t deadline_ns = td_mono_now().ns + TD_TEST_WAIT_NS;
     snprintf(path, sizeof path, "%s/step-1.tmp/manifest.json", f->dir);
-    while (!td_fs_exists(path))
+    while (!td_fs_exists(path)) {
         assert_true(td_mono_now().ns < deadline_ns);
+    }
     assert_int_equal(td_rank_page_drain_asked(&page), 1);
     assert_true(td_background_busy(f->background));
     td_rank_page_answer_drain(&page, td_rank_page_drain_asked(&page));
@@ -317,8 +319,9 @@ static void test_a_path_is_never_written_over(void **state) {
 
 static const char *deep(struct fixture *f, const char *name, int depth, char path[4096]) {
     int n = snprintf(path, 4096, "%s/%s", f->dir, name);
-    for (int i = 0; i < depth; i++)
+    for (int i = 0; i < depth; i++) {
         n += snprintf(path + n, 4096 - (size_t)n, "/d");
+    }
     return path;
 }
 

@@ -6,8 +6,9 @@
 #include "lib/base/clock.h"
 
 static void sum(const float *a, const float *b, float *out) {
-    for (int i = 0; i < TD_CONTROL_FLAGS; i++)
+    for (int i = 0; i < TD_CONTROL_FLAGS; i++) {
         out[i] = a[i] + b[i];
+    }
 }
 
 static void test_all_read_the_same_when_only_one_rank_saw_the_wish(void **state) {
@@ -24,11 +25,13 @@ static void test_all_read_the_same_when_only_one_rank_saw_the_wish(void **state)
         struct td_rank_page pages[2] = {0};
         struct td_control c[2];
         float flags[2][TD_CONTROL_FLAGS], all[TD_CONTROL_FLAGS];
-        for (int r = 0; r < 2; r++)
+        for (int r = 0; r < 2; r++) {
             td_control_init(&c[r], &pages[r], r == 0, 0, 0);
+        }
         atomic_store(&pages[1].stop, rows[i].stop);
-        for (int r = 0; r < 2; r++)
+        for (int r = 0; r < 2; r++) {
             td_control_raise(&c[r], flags[r], true);
+        }
         sum(flags[0], flags[1], all);
         struct td_agreement a = td_control_read(all);
         assert_int_equal(a.stop, rows[i].want_stop);

@@ -31,10 +31,11 @@ static void test_batches_follow_samples_and_limits(void **state) {
         {101, 10, false, {.batches = 1000}, 11},
         {101, 10, false, {.batches = 0}, 0},
     };
-    for (size_t i = 0; i < TD_COUNTOF(rows); i++)
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
         assert_int_equal(
             td_limits_batches(rows[i].samples, rows[i].batch, rows[i].drop_last, rows[i].limit),
             rows[i].want);
+    }
 }
 
 static void test_window_has_its_real_length_when_the_last_is_short(void **state) {
@@ -108,8 +109,9 @@ static void test_validation_is_due_by_interval_and_epoch(void **state) {
             .check_val_every_n_epoch = rows[i].every_n_epoch,
         };
         struct td_epoch e = {.index = rows[i].epoch, .n_batches = rows[i].n_batches};
-        for (int64_t b = 0; b < rows[i].n_batches; b++)
+        for (int64_t b = 0; b < rows[i].n_batches; b++) {
             assert_int_equal(td_limits_validates_after(&l, &e, b), rows[i].want[b] == 'v');
+        }
     }
 }
 
@@ -117,11 +119,12 @@ static void test_validation_is_due_by_interval_and_epoch(void **state) {
 static int64_t play(const struct td_limits *l, bool *out_validates) {
     int64_t played = 0;
     *out_validates = false;
-    for (struct td_epoch e = {.n_batches = 7}; e.index < 9; e.index++)
+    for (struct td_epoch e = {.n_batches = 7}; e.index < 9; e.index++) {
         for (int64_t b = 0; b < 7 && !td_limits_reached(l, e.index, played); b++) {
             played += td_limits_steps_after(l, &e, b);
             *out_validates |= td_limits_validates_after(l, &e, b);
         }
+    }
     return played;
 }
 

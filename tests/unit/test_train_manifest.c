@@ -89,9 +89,10 @@ static void test_manifest_reads_back_as_it_was_written(void **state) {
     assert_int_equal(r.epoch_metrics.n, 2);
     assert_int_equal(r.epoch_metrics.n_ranks, 2);
     assert_string_equal(r.epoch_metrics.name[1], "error");
-    for (size_t i = 0; i < TD_COUNTOF(sums); i++)
+    for (size_t i = 0; i < TD_COUNTOF(sums); i++) {
         assert_true(r.epoch_metrics.sums[i] == sums[i] ||
                     (isnan(sums[i]) && isnan(r.epoch_metrics.sums[i])));
+    }
     assert_string_equal(r.best.monitor, "val_error");
     assert_string_equal(r.best.path, "a1/step-4");
     assert_true(r.best.known && r.best.larger_is_better && r.best.value == 0.3 && r.best.step == 4);

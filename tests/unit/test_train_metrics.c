@@ -37,8 +37,9 @@ static void test_drops_are_counted_when_the_ring_is_full(void **state) {
     (void)state;
     struct td_metrics m;
     void *memory = make_ring(&m.ring);
-    for (int i = 0; i < RECORDS + 3; i++)
+    for (int i = 0; i < RECORDS + 3; i++) {
         td_metrics_value(&m, "x", i, 0, i);
+    }
     assert_true(td_metrics_drops(&m) == 3);
     struct td_metric_record r;
     for (int i = 0; i < RECORDS; i++) {

@@ -36,8 +36,9 @@ static int follow(const struct td_json *c, double base_lr, int row) {
         double before = p.lr_scale, expected = td_json_real(a->first, -1);
         bool fell = td_plateau_receive(&p, &config, base_lr, td_json_real(value, (double)NAN));
         double lr = base_lr * p.lr_scale;
-        if (!(fabs(lr - expected) <= 1e-13 * expected) || fell != (p.lr_scale < before))
+        if (!(fabs(lr - expected) <= 1e-13 * expected) || fell != (p.lr_scale < before)) {
             fail_msg("case %d: rate %.17g, torch %.17g", row, lr, expected);
+        }
         assert_int_equal(p.bad, td_json_int(a->first->next, -1));
         assert_int_equal(p.cooldown, td_json_int(a->last, -1));
         value = value->next;
@@ -58,8 +59,9 @@ static void test_plateau_follows_torch_when_golden(void **state) {
     assert_ok(td_json_parse(a, text.data, text.len, &root));
     double lr = td_json_real(td_json_get(root, "lr"), 0);
     int rows = 0, falls = 0;
-    for (const struct td_json *c = td_json_get(root, "cases")->first; c; c = c->next)
+    for (const struct td_json *c = td_json_get(root, "cases")->first; c; c = c->next) {
         falls += follow(c, lr, rows++);
+    }
     assert_int_equal(rows, 36);
     assert_true(falls > rows);
     td_arena_destroy(a);
@@ -89,8 +91,9 @@ static void test_rate_stays_when_it_is_zero(void **state) {
     (void)state;
     struct td_plateau p = {0};
     td_plateau_begin(&p, &quick);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         assert_false(td_plateau_receive(&p, &quick, 0.0, 1.0));
+    }
     assert_true(p.lr_scale == 1);
 }
 

@@ -159,8 +159,9 @@ static void prepare(struct run *r, const char *strategy, const char *dir) {
     *r = (struct run){0};
     assert_ok(td_arena_create(1 << 20, &r->arena));
     assert_ok(td_registry_create("/nonexistent", &r->registry));
-    for (size_t i = 0; i < TD_COUNTOF(plugins); i++)
+    for (size_t i = 0; i < TD_COUNTOF(plugins); i++) {
         assert_ok(td_registry_add(r->registry, plugins[i]));
+    }
     struct td_amount all = {.is_fraction = true, .fraction = 1};
     r->config = (struct td_train_config){
         .job = "j",

@@ -14,8 +14,9 @@ static void test_no_reason_is_left_out_when_all_are_long(void **state) {
         memset(reasons.text[reasons.n], 'a' + (int)reasons.n, TD_RESUME_REASON_BYTES - 1);
     }
     td_resume_join(&reasons, all);
-    for (size_t i = 0; i < reasons.n; i++)
+    for (size_t i = 0; i < reasons.n; i++) {
         assert_non_null(strstr(all, reasons.text[i]));
+    }
     assert_int_equal(strlen(all), TD_RESUME_REASONS * (TD_RESUME_REASON_BYTES + 1) - 2);
 }
 

@@ -27,8 +27,9 @@ static void play(const struct td_checkpoint_config *config, const char *resumed_
     td_retention_destroy(r);
     size_t len = 0;
     out[0] = '\0';
-    for (size_t i = 1; i <= n; i++)
+    for (size_t i = 1; i <= n; i++) {
         if (kept[i]) len += (size_t)snprintf(out + len, bytes - len, "%s%zu", len ? " " : "", i);
+    }
 }
 
 static void test_survivors_follow_the_rules(void **state) {

@@ -29,8 +29,9 @@ static void test_warmup_cosine_rises_turns_and_stays_down(void **state) {
     assert_true(fabs(td_schedule_lr(&s, 1.0, 60) - 0.55) < 1e-12);
     assert_true(td_schedule_lr(&s, 1.0, 110) == 0.1);
     assert_true(td_schedule_lr(&s, 1.0, 100000) == 0.1);
-    for (int64_t i = 10; i < 110; i++)
+    for (int64_t i = 10; i < 110; i++) {
         assert_true(td_schedule_lr(&s, 1.0, i) > td_schedule_lr(&s, 1.0, i + 1));
+    }
 }
 
 static void test_warmup_cosine_has_no_fall_when_the_warmup_takes_all(void **state) {
@@ -71,7 +72,7 @@ static void test_rates_are_sane_when_lengths_are_extreme(void **state) {
     (void)state;
     static const int64_t lengths[] = {1, 2, 3, 1000};
     static const double shares[] = {0, 0.01, 0.5, 1};
-    for (unsigned kind = 0; kind < TD_SCHEDULE_COUNT; kind++)
+    for (unsigned kind = 0; kind < TD_SCHEDULE_COUNT; kind++) {
         for (size_t i = 0; i < TD_COUNTOF(lengths) * TD_COUNTOF(shares) * 2; i++) {
             struct td_schedule_config s = {
                 .kind = (enum td_schedule_kind)kind,
@@ -91,11 +92,13 @@ static void test_rates_are_sane_when_lengths_are_extreme(void **state) {
             };
             for (int64_t step = 0; step < 2000; step += 1 + step / 8) {
                 double lr = td_schedule_lr(&s, 1.0, step);
-                if (!(lr >= 0 && lr <= 1))
+                if (!(lr >= 0 && lr <= 1)) {
                     fail_msg("%s case %zu step %lld: %g", td_schedule_name(s.kind), i,
                              (long long)step, lr);
+                }
             }
         }
+    }
 }
 
 static void test_one_cycle_stays_at_its_last_rate_when_it_is_over(void **state) {

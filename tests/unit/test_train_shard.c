@@ -40,8 +40,9 @@ static int make(void **state) {
     struct td_buffer *region = &f->memory.region[TD_ROLE_PARAM];
     assert_ok(f->ops->mem_alloc(f->accel, bytes, region));
     float *v = td_buffer_host(*region);
-    for (size_t i = 0; i < bytes / sizeof *v; i++)
+    for (size_t i = 0; i < bytes / sizeof *v; i++) {
         v[i] = (float)i;
+    }
     for (uint32_t i = 0; i < TENSORS; i++) {
         const struct td_state_info *t = td_state_at(f->state, i);
         f->tensors[i] = (struct td_tensor){.name = t->name,

@@ -59,8 +59,9 @@ static int unmake(void **state) {
     void *dir = f->dir;
     close(f->events.fd);
     td_events_finish(&f->events);
-    for (int role = TD_ROLE_PARAM; role <= TD_ROLE_BUFFER; role++)
+    for (int role = TD_ROLE_PARAM; role <= TD_ROLE_BUFFER; role++) {
         f->ops->mem_free(f->accel, f->memory.region[role]);
+    }
     td_state_table_destroy(f->state);
     f->ops->close(f->accel);
     free(f);
@@ -144,8 +145,9 @@ static void test_load_refuses_when_nothing_fits_at_all(void **state) {
     struct fixture *f = *state;
     const struct td_tensor t[] = {row("other", TD_F32, mean, N)};
     write_file(f, t, 1);
-    for (int strict = 0; strict < 2; strict++)
+    for (int strict = 0; strict < 2; strict++) {
         assert_fails(load(f, strict), TD_INVALID_ARGUMENT, "'net.a' is missing");
+    }
     (void)unlink(f->path);
     assert_fails(load(f, true), TD_NOT_FOUND, "w.safetensors");
 }

@@ -32,8 +32,9 @@ static uint32_t next_random(uint32_t *x) {
 
 static td_status stress_bucket(struct rank_ctx *r, float *grads, uint32_t dice) {
     int64_t n = dice % STRESS_FLOATS;
-    for (int64_t i = 0; i < n + 16; i++)
+    for (int64_t i = 0; i < n + 16; i++) {
         grads[i] = (float)(r->rank + i % 5);
+    }
     TD_TRY(r->ops->all_reduce_bucket(r->c, grads, n, TD_F32, 16));
     for (int64_t i = 0; i < n + 16; i++) {
         float sum = (float)(r->world * (r->world - 1) / 2 + r->world * (i % 5));
@@ -54,8 +55,9 @@ static td_status stress_rest(struct rank_ctx *r, uint32_t dice) {
         break;
     case 2:
         TD_TRY(r->ops->all_gather(r->c, one, sizeof one, all));
-        for (int32_t p = 0; p < r->world; p++)
+        for (int32_t p = 0; p < r->world; p++) {
             RANK_CHECK(all[2 * p] == p);
+        }
         break;
     default:
         TD_TRY(r->ops->broadcast(r->c, one, sizeof one, (int32_t)(dice / 4) % r->world));
@@ -154,8 +156,9 @@ static void test_wait_ends_when_the_outside_says_abort(void **state) {
     rs.aborted_arg = &flag;
     struct td_mono start = td_mono_now();
     ranks_run(&rs, rank_aborted_from_outside, &flag);
-    for (int32_t r = 0; r < 3; r++)
+    for (int32_t r = 0; r < 3; r++) {
         expect_status(rs.status[r], TD_ABORTED, "a peer is gone");
+    }
     assert_true(td_mono_now().ns - start.ns < rs.timeout_ns / 2);
     ranks_finish(&rs);
 }
@@ -164,8 +167,9 @@ static td_status rank_abort_asleep(struct rank_ctx *r, void *arg) {
     (void)arg;
     if (r->rank) return r->ops->barrier(r->c, "waits for rank 0");
     struct td_mono end = td_mono_add(td_mono_now(), 5 * TD_NS_PER_MS);
-    while (td_mono_now().ns < end.ns)
+    while (td_mono_now().ns < end.ns) {
         sched_yield(); // the others fall asleep
+    }
     r->ops->abort(r->c);
     return TD_OK;
 }
@@ -176,8 +180,9 @@ static void test_sleepers_wake_when_a_rank_aborts(void **state) {
     ranks_init(&rs, &td_collective_shm, 4, 0);
     ranks_run(&rs, rank_abort_asleep, NULL);
     assert_null(rs.status[0]);
-    for (int32_t r = 1; r < 4; r++)
+    for (int32_t r = 1; r < 4; r++) {
         expect_status(rs.status[r], TD_ABORTED, "rank 0 gave up");
+    }
     ranks_finish(&rs);
 }
 

@@ -149,11 +149,13 @@ static void test_wakeup_misses_nothing_when_threads_race(void **state) {
     (void)state;
     struct tally t = {.loop = open_loop(), .n_left = N_THREADS * N_POSTS};
     assert_true(td_loop_wakeup_create(t.loop, on_count, &t, &t.wakeup) == TD_OK);
-    for (int i = 0; i < N_THREADS; i++)
+    for (int i = 0; i < N_THREADS; i++) {
         assert_int_equal(pthread_create(&t.threads[i], NULL, count_down, &t), 0);
+    }
     assert_true(td_loop_run(t.loop) == TD_OK);
-    for (int i = 0; i < N_THREADS; i++)
+    for (int i = 0; i < N_THREADS; i++) {
         pthread_join(t.threads[i], NULL);
+    }
     assert_in_range(t.n_runs, 1, N_THREADS * N_POSTS);
     td_loop_wakeup_destroy(t.wakeup);
     td_loop_destroy(t.loop);
@@ -218,8 +220,9 @@ static void test_turn_ends_once_for_all_that_it_brought(void **state) {
     struct turns t = {.loop = open_loop()};
     struct td_loop_turn *turn;
     assert_true(td_loop_turn_create(t.loop, on_end, &t, &turn) == TD_OK);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         assert_true(td_loop_post(t.loop, on_counted_post, &t) == TD_OK);
+    }
     assert_true(td_loop_run_until(t.loop, &t.done, TD_TEST_WAIT_NS) == TD_OK);
     assert_int_equal(t.seen, 3);
     assert_int_equal(t.n_ends, 2); // a run begins with one, for what came before it

@@ -32,8 +32,9 @@ static size_t words_of(void (*crash)(void), int sig, char *out, size_t out_bytes
     }
     close(ends[1]);
     size_t len = 0;
-    for (ssize_t got; (got = read(ends[0], out + len, out_bytes - 1 - len)) > 0;)
+    for (ssize_t got; (got = read(ends[0], out + len, out_bytes - 1 - len)) > 0;) {
         len += (size_t)got;
+    }
     out[len] = '\0';
     close(ends[0]);
     assert_int_equal(waitpid(pid, &status, 0), pid);

@@ -101,8 +101,9 @@ static td_status decode(struct source *src, uint32_t n_classes, int32_t ignored,
     h->rows = src->images[0].dim[1];
     h->cols = src->images[0].dim[2];
     h->n_classes = n_classes;
-    for (int i = 0; i < HALVES; i++)
+    for (int i = 0; i < HALVES; i++) {
         h->n[i] = src->images[i].dim[0];
+    }
     td_status s = read_bodies(src, &image, n_classes, ignored);
     if (s) {
         td_image_finish(&image);

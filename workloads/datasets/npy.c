@@ -43,8 +43,9 @@ static bool has_targets(const struct half *h) {
 
 static struct td_shape one_of(const struct td_shape *all) {
     struct td_shape one = {.n_dims = all->n_dims - 1};
-    for (int d = 0; d < one.n_dims; d++)
+    for (int d = 0; d < one.n_dims; d++) {
         one.dim[d] = all->dim[d + 1];
+    }
     return one;
 }
 
@@ -151,8 +152,9 @@ static td_status open_half(struct td_dataset *d, int i, const char *x_path, cons
                                  "others");
     }
     if (has_targets(h) == has_targets(first) &&
-        (!has_targets(h) || td_shape_equal(&target, &d->target)))
+        (!has_targets(h) || td_shape_equal(&target, &d->target))) {
         return TD_OK;
+    }
     return td_data_fail_text(y_path, 0, "shape and type of targets", "those of data.y", "others");
 }
 
@@ -162,22 +164,26 @@ static td_status npy_open(const struct td_dataset_config *config, struct td_data
     d->magic = td_dataset_magic;
     const char *path[4];
     static const char *const keys[] = {"x", "y", "val_x", "val_y"};
-    for (size_t i = 0; i < TD_COUNTOF(keys); i++)
+    for (size_t i = 0; i < TD_COUNTOF(keys); i++) {
         path[i] = td_json_string(td_json_get(config->knobs, keys[i]), "");
+    }
     d->classes = td_json_int(td_json_get(config->knobs, "classes"), 0);
     d->ignores = config->ignores;
     d->ignore_index = config->ignore_index;
     d->binary = config->binary;
-    if (!*path[0] || !*path[1])
+    if (!*path[0] || !*path[1]) {
         return td_bad_spec("data: x and y are missing: paths of two arrays");
+    }
     if (!*path[2] != !*path[3]) return td_bad_spec("data.val_x and data.val_y need each other");
-    if (d->classes < 0 || d->classes > MAX_CLASSES)
+    if (d->classes < 0 || d->classes > MAX_CLASSES) {
         return td_bad_spec("data.classes: out of range");
+    }
     TD_TRY(open_half(d, 0, path[0], path[1]));
-    if (has_targets(&d->half[0]) && d->classes)
+    if (has_targets(&d->half[0]) && d->classes) {
         return td_bad_spec("data.classes says that '%s' holds labels, but it holds %s: save it as "
                            "integers, or leave classes out",
                            path[1], td_npy_name(d->half[0].y.kind));
+    }
     if (*path[2]) TD_TRY(open_half(d, 1, path[2], path[3]));
     *out_dataset = td_steal(d);
     return TD_OK;
@@ -189,8 +195,9 @@ static size_t npy_fields(struct td_dataset *d, struct td_field out_fields[8]) {
                                       .dtype = d->half[0].x.kind == TD_NPY_U1 ? TD_U8 : TD_F32,
                                       .sample_shape = d->sample};
     out_fields[1] = (struct td_field){.name = "y", .dtype = TD_I32, .n_classes = d->classes};
-    if (has_targets(&d->half[0]))
+    if (has_targets(&d->half[0])) {
         out_fields[1] = (struct td_field){.name = "y", .dtype = TD_F32, .sample_shape = d->target};
+    }
     return 2;
 }
 

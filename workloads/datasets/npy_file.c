@@ -58,8 +58,9 @@ static td_status unexpected(const struct cursor *c, const char *expected) {
 }
 
 static void skip_blanks(struct cursor *c) {
-    while (c->at < c->end && (*c->at == ' ' || *c->at == '\n' || *c->at == '\t'))
+    while (c->at < c->end && (*c->at == ' ' || *c->at == '\n' || *c->at == '\t')) {
         c->at++;
+    }
 }
 
 static bool take(struct cursor *c, char ch) {
@@ -74,8 +75,9 @@ static td_status take_string(struct cursor *c, struct td_str *out) {
     char quote = c->at < c->end ? *c->at : 0;
     if (quote != '\'' && quote != '"') return unexpected(c, "a string");
     const char *text = ++c->at;
-    while (c->at < c->end && *c->at != quote && *c->at != '\\')
+    while (c->at < c->end && *c->at != quote && *c->at != '\\') {
         c->at++;
+    }
     if (c->at == c->end || *c->at != quote) return unexpected(c, "the end of a string");
     *out = (struct td_str){text, (size_t)(c->at++ - text)};
     return TD_OK;
@@ -93,8 +95,9 @@ static td_status take_descr(struct cursor *c) {
     }
     char found[48];
     snprintf(found, sizeof found, "'%.*s'", (int)TD_MIN(s.len, 40), s.data);
-    for (char *p = found; *p; p++)
+    for (char *p = found; *p; p++) {
         if ((uint8_t)*p < 0x20 || (uint8_t)*p >= 0x7f) *p = '?';
+    }
     return td_data_fail_text(c->path, (uint64_t)(at - c->begin), "type of the elements",
                              "little-endian numbers, such as '<f4' or '|u1' (x.astype('<f4'))",
                              found);
@@ -143,8 +146,9 @@ static td_status take_entry(struct cursor *c) {
     struct td_str key;
     TD_TRY(take_string(c, &key));
     for (size_t i = 0; i < TD_COUNTOF(entries); i++) {
-        if (key.len != strlen(entries[i].key) || memcmp(key.data, entries[i].key, key.len) != 0)
+        if (key.len != strlen(entries[i].key) || memcmp(key.data, entries[i].key, key.len) != 0) {
             continue;
+        }
         if (c->seen & 1u << i) return unexpected(c, "each key once");
         if (!take(c, ':')) return unexpected(c, "':'");
         c->seen |= 1u << i;
@@ -170,14 +174,17 @@ static td_status find_header(const char *path, const struct td_mapped *f, struct
     if (f->bytes < PREFIX_V2 || memcmp(p, magic, sizeof magic) != 0) {
         return td_data_fail_text(path, 0, "magic", "a NumPy array (numpy.save)", "something else");
     }
-    if (p[6] < 1 || p[6] > 3)
+    if (p[6] < 1 || p[6] > 3) {
         return td_data_fail(path, 6, "version of the format, 1 to 3", 1, p[6]);
+    }
     size_t prefix = p[6] == 1 ? PREFIX_V1 : PREFIX_V2, len = (size_t)p[8] | (size_t)p[9] << 8;
     if (p[6] > 1) len |= (size_t)p[10] << 16 | (size_t)p[11] << 24;
-    if (len > HEADER_MAX)
+    if (len > HEADER_MAX) {
         return td_data_fail(path, 8, "bytes of the header, at most", HEADER_MAX, len);
-    if (prefix + len > f->bytes)
+    }
+    if (prefix + len > f->bytes) {
         return td_data_fail(path, 8, "bytes of the header, at most", f->bytes - prefix, len);
+    }
     const char *text = f->data;
     *out = (struct cursor){
         .path = path, .begin = text, .at = text + prefix, .end = text + prefix + len};
@@ -226,8 +233,9 @@ int64_t td_npy_int(const struct td_npy *a, int64_t i) {
     size_t width = td_npy_bytes(a->kind);
     const uint8_t *p = (const uint8_t *)a->data + (size_t)i * width;
     uint64_t v = 0;
-    for (size_t b = width; b-- > 0;)
+    for (size_t b = width; b-- > 0;) {
         v = v << 8 | p[b];
+    }
     bool is_signed = a->kind == TD_NPY_I1 || a->kind == TD_NPY_I2 || a->kind == TD_NPY_I4 ||
                      a->kind == TD_NPY_I8;
     if (!is_signed) return v > INT64_MAX ? INT64_MAX : (int64_t)v;
@@ -267,8 +275,9 @@ void td_npy_floats(const struct td_npy *a, int64_t begin, int64_t n, float *out)
         memcpy(out, a->data + (size_t)begin * sizeof *out, (size_t)n * sizeof *out);
         return;
     }
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
         out[i] = element(a, begin + i);
+    }
 }
 
 const struct td_npy_range td_npy_finite = {-FLT_MAX, FLT_MAX};
@@ -282,9 +291,10 @@ static td_status not_in_range(const struct td_npy *a, const struct td_npy_range 
     double v = (double)fp32;
     if (a->kind == TD_NPY_F8) memcpy(&v, a->data + at, sizeof v);
     char expected[64] = "a finite number of fp32", found[32];
-    if (!any)
+    if (!any) {
         snprintf(expected, sizeof expected, "a number from %g to %g", (double)range->least,
                  (double)range->most);
+    }
     snprintf(found, sizeof found, "%.9g", v);
     if (!isfinite(v)) snprintf(found, sizeof found, "%s", isnan(v) ? "nan" : "infinity");
     td_status s = td_data_fail_text(a->path, a->offset + at, "element", expected, found);
@@ -307,8 +317,9 @@ td_status td_npy_check(const struct td_npy *a, const struct td_npy_range *range,
         td_npy_floats(a, begin + i, here, some);
         if (loops->all_within(some, here, least, most)) continue;
         int64_t k = 0;
-        while (some[k] >= least && some[k] <= most)
+        while (some[k] >= least && some[k] <= most) {
             k++;
+        }
         return not_in_range(a, range, begin + i + k);
     }
     return TD_OK;

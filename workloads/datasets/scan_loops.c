@@ -8,8 +8,9 @@
 
 static bool all_within(const float *x, int64_t n, float least, float most) {
     bool all = true;
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
         all &= (x[i] >= least) & (x[i] <= most);
+    }
     return all;
 }
 

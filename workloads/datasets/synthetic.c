@@ -44,8 +44,9 @@ TD_DEFINE_AUTO(td_dataset, synthetic_close);
 static void fill_uniform(uint64_t seed, const char *stream, float *out, size_t n) {
     const struct td_philox_key key = td_philox_key_of(seed, stream);
     td_philox_uniforms(key, 0, n, out);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         out[i] = 2.0f * out[i] - 1.0f;
+    }
 }
 
 static int32_t best_class(const struct td_dataset *d, const float *teacher, const float *x) {
@@ -53,8 +54,9 @@ static int32_t best_class(const struct td_dataset *d, const float *teacher, cons
     float best_score = 0;
     for (int64_t c = 0; c < d->classes; c++) {
         float score = 0;
-        for (int64_t f = 0; f < d->features; f++)
+        for (int64_t f = 0; f < d->features; f++) {
             score += teacher[c * d->features + f] * x[f];
+        }
         if (c && score <= best_score) continue;
         best_score = score;
         best = (int32_t)c;
@@ -70,8 +72,9 @@ static td_status make_half(struct td_dataset *d, int i, int64_t n, uint64_t seed
     h->y = td_calloc((size_t)n, sizeof *h->y);
     if (!h->x || !h->y) return td_fail_oom();
     fill_uniform(seed, i ? "synthetic.eval" : "synthetic.train", h->x, (size_t)(n * d->features));
-    for (int64_t s = 0; s < n; s++)
+    for (int64_t s = 0; s < n; s++) {
         h->y[s] = best_class(d, teacher, h->x + s * d->features);
+    }
     return TD_OK;
 }
 

@@ -51,8 +51,9 @@ struct files {
 
 static void files_destroy(struct files *f) {
     if (!f) return;
-    for (size_t i = 0; i < f->n; i++)
+    for (size_t i = 0; i < f->n; i++) {
         free(f->path[i]);
+    }
     free(f);
 }
 TD_DEFINE_AUTO(files, files_destroy);
@@ -119,8 +120,9 @@ static td_status decode(const struct files *f, size_t limit, struct td_image *ou
     TD_AUTO_BUF all;
     td_buf_init(&all, MAX_BYTES);
     TD_TRY(td_buf_append(&all, head, sizeof head));
-    for (size_t i = 0; i < f->n && all.len - sizeof head < limit; i++)
+    for (size_t i = 0; i < f->n && all.len - sizeof head < limit; i++) {
         TD_TRY(append_file(f->path[i], limit - (all.len - sizeof head), &all));
+    }
     struct td_image image = {.bytes = all.len};
     image.data = td_buf_take_cstr(&all);
     td_image_seal(&image, image_magic);
@@ -135,8 +137,9 @@ static td_status open_image(struct td_dataset *d, const struct files *f, const c
         TD_AUTO_BUF key;
         td_buf_init(&key, MAX_FILES * (size_t)TD_FS_PATH_BYTES);
         TD_TRY(td_buf_printf(&key, "text 1 limit %zu\n", limit));
-        for (size_t i = 0; i < f->n; i++)
+        for (size_t i = 0; i < f->n; i++) {
             TD_TRY(td_image_add_source(&key, f->path[i]));
+        }
         TD_TRY(td_image_path(cache_dir, "text", &key, path));
         if (td_image_map(path, image_magic, &d->image)) return TD_OK;
     }

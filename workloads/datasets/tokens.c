@@ -31,9 +31,11 @@ struct td_dataset {
 
 static void tokens_close(struct td_dataset *d) {
     if (!d) return;
-    for (int i = 0; i < 2; i++)
-        for (size_t f = 0; f < TD_WINDOWS_RUNS; f++)
+    for (int i = 0; i < 2; i++) {
+        for (size_t f = 0; f < TD_WINDOWS_RUNS; f++) {
             td_mapped_finish(&d->part[i].file[f]);
+        }
+    }
     d->magic = 0;
     free(d);
 }
@@ -52,8 +54,9 @@ static td_status add_files(struct td_dataset *d, int i, const struct td_json *pa
                            int64_t stride) {
     struct part *p = &d->part[i];
     td_windows_init(&p->windows, block, stride);
-    for (const struct td_json *v = paths ? paths->first : NULL; v; v = v->next)
+    for (const struct td_json *v = paths ? paths->first : NULL; v; v = v->next) {
         TD_TRY(add_file(d, p, td_json_string(v, "")));
+    }
     if (p->windows.n > 0 || p->windows.n_runs == 0) return TD_OK;
     return td_data_fail(td_json_string(paths->first, ""), 0, "tokens for one row, at least",
                         (uint64_t)block + 1, (uint64_t)p->windows.run[0].n_tokens);

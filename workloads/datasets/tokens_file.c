@@ -28,8 +28,9 @@ static uint32_t word_at(const void *data, size_t offset) {
 }
 
 static const struct format *format_of(const void *data, size_t bytes) {
-    for (size_t i = 0; bytes >= 4 && i < TD_COUNTOF(formats); i++)
+    for (size_t i = 0; bytes >= 4 && i < TD_COUNTOF(formats); i++) {
         if (word_at(data, 0) == formats[i].magic) return &formats[i];
+    }
     return NULL;
 }
 

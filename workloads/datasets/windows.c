@@ -35,8 +35,9 @@ td_status td_windows_add(struct td_windows *w, const void *data, int64_t n_token
 int64_t td_token_at(const void *data, int64_t i, int width) {
     const uint8_t *p = (const uint8_t *)data + i * width;
     uint32_t v = 0;
-    for (int b = width - 1; b >= 0; b--)
+    for (int b = width - 1; b >= 0; b--) {
         v = v << 8 | p[b];
+    }
     return v;
 }
 
@@ -49,8 +50,9 @@ int64_t td_tokens_find_bad(const void *data, int64_t n_tokens, int width, int64_
         const uint8_t *piece = (const uint8_t *)data + begin * width;
         if (width == 2 && loops->most_u16(piece, n) < vocab_size) continue;
         if (width == 4 && loops->most_u32(piece, n) < vocab_size) continue;
-        for (int64_t i = 0; i < n; i++)
+        for (int64_t i = 0; i < n; i++) {
             if (td_token_at(piece, i, width) >= vocab_size) return begin + i;
+        }
     }
     return -1;
 }
@@ -59,8 +61,9 @@ int64_t td_tokens_find_bad(const void *data, int64_t n_tokens, int width, int64_
 static void copy_tokens(const struct td_run *r, int64_t begin, int64_t n, int32_t *out) {
     const uint8_t *p = (const uint8_t *)r->data + begin * r->width;
     if (r->width == 1) {
-        for (int64_t i = 0; i < n; i++)
+        for (int64_t i = 0; i < n; i++) {
             out[i] = p[i];
+        }
     } else if (r->width == 2) {
         for (int64_t i = 0; i < n; i++) {
             uint16_t v;

@@ -339,8 +339,9 @@ static void read_layer(const struct td_json *v, struct layer *l) {
 }
 
 static const struct kind *kind_of(const char *name) {
-    for (size_t i = 0; i < TD_COUNTOF(kinds); i++)
+    for (size_t i = 0; i < TD_COUNTOF(kinds); i++) {
         if (strcmp(kinds[i].name, name) == 0) return &kinds[i];
+    }
     return NULL;
 }
 
@@ -349,15 +350,18 @@ static td_status name_layer(struct td_module *m, struct layer *l, const struct t
                             const char *where) {
     int count = 1;
     if (!l->kind->base) return TD_OK;
-    for (const struct layer *o = m->layer; o < l; o++)
+    for (const struct layer *o = m->layer; o < l; o++) {
         count += o->kind == l->kind;
+    }
     snprintf(l->name, sizeof l->name, "%s%d", l->kind->base, count);
     const char *as = td_json_string(td_json_get(v, "as"), l->name);
     if (as != l->name) snprintf(l->name, sizeof l->name, "%s", as);
-    for (const struct layer *o = m->layer; o < l; o++)
-        if (strcmp(o->name, l->name) == 0)
+    for (const struct layer *o = m->layer; o < l; o++) {
+        if (strcmp(o->name, l->name) == 0) {
             return td_bad_spec("%s: another layer is named '%s' too; give one a name with `as`",
                                where, l->name);
+        }
+    }
     return TD_OK;
 }
 

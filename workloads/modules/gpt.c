@@ -44,8 +44,9 @@ static const struct preset {
 // ---- opening ------------------------------------------------------------------------------------
 static td_status read_sizes(struct td_module *m, const struct td_json *knobs) {
     struct preset p = {.name = td_json_string(td_json_get(knobs, "preset"), "")};
-    for (size_t i = 0; i < TD_COUNTOF(presets); i++)
+    for (size_t i = 0; i < TD_COUNTOF(presets); i++) {
         if (strcmp(presets[i].name, p.name) == 0) p = presets[i];
+    }
     m->n_layer = td_json_int(td_json_get(knobs, "n_layer"), p.n_layer);
     m->n_head = td_json_int(td_json_get(knobs, "n_head"), p.n_head);
     m->n_embd = td_json_int(td_json_get(knobs, "n_embd"), p.n_embd);
@@ -246,8 +247,9 @@ static td_status embed(const struct td_module *m, struct td_graph *g, td_value x
     TD_TRY(table(m, g, "transformer.wte.weight", m->decoder.vocab_size, out_wte));
     TD_TRY(table(m, g, "transformer.wpe.weight", m->decoder.n_positions, &wpe));
     TD_TRY(td_graph_op(g, TD_OP_EMBEDDING, (td_value[]){*out_wte, x}, 2, NULL, out_h));
-    if (m->decoder.block < m->decoder.n_positions)
+    if (m->decoder.block < m->decoder.n_positions) {
         TD_TRY(td_graph_op(g, TD_OP_SLICE, &wpe, 1, &first, &wpe));
+    }
     TD_TRY(td_graph_op(g, TD_OP_ADD, (td_value[]){*out_h, wpe}, 2, NULL, out_h));
     return td_layer_dropout(g, "transformer.drop", m->embd_pdrop, out_h);
 }
@@ -261,8 +263,9 @@ static td_status gpt_record(struct td_module *m, struct td_graph *g, int64_t bat
     td_value x, y, wte, h;
     TD_TRY(td_xy_inputs(&m->decoder.fields, g, batch, &x, &y));
     TD_TRY(embed(m, g, x, &wte, &h));
-    for (int64_t layer = 0; layer < m->n_layer; layer++)
+    for (int64_t layer = 0; layer < m->n_layer; layer++) {
         TD_TRY(block(m, g, layer, &h));
+    }
     TD_TRY(layer_norm(m, g, "transformer.ln_f", &h));
     return td_decoder_foretell(&m->decoder, g, h, y, wte);
 }

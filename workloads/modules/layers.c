@@ -51,8 +51,9 @@ td_status td_xy_take(const char *module, const struct td_field *fields, size_t n
 static td_status input(struct td_graph *g, const struct td_field *f, int64_t batch,
                        td_value *out_value) {
     struct td_shape shape = {.n_dims = f->sample_shape.n_dims + 1, .dim = {batch}};
-    for (int d = 0; d < f->sample_shape.n_dims; d++)
+    for (int d = 0; d < f->sample_shape.n_dims; d++) {
         shape.dim[d + 1] = f->sample_shape.dim[d];
+    }
     return td_graph_input(g, f->name, f->dtype, &shape, out_value);
 }
 

@@ -213,8 +213,9 @@ static td_status attention(const struct td_module *m, struct td_graph *g, const 
     TD_TRY(heads(m, g, name, "q_proj", m->n_heads, *h, &qkv[0]));
     TD_TRY(heads(m, g, name, "k_proj", m->n_groups, *h, &qkv[1]));
     TD_TRY(heads(m, g, name, "v_proj", m->n_groups, *h, &qkv[2]));
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         TD_TRY(td_graph_op(g, TD_OP_ROPE, &qkv[i], 1, &rope, &qkv[i]));
+    }
     snprintf(path, sizeof path, "%s.attention_dropout", name);
     if (td_graph_mode(g) == TD_MODE_TRAIN) causal.drop = m->attention_dropout;
     if (causal.drop > 0) causal.stream = td_stream_of(path);
@@ -271,8 +272,9 @@ static td_status llama_record(struct td_module *m, struct td_graph *g, int64_t b
     TD_TRY(td_xy_inputs(&m->decoder.fields, g, batch, &x, &y));
     TD_TRY(table(m, g, "model.embed_tokens.weight", &head));
     TD_TRY(td_graph_op(g, TD_OP_EMBEDDING, (td_value[]){head, x}, 2, NULL, &h));
-    for (int64_t layer = 0; layer < m->n_layers; layer++)
+    for (int64_t layer = 0; layer < m->n_layers; layer++) {
         TD_TRY(block(m, g, layer, &h));
+    }
     TD_TRY(rms_norm(m, g, "model.norm", &h));
     if (!m->tied) TD_TRY(table(m, g, "lm_head.weight", &head));
     return td_decoder_foretell(&m->decoder, g, h, y, head);

@@ -42,14 +42,16 @@ static td_status read_weights(struct td_module_loss *l, const struct td_json *li
 static td_status read_cross_entropy(struct td_module_loss *l, const struct td_json *loss) {
     const struct td_json *ignored = td_json_get(loss, "ignore_index");
     double smoothing = td_json_real(td_json_get(loss, "label_smoothing"), 0);
-    if (!(smoothing >= 0 && smoothing <= 1))
+    if (!(smoothing >= 0 && smoothing <= 1)) {
         return td_bad_spec("model.loss.label_smoothing: expected a number from 0 to 1");
+    }
     l->attrs.label_smoothing = smoothing;
     l->attrs.ignores = ignored && ignored->kind == TD_JSON_INT;
     if (l->attrs.ignores) {
         int64_t index = ignored->u.integer;
-        if (index < INT32_MIN || index > INT32_MAX)
+        if (index < INT32_MIN || index > INT32_MAX) {
             return td_bad_spec("model.loss.ignore_index: labels are integers of 32 bits");
+        }
         l->attrs.ignore_index = (int32_t)index;
     }
     return read_weights(l, td_json_get(loss, "class_weights"));
@@ -60,8 +62,9 @@ td_status td_module_loss_init(struct td_module_loss *l, const struct td_json *kn
     const char *name = td_json_string(td_json_get(loss, "name"), kind_names[0]);
     *l = (struct td_module_loss){.kind = TD_LOSS_CROSS_ENTROPY};
     size_t i = 0;
-    while (i < TD_COUNTOF(kind_names) && strcmp(kind_names[i], name) != 0)
+    while (i < TD_COUNTOF(kind_names) && strcmp(kind_names[i], name) != 0) {
         i++;
+    }
     if (i == TD_COUNTOF(kind_names)) {
         return td_bad_spec("model.loss: '%s' is not known here; use cross_entropy, mse or bce",
                            name);
@@ -191,8 +194,9 @@ static td_status record_pair(const struct td_module_loss *l, struct td_graph *g,
     const struct td_shape shape = td_graph_value(g, x)->shape;
     enum td_op op = l->kind == TD_LOSS_MSE ? TD_OP_MSE : TD_OP_BCE;
     td_value loss[2]; // loss[1]: its gradient
-    if (!td_shape_equal(&td_graph_value(g, y)->shape, &shape))
+    if (!td_shape_equal(&td_graph_value(g, y)->shape, &shape)) {
         TD_TRY(td_layer_reshape(g, &shape, &y));
+    }
     TD_TRY(td_graph_op(g, op, (td_value[]){x, y}, 2, NULL, loss));
     TD_TRY(td_graph_output(g, "loss", loss[0], TD_OUTPUT_MEAN));
     TD_TRY(td_graph_loss(g, loss[0]));

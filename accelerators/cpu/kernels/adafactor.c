@@ -302,8 +302,9 @@ static td_status run_adafactor(const struct td_kernel *k, const struct td_run *r
         .eps = (float)o->eps,
         .least = (float)(o->eps * o->eps),
     };
-    if (k->n_in > n)
+    if (k->n_in > n) {
         a.clip = *td_cpu_row(k->in_dtype[n], td_operand_at(&k->in[n], r), 0, 1, &buffer);
+    }
     set_shape(k, &a);
     if (!a.n) return TD_OK;
     set_sums(k, r, &a);

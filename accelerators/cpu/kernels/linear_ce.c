@@ -66,8 +66,9 @@ static bool is_taken(const struct td_product_site *s, const struct td_node_info 
         bool grad = i == at.dw || i == at.dbias;
         fits &= i == at.bias || other == TD_F32 || (grad && other == t);
     }
-    if (at.dbias)
+    if (at.dbias) {
         fits &= value_of(s, n->inputs[at.dbias])->dtype == value_of(s, n->inputs[at.dw])->dtype;
+    }
     return fits;
 }
 

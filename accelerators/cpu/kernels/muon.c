@@ -92,8 +92,9 @@ static td_status run_momentum(const struct td_kernel *k, const struct td_run *r)
         .squares = r->scratch,
     };
     int64_t blocks = blocks_of(a.n);
-    if (k->n_in > 2)
+    if (k->n_in > 2) {
         a.clip = *td_cpu_row(k->in_dtype[2], td_operand_at(&k->in[2], r), 0, 1, &buffer);
+    }
     a.wide = a.y_type == TD_F32 ? a.y : (float *)(a.squares + blocks);
     td_parallel(k->n_threads, blocks, GRAIN / BLOCK, momentum_range, &a);
     double sum = 0;

@@ -104,13 +104,15 @@ static void update_row(const struct update *u, int64_t at, int64_t n) {
 static void update_range(const void *arg, int64_t begin, int64_t end) {
     const struct update *u = arg;
     if (u->narrow) {
-        for (int64_t at = begin; at < end; at += ROW)
+        for (int64_t at = begin; at < end; at += ROW) {
             update_row(u, at, TD_MIN(end - at, (int64_t)ROW));
+        }
         return;
     }
     float *x[TENSORS];
-    for (int i = 0; i < TENSORS; i++)
+    for (int i = 0; i < TENSORS; i++) {
         x[i] = u->tensor[i] ? (float *)u->tensor[i] + begin : NULL;
+    }
     u->pass(u, x[PARAM], x[GRAD], x[FIRST], x[SECOND], end - begin);
 }
 
@@ -131,8 +133,9 @@ static struct update update_of(const struct td_kernel *k, const struct td_run *r
         u.narrow |= u.type[i] != TD_F32;
     }
     float buffer;
-    if (k->n_in > n)
+    if (k->n_in > n) {
         u.clip = *td_cpu_row(k->in_dtype[n], td_operand_at(&k->in[n], r), 0, 1, &buffer);
+    }
     return u;
 }
 
@@ -188,8 +191,9 @@ static td_status run_update(const struct td_kernel *k, const struct td_run *r) {
 }
 
 td_status td_kernel_optim(struct td_kernel *k) {
-    if (k->op != TD_OP_SGD && k->op != TD_OP_ADAM && k->op != TD_OP_ADAMW && k->op != TD_OP_LION)
+    if (k->op != TD_OP_SGD && k->op != TD_OP_ADAM && k->op != TD_OP_ADAMW && k->op != TD_OP_LION) {
         return TD_OK;
+    }
     for (uint32_t i = 0; i < k->n_in; i++) {
         if (!td_cpu_is_narrow(k->in_dtype[i])) return TD_OK;
     }

@@ -24,14 +24,16 @@ enum { COLUMN_GRAIN = 64, CHUNK = 512, ROWS = 8, COLUMNS = 2048 };
         for (; rows >= ROWS; rows -= ROWS, x += ROWS * stride) {                                   \
             for (int64_t i = 0; i < n; i++) {                                                      \
                 float sum = y[i];                                                                  \
-                for (int r = 0; r < ROWS; r++)                                                     \
+                for (int r = 0; r < ROWS; r++) {                                                   \
                     sum += value(x[r * stride + i]);                                               \
+                }                                                                                  \
                 y[i] = sum;                                                                        \
             }                                                                                      \
         }                                                                                          \
         for (; rows > 0; rows--, x += stride) {                                                    \
-            for (int64_t i = 0; i < n; i++)                                                        \
+            for (int64_t i = 0; i < n; i++) {                                                      \
                 y[i] += value(x[i]);                                                               \
+            }                                                                                      \
         }                                                                                          \
     }
 ADD_ROWS(add_f32, float, )
@@ -251,8 +253,9 @@ static td_status run_clip_coef(const struct td_kernel *k, const struct td_run *r
 
 // Scalars and what is not summed in columns are f32, a norm's square also f64; the rest is narrow.
 static bool types_fit(const struct td_kernel *k) {
-    if (k->op == TD_OP_CLIP_COEF)
+    if (k->op == TD_OP_CLIP_COEF) {
         return (k->in_dtype[0] == TD_F32 || k->in_dtype[0] == TD_F64) && k->out_dtype[0] == TD_F32;
+    }
     bool many = k->op == TD_OP_SUM_SQUARES || k->op == TD_OP_ALL_FINITE;
     bool columns = k->op == TD_OP_REDUCE_SUM && sums_columns(k);
     for (uint32_t i = 0; i < k->n_in; i++) {

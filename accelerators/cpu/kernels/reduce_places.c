@@ -76,10 +76,11 @@ static void sum_range(const void *arg, int64_t begin, int64_t end) {
         int64_t n = i / strips, strip = i % strips, width = td_strip_width(&a->s, strip);
         float *y = a->y + n * a->s.channels + strip * a->s.width;
         int64_t at = td_strip_at(&a->s, n, strip);
-        if (width < TD_LAYOUT_LANES)
+        if (width < TD_LAYOUT_LANES) {
             sum_part(a, at, width, y);
-        else
+        } else {
             (a->narrow ? sum_bf16 : sum_f32)(a, at, y);
+        }
     }
 }
 

@@ -283,8 +283,9 @@ static td_status run_count_labels(const struct td_kernel *k, const struct td_run
 
 static td_kernel_fn *counter_of(const struct td_kernel *k) {
     bool narrow = td_cpu_is_narrow(k->in_dtype[0]), f32 = k->out_dtype[0] == TD_F32;
-    if (k->op == TD_OP_COUNT_LABELS)
+    if (k->op == TD_OP_COUNT_LABELS) {
         return f32 && (k->n_in < 2 || k->in_dtype[1] == TD_F32) ? run_count_labels : NULL;
+    }
     if (k->op != TD_OP_COUNT_CORRECT || !narrow) return NULL;
     return k->in_dtype[1] == TD_I32           ? run_count_correct
            : td_cpu_is_narrow(k->in_dtype[1]) ? run_count_correct_binary

@@ -19,8 +19,9 @@ static td_kernel_family *const families[] = {
 };
 
 static void update_in_place(float *v, int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; i++)
+    for (int64_t i = begin; i < end; i++) {
         v[i] = v[i] * 0.5f + 1.0f;
+    }
 }
 
 const struct td_kernel_table TD_LEVELED(td_kernels) = {

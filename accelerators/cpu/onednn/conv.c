@@ -52,17 +52,20 @@ static td_status run_wide(const struct td_kernel *k, const struct td_run *r) {
     p.result = s->kind == TD_CONV_GRAD_W && !narrow_w ? given.result : weights;
     if (s->kind != TD_CONV_GRAD_X) t->convert(k->n_threads, s->given, given.x, TD_F32, x, w->x);
     if (s->kind != TD_CONV_FORWARD) t->convert(k->n_threads, s->given, given.y, TD_F32, y, w->y);
-    if (s->kind != TD_CONV_GRAD_W)
+    if (s->kind != TD_CONV_GRAD_W) {
         t->convert(k->n_threads, s->w_given, given.w, TD_F32, weights, w->w);
-    if (s->kind == TD_CONV_GRAD_W && narrow_w && s->accumulate)
+    }
+    if (s->kind == TD_CONV_GRAD_W && narrow_w && s->accumulate) {
         t->convert(k->n_threads, s->w_given, given.result, TD_F32, weights, w->w);
+    }
     if (s->has_bias) t->convert(k->n_threads, k->in_dtype[2], given.bias, TD_F32, bias, w->bias);
     TD_TRY(td_conv_run(v, &p));
     void *result = (void *)(uintptr_t)given.result;
     if (s->kind == TD_CONV_FORWARD) t->convert(k->n_threads, TD_F32, y, s->given, result, w->y);
     if (s->kind == TD_CONV_GRAD_X) t->convert(k->n_threads, TD_F32, x, s->given, result, w->x);
-    if (s->kind == TD_CONV_GRAD_W && narrow_w)
+    if (s->kind == TD_CONV_GRAD_W && narrow_w) {
         t->convert(k->n_threads, TD_F32, weights, s->w_given, result, w->w);
+    }
     return TD_OK;
 }
 

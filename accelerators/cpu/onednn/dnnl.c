@@ -361,8 +361,9 @@ dnnl_status_t td_pd_convolution(dnnl_engine_t engine, enum td_pass pass, dnnl_al
                                 const struct td_md *bias, const struct td_md *y,
                                 const struct td_dnnl_window *window,
                                 const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out_pd) {
-    if (pass == TD_PASS_FORWARD)
+    if (pass == TD_PASS_FORWARD) {
         return convolution_forward(engine, alg, x, w, bias, y, window, attr, out_pd);
+    }
     struct td_md *multiplied = NULL;
     dnnl_primitive_desc_t hint = NULL;
     dnnl_status_t s = dup_as(w, td_md_look(y).type, &multiplied);

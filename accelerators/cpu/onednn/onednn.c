@@ -65,6 +65,7 @@ void td_dnnl_describe(char *out, size_t out_bytes) {
         snprintf(out, out_bytes, "oneDNN %d.%d.%d, %s, caches %ld/%ld/%ld KiB", v->major, v->minor,
                  v->patch, td_cpu_level_name(td_cpu_level()), sysconf(_SC_LEVEL1_DCACHE_SIZE) >> 10,
                  sysconf(_SC_LEVEL2_CACHE_SIZE) >> 10, sysconf(_SC_LEVEL3_CACHE_SIZE) >> 10);
-    if (effective_isa() < most_isa[td_cpu_level()] && n > 0 && (size_t)n < out_bytes)
+    if (effective_isa() < most_isa[td_cpu_level()] && n > 0 && (size_t)n < out_bytes) {
         snprintf(out + n, out_bytes - (size_t)n, ", isa 0x%x", effective_isa());
+    }
 }

@@ -19,8 +19,9 @@ static int64_t pairs_block_of(const struct td_md_view *layout) {
 static int64_t block_of(const struct td_md_view *layout) {
     const bool half = layout->type == dnnl_bf16;
     if (layout->inner_nblks != (half ? 3 : 2) || layout->inner_idxs[0] != 1 ||
-        layout->inner_idxs[1] != 0)
+        layout->inner_idxs[1] != 0) {
         return 0;
+    }
     if (layout->inner_blks[0] != (half ? TD_PACK_COLS / 2 : TD_PACK_COLS)) return 0;
     if (half && (layout->inner_blks[2] != 2 || layout->inner_idxs[2] != 1)) return 0;
     int64_t rows = layout->inner_blks[1];

@@ -68,8 +68,9 @@ void td_dnnl_peak_product_destroy(struct td_dnnl_peak_product *p) {
     dnnl_memory_destroy(p->y);
     dnnl_stream_destroy(p->stream);
     dnnl_engine_destroy(p->engine);
-    for (size_t i = 0; i < TD_COUNTOF(p->data); i++)
+    for (size_t i = 0; i < TD_COUNTOF(p->data); i++) {
         free(p->data[i]);
+    }
     free(p);
 }
 

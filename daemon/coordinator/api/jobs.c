@@ -177,9 +177,10 @@ static td_status add_memory(struct td_arena *arena, const struct td_json *v,
     of->process_bytes = number(v, "process_bytes");
     m->memory = of;
     m->memory_bytes = number(v, "memory_bytes");
-    if (!m->memory_bytes) // an older node
+    if (!m->memory_bytes) { // an older node
         m->memory_bytes =
             of->state_bytes + of->arena_bytes + of->scratch_bytes + of->snapshot_bytes;
+    }
     return TD_OK;
 }
 
@@ -369,9 +370,10 @@ static void pause_job(struct td_rpc_call *call, const ProtobufCMessage *request,
     struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
     const struct td_job *j = NULL;
     td_status s = td_shell_writable(c);
-    if (!s)
+    if (!s) {
         s = td_core_pause(c->core, td_shell_now(),
                           ((const Traind__V1__PauseJobRequest *)request)->id, &j);
+    }
     td_shell_after(c);
     if (!s) s = reply_job(c, call, j, td_shell_reply_changed);
     if (s) td_shell_fail(c, call, s);
@@ -381,9 +383,10 @@ static void resume_job(struct td_rpc_call *call, const ProtobufCMessage *request
     struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
     const struct td_job *j = NULL;
     td_status s = td_shell_writable(c);
-    if (!s)
+    if (!s) {
         s = td_core_resume(c->core, td_shell_now(),
                            ((const Traind__V1__ResumeJobRequest *)request)->id, &j);
+    }
     td_shell_after(c);
     if (!s) s = reply_job(c, call, j, td_shell_reply_changed);
     if (s) td_shell_fail(c, call, s);

@@ -407,8 +407,9 @@ void td_attempt_on_log_state(struct td_core *core, struct td_host *node,
     c->dropped_bytes = m->dropped_bytes;
     c->dropped_points = TD_MAX(c->dropped_points, m->dropped_points);
     bool lost = m->final && m->lost[0];
-    for (size_t i = 0; m->final && i < m->n_gone; i++)
+    for (size_t i = 0; m->final && i < m->n_gone; i++) {
         td_catalog_on_gone(core, j, a, m->gone[i]);
+    }
     if (!m->final || (c->final && !lost && !m->n_gone)) return;
     if (lost) on_lost(core, j, a, m);
     c->final = true;

@@ -149,8 +149,9 @@ void td_core_start(struct td_core *core, struct td_now now) {
         const struct td_attempt *last = td_job_attempt(j, j->n_attempts);
         // The row of an attempt is written with its events, the job's with what it shows.
         if (last) j->progress.step = TD_MAX(j->progress.step, last->step);
-        for (uint32_t k = 1; k <= j->n_attempts; k++) // all of it may be here since the last stop
+        for (uint32_t k = 1; k <= j->n_attempts; k++) { // all of it may be here since the last stop
             td_attempt_maybe_forget(core, j, td_job_attempt(j, k));
+        }
     }
     for (uint32_t i = 0; i < core->n_active; i++) {
         struct td_job *j = core->active[i];

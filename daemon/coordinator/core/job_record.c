@@ -121,8 +121,9 @@ td_status td_attempt_encode(const struct td_attempt *a, struct td_buf *out) {
         const uint64_t counts[] = {c->metrics_end, c->out_end, c->err_end, c->dropped_bytes,
                                    c->dropped_points};
         // As signed: JSON's integers end at INT64_MAX, a node's need not, and all must read back.
-        for (size_t i = 0; i < TD_COUNTOF(counts); i++)
+        for (size_t i = 0; i < TD_COUNTOF(counts); i++) {
             TD_TRY(td_buf_printf(out, ",%" PRId64, (int64_t)counts[i]));
+        }
         TD_TRY(td_buf_str(out, "]"));
     }
     return td_buf_str(out, "]}");

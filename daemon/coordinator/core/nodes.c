@@ -220,8 +220,9 @@ static bool is_repeated(const Traind__V1__Register *m, size_t i) {
     for (size_t k = 0; id && k < i; k++) {
         const Traind__V1__AttemptId *other = m->attempts[k]->id;
         if (other && other->attempt == id->attempt && other->epoch == id->epoch &&
-            strcmp(other->job, id->job) == 0)
+            strcmp(other->job, id->job) == 0) {
             return true;
+        }
     }
     return false;
 }
@@ -288,8 +289,9 @@ static void fill(struct td_host *n, const struct td_session *s, const Traind__V1
     }
     char *const texts[] = {n->boot_id,   n->name,           n->version, n->accelerators,
                            n->cpu_level, n->cpu_level_held, n->plugins};
-    for (size_t i = 0; i < TD_COUNTOF(texts); i++)
+    for (size_t i = 0; i < TD_COUNTOF(texts); i++) {
         td_utf8_scrub(texts[i]); // any of them may have been cut
+    }
     n->cores = m->cores;
     n->slots = m->slots;
     n->memory_bytes = m->memory_bytes;

@@ -129,8 +129,9 @@ static bool is_held(const struct td_core *core, const char *plugins) {
     size_t cursor = 0;
     const char *key;
     void *value;
-    while (td_map_next(core->nodes, &cursor, &key, &value))
+    while (td_map_next(core->nodes, &cursor, &key, &value)) {
         if (strcmp(((const struct td_host *)value)->plugins, plugins) == 0) return true;
+    }
     return false;
 }
 

@@ -57,8 +57,9 @@ static void run(struct td_disk_job *job) {
         char dir[TD_SHELL_PATH_MAX];
         td_shell_checkpoint_path(l->c, p->id, p->path, NULL, dir);
         p->known = true;
-        for (size_t i = 0; i < p->n_files && p->known && !p->why[0]; i++)
+        for (size_t i = 0; i < p->n_files && p->known && !p->why[0]; i++) {
             p->known = look_at(dir, &p->file[i], p);
+        }
     }
 }
 

@@ -51,8 +51,9 @@ static td_status check_file(const char *dir, const struct file *f) {
 
 static void run(struct td_disk_job *job) {
     struct verification *v = (struct verification *)job;
-    for (size_t i = 0; i < v->n_files && !v->found; i++)
+    for (size_t i = 0; i < v->n_files && !v->found; i++) {
         v->found = check_file(v->dir, &v->files[i]);
+    }
 }
 
 static void done(struct td_disk_job *job) {

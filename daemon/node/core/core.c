@@ -47,8 +47,9 @@ td_status td_node_core_create(uint32_t slots, struct td_node_core **out_core) {
 }
 
 static void clear_actions(struct td_node_core *c) {
-    for (size_t i = 0; i < c->n_actions; i++)
+    for (size_t i = 0; i < c->n_actions; i++) {
         td_status_free(c->actions[i].status);
+    }
     c->n_actions = c->taken = 0;
     free(c->removed);
     c->removed = NULL;
@@ -57,8 +58,9 @@ static void clear_actions(struct td_node_core *c) {
 void td_node_core_destroy(struct td_node_core *c) {
     if (!c) return;
     clear_actions(c);
-    for (size_t i = 0; i < c->n_attempts; i++)
+    for (size_t i = 0; i < c->n_attempts; i++) {
         free(c->attempts[i]);
+    }
     free(c->attempts);
     free(c->actions);
     free(c);
@@ -149,8 +151,9 @@ static void remove_attempt(struct td_node_core *c, struct td_node_attempt *a) {
 
 uint32_t td_node_core_slots_used(const struct td_node_core *c) {
     uint32_t used = 0;
-    for (size_t i = 0; i < c->n_attempts; i++)
+    for (size_t i = 0; i < c->n_attempts; i++) {
         used += c->attempts[i]->state == TD_AT_ENDED ? 0 : c->attempts[i]->slots;
+    }
     return used;
 }
 
@@ -437,8 +440,9 @@ void td_node_core_tick(struct td_node_core *c, struct td_mono now) {
 
 struct td_mono td_node_core_wake(const struct td_node_core *c) {
     struct td_mono wake = {c->registered ? c->next_heartbeat.ns : INT64_MAX};
-    for (size_t i = 0; i < c->n_attempts; i++)
+    for (size_t i = 0; i < c->n_attempts; i++) {
         wake.ns = TD_MIN(wake.ns, c->attempts[i]->due.ns);
+    }
     return wake;
 }
 

@@ -12,8 +12,9 @@ bool td_cores_allocate(const cpu_set_t *here, cpu_set_t *used, uint32_t n_ranks,
     size_t len = 0, core = 0;
     out[0] = '\0';
     for (size_t i = 0; i < (size_t)n_ranks * cores_per_rank; i++) {
-        while (core < CPU_SETSIZE && (!CPU_ISSET(core, here) || CPU_ISSET(core, used)))
+        while (core < CPU_SETSIZE && (!CPU_ISSET(core, here) || CPU_ISSET(core, used))) {
             core++;
+        }
         const char *mark = i == 0 ? "" : i % cores_per_rank ? "," : ":";
         int n = core < CPU_SETSIZE ? snprintf(out + len, out_bytes - len, "%s%zu", mark, core) : -1;
         if (n < 0 || (size_t)n >= out_bytes - len) {
@@ -34,8 +35,9 @@ void td_cores_add(const char *lists, cpu_set_t *used) {
         unsigned long from = strtoul(p, &end, 10), to = from;
         if (end == p) return; // not ours
         if (*end == '-') to = strtoul(end + 1, &end, 10);
-        for (unsigned long core = from; core <= to && core < CPU_SETSIZE; core++)
+        for (unsigned long core = from; core <= to && core < CPU_SETSIZE; core++) {
             CPU_SET(core, used);
+        }
         p = *end ? end + 1 : end;
     }
 }

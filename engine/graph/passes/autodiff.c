@@ -132,10 +132,11 @@ static td_status seed(struct walk *w) {
     if (w->o->accumulate || w->o->windowed) TD_TRY(td_graph_scalar(w->g, TD_SCALAR_WINDOW, &one));
     if (w->o->scaled) {
         TD_TRY(td_graph_scalar(w->g, TD_SCALAR_LOSS_SCALE, &scale));
-        if (one == TD_ADJOINT_ONE)
+        if (one == TD_ADJOINT_ONE) {
             one = scale;
-        else
+        } else {
             TD_TRY(td_graph_op3(w->g, TD_OP_MUL, one, scale, 0, NULL, &one));
+        }
     }
     if (one != TD_ADJOINT_ONE) {
         enum td_dtype dtype = td_gv(w->g, w->g->loss)->dtype;

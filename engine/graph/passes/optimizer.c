@@ -97,8 +97,9 @@ static td_status add_muon(struct update *u, struct operands *o, const struct td_
     td_value x, in[3] = {o->in[1], 0, u->factor};
     const bool exact = td_gv(u->g, o->in[0])->dtype == TD_F64; // else of fp32, on any accelerator
     double abc[3];
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         abc[i] = exact ? c->ns_coefficients[i] : (double)(float)c->ns_coefficients[i];
+    }
     TD_TRY(add_buffer(u, o->param, "momentum_buffer", &o->shape, &in[1]));
     TD_TRY(td_graph_op(u->g, TD_OP_MUON_MOMENTUM, in, u->factor ? 3 : 2, &o->attrs, &x));
     for (int i = 0; i < c->ns_steps; i++) {

@@ -66,8 +66,9 @@ static void choose_cheap(struct remake *r) {
     for (td_node n = 0; n < r->n_forward; n++) {
         const struct td_node_info *node = &r->g->nodes[n];
         if (!td_op_is(node->op, TD_OP_IS_CHEAP) || !may_copy(node) || node->n_outputs != 1 ||
-            !r->read[node->outputs[0]] || r->fixed[node->outputs[0]])
+            !r->read[node->outputs[0]] || r->fixed[node->outputs[0]]) {
             continue;
+        }
         size_t costs = 0;
         for (uint32_t i = 0; i < node->n_inputs; i++) {
             costs += price(r, node->inputs[i]);

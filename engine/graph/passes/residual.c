@@ -68,8 +68,9 @@ static td_status join_forward(struct residual *r, td_node n) {
     struct td_node_info *norm = &g->nodes[m];
     const bool layer = norm->op == TD_OP_LAYER_NORM;
     if ((!layer && norm->op != TD_OP_RMS_NORM) || norm->inputs[0] != sum ||
-        norm->segment != g->nodes[n].segment || norm->n_outputs != 1)
+        norm->segment != g->nodes[n].segment || norm->n_outputs != 1) {
         return TD_OK;
+    }
     td_value in[4] = {g->nodes[n].inputs[0], g->nodes[n].inputs[1]};
     for (uint32_t i = 1; i < norm->n_inputs; i++) {
         in[i + 1] = norm->inputs[i];

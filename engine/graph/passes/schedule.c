@@ -72,10 +72,11 @@ td_status td_pass_schedule(struct td_graph *g) {
             moved[node->outputs[0]] = true;
             to = place_of(g, n);
         }
-        if (to == n)
+        if (to == n) {
             n++;
-        else
+        } else {
             move(g, n, to); // and look at who comes up
+        }
     }
     return TD_OK;
 }

@@ -37,8 +37,9 @@ static td_status shape_matmul(const struct td_op_call *c) {
         y.dim[0] = a->dim[1];
     }
     y.dim[y.n_dims - 1] = b->dim[c->attrs->trans_b ? 0 : 1];
-    if (inner != b->dim[c->attrs->trans_b ? 1 : 0])
+    if (inner != b->dim[c->attrs->trans_b ? 1 : 0]) {
         return td_op_reject(c, "inner dimensions differ");
+    }
     if (c->attrs->then) {
         TD_TRY(check_then(c, &y));
     } else if (c->n_in == 3) {

@@ -129,8 +129,9 @@ static bool norm_channels(const struct td_op_call *c, int64_t *out_n) {
 
 static td_status shape_norm(const struct td_op_call *c) {
     int64_t n;
-    if (!norm_channels(c, &n))
+    if (!norm_channels(c, &n)) {
         return td_op_reject(c, "the operand must be float and have channels");
+    }
     bool adds = c->op == TD_OP_ADD_LAYER_NORM || c->op == TD_OP_ADD_RMS_NORM;
     if (adds && !like_first(c, 1)) return td_op_reject(c, "what is added must be of one kind");
     for (uint32_t i = adds ? 2 : 1; i < c->n_in; i++) {

@@ -45,8 +45,9 @@ static td_status check_operands(const struct td_op_call *c) {
 static td_status shape_moments(const struct td_op_call *c) {
     TD_TRY(check_operands(c));
     for (uint32_t i = 2; i < optimizer_tensors(c->op, c->attrs); i++) {
-        if (!td_shape_equal(shape_of(c, i), shape_of(c, 0)))
+        if (!td_shape_equal(shape_of(c, i), shape_of(c, 0))) {
             return td_op_reject(c, "types and shapes must be the parameter's");
+        }
     }
     return TD_OK;
 }

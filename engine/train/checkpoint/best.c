@@ -9,10 +9,12 @@
 // Where the last part of a path begins; slashes at its end are no part.
 static size_t last_part(const char *path) {
     size_t n = strlen(path);
-    while (n > 1 && path[n - 1] == '/')
+    while (n > 1 && path[n - 1] == '/') {
         n--;
-    while (n > 0 && path[n - 1] != '/')
+    }
+    while (n > 0 && path[n - 1] != '/') {
         n--;
+    }
     return n;
 }
 

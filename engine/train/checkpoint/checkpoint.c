@@ -60,12 +60,14 @@ static bool is_leftover(const char *name) {
 static void remove_leftovers_in(const char *job_dir, const char *attempt) {
     char path[TD_FS_PATH_BYTES];
     DIR *dir = NULL;
-    if (snprintf(path, sizeof path, "%s/%s", job_dir, attempt) < (int)sizeof path)
+    if (snprintf(path, sizeof path, "%s/%s", job_dir, attempt) < (int)sizeof path) {
         dir = opendir(path);
+    }
     for (struct dirent *e; dir && (e = readdir(dir));) {
-        if (is_leftover(e->d_name) &&
-            snprintf(path, sizeof path, "%s/%s/%s", job_dir, attempt, e->d_name) < (int)sizeof path)
+        if (is_leftover(e->d_name) && snprintf(path, sizeof path, "%s/%s/%s", job_dir, attempt,
+                                               e->d_name) < (int)sizeof path) {
             td_status_free(td_fs_remove_tree(path));
+        }
     }
     if (dir) closedir(dir);
 }
@@ -78,8 +80,9 @@ static void remove_leftovers(const char *attempt_dir) {
     DIR *dir = opendir(job_dir);
     for (struct dirent *e; dir && (e = readdir(dir));) {
         int end = 0;
-        if (sscanf(e->d_name, "a%*u%n", &end) == 0 && end && !e->d_name[end])
+        if (sscanf(e->d_name, "a%*u%n", &end) == 0 && end && !e->d_name[end]) {
             remove_leftovers_in(job_dir, e->d_name);
+        }
     }
     if (dir) closedir(dir);
 }
@@ -112,8 +115,9 @@ static td_status plan_shards(const struct td_state_table *state, uint32_t roles,
 
 static size_t room_of(const struct td_shard *shard, size_t n) {
     size_t bytes = 0;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         bytes += td_shard_room(&shard[i]);
+    }
     return bytes;
 }
 
@@ -123,8 +127,9 @@ td_status td_checkpointer_room(const struct td_state_table *state, uint32_t role
     size_t n = 0;
     td_status s = plan_shards(state, roles, shard, &n);
     if (!s) *out_bytes = room_of(shard, n);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         td_shard_finish(&shard[i]);
+    }
     return s;
 }
 
@@ -135,15 +140,17 @@ static void keep_failure(struct td_checkpointer *c, td_status s) {
 // On the background thread: no save shall wait for pages, and no first step for the digests.
 static void prepare(void *arg) {
     struct td_checkpointer *c = arg;
-    if (c->o.registry)
+    if (c->o.registry) {
         keep_failure(c,
                      td_status_context(td_registry_files(c->o.registry, c->plugin, &c->n_plugins),
                                        "plugins of the resume key"));
+    }
     madvise(c->snapshot, c->snapshot_bytes, MADV_HUGEPAGE);
     madvise(c->snapshot, c->snapshot_bytes, MADV_POPULATE_WRITE);
     char *at = c->snapshot;
-    for (size_t i = 0; i < c->n_shards; at += td_shard_room(&c->shard[i++]))
+    for (size_t i = 0; i < c->n_shards; at += td_shard_room(&c->shard[i++])) {
         td_shard_place(&c->shard[i], at);
+    }
     atomic_store(&c->prepared, true);
 }
 
@@ -152,9 +159,10 @@ static td_status make_snapshot(struct td_checkpointer *c) {
     c->snapshot_bytes = room_of(c->shard, c->n_shards);
     void *p =
         mmap(NULL, c->snapshot_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED)
+    if (p == MAP_FAILED) {
         return td_fail_errno(TD_RESOURCE_EXHAUSTED, "map %zu bytes for a snapshot of the state",
                              c->snapshot_bytes);
+    }
     c->snapshot = p;
     return TD_OK;
 }
@@ -187,8 +195,9 @@ td_status td_checkpointer_create(const struct td_checkpointer_options *options,
 void td_checkpointer_destroy(struct td_checkpointer *c) {
     if (!c) return;
     if (c->snapshot) munmap(c->snapshot, c->snapshot_bytes);
-    for (size_t i = 0; i < c->n_shards; i++)
+    for (size_t i = 0; i < c->n_shards; i++) {
         td_shard_finish(&c->shard[i]);
+    }
     td_status_free(atomic_load(&c->failure));
     td_retention_destroy(c->retention);
     td_retention_destroy(c->handed);
@@ -251,14 +260,16 @@ static td_status write_files(struct td_checkpointer *c, const char *tmp, size_t 
     char path[TD_FS_PATH_BYTES];
     c->manifest.n_files = 0;
     TD_TRY(td_fs_mkdirs(tmp, 0777));
-    for (size_t i = 0; i < c->n_shards; i++)
+    for (size_t i = 0; i < c->n_shards; i++) {
         TD_TRY(write_shard(c, tmp, &c->shard[i]));
+    }
     TD_TRY(write_config(c, tmp));
     TD_TRY(td_fs_path(path, "%s/manifest.json", tmp));
     size_t bytes;
     TD_TRY(td_manifest_write(path, &c->manifest, c->o.state, &bytes, out_digest));
-    for (size_t i = 0; i < c->manifest.n_files; i++)
+    for (size_t i = 0; i < c->manifest.n_files; i++) {
         bytes += c->manifest.file[i].bytes;
+    }
     *out_bytes = bytes;
     return td_fs_fsync_dir(tmp);
 }
@@ -272,10 +283,11 @@ static td_status append_event(const struct td_checkpointer *c, const char *path,
     TD_TRY(td_events_text(b, "path", label));
     TD_TRY(td_events_text(b, "directory", path));
     TD_TRY(td_buf_printf(b, ",\"bytes\":%zu,\"manifest\":\"%s\",\"files\":[", bytes, digest));
-    for (size_t i = 0; i < m->n_files; i++)
+    for (size_t i = 0; i < m->n_files; i++) {
         TD_TRY(td_buf_printf(b, "%s{\"name\":\"%s\",\"bytes\":%llu,\"digest\":\"%s\"}",
                              i ? "," : "", m->file[i].name, (unsigned long long)m->file[i].bytes,
                              m->file[i].digest));
+    }
     TD_TRY(td_buf_str(b, "],\"metrics\":{"));
     for (size_t i = 0; i < m->n_metrics; i++) {
         TD_TRY(td_buf_printf(b, "%s\"%s\":", i ? "," : "", m->metric[i].name));
@@ -290,8 +302,9 @@ static td_status remove_old(struct td_checkpointer *c, int64_t step) {
     bool removes = true;
     TD_TRY(td_fs_path(path, "%s/step-%lld", c->o.config->dir, (long long)step));
     TD_TRY(td_fs_path(label, "%s/step-%lld", c->o.config->label, (long long)step));
-    if (c->o.strategy_ops->remove_checkpoint)
+    if (c->o.strategy_ops->remove_checkpoint) {
         TD_TRY(c->o.strategy_ops->remove_checkpoint(c->o.strategy, path, &removes));
+    }
     if (!removes) return TD_OK;
     TD_TRY(td_fs_path(tmp, "%s.tmp", path));
     if (rename(path, tmp) != 0 && errno != ENOENT) return td_fs_fail("rename", path);
@@ -384,8 +397,9 @@ static void skip(struct td_checkpointer *c, int64_t step) {
 
 static td_status take_snapshot(struct td_checkpointer *c, const struct td_strategy_memory *memory,
                                const struct td_manifest *m) {
-    for (size_t i = 0; i < c->n_shards; i++)
+    for (size_t i = 0; i < c->n_shards; i++) {
         TD_TRY(td_shard_take(&c->shard[i], c->o.accel_ops, c->o.accel, memory));
+    }
     c->manifest = *m;
     return TD_OK;
 }

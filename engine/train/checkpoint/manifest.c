@@ -24,8 +24,9 @@ void td_manifest_add_metric(struct td_manifest *m, const char *name, double sum,
 
 bool td_manifest_lists(const struct td_manifest *m, const char *tensor) {
     if (!m->tensors) return true;
-    for (const struct td_json *v = m->tensors->first; v; v = v->next)
+    for (const struct td_json *v = m->tensors->first; v; v = v->next) {
         if (strcmp(td_json_string(td_json_get(v, "name"), ""), tensor) == 0) return true;
+    }
     return false;
 }
 
@@ -153,8 +154,9 @@ static void put_key(struct td_arena *a, struct td_json *root, const struct td_re
     set_str(a, o, "build", k->build);
     set_str(a, o, "precision", k->precision);
     struct td_json *plugins = set_new(a, o, "plugins", TD_JSON_OBJECT);
-    for (int i = 0; i < k->n_plugins; i++)
+    for (int i = 0; i < k->n_plugins; i++) {
         set_str(a, plugins, k->plugin[i].name, k->plugin[i].digest);
+    }
 }
 
 static void put_files(struct td_arena *a, struct td_json *root, const struct td_manifest *m) {
@@ -215,8 +217,9 @@ static void put_tensors(struct td_arena *a, struct td_json *root,
         set_str(a, o, "role", td_role_name(t->role));
         set_str(a, o, "dtype", td_dtype_name(t->dtype));
         struct td_json *shape = set_new(a, o, "shape", TD_JSON_ARRAY);
-        for (int d = 0; d < t->shape.n_dims; d++)
+        for (int d = 0; d < t->shape.n_dims; d++) {
             (void)td_json_push(shape, td_json_new_int(a, t->shape.dim[d]));
+        }
         set_str(a, o, "file", td_manifest_file_of(t->role));
         (void)td_json_push(tensors, o);
     }
@@ -312,15 +315,17 @@ static bool is_plain_name(const char *name) {
 
 static const char *get_files(const struct td_json *root, struct td_manifest *m) {
     const struct td_json *files = td_json_get(root, "files");
-    if (!files || files->kind != TD_JSON_ARRAY || files->n_children > TD_MANIFEST_MAX_FILES)
+    if (!files || files->kind != TD_JSON_ARRAY || files->n_children > TD_MANIFEST_MAX_FILES) {
         return "its list of files is malformed";
+    }
     for (const struct td_json *v = files->first; v; v = v->next) {
         struct td_manifest_file *f = &m->file[m->n_files++];
         int64_t bytes = td_json_int(td_json_get(v, "bytes"), -1);
         if (bytes < 0 || !copy_text(f->name, sizeof f->name, td_json_get(v, "name")) ||
             !is_plain_name(f->name) ||
-            !copy_text(f->digest, sizeof f->digest, td_json_get(v, "xxh3_128")))
+            !copy_text(f->digest, sizeof f->digest, td_json_get(v, "xxh3_128"))) {
             return "an entry of its list of files is malformed";
+        }
         f->bytes = (uint64_t)bytes;
     }
     return NULL;
@@ -379,8 +384,9 @@ static bool get_best(const struct td_json *o, struct td_best *b) {
     b->value = td_json_real(td_json_get(o, "value"), (double)NAN);
     b->step = td_json_int(td_json_get(o, "step"), -1);
     if (!copy_text(b->monitor, sizeof b->monitor, td_json_get(o, "monitor")) ||
-        !copy_text(b->path, sizeof b->path, td_json_get(o, "path")))
+        !copy_text(b->path, sizeof b->path, td_json_get(o, "path"))) {
         return false;
+    }
     size_t n = strcspn(b->path, "/");
     snprintf(dir, sizeof dir, "%.*s", (int)n, b->path);
     bool plain = is_plain_name(dir) && sscanf(b->path + n, "/step-%lld%n", &step, &end) == 1 &&
@@ -390,30 +396,36 @@ static bool get_best(const struct td_json *o, struct td_best *b) {
 
 static const char *get_all(struct td_arena *a, const struct td_json *root, struct td_manifest *m) {
     if (root->kind != TD_JSON_OBJECT) return "not an object";
-    if (td_json_int(td_json_get(root, "format"), 0) != TD_MANIFEST_FORMAT)
+    if (td_json_int(td_json_get(root, "format"), 0) != TD_MANIFEST_FORMAT) {
         return "its format is not 1; a newer traind wrote it";
+    }
     m->job = td_json_string(td_json_get(root, "job"), "");
     m->attempt = (int32_t)td_json_int(td_json_get(root, "attempt"), 0);
     get_progress(root, &m->progress);
     const struct td_progress *p = &m->progress;
     if (p->step < 0 || p->epoch < 0 || p->epoch_offset < 0 || p->epoch_batches < 0 ||
-        p->samples < 0)
+        p->samples < 0) {
         return "its progress is incomplete";
-    if (!get_plateau(td_json_get(root, "plateau"), &m->progress.plateau))
+    }
+    if (!get_plateau(td_json_get(root, "plateau"), &m->progress.plateau)) {
         return "its state of reduce_on_plateau is malformed";
-    if (!get_epoch_metrics(a, td_json_get(root, "epoch_metrics"), &m->epoch_metrics))
+    }
+    if (!get_epoch_metrics(a, td_json_get(root, "epoch_metrics"), &m->epoch_metrics)) {
         return "its sums of the epoch are malformed";
+    }
     if (!get_best(td_json_get(root, "best"), &m->best)) return "its best checkpoint is malformed";
     const struct td_json *key = td_json_get(root, "resume_key");
     m->key.world_size = (int32_t)td_json_int(td_json_get(key, "world_size"), 0);
     m->key.threads = (int32_t)td_json_int(td_json_get(key, "threads"), 0);
     if (!copy_text(m->key.cpu, sizeof m->key.cpu, td_json_get(key, "cpu")) ||
-        !copy_text(m->key.build, sizeof m->key.build, td_json_get(key, "build")))
+        !copy_text(m->key.build, sizeof m->key.build, td_json_get(key, "build"))) {
         return "its resume key is incomplete";
+    }
     // Absent from manifests of the first release, which knew one precision.
     (void)copy_text(m->key.precision, sizeof m->key.precision, td_json_get(key, "precision"));
-    if (!get_plugins(td_json_get(key, "plugins"), &m->key))
+    if (!get_plugins(td_json_get(key, "plugins"), &m->key)) {
         return "its list of plugins is malformed";
+    }
     m->seed = (uint64_t)td_json_int(td_json_path(root, "rng.seed"), 0);
     m->optimizer = td_json_string(td_json_get(root, "optimizer"), "");
     m->schedule = td_json_string(td_json_get(root, "lr_scheduler"), "");
@@ -423,10 +435,11 @@ static const char *get_all(struct td_arena *a, const struct td_json *root, struc
     const struct td_json *tensors = td_json_get(root, "tensors");
     m->tensors = tensors && tensors->kind == TD_JSON_ARRAY ? tensors : NULL;
     const struct td_json *metrics = td_json_get(root, "metrics");
-    for (const struct td_json *v = metrics ? metrics->first : NULL; v; v = v->next)
+    for (const struct td_json *v = metrics ? metrics->first : NULL; v; v = v->next) {
         td_manifest_add_metric(m, v->key ? v->key : "",
                                td_json_real(td_json_get(v, "sum"), (double)NAN), // JSON has none
                                td_json_real(td_json_get(v, "count"), 0));
+    }
     return get_files(root, m);
 }
 

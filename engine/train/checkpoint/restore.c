@@ -39,19 +39,22 @@ static td_status verify_file(const char *dir, const struct td_manifest_file *f) 
     char path[TD_FS_PATH_BYTES], digest[TD_DIGEST_HEX];
     TD_TRY(td_fs_path(path, "%s/%s", dir, f->name));
     struct stat st;
-    if (stat(path, &st) != 0)
+    if (stat(path, &st) != 0) {
         return td_status_with_class(td_fail_errno(TD_DATA_LOSS, "file '%s'", path), TD_CLASS_DATA);
-    if ((uint64_t)st.st_size != f->bytes)
+    }
+    if ((uint64_t)st.st_size != f->bytes) {
         return td_status_with_class(td_fail(TD_DATA_LOSS, "file '%s' has %lld bytes, expected %llu",
                                             path, (long long)st.st_size,
                                             (unsigned long long)f->bytes),
                                     TD_CLASS_DATA);
+    }
     TD_TRY(is_shard(f) ? digest_shard(path, digest) : digest_text(path, f->bytes, digest));
-    if (strcmp(digest, f->digest) != 0)
+    if (strcmp(digest, f->digest) != 0) {
         return td_status_with_class(td_fail(TD_DATA_LOSS,
                                             "file '%s' is damaged: its digest is %s, expected %s",
                                             path, digest, f->digest),
                                     TD_CLASS_DATA);
+    }
     return TD_OK;
 }
 
@@ -60,8 +63,9 @@ static td_status verify(const char *dir, struct td_arena *a, struct td_manifest 
     TD_TRY(td_fs_path(path, "%s/manifest.json", dir));
     struct td_manifest m;
     TD_TRY(td_manifest_read(a, path, &m));
-    for (size_t i = 0; i < m.n_files; i++)
+    for (size_t i = 0; i < m.n_files; i++) {
         TD_TRY(verify_file(dir, &m.file[i]));
+    }
     *out_manifest = m;
     return TD_OK;
 }
@@ -110,8 +114,9 @@ static td_status load_tensor(const struct td_tensor *from, const struct td_state
                              const struct td_restore_target *to) {
     if (!from) return td_fail(TD_DATA_LOSS, "tensor '%s' is missing", t->name);
     bool converts = td_is_float(from->dtype) && td_is_float(t->dtype);
-    if ((from->dtype != t->dtype && !converts) || !td_shape_equal(&from->shape, &t->shape))
+    if ((from->dtype != t->dtype && !converts) || !td_shape_equal(&from->shape, &t->shape)) {
         return td_fail(TD_DATA_LOSS, "tensor '%s' has another shape or type", t->name);
+    }
     return td_restore_tensor(from, t, to);
 }
 
@@ -138,8 +143,9 @@ static td_status load_file(const struct td_manifest *m, const char *path, uint32
 // A file that is not listed is not loaded, and what it holds would begin again in silence.
 static td_status check_listed(const struct td_restored *r, const struct td_state_info *t) {
     const char *file = td_manifest_file_of(t->role);
-    for (size_t i = 0; i < r->manifest.n_files; i++)
+    for (size_t i = 0; i < r->manifest.n_files; i++) {
         if (strcmp(r->manifest.file[i].name, file) == 0) return TD_OK;
+    }
     return td_status_with_class(td_fail(TD_DATA_LOSS,
                                         "the manifest in '%s' lists no '%s', which has to hold "
                                         "'%s'",

@@ -27,8 +27,9 @@ td_status td_retention_create(const struct td_checkpoint_config *config, const c
     size_t dir_len = strlen(config->dir);
     long long step;
     if (resumed_from && strncmp(resumed_from, config->dir, dir_len) == 0 &&
-        sscanf(resumed_from + dir_len, "/step-%lld", &step) == 1)
+        sscanf(resumed_from + dir_len, "/step-%lld", &step) == 1) {
         r->protected_step = step;
+    }
     r->cap = config->save_top_k < 0 ? 0 : (size_t)config->save_top_k + 2;
     r->step = td_calloc(r->cap + 1, sizeof *r->step);
     r->value = td_calloc(r->cap + 1, sizeof *r->value);

@@ -24,16 +24,19 @@ td_status td_safetensors_head(const struct td_tensor *tensors, size_t n, struct 
         TD_TRY(td_buf_str(b, ","));
         TD_TRY(td_json_print_string(t->name, strlen(t->name), b));
         TD_TRY(td_buf_printf(b, ":{\"dtype\":\"%s\",\"shape\":[", td_dtype_safetensors(t->dtype)));
-        for (int d = 0; d < t->shape.n_dims; d++)
+        for (int d = 0; d < t->shape.n_dims; d++) {
             TD_TRY(td_buf_printf(b, "%s%lld", d ? "," : "", (long long)t->shape.dim[d]));
+        }
         TD_TRY(td_buf_printf(b, "],\"data_offsets\":[%zu,%zu]}", at, at + t->bytes));
         at += t->bytes;
     }
     TD_TRY(td_buf_str(b, "}"));
-    while (b->len % DATA_ALIGN)
+    while (b->len % DATA_ALIGN) {
         TD_TRY(td_buf_str(b, " "));
-    for (int i = 0; i < 8; i++)
+    }
+    for (int i = 0; i < 8; i++) {
         b->data[i] = (char)((b->len - 8) >> 8 * i);
+    }
     return TD_OK;
 }
 
@@ -55,9 +58,10 @@ static td_status damaged(const char *path, const char *what) {
 static td_status map_file(struct td_safetensors *f, const char *path) {
     TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct stat st;
-    if (fd < 0 || fstat(fd, &st) != 0)
+    if (fd < 0 || fstat(fd, &st) != 0) {
         return td_status_with_class(td_fail_errno(TD_DATA_LOSS, "open shard '%s'", path),
                                     TD_CLASS_DATA);
+    }
     if (!S_ISREG(st.st_mode)) return damaged(path, "not a regular file");
     if (st.st_size < 10) return damaged(path, "shorter than a header");
     void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -68,35 +72,42 @@ static td_status map_file(struct td_safetensors *f, const char *path) {
 }
 
 static bool dtype_of(const char *name, enum td_dtype *out) {
-    for (int t = 0; t < TD_DTYPE_COUNT; t++)
+    for (int t = 0; t < TD_DTYPE_COUNT; t++) {
         if (strcmp(name, td_dtype_safetensors((enum td_dtype)t)) == 0) {
             *out = (enum td_dtype)t;
             return true;
         }
+    }
     return false;
 }
 
 static const char *read_tensor(const struct td_json *v, const char *data, size_t data_bytes,
                                struct td_tensor *t) {
-    if (v->kind != TD_JSON_OBJECT || strlen(v->key) > NAME_MAX_BYTES)
+    if (v->kind != TD_JSON_OBJECT || strlen(v->key) > NAME_MAX_BYTES) {
         return "an entry is malformed";
+    }
     t->name = v->key;
     if (!dtype_of(td_json_string(td_json_get(v, "dtype"), ""), &t->dtype)) return "unknown dtype";
     const struct td_json *shape = td_json_get(v, "shape"),
                          *offsets = td_json_get(v, "data_offsets");
-    if (!shape || shape->kind != TD_JSON_ARRAY || shape->n_children > TD_MAX_DIMS)
+    if (!shape || shape->kind != TD_JSON_ARRAY || shape->n_children > TD_MAX_DIMS) {
         return "a shape is malformed";
+    }
     size_t bytes;
     t->shape.n_dims = 0;
-    for (const struct td_json *d = shape->first; d; d = d->next)
+    for (const struct td_json *d = shape->first; d; d = d->next) {
         t->shape.dim[t->shape.n_dims++] = td_json_int(d, -1);
-    if (!td_shape_bytes(&t->shape, td_dtype_bytes(t->dtype), &bytes))
+    }
+    if (!td_shape_bytes(&t->shape, td_dtype_bytes(t->dtype), &bytes)) {
         return "a shape is out of range";
-    if (!offsets || offsets->kind != TD_JSON_ARRAY || offsets->n_children != 2)
+    }
+    if (!offsets || offsets->kind != TD_JSON_ARRAY || offsets->n_children != 2) {
         return "data_offsets are malformed";
+    }
     int64_t begin = td_json_int(offsets->first, -1), end = td_json_int(offsets->last, -1);
-    if (begin < 0 || end < begin || (size_t)end > data_bytes || (size_t)(end - begin) != bytes)
+    if (begin < 0 || end < begin || (size_t)end > data_bytes || (size_t)(end - begin) != bytes) {
         return "data_offsets do not match shape or file size";
+    }
     t->data = data + begin;
     t->bytes = bytes;
     return NULL;
@@ -116,8 +127,9 @@ static td_status check_places(const struct td_safetensors *f, const char *path, 
                               size_t data_bytes) {
     const struct td_tensor **order = td_arena_array(f->arena, f->n + 1, sizeof *order);
     if (!order) return td_fail_oom();
-    for (size_t i = 0; i < f->n; i++)
+    for (size_t i = 0; i < f->n; i++) {
         order[i] = &f->tensors[i];
+    }
     qsort(order, f->n, sizeof *order, by_place);
     const char *at = data;
     for (size_t i = 0; i < f->n; i++) {
@@ -136,10 +148,12 @@ static td_status check_places(const struct td_safetensors *f, const char *path, 
 static td_status read_header(struct td_safetensors *f, const char *path) {
     const unsigned char *p = f->map;
     uint64_t header = 0;
-    for (int i = 7; i >= 0; i--)
+    for (int i = 7; i >= 0; i--) {
         header = header << 8 | p[i];
-    if (header > TD_SAFETENSORS_HEADER_MAX || header + 8 > f->bytes || header < 2)
+    }
+    if (header > TD_SAFETENSORS_HEADER_MAX || header + 8 > f->bytes || header < 2) {
         return damaged(path, "header length is out of range");
+    }
     TD_TRY(td_arena_create(ARENA_BYTES, &f->arena));
     struct td_json *root;
     td_status parsed = td_json_parse(f->arena, (const char *)p + 8, header, &root);
@@ -149,8 +163,9 @@ static td_status read_header(struct td_safetensors *f, const char *path) {
         td_status_free(parsed);
         return s;
     }
-    if (root->kind != TD_JSON_OBJECT || root->n_children > TD_SAFETENSORS_MAX)
+    if (root->kind != TD_JSON_OBJECT || root->n_children > TD_SAFETENSORS_MAX) {
         return damaged(path, "header is not an object of tensors");
+    }
     f->tensors = td_arena_array(f->arena, root->n_children + 1, sizeof *f->tensors);
     if (!f->tensors) return td_fail_oom();
     TD_TRY(td_map_create(TD_SAFETENSORS_MAX, &f->by_name));

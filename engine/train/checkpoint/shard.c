@@ -39,8 +39,9 @@ static td_status plan(struct td_shard *s, uint32_t roles) {
         data_bytes += t->bytes;
     }
     TD_TRY(td_safetensors_head(entries, s->n_tensors, &s->head));
-    for (size_t i = 0; i < s->n_tensors; i++)
+    for (size_t i = 0; i < s->n_tensors; i++) {
         s->tensor[i].at += s->head.len;
+    }
     s->bytes = s->head.len + data_bytes;
     return TD_OK;
 }

@@ -39,8 +39,9 @@ struct weights {
 
 static void weights_destroy(struct weights *w) {
     if (!w) return;
-    for (size_t i = 0; i < w->n_shards; i++)
+    for (size_t i = 0; i < w->n_shards; i++) {
         td_safetensors_close(w->shard[i]);
+    }
     td_map_destroy(w->by_name);
     td_arena_destroy(w->arena);
     td_buf_finish(&w->misfits);
@@ -78,8 +79,9 @@ static bool is_file_name(const char *name) {
 static td_status open_named(struct weights *w, const char *index_path, const char *name,
                             const char *tensor) {
     char path[TD_FS_PATH_BYTES];
-    for (size_t i = 0; i < w->n_shards; i++)
+    for (size_t i = 0; i < w->n_shards; i++) {
         if (strcmp(w->shard_name[i], name) == 0) return TD_OK;
+    }
     if (!is_file_name(name)) {
         return damaged(index_path, "not the name of a file, for tensor", tensor);
     }
@@ -107,11 +109,14 @@ static td_status open_index(struct weights *w, const char *path) {
     TD_TRY(read_json(w, path, &root));
     const struct td_json *map = td_json_get(root, "weight_map");
     if (!map || map->kind != TD_JSON_OBJECT) return damaged(path, "there is no", "weight_map");
-    for (const struct td_json *v = map->first; v; v = v->next)
+    for (const struct td_json *v = map->first; v; v = v->next) {
         TD_TRY(open_named(w, path, td_json_string(v, ""), v->key));
-    for (const struct td_json *v = map->first; v; v = v->next)
-        if (!td_map_get(w->by_name, v->key))
+    }
+    for (const struct td_json *v = map->first; v; v = v->next) {
+        if (!td_map_get(w->by_name, v->key)) {
             return damaged(path, "no file has the tensor that it lists,", v->key);
+        }
+    }
     return TD_OK;
 }
 
@@ -193,8 +198,9 @@ static td_status match_all(struct weights *w) {
     const struct td_module_ops *ops = w->o->module_ops;
     const char *name;
     void *value;
-    for (uint32_t i = 0; i < td_state_count(w->to->state); i++)
+    for (uint32_t i = 0; i < td_state_count(w->to->state); i++) {
         if (is_weight(td_state_at(w->to->state, i))) TD_TRY(match(w, i));
+    }
     for (size_t at = 0; td_map_next(w->by_name, &at, &name, &value);) {
         const struct entry *e = value;
         if (e->used || (ops->spares && ops->spares(w->o->module, name))) continue;
@@ -253,12 +259,15 @@ static td_status load(struct weights *w) {
     if (!w->matched) return td_fail_oom();
     TD_TRY(open_files(w));
     TD_TRY(match_all(w));
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
         n_matched += w->matched[i] != NULL;
+    }
     TD_TRY(judge(w, n_matched));
-    for (uint32_t i = 0; i < n; i++)
-        if (w->matched[i])
+    for (uint32_t i = 0; i < n; i++) {
+        if (w->matched[i]) {
             TD_TRY(td_restore_tensor(w->matched[i], td_state_at(w->to->state, i), w->to));
+        }
+    }
     return TD_OK;
 }
 

@@ -16,15 +16,17 @@ int64_t td_limits_batches(int64_t n_samples, int64_t batch_size, bool drop_last,
 
 int64_t td_limits_accumulate(const struct td_limits *l, int64_t epoch) {
     int64_t batches = l->accumulate;
-    for (size_t i = 0; i < l->n_later && l->later[i].epoch <= epoch; i++)
+    for (size_t i = 0; i < l->n_later && l->later[i].epoch <= epoch; i++) {
         batches = l->later[i].batches;
+    }
     return batches;
 }
 
 bool td_limits_ever_accumulates(const struct td_limits *l) {
     bool any = l->accumulate > 1;
-    for (size_t i = 0; i < l->n_later; i++)
+    for (size_t i = 0; i < l->n_later; i++) {
         any |= l->later[i].batches > 1;
+    }
     return any;
 }
 

@@ -78,8 +78,9 @@ static double linear(const struct td_schedule_config *s, int64_t step) {
 
 static double multistep(const struct td_schedule_config *s, int64_t step) {
     int passed = 0;
-    for (size_t i = 0; i < s->n_milestones; i++)
+    for (size_t i = 0; i < s->n_milestones; i++) {
         passed += s->milestone[i] <= step;
+    }
     return pow(s->gamma, passed);
 }
 
@@ -113,12 +114,13 @@ static double one_cycle(const struct td_schedule_config *s, int64_t step) {
 static double warmup_stable_decay(const struct td_schedule_config *s, int64_t step) {
     int64_t falls = s->total_steps - s->decay_steps; // maybe before the rise has ended
     double height = 0;
-    if (step < s->warmup_steps)
+    if (step < s->warmup_steps) {
         height = down(s->warmup_curve, 1 - (double)step / (double)s->warmup_steps);
-    else if (step < falls)
+    } else if (step < falls) {
         height = 1;
-    else if (step - falls < s->decay_steps)
+    } else if (step - falls < s->decay_steps) {
         height = down(s->decay_curve, (double)(step - falls) / (double)s->decay_steps);
+    }
     return height * (1 - s->end_factor) + s->end_factor;
 }
 

@@ -129,13 +129,15 @@ td_status td_background_wait(struct td_background *b, int64_t timeout_ns) {
     struct timespec until = after(timeout_ns);
     int rc = 0;
     pthread_mutex_lock(&b->lock);
-    while (b->job && rc != ETIMEDOUT)
+    while (b->job && rc != ETIMEDOUT) {
         rc = pthread_cond_timedwait(&b->idle, &b->lock, &until);
+    }
     bool busy = b->job != NULL;
     pthread_mutex_unlock(&b->lock);
-    if (busy)
+    if (busy) {
         return td_fail(TD_DEADLINE_EXCEEDED,
                        "the background thread is still writing after %lld s; the disk may be stuck",
                        (long long)(timeout_ns / TD_NS_PER_S));
+    }
     return TD_OK;
 }

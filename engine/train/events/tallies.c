@@ -23,8 +23,9 @@ void td_tallies_add(struct td_tallies *t, const struct td_graph *g, const double
         const char *name;
         enum td_output_kind kind;
         td_graph_output_at(g, i, &name, NULL, &kind);
-        if (kind != TD_OUTPUT_MEAN && kind != TD_OUTPUT_SUM)
+        if (kind != TD_OUTPUT_MEAN && kind != TD_OUTPUT_SUM) {
             continue; // of the step, not of its samples
+        }
         struct td_tally *item = &t->item[at++];
         if (at > t->n) {
             *item = (struct td_tally){0};
@@ -40,8 +41,9 @@ void td_tallies_add(struct td_tallies *t, const struct td_graph *g, const double
 void td_tallies_merge(struct td_tallies *t, const struct td_tallies *from) {
     for (size_t i = 0; i < from->n; i++) {
         size_t at = 0;
-        while (at < t->n && strcmp(t->item[at].name, from->item[i].name) != 0)
+        while (at < t->n && strcmp(t->item[at].name, from->item[i].name) != 0) {
             at++;
+        }
         if (at == TD_TALLIES) continue;
         if (at == t->n) {
             t->item[t->n++] = from->item[i];
@@ -53,7 +55,8 @@ void td_tallies_merge(struct td_tallies *t, const struct td_tallies *from) {
 }
 
 const struct td_tally *td_tallies_find(const struct td_tallies *t, const char *name) {
-    for (size_t i = 0; i < t->n; i++)
+    for (size_t i = 0; i < t->n; i++) {
         if (strcmp(t->item[i].name, name) == 0) return &t->item[i];
+    }
     return NULL;
 }

@@ -35,8 +35,9 @@ struct found {
 static struct found look(const struct td_rank *r) {
     const struct td_manifest_epoch *m = &r->restored.manifest.epoch_metrics;
     struct found f = {.known = m->known, .n_ranks = m->n_ranks, .names.n = m->n};
-    for (size_t i = 0; i < m->n; i++)
+    for (size_t i = 0; i < m->n; i++) {
         memcpy(f.names.item[i].name, m->name[i], sizeof m->name[i]);
+    }
     return f;
 }
 
@@ -47,8 +48,9 @@ static void take_up(struct td_epoch_metrics *e, const struct found *f, const dou
         unpack(sums + (size_t)r->facts.global_rank * SUMS, &e->own);
         return;
     }
-    for (int32_t i = 0; r->facts.is_global_zero && i < f->n_ranks; i++)
+    for (int32_t i = 0; r->facts.is_global_zero && i < f->n_ranks; i++) {
         unpack(sums + (size_t)i * SUMS, &e->own);
+    }
 }
 
 static td_status restore(struct td_epoch_metrics *e) {
@@ -56,11 +58,12 @@ static td_status restore(struct td_epoch_metrics *e) {
     struct found f = look(r);
     TD_TRY(r->strategy_ops->broadcast(r->strategy, &f, sizeof f, 0));
     e->incomplete = !f.known && r->start.epoch_offset > 0;
-    if (e->incomplete && r->facts.is_global_zero)
+    if (e->incomplete && r->facts.is_global_zero) {
         td_events_note(r->events,
                        "the checkpoint of step %lld does not hold what was measured of epoch %lld "
                        "before it (an older traind wrote it), so that epoch has no train_*_epoch",
                        (long long)r->start.step, (long long)r->start.epoch);
+    }
     if (!f.known || f.n_ranks == 0) return TD_OK;
     TD_AUTO_FREE double *sums = td_calloc((size_t)f.n_ranks, SUMS * sizeof *sums);
     if (!sums) return td_fail_oom();
@@ -76,8 +79,9 @@ td_status td_epoch_metrics_begin(struct td_epoch_metrics *e, struct td_rank *r) 
     const size_t world = (size_t)r->facts.world_size;
     *e = (struct td_epoch_metrics){.rank = r};
     e->gathered = td_arena_array(r->arena, world * 2 * SUMS, sizeof *e->gathered);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         e->saved[i] = td_arena_array(r->arena, world * SUMS, sizeof *e->saved[i]);
+    }
     if (!e->gathered || !e->saved[0] || !e->saved[1]) return td_fail_oom();
     return r->resumed ? restore(e) : TD_OK;
 }
@@ -125,14 +129,16 @@ td_status td_epoch_metrics_describe(struct td_epoch_metrics *e, const struct td_
     pack(window, own);
     pack(&e->own, own + SUMS);
     TD_TRY(r->strategy_ops->all_gather(r->strategy, own, sizeof own, e->gathered));
-    for (size_t i = 0; i < window->n; i++)
+    for (size_t i = 0; i < window->n; i++) {
         add_metric(e, 2 * i, window->item[i].name, "step", m);
+    }
     if (e->incomplete) return TD_OK;
     *to = (struct td_manifest_epoch){
         .known = true, .n_ranks = r->facts.world_size, .n = e->own.n, .sums = sums};
-    for (int32_t i = 0; i < to->n_ranks; i++)
+    for (int32_t i = 0; i < to->n_ranks; i++) {
         memcpy(sums + (size_t)i * SUMS, e->gathered + (size_t)i * 2 * SUMS + SUMS,
                SUMS * sizeof *sums);
+    }
     for (size_t i = 0; i < e->own.n; i++) {
         snprintf(to->name[i], sizeof to->name[i], "%s", e->own.item[i].name);
         add_metric(e, SUMS + 2 * i, e->own.item[i].name, "epoch", m);

@@ -25,18 +25,20 @@
 static td_status settle_limits(struct td_loop *l) {
     const struct td_limits *limits = &l->rank->config->limits;
     int64_t n = td_rank_epoch_batches(l->rank);
-    if (n == 0)
+    if (n == 0) {
         return td_bad_spec("an epoch has no batch for this rank; lower "
                            "batch_size or raise limit_train_batches");
+    }
     int64_t total = td_limits_total_steps(limits, n);
     atomic_store_explicit(&l->rank->io->page->total_steps, total, memory_order_relaxed);
     const char *end = td_schedule_end_knob(l->schedule.kind);
     if (!end || l->schedule.total_steps != 0) return TD_OK;
     l->schedule.total_steps = total;
-    if (total == 0)
+    if (total == 0) {
         return td_bad_spec("%s needs lr_scheduler.%s when neither max_epochs nor "
                            "max_steps ends the run",
                            td_schedule_name(l->schedule.kind), end);
+    }
     return TD_OK;
 }
 
@@ -54,10 +56,12 @@ static td_status set_scalars(struct td_loop *l, int64_t window) {
     r->scalars[TD_SCALAR_LR] = rate_of(l);
     r->scalars[TD_SCALAR_STEP] = (double)(l->at.step + 1);
     r->scalars[TD_SCALAR_WINDOW] = 1.0 / (double)window;
-    if (r->precision_ops->pre_backward)
+    if (r->precision_ops->pre_backward) {
         TD_TRY(r->precision_ops->pre_backward(r->precision, r->scalars));
-    for (int i = 0; i < TD_SCALAR_COUNT && r->precision_facts.param != TD_F64; i++)
+    }
+    for (int i = 0; i < TD_SCALAR_COUNT && r->precision_facts.param != TD_F64; i++) {
         r->scalars[i] = (double)(float)r->scalars[i];
+    }
     return TD_OK;
 }
 
@@ -90,9 +94,10 @@ static td_status run_batch(struct td_loop *l, int64_t batch) {
     TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_BATCH_START, batch));
     const struct td_graph *g;
     td_status s = td_rank_step(r, TD_STEP_TRAIN, &key, inputs, &g);
-    if (td_status_class(s) == TD_CLASS_NUMERIC)
+    if (td_status_class(s) == TD_CLASS_NUMERIC) {
         s = td_status_context(s, "step %lld (epoch %lld)", (long long)(l->at.step + 1),
                               (long long)l->at.epoch);
+    }
     TD_TRY(s);
     td_tallies_add(&l->window, g, r->outputs, n);
     td_throughput_add(&l->throughput, g, n);
@@ -137,8 +142,9 @@ static td_status log_step(struct td_loop *l) {
         td_metrics_mean(m, name, l->at.step, l->at.epoch, t->sum, t->count);
     }
     td_metrics_value(m, "lr", l->at.step, l->at.epoch, r->scalars[TD_SCALAR_LR]);
-    if (isfinite(l->grad_norm))
+    if (isfinite(l->grad_norm)) {
         td_metrics_value(m, "grad_norm", l->at.step, l->at.epoch, l->grad_norm);
+    }
     if (r->precision_facts.scales_loss) {
         struct td_precision_state s = {0};
         TD_TRY(r->precision_ops->state_save(r->precision, &s));
@@ -182,9 +188,10 @@ static void take_validation(struct td_loop *l) {
     if (t->count == 0) return;
     double value = t->sum / t->count;
     if (td_plateau_receive(&l->at.plateau, c, r->config->optimizer.lr, value) &&
-        r->facts.is_global_zero)
+        r->facts.is_global_zero) {
         td_events_note(r->events, "%s is on a plateau (%g, best %g): the learning rate is now %g",
                        c->monitor, value, l->at.plateau.best, rate_of(l));
+    }
 }
 
 static td_status validate(struct td_loop *l, bool *out_interrupted) {
@@ -222,8 +229,9 @@ static td_status save(struct td_loop *l, int flags) {
     struct td_rank *r = l->rank;
     const struct td_train_config *c = r->config;
     if (!c->checkpoint.dir) return TD_OK;
-    if (r->precision_ops->state_save)
+    if (r->precision_ops->state_save) {
         TD_TRY(r->precision_ops->state_save(r->precision, &l->at.precision));
+    }
     l->at.elapsed_ns = r->start.elapsed_ns + td_mono_now().ns - l->began_ns;
     struct td_manifest m = {
         .job = c->job,
@@ -239,16 +247,19 @@ static td_status save(struct td_loop *l, int flags) {
         .best = l->best,
     };
     TD_TRY(collect_metrics(l, &m));
-    if (c->checkpoint.monitor)
+    if (c->checkpoint.monitor) {
         td_best_offer(&m.best, &c->checkpoint, m.progress.step,
                       td_manifest_metric(&m, c->checkpoint.monitor));
-    if (r->strategy_ops->optimizer_state)
+    }
+    if (r->strategy_ops->optimizer_state) {
         TD_TRY(r->strategy_ops->optimizer_state(r->strategy, r->state, &r->memory));
+    }
     if (flags & TD_SAVE_FINAL) td_control_phase(&r->control, TD_PHASE_SAVING);
     const uint64_t skipped = td_checkpointer_counts(r->checkpointer).skipped;
     TD_TRY(td_checkpointer_save(r->checkpointer, &r->memory, &m, flags));
-    if (l->at.step != l->saved_step && td_checkpointer_counts(r->checkpointer).skipped == skipped)
+    if (l->at.step != l->saved_step && td_checkpointer_counts(r->checkpointer).skipped == skipped) {
         keep_taken(l, &m);
+    }
     td_control_phase(&r->control, TD_PHASE_TRAINING);
     return TD_OK;
 }
@@ -270,8 +281,9 @@ static bool saves_by_epoch(const struct td_loop *l) {
 // The epoch's metrics are the last of its points: who has them has its validation's, too. One that
 // a later attempt still validates is logged there.
 static void log_epoch(struct td_loop *l) {
-    if (l->at.epoch_batches == l->epoch.n_batches || l->fit_is_over)
+    if (l->at.epoch_batches == l->epoch.n_batches || l->fit_is_over) {
         td_epoch_metrics_log(&l->played, l->at.step, l->at.epoch);
+    }
 }
 
 // An agreed stop, with the validation that it found due.

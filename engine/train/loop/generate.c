@@ -28,8 +28,9 @@ struct writing {
 };
 
 static void writing_finish(struct writing *w) {
-    for (size_t f = 0; f < TD_DATA_FIELDS; f++)
+    for (size_t f = 0; f < TD_DATA_FIELDS; f++) {
         free(w->field[f]);
+    }
     free(w->logits);
     free(w->odds);
     free(w->token);
@@ -99,16 +100,18 @@ static int by_size(const void *a, const void *b) { // the largest first
 // The k-th largest logit: what is below is never drawn.
 static double threshold(struct writing *w, int64_t k) {
     if (k <= 0 || k >= w->vocabulary) return -INFINITY;
-    for (int64_t i = 0; i < w->vocabulary; i++)
+    for (int64_t i = 0; i < w->vocabulary; i++) {
         w->odds[i] = (double)w->logits[i];
+    }
     qsort(w->odds, (size_t)w->vocabulary, sizeof *w->odds, by_size);
     return w->odds[k - 1];
 }
 
 static int32_t draw(struct writing *w, const struct td_predict_config *p) {
     int64_t best = 0;
-    for (int64_t i = 1; i < w->vocabulary; i++)
+    for (int64_t i = 1; i < w->vocabulary; i++) {
         best = w->logits[i] > w->logits[best] ? i : best;
+    }
     if (p->temperature <= 0) return (int32_t)best;
     const double least = threshold(w, p->top_k), top = (double)w->logits[best];
     const struct td_philox_key key = td_philox_key_of(p->seed, "predict.draw");
@@ -131,8 +134,9 @@ static td_status next_token(struct writing *w) {
     const int64_t n = TD_MIN(w->n_tokens, w->block);
     const struct td_graph *g;
     const void *inputs[TD_DATA_FIELDS];
-    for (size_t f = 0; f < TD_DATA_FIELDS; f++)
+    for (size_t f = 0; f < TD_DATA_FIELDS; f++) {
         inputs[f] = w->field[f];
+    }
     memcpy(w->x, w->token + (w->n_tokens - n), (size_t)n * sizeof *w->x);
     r->module_ops->aim(r->module, 0, n - 1, w->field);
     struct td_program_key key = td_rank_predict_key(1);

@@ -27,10 +27,11 @@ void td_loop_init(struct td_loop *l, struct td_rank *rank) {
     td_throughput_begin(&l->throughput, l->at.step);
     l->began_ns = l->throughput.since_ns;
     // What another schedule left counts for nothing.
-    if (l->schedule.kind == TD_SCHEDULE_REDUCE_ON_PLATEAU)
+    if (l->schedule.kind == TD_SCHEDULE_REDUCE_ON_PLATEAU) {
         td_plateau_begin(&l->at.plateau, &l->schedule.plateau);
-    else
+    } else {
         l->at.plateau = (struct td_plateau){0};
+    }
     if (!rank->resumed) return;
     l->saved_step = rank->start.step;
     recall_best(l);

@@ -31,8 +31,9 @@ static td_status append_header(struct td_buf *b, const char *descr, int64_t rows
                          (long long)rows));
     if (columns) TD_TRY(td_buf_printf(&dict, " %lld", (long long)columns));
     TD_TRY(td_buf_str(&dict, "), }"));
-    while ((10 + dict.len + 1) % 64)
+    while ((10 + dict.len + 1) % 64) {
         TD_TRY(td_buf_str(&dict, " "));
+    }
     TD_TRY(td_buf_str(&dict, "\n"));
     const unsigned char prefix[10] = {0x93,
                                       'N',
@@ -100,8 +101,9 @@ struct asking {
 
 static void asking_finish(struct asking *a) {
     table_close(&a->table);
-    for (size_t f = 0; f < TD_DATA_FIELDS; f++)
+    for (size_t f = 0; f < TD_DATA_FIELDS; f++) {
         free(a->field[f]);
+    }
     free(a->logits);
     free(a->own);
     free(a->all);
@@ -140,14 +142,16 @@ static void aim_at_ends(struct asking *a, const void *const *inputs, const void 
         memcpy(a->field[f], inputs[f], (size_t)n * a->bytes[f]);
         out[f] = a->field[f];
     }
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
         r->module_ops->aim(r->module, i, fields[0].sample_shape.dim[0] - 1, a->field);
+    }
 }
 
 static int32_t largest(const float *row, int64_t n) {
     int64_t best = 0;
-    for (int64_t i = 1; i < n; i++)
+    for (int64_t i = 1; i < n; i++) {
         best = row[i] > row[best] ? i : best;
+    }
     return (int32_t)best;
 }
 
@@ -221,8 +225,9 @@ static td_status predict_split(struct asking *a, int64_t n_batches, bool *out_in
     const struct td_sampler *s = td_data_sampler(r->data, TD_SPLIT_PREDICT);
     const int64_t columns = a->classes ? a->classes : a->columns;
     int64_t rows = 0;
-    for (int64_t b = 0; b < n_batches; b++)
+    for (int64_t b = 0; b < n_batches; b++) {
         rows = td_sampler_next(s, rows, r->config->batch_size);
+    }
     if (r->facts.is_global_zero) {
         TD_TRY(table_open(&a->table, r, a->classes ? "<i4" : "<f4", rows,
                           a->classes == 1 ? 0 : columns));

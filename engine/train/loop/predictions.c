@@ -26,8 +26,9 @@ td_status td_predict_columns(const struct td_rank *r, const char *name, int64_t 
     size_t len = strlen(name);
     for (uint32_t i = 0; i < td_state_count(r->state); i++) {
         const struct td_state_info *t = td_state_at(r->state, i);
-        if (t->role != TD_ROLE_RESULT || strncmp(t->name, name, len) != 0 || t->name[len] != ':')
+        if (t->role != TD_ROLE_RESULT || strncmp(t->name, name, len) != 0 || t->name[len] != ':') {
             continue;
+        }
         *out_columns = t->shape.dim[0] ? td_shape_elems(&t->shape) / t->shape.dim[0] : 0;
         return TD_OK;
     }

@@ -36,11 +36,13 @@ static bool wants_best(const struct td_train_config *c) {
 
 td_status td_stage_weights_check(const struct td_rank *r) {
     const struct td_train_config *c = r->config;
-    if (wants_path(c) && !td_fs_exists(c->evaluate_from))
+    if (wants_path(c) && !td_fs_exists(c->evaluate_from)) {
         return td_bad_spec("evaluate_from: there is no '%s' on the node that trains",
                            c->evaluate_from);
-    if (asks_for(c, "best") && !c->checkpoint.dir)
+    }
+    if (asks_for(c, "best") && !c->checkpoint.dir) {
         return td_bad_spec("evaluate_from: best needs a place for checkpoints; set checkpoint.dir");
+    }
     return TD_OK;
 }
 
@@ -102,9 +104,10 @@ static bool find_best(struct td_loop *l, struct choice *out, struct td_restored 
     }
     const char *candidate = out->path;
     s = td_restore_choose(&candidate, 1, r->events, r->arena, out_from);
-    if (s)
+    if (s) {
         (void)td_fit(why, TEXT_BYTES, "the best checkpoint, %s, cannot be used: %s", b->path,
                      td_status_message(s));
+    }
     td_status_free(s);
     return s == TD_OK;
 }
@@ -149,9 +152,10 @@ td_status td_stage_weights_load(struct td_loop *l) {
     td_control_phase(&r->control, TD_PHASE_LOADING);
     if (r->facts.is_global_zero) choose(l, &made, &from);
     TD_TRY(r->strategy_ops->broadcast(r->strategy, &made, sizeof made, 0));
-    if (made.missing)
+    if (made.missing) {
         return td_status_with_class(td_fail(TD_DATA_LOSS, "evaluate_from: best: %s", made.text),
                                     TD_CLASS_DATA);
+    }
     if (made.source != KEEP) {
         TD_TRY_CTX(read_weights(r, &made, &from), "weights to evaluate");
         r->steady = false; // not a program wrote them

@@ -56,12 +56,14 @@ td_status td_throughput_log(struct td_throughput *t, struct td_rank *r, int64_t 
         TD_TRY(ask_peak(t, r, t->flops / seconds));
         double world = (double)r->facts.world_size, rate = (double)t->samples * world / seconds;
         td_metrics_value(m, "samples_per_s", step, epoch, rate);
-        if (t->tokens_per_sample)
+        if (t->tokens_per_sample) {
             td_metrics_value(m, "tokens_per_s", step, epoch, rate * (double)t->tokens_per_sample);
+        }
         td_metrics_value(m, "step_time_s", step, epoch, seconds / (double)steps);
         td_metrics_value(m, "flops_per_s", step, epoch, t->flops * world / seconds);
-        if (t->peak > 0)
+        if (t->peak > 0) {
             td_metrics_value(m, "utilisation", step, epoch, t->flops / seconds / t->peak);
+        }
     }
     td_throughput_begin(t, step);
     return TD_OK;

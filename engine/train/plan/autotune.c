@@ -79,11 +79,13 @@ static td_status sum_up(const struct choices *all, const struct td_rank *r,
         if (i == TD_CHOICE_ADOPTED) TD_TRY(td_buf_printf(out, " %s", frozen));
         TD_TRY(td_buf_printf(out, ": %u", all->n_of[i]));
     }
-    if (origin->is_foreign)
+    if (origin->is_foreign) {
         TD_TRY(td_buf_printf(out, "; those frozen in %s are of other hardware or another CPU level",
                              frozen));
-    if (!frozen && r->config->n_resume_from)
+    }
+    if (!frozen && r->config->n_resume_from) {
         TD_TRY(td_buf_str(out, "; no manifest of a checkpoint to continue from can be read here"));
+    }
     return td_buf_str(out, "\n");
 }
 

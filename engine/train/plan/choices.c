@@ -71,9 +71,10 @@ static const struct td_json *frozen_for(struct td_rank *r) {
         if (!is_foreign(r, cpu[i])) return found[i];
         foreign = cpu[i];
     }
-    if (foreign)
+    if (foreign) {
         td_events_note(r->events, "kernels that were chosen on %s are chosen again for %s", foreign,
                        r->key.cpu);
+    }
     return NULL;
 }
 

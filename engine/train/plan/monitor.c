@@ -16,13 +16,15 @@ enum { LIST_BYTES = 512 };
 
 // Why fit has no validation; NULL: it has.
 static const char *why_no_validation(const struct td_rank *r) {
-    if (td_rank_eval_batches(r, TD_SPLIT_VAL) == 0)
+    if (td_rank_eval_batches(r, TD_SPLIT_VAL) == 0) {
         return "there is nothing to validate on; give data to validate on or raise "
                "trainer.limit_val_batches";
+    }
     int64_t n = td_rank_epoch_batches(r);
-    if (n > 0 && !td_limits_ever_validates(&r->config->limits, n)) // 0 is refused elsewhere
+    if (n > 0 && !td_limits_ever_validates(&r->config->limits, n)) { // 0 is refused elsewhere
         return "the run ends before its first validation; lower trainer.val_check_interval or "
                "check_val_every_n_epoch, or raise max_epochs or max_steps";
+    }
     return NULL;
 }
 
@@ -53,12 +55,15 @@ static void offer_all(struct names *n, const struct td_rank *r, bool trains, boo
     const struct td_graph *train = td_programs_graph(r->programs, TD_MODE_TRAIN);
     const struct td_graph *eval = td_programs_graph(r->programs, TD_MODE_EVAL);
     const char *name;
-    for (uint32_t i = 0; trains && train && i < td_graph_n_outputs(train); i++)
-        for (size_t k = 0; is_metric(train, i, &name) && k < TD_COUNTOF(suffixes); k++)
+    for (uint32_t i = 0; trains && train && i < td_graph_n_outputs(train); i++) {
+        for (size_t k = 0; is_metric(train, i, &name) && k < TD_COUNTOF(suffixes); k++) {
             offer(n, "train_", name, suffixes[k]);
+        }
+    }
     // A rank without a sample records what it would evaluate with all the same (record.c).
-    for (uint32_t i = 0; validates && eval && i < td_graph_n_outputs(eval); i++)
+    for (uint32_t i = 0; validates && eval && i < td_graph_n_outputs(eval); i++) {
         if (is_metric(eval, i, &name)) offer(n, "val_", name, "");
+    }
 }
 
 static td_status check_best(const struct td_rank *r) {
@@ -76,11 +81,12 @@ static td_status check_plateau(const struct td_rank *r) {
     const char *none = why_no_validation(r);
     struct names n = {.wanted = r->config->schedule.plateau.monitor};
     if (r->config->schedule.kind != TD_SCHEDULE_REDUCE_ON_PLATEAU) return TD_OK;
-    if (none)
+    if (none) {
         return td_bad_spec(
             "lr_scheduler.monitor: the learning rate would never be lowered, because "
             "%s, or take another lr_scheduler",
             none);
+    }
     offer_all(&n, r, false, true);
     if (n.found) return TD_OK;
     return td_bad_spec("lr_scheduler.monitor: validation gives no '%s'; this model's gives %s",
@@ -95,13 +101,15 @@ static td_status check_names(const struct td_rank *r) {
     int n = 0;
     for (uint32_t i = 0; g && i < td_graph_n_outputs(g); i++) {
         if (!is_metric(g, i, &name)) continue;
-        if (strlen(name) > LONGEST)
+        if (strlen(name) > LONGEST) {
             return td_bad_spec("model '%s': its metric '%s' has a name of %zu bytes; %d are the "
                                "most, so that train_<name>_epoch fits",
                                r->config->model.name, name, strlen(name), LONGEST);
-        if (++n > TD_TALLIES)
+        }
+        if (++n > TD_TALLIES) {
             return td_bad_spec("model '%s' puts out more than %d metrics", r->config->model.name,
                                TD_TALLIES);
+        }
     }
     return TD_OK;
 }

@@ -21,8 +21,9 @@ size_t td_rates_size_at(int i) {
 
 size_t td_rates_size(size_t bytes) {
     int i = 0;
-    while (i < TD_RATES_SIZES - 1 && td_rates_size_at(i) < bytes)
+    while (i < TD_RATES_SIZES - 1 && td_rates_size_at(i) < bytes) {
         i++;
+    }
     return td_rates_size_at(i);
 }
 
@@ -94,8 +95,9 @@ static bool read_lines(const char *text, struct td_rates *out) {
                            " f32=%lf bf16=%lf bandwidth=%lf%n",
                            &l.n_threads, &l.bytes, &l.moments, &l.rates.f32, &l.rates.bf16,
                            &l.rates.bandwidth, &end);
-        if (found != 6 || text[end] != '\n' || !is_sound(&l) || out->n == TD_RATES_MAX)
+        if (found != 6 || text[end] != '\n' || !is_sound(&l) || out->n == TD_RATES_MAX) {
             return false;
+        }
         out->line[out->n++] = l;
         text += end + 1;
     }
@@ -156,10 +158,11 @@ static void take_best(struct td_accel_rates *to, const struct td_accel_rates *fr
 }
 
 td_status td_rates_add(const struct td_rates_home *h, const struct td_rates_line *moments) {
-    if (!is_sound(moments))
+    if (!is_sound(moments)) {
         return td_fail(TD_INVALID_ARGUMENT,
                        "rates that no machine has, of %d threads and %zu bytes", moments->n_threads,
                        moments->bytes);
+    }
     TD_AUTO_FREE struct td_rates *t = td_calloc(1, sizeof *t);
     if (!t) return td_fail_oom();
     td_rates_read(h, t);

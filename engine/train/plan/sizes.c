@@ -99,8 +99,9 @@ td_status td_sizes_measure(const struct td_rank *r, struct td_sizes *out_sizes) 
     }
     s.batches_per_epoch = td_rank_epoch_batches(r);
     s.steps_per_epoch = td_limits_steps_per_epoch(&r->config->limits, 0, s.batches_per_epoch);
-    if (r->config->stages & TD_TRAIN_FIT)
+    if (r->config->stages & TD_TRAIN_FIT) {
         s.total_steps = td_limits_total_steps(&r->config->limits, s.batches_per_epoch);
+    }
     *out_sizes = s;
     return TD_OK;
 }

@@ -29,10 +29,11 @@ static td_status allocate_staging(struct td_data *d) {
         const struct td_field *field = &d->field[f];
         size_t bytes = td_dtype_bytes(field->dtype);
         if (!td_size_mul(bytes, (size_t)td_shape_elems(&field->sample_shape), &bytes) ||
-            !td_size_mul(bytes, (size_t)d->batch_size, &bytes))
+            !td_size_mul(bytes, (size_t)d->batch_size, &bytes)) {
             return td_fail(TD_INVALID_ARGUMENT,
                            "a batch of %lld samples of field '%s' is too large",
                            (long long)d->batch_size, field->name);
+        }
         for (int i = 0; i < N_STAGING; i++) {
             void *p = NULL;
             if (posix_memalign(&p, 64, bytes + 64) != 0) return td_fail_oom();
@@ -62,11 +63,14 @@ td_status td_data_open(const struct td_dataset_ops *ops, const struct td_dataset
 
 void td_data_close(struct td_data *d) {
     if (!d) return;
-    for (int i = 0; i < N_STAGING; i++)
-        for (size_t f = 0; f < d->n_fields; f++)
+    for (int i = 0; i < N_STAGING; i++) {
+        for (size_t f = 0; f < d->n_fields; f++) {
             free(d->staging[i][f]);
-    for (int s = 0; s < TD_SPLIT_COUNT; s++)
+        }
+    }
+    for (int s = 0; s < TD_SPLIT_COUNT; s++) {
         td_sampler_destroy(d->split[s].sampler);
+    }
     free(d->index);
     d->ops->close(d->dataset);
     free(d);
@@ -105,8 +109,9 @@ td_status td_data_batch(struct td_data *d, enum td_split split, int64_t offset,
     void **staging = d->staging[d->next];
     d->next = (d->next + 1) % N_STAGING;
     if (n > 0) TD_TRY(d->ops->gather(d->dataset, split, d->index, n, staging));
-    for (size_t f = 0; f < d->n_fields; f++)
+    for (size_t f = 0; f < d->n_fields; f++) {
         out_inputs[f] = staging[f];
+    }
     *out_n = n;
     return TD_OK;
 }

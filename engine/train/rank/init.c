@@ -14,8 +14,9 @@
 #include "lib/base/rng.h"
 
 static void fill_constant(float *out, int64_t n, float v) {
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
         out[i] = v;
+    }
 }
 
 static void fill_uniform(struct td_philox_key key, double a, double b, float *out, int64_t n) {

@@ -44,10 +44,12 @@ static inline float cos_of_turn(float v) {
 
 static void normals(const float *restrict u, float mean, float deviation, float *restrict out) {
     float square[TD_INIT_NORMALS];
-    for (int i = 0; i < TD_INIT_NORMALS; i++)
+    for (int i = 0; i < TD_INIT_NORMALS; i++) {
         square[i] = -2 * log_of(1 - u[2 * i]);
-    for (int i = 0; i < TD_INIT_NORMALS; i++)
+    }
+    for (int i = 0; i < TD_INIT_NORMALS; i++) {
         out[i] = mean + deviation * (sqrtf(square[i]) * cos_of_turn(u[2 * i + 1]));
+    }
 }
 
 // The sum may round up to b, which the range excludes.

@@ -118,10 +118,11 @@ static void list_parameters(const struct td_state_table *state, char out[SHOWN_N
 static td_status check_pattern_lengths(const struct td_optimizer_group *group, size_t i) {
     for (const char *at = group->match; *at;) {
         size_t len = strcspn(at, "|");
-        if (len >= PATTERN_MAX)
+        if (len >= PATTERN_MAX) {
             return td_bad_spec("optimizer.groups[%zu].match: a pattern of %zu bytes; %d are the "
                                "most",
                                i, len, PATTERN_MAX - 1);
+        }
         at += len + (at[len] == '|');
     }
     return TD_OK;

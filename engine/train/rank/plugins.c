@@ -38,10 +38,11 @@ td_status td_rank_open_accelerator(struct td_rank *r) {
     r->accel_ops = ops;
     r->accel_facts.struct_bytes = sizeof r->accel_facts;
     TD_TRY(r->accel_ops->probe(&r->accel_facts));
-    if (r->accel_facts.n_devices < 1)
+    if (r->accel_facts.n_devices < 1) {
         return td_status_with_class(
             td_fail(TD_FAILED_PRECONDITION, "accelerator '%s' finds no device here", r->accel_name),
             TD_CLASS_DEVICE);
+    }
     struct td_accel_config config = {
         .struct_bytes = sizeof config,
         .device = 0,
@@ -50,11 +51,12 @@ td_status td_rank_open_accelerator(struct td_rank *r) {
         .deterministic = c->deterministic,
         .detect_anomaly = c->detect_anomaly,
     };
-    if (c->detect_anomaly && !r->accel_facts.detects_anomaly)
+    if (c->detect_anomaly && !r->accel_facts.detects_anomaly) {
         return td_fail(TD_INVALID_ARGUMENT,
                        "accelerator '%s' cannot look for anomalies; leave detect_anomaly out, or "
                        "use cpu or reference",
                        r->accel_name);
+    }
     TD_TRY_CTX(r->accel_ops->open(&config, &r->accel), "open accelerator '%s'", r->accel_name);
     r->key.world_size = c->world_size;
     r->key.threads = c->n_threads;
@@ -144,8 +146,9 @@ static const struct {
 
 td_status td_rank_open_named_precision(struct td_rank *r) {
     const char *plugin = r->precision_name;
-    for (size_t i = 0; i < TD_COUNTOF(precisions); i++)
+    for (size_t i = 0; i < TD_COUNTOF(precisions); i++) {
         if (strcmp(precisions[i].flag, plugin) == 0) plugin = precisions[i].plugin;
+    }
     const void *ops;
     TD_TRY(find(r, TD_PLUGIN_PRECISION, plugin, &ops));
     r->precision_ops = ops;
@@ -153,20 +156,23 @@ td_status td_rank_open_named_precision(struct td_rank *r) {
     struct td_precision_facts *facts = &r->precision_facts;
     facts->struct_bytes = sizeof *facts;
     TD_TRY(r->precision_ops->facts(r->precision, facts));
-    if (!(r->accel_facts.dtypes & 1u << facts->compute))
+    if (!(r->accel_facts.dtypes & 1u << facts->compute)) {
         return td_fail(TD_INVALID_ARGUMENT,
                        "precision '%s' computes in %s, which accelerator '%s' does "
                        "not do here",
                        r->precision_name, td_dtype_name(facts->compute), r->accel_name);
-    if (facts->scales_loss && !(r->precision_ops->pre_backward && r->precision_ops->step_gate))
+    }
+    if (facts->scales_loss && !(r->precision_ops->pre_backward && r->precision_ops->step_gate)) {
         return td_fail(TD_FAILED_PRECONDITION,
                        "precision '%s' scales the loss but lacks pre_backward or step_gate",
                        r->config->precision);
-    if (r->config->optimizer.stochastic && facts->param != TD_BF16)
+    }
+    if (r->config->optimizer.stochastic && facts->param != TD_BF16) {
         return td_bad_spec(
             "stochastic_rounding rounds bf16 weights, but precision '%s' stores them as "
             "%s; use `precision: bf16-true`",
             r->precision_name, td_dtype_name(facts->param));
+    }
     return TD_OK;
 }
 
@@ -212,10 +218,11 @@ td_status td_rank_open_data(struct td_rank *r) {
     TD_TRY(divide_data(r, TD_SPLIT_VAL, false));
     TD_TRY(divide_data(r, TD_SPLIT_TEST, false));
     if (c->stages & TD_TRAIN_PREDICT) TD_TRY(divide_data(r, TD_SPLIT_PREDICT, false));
-    if ((c->stages & TD_TRAIN_FIT) && td_data_length(r->data, TD_SPLIT_TRAIN) == 0)
+    if ((c->stages & TD_TRAIN_FIT) && td_data_length(r->data, TD_SPLIT_TRAIN) == 0) {
         return td_status_with_class(
             td_fail(TD_FAILED_PRECONDITION, "dataset '%s' has no training samples", c->data.name),
             TD_CLASS_DATA);
+    }
     return TD_OK;
 }
 

@@ -46,8 +46,9 @@ static bool keys_equal(const struct td_program_key *a, const struct td_program_k
 }
 
 static const struct entry *lookup(const struct td_programs *p, const struct td_program_key *key) {
-    for (size_t i = 0; i < p->n; i++)
+    for (size_t i = 0; i < p->n; i++) {
         if (keys_equal(&p->entry[i].compiled->program.key, key)) return &p->entry[i];
+    }
     return NULL;
 }
 
@@ -58,9 +59,10 @@ static td_status describe(td_status s, const struct td_program_key *key) {
 
 td_status td_programs_add(struct td_programs *p, const struct td_program_key *key) {
     if (lookup(p, key)) return TD_OK;
-    if (p->n == TD_PROGRAMS_MAX)
+    if (p->n == TD_PROGRAMS_MAX) {
         return td_fail(TD_RESOURCE_EXHAUSTED, "a job may have %d programs at most",
                        TD_PROGRAMS_MAX);
+    }
     struct td_compile_options options = p->options;
     options.key = *key;
     td_status s = td_compile(&options, &p->entry[p->n].compiled);
@@ -71,8 +73,9 @@ td_status td_programs_add(struct td_programs *p, const struct td_program_key *ke
 
 size_t td_programs_arena_bytes(const struct td_programs *p) {
     size_t most = 0;
-    for (size_t i = 0; i < p->n; i++)
+    for (size_t i = 0; i < p->n; i++) {
         most = TD_MAX(most, p->entry[i].compiled->program.arena_bytes);
+    }
     return most;
 }
 
@@ -81,10 +84,11 @@ td_status td_programs_bind(struct td_programs *p, const struct td_accelerator_op
     p->accel_ops = ops;
     for (size_t i = 0; i < p->n; i++) {
         const struct td_program *program = &p->entry[i].compiled->program;
-        if (td_graph_n_outputs(program->graph) > TD_PROGRAM_OUTPUTS)
+        if (td_graph_n_outputs(program->graph) > TD_PROGRAM_OUTPUTS) {
             return describe(
                 td_fail(TD_INVALID_ARGUMENT, "more than %d outputs", TD_PROGRAM_OUTPUTS),
                 &program->key);
+        }
         if (p->entry[i].exe) continue;
         td_status s = ops->compile(accel, program, bindings, &p->entry[i].exe);
         if (s) return describe(s, &program->key);
@@ -95,16 +99,18 @@ td_status td_programs_bind(struct td_programs *p, const struct td_accelerator_op
 td_status td_programs_find(const struct td_programs *p, const struct td_program_key *key,
                            struct td_runnable *out_runnable) {
     const struct entry *e = lookup(p, key);
-    if (!e || !e->exe)
+    if (!e || !e->exe) {
         return describe(
             td_fail(TD_FAILED_PRECONDITION, "it was not compiled before the first step"), key);
+    }
     *out_runnable = (struct td_runnable){.exe = e->exe, .graph = e->compiled->graph};
     return TD_OK;
 }
 
 const struct td_graph *td_programs_graph(const struct td_programs *p, enum td_mode mode) {
-    for (size_t i = 0; i < p->n; i++)
+    for (size_t i = 0; i < p->n; i++) {
         if (p->entry[i].compiled->program.key.mode == mode) return p->entry[i].compiled->graph;
+    }
     return NULL;
 }
 
@@ -199,9 +205,10 @@ uint32_t td_programs_unreached(const struct td_programs *p, char *out_text, size
     uint32_t n = g ? td_graph_n_unreached(g) : 0;
     struct td_fit_list names;
     td_fit_list_init(&names, out_text, text_bytes, ", ");
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
         td_fit_list_add(&names, "%s",
                         td_state_at(td_graph_state(g), td_graph_unreached_at(g, i))->name);
+    }
     return n;
 }
 

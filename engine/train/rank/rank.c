@@ -27,8 +27,9 @@ void td_rank_fail(struct td_rank *r, td_status why) {
     if (!r->group || r->config->world_size == 1) return;
     int64_t step = atomic_load_explicit(&r->io->page->step, memory_order_relaxed);
     td_events_end(r->events, "failed", why, step);
-    if (r->strategy && r->strategy_ops->on_exception)
+    if (r->strategy && r->strategy_ops->on_exception) {
         r->strategy_ops->on_exception(r->strategy, td_status_code(why));
+    }
 }
 
 void td_rank_destroy(struct td_rank *r) {
@@ -37,8 +38,9 @@ void td_rank_destroy(struct td_rank *r) {
     td_checkpointer_destroy(r->checkpointer);
     td_programs_destroy(r->programs);
     if (r->arena_memory.bytes) r->accel_ops->mem_free(r->accel, r->arena_memory);
-    for (int role = 0; role < TD_ROLE_COUNT; role++)
+    for (int role = 0; role < TD_ROLE_COUNT; role++) {
         if (r->owned[role]) r->accel_ops->mem_free(r->accel, r->memory.region[role]);
+    }
     td_state_table_destroy(r->state);
     if (r->module_ops) r->module_ops->close(r->module);
     td_data_close(r->data);

@@ -72,8 +72,9 @@ static bool is_optimizers(const struct td_json *saved) {
 }
 
 static bool has_tensor(const struct td_state_table *state, const char *name) {
-    for (uint32_t i = 0; i < td_state_count(state); i++)
+    for (uint32_t i = 0; i < td_state_count(state); i++) {
         if (strcmp(td_state_at(state, i)->name, name) == 0) return true;
+    }
     return false;
 }
 
@@ -91,8 +92,9 @@ static void find_new(const struct td_rank *r, bool loads, struct names *out) {
     for (uint32_t i = 0; i < td_state_count(r->state); i++) {
         const struct td_state_info *t = td_state_at(r->state, i);
         if (t->role != TD_ROLE_OPTIM) continue;
-        if (!loads || !td_manifest_lists(&r->restored.manifest, t->name))
+        if (!loads || !td_manifest_lists(&r->restored.manifest, t->name)) {
             take(out, kind_of(t->name));
+        }
     }
 }
 
@@ -123,8 +125,9 @@ static void compare_optimizers(const struct td_rank *r, bool loads, struct td_re
 
 // ---- what is no tensor --------------------------------------------------------------------------
 static const struct td_plugin_file *find_plugin(const struct td_resume_key *k, const char *name) {
-    for (int i = 0; i < k->n_plugins; i++)
+    for (int i = 0; i < k->n_plugins; i++) {
         if (strcmp(k->plugin[i].name, name) == 0) return &k->plugin[i];
+    }
     return NULL;
 }
 
@@ -134,12 +137,14 @@ static void compare_plugins(const struct td_rank *r, struct td_resume_reasons *o
     struct names changed = {0};
     for (int i = 0; i < is->n_plugins && was->n_plugins >= 0; i++) {
         const struct td_plugin_file *before = find_plugin(was, is->plugin[i].name);
-        if (!before || strcmp(before->digest, is->plugin[i].digest) != 0)
+        if (!before || strcmp(before->digest, is->plugin[i].digest) != 0) {
             take(&changed, is->plugin[i].name);
+        }
     }
-    if (changed.tensors)
+    if (changed.tensors) {
         add(out, "plugin%s %s%s changed", changed.tensors == 1 ? "" : "s", changed.text,
             changed.cut ? ", ..." : "");
+    }
 }
 
 static void compare_schedules(const struct td_rank *r, struct td_resume_reasons *out) {
@@ -165,9 +170,10 @@ static void compare_schedules(const struct td_rank *r, struct td_resume_reasons 
 static void compare_scales(const struct td_rank *r, struct td_resume_reasons *out) {
     const struct td_precision_state *was = &r->restored.manifest.progress.precision;
     bool had = was->loss_scale > 0, has = r->precision_facts.scales_loss;
-    if (had && !has)
+    if (had && !has) {
         add(out, "the loss scale %g is not taken over: %s scales no loss", was->loss_scale,
             r->config->precision);
+    }
     if (!had && has) add(out, "the loss scale begins at its first value: the checkpoint has none");
 }
 
@@ -184,14 +190,16 @@ void td_resume_compare(const struct td_rank *r, uint32_t roles,
     compare_optimizers(r, roles & 1u << TD_ROLE_OPTIM, out_reasons);
     compare_schedules(r, out_reasons);
     compare_scales(r, out_reasons);
-    if (m->seed != r->config->seed)
+    if (m->seed != r->config->seed) {
         add(out_reasons, "seed %llu -> %llu: other samples and other dropout from here on",
             (unsigned long long)m->seed, (unsigned long long)r->config->seed);
+    }
 }
 
 void td_resume_join(const struct td_resume_reasons *reasons, char out[TD_RESUME_BYTES]) {
     struct td_fit_list list;
     td_fit_list_init(&list, out, TD_RESUME_BYTES, "; ");
-    for (size_t i = 0; i < reasons->n; i++)
+    for (size_t i = 0; i < reasons->n; i++) {
         td_fit_list_add(&list, "%s", reasons->text[i]);
+    }
 }

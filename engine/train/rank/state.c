@@ -27,12 +27,14 @@ td_status td_rank_choose_start(struct td_rank *r) {
     }
     TD_TRY(r->strategy_ops->broadcast(r->strategy, &r->start, sizeof r->start, 0));
     r->resumed = true;
-    if (r->precision_ops->state_load)
+    if (r->precision_ops->state_load) {
         TD_TRY(r->precision_ops->state_load(r->precision, &r->start.precision));
+    }
     // Batches that are done, as this world counts them; the offset is what the samplers go by.
-    if (r->start.epoch_offset)
+    if (r->start.epoch_offset) {
         r->start.epoch_batches = (r->start.epoch_offset + c->batch_size * c->world_size - 1) /
                                  (c->batch_size * c->world_size);
+    }
     return TD_OK;
 }
 
@@ -72,17 +74,19 @@ static td_status initialize_aside(struct td_rank *r, const struct td_state_info 
 
 static td_status initialize_tensor(struct td_rank *r, const struct td_state_info *t) {
     if (t->init.kind == TD_INIT_ZERO) return TD_OK; // memory comes zeroed
-    if (!td_is_float(t->dtype))
+    if (!td_is_float(t->dtype)) {
         return td_fail(TD_UNIMPLEMENTED, "initial values of '%s' in %s", t->name,
                        td_dtype_name(t->dtype));
+    }
     char *there = td_buffer_host(r->memory.region[t->role]); // NULL: not the host's memory
     if (!there || t->dtype != TD_F32) return initialize_aside(r, t);
     return td_init_fill(r->config->seed, t, (float *)(void *)(there + t->offset));
 }
 
 td_status td_rank_initialize_state(struct td_rank *r) {
-    for (uint32_t i = 0; i < td_state_count(r->state); i++)
+    for (uint32_t i = 0; i < td_state_count(r->state); i++) {
         TD_TRY(initialize_tensor(r, td_state_at(r->state, i)));
+    }
     return TD_OK;
 }
 
@@ -90,8 +94,9 @@ static void announce_resume(struct td_rank *r, uint32_t roles) {
     struct td_resume_reasons reasons;
     char all[TD_RESUME_BYTES];
     td_resume_compare(r, roles, &reasons);
-    for (size_t i = 0; i < reasons.n; i++)
+    for (size_t i = 0; i < reasons.n; i++) {
         td_events_note(r->events, "resume is not bit-exact: %s", reasons.text[i]);
+    }
     td_resume_join(&reasons, all);
     td_events_resumed(r->events, r->start.step, all);
 }
@@ -140,8 +145,9 @@ td_status td_rank_compare(struct td_rank *r) {
     TD_TRY(td_digest_create(&d));
     for (uint32_t i = 0; i < td_state_count(r->state); i++) {
         const struct td_state_info *t = td_state_at(r->state, i);
-        if (t->role == TD_ROLE_RESULT)
+        if (t->role == TD_ROLE_RESULT) {
             continue; // one a batch size, and the last batches may differ
+        }
         td_digest_update(d, t->name, strlen(t->name) + 1);
         td_digest_update(d, &t->bytes, sizeof t->bytes);
     }
@@ -155,12 +161,14 @@ td_status td_rank_compare(struct td_rank *r) {
     TD_AUTO_FREE char *all = td_calloc((size_t)world, sizeof own);
     if (!all) return td_fail_oom();
     TD_TRY(r->strategy_ops->all_gather(r->strategy, own, sizeof own, all));
-    for (int32_t i = 0; i < world; i++)
-        if (memcmp(all + (size_t)i * sizeof own, own, sizeof own) != 0)
+    for (int32_t i = 0; i < world; i++) {
+        if (memcmp(all + (size_t)i * sizeof own, own, sizeof own) != 0) {
             return td_fail(TD_FAILED_PRECONDITION,
                            "rank %d and rank %d see different models or amounts of data; they need "
                            "the same plan and the same files",
                            r->facts.global_rank, i);
+        }
+    }
     return TD_OK;
 }
 

@@ -7,8 +7,9 @@
 static td_status run(struct td_rank *r, enum td_strategy_step kind, struct td_executable *exe,
                      uint32_t segments, const void *const *inputs) {
     if (r->steady) segments |= TD_RUN_STEADY;
-    if (r->strategy_ops->step)
+    if (r->strategy_ops->step) {
         return r->strategy_ops->step(r->strategy, kind, exe, segments, inputs);
+    }
     return r->accel_ops->run(exe, segments, inputs);
 }
 
