@@ -11,6 +11,7 @@
 
 #include <sqlite3.h>
 
+#include "daemon/coordinator/shell/db.h"
 #include "lib/attempt/rank_page.h"
 #include "tests/unit/store_rig.h"
 
@@ -57,6 +58,42 @@ static void test_rows_read_back_when_the_store_is_opened_again(void **state) {
     assert_int_equal(td_store_incarnation(r.store), first + 1);
     assert_ok(td_store_load(r.store, see, &seen));
     assert_string_equal(seen.text, "4:j-1={\"a\":2} 5:j-1/a2={} 5:j-1/a10={} ");
+    close_rig(&r);
+}
+
+// A state.db as builds before rowids left it, with one job.
+static void make_old_state(const char *dir) {
+    char text[512];
+    sqlite3 *db = NULL;
+    assert_ok(td_db_open(dir, "state.db", &db));
+    assert_ok(td_db_sql(db, "state.db",
+                        "CREATE TABLE schema (version INTEGER PRIMARY KEY, time TEXT NOT NULL,"
+                        " build TEXT NOT NULL); INSERT INTO schema VALUES (4, '', '')"));
+    for (int kind = 0; kind < TD_RECORD_KIND_COUNT; kind++) {
+        snprintf(text, sizeof text,
+                 "CREATE TABLE %s (key TEXT PRIMARY KEY, body TEXT NOT NULL, digest INTEGER)"
+                 " WITHOUT ROWID",
+                 td_store_table((enum td_record_kind)kind));
+        assert_ok(td_db_sql(db, "state.db", text));
+    }
+    snprintf(text, sizeof text, "INSERT INTO jobs VALUES ('j-1', '{}', %lld)",
+             (long long)td_db_row_digest("j-1", "{}"));
+    assert_ok(td_db_sql(db, "state.db", text));
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
+
+static void test_state_of_an_older_build_is_read_and_goes_on(void **state) {
+    struct rig r = {0};
+    struct seen seen = {""};
+    make_old_state(*state);
+    open_rig(&r, *state);
+    td_store_commit(r.store, record(TD_RECORD_JOB, "j-2", "{}"), 1);
+    td_store_commit(r.store, record(TD_RECORD_JOB, "j-1", "{\"a\":1}"), 2);
+    close_rig(&r);
+    memset(&r, 0, sizeof r);
+    open_rig(&r, *state);
+    assert_ok(td_store_load(r.store, see, &seen));
+    assert_string_equal(seen.text, "4:j-1={\"a\":1} 4:j-2={} ");
     close_rig(&r);
 }
 
@@ -389,6 +426,7 @@ static void test_damaged_database_is_named(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_rows_read_back_when_the_store_is_opened_again),
+        test_in_scratch(test_state_of_an_older_build_is_read_and_goes_on),
         test_in_scratch(test_close_commits_what_was_handed_over),
         test_in_scratch(test_every_acknowledged_row_is_there_after_a_kill),
         test_in_scratch(test_points_merge_over_ranks_and_read_back),

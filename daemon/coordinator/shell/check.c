@@ -42,14 +42,16 @@ static int look_up(void *arg) {
     return atomic_load(&c->break_off);
 }
 
-static td_status quick_check(sqlite3 *db, const char *name) {
+// whole: indexes against their tables, too.
+static td_status check_pages(sqlite3 *db, const char *name, bool whole) {
     sqlite3_stmt *q = NULL;
-    TD_TRY(td_db_prepare(db, name, "PRAGMA quick_check(1)", &q));
+    TD_TRY(
+        td_db_prepare(db, name, whole ? "PRAGMA integrity_check(1)" : "PRAGMA quick_check(1)", &q));
     int rc = sqlite3_step(q);
     const char *answer = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(q, 0) : NULL;
     td_status s = TD_OK;
     if (answer && strcmp(answer, "ok") != 0) s = td_fail(TD_DATA_LOSS, "%s: %s", name, answer);
-    return td_db_end(db, name, q, rc, "quick_check", s);
+    return td_db_end(db, name, q, rc, "check", s);
 }
 
 static td_status check_rows(sqlite3 *db, const char *name) {
@@ -72,15 +74,16 @@ static td_status check_rows(sqlite3 *db, const char *name) {
 static td_status check(struct td_checker *c, const char *name) {
     char path[TD_FS_PATH_BYTES];
     sqlite3 *db = NULL;
+    const bool is_state = strcmp(name, names[0]) == 0;
     TD_TRY(td_fs_path(path, "%s/%s", c->dir, name));
     int rc = sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL);
     td_status s = rc == SQLITE_OK ? TD_OK : td_db_fail(db, name, "open");
     if (!s) { // else there may be no connection at all
         sqlite3_busy_timeout(db, 2000);
         sqlite3_progress_handler(db, STEPS_BETWEEN_LOOKS, look_up, c);
-        s = quick_check(db, name);
+        s = check_pages(db, name, is_state);
     }
-    if (!s && strcmp(name, names[0]) == 0) s = check_rows(db, name);
+    if (!s && is_state) s = check_rows(db, name);
     sqlite3_close(db);
     return s;
 }

@@ -1,9 +1,10 @@
 #ifndef TRAIND_DAEMON_COORDINATOR_SHELL_CHECK_H
 #define TRAIND_DAEMON_COORDINATOR_SHELL_CHECK_H
 
-// Looks for damage in both databases while nobody waits: SQLite's quick_check, and the digests of
-// state.db's rows. A thread of its own with connections of its own that only read; a minute after
-// the start, then each day. What it finds is reported on the loop, once for each database.
+// Looks for damage in both databases while nobody waits: SQLite's own check of its pages, of
+// state.db also its indexes and the digests of its rows. A thread of its own with connections of
+// its own that only read; a minute after the start, then each day. What it finds is reported on the
+// loop, once for each database.
 //
 // metrics.db is marked, so that the next start moves it aside; a damaged state.db is for people to
 // decide (`traind --salvage`).

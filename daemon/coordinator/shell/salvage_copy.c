@@ -1,5 +1,7 @@
 // A broken page ends a walk over a table, so each table is walked from both ends; what is between
-// them is lost. Rejected: SQLite's recovery extension, which no distribution builds.
+// them is lost. The walk follows the rows as they are stored and needs no index. Tables of older
+// builds have no rowid, and are stored by their key. Rejected: SQLite's recovery extension, which
+// no distribution builds.
 
 #include "daemon/coordinator/shell/salvage_copy.h"
 
@@ -21,8 +23,9 @@ struct walk {
 static td_status put_row(struct walk *w, sqlite3_stmt *row) {
     char text[128];
     sqlite3_stmt *q = NULL;
-    snprintf(text, sizeof text, "INSERT OR IGNORE INTO %s (key, body, digest) VALUES (?1, ?2, ?3)",
-             w->table);
+    // A broken index may let a key in twice: the row that was written last is the one that counts.
+    snprintf(text, sizeof text, "INSERT OR %s INTO %s (key, body, digest) VALUES (?1, ?2, ?3)",
+             w->backward ? "IGNORE" : "REPLACE", w->table);
     TD_TRY(td_db_prepare(w->to, "state.db", text, &q));
     const char *key = (const char *)sqlite3_column_text(row, 0);
     const char *body = (const char *)sqlite3_column_text(row, 1);
@@ -35,13 +38,16 @@ static td_status put_row(struct walk *w, sqlite3_stmt *row) {
 
 // True: to the end of the table.
 static td_status walk(struct walk *w, bool *out_whole) {
-    static const char *const columns[] = {"digest", "NULL"}; // of a build before it
+    // This build's; of builds before rowids; of builds before digests.
+    static const struct {
+        const char *digest, *order;
+    } forms[] = {{"digest", "rowid"}, {"digest", "key"}, {"NULL", "key"}};
     sqlite3_stmt *q = NULL;
     *out_whole = false;
-    for (size_t i = 0; i < TD_COUNTOF(columns) && !q; i++) {
+    for (size_t i = 0; i < TD_COUNTOF(forms) && !q; i++) {
         char text[128];
-        snprintf(text, sizeof text, "SELECT key, body, %s FROM %s ORDER BY key%s", columns[i],
-                 w->table, w->backward ? " DESC" : "");
+        snprintf(text, sizeof text, "SELECT key, body, %s FROM %s ORDER BY %s%s", forms[i].digest,
+                 w->table, forms[i].order, w->backward ? " DESC" : "");
         (void)sqlite3_prepare_v2(w->from, text, -1, &q, NULL);
     }
     if (!q) {
@@ -67,7 +73,8 @@ static td_status walk(struct walk *w, bool *out_whole) {
     return failed;
 }
 
-// Between the last keys that were read from both ends; "": that end gave none.
+// Between the last rows that were read from both ends, in the order of the table; "": that end gave
+// none.
 static void say_lost(const char *table, const char *after, const char *before, const char *why) {
     char where[2 * KEY_MAX + 32] = "";
     if (!after[0] && !before[0]) {
