@@ -4,6 +4,9 @@
 #include "accelerators/cpu/tune.c"
 
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 
 #include "tests/unit/test.h"
 
@@ -68,10 +71,10 @@ static void test_slow_start_has_to_be_made_up_for(void **state) {
 // One computes, the other gives its core away, as one does whose core others take.
 static td_status compute_or_wait(void *arg, int way) {
     struct pollfd none = {.fd = -1};
-    struct td_mono begin = td_mono_now();
+    const int64_t begin_ns = td_thread_cpu_ns();
     (void)arg;
-    if (way == 1) return poll(&none, 1, 2) == 0 ? TD_OK : td_fail(TD_INTERNAL, "poll");
-    while (td_mono_now().ns - begin.ns < TD_NS_PER_MS) {}
+    if (way == 1) return poll(&none, 1, 20) == 0 ? TD_OK : td_fail(TD_INTERNAL, "poll");
+    while (td_thread_cpu_ns() - begin_ns < TD_NS_PER_MS) {}
     return TD_OK;
 }
 
@@ -84,6 +87,42 @@ static void test_time_that_others_took_is_not_a_ways_when_it_computes_alone(void
         assert_ok(td_tune_pick(t, "k", names, 2, NULL, compute_or_wait, NULL, &way));
         assert_int_equal(way, alone);
     }
+}
+
+static _Atomic bool competitor_stops;
+static void *compete(void *arg) {
+    while (!atomic_load(&competitor_stops)) {}
+    return arg;
+}
+
+static td_status compute_for_long(void *arg, int way) {
+    struct td_mono begin = td_mono_now();
+    ++*(int *)arg;
+    while (td_mono_now().ns - begin.ns < 50 * TD_NS_PER_MS) {}
+    return way == 0 ? TD_OK : td_fail(TD_INTERNAL, "way %d", way);
+}
+
+// Two threads on one core: each loses it to the other within 50 ms.
+static void test_disturbed_run_decided_for_the_life_of_a_job(void **state) {
+    TD_AUTO(td_tune) *t = NULL;
+    cpu_set_t all, one;
+    pthread_t competitor;
+    int n_runs = 0;
+    int64_t ns = 0;
+    assert_ok(td_tune_create(*state, "m", &t));
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    CPU_ZERO(&one);
+    for (size_t i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++) {
+        if (CPU_ISSET(i, &all)) CPU_SET(i, &one);
+    }
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    assert_int_equal(pthread_create(&competitor, NULL, compete, NULL), 0);
+    assert_ok(time_way(t, compute_for_long, &n_runs, 0, MAX_TRIES, &ns));
+    atomic_store(&competitor_stops, true);
+    assert_int_equal(pthread_join(competitor, NULL), 0);
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+    assert_int_equal(n_runs, MAX_TRIES);
+    assert_true(ns >= 50 * TD_NS_PER_MS);
 }
 
 static void test_choice_is_read_again_when_the_machine_is_the_same(void **state) {
@@ -243,6 +282,7 @@ int main(void) {
         test_in_scratch(test_fastest_way_is_taken_when_nothing_is_known),
         test_in_scratch(test_slow_start_has_to_be_made_up_for),
         test_in_scratch(test_time_that_others_took_is_not_a_ways_when_it_computes_alone),
+        test_in_scratch(test_disturbed_run_decided_for_the_life_of_a_job),
         test_in_scratch(test_choice_is_read_again_when_the_machine_is_the_same),
         test_in_scratch(test_what_others_measured_stays_when_the_cache_is_written),
         test_in_scratch(test_frozen_choice_wins_when_the_cache_says_otherwise),
