@@ -15,7 +15,7 @@ import grpc
 
 from fake_node import FakeNode
 from daemons import rss_mb
-from harness import Cluster, emit, support
+from harness import Cluster, Row, emit, support
 
 LENGTHS = (100, 1000, 10000)
 BATCHES, CREATES, ENDS, IN_FLIGHT, WATCHES, PER_CHANNEL = 5, 200, 60, 50, 300, 90
@@ -103,32 +103,39 @@ def queue(folder, torch):
     first = {}
     try:
         for n in LENGTHS:
-            crowd.create(n - crowd.waiting())
-            for what, act, each in (("a create", crowd.create, CREATES), ("a job that ends", crowd.end, ENDS)):
-                figures = crowd.cost(act, each)
-                first.setdefault(what, statistics.median(figures))
-                emit(f"queue of {n:,}: CPU of {what}", figures, "ms", better="less", asked=0.2)
-                if n == LENGTHS[-1]:
-                    added = [f - first[what] for f in figures]
-                    emit(f"queue of {n:,}: CPU that it adds to {what}", added, "ms", better="less", asked=0.2,
-                         beside=f"a queue of {LENGTHS[0]}")
-            emit(f"queue of {n:,}: resident memory", [rss_mb(crowd.daemon.process.pid)], "MiB", better="less")
-            channels = crowd.watch(min(WATCHES, n))
-            emit(f"queue of {n:,}: CPU of a job that ends, {min(WATCHES, n)} watches", crowd.cost(crowd.end, ENDS), "ms",
-                 better="less")
-            for channel in channels:
-                channel.close()
-            page = crowd.messages.ListJobsRequest(page_size=100)
-            emit(f"queue of {n:,}: list, a page of 100", crowd.waits(lambda: crowd.stub.ListJobs(page)), "ms",
-                 better="less", asked=30)
-            one = crowd.messages.GetJobRequest(id=crowd.ids[-1])
-            emit(f"queue of {n:,}: describe", crowd.waits(lambda: crowd.stub.GetJob(one)), "ms", better="less", asked=30)
+            with Row(f"queue of {n:,}", "ms"):
+                crowd.create(n - crowd.waiting())
+                costs(crowd, n, first)
     finally:
         crowd.cluster.close()
-    crowd = Crowd(folder / "wide", IN_FLIGHT)
-    try:
-        crowd.create(LENGTHS[-1])
-        emit(f"queue of {LENGTHS[-1]:,}: CPU of a job that ends, {IN_FLIGHT} at a time", crowd.cost(crowd.end, 4 * IN_FLIGHT),
-             "ms", better="less", asked=0.2)
-    finally:
-        crowd.cluster.close()
+    with Row(f"queue of {LENGTHS[-1]:,}, {IN_FLIGHT} at a time", "ms"):
+        crowd = Crowd(folder / "wide", IN_FLIGHT)
+        try:
+            crowd.create(LENGTHS[-1])
+            emit(f"queue of {LENGTHS[-1]:,}: CPU of a job that ends, {IN_FLIGHT} at a time",
+                 crowd.cost(crowd.end, 4 * IN_FLIGHT), "ms", better="less", asked=0.2)
+        finally:
+            crowd.cluster.close()
+
+
+def costs(crowd, n, first):
+    """The rows of one length; first: what each cost with the shortest."""
+    for what, act, each in (("a create", crowd.create, CREATES), ("a job that ends", crowd.end, ENDS)):
+        figures = crowd.cost(act, each)
+        first.setdefault(what, statistics.median(figures))
+        emit(f"queue of {n:,}: CPU of {what}", figures, "ms", better="less", asked=0.2)
+        if n == LENGTHS[-1]:
+            added = [f - first[what] for f in figures]
+            emit(f"queue of {n:,}: CPU that it adds to {what}", added, "ms", better="less", asked=0.2,
+                 beside=f"a queue of {LENGTHS[0]}")
+    emit(f"queue of {n:,}: resident memory", [rss_mb(crowd.daemon.process.pid)], "MiB", better="less")
+    channels = crowd.watch(min(WATCHES, n))
+    emit(f"queue of {n:,}: CPU of a job that ends, {min(WATCHES, n)} watches", crowd.cost(crowd.end, ENDS), "ms",
+         better="less")
+    for channel in channels:
+        channel.close()
+    page = crowd.messages.ListJobsRequest(page_size=100)
+    emit(f"queue of {n:,}: list, a page of 100", crowd.waits(lambda: crowd.stub.ListJobs(page)), "ms",
+         better="less", asked=30)
+    one = crowd.messages.GetJobRequest(id=crowd.ids[-1])
+    emit(f"queue of {n:,}: describe", crowd.waits(lambda: crowd.stub.GetJob(one)), "ms", better="less", asked=30)

@@ -1,9 +1,10 @@
 """Rows of the system around the training: from submit to a step, what a daemon costs when it idles."""
+import contextlib
 import os
 import statistics
 import time
 
-from harness import A, Cluster, emit, run_rival, support
+from harness import A, ROW_S, Cluster, Row, emit, run_rival, support
 
 
 def stubs(folder):
@@ -33,21 +34,31 @@ def latency(folder, torch):
     cluster = Cluster(folder, stubs(folder))
     try:
         daemon = cluster.start("--slots", "2")
-        emit("submit to first step, cold", [1e3 * submit_to(daemon, 1)], "ms")
-        emit("submit to first step, warm", [1e3 * submit_to(daemon, 1) for _ in range(20)], "ms", better="less",
-             asked=40)
-        emit("submit to first step, warm, each with a plan of its own",
-             [1e3 * submit_to(daemon, 1, f"seed_everything={i}") for i in range(2, 22)], "ms", better="less")
-        one = ("trainer.devices=1", "trainer.strategy=auto", "resources.threads=2")
-        ours, theirs = [], []
-        for _ in range(A.rounds):
-            ours.append(submit_to(daemon, 468, *one))
-            if torch:
-                theirs += [x["epoch1_at_s"] for x in run_rival("fashion.py", "--job", "mlp", "--epochs", "1").lines]
-        emit("submit to end of epoch 1", ours, "s", theirs if torch else [], better="less")
-        create_job(folder, daemon)
+        with Row("submit to first step, cold", "ms"):
+            emit("submit to first step, cold", [1e3 * submit_to(daemon, 1)], "ms")
+        with Row("submit to first step, warm", "ms"):
+            emit("submit to first step, warm", [1e3 * submit_to(daemon, 1) for _ in range(20)], "ms", better="less",
+                 asked=40)
+        own_plan = "submit to first step, warm, each with a plan of its own"
+        with Row(own_plan, "ms"):
+            emit(own_plan, [1e3 * submit_to(daemon, 1, f"seed_everything={i}") for i in range(2, 22)], "ms",
+                 better="less")
+        with Row("submit to end of epoch 1", "s", ROW_S * A.rounds):
+            first_epoch(daemon, torch)
+        with Row("CreateJob serial", "ms"):
+            create_job(folder, daemon)
     finally:
         cluster.close()
+
+
+def first_epoch(daemon, torch):
+    one = ("trainer.devices=1", "trainer.strategy=auto", "resources.threads=2")
+    ours, theirs = [], []
+    for _ in range(A.rounds):
+        ours.append(submit_to(daemon, 468, *one))
+        if torch:
+            theirs += [x["epoch1_at_s"] for x in run_rival("fashion.py", "--job", "mlp", "--epochs", "1").lines]
+    emit("submit to end of epoch 1", ours, "s", theirs if torch else [], better="less")
 
 
 def create_job(folder, daemon):
@@ -82,27 +93,38 @@ def cpu_s(pid):
 
 def idle(folder, torch):
     """An idle `traind` of role all: ready, resident memory, CPU in 30 s; and a launcher's memory."""
-    ready, made = [], stubs(folder)
-    for i in range(10):
-        cluster = Cluster(folder / f"ready{i}", made)
-        (folder / f"ready{i}").mkdir()
-        start = time.perf_counter()
-        cluster.start()
-        ready.append(1e3 * (time.perf_counter() - start))
-        cluster.close()
-    emit("traind ready", ready, "ms")
+    made = stubs(folder)
+    with Row("traind ready", "ms"):
+        starts(folder, made)
     cluster = Cluster(folder, made)
     try:
         daemon = cluster.start("--slots", "2")
-        pid, before = daemon.process.pid, cpu_s(daemon.process.pid)
-        time.sleep(30)
-        emit("traind idle, cpu in 30 s", [cpu_s(pid) - before], "s")
-        emit("traind idle, resident", [rss_mb(pid)], "MiB")
-        job = daemon.submit(support.LONG)
-        daemon.wait_step(job, 10)
-        launchers = [p for p, line in support.processes_of(daemon.state_dir).items() if "traind-launcher" in line]
-        emit("launcher resident", [rss_mb(p) for p in launchers], "MiB")
-        daemon.steer("Cancel", job)
-        daemon.wait_state(job, "CANCELLED")
+        with Row("traind idle, cpu in 30 s", "s"):
+            pid, before = daemon.process.pid, cpu_s(daemon.process.pid)
+            time.sleep(30)
+            emit("traind idle, cpu in 30 s", [cpu_s(pid) - before], "s")
+            emit("traind idle, resident", [rss_mb(pid)], "MiB")
+        with Row("launcher resident", "MiB"):
+            launcher(daemon)
     finally:
         cluster.close()
+
+
+def starts(folder, made):
+    ready = []
+    for i in range(10):
+        (folder / f"ready{i}").mkdir()
+        with contextlib.closing(Cluster(folder / f"ready{i}", made)) as cluster:
+            start = time.perf_counter()
+            cluster.start()
+            ready.append(1e3 * (time.perf_counter() - start))
+    emit("traind ready", ready, "ms")
+
+
+def launcher(daemon):
+    job = daemon.submit(support.LONG)
+    daemon.wait_step(job, 10)
+    launchers = [p for p, line in support.processes_of(daemon.state_dir).items() if "traind-launcher" in line]
+    emit("launcher resident", [rss_mb(p) for p in launchers], "MiB")
+    daemon.steer("Cancel", job)
+    daemon.wait_state(job, "CANCELLED")

@@ -6,6 +6,9 @@ for people. Commands are run in turn, several rounds, so that a disturbance hits
 processes used of the cores meanwhile is measured, and stands in the row (others, in cores, the worst
 run of it): above 0.1 its figures are worth little.
 
+A row that fails or hangs ends neither its part nor the table (guard.py). It says `failed: why`, and so does one of
+whose rounds only some gave a figure.
+
 Both sides are held to one CPU level (--level, else the machine's own): ours by TRAIND_CPU_ISA, which holds
 oneDNN with it, torch by RIVAL_LEVELS. At `generic` there is no torch: MKL heeds its variable on some processors
 only, so its products would be of another level; the part `products` compares with plain loops instead.
@@ -41,15 +44,18 @@ def parse():
 
 A = parse()
 os.environ["TRAIND_BUILD"] = str(pathlib.Path(A.build).resolve())
+import guard  # noqa: E402
 import levels  # noqa: E402
 import support  # noqa: E402  (it reads TRAIND_BUILD)
+from guard import Guard  # noqa: E402
 
 TORCH = A.torch or str(support.BUILD / "venv-rivals/bin/python")
 # torch at its best (rivals/README.md); the worker's as the launcher sets it (daemon/launcher).
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": "1000000000", "MALLOC_TRIM_THRESHOLD_": "4000000000",
           "MALLOC_TOP_PAD_": "100000000"}
 OPENMP = {"OMP_NUM_THREADS": str(A.threads), "OMP_PROC_BIND": "false", "GOMP_SPINCOUNT": "1000"}
-WORKER_S = 90
+WORKER_S, RUN_S = 90, 300  # of one run, of a worker and of anything else
+ROW_S = 600                # of a row, or of one round of it; its runs end before
 ROWS = []
 NO_BF16 = ("generic", "avx2", "avx512")  # levels without instructions for it
 MACHINE = levels.of_machine(support.BUILD)
@@ -108,7 +114,8 @@ def emit(name, figures, unit, rival=None, better="more", **more):
     above 1 when traind is better. asked, aim: of the ratio where there is a rival, else of the figure."""
     line = dict(name=name, unit=unit, n=len(figures), **(spread(figures) if figures else {}))
     if rival is not None:
-        line |= spread(rival, "rival_") if rival else {"rival_median": "no rival"}
+        line |= spread(rival, "rival_") if rival else {"rival_median": "failed" if rival_why() else "no rival"}
+        line |= {"rival_why": rival_why()} if rival_why() else {}
     if rival and figures:
         ours, theirs = line["median"], line["rival_median"]
         line["ratio"] = round(ours / theirs if better == "more" else theirs / ours, 3)
@@ -125,10 +132,32 @@ def show(line):
     print(json.dumps(line), flush=True)
 
 
+def rival_why():
+    return guard.current().rival_why if guard.current() else None
+
+
+class Row(Guard):
+    """The block that measures one row, or the few of the same runs. Where it fails before it printed a row that
+    says so, it prints one by its own name."""
+
+    def __init__(self, name, unit="", deadline_s=ROW_S):
+        super().__init__(name, deadline_s)
+        self.unit, self.shown = unit, False
+
+    def __exit__(self, *error):
+        passed = super().__exit__(*error)
+        if self.why and not self.shown:
+            show(dict(name=self.name, unit=self.unit, n=0, verdict=f"failed: {self.why}"))
+        return passed
+
+
 def verdict(line, has_rival, better):
     value = line.get("ratio") if has_rival else line.get("median")
-    if "median" not in line:
-        return "failed"
+    row = guard.current()
+    if row and row.why or "median" not in line:
+        if row:
+            row.shown = True
+        return f"failed: {row.why if row and row.why else 'there is no figure'}"
     if value is None or not ("asked" in line or "aim" in line):
         return ""
     sign = 1 if has_rival or better == "more" else -1
@@ -153,11 +182,12 @@ def between(line, prefix):
 def table():
     """All rows for people; a row fits one line."""
     head = ("what", "level", "traind", "spread", "rival", "spread", "ratio", "at least", "aim", "", "of FMA peak",
-            "others")
+            "others", "")
     rows = [(r["name"], r["level"], f"{short(r.get('median', 'failed'))} {r['unit']}", between(r, ""),
              short(r.get("rival_median")), between(r, "rival_"), short(r.get("ratio")), short(r.get("asked")),
-             short(r.get("aim")), r.get("verdict", ""), f"{r['share']:.0%}" if "share" in r else "",
-             short(r.get("others"))) for r in ROWS]
+             short(r.get("aim")), r.get("verdict", "").partition(":")[0],
+             f"{r['share']:.0%}" if "share" in r else "", short(r.get("others")),
+             r["verdict"] if r.get("verdict", "").startswith("failed") else "") for r in ROWS]
     widths = [max(len(x[i]) for x in [head, *rows]) for i in range(len(head))]
     print()
     for row in [head, *rows]:
@@ -184,9 +214,10 @@ def wait_for_quiet():
 class Ran:
     """One command that has ended: its JSON lines (each with `at`, seconds since its start, and
     clock_s, the time of day), its largest
-    resident set, and the cores that others used meanwhile."""
+    resident set, and the cores that others used meanwhile. One that fails or takes longer than timeout_s is the
+    failure of the row that is being measured, or of the rival in it."""
 
-    def __init__(self, command, env, cwd, timeout_s=900, quiet=True):
+    def __init__(self, command, env, cwd, timeout_s=RUN_S, quiet=True, rival=False):
         command = [str(c) for c in command]
         if quiet:
             wait_for_quiet()
@@ -194,7 +225,8 @@ class Ran:
         with tempfile.TemporaryFile("w+") as errors:
             child = subprocess.Popen(command, cwd=cwd, env=env, text=True, stdout=subprocess.PIPE, stderr=errors,
                                      start_new_session=True)
-            end = threading.Timer(timeout_s, lambda: os.killpg(child.pid, signal.SIGKILL))
+            late = threading.Event()
+            end = threading.Timer(timeout_s, lambda: (late.set(), os.killpg(child.pid, signal.SIGKILL)))
             end.daemon = True  # a bench that is ended waits for no deadline
             try:
                 end.start()
@@ -213,7 +245,10 @@ class Ran:
             self.others = max(0.0, round((busy() - began) / self.seconds, 2))
             if self.code != 0:
                 errors.seek(0)
-                print(f"{' '.join(command)}: status {self.code}: {errors.read()[-600:]}", file=sys.stderr)
+                said = errors.read()[-600:]
+                print(f"{' '.join(command)}: status {self.code}: {said}", file=sys.stderr)
+                what = f"no end within {timeout_s} s" if late.is_set() else f"status {self.code}: {said}"
+                note(f"{' '.join(command[:2])}: {what}".replace(f"{support.BUILD}/", ""), rival)
 
     def values(self, name):
         return [x["value"] for x in self.lines if x.get("name") == name]
@@ -226,6 +261,14 @@ class Ran:
         return None
 
 
+def note(why, rival):
+    row = guard.current()
+    if row and rival:
+        row.rival_why = row.rival_why or guard.one_line(why)
+    elif row:
+        row.failed(why)
+
+
 def run_worker(plan, folder, verb="run", **more):
     """A worker by hand, in the environment that its launcher would give it. Its jobs take seconds; one that
     takes minutes runs on plain loops, and is no figure."""
@@ -234,7 +277,7 @@ def run_worker(plan, folder, verb="run", **more):
 
 
 def run_rival(script, *args, **more):
-    return Ran([TORCH, script, *args], dict(os.environ, **MALLOC, **rival_level()), HERE / "rivals", **more)
+    return Ran([TORCH, script, *args], dict(os.environ, **MALLOC, **rival_level()), HERE / "rivals", rival=True, **more)
 
 
 def have(module):

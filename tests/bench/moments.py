@@ -4,7 +4,7 @@ import shutil
 import statistics
 import time
 
-from harness import A, emit, run_rival, run_worker
+from harness import A, ROW_S, Row, emit, run_rival, run_worker
 from training import plan_of
 
 STARTS = 7  # a round
@@ -14,14 +14,19 @@ SAVE_EVERY, SAVE_STEPS = 4, 17
 def start(folder, torch):
     """From exec of a worker to the start of its first step (and to its end), plan and data cached."""
     for job, limit in (("mlp", 60), ("convnet", None), ("gpt", 200)):
-        plan = plan_of(folder / job, job, max_steps=1)
-        works = run_worker(plan, plan.parent, quiet=False).code == 0
-        runs = [run_worker(plan, plan.parent, quiet=i == 0) for i in range(STARTS * A.rounds * works)]
-        begun = [1e3 * t for t in (r.when("stage", stage="fit", state="start") for r in runs) if t]
-        done = [1e3 * t for t in (r.when("step1") for r in runs) if t]
-        emit(f"{job} exec to start of first step", begun, "ms", better="less", asked=limit,
-             others=max((r.others for r in runs), default=None))
-        emit(f"{job} exec to end of first step", done, "ms")
+        with Row(f"{job} exec to start of first step", "ms", ROW_S * A.rounds):
+            start_of(folder, job, limit)
+
+
+def start_of(folder, job, limit):
+    plan = plan_of(folder / job, job, max_steps=1)
+    works = run_worker(plan, plan.parent, quiet=False).code == 0
+    runs = [run_worker(plan, plan.parent, quiet=i == 0) for i in range(STARTS * A.rounds * works)]
+    begun = [1e3 * t for t in (r.when("stage", stage="fit", state="start") for r in runs) if t]
+    done = [1e3 * t for t in (r.when("step1") for r in runs) if t]
+    emit(f"{job} exec to start of first step", begun, "ms", better="less", asked=limit,
+         others=max((r.others for r in runs), default=None))
+    emit(f"{job} exec to end of first step", done, "ms")
 
 
 def dd(folder, size):
@@ -51,6 +56,11 @@ def saves_of(ran):
 
 def checkpoint(folder, torch):
     """The gpt job saves as it trains: how long the loop stalls, and how soon it is on the disk."""
+    with Row("gpt checkpoint: the loop stalls", "ms", ROW_S * A.rounds):
+        saves(folder, torch)
+
+
+def saves(folder, torch):
     held, longer, speeds, disk, rival, others = [], [], [], [], [], []
     for _ in range(A.rounds):
         plan = plan_of(folder / "gpt", "gpt", max_steps=SAVE_STEPS, log_every_n_steps=1,

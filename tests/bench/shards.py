@@ -12,7 +12,7 @@ import time
 import grpc
 
 from fake_node import FakeNode, digest
-from harness import A, Cluster, emit, support
+from harness import A, ROW_S, Cluster, Row, emit, support
 
 BYTES, PIECE = 256 << 20, 256 << 10
 
@@ -79,13 +79,14 @@ def check(pieces):
 
 def shards(folder, torch):
     """A file of 256 MiB to the coordinator and back, in turn with gRPC's own listener."""
-    data, rows = os.urandom(BYTES), {}
-    own = Own(folder)
-    with contextlib.closing(own.cluster), contextlib.closing(Plain(folder, own)) as plain:
-        for _ in range(2 * A.rounds + 1):
-            for name, side in (("own", own), ("plain", plain)):
-                rows.setdefault(("PutShard", name), []).append(side.put(data))
-                rows.setdefault(("ReadShard", name), []).append(side.read())
-    for call in ("PutShard", "ReadShard"):
-        emit(f"{call} of 256 MiB, beside gRPC's own listener", rows[call, "own"][1:], "MB/s", rows[call, "plain"][1:],
-             asked=0.9, rival_is="a grpcio server that writes, hashes, syncs and reads the same")
+    with Row("PutShard and ReadShard of 256 MiB", "MB/s", ROW_S * A.rounds):
+        data, rows = os.urandom(BYTES), {}
+        own = Own(folder)
+        with contextlib.closing(own.cluster), contextlib.closing(Plain(folder, own)) as plain:
+            for _ in range(2 * A.rounds + 1):
+                for name, side in (("own", own), ("plain", plain)):
+                    rows.setdefault(("PutShard", name), []).append(side.put(data))
+                    rows.setdefault(("ReadShard", name), []).append(side.read())
+        for call in ("PutShard", "ReadShard"):
+            emit(f"{call} of 256 MiB, beside gRPC's own listener", rows[call, "own"][1:], "MB/s", rows[call, "plain"][1:],
+                 asked=0.9, rival_is="a grpcio server that writes, hashes, syncs and reads the same")

@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 import harness
-from harness import A, chosen, emit, run_rival, run_worker
+from harness import A, ROW_S, Guard, Row, chosen, emit, run_rival, run_worker
 
 FASHION = "/usr/share/datasets/fashion-mnist"
 TEXT = "/usr/share/dictd/gcide.dict.dz"
@@ -147,10 +147,13 @@ def probe_rival(job, precision):
 
 
 def predict(f, facts, ran):
-    """What `plan` said before any step ran, beside what then happened: bytes to the last, the step's time."""
+    """What `plan` said before any step ran, beside what then happened: bytes, and the step's time. A rank that knows
+    its kernels holds less scratch than planned, because the plan has room for the ways that a first start compares."""
     parts = ("state_bytes", "arena_bytes", "scratch_bytes")
     held = [x for x in ran.lines if x.get("event") == "memory"]
-    f["bytes"] += [sum(abs(facts[p] - held[0][p]) for p in parts)] if facts and held else []
+    if facts and held:
+        f["missing"].append(sum(max(0, held[0][p] - facts[p]) for p in parts))
+        f["unused"].append(sum(max(0, facts[p] - held[0][p]) for p in parts) / sum(facts[p] for p in parts))
     times, predicted = ran.values("step_time_s")[1:], facts.get("step_seconds")
     if times and predicted:
         f["predicted"].append(1e3 * predicted)
@@ -176,31 +179,36 @@ def measure(job, precision, plan, rival, f):
 
 
 def gather(folder, torch, part):
-    """All rounds of all rows that are chosen, in turn, with the peak measured every round."""
+    """All rounds of all rows that are chosen, in turn, with the peak measured every round. A row that failed once
+    has no more rounds."""
     wanted = [k for k in ASKED if chosen(f"{part}-{k[0]}-{k[1]}")]
-    found = {k: dict(ours=[], theirs=[], rss=[], rival_rss=[], others=[], bytes=[], predicted=[], measured=[],
-                     facts={}, peak=[]) for k in wanted}
+    found = {k: dict(ours=[], theirs=[], rss=[], rival_rss=[], others=[], missing=[], unused=[], predicted=[],
+                     measured=[], facts={}, peak=[], less={}, row=Guard(" ".join(k), ROW_S)) for k in wanted}
     plans, rivals = {}, {}
     for k in wanted:
-        plan = plan_of(folder / "-".join(k), *k)
-        steps = probe(*k, plan)
-        plans[k] = steps and plan_of(folder / "-".join(k), *k, max_steps=steps[0], log_every_n_steps=steps[1])
-        rivals[k] = probe_rival(*k) if torch else None
-    for _ in range(6 if plans else 0):  # rates, as an idle node measures them before plans come
-        subprocess.run([harness.support.BIN / "traind-worker", "rates", "--choices-dir", folder / "cache",
-                        "--threads", str(A.threads)], timeout=60)
+        with found[k]["row"]:
+            plan = plan_of(folder / "-".join(k), *k)
+            steps = probe(*k, plan)
+            plans[k] = steps and plan_of(folder / "-".join(k), *k, max_steps=steps[0], log_every_n_steps=steps[1])
+            rivals[k] = probe_rival(*k) if torch else None
+            found[k]["less"] = rivals[k][1] if rivals[k] else {}
+    with Row("rates of this machine", "op/s"):
+        for _ in range(6 if plans else 0):  # as an idle node measures them before plans come
+            subprocess.run([harness.support.BIN / "traind-worker", "rates", "--choices-dir", folder / "cache",
+                            "--threads", str(A.threads)], timeout=60)
     for _ in range(A.rounds):
         peaks = harness.peaks()
         for k in wanted:
             found[k]["peak"] += [peaks[k[1], A.threads]] if (k[1], A.threads) in peaks else []
-            measure(*k, plans[k], rivals[k], found[k])
-    for k in wanted:
-        found[k]["less"] = rivals[k][1] if rivals[k] else {}
+            if not found[k]["row"].why:
+                with found[k]["row"]:
+                    measure(*k, plans[k], rivals[k], found[k])
     return found
 
 
 def emit_predicted(name, f):
-    emit(f"{name} predicted bytes, off by", f["bytes"], "bytes", better="less", asked=0)
+    emit(f"{name} bytes held beyond the plan's", f["missing"], "bytes", better="less", asked=0)
+    emit(f"{name} bytes planned and not held", f["unused"], "share", better="less")
     ratios = [p / m for p, m in zip(f["predicted"], f["measured"])]
     emit(f"{name} predicted step time, off by", [abs(r - 1) for r in ratios], "share", better="less", asked=0.25,
          ratios=[round(r, 3) for r in ratios], predicted_ms=[round(x, 3) for x in f["predicted"]],
@@ -212,31 +220,39 @@ def predicted(folder, torch):
     if not A.only or chosen("throughput"):
         return
     for (job, precision), f in gather(folder, False, "predicted").items():
-        emit_predicted(f"{job} {precision}", f)
+        with f["row"]:
+            emit_predicted(f"{job} {precision}", f)
+
+
+def emit_throughput(job, precision, f):
+    name, (asked, aim) = f"{job} {precision}", ASKED[job, precision]
+    per_row = f["facts"].get("flops_per_step", 0) / (JOBS[job]["data"]["batch_size"] * JOBS[job]["rows"])
+    peak = statistics.median(f["peak"]) if f["peak"] else None
+    share = round(statistics.median(f["ours"]) * per_row / peak, 3) if f["ours"] and peak else None
+    emit(name, f["ours"], JOBS[job]["unit"], f["theirs"] if harness.LEVEL != "generic" else None, asked=asked,
+         aim=aim, share=share, fma_peak_gflops=peak and round(peak / 1e9, 1), threads=A.threads,
+         others=max(f["others"], default=None), **f["less"])
+    # "at most 70 % of torch's" is a ratio of at least 1 / 0.7; of fewer samples a step torch needs less
+    rival_rss = None if harness.LEVEL == "generic" or "rival_batch" in f["less"] else f["rival_rss"]
+    emit(f"{name} peak memory", f["rss"], "MiB", rival_rss, better="less",
+         asked=round(1 / 0.7, 3) if (job, precision) == ("gpt", "fp32") and rival_rss is not None else None)
+    emit_predicted(name, f)
 
 
 def throughput(folder, torch):
     """Each job in each precision beside torch: samples a second, largest resident set, and what the plan said."""
     found = gather(folder, torch, "throughput")
     for (job, precision), f in found.items():
-        name, (asked, aim) = f"{job} {precision}", ASKED[job, precision]
-        per_row = f["facts"].get("flops_per_step", 0) / (JOBS[job]["data"]["batch_size"] * JOBS[job]["rows"])
-        peak = statistics.median(f["peak"]) if f["peak"] else None
-        share = round(statistics.median(f["ours"]) * per_row / peak, 3) if f["ours"] and peak else None
-        emit(name, f["ours"], JOBS[job]["unit"], f["theirs"] if harness.LEVEL != "generic" else None, asked=asked,
-             aim=aim, share=share, fma_peak_gflops=peak and round(peak / 1e9, 1), threads=A.threads,
-             others=max(f["others"], default=None), **f["less"])
-        # "at most 70 % of torch's" is a ratio of at least 1 / 0.7; of fewer samples a step torch needs less
-        rival_rss = None if harness.LEVEL == "generic" or "rival_batch" in f["less"] else f["rival_rss"]
-        emit(f"{name} peak memory", f["rss"], "MiB", rival_rss, better="less",
-             asked=round(1 / 0.7, 3) if (job, precision) == ("gpt", "fp32") and rival_rss is not None else None)
-        emit_predicted(name, f)
+        with f["row"]:
+            emit_throughput(job, precision, f)
     for job, precision in found if harness.LEVEL in harness.NO_BF16 else ():
         if precision == "bf16" and (job, "fp32") in found:
             of_fp32 = [a / b for a, b in zip(found[job, precision]["ours"], found[job, "fp32"]["ours"])]
-            emit(f"{job} bf16, of our own fp32", of_fp32, "share", aim=OF_FP32)
+            with found[job, precision]["row"]:
+                emit(f"{job} bf16, of our own fp32", of_fp32, "share", aim=OF_FP32)
     if ("gpt", "fp32") in found:
-        recompute(folder, found[("gpt", "fp32")])
+        with Row("gpt fp32 recompute: full", "tokens/s", ROW_S * A.rounds):
+            recompute(folder, found[("gpt", "fp32")])
 
 
 def recompute(folder, plain):
@@ -249,7 +265,7 @@ def recompute(folder, plain):
     rates, rss = [r for x in runs for r in rate_of(x, "gpt")], [x.rss_mb for x in runs if x.code == 0]
     emit("gpt fp32 recompute: full", rates, "tokens/s",
          price=rates and plain["ours"] and round(1 - statistics.median(rates) / statistics.median(plain["ours"]), 3))
-    emit("gpt fp32 recompute: full, peak memory", rss, "MiB", 
+    emit("gpt fp32 recompute: full, peak memory", rss, "MiB",
          plain["rival_rss"] if harness.LEVEL != "generic" else None, better="less",
          asked=2.5 if plain["rival_rss"] else None)
 
@@ -265,21 +281,22 @@ def whole_epochs(ran, epochs):
 
 def lightning(folder, torch):
     """Against Lightning's Trainer with logger, checkpoint and progress bar: the same here."""
-    ours, theirs, others = [], [], []
-    installed = torch and harness.have("lightning")
-    for i in range(A.rounds):
-        plan = plan_of(folder / f"round{i}", "mlp", max_steps=-1, max_epochs=4, log_every_n_steps=50,
-                       checkpoint={"every_n_epochs": 1, "save_top_k": -1})
-        if installed:
-            ran = run_rival("lightning_fit.py", "--job", "mlp", "--csv", "--checkpoint", "--bar",
-                            "--threads", A.threads)
-            theirs += [x["median"] for x in ran.lines]
+    with Row("mlp fp32 with log and checkpoints, against Lightning", "samples/s", ROW_S * A.rounds):
+        ours, theirs, others = [], [], []
+        installed = torch and harness.have("lightning")
+        for i in range(A.rounds):
+            plan = plan_of(folder / f"round{i}", "mlp", max_steps=-1, max_epochs=4, log_every_n_steps=50,
+                           checkpoint={"every_n_epochs": 1, "save_top_k": -1})
+            if installed:
+                ran = run_rival("lightning_fit.py", "--job", "mlp", "--csv", "--checkpoint", "--bar",
+                                "--threads", A.threads)
+                theirs += [x["median"] for x in ran.lines]
+                others.append(ran.others)
+            ran = run_worker(plan, plan.parent)
+            ours += whole_epochs(ran, 4)
             others.append(ran.others)
-        ran = run_worker(plan, plan.parent)
-        ours += whole_epochs(ran, 4)
-        others.append(ran.others)
-    emit("mlp fp32 with log and checkpoints, against Lightning", ours, "samples/s", theirs, asked=2.7,
-         others=max(others))
+        emit("mlp fp32 with log and checkpoints, against Lightning", ours, "samples/s", theirs, asked=2.7,
+             others=max(others))
 
 
 def busy_neighbour(core):
@@ -291,24 +308,29 @@ def contended(folder, torch):
     """Throughput while something else keeps one of the two cores busy, as a share of the undisturbed."""
     core = sorted(os.sched_getaffinity(0))[-1]
     for job in ("mlp", "gpt"):
-        shares, rival_shares = [], []
-        plan = plan_of(folder / job, job)
-        for _ in range(A.rounds):
-            rates = {"ours": [], "theirs": []}
-            for disturbed in (False, True):
-                neighbour = busy_neighbour(core) if disturbed else None
-                try:
-                    rates["ours"] += rate_of(run_worker(plan, plan.parent, quiet=not disturbed), job)
-                    if torch and job == "mlp":
-                        ran = run_rival("fashion.py", "--job", "mlp", "--steps", 400, "--window", 100,
-                                        "--threads", A.threads, quiet=not disturbed)
-                        rates["theirs"] += [x["median"] for x in ran.lines]
-                finally:
-                    if neighbour:
-                        neighbour.kill()
-                        neighbour.wait()
-            shares += [b / a for a, b in [rates["ours"]] if a] if len(rates["ours"]) == 2 else []
-            rival_shares += [b / a for a, b in [rates["theirs"]]] if len(rates["theirs"]) == 2 else []
-        # asked of the share itself, so the rival stands beside it for information
-        emit(f"{job} fp32 with one core busy", shares, "of undisturbed", asked=0.45,
-             rival_share=rival_shares and round(statistics.median(rival_shares), 3) or None)
+        with Row(f"{job} fp32 with one core busy", "of undisturbed", ROW_S * A.rounds):
+            contend(folder, torch, job, core)
+
+
+def contend(folder, torch, job, core):
+    shares, rival_shares = [], []
+    plan = plan_of(folder / job, job)
+    for _ in range(A.rounds):
+        rates = {"ours": [], "theirs": []}
+        for disturbed in (False, True):
+            neighbour = busy_neighbour(core) if disturbed else None
+            try:
+                rates["ours"] += rate_of(run_worker(plan, plan.parent, quiet=not disturbed), job)
+                if torch and job == "mlp":
+                    ran = run_rival("fashion.py", "--job", "mlp", "--steps", 400, "--window", 100,
+                                    "--threads", A.threads, quiet=not disturbed)
+                    rates["theirs"] += [x["median"] for x in ran.lines]
+            finally:
+                if neighbour:
+                    neighbour.kill()
+                    neighbour.wait()
+        shares += [b / a for a, b in [rates["ours"]] if a] if len(rates["ours"]) == 2 else []
+        rival_shares += [b / a for a, b in [rates["theirs"]]] if len(rates["theirs"]) == 2 else []
+    # asked of the share itself, so the rival stands beside it for information
+    emit(f"{job} fp32 with one core busy", shares, "of undisturbed", asked=0.45,
+         rival_share=rival_shares and round(statistics.median(rival_shares), 3) or None)
