@@ -114,7 +114,7 @@ static td_status report(void *arg, const struct td_choice_info *choice) {
     return l->fn(l->arg, &c);
 }
 
-td_status td_cpu_foresee(struct td_accelerator *a, const struct td_program *p, td_choice_fn *fn,
+td_status td_cpu_preview(struct td_accelerator *a, const struct td_program *p, td_choice_fn *fn,
                          void *arg) {
     struct td_accelerator twin = {0};
     struct td_executable *exe = NULL;

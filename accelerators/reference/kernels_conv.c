@@ -23,14 +23,14 @@ struct conv {
     struct ref_operand *x, *f, *y, *to; // to: which of them is the result
 };
 
-static void add_term(const struct conv *v, int64_t ix, int64_t jf, int64_t ky) {
+static void add_product(const struct conv *v, int64_t ix, int64_t jf, int64_t ky) {
     if (v->to == v->y) v->y->x[ky] += v->x->x[ix] * v->f->x[jf];
     if (v->to == v->x) v->x->x[ix] += v->y->x[ky] * v->f->x[jf];
     if (v->to == v->f) v->f->x[jf] += v->y->x[ky] * v->x->x[ix];
 }
 
 // All terms of one output place.
-static void visit_place(const struct conv *v, int64_t n, int64_t o, int64_t p, int64_t q) {
+static void conv_element(const struct conv *v, int64_t n, int64_t o, int64_t p, int64_t q) {
     const struct td_shape *sf = v->f->shape, *sx = v->x->shape, *sy = v->y->shape;
     int64_t per_group = sf->dim[0] / td_window_at_least_one(v->a->groups);
     int64_t first = per_group ? o / per_group * sf->dim[1] : 0;
@@ -41,7 +41,8 @@ static void visit_place(const struct conv *v, int64_t n, int64_t o, int64_t p, i
             for (int64_t j = 0; j < sf->dim[3]; j++) {
                 int64_t w = seen(v->a, 1, q, j);
                 if (w < 0 || w >= sx->dim[3]) continue;
-                add_term(v, at4(sx, n, first + c, h, w), at4(sf, o, c, i, j), at4(sy, n, o, p, q));
+                add_product(v, at4(sx, n, first + c, h, w), at4(sf, o, c, i, j),
+                            at4(sy, n, o, p, q));
             }
         }
     }
@@ -60,7 +61,7 @@ static td_status run_conv(struct ref_call *c) {
     for (int64_t i = 0; i < v.y->n; i++) {
         int64_t q = i % sy->dim[3], p = i / sy->dim[3] % sy->dim[2];
         int64_t o = i / sy->dim[3] / sy->dim[2] % sy->dim[1];
-        visit_place(&v, i / sy->dim[3] / sy->dim[2] / sy->dim[1], o, p, q);
+        conv_element(&v, i / sy->dim[3] / sy->dim[2] / sy->dim[1], o, p, q);
         if (c->node->op != TD_OP_CONV2D || c->node->n_inputs < 3) continue;
         out->x[i] = td_ref_round(out->dtype, out->x[i]) + c->in[2].x[o];
     }
@@ -85,14 +86,14 @@ static void walk_pool(struct ref_call *c, const struct td_shape *x, const struct
     }
 }
 
-static void take_max(struct ref_call *c, int64_t place, int64_t element, int64_t k) {
+static void max_pool_element(struct ref_call *c, int64_t place, int64_t element, int64_t k) {
     double x = c->in[0].x[element], *y = &c->out[0].x[place];
     if (c->out[1].x[place] >= 0 && !(x > *y || x != x)) return;
     *y = x;
     c->out[1].x[place] = (double)k;
 }
 
-static void give_max(struct ref_call *c, int64_t place, int64_t element, int64_t k) {
+static void max_pool_grad_element(struct ref_call *c, int64_t place, int64_t element, int64_t k) {
     if (c->in[0].x[place] == (double)k) c->out[0].x[element] += c->in[1].x[place];
 }
 
@@ -102,12 +103,12 @@ static double window_size(const struct ref_call *c) {
            (double)td_window_at_least_one(a->kernel[1]);
 }
 
-static void take_mean(struct ref_call *c, int64_t place, int64_t element, int64_t k) {
+static void avg_pool_element(struct ref_call *c, int64_t place, int64_t element, int64_t k) {
     (void)k;
     c->out[0].x[place] += c->in[0].x[element] / window_size(c);
 }
 
-static void give_mean(struct ref_call *c, int64_t place, int64_t element, int64_t k) {
+static void avg_pool_grad_element(struct ref_call *c, int64_t place, int64_t element, int64_t k) {
     (void)k;
     c->out[0].x[element] += c->in[0].x[place] / window_size(c);
 }
@@ -118,14 +119,14 @@ static td_status run_pool(struct ref_call *c) {
     for (int64_t i = 0; max && i < c->out[1].n; i++) {
         c->out[1].x[i] = -1; // nothing was seen yet
     }
-    walk_pool(c, c->in[0].shape, c->out[0].shape, max ? take_max : take_mean);
+    walk_pool(c, c->in[0].shape, c->out[0].shape, max ? max_pool_element : avg_pool_element);
     return TD_OK;
 }
 
 static td_status run_pool_grad(struct ref_call *c) {
     memset(c->out[0].x, 0, (size_t)c->out[0].n * sizeof(double));
     walk_pool(c, c->out[0].shape, c->in[0].shape,
-              c->node->op == TD_OP_MAX_POOL_GRAD ? give_max : give_mean);
+              c->node->op == TD_OP_MAX_POOL_GRAD ? max_pool_grad_element : avg_pool_grad_element);
     return TD_OK;
 }
 

@@ -22,7 +22,7 @@ struct classes {
 };
 
 static struct td_head_operands head_of(const struct ref_call *c) {
-    return td_head_operands(c->node->op, &c->node->attrs, c->node->n_inputs);
+    return td_head_operands_of(c->node->op, &c->node->attrs, c->node->n_inputs);
 }
 
 static struct classes classes_of(const struct ref_call *c) {
@@ -57,8 +57,8 @@ static td_status sum_of_weights(const struct classes *k, double *out_sum) {
 }
 
 // A row's loss; dx: of the mean.
-static double run_row(const struct classes *k, const double *x, int64_t label, double share,
-                      double *dx) {
+static double softmax_ce_row(const struct classes *k, const double *x, int64_t label, double share,
+                             double *dx) {
     int64_t n = k->n;
     double smoothing = k->c->node->attrs.label_smoothing, top = x[0], sum = 0, loss = 0, total = 0;
     for (int64_t i = 1; i < n; i++) {
@@ -91,7 +91,7 @@ static td_status run_softmax_ce(struct ref_call *c) {
     for (int64_t r = 0; r < c->in[1].n; r++) {
         TD_TRY(label_of(&k, r, &label, &counts));
         if (!counts) continue;
-        loss += run_row(&k, c->in[0].x + r * k.n, label, share, c->out[1].x + r * k.n);
+        loss += softmax_ce_row(&k, c->in[0].x + r * k.n, label, share, c->out[1].x + r * k.n);
     }
     c->out[0].x[0] = loss * share;
     return TD_OK;
@@ -99,7 +99,7 @@ static td_status run_softmax_ce(struct ref_call *c) {
 
 // ---- the last linear layer with its loss --------------------------------------------------------
 // What a row's gradient d of the logits gives to dx and dw.
-static void spread_row(const struct ref_call *c, int64_t row, const double *d, int64_t n) {
+static void linear_grad_row(const struct ref_call *c, int64_t row, const double *d, int64_t n) {
     struct td_head_operands h = head_of(c);
     int64_t cols = c->in[1].shape->dim[1];
     const double *x = c->in[0].x + row * cols, *w = c->in[1].x;
@@ -113,7 +113,7 @@ static void spread_row(const struct ref_call *c, int64_t row, const double *d, i
 }
 
 // A row of logits, rounded as the product would have rounded them.
-static void make_row(const struct ref_call *c, int64_t row, double *z, int64_t n) {
+static void logits_row(const struct ref_call *c, int64_t row, double *z, int64_t n) {
     uint32_t bias = head_of(c).bias;
     int64_t cols = c->in[1].shape->dim[1];
     enum td_dtype t = c->in[0].dtype;
@@ -128,7 +128,7 @@ static void make_row(const struct ref_call *c, int64_t row, double *z, int64_t n
 }
 
 // Is the label the row's largest, or the first of the largest?
-static bool is_right(const double *x, int64_t n, int64_t label) {
+static bool is_argmax(const double *x, int64_t n, int64_t label) {
     int64_t best = 0;
     for (int64_t i = 1; i < n; i++) {
         if (x[i] > x[best]) best = i;
@@ -137,8 +137,8 @@ static bool is_right(const double *x, int64_t n, int64_t label) {
 }
 
 // One row of logits at a time.
-static td_status run_linear_rows(struct ref_call *c, const struct classes *k, double share,
-                                 double *z, double *d, double *out_loss) {
+static td_status linear_ce_rows(struct ref_call *c, const struct classes *k, double share,
+                                double *z, double *d, double *out_loss) {
     struct td_head_operands h = head_of(c);
     enum td_dtype t = c->in[0].dtype, first = c->node->attrs.wide ? TD_F32 : t;
     int64_t label = 0;
@@ -146,22 +146,22 @@ static td_status run_linear_rows(struct ref_call *c, const struct classes *k, do
     for (int64_t r = 0; r < c->in[2].n; r++) {
         TD_TRY(label_of(k, r, &label, &counts));
         if (!counts) continue;
-        make_row(c, r, z, k->n);
-        *out_loss += run_row(k, z, label, share, d);
-        c->out[1].x[0] += is_right(z, k->n, label);
+        logits_row(c, r, z, k->n);
+        *out_loss += softmax_ce_row(k, z, label, share, d);
+        c->out[1].x[0] += is_argmax(z, k->n, label);
         for (int64_t i = 0; i < k->n && h.dw; i++) {
             d[i] = td_ref_round(first, d[i]);
             if (h.seed) d[i] = td_ref_round(first, d[i] * c->in[h.seed].x[0]);
             if (h.dbias) c->in[h.dbias].x[i] += d[i];
             d[i] = td_ref_round(t, d[i]);
         }
-        if (h.dw) spread_row(c, r, d, k->n);
+        if (h.dw) linear_grad_row(c, r, d, k->n);
     }
     return TD_OK;
 }
 
 // A gradient that the op writes begins at zero, unless it is added to.
-static void begin_gradient(struct ref_call *c, uint32_t i) {
+static void init_gradient(struct ref_call *c, uint32_t i) {
     if (!c->node->attrs.accumulate) memset(c->in[i].x, 0, (size_t)c->in[i].n * sizeof(double));
     c->written |= 1u << i;
 }
@@ -175,15 +175,15 @@ static td_status run_linear_ce(struct ref_call *c) {
     TD_AUTO_FREE double *row = td_calloc((size_t)k.n * 2, sizeof *row);
     if (!row) return td_fail_oom();
     if (h.dw) memset(c->out[2].x, 0, (size_t)c->out[2].n * sizeof(double));
-    if (h.dw) begin_gradient(c, h.dw);
-    if (h.dbias) begin_gradient(c, h.dbias);
+    if (h.dw) init_gradient(c, h.dw);
+    if (h.dbias) init_gradient(c, h.dbias);
     c->out[1].x[0] = 0;
-    TD_TRY(run_linear_rows(c, &k, share, row, row + k.n, &loss));
+    TD_TRY(linear_ce_rows(c, &k, share, row, row + k.n, &loss));
     c->out[0].x[0] = loss * share;
     return TD_OK;
 }
 
-static td_status count_right_sides(struct ref_call *c) {
+static td_status count_same_sign(struct ref_call *c) {
     int64_t count = 0;
     for (int64_t i = 0; i < c->in[0].n; i++) {
         count += (c->in[0].x[i] > 0) == (c->in[1].x[i] > 0.5);
@@ -199,13 +199,13 @@ static td_status run_count_labels(struct ref_call *c) {
 }
 
 static td_status run_count_correct(struct ref_call *c) {
-    if (c->in[1].dtype != TD_I32) return count_right_sides(c);
+    if (c->in[1].dtype != TD_I32) return count_same_sign(c);
     const struct classes k = classes_of(c);
     int64_t n_rows = c->in[0].shape->dim[0], label = 0, count = 0;
     bool counts;
     for (int64_t r = 0; r < n_rows; r++) {
         TD_TRY(label_of(&k, r, &label, &counts));
-        count += counts && is_right(c->in[0].x + r * k.n, k.n, label);
+        count += counts && is_argmax(c->in[0].x + r * k.n, k.n, label);
     }
     c->out[0].x[0] = (double)count;
     return TD_OK;

@@ -100,7 +100,7 @@ static struct moments moments_of(const struct ref_call *c, const struct groups *
 }
 
 // Towards the batch's statistics; the variance without bias, as torch keeps it.
-static void move_statistics(struct ref_call *c, int64_t g, int64_t n, struct moments m) {
+static void update_running_statistics(struct ref_call *c, int64_t g, int64_t n, struct moments m) {
     double by = c->node->attrs.momentum;
     if (n > 1) m.var *= (double)n / (double)(n - 1);
     c->in[3].x[g] += by * (m.mean - c->in[3].x[g]);
@@ -120,7 +120,7 @@ static td_status run_norm(struct ref_call *c) {
             double beta = c->node->n_inputs > 2 ? c->in[2].x[k] : 0;
             c->out[0].x[at] = (c->in[0].x[at] - m.mean) * rstd * c->in[1].x[k] + beta;
         }
-        if (learns) move_statistics(c, g, n, m);
+        if (learns) update_running_statistics(c, g, n, m);
     }
     if (learns) c->written = 1 << 3 | 1 << 4;
     return TD_OK;

@@ -69,7 +69,7 @@ static td_status run_lion(struct ref_call *c) {
 
 // ---- adafactor ----------------------------------------------------------------------------------
 // v (outer, inner) moves towards the mean of squares of grad (outer, n, inner) over n.
-static void follow_means(const double *grad, double take, int64_t outer, int64_t n, int64_t inner,
+static void ema_of_means(const double *grad, double take, int64_t outer, int64_t n, int64_t inner,
                          double *v) {
     for (int64_t i = 0; i < outer * inner; i++) {
         double sum = 0;
@@ -90,8 +90,8 @@ static double mean_of(const double *x, int64_t n) {
 }
 
 // u (rows, cols) over the root of the second moment: the product of row and column over their mean.
-static void divide_by_factors(const double *row, const double *col, int64_t rows, int64_t cols,
-                              double eps, double *u) {
+static void divide_by_factored_root(const double *row, const double *col, int64_t rows,
+                                    int64_t cols, double eps, double *u) {
     double mean = fmax(mean_of(row, rows), eps);
     for (int64_t i = 0; i < rows * cols; i++) {
         u[i] /= sqrt(fmax(row[i / cols] * col[i % cols] / mean, eps * eps));
@@ -107,13 +107,13 @@ static double root_mean_square(const double *x, int64_t n) {
 }
 
 // Moves the second moment towards the gradient's, and divides the gradient by its root.
-static void divide_by_moment(struct ref_call *c, double take, double *u) {
+static void divide_by_root(struct ref_call *c, double take, double *u) {
     const struct td_optim_attrs *o = &c->node->attrs.optim;
     const struct td_shape *s = c->in[0].shape;
     double eps = o->eps, *v = c->in[2].x;
     int64_t n = c->in[0].n;
     if (!o->factored) {
-        follow_means(u, take, n, 1, 1, v);
+        ema_of_means(u, take, n, 1, 1, v);
         for (int64_t i = 0; i < n; i++) {
             u[i] /= sqrt(fmax(v[i], eps * eps));
         }
@@ -121,11 +121,11 @@ static void divide_by_moment(struct ref_call *c, double take, double *u) {
     }
     int64_t rows = s->dim[s->n_dims - 2], cols = s->dim[s->n_dims - 1];
     if (!n) return;
-    follow_means(u, take, n / cols, cols, 1, v);
-    follow_means(u, take, n / (rows * cols), rows, cols, c->in[3].x);
+    ema_of_means(u, take, n / cols, cols, 1, v);
+    ema_of_means(u, take, n / (rows * cols), rows, cols, c->in[3].x);
     for (int64_t m = 0; m < n / (rows * cols); m++) {
-        divide_by_factors(v + m * rows, c->in[3].x + m * cols, rows, cols, eps,
-                          u + m * rows * cols);
+        divide_by_factored_root(v + m * rows, c->in[3].x + m * cols, rows, cols, eps,
+                                u + m * rows * cols);
     }
 }
 
@@ -140,7 +140,7 @@ static td_status run_adafactor(struct ref_call *c) {
     for (int64_t i = 0; i < n; i++) {
         u[i] *= clip;
     }
-    divide_by_moment(c, pow(t, o->beta2_decay), u);
+    divide_by_root(c, pow(t, o->beta2_decay), u);
     step /= fmax(1, root_mean_square(u, n) / o->threshold);
     for (int64_t i = 0; i < n; i++) {
         p[i] = p[i] * (1 - lr * o->weight_decay) - step * u[i];

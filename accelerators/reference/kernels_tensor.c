@@ -23,7 +23,7 @@ static int64_t number_of(const struct td_shape *s, const int64_t at[TD_MAX_DIMS]
     return i;
 }
 
-static td_status run_copy(struct ref_call *c) { // reshape
+static td_status run_reshape(struct ref_call *c) { // reshape
     memcpy(c->out[0].x, c->in[0].x, (size_t)c->out[0].n * sizeof(double));
     return TD_OK;
 }
@@ -55,7 +55,7 @@ static td_status run_concat(struct ref_call *c) {
 }
 
 // Walks the smaller tensor: the box that begins at attrs.start of the larger one.
-static td_status run_box(struct ref_call *c) { // slice, pad
+static td_status run_slice_pad(struct ref_call *c) { // slice, pad
     bool slices = c->node->op == TD_OP_SLICE;
     const struct ref_operand *part = slices ? &c->out[0] : &c->in[0];
     const struct ref_operand *whole = slices ? &c->in[0] : &c->out[0];
@@ -155,18 +155,12 @@ static td_status run_reduce_max(struct ref_call *c) {
 
 td_ref_kernel_fn *td_ref_tensor(enum td_op op) {
     static td_ref_kernel_fn *const table[TD_OP_COUNT] = {
-        [TD_OP_RESHAPE] = run_copy,
-        [TD_OP_TRANSPOSE] = run_transpose,
-        [TD_OP_CONCAT] = run_concat,
-        [TD_OP_SLICE] = run_box,
-        [TD_OP_PAD] = run_box,
-        [TD_OP_GATHER] = run_gather,
-        [TD_OP_GATHER_GRAD] = run_gather,
-        [TD_OP_EMBEDDING] = run_embedding,
-        [TD_OP_REDUCE_SUM] = run_reduce_sum,
-        [TD_OP_EMBEDDING_GRAD] = run_embedding,
-        [TD_OP_REDUCE_MEAN] = run_reduce_sum,
-        [TD_OP_REDUCE_MAX] = run_reduce_max,
+        [TD_OP_RESHAPE] = run_reshape,        [TD_OP_TRANSPOSE] = run_transpose,
+        [TD_OP_CONCAT] = run_concat,          [TD_OP_SLICE] = run_slice_pad,
+        [TD_OP_PAD] = run_slice_pad,          [TD_OP_GATHER] = run_gather,
+        [TD_OP_GATHER_GRAD] = run_gather,     [TD_OP_EMBEDDING] = run_embedding,
+        [TD_OP_REDUCE_SUM] = run_reduce_sum,  [TD_OP_EMBEDDING_GRAD] = run_embedding,
+        [TD_OP_REDUCE_MEAN] = run_reduce_sum, [TD_OP_REDUCE_MAX] = run_reduce_max,
     };
     return table[op];
 }

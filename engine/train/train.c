@@ -17,8 +17,8 @@ static void announce(const struct td_rank *r, const char *stage, const char *sta
     if (r->facts.is_global_zero) td_events_stage(r->events, stage, state);
 }
 
-static td_status evaluate_stage(struct td_loop *l, enum td_split split, const char *stage,
-                                const char *prefix, enum td_loop_end *out_end) {
+static td_status evaluate_stage(struct td_train_loop *l, enum td_split split, const char *stage,
+                                const char *prefix, enum td_train_loop_end *out_end) {
     struct td_rank *r = l->rank;
     int64_t n = td_rank_eval_batches(r, split);
     bool interrupted;
@@ -27,13 +27,13 @@ static td_status evaluate_stage(struct td_loop *l, enum td_split split, const ch
         td_events_note(r->events, "stage %s has nothing to do: no samples or a limit of 0 batches",
                        stage);
     }
-    TD_TRY(td_loop_evaluate(l, split, prefix, n, &interrupted));
+    TD_TRY(td_train_loop_evaluate(l, split, prefix, n, &interrupted));
     announce(r, stage, interrupted ? "stopped" : "done");
     if (interrupted) *out_end = TD_LOOP_STOPPED;
     return TD_OK;
 }
 
-static td_status predict_stage(struct td_loop *l, enum td_loop_end *out_end) {
+static td_status predict_stage(struct td_train_loop *l, enum td_train_loop_end *out_end) {
     struct td_rank *r = l->rank;
     bool interrupted;
     announce(r, "predict", "start");
@@ -48,14 +48,14 @@ static td_status predict_stage(struct td_loop *l, enum td_loop_end *out_end) {
     return TD_OK;
 }
 
-static td_status run_stages(struct td_loop *l, enum td_loop_end *out_end) {
+static td_status run_stages(struct td_train_loop *l, enum td_train_loop_end *out_end) {
     struct td_rank *r = l->rank;
     unsigned stages = r->config->stages;
     *out_end = TD_LOOP_DONE;
     TD_TRY(td_stage_weights_check(r));
     if (stages & TD_TRAIN_FIT) {
         announce(r, "fit", "start");
-        TD_TRY(td_loop_fit(l, out_end));
+        TD_TRY(td_train_loop_fit(l, out_end));
         announce(r, "fit", *out_end == TD_LOOP_DONE ? "done" : "stopped");
         if (*out_end == TD_LOOP_STOPPED) return TD_OK;
     }
@@ -108,8 +108,8 @@ td_status td_train(const struct td_train_config *config, struct td_train_io *io,
     *out_result = (struct td_train_result){.end = TD_LOOP_DONE};
     atomic_store_explicit(&io->page->phase, TD_PHASE_LOADING, memory_order_relaxed);
     TD_TRY(td_rank_create(config, io, events, &r));
-    struct td_loop loop;
-    td_loop_init(&loop, r);
+    struct td_train_loop loop;
+    td_train_loop_init(&loop, r);
     td_control_progress(&r->control, &loop.at, 0, 0);
     td_status s = td_places_check(config);
     if (!s) s = run_stages(&loop, &out_result->end);

@@ -18,7 +18,7 @@
 #include "engine/train/loop/loop.h"
 
 struct td_train_result {
-    enum td_loop_end end;
+    enum td_train_loop_end end;
     int64_t step;
 };
 

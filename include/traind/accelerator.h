@@ -147,7 +147,7 @@ struct td_accelerator_ops {
                          size_t n, size_t *out_bytes);
     // (optional) Reports each choice by timing that compiling the program would make, without
     // measuring, and without taking memory or writing to the cache. Strings die with the call.
-    td_status (*foresee)(struct td_accelerator *a, const struct td_program *p, td_choice_fn *fn,
+    td_status (*preview)(struct td_accelerator *a, const struct td_program *p, td_choice_fn *fn,
                          void *arg);
     td_skips_fn *skips; // (optional)
     // (optional) Calls fn for each node of these programs that would run on plain loops, known

@@ -230,9 +230,9 @@ struct td_head_operands {
     uint32_t dw, seed, bias, dbias, weights;
     uint32_t n; // of all
 };
-static inline struct td_head_operands td_head_operands(enum td_op op, const struct td_attrs *a,
-                                                       uint32_t n_inputs) {
-    struct td_head_operands h = {.n = 3};
+static inline struct td_head_operands td_head_operands_of(enum td_op op, const struct td_attrs *a,
+                                                          uint32_t n_inputs) {
+    struct td_head_operands h = {0, 0, 0, 0, 0, 3};
     bool grads = op == TD_OP_LINEAR_CE_GRAD;
     if (grads) h.dw = h.n++;
     if (a->seeded) h.seed = h.n++;

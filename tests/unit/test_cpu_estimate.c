@@ -1,5 +1,5 @@
 // How long the cpu predicts that nodes take: what is counted as moved, at rates that are given. How
-// near it is to steps that ran, the bench `foretold` shows.
+// near it is to steps that ran, the bench `predicted` shows.
 
 #include "accelerators/cpu/estimate.c"
 #include "tests/unit/step_rig.h"

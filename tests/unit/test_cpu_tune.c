@@ -216,11 +216,11 @@ static td_status hear(void *arg, const struct td_choice_info *c) {
 }
 
 // What a preview of t tells of a key; it may run nothing, so there is no race to run.
-static struct told foretell(struct td_tune *t, const char *key, int want_way) {
+static struct report preview_of(struct td_tune *t, const char *key, int want_way) {
     TD_AUTO(td_tune) *preview = NULL;
     struct told told = {0};
     int way = -1;
-    assert_ok(td_tune_preview(t, hear, &told, &preview));
+    assert_ok(td_tune_preview(t, keep_report, &report, &preview));
     assert_false(td_tune_measures(preview, key, names, 2));
     assert_ok(td_tune_pick(preview, key, names, 2, NULL, NULL, NULL, &way));
     assert_int_equal(way, want_way);
@@ -236,25 +236,25 @@ static void test_preview_tells_what_is_known_when_it_may_not_measure(void **stat
     char dir[TD_FS_PATH_BYTES];
     assert_ok(td_fs_path(dir, "%s/deep/cache", (const char *)*state));
     assert_ok(td_tune_create(dir, "m", &a));
-    assert_int_equal(foretell(a, "k", 0).state, TD_CHOICE_OPEN);
-    assert_int_equal(foretell(a, "k", 0).state, TD_CHOICE_OPEN); // it kept nothing
+    assert_int_equal(preview_of(a, "k", 0).state, TD_CHOICE_OPEN);
+    assert_int_equal(preview_of(a, "k", 0).state, TD_CHOICE_OPEN); // it kept nothing
     assert_text(a, "");
     assert_false(td_fs_exists(dir));
     assert_int_equal(pick(a, "k", &r, 2), 1);
-    assert_int_equal(foretell(a, "k", 1).state, TD_CHOICE_MEASURED);
+    assert_int_equal(preview_of(a, "k", 1).state, TD_CHOICE_MEASURED);
     td_tune_save(a);
     assert_ok(td_tune_create(dir, "m", &b));
-    assert_int_equal(foretell(b, "k", 1).state, TD_CHOICE_MEASURED);
+    assert_int_equal(preview_of(b, "k", 1).state, TD_CHOICE_MEASURED);
     assert_ok(td_tune_adopt(b, "k=slow\nl=gone\n"));
-    assert_int_equal(foretell(b, "k", 0).state, TD_CHOICE_ADOPTED);
-    assert_int_equal(foretell(b, "l", 0).state, TD_CHOICE_OPEN); // of a build with other kernels
+    assert_int_equal(preview_of(b, "k", 0).state, TD_CHOICE_ADOPTED);
+    assert_int_equal(preview_of(b, "l", 0).state, TD_CHOICE_OPEN); // of a build with other kernels
     assert_ok(td_tune_create(NULL, "m", &none));
-    assert_int_equal(foretell(none, "k", 0).state, TD_CHOICE_FIRST);
+    assert_int_equal(preview_of(none, "k", 0).state, TD_CHOICE_FIRST);
     assert_int_equal(pick(none, "k", &r, 2), 0);
-    assert_int_equal(foretell(none, "k", 0).state, TD_CHOICE_FIRST);
+    assert_int_equal(preview_of(none, "k", 0).state, TD_CHOICE_FIRST);
     assert_ok(td_tune_adopt(none, "k=fast\nl=gone\n"));
-    assert_int_equal(foretell(none, "k", 1).state, TD_CHOICE_ADOPTED);
-    assert_int_equal(foretell(none, "l", 0).state, TD_CHOICE_FIRST);
+    assert_int_equal(preview_of(none, "k", 1).state, TD_CHOICE_ADOPTED);
+    assert_int_equal(preview_of(none, "l", 0).state, TD_CHOICE_FIRST);
 }
 
 static td_status make_one(void *arg) {
@@ -266,8 +266,8 @@ static td_status make_one(void *arg) {
     TD_TRY(td_tune_pick(t, "k", names, 2, NULL, spin, &r, &way));
     TD_TRY(td_tune_pick(t, "l", names, 2, NULL, spin, &r, &way));
     TD_AUTO(td_tune) *preview = NULL;
-    struct told told = {0};
-    TD_TRY(td_tune_preview(t, hear, &told, &preview));
+    struct report report = {0};
+    TD_TRY(td_tune_preview(t, keep_report, &report, &preview));
     TD_TRY(td_tune_pick(preview, "k", names, 2, NULL, NULL, NULL, &way));
     const char *text;
     return td_tune_text(t, &text);

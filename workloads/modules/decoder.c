@@ -71,8 +71,8 @@ void td_decoder_aim(const struct td_decoder *d, int64_t row, int64_t position,
     y[row * d->block] = (int32_t)(row * d->block + position);
 }
 
-td_status td_decoder_foretell(const struct td_decoder *d, struct td_graph *g, td_value h,
-                              td_value y, td_value head) {
+td_status td_decoder_predict(const struct td_decoder *d, struct td_graph *g, td_value h, td_value y,
+                             td_value head) {
     const struct td_shape *in = &td_graph_value(g, h)->shape;
     const struct td_shape rows = td_shape_2(in->dim[0] * d->block, in->dim[2]);
     const struct td_shape targets = td_shape_1(rows.dim[0]);

@@ -26,8 +26,8 @@ void td_decoder_finish(struct td_decoder *d);
 bool td_decoder_name_ends(const char *name, const char *end);
 // From h (B,T,C) and the head's table (V,C) to the loss; in predict mode to the result "logits"
 // (B,V) of the places that td_decoder_aim chose.
-TD_MUST_USE td_status td_decoder_foretell(const struct td_decoder *d, struct td_graph *g,
-                                          td_value h, td_value y, td_value head);
+TD_MUST_USE td_status td_decoder_predict(const struct td_decoder *d, struct td_graph *g, td_value h,
+                                         td_value y, td_value head);
 // The module's slot aim.
 void td_decoder_aim(const struct td_decoder *d, int64_t row, int64_t position, void *const *inputs);
 

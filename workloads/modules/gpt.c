@@ -267,7 +267,7 @@ static td_status gpt_record(struct td_module *m, struct td_graph *g, int64_t bat
         TD_TRY(block(m, g, layer, &h));
     }
     TD_TRY(layer_norm(m, g, "transformer.ln_f", &h));
-    return td_decoder_foretell(&m->decoder, g, h, y, wte);
+    return td_decoder_predict(&m->decoder, g, h, y, wte);
 }
 
 static const struct td_module_ops gpt_ops = {

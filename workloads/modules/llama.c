@@ -277,7 +277,7 @@ static td_status llama_record(struct td_module *m, struct td_graph *g, int64_t b
     }
     TD_TRY(rms_norm(m, g, "model.norm", &h));
     if (!m->tied) TD_TRY(table(m, g, "lm_head.weight", &head));
-    return td_decoder_foretell(&m->decoder, g, h, y, head);
+    return td_decoder_predict(&m->decoder, g, h, y, head);
 }
 
 static const struct td_module_ops llama_ops = {

@@ -142,7 +142,7 @@ static void moments_of(const struct norm *m, int64_t c, double mean[SUMS]) {
 }
 
 // of_x (x - mean) + constant, about the mean as fp32 has it.
-static void set_line(const struct norm *m, int64_t c, double mean, double of_x, double constant) {
+static void set_affine(const struct norm *m, int64_t c, double mean, double of_x, double constant) {
     m->near[c] = (float)mean;
     m->of_x[c] = (float)of_x;
     m->constant[c] = (float)(constant + of_x * ((double)m->near[c] - mean));
@@ -242,8 +242,8 @@ static float of_channel(const struct td_kernel *k, const struct td_run *r, uint3
     return *td_cpu_row(k->in_dtype[i], td_operand_at(&k->in[i], r), c, 1, &buffer);
 }
 
-static void move_towards(const struct td_kernel *k, const struct td_run *r, uint32_t i, int64_t c,
-                         double to) {
+static void update_running_average(const struct td_kernel *k, const struct td_run *r, uint32_t i,
+                                   int64_t c, double to) {
     float old = of_channel(k, r, i, c), by = (float)(k->attrs.momentum * (to - (double)old));
     float moved = old + by;
     enum td_dtype t = k->in_dtype[i];
@@ -252,12 +252,12 @@ static void move_towards(const struct td_kernel *k, const struct td_run *r, uint
 }
 
 // Towards the batch's statistics; the variance without bias, as torch keeps it.
-static void move_statistics(const struct td_kernel *k, const struct td_run *r, const struct norm *m,
-                            int64_t c, double mean, double var) {
+static void update_running_statistics(const struct td_kernel *k, const struct td_run *r,
+                                      const struct norm *m, int64_t c, double mean, double var) {
     double count = (double)m->s.n * (double)m->s.places;
     if (count > 1) var *= count / (count - 1);
-    move_towards(k, r, 3, c, mean);
-    move_towards(k, r, 4, c, var);
+    update_running_average(k, r, 3, c, mean);
+    update_running_average(k, r, 4, c, var);
 }
 
 static td_status run_batch_norm(const struct td_kernel *k, const struct td_run *r) {
@@ -267,9 +267,9 @@ static td_status run_batch_norm(const struct td_kernel *k, const struct td_run *
     for (int64_t c = 0; c < m.s.channels; c++) {
         double mean[SUMS];
         moments_of(&m, c, mean);
-        set_line(&m, c, mean[X], (double)of_channel(k, r, 1, c) / sqrt(mean[XX] + k->attrs.eps),
-                 (double)of_channel(k, r, 2, c));
-        move_statistics(k, r, &m, c, mean[X], mean[XX]);
+        set_affine(&m, c, mean[X], (double)of_channel(k, r, 1, c) / sqrt(mean[XX] + k->attrs.eps),
+                   (double)of_channel(k, r, 2, c));
+        update_running_statistics(k, r, &m, c, mean[X], mean[XX]);
     }
     norm_all(k, &m);
     return TD_OK;
@@ -303,7 +303,7 @@ static td_status run_batch_norm_grad(const struct td_kernel *k, const struct td_
         moments_of(&m, c, mean);
         double rstd = 1 / sqrt(mean[XX] + k->attrs.eps), a = (double)of_channel(k, r, 1, c) * rstd;
         m.of_dy[c] = (float)a;
-        set_line(&m, c, mean[X], -a * rstd * rstd * mean[DYX], -a * mean[DY]);
+        set_affine(&m, c, mean[X], -a * rstd * rstd * mean[DYX], -a * mean[DY]);
         float slope = (float)(mean[DYX] * rstd * count);
         td_cpu_narrow(k->out_dtype[1], &slope, 1, dgamma + c * step);
     }

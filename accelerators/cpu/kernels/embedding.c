@@ -1,8 +1,8 @@
 // Embedding: rows of a table by token, and the table's gradient.
 //
-// The gradient sums the rows of dy that belong to a token. Positions are sorted by token once (a
-// counting sort, so that equal tokens keep their order), then each thread takes a share of the
-// columns of all tokens: the shares are even whatever the text, a row of the table is written once,
+// The gradient sums the rows of dy that belong to a token. Positions are sorted by token once, by a
+// counting sort, so that equal tokens keep their order. Then each thread takes a share of the
+// columns of all tokens. The shares are even whatever the text, a row of the table is written once,
 // nothing is atomic, and the bits do not depend on the number of threads. Sums are fp32, rounded
 // once where the table is narrower.
 

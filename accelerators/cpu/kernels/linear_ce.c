@@ -2,13 +2,13 @@
 // cross entropy in place, dx, and what these rows give to dw. Logits never exist but for the rows
 // at hand, in the accelerator's scratch after what the products use of it.
 //
-// How many rows: turns are as even as they go, of at most CHUNK_BYTES of logits and MOST_ROWS.
-// Every turn but the first reads and writes all of dw besides, which at 768 columns and 50257
+// How many rows: chunks are as even as they go, of at most CHUNK_BYTES of logits and MOST_ROWS.
+// Every chunk but the first reads and writes all of dw besides, which at 768 columns and 50257
 // classes adds a tenth to that product with 128 rows, a twentieth with 256 (f32). dw is added to in
 // the order of the rows: same bits every time. Gradients of 16 bits, dw and dbias, are summed in
-// f32 in the scratch and rounded when the last turn is done. Rejected: classes in turns instead of
-// rows. Each part of dw would be made at once, but the logits twice, since a row's gradient needs
-// the sum over all its classes.
+// f32 in the scratch and rounded when the last chunk is done. Rejected: classes in chunks instead
+// of rows. Each part of dw would be made at once, but the logits twice, since a row's gradient
+// needs the sum over all its classes.
 
 #include "accelerators/cpu/kernels/linear_ce.h"
 
@@ -23,7 +23,7 @@
 enum { CHUNK_BYTES = 32 << 20, MOST_ROWS = 1024, ROWS_ALIGN = 16, CHUNK = 512, GRAIN = 8192 };
 
 // Products of one number of rows.
-struct turn {
+struct chunk {
     int64_t rows;
     struct td_gemm *z, *dx;
     struct td_gemm *dw, *dw_more; // overwrites dw, adds to it
@@ -31,7 +31,7 @@ struct turn {
 
 struct head {
     int64_t rows, cols, classes; // x (rows, cols), w (classes, cols)
-    struct turn whole, rest;     // rows 0: there are none of this kind
+    struct chunk whole, rest;    // rows 0: there are none of this kind
     struct td_head_operands at;
     bool sums; // gradients have 16 bits
     // Bytes from the start of the scratch.
@@ -57,7 +57,7 @@ static struct td_gemm_spec spec_of(const struct td_product_site *s, const struct
 }
 
 static bool is_taken(const struct td_product_site *s, const struct td_node_info *n) {
-    struct td_head_operands at = td_head_operands(n->op, &n->attrs, n->n_inputs);
+    struct td_head_operands at = td_head_operands_of(n->op, &n->attrs, n->n_inputs);
     const struct td_shape *w = &value_of(s, n->inputs[1])->shape;
     enum td_dtype t = value_of(s, n->inputs[0])->dtype;
     bool fits = td_gemm_takes(t, t) && td_gemm_takes(t, TD_F32) && w->dim[1] > 0;
@@ -79,7 +79,7 @@ bool td_linear_ce_packs(const struct td_product_site *site, td_node n) {
 }
 
 // ---- making -------------------------------------------------------------------------------------
-static void destroy_turn(struct turn *t) {
+static void destroy_chunk(struct chunk *t) {
     td_gemm_destroy(t->z);
     td_gemm_destroy(t->dx);
     td_gemm_destroy(t->dw);
@@ -89,13 +89,13 @@ static void destroy_turn(struct turn *t) {
 static void destroy(void *own) {
     struct head *h = own;
     if (!h) return;
-    destroy_turn(&h->whole);
-    destroy_turn(&h->rest);
+    destroy_chunk(&h->whole);
+    destroy_chunk(&h->rest);
     free(h);
 }
 
-static td_status make_turn(const struct td_product_site *s, const struct head *h,
-                           const struct td_gemm_spec *forward, struct turn *t) {
+static td_status make_chunk(const struct td_product_site *s, const struct head *h,
+                            const struct td_gemm_spec *forward, struct chunk *t) {
     struct td_gemm_spec z = *forward, dx = *forward, dw = {0};
     if (!t->rows) return TD_OK;
     z.m = dx.m = t->rows;
@@ -116,7 +116,7 @@ static td_status make_turn(const struct td_product_site *s, const struct head *h
     return td_gemm_create(s->accel, &dw, &t->dw_more);
 }
 
-static size_t scratch_of(const struct turn *t) {
+static size_t scratch_of(const struct chunk *t) {
     const struct td_gemm *const all[] = {t->z, t->dx, t->dw, t->dw_more};
     size_t most = 0;
     for (size_t i = 0; i < TD_COUNTOF(all); i++) {
@@ -127,9 +127,9 @@ static size_t scratch_of(const struct turn *t) {
 
 static void choose_rows(struct head *h, enum td_dtype t) {
     int64_t bytes = h->rows * h->classes * (int64_t)td_dtype_bytes(t);
-    int64_t turns =
+    int64_t chunks =
         TD_MAX((bytes + CHUNK_BYTES - 1) / CHUNK_BYTES, (h->rows + MOST_ROWS - 1) / MOST_ROWS);
-    int64_t rows = (h->rows + turns - 1) / TD_MAX(turns, 1);
+    int64_t rows = (h->rows + chunks - 1) / TD_MAX(chunks, 1);
     rows = TD_MAX((rows + ROWS_ALIGN - 1) / ROWS_ALIGN * ROWS_ALIGN, ROWS_ALIGN);
     h->whole.rows = h->rows >= rows ? rows : 0;
     h->rest.rows = h->rows % rows;
@@ -162,7 +162,7 @@ struct rows {
     float *dw, *dbias; // or their sums
 };
 
-static td_status run_turn(struct rows *a, const struct turn *t, int64_t from) {
+static td_status run_chunk(struct rows *a, const struct chunk *t, int64_t from) {
     const struct head *h = a->k->own;
     size_t row_bytes = (size_t)h->cols * td_dtype_bytes(a->loss.type);
     const char *x = a->x + (size_t)from * row_bytes;
@@ -182,7 +182,7 @@ static td_status run_turn(struct rows *a, const struct turn *t, int64_t from) {
     return td_gemm_run(first ? t->dw : t->dw_more, loss.d, x, NULL, a->dw);
 }
 
-static td_status run_turns(struct rows *a) {
+static td_status run_chunks(struct rows *a) {
     const struct head *h = a->k->own;
     int64_t at = 0;
     if (!h->rows && h->at.dw && (h->sums || !a->k->attrs.accumulate)) {
@@ -190,9 +190,9 @@ static td_status run_turns(struct rows *a) {
         if (a->dbias) memset(a->dbias, 0, (size_t)h->classes * sizeof(float));
     }
     for (; h->whole.rows && at + h->whole.rows <= h->rows; at += h->whole.rows) {
-        TD_TRY(run_turn(a, &h->whole, at));
+        TD_TRY(run_chunk(a, &h->whole, at));
     }
-    return h->rest.rows ? run_turn(a, &h->rest, at) : TD_OK;
+    return h->rest.rows ? run_chunk(a, &h->rest, at) : TD_OK;
 }
 
 // A sum becomes the gradient, or is added to it, a few elements at a time.
@@ -245,7 +245,7 @@ static void find_sums(struct rows *a, char *scratch) {
         h->sums ? (float *)(scratch + h->dbias_at) : td_operand_at(&a->k->in[h->at.dbias], a->r);
 }
 
-static td_status run_head(const struct td_kernel *k, const struct td_run *r) {
+static td_status run_linear_ce(const struct td_kernel *k, const struct td_run *r) {
     const struct head *h = k->own;
     char *scratch = r->scratch;
     struct rows a = {
@@ -273,7 +273,7 @@ static td_status run_head(const struct td_kernel *k, const struct td_run *r) {
     TD_TRY(td_softmax_ce_sum_weights(&a.loss, &weights));
     a.loss.share = weights > 0 ? (float)(1 / weights) : 0;
     if (h->at.seed) a.loss.share *= *(const float *)td_operand_at(&k->in[h->at.seed], r);
-    TD_TRY(run_turns(&a));
+    TD_TRY(run_chunks(&a));
     put_sums(&a);
     *(float *)td_operand_at(&k->out[0], r) = td_softmax_ce_mean(a.loss.row_loss, h->rows, weights);
     *(float *)td_operand_at(&k->out[1], r) = td_softmax_ce_count_correct(a.loss.row_right, h->rows);
@@ -288,16 +288,16 @@ td_status td_linear_ce_take(struct td_kernel *k, const struct td_product_site *s
     if (!h) return td_fail_oom();
     k->own = h;
     k->destroy_own = destroy;
-    k->run = run_head;
+    k->run = run_linear_ce;
     h->rows = k->shape[0].dim[0];
     h->cols = k->shape[1].dim[1];
     h->classes = k->shape[1].dim[0];
-    h->at = td_head_operands(k->op, &k->attrs, k->n_in);
+    h->at = td_head_operands_of(k->op, &k->attrs, k->n_in);
     h->sums = h->at.dw && k->in_dtype[h->at.dw] != TD_F32;
     if (forward.param) k->in[1] = (struct td_operand){.base = (char *)(uintptr_t)forward.param};
     choose_rows(h, k->in_dtype[0]);
-    TD_TRY(make_turn(site, h, &forward, &h->whole));
-    TD_TRY(make_turn(site, h, &forward, &h->rest));
+    TD_TRY(make_chunk(site, h, &forward, &h->whole));
+    TD_TRY(make_chunk(site, h, &forward, &h->rest));
     lay_scratch(h, k);
     return TD_OK;
 }

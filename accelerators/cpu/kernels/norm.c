@@ -1,7 +1,7 @@
-// Layer norm and RMS norm, forward and backward, a row at a time: what is read of a row stays in L1
-// for its two or three passes, so that a norm costs one trip through memory, and so do a norm with
-// the residual sum before it and a gradient with the sum after it. Any type of at most 32 bits is
-// read into fp32 rows and rounded once, but for the residual sum: what is normalized is what the
+// Layer norm and RMS norm, forward and backward, a row at a time. What is read of a row stays in L1
+// for its two or three passes, so that a norm costs one trip through memory. So do a norm with the
+// residual sum before it and a gradient with the sum after it. Any type of at most 32 bits is read
+// into fp32 rows and rounded once, but for the residual sum: what is normalized is what the
 // backward pass will read.
 //
 // dgamma and dbeta are sums over rows: each range of rows keeps its own, and they are added in

@@ -2,7 +2,7 @@
 //
 // The formulas are torch's (adamw: decoupled decay; adam and sgd: decay added to the gradient); the
 // bias corrections are computed once a step in double precision. A pass moves 4 reads and 3 writes
-// of the parameter's size, which is all it costs: the arithmetic hides behind memory.
+// of the parameter's size, which is all it costs: the arithmetic is done while memory is read.
 //
 // A pass computes in fp32. Tensors of 16 bits go through it a few rows at a time, which fit L1,
 // and are rounded once when they go home. How a parameter is written is update.c's.
@@ -139,7 +139,7 @@ static struct update update_of(const struct td_kernel *k, const struct td_run *r
     return u;
 }
 
-static void take_adam(const struct td_kernel *k, struct update *u) {
+static void set_adam(const struct td_kernel *k, struct update *u) {
     const struct td_optim_attrs *o = &k->attrs.optim;
     const bool decoupled = k->op == TD_OP_ADAMW;
     double lr = td_optim_lr(o, k->scalars), t = k->scalars[TD_SCALAR_STEP];
@@ -155,7 +155,7 @@ static void take_adam(const struct td_kernel *k, struct update *u) {
     u->eps = (float)o->eps;
 }
 
-static void take_lion(const struct td_kernel *k, struct update *u) {
+static void set_lion(const struct td_kernel *k, struct update *u) {
     const struct td_optim_attrs *o = &k->attrs.optim;
     double lr = td_optim_lr(o, k->scalars);
     u->pass = lion_update;
@@ -167,7 +167,7 @@ static void take_lion(const struct td_kernel *k, struct update *u) {
     u->lr = (float)lr;
 }
 
-static void take_sgd(const struct td_kernel *k, struct update *u) {
+static void set_sgd(const struct td_kernel *k, struct update *u) {
     const struct td_optim_attrs *o = &k->attrs.optim;
     u->pass = o->momentum != 0 ? momentum_update : sgd_update;
     u->l2 = (float)o->weight_decay;
@@ -180,11 +180,11 @@ static void take_sgd(const struct td_kernel *k, struct update *u) {
 static td_status run_update(const struct td_kernel *k, const struct td_run *r) {
     struct update u = update_of(k, r);
     if (k->op == TD_OP_SGD) {
-        take_sgd(k, &u);
+        set_sgd(k, &u);
     } else if (k->op == TD_OP_LION) {
-        take_lion(k, &u);
+        set_lion(k, &u);
     } else {
-        take_adam(k, &u);
+        set_adam(k, &u);
     }
     td_update_run(k, r, 1, GRAIN, update_range, &u);
     return TD_OK;

@@ -24,7 +24,7 @@ typedef float panel __attribute__((vector_size(PANEL * 4), aligned(4), may_alias
 
 struct sizes {
     int64_t high, wide, tiles;        // tiles of an image, of all
-    int64_t at_once, columns;         // tiles of a turn; o in whole panels
+    int64_t at_once, columns;         // tiles of a chunk; o in whole panels
     size_t weights, images, products; // floats of the scratch, the last two of a thread
 };
 
@@ -221,7 +221,7 @@ static void multiply(const struct run *r, int64_t n, const float *v, float *m) {
 }
 
 // Turns [begin, end).
-static void turns_range(const void *arg, int64_t begin, int64_t end) {
+static void chunks_range(const void *arg, int64_t begin, int64_t end) {
     const struct run *r = arg;
     const int64_t own = (int64_t)(r->s.images + r->s.products);
     float *v = r->buffer + td_parallel_index() * own, *m = v + r->s.images;
@@ -239,5 +239,5 @@ void td_winograd_run(const struct td_winograd *p, const float *x, const float *w
     r.s = sizes_of(p);
     r.buffer = r.u + r.s.weights;
     td_parallel_units(p->n_threads, r.s.columns / PANEL, weights_range, &r);
-    td_parallel_units(p->n_threads, (r.s.tiles + r.s.at_once - 1) / r.s.at_once, turns_range, &r);
+    td_parallel_units(p->n_threads, (r.s.tiles + r.s.at_once - 1) / r.s.at_once, chunks_range, &r);
 }

@@ -1,8 +1,8 @@
 // One convolution; contract in conv_run.h.
 //
 // Weights and their gradient are plain for everybody else; inside, their layout is left to oneDNN
-// (format any): a forward or data-gradient primitive reads a pack that is made again once a step, a
-// weight-gradient primitive writes into memory of its own that is then put into plain order, or
+// (format any). A forward or data-gradient primitive reads a pack that is made again once a step. A
+// weight-gradient primitive writes into memory of its own. That is then put into plain order, or
 // added to what is there, which costs little beside the convolution. Where the weights are a
 // parameter, primitives that want the same layout share the pack.
 

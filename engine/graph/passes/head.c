@@ -207,7 +207,7 @@ static void move_seed(struct pass *p, const struct head *h, td_value seed) {
     p->dead[from] = true;
 }
 
-// The loss's node becomes the head; its operands are as td_head_operands says.
+// The loss's node becomes the head; its operands are as td_head_operands_of says.
 static td_status put_head(struct pass *p, const struct head *h) {
     struct td_graph *g = p->g;
     struct td_node_info *loss = &g->nodes[h->loss];

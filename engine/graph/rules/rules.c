@@ -98,7 +98,7 @@ bool td_op_writes(enum td_op op, const struct td_attrs *attrs, uint32_t i) {
     if (op == TD_OP_ALL_REDUCE) return true;
     if (op == TD_OP_BATCH_NORM) return i >= 3;
     if (op == TD_OP_LINEAR_CE_GRAD) {
-        struct td_head_operands h = td_head_operands(op, attrs, 0);
+        struct td_head_operands h = td_head_operands_of(op, attrs, 0);
         return i == h.dw || (i && i == h.dbias);
     }
     return td_op_optim_writes(op, attrs, i);

@@ -47,7 +47,7 @@ static bool is_gradient_of(const struct td_op_call *c, uint32_t grad, uint32_t i
 }
 
 static td_status shape_linear_ce(const struct td_op_call *c) {
-    struct td_head_operands h = td_head_operands(c->op, c->attrs, c->n_in);
+    struct td_head_operands h = td_head_operands_of(c->op, c->attrs, c->n_in);
     if (!is_linear_classifier(c)) {
         return td_op_reject(c, "needs x (B,K) and w (C,K) of one float type and i32 labels (B)");
     }

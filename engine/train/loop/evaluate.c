@@ -11,7 +11,8 @@
 #include "engine/train/rank/step.h"
 
 // Training goes on, so somebody has to know; once is enough.
-static void note_not_finite(struct td_loop *l, const char *prefix, const struct td_tally *loss) {
+static void note_not_finite(struct td_train_loop *l, const char *prefix,
+                            const struct td_tally *loss) {
     struct td_rank *r = l->rank;
     if (!loss || isfinite(loss->sum) || l->noted_not_finite || !r->facts.is_global_zero) return;
     l->noted_not_finite = true;
@@ -23,7 +24,7 @@ static void note_not_finite(struct td_loop *l, const char *prefix, const struct 
 }
 
 // Own sums go out as metrics; their sum over ranks is kept.
-static td_status report(struct td_loop *l, const char *prefix, const struct td_tallies *own) {
+static td_status report(struct td_train_loop *l, const char *prefix, const struct td_tallies *own) {
     struct td_rank *r = l->rank;
     char name[32];
     double sums[2 * TD_TALLIES] = {0};
@@ -53,8 +54,8 @@ static void name_tallies(const struct td_rank *r, struct td_tallies *own) {
     if (g) td_tallies_add(own, g, nothing, 0);
 }
 
-td_status td_loop_evaluate(struct td_loop *l, enum td_split split, const char *prefix,
-                           int64_t n_batches, bool *out_interrupted) {
+td_status td_train_loop_evaluate(struct td_train_loop *l, enum td_split split, const char *prefix,
+                                 int64_t n_batches, bool *out_interrupted) {
     struct td_rank *r = l->rank;
     bool is_test = split == TD_SPLIT_TEST;
     int64_t batch_size = r->config->batch_size, offset = 0;
@@ -68,7 +69,7 @@ td_status td_loop_evaluate(struct td_loop *l, enum td_split split, const char *p
         const struct td_graph *g;
         int64_t n;
         td_control_phase(&r->control, is_test ? TD_PHASE_TESTING : TD_PHASE_VALIDATING);
-        TD_TRY(td_loop_agree(l, out_interrupted));
+        TD_TRY(td_train_loop_agree(l, out_interrupted));
         if (*out_interrupted) return td_rank_hook(r, TD_HOOK_EVAL_END, b);
         TD_TRY(td_data_batch(r->data, split, offset, inputs, &n));
         offset = td_sampler_next(s, offset, batch_size);

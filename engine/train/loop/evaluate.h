@@ -13,7 +13,8 @@
 
 // prefix: "val", "validate" or "test"; "" logs nothing. interrupted: a stop was agreed and the pass
 // was left.
-TD_MUST_USE td_status td_loop_evaluate(struct td_loop *l, enum td_split split, const char *prefix,
-                                       int64_t n_batches, bool *out_interrupted);
+TD_MUST_USE td_status td_train_loop_evaluate(struct td_train_loop *l, enum td_split split,
+                                             const char *prefix, int64_t n_batches,
+                                             bool *out_interrupted);
 
 #endif

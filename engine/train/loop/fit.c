@@ -22,7 +22,7 @@
 // ---- small steps -------------------------------------------------------------------------------
 
 // Lengths, limits and the schedule's end, once they can be known.
-static td_status settle_limits(struct td_loop *l) {
+static td_status settle_limits(struct td_train_loop *l) {
     const struct td_limits *limits = &l->rank->config->limits;
     int64_t n = td_rank_epoch_batches(l->rank);
     if (n == 0) {
@@ -43,7 +43,7 @@ static td_status settle_limits(struct td_loop *l) {
 }
 
 // The rate of the step that comes next.
-static double rate_of(const struct td_loop *l) {
+static double rate_of(const struct td_train_loop *l) {
     double base_lr = l->rank->config->optimizer.lr;
     if (l->schedule.kind == TD_SCHEDULE_REDUCE_ON_PLATEAU) base_lr *= l->at.plateau.lr_scale;
     return td_schedule_lr(&l->schedule, base_lr, l->at.step);
@@ -51,7 +51,7 @@ static double rate_of(const struct td_loop *l) {
 
 // The step scalars of a window of so many micro-batches. Precisions of 16 and 32 bits compute with
 // what fp32 holds of them, whatever the accelerator.
-static td_status set_scalars(struct td_loop *l, int64_t window) {
+static td_status set_scalars(struct td_train_loop *l, int64_t window) {
     struct td_rank *r = l->rank;
     r->scalars[TD_SCALAR_LR] = rate_of(l);
     r->scalars[TD_SCALAR_STEP] = (double)(l->at.step + 1);
@@ -76,7 +76,7 @@ static double norm_of(const struct td_graph *g, const double *outputs) {
 }
 
 // Runs micro-batch `batch` and moves the position after it.
-static td_status run_batch(struct td_loop *l, int64_t batch) {
+static td_status run_batch(struct td_train_loop *l, int64_t batch) {
     struct td_rank *r = l->rank;
     const struct td_train_config *c = r->config;
     const void *inputs[TD_DATA_FIELDS];
@@ -111,7 +111,7 @@ static td_status run_batch(struct td_loop *l, int64_t batch) {
     return TD_OK;
 }
 
-static td_status check_loss(struct td_loop *l) {
+static td_status check_loss(struct td_train_loop *l) {
     const struct td_tally *loss = td_tallies_find(&l->window, "loss");
     if (!loss) return TD_OK;
     if (loss->count == 0) return TD_OK; // every label of the window was to be ignored
@@ -127,12 +127,12 @@ static td_status check_loss(struct td_loop *l) {
 }
 
 // Every so many steps, at the end of an epoch, and the last of all.
-static bool logs_step(const struct td_loop *l) {
+static bool logs_step(const struct td_train_loop *l) {
     return !l->rank->skipped && (l->at.step % l->rank->config->limits.log_every_n_steps == 0 ||
                                  l->at.epoch_batches == l->epoch.n_batches || l->fit_is_over);
 }
 
-static td_status log_step(struct td_loop *l) {
+static td_status log_step(struct td_train_loop *l) {
     struct td_rank *r = l->rank;
     struct td_metrics *m = &r->metrics;
     char name[32];
@@ -155,7 +155,7 @@ static td_status log_step(struct td_loop *l) {
 }
 
 // A step that the precision skipped counts nowhere: the next one is the same step on other samples.
-static td_status end_step(struct td_loop *l, struct td_agreement *out_agreement) {
+static td_status end_step(struct td_train_loop *l, struct td_agreement *out_agreement) {
     struct td_rank *r = l->rank;
     *out_agreement = td_control_read(r->control.tail);
     if (!r->skipped) {
@@ -178,7 +178,7 @@ static td_status end_step(struct td_loop *l, struct td_agreement *out_agreement)
 // ---- validation and checkpoints ----------------------------------------------------------------
 
 // The sums are those of all ranks, so all ranks lower the rate or none does.
-static void take_validation(struct td_loop *l) {
+static void take_validation(struct td_train_loop *l) {
     struct td_rank *r = l->rank;
     const struct td_plateau_config *c = &l->schedule.plateau;
     if (l->schedule.kind != TD_SCHEDULE_REDUCE_ON_PLATEAU) return;
@@ -194,10 +194,10 @@ static void take_validation(struct td_loop *l) {
     }
 }
 
-static td_status validate(struct td_loop *l, bool *out_interrupted) {
+static td_status validate(struct td_train_loop *l, bool *out_interrupted) {
     struct td_rank *r = l->rank;
-    TD_TRY(td_loop_evaluate(l, TD_SPLIT_VAL, "val", td_rank_eval_batches(r, TD_SPLIT_VAL),
-                            out_interrupted));
+    TD_TRY(td_train_loop_evaluate(l, TD_SPLIT_VAL, "val", td_rank_eval_batches(r, TD_SPLIT_VAL),
+                                  out_interrupted));
     if (!*out_interrupted) take_validation(l);
     td_control_phase(&r->control, TD_PHASE_TRAINING);
     td_throughput_begin(&l->throughput, l->at.step);
@@ -205,7 +205,7 @@ static td_status validate(struct td_loop *l, bool *out_interrupted) {
 }
 
 // The manifest's metrics are global (validation's already are).
-static td_status collect_metrics(struct td_loop *l, struct td_manifest *m) {
+static td_status collect_metrics(struct td_train_loop *l, struct td_manifest *m) {
     char name[32];
     TD_TRY(td_epoch_metrics_describe(&l->played, &l->window, m));
     for (size_t i = 0; i < l->validated.n; i++) {
@@ -216,7 +216,7 @@ static td_status collect_metrics(struct td_loop *l, struct td_manifest *m) {
 }
 
 // The checkpointer took the manifest, which it may still be writing: what follows builds on it.
-static void keep_taken(struct td_loop *l, const struct td_manifest *m) {
+static void keep_taken(struct td_train_loop *l, const struct td_manifest *m) {
     bool is_new = m->best.known && m->best.step == m->progress.step;
     if (is_new) td_best_parent(l->rank->config->checkpoint.dir, l->best_dir);
     l->saved_step = m->progress.step;
@@ -225,7 +225,7 @@ static void keep_taken(struct td_loop *l, const struct td_manifest *m) {
 }
 
 // All ranks call at the same boundary; the owner writes.
-static td_status save(struct td_loop *l, int flags) {
+static td_status save(struct td_train_loop *l, int flags) {
     struct td_rank *r = l->rank;
     const struct td_train_config *c = r->config;
     if (!c->checkpoint.dir) return TD_OK;
@@ -264,13 +264,13 @@ static td_status save(struct td_loop *l, int flags) {
     return TD_OK;
 }
 
-static bool saves_by_step(const struct td_loop *l) {
+static bool saves_by_step(const struct td_train_loop *l) {
     const struct td_checkpoint_config *c = &l->rank->config->checkpoint;
     return !l->rank->skipped && c->save_top_k != 0 && c->every_n_train_steps > 0 &&
            l->at.step % c->every_n_train_steps == 0;
 }
 
-static bool saves_by_epoch(const struct td_loop *l) {
+static bool saves_by_epoch(const struct td_train_loop *l) {
     const struct td_checkpoint_config *c = &l->rank->config->checkpoint;
     return c->save_top_k != 0 && c->every_n_epochs > 0 &&
            (l->at.epoch + 1) % c->every_n_epochs == 0;
@@ -278,16 +278,17 @@ static bool saves_by_epoch(const struct td_loop *l) {
 
 // ---- fit ---------------------------------------------------------------------------------------
 
-// The epoch's metrics are the last of its points: who has them has its validation's, too. One that
-// a later attempt still validates is logged there.
-static void log_epoch(struct td_loop *l) {
+// The epoch's metrics are the last of its points: a reader that has them has its validation's, too.
+// One that a later attempt still validates is logged there.
+static void log_epoch(struct td_train_loop *l) {
     if (l->at.epoch_batches == l->epoch.n_batches || l->fit_is_over) {
         td_epoch_metrics_log(&l->played, l->at.step, l->at.epoch);
     }
 }
 
 // An agreed stop, with the validation that it found due.
-static td_status stop_here(struct td_loop *l, bool saves, bool pending, enum td_loop_end *out_end) {
+static td_status stop_here(struct td_train_loop *l, bool saves, bool pending,
+                           enum td_train_loop_end *out_end) {
     if (!saves || !pending) log_epoch(l);
     l->at.validation_pending = pending;
     if (saves) TD_TRY(save(l, TD_SAVE_FINAL));
@@ -296,8 +297,8 @@ static td_status stop_here(struct td_loop *l, bool saves, bool pending, enum td_
 }
 
 // What is due once an optimizer step is done. *out_leave: fit is over, out_end says how.
-static td_status at_boundary(struct td_loop *l, bool validates, bool *out_leave,
-                             enum td_loop_end *out_end) {
+static td_status at_boundary(struct td_train_loop *l, bool validates, bool *out_leave,
+                             enum td_train_loop_end *out_end) {
     const struct td_limits *limits = &l->rank->config->limits;
     struct td_agreement agreed;
     TD_TRY(end_step(l, &agreed));
@@ -327,7 +328,7 @@ static td_status at_boundary(struct td_loop *l, bool validates, bool *out_leave,
     return is_due ? save(l, 0) : TD_OK;
 }
 
-static td_status begin(struct td_loop *l, enum td_loop_end *out_end) {
+static td_status begin(struct td_train_loop *l, enum td_train_loop_end *out_end) {
     struct td_rank *r = l->rank;
     const struct td_limits *limits = &r->config->limits;
     TD_TRY(settle_limits(l));
@@ -344,14 +345,14 @@ static td_status begin(struct td_loop *l, enum td_loop_end *out_end) {
     } else if (!r->resumed && limits->sanity_batches != 0) {
         int64_t n = td_rank_eval_batches(r, TD_SPLIT_VAL);
         if (limits->sanity_batches > 0) n = TD_MIN(n, limits->sanity_batches);
-        TD_TRY(td_loop_evaluate(l, TD_SPLIT_VAL, "", n, &interrupted));
+        TD_TRY(td_train_loop_evaluate(l, TD_SPLIT_VAL, "", n, &interrupted));
     }
     td_control_phase(&r->control, TD_PHASE_TRAINING);
     td_throughput_begin(&l->throughput, l->at.step);
     return TD_OK;
 }
 
-td_status td_loop_fit(struct td_loop *l, enum td_loop_end *out_end) {
+td_status td_train_loop_fit(struct td_train_loop *l, enum td_train_loop_end *out_end) {
     struct td_rank *r = l->rank;
     const struct td_limits *limits = &r->config->limits;
     *out_end = TD_LOOP_DONE;

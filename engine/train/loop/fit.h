@@ -5,6 +5,6 @@
 
 #include "engine/train/loop/loop.h"
 
-TD_MUST_USE td_status td_loop_fit(struct td_loop *l, enum td_loop_end *out_end);
+TD_MUST_USE td_status td_train_loop_fit(struct td_train_loop *l, enum td_train_loop_end *out_end);
 
 #endif

@@ -15,7 +15,7 @@
 enum { BYTE_TOKENS = 256, NOTE_BYTES = 800 };
 
 struct writing {
-    struct td_loop *loop;
+    struct td_train_loop *loop;
     int64_t block;      // tokens of a row
     int64_t vocabulary; // of the data: what may be drawn
     int64_t columns;    // logits
@@ -62,7 +62,7 @@ static td_status take_prompt(struct writing *w, const struct td_predict_config *
     return TD_OK;
 }
 
-static td_status writing_init(struct writing *w, struct td_loop *l) {
+static td_status writing_init(struct writing *w, struct td_train_loop *l) {
     const struct td_rank *r = l->rank;
     size_t n_fields;
     const struct td_field *fields = td_data_fields(r->data, &n_fields);
@@ -178,14 +178,14 @@ static td_status write_text(struct writing *w, bool *out_interrupted) {
     const struct td_rank *r = w->loop->rank;
     const int64_t end = w->n_prompt + r->config->predict.max_new_tokens;
     while (w->n_tokens < end) {
-        TD_TRY(td_loop_agree(w->loop, out_interrupted));
+        TD_TRY(td_train_loop_agree(w->loop, out_interrupted));
         if (*out_interrupted) return TD_OK;
         TD_TRY(next_token(w));
     }
     return r->facts.is_global_zero ? write_down(w) : TD_OK;
 }
 
-td_status td_generate(struct td_loop *l, bool *out_interrupted) {
+td_status td_generate(struct td_train_loop *l, bool *out_interrupted) {
     struct writing w = {.loop = l};
     td_status s = writing_init(&w, l);
     if (!s) s = write_text(&w, out_interrupted);

@@ -10,6 +10,6 @@
 #include "engine/train/loop/loop.h"
 
 // The predict stage of a job with a prompt; predict.h says what it writes.
-TD_MUST_USE td_status td_generate(struct td_loop *l, bool *out_interrupted);
+TD_MUST_USE td_status td_generate(struct td_train_loop *l, bool *out_interrupted);
 
 #endif

@@ -9,7 +9,7 @@
 
 // The best of the attempts before, where the rank read the checkpoint that knows it. That of
 // another job (ckpt_path) is none: its files are not where later attempts look, nor are they kept.
-static void recall_best(struct td_loop *l) {
+static void recall_best(struct td_train_loop *l) {
     const struct td_restored *from = &l->rank->restored;
     const struct td_train_config *c = l->rank->config;
     char attempt[TD_FS_PATH_BYTES];
@@ -20,8 +20,8 @@ static void recall_best(struct td_loop *l) {
     td_best_parent(attempt, l->best_dir);
 }
 
-void td_loop_init(struct td_loop *l, struct td_rank *rank) {
-    *l = (struct td_loop){.rank = rank, .at = rank->start, .saved_step = -1};
+void td_train_loop_init(struct td_train_loop *l, struct td_rank *rank) {
+    *l = (struct td_train_loop){.rank = rank, .at = rank->start, .saved_step = -1};
     l->schedule = rank->config->schedule;
     td_throughput_init(&l->throughput, rank);
     td_throughput_begin(&l->throughput, l->at.step);
@@ -46,7 +46,7 @@ void td_loop_init(struct td_loop *l, struct td_rank *rank) {
     }
 }
 
-td_status td_loop_agree(struct td_loop *l, bool *out_leave) {
+td_status td_train_loop_agree(struct td_train_loop *l, bool *out_leave) {
     float flags[TD_CONTROL_FLAGS];
     td_control_beat(&l->rank->control);
     td_control_raise(&l->rank->control, flags, false);

@@ -17,12 +17,12 @@
 #include "engine/train/loop/throughput.h"
 #include "lib/base/fsio.h"
 
-enum td_loop_end {
+enum td_train_loop_end {
     TD_LOOP_DONE,    // ran to its end
     TD_LOOP_STOPPED, // agreed stop
 };
 
-struct td_loop {
+struct td_train_loop {
     struct td_rank *rank;
     struct td_progress at;
     int64_t own_samples; // of this rank in this attempt
@@ -45,8 +45,8 @@ struct td_loop {
     int64_t began_ns;                // this attempt's training
 };
 
-void td_loop_init(struct td_loop *l, struct td_rank *rank);
+void td_train_loop_init(struct td_train_loop *l, struct td_rank *rank);
 // Flags of all ranks at a batch boundary outside of training. *out_leave: a stop to obey here.
-TD_MUST_USE td_status td_loop_agree(struct td_loop *l, bool *out_leave);
+TD_MUST_USE td_status td_train_loop_agree(struct td_train_loop *l, bool *out_leave);
 
 #endif

@@ -88,7 +88,7 @@ static void table_close(struct table *t) {
 
 // ---- asking -------------------------------------------------------------------------------------
 struct asking {
-    struct td_loop *loop;
+    struct td_train_loop *loop;
     int64_t columns; // logits of a row
     int64_t classes; // numbers of a row that are written instead; 0: the logits are
     size_t row_bytes;
@@ -109,7 +109,7 @@ static void asking_finish(struct asking *a) {
     free(a->all);
 }
 
-static td_status asking_init(struct asking *a, struct td_loop *l) {
+static td_status asking_init(struct asking *a, struct td_train_loop *l) {
     const struct td_rank *r = l->rank;
     const size_t batch = (size_t)r->config->batch_size;
     size_t n_fields;
@@ -208,7 +208,7 @@ static td_status run_batches(struct asking *a, int64_t n_batches, bool *out_inte
     for (int64_t b = 0; b < n_batches; b++) {
         const void *inputs[TD_DATA_FIELDS];
         int64_t n;
-        TD_TRY(td_loop_agree(a->loop, out_interrupted));
+        TD_TRY(td_train_loop_agree(a->loop, out_interrupted));
         if (*out_interrupted) return TD_OK;
         TD_TRY(td_data_batch(r->data, TD_SPLIT_PREDICT, offset, inputs, &n));
         TD_TRY(ask(a, n, inputs));
@@ -240,7 +240,7 @@ static td_status predict_split(struct asking *a, int64_t n_batches, bool *out_in
     return TD_OK;
 }
 
-td_status td_predict(struct td_loop *l, bool *out_interrupted) {
+td_status td_predict(struct td_train_loop *l, bool *out_interrupted) {
     struct td_rank *r = l->rank;
     *out_interrupted = false;
     td_control_phase(&r->control, TD_PHASE_PREDICTING);

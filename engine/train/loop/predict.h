@@ -14,6 +14,6 @@
 
 #include "engine/train/loop/loop.h"
 
-TD_MUST_USE td_status td_predict(struct td_loop *l, bool *out_interrupted);
+TD_MUST_USE td_status td_predict(struct td_train_loop *l, bool *out_interrupted);
 
 #endif

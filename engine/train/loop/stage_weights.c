@@ -47,7 +47,7 @@ td_status td_stage_weights_check(const struct td_rank *r) {
 }
 
 // The weights that the rank holds, by where they are from.
-static void keep(const struct td_loop *l, const char *why, struct choice *out) {
+static void keep(const struct td_train_loop *l, const char *why, struct choice *out) {
     const struct td_rank *r = l->rank;
     const char *before = *why ? ", because " : "";
     out->source = KEEP;
@@ -63,7 +63,7 @@ static void keep(const struct td_loop *l, const char *why, struct choice *out) {
     }
 }
 
-static void do_without_best(const struct td_loop *l, const char *why, struct choice *out) {
+static void do_without_best(const struct td_train_loop *l, const char *why, struct choice *out) {
     keep(l, why, out);
     if (asks_for(l->rank->config, "best")) {
         out->missing = true;
@@ -75,7 +75,7 @@ static void do_without_best(const struct td_loop *l, const char *why, struct cho
 }
 
 // Verified, with its manifest in *out_from. False: why says why it cannot be had.
-static bool find_best(struct td_loop *l, struct choice *out, struct td_restored *out_from,
+static bool find_best(struct td_train_loop *l, struct choice *out, struct td_restored *out_from,
                       char why[TEXT_BYTES]) {
     struct td_rank *r = l->rank;
     const struct td_checkpoint_config *c = &r->config->checkpoint;
@@ -113,7 +113,7 @@ static bool find_best(struct td_loop *l, struct choice *out, struct td_restored 
 }
 
 // Rank 0.
-static void choose(struct td_loop *l, struct choice *out, struct td_restored *out_from) {
+static void choose(struct td_train_loop *l, struct choice *out, struct td_restored *out_from) {
     const struct td_train_config *c = l->rank->config;
     const struct td_best *b = &l->best;
     char why[TEXT_BYTES];
@@ -145,7 +145,7 @@ static td_status read_weights(struct td_rank *r, const struct choice *made,
     return td_restore_load(from, roles & weight_roles, &to);
 }
 
-td_status td_stage_weights_load(struct td_loop *l) {
+td_status td_stage_weights_load(struct td_train_loop *l) {
     struct td_rank *r = l->rank;
     struct choice made = {.source = KEEP};
     struct td_restored from = {.path = NULL};

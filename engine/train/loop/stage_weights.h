@@ -16,6 +16,6 @@
 // Before the first step: is a path that will be needed there? INVALID_ARGUMENT, class bad_spec.
 TD_MUST_USE td_status td_stage_weights_check(const struct td_rank *r);
 // Once, after fit and before the first other stage.
-TD_MUST_USE td_status td_stage_weights_load(struct td_loop *l);
+TD_MUST_USE td_status td_stage_weights_load(struct td_train_loop *l);
 
 #endif

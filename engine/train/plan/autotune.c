@@ -94,7 +94,7 @@ td_status td_autotune_text(struct td_dump *d, struct td_rank *r) {
     struct choices all = {.arena = r->arena};
     struct td_choices_origin origin;
     all.end = &all.first;
-    TD_TRY(td_choices_foresee(r, d->program, take_choice, &all, &origin));
+    TD_TRY(td_choices_preview(r, d->program, take_choice, &all, &origin));
     td_buf_clear(d->text);
     TD_TRY(td_program_text_noted(d->program, note_choices, &all, d->text));
     return sum_up(&all, r, &origin, d->text);

@@ -133,14 +133,14 @@ static const struct td_json *frozen_before(struct td_rank *r, const char **out_p
     return NULL;
 }
 
-td_status td_choices_foresee(struct td_rank *r, const struct td_program *p, td_choice_fn *fn,
+td_status td_choices_preview(struct td_rank *r, const struct td_program *p, td_choice_fn *fn,
                              void *arg, struct td_choices_origin *out_origin) {
     const struct td_train_config *c = r->config;
     const struct td_json *frozen = c->frozen;
     const char *cpu = cpu_of(frozen, "");
     struct td_choices_origin o = {.frozen = frozen ? "the plan" : NULL};
     *out_origin = o;
-    if (!r->accel_ops->foresee || !r->accel_ops->adopt_choices) return TD_OK;
+    if (!r->accel_ops->preview || !r->accel_ops->adopt_choices) return TD_OK;
     if (!frozen || is_foreign(r, cpu)) {
         const char *path, *cpu_before = "";
         const struct td_json *before = frozen_before(r, &path, &cpu_before);
@@ -154,7 +154,7 @@ td_status td_choices_foresee(struct td_rank *r, const struct td_program *p, td_c
     o.is_foreign = is_foreign(r, cpu);
     *out_origin = o;
     TD_TRY(adopt(r, o.is_foreign ? NULL : frozen));
-    return r->accel_ops->foresee(r->accel, p, fn, arg);
+    return r->accel_ops->preview(r->accel, p, fn, arg);
 }
 
 // ---- all of them --------------------------------------------------------------------------------

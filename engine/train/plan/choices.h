@@ -25,7 +25,7 @@ struct td_choices_origin {
 // plans. What settles some of them is adopted first. Of checkpoints manifests alone are read, and
 // those that cannot be are passed over: they may be on another node. Where the accelerator chooses
 // nothing, nothing is reported.
-TD_MUST_USE td_status td_choices_foresee(struct td_rank *r, const struct td_program *p,
+TD_MUST_USE td_status td_choices_preview(struct td_rank *r, const struct td_program *p,
                                          td_choice_fn *fn, void *arg,
                                          struct td_choices_origin *out_origin);
 // Puts everything together in r->frozen, and announces it at a job's first start.

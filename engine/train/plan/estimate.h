@@ -8,7 +8,7 @@
 // accelerator's steps are not estimated). Rates are kept by rates.h in config's choices_dir, else
 // cache_dir. Where they are not there yet they are measured now and kept, or, on a machine that is
 // busy, taken from the nearest that are. So a prediction is for cores that no other process uses.
-// Which nodes run on plain loops is known before (td_programs_foresee_slow). Collectives between
+// Which nodes run on plain loops is known before (td_programs_preview_slow). Collectives between
 // ranks are not in it. Thread: the training thread; some 100 ms where rates are measured.
 
 #include "engine/train/plan/rates.h"

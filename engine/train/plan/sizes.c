@@ -80,7 +80,7 @@ static td_status find_slow(const struct td_rank *r, char out_text[TD_SIZES_SLOW]
     char names[256];
     uint32_t n = 0;
     *out_text = '\0';
-    TD_TRY(td_programs_foresee_slow(r->programs, r->accel_ops, r->accel, names, sizeof names, &n));
+    TD_TRY(td_programs_preview_slow(r->programs, r->accel_ops, r->accel, names, sizeof names, &n));
     if (n) td_sizes_say_slow(r, n, names, out_text);
     return TD_OK;
 }

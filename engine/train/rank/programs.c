@@ -11,7 +11,7 @@
 struct entry {
     struct td_compiled *compiled;
     struct td_executable *exe; // NULL until bound
-    bool *plain;               // by node: foreseen to run on plain loops; NULL: none
+    bool *plain;               // by node: expected to run on plain loops; NULL: none
 };
 
 struct td_programs {
@@ -151,7 +151,7 @@ uint32_t td_programs_slow(const struct td_programs *p, char *out_text, size_t te
     return n;
 }
 
-struct foreseen {
+struct preview {
     struct td_programs *programs;
     bool seen[TD_OP_COUNT][TD_DTYPE_COUNT];
     struct td_fit_list names;
@@ -159,8 +159,8 @@ struct foreseen {
     bool full; // memory is out
 };
 
-static void foresee_one(void *arg, size_t program, td_node node) {
-    struct foreseen *f = arg;
+static void note_plain(void *arg, size_t program, td_node node) {
+    struct preview *f = arg;
     struct entry *e = &f->programs->entry[program];
     const struct td_graph *g = e->compiled->graph;
     if (node >= td_graph_n_nodes(g)) return;
@@ -175,11 +175,11 @@ static void foresee_one(void *arg, size_t program, td_node node) {
     f->n++;
 }
 
-td_status td_programs_foresee_slow(struct td_programs *p, const struct td_accelerator_ops *ops,
+td_status td_programs_preview_slow(struct td_programs *p, const struct td_accelerator_ops *ops,
                                    struct td_accelerator *accel, char *out_text, size_t text_bytes,
                                    uint32_t *out_n) {
     const struct td_program *programs[TD_PROGRAMS_MAX];
-    struct foreseen f = {.programs = p};
+    struct preview f = {.programs = p};
     td_fit_list_init(&f.names, out_text, text_bytes, ", ");
     for (size_t i = 0; i < p->n; i++) {
         programs[i] = &p->entry[i].compiled->program;
@@ -187,7 +187,7 @@ td_status td_programs_foresee_slow(struct td_programs *p, const struct td_accele
     }
     *out_n = 0;
     if (!ops->plain) return TD_OK;
-    TD_TRY(ops->plain(accel, programs, p->n, foresee_one, &f));
+    TD_TRY(ops->plain(accel, programs, p->n, note_plain, &f));
     *out_n = f.n;
     return f.full ? td_fail_oom() : TD_OK;
 }
