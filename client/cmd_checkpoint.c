@@ -65,7 +65,7 @@ static td_status show(struct td_session *s, enum td_output output, struct td_pag
 td_status td_cmd_checkpoint_list(struct td_session *s, const struct td_flags *f, int *out_exit) {
     (void)out_exit;
     Traind__V1__ListCheckpointsRequest request = TRAIND__V1__LIST_CHECKPOINTS_REQUEST__INIT;
-    request.job = (char *)(uintptr_t)f->args[0];
+    request.job = td_unconst(f->args[0]);
     struct td_pages pages = {0};
     td_status failed =
         td_pages_read(s, "/traind.v1.CheckpointService/ListCheckpoints", &request.base,
@@ -168,8 +168,8 @@ td_status td_cmd_checkpoint_download(struct td_session *s, const struct td_flags
                                      int *out_exit) {
     (void)out_exit;
     Traind__V1__GetCheckpointRequest request = TRAIND__V1__GET_CHECKPOINT_REQUEST__INIT;
-    request.job = (char *)(uintptr_t)f->args[0];
-    if (f->n_args > 1) request.path = (char *)(uintptr_t)f->args[1];
+    request.job = td_unconst(f->args[0]);
+    if (f->n_args > 1) request.path = td_unconst(f->args[1]);
     TD_AUTO(td_rpc_message) *answer = NULL;
     TD_TRY(td_session_call(s, "/traind.v1.CheckpointService/GetCheckpoint", &request.base,
                            &traind__v1__checkpoint__descriptor, &answer));

@@ -155,7 +155,7 @@ static td_status send_request(struct logs *l, struct td_rpc_stream *stream) {
         rows[i] = &p[i];
     }
     Traind__V1__ReadLogsRequest request = TRAIND__V1__READ_LOGS_REQUEST__INIT;
-    request.job = (char *)(uintptr_t)f->args[0];
+    request.job = td_unconst(f->args[0]);
     request.attempt = l->attempt;
     request.later = f->attempt == 0;
     request.positions = rows;

@@ -86,7 +86,7 @@ static td_status gather(struct td_session *s, Traind__V1__QueryMetricsRequest *r
                         struct gathered *g) {
     const char *next = "";
     do {
-        request->page_token = (char *)(uintptr_t)next;
+        request->page_token = td_unconst(next);
         TD_TRY(td_session_call(s, method, &request->base,
                                &traind__v1__query_metrics_response__descriptor,
                                &g->page[g->n_pages]));
@@ -189,9 +189,9 @@ td_status td_cmd_metrics(struct td_session *s, const struct td_flags *f, int *ou
     (void)out_exit;
     bool last_only = f->n_args == 1 && !f->points && !td_output_is_json(f->output);
     Traind__V1__QueryMetricsRequest request = TRAIND__V1__QUERY_METRICS_REQUEST__INIT;
-    request.job = (char *)(uintptr_t)f->args[0];
+    request.job = td_unconst(f->args[0]);
     request.n_names = (size_t)f->n_args - 1;
-    request.names = (char **)(uintptr_t)&f->args[1];
+    request.names = td_unconst(&f->args[1]);
     request.from_step = f->from_step;
     request.to_step = f->to_step;
     request.picture_points = f->points;

@@ -89,10 +89,10 @@ td_status td_plan_ask(struct td_session *s, const struct td_flags *f,
     td_buf_init(&spec, TD_SPEC_FILE_BUFFER);
     TD_TRY(td_spec_file_read(f->args[0], &spec));
     Traind__V1__PlanJobRequest request = TRAIND__V1__PLAN_JOB_REQUEST__INIT;
-    request.spec = (char *)(uintptr_t)td_buf_cstr(&spec);
+    request.spec = td_unconst(td_buf_cstr(&spec));
     request.n_overrides = f->n_sets;
-    request.overrides = (char **)(uintptr_t)f->sets;
-    request.dump_graph = (char *)(uintptr_t)(f->dump_graph ? f->dump_graph : "");
+    request.overrides = td_unconst(f->sets);
+    request.dump_graph = td_unconst(f->dump_graph ? f->dump_graph : "");
     return td_session_call(s, "/traind.v1.JobService/PlanJob", &request.base,
                            &traind__v1__plan_job_response__descriptor, out_answer);
 }

@@ -35,10 +35,6 @@ td_status td_cmd_run(struct td_session *s, const struct td_flags *f, int *out_ex
     argv[n++] = "--";
     argv[n++] = f->args[0];
     argv[n] = NULL;
-    union {
-        const char *const *in;
-        char *const *out;
-    } words = {.in = argv};
-    execv(program, words.out);
+    execv(program, td_unconst(argv));
     return td_fs_fail("start", program);
 }

@@ -28,22 +28,22 @@ static td_status steer(struct td_session *s, const struct td_flags *f, const cha
 td_status td_cmd_cancel(struct td_session *s, const struct td_flags *f, int *out_exit) {
     (void)out_exit;
     Traind__V1__CancelJobRequest request = TRAIND__V1__CANCEL_JOB_REQUEST__INIT;
-    request.id = (char *)(uintptr_t)f->args[0];
-    if (f->reason) request.reason = (char *)(uintptr_t)f->reason;
+    request.id = td_unconst(f->args[0]);
+    if (f->reason) request.reason = td_unconst(f->reason);
     return steer(s, f, "/traind.v1.JobService/CancelJob", &request.base);
 }
 
 td_status td_cmd_pause(struct td_session *s, const struct td_flags *f, int *out_exit) {
     (void)out_exit;
     Traind__V1__PauseJobRequest request = TRAIND__V1__PAUSE_JOB_REQUEST__INIT;
-    request.id = (char *)(uintptr_t)f->args[0];
+    request.id = td_unconst(f->args[0]);
     return steer(s, f, "/traind.v1.JobService/PauseJob", &request.base);
 }
 
 td_status td_cmd_resume(struct td_session *s, const struct td_flags *f, int *out_exit) {
     (void)out_exit;
     Traind__V1__ResumeJobRequest request = TRAIND__V1__RESUME_JOB_REQUEST__INIT;
-    request.id = (char *)(uintptr_t)f->args[0];
+    request.id = td_unconst(f->args[0]);
     return steer(s, f, "/traind.v1.JobService/ResumeJob", &request.base);
 }
 
@@ -51,7 +51,7 @@ td_status td_cmd_delete(struct td_session *s, const struct td_flags *f, int *out
     (void)out_exit;
     TD_AUTO(td_rpc_message) *answer = NULL;
     Traind__V1__DeleteJobRequest request = TRAIND__V1__DELETE_JOB_REQUEST__INIT;
-    request.id = (char *)(uintptr_t)f->args[0];
+    request.id = td_unconst(f->args[0]);
     request.keep_checkpoints = f->keep_checkpoints;
     TD_TRY(td_session_call(s, "/traind.v1.JobService/DeleteJob", &request.base,
                            &traind__v1__delete_job_response__descriptor, &answer));

@@ -32,10 +32,10 @@ td_status td_cmd_submit(struct td_session *s, const struct td_flags *f, int *out
     char request_id[37];
     td_uuid4(request_id);
     Traind__V1__CreateJobRequest request = TRAIND__V1__CREATE_JOB_REQUEST__INIT;
-    request.spec = (char *)(uintptr_t)td_buf_cstr(&spec);
+    request.spec = td_unconst(td_buf_cstr(&spec));
     request.n_overrides = f->n_sets;
-    request.overrides = (char **)(uintptr_t)f->sets;
-    request.request_id = f->request_id ? (char *)(uintptr_t)f->request_id : request_id;
+    request.overrides = td_unconst(f->sets);
+    request.request_id = f->request_id ? td_unconst(f->request_id) : request_id;
     TD_AUTO(td_rpc_message) *answer = NULL;
     TD_TRY(td_session_call(s, "/traind.v1.JobService/CreateJob", &request.base,
                            &traind__v1__job__descriptor, &answer));

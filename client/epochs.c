@@ -89,7 +89,7 @@ static void ask(struct td_epochs *e, const Traind__V1__Job *job) {
     Traind__V1__QueryMetricsRequest request = TRAIND__V1__QUERY_METRICS_REQUEST__INIT;
     request.job = job->id;
     request.n_names = TD_COUNTOF(shown);
-    request.names = (char **)(uintptr_t)shown;
+    request.names = td_unconst(shown);
     request.from_step = e->from_step;
     e->n_ranks = job->n_ranks;
     td_status s = td_rpc_unary(e->session->channel, "/traind.v1.MetricService/QueryMetrics",

@@ -52,7 +52,7 @@ static td_status one_round(struct td_session *s, const char *job, int64_t left_n
                               &traind__v1__watch_job_response__descriptor, left_ns, &stream_ops, f,
                               &stream));
     Traind__V1__WatchJobRequest request = TRAIND__V1__WATCH_JOB_REQUEST__INIT;
-    request.id = (char *)(uintptr_t)job;
+    request.id = td_unconst(job);
     request.token = f->token;
     td_rpc_stream_send(stream, &request.base);
     td_rpc_stream_half_close(stream);

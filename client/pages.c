@@ -13,7 +13,7 @@ static void *member(const ProtobufCMessage *m, const char *name, bool count) {
     const ProtobufCFieldDescriptor *f =
         protobuf_c_message_descriptor_get_field_by_name(m->descriptor, name);
     TD_CHECK(f != NULL);
-    return (char *)(uintptr_t)m + (count ? f->quantifier_offset : f->offset);
+    return (char *)td_unconst(m) + (count ? f->quantifier_offset : f->offset);
 }
 
 static td_status take_page(struct td_pages *p, const ProtobufCMessage *answer, const char *items) {

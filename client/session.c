@@ -85,7 +85,7 @@ td_status td_session_call(struct td_session *s, const char *method, const Protob
 
 td_status td_session_get_job(struct td_session *s, struct td_rpc_message **out_job) {
     Traind__V1__GetJobRequest request = TRAIND__V1__GET_JOB_REQUEST__INIT;
-    request.id = (char *)(uintptr_t)s->flags->args[0];
+    request.id = td_unconst(s->flags->args[0]);
     return td_session_call(s, "/traind.v1.JobService/GetJob", &request.base,
                            &traind__v1__job__descriptor, out_job);
 }

@@ -25,7 +25,7 @@ struct td_run {
 
 static inline void *td_operand_at(const struct td_operand *o, const struct td_run *r) {
     // Inputs are read only; kernels never write through an input operand.
-    return o->base ? o->base : (void *)(uintptr_t)r->inputs[o->slot];
+    return o->base ? o->base : td_unconst(r->inputs[o->slot]);
 }
 
 struct td_kernel;

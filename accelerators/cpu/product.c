@@ -173,10 +173,10 @@ td_status td_product_take(struct td_kernel *k, const struct td_product_site *sit
         return TD_OK;
     }
     if (!td_gemm_packs(&spec)) spec.param = NULL;
-    if (spec.param) k->in[1] = (struct td_operand){.base = (char *)(uintptr_t)spec.param};
+    if (spec.param) k->in[1] = (struct td_operand){.base = td_unconst(spec.param)};
     if (spec.has_bias) {
         const char *bias = td_product_param(site, node->inputs[2], &k->in_dtype[2]);
-        if (bias) k->in[2] = (struct td_operand){.base = (char *)(uintptr_t)bias};
+        if (bias) k->in[2] = (struct td_operand){.base = td_unconst(bias)};
         spec.bias = k->in_dtype[2];
     }
     k->run = run_product;

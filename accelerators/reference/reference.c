@@ -272,7 +272,7 @@ static td_status run_node(struct td_executable *e, td_node n, const void *const 
     }
     if (node->op == TD_OP_RESHAPE && is_view(e, node)) return TD_OK;
     for (uint32_t i = 0; i < node->n_inputs; i++) {
-        e->in[i] = (void *)(uintptr_t)read_place(e, node->inputs[i], inputs);
+        e->in[i] = td_unconst(read_place(e, node->inputs[i], inputs));
     }
     void *out[TD_MAX_OUT] = {node->into ? e->place[node->into].data : NULL};
     for (uint32_t i = 0; i < node->n_outputs; i++) {

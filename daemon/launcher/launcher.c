@@ -445,13 +445,9 @@ static td_status write_record(struct td_launcher *l) {
 }
 
 static td_status start_ranks(struct td_launcher *l) {
-    union {
-        char *const *in;
-        const char *const *out;
-    } from = {.in = environ};
     td_arena_reset(l->arena);
-    const char *const *env =
-        td_environment_build(l->arena, from.out, l->o.threads, l->o.shared_cores);
+    const char *const *env = td_environment_build(l->arena, (const char *const *)environ,
+                                                  l->o.threads, l->o.shared_cores);
     if (!env) return td_fail_oom();
     for (int32_t i = 0; i < l->o.n_ranks; i++) {
         struct td_launch_rank *r = &l->ranks[i];

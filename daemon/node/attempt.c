@@ -438,13 +438,9 @@ static td_status spawn(struct td_local_attempt *a, const struct td_launch_contex
     TD_AUTO_CLOSE int log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (log_fd < 0) return td_fs_fail("open", log);
     struct td_proc_fd fds[] = {{log_fd, STDERR_FILENO}, {ack_fd, ACK_FD}};
-    union {
-        char *const *in;
-        const char *const *out;
-    } env = {.in = environ};
     struct td_proc_options o = {.path = c.argv[0],
                                 .argv = c.argv,
-                                .env = env.out,
+                                .env = (const char *const *)environ,
                                 .fds = fds,
                                 .n_fds = TD_COUNTOF(fds),
                                 .new_session = true,

@@ -20,7 +20,7 @@
 
 enum { CHUNK_BYTES = 256 << 10, PUT_BYTES = 4 << 20, TAIL_BYTES = 1 << 20 };
 static const int64_t put_retry_ns = TD_NS_PER_S;
-static const uint32_t td_forward_magic = 0x46575231;
+enum { td_forward_magic = 0x46575231 };
 
 struct stream {
     Traind__V1__Segment__Kind kind;
@@ -160,12 +160,8 @@ static const ProtobufCMessage *log_chunk(uint64_t offset, const uint8_t *data, s
     chunk.rank = f->put_stream->rank;
     chunk.kind = f->put_stream->kind;
     chunk.offset = offset;
-    chunk.key = (char *)(uintptr_t)f->o.key;
-    union {
-        const uint8_t *in;
-        uint8_t *out; // protobuf-c has no const; packing only reads
-    } u = {.in = data};
-    chunk.data = (ProtobufCBinaryData){bytes, u.out};
+    chunk.key = td_unconst(f->o.key);
+    chunk.data = (ProtobufCBinaryData){bytes, td_unconst(data)};
     return &chunk.base;
 }
 

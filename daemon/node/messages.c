@@ -47,8 +47,8 @@ void td_messages_register(struct td_node *n) {
     r.memory_bytes = inv->memory_bytes;
     (void)td_plugin_files_look(&n->plugins, n->plugin_dir);
     r.plugins = n->plugins.digest;
-    r.cpu_level = (char *)(uintptr_t)td_cpu_level_name(inv->cpu_level);
-    r.cpu_level_held = (char *)(uintptr_t)td_cpu_level_name(inv->cpu_level_held);
+    r.cpu_level = td_unconst(td_cpu_level_name(inv->cpu_level));
+    r.cpu_level_held = td_unconst(td_cpu_level_name(inv->cpu_level_held));
     r.n_accelerators = inv->n_accelerators;
     r.accelerators = accelerators;
     r.n_attempts = n_attempts;

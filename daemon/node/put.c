@@ -9,8 +9,7 @@
 #include "lib/base/fsio.h"
 #include "traind/v1/node.pb-c.h"
 
-static const uint32_t td_put_magic = 0x50555431;
-enum { PUT_TIMEOUT_S = 300 };
+enum { td_put_magic = 0x50555431, PUT_TIMEOUT_S = 300 };
 
 struct td_put {
     uint32_t magic;

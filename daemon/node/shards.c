@@ -128,18 +128,14 @@ static const ProtobufCMessage *chunk(uint64_t offset, const uint8_t *data, size_
     id.attempt = s->assigned->attempt;
     id.epoch = s->assigned->epoch;
     struct shard *shard = &s->files[s->file];
-    union {
-        const uint8_t *in;
-        uint8_t *out; // protobuf-c has no const; packing only reads
-    } u = {.in = data};
     m.id = &id;
     m.checkpoint = s->checkpoint;
     m.file = shard->name;
-    m.key = (char *)(uintptr_t)s->key;
+    m.key = td_unconst(s->key);
     m.file_bytes = shard->bytes;
     m.digest = shard->digest;
     m.offset = offset;
-    m.data = (ProtobufCBinaryData){bytes, u.out};
+    m.data = (ProtobufCBinaryData){bytes, td_unconst(data)};
     return &m.base;
 }
 

@@ -67,6 +67,12 @@ _Noreturn void td_check_failed(const char *expr, const char *file, int line);
         td_cast_;                                                                                  \
     })
 
+// An interface of others that takes a plain pointer and only reads through it (a message of
+// protobuf-c, argv, a handle of oneDNN): the one place where const is cast away.
+static inline void *td_unconst(const void *p) {
+    return (void *)(uintptr_t)p;
+}
+
 // ---- sizes -----------------------------------------------------------------------------------
 #define TD_COUNTOF(a) (sizeof(a) / sizeof((a)[0]))
 #define TD_MIN(a, b)  ((a) < (b) ? (a) : (b))

@@ -84,15 +84,6 @@ static int set_attributes(struct spawn *s, const struct td_proc_options *o) {
     return posix_spawnattr_setflags(&s->attributes, (short)flags);
 }
 
-// The interface predates const; posix_spawn does not write through these.
-static char *const *as_vector(const char *const *v) {
-    union {
-        const char *const *in;
-        char *const *out;
-    } u = {.in = v};
-    return u.out;
-}
-
 td_status td_proc_spawn(const struct td_proc_options *o, struct td_proc *out_proc) {
     static const char *const empty[] = {NULL};
     TD_CHECK(o->path[0] == '/' && o->n_fds <= FDS_MAX);
@@ -113,8 +104,8 @@ td_status td_proc_spawn(const struct td_proc_options *o, struct td_proc *out_pro
     if (!err) err = add_descriptors(&s, o);
     pid_t pid = -1;
     if (!err) {
-        err = posix_spawn(&pid, o->path, &s.actions, &s.attributes, as_vector(o->argv),
-                          as_vector(o->env ? o->env : empty));
+        err = posix_spawn(&pid, o->path, &s.actions, &s.attributes, td_unconst(o->argv),
+                          td_unconst(o->env ? o->env : empty));
     }
     for (size_t i = 0; i < FDS_MAX; i++) {
         td_auto_close(&s.copy[i]);

@@ -76,8 +76,7 @@ struct td_rpc_stream {
 // ---- channel ----------------------------------------------------------------------------------
 
 static grpc_arg int_arg(const char *key, int value) {
-    return (grpc_arg){
-        .type = GRPC_ARG_INTEGER, .key = (char *)(uintptr_t)key, .value.integer = value};
+    return (grpc_arg){.type = GRPC_ARG_INTEGER, .key = td_unconst(key), .value.integer = value};
 }
 
 static grpc_channel *create_grpc_channel(const struct td_rpc_address *address,

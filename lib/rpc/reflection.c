@@ -22,7 +22,7 @@ enum { MAX_FILES = 256, MAX_SERVICES = 256 };
 static void send(struct td_rpc_call *call, const reflection_request *request,
                  reflection_response *response) {
     response->valid_host = request->host;
-    response->original_request = (reflection_request *)(uintptr_t)request;
+    response->original_request = td_unconst(request);
     if (td_rpc_call_send(call, &response->base) == TD_RPC_SEND_FULL) td_rpc_call_pause(call);
 }
 
@@ -31,7 +31,7 @@ static void send_error(struct td_rpc_call *call, const reflection_request *reque
     reflection_response response = GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__INIT;
     Grpc__Reflection__V1__ErrorResponse error = GRPC__REFLECTION__V1__ERROR_RESPONSE__INIT;
     error.error_code = (int32_t)code;
-    error.error_message = (char *)(uintptr_t)message;
+    error.error_message = td_unconst(message);
     response.message_response_case =
         GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_ERROR_RESPONSE;
     response.error_response = &error;
@@ -52,7 +52,7 @@ static void send_services(struct td_rpc_call *call, const reflection_request *re
         if (!td_rpc_health_knows(server, name)) continue; // of another role
         size_t n = list.n_service++;
         grpc__reflection__v1__service_response__init(&item[n]);
-        item[n].name = (char *)(uintptr_t)name;
+        item[n].name = td_unconst(name);
         items[n] = &item[n];
     }
     response.message_response_case =
@@ -89,7 +89,7 @@ static void send_file(struct td_rpc_call *call, const reflection_request *reques
     size_t n = gather(server->descriptors, file_idx, order);
     for (size_t i = 0; i < n; i++) {
         struct td_str file = td_descriptor_set_file_bytes(server->descriptors, order[i]);
-        bytes[i] = (ProtobufCBinaryData){file.len, (uint8_t *)(uintptr_t)file.data};
+        bytes[i] = (ProtobufCBinaryData){file.len, td_unconst(file.data)};
     }
     reflection_response response = GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__INIT;
     Grpc__Reflection__V1__FileDescriptorResponse files =

@@ -34,8 +34,7 @@
 // ---- listening --------------------------------------------------------------------------------
 
 static grpc_arg int_arg(const char *key, int value) {
-    return (grpc_arg){
-        .type = GRPC_ARG_INTEGER, .key = (char *)(uintptr_t)key, .value.integer = value};
+    return (grpc_arg){.type = GRPC_ARG_INTEGER, .key = td_unconst(key), .value.integer = value};
 }
 
 static grpc_server *create_grpc_server(const struct td_rpc_server_options *o) {

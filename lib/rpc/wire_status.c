@@ -23,11 +23,6 @@ static const char fields_url[] = "type.googleapis.com/google.rpc.BadRequest";
 typedef Google__Rpc__ErrorInfo__MetadataEntry meta_entry;
 typedef Google__Rpc__BadRequest__FieldViolation violation;
 
-// protobuf-c's structs hold plain char *, which packing only reads.
-static char *lend(const char *s) {
-    return (char *)(uintptr_t)s;
-}
-
 // Cuts at a character boundary of UTF-8.
 static void copy_cut(const char *text, char *out, size_t out_bytes) {
     size_t n = strnlen(text, out_bytes);
@@ -51,8 +46,8 @@ static void add_meta(struct info *info, const char *key, const char *value) {
     if (!value || info->base.n_metadata == MAX_META) return;
     size_t i = info->base.n_metadata++;
     info->entry[i] = (meta_entry)GOOGLE__RPC__ERROR_INFO__METADATA_ENTRY__INIT;
-    info->entry[i].key = lend(key);
-    info->entry[i].value = lend(value);
+    info->entry[i].key = td_unconst(key);
+    info->entry[i].value = td_unconst(value);
     info->entries[i] = &info->entry[i];
 }
 
@@ -60,8 +55,8 @@ static void fill_info(td_status s, const char *request_id, struct info *info) {
     info->base = (Google__Rpc__ErrorInfo)GOOGLE__RPC__ERROR_INFO__INIT;
     info->base.metadata = info->entries;
     const char *reason = td_status_reason(s);
-    info->base.reason = lend(reason[0] ? reason : td_code_name(td_status_code(s)));
-    info->base.domain = lend("traind");
+    info->base.reason = td_unconst(reason[0] ? reason : td_code_name(td_status_code(s)));
+    info->base.domain = td_unconst("traind");
     add_meta(info, "request_id", request_id);
     if (td_status_class(s) != TD_CLASS_NONE) {
         add_meta(info, "class", td_class_name(td_status_class(s)));
@@ -89,8 +84,8 @@ static void fill_fields(td_status s, size_t n_kept, struct fields *f) {
         const char *path = "", *text = f->more;
         if (i < n_kept) td_status_field(s, i, &path, &text);
         f->item[i] = (violation)GOOGLE__RPC__BAD_REQUEST__FIELD_VIOLATION__INIT;
-        f->item[i].field = lend(path);
-        f->item[i].description = lend(text);
+        f->item[i].field = td_unconst(path);
+        f->item[i].description = td_unconst(text);
         f->items[i] = &f->item[i];
         f->base.n_field_violations++;
     }
@@ -99,7 +94,7 @@ static void fill_fields(td_status s, size_t n_kept, struct fields *f) {
 
 static bool pack_any(const char *url, const ProtobufCMessage *m, Google__Protobuf__Any *out_any) {
     *out_any = (Google__Protobuf__Any)GOOGLE__PROTOBUF__ANY__INIT;
-    out_any->type_url = lend(url);
+    out_any->type_url = td_unconst(url);
     size_t bytes = protobuf_c_message_get_packed_size(m);
     uint8_t *data = td_calloc(1, bytes ? bytes : 1);
     if (!data) return false;

@@ -101,7 +101,7 @@ static void say_segment(struct rig *r, Traind__V1__Segment__Kind kind, const uin
     segment.id = &id;
     segment.kind = kind;
     segment.offset = offset;
-    segment.data = (ProtobufCBinaryData){.len = bytes, .data = (uint8_t *)(uintptr_t)data};
+    segment.data = (ProtobufCBinaryData){.len = bytes, .data = td_unconst(data)};
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_SEGMENT;
     m.segment = &segment;
@@ -111,7 +111,7 @@ static void say_segment(struct rig *r, Traind__V1__Segment__Kind kind, const uin
 static void say_plan(struct rig *r, const char *json) {
     Traind__V1__PlanResult result = TRAIND__V1__PLAN_RESULT__INIT;
     result.request = r->plan_request;
-    result.result_json = (char *)(uintptr_t)json;
+    result.result_json = td_unconst(json);
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT;
     m.plan_result = &result;

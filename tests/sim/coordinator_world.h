@@ -649,14 +649,14 @@ static void send_segment(struct world *w, struct sim_node *n, const struct held 
     Traind__V1__AttemptId id = TRAIND__V1__ATTEMPT_ID__INIT;
     Traind__V1__Segment s = TRAIND__V1__SEGMENT__INIT;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
-    id.job = (char *)(uintptr_t)h->job;
+    id.job = td_unconst(h->job);
     id.attempt = h->attempt;
     id.epoch = h->epoch;
     s.id = &id;
     s.kind = kind;
     s.rank = rank;
     s.offset = offset;
-    s.data.data = (uint8_t *)(uintptr_t)data;
+    s.data.data = td_unconst(data);
     s.data.len = bytes;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_SEGMENT;
     m.segment = &s;
@@ -685,7 +685,7 @@ static void send_final(struct world *w, struct sim_node *n, const struct held *h
         Traind__V1__AttemptId id = TRAIND__V1__ATTEMPT_ID__INIT;
         Traind__V1__LogState s = TRAIND__V1__LOG_STATE__INIT;
         Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
-        id.job = (char *)(uintptr_t)h->job;
+        id.job = td_unconst(h->job);
         id.attempt = h->attempt;
         id.epoch = h->epoch;
         s.id = &id;

@@ -175,6 +175,9 @@ OP_CASES = "tests/conform/conform_ops*.c"
 GRADIENT_CASES = "tests/conform/conform_gradients*.c"
 SPEC_DOC = "docs/job-spec.md"
 
+# Where an integer, which was never a pointer to const, becomes a pointer; elsewhere it is td_unconst().
+INTEGERS_TO_POINTERS = ["include/traind/accelerator.h", "engine/graph/state.c", "lib/base/base.h"]
+
 problems = []
 
 
@@ -261,6 +264,15 @@ def check_banned(path, code):
         allowed = BANNED[m[1]]
         if not (allowed and re.fullmatch(allowed, path)):
             problem(path, line_of(code, m.start()), f"{m[1]}() is banned (CONVENTIONS.md)")
+
+
+def check_one_way(path, code):
+    """What could be done in three ways is done in one."""
+    for m in re.finditer(r"\*\)\s*\(uintptr_t\)|\bunion\s*\{[^}]*\bconst\b[^}]*\}", code):
+        if path not in INTEGERS_TO_POINTERS:
+            problem(path, line_of(code, m.start()), "const is cast away by td_unconst() alone (lib/base/base.h)")
+    for m in re.finditer(r"#[ \t]*define[ \t]+\w+_magic\b|\bconst\s+\w+\s+\w+_magic\s*=", code):
+        problem(path, line_of(code, m.start()), "a magic number is written `enum { td_thing_magic = 0x... };`")
 
 
 def check_guard(path, code):
@@ -363,6 +375,7 @@ def check_file(path, users):
     check_includes(path, plain, users)
     check_banned(path, without_strings(plain))
     check_prints(path, without_strings(plain))
+    check_one_way(path, without_strings(plain))
     braces.check(path, code, problem)
     if path.endswith(".h"):
         check_guard(path, code)

@@ -75,6 +75,20 @@ def test_prints_that_pass_strangers_text_are_named(tree):
     assert len(lint.problems) == 1
 
 
+@pytest.mark.parametrize("code, words", [
+    ("m.job = (char *)(uintptr_t)job;", "td_unconst"),
+    ("m.names = (char **)(uintptr_t)names;", "td_unconst"),
+    ("union { const char *const *in; char *const *out; } u = {.in = v};", "td_unconst"),
+    ("#define td_thing_magic 0x7468", "enum"),
+    ("static const uint32_t td_thing_magic = 0x7468;", "enum"),
+    ("m.job = td_unconst(job); enum { td_thing_magic = 0x7468 }; b.handle = (uint64_t)(uintptr_t)p;", None),
+    ("union { double real; struct td_json *first; } u; TD_CHECK(t->magic == td_thing_magic);", None),
+])
+def test_second_way_of_what_has_one_is_named(tree, code, words):
+    lint.check_one_way("lib/base/x.c", code)
+    assert [words in p for p in lint.problems] == ([True] if words else [])
+
+
 BARE = """
 int f(int x) {
     if (x) return 1;

@@ -264,7 +264,7 @@ static inline void line(struct rig *r, const char *text) {
     s.id = &id;
     s.kind = TRAIND__V1__SEGMENT__KIND__EVENTS;
     s.offset = r->events;
-    s.data = (ProtobufCBinaryData){strlen(text), (uint8_t *)(uintptr_t)text};
+    s.data = (ProtobufCBinaryData){strlen(text), td_unconst(text)};
     r->events += s.data.len;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_SEGMENT;
     m.segment = &s;

@@ -104,7 +104,7 @@ static inline td_status step_lower(void *plugin, struct td_graph *g,
 static inline void step_set_precision(struct td_compile_options *o,
                                       const struct td_plugin_desc *plugin) {
     o->precision = plugin ? step_lower : NULL;
-    o->precision_arg = (void *)(uintptr_t)plugin;
+    o->precision_arg = td_unconst(plugin);
     o->scales_loss = plugin == &td_precision_fp16_mixed;
 }
 
@@ -131,7 +131,7 @@ static inline struct td_compile_options step_options(const struct step_case *c,
     return (struct td_compile_options){
         .key = rig_key(TD_MODE_TRAIN, c->batch, true),
         .record = step_record,
-        .record_arg = (void *)(uintptr_t)c,
+        .record_arg = td_unconst(c),
         .optimizer = optimizer,
     };
 }

@@ -136,8 +136,8 @@ static void fill(struct td_job *j) {
                                  .attempt = 2,
                                  .rank = 1,
                                  .step = 77,
-                                 .message = (char *)(uintptr_t) "file 'x'\nis bad",
-                                 .node = (char *)(uintptr_t) "node-a"};
+                                 .message = td_unconst("file 'x'\nis bad"),
+                                 .node = td_unconst("node-a")};
     assert_null(td_failure_set(&j->failure, &f));
     struct td_metric_record p = {
         .name = "val_accuracy", .step = 5, .sum = 3, .count = 4, .flags = TD_METRIC_SUM_COUNT};

@@ -95,9 +95,9 @@ static void test_arena_of_a_step_shrinks_when_shadows_of_weights_are_made_late(v
     const struct step_case *c = step_case("mlp");
     const struct td_autodiff_options autodiff = {0};
     const struct td_program_key key = rig_key(TD_MODE_TRAIN, c->batch, false);
-    assert_ok(step_record((void *)(uintptr_t)c, graph, c->batch));
+    assert_ok(step_record(td_unconst(c), graph, c->batch));
     assert_ok(td_pass_autodiff(graph, &autodiff));
-    assert_ok(step_lower((void *)(uintptr_t)&td_precision_bf16_mixed, graph, &key));
+    assert_ok(step_lower(td_unconst(&td_precision_bf16_mixed), graph, &key));
     assert_ok(td_rewrite_insert_at(graph, TD_REWRITE_END));
     assert_ok(td_pass_simplify(graph));
     assert_ok(td_pass_fuse(graph));

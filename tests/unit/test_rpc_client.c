@@ -174,7 +174,7 @@ static int tear_down(void **state) {
 static td_status get(struct td_rpc_channel *c, const char *id, int64_t timeout_ns,
                      struct td_rpc_message **out_response) {
     Traind__V1__GetJobRequest r = TRAIND__V1__GET_JOB_REQUEST__INIT;
-    r.id = (char *)(uintptr_t)id;
+    r.id = td_unconst(id);
     return td_rpc_unary_wait(c, "/traind.v1.JobService/GetJob", &r.base,
                              &traind__v1__job__descriptor, timeout_ns, out_response);
 }

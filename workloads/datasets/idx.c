@@ -13,7 +13,7 @@
 #include "workloads/datasets/idx_cache.h"
 #include "workloads/workloads.h"
 
-#define td_dataset_magic UINT32_C(0x69647831)
+enum { td_dataset_magic = 0x69647831 };
 
 struct td_dataset {
     uint32_t magic;

@@ -19,8 +19,11 @@
 #include "workloads/datasets/npy_file.h"
 #include "workloads/workloads.h"
 
-#define td_dataset_magic UINT32_C(0x6e707931)
-enum { MAX_CLASSES = 1 << 20, WHOLE_MAX = 1 << 30 /* bytes of a file */ };
+enum {
+    td_dataset_magic = 0x6e707931,
+    MAX_CLASSES = 1 << 20,
+    WHOLE_MAX = 1 << 30 /* bytes of a file */
+};
 
 struct half { // training, or everything else
     struct td_npy x, y;

@@ -15,8 +15,8 @@
 #include "traind/dataset.h"
 #include "workloads/workloads.h"
 
-#define td_dataset_magic UINT32_C(0x73796e31)
-#define MAX_BYTES        ((size_t)1 << 30)
+enum { td_dataset_magic = 0x73796e31 };
+#define MAX_BYTES ((size_t)1 << 30)
 
 struct half { // training, or everything else
     int64_t n;

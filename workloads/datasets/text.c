@@ -22,8 +22,8 @@
 #include "workloads/datasets/windows.h"
 #include "workloads/workloads.h"
 
-#define td_dataset_magic UINT32_C(0x74657874)
-#define MAX_BYTES        ((size_t)1 << 36)
+enum { td_dataset_magic = 0x74657874 };
+#define MAX_BYTES ((size_t)1 << 36)
 enum { MAX_FILES = 4096, MAX_DEPTH = 8, VOCABULARY = 256 };
 static const char image_magic[8] = "TDTEXT1";
 

@@ -16,7 +16,7 @@
 #include "workloads/datasets/windows.h"
 #include "workloads/workloads.h"
 
-#define td_dataset_magic UINT32_C(0x746f6b31)
+enum { td_dataset_magic = 0x746f6b31 };
 
 struct part { // training, or everything else
     struct td_windows windows;

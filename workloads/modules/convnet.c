@@ -18,8 +18,7 @@
 #include "workloads/modules/loss.h"
 #include "workloads/workloads.h"
 
-#define td_module_magic UINT32_C(0x636e7631)
-enum { MAX_LAYERS = 256, NAME_BYTES = 32 };
+enum { td_module_magic = 0x636e7631, MAX_LAYERS = 256, NAME_BYTES = 32 };
 
 struct layer {
     const struct kind *kind;

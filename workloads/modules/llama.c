@@ -20,7 +20,7 @@
 #include "workloads/modules/decoder.h"
 #include "workloads/workloads.h"
 
-#define td_module_magic UINT32_C(0x6c6c6d31)
+enum { td_module_magic = 0x6c6c6d31 };
 
 struct td_module {
     uint32_t magic;

@@ -17,8 +17,8 @@
 #include "workloads/workloads.h"
 
 enum { MAX_WIDTHS = 64 };
-#define MAX_WIDTH       (INT64_C(1) << 20)
-#define td_module_magic UINT32_C(0x6d6c7031)
+#define MAX_WIDTH (INT64_C(1) << 20)
+enum { td_module_magic = 0x6d6c7031 };
 
 struct td_module {
     uint32_t magic;

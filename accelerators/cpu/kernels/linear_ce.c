@@ -294,7 +294,7 @@ td_status td_linear_ce_take(struct td_kernel *k, const struct td_product_site *s
     h->classes = k->shape[1].dim[0];
     h->at = td_head_operands_of(k->op, &k->attrs, k->n_in);
     h->sums = h->at.dw && k->in_dtype[h->at.dw] != TD_F32;
-    if (forward.param) k->in[1] = (struct td_operand){.base = (char *)(uintptr_t)forward.param};
+    if (forward.param) k->in[1] = (struct td_operand){.base = td_unconst(forward.param)};
     choose_rows(h, k->in_dtype[0]);
     TD_TRY(make_chunk(site, h, &forward, &h->whole));
     TD_TRY(make_chunk(site, h, &forward, &h->rest));

@@ -60,7 +60,7 @@ static td_status run_wide(const struct td_kernel *k, const struct td_run *r) {
     }
     if (s->has_bias) t->convert(k->n_threads, k->in_dtype[2], given.bias, TD_F32, bias, w->bias);
     TD_TRY(td_conv_run(v, &p));
-    void *result = (void *)(uintptr_t)given.result;
+    void *result = td_unconst(given.result);
     if (s->kind == TD_CONV_FORWARD) t->convert(k->n_threads, TD_F32, y, s->given, result, w->y);
     if (s->kind == TD_CONV_GRAD_X) t->convert(k->n_threads, TD_F32, x, s->given, result, w->x);
     if (s->kind == TD_CONV_GRAD_W && narrow_w) {

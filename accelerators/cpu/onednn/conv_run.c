@@ -157,7 +157,7 @@ void td_conv_finish(struct td_conv *v) {
 // ---- run ----------------------------------------------------------------------------------------
 static td_status set_address(dnnl_memory_t m, const void *p) {
     // oneDNN's handles are not const; only the result is written.
-    DNNL_TRY(dnnl_memory_set_data_handle(m, (void *)(uintptr_t)p), "set an address");
+    DNNL_TRY(dnnl_memory_set_data_handle(m, td_unconst(p)), "set an address");
     return TD_OK;
 }
 
@@ -199,8 +199,7 @@ static td_status unpack(struct td_conv *v, const void *result) {
 static void run_winograd(const struct td_conv *v, const struct td_conv_places *p) {
     const bool forward = v->shape.kind == TD_CONV_FORWARD;
     td_kernels()->winograd_run(&v->winograd, forward ? p->x : p->y, p->w, forward ? p->bias : NULL,
-                               (float *)(uintptr_t)(forward ? p->y : p->x),
-                               v->engine->memory->scratch);
+                               td_unconst(forward ? p->y : p->x), v->engine->memory->scratch);
 }
 
 td_status td_conv_run_bare(struct td_conv *v, const struct td_conv_places *p) {

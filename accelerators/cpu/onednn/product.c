@@ -245,11 +245,11 @@ td_status td_dnnl_product_run(struct td_dnnl_product *g, const void *a, const vo
                               const void *bias, void *y) {
     if (g->pack) TD_TRY(td_packs_read(g->engine->packs, g->pack, b));
     // oneDNN's handles are not const; only the result is written.
-    dnnl_status_t s = dnnl_memory_set_data_handle(g->a, (void *)(uintptr_t)a);
-    if (!s) s = dnnl_memory_set_data_handle(g->b, (void *)(uintptr_t)b);
+    dnnl_status_t s = dnnl_memory_set_data_handle(g->a, td_unconst(a));
+    if (!s) s = dnnl_memory_set_data_handle(g->b, td_unconst(b));
     if (!s) s = dnnl_memory_set_data_handle(g->y, y);
     if (!s) s = dnnl_memory_set_data_handle(g->scratch, g->engine->memory->scratch);
-    if (!s && g->bias) s = dnnl_memory_set_data_handle(g->bias, (void *)(uintptr_t)bias);
+    if (!s && g->bias) s = dnnl_memory_set_data_handle(g->bias, td_unconst(bias));
     DNNL_TRY(s, "set addresses");
     dnnl_exec_arg_t args[5];
     int n = name_args(g, args);

@@ -24,7 +24,7 @@ static void layout_destroy(void *of) {
 
 static td_status reorder(void *of, const void *weights) {
     struct layout *l = of;
-    DNNL_TRY(dnnl_memory_set_data_handle(l->plain, (void *)(uintptr_t)weights), "weights");
+    DNNL_TRY(dnnl_memory_set_data_handle(l->plain, td_unconst(weights)), "weights");
     dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, l->plain}, {DNNL_ARG_TO, l->packed}};
     return td_dnnl_primitive_run(&l->reorder, l->stream, 2, args, "pack weights");
 }

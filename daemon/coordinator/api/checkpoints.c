@@ -120,7 +120,7 @@ static void send_chunk(td_status take_status, const void *data, size_t n, void *
     }
     Traind__V1__ReadShardResponse m = TRAIND__V1__READ_SHARD_RESPONSE__INIT;
     m.offset = r->offset;
-    m.data.data = (uint8_t *)(uintptr_t)data;
+    m.data.data = td_unconst(data);
     m.data.len = n;
     m.file_bytes = r->file_bytes;
     r->offset += n;

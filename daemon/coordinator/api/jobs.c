@@ -190,7 +190,7 @@ static td_status add_warnings(struct td_arena *arena, const struct td_json *v,
     if (!slow) return TD_OK;
     m->warnings = td_arena_array(arena, 1, sizeof *m->warnings);
     if (!m->warnings) return td_fail_oom();
-    m->warnings[m->n_warnings++] = (char *)(uintptr_t)slow;
+    m->warnings[m->n_warnings++] = td_unconst(slow);
     return TD_OK;
 }
 
@@ -219,14 +219,14 @@ static td_status reply_plan(struct td_coordinator *c, const struct planner *p, c
     m->shared_bytes = number(v, "shared_bytes");
     m->flops_per_step = td_json_real(td_json_get(v, "flops_per_step"), 0);
     m->step_seconds = td_json_real(td_json_get(v, "step_seconds"), 0);
-    m->precision = (char *)(uintptr_t)td_json_string(td_json_get(v, "precision"), "");
-    m->other_precision = (char *)(uintptr_t)td_json_string(td_json_get(v, "other_precision"), "");
+    m->precision = td_unconst(td_json_string(td_json_get(v, "precision"), ""));
+    m->other_precision = td_unconst(td_json_string(td_json_get(v, "other_precision"), ""));
     m->other_step_seconds = td_json_real(td_json_get(v, "other_step_seconds"), 0);
-    m->rates = (char *)(uintptr_t)td_json_string(td_json_get(v, "rates"), "");
+    m->rates = td_unconst(td_json_string(td_json_get(v, "rates"), ""));
     m->steps_per_epoch = (uint32_t)number(v, "steps_per_epoch");
     m->total_steps = (uint32_t)number(v, "total_steps");
     m->slots = (uint32_t)td_spec_ranks(&plan.spec);
-    m->graph = (char *)(uintptr_t)td_json_string(td_json_get(v, "graph"), "");
+    m->graph = td_unconst(td_json_string(td_json_get(v, "graph"), ""));
     td_shell_reply(c, p->call, td_steal(arena), &m->base);
     return TD_OK;
 }

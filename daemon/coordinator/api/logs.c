@@ -143,7 +143,7 @@ static void send_chunk(td_status take_status, const void *data, size_t n, void *
     m.rank = r->at / 2;
     m.err = r->at % 2;
     m.offset = r->offsets[r->at];
-    m.data.data = (uint8_t *)(uintptr_t)data;
+    m.data.data = td_unconst(data);
     m.data.len = n;
     if (a && m.rank < a->n_ranks) m.dropped_bytes = a->ranks[m.rank].dropped_bytes;
     r->offsets[r->at] += n;

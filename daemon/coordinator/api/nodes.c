@@ -45,7 +45,7 @@ struct td_coordinator_link {
     void *arg;
     struct session *session;
 };
-#define td_coordinator_link_magic 0x54444c4bu // "TDLK"
+enum { td_coordinator_link_magic = 0x54444c4b }; // "TDLK"
 
 td_status td_sessions_create(struct td_sessions **out_sessions) {
     *out_sessions = td_calloc(1, sizeof **out_sessions);

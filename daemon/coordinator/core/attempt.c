@@ -84,8 +84,8 @@ static struct td_failure failure_of(const struct line *l) {
                            .rank = (int32_t)td_json_int(td_json_get(l->json, "rank"), -1),
                            .step = u32(l->json, "step"),
                            .node = l->attempt->node,
-                           .message = (char *)(uintptr_t)text(l->json, "message"),
-                           .last_words = (char *)(uintptr_t)text(l->json, "last_words")};
+                           .message = td_unconst(text(l->json, "message")),
+                           .last_words = td_unconst(text(l->json, "last_words"))};
     f.secondary = f.cls == TD_CLASS_COLLECTIVE;
     return f;
 }

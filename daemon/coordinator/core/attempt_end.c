@@ -62,7 +62,7 @@ static void job_failed(struct td_core *core, struct td_job *j, struct td_attempt
                                .attempt = a->number,
                                .rank = -1,
                                .node = a->node,
-                               .message = (char *)(uintptr_t) "the attempt failed without a word"};
+                               .message = td_unconst("the attempt failed without a word")};
         TD_CHECK(!td_failure_set(&a->failure, &f));
     }
     TD_CHECK(!td_failure_set(&j->failure, &a->failure));
@@ -204,7 +204,7 @@ void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *
                            .rank = -1,
                            .step = j->progress.step,
                            .node = a->node,
-                           .message = (char *)(uintptr_t)why};
+                           .message = td_unconst(why)};
     if (counted) {
         TD_CHECK(!td_failure_set(&a->failure, &f));
         td_job_exclude(j, a->node);

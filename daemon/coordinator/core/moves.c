@@ -121,7 +121,7 @@ void td_core_fail_job(struct td_core *core, struct td_job *j, enum td_class cls,
                            .attempt = j->n_attempts,
                            .rank = -1,
                            .step = j->progress.step,
-                           .message = (char *)(uintptr_t)message};
+                           .message = td_unconst(message)};
     TD_CHECK(!td_failure_set(&j->failure, &f));
     TD_CHECK(td_core_apply(core, j, TD_JOB_ON_FAIL) != TD_JOB_REFUSED);
 }

@@ -82,7 +82,7 @@ void td_core_meta(struct td_core *core, const char *key, uint64_t value) {
 void td_core_attempt_id(const struct td_job *j, const struct td_attempt *a,
                         Traind__V1__AttemptId *out_id) {
     traind__v1__attempt_id__init(out_id);
-    out_id->job = (char *)(uintptr_t)j->id;
+    out_id->job = td_unconst(j->id);
     out_id->attempt = a->number;
     out_id->epoch = a->epoch;
 }

@@ -135,7 +135,7 @@ static void add_resume(struct td_arena *arena, const struct td_job *j, const str
         if (!c->committed || c->damage || (!shared && !td_catalog_reachable(c, n->id))) continue;
         Traind__V1__ResumeSource *r = td_core_must(td_arena_alloc(arena, sizeof *r));
         traind__v1__resume_source__init(r);
-        r->path = (char *)(uintptr_t)c->path;
+        r->path = td_unconst(c->path);
         r->step = c->step;
         r->fetch = c->streamed;
         assign->resume[assign->n_resume++] = r;

@@ -70,7 +70,7 @@ static void add_checkpoints(struct td_arena *arena, const struct td_job *j, cons
         struct td_checkpoint *c = j->checkpoints[i];
         Traind__V1__CatalogedCheckpoint *m = td_core_must(td_arena_alloc(arena, sizeof *m));
         traind__v1__cataloged_checkpoint__init(m);
-        m->path = (char *)(uintptr_t)c->path;
+        m->path = td_unconst(c->path);
         m->here = td_reconcile_is_here(j, c, n) && bytes < FILES_MAX_BYTES;
         if (m->here) {
             add_files(arena, c, m, &bytes);
@@ -95,7 +95,7 @@ static void ask(struct td_core *core, struct td_host *n, struct td_job *j) {
     TD_CHECK(!td_arena_create(ARENA_BYTES, &arena));
     r.request = core->next_reconcile++;
     r.job = j->id;
-    r.directory = (char *)(uintptr_t)j->knobs.checkpoint.dir;
+    r.directory = td_unconst(j->knobs.checkpoint.dir);
     r.over = td_core_must(td_arena_array(arena, j->n_attempts + 1, sizeof *r.over));
     for (uint32_t i = 1; i <= j->n_attempts; i++) {
         if (may_clear(j, td_job_attempt(j, i), n)) r.over[r.n_over++] = i;

@@ -18,18 +18,13 @@
 
 enum { MAX_BLOCKERS = 16 };
 
-// protobuf-c has no const: constants are never written through the message.
-static char *constant(const char *s) {
-    return (char *)(uintptr_t)s;
-}
-
 static char *copy(struct td_arena *a, const char *s) {
     return td_arena_strdup(a, s ? s : "");
 }
 
 char *td_view_time(struct td_arena *a, int64_t real_ns) {
     char text[32];
-    if (!real_ns) return constant("");
+    if (!real_ns) return td_unconst("");
     td_real_format((struct td_real){real_ns}, text, sizeof text);
     return td_arena_strdup(a, text);
 }
@@ -72,8 +67,8 @@ static Traind__V1__Failure *view_failure(struct td_arena *a, const struct td_cor
     Traind__V1__Failure *m = td_arena_alloc(a, sizeof *m);
     if (!m) return NULL;
     traind__v1__failure__init(m);
-    m->class_ = constant(td_class_name(f->cls));
-    m->code = constant(td_code_name(f->code));
+    m->class_ = td_unconst(td_class_name(f->cls));
+    m->code = td_unconst(td_code_name(f->code));
     m->message = copy(a, f->message);
     m->attempt = f->attempt;
     m->rank = f->rank;
@@ -94,7 +89,7 @@ static Traind__V1__Progress *view_progress(struct td_arena *a, const struct td_j
     p->total_steps = from->total_steps;
     p->loss = (double)from->loss;
     p->samples_per_s = from->samples_per_s;
-    p->phase = constant(td_rank_phase_name(from->phase));
+    p->phase = td_unconst(td_rank_phase_name(from->phase));
     int64_t batch = j->knobs.batch_size * j->n_ranks;
     if (batch > 0 && from->samples_per_s > 0 && from->total_steps > from->step) {
         p->eta_s = (double)(from->total_steps - from->step) * (double)batch / from->samples_per_s;
@@ -127,7 +122,7 @@ static void view_places(struct td_arena *a, const struct td_core *core, const st
         m->slots = why->needed_slots ? why->needed_slots : j->n_ranks;
     }
     const struct td_checkpoint *c = td_catalog_find(j, NULL);
-    m->checkpoint = c ? td_arena_strdup(a, c->path) : constant("");
+    m->checkpoint = c ? td_arena_strdup(a, c->path) : td_unconst("");
 }
 
 Traind__V1__Job *td_view_job(struct td_arena *a, const struct td_core *core, const struct td_job *j,
@@ -152,7 +147,7 @@ Traind__V1__Job *td_view_job(struct td_arena *a, const struct td_core *core, con
     m->start_time = td_view_time(a, j->start_ns);
     m->end_time = td_view_time(a, j->end_ns);
     m->n_ranks = j->n_ranks;
-    m->spec_json = flags & TD_VIEW_SPEC ? copy(a, j->spec_json) : constant("");
+    m->spec_json = flags & TD_VIEW_SPEC ? copy(a, j->spec_json) : td_unconst("");
     m->weights = copy(a, j->weights);
     m->etag = td_arena_printf(a, "%llu", (unsigned long long)j->version);
     view_places(a, core, j, &why, m);
@@ -192,12 +187,12 @@ Traind__V1__Checkpoint *td_view_checkpoint(struct td_arena *a, const struct td_c
     m->state = c->damage      ? TRAIND__V1__CHECKPOINT__STATE__DAMAGED
                : c->committed ? TRAIND__V1__CHECKPOINT__STATE__COMMITTED
                               : TRAIND__V1__CHECKPOINT__STATE__PENDING;
-    m->note = c->damage ? copy(a, c->damage) : constant("");
+    m->note = c->damage ? copy(a, c->damage) : td_unconst("");
     m->attempt = c->attempt;
     m->step = c->step;
     m->epoch = c->epoch;
     m->bytes = td_checkpoint_bytes(c);
-    m->node = c->streamed ? constant("") : host_name(a, core, c->node);
+    m->node = c->streamed ? td_unconst("") : host_name(a, core, c->node);
     m->directory = c->streamed
                        ? td_arena_printf(a, "%s/%s/%s", core->checkpoint_dir, j->id, c->path)
                        : copy(a, c->directory);
@@ -315,7 +310,7 @@ Traind__V1__ClusterInfo__CountersEntry *td_view_counter(struct td_arena *a, cons
     Traind__V1__ClusterInfo__CountersEntry *e = td_arena_alloc(a, sizeof *e);
     if (!e) return NULL;
     traind__v1__cluster_info__counters_entry__init(e);
-    e->key = constant(key);
+    e->key = td_unconst(key);
     e->value = value;
     return e;
 }
@@ -333,7 +328,7 @@ static bool add_timers(struct td_arena *a, const struct td_core *core, Traind__V
         Traind__V1__ClusterInfo__TimersMsEntry *e = td_arena_alloc(a, sizeof *e);
         if (!e) return false;
         traind__v1__cluster_info__timers_ms_entry__init(e);
-        e->key = constant(timers[i].name);
+        e->key = td_unconst(timers[i].name);
         e->value = (uint32_t)(timers[i].ns / TD_NS_PER_MS);
         m->timers_ms[m->n_timers_ms++] = e;
     }

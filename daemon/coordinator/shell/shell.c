@@ -73,7 +73,7 @@ static void mark_unsaved(const struct reply *r) {
         protobuf_c_message_descriptor_get_field_by_name(r->message->descriptor, "unsaved");
     if (!f || !r->c->why[0]) return;
     char *text = td_arena_strdup(r->arena, r->c->why);
-    if (text) memcpy((char *)(uintptr_t)r->message + f->offset, &text, sizeof text);
+    if (text) memcpy((char *)td_unconst(r->message) + f->offset, &text, sizeof text);
 }
 
 static void send_reply(void *take_arg, enum td_gate_pass pass) {

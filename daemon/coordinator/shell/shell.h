@@ -93,7 +93,7 @@ struct td_coordinator {
     void (*on_drained)(void *arg);
     void *on_drained_arg;
 };
-#define td_coordinator_magic 0x54444352u // "TDCR"
+enum { td_coordinator_magic = 0x54444352 }; // "TDCR"
 
 struct td_now td_shell_now(void);
 // Takes what the core answered to the last input.
