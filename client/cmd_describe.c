@@ -38,7 +38,7 @@ static void show_failure(const Traind__V1__Failure *x) {
 static void show_job(const Traind__V1__Job *job) {
     line("id", job->id);
     line("name", job->name);
-    line("state", td_job_state_name(job->state));
+    line("state", td_job_state_word(job->state));
     show_reason(job->reason);
     td_print(stdout, "%-14s %u of %u\n", "step", job->global_step, job->total_steps);
     td_print(stdout, "%-14s %u\n", "epoch", job->epoch);

@@ -30,7 +30,7 @@ static td_status add_row(struct td_table *t, const Traind__V1__Job *job) {
                 td_job_metric(job, "train_loss_step", &loss);
     TD_TRY(td_table_add(t, "%s", job->id));
     TD_TRY(td_table_add(t, "%s", job->name));
-    TD_TRY(td_table_add(t, "%s", td_job_state_name(job->state)));
+    TD_TRY(td_table_add(t, "%s", td_job_state_word(job->state)));
     if (job->total_steps) {
         TD_TRY(td_table_add(t, "%u/%u", job->global_step, job->total_steps));
     } else {

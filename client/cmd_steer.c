@@ -20,7 +20,7 @@ static td_status steer(struct td_session *s, const struct td_flags *f, const cha
     if (f->output == TD_OUTPUT_NAME) {
         td_print(stdout, "%s\n", job->id);
     } else {
-        td_print(stdout, "%s %s\n", job->id, td_job_state_name(job->state));
+        td_print(stdout, "%s %s\n", job->id, td_job_state_word(job->state));
     }
     return TD_OK;
 }

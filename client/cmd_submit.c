@@ -52,7 +52,7 @@ td_status td_cmd_submit(struct td_session *s, const struct td_flags *f, int *out
         return TD_OK;
     }
     td_print(stdout, "submitted %s (%s), %s%s%s\n", job->id, job->name,
-             td_job_state_name(job->state), job->reason && job->reason->text[0] ? ": " : "",
+             td_job_state_word(job->state), job->reason && job->reason->text[0] ? ": " : "",
              job->reason ? job->reason->text : "");
     td_print(stdout, "follow it with `trainctl wait %s --follow`\n", job->id);
     return TD_OK;

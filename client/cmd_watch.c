@@ -24,7 +24,7 @@ static bool show_change(const Traind__V1__WatchJobResponse *r, void *arg) {
     } else {
         double loss = 0;
         td_print(stdout, "%s %s attempt %u epoch %u step %u/%u", job->id,
-                 td_job_state_name(job->state), job->attempt, job->epoch, job->global_step,
+                 td_job_state_word(job->state), job->attempt, job->epoch, job->global_step,
                  job->total_steps);
         if (td_job_metric(job, "train_loss_step", &loss)) {
             td_print(stdout, " train_loss_step %.4f", loss);

@@ -24,8 +24,8 @@
 static char *const shown[] = {(char[]){"train_loss_epoch"}, (char[]){"train_accuracy_epoch"},
                               (char[]){"val_loss"}, (char[]){"val_accuracy"}};
 
-void td_epochs_init(struct td_epochs *e, struct td_session *session, struct td_progress *progress,
-                    bool from_start) {
+void td_epochs_init(struct td_epochs *e, struct td_session *session,
+                    struct td_progress_line *progress, bool from_start) {
     *e = (struct td_epochs){
         .session = session, .progress = progress, .known = from_start, .idle = true};
 }
@@ -62,7 +62,7 @@ static void say_epoch(struct td_epochs *e, const Traind__V1__QueryMetricsRespons
         const Traind__V1__MetricPoint *p = last_of(find_series(r, shown[i]), e->next);
         if (!p) continue;
         if (!before) {
-            td_progress_end(e->progress);
+            td_progress_line_end(e->progress);
             td_print(stderr, "epoch %" PRIu32, e->next);
         }
         td_print(stderr, "%s%s %.4f", before ? before : ": ", shown[i], p->value);

@@ -9,19 +9,19 @@
 
 struct td_epochs {
     struct td_session *session;
-    struct td_progress *progress; // whose bar makes room for a line
-    bool known;                   // where to begin
-    bool over;                    // the last epoch has ended, too
-    bool idle;                    // no question is out
-    uint32_t next;                // the epoch of the next line, from 0
-    uint32_t from_step;           // points before it were shown
+    struct td_progress_line *progress; // whose bar makes room for a line
+    bool known;                        // where to begin
+    bool over;                         // the last epoch has ended, too
+    bool idle;                         // no question is out
+    uint32_t next;                     // the epoch of the next line, from 0
+    uint32_t from_step;                // points before it were shown
     uint32_t n_ranks;
     struct td_mono not_before;
 };
 
 // from_start: every epoch; else those that end from now on.
-void td_epochs_init(struct td_epochs *e, struct td_session *session, struct td_progress *progress,
-                    bool from_start);
+void td_epochs_init(struct td_epochs *e, struct td_session *session,
+                    struct td_progress_line *progress, bool from_start);
 // For each change of the job until it has ended. Never waits.
 void td_epochs_see(struct td_epochs *e, const Traind__V1__Job *job);
 // No question is out afterwards; e may go.

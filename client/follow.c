@@ -107,7 +107,7 @@ td_status td_follow(struct td_session *s, const char *job, int64_t timeout_ns, t
 // ---- to the end ---------------------------------------------------------------------------------
 struct to_end {
     struct td_session *session;
-    struct td_progress progress;
+    struct td_progress_line progress;
     struct td_epochs epochs;
     bool show;
     Traind__V1__Job *job; // as it ended
@@ -125,7 +125,7 @@ static void say_end(const struct to_end *e, const Traind__V1__Job *job) {
         td_print(stdout, "%s\n", job->id);
         return;
     }
-    td_print(stdout, "%s %s: step %u, attempt %u\n", job->id, td_job_state_name(job->state),
+    td_print(stdout, "%s %s: step %u, attempt %u\n", job->id, td_job_state_word(job->state),
              job->global_step, job->attempt);
     for (size_t i = 0; i < job->n_metrics; i++) {
         td_print(stdout, "  %-20s %.6g\n", job->metrics[i]->key, job->metrics[i]->value);
@@ -147,7 +147,7 @@ static bool on_change(const Traind__V1__WatchJobResponse *r, void *arg) {
     }
     if (e->show) {
         td_epochs_see(&e->epochs, r->job);
-        td_progress_show(&e->progress, r->job);
+        td_progress_line_show(&e->progress, r->job);
     }
     return false;
 }
@@ -156,7 +156,7 @@ static td_status conclude(struct to_end *e) {
     if (!e->job) return td_fail_oom();
     if (e->show) {
         td_epochs_finish(&e->epochs, e->job);
-        td_progress_show(&e->progress, e->job);
+        td_progress_line_show(&e->progress, e->job);
     }
     enum td_output output = e->session->flags->output;
     if (td_output_is_json(output)) {
@@ -190,12 +190,12 @@ td_status td_follow_to_end(struct td_session *s, const char *job, int flags, int
     TD_TRY(td_session_open(s));
     part_with_words(job);
     struct to_end e = {.session = s, .show = flags & TD_FOLLOW_SHOW};
-    td_progress_init(&e.progress, s->config.color);
+    td_progress_line_init(&e.progress, s->config.color);
     td_epochs_init(&e.epochs, s, &e.progress, flags & TD_FOLLOW_FROM_START);
     td_status failed = td_follow(s, job, s->flags->timeout_ns, on_change, &e);
     td_epochs_settle(&e.epochs);
     if (!failed) failed = conclude(&e);
-    if (e.show) td_progress_end(&e.progress);
+    if (e.show) td_progress_line_end(&e.progress);
     bool succeeded = e.job && e.job->state == TRAIND__V1__JOB__STATE__SUCCEEDED;
     if (e.job) traind__v1__job__free_unpacked(e.job, NULL);
     TD_TRY(failed);

@@ -15,11 +15,11 @@
 
 enum { BAR_CELLS = 24 };
 
-void td_progress_init(struct td_progress *p, bool color) {
-    *p = (struct td_progress){.bar = isatty(STDERR_FILENO), .color = color, .state = -1};
+void td_progress_line_init(struct td_progress_line *p, bool color) {
+    *p = (struct td_progress_line){.bar = isatty(STDERR_FILENO), .color = color, .state = -1};
 }
 
-const char *td_job_state_name(Traind__V1__Job__State state) {
+const char *td_job_state_word(Traind__V1__Job__State state) {
     const ProtobufCEnumValue *v =
         protobuf_c_enum_descriptor_get_value(&traind__v1__job__state__descriptor, (int)state);
     return v ? v->name : "UNKNOWN";
@@ -45,25 +45,25 @@ static int terminal_columns(void) {
     return w.ws_col;
 }
 
-static const char *color_of(const struct td_progress *p, Traind__V1__Job__State state) {
+static const char *color_of(const struct td_progress_line *p, Traind__V1__Job__State state) {
     if (!p->color) return "";
     if (state == TRAIND__V1__JOB__STATE__SUCCEEDED) return "\033[32m";
     if (state == TRAIND__V1__JOB__STATE__FAILED) return "\033[31m";
     return "\033[1m";
 }
 
-void td_progress_end(struct td_progress *p) {
+void td_progress_line_end(struct td_progress_line *p) {
     if (p->drawn) fputs("\r\033[K", stderr);
     p->drawn = false;
     fflush(stderr);
 }
 
-static void state_line(struct td_progress *p, const Traind__V1__Job *job) {
+static void state_line(struct td_progress_line *p, const Traind__V1__Job *job) {
     const char *reason = job->reason ? job->reason->text : "";
     if (p->state == (int)job->state && !strcmp(p->reason, reason)) return;
-    td_progress_end(p);
+    td_progress_line_end(p);
     fputs(color_of(p, job->state), stderr);
-    td_print(stderr, "%s", td_job_state_name(job->state));
+    td_print(stderr, "%s", td_job_state_word(job->state));
     fputs(p->color ? "\033[0m" : "", stderr);
     if (job->attempt > 1) td_print(stderr, " (attempt %" PRIu32 ")", job->attempt);
     if (job->n_nodes > 0 && job->state == TRAIND__V1__JOB__STATE__STARTING) {
@@ -74,9 +74,9 @@ static void state_line(struct td_progress *p, const Traind__V1__Job *job) {
     snprintf(p->reason, sizeof p->reason, "%s", reason);
 }
 
-static void note_lines(struct td_progress *p, const Traind__V1__Job *job) {
+static void note_lines(struct td_progress_line *p, const Traind__V1__Job *job) {
     for (; p->n_notes < job->n_notes; p->n_notes++) {
-        td_progress_end(p);
+        td_progress_line_end(p);
         td_print(stderr, "note: %s\n", job->notes[p->n_notes]);
     }
 }
@@ -92,7 +92,7 @@ static void draw_cells(double done, int room, char *out) {
     out[2 + cells] = '\0';
 }
 
-static void draw_bar(struct td_progress *p, const Traind__V1__Job *job) {
+static void draw_bar(struct td_progress_line *p, const Traind__V1__Job *job) {
     const Traind__V1__Progress *now = job->progress;
     if (!p->bar || !now || job->state != TRAIND__V1__JOB__STATE__RUNNING) return;
     char rate[32], left[32], head[64], tail[160], cells[BAR_CELLS + 3];
@@ -116,7 +116,7 @@ static void draw_bar(struct td_progress *p, const Traind__V1__Job *job) {
     fflush(stderr);
 }
 
-void td_progress_show(struct td_progress *p, const Traind__V1__Job *job) {
+void td_progress_line_show(struct td_progress_line *p, const Traind__V1__Job *job) {
     note_lines(p, job);
     state_line(p, job);
     draw_bar(p, job);

@@ -8,7 +8,7 @@
 #include "client/client.h"
 #include "traind/v1/job.pb-c.h"
 
-struct td_progress {
+struct td_progress_line {
     bool bar, color;
     int state; // last shown; -1: none
     size_t n_notes;
@@ -16,13 +16,13 @@ struct td_progress {
     char reason[256];
 };
 
-void td_progress_init(struct td_progress *p, bool color);
-void td_progress_show(struct td_progress *p, const Traind__V1__Job *job);
+void td_progress_line_init(struct td_progress_line *p, bool color);
+void td_progress_line_show(struct td_progress_line *p, const Traind__V1__Job *job);
 // Leaves the cursor on a fresh line.
-void td_progress_end(struct td_progress *p);
+void td_progress_line_end(struct td_progress_line *p);
 
 // "RUNNING"
-const char *td_job_state_name(Traind__V1__Job__State state);
+const char *td_job_state_word(Traind__V1__Job__State state);
 bool td_job_state_terminal(Traind__V1__Job__State state);
 // The last value of a metric; false if there is none.
 bool td_job_metric(const Traind__V1__Job *job, const char *name, double *out_value);

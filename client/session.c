@@ -35,9 +35,10 @@ td_status td_session_open(struct td_session *s) {
     return connect_channel(s);
 }
 
-td_status td_session_reconnect(struct td_session *s, td_status take_failed, struct td_mono heard) {
+td_status td_session_reconnect(struct td_session *s, td_status take_failed,
+                               struct td_mono last_answer) {
     static const bool never = false;
-    if (td_mono_now().ns - heard.ns > LOST_AFTER_NS) return take_failed;
+    if (td_mono_now().ns - last_answer.ns > LOST_AFTER_NS) return take_failed;
     td_status_free(take_failed);
     td_status slept = td_loop_run_until(s->loop, &never, RETRY_NS);
     if (td_status_code(slept) != TD_DEADLINE_EXCEEDED) return slept;

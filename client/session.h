@@ -21,7 +21,7 @@ TD_MUST_USE td_status td_session_open(struct td_session *s);
 // makes a new channel, as the address may have changed. Gives the failure back when nothing was
 // received from the daemon for 30 s.
 TD_MUST_USE td_status td_session_reconnect(struct td_session *s, td_status take_failed,
-                                           struct td_mono heard);
+                                           struct td_mono last_answer);
 void td_session_close(struct td_session *s);
 
 // One unary call with the flags' timeout (30 s by default). out_response may be NULL.

@@ -16,7 +16,7 @@ struct td_parts {
     struct td_loop *loop;
     struct td_coordinator *coordinator;
     struct td_rpc_channel *channel;
-    struct td_node *node;
+    struct td_node_daemon *node;
     void (*on_stopped)(void *arg);
     void *on_stopped_arg;
 };
@@ -97,7 +97,7 @@ static td_status start_node(struct td_parts *p, const struct td_config *c,
         .measure_after_ns = c->measure_after_ms * TD_NS_PER_MS,
         .user_umask = h->user_umask,
     };
-    return td_node_create(p->loop, &options, &p->node);
+    return td_node_daemon_create(p->loop, &options, &p->node);
 }
 
 td_status td_parts_start(struct td_loop *loop, const struct td_config *c, const struct td_home *h,
@@ -141,7 +141,7 @@ void td_parts_stop(struct td_parts *p, void (*on_stopped)(void *arg), void *arg)
 
 void td_parts_destroy(struct td_parts *p) {
     if (!p) return;
-    td_node_destroy(p->node); // with its transport, so that the link is detached first
+    td_node_daemon_destroy(p->node); // with its transport, so that the link is detached first
     td_rpc_channel_destroy(p->channel);
     td_coordinator_destroy(p->coordinator);
     free(p);

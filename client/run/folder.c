@@ -33,7 +33,7 @@ static int newest_first(const void *a, const void *b) {
 }
 
 // A manifest is the last file of a checkpoint: with it the checkpoint is whole.
-static void find_steps(const struct td_run *r, int attempt, struct found *list, size_t *n) {
+static void find_steps(const struct td_local_run *r, int attempt, struct found *list, size_t *n) {
     char dir[TD_FS_PATH_BYTES];
     snprintf(dir, sizeof dir, "%.*s/checkpoints/a%d", DIR_MAX, r->dir, attempt);
     DIR *d = opendir(dir);
@@ -50,7 +50,7 @@ static void find_steps(const struct td_run *r, int attempt, struct found *list, 
     if (d) closedir(d);
 }
 
-static td_status find_checkpoints(struct td_run *r) {
+static td_status find_checkpoints(struct td_local_run *r) {
     TD_AUTO_FREE struct found *list = td_calloc(FOUND_MAX, sizeof *list);
     size_t n = 0;
     if (!list) return td_fail_oom();
@@ -69,7 +69,7 @@ static td_status find_checkpoints(struct td_run *r) {
 }
 
 // Attempts are numbered by their logs.
-static int32_t next_attempt(const struct td_run *r) {
+static int32_t next_attempt(const struct td_local_run *r) {
     char dir[TD_FS_PATH_BYTES];
     snprintf(dir, sizeof dir, "%.*s/logs", DIR_MAX, r->dir);
     int32_t next = 1;
@@ -89,7 +89,7 @@ static td_status refuse_place(td_status take_status) {
     return usage;
 }
 
-static td_status make_directory(const struct td_run *r, const char *name) {
+static td_status make_directory(const struct td_local_run *r, const char *name) {
     char path[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(path, "%s/%s", r->dir, name));
     td_status s = td_fs_mkdirs(path, 0755);
@@ -98,7 +98,7 @@ static td_status make_directory(const struct td_run *r, const char *name) {
 
 // The folder itself: only who made it may remove it again, so that of two runs at once one is
 // refused and leaves the other's alone.
-static td_status make_folder(struct td_run *r, const char *place) {
+static td_status make_folder(struct td_local_run *r, const char *place) {
     char parent[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(parent, "%s", r->dir));
     char *slash = strrchr(parent, '/');
@@ -116,7 +116,7 @@ static td_status make_folder(struct td_run *r, const char *place) {
                    place);
 }
 
-static td_status make(struct td_run *r) {
+static td_status make(struct td_local_run *r) {
     static const char *const parts[] = {"checkpoints", "logs", "cache"};
     char path[TD_FS_PATH_BYTES], own[48];
     for (size_t i = 0; i < TD_COUNTOF(parts); i++) {
@@ -133,7 +133,7 @@ static td_status make(struct td_run *r) {
     return find_checkpoints(r);
 }
 
-td_status td_run_open_folder(struct td_run *r) {
+td_status td_local_run_open_folder(struct td_local_run *r) {
     const char *place = r->out_path ? r->out_path : r->spec.name;
     TD_TRY(td_fs_absolute(place, r->dir, sizeof r->dir));
     if (strlen(r->dir) > DIR_MAX) { // there must be room for what is in it
@@ -149,7 +149,7 @@ td_status td_run_open_folder(struct td_run *r) {
     return make(r);
 }
 
-void td_run_close_folder(struct td_run *r, bool keep) {
+void td_local_run_close_folder(struct td_local_run *r, bool keep) {
     if (r->made && !keep) td_status_free(td_fs_remove_tree(r->dir));
     td_auto_close(&r->lock_fd);
     r->lock_fd = -1;

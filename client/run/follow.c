@@ -24,9 +24,9 @@
 enum { TICK_MS = 100, NOTES_MAX = 64, TEXT_MAX = 1024, TAIL_MAX = 2048, STOP_GRACE_MS = 60000 };
 
 struct following {
-    struct td_run *run;
-    struct td_progress progress;
-    struct td_points points;
+    struct td_local_run *run;
+    struct td_progress_line progress;
+    struct td_run_points points;
     struct td_frame_reader frames;
     int events_fd;
     struct td_buf events;
@@ -80,7 +80,7 @@ static td_status on_event(struct following *f, const struct td_json *v) {
         note(f, text);
     } else if (strcmp(event, "stage") == 0 && !f->staged) {
         f->staged = true;
-        if (f->run->resume) return td_points_cut(&f->points, f->run->dir, f->step);
+        if (f->run->resume) return td_run_points_cut(&f->points, f->run->dir, f->step);
     } else if (strcmp(event, "checkpoint") == 0) {
         snprintf(f->checkpoint, sizeof f->checkpoint, "%s",
                  td_json_string(td_json_get(v, "directory"), ""));
@@ -174,9 +174,9 @@ static void on_signal(struct following *f) {
     while (read(f->run->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
         int i = TD_MIN(f->n_stops, (int)TD_COUNTOF(stops) - 1);
         f->n_stops++;
-        td_progress_end(&f->progress);
+        td_progress_line_end(&f->progress);
         td_print(stderr, "%s\n", stops[i].words);
-        td_run_stop(f->run, stops[i].mode, stops[i].grace_ms);
+        td_local_run_stop(f->run, stops[i].mode, stops[i].grace_ms);
     }
 }
 
@@ -198,8 +198,8 @@ static void show_last_words(const struct following *f) {
 
 static bool conclude(struct following *f) {
     bool done = strcmp(f->outcome, "done") == 0, stopped = strcmp(f->outcome, "stopped") == 0;
-    struct td_run *r = f->run;
-    td_progress_end(&f->progress);
+    struct td_local_run *r = f->run;
+    td_progress_line_end(&f->progress);
     if (!done && !stopped) show_last_words(f);
     td_print(stdout, "%s %s: step %lld, attempt %d\n", r->spec.name,
              done      ? "SUCCEEDED"
@@ -223,16 +223,16 @@ static bool conclude(struct following *f) {
 // ---- the loop -----------------------------------------------------------------------------------
 static td_status look(struct following *f, bool over) {
     TD_TRY(read_events(f));
-    if (f->staged || over) TD_TRY(td_points_read(&f->points, over));
+    if (f->staged || over) TD_TRY(td_run_points_read(&f->points, over));
     f->job.state = f->n_stops  ? TRAIND__V1__JOB__STATE__STOPPING
                    : f->staged ? TRAIND__V1__JOB__STATE__RUNNING
                                : TRAIND__V1__JOB__STATE__STARTING;
-    td_progress_show(&f->progress, &f->job);
+    td_progress_line_show(&f->progress, &f->job);
     return TD_OK;
 }
 
 static td_status loop(struct following *f) {
-    struct td_run *r = f->run;
+    struct td_local_run *r = f->run;
     for (;;) {
         struct pollfd fds[] = {{r->launcher.pidfd, POLLIN, 0},
                                {r->signal_fd, POLLIN, 0},
@@ -247,17 +247,17 @@ static td_status loop(struct following *f) {
 }
 
 static td_status open_all(struct following *f) {
-    struct td_run *r = f->run;
+    struct td_local_run *r = f->run;
     char path[TD_FS_PATH_BYTES];
-    td_progress_init(&f->progress, false);
+    td_progress_line_init(&f->progress, false);
     TD_TRY(td_fs_path(path, "%s/%s", r->log_dir, TD_SEGMENT_EVENTS));
     f->events_fd = open(path, O_RDONLY | O_CLOEXEC);
     if (f->events_fd < 0) return td_fs_fail("open", path);
     TD_TRY(td_arena_create(1 << 20, &f->line));
-    return td_points_open(&f->points, r->dir, r->log_dir, r->n_ranks, &f->progress);
+    return td_run_points_open(&f->points, r->dir, r->log_dir, r->n_ranks, &f->progress);
 }
 
-td_status td_run_follow(struct td_run *r, int *out_exit) {
+td_status td_local_run_follow(struct td_local_run *r, int *out_exit) {
     struct following f = {.run = r, .events_fd = -1, .failed_rank = -1, .points.fd = -1};
     traind__v1__job__init(&f.job);
     traind__v1__progress__init(&f.now);
@@ -271,12 +271,12 @@ td_status td_run_follow(struct td_run *r, int *out_exit) {
     td_frame_reader_init(&f.frames);
     td_status s = open_all(&f);
     if (!s) s = loop(&f);
-    td_progress_end(&f.progress);
+    td_progress_line_end(&f.progress);
     if (!s) *out_exit = conclude(&f) ? TD_CTL_OK : TD_CTL_JOB_FAILED;
     for (size_t i = 0; i < f.job.n_notes; i++) {
         free(f.notes[i]);
     }
-    td_points_close(&f.points);
+    td_run_points_close(&f.points);
     td_frame_reader_finish(&f.frames);
     td_buf_finish(&f.events);
     td_arena_destroy(f.line);

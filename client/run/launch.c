@@ -21,7 +21,7 @@
 
 enum { ACK_FD = 3, ACK_MAX = 16 << 10, ACK_MS = 20000, WORDS_MAX = 40 };
 
-static td_status spawn(struct td_run *r, int ack_fd) {
+static td_status spawn(struct td_local_run *r, int ack_fd) {
     struct td_arena *a = r->arena;
     const char *launcher = td_arena_printf(a, "%s/traind-launcher", r->bin_dir);
     uint64_t limit = (uint64_t)TD_MAX(r->spec.resources.memory_bytes, 0) * (uint64_t)r->n_ranks;
@@ -72,7 +72,7 @@ static td_status spawn(struct td_run *r, int ack_fd) {
     return td_proc_spawn(&o, &r->launcher);
 }
 
-static td_status read_ack(int fd, struct td_run *r) {
+static td_status read_ack(int fd, struct td_local_run *r) {
     TD_AUTO_BUF line;
     td_buf_init(&line, ACK_MAX);
     struct pollfd p = {fd, POLLIN, 0};
@@ -99,7 +99,7 @@ static td_status read_ack(int fd, struct td_run *r) {
                                   "killed, or is of another build"));
 }
 
-static td_status connect_launcher(struct td_run *r) {
+static td_status connect_launcher(struct td_local_run *r) {
     char path[TD_FS_PATH_BYTES];
     TD_AUTO_BUF text;
     td_buf_init(&text, TD_RECORD_MAX);
@@ -120,7 +120,7 @@ static td_status connect_launcher(struct td_run *r) {
     return TD_OK;
 }
 
-td_status td_run_launch(struct td_run *r) {
+td_status td_local_run_launch(struct td_local_run *r) {
     int fds[2];
     if (pipe2(fds, O_CLOEXEC) != 0) return td_fail_errno(TD_RESOURCE_EXHAUSTED, "make a pipe");
     TD_AUTO_CLOSE int ours = fds[0];
@@ -131,7 +131,7 @@ td_status td_run_launch(struct td_run *r) {
     return s;
 }
 
-void td_run_stop(struct td_run *r, int mode, uint32_t grace_ms) {
+void td_local_run_stop(struct td_local_run *r, int mode, uint32_t grace_ms) {
     Traind__V1__LauncherStop m = TRAIND__V1__LAUNCHER_STOP__INIT;
     m.mode = (uint32_t)mode;
     m.grace_ms = grace_ms;
@@ -149,7 +149,7 @@ void td_run_stop(struct td_run *r, int mode, uint32_t grace_ms) {
     }
 }
 
-void td_run_forget_launcher(struct td_run *r) {
+void td_local_run_forget_launcher(struct td_local_run *r) {
     td_auto_close(&r->link_fd);
     r->link_fd = -1;
     if (r->launcher.pid > 0) { // its ranks die with it; not reaped yet, so the pid is its own

@@ -37,7 +37,7 @@ static int64_t parse_seconds(struct argp_state *state, const char *text) {
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
-    struct td_run *r = state->input;
+    struct td_local_run *r = state->input;
     switch (key) {
     case OPT_SET:
         if (r->n_sets == TD_RUN_SETS) argp_error(state, "at most %d --set", TD_RUN_SETS);
@@ -64,7 +64,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     }
 }
 
-static td_status take_signals(struct td_run *r) {
+static td_status take_signals(struct td_local_run *r) {
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
@@ -76,20 +76,20 @@ static td_status take_signals(struct td_run *r) {
     return r->signal_fd < 0 ? td_fail_errno(TD_RESOURCE_EXHAUSTED, "make a signalfd") : TD_OK;
 }
 
-static td_status train(struct td_run *r, bool *out_started, int *out_exit) {
+static td_status train(struct td_local_run *r, bool *out_started, int *out_exit) {
     TD_TRY(take_signals(r));
     TD_TRY(td_proc_self_dir(r->bin_dir, sizeof r->bin_dir));
-    TD_TRY(td_run_read_spec(r));
-    TD_TRY(td_run_open_folder(r));
+    TD_TRY(td_local_run_read_spec(r));
+    TD_TRY(td_local_run_open_folder(r));
     if (r->spec.checkpoint.dir[0]) {
         td_print(stderr,
                  "note: checkpoint.dir is for jobs of a daemon, here checkpoints go to %s\n",
                  r->dir);
     }
-    TD_TRY(td_run_prepare(r));
-    TD_TRY(td_run_launch(r));
+    TD_TRY(td_local_run_prepare(r));
+    TD_TRY(td_local_run_launch(r));
     *out_started = true;
-    return td_run_follow(r, out_exit);
+    return td_local_run_follow(r, out_exit);
 }
 
 static int exit_of(td_status borrow_status) {
@@ -101,11 +101,11 @@ int main(int argc, char **argv) {
     static const struct argp argp = {
         options, parse, "FILE", "Trains a job in the foreground, without a daemon (trainctl run).",
         NULL,    NULL,  NULL};
-    struct td_run r = {.plan_timeout_ns = PLAN_S * TD_NS_PER_S,
-                       .lock_fd = -1,
-                       .signal_fd = -1,
-                       .link_fd = -1,
-                       .launcher = {.pidfd = -1}};
+    struct td_local_run r = {.plan_timeout_ns = PLAN_S * TD_NS_PER_S,
+                             .lock_fd = -1,
+                             .signal_fd = -1,
+                             .link_fd = -1,
+                             .launcher = {.pidfd = -1}};
     bool started = false;
     int code = TD_CTL_OK;
     argp_err_exit_status = TD_CTL_USAGE;
@@ -117,8 +117,8 @@ int main(int argc, char **argv) {
         code = exit_of(failed);
         td_status_free(failed);
     }
-    td_run_forget_launcher(&r);
-    td_run_close_folder(&r, started);
+    td_local_run_forget_launcher(&r);
+    td_local_run_close_folder(&r, started);
     td_arena_destroy(r.arena);
     td_auto_close(&r.signal_fd);
     return code;

@@ -21,18 +21,18 @@ static const char *const shown[] = {"train_loss_epoch", "train_accuracy_epoch", 
                                     "val_accuracy"};
 _Static_assert(TD_COUNTOF(shown) == TD_POINTS_SHOWN, "a value for each");
 
-struct td_points_rank {
+struct td_run_points_rank {
     int fd;
     int64_t step; // of its newest point; -1: none
 };
 
-struct td_points_pending {
+struct td_run_points_pending {
     char name[24];
     int32_t step, epoch;
     double sum, count;
 };
 
-static td_status open_metrics(struct td_points *p, const char *dir) {
+static td_status open_metrics(struct td_run_points *p, const char *dir) {
     char path[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(path, "%s/metrics.jsonl", dir));
     td_auto_close(&p->fd);
@@ -40,21 +40,21 @@ static td_status open_metrics(struct td_points *p, const char *dir) {
     return p->fd < 0 ? td_fs_fail("open", path) : TD_OK;
 }
 
-td_status td_points_open(struct td_points *p, const char *dir, const char *log_dir, int32_t n_ranks,
-                         struct td_progress *progress) {
-    *p = (struct td_points){
+td_status td_run_points_open(struct td_run_points *p, const char *dir, const char *log_dir,
+                             int32_t n_ranks, struct td_progress_line *progress) {
+    *p = (struct td_run_points){
         .log_dir = log_dir, .fd = -1, .n_ranks = n_ranks, .progress = progress, .epoch = -1};
     td_buf_init(&p->out, OUT_MAX);
     p->ranks = td_calloc((size_t)n_ranks, sizeof *p->ranks);
     p->pending = td_calloc(PENDING_MAX, sizeof *p->pending);
     if (!p->ranks || !p->pending) return td_fail_oom();
     for (int32_t i = 0; i < n_ranks; i++) {
-        p->ranks[i] = (struct td_points_rank){.fd = -1, .step = -1};
+        p->ranks[i] = (struct td_run_points_rank){.fd = -1, .step = -1};
     }
     return open_metrics(p, dir);
 }
 
-void td_points_close(struct td_points *p) {
+void td_run_points_close(struct td_run_points *p) {
     for (int32_t i = 0; p->ranks && i < p->n_ranks; i++) {
         td_auto_close(&p->ranks[i].fd);
     }
@@ -76,7 +76,7 @@ static int64_t step_of(const char *line, const char *end) {
     return after > line + n && *after == ',' ? step : -1;
 }
 
-td_status td_points_cut(struct td_points *p, const char *dir, int64_t step) {
+td_status td_run_points_cut(struct td_run_points *p, const char *dir, int64_t step) {
     char path[TD_FS_PATH_BYTES];
     TD_AUTO_BUF text, kept;
     td_buf_init(&text, FILE_MAX);
@@ -93,10 +93,10 @@ td_status td_points_cut(struct td_points *p, const char *dir, int64_t step) {
 
 // ---- epochs -------------------------------------------------------------------------------------
 // What it measured of its training is the last that an epoch logs: without it, it is not over.
-static void say_epoch(struct td_points *p) {
+static void say_epoch(struct td_run_points *p) {
     const char *before = ": ";
     if (!p->has[0]) return;
-    td_progress_end(p->progress);
+    td_progress_line_end(p->progress);
     td_print(stderr, "epoch %d", p->epoch);
     for (size_t i = 0; i < TD_POINTS_SHOWN; i++) {
         if (!p->has[i]) continue;
@@ -106,7 +106,7 @@ static void say_epoch(struct td_points *p) {
     td_print(stderr, "\n");
 }
 
-static void show(struct td_points *p, const struct td_points_pending *x, double value) {
+static void show(struct td_run_points *p, const struct td_run_points_pending *x, double value) {
     if (x->epoch > p->epoch) {
         say_epoch(p);
         memset(p->has, 0, sizeof p->has);
@@ -119,7 +119,7 @@ static void show(struct td_points *p, const struct td_points_pending *x, double 
     }
 }
 
-static void remember(struct td_points *p, const char *name, double value) {
+static void remember(struct td_run_points *p, const char *name, double value) {
     size_t i = 0;
     while (i < p->n_last && strcmp(p->last[i].name, name) != 0) {
         i++;
@@ -130,13 +130,13 @@ static void remember(struct td_points *p, const char *name, double value) {
 }
 
 // ---- points -------------------------------------------------------------------------------------
-static td_status flush(struct td_points *p) {
+static td_status flush(struct td_run_points *p) {
     TD_TRY(td_fd_write_all(p->fd, p->out.data, p->out.len, "metrics.jsonl"));
     td_buf_clear(&p->out);
     return TD_OK;
 }
 
-static td_status give(struct td_points *p, const struct td_points_pending *x) {
+static td_status give(struct td_run_points *p, const struct td_run_points_pending *x) {
     double value = x->count > 0 ? x->sum / x->count : NAN;
     if (p->out.len > OUT_MAX / 2) TD_TRY(flush(p));
     TD_TRY(td_buf_printf(&p->out, "{\"step\":%d,\"epoch\":%d,\"name\":", x->step, x->epoch));
@@ -154,7 +154,7 @@ static td_status give(struct td_points *p, const struct td_points_pending *x) {
 }
 
 // Those of steps before `step`, in the order in which they came.
-static td_status give_before(struct td_points *p, int64_t step) {
+static td_status give_before(struct td_run_points *p, int64_t step) {
     size_t kept = 0;
     for (size_t i = 0; i < p->n_pending; i++) {
         if (p->pending[i].step < step) {
@@ -167,11 +167,11 @@ static td_status give_before(struct td_points *p, int64_t step) {
     return TD_OK;
 }
 
-static td_status add(struct td_points *p, struct td_points_rank *rank,
+static td_status add(struct td_run_points *p, struct td_run_points_rank *rank,
                      const struct td_metric_record *m) {
     if (m->step > rank->step) rank->step = m->step;
     for (size_t i = p->n_pending; i-- > 0;) {
-        struct td_points_pending *x = &p->pending[i];
+        struct td_run_points_pending *x = &p->pending[i];
         if (x->step != m->step || strncmp(x->name, m->name, sizeof m->name) != 0) continue;
         bool merges = m->flags & TD_METRIC_SUM_COUNT;
         x->sum = merges ? x->sum + m->sum : m->sum;
@@ -179,15 +179,15 @@ static td_status add(struct td_points *p, struct td_points_rank *rank,
         return TD_OK;
     }
     if (p->n_pending == PENDING_MAX) TD_TRY(give_before(p, p->pending[PENDING_MAX / 2].step + 1));
-    struct td_points_pending *x = &p->pending[p->n_pending++];
-    *x = (struct td_points_pending){
+    struct td_run_points_pending *x = &p->pending[p->n_pending++];
+    *x = (struct td_run_points_pending){
         .step = m->step, .epoch = m->epoch, .sum = m->sum, .count = m->count};
     snprintf(x->name, sizeof x->name, "%.*s", (int)sizeof m->name - 1, m->name);
     return TD_OK;
 }
 
-static td_status read_rank(struct td_points *p, int32_t idx) {
-    struct td_points_rank *rank = &p->ranks[idx];
+static td_status read_rank(struct td_run_points *p, int32_t idx) {
+    struct td_run_points_rank *rank = &p->ranks[idx];
     struct td_metric_record records[RECORDS];
     if (rank->fd < 0) {
         char path[TD_FS_PATH_BYTES];
@@ -209,7 +209,7 @@ static td_status read_rank(struct td_points *p, int32_t idx) {
     }
 }
 
-td_status td_points_read(struct td_points *p, bool over) {
+td_status td_run_points_read(struct td_run_points *p, bool over) {
     int64_t least = INT64_MAX;
     for (int32_t i = 0; i < p->n_ranks; i++) {
         TD_TRY(read_rank(p, i));

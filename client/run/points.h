@@ -15,15 +15,15 @@
 
 enum { TD_POINTS_NAMES = 128, TD_POINTS_SHOWN = 4 };
 
-struct td_points {
+struct td_run_points {
     const char *log_dir;
     int fd; // metrics.jsonl, appending
     int32_t n_ranks;
-    struct td_points_rank *ranks;
-    struct td_points_pending *pending;
+    struct td_run_points_rank *ranks;
+    struct td_run_points_pending *pending;
     size_t n_pending;
     struct td_buf out;
-    struct td_progress *progress;
+    struct td_progress_line *progress;
     int32_t epoch; // that the shown values are of; -1: none yet
     bool has[TD_POINTS_SHOWN];
     double shown[TD_POINTS_SHOWN];
@@ -34,12 +34,13 @@ struct td_points {
     size_t n_last;
 };
 
-TD_MUST_USE td_status td_points_open(struct td_points *p, const char *dir, const char *log_dir,
-                                     int32_t n_ranks, struct td_progress *progress);
-void td_points_close(struct td_points *p);
+TD_MUST_USE td_status td_run_points_open(struct td_run_points *p, const char *dir,
+                                         const char *log_dir, int32_t n_ranks,
+                                         struct td_progress_line *progress);
+void td_run_points_close(struct td_run_points *p);
 // Drops lines of later steps than `step`: the attempt trains them again.
-TD_MUST_USE td_status td_points_cut(struct td_points *p, const char *dir, int64_t step);
+TD_MUST_USE td_status td_run_points_cut(struct td_run_points *p, const char *dir, int64_t step);
 // Reads what is new. over: nothing more will come.
-TD_MUST_USE td_status td_points_read(struct td_points *p, bool over);
+TD_MUST_USE td_status td_run_points_read(struct td_run_points *p, bool over);
 
 #endif

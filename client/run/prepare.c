@@ -20,7 +20,7 @@
 
 enum { PLAN_MAX = 4 << 20, ANSWER_MAX = 2 << 20 };
 
-td_status td_run_read_spec(struct td_run *r) {
+td_status td_local_run_read_spec(struct td_local_run *r) {
     TD_AUTO_BUF text;
     td_buf_init(&text, TD_SPEC_FILE_BUFFER);
     TD_TRY(td_arena_create((size_t)4 * TD_SPEC_ARENA_BYTES, &r->arena));
@@ -34,7 +34,7 @@ static td_status unsatisfiable(td_status take_status) {
     return td_status_with_reason(take_status, "UNSATISFIABLE");
 }
 
-static td_status share_cores(struct td_run *r) {
+static td_status share_cores(struct td_local_run *r) {
     int32_t cores = td_proc_n_cpus(), asked = r->spec.resources.threads;
     r->n_ranks = td_spec_ranks(&r->spec);
     r->threads = asked ? asked : TD_MAX(cores / r->n_ranks, 1);
@@ -47,7 +47,7 @@ static td_status share_cores(struct td_run *r) {
 }
 
 // Predictions go into the folder, unless the spec names a place.
-static td_status place_predictions(struct td_run *r) {
+static td_status place_predictions(struct td_local_run *r) {
     struct td_json *predict = td_json_get(r->tree, "predict");
     if (!predict || td_json_string(td_json_get(predict, "output"), NULL)) return TD_OK;
     const char *prompt = td_json_string(td_json_get(predict, "prompt"), NULL);
@@ -59,7 +59,7 @@ static td_status place_predictions(struct td_run *r) {
     return ok ? TD_OK : td_fail_oom();
 }
 
-static td_status write_plan(struct td_run *r, const char *precision) {
+static td_status write_plan(struct td_local_run *r, const char *precision) {
     struct td_plan_run run = {.attempt = r->attempt,
                               .world_size = r->n_ranks,
                               .threads_per_rank = r->threads,
@@ -87,7 +87,8 @@ static td_status write_plan(struct td_run *r, const char *precision) {
 }
 
 // ---- the planner --------------------------------------------------------------------------------
-static td_status spawn_planner(const struct td_run *r, int out_fd, struct td_proc *out_child) {
+static td_status spawn_planner(const struct td_local_run *r, int out_fd,
+                               struct td_proc *out_child) {
     struct td_arena *a = r->arena;
     const char *launcher = td_arena_printf(a, "%s/traind-launcher", r->bin_dir);
     const char *argv[] = {launcher,
@@ -112,7 +113,7 @@ static td_status spawn_planner(const struct td_run *r, int out_fd, struct td_pro
 }
 
 // Until there is something to read. CANCELLED: Ctrl-C.
-static td_status await(const struct td_run *r, int fd, struct td_mono deadline) {
+static td_status await(const struct td_local_run *r, int fd, struct td_mono deadline) {
     struct pollfd fds[] = {{fd, POLLIN, 0}, {r->signal_fd, POLLIN, 0}};
     for (;;) {
         int64_t left_ns = deadline.ns - td_mono_now().ns;
@@ -130,7 +131,7 @@ static td_status await(const struct td_run *r, int fd, struct td_mono deadline) 
 }
 
 // Until it closes its output, and then until it ends.
-static td_status read_answer(const struct td_run *r, int fd, int pidfd, struct td_buf *out) {
+static td_status read_answer(const struct td_local_run *r, int fd, int pidfd, struct td_buf *out) {
     struct td_mono deadline = td_mono_add(td_mono_now(), r->plan_timeout_ns);
     for (ssize_t n = 1; n > 0;) {
         char chunk[16384];
@@ -151,7 +152,7 @@ static td_status judge(const struct td_json *v, int wait_status) {
     return td_status_with_reason(td_fail(TD_FAILED_PRECONDITION, "%s", why), "PLAN_FAILED");
 }
 
-static td_status ask_planner(struct td_run *r, struct td_json **out_sizes) {
+static td_status ask_planner(struct td_local_run *r, struct td_json **out_sizes) {
     int fds[2];
     TD_AUTO_BUF text;
     td_buf_init(&text, ANSWER_MAX);
@@ -172,7 +173,7 @@ static td_status ask_planner(struct td_run *r, struct td_json **out_sizes) {
     return judge(*out_sizes, wait_status);
 }
 
-static td_status check_memory(const struct td_run *r, const struct td_json *sizes) {
+static td_status check_memory(const struct td_local_run *r, const struct td_json *sizes) {
     uint64_t each = (uint64_t)td_json_int(td_json_get(sizes, "memory_bytes"), 0);
     uint64_t needed = each * (uint64_t)r->n_ranks, has = td_proc_memory_bytes();
     if (needed <= has) return TD_OK;
@@ -183,7 +184,7 @@ static td_status check_memory(const struct td_run *r, const struct td_json *size
         r->n_ranks, r->n_ranks == 1 ? "rank needs" : "ranks need", needed >> 20, has >> 20));
 }
 
-td_status td_run_prepare(struct td_run *r) {
+td_status td_local_run_prepare(struct td_local_run *r) {
     struct td_json *sizes;
     TD_TRY(share_cores(r));
     TD_TRY(place_predictions(r));

@@ -26,7 +26,7 @@
 
 enum { TD_RUN_SETS = 256 };
 
-struct td_run {
+struct td_local_run {
     // what was asked for; argv's
     const char *file, *out_path;
     const char *sets[TD_RUN_SETS];
@@ -55,20 +55,22 @@ struct td_run {
 
 // ALREADY_EXISTS: the folder is there, without --resume; NOT_FOUND: it is not, with it. Makes it
 // and takes its lock; finds attempt and checkpoints.
-TD_MUST_USE td_status td_run_open_folder(struct td_run *r);
-void td_run_close_folder(struct td_run *r, bool keep); // removes what was made, unless keep
+TD_MUST_USE td_status td_local_run_open_folder(struct td_local_run *r);
+void td_local_run_close_folder(struct td_local_run *r,
+                               bool keep); // removes what was made, unless keep
 
-TD_MUST_USE td_status td_run_read_spec(struct td_run *r);
+TD_MUST_USE td_status td_local_run_read_spec(struct td_local_run *r);
 // Needs the folder. FAILED_PRECONDITION UNSATISFIABLE or the planner's failure, PLAN_FAILED;
 // DEADLINE_EXCEEDED: it had not ended within plan_timeout_ns.
-TD_MUST_USE td_status td_run_prepare(struct td_run *r);
+TD_MUST_USE td_status td_local_run_prepare(struct td_local_run *r);
 
-TD_MUST_USE td_status td_run_launch(struct td_run *r); // returns when the ranks are started
+TD_MUST_USE td_status
+td_local_run_launch(struct td_local_run *r); // returns when the ranks are started
 // mode: enum td_stop_mode.
-void td_run_stop(struct td_run *r, int mode, uint32_t grace_ms);
-void td_run_forget_launcher(struct td_run *r); // kills what is left of it
+void td_local_run_stop(struct td_local_run *r, int mode, uint32_t grace_ms);
+void td_local_run_forget_launcher(struct td_local_run *r); // kills what is left of it
 
 // To the end of the attempt. *out_exit: enum td_exit.
-TD_MUST_USE td_status td_run_follow(struct td_run *r, int *out_exit);
+TD_MUST_USE td_status td_local_run_follow(struct td_local_run *r, int *out_exit);
 
 #endif

@@ -11,7 +11,7 @@
 
 // ---- what they report ---------------------------------------------------------------------------
 static void on_started(struct td_local_attempt *a) {
-    struct td_node *n = TD_CAST(td_node, a->owner);
+    struct td_node_daemon *n = TD_CAST(td_node_daemon, a->owner);
     a->core->major = a->major;
     snprintf(a->core->build, sizeof a->core->build, "%s", a->build);
     td_log_info("attempt started job=%s attempt=%u ranks=%u cores=%s", a->core->job,
@@ -20,22 +20,22 @@ static void on_started(struct td_local_attempt *a) {
         td_forward_adopt(a->forward, NULL);
         if (a->shards) td_shards_up(a->shards, true);
     }
-    td_node_give(n, a->core, TD_AE_STARTED, TD_OK);
+    td_node_daemon_give(n, a->core, TD_AE_STARTED, TD_OK);
     td_reconciler_poke(n->reconciler);
 }
 
 static void on_failed(struct td_local_attempt *a, td_status take_failure) {
-    struct td_node *n = TD_CAST(td_node, a->owner);
+    struct td_node_daemon *n = TD_CAST(td_node_daemon, a->owner);
     td_log_warn("attempt not started job=%s attempt=%u why=\"%s\"", a->core->job, a->core->attempt,
                 td_status_message(take_failure));
-    td_node_give(n, a->core, TD_AE_FAILED, take_failure);
+    td_node_daemon_give(n, a->core, TD_AE_FAILED, take_failure);
 }
 
 static void on_gone(struct td_local_attempt *a) {
-    struct td_node *n = TD_CAST(td_node, a->owner);
+    struct td_node_daemon *n = TD_CAST(td_node_daemon, a->owner);
     td_log_info("attempt ended job=%s attempt=%u", a->core->job, a->core->attempt);
     if (a->shards) td_shards_poke(a->shards);
-    td_node_give(n, a->core, TD_AE_GONE, TD_OK);
+    td_node_daemon_give(n, a->core, TD_AE_GONE, TD_OK);
 }
 
 static void on_connected(struct td_local_attempt *a) {
@@ -54,7 +54,7 @@ static void on_status(struct td_local_attempt *a, const Traind__V1__LauncherStat
 }
 
 // ---- starting one -------------------------------------------------------------------------------
-static cpu_set_t used_cores(const struct td_node *n) {
+static cpu_set_t used_cores(const struct td_node_daemon *n) {
     cpu_set_t used;
     CPU_ZERO(&used);
     const struct td_node_attempt *a;
@@ -64,7 +64,7 @@ static cpu_set_t used_cores(const struct td_node *n) {
     return used;
 }
 
-static td_status launch(struct td_node *n, struct td_local_attempt *a) {
+static td_status launch(struct td_node_daemon *n, struct td_local_attempt *a) {
     td_measurer_yield(n->measurer);
     cpu_set_t used = used_cores(n);
     char cores[TD_ATTEMPT_CORES] = "";
@@ -83,7 +83,7 @@ static td_status launch(struct td_node *n, struct td_local_attempt *a) {
 }
 
 static void on_again(struct td_local_attempt *a) {
-    td_status failed = launch(TD_CAST(td_node, a->owner), a);
+    td_status failed = launch(TD_CAST(td_node_daemon, a->owner), a);
     if (failed) on_failed(a, failed);
 }
 
@@ -94,13 +94,13 @@ static const struct td_local_attempt_events attempt_events = {.on_started = on_s
                                                               .on_connected = on_connected,
                                                               .on_status = on_status};
 
-td_status td_attempts_make(struct td_node *n, const struct td_assignment *assigned,
+td_status td_attempts_make(struct td_node_daemon *n, const struct td_assignment *assigned,
                            struct td_local_attempt **out_attempt) {
     return td_local_attempt_create(n->loop, assigned, n->state_dir, &attempt_events, n,
                                    out_attempt);
 }
 
-td_status td_attempts_open_streams(struct td_node *n, struct td_local_attempt *a) {
+td_status td_attempts_open_streams(struct td_node_daemon *n, struct td_local_attempt *a) {
     struct td_forward_options o = {.loop = n->loop,
                                    .channel = n->channel,
                                    .dir = a->dir,
@@ -111,7 +111,7 @@ td_status td_attempts_open_streams(struct td_node *n, struct td_local_attempt *a
                                    .n_ranks = a->assigned.n_ranks,
                                    .checkpoints = a->assigned.checkpoints,
                                    .key = n->key,
-                                   .send = td_node_deliver,
+                                   .send = td_node_daemon_deliver,
                                    .arg = n};
     TD_TRY(td_forward_create(&o, &a->forward));
     if (!a->assigned.stream_store || !n->channel) return TD_OK;
@@ -120,13 +120,13 @@ td_status td_attempts_open_streams(struct td_node *n, struct td_local_attempt *a
 
 static void on_fetched(td_status take_status, void *arg) {
     struct td_local_attempt *a = arg;
-    struct td_node *n = TD_CAST(td_node, a->owner);
+    struct td_node_daemon *n = TD_CAST(td_node_daemon, a->owner);
     td_fetch_destroy(td_steal(a->fetch));
     if (!take_status) take_status = launch(n, a);
     if (take_status) on_failed(a, take_status);
 }
 
-static td_status prepare(struct td_node *n, struct td_node_attempt *row,
+static td_status prepare(struct td_node_daemon *n, struct td_node_attempt *row,
                          const Traind__V1__Assign *m) {
     struct td_assignment assigned;
     TD_TRY(td_assignment_read(m, n->state_dir, &assigned));
@@ -143,13 +143,13 @@ static td_status prepare(struct td_node *n, struct td_node_attempt *row,
     return launch(n, a);
 }
 
-void td_attempts_start(struct td_node *n, const struct td_node_action *action) {
+void td_attempts_start(struct td_node_daemon *n, const struct td_node_action *action) {
     td_status failed = prepare(n, action->attempt, action->assign);
     if (!failed) return;
     td_log_warn("attempt not started job=%s attempt=%u why=\"%s\"", action->attempt->job,
                 action->attempt->attempt, td_status_message(failed));
     // START is the last action of its input, so the core may be called from here.
-    td_node_give(n, action->attempt, TD_AE_FAILED, failed);
+    td_node_daemon_give(n, action->attempt, TD_AE_FAILED, failed);
 }
 
 // ---- what the coordinator wants -----------------------------------------------------------------
@@ -160,7 +160,7 @@ void td_attempts_abandon(struct td_node_attempt *a) {
 void td_attempts_adopt(struct td_node_attempt *row, const Traind__V1__AttemptCursor *cursor) {
     struct td_local_attempt *a = td_node_local(row);
     td_log_info("attempt adopted job=%s attempt=%u state=%s", row->job, row->attempt,
-                td_attempt_state_name(row->state));
+                td_node_attempt_state_name(row->state));
     td_local_attempt_committed(a, td_forward_events_of(cursor));
     td_forward_adopt(a->forward, cursor);
     if (a->shards) td_shards_up(a->shards, true);
@@ -175,7 +175,7 @@ void td_attempts_remove(struct td_node_attempt *a) {
 }
 
 // ---- the session --------------------------------------------------------------------------------
-void td_attempts_down(const struct td_node *n) {
+void td_attempts_down(const struct td_node_daemon *n) {
     const struct td_node_attempt *a;
     for (size_t i = 0; (a = td_node_core_attempt(n->core, i)); i++) {
         if (!a->shell) continue;
@@ -184,7 +184,7 @@ void td_attempts_down(const struct td_node *n) {
     }
 }
 
-void td_attempts_poke(const struct td_node *n) {
+void td_attempts_poke(const struct td_node_daemon *n) {
     const struct td_node_attempt *a;
     for (size_t i = 0; (a = td_node_core_attempt(n->core, i)); i++) {
         if (a->shell && td_node_local(a)->forward) td_forward_poke(td_node_local(a)->forward);

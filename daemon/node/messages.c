@@ -7,7 +7,7 @@
 #include "lib/attempt/segments.h"
 #include "lib/base/fit.h"
 
-void td_messages_register(struct td_node *n) {
+void td_messages_register(struct td_node_daemon *n) {
     TD_AUTO(td_arena) *arena = NULL;
     td_status s = td_arena_create(4 << 20, &arena);
     size_t n_attempts = 0, cap = 0;
@@ -65,7 +65,7 @@ void td_messages_register(struct td_node *n) {
     if (!sent) n->transport->ops->reset(n->transport);
 }
 
-void td_messages_heartbeat(struct td_node *n, uint32_t slots_used) {
+void td_messages_heartbeat(struct td_node_daemon *n, uint32_t slots_used) {
     Traind__V1__Heartbeat h = TRAIND__V1__HEARTBEAT__INIT;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
     h.slots_used = slots_used;
@@ -73,10 +73,11 @@ void td_messages_heartbeat(struct td_node *n, uint32_t slots_used) {
     h.plugins = n->plugins.digest;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_HEARTBEAT;
     m.heartbeat = &h;
-    (void)td_node_send(n, &m);
+    (void)td_node_daemon_send(n, &m);
 }
 
-void td_messages_refused(struct td_node *n, const Traind__V1__AttemptId *id, td_status borrow_why) {
+void td_messages_refused(struct td_node_daemon *n, const Traind__V1__AttemptId *id,
+                         td_status borrow_why) {
     char cls[32], message[2048], job[TD_NODE_JOB_MAX];
     snprintf(cls, sizeof cls, "%s", td_class_name(td_status_class(borrow_why)));
     (void)td_fit(message, sizeof message, "%s", td_status_message(borrow_why));
@@ -91,10 +92,10 @@ void td_messages_refused(struct td_node *n, const Traind__V1__AttemptId *id, td_
     r.message = message;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_REFUSED;
     m.refused = &r;
-    (void)td_node_send(n, &m);
+    (void)td_node_daemon_send(n, &m);
 }
 
-void td_messages_planned(struct td_node *n, const char *request, td_status borrow_status,
+void td_messages_planned(struct td_node_daemon *n, const char *request, td_status borrow_status,
                          const char *result_json) {
     TD_AUTO_FREE char *name = td_strdup(request), *json = td_strdup(result_json);
     char cls[32], message[4096];
@@ -112,5 +113,5 @@ void td_messages_planned(struct td_node *n, const char *request, td_status borro
     r.plugins = n->plugins.digest;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT;
     m.plan_result = &r;
-    if (name && json) (void)td_node_send(n, &m);
+    if (name && json) (void)td_node_daemon_send(n, &m);
 }

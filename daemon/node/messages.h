@@ -8,11 +8,12 @@
 #include "daemon/node/shell.h"
 
 // Identity, inventory and every attempt that is held. Where it cannot be sent the session is reset.
-void td_messages_register(struct td_node *n);
-void td_messages_heartbeat(struct td_node *n, uint32_t slots_used);
-void td_messages_refused(struct td_node *n, const Traind__V1__AttemptId *id, td_status borrow_why);
+void td_messages_register(struct td_node_daemon *n);
+void td_messages_heartbeat(struct td_node_daemon *n, uint32_t slots_used);
+void td_messages_refused(struct td_node_daemon *n, const Traind__V1__AttemptId *id,
+                         td_status borrow_why);
 // result_json is "" where the status is not TD_OK.
-void td_messages_planned(struct td_node *n, const char *request, td_status borrow_status,
+void td_messages_planned(struct td_node_daemon *n, const char *request, td_status borrow_status,
                          const char *result_json);
 
 #endif

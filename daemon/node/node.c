@@ -22,7 +22,7 @@
 
 // ---- plans --------------------------------------------------------------------------------------
 // What a plan lacked is measured when the node is idle.
-static void want_rates(struct td_node *n, const char *result_json) {
+static void want_rates(struct td_node_daemon *n, const char *result_json) {
     TD_AUTO(td_arena) *arena = NULL;
     struct td_json *v = NULL;
     td_status s = td_arena_create(8 << 20, &arena);
@@ -34,17 +34,17 @@ static void want_rates(struct td_node *n, const char *result_json) {
 
 static void on_planned(const char *request, td_status take_status, const char *result_json,
                        void *arg) {
-    struct td_node *n = TD_CAST(td_node, arg);
+    struct td_node_daemon *n = TD_CAST(td_node_daemon, arg);
     td_messages_planned(n, request, take_status, result_json);
     td_status_free(take_status);
     if (result_json[0]) want_rates(n, result_json);
 }
 
 static bool is_idle(void *arg) {
-    return td_node_is_idle(TD_CAST(td_node, arg));
+    return td_node_daemon_is_idle(TD_CAST(td_node_daemon, arg));
 }
 
-static void plan(struct td_node *n, const Traind__V1__PlanRequest *request) {
+static void plan(struct td_node_daemon *n, const Traind__V1__PlanRequest *request) {
     td_measurer_yield(n->measurer);
     td_status failed =
         td_planner_submit(n->planner, request->request, request->plan_json, request->dump_graph);
@@ -52,7 +52,7 @@ static void plan(struct td_node *n, const Traind__V1__PlanRequest *request) {
 }
 
 // ---- actions ------------------------------------------------------------------------------------
-static void carry_out(struct td_node *n, const struct td_node_action *action) {
+static void carry_out(struct td_node_daemon *n, const struct td_node_action *action) {
     struct td_local_attempt *a = action->attempt ? td_node_local(action->attempt) : NULL;
     switch (action->kind) {
     case TD_NA_REGISTER:
@@ -103,19 +103,19 @@ static void carry_out(struct td_node *n, const struct td_node_action *action) {
 
 // ---- time and the session -----------------------------------------------------------------------
 static void on_timer(void *arg) {
-    struct td_node *n = TD_CAST(td_node, arg);
+    struct td_node_daemon *n = TD_CAST(td_node_daemon, arg);
     td_node_core_tick(n->core, td_mono_now());
-    td_node_answer(n);
+    td_node_daemon_answer(n);
 }
 
 static void on_up(void *arg) {
-    struct td_node *n = TD_CAST(td_node, arg);
+    struct td_node_daemon *n = TD_CAST(td_node_daemon, arg);
     td_node_core_up(n->core);
-    td_node_answer(n);
+    td_node_daemon_answer(n);
 }
 
 static void on_message(const Traind__V1__CoordinatorMessage *m, void *arg) {
-    struct td_node *n = TD_CAST(td_node, arg);
+    struct td_node_daemon *n = TD_CAST(td_node_daemon, arg);
     if (m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_REGISTERED) {
         td_log_info("registered node=%s transport=%s", n->inventory.node_id,
                     n->transport->ops->name);
@@ -129,22 +129,22 @@ static void on_message(const Traind__V1__CoordinatorMessage *m, void *arg) {
         td_log_debug("stale message dropped incarnation=%" PRIu64 " dropped=%" PRIu64,
                      m->incarnation, stale + 1);
     }
-    td_node_answer(n);
+    td_node_daemon_answer(n);
 }
 
 static void on_down(const char *why, void *arg) {
-    struct td_node *n = TD_CAST(td_node, arg);
+    struct td_node_daemon *n = TD_CAST(td_node_daemon, arg);
     if (n->closing) return;
     if (!n->down_logged) td_log_warn("no coordinator why=\"%s\", ranks go on, trying again", why);
     n->down_logged = true;
     td_attempts_down(n);
     td_reconciler_clear(n->reconciler);
     td_node_core_down(n->core);
-    td_node_answer(n);
+    td_node_daemon_answer(n);
 }
 
 static void on_writable(void *arg) {
-    struct td_node *n = TD_CAST(td_node, arg);
+    struct td_node_daemon *n = TD_CAST(td_node_daemon, arg);
     td_attempts_poke(n);
     td_reconciler_poke(n->reconciler);
 }
@@ -158,7 +158,7 @@ static td_status copy(char *out, size_t out_bytes, const char *from, const char 
     return td_fail(TD_INVALID_ARGUMENT, "the path of the %s is too long", what);
 }
 
-static td_status open_node(struct td_node *n, const struct td_node_options *o) {
+static td_status open_node(struct td_node_daemon *n, const struct td_node_options *o) {
     char scratch[TD_FS_PATH_BYTES], cache[TD_FS_PATH_BYTES], checkpoints[TD_FS_PATH_BYTES];
     TD_TRY(copy(n->state_dir, sizeof n->state_dir, o->state_dir, "state directory"));
     TD_TRY(copy(n->runtime_dir, sizeof n->runtime_dir, o->runtime_dir, "runtime directory"));
@@ -189,7 +189,7 @@ static td_status open_node(struct td_node *n, const struct td_node_options *o) {
     const struct td_reconciler_options reconciling = {.loop = n->loop,
                                                       .state_dir = n->state_dir,
                                                       .core = n->core,
-                                                      .send = td_node_deliver,
+                                                      .send = td_node_daemon_deliver,
                                                       .arg = n};
     TD_TRY(td_reconciler_create(&reconciling, &n->reconciler));
     TD_TRY(td_scan(n));
@@ -197,14 +197,14 @@ static td_status open_node(struct td_node *n, const struct td_node_options *o) {
     return TD_OK;
 }
 
-td_status td_node_create(struct td_loop *loop, const struct td_node_options *options,
-                         struct td_node **out_node) {
-    TD_AUTO(td_node) *n = td_calloc(1, sizeof *n);
+td_status td_node_daemon_create(struct td_loop *loop, const struct td_node_options *options,
+                                struct td_node_daemon **out_node) {
+    TD_AUTO(td_node_daemon) *n = td_calloc(1, sizeof *n);
     if (!n) {
         options->take_transport->ops->destroy(options->take_transport);
         return td_fail_oom();
     }
-    n->magic = td_node_magic;
+    n->magic = td_node_daemon_magic;
     n->loop = loop;
     n->transport = options->take_transport;
     n->channel = options->channel;
@@ -218,7 +218,7 @@ td_status td_node_create(struct td_loop *loop, const struct td_node_options *opt
     return TD_OK;
 }
 
-void td_node_destroy(struct td_node *n) {
+void td_node_daemon_destroy(struct td_node_daemon *n) {
     if (!n) return;
     n->closing = true;
     struct td_node_attempt *a;

@@ -39,7 +39,7 @@
 #include "lib/base/base.h"
 
 struct td_loop;
-struct td_node;
+struct td_node_daemon;
 struct td_rpc_channel;
 struct td_transport;
 
@@ -60,10 +60,11 @@ struct td_node_options {
 };
 
 // Scans the attempts that are here, attaches to living launchers, starts the transport.
-TD_MUST_USE td_status td_node_create(struct td_loop *loop, const struct td_node_options *options,
-                                     struct td_node **out_node);
+TD_MUST_USE td_status td_node_daemon_create(struct td_loop *loop,
+                                            const struct td_node_options *options,
+                                            struct td_node_daemon **out_node);
 // Leaves ranks running. Accepts NULL.
-void td_node_destroy(struct td_node *n);
-TD_DEFINE_AUTO(td_node, td_node_destroy);
+void td_node_daemon_destroy(struct td_node_daemon *n);
+TD_DEFINE_AUTO(td_node_daemon, td_node_daemon_destroy);
 
 #endif

@@ -10,7 +10,7 @@
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
 
-static td_status recover(struct td_node *n, const char *job, uint32_t attempt) {
+static td_status recover(struct td_node_daemon *n, const char *job, uint32_t attempt) {
     struct td_assignment assigned = {.attempt = attempt};
     snprintf(assigned.job, sizeof assigned.job, "%s", job);
     TD_AUTO(td_local_attempt) *a = NULL;
@@ -33,13 +33,13 @@ static td_status recover(struct td_node *n, const char *job, uint32_t attempt) {
     snprintf(row.build, sizeof row.build, "%s", a->build);
     TD_TRY(td_node_core_found(n->core, &row, &a->core));
     td_log_info("attempt found job=%s attempt=%u state=%s build=%s", job, attempt,
-                td_attempt_state_name(row.state), row.build);
+                td_node_attempt_state_name(row.state), row.build);
     a->core->shell = a;
     td_steal(a);
     return TD_OK;
 }
 
-static void scan_job(struct td_node *n, const char *job) {
+static void scan_job(struct td_node_daemon *n, const char *job) {
     char path[TD_FS_PATH_BYTES];
     snprintf(path, sizeof path, "%s/attempts/%s", n->state_dir, job);
     DIR *dir = opendir(path);
@@ -56,7 +56,7 @@ static void scan_job(struct td_node *n, const char *job) {
     if (dir) closedir(dir);
 }
 
-td_status td_scan(struct td_node *n) {
+td_status td_scan(struct td_node_daemon *n) {
     char path[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(path, "%s/attempts", n->state_dir));
     TD_TRY(td_fs_mkdirs(path, 0700));

@@ -10,8 +10,8 @@
 
 #include "lib/base/base.h"
 
-struct td_node;
+struct td_node_daemon;
 
-TD_MUST_USE td_status td_scan(struct td_node *n);
+TD_MUST_USE td_status td_scan(struct td_node_daemon *n);
 
 #endif

@@ -5,7 +5,7 @@
 #include "lib/base/clock.h"
 #include "lib/rpc/loop.h"
 
-void td_node_answer(struct td_node *n) {
+void td_node_daemon_answer(struct td_node_daemon *n) {
     struct td_node_action action;
     while (td_node_core_next(n->core, &action)) {
         n->carry_out(n, &action);
@@ -18,22 +18,22 @@ void td_node_answer(struct td_node *n) {
     }
 }
 
-void td_node_give(struct td_node *n, struct td_node_attempt *a, enum td_attempt_event event,
-                  td_status take_failure) {
+void td_node_daemon_give(struct td_node_daemon *n, struct td_node_attempt *a,
+                         enum td_attempt_event event, td_status take_failure) {
     td_node_core_event(n->core, td_mono_now(), a, event, take_failure);
-    td_node_answer(n);
+    td_node_daemon_answer(n);
 }
 
-enum td_transport_send td_node_send(struct td_node *n, Traind__V1__NodeMessage *m) {
+enum td_transport_send td_node_daemon_send(struct td_node_daemon *n, Traind__V1__NodeMessage *m) {
     m->incarnation = td_node_core_incarnation(n->core);
     return n->transport->ops->send(n->transport, m);
 }
 
-bool td_node_deliver(Traind__V1__NodeMessage *m, void *node) {
-    return td_node_send(TD_CAST(td_node, node), m) != TD_TRANSPORT_REFUSED;
+bool td_node_daemon_deliver(Traind__V1__NodeMessage *m, void *node) {
+    return td_node_daemon_send(TD_CAST(td_node_daemon, node), m) != TD_TRANSPORT_REFUSED;
 }
 
-bool td_node_is_idle(const struct td_node *n) {
+bool td_node_daemon_is_idle(const struct td_node_daemon *n) {
     const struct td_node_attempt *a;
     for (size_t i = 0; (a = td_node_core_attempt(n->core, i)); i++) {
         if (a->state != TD_AT_ENDED) return false;

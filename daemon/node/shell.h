@@ -19,9 +19,9 @@
 #include "daemon/node/transport.h"
 #include "lib/base/plugin_files.h"
 
-enum { td_node_magic = 0x4e4f4445 };
+enum { td_node_daemon_magic = 0x4e4f4445 };
 
-struct td_node {
+struct td_node_daemon {
     uint32_t magic;
     struct td_loop *loop;
     char state_dir[1024], runtime_dir[1024], bin_dir[TD_FS_PATH_BYTES], version[64];
@@ -42,24 +42,24 @@ struct td_node {
     char key[64]; // of the session
     bool known;   // it has registered since it started
     // node.c's: it is above the parts that give the core something
-    void (*carry_out)(struct td_node *n, const struct td_node_action *action);
+    void (*carry_out)(struct td_node_daemon *n, const struct td_node_action *action);
 };
 
 // The core has received something: carries out what it answers.
-void td_node_answer(struct td_node *n);
+void td_node_daemon_answer(struct td_node_daemon *n);
 // Something happened to an attempt. take_failure: of FAILED, else TD_OK.
-void td_node_give(struct td_node *n, struct td_node_attempt *a, enum td_attempt_event event,
-                  td_status take_failure);
+void td_node_daemon_give(struct td_node_daemon *n, struct td_node_attempt *a,
+                         enum td_attempt_event event, td_status take_failure);
 // Sets the incarnation. The second is for parts of the shell that know it as their arg; false:
 // refused.
-enum td_transport_send td_node_send(struct td_node *n, Traind__V1__NodeMessage *m);
-bool td_node_deliver(Traind__V1__NodeMessage *m, void *node);
+enum td_transport_send td_node_daemon_send(struct td_node_daemon *n, Traind__V1__NodeMessage *m);
+bool td_node_daemon_deliver(Traind__V1__NodeMessage *m, void *node);
 
 // An attempt as the shell holds it; NULL: it never came that far.
 static inline struct td_local_attempt *td_node_local(const struct td_node_attempt *a) {
     return a->shell;
 }
 // No rank is here.
-bool td_node_is_idle(const struct td_node *n);
+bool td_node_daemon_is_idle(const struct td_node_daemon *n);
 
 #endif

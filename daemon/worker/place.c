@@ -42,14 +42,14 @@ static uint32_t count(const uint32_t *hash) {
     return last + 1;
 }
 
-bool td_place_of(uintptr_t address, struct td_place *out_place) {
+bool td_code_place_of(uintptr_t address, struct td_code_place *out_place) {
     struct dl_find_object found;
     if (_dl_find_object((void *)address, &found) != 0) return false;
     const struct link_map *object = found.dlfo_link_map;
     const char *slash = strrchr(object->l_name, '/');
     const char *file = slash ? slash + 1 : object->l_name;
     uintptr_t offset = address - object->l_addr;
-    *out_place = (struct td_place){*file ? file : program_invocation_short_name, offset};
+    *out_place = (struct td_code_place){*file ? file : program_invocation_short_name, offset};
     struct symbols s = symbols_of(object);
     bool whole = s.first && s.names && s.hash;
     if (!whole || (uintptr_t)s.hash < object->l_addr) return true; // none, or not relocated (vdso)
@@ -57,7 +57,7 @@ bool td_place_of(uintptr_t address, struct td_place *out_place) {
         const ElfW(Sym) *symbol = &s.first[i];
         if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC || symbol->st_shndx == SHN_UNDEF) continue;
         if (offset < symbol->st_value || offset - symbol->st_value >= symbol->st_size) continue;
-        *out_place = (struct td_place){s.names + symbol->st_name, offset - symbol->st_value};
+        *out_place = (struct td_code_place){s.names + symbol->st_name, offset - symbol->st_value};
         return true;
     }
     return true;

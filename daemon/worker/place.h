@@ -10,12 +10,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct td_place {
+struct td_code_place {
     const char *name; // "td_rank_step", else "libtraind.so"; the loader's memory
     uintptr_t offset; // from its beginning
 };
 
 // False: no object is loaded there.
-bool td_place_of(uintptr_t address, struct td_place *out_place);
+bool td_code_place_of(uintptr_t address, struct td_code_place *out_place);
 
 #endif

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import braces
 import circles
+import names
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_FILE_LINES = 600
@@ -334,9 +335,10 @@ def check_known_long(paths):
         problem(path, 1, "there is no such file: take it out of KNOWN_LONG (lint.py)")
 
 
-def check_circles(paths):
+def check_circles_and_names(paths):
     files = {p: without_comments((ROOT / p).read_text(errors="replace")) for p in paths if not p.endswith(".py")}
     circles.check(files, KNOWN_CIRCLES, problem)
+    names.check(files, problem)
 
 
 def check_stories(paths):
@@ -439,7 +441,7 @@ def main():
     for path in paths:
         check_file(path, users)
     check_known_long(paths)
-    check_circles(paths)
+    check_circles_and_names(paths)
     check_stories(paths)
     prose = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.md", "*.sh", "Makefile"], cwd=ROOT,
                            check=True, capture_output=True, text=True).stdout.split()

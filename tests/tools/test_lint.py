@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import braces  # noqa: E402
 import circles  # noqa: E402
 import lint  # noqa: E402
+import names  # noqa: E402
 
 OPS = 'TD_OP(ADD, "add", 2, 2, 1)\nTD_OP(CLAMP, "clamp", 1, 1, 1)\n'
 TREE = {
@@ -178,6 +179,39 @@ def test_circle_that_grew_out_of_a_known_one_is_named():
     files = LINE | {"a/bottom.c": '#include "b/top.h"\n', "b/top.h": ""}
     found = found_circles(files, [("a/bottom", "a/middle")])
     assert len(found) == 2 and "b/top" in found[0] and "take it out" in found[1]
+
+
+# ---- names ------------------------------------------------------------------------------------------
+ONCE = {
+    "include/traind/module.h": "struct td_module;\ntypedef uint32_t td_value;\nstruct td_field {\n};\nint td_open(int a);\n",
+    "workloads/mlp.c": '#include "traind/module.h"\nstruct td_module {\n};\nstatic struct td_module *td_of(void);\n',
+    "workloads/gpt.c": "struct td_module {\n};\nint td_open(int a) {\n}\n",
+    "lib/loop.h": "struct td_loop;\nstruct td_loop *td_loop_new(void);\ntypedef td_status (*build_step)(struct td_loop *l);\n",
+    "lib/loop.c": "struct td_loop {\n};\nstruct td_loop *td_loop_new(void) {\n}\n",
+}
+
+
+def found_names(files):
+    problems = []
+    names.check(files, lambda path, line, text: problems.append(f"{path}:{line}: {text}"))
+    return problems
+
+
+def test_name_of_one_thing_is_fine():
+    assert found_names(ONCE) == []
+
+
+@pytest.mark.parametrize("file, text, words", [
+    ("engine/loop.h", "\nstruct td_loop {\n};\n", "lib/loop.c:1: td_loop is another thing in engine/loop.h"),
+    ("lib/other.c", "enum td_field {\n};\n", "lib/other.c:1: td_field is another thing in include/traind/module.h"),
+    ("lib/other.c", "struct td_value {\n};\n", "lib/other.c:1: td_value is a type in include/traind/module.h"),
+    ("lib/other.c", "struct td_module {\n};\n", "td_module is another thing in lib/other.c"),
+    ("lib/other.h", "\nvoid td_loop_new(int other);\n", "lib/other.h:2: td_loop_new() is declared in lib/loop.h too"),
+    ("lib/other.h", "typedef int td_value;\n", "lib/other.h:1: td_value is a type in include/traind/module.h"),
+])
+def test_name_of_two_things_is_named(file, text, words):
+    found = found_names(ONCE | {file: text})
+    assert found and any(words in x for x in found), found
 
 
 # ---- lengths, private headers, stories -----------------------------------------------------------------

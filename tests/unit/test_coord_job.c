@@ -141,10 +141,10 @@ static void fill(struct td_job *j) {
     assert_null(td_failure_set(&j->failure, &f));
     struct td_metric_record p = {
         .name = "val_accuracy", .step = 5, .sum = 3, .count = 4, .flags = TD_METRIC_SUM_COUNT};
-    assert_true(td_job_metric(j, 1, 1, &p));
+    assert_true(td_job_take_metric(j, 1, 1, &p));
     snprintf(p.name, sizeof p.name, "val_loss");
     p.sum = (double)NAN;
-    assert_true(td_job_metric(j, 1, 1, &p));
+    assert_true(td_job_take_metric(j, 1, 1, &p));
     j->progress.loss = NAN;
 }
 
@@ -241,7 +241,7 @@ static void push(struct td_job *j, uint32_t attempt, int step, double sum, doubl
                                  .sum = sum,
                                  .count = count,
                                  .flags = TD_METRIC_SUM_COUNT};
-    assert_true(td_job_metric(j, attempt, 2, &p));
+    assert_true(td_job_take_metric(j, attempt, 2, &p));
 }
 
 static void

@@ -106,7 +106,7 @@ static struct heard happens(struct td_node_core *c, struct td_node_attempt *a,
 }
 
 // An attempt in the state asked for.
-static struct td_node_attempt *in_state(struct td_node_core *c, enum td_attempt_state state) {
+static struct td_node_attempt *in_state(struct td_node_core *c, enum td_node_attempt_state state) {
     struct td_node_attempt *a = assign(c, 1, 7, 2).started;
     assert_non_null(a);
     if (state != TD_AT_PREPARING) happens(c, a, TD_AE_STARTED, TD_OK);
@@ -154,10 +154,11 @@ static void test_core_answers_as_the_table_says_when_in_every_cell(void **state)
     for (int s = 0; s < TD_AT_COUNT; s++) {
         for (int e = 0; e < TD_AE_COUNT; e++) {
             struct td_node_core *c = make_core(4);
-            struct td_node_attempt *a = in_state(c, (enum td_attempt_state)s);
+            struct td_node_attempt *a = in_state(c, (enum td_node_attempt_state)s);
             td_status why = e == TD_AE_FAILED ? td_fail(TD_INTERNAL, "no") : TD_OK;
-            struct heard h = happens(c, a, (enum td_attempt_event)e, why);
-            print_message("# %s event %d\n", td_attempt_state_name((enum td_attempt_state)s), e);
+            struct reply h = happens(c, a, (enum td_attempt_event)e, why);
+            print_message("# %s event %d\n",
+                          td_node_attempt_state_name((enum td_node_attempt_state)s), e);
             assert_string_equal(h.text, cells[s][e].text);
             if (cells[s][e].next == REMOVED) {
                 assert_null(td_node_core_find(c, job, 1));

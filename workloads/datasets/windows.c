@@ -27,7 +27,7 @@ td_status td_windows_add(struct td_windows *w, const void *data, int64_t n_token
                                             TD_WINDOWS_RUNS),
                                     TD_CLASS_BAD_SPEC);
     }
-    w->run[w->n_runs++] = (struct td_run){data, n_tokens, w->n, width};
+    w->run[w->n_runs++] = (struct td_token_run){data, n_tokens, w->n, width};
     if (n_tokens > w->block) w->n += (n_tokens - 1 - w->block) / w->stride + 1;
     return TD_OK;
 }
@@ -58,7 +58,7 @@ int64_t td_tokens_find_bad(const void *data, int64_t n_tokens, int width, int64_
 }
 
 // ---- handing out --------------------------------------------------------------------------------
-static void copy_tokens(const struct td_run *r, int64_t begin, int64_t n, int32_t *out) {
+static void copy_tokens(const struct td_token_run *r, int64_t begin, int64_t n, int32_t *out) {
     const uint8_t *p = (const uint8_t *)r->data + begin * r->width;
     if (r->width == 1) {
         for (int64_t i = 0; i < n; i++) {
@@ -76,7 +76,7 @@ static void copy_tokens(const struct td_run *r, int64_t begin, int64_t n, int32_
 }
 
 // The run that holds window `index`: the last one that begins at or before it.
-static const struct td_run *run_of(const struct td_windows *w, int64_t index) {
+static const struct td_token_run *run_of(const struct td_windows *w, int64_t index) {
     size_t low = 0, high = w->n_runs;
     while (high - low > 1) {
         size_t middle = (low + high) / 2;
@@ -96,7 +96,7 @@ td_status td_windows_gather(const struct td_windows *w, enum td_split split, con
             return td_fail(TD_OUT_OF_RANGE, "sample %" PRId64 " of %" PRId64 " in split %s",
                            index[i], w->n, td_split_name(split));
         }
-        const struct td_run *r = run_of(w, index[i]);
+        const struct td_token_run *r = run_of(w, index[i]);
         const int64_t begin = (index[i] - r->first) * w->stride;
         copy_tokens(r, begin, w->block, x + i * w->block);
         copy_tokens(r, begin + 1, w->block, y + i * w->block);

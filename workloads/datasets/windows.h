@@ -16,7 +16,7 @@
 
 enum { TD_WINDOWS_RUNS = 1024 };
 
-struct td_run {
+struct td_token_run {
     const void *data;
     int64_t n_tokens;
     int64_t first; // number of its first window
@@ -26,7 +26,7 @@ struct td_run {
 struct td_windows {
     int64_t block, stride;
     int64_t n; // windows in all runs
-    struct td_run run[TD_WINDOWS_RUNS];
+    struct td_token_run run[TD_WINDOWS_RUNS];
     size_t n_runs;
 };
 

@@ -322,7 +322,9 @@ static void on_metrics(struct td_core *core, struct td_job *j, struct td_attempt
             core->counters[TD_COUNT_BAD_POINTS]++;
             continue;
         }
-        if (!td_job_metric(j, a->number, a->n_ranks, to)) core->counters[TD_COUNT_BAD_POINTS]++;
+        if (!td_job_take_metric(j, a->number, a->n_ranks, to)) {
+            core->counters[TD_COUNT_BAD_POINTS]++;
+        }
         p->n_points++;
     }
     a->ranks[rank].metrics += n * sizeof(struct td_metric_record);
@@ -370,13 +372,13 @@ void td_attempt_on_progress(struct td_core *core, struct td_host *node,
     if (!a || strcmp(a->node, node->id) != 0 || !td_attempt_live(a)) return;
     // A sample that its node kept while we were away; of an ended attempt no other follows.
     if (p->step < a->step) return;
-    j->progress = (struct td_progress){.epoch = p->epoch,
-                                       .step = p->step,
-                                       .total_steps = p->total_steps ? p->total_steps
-                                                                     : j->progress.total_steps,
-                                       .loss = p->loss,
-                                       .samples_per_s = p->samples_per_s,
-                                       .phase = p->phase};
+    j->progress = (struct td_job_progress){.epoch = p->epoch,
+                                           .step = p->step,
+                                           .total_steps = p->total_steps ? p->total_steps
+                                                                         : j->progress.total_steps,
+                                           .loss = p->loss,
+                                           .samples_per_s = p->samples_per_s,
+                                           .phase = p->phase};
     td_core_progress(core, j);
 }
 

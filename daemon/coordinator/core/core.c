@@ -141,7 +141,7 @@ void td_core_start(struct td_core *core, struct td_now now) {
     void *value;
     while (td_map_next(core->nodes, &cursor, &key, &value)) {
         struct td_host *n = value;
-        n->heard = now.mono;
+        n->last_message = now.mono;
         td_core_wake_at(core, td_mono_add(now.mono, core->options.lease_ns / 4));
     }
     for (uint32_t i = 0; i < core->n_jobs; i++) {
@@ -204,7 +204,7 @@ void td_core_tick(struct td_core *core, struct td_now now) {
 }
 
 // ---- sessions -----------------------------------------------------------------------------------
-static struct td_session *find_session(struct td_core *core, uint64_t id) {
+static struct td_node_session *find_session(struct td_core *core, uint64_t id) {
     for (uint32_t i = 0; i < core->n_sessions; i++) {
         if (core->sessions[i]->id == id) return core->sessions[i];
     }
@@ -214,7 +214,7 @@ static struct td_session *find_session(struct td_core *core, uint64_t id) {
 uint64_t td_core_session_open(struct td_core *core, struct td_now now, bool embedded) {
     td_core_enter(core, now);
     if (core->n_sessions == TD_COUNTOF(core->sessions)) return 0;
-    struct td_session *s = td_core_must(td_calloc(1, sizeof *s));
+    struct td_node_session *s = td_core_must(td_calloc(1, sizeof *s));
     s->id = core->next_session++;
     s->embedded = embedded;
     core->sessions[core->n_sessions++] = s;
@@ -224,7 +224,7 @@ uint64_t td_core_session_open(struct td_core *core, struct td_now now, bool embe
 void td_core_session_close(struct td_core *core, struct td_now now, uint64_t session) {
     td_core_enter(core, now);
     for (uint32_t i = 0; i < core->n_sessions; i++) {
-        struct td_session *s = core->sessions[i];
+        struct td_node_session *s = core->sessions[i];
         if (s->id != session) continue;
         td_nodes_session_gone(core, s);
         core->sessions[i] = core->sessions[--core->n_sessions];
@@ -234,7 +234,7 @@ void td_core_session_close(struct td_core *core, struct td_now now, uint64_t ses
     td_core_leave(core);
 }
 
-static void on_message(struct td_core *core, struct td_session *s,
+static void on_message(struct td_core *core, struct td_node_session *s,
                        const Traind__V1__NodeMessage *m) {
     if (m->body_case == TRAIND__V1__NODE_MESSAGE__BODY_REGISTER) {
         td_nodes_register(core, s, m->register_);
@@ -248,7 +248,7 @@ static void on_message(struct td_core *core, struct td_session *s,
         core->counters[TD_COUNT_STALE]++;
         return;
     }
-    s->node->heard = core->now.mono;
+    s->node->last_message = core->now.mono;
     switch (m->body_case) {
     case TRAIND__V1__NODE_MESSAGE__BODY_SEGMENT:
         td_attempt_on_segment(core, s->node, m->segment);
@@ -280,7 +280,7 @@ static void on_message(struct td_core *core, struct td_session *s,
 void td_core_session_message(struct td_core *core, struct td_now now, uint64_t session,
                              const Traind__V1__NodeMessage *m) {
     td_core_enter(core, now);
-    struct td_session *s = find_session(core, session);
+    struct td_node_session *s = find_session(core, session);
     if (s) on_message(core, s, m);
     td_core_leave(core);
 }

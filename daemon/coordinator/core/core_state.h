@@ -26,16 +26,16 @@ struct td_host {
     uint64_t memory_bytes;
     uint32_t launcher_major;
     bool embedded;
-    bool lost;            // its lease is gone
-    bool settling;        // unwanted attempts are being stopped: nothing is placed here
-    uint64_t session;     // 0: none
-    char key[33];         // of that session, or of its last one; "": none since this start
-    bool keyed;           // it shows the key with bulk
-    struct td_mono heard; // last message
-    int64_t seen_ns;      // real time of its last registration or goodbye: who is forgotten first
-    bool holds;           // for a moment: something would be missed
-    uint32_t used;        // slots of attempts that may be alive; by td_nodes_count
-    uint64_t reserved;    // turn of the waiting job that it is kept free for; 0: none
+    bool lost;        // its lease is gone
+    bool settling;    // unwanted attempts are being stopped: nothing is placed here
+    uint64_t session; // 0: none
+    char key[33];     // of that session, or of its last one; "": none since this start
+    bool keyed;       // it shows the key with bulk
+    struct td_mono last_message;
+    int64_t seen_ns;   // real time of its last registration or goodbye: who is forgotten first
+    bool holds;        // for a moment: something would be missed
+    uint32_t used;     // slots of attempts that may be alive; by td_nodes_count
+    uint64_t reserved; // turn of the waiting job that it is kept free for; 0: none
     // reconcile.h
     bool reconciles;                // it has the answer to its registration
     uint32_t reconciling;           // messages on their way
@@ -46,7 +46,7 @@ struct td_host {
     uint32_t n_removals; // rows of deleted jobs
 };
 
-struct td_session {
+struct td_node_session {
     uint64_t id;
     bool embedded;
     struct td_host *node; // NULL until registered
@@ -145,7 +145,7 @@ struct td_core {
     uint32_t free_slots;       // that nobody holds or keeps, by that pass
     struct td_mono queue_wake; // a job that was looked at waits for this time
     struct td_map *nodes;      // id -> td_host
-    struct td_session *sessions[TD_CORE_MAX_NODES + 64];
+    struct td_node_session *sessions[TD_CORE_MAX_NODES + 64];
     uint32_t n_sessions;
 
     struct td_map *plans; // digest -> td_plan_entry

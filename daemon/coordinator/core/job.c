@@ -305,8 +305,8 @@ static struct td_metric_last *metric_slot(struct td_job *j, const char *name) {
     return m;
 }
 
-bool td_job_metric(struct td_job *j, uint32_t attempt, uint32_t n_ranks,
-                   const struct td_metric_record *p) {
+bool td_job_take_metric(struct td_job *j, uint32_t attempt, uint32_t n_ranks,
+                        const struct td_metric_record *p) {
     struct td_metric_last *m = metric_slot(j, p->name);
     if (!m) return false;
     uint32_t step = p->step > 0 ? (uint32_t)p->step : 0;

@@ -161,7 +161,7 @@ struct td_attempt {
     bool touched;                 // saved at the end of the input being handled
 };
 
-struct td_progress {
+struct td_job_progress {
     uint32_t epoch, step, total_steps;
     float loss;
     double samples_per_s;
@@ -194,7 +194,7 @@ struct td_job {
     struct td_failure failure;
     int64_t create_ns, start_ns, end_ns,
         wait_ns; // real time; 0: not yet; wait: since when it waits
-    struct td_progress progress;
+    struct td_job_progress progress;
     char *notes[TD_JOB_MAX_NOTES];
     uint32_t n_notes;
     char excluded[TD_JOB_MAX_EXCLUDED][64]; // nodes that lost a launcher of it
@@ -257,8 +257,8 @@ bool td_attempt_live(const struct td_attempt *a);
 // ---- metrics ------------------------------------------------------------------------------------
 struct td_metric_record;
 // Merges one point of one rank into the last values. False: the table is full.
-bool td_job_metric(struct td_job *j, uint32_t attempt, uint32_t n_ranks,
-                   const struct td_metric_record *p);
+bool td_job_take_metric(struct td_job *j, uint32_t attempt, uint32_t n_ranks,
+                        const struct td_metric_record *p);
 
 // ---- records ------------------------------------------------------------------------------------
 TD_MUST_USE td_status td_job_encode(const struct td_job *j, struct td_buf *out);

@@ -13,7 +13,7 @@
 #include "daemon/coordinator/core/core_state.h"
 #include "daemon/coordinator/core/hosts.h"
 #include "daemon/coordinator/core/job.h"
-#include "daemon/coordinator/core/nodes_room.h"
+#include "daemon/coordinator/core/nodes_evict.h"
 #include "daemon/coordinator/core/out.h"
 #include "daemon/coordinator/core/over.h"
 #include "daemon/coordinator/core/plans.h"
@@ -274,7 +274,8 @@ static void make_key(const struct td_core *core, struct td_host *n) {
     td_xxh3_128_hex(&from, sizeof from, n->key);
 }
 
-static void fill(struct td_host *n, const struct td_session *s, const Traind__V1__Register *m) {
+static void fill(struct td_host *n, const struct td_node_session *s,
+                 const Traind__V1__Register *m) {
     snprintf(n->boot_id, sizeof n->boot_id, "%s", m->boot_id);
     (void)td_fit(n->name, sizeof n->name, "%s", m->name[0] ? m->name : m->node_id);
     snprintf(n->version, sizeof n->version, "%s", m->version);
@@ -325,7 +326,8 @@ static void clear_silence(struct td_core *core, const struct td_host *n) {
     }
 }
 
-void td_nodes_register(struct td_core *core, struct td_session *s, const Traind__V1__Register *m) {
+void td_nodes_register(struct td_core *core, struct td_node_session *s,
+                       const Traind__V1__Register *m) {
     const char *bad = bad_register(m);
     struct td_host *n = bad ? NULL : td_nodes_find(core, m->node_id);
     if (!bad && s->node && s->node != n) bad = "a session is of one node";
@@ -338,7 +340,7 @@ void td_nodes_register(struct td_core *core, struct td_session *s, const Traind_
         td_core_close_session(core, s->id, bad);
         return;
     }
-    td_status full = n ? TD_OK : td_nodes_make_room(core);
+    td_status full = n ? TD_OK : td_nodes_evict(core);
     if (full) {
         td_core_close_session(core, s->id, td_status_message(full));
         td_status_free(full);
@@ -356,7 +358,7 @@ void td_nodes_register(struct td_core *core, struct td_session *s, const Traind_
     s->node = n;
     n->session = s->id;
     make_key(core, n);
-    n->heard = core->now.mono;
+    n->last_message = core->now.mono;
     n->seen_ns = core->now.real.ns;
     n->lost = n->settling = false;
     core->counters[TD_COUNT_SESSIONS]++;
@@ -374,7 +376,7 @@ void td_nodes_register(struct td_core *core, struct td_session *s, const Traind_
     core->queue_dirty = true;
 }
 
-void td_nodes_session_gone(struct td_core *core, struct td_session *s) {
+void td_nodes_session_gone(struct td_core *core, struct td_node_session *s) {
     struct td_host *n = s->node;
     if (!n || n->session != s->id) return; // superseded
     n->session = 0;
@@ -383,7 +385,7 @@ void td_nodes_session_gone(struct td_core *core, struct td_session *s) {
     td_reconcile_node_down(n);
     td_plans_node_gone(core, n->id);
     td_plans_tick(core);
-    td_core_wake_at(core, td_mono_add(n->heard, core->options.lease_ns));
+    td_core_wake_at(core, td_mono_add(n->last_message, core->options.lease_ns));
     core->queue_dirty = true;
 }
 
@@ -415,11 +417,11 @@ static void give_up(struct td_core *core, struct td_host *n, int64_t silent_ns) 
 
 static void tick_node(struct td_core *core, struct td_host *n) {
     if (n->session && n->embedded) return; // it lives and dies with us
-    int64_t silent_ns = core->now.mono.ns - n->heard.ns;
+    int64_t silent_ns = core->now.mono.ns - n->last_message.ns;
     int64_t lease_ns = core->options.lease_ns;
     int64_t lost_ns = lease_ns + core->options.lost_after_ns;
     if (silent_ns < lease_ns) {
-        td_core_wake_at(core, td_mono_add(n->heard, lease_ns));
+        td_core_wake_at(core, td_mono_add(n->last_message, lease_ns));
         return;
     }
     if (!n->lost) {
@@ -429,7 +431,7 @@ static void tick_node(struct td_core *core, struct td_host *n) {
         core->queue_dirty = true;
     }
     if (silent_ns < lost_ns) {
-        td_core_wake_at(core, td_mono_add(n->heard, lost_ns));
+        td_core_wake_at(core, td_mono_add(n->last_message, lost_ns));
     } else {
         give_up(core, n, silent_ns);
     }
@@ -447,7 +449,7 @@ void td_nodes_after_stall(struct td_core *core, struct td_mono before) {
     while (td_map_next(core->nodes, &cursor, &key, &value)) {
         struct td_host *n = value;
         // Of one that was lost before, the time that passed without us does not count.
-        n->heard.ns = n->lost ? n->heard.ns + gap_ns : core->now.mono.ns;
+        n->last_message.ns = n->lost ? n->last_message.ns + gap_ns : core->now.mono.ns;
     }
     for (uint32_t i = 0; i < core->n_active; i++) { // metrics, too, may wait unread
         struct td_attempt *a = td_job_live(core->active[i]);

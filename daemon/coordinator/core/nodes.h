@@ -23,13 +23,14 @@
 
 struct td_core;
 struct td_host;
-struct td_session;
+struct td_node_session;
 
-void td_nodes_register(struct td_core *core, struct td_session *s, const Traind__V1__Register *m);
+void td_nodes_register(struct td_core *core, struct td_node_session *s,
+                       const Traind__V1__Register *m);
 // It reports its plugins' files: if they are others, plans of the old ones are dropped.
 void td_nodes_set_plugins(struct td_core *core, struct td_host *n, const char *plugins);
 void td_nodes_heartbeat(struct td_core *core, struct td_host *n, const Traind__V1__Heartbeat *m);
-void td_nodes_session_gone(struct td_core *core, struct td_session *s);
+void td_nodes_session_gone(struct td_core *core, struct td_node_session *s);
 void td_nodes_tick(struct td_core *core);
 // Before an input is handled: if the core itself was not run since `before` for half a lease or
 // more, every node gets one full grace from now.

@@ -350,7 +350,7 @@ static struct td_mono nodes_due(const struct td_core *core) {
     const char *key;
     void *value;
     while (td_map_next(core->nodes, &cursor, &key, &value)) {
-        last.ns = TD_MAX(last.ns, ((const struct td_host *)value)->heard.ns);
+        last.ns = TD_MAX(last.ns, ((const struct td_host *)value)->last_message.ns);
     }
     return td_mono_add(last, nodes_grace_ns);
 }

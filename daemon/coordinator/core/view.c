@@ -83,7 +83,7 @@ static Traind__V1__Progress *view_progress(struct td_arena *a, const struct td_j
     Traind__V1__Progress *p = td_arena_alloc(a, sizeof *p);
     if (!p) return NULL;
     traind__v1__progress__init(p);
-    const struct td_progress *from = &j->progress;
+    const struct td_job_progress *from = &j->progress;
     p->epoch = from->epoch;
     p->step = from->step;
     p->total_steps = from->total_steps;
@@ -283,7 +283,7 @@ static Traind__V1__Node *view_node(struct td_arena *a, const struct td_core *cor
     m->cpu_level = copy(a, n->cpu_level);
     m->cpu_level_held = copy(a, n->cpu_level_held);
     m->embedded = n->embedded;
-    int64_t ago_ns = n->embedded && n->session ? 0 : now.mono.ns - n->heard.ns;
+    int64_t ago_ns = n->embedded && n->session ? 0 : now.mono.ns - n->last_message.ns;
     m->last_seen_ms = ago_ns > 0 ? (uint32_t)TD_MIN(ago_ns / TD_NS_PER_MS, UINT32_MAX) : 0;
     return view_node_jobs(a, core, n, m) ? m : NULL;
 }

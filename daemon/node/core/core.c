@@ -31,7 +31,7 @@ struct td_node_core {
     char failed_job[TD_NODE_JOB_MAX];
 };
 
-const char *td_attempt_state_name(enum td_attempt_state state) {
+const char *td_node_attempt_state_name(enum td_node_attempt_state state) {
     static const char *const names[] = {"preparing", "running", "stopping", "killing", "ended"};
     _Static_assert(TD_COUNTOF(names) == TD_AT_COUNT, "one name per state");
     return names[state];

@@ -32,7 +32,7 @@ enum {
     TD_NODE_KILL_S = 5,
 };
 
-enum td_attempt_state {
+enum td_node_attempt_state {
     TD_AT_PREPARING,
     TD_AT_RUNNING,
     TD_AT_STOPPING,
@@ -54,7 +54,7 @@ struct td_node_attempt {
     char job[TD_NODE_JOB_MAX];
     uint32_t attempt;
     uint64_t epoch;
-    enum td_attempt_state state;
+    enum td_node_attempt_state state;
     uint32_t slots; // taken while not ENDED
     uint32_t n_ranks;
     uint32_t major;         // of its launcher
@@ -126,6 +126,6 @@ uint64_t td_node_core_stale(const struct td_node_core *c); // messages dropped s
 struct td_node_attempt *td_node_core_attempt(const struct td_node_core *c, size_t i);
 struct td_node_attempt *td_node_core_find(const struct td_node_core *c, const char *job,
                                           uint32_t attempt);
-const char *td_attempt_state_name(enum td_attempt_state state);
+const char *td_node_attempt_state_name(enum td_node_attempt_state state);
 
 #endif

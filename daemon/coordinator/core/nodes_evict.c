@@ -1,6 +1,6 @@
 // See the header.
 
-#include "daemon/coordinator/core/nodes_room.h"
+#include "daemon/coordinator/core/nodes_evict.h"
 
 #include <inttypes.h>
 
@@ -40,7 +40,7 @@ static struct td_host *find_idle(struct td_core *core) {
     return found;
 }
 
-td_status td_nodes_make_room(struct td_core *core) {
+td_status td_nodes_evict(struct td_core *core) {
     if (td_map_count(core->nodes) < TD_CORE_MAX_NODES) return TD_OK;
     size_t cursor = 0;
     const char *key;
