@@ -27,7 +27,7 @@ STOP_CHECKPOINT, STOP_NOW = 1, 2
 SYS_FUTEX, FUTEX_WAKE = {"x86_64": 202, "aarch64": 98}[platform.machine()], 1
 LIBC = ctypes.CDLL(None)
 EXIT = {"done": 0, "stopped": 10, "bad_spec": 20, "abi": 21, "resource": 30, "collective": 31,
-        "disk": 32, "data": 40, "numeric": 41, "bug": 70}
+        "disk": 32, "data": 40, "numeric": 41, "user_code": 42, "bug": 70}
 
 
 class Rank:

@@ -23,7 +23,7 @@
 
 static const int64_t end_calls_ns = 2 * TD_NS_PER_S; // what the server's drain may take
 
-// ---- what the parts tell ------------------------------------------------------------------------
+// ---- what the parts report ----------------------------------------------------------------------
 static void on_timer(void *arg) {
     (void)arg; // there is a turn: its end does the rest
 }
@@ -45,7 +45,7 @@ static void hand_over_due(struct td_coordinator *c, struct td_mono now) {
 }
 
 // The gate comes between two hand-overs: the writer works while answers leave, and what they bring
-// about (a call that ends) is not left behind.
+// about (a call that ends) is handed over, too.
 static void on_turn(void *arg) {
     struct td_coordinator *c = TD_CAST(td_coordinator, arg);
     struct td_now now = td_shell_now();

@@ -557,7 +557,7 @@ int td_launcher_main(int argc, char **argv) {
         td_log_context("job", l.o.job);
         td_log_context("attempt", attempt);
         l.alone_since = td_mono_now();
-        // For the ranks, who inherit it. What this process makes itself is 0600 and 0700.
+        // For the ranks, which inherit it. What this process makes itself is 0600 and 0700.
         if (l.o.umask >= 0) (void)umask((mode_t)l.o.umask);
         s = start(&l);
     }

@@ -1,7 +1,7 @@
 // See the header. One file at a time; the disk is written and read from the loop thread, in the
-// chunks that arrive and in pieces of PIECE_BYTES: nothing else runs on this node's behalf
-// meanwhile but heartbeats and other attempts' messages, and they come between two of them. The
-// best checkpoint comes last, as one more source: which it is, only the manifest of the one that is
+// chunks that arrive and in pieces of PIECE_BYTES. Meanwhile nothing else runs on this node's
+// behalf but heartbeats and other attempts' messages, which come between two of them. The best
+// checkpoint comes last, as one more source: which it is, only the manifest of the one that is
 // resumed from says exactly.
 
 #include "daemon/node/fetch.h"
@@ -379,7 +379,7 @@ static td_status check_piece(struct td_fetch *f) {
 }
 
 // A manifest that is not the one that was committed makes no checkpoint: whatever comes of the
-// fetch, nobody shall believe it. Damage of the other files is for those who load to report.
+// fetch, nobody shall believe it. Damage of the other files is for their readers to report.
 static void copy_damaged(struct td_fetch *f, td_status take_why) {
     const char *name = f->files[f->file].name;
     char path[TD_FS_PATH_BYTES];

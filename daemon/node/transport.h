@@ -48,7 +48,7 @@ struct td_transport {
     const struct td_transport_ops *ops;
 };
 
-// The local transport's other end, given by main: coordinator.h's link behind two functions.
+// The local transport's other end, given by main: two functions in front of coordinator.h's link.
 struct td_transport_peer {
     // Opens a session; to_node is called from the loop with packed CoordinatorMessages.
     td_status (*attach)(void *ctx, void (*to_node)(const void *packed, size_t bytes, void *arg),

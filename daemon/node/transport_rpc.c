@@ -1,7 +1,7 @@
 // The gRPC transport: one Session stream, dialled again whenever it ends. The back-off doubles from
 // 0.1 to 5 s and falls back to the start once the coordinator has said something; jitter keeps
 // the nodes of a restarted coordinator from coming back in step. A stream that could be opened is a
-// session at once: Register is the first message on it, and the coordinator's Registered tells that
+// session at once: Register is the first message on it, and the coordinator's Registered says that
 // it is really there.
 //
 // If it also says that it reads batches, what a turn of the loop sends goes as one message, at its

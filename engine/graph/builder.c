@@ -230,7 +230,7 @@ td_status td_graph_op(struct td_graph *g, enum td_op op, const td_value *inputs,
     struct td_op_result result;
     TD_TRY_CTX(td_op_infer(g, op, inputs, n_inputs, attrs, &result), "step '%s'", g->step);
     if (g->cursor == TD_NODE_NONE && g->n_nodes && g->nodes[g->n_nodes - 1].segment > g->segment) {
-        return td_fail(TD_INVALID_ARGUMENT, "step '%s': %s is added to %s behind %s", g->step,
+        return td_fail(TD_INVALID_ARGUMENT, "step '%s': %s is added to %s after %s", g->step,
                        td_op_name(op), td_segment_name(g->segment),
                        td_segment_name(g->nodes[g->n_nodes - 1].segment));
     }

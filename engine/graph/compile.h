@@ -6,7 +6,7 @@
 // The pipeline, the same for whatever is trained: record -> sink -> autodiff -> precision ->
 // strategy -> optimizer -> simplify -> fuse -> head -> dgrad -> recompute -> residual -> schedule
 // -> memory plan. An eval or predict program is its forward part only. Everything that
-// distinguishes two programs of a job stands in the options; precision and strategy are hooks,
+// distinguishes two programs of a job is in the options; precision and strategy are hooks,
 // because they are plugins. Call td_compile for every program key of the job, then td_state_layout
 // once, then hand the programs to the accelerator. Ownership: the compiled object owns graph and
 // plan and must outlive the accelerator's executable; the state table must outlive both. Thread:
@@ -48,7 +48,7 @@ struct td_compiled {
     struct td_placement *placement; // what program.placement borrows
 };
 
-// Names of the passes in their order; NULL behind the last.
+// Names of the passes in their order; NULL after the last.
 const char *td_compile_pass(size_t i);
 
 TD_MUST_USE td_status td_compile(const struct td_compile_options *options,

@@ -91,7 +91,7 @@ static td_status write_optim(const struct writer *w, enum td_op op,
     return TD_OK;
 }
 
-// Where a part lies, or how axes are exchanged: as many numbers as the operand has dimensions.
+// Where a part is, or how axes are exchanged: as many numbers as the operand has dimensions.
 static td_status write_layout(const struct writer *w, const struct td_node_info *node) {
     const struct td_attrs *a = &node->attrs;
     int32_t n = td_graph_value(w->g, node->inputs[0])->shape.n_dims;

@@ -13,7 +13,7 @@ TD_MUST_USE td_status td_graph_text(const struct td_graph *g, struct td_buf *out
 // The same under the program's key; once memory is planned, with each value's place in the arena
 // and the arena's size.
 TD_MUST_USE td_status td_program_text(const struct td_program *p, struct td_buf *out);
-// The same with what `note` writes behind the line of each node: lines of its own, or nothing.
+// The same with what `note` writes after the line of each node: lines of its own, or nothing.
 typedef td_status td_node_note(void *arg, td_node n, struct td_buf *out);
 TD_MUST_USE td_status td_program_text_noted(const struct td_program *p, td_node_note *note,
                                             void *arg, struct td_buf *out);

@@ -2,7 +2,7 @@
 //
 // Buckets live in the state table, because every program of a job must agree on them: the first
 // program that writes a gradient decides, in the order of its backward pass. The reduction of a
-// bucket stands directly behind the last write to it, and never before the bucket ahead of it, so
+// bucket comes directly after the last write to it, and never before the bucket ahead of it, so
 // that all ranks enter the collectives in one order whatever their programs look like.
 
 #include "traind/rewrite.h"
@@ -106,7 +106,7 @@ td_status td_rewrite_assign_buckets(struct td_graph *g, size_t first_bytes, size
     return TD_OK;
 }
 
-static td_status insert_reduce(struct td_graph *g, uint32_t bucket, td_node behind) {
+static td_status insert_reduce(struct td_graph *g, uint32_t bucket, td_node after) {
     uint32_t n = 0, n_state = td_state_count(g->state);
     TD_AUTO_FREE td_value *in = td_calloc(n_state + 1, sizeof *in);
     if (!in) return td_fail_oom();
@@ -116,8 +116,8 @@ static td_status insert_reduce(struct td_graph *g, uint32_t bucket, td_node behi
         TD_TRY(td_graph_state_value(g, i, &in[n++]));
     }
     struct td_attrs a = {.bucket = bucket};
-    enum td_segment segment = g->nodes[behind].segment;
-    TD_TRY(td_rewrite_insert_at(g, behind + 1));
+    enum td_segment segment = g->nodes[after].segment;
+    TD_TRY(td_rewrite_insert_at(g, after + 1));
     g->segment = segment;
     return td_graph_op(g, TD_OP_ALL_REDUCE, in, n, &a, NULL);
 }

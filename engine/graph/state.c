@@ -4,7 +4,7 @@
 // recorded; all graphs of the job agree through it on dtype, shape and initialization. After the
 // last program was recorded, td_state_layout gives each tensor its place in the region of its role:
 // registration order, but gradients by bucket, so that a bucket is one contiguous range that a
-// collective reduces, with the control flags right behind the last one. Registration order of
+// collective reduces, with the control flags right after the last one. Registration order of
 // gradients is backward order (autodiff makes them), which is what buckets want inside as well.
 //
 // A precision may store a tensor in another type than the module names: steps go on recording the
@@ -210,7 +210,7 @@ td_status td_state_set_bucket(struct td_state_table *t, uint32_t index, uint32_t
     return TD_OK;
 }
 
-// Places the tensors of one role and, of gradients, one bucket, behind *offset.
+// Places the tensors of one role and, of gradients, one bucket, from *offset on.
 static td_status state_place(struct td_state_table *t, enum td_role role, uint32_t bucket,
                              size_t *offset) {
     const size_t start = *offset;

@@ -4,7 +4,8 @@
 // Fit: text for people in a buffer of a fixed size. What does not fit is never left out unsaid: a
 // text that is cut ends in "...", a list says how many more there are. Both stay whole characters.
 //
-// Not for keys, names and paths: of those a part is another one, so who has no room for one fails.
+// Not for keys, names and paths: a part of one is another one, so a caller without room for it
+// fails.
 
 #include <stdarg.h>
 

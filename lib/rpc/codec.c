@@ -41,7 +41,7 @@ static void budget_free(void *data, void *p) {
 
 // ---- strings ----------------------------------------------------------------------------------
 
-// Where a walk stands: enough to name the field at fault.
+// Where a walk is: enough to name the field at fault.
 struct trail {
     const struct trail *up;
     const char *name;

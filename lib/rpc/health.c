@@ -32,8 +32,8 @@ struct watcher {
     struct watcher *next;
     struct watcher **link; // what points here
     struct td_rpc_call *call;
-    serving_status told;
-    bool told_any;
+    serving_status reported;
+    bool reported_any;
 };
 
 struct td_rpc_health {
@@ -55,12 +55,12 @@ static void tell(struct td_rpc_health *h, struct watcher *w) {
     const check_request *request = (const void *)td_rpc_call_request(w->call);
     const struct known *k = find(h, request->service);
     serving_status now = k ? k->status : SERVICE_UNKNOWN;
-    if (w->told_any && w->told == now) return;
+    if (w->reported_any && w->reported == now) return;
     check_response response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
     response.status = now;
     if (td_rpc_call_send(w->call, &response.base) == TD_RPC_SEND_REFUSED) return;
-    w->told = now;
-    w->told_any = true;
+    w->reported = now;
+    w->reported_any = true;
 }
 
 static void tell_all(struct td_rpc_health *h) {

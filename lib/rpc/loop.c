@@ -1,4 +1,4 @@
-// The event loop: libevent behind loop.h, and the list of posts in front of an eventfd.
+// The event loop: loop.h by means of libevent, and the list of posts in front of an eventfd.
 //
 // Posts form a stack that producers push onto with a compare-and-swap; the owner takes the whole
 // stack at once and reverses it, so that posts of one thread keep their order. Only the push that

@@ -1,7 +1,7 @@
 #ifndef TRAIND_LIB_RPC_OUTBOX_H
 #define TRAIND_LIB_RPC_OUTBOX_H
 
-// What a stream still has to send: one buffer in flight and a queue behind it, bounded in bytes.
+// What a stream still has to send: one buffer in flight and a queue after it, bounded in bytes.
 //
 // gRPC completes a send when the peer's flow control has taken it. A peer that reads slowly lets
 // the queue fill up, which is reported to the sender; one that stops reading keeps a send in

@@ -7,7 +7,7 @@
 
 #include "lib/base/base.h"
 
-// Writes "pid 1234 (traind)", or "" if it cannot be told; out should hold 64 bytes.
+// Writes "pid 1234 (traind)", or "" if it cannot be found; out should hold 64 bytes.
 void td_rpc_port_holder(uint16_t port, char *out, size_t out_bytes);
 
 #endif

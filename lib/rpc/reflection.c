@@ -1,6 +1,6 @@
 // grpc.reflection.v1 and v1alpha, from the embedded descriptor set.
 //
-// A table like any other: it needs the token, because it tells names. The two versions have the
+// A table like any other: it needs the token, because it shows names. The two versions have the
 // same messages on the wire, so one handler with v1's types serves both. A file is answered
 // together with everything it imports, importers first, each once: what grpcurl and the C++ clients
 // expect. One request is answered with one message; a client that sends without reading is pushed

@@ -12,7 +12,7 @@
 //   reflection.c      grpc.reflection.v1 and v1alpha of a server
 //   descriptor_set.h  bounded reader of the descriptor set; descriptors.h is the embedded one
 //   wire_status.h     td_status <-> grpc status with google.rpc details (private)
-//   outbox.h          one send in flight, a bounded queue behind it (private)
+//   outbox.h          one send in flight, a bounded queue after it (private)
 //   front.h           accepts connections, in a thread of its own: caps, deadlines (private)
 //   listener.h        the listening socket, and what happens without descriptors (private)
 //   relay.h           one connection's bytes between its socket and gRPC (private)
@@ -42,7 +42,7 @@ enum td_rpc_kind {
 };
 
 // What became of a message given to a stream. A stream has one send in flight and a queue of
-// bounded bytes behind it; the message is packed during the call and not referred to afterwards.
+// bounded bytes after it; the message is packed during the call and not referred to afterwards.
 enum td_rpc_send {
     TD_RPC_SEND_MORE,    // accepted, and there is room for more
     TD_RPC_SEND_FULL,    // accepted, the queue is at its bound: wait for on_writable

@@ -5,7 +5,7 @@
 // message, status, whatever goes together). When close is back and nothing else is out, the call is
 // done: on_done runs, and the library's reference goes.
 //
-// Ending: `answered` is set by the first reply, finish, stall or drain; the status leaves behind
+// Ending: `answered` is set by the first reply, finish, stall or drain; the status leaves after
 // what is queued. A message that is NULL means that the client half-closed, unless gRPC says that
 // the call failed before it; only the first reaches on_half_close, because a broken upload must
 // not look like a finished one.
@@ -51,7 +51,7 @@ struct td_rpc_call {
     struct op_tag send;
     grpc_byte_buffer *received;
     int cancelled;
-    bool told;        // on_call ran, so on_done must
+    bool called;      // on_call ran, so on_done must
     bool half_closed; // by the client
     bool paused;
     bool answered;
@@ -109,7 +109,7 @@ static void end_if_over(struct td_rpc_call *call) {
     call->deadline_timer = NULL;
     td_outbox_finish(&call->outbox);
     td_wire_status_finish(&call->status);
-    if (call->told && call->row->on_done) call->row->on_done(call, call->ctx);
+    if (call->called && call->row->on_done) call->row->on_done(call, call->ctx);
     unlink_call(call);
     grpc_call_unref(call->grpc);
     call->grpc = NULL;
@@ -192,7 +192,7 @@ static void answer(struct td_rpc_call *call, td_status take_status) {
     pump_out(call);
 }
 
-// The reader takes nothing: a status would wait behind the message it does not take.
+// The reader takes nothing: a status would wait after the message it does not take.
 static void on_stall(void *owner) {
     struct td_rpc_call *call = TD_CAST(td_rpc_call, owner);
     call->answered = true;
@@ -288,7 +288,7 @@ static void watch_deadline(struct td_rpc_call *call) {
 }
 
 static void tell_call(struct td_rpc_call *call, const ProtobufCMessage *request) {
-    call->told = true;
+    call->called = true;
     call->row->on_call(call, request, call->ctx);
     watch_deadline(call);
 }

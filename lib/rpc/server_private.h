@@ -51,7 +51,7 @@ struct td_rpc_server {
     struct td_self_check *check;
     bool started;
     bool draining;
-    bool stopped; // gRPC's server has been told to shut down
+    bool stopped; // gRPC's server was asked to shut down
     uint64_t id_seed;
     uint64_t n_ids;
     struct td_map *routes; // path -> struct td_rpc_route

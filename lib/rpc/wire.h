@@ -3,7 +3,7 @@
 
 // The wire format of protobuf, read field by field where protobuf-c knows too little: the embedded
 // descriptor set, and strings, of which it forgets the length. Bytes are borrowed, nothing is
-// allocated, no nesting is followed: who wants the inside of a field reads its bytes in turn.
+// allocated, no nesting is followed: a caller that wants the inside of a field reads its bytes.
 // Errors: INVALID_ARGUMENT with the offset from `base`.
 
 #include "lib/rpc/rpc.h"
@@ -26,7 +26,7 @@ static inline struct td_wire td_wire_of(const char *what, const char *base, stru
     const char *end = bytes.len ? bytes.data + bytes.len : bytes.data;
     return (struct td_wire){what, base, bytes.data, end};
 }
-// What stands at w->at is not what it should be.
+// What is at w->at is not what it should be.
 TD_MUST_USE td_status td_wire_broken(const struct td_wire *w, const char *why);
 // *out_more is false at the end.
 TD_MUST_USE td_status td_wire_next(struct td_wire *w, struct td_wire_field *out_field,

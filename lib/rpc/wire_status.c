@@ -103,7 +103,7 @@ static bool pack_any(const char *url, const ProtobufCMessage *m, Google__Protobu
     return true;
 }
 
-// False: no memory. *out_fits tells whether it was small enough to keep.
+// False: no memory. *out_fits: it was small enough to keep.
 static bool try_pack(td_status s, const struct info *info, const struct fields *fields,
                      struct td_wire_status *w, bool *out_fits) {
     char message[FULL_MESSAGE_BYTES + 1];

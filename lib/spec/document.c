@@ -125,7 +125,7 @@ static void read_knobs(struct td_check *c, const struct map *m, struct td_json *
                                expects);
         }
         if (!made) continue;
-        made->key = k->key; // a constant; each stands once in its section
+        made->key = k->key; // a constant; each is once in its section
         TD_CHECK(td_json_push(out, made));
     }
 }

@@ -47,7 +47,7 @@ static void resolve_checkpoint_period(struct td_check *c, struct td_json *root) 
     if (!epochs || !steps) return;
     if (td_json_int(epochs, 0) > 0 && td_json_int(steps, 0) > 0) {
         td_check_violation(c, "checkpoint.every_n_train_steps", steps->line,
-                           "stands beside every_n_epochs; set one of the two");
+                           "is set beside every_n_epochs; set one of the two");
         return;
     }
     bool both_null = is_null(epochs) && is_null(steps);
@@ -83,7 +83,7 @@ static void check_origin(struct td_check *c, const struct td_json *root) {
     const struct td_json *init = get(root, "init_from");
     if (!td_json_string(init, NULL) || !td_json_string(get(root, "ckpt_path"), NULL)) return;
     td_check_violation(c, "init_from", init->line,
-                       "stands beside ckpt_path, which already brings the weights; set one");
+                       "is set beside ckpt_path, which already brings the weights; set one");
 }
 
 // What best asks for; by default the last weights are taken where there is no best.
@@ -109,7 +109,7 @@ static void check_prompt(struct td_check *c, const struct td_json *root) {
     const struct td_json *tokens = get(root, "predict.prompt_tokens");
     if (!td_json_string(get(root, "predict.prompt"), NULL) || !tokens || !tokens->first) return;
     td_check_violation(c, "predict.prompt_tokens", tokens->line,
-                       "stands beside predict.prompt, which is the same as text; give one");
+                       "is set beside predict.prompt, which is the same as text; give one");
 }
 
 static void check_predictions(struct td_check *c, const struct td_json *root) {

@@ -68,7 +68,7 @@ static int64_t epoch_of(const char *key) {
     return epoch <= INT32_MAX ? epoch : -1;
 }
 
-// The next member of a map by its epoch; NULL: there is none behind `after`.
+// The next member of a map by its epoch; NULL: there is none after it.
 static const struct td_json *next_epoch(const struct td_json *map, int64_t after) {
     const struct td_json *next = NULL;
     for (const struct td_json *v = map->first; v; v = v->next) {
@@ -243,7 +243,7 @@ static struct td_json *check_names(const struct subject *s, const struct td_json
     for (const struct td_json *a = list ? list->first : NULL; a; a = a->next) {
         for (const struct td_json *b = a->next; b; b = b->next) {
             if (!is_text(b, a->u.string.data)) continue;
-            td_check_violation(s->c, s->path, b->line, "'%s' stands twice", a->u.string.data);
+            td_check_violation(s->c, s->path, b->line, "'%s' is there twice", a->u.string.data);
             return NULL;
         }
     }

@@ -188,7 +188,7 @@ static bool add_member(struct reader *r, struct td_json *map, int depth, struct 
     const struct td_json *before = td_json_get(map, key);
     if (before) {
         td_check_violation(r->c, path_to(r, depth), line_at(r, mark),
-                           "this key stands already on line %d", before->line);
+                           "this key is already on line %d", before->line);
         return true;
     }
     // Point at the key: its value may begin lines below.

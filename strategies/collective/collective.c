@@ -60,7 +60,7 @@ td_status td_collective_check_bucket(const void *data, int64_t n, enum td_dtype 
     }
     if (n_tail && (size_t)n * td_dtype_bytes(dtype) % sizeof(float)) {
         return td_fail(TD_INVALID_ARGUMENT,
-                       "all_reduce_bucket: a tail behind %lld elements of %s is not aligned",
+                       "all_reduce_bucket: a tail after %lld elements of %s is not aligned",
                        (long long)n, td_dtype_name(dtype));
     }
     return check_memory(data, (size_t)(n + n_tail), "all_reduce_bucket");

@@ -1,7 +1,7 @@
 #ifndef TRAIND_STRATEGIES_COLLECTIVE_COLLECTIVE_H
 #define TRAIND_STRATEGIES_COLLECTIVE_COLLECTIVE_H
 
-// The in-tree collectives, all behind traind/collective.h, and what they have in common.
+// The in-tree collectives, all of traind/collective.h, and what they have in common.
 //
 // What every backend computes, to the bit:
 //   order   rank 0 + rank 1 + rank 2 ..., left to right, whoever computes it

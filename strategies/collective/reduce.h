@@ -5,7 +5,7 @@
 //
 // parts[p] is rank p's copy of a buffer. Elements [lo, hi) of all parts are combined in the order
 // of the ranks and the result is written back into every part: the caller is the only one who
-// touches that slice meanwhile. The rules per dtype stand in collective.h. fp32 sums and means,
+// touches that slice meanwhile. The rules per dtype are in collective.h. fp32 sums and means,
 // which are the gradients, have loops of their own for 2 ranks (both rows stay in registers) and
 // for any number, bf16 and f16 for any number (reduce_loops.h); the other dtypes and ops share one
 // plain loop, made from a macro.

@@ -4,7 +4,7 @@
 // what was said at m, but it cannot reach m + 2 before the slow one has arrived at m + 1.
 // Why sleepers are counted with sequential consistency: the waker stores `arrived` and then reads
 // `sleepers`, the sleeper adds itself and then has the kernel compare `arrived`; either sees the
-// other. A rank killed asleep leaves its count behind, which costs needless wakes and nothing else.
+// other. A rank killed asleep leaves its count, which costs needless wakes and nothing else.
 // Rejected: a central counter (all ranks write one line, and it cannot say who is missing).
 
 #include "strategies/collective/shm_team.h"
@@ -107,10 +107,12 @@ void td_shm_team_abort(struct td_shm_team *t) {
 
 static void describe(const struct td_shm_call *c, char *out, size_t out_bytes) {
     const char *dtype = c->dtype < TD_DTYPE_COUNT ? td_dtype_name((enum td_dtype)c->dtype) : "?";
+    char place[40] = "";
     switch ((enum td_shm_kind)c->kind) {
     case TD_SHM_ALL_REDUCE:
-        snprintf(out, out_bytes, "all_reduce (%s) of %" PRId64 " %s at place %" PRId64,
-                 td_reduce_op_name((enum td_reduce_op)c->op), c->n, dtype, c->place);
+        if (c->place >= 0) snprintf(place, sizeof place, " at place %" PRId64, c->place);
+        snprintf(out, out_bytes, "all_reduce (%s) of %" PRId64 " %s%s",
+                 td_reduce_op_name((enum td_reduce_op)c->op), c->n, dtype, place);
         return;
     case TD_SHM_BUCKET:
         snprintf(out, out_bytes,

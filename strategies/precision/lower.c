@@ -101,7 +101,7 @@ static void find_gradients(struct lower *l, bool *is_read) {
             is_read[node->inputs[i]] = true;
         }
         for (uint32_t i = 0; i < node->n_outputs; i++) {
-            // Made here and read behind: all its readers were seen.
+            // Made here and read later: all its readers were seen.
             l->is_gradient[node->outputs[i]] &= is_read[node->outputs[i]];
         }
     }

@@ -1,7 +1,7 @@
 #ifndef TRAIND_STRATEGIES_PRECISION_LOWER_H
 #define TRAIND_STRATEGIES_PRECISION_LOWER_H
 
-// Lowering: the one rewrite behind all precisions. It takes a program that was recorded in fp32 and
+// Lowering: the one rewrite of all precisions. It takes a program that was recorded in fp32 and
 // gives every value the type that a precision wants for its role, with a cast where two meet.
 //
 //   products   matmul, convolution, attention and their gradients take operands of `compute`

@@ -1,5 +1,5 @@
 // Precisions bf16-mixed and 16-mixed: weights, gradients and optimizer state stay fp32, products
-// and what lies between them are of 16 bits.
+// and what is between them are of 16 bits.
 //
 // 16-mixed scales the loss so that small gradients do not vanish. The rules and numbers are those
 // of torch's GradScaler: the scale begins at 65536, doubles after 2000 steps without an overflow,

@@ -2,7 +2,7 @@
 // values all have one type, as after torch's module.to(type). Arithmetic inside an op is fp32 for
 // the 16-bit types, and what is reduced to a scalar stays fp32. 32-true leaves programs as they
 // were recorded: it is the yardstick, and the default. No loss is scaled: as in Lightning, 16-true
-// is for models that stand it. State: none.
+// is for models that tolerate it. State: none.
 //
 // One exception: the optimizer's own tensors are fp32 under 16-true. A second moment is a square,
 // and fp16 ends at 6e-8, so that with Adam every gradient below 0.008 would leave a zero there; the

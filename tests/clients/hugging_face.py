@@ -1,6 +1,6 @@
 """Run by test_transformers.py under a Python that has torch and transformers.
 
-    hugging_face.py logits DIR ROWS.npy OUT.npy   what the model in DIR says behind each row of tokens
+    hugging_face.py logits DIR ROWS.npy OUT.npy   what the model in DIR says after each row of tokens
     hugging_face.py make NAME DIR MAX_SHARD_SIZE  saves a small GPT-2 or Llama with random weights
     hugging_face.py train DIR ROWS.npy OUT.npy    loss and gradient norm of the model in DIR, step by step,
                                                   ROWS being (steps, batch, tokens + 1), by SGD at RATE

@@ -35,7 +35,7 @@ def run(tmp_path, model, accelerator, **changes):
 
 
 def predicted(tmp_path, model, accelerator, weights):
-    """traind's logits behind each row of the held-out text, and those rows."""
+    """traind's logits after each row of the held-out text, and those rows."""
     out, _ = run(tmp_path, model, accelerator, stages=["predict"], init_from=str(weights),
                  predict={"values": "logits"})
     held_out = np.frombuffer(TEXT[len(TEXT) - len(TEXT) // 10:], np.uint8)

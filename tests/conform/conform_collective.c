@@ -175,7 +175,7 @@ static td_status rank_bucket(struct rank_ctx *r, void *arg) {
 static void check_bucket(struct ranks *rs) {
     for (size_t s = 0; s < TD_COUNTOF(sizes); s++) {
         for (int64_t tail = 0; tail <= 16; tail += 8) {
-            int64_t even = sizes[s] / 2 * 2; // or a tail behind 16 bits would be off its place
+            int64_t even = sizes[s] / 2 * 2; // or a tail after 16 bits would be off its place
             struct bucket_case k[] = {
                 {sizes[s], tail, 0, TD_F32},        {sizes[s], tail, 192, TD_F32},
                 {sizes[s], tail, SIZE_MAX, TD_F32}, {even, tail, 64, TD_BF16},

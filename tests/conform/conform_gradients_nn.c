@@ -23,7 +23,7 @@ test_cross_entropy_gradient_matches_differences_when_weighted_smoothed_ignored(v
     }
 }
 
-// Logits of a layer with weight p1 behind something with parameters; then a bias, if asked for; the
+// Logits of a layer with weight p1 after something with parameters; then a bias, if asked for; the
 // last: weights of classes.
 static td_status record_head(void *arg, struct td_graph *g, int64_t batch) {
     const struct grad_case *c = arg;

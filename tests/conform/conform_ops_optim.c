@@ -53,7 +53,7 @@ static void cases_elementwise(struct subject *s) {
     }
 }
 
-// A gradient that is zero from the start, as behind a relu that never opens: decay alone moves.
+// A gradient that is zero from the start, as after a relu that never opens: decay alone moves.
 static void cases_at_rest(struct subject *s) {
     static const enum td_op ops[] = {TD_OP_SGD, TD_OP_ADAM, TD_OP_ADAMW, TD_OP_LION};
     for (size_t o = 0; o < TD_COUNTOF(ops); o++) {

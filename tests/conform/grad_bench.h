@@ -2,7 +2,7 @@
 #define TRAIND_TESTS_CONFORM_GRAD_BENCH_H
 
 // The bench of the conform_gradients programs: an op with its float operands as parameters (or
-// inputs, where they are integers or no gradient is wanted), behind a loss whose adjoint is not
+// inputs, where they are integers or no gradient is wanted), after a loss whose adjoint is not
 // one; every gradient it makes against central differences, in fp64 on the reference.
 
 #include "tests/unit/graph_rig.h"

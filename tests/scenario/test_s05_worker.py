@@ -346,7 +346,7 @@ def test_init_from_takes_weights_only(tmp_path):
 # ---- agreement -----------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("how", ["pause", "cancel"])
-def test_ranks_stop_at_the_same_step_when_told_at_random_moments(tmp_path, how):
+def test_ranks_stop_at_the_same_step_when_asked_at_random_moments(tmp_path, how):
     rng = random.Random(3)
     for i in range(100 if FULL else 8):
         directory = tmp_path / f"{how}-{i}"

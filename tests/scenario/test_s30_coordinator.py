@@ -594,7 +594,7 @@ def test_job_that_asks_for_a_cpu_level_goes_to_a_node_that_has_it(coordinator):
     old.close()
 
 
-def test_job_that_asks_for_a_cpu_level_of_no_node_is_planned_so_that_it_is_told(coordinator):
+def test_job_that_asks_for_a_cpu_level_of_no_node_is_planned_so_that_it_is_reported(coordinator):
     node = FakeNode(coordinator, cpu_level="avx2")
     job = coordinator.submit(SPEC, "trainer.cpu_level=amx")
     request = next(node.session).plan_request

@@ -265,7 +265,7 @@ def test_start_that_a_power_failure_left_empty_is_removed(daemon):
     assert not below(daemon.state_dir / "attempts", "a1") and "attempt left as it is" not in daemon.tail(100)
 
 
-def test_planner_that_wants_too_much_memory_is_told_its_limit(cluster, tmp_path):
+def test_planner_that_wants_too_much_memory_has_its_limit_reported(cluster, tmp_path):
     daemon = cluster.make("--slots", "2")
     daemon.bin = with_worker(tmp_path / "bin", f"""
 {sys.executable} -c 'bytearray(6 << 30)' || {{
@@ -278,7 +278,7 @@ def test_planner_that_wants_too_much_memory_is_told_its_limit(cluster, tmp_path)
     assert "planning may use 4096 MiB" in failed.failure.message and "4194304 KiB" in failed.failure.message
 
 
-def test_planner_that_computes_without_end_is_stopped_and_told(cluster, tmp_path):
+def test_planner_that_computes_without_end_is_stopped_and_reported(cluster, tmp_path):
     daemon = cluster.make("--slots", "2")
     daemon.bin = with_worker(tmp_path / "bin", f"""
 echo "$(ulimit -S -t) $(ulimit -H -t)" >> {tmp_path}/limits

@@ -163,7 +163,7 @@ def test_stranger_gives_way_but_no_client_with_a_token(cluster):
         s.close()
 
 
-def test_connection_above_the_cap_is_told_why(cluster):
+def test_connection_above_the_cap_gets_the_reason(cluster):
     daemon = cluster.start("--slots", "1", "--max-source-connections", "4")
     token = daemon.token.encode()
     known = [dial(daemon.address) for _ in range(3)]  # and the one that waited for it to be ready

@@ -239,7 +239,7 @@ def test_no_daemon_says_how_to_start_one(cluster, tmp_path):
         assert address in said and "traind &" in said, (verb, said)
 
 
-def test_daemon_that_is_silent_is_told_from_one_that_is_not_there(daemon):
+def test_daemon_that_is_silent_is_distinguished_from_one_that_is_not_there(daemon):
     daemon.ctl("list", check=OK)
     daemon.process.send_signal(signal.SIGSTOP)
     try:
@@ -443,7 +443,7 @@ def on_terminal(daemon, job, columns=160, **env):
     return seen.decode()
 
 
-def test_terminal_shows_a_bar_and_colors_unless_told_not_to(daemon):
+def test_terminal_shows_a_bar_and_colors_unless_asked_not_to(daemon):
     seen = on_terminal(daemon, daemon.submit(LONG, "trainer.max_steps=400"))
     bars = re.findall(r"epoch (\d+) \[(=*>? *)\] step (\d+)/400 loss ([\d.]+) \S+ samples/s ETA \S+", seen)
     assert bars, seen
@@ -470,7 +470,7 @@ def test_help_lists_every_verb_and_each_verb_its_flags(daemon):
     (["-o", "json", "list"], "the verb comes first, then flags such as '-o'"),
     (["checkpoint"], "the verb 'checkpoint' has a second word: 'checkpoint download', 'checkpoint list'"),
     (["node", "lsit"], "there is no verb 'node lsit', but 'node list'")])
-def test_what_is_no_verb_is_told_apart(args, words):
+def test_what_is_no_verb_is_distinguished(args, words):
     ran = subprocess.run([BIN / "trainctl", *args], capture_output=True, text=True, timeout=30)
     assert ran.returncode == USAGE and words in ran.stderr, ran.stderr
 

@@ -1,9 +1,8 @@
 #ifndef TRAIND_TESTS_SIM_COORDINATOR_WORLD_H
 #define TRAIND_TESTS_SIM_COORDINATOR_WORLD_H
 
-// The world of test_sim_coordinator.c: the coordinator's shell with a store that commits late, and
-// nodes with their launchers. Everything random is drawn from one seed. The invariants that belong
-// to a message are checked where it arrives.
+// The world of test_sim_coordinator.c: its state, and the coordinator's shell with a store that
+// commits late. coordinator_nodes.h has the other side. Everything random is drawn from one seed.
 
 #include <stdlib.h>
 

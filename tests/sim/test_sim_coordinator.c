@@ -5,10 +5,10 @@
 //
 // Held at every moment: no job has two attempts alive that are not fenced; no node gets more ranks
 // than it has slots; every byte of metrics is stored once, in order; a job whose creation was
-// acknowledged is there after every crash; a node is told to forget an attempt only when everything
-// of it was committed; no checkpoint that the catalog keeps is removed. And once the faults stop,
-// every job ends, the disks hold the one checkpoint of each that its catalog holds, and nothing of
-// those that were deleted.
+// acknowledged is there after every crash; a node is asked to forget an attempt only when
+// everything of it was committed; no checkpoint that the catalog keeps is removed. And once the
+// faults stop, every job ends, the disks hold the one checkpoint of each that its catalog holds,
+// and nothing of those that were deleted.
 
 #include "tests/sim/coordinator_world.h"
 

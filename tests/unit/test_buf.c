@@ -38,7 +38,7 @@ static void test_append_changes_nothing_when_over_the_maximum(void **state) {
 }
 
 // There is room for a part of it: what was printed on trial is no contents.
-static void test_print_is_whole_when_it_outgrows_its_room(void **state) {
+static void test_print_is_whole_when_it_outgrows_its_memory(void **state) {
     (void)state;
     TD_AUTO_BUF b;
     td_buf_init(&b, 100);
@@ -151,7 +151,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_contents_grow_when_appended),
         cmocka_unit_test(test_append_changes_nothing_when_over_the_maximum),
-        cmocka_unit_test(test_print_is_whole_when_it_outgrows_its_room),
+        cmocka_unit_test(test_print_is_whole_when_it_outgrows_its_memory),
         cmocka_unit_test(test_buffer_survives_when_allocations_fail),
         cmocka_unit_test(test_take_gives_a_string_when_empty),
         cmocka_unit_test(test_scrub_leaves_utf8_when_characters_were_cut),

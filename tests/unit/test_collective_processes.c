@@ -183,12 +183,12 @@ static void test_peers_leave_when_a_rank_is_killed_at_any_moment(void **state) {
         }
         kill(j.rank[victim].pid, SIGKILL);
         assert_int_equal(job_wait(&j, victim), -SIGKILL);
-        struct td_mono told = td_mono_now();
+        struct td_mono asked = td_mono_now();
         atomic_store(&j.m.page->abort, 1);
         for (int r = 0; r < WORLD; r++) {
             if (r != victim) assert_int_equal(job_wait(&j, r), EXIT_ABORTED);
         }
-        assert_true(td_mono_now().ns - told.ns < 60 * TD_NS_PER_S);
+        assert_true(td_mono_now().ns - asked.ns < 60 * TD_NS_PER_S);
         job_finish(&j);
     }
 }

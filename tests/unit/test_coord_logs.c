@@ -1,5 +1,5 @@
 // Logs of ranks at the coordinator: a write that failed leaves no hole behind, neither in the file
-// nor in the length that is told.
+// nor in the length that is reported.
 // Tags: tsan
 
 #include "daemon/coordinator/shell/logs.h"
@@ -93,7 +93,7 @@ static void test_length_has_no_hole_when_a_write_before_failed(void **state) {
     assert_int_equal(r.n_done, 2);
     assert_int_equal(r.n_failed, 2);
     assert_int_equal(td_logs_size(r.c.logs, &key), 0);
-    append(&r, &key, 0, "first\nsecond\n"); // from the length that was told
+    append(&r, &key, 0, "first\nsecond\n"); // from the length that was reported
     r.done = false;
     assert_ok(td_disk_submit(r.c.disk, &last.job));
     assert_ok(td_loop_run_until(r.c.loop, &r.done, TD_TEST_WAIT_NS));

@@ -137,27 +137,27 @@ static td_status count_jobs(enum td_record_kind kind, const char *key, const cha
 
 static void test_every_acknowledged_row_is_there_after_a_kill(void **state) {
     int fds[2];
-    uint64_t told = 0, ticket = 0;
+    uint64_t reported = 0, ticket = 0;
     assert_int_equal(pipe(fds), 0);
     pid_t pid = fork(); // a test may: nothing else runs in it
     assert_true(pid >= 0);
     if (pid == 0) child(*state, fds[1]);
     close(fds[1]);
-    while (told < 40 && read(fds[0], &ticket, sizeof ticket) == sizeof ticket) {
-        told = ticket;
+    while (reported < 40 && read(fds[0], &ticket, sizeof ticket) == sizeof ticket) {
+        reported = ticket;
     }
     kill(pid, SIGKILL);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     while (read(fds[0], &ticket, sizeof ticket) == sizeof ticket) {
-        told = ticket;
+        reported = ticket;
     }
     close(fds[0]);
     struct rig r = {0};
     struct count c = {0};
     open_rig(&r, *state);
     assert_ok(td_store_load(r.store, count_jobs, &c));
-    assert_true(told >= 40);
-    assert_true(c.n >= told);
+    assert_true(reported >= 40);
+    assert_true(c.n >= reported);
     close_rig(&r);
 }
 
@@ -332,7 +332,7 @@ static void test_point_is_no_number_when_it_was_none(void **state) {
     close_rig(&r);
 }
 
-static void test_failing_of_one_database_is_told_until_that_one_is_written(void **state) {
+static void test_failing_of_one_database_is_reported_until_that_one_is_written(void **state) {
     struct rig r = {.points_wanted = 1};
     struct sqlite3 *other = NULL;
     char path[512];
@@ -433,7 +433,7 @@ int main(void) {
         test_in_scratch(test_metrics_keep_their_order_when_the_store_is_opened_again),
         test_in_scratch(test_point_is_no_number_when_it_was_none),
         test_in_scratch(test_point_is_no_number_when_it_is_over_nothing),
-        test_in_scratch(test_failing_of_one_database_is_told_until_that_one_is_written),
+        test_in_scratch(test_failing_of_one_database_is_reported_until_that_one_is_written),
         test_in_scratch(test_query_is_answered_when_the_store_closes),
         test_in_scratch(test_part_of_an_answer_is_none_when_the_database_is_damaged),
         test_in_scratch(test_damaged_database_is_named),

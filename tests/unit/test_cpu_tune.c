@@ -197,19 +197,19 @@ static void test_damaged_cache_is_as_none_and_bad_lines_are_refused(void **state
 }
 
 // ---- previews -----------------------------------------------------------------------------------
-struct told {
+struct report {
     int n;
     enum td_choice_state state;
     int32_t way;
     char key[32];
 };
 
-static td_status hear(void *arg, const struct td_choice_info *c) {
-    struct told *told = arg;
-    told->n++;
-    told->state = c->state;
-    told->way = c->way;
-    snprintf(told->key, sizeof told->key, "%s", c->key);
+static td_status keep_report(void *arg, const struct td_choice_info *c) {
+    struct report *report = arg;
+    report->n++;
+    report->state = c->state;
+    report->way = c->way;
+    snprintf(report->key, sizeof report->key, "%s", c->key);
     assert_int_equal(c->n_ways, 2);
     assert_string_equal(c->ways[c->way], names[c->way]);
     return TD_OK;
@@ -218,16 +218,16 @@ static td_status hear(void *arg, const struct td_choice_info *c) {
 // What a preview of t tells of a key; it may run nothing, so there is no race to run.
 static struct report preview_of(struct td_tune *t, const char *key, int want_way) {
     TD_AUTO(td_tune) *preview = NULL;
-    struct told told = {0};
+    struct report report = {0};
     int way = -1;
     assert_ok(td_tune_preview(t, keep_report, &report, &preview));
     assert_false(td_tune_measures(preview, key, names, 2));
     assert_ok(td_tune_pick(preview, key, names, 2, NULL, NULL, NULL, &way));
     assert_int_equal(way, want_way);
-    assert_int_equal(told.way, want_way);
-    assert_string_equal(told.key, key);
+    assert_int_equal(report.way, want_way);
+    assert_string_equal(report.key, key);
     td_tune_save(preview);
-    return told;
+    return report;
 }
 
 static void test_preview_tells_what_is_known_when_it_may_not_measure(void **state) {

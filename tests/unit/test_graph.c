@@ -213,7 +213,7 @@ static void test_outputs_and_loss_are_refused_when_not_scalar_or_repeated(void *
     assert_ok(td_graph_op(graph, TD_OP_RELU, &x, 1, NULL, &m));
     td_graph_set_segment(graph, TD_SEG_FORWARD);
     assert_fails(td_graph_op(graph, TD_OP_RELU, &x, 1, NULL, &m), TD_INVALID_ARGUMENT,
-                 "relu is added to forward behind apply");
+                 "relu is added to forward after apply");
 }
 
 static void test_view_tells_what_was_built_when_read(void **state) {
@@ -336,7 +336,7 @@ static void test_bucket_ends_when_it_has_as_many_gradients_as_one_reduction_take
     assert_int_equal(last->n_inputs, 5);
 }
 
-static void test_node_reads_a_new_value_when_rewritten_behind_an_insertion(void **state) {
+static void test_node_reads_a_new_value_when_rewritten_after_an_insertion(void **state) {
     (void)state;
     struct rig_mlp m = {.dtype = TD_F32, .n_widths = 2, .width = {8, 4}};
     assert_ok(rig_record_mlp(&m, graph, 5));
@@ -454,7 +454,7 @@ int main(void) {
         test_with_graph(test_autodiff_is_refused_when_an_op_has_no_gradient),
         test_with_graph(test_buckets_are_kept_when_a_second_program_writes_in_another_order),
         test_with_graph(test_bucket_ends_when_it_has_as_many_gradients_as_one_reduction_takes),
-        test_with_graph(test_node_reads_a_new_value_when_rewritten_behind_an_insertion),
+        test_with_graph(test_node_reads_a_new_value_when_rewritten_after_an_insertion),
         test_with_graph(test_step_scalar_is_read_as_f64_when_a_precision_says_so),
         test_with_graph(test_result_is_stored_as_f32_under_its_rows_when_recorded),
         cmocka_unit_test(test_compile_fails_cleanly_when_any_allocation_fails),

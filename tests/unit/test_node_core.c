@@ -11,7 +11,7 @@ static char job[] = "j-1";
 static const struct td_mono t0 = {1000};
 
 // What an input answered, as text: "STOP(1) REMOVE".
-struct heard {
+struct reply {
     char text[256];
     struct td_node_attempt *started;
 };
@@ -19,8 +19,8 @@ static const char *const names[] = {"REGISTER", "HEARTBEAT", "START", "ABANDON",
                                     "STOP",     "KILL",      "SAVE",  "ADOPT",    "ACK",
                                     "FINAL",    "REMOVE",    "PLAN",  "RECONCILE"};
 
-static struct heard listen(struct td_node_core *c) {
-    struct heard h = {0};
+static struct reply listen(struct td_node_core *c) {
+    struct reply h = {0};
     struct td_node_action a;
     while (td_node_core_next(c, &a)) {
         size_t len = strlen(h.text);
@@ -42,13 +42,13 @@ static Traind__V1__AttemptId attempt_id(uint32_t attempt, uint64_t epoch) {
     return id;
 }
 
-static struct heard say(struct td_node_core *c, struct td_mono now,
+static struct reply say(struct td_node_core *c, struct td_mono now,
                         Traind__V1__CoordinatorMessage *m) {
     td_node_core_message(c, now, m);
     return listen(c);
 }
 
-static struct heard assign(struct td_node_core *c, uint32_t attempt, uint64_t epoch,
+static struct reply assign(struct td_node_core *c, uint32_t attempt, uint64_t epoch,
                            uint32_t ranks) {
     Traind__V1__AttemptId id = attempt_id(attempt, epoch);
     Traind__V1__Assign a = TRAIND__V1__ASSIGN__INIT;
@@ -62,7 +62,7 @@ static struct heard assign(struct td_node_core *c, uint32_t attempt, uint64_t ep
     return say(c, t0, &m);
 }
 
-static struct heard stop(struct td_node_core *c, int mode, uint64_t incarnation) {
+static struct reply stop(struct td_node_core *c, int mode, uint64_t incarnation) {
     Traind__V1__AttemptId id = attempt_id(1, 7);
     Traind__V1__Stop s = TRAIND__V1__STOP__INIT;
     Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
@@ -75,7 +75,7 @@ static struct heard stop(struct td_node_core *c, int mode, uint64_t incarnation)
     return say(c, t0, &m);
 }
 
-static struct heard registered(struct td_node_core *c, uint64_t incarnation,
+static struct reply registered(struct td_node_core *c, uint64_t incarnation,
                                Traind__V1__AttemptCursor *adopt, Traind__V1__AttemptId *unwanted) {
     Traind__V1__Registered r = TRAIND__V1__REGISTERED__INIT;
     Traind__V1__CoordinatorMessage m = TRAIND__V1__COORDINATOR_MESSAGE__INIT;
@@ -99,7 +99,7 @@ static struct td_node_core *make_core(uint32_t slots) {
     return c;
 }
 
-static struct heard happens(struct td_node_core *c, struct td_node_attempt *a,
+static struct reply happens(struct td_node_core *c, struct td_node_attempt *a,
                             enum td_attempt_event e, td_status why) {
     td_node_core_event(c, t0, a, e, why);
     return listen(c);

@@ -185,8 +185,8 @@ test_log_names_the_checkpoints_that_were_finished_when_its_launcher_was_killed(v
         "\"sum\":3.0,\"count\":2},\"val_error\":{\"sum\":null,\"count\":2}},"
         "\"files\":[{\"name\":\"m\",\"bytes\":7,\"xxh3_128\":"
         "\"00112233445566778899aabbccddeeff\"}]}";
-    TD_AUTO_FREE char *log = malloc(sizeof told + 8);
-    snprintf(log, sizeof told + 8, "%s{\"even", told);
+    TD_AUTO_FREE char *log = malloc(sizeof reported + 8);
+    snprintf(log, sizeof reported + 8, "%s{\"even", reported);
     write_log(*state, log);
     put_checkpoint(*state, 10, found); // an older one, which could not be removed
     put_checkpoint(*state, 20, found);
@@ -196,8 +196,8 @@ test_log_names_the_checkpoints_that_were_finished_when_its_launcher_was_killed(v
     uint64_t own;
     assert_ok(finalize(*state, false, 0, &own));
     TD_AUTO_FREE char *text = read_log(*state);
-    assert_memory_equal(text, told, sizeof told - 1);
-    char *line = text + sizeof told - 1, *end = strchr(line, '\n');
+    assert_memory_equal(text, reported, sizeof reported - 1);
+    char *line = text + sizeof reported - 1, *end = strchr(line, '\n');
     TD_AUTO(td_arena) *arena = NULL;
     struct td_json *v;
     assert_ok(td_arena_create(1 << 20, &arena));

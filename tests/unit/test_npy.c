@@ -127,7 +127,7 @@ static void test_array_is_refused_when_the_header_is_foreign(void **state) {
          "at most 8 dimensions"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (999999999999999999,), }",
          "a dimension below 2^48"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), } x", "nothing behind the dict"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), } x", "nothing after the dict"},
         {"{'descr': '<f4", "the end of a string"},
         {"[1]", "a dict"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }",

@@ -154,7 +154,7 @@ static void test_gradient_stays_apart_when_it_is_a_parameters(void **state) {
     rig_close(&r);
 }
 
-static void test_gradient_stays_apart_when_what_it_reads_is_made_behind_the_product(void **state) {
+static void test_gradient_stays_apart_when_what_it_reads_is_made_after_the_product(void **state) {
     (void)state;
     const struct td_shape square = rig_shape(2, B, B, 0);
     struct td_init zero = {0};
@@ -183,7 +183,7 @@ int main(void) {
         cmocka_unit_test(test_both_gradients_are_joined_when_only_they_read_their_products),
         cmocka_unit_test(test_gradient_stays_apart_when_its_product_has_another_reader),
         cmocka_unit_test(test_gradient_stays_apart_when_it_is_a_parameters),
-        cmocka_unit_test(test_gradient_stays_apart_when_what_it_reads_is_made_behind_the_product),
+        cmocka_unit_test(test_gradient_stays_apart_when_what_it_reads_is_made_after_the_product),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -152,7 +152,7 @@ static void test_sum_stays_apart_when_something_else_reads_it_first(void **state
 }
 
 // y = norm(a + b, gamma made of the sum's neighbour), in an order that one node cannot keep.
-static void test_sum_stays_apart_when_the_scale_is_made_behind_it(void **state) {
+static void test_sum_stays_apart_when_the_scale_is_made_after_it(void **state) {
     (void)state;
     const struct td_shape rows = rig_shape(2, B, C, 0), channels = rig_shape(1, C, 0, 0);
     struct td_init zero = {0};
@@ -183,7 +183,7 @@ int main(void) {
         cmocka_unit_test(test_steps_have_the_same_bits_when_sums_and_norms_are_joined),
         cmocka_unit_test(test_every_sum_of_the_stream_is_joined_when_a_norm_reads_it_first),
         cmocka_unit_test(test_sum_stays_apart_when_something_else_reads_it_first),
-        cmocka_unit_test(test_sum_stays_apart_when_the_scale_is_made_behind_it),
+        cmocka_unit_test(test_sum_stays_apart_when_the_scale_is_made_after_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

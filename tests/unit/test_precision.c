@@ -44,7 +44,7 @@ static void test_scale_doubles_after_2000_clean_steps_and_halves_at_once(void **
     ops()->close(p);
 }
 
-static void test_clean_steps_are_counted_anew_when_one_overflows(void **state) {
+static void test_clean_steps_are_counted_again_when_one_overflows(void **state) {
     (void)state;
     struct td_precision *p;
     assert_ok(ops()->open(&p));
@@ -87,7 +87,7 @@ static void test_run_ends_when_no_scale_is_small_enough(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scale_doubles_after_2000_clean_steps_and_halves_at_once),
-        cmocka_unit_test(test_clean_steps_are_counted_anew_when_one_overflows),
+        cmocka_unit_test(test_clean_steps_are_counted_again_when_one_overflows),
         cmocka_unit_test(test_scaler_goes_on_when_its_state_is_loaded),
         cmocka_unit_test(test_run_ends_when_no_scale_is_small_enough),
     };

@@ -1,4 +1,4 @@
-// Processes: what a child inherits (nothing but what is named), how it is told apart from another
+// Processes: what a child inherits (nothing but what is named), how it differs from another
 // with its pid, and what /proc says. The children are this program itself, with a role as argv[1].
 
 #include <dirent.h>

@@ -16,7 +16,7 @@
 static struct td_loop *loop;
 static struct td_rpc_server *server;
 static struct td_rpc_channel *channel;
-static unsigned n_told;
+static unsigned n_called;
 static unsigned n_done;
 static unsigned n_joined; // messages of a session that came as one
 
@@ -43,7 +43,7 @@ static void on_done(struct td_rpc_call *call, void *ctx) {
 
 static void on_get(struct td_rpc_call *call, const ProtobufCMessage *message, void *ctx) {
     (void)ctx;
-    n_told++;
+    n_called++;
     const Traind__V1__GetJobRequest *r = (const void *)message;
     assert_ptr_equal(td_rpc_call_request(call), message);
     if (strcmp(r->id, "never") == 0) return;
@@ -65,7 +65,7 @@ static void on_open(struct td_rpc_call *call, const ProtobufCMessage *request, v
     (void)call;
     (void)ctx;
     assert_null(request);
-    n_told++;
+    n_called++;
 }
 
 enum { BATCH_FIELD = 15 };
@@ -151,7 +151,7 @@ static struct td_rpc_channel *dial(const char *token, int64_t stall_ns) {
 
 static int set_up(void **state) {
     (void)state;
-    n_told = n_done = n_joined = 0;
+    n_called = n_done = n_joined = 0;
     assert_true(td_loop_create(&loop) == TD_OK);
     assert_true(td_rpc_server_create(loop, &server_options, &server) == TD_OK);
     assert_true(td_rpc_server_add(server, rows, TD_COUNTOF(rows), NULL) == TD_OK);
@@ -165,7 +165,7 @@ static int tear_down(void **state) {
     td_rpc_channel_destroy(channel);
     td_rpc_server_destroy(server);
     td_loop_destroy(loop);
-    assert_int_equal(n_told, n_done);
+    assert_int_equal(n_called, n_done);
     return 0;
 }
 
@@ -475,7 +475,7 @@ static void test_stream_ends_when_the_server_is_destroyed(void **state) {
     assert_true(get(channel, "j-1", TD_TEST_WAIT_NS, NULL) == TD_OK);
     td_rpc_server_destroy(server);
     server = NULL;
-    assert_int_equal(n_told, n_done);
+    assert_int_equal(n_called, n_done);
     assert_true(td_loop_run_until(loop, &s.done, TD_TEST_WAIT_NS) == TD_OK);
     assert_int_equal(s.code, TD_UNAVAILABLE);
 }
@@ -484,7 +484,7 @@ static void set_true(void *arg) {
     *(bool *)arg = true;
 }
 
-static void test_stream_is_told_draining_when_the_server_drains(void **state) {
+static void test_stream_gets_draining_when_the_server_drains(void **state) {
     (void)state;
     struct session s = {.n_to_send = 10};
     open_session(&s, &session_ops);
@@ -583,7 +583,7 @@ int main(void) {
         CASE(test_stream_ends_when_cancelled),
         CASE(test_stream_ends_when_its_peer_stops_reading),
         CASE(test_stream_ends_when_the_server_is_destroyed),
-        CASE(test_stream_is_told_draining_when_the_server_drains),
+        CASE(test_stream_gets_draining_when_the_server_drains),
         CASE(test_table_is_refused_when_it_differs_from_the_proto),
         CASE(test_server_and_channel_fail_cleanly_when_memory_is_out),
         CASE(test_call_fails_cleanly_when_memory_is_out),

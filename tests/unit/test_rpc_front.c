@@ -234,20 +234,20 @@ static void test_listener_goes_on_when_descriptors_are_used_up(void **state) {
 }
 
 // ---- the check ----
-struct heard {
+struct news {
     unsigned n;
     bool news;
     char trouble[256];
 };
 
 static void on_change(const char *trouble, void *ctx) {
-    struct heard *h = ctx;
+    struct news *h = ctx;
     h->n++;
     h->news = true;
     snprintf(h->trouble, sizeof h->trouble, "%s", trouble ? trouble : "");
 }
 
-static void expect_news(struct heard *h, const char *words) {
+static void expect_news(struct news *h, const char *words) {
     h->news = false;
     assert_ok(td_loop_run_until(loop, &h->news, TD_TEST_WAIT_NS));
     if (!strstr(h->trouble, words)) fail_msg("'%s' lacks '%s'", h->trouble, words);
@@ -272,28 +272,28 @@ static void on_dialled(int fd, void *arg) {
 static void test_check_says_so_when_the_listener_does_not_answer(void **state) {
     (void)state;
     struct answerer a = {0};
-    struct heard heard = {0};
+    struct news news = {0};
     assert_ok(td_listener_open("127.0.0.1:0", &a.l));
     const struct td_self_check_options o = {.address = a.l.address,
                                             .every_ns = 20 * TD_NS_PER_MS,
                                             .patience_ns = 100 * TD_NS_PER_MS,
                                             .on_change = on_change,
-                                            .ctx = &heard};
+                                            .ctx = &news};
     struct td_self_check *check;
     assert_ok(td_self_check_create(loop, &o, &check));
-    expect_news(&heard, "nothing came within 100 ms"); // the backlog takes it, nobody accepts
+    expect_news(&news, "nothing came within 100 ms"); // the backlog takes it, nobody accepts
     struct td_loop_fd *watch;
     assert_ok(td_loop_fd_create(loop, a.l.fd, 0, on_dialled, &a, &watch));
     a.answers = true;
-    expect_news(&heard, "");
+    expect_news(&news, "");
     a.answers = false;
-    expect_news(&heard, "closes at once");
+    expect_news(&news, "closes at once");
     a.answers = true;
-    expect_news(&heard, "");
+    expect_news(&news, "");
     td_loop_fd_destroy(watch);
     td_listener_finish(&a.l);
-    expect_news(&heard, "does not answer");
-    assert_int_equal(heard.n, 5);
+    expect_news(&news, "does not answer");
+    assert_int_equal(news.n, 5);
     td_self_check_destroy(check);
 }
 

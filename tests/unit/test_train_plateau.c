@@ -74,7 +74,7 @@ static const struct td_plateau_config quick = {
     .eps = 1e-8,
 };
 
-static void test_infinite_value_is_bad_when_nothing_was_heard(void **state) {
+static void test_infinite_value_is_bad_when_nothing_was_reported(void **state) {
     (void)state;
     const double values[] = {INFINITY, -INFINITY, (double)NAN};
     for (size_t i = 0; i < TD_COUNTOF(values); i++) {
@@ -119,7 +119,7 @@ static void test_state_keeps_only_its_scale_when_the_job_listens_to_another_metr
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plateau_follows_torch_when_golden),
-        cmocka_unit_test(test_infinite_value_is_bad_when_nothing_was_heard),
+        cmocka_unit_test(test_infinite_value_is_bad_when_nothing_was_reported),
         cmocka_unit_test(test_rate_stays_when_it_is_zero),
         cmocka_unit_test(test_state_goes_on_when_the_job_listens_to_the_same_metric),
         cmocka_unit_test(test_state_keeps_only_its_scale_when_the_job_listens_to_another_metric),

@@ -291,7 +291,7 @@ static void test_parameter_is_named_when_the_loss_does_not_reach_it(void **state
     struct td_module_ops ops = *(const struct td_module_ops *)td_module_mlp.ops;
     struct td_plugin_desc idle = td_module_mlp;
     int pair[2];
-    char heard[8192];
+    char received[8192];
     size_t n = 0;
     ops.record = idle_record;
     idle.name = "idle";
@@ -304,13 +304,13 @@ static void test_parameter_is_named_when_the_loss_does_not_reach_it(void **state
     r.events.fd = pair[0];
     assert_ok(td_train(&r.config, &r.io, &r.events, &result));
     dispose(&r);
-    for (ssize_t some; n < sizeof heard - 1; n += (size_t)some) {
-        some = read(pair[1], heard + n, sizeof heard - 1 - n);
+    for (ssize_t some; n < sizeof received - 1; n += (size_t)some) {
+        some = read(pair[1], received + n, sizeof received - 1 - n);
         if (some <= 0) break;
     }
     close(pair[1]);
-    heard[n] = '\0';
-    assert_non_null(strstr(heard, "1 parameter that the loss does not reach: idle.weight\""));
+    received[n] = '\0';
+    assert_non_null(strstr(received, "1 parameter that the loss does not reach: idle.weight\""));
 }
 
 static void test_rank_is_taken_down_when_memory_is_out_anywhere(void **state) {

@@ -1,5 +1,6 @@
-// The in-tree strategies in a world of one: what each refuses, and the rules about the group's
-// calls. Worlds of several ranks are the collective's conformance and the worker's scenarios.
+// The in-tree strategies in a world of one: what each refuses, and what stands for slots that a
+// strategy left NULL. Worlds of several ranks are the collective's conformance and the worker's
+// scenarios.
 
 #include "tests/unit/test.h"
 

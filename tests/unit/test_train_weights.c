@@ -156,7 +156,7 @@ static void test_every_tensor_is_named_when_there_are_more_than_a_note_holds(voi
     enum { EXTRA = 16, NAME = 240 };
     struct fixture *f = *state;
     int pair[2], null = f->events.fd;
-    char names[EXTRA][NAME + 1], heard[EXTRA * 1024] = "";
+    char names[EXTRA][NAME + 1], received[EXTRA * 1024] = "";
     struct td_tensor t[EXTRA + 2] = {row("net.a", TD_F32, mean, N),
                                      row("net.mean", TD_F32, mean, N)};
     for (int i = 0; i < EXTRA; i++) { // three fill a note, and four are left for the last
@@ -169,8 +169,8 @@ static void test_every_tensor_is_named_when_there_are_more_than_a_note_holds(voi
     assert_ok(load(f, false));
     f->events.fd = null;
     close(pair[0]);
-    for (size_t n = 0; n < sizeof heard - 1;) {
-        ssize_t some = read(pair[1], heard + n, sizeof heard - 1 - n);
+    for (size_t n = 0; n < sizeof received - 1;) {
+        ssize_t some = read(pair[1], received + n, sizeof received - 1 - n);
         if (some <= 0) break;
         n += (size_t)some;
     }
@@ -178,7 +178,7 @@ static void test_every_tensor_is_named_when_there_are_more_than_a_note_holds(voi
     for (int i = 0; i < EXTRA; i++) {
         char whole[NAME + 64];
         snprintf(whole, sizeof whole, "'%.240s' is no tensor of the model", names[i]);
-        assert_non_null(strstr(heard, whole));
+        assert_non_null(strstr(received, whole));
     }
 }
 

@@ -20,7 +20,7 @@ enum { TD_IMAGE_PATH = 4400 };
 
 struct td_image_head { // an image begins with it
     char magic[8];
-    uint64_t digest; // XXH3-64 of the image behind this field
+    uint64_t digest; // XXH3-64 of the image after this field
 };
 
 struct td_image {

@@ -164,7 +164,7 @@ static td_status take_dict(struct cursor *c) {
         if (!take(c, ',') && (c->at == c->end || *c->at != '}')) return unexpected(c, "',' or '}'");
     }
     skip_blanks(c);
-    if (c->at != c->end) return unexpected(c, "nothing behind the dict");
+    if (c->at != c->end) return unexpected(c, "nothing after the dict");
     return c->seen == 7 ? TD_OK : unexpected(c, "descr, fortran_order and shape");
 }
 

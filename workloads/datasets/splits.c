@@ -1,6 +1,6 @@
 // Names of a dataset's splits (traind/dataset.h).
 //
-// They stand in messages and in the names of metrics ("val_loss"), so they are part of what users
+// They are in messages and in the names of metrics ("val_loss"), so they are part of what users
 // see and do not change. Pure; any thread; a number outside the enum is "unknown", because a
 // split may come from a plugin.
 

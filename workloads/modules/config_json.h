@@ -2,7 +2,7 @@
 #define TRAIND_WORKLOADS_MODULES_CONFIG_JSON_H
 
 // Does a network of Hugging Face's form compute what a module computes? Tensors show it by their
-// shapes; the rest stands in config.json, key by key. A key that is left out, or null, means
+// shapes; the rest is in config.json, key by key. A key that is left out, or null, means
 // `fallback`, the default that transformers takes then. Whatever file comes is judged, not trusted.
 // Errors: INVALID_ARGUMENT, class bad_spec, with key, what was found and what the model has.
 
@@ -18,7 +18,7 @@ TD_MUST_USE td_status td_config_flag(const struct td_json *config, const char *k
                                      bool wanted);
 TD_MUST_USE td_status td_config_word(const struct td_json *config, const char *key,
                                      const char *fallback, const char *wanted);
-// The message of them all. v: what stands there, NULL if the key is left out.
+// The message of them all. v: what is there, NULL if the key is left out.
 TD_MUST_USE td_status td_config_differs(const struct td_json *v, const char *key, const char *found,
                                         const char *wanted);
 

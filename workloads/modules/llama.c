@@ -107,7 +107,7 @@ static td_status check_rope_type(const struct td_json *how) {
                        name);
 }
 
-// The base stands beside the other keys, or, as transformers writes it since 5.0, among
+// The base is beside the other keys, or, as transformers writes it since 5.0, among
 // rope_parameters; how angles are stretched in rope_scaling or there, under either name. A file may
 // have both: each is judged.
 static td_status check_rope(const struct td_module *m, const struct td_json *config) {

@@ -1,12 +1,12 @@
 #ifndef TRAIND_DAEMON_COORDINATOR_CORE_ATTEMPT_H
 #define TRAIND_DAEMON_COORDINATOR_CORE_ATTEMPT_H
 
-// An attempt as its launcher tells it: what each line of the event log means, how an attempt ends,
-// and what then becomes of the job.
+// An attempt as its launcher reports it: what each line of the event log means, how an attempt
+// ends, and what then becomes of the job.
 //
-// The state of a running job moves only here, by lines that were written to disk before anyone was
-// told (lib/attempt/segments.h), never by the answer to a message. Bytes already committed are
-// skipped, a gap is answered with the offset that is wanted: so each line counts exactly once.
+// The state of a running job moves only here, by lines that were written to disk before anyone
+// received them (lib/attempt/segments.h), never by the answer to a message. Bytes already committed
+// are skipped, a gap is answered with the offset that is wanted: so each line counts exactly once.
 
 #include "daemon/coordinator/core/job.h"
 #include "traind/v1/node.pb-c.h"

@@ -1,7 +1,7 @@
 #ifndef TRAIND_DAEMON_COORDINATOR_CORE_CATALOG_H
 #define TRAIND_DAEMON_COORDINATOR_CORE_CATALOG_H
 
-// The catalog: only what stands here as COMMITTED exists as a checkpoint; nobody scans directories.
+// The catalog: only what is COMMITTED here exists as a checkpoint; nobody scans directories.
 //
 // Store fs: the rank said "durable on disk" in its event, so the event commits it. Store stream:
 // the event makes it PENDING and names its files with their digests; each file that arrives
@@ -33,9 +33,8 @@ bool td_catalog_reachable(const struct td_checkpoint *c, const char *node);
 // A checkpoint of it is PENDING.
 bool td_catalog_pending(const struct td_job *j);
 
-// ---- events (called by attempt.c, core_bulk.c and reconciled.c)
-// ---------------------------------------------------- True: it is committed with this; the caller
-// says td_retain.
+// ---- events (called by attempt.c, core_bulk.c and reconciled.c) ---------------------------------
+// True: it is committed with this; the caller says td_retain.
 bool td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_attempt *a,
                               const struct td_json *line);
 void td_catalog_on_removed(struct td_core *core, struct td_job *j, const char *path);

@@ -426,7 +426,7 @@ static void tick_node(struct td_core *core, struct td_host *n) {
     }
     if (!n->lost) {
         n->lost = true;
-        if (n->session) td_core_close_session(core, n->session, "nothing heard for the lease");
+        if (n->session) td_core_close_session(core, n->session, "nothing received for the lease");
         show_silence(core, n);
         core->queue_dirty = true;
     }

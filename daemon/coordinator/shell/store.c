@@ -1,6 +1,6 @@
 // SQLite, one writer thread per database. A writer owns its connection from the moment that its
 // thread runs; before that (open, load) the loop's thread uses it, after the join (close) too, so
-// no connection is ever used by two threads at once. Between loop and writer lies one list under a
+// no connection is ever used by two threads at once. Between loop and writer is one list under a
 // mutex (held for a few pointer writes), and a wake-up of the loop when something was
 // committed. Rejected: SQLite calls on the loop (an fsync of 4 ms there delays every heartbeat) and
 // one thread for both databases (a large query would delay acknowledgements).
@@ -342,7 +342,7 @@ static void *write_loop(void *arg) {
 }
 
 // ---- the loop's side ----------------------------------------------------------------------------
-// Answers queries, tells of points and of jobs that are gone (not while the store closes).
+// Answers queries, reports points and jobs that are gone (not while the store closes).
 static void tell(struct writer *w, bool closing) {
     const struct td_store_options *o = &w->store->options;
     pthread_mutex_lock(&w->mutex);

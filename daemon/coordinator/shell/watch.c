@@ -38,7 +38,7 @@ struct td_watchers {
     struct event ring[TD_WATCH_RING];
     uint64_t n_events; // ever; ring[i % TD_WATCH_RING]
     struct td_loop_timer *timer;
-    struct td_mono told; // when the timer last told progress
+    struct td_mono reported; // when the timer last reported progress
     struct td_loop_timer *queue_timer;
     struct td_mono queue_shown;
 };
@@ -206,7 +206,7 @@ static void give(struct td_watchers *w, struct watcher *x, bool first) {
 // One turn of the progress clock; it stops when nothing is dirty. After a pause it begins at once.
 static void on_timer(void *arg) {
     struct td_watchers *w = arg;
-    w->told = td_mono_now();
+    w->reported = td_mono_now();
     for (struct watcher *x = w->first; x; x = x->next) {
         if (!x->dirty || !x->live) continue;
         x->dirty = false;
@@ -240,7 +240,7 @@ void td_watchers_progress(struct td_watchers *w, const char *job) {
         any = true;
     }
     if (!any || td_loop_timer_is_armed(w->timer)) return;
-    int64_t since_ns = td_mono_now().ns - w->told.ns;
+    int64_t since_ns = td_mono_now().ns - w->reported.ns;
     td_loop_timer_arm(w->timer, TD_MAX(progress_ns - since_ns, 0));
 }
 

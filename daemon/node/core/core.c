@@ -259,7 +259,7 @@ static void on_forget(struct moment *m) {
     remove_attempt(m->core, m->a);
 }
 
-// STARTED, FAILED, STOP, TIME, GONE, FORGET
+// clang-format off
 static transition *const table[][TD_AE_COUNT] = {
     [TD_AT_PREPARING] = {on_started, on_failed, on_stop_preparing, ignored, ignored,
                          on_forget_preparing},

@@ -2,12 +2,12 @@
 //
 // z = matmul dy w, the only reader of z being relu_grad, gelu_grad, ... (from, z): one matmul with
 // attrs.then and `from` (the activation's result, or its operand) as third operand, where the
-// matmul stood. On `reference` no bit changes, because the product is rounded before; `cpu` runs
+// matmul was. On `reference` no bit changes, because the product is rounded before; `cpu` runs
 // the two one after the other, in place, so that neither does there.
 //
-// It runs behind head, which looks for plain products, and before recompute, so that what is made
-// again for `from` stands before the product. Left apart: an activation's gradient whose result is
-// only stored (fuse has it write the gradient directly), one behind a cast, and one behind a view,
+// It runs after head, which looks for plain products, and before recompute, so that what is made
+// again for `from` is before the product. Left apart: an activation's gradient whose result is
+// only stored (fuse has it write the gradient directly), one after a cast, and one after a view,
 // as in front of a flattened image, which accelerators keep in an order of their own.
 
 #include "engine/graph/edit.h"

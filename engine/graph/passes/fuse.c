@@ -8,7 +8,7 @@
 //   (a table that is the head's weight as well: neither (V,C) exists besides the gradient).
 // Softmax cross entropy and its gradient are one op from the start; the gradients of activations
 // join their products in dgrad.c.
-// A fused node stands where the matmul stood. On `reference` fusing changes no bit, because its
+// A fused node is where the matmul was. On `reference` fusing changes no bit, because its
 // fused kernels round between their parts; elsewhere it may, within the tolerance of the type.
 
 #include "engine/graph/passes/passes.h"
@@ -86,7 +86,7 @@ static bool adds(enum td_op op) {
            op == TD_OP_EMBEDDING_GRAD;
 }
 
-// May node n write the gradient that `store` stores, where it stands?
+// May node n write the gradient that `store` stores, where it is?
 static bool may_write(const struct fuse *f, td_node n, const struct td_node_info *store) {
     const struct td_graph *g = f->g;
     const struct td_node_info *node = &g->nodes[n];

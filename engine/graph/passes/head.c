@@ -191,7 +191,7 @@ static void give_outputs(struct td_graph *g, const struct head *h) {
     loss->n_outputs = is_there(h->dx) ? 3 : 2;
 }
 
-// Who makes the seed stands behind the loss: it takes the place of the product, which goes.
+// The node that makes the seed comes after the loss: it takes the place of the product, which goes.
 static void move_seed(struct pass *p, const struct head *h, td_value seed) {
     struct td_graph *g = p->g;
     if (td_gv(g, seed)->kind == TD_VALUE_SCALAR) return;

@@ -1,12 +1,12 @@
 // Optimizer pass: what happens to the gradients once they are complete.
 //
-// finish: unscale, norm, clip (finish.c). apply: one node per parameter that has a gradient in
-// this graph, which does decay, moments, clip and update in one pass over memory; Muon, whose
-// update is a function of the whole matrix, is several, so that its products run and are placed in
+// finish: unscale, norm, clip (finish.c). apply: one node per parameter that has a gradient in this
+// graph, which does decay, moments, clip and update in one pass over memory. Muon's update is a
+// function of the whole matrix: it is several nodes, so that its products run and are placed in
 // memory like all others. A parameter that the step does not reach keeps its value and its moments,
 // as in torch (its grad is None there). The optimizer's state is created here, next to the
-// parameter and in the type that this is stored in, as in torch, or in f32: "<param>:exp_avg" and
-// so on.
+// parameter: "<param>:exp_avg" and so on. Its type is the one that the parameter is stored in, as
+// in torch, or f32.
 
 #include "engine/graph/passes/passes.h"
 

@@ -13,7 +13,7 @@
 #include "traind/graph.h"
 #include "traind/rewrite.h"
 
-// sink.c: relu behind the max pool that follows it.
+// sink.c: relu after the max pool that follows it.
 TD_MUST_USE td_status td_pass_sink(struct td_graph *g);
 
 // autodiff.c: appends the backward segment; each reached parameter's gradient ends in a store to

@@ -1,6 +1,6 @@
 // Recompute: values that the backward pass reads are made again there instead of being kept.
 //
-// A copy of the node that made a value stands right before the first backward node that reads it,
+// A copy of the node that made a value comes right before the first backward node that reads it,
 // and copies of what that node needs before it, down to values that are kept. A copy computes the
 // same bits: kernels are deterministic, state does not change between forward and backward, and a
 // dropout's mask comes from its key. Nodes that write state (batch norm) are never copied.
@@ -84,7 +84,7 @@ static void choose_cheap(struct remake *r) {
 // ---- full ---------------------------------------------------------------------------------------
 // A place between two forward nodes that a single value crosses.
 struct cut {
-    td_node before; // the first node behind it
+    td_node before; // the first node after it
     td_value value;
     size_t kept; // bytes of the value
     size_t part; // and of what is made between the cut before and this one
@@ -170,7 +170,7 @@ static td_status choose_blocks(struct remake *r) {
         least = t;
     }
     take_cuts(cuts, n, least, taken);
-    td_node end = 0; // nodes behind the last cut are not made again
+    td_node end = 0; // nodes after the last cut are not made again
     for (uint32_t i = 0; i + 1 < n; i++) {
         if (taken[i]) end = cuts[i].before;
     }

@@ -5,7 +5,7 @@
 // - dx of a norm, and the sum that adds to it what came along the residual stream: one node.
 // Both at once leave four of seven trips over a value of the stream and its gradient.
 //
-// It runs behind recompute, which needs sum and norm apart: the norm of a sum that is kept is cheap
+// It runs after recompute, which needs sum and norm apart: the norm of a sum that is kept is cheap
 // to make again, sum and all it is not. On `reference` no bit changes, because what was rounded
 // between the parts still is; `cpu` rounds the forward sum, and so makes the same norm of it again.
 

@@ -6,9 +6,9 @@
 // whatever writes the state that it reads.
 //
 // Rejected: list scheduling by what a node makes and frees. On whole steps the order of autodiff is
-// nowhere worse, because each gradient is stored as soon as it is complete, and the step needs the
-// most between forward and backward, where no order helps; a greedy choice keeps up to three times
-// as much where values are made again.
+// nowhere worse, because each gradient is stored as soon as it is complete. The step needs the most
+// between forward and backward, where no order helps. A greedy choice keeps up to three times as
+// much where values are made again.
 
 #include "engine/graph/edit.h"
 #include "engine/graph/graph.h"

@@ -1,4 +1,4 @@
-// Sink: an activation moves behind a pool that makes its operand smaller.
+// Sink: an activation moves after a pool that makes its operand smaller.
 //
 // max over a window of relu(x) is relu of the max over the window, bit for bit, so relu may as well
 // see the pooled values: a quarter of them, forward and backward. The mask of the gradient then
@@ -29,7 +29,7 @@ static void put(struct td_graph *g, td_node at, struct td_node_info node) {
     }
 }
 
-// relu at `from`, pool at n: what stands between moves up by one, then come pool and relu. Readers
+// relu at `from`, pool at n: what is between them moves up by one, then come pool and relu. Readers
 // of the pooled value shall read what the relu now makes, so the two exchange their results.
 static td_status exchange(struct td_graph *g, td_node n) {
     struct td_node_info pool = g->nodes[n];

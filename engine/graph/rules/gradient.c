@@ -21,10 +21,10 @@ td_status td_grad_reduce(const struct td_grad_call *c, td_value v) {
     return td_graph_op3(c->g, TD_OP_REDUCE_SUM, v, 0, 0, &a, c->out);
 }
 
-// ---- who knows the rule
-// -------------------------------------------------------------------------- The others, by name,
-// so that an op without a rule is a decision: gradients (there is no second derivative), what
-// passes make after the gradients, updates, counts. make lint demands one or the other.
+// ---- who knows the rule -------------------------------------------------------------------------
+// Ops without a gradient, by name, so that an op without a rule is a decision: gradients (there is
+// no second derivative), what passes make after the gradients, updates, counts. make lint demands
+// one or the other.
 static const bool has_none[TD_OP_COUNT] = {
     [TD_OP_AXPBY] = true,
     [TD_OP_RELU_GRAD] = true,
@@ -91,7 +91,7 @@ td_status td_grad_prologue(struct td_graph *g, const struct td_node_info *node, 
     }
     if (node->op == TD_OP_MATMUL && node->attrs.then) {
         return td_fail(TD_INVALID_ARGUMENT,
-                       "the gradient of a product with '%s' behind it is "
+                       "the gradient of a product with '%s' after it is "
                        "unknown: record them apart",
                        td_op_name(node->attrs.then));
     }

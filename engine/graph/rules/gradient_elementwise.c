@@ -1,6 +1,7 @@
 // Gradients of the elementwise ops. Where the derivative is a formula of its own the op has a
-// partner that computes dx in one pass from the operand or, where that suffices, from the result
-// (so that the operand need not live until the backward segment); the rest is written in plain ops.
+// partner that computes dx in one pass. It reads the result where that suffices, so that the
+// operand need not live until the backward segment, else the operand. The rest is written in plain
+// ops.
 
 #include "engine/graph/rules/gradient.h"
 

@@ -57,7 +57,7 @@ static td_status shape_conv2d_grad(const struct td_op_call *c) {
     return give(c, 0, of_x ? t : result_dtype(c, t), &c->attrs->shape);
 }
 
-// Padding is at most half the kernel, so that no window lies in the padding alone.
+// Padding is at most half the kernel, so that no window is in the padding alone.
 static bool pool_shape(const struct td_window_attrs *a, const struct td_shape *x,
                        struct td_shape *out_y) {
     if (!is_image(x) || a->dilation[0] > 1 || a->dilation[1] > 1 || a->groups > 1) return false;

@@ -1,5 +1,5 @@
 // Op rules of the optimizers. What updates a parameter takes (param, grad, buffers...[, clip]):
-// state tensors that it writes, but for the gradient, and behind them maybe the clip coefficient.
+// state tensors that it writes, but for the gradient, and after them maybe the clip coefficient.
 // Buffers have the parameter's shape, except those of a factored adafactor, and its type, or f32
 // beside a parameter of 16 bits. Muon is two ops with matrix products between them: one writes the
 // momentum, one the parameter. Costs are FLOPs an element, as counted in the formulas of
@@ -7,7 +7,7 @@
 
 #include "engine/graph/rules/shape.h"
 
-// How many of an optimizer's operands are tensors; behind them may be clip.
+// How many of an optimizer's operands are tensors; after them may be clip.
 static uint32_t optimizer_tensors(enum td_op op, const struct td_attrs *attrs) {
     if (op == TD_OP_SGD) return attrs->optim.momentum != 0.0f ? 3 : 2;
     if (op == TD_OP_LION) return 3;

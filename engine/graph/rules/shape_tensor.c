@@ -55,7 +55,7 @@ static td_status shape_concat(const struct td_op_call *c) {
     return give(c, 0, arg(c, 0)->dtype, &y);
 }
 
-// The box of shape `part` at attrs.start lies within `whole`.
+// The box of shape `part` at attrs.start is within `whole`.
 static bool box_fits(const struct td_op_call *c, const struct td_shape *part,
                      const struct td_shape *whole) {
     if (part->n_dims != whole->n_dims) return false;
@@ -68,14 +68,14 @@ static bool box_fits(const struct td_op_call *c, const struct td_shape *part,
 
 static td_status shape_slice(const struct td_op_call *c) {
     if (!box_fits(c, &c->attrs->shape, shape_of(c, 0))) {
-        return td_op_reject(c, "the part lies outside the operand");
+        return td_op_reject(c, "the part is outside the operand");
     }
     return give(c, 0, arg(c, 0)->dtype, &c->attrs->shape);
 }
 
 static td_status shape_pad(const struct td_op_call *c) {
     if (!box_fits(c, shape_of(c, 0), &c->attrs->shape)) {
-        return td_op_reject(c, "the operand lies outside the result");
+        return td_op_reject(c, "the operand is outside the result");
     }
     return give(c, 0, arg(c, 0)->dtype, &c->attrs->shape);
 }

@@ -377,7 +377,7 @@ static void write_job(void *arg) {
 
 // ---- the training thread -----------------------------------------------------------------------
 
-// Until the writer is idle. The loop stands still, which is counted.
+// Until the writer is idle. The loop waits, which is counted.
 static td_status await_writer(struct td_checkpointer *c) {
     int64_t begin_ns = td_mono_now().ns;
     if (!td_background_busy(c->o.background)) return TD_OK;

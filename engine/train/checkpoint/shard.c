@@ -4,9 +4,9 @@
 // neighbours are copied together: a whole region in one go, unless a tensor's size leaves a gap.
 //
 // The image is written with O_DIRECT: through the page cache the kernel would copy it once more, on
-// a core that the training wants (a gpt of 130 MB took ten times as long to write while it trained,
-// and slowed its steps by a third). The last block is padded to a page and the file cut to its
-// size. A file system that cannot do it (EINVAL) gets ordinary writes.
+// a core that the training wants. A gpt of 130 MB took ten times as long to write while it trained,
+// and slowed its steps by a third. The last block is padded to a page and the file cut to its size.
+// A file system that cannot do it (EINVAL) gets ordinary writes.
 
 #include "engine/train/checkpoint/shard.h"
 

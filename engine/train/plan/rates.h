@@ -8,7 +8,7 @@
 // its build (library, CPU level, cache sizes), good for one boot: the machine may come back with
 // other clocks or neighbours. A line is one thread count and one size of what a step goes through,
 // which decides the caches that hold it. Rates are the best of some moments, because a neighbour
-// who was there in one need not come back; each moment that is measured is added to its line.
+// that was there in one need not come back; each moment that is measured is added to its line.
 //
 // A file that is damaged, of another boot, build or release counts as none, and the next moment
 // replaces it. It is replaced whole, so a reader sees the old one or the new one; of two that write

@@ -7,12 +7,12 @@
 // state, arena, scratch, snapshot and batches are exact: the accelerator works out its scratch by
 // compiling without allocating. Beside them a process has its libraries, generated code and
 // threads, for which td_sizes_process_bytes is set aside. Their sum is `memory_bytes`: the plan
-// shows it, the queue compares it with nodes, and the limit of a rank is held against it. Decoded
-// data is not in it: a mapped file, which the ranks of a machine share. When all of it passes the
-// limit (resources.memory_bytes; without one, this machine's memory), the forward pass keeps less
-// and computes more, level by level, unless trainer.recompute says which level it shall be; a job
-// that does not fit at the last level is refused here, before it starts, with the bytes and the
-// knobs that lower them. Thread: training.
+// shows it, the queue compares it with nodes, and it is compared with the limit of a rank. Decoded
+// data is not in it: a mapped file, which the ranks of a machine share. The limit is
+// resources.memory_bytes, or this machine's memory. Above it the forward pass keeps less and
+// computes more, level by level, unless trainer.recompute names the level. A job that does not fit
+// at the last level is refused here, before it starts, with the bytes and the knobs that lower
+// them. Thread: training.
 
 #include "engine/train/plan/estimate.h"
 #include "engine/train/rank/rank.h"
