@@ -44,22 +44,8 @@ static td_status show_table(const struct td_pages *p) {
 
 static td_status show(struct td_session *s, enum td_output output, struct td_pages *p) {
     if (output == TD_OUTPUT_TABLE) return show_table(p);
-    if (output == TD_OUTPUT_JSON) {
-        Traind__V1__ListCheckpointsResponse all = TRAIND__V1__LIST_CHECKPOINTS_RESPONSE__INIT;
-        all.checkpoints = (Traind__V1__Checkpoint **)p->item;
-        all.n_checkpoints = p->n_items;
-        all.next_page_token = p->next;
-        return td_session_print_json(s, &all.base);
-    }
-    for (size_t i = 0; i < p->n_items; i++) {
-        const Traind__V1__Checkpoint *c = p->item[i];
-        if (output == TD_OUTPUT_NAME) {
-            td_print(stdout, "%s\n", c->path);
-        } else {
-            TD_TRY(td_session_print_json(s, &c->base));
-        }
-    }
-    return TD_OK;
+    Traind__V1__ListCheckpointsResponse all = TRAIND__V1__LIST_CHECKPOINTS_RESPONSE__INIT;
+    return td_pages_print(s, p, output, &all.base, "checkpoints", "path");
 }
 
 td_status td_cmd_checkpoint_list(struct td_session *s, const struct td_flags *f, int *out_exit) {

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/print.h"
 #include "client/pages.h"
 #include "client/progress.h"
 #include "client/table.h"
@@ -57,22 +56,8 @@ static td_status show_table(const struct td_pages *p) {
 
 static td_status show(struct td_session *s, enum td_output output, struct td_pages *p) {
     if (output == TD_OUTPUT_TABLE) return show_table(p);
-    if (output == TD_OUTPUT_JSON) {
-        Traind__V1__ListJobsResponse all = TRAIND__V1__LIST_JOBS_RESPONSE__INIT;
-        all.jobs = (Traind__V1__Job **)p->item;
-        all.n_jobs = p->n_items;
-        all.next_page_token = p->next;
-        return td_session_print_json(s, &all.base);
-    }
-    for (size_t i = 0; i < p->n_items; i++) {
-        const Traind__V1__Job *job = p->item[i];
-        if (output == TD_OUTPUT_NAME) {
-            td_print(stdout, "%s\n", job->id);
-        } else {
-            TD_TRY(td_session_print_json(s, &job->base));
-        }
-    }
-    return TD_OK;
+    Traind__V1__ListJobsResponse all = TRAIND__V1__LIST_JOBS_RESPONSE__INIT;
+    return td_pages_print(s, p, output, &all.base, "jobs", "id");
 }
 
 td_status td_cmd_list(struct td_session *s, const struct td_flags *f, int *out_exit) {

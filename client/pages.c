@@ -42,6 +42,24 @@ td_status td_pages_read(struct td_session *s, const char *method, ProtobufCMessa
     return TD_OK;
 }
 
+td_status td_pages_print(struct td_session *s, const struct td_pages *p, enum td_output output,
+                         ProtobufCMessage *all, const char *items, const char *name) {
+    if (output == TD_OUTPUT_JSON) {
+        *(void ***)member(all, items, false) = p->item;
+        *(size_t *)member(all, items, true) = p->n_items;
+        *(const char **)member(all, "next_page_token", false) = p->next;
+        return td_session_print_json(s, all);
+    }
+    for (size_t i = 0; i < p->n_items; i++) {
+        if (output == TD_OUTPUT_NAME) {
+            td_print(stdout, "%s\n", *(char **)member(p->item[i], name, false));
+        } else {
+            TD_TRY(td_session_print_json(s, p->item[i]));
+        }
+    }
+    return TD_OK;
+}
+
 void td_pages_finish(struct td_pages *p) {
     for (size_t i = 0; i < p->n; i++) {
         td_rpc_message_destroy(p->page[i]);

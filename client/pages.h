@@ -22,6 +22,11 @@ TD_MUST_USE td_status td_pages_read(struct td_session *s, const char *method,
                                     ProtobufCMessage *request,
                                     const ProtobufCMessageDescriptor *response_type,
                                     const char *items, struct td_pages *p);
+// Everything but a table. all: an empty answer, which json prints with all items in it; name: the
+// text in each item that `-o name` prints.
+TD_MUST_USE td_status td_pages_print(struct td_session *s, const struct td_pages *p,
+                                     enum td_output output, ProtobufCMessage *all,
+                                     const char *items, const char *name);
 void td_pages_finish(struct td_pages *p);
 
 #endif

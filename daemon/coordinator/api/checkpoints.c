@@ -1,12 +1,13 @@
 // CheckpointService: what the catalog holds, and the bytes of its files.
-// Bytes are read by the disk thread, a chunk at a time, as fast as the reader takes them; names are
-// looked up in the catalog, so no path of a caller ever reaches the file system.
+// Names are looked up in the catalog, so no path of a caller ever reaches the file system. Bytes
+// are read by file_stream.h, on a disk thread.
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "daemon/coordinator/api/api.h"
+#include "daemon/coordinator/api/file_stream.h"
 #include "daemon/coordinator/core/catalog.h"
 #include "lib/attempt/checkpoint_name.h"
 
@@ -91,32 +92,19 @@ static void get_checkpoint(struct td_rpc_call *call, const ProtobufCMessage *req
 
 // ---- ReadShard ----------------------------------------------------------------------------------
 struct reader {
+    struct td_file_stream stream;
     struct td_coordinator *c;
-    struct td_rpc_call *call;
     char path[TD_SHELL_PATH_MAX];
     uint64_t offset, file_bytes;
-    bool busy, full, gone;
 };
 
-static void pump(struct reader *r);
-
-static void send_chunk(td_status take_status, const void *data, size_t n, void *arg) {
-    struct reader *r = arg;
-    r->busy = false;
-    if (r->gone) {
-        td_status_free(take_status);
-        free(r);
-        return;
-    }
-    if (!take_status && n == 0 && r->offset < r->file_bytes) {
-        take_status =
-            td_status_with_reason(td_fail(TD_DATA_LOSS, "'%s' has %" PRIu64 " of %" PRIu64 " bytes",
-                                          r->path, r->offset, r->file_bytes),
-                                  "FILE_TRUNCATED");
-    }
-    if (take_status) {
-        td_rpc_call_finish(r->call, take_status);
-        return;
+static td_status send_chunk(void *reader, const void *data, size_t n, enum td_rpc_send *out_sent) {
+    struct reader *r = reader;
+    if (n == 0 && r->offset < r->file_bytes) {
+        return td_status_with_reason(td_fail(TD_DATA_LOSS,
+                                             "'%s' has %" PRIu64 " of %" PRIu64 " bytes", r->path,
+                                             r->offset, r->file_bytes),
+                                     "FILE_TRUNCATED");
     }
     Traind__V1__ReadShardResponse m = TRAIND__V1__READ_SHARD_RESPONSE__INIT;
     m.offset = r->offset;
@@ -124,23 +112,22 @@ static void send_chunk(td_status take_status, const void *data, size_t n, void *
     m.data.len = n;
     m.file_bytes = r->file_bytes;
     r->offset += n;
-    r->full = td_rpc_call_send(r->call, &m.base) != TD_RPC_SEND_MORE;
-    pump(r);
+    *out_sent = td_rpc_call_send(r->stream.call, &m.base);
+    return TD_OK;
 }
 
-static void pump(struct reader *r) {
-    if (r->busy || r->full || r->gone || !td_rpc_call_is_live(r->call)) return;
+static void next_chunk(void *reader) {
+    struct reader *r = reader;
     if (r->offset >= r->file_bytes) {
-        td_rpc_call_finish(r->call, TD_OK);
+        td_rpc_call_finish(r->stream.call, TD_OK);
         return;
     }
     size_t bytes = (size_t)TD_MIN(r->file_bytes - r->offset, CHUNK_BYTES);
-    r->busy = true;
-    td_status s = td_disk_read(r->c->disk, r->path, r->offset, bytes, send_chunk, r);
-    if (!s) return;
-    r->busy = false;
-    td_rpc_call_finish(r->call, s);
+    td_file_stream_read(&r->stream, r->c->disk, r->path, r->offset, bytes);
 }
+
+static const struct td_file_stream_ops chunks = {
+    .next = next_chunk, .send = send_chunk, .destroy = free};
 
 // Where the coordinator can read it: its own store, or the state directory that it shares with an
 // embedded node. A node elsewhere keeps its files to itself.
@@ -152,11 +139,10 @@ static td_status place(struct td_coordinator *c, const struct td_job *j,
     if (cp->directory[0]) snprintf(out, TD_SHELL_PATH_MAX, "%s/%s", cp->directory, file);
     if (access(out, R_OK) == 0) return TD_OK;
     return td_status_with_reason(
-        td_fail(
-            TD_FAILED_PRECONDITION,
-            "%s lies on node %s (store fs) where the coordinator cannot read it; copy it there, "
-            "or use checkpoint.store=stream",
-            cp->path, cp->node),
+        td_fail(TD_FAILED_PRECONDITION,
+                "%s is on node %s (store fs) where the coordinator cannot read it; copy it there, "
+                "or use checkpoint.store=stream",
+                cp->path, cp->node),
         "CHECKPOINT_ON_NODE");
 }
 
@@ -203,25 +189,8 @@ static void read_shard(struct td_rpc_call *call, const ProtobufCMessage *request
         return;
     }
     r->c = c;
-    r->call = call;
-    td_rpc_call_set_user(call, r);
-    pump(r);
-}
-
-static void on_writable(struct td_rpc_call *call, void *ctx) {
-    struct reader *r = td_rpc_call_user(call);
-    (void)ctx;
-    if (!r) return;
-    r->full = false;
-    pump(r);
-}
-
-static void on_done(struct td_rpc_call *call, void *ctx) {
-    struct reader *r = td_rpc_call_user(call);
-    (void)ctx;
-    if (!r) return;
-    r->gone = true;
-    if (!r->busy) free(r);
+    td_file_stream_begin(&r->stream, &chunks, r, call);
+    td_file_stream_pump(&r->stream);
 }
 
 static const struct td_rpc_method rows[] = {
@@ -243,8 +212,8 @@ static const struct td_rpc_method rows[] = {
      .request = &traind__v1__read_shard_request__descriptor,
      .response = &traind__v1__read_shard_response__descriptor,
      .on_call = read_shard,
-     .on_writable = on_writable,
-     .on_done = on_done},
+     .on_writable = td_file_stream_on_writable,
+     .on_done = td_file_stream_on_done},
 };
 
 td_status td_api_checkpoints_add(struct td_coordinator *c) {

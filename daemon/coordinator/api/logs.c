@@ -1,7 +1,7 @@
 // LogService: logs of ranks by byte offset, and following them.
 //
 // A reader walks the streams of one attempt (rank by rank, out then err), sends what is durable,
-// one read of the disk thread at a time, and waits where it stands: for its own client (the queue
+// one read of the disk thread at a time, and waits where it is: for its own client (the queue
 // is full) or, following, for more bytes. It ends when the job has ended and everything is here; a
 // follower of "the newest attempt" goes on with the next one, also when it was cut off and comes
 // back with the positions that it had reached. When a node never delivers the rest of an ended
@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "daemon/coordinator/api/api.h"
+#include "daemon/coordinator/api/file_stream.h"
 #include "daemon/coordinator/shell/logs.h"
 #include "traind/v1/log.pb-c.h"
 
@@ -19,9 +20,9 @@ enum { CHUNK_BYTES = 64 << 10, MAX_READERS = 256 };
 static const int64_t settle_ns = 10 * TD_NS_PER_S;
 
 struct reader {
+    struct td_file_stream stream;
     struct reader *next;
     struct td_coordinator *c;
-    struct td_rpc_call *call;
     char job[TD_JOB_ID_MAX];
     uint32_t attempt; // 0: the job has none yet
     bool newest;      // goes on with the next attempt
@@ -31,9 +32,6 @@ struct reader {
     uint64_t *offsets; // of 2 streams per rank
     uint32_t n_streams;
     uint32_t at; // stream being read
-    bool busy;   // a read is with the disk
-    bool full;   // the client's queue is
-    bool gone;   // the call is over
 };
 
 struct td_readers {
@@ -42,12 +40,10 @@ struct td_readers {
     struct td_loop_timer *timer; // looks again at those that wait for an end
 };
 
-static void pump(struct reader *r);
-
 static void on_timer(void *arg) {
     struct td_readers *rs = arg;
     for (struct reader *r = rs->first; r; r = r->next) {
-        pump(r);
+        td_file_stream_pump(&r->stream);
     }
 }
 
@@ -63,7 +59,8 @@ td_status td_readers_create(struct td_coordinator *c, struct td_readers **out_re
     return TD_OK;
 }
 
-static void free_reader(struct reader *r) {
+static void free_reader(void *reader) {
+    struct reader *r = reader;
     free(r->offsets);
     free(r);
 }
@@ -80,7 +77,7 @@ void td_readers_destroy(struct td_readers *rs) {
 }
 
 static void finish(struct reader *r, td_status take_status) {
-    td_rpc_call_finish(r->call, take_status); // its on_done frees the reader
+    td_rpc_call_finish(r->stream.call, take_status); // its on_done frees the reader
 }
 
 // ---- one step -----------------------------------------------------------------------------------
@@ -122,18 +119,8 @@ static td_status begin_attempt(struct reader *r, const struct td_attempt *a) {
     return TD_OK;
 }
 
-static void send_chunk(td_status take_status, const void *data, size_t n, void *arg) {
-    struct reader *r = arg;
-    r->busy = false;
-    if (r->gone) {
-        td_status_free(take_status);
-        free_reader(r);
-        return;
-    }
-    if (take_status) {
-        finish(r, take_status);
-        return;
-    }
+static td_status send_chunk(void *reader, const void *data, size_t n, enum td_rpc_send *out_sent) {
+    struct reader *r = reader;
     const struct td_job *j = NULL;
     td_status s = td_core_find_job(r->c->core, r->job, &j);
     const struct td_attempt *a = s ? NULL : td_job_attempt(j, r->attempt);
@@ -147,13 +134,10 @@ static void send_chunk(td_status take_status, const void *data, size_t n, void *
     m.data.len = n;
     if (a && m.rank < a->n_ranks) m.dropped_bytes = a->ranks[m.rank].dropped_bytes;
     r->offsets[r->at] += n;
-    enum td_rpc_send sent = td_rpc_call_send(r->call, &m.base);
-    r->full = sent != TD_RPC_SEND_MORE;
-    if (n == 0) { // the file is shorter than it was
-        finish(r, td_fail(TD_DATA_LOSS, "a log of job %s lost its end", r->job));
-        return;
-    }
-    pump(r);
+    *out_sent = td_rpc_call_send(r->stream.call, &m.base);
+    if (n) return TD_OK;
+    return td_fail(TD_DATA_LOSS, "a log of job %s lost its end",
+                   r->job); // it is shorter than it was
 }
 
 // True: a read was started (or failed, and the call is being ended).
@@ -167,13 +151,8 @@ static bool read_some(struct reader *r) {
         char path[TD_SHELL_PATH_MAX];
         td_logs_path(r->c->logs, &key, path, sizeof path);
         r->at = s;
-        r->busy = true;
         size_t bytes = (size_t)TD_MIN(size - r->offsets[s], CHUNK_BYTES);
-        td_status failed = td_disk_read(r->c->disk, path, r->offsets[s], bytes, send_chunk, r);
-        if (failed) {
-            r->busy = false;
-            finish(r, failed);
-        }
+        td_file_stream_read(&r->stream, r->c->disk, path, r->offsets[s], bytes);
         return true;
     }
     return false;
@@ -201,16 +180,16 @@ static void at_end(struct reader *r, const struct td_job *j, const struct td_att
         if (s) {
             finish(r, s);
         } else {
-            pump(r);
+            td_file_stream_pump(&r->stream);
         }
     } else if (td_job_state_ended(j->state) || (a && !r->newest)) {
         finish(r, TD_OK);
     }
 }
 
-static void pump(struct reader *r) {
+static void next_chunk(void *reader) {
+    struct reader *r = reader;
     const struct td_job *j = NULL;
-    if (r->busy || r->full || r->gone || !td_rpc_call_is_live(r->call)) return;
     td_status s = td_core_find_job(r->c->core, r->job, &j);
     if (s) {
         finish(r, s);
@@ -219,6 +198,9 @@ static void pump(struct reader *r) {
     if (r->n_streams && read_some(r)) return;
     at_end(r, j, td_job_attempt(j, r->attempt));
 }
+
+static const struct td_file_stream_ops chunks = {
+    .next = next_chunk, .send = send_chunk, .destroy = free_reader};
 
 bool td_readers_have(const struct td_coordinator *c, const char *job) {
     const struct reader *r = c->readers->first;
@@ -231,7 +213,7 @@ bool td_readers_have(const struct td_coordinator *c, const char *job) {
 void td_readers_wake(struct td_coordinator *c, const char *job) {
     for (struct reader *r = c->readers->first, *next; r; r = next) {
         next = r->next;
-        if (strcmp(r->job, job) == 0) pump(r);
+        if (strcmp(r->job, job) == 0) td_file_stream_pump(&r->stream);
     }
 }
 
@@ -269,8 +251,8 @@ static td_status go_back_to(struct reader *r, const Traind__V1__ReadLogsRequest 
     return TD_OK;
 }
 
-static td_status start(struct td_coordinator *c, struct td_rpc_call *call,
-                       const Traind__V1__ReadLogsRequest *q, struct reader **out_reader) {
+static td_status start(struct td_coordinator *c, const Traind__V1__ReadLogsRequest *q,
+                       struct reader **out_reader) {
     const struct td_job *j = NULL;
     TD_TRY(check(q));
     TD_TRY(td_core_find_job(c->core, q->job, &j));
@@ -288,7 +270,6 @@ static td_status start(struct td_coordinator *c, struct td_rpc_call *call,
     struct reader *r = td_calloc(1, sizeof *r);
     if (!r) return td_fail_oom();
     *r = (struct reader){.c = c,
-                         .call = call,
                          .newest = q->attempt == 0 || q->later,
                          .rank = q->rank,
                          .out = !q->err_only,
@@ -310,7 +291,7 @@ static td_status start(struct td_coordinator *c, struct td_rpc_call *call,
 static void read_logs(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
     struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
     struct reader *r = NULL;
-    td_status s = start(c, call, (const Traind__V1__ReadLogsRequest *)request, &r);
+    td_status s = start(c, (const Traind__V1__ReadLogsRequest *)request, &r);
     if (s) {
         td_shell_fail(c, call, s);
         return;
@@ -318,30 +299,21 @@ static void read_logs(struct td_rpc_call *call, const ProtobufCMessage *request,
     r->next = c->readers->first;
     c->readers->first = r;
     c->readers->n++;
-    td_rpc_call_set_user(call, r);
-    pump(r);
-}
-
-static void on_writable(struct td_rpc_call *call, void *ctx) {
-    struct reader *r = td_rpc_call_user(call);
-    (void)ctx;
-    if (!r) return;
-    r->full = false;
-    pump(r);
+    td_file_stream_begin(&r->stream, &chunks, r, call);
+    td_file_stream_pump(&r->stream);
 }
 
 static void on_done(struct td_rpc_call *call, void *ctx) {
     struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
-    struct reader *r = td_rpc_call_user(call);
-    if (!r) return;
-    struct reader **at = &c->readers->first;
+    struct td_file_stream *s = td_rpc_call_user(call);
+    if (!s) return;
+    struct reader *r = s->reader, **at = &c->readers->first;
     while (*at != r) {
         at = &(*at)->next;
     }
     *at = r->next;
     c->readers->n--;
-    r->gone = true;
-    if (!r->busy) free_reader(r);
+    td_file_stream_on_done(call, ctx);
 }
 
 static const struct td_rpc_method rows[] = {
@@ -351,7 +323,7 @@ static const struct td_rpc_method rows[] = {
      .request = &traind__v1__read_logs_request__descriptor,
      .response = &traind__v1__read_logs_response__descriptor,
      .on_call = read_logs,
-     .on_writable = on_writable,
+     .on_writable = td_file_stream_on_writable,
      .on_done = on_done},
 };
 

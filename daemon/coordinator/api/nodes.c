@@ -197,7 +197,7 @@ static bool log_segment(struct td_coordinator *c, uint64_t session, const Traind
         memcpy(key.job, j->id, sizeof key.job);
         failed = td_logs_append(c->logs, &key, s->offset, s->data.data, s->data.len, log_written,
                                 NULL, &pending);
-        if (!failed && !pending) { // tell what is here
+        if (!failed && !pending) { // report what is here
             td_core_log_committed(c->core, td_shell_now(), key.job, key.attempt, key.rank, s->kind,
                                   td_logs_size(c->logs, &key));
             td_shell_after(c);
