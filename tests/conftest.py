@@ -56,6 +56,12 @@ def daemon(cluster):
     return cluster.start("--slots", "2")
 
 
+@pytest.fixture
+def coordinator(cluster):
+    """A coordinator without a node, which tests play (fake_node.py)."""
+    return cluster.start("--role", "coordinator", "--heartbeat-ms", "5000", "--lease-ms", "20000", name="c")
+
+
 @pytest.fixture(scope="session")
 def full():
     if not os.environ.get("TD_FULL"):

@@ -5,6 +5,11 @@ import json
 import queue
 import struct
 
+import grpc
+import pytest
+
+from support import SPEC
+
 SLOTS = 4
 
 
@@ -141,3 +146,24 @@ class Attempt:
             digest=claim or digest(data), offset=at, data=data[at:at + 262144])
         offsets = range(first, max(len(data), first + 1), 262144)[:chunks]
         return self.node.stub.PutShard(iter([chunk(at) for at in offsets]), timeout=20).offset
+
+
+# ---- calls of tests ---------------------------------------------------------------------------------
+def refused(code, call, *texts):
+    with pytest.raises(grpc.RpcError) as error:
+        result = call()
+        if hasattr(result, "__next__"):
+            list(result)
+    assert error.value.code() == getattr(grpc.StatusCode, code), error.value
+    details = dict(error.value.trailing_metadata() or ()).get("grpc-status-details-bin", b"")
+    for text in texts:
+        assert text.encode() in details or text in error.value.details(), (text, error.value.details(), details)
+
+
+def run_one(coordinator, *overrides):
+    node = FakeNode(coordinator)
+    job = coordinator.submit(SPEC, *overrides)
+    attempt = node.attempt()
+    attempt.begin()
+    coordinator.wait_state(job, "RUNNING")
+    return node, job, attempt

@@ -297,6 +297,12 @@ class Daemon:
         return json.loads(self.ctl(*args, "-o", "json", check=0).stdout)
 
 
+def spec_file(tmp_path, text=SPEC):
+    path = tmp_path / "spec.yaml"
+    path.write_text(text)
+    return path
+
+
 class Cluster:
     """The daemons of one test, their directories, and the check that they leave nothing."""
 

@@ -7,8 +7,7 @@
 // And casts that it skips, whose place is the parameter's: the bits are those of a plan with room
 // for them.
 
-#include "tests/conform/op_bench.h"
-#include "tests/unit/step_rig.h"
+#include "tests/conform/step_bench.h"
 
 #define CONV(n, more) "{\"name\":\"conv\",\"channels\":" #n ",\"kernel\":3" more "}"
 #define PAD           ",\"padding\":1"
@@ -66,30 +65,13 @@ static const struct step_case nets[] = {
 static void run_net(const struct td_accelerator_ops *ops, const struct step_case *c,
                     const struct td_plugin_desc *precision, struct result *out) {
     struct rig r;
-    void *in[2];
     rig_open_on(&r, ops, bench_threads);
     struct td_compile_options o = step_options(c, NULL);
     step_set_precision(&o, precision);
     o.whole_logits_bytes = 1;
     o.windowed = true;
     r.scalars[TD_SCALAR_WINDOW] = 0.5f;
-    rig_add(&r, &o);
-    o.key.accumulate = true;
-    rig_add(&r, &o);
-    rig_place(&r);
-    step_batch(c, in);
-    rig_run(&r, 0, TD_SEGS_ALL, (const void *const *)in);
-    rig_run(&r, 1, TD_SEGS_ALL, (const void *const *)in);
-    out->n = 0;
-    for (uint32_t i = 0; i < td_state_count(r.state); i++) {
-        const struct td_state_info *s = td_state_at(r.state, i);
-        if (s->role != TD_ROLE_GRAD && s->role != TD_ROLE_BUFFER) continue;
-        append(out, s->dtype, rig_state(&r, i), td_shape_elems(&s->shape));
-    }
-    append(out, TD_F64, r.program[1].outputs, 1);
-    free(in[0]);
-    free(in[1]);
-    rig_close(&r);
+    bench_accumulate(&r, c, &o, out);
 }
 
 // Values here are of all sizes: an error counts against the largest of the net.

@@ -5,8 +5,7 @@
 // conform_ programs, which take TRAIND_TEST_THREADS.
 
 #define BENCH_FLOATS (1 << 20)
-#include "tests/conform/op_bench.h"
-#include "tests/unit/step_rig.h"
+#include "tests/conform/step_bench.h"
 
 static const int counts[] = {2, 3, 7, 16, 33, 64};
 static const int few_counts[] = {3, 33}; // of what takes longer
@@ -70,29 +69,12 @@ static const struct step_case llama = {
 static void run_step(const struct td_accelerator_ops *ops, int n_threads, const struct step_case *c,
                      const struct td_plugin_desc *precision, struct result *out) {
     struct rig r;
-    void *in[2];
     rig_open_on(&r, ops, n_threads);
     bench_random(r.random);
     struct td_compile_options o = step_options(c, NULL);
     step_set_precision(&o, precision);
     o.whole_logits_bytes = 1;
-    rig_add(&r, &o);
-    o.key.accumulate = true;
-    rig_add(&r, &o);
-    rig_place(&r);
-    step_batch(c, in);
-    rig_run(&r, 0, TD_SEGS_ALL, (const void *const *)in);
-    rig_run(&r, 1, TD_SEGS_ALL, (const void *const *)in);
-    out->n = 0;
-    for (uint32_t i = 0; i < td_state_count(r.state); i++) {
-        const struct td_state_info *s = td_state_at(r.state, i);
-        if (s->role != TD_ROLE_GRAD && s->role != TD_ROLE_BUFFER) continue;
-        append(out, s->dtype, rig_state(&r, i), td_shape_elems(&s->shape));
-    }
-    append(out, TD_F64, r.program[1].outputs, 1);
-    free(in[0]);
-    free(in[1]);
-    rig_close(&r);
+    bench_accumulate(&r, c, &o, out);
 }
 
 // An error counts against the largest value of all.

@@ -10,7 +10,7 @@
 // faults stop, every job ends, the disks hold the one checkpoint of each that its catalog holds,
 // and nothing of those that were deleted.
 
-#include "tests/sim/coordinator_world.h"
+#include "tests/sim/coordinator_nodes.h"
 
 static void create(struct world *w, int i, uint64_t n_ranks) {
     const struct td_job *j = NULL;
@@ -119,6 +119,7 @@ static void advance(struct world *w) {
 
 static struct world *make_world(uint64_t seed) {
     struct world *w = calloc(1, sizeof *w);
+    w->carry_out = carry_out;
     w->rng = seed;
     w->now_ns = TD_NS_PER_S;
     w->batches_tail = &w->batches;

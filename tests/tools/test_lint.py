@@ -215,14 +215,10 @@ def test_name_of_two_things_is_named(file, text, words):
 
 
 # ---- lengths, private headers, stories -----------------------------------------------------------------
-def test_file_above_600_lines_is_named_unless_it_is_known(tree, monkeypatch):
-    monkeypatch.setattr(lint, "KNOWN_LONG", {"old.c": 800, "short.c": 800, "absent.c": 800})
-    for name, n in (("new.c", 601), ("fits.c", 600), ("old.c", 700), ("short.c", 600)):
+def test_file_above_600_lines_is_named(tree):
+    for name, n in (("new.c", 601), ("fits.c", 600)):
         lint.check_length(name, "\n" * n)
-    lint.check_known_long(["new.c", "fits.c", "old.c", "short.c"])
-    assert [p.split(":")[0] for p in lint.problems] == ["new.c", "short.c", "absent.c"]
-    lint.check_length("old.c", "\n" * 801)
-    assert lint.problems[-1].startswith("old.c")
+    assert [p.split(":")[0] for p in lint.problems] == ["new.c"]
 
 
 @pytest.mark.parametrize("path, header, ok", [

@@ -1,0 +1,82 @@
+"""trainctl plan: the numbers, the plan as a worker runs it, and that what it refuses submit refuses, too."""
+import json
+import re
+import subprocess
+
+import pytest
+
+from support import BIN, spec_file
+
+OK, JOB_FAILED = 0, 1
+
+
+def test_plan_shows_numbers_and_writes_what_a_worker_runs(daemon, tmp_path):
+    spec, plan = spec_file(tmp_path), tmp_path / "plan.json"
+    shown = daemon.ctl("plan", spec, "-O", plan, check=OK).stdout
+    assert "676" in shown and "96 in all" in shown and "FLOP" in shown and str(plan) in shown
+    by_hand = [BIN / "traind-worker", "run", "--plan", plan]
+    ran = subprocess.run(by_hand, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0 and ran.stderr.count("\n") == 1, ran.stdout + ran.stderr
+    assert " info rank starts world_size=1 accelerator=cpu cpu_level=" in ran.stderr
+    assert any('"test_accuracy"' in line for line in ran.stdout.splitlines())
+    daemon.ctl("plan", spec, "-O", plan, "--set", "trainer.devices=2", check=OK)
+    ran = subprocess.run(by_hand, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0 and "asks for 2 ranks, by hand there is 1" in ran.stderr
+    assert daemon.ctl_json("plan", spec)["total_steps"] == 96
+
+
+@pytest.mark.parametrize("impossible, words", [
+    ({"model.layers": "[16, 1000000, 1000000, 4]"}, "the largest known node has"),
+    ({"resources.memory_bytes": "8000000"}, "resources.memory_bytes allows 8000000"),
+    ({"trainer.devices": "200"}, "ranks need 200 slots on one node"),
+    ({"model.layers": "[17, 32, 4]"}, "16"),
+])
+def test_plan_said_yes_to_what_submit_refused(daemon, tmp_path, impossible, words):
+    sets = [x for key, value in impossible.items() for x in ("--set", f"{key}={value}")]
+    spec = spec_file(tmp_path)
+    said = [daemon.ctl(*verb, spec, *sets, check=JOB_FAILED) for verb in (["submit", "--follow"], ["submit", "--dry-run"], ["plan"])]
+    submitted, dry, planned = [ran.stdout + ran.stderr for ran in said]
+    assert not said[1].stdout and not said[2].stdout, "numbers of what cannot be"
+    why = re.match(r"trainctl: (.*)", planned)[1]
+    assert words in why and why in dry and why in submitted, (submitted, dry, planned)
+
+
+def test_planned_memory_left_out_what_a_rank_needs_besides(daemon, tmp_path):
+    spec = spec_file(tmp_path)
+    plan = daemon.ctl_json("plan", spec)
+    parts = plan["memory"]
+    assert plan["memory_bytes"] == str(sum(int(parts[k]) for k in parts)) and int(parts["process_bytes"]) > 1 << 24, plan
+    # the limit of a rank is held against the same number, and is enough to train with
+    least = int(plan["memory_bytes"])
+    assert f"a rank needs {least} bytes" in daemon.ctl("plan", spec, "--set", f"resources.memory_bytes={least - 1}", check=JOB_FAILED).stderr
+    ran = daemon.ctl("submit", spec, "--follow", "--set", f"resources.memory_bytes={least}", check=OK)
+    assert "SUCCEEDED" in ran.stdout
+    shown = daemon.ctl("plan", spec, check=OK).stdout
+    assert re.search(r"memory +\S+ MiB a rank: .* state, .* activations, .* process", shown), shown
+    both = daemon.ctl_json("plan", spec, "--set", "trainer.devices=2")
+    assert int(both["memory_bytes"]) >= int(both["memory"]["process_bytes"]) + int(both["shared_bytes"]) // 2
+
+
+def test_slow_kernels_were_a_secret_of_the_ranks(daemon, tmp_path):
+    spec = spec_file(tmp_path)
+    double = ["--set", "trainer.precision=64-true"]
+    slow = re.compile(r"\d+ nodes run on plain loops on cpu .*matmul f64")
+    planned = daemon.ctl("plan", spec, *double, check=OK).stdout
+    dry = daemon.ctl("submit", spec, *double, "--dry-run", check=OK)
+    followed = daemon.ctl("submit", spec, *double, "--follow", check=OK).stderr
+    for said in (planned, dry.stderr, followed):
+        assert slow.search(said), said
+    assert followed.count("plain loops") == 1, "said twice"
+    assert json.loads(dry.stdout)["trainer"]["precision"] == "64-true"
+    assert "plain loops" not in daemon.ctl("plan", spec, check=OK).stdout
+
+
+def test_plan_prints_the_graph_that_a_pass_leaves_and_lists_the_passes(daemon, tmp_path):
+    spec = spec_file(tmp_path)
+    recorded = daemon.ctl("plan", spec, "--dump-graph", "record", check=OK).stdout
+    planned = daemon.ctl("plan", spec, "--dump-graph", "memory", check=OK).stdout
+    assert recorded.startswith("program batch=") and "\nforward:\n" in recorded and "backward:" not in recorded
+    assert " arena=" in planned and "backward:" in planned
+    unknown = daemon.ctl("plan", spec, "--dump-graph", "fuze")
+    assert unknown.returncode == 2 and "fuze" in unknown.stderr and "autodiff, " in unknown.stderr and ", autotune" in unknown.stderr
+    assert daemon.ctl_json("plan", spec)["total_steps"] == 96  # what was asked above says nothing of this
