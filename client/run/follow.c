@@ -196,6 +196,36 @@ static void show_last_words(const struct following *f) {
     td_print(stderr, "the last words of rank %d (%s):\n%s", rank, path, at);
 }
 
+// A word of a command line: in quotes where a shell would read something else in it.
+static void print_word(const char *word) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "%+,-./:=@^_";
+    if (*word && !word[strspn(word, plain)]) {
+        td_print(stdout, " %s", word);
+        return;
+    }
+    td_print(stdout, " '");
+    for (size_t n; n = strcspn(word, "'"), word[n]; word += n + 1) {
+        td_print(stdout, "%.*s'\\''", (int)n, word);
+    }
+    td_print(stdout, "%s'", word);
+}
+
+// What goes on in the same folder, with the same job.
+static void print_resume(const struct td_local_run *r) {
+    td_print(stdout, "go on with `trainctl run");
+    print_word(r->file);
+    for (size_t i = 0; i < r->n_sets; i++) {
+        td_print(stdout, " --set");
+        print_word(r->sets[i]);
+    }
+    if (r->out_path) {
+        td_print(stdout, " --output-path");
+        print_word(r->out_path);
+    }
+    td_print(stdout, " --resume`\n");
+}
+
 static bool conclude(struct following *f) {
     bool done = strcmp(f->outcome, "done") == 0, stopped = strcmp(f->outcome, "stopped") == 0;
     struct td_local_run *r = f->run;
@@ -216,7 +246,7 @@ static bool conclude(struct following *f) {
                  "error",
                  f->message[0] ? f->message : "the launcher was killed, and its ranks with it");
     }
-    td_print(stdout, "go on with `trainctl run %s --resume`\n", r->file);
+    print_resume(r);
     return false;
 }
 

@@ -18,7 +18,7 @@
 #include "lib/attempt/segments.h"
 #include "lib/base/clock.h"
 
-enum { PLAN_MAX = 4 << 20, ANSWER_MAX = 2 << 20 };
+enum { PLAN_MAX = 4 << 20, ANSWER_MAX = 2 << 20, WORDS_MAX = 4096 };
 
 td_status td_local_run_read_spec(struct td_local_run *r) {
     TD_AUTO_BUF text;
@@ -87,7 +87,13 @@ static td_status write_plan(struct td_local_run *r, const char *precision) {
 }
 
 // ---- the planner --------------------------------------------------------------------------------
-static td_status spawn_planner(const struct td_local_run *r, int out_fd,
+struct planner {
+    struct td_proc child;
+    int out_fd, err_fd;
+    struct td_buf answer, words; // what it wrote to each
+};
+
+static td_status spawn_planner(const struct td_local_run *r, int out_fd, int err_fd,
                                struct td_proc *out_child) {
     struct td_arena *a = r->arena;
     const char *launcher = td_arena_printf(a, "%s/traind-launcher", r->bin_dir);
@@ -106,15 +112,16 @@ static td_status spawn_planner(const struct td_local_run *r, int out_fd,
                           td_arena_printf(a, "%s/cache", r->dir),
                           NULL};
     const char *const env[] = {"PATH=/usr/bin:/bin", "OMP_WAIT_POLICY=passive", NULL};
-    const struct td_proc_fd fds[] = {{out_fd, STDOUT_FILENO}};
+    const struct td_proc_fd fds[] = {{out_fd, STDOUT_FILENO}, {err_fd, STDERR_FILENO}};
     const struct td_proc_options o = {
-        .path = launcher, .argv = argv, .env = env, .fds = fds, .n_fds = 1, .new_session = true};
+        .path = launcher, .argv = argv, .env = env, .fds = fds, .n_fds = 2, .new_session = true};
     return td_proc_spawn(&o, out_child);
 }
 
-// Until there is something to read. CANCELLED: Ctrl-C.
-static td_status await(const struct td_local_run *r, int fd, struct td_mono deadline) {
-    struct pollfd fds[] = {{fd, POLLIN, 0}, {r->signal_fd, POLLIN, 0}};
+// Until one of both has something to read, or is at its end. CANCELLED: Ctrl-C.
+static td_status await(const struct td_local_run *r, int one, int other, struct td_mono deadline,
+                       int *out_ready) {
+    struct pollfd fds[] = {{one, POLLIN, 0}, {other, POLLIN, 0}, {r->signal_fd, POLLIN, 0}};
     for (;;) {
         int64_t left_ns = deadline.ns - td_mono_now().ns;
         if (left_ns <= 0) {
@@ -125,52 +132,104 @@ static td_status await(const struct td_local_run *r, int fd, struct td_mono dead
         }
         int64_t ms = TD_MIN(left_ns / TD_NS_PER_MS + 1, (int64_t)INT_MAX);
         if (poll(fds, TD_COUNTOF(fds), (int)ms) <= 0) continue;
-        if (fds[1].revents) return td_fail(TD_CANCELLED, "interrupted before the first step");
-        if (fds[0].revents) return TD_OK;
+        if (fds[2].revents) return td_fail(TD_CANCELLED, "interrupted before the first step");
+        *out_ready = fds[0].revents ? one : other;
+        if (fds[0].revents || fds[1].revents) return TD_OK;
     }
 }
 
-// Until it closes its output, and then until it ends.
-static td_status read_answer(const struct td_local_run *r, int fd, int pidfd, struct td_buf *out) {
+// False at its end.
+static bool read_words(struct planner *p) {
+    char chunk[1024];
+    ssize_t n = read(p->err_fd, chunk, sizeof chunk);
+    if (n > 0) td_status_free(td_buf_append(&p->words, chunk, (size_t)n)); // the first are enough
+    return n > 0 || (n < 0 && errno == EINTR);
+}
+
+// Until it closes its output, and then until it ends. What a process of its own may hold open of
+// its words is not waited for.
+static td_status read_answer(const struct td_local_run *r, struct planner *p) {
     struct td_mono deadline = td_mono_add(td_mono_now(), r->plan_timeout_ns);
-    for (ssize_t n = 1; n > 0;) {
+    int awaited = p->out_fd, err = p->err_fd, ready = -1;
+    for (;;) {
         char chunk[16384];
-        TD_TRY(await(r, fd, deadline));
-        n = read(fd, chunk, sizeof chunk);
-        if (n < 0 && errno == EINTR) {
-            n = 1;
-        } else if (n > 0) {
-            TD_TRY(td_buf_append(out, chunk, (size_t)n));
+        TD_TRY(await(r, err, awaited, deadline, &ready));
+        if (ready == err) {
+            if (!read_words(p)) err = -1;
+            continue;
+        }
+        if (ready == p->child.pidfd) break;
+        ssize_t n = read(ready, chunk, sizeof chunk);
+        if (n > 0) {
+            TD_TRY(td_buf_append(&p->answer, chunk, (size_t)n));
+        } else if (n == 0 || errno != EINTR) {
+            awaited = p->child.pidfd;
         }
     }
-    return await(r, pidfd, deadline);
+    return TD_OK;
 }
 
-static td_status judge(const struct td_json *v, int wait_status) {
+static td_status judge(const struct td_json *v, struct td_buf *words, int wait_status) {
     if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0 && v) return TD_OK;
-    const char *why = td_json_string(td_json_get(v, "message"), "the planner died without a word");
-    return td_status_with_reason(td_fail(TD_FAILED_PRECONDITION, "%s", why), "PLAN_FAILED");
+    while (words->len && words->data[words->len - 1] == '\n') {
+        words->data[--words->len] = '\0';
+    }
+    const char *said = words->len ? words->data : "it said nothing";
+    const char *why = td_json_string(td_json_get(v, "message"), NULL);
+    td_status s;
+    if (!WIFEXITED(wait_status)) {
+        s = td_fail(TD_FAILED_PRECONDITION, "the planner died of signal %d: %s",
+                    WTERMSIG(wait_status), said);
+    } else if (why) {
+        s = td_fail(TD_FAILED_PRECONDITION, "%s", why);
+    } else {
+        s = td_fail(TD_FAILED_PRECONDITION, "the planner ended with code %d and no answer: %s",
+                    WEXITSTATUS(wait_status), said);
+    }
+    return td_status_with_reason(s, "PLAN_FAILED");
+}
+
+static td_status make_pipe(int *out_read, int *out_write) {
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) != 0) return td_fail_errno(TD_RESOURCE_EXHAUSTED, "make a pipe");
+    *out_read = fds[0];
+    *out_write = fds[1];
+    return TD_OK;
+}
+
+static td_status start_planner(const struct td_local_run *r, struct planner *p) {
+    TD_AUTO_CLOSE int out_write = -1, err_write = -1;
+    TD_TRY(make_pipe(&p->out_fd, &out_write));
+    TD_TRY(make_pipe(&p->err_fd, &err_write));
+    fcntl(p->err_fd, F_SETFL, O_NONBLOCK);
+    return spawn_planner(r, out_write, err_write, &p->child);
+}
+
+static td_status run_planner(struct td_local_run *r, struct planner *p,
+                             struct td_json **out_sizes) {
+    TD_TRY(start_planner(r, p));
+    td_status s = read_answer(r, p);
+    if (s) kill(p->child.pid, SIGKILL);
+    int wait_status = 0;
+    while (waitpid(p->child.pid, &wait_status, 0) < 0 && errno == EINTR) {}
+    TD_TRY(s);
+    while (read_words(p)) {}
+    *out_sizes = NULL;
+    td_status_free(td_json_parse(r->arena, td_buf_cstr(&p->answer), p->answer.len, out_sizes));
+    return judge(*out_sizes, &p->words, wait_status);
 }
 
 static td_status ask_planner(struct td_local_run *r, struct td_json **out_sizes) {
-    int fds[2];
-    TD_AUTO_BUF text;
-    td_buf_init(&text, ANSWER_MAX);
-    if (pipe2(fds, O_CLOEXEC) != 0) return td_fail_errno(TD_RESOURCE_EXHAUSTED, "make a pipe");
-    TD_AUTO_CLOSE int ours = fds[0];
-    struct td_proc child;
-    td_status s = spawn_planner(r, fds[1], &child);
-    close(fds[1]);
-    TD_TRY(s);
-    s = read_answer(r, ours, child.pidfd, &text);
-    if (s) kill(child.pid, SIGKILL);
-    int wait_status = 0;
-    while (waitpid(child.pid, &wait_status, 0) < 0 && errno == EINTR) {}
-    td_auto_close(&child.pidfd);
-    TD_TRY(s);
-    *out_sizes = NULL;
-    td_status_free(td_json_parse(r->arena, td_buf_cstr(&text), text.len, out_sizes));
-    return judge(*out_sizes, wait_status);
+    struct planner p = {.child.pidfd = -1, .out_fd = -1, .err_fd = -1};
+    td_buf_init(&p.answer, ANSWER_MAX);
+    td_buf_init(&p.words, WORDS_MAX);
+    td_status s = run_planner(r, &p, out_sizes);
+    td_auto_close(&p.child.pidfd);
+    td_auto_close(&p.out_fd);
+    td_auto_close(&p.err_fd);
+    td_buf_finish(&p.answer);
+    td_buf_finish(&p.words);
+    return s;
 }
 
 static td_status check_memory(const struct td_local_run *r, const struct td_json *sizes) {

@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -90,7 +91,8 @@ def test_run_of_two_ranks_shares_each_step(here):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_ctrl_c_saves_and_resume_gives_the_bits_of_an_uninterrupted_run(here, ranks):
-    same = ["--set", f"trainer.devices={ranks}", "--set", "trainer.max_steps=400", "--set", "resources.threads=1"]
+    same = ["--set", f"trainer.devices={ranks}", "--set", "trainer.max_steps=400", "--set", "resources.threads=1",
+            "--set", "stages=[fit]", "--set", "name='long'"]  # words that a shell would change
     here.run("long.yaml", *same, "-O", "whole")
     p = here.start("long.yaml", *same, "-O", "parts")
     metrics = here.path / "parts/metrics.jsonl"
@@ -101,7 +103,9 @@ def test_ctrl_c_saves_and_resume_gives_the_bits_of_an_uninterrupted_run(here, ra
     stopped = int(re.search(r"step (\d+),", out)[1])
     assert 0 < stopped < 400 and (here.path / f"parts/checkpoints/a1/step-{stopped}/manifest.json").exists(), out
     assert here.points("parts", "train_loss_step")[-1][0] == stopped
-    ran = here.run("long.yaml", *same, "-O", "parts", "--resume")
+    again = shlex.split(re.search(r"^go on with `trainctl run (.*)`$", out, re.M)[1])
+    assert again == ["long.yaml", *same, "--output-path", "parts", "--resume"]
+    ran = here.run(*again)
     assert "SUCCEEDED: step 400, attempt 2" in ran.stdout and "not bit-exact" not in ran.stderr
     parts, whole = here.weights("parts/checkpoints/a2/step-400"), here.weights("whole/checkpoints/a1/step-400")
     assert parts and parts == whole
@@ -232,6 +236,22 @@ def test_planner_that_hangs_is_given_up_after_the_timeout(here, script):
     ran = subprocess.run([programs / "trainctl", "run", "spec.yaml", "--timeout", "0.5"], cwd=here.path,
                          capture_output=True, text=True, timeout=60)
     assert ran.returncode == TIMEOUT and "planning took more than 0.5 s (--timeout)" in ran.stderr, ran
+    assert not (here.path / "small").exists()
+
+
+@pytest.mark.parametrize("script, words", [
+    ("echo 'terminate called' >&2; kill -ABRT $$", "the planner died of signal 6: terminate called"),
+    ("kill -KILL $$", "the planner died of signal 9: it said nothing"),
+    ("echo gone >&2; exit 3", "the planner ended with code 3 and no answer: gone"),
+    ("yes lost | head -c 300000 >&2; exit 3", "the planner ended with code 3 and no answer: lost"),
+    ("sleep 30 >&- & kill -ABRT $$", "the planner died of signal 6: it said nothing"),
+], ids=["aborts", "is killed", "exits", "says much", "leaves a process"])
+def test_planner_that_dies_is_explained_with_its_last_words(here, script, words):
+    programs = with_worker(here.path / "bin", script, verb="plan")
+    for program in ("trainctl", "traind-run"):
+        shutil.copy(BIN / program, programs)
+    ran = subprocess.run([programs / "trainctl", "run", "spec.yaml"], cwd=here.path, capture_output=True, text=True, timeout=20)
+    assert ran.returncode == JOB_FAILED and f"trainctl: {words}" in ran.stderr, ran
     assert not (here.path / "small").exists()
 
 
