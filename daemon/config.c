@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/attempt/events.h"
 #include "lib/base/fsio.h"
 #include "lib/base/state_dir.h"
 #include "lib/spec/spec.h"
@@ -38,13 +39,14 @@ enum {
     KEY_FIRST = 256,
     KEY_DUMP = KEY_FIRST + N_ROWS,
     KEY_DUMP_SPEC,
+    KEY_DUMP_EVENTS,
     KEY_SALVAGE,
     KEY_VERSION
 };
 
 struct parse {
     struct td_config config;
-    bool dump, dump_spec, version;
+    bool dump, dump_spec, dump_events, version;
     td_status failed;
 };
 
@@ -97,6 +99,9 @@ static error_t parse_flag(int key, char *arg, struct argp_state *state) {
         return 0;
     case KEY_DUMP_SPEC:
         p->dump_spec = true;
+        return 0;
+    case KEY_DUMP_EVENTS:
+        p->dump_events = true;
         return 0;
     case KEY_SALVAGE:
         p->config.salvage = true;
@@ -157,10 +162,10 @@ static td_status derive(struct td_config *c) {
     return TD_OK;
 }
 
-static td_status dump_spec(void) {
+static td_status dump_page(td_status (*print)(struct td_buf *out)) {
     TD_AUTO_BUF text;
     td_buf_init(&text, 1 << 20);
-    TD_TRY(td_spec_reference(&text));
+    TD_TRY(print(&text));
     printf("%s", td_buf_cstr(&text));
     return TD_OK;
 }
@@ -178,7 +183,7 @@ static void dump(const struct td_config *c) {
 }
 
 td_status td_config_read(int argc, char **argv, struct td_config *out_config) {
-    struct argp_option options[N_ROWS + 5] = {0};
+    struct argp_option options[N_ROWS + 6] = {0};
     for (size_t i = 0; i < N_ROWS; i++) {
         options[i] = (struct argp_option){
             rows[i].flag, KEY_FIRST + (int)i, rows[i].is_int ? "N" : "X", 0, rows[i].prose, 0};
@@ -196,6 +201,8 @@ td_status td_config_read(int argc, char **argv, struct td_config *out_config) {
         0,
         "coordinator: start with what is readable of a damaged state.db, list what is not",
         0};
+    options[N_ROWS + 4] = (struct argp_option){
+        "dump-events", KEY_DUMP_EVENTS, NULL, 0, "print the reference of events.log and end", 0};
     const struct argp argp = {
         options, parse_flag, NULL, "Trains what it is given: coordinator, node, or both.",
         NULL,    NULL,       NULL};
@@ -207,12 +214,14 @@ td_status td_config_read(int argc, char **argv, struct td_config *out_config) {
     if (p.version) {
         printf("traind %s\n", TD_VERSION);
     } else if (p.dump_spec) {
-        TD_TRY(dump_spec());
+        TD_TRY(dump_page(td_spec_reference));
+    } else if (p.dump_events) {
+        TD_TRY(dump_page(td_events_page));
     } else {
         TD_TRY(derive(&p.config));
         if (p.dump) dump(&p.config);
     }
-    p.config.only_print = p.dump || p.dump_spec || p.version;
+    p.config.only_print = p.dump || p.dump_spec || p.dump_events || p.version;
     *out_config = p.config;
     return TD_OK;
 }

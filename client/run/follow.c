@@ -16,6 +16,7 @@
 #include "client/print.h"
 #include "client/run/points.h"
 #include "client/run/run.h"
+#include "lib/attempt/events.h"
 #include "lib/attempt/rank_page.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/frame.h"
@@ -53,48 +54,66 @@ static void note(struct following *f, const char *text) {
     if (f->notes[f->job.n_notes]) f->job.n_notes++;
 }
 
-static td_status on_resumed(struct following *f, const struct td_json *v) {
-    int64_t step = td_json_int(td_json_get(v, "step"), 0);
-    char text[TEXT_MAX];
-    if (!td_json_bool(td_json_get(v, "exact"), true)) {
-        snprintf(text, sizeof text, "resume is not bit-exact: %s",
-                 td_json_string(td_json_get(v, "reason"), ""));
-        note(f, text);
-    }
-    f->step = step;
+static td_status on_note(struct following *f, const struct td_event *e) {
+    note(f, e->note.text);
     return TD_OK;
 }
 
-static td_status on_event(struct following *f, const struct td_json *v) {
-    const char *event = td_json_string(td_json_get(v, "event"), "");
-    const char *message = td_json_string(td_json_get(v, "message"), "");
-    if (strcmp(event, "note") == 0) {
-        note(f, td_json_string(td_json_get(v, "text"), ""));
-    } else if (strcmp(event, "resumed") == 0) {
-        return on_resumed(f, v);
-    } else if (strcmp(event, "skipped_checkpoint") == 0) {
-        char text[TEXT_MAX];
-        snprintf(text, sizeof text, "checkpoint %s is damaged and was passed over: %s",
-                 td_json_string(td_json_get(v, "path"), ""),
-                 td_json_string(td_json_get(v, "reason"), ""));
+static td_status on_resumed(struct following *f, const struct td_event *e) {
+    char text[TEXT_MAX];
+    if (TD_EVENT_HAS(&e->resumed, resumed, exact) && !e->resumed.exact) {
+        snprintf(text, sizeof text, "resume is not bit-exact: %s", e->resumed.reason);
         note(f, text);
-    } else if (strcmp(event, "stage") == 0 && !f->staged) {
-        f->staged = true;
-        if (f->run->resume) return td_run_points_cut(&f->points, f->run->dir, f->step);
-    } else if (strcmp(event, "checkpoint") == 0) {
-        snprintf(f->checkpoint, sizeof f->checkpoint, "%s",
-                 td_json_string(td_json_get(v, "directory"), ""));
-    } else if (strcmp(event, "rank_exit") == 0) {
-        f->step = TD_MAX(f->step, td_json_int(td_json_get(v, "step"), 0));
-    } else if (strcmp(event, "launcher_end") == 0) {
-        snprintf(f->outcome, sizeof f->outcome, "%s",
-                 td_json_string(td_json_get(v, "outcome"), ""));
-        snprintf(f->cls, sizeof f->cls, "%s", td_json_string(td_json_get(v, "class"), ""));
-        snprintf(f->message, sizeof f->message, "%s", message);
-        f->failed_rank = (int)td_json_int(td_json_get(v, "rank"), -1);
     }
+    f->step = e->resumed.step;
     return TD_OK;
 }
+
+static td_status on_skipped_checkpoint(struct following *f, const struct td_event *e) {
+    char text[TEXT_MAX];
+    snprintf(text, sizeof text, "checkpoint %s is damaged and was passed over: %s",
+             e->skipped_checkpoint.path, e->skipped_checkpoint.reason);
+    note(f, text);
+    return TD_OK;
+}
+
+static td_status on_stage(struct following *f, const struct td_event *e) {
+    (void)e;
+    if (f->staged) return TD_OK;
+    f->staged = true;
+    return f->run->resume ? td_run_points_cut(&f->points, f->run->dir, f->step) : TD_OK;
+}
+
+static td_status on_checkpoint(struct following *f, const struct td_event *e) {
+    snprintf(f->checkpoint, sizeof f->checkpoint, "%s", e->checkpoint.directory);
+    return TD_OK;
+}
+
+static td_status on_rank_exit(struct following *f, const struct td_event *e) {
+    f->step = TD_MAX(f->step, e->rank_exit.step);
+    return TD_OK;
+}
+
+static td_status on_launcher_end(struct following *f, const struct td_event *e) {
+    snprintf(f->outcome, sizeof f->outcome, "%s", e->launcher_end.outcome);
+    snprintf(f->cls, sizeof f->cls, "%s", e->launcher_end.class);
+    snprintf(f->message, sizeof f->message, "%s", e->launcher_end.message);
+    f->failed_rank = (int)e->rank;
+    return TD_OK;
+}
+
+// A handler for each row that traind-run reads.
+static td_status (*const handlers[TD_EVENT_COUNT])(struct following *f,
+                                                   const struct td_event *e) = {
+#define READ_BY_RANK(event)
+#define READ_BY_LAUNCHER(event)
+#define READ_BY_NODE(event)
+#define READ_BY_COORDINATOR(event)
+#define READ_BY_RUN(event) [TD_EVENT_OF(event)] = on_##event,
+#define READ_BY_PEOPLE(event)
+#define TD_READER(event, party) READ_BY_##party(event)
+#include "lib/attempt/events.def"
+};
 
 static td_status read_events(struct following *f) {
     char chunk[16384];
@@ -105,10 +124,10 @@ static td_status read_events(struct following *f) {
         const char *end;
         while (f->events.len && (end = memchr(f->events.data, '\n', f->events.len))) {
             size_t bytes = (size_t)(end - f->events.data);
-            struct td_json *v = NULL;
+            struct td_event e = {0}; // a line that fits no row is passed over
             td_arena_reset(f->line);
-            td_status_free(td_json_parse(f->line, f->events.data, bytes, &v));
-            if (v) TD_TRY(on_event(f, v));
+            td_status_free(td_event_parse(f->line, f->events.data, bytes, &e));
+            if (handlers[e.kind]) TD_TRY(handlers[e.kind](f, &e));
             td_buf_consume(&f->events, bytes + 1);
         }
     }

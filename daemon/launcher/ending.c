@@ -132,22 +132,22 @@ bool td_launcher_note_exit(struct td_launcher *l, int32_t idx) {
     char words[sizeof r->page->last_words + 1];
     last_words(r, words, sizeof words);
 
-    struct td_json *line = td_journal_begin(&l->journal, "rank_exit");
-    td_journal_set_int(&l->journal, line, "rank", r->rank);
-    td_journal_set_int(&l->journal, line, "code", r->exit_code);
-    td_journal_set_int(&l->journal, line, "signal", r->signal);
-    td_journal_set_str(&l->journal, line, "class", td_class_name(e.cls));
-    td_journal_set_str(&l->journal, line, "status", e.code);
-    td_journal_set_str(&l->journal, line, "message", e.message);
-    td_journal_set_str(&l->journal, line, "last_words", words);
-    td_journal_set_int(&l->journal, line, "step", atomic_load(&r->page->step));
-    td_journal_set_int(&l->journal, line, "dropped_bytes", (int64_t)r->dropped_bytes);
-    td_journal_set_int(&l->journal, line, "dropped_points",
-                       (int64_t)td_launch_rank_dropped_points(r));
-    td_journal_set_int(&l->journal, line, "metrics_bytes", (int64_t)r->metrics_bytes);
-    td_journal_set_int(&l->journal, line, "out_bytes", (int64_t)r->out.file_bytes);
-    td_journal_set_int(&l->journal, line, "err_bytes", (int64_t)r->err.file_bytes);
-    td_journal_append(&l->journal, line);
+    struct td_event_writer line;
+    td_journal_begin(&l->journal, TD_EVENT_RANK_EXIT, &line);
+    td_event_rank(&line, r->rank);
+    td_event_rank_exit_code(&line, r->exit_code);
+    td_event_rank_exit_signal(&line, r->signal);
+    td_event_rank_exit_class(&line, td_class_name(e.cls));
+    td_event_rank_exit_status(&line, e.code);
+    td_event_rank_exit_message(&line, e.message);
+    td_event_rank_exit_last_words(&line, words);
+    td_event_rank_exit_step(&line, atomic_load(&r->page->step));
+    td_event_rank_exit_dropped_bytes(&line, (int64_t)r->dropped_bytes);
+    td_event_rank_exit_dropped_points(&line, (int64_t)td_launch_rank_dropped_points(r));
+    td_event_rank_exit_metrics_bytes(&line, (int64_t)r->metrics_bytes);
+    td_event_rank_exit_out_bytes(&line, (int64_t)r->out.file_bytes);
+    td_event_rank_exit_err_bytes(&line, (int64_t)r->err.file_bytes);
+    td_journal_append(&l->journal, &line);
     td_status_log(TD_LOG_ERROR, td_journal_sync(&l->journal), "rank exit, continuing");
 
     if (e.cls == TD_CLASS_NONE) return false;
@@ -181,13 +181,14 @@ void td_launcher_note_end(struct td_launcher *l) {
         rank = r->rank;
         outcome = was_killed_by_a_stop(l) ? "killed" : "failed";
     }
-    struct td_json *line = td_journal_begin(&l->journal, "launcher_end");
-    td_journal_set_str(&l->journal, line, "outcome", outcome);
-    td_journal_set_int(&l->journal, line, "rank", rank);
-    td_journal_set_str(&l->journal, line, "class", td_class_name(e.cls));
-    td_journal_set_str(&l->journal, line, "code", e.code);
-    td_journal_set_str(&l->journal, line, "message", e.message);
-    td_journal_append(&l->journal, line);
+    struct td_event_writer line;
+    td_journal_begin(&l->journal, TD_EVENT_LAUNCHER_END, &line);
+    td_event_launcher_end_outcome(&line, outcome);
+    td_event_rank(&line, rank);
+    td_event_launcher_end_class(&line, td_class_name(e.cls));
+    td_event_launcher_end_code(&line, e.code);
+    td_event_launcher_end_message(&line, e.message);
+    td_journal_append(&l->journal, &line);
     td_status_log(TD_LOG_ERROR, td_journal_sync(&l->journal), "end of the attempt");
     td_log_info("attempt ended outcome=%s rank=%d class=%s", outcome, rank, td_class_name(e.cls));
 }

@@ -41,35 +41,16 @@ void td_journal_finish(struct td_journal *j) {
     td_arena_destroy(td_steal(j->arena));
 }
 
-struct td_json *td_journal_begin(struct td_journal *j, const char *name) {
-    td_arena_reset(j->arena);
-    struct td_json *line = td_json_new(j->arena, TD_JSON_OBJECT);
-    td_journal_set_str(j, line, "event", name);
-    td_journal_set_int(j, line, "real_ns", td_real_now().ns);
-    return line;
+void td_journal_begin(struct td_journal *j, enum td_event_kind kind,
+                      struct td_event_writer *out_line) {
+    j->whole = j->pending.len;
+    td_event_open(out_line, kind, &j->pending);
+    td_event_real_ns(out_line, td_real_now().ns);
 }
 
-static void set(struct td_journal *j, struct td_json *line, const char *key,
-                struct td_json *value) {
-    if (line && !td_json_set(j->arena, line, key, value)) {
-        td_log_warn("no memory for '%s' of an event, continuing without", key);
-    }
-}
-
-// Any bytes may come (a rank's last words): what is not UTF-8 is printed as U+FFFD.
-void td_journal_set_str(struct td_journal *j, struct td_json *line, const char *key,
-                        const char *value) {
-    set(j, line, key, td_json_new_string(j->arena, value));
-}
-
-void td_journal_set_int(struct td_journal *j, struct td_json *line, const char *key,
-                        int64_t value) {
-    set(j, line, key, td_json_new_int(j->arena, value));
-}
-
-void td_journal_append(struct td_journal *j, const struct td_json *line) {
-    size_t before = j->pending.len;
-    td_status s = line ? td_json_print(line, false, &j->pending) : td_fail_oom();
+// Takes the line that pending ends with, or cuts it off.
+static void append(struct td_journal *j, td_status s) {
+    size_t before = j->whole;
     if (!s) s = td_buf_str(&j->pending, "\n");
     if (!s && j->pending.len - before > TD_SEGMENT_LINE_MAX) s = td_fail_oom();
     if (s) {
@@ -80,30 +61,36 @@ void td_journal_append(struct td_journal *j, const struct td_json *line) {
     td_journal_flush(j);
 }
 
-// What only the launcher and the node may say of an attempt: its end must not be the rank's word.
-static bool is_ours(const char *event) {
-    static const char *const ours[] = {"launched",      "stop",   "rank_exit", "launcher_end",
-                                       "launcher_lost", "silent", "beats"};
-    for (size_t i = 0; i < TD_COUNTOF(ours); i++) {
-        if (strcmp(event, ours[i]) == 0) return true;
-    }
-    return false;
+void td_journal_append(struct td_journal *j, struct td_event_writer *line) {
+    append(j, td_event_close(line));
 }
 
+// An integer of the launcher, in place of what the rank may have said.
+static td_status set(struct td_journal *j, struct td_json *line, const char *key, int64_t value) {
+    struct td_json *v = td_json_new_int(j->arena, value);
+    return td_json_set(j->arena, line, key, v) ? TD_OK : td_fail_oom();
+}
+
+// What only the launcher and the node may say of an attempt is refused: its end must not be the
+// rank's word.
 td_status td_journal_forward(struct td_journal *j, uint32_t rank, const char *text, size_t bytes,
-                             const struct td_json **out_line) {
+                             struct td_event *out_event) {
     td_arena_reset(j->arena);
     struct td_json *line;
+    struct td_event event;
     TD_TRY(td_json_parse(j->arena, text, bytes, &line));
-    const char *event = td_json_string(td_json_get(line, "event"), NULL);
-    if (!event) return td_fail(TD_INVALID_ARGUMENT, "not an object with \"event\"");
-    if (is_ours(event)) {
-        return td_fail(TD_INVALID_ARGUMENT, "'%s' is not a rank's to say", event);
+    enum td_event_kind kind;
+    TD_TRY(td_event_kind_of(line, &kind));
+    if (kind && !td_event_is_written_by(kind, TD_PARTY_RANK)) {
+        return td_fail(TD_INVALID_ARGUMENT, "'%s' is not a rank's to say",
+                       td_event_rows[kind].name);
     }
-    td_journal_set_int(j, line, "rank", rank);
-    td_journal_set_int(j, line, "real_ns", td_real_now().ns);
-    td_journal_append(j, line);
-    *out_line = line;
+    TD_TRY(set(j, line, "rank", rank));
+    TD_TRY(set(j, line, "real_ns", td_real_now().ns));
+    TD_TRY(td_event_read(line, &event));
+    j->whole = j->pending.len;
+    append(j, td_json_print(line, false, &j->pending));
+    *out_event = event;
     return TD_OK;
 }
 

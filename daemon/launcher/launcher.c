@@ -78,10 +78,11 @@ static void stop(struct td_launcher *l, int mode, int64_t grace_ns, const char *
     if (mode < TD_STOP_CHECKPOINT || mode > TD_STOP_KILL) return;
     if (mode > l->stop_mode) {
         l->stop_mode = mode;
-        struct td_json *line = td_journal_begin(&l->journal, "stop");
-        td_journal_set_str(&l->journal, line, "mode", names[mode]);
-        td_journal_set_str(&l->journal, line, "why", why);
-        td_journal_append(&l->journal, line);
+        struct td_event_writer line;
+        td_journal_begin(&l->journal, TD_EVENT_STOP, &line);
+        td_event_stop_mode(&line, names[mode]);
+        td_event_stop_why(&line, why);
+        td_journal_append(&l->journal, &line);
         td_log_info("stop mode=%s why=%s", names[mode], why);
     }
     if (mode == TD_STOP_KILL) {
@@ -460,15 +461,16 @@ static td_status start_ranks(struct td_launcher *l) {
 }
 
 static void note_launched(struct td_launcher *l) {
-    struct td_json *line = td_journal_begin(&l->journal, "launched");
-    td_journal_set_int(&l->journal, line, "pid", getpid());
-    td_journal_set_int(&l->journal, line, "start_ticks", (int64_t)l->start_ticks);
-    td_journal_set_str(&l->journal, line, "boot_id", l->boot_id);
-    td_journal_set_str(&l->journal, line, "build", TD_VERSION);
-    td_journal_set_int(&l->journal, line, "epoch", (int64_t)l->o.epoch);
-    td_journal_set_int(&l->journal, line, "first_rank", l->o.first_rank);
-    td_journal_set_int(&l->journal, line, "n_ranks", l->o.n_ranks);
-    td_journal_append(&l->journal, line);
+    struct td_event_writer line;
+    td_journal_begin(&l->journal, TD_EVENT_LAUNCHED, &line);
+    td_event_launched_pid(&line, getpid());
+    td_event_launched_start_ticks(&line, (int64_t)l->start_ticks);
+    td_event_launched_boot_id(&line, l->boot_id);
+    td_event_launched_build(&line, TD_VERSION);
+    td_event_launched_epoch(&line, (int64_t)l->o.epoch);
+    td_event_launched_first_rank(&line, l->o.first_rank);
+    td_event_launched_n_ranks(&line, l->o.n_ranks);
+    td_journal_append(&l->journal, &line);
 }
 
 static td_status start(struct td_launcher *l) {

@@ -152,7 +152,7 @@ td_status td_launch_rank_start(struct td_launch_rank *r, int32_t idx,
                        : 0;
     snprintf(memory, sizeof memory, "%llu", (unsigned long long)own);
     cores_of(o->cores, idx, cores, sizeof cores);
-    const char *argv[24] = {
+    const char *argv[28] = {
         self,           "exec-rank", parent,      cores,   memory,        "0", // any processor time
         o->worker,      "run",       "--plan",    o->plan, "--rank",      rank,
         "--world-size", world,       "--page-fd", "3",     "--events-fd", "4"};
@@ -236,15 +236,13 @@ void td_launch_rank_drain_metrics(struct td_launch_rank *r) {
     r->undropped = 0;
 }
 
-static void note_end(struct td_launch_rank *r, const struct td_json *line) {
-    if (strcmp(td_json_string(td_json_get(line, "event"), ""), "end") != 0) return;
-    const char *outcome = td_json_string(td_json_get(line, "outcome"), "");
-    r->said_failed = strcmp(outcome, "failed") == 0;
-    const char *cls = td_json_string(td_json_get(line, "class"), "");
-    snprintf(r->end_class, sizeof r->end_class, "%s", cls);
-    snprintf(r->end_code, sizeof r->end_code, "%s", td_json_string(td_json_get(line, "code"), ""));
-    (void)td_fit(r->end_message, sizeof r->end_message, "%s",
-                 td_json_string(td_json_get(line, "message"), ""));
+static void note_end(struct td_launch_rank *r, const struct td_event *event) {
+    if (event->kind != TD_EVENT_END) return;
+    const struct td_event_end *e = &event->end;
+    r->said_failed = strcmp(e->outcome, "failed") == 0;
+    snprintf(r->end_class, sizeof r->end_class, "%s", e->class);
+    snprintf(r->end_code, sizeof r->end_code, "%s", e->code);
+    (void)td_fit(r->end_message, sizeof r->end_message, "%s", e->message);
 }
 
 void td_launch_rank_drain_events(struct td_launch_rank *r, struct td_journal *j) {
@@ -256,21 +254,23 @@ void td_launch_rank_drain_events(struct td_launch_rank *r, struct td_journal *j)
             r->events_fd = -1;
             return;
         }
-        const struct td_json *line = NULL;
-        td_status s = n <= TD_EVENT_MAX
-                          ? td_journal_forward(j, (uint32_t)r->rank, drain_buffer, (size_t)n, &line)
-                          : td_fail(TD_INVALID_ARGUMENT, "an event over %d bytes", TD_EVENT_MAX);
+        struct td_event event;
+        td_status s =
+            n <= TD_EVENT_MAX
+                ? td_journal_forward(j, (uint32_t)r->rank, drain_buffer, (size_t)n, &event)
+                : td_fail(TD_INVALID_ARGUMENT, "an event over %d bytes", TD_EVENT_MAX);
         if (!s) {
-            note_end(r, line);
+            note_end(r, &event);
             continue;
         }
-        struct td_json *note = td_journal_begin(j, "note");
+        struct td_event_writer note;
         char text[512];
         (void)td_fit(text, sizeof text, "an event of the rank was dropped: %s",
                      td_status_message(s));
-        td_journal_set_int(j, note, "rank", r->rank);
-        td_journal_set_str(j, note, "text", text);
-        td_journal_append(j, note);
+        td_journal_begin(j, TD_EVENT_NOTE, &note);
+        td_event_rank(&note, r->rank);
+        td_event_note_text(&note, text);
+        td_journal_append(j, &note);
         td_status_free(s);
     }
 }

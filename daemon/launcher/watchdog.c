@@ -88,18 +88,20 @@ static void say_silent(struct td_launcher *l, struct td_mono now) {
              r->rank, since, r->silence.last.step, td_rank_phase_name(r->silence.last.phase),
              is_stopped(r) ? "; its process is stopped, by a signal or a debugger" : "",
              l->o.n_ranks > 1 ? "; the other ranks wait for it" : "");
-    struct td_json *line = td_journal_begin(&l->journal, "silent");
-    td_journal_set_int(&l->journal, line, "rank", r->rank);
-    td_journal_set_int(&l->journal, line, "step", r->silence.last.step);
-    td_journal_set_str(&l->journal, line, "text", l->silent);
-    td_journal_append(&l->journal, line);
+    struct td_event_writer line;
+    td_journal_begin(&l->journal, TD_EVENT_SILENT, &line);
+    td_event_rank(&line, r->rank);
+    td_event_silent_step(&line, r->silence.last.step);
+    td_event_silent_text(&line, l->silent);
+    td_journal_append(&l->journal, &line);
     td_log_warn("%s, continuing", l->silent);
 }
 
 static void say_beats(struct td_launcher *l) {
-    struct td_json *line = td_journal_begin(&l->journal, "beats");
-    td_journal_set_int(&l->journal, line, "rank", l->ranks[l->blamed].rank);
-    td_journal_append(&l->journal, line);
+    struct td_event_writer line;
+    td_journal_begin(&l->journal, TD_EVENT_BEATS, &line);
+    td_event_rank(&line, l->ranks[l->blamed].rank);
+    td_journal_append(&l->journal, &line);
     td_log_info("rank beats again rank=%d", l->ranks[l->blamed].rank);
     l->blamed = -1;
     bool pending = l->kill_due == TD_LAUNCH_KILL_STUCK && l->kill_why == TD_LAUNCH_KILL_NONE;

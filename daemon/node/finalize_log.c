@@ -11,10 +11,10 @@
 #include <sys/stat.h>
 
 #include "daemon/node/unreported_checkpoints.h"
+#include "lib/attempt/event_writer.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
-#include "lib/base/json.h"
 #include "lib/base/log.h"
 
 enum { REST_MAX = 16 << 20 /* what is appended */, LOST_MAX = 4 << 10 };
@@ -39,12 +39,6 @@ static td_status read_last(int fd, const char *path, char *line, size_t line_byt
     start = start ? start + 1 : text;
     snprintf(line, line_bytes, "%.*s", (int)(end - start), start);
     return TD_OK;
-}
-
-static bool starts(const char *line, const char *event) {
-    char prefix[64];
-    int n = snprintf(prefix, sizeof prefix, "{\"event\":\"%s\"", event);
-    return strncmp(line, prefix, (size_t)n) == 0;
 }
 
 // ---- the end ------------------------------------------------------------------------------------
@@ -74,13 +68,16 @@ static td_status add_end(const struct td_log_end *s, const char *lost, struct td
         snprintf(text, sizeof text, "%s: nobody else may change the files of an attempt", lost);
         why = text;
     }
-    TD_TRY(td_buf_printf(b,
-                         "{\"event\":\"launcher_lost\",\"real_ns\":%" PRId64
-                         ",\"class\":\"%s\",\"code\":\"%s\",\"message\":",
-                         td_real_now().ns, s->rebooted ? "node_lost" : "internal",
-                         td_code_name(lost[0] && !s->rebooted ? TD_DATA_LOSS : TD_UNAVAILABLE)));
-    TD_TRY(td_json_print_string(why, strlen(why), b));
-    return td_buf_str(b, "}\n");
+    struct td_event_writer w;
+    td_event_open(&w, TD_EVENT_LAUNCHER_LOST, b);
+    td_event_real_ns(&w, td_real_now().ns);
+    td_event_launcher_lost_class(
+        &w, td_class_name(s->rebooted ? TD_CLASS_NODE_LOST : TD_CLASS_INTERNAL));
+    td_event_launcher_lost_code(
+        &w, td_code_name(lost[0] && !s->rebooted ? TD_DATA_LOSS : TD_UNAVAILABLE));
+    td_event_launcher_lost_message(&w, why);
+    TD_TRY(td_event_close(&w));
+    return td_buf_str(b, "\n");
 }
 
 static td_status write_blank(int fd, const char *path, uint64_t from, uint64_t to) {
@@ -128,8 +125,9 @@ td_status td_finalize_log(const struct td_log_end *s, uint64_t *out_own) {
     TD_TRY(read_last(fd, path, line, sizeof line, &end));
     *out_own = UINT64_MAX;
     read_lost(s, lost, sizeof lost);
-    bool ended = starts(line, "launcher_end") || starts(line, "launcher_lost");
-    if (ended && (starts(line, "launcher_lost") || !lost[0]) && end >= s->sent) return TD_OK;
+    bool by_node = td_event_line_is(line, strlen(line), TD_EVENT_LAUNCHER_LOST);
+    bool ended = by_node || td_event_line_is(line, strlen(line), TD_EVENT_LAUNCHER_END);
+    if (ended && (by_node || !lost[0]) && end >= s->sent) return TD_OK;
     if (lost[0]) {
         end = 0; // what is there now is not what the launcher wrote
     } else if (removed) {

@@ -11,10 +11,10 @@
 
 #include "daemon/node/gone_checkpoints.h"
 #include "daemon/node/put.h"
+#include "lib/attempt/events.h"
 #include "lib/attempt/rank_page.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/fsio.h"
-#include "lib/base/json.h"
 #include "lib/base/log.h"
 #include "lib/rpc/loop.h"
 
@@ -94,10 +94,9 @@ static size_t read_chunk(struct td_forward *f, const struct stream *s) {
     return n > 0 ? (size_t)n : 0;
 }
 
-static bool is_last_line(const char *line) {
-    static const char end[] = "{\"event\":\"launcher_end\"",
-                      lost[] = "{\"event\":\"launcher_lost\"";
-    return strncmp(line, end, sizeof end - 1) == 0 || strncmp(line, lost, sizeof lost - 1) == 0;
+static bool is_last_line(const char *line, size_t bytes) {
+    return td_event_line_is(line, bytes, TD_EVENT_LAUNCHER_END) ||
+           td_event_line_is(line, bytes, TD_EVENT_LAUNCHER_LOST);
 }
 
 // How many of the n bytes may be sent: whole records only.
@@ -110,7 +109,7 @@ static size_t whole(const struct td_forward *f, const struct stream *s, size_t n
     while (len < n) {
         const char *line = (const char *)f->buffer + len;
         const char *end = memchr(line, '\n', n - len);
-        if (!end || (!f->final_sent && n - len > 24 && is_last_line(line))) break;
+        if (!end || (!f->final_sent && is_last_line(line, (size_t)(end - line)))) break;
         len += (size_t)(end - line) + 1;
     }
     return len;
@@ -261,11 +260,10 @@ static bool send_log_state(struct td_forward *f, uint32_t i, bool final) {
     return f->o.send(&m, f->o.arg);
 }
 
-static void read_lengths(struct stream *s, const struct td_json *v) {
-    static const char *const keys[] = {"metrics_bytes", "out_bytes", "err_bytes"};
-    for (size_t i = 0; i < TD_COUNTOF(keys); i++) {
-        int64_t n = td_json_int(td_json_get(v, keys[i]), 0); // absent: of an older launcher
-        s[i].reported = TD_MAX(s[i].reported, (uint64_t)TD_MAX(n, 0));
+static void take_lengths(struct stream *s, const struct td_event_rank_exit *e) {
+    const int64_t bytes[] = {e->metrics_bytes, e->out_bytes, e->err_bytes};
+    for (size_t i = 0; i < TD_COUNTOF(bytes); i++) { // absent (0): of an older launcher
+        s[i].reported = TD_MAX(s[i].reported, (uint64_t)TD_MAX(bytes[i], 0));
     }
 }
 
@@ -281,17 +279,20 @@ static void read_exits(struct td_forward *f) {
     TD_AUTO_STATUS td_status s = td_arena_create(1 << 20, &arena);
     if (fd < 0 || !text || s) return;
     if (pread(fd, text, (size_t)(size - from), (off_t)from) < 0) return;
-    static const char prefix[] = "{\"event\":\"rank_exit\"";
     for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
-        if (strncmp(line, prefix, sizeof prefix - 1) != 0) continue;
+        struct td_event event;
+        if (!td_event_line_is(line, (size_t)(end - line), TD_EVENT_RANK_EXIT)) continue;
         td_arena_reset(arena);
-        struct td_json *v = NULL;
-        td_status_free(td_json_parse(arena, line, (size_t)(end - line), &v));
-        int64_t rank = td_json_int(td_json_get(v, "rank"), -1) - f->o.first_rank;
+        td_status misfit = td_event_parse(arena, line, (size_t)(end - line), &event);
+        if (misfit) {
+            td_status_log(TD_LOG_WARN, misfit, "line of events.log passed over, continuing");
+            continue;
+        }
+        int64_t rank = event.rank - f->o.first_rank;
         if (rank < 0 || rank >= f->o.n_ranks) continue;
-        f->drops[rank].bytes = (uint64_t)td_json_int(td_json_get(v, "dropped_bytes"), 0);
-        f->drops[rank].points = (uint64_t)td_json_int(td_json_get(v, "dropped_points"), 0);
-        read_lengths(&f->streams[1 + 3 * rank], v);
+        f->drops[rank].bytes = (uint64_t)event.rank_exit.dropped_bytes;
+        f->drops[rank].points = (uint64_t)event.rank_exit.dropped_points;
+        take_lengths(&f->streams[1 + 3 * rank], &event.rank_exit);
     }
 }
 

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "lib/attempt/checkpoint_name.h"
+#include "lib/attempt/events.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/fsio.h"
-#include "lib/base/json.h"
 #include "lib/base/map.h"
 
 enum { READ_BYTES = 2 * TD_SEGMENT_LINE_MAX, MOST = 4096, LINE_ARENA_MAX = 1 << 20 };
@@ -18,14 +18,12 @@ static char listed[1]; // a value that is not NULL
 
 static td_status take_line(struct td_arena *lines, struct td_map *paths, const char *line,
                            size_t len) {
-    static const char written[] = "{\"event\":\"checkpoint\"", removed[] = "{\"event\":\"removed\"";
-    const bool is_written = len >= sizeof written && !strncmp(line, written, sizeof written - 1);
-    const bool is_removed = len >= sizeof removed && !strncmp(line, removed, sizeof removed - 1);
-    if (!is_written && !is_removed) return TD_OK;
-    struct td_json *v = NULL;
+    const bool is_removed = td_event_line_is(line, len, TD_EVENT_REMOVED);
+    if (!is_removed && !td_event_line_is(line, len, TD_EVENT_CHECKPOINT)) return TD_OK;
+    struct td_event event;
     td_arena_reset(lines);
-    TD_TRY(td_json_parse(lines, line, len, &v));
-    const char *path = td_json_string(td_json_get(v, "path"), "");
+    TD_TRY(td_event_parse(lines, line, len, &event));
+    const char *path = is_removed ? event.removed.path : event.checkpoint.path;
     if (!td_checkpoint_path_ok(path)) return TD_OK;
     if (is_removed) {
         (void)td_map_remove(paths, path);

@@ -17,10 +17,10 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "lib/attempt/events.h"
 #include "lib/attempt/worker_exit.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/fsio.h"
-#include "lib/base/json.h"
 #include "lib/base/log.h"
 #include "lib/base/proc.h"
 #include "lib/rpc/loop.h"
@@ -112,11 +112,13 @@ static enum td_code code_of(const char *name, enum td_class cls) {
 static td_status read_failure(const struct td_planner *p, enum td_class cls, const char *reason) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create(1 << 20, &arena));
-    struct td_json *v = NULL;
-    td_status_free(td_json_parse(arena, p->out.data ? p->out.data : "", p->out.len, &v));
-    enum td_class said = td_class_parse(td_json_string(td_json_get(v, "class"), ""));
-    enum td_code code = code_of(td_json_string(td_json_get(v, "code"), ""), cls);
-    const char *message = td_json_string(td_json_get(v, "message"), reason);
+    struct td_event event = {0};
+    td_status_free(td_event_parse(arena, p->out.data ? p->out.data : "", p->out.len, &event));
+    const struct td_event_end *e = &event.end;
+    const bool has = event.kind == TD_EVENT_END;
+    enum td_class said = has ? td_class_parse(e->class) : TD_CLASS_NONE;
+    enum td_code code = code_of(has ? e->code : "", cls);
+    const char *message = has && TD_EVENT_HAS(e, end, message) ? e->message : reason;
     bool judged = said && code == TD_FAILED_PRECONDITION; // by the job's own limit
     if (said) cls = said;
     td_status s = td_status_with_class(td_fail(code, "%s", message), cls);

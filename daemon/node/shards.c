@@ -10,9 +10,9 @@
 
 #include "daemon/node/put.h"
 #include "lib/attempt/checkpoint_name.h"
+#include "lib/attempt/events.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/digest.h"
-#include "lib/base/json.h"
 #include "lib/base/log.h"
 #include "lib/rpc/loop.h"
 
@@ -63,32 +63,30 @@ static void add_manifest(struct td_shards *s, const char *digest) {
 // ---- the log ------------------------------------------------------------------------------------
 static void read_checkpoint(struct td_shards *s, const char *line, size_t len) {
     TD_AUTO(td_arena) *arena = NULL;
-    struct td_json *v = NULL;
+    struct td_event event;
     td_status failed = td_arena_create(1 << 20, &arena);
-    if (!failed) failed = td_json_parse(arena, line, len, &v);
+    if (!failed) failed = td_event_parse(arena, line, len, &event);
     if (failed) {
         td_status_log(TD_LOG_WARN, failed, "line of events.log passed over, continuing");
         return;
     }
-    const char *path = td_json_string(td_json_get(v, "path"), "");
-    if (!td_checkpoint_path_ok(path)) return;
-    snprintf(s->checkpoint, sizeof s->checkpoint, "%s", path);
+    const struct td_event_checkpoint *e = &event.checkpoint;
+    if (!td_checkpoint_path_ok(e->path)) return;
+    snprintf(s->checkpoint, sizeof s->checkpoint, "%s", e->path);
     s->n_files = s->file = 0;
     s->probed = false;
-    const struct td_json *files = td_json_get(v, "files");
-    for (const struct td_json *f = files ? files->first : NULL; f; f = f->next) {
-        const char *name = td_json_string(td_json_get(f, "name"), "");
-        int64_t bytes = td_json_int(td_json_get(f, "bytes"), -1);
-        if (!td_checkpoint_file_ok(name) || bytes < 0 || s->n_files == TD_CHECKPOINT_MAX_FILES) {
+    for (const struct td_json *v = e->files ? e->files->first : NULL; v; v = v->next) {
+        struct td_event_file f = td_event_file_of(v);
+        if (!td_checkpoint_file_ok(f.name) || f.bytes < 0 ||
+            s->n_files == TD_CHECKPOINT_MAX_FILES) {
             continue;
         }
         struct shard *shard = &s->files[s->n_files++];
-        snprintf(shard->name, sizeof shard->name, "%s", name);
-        snprintf(shard->digest, sizeof shard->digest, "%s",
-                 td_json_string(td_json_get(f, "digest"), ""));
-        shard->bytes = (uint64_t)bytes;
+        snprintf(shard->name, sizeof shard->name, "%s", f.name);
+        snprintf(shard->digest, sizeof shard->digest, "%s", f.digest);
+        shard->bytes = (uint64_t)f.bytes;
     }
-    add_manifest(s, td_json_string(td_json_get(v, "manifest"), ""));
+    add_manifest(s, e->manifest);
 }
 
 // Moves on to the next checkpoint line; false: there is none yet.
@@ -98,14 +96,13 @@ static bool next_checkpoint(struct td_shards *s) {
     TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
     TD_AUTO_FREE char *text = fd >= 0 ? td_calloc(1, READ_BYTES + 1) : NULL;
     if (!text) return false;
-    static const char prefix[] = "{\"event\":\"checkpoint\"";
     for (;;) {
         ssize_t n = pread(fd, text, READ_BYTES, (off_t)s->at);
         char *end = n > 0 ? memchr(text, '\n', (size_t)n) : NULL;
         if (!end) return false;
         for (char *line = text; end; end = memchr(line, '\n', (size_t)(text + n - line))) {
             s->at += (uint64_t)(end - line) + 1;
-            if (strncmp(line, prefix, sizeof prefix - 1) == 0) {
+            if (td_event_line_is(line, (size_t)(end - line), TD_EVENT_CHECKPOINT)) {
                 read_checkpoint(s, line, (size_t)(end - line));
                 if (s->n_files > 0) return true;
             }

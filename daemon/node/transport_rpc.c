@@ -11,6 +11,7 @@
 
 #include <string.h>
 
+#include "lib/attempt/events.h"
 #include "lib/base/clock.h"
 #include "lib/base/rng.h"
 #include "lib/rpc/client.h"
@@ -147,11 +148,10 @@ static void rpc_start(struct td_transport *base, const struct td_transport_event
 
 // An event log that says no more than that its launcher lives; its ranks are ready soon.
 static bool only_launched(const Traind__V1__Segment *s) {
-    static const char line[] = "{\"event\":\"launched\"";
-    const size_t n = sizeof line - 1;
-    return s->kind == TRAIND__V1__SEGMENT__KIND__EVENTS && s->data.len > n &&
-           memcmp(s->data.data, line, n) == 0 &&
-           memchr(s->data.data, '\n', s->data.len) == s->data.data + s->data.len - 1;
+    const char *line = (const char *)s->data.data;
+    return s->kind == TRAIND__V1__SEGMENT__KIND__EVENTS &&
+           td_event_line_is(line, s->data.len, TD_EVENT_LAUNCHED) &&
+           memchr(line, '\n', s->data.len) == line + s->data.len - 1;
 }
 
 // Nothing is decided by it, or a message that cannot wait follows.

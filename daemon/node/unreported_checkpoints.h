@@ -9,7 +9,7 @@
 // A whole directory (it has its manifest, which comes last) of a later step than the log's last
 // checkpoint line is one; the rank's line about it is written in its place, from the manifest. That
 // is the only place where a directory is scanned: an attempt that is over, by the log's single
-// writer. Whether the files match is for those to see who load them. Loop thread.
+// writer. Whether the files match is for their readers to see. Loop thread.
 
 #include "lib/base/buf.h"
 

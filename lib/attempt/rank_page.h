@@ -19,24 +19,8 @@
 //   group-fd:  memfd of plan.run.shared_bytes, the shm collective's mapping (world > 1)
 //   stdout, stderr: pipes that the launcher drains
 //
-// Events (rank -> launcher), key "event":
-//   {"event":"ready","pid":P}                              plan parsed, before the first step
-//   {"event":"step1","step":N}                             first optimizer step of this attempt
-//   done
-//   {"event":"memory","state_bytes":N,"arena_bytes":N,"scratch_bytes":N,"recompute":"none"}  held
-//   {"event":"resumed","step":N,"exact":true,"reason":""}  after loading; exact false says why
-//   {"event":"skipped_checkpoint","path":"...","reason":"..."}  damaged, the one before was used
-//   {"event":"checkpoint","step":N,"epoch":E,"path":"a1/step-7","directory":"/where/it/is/a1/step-7",
-//    "bytes":B,"manifest":"<xxh3-128>",
-//    "files":[{"name":"...","bytes":B,"digest":"..."}],"metrics":{...},"final":false} durable on
-//    disk
-//   {"event":"removed","step":N,"path":"a1/step-5"}        pruned by save_top_k
-//   {"event":"stage","stage":"fit","state":"done"}
-//   {"event":"weights","text":"best, a1/step-7 (val_loss 0.36)"}  that validate, test, predict use
-//   {"event":"frozen","plan":{...}}                        choices measured at the first start
-//   {"event":"note","text":"resume is not bit-exact: ..."}
-//   {"event":"end","outcome":"done|stopped|failed","class":"data","code":"DATA_LOSS",
-//    "message":"...","step":N}
+// What a rank sends there are the rows of events.def that name it as writer, without "rank" and
+// "real_ns": the launcher adds both.
 // Exit codes (worker_exit.h) say the same where no datagram came.
 
 #include <stdatomic.h>

@@ -4,9 +4,11 @@
 // lib/attempt: what an attempt leaves in memory and on disk. Whoever runs ranks, trains in one or
 // reads of them agrees here.
 //
-// In reading order: segments.h, the files; rank_page.h, the memory that a launcher and a rank
-// share, and the events of a rank; worker_exit.h, its exit codes; checkpoint_name.h, names of
-// checkpoints and of their files; retention.h, which checkpoints are kept.
+// In reading order: segments.h, the files; events.def, the lines of their log, one row each;
+// events.h, what these rows make, and the parser; event_writer.h writes them; events_page.c prints
+// them as docs/events.md; rank_page.h, the memory that a launcher and a rank share; worker_exit.h,
+// its exit codes; checkpoint_name.h, names of checkpoints and of their files; retention.h, which
+// checkpoints are kept.
 //
 // Segments: the files of an attempt, the contract between a launcher, its node and the coordinator.
 //
@@ -15,7 +17,7 @@
 //
 //   plan.json       what the ranks read; written by the node
 //   record.json     who the launcher is (below); written by the launcher before it answers anyone
-//   events.log      JSON lines, below
+//   events.log      JSON lines, events.def
 //   metrics.R.seg   64-byte td_metric_records of rank R, as drained from its ring
 //   out.R.log err.R.log  stdout and stderr of rank R; together at most TD_SEGMENT_LOG_MAX, then
 //                   bytes are dropped and counted
@@ -27,34 +29,16 @@
 // launcher_end are on disk (fsync) before anyone learns of them. Offsets are byte offsets in the
 // files.
 //
-// Lines of events.log. Ranks' own lines (lib/attempt/rank_page.h) are forwarded with "rank" and
-// "real_ns" added. The launcher's own, "real_ns" in each:
-//   {"event":"launched","pid":P,"start_ticks":T,"boot_id":"..","build":"0.1.0",
-//    "epoch":E,"first_rank":F,"n_ranks":K}                                         first line
-//   {"event":"stop","mode":"checkpoint|now|kill","why":"node|orphan|signal|peer"}  asked of ranks
-//   {"event":"silent","rank":R,"step":N,"text":"rank 1 is silent since .."}  it does not beat
-//   {"event":"beats","rank":R}                                      the one that was silent does
-//   {"event":"rank_exit","rank":R,"code":C,"signal":S,"class":"internal","status":"INTERNAL","message":"..",
-//    "last_words":"..","step":N,"dropped_bytes":D,"dropped_points":P,
-//    "metrics_bytes":M,"out_bytes":O,"err_bytes":E}
-//        the last three are the lengths of its segments: a file that is shorter has lost some;
-//        code is -1 after a signal; signal is 0 after an exit; class "none": it ended as it should
-//   {"event":"launcher_end","outcome":"done|stopped|failed|killed","rank":R,"class":"..",
-//    "code":"DATA_LOSS","message":".."}                                             last line
-//        done: every rank exited 0. stopped: agreed stop, as asked or by a limit. killed: SIGKILL
-//        was asked for (fenced), or a stop's time was over. failed: rank, class and message are
-//        those of the first error that was not a mere consequence (a peer's collective error); rank
-//        is -1 where none is to blame.
+// Lines of events.log: rows of events.def. Ranks' own are forwarded with "rank" and "real_ns"
+// added, the launcher's have them, too. The first line is launched, the last one launcher_end.
 //
 // The end may be the node's: when the launcher is surely gone (pidfd readable or another boot) and
 // the log has no launcher_end, the node, now its single writer, cuts an unfinished last line and
-// appends
-//   {"event":"launcher_lost","class":"node_lost|internal","code":"UNAVAILABLE","message":".."}
-// with fsync: node_lost after a reboot, internal when only the launcher was killed or when
-// events.log itself was removed, replaced or cut: then "message" names it and "code" is DATA_LOSS.
-// Ranks die with their launcher (parent-death signal), so nothing of the attempt runs any more.
-// Before that line come "checkpoint" lines of those that are whole on disk and that the log does
-// not name, and blank lines in place of what had been sent and is lost.
+// appends launcher_lost with fsync: class node_lost after a reboot, internal when only the launcher
+// was killed or when events.log itself was removed, replaced or cut: then "message" names it and
+// "code" is DATA_LOSS. Ranks die with their launcher (parent-death signal), so nothing of the
+// attempt runs any more. Before that line come "checkpoint" lines of those that are whole on disk
+// and that the log does not name, and blank lines in place of what had been sent and is lost.
 //
 // record.json: {"format":1,"major":1,"minor":0,"build":"0.1.0","pid":P,"start_ticks":T,
 //   "boot_id":"..","socket":"..","job":"..","attempt":N,"epoch":E,"world_size":W,"first_rank":F,

@@ -416,7 +416,8 @@ def test_output_into_a_closed_pipe_ends_quietly(done):
     assert ran.stdout.startswith("NAME") and ran.stderr == ""
 
 
-@pytest.mark.parametrize("command", ["trainctl version", "trainctl list", "trainctl list -o name", "traind --dump-spec"])
+@pytest.mark.parametrize("command", ["trainctl version", "trainctl list", "trainctl list -o name", "traind --dump-spec",
+                                     "traind --dump-events"])
 def test_output_that_cannot_be_written_is_an_error(done, command):
     daemon, job = done
     env = dict(daemon.env, TRAIND_STATE_DIR=str(daemon.state_dir))

@@ -3,7 +3,7 @@
 
 Layers (who may include whom), circles of includes, headers that a folder keeps to itself, homes of
 third-party headers, banned functions, include guards, file and function length, the essay at the top of
-each file, the story of each room, what each op needs. Prints file:line: what, and exits 1 if there is
+each file, the story of each room, what each op and each event needs. Prints file:line: what, and exits 1 if there is
 anything. The tables below are the rules; change them in the commit that
 changes the design.
 """
@@ -168,7 +168,21 @@ OP_TABLES = {
 OPS_ELSEWHERE = {"a kernel": ["SELECT", "ALL_REDUCE"]}
 OP_CASES = "tests/conform/conform_ops*.c"
 GRADIENT_CASES = "tests/conform/conform_gradients*.c"
-SPEC_DOC = "docs/job-spec.md"
+# Page of the docs -> the flag of traind that prints it.
+PRINTED_DOCS = {"docs/job-spec.md": "--dump-spec", "docs/events.md": "--dump-events"}
+
+# Who writes and reads a row of events.def, and where. What people read has no code.
+EVENTS = "lib/attempt/events.def"
+EVENT_PARTIES = {
+    "RANK": "engine/train",
+    "LAUNCHER": "daemon/launcher",
+    "NODE": "daemon/node",
+    "COORDINATOR": "daemon/coordinator",
+    "RUN": "client/run",
+    "PEOPLE": None,
+}
+# Parties whose table of handlers is made of the rows: there the compiler checks that each has one.
+EVENT_TABLES = ["COORDINATOR", "RUN"]
 
 # Where an integer, which was never a pointer to const, becomes a pointer; elsewhere it is td_unconst().
 INTEGERS_TO_POINTERS = ["include/traind/accelerator.h", "engine/graph/state.c", "lib/base/base.h"]
@@ -366,6 +380,7 @@ def check_file(path, users):
     check_prints(path, without_strings(plain))
     check_one_way(path, without_strings(plain))
     braces.check(path, code, problem)
+    check_spelled_events(path, plain)
     if path.endswith(".h"):
         check_guard(path, code)
     if path.endswith(".c"):
@@ -405,21 +420,54 @@ def check_ops():
                 problem(OPS, ops[op], f"{op} has not {what} in {pattern}")
 
 
-def check_spec_doc(traind):
-    """The reference of the job spec is what the program prints: a knob, a default or a range that changed is in it."""
-    printed = subprocess.run([traind, "--dump-spec"], check=True, capture_output=True, text=True).stdout.splitlines()
-    written = (ROOT / SPEC_DOC).read_text().splitlines()
-    for number, (a, b) in enumerate(zip(printed + [""], written + [""]), 1):
-        if a != b:
-            problem(SPEC_DOC, number, f"differs from `traind --dump-spec`, which says: {a[:100]}")
-            return
-    if len(printed) != len(written):
-        problem(SPEC_DOC, min(len(printed), len(written)), "is not as long as `traind --dump-spec`")
+def check_events():
+    """Each row of events.def has a writer and a reader, and whoever it names has code for it, and nobody else."""
+    text = (ROOT / EVENTS).read_text()
+    kinds = {m[2]: (m[1], line_of(text, m.start())) for m in re.finditer(r"^TD_EVENT\((\w+), (\w+),", text, flags=re.M)}
+    named = {"WRITER": defaultdict(set), "READER": defaultdict(set)}
+    for m in re.finditer(r"^TD_(WRITER|READER)\((\w+), (\w+)\)", text, flags=re.M):
+        named[m[1]][m[2]].add(m[3])
+        if m[2] not in kinds or m[3] not in EVENT_PARTIES:
+            problem(EVENTS, line_of(text, m.start()), f"TD_{m[1]} names {m[2]} or {m[3]}, which is none")
+    code = {party: "\n".join(without_strings(without_comments(p.read_text())) for p in sorted((ROOT / folder).rglob("*.c")))
+            for party, folder in EVENT_PARTIES.items() if folder}
+    for event, (kind, line) in kinds.items():
+        for what in named:
+            if not named[what][event]:
+                problem(EVENTS, line, f"{event} has no {what.lower()}")
+        for party, source in code.items():
+            writes, reads = party in named["WRITER"][event], party in named["READER"][event]
+            is_used = re.search(rf"\bTD_EVENT_{kind}\b", source) is not None
+            if (writes or reads and party not in EVENT_TABLES) and not is_used:
+                problem(EVENTS, line, f"{EVENT_PARTIES[party]} has no TD_EVENT_{kind}, and {event} names {party}")
+            if is_used and not (writes or reads):
+                problem(EVENTS, line, f"{EVENT_PARTIES[party]} has a TD_EVENT_{kind}, and {event} does not name {party}")
+
+
+def check_spelled_events(path, code):
+    """The key of an event stands in lib/attempt alone; elsewhere its row is meant by its kind."""
+    if path.startswith(("tests/", "lib/attempt/")):
+        return
+    for m in re.finditer(r"\\\"event\\\"|\"event\"", code):
+        problem(path, line_of(code, m.start()), f"an event is spelled out: use its row of {EVENTS}")
+
+
+def check_printed_docs(traind):
+    """A page that a program prints is what it prints: a knob, an event, a default that changed is in it."""
+    for page, flag in PRINTED_DOCS.items():
+        printed = subprocess.run([traind, flag], check=True, capture_output=True, text=True).stdout.splitlines()
+        written = (ROOT / page).read_text().splitlines()
+        pairs = enumerate(zip(printed + [""], written + [""]), 1)
+        differs = next(((i, a) for i, (a, b) in pairs if a != b), None)
+        if differs:
+            problem(page, differs[0], f"differs from `traind {flag}`, which says: {differs[1][:100]}")
+        elif len(printed) != len(written):
+            problem(page, min(len(printed), len(written)), f"is not as long as `traind {flag}`")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--traind", required=True, help="the program whose --dump-spec the docs are held to")
+    parser.add_argument("--traind", required=True, help="the program whose pages the docs are held to")
     traind = parser.parse_args().traind
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.c", "*.h", "*.def",
                              "*.py"], cwd=ROOT, check=True, capture_output=True, text=True)
@@ -433,7 +481,8 @@ def main():
                            check=True, capture_output=True, text=True).stdout.split()
     check_paths(paths + [p for p in prose if (ROOT / p).exists()])
     check_ops()
-    check_spec_doc(traind)
+    check_events()
+    check_printed_docs(traind)
     for (pattern, most), places in users.items():
         for path, line in places[most:]:
             first = places[0][0]

@@ -14,6 +14,8 @@ import lint  # noqa: E402
 import names  # noqa: E402
 
 OPS = 'TD_OP(ADD, "add", 2, 2, 1)\nTD_OP(CLAMP, "clamp", 1, 1, 1)\n'
+EVENTS = ("TD_EVENT(NOTE, note, \"n\")\nTD_WRITER(note, RANK)\nTD_READER(note, COORDINATOR)\nTD_EVENT_DONE(note)\n"
+          "TD_EVENT(END, end, \"e\")\nTD_WRITER(end, RANK)\nTD_READER(end, LAUNCHER)\nTD_EVENT_DONE(end)\n")
 TREE = {
     "include/traind/ops.def": OPS,
     "engine/graph/rules/shape_basic.c": "t[TD_OP_COUNT] = {[TD_OP_ADD] = {shape_add, cost}, [TD_OP_CLAMP] = {shape_same, cost}};",
@@ -22,6 +24,12 @@ TREE = {
     "tests/conform/conform_ops.c": "check(TD_OP_ADD); check(TD_OP_CLAMP);",
     "tests/conform/conform_gradients.c": "check(TD_OP_ADD);",
     "docs/job-spec.md": "# knobs\n| lr | 0.1 |\n",
+    "docs/events.md": "# events\n",
+    "lib/attempt/events.def": EVENTS,
+    "engine/train/events/events.c": "begin(TD_EVENT_NOTE); begin(TD_EVENT_END);",
+    "daemon/launcher/rank.c": "is(TD_EVENT_END);",
+    "daemon/node/planner.c": "is(x);",
+    "daemon/coordinator/core/attempt.c": "t[] = {READ};",
 }
 
 
@@ -61,12 +69,41 @@ def test_row_that_is_left_out_is_named(tree, file, old, new, words):
                                            ("# knobs\n| lr | 0.1 |\n| more |\n", 3)])
 def test_docs_that_differ_from_the_program_are_named(tree, written, line):
     program = tree / "traind"
-    program.write_text("#!/bin/sh\nprintf '# knobs\\n| lr | 0.1 |\\n'\n")
+    program.write_text("#!/bin/sh\n[ $1 = --dump-spec ] && printf '# knobs\\n| lr | 0.1 |\\n'\n[ $1 = --dump-spec ] || echo '# events'\n")
     program.chmod(0o755)
     if written is not None:
         (tree / "docs/job-spec.md").write_text(written)
-    lint.check_spec_doc(program)
+    lint.check_printed_docs(program)
     assert [p.split(":")[:2] for p in lint.problems] == ([["docs/job-spec.md", str(line)]] if line else [])
+
+
+# ---- events -----------------------------------------------------------------------------------------
+def test_events_with_writers_and_readers_are_fine(tree):
+    lint.check_events()
+    assert lint.problems == []
+
+
+@pytest.mark.parametrize("file, old, new, words", [
+    ("lib/attempt/events.def", "TD_READER(note, COORDINATOR)\n", "", "note has no reader"),
+    ("lib/attempt/events.def", "TD_WRITER(note, RANK)\n", "TD_WRITER(note, PEOPLE)\n", "does not name RANK"),
+    ("lib/attempt/events.def", "(end, LAUNCHER)", "(end, LAUNCHER)\nTD_READER(end, NODE)", "daemon/node has no TD_EVENT_END"),
+    ("lib/attempt/events.def", "(end, LAUNCHER)", "(end, LAUNCHER)\nTD_READER(end, NOBODY)", "NOBODY"),
+    ("engine/train/events/events.c", "begin(TD_EVENT_NOTE);", "/* TD_EVENT_NOTE */", "engine/train has no TD_EVENT_NOTE"),
+    ("daemon/launcher/rank.c", "TD_EVENT_END", "TD_EVENT_END && TD_EVENT_NOTE", "does not name LAUNCHER"),
+])
+def test_event_without_its_code_is_named(tree, file, old, new, words):
+    text = (tree / file).read_text()
+    assert old in text
+    (tree / file).write_text(text.replace(old, new))
+    lint.check_events()
+    assert len(lint.problems) == 1 and words in lint.problems[0], lint.problems
+
+
+def test_event_that_is_spelled_out_is_named(tree):
+    code = r'''printf("{\"event\":\"end\"}"); get(v, "event"); about("events");'''
+    lint.check_spelled_events("daemon/node/forward.c", code)
+    lint.check_spelled_events("lib/attempt/events.c", code)
+    assert len(lint.problems) == 2 and all(p.startswith("daemon/node/forward.c:1: an event is spelled") for p in lint.problems)
 
 
 def test_prints_that_pass_strangers_text_are_named(tree):

@@ -136,8 +136,8 @@ static void test_frozen_plan_loads_again_when_it_is_deep(void **state) {
         char text[2 * 64 + 1] = "";
         memset(text, '[', depth);
         memset(text + depth, ']', depth);
-        feed_line("{\"event\":\"frozen\",\"plan\":%s}\n", text);
-        feed_line("{\"event\":\"frozen\",\"plan\":%s}\n"
+        feed_line("{\"event\":\"frozen\",\"plan\":{\"a\":%s}}\n", text);
+        feed_line("{\"event\":\"frozen\",\"plan\":{\"a\":%s}}\n"
                   "{\"event\":\"launcher_lost\",\"class\":\"node_lost\"}\n",
                   text);
     }

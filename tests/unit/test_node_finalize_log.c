@@ -177,9 +177,10 @@ static void put_checkpoint(const char *dir, int step, const char *manifest) {
 
 static void
 test_log_names_the_checkpoints_that_were_finished_when_its_launcher_was_killed(void **state) {
-    static const char told[] = "{\"event\":\"launched\"}\n"
-                               "{\"event\":\"checkpoint\",\"step\":10,\"path\":\"a1/step-10\"}\n"
-                               "{\"event\":\"checkpoint\",\"step\":20,\"path\":\"a1/step-20\"}\n";
+    static const char reported[] =
+        "{\"event\":\"launched\"}\n"
+        "{\"event\":\"checkpoint\",\"step\":10,\"path\":\"a1/step-10\"}\n"
+        "{\"event\":\"checkpoint\",\"step\":20,\"path\":\"a1/step-20\"}\n";
     static const char found[] =
         "{\"format\":1,\"step\":40,\"epoch\":3,\"metrics\":{\"val_loss\":{"
         "\"sum\":3.0,\"count\":2},\"val_error\":{\"sum\":null,\"count\":2}},"

@@ -14,11 +14,12 @@
 #include "daemon/coordinator/core/out.h"
 #include "daemon/coordinator/core/over.h"
 #include "daemon/coordinator/core/retain.h"
+#include "lib/attempt/events.h"
 #include "lib/attempt/rank_page.h"
+#include "lib/attempt/segments.h"
 #include "lib/base/buf.h"
 
 enum {
-    LINE_MAX_BYTES = 64 << 10,
     LINE_ARENA_BYTES = 4 << 20,
     FROZEN_MAX_BYTES = 256 << 10,
 };
@@ -28,17 +29,12 @@ struct line {
     struct td_core *core;
     struct td_job *job;
     struct td_attempt *attempt;
-    const struct td_json *json;
+    const struct td_event *event;
     uint32_t rank; // n_ranks: none
 };
 
-static uint32_t u32(const struct td_json *v, const char *key) {
-    int64_t n = td_json_int(td_json_get(v, key), 0);
+static uint32_t u32(int64_t n) {
     return n < 0 ? 0 : n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
-}
-
-static const char *text(const struct td_json *v, const char *key) {
-    return td_json_string(td_json_get(v, key), "");
 }
 
 // ---- identity -----------------------------------------------------------------------------------
@@ -77,15 +73,14 @@ static enum td_code code_of(const char *name) {
     return TD_UNKNOWN;
 }
 
-static struct td_failure failure_of(const struct line *l) {
-    struct td_failure f = {.cls = td_class_parse(text(l->json, "class")),
-                           .code = code_of(text(l->json, "code")),
+static struct td_failure failure_of(const struct line *l, const char *cls, const char *code,
+                                    const char *message) {
+    struct td_failure f = {.cls = td_class_parse(cls),
+                           .code = code_of(code),
                            .attempt = l->attempt->number,
-                           .rank = (int32_t)td_json_int(td_json_get(l->json, "rank"), -1),
-                           .step = u32(l->json, "step"),
+                           .rank = (int32_t)l->event->rank,
                            .node = l->attempt->node,
-                           .message = td_unconst(text(l->json, "message")),
-                           .last_words = td_unconst(text(l->json, "last_words"))};
+                           .message = td_unconst(message)};
     f.secondary = f.cls == TD_CLASS_COLLECTIVE;
     return f;
 }
@@ -107,46 +102,47 @@ static void on_ready(struct line *l) {
 }
 
 // Of the ranks' lines about one step the first counts.
-static void reached(struct line *l) {
-    uint32_t step = u32(l->json, "step");
+static void reached(struct line *l, int64_t global_step) {
+    uint32_t step = u32(global_step);
     if (step > l->attempt->step) l->attempt->step = step;
     if (step > l->job->progress.step) l->job->progress.step = step;
 }
 
 static void on_step1(struct line *l) {
-    reached(l);
+    reached(l, l->event->step1.step);
     if (l->rank == 0) td_core_touch(l->core, l->job); // who waits for it sees it now
     td_core_apply(l->core, l->job, TD_JOB_ON_RUN);
 }
 
 static void on_resumed(struct line *l) {
     if (l->rank != 0 && l->rank < l->attempt->n_ranks) return; // all ranks say the same
-    l->job->progress.step = l->attempt->step = u32(l->json, "step");
+    l->job->progress.step = l->attempt->step = u32(l->event->resumed.step);
     td_core_touch(l->core, l->job);
 }
 
-static void on_skipped(struct line *l) {
-    td_catalog_on_skipped(l->core, l->job, text(l->json, "path"), text(l->json, "reason"));
+static void on_skipped_checkpoint(struct line *l) {
+    const struct td_event_skipped_checkpoint *e = &l->event->skipped_checkpoint;
+    td_catalog_on_skipped(l->core, l->job, e->path, e->reason);
     td_core_touch(l->core, l->job);
 }
 
 static void on_checkpoint(struct line *l) {
-    bool committed = td_catalog_on_checkpoint(l->core, l->job, l->attempt, l->json);
+    const struct td_event_checkpoint *e = &l->event->checkpoint;
+    bool committed = td_catalog_on_checkpoint(l->core, l->job, l->attempt, e);
     if (committed) td_retain(l->core, l->job); // it stays: its attempt is not over
-    reached(l);
-    l->job->progress.epoch = u32(l->json, "epoch");
+    reached(l, e->step);
+    l->job->progress.epoch = u32(e->epoch);
 }
 
 static void on_removed(struct line *l) {
-    td_catalog_on_removed(l->core, l->job, text(l->json, "path"));
+    td_catalog_on_removed(l->core, l->job, l->event->removed.path);
 }
 
 static void on_frozen(struct line *l) {
-    const struct td_json *plan = td_json_get(l->json, "plan");
-    if (l->job->frozen_json || !plan) return; // of the first start
+    if (l->job->frozen_json) return; // of the first start
     TD_AUTO_BUF out;
     td_buf_init(&out, FROZEN_MAX_BYTES);
-    td_status s = td_json_print(plan, false, &out);
+    td_status s = td_json_print(l->event->frozen.plan, false, &out);
     if (s) {
         td_status_free(s);
         return;
@@ -157,45 +153,48 @@ static void on_frozen(struct line *l) {
 
 static void on_weights(struct line *l) {
     free(l->job->weights);
-    l->job->weights = td_core_dup(text(l->json, "text"));
+    l->job->weights = td_core_dup(l->event->weights.text);
     td_core_touch(l->core, l->job);
 }
 
 static void on_note(struct line *l) {
-    td_job_note(l->job, "%s", text(l->json, "text"));
+    td_job_note(l->job, "%s", l->event->note.text);
     td_core_touch(l->core, l->job);
 }
 
 static void on_end(struct line *l) {
-    reached(l);
-    if (strcmp(text(l->json, "outcome"), "failed") != 0) return;
-    struct td_failure f = failure_of(l);
+    const struct td_event_end *e = &l->event->end;
+    reached(l, e->step);
+    if (strcmp(e->outcome, "failed") != 0) return;
+    struct td_failure f = failure_of(l, e->class, e->code, e->message);
+    f.step = u32(e->step);
     keep_failure(l, &f);
 }
 
 static void on_rank_exit(struct line *l) {
-    struct td_failure f = failure_of(l);
+    const struct td_event_rank_exit *e = &l->event->rank_exit;
+    struct td_failure f = failure_of(l, e->class, e->status, e->message);
+    f.step = u32(e->step);
+    f.last_words = td_unconst(e->last_words);
     if (l->rank < l->attempt->n_ranks) {
-        l->attempt->ranks[l->rank].dropped_points = u32(l->json, "dropped_points");
-        int64_t dropped = td_json_int(td_json_get(l->json, "dropped_bytes"), 0);
-        l->attempt->ranks[l->rank].dropped_bytes = (uint64_t)TD_MAX(dropped, 0);
+        l->attempt->ranks[l->rank].dropped_points = u32(e->dropped_points);
+        l->attempt->ranks[l->rank].dropped_bytes = (uint64_t)TD_MAX(e->dropped_bytes, 0);
     }
     if (f.cls == TD_CLASS_NONE) return;
-    f.code = code_of(text(l->json, "status")); // "code" is its exit code
     if (f.code == TD_UNKNOWN) f.code = TD_INTERNAL;
     keep_failure(l, &f);
 }
 
 static void on_launcher_end(struct line *l) {
-    const char *outcome = text(l->json, "outcome");
-    if (strcmp(outcome, "done") == 0) {
+    const struct td_event_launcher_end *e = &l->event->launcher_end;
+    if (strcmp(e->outcome, "done") == 0) {
         td_attempt_begin_close(l->core, l->job, l->attempt, TD_OUTCOME_DONE);
-    } else if (strcmp(outcome, "stopped") == 0) {
+    } else if (strcmp(e->outcome, "stopped") == 0) {
         td_attempt_begin_close(l->core, l->job, l->attempt, TD_OUTCOME_STOPPED);
-    } else if (strcmp(outcome, "killed") == 0) {
+    } else if (strcmp(e->outcome, "killed") == 0) {
         td_attempt_begin_close(l->core, l->job, l->attempt, TD_OUTCOME_KILLED);
     } else {
-        struct td_failure f = failure_of(l);
+        struct td_failure f = failure_of(l, e->class, e->code, e->message);
         if (f.cls == TD_CLASS_NONE) f.cls = TD_CLASS_INTERNAL;
         keep_failure(l, &f);
         td_attempt_begin_close(l->core, l->job, l->attempt, TD_OUTCOME_FAILED);
@@ -203,7 +202,8 @@ static void on_launcher_end(struct line *l) {
 }
 
 static void on_launcher_lost(struct line *l) {
-    struct td_failure f = failure_of(l);
+    const struct td_event_launcher_lost *e = &l->event->launcher_lost;
+    struct td_failure f = failure_of(l, e->class, e->code, e->message);
     if (f.cls == TD_CLASS_NONE) f.cls = TD_CLASS_INTERNAL;
     if (f.code == TD_UNKNOWN) f.code = TD_UNAVAILABLE;
     f.step = l->job->progress.step;
@@ -223,7 +223,7 @@ void td_attempt_node_speaks(struct td_job *j, const struct td_attempt *a) {
 static void on_silent(struct line *l) {
     if (l->job->state != TD_JOB_RUNNING) return;
     free(l->attempt->silent);
-    l->attempt->silent = td_strdup(text(l->json, "text"));
+    l->attempt->silent = td_strdup(l->event->silent.text);
     TD_CHECK(l->attempt->silent && "out of memory: start again from the disk");
     td_attempt_node_speaks(l->job, l->attempt);
     td_core_touch(l->core, l->job);
@@ -236,44 +236,35 @@ static void on_beats(struct line *l) {
     td_core_touch(l->core, l->job);
 }
 
-static const struct {
-    const char *event;
-    void (*fn)(struct line *l);
-} handlers[] = {
-    {"launched", on_launched},
-    {"ready", on_ready},
-    {"step1", on_step1},
-    {"resumed", on_resumed},
-    {"skipped_checkpoint", on_skipped},
-    {"checkpoint", on_checkpoint},
-    {"removed", on_removed},
-    {"frozen", on_frozen},
-    {"note", on_note},
-    {"weights", on_weights},
-    {"silent", on_silent},
-    {"beats", on_beats},
-    {"end", on_end},
-    {"rank_exit", on_rank_exit},
-    {"launcher_end", on_launcher_end},
-    {"launcher_lost", on_launcher_lost},
+// A handler for each row that the coordinator reads.
+static void (*const handlers[TD_EVENT_COUNT])(struct line *l) = {
+#define READ_BY_RANK(event)
+#define READ_BY_LAUNCHER(event)
+#define READ_BY_NODE(event)
+#define READ_BY_COORDINATOR(event) [TD_EVENT_OF(event)] = on_##event,
+#define READ_BY_RUN(event)
+#define READ_BY_PEOPLE(event)
+#define TD_READER(event, party) READ_BY_##party(event)
+#include "lib/attempt/events.def"
 };
 
 static void on_line(struct td_core *core, struct td_job *j, struct td_attempt *a,
                     struct td_arena *arena, const char *bytes, size_t len) {
-    struct td_json *v = NULL;
-    td_status s = td_json_parse(arena, bytes, len, &v);
-    if (s || v->kind != TD_JSON_OBJECT) {
-        td_status_free(s);
+    struct td_event event;
+    td_status misfit = td_event_parse(arena, bytes, len, &event);
+    if (misfit) {
+        td_status_free(misfit);
         core->counters[TD_COUNT_BAD_LINES]++;
         return;
     }
-    struct line l = {.core = core, .job = j, .attempt = a, .json = v};
-    int64_t rank = td_json_int(td_json_get(v, "rank"), -1);
-    l.rank = rank >= 0 && rank < (int64_t)a->n_ranks ? (uint32_t)rank : a->n_ranks;
-    const char *event = text(v, "event");
-    for (size_t i = 0; i < TD_COUNTOF(handlers); i++) {
-        if (strcmp(handlers[i].event, event) == 0) handlers[i].fn(&l);
-    }
+    if (!handlers[event.kind]) return;
+    bool known = event.rank >= 0 && event.rank < (int64_t)a->n_ranks;
+    struct line l = {.core = core,
+                     .job = j,
+                     .attempt = a,
+                     .event = &event,
+                     .rank = known ? (uint32_t)event.rank : a->n_ranks};
+    handlers[event.kind](&l);
 }
 
 // ---- segments -----------------------------------------------------------------------------------
@@ -289,7 +280,7 @@ static void on_events(struct td_core *core, struct td_job *j, struct td_attempt 
     for (const char *end = data + len; data < end;) {
         const char *stop = memchr(data, '\n', (size_t)(end - data));
         size_t line = (size_t)(stop - data);
-        if (line > LINE_MAX_BYTES) {
+        if (line > TD_SEGMENT_LINE_MAX) {
             core->counters[TD_COUNT_BAD_LINES]++;
         } else if (line) {
             on_line(core, j, a, arena, data, line);

@@ -12,6 +12,7 @@
 #include "daemon/coordinator/core/job.h"
 #include "daemon/coordinator/core/out.h"
 #include "lib/attempt/checkpoint_name.h"
+#include "lib/attempt/events.h"
 #include "lib/base/buf.h"
 #include "lib/base/fit.h"
 
@@ -101,29 +102,27 @@ static uint64_t u64(const struct td_json *v, const char *key) {
     return n < 0 ? 0 : (uint64_t)n;
 }
 
-// From an event line or a stored row, which has the manifest among its files. NULL: not a
-// checkpoint.
-static struct td_checkpoint *read_row(const struct td_json *v, const char *path, size_t max_files) {
-    const struct td_json *files = td_json_get(v, "files");
-    size_t n = files ? files->n_children : 0;
-    if (!td_checkpoint_path_ok(path) || n > max_files) return NULL;
+// From an event, or from a stored row as one, which has the manifest among its files and says which
+// of them are here. NULL: not a checkpoint.
+static struct td_checkpoint *read_row(const struct td_event_checkpoint *e, size_t max_files) {
+    size_t n = e->files ? e->files->n_children : 0;
+    if (!td_checkpoint_path_ok(e->path) || n > max_files) return NULL;
     TD_AUTO(td_checkpoint) *c = td_core_must(td_calloc(1, sizeof *c));
-    snprintf(c->path, sizeof c->path, "%s", path);
-    c->step = (uint32_t)u64(v, "step");
-    c->epoch = (uint32_t)u64(v, "epoch");
+    snprintf(c->path, sizeof c->path, "%s", e->path);
+    c->step = (uint32_t)TD_MAX(e->step, 0);
+    c->epoch = (uint32_t)TD_MAX(e->epoch, 0);
     c->files = td_core_must(td_calloc(n + 1, sizeof *c->files)); // and the manifest
-    c->directory = td_core_dup(td_json_string(td_json_get(v, "directory"), ""));
-    for (const struct td_json *f = files ? files->first : NULL; f; f = f->next) {
-        if (!add_file(c, td_json_string(td_json_get(f, "name"), ""), u64(f, "bytes"),
-                      td_json_string(td_json_get(f, "digest"), ""), u64(f, "here") != 0)) {
+    c->directory = td_core_dup(e->directory);
+    for (const struct td_json *v = e->files ? e->files->first : NULL; v; v = v->next) {
+        struct td_event_file f = td_event_file_of(v);
+        if (!add_file(c, f.name, (uint64_t)TD_MAX(f.bytes, 0), f.digest, u64(v, "here") != 0)) {
             return NULL;
         }
     }
-    const struct td_json *metrics = td_json_get(v, "metrics");
-    if (metrics && metrics->kind == TD_JSON_OBJECT) {
+    if (e->metrics && e->metrics->kind == TD_JSON_OBJECT) {
         TD_AUTO_BUF text;
         td_buf_init(&text, METRICS_MAX_BYTES);
-        td_status s = td_json_print(metrics, false, &text);
+        td_status s = td_json_print(e->metrics, false, &text);
         if (!s) c->metrics_json = td_core_dup(td_buf_cstr(&text));
         td_status_free(s);
     }
@@ -261,18 +260,16 @@ td_status td_catalog_on_shard(struct td_core *core, struct td_job *j, const char
 
 // ---- events -------------------------------------------------------------------------------------
 // The line says what all files have together; the manifest is what the shards leave.
-static uint64_t manifest_bytes(const struct td_json *line, const struct td_checkpoint *c) {
-    uint64_t all = u64(line, "bytes"), shards = td_checkpoint_bytes(c);
+static uint64_t manifest_bytes(int64_t bytes, const struct td_checkpoint *c) {
+    uint64_t all = (uint64_t)TD_MAX(bytes, 0), shards = td_checkpoint_bytes(c);
     return all > shards ? all - shards : 0;
 }
 
 bool td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_attempt *a,
-                              const struct td_json *line) {
-    struct td_checkpoint *c =
-        read_row(line, td_json_string(td_json_get(line, "path"), ""), TD_CHECKPOINT_MAX_FILES);
-    const char *digest = td_json_string(td_json_get(line, "manifest"), "");
-    if (c && digest_ok(digest)) {
-        (void)add_file(c, manifest, manifest_bytes(line, c), digest, false);
+                              const struct td_event_checkpoint *e) {
+    struct td_checkpoint *c = read_row(e, TD_CHECKPOINT_MAX_FILES);
+    if (c && digest_ok(e->manifest)) {
+        (void)add_file(c, manifest, manifest_bytes(e->bytes, c), e->manifest, false);
     }
     if (!c || !c->n_files) {
         td_checkpoint_destroy(c);
@@ -404,8 +401,15 @@ td_status td_catalog_load(struct td_core *core, const char *key, const char *bod
     snprintf(id, sizeof id, "%.*s", (int)len, key);
     struct td_job *j = td_core_job(core, id);
     if (!j) return TD_OK; // of a job that was forgotten
-    struct td_checkpoint *c =
-        key[len] ? read_row(v, key + len + 1, TD_CHECKPOINT_MAX_FILES + 1) : NULL;
+    const struct td_event_checkpoint row = {
+        .path = key[len] ? key + len + 1 : "",
+        .step = td_json_int(td_json_get(v, "step"), 0),
+        .epoch = td_json_int(td_json_get(v, "epoch"), 0),
+        .directory = td_json_string(td_json_get(v, "directory"), ""),
+        .files = td_json_get(v, "files"),
+        .metrics = td_json_get(v, "metrics"),
+    };
+    struct td_checkpoint *c = read_row(&row, TD_CHECKPOINT_MAX_FILES + 1);
     if (!c) return td_fail(TD_DATA_LOSS, "state.db, checkpoint '%s' cannot be read", key);
     c->attempt = (uint32_t)u64(v, "attempt");
     c->committed = u64(v, "committed") != 0;

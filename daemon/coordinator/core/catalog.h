@@ -25,6 +25,7 @@
 #include "daemon/coordinator/core/job.h"
 
 struct td_core;
+struct td_event_checkpoint;
 
 // NULL path or "": the newest committed one that is whole. NULL: none.
 struct td_checkpoint *td_catalog_find(const struct td_job *j, const char *path);
@@ -36,7 +37,7 @@ bool td_catalog_pending(const struct td_job *j);
 // ---- events (called by attempt.c, core_bulk.c and reconciled.c) ---------------------------------
 // True: it is committed with this; the caller says td_retain.
 bool td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_attempt *a,
-                              const struct td_json *line);
+                              const struct td_event_checkpoint *e);
 void td_catalog_on_removed(struct td_core *core, struct td_job *j, const char *path);
 // A loader passed over the checkpoint in `directory`.
 void td_catalog_on_skipped(struct td_core *core, struct td_job *j, const char *directory,

@@ -13,6 +13,7 @@
 #include "engine/train/checkpoint/places.h"
 #include "engine/train/checkpoint/retention.h"
 #include "engine/train/checkpoint/shard.h"
+#include "lib/attempt/event_writer.h"
 #include "lib/base/clock.h"
 #include "lib/base/floats.h"
 #include "lib/base/fsio.h"
@@ -277,23 +278,27 @@ static td_status write_files(struct td_checkpointer *c, const char *tmp, size_t 
 static td_status append_event(const struct td_checkpointer *c, const char *path, const char *label,
                               size_t bytes, const char *digest, struct td_buf *b) {
     const struct td_manifest *m = &c->manifest;
-    TD_TRY(td_buf_printf(
-        b, "{\"event\":\"checkpoint\",\"step\":%lld,\"epoch\":%lld,\"held_ns\":%lld",
-        (long long)m->progress.step, (long long)m->progress.epoch, (long long)c->held_ns));
-    TD_TRY(td_events_text(b, "path", label));
-    TD_TRY(td_events_text(b, "directory", path));
-    TD_TRY(td_buf_printf(b, ",\"bytes\":%zu,\"manifest\":\"%s\",\"files\":[", bytes, digest));
+    struct td_event_writer w;
+    td_event_open(&w, TD_EVENT_CHECKPOINT, b);
+    td_event_checkpoint_step(&w, m->progress.step);
+    td_event_checkpoint_epoch(&w, m->progress.epoch);
+    td_event_checkpoint_held_ns(&w, c->held_ns);
+    td_event_checkpoint_path(&w, label);
+    td_event_checkpoint_directory(&w, path);
+    td_event_checkpoint_bytes(&w, (int64_t)bytes);
+    td_event_checkpoint_manifest(&w, digest);
+    td_event_checkpoint_files(&w);
     for (size_t i = 0; i < m->n_files; i++) {
-        TD_TRY(td_buf_printf(b, "%s{\"name\":\"%s\",\"bytes\":%llu,\"digest\":\"%s\"}",
-                             i ? "," : "", m->file[i].name, (unsigned long long)m->file[i].bytes,
-                             m->file[i].digest));
+        td_event_add_file(&w, m->file[i].name, m->file[i].bytes, m->file[i].digest);
     }
-    TD_TRY(td_buf_str(b, "],\"metrics\":{"));
+    td_event_end_list(&w);
+    td_event_checkpoint_metrics(&w);
     for (size_t i = 0; i < m->n_metrics; i++) {
-        TD_TRY(td_buf_printf(b, "%s\"%s\":", i ? "," : "", m->metric[i].name));
-        TD_TRY(td_json_print_double(m->metric[i].sum / m->metric[i].count, b));
+        td_event_add_metric(&w, m->metric[i].name, m->metric[i].sum / m->metric[i].count);
     }
-    return td_buf_printf(b, "},\"final\":%s}", c->final ? "true" : "false");
+    td_event_end_list(&w);
+    td_event_checkpoint_final(&w, c->final);
+    return td_event_close(&w);
 }
 
 // Renamed first: one whose removal a kill cuts short is a leftover then, not a damaged checkpoint.

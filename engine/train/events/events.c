@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "lib/attempt/event_writer.h"
 #include "lib/base/clock.h"
 #include "lib/base/fit.h"
 #include "lib/base/fsio.h"
@@ -57,96 +58,99 @@ void td_events_send(struct td_events *e, const char *json, size_t len) {
     if (!ok) atomic_fetch_add(&e->drops, 1);
 }
 
-td_status td_events_text(struct td_buf *b, const char *key, const char *text) {
-    char shown[TD_EVENT_TEXT_BYTES];
-    (void)td_fit(shown, sizeof shown, "%s", text);
-    TD_TRY(td_buf_printf(b, ",\"%s\":", key));
-    return td_json_print_string(shown, strlen(shown), b);
+// ---- one event ----------------------------------------------------------------------------------
+struct line {
+    struct td_buf text;
+    struct td_event_writer event;
+};
+
+static void begin(struct line *l, enum td_event_kind kind) {
+    td_buf_init(&l->text, TD_EVENT_MAX);
+    td_event_open(&l->event, kind, &l->text);
 }
 
-// Closes the object and sends it; a building error counts as a drop.
-static void close_and_send(struct td_events *e, struct td_buf *b, td_status s) {
-    if (!s) s = td_buf_str(b, "}");
+// Closes the line and sends it; a building error counts as a drop.
+static void send_line(struct td_events *e, struct line *l) {
+    td_status s = td_event_close(&l->event);
     if (s) {
         atomic_fetch_add(&e->drops, 1);
     } else {
-        td_events_send(e, b->data, b->len);
+        td_events_send(e, l->text.data, l->text.len);
     }
     td_status_free(s);
-    td_buf_finish(b);
+    td_buf_finish(&l->text);
 }
 
 void td_events_ready(struct td_events *e) {
-    struct td_buf b;
-    td_buf_init(&b, TD_EVENT_MAX);
-    close_and_send(e, &b, td_buf_printf(&b, "{\"event\":\"ready\",\"pid\":%d", (int)getpid()));
+    struct line l;
+    begin(&l, TD_EVENT_READY);
+    td_event_ready_pid(&l.event, getpid());
+    send_line(e, &l);
 }
 
 void td_events_step1(struct td_events *e, int64_t step) {
-    struct td_buf b;
-    td_buf_init(&b, TD_EVENT_MAX);
-    close_and_send(e, &b, td_buf_printf(&b, "{\"event\":\"step1\",\"step\":%lld", (long long)step));
+    struct line l;
+    begin(&l, TD_EVENT_STEP1);
+    td_event_step1_step(&l.event, step);
+    send_line(e, &l);
 }
 
 void td_events_resumed(struct td_events *e, int64_t step, const char *inexact_reason) {
-    struct td_buf b;
-    td_buf_init(&b, TD_EVENT_MAX);
-    td_status s = td_buf_printf(&b, "{\"event\":\"resumed\",\"step\":%lld,\"exact\":%s",
-                                (long long)step, *inexact_reason ? "false" : "true");
-    if (!s) s = td_events_text(&b, "reason", inexact_reason);
-    close_and_send(e, &b, s);
+    struct line l;
+    begin(&l, TD_EVENT_RESUMED);
+    td_event_resumed_step(&l.event, step);
+    td_event_resumed_exact(&l.event, !*inexact_reason);
+    td_event_resumed_reason(&l.event, inexact_reason);
+    send_line(e, &l);
 }
 
 void td_events_skipped(struct td_events *e, const char *path, const char *reason) {
-    struct td_buf b;
-    td_buf_init(&b, TD_EVENT_MAX);
-    td_status s = td_buf_str(&b, "{\"event\":\"skipped_checkpoint\"");
-    if (!s) s = td_events_text(&b, "path", path);
-    if (!s) s = td_events_text(&b, "reason", reason);
-    close_and_send(e, &b, s);
+    struct line l;
+    begin(&l, TD_EVENT_SKIPPED_CHECKPOINT);
+    td_event_skipped_checkpoint_path(&l.event, path);
+    td_event_skipped_checkpoint_reason(&l.event, reason);
+    send_line(e, &l);
 }
 
 void td_events_removed(struct td_events *e, int64_t step, const char *path) {
-    struct td_buf b;
-    td_buf_init(&b, TD_EVENT_MAX);
-    td_status s = td_buf_printf(&b, "{\"event\":\"removed\",\"step\":%lld", (long long)step);
-    if (!s) s = td_events_text(&b, "path", path);
-    close_and_send(e, &b, s);
+    struct line l;
+    begin(&l, TD_EVENT_REMOVED);
+    td_event_removed_step(&l.event, step);
+    td_event_removed_path(&l.event, path);
+    send_line(e, &l);
 }
 
 void td_events_stage(struct td_events *e, const char *stage, const char *state) {
-    struct td_buf b;
-    td_buf_init(&b, TD_EVENT_MAX);
-    close_and_send(
-        e, &b,
-        td_buf_printf(&b, "{\"event\":\"stage\",\"stage\":\"%s\",\"state\":\"%s\"", stage, state));
+    struct line l;
+    begin(&l, TD_EVENT_STAGE);
+    td_event_stage_stage(&l.event, stage);
+    td_event_stage_state(&l.event, state);
+    send_line(e, &l);
 }
 
 void td_events_weights(struct td_events *e, const char *text) {
-    struct td_buf b;
-    td_buf_init(&b, TD_EVENT_MAX);
-    td_status s = td_buf_str(&b, "{\"event\":\"weights\"");
-    if (!s) s = td_events_text(&b, "text", text);
-    close_and_send(e, &b, s);
+    struct line l;
+    begin(&l, TD_EVENT_WEIGHTS);
+    td_event_weights_text(&l.event, text);
+    send_line(e, &l);
 }
 
 void td_events_frozen(struct td_events *e, const struct td_json *plan) {
-    struct td_buf b;
-    td_buf_init(&b, TD_EVENT_MAX);
-    td_status s = td_buf_str(&b, "{\"event\":\"frozen\",\"plan\":");
-    if (!s) s = td_json_print(plan, false, &b);
-    close_and_send(e, &b, s);
+    struct line l;
+    begin(&l, TD_EVENT_FROZEN);
+    td_event_frozen_plan(&l.event, plan);
+    send_line(e, &l);
 }
 
 void td_events_memory(struct td_events *e, size_t state_bytes, size_t arena_bytes,
                       size_t scratch_bytes, const char *recompute) {
-    struct td_buf b;
-    td_buf_init(&b, TD_EVENT_MAX);
-    close_and_send(e, &b,
-                   td_buf_printf(&b,
-                                 "{\"event\":\"memory\",\"state_bytes\":%zu,\"arena_bytes\":%zu,"
-                                 "\"scratch_bytes\":%zu,\"recompute\":\"%s\"",
-                                 state_bytes, arena_bytes, scratch_bytes, recompute));
+    struct line l;
+    begin(&l, TD_EVENT_MEMORY);
+    td_event_memory_state_bytes(&l.event, (int64_t)state_bytes);
+    td_event_memory_arena_bytes(&l.event, (int64_t)arena_bytes);
+    td_event_memory_scratch_bytes(&l.event, (int64_t)scratch_bytes);
+    td_event_memory_recompute(&l.event, recompute);
+    send_line(e, &l);
 }
 
 void td_events_note(struct td_events *e, const char *fmt, ...) {
@@ -155,24 +159,22 @@ void td_events_note(struct td_events *e, const char *fmt, ...) {
     va_start(ap, fmt);
     (void)td_fit_v(text, sizeof text, fmt, ap);
     va_end(ap);
-    struct td_buf b;
-    td_buf_init(&b, TD_EVENT_MAX);
-    td_status s = td_buf_str(&b, "{\"event\":\"note\"");
-    if (!s) s = td_events_text(&b, "text", text);
-    close_and_send(e, &b, s);
+    struct line l;
+    begin(&l, TD_EVENT_NOTE);
+    td_event_note_text(&l.event, text);
+    send_line(e, &l);
 }
 
 void td_events_end(struct td_events *e, const char *outcome, td_status failure, int64_t step) {
     if (atomic_exchange(&e->ended, true)) return;
-    struct td_buf b;
-    td_buf_init(&b, TD_EVENT_MAX);
-    td_status s = td_buf_printf(&b, "{\"event\":\"end\",\"outcome\":\"%s\"", outcome);
-    if (!s && failure) {
-        s = td_buf_printf(&b, ",\"class\":\"%s\",\"code\":\"%s\"",
-                          td_class_name(td_status_class(failure)),
-                          td_code_name(td_status_code(failure)));
-        if (!s) s = td_events_text(&b, "message", td_status_message(failure));
+    struct line l;
+    begin(&l, TD_EVENT_END);
+    td_event_end_outcome(&l.event, outcome);
+    if (failure) {
+        td_event_end_class(&l.event, td_class_name(td_status_class(failure)));
+        td_event_end_code(&l.event, td_code_name(td_status_code(failure)));
+        td_event_end_message(&l.event, td_status_message(failure));
     }
-    if (!s) s = td_buf_printf(&b, ",\"step\":%lld", (long long)step);
-    close_and_send(e, &b, s);
+    td_event_end_step(&l.event, step);
+    send_line(e, &l);
 }

@@ -8,7 +8,7 @@
 // writes snapshots.
 //
 // Events of a rank: the few things that its launcher must know, as JSON objects
-// (lib/attempt/rank_page.h lists them). With a launcher each is one datagram on its socket; without
+// (rows of lib/attempt/events.def). With a launcher each is one datagram on its socket; without
 // one, a line on stdout.
 //
 // Sending never blocks for long: a full socket is given TD_EVENTS_PATIENCE_NS, then the event is
@@ -52,8 +52,5 @@ void td_events_note(struct td_events *e, const char *fmt, ...) TD_PRINTF(2, 3);
 // The last event; only the first call sends. outcome: "done", "stopped", or "failed" with its
 // status (borrowed; TD_OK otherwise).
 void td_events_end(struct td_events *e, const char *outcome, td_status failure, int64_t step);
-
-// Appends ,"key":"text".
-TD_MUST_USE td_status td_events_text(struct td_buf *b, const char *key, const char *text);
 
 #endif
