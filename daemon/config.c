@@ -26,10 +26,9 @@ struct row {
 };
 
 static const struct row rows[] = {
-#define TD_PARAM_STR(field, flag, env, def, prose)                                                 \
-    {flag, env, prose, "", offsetof(struct td_config, field), false, 0, 0, 0, def},
-#define TD_PARAM_INT(field, flag, env, min, max, def, unit, prose)                                 \
-    {flag, env, prose, unit, offsetof(struct td_config, field), true, min, max, def, ""},
+#define TD_PARAM_STR(field, ...) {.offset = offsetof(struct td_config, field), __VA_ARGS__},
+#define TD_PARAM_INT(field, ...)                                                                   \
+    {.offset = offsetof(struct td_config, field), .is_int = true, __VA_ARGS__},
 #include "daemon/params.def"
 #undef TD_PARAM_STR
 #undef TD_PARAM_INT
@@ -73,11 +72,11 @@ static td_status set(struct td_config *c, const struct row *r, const char *text,
 
 static td_status set_defaults(struct td_config *c) {
     for (size_t i = 0; i < N_ROWS; i++) {
-        const char *env = rows[i].env[0] ? getenv(rows[i].env) : NULL;
+        const char *env = rows[i].env ? getenv(rows[i].env) : NULL;
         if (rows[i].is_int) {
             *(int64_t *)(void *)((char *)c + rows[i].offset) = rows[i].def;
         } else {
-            TD_TRY(set(c, &rows[i], rows[i].text_def, rows[i].flag));
+            TD_TRY(set(c, &rows[i], rows[i].text_def ? rows[i].text_def : "", rows[i].flag));
         }
         if (env && *env) TD_TRY(set(c, &rows[i], env, rows[i].env));
     }

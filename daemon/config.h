@@ -10,8 +10,8 @@ enum { TD_CONFIG_TEXT = 512 };
 enum td_daemon_role { TD_DAEMON_ALL, TD_DAEMON_COORDINATOR, TD_DAEMON_NODE };
 
 struct td_config {
-#define TD_PARAM_STR(field, flag, env, def, prose)                 char field[TD_CONFIG_TEXT];
-#define TD_PARAM_INT(field, flag, env, min, max, def, unit, prose) int64_t field;
+#define TD_PARAM_STR(field, ...) char field[TD_CONFIG_TEXT];
+#define TD_PARAM_INT(field, ...) int64_t field;
 #include "daemon/params.def"
 #undef TD_PARAM_STR
 #undef TD_PARAM_INT

@@ -38,17 +38,18 @@ def said(*command):
 
 # ---- traind.8 ------------------------------------------------------------------------------------
 def settings():
-    for line in (ROOT / "daemon/params.def").read_text().splitlines():
-        text = re.match(rf"TD_PARAM_STR\(\w+, {STRING}, {STRING}, {STRING}, {STRING}\)", line)
-        number = re.match(rf"TD_PARAM_INT\(\w+, {STRING}, {STRING}, (\d+), (\d+), (\d+), {STRING}, {STRING}\)", line)
-        if text:
-            flag, env, default, prose = text.groups()
-            yield f"{flag}=X", env, default, prose
-        elif number:
-            flag, env, low, high, default, unit, prose = number.groups()
-            yield f"{flag}=N", env, f"{default}; {low} to {high} {unit}", prose
-        elif line.startswith("TD_PARAM"):
-            sys.exit(f"params.def: a row that this program does not understand: {line}")
+    rows = (ROOT / "daemon/params.def").read_text()
+    found = list(re.finditer(rf"^TD_PARAM_(STR|INT)\(\w+((?:,\s*\.\w+ = (?:\d+|{STRING}(?:\s*{STRING})*))+)\)$", rows, re.M))
+    if len(found) != len(re.findall(r"^TD_PARAM", rows, re.M)):
+        sys.exit("params.def: a row that this program does not understand")
+    for row in found:
+        columns = {m[1]: m[2] or "".join(re.findall(STRING, m[3]))
+                   for m in re.finditer(rf"\.(\w+) = (?:(\d+)|((?:{STRING}\s*)+))", row[2])}
+        flag, env, prose = columns["flag"], columns.get("env", ""), columns["prose"]
+        if row[1] == "STR":
+            yield f"{flag}=X", env, columns.get("text_def", ""), prose
+        else:
+            yield f"{flag}=N", env, "{def}; {min} to {max} {unit}".format(**columns), prose
 
 
 def traind():
@@ -59,7 +60,8 @@ def traind():
     for flag, env, default, prose in settings():
         more = [f"Default: {default}."] * bool(default) + [f"Environment: {env}."] * bool(env)
         body += f".TP\n\\fB\\-\\-{roff(flag)}\\fR\n{roff(prose)}. {roff(' '.join(more))}\n"
-    for flag, prose in (("salvage", "start with what is readable of a damaged state.db, list what is not"), ("dump-config", "print every setting and end"), ("dump-spec", "print the reference of the job spec and end")):
+    for flag, prose in (("salvage", "start with what is readable of a damaged state.db, list what is not"), ("dump-config", "print every setting and end"), ("dump-spec", "print the reference of the job spec and end"),
+                        ("dump-events", "print the reference of events.log and end")):
         body += f".TP\n\\fB\\-\\-{roff(flag)}\\fR\n{roff(prose)}\n"
     body += (".SH SIGNALS\n" + roff(
         "SIGTERM and SIGINT end the daemon. Role all stops its ranks with a checkpoint first, and the next start goes on; "

@@ -105,14 +105,16 @@ static td_status announce(struct td_rank *r) {
 
 // clang-format off
 static const build_step building[] = {
-    td_rank_open_accelerator, td_rank_find_group, td_rank_join_group, td_rank_open_strategy, td_rank_open_precision, td_rank_open_data, td_rank_open_module,
+    td_rank_open_accelerator, td_rank_find_group, td_rank_join_group,
+    td_rank_open_strategy, td_rank_open_precision, td_rank_open_data, td_rank_open_module,
     td_rank_choose_start, td_rank_list_plugins, td_plan_programs, td_rank_compare,
     td_rank_place_state, td_rank_initialize_state, td_rank_restore_state, td_rank_set_up_strategy,
     bind_programs, start_background, td_choices_freeze, announce,
 };
 
 static const build_step planning[] = {
-    td_rank_open_accelerator, td_rank_find_group, td_rank_open_strategy, td_rank_open_precision, td_rank_open_data, td_rank_open_module,
+    td_rank_open_accelerator, td_rank_find_group,
+    td_rank_open_strategy, td_rank_open_precision, td_rank_open_data, td_rank_open_module,
     td_plan_programs,
 };
 // clang-format on

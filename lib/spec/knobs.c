@@ -11,10 +11,10 @@
 
 #define TD_SECTION(...)
 #define TD_LATER(...)
-#define TD_KNOB(section, key, type, fallback, min, max, unit, values, prose)                       \
-    {section, key, TD_KNOB_##type, false, fallback, min, max, unit, values, prose},
-#define TD_PLAN_KNOB(section, key, type, fallback, min, max, unit, values, prose)                  \
-    {section, key, TD_KNOB_##type, true, fallback, min, max, unit, values, prose},
+#define TD_KNOB(section_, key_, type_, ...)                                                        \
+    {.section = section_, .key = key_, .type = TD_KNOB_##type_, __VA_ARGS__},
+#define TD_PLAN_KNOB(section_, key_, type_, ...)                                                   \
+    {.section = section_, .key = key_, .type = TD_KNOB_##type_, .is_plan_only = true, __VA_ARGS__},
 const struct td_knob td_knobs[] = {
 #include "lib/spec/knobs.def"
 };
@@ -23,15 +23,17 @@ const struct td_knob td_knobs[] = {
 #undef TD_PLAN_KNOB
 const size_t td_n_knobs = TD_COUNTOF(td_knobs);
 
-// How many knobs are above each section's row, by its line: a knob counts on, a section does not.
+// How many knobs are above each section's row, by its file and line: a knob counts on, a section
+// does not.
 #define TD_LATER(...)
-#define TD_JOIN(a, b)     a##b
-#define TD_ABOVE(line)    TD_JOIN(knobs_above_, line)
-#define TD_SAME(line)     TD_JOIN(no_knob_, line)
-#define TD_COUNT(line)    TD_JOIN(knob_, line)
-#define TD_SECTION(...)   TD_ABOVE(__LINE__), TD_SAME(__LINE__) = TD_ABOVE(__LINE__) - 1,
-#define TD_KNOB(...)      TD_COUNT(__LINE__),
-#define TD_PLAN_KNOB(...) TD_COUNT(__LINE__),
+#define TD_JOIN_NAMES(a, part, line) a##part##_##line
+#define TD_JOIN(a, part, line)       TD_JOIN_NAMES(a, part, line)
+#define TD_ABOVE(line)               TD_JOIN(knobs_above_, TD_KNOBS_PART, line)
+#define TD_SAME(line)                TD_JOIN(no_knob_, TD_KNOBS_PART, line)
+#define TD_COUNT(line)               TD_JOIN(knob_, TD_KNOBS_PART, line)
+#define TD_SECTION(...)              TD_ABOVE(__LINE__), TD_SAME(__LINE__) = TD_ABOVE(__LINE__) - 1,
+#define TD_KNOB(...)                 TD_COUNT(__LINE__),
+#define TD_PLAN_KNOB(...)            TD_COUNT(__LINE__),
 enum {
 #include "lib/spec/knobs.def"
 };
@@ -41,8 +43,8 @@ enum {
 
 #define TD_KNOB(...)
 #define TD_PLAN_KNOB(...)
-#define TD_SECTION(path, kind, fallback, prose)                                                    \
-    {path, TD_SECTION_##kind, fallback, prose, TD_ABOVE(__LINE__)},
+#define TD_SECTION(path_, kind_, ...)                                                              \
+    {.path = path_, .kind = TD_SECTION_##kind_, .first_knob = TD_ABOVE(__LINE__), __VA_ARGS__},
 const struct td_section td_sections[] = {
 #include "lib/spec/knobs.def"
 };

@@ -1,5 +1,6 @@
 // The reference of the job spec, printed from the tables: what `traind --dump-spec` shows and what
-// docs/job-spec.md is. A test holds the two together, so the document cannot fall behind.
+// docs/job-spec.md is. A test holds the two together, so the document is never older than the
+// tables.
 //
 // One table for each section, in the order of the canonical spec; the words for what a key takes
 // are those of the error messages. Markdown, because both people and renderers read it; a man page
@@ -98,7 +99,7 @@ td_status td_spec_reference(struct td_buf *out) {
     for (size_t i = 0; i < td_n_sections; i++) {
         TD_TRY(print_section(a, &td_sections[i], out));
     }
-    TD_TRY(td_buf_str(out, "\n## Keys of Lightning that stand elsewhere\n\n"));
+    TD_TRY(td_buf_str(out, "\n## Keys of Lightning that are elsewhere\n\n"));
     for (size_t i = 0; i < td_n_laters; i++) {
         const struct td_later *l = &td_laters[i];
         TD_TRY(td_buf_printf(out, "- `%s%s%s`: %s\n", l->section, *l->section ? "." : "", l->key,

@@ -26,6 +26,11 @@ LONG_FUNCTIONS = {"engine/train/loop/fit.c": 120}
 ESSAY_LINES = 3
 TEST_ESSAY_LINES = 1
 
+# Columns of code, and of tables: .def files, and what is between clang-format off and on.
+CODE_COLUMNS, TABLE_COLUMNS = 100, 120
+# Files with wider lines: rows of many words each, and texts that are one JSON line.
+WIDE = ["lib/attempt/segments.h", "lib/attempt/rank_page.h"]
+
 # Folder -> the folders it may include besides itself; the longest folder that fits a file counts.
 # "pb" stands for generated messages (*.pb-c.h). tests/ may include anything.
 PLUGIN = ["include", "lib/base"]
@@ -336,6 +341,19 @@ def check_length(path, code):
         problem(path, n_lines, f"the file has {n_lines} lines, at most {MAX_FILE_LINES}")
 
 
+def check_width(path, code):
+    """clang-format breaks code, but no comment, no macro of a .def, and nothing where it is off."""
+    if path in WIDE:
+        return
+    off = False
+    for number, line in enumerate(code.splitlines(), 1):
+        off = "clang-format off" in line or off and "clang-format on" not in line
+        most = TABLE_COLUMNS if off or path.endswith(".def") else CODE_COLUMNS
+        longest = max((len(word) for word in line.split()), default=0)
+        if len(line) > most and longest < most - 20:  # a name that long cannot be broken
+            problem(path, number, f"the line has {len(line)} columns, at most {most}")
+
+
 def check_circles_and_names(paths):
     files = {p: without_comments((ROOT / p).read_text(errors="replace")) for p in paths if not p.endswith(".py")}
     circles.check(files, KNOWN_CIRCLES, problem)
@@ -374,6 +392,7 @@ def check_file(path, users):
     check_length(path, code)
     if path.endswith(".py"):
         return
+    check_width(path, code)
     plain = without_comments(code)
     check_includes(path, plain, users)
     check_banned(path, without_strings(plain))

@@ -127,6 +127,18 @@ def test_second_way_of_what_has_one_is_named(tree, code, words):
     assert [words in p for p in lint.problems] == ([True] if words else [])
 
 
+@pytest.mark.parametrize("path, columns, off, ok", [
+    ("a.c", 100, False, True), ("a.c", 101, False, False), ("a.c", 120, True, True), ("a.c", 121, True, False),
+    ("a.def", 120, False, True), ("a.def", 121, False, False), ("lib/attempt/segments.h", 200, False, True),
+])
+def test_line_that_is_too_wide_is_named(tree, path, columns, off, ok):
+    wide = ("ab " * 100)[:columns]
+    lint.check_width(path, f"// clang-format off\n{wide}\n// clang-format on\n" if off else f"\n{wide}\n")
+    assert [p.split(":")[1] for p in lint.problems] == ([] if ok else ["2"])
+    lint.check_width("a.c", f"// clang-format off\n// clang-format on\n{'x' * 101}\n{'a ' * 51}\n")
+    assert len(lint.problems) == (1 if ok else 2) and lint.problems[-1].startswith("a.c:4")
+
+
 BARE = """
 int f(int x) {
     if (x) return 1;

@@ -34,36 +34,58 @@ _Static_assert(TD_COUNTOF(event_names) == TD_JOB_EVENT_COUNT, "one name per even
 static const char *const attempt_names[] = {"assigned", "started", "ended", "fenced"};
 _Static_assert(TD_COUNTOF(attempt_names) == TD_ATTEMPT_STATE_COUNT, "one name per state");
 
-// A cell is 0 (refused), or a state + 1; the state itself means kept.
-#define NO    0
+// A cell is 0, which refuses the event, or TO(state); to the state itself means that it is kept.
 #define TO(s) (TD_JOB_##s + 1)
-// columns: ASSIGN, RUN, DONE, STOPPED, RETRY, FAIL, PAUSE, RESUME, CANCEL, EXPIRE
+#define ON(e) [TD_JOB_ON_##e]
+// clang-format off
 static const uint8_t table[][TD_JOB_EVENT_COUNT] = {
-    [TD_JOB_QUEUED] = {TO(STARTING), NO, NO, NO, NO, TO(FAILED), TO(PAUSED), NO, TO(CANCELLED),
-                       TO(EXPIRED)},
-    [TD_JOB_STARTING] = {NO, TO(RUNNING), TO(SUCCEEDED), TO(QUEUED), TO(RECOVERING), TO(FAILED),
-                         TO(PAUSING), NO, TO(STOPPING), NO},
-    [TD_JOB_RUNNING] = {NO, TO(RUNNING), TO(SUCCEEDED), TO(QUEUED), TO(RECOVERING), TO(FAILED),
-                        TO(PAUSING), NO, TO(STOPPING), NO},
-    [TD_JOB_RECOVERING] = {TO(RECOVERING), TO(RUNNING), TO(SUCCEEDED), TO(QUEUED), TO(RECOVERING),
-                           TO(FAILED), TO(PAUSING), NO, TO(STOPPING), TO(EXPIRED)},
-    [TD_JOB_PAUSING] = {NO, TO(PAUSING), TO(SUCCEEDED), TO(PAUSED), TO(PAUSED), TO(FAILED),
-                        TO(PAUSING), NO, TO(STOPPING), NO},
-    [TD_JOB_PAUSED] = {NO, NO, NO, NO, NO, NO, TO(PAUSED), TO(QUEUED), TO(CANCELLED), TO(EXPIRED)},
-    [TD_JOB_STOPPING] = {NO, TO(STOPPING), TO(CANCELLED), TO(CANCELLED), TO(CANCELLED),
-                         TO(CANCELLED), NO, NO, TO(STOPPING), NO},
-    [TD_JOB_CANCELLED] = {NO, NO, NO, NO, NO, NO, NO, NO, TO(CANCELLED), NO},
-    [TD_JOB_SUCCEEDED] = {NO, NO, NO, NO, NO, NO, NO, NO, NO, NO},
-    [TD_JOB_FAILED] = {NO, NO, NO, NO, NO, NO, NO, NO, NO, NO},
-    [TD_JOB_EXPIRED] = {NO, NO, NO, NO, NO, NO, NO, NO, NO, NO},
+    [TD_JOB_QUEUED] = {
+        ON(ASSIGN) = TO(STARTING), ON(FAIL) = TO(FAILED), ON(PAUSE) = TO(PAUSED),
+        ON(CANCEL) = TO(CANCELLED), ON(EXPIRE) = TO(EXPIRED),
+    },
+    [TD_JOB_STARTING] = {
+        ON(RUN) = TO(RUNNING), ON(DONE) = TO(SUCCEEDED), ON(STOPPED) = TO(QUEUED),
+        ON(RETRY) = TO(RECOVERING), ON(FAIL) = TO(FAILED), ON(PAUSE) = TO(PAUSING),
+        ON(CANCEL) = TO(STOPPING),
+    },
+    [TD_JOB_RUNNING] = {
+        ON(RUN) = TO(RUNNING), ON(DONE) = TO(SUCCEEDED), ON(STOPPED) = TO(QUEUED),
+        ON(RETRY) = TO(RECOVERING), ON(FAIL) = TO(FAILED), ON(PAUSE) = TO(PAUSING),
+        ON(CANCEL) = TO(STOPPING),
+    },
+    [TD_JOB_RECOVERING] = {
+        ON(ASSIGN) = TO(RECOVERING), ON(RUN) = TO(RUNNING), ON(DONE) = TO(SUCCEEDED),
+        ON(STOPPED) = TO(QUEUED), ON(RETRY) = TO(RECOVERING), ON(FAIL) = TO(FAILED),
+        ON(PAUSE) = TO(PAUSING), ON(CANCEL) = TO(STOPPING), ON(EXPIRE) = TO(EXPIRED),
+    },
+    [TD_JOB_PAUSING] = {
+        ON(RUN) = TO(PAUSING), ON(DONE) = TO(SUCCEEDED), ON(STOPPED) = TO(PAUSED),
+        ON(RETRY) = TO(PAUSED), ON(FAIL) = TO(FAILED), ON(PAUSE) = TO(PAUSING),
+        ON(CANCEL) = TO(STOPPING),
+    },
+    [TD_JOB_PAUSED] = {
+        ON(PAUSE) = TO(PAUSED), ON(RESUME) = TO(QUEUED), ON(CANCEL) = TO(CANCELLED),
+        ON(EXPIRE) = TO(EXPIRED),
+    },
+    [TD_JOB_STOPPING] = {
+        ON(RUN) = TO(STOPPING), ON(DONE) = TO(CANCELLED), ON(STOPPED) = TO(CANCELLED),
+        ON(RETRY) = TO(CANCELLED), ON(FAIL) = TO(CANCELLED), ON(CANCEL) = TO(STOPPING),
+    },
+    [TD_JOB_CANCELLED] = {
+        ON(CANCEL) = TO(CANCELLED),
+    },
+    [TD_JOB_SUCCEEDED] = {0}, // refuses all
+    [TD_JOB_FAILED] = {0}, // refuses all
+    [TD_JOB_EXPIRED] = {0}, // refuses all
 };
+// clang-format on
 _Static_assert(TD_COUNTOF(table) == TD_JOB_STATE_COUNT, "one row per state");
 
 enum td_job_step td_job_next(enum td_job_state from, enum td_job_event event,
                              enum td_job_state *out_to) {
     TD_CHECK((unsigned)from < TD_JOB_STATE_COUNT && (unsigned)event < TD_JOB_EVENT_COUNT);
     uint8_t cell = table[from][event];
-    if (cell == NO) return TD_JOB_REFUSED;
+    if (!cell) return TD_JOB_REFUSED;
     *out_to = (enum td_job_state)(cell - 1);
     return *out_to == from ? TD_JOB_KEPT : TD_JOB_MOVED;
 }

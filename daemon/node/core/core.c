@@ -162,7 +162,7 @@ struct moment {
     struct td_node_core *core;
     struct td_node_attempt *a;
     struct td_mono now;
-    td_status failure; // of FAILED; taken by who uses it
+    td_status failure; // of FAILED; taken by its user
 };
 typedef void transition(struct moment *m);
 
@@ -261,13 +261,48 @@ static void on_forget(struct moment *m) {
 
 // clang-format off
 static transition *const table[][TD_AE_COUNT] = {
-    [TD_AT_PREPARING] = {on_started, on_failed, on_stop_preparing, ignored, ignored,
-                         on_forget_preparing},
-    [TD_AT_RUNNING] = {ignored, ignored, on_stop, ignored, on_gone, on_forget_alive},
-    [TD_AT_STOPPING] = {ignored, ignored, on_stop, on_stop_late, on_gone, on_forget_alive},
-    [TD_AT_KILLING] = {ignored, ignored, ignored, on_kill_late, on_gone, on_forget_killing},
-    [TD_AT_ENDED] = {ignored, ignored, ignored, ignored, ignored, on_forget},
+    [TD_AT_PREPARING] = {
+        [TD_AE_STARTED] = on_started,
+        [TD_AE_FAILED]  = on_failed,
+        [TD_AE_STOP]    = on_stop_preparing,
+        [TD_AE_TIME]    = ignored,
+        [TD_AE_GONE]    = ignored,
+        [TD_AE_FORGET]  = on_forget_preparing,
+    },
+    [TD_AT_RUNNING] = {
+        [TD_AE_STARTED] = ignored,
+        [TD_AE_FAILED]  = ignored,
+        [TD_AE_STOP]    = on_stop,
+        [TD_AE_TIME]    = ignored,
+        [TD_AE_GONE]    = on_gone,
+        [TD_AE_FORGET]  = on_forget_alive,
+    },
+    [TD_AT_STOPPING] = {
+        [TD_AE_STARTED] = ignored,
+        [TD_AE_FAILED]  = ignored,
+        [TD_AE_STOP]    = on_stop,
+        [TD_AE_TIME]    = on_stop_late,
+        [TD_AE_GONE]    = on_gone,
+        [TD_AE_FORGET]  = on_forget_alive,
+    },
+    [TD_AT_KILLING] = {
+        [TD_AE_STARTED] = ignored,
+        [TD_AE_FAILED]  = ignored,
+        [TD_AE_STOP]    = ignored,
+        [TD_AE_TIME]    = on_kill_late,
+        [TD_AE_GONE]    = on_gone,
+        [TD_AE_FORGET]  = on_forget_killing,
+    },
+    [TD_AT_ENDED] = {
+        [TD_AE_STARTED] = ignored,
+        [TD_AE_FAILED]  = ignored,
+        [TD_AE_STOP]    = ignored,
+        [TD_AE_TIME]    = ignored,
+        [TD_AE_GONE]    = ignored,
+        [TD_AE_FORGET]  = on_forget,
+    },
 };
+// clang-format on
 _Static_assert(TD_COUNTOF(table) == TD_AT_COUNT, "one row per state");
 
 static void run(struct td_node_core *c, struct td_mono now, struct td_node_attempt *a,
