@@ -37,10 +37,11 @@ enum td_op_is {
     // An element of the result is a function of the operands' elements in its place (NumPy
     // broadcasting): the result may overwrite an operand, and images may be in any layout.
     TD_OP_IS_ELEMENTWISE = 1,
-    TD_OP_IS_VIEW = 2,        // the operand's bytes under another shape
-    TD_OP_IS_CHEAP = 4,       // `recompute: selective` makes it again rather than keep it
-    TD_OP_IS_PRODUCT = 8,     // a matrix product by the second operand
-    TD_OP_IS_CONVOLUTION = 16 // or the gradient of one
+    TD_OP_IS_VIEW = 2,         // the operand's bytes under another shape
+    TD_OP_IS_CHEAP = 4,        // `recompute: selective` makes it again rather than keep it
+    TD_OP_IS_PRODUCT = 8,      // a matrix product by the second operand
+    TD_OP_IS_CONVOLUTION = 16, // or the gradient of one
+    TD_OP_IS_MADE = 32         // by passes and rules; a module has no builder for it (build.h)
 };
 bool td_op_is(enum td_op op, enum td_op_is what);
 
@@ -108,7 +109,7 @@ const struct td_state_info *td_state_at(const struct td_state_table *t, uint32_t
 TD_MUST_USE td_status td_state_find(const struct td_state_table *t, const char *name,
                                     uint32_t *out_index);
 // Gives every tensor its offset: parameters in order of registration, gradients in bucket order
-// with TD_CONTROL_FLAGS fp32 elements behind the last bucket. Called once, after the programs of
+// with TD_CONTROL_FLAGS fp32 elements after the last bucket. Called once, after the programs of
 // all steps were recorded; frozen afterwards.
 TD_MUST_USE td_status td_state_layout(struct td_state_table *t);
 size_t td_state_region_bytes(const struct td_state_table *t, enum td_role role);
@@ -120,7 +121,7 @@ void td_state_bucket(const struct td_state_table *t, uint32_t bucket, size_t *ou
                      size_t *out_bytes, enum td_dtype *out_dtype);
 size_t td_state_control_offset(const struct td_state_table *t);
 
-// Control flags that ride behind the last gradient bucket (summed, never divided): all ranks read
+// Control flags that ride after the last gradient bucket (summed, never divided): all ranks read
 // the sum at the same optimizer-step boundary, so they stop at the same step.
 enum td_control_flag {
     TD_CONTROL_STOP,
@@ -202,7 +203,7 @@ struct td_attrs {
     bool interleaved, reverse; // rope: pairs (2i, 2i + 1) instead of halves; the other way round
     bool biased, seeded;       // linear_ce: a bias is there; so is a seed
     enum td_act act;
-    enum td_op then; // of matmul: the activation's gradient behind it, such as relu_grad; 0: none
+    enum td_op then; // of matmul: the activation's gradient after it, such as relu_grad; 0: none
     enum td_compare compare;
     enum td_dtype dtype;
     struct td_shape shape;
@@ -290,7 +291,7 @@ TD_MUST_USE td_status td_graph_result(struct td_graph *g, const char *name, td_v
 
 // Named scalars a step reports. MEAN: a mean over the batch's samples; SUM: a sum over them. The
 // worker turns both into (sum, count), which the coordinator merges over ranks. WEIGHT: what the
-// batch counts in the MEAN or SUM that stands before it, instead of its number of samples. NORM: a
+// batch counts in the MEAN or SUM before it, instead of its number of samples. NORM: a
 // sum of squares that is alike on all ranks and stands for its root; the optimizer pass makes one,
 // "grad_norm". GATE: 1 if all gradients are finite, else 0, and then the step is not to be applied.
 enum td_output_kind {

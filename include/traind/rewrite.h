@@ -17,12 +17,12 @@ extern "C" {
 
 enum { TD_REWRITE_END = 0x7fffffff };
 
-// Nodes added from now on stand before node `at`, in its segment unless set otherwise afterwards;
-// TD_REWRITE_END goes back to appending. Nodes behind the place are renumbered by each addition.
+// Nodes added from now on come before node `at`, in its segment unless set otherwise afterwards;
+// TD_REWRITE_END goes back to appending. Nodes after the place are renumbered by each addition.
 TD_MUST_USE td_status td_rewrite_insert_at(struct td_graph *g, td_node at);
 
 // Gives node n other operands, as many as before, and other attributes; the op stays. Its results
-// take the types that follow, so nodes behind it that read them may have to change as well: the
+// take the types that follow, so nodes after it that read them may have to change as well: the
 // pipeline verifies the whole when the rewrite is done.
 TD_MUST_USE td_status td_rewrite_node(struct td_graph *g, td_node n, const td_value *inputs,
                                       const struct td_attrs *attrs);
@@ -44,7 +44,7 @@ TD_MUST_USE td_status td_rewrite_scalar(struct td_graph *g, td_value v, enum td_
 // variants agree.
 TD_MUST_USE td_status td_rewrite_assign_buckets(struct td_graph *g, size_t first_bytes,
                                                 size_t cap_bytes);
-// Inserts one all_reduce per bucket, right behind the last write to a gradient of that bucket.
+// Inserts one all_reduce per bucket, right after the last write to a gradient of that bucket.
 // Gradients of a bucket that this graph does not write are operands too: all ranks reduce the same
 // bytes. Buckets are reduced in ascending order on every rank.
 TD_MUST_USE td_status td_rewrite_all_reduce(struct td_graph *g);

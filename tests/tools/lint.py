@@ -171,6 +171,7 @@ OP_TABLES = {
 }
 # By the executor itself: the operands of select are bool and other types; a reduction is the group's.
 OPS_ELSEWHERE = {"a kernel": ["SELECT", "ALL_REDUCE"]}
+BUILDERS = "include/traind/build.h"
 OP_CASES = "tests/conform/conform_ops*.c"
 GRADIENT_CASES = "tests/conform/conform_gradients*.c"
 # Page of the docs -> the flag of traind that prints it.
@@ -436,7 +437,21 @@ def check_ops():
         named = op_names(pattern)
         for op in wanted:
             if op not in named:
-                problem(OPS, ops[op], f"{op} has not {what} in {pattern}")
+                problem(OPS, ops[op], f"{op} lacks {what} in {pattern}")
+
+
+def check_builders():
+    """A module records each op that is not made by passes through a builder of its name, and no others have one."""
+    rows = re.findall(r"^TD_OP\(\w+, \"(\w+)\", .*, ([^,]+)\)$", (ROOT / OPS).read_text(), flags=re.M)
+    recorded = {name for name, flags in rows if "TD_OP_IS_MADE" not in flags}
+    code = without_comments((ROOT / BUILDERS).read_text())
+    built = set(re.findall(r"\bTD_BUILD_(?:UNARY|BINARY|REDUCE)\((\w+), \w+\) *\n", code))
+    for m in re.finditer(r"\btd_build_(\w+)\(struct td_graph \*g,", code):
+        built.add(m[1])
+    for name in sorted(recorded - built):
+        problem(BUILDERS, 1, f"{name} of {OPS} has no builder td_build_{name}; or is it TD_OP_IS_MADE?")
+    for name in sorted(built - recorded - {"node", "name"}):
+        problem(BUILDERS, 1, f"td_build_{name} builds no op that a module records ({OPS})")
 
 
 def check_events():
@@ -502,6 +517,7 @@ def main():
     check_ops()
     check_events()
     check_printed_docs(traind)
+    check_builders()
     for (pattern, most), places in users.items():
         for path, line in places[most:]:
             first = places[0][0]

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "lib/base/json.h"
+#include "lib/spec/knobs.h"
 #include "traind/module.h"
 #include "workloads/workloads.h"
 
@@ -117,9 +118,26 @@ static void test_steps_share_parameters_when_recorded_twice(void **state) {
     td_state_table_destroy(t);
 }
 
+static void test_spec_takes_the_activations_of_the_one_list(void **state) {
+    (void)state;
+    static const char bar_before_each[] =
+#define TD_ACTIVATION(name, op, scale) "|" #name
+#include "workloads/modules/activations.def"
+#undef TD_ACTIVATION
+        ;
+    assert_string_equal(td_knob_find("model.mlp", "activation")->values, bar_before_each + 1);
+#define TD_ACTIVATION(name, op, scale) assert_non_null(td_section_find("layer." #name));
+#include "workloads/modules/activations.def"
+#undef TD_ACTIVATION
+}
+
 static void test_activation_is_the_knobs_when_recorded(void **state) {
     (void)state;
-    static const char *const names[] = {"relu", "leaky_relu", "gelu", "silu", "tanh", "sigmoid"};
+    static const char *const names[] = {
+#define TD_ACTIVATION(name, op, scale) #name,
+#include "workloads/modules/activations.def"
+#undef TD_ACTIVATION
+    };
     for (size_t i = 0; i < TD_COUNTOF(names); i++) {
         struct td_state_table *t;
         struct td_graph *g;
@@ -190,6 +208,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_graph_is_that_of_linear_layers_when_recorded),
         cmocka_unit_test(test_steps_share_parameters_when_recorded_twice),
+        cmocka_unit_test(test_spec_takes_the_activations_of_the_one_list),
         cmocka_unit_test(test_activation_is_the_knobs_when_recorded),
         cmocka_unit_test(test_open_names_both_sides_when_data_and_knobs_do_not_fit),
         cmocka_unit_test(test_open_fails_cleanly_when_any_allocation_fails),

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "traind/random.h"
 #include "workloads/modules/loss.h"
 #include "workloads/workloads.h"
 
@@ -199,12 +198,6 @@ static td_status record_norm(const struct td_module *m, const struct layer *l, s
     return batch_norm(g, l->name, l->in.dim[0], l->eps, l->momentum, h);
 }
 
-static td_status record_op(const struct td_module *m, const struct layer *l, struct td_graph *g,
-                           td_value *h) {
-    (void)m;
-    return td_graph_op(g, l->kind->op, h, 1, NULL, h);
-}
-
 static td_status record_pool(const struct td_module *m, const struct layer *l, struct td_graph *g,
                              td_value *h) {
     (void)m;
@@ -215,10 +208,11 @@ static td_status record_pool(const struct td_module *m, const struct layer *l, s
     return TD_OK;
 }
 
-static td_status record_leaky_relu(const struct td_module *m, const struct layer *l,
+static td_status record_activation(const struct td_module *m, const struct layer *l,
                                    struct td_graph *g, td_value *h) {
     (void)m;
-    const struct td_attrs attrs = {.scale = l->negative_slope};
+    const bool slopes = l->kind->op == TD_OP_LEAKY_RELU;
+    const struct td_attrs attrs = {.scale = slopes ? l->negative_slope : 0};
     return td_graph_op(g, l->kind->op, h, 1, &attrs, h);
 }
 
@@ -250,9 +244,7 @@ static td_status record_linear(const struct td_module *m, const struct layer *l,
 static td_status record_dropout(const struct td_module *m, const struct layer *l,
                                 struct td_graph *g, td_value *h) {
     (void)m;
-    const struct td_attrs attrs = {.drop = l->p, .stream = td_stream_of(l->name)};
-    if (td_graph_mode(g) != TD_MODE_TRAIN || l->p <= 0) return TD_OK;
-    return td_graph_op(g, TD_OP_DROPOUT, h, 1, &attrs, h);
+    return td_build_dropout(g, *h, l->name, l->p, h);
 }
 
 static td_status conv_norm(const struct td_module *m, const struct layer *l, struct td_graph *g,
@@ -273,13 +265,13 @@ static td_status basic_block(const struct td_module *m, const struct layer *l, s
     first.stride[0] = first.stride[1] = one.stride[0] = one.stride[1] = stride;
     td_value around = *h;
     TD_TRY(conv_norm(m, l, g, name, "conv1", "bn1", in, &first, h));
-    TD_TRY(td_graph_op(g, TD_OP_RELU, h, 1, NULL, h));
+    TD_TRY(td_build_relu(g, *h, h));
     TD_TRY(conv_norm(m, l, g, name, "conv2", "bn2", l->channels, &three, h));
     if (stride != 1 || in != l->channels) {
         TD_TRY(conv_norm(m, l, g, name, "downsample.0", "downsample.1", in, &one, &around));
     }
-    TD_TRY(td_graph_op(g, TD_OP_ADD, (td_value[]){*h, around}, 2, NULL, h));
-    return td_graph_op(g, TD_OP_RELU, h, 1, NULL, h);
+    TD_TRY(td_build_add(g, *h, around, h));
+    return td_build_relu(g, *h, h);
 }
 
 static td_status record_residual(const struct td_module *m, const struct layer *l,
@@ -296,12 +288,9 @@ static td_status record_residual(const struct td_module *m, const struct layer *
 static const struct kind kinds[] = {
     {"conv", "conv", fit_conv, record_conv, TD_OP_CONV2D},
     {"batch_norm", "bn", fit_norm, record_norm, TD_OP_BATCH_NORM},
-    {"relu", NULL, fit_same, record_op, TD_OP_RELU},
-    {"leaky_relu", NULL, fit_same, record_leaky_relu, TD_OP_LEAKY_RELU},
-    {"gelu", NULL, fit_same, record_op, TD_OP_GELU},
-    {"silu", NULL, fit_same, record_op, TD_OP_SILU},
-    {"tanh", NULL, fit_same, record_op, TD_OP_TANH},
-    {"sigmoid", NULL, fit_same, record_op, TD_OP_SIGMOID},
+#define TD_ACTIVATION(name, op, scale) {#name, NULL, fit_same, record_activation, op},
+#include "workloads/modules/activations.def"
+#undef TD_ACTIVATION
     {"max_pool", NULL, fit_pool, record_pool, TD_OP_MAX_POOL},
     {"avg_pool", NULL, fit_pool, record_pool, TD_OP_AVG_POOL},
     {"global_avg_pool", NULL, fit_global_pool, record_global_pool, TD_OP_REDUCE_MEAN},

@@ -55,13 +55,13 @@ bool td_decoder_name_ends(const char *name, const char *end) {
 // h (B T, C)
 static td_status predict(struct td_graph *g, td_value h, td_value y, td_value head) {
     const int64_t batch = td_graph_value(g, y)->shape.dim[0];
-    const struct td_attrs transposed = {.trans_b = true}, first = {.shape = td_shape_2(batch, 1)};
-    const struct td_shape places = td_shape_1(batch);
+    const struct td_matmul_options transposed = {.trans_b = true};
+    const struct td_shape first = td_shape_2(batch, 1), places = td_shape_1(batch);
     td_value logits;
-    TD_TRY(td_graph_op(g, TD_OP_SLICE, &y, 1, &first, &y));
+    TD_TRY(td_build_slice(g, y, (int64_t[]){0, 0}, &first, &y));
     TD_TRY(td_layer_reshape(g, &places, &y));
-    TD_TRY(td_graph_op(g, TD_OP_EMBEDDING, (td_value[]){h, y}, 2, NULL, &h));
-    TD_TRY(td_graph_op(g, TD_OP_MATMUL, (td_value[]){h, head}, 2, &transposed, &logits));
+    TD_TRY(td_build_embedding(g, h, y, &h));
+    TD_TRY(td_build_matmul(g, h, head, 0, &transposed, &logits));
     return td_graph_result(g, "logits", logits);
 }
 
@@ -76,11 +76,11 @@ td_status td_decoder_predict(const struct td_decoder *d, struct td_graph *g, td_
     const struct td_shape *in = &td_graph_value(g, h)->shape;
     const struct td_shape rows = td_shape_2(in->dim[0] * d->block, in->dim[2]);
     const struct td_shape targets = td_shape_1(rows.dim[0]);
-    const struct td_attrs transposed = {.trans_b = true};
+    const struct td_matmul_options transposed = {.trans_b = true};
     td_value logits;
     TD_TRY(td_layer_reshape(g, &rows, &h));
     if (td_graph_mode(g) == TD_MODE_PREDICT) return predict(g, h, y, head);
-    TD_TRY(td_graph_op(g, TD_OP_MATMUL, (td_value[]){h, head}, 2, &transposed, &logits));
+    TD_TRY(td_build_matmul(g, h, head, 0, &transposed, &logits));
     TD_TRY(td_layer_reshape(g, &targets, &y));
     return td_module_loss_record(&d->loss, g, logits, y, false);
 }

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "traind/random.h"
+#include "traind/build.h"
 #include "workloads/modules/config_json.h"
 #include "workloads/modules/decoder.h"
 #include "workloads/workloads.h"
@@ -166,11 +166,10 @@ static td_status table(const struct td_module *m, struct td_graph *g, const char
 
 static td_status layer_norm(const struct td_module *m, struct td_graph *g, const char *name,
                             td_value *h) {
-    const struct td_attrs attrs = {.eps = m->eps};
-    td_value operand[3] = {*h};
-    TD_TRY(td_layer_row(g, name, "weight", m->n_embd, 1, &operand[1]));
-    TD_TRY(td_layer_row(g, name, "bias", m->n_embd, 0, &operand[2]));
-    return td_graph_op(g, TD_OP_LAYER_NORM, operand, 3, &attrs, h);
+    td_value gamma, beta;
+    TD_TRY(td_layer_row(g, name, "weight", m->n_embd, 1, &gamma));
+    TD_TRY(td_layer_row(g, name, "bias", m->n_embd, 0, &beta));
+    return td_build_layer_norm(g, *h, gamma, beta, m->eps, h);
 }
 
 // h (..., in) @ weight (in, out) + bias
@@ -181,26 +180,23 @@ static td_status conv1d(struct td_graph *g, const char *name, int64_t in, int64_
     snprintf(path, sizeof path, "%s.weight", name);
     TD_TRY(td_layer_normal(g, path, in, out, deviation, 0, &weight));
     TD_TRY(td_layer_row(g, name, "bias", out, 0, &bias));
-    TD_TRY(td_graph_op(g, TD_OP_MATMUL, (td_value[]){*h, weight}, 2, NULL, h));
-    return td_graph_op(g, TD_OP_ADD, (td_value[]){*h, bias}, 2, NULL, h);
+    TD_TRY(td_build_matmul(g, *h, weight, 0, NULL, h));
+    return td_build_add(g, *h, bias, h);
 }
 
 static td_status attention(const struct td_module *m, struct td_graph *g, const char *name,
                            double back, td_value *h) {
-    struct td_attrs causal = {.causal = true, .groups = (int32_t)m->n_head};
-    char path[TD_LAYER_NAME_BYTES];
-    td_value out[2];
+    char path[TD_LAYER_NAME_BYTES], drop[TD_LAYER_NAME_BYTES];
+    const struct td_attention_options causal = {
+        .causal = true, .drop = m->attn_pdrop, .name = drop};
     const struct td_shape shape = td_graph_value(g, *h)->shape;
     const struct td_shape heads = {
         4, {shape.dim[0], shape.dim[1], 3 * m->n_head, m->n_embd / m->n_head}};
     snprintf(path, sizeof path, "%s.c_attn", name);
     TD_TRY(conv1d(g, path, m->n_embd, 3 * m->n_embd, m->initializer_range, h));
     TD_TRY(td_layer_reshape(g, &heads, h));
-    snprintf(path, sizeof path, "%s.attn_dropout", name);
-    if (td_graph_mode(g) == TD_MODE_TRAIN) causal.drop = m->attn_pdrop;
-    if (causal.drop > 0) causal.stream = td_stream_of(path);
-    TD_TRY(td_graph_op(g, TD_OP_SELF_ATTENTION, h, 1, &causal, out));
-    *h = out[0];
+    snprintf(drop, sizeof drop, "%s.attn_dropout", name);
+    TD_TRY(td_build_self_attention(g, *h, (int32_t)m->n_head, &causal, h));
     TD_TRY(td_layer_reshape(g, &shape, h));
     snprintf(path, sizeof path, "%s.c_proj", name);
     TD_TRY(conv1d(g, path, m->n_embd, m->n_embd, back, h));
@@ -209,11 +205,10 @@ static td_status attention(const struct td_module *m, struct td_graph *g, const 
 
 static td_status feed_forward(const struct td_module *m, struct td_graph *g, const char *name,
                               double back, td_value *h) {
-    const struct td_attrs gelu = {.gelu_tanh = m->gelu_tanh};
     char path[TD_LAYER_NAME_BYTES];
     snprintf(path, sizeof path, "%s.c_fc", name);
     TD_TRY(conv1d(g, path, m->n_embd, 4 * m->n_embd, m->initializer_range, h));
-    TD_TRY(td_graph_op(g, TD_OP_GELU, h, 1, &gelu, h));
+    TD_TRY(td_build_gelu(g, *h, m->gelu_tanh, h));
     snprintf(path, sizeof path, "%s.c_proj", name);
     TD_TRY(conv1d(g, path, 4 * m->n_embd, m->n_embd, back, h));
     return td_layer_dropout(g, path, m->resid_pdrop, h);
@@ -234,7 +229,7 @@ static td_status block(const struct td_module *m, struct td_graph *g, int64_t la
         TD_TRY(layer_norm(m, g, path, &inner));
         snprintf(path, sizeof path, "transformer.h.%" PRId64 ".%s", layer, part[i].name);
         TD_TRY(part[i].record(m, g, path, back, &inner));
-        TD_TRY(td_graph_op(g, TD_OP_ADD, (td_value[]){*h, inner}, 2, NULL, h));
+        TD_TRY(td_build_add(g, *h, inner, h));
     }
     return TD_OK;
 }
@@ -243,14 +238,14 @@ static td_status block(const struct td_module *m, struct td_graph *g, int64_t la
 static td_status embed(const struct td_module *m, struct td_graph *g, td_value x, td_value *out_wte,
                        td_value *out_h) {
     td_value wpe;
-    const struct td_attrs first = {.shape = td_shape_2(m->decoder.block, m->n_embd)};
+    const struct td_shape first = td_shape_2(m->decoder.block, m->n_embd);
     TD_TRY(table(m, g, "transformer.wte.weight", m->decoder.vocab_size, out_wte));
     TD_TRY(table(m, g, "transformer.wpe.weight", m->decoder.n_positions, &wpe));
-    TD_TRY(td_graph_op(g, TD_OP_EMBEDDING, (td_value[]){*out_wte, x}, 2, NULL, out_h));
+    TD_TRY(td_build_embedding(g, *out_wte, x, out_h));
     if (m->decoder.block < m->decoder.n_positions) {
-        TD_TRY(td_graph_op(g, TD_OP_SLICE, &wpe, 1, &first, &wpe));
+        TD_TRY(td_build_slice(g, wpe, (int64_t[]){0, 0}, &first, &wpe));
     }
-    TD_TRY(td_graph_op(g, TD_OP_ADD, (td_value[]){*out_h, wpe}, 2, NULL, out_h));
+    TD_TRY(td_build_add(g, *out_h, wpe, out_h));
     return td_layer_dropout(g, "transformer.drop", m->embd_pdrop, out_h);
 }
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "traind/random.h"
+#include "traind/build.h"
 
 struct td_shape td_shape_1(int64_t a) {
     return (struct td_shape){.n_dims = 1, .dim = {a}};
@@ -91,37 +91,32 @@ td_status td_layer_row(struct td_graph *g, const char *layer, const char *part, 
 }
 
 td_status td_layer_dropout(struct td_graph *g, const char *name, double p, td_value *h) {
-    const struct td_attrs attrs = {.drop = p, .stream = td_stream_of(name)};
-    if (td_graph_mode(g) != TD_MODE_TRAIN || p <= 0) return TD_OK;
-    return td_graph_op(g, TD_OP_DROPOUT, h, 1, &attrs, h);
+    return td_build_dropout(g, *h, name, p, h);
 }
 
 td_status td_layer_pixels(struct td_graph *g, enum td_dtype dtype, td_value *h) {
-    if (dtype != TD_U8) return TD_OK;
-    const struct td_attrs cast = {.dtype = TD_F32, .scale = 1.0 / 255.0};
-    return td_graph_op(g, TD_OP_CAST, h, 1, &cast, h);
+    return dtype == TD_U8 ? td_build_cast(g, *h, TD_F32, 1.0 / 255.0, h) : TD_OK;
 }
 
 td_status td_layer_reshape(struct td_graph *g, const struct td_shape *shape, td_value *h) {
-    const struct td_attrs reshape = {.shape = *shape};
-    return td_graph_op(g, TD_OP_RESHAPE, h, 1, &reshape, h);
+    return td_build_reshape(g, *h, shape, h);
 }
 
 td_status td_layer_linear(struct td_graph *g, const char *name, int64_t in, int64_t out, bool bias,
                           unsigned marks, td_value *h) {
     const double bound = 1.0 / sqrt((double)in);
     const struct td_init init = {TD_INIT_UNIFORM, -bound, bound};
-    const struct td_attrs transposed = {.trans_b = true};
+    const struct td_matmul_options transposed = {.trans_b = true};
     char path[TD_LAYER_NAME_BYTES + 16];
     td_value weight, shift;
     struct td_shape shape = td_shape_2(out, in);
     snprintf(path, sizeof path, "%s.weight", name);
     TD_TRY(td_graph_param(g, path, TD_F32, &shape, init, &weight));
     TD_TRY(td_graph_mark(g, weight, marks));
-    TD_TRY(td_graph_op(g, TD_OP_MATMUL, (td_value[]){*h, weight}, 2, &transposed, h));
+    TD_TRY(td_build_matmul(g, *h, weight, 0, &transposed, h));
     if (!bias) return TD_OK;
     shape = td_shape_1(out);
     snprintf(path, sizeof path, "%s.bias", name);
     TD_TRY(td_graph_param(g, path, TD_F32, &shape, init, &shift));
-    return td_graph_op(g, TD_OP_ADD, (td_value[]){*h, shift}, 2, NULL, h);
+    return td_build_add(g, *h, shift, h);
 }

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "traind/random.h"
+#include "traind/build.h"
 #include "workloads/modules/config_json.h"
 #include "workloads/modules/decoder.h"
 #include "workloads/workloads.h"
@@ -173,23 +173,22 @@ static td_status llama_open(const struct td_json *knobs, const struct td_field *
 // ---- recording ----------------------------------------------------------------------------------
 static td_status rms_norm(const struct td_module *m, struct td_graph *g, const char *name,
                           td_value *h) {
-    const struct td_attrs attrs = {.eps = m->eps};
     td_value gamma;
     TD_TRY(td_layer_row(g, name, "weight", m->width, 1, &gamma));
-    return td_graph_op(g, TD_OP_RMS_NORM, (td_value[]){*h, gamma}, 2, &attrs, h);
+    return td_build_rms_norm(g, *h, gamma, m->eps, h);
 }
 
 // h (..., in) by <part>.<name>.weight (out, in)
 static td_status linear(const struct td_module *m, struct td_graph *g, const char *part,
                         const char *name, int64_t out, td_value *h) {
-    const struct td_attrs transposed = {.trans_b = true};
+    const struct td_matmul_options transposed = {.trans_b = true};
     const struct td_shape *in = &td_graph_value(g, *h)->shape;
     char path[TD_LAYER_NAME_BYTES + 16];
     td_value weight;
     snprintf(path, sizeof path, "%s.%s.weight", part, name);
     TD_TRY(
         td_layer_normal(g, path, out, in->dim[in->n_dims - 1], m->initializer_range, 0, &weight));
-    return td_graph_op(g, TD_OP_MATMUL, (td_value[]){*h, weight}, 2, &transposed, h);
+    return td_build_matmul(g, *h, weight, 0, &transposed, h);
 }
 
 // h (B,T,C) -> (B,T,n_heads,D)
@@ -205,22 +204,20 @@ static td_status heads(const struct td_module *m, struct td_graph *g, const char
 
 static td_status attention(const struct td_module *m, struct td_graph *g, const char *name,
                            td_value *h) {
-    const struct td_attrs rope = {.base = m->rope_theta};
+    const struct td_rope_options rope = {.base = m->rope_theta};
     const struct td_shape shape = td_graph_value(g, *h)->shape;
-    struct td_attrs causal = {.causal = true};
-    char path[TD_LAYER_NAME_BYTES];
-    td_value qkv[3], out[2];
+    char drop[TD_LAYER_NAME_BYTES];
+    const struct td_attention_options causal = {
+        .causal = true, .drop = m->attention_dropout, .name = drop};
+    td_value qkv[3];
     TD_TRY(heads(m, g, name, "q_proj", m->n_heads, *h, &qkv[0]));
     TD_TRY(heads(m, g, name, "k_proj", m->n_groups, *h, &qkv[1]));
     TD_TRY(heads(m, g, name, "v_proj", m->n_groups, *h, &qkv[2]));
     for (int i = 0; i < 2; i++) {
-        TD_TRY(td_graph_op(g, TD_OP_ROPE, &qkv[i], 1, &rope, &qkv[i]));
+        TD_TRY(td_build_rope(g, qkv[i], &rope, &qkv[i]));
     }
-    snprintf(path, sizeof path, "%s.attention_dropout", name);
-    if (td_graph_mode(g) == TD_MODE_TRAIN) causal.drop = m->attention_dropout;
-    if (causal.drop > 0) causal.stream = td_stream_of(path);
-    TD_TRY(td_graph_op(g, TD_OP_ATTENTION, qkv, 3, &causal, out));
-    *h = out[0];
+    snprintf(drop, sizeof drop, "%s.attention_dropout", name);
+    TD_TRY(td_build_attention(g, qkv[0], qkv[1], qkv[2], &causal, h));
     TD_TRY(td_layer_reshape(g, &shape, h));
     return linear(m, g, name, "o_proj", m->width, h);
 }
@@ -230,8 +227,8 @@ static td_status feed_forward(const struct td_module *m, struct td_graph *g, con
     td_value gate = *h, up = *h;
     TD_TRY(linear(m, g, name, "gate_proj", m->inner, &gate));
     TD_TRY(linear(m, g, name, "up_proj", m->inner, &up));
-    TD_TRY(td_graph_op(g, TD_OP_SILU, &gate, 1, NULL, &gate));
-    TD_TRY(td_graph_op(g, TD_OP_MUL, (td_value[]){gate, up}, 2, NULL, h));
+    TD_TRY(td_build_silu(g, gate, &gate));
+    TD_TRY(td_build_mul(g, gate, up, h));
     return linear(m, g, name, "down_proj", m->width, h);
 }
 
@@ -250,7 +247,7 @@ static td_status block(const struct td_module *m, struct td_graph *g, int64_t la
         TD_TRY(rms_norm(m, g, path, &inner));
         snprintf(path, sizeof path, "model.layers.%" PRId64 ".%s", layer, part[i].name);
         TD_TRY(part[i].record(m, g, path, &inner));
-        TD_TRY(td_graph_op(g, TD_OP_ADD, (td_value[]){*h, inner}, 2, NULL, h));
+        TD_TRY(td_build_add(g, *h, inner, h));
     }
     return TD_OK;
 }
@@ -271,7 +268,7 @@ static td_status llama_record(struct td_module *m, struct td_graph *g, int64_t b
     td_value x, y, head, h;
     TD_TRY(td_xy_inputs(&m->decoder.fields, g, batch, &x, &y));
     TD_TRY(table(m, g, "model.embed_tokens.weight", &head));
-    TD_TRY(td_graph_op(g, TD_OP_EMBEDDING, (td_value[]){head, x}, 2, NULL, &h));
+    TD_TRY(td_build_embedding(g, head, x, &h));
     for (int64_t layer = 0; layer < m->n_layers; layer++) {
         TD_TRY(block(m, g, layer, &h));
     }

@@ -45,14 +45,14 @@ static td_status read_cross_entropy(struct td_module_loss *l, const struct td_js
     if (!(smoothing >= 0 && smoothing <= 1)) {
         return td_bad_spec("model.loss.label_smoothing: expected a number from 0 to 1");
     }
-    l->attrs.label_smoothing = smoothing;
-    l->attrs.ignores = ignored && ignored->kind == TD_JSON_INT;
-    if (l->attrs.ignores) {
+    l->labels.smoothing = smoothing;
+    l->labels.ignores = ignored && ignored->kind == TD_JSON_INT;
+    if (l->labels.ignores) {
         int64_t index = ignored->u.integer;
         if (index < INT32_MIN || index > INT32_MAX) {
             return td_bad_spec("model.loss.ignore_index: labels are integers of 32 bits");
         }
-        l->attrs.ignore_index = (int32_t)index;
+        l->labels.ignore_index = (int32_t)index;
     }
     return read_weights(l, td_json_get(loss, "class_weights"));
 }
@@ -148,30 +148,23 @@ td_status td_module_loss_fit_tokens(struct td_module_loss *l, const char *module
 // weights.
 static td_status record_weight(const struct td_module_loss *l, struct td_graph *g, const char *name,
                                td_value y, td_value weights) {
-    const struct td_attrs ignore = {.ignores = l->attrs.ignores,
-                                    .ignore_index = l->attrs.ignore_index};
     td_value counted;
-    if (!ignore.ignores && !weights) return TD_OK;
-    TD_TRY(td_graph_op(g, TD_OP_COUNT_LABELS, (td_value[]){y, weights}, weights ? 2 : 1, &ignore,
-                       &counted));
+    if (!l->labels.ignores && !weights) return TD_OK;
+    TD_TRY(td_build_count_labels(g, y, weights, &l->labels, &counted));
     return td_graph_output(g, name, counted, TD_OUTPUT_WEIGHT);
 }
 
 static td_status record_cross_entropy(const struct td_module_loss *l, struct td_graph *g,
                                       td_value logits, td_value y, bool counts) {
-    const struct td_attrs weights = {
-        .dtype = TD_F32, .shape = td_shape_1(l->n_weights), .values = l->class_weight};
-    const struct td_attrs ignore = {.ignores = l->attrs.ignores,
-                                    .ignore_index = l->attrs.ignore_index};
-    td_value in[3] = {logits, y}, loss[2],
-             correct; // loss[1]: its gradient, which autodiff takes up
-    if (l->class_weight) TD_TRY(td_graph_op(g, TD_OP_CONSTANT, NULL, 0, &weights, &in[2]));
-    TD_TRY(td_graph_op(g, TD_OP_SOFTMAX_CE, in, in[2] ? 3 : 2, &l->attrs, loss));
-    TD_TRY(td_graph_output(g, "loss", loss[0], TD_OUTPUT_MEAN));
-    TD_TRY(record_weight(l, g, "loss_weight", y, in[2]));
-    TD_TRY(td_graph_loss(g, loss[0]));
+    const struct td_shape row = td_shape_1(l->n_weights);
+    td_value weights = 0, loss, correct;
+    if (l->class_weight) TD_TRY(td_build_constant(g, TD_F32, &row, l->class_weight, &weights));
+    TD_TRY(td_build_softmax_ce(g, logits, y, weights, &l->labels, &loss));
+    TD_TRY(td_graph_output(g, "loss", loss, TD_OUTPUT_MEAN));
+    TD_TRY(record_weight(l, g, "loss_weight", y, weights));
+    TD_TRY(td_graph_loss(g, loss));
     if (!counts) return TD_OK;
-    TD_TRY(td_graph_op(g, TD_OP_COUNT_CORRECT, in, 2, &ignore, &correct));
+    TD_TRY(td_build_count_correct(g, logits, y, &l->labels, &correct));
     TD_TRY(td_graph_output(g, "accuracy", correct, TD_OUTPUT_SUM));
     return record_weight(l, g, "accuracy_weight", y, 0);
 }
@@ -179,27 +172,26 @@ static td_status record_cross_entropy(const struct td_module_loss *l, struct td_
 // The share of logits, of which a sample may have several.
 static td_status record_right_sides(const struct td_module_loss *l, struct td_graph *g, td_value x,
                                     td_value y) {
-    const struct td_attrs all = {.dtype = TD_F32,
-                                 .scale = (double)td_shape_elems(&td_graph_value(g, x)->shape)};
+    const struct td_shape scalar = {.n_dims = 0};
+    const double all = (double)td_shape_elems(&td_graph_value(g, x)->shape);
     td_value right, n;
-    TD_TRY(td_graph_op(g, TD_OP_COUNT_CORRECT, (td_value[]){x, y}, 2, NULL, &right));
+    TD_TRY(td_build_count_correct(g, x, y, NULL, &right));
     TD_TRY(td_graph_output(g, "accuracy", right, TD_OUTPUT_SUM));
     if (l->width == 1) return TD_OK;
-    TD_TRY(td_graph_op(g, TD_OP_FILL, NULL, 0, &all, &n));
+    TD_TRY(td_build_fill(g, TD_F32, &scalar, all, &n));
     return td_graph_output(g, "accuracy_weight", n, TD_OUTPUT_WEIGHT);
 }
 
 static td_status record_pair(const struct td_module_loss *l, struct td_graph *g, td_value x,
                              td_value y) {
     const struct td_shape shape = td_graph_value(g, x)->shape;
-    enum td_op op = l->kind == TD_LOSS_MSE ? TD_OP_MSE : TD_OP_BCE;
-    td_value loss[2]; // loss[1]: its gradient
+    td_value loss;
     if (!td_shape_equal(&td_graph_value(g, y)->shape, &shape)) {
         TD_TRY(td_layer_reshape(g, &shape, &y));
     }
-    TD_TRY(td_graph_op(g, op, (td_value[]){x, y}, 2, NULL, loss));
-    TD_TRY(td_graph_output(g, "loss", loss[0], TD_OUTPUT_MEAN));
-    TD_TRY(td_graph_loss(g, loss[0]));
+    TD_TRY(l->kind == TD_LOSS_MSE ? td_build_mse(g, x, y, &loss) : td_build_bce(g, x, y, &loss));
+    TD_TRY(td_graph_output(g, "loss", loss, TD_OUTPUT_MEAN));
+    TD_TRY(td_graph_loss(g, loss));
     return l->kind == TD_LOSS_BCE ? record_right_sides(l, g, x, y) : TD_OK;
 }
 

@@ -6,6 +6,7 @@
 // module is opened, so that a misfit is reported with both facts before anything is computed.
 // Errors: what a person can mend is INVALID_ARGUMENT, class bad_spec.
 
+#include "traind/build.h"
 #include "workloads/modules/layers.h"
 
 enum td_loss_kind { TD_LOSS_CROSS_ENTROPY, TD_LOSS_MSE, TD_LOSS_BCE };
@@ -14,8 +15,8 @@ enum { TD_LOSS_MAX_WEIGHTS = 4096 };
 
 struct td_module_loss {
     enum td_loss_kind kind;
-    struct td_attrs attrs; // label_smoothing, ignores and ignore_index of cross entropy
-    double *class_weight;  // (n_weights); NULL: all alike
+    struct td_labels_options labels; // of cross entropy
+    double *class_weight;            // (n_weights); NULL: all alike
     int64_t n_weights;
     int64_t width; // of a row of the module's result
 };

@@ -35,9 +35,16 @@ static const struct {
     const char *name;
     enum td_op op;
     double scale; // what the op knows as attrs.scale
-} activations[] = {{"relu", TD_OP_RELU, 0}, {"leaky_relu", TD_OP_LEAKY_RELU, 0.01},
-                   {"gelu", TD_OP_GELU, 0}, {"silu", TD_OP_SILU, 0},
-                   {"tanh", TD_OP_TANH, 0}, {"sigmoid", TD_OP_SIGMOID, 0}};
+} activations[] = {
+#define TD_ACTIVATION(name, op, scale) {#name, op, scale},
+#include "workloads/modules/activations.def"
+#undef TD_ACTIVATION
+};
+static const char activation_names[] =
+#define TD_ACTIVATION(name, op, scale) " " #name
+#include "workloads/modules/activations.def"
+#undef TD_ACTIVATION
+    ;
 
 // ---- opening -----------------------------------------------------------------------------------
 static td_status read_activation(struct td_module *m, const struct td_json *knobs) {
@@ -48,10 +55,8 @@ static td_status read_activation(struct td_module *m, const struct td_json *knob
         m->activation_attrs.scale = activations[i].scale;
         return TD_OK;
     }
-    return td_bad_spec(
-        "model.activation: '%s' is not known here; use relu, leaky_relu, gelu, silu, "
-        "tanh or sigmoid",
-        name);
+    return td_bad_spec("model.activation: '%s' is not known here; use one of%s", name,
+                       activation_names);
 }
 
 static td_status read_knobs(struct td_module *m, const struct td_json *knobs) {

@@ -55,7 +55,11 @@ static td_status fuse_bias(struct fuse *f, td_node n) {
     bool row = sb->n_dims == 1 && sb->dim[0] == sz->dim[sz->n_dims - 1] &&
                td_shape_equal(&td_gv(g, add->outputs[0])->shape, sz);
     bool early = td_gv(g, bias)->kind != TD_VALUE_NODE || td_gv(g, bias)->node < n;
-    if (!row || !early || !td_graph_stable(g, bias, n, (td_node)(add - g->nodes))) return TD_OK;
+    // A wide product of 16 bits is added to in f32, but its operands have one type.
+    bool alike = td_gv(g, bias)->dtype == td_gv(g, node->inputs[0])->dtype;
+    if (!row || !early || !alike || !td_graph_stable(g, bias, n, (td_node)(add - g->nodes))) {
+        return TD_OK;
+    }
     td_value *in = td_arena_array(g->arena, 3, sizeof *in);
     if (!in) return td_fail_oom();
     memcpy(in, node->inputs, 2 * sizeof *in);
