@@ -150,7 +150,7 @@ static void on_status(struct following *f, const Traind__V1__LauncherStatus *m) 
     f->now.loss = r->loss;
     f->now.samples_per_s = rate;
     double a_step = (double)f->run->spec.loader.batch_size * f->run->n_ranks *
-                    (double)f->run->spec.trainer.accumulate_grad_batches.change[0].value;
+                    (double)f->run->spec.trainer.limits.accumulate[0].batches;
     double left = f->now.total_steps > r->step ? f->now.total_steps - r->step : 0;
     f->now.eta_s = rate > 0 ? left * a_step / rate : 0;
 }

@@ -33,6 +33,6 @@ const char *td_worker_known_precision(struct td_arena *arena, const struct td_pl
     const char *name = either(td_json_string(td_json_get(plan->run.frozen, "precision"), ""));
     if (!name) name = resumed(arena, train);
     if (!name) name = either(plan->run.precision);
-    bool compares = (train->stages & TD_TRAIN_FIT) && !train->deterministic;
+    bool compares = (train->stages & TD_STAGE_FIT) && !train->deterministic;
     return name ? name : compares ? TD_PRECISION_AUTO : TD_PRECISION_PLAIN;
 }

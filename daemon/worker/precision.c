@@ -47,7 +47,7 @@ static bool try_other(struct td_worker_config *config, struct td_worker_io *io,
 td_status td_worker_size_up(struct td_worker_config *config, struct td_worker_io *io,
                             struct td_events *events, struct td_worker_sized *out) {
     const char *asked = config->train.precision;
-    bool chooses = is(asked, TD_PRECISION_AUTO), trains = config->train.stages & TD_TRAIN_FIT;
+    bool chooses = is(asked, TD_PRECISION_AUTO), trains = config->train.stages & TD_STAGE_FIT;
     // Stochastic rounding is for weights in bf16 alone.
     bool compares = chooses || (is_half(asked) && trains && !config->train.optimizer.stochastic);
     struct td_worker_sized z = {.precision = chooses ? TD_PRECISION_MIXED : asked};

@@ -50,7 +50,7 @@ static void introduce(const struct td_worker_args *args, const struct td_worker_
 // By hand nobody chose a place for checkpoints unless the plan did: what that costs is said first.
 static void note_unsaved(const struct td_worker_args *args, const struct td_train_config *t,
                          struct td_events *events) {
-    bool saves = (t->stages & TD_TRAIN_FIT) && t->checkpoint.save_top_k != 0;
+    bool saves = (t->stages & TD_STAGE_FIT) && t->checkpoint.save_top_k != 0;
     if (args->page_fd < 0 && saves && !t->checkpoint.dir) {
         td_events_note(events, "no checkpoint will be written: the plan has no checkpoint.dir");
     }

@@ -53,24 +53,24 @@ static td_status run_stages(struct td_train_loop *l, enum td_train_loop_end *out
     unsigned stages = r->config->stages;
     *out_end = TD_LOOP_DONE;
     TD_TRY(td_stage_weights_check(r));
-    if (stages & TD_TRAIN_FIT) {
+    if (stages & TD_STAGE_FIT) {
         announce(r, "fit", "start");
         TD_TRY(td_train_loop_fit(l, out_end));
         announce(r, "fit", *out_end == TD_LOOP_DONE ? "done" : "stopped");
         if (*out_end == TD_LOOP_STOPPED) return TD_OK;
     }
-    if (stages & ~(unsigned)TD_TRAIN_FIT) TD_TRY(td_stage_weights_load(l));
-    if (stages & TD_TRAIN_VALIDATE) {
+    if (stages & ~(unsigned)TD_STAGE_FIT) TD_TRY(td_stage_weights_load(l));
+    if (stages & TD_STAGE_VALIDATE) {
         // Beside fit's own validations, whose points it must not mix with.
-        const char *prefix = stages & TD_TRAIN_FIT ? "validate" : "val";
+        const char *prefix = stages & TD_STAGE_FIT ? "validate" : "val";
         TD_TRY(evaluate_stage(l, TD_SPLIT_VAL, "validate", prefix, out_end));
         if (*out_end == TD_LOOP_STOPPED) return TD_OK;
     }
-    if (stages & TD_TRAIN_TEST) {
+    if (stages & TD_STAGE_TEST) {
         TD_TRY(evaluate_stage(l, TD_SPLIT_TEST, "test", "test", out_end));
         if (*out_end == TD_LOOP_STOPPED) return TD_OK;
     }
-    return stages & TD_TRAIN_PREDICT ? predict_stage(l, out_end) : TD_OK;
+    return stages & TD_STAGE_PREDICT ? predict_stage(l, out_end) : TD_OK;
 }
 
 static void note_losses(const struct td_rank *r) {

@@ -20,12 +20,8 @@ const char *td_split_name(enum td_split s);
 struct td_dataset_config {
     uint32_t struct_bytes;
     const struct td_json *knobs;
-    const char *cache_dir; // NULL: decode into private memory
-    // The loss leaves out labels that are ignore_index: they need not be classes, unless they are
-    // fed to the model, too, as tokens are.
-    bool ignores;
-    int32_t ignore_index;
-    bool binary; // the loss is of yes or no: float targets are from 0 to 1
+    const char *cache_dir;            // NULL: decode into private memory
+    const struct td_targets *targets; // what the module takes, alive during open; NULL: all 0
 };
 
 struct td_dataset;

@@ -25,6 +25,21 @@ struct td_field {
     int64_t n_classes;            // labels: values are in [0, n_classes); 0 otherwise
 };
 
+// What the targets "y" of a module may be. A dataset checks its own against it.
+enum td_target_kind {
+    TD_TARGET_CLASS,  // integers: one class a sample, or token
+    TD_TARGET_REAL,   // numbers
+    TD_TARGET_BINARY, // numbers from 0 for no to 1 for yes
+};
+struct td_targets {
+    uint32_t struct_bytes;
+    enum td_target_kind kind;
+    // CLASS: a label that is ignore_index counts for nothing. It need not be a class, unless it is
+    // fed to the model, too, as tokens are.
+    bool ignores;
+    int32_t ignore_index;
+};
+
 struct td_module;
 
 struct td_module_ops {
@@ -52,6 +67,11 @@ struct td_module_ops {
     const char *(*other_name)(struct td_module *m, const char *name);
     // A tensor that no parameter takes and nobody misses: a mask, a tied head, a counter.
     bool (*spares)(struct td_module *m, const char *name);
+
+    // (optional) What a module of these knobs takes as targets. Asked before the dataset is opened,
+    // which checks its own against it. out_targets comes with struct_bytes set and all else 0,
+    // which is what an absent slot means: classes, and none is ignored.
+    td_status (*targets)(const struct td_json *knobs, struct td_targets *out_targets);
 };
 
 #ifdef __cplusplus

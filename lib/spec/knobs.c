@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/job/limits.h"
+
 #define TD_SECTION(...)
 #define TD_LATER(...)
 #define TD_KNOB(section_, key_, type_, ...)                                                        \
@@ -181,7 +183,7 @@ static const char *expects(struct td_arena *a, const struct td_knob *k) {
         return td_arena_printf(a, "an integer %s, or auto", range);
     case TD_KNOB_INT_BY_EPOCH:
         return td_arena_printf(a, "an integer %s, or a map of up to %d epochs to such", range,
-                               TD_SPEC_MAX_CHANGES);
+                               TD_LIMITS_WINDOWS);
     case TD_KNOB_REAL:
         return td_arena_printf(a, "a number %s", range);
     case TD_KNOB_AMOUNT:

@@ -36,27 +36,43 @@ static bool flag(const struct td_json *section, const char *key) {
     return td_json_bool(td_json_get(section, key), false);
 }
 
-static struct td_spec_amount amount(const struct td_json *section, const char *key) {
+static struct td_amount amount(const struct td_json *section, const char *key) {
     const struct td_json *v = td_json_get(section, key);
     if (v && v->kind == TD_JSON_REAL) {
-        return (struct td_spec_amount){.is_fraction = true, .fraction = v->u.real};
+        return (struct td_amount){.is_fraction = true, .fraction = v->u.real};
     }
-    return (struct td_spec_amount){.batches = td_json_int(v, 0)};
+    return (struct td_amount){.batches = td_json_int(v, 0)};
 }
 
-static struct td_spec_by_epoch by_epoch(const struct td_json *section, const char *key) {
-    const struct td_json *v = td_json_get(section, key);
-    struct td_spec_by_epoch b = {.n_changes = 1};
+// A number, or a map from epochs to numbers.
+static void read_accumulation(const struct td_json *v, struct td_limits *out) {
     if (!v || v->kind != TD_JSON_OBJECT) {
-        b.change[0].value = (int32_t)td_json_int(v, 0);
-        return b;
+        out->accumulate[out->n_accumulate++].batches = (int32_t)td_json_int(v, 0);
+        return;
     }
-    b.n_changes = 0;
-    for (v = v->first; v && b.n_changes < TD_COUNTOF(b.change); v = v->next) {
-        b.change[b.n_changes].epoch = (int32_t)strtol(v->key, NULL, 10);
-        b.change[b.n_changes++].value = (int32_t)td_json_int(v, 0);
+    for (v = v->first; v && out->n_accumulate < TD_LIMITS_WINDOWS; v = v->next) {
+        out->accumulate[out->n_accumulate++] = (struct td_accumulation){
+            .epoch = (int32_t)strtol(v->key, NULL, 10), .batches = (int32_t)td_json_int(v, 0)};
     }
-    return b;
+}
+
+static void read_limits(const struct td_json *trainer, struct td_limits *out) {
+    *out = (struct td_limits){
+        .max_epochs = i32(trainer, "max_epochs"),
+        .max_steps = i32(trainer, "max_steps"),
+        .min_epochs = i32(trainer, "min_epochs"),
+        .min_steps = i32(trainer, "min_steps"),
+        .max_time_s = int_of(trainer, "max_time"),
+        .train_batches = amount(trainer, "limit_train_batches"),
+        .val_batches = amount(trainer, "limit_val_batches"),
+        .test_batches = amount(trainer, "limit_test_batches"),
+        .predict_batches = amount(trainer, "limit_predict_batches"),
+        .val_check_interval = amount(trainer, "val_check_interval"),
+        .check_val_every_n_epoch = i32(trainer, "check_val_every_n_epoch"),
+        .log_every_n_steps = i32(trainer, "log_every_n_steps"),
+        .sanity_batches = i32(trainer, "num_sanity_val_steps"),
+    };
+    read_accumulation(td_json_get(trainer, "accumulate_grad_batches"), out);
 }
 
 static struct td_spec_part part(const struct td_json *tree, const char *section) {
@@ -85,27 +101,14 @@ static void read_trainer(const struct td_json *s, struct td_spec_trainer *out) {
         .stochastic_rounding = td_json_bool(td_json_get(s, "stochastic_rounding"), false),
         .devices = i32(s, "devices"),
         .num_nodes = i32(s, "num_nodes"),
-        .max_epochs = i32(s, "max_epochs"),
-        .max_steps = i32(s, "max_steps"),
-        .min_epochs = i32(s, "min_epochs"),
-        .min_steps = i32(s, "min_steps"),
-        .max_time_s = int_of(s, "max_time"),
-        .limit_train_batches = amount(s, "limit_train_batches"),
-        .limit_val_batches = amount(s, "limit_val_batches"),
-        .limit_test_batches = amount(s, "limit_test_batches"),
-        .limit_predict_batches = amount(s, "limit_predict_batches"),
-        .val_check_interval = amount(s, "val_check_interval"),
-        .check_val_every_n_epoch = i32(s, "check_val_every_n_epoch"),
-        .log_every_n_steps = i32(s, "log_every_n_steps"),
-        .accumulate_grad_batches = by_epoch(s, "accumulate_grad_batches"),
         .gradient_clip_val = td_json_real(td_json_get(s, "gradient_clip_val"), 0),
         .recompute = text(s, "recompute"),
         .gradient_clip_algorithm = text(s, "gradient_clip_algorithm"),
         .log_grad_norm = flag(s, "log_grad_norm"),
         .deterministic = flag(s, "deterministic"),
         .detect_anomaly = flag(s, "detect_anomaly"),
-        .num_sanity_val_steps = i32(s, "num_sanity_val_steps"),
     };
+    read_limits(s, &out->limits);
 }
 
 static void read_checkpoint(const struct td_json *s, struct td_spec_checkpoint *out) {

@@ -5,7 +5,7 @@
 //
 // Text (YAML or JSON; one reader takes both) and overrides become one tree of lib/base/json.h. The
 // tree is checked against the knob tables (knobs.def) and completed: the *canonical spec*, in which
-// every knob stands with its resolved value, in the order of the tables. Only canonical specs are
+// every knob has its resolved value, in the order of the tables. Only canonical specs are
 // stored, shown, digested or planned; making one canonical again changes nothing. `struct td_spec`
 // is a plain C view of a canonical tree.
 //
@@ -16,15 +16,17 @@
 // Bounds: the text, its depth and its nodes (below); everything lives in the caller's arena, and
 // TD_SPEC_ARENA_BYTES always suffices. Pure functions of their arguments, any thread.
 //
-// In reading order: spec.h; knobs.def has a row for every key, and knobs.h answers questions about
-// rows; bounds.h; scalar.c and yaml.c turn text into a tree; parse.c adds overrides; document.c
-// walks the tree against the tables with value.c for each value and rules.c for what no row can
-// say; check.h gathers what was wrong; plan.h wraps the result into plans; reference.c prints the
-// tables for people.
+// In reading order: spec.h; knobs.def, with knobs_model.def and knobs_method.def, has a row for
+// every key, and knobs.h answers questions about rows; bounds.h; scalar.c and yaml.c turn text into
+// a tree; parse.c adds overrides; document.c walks the tree against the tables with value.c for
+// each value and rules.c for what no row can say; check.h gathers what was wrong; plan.h wraps the
+// result into plans; read.h reads knobs of a checked section by key; reference.c prints the tables
+// for people.
 //
 // Only td_spec_parse needs libyaml; a program that reads plans (JSON) does not.
 
 #include "lib/base/json.h"
+#include "lib/job/limits.h"
 #include "lib/spec/bounds.h"
 
 // text -> canonical tree. Each override is "trainer.devices=4" or "model.layers=[8, 2]"; the value
@@ -40,32 +42,10 @@ TD_MUST_USE td_status td_spec_validate(struct td_arena *a, const struct td_json 
 // ---- the view ----------------------------------------------------------------------------------
 // All strings and nodes are borrowed from the tree. "" is an absent string.
 
-enum td_stage { // bits of td_spec.stages; they run in this order
-    TD_STAGE_FIT = 1,
-    TD_STAGE_VALIDATE = 2,
-    TD_STAGE_TEST = 4,
-    TD_STAGE_PREDICT = 8,
-};
-
 // A part chosen by name: `knobs` is its whole section (with `name`), every knob resolved.
 struct td_spec_part {
     const char *name;
     const struct td_json *knobs;
-};
-
-// "How many batches": a number of them, or a fraction of what there is.
-struct td_spec_amount {
-    bool is_fraction;
-    double fraction; // [0, 1]
-    int64_t batches;
-};
-
-// What epochs change: from `epoch` on it is `value`. The first is of epoch 0.
-struct td_spec_by_epoch {
-    struct {
-        int32_t epoch, value;
-    } change[TD_SPEC_MAX_CHANGES];
-    size_t n_changes; // at least 1
 };
 
 struct td_spec_loader { // of data, whichever it is; batch_size is per rank
@@ -82,26 +62,13 @@ struct td_spec_trainer {
     bool stochastic_rounding;
     int32_t devices; // per node; 0 = auto. td_spec_ranks() resolves it
     int32_t num_nodes;
-    int32_t max_epochs; // -1: no limit. Resolved: 1000 when no other limit is given
-    int32_t max_steps;  // optimizer steps; -1: no limit
-    int32_t min_epochs; // 0: none
-    int32_t min_steps;  // 0: none
-    int64_t max_time_s; // 0: no limit
-    struct td_spec_amount limit_train_batches;
-    struct td_spec_amount limit_val_batches;
-    struct td_spec_amount limit_test_batches;
-    struct td_spec_amount limit_predict_batches;
-    struct td_spec_amount val_check_interval; // of a training epoch
-    int32_t check_val_every_n_epoch;
-    int32_t log_every_n_steps;
-    struct td_spec_by_epoch accumulate_grad_batches;
+    struct td_limits limits;             // max_epochs resolved: 1000 when there is no other limit
     double gradient_clip_val;            // 0: off
     const char *gradient_clip_algorithm; // norm, value
     bool log_grad_norm;
     bool deterministic;
     const char *recompute; // auto, none, selective, full
     bool detect_anomaly;
-    int32_t num_sanity_val_steps; // -1: all
 };
 
 struct td_spec_checkpoint {
@@ -130,8 +97,8 @@ struct td_spec_resources {
 struct td_spec {
     const struct td_json *tree;
     const char *name;
-    uint64_t seed; // seed_everything
-    unsigned stages;
+    uint64_t seed;   // seed_everything
+    unsigned stages; // enum td_stage
     struct td_spec_part model;
     struct td_spec_part data;
     struct td_spec_part optimizer;
@@ -141,10 +108,10 @@ struct td_spec {
     struct td_spec_checkpoint checkpoint;
     struct td_spec_restart restart;
     struct td_spec_resources resources;
-    const char *ckpt_path;     // resume everything from here; ""
-    bool strict;               // of init_from
-    const char *init_from;     // weights only; ""
-    const char *evaluate_from; // best, last or a path; "": best where fit has a monitor
+    const char *ckpt_path;         // resume everything from here; ""
+    bool strict;                   // of init_from
+    const char *init_from;         // weights only; ""
+    const char *evaluate_from;     // best, last or a path; "": best where fit has a monitor
 };
 
 // tree must be canonical (from td_spec_parse, td_spec_validate, or stored text of one).

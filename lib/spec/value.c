@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/job/limits.h"
 #include "lib/spec/check.h"
 
 // What is being checked, handed down whole.
@@ -91,7 +92,7 @@ static struct td_json *check_int_by_epoch(const struct subject *s, const struct 
     }
     const struct td_json *m = next_epoch(v, -1);
     bool from_start = m && epoch_of(m->key) == 0;
-    if (!m || v->n_children + !from_start > TD_SPEC_MAX_CHANGES) return refuse(s, v, NULL);
+    if (!m || v->n_children + !from_start > TD_LIMITS_WINDOWS) return refuse(s, v, NULL);
     struct td_json *map = fresh(s, td_json_new(s->c->arena, TD_JSON_OBJECT));
     if (map && !from_start) {
         map = add_member(s, map, "0", td_json_new_int(s->c->arena, (int64_t)s->k->min));

@@ -159,11 +159,10 @@ static td_status open_idx_of(const char *dir, const char *cache, int32_t ignored
     int n = snprintf(text, sizeof text, "{\"name\":\"idx\",\"path\":\"%s\"}", dir);
     struct td_json *knobs;
     TD_TRY(td_json_parse(arena, text, (size_t)n, &knobs));
-    const struct td_dataset_config config = {.struct_bytes = sizeof config,
-                                             .knobs = knobs,
-                                             .cache_dir = cache,
-                                             .ignores = ignored >= 0,
-                                             .ignore_index = ignored};
+    const struct td_targets targets = {
+        .struct_bytes = sizeof targets, .ignores = ignored >= 0, .ignore_index = ignored};
+    const struct td_dataset_config config = {
+        .struct_bytes = sizeof config, .knobs = knobs, .cache_dir = cache, .targets = &targets};
     return idx_ops()->open(&config, out_dataset);
 }
 

@@ -97,6 +97,49 @@ static void test_options_reach_the_op_when_they_are_given(void **state) {
     td_state_table_destroy(t);
 }
 
+static void test_targets_are_those_of_the_loss_when_a_module_is_asked(void **state) {
+    (void)state;
+    static const struct td_plugin_desc *const modules[] = {&td_module_mlp, &td_module_convnet,
+                                                           &td_module_gpt, &td_module_llama};
+    static const struct {
+        const char *knobs;
+        struct td_targets want;
+    } cases[] = {
+        {"{}", {.kind = TD_TARGET_CLASS}},
+        {"{\"loss\":{\"name\":\"cross_entropy\",\"ignore_index\":null}}",
+         {.kind = TD_TARGET_CLASS}},
+        {"{\"loss\":{\"name\":\"cross_entropy\",\"ignore_index\":-100}}",
+         {.kind = TD_TARGET_CLASS, .ignores = true, .ignore_index = -100}},
+        {"{\"loss\":{\"name\":\"mse\"}}", {.kind = TD_TARGET_REAL}},
+        {"{\"loss\":{\"name\":\"bce\"}}", {.kind = TD_TARGET_BINARY}},
+    };
+    static const struct {
+        const char *knobs, *text;
+    } refused[] = {
+        {CE(",\"ignore_index\":3000000000"), "labels are integers of 32 bits"},
+        {MLP("{\"name\":\"hinge\"}"), "'hinge' is not known here"},
+    };
+    TD_AUTO(td_arena) *a = NULL;
+    struct td_json *knobs;
+    assert_ok(td_arena_create(1 << 20, &a));
+    for (size_t i = 0; i < TD_COUNTOF(modules) * TD_COUNTOF(cases); i++) {
+        const struct td_module_ops *ops = modules[i % 4]->ops;
+        const char *text = cases[i / 4].knobs;
+        const struct td_targets *want = &cases[i / 4].want;
+        struct td_targets t = {.struct_bytes = sizeof t};
+        assert_ok(td_json_parse(a, text, strlen(text), &knobs));
+        assert_ok(ops->targets(knobs, &t));
+        assert_true(t.kind == want->kind && t.ignores == want->ignores &&
+                    t.ignore_index == want->ignore_index);
+    }
+    for (size_t i = 0; i < TD_COUNTOF(refused); i++) {
+        const struct td_module_ops *ops = td_module_mlp.ops;
+        struct td_targets t = {.struct_bytes = sizeof t};
+        assert_ok(td_json_parse(a, refused[i].knobs, strlen(refused[i].knobs), &knobs));
+        assert_fails(ops->targets(knobs, &t), TD_INVALID_ARGUMENT, refused[i].text);
+    }
+}
+
 static void test_open_names_both_sides_when_targets_are_not_the_loss_s(void **state) {
     (void)state;
 #define GPT(loss) "{\"n_layer\":1,\"n_head\":1,\"n_embd\":4,\"loss\":" loss "}"
@@ -159,6 +202,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_graph_is_that_of_the_loss_when_recorded),
         cmocka_unit_test(test_options_reach_the_op_when_they_are_given),
+        cmocka_unit_test(test_targets_are_those_of_the_loss_when_a_module_is_asked),
         cmocka_unit_test(test_open_names_both_sides_when_targets_are_not_the_loss_s),
         cmocka_unit_test(test_open_fails_cleanly_when_any_allocation_fails),
     };

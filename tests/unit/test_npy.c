@@ -323,8 +323,9 @@ static void test_targets_are_refused_when_a_binary_loss_has_no_room_for_them(voi
     struct td_json *tree;
     snprintf(text, sizeof text, "{\"x\":\"%s/x.npy\",\"y\":\"%s/y.npy\"}", dir, dir);
     assert_ok(td_json_parse(arena, text, strlen(text), &tree));
+    const struct td_targets targets = {.struct_bytes = sizeof targets, .kind = TD_TARGET_BINARY};
     const struct td_dataset_config config = {
-        .struct_bytes = sizeof config, .knobs = tree, .binary = true};
+        .struct_bytes = sizeof config, .knobs = tree, .targets = &targets};
     for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
         struct td_dataset *d = NULL;
         write_npy(dir, "y.npy", "<f4", "(2, 2)", cases[i].y, sizeof cases[i].y);
@@ -355,10 +356,10 @@ static void test_labels_need_not_be_classes_when_they_are_ignored(void **state) 
     snprintf(text, sizeof text, "{\"x\":\"%s/x.npy\",\"y\":\"%s/y.npy\"}", dir, dir);
     assert_ok(td_json_parse(arena, text, strlen(text), &tree));
     for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
-        struct td_dataset_config config = {.struct_bytes = sizeof config,
-                                           .knobs = tree,
-                                           .ignores = true,
-                                           .ignore_index = cases[i].ignore_index};
+        const struct td_targets targets = {
+            .struct_bytes = sizeof targets, .ignores = true, .ignore_index = cases[i].ignore_index};
+        const struct td_dataset_config config = {
+            .struct_bytes = sizeof config, .knobs = tree, .targets = &targets};
         struct td_dataset *d = NULL;
         struct td_field f[8];
         td_status s = ops()->open(&config, &d);

@@ -134,12 +134,12 @@ static struct td_spec view(struct td_arena *a, const char *extra) {
 }
 
 static void test_max_epochs_is_1000_when_nothing_else_ends_the_job(void **state) {
-    assert_int_equal(view(*state, "").trainer.max_epochs, 1000);
-    assert_int_equal(view(*state, "trainer: {max_epochs: null}").trainer.max_epochs, 1000);
-    assert_int_equal(view(*state, "trainer: {max_steps: 5}").trainer.max_epochs, -1);
-    assert_int_equal(view(*state, "trainer: {max_time: 60}").trainer.max_epochs, -1);
-    assert_int_equal(view(*state, "trainer: {max_epochs: -1}").trainer.max_epochs, -1);
-    assert_int_equal(view(*state, "trainer: {max_epochs: 0}").trainer.max_epochs, 0);
+    assert_int_equal(view(*state, "").trainer.limits.max_epochs, 1000);
+    assert_int_equal(view(*state, "trainer: {max_epochs: null}").trainer.limits.max_epochs, 1000);
+    assert_int_equal(view(*state, "trainer: {max_steps: 5}").trainer.limits.max_epochs, -1);
+    assert_int_equal(view(*state, "trainer: {max_time: 60}").trainer.limits.max_epochs, -1);
+    assert_int_equal(view(*state, "trainer: {max_epochs: -1}").trainer.limits.max_epochs, -1);
+    assert_int_equal(view(*state, "trainer: {max_epochs: 0}").trainer.limits.max_epochs, 0);
 }
 
 static void test_checkpoint_period_is_one_epoch_when_none_is_given(void **state) {
@@ -177,8 +177,9 @@ static void test_precision_has_its_long_name_when_written_short(void **state) {
 }
 
 static void test_max_time_is_seconds_when_written_as_days_and_hours(void **state) {
-    assert_int_equal(view(*state, "trainer: {max_time: '01:02:03:04'}").trainer.max_time_s, 93784);
-    assert_int_equal(view(*state, "trainer: {max_time: 00:00:00:05}").trainer.max_time_s, 5);
+    assert_int_equal(view(*state, "trainer: {max_time: '01:02:03:04'}").trainer.limits.max_time_s,
+                     93784);
+    assert_int_equal(view(*state, "trainer: {max_time: 00:00:00:05}").trainer.limits.max_time_s, 5);
 }
 
 // ---- the view -----------------------------------------------------------------------------------
@@ -199,9 +200,9 @@ static void test_view_has_the_values_when_the_example_is_read(void **state) {
     assert_string_equal(s.trainer.accelerator, "cpu");
     assert_string_equal(s.trainer.strategy, "ddp");
     assert_int_equal(s.trainer.devices, 2);
-    assert_int_equal(s.trainer.max_epochs, 5);
+    assert_int_equal(s.trainer.limits.max_epochs, 5);
     assert_true(s.trainer.gradient_clip_val == 0);
-    assert_true(s.trainer.limit_val_batches.is_fraction);
+    assert_true(s.trainer.limits.val_batches.is_fraction);
     assert_string_equal(s.checkpoint.store, "auto");
     assert_string_equal(s.checkpoint.monitor, "");
     assert_string_equal(s.ckpt_path, "");
@@ -223,32 +224,29 @@ static void test_cpu_level_takes_auto_and_each_level_by_name(void **state) {
 }
 
 static void test_amount_is_a_count_or_a_share_when_read(void **state) {
-    struct td_spec_trainer t =
-        view(*state, "trainer: {limit_train_batches: 1, limit_val_batches: 0.5}").trainer;
-    assert_false(t.limit_train_batches.is_fraction);
-    assert_int_equal(t.limit_train_batches.batches, 1);
-    assert_true(t.limit_val_batches.is_fraction && t.limit_val_batches.fraction == 0.5);
-    assert_true(t.limit_test_batches.is_fraction && t.limit_test_batches.fraction == 1.0);
+    struct td_limits l =
+        view(*state, "trainer: {limit_train_batches: 1, limit_val_batches: 0.5}").trainer.limits;
+    assert_false(l.train_batches.is_fraction);
+    assert_int_equal(l.train_batches.batches, 1);
+    assert_true(l.val_batches.is_fraction && l.val_batches.fraction == 0.5);
+    assert_true(l.test_batches.is_fraction && l.test_batches.fraction == 1.0);
 }
 
 static void test_accumulation_is_a_number_or_changes_with_epochs(void **state) {
-    struct td_spec_by_epoch a =
-        view(*state, "trainer: {accumulate_grad_batches: 3}").trainer.accumulate_grad_batches;
-    assert_int_equal(a.n_changes, 1);
-    assert_int_equal(a.change[0].value, 3);
-    a = view(*state, "trainer: {accumulate_grad_batches: {10: 2, 5: 8}}")
-            .trainer.accumulate_grad_batches;
+    struct td_limits l = view(*state, "trainer: {accumulate_grad_batches: 3}").trainer.limits;
+    assert_int_equal(l.n_accumulate, 1);
+    assert_int_equal(l.accumulate[0].batches, 3);
+    l = view(*state, "trainer: {accumulate_grad_batches: {10: 2, 5: 8}}").trainer.limits;
     static const int32_t want[][2] = {{0, 1}, {5, 8}, {10, 2}};
-    assert_int_equal(a.n_changes, TD_COUNTOF(want));
+    assert_int_equal(l.n_accumulate, TD_COUNTOF(want));
     for (size_t i = 0; i < TD_COUNTOF(want); i++) {
-        assert_int_equal(a.change[i].epoch, want[i][0]);
-        assert_int_equal(a.change[i].value, want[i][1]);
+        assert_int_equal(l.accumulate[i].epoch, want[i][0]);
+        assert_int_equal(l.accumulate[i].batches, want[i][1]);
     }
-    a = view(*state, "trainer: {accumulate_grad_batches: {0: 4, 2147483647: 1}}")
-            .trainer.accumulate_grad_batches;
-    assert_int_equal(a.n_changes, 2);
-    assert_int_equal(a.change[0].value, 4);
-    assert_int_equal(a.change[1].epoch, INT32_MAX);
+    l = view(*state, "trainer: {accumulate_grad_batches: {0: 4, 2147483647: 1}}").trainer.limits;
+    assert_int_equal(l.n_accumulate, 2);
+    assert_int_equal(l.accumulate[0].batches, 4);
+    assert_int_equal(l.accumulate[1].epoch, INT32_MAX);
 }
 
 static void test_slots_cover_the_threads_when_a_rank_asks_for_many(void **state) {
@@ -365,7 +363,7 @@ static void test_plan_reads_back_when_built_and_printed(void **state) {
     assert_string_equal(td_json_string(read.run.resume_before->first, ""), "/ckpt/job-1/a1/step-5");
     assert_int_equal(td_json_int(td_json_get(read.run.frozen, "bucket_bytes"), 0), 1 << 20);
     assert_string_equal(read.spec.model.name, "mlp");
-    assert_true(read.spec.trainer.limit_train_batches.is_fraction); // 1.0 stays a fraction
+    assert_true(read.spec.trainer.limits.train_batches.is_fraction); // 1.0 stays a fraction
 }
 
 static void test_plan_takes_defaults_when_written_by_hand(void **state) {
@@ -380,7 +378,7 @@ static void test_plan_takes_defaults_when_written_by_hand(void **state) {
     assert_int_equal(p.run.threads_per_rank, 0);
     assert_string_equal(p.run.checkpoint_dir, "");
     assert_null(p.run.frozen);
-    assert_int_equal(p.spec.trainer.max_steps, 3);
+    assert_int_equal(p.spec.trainer.limits.max_steps, 3);
     assert_string_equal(p.spec.name, "job");
 }
 

@@ -40,7 +40,7 @@ static void test_batches_follow_samples_and_limits(void **state) {
 
 static void test_window_has_its_real_length_when_the_last_is_short(void **state) {
     (void)state;
-    struct td_limits l = {.accumulate = 4};
+    struct td_limits l = {.accumulate = {{0, 4}}, .n_accumulate = 1};
     struct td_epoch e = {.n_batches = 10}, brief = {.n_batches = 2};
     static const int64_t want[] = {4, 4, 4, 4, 4, 4, 4, 4, 2, 2};
     for (int64_t b = 0; b < 10; b++) {
@@ -58,7 +58,7 @@ static void test_window_has_its_real_length_when_the_last_is_short(void **state)
 // As after a resume with another world or batch size: the place is no multiple of the window.
 static void test_first_window_begins_where_the_run_does_when_inside_an_epoch(void **state) {
     (void)state;
-    struct td_limits l = {.accumulate = 4};
+    struct td_limits l = {.accumulate = {{0, 4}}, .n_accumulate = 1};
     struct td_epoch e = {.first = 3, .n_batches = 9};
     static const char want[] = "b..eB!";
     for (int64_t b = 3; b < 9; b++) {
@@ -68,11 +68,17 @@ static void test_first_window_begins_where_the_run_does_when_inside_an_epoch(voi
     }
 }
 
-static const struct td_accumulation changes[] = {{2, 1}, {3, 5}};
+// One length from the start, and others from epochs 2 and 3 on.
+#define WINDOWS(first)                                                                             \
+    {                                                                                              \
+        {0, (first)}, {2, 1}, {                                                                    \
+            3, 5                                                                                   \
+        }                                                                                          \
+    }
 
 static void test_windows_have_the_length_of_their_epoch_when_it_changes(void **state) {
     (void)state;
-    struct td_limits l = {.accumulate = 3, .later = changes, .n_later = 2};
+    struct td_limits l = {.accumulate = WINDOWS(3), .n_accumulate = 3};
     static const int64_t length[] = {3, 3, 1, 5, 5}, steps[] = {3, 3, 7, 2, 2};
     for (int64_t i = 0; i < 5; i++) {
         struct td_epoch e = {.index = i, .n_batches = 7};
@@ -81,7 +87,7 @@ static void test_windows_have_the_length_of_their_epoch_when_it_changes(void **s
         assert_int_equal(td_limits_steps_per_epoch(&l, i, 7), steps[i]);
     }
     assert_true(td_limits_ever_accumulates(&l));
-    l = (struct td_limits){.accumulate = 1, .later = changes, .n_later = 1};
+    l = (struct td_limits){.accumulate = WINDOWS(1), .n_accumulate = 2};
     assert_false(td_limits_ever_accumulates(&l));
 }
 
@@ -104,7 +110,8 @@ static void test_validation_is_due_by_interval_and_epoch(void **state) {
     };
     for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
         struct td_limits l = {
-            .accumulate = 1,
+            .accumulate = {{0, 1}},
+            .n_accumulate = 1,
             .val_check_interval = rows[i].interval,
             .check_val_every_n_epoch = rows[i].every_n_epoch,
         };
@@ -135,10 +142,9 @@ static void test_run_validates_if_the_played_loop_does(void **state) {
             .max_epochs = i % 6 - 1,
             .check_val_every_n_epoch = 1 + i / 6 % 3,
             .max_steps = i / 18 % 8 - 1,
-            .accumulate = 1 + i / 144 % 4,
+            .accumulate = WINDOWS(1 + i / 144 % 4),
             .val_check_interval = {.batches = 2 + 3 * (i / 576 % 3)},
-            .later = changes,
-            .n_later = (size_t)i / 1728,
+            .n_accumulate = 1 + (size_t)i / 1728,
         };
         bool validates;
         play(&l, &validates);
@@ -152,9 +158,8 @@ static void test_total_steps_equal_those_of_the_played_loop(void **state) {
         struct td_limits l = {
             .max_epochs = i % 5 - 1,
             .max_steps = i / 5 % 13 - 1,
-            .accumulate = 1 + i / 65 % 4,
-            .later = changes,
-            .n_later = (size_t)i / 260,
+            .accumulate = WINDOWS(1 + i / 65 % 4),
+            .n_accumulate = 1 + (size_t)i / 260,
             .check_val_every_n_epoch = 1,
         };
         bool validates;

@@ -175,7 +175,7 @@ static void prepare(struct run *r, const char *strategy, const char *dir) {
         .precision = "32-true",
         .optimizer = {.kind = TD_OPTIMIZER_SGD, .lr = 0.1, .max_norm = 1.0},
         .seed = 1,
-        .stages = TD_TRAIN_FIT,
+        .stages = TD_STAGE_FIT,
         .batch_size = 4,
         .shuffle = true,
         .limits = {.max_epochs = 1,
@@ -186,7 +186,8 @@ static void prepare(struct run *r, const char *strategy, const char *dir) {
                    .val_check_interval = all,
                    .check_val_every_n_epoch = 1,
                    .log_every_n_steps = 1,
-                   .accumulate = 2},
+                   .accumulate = {{0, 2}},
+                   .n_accumulate = 1},
         .checkpoint = {.dir = dir, .label = "a1", .save_top_k = 1},
         .n_threads = 1,
         .registry = r->registry,
@@ -294,6 +295,7 @@ static void test_parameter_is_named_when_the_loss_does_not_reach_it(void **state
     char received[8192];
     size_t n = 0;
     ops.record = idle_record;
+    ops.targets = NULL; // as a module that was built before there was the slot
     idle.name = "idle";
     idle.ops = &ops;
     prepare(&r, "single_device", *state);
@@ -311,6 +313,42 @@ static void test_parameter_is_named_when_the_loss_does_not_reach_it(void **state
     close(pair[1]);
     received[n] = '\0';
     assert_non_null(strstr(received, "1 parameter that the loss does not reach: idle.weight\""));
+}
+
+// A module that names one parameter more in one of its modes.
+static enum td_mode odd_mode;
+
+static td_status odd_record(struct td_module *m, struct td_graph *g, int64_t batch) {
+    const struct td_module_ops *mlp = td_module_mlp.ops;
+    return td_graph_mode(g) == odd_mode ? idle_record(m, g, batch) : mlp->record(m, g, batch);
+}
+
+static td_status train_odd(enum td_mode mode, uint32_t stages, const char *dir) {
+    struct run r;
+    struct td_train_result result;
+    struct td_module_ops ops = *(const struct td_module_ops *)td_module_mlp.ops;
+    struct td_plugin_desc odd = td_module_mlp;
+    odd_mode = mode;
+    ops.record = odd_record;
+    odd.name = "odd";
+    odd.ops = &ops;
+    prepare(&r, "single_device", dir);
+    assert_ok(td_registry_add(r.registry, &odd));
+    r.config.model.name = "odd";
+    r.config.stages = stages;
+    td_status s = td_train(&r.config, &r.io, &r.events, &result);
+    dispose(&r);
+    return s;
+}
+
+static void test_module_is_refused_when_it_names_a_parameter_only_where_it_evaluates(void **state) {
+    td_status s = train_odd(TD_MODE_EVAL, TD_STAGE_FIT, *state);
+    assert_int_equal(td_status_class(s), TD_CLASS_USER_CODE);
+    assert_fails(s, TD_FAILED_PRECONDITION,
+                 "program train/eval of batch 2: the module names the parameter 'idle.weight', "
+                 "which it did not name where it trains");
+    assert_ok(train_odd(TD_MODE_TRAIN, TD_STAGE_FIT, *state));
+    assert_ok(train_odd(TD_MODE_EVAL, TD_STAGE_VALIDATE, *state)); // a job without training
 }
 
 static void test_rank_is_taken_down_when_memory_is_out_anywhere(void **state) {
@@ -345,6 +383,7 @@ int main(void) {
         CASE(test_strategy_is_refused_when_it_mistakes_its_place),
         CASE(test_segments_one_by_one_give_the_bits_of_the_fused_step),
         CASE(test_parameter_is_named_when_the_loss_does_not_reach_it),
+        CASE(test_module_is_refused_when_it_names_a_parameter_only_where_it_evaluates),
         CASE(test_rank_is_taken_down_when_memory_is_out_anywhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

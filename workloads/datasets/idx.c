@@ -32,7 +32,8 @@ static td_status idx_open(const struct td_dataset_config *config, struct td_data
     struct td_dataset *d = td_calloc(1, sizeof *d);
     if (!d) return td_fail_oom();
     d->magic = td_dataset_magic;
-    const int32_t ignored = config->ignores ? config->ignore_index : -1;
+    const struct td_targets *targets = config->targets;
+    const int32_t ignored = targets && targets->ignores ? targets->ignore_index : -1;
     td_status s = td_idx_image_init(path, (uint32_t)classes, ignored, config->cache_dir, &d->image);
     if (s) {
         free(d);

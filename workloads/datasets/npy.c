@@ -32,9 +32,7 @@ struct half { // training, or everything else
 struct td_dataset {
     uint32_t magic;
     int64_t classes;
-    bool ignores; // labels that are ignore_index
-    int32_t ignore_index;
-    bool binary;                    // targets are from 0 to 1
+    struct td_targets targets;      // what the module takes
     struct td_shape sample, target; // without the leading dimension; target: y is of floats
     struct half half[2];
 };
@@ -108,7 +106,7 @@ static td_status check_labels(struct td_dataset *d, const char *path, const stru
     int64_t most = 0;
     for (int64_t i = 0; i < y->shape.dim[0]; i++) {
         int64_t v = td_npy_int(y, i);
-        if (d->ignores && v == d->ignore_index) continue;
+        if (d->targets.ignores && v == d->targets.ignore_index) continue;
         if (v < 0 || v >= limit) return no_class(path, y, i, limit);
         most = TD_MAX(most, v);
     }
@@ -123,7 +121,7 @@ static bool is_large(const struct td_npy *a) {
 static td_status check_targets(const struct td_dataset *d, const struct td_npy *y, int64_t begin,
                                int64_t n) {
     static const struct td_npy_range shares = {0, 1};
-    if (!d->binary) return td_npy_check(y, &td_npy_finite, begin, n);
+    if (d->targets.kind != TD_TARGET_BINARY) return td_npy_check(y, &td_npy_finite, begin, n);
     TD_TRY_CTX(td_npy_check(y, &shares, begin, n),
                "loss bce wants targets of 0 for no and 1 for yes, or between (mse takes any)");
     return TD_OK;
@@ -170,9 +168,7 @@ static td_status npy_open(const struct td_dataset_config *config, struct td_data
         path[i] = td_json_string(td_json_get(config->knobs, keys[i]), "");
     }
     d->classes = td_json_int(td_json_get(config->knobs, "classes"), 0);
-    d->ignores = config->ignores;
-    d->ignore_index = config->ignore_index;
-    d->binary = config->binary;
+    if (config->targets) d->targets = *config->targets;
     if (!*path[0] || !*path[1]) {
         return td_bad_spec("data: x and y are missing: paths of two arrays");
     }

@@ -446,6 +446,7 @@ static const struct td_module_ops convnet_ops = {
     .open = convnet_open,
     .close = convnet_close,
     .record = convnet_record,
+    .targets = td_module_loss_targets,
     .spares = convnet_spares,
 };
 

@@ -270,6 +270,7 @@ static const struct td_module_ops gpt_ops = {
     .open = gpt_open,
     .close = gpt_close,
     .record = gpt_record,
+    .targets = td_module_loss_targets,
     .aim = gpt_aim,
     .config = gpt_config,
     .check_config = gpt_check_config,

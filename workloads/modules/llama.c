@@ -282,6 +282,7 @@ static const struct td_module_ops llama_ops = {
     .open = llama_open,
     .close = llama_close,
     .record = llama_record,
+    .targets = td_module_loss_targets,
     .aim = llama_aim,
     .config = llama_config,
     .check_config = llama_check_config,

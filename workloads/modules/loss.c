@@ -39,37 +39,56 @@ static td_status read_weights(struct td_module_loss *l, const struct td_json *li
                        "leave them out, or give a class more");
 }
 
-static td_status read_cross_entropy(struct td_module_loss *l, const struct td_json *loss) {
+static td_status read_kind(const struct td_json *loss, enum td_loss_kind *out_kind) {
+    const char *name = td_json_string(td_json_get(loss, "name"), kind_names[0]);
+    for (size_t i = 0; i < TD_COUNTOF(kind_names); i++) {
+        if (strcmp(kind_names[i], name) != 0) continue;
+        *out_kind = (enum td_loss_kind)i;
+        return TD_OK;
+    }
+    return td_bad_spec("model.loss: '%s' is not known here; use cross_entropy, mse or bce", name);
+}
+
+static td_status read_ignored(const struct td_json *loss, bool *out_ignores, int32_t *out_index) {
     const struct td_json *ignored = td_json_get(loss, "ignore_index");
+    if (!ignored || ignored->kind != TD_JSON_INT) return TD_OK;
+    int64_t index = ignored->u.integer;
+    if (index < INT32_MIN || index > INT32_MAX) {
+        return td_bad_spec("model.loss.ignore_index: labels are integers of 32 bits");
+    }
+    *out_ignores = true;
+    *out_index = (int32_t)index;
+    return TD_OK;
+}
+
+td_status td_module_loss_targets(const struct td_json *knobs, struct td_targets *out_targets) {
+    static const enum td_target_kind kinds[] = {
+        [TD_LOSS_CROSS_ENTROPY] = TD_TARGET_CLASS,
+        [TD_LOSS_MSE] = TD_TARGET_REAL,
+        [TD_LOSS_BCE] = TD_TARGET_BINARY,
+    };
+    const struct td_json *loss = td_json_get(knobs, "loss");
+    enum td_loss_kind kind;
+    TD_TRY(read_kind(loss, &kind));
+    out_targets->kind = kinds[kind];
+    if (kind != TD_LOSS_CROSS_ENTROPY) return TD_OK;
+    return read_ignored(loss, &out_targets->ignores, &out_targets->ignore_index);
+}
+
+static td_status read_cross_entropy(struct td_module_loss *l, const struct td_json *loss) {
     double smoothing = td_json_real(td_json_get(loss, "label_smoothing"), 0);
     if (!(smoothing >= 0 && smoothing <= 1)) {
         return td_bad_spec("model.loss.label_smoothing: expected a number from 0 to 1");
     }
     l->labels.smoothing = smoothing;
-    l->labels.ignores = ignored && ignored->kind == TD_JSON_INT;
-    if (l->labels.ignores) {
-        int64_t index = ignored->u.integer;
-        if (index < INT32_MIN || index > INT32_MAX) {
-            return td_bad_spec("model.loss.ignore_index: labels are integers of 32 bits");
-        }
-        l->labels.ignore_index = (int32_t)index;
-    }
+    TD_TRY(read_ignored(loss, &l->labels.ignores, &l->labels.ignore_index));
     return read_weights(l, td_json_get(loss, "class_weights"));
 }
 
 td_status td_module_loss_init(struct td_module_loss *l, const struct td_json *knobs) {
     const struct td_json *loss = td_json_get(knobs, "loss");
-    const char *name = td_json_string(td_json_get(loss, "name"), kind_names[0]);
     *l = (struct td_module_loss){.kind = TD_LOSS_CROSS_ENTROPY};
-    size_t i = 0;
-    while (i < TD_COUNTOF(kind_names) && strcmp(kind_names[i], name) != 0) {
-        i++;
-    }
-    if (i == TD_COUNTOF(kind_names)) {
-        return td_bad_spec("model.loss: '%s' is not known here; use cross_entropy, mse or bce",
-                           name);
-    }
-    l->kind = (enum td_loss_kind)i;
+    TD_TRY(read_kind(loss, &l->kind));
     if (l->kind != TD_LOSS_CROSS_ENTROPY) return TD_OK;
     td_status s = read_cross_entropy(l, loss);
     if (s) td_module_loss_finish(l);

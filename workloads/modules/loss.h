@@ -21,6 +21,9 @@ struct td_module_loss {
     int64_t width; // of a row of the module's result
 };
 
+// The slot `targets` of a module with the knob `loss`.
+TD_MUST_USE td_status td_module_loss_targets(const struct td_json *knobs,
+                                             struct td_targets *out_targets);
 // Reads knobs.loss; without one it is plain cross entropy.
 TD_MUST_USE td_status td_module_loss_init(struct td_module_loss *l, const struct td_json *knobs);
 void td_module_loss_finish(struct td_module_loss *l);

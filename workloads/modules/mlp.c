@@ -133,6 +133,7 @@ static const struct td_module_ops mlp_ops = {
     .open = mlp_open,
     .close = mlp_close,
     .record = mlp_record,
+    .targets = td_module_loss_targets,
 };
 
 const struct td_plugin_desc td_module_mlp = {

@@ -51,7 +51,7 @@ static td_status check_output(const char *output) {
 
 td_status td_places_check(const struct td_train_config *c) {
     const char *dir = c->checkpoint.dir;
-    bool predicts = c->stages & TD_TRAIN_PREDICT;
+    bool predicts = c->stages & TD_STAGE_PREDICT;
     if (c->rank != 0) return TD_OK;
     if (predicts && !c->predict.output && !dir) {
         return td_status_with_class(
@@ -59,7 +59,7 @@ td_status td_places_check(const struct td_train_config *c) {
                     "there is no place for predictions: set predict.output or checkpoint.dir"),
             TD_CLASS_BAD_SPEC);
     }
-    bool saves = (c->stages & TD_TRAIN_FIT) && c->checkpoint.save_top_k != 0;
+    bool saves = (c->stages & TD_STAGE_FIT) && c->checkpoint.save_top_k != 0;
     if (dir && saves) TD_TRY(try_made_directory(dir, "checkpoints"));
     if (!predicts) return TD_OK;
     if (c->predict.output) return check_output(c->predict.output);

@@ -15,6 +15,7 @@
 #include "lib/attempt/rank_page.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/json.h"
+#include "lib/job/limits.h"
 #include "traind/graph.h"
 
 struct td_registry;
@@ -24,40 +25,6 @@ struct td_dump;
 struct td_part {
     const char *name;
     const struct td_json *knobs; // NULL: none
-};
-
-// "How many batches": a number of them, or a fraction of what there is.
-struct td_amount {
-    bool is_fraction;
-    double fraction; // [0, 1]
-    int64_t batches;
-};
-
-enum td_train_stage { // bits; they run in this order
-    TD_TRAIN_FIT = 1,
-    TD_TRAIN_VALIDATE = 2,
-    TD_TRAIN_TEST = 4,
-    TD_TRAIN_PREDICT = 8,
-};
-
-// From an epoch on, how many micro-batches make an optimizer step.
-struct td_accumulation {
-    int32_t epoch, batches;
-};
-
-struct td_limits {
-    int32_t max_epochs; // -1: no limit
-    int32_t max_steps;  // optimizer steps; -1: no limit
-    int32_t min_epochs, min_steps;
-    int64_t max_time_s; // 0: no limit
-    struct td_amount train_batches, val_batches, test_batches, predict_batches;
-    struct td_amount val_check_interval; // of a training epoch
-    int32_t check_val_every_n_epoch;
-    int32_t log_every_n_steps;
-    int32_t accumulate;                  // micro-batches of an optimizer step at first
-    const struct td_accumulation *later; // by ascending epoch, above 0
-    size_t n_later;
-    int32_t sanity_batches; // validation batches before the first step; -1: all
 };
 
 enum td_optimizer_kind {
@@ -159,10 +126,11 @@ struct td_checkpoint_config {
     bool monitor_max;            // larger is better
 };
 
+// What is written of a sample. USUAL: classes where the module's targets are classes, else logits.
+enum td_predict_values { TD_PREDICT_USUAL, TD_PREDICT_CLASSES, TD_PREDICT_LOGITS };
 struct td_predict_config {
-    const char *output;                  // file; NULL: in the directory of the checkpoints
-    bool logits;                         // rows of logits instead of classes
-    bool sides;                          // each logit is a class by itself: above 0 or not
+    const char *output; // file; NULL: in the directory of the checkpoints
+    enum td_predict_values values;
     const char *prompt;                  // NULL: none
     const struct td_json *prompt_tokens; // list, when there is no text; NULL or empty: none
     int64_t max_new_tokens;
@@ -183,7 +151,7 @@ struct td_train_config {
     struct td_optimizer_config optimizer;
     struct td_schedule_config schedule;
     uint64_t seed;
-    unsigned stages; // enum td_train_stage
+    unsigned stages; // enum td_stage
     int64_t batch_size;
     bool shuffle, drop_last;
     struct td_limits limits;

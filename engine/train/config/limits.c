@@ -15,17 +15,17 @@ int64_t td_limits_batches(int64_t n_samples, int64_t batch_size, bool drop_last,
 }
 
 int64_t td_limits_accumulate(const struct td_limits *l, int64_t epoch) {
-    int64_t batches = l->accumulate;
-    for (size_t i = 0; i < l->n_later && l->later[i].epoch <= epoch; i++) {
-        batches = l->later[i].batches;
+    int64_t batches = l->accumulate[0].batches;
+    for (size_t i = 1; i < l->n_accumulate && l->accumulate[i].epoch <= epoch; i++) {
+        batches = l->accumulate[i].batches;
     }
     return batches;
 }
 
 bool td_limits_ever_accumulates(const struct td_limits *l) {
-    bool any = l->accumulate > 1;
-    for (size_t i = 0; i < l->n_later; i++) {
-        any |= l->later[i].batches > 1;
+    bool any = false;
+    for (size_t i = 0; i < l->n_accumulate; i++) {
+        any |= l->accumulate[i].batches > 1;
     }
     return any;
 }
@@ -54,11 +54,11 @@ int64_t td_limits_steps_per_epoch(const struct td_limits *l, int64_t epoch, int6
 
 // Of all epochs before that one.
 static int64_t steps_before(const struct td_limits *l, int64_t epoch, int64_t n_batches) {
-    int64_t steps = 0, from = 0, window = l->accumulate;
-    for (size_t i = 0; i < l->n_later && l->later[i].epoch < epoch; i++) {
-        steps += (l->later[i].epoch - from) * steps_of(n_batches, window);
-        from = l->later[i].epoch;
-        window = l->later[i].batches;
+    int64_t steps = 0, from = 0, window = l->accumulate[0].batches;
+    for (size_t i = 1; i < l->n_accumulate && l->accumulate[i].epoch < epoch; i++) {
+        steps += (l->accumulate[i].epoch - from) * steps_of(n_batches, window);
+        from = l->accumulate[i].epoch;
+        window = l->accumulate[i].batches;
     }
     return steps + (epoch - from) * steps_of(n_batches, window);
 }

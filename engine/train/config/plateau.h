@@ -2,7 +2,7 @@
 #define TRAIND_ENGINE_TRAIN_CONFIG_PLATEAU_H
 
 // Plateau: the one learning-rate schedule with a memory. It receives the monitored metric after
-// each validation and lowers the rate when the metric has stopped to improve.
+// each validation and lowers the rate when the metric no longer improves.
 //
 // Rule for rule torch.optim.lr_scheduler.ReduceLROnPlateau (tests/golden/plateau.json): a value
 // that does not pass the best by `threshold` is bad; more than `patience` bad ones in a row

@@ -53,7 +53,7 @@ td_status td_train_loop_agree(struct td_train_loop *l, bool *out_leave) {
     TD_TRY(td_control_check_abort(&l->rank->control));
     TD_TRY(td_rank_sum(l->rank, flags, TD_CONTROL_FLAGS, TD_F32));
     struct td_agreement a = td_control_read(flags);
-    bool fits = l->rank->config->stages & TD_TRAIN_FIT;
+    bool fits = l->rank->config->stages & TD_STAGE_FIT;
     // Once fit is over a pause lets the job end; a cancellation never waits.
     *out_leave = a.stop && !l->mid_window && (a.now || !fits || !l->fit_is_over);
     l->stop_saves = !a.now;

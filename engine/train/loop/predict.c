@@ -109,6 +109,14 @@ static void asking_finish(struct asking *a) {
     free(a->all);
 }
 
+// Numbers of a row that are written instead of the logits; 0: the logits are.
+static int64_t classes_of(const struct td_rank *r, int64_t columns) {
+    enum td_predict_values values = r->config->predict.values;
+    bool numbers = r->targets.kind != TD_TARGET_CLASS;
+    if (values == TD_PREDICT_LOGITS || (values == TD_PREDICT_USUAL && numbers)) return 0;
+    return r->targets.kind == TD_TARGET_BINARY ? columns : 1;
+}
+
 static td_status asking_init(struct asking *a, struct td_train_loop *l) {
     const struct td_rank *r = l->rank;
     const size_t batch = (size_t)r->config->batch_size;
@@ -116,7 +124,7 @@ static td_status asking_init(struct asking *a, struct td_train_loop *l) {
     const struct td_field *fields = td_data_fields(r->data, &n_fields);
     a->loop = l;
     TD_TRY(td_predict_columns(r, "logits", &a->columns));
-    a->classes = r->config->predict.logits ? 0 : r->config->predict.sides ? a->columns : 1;
+    a->classes = classes_of(r, a->columns);
     a->row_bytes =
         a->classes ? (size_t)a->classes * sizeof(int32_t) : (size_t)a->columns * sizeof(float);
     size_t part = sizeof(int64_t) + batch * a->row_bytes;
@@ -174,7 +182,7 @@ static td_status ask(struct asking *a, int64_t n, const void *const *inputs) {
         memcpy(rows, a->logits, (size_t)n * a->row_bytes);
         return TD_OK;
     }
-    bool sides = r->config->predict.sides; // each logit says yes or no
+    bool sides = r->targets.kind == TD_TARGET_BINARY; // each logit says yes or no
     for (int64_t i = 0; i < n * a->classes; i++) {
         int32_t c = sides ? a->logits[i] > 0 : largest(a->logits + i * a->columns, a->columns);
         memcpy(rows + (size_t)i * sizeof c, &c, sizeof c);

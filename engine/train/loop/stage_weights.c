@@ -30,7 +30,7 @@ static bool wants_path(const struct td_train_config *c) {
 }
 
 static bool wants_best(const struct td_train_config *c) {
-    bool monitors = (c->stages & TD_TRAIN_FIT) && c->checkpoint.monitor;
+    bool monitors = (c->stages & TD_STAGE_FIT) && c->checkpoint.monitor;
     return asks_for(c, "best") || (!c->evaluate_from && monitors);
 }
 
@@ -51,7 +51,7 @@ static void keep(const struct td_train_loop *l, const char *why, struct choice *
     const struct td_rank *r = l->rank;
     const char *before = *why ? ", because " : "";
     out->source = KEEP;
-    if (r->config->stages & TD_TRAIN_FIT) {
+    if (r->config->stages & TD_STAGE_FIT) {
         (void)td_fit(out->text, sizeof out->text, "last, step %lld%s%s", (long long)l->at.step,
                      before, why);
     } else if (r->resumed) {

@@ -90,7 +90,7 @@ td_status td_estimate_step(const struct td_rank *r, struct td_estimate *out) {
     double last = 0, before = 0;
     *out = (struct td_estimate){0};
     const bool known = ops->measure_peak && ops->node_seconds;
-    if (!known || !(r->config->stages & TD_TRAIN_FIT)) return TD_OK;
+    if (!known || !(r->config->stages & TD_STAGE_FIT)) return TD_OK;
     TD_TRY(find_rates(r, &rates, &out->rates));
     if (out->rates != TD_RATES_KEPT) out->wants_threads = r->config->n_threads;
     if (rates.f32 <= 0 || rates.bandwidth <= 0) return TD_OK;
@@ -104,6 +104,6 @@ td_status td_estimate_step(const struct td_rank *r, struct td_estimate *out) {
             before = TD_MAX(before, s);
         }
     }
-    out->seconds = last + before * (double)(r->config->limits.accumulate - 1);
+    out->seconds = last + before * (double)(r->config->limits.accumulate[0].batches - 1);
     return TD_OK;
 }

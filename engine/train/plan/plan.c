@@ -9,7 +9,7 @@
 
 static td_status settle_state(struct td_rank *r) {
     const struct td_train_config *c = r->config;
-    if (c->stages & TD_TRAIN_FIT) {
+    if (c->stages & TD_STAGE_FIT) {
         TD_TRY(td_optimizer_check(&c->optimizer, r->state));
         TD_TRY(td_monitor_check(r));
     }

@@ -12,7 +12,7 @@
 
 static double flops_of_step(const struct td_rank *r) {
     double flops = 0;
-    int64_t window = r->config->limits.accumulate;
+    int64_t window = r->config->limits.accumulate[0].batches;
     for (size_t i = 0; i < td_programs_count(r->programs); i++) {
         const struct td_compiled *c = td_programs_at(r->programs, i);
         const struct td_program_key *k = &c->program.key;
@@ -99,7 +99,7 @@ td_status td_sizes_measure(const struct td_rank *r, struct td_sizes *out_sizes) 
     }
     s.batches_per_epoch = td_rank_epoch_batches(r);
     s.steps_per_epoch = td_limits_steps_per_epoch(&r->config->limits, 0, s.batches_per_epoch);
-    if (r->config->stages & TD_TRAIN_FIT) {
+    if (r->config->stages & TD_STAGE_FIT) {
         s.total_steps = td_limits_total_steps(&r->config->limits, s.batches_per_epoch);
     }
     *out_sizes = s;

@@ -197,28 +197,37 @@ static td_status divide_data(struct td_rank *r, enum td_split split, bool traini
     return td_data_divide(r->data, split, shard.rank, &config);
 }
 
+// What the module takes as targets is asked before the dataset is opened, which checks its own.
+static td_status find_module(struct td_rank *r) {
+    const struct td_part *model = &r->config->model;
+    const void *ops;
+    TD_TRY(find(r, TD_PLUGIN_MODULE, model->name, &ops));
+    r->module_ops = ops;
+    r->targets.struct_bytes = sizeof r->targets;
+    if (!r->module_ops->targets) return TD_OK;
+    TD_TRY_CTX(r->module_ops->targets(model->knobs, &r->targets), "open model '%s'", model->name);
+    return TD_OK;
+}
+
 td_status td_rank_open_data(struct td_rank *r) {
     const struct td_train_config *c = r->config;
     const void *ops;
     TD_TRY(find(r, TD_PLUGIN_DATASET, c->data.name, &ops));
+    TD_TRY(find_module(r));
     struct td_dataset_config config = {
         .struct_bytes = sizeof config,
         .knobs = c->data.knobs,
         .cache_dir = c->cache_dir,
+        .targets = &r->targets,
     };
-    const struct td_json *ignored = td_json_path(c->model.knobs, "loss.ignore_index");
-    config.ignores = ignored && ignored->kind == TD_JSON_INT;
-    if (config.ignores) config.ignore_index = (int32_t)td_json_int(ignored, 0);
-    const char *loss = td_json_string(td_json_path(c->model.knobs, "loss.name"), "");
-    config.binary = strcmp(loss, "bce") == 0;
     td_status s = td_data_open(ops, &config, c->batch_size, &r->data);
     const char *where = td_status_code(s) == TD_NOT_FOUND ? " (paths are those of this node)" : "";
     if (s) return td_status_context(s, "open dataset '%s'%s", c->data.name, where);
     TD_TRY(divide_data(r, TD_SPLIT_TRAIN, true));
     TD_TRY(divide_data(r, TD_SPLIT_VAL, false));
     TD_TRY(divide_data(r, TD_SPLIT_TEST, false));
-    if (c->stages & TD_TRAIN_PREDICT) TD_TRY(divide_data(r, TD_SPLIT_PREDICT, false));
-    if ((c->stages & TD_TRAIN_FIT) && td_data_length(r->data, TD_SPLIT_TRAIN) == 0) {
+    if (c->stages & TD_STAGE_PREDICT) TD_TRY(divide_data(r, TD_SPLIT_PREDICT, false));
+    if ((c->stages & TD_STAGE_FIT) && td_data_length(r->data, TD_SPLIT_TRAIN) == 0) {
         return td_status_with_class(
             td_fail(TD_FAILED_PRECONDITION, "dataset '%s' has no training samples", c->data.name),
             TD_CLASS_DATA);
@@ -227,11 +236,8 @@ td_status td_rank_open_data(struct td_rank *r) {
 }
 
 td_status td_rank_open_module(struct td_rank *r) {
-    const void *ops;
     size_t n_fields;
     const struct td_field *fields = td_data_fields(r->data, &n_fields);
-    TD_TRY(find(r, TD_PLUGIN_MODULE, r->config->model.name, &ops));
-    r->module_ops = ops;
     TD_TRY_CTX(r->module_ops->open(r->config->model.knobs, fields, n_fields, &r->module),
                "open model '%s'", r->config->model.name);
     if (!r->strategy_ops->connect) return TD_OK;

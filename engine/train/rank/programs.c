@@ -57,6 +57,26 @@ static td_status describe(td_status s, const struct td_program_key *key) {
                              (long long)key->batch);
 }
 
+// A parameter that a later program names first has no gradient in those before it: it would keep
+// its initial values, and nobody would see. first: how many tensors there were before it.
+static td_status check_names(const struct td_programs *p, uint32_t first) {
+    bool trains = false;
+    for (size_t i = 0; i + 1 < p->n; i++) {
+        trains |= p->entry[i].compiled->program.key.mode == TD_MODE_TRAIN;
+    }
+    for (uint32_t i = first; trains && i < td_state_count(p->options.state); i++) {
+        const struct td_state_info *t = td_state_at(p->options.state, i);
+        if (t->role != TD_ROLE_PARAM) continue;
+        return td_status_with_class(
+            td_fail(TD_FAILED_PRECONDITION,
+                    "the module names the parameter '%s', which it did not name where it trains; "
+                    "name the same in each program",
+                    t->name),
+            TD_CLASS_USER_CODE);
+    }
+    return TD_OK;
+}
+
 td_status td_programs_add(struct td_programs *p, const struct td_program_key *key) {
     if (lookup(p, key)) return TD_OK;
     if (p->n == TD_PROGRAMS_MAX) {
@@ -65,10 +85,12 @@ td_status td_programs_add(struct td_programs *p, const struct td_program_key *ke
     }
     struct td_compile_options options = p->options;
     options.key = *key;
+    const uint32_t before = td_state_count(options.state);
     td_status s = td_compile(&options, &p->entry[p->n].compiled);
     if (s) return describe(s, key);
     p->n++;
-    return TD_OK;
+    s = check_names(p, before);
+    return s ? describe(s, key) : TD_OK;
 }
 
 size_t td_programs_arena_bytes(const struct td_programs *p) {

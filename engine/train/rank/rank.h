@@ -48,8 +48,9 @@ struct td_rank {
     struct td_precision *precision;
     struct td_precision_facts precision_facts;
     const char *precision_name; // as the job spec calls it
-    struct td_data *data;
     const struct td_module_ops *module_ops;
+    struct td_targets targets; // what the module takes
+    struct td_data *data;
     struct td_module *module;
 
     // state and programs

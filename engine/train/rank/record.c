@@ -29,8 +29,9 @@ static td_status add_fit_programs(struct td_rank *r) {
     const struct td_limits *l = &r->config->limits;
     struct td_progress whole = {0};
     TD_TRY(add_train_programs(r, &whole));
-    for (size_t i = 0; i < l->n_later && !td_limits_reached(l, l->later[i].epoch, 0); i++) {
-        whole.epoch = l->later[i].epoch;
+    for (size_t i = 1; i < l->n_accumulate; i++) {
+        whole.epoch = l->accumulate[i].epoch;
+        if (td_limits_reached(l, whole.epoch, 0)) break;
         TD_TRY(add_train_programs(r, &whole));
     }
     return add_train_programs(r, &r->start);
@@ -95,9 +96,9 @@ td_status td_rank_record(struct td_rank *r, enum td_recompute level) {
     if (c->dump) td_dump_restart(c->dump);
     TD_TRY(td_programs_create(&options, &r->programs));
     if (r->strategy_ops->build_begin) TD_TRY(r->strategy_ops->build_begin(r->strategy));
-    if (c->stages & TD_TRAIN_FIT) TD_TRY(add_fit_programs(r));
-    if (c->stages & (TD_TRAIN_FIT | TD_TRAIN_VALIDATE)) TD_TRY(add_eval_programs(r, TD_SPLIT_VAL));
-    if (c->stages & TD_TRAIN_TEST) TD_TRY(add_eval_programs(r, TD_SPLIT_TEST));
-    if (c->stages & TD_TRAIN_PREDICT) TD_TRY(add_predict_programs(r));
+    if (c->stages & TD_STAGE_FIT) TD_TRY(add_fit_programs(r));
+    if (c->stages & (TD_STAGE_FIT | TD_STAGE_VALIDATE)) TD_TRY(add_eval_programs(r, TD_SPLIT_VAL));
+    if (c->stages & TD_STAGE_TEST) TD_TRY(add_eval_programs(r, TD_SPLIT_TEST));
+    if (c->stages & TD_STAGE_PREDICT) TD_TRY(add_predict_programs(r));
     return r->strategy_ops->build_end ? r->strategy_ops->build_end(r->strategy) : TD_OK;
 }

@@ -186,7 +186,7 @@ void td_resume_compare(const struct td_rank *r, uint32_t roles,
     if (*key) add(out_reasons, "%s", key);
     compare_plugins(r, out_reasons);
     compare_weights(r, out_reasons);
-    if (!(r->config->stages & TD_TRAIN_FIT)) return;
+    if (!(r->config->stages & TD_STAGE_FIT)) return;
     compare_optimizers(r, roles & 1u << TD_ROLE_OPTIM, out_reasons);
     compare_schedules(r, out_reasons);
     compare_scales(r, out_reasons);

@@ -128,7 +128,7 @@ td_status td_rank_restore_state(struct td_rank *r) {
     TD_TRY(r->strategy_ops->load_checkpoint(r->strategy, &roles));
     if (r->resumed) {
         if (!roles) return TD_OK;
-        bool optimizer = (r->config->stages & TD_TRAIN_FIT) && r->facts.restore_optimizer;
+        bool optimizer = (r->config->stages & TD_STAGE_FIT) && r->facts.restore_optimizer;
         if (!optimizer) roles &= ~(1u << TD_ROLE_OPTIM);
         TD_TRY_CTX(td_restore_load(&r->restored, roles, &to), "resume from '%s'", r->restored.path);
         announce_resume(r, roles);
