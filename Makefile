@@ -342,10 +342,15 @@ parity: $(B)/bin/traind-worker $(B)/lib/traind/accelerator-cpu.so ## losses, nor
 
 # ---- the tree itself ------------------------------------------------------------------------------
 c_files = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.def')
+# What strangers compile the installed headers with; their own flags may be as strict.
+cxx_checks := 'g++ -std=c++11 -x c++' $(if $(shell command -v clang++),'clang++ -std=c++11 -x c++')
 .PHONY: lint hdr-check format format-check
 lint: hdr-check format-check $(B)/bin/traind ## layers, banned functions, formatting, headers, rows of tables, docs
 	@$(PYTHON) tests/tools/lint.py --traind $(B)/bin/traind
-hdr-check: $(gen_c) ## every header compiles alone
+hdr-check: $(gen_c) ## every header compiles alone, the installed ones in C11 and C++ too
+	@for h in $(filter include/traind/%.h,$(c_files)); do for c in '$(CC) -std=c11 -Wstrict-prototypes -x c' $(cxx_checks); do \
+	  printf '#include "%s"\n' $${h#include/} | $$c -Iinclude -Wall -Wextra -Wpedantic -Wshadow -Wundef $(werror) -fsyntax-only - || exit 1; \
+	done; done
 	@for h in $(filter %.h,$(c_files)); do \
 	  printf '#include "%s"\n' $$h | $(CC) -std=c17 $(cpp) -Wall -Wextra $(werror) -fsyntax-only -x c - || exit 1; done
 # Each version of clang-format breaks some lines its own way; the tree has the format of one.

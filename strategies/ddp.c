@@ -220,12 +220,5 @@ static const struct td_strategy_ops ddp_ops = {
     .load_checkpoint = ddp_checkpoint,
 };
 
-const struct td_plugin_desc td_strategy_ddp = {
-    .struct_bytes = sizeof td_strategy_ddp,
-    .abi_major = TD_ABI_MAJOR,
-    .abi_minor = TD_ABI_MINOR,
-    .kind = TD_PLUGIN_STRATEGY,
-    .name = "ddp",
-    .summary = "replicated state, gradients averaged while backward runs",
-    .ops = &ddp_ops,
-};
+const struct td_plugin_desc td_strategy_ddp = TD_PLUGIN_DESC(
+    STRATEGY, "ddp", "replicated state, gradients averaged while backward runs", &ddp_ops);

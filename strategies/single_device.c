@@ -118,12 +118,5 @@ static const struct td_strategy_ops single_ops = {
     .load_checkpoint = single_checkpoint,
 };
 
-const struct td_plugin_desc td_strategy_single_device = {
-    .struct_bytes = sizeof td_strategy_single_device,
-    .abi_major = TD_ABI_MAJOR,
-    .abi_minor = TD_ABI_MINOR,
-    .kind = TD_PLUGIN_STRATEGY,
-    .name = "single_device",
-    .summary = "one rank, nothing to exchange",
-    .ops = &single_ops,
-};
+const struct td_plugin_desc td_strategy_single_device =
+    TD_PLUGIN_DESC(STRATEGY, "single_device", "one rank, nothing to exchange", &single_ops);

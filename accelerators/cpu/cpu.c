@@ -241,14 +241,4 @@ static const struct td_accelerator_ops ops = {
     .node_seconds = td_cpu_node_seconds,
 };
 
-static const struct td_plugin_desc desc = {
-    .struct_bytes = sizeof desc,
-    .abi_major = TD_ABI_MAJOR,
-    .abi_minor = TD_ABI_MINOR,
-    .kind = TD_PLUGIN_ACCELERATOR,
-    .name = "cpu",
-    .summary = "the machine's cores, by oneDNN and OpenMP",
-    .ops = &ops,
-};
-
-TD_PLUGIN(desc)
+TD_PLUGIN(ACCELERATOR, "cpu", "the machine's cores, by oneDNN and OpenMP", &ops)

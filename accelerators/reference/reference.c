@@ -346,12 +346,5 @@ static const struct td_accelerator_ops reference_ops = {
     .measure = ref_measure,
 };
 
-const struct td_plugin_desc td_accelerator_reference = {
-    .struct_bytes = sizeof td_accelerator_reference,
-    .abi_major = TD_ABI_MAJOR,
-    .abi_minor = TD_ABI_MINOR,
-    .kind = TD_PLUGIN_ACCELERATOR,
-    .name = "reference",
-    .summary = "plain loops in fp64: the specification of every op",
-    .ops = &reference_ops,
-};
+const struct td_plugin_desc td_accelerator_reference = TD_PLUGIN_DESC(
+    ACCELERATOR, "reference", "plain loops in fp64: the specification of every op", &reference_ops);

@@ -11,6 +11,9 @@
 //
 // Slots: (required) unless marked (optional). Each returns td_status and writes outputs only on
 // success. Thread: the rank's training thread, but for probe (any thread, no side effects).
+// Ownership: a program, its bindings and a configuration are borrowed until what was made of them
+// is released or closed. Errors: after one of run or sync, memory of the rank has no known content,
+// and the attempt ends; after any other one everything is as before.
 
 #include "traind/graph.h"
 #include "traind/random.h"
@@ -101,7 +104,7 @@ struct td_bindings {
     double *scalars;                        // host, TD_SCALAR_COUNT
     uint32_t *random;                       // host, TD_RANDOM_WORDS (traind/random.h)
     double *outputs;                        // host, one per output of the graph
-    // Called where an all_reduce node stands, with its bucket; on the training thread.
+    // Called where the program has an all_reduce node, with its bucket; on the training thread.
     td_status (*all_reduce)(void *arg, uint32_t bucket);
     void *all_reduce_arg;
 };

@@ -10,6 +10,8 @@
 // an error the attempt is over; nothing here retries. The reduce op is always named; a gather
 // always stacks: a new leading dimension of size world; scalars stay scalars.
 // Thread: the training thread; abort may be called from any.
+// Ownership: the mapping and what a call is handed are the caller's. Errors: status; data of a call
+// that failed has no known content.
 
 #include "traind/status.h"
 #include "traind/types.h"
@@ -26,7 +28,7 @@ struct td_collective_config {
     int64_t timeout_ns; // of every call
     void *shared;       // shm: mapping of the group, from the launcher (control + gradients)
     size_t shared_bytes;
-    _Bool (*aborted)(void *arg); // (optional) asks whether the attempt is over
+    bool (*aborted)(void *arg); // (optional) asks whether the attempt is over
     void *aborted_arg;
 };
 
@@ -44,7 +46,7 @@ struct td_collective_ops {
     // In place over n elements at data. fp32 data may lie in the gradient region (no copy then).
     td_status (*all_reduce)(struct td_collective *c, void *data, int64_t n, enum td_dtype dtype,
                             enum td_reduce_op op);
-    // Bucket of n gradients of a float type, averaged, with a tail of n_tail fp32 elements behind
+    // Bucket of n gradients of a float type, averaged, with a tail of n_tail fp32 elements after
     // it that are summed, never divided. With a tail the bucket's bytes are a multiple of 64.
     td_status (*all_reduce_bucket)(struct td_collective *c, void *data, int64_t n,
                                    enum td_dtype dtype, int64_t n_tail);

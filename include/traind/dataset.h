@@ -7,6 +7,9 @@
 // open() checks the files before training (class data: file, offset, expected and found) and may
 // keep decoded data in the node's cache, keyed by digest, mapped by all ranks.
 // Thread: open on the training thread; gather from any one thread at a time.
+// Ownership: what a slot is handed is borrowed until it returns; what open() gives is freed by
+// close(). Errors: an output is written only on success, but for gather, which may have written a
+// part of it; the attempt ends with the status.
 
 #include "traind/module.h"
 
@@ -19,7 +22,7 @@ const char *td_split_name(enum td_split s);
 
 struct td_dataset_config {
     uint32_t struct_bytes;
-    const struct td_json *knobs;
+    const struct td_json *knobs;      // read with traind/knobs.h
     const char *cache_dir;            // NULL: decode into private memory
     const struct td_targets *targets; // what the module takes, alive during open; NULL: all 0
 };

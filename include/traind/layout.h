@@ -9,8 +9,11 @@
 // put in the middle of ops.def gives all later ones another number: a plugin that was not rebuilt
 // would compute something else, or jump through the end of its table. The lists are compared as
 // text rather than as a digest, so that the refusal can name the first op that differs.
+// Constant data, any thread. docs/plugins.md says when a plugin has to be rebuilt.
 
+#include "traind/accelerator.h"
 #include "traind/graph.h"
+#include "traind/knobs.h"
 #include "traind/module.h"
 #include "traind/random.h"
 
@@ -24,6 +27,9 @@ struct td_layout {
     const char *dtypes; // "f32 ", in the order of enum td_dtype
     uint32_t attrs_bytes, node_bytes, value_bytes, state_bytes, program_bytes, field_bytes;
     uint32_t scalars_bytes, random_bytes; // of td_bindings
+    uint32_t knob_bytes;
+    uint32_t
+        region_bytes; // of td_strategy_memory and td_bindings: a struct td_buffer for each role
 };
 
 // Of the code that calls it.
@@ -44,6 +50,8 @@ static inline const struct td_layout *td_layout_here(void) {
         sizeof(struct td_field),
         TD_SCALAR_COUNT * sizeof(double),
         TD_RANDOM_WORDS * sizeof(uint32_t),
+        sizeof(struct td_plugin_knob),
+        TD_ROLE_COUNT * sizeof(struct td_buffer),
     };
 #undef TD_OP
 #undef TD_DTYPE

@@ -6,16 +6,20 @@
 //
 // Steps: "train" is required; an absent "val", "test" or "predict" step falls back to "train"
 // recorded in eval mode. record() is called once per (step, mode, batch shape) and must name the
-// same parameters each time. Initialization is torch's default per layer type.
+// same parameters each time; a job that trains is refused (class user_code) where another program
+// names one more. Initialization is torch's default per layer type.
+// What an op is recorded with: build.h.
 // Thread: the training thread; no state but what open() made.
+// Ownership: what a slot is handed is borrowed until it returns; what open() gives is freed by
+// close(). Errors: an output is written only on success; a graph whose recording failed is thrown
+// away, and the attempt ends with the status.
 
 #include "traind/graph.h"
+#include "traind/knobs.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-struct td_json; // a knob tree (validated by the spec), read with lib/base/json.h
 
 // One field of a batch: what a dataset gives and a module takes. Leading dimension is the batch.
 struct td_field {
@@ -44,12 +48,14 @@ struct td_module;
 
 struct td_module_ops {
     uint32_t struct_bytes;
-    // INVALID_ARGUMENT (class bad_spec) when the fields do not fit the module.
+    // knobs: read with traind/knobs.h. INVALID_ARGUMENT (class bad_spec) when the fields do not fit
+    // the module. Knobs and fields are borrowed until it returns.
     td_status (*open)(const struct td_json *knobs, const struct td_field *fields, size_t n_fields,
                       struct td_module **out_module);
     void (*close)(struct td_module *m); // accepts NULL
     // Records inputs (in field order), outputs ("loss" MEAN, "accuracy" SUM, ...) and the loss; in
-    // predict mode the result "logits" (td_graph_result) instead.
+    // predict mode the result "logits" (td_graph_result) instead. At most 8 outputs besides those
+    // of kind WEIGHT, with names of at most 11 bytes.
     td_status (*record)(struct td_module *m, struct td_graph *g, int64_t batch);
 
     // (optional) A module that predicts the next token records in predict mode the result "logits"
@@ -57,7 +63,7 @@ struct td_module_ops {
     // token `position`. Absent: the result is one row of logits a sample.
     void (*aim)(struct td_module *m, int64_t row, int64_t position, void *const *inputs);
 
-    // (optional) How the module stands to weights of Hugging Face's form.
+    // (optional) How the module reads and writes weights of Hugging Face's form.
     // The text of config.json, written beside the weights of each checkpoint; dies with m.
     const char *(*config)(struct td_module *m);
     // What a config.json says of weights to begin with and their shapes cannot: INVALID_ARGUMENT

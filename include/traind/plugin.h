@@ -4,12 +4,19 @@
 // Plugin descriptor: what a plugin of any kind says about itself.
 //
 // A shared object exports `td_plugin_entry` and `td_plugin_layout` (layout.h), both made by
-// TD_PLUGIN(desc). In-tree plugins put the same descriptor into a static table. struct_bytes comes
+// TD_PLUGIN, used once, in one of its files:
+//
+//   TD_PLUGIN(MODULE, "skipnet", "a small residual net", &ops)
+//   TD_PLUGIN_WITH_KNOBS(MODULE, "skipnet", "a small residual net", &ops, knobs)
+//
+// In-tree plugins put the same descriptor, TD_PLUGIN_DESC, into a static table. struct_bytes comes
 // first in every table and fields are only appended, so an older plugin keeps loading: the loader
-// reads the smaller of both sizes. Which slots a kind requires is the registry's knowledge
-// (lib/base/registry.c), and the error names a missing one. Descriptors and ops tables are static
-// const and live as long as the process.
+// reads the smaller of both sizes. The registry knows which slots a kind requires, and the
+// error names a missing one.
+// Ownership: descriptors, tables of ops and knobs, and their texts live as long as the process.
+// Thread: constant data. Errors: whatever is wrong with a descriptor refuses the plugin, by name.
 
+#include "traind/knobs.h"
 #include "traind/layout.h"
 #include "traind/status.h"
 #include "traind/types.h"
@@ -18,7 +25,7 @@
 extern "C" {
 #endif
 
-enum { TD_ABI_MAJOR = 2, TD_ABI_MINOR = 0 };
+enum { TD_ABI_MAJOR = 3, TD_ABI_MINOR = 0 };
 
 enum td_plugin_kind {
     TD_PLUGIN_ACCELERATOR, // struct td_accelerator_ops, traind/accelerator.h
@@ -38,14 +45,43 @@ struct td_plugin_desc {
     const char *name;    // [a-z0-9_]+, at most 31 bytes
     const char *summary; // one line
     const void *ops;     // the ops table of the kind; begins with uint32_t struct_bytes
+    const struct td_plugin_knob *knobs; // (n_knobs) what a person may set of it; NULL: nothing
+    size_t n_knobs;                     // at most TD_PLUGIN_KNOBS_MAX
 };
 
-#define TD_PLUGIN(desc)                                                                            \
-    __attribute__((visibility("default"))) const struct td_plugin_desc *td_plugin_entry(void);     \
+// A descriptor's initializer; KIND is MODULE, DATASET and so on.
+#define TD_PLUGIN_DESC(KIND, name, summary, ops)                                                   \
+    {                                                                                              \
+        sizeof(struct td_plugin_desc), TD_ABI_MAJOR, TD_ABI_MINOR, TD_PLUGIN_##KIND, name,         \
+            summary, ops, NULL, 0                                                                  \
+    }
+// The same with an array of knobs.
+#define TD_PLUGIN_DESC_WITH_KNOBS(KIND, name, summary, ops, knobs)                                 \
+    {                                                                                              \
+        sizeof(struct td_plugin_desc), TD_ABI_MAJOR, TD_ABI_MINOR, TD_PLUGIN_##KIND, name,         \
+            summary, ops, knobs, sizeof(knobs) / sizeof((knobs)[0])                                \
+    }
+
+// What a shared object exports; each is used at file scope, without a semicolon after it.
+#define TD_PLUGIN(KIND, name, summary, ops)                                                        \
+    static const struct td_plugin_desc td_plugin_here = TD_PLUGIN_DESC(KIND, name, summary, ops);  \
+    TD_PLUGIN_EXPORTS
+#define TD_PLUGIN_WITH_KNOBS(KIND, name, summary, ops, knobs)                                      \
+    static const struct td_plugin_desc td_plugin_here =                                            \
+        TD_PLUGIN_DESC_WITH_KNOBS(KIND, name, summary, ops, knobs);                                \
+    TD_PLUGIN_EXPORTS
+
+#ifdef __cplusplus
+#define TD_PLUGIN_EXPORT extern "C" __attribute__((visibility("default")))
+#else
+#define TD_PLUGIN_EXPORT __attribute__((visibility("default")))
+#endif
+#define TD_PLUGIN_EXPORTS                                                                          \
+    TD_PLUGIN_EXPORT const struct td_plugin_desc *td_plugin_entry(void);                           \
+    TD_PLUGIN_EXPORT const struct td_layout *td_plugin_layout(void);                               \
     const struct td_plugin_desc *td_plugin_entry(void) {                                           \
-        return &(desc);                                                                            \
+        return &td_plugin_here;                                                                    \
     }                                                                                              \
-    __attribute__((visibility("default"))) const struct td_layout *td_plugin_layout(void);         \
     const struct td_layout *td_plugin_layout(void) {                                               \
         return td_layout_here();                                                                   \
     }

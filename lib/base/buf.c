@@ -165,3 +165,18 @@ int td_edit_distance(const char *a, const char *b, int max) {
     }
     return TD_MIN(row[n_b], max + 1);
 }
+
+enum { NEAREST_LONGEST = 64, NEAREST_MAX = 3 };
+
+void td_nearest_init(struct td_nearest *n, const char *wanted) {
+    size_t len = strlen(wanted);
+    int near_enough = len > NEAREST_LONGEST ? 0 : TD_MIN(1 + (int)len / 3, NEAREST_MAX);
+    *n = (struct td_nearest){.wanted = wanted, .distance = near_enough + 1};
+}
+
+void td_nearest_offer(struct td_nearest *n, const char *candidate) {
+    int distance = td_edit_distance(n->wanted, candidate, NEAREST_MAX);
+    if (distance >= n->distance) return;
+    n->best = candidate;
+    n->distance = distance;
+}

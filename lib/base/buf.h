@@ -46,4 +46,13 @@ void td_utf8_scrub(char *text);
 // Levenshtein distance cut at max+1: for "did you mean". Texts over 63 bytes count as far away.
 int td_edit_distance(const char *a, const char *b, int max);
 
+// Collects candidates and keeps the nearest that is near enough to be what was meant.
+struct td_nearest {
+    const char *wanted;
+    const char *best; // NULL: nothing near
+    int distance;
+};
+void td_nearest_init(struct td_nearest *n, const char *wanted);
+void td_nearest_offer(struct td_nearest *n, const char *candidate);
+
 #endif

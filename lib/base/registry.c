@@ -29,6 +29,7 @@
 #include "lib/base/buf.h"
 
 enum { NAME_MAX_BYTES = 31, KNOWN_MAX_BYTES = 1024 };
+#define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 // ---- what each kind requires --------------------------------------------------------------------
 struct slot {
@@ -138,6 +139,75 @@ static td_status check_slots(const struct td_plugin_desc *desc, const char *orig
     return TD_OK;
 }
 
+static bool knob_name_is_valid(const char *name) {
+    size_t len = name ? strspn(name, LETTERS "0123456789_") : 0;
+    return len > 0 && len <= NAME_MAX_BYTES && !name[len] && strspn(name, LETTERS);
+}
+
+// "relu|gelu"
+static bool are_choices(const char *values) {
+    for (const char *at = values; at; at = strchr(at, '|')) {
+        at += at > values;
+        size_t len = strspn(at, LETTERS "0123456789_.+-");
+        if (!len || (at[len] && at[len] != '|')) return false;
+    }
+    return values != NULL;
+}
+
+// "2..64"
+static bool is_item_range(const char *values) {
+    unsigned least, most;
+    int end = 0;
+    bool is_pair = sscanf(values, "%6u..%6u%n", &least, &most, &end) == 2;
+    return is_pair && !values[end] && least <= most;
+}
+
+static const char *wrong_with_values(const struct td_plugin_knob *k) {
+    bool is_list = k->type == TD_PLUGIN_KNOB_INTS || k->type == TD_PLUGIN_KNOB_REALS;
+    if (k->type == TD_PLUGIN_KNOB_ENUM) {
+        return are_choices(k->values) ? NULL : "values must be names, as in \"relu|gelu\"";
+    }
+    if (!k->values) return NULL;
+    if (!is_list) return "values must be NULL but of an enum and a list";
+    return is_item_range(k->values) ? NULL : "values must say how many, as in \"2..64\"";
+}
+
+static const char *wrong_with_knob(const struct td_plugin_knob *k) {
+    if ((size_t)k->type >= TD_PLUGIN_KNOB_TYPE_COUNT) {
+        return "its type is not one of traind/knobs.h";
+    }
+    if (!(k->min <= k->max)) return "min must not be above max";
+    if (!k->prose || !*k->prose) return "it has no prose";
+    if (k->fallback && !*k->fallback) return "its fallback is empty; NULL makes it required";
+    return wrong_with_values(k);
+}
+
+static td_status check_knobs(const struct td_plugin_desc *desc, const char *origin) {
+    if (desc->n_knobs > TD_PLUGIN_KNOBS_MAX || (desc->n_knobs && !desc->knobs)) {
+        return refuse(origin, "'%s' says it has %zu knobs%s; at most %d are taken", desc->name,
+                      desc->n_knobs, desc->knobs ? "" : " and has no table of them",
+                      (int)TD_PLUGIN_KNOBS_MAX);
+    }
+    for (size_t i = 0; i < desc->n_knobs; i++) {
+        const struct td_plugin_knob *k = &desc->knobs[i];
+        if (!knob_name_is_valid(k->name)) {
+            return refuse(origin,
+                          "the name of knob %zu of '%s' must be a letter, then letters, digits "
+                          "and _, at most %d",
+                          i, desc->name, (int)NAME_MAX_BYTES);
+        }
+        const char *wrong = wrong_with_knob(k);
+        for (size_t before = 0; before < i && !wrong; before++) {
+            if (strcmp(desc->knobs[before].name, k->name) == 0) wrong = "it is there twice";
+        }
+        if (wrong) {
+            return refuse(origin, "knob '%s' (%s) of '%s': %s", k->name,
+                          td_plugin_knob_type_name(k->type), desc->name, wrong);
+        }
+    }
+    return TD_OK;
+}
+
 td_status td_plugin_check(const struct td_plugin_desc *desc, const char *origin) {
     if (!desc) return refuse(origin, "it has no descriptor");
     if (desc->struct_bytes < sizeof *desc) {
@@ -158,6 +228,7 @@ td_status td_plugin_check(const struct td_plugin_desc *desc, const char *origin)
     }
     if (!desc->summary) return refuse(origin, "'%s' has no summary", desc->name);
     if (!desc->ops) return refuse(origin, "'%s' has no ops table", desc->name);
+    TD_TRY(check_knobs(desc, origin));
     return check_slots(desc, origin);
 }
 
@@ -209,9 +280,15 @@ td_status td_plugin_check_layout(enum td_plugin_kind kind, const struct td_layou
         {"td_field", layout->field_bytes, ours->field_bytes},
         {"td_bindings.scalars", layout->scalars_bytes, ours->scalars_bytes},
         {"td_bindings.random", layout->random_bytes, ours->random_bytes},
+        {"td_plugin_knob", layout->knob_bytes, ours->knob_bytes},
+        {"td_bindings.region", layout->region_bytes, ours->region_bytes},
     };
     for (size_t i = 0; i < TD_COUNTOF(sizes); i++) {
         if (sizes[i].theirs == sizes[i].ours) continue;
+        if (!sizes[i].theirs) { // its layout ends before
+            return refuse(origin, "it was built before struct %s was compared: rebuild it",
+                          sizes[i].name);
+        }
         return refuse(origin,
                       "it was built when struct %s had %u bytes, here it has %u: rebuild it",
                       sizes[i].name, sizes[i].theirs, sizes[i].ours);
@@ -260,6 +337,10 @@ static struct plugin *lookup(const struct td_registry *r, enum td_plugin_kind ki
         if (p->desc.kind == kind && strcmp(p->desc.name, name) == 0) return p;
     }
     return NULL;
+}
+
+bool td_registry_has(const struct td_registry *r, enum td_plugin_kind kind, const char *name) {
+    return lookup(r, kind, name) != NULL;
 }
 
 // *take_fd, the file that it was loaded from or -1, is kept where the plugin is new.
@@ -353,14 +434,9 @@ td_status td_registry_load(struct td_registry *r, const char *path,
     return add(r, desc, path, &fd, out_desc);
 }
 
-// "a, b, c": what find could have found.
-static td_status list_known(const struct td_registry *r, enum td_plugin_kind kind,
-                            struct td_buf *out) {
-    for (size_t i = 0; i < r->n_plugins; i++) {
-        if (r->plugins[i]->desc.kind != kind) continue;
-        TD_TRY(td_buf_printf(out, "%s%s", out->len ? ", " : "", r->plugins[i]->desc.name));
-    }
-    DIR *dir = r->plugin_dir ? opendir(r->plugin_dir) : NULL;
+td_status td_registry_list_files(const struct td_registry *r, enum td_plugin_kind kind,
+                                 const char *path, struct td_buf *out) {
+    DIR *dir = opendir(path);
     td_status s = TD_OK;
     for (struct dirent *e; dir && !s && (e = readdir(dir));) {
         size_t prefix = strlen(kinds[kind].name), len = strlen(e->d_name);
@@ -376,11 +452,20 @@ static td_status list_known(const struct td_registry *r, enum td_plugin_kind kin
     return s;
 }
 
+td_status td_registry_list(const struct td_registry *r, enum td_plugin_kind kind,
+                           struct td_buf *out) {
+    for (size_t i = 0; i < r->n_plugins; i++) {
+        if (r->plugins[i]->desc.kind != kind) continue;
+        TD_TRY(td_buf_printf(out, "%s%s", out->len ? ", " : "", r->plugins[i]->desc.name));
+    }
+    return r->plugin_dir ? td_registry_list_files(r, kind, r->plugin_dir, out) : TD_OK;
+}
+
 static td_status not_found(const struct td_registry *r, enum td_plugin_kind kind,
                            const char *name) {
     TD_AUTO_BUF known;
     td_buf_init(&known, KNOWN_MAX_BYTES);
-    td_status_free(list_known(r, kind, &known)); // a list that is too long is cut
+    td_status_free(td_registry_list(r, kind, &known)); // a list that is too long is cut
     td_status s =
         td_fail(TD_NOT_FOUND, "there is no %s '%.64s'; known are: %s", td_plugin_kind_name(kind),
                 name, known.len ? td_buf_cstr(&known) : "none");

@@ -9,12 +9,14 @@
 // that ends before ours will do, but not for an accelerator, which is handed every op. Either way
 // the same checks run: ABI major equal, minor not newer than ours, descriptor and ops table
 // size-prefixed and copied by the smaller size, required slots present and named in the error when
-// missing. A loaded file stays open until its digest is asked for. So what find hands out is the
-// registry's own copy, of this build's full size, unknown slots NULL; it dies with the registry.
-// Names are case-insensitive; an unknown name lists the known. At most TD_REGISTRY_MAX plugins. One
-// thread at a time. The only home of dlopen but for accelerators that open a vendor library late.
+// missing, its table of knobs (traind/knobs.h) sound. A loaded file stays open until its digest is
+// asked for. So what find hands out is the registry's own copy, of this build's full size, unknown
+// slots NULL; it dies with the registry. Names are case-insensitive; an unknown name lists the
+// known. At most TD_REGISTRY_MAX plugins. One thread at a time. The only home of dlopen but for
+// accelerators that open a vendor library late.
 
 #include "lib/base/base.h"
+#include "lib/base/buf.h"
 #include "lib/base/digest.h"
 #include "traind/plugin.h"
 
@@ -30,6 +32,14 @@ TD_MUST_USE td_status td_registry_add(struct td_registry *r, const struct td_plu
 // are class bad_spec: another attempt finds the same files. UNAVAILABLE: it was just replaced.
 TD_MUST_USE td_status td_registry_find(struct td_registry *r, enum td_plugin_kind kind,
                                        const char *name, const struct td_plugin_desc **out_desc);
+// True: one of that name was added or loaded.
+bool td_registry_has(const struct td_registry *r, enum td_plugin_kind kind, const char *name);
+// Adds "a, b, c" to `out`: what find could find. Fails when there is no room for all.
+TD_MUST_USE td_status td_registry_list(const struct td_registry *r, enum td_plugin_kind kind,
+                                       struct td_buf *out);
+// The same of files in a directory, which need not be there; without what the registry has.
+TD_MUST_USE td_status td_registry_list_files(const struct td_registry *r, enum td_plugin_kind kind,
+                                             const char *path, struct td_buf *out);
 // Loads a shared object by path (user plugins).
 TD_MUST_USE td_status td_registry_load(struct td_registry *r, const char *path,
                                        const struct td_plugin_desc **out_desc);

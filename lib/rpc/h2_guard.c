@@ -198,7 +198,7 @@ void td_h2_guard_init(struct td_h2_guard *g) {
 td_status td_h2_guard_take(struct td_h2_guard *g, struct td_mono now, const void *data,
                            size_t bytes) {
     size_t at = TD_MIN((size_t)(TD_H2_PREFACE_BYTES - g->n_preface), bytes);
-    if (at && memcmp(data, TD_H2_PREFACE + g->n_preface, at) != 0) {
+    if (at && memcmp(data, &TD_H2_PREFACE[g->n_preface], at) != 0) {
         return malformed(td_fail(TD_INVALID_ARGUMENT, "the client does not speak HTTP/2"));
     }
     g->n_preface += (uint8_t)at;

@@ -239,19 +239,3 @@ const char *td_knob_expects_item(struct td_arena *a, const struct td_knob *k) {
     print_range(k, range, sizeof range);
     return td_arena_printf(a, "a number %s", range);
 }
-
-// ---- did you mean -----------------------------------------------------------------------------
-enum { NEAREST_LONGEST = 64, NEAREST_MAX = 3 };
-
-void td_nearest_init(struct td_nearest *n, const char *wanted) {
-    size_t len = strlen(wanted);
-    int near_enough = len > NEAREST_LONGEST ? 0 : TD_MIN(1 + (int)len / 3, NEAREST_MAX);
-    *n = (struct td_nearest){.wanted = wanted, .distance = near_enough + 1};
-}
-
-void td_nearest_offer(struct td_nearest *n, const char *candidate) {
-    int distance = td_edit_distance(n->wanted, candidate, NEAREST_MAX);
-    if (distance >= n->distance) return;
-    n->best = candidate;
-    n->distance = distance;
-}

@@ -101,14 +101,4 @@ const char *td_knob_expects(struct td_arena *a, const struct td_knob *k);
 // The same for one item of a list.
 const char *td_knob_expects_item(struct td_arena *a, const struct td_knob *k);
 
-// ---- did you mean ----------------------------------------------------------------------------
-// Collects candidates and keeps the nearest that is near enough to be what was meant.
-struct td_nearest {
-    const char *wanted;
-    const char *best; // NULL: nothing near
-    int distance;
-};
-void td_nearest_init(struct td_nearest *n, const char *wanted);
-void td_nearest_offer(struct td_nearest *n, const char *candidate);
-
 #endif

@@ -103,12 +103,5 @@ static const struct td_collective_ops local_ops = {
     .abort = local_abort,
 };
 
-const struct td_plugin_desc td_collective_local = {
-    .struct_bytes = sizeof(struct td_plugin_desc),
-    .abi_major = TD_ABI_MAJOR,
-    .abi_minor = TD_ABI_MINOR,
-    .kind = TD_PLUGIN_COLLECTIVE,
-    .name = "local",
-    .summary = "one rank: every call is the identity",
-    .ops = &local_ops,
-};
+const struct td_plugin_desc td_collective_local =
+    TD_PLUGIN_DESC(COLLECTIVE, "local", "one rank: every call is the identity", &local_ops);

@@ -251,12 +251,5 @@ static const struct td_collective_ops shm_ops = {
     .abort = shm_abort,
 };
 
-const struct td_plugin_desc td_collective_shm = {
-    .struct_bytes = sizeof(struct td_plugin_desc),
-    .abi_major = TD_ABI_MAJOR,
-    .abi_minor = TD_ABI_MINOR,
-    .kind = TD_PLUGIN_COLLECTIVE,
-    .name = "shm",
-    .summary = "ranks of one node, through shared memory",
-    .ops = &shm_ops,
-};
+const struct td_plugin_desc td_collective_shm =
+    TD_PLUGIN_DESC(COLLECTIVE, "shm", "ranks of one node, through shared memory", &shm_ops);

@@ -129,22 +129,8 @@ static const struct td_precision_ops fp16_ops = {
     .state_load = scaler_state_load,
 };
 
-const struct td_plugin_desc td_precision_bf16_mixed = {
-    .struct_bytes = sizeof td_precision_bf16_mixed,
-    .abi_major = TD_ABI_MAJOR,
-    .abi_minor = TD_ABI_MINOR,
-    .kind = TD_PLUGIN_PRECISION,
-    .name = "bf16_mixed",
-    .summary = "fp32 weights, products in bf16",
-    .ops = &bf16_ops,
-};
+const struct td_plugin_desc td_precision_bf16_mixed =
+    TD_PLUGIN_DESC(PRECISION, "bf16_mixed", "fp32 weights, products in bf16", &bf16_ops);
 
-const struct td_plugin_desc td_precision_fp16_mixed = {
-    .struct_bytes = sizeof td_precision_fp16_mixed,
-    .abi_major = TD_ABI_MAJOR,
-    .abi_minor = TD_ABI_MINOR,
-    .kind = TD_PLUGIN_PRECISION,
-    .name = "fp16_mixed",
-    .summary = "fp32 weights, products in fp16, scaled loss",
-    .ops = &fp16_ops,
-};
+const struct td_plugin_desc td_precision_fp16_mixed = TD_PLUGIN_DESC(
+    PRECISION, "fp16_mixed", "fp32 weights, products in fp16, scaled loss", &fp16_ops);

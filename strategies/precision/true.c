@@ -67,17 +67,11 @@ TRUE_PRECISION(fp64, TD_F64)
 TRUE_PRECISION(bf16, TD_BF16)
 TRUE_PRECISION(fp16, TD_F16)
 
-#define DESCRIBE(ID, NAME, OPS, SUMMARY)                                                           \
-    const struct td_plugin_desc ID = {                                                             \
-        .struct_bytes = sizeof(struct td_plugin_desc),                                             \
-        .abi_major = TD_ABI_MAJOR,                                                                 \
-        .abi_minor = TD_ABI_MINOR,                                                                 \
-        .kind = TD_PLUGIN_PRECISION,                                                               \
-        .name = NAME,                                                                              \
-        .summary = SUMMARY,                                                                        \
-        .ops = &OPS,                                                                               \
-    };
-DESCRIBE(td_precision_fp32, "fp32", fp32_ops, "weights, gradients and values in fp32")
-DESCRIBE(td_precision_fp64, "fp64", fp64_ops, "weights, gradients and values in fp64")
-DESCRIBE(td_precision_bf16_true, "bf16_true", bf16_ops, "weights, gradients and values in bf16")
-DESCRIBE(td_precision_fp16_true, "fp16_true", fp16_ops, "weights, gradients and values in fp16")
+const struct td_plugin_desc td_precision_fp32 =
+    TD_PLUGIN_DESC(PRECISION, "fp32", "weights, gradients and values in fp32", &fp32_ops);
+const struct td_plugin_desc td_precision_fp64 =
+    TD_PLUGIN_DESC(PRECISION, "fp64", "weights, gradients and values in fp64", &fp64_ops);
+const struct td_plugin_desc td_precision_bf16_true =
+    TD_PLUGIN_DESC(PRECISION, "bf16_true", "weights, gradients and values in bf16", &bf16_ops);
+const struct td_plugin_desc td_precision_fp16_true =
+    TD_PLUGIN_DESC(PRECISION, "fp16_true", "weights, gradients and values in fp16", &fp16_ops);

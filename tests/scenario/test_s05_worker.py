@@ -474,9 +474,7 @@ static td_status probe(struct td_accel_facts *out_facts) { (void)out_facts; __bu
 static const struct td_accelerator_ops ops = {
     sizeof ops, probe, (void *)probe, (void *)probe, (void *)probe, (void *)probe, NULL,
     (void *)probe, (void *)probe, (void *)probe, (void *)probe, (void *)probe, NULL};
-static const struct td_plugin_desc desc = {
-    sizeof desc, TD_ABI_MAJOR, TD_ABI_MINOR, TD_PLUGIN_ACCELERATOR, "stale", "traps when it is called", &ops};
-TD_PLUGIN(desc)
+TD_PLUGIN(ACCELERATOR, "stale", "traps when it is called", &ops)
 """
 
 

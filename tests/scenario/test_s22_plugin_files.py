@@ -19,9 +19,9 @@ static td_status trap(struct td_accel_facts *out_facts) { (void)out_facts; __bui
 static const struct td_accelerator_ops ops = {
     sizeof ops, trap, (void *)trap, (void *)trap, (void *)trap, (void *)trap, NULL,
     (void *)trap, (void *)trap, (void *)trap, (void *)trap, (void *)trap, NULL};
-static const struct td_plugin_desc desc = {
-    sizeof desc, TD_ABI_MAJOR - 1, TD_ABI_MINOR, TD_PLUGIN_ACCELERATOR, "cpu", "of an older ABI", &ops};
-TD_PLUGIN(desc)
+static const struct td_plugin_desc td_plugin_here = {sizeof td_plugin_here, TD_ABI_MAJOR - 1, TD_ABI_MINOR,
+    TD_PLUGIN_ACCELERATOR, "cpu", "of an older ABI", &ops, NULL, 0};
+TD_PLUGIN_EXPORTS
 """
 
 

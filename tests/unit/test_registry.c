@@ -28,15 +28,8 @@ static const struct td_module_ops good_ops = {
     .close = module_close,
     .record = module_record,
 };
-static const struct td_plugin_desc good = {
-    .struct_bytes = sizeof good,
-    .abi_major = TD_ABI_MAJOR,
-    .abi_minor = TD_ABI_MINOR,
-    .kind = TD_PLUGIN_MODULE,
-    .name = "mlp_1",
-    .summary = "a module for tests",
-    .ops = &good_ops,
-};
+static const struct td_plugin_desc good =
+    TD_PLUGIN_DESC(MODULE, "mlp_1", "a module for tests", &good_ops);
 
 static void expect_refusal(struct td_plugin_desc desc, const char *text) {
     td_status s = td_plugin_check(&desc, "'x.so'");
@@ -53,9 +46,9 @@ static void test_descriptor_is_refused_when_anything_is_wrong(void **state) {
     d.struct_bytes = 8;
     expect_refusal(d, "8 bytes");
     d = good, d.abi_major = TD_ABI_MAJOR + 1;
-    expect_refusal(d, "ABI 3.0, this traind has 2.0");
+    expect_refusal(d, "ABI 4.0, this traind has 3.0");
     d = good, d.abi_minor = TD_ABI_MINOR + 1;
-    expect_refusal(d, "ABI 2.1");
+    expect_refusal(d, "ABI 3.1");
     d = good, d.kind = (enum td_plugin_kind)77;
     expect_refusal(d, "kind is 77");
     d = good, d.name = "";
@@ -89,6 +82,52 @@ static void test_missing_slot_is_named_when_required(void **state) {
     expect_refusal(d, "lacks the required slot 'open'");
 }
 
+// ---- the table of knobs -------------------------------------------------------------------------
+static void expect_bad_knob(struct td_plugin_knob knob, const char *text) {
+    struct td_plugin_knob knobs[] = {{"fine", TD_PLUGIN_KNOB_INT, 1, 2, NULL, "1", NULL, "x"},
+                                     knob};
+    struct td_plugin_desc d = good;
+    d.knobs = knobs;
+    d.n_knobs = TD_COUNTOF(knobs);
+    expect_refusal(d, text);
+}
+
+static void test_table_of_knobs_is_refused_when_a_row_is_wrong(void **state) {
+    (void)state;
+    const struct td_plugin_knob width = {"width", TD_PLUGIN_KNOB_INT, 1, 8, "pixels", "3", NULL,
+                                         "x"};
+    struct td_plugin_knob k = width;
+    struct td_plugin_desc d = good;
+    d.knobs = &k, d.n_knobs = 1;
+    assert_ok(td_plugin_check(&d, "x"));
+    k = width, k.name = NULL;
+    expect_bad_knob(k, "the name of knob 1 of 'mlp_1'");
+    k = width, k.name = "2d";
+    expect_bad_knob(k, "must be a letter");
+    k = width, k.name = "fine";
+    expect_bad_knob(k, "knob 'fine' (int) of 'mlp_1': it is there twice");
+    k = width, k.type = TD_PLUGIN_KNOB_TYPE_COUNT;
+    expect_bad_knob(k, "knob 'width' (unknown) of 'mlp_1': its type");
+    k = width, k.min = 9;
+    expect_bad_knob(k, "min must not be above max");
+    k = width, k.prose = "";
+    expect_bad_knob(k, "no prose");
+    k = width, k.fallback = "";
+    expect_bad_knob(k, "its fallback is empty");
+    k = width, k.values = "a|b";
+    expect_bad_knob(k, "values must be NULL");
+    k = width, k.type = TD_PLUGIN_KNOB_ENUM;
+    expect_bad_knob(k, "(enum) of 'mlp_1': values must be names");
+    k.values = "a||b";
+    expect_bad_knob(k, "values must be names");
+    k.type = TD_PLUGIN_KNOB_INTS, k.values = "3..2";
+    expect_bad_knob(k, "values must say how many");
+    d.n_knobs = TD_PLUGIN_KNOBS_MAX + 1;
+    expect_refusal(d, "'mlp_1' says it has 65 knobs; at most 64");
+    d.knobs = NULL, d.n_knobs = 1;
+    expect_refusal(d, "has no table of them");
+}
+
 static void expect_old(enum td_plugin_kind kind, const struct td_layout *layout, const char *text) {
     td_status s = td_plugin_check_layout(kind, layout, "'x.so'");
     assert_string_equal(td_status_reason(s), "PLUGIN_REFUSED");
@@ -116,6 +155,12 @@ static void test_shared_object_is_refused_when_it_was_built_for_other_ops(void *
     expect_old(TD_PLUGIN_STRATEGY, &l, "struct td_attrs had");
     l = *here, l.scalars_bytes /= 2; // of floats
     expect_old(TD_PLUGIN_ACCELERATOR, &l, "td_bindings.scalars had 64 bytes, here it has 128");
+    l = *here, l.knob_bytes++;
+    expect_old(TD_PLUGIN_MODULE, &l, "td_plugin_knob had");
+    l = *here, l.region_bytes -= (uint32_t)sizeof(struct td_buffer); // a role less
+    expect_old(TD_PLUGIN_STRATEGY, &l, "td_bindings.region had");
+    l = *here, l.region_bytes = 0; // of a build whose layout ended there
+    expect_old(TD_PLUGIN_STRATEGY, &l, "before struct td_bindings.region was compared");
     l = *here, l.struct_bytes++;
     expect_old(TD_PLUGIN_MODULE, &l, "rebuild it");
 }
@@ -216,6 +261,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_descriptor_is_refused_when_anything_is_wrong),
         cmocka_unit_test(test_missing_slot_is_named_when_required),
+        cmocka_unit_test(test_table_of_knobs_is_refused_when_a_row_is_wrong),
         cmocka_unit_test(test_shared_object_is_refused_when_it_was_built_for_other_ops),
         cmocka_unit_test(test_short_table_is_extended_when_the_plugin_is_older),
         cmocka_unit_test(test_name_is_found_when_case_differs),

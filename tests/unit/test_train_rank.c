@@ -101,15 +101,8 @@ static td_status spy_hook(struct td_strategy *s, enum td_strategy_hook hook, int
 }
 
 static struct td_strategy_ops spy_ops;
-static struct td_plugin_desc spy = {
-    .struct_bytes = sizeof spy,
-    .abi_major = TD_ABI_MAJOR,
-    .abi_minor = TD_ABI_MINOR,
-    .kind = TD_PLUGIN_STRATEGY,
-    .name = "spy",
-    .summary = "writes down its calls",
-    .ops = &spy_ops,
-};
+static struct td_plugin_desc spy =
+    TD_PLUGIN_DESC(STRATEGY, "spy", "writes down its calls", &spy_ops);
 
 static void make_spy(void) {
     spy_ops = *base();

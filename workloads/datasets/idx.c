@@ -94,12 +94,5 @@ static const struct td_dataset_ops idx_ops = {
     .gather = idx_gather,
 };
 
-const struct td_plugin_desc td_dataset_idx = {
-    .struct_bytes = sizeof(struct td_plugin_desc),
-    .abi_major = TD_ABI_MAJOR,
-    .abi_minor = TD_ABI_MINOR,
-    .kind = TD_PLUGIN_DATASET,
-    .name = "idx",
-    .summary = "images and labels in idx files (the MNIST family)",
-    .ops = &idx_ops,
-};
+const struct td_plugin_desc td_dataset_idx =
+    TD_PLUGIN_DESC(DATASET, "idx", "images and labels in idx files (the MNIST family)", &idx_ops);

@@ -255,12 +255,5 @@ static const struct td_dataset_ops npy_ops = {
     .gather = npy_gather,
 };
 
-const struct td_plugin_desc td_dataset_npy = {
-    .struct_bytes = sizeof(struct td_plugin_desc),
-    .abi_major = TD_ABI_MAJOR,
-    .abi_minor = TD_ABI_MINOR,
-    .kind = TD_PLUGIN_DATASET,
-    .name = "npy",
-    .summary = "samples and labels or targets out of NumPy's .npy files",
-    .ops = &npy_ops,
-};
+const struct td_plugin_desc td_dataset_npy = TD_PLUGIN_DESC(
+    DATASET, "npy", "samples and labels or targets out of NumPy's .npy files", &npy_ops);

@@ -160,12 +160,5 @@ static const struct td_dataset_ops synthetic_ops = {
     .gather = synthetic_gather,
 };
 
-const struct td_plugin_desc td_dataset_synthetic = {
-    .struct_bytes = sizeof(struct td_plugin_desc),
-    .abi_major = TD_ABI_MAJOR,
-    .abi_minor = TD_ABI_MINOR,
-    .kind = TD_PLUGIN_DATASET,
-    .name = "synthetic",
-    .summary = "random samples labelled by a random linear teacher",
-    .ops = &synthetic_ops,
-};
+const struct td_plugin_desc td_dataset_synthetic = TD_PLUGIN_DESC(
+    DATASET, "synthetic", "random samples labelled by a random linear teacher", &synthetic_ops);

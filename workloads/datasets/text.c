@@ -224,12 +224,5 @@ static const struct td_dataset_ops text_ops = {
     .gather = text_gather,
 };
 
-const struct td_plugin_desc td_dataset_text = {
-    .struct_bytes = sizeof(struct td_plugin_desc),
-    .abi_major = TD_ABI_MAJOR,
-    .abi_minor = TD_ABI_MINOR,
-    .kind = TD_PLUGIN_DATASET,
-    .name = "text",
-    .summary = "rows of bytes out of text files, plain or gzipped",
-    .ops = &text_ops,
-};
+const struct td_plugin_desc td_dataset_text =
+    TD_PLUGIN_DESC(DATASET, "text", "rows of bytes out of text files, plain or gzipped", &text_ops);

@@ -108,12 +108,5 @@ static const struct td_dataset_ops tokens_ops = {
     .gather = tokens_gather,
 };
 
-const struct td_plugin_desc td_dataset_tokens = {
-    .struct_bytes = sizeof(struct td_plugin_desc),
-    .abi_major = TD_ABI_MAJOR,
-    .abi_minor = TD_ABI_MINOR,
-    .kind = TD_PLUGIN_DATASET,
-    .name = "tokens",
-    .summary = "rows of token ids: llm.c's and nanoGPT's .bin files",
-    .ops = &tokens_ops,
-};
+const struct td_plugin_desc td_dataset_tokens = TD_PLUGIN_DESC(
+    DATASET, "tokens", "rows of token ids: llm.c's and nanoGPT's .bin files", &tokens_ops);

@@ -450,12 +450,5 @@ static const struct td_module_ops convnet_ops = {
     .spares = convnet_spares,
 };
 
-const struct td_plugin_desc td_module_convnet = {
-    .struct_bytes = sizeof(struct td_plugin_desc),
-    .abi_major = TD_ABI_MAJOR,
-    .abi_minor = TD_ABI_MINOR,
-    .kind = TD_PLUGIN_MODULE,
-    .name = "convnet",
-    .summary = "layers from the spec over images",
-    .ops = &convnet_ops,
-};
+const struct td_plugin_desc td_module_convnet =
+    TD_PLUGIN_DESC(MODULE, "convnet", "layers from the spec over images", &convnet_ops);

@@ -278,12 +278,5 @@ static const struct td_module_ops gpt_ops = {
     .spares = gpt_spares,
 };
 
-const struct td_plugin_desc td_module_gpt = {
-    .struct_bytes = sizeof(struct td_plugin_desc),
-    .abi_major = TD_ABI_MAJOR,
-    .abi_minor = TD_ABI_MINOR,
-    .kind = TD_PLUGIN_MODULE,
-    .name = "gpt",
-    .summary = "GPT-2 with Hugging Face's names",
-    .ops = &gpt_ops,
-};
+const struct td_plugin_desc td_module_gpt =
+    TD_PLUGIN_DESC(MODULE, "gpt", "GPT-2 with Hugging Face's names", &gpt_ops);

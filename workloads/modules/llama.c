@@ -290,12 +290,5 @@ static const struct td_module_ops llama_ops = {
     .spares = llama_spares,
 };
 
-const struct td_plugin_desc td_module_llama = {
-    .struct_bytes = sizeof(struct td_plugin_desc),
-    .abi_major = TD_ABI_MAJOR,
-    .abi_minor = TD_ABI_MINOR,
-    .kind = TD_PLUGIN_MODULE,
-    .name = "llama",
-    .summary = "Llama 2 and 3 with Hugging Face's names",
-    .ops = &llama_ops,
-};
+const struct td_plugin_desc td_module_llama =
+    TD_PLUGIN_DESC(MODULE, "llama", "Llama 2 and 3 with Hugging Face's names", &llama_ops);

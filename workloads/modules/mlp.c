@@ -136,12 +136,5 @@ static const struct td_module_ops mlp_ops = {
     .targets = td_module_loss_targets,
 };
 
-const struct td_plugin_desc td_module_mlp = {
-    .struct_bytes = sizeof(struct td_plugin_desc),
-    .abi_major = TD_ABI_MAJOR,
-    .abi_minor = TD_ABI_MINOR,
-    .kind = TD_PLUGIN_MODULE,
-    .name = "mlp",
-    .summary = "fully connected layers",
-    .ops = &mlp_ops,
-};
+const struct td_plugin_desc td_module_mlp =
+    TD_PLUGIN_DESC(MODULE, "mlp", "fully connected layers", &mlp_ops);
