@@ -52,6 +52,7 @@ static td_status ddp_environment(struct td_strategy *s, struct td_strategy_facts
         .node_rank = c->node_rank,
         .is_global_zero = c->global_rank == 0,
         .restore_optimizer = true,
+        .resumes_exactly = true,
     };
     return TD_OK;
 }
@@ -62,16 +63,6 @@ static td_status ddp_rewrite(struct td_strategy *s, struct td_graph *g,
     // Also in programs without sync: all variants of a step must agree about the buckets.
     TD_TRY(td_rewrite_assign_buckets(g, s->config.bucket_first_bytes, s->config.bucket_cap_bytes));
     return key->sync ? td_rewrite_all_reduce(g) : TD_OK;
-}
-
-static td_status ddp_process_dataloader(struct td_strategy *s, enum td_split split,
-                                        struct td_strategy_shard *out_shard) {
-    (void)split;
-    *out_shard = (struct td_strategy_shard){
-        .n_replicas = s->config.world_size,
-        .rank = s->config.global_rank,
-    };
-    return TD_OK;
 }
 
 static td_status ddp_place(struct td_strategy *s, const struct td_state_table *state,
@@ -153,71 +144,15 @@ static td_status ddp_hook(struct td_strategy *s, enum td_strategy_hook hook, int
                                                s->buffers.bytes, 0);
 }
 
-static td_status ddp_teardown(struct td_strategy *s) {
-    return s->config.collective_ops->barrier(s->config.collective, "teardown");
-}
-
-static void ddp_on_exception(struct td_strategy *s, enum td_code code) {
-    (void)code;
-    s->config.collective_ops->abort(s->config.collective);
-}
-
-static td_status ddp_reduce_gradients(struct td_strategy *s, void *data, int64_t n,
-                                      enum td_dtype dtype, int64_t n_tail) {
-    return s->config.collective_ops->all_reduce_bucket(s->config.collective, data, n, dtype,
-                                                       n_tail);
-}
-
-static td_status ddp_reduce(struct td_strategy *s, void *data, int64_t n, enum td_dtype dtype,
-                            enum td_reduce_op op) {
-    return s->config.collective_ops->all_reduce(s->config.collective, data, n, dtype, op);
-}
-
-static td_status ddp_all_gather(struct td_strategy *s, const void *in, size_t bytes, void *out) {
-    return s->config.collective_ops->all_gather(s->config.collective, in, bytes, out);
-}
-
-static td_status ddp_broadcast(struct td_strategy *s, void *data, size_t bytes, int32_t src) {
-    return s->config.collective_ops->broadcast(s->config.collective, data, bytes, src);
-}
-
-static td_status ddp_barrier(struct td_strategy *s, const char *tag) {
-    return s->config.collective_ops->barrier(s->config.collective, tag);
-}
-
-static td_status ddp_decision(struct td_strategy *s, bool decision, bool all, bool *out_decision) {
-    int32_t votes = decision;
-    TD_TRY(ddp_reduce(s, &votes, 1, TD_I32, TD_REDUCE_SUM));
-    *out_decision = all ? votes == s->config.world_size : votes > 0;
-    return TD_OK;
-}
-
-static td_status ddp_checkpoint(struct td_strategy *s, uint32_t *out_roles) {
-    uint32_t all = 1u << TD_ROLE_PARAM | 1u << TD_ROLE_BUFFER | 1u << TD_ROLE_OPTIM;
-    *out_roles = s->config.global_rank == 0 ? all : 0;
-    return TD_OK;
-}
-
 static const struct td_strategy_ops ddp_ops = {
     .struct_bytes = sizeof ddp_ops,
     .open = ddp_open,
     .close = ddp_close,
     .environment = ddp_environment,
     .rewrite = ddp_rewrite,
-    .process_dataloader = ddp_process_dataloader,
     .place = ddp_place,
     .setup = ddp_setup,
-    .teardown = ddp_teardown,
-    .on_exception = ddp_on_exception,
     .hook = ddp_hook,
-    .reduce_gradients = ddp_reduce_gradients,
-    .reduce = ddp_reduce,
-    .all_gather = ddp_all_gather,
-    .broadcast = ddp_broadcast,
-    .barrier = ddp_barrier,
-    .reduce_boolean_decision = ddp_decision,
-    .save_checkpoint = ddp_checkpoint,
-    .load_checkpoint = ddp_checkpoint,
 };
 
 const struct td_plugin_desc td_strategy_ddp = TD_PLUGIN_DESC(

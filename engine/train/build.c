@@ -9,6 +9,8 @@
 #include "engine/train/plan/choices.h"
 #include "engine/train/plan/plan.h"
 #include "engine/train/plan/sizes.h"
+#include "engine/train/rank/group.h"
+#include "engine/train/rank/own_state.h"
 #include "engine/train/rank/plugins.h"
 #include "engine/train/rank/state.h"
 
@@ -25,9 +27,9 @@ static td_status reduce_bucket(void *arg, uint32_t bucket) {
     bool last = bucket + 1 == td_state_n_buckets(r->state);
     char *base = td_buffer_host(r->memory.region[TD_ROLE_GRAD]);
     atomic_fetch_add_explicit(&r->io->page->collective_seq, 1, memory_order_relaxed);
-    return r->strategy_ops->reduce_gradients(r->strategy, base + offset,
-                                             (int64_t)(bytes / td_dtype_bytes(dtype)), dtype,
-                                             last ? TD_CONTROL_FLAGS : 0);
+    r->summed = last;
+    return td_rank_reduce_gradients(r, base + offset, (int64_t)(bytes / td_dtype_bytes(dtype)),
+                                    dtype, last ? TD_CONTROL_FLAGS : 0);
 }
 
 // What may surprise somebody.
@@ -91,7 +93,7 @@ static td_status start_background(struct td_rank *r) {
         .resumed_from = r->resumed ? r->restored.path : NULL,
         .resumed_step = r->resumed ? r->start.step : -1,
     };
-    TD_TRY(r->strategy_ops->save_checkpoint(r->strategy, &options.roles));
+    TD_TRY(td_rank_written_roles(r, &options.roles));
     return td_checkpointer_create(&options, &r->checkpointer);
 }
 
@@ -108,7 +110,8 @@ static const build_step building[] = {
     td_rank_open_accelerator, td_rank_find_group, td_rank_join_group,
     td_rank_open_strategy, td_rank_open_precision, td_rank_open_data, td_rank_open_module,
     td_rank_choose_start, td_rank_list_plugins, td_plan_programs, td_rank_compare,
-    td_rank_place_state, td_rank_initialize_state, td_rank_restore_state, td_rank_set_up_strategy,
+    td_rank_place_state, td_rank_initialize_state, td_rank_restore_state,
+    td_rank_set_up_strategy, td_rank_load_own_state,
     bind_programs, start_background, td_choices_freeze, announce,
 };
 
@@ -127,6 +130,7 @@ static td_status build(const struct td_train_config *config, struct td_train_io 
     r->config = config;
     r->io = io;
     r->events = events;
+    td_plugin_state_init(&r->own);
     TD_TRY(td_arena_create(ARENA_BYTES, &r->arena));
     for (size_t i = 0; i < n_steps; i++) {
         td_status s = td_rank_classify(steps[i](r));

@@ -10,6 +10,7 @@
 #include "engine/train/loop/stage_weights.h"
 #include "engine/train/plan/profile.h"
 #include "engine/train/rank/batches.h"
+#include "engine/train/rank/group.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 

@@ -128,6 +128,7 @@ enum td_control_flag {
     TD_CONTROL_CHECKPOINT,
     TD_CONTROL_TIMER,
     TD_CONTROL_NOW,        // with STOP: without saving
+    TD_CONTROL_RANKS,      // 1 of each rank: the sum has to be the world size
     TD_CONTROL_FLAGS = 16, // the tail's length in elements: one cache line
 };
 

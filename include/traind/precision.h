@@ -3,7 +3,7 @@
 
 // Precision: in which element types a job computes. It decides a type per role and rewrites each
 // recorded program accordingly; it has no loop. What a training framework does around each step
-// stands in the program, and only what the host has to decide is a slot:
+// is in the program, and only what the host has to decide is a slot:
 //
 //   attach             rewrite: the types of parameters, gradients and values, once per program
 //   input cast         in the program: floating inputs are cast where they are first read
@@ -11,18 +11,29 @@
 //   pre_backward       slot; autodiff multiplies the loss gradient by TD_SCALAR_LOSS_SCALE when the
 //                      facts say scales_loss. Outputs and hooks see the unscaled loss
 //   post_backward      in the program: gradients are stored in their type as they are made
-//   unscale, clip      segment finish, in this order (engine/graph/passes/finish.c)
+//   unscale, clip      segment finish, in this order
 //   step gate          slot, between finish and apply; all ranks decide alike, because they look at
 //                      gradients that were reduced
 //   state save, load   slots
 //
-// Slots: (required) unless marked (optional). Thread: the rank's training thread.
+// Slots: (required) unless marked (optional).
+// Ownership: what comes in is borrowed until the slot returns. Errors: a slot returns a status and
+// writes outputs only on success; a failure ends the attempt.
+// Thread: the rank's training thread.
 
 #include "traind/graph.h"
+#include "traind/knobs.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+// What a precision is opened with; it dies when open returns.
+struct td_precision_config {
+    uint32_t struct_bytes;
+    // Its own knobs, read with traind/knobs.h until open returns; NULL: none were given.
+    const struct td_json *knobs;
+};
 
 struct td_precision_facts {
     uint32_t struct_bytes;
@@ -43,7 +54,8 @@ struct td_precision; // the plugin's own
 
 struct td_precision_ops {
     uint32_t struct_bytes;
-    td_status (*open)(struct td_precision **out_precision);
+    td_status (*open)(const struct td_precision_config *config,
+                      struct td_precision **out_precision);
     void (*close)(struct td_precision *p); // accepts NULL
     td_status (*facts)(struct td_precision *p, struct td_precision_facts *out_facts);
     // (optional) Rewrites one program after autodiff, before the strategy. Absent: as recorded.
@@ -58,6 +70,10 @@ struct td_precision_ops {
     // (optional) To and from a checkpoint, at an optimizer-step boundary. Both or none.
     td_status (*state_save)(struct td_precision *p, struct td_precision_state *out_state);
     td_status (*state_load)(struct td_precision *p, const struct td_precision_state *state);
+    // (optional) What it keeps beside that: bytes of its own, the same on all ranks, with the
+    // contract of a strategy's state_save and state_load for its whole part. Both or none.
+    td_status (*own_save)(struct td_precision *p, struct td_span *out_state);
+    td_status (*own_load)(struct td_precision *p, const void *data, size_t bytes);
 };
 
 #ifdef __cplusplus

@@ -4,16 +4,54 @@
 // Strategy: how the ranks of a job share the work. It says where state lives, rewrites each
 // recorded program with the collectives it needs, divides the data, and answers for the group.
 //
-// It has no loop. The rank context (engine/train/rank/rank.h) owns the plugins of one rank and
-// calls the slots in this order:
+// It has no loop. The rank context, which owns the plugins of one rank, calls the slots in this
+// order:
 //
-//   open -> environment -> connect -> build_begin -> (record: rewrite, once per program) ->
-//   build_end -> process_dataloader -> place -> setup -> [ hook ... step ... hook ] ->
-//   save_checkpoint ... -> teardown -> close;  on_exception, instead of a clean teardown, on error
+//   open -> environment -> process_dataloader -> connect -> build_begin ->
+//   (record: rewrite, once per program) -> build_end -> place -> setup -> state_load ->
+//   [ hook ... step ... hook ] -> optimizer_state, state_save ... -> teardown -> close;
+//   on_exception, instead of a clean teardown, on error
 //
-// Slots are (required) unless marked (optional): what an optional slot does when it is absent is
-// said beside it. Every slot returns a status and writes outputs only on success; pointers handed
-// in are borrowed until close unless said otherwise. Thread: the rank's training thread.
+// Only open, close and environment are required. What happens where another slot is absent is said
+// beside it; a table that has no other slot is data parallel without reducing anything, with all
+// state on every rank. A plan opens a strategy too, to size the job: then `collective` is NULL, and
+// nothing after build_end is called.
+//
+// Four things that a strategy owes the loop:
+//
+// *The same calls on all ranks.* Each slot that talks to the group is called on all ranks in the
+// same order; inside, a strategy makes the same calls of the collective on each of them.
+//
+// *The control tail.* Ranks agree to stop, to save and that time is up by summing flags: the last
+// TD_CONTROL_FLAGS fp32 elements of the GRAD region, after the last bucket. reduce_gradients gets
+// the tail with the last bucket as n_tail, and has to sum it over the world, whatever it does with
+// the gradients. Where a step ends and no last bucket was reduced, because the strategy rewrites
+// nothing or reduces in another way, the rank context sums the flags itself. The same holds for a
+// precision that skips steps: ranks then ask each other whether all gradients are finite. A
+// strategy that has all_reduce nodes, but leaves gradients different on the ranks, cannot be used
+// with such a precision. It reduces in post_backward instead, without all_reduce nodes. A tail that
+// was not summed ends the attempt at the first step (class user_code).
+//
+// *The right to write.* Between open and setup a strategy writes no state. In setup and state_load
+// it may write every region, between the runs of a step slot parameters, buffers and optimizer
+// state, in pre_backward, post_backward and optimizer_step also gradients; in hook and rewrite
+// nothing. Before it reads or writes what a run has written it calls the accelerator's sync, and it
+// does so through td_buffer_host (host memory) or the accelerator's copy.
+//
+// *TD_RUN_STEADY.* This bit of `segments` says that only programs wrote parameters since the last
+// run, so that an accelerator may use what it packed of them. A step slot that wrote parameters
+// itself takes the bit out of the segments of its next run, of whatever kind of step that is. With
+// pre_backward, post_backward or optimizer_step the rank context never sets it.
+//
+// Where ranks differ: gradients that differ between ranks are clipped by each rank's own norm, and
+// `grad_norm` is no norm of the job. Where ranks hold different weights, metrics are of each rank's
+// own; the weights saved are those of rank 0. Only rank 0's state is saved. A strategy whose ranks
+// differ saves theirs as its RANK part.
+//
+// Ownership: what comes in is borrowed until the strategy is closed, unless said otherwise.
+// Errors: a slot returns a status and writes outputs only on success; a failure ends the attempt,
+// and its class says whether the job is started again. Give one where the code does not say it
+// (USER_CODE: a bug of the strategy; BAD_SPEC: knobs that cannot be). Thread: the training thread.
 // Source: Strategy, Accelerator (1.3), DDPSpawnStrategy, XLAStrategy and Fabric of Lightning; where
 // they disagree, what is said here.
 
@@ -21,13 +59,15 @@
 #include "traind/collective.h"
 #include "traind/dataset.h"
 #include "traind/graph.h"
+#include "traind/knobs.h"
 #include "traind/module.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-// What a strategy is opened with. The group is joined before and left after it.
+// What a strategy is opened with. The group is joined before and left after it. Copy it: the struct
+// dies when open returns, what it points to lives until close.
 struct td_strategy_config {
     uint32_t struct_bytes;
     int32_t global_rank, local_rank, node_rank, world_size;
@@ -36,16 +76,23 @@ struct td_strategy_config {
     const struct td_accelerator_ops *accel_ops;
     struct td_accelerator *accel;
     size_t bucket_first_bytes, bucket_cap_bytes; // 0: the strategy's own
+    // Its own knobs, read with traind/knobs.h until open returns; NULL: none were given.
+    const struct td_json *knobs;
 };
 
-// What a strategy is, once the environment is known.
+// What a strategy is, once the environment is known. It comes filled in from the configuration,
+// with root_device 0 and restore_optimizer: change what differs.
 struct td_strategy_facts {
     uint32_t struct_bytes;
     int32_t root_device; // of this rank, an index for the accelerator
     int32_t world_size, global_rank, local_rank, node_rank;
     bool is_global_zero;                // of all nodes
-    bool handles_gradient_accumulation; // it sees each micro-batch and decides itself when to step
+    bool handles_gradient_accumulation; // for later: a strategy that says true is refused
     bool restore_optimizer; // the rank context loads optimizer state (else: the strategy)
+    // At the same world size a run that is resumed gives the bits of one that was not interrupted:
+    // all that a step depends on is in the roles that are saved, in what state_save gives, or a
+    // function of the step. False: a job that is resumed says that it is not bit-exact.
+    bool resumes_exactly;
 };
 
 // How the samples of a split are divided: this rank takes positions rank, rank + n_replicas, ...
@@ -70,6 +117,14 @@ enum td_strategy_hook {
     TD_HOOK_EVAL_END,
 };
 
+// What a strategy keeps of itself in a checkpoint, beside the state of the rank.
+enum td_strategy_state {
+    TD_STRATEGY_WHOLE, // one for the job, saved by the rank that writes the checkpoint
+    TD_STRATEGY_RANK,  // one for each rank
+};
+// Of a checkpoint: the whole part, plus the world times the largest part of a rank.
+enum { TD_PLUGIN_STATE_MAX_BYTES = 64 << 20 };
+
 struct td_strategy; // the strategy's own
 
 struct td_strategy_ops {
@@ -89,27 +144,32 @@ struct td_strategy_ops {
     // strategy splits layers as they are named. Both or none.
     td_status (*build_begin)(struct td_strategy *s);
     td_status (*build_end)(struct td_strategy *s);
-    // Rewrites one program after autodiff: buckets, collectives. key says whether it syncs; a
-    // program with sync off is `no_backward_sync`. Calls: traind/rewrite.h.
+    // (optional) Rewrites one program after autodiff: buckets, collectives. key says whether it
+    // syncs; a program with sync off is `no_backward_sync`. Calls: traind/rewrite.h. Absent:
+    // programs stay as they were recorded, and nothing is reduced.
     td_status (*rewrite)(struct td_strategy *s, struct td_graph *g,
                          const struct td_program_key *key);
-    // Divides a split among the ranks. Idempotent; never changes the order.
+    // (optional) Divides a split among the ranks. Idempotent; never changes the order. Absent: each
+    // rank has its share of world_size.
     td_status (*process_dataloader)(struct td_strategy *s, enum td_split split,
                                     struct td_strategy_shard *out_shard);
     // (optional) Brings memory for regions, e.g. gradients inside the group's mapping. gradient
     // bytes are td_state_region_bytes(GRAD), control tail included. Absent: all from the
-    // accelerator. What it brings lives until close.
+    // accelerator. What it brings lives until close. A strategy may keep both pointers: when it has
+    // returned, memory has all regions.
     td_status (*place)(struct td_strategy *s, const struct td_state_table *state,
                        struct td_strategy_memory *memory);
-    // After state was initialized or loaded (on rank 0) and before the first step: afterwards
-    // parameters, buffers and optimizer state are the same bits on every rank.
+    // (optional) After state was initialized or loaded (on rank 0) and before the first step:
+    // afterwards parameters, buffers and optimizer state are the same bits on every rank.
     // Called again when other weights were read after fit, for validate, test and predict.
-    // Shapes: regions as placed, all present. Collective: all ranks call.
+    // Shapes: regions as placed, all present. Collective: all ranks call. Absent: rank 0 broadcasts
+    // all three.
     td_status (*setup)(struct td_strategy *s, const struct td_state_table *state,
                        const struct td_strategy_memory *memory);
-    // (optional) A bounded barrier on a clean exit. Absent: none.
+    // (optional) A clean exit. Absent: a bounded barrier, where there are several ranks.
     td_status (*teardown)(struct td_strategy *s);
     // (optional) This rank failed: wake peers that wait in a collective. Does not fail itself.
+    // Absent: the group is aborted.
     void (*on_exception)(struct td_strategy *s, enum td_code code);
 
     // ---- the step
@@ -117,28 +177,29 @@ struct td_strategy_ops {
     // came in. Absent: programs read host memory.
     td_status (*batch_to_device)(struct td_strategy *s, const void *const *fields, size_t n_fields,
                                  const void **out_inputs);
-    // (optional) Runs the segments of a program. Absent: the accelerator's run. A strategy that
-    // writes parameters between its runs takes TD_RUN_STEADY out of segments.
+    // (optional) Runs the segments of a program. Absent: the accelerator's run. An optimizer step
+    // is done by a run of kind TRAIN whose segments have 1 << TD_SEG_APPLY. One that the precision
+    // skips has none, nor has a micro-batch whose gradients are only accumulated. The place to
+    // change parameters after a step: see *The right to write*.
     td_status (*step)(struct td_strategy *s, enum td_strategy_step kind, struct td_executable *exe,
                       uint32_t segments, const void *const *inputs);
-    // (optional) Around the backward segment. With either, forward, backward and the rest run one
-    // by one: the same bits as the fused step.
+    // (optional) Around the backward segment of each micro-batch, the accumulated ones included.
+    // With either, forward, backward and the rest run one by one: the same bits as the fused step.
     td_status (*pre_backward)(struct td_strategy *s);
     td_status (*post_backward)(struct td_strategy *s);
     // (optional) Instead of running finish and apply. Absent: they run with the step.
     td_status (*optimizer_step)(struct td_strategy *s, struct td_executable *exe,
                                 const void *const *inputs);
-    // Called where an all_reduce node stands: averages a bucket of n elements in place over the
-    // world; the n_tail fp32 elements behind it are summed instead (control flags). Errors: ABORTED
-    // (class collective) when a peer is gone.
+    // (optional) Called where an all_reduce node is: averages a bucket of n elements in place over
+    // the world; the n_tail fp32 elements after it are summed instead (control flags). Errors:
+    // ABORTED (class collective) when a peer is gone. Absent: the collective's all_reduce_bucket.
     td_status (*reduce_gradients)(struct td_strategy *s, void *data, int64_t n, enum td_dtype dtype,
                                   int64_t n_tail);
     // (optional) Called at each point of td_strategy_hook. It leaves parameters alone.
     td_status (*hook)(struct td_strategy *s, enum td_strategy_hook hook, int64_t batch);
 
-    // ---- the group. All ranks call, in the same order. The op is always named. The loop
-    // needs reduce, all_gather and broadcast; barrier and reduce_boolean_decision serve hooks and
-    // programs with a loop of their own.
+    // ---- the group. All ranks call, in the same order. The op is always named. Each is
+    // (optional); absent: the collective's, and a sum of votes for reduce_boolean_decision.
     td_status (*reduce)(struct td_strategy *s, void *data, int64_t n, enum td_dtype dtype,
                         enum td_reduce_op op); // in place
     // out has world * bytes: a new leading dimension, also for world 1.
@@ -150,9 +211,11 @@ struct td_strategy_ops {
                                          bool *out_decision);
 
     // ---- checkpoints. Every path has one owner, who writes and removes it.
-    // Which roles this rank writes (bits 1 << td_role): all on rank 0 where state is replicated.
+    // (optional) Which roles this rank writes (bits 1 << td_role). Absent: rank 0 parameters,
+    // buffers and optimizer state, the others nothing.
     td_status (*save_checkpoint)(struct td_strategy *s, uint32_t *out_roles);
-    // Which roles this rank reads; setup makes the others equal afterwards.
+    // (optional) Which roles this rank reads; setup makes the others equal afterwards. Absent: as
+    // for save_checkpoint.
     td_status (*load_checkpoint)(struct td_strategy *s, uint32_t *out_roles);
     // (optional) Does this rank remove a path that it wrote? Absent: yes.
     td_status (*remove_checkpoint)(struct td_strategy *s, const char *path, bool *out_removes);
@@ -160,6 +223,19 @@ struct td_strategy_ops {
     // ranks. Absent: the state is whole where it is written.
     td_status (*optimizer_state)(struct td_strategy *s, const struct td_state_table *state,
                                  struct td_strategy_memory *memory);
+    // (optional) What it keeps of itself, in the file plugins.safetensors of the checkpoint, which
+    // the manifest digests. Both or none. state_save: at an optimizer-step boundary, RANK on every
+    // rank, then WHOLE on the rank that writes; out_state is borrowed until the next call of the
+    // strategy, and may be empty. RESOURCE_EXHAUSTED above TD_PLUGIN_STATE_MAX_BYTES.
+    td_status (*state_save)(struct td_strategy *s, enum td_strategy_state which,
+                            struct td_span *out_state);
+    // state_load: when a run is resumed, on every rank, after setup; WHOLE gets the same bytes
+    // everywhere, RANK those of this rank. data dies when it returns; it is the strategy's to
+    // check, and DATA_LOSS where it cannot be. Not called for a part that the checkpoint does not
+    // have. At another world size the parts of ranks are dropped, and the job says so: resume is
+    // not exact.
+    td_status (*state_load)(struct td_strategy *s, enum td_strategy_state which, const void *data,
+                            size_t bytes);
 };
 
 #ifdef __cplusplus

@@ -34,7 +34,8 @@ bool td_checkpoint_file_ok(const char *name) {
 
 bool td_checkpoint_file_written(const char *name) {
     static const char *const names[] = {"manifest.json", "model.safetensors",
-                                        "optimizer.safetensors", "config.json"};
+                                        "optimizer.safetensors", "plugins.safetensors",
+                                        "config.json"};
     for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strcmp(names[i], name) == 0) return true;
     }

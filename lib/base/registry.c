@@ -72,17 +72,6 @@ static const struct slot strategy_slots[] = {
     SLOT(td_strategy_ops, open),
     SLOT(td_strategy_ops, close),
     SLOT(td_strategy_ops, environment),
-    SLOT(td_strategy_ops, rewrite),
-    SLOT(td_strategy_ops, process_dataloader),
-    SLOT(td_strategy_ops, setup),
-    SLOT(td_strategy_ops, reduce_gradients),
-    SLOT(td_strategy_ops, reduce),
-    SLOT(td_strategy_ops, all_gather),
-    SLOT(td_strategy_ops, broadcast),
-    SLOT(td_strategy_ops, barrier),
-    SLOT(td_strategy_ops, reduce_boolean_decision),
-    SLOT(td_strategy_ops, save_checkpoint),
-    SLOT(td_strategy_ops, load_checkpoint),
 };
 
 #define KIND(name, type, slots)                                                                    \

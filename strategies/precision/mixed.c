@@ -18,7 +18,9 @@ struct td_precision {
     struct td_precision_state scaler; // of fp16 alone
 };
 
-static td_status mixed_open(struct td_precision **out_precision) {
+static td_status mixed_open(const struct td_precision_config *config,
+                            struct td_precision **out_precision) {
+    (void)config;
     struct td_precision *p = td_calloc(1, sizeof *p);
     if (!p) return td_fail_oom();
     p->scaler.loss_scale = first_scale;

@@ -14,7 +14,9 @@
 #include "strategies/precision/lower.h"
 #include "strategies/precision/precision.h"
 
-static td_status true_open(struct td_precision **out_precision) {
+static td_status true_open(const struct td_precision_config *config,
+                           struct td_precision **out_precision) {
+    (void)config;
     *out_precision = NULL; // nothing to keep
     return TD_OK;
 }

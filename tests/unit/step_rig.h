@@ -94,7 +94,8 @@ static inline td_status step_lower(void *plugin, struct td_graph *g,
                                    const struct td_program_key *key) {
     const struct td_precision_ops *ops = ((const struct td_plugin_desc *)plugin)->ops;
     struct td_precision *p = NULL;
-    TD_TRY(ops->open(&p));
+    const struct td_precision_config config = {.struct_bytes = sizeof config};
+    TD_TRY(ops->open(&config, &p));
     td_status s = ops->rewrite(p, g, key);
     ops->close(p);
     return s;

@@ -7,6 +7,7 @@
 #include "traind/precision.h"
 
 enum { GROWTH = 2000 };
+static const struct td_precision_config config = {.struct_bytes = sizeof config};
 
 static const struct td_precision_ops *ops(void) {
     return td_precision_fp16_mixed.ops;
@@ -30,7 +31,7 @@ static void gates(struct td_precision *p, int n, bool finite) {
 static void test_scale_doubles_after_2000_clean_steps_and_halves_at_once(void **state) {
     (void)state;
     struct td_precision *p;
-    assert_ok(ops()->open(&p));
+    assert_ok(ops()->open(&config, &p));
     assert_true(state_of(p).loss_scale == 65536);
     gates(p, GROWTH - 1, true);
     assert_true(state_of(p).loss_scale == 65536 && state_of(p).clean_steps == GROWTH - 1);
@@ -47,7 +48,7 @@ static void test_scale_doubles_after_2000_clean_steps_and_halves_at_once(void **
 static void test_clean_steps_are_counted_again_when_one_overflows(void **state) {
     (void)state;
     struct td_precision *p;
-    assert_ok(ops()->open(&p));
+    assert_ok(ops()->open(&config, &p));
     gates(p, GROWTH - 1, true);
     gates(p, 1, false);
     assert_int_equal(state_of(p).clean_steps, 0);
@@ -64,7 +65,7 @@ static void test_scaler_goes_on_when_its_state_is_loaded(void **state) {
     const struct td_precision_state saved = {
         .loss_scale = 512, .clean_steps = GROWTH - 1, .skipped_steps = 7};
     const struct td_precision_state of_another_precision = {0};
-    assert_ok(ops()->open(&p));
+    assert_ok(ops()->open(&config, &p));
     assert_ok(ops()->state_load(p, &saved));
     assert_ok(ops()->state_load(p, &of_another_precision));
     gates(p, 1, true);
@@ -76,7 +77,7 @@ static void test_run_ends_when_no_scale_is_small_enough(void **state) {
     (void)state;
     struct td_precision *p;
     bool steps;
-    assert_ok(ops()->open(&p));
+    assert_ok(ops()->open(&config, &p));
     gates(p, 40, false); // 2^16 to 2^-24
     td_status s = ops()->step_gate(p, false, &steps);
     assert_int_equal(td_status_class(s), TD_CLASS_NUMERIC);

@@ -33,6 +33,7 @@ static void test_all_read_the_same_when_only_one_rank_saw_the_wish(void **state)
             td_control_raise(&c[r], flags[r], true);
         }
         sum(flags[0], flags[1], all);
+        assert_true(all[TD_CONTROL_RANKS] == 2);
         struct td_agreement a = td_control_read(all);
         assert_int_equal(a.stop, rows[i].want_stop);
         assert_int_equal(a.save, rows[i].want_save);

@@ -58,13 +58,16 @@ static td_status spy_build_end(struct td_strategy *s) {
 }
 static td_status spy_rewrite(struct td_strategy *s, struct td_graph *g,
                              const struct td_program_key *k) {
+    (void)s, (void)g, (void)k;
     note("rewrite");
-    return base()->rewrite(s, g, k);
+    return TD_OK;
 }
 static td_status spy_process_dataloader(struct td_strategy *s, enum td_split split,
                                         struct td_strategy_shard *out) {
+    (void)s, (void)split;
     note("process_dataloader");
-    return base()->process_dataloader(s, split, out);
+    *out = (struct td_strategy_shard){.n_replicas = 1};
+    return TD_OK;
 }
 static td_status spy_place(struct td_strategy *s, const struct td_state_table *t,
                            struct td_strategy_memory *m) {
@@ -74,8 +77,9 @@ static td_status spy_place(struct td_strategy *s, const struct td_state_table *t
 }
 static td_status spy_setup(struct td_strategy *s, const struct td_state_table *t,
                            const struct td_strategy_memory *m) {
+    (void)s, (void)t, (void)m;
     note("setup");
-    return base()->setup(s, t, m);
+    return TD_OK;
 }
 static td_status spy_teardown(struct td_strategy *s) {
     (void)s;
@@ -228,6 +232,37 @@ static void test_slots_are_called_in_the_documented_order(void **state) {
                         "eval_start eval_end train_end teardown close ");
 }
 
+// A step slot that writes down the segments of each run.
+static const struct td_accelerator_ops *accel_ops;
+static td_status counted_open(const struct td_strategy_config *c, struct td_strategy **out) {
+    accel_ops = c->accel_ops;
+    return base()->open(c, out);
+}
+static td_status counted_step(struct td_strategy *s, enum td_strategy_step kind,
+                              struct td_executable *exe, uint32_t segments,
+                              const void *const *inputs) {
+    (void)s;
+    char text[32];
+    snprintf(text, sizeof text, "%d:%x", (int)kind, segments & TD_SEGS_ALL);
+    note(text);
+    return accel_ops->run(exe, segments, inputs);
+}
+
+static void test_step_slot_gets_apply_only_where_the_optimizer_steps(void **state) {
+    struct run r;
+    struct td_train_result result;
+    spy_ops = *base();
+    spy_ops.open = counted_open;
+    spy_ops.step = counted_step;
+    calls_len = 0;
+    prepare(&r, "spy", *state);
+    assert_ok(td_train(&r.config, &r.io, &r.events, &result));
+    assert_int_equal(result.step, 2);
+    dispose(&r);
+    // Two windows of two micro-batches, then a validation, which has no segments but the first.
+    assert_string_equal(calls, "0:3 0:f 0:3 0:f 1:f ");
+}
+
 static td_status lost_environment(struct td_strategy *s, struct td_strategy_facts *f) {
     TD_TRY(base()->environment(s, f));
     f->root_device = 1; // reference has one
@@ -344,6 +379,85 @@ static void test_module_is_refused_when_it_names_a_parameter_only_where_it_evalu
     assert_ok(train_odd(TD_MODE_EVAL, TD_STAGE_VALIDATE, *state)); // a job without training
 }
 
+// ---- a precision of somebody else's, with knobs and with state of its own -----------------------
+static char kept[16], taken[16]; // what it gives to a checkpoint, and what it got from one
+static char knob[16];
+
+static td_status keeper_open(const struct td_precision_config *c, struct td_precision **out) {
+    snprintf(knob, sizeof knob, "%s", td_json_string(td_json_get(c->knobs, "colour"), "none"));
+    *out = NULL;
+    return TD_OK;
+}
+static td_status keeper_save(struct td_precision *p, struct td_span *out) {
+    (void)p;
+    *out = (struct td_span){kept, strlen(kept)};
+    return TD_OK;
+}
+static td_status keeper_load(struct td_precision *p, const void *data, size_t bytes) {
+    (void)p;
+    snprintf(taken, sizeof taken, "%.*s", (int)bytes, (const char *)data);
+    return TD_OK;
+}
+
+static struct td_precision_ops keeper_ops;
+
+static td_status train_keeper(const char *dir, const char *resume_from) {
+    struct run r;
+    struct td_train_result result;
+    struct td_plugin_desc keeper = td_precision_fp32;
+    keeper.name = "keeper";
+    keeper.ops = &keeper_ops;
+    prepare(&r, "single_device", dir);
+    assert_ok(td_registry_add(r.registry, &keeper));
+    r.config.precision = "keeper";
+    r.config.precision_knobs = knobs(&r, "{\"colour\":\"blue\"}");
+    r.config.resume_from = &resume_from;
+    r.config.n_resume_from = resume_from != NULL;
+    r.config.limits.max_epochs = resume_from ? 2 : 1;
+    td_status s = td_train(&r.config, &r.io, &r.events, &result);
+    dispose(&r);
+    return s;
+}
+
+static void test_precision_gets_back_what_it_kept_when_its_run_is_resumed(void **state) {
+    char first[4096], rest[4096], step[4096 + 64];
+    snprintf(first, sizeof first, "%s/first", (char *)*state);
+    snprintf(rest, sizeof rest, "%s/rest", (char *)*state);
+    snprintf(step, sizeof step, "%s/step-2", first);
+    keeper_ops = *(const struct td_precision_ops *)td_precision_fp32.ops;
+    keeper_ops.open = keeper_open;
+    keeper_ops.own_save = keeper_save;
+    keeper_ops.own_load = keeper_load;
+    snprintf(kept, sizeof kept, "as it was");
+    assert_ok(train_keeper(first, NULL));
+    assert_string_equal(knob, "blue");
+    assert_string_equal(taken, "");
+    snprintf(kept, sizeof kept, "later");
+    assert_ok(train_keeper(rest, step));
+    assert_string_equal(taken, "as it was");
+    keeper_ops.own_load = NULL;
+    assert_fails(train_keeper(rest, step), TD_FAILED_PRECONDITION,
+                 "precision 'keeper' can save what it keeps of itself in a checkpoint, but cannot "
+                 "load it");
+}
+
+static td_status greedy_environment(struct td_strategy *s, struct td_strategy_facts *f) {
+    TD_TRY(base()->environment(s, f));
+    f->handles_gradient_accumulation = true;
+    return TD_OK;
+}
+
+static void test_strategy_is_refused_when_it_wants_what_is_not_served(void **state) {
+    struct run r;
+    struct td_train_result result;
+    make_spy();
+    spy_ops.environment = greedy_environment;
+    prepare(&r, "spy", *state);
+    assert_fails(td_train(&r.config, &r.io, &r.events, &result), TD_UNIMPLEMENTED,
+                 "strategy 'spy' wants to accumulate gradients itself");
+    dispose(&r);
+}
+
 static void test_rank_is_taken_down_when_memory_is_out_anywhere(void **state) {
     enum { ENOUGH = 40 }; // an event that finds no memory is dropped, so one success is not the end
     make_spy();
@@ -373,10 +487,13 @@ int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, td_test_scratch_make, td_test_scratch_remove)
     const struct CMUnitTest tests[] = {
         CASE(test_slots_are_called_in_the_documented_order),
+        CASE(test_step_slot_gets_apply_only_where_the_optimizer_steps),
         CASE(test_strategy_is_refused_when_it_mistakes_its_place),
         CASE(test_segments_one_by_one_give_the_bits_of_the_fused_step),
         CASE(test_parameter_is_named_when_the_loss_does_not_reach_it),
         CASE(test_module_is_refused_when_it_names_a_parameter_only_where_it_evaluates),
+        CASE(test_precision_gets_back_what_it_kept_when_its_run_is_resumed),
+        CASE(test_strategy_is_refused_when_it_wants_what_is_not_served),
         CASE(test_rank_is_taken_down_when_memory_is_out_anywhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

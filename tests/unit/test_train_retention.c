@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "engine/train/checkpoint/manifest.h"
+#include "engine/train/checkpoint/plugin_state.h"
 #include "engine/train/checkpoint/retention.h"
 #include "lib/attempt/checkpoint_name.h"
 #include "lib/attempt/retention.h"
@@ -92,6 +93,7 @@ static void test_files_that_ranks_write_are_known_by_name(void **state) {
     assert_true(td_checkpoint_file_written(td_manifest_file_of(TD_ROLE_PARAM)));
     assert_true(td_checkpoint_file_written(td_manifest_file_of(TD_ROLE_OPTIM)));
     assert_true(td_checkpoint_file_written("manifest.json"));
+    assert_true(td_checkpoint_file_written(TD_PLUGIN_STATE_FILE));
     assert_true(td_checkpoint_file_written("config.json"));
     assert_false(td_checkpoint_file_written("notes.txt"));
     assert_false(td_checkpoint_file_written("model.safetensors.bak"));

@@ -4,6 +4,7 @@
 
 #include "tests/unit/test.h"
 
+#include "engine/train/rank/group.h"
 #include "strategies/collective/collective.h"
 #include "strategies/strategies.h"
 #include "traind/strategy.h"
@@ -54,38 +55,68 @@ static void test_group_calls_are_identities_when_the_world_is_one(void **state) 
         const struct td_collective_ops *group_ops = td_collective_local.ops;
         struct td_collective *group = join();
         struct td_strategy *s = open_in(ops, group, 1);
-        struct td_strategy_facts facts = {.struct_bytes = sizeof facts};
-        assert_ok(ops->environment(s, &facts));
-        assert_true(facts.is_global_zero && facts.world_size == 1 && facts.restore_optimizer);
-        assert_false(facts.handles_gradient_accumulation);
+        struct td_rank r = {
+            .strategy_ops = ops, .strategy = s, .group_ops = group_ops, .group = group};
+        struct td_strategy_facts *facts = &r.facts;
+        facts->struct_bytes = sizeof *facts;
+        assert_ok(ops->environment(s, facts));
+        assert_true(facts->is_global_zero && facts->world_size == 1 && facts->restore_optimizer);
+        assert_true(facts->resumes_exactly && !facts->handles_gradient_accumulation);
         float x[3] = {1, 2, 3}, gathered[3] = {0};
-        assert_ok(ops->reduce(s, x, 3, TD_F32, TD_REDUCE_MEAN));
-        assert_ok(ops->reduce_gradients(s, x, 2, TD_F32, 1));
-        assert_ok(ops->broadcast(s, x, sizeof x, 0));
-        assert_ok(ops->all_gather(s, x, sizeof x, gathered)); // (1, 3): one row a rank
+        assert_ok(td_rank_reduce(&r, x, 3, TD_F32, TD_REDUCE_MEAN));
+        assert_ok(td_rank_reduce_gradients(&r, x, 2, TD_F32, 1));
+        assert_ok(td_rank_broadcast(&r, x, sizeof x, 0));
+        assert_ok(td_rank_all_gather(&r, x, sizeof x, gathered)); // (1, 3): one row a rank
         assert_memory_equal(x, gathered, sizeof x);
         assert_true(x[0] == 1 && x[2] == 3);
         bool decision;
-        assert_ok(ops->reduce_boolean_decision(s, true, true, &decision));
+        assert_ok(td_rank_decide(&r, true, true, &decision));
         assert_true(decision);
-        assert_ok(ops->reduce_boolean_decision(s, false, false, &decision));
+        assert_ok(td_rank_decide(&r, false, false, &decision));
         assert_false(decision);
-        assert_ok(ops->barrier(s, "here"));
+        assert_ok(td_state_table_create(&r.state)); // no tensor: there is nothing to make equal
+        assert_ok(td_state_layout(r.state));
+        assert_ok(td_rank_set_up_strategy(&r));
+        td_state_table_destroy(r.state);
+        assert_ok(td_rank_finish(&r));
         struct td_strategy_shard shard;
-        assert_ok(ops->process_dataloader(s, TD_SPLIT_TRAIN, &shard));
+        assert_ok(td_rank_shard(&r, TD_SPLIT_TRAIN, &shard));
         assert_true(shard.n_replicas == 1 && shard.rank == 0);
         uint32_t roles;
-        assert_ok(ops->save_checkpoint(s, &roles));
+        assert_ok(td_rank_written_roles(&r, &roles));
+        assert_int_equal(roles, 1 << TD_ROLE_PARAM | 1 << TD_ROLE_BUFFER | 1 << TD_ROLE_OPTIM);
+        assert_ok(td_rank_read_roles(&r, &roles));
         assert_true(roles & 1u << TD_ROLE_PARAM && roles & 1u << TD_ROLE_OPTIM);
+        r.facts.is_global_zero = false;
+        assert_ok(td_rank_written_roles(&r, &roles));
+        assert_int_equal(roles, 0);
         ops->close(s);
         group_ops->leave(group);
     }
+}
+
+// A strategy's own slot comes before what stands for it.
+static int asked;
+static td_status own_broadcast(struct td_strategy *s, void *data, size_t bytes, int32_t src) {
+    (void)s, (void)data, (void)bytes, (void)src;
+    asked++;
+    return TD_OK;
+}
+
+static void test_slot_of_the_strategy_comes_before_the_collective(void **state) {
+    (void)state;
+    const struct td_strategy_ops ops = {.struct_bytes = sizeof ops, .broadcast = own_broadcast};
+    struct td_rank r = {.strategy_ops = &ops, .facts.world_size = 2}; // without a group
+    int32_t x = 1;
+    assert_ok(td_rank_broadcast(&r, &x, sizeof x, 0));
+    assert_int_equal(asked, 1);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_single_device_refuses_a_world_of_two),
         cmocka_unit_test(test_group_calls_are_identities_when_the_world_is_one),
+        cmocka_unit_test(test_slot_of_the_strategy_comes_before_the_collective),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

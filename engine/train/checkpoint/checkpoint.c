@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "engine/train/checkpoint/places.h"
+#include "engine/train/checkpoint/plugin_state.h"
 #include "engine/train/checkpoint/retention.h"
 #include "engine/train/checkpoint/shard.h"
 #include "lib/attempt/event_writer.h"
@@ -28,6 +29,7 @@ struct td_checkpointer {
     size_t n_shards;
     char *snapshot; // images of the shards, one after the other
     size_t snapshot_bytes;
+    struct td_buf own;    // image of the plugins' file; empty: there is none
     bool asked;           // prepare was submitted
     atomic_bool prepared; // the snapshot's pages are there
     struct td_plugin_file plugin[TD_REGISTRY_MAX];
@@ -180,6 +182,7 @@ td_status td_checkpointer_create(const struct td_checkpointer_options *options,
     if (!c) return td_fail_oom();
     c->o = *options;
     c->last_step = c->o.resumed_step;
+    td_buf_init(&c->own, TD_PLUGIN_STATE_MAX_BYTES + TD_SAFETENSORS_HEADER_MAX);
     if (is_owner(c)) {
         // Now, because a directory that cannot be made is better known before an hour of training.
         td_status s = td_fs_mkdirs(c->o.config->dir, 0777);
@@ -199,6 +202,7 @@ void td_checkpointer_destroy(struct td_checkpointer *c) {
     for (size_t i = 0; i < c->n_shards; i++) {
         td_shard_finish(&c->shard[i]);
     }
+    td_buf_finish(&c->own);
     td_status_free(atomic_load(&c->failure));
     td_retention_destroy(c->retention);
     td_retention_destroy(c->handed);
@@ -245,15 +249,20 @@ static td_status write_shard(struct td_checkpointer *c, const char *dir, const s
     return TD_OK;
 }
 
-static td_status write_config(struct td_checkpointer *c, const char *dir) {
+static td_status write_text(struct td_checkpointer *c, const char *dir, const char *name,
+                            const char *data, size_t bytes) {
     char path[TD_FS_PATH_BYTES];
-    const char *text = c->o.config_json;
-    if (!text) return TD_OK;
     struct td_manifest_file *f = &c->manifest.file[c->manifest.n_files++];
-    *f = (struct td_manifest_file){.name = "config.json", .bytes = strlen(text)};
-    td_xxh3_128_hex(text, f->bytes, f->digest);
+    *f = (struct td_manifest_file){.bytes = bytes};
+    snprintf(f->name, sizeof f->name, "%s", name);
+    td_xxh3_128_hex(data, bytes, f->digest);
     TD_TRY(td_fs_path(path, "%s/%s", dir, f->name));
-    return td_fs_write(path, text, f->bytes, 0666, TD_FS_WRITE_DURABLE);
+    return td_fs_write(path, data, bytes, 0666, TD_FS_WRITE_DURABLE);
+}
+
+static td_status write_config(struct td_checkpointer *c, const char *dir) {
+    const char *text = c->o.config_json;
+    return text ? write_text(c, dir, "config.json", text, strlen(text)) : TD_OK;
 }
 
 static td_status write_files(struct td_checkpointer *c, const char *tmp, size_t *out_bytes,
@@ -264,6 +273,7 @@ static td_status write_files(struct td_checkpointer *c, const char *tmp, size_t 
     for (size_t i = 0; i < c->n_shards; i++) {
         TD_TRY(write_shard(c, tmp, &c->shard[i]));
     }
+    if (c->own.len) TD_TRY(write_text(c, tmp, TD_PLUGIN_STATE_FILE, c->own.data, c->own.len));
     TD_TRY(write_config(c, tmp));
     TD_TRY(td_fs_path(path, "%s/manifest.json", tmp));
     size_t bytes;
@@ -406,7 +416,10 @@ static td_status take_snapshot(struct td_checkpointer *c, const struct td_strate
         TD_TRY(td_shard_take(&c->shard[i], c->o.accel_ops, c->o.accel, memory));
     }
     c->manifest = *m;
-    return TD_OK;
+    c->manifest.own = NULL;
+    td_buf_clear(&c->own);
+    if (!m->own || !td_plugin_state_count(m->own)) return TD_OK;
+    return td_plugin_state_print(m->own, &c->own);
 }
 
 // What is handed over counts as kept, and what it pushes out does not.

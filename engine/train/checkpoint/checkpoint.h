@@ -4,13 +4,14 @@
 // engine/train/checkpoint: the state of a rank on disk.
 //
 // In reading order: checkpoint.h writes one; shard.h makes its files, in the format of
-// safetensors.h; manifest.h says what is in it, best.h which one is best, retention.h which are
-// kept; restore.h reads one back; weights.h reads what others made; places.h, what is written to
-// before the first step.
+// safetensors.h, and plugin_state.h the file of what plugins keep; manifest.h says what is in it,
+// best.h which one is best, retention.h which are kept; restore.h reads one back; weights.h reads
+// what others made; places.h, what is written to before the first step.
 //
 // Checkpointer: turns the state of a rank into a directory that can be loaded, while it trains on.
 //
-//   <dir>/step-<n>/ model.safetensors  optimizer.safetensors  [config.json]  manifest.json
+//   <dir>/step-<n>/ model.safetensors  optimizer.safetensors  [plugins.safetensors]
+//                   [config.json]  manifest.json
 //
 // With config.json, which a module may supply, the directory is also one of Hugging Face's.
 //
@@ -26,8 +27,8 @@
 // as large as the whole state. Any other, which the next one replaces, is skipped, at the end of an
 // epoch as well. Both are counted. Parameters that are not finite are not saved: class numeric. A
 // failed write leaves no file and is reported by the next poll: class disk. Bound: one snapshot
-// (parameters, buffers and optimizer state once more in memory). Thread: the training thread; the
-// buffer belongs to the background thread while it writes.
+// (parameters, buffers, optimizer state and what plugins keep once more in memory). Thread: the
+// training thread; the buffer belongs to the background thread while it writes.
 
 #include "engine/train/checkpoint/manifest.h"
 #include "engine/train/events/background.h"
@@ -76,7 +77,8 @@ enum td_checkpointer_save_flags {
     TD_SAVE_ASKED = 2, // waits for the buffer
 };
 // Saves m->progress.step once; a step that was saved already is left alone. m's files and the
-// plugins of its resume key are filled in here, its borrowed strings outlive the write.
+// plugins of its resume key are filled in here, its borrowed strings outlive the write; m->own is
+// copied.
 TD_MUST_USE td_status td_checkpointer_save(struct td_checkpointer *c,
                                            const struct td_strategy_memory *memory,
                                            const struct td_manifest *m, int flags);

@@ -63,11 +63,13 @@ struct td_resume_key {
     int32_t world_size, threads;
     char cpu[64];   // accelerator's library; ", " and the CPU level, where its bits follow one
     char build[64]; // of the engine
-    char precision[16];
+    char precision[32];
     // Loaded plugins, by their files. n_plugins -1: an older manifest, which lists none.
     struct td_plugin_file plugin[TD_REGISTRY_MAX];
     int n_plugins;
 };
+
+struct td_plugin_state;
 
 struct td_manifest {
     const char *job;
@@ -85,6 +87,7 @@ struct td_manifest {
     struct td_best best; // up to this checkpoint
     struct td_manifest_file file[TD_MANIFEST_MAX_FILES];
     size_t n_files;
+    const struct td_plugin_state *own; // to save beside it, copied there; NULL: nothing, or read
 };
 
 // tensors: all of the state table that is saved; each is placed in the file of its role.

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/train/rank/rank.h"
+#include "engine/train/rank/group.h"
 
 enum { SUMS = 2 * TD_TALLIES }; // of one rank: sum and count of each tally
 
@@ -56,7 +56,7 @@ static void take_up(struct td_epoch_metrics *e, const struct found *f, const dou
 static td_status restore(struct td_epoch_metrics *e) {
     struct td_rank *r = e->rank;
     struct found f = look(r);
-    TD_TRY(r->strategy_ops->broadcast(r->strategy, &f, sizeof f, 0));
+    TD_TRY(td_rank_broadcast(r, &f, sizeof f, 0));
     e->incomplete = !f.known && r->start.epoch_offset > 0;
     if (e->incomplete && r->facts.is_global_zero) {
         td_events_note(r->events,
@@ -70,7 +70,7 @@ static td_status restore(struct td_epoch_metrics *e) {
     const size_t bytes = (size_t)f.n_ranks * SUMS * sizeof *sums;
     const double *read = r->restored.manifest.epoch_metrics.sums;
     if (read) memcpy(sums, read, bytes);
-    TD_TRY(r->strategy_ops->broadcast(r->strategy, sums, bytes, 0));
+    TD_TRY(td_rank_broadcast(r, sums, bytes, 0));
     take_up(e, &f, sums);
     return TD_OK;
 }
@@ -128,7 +128,7 @@ td_status td_epoch_metrics_describe(struct td_epoch_metrics *e, const struct td_
     double own[2 * SUMS] = {0}, *sums = e->saved[e->spare];
     pack(window, own);
     pack(&e->own, own + SUMS);
-    TD_TRY(r->strategy_ops->all_gather(r->strategy, own, sizeof own, e->gathered));
+    TD_TRY(td_rank_all_gather(r, own, sizeof own, e->gathered));
     for (size_t i = 0; i < window->n; i++) {
         add_metric(e, 2 * i, window->item[i].name, "step", m);
     }

@@ -15,6 +15,7 @@
 #include "engine/train/config/schedule.h"
 #include "engine/train/loop/evaluate.h"
 #include "engine/train/rank/batches.h"
+#include "engine/train/rank/own_state.h"
 #include "engine/train/rank/step.h"
 #include "lib/base/clock.h"
 #include "traind/random.h"
@@ -245,14 +246,16 @@ static td_status save(struct td_train_loop *l, int flags) {
         .plan = c->plan,
         .frozen = r->frozen,
         .best = l->best,
+        .own = &r->own,
     };
     TD_TRY(collect_metrics(l, &m));
+    if (r->strategy_ops->optimizer_state) {
+        TD_TRY(r->strategy_ops->optimizer_state(r->strategy, r->state, &r->memory));
+    }
+    TD_TRY(td_rank_collect_own_state(r));
     if (c->checkpoint.monitor) {
         td_best_offer(&m.best, &c->checkpoint, m.progress.step,
                       td_manifest_metric(&m, c->checkpoint.monitor));
-    }
-    if (r->strategy_ops->optimizer_state) {
-        TD_TRY(r->strategy_ops->optimizer_state(r->strategy, r->state, &r->memory));
     }
     if (flags & TD_SAVE_FINAL) td_control_phase(&r->control, TD_PHASE_SAVING);
     const uint64_t skipped = td_checkpointer_counts(r->checkpointer).skipped;

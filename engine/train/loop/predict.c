@@ -13,6 +13,7 @@
 #include "engine/train/loop/generate.h"
 #include "engine/train/loop/predictions.h"
 #include "engine/train/rank/batches.h"
+#include "engine/train/rank/group.h"
 #include "engine/train/rank/step.h"
 #include "lib/base/fsio.h"
 
@@ -221,7 +222,7 @@ static td_status run_batches(struct asking *a, int64_t n_batches, bool *out_inte
         TD_TRY(td_data_batch(r->data, TD_SPLIT_PREDICT, offset, inputs, &n));
         TD_TRY(ask(a, n, inputs));
         size_t part = sizeof n + (size_t)batch * a->row_bytes;
-        TD_TRY(r->strategy_ops->all_gather(r->strategy, a->own, part, a->all));
+        TD_TRY(td_rank_all_gather(r, a->own, part, a->all));
         if (r->facts.is_global_zero) TD_TRY(write_batch(a, offset));
         offset = td_sampler_next(s, offset, batch);
     }

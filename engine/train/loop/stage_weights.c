@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/train/rank/group.h"
 #include "engine/train/rank/state.h"
 #include "lib/base/fit.h"
 
@@ -135,7 +136,7 @@ static td_status read_weights(struct td_rank *r, const struct choice *made,
                               struct td_restored *from) {
     const struct td_restore_target to = td_rank_restore_target(r);
     uint32_t roles;
-    TD_TRY(r->strategy_ops->load_checkpoint(r->strategy, &roles));
+    TD_TRY(td_rank_read_roles(r, &roles));
     if (!(roles & weight_roles)) return TD_OK;
     if (made->source == FROM_PATH) return td_rank_load_weights(r, r->config->evaluate_from, true);
     if (!from->path) {
@@ -151,7 +152,7 @@ td_status td_stage_weights_load(struct td_train_loop *l) {
     struct td_restored from = {.path = NULL};
     td_control_phase(&r->control, TD_PHASE_LOADING);
     if (r->facts.is_global_zero) choose(l, &made, &from);
-    TD_TRY(r->strategy_ops->broadcast(r->strategy, &made, sizeof made, 0));
+    TD_TRY(td_rank_broadcast(r, &made, sizeof made, 0));
     if (made.missing) {
         return td_status_with_class(td_fail(TD_DATA_LOSS, "evaluate_from: best: %s", made.text),
                                     TD_CLASS_DATA);
@@ -159,7 +160,7 @@ td_status td_stage_weights_load(struct td_train_loop *l) {
     if (made.source != KEEP) {
         TD_TRY_CTX(read_weights(r, &made, &from), "weights to evaluate");
         r->steady = false; // not a program wrote them
-        TD_TRY(r->strategy_ops->setup(r->strategy, r->state, &r->memory));
+        TD_TRY(td_rank_set_up_strategy(r));
     }
     if (r->facts.is_global_zero) td_events_weights(r->events, made.text);
     return TD_OK;

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "engine/train/rank/rank.h"
+#include "engine/train/rank/group.h"
 #include "lib/base/fsio.h"
 
 // Announced in one event, so that is their bound (lib/attempt/segments.h).
@@ -88,12 +88,12 @@ static td_status bind_first(struct td_rank *r, const struct td_bindings *b, stru
 
 static td_status share(struct td_rank *r, struct td_buf *text) {
     uint64_t bytes = text->len;
-    TD_TRY(r->strategy_ops->broadcast(r->strategy, &bytes, sizeof bytes, 0));
+    TD_TRY(td_rank_broadcast(r, &bytes, sizeof bytes, 0));
     if (bytes > TEXT_MAX) return td_fail(TD_INTERNAL, "kernel choices of %zu bytes", (size_t)bytes);
     if (!r->facts.is_global_zero) TD_TRY(td_buf_reserve(text, (size_t)bytes));
     text->len = (size_t)bytes;
     if (!bytes) return TD_OK;
-    TD_TRY(r->strategy_ops->broadcast(r->strategy, text->data, text->len, 0));
+    TD_TRY(td_rank_broadcast(r, text->data, text->len, 0));
     text->data[text->len] = '\0'; // td_buf_reserve has room for it
     return TD_OK;
 }

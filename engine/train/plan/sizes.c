@@ -8,6 +8,7 @@
 
 #include "engine/train/config/limits.h"
 #include "engine/train/rank/batches.h"
+#include "engine/train/rank/group.h"
 #include "lib/base/fit.h"
 
 static double flops_of_step(const struct td_rank *r) {
@@ -52,7 +53,7 @@ static td_status measure_memory(const struct td_rank *r, struct td_sizes *s) {
         s->state_bytes += td_state_region_bytes(r->state, (enum td_role)role);
     }
     uint32_t saved;
-    TD_TRY(r->strategy_ops->save_checkpoint(r->strategy, &saved));
+    TD_TRY(td_rank_written_roles(r, &saved));
     if (saved) TD_TRY(td_checkpointer_room(r->state, saved, &s->snapshot_bytes));
     size_t gradients = td_state_region_bytes(r->state, TD_ROLE_GRAD);
     s->shared_bytes = r->group_ops->shared_bytes(r->config->world_size, gradients);

@@ -16,6 +16,7 @@ void td_control_init(struct td_control *c, struct td_rank_page *page, bool is_ze
 
 void td_control_raise(struct td_control *c, float *flags, bool step_follows) {
     memset(flags, 0, TD_CONTROL_FLAGS * sizeof *flags);
+    flags[TD_CONTROL_RANKS] = 1;
     int32_t stop = atomic_load_explicit(&c->page->stop, memory_order_relaxed);
     if (stop != TD_STOP_NONE) flags[TD_CONTROL_STOP] = 1;
     if (stop == TD_STOP_NOW) flags[TD_CONTROL_NOW] = 1;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/train/rank/group.h"
 #include "lib/base/registry.h"
 
 // Longer than a final checkpoint may take, because the ranks that do not write wait for it.
@@ -101,6 +102,12 @@ static td_status check_facts(const struct td_rank *r, const struct td_strategy_c
                   f->local_rank == c->local_rank && f->node_rank == c->node_rank &&
                   f->is_global_zero == (c->global_rank == 0);
     bool has_device = f->root_device >= 0 && f->root_device < r->accel_facts.n_devices;
+    if (f->handles_gradient_accumulation) {
+        return td_fail(TD_UNIMPLEMENTED,
+                       "strategy '%s' wants to accumulate gradients itself, which this traind does "
+                       "not serve; leave handles_gradient_accumulation false",
+                       r->strategy_name);
+    }
     if (agrees && has_device) return TD_OK;
     return td_fail(TD_FAILED_PRECONDITION,
                    "strategy '%s' takes itself for rank %d of %d (local %d, node %d) on device %d; "
@@ -108,6 +115,18 @@ static td_status check_facts(const struct td_rank *r, const struct td_strategy_c
                    r->strategy_name, f->global_rank, f->world_size, f->local_rank, f->node_rank,
                    f->root_device, c->global_rank, c->world_size, c->local_rank, c->node_rank,
                    r->accel_name, r->accel_facts.n_devices);
+}
+
+// What a plugin keeps of itself it has to take back.
+static td_status check_pair(const char *kind, const char *name, bool saves, bool loads) {
+    if (saves == loads) return TD_OK;
+    return td_status_with_class(
+        td_fail(
+            TD_FAILED_PRECONDITION,
+            "%s '%s' can %s what it keeps of itself in a checkpoint, but cannot %s it; it needs "
+            "both slots or none",
+            kind, name, saves ? "save" : "load", saves ? "load" : "save"),
+        TD_CLASS_BAD_SPEC);
 }
 
 td_status td_rank_open_strategy(struct td_rank *r) {
@@ -129,10 +148,22 @@ td_status td_rank_open_strategy(struct td_rank *r) {
         .accel = r->accel,
         .bucket_first_bytes = (size_t)td_json_int(td_json_get(c->frozen, "bucket_first_bytes"), 0),
         .bucket_cap_bytes = (size_t)td_json_int(td_json_get(c->frozen, "bucket_cap_bytes"), 0),
+        .knobs = c->strategy_knobs,
     };
-    TD_TRY(r->strategy_ops->open(&config, &r->strategy));
-    r->facts.struct_bytes = sizeof r->facts;
+    TD_TRY_CTX(r->strategy_ops->open(&config, &r->strategy), "open strategy '%s'",
+               r->strategy_name);
+    r->facts = (struct td_strategy_facts){
+        .struct_bytes = sizeof r->facts,
+        .global_rank = config.global_rank,
+        .local_rank = config.local_rank,
+        .node_rank = config.node_rank,
+        .world_size = config.world_size,
+        .is_global_zero = config.global_rank == 0,
+        .restore_optimizer = true,
+    };
     TD_TRY(r->strategy_ops->environment(r->strategy, &r->facts));
+    TD_TRY(check_pair("strategy", r->strategy_name, r->strategy_ops->state_save != NULL,
+                      r->strategy_ops->state_load != NULL));
     return check_facts(r, &config);
 }
 
@@ -152,7 +183,14 @@ td_status td_rank_open_named_precision(struct td_rank *r) {
     const void *ops;
     TD_TRY(find(r, TD_PLUGIN_PRECISION, plugin, &ops));
     r->precision_ops = ops;
-    TD_TRY(r->precision_ops->open(&r->precision));
+    struct td_precision_config config = {
+        .struct_bytes = sizeof config,
+        .knobs = r->config->precision_knobs,
+    };
+    TD_TRY_CTX(r->precision_ops->open(&config, &r->precision), "open precision '%s'",
+               r->precision_name);
+    TD_TRY(check_pair("precision", r->precision_name, r->precision_ops->own_save != NULL,
+                      r->precision_ops->own_load != NULL));
     struct td_precision_facts *facts = &r->precision_facts;
     facts->struct_bytes = sizeof *facts;
     TD_TRY(r->precision_ops->facts(r->precision, facts));
@@ -184,7 +222,7 @@ td_status td_rank_open_precision(struct td_rank *r) {
 static td_status divide_data(struct td_rank *r, enum td_split split, bool training) {
     const struct td_train_config *c = r->config;
     struct td_strategy_shard shard;
-    TD_TRY(r->strategy_ops->process_dataloader(r->strategy, split, &shard));
+    TD_TRY(td_rank_shard(r, split, &shard));
     struct td_sampler_config config = {
         .n_samples = td_data_length(r->data, split),
         .world_size = shard.n_replicas,

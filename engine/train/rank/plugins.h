@@ -16,6 +16,7 @@ TD_MUST_USE td_status td_rank_open_strategy(struct td_rank *r);
 // The precision that the job asks for; and the one that r->precision_name names.
 TD_MUST_USE td_status td_rank_open_precision(struct td_rank *r);
 TD_MUST_USE td_status td_rank_open_named_precision(struct td_rank *r);
+// Finds the module, too, and what it takes as targets.
 TD_MUST_USE td_status td_rank_open_data(struct td_rank *r);
 TD_MUST_USE td_status td_rank_open_module(struct td_rank *r);
 // Which builds of plugins this rank runs, into its resume key.

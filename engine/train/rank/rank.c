@@ -18,20 +18,6 @@ td_status td_rank_classify(td_status s) {
     return td_status_with_class(s, cls == TD_CLASS_NONE ? TD_CLASS_INTERNAL : cls);
 }
 
-td_status td_rank_finish(struct td_rank *r) {
-    if (!r->strategy_ops->teardown) return TD_OK;
-    return r->strategy_ops->teardown(r->strategy);
-}
-
-void td_rank_fail(struct td_rank *r, td_status why) {
-    if (!r->group || r->config->world_size == 1) return;
-    int64_t step = atomic_load_explicit(&r->io->page->step, memory_order_relaxed);
-    td_events_end(r->events, "failed", why, step);
-    if (r->strategy && r->strategy_ops->on_exception) {
-        r->strategy_ops->on_exception(r->strategy, td_status_code(why));
-    }
-}
-
 void td_rank_destroy(struct td_rank *r) {
     if (!r) return;
     td_background_destroy(r->background); // it may be writing the checkpointer's snapshot
@@ -43,6 +29,7 @@ void td_rank_destroy(struct td_rank *r) {
     }
     td_state_table_destroy(r->state);
     if (r->module_ops) r->module_ops->close(r->module);
+    td_plugin_state_finish(&r->own);
     td_data_close(r->data);
     if (r->precision_ops) r->precision_ops->close(r->precision);
     if (r->strategy_ops) r->strategy_ops->close(r->strategy);

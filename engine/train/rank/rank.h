@@ -6,10 +6,12 @@
 // Accelerator; the loop knows only it.
 //
 // In reading order: rank.h, what a rank is, and how it ends; plugins.h, which opens what the job
-// names, with data.h and sampler.h for its batches; batches.h, which program each batch takes;
+// names, with data.h and sampler.h for its batches; group.h, what ranks do together; batches.h,
+// which program each batch takes;
 // record.h and programs.h, these programs, with optimizer.h for what one parameter gets and dump.h
 // for the text of a pass; state.h, where a rank starts and the memory of what it trains, with
-// init.h and init_loops.h for first values and resume.h for what a resumed run does not share;
+// init.h and init_loops.h for first values, own_state.h for what plugins keep of themselves in a
+// checkpoint, and resume.h for what a resumed run does not share;
 // step.h, one step; control.h, how ranks agree to stop. engine/train/build.h puts a rank together
 // out of these.
 //
@@ -17,6 +19,7 @@
 // build.c, plan.c and choices.c. Thread: the training thread.
 
 #include "engine/train/checkpoint/checkpoint.h"
+#include "engine/train/checkpoint/plugin_state.h"
 #include "engine/train/checkpoint/restore.h"
 #include "engine/train/config/limits.h"
 #include "engine/train/events/metrics.h"
@@ -65,11 +68,13 @@ struct td_rank {
     uint32_t random[TD_RANDOM_WORDS];
     double outputs[TD_PROGRAM_OUTPUTS];
     bool skipped; // the precision let the last program end before apply
+    bool summed;  // the last program reduced the last bucket, with the control flags after it
     bool steady;  // nobody but programs has written parameters since the last run
 
     // where it starts, and what leaves it
     bool resumed;
     struct td_restored restored; // on the rank that reads, when resumed
+    struct td_plugin_state own;  // what plugins kept, or keep in the next checkpoint
     struct td_progress start;
     struct td_resume_key key;
     struct td_json *kernels; // choices of the accelerator; NULL: it makes none
@@ -80,11 +85,6 @@ struct td_rank {
     struct td_checkpointer *checkpointer;
 };
 
-// A clean end: teardown with its bounded barrier.
-TD_MUST_USE td_status td_rank_finish(struct td_rank *r);
-// The end of a rank that failed: it says so, so that the first cause is reported first, and wakes
-// its peers. Borrows why, which is classified.
-void td_rank_fail(struct td_rank *r, td_status why);
 // Every failure has a class: one without takes that of its code. Takes and returns s.
 TD_MUST_USE td_status td_rank_classify(td_status s);
 void td_rank_destroy(struct td_rank *r); // accepts NULL

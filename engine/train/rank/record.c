@@ -70,7 +70,7 @@ static td_status rewrite_precision(void *arg, struct td_graph *g,
 }
 static td_status rewrite_strategy(void *arg, struct td_graph *g, const struct td_program_key *key) {
     struct td_rank *r = arg;
-    return r->strategy_ops->rewrite(r->strategy, g, key);
+    return r->strategy_ops->rewrite ? r->strategy_ops->rewrite(r->strategy, g, key) : TD_OK;
 }
 
 td_status td_rank_record(struct td_rank *r, enum td_recompute level) {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/train/config/schedule.h"
+#include "engine/train/rank/own_state.h"
 #include "lib/base/fit.h"
 
 static void add(struct td_resume_reasons *out, const char *fmt, ...) TD_PRINTF(2, 3);
@@ -177,6 +178,26 @@ static void compare_scales(const struct td_rank *r, struct td_resume_reasons *ou
     if (!had && has) add(out, "the loss scale begins at its first value: the checkpoint has none");
 }
 
+// Of several ranks each strategy makes its own bits; of one, the plugin's file says enough.
+static bool names_another(const struct td_rank *r, const char **out_was) {
+    const struct td_resume_key *was = &r->restored.manifest.key;
+    *out_was = td_json_string(td_json_get(r->restored.manifest.frozen, "strategy"), "");
+    bool same_world = was->world_size == r->facts.world_size && was->world_size > 1;
+    return same_world && **out_was && strcmp(*out_was, r->strategy_name) != 0;
+}
+
+static void compare_own_state(const struct td_rank *r, struct td_resume_reasons *out) {
+    char strategy[TD_RESUME_REASON_BYTES], precision[TD_RESUME_REASON_BYTES];
+    const char *was;
+    td_rank_compare_own_state(r, strategy, sizeof strategy, precision, sizeof precision);
+    if (*strategy) {
+        add(out, "%s", strategy);
+    } else if (names_another(r, &was)) {
+        add(out, "strategy %s -> %s", was, r->strategy_name);
+    }
+    if (*precision) add(out, "%s", precision);
+}
+
 void td_resume_compare(const struct td_rank *r, uint32_t roles,
                        struct td_resume_reasons *out_reasons) {
     const struct td_manifest *m = &r->restored.manifest;
@@ -190,6 +211,7 @@ void td_resume_compare(const struct td_rank *r, uint32_t roles,
     compare_optimizers(r, roles & 1u << TD_ROLE_OPTIM, out_reasons);
     compare_schedules(r, out_reasons);
     compare_scales(r, out_reasons);
+    compare_own_state(r, out_reasons);
     if (m->seed != r->config->seed) {
         add(out_reasons, "seed %llu -> %llu: other samples and other dropout from here on",
             (unsigned long long)m->seed, (unsigned long long)r->config->seed);

@@ -5,7 +5,9 @@
 //
 // The resume key is one part of that: world size, threads, hardware, build, precision. The other
 // is state that the job has no place for, and state that the checkpoint never had: of another
-// optimizer or learning-rate schedule, of a loss scale, of weights that the model does not have.
+// optimizer or learning-rate schedule, of a loss scale, of weights that the model does not have, of
+// a strategy or precision that kept something of itself. A strategy may also say that it never
+// resumes exactly.
 // The first is dropped, the second begins as in a new run. Each reason is one line for people, and
 // none means that the resumed run gives the bits of one that was never interrupted. Pure: reads the
 // rank, sends nothing. Bounds: TD_RESUME_REASONS lines, of which each kind takes one, of
@@ -15,7 +17,7 @@
 #include "engine/train/rank/rank.h"
 
 // With its head a line has to fit a job's note.
-enum { TD_RESUME_REASONS = 8, TD_RESUME_REASON_BYTES = 272 };
+enum { TD_RESUME_REASONS = 10, TD_RESUME_REASON_BYTES = 272 };
 enum { TD_RESUME_BYTES = TD_RESUME_REASONS * (TD_RESUME_REASON_BYTES + 2) + 64 };
 
 struct td_resume_reasons {

@@ -7,7 +7,9 @@
 
 #include "engine/train/checkpoint/weights.h"
 #include "engine/train/rank/batches.h"
+#include "engine/train/rank/group.h"
 #include "engine/train/rank/init.h"
+#include "engine/train/rank/own_state.h"
 #include "engine/train/rank/resume.h"
 #include "lib/base/digest.h"
 #include "lib/base/floats.h"
@@ -19,13 +21,14 @@ td_status td_rank_choose_start(struct td_rank *r) {
     const struct td_train_config *c = r->config;
     if (c->n_resume_from == 0) return TD_OK;
     uint32_t reads;
-    TD_TRY(r->strategy_ops->load_checkpoint(r->strategy, &reads));
+    TD_TRY(td_rank_read_roles(r, &reads));
     if (reads) {
         TD_TRY(
             td_restore_choose(c->resume_from, c->n_resume_from, r->events, r->arena, &r->restored));
         r->start = r->restored.manifest.progress;
+        TD_TRY(td_rank_read_own_state(r));
     }
-    TD_TRY(r->strategy_ops->broadcast(r->strategy, &r->start, sizeof r->start, 0));
+    TD_TRY(td_rank_broadcast(r, &r->start, sizeof r->start, 0));
     r->resumed = true;
     if (r->precision_ops->state_load) {
         TD_TRY(r->precision_ops->state_load(r->precision, &r->start.precision));
@@ -125,7 +128,7 @@ td_status td_rank_load_weights(struct td_rank *r, const char *path, bool strict)
 td_status td_rank_restore_state(struct td_rank *r) {
     const struct td_restore_target to = td_rank_restore_target(r);
     uint32_t roles;
-    TD_TRY(r->strategy_ops->load_checkpoint(r->strategy, &roles));
+    TD_TRY(td_rank_read_roles(r, &roles));
     if (r->resumed) {
         if (!roles) return TD_OK;
         bool optimizer = (r->config->stages & TD_STAGE_FIT) && r->facts.restore_optimizer;
@@ -160,7 +163,7 @@ td_status td_rank_compare(struct td_rank *r) {
     int32_t world = r->facts.world_size;
     TD_AUTO_FREE char *all = td_calloc((size_t)world, sizeof own);
     if (!all) return td_fail_oom();
-    TD_TRY(r->strategy_ops->all_gather(r->strategy, own, sizeof own, all));
+    TD_TRY(td_rank_all_gather(r, own, sizeof own, all));
     for (int32_t i = 0; i < world; i++) {
         if (memcmp(all + (size_t)i * sizeof own, own, sizeof own) != 0) {
             return td_fail(TD_FAILED_PRECONDITION,
@@ -170,8 +173,4 @@ td_status td_rank_compare(struct td_rank *r) {
         }
     }
     return TD_OK;
-}
-
-td_status td_rank_set_up_strategy(struct td_rank *r) {
-    return r->strategy_ops->setup(r->strategy, r->state, &r->memory);
 }

@@ -15,7 +15,6 @@ TD_MUST_USE td_status td_rank_compare(struct td_rank *r);
 TD_MUST_USE td_status td_rank_place_state(struct td_rank *r);
 TD_MUST_USE td_status td_rank_initialize_state(struct td_rank *r);
 TD_MUST_USE td_status td_rank_restore_state(struct td_rank *r);
-TD_MUST_USE td_status td_rank_set_up_strategy(struct td_rank *r);
 
 // Where restore.h puts tensors of this rank; valid while its state is placed.
 struct td_restore_target td_rank_restore_target(struct td_rank *r);

@@ -4,6 +4,8 @@
 
 #include "engine/train/rank/step.h"
 
+#include "engine/train/rank/group.h"
+
 static td_status run(struct td_rank *r, enum td_strategy_step kind, struct td_executable *exe,
                      uint32_t segments, const void *const *inputs) {
     if (r->steady) segments |= TD_RUN_STEADY;
@@ -28,6 +30,8 @@ static td_status run_gated(struct td_rank *r, enum td_strategy_step kind, struct
         td_graph_output_at(g, i, NULL, NULL, &output);
         if (output == TD_OUTPUT_GATE) finite = r->outputs[i] != 0;
     }
+    // Gradients that were not reduced may be finite here and not there.
+    if (!r->summed && r->facts.world_size > 1) TD_TRY(td_rank_decide(r, finite, true, &finite));
     TD_TRY(o->step_gate(r->precision, finite, &steps));
     r->skipped = !steps;
     return steps ? run(r, kind, exe, apply, inputs) : TD_OK;
@@ -48,6 +52,32 @@ static td_status run_with_hooks(struct td_rank *r, enum td_strategy_step kind, b
     return run_gated(r, kind, exe, g, 1u << TD_SEG_FINISH, inputs);
 }
 
+// What one run of a program has. A micro-batch that ends no window has neither finish nor apply, so
+// a step slot, which counts optimizer steps by them, is not told that it has.
+static uint32_t segments_of(const struct td_rank *r, enum td_strategy_step kind,
+                            const struct td_program_key *key) {
+    const uint32_t update = 1u << TD_SEG_FINISH | 1u << TD_SEG_APPLY;
+    bool only_adds = r->strategy_ops->step && kind == TD_STEP_TRAIN && !key->apply;
+    return only_adds ? TD_SEGS_ALL & ~update : TD_SEGS_ALL;
+}
+
+// All ranks act on the sum of their control flags. Where no bucket carried them, the strategy
+// reduces nothing in its programs, or in another way. One that left the tail alone would go unseen
+// until a rank is to stop, and the others do not.
+static td_status agree(struct td_rank *r) {
+    const float *ranks = &r->control.tail[TD_CONTROL_RANKS];
+    if (!r->summed && r->facts.world_size > 1) {
+        TD_TRY(td_rank_sum(r, r->control.tail, TD_CONTROL_FLAGS, TD_F32));
+    }
+    if (*ranks == (float)r->facts.world_size) return TD_OK;
+    return td_status_with_class(
+        td_fail(TD_FAILED_PRECONDITION,
+                "strategy '%s' did not sum the control tail over the world: 1 of each of %d ranks "
+                "came to %g; reduce_gradients has to sum its n_tail elements after the bucket",
+                r->strategy_name, r->facts.world_size, (double)*ranks),
+        TD_CLASS_USER_CODE);
+}
+
 td_status td_rank_step(struct td_rank *r, enum td_strategy_step kind,
                        const struct td_program_key *key, const void *const *inputs,
                        const struct td_graph **out_graph) {
@@ -55,6 +85,7 @@ td_status td_rank_step(struct td_rank *r, enum td_strategy_step kind,
     const void *moved[TD_DATA_FIELDS];
     struct td_runnable program;
     r->skipped = false;
+    r->summed = false;
     TD_TRY(td_programs_find(r->programs, key, &program));
     if (o->batch_to_device) {
         size_t n_fields;
@@ -70,10 +101,11 @@ td_status td_rank_step(struct td_rank *r, enum td_strategy_step kind,
         TD_TRY(run_gated(r, kind, program.exe, program.graph, TD_SEGS_ALL & ~(1 << TD_SEG_APPLY),
                          inputs));
     } else {
-        TD_TRY(run(r, kind, program.exe, TD_SEGS_ALL, inputs));
+        TD_TRY(run(r, kind, program.exe, segments_of(r, kind, key), inputs));
     }
     TD_TRY(r->accel_ops->sync(r->accel));
     r->steady = !hooked;
+    if (kind == TD_STEP_TRAIN && key->sync) TD_TRY(agree(r));
     *out_graph = program.graph;
     return TD_OK;
 }
@@ -83,5 +115,5 @@ td_status td_rank_hook(struct td_rank *r, enum td_strategy_hook hook, int64_t ba
 }
 
 td_status td_rank_sum(struct td_rank *r, void *data, int64_t n, enum td_dtype dtype) {
-    return r->strategy_ops->reduce(r->strategy, data, n, dtype, TD_REDUCE_SUM);
+    return td_rank_reduce(r, data, n, dtype, TD_REDUCE_SUM);
 }

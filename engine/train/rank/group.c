@@ -1,0 +1,125 @@
+// Slots of the strategy, or what stands for an absent one.
+
+#include "engine/train/rank/group.h"
+
+// ---- exchanging data ----------------------------------------------------------------------------
+
+td_status td_rank_reduce(struct td_rank *r, void *data, int64_t n, enum td_dtype dtype,
+                         enum td_reduce_op op) {
+    const struct td_strategy_ops *o = r->strategy_ops;
+    if (o->reduce) return o->reduce(r->strategy, data, n, dtype, op);
+    return r->group_ops->all_reduce(r->group, data, n, dtype, op);
+}
+
+td_status td_rank_all_gather(struct td_rank *r, const void *in, size_t bytes, void *out) {
+    const struct td_strategy_ops *o = r->strategy_ops;
+    if (o->all_gather) return o->all_gather(r->strategy, in, bytes, out);
+    return r->group_ops->all_gather(r->group, in, bytes, out);
+}
+
+td_status td_rank_broadcast(struct td_rank *r, void *data, size_t bytes, int32_t src) {
+    const struct td_strategy_ops *o = r->strategy_ops;
+    if (o->broadcast) return o->broadcast(r->strategy, data, bytes, src);
+    return r->group_ops->broadcast(r->group, data, bytes, src);
+}
+
+td_status td_rank_decide(struct td_rank *r, bool decision, bool all, bool *out_decision) {
+    const struct td_strategy_ops *o = r->strategy_ops;
+    if (o->reduce_boolean_decision) {
+        return o->reduce_boolean_decision(r->strategy, decision, all, out_decision);
+    }
+    int32_t votes = decision;
+    TD_TRY(td_rank_reduce(r, &votes, 1, TD_I32, TD_REDUCE_SUM));
+    *out_decision = all ? votes == r->facts.world_size : votes > 0;
+    return TD_OK;
+}
+
+td_status td_rank_reduce_gradients(struct td_rank *r, void *data, int64_t n, enum td_dtype dtype,
+                                   int64_t n_tail) {
+    const struct td_strategy_ops *o = r->strategy_ops;
+    if (o->reduce_gradients) return o->reduce_gradients(r->strategy, data, n, dtype, n_tail);
+    return r->group_ops->all_reduce_bucket(r->group, data, n, dtype, n_tail);
+}
+
+// ---- dividing the work --------------------------------------------------------------------------
+
+td_status td_rank_shard(const struct td_rank *r, enum td_split split,
+                        struct td_strategy_shard *out_shard) {
+    const struct td_strategy_ops *o = r->strategy_ops;
+    if (o->process_dataloader) return o->process_dataloader(r->strategy, split, out_shard);
+    *out_shard = (struct td_strategy_shard){
+        .n_replicas = r->facts.world_size,
+        .rank = r->facts.global_rank,
+    };
+    return TD_OK;
+}
+
+static const enum td_role saved[] = {TD_ROLE_PARAM, TD_ROLE_BUFFER, TD_ROLE_OPTIM};
+
+static uint32_t all_on_rank_zero(const struct td_rank *r) {
+    uint32_t roles = 0;
+    for (size_t i = 0; i < TD_COUNTOF(saved) && r->facts.is_global_zero; i++) {
+        roles |= 1u << saved[i];
+    }
+    return roles;
+}
+
+td_status td_rank_written_roles(const struct td_rank *r, uint32_t *out_roles) {
+    const struct td_strategy_ops *o = r->strategy_ops;
+    if (o->save_checkpoint) return o->save_checkpoint(r->strategy, out_roles);
+    *out_roles = all_on_rank_zero(r);
+    return TD_OK;
+}
+
+td_status td_rank_read_roles(const struct td_rank *r, uint32_t *out_roles) {
+    const struct td_strategy_ops *o = r->strategy_ops;
+    if (o->load_checkpoint) return o->load_checkpoint(r->strategy, out_roles);
+    *out_roles = all_on_rank_zero(r);
+    return TD_OK;
+}
+
+// ---- beginning and end --------------------------------------------------------------------------
+
+static td_status broadcast_role(struct td_rank *r, enum td_role role) {
+    size_t bytes = td_state_region_bytes(r->state, role);
+    void *host = bytes ? td_buffer_host(r->memory.region[role]) : NULL;
+    if (!bytes) return TD_OK;
+    if (!host) {
+        return td_fail(TD_UNIMPLEMENTED,
+                       "the %s state is on a device, and only state in host memory is broadcast; "
+                       "strategy '%s' needs a setup of its own for accelerator '%s'",
+                       td_role_name(role), r->strategy_name, r->accel_name);
+    }
+    TD_TRY_CTX(td_rank_broadcast(r, host, bytes, 0), "broadcast the %s state of rank 0",
+               td_role_name(role));
+    return TD_OK;
+}
+
+td_status td_rank_set_up_strategy(struct td_rank *r) {
+    const struct td_strategy_ops *o = r->strategy_ops;
+    if (o->setup) return o->setup(r->strategy, r->state, &r->memory);
+    for (size_t i = 0; i < TD_COUNTOF(saved) && r->facts.world_size > 1; i++) {
+        TD_TRY(broadcast_role(r, saved[i]));
+    }
+    return TD_OK;
+}
+
+td_status td_rank_finish(struct td_rank *r) {
+    const struct td_strategy_ops *o = r->strategy_ops;
+    if (o->teardown) return o->teardown(r->strategy);
+    if (r->facts.world_size == 1) return TD_OK;
+    if (o->barrier) return o->barrier(r->strategy, "teardown");
+    return r->group_ops->barrier(r->group, "teardown");
+}
+
+void td_rank_fail(struct td_rank *r, td_status why) {
+    if (!r->group || r->config->world_size == 1) return;
+    int64_t step = atomic_load_explicit(&r->io->page->step, memory_order_relaxed);
+    td_events_end(r->events, "failed", why, step);
+    if (!r->strategy) return;
+    if (r->strategy_ops->on_exception) {
+        r->strategy_ops->on_exception(r->strategy, td_status_code(why));
+    } else {
+        r->group_ops->abort(r->group);
+    }
+}

@@ -1,0 +1,37 @@
+#ifndef TRAIND_ENGINE_TRAIN_RANK_GROUP_H
+#define TRAIND_ENGINE_TRAIN_RANK_GROUP_H
+
+// Group: what ranks do together. Each function calls the slot of the strategy; where the strategy
+// left it NULL, it does what traind/strategy.h says of an absent slot, most often by the
+// collective. Contracts are those of the slots. Nobody else in the engine calls these slots.
+// Thread: the training thread.
+
+#include "engine/train/rank/rank.h"
+
+TD_MUST_USE td_status td_rank_reduce(struct td_rank *r, void *data, int64_t n, enum td_dtype dtype,
+                                     enum td_reduce_op op);
+TD_MUST_USE td_status td_rank_all_gather(struct td_rank *r, const void *in, size_t bytes,
+                                         void *out);
+TD_MUST_USE td_status td_rank_broadcast(struct td_rank *r, void *data, size_t bytes, int32_t src);
+// all: true when every rank says true; else when any does.
+TD_MUST_USE td_status td_rank_decide(struct td_rank *r, bool decision, bool all,
+                                     bool *out_decision);
+// Averages a bucket; n_tail: control flags after it, which are summed.
+TD_MUST_USE td_status td_rank_reduce_gradients(struct td_rank *r, void *data, int64_t n,
+                                               enum td_dtype dtype, int64_t n_tail);
+
+// The samples of a split that are this rank's.
+TD_MUST_USE td_status td_rank_shard(const struct td_rank *r, enum td_split split,
+                                    struct td_strategy_shard *out_shard);
+// Roles (bits 1 << td_role) that this rank writes into a checkpoint, and reads from one.
+TD_MUST_USE td_status td_rank_written_roles(const struct td_rank *r, uint32_t *out_roles);
+TD_MUST_USE td_status td_rank_read_roles(const struct td_rank *r, uint32_t *out_roles);
+// Makes the state of all ranks equal. All ranks call.
+TD_MUST_USE td_status td_rank_set_up_strategy(struct td_rank *r);
+// A clean end: the strategy's teardown, else a bounded barrier.
+TD_MUST_USE td_status td_rank_finish(struct td_rank *r);
+// The end of a rank that failed: it says so, so that the first cause is reported first, and wakes
+// its peers. Borrows why, which is classified.
+void td_rank_fail(struct td_rank *r, td_status why);
+
+#endif
