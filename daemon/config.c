@@ -117,6 +117,20 @@ static error_t parse_flag(int key, char *arg, struct argp_state *state) {
     }
 }
 
+static td_status check_plugin_dirs(const struct td_config *c) {
+    for (const char *p = c->plugin_dirs; *p;) {
+        int len = (int)strcspn(p, ":");
+        if (*p != '/' || (p[len] && !p[len + 1])) {
+            return td_fail(TD_INVALID_ARGUMENT,
+                           "--plugin-dirs (TRAIND_PLUGIN_DIRS) takes absolute paths with ':' "
+                           "between them, not '%.*s'",
+                           len, p);
+        }
+        p += len + (p[len] == ':');
+    }
+    return TD_OK;
+}
+
 static td_status derive(struct td_config *c) {
     static const char *const roles[] = {"all", "coordinator", "node"};
     size_t role = 0;
@@ -135,6 +149,7 @@ static td_status derive(struct td_config *c) {
     TD_TRY(td_cpu_level_read("--cpu-level (TRAIND_CPU_ISA)", c->cpu_level,
                              td_cpu_level_of_machine(NULL), &c->level));
     snprintf(c->cpu_level, sizeof c->cpu_level, "%s", td_cpu_level_name(c->level));
+    TD_TRY(check_plugin_dirs(c));
     char state_dir[TD_CONFIG_TEXT];
     TD_TRY(td_state_dir_default(c->state_dir, getenv("XDG_STATE_HOME"), getenv("HOME"),
                                 geteuid() == 0, state_dir, sizeof state_dir));

@@ -52,6 +52,8 @@ static td_status spawn(struct td_local_run *r, int ack_fd) {
                                    td_arena_printf(a, "%s/traind-worker", r->bin_dir),
                                    "--socket",
                                    td_arena_printf(a, "%s/launcher.sock", r->log_dir),
+                                   "--plugin-dirs",
+                                   "any", // the user's own
                                    "--orphan-timeout",
                                    "1",
                                    "--stuck-timeout",

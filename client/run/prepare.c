@@ -110,6 +110,8 @@ static td_status spawn_planner(const struct td_local_run *r, int out_fd, int err
                           "--json",
                           "--choices-dir",
                           td_arena_printf(a, "%s/cache", r->dir),
+                          "--plugin-dirs",
+                          "any", // the user's own
                           NULL};
     const char *const env[] = {"PATH=/usr/bin:/bin", "OMP_WAIT_POLICY=passive", NULL};
     const struct td_proc_fd fds[] = {{out_fd, STDOUT_FILENO}, {err_fd, STDERR_FILENO}};
@@ -252,6 +254,6 @@ td_status td_local_run_prepare(struct td_local_run *r) {
     TD_TRY(check_memory(r, sizes));
     r->shared_bytes = (uint64_t)td_json_int(td_json_get(sizes, "shared_bytes"), 0);
     r->total_steps = (uint32_t)td_json_int(td_json_get(sizes, "total_steps"), 0);
-    bool settles = strcmp(r->spec.trainer.precision, "auto") == 0;
+    bool settles = strcmp(r->spec.trainer.precision.name, "auto") == 0;
     return settles ? write_plan(r, td_json_string(td_json_get(sizes, "precision"), NULL)) : TD_OK;
 }

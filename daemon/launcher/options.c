@@ -30,6 +30,7 @@ enum option_id {
     OPT_MEMORY_LIMIT,
     OPT_WORKER,
     OPT_SOCKET,
+    OPT_PLUGIN_DIRS,
     OPT_ORPHAN_TIMEOUT,
     OPT_SILENT_AFTER,
     OPT_STUCK_TIMEOUT,
@@ -55,6 +56,7 @@ static const struct option long_options[] = {
     {"memory-limit", required_argument, NULL, OPT_MEMORY_LIMIT},
     {"worker", required_argument, NULL, OPT_WORKER},
     {"socket", required_argument, NULL, OPT_SOCKET},
+    {"plugin-dirs", required_argument, NULL, OPT_PLUGIN_DIRS},
     {"orphan-timeout", required_argument, NULL, OPT_ORPHAN_TIMEOUT},
     {"silent-after-ms", required_argument, NULL, OPT_SILENT_AFTER},
     {"stuck-timeout", required_argument, NULL, OPT_STUCK_TIMEOUT},
@@ -159,6 +161,9 @@ static td_status set(struct td_launch_options *o, int id, const char *text) {
     case OPT_SOCKET:
         o->socket = text;
         return TD_OK;
+    case OPT_PLUGIN_DIRS:
+        o->plugin_dirs = text;
+        return TD_OK;
     default:
         return set_number(o, id, text);
     }
@@ -190,6 +195,7 @@ static td_status check(const struct td_launch_options *o) {
 td_status td_launch_options_parse(int argc, char **argv, struct td_launch_options *out_options) {
     struct td_launch_options o = {.cores = "",
                                   .cpu_level = "",
+                                  .plugin_dirs = "",
                                   .threads = 1,
                                   .orphan_timeout_ns = 3600 * TD_NS_PER_S,
                                   .silent_after_ns = 30 * TD_NS_PER_S,

@@ -28,6 +28,7 @@ struct td_launch_options {
     uint64_t memory_limit_bytes; // of all ranks and shared memory; 0: none
     const char *worker;          // absolute path of traind-worker
     const char *socket;          // absolute path
+    const char *plugin_dirs;     // handed to ranks as it is; "": none
     int64_t orphan_timeout_ns;
     int64_t silent_after_ns;  // then a rank that does not beat is reported
     int64_t stuck_timeout_ns; // and this much later ended; 0: never

@@ -163,6 +163,10 @@ td_status td_launch_rank_start(struct td_launch_rank *r, int32_t idx,
         argv[n++] = "--cpu-level";
         argv[n++] = o->cpu_level;
     }
+    if (o->plugin_dirs[0]) {
+        argv[n++] = "--plugin-dirs";
+        argv[n++] = o->plugin_dirs;
+    }
     if (group_fd >= 0) {
         argv[n++] = "--group-fd";
         argv[n++] = "5";

@@ -369,7 +369,7 @@ static void on_timer(void *arg) {
     }
 }
 
-enum { ARGV_MAX = 48 };
+enum { ARGV_MAX = 56 };
 struct command {
     struct td_arena *arena;
     const char *argv[ARGV_MAX];
@@ -425,6 +425,10 @@ static td_status make_command(struct td_local_attempt *a, const struct td_launch
     number(c, "--stuck-timeout", a->assigned.stuck_timeout_s);
     number(c, "--umask", x->rank_umask);
     if (x->shared_cores) word(c, "--shared-cores");
+    if (x->plugin_dirs[0]) {
+        word(c, "--plugin-dirs");
+        word(c, x->plugin_dirs);
+    }
     return c->full ? td_fail_oom() : TD_OK;
 }
 

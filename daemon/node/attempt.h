@@ -70,7 +70,8 @@ struct td_local_attempt {
 
 struct td_launch_context {
     const char *bin_dir, *runtime_dir;
-    const char *cores; // lists; "": unpinned
+    const char *plugin_dirs; // of the user's own plugins; "": none
+    const char *cores;       // lists; "": unpinned
     bool shared_cores;
     int64_t orphan_timeout_ns, silent_after_ns;
     mode_t rank_umask;

@@ -74,6 +74,7 @@ static td_status launch(struct td_node_daemon *n, struct td_local_attempt *a) {
                                                  cores, sizeof cores);
     struct td_launch_context c = {.bin_dir = n->bin_dir,
                                   .runtime_dir = n->runtime_dir,
+                                  .plugin_dirs = n->plugin_dirs,
                                   .cores = cores,
                                   .shared_cores = !own,
                                   .orphan_timeout_ns = n->orphan_timeout_ns,

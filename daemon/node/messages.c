@@ -45,7 +45,7 @@ void td_messages_register(struct td_node_daemon *n) {
     r.cores = (uint32_t)inv->cores;
     r.slots = (uint32_t)inv->slots;
     r.memory_bytes = inv->memory_bytes;
-    (void)td_plugin_files_look(&n->plugins, n->plugin_dir);
+    (void)td_plugin_files_look(&n->plugins, n->plugin_dir, n->plugin_dirs);
     r.plugins = n->plugins.digest;
     r.cpu_level = td_unconst(td_cpu_level_name(inv->cpu_level));
     r.cpu_level_held = td_unconst(td_cpu_level_name(inv->cpu_level_held));
@@ -69,7 +69,7 @@ void td_messages_heartbeat(struct td_node_daemon *n, uint32_t slots_used) {
     Traind__V1__Heartbeat h = TRAIND__V1__HEARTBEAT__INIT;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
     h.slots_used = slots_used;
-    (void)td_plugin_files_look(&n->plugins, n->plugin_dir);
+    (void)td_plugin_files_look(&n->plugins, n->plugin_dir, n->plugin_dirs);
     h.plugins = n->plugins.digest;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_HEARTBEAT;
     m.heartbeat = &h;
@@ -109,7 +109,7 @@ void td_messages_planned(struct td_node_daemon *n, const char *request, td_statu
     r.code = (uint32_t)td_status_code(borrow_status);
     r.class_ = cls;
     r.message = message;
-    (void)td_plugin_files_look(&n->plugins, n->plugin_dir);
+    (void)td_plugin_files_look(&n->plugins, n->plugin_dir, n->plugin_dirs);
     r.plugins = n->plugins.digest;
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT;
     m.plan_result = &r;

@@ -165,6 +165,8 @@ static td_status open_node(struct td_node_daemon *n, const struct td_node_option
     TD_TRY(copy(n->bin_dir, sizeof n->bin_dir, o->bin_dir, "binaries"));
     TD_TRY(copy(n->version, sizeof n->version, o->version, "version"));
     TD_TRY(td_fs_path(n->plugin_dir, "%s/../lib/traind", n->bin_dir));
+    TD_TRY(copy(n->plugin_dirs, sizeof n->plugin_dirs, o->plugin_dirs ? o->plugin_dirs : "",
+                "plugins (--plugin-dirs)"));
     TD_TRY(td_inventory_read(n->state_dir, n->bin_dir, o->name, o->slots, &n->inventory));
     td_inventory_core_ids(n->inventory.cores, &n->cores);
     TD_TRY(td_node_core_create((uint32_t)n->inventory.slots, &n->core));
@@ -182,6 +184,7 @@ static td_status open_node(struct td_node_daemon *n, const struct td_node_option
     const struct td_planner_options planning = {.bin_dir = n->bin_dir,
                                                 .scratch_dir = scratch,
                                                 .cache_dir = cache,
+                                                .plugin_dirs = n->plugin_dirs,
                                                 .idle = is_idle,
                                                 .fn = on_planned,
                                                 .arg = n};

@@ -48,6 +48,7 @@ struct td_node_options {
     const char *state_dir;               // exists, locked by the caller
     const char *runtime_dir;             // for launcher sockets; exists, 0700
     const char *bin_dir;                 // holds traind-launcher and traind-worker
+    const char *plugin_dirs;             // where specs may name plugins, ':' between; "": nowhere
     const char *version;                 // of this build
     const char *name;                    // shown to people; host name
     int32_t slots;                       // cores

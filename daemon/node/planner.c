@@ -39,7 +39,7 @@ struct td_planner {
     uint32_t magic;
     struct td_loop *loop;
     char bin[TD_FS_PATH_BYTES], trampoline[TD_FS_PATH_BYTES], file[TD_FS_PATH_BYTES];
-    char choices[TD_FS_PATH_BYTES];
+    char choices[TD_FS_PATH_BYTES], plugin_dirs[TD_FS_PATH_BYTES];
     bool (*idle)(void *arg);
     td_planner_fn *fn;
     void *arg;
@@ -211,7 +211,7 @@ static td_status spawn(struct td_planner *p) {
     snprintf(parent, sizeof parent, "%d", (int)getpid());
     snprintf(memory, sizeof memory, "%" PRIu64, memory_bytes);
     snprintf(cpu, sizeof cpu, "%d", CPU_S);
-    const char *argv[20] = {p->trampoline,
+    const char *argv[24] = {p->trampoline,
                             "exec-rank",
                             parent,
                             "", // any core
@@ -228,6 +228,10 @@ static td_status spawn(struct td_planner *p) {
                             td_cpu_level_name(td_cpu_level())};
     size_t n = 15;
     if (!p->idle(p->arg)) argv[n++] = "--busy";
+    if (p->plugin_dirs[0]) {
+        argv[n++] = "--plugin-dirs";
+        argv[n++] = p->plugin_dirs;
+    }
     if (dump[0]) {
         argv[n++] = "--dump-graph";
         argv[n++] = dump;
@@ -334,6 +338,7 @@ td_status td_planner_create(struct td_loop *loop, const struct td_planner_option
     TD_TRY(td_fs_path(p->trampoline, "%s/traind-launcher", o->bin_dir));
     TD_TRY(td_fs_path(p->file, "%s/planner.json", o->scratch_dir));
     TD_TRY(td_fs_path(p->choices, "%s", o->cache_dir));
+    TD_TRY(td_fs_path(p->plugin_dirs, "%s", o->plugin_dirs));
     TD_TRY(td_loop_timer_create(loop, on_deadline, p, &p->deadline));
     *out_planner = td_steal(p);
     return TD_OK;

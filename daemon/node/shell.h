@@ -28,7 +28,7 @@ struct td_node_daemon {
     int64_t orphan_timeout_ns, silent_after_ns;
     mode_t user_umask;
     struct td_inventory inventory;
-    char plugin_dir[TD_FS_PATH_BYTES];
+    char plugin_dir[TD_FS_PATH_BYTES], plugin_dirs[TD_FS_PATH_BYTES]; // ours, the users'
     struct td_plugin_files plugins;
     cpu_set_t cores;
     struct td_node_core *core;

@@ -13,6 +13,7 @@
 #include "daemon/worker/known_precision.h"
 #include "daemon/worker/method.h"
 #include "daemon/worker/plugins.h"
+#include "daemon/worker/user_plugins.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/digest.h"
 #include "lib/base/fsio.h"
@@ -149,7 +150,9 @@ static td_status take_spec(struct td_worker_config *c) {
     t->model = (struct td_part){spec->model.name, spec->model.knobs};
     t->data = (struct td_part){spec->data.name, spec->data.knobs};
     t->accelerator = spec->trainer.accelerator;
-    t->strategy = spec->trainer.strategy;
+    t->strategy = spec->trainer.strategy.name;
+    t->strategy_knobs = spec->trainer.strategy.knobs;
+    t->precision_knobs = spec->trainer.precision.knobs;
     t->seed = spec->seed;
     t->stages = spec->stages;
     t->batch_size = spec->loader.batch_size;
@@ -214,6 +217,7 @@ td_status td_worker_configure(const struct td_worker_args *args,
     TD_TRY(td_worker_plugin_dir(plugin_dir, sizeof plugin_dir));
     TD_TRY(td_registry_create(plugin_dir, &c->registry));
     TD_TRY(td_worker_plugins(c->registry));
+    TD_TRY(td_user_plugins_take(c->arena, c->registry, args->plugin_dirs, &c->plan.spec));
     struct td_train_config *t = &c->train;
     t->registry = c->registry;
     t->job = c->plan.run.job;

@@ -28,7 +28,8 @@ enum {
     OPT_ACCELERATOR,
     OPT_THREADS,
     OPT_PROFILE,
-    OPT_CPU_LEVEL
+    OPT_CPU_LEVEL,
+    OPT_PLUGIN_DIRS
 };
 
 static const struct argp_option options[] = {
@@ -41,6 +42,10 @@ static const struct argp_option options[] = {
     {"cpu-level", OPT_CPU_LEVEL, "LEVEL", 0,
      "no newer instructions than generic, avx2, avx512, avx512_bf16 or amx (TRAIND_CPU_ISA, else "
      "the machine's)",
+     0},
+    {"plugin-dirs", OPT_PLUGIN_DIRS, "DIRS", 0,
+     "run, plan: directories, ':' between them, that the plan's `plugins` may load from; any: all "
+     "(none)",
      0},
     {"profile", OPT_PROFILE, 0, 0, "run: at the end print the time of each kind of kernel", 1},
     {"dump-graph", OPT_DUMP, "PASS", 0, "plan: print the main program as that pass leaves it", 2},
@@ -69,26 +74,39 @@ static void parse_int(struct argp_state *state, const char *name, const char *te
     *out = (int32_t)v;
 }
 
+// The options that take a number; false: it is another one.
+static bool parse_number(int key, const char *arg, struct argp_state *state,
+                         struct td_worker_args *args) {
+    switch (key) {
+    case OPT_RANK:
+        parse_int(state, "rank", arg, 1 << 20, &args->rank);
+        return true;
+    case OPT_WORLD:
+        parse_int(state, "world-size", arg, 1 << 20, &args->world_size);
+        return true;
+    case OPT_PAGE:
+        parse_int(state, "page-fd", arg, 1 << 20, &args->page_fd);
+        return true;
+    case OPT_EVENTS:
+        parse_int(state, "events-fd", arg, 1 << 20, &args->events_fd);
+        return true;
+    case OPT_GROUP:
+        parse_int(state, "group-fd", arg, 1 << 20, &args->group_fd);
+        return true;
+    case OPT_THREADS:
+        parse_int(state, "threads", arg, 4096, &args->n_threads);
+        return true;
+    default:
+        return false;
+    }
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state) {
     struct command *c = state->input;
+    if (parse_number(key, arg, state, &c->args)) return 0;
     switch (key) {
     case OPT_PLAN:
         c->args.plan_file = arg;
-        return 0;
-    case OPT_RANK:
-        parse_int(state, "rank", arg, 1 << 20, &c->args.rank);
-        return 0;
-    case OPT_WORLD:
-        parse_int(state, "world-size", arg, 1 << 20, &c->args.world_size);
-        return 0;
-    case OPT_PAGE:
-        parse_int(state, "page-fd", arg, 1 << 20, &c->args.page_fd);
-        return 0;
-    case OPT_EVENTS:
-        parse_int(state, "events-fd", arg, 1 << 20, &c->args.events_fd);
-        return 0;
-    case OPT_GROUP:
-        parse_int(state, "group-fd", arg, 1 << 20, &c->args.group_fd);
         return 0;
     case OPT_DUMP:
         c->args.dump_graph = arg;
@@ -102,15 +120,15 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case OPT_ACCELERATOR:
         c->args.accelerator = arg;
         return 0;
-    case OPT_THREADS:
-        parse_int(state, "threads", arg, 4096, &c->args.n_threads);
-        return 0;
     case OPT_PROFILE:
         c->args.profile = true;
         return 0;
     case OPT_CPU_LEVEL:
         c->args.cpu_level = arg;
         c->args.cpu_level_from = "--cpu-level";
+        return 0;
+    case OPT_PLUGIN_DIRS:
+        c->args.plugin_dirs = arg;
         return 0;
     case OPT_JSON:
         c->args.json = true;
@@ -140,6 +158,7 @@ int main(int argc, char **argv) {
     struct command c = {.args = {.page_fd = -1,
                                  .events_fd = -1,
                                  .group_fd = -1,
+                                 .plugin_dirs = "",
                                  .cpu_level = td_worker_config_cpu_level(),
                                  .cpu_level_from = TD_WORKER_CPU_LEVEL}};
     argp_err_exit_status = TD_EXIT_BAD_SPEC;

@@ -3,6 +3,7 @@
 #include "daemon/worker/plugins.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "accelerators/reference/reference.h"
 #include "lib/base/proc.h"
@@ -29,6 +30,17 @@ td_status td_worker_plugins(struct td_registry *r) {
         TD_TRY(td_registry_add(r, in_tree[i]));
     }
     return TD_OK;
+}
+
+const struct td_plugin_desc *td_worker_plugin_at(size_t i) {
+    return i < TD_COUNTOF(in_tree) ? in_tree[i] : NULL;
+}
+
+bool td_worker_has_plugin(enum td_plugin_kind kind, const char *name) {
+    for (size_t i = 0; i < TD_COUNTOF(in_tree); i++) {
+        if (in_tree[i]->kind == kind && strcmp(in_tree[i]->name, name) == 0) return true;
+    }
+    return false;
 }
 
 td_status td_worker_plugin_dir(char *out, size_t out_bytes) {

@@ -8,6 +8,10 @@
 
 // Fills the registry with the in-tree plugins.
 TD_MUST_USE td_status td_worker_plugins(struct td_registry *r);
+// Those, one by one; NULL after the last.
+const struct td_plugin_desc *td_worker_plugin_at(size_t i);
+// True: it is one of those.
+bool td_worker_has_plugin(enum td_plugin_kind kind, const char *name);
 // The plugin directory of this installation: "<dir of the binary>/../lib/traind".
 TD_MUST_USE td_status td_worker_plugin_dir(char *out, size_t out_bytes);
 

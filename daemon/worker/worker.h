@@ -4,15 +4,18 @@
 // The worker: one rank of a job, and what a node asks of the engine besides.
 //
 // In reading order: main.c, the command line; worker.h, the verbs; run.c, plan.c, rates.c and
-// probe.c, a verb each; configure.h, from a plan to the engine's configuration; config.h, what the
-// environment says; build.h, which build this is; plugins.h, what is linked in; attach.h, what the
-// launcher handed down; known_precision.h and precision.h, what trainer.precision: auto is;
-// stop_signals.h, who asks for a stop; fatal.h, last words, and place.h, the names in them.
+// probe.c, a verb each; configure.h, from a plan to the engine's configuration; method.h, how the
+// weights move; user_plugins.h, what a plan names of plugins, and which of its own files are loaded;
+// config.h, what the environment says; build.h, which build this is; plugins.h, what is linked in;
+// attach.h, what the launcher handed down; known_precision.h and precision.h, what
+// trainer.precision: auto is; stop_signals.h, who asks for a stop; fatal.h, last words, and place.h,
+// the names in them.
 //
 // Each verb returns an exit code (enum td_worker_exit).
 //
 //   traind-worker run --plan FILE [--rank R --world-size W --page-fd N --events-fd N --group-fd N]
 //       [--profile]                   at the end a table of kernels and their time, on stderr
+//       [--plugin-dirs DIRS]          run, plan: where the plan's plugins may be
 //   traind-worker plan --plan FILE    sizes, steps and FLOPs of a plan, as one JSON object
 //       [--dump-graph PASS [--json]]  the main program as that pass leaves it, as text
 //       [--choices-dir DIR]           the node's cache: kernels that were measured, which it only

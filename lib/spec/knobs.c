@@ -192,8 +192,13 @@ static const char *expects(struct td_arena *a, const struct td_knob *k) {
         return td_arena_printf(a, "seconds %s, or \"DD:HH:MM:SS\"", range);
     case TD_KNOB_ENUM:
         return join_choices(a, k);
+    case TD_KNOB_ENUM_OR_PLUGIN:
+        return td_arena_printf(a, "%s, or a map {name: plugin, %s: NAME, knobs: {...}}",
+                               join_choices(a, k), k->key);
     case TD_KNOB_NAME:
         return "text of 1 to 63 letters, digits, '.', '_', '-', a letter or digit first";
+    case TD_KNOB_PLUGIN:
+        return "a plugin's name: text of 1 to 31 letters a to z, digits and _, but not auto";
     case TD_KNOB_TEXT:
         return td_arena_printf(a, "text of 1 to %.0f bytes without control characters", k->max);
     case TD_KNOB_PATH:
@@ -232,7 +237,10 @@ const char *td_knob_expects_item(struct td_arena *a, const struct td_knob *k) {
     item.fallback = NULL;
     item.type = k->type == TD_KNOB_ENUMS ? TD_KNOB_ENUM : k->type;
     if (k->type == TD_KNOB_INTS || k->type == TD_KNOB_INT_BY_EPOCH) item.type = TD_KNOB_INT;
-    if (k->type == TD_KNOB_PATHS) item.type = TD_KNOB_PATH;
+    if (k->type == TD_KNOB_PATHS) {
+        item.type = TD_KNOB_PATH;
+        item.values = NULL; // how many there may be; a path's are words
+    }
     if (k->type == TD_KNOB_MAPS) return "a map of keys";
     if (k->type != TD_KNOB_REALS) return expects(a, &item);
     char range[80];

@@ -16,7 +16,9 @@ enum td_knob_type {
     TD_KNOB_AMOUNT,   // a count (integer) or a fraction (real)
     TD_KNOB_DURATION, // seconds or "DD:HH:MM:SS"; canonical: integer seconds
     TD_KNOB_ENUM,
-    TD_KNOB_NAME, // of a job
+    TD_KNOB_ENUM_OR_PLUGIN, // a name, or a map of the ITEM section with the row's key
+    TD_KNOB_NAME,           // of a job
+    TD_KNOB_PLUGIN,         // name of a plugin
     TD_KNOB_TEXT,
     TD_KNOB_PATH,
     TD_KNOB_ENUMS,  // list of distinct names

@@ -75,9 +75,15 @@ static void read_limits(const struct td_json *trainer, struct td_limits *out) {
     read_accumulation(td_json_get(trainer, "accumulate_grad_batches"), out);
 }
 
-static struct td_spec_part part(const struct td_json *tree, const char *section) {
+// `key` is where a plugin is named, beside `name: plugin`.
+static struct td_spec_part part(const struct td_json *tree, const char *section, const char *key) {
     const struct td_json *knobs = td_json_get(tree, section);
-    return (struct td_spec_part){text(knobs, "name"), knobs};
+    const char *name = td_json_string(knobs, text(knobs, "name")); // or a bare name
+    if (strcmp(name, "plugin") == 0) {
+        return (struct td_spec_part){text(knobs, key), td_json_get(knobs, "knobs"), true};
+    }
+    bool is_map = knobs && knobs->kind == TD_JSON_OBJECT;
+    return (struct td_spec_part){name, is_map ? knobs : NULL, false};
 }
 
 static unsigned stages_of(const struct td_json *tree) {
@@ -96,8 +102,8 @@ static void read_trainer(const struct td_json *s, struct td_spec_trainer *out) {
     *out = (struct td_spec_trainer){
         .accelerator = text(s, "accelerator"),
         .cpu_level = text(s, "cpu_level"),
-        .strategy = text(s, "strategy"),
-        .precision = text(s, "precision"),
+        .strategy = part(s, "strategy", "strategy"),
+        .precision = part(s, "precision", "precision"),
         .stochastic_rounding = td_json_bool(td_json_get(s, "stochastic_rounding"), false),
         .devices = i32(s, "devices"),
         .num_nodes = i32(s, "num_nodes"),
@@ -139,19 +145,21 @@ void td_spec_read(const struct td_json *tree, struct td_spec *out_spec) {
         .name = text(tree, "name"),
         .seed = (uint64_t)int_of(tree, "seed_everything"),
         .stages = stages_of(tree),
-        .model = part(tree, "model"),
-        .data = part(tree, "data"),
-        .optimizer = part(tree, "optimizer"),
-        .lr_scheduler = part(tree, "lr_scheduler"),
+        .model = part(tree, "model", "module"),
+        .data = part(tree, "data", "dataset"),
+        .optimizer = part(tree, "optimizer", ""),
+        .lr_scheduler = part(tree, "lr_scheduler", ""),
         .ckpt_path = text(tree, "ckpt_path"),
         .init_from = text(tree, "init_from"),
         .evaluate_from = text(tree, "evaluate_from"),
         .strict = flag(tree, "strict"),
+        .plugins = td_json_get(tree, "plugins"),
     };
+    const struct td_json *data = td_json_get(tree, "data");
     s.loader = (struct td_spec_loader){
-        .batch_size = int_of(s.data.knobs, "batch_size"),
-        .shuffle = flag(s.data.knobs, "shuffle"),
-        .drop_last = flag(s.data.knobs, "drop_last"),
+        .batch_size = int_of(data, "batch_size"),
+        .shuffle = flag(data, "shuffle"),
+        .drop_last = flag(data, "drop_last"),
     };
     read_trainer(td_json_get(tree, "trainer"), &s.trainer);
     read_checkpoint(td_json_get(tree, "checkpoint"), &s.checkpoint);

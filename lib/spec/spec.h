@@ -19,9 +19,9 @@
 // In reading order: spec.h; knobs.def, with knobs_model.def and knobs_method.def, has a row for
 // every key, and knobs.h answers questions about rows; bounds.h; scalar.c and yaml.c turn text into
 // a tree; parse.c adds overrides; document.c walks the tree against the tables with value.c for
-// each value and rules.c for what no row can say; check.h gathers what was wrong; plan.h wraps the
-// result into plans; read.h reads knobs of a checked section by key; reference.c prints the tables
-// for people.
+// each value and rules.c for what no row can say; plugin_knobs.h does the same by the table that a
+// plugin declares; check.h gathers what was wrong; plan.h wraps the result into plans; read.h reads
+// knobs of a checked section by key; reference.c prints the tables for people.
 //
 // Only td_spec_parse needs libyaml; a program that reads plans (JSON) does not.
 
@@ -42,10 +42,12 @@ TD_MUST_USE td_status td_spec_validate(struct td_arena *a, const struct td_json 
 // ---- the view ----------------------------------------------------------------------------------
 // All strings and nodes are borrowed from the tree. "" is an absent string.
 
-// A part chosen by name: `knobs` is its whole section (with `name`), every knob resolved.
+// A part chosen by name: `knobs` is its whole section (with `name`), every knob resolved. Of a
+// plugin: its own name, and the keys that it declares, which nobody has checked yet.
 struct td_spec_part {
     const char *name;
-    const struct td_json *knobs;
+    const struct td_json *knobs; // NULL: a bare name
+    bool is_plugin;
 };
 
 struct td_spec_loader { // of data, whichever it is; batch_size is per rank
@@ -55,10 +57,11 @@ struct td_spec_loader { // of data, whichever it is; batch_size is per rank
 };
 
 struct td_spec_trainer {
-    const char *accelerator; // auto cpu reference
-    const char *cpu_level;   // auto, or a name of lib/base/cpu_level.h
-    const char *strategy;    // auto single_device ddp
-    const char *precision;   // auto, 32-true, 64-true, bf16-mixed, bf16-true, 16-mixed, 16-true
+    const char *accelerator;       // auto cpu reference
+    const char *cpu_level;         // auto, or a name of lib/base/cpu_level.h
+    struct td_spec_part strategy;  // auto single_device ddp, or a plugin
+    struct td_spec_part precision; // auto, 32-true, 64-true, bf16-mixed, bf16-true, 16-mixed,
+                                   // 16-true, or a plugin
     bool stochastic_rounding;
     int32_t devices; // per node; 0 = auto. td_spec_ranks() resolves it
     int32_t num_nodes;
@@ -112,6 +115,7 @@ struct td_spec {
     bool strict;                   // of init_from
     const char *init_from;         // weights only; ""
     const char *evaluate_from;     // best, last or a path; "": best where fit has a monitor
+    const struct td_json *plugins; // list of paths: the user's own shared objects
 };
 
 // tree must be canonical (from td_spec_parse, td_spec_validate, or stored text of one).

@@ -166,6 +166,14 @@ static struct td_json *check_enum(const struct subject *s, const struct td_json 
     return refuse(s, v, v->kind == TD_JSON_STRING ? did_you_mean(s, text) : NULL);
 }
 
+// A plugin's is a map; a map with nothing but another name is that name.
+static struct td_json *check_enum_or_plugin(const struct subject *s, const struct td_json *v) {
+    if (v->kind != TD_JSON_OBJECT) return check_enum(s, v);
+    const struct td_json *name = td_json_get(v, "name");
+    if (v->n_children == 1 && name && !is_text(name, "plugin")) return check_enum(s, name);
+    return td_check_choice(s->c, s->k->key, s->path, v);
+}
+
 static bool has_control(const char *text) {
     for (; *text; text++) {
         unsigned char ch = (unsigned char)*text;
@@ -180,6 +188,12 @@ static bool is_name(const char *text, size_t len) {
         if (!is_alnum && (i == 0 || !strchr("._-", text[i]))) return false;
     }
     return true;
+}
+
+// As the registry takes it; auto is a choice of traind's own wherever a plugin may be named.
+static bool is_plugin(const char *text) {
+    size_t len = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
+    return !text[len] && strcmp(text, "auto") != 0;
 }
 
 static bool is_path(const char *text) {
@@ -214,6 +228,7 @@ static struct td_json *check_text(const struct subject *s, const struct td_json 
     size_t len = v->u.string.len;
     bool ok = is_in_range(s->k, (double)len) && strlen(text) == len && !has_control(text);
     ok = ok && (s->k->type != TD_KNOB_NAME || is_name(text, len));
+    ok = ok && (s->k->type != TD_KNOB_PLUGIN || is_plugin(text));
     ok = ok && (!is_path_knob(s->k) || is_path(text) || is_word(s->k, text));
     return ok ? fresh(s, td_json_new_string(s->c->arena, text)) : refuse(s, v, NULL);
 }
@@ -282,7 +297,10 @@ static struct td_json *check_kind(const struct subject *s, const struct td_json 
         return check_duration(s, v);
     case TD_KNOB_ENUM:
         return check_enum(s, v);
+    case TD_KNOB_ENUM_OR_PLUGIN:
+        return check_enum_or_plugin(s, v);
     case TD_KNOB_NAME:
+    case TD_KNOB_PLUGIN:
     case TD_KNOB_TEXT:
     case TD_KNOB_PATH:
         return check_text(s, v);
@@ -323,7 +341,7 @@ struct td_json *td_check_value(struct td_check *c, const struct td_knob *k, cons
     return made;
 }
 
-// "[1, 5, 25]" or one scalar; the tables hold nothing else.
+// "[1, 5, 25]", "{}" or one scalar; the tables hold nothing else.
 struct td_json *td_check_default(struct td_check *c, const struct td_knob *k) {
     struct td_json *v = NULL;
     if (*k->fallback == '[') {
@@ -334,6 +352,8 @@ struct td_json *td_check_default(struct td_check *c, const struct td_knob *k) {
             at += len;
             at += strspn(at, ", ");
         }
+    } else if (*k->fallback == '{') {
+        v = td_json_new(c->arena, TD_JSON_OBJECT);
     } else {
         v = td_scalar_resolve(c->arena, k->fallback, strlen(k->fallback));
     }

@@ -228,21 +228,42 @@ static void test_unknown_name_lists_the_known_when_looked_up(void **state) {
 static void test_digest_is_another_when_a_file_of_the_directory_is_replaced(void **state) {
     struct td_plugin_files f = {0};
     char path[512], before[TD_DIGEST_HEX];
-    assert_false(td_plugin_files_look(&f, "/no/such/directory"));
+    assert_false(td_plugin_files_look(&f, "/no/such/directory", ""));
     assert_string_equal(f.digest, "");
     snprintf(path, sizeof path, "%s/module-one.so", (char *)*state);
     assert_ok(td_fs_write(path, "first", 5, 0600, 0));
-    assert_true(td_plugin_files_look(&f, *state));
-    assert_false(td_plugin_files_look(&f, *state));
+    assert_true(td_plugin_files_look(&f, *state, ""));
+    assert_false(td_plugin_files_look(&f, *state, ""));
     memcpy(before, f.digest, sizeof before);
     assert_ok(td_fs_write(path, "other", 5, 0600, 0)); // as long, another inode
-    assert_true(td_plugin_files_look(&f, *state));
+    assert_true(td_plugin_files_look(&f, *state, ""));
     assert_string_not_equal(f.digest, before);
     assert_ok(td_fs_write(path, "first", 5, 0600, 0));
-    assert_true(td_plugin_files_look(&f, *state));
+    assert_true(td_plugin_files_look(&f, *state, ""));
     assert_string_equal(f.digest, before); // of bytes, not of times
     assert_int_equal(unlink(path), 0);
-    assert_true(td_plugin_files_look(&f, *state));
+    assert_true(td_plugin_files_look(&f, *state, ""));
+    assert_string_equal(f.digest, "");
+}
+
+static void test_digest_is_another_when_a_file_of_a_further_directory_is_replaced(void **state) {
+    struct td_plugin_files f = {0}, alone = {0};
+    char dir[512], path[600], more[1200];
+    snprintf(dir, sizeof dir, "%s/more", (char *)*state);
+    snprintf(path, sizeof path, "%s/mine.so", dir);
+    snprintf(more, sizeof more, "/no/such/directory:%s", dir);
+    assert_ok(td_fs_mkdirs(dir, 0700));
+    assert_false(td_plugin_files_look(&f, *state, more));
+    assert_string_equal(f.digest, "");
+    assert_ok(td_fs_write(path, "first", 5, 0600, 0));
+    assert_true(td_plugin_files_look(&f, *state, more));
+    assert_false(td_plugin_files_look(&f, *state, more));
+    assert_false(td_plugin_files_look(&alone, *state, ""));
+    assert_ok(td_fs_write(path, "other", 5, 0600, 0));
+    assert_true(td_plugin_files_look(&f, *state, more));
+    assert_int_equal(unlink(path), 0);
+    assert_true(td_plugin_files_look(&f, *state, more));
+    assert_int_equal(rmdir(dir), 0);
     assert_string_equal(f.digest, "");
 }
 
@@ -268,6 +289,7 @@ int main(void) {
         cmocka_unit_test(test_duplicate_is_refused_when_another_has_the_name),
         test_in_scratch(test_unknown_name_lists_the_known_when_looked_up),
         test_in_scratch(test_digest_is_another_when_a_file_of_the_directory_is_replaced),
+        test_in_scratch(test_digest_is_another_when_a_file_of_a_further_directory_is_replaced),
         test_in_scratch(test_registry_fails_cleanly_when_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -118,6 +118,10 @@ static void test_variants_parse_when_only_required_keys_are_given(void **state) 
         "lr_scheduler={name: warmup_cosine}",
         "lr_scheduler={name: constant}",
         "lr_scheduler={name: reduce_on_plateau}",
+        "model={name: plugin, module: m}",
+        "data={name: plugin, dataset: d, batch_size: 1}",
+        "trainer.strategy={name: plugin, strategy: s}",
+        "trainer.precision={name: plugin, precision: p}",
     };
     for (size_t i = 0; i < TD_COUNTOF(overrides); i++) {
         struct td_json *tree = NULL;
@@ -172,7 +176,7 @@ static void test_precision_has_its_long_name_when_written_short(void **state) {
     for (size_t i = 0; i < TD_COUNTOF(names); i++) {
         char text[64];
         snprintf(text, sizeof text, "trainer: {precision: %s}", names[i][0]);
-        assert_string_equal(view(*state, text).trainer.precision, names[i][1]);
+        assert_string_equal(view(*state, text).trainer.precision.name, names[i][1]);
     }
 }
 
@@ -198,7 +202,9 @@ static void test_view_has_the_values_when_the_example_is_read(void **state) {
     assert_string_equal(s.optimizer.name, "adamw");
     assert_true(td_json_real(td_json_get(s.optimizer.knobs, "weight_decay"), 0) == 0.01);
     assert_string_equal(s.trainer.accelerator, "cpu");
-    assert_string_equal(s.trainer.strategy, "ddp");
+    assert_string_equal(s.trainer.strategy.name, "ddp");
+    assert_false(s.trainer.strategy.is_plugin);
+    assert_int_equal(s.plugins->n_children, 0);
     assert_int_equal(s.trainer.devices, 2);
     assert_int_equal(s.trainer.limits.max_epochs, 5);
     assert_true(s.trainer.gradient_clip_val == 0);
@@ -211,6 +217,54 @@ static void test_view_has_the_values_when_the_example_is_read(void **state) {
     assert_int_equal(s.restart.n_backoff, 3);
     assert_int_equal(s.restart.backoff_s[2], 25);
     assert_int_equal(td_spec_ranks(&s), 2);
+}
+
+// ---- plugins ------------------------------------------------------------------------------------
+static const char with_plugins[] =
+    "plugins: [/opt/mine, /opt/skip.so]\n"
+    "model: {name: plugin, module: skipnet, knobs: {width: 8, sizes: [1, 2.5], on: true}}\n"
+    "data: {name: plugin, dataset: rings, batch_size: 8, shuffle: true, knobs: {n: 3}}\n"
+    "optimizer: {name: sgd}\n"
+    "trainer: {strategy: {name: plugin, strategy: local_sgd, knobs: {k: 4}},\n"
+    "          precision: {name: plugin, precision: half}}\n";
+
+static void test_view_has_name_and_knobs_when_a_part_is_a_plugin(void **state) {
+    struct td_spec s;
+    td_spec_read(parse(*state, with_plugins), &s);
+    assert_int_equal(s.plugins->n_children, 2);
+    assert_string_equal(td_json_string(s.plugins->last, ""), "/opt/skip.so");
+    const struct {
+        struct td_spec_part part;
+        const char *name;
+        size_t n_knobs;
+    } parts[] = {{s.model, "skipnet", 3},
+                 {s.data, "rings", 1},
+                 {s.trainer.strategy, "local_sgd", 1},
+                 {s.trainer.precision, "half", 0}};
+    for (size_t i = 0; i < TD_COUNTOF(parts); i++) {
+        assert_true(parts[i].part.is_plugin);
+        assert_string_equal(parts[i].part.name, parts[i].name);
+        assert_int_equal(parts[i].part.knobs->n_children, parts[i].n_knobs);
+    }
+    assert_int_equal(s.loader.batch_size, 8); // the loader's keys are beside a plugin's own
+    assert_true(s.loader.shuffle);
+}
+
+static void test_canonical_is_unchanged_when_plugins_are_parsed_again(void **state) {
+    TD_AUTO_BUF once, twice;
+    td_buf_init(&once, FILE_MAX);
+    td_buf_init(&twice, FILE_MAX);
+    assert_ok(td_json_print(parse(*state, with_plugins), true, &once));
+    assert_ok(td_json_print(parse(*state, td_buf_cstr(&once)), true, &twice));
+    assert_string_equal(td_buf_cstr(&once), td_buf_cstr(&twice));
+}
+
+static void test_canonical_is_the_bare_name_when_a_map_holds_nothing_else(void **state) {
+    struct td_spec s = view(*state, "trainer: {strategy: {name: ddp}, precision: {name: bf16}}\n");
+    const struct td_json *trainer = td_json_get(s.tree, "trainer");
+    assert_string_equal(td_json_string(td_json_get(trainer, "strategy"), ""), "ddp");
+    assert_string_equal(td_json_string(td_json_get(trainer, "precision"), ""), "bf16-mixed");
+    assert_null(s.trainer.strategy.knobs);
 }
 
 static void test_cpu_level_takes_auto_and_each_level_by_name(void **state) {
@@ -446,6 +500,9 @@ int main(void) {
         test_in_arena(test_precision_has_its_long_name_when_written_short),
         test_in_arena(test_max_time_is_seconds_when_written_as_days_and_hours),
         test_in_arena(test_view_has_the_values_when_the_example_is_read),
+        test_in_arena(test_view_has_name_and_knobs_when_a_part_is_a_plugin),
+        test_in_arena(test_canonical_is_unchanged_when_plugins_are_parsed_again),
+        test_in_arena(test_canonical_is_the_bare_name_when_a_map_holds_nothing_else),
         test_in_arena(test_cpu_level_takes_auto_and_each_level_by_name),
         test_in_arena(test_amount_is_a_count_or_a_share_when_read),
         test_in_arena(test_accumulation_is_a_number_or_changes_with_epochs),

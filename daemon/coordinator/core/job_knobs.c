@@ -37,7 +37,7 @@ td_status td_job_knobs_set(struct td_job_knobs *k, const struct td_spec *spec) {
         .restart = spec->restart,
         .resources = spec->resources,
         .cpu_level = spec->trainer.cpu_level,
-        .precision = spec->trainer.precision,
+        .precision = spec->trainer.precision.name,
         .ckpt_path = spec->ckpt_path,
         .init_from = spec->init_from,
         .batch_size = spec->loader.batch_size,

@@ -1,0 +1,211 @@
+// Strategy local_sgd, for tests of strategies from outside the tree: each rank trains by itself,
+// and every `every` steps the ranks take the mean of their parameters. Source: Stich 2018, "Local
+// SGD Converges Fast and Communicates Little".
+//
+// Built by test_s23_foreign_strategy.py against include/traind alone. Between two means the ranks
+// have different weights, and a checkpoint holds those of rank 0. So each rank keeps its own
+// parameters and optimizer state beside it, and the job keeps how many means were taken.
+// With -DVAGUE it keeps nothing, and says that it does not resume exactly. With -DFAULTY the second
+// gradient of rank 1 is infinite, once. With -DDEAF it has all_reduce nodes, and reduces nothing in
+// them, the control tail included.
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "traind/knobs.h"
+#include "traind/plugin.h"
+#include "traind/rewrite.h"
+#include "traind/strategy.h"
+
+#ifndef NAME
+#define NAME "local_sgd"
+#endif
+
+struct td_strategy {
+    struct td_strategy_config config;
+    const struct td_state_table *state;
+    const struct td_strategy_memory *memory;
+    int64_t every, means;
+    int64_t steps; // of this rank, since the last mean
+    int64_t backwards;
+    bool wrote; // parameters, since the last run
+    char *kept; // what state_save gave last
+};
+
+static td_status local_open(const struct td_strategy_config *config,
+                            struct td_strategy **out_strategy) {
+    struct td_strategy *s = calloc(1, sizeof *s);
+    if (!s) return td_fail_oom();
+    s->config = *config;
+    s->every = 3;
+    td_status bad = TD_OK;
+    if (td_knob_is_set(config->knobs, "every")) {
+        bad = td_knob_int(config->knobs, "every", &s->every);
+    }
+    if (bad) {
+        free(s);
+        return bad;
+    }
+    *out_strategy = s;
+    return TD_OK;
+}
+
+static void local_close(struct td_strategy *s) {
+    if (!s) return;
+    free(s->kept);
+    free(s);
+}
+
+static td_status local_environment(struct td_strategy *s, struct td_strategy_facts *out_facts) {
+    (void)s;
+#ifndef VAGUE
+    out_facts->resumes_exactly = true;
+#else
+    out_facts->resumes_exactly = false;
+#endif
+    return TD_OK;
+}
+
+// It brings no memory: it wants to know where that of the rank will be.
+static td_status local_place(struct td_strategy *s, const struct td_state_table *state,
+                             struct td_strategy_memory *memory) {
+    s->state = state;
+    s->memory = memory;
+    return TD_OK;
+}
+
+// ---- the step -----------------------------------------------------------------------------------
+static td_status take_mean(struct td_strategy *s) {
+    const struct td_strategy_config *c = &s->config;
+    char *params = td_buffer_host(s->memory->region[TD_ROLE_PARAM]);
+    TD_TRY(c->accel_ops->sync(c->accel));
+    for (uint32_t i = 0; i < td_state_count(s->state); i++) {
+        const struct td_state_info *t = td_state_at(s->state, i);
+        if (t->role != TD_ROLE_PARAM) continue;
+        TD_TRY(c->collective_ops->all_reduce(c->collective, params + t->offset,
+                                             td_shape_elems(&t->shape), t->dtype, TD_REDUCE_MEAN));
+    }
+    s->wrote = true;
+    s->steps = 0;
+    s->means++;
+    return TD_OK;
+}
+
+static td_status local_step(struct td_strategy *s, enum td_strategy_step kind,
+                            struct td_executable *exe, uint32_t segments,
+                            const void *const *inputs) {
+    if (s->wrote) segments &= ~(uint32_t)TD_RUN_STEADY;
+    s->wrote = false;
+    TD_TRY(s->config.accel_ops->run(exe, segments, inputs));
+    bool applied = kind == TD_STEP_TRAIN && (segments & 1u << TD_SEG_APPLY);
+    return applied && ++s->steps == s->every ? take_mean(s) : TD_OK;
+}
+
+#ifdef FAULTY
+static td_status local_post_backward(struct td_strategy *s) {
+    float *gradients = td_buffer_host(s->memory->region[TD_ROLE_GRAD]);
+    if (s->config.global_rank == 1 && ++s->backwards == 2) gradients[0] = INFINITY;
+    return TD_OK;
+}
+#endif
+
+#ifdef DEAF
+static td_status local_rewrite(struct td_strategy *s, struct td_graph *g,
+                               const struct td_program_key *key) {
+    (void)s;
+    if (key->mode != TD_MODE_TRAIN) return TD_OK;
+    TD_TRY(td_rewrite_assign_buckets(g, TD_BUCKET_FIRST_BYTES, TD_BUCKET_CAP_BYTES));
+    return key->sync ? td_rewrite_all_reduce(g) : TD_OK;
+}
+
+static td_status local_reduce_gradients(struct td_strategy *s, void *data, int64_t n,
+                                        enum td_dtype dtype, int64_t n_tail) {
+    (void)s, (void)data, (void)n, (void)dtype, (void)n_tail;
+    return TD_OK;
+}
+#endif
+
+// ---- checkpoints --------------------------------------------------------------------------------
+#ifndef VAGUE
+static const enum td_role own[] = {TD_ROLE_PARAM, TD_ROLE_OPTIM};
+
+static size_t kept_bytes(const struct td_strategy *s) {
+    return sizeof s->steps + td_state_region_bytes(s->state, TD_ROLE_PARAM) +
+           td_state_region_bytes(s->state, TD_ROLE_OPTIM);
+}
+
+static td_status local_state_save(struct td_strategy *s, enum td_strategy_state which,
+                                  struct td_span *out_state) {
+    if (which == TD_STRATEGY_WHOLE) {
+        *out_state = (struct td_span){&s->means, sizeof s->means};
+        return TD_OK;
+    }
+    const size_t bytes = kept_bytes(s);
+    if (!s->kept) s->kept = malloc(bytes);
+    if (!s->kept) return td_fail_oom();
+    memcpy(s->kept, &s->steps, sizeof s->steps);
+    char *at = s->kept + sizeof s->steps;
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
+        const size_t n = td_state_region_bytes(s->state, own[i]);
+        if (n) memcpy(at, td_buffer_host(s->memory->region[own[i]]), n);
+        at += n;
+    }
+    *out_state = (struct td_span){s->kept, bytes};
+    return TD_OK;
+}
+
+static td_status local_state_load(struct td_strategy *s, enum td_strategy_state which,
+                                  const void *data, size_t bytes) {
+    const size_t expected = which == TD_STRATEGY_WHOLE ? sizeof s->means : kept_bytes(s);
+    if (bytes != expected) {
+        return td_fail(TD_DATA_LOSS, "local_sgd kept %zu bytes, %zu are expected", bytes, expected);
+    }
+    if (which == TD_STRATEGY_WHOLE) {
+        memcpy(&s->means, data, sizeof s->means);
+        return TD_OK;
+    }
+    memcpy(&s->steps, data, sizeof s->steps);
+    const char *at = (const char *)data + sizeof s->steps;
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
+        const size_t n = td_state_region_bytes(s->state, own[i]);
+        if (n) memcpy(td_buffer_host(s->memory->region[own[i]]), at, n);
+        at += n;
+    }
+    s->wrote = true;
+    return TD_OK;
+}
+#endif
+
+static const struct td_strategy_ops ops = {
+    .struct_bytes = sizeof ops,
+    .open = local_open,
+    .close = local_close,
+    .environment = local_environment,
+    .place = local_place,
+    .step = local_step,
+#ifdef FAULTY
+    .post_backward = local_post_backward,
+#endif
+#ifdef DEAF
+    .rewrite = local_rewrite,
+    .reduce_gradients = local_reduce_gradients,
+#endif
+#ifndef VAGUE
+    .state_save = local_state_save,
+    .state_load = local_state_load,
+#endif
+};
+
+static const struct td_plugin_knob knobs[] = {
+    {
+        .name = "every",
+        .type = TD_PLUGIN_KNOB_INT,
+        .min = 1,
+        .max = 1e6,
+        .unit = "optimizer steps",
+        .fallback = "3",
+        .prose = "steps of each rank between two means",
+    },
+};
+TD_PLUGIN_WITH_KNOBS(STRATEGY, NAME, "each rank by itself, means of the parameters", &ops, knobs)

@@ -1,0 +1,203 @@
+"""A strategy from outside the tree, tests/plugins/local_sgd.c: built against include/traind, loaded from the plugin
+directory, and run by the worker with two ranks. It reduces no gradient, writes parameters itself, and keeps state of the
+job and of each rank in checkpoints."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+
+import pytest
+from safetensors.numpy import load_file
+
+import support
+from plans import losses, plan_of, state_of
+from ranks import Attempt, EXIT
+
+SOURCE = support.ROOT / "tests/plugins/local_sgd.c"
+KEPT = "plugins.safetensors"
+
+
+@pytest.fixture
+def tree(build, tmp_path, monkeypatch):
+    """An installation of its own with the strategy in it: as it is, one that keeps nothing of itself, one with an
+    infinite gradient, and one that sums no control tail."""
+    for folder in ("bin", "lib"):
+        shutil.copytree(build / folder, tmp_path / "tree" / folder)
+    plugins = tmp_path / "tree/lib/traind"
+    for name, *flags in (("local_sgd",), ("vague_sgd", "-DVAGUE"), ("faulty_sgd", "-DFAULTY"),
+                        ("deaf_sgd", "-DDEAF")):
+        subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
+                        f'-DNAME="{name}"', *flags, f"-I{support.ROOT}/include", SOURCE,
+                        "-o", plugins / f"strategy-{name}.so"], check=True)
+    monkeypatch.setattr("ranks.WORKER", tmp_path / "tree/bin/traind-worker")
+    return tmp_path / "tree"
+
+
+def named(strategy, **knobs):
+    return {"name": "plugin", "strategy": strategy, "knobs": knobs} if strategy else "auto"
+
+
+def plan_for(directory, strategy="local_sgd", world=2, resume_from=None, knobs={}, **trainer):
+    return plan_of(trainer={"accelerator": "cpu", "devices": world, "max_steps": 11, "max_epochs": -1,
+                            "limit_val_batches": 0, "strategy": named(strategy, **knobs), **trainer},
+                   run={"checkpoint_dir": str(directory), "resume_from": resume_from and str(resume_from)})
+
+
+def train(tmp_path, plan, world=2):
+    with Attempt(tmp_path, plan, world) as attempt:
+        assert attempt.wait(60) == [0] * world, attempt.story()
+        return attempt.ranks
+
+
+def reasons(rank):
+    return [e["reason"] for e in rank.event("resumed")]
+
+
+@pytest.fixture
+def whole(tree, tmp_path):
+    """A run that nothing interrupts."""
+    return train(tmp_path, plan_for(tmp_path / "whole"))
+
+
+def test_ranks_part_and_meet_again_when_the_strategy_takes_means(tree, tmp_path, whole):
+    ddp = train(tmp_path, plan_for(tmp_path / "ddp", None))
+    first = [losses(r.metrics)[1] for r in whole]
+    assert first == [losses(r.metrics)[1] for r in ddp], "the first loss is that of the same weights"
+    assert [losses(r.metrics)[5] for r in whole] != [losses(r.metrics)[5] for r in ddp]
+    for step in range(1, 12):
+        kept = load_file(tmp_path / f"whole/step-{step}" / KEPT)
+        assert set(kept) == {"strategy.local_sgd.whole", "strategy.local_sgd.rank-0", "strategy.local_sgd.rank-1"}
+        assert int(kept["strategy.local_sgd.whole"].view("<i8")[0]) == step // 3, "means so far"
+        ranks = [kept[f"strategy.local_sgd.rank-{r}"] for r in range(2)]
+        assert [int(r[:8].view("<i8")[0]) for r in ranks] == [step % 3] * 2
+        params = sum(v.nbytes + -v.nbytes % 64 for v in load_file(tmp_path / f"whole/step-{step}/model.safetensors").values())
+        equal = bytes(ranks[0][8:8 + params]) == bytes(ranks[1][8:8 + params])
+        assert equal == (step % 3 == 0), "equal right after a mean, and only then"
+
+
+def test_knobs_of_the_strategy_are_its_own(tree, tmp_path):
+    train(tmp_path, plan_for(tmp_path / "run", knobs={"every": 4}))
+    for step in range(1, 12):
+        kept = load_file(tmp_path / f"run/step-{step}" / KEPT)
+        assert int(kept["strategy.local_sgd.whole"].view("<i8")[0]) == step // 4
+    for knobs, said in ({"every": 0}, "trainer.strategy.knobs.every: "), ({"evry": 2}, "did you mean every?"):
+        with Attempt(tmp_path, plan_for(tmp_path / "none", knobs=knobs, world=1)) as attempt:
+            assert attempt.wait(60) == [EXIT["bad_spec"]]
+            assert said in attempt.story()
+
+
+def test_strategy_counts_optimizer_steps_when_gradients_are_accumulated(tree, tmp_path):
+    train(tmp_path, plan_for(tmp_path / "run", accumulate_grad_batches=3, max_steps=4))
+    for step in range(1, 5):
+        kept = load_file(tmp_path / f"run/step-{step}" / KEPT)
+        assert int(kept["strategy.local_sgd.whole"].view("<i8")[0]) == step // 3, "means so far"
+        assert int(kept["strategy.local_sgd.rank-1"][:8].view("<i8")[0]) == step % 3, "steps since the last one"
+
+
+@pytest.mark.parametrize("step", [4, 6])
+def test_resume_gives_the_same_bits_between_means_and_at_one(tree, tmp_path, whole, step):
+    rest = train(tmp_path, plan_for(tmp_path / "rest", resume_from=tmp_path / f"whole/step-{step}"))
+    assert reasons(rest[0]) == [""] and rest[0].event("resumed")[0]["exact"]
+    for one, other in zip(rest, whole):
+        assert losses(one.metrics) == {s: v for s, v in losses(other.metrics).items() if s > step}
+    assert state_of(tmp_path / "rest/step-11") == state_of(tmp_path / "whole/step-11")
+
+
+def test_note_says_so_when_a_strategy_does_not_resume_exactly(tree, tmp_path):
+    train(tmp_path, plan_for(tmp_path / "first", "vague_sgd"))
+    assert not (tmp_path / "first/step-4" / KEPT).exists()
+    rest = train(tmp_path, plan_for(tmp_path / "rest", "vague_sgd", resume_from=tmp_path / "first/step-4"))
+    said = "strategy vague_sgd does not resume exactly: a checkpoint does not hold all that its steps depend on"
+    assert reasons(rest[0]) == [said]
+    assert f"resume is not bit-exact: {said}" in str(rest[0].event("note"))
+    ddp = train(tmp_path, plan_for(tmp_path / "ddp", None, resume_from=tmp_path / "first/step-4"))
+    assert reasons(ddp[0]) == ["strategy vague_sgd -> ddp"], "nothing was kept, and its steps are others"
+
+
+@pytest.mark.parametrize("strategy, world, said", [
+    ("local_sgd", 1, "strategy local_sgd: not taken over: what it kept of each of 2 ranks, because there are 1 now"),
+    (None, 2, "strategy local_sgd -> ddp: not taken over: what local_sgd kept of itself"),
+    ("vague_sgd", 2, "strategy local_sgd -> vague_sgd: not taken over: what local_sgd kept of itself"),
+])
+def test_state_is_dropped_aloud_when_it_has_no_taker(tree, tmp_path, whole, strategy, world, said):
+    plan = plan_for(tmp_path / "rest", strategy, world, tmp_path / "whole/step-6")
+    rest = train(tmp_path, plan, world)
+    assert said in reasons(rest[0])[0].split("; ")
+    assert f"resume is not bit-exact: {said}" in str(rest[0].event("note"))
+
+
+def test_strategy_begins_as_in_a_new_run_when_the_checkpoint_has_nothing_of_it(tree, tmp_path):
+    train(tmp_path, plan_for(tmp_path / "first", None))
+    rest = train(tmp_path, plan_for(tmp_path / "rest", resume_from=tmp_path / "first/step-6"))
+    said = reasons(rest[0])[0].split("; ")
+    assert "strategy local_sgd begins as in a new run: the checkpoint has nothing of it" in said
+    assert "plugin strategy-local_sgd changed" in said
+
+
+def test_older_checkpoint_is_taken_when_the_plugins_file_is_damaged(tree, tmp_path, whole):
+    kept = tmp_path / "whole/step-6" / KEPT
+    entry = [f for f in json.loads((kept.parent / "manifest.json").read_text())["files"] if f["name"] == KEPT]
+    assert entry[0]["bytes"] == kept.stat().st_size
+    data = bytearray(kept.read_bytes())
+    data[-1] ^= 1
+    kept.write_bytes(data)
+    plan = plan_for(tmp_path / "rest", resume_from=kept.parent)
+    plan["run"]["resume_before"] = [str(tmp_path / "whole/step-5")]
+    rest = train(tmp_path, plan)
+    assert KEPT in str(rest[0].event("skipped_checkpoint"))
+    assert rest[0].event("resumed")[0]["step"] == 5
+    assert state_of(tmp_path / "rest/step-11") == state_of(tmp_path / "whole/step-11")
+
+
+def test_state_of_another_length_is_refused_by_name(tree, tmp_path, whole):
+    plan = plan_for(tmp_path / "rest", resume_from=tmp_path / "whole/step-6")
+    plan["optimizer"] = {"name": "sgd", "lr": 0.01}  # which remembers nothing
+    with Attempt(tmp_path, plan, 2) as attempt:
+        assert attempt.wait(60)[0] in (EXIT["data"], EXIT["collective"])
+        assert "load the state of strategy 'local_sgd': local_sgd kept" in attempt.story()
+
+
+def test_all_ranks_stop_at_one_step_when_no_bucket_carries_their_flags(tree, tmp_path):
+    with Attempt(tmp_path, plan_for(tmp_path / "run", max_steps=1000000), 2) as attempt:
+        attempt.until(lambda a: a.ranks[0].step >= 5)
+        attempt.stop(ranks=[attempt.ranks[1]])
+        assert attempt.wait(60) == [EXIT["stopped"]] * 2, attempt.story()
+        assert attempt.ranks[0].step == attempt.ranks[1].step
+        assert (tmp_path / f"run/step-{attempt.ranks[0].step}/manifest.json").exists()
+
+
+def test_strategy_is_refused_at_the_first_step_when_it_does_not_sum_the_control_tail(tree, tmp_path):
+    with Attempt(tmp_path, plan_for(tmp_path / "run", "deaf_sgd"), 2) as attempt:
+        assert EXIT["user_code"] in attempt.wait(60)
+        assert "strategy 'deaf_sgd' did not sum the control tail over the world: 1 of each of 2 ranks" in attempt.story()
+        assert [r.step for r in attempt.ranks] == [0, 0]
+    train(tmp_path, plan_for(tmp_path / "alone", "deaf_sgd", world=1), world=1)
+
+
+def test_ranks_skip_the_same_steps_when_gradients_are_not_reduced(tree, tmp_path):
+    ranks = train(tmp_path, plan_for(tmp_path / "run", "faulty_sgd", precision="16-mixed", max_steps=6))
+    for r in ranks:
+        skipped = [m["sum"] for m in r.metrics if m["name"] == "skipped_steps"]
+        assert skipped == [0, 1, 1, 1, 1, 1], "rank 1 alone saw a gradient that is not finite"
+
+
+
+def test_job_goes_on_to_the_same_weights_when_a_rank_was_killed(cluster, tree):
+    daemon = cluster.make("--slots", "2")
+    daemon.bin = tree / "bin"
+    daemon.start()
+    spec = json.dumps({
+        "model": {"name": "mlp", "layers": [16, 32, 4]}, "optimizer": {"name": "adamw", "lr": 0.01},
+        "data": {"name": "synthetic", "samples": 500, "batch_size": 32, "shuffle": True},
+        "trainer": {"accelerator": "cpu", "devices": 2, "max_steps": 8000, "strategy": named("local_sgd", every=16)},
+        "checkpoint": {"every_n_train_steps": 7, "save_top_k": 1}, "restart": {"backoff": [0]}})
+    whole = daemon.submit(spec)
+    daemon.finish(whole)
+    cut = daemon.submit(spec)
+    daemon.wait_step(cut, 60)
+    os.kill(support.until("ranks run", lambda: daemon.workers(cut))[1], signal.SIGKILL)
+    done = daemon.finish(cut)
+    assert done.restarts == 1 and not any("not bit-exact" in n for n in done.notes)
+    last = [daemon.state_dir / "checkpoints" / job / f"a{n}/step-8000" for job, n in ((whole, 1), (cut, 2))]
+    assert state_of(last[0]) == state_of(last[1]) and KEPT in state_of(last[1])
