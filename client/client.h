@@ -86,6 +86,7 @@ TD_VERB(td_cmd_metrics);
 TD_VERB(td_cmd_node_list);
 TD_VERB(td_cmd_pause);
 TD_VERB(td_cmd_plan);
+TD_VERB(td_cmd_plugins);
 TD_VERB(td_cmd_resume);
 TD_VERB(td_cmd_run);
 TD_VERB(td_cmd_submit);

@@ -119,6 +119,8 @@ static const struct td_verb verb_table[] = {
     {"pause", "JOB", "stop with a checkpoint and free the slots", 1, 1, 0, td_cmd_pause},
     {"plan", "FILE", "memory, FLOPs and steps of a spec; -O writes the plan", 1, 1,
      F_SET | F_FILE | F_DUMP, td_cmd_plan},
+    {"plugins", "[NAME]", "what specs can name on the nodes; with NAME: the knobs that it declares",
+     0, 1, 0, td_cmd_plugins},
     {"resume", "JOB", "queue a paused job again", 1, 1, 0, td_cmd_resume},
     {"run", "FILE", "train here without a daemon; ./<name>/ gets what comes of it", 1, 1,
      F_SET | F_FILE | F_RESUME, td_cmd_run},

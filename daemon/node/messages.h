@@ -12,6 +12,8 @@ void td_messages_register(struct td_node_daemon *n);
 void td_messages_heartbeat(struct td_node_daemon *n, uint32_t slots_used);
 void td_messages_refused(struct td_node_daemon *n, const Traind__V1__AttemptId *id,
                          td_status borrow_why);
+// What the probe found; nothing before it has ended.
+void td_messages_plugins(struct td_node_daemon *n);
 // result_json is "" where the status is not TD_OK.
 void td_messages_planned(struct td_node_daemon *n, const char *request, td_status borrow_status,
                          const char *result_json);

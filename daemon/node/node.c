@@ -51,6 +51,11 @@ static void plan(struct td_node_daemon *n, const Traind__V1__PlanRequest *reques
     if (failed) on_planned(request->request, failed, "", n);
 }
 
+static void on_plugins_listed(void *arg) {
+    struct td_node_daemon *n = TD_CAST(td_node_daemon, arg);
+    if (n->known) td_messages_plugins(n);
+}
+
 // ---- actions ------------------------------------------------------------------------------------
 static void carry_out(struct td_node_daemon *n, const struct td_node_action *action) {
     struct td_local_attempt *a = action->attempt ? td_node_local(action->attempt) : NULL;
@@ -125,6 +130,7 @@ static void on_message(const Traind__V1__CoordinatorMessage *m, void *arg) {
     }
     uint64_t stale = td_node_core_stale(n->core);
     td_node_core_message(n->core, td_mono_now(), m);
+    if (m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_REGISTERED) td_messages_plugins(n);
     if (td_node_core_stale(n->core) != stale) {
         td_log_debug("stale message dropped incarnation=%" PRIu64 " dropped=%" PRIu64,
                      m->incarnation, stale + 1);
@@ -189,6 +195,7 @@ static td_status open_node(struct td_node_daemon *n, const struct td_node_option
                                                 .fn = on_planned,
                                                 .arg = n};
     TD_TRY(td_planner_create(n->loop, &planning, &n->planner));
+    TD_TRY(td_plugin_list_create(n->loop, n->bin_dir, on_plugins_listed, n, &n->plugin_list));
     const struct td_reconciler_options reconciling = {.loop = n->loop,
                                                       .state_dir = n->state_dir,
                                                       .core = n->core,
@@ -230,6 +237,7 @@ void td_node_daemon_destroy(struct td_node_daemon *n) {
     }
     td_planner_destroy(n->planner);
     td_measurer_destroy(n->measurer);
+    td_plugin_list_destroy(n->plugin_list);
     td_reconciler_destroy(n->reconciler);
     if (n->transport) n->transport->ops->destroy(n->transport);
     td_loop_timer_destroy(n->timer);

@@ -27,6 +27,7 @@
 //   fence.h             what this daemon does not run must not go on
 //   planner.h           one-shot `traind-worker plan` under limits and a deadline
 //   measurer.h          what the cores reach, measured while no rank runs, for plans
+//   plugin_list.h       one-shot `traind-worker probe --plugins`: what specs can name here
 //   reconcile.h         the disk holds of a job what the catalog says
 //
 // A node owns no job. Its ranks belong to launchers, which outlive it; what they did is in files

@@ -15,6 +15,7 @@
 #include "daemon/node/inventory.h"
 #include "daemon/node/measurer.h"
 #include "daemon/node/planner.h"
+#include "daemon/node/plugin_list.h"
 #include "daemon/node/reconcile.h"
 #include "daemon/node/transport.h"
 #include "lib/base/plugin_files.h"
@@ -36,6 +37,7 @@ struct td_node_daemon {
     struct td_rpc_channel *channel;
     struct td_planner *planner;
     struct td_measurer *measurer;
+    struct td_plugin_list *plugin_list;
     struct td_reconciler *reconciler;
     struct td_loop_timer *timer;
     bool closing, down_logged;

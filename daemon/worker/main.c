@@ -29,7 +29,8 @@ enum {
     OPT_THREADS,
     OPT_PROFILE,
     OPT_CPU_LEVEL,
-    OPT_PLUGIN_DIRS
+    OPT_PLUGIN_DIRS,
+    OPT_PLUGINS
 };
 
 static const struct argp_option options[] = {
@@ -47,6 +48,8 @@ static const struct argp_option options[] = {
      "run, plan: directories, ':' between them, that the plan's `plugins` may load from; any: all "
      "(none)",
      0},
+    {"plugins", OPT_PLUGINS, 0, 0,
+     "probe: modules, datasets, strategies and precisions, instead of accelerators", 2},
     {"profile", OPT_PROFILE, 0, 0, "run: at the end print the time of each kind of kernel", 1},
     {"dump-graph", OPT_DUMP, "PASS", 0, "plan: print the main program as that pass leaves it", 2},
     {"choices-dir", OPT_CHOICES, "DIR", 0,
@@ -126,6 +129,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case OPT_CPU_LEVEL:
         c->args.cpu_level = arg;
         c->args.cpu_level_from = "--cpu-level";
+        return 0;
+    case OPT_PLUGINS:
+        c->args.plugins = true;
         return 0;
     case OPT_PLUGIN_DIRS:
         c->args.plugin_dirs = arg;

@@ -1,4 +1,5 @@
-// probe: which accelerators work here. One JSON object a line; one that does not load says why,
+// probe: which accelerators work here, or, with --plugins, which plugins a spec can name
+// (probe_plugins.h). One JSON object a line; one that does not load says why,
 // which is an answer and not a failure. The reference comes first, then whatever is in the plugin
 // directory; nothing is opened beyond the probe slot, so no memory is taken and no device is woken.
 // For people and scripts, in a process of its own, because a vendor library may crash.
@@ -8,6 +9,7 @@
 #include <string.h>
 
 #include "daemon/worker/plugins.h"
+#include "daemon/worker/probe_plugins.h"
 #include "daemon/worker/worker.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/fsio.h"
@@ -47,12 +49,13 @@ static td_status print_one(struct td_registry *r, const char *name) {
     return td_fd_write_all(STDOUT_FILENO, b.data, b.len, "stdout");
 }
 
-static td_status probe_all(void) {
+static td_status probe_all(const struct td_worker_args *args) {
     char dir[4096], name[32];
     TD_AUTO(td_registry) *r = NULL;
     TD_TRY(td_worker_plugin_dir(dir, sizeof dir));
     TD_TRY(td_registry_create(dir, &r));
     TD_TRY(td_worker_plugins(r));
+    if (args->plugins) return td_probe_plugins(r, dir);
     TD_TRY(print_one(r, "reference"));
     DIR *d = opendir(dir);
     td_status s = TD_OK;
@@ -71,7 +74,7 @@ static td_status hold_level(const struct td_worker_args *args) {
 
 int td_worker_probe(const struct td_worker_args *args) {
     td_status s = hold_level(args);
-    if (!s) s = probe_all();
+    if (!s) s = probe_all(args);
     int code = !s                                        ? TD_EXIT_DONE
                : td_status_class(s) == TD_CLASS_BAD_SPEC ? TD_EXIT_BAD_SPEC
                                                          : TD_EXIT_BUG;

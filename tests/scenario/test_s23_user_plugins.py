@@ -350,3 +350,63 @@ def test_run_trains_a_plugin_of_the_user_and_a_resume_notices_another(tmp_path, 
     assert "not bit-exact" not in run(3, "--resume")
     swap(mine / "module-narrow.so")
     assert "resume is not bit-exact: plugin module-narrow changed" in run(4, "--resume")
+
+
+# ---- installed plugins ----------------------------------------------------------------------------
+@pytest.fixture
+def tree(build, built, tmp_path):
+    """An installation of its own, with both plugins in it and one that does not load."""
+    for folder in ("bin", "lib"):
+        shutil.copytree(build / folder, tmp_path / "tree" / folder)
+    for file in built.glob("*.so"):
+        shutil.copy(file, tmp_path / "tree/lib/traind")
+    (tmp_path / "tree/lib/traind/strategy-broken.so").write_bytes(b"not an object")
+    return tmp_path / "tree"
+
+
+def listed(daemon, *args):
+    found = daemon.ctl_json("plugins", *args)
+    return {(p["plugin"]["kind"], p["plugin"]["name"]): p for p in found.get("plugins", [])}, found.get("nodes", 0)
+
+
+def test_client_lists_the_plugins_of_an_installation_and_their_knobs(cluster, tree, mine):
+    daemon = cluster.make("--slots", "1", "--heartbeat-ms", "200")
+    daemon.bin = tree / "bin"
+    daemon.start()
+    until("the node has listed its plugins", lambda: listed(daemon)[1] == 1)
+    found, _ = listed(daemon)
+    assert {("module", "mlp"), ("dataset", "idx"), ("strategy", "ddp"), ("precision", "bf16_mixed")} <= set(found)
+    narrow = found["module", "narrow"]
+    assert narrow["nodes"] == 1 and narrow["plugin"]["file"] == "module-narrow.so"
+    assert [k["name"] for k in narrow["plugin"]["knobs"]] == ["width", "shape"]
+    assert narrow["plugin"]["knobs"][0] == {
+        "name": "width", "type": "int", "min": 1, "max": 4096, "unit": "features", "required": False, "fallback": "8",
+        "values": "", "prose": "width of the hidden layer"}
+    assert found["dataset", "bits"]["plugin"]["knobs"][0]["required"] is True
+    assert "does not load here" in found["strategy", "broken"]["plugin"]["error"]
+    shown = daemon.ctl("plugins", "narrow", check=0).stdout
+    assert "width" in shown and "int 1..4096 features" in shown and "flat|deep" in shown
+    unknown = daemon.ctl("plugins", "nothing", check=3).stderr
+    assert "no node has installed a plugin 'nothing'; those of --plugin-dirs are not listed" in unknown
+    spec = spec_of(mine) | {"plugins": []}
+    daemon.finish(daemon.submit(json.dumps(spec)))
+    asked = daemon.ctl_json("cluster", "info")["counters"]["plans_asked"]
+    with pytest.raises(grpc.RpcError, match=r"model.knobs.width.*: expected an integer from 1 to 4096, found 0"):
+        daemon.submit(json.dumps(spec), "model.knobs.width=0")
+    assert "did you mean width?" in daemon.ctl("submit", "-", "--set", "model.knobs.widht=3", stdin=json.dumps(spec), check=2).stderr
+    assert daemon.ctl_json("cluster", "info")["counters"]["plans_asked"] == asked, "no node was asked"
+    (tree / "lib/traind/module-narrow.so").unlink()
+    until("the list follows the files", lambda: ("module", "narrow") not in listed(daemon)[0])
+
+
+def test_client_counts_the_nodes_that_have_a_plugin(cluster, tree):
+    coordinator = cluster.make("--role", "coordinator").start()
+    with_narrow = cluster.make("--role", "node", "--coordinator", coordinator.address, "--slots", "1", "--token-file",
+                               coordinator.state_dir / "token", "--name", "one", name="one")
+    with_narrow.bin = tree / "bin"
+    with_narrow.start()
+    cluster.node(coordinator, 1, "two")
+    until("both have listed their plugins", lambda: listed(coordinator)[1] == 2)
+    found, nodes = listed(coordinator)
+    assert found["module", "narrow"]["nodes"] == 1 and found["module", "mlp"]["nodes"] == 2
+    assert re.search(r"^module +narrow +module-narrow.so +1/2 +width,shape", coordinator.ctl("plugins", check=0).stdout, re.M)

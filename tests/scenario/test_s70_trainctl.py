@@ -36,6 +36,7 @@ READS = {
     "metrics": (["metrics", "JOB"], "train_loss_step"),
     "checkpoint list": (["checkpoint", "list", "JOB"], "step-48"),
     "node list": (["node", "list"], "READY"),
+    "plugins": (["plugins"], "single_device"),
     "cluster info": (["cluster", "info"], "127.0.0.1"),
     "watch": (["watch", "JOB"], "SUCCEEDED"),
     "wait": (["wait", "JOB"], "SUCCEEDED"),
@@ -78,6 +79,7 @@ def test_json_is_proto3_json_with_the_names_outside_programs_rely_on(done):
     for verb, message in ((["describe", job], daemon.cluster.stubs.job.Job),
                           (["metrics", job], daemon.cluster.stubs.metric.QueryMetricsResponse),
                           (["checkpoint", "list", job], daemon.cluster.stubs.checkpoint.ListCheckpointsResponse),
+                          (["plugins"], daemon.cluster.stubs.admin.ListPluginsResponse),
                           (["node", "list"], daemon.cluster.stubs.admin.ListNodesResponse)):
         json_format.Parse(daemon.ctl(*verb, "-o", "json", check=OK).stdout, message())
 

@@ -208,7 +208,7 @@ static inline char *make_spec(int seed, int devices) {
     return make_spec_from(seed, devices, "");
 }
 
-static const struct td_job *create(struct rig *r, int number, const char *spec) {
+static inline const struct td_job *create(struct rig *r, int number, const char *spec) {
     char id[TD_JOB_ID_MAX];
     snprintf(id, sizeof id, "j-%012x", (unsigned)number);
     const struct td_core_create_job request = {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "daemon/coordinator/api/api.h"
+#include "daemon/coordinator/core/offers.h"
 #include "daemon/coordinator/shell/watch.h"
 
 static void list_nodes(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
@@ -19,6 +20,19 @@ static void list_nodes(struct td_rpc_call *call, const ProtobufCMessage *request
         return;
     }
     Traind__V1__ListNodesResponse *m = td_view_nodes(arena, c->core, td_shell_now());
+    td_shell_reply(c, call, arena, m ? &m->base : NULL);
+}
+
+static void list_plugins(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
+    struct td_arena *arena = NULL;
+    (void)request;
+    td_status s = td_shell_arena(&arena);
+    if (s) {
+        td_shell_fail(c, call, s);
+        return;
+    }
+    Traind__V1__ListPluginsResponse *m = td_view_plugins(arena, c->core);
     td_shell_reply(c, call, arena, m ? &m->base : NULL);
 }
 
@@ -73,6 +87,12 @@ static const struct td_rpc_method rows[] = {
      .request = &traind__v1__list_nodes_request__descriptor,
      .response = &traind__v1__list_nodes_response__descriptor,
      .on_call = list_nodes},
+    {.service = "traind.v1.NodeAdminService",
+     .method = "ListPlugins",
+     .kind = TD_RPC_UNARY,
+     .request = &traind__v1__list_plugins_request__descriptor,
+     .response = &traind__v1__list_plugins_response__descriptor,
+     .on_call = list_plugins},
     {.service = "traind.v1.AdminService",
      .method = "GetClusterInfo",
      .kind = TD_RPC_UNARY,

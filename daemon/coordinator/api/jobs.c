@@ -7,6 +7,7 @@
 
 #include "daemon/coordinator/api/api.h"
 #include "daemon/coordinator/core/catalog.h"
+#include "daemon/coordinator/core/offers_check.h"
 #include "daemon/coordinator/shell/watch.h"
 #include "lib/base/digest.h"
 #include "lib/base/log.h"
@@ -23,10 +24,12 @@ enum {
 
 // ---- specs --------------------------------------------------------------------------------------
 // Text and overrides -> canonical spec, as a tree in arena and as JSON, the caller's to free.
-static td_status read_spec(struct td_arena *arena, const char *spec, char *const *overrides,
-                           size_t n_overrides, struct td_json **out_tree, char **out_json) {
+static td_status read_spec(const struct td_coordinator *c, struct td_arena *arena, const char *spec,
+                           char *const *overrides, size_t n_overrides, struct td_json **out_tree,
+                           char **out_json) {
     TD_TRY(td_spec_parse(arena, spec, strlen(spec), (const char *const *)overrides, n_overrides,
                          out_tree));
+    TD_TRY(td_offers_check(c->core, *out_tree));
     TD_AUTO_BUF text;
     td_buf_init(&text, SPEC_JSON_MAX);
     TD_TRY(td_json_print(*out_tree, false, &text));
@@ -34,12 +37,12 @@ static td_status read_spec(struct td_arena *arena, const char *spec, char *const
     return *out_json ? TD_OK : td_fail_oom();
 }
 
-static td_status canonical(const char *spec, char *const *overrides, size_t n_overrides,
-                           char **out_json) {
+static td_status canonical(const struct td_coordinator *c, const char *spec, char *const *overrides,
+                           size_t n_overrides, char **out_json) {
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
     struct td_json *tree = NULL;
-    return read_spec(arena, spec, overrides, n_overrides, &tree, out_json);
+    return read_spec(c, arena, spec, overrides, n_overrides, &tree, out_json);
 }
 
 typedef void reply_fn(struct td_coordinator *c, struct td_rpc_call *call,
@@ -84,7 +87,7 @@ static td_status create(struct td_coordinator *c, struct td_rpc_call *call,
     uint8_t bytes[6];
     TD_TRY(check_request_id(r->request_id));
     TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
-    TD_TRY(read_spec(arena, r->spec, r->overrides, r->n_overrides, &tree, &json));
+    TD_TRY(read_spec(c, arena, r->spec, r->overrides, r->n_overrides, &tree, &json));
     TD_TRY(body_digest(r, digest));
     TD_TRY(td_shell_writable(c));
     td_random_bytes(bytes, sizeof bytes);
@@ -110,7 +113,7 @@ static void create_job(struct td_rpc_call *call, const ProtobufCMessage *request
 static td_status validate(struct td_coordinator *c, struct td_rpc_call *call,
                           const Traind__V1__ValidateJobRequest *r) {
     TD_AUTO_FREE char *json = NULL;
-    TD_TRY(canonical(r->spec, r->overrides, r->n_overrides, &json));
+    TD_TRY(canonical(c, r->spec, r->overrides, r->n_overrides, &json));
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_shell_arena(&arena));
     Traind__V1__ValidateJobResponse *m = td_arena_alloc(arena, sizeof *m);
@@ -248,7 +251,7 @@ static td_status plan(struct td_coordinator *c, struct td_rpc_call *call,
                       const Traind__V1__PlanJobRequest *r) {
     struct td_planners *ps = c->planners;
     TD_AUTO_FREE char *json = NULL;
-    TD_TRY(canonical(r->spec, r->overrides, r->n_overrides, &json));
+    TD_TRY(canonical(c, r->spec, r->overrides, r->n_overrides, &json));
     if (ps->n == MAX_PLANNERS) {
         return td_status_with_reason(td_fail(TD_RESOURCE_EXHAUSTED,
                                              "%d plans are asked for already; try again",

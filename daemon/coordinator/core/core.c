@@ -18,6 +18,7 @@
 #include "daemon/coordinator/core/job_list.h"
 #include "daemon/coordinator/core/moves.h"
 #include "daemon/coordinator/core/nodes.h"
+#include "daemon/coordinator/core/offers.h"
 #include "daemon/coordinator/core/out.h"
 #include "daemon/coordinator/core/plans.h"
 #include "daemon/coordinator/core/queue.h"
@@ -88,6 +89,7 @@ td_status td_core_create(const struct td_core_options *options, struct td_core *
     TD_TRY(td_map_create(TD_CORE_MAX_JOBS, &core->jobs));
     TD_TRY(td_map_create(TD_CORE_MAX_JOBS, &core->leaving));
     TD_TRY(td_map_create(TD_CORE_MAX_NODES, &core->nodes));
+    TD_TRY(td_map_create(TD_CORE_MAX_NODES, &core->offers));
     TD_TRY(td_map_create(TD_CORE_MAX_PLANS, &core->plans));
     TD_TRY(td_map_create(TD_CORE_MAX_REQUESTS, &core->requests));
     TD_TRY(td_map_create(TD_CORE_MAX_REMOVALS, &core->removals));
@@ -103,6 +105,7 @@ void td_core_destroy(struct td_core *core) {
     forget_values(core->jobs, destroy_job);
     forget_values(core->leaving, td_forget_destroy);
     forget_values(core->nodes, free);
+    td_offers_finish(core);
     forget_values(core->plans, destroy_plan);
     forget_values(core->requests, free);
     forget_values(core->shards, destroy_shard);
@@ -268,6 +271,9 @@ static void on_message(struct td_core *core, struct td_node_session *s,
         break;
     case TRAIND__V1__NODE_MESSAGE__BODY_LOG_STATE:
         td_attempt_on_log_state(core, s->node, m->log_state);
+        break;
+    case TRAIND__V1__NODE_MESSAGE__BODY_PLUGIN_LIST:
+        td_offers_set(core, s->node, m->plugin_list);
         break;
     case TRAIND__V1__NODE_MESSAGE__BODY_RECONCILED:
         td_reconcile_on_answer(core, s->node, m->reconciled);

@@ -145,6 +145,7 @@ struct td_core {
     uint32_t free_slots;       // that nobody holds or keeps, by that pass
     struct td_mono queue_wake; // a job that was looked at waits for this time
     struct td_map *nodes;      // id -> td_host
+    struct td_map *offers;     // id of a node -> what it has of plugins (offers.h)
     struct td_node_session *sessions[TD_CORE_MAX_NODES + 64];
     uint32_t n_sessions;
 

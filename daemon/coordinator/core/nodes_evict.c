@@ -7,6 +7,7 @@
 #include "daemon/coordinator/core/core_state.h"
 #include "daemon/coordinator/core/hosts.h"
 #include "daemon/coordinator/core/job.h"
+#include "daemon/coordinator/core/offers.h"
 #include "daemon/coordinator/core/out.h"
 #include "daemon/coordinator/core/plans.h"
 
@@ -65,6 +66,7 @@ td_status td_nodes_evict(struct td_core *core) {
                 n->name, n->id, (core->now.real.ns - n->seen_ns) / TD_NS_PER_S);
     td_core_record(core, TD_RECORD_NODE, n->id, NULL);
     td_map_remove(core->nodes, n->id);
+    td_offers_forget(core, n->id);
     free(n);
     td_plans_drop_stale(core);
     core->queue_dirty = true;

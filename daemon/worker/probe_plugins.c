@@ -1,0 +1,103 @@
+// See the header. Order: traind's own as they are linked, then files by name, so that two nodes of
+// one installation print the same.
+
+#include "daemon/worker/probe_plugins.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/worker/plugins.h"
+#include "lib/base/fsio.h"
+#include "lib/base/json.h"
+
+enum { LINE_MAX_BYTES = 256 << 10 };
+
+static const enum td_plugin_kind kinds[] = {TD_PLUGIN_MODULE, TD_PLUGIN_DATASET, TD_PLUGIN_STRATEGY,
+                                            TD_PLUGIN_PRECISION};
+
+static td_status print_text(struct td_buf *b, const char *key, const char *text) {
+    char cut[TD_PROBE_TEXT + 1];
+    snprintf(cut, sizeof cut, "%s", text);
+    td_utf8_scrub(cut); // it may be cut in the middle of a character, or be no text at all
+    TD_TRY(td_buf_printf(b, ",\"%s\":", key));
+    return td_json_print_string(cut, strlen(cut), b);
+}
+
+static td_status print_knob(struct td_buf *b, const struct td_plugin_knob *k) {
+    TD_TRY(td_buf_printf(b, "{\"name\":\"%s\",\"type\":\"%s\",\"min\":", k->name,
+                         td_plugin_knob_type_name(k->type)));
+    TD_TRY(td_json_print_double(k->min, b));
+    TD_TRY(td_buf_str(b, ",\"max\":"));
+    TD_TRY(td_json_print_double(k->max, b));
+    if (k->unit) TD_TRY(print_text(b, "unit", k->unit));
+    if (k->fallback) TD_TRY(print_text(b, "fallback", k->fallback));
+    if (k->values) TD_TRY(print_text(b, "values", k->values));
+    TD_TRY(print_text(b, "prose", k->prose));
+    return td_buf_str(b, "}");
+}
+
+static td_status print_knobs(struct td_buf *b, const struct td_plugin_desc *desc) {
+    TD_TRY(print_text(b, "summary", desc->summary));
+    TD_TRY(td_buf_str(b, ",\"knobs\":["));
+    for (size_t i = 0; i < desc->n_knobs; i++) {
+        if (i) TD_TRY(td_buf_str(b, ","));
+        TD_TRY(print_knob(b, &desc->knobs[i]));
+    }
+    return td_buf_str(b, "]");
+}
+
+// One line: of desc, or of why there is none.
+static td_status print_line(enum td_plugin_kind kind, const char *name, const char *file,
+                            const struct td_plugin_desc *desc, td_status borrow_why) {
+    TD_AUTO_BUF b;
+    td_buf_init(&b, LINE_MAX_BYTES);
+    TD_TRY(td_buf_printf(&b, "{\"kind\":\"%s\"", td_plugin_kind_name(kind)));
+    TD_TRY(print_text(&b, "name", name));
+    if (*file) TD_TRY(print_text(&b, "file", file));
+    TD_TRY(desc ? print_knobs(&b, desc) : print_text(&b, "error", td_status_message(borrow_why)));
+    TD_TRY(td_buf_str(&b, "}\n"));
+    return td_fd_write_all(STDOUT_FILENO, b.data, b.len, "stdout");
+}
+
+static td_status print_file(struct td_registry *r, enum td_plugin_kind kind, const char *file) {
+    char name[32];
+    const char *prefix = td_plugin_kind_name(kind);
+    size_t before = strlen(prefix) + 1, len = strlen(file);
+    bool is_of_kind = strncmp(file, prefix, before - 1) == 0 && file[before - 1] == '-';
+    if (!is_of_kind || len <= before + 3 || strcmp(file + len - 3, ".so") != 0) return TD_OK;
+    if (len - before - 3 >= sizeof name) return TD_OK; // no plugin has such a name
+    snprintf(name, sizeof name, "%.*s", (int)(len - before - 3), file + before);
+    const struct td_plugin_desc *desc = NULL;
+    TD_AUTO_STATUS td_status why = td_registry_find(r, kind, name, &desc);
+    return print_line(kind, name, file, why ? NULL : desc, why);
+}
+
+static bool is_probed(enum td_plugin_kind kind) {
+    for (size_t i = 0; i < TD_COUNTOF(kinds); i++) {
+        if (kinds[i] == kind) return true;
+    }
+    return false;
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b) {
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+td_status td_probe_plugins(struct td_registry *r, const char *plugin_dir) {
+    const struct td_plugin_desc *desc;
+    for (size_t i = 0; (desc = td_worker_plugin_at(i)); i++) {
+        if (is_probed(desc->kind)) TD_TRY(print_line(desc->kind, desc->name, "", desc, TD_OK));
+    }
+    struct dirent **files = NULL;
+    int n = scandir(plugin_dir, &files, NULL, by_name);
+    td_status s = TD_OK;
+    for (int i = 0; i < n; i++) {
+        for (size_t k = 0; !s && k < TD_COUNTOF(kinds); k++) {
+            s = print_file(r, kinds[k], files[i]->d_name);
+        }
+        free(files[i]);
+    }
+    free(files);
+    return s;
+}
