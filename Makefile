@@ -123,7 +123,7 @@ dnnl_version = $(if $(wildcard $(dnnl_h)),$(shell awk '/define DNNL_VERSION_(MAJ
 	{ v = v dot $$3; dot = "." } END { print v }' $(dnnl_h)))
 
 # ---- probes: one clear line for what is missing -------------------------------------------------
-no_probe := help clean config deps format lint demo check check-full rivals
+no_probe := help clean config deps format lint demo check check-full rivals install-built uninstall
 ifneq ($(if $(MAKECMDGOALS),$(filter-out $(no_probe),$(MAKECMDGOALS)),build),)
 missing := $(strip $(foreach p,grpc:libgrpc-dev libprotobuf-c:libprotobuf-c-dev libevent:libevent-dev \
 	sqlite3:libsqlite3-dev yaml-0.1:libyaml-dev jansson:libjansson-dev zlib:zlib1g-dev \
@@ -364,7 +364,7 @@ format-check:
 	  echo 'format: not checked, the tree is formatted by clang-format $(format_version), here is $(format_found)')
 
 # ---- set-up, demo, install --------------------------------------------------------------------------
-.PHONY: deps demo config man install clean help
+.PHONY: deps demo config man install install-built uninstall clean help
 deps: ## install the Debian packages that are missing
 	@tests/tools/deps.sh $(deps_build) $(deps_test) $(deps_data)
 demo: deps ## train Fashion-MNIST through the whole system, from nothing
@@ -379,14 +379,27 @@ config: ## what was found here
 	  awk '$$1 == "cpu-level" {print $$2}' | grep . || echo 'shown after a build')"
 man: all ## manual pages, from what the programs say of themselves
 	@$(PYTHON) docs/man.py $(B) $(B)/man
-install: all man ## install under $(PREFIX)
-	install -d $(foreach n,1 5 8,$(DESTDIR)$(PREFIX)/share/man/man$n)
-	for n in 1 5 8; do install -m 644 $(B)/man/*.$$n $(DESTDIR)$(PREFIX)/share/man/man$$n; done
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/traind $(DESTDIR)$(PREFIX)/include/traind
-	install $(bins) $(DESTDIR)$(PREFIX)/bin
-	install -m 644 $(B)/lib/libtraind.so $(DESTDIR)$(PREFIX)/lib
-	install -m 644 $(wildcard $(B)/lib/traind/*.so) $(DESTDIR)$(PREFIX)/lib/traind
-	install -m 644 $(wildcard include/traind/*) $(DESTDIR)$(PREFIX)/include/traind
+# DESTDIR is a root that is packed and moved to / later: nothing installed names it.
+to := $(DESTDIR)$(PREFIX)
+define install_built
+	install -d $(to)/bin $(to)/lib/traind $(to)/lib/pkgconfig $(to)/include/traind
+	install $(bins) $(to)/bin
+	install -m 644 $(B)/lib/libtraind.so $(to)/lib
+	install -m 644 $(filter $(B)/lib/traind/%,$(libs)) $(to)/lib/traind
+	install -m 644 $(wildcard include/traind/*) $(to)/include/traind
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' deploy/traind.pc.in > $(to)/lib/pkgconfig/traind.pc
+endef
+install: all man ## install under $(PREFIX): programs, libtraind.so, headers, traind.pc, manual pages
+	install -d $(foreach n,1 5 8,$(to)/share/man/man$n)
+	for n in 1 5 8; do install -m 644 $(B)/man/*.$$n $(to)/share/man/man$$n; done
+	$(install_built)
+install-built: # what `make` left in $(B), as it is, without manual pages
+	$(install_built)
+uninstall: ## remove from $(PREFIX) what install put there; plugins of others stay
+	rm -f $(addprefix $(to)/bin/,$(notdir $(bins))) $(addprefix $(to)/,$(libs:$(B)/%=%)) $(to)/lib/pkgconfig/traind.pc
+	rm -f $(to)/share/man/man1/trainctl.1 $(to)/share/man/man5/traind-job.5 $(to)/share/man/man8/traind.8
+	rm -f $(addprefix $(to)/,$(wildcard include/traind/*))
+	rmdir --ignore-fail-on-non-empty $(wildcard $(to)/include/traind $(to)/lib/traind)
 clean: ## remove what was built
 	rm -rf $(B) $(B)-asan $(B)-tsan $(B)-fuzz $(B)-clang $(B)-arm64
 help: ## this list
