@@ -3,7 +3,9 @@
 # Objects live in $(B); a sanitizer build is the same tree in another $(B).
 
 MAKEFLAGS += -rR --no-print-directory
-ifeq ($(filter -j%,$(MAKEFLAGS)),)
+# As many jobs as cores, unless the command line says how many. A make below this one has the job server
+# of the first. While make 4.3 reads a makefile, MAKEFLAGS shows neither.
+ifeq ($(MAKELEVEL)$(filter -j% --jobs%,$(MAKEFLAGS) $(shell tr '\0' ' ' < /proc/$$PPID/cmdline)),0)
 MAKEFLAGS += -j$(shell nproc)
 endif
 .SUFFIXES:
@@ -26,11 +28,9 @@ MINUTES   ?= 10
 SEED      ?= 1
 LEVEL     ?=
 TORCH     ?=
-NVCC      ?= nvcc
 OBJCOPY   ?= $(CROSS)objcopy
 OPT       ?= -O2 -g
 SAN       ?=
-WITH_CUDA ?= auto
 V         ?= 0
 WERROR    ?= $(if $(CI),1,0)
 T         ?=
@@ -95,7 +95,7 @@ spec_o     := $(call obj,lib/spec)
 rpc_o      := $(call obj,lib/rpc)
 engine_o   := $(call obj,engine/graph engine/graph/rules engine/graph/passes engine/train \
 	$(addprefix engine/train/,config events checkpoint rank plan loop) \
-	accelerators/reference strategies strategies/precision strategies/collective strategies/comm_hook workloads/modules workloads/datasets)
+	accelerators/reference strategies strategies/precision strategies/collective workloads/modules workloads/datasets)
 cpu_o      := $(call obj,accelerators/cpu accelerators/cpu/onednn) $(foreach l,$(levels),$(B)/obj/accelerators/cpu/kernels.$(l).o)
 coord_o    := $(call obj,daemon/coordinator $(addprefix daemon/coordinator/,core shell api))
 node_o     := $(call obj,daemon/node daemon/node/core)
@@ -264,12 +264,15 @@ looped := $(addprefix $(B)/tests/bench/,bench_fma bench_products)
 $(looped): test_libs += $(bench_loops_o)
 $(looped): $(bench_loops_o)
 
-# Whatever check.py may match: by name, tag or case.
-unit_some := $(if $(T),$(patsubst tests/%.c,$(B)/tests/%,$(sort $(foreach s,$(unit_src),$(if \
-	$(findstring $(T),$s),$s)) $(shell grep -l '$(T)' $(unit_src)))),$(unit_bins))
+# What check.py runs for T, which knows names, tags and cases.
+unit_some := $(if $(T),$(addprefix $(B)/tests/,$(shell $(PYTHON) tests/tools/check.py --build $(B) --match '$(T)' --list)),$(unit_bins))
 .PHONY: unit
 unit: $(unit_some) all ## build and run the unit tests (T=substring narrows)
 	@$(PYTHON) tests/tools/check.py --build $(B) --only unit --match '$(T)'
+
+.PHONY: scenario
+scenario: all $(helper_bins) $(B)/venv/ready ## run scenario tests with real processes (T=words of pytest's -k: a file, a test)
+	@TRAIND_BUILD=$(abspath $(B)) $(B)/venv/bin/python -m pytest -q tests/scenario -k '$(T)'
 
 $(B)/venv/ready: Makefile
 	$(call say,VENV,$(B)/venv)

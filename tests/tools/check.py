@@ -2,6 +2,7 @@
 """Runs the tests that are built and says how many passed, failed and were skipped.
 
   check.py --build DIR [--only unit] [--match TEXT] [--full]
+  check.py --build DIR --match TEXT --list      names the C programs that this would run
 
 C programs (tests/{unit,conform,sim}, cmocka, TAP on stdout) run two at a time, each with a deadline;
 then, unless --only unit, those of AT_LEVELS again at CPU levels below the machine's own, by the name
@@ -446,9 +447,13 @@ def main():
     options.add_argument("--only", choices=["unit"])
     options.add_argument("--match", default="")
     options.add_argument("--full", action="store_true")
+    options.add_argument("--list", action="store_true")
     args = options.parse_args()
     build = args.build.resolve()
     env = dict(os.environ, TRAIND_BUILD=str(build), PYTHONDONTWRITEBYTECODE="1")
+    if args.list:
+        print("\n".join(name for name, _ in find_programs(build, args.match)))
+        return 0
 
     clock = Clock()
     results = run_long(build, env, clock) if args.full else []

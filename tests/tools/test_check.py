@@ -3,6 +3,7 @@ failure makes every other test worthless, so its judgement has tests of its own.
 
 import os
 import stat
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -57,6 +58,20 @@ def test_program_and_its_children_are_killed_when_it_hangs(tmp_path, monkeypatch
     deadline = time.monotonic() + 10
     while is_alive(child):
         assert time.monotonic() < deadline
+
+
+@pytest.mark.parametrize("text, named, other", [
+    ("test_arena", "unit/test_arena", "unit/test_buf"),      # a name
+    ("tsan", "unit/test_tsan_loop", "unit/test_arena"),      # a tag
+    ("conform/", "conform/conform_ops", "unit/test_arena"),  # a folder
+    ("test_no_such", None, "unit/test_arena"),
+])
+def test_make_builds_what_runs_when_it_is_narrowed(text, named, other):
+    listed = subprocess.run([sys.executable, check.__file__, "--build", "b", "--match", text, "--list"],
+                            check=True, capture_output=True, text=True).stdout.split()
+    assert listed == [name for name, _ in check.find_programs(Path("b"), text)]
+    assert named in listed if named else listed == []
+    assert other not in listed
 
 
 def test_program_fails_when_it_is_not_built(tmp_path):
@@ -119,7 +134,7 @@ def test_levels_fail_when_the_machine_s_own_is_not_known(tmp_path):
     assert len(results) == 1 and "not known" in results[0].failures[0]
 
 
-def test_each_part_s_time_is_told(tmp_path, capsys):
+def test_each_part_s_time_is_reported(tmp_path, capsys):
     clock = check.Clock()
     result = check.Result("pytest", folders={"tools": 1.5, "clients": 2})
     assert clock.run("pytest", lambda: [result]) == [result]
