@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Checks what a tool can check of docs/architecture.md and CONVENTIONS.md.
 
-Layers (who may include whom), circles of includes, headers that a folder keeps to itself, homes of
-third-party headers, banned functions, include guards, file and function length, the essay at the top of
-each file, the story of each room, what each op and each event needs. Prints file:line: what, and exits 1 if there is
-anything. The tables below are the rules; change them in the commit that
+Layers (who may include whom), circles of includes, names that mean two things, headers that a folder keeps
+to itself, homes of third-party headers, banned functions, include guards, file and function length, the essay
+at the top of each file, the story of each folder, what each op and each event needs, pages that a program prints, length
+and words of the docs' sentences. Prints file:line: what, and exits 1 if there is anything. The tables below
+are the rules; change them in the commit that
 changes the design.
 """
 
@@ -18,6 +19,7 @@ from pathlib import Path
 import braces
 import circles
 import names
+import prose
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_FILE_LINES = 600
@@ -194,6 +196,9 @@ EVENT_TABLES = ["COORDINATOR", "RUN"]
 
 # Where an integer, which was never a pointer to const, becomes a pointer; elsewhere it is td_unconst().
 INTEGERS_TO_POINTERS = ["include/traind/accelerator.h", "engine/graph/state.c", "lib/base/base.h"]
+# Whose sentences, paragraphs and words are counted (prose.py). docs/job-spec.md is printed by the program.
+PROSE = ["README.md", "docs/architecture.md", "docs/engine.md", "docs/extending.md", "docs/measurements.md",
+         "docs/plugins.md"]
 
 problems = []
 
@@ -513,12 +518,14 @@ def main():
         check_file(path, users)
     check_circles_and_names(paths)
     check_stories(paths)
-    prose = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.md", "*.sh", "Makefile"], cwd=ROOT,
+    texts = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.md", "*.sh", "Makefile"], cwd=ROOT,
                            check=True, capture_output=True, text=True).stdout.split()
-    check_paths(paths + [p for p in prose if (ROOT / p).exists()])
+    check_paths(paths + [p for p in texts if (ROOT / p).exists()])
     check_ops()
     check_events()
     check_printed_docs(traind)
+    for path in PROSE:
+        prose.check(path, (ROOT / path).read_text(), problem)
     check_builders()
     for (pattern, most), places in users.items():
         for path, line in places[most:]:
