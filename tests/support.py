@@ -382,9 +382,10 @@ class Cluster:
                   if not self.is_cut_off(p, running)]
         litter += [path for d in self.daemons for path in d.attempts()]  # of those that the test killed, too
         litter += [str(p) for p in below(self.runtime) if p.is_socket() and not left]
+        said = "\n".join(f"{d.log.name}:\n{d.tail()}" for d in self.daemons)
         shutil.rmtree(self.runtime, ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)
-        assert not litter, f"left behind: {litter}"
+        assert not litter, f"left behind: {litter}\n{said}"
         assert all(d.process.returncode == 0 for d in stopped), [d.process.returncode for d in stopped]
 
     def is_cut_off(self, path, running):
