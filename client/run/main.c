@@ -77,6 +77,7 @@ static td_status take_signals(struct td_local_run *r) {
 }
 
 static td_status train(struct td_local_run *r, bool *out_started, int *out_exit) {
+    TD_TRY(td_local_run_read_cpu_level(r));
     TD_TRY(take_signals(r));
     TD_TRY(td_proc_self_dir(r->bin_dir, sizeof r->bin_dir));
     TD_TRY(td_local_run_read_spec(r));

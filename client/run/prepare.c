@@ -112,6 +112,8 @@ static td_status spawn_planner(const struct td_local_run *r, int out_fd, int err
                           td_arena_printf(a, "%s/cache", r->dir),
                           "--plugin-dirs",
                           "any", // the user's own
+                          "--cpu-level",
+                          r->cpu_level,
                           NULL};
     const char *const env[] = {"PATH=/usr/bin:/bin", "OMP_WAIT_POLICY=passive", NULL};
     const struct td_proc_fd fds[] = {{out_fd, STDOUT_FILENO}, {err_fd, STDERR_FILENO}};

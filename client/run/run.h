@@ -4,6 +4,7 @@
 // traind-run: one job in the foreground, without a daemon. `trainctl run FILE` becomes it.
 //
 //   main.c      command line, order of things, exit code
+//   config.c    the environment: TRAIND_CPU_ISA
 //   folder.c    ./<name>/: refused, made, locked, what can be resumed in it
 //   prepare.c   spec -> `traind-worker plan` -> limits of this machine -> plan.json
 //   launch.c    the launcher: start, answer, commands
@@ -33,6 +34,7 @@ struct td_local_run {
     size_t n_sets;
     bool resume;
     int64_t plan_timeout_ns;
+    const char *cpu_level; // the name of the highest that planner and ranks may use
     // the spec
     struct td_arena *arena;
     struct td_json *tree;
@@ -59,6 +61,8 @@ TD_MUST_USE td_status td_local_run_open_folder(struct td_local_run *r);
 void td_local_run_close_folder(struct td_local_run *r,
                                bool keep); // removes what was made, unless keep
 
+// INVALID_ARGUMENT: this machine has no such level.
+TD_MUST_USE td_status td_local_run_read_cpu_level(struct td_local_run *r);
 TD_MUST_USE td_status td_local_run_read_spec(struct td_local_run *r);
 // Needs the folder. FAILED_PRECONDITION UNSATISFIABLE or the planner's failure, PLAN_FAILED;
 // DEADLINE_EXCEEDED: it had not ended within plan_timeout_ns.

@@ -137,6 +137,21 @@ def test_worker_by_hand_takes_the_lowest_of_flag_or_environment_and_plan(tmp_pat
         assert f", {wanted}, " in json.loads(probed.splitlines()[1])["build"]
 
 
+def test_run_without_a_daemon_is_held_by_the_environment(tmp_path, refused):
+    (tmp_path / "spec.yaml").write_text(SPEC)
+    run = lambda level: subprocess.run([BIN / "trainctl", "run", "spec.yaml"], cwd=tmp_path, env=PLAIN | {"TRAIND_CPU_ISA": level},
+                                       capture_output=True, text=True, timeout=120)
+    for level, why in refused:
+        ran = run(level)
+        assert ran.returncode == 2 and f"TRAIND_CPU_ISA: {why}" in ran.stderr, (ran.returncode, ran.stderr)
+        assert [p.name for p in tmp_path.iterdir()] == ["spec.yaml"]
+    ran = run("generic")
+    assert ran.returncode == 0, ran.stderr
+    assert " cpu_level=generic " in (tmp_path / "small/logs/a1/err.0.log").read_text()
+    manifest = next((tmp_path / "small/checkpoints").glob("a1/step-*/manifest.json"))
+    assert ", generic, " in json.loads(manifest.read_text())["resume_key"]["cpu"]
+
+
 # ---- another level when resumed ------------------------------------------------------------------
 
 MLP = {"model": {"name": "mlp", "layers": [16, 96, 64, 4]}}

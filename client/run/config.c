@@ -1,0 +1,17 @@
+// The environment: planner and ranks use no newer instructions than TRAIND_CPU_ISA says, as under a
+// daemon and by hand. A level that is not there ends the program before anything is made. The only
+// getenv of this program.
+
+#include <stdlib.h>
+
+#include "client/run/run.h"
+#include "lib/base/cpu_level.h"
+
+td_status td_local_run_read_cpu_level(struct td_local_run *r) {
+    static const char variable[] = "TRAIND_CPU_ISA";
+    const char *name = getenv(variable);
+    enum td_cpu_level level;
+    TD_TRY(td_cpu_level_read(variable, name ? name : "", td_cpu_level_of_machine(NULL), &level));
+    r->cpu_level = td_cpu_level_name(level);
+    return TD_OK;
+}
