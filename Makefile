@@ -288,7 +288,7 @@ check-full: deps ## the same, with sanitizers, kills, fuzzing and parity (under 
 	@$(MAKE) check-full-all
 # Without torch there is no parity, which CI does not allow: it gets one.
 check-full-all: all $(unit_bins) $(helper_bins) $(B)/venv/ready $(if $(CI),$(if $(TORCH),,rivals)) lint
-	@$(MAKE) B=$(B)-clang CC=clang T= unit-bins
+	@$(MAKE) clang
 	@$(MAKE) $(asan) unit-bins
 	@$(MAKE) $(tsan) T=tsan unit-bins
 	@$(MAKE) $(libfuzzer) T= fuzz-bins
@@ -300,8 +300,10 @@ asan := B=$(B)-asan SAN=address,undefined OPT='-O1 -g'
 tsan := B=$(B)-tsan SAN=thread OPT='-O1 -g'
 arm64 := B=$(B)-arm64 CROSS=aarch64-linux-gnu- SYSROOT=$(B)/arm64
 libfuzzer := B=$(B)-fuzz CC=clang SAN=fuzzer-no-link,address,undefined OPT='-O1 -g'
-.PHONY: asan tsan unit-bins
+.PHONY: clang asan tsan unit-bins
 unit-bins: all $(unit_some)
+clang: ## build programs and unit tests with clang
+	@$(MAKE) B=$(B)-clang CC=clang T= unit-bins
 asan: ## unit tests under the address and undefined sanitizers
 	@$(MAKE) $(asan) unit
 tsan: ## lib/base, daemons and collectives under the thread sanitizer

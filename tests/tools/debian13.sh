@@ -1,7 +1,7 @@
 #!/bin/bash
 # debian13.sh FOLDER [TARGET...]: builds this tree in a Debian 13 and runs targets of its Makefile
-# there; without any: unit (conformance is among it) and demo. Debian 13 has oneDNN 3, a newer
-# compiler, clang and python; this machine need not be one.
+# there; without any: unit (conformance is among it), clang and demo. Debian 13 has oneDNN 3, newer
+# compilers and a newer python; this machine need not be one.
 #
 # FOLDER/root is a Debian 13 made with debootstrap from the mirror that apt uses here; it is kept, and
 # the tree's build folder in it, so that the next run is short. Remove FOLDER to begin anew. The tree
@@ -14,7 +14,7 @@ set -euo pipefail
 folder=${1:?usage: debian13.sh FOLDER [TARGET...]}
 shift
 targets=("$@")
-[ ${#targets[@]} != 0 ] || targets=(unit demo)
+[ ${#targets[@]} != 0 ] || targets=(unit clang demo)
 here=$(realpath "$(dirname "$0")/../..")
 suite=trixie
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
