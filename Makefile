@@ -43,7 +43,7 @@ say      = $(if $(filter 1,$(V)),,@printf '%-6s %s\n' $(1) $(2))
 # ---- packages: the one list of what the project needs (Debian's names) -------------------------
 deps_build := gcc g++ make pkg-config libc6-dev libgrpc-dev libprotobuf-c-dev protobuf-c-compiler \
 	libevent-dev libsqlite3-dev libyaml-dev libjansson-dev zlib1g-dev libxxhash-dev libssl-dev libdnnl-dev
-deps_test  := libcmocka-dev clang clang-format libclang-rt-dev python3 python3-venv
+deps_test  := libcmocka-dev clang clang-format libclang-rt-dev libomp-dev python3 python3-venv
 deps_full  := gcc-aarch64-linux-gnu qemu-user debootstrap
 deps_data  := dataset-fashion-mnist dict-gcide
 deps_pip   := grpcio==1.66.2 grpcio-tools==1.66.2 grpcio-health-checking==1.66.2 \
@@ -292,7 +292,7 @@ check-full-all: all $(unit_bins) $(helper_bins) $(B)/venv/ready $(if $(CI),$(if 
 	@$(MAKE) $(asan) unit-bins
 	@$(MAKE) $(tsan) T=tsan unit-bins
 	@$(MAKE) $(libfuzzer) T= fuzz-bins
-	@tests/tools/arm64.sh $(B)/arm64 $(filter-out libclang%,$(filter %-dev,$(deps_build) $(deps_test)))
+	@tests/tools/arm64.sh $(B)/arm64 $(filter-out libclang% libomp%,$(filter %-dev,$(deps_build) $(deps_test)))
 	@if [ -d $(B)/arm64 ]; then $(MAKE) $(arm64) T= unit-bins; fi
 	@TD_FULL=1 FUZZ_S=$(FUZZ_S) TORCH='$(TORCH)' $(B)/venv/bin/python tests/tools/check.py --build $(B) --full
 

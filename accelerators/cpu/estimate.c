@@ -52,7 +52,7 @@ static double share_of_matmul(const struct td_graph *g, const struct td_node_inf
     double n = (double)last_dim(g, node->into ? node->into : node->outputs[0]);
     double k = (double)last_dim(g, node->inputs[0]); // or rows, if that is transposed
     double rest = td_op_flops(g, node) / (2 * n * k), least = TD_MIN(TD_MIN(n, k), rest);
-    return least < NARROW ? 0.42 : 0.93;
+    return least < (int)NARROW ? 0.42 : 0.93;
 }
 
 // Does this one go Winograd's way? It needs fewer multiplications than count.

@@ -138,7 +138,7 @@ static void product_slice(struct product *p) {
 }
 
 static double flops_of(const struct product *p) {
-    return 2.0 * (double)p->rows * WIDTH * WIDTH;
+    return 2.0 * (double)(p->rows * WIDTH * WIDTH);
 }
 
 // ---- memory -------------------------------------------------------------------------------------

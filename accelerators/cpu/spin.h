@@ -38,7 +38,7 @@ static inline void td_spin_judge(struct td_spin_state *s, int64_t now_ns, int64_
     double seconds = (double)(now_ns - s->since_ns) / (double)TD_NS_PER_S;
     bool watched = s->since_ns && !s->shares;
     bool disturbed =
-        watched && (double)(preempted - s->switches) > TD_SPIN_PREEMPTED_MOST * seconds;
+        watched && (double)(preempted - s->switches) > (int)TD_SPIN_PREEMPTED_MOST * seconds;
     if (disturbed) {
         s->patience_ns =
             TD_MIN(TD_MAX(2 * s->patience_ns, TD_SPIN_PATIENCE_NS), TD_SPIN_PATIENCE_MOST);

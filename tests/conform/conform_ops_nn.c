@@ -338,7 +338,7 @@ static void cases_dropped_weights(struct subject *s) {
         for (int64_t key = 0; key < S; key++) {
             kept += keep[(h * T + t) * S4 + key];
         }
-        assert_true(fabs(got.x[row] - kept / S / 0.5) < 1e-6);
+        assert_true(fabs(got.x[row] - kept / (int)S / 0.5) < 1e-6);
     }
     s->n_cases++;
 }

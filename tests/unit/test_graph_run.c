@@ -339,7 +339,7 @@ static void test_eval_program_is_the_forward_part_when_compiled_for_eval(void **
     rig_batch(&m, 0, BATCH, x, y);
     rig_run(&r, p, TD_SEGS_ALL, in);
     double correct = r.program[p].outputs[1];
-    assert_true(correct >= 0 && correct <= BATCH && correct == trunc(correct));
+    assert_true(correct >= 0 && correct <= (int)BATCH && correct == trunc(correct));
     y[3] = 4; // outside the classes
     assert_fails(r.ops->run(r.program[p].exe, TD_SEGS_ALL, in), TD_INVALID_ARGUMENT,
                  "label 4 in row 3 is outside the model's 4 classes");

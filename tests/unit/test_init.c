@@ -41,15 +41,15 @@ static void test_values_depend_on_seed_name_and_element_when_filled_in_any_order
 }
 
 static void moments(const float *v, double *out_mean, double *out_deviation) {
-    double sum = 0, squares = 0;
+    double n = N, sum = 0, squares = 0;
     for (int i = 0; i < N; i++) {
         sum += v[i];
     }
     for (int i = 0; i < N; i++) {
-        squares += (v[i] - sum / N) * (v[i] - sum / N);
+        squares += (v[i] - sum / n) * (v[i] - sum / n);
     }
-    *out_mean = sum / N;
-    *out_deviation = sqrt(squares / N);
+    *out_mean = sum / n;
+    *out_deviation = sqrt(squares / n);
 }
 
 static void test_values_have_the_asked_distribution_when_random(void **state) {

@@ -98,7 +98,7 @@ static void test_rounding_bits_differ_when_any_part_of_their_key_does(void **sta
         for (int i = 0; i < N; i++) {
             sum += bits[a][i];
         }
-        assert_true(fabs(sum / N - 32768) < 3000); // five deviations of the mean
+        assert_true(fabs(sum / (int)N - 32768) < 3000); // five deviations of the mean
         for (int b = 0; b < a; b++) {
             int same = 0;
             for (int i = 0; i < N; i++) {

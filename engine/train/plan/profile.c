@@ -13,7 +13,7 @@ struct row {
     double flops;
 };
 
-enum { ROWS = TD_OP_COUNT * TD_DTYPE_COUNT };
+enum { ROWS = (int)TD_OP_COUNT * (int)TD_DTYPE_COUNT };
 
 static int by_time(const void *pa, const void *pb) {
     const struct row *a = pa, *b = pb;

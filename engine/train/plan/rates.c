@@ -44,7 +44,7 @@ bool td_rates_near(const struct td_rates *t, int32_t n_threads, size_t bytes,
         const struct td_rates_line *l = &t->line[i];
         // Another number of threads says less than another size.
         double threads = fabs(log2((double)l->n_threads / n_threads));
-        double far = TD_RATES_SIZES * threads + fabs(log2((double)l->bytes / (double)bytes));
+        double far = (int)TD_RATES_SIZES * threads + fabs(log2((double)l->bytes / (double)bytes));
         if (far >= least) continue;
         least = far;
         best = l;
