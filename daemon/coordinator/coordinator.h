@@ -3,9 +3,10 @@
 
 // The coordinator: jobs, nodes, catalog, metrics, and the API that people and nodes speak to.
 //
-//   core/   the brain, sans I/O: (state, event, now) -> records and actions. Begin with core.h
-//   shell/  databases, files, clocks: feeds the core, carries out what it answers. Begin with
-//   shell.h api/    one file per service: decode, ask the core, encode; no policy
+//   core/      no I/O: (state, event, now) becomes records and actions. Begin with core.h
+//   shell/     databases, files, clocks: gives the core its events. Begin with shell.h
+//   api/       one file per service: decode, ask the core, encode; no policy. Begin with api.h
+//   actions.h  carries out what the core asks for
 //
 // One loop thread owns everything here. Start order: databases, core loaded from them (the
 // incarnation number counts up), server bound, then health says SERVING. Stop order: drain, then
