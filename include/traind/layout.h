@@ -28,8 +28,8 @@ struct td_layout {
     uint32_t attrs_bytes, node_bytes, value_bytes, state_bytes, program_bytes, field_bytes;
     uint32_t scalars_bytes, random_bytes; // of td_bindings
     uint32_t knob_bytes;
-    uint32_t
-        region_bytes; // of td_strategy_memory and td_bindings: a struct td_buffer for each role
+    // of td_strategy_memory and td_bindings: a struct td_buffer for each role
+    uint32_t region_bytes;
 };
 
 // Of the code that calls it.

@@ -30,8 +30,6 @@ TEST_ESSAY_LINES = 1
 
 # Columns of code, and of tables: .def files, and what is between clang-format off and on.
 CODE_COLUMNS, TABLE_COLUMNS = 100, 120
-# Files with wider lines: rows of many words each, and texts that are one JSON line.
-WIDE = ["lib/attempt/segments.h", "lib/attempt/rank_page.h"]
 
 # Folder -> the folders it may include besides itself; the longest folder that fits a file counts.
 # "pb" stands for generated messages (*.pb-c.h). tests/ may include anything.
@@ -351,8 +349,6 @@ def check_length(path, code):
 
 def check_width(path, code):
     """clang-format breaks code, but no comment, no macro of a .def, and nothing where it is off."""
-    if path in WIDE:
-        return
     off = False
     for number, line in enumerate(code.splitlines(), 1):
         off = "clang-format off" in line or off and "clang-format on" not in line
