@@ -17,6 +17,7 @@
 #include "client/run/points.h"
 #include "client/run/run.h"
 #include "lib/attempt/events.h"
+#include "lib/attempt/outcome.h"
 #include "lib/attempt/rank_page.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/frame.h"
@@ -40,7 +41,8 @@ struct following {
     int n_stops;
     char checkpoint[TD_FS_PATH_BYTES];
     int64_t step;
-    char outcome[16], cls[32], message[TEXT_MAX];
+    enum td_outcome outcome; // NONE: the launcher did not say
+    char cls[32], message[TEXT_MAX];
     int failed_rank;
 };
 
@@ -95,7 +97,7 @@ static td_status on_rank_exit(struct following *f, const struct td_event *e) {
 }
 
 static td_status on_launcher_end(struct following *f, const struct td_event *e) {
-    snprintf(f->outcome, sizeof f->outcome, "%s", e->launcher_end.outcome);
+    f->outcome = td_outcome_parse(e->launcher_end.outcome);
     snprintf(f->cls, sizeof f->cls, "%s", e->launcher_end.class);
     snprintf(f->message, sizeof f->message, "%s", e->launcher_end.message);
     f->failed_rank = (int)e->rank;
@@ -246,7 +248,7 @@ static void print_resume(const struct td_local_run *r) {
 }
 
 static bool conclude(struct following *f) {
-    bool done = strcmp(f->outcome, "done") == 0, stopped = strcmp(f->outcome, "stopped") == 0;
+    bool done = f->outcome == TD_OUTCOME_DONE, stopped = f->outcome == TD_OUTCOME_STOPPED;
     struct td_local_run *r = f->run;
     td_progress_line_end(&f->progress);
     if (!done && !stopped) show_last_words(f);

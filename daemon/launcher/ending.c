@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/attempt/outcome.h"
 #include "lib/attempt/worker_exit.h"
 #include "lib/base/log.h"
 
@@ -172,23 +173,24 @@ void td_launcher_note_end(struct td_launcher *l) {
     for (int32_t i = 0; i < l->o.n_ranks; i++) {
         all_done = all_done && l->ranks[i].exit_code == TD_EXIT_DONE;
     }
-    const char *outcome = all_done ? "done" : "stopped";
+    enum td_outcome outcome = all_done ? TD_OUTCOME_DONE : TD_OUTCOME_STOPPED;
     struct td_rank_ending e = {0};
     int32_t rank = -1;
     if (l->first_failed >= 0) {
         const struct td_launch_rank *r = &l->ranks[l->first_failed];
         td_rank_ending(r, l->kill_why, because_of(l), &e);
         rank = r->rank;
-        outcome = was_killed_by_a_stop(l) ? "killed" : "failed";
+        outcome = was_killed_by_a_stop(l) ? TD_OUTCOME_KILLED : TD_OUTCOME_FAILED;
     }
     struct td_event_writer line;
     td_journal_begin(&l->journal, TD_EVENT_LAUNCHER_END, &line);
-    td_event_launcher_end_outcome(&line, outcome);
+    td_event_launcher_end_outcome(&line, td_outcome_name(outcome));
     td_event_rank(&line, rank);
     td_event_launcher_end_class(&line, td_class_name(e.cls));
     td_event_launcher_end_code(&line, e.code);
     td_event_launcher_end_message(&line, e.message);
     td_journal_append(&l->journal, &line);
     td_status_log(TD_LOG_ERROR, td_journal_sync(&l->journal), "end of the attempt");
-    td_log_info("attempt ended outcome=%s rank=%d class=%s", outcome, rank, td_class_name(e.cls));
+    td_log_info("attempt ended outcome=%s rank=%d class=%s", td_outcome_name(outcome), rank,
+                td_class_name(e.cls));
 }

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include "lib/attempt/outcome.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/clock.h"
 #include "lib/base/fit.h"
@@ -243,7 +244,7 @@ void td_launch_rank_drain_metrics(struct td_launch_rank *r) {
 static void note_end(struct td_launch_rank *r, const struct td_event *event) {
     if (event->kind != TD_EVENT_END) return;
     const struct td_event_end *e = &event->end;
-    r->said_failed = strcmp(e->outcome, "failed") == 0;
+    r->said_failed = td_outcome_parse(e->outcome) == TD_OUTCOME_FAILED;
     snprintf(r->end_class, sizeof r->end_class, "%s", e->class);
     snprintf(r->end_code, sizeof r->end_code, "%s", e->code);
     (void)td_fit(r->end_message, sizeof r->end_message, "%s", e->message);

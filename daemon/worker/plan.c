@@ -99,7 +99,7 @@ int td_worker_plan(const struct td_worker_args *args) {
         // The caller reads one JSON object from stdout either way.
         struct td_events events;
         td_events_init(&events, -1);
-        td_events_end(&events, "failed", s, 0);
+        td_events_end(&events, TD_OUTCOME_FAILED, s, 0);
         td_events_finish(&events);
         td_status_log(TD_LOG_ERROR, s, "the plan cannot be made");
     }

@@ -74,7 +74,10 @@ static int finish(td_status s, struct td_worker_io *io, struct td_events *events
     bool stopped = result->end == TD_LOOP_STOPPED;
     s = td_rank_classify(s);
     int code = s ? td_worker_exit_of(td_status_class(s)) : stopped ? TD_EXIT_STOPPED : TD_EXIT_DONE;
-    td_events_end(events, s ? "failed" : stopped ? "stopped" : "done", s, result->step);
+    enum td_outcome outcome = s         ? TD_OUTCOME_FAILED
+                              : stopped ? TD_OUTCOME_STOPPED
+                                        : TD_OUTCOME_DONE;
+    td_events_end(events, outcome, s, result->step);
     if (s) {
         td_fatal_last_words(io->train.page, td_status_message(s));
         td_status_log(TD_LOG_ERROR, s, "rank failed");
@@ -96,7 +99,7 @@ int td_worker_run(const struct td_worker_args *args) {
     if (s) {
         // The launcher and this worker do not fit together, so events may not arrive either.
         s = td_status_with_class(s, TD_CLASS_BAD_SPEC);
-        td_events_end(&events, "failed", s, 0);
+        td_events_end(&events, TD_OUTCOME_FAILED, s, 0);
         td_status_log(TD_LOG_ERROR, s, "rank does not start");
         td_events_finish(&events);
         return TD_EXIT_ABI;

@@ -14,8 +14,13 @@
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 
-static void announce(const struct td_rank *r, const char *stage, const char *state) {
-    if (r->facts.is_global_zero) td_events_stage(r->events, stage, state);
+static void announce_start(const struct td_rank *r, const char *stage) {
+    if (r->facts.is_global_zero) td_events_stage_start(r->events, stage);
+}
+
+static void announce_end(const struct td_rank *r, const char *stage, bool interrupted) {
+    if (!r->facts.is_global_zero) return;
+    td_events_stage_end(r->events, stage, interrupted ? TD_OUTCOME_STOPPED : TD_OUTCOME_DONE);
 }
 
 static td_status evaluate_stage(struct td_train_loop *l, enum td_split split, const char *stage,
@@ -23,13 +28,13 @@ static td_status evaluate_stage(struct td_train_loop *l, enum td_split split, co
     struct td_rank *r = l->rank;
     int64_t n = td_rank_eval_batches(r, split);
     bool interrupted;
-    announce(r, stage, "start");
+    announce_start(r, stage);
     if (n == 0) {
         td_events_note(r->events, "stage %s has nothing to do: no samples or a limit of 0 batches",
                        stage);
     }
     TD_TRY(td_train_loop_evaluate(l, split, prefix, n, &interrupted));
-    announce(r, stage, interrupted ? "stopped" : "done");
+    announce_end(r, stage, interrupted);
     if (interrupted) *out_end = TD_LOOP_STOPPED;
     return TD_OK;
 }
@@ -37,14 +42,14 @@ static td_status evaluate_stage(struct td_train_loop *l, enum td_split split, co
 static td_status predict_stage(struct td_train_loop *l, enum td_train_loop_end *out_end) {
     struct td_rank *r = l->rank;
     bool interrupted;
-    announce(r, "predict", "start");
+    announce_start(r, "predict");
     if (!td_rank_generates(r) && td_rank_eval_batches(r, TD_SPLIT_PREDICT) == 0) {
         td_events_note(r->events, "stage predict has nothing to do: no samples or a limit of 0 "
                                   "batches");
     }
     l->fit_is_over = true;
     TD_TRY(td_predict(l, &interrupted));
-    announce(r, "predict", interrupted ? "stopped" : "done");
+    announce_end(r, "predict", interrupted);
     if (interrupted) *out_end = TD_LOOP_STOPPED;
     return TD_OK;
 }
@@ -55,9 +60,9 @@ static td_status run_stages(struct td_train_loop *l, enum td_train_loop_end *out
     *out_end = TD_LOOP_DONE;
     TD_TRY(td_stage_weights_check(r));
     if (stages & TD_STAGE_FIT) {
-        announce(r, "fit", "start");
+        announce_start(r, "fit");
         TD_TRY(td_train_loop_fit(l, out_end));
-        announce(r, "fit", *out_end == TD_LOOP_DONE ? "done" : "stopped");
+        announce_end(r, "fit", *out_end == TD_LOOP_STOPPED);
         if (*out_end == TD_LOOP_STOPPED) return TD_OK;
     }
     if (stages & ~(unsigned)TD_STAGE_FIT) TD_TRY(td_stage_weights_load(l));

@@ -7,8 +7,8 @@
 // In reading order: segments.h, the files; events.def, the lines of their log, one row each;
 // events.h, what these rows make, and the parser; event_writer.h writes them; events_page.c prints
 // them as docs/events.md; rank_page.h, the memory that a launcher and a rank share; worker_exit.h,
-// its exit codes; checkpoint_name.h, names of checkpoints and of their files; retention.h, which
-// checkpoints are kept.
+// its exit codes; outcome.h, how a rank, a stage or an attempt ended; checkpoint_name.h, names of
+// checkpoints and of their files; retention.h, which checkpoints are kept.
 //
 // Segments: the files of an attempt, the contract between a launcher, its node and the coordinator.
 //

@@ -192,6 +192,9 @@ EVENT_PARTIES = {
 # Parties whose table of handlers is made of the rows: there the compiler checks that each has one.
 EVENT_TABLES = ["COORDINATOR", "RUN"]
 
+# Where the names of outcomes stand.
+OUTCOMES = "lib/attempt/outcome.c"
+
 # Where an integer, which was never a pointer to const, becomes a pointer; elsewhere it is td_unconst().
 INTEGERS_TO_POINTERS = ["include/traind/accelerator.h", "engine/graph/state.c", "lib/base/base.h"]
 # Whose sentences, paragraphs and words are counted (prose.py). docs/job-spec.md is printed by the program.
@@ -404,6 +407,7 @@ def check_file(path, users):
     check_one_way(path, without_strings(plain))
     braces.check(path, code, problem)
     check_spelled_events(path, plain)
+    check_spelled_outcomes(path, plain)
     if path.endswith(".h"):
         check_guard(path, code)
     if path.endswith(".c"):
@@ -487,6 +491,16 @@ def check_spelled_events(path, code):
         return
     for m in re.finditer(r"\\\"event\\\"|\"event\"", code):
         problem(path, line_of(code, m.start()), f"an event is spelled out: use its row of {EVENTS}")
+
+
+def check_spelled_outcomes(path, code):
+    """The name of an outcome stands in lib/attempt/outcome.c alone; a message for people may be that word."""
+    if path.startswith("tests/") or path == OUTCOMES:
+        return
+    for m in re.finditer(r"\"(?:done|stopped|killed|failed)\"", code):
+        statement = code[max(code.rfind(c, 0, m.start()) for c in ";{}"):m.start()]
+        if not re.search(r"\b(?:td_log_\w+|td_fail)\s*\([^;]*$", statement):
+            problem(path, line_of(code, m.start()), f"an outcome is spelled out: use td_outcome_name or _parse ({OUTCOMES})")
 
 
 def check_printed_docs(traind):

@@ -106,6 +106,13 @@ def test_event_that_is_spelled_out_is_named(tree):
     assert len(lint.problems) == 2 and all(p.startswith("daemon/node/forward.c:1: an event is spelled") for p in lint.problems)
 
 
+def test_outcome_that_is_spelled_out_is_named(tree):
+    code = 'f(s ? "failed" : "done");\ntd_log_info("stopped");\nif (x) return td_fail(TD_CANCELLED, "stopped");\n"is done";'
+    lint.check_spelled_outcomes("daemon/worker/run.c", code)
+    lint.check_spelled_outcomes(lint.OUTCOMES, code)
+    assert len(lint.problems) == 2 and all(p.startswith("daemon/worker/run.c:1: an outcome is spelled") for p in lint.problems)
+
+
 def test_prints_that_pass_strangers_text_are_named(tree):
     lint.check_prints("client/list.c", 'printf("%s", job->name); snprintf(a, 1, ""); td_print(stdout, "");')
     assert len(lint.problems) == 1 and "td_print" in lint.problems[0]

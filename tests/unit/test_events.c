@@ -211,7 +211,9 @@ static void test_events_of_a_rank_are_those_of_older_builds(void **state) {
                         "\"reason\":\"caf\xc3\xa9\\n\"}");
     td_events_removed(e, 5, "a1/step-5");
     assert_sent(fds[1], "{\"event\":\"removed\",\"step\":5,\"path\":\"a1/step-5\"}");
-    td_events_stage(e, "fit", "done");
+    td_events_stage_start(e, "fit");
+    assert_sent(fds[1], "{\"event\":\"stage\",\"stage\":\"fit\",\"state\":\"start\"}");
+    td_events_stage_end(e, "fit", TD_OUTCOME_DONE);
     assert_sent(fds[1], "{\"event\":\"stage\",\"stage\":\"fit\",\"state\":\"done\"}");
     td_events_weights(e, "last");
     assert_sent(fds[1], "{\"event\":\"weights\",\"text\":\"last\"}");
@@ -223,12 +225,12 @@ static void test_events_of_a_rank_are_those_of_older_builds(void **state) {
     td_events_note(e, "%d is odd\xff", 7);
     assert_sent(fds[1], "{\"event\":\"note\",\"text\":\"7 is odd\xef\xbf\xbd\"}");
     td_status s = td_status_with_class(td_fail(TD_DATA_LOSS, "gone"), TD_CLASS_DATA);
-    td_events_end(e, "failed", s, 9);
+    td_events_end(e, TD_OUTCOME_FAILED, s, 9);
     td_status_free(s);
     assert_sent(fds[1], "{\"event\":\"end\",\"outcome\":\"failed\",\"class\":\"data\","
                         "\"code\":\"DATA_LOSS\",\"message\":\"gone\",\"step\":9}");
     e->ended = false;
-    td_events_end(e, "done", TD_OK, 9);
+    td_events_end(e, TD_OUTCOME_DONE, TD_OK, 9);
     assert_sent(fds[1], "{\"event\":\"end\",\"outcome\":\"done\",\"step\":9}");
     assert_int_equal(e->drops, 0);
     td_events_finish(e);
@@ -287,6 +289,18 @@ static void test_numbers_come_back_at_their_ends(void **state) {
 
 #define test_in_rig(f) cmocka_unit_test_setup_teardown(f, make, unmake)
 
+// The numbers are stored in job records, and the names are in logs of older builds.
+static void test_outcome_parses_back_when_any(void **state) {
+    static const char *const names[] = {"", "done", "stopped", "killed", "failed"};
+    (void)state;
+    assert_int_equal(TD_COUNTOF(names), TD_OUTCOME_COUNT);
+    for (int i = 0; i < TD_OUTCOME_COUNT; i++) {
+        assert_string_equal(td_outcome_name((enum td_outcome)i), names[i]);
+        assert_int_equal(td_outcome_parse(names[i]), i);
+    }
+    assert_int_equal(td_outcome_parse("Done"), TD_OUTCOME_NONE);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_rig(test_each_row_comes_back_as_it_was_written),
@@ -300,6 +314,7 @@ int main(void) {
         test_in_rig(test_events_of_a_rank_are_those_of_older_builds),
         test_in_rig(test_list_is_written_item_by_item),
         test_in_rig(test_numbers_come_back_at_their_ends),
+        cmocka_unit_test(test_outcome_parses_back_when_any),
     };
     return cmocka_run_group_tests_name("events", tests, NULL, NULL);
 }

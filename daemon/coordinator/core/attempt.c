@@ -165,7 +165,7 @@ static void on_note(struct line *l) {
 static void on_end(struct line *l) {
     const struct td_event_end *e = &l->event->end;
     reached(l, e->step);
-    if (strcmp(e->outcome, "failed") != 0) return;
+    if (td_outcome_parse(e->outcome) != TD_OUTCOME_FAILED) return;
     struct td_failure f = failure_of(l, e->class, e->code, e->message);
     f.step = u32(e->step);
     keep_failure(l, &f);
@@ -187,18 +187,14 @@ static void on_rank_exit(struct line *l) {
 
 static void on_launcher_end(struct line *l) {
     const struct td_event_launcher_end *e = &l->event->launcher_end;
-    if (strcmp(e->outcome, "done") == 0) {
-        td_attempt_begin_close(l->core, l->job, l->attempt, TD_OUTCOME_DONE);
-    } else if (strcmp(e->outcome, "stopped") == 0) {
-        td_attempt_begin_close(l->core, l->job, l->attempt, TD_OUTCOME_STOPPED);
-    } else if (strcmp(e->outcome, "killed") == 0) {
-        td_attempt_begin_close(l->core, l->job, l->attempt, TD_OUTCOME_KILLED);
-    } else {
+    enum td_outcome outcome = td_outcome_parse(e->outcome);
+    if (outcome == TD_OUTCOME_NONE) outcome = TD_OUTCOME_FAILED; // no name of ours
+    if (outcome == TD_OUTCOME_FAILED) {
         struct td_failure f = failure_of(l, e->class, e->code, e->message);
         if (f.cls == TD_CLASS_NONE) f.cls = TD_CLASS_INTERNAL;
         keep_failure(l, &f);
-        td_attempt_begin_close(l->core, l->job, l->attempt, TD_OUTCOME_FAILED);
     }
+    td_attempt_begin_close(l->core, l->job, l->attempt, outcome);
 }
 
 static void on_launcher_lost(struct line *l) {

@@ -12,6 +12,7 @@
 //
 // Owned by the core (the loop's thread). Pure: no clock, no file.
 
+#include "lib/attempt/outcome.h"
 #include "lib/base/arena.h"
 #include "lib/base/json.h"
 #include "lib/spec/spec.h"
@@ -126,15 +127,6 @@ enum td_stop_cause {
     TD_STOP_CAUSE_DAEMON,  // the daemon was asked to end
     TD_STOP_CAUSE_UPGRADE, // launcher frames of another major
     TD_STOP_CAUSE_COUNT,
-};
-
-enum td_outcome {
-    TD_OUTCOME_NONE, // not yet
-    TD_OUTCOME_DONE,
-    TD_OUTCOME_STOPPED, // at an agreed step
-    TD_OUTCOME_KILLED,  // by a stop whose grace was over
-    TD_OUTCOME_FAILED,
-    TD_OUTCOME_COUNT,
 };
 
 struct td_attempt {

@@ -120,12 +120,20 @@ void td_events_removed(struct td_events *e, int64_t step, const char *path) {
     send_line(e, &l);
 }
 
-void td_events_stage(struct td_events *e, const char *stage, const char *state) {
+static void send_stage(struct td_events *e, const char *stage, const char *state) {
     struct line l;
     begin(&l, TD_EVENT_STAGE);
     td_event_stage_stage(&l.event, stage);
     td_event_stage_state(&l.event, state);
     send_line(e, &l);
+}
+
+void td_events_stage_start(struct td_events *e, const char *stage) {
+    send_stage(e, stage, "start");
+}
+
+void td_events_stage_end(struct td_events *e, const char *stage, enum td_outcome outcome) {
+    send_stage(e, stage, td_outcome_name(outcome));
 }
 
 void td_events_weights(struct td_events *e, const char *text) {
@@ -165,11 +173,11 @@ void td_events_note(struct td_events *e, const char *fmt, ...) {
     send_line(e, &l);
 }
 
-void td_events_end(struct td_events *e, const char *outcome, td_status failure, int64_t step) {
+void td_events_end(struct td_events *e, enum td_outcome outcome, td_status failure, int64_t step) {
     if (atomic_exchange(&e->ended, true)) return;
     struct line l;
     begin(&l, TD_EVENT_END);
-    td_event_end_outcome(&l.event, outcome);
+    td_event_end_outcome(&l.event, td_outcome_name(outcome));
     if (failure) {
         td_event_end_class(&l.event, td_class_name(td_status_class(failure)));
         td_event_end_code(&l.event, td_code_name(td_status_code(failure)));

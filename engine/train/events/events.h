@@ -18,6 +18,7 @@
 
 #include <pthread.h>
 
+#include "lib/attempt/outcome.h"
 #include "lib/attempt/segments.h"
 #include "lib/base/buf.h"
 #include "lib/base/json.h"
@@ -42,15 +43,16 @@ void td_events_step1(struct td_events *e, int64_t step);
 void td_events_resumed(struct td_events *e, int64_t step, const char *inexact_reason); // "": exact
 void td_events_skipped(struct td_events *e, const char *path, const char *reason);
 void td_events_removed(struct td_events *e, int64_t step, const char *path);
-void td_events_stage(struct td_events *e, const char *stage, const char *state);
+void td_events_stage_start(struct td_events *e, const char *stage);
+void td_events_stage_end(struct td_events *e, const char *stage, enum td_outcome outcome);
 // Which weights validate, test and predict use, for people.
 void td_events_weights(struct td_events *e, const char *text);
 void td_events_memory(struct td_events *e, size_t state_bytes, size_t arena_bytes,
                       size_t scratch_bytes, const char *recompute);
 void td_events_frozen(struct td_events *e, const struct td_json *plan);
 void td_events_note(struct td_events *e, const char *fmt, ...) TD_PRINTF(2, 3);
-// The last event; only the first call sends. outcome: "done", "stopped", or "failed" with its
-// status (borrowed; TD_OK otherwise).
-void td_events_end(struct td_events *e, const char *outcome, td_status failure, int64_t step);
+// The last event; only the first call sends. FAILED comes with its status (borrowed; TD_OK
+// otherwise). Never NONE or KILLED.
+void td_events_end(struct td_events *e, enum td_outcome outcome, td_status failure, int64_t step);
 
 #endif
