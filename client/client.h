@@ -7,13 +7,28 @@
 //   config.c     environment: where the daemon is, the token, colours (the only getenv)
 //   session.c    channel to the daemon, unary calls, errors as people read them, exit codes
 //   json.c       protobuf-c messages as proto3 JSON
+//   print.c      text on a terminal: control characters are shown
 //   table.c      aligned columns
 //   pages.c      a listing from its first page to its last
 //   follow.c     WatchJob until a job ends, across restarts of the daemon; progress.c draws it,
 //                epochs.c adds a line an epoch
 //   explain.c    an error on stderr
-//   cmd_*.c      one verb, or verbs that differ by a word
-//   run/         traind-run, which trains without a daemon: what the verb run becomes
+//   spec_file.c  the text of a job spec
+//
+// The verbs, a file each, or one for those that differ by a word:
+//
+//   cmd_submit.c      submit
+//   cmd_plan.c        plan, and what submit --dry-run has of it
+//   cmd_run.c         run: becomes traind-run, which trains without a daemon (run/run.h)
+//   cmd_list.c        list
+//   cmd_describe.c    describe
+//   cmd_watch.c       watch, wait
+//   cmd_steer.c       cancel, pause, resume, delete
+//   cmd_logs.c        logs
+//   cmd_metrics.c     metrics
+//   cmd_checkpoint.c  checkpoint list, download
+//   cmd_cluster.c     node list, cluster info, version
+//   cmd_plugins.c     plugins
 //
 // One thread. A verb gets its parsed flags and returns a td_status; main turns that into one
 // message and one exit code. Exit codes are API: scripts branch on them.

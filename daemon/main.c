@@ -2,6 +2,18 @@
 // loop until a signal. SIGTERM or SIGINT stops gracefully, the second one at once; SIGHUP is
 // ignored (a terminal that closes takes nothing down). Exit codes: 0 stopped as asked, 2 wrong
 // usage, 1 anything else; the last line of the log says why.
+//
+// The folder, in reading order; its rooms have stories of their own:
+//
+//   main.c        the program from start to end
+//   config.h      its settings; params.def: one row each
+//   home.h        its state directory: lock, token, address
+//   roles.h       coordinator and node, started and stopped as the role says
+//   notify.h      readiness, reported to systemd
+//   coordinator/  jobs, catalog, metrics and the API (coordinator.h)
+//   node/         the attempts of this machine (node.h)
+//   launcher/     traind-launcher: the ranks of one attempt (launcher.h)
+//   worker/       traind-worker: one rank, a plan or a probe (worker.h)
 
 #include <malloc.h>
 #include <signal.h>

@@ -1,9 +1,13 @@
 #ifndef TRAIND_STRATEGIES_STRATEGIES_H
 #define TRAIND_STRATEGIES_STRATEGIES_H
 
-// The in-tree strategies, a file each, all behind traind/strategy.h:
-//   single_device  one rank; every collective is the identity
-//   ddp            replicated state, gradients averaged bucket by bucket while backward runs
+// The in-tree strategies, a file each; each implements traind/strategy.h:
+//
+//   single_device.c  one rank; every collective is the identity
+//   ddp.c            replicated state, gradients averaged bucket by bucket while backward runs
+//   collective/      how ranks exchange data (collective.h)
+//   precision/       element types of a job (precision.h)
+//
 // `auto` of the job spec is the first for world 1 and the second else
 // (engine/train/rank/plugins.c).
 

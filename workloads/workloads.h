@@ -11,7 +11,7 @@
 //   modules/llama.c        Llama 2 and 3
 //                          (decoder.c: tokens in, loss out; config_json.c: is a foreign config.json
 //                          that of this network? layers.c: what all modules have in common;
-//                          loss.c: what they minimize)
+//                          activations.def: the activations they take; loss.c: what they minimize)
 //   datasets/idx.c         MNIST-like image sets: idx files, plain or gzip (idx_file.c reads one,
 //                          idx_cache.c keeps the decoded set for all ranks of a node,
 //                          by cache.c)
@@ -19,6 +19,8 @@
 //   datasets/text.c        rows of bytes out of text (windows.c cuts rows for both)
 //   datasets/npy.c         any X.npy with labels y.npy (npy_file.c reads one)
 //   datasets/synthetic.c   random samples labelled by a random linear teacher
+//                          (mapped.c: a file in memory and the words of a refusal; scan_loops.c:
+//                          every element looked at; splits.c: names of the splits)
 
 #include "traind/plugin.h"
 

@@ -10,7 +10,9 @@
 //   node.h       one node, run by the loops; what another accelerator may borrow
 //   kernel.h     a call of a kernel, on operands widened to fp64
 //   convert.h    element types as fp64, and back
-//   kernels.h    the kernel of each op; families.h: the files kernels_<family>.c, asked first
+//   kernels.h    the kernel of each op; families.h: the families, which are asked first:
+//                kernels_elementwise.c, kernels_tensor.c, kernels_nn.c, kernels_loss.c,
+//                kernels_conv.c, kernels_attention.c, kernels_optim.c
 
 #include "traind/accelerator.h"
 #include "traind/plugin.h"

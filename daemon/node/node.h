@@ -9,7 +9,7 @@
 //   node.h, node.c      the shell: feeds the core, carries out what it answers
 //   shell.h             its state; the way into the core and the way up
 //   messages.h          what it says to the coordinator
-//   transport.h         the control stream: in process (transport_local) or gRPC (transport_rpc)
+//   transport.h         the control stream: transport_local.c, in process, or transport_rpc.c
 //   inventory.h         cores, slots, memory, accelerators, identity; core/cores.h gives cores to
 //                       ranks
 //   attempts.h          what the core wants of an attempt, and what it learns of it

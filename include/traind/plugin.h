@@ -3,6 +3,23 @@
 
 // Plugin descriptor: what a plugin of any kind says about itself.
 //
+// The headers of include/traind, in reading order:
+//
+//   types.h        element types (dtypes.def), shapes, spans, clocks, limits
+//   status.h       errors
+//   plugin.h       the descriptor; layout.h: what the plugin was compiled against
+//   knobs.h        what a person may set of a plugin
+//   graph.h        what a module records; ops.def: the ops
+//   build.h        a typed call for each op that a module records
+//   random.h       random numbers inside a step
+//   module.h       what is trained
+//   dataset.h      samples by index
+//   rewrite.h      how a precision or a strategy changes a recorded graph
+//   precision.h    in which element types a job computes
+//   strategy.h     how ranks share the work
+//   collective.h   how ranks exchange data
+//   accelerator.h  one kind of hardware
+//
 // A shared object exports `td_plugin_entry` and `td_plugin_layout` (layout.h), both made by
 // TD_PLUGIN, used once, in one of its files:
 //

@@ -3,7 +3,35 @@
 
 // lib/base: what every binary of traind is built on. Bounded memory, status, log, clocks, files,
 // processes, frames, JSON, digests. It knows no message, no socket loop and no device.
-// This header holds the language helpers of CONVENTIONS.md: ownership, checks, magic, sizes.
+// This header holds the language helpers of CONVENTIONS.md: ownership, checks, magic, sizes. The
+// rest, in reading order:
+//
+//   status.c        td_status of traind/status.h: the record of an error
+//   types.c         element types and shapes of traind/types.h
+//   knobs.c         readers of a plugin's knobs, traind/knobs.h
+//   log.h           log lines on stderr
+//   clock.h         the two clocks
+//   machine.h       pages, cache lines, denormals of this machine
+//   cpu_level.h     which instructions this process uses
+//   arena.h         many small things that are freed together
+//   buf.h           a byte buffer with a maximum
+//   fit.h           text for people in a buffer of a fixed size
+//   printable.h     text of strangers on its way to a terminal
+//   map.h           strings to pointers, in order of insertion
+//   json.h          one tree for structured text
+//   fsio.h          files that appear whole and durable, or not at all
+//   state_dir.h     where daemon and client find each other
+//   gz.h            reads gzip files
+//   digest.h        XXH3 digests
+//   proc.h          child processes
+//   futex.h         waits for a word in shared memory
+//   ring.h          one producer, one consumer, perhaps of two processes
+//   frame.h         length-prefixed frames over a byte stream
+//   registry.h      plugins by kind and name
+//   plugin_files.h  the shared objects of plugin directories, as one digest
+//   rng.h           random numbers, the same bits everywhere; rng_loops.h: its loops
+//   half.h          one 16-bit float; half_loops.h: tensors of them
+//   floats.h        tensors of all float types, converted
 
 #include <stdlib.h>
 #include <unistd.h>

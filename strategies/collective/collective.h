@@ -1,7 +1,14 @@
 #ifndef TRAIND_STRATEGIES_COLLECTIVE_COLLECTIVE_H
 #define TRAIND_STRATEGIES_COLLECTIVE_COLLECTIVE_H
 
-// The in-tree collectives, all of traind/collective.h, and what they have in common.
+// The in-tree collectives, all of traind/collective.h, and what they have in common. In reading
+// order:
+//
+//   collective.h  what every backend computes and refuses
+//   local.c       one rank: every call is the identity
+//   shm.c         the ranks of one node, in a shared mapping
+//   shm_team.h    how these ranks wait for each other
+//   reduce.h      sums of one slice over all ranks; reduce_loops.h: their loops
 //
 // What every backend computes, to the bit:
 //   order   rank 0 + rank 1 + rank 2 ..., left to right, whoever computes it

@@ -1,13 +1,15 @@
 #ifndef TRAIND_STRATEGIES_PRECISION_PRECISION_H
 #define TRAIND_STRATEGIES_PRECISION_PRECISION_H
 
-// The in-tree precisions, all behind traind/precision.h, by the names of the job spec:
+// The in-tree precisions, all of traind/precision.h, by the names of the job spec:
 //
 //   true.c    32-true 64-true bf16-true 16-true    one type for weights, gradients and values
 //   mixed.c   bf16-mixed 16-mixed                  fp32 weights and gradients, 16-bit products
 //
-// Both say what they want to lower.c, the one rewrite. 16-mixed scales the loss, because gradients
-// of fp16 fall below its smallest number; bf16 has the range of fp32 and needs none.
+//   lower.h   the one rewrite, which does what both of them ask for
+//
+// 16-mixed scales the loss, because gradients of fp16 fall below its smallest number; bf16 has the
+// range of fp32 and needs none.
 
 #include "traind/plugin.h"
 

@@ -98,8 +98,24 @@ PRIVATE = {
 # Circles of includes (circles.py) that are there still. A known one that is gone leaves this list.
 KNOWN_CIRCLES = []
 
-# Folder -> the file whose comments tell its story, and name each of its files.
+# Folder -> the file whose comments tell its story, and name each of its files: a name in it, or a path from the root.
 STORIES = {
+    "accelerators/cpu": "cpu.c",
+    "accelerators/cpu/kernels": "kernels.h",
+    "accelerators/cpu/onednn": "onednn.h",
+    "accelerators/reference": "reference.h",
+    "client": "client.h",
+    "client/run": "run.h",
+    "daemon": "main.c",
+    "include/traind": "plugin.h",
+    "lib/base": "base.h",
+    "lib/rpc": "rpc.h",
+    "strategies": "strategies.h",
+    "strategies/collective": "collective.h",
+    "strategies/precision": "precision.h",
+    "workloads": "workloads.h",
+    "workloads/datasets": "workloads/workloads.h",
+    "workloads/modules": "workloads/workloads.h",
     "daemon/launcher": "launcher.h",
     "daemon/node": "node.h",
     "daemon/node/core": "core.h",
@@ -122,6 +138,9 @@ STORIES = {
     "lib/job": "limits.h",
     "lib/spec": "spec.h",
 }
+
+# Folders without a story: programs and plugins of one file each.
+NO_STORY = ["examples", "tests"]
 
 # Accelerators do not include each other, but for the specification's loops.
 SHARED_LOOPS = ["accelerators/reference/node.h"]
@@ -368,18 +387,24 @@ def check_circles_and_names(paths):
 
 
 def check_stories(paths):
-    """The story of a folder names each of its files, by its name or by what follows the kind in it:
-    gradient_conv is one of "conv"."""
+    """The story of a folder names each of its files: x.h, x.c or x.def stands for all of that name."""
     for folder, name in STORIES.items():
-        story = f"{folder}/{name}"
+        story = name if "/" in name else f"{folder}/{name}"
         if story not in paths:
             problem(story, 1, f"{folder} wants a file that tells its story (STORIES in lint.py)")
             continue
         text = "\n".join(x for x in (ROOT / story).read_text().splitlines() if x.lstrip().startswith("//"))
-        words = set(re.findall(r"\w+", text))
-        for stem in sorted({Path(p).stem for p in paths if str(Path(p).parent) == folder} - {Path(name).stem}):
-            if stem not in words and stem.split("_", 1)[-1] not in words:
-                problem(story, 1, f"the story of {folder} does not name {stem}")
+        named = set(re.findall(r"(?<![\w*])(\w+)\.(?:h|c|def)(?!\w)", text))
+        for stem in sorted({Path(p).stem for p in paths if str(Path(p).parent) == folder} - {Path(story).stem}):
+            if stem not in named:
+                problem(story, 1, f"the story of {folder} does not name a file {stem}")
+
+
+def check_folders(paths):
+    """Each folder of C has a story."""
+    for folder in sorted({str(Path(p).parent) for p in paths if p.endswith((".c", ".h", ".def"))} - set(STORIES)):
+        if not longest_prefix(folder, NO_STORY):
+            problem(folder, 1, "the folder has no row in STORIES (lint.py)")
 
 
 def check_paths(paths):
@@ -528,6 +553,7 @@ def main():
         check_file(path, users)
     check_circles_and_names(paths)
     check_stories(paths)
+    check_folders(paths)
     texts = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.md", "*.sh", "Makefile"], cwd=ROOT,
                            check=True, capture_output=True, text=True).stdout.split()
     check_paths(paths + [p for p in texts if (ROOT / p).exists()])

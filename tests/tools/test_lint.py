@@ -304,12 +304,18 @@ def test_room_sees_those_below_it_alone(tree, path, header, ok):
 
 
 def test_story_that_leaves_a_file_out_is_named(tree, monkeypatch):
-    monkeypatch.setattr(lint, "STORIES", {"room": "room.h", "bare": "bare.h"})
+    monkeypatch.setattr(lint, "STORIES", {"room": "room.h", "room/in": "room/room.h", "bare": "bare.h"})
     (tree / "room").mkdir()
-    (tree / "room/room.h").write_text("// First one.h, then the kinds: conv.\nint other;\n")
-    lint.check_stories(["room/room.h", "room/one.c", "room/kind_conv.c", "room/other.c", "bare/x.c"])
-    assert len(lint.problems) == 2
-    assert "does not name other" in lint.problems[0] and lint.problems[1].startswith("bare/bare.h")
+    (tree / "room/room.h").write_text("// First one.h, then in/two.c, the rows.def, words and a_*.c.\nint other; // no xone.h\n")
+    lint.check_stories(["room/room.h", "room/one.c", "room/rows.def", "room/words.c", "room/a_x.c", "room/in/two.c",
+                        "bare/x.c"])
+    assert [p.split("name")[-1] for p in lint.problems[:2]] == [" a file a_x", " a file words"]
+    assert len(lint.problems) == 3 and lint.problems[2].startswith("bare/bare.h")
+
+
+def test_folder_without_a_story_is_named(tree):
+    lint.check_folders(["lib/base/arena.c", "lib/new/x.h", "tests/unit/test_x.c", "tests/tools/lint.py"])
+    assert lint.problems == ["lib/new:1: the folder has no row in STORIES (lint.py)"]
 
 
 def test_path_that_leads_nowhere_is_named(tree):

@@ -4,10 +4,17 @@
 // engine/graph/rules: what each op of ops.def takes and makes, costs, and gives back as a gradient.
 //
 // In reading order: rules.h, the questions that a builder and passes ask (those that accelerators
-// ask, too, are in traind/graph.h); shape.h, what a shape and
-// a cost rule are; gradient.h, what a gradient rule is. Then the families of ops, a file each for
-// shape and cost and one for gradients: basic (products, casts, state), elementwise, tensor (moves
-// and reductions), nn (losses, norms, dropout), conv, attention, and optim, which has no gradients.
+// ask, too, are in traind/graph.h); shape.h, what a shape and a cost rule are; gradient.h, what a
+// gradient rule is. Then the families of ops, a file each for shape and cost, one for gradients:
+//
+//   shape_basic.c        gradient_basic.c        products, casts, state
+//   shape_elementwise.c  gradient_elementwise.c
+//   shape_tensor.c       gradient_tensor.c       moves and reductions
+//   shape_nn.c           gradient_nn.c           losses, norms, dropout
+//   shape_conv.c         gradient_conv.c
+//   shape_attention.c    gradient_attention.c
+//   shape_optim.c                                optimizers, which have no gradients
+//
 // Each ends in its table, a row an op; reference kernels are in accelerators/reference, and
 // tests/conform visits every row.
 //
