@@ -98,7 +98,7 @@ engine_o   := $(call obj,engine/graph engine/graph/rules engine/graph/passes eng
 	accelerators/reference strategies strategies/precision strategies/collective workloads/modules workloads/datasets)
 cpu_o      := $(call obj,accelerators/cpu accelerators/cpu/onednn) $(foreach l,$(levels),$(B)/obj/accelerators/cpu/kernels.$(l).o)
 coord_o    := $(call obj,daemon/coordinator $(addprefix daemon/coordinator/,core shell api))
-node_o     := $(call obj,daemon/node daemon/node/core)
+node_o     := $(call obj,daemon/node daemon/node/core daemon/node/shell)
 daemon_o   := $(call obj,daemon)
 launcher_o := $(call obj,daemon/launcher)
 worker_o   := $(call obj,daemon/worker)

@@ -5,7 +5,7 @@
 
 #include "daemon/coordinator/coordinator.h"
 #include "daemon/node/node.h"
-#include "daemon/node/transport.h"
+#include "daemon/node/shell/transport.h"
 #include "lib/base/proc.h"
 #include "lib/rpc/client.h"
 #include "lib/rpc/loop.h"

@@ -10,10 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/node/attempts.h"
-#include "daemon/node/messages.h"
-#include "daemon/node/scan.h"
-#include "daemon/node/shell.h"
+#include "daemon/node/shell/attempts.h"
+#include "daemon/node/shell/messages.h"
+#include "daemon/node/shell/scan.h"
+#include "daemon/node/shell/shell.h"
 #include "lib/base/clock.h"
 #include "lib/base/fsio.h"
 #include "lib/base/json.h"

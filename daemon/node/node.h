@@ -5,30 +5,33 @@
 //
 // In reading order, from the brain outward:
 //
-//   core/core.h         the brain, sans I/O: (state, event, now) -> actions, a table
-//   node.h, node.c      the shell: feeds the core, carries out what it answers
-//   shell.h             its state; the way into the core and the way up
-//   messages.h          what it says to the coordinator
-//   transport.h         the control stream: transport_local.c, in process, or transport_rpc.c
-//   inventory.h         cores, slots, memory, accelerators, identity; core/cores.h gives cores to
-//                       ranks
-//   attempts.h          what the core wants of an attempt, and what it learns of it
-//   scan.h              attempts that are here when it starts
-//   attempt.h           one attempt: its directory, its launcher (started, found, adopted)
-//   assignment.h        what the coordinator assigned -> the files that a launcher needs
-//   fetch.h             a checkpoint from the coordinator, before an attempt resumes from it
-//   launcher_link.h     the frames to and from one launcher
-//   forward.h           segment files upward, from the offset that was committed
-//   shards.h            checkpoint files to the coordinator (stream store)
-//   put.h               one file to the coordinator, for both of them
-//   finalize_log.h      completes the log of a launcher that was killed
+//   core/core.h     the brain, without I/O: (state, event, now) -> actions, a table
+//   core/cores.h    gives cores to ranks
+//   node.h, node.c  starts, stops, and carries out what the core answers
+//
+// shell/ has what needs files, processes and messages:
+//
+//   shell.h                   its state; the way into the core and the way up
+//   messages.h                what it says to the coordinator
+//   transport.h               the control stream: transport_local.c, in process, or transport_rpc.c
+//   inventory.h               cores, slots, memory, accelerators, identity
+//   attempts.h                what the core wants of an attempt, and what it learns of it
+//   scan.h                    attempts that are here when it starts
+//   attempt.h                 one attempt: its directory, its launcher (started, found, adopted)
+//   assignment.h              what the coordinator assigned -> the files that a launcher needs
+//   fetch.h                   a checkpoint from the coordinator, before an attempt resumes from it
+//   launcher_link.h           the frames to and from one launcher
+//   forward.h                 segment files upward, from the offset that was committed
+//   shards.h                  checkpoint files to the coordinator (stream store)
+//   put.h                     one file to the coordinator, for both of them
+//   finalize_log.h            completes the log of a launcher that was killed
 //   unreported_checkpoints.h  those that it had not written down
-//   gone_checkpoints.h   those that it wrote down and that the disk has no more
-//   fence.h             what this daemon does not run must not go on
-//   planner.h           one-shot `traind-worker plan` under limits and a deadline
-//   measurer.h          what the cores reach, measured while no rank runs, for plans
-//   plugin_list.h       one-shot `traind-worker probe --plugins`: what specs can name here
-//   reconcile.h         the disk holds of a job what the catalog says
+//   gone_checkpoints.h        those that it wrote down and that the disk has no more
+//   fence.h                   what this daemon does not run must not go on
+//   planner.h                 one-shot `traind-worker plan` under limits and a deadline
+//   measurer.h                what the cores reach, measured while no rank runs, for plans
+//   plugin_list.h             one-shot `traind-worker probe --plugins`: what specs can name here
+//   reconcile.h               the disk holds of a job what the catalog says
 //
 // A node owns no job. Its ranks belong to launchers, which outlive it; what they did is in files
 // with offsets, so a node that was killed and restarted goes on where the coordinator's commits

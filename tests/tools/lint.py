@@ -72,8 +72,10 @@ LAYERS = {
                                     "daemon/coordinator/api"],
     # the brain knows messages, and no file, socket or clock
     "daemon/node/core": ["include", "lib/base", "lib/attempt", "pb"],
-    "daemon/node": DAEMON + ["daemon/node/core"],
-    "daemon": DAEMON + ["daemon/coordinator", "daemon/node"],
+    "daemon/node/shell": DAEMON + ["daemon/node/core"],
+    "daemon/node": DAEMON + ["daemon/node/core", "daemon/node/shell"],
+    # how a node reaches its coordinator is chosen above both
+    "daemon": DAEMON + ["daemon/coordinator", "daemon/node", "daemon/node/shell"],
     "client": DAEMON,
     "examples": ["include"],
 }
@@ -119,6 +121,7 @@ STORIES = {
     "daemon/launcher": "launcher.h",
     "daemon/node": "node.h",
     "daemon/node/core": "core.h",
+    "daemon/node/shell": "daemon/node/node.h",
     "daemon/worker": "worker.h",
     "engine/graph": "graph.h",
     "engine/graph/rules": "rules.h",

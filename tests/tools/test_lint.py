@@ -28,7 +28,7 @@ TREE = {
     "lib/attempt/events.def": EVENTS,
     "engine/train/events/events.c": "begin(TD_EVENT_NOTE); begin(TD_EVENT_END);",
     "daemon/launcher/rank.c": "is(TD_EVENT_END);",
-    "daemon/node/planner.c": "is(x);",
+    "daemon/node/shell/planner.c": "is(x);",
     "daemon/coordinator/core/attempt.c": "t[] = {READ};",
 }
 
@@ -101,9 +101,9 @@ def test_event_without_its_code_is_named(tree, file, old, new, words):
 
 def test_event_that_is_spelled_out_is_named(tree):
     code = r'''printf("{\"event\":\"end\"}"); get(v, "event"); about("events");'''
-    lint.check_spelled_events("daemon/node/forward.c", code)
+    lint.check_spelled_events("daemon/node/shell/forward.c", code)
     lint.check_spelled_events("lib/attempt/events.c", code)
-    assert len(lint.problems) == 2 and all(p.startswith("daemon/node/forward.c:1: an event is spelled") for p in lint.problems)
+    assert len(lint.problems) == 2 and all(p.startswith("daemon/node/shell/forward.c:1: an event is spelled") for p in lint.problems)
 
 
 def test_outcome_that_is_spelled_out_is_named(tree):

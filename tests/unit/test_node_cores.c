@@ -1,7 +1,7 @@
 // Cores for ranks: disjoint, in order, refused when there are not enough.
 
 #include "daemon/node/core/cores.h"
-#include "daemon/node/inventory.h"
+#include "daemon/node/shell/inventory.h"
 #include "tests/unit/test.h"
 
 static cpu_set_t set_of(const char *lists) {

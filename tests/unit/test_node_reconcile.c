@@ -1,6 +1,6 @@
 // What a node answers to a question about a job's checkpoints.
 
-#include "daemon/node/reconcile.h"
+#include "daemon/node/shell/reconcile.h"
 
 #include "lib/rpc/loop.h"
 #include "tests/unit/test.h"

@@ -1,0 +1,259 @@
+// See the header. The plan is parsed and built by lib/spec, as everywhere: a plan that is not valid
+// here would fail in the worker, later and less clearly.
+
+#include "daemon/node/shell/assignment.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/attempt/checkpoint_name.h"
+#include "lib/attempt/segments.h"
+#include "lib/spec/plan.h"
+
+enum { PLAN_MAX = 4 << 20, FILE_MAX = 16 << 10, LAUNCHED_MAX = 4 << 10 };
+#define ASSIGNMENT_FILE "assignment.json"
+
+static td_status bad(td_status s) {
+    return td_status_class(s) == TD_CLASS_NONE ? td_status_with_class(s, TD_CLASS_BAD_SPEC) : s;
+}
+
+static td_status parse_plan(const char *text, struct td_arena **out_arena,
+                            struct td_plan *out_plan) {
+    size_t len = strlen(text);
+    if (len > PLAN_MAX) return td_fail(TD_INVALID_ARGUMENT, "a plan of %zu bytes", len);
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_arena_create(TD_SPEC_ARENA_BYTES, &arena));
+    TD_TRY_CTX(td_plan_parse(arena, text, len, out_plan), "the plan that was assigned");
+    *out_arena = td_steal(arena);
+    return TD_OK;
+}
+
+td_status td_assignment_checkpoints(const char *dir, const char *state_dir, const char *job,
+                                    char *out, size_t out_bytes) {
+    int n = dir[0] ? snprintf(out, out_bytes, "%s/%s", dir, job)
+                   : snprintf(out, out_bytes, "%s/checkpoints/%s", state_dir, job);
+    if (n < (int)out_bytes) return TD_OK;
+    return td_fail(TD_INVALID_ARGUMENT, "the checkpoint directory's path is too long");
+}
+
+static bool evaluates_best(const struct td_spec *s) {
+    bool asked = !s->evaluate_from[0] || strcmp(s->evaluate_from, "best") == 0;
+    bool trains = s->stages & TD_STAGE_FIT, evaluates = s->stages & ~(unsigned)TD_STAGE_FIT;
+    return asked && trains && evaluates && s->checkpoint.monitor[0] &&
+           s->checkpoint.save_top_k != 0;
+}
+
+static td_status take_spec(const char *plan_json, const char *state_dir, struct td_assignment *a) {
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_plan plan;
+    TD_TRY(parse_plan(plan_json, &arena, &plan));
+    a->stuck_timeout_s = (uint32_t)plan.spec.restart.stuck_timeout_s;
+    a->evaluates_best = evaluates_best(&plan.spec);
+    const char *dir = plan.spec.checkpoint.dir;
+    const struct td_json *predict = td_json_get(plan.spec.tree, "predict");
+    a->writes_outside = dir[0] || td_json_string(td_json_get(predict, "output"), "")[0];
+    return td_assignment_checkpoints(dir, state_dir, a->job, a->checkpoints, sizeof a->checkpoints);
+}
+
+td_status td_assignment_read(const Traind__V1__Assign *m, const char *state_dir,
+                             struct td_assignment *out_assignment) {
+    struct td_assignment a = {.attempt = m->id->attempt,
+                              .epoch = m->id->epoch,
+                              .world_size = m->world_size,
+                              .first_rank = m->first_rank,
+                              .n_ranks = m->n_ranks,
+                              .slots = m->slots_per_rank * m->n_ranks,
+                              .threads = m->threads_per_rank ? m->threads_per_rank : 1,
+                              .shared_bytes = m->shared_bytes,
+                              .memory_limit_bytes = m->memory_limit_bytes,
+                              .stream_store = m->stream_store};
+    snprintf(a.job, sizeof a.job, "%s", m->id->job);
+    if (a.n_ranks > TD_LAUNCH_RANKS_MAX || a.first_rank + a.n_ranks > a.world_size) {
+        return bad(td_fail(TD_INVALID_ARGUMENT, "ranks %u to %u of a world of %u", a.first_rank,
+                           a.first_rank + a.n_ranks - 1, a.world_size));
+    }
+    for (size_t i = 0; i < m->n_resume && a.n_resume < TD_ASSIGNMENT_RESUME_MAX; i++) {
+        if (!td_checkpoint_path_ok(m->resume[i]->path)) {
+            return bad(td_fail(TD_INVALID_ARGUMENT, "'%.64s' is no path of a checkpoint",
+                               m->resume[i]->path));
+        }
+        struct td_resume *r = &a.resume[a.n_resume++];
+        snprintf(r->path, sizeof r->path, "%s", m->resume[i]->path);
+        r->fetch = m->resume[i]->fetch;
+    }
+    td_status s = take_spec(m->plan_json, state_dir, &a);
+    if (s) return bad(s);
+    *out_assignment = a;
+    return TD_OK;
+}
+
+// ---- files --------------------------------------------------------------------------------------
+// Where a source is: among the job's checkpoints here; else, in the process of the coordinator,
+// which fetches nothing from itself, with what was streamed to it. NULL: out of memory; "":
+// nowhere.
+static const char *place_of(const struct td_assignment *a, const struct td_resume *r,
+                            const char *state_dir, struct td_arena *arena) {
+    const char *here = td_arena_printf(arena, "%s/%s", a->checkpoints, r->path);
+    if (!here || !r->fetch || td_fs_exists(here)) return here;
+    here = td_arena_printf(arena, "%s/checkpoints/%s/%s", state_dir, a->job, r->path);
+    return here && !td_fs_exists(here) ? "" : here;
+}
+
+static td_status add_sources(const struct td_assignment *a, const char *state_dir,
+                             struct td_arena *arena, struct td_plan_run *run) {
+    struct td_json *before = td_json_new(arena, TD_JSON_ARRAY);
+    run->resume_from = "";
+    for (size_t i = 0; i < a->n_resume; i++) {
+        const char *path = place_of(a, &a->resume[i], state_dir, arena);
+        if (!path) return td_fail_oom();
+        if (!*path) continue; // was not fetched
+        if (!*run->resume_from) {
+            run->resume_from = path;
+        } else if (!td_json_push(before, td_json_new_string(arena, path))) {
+            return td_fail_oom();
+        }
+    }
+    run->resume_before = before && before->n_children ? before : NULL;
+    if (a->n_resume == 0 || *run->resume_from) return TD_OK;
+    return td_status_with_class(
+        td_fail(TD_DATA_LOSS, "none of the %zu checkpoints of %s is in '%s'; it would begin again",
+                a->n_resume, a->job, a->checkpoints),
+        TD_CLASS_DATA);
+}
+
+static td_status write_plan(const struct td_assignment *a, const char *plan_json, const char *dir,
+                            const char *state_dir) {
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_plan plan, built;
+    TD_TRY(parse_plan(plan_json, &arena, &plan));
+    struct td_plan_run run = plan.run;
+    run.job = a->job;
+    run.attempt = (int32_t)a->attempt;
+    run.world_size = (int32_t)a->world_size;
+    run.threads_per_rank = (int32_t)a->threads;
+    run.checkpoint_dir = td_arena_printf(arena, "%s/a%u", a->checkpoints, a->attempt);
+    run.cache_dir = td_arena_printf(arena, "%s/cache", state_dir);
+    TD_TRY(add_sources(a, state_dir, arena, &run));
+    if (!run.checkpoint_dir || !run.cache_dir) return td_fail_oom();
+    TD_TRY(td_plan_build(arena, plan.spec.tree, &run, &built));
+    TD_AUTO_BUF text;
+    td_buf_init(&text, PLAN_MAX);
+    TD_TRY(td_plan_print(&built, &text));
+    char path[TD_FS_PATH_BYTES];
+    TD_TRY(td_fs_path(path, "%s/%s", dir, TD_SEGMENT_PLAN));
+    return td_fs_write(path, text.data, text.len, 0600, 0); // td_assignment_sync follows
+}
+
+static td_status write_facts(const struct td_assignment *a, const char *dir) {
+    TD_AUTO_BUF text;
+    td_buf_init(&text, FILE_MAX);
+    TD_TRY(td_buf_printf(&text,
+                         "{\"format\":1,\"epoch\":%llu,\"slots\":%u,\"first_rank\":%u,"
+                         "\"n_ranks\":%u,\"stream_store\":%s,\"checkpoints\":",
+                         (unsigned long long)a->epoch, a->slots, a->first_rank, a->n_ranks,
+                         a->stream_store ? "true" : "false"));
+    TD_TRY(td_json_print_string(a->checkpoints, strlen(a->checkpoints), &text));
+    TD_TRY(td_buf_str(&text, "}\n"));
+    char path[TD_FS_PATH_BYTES];
+    TD_TRY(td_fs_path(path, "%s/%s", dir, ASSIGNMENT_FILE));
+    return td_fs_write(path, text.data, text.len, 0600, 0); // td_assignment_sync follows
+}
+
+td_status td_assignment_write(const struct td_assignment *a, const char *plan_json, const char *dir,
+                              const char *state_dir, mode_t checkpoints_mode) {
+    char path[TD_FS_PATH_BYTES];
+    TD_TRY(td_fs_mkdirs(dir, 0700));
+    TD_TRY(td_fs_path(path, "%s/a%u", a->checkpoints, a->attempt));
+    TD_TRY(td_fs_mkdirs_exact(path, checkpoints_mode));
+    TD_TRY(td_fs_path(path, "%s/cache", state_dir));
+    TD_TRY(td_fs_mkdirs(path, 0700));
+    TD_TRY(write_facts(a, dir));
+    return write_plan(a, plan_json, dir, state_dir);
+}
+
+td_status td_assignment_sync(const char *dir) {
+    const char *const names[] = {ASSIGNMENT_FILE, TD_SEGMENT_PLAN};
+    for (size_t i = 0; i < TD_COUNTOF(names); i++) {
+        char path[TD_FS_PATH_BYTES];
+        TD_TRY(td_fs_path(path, "%s/%s", dir, names[i]));
+        TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0) return td_fs_fail("open", path);
+        if (fsync(fd) != 0) return td_fs_fail("sync", path);
+    }
+    return td_fs_fsync_dir(dir);
+}
+
+td_status td_assignment_load(const char *dir, struct td_assignment *inout_assignment) {
+    char path[TD_FS_PATH_BYTES];
+    TD_TRY(td_fs_path(path, "%s/%s", dir, ASSIGNMENT_FILE));
+    TD_AUTO_BUF text;
+    td_buf_init(&text, FILE_MAX);
+    TD_TRY(td_fs_read(path, FILE_MAX, &text));
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_arena_create(1 << 20, &arena));
+    struct td_json *v;
+    TD_TRY_CTX(td_json_parse(arena, text.data, text.len, &v), "'%s'", path);
+    struct td_assignment *a = inout_assignment;
+    a->epoch = (uint64_t)td_json_int(td_json_get(v, "epoch"), 0);
+    a->slots = (uint32_t)td_json_int(td_json_get(v, "slots"), 0);
+    a->first_rank = (uint32_t)td_json_int(td_json_get(v, "first_rank"), 0);
+    a->n_ranks = (uint32_t)td_json_int(td_json_get(v, "n_ranks"), 0);
+    a->stream_store = td_json_bool(td_json_get(v, "stream_store"), false);
+    snprintf(a->checkpoints, sizeof a->checkpoints, "%s",
+             td_json_string(td_json_get(v, "checkpoints"), ""));
+    if (td_json_int(td_json_get(v, "format"), 0) != 1 || a->n_ranks == 0 ||
+        a->n_ranks > TD_LAUNCH_RANKS_MAX || !a->checkpoints[0]) {
+        return td_fail(TD_DATA_LOSS, "'%s' is not what a node of this version writes", path);
+    }
+    return TD_OK;
+}
+
+// ---- without the file ---------------------------------------------------------------------------
+static td_status rebuild_from_log(const char *dir, struct td_assignment *a) {
+    char path[TD_FS_PATH_BYTES], line[LAUNCHED_MAX];
+    TD_TRY(td_fs_path(path, "%s/%s", dir, TD_SEGMENT_EVENTS));
+    TD_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return td_fs_fail("open", path);
+    ssize_t n = read(fd, line, sizeof line);
+    const char *end = n > 0 ? memchr(line, '\n', (size_t)n) : NULL;
+    if (!end) return td_fail(TD_DATA_LOSS, "'%s' has no first line", path);
+    TD_AUTO(td_arena) *arena = NULL;
+    TD_TRY(td_arena_create(1 << 20, &arena));
+    struct td_json *v;
+    TD_TRY_CTX(td_json_parse(arena, line, (size_t)(end - line), &v), "'%s'", path);
+    a->epoch = (uint64_t)td_json_int(td_json_get(v, "epoch"), 0);
+    a->first_rank = (uint32_t)td_json_int(td_json_get(v, "first_rank"), 0);
+    a->n_ranks = (uint32_t)td_json_int(td_json_get(v, "n_ranks"), 0);
+    if (a->n_ranks == 0 || a->n_ranks > TD_LAUNCH_RANKS_MAX) {
+        return td_fail(TD_DATA_LOSS, "the first line of '%s' does not name its ranks", path);
+    }
+    return TD_OK;
+}
+
+static td_status rebuild_from_plan(const char *dir, struct td_assignment *a) {
+    char path[TD_FS_PATH_BYTES], own[16];
+    TD_TRY(td_fs_path(path, "%s/%s", dir, TD_SEGMENT_PLAN));
+    TD_AUTO_BUF text;
+    td_buf_init(&text, PLAN_MAX);
+    TD_TRY(td_fs_read(path, PLAN_MAX, &text));
+    TD_AUTO(td_arena) *arena = NULL;
+    struct td_plan plan;
+    TD_TRY_CTX(parse_plan(td_buf_cstr(&text), &arena, &plan), "'%s'", path);
+    const char *checkpoints = plan.run.checkpoint_dir;
+    size_t len = strlen(checkpoints);
+    size_t end = (size_t)snprintf(own, sizeof own, "/a%u", a->attempt);
+    if (len <= end || len - end >= sizeof a->checkpoints ||
+        strcmp(checkpoints + len - end, own) != 0) {
+        return td_fail(TD_DATA_LOSS, "'%s' does not say where checkpoints are", path);
+    }
+    snprintf(a->checkpoints, sizeof a->checkpoints, "%.*s", (int)(len - end), checkpoints);
+    a->stream_store = strcmp(plan.spec.checkpoint.store, "fs") != 0; // as the coordinator decides
+    return TD_OK;
+}
+
+td_status td_assignment_rebuild(const char *dir, struct td_assignment *inout_assignment) {
+    TD_TRY(rebuild_from_log(dir, inout_assignment));
+    return rebuild_from_plan(dir, inout_assignment);
+}

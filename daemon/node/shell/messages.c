@@ -1,0 +1,197 @@
+// See the header.
+
+#include "daemon/node/shell/messages.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/attempt/segments.h"
+#include "lib/base/fit.h"
+#include "lib/base/json.h"
+#include "lib/base/log.h"
+
+// Other files: the list of what they hold is made again.
+static void look_at_plugins(struct td_node_daemon *n) {
+    if (td_plugin_files_look(&n->plugins, n->plugin_dir, n->plugin_dirs)) {
+        td_plugin_list_look(n->plugin_list);
+    }
+}
+
+void td_messages_register(struct td_node_daemon *n) {
+    TD_AUTO(td_arena) *arena = NULL;
+    td_status s = td_arena_create(4 << 20, &arena);
+    size_t n_attempts = 0, cap = 0;
+    while (td_node_core_attempt(n->core, cap)) {
+        cap++;
+    }
+    Traind__V1__AttemptHeld **held = s ? NULL : td_arena_array(arena, cap + 1, sizeof *held);
+    Traind__V1__Register r = TRAIND__V1__REGISTER__INIT;
+    struct td_inventory *inv = &n->inventory;
+    for (size_t i = 0; held && i < cap; i++) {
+        struct td_node_attempt *a = td_node_core_attempt(n->core, i);
+        Traind__V1__AttemptHeld *h = td_arena_alloc(arena, sizeof *h);
+        Traind__V1__AttemptId *id = td_arena_alloc(arena, sizeof *id);
+        if (!h || !id) continue;
+        traind__v1__attempt_held__init(h);
+        traind__v1__attempt_id__init(id);
+        id->job = a->job;
+        id->attempt = a->attempt;
+        id->epoch = a->epoch;
+        h->id = id;
+        h->alive = a->state != TD_AT_ENDED;
+        h->launcher_major = a->major ? a->major : TD_LAUNCHER_MAJOR;
+        h->build = a->build;
+        held[n_attempts++] = h;
+    }
+    char *accelerators[TD_INVENTORY_ACCELERATORS];
+    for (size_t i = 0; i < inv->n_accelerators; i++) {
+        accelerators[i] = inv->accelerator[i];
+    }
+    r.node_id = inv->node_id;
+    r.boot_id = inv->boot_id;
+    r.name = inv->name;
+    r.version = n->version;
+    r.launcher_major = TD_LAUNCHER_MAJOR;
+    r.cores = (uint32_t)inv->cores;
+    r.slots = (uint32_t)inv->slots;
+    r.memory_bytes = inv->memory_bytes;
+    look_at_plugins(n);
+    r.plugins = n->plugins.digest;
+    r.cpu_level = td_unconst(td_cpu_level_name(inv->cpu_level));
+    r.cpu_level_held = td_unconst(td_cpu_level_name(inv->cpu_level_held));
+    r.n_accelerators = inv->n_accelerators;
+    r.accelerators = accelerators;
+    r.n_attempts = n_attempts;
+    r.attempts = held;
+    r.embedded = n->transport->ops->embedded;
+    r.keyed = r.batches = true;
+    r.fresh = !n->known;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_REGISTER;
+    m.register_ = &r;
+    // Out of memory for the list would make the coordinator think that attempts are gone.
+    bool sent = !s && held && n->transport->ops->send(n->transport, &m) != TD_TRANSPORT_REFUSED;
+    td_status_free(s);
+    if (!sent) n->transport->ops->reset(n->transport);
+}
+
+void td_messages_heartbeat(struct td_node_daemon *n, uint32_t slots_used) {
+    Traind__V1__Heartbeat h = TRAIND__V1__HEARTBEAT__INIT;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    h.slots_used = slots_used;
+    look_at_plugins(n);
+    h.plugins = n->plugins.digest;
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_HEARTBEAT;
+    m.heartbeat = &h;
+    (void)td_node_daemon_send(n, &m);
+}
+
+void td_messages_refused(struct td_node_daemon *n, const Traind__V1__AttemptId *id,
+                         td_status borrow_why) {
+    char cls[32], message[2048], job[TD_NODE_JOB_MAX];
+    snprintf(cls, sizeof cls, "%s", td_class_name(td_status_class(borrow_why)));
+    (void)td_fit(message, sizeof message, "%s", td_status_message(borrow_why));
+    snprintf(job, sizeof job, "%s", id->job);
+    Traind__V1__AttemptId copy = *id;
+    copy.job = job;
+    Traind__V1__AttemptRefused r = TRAIND__V1__ATTEMPT_REFUSED__INIT;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    r.id = &copy;
+    r.code = (uint32_t)td_status_code(borrow_why);
+    r.class_ = cls;
+    r.message = message;
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_REFUSED;
+    m.refused = &r;
+    (void)td_node_daemon_send(n, &m);
+}
+
+void td_messages_planned(struct td_node_daemon *n, const char *request, td_status borrow_status,
+                         const char *result_json) {
+    TD_AUTO_FREE char *name = td_strdup(request), *json = td_strdup(result_json);
+    char cls[32], message[4096];
+    snprintf(cls, sizeof cls, "%s", td_class_name(td_status_class(borrow_status)));
+    (void)td_fit(message, sizeof message, "%s",
+                 borrow_status ? td_status_message(borrow_status) : "");
+    Traind__V1__PlanResult r = TRAIND__V1__PLAN_RESULT__INIT;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    r.request = name;
+    r.result_json = json;
+    r.code = (uint32_t)td_status_code(borrow_status);
+    r.class_ = cls;
+    r.message = message;
+    look_at_plugins(n);
+    r.plugins = n->plugins.digest;
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT;
+    m.plan_result = &r;
+    if (name && json) (void)td_node_daemon_send(n, &m);
+}
+
+// ---- plugins ------------------------------------------------------------------------------------
+static char *text_of(const struct td_json *v, const char *key) {
+    return td_unconst(td_json_string(td_json_get(v, key), ""));
+}
+
+static bool read_knobs(struct td_arena *a, const struct td_json *list, Traind__V1__Plugin *p) {
+    p->knobs = td_arena_array(a, list ? list->n_children + 1 : 1, sizeof(*p->knobs));
+    for (const struct td_json *v = list ? list->first : NULL; p->knobs && v; v = v->next) {
+        Traind__V1__PluginKnob *k = td_arena_alloc(a, sizeof *k);
+        if (!k) return false;
+        traind__v1__plugin_knob__init(k);
+        k->name = text_of(v, "name");
+        k->type = text_of(v, "type");
+        k->min = td_json_real(td_json_get(v, "min"), 0);
+        k->max = td_json_real(td_json_get(v, "max"), 0);
+        k->unit = text_of(v, "unit");
+        k->required = !td_json_get(v, "fallback");
+        k->fallback = text_of(v, "fallback");
+        k->values = text_of(v, "values");
+        k->prose = text_of(v, "prose");
+        p->knobs[p->n_knobs++] = k;
+    }
+    return p->knobs != NULL;
+}
+
+static td_status read_plugin(struct td_arena *a, const char *line, size_t len,
+                             Traind__V1__Plugin **out_plugin) {
+    struct td_json *v;
+    TD_TRY(td_json_parse(a, line, len, &v));
+    Traind__V1__Plugin *p = td_arena_alloc(a, sizeof *p);
+    if (!p) return td_fail_oom();
+    traind__v1__plugin__init(p);
+    p->kind = text_of(v, "kind");
+    p->name = text_of(v, "name");
+    p->summary = text_of(v, "summary");
+    p->file = text_of(v, "file");
+    p->error = text_of(v, "error");
+    if (!read_knobs(a, td_json_get(v, "knobs"), p)) return td_fail_oom();
+    *out_plugin = p;
+    return TD_OK;
+}
+
+static td_status read_plugins(struct td_arena *a, const char *lines, Traind__V1__PluginList *m) {
+    enum { MOST = 1024 };
+    m->plugins = td_arena_array(a, MOST, sizeof(*m->plugins));
+    if (!m->plugins) return td_fail_oom();
+    for (const char *at = lines; *at && m->n_plugins < MOST;) {
+        size_t len = strcspn(at, "\n");
+        if (!at[len]) break; // the last line was cut
+        TD_TRY(read_plugin(a, at, len, &m->plugins[m->n_plugins]));
+        m->n_plugins++;
+        at += len + 1;
+    }
+    return TD_OK;
+}
+
+void td_messages_plugins(struct td_node_daemon *n) {
+    const char *lines = td_plugin_list_text(n->plugin_list);
+    TD_AUTO(td_arena) *arena = NULL;
+    Traind__V1__PluginList list = TRAIND__V1__PLUGIN_LIST__INIT;
+    Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+    if (!*lines) return; // the probe's end sends it
+    td_status s = td_arena_create(8 << 20, &arena);
+    if (!s) s = read_plugins(arena, lines, &list);
+    m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PLUGIN_LIST;
+    m.plugin_list = &list;
+    if (!s) (void)td_node_daemon_send(n, &m);
+    td_status_log(TD_LOG_WARN, s, "list of plugins not sent, continuing");
+}
