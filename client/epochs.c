@@ -109,7 +109,7 @@ void td_epochs_see(struct td_epochs *e, const Traind__V1__Job *job) {
 }
 
 // Answered, failed, or cancelled with the channel.
-void td_epochs_settle(struct td_epochs *e) {
+void td_epochs_wait(struct td_epochs *e) {
     if (e->idle) return;
     td_status_free(td_session_run_until(e->session, &e->idle, 2 * ANSWER_NS));
 }
@@ -118,5 +118,5 @@ void td_epochs_finish(struct td_epochs *e, const Traind__V1__Job *job) {
     if (!e->known) return;
     e->over = job->state == TRAIND__V1__JOB__STATE__SUCCEEDED;
     ask(e, job);
-    td_epochs_settle(e);
+    td_epochs_wait(e);
 }

@@ -24,10 +24,10 @@ void td_epochs_init(struct td_epochs *e, struct td_session *session,
                     struct td_progress_line *progress, bool from_start);
 // For each change of the job until it has ended. Never waits.
 void td_epochs_see(struct td_epochs *e, const Traind__V1__Job *job);
-// No question is out afterwards; e may go.
-void td_epochs_settle(struct td_epochs *e);
-// After settling, when the job has ended: prints the rest, if the daemon answers within 2 s. With
-// success the last epoch counts as ended.
+// Waits for the question that is out, if any, with a deadline; e may go afterwards.
+void td_epochs_wait(struct td_epochs *e);
+// After td_epochs_wait, when the job has ended: prints the rest, if the daemon answers within 2 s.
+// With success the last epoch counts as ended.
 void td_epochs_finish(struct td_epochs *e, const Traind__V1__Job *job);
 
 #endif

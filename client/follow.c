@@ -193,7 +193,7 @@ td_status td_follow_to_end(struct td_session *s, const char *job, int flags, int
     td_progress_line_init(&e.progress, s->config.color);
     td_epochs_init(&e.epochs, s, &e.progress, flags & TD_FOLLOW_FROM_START);
     td_status failed = td_follow(s, job, s->flags->timeout_ns, on_change, &e);
-    td_epochs_settle(&e.epochs);
+    td_epochs_wait(&e.epochs);
     if (!failed) failed = conclude(&e);
     if (e.show) td_progress_line_end(&e.progress);
     bool succeeded = e.job && e.job->state == TRAIND__V1__JOB__STATE__SUCCEEDED;

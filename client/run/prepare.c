@@ -256,6 +256,6 @@ td_status td_local_run_prepare(struct td_local_run *r) {
     TD_TRY(check_memory(r, sizes));
     r->shared_bytes = (uint64_t)td_json_int(td_json_get(sizes, "shared_bytes"), 0);
     r->total_steps = (uint32_t)td_json_int(td_json_get(sizes, "total_steps"), 0);
-    bool settles = strcmp(r->spec.trainer.precision.name, "auto") == 0;
-    return settles ? write_plan(r, td_json_string(td_json_get(sizes, "precision"), NULL)) : TD_OK;
+    bool is_auto = strcmp(r->spec.trainer.precision.name, "auto") == 0;
+    return is_auto ? write_plan(r, td_json_string(td_json_get(sizes, "precision"), NULL)) : TD_OK;
 }

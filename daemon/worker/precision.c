@@ -76,8 +76,8 @@ td_status td_worker_size_up(struct td_worker_config *config, struct td_worker_io
     return TD_OK;
 }
 
-td_status td_worker_settle(struct td_worker_config *config, struct td_worker_io *io,
-                           struct td_events *events) {
+td_status td_worker_choose_precision(struct td_worker_config *config, struct td_worker_io *io,
+                                     struct td_events *events) {
     if (!is(config->train.precision, TD_PRECISION_AUTO)) return TD_OK;
     if (config->train.world_size > 1) { // each rank would measure, and they might differ
         return td_status_with_class(

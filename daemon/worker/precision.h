@@ -17,12 +17,12 @@ struct td_worker_sized {
     const char *other;         // the precision that it was compared with; NULL: with none
     struct td_estimate beside; // its step
 };
-// Builds the rank of a plan; settles config's precision if it is auto.
+// Builds the rank of a plan; chooses config's precision if it is auto.
 TD_MUST_USE td_status td_worker_size_up(struct td_worker_config *config, struct td_worker_io *io,
                                         struct td_events *events, struct td_worker_sized *out);
 
-// Of a run by hand, which has no plan before it: settles auto and says so in a note.
-TD_MUST_USE td_status td_worker_settle(struct td_worker_config *config, struct td_worker_io *io,
-                                       struct td_events *events);
+// Of a run by hand, which has no plan before it: chooses what auto is, with a note.
+TD_MUST_USE td_status td_worker_choose_precision(struct td_worker_config *config,
+                                                 struct td_worker_io *io, struct td_events *events);
 
 #endif

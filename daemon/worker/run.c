@@ -65,7 +65,7 @@ static td_status train(const struct td_worker_args *args, struct td_worker_io *i
     td_events_ready(events);
     note_unsaved(args, &config->train, events);
     td_denormals_flush(); // of the training thread; accelerators do the same in their own
-    TD_TRY(td_worker_settle(config, io, events));
+    TD_TRY(td_worker_choose_precision(config, io, events));
     return td_train(&config->train, &io->train, events, out_result);
 }
 

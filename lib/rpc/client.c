@@ -181,7 +181,7 @@ static td_status final_status(struct td_rpc_stream *s) {
     return td_status_context(status, "call to %s", s->channel->address);
 }
 
-static void tell_unary(struct td_rpc_stream *s) {
+static void deliver_unary(struct td_rpc_stream *s) {
     struct td_rpc_message *m = NULL;
     td_status status = final_status(s);
     grpc_byte_buffer *buffer = td_steal(s->received);
@@ -218,7 +218,7 @@ static void end_if_over(struct td_rpc_stream *s) {
     if (!s->over || s->start.pending || s->metadata.pending) return;
     if (s->recv.pending || s->send.pending) return;
     if (s->unary) {
-        tell_unary(s);
+        deliver_unary(s);
     } else {
         s->ops->on_done(s, final_status(s), s->arg);
     }

@@ -51,7 +51,7 @@ static struct known *find(struct td_rpc_health *h, const char *service) {
     return NULL;
 }
 
-static void tell(struct td_rpc_health *h, struct watcher *w) {
+static void report(struct td_rpc_health *h, struct watcher *w) {
     const check_request *request = (const void *)td_rpc_call_request(w->call);
     const struct known *k = find(h, request->service);
     serving_status now = k ? k->status : SERVICE_UNKNOWN;
@@ -63,9 +63,9 @@ static void tell(struct td_rpc_health *h, struct watcher *w) {
     w->reported_any = true;
 }
 
-static void tell_all(struct td_rpc_health *h) {
+static void report_all(struct td_rpc_health *h) {
     for (struct watcher *w = h->watchers; w; w = w->next) {
-        tell(h, w);
+        report(h, w);
     }
 }
 
@@ -86,7 +86,7 @@ static void show(struct td_rpc_health *h) {
     for (size_t i = 0; i < h->n_known; i++) {
         h->known[i].status = h->serving && !h->deaf ? SERVING : NOT_SERVING;
     }
-    tell_all(h);
+    report_all(h);
 }
 
 void td_rpc_health_set_all(struct td_rpc_server *server, bool serving) {
@@ -161,11 +161,11 @@ static void on_watch(struct td_rpc_call *call, const ProtobufCMessage *message, 
     if (w->next) w->next->link = &w->next;
     h->watchers = w;
     td_rpc_call_set_user(call, w);
-    tell(h, w);
+    report(h, w);
 }
 
 static void on_watch_writable(struct td_rpc_call *call, void *ctx) {
-    tell(ctx, td_rpc_call_user(call));
+    report(ctx, td_rpc_call_user(call));
 }
 
 static void on_watch_done(struct td_rpc_call *call, void *ctx) {

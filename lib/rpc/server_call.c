@@ -287,7 +287,7 @@ static void watch_deadline(struct td_rpc_call *call) {
     td_loop_timer_arm(call->deadline_timer, call->server->options.deadline_ns);
 }
 
-static void tell_call(struct td_rpc_call *call, const ProtobufCMessage *request) {
+static void call_handler(struct td_rpc_call *call, const ProtobufCMessage *request) {
     call->called = true;
     call->row->on_call(call, request, call->ctx);
     watch_deadline(call);
@@ -313,7 +313,7 @@ static void take_message(struct td_rpc_call *call, grpc_byte_buffer *take_buffer
     }
     call->request = m;
     call->half_closed = true; // a second message is not read
-    if (!call->answered) tell_call(call, td_rpc_message_get(m));
+    if (!call->answered) call_handler(call, td_rpc_message_get(m));
 }
 
 static void take_half_close(struct td_rpc_call *call) {
@@ -509,7 +509,7 @@ void td_rpc_call_begin(struct td_rpc_accept *accept) {
         answer(call, s);
         return;
     }
-    if (streams_in(call->row)) tell_call(call, NULL);
+    if (streams_in(call->row)) call_handler(call, NULL);
     start_recv(call);
 }
 

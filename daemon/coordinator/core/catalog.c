@@ -289,8 +289,8 @@ bool td_catalog_on_checkpoint(struct td_core *core, struct td_job *j, struct td_
 }
 
 // ---- damage -------------------------------------------------------------------------------------
-// Checkpoints lie in ".../<job>/<path>", on whatever machine.
-static bool lies_in(const struct td_job *j, const struct td_checkpoint *c, const char *directory) {
+// A checkpoint is in ".../<job>/<path>", on whatever machine.
+static bool is_in(const struct td_job *j, const struct td_checkpoint *c, const char *directory) {
     char end[TD_JOB_ID_MAX + TD_JOB_PATH_MAX + 2];
     snprintf(end, sizeof end, "/%s/%s", j->id, c->path);
     size_t len = strlen(end), n = strlen(directory);
@@ -330,7 +330,7 @@ void td_catalog_on_skipped(struct td_core *core, struct td_job *j, const char *d
                            const char *why) {
     for (uint32_t i = 0; i < j->n_checkpoints; i++) {
         struct td_checkpoint *c = j->checkpoints[i];
-        if (!lies_in(j, c, directory)) continue;
+        if (!is_in(j, c, directory)) continue;
         td_job_note(j, "checkpoint %s was skipped: %s", c->path, why);
         if (!c->streamed) {
             td_catalog_on_damaged(core, j, c->path, why);

@@ -80,7 +80,7 @@ static void on_entry(struct td_core *core, struct td_job *j, enum td_job_event e
     }
 }
 
-static void tell_moved(struct td_core *core, const struct td_job *j, enum td_job_state from) {
+static void report_move(struct td_core *core, const struct td_job *j, enum td_job_state from) {
     char text[600];
     snprintf(text, sizeof text, "from=%s to=%s attempt=%u%s%s", td_job_state_name(from),
              td_job_state_name(j->state), j->n_attempts, j->reason.text[0] ? " why=" : "",
@@ -110,7 +110,7 @@ enum td_job_step td_core_apply(struct td_core *core, struct td_job *j, enum td_j
         td_retention_ended(core, j);
     }
     td_core_touch(core, j);
-    tell_moved(core, j, from);
+    report_move(core, j, from);
     return TD_JOB_MOVED;
 }
 

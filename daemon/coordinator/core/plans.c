@@ -164,17 +164,17 @@ td_status td_plans_load(struct td_core *core, const char *key, const char *body)
 }
 
 // ---- trainer.precision: auto --------------------------------------------------------------------
-bool td_plans_settles(const struct td_job *j) {
+bool td_plans_precision_is_auto(const struct td_job *j) {
     return strcmp(j->knobs.precision, "auto") == 0;
 }
 
 const char *td_plans_precision(const struct td_plan_entry *e, const struct td_job *j) {
-    return td_plans_settles(j) && e && e->precision[0] ? e->precision : NULL;
+    return td_plans_precision_is_auto(j) && e && e->precision[0] ? e->precision : NULL;
 }
 
 void td_plans_note(const struct td_plan_entry *e, struct td_job *j) {
     if (e && e->slow) td_job_note(j, "%s", e->slow); // the ranks will say the same
-    if (!td_plans_settles(j) || !e || !e->precision[0]) return;
+    if (!td_plans_precision_is_auto(j) || !e || !e->precision[0]) return;
     if (e->other[0] && e->step_seconds > 0 && e->other_seconds > 0) {
         td_job_note(j, "trainer.precision: auto is %s: %.3g ms a step, %s %.3g ms", e->precision,
                     e->step_seconds * 1e3, e->other, e->other_seconds * 1e3);

@@ -42,7 +42,7 @@ void td_plans_tick(struct td_core *core);
 TD_MUST_USE td_status td_plans_load(struct td_core *core, const char *key, const char *body);
 // Is the job's trainer.precision auto? What its plan chose then; NULL: it is not, or e is NULL. And
 // a note of the job that says it.
-bool td_plans_settles(const struct td_job *j);
+bool td_plans_precision_is_auto(const struct td_job *j);
 const char *td_plans_precision(const struct td_plan_entry *e, const struct td_job *j);
 void td_plans_note(const struct td_plan_entry *e, struct td_job *j);
 // The plan of an attempt (or, attempt 0, of a question) as text. The caller frees.

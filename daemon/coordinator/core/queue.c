@@ -96,9 +96,10 @@ const struct td_plan_entry *td_queue_plan(const struct td_core *core, const stru
 // A later attempt does with a plan of another level, and one rank with none. More ranks need the
 // bytes that they share; a plan that was dropped, as its plugins changed, is asked for again.
 bool td_queue_planned(const struct td_core *core, const struct td_job *j, const struct td_host *n) {
-    bool settled = j->frozen_json || !td_plans_settles(j); // else ranks would not know what to do
+    bool has_precision =
+        j->frozen_json || !td_plans_precision_is_auto(j); // else ranks would not know what to do
     bool sized = j->n_ranks == 1 || td_queue_plan(core, j, n);
-    return (j->n_attempts && settled && sized) || td_plans_find(core, j->spec_digest, n);
+    return (j->n_attempts && has_precision && sized) || td_plans_find(core, j->spec_digest, n);
 }
 
 // ---- places -------------------------------------------------------------------------------------

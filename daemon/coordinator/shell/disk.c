@@ -49,7 +49,7 @@ static void *disk_loop(void *arg) {
     return NULL;
 }
 
-static void tell(void *arg) {
+static void deliver(void *arg) {
     struct td_disk *d = arg;
     pthread_mutex_lock(&d->mutex);
     struct td_disk_job *head = d->done;
@@ -73,7 +73,7 @@ td_status td_disk_create(struct td_loop *loop, struct td_disk **out_disk) {
     d->done_tail = &d->done;
     pthread_mutex_init(&d->mutex, NULL);
     pthread_cond_init(&d->cond, NULL);
-    TD_TRY(td_loop_wakeup_create(loop, tell, d, &d->wakeup));
+    TD_TRY(td_loop_wakeup_create(loop, deliver, d, &d->wakeup));
     int rc = pthread_create(&d->thread, NULL, disk_loop, d);
     if (rc != 0) return td_fail(TD_RESOURCE_EXHAUSTED, "thread for files: %s", strerror(rc));
     d->running = true;
@@ -89,7 +89,7 @@ void td_disk_destroy(struct td_disk *d) {
         pthread_cond_signal(&d->cond);
         pthread_mutex_unlock(&d->mutex);
         pthread_join(d->thread, NULL);
-        tell(d);
+        deliver(d);
     }
     td_loop_wakeup_destroy(d->wakeup);
     pthread_mutex_destroy(&d->mutex);

@@ -343,7 +343,7 @@ static void *write_loop(void *arg) {
 
 // ---- the loop's side ----------------------------------------------------------------------------
 // Answers queries, reports points and jobs that are gone (not while the store closes).
-static void tell(struct writer *w, bool closing) {
+static void deliver(struct writer *w, bool closing) {
     const struct td_store_options *o = &w->store->options;
     pthread_mutex_lock(&w->mutex);
     struct item *head = w->done;
@@ -367,7 +367,7 @@ static void on_wakeup(void *arg) {
     struct writer *w = arg;
     struct td_store *s = w->store;
     s->options.on_committed(atomic_load(&s->committed), s->options.arg);
-    tell(w, false);
+    deliver(w, false);
 }
 
 static void hand_over(struct writer *w, struct item *i, bool urgent) {
@@ -479,9 +479,9 @@ td_status td_store_open(struct td_loop *loop, const struct td_store_options *opt
     return TD_OK;
 }
 
-static void settle(struct writer *w) {
+static void finish_writer(struct writer *w) {
     if (!w->tail) return; // never started
-    tell(w, true);
+    deliver(w, true);
     td_loop_wakeup_destroy(w->wakeup);
     pthread_mutex_destroy(&w->mutex);
     pthread_cond_destroy(&w->cond);
@@ -491,8 +491,8 @@ void td_store_close(struct td_store *s) {
     if (!s) return;
     stop_writer(&s->state);
     stop_writer(&s->metrics);
-    settle(&s->state);
-    settle(&s->metrics);
+    finish_writer(&s->state);
+    finish_writer(&s->metrics);
     for (int k = 0; k < TD_RECORD_KIND_COUNT; k++) {
         sqlite3_finalize(s->put[k]);
         sqlite3_finalize(s->drop[k]);

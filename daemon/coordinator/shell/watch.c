@@ -20,7 +20,7 @@ struct watcher {
     uint64_t event; // newest that it was sent
     bool resume;    // came with a token
     bool live;      // got its first message
-    bool dirty;     // progress to tell
+    bool dirty;     // progress to send
     uint64_t mark;  // of the reason that it got last
 };
 
@@ -87,14 +87,14 @@ bool td_watchers_have(const struct td_watchers *w, const char *job) {
     return x;
 }
 
-// ---- telling ------------------------------------------------------------------------------------
+// ---- sending ------------------------------------------------------------------------------------
 static bool job_ended(const Traind__V1__Job *j) {
     return td_job_state_ended((enum td_job_state)(j->state - 1));
 }
 
 // Ends the call after a terminal state, or when its queue is full.
-static void tell(struct td_watchers *w, struct watcher *x, uint64_t event, Traind__V1__Job *job,
-                 bool durable) {
+static void send_change(struct td_watchers *w, struct watcher *x, uint64_t event,
+                        Traind__V1__Job *job, bool durable) {
     if (!td_rpc_call_is_live(x->call)) return;
     char token[48];
     snprintf(token, sizeof token, "%" PRIu64 ":%" PRIu64, td_store_incarnation(w->c->store), event);
@@ -115,19 +115,19 @@ static void tell(struct td_watchers *w, struct watcher *x, uint64_t event, Train
     }
 }
 
-static void tell_packed(struct td_watchers *w, struct watcher *x, const struct event *e) {
+static void send_packed(struct td_watchers *w, struct watcher *x, const struct event *e) {
     Traind__V1__Job *job = traind__v1__job__unpack(NULL, e->bytes, (const uint8_t *)e->packed);
     if (!job) return;
-    tell(w, x, e->number, job, true);
+    send_change(w, x, e->number, job, true);
     traind__v1__job__free_unpacked(job, NULL);
 }
 
 // Never more often than the timer, and never the past: for those that are up to date.
-static void tell_now(struct td_watchers *w, struct watcher *x, const char *packed, size_t bytes,
+static void send_now(struct td_watchers *w, struct watcher *x, const char *packed, size_t bytes,
                      uint64_t event, bool durable) {
     Traind__V1__Job *job = traind__v1__job__unpack(NULL, bytes, (const uint8_t *)packed);
     if (!job) return;
-    tell(w, x, event, job, durable);
+    send_change(w, x, event, job, durable);
     traind__v1__job__free_unpacked(job, NULL);
 }
 
@@ -155,7 +155,7 @@ static void replay(struct td_watchers *w, struct watcher *x, uint64_t up_to) {
     for (uint64_t i = begin; i < w->n_events; i++) {
         const struct event *e = &w->ring[i % TD_WATCH_RING];
         if (e->number > x->event && e->number <= up_to && strcmp(e->job, x->job) == 0) {
-            tell_packed(w, x, e);
+            send_packed(w, x, e);
         }
     }
 }
@@ -171,7 +171,7 @@ static void pass_snapshot(void *take_arg, enum td_gate_pass pass) {
             if (job && job_ended(job)) td_rpc_call_finish(x->call, TD_OK); // nothing will follow
             if (job) traind__v1__job__free_unpacked(job, NULL);
         } else {
-            tell_now(s->w, x, s->packed, s->bytes, s->event, s->first);
+            send_now(s->w, x, s->packed, s->bytes, s->event, s->first);
         }
         x->live = true;
     }
@@ -260,7 +260,7 @@ void td_watchers_event(struct td_watchers *w, uint64_t event, const char *job, c
     w->n_events++;
     if (!e->packed) return;
     for (struct watcher *x = w->first; x; x = x->next) {
-        if (x->live && strcmp(x->job, job) == 0 && event > x->event) tell_packed(w, x, e);
+        if (x->live && strcmp(x->job, job) == 0 && event > x->event) send_packed(w, x, e);
     }
 }
 

@@ -144,7 +144,7 @@ static void look_at_next(struct td_fetch *f) {
 }
 
 // The source that is due is here, or nobody can say more of it.
-static void settle(struct td_fetch *f) {
+static void source_ready(struct td_fetch *f) {
     if (f->takes_best || !find_best(f)) {
         f->fn(TD_OK, f->arg);
         return;
@@ -179,7 +179,7 @@ static void take_unchecked(struct td_fetch *f, td_status take_status) {
         "checkpoint not compared with the coordinator's job=%s path=%s why=\"%s\", continuing",
         f->assigned->job, source(f)->path, td_status_message(take_status));
     td_status_free(take_status);
-    settle(f);
+    source_ready(f);
 }
 
 static void source_failed(struct td_fetch *f, td_status take_status) {
@@ -293,7 +293,7 @@ static void next_file(struct td_fetch *f) {
             return;
         }
         td_log_info("checkpoint fetched job=%s path=%s", f->assigned->job, source(f)->path);
-        settle(f);
+        source_ready(f);
         return;
     }
     td_status s = open_file(f);
@@ -399,7 +399,7 @@ static void check_copy(struct td_fetch *f) {
     } else if (f->file < f->n_files) {
         td_loop_timer_arm(f->timer, 0); // others come between
     } else {
-        settle(f);
+        source_ready(f);
     }
 }
 
@@ -444,7 +444,7 @@ static void on_timer(void *arg) {
         return;
     }
     if (!f->takes_best && !source(f)->fetch) { // a file of this node
-        settle(f);
+        source_ready(f);
         return;
     }
     if (f->copy == COPY_NONE && has_copy(f)) f->copy = COPY_UNCHECKED;
