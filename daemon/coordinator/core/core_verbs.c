@@ -101,43 +101,45 @@ static void keep_cancel_reason(struct td_job *j, const char *reason) {
     j->cancel_why = td_core_dup(text);
 }
 
-td_status td_core_cancel(struct td_core *core, struct td_now now, const char *id,
-                         const char *reason, const struct td_job **out_job) {
-    TD_TRY(td_core_find_job(core, id, out_job));
-    td_core_enter(core, now);
-    struct td_job *j = td_core_job(core, (*out_job)->id);
-    keep_cancel_reason(j, reason);
-    enum td_job_step step = td_core_apply(core, j, TD_JOB_ON_CANCEL);
-    if (step == TD_JOB_REFUSED) return refuse(j, TD_JOB_ON_CANCEL, "cancelled");
-    if (step == TD_JOB_MOVED) {
-        struct td_attempt *a = td_job_live(j);
-        if (a) {
-            td_attempt_stop(core, j, a, TD_STOP_CAUSE_CANCEL);
-        } else if (j->state == TD_JOB_STOPPING) {
-            td_core_apply(core, j, TD_JOB_ON_STOPPED);
-        }
+// Cancel and pause: what both do to a job, and the words in which they differ.
+struct halt {
+    enum td_job_event event;
+    enum td_job_state meanwhile; // until its attempt has stopped
+    enum td_stop_cause cause;
+    const char *verb;
+};
+
+static td_status halt(struct td_core *core, struct td_job *j, const struct halt *h) {
+    enum td_job_step step = td_core_apply(core, j, h->event);
+    if (step == TD_JOB_REFUSED) return refuse(j, h->event, h->verb);
+    struct td_attempt *a = td_job_live(j);
+    if (step == TD_JOB_MOVED && a) {
+        td_attempt_stop(core, j, a, h->cause);
+    } else if (step == TD_JOB_MOVED && j->state == h->meanwhile) {
+        td_core_apply(core, j, TD_JOB_ON_STOPPED);
     }
     td_core_leave(core);
     return TD_OK;
 }
 
-td_status td_core_pause(struct td_core *core, struct td_now now, const char *id,
-                        const struct td_job **out_job) {
+td_status td_core_cancel(struct td_core *core, struct td_now now, const char *id,
+                         const char *reason, const struct td_job **out_job) {
+    static const struct halt to_cancel = {TD_JOB_ON_CANCEL, TD_JOB_STOPPING, TD_STOP_CAUSE_CANCEL,
+                                          "cancelled"};
     TD_TRY(td_core_find_job(core, id, out_job));
     td_core_enter(core, now);
     struct td_job *j = td_core_job(core, (*out_job)->id);
-    enum td_job_step step = td_core_apply(core, j, TD_JOB_ON_PAUSE);
-    if (step == TD_JOB_REFUSED) return refuse(j, TD_JOB_ON_PAUSE, "paused");
-    if (step == TD_JOB_MOVED) {
-        struct td_attempt *a = td_job_live(j);
-        if (a) {
-            td_attempt_stop(core, j, a, TD_STOP_CAUSE_PAUSE);
-        } else if (j->state == TD_JOB_PAUSING) {
-            td_core_apply(core, j, TD_JOB_ON_STOPPED);
-        }
-    }
-    td_core_leave(core);
-    return TD_OK;
+    keep_cancel_reason(j, reason);
+    return halt(core, j, &to_cancel);
+}
+
+td_status td_core_pause(struct td_core *core, struct td_now now, const char *id,
+                        const struct td_job **out_job) {
+    static const struct halt to_pause = {TD_JOB_ON_PAUSE, TD_JOB_PAUSING, TD_STOP_CAUSE_PAUSE,
+                                         "paused"};
+    TD_TRY(td_core_find_job(core, id, out_job));
+    td_core_enter(core, now);
+    return halt(core, td_core_job(core, (*out_job)->id), &to_pause);
 }
 
 td_status td_core_resume(struct td_core *core, struct td_now now, const char *id,
