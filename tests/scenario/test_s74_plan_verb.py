@@ -41,6 +41,15 @@ def test_plan_said_yes_to_what_submit_refused(daemon, tmp_path, impossible, word
     assert words in why and why in dry and why in submitted, (submitted, dry, planned)
 
 
+def test_submit_accepted_what_a_plan_had_refused_already(daemon, tmp_path):
+    spec, large = spec_file(tmp_path), ["--set", "model.layers=[16, 1000000, 1000000, 4]"]
+    planned, submitted = [daemon.ctl(verb, spec, *large, check=JOB_FAILED) for verb in ("plan", "submit")]
+    first_line = lambda ran: ran.stderr.splitlines()[0]
+    assert "the largest known node has" in first_line(planned) and not submitted.stdout
+    assert first_line(submitted) == first_line(planned)
+    assert not daemon.ctl_json("list").get("jobs")
+
+
 def test_planned_memory_left_out_what_a_rank_needs_besides(daemon, tmp_path):
     spec = spec_file(tmp_path)
     plan = daemon.ctl_json("plan", spec)

@@ -18,6 +18,7 @@ struct rig {
     uint64_t session;
     char assigned[TD_JOB_ID_MAX];
     uint64_t epoch, events;
+    uint64_t memory_bytes; // of nodes that register; 0: they do not say
     uint32_t n_assigned, n_progress, n_queue;
     uint32_t n_puts[TD_RECORD_KIND_COUNT]; // rows written, of the newest input
     char requests[512][64];                // for plans, not yet answered
@@ -120,6 +121,7 @@ static void say_register_with(struct rig *r, const char *name, uint32_t slots,
     reg.boot_id = boot;
     reg.launcher_major = 1;
     reg.cores = reg.slots = slots;
+    reg.memory_bytes = r->memory_bytes;
     reg.n_attempts = held ? 1 : 0;
     reg.attempts = &held;
     Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
@@ -208,15 +210,21 @@ static inline char *make_spec(int seed, int devices) {
     return make_spec_from(seed, devices, "");
 }
 
-static inline const struct td_job *create(struct rig *r, int number, const char *spec) {
+static inline td_status try_create(struct rig *r, int number, const char *spec,
+                                   const struct td_job **out_job) {
     char id[TD_JOB_ID_MAX];
     snprintf(id, sizeof id, "j-%012x", (unsigned)number);
     const struct td_core_create_job request = {
         .id = id, .spec_json = spec, .request_id = "", .digest = ""};
-    const struct td_job *j = NULL;
     bool again = false;
-    assert_ok(td_core_create_job(r->core, r->now, &request, &j, &again));
+    td_status s = td_core_create_job(r->core, r->now, &request, out_job, &again);
     take(r);
+    return s;
+}
+
+static inline const struct td_job *create(struct rig *r, int number, const char *spec) {
+    const struct td_job *j = NULL;
+    assert_ok(try_create(r, number, spec, &j));
     return j;
 }
 
@@ -228,9 +236,9 @@ static inline const struct td_job *job(struct rig *r, int number) {
     return j;
 }
 
-static inline void answer_plan(struct rig *r, const char *request) {
-    char json[] = "{\"state_bytes\":10,\"total_steps\":3}";
-    char copy[64];
+static inline void answer_plan_with(struct rig *r, const char *request, const char *sizes) {
+    char json[128], copy[64];
+    snprintf(json, sizeof json, "%s", sizes);
     snprintf(copy, sizeof copy, "%s", request);
     Traind__V1__PlanResult result = TRAIND__V1__PLAN_RESULT__INIT;
     result.request = copy;
@@ -239,6 +247,10 @@ static inline void answer_plan(struct rig *r, const char *request) {
     m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT;
     m.plan_result = &result;
     say(r, &m);
+}
+
+static inline void answer_plan(struct rig *r, const char *request) {
+    answer_plan_with(r, request, "{\"state_bytes\":10,\"total_steps\":3}");
 }
 
 static inline void answer_plans(struct rig *r) {

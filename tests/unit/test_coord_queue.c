@@ -282,6 +282,35 @@ static void test_plan_is_refused_when_the_node_that_works_on_it_is_gone(void **s
     end(&r);
 }
 
+// It was accepted with "it starts next", and failed before its first rank.
+static void
+test_create_is_refused_as_the_plan_was_when_its_memory_is_known_and_fits_nowhere(void **state) {
+    (void)state;
+    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
+    TD_AUTO_FREE char *small = make_spec(1, 1), *large = make_spec(2, 1);
+    const struct td_job *j = NULL;
+    struct rig r;
+    begin_alone(&r, &o);
+    r.memory_bytes = UINT64_C(1) << 30;
+    r.session = td_core_session_open(r.core, r.now, false);
+    say_register(&r, "n-1", 1);
+    settle(&r);
+    ask_plan(&r, large);
+    answer_plan_with(&r, r.requests[--r.n_requests], "{\"memory_bytes\":2147483648}");
+    assert_int_equal(r.planned_code, TD_FAILED_PRECONDITION);
+    td_status s = try_create(&r, 1, large, &j);
+    assert_int_equal(td_status_code(s), r.planned_code);
+    assert_string_equal(td_status_reason(s), "UNSATISFIABLE");
+    assert_non_null(strstr(r.planned, td_status_message(s)));
+    td_status_free(s);
+    assert_null(td_core_job_before(r.core, UINT64_MAX));
+    ask_plan(&r, small);
+    answer_plan_with(&r, r.requests[--r.n_requests], "{\"memory_bytes\":1073741824}");
+    assert_int_equal(r.planned_code, TD_CODE_OK);
+    assert_non_null(create(&r, 2, small));
+    end(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_create_looks_at_no_job_when_no_slot_is_free),
@@ -296,6 +325,8 @@ int main(void) {
         cmocka_unit_test(test_plan_is_refused_when_no_node_came_within_a_grace_after_the_start),
         cmocka_unit_test(test_plan_is_asked_of_a_node_that_comes_within_the_grace),
         cmocka_unit_test(test_plan_is_refused_when_the_node_that_works_on_it_is_gone),
+        cmocka_unit_test(
+            test_create_is_refused_as_the_plan_was_when_its_memory_is_known_and_fits_nowhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,6 +41,7 @@ static td_status build_job(struct td_core *core, const struct td_core_create_job
     j->seq = j->queue_seq = core->next_seq;
     j->create_ns = j->wait_ns = core->now.real.ns;
     TD_TRY(td_fits_slots(core, j->n_ranks, &j->knobs.resources));
+    TD_TRY(td_fits_memory(core, j->n_ranks, td_plans_find(core, j->spec_digest, NULL)));
     *out_job = td_steal(j);
     return TD_OK;
 }
