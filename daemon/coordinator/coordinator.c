@@ -1,4 +1,4 @@
-// The shell: owns core, store, gate, disk thread and server, and moves what one answers to the
+// The shell: owns core, store, gate, disk threads and server, and moves what one answers to the
 // others. No policy; see core.h for that. Order of creation is the order of need, and destroy goes
 // backwards; it accepts what was built half.
 
@@ -246,7 +246,8 @@ static td_status make_parts(struct td_coordinator *c, const struct td_coordinato
     TD_TRY(td_core_create(&core, &c->core));
     TD_TRY(td_gate_create(&c->gate));
     TD_TRY(td_checker_create(c->loop, c->state_dir, o->check_after_ms, on_damage, c, &c->checker));
-    TD_TRY(td_disk_create(c->loop, &c->disk));
+    TD_TRY(td_disk_create(c->loop, "disk", &c->disk));
+    TD_TRY(td_disk_create(c->loop, "reads", &c->reads));
     TD_TRY(td_loop_timer_create(c->loop, on_timer, c, &c->timer));
     TD_TRY(td_loop_turn_create(c->loop, on_turn, c, &c->turn));
     TD_TRY(td_watchers_create(c, &c->watchers));
@@ -325,6 +326,7 @@ void td_coordinator_destroy(struct td_coordinator *c) {
     td_loop_timer_destroy(c->timer);
     td_loop_timer_destroy(c->drain_timer);
     td_rpc_server_destroy(c->server);
+    td_disk_destroy(c->reads);
     td_disk_destroy(c->disk);
     td_checker_destroy(c->checker);
     if (c->store) td_shell_hand_over(c);

@@ -57,10 +57,18 @@ def refused(call):
     return error.value.details()
 
 
+def read_shard(daemon, job):
+    """The manifest of its newest checkpoint."""
+    m = daemon.cluster.stubs.checkpoint
+    request = m.ReadShardRequest(job=job, file="manifest.json")
+    return b"".join(part.data for part in daemon.stub("Checkpoint").ReadShard(request, timeout=20))
+
+
 def test_reads_answer_while_the_disk_refuses(refusing):
     daemon, Refuse = refusing
-    job = daemon.submit(SPEC, "checkpoint.save_top_k=0")
+    job = daemon.submit(SPEC)
     daemon.finish(job)
+    manifest = read_shard(daemon, job)
     points = until("points are committed", lambda: daemon.points(job))
     refuse = Refuse(daemon, "state.db")
     # It begins to refuse while this waits: an answer all the same, within the call's time.
@@ -78,6 +86,7 @@ def test_reads_answer_while_the_disk_refuses(refusing):
     assert info.unsaved
     daemon.stub("Checkpoint").ListCheckpoints(m.checkpoint.ListCheckpointsRequest(job=job), timeout=20)
     assert daemon.points(job) == points
+    assert read_shard(daemon, job) == manifest
     daemon.logs(job)
     said = daemon.ctl("describe", job, check=0).stderr
     assert "cannot write its disk (state.db: " in said and "may not survive a restart" in said
@@ -119,3 +128,33 @@ def test_metrics_answer_from_what_is_committed_while_theirs_refuses(daemon):
     refuse.free()
     last = daemon.wait_state(job, "CANCELLED").global_step
     until("nothing is lost", lambda: [p.step for p in daemon.points(job)] == list(range(1, last + 1)))
+
+
+def test_reads_waited_for_what_the_disk_thread_wrote(daemon):
+    """The log of one job is a pipe that nobody reads: its write waits. Reads of another job do not."""
+    done = daemon.submit(SPEC)
+    daemon.finish(done)
+    logs, manifest = daemon.logs(done), read_shard(daemon, done)
+    first = daemon.submit(LONG, "trainer.max_steps=100000", "trainer.devices=2")  # all slots
+    daemon.wait_step(first, 1)
+    stuck = daemon.submit(SPEC)
+    directory = daemon.state_dir / "logs" / stuck / "a1"
+    directory.mkdir(parents=True)
+    pipes, failed = [directory / name for name in ("0.out", "0.err")], "log bytes were not written"
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    daemon.steer("Cancel", first)
+    try:
+        daemon.finish(stuck)  # its events came, and so did its first line
+        assert logs and daemon.logs(done) == logs
+        assert manifest and read_shard(daemon, done) == manifest
+        assert daemon.points(done)
+        assert failed not in daemon.log.read_text()
+    finally:
+        for pipe in pipes:
+            end = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+            pipe.unlink()
+            os.close(end)
+    until("the write that waited has failed: it was a pipe", lambda: failed in daemon.log.read_text())
+    daemon.restart()
+    until("its log is here", lambda: daemon.logs(stuck))

@@ -29,7 +29,7 @@ static void make_rig(struct rig *r, char *state_dir) {
     snprintf(r->dir, sizeof r->dir, "%s/logs", state_dir);
     assert_ok(td_loop_create(&r->c.loop));
     assert_ok(td_core_create(&(struct td_core_options){0}, &r->c.core));
-    assert_ok(td_disk_create(r->c.loop, &r->c.disk));
+    assert_ok(td_disk_create(r->c.loop, "disk", &r->c.disk));
     assert_ok(td_logs_create(&r->c, &r->c.logs));
 }
 

@@ -123,7 +123,7 @@ static void next_chunk(void *reader) {
         return;
     }
     size_t bytes = (size_t)TD_MIN(r->file_bytes - r->offset, CHUNK_BYTES);
-    td_file_stream_read(&r->stream, r->c->disk, r->path, r->offset, bytes);
+    td_file_stream_read(&r->stream, r->c->reads, r->path, r->offset, bytes);
 }
 
 static const struct td_file_stream_ops chunks = {

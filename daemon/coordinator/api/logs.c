@@ -1,7 +1,7 @@
 // LogService: logs of ranks by byte offset, and following them.
 //
 // A reader walks the streams of one attempt (rank by rank, out then err), sends what is durable,
-// one read of the disk thread at a time, and waits where it is: for its own client (the queue
+// one read of the readers' thread at a time, and waits where it is: for its own client (the queue
 // is full) or, following, for more bytes. It ends when the job has ended and everything is here; a
 // follower of "the newest attempt" goes on with the next one, also when it was cut off and comes
 // back with the positions that it had reached. When a node never delivers the rest of an ended
@@ -152,7 +152,7 @@ static bool read_some(struct reader *r) {
         td_logs_path(r->c->logs, &key, path, sizeof path);
         r->at = s;
         size_t bytes = (size_t)TD_MIN(size - r->offsets[s], CHUNK_BYTES);
-        td_file_stream_read(&r->stream, r->c->disk, path, r->offsets[s], bytes);
+        td_file_stream_read(&r->stream, r->c->reads, path, r->offsets[s], bytes);
         return true;
     }
     return false;

@@ -14,6 +14,7 @@
 #include "lib/rpc/loop.h"
 
 struct td_disk {
+    const char *name;
     pthread_t thread;
     bool running;
     pthread_mutex_t mutex; // guards what follows
@@ -27,7 +28,7 @@ struct td_disk {
 
 static void *disk_loop(void *arg) {
     struct td_disk *d = arg;
-    td_log_context("thread", "disk");
+    td_log_context("thread", d->name);
     pthread_mutex_lock(&d->mutex);
     for (;;) {
         while (!d->waiting && !d->stop) {
@@ -66,16 +67,17 @@ static void deliver(void *arg) {
     }
 }
 
-td_status td_disk_create(struct td_loop *loop, struct td_disk **out_disk) {
+td_status td_disk_create(struct td_loop *loop, const char *name, struct td_disk **out_disk) {
     TD_AUTO(td_disk) *d = td_calloc(1, sizeof *d);
     if (!d) return td_fail_oom();
+    d->name = name;
     d->waiting_tail = &d->waiting;
     d->done_tail = &d->done;
     pthread_mutex_init(&d->mutex, NULL);
     pthread_cond_init(&d->cond, NULL);
     TD_TRY(td_loop_wakeup_create(loop, deliver, d, &d->wakeup));
     int rc = pthread_create(&d->thread, NULL, disk_loop, d);
-    if (rc != 0) return td_fail(TD_RESOURCE_EXHAUSTED, "thread for files: %s", strerror(rc));
+    if (rc != 0) return td_fail(TD_RESOURCE_EXHAUSTED, "thread '%s': %s", name, strerror(rc));
     d->running = true;
     *out_disk = td_steal(d);
     return TD_OK;

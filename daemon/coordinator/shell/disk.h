@@ -1,10 +1,12 @@
 #ifndef TRAIND_DAEMON_COORDINATOR_SHELL_DISK_H
 #define TRAIND_DAEMON_COORDINATOR_SHELL_DISK_H
 
-// A thread for files: work that may wait for a disk (shards, logs, their readers) runs there, in
-// the order it was given, and its end is reported on the loop. A job carries its own data; it
-// belongs to the thread between submit and done. At most TD_DISK_MAX_JOBS wait: then submit
-// refuses, and the caller pushes back on whoever sends or reads.
+// A thread for work that may wait for a disk: it runs there in the order it was given, and its end
+// is reported on the loop. There are several, so that no read waits for a write: one for what is
+// written (shards, logs, sweeps, verification), one for files that are read to clients, and one for
+// questions to metrics.db (store.h). A job carries its own data; it belongs to the thread between
+// submit and done. At most TD_DISK_MAX_JOBS wait: then submit refuses, and the caller pushes back
+// on whoever sends or reads.
 
 #include "lib/base/base.h"
 
@@ -19,7 +21,9 @@ struct td_disk_job {
     void (*done)(struct td_disk_job *job); // on the loop, once; frees the job
 };
 
-TD_MUST_USE td_status td_disk_create(struct td_loop *loop, struct td_disk **out_disk);
+// name: of the thread, in the log; static.
+TD_MUST_USE td_status td_disk_create(struct td_loop *loop, const char *name,
+                                     struct td_disk **out_disk);
 // Runs what waits, calls every done, joins.
 void td_disk_destroy(struct td_disk *d);
 TD_DEFINE_AUTO(td_disk, td_disk_destroy);

@@ -9,9 +9,9 @@
 // writer threads, with db.h for SQLite's calls, metrics_db.h for what metrics.db
 // holds and metrics_query.h for questions to it;
 // check.h, which looks for damage in them; salvage.h, a start with what is readable of state.db,
-// and salvage_copy.h, which reads it; disk.h, a thread for files; logs.h, what ranks print, by byte
-// offset; look.h and verify.h, whether the files of checkpoints are here, and are what was
-// committed; sweep.h, files that nobody will ask for any more; watch.h, who sees changes.
+// and salvage_copy.h, which reads it; disk.h, a thread that may wait for a disk; logs.h, what ranks
+// print, by byte offset; look.h and verify.h, whether the files of checkpoints are here, and are
+// what was committed; sweep.h, files that nobody will ask for any more; watch.h, who sees changes.
 //
 // A handler has always the same shape: decode and check, call the core, td_shell_after (takes its
 // records, actions to the gate), build the answer in an arena, td_shell_reply. The answer shows
@@ -66,7 +66,8 @@ struct td_coordinator {
     struct td_core *core;
     struct td_store *store;
     struct td_gate *gate;
-    struct td_disk *disk;
+    struct td_disk *disk;  // for what is written
+    struct td_disk *reads; // for files that are read to clients
     struct td_checker *checker;
     struct td_rpc_server *server;
     struct td_loop_turn *turn;         // ends with a hand-over to the store

@@ -12,7 +12,7 @@
 //
 // What was removed without a row is a line in the log.
 //
-// Uploads into what goes are ended first, and all files are touched by the disk thread alone, in
+// Uploads into what goes are ended first, and all files are changed by the disk thread alone, in
 // the order in which that was asked: nothing comes back. A file that cannot be removed is a line in
 // the log. Jobs that the catalog does not know are not touched. Loop thread.
 
