@@ -34,9 +34,17 @@ static void on_points(const struct td_points *points, void *arg) {
     r->points_done = r->n_points >= r->points_wanted;
 }
 
+static void on_forgotten(const char *job, void *arg) {
+    (void)job;
+    (void)arg;
+}
+
 static void open_rig(struct rig *r, const char *dir) {
-    const struct td_store_options o = {
-        .dir = dir, .on_committed = on_committed, .on_points = on_points, .arg = r};
+    const struct td_store_options o = {.dir = dir,
+                                       .on_committed = on_committed,
+                                       .on_points = on_points,
+                                       .on_forgotten = on_forgotten,
+                                       .arg = r};
     assert_ok(td_loop_create(&r->loop));
     assert_ok(td_store_open(r->loop, &o, &r->store));
 }

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -218,7 +219,7 @@ static void test_points_merge_over_ranks_and_read_back(void **state) {
     q->arg = &r;
     td_store_query(r.store, q); // sees what was handed over before it
     assert_ok(td_loop_run_until(r.loop, &r.query_done, TD_TEST_WAIT_NS));
-    assert_true(r.points_done);
+    assert_ok(td_loop_run_until(r.loop, &r.points_done, TD_TEST_WAIT_NS));
     close_rig(&r);
     memset(&r, 0, sizeof r);
     open_rig(&r, *state);
@@ -292,6 +293,7 @@ static void test_point_is_no_number_when_it_is_over_nothing(void **state) {
     td_store_points(r.store, points(1, 1, 1, 6));
     td_store_points(r.store, no_points(0, 2));
     td_store_points(r.store, no_points(1, 2));
+    assert_ok(td_loop_run_until(r.loop, &r.points_done, TD_TEST_WAIT_NS));
     struct td_store_query *q = calloc(1, sizeof *q);
     snprintf(q->job, sizeof q->job, "j-1");
     q->done = on_nothing;
@@ -312,11 +314,12 @@ static void see_nan(const struct td_metric_last *m, void *arg) {
 }
 
 static void test_point_is_no_number_when_it_was_none(void **state) {
-    struct rig r = {.points_wanted = 4};
+    struct rig r = {.points_wanted = 3};
     open_rig(&r, *state);
     td_store_points(r.store, points(1, 0, 1, 2));
     td_store_points(r.store, points(1, 1, 1, (double)NAN));
     td_store_points(r.store, points(1, 0, 2, 8));
+    assert_ok(td_loop_run_until(r.loop, &r.points_done, TD_TEST_WAIT_NS));
     struct td_store_query *q = calloc(1, sizeof *q);
     snprintf(q->job, sizeof q->job, "j-1");
     q->done = on_nan;
@@ -356,11 +359,13 @@ static void test_failing_of_one_database_is_reported_until_that_one_is_written(v
 // What a query must say, and whether it did.
 struct answer {
     enum td_code code;
+    size_t n_points;
     bool done;
 };
 static void on_answer(struct td_store_query *q, void *arg) {
     struct answer *a = arg;
     a->code = td_status_code(q->failure);
+    a->n_points = q->n_series ? q->series[0].n_points : 0;
     a->done = true;
     td_store_query_destroy(q);
 }
@@ -380,6 +385,115 @@ static void test_query_is_answered_when_the_store_closes(void **state) {
     td_store_close(r.store);
     assert_true(a.done);
     td_loop_destroy(r.loop);
+}
+
+// ---- a disk that takes its time -----------------------------------------------------------------
+// The file system's calls of SQLite, with a gate before each sync of the log of metrics.db.
+static struct {
+    sqlite3_vfs vfs, *real;
+    sqlite3_io_methods methods;
+    const sqlite3_io_methods *real_methods;
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;
+    bool shut, waits; // a sync does
+} slow = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static int slow_sync(sqlite3_file *f, int flags) {
+    pthread_mutex_lock(&slow.mutex);
+    if (slow.shut && !slow.waits) {
+        slow.waits = true;
+        pthread_cond_broadcast(&slow.cond);
+    }
+    struct timespec until = td_clock_cond_after(TD_TEST_WAIT_NS / TD_NS_PER_MS);
+    while (slow.shut && pthread_cond_timedwait(&slow.cond, &slow.mutex, &until) == 0) {}
+    pthread_mutex_unlock(&slow.mutex);
+    return slow.real_methods->xSync(f, flags);
+}
+
+static int slow_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *f, int flags,
+                     int *out_flags) {
+    (void)vfs;
+    int rc = slow.real->xOpen(slow.real, name, f, flags, out_flags);
+    if (rc != SQLITE_OK || !name || !strstr(name, "metrics.db-wal")) return rc;
+    slow.real_methods = f->pMethods;
+    slow.methods = *f->pMethods;
+    slow.methods.xSync = slow_sync;
+    f->pMethods = &slow.methods;
+    return rc;
+}
+
+static int set_slow(void **state) {
+    td_clock_cond_init(&slow.cond);
+    slow.real = sqlite3_vfs_find(NULL);
+    slow.vfs = *slow.real;
+    slow.vfs.zName = "slow";
+    slow.vfs.xOpen = slow_open;
+    sqlite3_vfs_register(&slow.vfs, true);
+    return td_test_scratch_make(state);
+}
+
+static int unset_slow(void **state) {
+    sqlite3_vfs_unregister(&slow.vfs);
+    return td_test_scratch_remove(state);
+}
+
+static void set_gate(bool shut) {
+    pthread_mutex_lock(&slow.mutex);
+    slow.shut = shut;
+    slow.waits = false;
+    pthread_cond_broadcast(&slow.cond);
+    pthread_mutex_unlock(&slow.mutex);
+}
+
+static void wait_for_sync(void) {
+    struct timespec until = td_clock_cond_after(TD_TEST_WAIT_NS / TD_NS_PER_MS);
+    pthread_mutex_lock(&slow.mutex);
+    int rc = 0;
+    while (!slow.waits && rc == 0) {
+        rc = pthread_cond_timedwait(&slow.cond, &slow.mutex, &until);
+    }
+    pthread_mutex_unlock(&slow.mutex);
+    assert_int_equal(rc, 0);
+}
+
+// Queries waited on the writer's thread for as long as a sync took.
+static void test_query_shows_what_is_committed_while_the_disk_takes_long(void **state) {
+    struct rig r = {.points_wanted = 1};
+    struct answer during[2] = {{0}}, then = {0};
+    open_rig(&r, *state);
+    td_store_points(r.store, points(1, 0, 1, 2));
+    assert_ok(td_loop_run_until(r.loop, &r.points_done, TD_TEST_WAIT_NS));
+    set_gate(true);
+    td_store_points(r.store, points(1, 0, 2, 4));
+    wait_for_sync();
+    for (int i = 0; i < 2; i++) {
+        ask(r.store, &during[i]);
+        assert_ok(td_loop_run_until(r.loop, &during[i].done, TD_TEST_WAIT_NS));
+        assert_int_equal(during[i].code, TD_CODE_OK);
+        assert_int_equal(during[i].n_points, 1);
+    }
+    assert_int_equal(r.n_points, 1); // not acknowledged either
+    r.points_wanted = 2;
+    r.points_done = false;
+    set_gate(false);
+    assert_ok(td_loop_run_until(r.loop, &r.points_done, TD_TEST_WAIT_NS));
+    ask(r.store, &then);
+    assert_ok(td_loop_run_until(r.loop, &then.done, TD_TEST_WAIT_NS));
+    assert_int_equal(then.n_points, 2);
+    close_rig(&r);
+}
+
+static void test_query_shows_no_points_of_a_job_that_was_forgotten(void **state) {
+    struct rig r = {.points_wanted = 1};
+    struct answer a = {0};
+    open_rig(&r, *state);
+    td_store_points(r.store, points(1, 0, 1, 2));
+    td_store_forget(r.store, "j-1");
+    ask(r.store, &a);
+    assert_ok(td_loop_run_until(r.loop, &a.done, TD_TEST_WAIT_NS));
+    assert_int_equal(a.code, TD_CODE_OK);
+    assert_int_equal(a.n_points, 0);
+    close_rig(&r);
 }
 
 static void ignore_last(const struct td_metric_last *m, void *arg) {
@@ -435,6 +549,9 @@ int main(void) {
         test_in_scratch(test_point_is_no_number_when_it_is_over_nothing),
         test_in_scratch(test_failing_of_one_database_is_reported_until_that_one_is_written),
         test_in_scratch(test_query_is_answered_when_the_store_closes),
+        cmocka_unit_test_setup_teardown(
+            test_query_shows_what_is_committed_while_the_disk_takes_long, set_slow, unset_slow),
+        test_in_scratch(test_query_shows_no_points_of_a_job_that_was_forgotten),
         test_in_scratch(test_part_of_an_answer_is_none_when_the_database_is_damaged),
         test_in_scratch(test_damaged_database_is_named),
     };

@@ -29,6 +29,7 @@ static void add(struct rig *r, const char *name, uint32_t attempt, size_t n, int
             .step = step, .sum = step, .count = 1, .flags = TD_METRIC_SUM_COUNT};
         snprintf(p->points[i].name, sizeof p->points[i].name, "%s", name);
     }
+    r->points_wanted += n;
     td_store_points(r->store, p);
 }
 
@@ -38,8 +39,10 @@ static struct td_store_query *question(void) {
     return q;
 }
 
-// The answer is the caller's to destroy.
+// Of what is committed. The answer is the caller's to destroy.
 static struct td_store_query *ask(struct rig *r, struct td_store_query *q) {
+    r->points_done = r->n_points >= r->points_wanted;
+    assert_ok(td_loop_run_until(r->loop, &r->points_done, TD_TEST_WAIT_NS));
     q->done = on_answer;
     q->arg = r;
     r->done = false;
@@ -159,6 +162,7 @@ static void test_picture_of_a_range_with_nan_has_no_mean_but_a_least(void **stat
     snprintf(p->job, sizeof p->job, "j-1");
     p->points[0] =
         (struct td_metric_record){.name = "a", .step = 2, .sum = (double)NAN, .count = 1};
+    r.points_wanted++;
     td_store_points(r.store, p);
     struct td_store_query *q = question();
     q->picture_points = 2;

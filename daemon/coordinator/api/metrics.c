@@ -1,5 +1,5 @@
-// MetricService: points by name and step, read from metrics.db by its writer thread.
-// A query runs on the thread that owns the database, so that a long one delays points, not calls.
+// MetricService: points by name and step, read from metrics.db by a thread for queries (store.h).
+// A long one delays other queries, neither points nor calls.
 // What an answer has no room for is in the pages after it: the token is the step where the next
 // page begins, "m<step>", and needs no memory here.
 

@@ -72,14 +72,10 @@ static td_status check_rows(sqlite3 *db, const char *name) {
 }
 
 static td_status check(struct td_checker *c, const char *name) {
-    char path[TD_FS_PATH_BYTES];
     sqlite3 *db = NULL;
     const bool is_state = strcmp(name, names[0]) == 0;
-    TD_TRY(td_fs_path(path, "%s/%s", c->dir, name));
-    int rc = sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL);
-    td_status s = rc == SQLITE_OK ? TD_OK : td_db_fail(db, name, "open");
+    td_status s = td_db_open_reader(c->dir, name, &db);
     if (!s) { // else there may be no connection at all
-        sqlite3_busy_timeout(db, 2000);
         sqlite3_progress_handler(db, STEPS_BETWEEN_LOOKS, look_up, c);
         s = check_pages(db, name, is_state);
     }

@@ -42,6 +42,17 @@ td_status td_db_open(const char *dir, const char *name, sqlite3 **out_db) {
                      "PRAGMA cache_size=-1024; PRAGMA temp_store=MEMORY; PRAGMA foreign_keys=OFF");
 }
 
+td_status td_db_open_reader(const char *dir, const char *name, sqlite3 **out_db) {
+    char path[TD_FS_PATH_BYTES];
+    TD_TRY(td_fs_path(path, "%s/%s", dir, name));
+    int flags = SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX;
+    if (sqlite3_open_v2(path, out_db, flags, NULL) != SQLITE_OK) {
+        return td_db_fail(*out_db, name, "open");
+    }
+    sqlite3_busy_timeout(*out_db, 2000);
+    return TD_OK;
+}
+
 td_status td_db_migrate(sqlite3 *db, const char *name, const char *const *steps, int n_steps) {
     TD_TRY(td_db_sql(db, name,
                      "CREATE TABLE IF NOT EXISTS schema (version INTEGER PRIMARY KEY,"

@@ -10,6 +10,9 @@
 
 // Opens or makes dir/name for one thread: WAL, synchronous=FULL.
 TD_MUST_USE td_status td_db_open(const char *dir, const char *name, sqlite3 **out_db);
+// A connection that reads beside the writer's, which has made the file. out_db is the caller's to
+// close after a failure, too.
+TD_MUST_USE td_status td_db_open_reader(const char *dir, const char *name, sqlite3 **out_db);
 // Applies the steps that it lacks. FAILED_PRECONDITION SCHEMA_NEWER: it knows more of them.
 TD_MUST_USE td_status td_db_migrate(sqlite3 *db, const char *name, const char *const *steps,
                                     int n_steps);

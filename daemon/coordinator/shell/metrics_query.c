@@ -260,9 +260,9 @@ static td_status read_page(struct reading *r) {
     return TD_OK;
 }
 
-td_status td_metrics_query_read(sqlite3 *db, struct td_store_query *q) {
-    struct reading r = {.db = db, .q = q, .end = q->to_step ? q->to_step : UINT32_MAX};
-    TD_TRY(find_sources(&r));
+static td_status read_all(struct reading *r) {
+    struct td_store_query *q = r->q;
+    TD_TRY(find_sources(r));
     if ((uint64_t)q->picture_points * q->n_series > TD_STORE_MAX_POINTS) {
         return td_fail(TD_INVALID_ARGUMENT,
                        "a picture of %" PRIu32 " points of each of %zu series is more than the %d "
@@ -270,8 +270,16 @@ td_status td_metrics_query_read(sqlite3 *db, struct td_store_query *q) {
                        q->picture_points, q->n_series, TD_STORE_MAX_POINTS);
     }
     for (size_t i = 0; i < q->n_series; i++) {
-        TD_TRY(find_begin(&r, &r.source[i]));
-        if (q->picture_points) TD_TRY(read_picture(&r, &r.source[i]));
+        TD_TRY(find_begin(r, &r->source[i]));
+        if (q->picture_points) TD_TRY(read_picture(r, &r->source[i]));
     }
-    return q->picture_points ? TD_OK : read_page(&r);
+    return q->picture_points ? TD_OK : read_page(r);
+}
+
+td_status td_metrics_query_read(sqlite3 *db, struct td_store_query *q) {
+    struct reading r = {.db = db, .q = q, .end = q->to_step ? q->to_step : UINT32_MAX};
+    TD_TRY(td_db_sql(db, db_name, "BEGIN"));
+    td_status s = read_all(&r);
+    sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL); // some failures have done it already
+    return s;
 }

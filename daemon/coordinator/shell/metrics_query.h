@@ -10,7 +10,8 @@
 // mean, the least and the largest of their points.
 //
 // The newest attempt's point of a step counts; older attempts repeated the same steps.
-// Thread: the one that owns the connection (store.h).
+// Thread: the one that owns the connection, which is read alone (store.h). An answer is of one
+// moment: it is read in one transaction.
 
 #include "daemon/coordinator/core/job.h"
 
@@ -39,8 +40,8 @@ struct td_store_query {
     uint32_t newest;             // of each series only so many; 0: all
     uint32_t cursor;             // the page begins here; 0: the first
     uint32_t picture_points;     // of each series at most; 0: the points themselves
-    // From the loop, once; when the store closes from inside td_store_close, with UNAVAILABLE if
-    // the disk refused what was handed over before.
+    // From the loop, once: also from inside td_store_close, and from inside td_store_query when too
+    // many are waiting.
     void (*done)(struct td_store_query *q, void *arg);
     void *arg;
     // the answer

@@ -2,8 +2,10 @@
 // thread runs; before that (open, load) the loop's thread uses it, after the join (close) too, so
 // no connection is ever used by two threads at once. Between loop and writer is one list under a
 // mutex (held for a few pointer writes), and a wake-up of the loop when something was
-// committed. Rejected: SQLite calls on the loop (an fsync of 4 ms there delays every heartbeat) and
-// one thread for both databases (a large query would delay acknowledgements).
+// committed. The connection for queries is the loop's thread's, too, until the first query and
+// after the last. Rejected: SQLite calls on the loop (an fsync of 4 ms there delays every
+// heartbeat), one thread for both databases (many points would delay acknowledgements), and
+// queries on the writer's thread (they time out where a disk takes long).
 
 #include "daemon/coordinator/shell/store.h"
 
@@ -16,6 +18,7 @@
 #include <time.h>
 
 #include "daemon/coordinator/shell/db.h"
+#include "daemon/coordinator/shell/disk.h"
 #include "daemon/coordinator/shell/metrics_db.h"
 #include "daemon/coordinator/shell/salvage_copy.h"
 #include "lib/attempt/rank_page.h"
@@ -24,15 +27,14 @@
 #include "lib/base/log.h"
 #include "lib/rpc/loop.h"
 
-enum { GATHER_MS = 1000, RETRY_MS = 1000 };
+enum { GATHER_MS = 1000, RETRY_MS = 1000, FRESH_MS = 2000 };
 
-// What the loop hands over: one of the four.
+// What the loop hands over: one of the three.
 struct item {
     struct item *next;
     uint64_t ticket;
     struct td_record *records;
     struct td_points *points;
-    struct td_store_query *query;
     char forget[TD_JOB_ID_MAX];
 };
 
@@ -43,11 +45,14 @@ struct writer {
     sqlite3_stmt *begin, *commit;
     pthread_t thread;
     bool running;
-    pthread_mutex_t mutex; // guards the next four
+    pthread_mutex_t mutex; // guards what follows, up to done_tail
     pthread_cond_t cond;
     struct item *head, **tail;
     bool stop, urgent;
-    struct item *done; // for the loop: points and queries that were carried out; under the mutex
+    uint64_t n_given, n_taken, n_committed; // items
+    bool late;                              // the commit under way took longer than FRESH_MS
+    pthread_cond_t settled;                 // for queries: it ended, or the disk refuses
+    struct item *done;                      // for the loop: points that were carried out
     struct item **done_tail;
     struct td_loop_wakeup *wakeup;
     _Atomic bool failing;
@@ -65,6 +70,8 @@ struct td_store {
     _Atomic int64_t commit_ns;
     sqlite3_stmt *put[TD_RECORD_KIND_COUNT], *drop[TD_RECORD_KIND_COUNT];
     struct td_metrics_db points; // of the writer `metrics`, whose connection it is
+    sqlite3 *asked;              // metrics.db, read only: of the thread `queries`
+    struct td_disk *queries;
 };
 
 static const char *const tables[] = {"meta",     "nodes",    "plans",       "specs",
@@ -152,10 +159,15 @@ static td_status open_state(struct td_store *s) {
 static td_status open_metrics(struct td_store *s) {
     td_status failed = td_metrics_db_open(s->options.dir, s->metrics.name, &s->points);
     s->metrics.db = s->points.db;
-    return failed ? failed : prepare_batches(&s->metrics);
+    TD_TRY(failed);
+    TD_TRY(prepare_batches(&s->metrics));
+    TD_TRY(td_db_open_reader(s->options.dir, s->metrics.name, &s->asked));
+    return td_db_sql(s->asked, s->metrics.name, "SELECT 1 FROM schema"); // its descriptors are open
 }
 
+// The writer's connection last: it takes the write-ahead log into the file.
 static void close_metrics(struct td_store *s) {
+    sqlite3_close(td_steal(s->asked));
     td_metrics_db_finish(&s->points);
     close_writer(&s->metrics);
 }
@@ -217,6 +229,7 @@ static bool take_all(struct writer *w, struct item **out_head) {
     w->head = NULL;
     w->tail = &w->head;
     w->urgent = false;
+    w->n_taken = w->n_given;
     pthread_mutex_unlock(&w->mutex);
     return *out_head != NULL;
 }
@@ -230,8 +243,10 @@ static bool commit_once(struct writer *w, struct item *head) {
     if (rc == SQLITE_OK) return true;
     pthread_mutex_lock(&w->mutex);
     snprintf(w->why, sizeof w->why, "%s: %s", w->name, sqlite3_errmsg(w->db));
+    bool is_first = !atomic_exchange(&w->failing, true);
+    pthread_cond_broadcast(&w->settled);
     pthread_mutex_unlock(&w->mutex);
-    if (!atomic_exchange(&w->failing, true)) {
+    if (is_first) {
         td_log_error("%s cannot be written: %s; nothing is acknowledged until it can, trying again "
                      "each second",
                      w->name, sqlite3_errmsg(w->db));
@@ -248,7 +263,6 @@ static void item_destroy(struct item *i) {
         td_record_destroy(r);
     }
     td_points_destroy(i->points);
-    td_store_query_destroy(i->query);
     free(i);
 }
 
@@ -260,11 +274,7 @@ static void finish_items(struct writer *w, struct item *head, bool committed) {
         head = i->next;
         i->next = NULL;
         if (committed && i->ticket) atomic_store(&w->store->committed, i->ticket);
-        if (i->query) {
-            i->query->failure = committed ? td_metrics_query_read(w->db, i->query)
-                                          : td_fail(TD_UNAVAILABLE, "%s closes", w->name);
-        }
-        if (!i->query && !i->points && !(i->forget[0] && committed)) {
+        if (!i->points && !(i->forget[0] && committed)) {
             item_destroy(i);
             continue;
         }
@@ -276,51 +286,35 @@ static void finish_items(struct writer *w, struct item *head, bool committed) {
     td_loop_wakeup_send(w->wakeup);
 }
 
-// Takes the queries out of a list.
-static struct item *take_queries(struct item **head, struct item ***out_tail) {
-    struct item *found = NULL, **end = &found, **at = head;
-    while (*at) {
-        struct item *i = *at;
-        if (!i->query) {
-            at = &i->next;
-            continue;
-        }
-        *at = i->next;
-        i->next = NULL;
-        *end = i;
-        end = &i->next;
-    }
-    if (out_tail) *out_tail = at;
-    return found;
-}
-
-// Until the next try; queries that are there, or come, are answered meanwhile. True: closing.
-static bool wait_for_disk(struct writer *w, struct item **head) {
+// Until the next try. True: closing.
+static bool wait_for_disk(struct writer *w) {
     struct timespec until = td_clock_cond_after(RETRY_MS);
-    finish_items(w, take_queries(head, NULL), true);
     pthread_mutex_lock(&w->mutex);
-    for (bool late = false; !w->stop && !late;) {
-        struct item *asked = take_queries(&w->head, &w->tail);
-        if (asked) {
-            pthread_mutex_unlock(&w->mutex);
-            finish_items(w, asked, true);
-            pthread_mutex_lock(&w->mutex);
-        } else {
-            late = pthread_cond_timedwait(&w->cond, &w->mutex, &until) == ETIMEDOUT;
-        }
-    }
+    while (!w->stop && pthread_cond_timedwait(&w->cond, &w->mutex, &until) != ETIMEDOUT) {}
     bool stop = w->stop;
     pthread_mutex_unlock(&w->mutex);
     return stop;
 }
 
-// False: the store closes and the disk still refuses. *head loses its queries when it does.
-static bool commit_all(struct writer *w, struct item **head) {
-    while (!commit_once(w, *head)) {
-        if (wait_for_disk(w, head)) return commit_once(w, *head);
+static void note_committed(struct writer *w) {
+    bool failed = atomic_exchange(&w->failing, false);
+    pthread_mutex_lock(&w->mutex);
+    w->n_committed = w->n_taken;
+    w->late = false;
+    pthread_cond_broadcast(&w->settled);
+    pthread_mutex_unlock(&w->mutex);
+    if (failed) td_log_info("%s is written again", w->name);
+}
+
+// False: the store closes and the disk still refuses.
+static bool commit_all(struct writer *w, struct item *head) {
+    bool committed = commit_once(w, head);
+    for (bool closing = false; !committed && !closing;) {
+        closing = wait_for_disk(w);
+        committed = commit_once(w, head);
     }
-    if (atomic_exchange(&w->failing, false)) td_log_info("%s is written again", w->name);
-    return true;
+    if (committed) note_committed(w);
+    return committed;
 }
 
 static void *write_loop(void *arg) {
@@ -330,7 +324,7 @@ static void *write_loop(void *arg) {
     while (take_all(w, &head)) {
         struct timespec a, b;
         clock_gettime(CLOCK_MONOTONIC, &a);
-        bool committed = commit_all(w, &head);
+        bool committed = commit_all(w, head);
         clock_gettime(CLOCK_MONOTONIC, &b);
         if (w == &w->store->state) {
             atomic_store(&w->store->commit_ns,
@@ -342,7 +336,7 @@ static void *write_loop(void *arg) {
 }
 
 // ---- the loop's side ----------------------------------------------------------------------------
-// Answers queries, reports points and jobs that are gone (not while the store closes).
+// Reports points and jobs that are gone (not while the store closes).
 static void deliver(struct writer *w, bool closing) {
     const struct td_store_options *o = &w->store->options;
     pthread_mutex_lock(&w->mutex);
@@ -355,10 +349,6 @@ static void deliver(struct writer *w, bool closing) {
         head = i->next;
         if (i->points && !closing) o->on_points(i->points, o->arg);
         if (i->forget[0] && !closing) o->on_forgotten(i->forget, o->arg);
-        if (i->query) {
-            struct td_store_query *q = td_steal(i->query);
-            q->done(q, q->arg);
-        }
         item_destroy(i);
     }
 }
@@ -374,6 +364,7 @@ static void hand_over(struct writer *w, struct item *i, bool urgent) {
     pthread_mutex_lock(&w->mutex);
     *w->tail = i;
     w->tail = &i->next;
+    w->n_given++;
     w->urgent |= urgent;
     pthread_cond_signal(&w->cond);
     pthread_mutex_unlock(&w->mutex);
@@ -408,10 +399,58 @@ void td_store_forget(struct td_store *s, const char *job) {
     hand_over(&s->metrics, i, false);
 }
 
+// ---- queries, on their thread -------------------------------------------------------------------
+struct question {
+    struct td_disk_job job;
+    struct td_store *store;
+    uint64_t n_before; // items that were handed over before it
+    struct td_store_query *query;
+};
+
+// Until n items are committed, FRESH_MS at most. Not while the disk refuses or a commit is late.
+static void wait_for_points(struct writer *w, uint64_t n) {
+    struct timespec until = td_clock_cond_after(FRESH_MS);
+    pthread_mutex_lock(&w->mutex);
+    while (w->n_committed < n && !w->late && !atomic_load(&w->failing)) {
+        int rc = pthread_cond_timedwait(&w->settled, &w->mutex, &until);
+        w->late = rc == ETIMEDOUT && w->n_committed < n;
+    }
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static void question_run(struct td_disk_job *job) {
+    struct question *k = (struct question *)job;
+    wait_for_points(&k->store->metrics, k->n_before);
+    k->query->failure = td_metrics_query_read(k->store->asked, k->query);
+}
+
+static void question_done(struct td_disk_job *job) {
+    struct question *k = (struct question *)job;
+    k->query->done(k->query, k->query->arg);
+    free(k);
+}
+
+// Ends the gathering of points, if there are some. How many items were handed over so far.
+static uint64_t hurry(struct writer *w) {
+    pthread_mutex_lock(&w->mutex);
+    uint64_t n = w->n_given;
+    w->urgent |= w->head != NULL;
+    pthread_cond_signal(&w->cond);
+    pthread_mutex_unlock(&w->mutex);
+    return n;
+}
+
 void td_store_query(struct td_store *s, struct td_store_query *take_query) {
-    struct item *i = new_item();
-    i->query = take_query;
-    hand_over(&s->metrics, i, true);
+    struct question *k = td_calloc(1, sizeof *k);
+    TD_CHECK(k && "out of memory: start again from the disk");
+    *k = (struct question){.job = {.run = question_run, .done = question_done},
+                           .store = s,
+                           .n_before = hurry(&s->metrics),
+                           .query = take_query};
+    td_status refused = td_disk_submit(s->queries, &k->job); // if not, it is the thread's
+    if (!refused) return;
+    take_query->failure = refused;
+    question_done(&k->job);
 }
 
 uint64_t td_store_incarnation(const struct td_store *s) {
@@ -442,6 +481,7 @@ int64_t td_store_commit_ns(const struct td_store *s) {
 // ---- life ---------------------------------------------------------------------------------------
 static td_status start_writer(struct writer *w) {
     td_clock_cond_init(&w->cond);
+    td_clock_cond_init(&w->settled);
     pthread_mutex_init(&w->mutex, NULL);
     w->tail = &w->head;
     w->done_tail = &w->done;
@@ -475,6 +515,7 @@ td_status td_store_open(struct td_loop *loop, const struct td_store_options *opt
     TD_TRY(open_metrics_or_new(s));
     TD_TRY(start_writer(&s->state));
     TD_TRY(start_writer(&s->metrics));
+    TD_TRY(td_disk_create(s->loop, "queries", &s->queries));
     *out_store = td_steal(s);
     return TD_OK;
 }
@@ -485,12 +526,14 @@ static void finish_writer(struct writer *w) {
     td_loop_wakeup_destroy(w->wakeup);
     pthread_mutex_destroy(&w->mutex);
     pthread_cond_destroy(&w->cond);
+    pthread_cond_destroy(&w->settled);
 }
 
 void td_store_close(struct td_store *s) {
     if (!s) return;
     stop_writer(&s->state);
     stop_writer(&s->metrics);
+    td_disk_destroy(s->queries);
     finish_writer(&s->state);
     finish_writer(&s->metrics);
     for (int k = 0; k < TD_RECORD_KIND_COUNT; k++) {

@@ -3,18 +3,21 @@
 
 // The two databases: state.db (rows of core.h, WAL, synchronous=FULL) and metrics.db (points merged
 // over ranks, cursors of what was merged). Each has one writer thread; the loop hands batches over
-// and is woken when they are on disk. SQLite stays in store.c, metrics_db.c, metrics_query.c,
-// salvage_copy.c, check.c and db.c.
+// and is woken when they are on disk. Queries have a thread and a read-only connection of their
+// own: metrics.db is in WAL mode, where a reader sees what is committed, whatever the writer waits
+// for. SQLite stays in store.c, metrics_db.c, metrics_query.c, salvage_copy.c, check.c and db.c.
 //
 // Group commit: a writer takes everything that was handed over since its last commit and commits it
 // as one transaction, so a busy coordinator pays one fsync for many jobs, and a serial client pays
-// one fsync for his. metrics.db gathers for up to a second; a query is answered after what was
-// handed over before it.
+// one fsync for his. metrics.db gathers for up to a second. A query ends that: it is read when what
+// was handed over before it is committed, so that it shows the newest points. It waits two seconds
+// at most, and not at all while the disk refuses or such a commit is late: then it is read from
+// what is committed.
 //
 // Failure: a commit that fails (disk full) is rolled back, tried again every second and logged
-// once; meanwhile nothing is acknowledged. td_store_failing says so, for health. Queries are
-// answered between the tries, from what is committed. Bounds: batches waiting are bounded by their
-// makers, who wait for acknowledgements.
+// once; meanwhile nothing is acknowledged. td_store_failing says so, for health. Bounds: batches
+// waiting are bounded by their makers, which wait for acknowledgements; queries by
+// TD_DISK_MAX_JOBS.
 //
 // Schema: the table `schema` holds one row per migration applied; a database of a newer build is
 // refused (FAILED_PRECONDITION), never touched.
@@ -46,8 +49,8 @@ struct td_store_options {
 // is damaged is moved aside and said; a damaged state.db is DATA_LOSS, unless it is salvaged.
 TD_MUST_USE td_status td_store_open(struct td_loop *loop, const struct td_store_options *options,
                                     struct td_store **out_store);
-// Commits what was handed over (at most one try if the disk is full), joins the threads, answers
-// the queries that are left. No callback comes after it.
+// Commits what was handed over (at most one try if the disk is full), answers the queries that are
+// left, joins the threads. No callback comes after it.
 void td_store_close(struct td_store *s);
 TD_DEFINE_AUTO(td_store, td_store_close);
 
@@ -92,7 +95,7 @@ void td_store_forget(struct td_store *s, const char *job);
 
 // ---- queries ------------------------------------------------------------------------------------
 // The query is the caller's until it is given here, and again from done on; then
-// td_store_query_destroy.
+// td_store_query_destroy. If too many wait, done has RESOURCE_EXHAUSTED.
 void td_store_query(struct td_store *s, struct td_store_query *take_query);
 
 #endif
