@@ -113,6 +113,18 @@ static size_t plain_bytes(const char *text, size_t len) {
     return n;
 }
 
+// C0, DEL and C1, which a terminal obeys. C1 is U+0080 to U+009F: two bytes of UTF-8.
+static bool is_control(unsigned code) {
+    return code < 0x20 || (code >= 0x7f && code < 0xa0);
+}
+
+// The character of a valid sequence of one or two bytes; of longer ones any that is no control.
+static unsigned short_code(const char *text, size_t n) {
+    const unsigned char *b = (const unsigned char *)text;
+    if (n == 1) return b[0];
+    return n == 2 ? (b[0] & 0x1fu) << 6 | (b[1] & 0x3fu) : 0xffff;
+}
+
 td_status td_json_print_string(const char *text, size_t len, struct td_buf *out) {
     TD_TRY(td_buf_str(out, "\""));
     for (size_t i = 0; i < len;) {
@@ -129,8 +141,8 @@ td_status td_json_print_string(const char *text, size_t len, struct td_buf *out)
             TD_TRY(td_buf_printf(out, "\\%c", c));
         } else if (c < 0x20 && found) {
             TD_TRY(td_buf_printf(out, "\\%c", found[1]));
-        } else if (c < 0x20 || c == 0x7f) {
-            TD_TRY(td_buf_printf(out, "\\u%04x", c));
+        } else if (is_control(short_code(text + i, n))) {
+            TD_TRY(td_buf_printf(out, "\\u%04x", short_code(text + i, n)));
         } else {
             TD_TRY(td_buf_append(out, text + i, n));
         }

@@ -477,6 +477,7 @@ def test_example_specs_are_valid(daemon):
 
 
 HOSTILE = "\x1b]0;owned\x07 \x9b31m"  # a title of the window; CSI as U+009B, and below as a raw byte
+CONTROL = rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]"
 
 
 def bytes_on_terminal(daemon, *args):
@@ -527,6 +528,22 @@ def test_control_characters_do_not_reach_the_terminal(cluster, tmp_path):
     daemon.wait_state(cancelled, "CANCELLED", "FAILED")
     for args in (["describe", cancelled], ["describe", job], ["list"], ["wait", cancelled], ["wait", cancelled, "--follow"], ["watch", cancelled], ["logs", job], ["describe", "\x1b[31m"]):
         seen = bytes_on_terminal(daemon, *args) if args[-1] != "\x1b[31m" else daemon.ctl(*args).stderr.encode()
-        assert not re.search(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]", seen), (args, seen)
+        assert not re.search(CONTROL, seen), (args, seen)
         seen.decode()
     assert b"\\x1b]0;owned" in bytes_on_terminal(daemon, "list")
+
+
+def test_control_characters_of_a_node_name_do_not_reach_the_terminal(cluster):
+    daemon = cluster.start("--role", "coordinator")
+    cluster.make("--role", "node", "--coordinator", daemon.address, "--slots", "1", "--name", HOSTILE, "--token-file",
+                 daemon.state_dir / "token", name="hostile").start()
+    until("it is ready", lambda: [n.name for n in daemon.nodes("READY")] == [HOSTILE])
+    for args in (["node", "list"], ["cluster", "info"]):
+        seen = bytes_on_terminal(daemon, *args)
+        assert not re.search(CONTROL, seen), (args, seen)
+        seen = bytes_on_terminal(daemon, *args, "-o", "json")
+        assert not re.search(CONTROL, seen), (args, seen)
+        json.loads(seen)
+    assert b"\\x1b]0;owned\\x07 \\xc2\\x9b31m" in bytes_on_terminal(daemon, "node", "list")
+    seen = bytes_on_terminal(daemon, "node", "list", "-o", "json")
+    assert b"\\u001b]0;owned\\u0007 \\u009b31m" in seen and json.loads(seen)["nodes"][0]["name"] == HOSTILE, seen

@@ -136,6 +136,20 @@ static void test_string_is_made_valid_when_bytes_are_not(void **state) {
     assert_string_equal(td_buf_cstr(&out), "\"a\xef\xbf\xbd\xc3\xa9\\u0000b\"");
 }
 
+// A terminal obeys C0, DEL and C1; U+00A0 and what follows is text.
+static void test_control_characters_are_escaped_when_a_string_is_printed(void **state) {
+    static const char text[] = "\x01\x1b\x1f \x7f\xc2\x80\xc2\x9b\xc2\x9f\xc2\xa0\xe0\xa2\x80";
+    static const char printed[] =
+        "\"\\u0001\\u001b\\u001f \\u007f\\u0080\\u009b\\u009f\xc2\xa0\xe0\xa2\x80\"";
+    struct td_json *v;
+    TD_AUTO_BUF out;
+    td_buf_init(&out, 100);
+    assert_ok(td_json_print_string(text, sizeof text - 1, &out));
+    assert_string_equal(td_buf_cstr(&out), printed);
+    assert_ok(parse(*state, printed, &v));
+    assert_string_equal(v->u.string.data, text);
+}
+
 static void test_readers_give_the_fallback_when_absent_or_other(void **state) {
     struct td_json *v;
     assert_ok(
@@ -218,6 +232,7 @@ int main(void) {
         test_in_arena(test_depth_is_refused_when_past_64),
         cmocka_unit_test(test_number_reads_back_equal_when_printed),
         cmocka_unit_test(test_string_is_made_valid_when_bytes_are_not),
+        test_in_arena(test_control_characters_are_escaped_when_a_string_is_printed),
         test_in_arena(test_readers_give_the_fallback_when_absent_or_other),
         test_in_arena(test_member_is_replaced_in_place_when_set_again),
         cmocka_unit_test(test_builders_pass_null_through_when_the_arena_is_full),
