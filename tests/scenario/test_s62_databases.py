@@ -148,7 +148,10 @@ def test_lost_state_database_beside_checkpoints_is_said(daemon):
     for p in daemon.state_dir.glob("state.db*"):
         p.rename(saved / p.name)
     daemon.start()
-    assert "state.db knows no job, but there are checkpoints" in daemon.tail(100)
+    said = next(line for line in daemon.tail(100).splitlines() if "state.db knows no job" in line)
+    assert f"but there are checkpoints and logs of some in {daemon.state_dir}" in said, said
+    assert "stop traind and put it back together with its -wal file" in said, said
+    assert "without it, ckpt_path of a new job goes on from a checkpoint" in said, said
     daemon.kill()
     for p in daemon.state_dir.glob("state.db*"):
         p.unlink()
