@@ -72,6 +72,7 @@ static td_status spawn(struct td_local_run *r, int ack_fd) {
                                       .fds = fds,
                                       .n_fds = TD_COUNTOF(fds),
                                       .new_session = true,
+                                      .holds_stops = true,
                                       .cwd = "/"};
     return td_proc_spawn(&o, &r->launcher);
 }

@@ -178,6 +178,7 @@ td_status td_launch_rank_start(struct td_launch_rank *r, int32_t idx,
                                 .fds = fds,
                                 .n_fds = TD_COUNTOF(fds) - (group_fd < 0),
                                 .new_session = true,
+                                .holds_stops = true,
                                 .cwd = o->dir};
     return td_proc_spawn(&p, &r->proc);
 }

@@ -74,10 +74,14 @@ static int add_descriptors(struct spawn *s, const struct td_proc_options *o) {
 }
 
 static int set_attributes(struct spawn *s, const struct td_proc_options *o) {
-    sigset_t none, all;
-    sigemptyset(&none);
+    sigset_t held, all;
+    sigemptyset(&held);
     sigfillset(&all);
-    posix_spawnattr_setsigmask(&s->attributes, &none);
+    if (o->holds_stops) {
+        sigaddset(&held, SIGTERM);
+        sigaddset(&held, SIGINT);
+    }
+    posix_spawnattr_setsigmask(&s->attributes, &held);
     posix_spawnattr_setsigdefault(&s->attributes, &all);
     int flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
     if (o->new_session) flags |= POSIX_SPAWN_SETSID;

@@ -22,7 +22,8 @@ struct td_proc_options {
     const struct td_proc_fd *fds; // 0, 1 and 2 default to /dev/null unless named
     size_t n_fds;
     bool new_session;
-    const char *cwd; // NULL: inherit
+    bool holds_stops; // SIGTERM and SIGINT begin blocked: they wait until the program takes them
+    const char *cwd;  // NULL: inherit
 };
 
 struct td_proc {

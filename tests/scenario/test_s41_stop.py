@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from support import LONG, SPEC, until
+from support import BIN, LONG, SPEC, until, with_worker
 
 FULL = bool(os.environ.get("TD_FULL"))
 # Steps of half a millisecond, so that many moments fit into a short test. Not shorter: a rank makes five points
@@ -67,6 +67,42 @@ def test_stop_that_had_to_be_forced_is_no_failure(cluster):
     daemon.steer("Resume", job)
     daemon.wait_step(job, 110)
     assert daemon.job(job).attempt == 2
+
+
+def check_stopped_on_node(daemon, job, whole, last, n_ranks):
+    """It saved, was queued without a failure, and went on to the same bits."""
+    done = daemon.finish(job)
+    assert done.attempt == 2 and done.restarts == 0 and not done.HasField("failure"), done
+    assert [n for n in done.notes if "attempt 1 was stopped on node" in n], done.notes
+    second = [p.step for p in daemon.points(job) if p.attempt == 2]
+    first = [p.step for p in daemon.points(job) if p.attempt == 1]
+    assert second == list(range(len(first) + 1, last + 1)), "no step was lost or made twice"
+    assert daemon.losses(job, last, n_ranks) == daemon.losses(whole, last, n_ranks)
+    assert daemon.weights(job) == daemon.weights(whole)
+
+
+@pytest.mark.parametrize("whom", ["rank 0", "rank 1", "launcher"])
+def test_sigterm_of_a_rank_or_launcher_saves_and_the_job_goes_on(daemon, whom):
+    overrides = ["trainer.devices=2", "trainer.max_steps=300", "restart.max=0"]
+    whole, job = reference(daemon, *overrides), daemon.submit(LONG, *overrides)
+    daemon.wait_step(job, 60)
+    pid = daemon.launcher(job) if whom == "launcher" else daemon.workers(job)[int(whom[-1])]
+    os.kill(pid, signal.SIGTERM)
+    check_stopped_on_node(daemon, job, whole, 300, 2)
+
+
+@pytest.mark.parametrize("program", ["traind-worker", "traind-launcher"])
+def test_sigterm_before_a_program_listened_counted_as_a_failure(cluster, tmp_path, program):
+    daemon = cluster.make("--slots", "2")
+    once = f"[ -e {tmp_path}/once ] || {{ : > {tmp_path}/once; kill -TERM $$; }}; exec {BIN}/{program} \"$@\""
+    daemon.bin = with_worker(tmp_path / "bin", once if program == "traind-worker" else f"exec {BIN}/traind-worker \"$@\"")
+    if program == "traind-launcher":
+        (daemon.bin / program).write_text(f"#!/bin/bash\n[ $1 = run ] && {{ {once}; }}\nexec {BIN}/{program} \"$@\"\n")
+    daemon.start()
+    overrides = ["trainer.max_steps=120", "restart.max=0"]
+    job = daemon.submit(LONG, *overrides)
+    daemon.finish(job)
+    check_stopped_on_node(daemon, job, reference(daemon, *overrides), 120, 1)
 
 
 def test_pause_frees_the_slots_for_another_job(daemon):

@@ -448,6 +448,7 @@ static td_status spawn(struct td_local_attempt *a, const struct td_launch_contex
                                 .fds = fds,
                                 .n_fds = TD_COUNTOF(fds),
                                 .new_session = true,
+                                .holds_stops = true,
                                 .cwd = "/"};
     return td_proc_spawn(&o, &a->launcher);
 }
