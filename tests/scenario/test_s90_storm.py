@@ -9,6 +9,7 @@ The seed decides what is done and in which order; when it hits depends on the ma
 import contextlib
 import os
 import random
+import re
 import signal
 import sqlite3
 import time
@@ -88,6 +89,13 @@ class Storm:
     def kill_launcher(self):
         self.signal(self.pids("traind-launcher"), signal.SIGKILL)
 
+    # A rank makes its attempt save and stop, a launcher all its ranks: the job is queued, no failure is counted.
+    def end_worker(self):
+        self.signal(self.pids("traind-worker"), signal.SIGTERM)
+
+    def end_launcher(self):
+        self.signal(self.pids("traind-launcher"), signal.SIGTERM)
+
     def kill_daemon(self):
         self.rng.choice(self.daemons).restart(signal.SIGKILL)
 
@@ -122,8 +130,8 @@ class Storm:
             shape = self.rng.choice(sorted(SHAPES))
             self.jobs[self.head.submit(LONG, *SHAPES[shape], f"name={shape}")] = shape
 
-    WEIGHTS = {submit: 20, kill_worker: 22, kill_launcher: 10, kill_daemon: 10, end_daemon: 4, stop_process: 12,
-               pause: 8, resume: 12, cancel: 2}
+    WEIGHTS = {submit: 20, kill_worker: 22, kill_launcher: 10, end_worker: 10, end_launcher: 6, kill_daemon: 10,
+               end_daemon: 4, stop_process: 12, pause: 8, resume: 12, cancel: 2}
 
     def listed(self):
         return self.head.stub("Job").ListJobs(self.head.cluster.stubs.job.ListJobsRequest(page_size=1000), timeout=5).jobs
@@ -180,6 +188,8 @@ class Storm:
                 assert weights == self.whole[shape][1], f"{job}: weights of {shape}"
                 assert not [n for n in self.head.job(job).notes if "exact" in n], self.head.job(job).notes
         assert self.jobs.keys() <= {j.id for j in self.listed()}, "a job that was accepted is gone"
+        log = self.head.log.read_text(errors="replace")
+        assert not (died := re.findall(r"rank \d+ died of signal 15.*", log)), died
         return ended
 
     def check_processes(self):
