@@ -10,6 +10,7 @@
 #include "accelerators/reference/reference.h"
 #include "engine/train/checkpoint/safetensors.h"
 #include "engine/train/train.h"
+#include "lib/base/clock.h"
 #include "lib/base/registry.h"
 #include "strategies/collective/collective.h"
 #include "strategies/precision/precision.h"
@@ -263,6 +264,73 @@ static void test_step_slot_gets_apply_only_where_the_optimizer_steps(void **stat
     assert_string_equal(calls, "0:3 0:f 0:3 0:f 1:f ");
 }
 
+// ---- beats -------------------------------------------------------------------------------------
+// Time stands still but for a second after each batch. A batch that begins without a beat of that
+// very second is written down as "silent".
+static const struct td_rank_page *beating;
+static int64_t beat_now_ns;
+
+static td_status beating_step(struct td_strategy *s, enum td_strategy_step kind,
+                              struct td_executable *exe, uint32_t segments,
+                              const void *const *inputs) {
+    static const char *const names[] = {"train", "validate", "test", "predict"};
+    (void)s;
+    note(atomic_load(&beating->heartbeat_ns) == beat_now_ns ? names[kind] : "silent");
+    TD_TRY(accel_ops->run(exe, segments, inputs));
+    beat_now_ns += TD_NS_PER_S;
+    td_clock_fake(beat_now_ns, -1);
+    return TD_OK;
+}
+
+static void prepare_beating(struct run *r, const char *dir) {
+    spy_ops = *base();
+    spy_ops.open = counted_open;
+    spy_ops.step = beating_step;
+    prepare(r, "spy", dir);
+}
+
+static void run_beating(struct run *r, uint32_t stages) {
+    struct td_train_result result;
+    beating = &r->page;
+    beat_now_ns = 1000 * TD_NS_PER_S;
+    calls_len = 0;
+    r->config.stages = stages;
+    td_clock_fake(beat_now_ns, -1);
+    td_status s = td_train(&r->config, &r->io, &r->events, &result);
+    td_clock_fake(-1, -1);
+    dispose(r);
+    assert_ok(s);
+}
+
+static void test_rank_beats_at_each_batch_when_it_evaluates_or_predicts(void **state) {
+    struct run r;
+    prepare_beating(&r, *state);
+    r.config.data.knobs = knobs(&r, "{\"samples\":48,\"features\":8,\"classes\":4}");
+    r.config.limits.predict_batches = r.config.limits.test_batches;
+    run_beating(&r, TD_STAGE_VALIDATE | TD_STAGE_TEST | TD_STAGE_PREDICT);
+    assert_string_equal(calls, "validate validate test test predict predict ");
+}
+
+static void test_rank_beats_at_each_token_when_it_generates(void **state) {
+    static const char bytes[] = "tokens are two bytes each in this file";
+    char path[4096], data[4096 + 100];
+    struct run r;
+    prepare_beating(&r, *state);
+    assert_ok(td_registry_add(r.registry, &td_module_gpt));
+    assert_ok(td_registry_add(r.registry, &td_dataset_tokens));
+    snprintf(path, sizeof path, "%s/tokens.bin", (char *)*state);
+    assert_ok(td_fs_write(path, bytes, sizeof bytes - 1, 0600, 0));
+    snprintf(data, sizeof data, "{\"train\":[\"%s\"],\"block_size\":4,\"vocab_size\":32768}", path);
+    r.config.data = (struct td_part){"tokens", knobs(&r, data)};
+    r.config.model = (struct td_part){
+        "gpt", knobs(&r, "{\"n_layer\":1,\"n_head\":1,\"n_embd\":2,\"n_positions\":4,"
+                         "\"vocab_size\":32768}")};
+    r.config.predict.prompt_tokens = knobs(&r, "[1,2]");
+    r.config.predict.max_new_tokens = 3;
+    run_beating(&r, TD_STAGE_PREDICT);
+    assert_string_equal(calls, "predict predict predict ");
+}
+
 static td_status lost_environment(struct td_strategy *s, struct td_strategy_facts *f) {
     TD_TRY(base()->environment(s, f));
     f->root_device = 1; // reference has one
@@ -488,6 +556,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(test_slots_are_called_in_the_documented_order),
         CASE(test_step_slot_gets_apply_only_where_the_optimizer_steps),
+        CASE(test_rank_beats_at_each_batch_when_it_evaluates_or_predicts),
+        CASE(test_rank_beats_at_each_token_when_it_generates),
         CASE(test_strategy_is_refused_when_it_mistakes_its_place),
         CASE(test_segments_one_by_one_give_the_bits_of_the_fused_step),
         CASE(test_parameter_is_named_when_the_loss_does_not_reach_it),
