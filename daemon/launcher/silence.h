@@ -4,12 +4,13 @@
 // Silence: does a rank still beat? A pure function of what its page says and when it was looked at.
 //
 // A rank beats at each step boundary and at each batch of an evaluation or prediction. It is silent
-// when nothing of that moved for the longer of the floor (30 s) and 8 median steps. Before the
-// first step, and where no beat is due (loading, saving), start_ns (20 min) holds instead.
+// when nothing of that moved for the longer of the floor (30 s) and 8 median steps; while it
+// evaluates or predicts, also 8 median batches of that phase. Before the first step, and where no
+// beat is due (loading, saving), start_ns (20 min) holds instead.
 //
 // The observer's own stall does not count. If it did not look for PAUSE (the machine slept, or
 // everything on it was stopped), what it did not see is taken as time that did not pass. Times are
-// the observer's; only durations of steps come from the rank's own stamps.
+// the observer's; only durations of steps and batches come from the rank's own stamps.
 //
 // One struct a rank, in the caller's memory, zero at first. No failure.
 
@@ -28,15 +29,20 @@ struct td_silence_page { // as it is in the rank's page
     int64_t phase;   // enum td_rank_phase
 };
 
+struct td_silence_times { // the last ones, in a ring
+    int64_t ns[TD_SILENCE_STEPS];
+    uint32_t n; // counted
+};
+
 struct td_silence {
     struct td_silence_page last;
     struct td_mono looked; // the last look; 0: none yet
     struct td_mono moved;  // something moved
     struct td_mono since;  // silent since this look, or blamed by the watchdog; 0: neither
     int64_t step_beat_ns;  // the rank's stamp at the last new step; 0: none yet
-    int64_t steps_ns[TD_SILENCE_STEPS];
-    uint32_t n_steps; // counted
-    uint32_t n_beats; // in this phase
+    struct td_silence_times steps;
+    struct td_silence_times batches; // of an evaluation, in this phase
+    uint32_t n_beats;                // in this phase
 };
 
 enum td_silence_change {

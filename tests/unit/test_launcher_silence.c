@@ -16,7 +16,8 @@ struct rig {
 };
 
 static struct rig make(enum td_rank_phase phase) {
-    return (struct rig){.page = {.phase = phase, .heartbeat_ns = 1}, .now = {1000 * TD_NS_PER_S}};
+    const struct td_mono now = {1000 * TD_NS_PER_S};
+    return (struct rig){.page = {.phase = phase, .heartbeat_ns = now.ns}, .now = now};
 }
 
 // Looks for so long; the first change that comes, and when.
@@ -47,7 +48,7 @@ static struct rig make_training(int64_t step_ns) {
     return r;
 }
 
-// It was looked at once before and once after its first steps: no step's time is known.
+// It was looked at once before and once after its first steps.
 static void test_stopped_rank_is_silent_after_thirty_seconds_when_it_has_just_begun(void **state) {
     (void)state;
     int64_t after_ns = 0;
@@ -91,6 +92,17 @@ static void test_eight_median_steps_hold_when_steps_are_long(void **state) {
     assert_int_equal(after_ns, 80 * TD_NS_PER_S);
 }
 
+static void test_second_step_is_not_silent_when_the_first_was_long(void **state) {
+    (void)state;
+    int64_t after_ns = 0;
+    struct rig r = make(TD_PHASE_TRAINING);
+    step(&r, 90 * TD_NS_PER_S);
+    step(&r, 60 * TD_NS_PER_S);
+    step(&r, 60 * TD_NS_PER_S);
+    assert_int_equal(look_for(&r, 2000 * TD_NS_PER_S, &after_ns), TD_SILENCE_BEGAN);
+    assert_int_equal(after_ns, 480 * TD_NS_PER_S);
+}
+
 static void test_twenty_minutes_hold_when_there_was_no_step_or_none_is_due(void **state) {
     (void)state;
     static const enum td_rank_phase phases[] = {TD_PHASE_STARTING, TD_PHASE_LOADING,
@@ -116,6 +128,44 @@ static void test_batches_of_an_evaluation_beat_when_nothing_trains(void **state)
     }
     assert_int_equal(look_for(&r, 100 * TD_NS_PER_S, &after_ns), TD_SILENCE_BEGAN);
     assert_true(after_ns < 15 * TD_NS_PER_S);
+}
+
+static void beat(struct rig *r, int64_t ns) {
+    assert_int_equal(look_for(r, ns, NULL), TD_SILENCE_NONE);
+    r->page.heartbeat_ns = r->now.ns;
+    (void)td_silence_look(&r->s, &limits, r->now, &r->page);
+}
+
+static void test_eight_median_batches_hold_when_those_of_an_evaluation_are_long(void **state) {
+    (void)state;
+    static const enum td_rank_phase phases[] = {TD_PHASE_TESTING, TD_PHASE_PREDICTING};
+    for (size_t i = 0; i < TD_COUNTOF(phases); i++) { // nothing was trained
+        int64_t after_ns = 0;
+        struct rig r = make(TD_PHASE_LOADING);
+        beat(&r, TD_NS_PER_S);
+        r.page.phase = phases[i];
+        beat(&r, 0);
+        beat(&r, 300 * TD_NS_PER_S); // the first is compiled for
+        for (int k = 0; k < 5; k++) {
+            beat(&r, 60 * TD_NS_PER_S);
+        }
+        assert_int_equal(look_for(&r, 2000 * TD_NS_PER_S, &after_ns), TD_SILENCE_BEGAN);
+        assert_int_equal(after_ns, 480 * TD_NS_PER_S);
+    }
+}
+
+static void test_steps_keep_their_own_median_when_batches_of_a_validation_are_short(void **state) {
+    (void)state;
+    int64_t after_ns = 0;
+    struct rig r = make_training(60 * TD_NS_PER_S);
+    r.page.phase = TD_PHASE_VALIDATING;
+    for (int i = 0; i < 20; i++) {
+        beat(&r, TD_NS_PER_S);
+    }
+    r.page.phase = TD_PHASE_TRAINING;
+    step(&r, 60 * TD_NS_PER_S);
+    assert_int_equal(look_for(&r, 2000 * TD_NS_PER_S, &after_ns), TD_SILENCE_BEGAN);
+    assert_int_equal(after_ns, 480 * TD_NS_PER_S);
 }
 
 // The machine slept, or all of it was stopped: who did not look cannot say that nothing moved.
@@ -151,8 +201,11 @@ int main(void) {
         cmocka_unit_test(test_stopped_rank_is_silent_after_thirty_seconds_when_its_steps_are_short),
         cmocka_unit_test(test_rank_beats_again_when_anything_of_it_moves),
         cmocka_unit_test(test_eight_median_steps_hold_when_steps_are_long),
+        cmocka_unit_test(test_second_step_is_not_silent_when_the_first_was_long),
         cmocka_unit_test(test_twenty_minutes_hold_when_there_was_no_step_or_none_is_due),
         cmocka_unit_test(test_batches_of_an_evaluation_beat_when_nothing_trains),
+        cmocka_unit_test(test_eight_median_batches_hold_when_those_of_an_evaluation_are_long),
+        cmocka_unit_test(test_steps_keep_their_own_median_when_batches_of_a_validation_are_short),
         cmocka_unit_test(test_pause_of_the_observer_does_not_count),
         cmocka_unit_test(test_stuck_is_never_said_when_the_timeout_is_zero),
     };
