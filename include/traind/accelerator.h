@@ -113,15 +113,18 @@ struct td_accelerator_ops {
     uint32_t struct_bytes;
     // Is it here, how many devices? OK with n_devices 0 when there is none.
     td_status (*probe)(struct td_accel_facts *out_facts);
+    // Errors: INVALID_ARGUMENT when there is no such device, or it cannot take so many threads.
     td_status (*open)(const struct td_accel_config *config, struct td_accelerator **out_accel);
-    void (*close)(struct td_accelerator *a); // accepts NULL
-    // 64-byte aligned, zeroed.
+    void (*close)(struct td_accelerator *a); // accepts NULL; executables are released before
+    // 64-byte aligned, zeroed; for mem_free. Errors: RESOURCE_EXHAUSTED (class out_of_memory).
     td_status (*mem_alloc)(struct td_accelerator *a, size_t bytes, struct td_buffer *out_buffer);
-    void (*mem_free)(struct td_accelerator *a, struct td_buffer b);
-    // (optional) Makes host memory of the caller usable as a region (shared gradient mapping).
+    void (*mem_free)(struct td_accelerator *a, struct td_buffer b); // a whole one of mem_alloc
+    // (optional) Makes host memory of the caller usable as a region (shared gradient mapping). The
+    // memory stays the caller's, and alive until close.
     td_status (*mem_import)(struct td_accelerator *a, void *host, size_t bytes,
                             struct td_buffer *out_buffer);
-    // Copies between any two spaces; complete when it returns.
+    // Copies between any two spaces, also within a buffer; complete when it returns. Errors:
+    // INVALID_ARGUMENT or OUT_OF_RANGE when the bytes are not all inside both buffers.
     td_status (*copy)(struct td_accelerator *a, struct td_buffer dst, size_t dst_offset,
                       struct td_buffer src, size_t src_offset, size_t bytes);
     // UNIMPLEMENTED names the node that it cannot run. The program outlives the executable.
@@ -130,8 +133,8 @@ struct td_accelerator_ops {
     // Runs the segments whose bits are set, in order; TD_RUN_STEADY may be set as well. inputs[i]
     // is host memory of input slot i, alive until the next sync.
     td_status (*run)(struct td_executable *e, uint32_t segments, const void *const *inputs);
-    td_status (*sync)(struct td_accelerator *a);
-    void (*release)(struct td_executable *e); // accepts NULL
+    td_status (*sync)(struct td_accelerator *a); // waits until all that was queued has run
+    void (*release)(struct td_executable *e);    // accepts NULL
     // (optional) What this rank's threads can do, measured in some 20 ms: at best, and usually,
     // which is what no other process disturbed, on average. Memory is measured for work on so many
     // bytes of it; 0: not asked.
@@ -139,9 +142,10 @@ struct td_accelerator_ops {
                               struct td_accel_rates *out_best, struct td_accel_rates *out_usual);
     // (optional) Kernel i of an executable, in order of execution; false past the last.
     bool (*kernel_at)(const struct td_executable *e, uint32_t i, struct td_kernel_info *out_info);
-    // (optional) What was chosen by timing when programs were compiled, lines of "key=name"; a
+    // (optional) What was chosen by timing when programs were compiled, lines of "key=name". A
     // later attempt of the job adopts it before it compiles, so that it computes the same bits. The
-    // text is borrowed until the next compile.
+    // text of choices is borrowed until the next compile, that of adopt_choices until it returns.
+    // Errors: INVALID_ARGUMENT from adopt_choices when the text is not such lines.
     td_status (*choices)(struct td_accelerator *a, const char **out_text);
     td_status (*adopt_choices)(struct td_accelerator *a, const char *text);
     // (optional) Bytes that compiling these programs, one after the other, takes besides arena and

@@ -36,12 +36,15 @@ struct td_collective; // the backend's own
 
 struct td_collective_ops {
     uint32_t struct_bytes;
-    // Bytes of shared mapping needed for a group; 0 if none.
+    // Bytes of shared mapping needed for a group with so many bytes of gradients a rank; 0 if none.
     size_t (*shared_bytes)(int32_t world_size, size_t gradient_bytes);
+    // Makes this rank's part of the group, for leave; the mapping has to live until then. Waits for
+    // nobody. Errors: FAILED_PRECONDITION when the mapping is absent or too small, ABORTED when the
+    // group is over.
     td_status (*join)(const struct td_collective_config *config, struct td_collective **out_c);
     void (*leave)(struct td_collective *c); // accepts NULL
     // This rank's gradient region inside the shared mapping, where gradients are born; NULL and 0
-    // when the backend has none and the caller brings its own memory.
+    // when the backend has none and the caller brings its own memory. Borrowed until leave.
     td_status (*gradients)(struct td_collective *c, void **out_data, size_t *out_bytes);
     // In place over n elements at data. fp32 data may lie in the gradient region (no copy then).
     td_status (*all_reduce)(struct td_collective *c, void *data, int64_t n, enum td_dtype dtype,
@@ -50,11 +53,14 @@ struct td_collective_ops {
     // it that are summed, never divided. With a tail the bucket's bytes are a multiple of 64.
     td_status (*all_reduce_bucket)(struct td_collective *c, void *data, int64_t n,
                                    enum td_dtype dtype, int64_t n_tail);
-    // out has world * bytes; rank r's part at r * bytes.
+    // out has world * bytes; rank r's part at r * bytes. in and out do not overlap.
     td_status (*all_gather)(struct td_collective *c, const void *in, size_t bytes, void *out);
+    // data holds `bytes` on every rank: those of rank src are copied to all others.
     td_status (*broadcast)(struct td_collective *c, void *data, size_t bytes, int32_t src);
+    // Returns when all ranks have come. tag: the same on all of them; an error names it.
     td_status (*barrier)(struct td_collective *c, const char *tag);
-    void (*abort)(struct td_collective *c); // from any thread
+    // Ends the group: calls that wait and all later ones give ABORTED. From any thread, also twice.
+    void (*abort)(struct td_collective *c);
 };
 
 #ifdef __cplusplus

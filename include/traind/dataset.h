@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 enum td_split { TD_SPLIT_TRAIN, TD_SPLIT_VAL, TD_SPLIT_TEST, TD_SPLIT_PREDICT, TD_SPLIT_COUNT };
-const char *td_split_name(enum td_split s);
+const char *td_split_name(enum td_split s); // "train"; lives as long as the process
 
 struct td_dataset_config {
     uint32_t struct_bytes;
@@ -31,12 +31,14 @@ struct td_dataset;
 
 struct td_dataset_ops {
     uint32_t struct_bytes;
+    // Errors: class bad_spec for knobs that cannot be, class data for files that are not as said.
     td_status (*open)(const struct td_dataset_config *config, struct td_dataset **out_dataset);
     void (*close)(struct td_dataset *d); // accepts NULL
-    // Fields in the order the module takes them; at most 8.
+    // Writes the fields in the order the module takes them; returns how many, at most 8.
     size_t (*fields)(struct td_dataset *d, struct td_field out_fields[8]);
-    int64_t (*length)(struct td_dataset *d, enum td_split split); // 0: no such split
-    // Copies samples index[0..n) into out[field], each (n, sample_shape) row-major.
+    int64_t (*length)(struct td_dataset *d, enum td_split split); // samples; 0: no such split
+    // Copies samples index[0..n), each from 0 and below length, into out[field], which is the
+    // caller's memory: (n, sample_shape) of the field's type, row-major.
     td_status (*gather)(struct td_dataset *d, enum td_split split, const int64_t *index, int64_t n,
                         void *const *out);
 };

@@ -5,7 +5,7 @@
 // (autodiff, precision, strategy, optimizer, simplify, fuse, memory plan) and compiled by an
 // accelerator. This header is the builder, the read-only view, and the calls a rewrite uses.
 //
-// State (parameters, buffers, gradients, optimizer state) belongs to the rank, not to a graph: the
+// State (parameters, buffers, gradients, optimizer state) belongs to the rank, not to a graph. The
 // state table names each tensor once, and the graphs of all steps share it by name. A graph is a
 // list of nodes in execution order; each node has operands, one opcode, attributes and a segment.
 // A value is an input of the step, a state tensor, a step scalar, or the output of a node. Nodes
@@ -14,8 +14,14 @@
 // Segments (forward | backward | finish | apply) may be run one by one, which is Fabric's calls, or
 // back to back as one fused step: same bits on `reference` and `cpu`.
 //
-// Ownership: a graph owns its nodes, values and strings. Thread: one at a time. Building fails with
-// INVALID_ARGUMENT naming op and shapes; it never aborts on what a module asks for.
+// Ownership: a graph owns its nodes, values and strings; what a call is given is copied or borrowed
+// until it returns, unless its line says otherwise. Thread: one at a time.
+// Errors: building fails with INVALID_ARGUMENT naming op and shapes, and with RESOURCE_EXHAUSTED
+// when memory or a bound is exhausted. It never aborts on what a module asks for. An output is
+// written only on success. What else an error leaves is said at each call; a graph or table after
+// RESOURCE_EXHAUSTED is only good to destroy. Functions that return no status take indices that are
+// there: another one is a bug of the caller and ends the process.
+// Strings of the td_..._name functions live as long as the process; "unknown": outside the enum.
 
 #include "traind/status.h"
 #include "traind/types.h"
@@ -30,7 +36,7 @@ enum td_op {
 #undef TD_OP
     TD_OP_COUNT
 };
-const char *td_op_name(enum td_op op);
+const char *td_op_name(enum td_op op); // "matmul"
 
 // What passes and accelerators need to know of an op besides its meaning: a column of ops.def.
 enum td_op_is {
@@ -43,14 +49,15 @@ enum td_op_is {
     TD_OP_IS_CONVOLUTION = 16, // or the gradient of one
     TD_OP_IS_MADE = 32         // by passes and rules; a module has no builder for it (build.h)
 };
+// True if op has any of the bits of what; op: a member of the enum, which is not checked.
 bool td_op_is(enum td_op op, enum td_op_is what);
 
 enum td_segment { TD_SEG_FORWARD, TD_SEG_BACKWARD, TD_SEG_FINISH, TD_SEG_APPLY, TD_SEG_COUNT };
 enum { TD_SEGS_ALL = (1 << TD_SEG_COUNT) - 1 }; // bit i = segment i
-const char *td_segment_name(enum td_segment s);
+const char *td_segment_name(enum td_segment s); // "forward"
 
 enum td_mode { TD_MODE_TRAIN, TD_MODE_EVAL, TD_MODE_PREDICT };
-const char *td_mode_name(enum td_mode m);
+const char *td_mode_name(enum td_mode m); // "train"
 
 enum td_act { TD_ACT_NONE, TD_ACT_RELU };
 enum td_compare { TD_CMP_EQ, TD_CMP_NE, TD_CMP_LT, TD_CMP_LE, TD_CMP_GT, TD_CMP_GE, TD_CMP_COUNT };
@@ -65,7 +72,7 @@ enum td_role {
     TD_ROLE_RESULT, // what the last run of a predict step gave back; never saved
     TD_ROLE_COUNT,
 };
-const char *td_role_name(enum td_role r);
+const char *td_role_name(enum td_role r); // "param"
 
 enum td_init_kind {
     TD_INIT_ZERO,
@@ -97,28 +104,45 @@ struct td_state_info {
     size_t bytes;
 };
 
+// The tensors of a rank, in order of registration; at most 65,536. It owns their names and infos.
 struct td_state_table;
+// Makes an empty table, for the caller to destroy. Errors: RESOURCE_EXHAUSTED.
 TD_MUST_USE td_status td_state_table_create(struct td_state_table **out_table);
+// Accepts NULL. Graphs that were made with the table go before it.
 void td_state_table_destroy(struct td_state_table *t);
-// Adds a tensor or finds the one of that name; FAILED_PRECONDITION if role, dtype or shape differ.
+// Adds a tensor or finds the one of that name. name: 1 to 255 bytes, copied; shape: each dimension
+// at least 0, at most 64 TiB together; param: of GRAD and OPTIM, an index of role PARAM.
+// Errors: FAILED_PRECONDITION when role, dtype or shape differ from those of the tensor that is
+// there, or when a new one comes after td_state_layout; INVALID_ARGUMENT for any other argument;
+// RESOURCE_EXHAUSTED. An error adds nothing.
 TD_MUST_USE td_status td_state_add(struct td_state_table *t, const char *name, enum td_role role,
                                    enum td_dtype dtype, const struct td_shape *shape,
                                    struct td_init init, uint32_t param, uint32_t *out_index);
+// How many tensors there are; their indices are 0 to count - 1.
 uint32_t td_state_count(const struct td_state_table *t);
+// The tensor of an index below the count. Borrowed until the table is destroyed; marks, dtype,
+// bytes, bucket and offset may change while steps are recorded.
 const struct td_state_info *td_state_at(const struct td_state_table *t, uint32_t index);
+// The index of a name. Errors: NOT_FOUND.
 TD_MUST_USE td_status td_state_find(const struct td_state_table *t, const char *name,
                                     uint32_t *out_index);
 // Gives every tensor its offset: parameters in order of registration, gradients in bucket order
 // with TD_CONTROL_FLAGS fp32 elements after the last bucket. Called once, after the programs of
 // all steps were recorded; frozen afterwards.
+// Errors: FAILED_PRECONDITION at a second call, which changes nothing; INVALID_ARGUMENT when the
+// gradients of a bucket have two types, RESOURCE_EXHAUSTED when a role exceeds the address space.
+// After these two the table is only good to destroy.
 TD_MUST_USE td_status td_state_layout(struct td_state_table *t);
+// Bytes of a role's region, padding included; GRAD with its control tail. After layout only.
 size_t td_state_region_bytes(const struct td_state_table *t, enum td_role role);
-// Gradient buckets, after layout: bucket b is [offset, offset + bytes) of the GRAD region, padding
-// included, all of one type. The control tail follows the last bucket; td_state_control_offset says
-// where.
+// Gradient buckets: as many as were assigned so far, and at least one after layout.
 uint32_t td_state_n_buckets(const struct td_state_table *t);
+// Bucket b is bytes [offset, offset + bytes) of the GRAD region, padding included, all of one type.
+// Without gradients: 0 bytes. After layout only.
 void td_state_bucket(const struct td_state_table *t, uint32_t bucket, size_t *out_offset,
                      size_t *out_bytes, enum td_dtype *out_dtype);
+// Where the control tail, which follows the last bucket, begins: bytes from the start of the GRAD
+// region. After layout only.
 size_t td_state_control_offset(const struct td_state_table *t);
 
 // Control flags that ride after the last gradient bucket (summed, never divided): all ranks read
@@ -138,7 +162,7 @@ typedef uint32_t td_node;  // index into the graph's nodes
 enum { TD_MAX_OUT = 3 };   // outputs of a node
 
 // Step scalars: one block of doubles that the host fills before a step and accelerators read. Where
-// parameters are f64 they are exact; else the host has rounded each to fp32, so that a step of 16
+// parameters are f64 they are exact. Else the host has rounded each to fp32, so that a step of 16
 // or 32 bits is the same wherever it is computed. In a graph a scalar is a value of f32, or of f64
 // under a precision that says so (td_rewrite_scalar).
 enum td_scalar {
@@ -252,42 +276,66 @@ struct td_node_info {
     td_value outputs[TD_MAX_OUT];
     uint32_t n_outputs;
     // A state gradient this node writes directly instead of an output of its own (after the fuse
-    // pass): n_outputs is 0 then, the shape is that of `into`; reduce_sum's is still attrs.shape,
-    // of as many elements. matmul, reduce_sum and conv2d_grad_w add to it with attrs.accumulate. 0
-    // if none.
+    // pass); 0: none. n_outputs is 0 then, and the shape is that of `into`. reduce_sum's is still
+    // attrs.shape, of as many elements. matmul, reduce_sum and conv2d_grad_w add to it with
+    // attrs.accumulate.
     td_value into;
     struct td_attrs attrs;
 };
 
 // ---- building -----------------------------------------------------------------------------------
 struct td_graph;
+// Makes an empty graph, for the caller to destroy, whose nodes go to segment forward until
+// td_graph_set_segment. step: "train", copied. state: borrowed, and has to outlive the graph.
+// Errors: RESOURCE_EXHAUSTED.
 TD_MUST_USE td_status td_graph_create(const char *step, enum td_mode mode,
                                       struct td_state_table *state, struct td_graph **out_graph);
+// Frees the graph with all that was borrowed of it; the state table stays. Accepts NULL.
 void td_graph_destroy(struct td_graph *g);
+// What the graph was made with: the name, borrowed until destroy; the mode; the caller's table.
 const char *td_graph_step(const struct td_graph *g);
 enum td_mode td_graph_mode(const struct td_graph *g);
 struct td_state_table *td_graph_state(const struct td_graph *g);
 
-// An input of the step (slot = order of the calls); one value per batch field.
+// An input of the step (slot = order of the calls); one value per batch field, shape (B, ...).
+// Errors: INVALID_ARGUMENT without a name, for a dtype or shape that cannot be, or above 32 inputs.
+// An error leaves the graph as it was.
 TD_MUST_USE td_status td_graph_input(struct td_graph *g, const char *name, enum td_dtype dtype,
                                      const struct td_shape *shape, td_value *out_value);
-// Parameter or buffer by name, created in the state table on first use.
+// The parameter of that name, added to the state table on first use; the same value at each call.
+// A buffer is added by td_state_add with role BUFFER and read by td_graph_state_value.
+// Errors: those of td_state_add, so FAILED_PRECONDITION names a parameter that steps disagree
+// about. An error leaves the graph as it was; the table may have the parameter.
 TD_MUST_USE td_status td_graph_param(struct td_graph *g, const char *name, enum td_dtype dtype,
                                      const struct td_shape *shape, struct td_init init,
                                      td_value *out_value);
 // Adds marks (enum td_param_mark) to a parameter; in every step that names it, or in the first.
+// Errors: INVALID_ARGUMENT when the value is not a parameter; nothing changes then.
 TD_MUST_USE td_status td_graph_mark(struct td_graph *g, td_value param, unsigned marks);
+// The value of a tensor of the state table, the same at each call, of its shape. Its type is the
+// one that steps name; after td_rewrite_state on any tensor of the graph, new ones are as stored.
+// Errors: INVALID_ARGUMENT when the table has no such index; the graph is as it was.
 TD_MUST_USE td_status td_graph_state_value(struct td_graph *g, uint32_t state_index,
                                            td_value *out_value);
+// The value of a step scalar, the same at each call: shape (), f32 unless td_rewrite_scalar changes
+// it. Errors: INVALID_ARGUMENT for one below 0 or from TD_SCALAR_COUNT; the graph is as it was.
 TD_MUST_USE td_status td_graph_scalar(struct td_graph *g, enum td_scalar s, td_value *out_value);
-// Appends a node to the current segment; shapes are inferred and checked. attrs NULL = zeroes.
-// out_values has room for the op's outputs and may be NULL if it has none.
+// Appends a node to the current segment, or adds it where td_rewrite_insert_at says; shapes are
+// inferred and checked. Operands and attributes are copied; attrs NULL = zeroes. out_values has
+// room for the op's outputs (at most TD_MAX_OUT) and may be NULL.
+// Errors: INVALID_ARGUMENT when operands, attributes or shapes do not fit the op, or when a node of
+// a later segment is there; RESOURCE_EXHAUSTED above 1,048,576 nodes. An error adds no node.
 TD_MUST_USE td_status td_graph_op(struct td_graph *g, enum td_op op, const td_value *inputs,
                                   uint32_t n_inputs, const struct td_attrs *attrs,
                                   td_value *out_values);
+// Nodes that are appended from now on belong to segment s. Segments are in the order of their enum:
+// td_graph_op refuses to append to an earlier one.
 void td_graph_set_segment(struct td_graph *g, enum td_segment s);
 // A tensor that a predict step gives back, as f32: it is stored in the state tensor
-// "<name>:<leading dimension>" of role RESULT, for whoever ran the step to read.
+// "<name>:<leading dimension>" of role RESULT, for whoever ran the step to read. name: at most 40
+// bytes, the rest is cut; v: at least one dimension, the first of which is the batch's.
+// Errors: INVALID_ARGUMENT for another v, and those of td_state_add and td_graph_op. After one the
+// graph is only good to destroy.
 TD_MUST_USE td_status td_graph_result(struct td_graph *g, const char *name, td_value v);
 
 // Named scalars a step reports. MEAN: a mean over the batch's samples; SUM: a sum over them. The
@@ -302,34 +350,43 @@ enum td_output_kind {
     TD_OUTPUT_GATE,
     TD_OUTPUT_WEIGHT,
 };
-const char *td_output_kind_name(enum td_output_kind k);
+const char *td_output_kind_name(enum td_output_kind k); // "mean"
+// Reports v, one element of a float type, as `name`, which is copied.
+// Errors: INVALID_ARGUMENT for another v, for an empty name or one that is taken, or above 32
+// outputs. An error leaves the graph as it was.
 TD_MUST_USE td_status td_graph_output(struct td_graph *g, const char *name, td_value v,
                                       enum td_output_kind kind);
-// At most one output of a train graph is the loss; it must be a scalar.
+// What autodiff differentiates: at most one value of a graph, of a float type and shape ().
+// Errors: INVALID_ARGUMENT for another value, or a second call; the graph is as it was.
 TD_MUST_USE td_status td_graph_loss(struct td_graph *g, td_value v);
 
 // ---- reading ------------------------------------------------------------------------------------
-// Borrowed pointers die with the next change of the graph.
+// Borrowed pointers die with the next change of the graph. Indices are from 0, and below their
+// count; values from 1.
 uint32_t td_graph_n_nodes(const struct td_graph *g);
-const struct td_node_info *td_graph_node(const struct td_graph *g, td_node n);
-uint32_t td_graph_n_values(const struct td_graph *g); // values are 1..n
-const struct td_value_info *td_graph_value(const struct td_graph *g, td_value v);
+const struct td_node_info *td_graph_node(const struct td_graph *g, td_node n);    // borrowed
+uint32_t td_graph_n_values(const struct td_graph *g);                             // values are 1..n
+const struct td_value_info *td_graph_value(const struct td_graph *g, td_value v); // borrowed
 uint32_t td_graph_n_inputs(const struct td_graph *g);
 td_value td_graph_input_at(const struct td_graph *g, uint32_t slot);
 uint32_t td_graph_n_outputs(const struct td_graph *g);
+// Output i, in the order of the calls of td_graph_output. Each out may be NULL; the name is
+// borrowed until the graph is destroyed.
 void td_graph_output_at(const struct td_graph *g, uint32_t i, const char **out_name,
                         td_value *out_value, enum td_output_kind *out_kind);
 td_value td_graph_loss_value(const struct td_graph *g); // 0: none
 double td_graph_flops(const struct td_graph *g);        // of one run of all segments
-// Parameters of the state table that the loss does not reach; known once autodiff ran.
+// Parameters of the state table that the loss does not reach: how many, and the index of each in
+// the state table. Known once autodiff ran, 0 before.
 uint32_t td_graph_n_unreached(const struct td_graph *g);
-uint32_t td_graph_unreached_at(const struct td_graph *g, uint32_t i); // index in the state table
+uint32_t td_graph_unreached_at(const struct td_graph *g, uint32_t i);
 
-// For an accelerator that looks for anomalies (traind/accelerator.h): the values whose elements
-// must be finite once the node has run, and the look itself, which names op, node, tensor and
-// element (class numeric).
+// For an accelerator that looks for anomalies (traind/accelerator.h).
 enum { TD_MAX_WATCHED = 8 };
+// Writes the values whose elements must be finite once the node has run, and returns how many.
 uint32_t td_graph_watched(const struct td_graph *g, td_node node, td_value out[TD_MAX_WATCHED]);
+// Checks v after `node` has written it. data: host memory, all elements of v in its own type,
+// aligned for it. Errors: FAILED_PRECONDITION (class numeric) names op, node, tensor and element.
 TD_MUST_USE td_status td_graph_check_finite(const struct td_graph *g, td_node node, td_value v,
                                             const void *data);
 
@@ -344,12 +401,17 @@ struct td_program_key {
     bool apply;      // with finish and apply segments
 };
 
-// In-place sharing that the plan may choose: the output of an elementwise op (add to select in
-// ops.def, cast, scale) over an operand of the same bytes that dies there, dlogits of softmax_ce
-// over its logits, norm and sum of add_layer_norm and add_rms_norm over x and r, dx of
-// layer_norm_grad and rms_norm_grad over x, dy and more, rope over x, and reshape over anything.
-// Kernels of these ops must allow it. Inputs, state and scalars are never in the arena (and never
-// aliased, but by a reshape of them, or by a cast that an accelerator skips).
+// Where a value is. The plan may put the output of a node over an operand that dies there, so the
+// kernels of these ops must allow it:
+//
+// - an elementwise op (add to select in ops.def, cast, scale): over an operand of the same bytes;
+// - softmax_ce: dlogits over its logits;
+// - add_layer_norm, add_rms_norm: norm and sum over x and r;
+// - layer_norm_grad, rms_norm_grad: dx over x, dy and more;
+// - rope: over x; reshape: over anything.
+//
+// Inputs, state and scalars are never in the arena. They are never aliased, but by a reshape of
+// them, or by a cast that an accelerator skips.
 struct td_placement {
     size_t offset;  // in the rank's arena, 64-byte aligned; SIZE_MAX: not in the arena
     td_value alias; // the value whose memory this one shares (not itself an alias), else 0

@@ -4,9 +4,9 @@
 // Knobs: what a person may set of a plugin, as the plugin declares it and as it reads it.
 //
 // A plugin puts a table of struct td_plugin_knob into its descriptor (TD_PLUGIN_WITH_KNOBS of
-// plugin.h). Before open() is called the values of the job spec are checked against the table:
-// unknown keys, types and ranges are errors that the person sees, and a knob that was not given
-// has its fallback. So open() finds every knob of its table, and has only to check what no single
+// plugin.h). Before open() is called the values of the job spec are checked against the table.
+// Unknown keys, types and ranges are errors that the person sees. A knob that was not given has its
+// fallback. So open() finds every knob of its table, and has only to check what no single
 // row can say.
 //
 // The values are an opaque tree; the functions below read one knob of it by name.

@@ -2,11 +2,11 @@
 #define TRAIND_LAYOUT_H
 
 // Layout: what a plugin was compiled against that no version number counts, because it changes with
-// every op: the ops and element types in the order of their numbers, and the sizes of the structs
-// and blocks that cross the border without a struct_bytes of their own.
+// every op: the ops and element types in the order of their numbers. The sizes of the structs and
+// blocks that cross the border without a struct_bytes of their own are in it, too.
 //
 // TD_PLUGIN exports it beside the descriptor, the registry compares it with its own. An op that was
-// put in the middle of ops.def gives all later ones another number: a plugin that was not rebuilt
+// put in the middle of ops.def gives all later ones another number. A plugin that was not rebuilt
 // would compute something else, or jump through the end of its table. The lists are compared as
 // text rather than as a digest, so that the refusal can name the first op that differs.
 // Constant data, any thread. docs/plugins.md says when a plugin has to be rebuilt.
@@ -32,7 +32,7 @@ struct td_layout {
     uint32_t region_bytes;
 };
 
-// Of the code that calls it.
+// Of the code that calls it; lives as long as that code is loaded.
 static inline const struct td_layout *td_layout_here(void) {
 #define TD_OP(ID, name, min_in, max_in, n_out, is) name " "
 #define TD_DTYPE(ID, name, st_name, element_bytes) name " "

@@ -6,7 +6,7 @@
 //
 // Steps: "train" is required; an absent "val", "test" or "predict" step falls back to "train"
 // recorded in eval mode. record() is called once per (step, mode, batch shape) and must name the
-// same parameters each time; a job that trains is refused (class user_code) where another program
+// same parameters each time. A job that trains is refused (class user_code) where another program
 // names one more. Initialization is torch's default per layer type.
 // What an op is recorded with: build.h.
 // Thread: the training thread; no state but what open() made.
@@ -53,14 +53,16 @@ struct td_module_ops {
     td_status (*open)(const struct td_json *knobs, const struct td_field *fields, size_t n_fields,
                       struct td_module **out_module);
     void (*close)(struct td_module *m); // accepts NULL
+    // batch: samples of this program, the first dimension of each input.
     // Records inputs (in field order), outputs ("loss" MEAN, "accuracy" SUM, ...) and the loss; in
     // predict mode the result "logits" (td_graph_result) instead. At most 8 outputs besides those
     // of kind WEIGHT, with names of at most 11 bytes.
     td_status (*record)(struct td_module *m, struct td_graph *g, int64_t batch);
 
     // (optional) A module that predicts the next token records in predict mode the result "logits"
-    // (B, vocabulary) for one place of each row; aim() writes into the inputs which: row `row`,
-    // token `position`. Absent: the result is one row of logits a sample.
+    // (B, vocabulary), for one place of each row. aim() writes into the inputs, host memory of each
+    // slot, which place that is: token `position` of row `row`. Absent: the result is one row of
+    // logits a sample.
     void (*aim)(struct td_module *m, int64_t row, int64_t position, void *const *inputs);
 
     // (optional) How the module reads and writes weights of Hugging Face's form.

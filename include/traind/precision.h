@@ -54,14 +54,17 @@ struct td_precision; // the plugin's own
 
 struct td_precision_ops {
     uint32_t struct_bytes;
+    // Errors: class bad_spec for knobs that cannot be.
     td_status (*open)(const struct td_precision_config *config,
                       struct td_precision **out_precision);
     void (*close)(struct td_precision *p); // accepts NULL
+    // The same for the life of p. out_facts comes with struct_bytes set and all else 0.
     td_status (*facts)(struct td_precision *p, struct td_precision_facts *out_facts);
     // (optional) Rewrites one program after autodiff, before the strategy. Absent: as recorded.
     td_status (*rewrite)(struct td_precision *p, struct td_graph *g,
                          const struct td_program_key *key);
-    // (optional) Before the first micro-batch of a window: sets the step scalars that are its own.
+    // (optional) Before the first micro-batch of a window: sets the step scalars that are its own
+    // (TD_SCALAR_LOSS_SCALE) of scalars[TD_SCALAR_COUNT].
     td_status (*pre_backward)(struct td_precision *p, double *scalars);
     // (optional) After finish: are all gradients finite? *out_steps: run apply; else the step is
     // skipped, and neither global_step nor schedules advance. FAILED_PRECONDITION (class numeric)

@@ -4,19 +4,21 @@
 // Random numbers inside a step: dropout's masks, and the bits of stochastic rounding.
 //
 // A number is keyed by (seed, step, op name, global sample, element of the sample) through Philox
-// 4x32-10, so a mask is the same for any world size, accumulation, fusion, thread count or segment,
-// and a backward node computes it again instead of reading a stored one. The host puts the key of
-// (seed, step) and the place of the rank's first sample into the step's random words, once for each
-// micro-batch; row i of the batch is global sample `sample + i * stride`, counted by the sampler's
-// positions in the epoch. An op adds its stream (attrs.stream).
+// 4x32-10. So a mask is the same for any world size, accumulation, fusion, thread count or segment.
+// A backward node computes it again instead of reading a stored one.
+//
+// Once for each micro-batch the host sets the step's random words: the key of (seed, step), and the
+// place of the rank's first sample. Row i of the batch is global sample `sample + i * stride`,
+// counted by the sampler's positions in the epoch. An op adds its stream (attrs.stream).
 //
 //   K  = Philox(key: seed,          counter: step)            words 0 and 1: in the block
 //   k  = Philox(key: K,             counter: stream)          words 0 and 1: one for each op
 //   u  = Philox(key: k,             counter: element / 4, sample) word element % 4, upper 24 bits
 //
 // An element is dropped where u < drop * 2^24. Stochastic rounding of a parameter takes 16 bits an
-// element, alike on all ranks, from the parameter's stream: half element % 2 of word element / 2 %
-// 4 of Philox(key: k, counter: element / 8). Pure functions; any thread.
+// element from the parameter's stream, alike on all ranks. They are half element % 2 of word
+// element / 2 % 4 of Philox(key: k, counter: element / 8).
+// Pure functions over the caller's memory; any thread. Nothing here fails.
 
 #include "traind/graph.h"
 
@@ -37,7 +39,8 @@ enum td_random_word {
 // The stream of an op, by its name in the module ("h.0.mlp.dropout").
 uint64_t td_stream_of(const char *op_name);
 
-// Host: sets the words.
+// Host: sets the words (TD_RANDOM_WORDS). step: optimizer steps completed; sample: of row
+// 0 of the batch; stride: from a row to the next, which is the number of ranks.
 void td_random_set(uint32_t *words, uint64_t seed, int64_t step, int64_t sample, int32_t stride);
 
 // Elements of one row that have a number.

@@ -3,11 +3,13 @@
 
 // Status: how every function of traind that can fail says so.
 //
-// A td_status is one word. NULL is success, so the happy path is one compare; anything else is an
-// owned record with a code (gRPC's numbers, so the wire mapping is the identity), a message, and a
-// trail of context added on the way up. A record also carries what the control plane needs to act:
-// an UPPER_SNAKE reason, a failure class (which decides about restarts), metadata pairs and a list
-// of field violations, so that all errors of a job spec travel in one answer.
+// A td_status is one word. NULL is success, so the happy path is one compare. Anything else is an
+// owned record with a code, a message, and a trail of context added on the way up. Codes have
+// gRPC's numbers, so the wire mapping is the identity.
+//
+// A record also carries what the control plane needs to act: an UPPER_SNAKE reason, a failure class
+// (which decides about restarts), and metadata pairs. With its list of field violations all errors
+// of a job spec travel in one answer.
 //
 // A status is consumed exactly once: returned, freed, logged, or encoded at a boundary. Functions
 // here never fail: when memory is gone they fall back to one static RESOURCE_EXHAUSTED record.
@@ -107,6 +109,7 @@ TD_MUST_USE td_status td_status_with_meta(td_status s, const char *key, const ch
 TD_MUST_USE td_status td_status_with_field(td_status s, const char *path, const char *fmt, ...)
     TD_PRINTF(3, 4);
 
+// Metadata and field violations; i is from 0 and below the count. The strings die with the record.
 size_t td_status_n_meta(td_status s);
 void td_status_meta(td_status s, size_t i, const char **out_key, const char **out_value);
 size_t td_status_n_fields(td_status s);

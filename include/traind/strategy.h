@@ -20,7 +20,7 @@
 // Four things that a strategy owes the loop:
 //
 // *The same calls on all ranks.* Each slot that talks to the group is called on all ranks in the
-// same order; inside, a strategy makes the same calls of the collective on each of them.
+// same order. Inside, a strategy makes the same calls of the collective on each of them.
 //
 // *The control tail.* Ranks agree to stop, to save and that time is up by summing flags: the last
 // TD_CONTROL_FLAGS fp32 elements of the GRAD region, after the last bucket. reduce_gradients gets
@@ -32,11 +32,16 @@
 // with such a precision. It reduces in post_backward instead, without all_reduce nodes. A tail that
 // was not summed ends the attempt at the first step (class user_code).
 //
-// *The right to write.* Between open and setup a strategy writes no state. In setup and state_load
-// it may write every region, between the runs of a step slot parameters, buffers and optimizer
-// state, in pre_backward, post_backward and optimizer_step also gradients; in hook and rewrite
-// nothing. Before it reads or writes what a run has written it calls the accelerator's sync, and it
-// does so through td_buffer_host (host memory) or the accelerator's copy.
+// *The right to write.* What a strategy may write, and where:
+//
+// - between open and setup: no state;
+// - in setup and state_load: every region;
+// - between the runs of a step slot: parameters, buffers and optimizer state;
+// - in pre_backward, post_backward and optimizer_step: gradients, too;
+// - in hook and rewrite: nothing.
+//
+// Before it reads or writes what a run has written it calls the accelerator's sync. It reads and
+// writes through td_buffer_host (host memory) or the accelerator's copy.
 //
 // *TD_RUN_STEADY.* This bit of `segments` says that only programs wrote parameters since the last
 // run, so that an accelerator may use what it packed of them. A step slot that wrote parameters
@@ -89,8 +94,8 @@ struct td_strategy_facts {
     bool is_global_zero;                // of all nodes
     bool handles_gradient_accumulation; // for later: a strategy that says true is refused
     bool restore_optimizer; // the rank context loads optimizer state (else: the strategy)
-    // At the same world size a run that is resumed gives the bits of one that was not interrupted:
-    // all that a step depends on is in the roles that are saved, in what state_save gives, or a
+    // At the same world size a run that is resumed gives the bits of one that was not interrupted.
+    // So all that a step depends on is in the roles that are saved, in what state_save gives, or a
     // function of the step. False: a job that is resumed says that it is not bit-exact.
     bool resumes_exactly;
 };
@@ -131,6 +136,7 @@ struct td_strategy_ops {
     uint32_t struct_bytes;
 
     // ---- life cycle
+    // Errors: class bad_spec for knobs that cannot be.
     td_status (*open)(const struct td_strategy_config *config, struct td_strategy **out_strategy);
     void (*close)(struct td_strategy *s); // accepts NULL
 
@@ -200,11 +206,14 @@ struct td_strategy_ops {
 
     // ---- the group. All ranks call, in the same order. The op is always named. Each is
     // (optional); absent: the collective's, and a sum of votes for reduce_boolean_decision.
+    // In place over n elements of dtype at data.
     td_status (*reduce)(struct td_strategy *s, void *data, int64_t n, enum td_dtype dtype,
-                        enum td_reduce_op op); // in place
+                        enum td_reduce_op op);
     // out has world * bytes: a new leading dimension, also for world 1.
     td_status (*all_gather)(struct td_strategy *s, const void *in, size_t bytes, void *out);
+    // data holds `bytes` on every rank: those of rank src are copied to all others.
     td_status (*broadcast)(struct td_strategy *s, void *data, size_t bytes, int32_t src);
+    // Returns when all ranks have come. tag: the same on all of them; an error names it.
     td_status (*barrier)(struct td_strategy *s, const char *tag);
     // all: true when every rank says true; else when any does.
     td_status (*reduce_boolean_decision)(struct td_strategy *s, bool decision, bool all,

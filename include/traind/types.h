@@ -35,8 +35,9 @@ struct td_shape {
 
 bool td_shape_equal(const struct td_shape *a, const struct td_shape *b);
 int64_t td_shape_elems(const struct td_shape *s); // product; shapes are checked where they enter
-// For a shape that somebody else wrote: its bytes; false where a dimension is negative, or where
-// those that are not 0 multiply to 2^63 bytes or more, because a 0 among them hides no overflow.
+// For a shape that somebody else wrote: its bytes. False, and nothing is written, where a dimension
+// is negative, or where those that are not 0 multiply to 2^63 bytes or more: a 0 among them hides
+// no overflow.
 bool td_shape_bytes(const struct td_shape *s, size_t elem_bytes, size_t *out_bytes);
 // "(3, 4)", for messages; cut where out_bytes end.
 void td_shape_print(const struct td_shape *s, char *out, size_t out_bytes);
