@@ -323,3 +323,8 @@ def test_path_that_leads_nowhere_is_named(tree):
                                          "docs/*.md, https://docs/x.md.\n")
     lint.check_paths(["docs/engine.md", "docs/job-spec.md"])
     assert lint.problems == ["docs/engine.md:2: there is no engine/graph/gone.c"]
+
+
+def test_every_page_that_people_write_is_held_to_the_prose_rules():
+    pages = subprocess.run(["git", "ls-files", "*.md"], cwd=lint.ROOT, check=True, capture_output=True, text=True)
+    assert sorted(lint.PROSE) == sorted(set(pages.stdout.split()) - set(lint.PRINTED_DOCS))
