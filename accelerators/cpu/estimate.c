@@ -1,7 +1,8 @@
 // How long nodes take here; contract in estimate.h. Arithmetic goes at a share of the rate that
-// products usually reach, a rule by op, calibrated once (docs/engine.md has the figures); bytes go
-// at the measured bandwidth. What takes longer counts, and the fixed cost of starting a kernel on
-// all threads. Nodes on plain loops go by what those reach: one thread, in fp64. Pure functions.
+// products usually reach, a rule by op, calibrated once. docs/measurements.md says how far off
+// predicted steps were. Bytes go at the measured bandwidth. What takes longer counts, and the fixed
+// cost of starting a kernel on all threads. Nodes on plain loops go by what those reach: one
+// thread, in fp64. Pure functions.
 
 #include "accelerators/cpu/estimate.h"
 
