@@ -3,14 +3,22 @@
 
 // The worker: one rank of a job, and what a node asks of the engine besides.
 //
-// In reading order: main.c, the command line; worker.h, the verbs; run.c, plan.c, rates.c and
-// probe.c, a verb each, and probe_plugins.h, the other half of probe; configure.h, from a plan to
-// the engine's configuration; method.h, how the weights move; user_plugins.h, what a plan names of
-// plugins, and which of its own files are loaded; config.h, what the environment says; build.h,
-// which build this is; plugins.h, what is linked in; attach.h, what the launcher handed down;
-// known_precision.h and precision.h, what trainer.precision: auto is; stop_signals.h, who asks for
-// a stop; fatal.h, last words, and
-// place.h, the names in them.
+// In reading order:
+//
+//   main.c                           the command line
+//   worker.h                         the verbs
+//   run.c, plan.c, rates.c, probe.c  a verb each; probe_plugins.h, the other half of probe
+//   configure.h                      from a plan to the engine's configuration
+//   method.h                         how the weights move
+//   user_plugins.h                   what a plan names of plugins, and which of its own files are
+//                                    loaded
+//   config.h                         what the environment says
+//   build.h                          which build this is
+//   plugins.h                        what is linked in
+//   attach.h                         what the launcher handed down
+//   known_precision.h, precision.h   what trainer.precision: auto is
+//   stop_signals.h                   who asks for a stop
+//   fatal.h, place.h                 last words, and the names in them
 //
 // Each verb returns an exit code (enum td_worker_exit).
 //

@@ -3,13 +3,22 @@
 
 // engine/graph: what is trained, as data; the inside of a graph.
 //
-// In reading order: graph.h, the structure; state.h, the tensors that outlive a step; builder.h,
-// through which a module records a step; rules/, what each op takes, makes and costs; rewrite.c,
-// what precisions and strategies call; edit.h, what passes do besides; passes/, the rewrites, a
-// file each; verify.h, which checks what each of them leaves; compile.h, which runs them in order
-// (its options.h says what they are asked for). Beside them: graph_text.h prints a graph, random.c
-// is the numbers of traind/random.h, anomaly.c looks for what is no number. An accelerator takes it
-// from there.
+// In reading order:
+//
+//   graph.h       the structure
+//   state.h       the tensors that outlive a step
+//   builder.h     through which a module records a step
+//   rules/        what each op takes, makes and costs
+//   rewrite.c     what precisions and strategies call
+//   edit.h        what passes do besides
+//   passes/       the rewrites, a file each
+//   verify.h      checks what each of them leaves
+//   compile.h     runs them in order; options.h says what they are asked for
+//   graph_text.h  prints a graph
+//   random.c      the numbers of traind/random.h
+//   anomaly.c     looks for what is no number
+//
+// An accelerator takes it from there.
 //
 // The graph is a list in execution order, not a DAG that someone schedules: what writes state is
 // ordered with its readers by position alone, and the same text always means the same bits.

@@ -3,10 +3,15 @@
 
 // engine/train: a job's programs and state, trained.
 //
-// In reading order, from the floor up: config/ is what the job asks for; events/ and checkpoint/
-// are what leaves a rank; rank/ is one rank, with its plugins, programs and state; plan/ is what it
-// will need and what is chosen for it; loop/ is what it does. Above them build.h puts a rank
-// together, and train.h runs it.
+// In reading order, from the floor up:
+//
+//   config/               what the job asks for
+//   events/, checkpoint/  what leaves a rank
+//   rank/                 one rank, with its plugins, programs and state
+//   plan/                 what it will need, and what is chosen for it
+//   loop/                 what it does
+//   build.h               puts a rank together
+//   train.h               runs it
 //
 // Train: one rank of one attempt, from configuration to its end. This is what a worker calls.
 //

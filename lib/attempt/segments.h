@@ -4,11 +4,18 @@
 // lib/attempt: what an attempt leaves in memory and on disk. Whoever runs ranks, trains in one or
 // reads of them agrees here.
 //
-// In reading order: segments.h, the files; events.def, the lines of their log, one row each;
-// events.h, what these rows make, and the parser; event_writer.h writes them; events_page.c prints
-// them as docs/events.md; rank_page.h, the memory that a launcher and a rank share; worker_exit.h,
-// its exit codes; outcome.h, how a rank, a stage or an attempt ended; checkpoint_name.h, names of
-// checkpoints and of their files; retention.h, which checkpoints are kept.
+// In reading order:
+//
+//   segments.h         the files
+//   events.def         the lines of their log, one row each
+//   events.h           what these rows make, and the parser
+//   event_writer.h     writes them
+//   events_page.c      prints them as docs/events.md
+//   rank_page.h        the memory that a launcher and a rank share
+//   worker_exit.h      a rank's exit codes
+//   outcome.h          how a rank, a stage or an attempt ended
+//   checkpoint_name.h  names of checkpoints and of their files
+//   retention.h        which checkpoints are kept
 //
 // Segments: the files of an attempt, the contract between a launcher, its node and the coordinator.
 //
@@ -33,12 +40,17 @@
 // added, the launcher's have them, too. The first line is launched, the last one launcher_end.
 //
 // The end may be the node's: when the launcher is surely gone (pidfd readable or another boot) and
-// the log has no launcher_end, the node, now its single writer, cuts an unfinished last line and
-// appends launcher_lost with fsync: class node_lost after a reboot, internal when only the launcher
-// was killed or when events.log itself was removed, replaced or cut: then "message" names it and
-// "code" is DATA_LOSS. Ranks die with their launcher (parent-death signal), so nothing of the
-// attempt runs any more. Before that line come "checkpoint" lines of those that are whole on disk
-// and that the log does not name, and blank lines in place of what had been sent and is lost.
+// the log has no launcher_end. The node, now the log's single writer, cuts an unfinished last line
+// and appends launcher_lost with fsync. Ranks die with their launcher (parent-death signal), so
+// nothing of the attempt runs any more. Its class:
+//
+// - node_lost after a reboot;
+// - internal when only the launcher was killed;
+// - internal, too, when events.log itself was removed, replaced or cut. Then "message" names it and
+//   "code" is DATA_LOSS.
+//
+// Before that line come "checkpoint" lines of those that are whole on disk and that the log does
+// not name, and blank lines in place of what had been sent and is lost.
 //
 // record.json: {"format":1,"major":1,"minor":0,"build":"0.1.0","pid":P,"start_ticks":T,
 //   "boot_id":"..","socket":"..","job":"..","attempt":N,"epoch":E,"world_size":W,"first_rank":F,

@@ -16,12 +16,21 @@
 // Bounds: the text, its depth and its nodes (below); everything lives in the caller's arena, and
 // TD_SPEC_ARENA_BYTES always suffices. Pure functions of their arguments, any thread.
 //
-// In reading order: spec.h; knobs.def, with knobs_model.def and knobs_method.def, has a row for
-// every key, and knobs.h answers questions about rows; bounds.h; scalar.c and yaml.c turn text into
-// a tree; parse.c adds overrides; document.c walks the tree against the tables with value.c for
-// each value and rules.c for what no row can say; plugin_knobs.h does the same by the table that a
-// plugin declares; check.h gathers what was wrong; plan.h wraps the result into plans; read.h reads
-// knobs of a checked section by key; reference.c prints the tables for people.
+// In reading order:
+//
+//   spec.h            what others call
+//   knobs.def         a row for every key, with knobs_model.def and knobs_method.def
+//   knobs.h           questions about rows
+//   bounds.h          how large a spec may be
+//   scalar.c, yaml.c  turn text into a tree
+//   parse.c           adds overrides
+//   document.c        walks the tree against the tables
+//   value.c, rules.c  each value; what no row can say
+//   plugin_knobs.h    the same by the table that a plugin declares
+//   check.h           gathers what was wrong
+//   plan.h            wraps the result into plans
+//   read.h            reads knobs of a checked section by key
+//   reference.c       prints the tables for people
 //
 // Only td_spec_parse needs libyaml; a program that reads plans (JSON) does not.
 

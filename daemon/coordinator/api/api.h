@@ -5,11 +5,16 @@
 // core, encodes; no policy (shell.h shows the shape of all of them). The loop thread owns all of
 // it.
 //
-// In reading order: jobs.c, what people submit, watch and steer; file_stream.h, bytes of files to a
-// client; checkpoints.c, what the catalog holds, and the bytes; logs.c, what ranks print, and
-// followers of it; metrics.c, points; nodes.c, the sessions of nodes, over gRPC or in process
-// (link.h); shards.c, files of checkpoints that nodes send; admin.c, the cluster as operators see
-// it.
+// In reading order:
+//
+//   jobs.c         what people submit, watch and steer
+//   file_stream.h  bytes of files to a client
+//   checkpoints.c  what the catalog holds, and the bytes
+//   logs.c         what ranks print, and followers of it
+//   metrics.c      points
+//   nodes.c        the sessions of nodes, over gRPC or in process (link.h)
+//   shards.c       files of checkpoints that nodes send
+//   admin.c        the cluster as operators see it
 
 #include "daemon/coordinator/shell/shell.h"
 

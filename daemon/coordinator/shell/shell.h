@@ -4,14 +4,21 @@
 // daemon/coordinator/shell: what has files, threads and clocks. It feeds the core, and carries out
 // what that answers. Private to the coordinator: what coordinator.c and the services of api/ share.
 //
-// In reading order: shell.h, one turn of the loop, and answers to calls; gate.h, which holds every
-// word to the outside until what it depends on is committed; store.h, the two databases and their
-// writer threads, with db.h for SQLite's calls, metrics_db.h for what metrics.db
-// holds and metrics_query.h for questions to it;
-// check.h, which looks for damage in them; salvage.h, a start with what is readable of state.db,
-// and salvage_copy.h, which reads it; disk.h, a thread that may wait for a disk; logs.h, what ranks
-// print, by byte offset; look.h and verify.h, whether the files of checkpoints are here, and are
-// what was committed; sweep.h, files that nobody will ask for any more; watch.h, who sees changes.
+// In reading order:
+//
+//   shell.h                        one turn of the loop, and answers to calls
+//   gate.h                         holds every word to the outside until what it depends on is
+//                                  committed
+//   store.h, db.h                  the two databases and their writer threads, over SQLite's calls
+//   metrics_db.h, metrics_query.h  what metrics.db holds, and questions to it
+//   check.h                        looks for damage in them
+//   salvage.h, salvage_copy.h      a start with what is readable of state.db, and its reader
+//   disk.h                         a thread that may wait for a disk
+//   logs.h                         what ranks print, by byte offset
+//   look.h, verify.h               are the files of checkpoints here, and are they what was
+//                                  committed?
+//   sweep.h                        files that nobody will ask for any more
+//   watch.h                        who sees changes
 //
 // A handler has always the same shape: decode and check, call the core, td_shell_after (takes its
 // records, actions to the gate), build the answer in an arena, td_shell_reply. The answer shows

@@ -3,10 +3,16 @@
 
 // engine/train/checkpoint: the state of a rank on disk.
 //
-// In reading order: checkpoint.h writes one; shard.h makes its files, in the format of
-// safetensors.h, and plugin_state.h the file of what plugins keep; manifest.h says what is in it,
-// best.h which one is best, retention.h which are kept; restore.h reads one back; weights.h reads
-// what others made; places.h, what is written to before the first step.
+// In reading order:
+//
+//   checkpoint.h         writes one
+//   shard.h              makes its files, in the format of safetensors.h
+//   plugin_state.h       the file of what plugins keep
+//   manifest.h           what is in it
+//   best.h, retention.h  which one is best, and which are kept
+//   restore.h            reads one back
+//   weights.h            reads what others made
+//   places.h             what is written to before the first step
 //
 // Checkpointer: turns the state of a rank into a directory that can be loaded, while it trains on.
 //

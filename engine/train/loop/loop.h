@@ -3,10 +3,17 @@
 
 // engine/train/loop: what a rank does, stage by stage; and where it is in that.
 //
-// In reading order: loop.h, the run; fit.h, the training loop; evaluate.h, one pass over a split;
-// predict.h and generate.h, the predict stage, both with the results of predictions.h;
-// stage_weights.h, which weights the stages after fit use; epoch_metrics.h and throughput.h, what
-// is counted on the way. engine/train/train.c runs the stages in order.
+// In reading order:
+//
+//   loop.h                         the run
+//   fit.h                          the training loop
+//   evaluate.h                     one pass over a split
+//   predict.h, generate.h          the predict stage
+//   predictions.h                  the results of both
+//   stage_weights.h                which weights the stages after fit use
+//   epoch_metrics.h, throughput.h  what is counted on the way
+//
+// engine/train/train.c runs the stages in order.
 //
 // The run owns only where it is (td_progress) and what it has counted since the last log. It never
 // waits for the control plane, never asks which strategy or precision it has, and acts on nothing

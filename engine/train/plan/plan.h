@@ -3,10 +3,16 @@
 
 // engine/train/plan: what a job will need and what is chosen for it, before anything of it runs.
 //
-// In reading order: plan.h, the programs of a job and how much of the forward pass they keep;
-// sizes.h, the bytes that they need; monitor.h, the metrics that they give; estimate.h, the time of
-// a step, from rates.h, what this machine does a second; choices.h, what the first start settles
-// for all attempts; autotune.h, the text of these choices; profile.h, where the time of a run went.
+// In reading order:
+//
+//   plan.h      the programs of a job, and how much of the forward pass they keep
+//   sizes.h     the bytes that they need
+//   monitor.h   the metrics that they give
+//   estimate.h  the time of a step
+//   rates.h     what this machine does a second, from which that is
+//   choices.h   what the first start settles for all attempts
+//   autotune.h  the text of these choices
+//   profile.h   where the time of a run went
 //
 // All of it reads a rank that is being built (rank/); nothing in rank/ knows of plans. Thread: the
 // training thread.

@@ -5,15 +5,22 @@
 // them in the documented order (traind/strategy.h). It is the facade that Lightning 1.3 called
 // Accelerator; the loop knows only it.
 //
-// In reading order: rank.h, what a rank is, and how it ends; plugins.h, which opens what the job
-// names, with data.h and sampler.h for its batches; group.h, what ranks do together; batches.h,
-// which program each batch takes;
-// record.h and programs.h, these programs, with optimizer.h for what one parameter gets and dump.h
-// for the text of a pass; state.h, where a rank starts and the memory of what it trains, with
-// init.h and init_loops.h for first values, own_state.h for what plugins keep of themselves in a
-// checkpoint, and resume.h for what a resumed run does not share;
-// step.h, one step; control.h, how ranks agree to stop. engine/train/build.h puts a rank together
-// out of these.
+// In reading order:
+//
+//   rank.h                        what a rank is, and how it ends
+//   plugins.h, data.h, sampler.h  open what the job names; its batches
+//   group.h                       what ranks do together
+//   batches.h                     which program each batch takes
+//   record.h, programs.h          these programs
+//   optimizer.h, dump.h           what one parameter gets; the text of a pass
+//   state.h                       where a rank starts, and the memory of what it trains
+//   init.h, init_loops.h          first values
+//   own_state.h                   what plugins keep of themselves in a checkpoint
+//   resume.h                      what a resumed run does not share
+//   step.h                        one step
+//   control.h                     how ranks agree to stop
+//
+// engine/train/build.h puts a rank together out of these.
 //
 // Members are read by the loop, by plans and by tests, and written by the files of this folder,
 // build.c, plan.c and choices.c. Thread: the training thread.
