@@ -8,12 +8,12 @@
 // - fp32 below AVX-512, and bf16 at AVX-512 without instructions for it: all in a race.
 // - bf16 below AVX-512, and f16: our own, which widens. oneDNN has no loops for these.
 //
-// A weight is read through a pack where that pays: by oneDNN where it wants a layout of its own, by
-// our own kernel where the operands are not fp32 or where few rows are multiplied by it; many rows
-// hide that panels are made on the way. A weight that is the cast of an fp32 parameter is then
+// A weight is read through a pack where that pays. oneDNN does so where it wants a layout of its
+// own, our own kernel where the operands are not fp32 or where few rows are multiplied by it. Many
+// rows hide that panels are made on the way. A weight that is the cast of an fp32 parameter is then
 // never made: packs read the parameter and convert. A bias is read as it is stored. A plan counts
-// the packs and the scratch of all ways, so that no choice moves its bytes; a rank holds them where
-// they race, and only those of the way chosen where that is known: its start is the shorter for it.
+// the packs and the scratch of all ways, so that no choice moves its bytes. A rank holds them where
+// they race, and only those of the way chosen where that is known, which makes its start shorter.
 
 #include "accelerators/cpu/gemm.h"
 

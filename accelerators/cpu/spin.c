@@ -1,8 +1,8 @@
 // libgomp reads how long to spin from the environment, once. It spins less (100 rounds) while it
-// has more threads than the process has cores, and that is the one handle there is at run time: a
-// second team, of a thread that does nothing but hold it, is made when spinning shall end, and
-// ended when it may go on. Its threads sleep. Another OpenMP runtime would not notice, which costs
-// nothing.
+// has more threads than the process has cores, and that is the one handle there is at run time. A
+// second team, of a thread that does nothing but hold it, is made when spinning shall end. It is
+// ended when spinning may go on. Its threads sleep. Another OpenMP runtime would not notice, which
+// costs nothing.
 //
 // Rejected: the share of CPU time in the time that passes (a stretch of one thread's work looks the
 // same as a stolen core), and OMP_WAIT_POLICY=passive for all (a third slower alone).

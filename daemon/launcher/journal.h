@@ -4,8 +4,8 @@
 // Journal: the one writer of an attempt's events.log (events.def lists its lines).
 //
 // A line is appended whole or not at all. While the disk is full, lines wait in memory (1 MiB, then
-// further ones are dropped and logged) and are tried again with each append and each flush: the
-// end of an attempt must not be lost to a full disk that somebody then clears.
+// further ones are dropped and logged) and are tried again with each append and each flush. The end
+// of an attempt must not be lost to a full disk that somebody then clears.
 
 #include "daemon/launcher/file.h"
 #include "lib/attempt/event_writer.h"

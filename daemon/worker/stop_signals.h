@@ -5,7 +5,7 @@
 // every other thread, made before or after, has them blocked.
 //
 // Rejected: a handler. oneDNN's generated sgemm keeps its stack pointer in a buffer from malloc
-// while it computes; a handler that interrupts it there has its frame written over the heap in
+// while it computes. A handler that interrupts it there has its frame written over the heap in
 // front of the buffer, and the process dies of it a little later. SA_ONSTACK helps only the thread
 // that has such a stack, and a process's signal may go to any thread.
 

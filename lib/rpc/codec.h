@@ -5,10 +5,10 @@
 //
 // protobuf-c trusts its input more than a daemon can: it allocates what the bytes ask for, takes
 // any bytes for a string, and follows nesting without a limit. So a decoded message lives in one
-// arena with a budget of TD_RPC_DECODE_FACTOR times its wire size plus a little, its strings are
-// checked to be UTF-8 without NUL, and types are checked once, when a method table is added, not to
-// be recursive (td_rpc_type_check). No thread of its own; a message belongs to one thread.
-// Rejected: a custom allocator that counts live bytes; one arena frees at once and is less code.
+// arena with a budget of TD_RPC_DECODE_FACTOR times its wire size plus a little. Its strings are
+// checked to be UTF-8 without NUL. Types are checked once, when a method table is added, not to be
+// recursive (td_rpc_type_check). No thread of its own; a message belongs to one thread. Rejected: a
+// custom allocator that counts live bytes; one arena frees at once and is less code.
 
 #include "lib/rpc/rpc.h"
 

@@ -1,8 +1,8 @@
 // The health table of one server, and its watchers.
 //
-// A watcher is a call whose user pointer says what it was sent last; a change is sent to those
-// whose service it concerns, and one whose queue is full is brought up to date when it can be
-// written again: latest value, no history.
+// A watcher is a call whose user pointer says what it was sent last. A change is sent to those
+// whose service it concerns. One whose queue is full is brought up to date when it can be written
+// again: latest value, no history.
 
 #include "lib/rpc/health.h"
 

@@ -4,8 +4,8 @@
 // The job spec: what a person writes, what a coordinator accepts, what a rank obeys.
 //
 // Text (YAML or JSON; one reader takes both) and overrides become one tree of lib/base/json.h. The
-// tree is checked against the knob tables (knobs.def) and completed: the *canonical spec*, in which
-// every knob has its resolved value, in the order of the tables. Only canonical specs are
+// tree is checked against the knob tables (knobs.def) and completed. That is the *canonical spec*,
+// in which every knob has its resolved value, in the order of the tables. Only canonical specs are
 // stored, shown, digested or planned; making one canonical again changes nothing. `struct td_spec`
 // is a plain C view of a canonical tree.
 //

@@ -2,18 +2,18 @@
 //
 //   [head and slots][stages: 2 halves for each rank][gradient region of rank 0][of rank 1]...
 //
-// A bucket is reduced where it is: all meet, rank r sums slice r of all regions in the order of
-// the ranks and writes the result to every region, all meet again. Each rank reads W slices and
-// writes W slices of S / W: nothing is copied in or out. Slices are whole cache lines, so no line
-// has two writers. Other memory goes through the stages in chunks: an all_reduce is the same
-// between two halves, a gather or broadcast needs one meeting a chunk, because consecutive chunks
-// use alternating halves (by the parity of the meeting) and nobody can be two meetings ahead.
+// A bucket is reduced where it is: all meet, rank r sums slice r of all regions in the order of the
+// ranks and writes the result to every region, all meet again. Each rank reads W slices and writes
+// W slices of S / W: nothing is copied in or out. Slices are whole cache lines, so no line has two
+// writers. Other memory goes through the stages in chunks. An all_reduce is the same between two
+// halves. A gather or broadcast needs one meeting a chunk, because consecutive chunks use
+// alternating halves (by the parity of the meeting) and nobody can be two meetings ahead.
 //
-// The launcher owns the mapping (a zeroed memfd per attempt) and maps it nowhere else; a rank gets
-// it as one pointer and size, and the size of a region follows from both, so every rank computes
-// the same layout and the head only has to confirm it. Waiting and failure: shm_team.h.
-// Thread: the training thread; abort from any. Source: slice-wise reduction as in MPICH's shared
-// memory trees, with reduce-scatter and all-gather fused.
+// The launcher owns the mapping (a zeroed memfd per attempt) and maps it nowhere else. A rank gets
+// it as one pointer and size, and the size of a region follows from both. So every rank computes
+// the same layout and the head only has to confirm it. Waiting and failure: shm_team.h. Thread: the
+// training thread; abort from any. Source: slice-wise reduction as in MPICH's shared memory trees,
+// with reduce-scatter and all-gather fused.
 
 #include <inttypes.h>
 #include <string.h>

@@ -5,10 +5,10 @@
 // that waits; shm.c moves and adds bytes between two meetings.
 //
 // Each rank has one cache line that nobody else writes to (but for the count of sleepers): the
-// number of meetings it arrived at, and what it came for. A rank arrives by storing the next
-// number there and then waits until every line shows it. No line is shared by writers, the wait
-// sees exactly who is missing, and what the others came for travels in the same line: so a program
-// whose ranks make different calls gets an error that says so instead of wrong sums.
+// number of meetings it arrived at, and what it came for. A rank arrives by storing the next number
+// there and then waits until every line shows it. No line is shared by writers, the wait sees
+// exactly who is missing, and what the others came for travels in the same line. So a program whose
+// ranks make different calls gets an error that says so instead of wrong sums.
 //
 // Waiting: a bounded number of pauses (long when every rank can have a core, short otherwise), then
 // futex sleeps of at most WAIT_SLICE_NS, so that an abort or a deadline is never missed however a

@@ -5,9 +5,9 @@
 // is for models that tolerate it. State: none.
 //
 // One exception: the optimizer's own tensors are fp32 under 16-true. A second moment is a square,
-// and fp16 ends at 6e-8, so that with Adam every gradient below 0.008 would leave a zero there; the
+// and fp16 ends at 6e-8, so that with Adam every gradient below 0.008 would leave a zero there. The
 // update then divides by what is left of the newest square alone, or by eps, and training blows up
-// within some steps (an eps that hides it, 1e-4, is larger than most denominators). What torch's
+// within some steps. An eps that hides it, 1e-4, is larger than most denominators. What torch's
 // module.to(float16) does there is of no use to anybody; 4 bytes more a moment and element are.
 
 #include "lib/base/base.h"

@@ -1,7 +1,8 @@
 // Products of the bench's jobs in fp32, one thread: GFLOP/s of the cpu accelerator, and of three
-// plain loops that the compiler of this build vectorized for the same CPU level (at generic: SSE2),
-// which is what there is to compare with where no library is held to that level. One JSON line a
-// product. Both in turn, several rounds; the accelerator's packing of weights is in its time.
+// plain loops. The compiler of this build vectorized those for the same CPU level (at generic:
+// SSE2). That is what there is to compare with where no library is held to that level. One JSON
+// line a product. Both in turn, several rounds; the accelerator's packing of weights is in its
+// time.
 //     bench_products
 #include <stdio.h>
 #include <time.h>

@@ -1,8 +1,8 @@
 // Conformance of every collective backend: what a caller may rely on whatever joins the ranks.
 // Ranks are threads. Expected values are computed here, rank by rank, in plain scalar code: every
-// op on every dtype, worlds 1 to 4, sizes around slices, cache lines and staging chunks, inside and
-// outside of the gradient region, the control tail, gathers, broadcasts from every rank, and groups
-// that are made and left again.
+// op on every dtype, worlds 1 to 4, sizes around slices, cache lines and staging chunks. Data is
+// inside and outside of the gradient region. The control tail, gathers, broadcasts from every rank,
+// and groups that are made and left again are visited, too.
 
 #include "tests/collective_ranks.h"
 

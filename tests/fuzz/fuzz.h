@@ -3,9 +3,9 @@
 
 // Feeds a fuzz entry point without libFuzzer: a corpus, then mutations of it, for a stated number
 // of rounds from a stated seed, so a failure is found again. tests/unit/test_fuzz_<x>.c holds the
-// corpus and runs tests/fuzz/fuzz_<x>.c so in every `make check`; `make fuzz` compiles the same
+// corpus and runs tests/fuzz/fuzz_<x>.c so in every `make check`. `make fuzz` compiles the same
 // entry with clang -fsanitize=fuzzer and lets it run for as long as one likes, beginning with the
-// same corpus: with TD_FUZZ_CORPUS=DIR set, the driver writes it there and runs nothing.
+// same corpus. With TD_FUZZ_CORPUS=DIR set, the driver writes it there and runs nothing.
 
 #include <fcntl.h>
 #include <stddef.h>

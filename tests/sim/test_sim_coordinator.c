@@ -1,12 +1,13 @@
-// The coordinator's core in a world of its own: virtual clock, a store that commits late and loses
-// what it had not committed when the coordinator dies, nodes with launchers that train, fail, are
-// killed, fall silent, reboot and come back, sessions that break with messages in flight, segments
-// sent twice, people who create, pause, resume, cancel and delete. One seed is one history.
+// The coordinator's core in a world of its own, with a virtual clock. Its store commits late, and
+// loses what it had not committed when the coordinator dies. Its nodes have launchers that train,
+// fail, are killed, fall silent, reboot and come back. Sessions break with messages in flight,
+// segments are sent twice. People create, pause, resume, cancel and delete. One seed is one
+// history.
 //
-// Held at every moment: no job has two attempts alive that are not fenced; no node gets more ranks
-// than it has slots; every byte of metrics is stored once, in order; a job whose creation was
-// acknowledged is there after every crash; a node is asked to forget an attempt only when
-// everything of it was committed; no checkpoint that the catalog keeps is removed. And once the
+// Held at every moment: no job has two attempts alive that are not fenced. No node gets more ranks
+// than it has slots. Every byte of metrics is stored once, in order. A job whose creation was
+// acknowledged is there after every crash. A node is asked to forget an attempt only when
+// everything of it was committed. No checkpoint that the catalog keeps is removed. And once the
 // faults stop, every job ends, the disks hold the one checkpoint of each that its catalog holds,
 // and nothing of those that were deleted.
 

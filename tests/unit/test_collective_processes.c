@@ -1,6 +1,6 @@
-// The shared-memory collective with ranks as processes, as a launcher has them: this program starts
-// itself once per rank on one memfd, plays the launcher (its page at the end of the mapping holds
-// the abort word and each rank's progress), and kills ranks at random moments. The others must
+// The shared-memory collective with ranks as processes, as a launcher has them. This program starts
+// itself once per rank on one memfd and plays the launcher, whose page at the end of the mapping
+// holds the abort word and each rank's progress. It kills ranks at random moments. The others must
 // leave, with ABORTED when the launcher says so and with DEADLINE_EXCEEDED when nobody does.
 
 #include <errno.h>

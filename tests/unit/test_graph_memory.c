@@ -1,5 +1,5 @@
-// The memory plan, on random training graphs: running inside it gives the same bits as giving every
-// value its own memory, even when everything that is dead is overwritten with NaN at once, and the
+// The memory plan, on random training graphs. Running inside it gives the same bits as giving every
+// value its own memory, even when everything that is dead is overwritten with NaN at once. The
 // arena is within 10 % of what is alive at the worst moment. Liveness is worked out here once more,
 // the slow and obvious way.
 

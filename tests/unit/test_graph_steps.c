@@ -1,6 +1,6 @@
-// Passes on whole training steps of the modules, on the reference: the memory plan is tight and
-// right (dead memory is NaN), what is computed again has the same bits and needs less memory, and
-// segments run one by one are the fused step.
+// Passes on whole training steps of the modules, on the reference. The memory plan is tight and
+// right (dead memory is NaN). What is computed again has the same bits and needs less memory.
+// Segments run one by one are the fused step.
 
 #include "tests/unit/memory_audit.h"
 #include "tests/unit/step_rig.h"

@@ -1,5 +1,5 @@
 // Module `llama`: Hugging Face's names, shapes and initial values; keys and values of fewer heads;
-// a head of its own or the table; sizes from knobs and data; what does not fit is refused, in the
+// a head of its own or the table; sizes from knobs and data. What does not fit is refused, in the
 // knobs and in a foreign config.json.
 
 #include "tests/unit/module_rig.h"

@@ -1,6 +1,7 @@
-// Loops that are compiled once per CPU level give the same bits at every one: each table beside the
-// generic one, and what is made of them (initial weights, masks, rounding bits, sums of gradients,
-// conversions) beside digests that hold for every machine, in a process of each level.
+// Loops that are compiled once per CPU level give the same bits at every one. Each table is
+// compared with the generic one. What is made of them (initial weights, masks, rounding bits, sums
+// of gradients, conversions) is compared with digests that hold for every machine, in a process of
+// each level.
 
 #include <errno.h>
 #include <math.h>

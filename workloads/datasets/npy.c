@@ -4,10 +4,11 @@
 // out as f32. y of integers is one label a sample, (n) or (n, 1); y of floats is as many targets a
 // sample as it has, (n, ...), and has no classes. Files are mapped, so a set larger than memory can
 // be trained on. Checked before training: both files whole, as many labels as samples, every label
-// in [0, classes) or the one that the module ignores, every other number finite, binary targets
-// from 0 to 1, training and validation of one shape and type. A file of floats beyond WHOLE_MAX
-// could take longer to read than a job may be planned: its rows are checked as they are handed out.
-// Knobs: x, y; val_x, val_y (for validation, test and predict; together or not at all); classes.
+// in [0, classes) or the one that the module ignores. Every other number is finite, binary targets
+// are from 0 to 1, training and validation have one shape and type. A file of floats beyond
+// WHOLE_MAX could take longer to read than a job may be planned: its rows are checked as they are
+// handed out. Knobs: x, y; val_x, val_y (for validation, test and predict; together or not at all);
+// classes.
 
 #include <inttypes.h>
 #include <stdio.h>

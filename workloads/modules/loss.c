@@ -2,7 +2,7 @@
 //
 // Cross entropy keeps the plain form where nothing is asked of it, so that the graph of a job
 // without the section is what it always was. Labels that are left out, and weights of classes, make
-// a batch count for more or less than its samples: outputs then carry their own weight
+// a batch count for more or less than its samples. Outputs then carry their own weight
 // (TD_OUTPUT_WEIGHT), so that the loss of a validation is that of all its labels at once and not
 // the mean of its batches. Accuracy of a binary loss is the share of logits on the right side of 0.
 

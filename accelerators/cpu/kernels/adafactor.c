@@ -2,7 +2,7 @@
 // factored second moment, or a vector whose second moment is kept whole.
 //
 // The update needs two sums over the whole parameter before it may write (the root mean squares of
-// the parameter and of the update), so the gradient is read four times: for the rows, for the
+// the parameter and of the update). So the gradient is read four times: for the rows, for the
 // columns, for the size of the update, for the update. The update itself is never stored. Sums are
 // kept per row in double precision and added in row order, so the bits do not depend on the number
 // of threads. A vector is cut into rows of VECTOR_ROW elements.

@@ -4,10 +4,10 @@
 // The folder of loops, and its way out: one table of functions a CPU level.
 //
 // Every source of this folder is compiled once for each code generation of lib/base/cpu_level.h
-// (generic, v3, v4), the objects of each are joined to one, and of all its names only the table
-// stays visible: so files here call each other as files do, always within their level, and the rest
-// of the accelerator calls them through td_kernels(). A source may ask the compiler what it
-// compiles for (__AVX512F__, __AVX2__), never the processor. In reading order:
+// (generic, v3, v4). The objects of each are joined to one, and of all its names only the table
+// stays visible. So files here call each other as files do, always within their level. The rest of
+// the accelerator calls them through td_kernels(). A source may ask the compiler what it compiles
+// for (__AVX512F__, __AVX2__), never the processor. In reading order:
 //
 //   table.c                     the table; families.def, families.h: families of kernels, in order
 //   elementwise.c activation.c  functions of elements; reorder.c: of whole images, into a layout

@@ -1,9 +1,9 @@
 // Pools: maximum and mean over windows, and their gradients, in any layout of layout.h.
 //
 // Threads share out units: one strip of channels (layout.h) of one image. A window is walked with
-// eight or sixteen channels in one vector (gcc's and clang's vector types, of 32 bytes: left to
+// eight or sixteen channels in one vector (gcc's and clang's vector types, of 32 bytes). Left to
 // itself, gcc turns the comparison of a maximum into branches, ten times slower, and it takes
-// comparisons of longer vectors apart). Where a strip has fewer channels, at the end of a
+// comparisons of longer vectors apart. Where a strip has fewer channels, at the end of a
 // channels-last image or in plain order, its places are copied into whole vectors first.
 //
 // A maximum remembers where in its window it was, a byte each. It and its gradient move numbers and

@@ -16,7 +16,7 @@
 // (TD_ACTION_VERIFY), and it is DAMAGED if they are not what was committed.
 //
 // What is kept of a job is decided over all its attempts (retain.h): save_top_k's rule, the same as
-// a rank's, over the whole checkpoints. The rank of a live attempt removes its own; what attempts
+// a rank's, over the whole checkpoints. The rank of a live attempt removes its own. What attempts
 // that are over left leaves the catalog here, and its files by reconcile.h. While a live attempt
 // has no checkpoint of its own nothing goes, because it may be reading any of them. What a job that
 // waits or runs names as ckpt_path or init_from stays as long as it does. Part of the core: pure.

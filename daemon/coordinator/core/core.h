@@ -90,8 +90,8 @@ TD_MUST_USE td_status td_core_check_delete(const struct td_core *core, const cha
 TD_MUST_USE td_status td_core_delete(struct td_core *core, struct td_now now, const char *id,
                                      bool keep_checkpoints);
 // Asks a node for the plan of a canonical spec, with the graph that pass `dump` leaves unless that
-// is ""; TD_ACTION_PLANNED with token follows: UNAVAILABLE, reason NO_NODES, when no node can be
-// asked and none was there in the last seconds.
+// is "". TD_ACTION_PLANNED with token follows. It is UNAVAILABLE, reason NO_NODES, when no node can
+// be asked and none was there in the last seconds.
 TD_MUST_USE td_status td_core_plan(struct td_core *core, struct td_now now, const char *spec_json,
                                    const char *dump, uint64_t token);
 void td_core_plan_abandon(struct td_core *core, uint64_t token);

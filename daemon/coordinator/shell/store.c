@@ -95,7 +95,7 @@ _Static_assert(TD_COUNTOF(load_order) == TD_RECORD_KIND_COUNT, "every kind is lo
 #define DIGEST(name) "ALTER TABLE " name " ADD COLUMN digest INTEGER;"
 // Rows in the order in which they are written, and an index of their keys. Without a rowid a row
 // has its place by its key, which is random, and of a body above 1 KB the most is on pages of its
-// own: a job that is created wrote 7 pages instead of 3 (docs/measurements.md).
+// own. A job that is created wrote 7 pages instead of 3 (docs/measurements.md).
 #define BY_ROWID(name)                                                                             \
     "CREATE TABLE new_" name " (key TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL,"                \
     " digest INTEGER);"                                                                            \

@@ -4,12 +4,12 @@
 // Watchers of jobs (JobService/WatchJob).
 //
 // A watcher gets the job as it is, then each durable change in order, and between them the latest
-// progress, at most ten times a second. A token is "<incarnation>:<event number>"; a client that
+// progress, at most ten times a second. A token is "<incarnation>:<event number>". A client that
 // comes back with one gets the changes that were missed, from a ring of the last TD_WATCH_RING
-// events of all jobs; what the ring has lost, or another incarnation made, is OUT_OF_RANGE
-// TOKEN_EXPIRED: watch again without a token. The stream ends well after a terminal state.
-// Bounds: TD_WATCH_MAX watchers. One that stops reading is skipped for progress; when its queue
-// cannot take a durable change either, it is ended; lib/rpc cuts it off by the age of a send.
+// events of all jobs. What the ring has lost, or another incarnation made, is OUT_OF_RANGE
+// TOKEN_EXPIRED: watch again without a token. The stream ends well after a terminal state. Bounds:
+// TD_WATCH_MAX watchers. One that stops reading is skipped for progress; when its queue cannot take
+// a durable change either, it is ended; lib/rpc cuts it off by the age of a send.
 
 #include "lib/base/base.h"
 

@@ -2,7 +2,7 @@
 #define TRAIND_DAEMON_NODE_SHELL_FINALIZE_LOG_H
 
 // Finalize a log: an attempt whose launcher is surely gone, and with it every rank, is left in
-// order: its log gets the checkpoints that it does not name (unreported_checkpoints.h) and its last
+// order. Its log gets the checkpoints that it does not name (unreported_checkpoints.h) and its last
 // line, and what a killed rank had half written goes.
 //
 // The launcher's lock is tried once, because this runs on the loop. LOCK_HELD: somebody has it, for

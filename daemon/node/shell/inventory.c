@@ -1,5 +1,5 @@
 // The inventory. Cores and memory come from the machine and the cgroup (lib/base/proc),
-// accelerators from the file names in lib/traind: loading one would cost the daemon its few
+// accelerators from the file names in lib/traind. Loading one would cost the daemon its few
 // megabytes, and whether it works is found out by the planner, in a process of its own. The node's
 // id is random and kept, so that a renamed host is the same node.
 

@@ -2,9 +2,9 @@
 #define TRAIND_DAEMON_NODE_SHELL_MEASURER_H
 
 // Measurer: what this machine's threads reach, measured in the background for the plans of jobs
-// (engine/train/plan/rates.h). `traind-worker rates` as a child at low priority, a moment at a
-// time, again and again until every thread count that is wanted has been measured often enough in
-// this boot; then nothing runs until a plan asks for a count that is not there.
+// (engine/train/plan/rates.h). `traind-worker rates` runs as a child at low priority, a moment at a
+// time, until every thread count that is wanted has been measured often enough in this boot. Then
+// nothing runs until a plan asks for a count that is not there.
 //
 // Never while a rank runs: it begins after the node was idle for a while, and what runs is ended
 // before a rank or a plan starts. Bound: TD_MEASURER_COUNTS thread counts wait; more are dropped,

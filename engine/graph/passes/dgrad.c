@@ -6,9 +6,9 @@
 // the two one after the other, in place, so that neither does there.
 //
 // It runs after head, which looks for plain products, and before recompute, so that what is made
-// again for `from` is before the product. Left apart: an activation's gradient whose result is
-// only stored (fuse has it write the gradient directly), one after a cast, and one after a view,
-// as in front of a flattened image, which accelerators keep in an order of their own.
+// again for `from` is before the product. Left apart: an activation's gradient whose result is only
+// stored (fuse has it write the gradient directly), one after a cast, and one after a view. Such a
+// view is in front of a flattened image, which accelerators keep in an order of their own.
 
 #include "engine/graph/edit.h"
 #include "engine/graph/graph.h"

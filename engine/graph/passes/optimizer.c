@@ -80,7 +80,7 @@ static td_status add_factors(struct update *u, struct operands *o) {
 }
 
 // One step of Newton and Schulz towards the nearest orthogonal matrix: a x + (b g + c g g) x, where
-// g is x times its transpose; of a tall x the other way round, so that g is the smaller one.
+// g is x times its transpose. Of a tall x it is the other way round, so that g is the smaller one.
 static td_status add_newton_schulz(struct update *u, bool tall, const double abc[3], td_value *x) {
     struct td_attrs gram = {.trans_a = tall, .trans_b = !tall};
     struct td_attrs square = {.scale = abc[1], .scale_y = abc[2]};

@@ -4,10 +4,10 @@
 // Manifest: what a checkpoint says about itself, `manifest.json`, format 1.
 //
 // It is written last, so a directory without it is no checkpoint. It names every file with its size
-// and XXH3-128 digest, every tensor with its role, where the run was (progress), what its bits
-// depend on (the resume key), and copies of plan and frozen choices, so that a checkpoint can be
-// understood and continued without the job's record. Reading checks form and bounds; whether the
-// files match is restore.c's business. Pure but for file access; any thread.
+// and XXH3-128 digest, and every tensor with its role. It says where the run was (progress) and
+// what its bits depend on (the resume key). It has copies of plan and frozen choices, so that a
+// checkpoint can be understood and continued without the job's record. Reading checks form and
+// bounds; whether the files match is restore.c's business. Pure but for file access; any thread.
 
 #include "engine/train/checkpoint/best.h"
 #include "engine/train/config/plateau.h"

@@ -1,5 +1,5 @@
-// The state machine of plateau.h. The order of its four steps is torch's and is seen from outside:
-// a value in the cooldown still becomes the best, and the validation that ends the cooldown is the
+// The state machine of plateau.h. The order of its four steps is torch's and is seen from outside.
+// A value in the cooldown still becomes the best, and the validation that ends the cooldown is the
 // last that cannot be bad.
 
 #include "engine/train/config/plateau.h"

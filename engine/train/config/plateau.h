@@ -5,15 +5,16 @@
 // each validation and lowers the rate when the metric no longer improves.
 //
 // Rule for rule torch.optim.lr_scheduler.ReduceLROnPlateau (tests/golden/plateau.json): a value
-// that does not pass the best by `threshold` is bad; more than `patience` bad ones in a row
-// multiply the rate by `factor`, not below min_lr and not by less than eps; for `cooldown`
+// that does not pass the best by `threshold` is bad. More than `patience` bad ones in a row
+// multiply the rate by `factor`, not below min_lr and not by less than eps. For `cooldown`
 // validations after that nothing is bad. A value that is not finite is bad; torch would keep an
 // infinite one as its best.
 //
 // The rate is kept as a scale of optimizer.lr, so that a run resumed with another optimizer.lr goes
-// on in proportion, as under every other schedule. The whole state is a part of td_progress: saved
-// in the manifest, broadcast to all ranks on resume, fed on each rank with the same global value,
-// so it is the same everywhere and nothing more has to be agreed on. Pure, any thread.
+// on in proportion, as under every other schedule. The whole state is a part of td_progress. It is
+// saved in the manifest, broadcast to all ranks on resume, and fed on each rank with the same
+// global value. So it is the same everywhere and nothing more has to be agreed on. Pure, any
+// thread.
 
 #include "engine/train/config/config.h"
 

@@ -7,10 +7,10 @@
 // warmup_cosine is traind's own: linear from 0 to base_lr over warmup_steps (step 0 gets base_lr /
 // warmup_steps, so that it moves at all), then a half cosine down to min_lr at total_steps. The
 // others are, rate for rate, what torch.optim.lr_scheduler and transformers give under the same
-// names and numbers, computed in closed form where those multiply step by step
-// (tests/golden/schedules.json): linear, cosine, step, multistep, exponential, polynomial and
-// one_cycle of torch; inverse_sqrt and warmup_stable_decay of transformers, whose warm-up starts at
-// a rate of 0. Past its end a schedule stays where it is, but for cosine, which rises again, as
+// names and numbers (tests/golden/schedules.json). They are computed in closed form where those
+// multiply step by step. Torch has linear, cosine, step, multistep, exponential, polynomial and
+// one_cycle. From transformers are inverse_sqrt and warmup_stable_decay, whose warm-up starts at a
+// rate of 0. Past its end a schedule stays where it is, but for cosine, which rises again, as
 // torch's does. one_cycle's peak is base_lr, and it leaves the momentum alone.
 //
 // reduce_on_plateau alone depends on more than the step: here it is constant, and the loop scales

@@ -3,7 +3,7 @@
 
 // Evaluation: one pass over a split, unpadded, so that each sample counts once.
 //
-// Ranks may differ by one sample, so the last batch may be empty on some: they still come to every
+// Ranks may differ by one sample, so the last batch may be empty on some. They still come to every
 // batch boundary, because there the control flags are summed in a reduction of their own (training
 // has them after its gradients). Each rank pushes its own (sum, count), the coordinator merges; a
 // copy summed here serves the checkpoint's metrics. Weights, gradients and the sampler's position

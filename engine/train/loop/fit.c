@@ -2,7 +2,7 @@
 // when all ranks hold the same agreement. There a rank may stop, save, validate or end; nowhere
 // else. What is due at a boundary is done in this order: agreed stop, validation, checkpoint,
 // limits. A validation that an agreed stop interrupts is saved as pending and done again by the
-// attempt that resumes, before its first batch; one in the middle of an accumulation window runs to
+// attempt that resumes, before its first batch. One in the middle of an accumulation window runs to
 // its end, because there is no state between two micro-batches to resume from.
 
 #include "engine/train/loop/fit.h"

@@ -18,8 +18,8 @@
 #include "engine/train/rank/rank.h"
 
 // A process that has loaded oneDNN has 10 MiB of its own, one with more threads 10 MiB more for
-// each: a stack of 8 MiB, which counts as a whole against the limit of a rank, and an allocator's
-// arena. Measured at 1 and 2 threads, with room for generated code.
+// each. These are a stack of 8 MiB, which counts as a whole against the limit of a rank, and an
+// allocator's arena. Measured at 1 and 2 threads, with room for generated code.
 #define TD_SIZES_PROCESS ((size_t)40 << 20)
 #define TD_SIZES_THREAD  ((size_t)12 << 20)
 size_t td_sizes_process_bytes(int32_t n_threads);

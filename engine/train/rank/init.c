@@ -1,7 +1,7 @@
 // Initial values (see init.h).
 //
 // Element i of a tensor uses number i of the stream (seed, name) when it is uniform, and numbers 2i
-// and 2i + 1 when it is normal: so an element can be made alone, and a shard of a tensor is the
+// and 2i + 1 when it is normal. So an element can be made alone, and a shard of a tensor is the
 // slice of the whole. Rejected: torch's sequential generator, which ties every parameter to the
 // order in which all others were made. A bad range is the module's fault and named with the tensor.
 
