@@ -1,5 +1,5 @@
 // checkpoint list and download. A download goes file by file into a directory of the checkpoint's
-// own name (or -O), through a temporary name; the digest of each file is checked before it appears,
+// own name (or -O), through a temporary name. The digest of each file is checked before it appears,
 // so that what is there is whole.
 
 #include <fcntl.h>

@@ -189,7 +189,7 @@ static td_status one_round(struct logs *l, int64_t left_ns) {
     return s;
 }
 
-// A follower begins with the newest attempt that there is now: by the time that it asks again there
+// A follower begins with the newest attempt that there is now. By the time that it asks again there
 // may be others, and what was printed in between is not passed over.
 static td_status ask_for_job(struct logs *l, uint32_t at_most) {
     TD_AUTO(td_rpc_message) *answer = NULL;

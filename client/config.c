@@ -1,4 +1,4 @@
-// Environment of trainctl, and the two files through which daemon and client find each other: the
+// Environment of trainctl, and the two files through which daemon and client find each other. The
 // daemon writes `address` after it listens and `token` with mode 0600, both in its state directory.
 // The address is read again for each connection, because a restarted daemon may have another port.
 // Rejected: a configuration file of the client's own; there is one daemon per state directory, and

@@ -4,7 +4,7 @@
 // points, which bear their epoch. An epoch is over when all ranks have logged its metrics, which
 // are the last that they log of it, or when the job has succeeded.
 //
-// One question at a time, on the follower's channel and loop; one that brought no line is repeated
+// One question at a time, on the follower's channel and loop. One that brought no line is repeated
 // after a second at the earliest, because the next point of a slow job may be minutes away. A
 // question that fails costs a line, never the following: the next one asks for the same epochs.
 

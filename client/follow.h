@@ -1,7 +1,7 @@
 #ifndef TRAIND_CLIENT_FOLLOW_H
 #define TRAIND_CLIENT_FOLLOW_H
 
-// Follows a job with WatchJob until it ends, across restarts of the daemon: after a lost connection
+// Follows a job with WatchJob until it ends, across restarts of the daemon. After a lost connection
 // the address is read again and the watch goes on from the last token (an expired one starts
 // again).
 

@@ -1,7 +1,7 @@
 // One connection to the coordinator per run of trainctl, made when a verb first needs it, so that
 // `trainctl --help` and wrong flags never look for a daemon.
 //
-// Errors: the status of a call already says what happened; what is added here is the address that
+// Errors: the status of a call already says what happened. What is added here is the address that
 // was tried, the field violations, one line each, and the request id that the daemon logged. The
 // exit code is a function of the gRPC code alone.
 

@@ -1,5 +1,5 @@
-// A spec is checked by the coordinator; here only what can never be sent is refused: a file that
-// is not there, more than 1 MiB, bytes that are not UTF-8 (a binary given by mistake). All of it is
+// A spec is checked by the coordinator. Here only what can never be sent is refused: a file that is
+// not there, more than 1 MiB, bytes that are not UTF-8 (a binary given by mistake). All of it is
 // wrong usage of this program, hence INVALID_ARGUMENT and exit 2.
 
 #include "client/spec_file.h"

@@ -1,6 +1,6 @@
 // trainctl's main: argv -> verb and flags, then one call of the verb, then one exit code.
 //
-// Verbs are rows of a table, one or two words long; flags are rows of another, each with the set of
+// Verbs are rows of a table, one or two words long. Flags are rows of another, each with the set of
 // verbs that take it, so that help and refusals come from the same place. argp does the parsing.
 // Wrong usage exits 2 before any daemon is looked for.
 

@@ -2,7 +2,7 @@
 // it. The token is the owner's credential: 256 bits, readable by the owner alone; a token file that
 // others can read is refused, because whoever reads it may run programs here. The runtime directory
 // holds sockets, so it must be the owner's, too.
-// The state directory holds the databases, so it must be the owner's alone as well; there wrong
+// The state directory holds the databases, so it must be the owner's alone as well. There wrong
 // modes are repaired, because tools make directories of 0755 and earlier builds made such
 // databases. The token is never repaired: who could read it may have kept it. A directory with
 // files of others (a mistyped --state-dir) is refused rather than closed to the world. Rejected: no
@@ -23,7 +23,7 @@
 #include "lib/base/rng.h"
 
 // A daemon that is killed while it starts a child leaves its lock to that child until the child's
-// exec, a moment later: so long a lock that is held is waited for.
+// exec, a moment later. That long a lock that is held is waited for.
 static const int64_t lock_wait_ns = TD_NS_PER_S / 2;
 
 static td_status look_at(const char *path, const char *what, struct stat *out_st) {

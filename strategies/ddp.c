@@ -4,7 +4,7 @@
 // Gradients are born inside the group's shared mapping where the collective has one, so reducing
 // copies nothing. Buckets close in the order in which backward writes them, with torch's sizes, and
 // the last one carries the control flags. At setup rank 0's parameters, buffers and optimizer state
-// are broadcast where their digests differ: only rank 0 reads a checkpoint, and a rank that
+// are broadcast where their digests differ. Only rank 0 reads a checkpoint, and a rank that
 // initialized differently is corrected rather than believed. At a fresh start nothing differs, and
 // to compare 8 MB takes a third of the time of sending them. Buffers (batch norm's statistics) are
 // each rank's own while it trains, because training does not read them; an evaluation begins with

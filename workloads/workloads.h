@@ -2,8 +2,8 @@
 #define TRAIND_WORKLOADS_WORKLOADS_H
 
 // Workloads: what traind can train without a user's own shared object. Each is a plugin like any
-// other (modules record graphs, datasets hand out samples by index); only its descriptor has a
-// name outside its file, and the worker's static plugin table lists them.
+// other (modules record graphs, datasets hand out samples by index). Only its descriptor has a name
+// outside its file, and the worker's static plugin table lists them.
 //
 //   modules/mlp.c          perceptron of fully connected layers
 //   modules/convnet.c      layers over images, as the spec lists them

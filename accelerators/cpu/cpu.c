@@ -23,7 +23,7 @@
 // A program is compiled to kernels in node order. Arena and state addresses are fixed when it is
 // compiled, input addresses come with each run. Work is split over the rank's threads in static
 // ranges, so for a given number of threads the bits are always the same. A family of kernels looks
-// at the whole node and takes it or leaves it; what all leave (an op, a type) runs on the
+// at the whole node and takes it or leaves it. What all leave (an op, a type) runs on the
 // reference's loops, which is correct, slow, and reported (kernel_at).
 //
 // There is one device, which is the cores that the rank was given. Memory is plain host memory, so

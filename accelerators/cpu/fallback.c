@@ -1,4 +1,4 @@
-// The reference's loops as a kernel of this accelerator: whatever op and type no family takes is
+// The reference's loops as a kernel of this accelerator. Whatever op and type no family takes is
 // right from the first day, and a family may take the cases that matter and leave the odd ones.
 //
 // Operands are always in plain layouts here. The loops work in scratch, 8 bytes for each element of

@@ -11,7 +11,7 @@ struct td_gemm_spec {
     bool trans_a, trans_b, has_bias, accumulate;
     enum td_act act;
     enum td_dtype operands, result, bias;
-    // Address of the parameter that b is (or is cast from), or NULL: a parameter may be packed once
+    // Address of the parameter that b is (or is cast from), or NULL. A parameter may be packed once
     // a run into the layout that the product likes best, and products of one program share the
     // pack.
     const void *param;

@@ -2,7 +2,7 @@
 //
 // Values that meet in a node which works in any layout form a group (union-find), and get one
 // layout. A convolution votes for what it wants, a node that wants plain votes for plain, each with
-// the bytes that a reorder would move; the most bytes win, plain where they are equal. Values that
+// the bytes that a reorder would move. The most bytes win, plain where they are equal. Values that
 // must be plain are in no group. A node that works in any layout takes the one that most bytes of
 // its values are in; the others are bridged.
 

@@ -8,8 +8,8 @@
 // the same bytes, so the memory plan need not know. Where all orders are the same (one channel, or
 // one place an image) a value is neutral.
 //
-// td_layout_plan gives every value of a program a layout and says in which layout each node works;
-// where the two differ, the compiler puts a reorder between them (a bridge), which goes through
+// td_layout_plan gives every value of a program a layout and says in which layout each node works.
+// Where the two differ, the compiler puts a reorder between them (a bridge), which goes through
 // scratch memory. Convolutions decide, each for itself (onednn/conv_shape.c). What works in any
 // layout (elementwise ops, pools, batch norm, sums over places) takes over what the convolutions
 // around it want. Everything else is plain: inputs, state, what a reshape sees, and ops that know

@@ -1,4 +1,4 @@
-// The set of packed weights; contract in packs.h. A pack is good while its era is the set's; a run
+// The set of packed weights; contract in packs.h. A pack is good while its era is the set's. A run
 // that is not steady begins a new era, a kernel that writes a parameter puts its packs into era 0.
 
 #include "accelerators/cpu/packs.h"

@@ -43,7 +43,7 @@ void td_packs_param_changes(struct td_packs *s, const void *param);
 // made and that kernels/pack.c makes. They are good from now on. Returns their number, at most
 // TD_PACKS_OF_UPDATE.
 int td_packs_update(struct td_packs *s, const void *param, struct td_pack_target *out_targets);
-// What was read of these packs was no parameter (a race ran on made-up weights): none of them is
+// What was read of these packs was no parameter (a race ran on made-up weights). None of them is
 // good, and no update shall write them until they are read again.
 void td_packs_forget(struct td_packs *s, const void *param);
 

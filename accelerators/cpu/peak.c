@@ -1,16 +1,16 @@
 // What these threads can do: matrix products a second in fp32 and bf16, and bytes a second through
-// memory. Utilisation is reported against the best; the planner's times come from the usual,
+// memory. Utilisation is reported against the best. The planner's times come from the usual,
 // because what a neighbour of a virtual machine takes from both, or a lower clock, the job will
 // meet as well.
 //
 // Products are measured as a training step meets them at its best: large, weights packed, so many
-// rows a thread that any team takes the same time; all of it takes some 20 ms. They run on our own
+// rows a thread that any team takes the same time. All of it takes some 20 ms. They run on our own
 // kernel where gemm.c lets it race, which there is the faster one of large products, or as fast;
 // elsewhere on oneDNN. Rejected: both and the better, because what loses takes half of the time,
 // and oneDNN's gemm as long again to generate its kernels. Memory is measured by passes that update
 // in place as much as the caller works with, as an optimizer does. What is in a cache and what is
 // not differ by more than a factor of two, and by another where neighbours use the memory. Products
-// come between two passes, as they do in a step: one pass after the other found 13 MB four times as
+// come between two passes, as they do in a step. One pass after the other found 13 MB four times as
 // fast as an optimizer does, which comes once a step. And a disturbance of some milliseconds spoils
 // a slice of each instead of all of one. Left out when nobody asks.
 //

@@ -6,7 +6,7 @@
 //
 // A thread that spins on a core somebody else wants pays for it twice: its turn passes in waiting,
 // and it is not moved to the core that is free. A two-thread mlp keeps a third of its speed beside
-// a busy neighbour when it spins, and nearly a half when it does not; alone it is the other way
+// a busy neighbour when it spins, and nearly a half when it does not. Alone it is the other way
 // round. Being preempted is the sign: it hardly happens on cores of one's own. While it is taken to
 // be so, a short window without is tried now and then, less and less often.
 //

@@ -11,7 +11,7 @@
 // nothing is measured: the first way offered is taken.
 //
 // The cache is one file a processor, library version and number of threads, rewritten whole, shared
-// by all jobs of a state directory; a damaged or foreign file is as none. Bounds: TD_TUNE_MAX
+// by all jobs of a state directory. A damaged or foreign file is as none. Bounds: TD_TUNE_MAX
 // choices, TD_TUNE_TEXT_MAX bytes. A cache that cannot be written is no failure; until something
 // was measured nothing is written, so a planner may look into it. Thread: the training thread.
 

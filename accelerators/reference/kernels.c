@@ -1,5 +1,5 @@
 // The table of kernels; contract in kernels.h. One function per op, named as in ops.def, plain
-// loops in a fixed order: the sums run over ascending indices, so the same inputs give the same
+// loops in a fixed order. The sums run over ascending indices, so the same inputs give the same
 // bits. No state, no allocation. Families of ops have files of their own (kernels_*.c), asked
 // first.
 

@@ -33,7 +33,7 @@
 //   plugin_list.h             one-shot `traind-worker probe --plugins`: what specs can name here
 //   reconcile.h               the disk holds of a job what the catalog says
 //
-// A node owns no job. Its ranks belong to launchers, which outlive it; what they did is in files
+// A node owns no job. Its ranks belong to launchers, which outlive it. What they did is in files
 // with offsets, so a node that was killed and restarted goes on where the coordinator's commits
 // end. It keeps no state of its own but its id; stopping ranks when a daemon stops is the
 // coordinator's word, too (td_coordinator_drain). One loop thread owns everything here.

@@ -1,4 +1,4 @@
-// traind-worker: one rank of a job. It knows no network and no database; what it receives comes
+// traind-worker: one rank of a job. It knows no network and no database. What it receives comes
 // from a plan file, its arguments and inherited descriptors (lib/attempt/rank_page.h); from the
 // environment only the CPU level of a run by hand (config.h). Here is only the command line: verbs
 // and options become a struct td_worker_args, and a verb's own file does the work. Bad usage is an

@@ -2,8 +2,8 @@
 //
 // What a node has written is looked at right after it ran, so what it read was finite. Integers are
 // not looked at, nor what a collective brought: the rank that made it says so itself. A program
-// whose precision scales the loss may overflow on the way back, which is how it finds its scale:
-// there only the forward segment, without the gradients that a head makes in it, and the update are
+// whose precision scales the loss may overflow on the way back, which is how it finds its scale.
+// There only the forward segment, without the gradients that a head makes in it, and the update are
 // watched. Pure functions.
 
 #include <inttypes.h>

@@ -20,11 +20,11 @@
 //
 // An accelerator takes it from there.
 //
-// The graph is a list in execution order, not a DAG that someone schedules: what writes state is
+// The graph is a list in execution order, not a DAG that someone schedules. What writes state is
 // ordered with its readers by position alone, and the same text always means the same bits.
 //
 // This header is for this folder and its rooms; everybody else has traind/graph.h. Values and nodes
-// are arrays that grow; strings and operand lists live in the graph's arena, so a copied
+// are arrays that grow. Strings and operand lists live in the graph's arena, so a copied
 // td_node_info stays good while nodes are added. A value is never removed: dead nodes are dropped
 // by td_graph_compact, which renumbers nodes and leaves the values of the dropped ones there with
 // node = TD_NODE_NONE. Ownership: the graph owns all; the state table is borrowed. Bounds:

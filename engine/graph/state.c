@@ -8,7 +8,7 @@
 // Registration order of gradients is backward order (autodiff makes them), which is what buckets
 // want inside as well.
 //
-// A precision may store a tensor in another type than the module names: steps go on recording the
+// A precision may store a tensor in another type than the module names. Steps go on recording the
 // named one, and every program is rewritten alike before anything looks at memory.
 //
 // Infos are allocated one by one in an arena: a pointer from td_state_at stays good until destroy.

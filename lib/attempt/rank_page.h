@@ -76,8 +76,8 @@ struct td_rank_page {
 _Static_assert(sizeof(struct td_rank_page) <= TD_RANK_PAGE_BYTES, "it fits its place");
 
 // A launcher that is killed takes along what is in the rings. So that no attempt goes on from a
-// checkpoint with points before it missing, its writer asks for a drain before it commits:
-// everything that any rank pushed before the call is then in the launcher's files. Returns what to
+// checkpoint with points before it missing, its writer asks for a drain before it commits.
+// Everything that any rank pushed before the call is then in the launcher's files. Returns what to
 // await. Thread: one at a time.
 uint32_t td_rank_page_ask_drain(struct td_rank_page *p);
 // DEADLINE_EXCEEDED: no answer within timeout_ns.
@@ -90,7 +90,7 @@ void td_rank_page_answer_drain(struct td_rank_page *p, uint32_t asked);
 enum td_metric_flags { TD_METRIC_SUM_COUNT = 1 }; // sum and count merge over ranks; else last value
 
 // One metric point of one rank. Shown value = sum / count over ranks; NaN where that count is 0
-// (all labels of a step were to be ignored): a mean over nothing is no number, and 0 would be the
+// (all labels of a step were to be ignored). A mean over nothing is no number, and 0 would be the
 // best.
 struct td_metric_record {
     char name[24]; // NUL-terminated: "train_loss_step", "val_accuracy"

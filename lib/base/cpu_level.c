@@ -2,7 +2,7 @@
 //
 // The machine's level comes from CPUID alone, one table of bits, and from XGETBV, which says
 // whether the operating system keeps the registers. A level that lacks one of its bits is not
-// there, and so are those above it: hypervisors hide single flags, and code that is compiled for a
+// there, and so are those above it. Hypervisors hide single flags, and code that is compiled for a
 // level uses all of them. Rejected: the compiler's __builtin_cpu_supports, which gcc and clang
 // answer differently and which cannot be asked about another machine in a test.
 

@@ -9,7 +9,7 @@
 // bit on an older machine. Nothing else in the tree asks the processor what it can do.
 //
 // Loops that gain from newer instructions are compiled once per code generation (enum td_cpu_code),
-// one source, several objects; each exports one table of functions, named by TD_LEVELED, and
+// one source, several objects. Each exports one table of functions, named by TD_LEVELED, and
 // TD_LEVELED_TABLE picks the table of the level in use. Results of lib/, engine/, strategies/ and
 // workloads/ are the same bits at every level; those of the cpu accelerator are not.
 //

@@ -2,8 +2,8 @@
 //
 // The file is read in pieces and inflated straight into the caller's buffer, in steps that never
 // pass max_bytes, so a bomb costs at most the cap. Several members one after another are one file,
-// as gzip(1) has it; bytes after the last member that are no further member are an error, because
-// a data set with rubbish at its end is a damaged data set. zlib's memory is ours to fail (tests).
+// as gzip(1) has it. Bytes after the last member that are no further member are an error, because a
+// data set with rubbish at its end is a damaged data set. zlib's memory is ours to fail (tests).
 
 #include "lib/base/gz.h"
 

@@ -1,6 +1,6 @@
 // Tensors of 16-bit floats, converted and checked; contract in half_loops.h. A checkpoint is
-// checked for what is not finite while the next step waits, and a restored one may be converted:
-// both pass over every weight. No loop ends early, which would keep it from vectors.
+// checked for what is not finite while the next step waits, and a restored one may be converted.
+// Both pass over every weight. No loop ends early, which would keep it from vectors.
 
 #include "lib/base/half_loops.h"
 

@@ -1,7 +1,7 @@
 // Readers of a plugin's knobs, traind/knobs.h, over a tree of lib/base/json.h.
 //
 // What they are handed was checked and completed before (lib/spec/plugin_knobs.c), so whatever is
-// wrong here is wrong in the plugin: it asks for a knob that it did not declare, or for another
+// wrong here is wrong in the plugin. It asks for a knob that it did not declare, or for another
 // type. That is a failure with a name and not a zero, because a zero would train something else.
 
 #include "traind/knobs.h"

@@ -1,12 +1,12 @@
 // Plugin registry: the checks a descriptor must pass, and where descriptors come from.
 //
 // One table row per kind says how large its ops table is in this build and which slots it must
-// have; the slots' names come from the same macro, so that the error can name what is missing. A
-// plugin of an older minor version has a shorter ops table: it is copied into a zeroed one of full
+// have. The slots' names come from the same macro, so that the error can name what is missing. A
+// plugin of an older minor version has a shorter ops table. It is copied into a zeroed one of full
 // size, and nobody else ever has to ask what a plugin's struct_bytes was.
 //
 // Shared objects are loaded by a name made of checked characters, so a spec cannot reach outside
-// the plugin directory, and never closed: code that has run may have left pointers anywhere. One
+// the plugin directory, and never closed. Code that has run may have left pointers anywhere. One
 // thread owns a registry. Failure: status, with what dlopen said; nothing half-added stays.
 
 #include "lib/base/registry.h"

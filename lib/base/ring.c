@@ -2,8 +2,8 @@
 //
 // head and tail only grow; their difference is the fill. Each side writes one of them with release
 // and reads the other with acquire, and takes geometry from its own struct, never from the shared
-// header, once formatted or attached. So the worst a broken peer can do is to lose records: a tail
-// beyond head looks full to the producer, which drops and counts; a head too far ahead makes the
+// header, once formatted or attached. So the worst a broken peer can do is to lose records. A tail
+// beyond head looks full to the producer, which drops and counts. A head too far ahead makes the
 // consumer skip to it.
 
 #include "lib/base/ring.h"

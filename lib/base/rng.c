@@ -1,6 +1,6 @@
 // Random numbers: Philox 4x32-10, MT19937, torch's permutation, and the kernel's bytes.
 //
-// The generators are written out here because their exact bits are part of our format: a model's
+// The generators are written out here because their exact bits are part of our format. A model's
 // initialization and the order of its samples must be the same next year and on another machine.
 // Sources: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011;
 // Matsumoto and Nishimura, "Mersenne twister", ACM TOMACS 8(1), 1998, with the 2002 seeding;

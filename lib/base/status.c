@@ -1,6 +1,6 @@
 // Status records: allocation, context trail, reason, class, metadata and field violations.
 //
-// A record owns all of its strings. Making or growing one may need memory that is gone; then the
+// A record owns all of its strings. Making or growing one may need memory that is gone. Then the
 // static record `oom_record` takes its place (for a new one), or the addition is dropped (for an
 // existing one), because an error about an error helps nobody. Everything is bounded: a message is
 // cut at MESSAGE_MAX bytes, 16 metadata pairs, 64 field violations.

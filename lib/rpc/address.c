@@ -1,6 +1,6 @@
 // HOST:PORT, taken apart by hand.
 //
-// The rule that only loopback passes lives here and nowhere else: server and channel both parse
+// The rule that only loopback passes lives here and nowhere else. Server and channel both parse
 // through this file, so neither can be opened to the network, nor send a token into it, by another
 // way. Names other than "localhost" are refused rather than resolved: a resolver may answer
 // differently tomorrow, and gRPC would then dial where nobody looked. No state.

@@ -4,7 +4,7 @@
 // gRPC client: a channel, unary calls, streams. Callbacks run on the loop's thread, never before
 // the function that started them returned.
 //
-// A channel connects when first used and again by itself (back-off 0.1 to 2 s); a call made while
+// A channel connects when first used and again by itself (back-off 0.1 to 2 s). A call made while
 // it cannot connect fails with UNAVAILABLE UNREACHABLE, retrying is the caller's policy. The token
 // travels as plain `authorization` metadata, therefore only loopback addresses are accepted until
 // there is TLS. A server's error comes back as the td_status it was: code, message, reason,

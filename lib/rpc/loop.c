@@ -1,6 +1,6 @@
 // The event loop: loop.h by means of libevent, and the list of posts in front of an eventfd.
 //
-// Posts form a stack that producers push onto with a compare-and-swap; the owner takes the whole
+// Posts form a stack that producers push onto with a compare-and-swap. The owner takes the whole
 // stack at once and reverses it, so that posts of one thread keep their order. Only the push that
 // found the stack empty writes the eventfd: a burst costs one wake-up. The eventfd is read before
 // the stack is taken, so a push that comes in between wakes the loop again, needlessly but safely.

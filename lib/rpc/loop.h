@@ -5,7 +5,7 @@
 //
 // The thread that creates a loop owns it until another one calls td_loop_run. Everything here is
 // for the owner, but for td_loop_post, td_loop_wakeup_send and td_loop_stop, which any thread may
-// call: they push onto a lock-free list (many producers, one consumer) and write an eventfd when
+// call. They push onto a lock-free list (many producers, one consumer) and write an eventfd when
 // the list was empty. Posts of one thread run in their order. What is posted from the loop's own
 // thread runs in the next turn: that is the deferred call.
 //

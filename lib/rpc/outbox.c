@@ -1,6 +1,6 @@
 // A singly linked queue of packed messages with a byte count and a lazy timer.
 //
-// Full and writable have a gap between them: it is full at max_bytes, and writable again at half of
+// Full and writable have a gap between them. It is full at max_bytes, and writable again at half of
 // that, so that a fast sender is woken for a batch and not for each message. One message may go
 // over the bound, because its size is known only once it is packed; none is taken while it is full.
 // The timer is armed by a send that finds it idle, and looks at the age of whatever is in flight

@@ -4,7 +4,7 @@
 // What a stream still has to send: one buffer in flight and a queue after it, bounded in bytes.
 //
 // gRPC completes a send when the peer's flow control has taken it. A peer that reads slowly lets
-// the queue fill up, which is reported to the sender; one that stops reading keeps a send in
+// the queue fill up, which is reported to the sender. One that stops reading keeps a send in
 // flight, and when that is stall_ns old, on_stall is called once. The timer runs only while
 // something is in flight and is not touched per message: when it fires too early, it is set to what
 // is left. Loop's thread. Private to lib/rpc.

@@ -3,7 +3,7 @@
 // gone.
 //
 // Sockets are watched edge-triggered for reading, each for the flow that reads it, which goes on
-// until there is nothing, or until its turn is over: then a timer brings it back after the others.
+// until there is nothing, or until its turn is over. Then a timer brings it back after the others.
 // Being writable is watched only while something waits, because a socket pair says so after each
 // read of its other side. A short read does not mean that there is nothing: the end may have come
 // with it, and has no edge of its own then.

@@ -1,7 +1,7 @@
 // The few words that server and client share.
 //
 // Comparing secrets looks at every byte whatever the first ones are, so that the time of an answer
-// does not show how much of a guess was right; only the length shows. The volatile keeps the
+// does not show how much of a guess was right. Only the length shows. The volatile keeps the
 // compiler from leaving the loop early. A library's function for this would bring OpenSSL into
 // trainctl for six lines.
 

@@ -7,8 +7,8 @@
 //
 // Ending: `answered` is set by the first reply, finish, stall or drain; the status leaves after
 // what is queued. A message that is NULL means that the client half-closed, unless gRPC says that
-// the call failed before it; only the first reaches on_half_close, because a broken upload must
-// not look like a finished one.
+// the call failed before it. Only the first reaches on_half_close, because a broken upload must not
+// look like a finished one.
 
 #include "lib/rpc/call.h"
 

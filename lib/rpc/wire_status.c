@@ -1,6 +1,6 @@
 // Packing and unpacking of google.rpc.Status.
 //
-// Encoding shrinks in steps until it fits: it packs everything, and as long as that is too much it
+// Encoding shrinks in steps until it fits. It packs everything, and as long as that is too much it
 // leaves out the last violation and says how many are missing, then metadata. The failure class
 // travels as metadata `class`, because ErrorInfo has no place for it. Decoding treats the server as
 // a stranger too: bounded memory, UTF-8 checked, nonsense ignored.

@@ -5,8 +5,8 @@
 // `format: 1`, and a `run` object with the facts of this attempt. It is the same on every rank:
 // which rank a process is, it learns from its launcher (none: rank 0 of world 1).
 //
-// A plan may be written by hand: whatever is left out takes its default, as in a spec, and it is
-// checked by the same tables; only `format`, `model`, `data` and `optimizer` are needed.
+// A plan may be written by hand. Whatever is left out takes its default, as in a spec, and it is
+// checked by the same tables. Only `format`, `model`, `data` and `optimizer` are needed.
 // Errors as in spec.h. The text is bounded as a spec's is. Pure, any thread.
 
 #include "lib/spec/spec.h"

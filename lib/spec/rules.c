@@ -1,7 +1,7 @@
 // What no single row can say: defaults that depend on other knobs, and contradictions.
 //
 // Rules run on the canonical tree even when other things were wrong, so that one answer has all
-// errors; a knob that was refused is simply absent there, and its rules stay quiet. A rule that
+// errors. A knob that was refused is simply absent there, and its rules stay quiet. A rule that
 // resolves a knob leaves a value that the same rule would leave again.
 
 #include <string.h>

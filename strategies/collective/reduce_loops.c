@@ -1,5 +1,5 @@
 // Blocks of gradients: added, scaled, widened and narrowed; contract in reduce_loops.h. A block is
-// an accumulator on the stack: it stays in the first cache while all ranks are added to it. Sums of
+// an accumulator on the stack. It stays in the first cache while all ranks are added to it. Sums of
 // two ranks, the most usual, need none: both rows stay in registers.
 
 #include "strategies/collective/reduce_loops.h"

@@ -2,7 +2,7 @@
 //
 //   [head and slots][stages: 2 halves for each rank][gradient region of rank 0][of rank 1]...
 //
-// A bucket is reduced where it is: all meet, rank r sums slice r of all regions in the order of the
+// A bucket is reduced where it is. All meet, rank r sums slice r of all regions in the order of the
 // ranks and writes the result to every region, all meet again. Each rank reads W slices and writes
 // W slices of S / W: nothing is copied in or out. Slices are whole cache lines, so no line has two
 // writers. Other memory goes through the stages in chunks. An all_reduce is the same between two

@@ -15,7 +15,7 @@
 // peer died. Words written by a peer are compared, never used as an address or a size.
 //
 // Failure is sticky: the first rank that times out, finds a disagreement or is asked to abort sets
-// the mapping's abort word and wakes all; every meeting from then on fails at once.
+// the mapping's abort word and wakes all. Every meeting from then on fails at once.
 
 #include <stdatomic.h>
 

@@ -2,7 +2,7 @@
 // and what is between them are of 16 bits.
 //
 // 16-mixed scales the loss so that small gradients do not vanish. The rules and numbers are those
-// of torch's GradScaler: the scale begins at 65536, doubles after 2000 steps without an overflow,
+// of torch's GradScaler. The scale begins at 65536, doubles after 2000 steps without an overflow,
 // halves at each overflow, and the step that overflowed is skipped. All factors are powers of two,
 // so scaling and unscaling lose nothing. A scale that has fallen below 2^-24 without ever finding
 // finite gradients means that the model itself overflows: the run ends instead of skipping forever.

@@ -3,7 +3,7 @@
 // here). One JSON line each for one thread and for all; bench.py tells a job's share of the latter.
 //     bench_fma [THREADS]
 //
-// All threads run at once for a tenth of a second, in slices of a tenth of a millisecond; the best
+// All threads run at once for a tenth of a second, in slices of a tenth of a millisecond. The best
 // slice of each counts, so what a neighbour takes does not.
 #include <pthread.h>
 #include <stdio.h>

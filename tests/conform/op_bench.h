@@ -4,7 +4,7 @@
 // The bench of the conform_ops programs: one case is an op, its operands' shapes and value ranges
 // and its attributes. It is run on an accelerator with operands from state and from the arena
 // (where results may be written in place) and with direct gradient writes, and compared with the
-// reference; the reference itself is held against its own fp64. An accelerator that answers
+// reference. The reference itself is held against its own fp64. An accelerator that answers
 // UNIMPLEMENTED fails; one that runs an op on plain loops may, if the op stands in `slow`.
 
 #include "tests/unit/graph_rig.h"
@@ -332,7 +332,7 @@ static inline void describe(const struct op_case *c, const struct subject *s, en
     print_message("\n");
 }
 
-// A head's second result counts the rows whose label has the largest logit; where logits are
+// A head's second result counts the rows whose label has the largest logit. Where logits are
 // rounded to 16 bits, two of a row may become equal, or not, by the order of a sum.
 static inline double counts_apart(const struct op_case *c, enum td_dtype t, size_t i) {
     bool head = c->op == TD_OP_LINEAR_CE || c->op == TD_OP_LINEAR_CE_GRAD;

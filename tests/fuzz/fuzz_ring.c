@@ -1,5 +1,5 @@
 // Fuzz entry of lib/base/ring: any bytes as the memory of a ring that another process made. An
-// attach believes only a geometry that fits; then popping ends, reads inside the memory (whose size
+// attach believes only a geometry that fits. Then popping ends, reads inside the memory (whose size
 // the address sanitizer knows) and leaves a ring in which records go in and come out in order.
 // Run by tests/unit/test_fuzz_ring.c.
 

@@ -1,5 +1,5 @@
 // Fuzz entry of engine/train/checkpoint/weights: the first byte says where the others go, into the
-// index of a directory with two shards or into its config.json; then a small gpt asks for its
+// index of a directory with two shards or into its config.json. Then a small gpt asks for its
 // weights, strictly and not. Whatever comes in, it loads or is refused with a text, of class data
 // or bad_spec, and a load that is not refused has the value that the shards hold. Run by
 // tests/unit/test_fuzz_weights.c.

@@ -1,5 +1,5 @@
 // Module `convnet`: names, shapes and initial values are torch's (the rival's net, and a ResNet's
-// block as torchvision names it); eval uses the running statistics; a layer that does not fit is
+// block as torchvision names it). Eval uses the running statistics. A layer that does not fit is
 // named with its number and shapes.
 
 #include "tests/unit/module_rig.h"

@@ -239,7 +239,7 @@ static void test_gpt_has_this_text_when_its_logits_are_never_whole(void **state)
 }
 
 // Options of a loss stay with it wherever it goes, and its batch counts by the weights of its
-// labels; under a -true precision weights of classes stay f32, and so does a difference to targets.
+// labels. Under a -true precision weights of classes stay f32, and so does a difference to targets.
 static void test_losses_have_this_text_when_they_are_not_the_plain_one(void **state) {
     (void)state;
     struct step_case gpt = *step_case("weighed gpt");

@@ -1,4 +1,4 @@
-// The 16-bit floats against their definition: every number goes there and back, and what lies
+// The 16-bit floats against their definition. Every number goes there and back, and what lies
 // between two numbers goes to the nearer one, from fp32 and (in one rounding) from fp64.
 
 #include <math.h>

@@ -6,9 +6,9 @@
 // 8) with one or three dimensions are read here. A file may be gzipped.
 //
 // The header is read and believed only within bounds, then the body is decoded with the length that
-// the header promises as its cap: a bomb costs what its header admits to, at most
-// TD_IDX_MAX_BYTES. Errors are DATA_LOSS (NOT_FOUND when there is no file), class data, with file,
-// offset, expected and found in the message and as metadata.
+// the header promises as its cap. A bomb costs what its header admits to, at most TD_IDX_MAX_BYTES.
+// Errors are DATA_LOSS (NOT_FOUND when there is no file), class data, with file, offset, expected
+// and found in the message and as metadata.
 
 #include "lib/base/buf.h"
 

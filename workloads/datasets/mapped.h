@@ -1,7 +1,7 @@
 #ifndef TRAIND_WORKLOADS_DATASETS_MAPPED_H
 #define TRAIND_WORKLOADS_DATASETS_MAPPED_H
 
-// A file of data, mapped read-only, and the words in which datasets complain about one: every
+// A file of data, mapped read-only, and the words in which datasets complain about one. Every
 // refusal names the file, the offset, what was expected and what was found, in the message and as
 // metadata, with class data. Pages come from the page cache, so all ranks of a node share them.
 // A file that shrinks while it is mapped raises SIGBUS when it is read; the fatal handler says so.

@@ -7,7 +7,7 @@
 //             magic 20240801, version 7, count; then count u32 (Llama 3)
 //   nanoGPT   u16 from the first byte to the last
 //
-// The file is known to be llm.c's by its magic; one that bears another magic of that family (a
+// The file is known to be llm.c's by its magic. One that bears another magic of that family (a
 // model, an evaluation set) is refused by name, because as nanoGPT's it would train on rubbish.
 // Checked before use: version, count against the file's size, each id below vocab_size. Pure.
 

@@ -6,7 +6,7 @@
 // Window j of a run begins at token j * stride and has block + 1 tokens: x is all but the last, y
 // all but the first. With stride = block every token is a target once an epoch; no window crosses
 // the end of a run (a file). Windows are numbered through all runs in the order they were added, so
-// which tokens sample j holds depends on nothing but files, block and stride: the sampler's
+// which tokens sample j holds depends on nothing but files, block and stride. So the sampler's
 // position resumes exactly. Rejected: drawing starts at random, with replacement, as nanoGPT does:
 // an epoch then has no end and a sample no number. stride 1 gives every start there is.
 // Memory is the caller's (mapped files); a struct holds WINDOWS_RUNS runs at most. One thread.

@@ -1,7 +1,7 @@
 #ifndef TRAIND_WORKLOADS_MODULES_DECODER_H
 #define TRAIND_WORKLOADS_MODULES_DECODER_H
 
-// The two ends of a network that predicts the next token, gpt and llama alike: rows of tokens come
+// The two ends of a network that predicts the next token, gpt and llama alike. Rows of tokens come
 // in, and from what the last block made come the loss, or the logits after one place of each row.
 // Fields: "x" and "y" i32 (T), tokens and the tokens that follow them. Output: "loss" MEAN, over
 // all tokens of the batch. Pure recording, as layers.h. Errors: what a person can mend is

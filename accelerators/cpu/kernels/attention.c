@@ -1,4 +1,4 @@
-// Attention, forward and backward, without a matrix of all scores: a unit of work is a group (one
+// Attention, forward and backward, without a matrix of all scores. A unit of work is a group (one
 // head of keys and values with the queries that read it), and units are split over the threads in
 // static ranges. A thread copies its group's keys and values into dense rows once, then takes the
 // queries QUERIES at a time: scores, softmax and the products around them stay in its cache. Blocks

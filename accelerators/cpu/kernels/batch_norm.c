@@ -7,7 +7,7 @@
 //     y = (x - mean) rstd gamma + beta
 //     dx = A dy + B (x - mean) + C,   A = rstd gamma, B = -A rstd^2 mean(dy (x - mean)), C = -A
 //     mean(dy)
-// What the mean loses when it is rounded to fp32 goes into the constant: where a channel's elements
+// What the mean loses when it is rounded to fp32 goes into the constant. Where a channel's elements
 // are close to each other, that is no small part of x - mean.
 // Images are summed in at most GROUPS groups, beyond a strip of an image in double. Groups do not
 // depend on the number of threads, and neither do the bits. bf16 is widened as it is read and

@@ -2,8 +2,8 @@
 //
 // Elements go in chunks that fit the first cache whatever type the tensors have. Each chunk's
 // losses are summed in fp32 and the chunks' sums in double, in their order, so the mean does not
-// depend on the threads. The binary loss is x t away from softplus(x), whose small part
-// log1p(e), e = exp(-|x|), is a series in e / (2 + e): a logarithm of 1 + e would round e away.
+// depend on the threads. The binary loss is x t away from softplus(x), whose small part log1p(e), e
+// = exp(-|x|), is a series in e / (2 + e). A logarithm of 1 + e would round e away.
 
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/kernels/families.h"

@@ -1,7 +1,7 @@
 // The two ends of Muon: the momentum and its direction before the matrix products, the step after
 // them. The products and the blends between them are nodes of their own.
 //
-// The norm is the root of one sum over the matrix: blocks of BLOCK elements keep their part in
+// The norm is the root of one sum over the matrix. Blocks of BLOCK elements keep their part in
 // double precision, and the parts are added in order, so the bits do not depend on the number of
 // threads. Tensors of 16 bits are computed in fp32 and rounded once: the direction, which is known
 // before its norm is, waits in the scratch.

@@ -2,7 +2,7 @@
 // strip), so that rows are read in order and whole cache lines are written.
 //
 // Where columns are one after another a strip is transposed in tiles of eight by eight words, one
-// fp32 or two bf16 each; what has no whole blocks of columns is oneDNN's. Where rows are paired two
+// fp32 or two bf16 each. What has no whole blocks of columns is oneDNN's. Where rows are paired two
 // of them are interleaved, and blocks may be short at either end.
 
 #include "accelerators/cpu/kernels/pack.h"

@@ -1,7 +1,7 @@
 // Panels of weights for the accelerator's own products; contract in pack.h and matmul.h.
 //
 // A panel holds `block` columns of the second operand, row after row, as fp32. Of weights stored as
-// that operand (in, out) a row is cut into the panels; of weights stored transposed (out, in), as
+// that operand (in, out) a row is cut into the panels. Of weights stored transposed (out, in), as
 // most are, `block` rows become a panel, which is their transpose, made in tiles of eight by eight.
 // Values pass through the type that the product is of, so a mixed precision multiplies by what a
 // cast would have given.

@@ -1,7 +1,7 @@
 // Sums of images over their places: of each channel over all images (a convolution's bias
 // gradient), and of each channel of each image (the global pool), in any layout of layout.h.
 //
-// Strips of one image are summed first, by threads, each in a fixed order; what is left are (N,C)
+// Strips of one image are summed first, by threads, each in a fixed order. What is left are (N,C)
 // numbers: the global pool's result; for a bias they are summed over the images in order. bf16 is
 // widened as it is read, and summed in fp32.
 

@@ -86,7 +86,7 @@ static void scale_subtract(float *d, const float *w, int64_t n, float by, float 
 }
 
 // With class weights or smoothing the row's target is a distribution t (kernels_loss.c of the
-// reference), a share of each class and the label's own: the gradient is p times the sum of t, less
+// reference), a share of each class and the label's own. The gradient is p times the sum of t, less
 // t. `all` is the sum of the weights of all classes.
 static float ce_row_of_distribution(const struct td_softmax_ce *a, double all, int32_t label,
                                     const float *x, float *d) {

@@ -21,7 +21,7 @@ enum { TD_TILE_VECTOR = 4, TD_TILE_PANEL = 8, TD_TILE_N = 8 };
 enum { TD_TILE_M = 4 };
 
 // C (m,n) = A (m,k) B (k,n), or C += with add. Element (i,p) of A is a[i * a_row + p * a_col], so A
-// may be a transpose; rows of C are contiguous, and those of B in panels of TD_TILE_PANEL columns,
+// may be a transpose. Rows of C are contiguous, and those of B in panels of TD_TILE_PANEL columns,
 // which are b_panel apart (TD_TILE_PANEL: B is one matrix). m a multiple of TD_TILE_M, n of
 // TD_TILE_N: what is computed beyond a matrix goes into the padding of C, from the padding of A and
 // B.

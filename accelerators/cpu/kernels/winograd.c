@@ -1,7 +1,7 @@
 // Winograd's F(2x2, 3x3); contract in winograd.h.
 //
 // The result is cut into tiles of 2x2, each made of 4x4 of the image. Weights are transformed once
-// a run, to 16 matrices (c,o). Then each thread takes some tiles at a time: their 4x4 become 16
+// a run, to 16 matrices (c,o). Then each thread takes some tiles at a time. Their 4x4 become 16
 // matrices (tiles,c), these are multiplied by the weights' in its caches (tile.h), and the products
 // (tiles,o) become 2x2 each. Transforms are vectors of a block's channels. What of a tile is
 // outside the image is zero, what is outside the result is not written.

@@ -4,7 +4,7 @@
 // which algorithm, conv_algorithm.c says; conv_run.c holds and runs it.
 //
 // Types: fp32, and bf16 where the CPU multiplies it. Elsewhere images and weights of 16 bits are
-// widened into scratch, convolved in fp32, and the result is rounded once: at AVX-512 that takes
+// widened into scratch, convolved in fp32, and the result is rounded once. At AVX-512 that takes
 // half of the time of oneDNN's own convolutions of bf16, which widen in their innermost loop.
 
 #include "accelerators/cpu/onednn/conv.h"

@@ -1,5 +1,5 @@
 // Which of oneDNN's packed layouts are the ones that kernels/pack.c writes; contract in
-// pack_match.h. A layout is recognised by its blocks, in oneDNN's own description; whatever is not
+// pack_match.h. A layout is recognised by its blocks, in oneDNN's own description. Whatever is not
 // one of ours is packed by oneDNN's reorder.
 
 #include "accelerators/cpu/onednn/pack_match.h"

@@ -6,7 +6,7 @@
 // oneDNN likes best (format any): with AVX-512 15 to 40 % faster than plain rows. Both mostly want
 // the same layout and then share the pack. The weight gradient (dW = dy^T x) is an inner product or
 // a matmul with plain output, because that is what the collective, the optimizer and the checkpoint
-// read; what adds to what is there is a matmul.
+// read. What adds to what is there is a matmul.
 //
 // Types: f32, or bf16 operands with a result of bf16 or f32; sums are fp32 in either case. A bf16
 // weight that is the cast of an fp32 parameter is never made: the pack reads the parameter itself
@@ -128,7 +128,7 @@ static dnnl_status_t set_layouts(const struct td_gemm_spec *s, enum kind kind, s
 }
 
 // Of the ways to add a product to what is there, the one by plain gemm reads y once, as it writes
-// it; the first that oneDNN offers takes up to twice as long, by reading y apart. Weight gradients
+// it. The first that oneDNN offers takes up to twice as long, by reading y apart. Weight gradients
 // cannot add, and a second y to add from was slower, too.
 static dnnl_status_t product_desc(dnnl_engine_t engine, const struct td_gemm_spec *s,
                                   enum kind kind, const struct layouts *l,

@@ -2,7 +2,7 @@
 //
 // Bytes go into "<file>.part" beside their place. The sender may ask with an empty chunk how much
 // is here; it goes on from there. With the last byte the file is hashed on the disk thread, synced,
-// renamed, its directory synced; only then does the core learn of it, and the reply waits for the
+// renamed, its directory synced. Only then does the core learn of it, and the reply waits for the
 // core's record. A file with another digest than promised is removed: DATA_LOSS HASH_MISMATCH.
 // One upload per file: a second one (a node that dialled again) takes over, the first is ended.
 

@@ -4,11 +4,11 @@
 // The catalog: only what is COMMITTED here exists as a checkpoint; nobody scans directories.
 //
 // Store fs: the rank said "durable on disk" in its event, so the event commits it. Store stream:
-// the event makes it PENDING and names its files with their digests; each file that arrives
-// (PutShard) and is durable and verified here is a shard row; with the last of both it is
+// the event makes it PENDING and names its files with their digests. Each file that arrives
+// (PutShard) and is durable and verified here is a shard row. With the last of both it is
 // COMMITTED, in one transaction. Either may come first. A removed event takes the row away; the
 // files of a streamed one are deleted after that is committed. But a rank removes when the newer
-// one is on its own disk: while that is on its way to here, the last committed one stays, LEAVING,
+// one is on its own disk. While that is on its way to here, the last committed one stays, LEAVING,
 // and goes in the transaction that commits another. So what a job has once, it never has not.
 //
 // A checkpoint that a loader had to pass over is DAMAGED when its only files are those that the

@@ -4,7 +4,7 @@
 // The state of the core, which its files share. Private to this folder: nobody else includes it.
 //
 // Memory: an event is handled whole or the process ends. Small allocations inside the core go
-// through td_core_must: when memory is gone in mid-event the state in memory cannot be trusted any
+// through td_core_must. When memory is gone in mid-event the state in memory cannot be trusted any
 // more, while the one on disk can, so the daemon stops and its supervisor starts it again. Nothing
 // acknowledged is lost by that, and ranks do not notice.
 

@@ -1,5 +1,5 @@
 // What people ask of the core: create, cancel, pause, resume, delete, plan. Each is one input as
-// core.c has it. A request that is refused leaves no trace; one that is accepted is remembered
+// core.c has it. A request that is refused leaves no trace. One that is accepted is remembered
 // under its request_id for a day, so that a client that asks again because the answer was lost gets
 // the same job.
 

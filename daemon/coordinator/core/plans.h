@@ -4,11 +4,11 @@
 // Plans: what a job will need, asked of a node once per canonical spec, CPU level and plugins'
 // files, and kept while a node has these plugins.
 //
-// A question is a PlanRequest to a ready node, which runs a one-shot worker under limits; the
-// answer is its sizes as JSON, of the level that the node holds: kernels of another need other
+// A question is a PlanRequest to a ready node, which runs a one-shot worker under limits. The
+// answer is its sizes as JSON, of the level that the node holds. Kernels of another need other
 // scratch. One question per spec and level is on its way, however many jobs and PlanJob calls wait.
 // A node that goes away takes its questions with it: they are asked again elsewhere. An answer of
-// class bad_spec or data is final and fails the jobs that wait; any other failure is asked again,
+// class bad_spec or data is final and fails the jobs that wait. Any other failure is asked again,
 // max_tries in all, because it says more about the node than about the job. A question for a graph,
 // too, is apart from the one for sizes alone: its answer is not kept, and its failure fails no job.
 // Jobs wait for a node as long as it takes; a caller of PlanJob is answered: with NO_NODES, when

@@ -1,5 +1,5 @@
 // SQLite, one writer thread per database. A writer owns its connection from the moment that its
-// thread runs; before that (open, load) the loop's thread uses it, after the join (close) too, so
+// thread runs. Before that (open, load) the loop's thread uses it, after the join (close) too, so
 // no connection is ever used by two threads at once. Between loop and writer is one list under a
 // mutex (held for a few pointer writes), and a wake-up of the loop when something was
 // committed. The connection for queries is the loop's thread's, too, until the first query and

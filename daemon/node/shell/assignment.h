@@ -4,7 +4,7 @@
 // Assignment: from what the coordinator sent to what a launcher needs, and the file that lets a
 // restarted node know as much.
 //
-// The plan that arrives knows no path of this machine; here it gets them: where checkpoints go
+// The plan that arrives knows no path of this machine. Here it gets them: where checkpoints go
 // (checkpoint.dir of the spec, else <state>/checkpoints; below it <job>/a<N>), the cache, and the
 // checkpoints to resume from. assignment.json in the attempt's directory keeps what is needed after
 // a restart: {"format":1,"epoch":E,"slots":S,"stream_store":B,"checkpoints":".../<job>",

@@ -2,9 +2,9 @@
 #define TRAIND_DAEMON_NODE_SHELL_GONE_CHECKPOINTS_H
 
 // Checkpoints that an attempt wrote down and that are not on this disk any more, though its log
-// does not say so: the rank was killed as it removed one, or somebody else did. What was not sent
-// of them never will be, and the coordinator need not wait for it. Pure but for the files. Thread:
-// the node's loop.
+// does not say so. Either the rank was killed as it removed one, or somebody else removed it. What
+// was not sent of them never will be, and the coordinator need not wait for it. Pure but for the
+// files. Thread: the node's loop.
 
 #include "lib/base/arena.h"
 

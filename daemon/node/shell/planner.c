@@ -1,8 +1,8 @@
 // One child at a time, because a plan uses a core for some milliseconds and jobs do too. The child
-// gets the plan as a file, writes its result to a pipe and its reasons to another; it has ended
+// gets the plan as a file, writes its result to a pipe and its reasons to another. It has ended
 // when its pidfd is readable, and both pipes are drained then. It goes through the trampoline of
 // ranks: it dies with this daemon and leaves no core file. It may have `memory_bytes` of private
-// memory and CPU_S of processor time. That is half of what it may take in all: a plan is worked out
+// memory and CPU_S of processor time. That is half of what it may take in all. A plan is worked out
 // on one core, and one that computes for longer does not end in time on a loaded machine. Rejected:
 // planning in the daemon (a plugin's crash would be the daemon's) and a pool of warm planners (a
 // cold one takes about 10 ms, and the coordinator keeps plans by the spec's digest).

@@ -1,6 +1,6 @@
 // The gRPC transport: one Session stream, dialled again whenever it ends. The back-off doubles from
-// 0.1 to 5 s and falls back to the start once the coordinator has said something; jitter keeps
-// the nodes of a restarted coordinator from coming back in step. A stream that could be opened is a
+// 0.1 to 5 s and falls back to the start once the coordinator has said something. Jitter keeps the
+// nodes of a restarted coordinator from coming back in step. A stream that could be opened is a
 // session at once: Register is the first message on it, and the coordinator's Registered says that
 // it is really there.
 //

@@ -2,12 +2,12 @@
 #define TRAIND_DAEMON_NODE_SHELL_UNREPORTED_CHECKPOINTS_H
 
 // Unreported checkpoints: those that a rank had finished when it was killed, but that its launcher
-// had not written down: both died between the rank's rename and the launcher's write, or the
+// had not written down. Either both died between the rank's rename and the launcher's write, or the
 // machine did before the log was on disk. The rank may have removed the one before by then, so what
 // nobody reported of may be all that is left.
 //
 // A whole directory (it has its manifest, which comes last) of a later step than the log's last
-// checkpoint line is one; the rank's line about it is written in its place, from the manifest. That
+// checkpoint line is one. The rank's line about it is written in its place, from the manifest. That
 // is the only place where a directory is scanned: an attempt that is over, by the log's single
 // writer. Whether the files match is for their readers to see. Loop thread.
 

@@ -6,7 +6,7 @@
 //     [d = scale d seed;]  [d = cast d;]  dx = matmul d w;  matmul d x trans_a -> dw
 //     [reduce_sum d -> dbias]
 // becomes one linear_ce_grad where softmax_ce stood, which an accelerator runs a few rows at a
-// time; without gradients it becomes linear_ce. dw is then written in the forward segment: that is
+// time; without gradients it becomes linear_ce. dw is then written in the forward segment. That is
 // sound because the seed of the backward pass is made of step scalars, known before, and because
 // nothing touches dw between there and where it was written. A tied table is no exception: fuse has
 // the head write the gradient and the embedding add to it. The casts are 16-mixed's, whose loss and
@@ -15,8 +15,8 @@
 //
 // Left alone: logits that anybody else reads, and a weight stored (in, out). Logits up to the size
 // that the caller names are left whole, because the product over all rows at once is faster. A
-// gradient of 16 bits is rounded once, not every few rows, so that it is summed in f32 besides:
-// there the logits must be larger than that sum, too, or nothing is saved. Rejected: making the
+// gradient of 16 bits is rounded once, not every few rows, so that it is summed in f32 besides.
+// There the logits must be larger than that sum, too, or nothing is saved. Rejected: making the
 // logits again in the backward pass, which costs a third product.
 
 #include "engine/graph/passes/passes.h"

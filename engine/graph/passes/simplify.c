@@ -64,7 +64,7 @@ static td_value repeats(const struct td_graph *g, const struct td_node_info *nod
 }
 
 // ---- casts --------------------------------------------------------------------------------------
-// Two casts are one, where the first was to a float at least as wide: what was widened comes back
+// Two casts are one, where the first was to a float at least as wide. What was widened comes back
 // as it was, and pixels go to their type in one step. The factor of both.
 static bool join_casts(const struct td_attrs *first, const struct td_attrs *second,
                        double *out_scale) {

@@ -13,7 +13,7 @@
 //
 // An adjoint is the gradient of the loss with respect to a value. TD_ADJOINT_ONE stands for the
 // constant 1 of d(loss)/d(loss), so that the usual loss (softmax cross entropy, whose second output
-// is the gradient already) adds no node; a rule that cannot use it asks for a real value.
+// is the gradient already) adds no node. A rule that cannot use it asks for a real value.
 
 #include "engine/graph/builder.h"
 #include "engine/graph/graph.h"

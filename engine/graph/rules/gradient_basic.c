@@ -1,5 +1,5 @@
 // Gradients of the ops of linear algebra and of those over whole tensors. With A = op(a), B =
-// op(b), y = A B: dA = dy B', dB = A' dy; where the operand itself is transposed the product is
+// op(b), y = A B: dA = dy B', dB = A' dy. Where the operand itself is transposed the product is
 // written the other way round, so that no transpose is ever materialised.
 
 #include "engine/graph/rules/gradient.h"

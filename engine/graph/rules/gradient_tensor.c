@@ -1,4 +1,4 @@
-// Gradients of the ops that rearrange or reduce. Each rearrangement has one that undoes it: slice
+// Gradients of the ops that rearrange or reduce. Each rearrangement has one that undoes it. Slice
 // and pad undo each other, the parts of a concat are slices, a transpose has its inverse, and what
 // was read by index is summed back by index.
 

@@ -1,5 +1,5 @@
 // Verify, choose, load. A digest is computed over the whole mapped file before a byte of it is
-// used: reading twice is cheap (the second time comes from the page cache), loading damage is not.
+// used. Reading twice is cheap (the second time comes from the page cache), loading damage is not.
 
 #include "engine/train/checkpoint/restore.h"
 

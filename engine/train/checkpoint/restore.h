@@ -4,7 +4,7 @@
 // Restore: from a checkpoint on disk to the state of a rank.
 //
 // choose walks the candidates, newest first, and takes the first whose manifest reads well and
-// whose files have the sizes and digests that it names; each one passed over is a
+// whose files have the sizes and digests that it names. Each one passed over is a
 // "skipped_checkpoint" event with the reason. None left: DATA_LOSS, class data, naming them all.
 // load copies tensors by name into the regions; a tensor that is missing, or of another shape or
 // type, and a file that the manifest does not list are DATA_LOSS. But optimizer state that the

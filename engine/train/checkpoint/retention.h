@@ -22,7 +22,7 @@ TD_DEFINE_AUTO(td_retention, td_retention_destroy);
 // A checkpoint became durable. value: its monitored metric, NaN if there is none.
 void td_retention_add(struct td_retention *r, int64_t step, double value);
 // Would a checkpoint of this monitored value be one of those that are asked for, not only the
-// newest? All are where all stay; of the best k, one that no k others are at least as good as: a
+// newest? All are where all stay; of the best k, one that no k others are at least as good as. A
 // checkpoint between two validations repeats the value of the one before, and is not asked for.
 bool td_retention_wants(const struct td_retention *r, double value);
 // Takes one that has to go out of the books; false: all may stay.

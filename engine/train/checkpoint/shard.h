@@ -5,7 +5,7 @@
 //
 // Names and shapes of a rank's state are fixed, so everything of the file but the values is laid
 // out once. A snapshot is then a few large copies into the file's own bytes, and writing is a
-// digest and writes that go past the page cache: both cost the training little.
+// digest and writes that go past the page cache. Both cost the training little.
 //
 //   plan      which tensors, where in the file; the head's text
 //   place     give it its memory: td_shard_room() bytes, page-aligned

@@ -3,9 +3,9 @@
 
 // How often things happen: batches of an epoch, windows of batches, validations, the last step.
 // Pure arithmetic over the limits, so that the loop reads like its description and a table can test
-// every rule. A *batch* is a micro-batch of one rank; a *window* is the batches of one optimizer
-// step; windows restart with each epoch, and the last one of an epoch may be short. A run that
-// resumes inside an epoch begins with a window: where it left, one had ended, though with another
+// every rule. A *batch* is a micro-batch of one rank. A *window* is the batches of one optimizer
+// step. Windows restart with each epoch, and the last one of an epoch may be short. A run that
+// resumes inside an epoch begins with a window. Where it left, one had ended, though with another
 // world, batch or accumulation the place may not be a multiple of the window that it has now.
 
 #include "engine/train/config/config.h"

@@ -1,4 +1,4 @@
-// A mutex, two condition variables and one job slot. The thread has the training's priority: its
+// A mutex, two condition variables and one job slot. The thread has the training's priority. Its
 // jobs want little of a core (engine/train/checkpoint/shard.c), and a writer that gives way takes
 // no less of it in the end, but keeps the snapshot several times as long.
 

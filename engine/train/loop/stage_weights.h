@@ -7,8 +7,8 @@
 // After fit a rank holds the last weights. The best are read back from the checkpoint that best.h
 // knows, verified like one that is resumed from; a path is read as init_from is. The ranks that
 // read are the strategy's, whose setup makes the others equal. Rank 0 decides and says so in a
-// "weights" event. A best that was asked for by name and is not there fails the job (class data);
-// by default the last ones are used then, and event and note say why. Collective. Thread: the
+// "weights" event. A best that was asked for by name and is not there fails the job (class data).
+// By default the last ones are used then, and event and note say why. Collective. Thread: the
 // training thread.
 
 #include "engine/train/loop/loop.h"

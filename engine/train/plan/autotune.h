@@ -2,7 +2,7 @@
 #define TRAIND_ENGINE_TRAIN_PLAN_AUTOTUNE_H
 
 // Autotune: the last "pass" of `--dump-graph`. It shows what the last pass of the graph left and,
-// below each node whose kernel is a choice by timing, what is known of that choice: nothing is
+// below each node whose kernel is a choice by timing, what is known of that choice. Nothing is
 // measured for it. Thread: the training thread.
 
 #include "engine/train/rank/dump.h"

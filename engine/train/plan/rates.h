@@ -5,7 +5,7 @@
 //
 // A plan's step time needs them (estimate.h), and measuring takes as long as the rest of a plan
 // several times over. So they are kept in the node's cache directory, one file an accelerator with
-// its build (library, CPU level, cache sizes), good for one boot: the machine may come back with
+// its build (library, CPU level, cache sizes), good for one boot. The machine may come back with
 // other clocks or neighbours. A line is one thread count and one size of what a step goes through,
 // which decides the caches that hold it. Rates are the best of some moments, because a neighbour
 // that was there in one need not come back; each moment that is measured is added to its line.

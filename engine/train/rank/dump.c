@@ -1,5 +1,5 @@
 // Each pass up to the wanted one replaces the text of the one before, so that what is left is the
-// newest; which passes a program goes through is compile.c's business alone. Rejected: keeping the
+// newest. Which passes a program goes through is compile.c's business alone. Rejected: keeping the
 // text of all programs, which is the same graph a dozen times with other batch sizes.
 
 #include "engine/train/rank/dump.h"

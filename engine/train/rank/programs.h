@@ -3,7 +3,7 @@
 
 // Programs: every variant of a step that a job runs, compiled before its first step.
 //
-// add() takes a key (step, mode, batch, accumulate, sync, apply) through the graph pipeline, once;
+// add() takes a key (step, mode, batch, accumulate, sync, apply) through the graph pipeline, once.
 // bind() gives what came out to the accelerator, when state is laid out and memory is there. All
 // programs of a rank share one arena, one block of step scalars and one of outputs. find() is a
 // short scan: a job has a dozen programs. Bound: TD_PROGRAMS_MAX. Thread: the training thread.
