@@ -1,5 +1,5 @@
 // Walks a message by its protobuf-c descriptor. The rules are proto3 JSON's: 64-bit integers are
-// strings, enums are names, bytes are base64, maps are objects; and one of our own: fields without
+// strings, enums are names, bytes are base64, maps are objects. One is our own: fields without
 // presence are always printed, so that a script finds every key every time. Messages are printed
 // when set. protobuf-c forgets that a field is a map; the embedded descriptor set knows.
 //

@@ -3,10 +3,10 @@
 // asked are the reference's loops. A kernel that runs can only fail by oneDNN, by the collective or
 // by bad labels.
 //
-// When all families were asked it is known which nodes take images in which layouts: layout.c plans
-// them, convolutions are built, and reorders (bridges) are put where a node wants another order
-// than a value has. They go through memory of the executable that is as large as the worst node
-// wants.
+// When all families were asked it is known which nodes take images in which layouts. Then layout.c
+// plans them, convolutions are built, and reorders (bridges) are put where a node wants another
+// order than a value has. They go through memory of the executable that is as large as the worst
+// node wants.
 //
 // An output of the graph is copied to the host block right after the kernel that makes it, because
 // the memory plan may give its bytes to another value later in the step.

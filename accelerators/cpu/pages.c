@@ -1,5 +1,6 @@
 // Large memory from the system; contract in pages.h. A page that is first touched by a kernel costs
-// a fault of its own, 1.4 us of 4 KiB; cleared here, a third of that and less in huge pages.
+// a fault of its own, 1.4 us of 4 KiB. One that is cleared here costs a third of that, and less in
+// huge pages.
 
 #include "accelerators/cpu/pages.h"
 

@@ -1,5 +1,5 @@
 // The one OpenMP loop of the plugin. A range belongs to a thread by its number alone (static
-// split), so the same thread count gives the same bits, and a rank's data stays in the caches of
+// split). So the same thread count gives the same bits, and a rank's data stays in the caches of
 // the core that made it. Kernels of a level are called from inside the region and start no threads.
 //
 // Denormals: flushed in every thread of the team, as torch's scripts do; oneDNN leaves the mode as

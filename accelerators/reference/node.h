@@ -1,10 +1,10 @@
 #ifndef TRAIND_ACCELERATORS_REFERENCE_NODE_H
 #define TRAIND_ACCELERATORS_REFERENCE_NODE_H
 
-// One node of a graph, run by the reference's loops on operands in host memory: what the reference
-// accelerator does with each node, and what another one does with a node that it has no kernel of
-// its own for. Layouts are plain, whatever the other one likes. Views and all_reduce are the
-// caller's. Results are stored after all operands were read, so any of them may share memory.
+// One node of a graph, run by the reference's loops on operands in host memory. The reference
+// accelerator does so with each node, another one with a node that it has no kernel of its own for.
+// Layouts are plain, whatever the other one likes. Views and all_reduce are the caller's. Results
+// are stored after all operands were read, so any of them may share memory.
 
 #include "accelerators/reference/kernel.h"
 

@@ -38,9 +38,10 @@ const char *const *td_environment_build(struct td_arena *arena, const char *cons
     env[n++] = "OMP_PROC_BIND=false";
     // How long a thread spins for the next parallel region. With the runtime's default
     // (milliseconds) a two-thread mlp fell to about 4k samples/s on a machine whose two cores had a
-    // load of 9; with 1000 rounds to 11-17k, sleeping at once (passive) to 36-45k. At real-time
-    // priority, in the same hour, passive cost a third and 1000 rounds nothing that the spread
-    // would show. Two or three runs each, the load was whatever else ran: an ordering, not figures.
+    // load of 9. With 1000 rounds it fell to 11-17k, sleeping at once (passive) to 36-45k. At
+    // real-time priority, in the same hour, passive cost a third and 1000 rounds nothing that the
+    // spread would show. Two or three runs each, the load was whatever else ran: an ordering, not
+    // figures.
     env[n++] = shared_cores ? "OMP_WAIT_POLICY=passive" : "GOMP_SPINCOUNT=1000";
     return env;
 }

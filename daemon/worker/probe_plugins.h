@@ -2,9 +2,9 @@
 #define TRAIND_DAEMON_WORKER_PROBE_PLUGINS_H
 
 // What a spec can name here: modules, datasets, strategies and precisions, traind's own and those
-// of the plugin directory, each as one JSON object a line on stdout: kind, name, summary, file,
-// knobs; or why it does not load. Texts are cut to TD_PROBE_TEXT bytes. Loads each shared object,
-// so it runs in a process of its own. Thread: the only one.
+// of the plugin directory, each as one JSON object a line on stdout. It has kind, name, summary,
+// file and knobs, or why it does not load. Texts are cut to TD_PROBE_TEXT bytes. Loads each shared
+// object, so it runs in a process of its own. Thread: the only one.
 
 #include "lib/base/registry.h"
 

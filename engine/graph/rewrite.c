@@ -2,8 +2,8 @@
 //
 // Buckets live in the state table, because every program of a job must agree on them. The first
 // program that writes a gradient decides, in the order of its backward pass. The reduction of a
-// bucket comes directly after the last write to it, and never before the bucket ahead of it, so
-// that all ranks enter the collectives in one order whatever their programs look like.
+// bucket comes directly after the last write to it, and never before the bucket ahead of it. So all
+// ranks enter the collectives in one order whatever their programs look like.
 
 #include "traind/rewrite.h"
 

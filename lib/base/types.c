@@ -2,8 +2,8 @@
 //
 // Names and sizes come from dtypes.def alone, so the enum, the text forms and the byte counts
 // cannot drift apart. Everything here is pure. A dtype outside the enum or a shape with an
-// impossible number of dimensions is a bug of ours (both are checked where they enter the process),
-// so it is a TD_CHECK and not a status.
+// impossible number of dimensions is a bug of ours, because both are checked where they enter the
+// process. So it is a TD_CHECK and not a status.
 
 #include "traind/types.h"
 

@@ -1,5 +1,5 @@
 // Decoding under a budget, and the walk that checks every string. It goes over the bytes, not over
-// the message: protobuf-c ends a string with a NUL and forgets how long it was, so that one with a
+// the message, because protobuf-c ends a string with a NUL and forgets how long it was. One with a
 // NUL inside would mean one thing to the sender and another here.
 //
 // The arena's `free` does nothing: what protobuf-c gives back while it unpacks (its slabs of

@@ -18,8 +18,8 @@
 // count above all that could have waited.
 //
 // Some connections are counted apart, up to a number of their own, so that they take no room from
-// the others: those with a call of a row with own_calls (server.h), which are nodes'. One above
-// that number stays what it was, a stranger as a rule.
+// the others. They are those with a call of a row with own_calls (server.h), which are nodes'. One
+// above that number stays what it was, a stranger as a rule.
 //
 // Threads: take, free and the questions belong to the front's thread; create, destroy and begin to
 // the home loop's. What they share is written before a number is handed to gRPC, or atomic. Private

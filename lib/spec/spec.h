@@ -10,11 +10,11 @@
 // is a plain C view of a canonical tree.
 //
 // Errors: all of a file at once, as field violations of one status (INVALID_ARGUMENT, reason
-// SPEC_INVALID, class bad_spec): path "trainer.devcies (line 12)" and a text that says what was
-// found, what is accepted and which known key is nearest. Nothing outside traind is touched: no
-// file is opened, paths are checked for form only, because they are paths of the node that trains.
-// Bounds: the text, its depth and its nodes (below); everything lives in the caller's arena, and
-// TD_SPEC_ARENA_BYTES always suffices. Pure functions of their arguments, any thread.
+// SPEC_INVALID, class bad_spec). Each has a path, "trainer.devcies (line 12)", and a text that says
+// what was found, what is accepted and which known key is nearest. Nothing outside traind is
+// touched: no file is opened, paths are checked for form only, because they are paths of the node
+// that trains. Bounds: the text, its depth and its nodes (below); everything lives in the caller's
+// arena, and TD_SPEC_ARENA_BYTES always suffices. Pure functions of their arguments, any thread.
 //
 // In reading order:
 //

@@ -4,7 +4,7 @@
 // Reduction of the same slice on all ranks: the arithmetic of the shared-memory collective.
 //
 // parts[p] is rank p's copy of a buffer. Elements [lo, hi) of all parts are combined in the order
-// of the ranks and the result is written back into every part: the caller is the only one who
+// of the ranks and the result is written back into every part. The caller is the only one who
 // touches that slice meanwhile. The rules per dtype are in collective.h. Sums and means of fp32,
 // which are the gradients, have loops of their own for 2 ranks (both rows stay in registers) and
 // for any number. Those of bf16 and f16 have one for any number (reduce_loops.h). The other dtypes

@@ -1,10 +1,10 @@
 #ifndef TRAIND_STRATEGIES_COLLECTIVE_REDUCE_LOOPS_H
 #define TRAIND_STRATEGIES_COLLECTIVE_REDUCE_LOOPS_H
 
-// The loops of sums and means of gradients, compiled once per CPU level; the same bits at every
-// one, because each element's sum runs over the ranks in order and the width of a vector changes
-// nothing in it. Blocks have a constant length, which compilers unroll; x is any address of that
-// many elements, acc is aligned to 64 bytes. Pure; any thread; nothing fails.
+// The loops of sums and means of gradients, compiled once per CPU level. The bits are the same at
+// every one, because each element's sum runs over the ranks in order and the width of a vector
+// changes nothing in it. Blocks have a constant length, which compilers unroll; x is any address of
+// that many elements, acc is aligned to 64 bytes. Pure; any thread; nothing fails.
 
 #include "lib/base/cpu_level.h"
 

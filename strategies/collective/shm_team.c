@@ -1,7 +1,7 @@
 // Meetings of ranks in shared memory (see shm_team.h).
 //
-// Why two call records by parity: a fast rank can open meeting m + 1 while a slow one still reads
-// what was said at m, but it cannot reach m + 2 before the slow one has arrived at m + 1.
+// There are two call records, by parity. A fast rank can open meeting m + 1 while a slow one still
+// reads what was said at m. But it cannot reach m + 2 before the slow one has arrived at m + 1.
 // Why sleepers are counted with sequential consistency: the waker stores `arrived` and then reads
 // `sleepers`, the sleeper adds itself and then has the kernel compare `arrived`; either sees the
 // other. A rank killed asleep leaves its count, which costs needless wakes and nothing else.

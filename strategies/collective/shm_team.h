@@ -11,8 +11,8 @@
 // ranks make different calls gets an error that says so instead of wrong sums.
 //
 // Waiting: a bounded number of pauses (long when every rank can have a core, short otherwise), then
-// futex sleeps of at most WAIT_SLICE_NS, so that an abort or a deadline is never missed however a
-// peer died. Words written by a peer are compared, never used as an address or a size.
+// futex sleeps of at most WAIT_SLICE_NS. So an abort or a deadline is never missed however a peer
+// died. Words written by a peer are compared, never used as an address or a size.
 //
 // Failure is sticky: the first rank that times out, finds a disagreement or is asked to abort sets
 // the mapping's abort word and wakes all. Every meeting from then on fails at once.

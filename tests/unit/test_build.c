@@ -1,5 +1,5 @@
 // Builders of traind/build.h: each makes one node of its op, with its operands in the op's order
-// and its options in the op's attributes; and each op that a module may record has one.
+// and its options in the op's attributes. Each op that a module may record has one.
 
 #include "traind/build.h"
 

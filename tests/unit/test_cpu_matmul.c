@@ -1,5 +1,5 @@
 // The cpu accelerator's own products, against sums in fp64: every type, transposes, borders of
-// tiles, blocks and panels, bias and relu, adding, weights in panels; and the same bits for any
+// tiles, blocks and panels, bias and relu, adding, weights in panels. The bits are the same for any
 // number of threads. Compiled here for the generic level; conformance runs the others.
 
 #include <math.h>

@@ -1,6 +1,6 @@
 // A bounded run of the gzip reader's fuzz entry: a text, a stored block, two members, a header with
-// every optional field, 256 KiB of zeros, rubbish at the end; then mutations of them. In check-full
-// many more rounds.
+// every optional field, 256 KiB of zeros, rubbish at the end. Then come mutations of them. In
+// check-full many more rounds.
 
 #include "tests/unit/test.h"
 

@@ -32,8 +32,9 @@ static void test_numbers_come_back_when_widened_and_narrowed(void **state) {
     }
 }
 
-// Between each number and the next of the same sign: the middle goes to the even one, what is off
-// it by the least that fp64 can say to the nearer one, though fp32 sees the middle in all three.
+// Between each number and the next of the same sign: the middle goes to the even one. What is off
+// it by the least that fp64 can say goes to the nearer one, though fp32 sees the middle in all
+// three.
 static void test_the_nearest_is_taken_when_between_two_numbers(void **state) {
     (void)state;
     for (size_t f = 0; f < TD_COUNTOF(formats); f++) {

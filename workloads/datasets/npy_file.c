@@ -1,6 +1,6 @@
 // Reads one .npy file; see npy_file.h. The header is a Python literal, of which only what NumPy
-// itself writes is taken: a dict of three known keys, strings without escapes, True or False, and a
-// tuple of whole numbers. Anything else is refused at its offset.
+// itself writes is taken. That is a dict of three known keys, strings without escapes, True or
+// False, and a tuple of whole numbers. Anything else is refused at its offset.
 
 #include "workloads/datasets/npy_file.h"
 

@@ -1,7 +1,7 @@
 // Dataset `synthetic`: a classification problem made from a seed; needs no files.
 //
 // Sample features are uniform in [-1, 1); a linear teacher, random too, scores every class, and the
-// best score is the label: so a linear layer can learn it, and chance is far below. All numbers
+// best score is the label. So a linear layer can learn it, and chance is far below. All numbers
 // come from named Philox streams of `seed`: the same on every rank, for any size of the other
 // splits. Validation, test and predict have max(1, samples / 8) samples of one stream, which
 // training never shows. Fields: "x" f32 (features), "y" i32.

@@ -5,7 +5,7 @@
 // leaky_relu, gelu, silu, tanh or sigmoid), bias (true), loss (loss.h).
 // Parameters are named and shaped as torch's nn.Linear has them: fc1.weight (out, in), fc1.bias
 // (out), fc2.weight, ...; their initial values too: uniform in +-1/sqrt(in), weight and bias alike.
-// Fields: "x" u8 (cast with the factor 1/255) or f32, of any shape with layers[0] elements; "y"
+// Fields: "x" u8 (cast with the factor 1/255) or f32, of any shape with layers[0] elements. "y" is
 // what the loss takes: i32, a class below the last width, or f32, as many as the last width.
 // Outputs: loss.h. The graph is plain matmul, add and activation: fusing them is a pass's work.
 

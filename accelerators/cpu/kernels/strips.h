@@ -3,7 +3,7 @@
 
 // Images by strips, for kernels that work channel by channel; compiled once per CPU level.
 //
-// A place of a whole strip is one vector, of gcc's and clang's vector types: a loop over its
+// A place of a whole strip is one vector, of gcc's and clang's vector types. A loop over its
 // channels, left to the compiler, became scalar where its sums might overlap what it reads.
 
 #include <string.h>

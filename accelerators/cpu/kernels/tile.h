@@ -1,7 +1,7 @@
 #ifndef TRAIND_ACCELERATORS_CPU_KERNELS_TILE_H
 #define TRAIND_ACCELERATORS_CPU_KERNELS_TILE_H
 
-// Matrix products of one thread, on operands that its caches hold: what kernels build from that
+// Matrix products of one thread, on operands that its caches hold. Kernels are built from them that
 // call many small products inside their own parallel loop (attention), where a library's call and
 // packing would cost as much as the product. fp32.
 

@@ -3,10 +3,10 @@
 //
 // A training step multiplies by each weight matrix three times. Forward (y = x W^T) and the
 // activation gradient (dx = dy W) can be inner products with the weights in whatever blocked layout
-// oneDNN likes best (format any): with AVX-512 15 to 40 % faster than plain rows. Both mostly want
-// the same layout and then share the pack. The weight gradient (dW = dy^T x) is an inner product or
-// a matmul with plain output, because that is what the collective, the optimizer and the checkpoint
-// read. What adds to what is there is a matmul.
+// oneDNN likes best (format any). With AVX-512 that is 15 to 40 % faster than plain rows. Both
+// mostly want the same layout and then share the pack. The weight gradient (dW = dy^T x) is an
+// inner product or a matmul with plain output, because that is what the collective, the optimizer
+// and the checkpoint read. What adds to what is there is a matmul.
 //
 // Types: f32, or bf16 operands with a result of bf16 or f32; sums are fp32 in either case. A bf16
 // weight that is the cast of an fp32 parameter is never made: the pack reads the parameter itself

@@ -6,7 +6,7 @@
 // file, no clock, no thread; the same code runs in the daemon and in the simulator (tests/sim).
 //
 // Use: call one input, then td_core_take, then carry it out. Output rule: an action is released
-// only when every record taken with it or before it is committed (gate.h does that), so nobody is
+// only when every record taken with it or before it is committed (gate.h does that). So nobody is
 // ever informed of something that a crash could take back. Reads follow the same rule: their
 // answers pass through the same gate.
 //

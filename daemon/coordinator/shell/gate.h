@@ -1,9 +1,9 @@
 #ifndef TRAIND_DAEMON_COORDINATOR_SHELL_GATE_H
 #define TRAIND_DAEMON_COORDINATOR_SHELL_GATE_H
 
-// The output rule in one place: whatever anybody receives (a reply, a message to a node, a
-// watcher's update) waits here, in order, until the records that were handed to the store before
-// it are committed. Things pass in the order they were put, at the end of a turn of the loop, so
+// The output rule in one place. Whatever anybody receives waits here: a reply, a message to a node,
+// a watcher's update. They leave in order, when the records that were handed to the store before
+// them are committed. Things pass in the order they were put, at the end of a turn of the loop, so
 // nothing that passes can re-enter the code that put it. The exception: while the disk refuses,
 // answers to people do not wait (put_impatient); messages to nodes and watchers do.
 //

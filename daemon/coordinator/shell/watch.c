@@ -1,6 +1,6 @@
 // A list of watchers, a ring of events, a timer for progress. Snapshots for new watchers and for
-// progress go through the gate like everything else, so a watcher never sees a state that is
-// not on disk, and the order of the gate is the order that it sees.
+// progress go through the gate like everything else. So a watcher never sees a state that is not on
+// disk, and the order of the gate is the order that it sees.
 
 #include "daemon/coordinator/shell/watch.h"
 

@@ -6,12 +6,13 @@
 // The resume sources are tried in their order, newest first, until one is whole and here. What the
 // coordinator has, CheckpointService.GetCheckpoint names with sizes and digests. A copy on this
 // node's disk is compared with that list. If there is none, or it is damaged, the files are read by
-// ReadShard: written beside the target, checked against their digests, synced, and moved into place
-// as a whole, over the damaged copy. A source that the coordinator does not have, or whose bytes
-// differ, is skipped with a warning. One that cannot be reached is tried again a few times. Then,
-// if a copy is here, the start goes on: with that copy when nobody could say that it is damaged,
-// else with the one before. Without a copy the start fails, because taking an older one would lose
-// work. (The rank that loads it looks at every file once more, by the checkpoint's own manifest.)
+// ReadShard. They are written beside the target, checked against their digests, synced, and moved
+// into place as a whole, over the damaged copy. A source that the coordinator does not have, or
+// whose bytes differ, is skipped with a warning. One that cannot be reached is tried again a few
+// times. Then, if a copy is here, the start goes on: with that copy when nobody could say that it
+// is damaged, else with the one before. Without a copy the start fails, because taking an older one
+// would lose work. (The rank that loads it looks at every file once more, by the checkpoint's own
+// manifest.)
 //
 // Then the best checkpoint, which the manifest of that source names, where a stage after fit will
 // use its weights and the job's checkpoints are streamed. It is compared and read in the same way.

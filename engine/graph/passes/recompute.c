@@ -1,7 +1,7 @@
 // Recompute: values that the backward pass reads are made again there instead of being kept.
 //
-// A copy of the node that made a value comes right before the first backward node that reads it,
-// and copies of what that node needs before it, down to values that are kept. A copy computes the
+// A copy of the node that made a value comes right before the first backward node that reads it.
+// Copies of what that node needs come before it, down to values that are kept. A copy computes the
 // same bits: kernels are deterministic, state does not change between forward and backward, and a
 // dropout's mask comes from its key. Nodes that write state (batch norm) are never copied.
 //

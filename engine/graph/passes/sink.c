@@ -1,7 +1,7 @@
 // Sink: an activation moves after a pool that makes its operand smaller.
 //
-// max over a window of relu(x) is relu of the max over the window, bit for bit, so relu may as well
-// see the pooled values: a quarter of them, forward and backward. The mask of the gradient then
+// max over a window of relu(x) is relu of the max over the window, bit for bit. So relu may as well
+// see the pooled values, which are a quarter, forward and backward. The mask of the gradient then
 // comes from the pooled result, and what was convolved is dead as soon as it is pooled. The place
 // that a window remembers differs only where nothing in it is positive, and there the mask is zero.
 // It runs before autodiff, so that the backward pass comes out right by itself.

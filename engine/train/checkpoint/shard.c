@@ -1,7 +1,8 @@
 // Snapshots in the form of the file they become.
 //
 // The optimizer's and the parameters' tensors are in their regions in the order of the file, so
-// neighbours are copied together: a whole region in one go, unless a tensor's size leaves a gap.
+// neighbours are copied together. A whole region goes in one piece, unless a tensor's size leaves a
+// gap.
 //
 // The image is written with O_DIRECT: through the page cache the kernel would copy it once more, on
 // a core that the training wants. A gpt of 130 MB took ten times as long to write while it trained,

@@ -8,7 +8,7 @@
 // and the shards that it names. A config.json beside them is held against the module. Tensors are
 // found by name, or by the other name that the module knows; floats of another width are converted.
 // Strict (the default): every tensor of the model must be there in its shape, and every tensor of
-// the files must be used, or spared by the module; else INVALID_ARGUMENT, class bad_spec, naming
+// the files must be used, or spared by the module. Else INVALID_ARGUMENT, class bad_spec, names
 // each one. Not strict: what fits is loaded, and notes name what was skipped, on either side.
 // Damaged files are DATA_LOSS, class data. Nothing is loaded before all of it was checked.
 // Bounds: TD_WEIGHTS_SHARDS files, an index of 16 MiB. Thread: the training thread.

@@ -1,5 +1,5 @@
 // Sums over batches. A batch weighs what it counts: its samples, or what the output after it says
-// (labels that are not to be ignored), so that a mean over an epoch is the mean over its samples.
+// (labels that are not to be ignored). So a mean over an epoch is the mean over its samples.
 
 #include "engine/train/events/tallies.h"
 

@@ -1,4 +1,4 @@
-// Predictions of a split into one .npy; see predict.h. Ranks hold every world-th sample, so each
+// Predictions of a split into one .npy; see predict.h. Ranks hold every world-th sample. So each
 // batch is gathered from all of them and rank 0 writes every row to its own place.
 
 #include "engine/train/loop/predict.h"

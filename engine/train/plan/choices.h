@@ -5,7 +5,7 @@
 // would be other bits: what `auto` became, and which kernels were the fastest.
 //
 // They are announced once (the coordinator puts them into the plans of later attempts) and copied
-// into each manifest, so that a resumed job finds them even without a coordinator and without the
+// into each manifest. So a resumed job finds them even without a coordinator and without the
 // accelerator's cache. Kernels are taken where hardware, library and CPU level are those that they
 // were chosen on; elsewhere they are chosen again, which a note says. Kernels are chosen by rank 0
 // alone, while nobody else computes, and adopted by the others. Thread: the training thread.

@@ -1,8 +1,8 @@
 #ifndef TRAIND_ENGINE_TRAIN_RANK_INIT_LOOPS_H
 #define TRAIND_ENGINE_TRAIN_RANK_INIT_LOOPS_H
 
-// The loops of initial values, compiled once per CPU level; the same bits at every one, because a
-// job that is resumed on another machine, or compared with another run, starts from them.
+// The loops of initial values, compiled once per CPU level. The bits are the same at every one,
+// because a job that is resumed on another machine, or compared with another run, starts from them.
 // Pure; any thread; nothing fails.
 
 #include "lib/base/cpu_level.h"

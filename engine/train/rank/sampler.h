@@ -10,8 +10,8 @@
 //   pad       (default) repeated from its own start up to a multiple of world;
 //   drop_last cut down to a multiple of world;
 //   unpadded  neither: for evaluation, where each sample counts once; ranks differ by at most one;
-// and rank r takes positions r, r + world, r + 2 world, ... From an offset that is no multiple of
-// world (a resume with another world size) the same holds for the rest of the epoch.
+// and rank r takes positions r, r + world, r + 2 world and so on. From an offset that is no
+// multiple of world (a resume with another world size) the same holds for the rest of the epoch.
 //
 // Batches: a rank's batch takes the next `batch` of its positions, so a full step moves the offset
 // by batch * world and the last step by what is left: td_sampler_next says. Without shuffle nothing
