@@ -9,12 +9,12 @@ import subprocess
 
 import pytest
 
+import levels
 import ranks
 from plans import plan_of, state_of
 from ranks import EXIT
 from support import BIN, LONG, SPEC, until
 
-LEVELS = ["generic", "avx2", "avx512", "avx512_bf16", "amx"]
 PLAIN = {k: v for k, v in os.environ.items() if not k.startswith("TRAIND_")}
 
 
@@ -35,14 +35,15 @@ def nobody_else_holds():
 @pytest.fixture(scope="module")
 def here():
     """The names of this machine's levels, the highest last."""
-    return LEVELS[:LEVELS.index(machine_level()) + 1]
+    highest = machine_level()
+    return [*levels.below(highest), highest]
 
 
 @pytest.fixture(scope="module")
 def refused(here):
     """Levels that are not there, each with what the refusal says of it."""
     return ([("sse9", "'sse9' is no CPU level; this machine has " + ", ".join(here))] +
-            [(name, f"this machine has no CPU level {name}; it has {', '.join(here)}") for name in LEVELS[len(here):]])
+            [(name, f"this machine has no CPU level {name}; it has {', '.join(here)}") for name in levels.NAMES[len(here):]])
 
 
 def first_line(daemon, job):
