@@ -7,6 +7,7 @@
 //   in a race. No shape of these was found where our own is ahead.
 // - fp32 below AVX-512, and bf16 at AVX-512 without instructions for it: all in a race.
 // - bf16 below AVX-512, and f16: our own, which widens. oneDNN has no loops for these.
+// - what oneDNN turns out to have reference loops for alone: our own, in the place of that way.
 //
 // A weight is read through a pack where that pays. oneDNN does so where it wants a layout of its
 // own, our own kernel where the operands are not fp32 or where few rows are multiplied by it. Many
@@ -127,6 +128,17 @@ static td_status create_own(struct td_gemm *g) {
     return td_packs_own(g->accel->packs, s->param, &shape, &g->pack);
 }
 
+// oneDNN's; our own where it has nothing but reference loops for this product.
+static td_status create_of_dnnl(struct td_gemm *g, enum td_dnnl_way way) {
+    td_status s = td_dnnl_product_create(g->accel->dnnl, &g->spec, way, &g->dnnl);
+    if (s && td_status_code(s) == TD_UNIMPLEMENTED) {
+        td_status_free(s);
+        return create_own(g);
+    }
+    if (!s) g->scratch_bytes = td_dnnl_product_scratch_bytes(g->dnnl);
+    return s;
+}
+
 static td_status create_way(struct td_accelerator *a, const struct td_gemm_spec *spec, enum way way,
                             struct td_gemm **out_gemm) {
     static const enum td_dnnl_way of_dnnl[] = {[INNER_PRODUCT] = TD_DNNL_INNER_PRODUCT,
@@ -136,13 +148,11 @@ static td_status create_way(struct td_accelerator *a, const struct td_gemm_spec 
     if (!g) return td_fail_oom();
     g->accel = a;
     g->spec = *spec;
-    td_status failed =
-        way == OWN ? create_own(g) : td_dnnl_product_create(a->dnnl, spec, of_dnnl[way], &g->dnnl);
+    td_status failed = way == OWN ? create_own(g) : create_of_dnnl(g, of_dnnl[way]);
     if (failed) {
         td_gemm_destroy(g);
         return failed;
     }
-    if (g->dnnl) g->scratch_bytes = td_dnnl_product_scratch_bytes(g->dnnl);
     *out_gemm = g;
     return TD_OK;
 }

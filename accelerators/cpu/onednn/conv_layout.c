@@ -42,7 +42,7 @@ static td_status is_fast(const struct td_conv_shape *s, struct td_dnnl *e, bool 
     if (!st) st = td_conv_pd(s, e->engine, &d, dnnl_convolution_direct, &pd);
     td_conv_descs_finish(&d);
     if (st && st != dnnl_unimplemented) return td_dnnl_fail(st, "describe a convolution");
-    *out_fast = !st && !td_conv_is_reference(pd);
+    *out_fast = !st && !td_pd_is_reference(pd);
     dnnl_primitive_desc_destroy(pd);
     return TD_OK;
 }

@@ -127,7 +127,7 @@ td_status td_conv_init(struct td_conv *v, struct td_dnnl *e, const struct td_con
     *v = (struct td_conv){.engine = e, .shape = *s};
     if (algorithm == TD_CONV_OWN_WINOGRAD) return make_winograd(v);
     TD_TRY(describe(v, d, algorithm));
-    v->slow = td_conv_is_reference(v->primitive.pd);
+    v->slow = td_pd_is_reference(v->primitive.pd);
     return make_memories(v, d);
 }
 

@@ -4,8 +4,6 @@
 
 #include "accelerators/cpu/onednn/conv_shape.h"
 
-#include <string.h>
-
 #include "accelerators/cpu/kernels/kernels.h"
 
 struct td_conv_shape td_conv_shape_of(const struct td_kernel *k) {
@@ -105,8 +103,4 @@ dnnl_status_t td_conv_pd(const struct td_conv_shape *s, dnnl_engine_t engine,
     }
     dnnl_primitive_attr_destroy(attr);
     return st;
-}
-
-bool td_conv_is_reference(const_dnnl_primitive_desc_t pd) {
-    return strncmp(td_pd_name(pd), "ref", 3) == 0;
 }

@@ -40,7 +40,5 @@ void td_conv_descs_finish(struct td_conv_descs *d);
 dnnl_status_t td_conv_pd(const struct td_conv_shape *s, dnnl_engine_t engine,
                          const struct td_conv_descs *d, dnnl_alg_kind_t alg,
                          dnnl_primitive_desc_t *out_pd);
-// Has oneDNN nothing but its own plain loops?
-bool td_conv_is_reference(const_dnnl_primitive_desc_t pd);
 
 #endif

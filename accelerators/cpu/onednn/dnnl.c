@@ -330,6 +330,10 @@ const char *td_pd_name(const_dnnl_primitive_desc_t pd) {
     return s || !name ? "" : name;
 }
 
+bool td_pd_is_reference(const_dnnl_primitive_desc_t pd) {
+    return td_is_reference_name(td_pd_name(pd));
+}
+
 // The same dimensions and order, of another type. What has inner blocks is made for one type.
 static dnnl_status_t dup_as(const struct td_md *md, dnnl_data_type_t type, struct td_md **out_md) {
     struct td_md_view v = td_md_look(md);

@@ -17,6 +17,7 @@
 #include <oneapi/dnnl/dnnl.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 // ---- memory descriptors -------------------------------------------------------------------------
 struct td_md; // dnnl_memory_desc_t, never looked into
@@ -80,6 +81,11 @@ dnnl_status_t td_pd_reorder(dnnl_engine_t engine, const struct td_md *from, cons
 const struct td_md *td_pd_borrow_md(const_dnnl_primitive_desc_t pd, dnnl_query_t what);
 // "jit:avx2", "ref:any", ...; "" if oneDNN does not say.
 const char *td_pd_name(const_dnnl_primitive_desc_t pd);
+// Is that the name of oneDNN's reference loops, which it offers where it has nothing else?
+static inline bool td_is_reference_name(const char *name) {
+    return strncmp(name, "ref", 3) == 0;
+}
+bool td_pd_is_reference(const_dnnl_primitive_desc_t pd);
 
 // ---- attributes ---------------------------------------------------------------------------------
 // The result is added to what is there.

@@ -178,6 +178,7 @@ static td_status build_of(struct td_dnnl_product *g, struct layouts *l) {
     TD_TRY(make_attr(&g->spec, g->kind, &attr));
     dnnl_status_t s = product_desc(g->engine->engine, &g->spec, g->kind, l, attr, &g->primitive.pd);
     dnnl_primitive_attr_destroy(attr);
+    if (!s && td_pd_is_reference(g->primitive.pd)) s = dnnl_unimplemented;
     return s ? td_dnnl_fail(s, "describe a product") : make_memories(g, l, g->primitive.pd);
 }
 

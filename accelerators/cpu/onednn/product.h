@@ -15,6 +15,7 @@ enum td_dnnl_way {
     TD_DNNL_PACKED_MATMUL, // of a parameter (k,n) through a pack
 };
 // It holds its packs and scratch from now on; its code is generated when it first runs.
+// UNIMPLEMENTED: oneDNN has no such product, or its reference loops alone; nothing is held then.
 TD_MUST_USE td_status td_dnnl_product_create(struct td_dnnl *e, const struct td_gemm_spec *spec,
                                              enum td_dnnl_way way,
                                              struct td_dnnl_product **out_product);
