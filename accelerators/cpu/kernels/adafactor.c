@@ -18,6 +18,8 @@
 #include "accelerators/cpu/kernels/vmath.h"
 #include "accelerators/cpu/parallel.h"
 
+// LANES: partial sums of squares, which fix the order of a sum. The same at every CPU level: the
+// vectors of each divide it.
 enum { GRAIN = 8192, LANES = 16, BLOCK = 1024, VECTOR_ROW = 1024 };
 
 struct adafactor {

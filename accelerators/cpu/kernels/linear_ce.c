@@ -20,6 +20,8 @@
 #include "accelerators/cpu/kernels/softmax_ce.h"
 #include "accelerators/cpu/parallel.h"
 
+// ROWS_ALIGN: rows of a chunk, which fix the order of sums over rows. The same at every CPU level:
+// the rows that no tile of a product fills are few in a chunk of any height.
 enum { CHUNK_BYTES = 32 << 20, MOST_ROWS = 1024, ROWS_ALIGN = 16, CHUNK = 512, GRAIN = 8192 };
 
 // Products of one number of rows.

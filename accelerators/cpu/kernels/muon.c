@@ -13,6 +13,8 @@
 #include "accelerators/cpu/kernels/update.h"
 #include "accelerators/cpu/parallel.h"
 
+// LANES: partial sums of squares, which fix the order of a sum. The same at every CPU level: the
+// vectors of each divide it.
 enum { GRAIN = 8192, LANES = 16, BLOCK = 1024 };
 
 struct momentum_arg {

@@ -14,8 +14,10 @@
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/kernels/families.h"
 #include "accelerators/cpu/parallel.h"
+#include "lib/base/machine.h"
 
-enum { GRAIN = 8192, PAD = 16 };
+// PAD: rows of scratch begin at cache lines at every CPU level, whose vectors are a line at most.
+enum { GRAIN = 8192, PAD = TD_LINE_BYTES / sizeof(float) };
 
 // Rows of scratch that a range has; gamma and beta are everybody's.
 enum { BUFFER_X, BUFFER_Y, BUFFER_MORE, BUFFER_DGAMMA, BUFFER_DBETA, BUFFERS };

@@ -8,7 +8,8 @@
 
 #include "traind/types.h"
 
-// Blocks of a packed layout, and the rows of a strip.
+// Blocks of a packed layout, and the rows of a strip. They are oneDNN's, the same at every CPU
+// level: a layout with other blocks is not recognised (pack_match.h) and packed by oneDNN.
 enum { TD_PACK_STRIP = 16, TD_PACK_COLS = 16, TD_PACK_PAIRS = 16, TD_PACK_MAX_BLOCK = 64 };
 
 // What td_pack_rows takes of (rows, cols); cols 0: nothing, it is another layout.

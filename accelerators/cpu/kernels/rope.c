@@ -13,8 +13,10 @@
 #include "accelerators/cpu/kernels/convert.h"
 #include "accelerators/cpu/kernels/families.h"
 #include "accelerators/cpu/parallel.h"
+#include "lib/base/machine.h"
 
-enum { BLOCK = 64, PAD = 16 };
+// PAD: tables begin at cache lines at every CPU level, whose vectors are a line at most.
+enum { BLOCK = 64, PAD = TD_LINE_BYTES / sizeof(float) };
 
 struct rope {
     enum td_dtype type;

@@ -7,13 +7,15 @@
 
 #include "accelerators/cpu/kernels/tile.h"
 
-#include "lib/base/base.h"
+#include "lib/base/machine.h"
 
 // A register of floats, wherever they are.
 typedef float vec __attribute__((vector_size(TD_TILE_VECTOR * 4), aligned(4), may_alias));
 
 enum { VEC = TD_TILE_VECTOR, K_AT_ONCE = 128 };
 enum { MR = TD_TILE_M, MORE = 6 }; // rows of a block
+// Floats of a cache line: the same at every CPU level, whose vectors are a line at most.
+enum { LINE = TD_LINE_BYTES / sizeof(float) };
 
 // One block of C: M rows, NV vectors. t's pointers are at the block.
 #define BLOCK(M, NV)                                                                               \
@@ -100,10 +102,10 @@ void td_tile_product(const struct td_tile *t) {
     }
 }
 
-// Sixteen columns of y's rows at a time: whole cache lines are written.
-static void transpose_16(const float *x, int64_t x_row, int64_t cols, float *y, int64_t y_row) {
+// A cache line of y's rows at a time: lines are written whole.
+static void transpose_line(const float *x, int64_t x_row, int64_t cols, float *y, int64_t y_row) {
     for (int64_t c = 0; c < cols; c++) {
-        for (int64_t r = 0; r < 16; r++) {
+        for (int64_t r = 0; r < LINE; r++) {
             y[c * y_row + r] = x[r * x_row + c];
         }
     }
@@ -112,8 +114,8 @@ static void transpose_16(const float *x, int64_t x_row, int64_t cols, float *y, 
 void td_tile_transpose(const float *x, int64_t x_row, int64_t rows, int64_t cols, float *y,
                        int64_t y_row) {
     int64_t r = 0;
-    for (; r + 16 <= rows; r += 16) {
-        transpose_16(x + r * x_row, x_row, cols, y + r, y_row);
+    for (; r + LINE <= rows; r += LINE) {
+        transpose_line(x + r * x_row, x_row, cols, y + r, y_row);
     }
     for (; r < rows; r++) {
         for (int64_t c = 0; c < cols; c++) {

@@ -46,10 +46,22 @@ static dnnl_data_type_t data_type(enum td_dtype t) {
     return t == TD_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
+// oneDNN's name of the blocked layout whose blocks the level's kernels have.
+static dnnl_format_tag_t blocked_tag(void) {
+    switch (td_kernels()->image_lanes) {
+    case 4:
+        return dnnl_nChw4c;
+    case 8:
+        return dnnl_nChw8c;
+    case 16:
+        return dnnl_nChw16c;
+    }
+    return dnnl_format_tag_undef; // refused by oneDNN
+}
+
 static dnnl_status_t image_desc(const struct td_conv_shape *s, enum td_image_layout layout,
                                 const dnnl_dims_t dims, struct td_md **out_md) {
-    const dnnl_format_tag_t blocked = td_kernels()->image_lanes == 16 ? dnnl_nChw16c : dnnl_nChw8c;
-    const dnnl_format_tag_t tag[] = {dnnl_nchw, blocked, dnnl_nhwc};
+    const dnnl_format_tag_t tag[] = {dnnl_nchw, blocked_tag(), dnnl_nhwc};
     return td_md_create(4, dims, data_type(s->dtype), tag[layout], out_md);
 }
 
