@@ -81,7 +81,7 @@ static td_status run(const struct td_config *c) {
 static td_status hold_cpu_level(const struct td_config *c) {
     char gap[TD_CPU_GAP_BYTES];
     (void)td_cpu_level_of_machine(gap);
-    if (*gap) td_log_warn("%s, continuing", gap);
+    td_log_cpu_gap(gap);
     return td_cpu_level_hold(c->level);
 }
 

@@ -38,7 +38,7 @@ static void introduce(const struct td_worker_args *args, const struct td_worker_
     td_log_info("rank starts world_size=%d accelerator=%s cpu_level=%s threads=%d", t->world_size,
                 td_rank_accelerator_name(t), td_cpu_level_name(td_cpu_level()), t->n_threads);
     (void)td_cpu_level_of_machine(gap);
-    if (*gap) td_log_warn("%s, continuing", gap);
+    td_log_cpu_gap(gap);
     int32_t asked = td_spec_ranks(&config->plan.spec);
     if (args->page_fd < 0 && t->world_size < asked) {
         td_log_warn("the plan asks for %d ranks, by hand there is %d: a step takes that much fewer "

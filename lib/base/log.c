@@ -136,3 +136,7 @@ void td_status_log(enum td_log_level level, td_status s, const char *what) {
                 cls ? " class=" : "", cls ? td_class_name(cls) : "");
     td_status_free(s);
 }
+
+void td_log_cpu_gap(const char *gap) {
+    if (*gap) td_log_warn("%s, continuing", gap);
+}

@@ -28,4 +28,8 @@ void td_log_line(enum td_log_level level, const char *fmt, ...) TD_PRINTF(2, 3);
 // Consumes s: "<what>: <message> code=... reason=...". TD_OK writes nothing.
 void td_status_log(enum td_log_level level, td_status s, const char *what);
 
+// A warning of what the machine lacks of a CPU level: gap is of td_cpu_level_of_machine, "" writes
+// nothing. A hypervisor that hides one flag makes every job slower, and nothing else says why.
+void td_log_cpu_gap(const char *gap);
+
 #endif

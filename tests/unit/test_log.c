@@ -4,6 +4,7 @@
 #include <fcntl.h>
 
 #include "lib/base/clock.h"
+#include "lib/base/cpu_level.h"
 #include "lib/base/log.h"
 #include "tests/unit/test.h"
 
@@ -43,6 +44,28 @@ static void test_line_has_time_level_and_context_when_written(void **state) {
     assert_string_equal(end(), "1970-01-01T00:00:00.000Z warn worker lost rank=3 job=j1 "
                                "node=\"a \\\"b\\\"\"\n"
                                "1970-01-01T00:00:00.000Z info next node=\"a \\\"b\\\"\"\n");
+}
+
+// What a daemon and a rank log of a processor that is made up.
+static const char *logged_of(const struct td_cpu_words *w) {
+    char gap[TD_CPU_GAP_BYTES];
+    (void)td_cpu_level_of(w, gap);
+    begin();
+    td_log_cpu_gap(gap);
+    return end();
+}
+
+static void test_level_that_is_left_is_a_warning_when_a_flag_is_hidden(void **state) {
+    (void)state;
+    struct td_cpu_words w = {~0u, ~0u, ~0u, ~0u, ~0u, ~UINT64_C(0)};
+    assert_string_equal(logged_of(&w), "");
+    w.leaf1_ecx &= ~(1u << 12);
+    assert_string_equal(logged_of(&w), "1970-01-01T00:00:00.000Z warn avx2 without fma: CPU level "
+                                       "generic, continuing\n");
+    w.leaf1_ecx = ~0u;
+    w.leaf7_ebx &= ~(1u << 30);
+    assert_string_equal(logged_of(&w), "1970-01-01T00:00:00.000Z warn avx512f without avx512bw: "
+                                       "CPU level avx2, continuing\n");
 }
 
 static void test_controls_are_escaped_when_in_a_message(void **state) {
@@ -116,6 +139,7 @@ static void test_status_is_consumed_when_logged(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_line_has_time_level_and_context_when_written),
+        cmocka_unit_test(test_level_that_is_left_is_a_warning_when_a_flag_is_hidden),
         cmocka_unit_test(test_controls_are_escaped_when_in_a_message),
         cmocka_unit_test(test_line_is_silent_when_below_the_level),
         cmocka_unit_test(test_message_is_cut_and_context_kept_when_line_is_long),
