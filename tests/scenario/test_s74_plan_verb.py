@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from support import BIN, spec_file
+from support import BIN, spec_file, with_worker
 
 OK, JOB_FAILED = 0, 1
 
@@ -78,6 +78,33 @@ def test_slow_kernels_were_a_secret_of_the_ranks(daemon, tmp_path):
     assert followed.count("plain loops") == 1, "said twice"
     assert json.loads(dry.stdout)["trainer"]["precision"] == "64-true"
     assert "plain loops" not in daemon.ctl("plan", spec, check=OK).stdout
+
+
+def test_slow_kernels_are_named_with_op_shape_and_level(daemon, tmp_path):
+    spec = spec_file(tmp_path)
+    generic = ["--set", "trainer.precision=64-true", "--set", "trainer.cpu_level=generic"]
+    note = re.compile(r"\d+ nodes run on plain loops on cpu \([^()]*\bgeneric\b[^()]*\), correct but slow: .*"
+                      r"\bmatmul f64 to f64\(16,32\)")
+    planned = daemon.ctl("plan", spec, *generic, check=OK).stdout
+    followed = daemon.ctl("submit", spec, *generic, "--follow", check=OK).stderr
+    for said in (planned, followed):
+        assert note.search(said), said
+
+
+@pytest.mark.parametrize("own_s, other_s, words", [
+    (0.004, 0.002, "bf16-mixed; 32-true is faster here: 2 ms a step against 4 ms"),
+    (0.002, 0.004, "bf16-mixed: 2 ms a step, 32-true 4 ms"),
+    (0.004, 0, "bf16-mixed"),
+])
+def test_plan_says_which_precision_is_faster_here(cluster, tmp_path, own_s, other_s, words):
+    daemon = cluster.make("--slots", "1", "--measure-after-ms", "0")
+    daemon.bin = with_worker(cluster.folder / "bin", f"""set -o pipefail
+        {BIN}/traind-worker "$@" | sed -E 's/"(other_)?step_seconds":[^,}}]*/"\\1step_seconds":{own_s}/g
+                                          s/"other_step_seconds":[^,}}]*/"other_step_seconds":{other_s}/'""",
+                             verb="plan")
+    daemon.start()
+    shown = daemon.ctl("plan", spec_file(tmp_path), "--set", "trainer.precision=bf16-mixed", check=OK).stdout
+    assert re.search(r"^precision +(.*)$", shown, re.M)[1] == words
 
 
 def test_plan_prints_the_graph_that_a_pass_leaves_and_lists_the_passes(daemon, tmp_path):
