@@ -14,7 +14,8 @@
 // Ownership: the tree, and each text read from it, is borrowed until open() returns: copy what is
 // kept.
 // Errors: FAILED_PRECONDITION (class user_code) names a knob that the table has not, or that is of
-// another type: a mistake of the plugin. out is written only on success.
+// another type: a mistake of the plugin. out is written only on success. So a reader has no
+// defaults of its own; the functions with _or take what null stands for, and nothing else.
 
 #include "traind/status.h"
 
@@ -60,12 +61,16 @@ bool td_knob_is_set(const struct td_json *knobs, const char *name);
 TD_MUST_USE td_status td_knob_bool(const struct td_json *knobs, const char *name, bool *out_value);
 TD_MUST_USE td_status td_knob_int(const struct td_json *knobs, const char *name,
                                   int64_t *out_value);
+TD_MUST_USE td_status td_knob_int_or(const struct td_json *knobs, const char *name, int64_t if_null,
+                                     int64_t *out_value);
 // An integer is taken, too.
 TD_MUST_USE td_status td_knob_real(const struct td_json *knobs, const char *name,
                                    double *out_value);
 // TEXT, ENUM, PATH. Borrowed, NUL-terminated.
 TD_MUST_USE td_status td_knob_text(const struct td_json *knobs, const char *name,
                                    const char **out_text);
+TD_MUST_USE td_status td_knob_text_or(const struct td_json *knobs, const char *name,
+                                      const char *if_null, const char **out_text);
 // Lists: at most `most` numbers are written to out; a longer list is an error.
 TD_MUST_USE td_status td_knob_ints(const struct td_json *knobs, const char *name, size_t most,
                                    int64_t *out, size_t *out_n);

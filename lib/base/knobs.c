@@ -32,6 +32,11 @@ static bool is_number(const struct td_json *v) {
     return v->kind == TD_JSON_INT || v->kind == TD_JSON_REAL;
 }
 
+static bool is_null(const struct td_json *knobs, const char *name) {
+    const struct td_json *v = td_json_get(knobs, name);
+    return v && v->kind == TD_JSON_NULL;
+}
+
 bool td_knob_is_set(const struct td_json *knobs, const char *name) {
     const struct td_json *v = td_json_get(knobs, name);
     return v && v->kind != TD_JSON_NULL;
@@ -51,6 +56,13 @@ td_status td_knob_int(const struct td_json *knobs, const char *name, int64_t *ou
     return TD_OK;
 }
 
+td_status td_knob_int_or(const struct td_json *knobs, const char *name, int64_t if_null,
+                         int64_t *out_value) {
+    if (!is_null(knobs, name)) return td_knob_int(knobs, name, out_value);
+    *out_value = if_null;
+    return TD_OK;
+}
+
 td_status td_knob_real(const struct td_json *knobs, const char *name, double *out_value) {
     const struct td_json *v = td_json_get(knobs, name);
     if (!v || !is_number(v)) return fail(name, "a real");
@@ -62,6 +74,13 @@ td_status td_knob_text(const struct td_json *knobs, const char *name, const char
     const struct td_json *v = td_json_get(knobs, name);
     if (!v || v->kind != TD_JSON_STRING) return fail(name, "a text");
     *out_text = v->u.string.data;
+    return TD_OK;
+}
+
+td_status td_knob_text_or(const struct td_json *knobs, const char *name, const char *if_null,
+                          const char **out_text) {
+    if (!is_null(knobs, name)) return td_knob_text(knobs, name, out_text);
+    *out_text = if_null;
     return TD_OK;
 }
 

@@ -9,10 +9,10 @@
 #include "engine/graph/compile.h"
 #include "engine/train/rank/init.h"
 #include "lib/base/clock.h"
-#include "lib/base/json.h"
 #include "lib/base/proc.h"
 #include "lib/base/registry.h"
 #include "tests/bench/loops.h"
+#include "tests/unit/knobs_rig.h"
 #include "traind/accelerator.h"
 #include "traind/module.h"
 #include "workloads/workloads.h"
@@ -42,8 +42,7 @@ static td_status record(void *arg, struct td_graph *g, int64_t batch) {
 
 static td_status open_parts(struct bench *b, struct td_registry *r, struct td_arena *arena,
                             int threads) {
-    static const char knobs[] =
-        "{\"name\":\"mlp\",\"layers\":[784,512,512,10],\"activation\":\"relu\",\"bias\":true}";
+    static const char knobs[] = "{\"layers\":[784,512,512,10]}";
     const struct td_plugin_desc *accel;
     struct td_json *tree;
     const struct td_field fields[] = {
@@ -52,7 +51,7 @@ static td_status open_parts(struct bench *b, struct td_registry *r, struct td_ar
     };
     const struct td_accel_config config = {.struct_bytes = sizeof config, .n_threads = threads};
     b->module_ops = td_module_mlp.ops;
-    TD_TRY(td_json_parse(arena, knobs, strlen(knobs), &tree));
+    TD_TRY(knobs_of(arena, &td_module_mlp, knobs, &tree));
     TD_TRY(b->module_ops->open(tree, fields, 2, &b->module));
     TD_TRY(td_registry_find(r, TD_PLUGIN_ACCELERATOR, "cpu", &accel));
     b->accel_ops = accel->ops;

@@ -10,6 +10,7 @@
 #include "engine/train/checkpoint/weights.h"
 #include "lib/base/fsio.h"
 #include "tests/tensors_file.h"
+#include "tests/unit/knobs_rig.h"
 #include "workloads/workloads.h"
 
 enum { WIDTH = 2 };
@@ -53,7 +54,7 @@ static void open_module(struct home *h) {
     fields[1] = fields[0];
     fields[1].name[0] = 'y';
     td_fuzz_expect(!td_arena_create(1 << 20, &h->arena));
-    td_fuzz_expect(!td_json_parse(h->arena, text, sizeof text - 1, &knobs));
+    td_fuzz_expect(!knobs_of(h->arena, &td_module_gpt, text, &knobs));
     td_fuzz_expect(!ops->open(knobs, fields, 2, &h->module));
 }
 

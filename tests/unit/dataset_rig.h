@@ -1,12 +1,13 @@
 #ifndef TRAIND_TESTS_UNIT_DATASET_RIG_H
 #define TRAIND_TESTS_UNIT_DATASET_RIG_H
 
-// For tests of datasets: files in a scratch directory, opening with knobs written as JSON (every %s
-// is the directory), and refusals that must be of class data and name file and offset.
+// For tests of datasets: files in a scratch directory, opening with knobs written as JSON ($ is the
+// directory, knobs left out have their defaults), and refusals that must be of class data and name
+// file and offset.
 
 #include "tests/unit/test.h"
 
-#include "lib/base/json.h"
+#include "tests/unit/knobs_rig.h"
 #include "traind/dataset.h"
 #include "workloads/workloads.h"
 
@@ -27,14 +28,15 @@ static inline td_status rig_open(const struct td_plugin_desc *desc, const char *
     const struct td_dataset_ops *ops = desc->ops;
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create(1 << 20, &arena));
-    char text[2048];
+    char text[2048] = "";
     size_t len = 0;
     for (const char *p = knobs_text; *p && len < sizeof text - 1; p++) {
         if (*p != '$') text[len++] = *p;
         if (*p == '$') len += (size_t)snprintf(text + len, sizeof text - len, "%s", dir);
+        text[len] = '\0';
     }
     struct td_json *knobs;
-    TD_TRY(td_json_parse(arena, text, len, &knobs));
+    TD_TRY(knobs_of(arena, desc, text, &knobs));
     const struct td_dataset_config config = {
         .struct_bytes = sizeof config, .knobs = knobs, .cache_dir = cache_dir};
     return ops->open(&config, out_dataset);

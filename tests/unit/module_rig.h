@@ -1,12 +1,13 @@
 #ifndef TRAIND_TESTS_UNIT_MODULE_RIG_H
 #define TRAIND_TESTS_UNIT_MODULE_RIG_H
 
-// For tests of modules: opens one with knobs written as JSON, records it, and tells what it
-// recorded as text: the ops in order, and the state as "name shape init" lines.
+// For tests of modules: opens one with knobs written as JSON (those left out have their defaults),
+// records it, and gives what it recorded as text: the ops in order, and the state as "name shape
+// init" lines.
 
 #include "tests/unit/test.h"
 
-#include "lib/base/json.h"
+#include "tests/unit/knobs_rig.h"
 #include "traind/module.h"
 #include "workloads/workloads.h"
 
@@ -17,7 +18,7 @@ static inline td_status module_open(const struct td_plugin_desc *desc, const cha
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create(1 << 20, &arena));
     struct td_json *knobs;
-    TD_TRY(td_json_parse(arena, knobs_text, strlen(knobs_text), &knobs));
+    TD_TRY(knobs_of(arena, desc, knobs_text, &knobs));
     return ops->open(knobs, fields, n_fields, out_module);
 }
 

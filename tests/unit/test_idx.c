@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 
 #include "lib/base/clock.h"
-#include "lib/base/json.h"
 #include "lib/base/proc.h"
+#include "tests/unit/knobs_rig.h"
 #include "traind/dataset.h"
 #include "workloads/workloads.h"
 
@@ -156,9 +156,9 @@ static td_status open_idx_of(const char *dir, const char *cache, int32_t ignored
     TD_AUTO(td_arena) *arena = NULL;
     TD_TRY(td_arena_create(1 << 20, &arena));
     char text[512];
-    int n = snprintf(text, sizeof text, "{\"name\":\"idx\",\"path\":\"%s\"}", dir);
+    snprintf(text, sizeof text, "{\"name\":\"idx\",\"path\":\"%s\"}", dir);
     struct td_json *knobs;
-    TD_TRY(td_json_parse(arena, text, (size_t)n, &knobs));
+    TD_TRY(knobs_of(arena, &td_dataset_idx, text, &knobs));
     const struct td_targets targets = {
         .struct_bytes = sizeof targets, .ignores = ignored >= 0, .ignore_index = ignored};
     const struct td_dataset_config config = {

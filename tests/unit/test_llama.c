@@ -92,7 +92,7 @@ static void test_open_names_both_sides_when_data_and_knobs_do_not_fit(void **sta
         struct td_field x, y;
         const char *text;
     } cases[] = {
-        {"{}", tokens, tokens, "give hidden_size, intermediate_size"},
+        {"{" WITH_HEADS(0) "}", tokens, tokens, "num_key_value_heads are at least 1"},
         {"{" WITH_HEADS(3) "}", tokens, tokens,
          "model.hidden_size is 8, which model.num_attention_heads, 3, does not divide"},
         {"{" WITH_HEADS(8) "}", tokens, tokens, "heads of an even width"},

@@ -127,7 +127,7 @@ static void test_targets_are_those_of_the_loss_when_a_module_is_asked(void **sta
         const char *text = cases[i / 4].knobs;
         const struct td_targets *want = &cases[i / 4].want;
         struct td_targets t = {.struct_bytes = sizeof t};
-        assert_ok(td_json_parse(a, text, strlen(text), &knobs));
+        assert_ok(knobs_of(a, modules[i % 4], text, &knobs));
         assert_ok(ops->targets(knobs, &t));
         assert_true(t.kind == want->kind && t.ignores == want->ignores &&
                     t.ignore_index == want->ignore_index);
@@ -135,7 +135,7 @@ static void test_targets_are_those_of_the_loss_when_a_module_is_asked(void **sta
     for (size_t i = 0; i < TD_COUNTOF(refused); i++) {
         const struct td_module_ops *ops = td_module_mlp.ops;
         struct td_targets t = {.struct_bytes = sizeof t};
-        assert_ok(td_json_parse(a, refused[i].knobs, strlen(refused[i].knobs), &knobs));
+        assert_ok(knobs_of(a, &td_module_mlp, refused[i].knobs, &knobs));
         assert_fails(ops->targets(knobs, &t), TD_INVALID_ARGUMENT, refused[i].text);
     }
 }

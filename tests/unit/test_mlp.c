@@ -1,14 +1,9 @@
 // Module `mlp`: what it records (names, shapes, initial ranges, order of inputs and outputs) and
 // what it refuses, with both sides of a misfit in the message.
 
-#include "tests/unit/test.h"
+#include "tests/unit/module_rig.h"
 
 #include <math.h>
-
-#include "lib/base/json.h"
-#include "lib/spec/knobs.h"
-#include "traind/module.h"
-#include "workloads/workloads.h"
 
 static const struct td_field image_u8 = {
     .name = "x", .dtype = TD_U8, .sample_shape = {.n_dims = 2, .dim = {4, 3}}};
@@ -22,11 +17,7 @@ static const struct td_module_ops *mlp_ops(void) {
 
 static td_status open_mlp(const char *knobs_text, const struct td_field *fields, size_t n_fields,
                           struct td_module **out_module) {
-    TD_AUTO(td_arena) *arena = NULL;
-    TD_TRY(td_arena_create(1 << 20, &arena));
-    struct td_json *knobs;
-    TD_TRY(td_json_parse(arena, knobs_text, strlen(knobs_text), &knobs));
-    return mlp_ops()->open(knobs, fields, n_fields, out_module);
+    return module_open(&td_module_mlp, knobs_text, fields, n_fields, out_module);
 }
 
 // Ops of the graph in order, as one line.

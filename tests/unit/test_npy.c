@@ -322,7 +322,7 @@ static void test_targets_are_refused_when_a_binary_loss_has_no_room_for_them(voi
     char text[1200];
     struct td_json *tree;
     snprintf(text, sizeof text, "{\"x\":\"%s/x.npy\",\"y\":\"%s/y.npy\"}", dir, dir);
-    assert_ok(td_json_parse(arena, text, strlen(text), &tree));
+    assert_ok(knobs_of(arena, &td_dataset_npy, text, &tree));
     const struct td_targets targets = {.struct_bytes = sizeof targets, .kind = TD_TARGET_BINARY};
     const struct td_dataset_config config = {
         .struct_bytes = sizeof config, .knobs = tree, .targets = &targets};
@@ -354,7 +354,7 @@ static void test_labels_need_not_be_classes_when_they_are_ignored(void **state) 
     char text[1200];
     struct td_json *tree;
     snprintf(text, sizeof text, "{\"x\":\"%s/x.npy\",\"y\":\"%s/y.npy\"}", dir, dir);
-    assert_ok(td_json_parse(arena, text, strlen(text), &tree));
+    assert_ok(knobs_of(arena, &td_dataset_npy, text, &tree));
     for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
         const struct td_targets targets = {
             .struct_bytes = sizeof targets, .ignores = true, .ignore_index = cases[i].ignore_index};

@@ -114,6 +114,14 @@ static void test_knobs_are_read_when_they_were_checked(void **state) {
     assert_false(td_knob_is_set(k, "title"));
     assert_false(td_knob_is_set(k, "no_such"));
     assert_true(td_knob_is_set(k, "offset"));
+    assert_ok(td_knob_text_or(k, "title", "none", &text));
+    assert_string_equal(text, "none");
+    assert_ok(td_knob_text_or(k, "activation", "none", &text));
+    assert_string_equal(text, "relu");
+    assert_ok(td_knob_int_or(k, "title", 9, &width));
+    assert_int_equal(width, 9);
+    assert_ok(td_knob_int_or(k, "width", 9, &width));
+    assert_int_equal(width, 7);
     assert_ok(td_knob_ints(k, "blocks", 4, blocks, &n));
     assert_true(n == 2 && blocks[0] == 1 && blocks[1] == 2);
     assert_ok(td_knob_reals(k, "betas", 2, betas, &n));
@@ -138,6 +146,8 @@ static void test_reader_fails_when_the_table_says_otherwise(void **state) {
     assert_fails(td_knob_real(k, "bias", &r), TD_FAILED_PRECONDITION, "'bias' as a real");
     assert_fails(td_knob_bool(k, "width", &b), TD_FAILED_PRECONDITION, "'width' as a bool");
     assert_fails(td_knob_text(k, "title", &text), TD_FAILED_PRECONDITION, "'title' as a text");
+    assert_fails(td_knob_int_or(k, "widht", 9, &i), TD_FAILED_PRECONDITION, "'widht' as an int");
+    assert_fails(td_knob_text_or(k, "no", "", &text), TD_FAILED_PRECONDITION, "'no' as a text");
     assert_fails(td_knob_ints(k, "blocks", 1, list, &n), TD_FAILED_PRECONDITION,
                  "room for 1 numbers of its knob 'blocks', which has 2");
     assert_fails(td_knob_ints(k, "betas", 1, list, &n), TD_FAILED_PRECONDITION, "list of ints");

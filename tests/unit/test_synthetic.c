@@ -1,23 +1,14 @@
 // Dataset `synthetic`: the same numbers for the same seed, splits that do not overlap, labels that
 // a linear model can learn and chance cannot guess, and sizes that are refused.
 
-#include "tests/unit/test.h"
-
-#include "lib/base/json.h"
-#include "traind/dataset.h"
-#include "workloads/workloads.h"
+#include "tests/unit/dataset_rig.h"
 
 static const struct td_dataset_ops *synthetic_ops(void) {
     return td_dataset_synthetic.ops;
 }
 
 static td_status open_synthetic(const char *text, struct td_dataset **out_dataset) {
-    TD_AUTO(td_arena) *arena = NULL;
-    TD_TRY(td_arena_create(1 << 20, &arena));
-    struct td_json *knobs;
-    TD_TRY(td_json_parse(arena, text, strlen(text), &knobs));
-    const struct td_dataset_config config = {.struct_bytes = sizeof config, .knobs = knobs};
-    return synthetic_ops()->open(&config, out_dataset);
+    return rig_open(&td_dataset_synthetic, "", text, NULL, out_dataset);
 }
 
 enum { N = 400, FEATURES = 8, CLASSES = 3 };

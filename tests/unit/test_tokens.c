@@ -146,7 +146,8 @@ static void test_open_refuses_when_files_or_knobs_are_missing(void **state) {
     rig_refuses(
         rig_open(&td_dataset_tokens, dir, "{\"train\":[\"$/no.bin\"],\"block_size\":8}", NULL, &d),
         TD_NOT_FOUND, "no.bin");
-    static const char *const bad[] = {"{\"block_size\":8}", "{\"train\":[\"$/a\"]}",
+    static const char *const bad[] = {"{\"block_size\":8}",
+                                      "{\"train\":[\"$/a\"],\"block_size\":0}",
                                       "{\"train\":[\"$/a\"],\"block_size\":8,\"stride\":0}"};
     for (size_t i = 0; i < TD_COUNTOF(bad); i++) {
         td_status s = rig_open(&td_dataset_tokens, dir, bad[i], NULL, &d);

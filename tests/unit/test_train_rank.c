@@ -15,6 +15,7 @@
 #include "strategies/collective/collective.h"
 #include "strategies/precision/precision.h"
 #include "strategies/strategies.h"
+#include "tests/unit/knobs_rig.h"
 #include "workloads/workloads.h"
 
 // ---- a strategy that writes down what it is asked -----------------------------------------------
@@ -138,9 +139,10 @@ struct run {
     struct td_events events;
 };
 
-static const struct td_json *knobs(struct run *r, const char *text) {
-    struct td_json *v;
-    assert_ok(td_json_parse(r->arena, text, strlen(text), &v));
+static const struct td_json *knobs(struct run *r, const struct td_plugin_desc *desc,
+                                   const char *text) {
+    struct td_json *v = NULL;
+    assert_ok(knobs_of(r->arena, desc, text, &v));
     return v;
 }
 
@@ -165,9 +167,10 @@ static void prepare(struct run *r, const char *strategy, const char *dir) {
         .job = "j",
         .attempt = 1,
         .world_size = 1,
-        .model = {"mlp", knobs(r, "{\"layers\":[8,4],\"activation\":\"relu\",\"bias\":true}")},
+        .model = {"mlp", knobs(r, &td_module_mlp, "{\"layers\":[8,4]}")},
         .data = {"synthetic",
-                 knobs(r, "{\"samples\":16,\"features\":8,\"classes\":4,\"batch_size\":4}")},
+                 knobs(r, &td_dataset_synthetic,
+                       "{\"samples\":16,\"features\":8,\"classes\":4,\"batch_size\":4}")},
         .accelerator = "reference",
         .strategy = strategy,
         .precision = "32-true",
@@ -305,7 +308,8 @@ static void run_beating(struct run *r, uint32_t stages) {
 static void test_rank_beats_at_each_batch_when_it_evaluates_or_predicts(void **state) {
     struct run r;
     prepare_beating(&r, *state);
-    r.config.data.knobs = knobs(&r, "{\"samples\":48,\"features\":8,\"classes\":4}");
+    r.config.data.knobs =
+        knobs(&r, &td_dataset_synthetic, "{\"samples\":48,\"features\":8,\"classes\":4}");
     r.config.limits.predict_batches = r.config.limits.test_batches;
     run_beating(&r, TD_STAGE_VALIDATE | TD_STAGE_TEST | TD_STAGE_PREDICT);
     assert_string_equal(calls, "validate validate test test predict predict ");
@@ -321,11 +325,14 @@ static void test_rank_beats_at_each_token_when_it_generates(void **state) {
     snprintf(path, sizeof path, "%s/tokens.bin", (char *)*state);
     assert_ok(td_fs_write(path, bytes, sizeof bytes - 1, 0600, 0));
     snprintf(data, sizeof data, "{\"train\":[\"%s\"],\"block_size\":4,\"vocab_size\":32768}", path);
-    r.config.data = (struct td_part){"tokens", knobs(&r, data)};
-    r.config.model = (struct td_part){
-        "gpt", knobs(&r, "{\"n_layer\":1,\"n_head\":1,\"n_embd\":2,\"n_positions\":4,"
-                         "\"vocab_size\":32768}")};
-    r.config.predict.prompt_tokens = knobs(&r, "[1,2]");
+    r.config.data = (struct td_part){"tokens", knobs(&r, &td_dataset_tokens, data)};
+    r.config.model =
+        (struct td_part){"gpt", knobs(&r, &td_module_gpt,
+                                      "{\"n_layer\":1,\"n_head\":1,\"n_embd\":2,\"n_positions\":4,"
+                                      "\"vocab_size\":32768}")};
+    struct td_json *prompt = NULL;
+    assert_ok(td_json_parse(r.arena, "[1,2]", 5, &prompt));
+    r.config.predict.prompt_tokens = prompt;
     r.config.predict.max_new_tokens = 3;
     run_beating(&r, TD_STAGE_PREDICT);
     assert_string_equal(calls, "predict predict predict ");
@@ -478,7 +485,7 @@ static td_status train_keeper(const char *dir, const char *resume_from) {
     prepare(&r, "single_device", dir);
     assert_ok(td_registry_add(r.registry, &keeper));
     r.config.precision = "keeper";
-    r.config.precision_knobs = knobs(&r, "{\"colour\":\"blue\"}");
+    r.config.precision_knobs = knobs(&r, &spy, "{\"colour\":\"blue\"}");
     r.config.resume_from = &resume_from;
     r.config.n_resume_from = resume_from != NULL;
     r.config.limits.max_epochs = resume_from ? 2 : 1;

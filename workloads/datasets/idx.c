@@ -3,13 +3,13 @@
 // Reads the four files of `path`: train-* is the training split, t10k-* is validation, test and
 // predict. Fields: "x" u8 (rows, cols), as stored (the module divides by 255), and "y" i32. Files
 // are checked whole before training starts: idx_file.c; decoded once for a node: idx_cache.c.
-// Knobs: path; classes (10). A gather is one memcpy per sample out of the mapped image.
+// Knobs: path; classes. A gather is one memcpy per sample out of the mapped image.
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "lib/base/json.h"
 #include "traind/dataset.h"
+#include "traind/knobs.h"
 #include "workloads/datasets/idx_cache.h"
 #include "workloads/workloads.h"
 
@@ -21,10 +21,12 @@ struct td_dataset {
 };
 
 static td_status idx_open(const struct td_dataset_config *config, struct td_dataset **out_dataset) {
-    const char *path = td_json_string(td_json_get(config->knobs, "path"), "");
-    int64_t classes = td_json_int(td_json_get(config->knobs, "classes"), 10);
+    const char *path = NULL;
+    int64_t classes = 0;
+    TD_TRY(td_knob_text(config->knobs, "path", &path));
+    TD_TRY(td_knob_int(config->knobs, "classes", &classes));
     if (!*path) {
-        return td_bad_spec("data.path is missing: it is the directory of the four idx files");
+        return td_bad_spec("data.path is empty: it is the directory of the four idx files");
     }
     if (classes < 1 || classes > 256) {
         return td_bad_spec("data.classes: expected 1 to 256, found %" PRId64, classes);

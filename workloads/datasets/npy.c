@@ -14,8 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/base/json.h"
 #include "traind/dataset.h"
+#include "traind/knobs.h"
 #include "workloads/datasets/npy_file.h"
 #include "workloads/workloads.h"
 
@@ -166,9 +166,9 @@ static td_status npy_open(const struct td_dataset_config *config, struct td_data
     const char *path[4];
     static const char *const keys[] = {"x", "y", "val_x", "val_y"};
     for (size_t i = 0; i < TD_COUNTOF(keys); i++) {
-        path[i] = td_json_string(td_json_get(config->knobs, keys[i]), "");
+        TD_TRY(td_knob_text_or(config->knobs, keys[i], "", &path[i]));
     }
-    d->classes = td_json_int(td_json_get(config->knobs, "classes"), 0);
+    TD_TRY(td_knob_int_or(config->knobs, "classes", 0, &d->classes));
     if (config->targets) d->targets = *config->targets;
     if (!*path[0] || !*path[1]) {
         return td_bad_spec("data: x and y are missing: paths of two arrays");

@@ -10,9 +10,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "lib/base/json.h"
 #include "lib/base/rng.h"
 #include "traind/dataset.h"
+#include "traind/knobs.h"
 #include "workloads/workloads.h"
 
 enum { td_dataset_magic = 0x73796e31 };
@@ -78,9 +78,10 @@ static td_status make_half(struct td_dataset *d, int i, int64_t n, uint64_t seed
     return TD_OK;
 }
 
-static td_status read_knob(const struct td_json *knobs, const char *key, int64_t fallback,
-                           int64_t least, int64_t most, int64_t *out_value) {
-    int64_t v = td_json_int(td_json_get(knobs, key), fallback);
+static td_status read_knob(const struct td_json *knobs, const char *key, int64_t least,
+                           int64_t most, int64_t *out_value) {
+    int64_t v = 0;
+    TD_TRY(td_knob_int(knobs, key, &v));
     if (v < least || v > most) {
         return td_bad_spec("data.%s: expected %" PRId64 " to %" PRId64 ", found %" PRId64, key,
                            least, most, v);
@@ -95,10 +96,10 @@ static td_status synthetic_open(const struct td_dataset_config *config,
     if (!d) return td_fail_oom();
     d->magic = td_dataset_magic;
     int64_t samples = 0, seed = 0;
-    TD_TRY(read_knob(config->knobs, "samples", 1024, 1, INT32_MAX, &samples));
-    TD_TRY(read_knob(config->knobs, "features", 16, 1, 1 << 20, &d->features));
-    TD_TRY(read_knob(config->knobs, "classes", 4, 2, 1 << 20, &d->classes));
-    TD_TRY(read_knob(config->knobs, "seed", 0, 0, UINT32_MAX, &seed));
+    TD_TRY(read_knob(config->knobs, "samples", 1, INT32_MAX, &samples));
+    TD_TRY(read_knob(config->knobs, "features", 1, 1 << 20, &d->features));
+    TD_TRY(read_knob(config->knobs, "classes", 2, 1 << 20, &d->classes));
+    TD_TRY(read_knob(config->knobs, "seed", 0, UINT32_MAX, &seed));
     size_t rows = (size_t)samples + (size_t)samples / 8 + 1 + (size_t)d->classes;
     size_t bytes = rows * (size_t)(d->features + 1) * sizeof(float);
     if (bytes > MAX_BYTES) {

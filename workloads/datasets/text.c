@@ -16,7 +16,7 @@
 
 #include "lib/base/fsio.h"
 #include "lib/base/gz.h"
-#include "lib/base/json.h"
+#include "traind/knobs.h"
 #include "workloads/datasets/cache.h"
 #include "workloads/datasets/mapped.h"
 #include "workloads/datasets/windows.h"
@@ -173,10 +173,12 @@ static td_status text_open(const struct td_dataset_config *config,
     TD_AUTO(td_dataset) *d = td_calloc(1, sizeof *d);
     if (!d) return td_fail_oom();
     d->magic = td_dataset_magic;
-    const char *path = td_json_string(td_json_get(config->knobs, "path"), "");
-    double fraction = td_json_real(td_json_get(config->knobs, "val_fraction"), 0.1);
-    int64_t limit = td_json_int(td_json_get(config->knobs, "limit_bytes"), MAX_BYTES / 2);
-    int64_t block, stride;
+    const char *path = NULL;
+    double fraction = 0;
+    int64_t limit = 0, block, stride;
+    TD_TRY(td_knob_text(config->knobs, "path", &path));
+    TD_TRY(td_knob_real(config->knobs, "val_fraction", &fraction));
+    TD_TRY(td_knob_int_or(config->knobs, "limit_bytes", MAX_BYTES / 2, &limit));
     TD_TRY(td_windows_knobs(config->knobs, &block, &stride));
     if (!*path || !(fraction >= 0 && fraction < 1) || limit < 1) {
         return td_bad_spec("data: expected path, a val_fraction from 0 to below "

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "lib/base/json.h"
+#include "traind/knobs.h"
 #include "workloads/datasets/mapped.h"
 #include "workloads/datasets/tokens_file.h"
 #include "workloads/datasets/windows.h"
@@ -54,12 +55,22 @@ static td_status add_files(struct td_dataset *d, int i, const struct td_json *pa
                            int64_t stride) {
     struct part *p = &d->part[i];
     td_windows_init(&p->windows, block, stride);
-    for (const struct td_json *v = paths ? paths->first : NULL; v; v = v->next) {
+    for (const struct td_json *v = paths->first; v; v = v->next) {
         TD_TRY(add_file(d, p, td_json_string(v, "")));
     }
     if (p->windows.n > 0 || p->windows.n_runs == 0) return TD_OK;
     return td_data_fail(td_json_string(paths->first, ""), 0, "tokens for one row, at least",
                         (uint64_t)block + 1, (uint64_t)p->windows.run[0].n_tokens);
+}
+
+static td_status find_paths(const struct td_json *knobs, const char *key,
+                            const struct td_json **out_paths) {
+    const struct td_json *paths = td_json_get(knobs, key);
+    if (!paths || paths->kind != TD_JSON_ARRAY) {
+        return td_bad_spec("data.%s: expected a list of files", key);
+    }
+    *out_paths = paths;
+    return TD_OK;
 }
 
 static td_status tokens_open(const struct td_dataset_config *config,
@@ -68,15 +79,17 @@ static td_status tokens_open(const struct td_dataset_config *config,
     if (!d) return td_fail_oom();
     int64_t block, stride;
     d->magic = td_dataset_magic;
-    d->vocab_size = td_json_int(td_json_get(config->knobs, "vocab_size"), 50257);
+    const struct td_json *train = NULL, *val = NULL;
+    TD_TRY(td_knob_int(config->knobs, "vocab_size", &d->vocab_size));
     TD_TRY(td_windows_knobs(config->knobs, &block, &stride));
-    const struct td_json *train = td_json_get(config->knobs, "train");
-    if (!train || !train->first || d->vocab_size < 1) {
+    TD_TRY(find_paths(config->knobs, "train", &train));
+    TD_TRY(find_paths(config->knobs, "val", &val));
+    if (!train->first || d->vocab_size < 1) {
         return td_bad_spec("data.train: expected a list of files, and a "
                            "vocab_size of at least 1");
     }
     TD_TRY(add_files(d, 0, train, block, stride));
-    TD_TRY(add_files(d, 1, td_json_get(config->knobs, "val"), block, stride));
+    TD_TRY(add_files(d, 1, val, block, stride));
     *out_dataset = td_steal(d);
     return TD_OK;
 }

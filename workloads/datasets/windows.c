@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "lib/base/json.h"
+#include "traind/knobs.h"
 #include "workloads/datasets/scan_loops.h"
 
 #define MAX_BLOCK (INT64_C(1) << 20)
@@ -116,8 +116,9 @@ size_t td_windows_fields(const struct td_windows *w, int64_t vocab_size,
 }
 
 td_status td_windows_knobs(const struct td_json *knobs, int64_t *out_block, int64_t *out_stride) {
-    int64_t block = td_json_int(td_json_get(knobs, "block_size"), 0);
-    int64_t stride = td_json_int(td_json_get(knobs, "stride"), block);
+    int64_t block = 0, stride = 0;
+    TD_TRY(td_knob_int(knobs, "block_size", &block));
+    TD_TRY(td_knob_int_or(knobs, "stride", block, &stride));
     if (block >= 1 && block <= MAX_BLOCK && stride >= 1 && stride <= MAX_BLOCK) {
         *out_block = block;
         *out_stride = stride;

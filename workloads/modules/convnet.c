@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "traind/knobs.h"
 #include "workloads/modules/loss.h"
 #include "workloads/workloads.h"
 
@@ -42,7 +43,8 @@ struct td_module {
 struct kind {
     const char *name;
     const char *base; // of its parameters' names, counted from 1; NULL: it has none
-    td_status (*fit)(struct layer *l, const char *where); // in -> out
+    td_status (*read)(const struct td_json *v, struct layer *l); // NULL: it has no knobs
+    td_status (*fit)(struct layer *l, const char *where);        // in -> out
     td_status (*record)(const struct td_module *m, const struct layer *l, struct td_graph *g,
                         td_value *h);
     enum td_op op; // of those without knobs
@@ -132,11 +134,85 @@ static td_status fit_linear(struct layer *l, const char *where) {
 
 static td_status fit_residual(struct layer *l, const char *where) {
     TD_TRY(needs_image(l, where));
-    l->window.kernel[0] = l->window.kernel[1] = 3;
-    l->window.pad[0] = l->window.pad[1] = 1;
     TD_TRY(fit_window(l, where)); // the first block strides, the others keep the shape
     l->out.dim[0] = l->channels;
     return TD_OK;
+}
+
+// ---- knobs --------------------------------------------------------------------------------------
+// Each kind reads its own rows of the spec's tables, which have checked ranges and given defaults.
+static td_status read_small(const struct td_json *v, const char *key, int32_t *out_value) {
+    int64_t n = 0;
+    TD_TRY(td_knob_int(v, key, &n));
+    *out_value = (int32_t)n;
+    return TD_OK;
+}
+
+// The name that `as` gives; empty without one.
+static td_status read_as(const struct td_json *v, struct layer *l) {
+    const char *as = NULL;
+    TD_TRY(td_knob_text_or(v, "as", "", &as));
+    snprintf(l->name, sizeof l->name, "%s", as);
+    return TD_OK;
+}
+
+static struct td_window_attrs square(int32_t kernel, int32_t stride, int32_t pad,
+                                     int32_t dilation) {
+    return (struct td_window_attrs){
+        {kernel, kernel}, {stride, stride}, {pad, pad}, {dilation, dilation}, 1};
+}
+
+static td_status read_conv(const struct td_json *v, struct layer *l) {
+    int32_t kernel = 0, stride = 0, pad = 0, dilation = 0;
+    TD_TRY(td_knob_int(v, "channels", &l->channels));
+    TD_TRY(read_small(v, "kernel", &kernel));
+    TD_TRY(read_small(v, "stride", &stride));
+    TD_TRY(read_small(v, "padding", &pad));
+    TD_TRY(read_small(v, "dilation", &dilation));
+    l->window = square(kernel, stride, pad, dilation);
+    TD_TRY(read_small(v, "groups", &l->window.groups));
+    TD_TRY(td_knob_bool(v, "bias", &l->bias));
+    return read_as(v, l);
+}
+
+static td_status read_pool(const struct td_json *v, struct layer *l) {
+    int32_t kernel = 0, pad = 0;
+    int64_t stride = 0;
+    TD_TRY(read_small(v, "kernel", &kernel));
+    TD_TRY(read_small(v, "padding", &pad));
+    TD_TRY(td_knob_int_or(v, "stride", kernel, &stride));
+    l->window = square(kernel, (int32_t)stride, pad, 1);
+    return TD_OK;
+}
+
+static td_status read_norm(const struct td_json *v, struct layer *l) {
+    TD_TRY(td_knob_real(v, "eps", &l->eps));
+    TD_TRY(td_knob_real(v, "momentum", &l->momentum));
+    return read_as(v, l);
+}
+
+static td_status read_activation(const struct td_json *v, struct layer *l) {
+    if (l->kind->op != TD_OP_LEAKY_RELU) return TD_OK;
+    return td_knob_real(v, "negative_slope", &l->negative_slope);
+}
+
+static td_status read_linear(const struct td_json *v, struct layer *l) {
+    TD_TRY(td_knob_int(v, "features", &l->channels));
+    TD_TRY(td_knob_bool(v, "bias", &l->bias));
+    return read_as(v, l);
+}
+
+static td_status read_dropout(const struct td_json *v, struct layer *l) {
+    return td_knob_real(v, "p", &l->p);
+}
+
+static td_status read_residual(const struct td_json *v, struct layer *l) {
+    int32_t stride = 0;
+    TD_TRY(td_knob_int(v, "channels", &l->channels));
+    TD_TRY(td_knob_int(v, "blocks", &l->blocks));
+    TD_TRY(read_small(v, "stride", &stride));
+    l->window = square(3, stride, 1, 1);
+    return read_norm(v, l); // those of its batch norms, and `as`
 }
 
 // ---- recording ----------------------------------------------------------------------------------
@@ -286,46 +362,23 @@ static td_status record_residual(const struct td_module *m, const struct layer *
 }
 
 static const struct kind kinds[] = {
-    {"conv", "conv", fit_conv, record_conv, TD_OP_CONV2D},
-    {"batch_norm", "bn", fit_norm, record_norm, TD_OP_BATCH_NORM},
-#define TD_ACTIVATION(name, op, scale) {#name, NULL, fit_same, record_activation, op},
+    {"conv", "conv", read_conv, fit_conv, record_conv, TD_OP_CONV2D},
+    {"batch_norm", "bn", read_norm, fit_norm, record_norm, TD_OP_BATCH_NORM},
+#define TD_ACTIVATION(name, op, scale)                                                             \
+    {#name, NULL, read_activation, fit_same, record_activation, op},
 #include "workloads/modules/activations.def"
 #undef TD_ACTIVATION
-    {"max_pool", NULL, fit_pool, record_pool, TD_OP_MAX_POOL},
-    {"avg_pool", NULL, fit_pool, record_pool, TD_OP_AVG_POOL},
-    {"global_avg_pool", NULL, fit_global_pool, record_global_pool, TD_OP_REDUCE_MEAN},
-    {"global_max_pool", NULL, fit_global_pool, record_global_pool, TD_OP_REDUCE_MAX},
-    {"flatten", NULL, fit_flatten, record_flatten, TD_OP_RESHAPE},
-    {"linear", "fc", fit_linear, record_linear, TD_OP_MATMUL},
-    {"dropout", "dropout", fit_same, record_dropout, TD_OP_DROPOUT},
-    {"residual", "layer", fit_residual, record_residual, TD_OP_CONV2D},
+    {"max_pool", NULL, read_pool, fit_pool, record_pool, TD_OP_MAX_POOL},
+    {"avg_pool", NULL, read_pool, fit_pool, record_pool, TD_OP_AVG_POOL},
+    {"global_avg_pool", NULL, NULL, fit_global_pool, record_global_pool, TD_OP_REDUCE_MEAN},
+    {"global_max_pool", NULL, NULL, fit_global_pool, record_global_pool, TD_OP_REDUCE_MAX},
+    {"flatten", NULL, NULL, fit_flatten, record_flatten, TD_OP_RESHAPE},
+    {"linear", "fc", read_linear, fit_linear, record_linear, TD_OP_MATMUL},
+    {"dropout", "dropout", read_dropout, fit_same, record_dropout, TD_OP_DROPOUT},
+    {"residual", "layer", read_residual, fit_residual, record_residual, TD_OP_CONV2D},
 };
 
 // ---- opening ------------------------------------------------------------------------------------
-static int32_t small(const struct td_json *v, const char *key, int32_t fallback) {
-    return (int32_t)td_json_int(td_json_get(v, key), fallback);
-}
-
-// Reads what any kind takes; the spec's tables have checked ranges and given defaults.
-static void read_layer(const struct td_json *v, struct layer *l) {
-    int32_t kernel = small(v, "kernel", 1), pad = small(v, "padding", 0);
-    bool pools = l->kind->fit == fit_pool;
-    int32_t stride = small(v, "stride", pools ? kernel : 1), dilation = small(v, "dilation", 1);
-    l->window = (struct td_window_attrs){.kernel = {kernel, kernel},
-                                         .stride = {stride, stride},
-                                         .pad = {pad, pad},
-                                         .dilation = {dilation, dilation},
-                                         .groups = small(v, "groups", 1)};
-    l->channels =
-        td_json_int(td_json_get(v, l->kind->fit == fit_linear ? "features" : "channels"), 1);
-    l->blocks = td_json_int(td_json_get(v, "blocks"), 1);
-    l->bias = td_json_bool(td_json_get(v, "bias"), true);
-    l->p = td_json_real(td_json_get(v, "p"), 0.5);
-    l->eps = td_json_real(td_json_get(v, "eps"), 1e-5);
-    l->negative_slope = td_json_real(td_json_get(v, "negative_slope"), 0.01);
-    l->momentum = td_json_real(td_json_get(v, "momentum"), 0.1);
-}
-
 static const struct kind *kind_of(const char *name) {
     for (size_t i = 0; i < TD_COUNTOF(kinds); i++) {
         if (strcmp(kinds[i].name, name) == 0) return &kinds[i];
@@ -334,16 +387,13 @@ static const struct kind *kind_of(const char *name) {
 }
 
 // "conv2", or what `as` says; two layers must not share their parameters by accident.
-static td_status name_layer(struct td_module *m, struct layer *l, const struct td_json *v,
-                            const char *where) {
+static td_status name_layer(struct td_module *m, struct layer *l, const char *where) {
     int count = 1;
     if (!l->kind->base) return TD_OK;
     for (const struct layer *o = m->layer; o < l; o++) {
         count += o->kind == l->kind;
     }
-    snprintf(l->name, sizeof l->name, "%s%d", l->kind->base, count);
-    const char *as = td_json_string(td_json_get(v, "as"), l->name);
-    if (as != l->name) snprintf(l->name, sizeof l->name, "%s", as);
+    if (!*l->name) snprintf(l->name, sizeof l->name, "%s%d", l->kind->base, count);
     for (const struct layer *o = m->layer; o < l; o++) {
         if (strcmp(o->name, l->name) == 0) {
             return td_bad_spec("%s: another layer is named '%s' too; give one a name with `as`",
@@ -366,8 +416,8 @@ static td_status take_layers(struct td_module *m, const struct td_json *layers,
         snprintf(where, sizeof where, "model.layers[%d]", m->n_layers);
         l->kind = kind_of(name);
         if (!l->kind) return td_bad_spec("%s: no kind of layer is named '%s'", where, name);
-        read_layer(v, l);
-        TD_TRY(name_layer(m, l, v, where));
+        if (l->kind->read) TD_TRY_CTX(l->kind->read(v, l), "%s", where);
+        TD_TRY(name_layer(m, l, where));
         l->in = shape;
         TD_TRY(l->kind->fit(l, where));
         shape = l->out;
@@ -401,7 +451,9 @@ static td_status convnet_open(const struct td_json *knobs, const struct td_field
     TD_AUTO(td_module) *m = td_calloc(1, sizeof *m);
     if (!m) return td_fail_oom();
     m->magic = td_module_magic;
-    m->he = strcmp(td_json_string(td_json_get(knobs, "init"), "torch"), "he") == 0;
+    const char *init = NULL;
+    TD_TRY(td_knob_text(knobs, "init", &init));
+    m->he = strcmp(init, "he") == 0;
     TD_TRY(td_module_loss_init(&m->loss, knobs));
     TD_TRY(td_xy_take("convnet", fields, n_fields, &m->fields));
     struct td_shape shape = m->fields.x.sample_shape;

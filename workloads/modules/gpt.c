@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "traind/build.h"
+#include "traind/knobs.h"
 #include "workloads/modules/config_json.h"
 #include "workloads/modules/decoder.h"
 #include "workloads/workloads.h"
@@ -43,15 +44,16 @@ static const struct preset {
 
 // ---- opening ------------------------------------------------------------------------------------
 static td_status read_sizes(struct td_module *m, const struct td_json *knobs) {
-    struct preset p = {.name = td_json_string(td_json_get(knobs, "preset"), "")};
+    struct preset p = {0};
+    TD_TRY(td_knob_text_or(knobs, "preset", "", &p.name));
     for (size_t i = 0; i < TD_COUNTOF(presets); i++) {
         if (strcmp(presets[i].name, p.name) == 0) p = presets[i];
     }
-    m->n_layer = td_json_int(td_json_get(knobs, "n_layer"), p.n_layer);
-    m->n_head = td_json_int(td_json_get(knobs, "n_head"), p.n_head);
-    m->n_embd = td_json_int(td_json_get(knobs, "n_embd"), p.n_embd);
-    m->decoder.n_positions = td_json_int(td_json_get(knobs, "n_positions"), p.n_positions);
-    m->decoder.vocab_size = td_json_int(td_json_get(knobs, "vocab_size"), p.vocab_size);
+    TD_TRY(td_knob_int_or(knobs, "n_layer", p.n_layer, &m->n_layer));
+    TD_TRY(td_knob_int_or(knobs, "n_head", p.n_head, &m->n_head));
+    TD_TRY(td_knob_int_or(knobs, "n_embd", p.n_embd, &m->n_embd));
+    TD_TRY(td_knob_int_or(knobs, "n_positions", p.n_positions, &m->decoder.n_positions));
+    TD_TRY(td_knob_int_or(knobs, "vocab_size", p.vocab_size, &m->decoder.vocab_size));
     if (m->n_layer < 1 || m->n_head < 1 || m->n_embd < 1) {
         return td_bad_spec("model: give a preset (gpt2, gpt2-medium, gpt2-large, gpt2-xl), or "
                            "n_layer, n_head and n_embd");
@@ -62,14 +64,15 @@ static td_status read_sizes(struct td_module *m, const struct td_json *knobs) {
                        m->n_embd, m->n_head);
 }
 
-static void read_knobs(struct td_module *m, const struct td_json *knobs) {
-    const char *activation = td_json_string(td_json_get(knobs, "activation_function"), "gelu_new");
+static td_status read_knobs(struct td_module *m, const struct td_json *knobs) {
+    const char *activation = NULL;
+    TD_TRY(td_knob_text(knobs, "activation_function", &activation));
     m->gelu_tanh = strcmp(activation, "gelu_new") == 0;
-    m->eps = td_json_real(td_json_get(knobs, "layer_norm_epsilon"), 1e-5);
-    m->initializer_range = td_json_real(td_json_get(knobs, "initializer_range"), 0.02);
-    m->embd_pdrop = td_json_real(td_json_get(knobs, "embd_pdrop"), 0);
-    m->attn_pdrop = td_json_real(td_json_get(knobs, "attn_pdrop"), 0);
-    m->resid_pdrop = td_json_real(td_json_get(knobs, "resid_pdrop"), 0);
+    TD_TRY(td_knob_real(knobs, "layer_norm_epsilon", &m->eps));
+    TD_TRY(td_knob_real(knobs, "initializer_range", &m->initializer_range));
+    TD_TRY(td_knob_real(knobs, "embd_pdrop", &m->embd_pdrop));
+    TD_TRY(td_knob_real(knobs, "attn_pdrop", &m->attn_pdrop));
+    return td_knob_real(knobs, "resid_pdrop", &m->resid_pdrop);
 }
 
 // ---- Hugging Face -------------------------------------------------------------------------------
@@ -150,7 +153,7 @@ static td_status gpt_open(const struct td_json *knobs, const struct td_field *fi
     if (!m) return td_fail_oom();
     m->magic = td_module_magic;
     TD_TRY(read_sizes(m, knobs));
-    read_knobs(m, knobs);
+    TD_TRY(read_knobs(m, knobs));
     TD_TRY(td_decoder_open(&m->decoder, "gpt", "n_positions", knobs, fields, n_fields));
     write_config(m);
     *out_module = td_steal(m);

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "traind/build.h"
+#include "traind/knobs.h"
 #include "workloads/modules/config_json.h"
 #include "workloads/modules/decoder.h"
 #include "workloads/workloads.h"
@@ -45,29 +46,29 @@ static td_status check_heads(const struct td_module *m) {
 }
 
 static td_status read_sizes(struct td_module *m, const struct td_json *knobs) {
-    m->width = td_json_int(td_json_get(knobs, "hidden_size"), 0);
-    m->inner = td_json_int(td_json_get(knobs, "intermediate_size"), 0);
-    m->n_layers = td_json_int(td_json_get(knobs, "num_hidden_layers"), 0);
-    m->n_heads = td_json_int(td_json_get(knobs, "num_attention_heads"), 0);
-    m->n_groups = td_json_int(td_json_get(knobs, "num_key_value_heads"), m->n_heads);
+    TD_TRY(td_knob_int(knobs, "hidden_size", &m->width));
+    TD_TRY(td_knob_int(knobs, "intermediate_size", &m->inner));
+    TD_TRY(td_knob_int(knobs, "num_hidden_layers", &m->n_layers));
+    TD_TRY(td_knob_int(knobs, "num_attention_heads", &m->n_heads));
+    TD_TRY(td_knob_int_or(knobs, "num_key_value_heads", m->n_heads, &m->n_groups));
     if (m->width < 1 || m->inner < 1 || m->n_layers < 1 || m->n_heads < 1 || m->n_groups < 1) {
-        return td_bad_spec("model: give hidden_size, intermediate_size, num_hidden_layers and "
-                           "num_attention_heads");
+        return td_bad_spec("model: hidden_size, intermediate_size, num_hidden_layers, "
+                           "num_attention_heads and num_key_value_heads are at least 1");
     }
     TD_TRY(check_heads(m));
     m->depth = m->width / m->n_heads;
     return TD_OK;
 }
 
-static void read_knobs(struct td_module *m, const struct td_json *knobs) {
+static td_status read_knobs(struct td_module *m, const struct td_json *knobs) {
     struct td_decoder *d = &m->decoder;
-    d->n_positions = td_json_int(td_json_get(knobs, "max_position_embeddings"), 0);
-    d->vocab_size = td_json_int(td_json_get(knobs, "vocab_size"), 0);
-    m->eps = td_json_real(td_json_get(knobs, "rms_norm_eps"), 1e-6);
-    m->rope_theta = td_json_real(td_json_get(knobs, "rope_theta"), 10000);
-    m->initializer_range = td_json_real(td_json_get(knobs, "initializer_range"), 0.02);
-    m->attention_dropout = td_json_real(td_json_get(knobs, "attention_dropout"), 0);
-    m->tied = td_json_bool(td_json_get(knobs, "tie_word_embeddings"), false);
+    TD_TRY(td_knob_int_or(knobs, "max_position_embeddings", 0, &d->n_positions));
+    TD_TRY(td_knob_int_or(knobs, "vocab_size", 0, &d->vocab_size));
+    TD_TRY(td_knob_real(knobs, "rms_norm_eps", &m->eps));
+    TD_TRY(td_knob_real(knobs, "rope_theta", &m->rope_theta));
+    TD_TRY(td_knob_real(knobs, "initializer_range", &m->initializer_range));
+    TD_TRY(td_knob_real(knobs, "attention_dropout", &m->attention_dropout));
+    return td_knob_bool(knobs, "tie_word_embeddings", &m->tied);
 }
 
 // ---- Hugging Face -------------------------------------------------------------------------------
@@ -162,7 +163,7 @@ static td_status llama_open(const struct td_json *knobs, const struct td_field *
     if (!m) return td_fail_oom();
     m->magic = td_module_magic;
     TD_TRY(read_sizes(m, knobs));
-    read_knobs(m, knobs);
+    TD_TRY(read_knobs(m, knobs));
     TD_TRY(
         td_decoder_open(&m->decoder, "llama", "max_position_embeddings", knobs, fields, n_fields));
     write_config(m);

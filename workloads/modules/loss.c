@@ -12,35 +12,43 @@
 #include <math.h>
 #include <string.h>
 
+#include "traind/knobs.h"
+
 static const char *const kind_names[] = {"cross_entropy", "mse", "bce"};
 
 // ---- reading ------------------------------------------------------------------------------------
-static td_status read_weights(struct td_module_loss *l, const struct td_json *list) {
+static td_status read_weights(struct td_module_loss *l, const struct td_json *loss) {
     double sum = 0;
-    if (!list || list->kind != TD_JSON_ARRAY || list->n_children == 0) return TD_OK;
-    if (list->n_children > TD_LOSS_MAX_WEIGHTS) {
-        return td_bad_spec("model.loss.class_weights: %zu numbers, at most %d are taken",
-                           (size_t)list->n_children, TD_LOSS_MAX_WEIGHTS);
-    }
-    l->class_weight = td_calloc(list->n_children, sizeof *l->class_weight);
+    size_t n = 0;
+    l->class_weight = td_calloc(TD_LOSS_MAX_WEIGHTS, sizeof *l->class_weight);
     if (!l->class_weight) return td_fail_oom();
-    for (const struct td_json *v = list->first; v; v = v->next) {
-        double w = td_json_real(v, -1);
+    TD_TRY(td_knob_reals(loss, "class_weights", TD_LOSS_MAX_WEIGHTS, l->class_weight, &n));
+    l->n_weights = (int64_t)n;
+    for (size_t i = 0; i < n; i++) {
+        double w = l->class_weight[i];
         if (!(w >= 0 && w <= 1e6)) {
-            return td_bad_spec("model.loss.class_weights[%" PRId64 "]: expected a number from 0 to "
-                               "1e6",
-                               l->n_weights);
+            return td_bad_spec("model.loss.class_weights[%zu]: expected a number from 0 to 1e6", i);
         }
-        l->class_weight[l->n_weights++] = w;
         sum += w;
     }
-    if (sum > 0) return TD_OK;
+    if (n == 0) td_module_loss_finish(l); // all alike
+    if (n == 0 || sum > 0) return TD_OK;
     return td_bad_spec("model.loss.class_weights: all are 0, so there is nothing to minimize; "
                        "leave them out, or give a class more");
 }
 
+static td_status find_loss(const struct td_json *knobs, const struct td_json **out_loss) {
+    const struct td_json *loss = td_json_get(knobs, "loss");
+    if (!loss || loss->kind != TD_JSON_OBJECT) {
+        return td_bad_spec("model.loss: expected a map with a name");
+    }
+    *out_loss = loss;
+    return TD_OK;
+}
+
 static td_status read_kind(const struct td_json *loss, enum td_loss_kind *out_kind) {
-    const char *name = td_json_string(td_json_get(loss, "name"), kind_names[0]);
+    const char *name = NULL;
+    TD_TRY(td_knob_text(loss, "name", &name));
     for (size_t i = 0; i < TD_COUNTOF(kind_names); i++) {
         if (strcmp(kind_names[i], name) != 0) continue;
         *out_kind = (enum td_loss_kind)i;
@@ -50,9 +58,9 @@ static td_status read_kind(const struct td_json *loss, enum td_loss_kind *out_ki
 }
 
 static td_status read_ignored(const struct td_json *loss, bool *out_ignores, int32_t *out_index) {
-    const struct td_json *ignored = td_json_get(loss, "ignore_index");
-    if (!ignored || ignored->kind != TD_JSON_INT) return TD_OK;
-    int64_t index = ignored->u.integer;
+    int64_t index = 0;
+    TD_TRY(td_knob_int_or(loss, "ignore_index", 0, &index));
+    if (!td_knob_is_set(loss, "ignore_index")) return TD_OK;
     if (index < INT32_MIN || index > INT32_MAX) {
         return td_bad_spec("model.loss.ignore_index: labels are integers of 32 bits");
     }
@@ -67,8 +75,9 @@ td_status td_module_loss_targets(const struct td_json *knobs, struct td_targets 
         [TD_LOSS_MSE] = TD_TARGET_REAL,
         [TD_LOSS_BCE] = TD_TARGET_BINARY,
     };
-    const struct td_json *loss = td_json_get(knobs, "loss");
+    const struct td_json *loss = NULL;
     enum td_loss_kind kind;
+    TD_TRY(find_loss(knobs, &loss));
     TD_TRY(read_kind(loss, &kind));
     out_targets->kind = kinds[kind];
     if (kind != TD_LOSS_CROSS_ENTROPY) return TD_OK;
@@ -76,18 +85,20 @@ td_status td_module_loss_targets(const struct td_json *knobs, struct td_targets 
 }
 
 static td_status read_cross_entropy(struct td_module_loss *l, const struct td_json *loss) {
-    double smoothing = td_json_real(td_json_get(loss, "label_smoothing"), 0);
+    double smoothing = 0;
+    TD_TRY(td_knob_real(loss, "label_smoothing", &smoothing));
     if (!(smoothing >= 0 && smoothing <= 1)) {
         return td_bad_spec("model.loss.label_smoothing: expected a number from 0 to 1");
     }
     l->labels.smoothing = smoothing;
     TD_TRY(read_ignored(loss, &l->labels.ignores, &l->labels.ignore_index));
-    return read_weights(l, td_json_get(loss, "class_weights"));
+    return read_weights(l, loss);
 }
 
 td_status td_module_loss_init(struct td_module_loss *l, const struct td_json *knobs) {
-    const struct td_json *loss = td_json_get(knobs, "loss");
+    const struct td_json *loss = NULL;
     *l = (struct td_module_loss){.kind = TD_LOSS_CROSS_ENTROPY};
+    TD_TRY(find_loss(knobs, &loss));
     TD_TRY(read_kind(loss, &l->kind));
     if (l->kind != TD_LOSS_CROSS_ENTROPY) return TD_OK;
     td_status s = read_cross_entropy(l, loss);

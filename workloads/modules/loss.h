@@ -24,7 +24,7 @@ struct td_module_loss {
 // The slot `targets` of a module with the knob `loss`.
 TD_MUST_USE td_status td_module_loss_targets(const struct td_json *knobs,
                                              struct td_targets *out_targets);
-// Reads knobs.loss; without one it is plain cross entropy.
+// Reads knobs.loss.
 TD_MUST_USE td_status td_module_loss_init(struct td_module_loss *l, const struct td_json *knobs);
 void td_module_loss_finish(struct td_module_loss *l);
 // The module's result has `width` numbers a row, which `last` (a knob) gives. x is of pixels (u8)

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "traind/knobs.h"
 #include "workloads/modules/loss.h"
 #include "workloads/workloads.h"
 
@@ -48,7 +49,8 @@ static const char activation_names[] =
 
 // ---- opening -----------------------------------------------------------------------------------
 static td_status read_activation(struct td_module *m, const struct td_json *knobs) {
-    const char *name = td_json_string(td_json_get(knobs, "activation"), "relu");
+    const char *name = NULL;
+    TD_TRY(td_knob_text(knobs, "activation", &name));
     for (size_t i = 0; i < TD_COUNTOF(activations); i++) {
         if (strcmp(activations[i].name, name) != 0) continue;
         m->activation = activations[i].op;
@@ -74,7 +76,7 @@ static td_status read_knobs(struct td_module *m, const struct td_json *knobs) {
         }
         m->width[m->n_widths++] = width;
     }
-    m->bias = td_json_bool(td_json_get(knobs, "bias"), true);
+    TD_TRY(td_knob_bool(knobs, "bias", &m->bias));
     return read_activation(m, knobs);
 }
 
