@@ -1,7 +1,8 @@
 // plugins: which modules, datasets, strategies and precisions nodes have, and what a person may set
 // of them. With a name: the knobs of what bears it, one a line, as a job spec takes them. What
-// nodes have of one name in different builds are different rows. Keys of traind's own parts are in
-// the job spec's reference, so they have no knobs here.
+// nodes have of one name in different builds are different rows. Those of traind's own parts are
+// keys of the job spec; the list only counts them. A part that reports none has its keys in the
+// reference.
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #include "traind/v1/admin.pb-c.h"
 
 static td_status add_names(struct td_table *t, const Traind__V1__Plugin *p) {
+    if (!p->file[0] && p->n_knobs) return td_table_add(t, "%zu keys", p->n_knobs);
     TD_AUTO_BUF names;
     td_buf_init(&names, 1 << 16);
     for (size_t i = 0; i < p->n_knobs; i++) {
@@ -45,9 +47,11 @@ static td_status show_plugins(const Traind__V1__ListPluginsResponse *r) {
 // "int 1..64 pixels", "relu|gelu", "path"
 static td_status add_takes(struct td_table *t, const Traind__V1__PluginKnob *k) {
     char range[80] = "";
-    bool is_enum = strcmp(k->type, "enum") == 0;
+    bool is_enum = strcmp(k->type, "enum") == 0 || strcmp(k->type, "choice") == 0;
+    bool is_text = strcmp(k->type, "text") == 0 || strncmp(k->type, "path", 4) == 0;
     bool is_bounded = k->min != 0 || k->max != 0;
-    if (is_bounded) snprintf(range, sizeof range, " %g..%g", k->min, k->max);
+    if (is_bounded) snprintf(range, sizeof range, " %.12g..%.12g", k->min, k->max);
+    if (is_bounded && is_text) snprintf(range, sizeof range, " up to %.12g bytes", k->max);
     return td_table_add(t, "%s%s%s%s%s%s", is_enum ? k->values : k->type, range,
                         k->unit[0] ? " " : "", k->unit, !is_enum && k->values[0] ? ", of " : "",
                         is_enum ? "" : k->values);
@@ -66,6 +70,7 @@ static td_status show_knobs(const Traind__V1__Plugin *p) {
         TD_TRY(td_table_add(&t, "%s", k->required ? "required" : k->fallback));
         TD_TRY(td_table_add(&t, "%s", k->prose));
     }
+    if (!p->n_knobs && !p->file[0]) td_print(stdout, "its keys: docs/job-spec.md\n");
     return p->n_knobs ? td_table_print(&t) : TD_OK;
 }
 

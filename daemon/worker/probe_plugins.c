@@ -1,5 +1,6 @@
 // See the header. Order: traind's own as they are linked, then files by name, so that two nodes of
-// one installation print the same.
+// one installation print the same. Knobs of traind's own are rows of the spec's tables; a strategy
+// or precision of its own has none, but keys of the section trainer.
 
 #include "daemon/worker/probe_plugins.h"
 
@@ -10,6 +11,7 @@
 #include "daemon/worker/plugins.h"
 #include "lib/base/fsio.h"
 #include "lib/base/json.h"
+#include "lib/spec/rows.h"
 
 enum { LINE_MAX_BYTES = 256 << 10 };
 
@@ -24,9 +26,8 @@ static td_status print_text(struct td_buf *b, const char *key, const char *text)
     return td_json_print_string(cut, strlen(cut), b);
 }
 
-static td_status print_knob(struct td_buf *b, const struct td_plugin_knob *k) {
-    TD_TRY(td_buf_printf(b, "{\"name\":\"%s\",\"type\":\"%s\",\"min\":", k->name,
-                         td_plugin_knob_type_name(k->type)));
+static td_status print_knob(struct td_buf *b, const struct td_spec_row *k) {
+    TD_TRY(td_buf_printf(b, "{\"name\":\"%s\",\"type\":\"%s\",\"min\":", k->name, k->type));
     TD_TRY(td_json_print_double(k->min, b));
     TD_TRY(td_buf_str(b, ",\"max\":"));
     TD_TRY(td_json_print_double(k->max, b));
@@ -37,12 +38,33 @@ static td_status print_knob(struct td_buf *b, const struct td_plugin_knob *k) {
     return td_buf_str(b, "}");
 }
 
-static td_status print_knobs(struct td_buf *b, const struct td_plugin_desc *desc) {
+// Row i of the descriptor's table or, for a part of traind, of the spec's.
+static bool row_at(const struct td_plugin_desc *desc, bool is_own, size_t i,
+                   struct td_spec_row *out_row) {
+    const char *choice = desc->kind == TD_PLUGIN_MODULE    ? "model"
+                         : desc->kind == TD_PLUGIN_DATASET ? "data"
+                                                           : "";
+    if (is_own) return td_spec_row_at(choice, desc->name, i, out_row);
+    if (i >= desc->n_knobs) return false;
+    const struct td_plugin_knob *k = &desc->knobs[i];
+    *out_row = (struct td_spec_row){.name = k->name,
+                                    .type = td_plugin_knob_type_name(k->type),
+                                    .min = k->min,
+                                    .max = k->max,
+                                    .unit = k->unit,
+                                    .fallback = k->fallback,
+                                    .values = k->values,
+                                    .prose = k->prose};
+    return true;
+}
+
+static td_status print_knobs(struct td_buf *b, const struct td_plugin_desc *desc, bool is_own) {
+    struct td_spec_row row;
     TD_TRY(print_text(b, "summary", desc->summary));
     TD_TRY(td_buf_str(b, ",\"knobs\":["));
-    for (size_t i = 0; i < desc->n_knobs; i++) {
+    for (size_t i = 0; row_at(desc, is_own, i, &row); i++) {
         if (i) TD_TRY(td_buf_str(b, ","));
-        TD_TRY(print_knob(b, &desc->knobs[i]));
+        TD_TRY(print_knob(b, &row));
     }
     return td_buf_str(b, "]");
 }
@@ -55,7 +77,8 @@ static td_status print_line(enum td_plugin_kind kind, const char *name, const ch
     TD_TRY(td_buf_printf(&b, "{\"kind\":\"%s\"", td_plugin_kind_name(kind)));
     TD_TRY(print_text(&b, "name", name));
     if (*file) TD_TRY(print_text(&b, "file", file));
-    TD_TRY(desc ? print_knobs(&b, desc) : print_text(&b, "error", td_status_message(borrow_why)));
+    TD_TRY(desc ? print_knobs(&b, desc, !*file)
+                : print_text(&b, "error", td_status_message(borrow_why)));
     TD_TRY(td_buf_str(&b, "}\n"));
     return td_fd_write_all(STDOUT_FILENO, b.data, b.len, "stdout");
 }

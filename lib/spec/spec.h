@@ -31,6 +31,7 @@
 //   plan.h            wraps the result into plans
 //   read.h            reads knobs of a checked section by key
 //   reference.c       prints the tables for people
+//   rows.h            gives rows to lists of plugins
 //
 // Only td_spec_parse needs libyaml; a program that reads plans (JSON) does not.
 

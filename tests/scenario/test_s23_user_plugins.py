@@ -386,6 +386,12 @@ def test_client_lists_the_plugins_of_an_installation_and_their_knobs(cluster, tr
     assert "does not load here" in found["strategy", "broken"]["plugin"]["error"]
     shown = daemon.ctl("plugins", "narrow", check=0).stdout
     assert "width" in shown and "int 1..4096 features" in shown and "flat|deep" in shown
+    own = daemon.ctl("plugins", "mlp", check=0).stdout
+    assert re.search(r"^layers +ints 1..1048576 features, of 2..64 +required +width of the input", own, re.M), own
+    assert re.search(r"^loss +cross_entropy\|mse\|bce +cross_entropy +what is minimized", own, re.M), own
+    assert re.search(r"^path +path up to 4095 bytes +required", daemon.ctl("plugins", "idx", check=0).stdout, re.M)
+    assert "its keys: docs/job-spec.md" in daemon.ctl("plugins", "ddp", check=0).stdout
+    assert [k["name"] for k in found["module", "mlp"]["plugin"]["knobs"]] == ["layers", "activation", "bias", "loss"]
     unknown = daemon.ctl("plugins", "nothing", check=3).stderr
     assert "no node has installed a plugin 'nothing'; those of --plugin-dirs are not listed" in unknown
     spec = spec_of(mine) | {"plugins": []}

@@ -4,6 +4,7 @@
 #include "tests/unit/test.h"
 
 #include "lib/spec/plugin_knobs.h"
+#include "lib/spec/rows.h"
 
 static const struct td_plugin_knob knobs[] = {
     {"width", TD_PLUGIN_KNOB_INT, 1, 1024, "features", NULL, NULL, "required"},
@@ -154,6 +155,46 @@ static void test_reader_fails_when_the_table_says_otherwise(void **state) {
     assert_fails(td_knob_reals(k, "width", 4, reals, &n), TD_FAILED_PRECONDITION, "list of reals");
 }
 
+// A client reads one vocabulary, whichever table a row comes from.
+static void test_rows_of_the_spec_have_the_words_of_plugins(void **state) {
+    (void)state;
+    static const struct {
+        const char *choice, *name;
+        size_t row;
+        const char *key, *type, *values;
+    } cases[] = {
+        {"model", "mlp", 0, "layers", "ints", "2..64"},
+        {"model", "mlp", 2, "bias", "bool", NULL},
+        {"model", "mlp", 3, "loss", "choice", "cross_entropy|mse|bce"},
+        {"model", "gpt", 0, "preset", "enum", "gpt2|gpt2-medium|gpt2-large|gpt2-xl"},
+        {"model", "gpt", 1, "n_layer", "int", NULL},
+        {"model", "gpt", 7, "layer_norm_epsilon", "real", NULL},
+        {"model", "plugin", 0, "module", "text", NULL},
+        {"model", "plugin", 1, "knobs", "map", NULL},
+        {"data", "idx", 0, "path", "path", NULL},
+        {"data", "tokens", 0, "train", "paths", "1..1024"},
+        {"loss", "cross_entropy", 1, "class_weights", "reals", "0..4096"},
+    };
+    struct td_spec_row row;
+    for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
+        assert_true(td_spec_row_at(cases[i].choice, cases[i].name, cases[i].row, &row));
+        assert_string_equal(row.name, cases[i].key);
+        assert_string_equal(row.type, cases[i].type);
+        assert_string_equal(row.values ? row.values : "", cases[i].values ? cases[i].values : "");
+    }
+    for (int t = 0; t < TD_PLUGIN_KNOB_TYPE_COUNT; t++) { // each word is one of those above
+        const char *word = td_plugin_knob_type_name((enum td_plugin_knob_type)t);
+        bool found = false;
+        for (size_t i = 0; i < TD_COUNTOF(cases); i++) {
+            found = found || strcmp(cases[i].type, word) == 0;
+        }
+        assert_true(found);
+    }
+    assert_false(td_spec_row_at("model", "mlp", 4, &row));
+    assert_false(td_spec_row_at("model", "no_such", 0, &row));
+    assert_false(td_spec_row_at("", "ddp", 0, &row));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_knobs_are_completed_when_only_the_required_are_given),
@@ -161,6 +202,7 @@ int main(void) {
         cmocka_unit_test(test_default_is_named_as_the_plugins_mistake_when_it_does_not_fit),
         cmocka_unit_test(test_knobs_are_read_when_they_were_checked),
         cmocka_unit_test(test_reader_fails_when_the_table_says_otherwise),
+        cmocka_unit_test(test_rows_of_the_spec_have_the_words_of_plugins),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

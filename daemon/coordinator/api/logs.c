@@ -1,10 +1,10 @@
 // LogService: logs of ranks by byte offset, and following them.
 //
 // A reader walks the streams of one attempt (rank by rank, out then err), sends what is durable,
-// one read of the readers' thread at a time, and waits where it is. It waits for its own client (the
-// queue is full) or, following, for more bytes. It ends when the job has ended and everything is
-// here. A follower of "the newest attempt" goes on with the next one, also when it was cut off and
-// comes back with the positions that it had reached. When a node never delivers the rest of an
+// one read of the readers' thread at a time, and waits where it is. It waits for its own client
+// (the queue is full) or, following, for more bytes. It ends when the job has ended and everything
+// is here. A follower of "the newest attempt" goes on with the next one, also when it was cut off
+// and comes back with the positions that it had reached. When a node never delivers the rest of an
 // ended attempt, followers are let go settle_ns after the job's end.
 
 #include <inttypes.h>
