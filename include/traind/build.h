@@ -146,6 +146,25 @@ TD_MUST_USE static inline td_status td_build_matmul(struct td_graph *g, td_value
     return td_build_node(g, TD_OP_MATMUL, in, bias ? 3 : 2, &attrs, out_y);
 }
 
+// Plain values in full, and the kernel of a convolution's weight: a graph is the same text whether
+// its author wrote a 1 or left it out.
+static inline void td_build_whole_window(struct td_window_attrs *w) {
+    for (int i = 0; i < 2; i++) {
+        w->stride[i] = td_window_at_least_one(w->stride[i]);
+        w->dilation[i] = td_window_at_least_one(w->dilation[i]);
+    }
+    w->groups = td_window_at_least_one(w->groups);
+}
+static inline void td_build_weight_window(const struct td_graph *g, td_value weight,
+                                          struct td_window_attrs *w) {
+    td_build_whole_window(w);
+    if (weight < 1 || weight > td_graph_n_values(g)) return; // which td_graph_op refuses
+    const struct td_shape *shape = &td_graph_value(g, weight)->shape;
+    for (int i = 0; i < 2 && shape->n_dims == 4; i++) {
+        w->kernel[i] = (int32_t)shape->dim[2 + i];
+    }
+}
+
 // (height, width); 0 stands for 1, but for pad.
 struct td_conv2d_options {
     int32_t stride[2], pad[2], dilation[2], groups;
@@ -163,6 +182,7 @@ TD_MUST_USE static inline td_status td_build_conv2d(struct td_graph *g, td_value
         memcpy(a.window.dilation, options->dilation, sizeof a.window.dilation);
         a.window.groups = options->groups;
     }
+    td_build_weight_window(g, w, &a.window);
     return td_build_node(g, TD_OP_CONV2D, in, bias ? 3 : 2, &a, out_y);
 }
 
@@ -175,6 +195,7 @@ static inline struct td_attrs td_build_pool_attrs(const struct td_pool_options *
     memcpy(a.window.kernel, options->kernel, sizeof a.window.kernel);
     memcpy(a.window.stride, options->stride, sizeof a.window.stride);
     memcpy(a.window.pad, options->pad, sizeof a.window.pad);
+    td_build_whole_window(&a.window);
     return a;
 }
 // x (B, C, H, W) -> (B, C, H', W'), the greatest of each window. Options are required.

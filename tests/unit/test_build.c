@@ -114,8 +114,11 @@ static void test_products_and_windows_are_built(void **state) {
     const struct td_conv2d_options conv = {{2, 1}, {1, 0}, {1, 2}, 2};
     made(td_build_conv2d(g, image, kernel, floats(6, 0, 0, 0), &conv, &y), TD_OP_CONV2D, &y,
          "(2, 6, 5, 5)");
-    made(td_build_conv2d(g, image, floats(6, 4, 3, 3), 0, NULL, &y), TD_OP_CONV2D, &y,
-         "(2, 6, 7, 7)");
+    const struct td_attrs *a = made(td_build_conv2d(g, image, floats(6, 4, 3, 2), 0, NULL, &y),
+                                    TD_OP_CONV2D, &y, "(2, 6, 7, 8)");
+    const struct td_window_attrs plain = {{3, 2}, {1, 1}, {0, 0}, {1, 1}, 1};
+    assert_memory_equal(&a->window, &plain, sizeof plain);
+    assert_fails(td_build_conv2d(g, image, 0, 0, NULL, &y), TD_INVALID_ARGUMENT, "conv2d");
     const struct td_pool_options pool = {{3, 2}, {3, 2}, {0, 1}};
     made(td_build_max_pool(g, image, &pool, &y), TD_OP_MAX_POOL, &y, "(2, 4, 3, 5)");
     made(td_build_avg_pool(g, image, &pool, &y), TD_OP_AVG_POOL, &y, "(2, 4, 3, 5)");

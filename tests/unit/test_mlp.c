@@ -112,12 +112,12 @@ static void test_steps_share_parameters_when_recorded_twice(void **state) {
 static void test_spec_takes_the_activations_of_the_one_list(void **state) {
     (void)state;
     static const char bar_before_each[] =
-#define TD_ACTIVATION(name, op, scale) "|" #name
+#define TD_ACTIVATION(name, built) "|" #name
 #include "workloads/modules/activations.def"
 #undef TD_ACTIVATION
         ;
     assert_string_equal(td_knob_find("model.mlp", "activation")->values, bar_before_each + 1);
-#define TD_ACTIVATION(name, op, scale) assert_non_null(td_section_find("layer." #name));
+#define TD_ACTIVATION(name, built) assert_non_null(td_section_find("layer." #name));
 #include "workloads/modules/activations.def"
 #undef TD_ACTIVATION
 }
@@ -125,7 +125,7 @@ static void test_spec_takes_the_activations_of_the_one_list(void **state) {
 static void test_activation_is_the_knobs_when_recorded(void **state) {
     (void)state;
     static const char *const names[] = {
-#define TD_ACTIVATION(name, op, scale) #name,
+#define TD_ACTIVATION(name, built) #name,
 #include "workloads/modules/activations.def"
 #undef TD_ACTIVATION
     };

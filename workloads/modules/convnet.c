@@ -47,7 +47,6 @@ struct kind {
     td_status (*fit)(struct layer *l, const char *where);        // in -> out
     td_status (*record)(const struct td_module *m, const struct layer *l, struct td_graph *g,
                         td_value *h);
-    enum td_op op; // of those without knobs
 };
 
 // ---- shapes -------------------------------------------------------------------------------------
@@ -192,7 +191,7 @@ static td_status read_norm(const struct td_json *v, struct layer *l) {
 }
 
 static td_status read_activation(const struct td_json *v, struct layer *l) {
-    if (l->kind->op != TD_OP_LEAKY_RELU) return TD_OK;
+    if (strcmp(l->kind->name, "leaky_relu") != 0) return TD_OK;
     return td_knob_real(v, "negative_slope", &l->negative_slope);
 }
 
@@ -226,41 +225,44 @@ static td_status conv2d(const struct td_module *m, struct td_graph *g, const cha
     const struct td_shape shape = {
         4, {out, in / window->groups, window->kernel[0], window->kernel[1]}};
     const struct td_shape row = td_shape_1(out);
-    const struct td_attrs attrs = {.window = *window};
     char path[TD_LAYER_NAME_BYTES + 16];
-    td_value operand[3] = {*h};
+    struct td_conv2d_options options = {.groups = window->groups};
+    td_value weight, bias_row = 0;
+    memcpy(options.stride, window->stride, sizeof options.stride);
+    memcpy(options.pad, window->pad, sizeof options.pad);
+    memcpy(options.dilation, window->dilation, sizeof options.dilation);
     snprintf(path, sizeof path, "%s.weight", name);
-    TD_TRY(td_graph_param(g, path, TD_F32, &shape, m->he ? he : uniform, &operand[1]));
+    TD_TRY(td_graph_param(g, path, TD_F32, &shape, m->he ? he : uniform, &weight));
     if (bias) {
         snprintf(path, sizeof path, "%s.bias", name);
-        TD_TRY(td_graph_param(g, path, TD_F32, &row, uniform, &operand[2]));
+        TD_TRY(td_graph_param(g, path, TD_F32, &row, uniform, &bias_row));
     }
-    return td_graph_op(g, TD_OP_CONV2D, operand, bias ? 3 : 2, &attrs, h);
+    return td_build_conv2d(g, *h, weight, bias_row, &options, h);
 }
 
 // torch.nn.BatchNorm2d: scale and shift are trained, running_mean and running_var are buffers.
 static td_status batch_norm(struct td_graph *g, const char *name, int64_t channels, double eps,
                             double momentum, td_value *h) {
-    static const struct {
+    struct td_batch_norm_state state;
+    const struct {
         const char *suffix;
         bool trained;
         double initial;
-    } part[] = {{"weight", true, 1},
-                {"bias", true, 0},
-                {"running_mean", false, 0},
-                {"running_var", false, 1}};
+        td_value *out;
+    } part[] = {{"weight", true, 1, &state.gamma},
+                {"bias", true, 0, &state.beta},
+                {"running_mean", false, 0, &state.mean},
+                {"running_var", false, 1, &state.var}};
     const struct td_shape row = td_shape_1(channels);
-    const struct td_attrs attrs = {.eps = eps, .momentum = momentum};
-    bool trains = td_graph_mode(g) == TD_MODE_TRAIN;
-    td_value operand[5] = {*h};
     for (size_t i = 0; i < TD_COUNTOF(part); i++) {
         char path[TD_LAYER_NAME_BYTES + 16];
         const struct td_init init = {TD_INIT_CONST, part[i].initial, 0};
         snprintf(path, sizeof path, "%s.%s", name, part[i].suffix);
-        TD_TRY(part[i].trained ? td_graph_param(g, path, TD_F32, &row, init, &operand[i + 1])
-                               : td_layer_buffer(g, path, &row, init, &operand[i + 1]));
+        TD_TRY(part[i].trained ? td_graph_param(g, path, TD_F32, &row, init, part[i].out)
+                               : td_layer_buffer(g, path, &row, init, part[i].out));
     }
-    return td_graph_op(g, trains ? TD_OP_BATCH_NORM : TD_OP_BATCH_NORM_EVAL, operand, 5, &attrs, h);
+    return td_graph_mode(g) == TD_MODE_TRAIN ? td_build_batch_norm(g, *h, &state, eps, momentum, h)
+                                             : td_build_batch_norm_eval(g, *h, &state, eps, h);
 }
 
 static td_status record_conv(const struct td_module *m, const struct layer *l, struct td_graph *g,
@@ -274,22 +276,32 @@ static td_status record_norm(const struct td_module *m, const struct layer *l, s
     return batch_norm(g, l->name, l->in.dim[0], l->eps, l->momentum, h);
 }
 
-static td_status record_pool(const struct td_module *m, const struct layer *l, struct td_graph *g,
-                             td_value *h) {
+static struct td_pool_options pool_options(const struct layer *l) {
+    struct td_pool_options o;
+    memcpy(o.kernel, l->window.kernel, sizeof o.kernel);
+    memcpy(o.stride, l->window.stride, sizeof o.stride);
+    memcpy(o.pad, l->window.pad, sizeof o.pad);
+    return o;
+}
+
+static td_status record_max_pool(const struct td_module *m, const struct layer *l,
+                                 struct td_graph *g, td_value *h) {
     (void)m;
-    const struct td_attrs attrs = {.window = l->window};
-    td_value out[2]; // of max_pool: the result and where it was
-    TD_TRY(td_graph_op(g, l->kind->op, h, 1, &attrs, out));
-    *h = out[0];
-    return TD_OK;
+    const struct td_pool_options options = pool_options(l);
+    return td_build_max_pool(g, *h, &options, h);
+}
+
+static td_status record_avg_pool(const struct td_module *m, const struct layer *l,
+                                 struct td_graph *g, td_value *h) {
+    (void)m;
+    const struct td_pool_options options = pool_options(l);
+    return td_build_avg_pool(g, *h, &options, h);
 }
 
 static td_status record_activation(const struct td_module *m, const struct layer *l,
                                    struct td_graph *g, td_value *h) {
     (void)m;
-    const bool slopes = l->kind->op == TD_OP_LEAKY_RELU;
-    const struct td_attrs attrs = {.scale = slopes ? l->negative_slope : 0};
-    return td_graph_op(g, l->kind->op, h, 1, &attrs, h);
+    return td_activation_find(l->kind->name)(g, *h, l->negative_slope, h);
 }
 
 static int64_t batch_of(const struct td_graph *g, td_value h) {
@@ -303,10 +315,21 @@ static td_status record_flatten(const struct td_module *m, const struct layer *l
     return td_layer_reshape(g, &flat, h);
 }
 
-static td_status record_global_pool(const struct td_module *m, const struct layer *l,
-                                    struct td_graph *g, td_value *h) {
-    const struct td_attrs attrs = {.shape = {4, {batch_of(g, *h), l->in.dim[0], 1, 1}}};
-    TD_TRY(td_graph_op(g, l->kind->op, h, 1, &attrs, h));
+static struct td_shape one_a_channel(const struct layer *l, const struct td_graph *g, td_value h) {
+    return (struct td_shape){4, {batch_of(g, h), l->in.dim[0], 1, 1}};
+}
+
+static td_status record_global_avg_pool(const struct td_module *m, const struct layer *l,
+                                        struct td_graph *g, td_value *h) {
+    const struct td_shape shape = one_a_channel(l, g, *h);
+    TD_TRY(td_build_reduce_mean(g, *h, &shape, h));
+    return record_flatten(m, l, g, h);
+}
+
+static td_status record_global_max_pool(const struct td_module *m, const struct layer *l,
+                                        struct td_graph *g, td_value *h) {
+    const struct td_shape shape = one_a_channel(l, g, *h);
+    TD_TRY(td_build_reduce_max(g, *h, &shape, h));
     return record_flatten(m, l, g, h);
 }
 
@@ -362,20 +385,19 @@ static td_status record_residual(const struct td_module *m, const struct layer *
 }
 
 static const struct kind kinds[] = {
-    {"conv", "conv", read_conv, fit_conv, record_conv, TD_OP_CONV2D},
-    {"batch_norm", "bn", read_norm, fit_norm, record_norm, TD_OP_BATCH_NORM},
-#define TD_ACTIVATION(name, op, scale)                                                             \
-    {#name, NULL, read_activation, fit_same, record_activation, op},
+    {"conv", "conv", read_conv, fit_conv, record_conv},
+    {"batch_norm", "bn", read_norm, fit_norm, record_norm},
+#define TD_ACTIVATION(name, built) {#name, NULL, read_activation, fit_same, record_activation},
 #include "workloads/modules/activations.def"
 #undef TD_ACTIVATION
-    {"max_pool", NULL, read_pool, fit_pool, record_pool, TD_OP_MAX_POOL},
-    {"avg_pool", NULL, read_pool, fit_pool, record_pool, TD_OP_AVG_POOL},
-    {"global_avg_pool", NULL, NULL, fit_global_pool, record_global_pool, TD_OP_REDUCE_MEAN},
-    {"global_max_pool", NULL, NULL, fit_global_pool, record_global_pool, TD_OP_REDUCE_MAX},
-    {"flatten", NULL, NULL, fit_flatten, record_flatten, TD_OP_RESHAPE},
-    {"linear", "fc", read_linear, fit_linear, record_linear, TD_OP_MATMUL},
-    {"dropout", "dropout", read_dropout, fit_same, record_dropout, TD_OP_DROPOUT},
-    {"residual", "layer", read_residual, fit_residual, record_residual, TD_OP_CONV2D},
+    {"max_pool", NULL, read_pool, fit_pool, record_max_pool},
+    {"avg_pool", NULL, read_pool, fit_pool, record_avg_pool},
+    {"global_avg_pool", NULL, NULL, fit_global_pool, record_global_avg_pool},
+    {"global_max_pool", NULL, NULL, fit_global_pool, record_global_max_pool},
+    {"flatten", NULL, NULL, fit_flatten, record_flatten},
+    {"linear", "fc", read_linear, fit_linear, record_linear},
+    {"dropout", "dropout", read_dropout, fit_same, record_dropout},
+    {"residual", "layer", read_residual, fit_residual, record_residual},
 };
 
 // ---- opening ------------------------------------------------------------------------------------

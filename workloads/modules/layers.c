@@ -102,6 +102,30 @@ td_status td_layer_reshape(struct td_graph *g, const struct td_shape *shape, td_
     return td_build_reshape(g, *h, shape, h);
 }
 
+#define TD_ACTIVATION(name, built)                                                                 \
+    static td_status record_##name(struct td_graph *g, td_value x, double slope,                   \
+                                   td_value *out_y) {                                              \
+        (void)slope;                                                                               \
+        return built;                                                                              \
+    }
+#include "workloads/modules/activations.def"
+#undef TD_ACTIVATION
+
+td_activation_fn *td_activation_find(const char *name) {
+    static const struct {
+        const char *name;
+        td_activation_fn *record;
+    } rows[] = {
+#define TD_ACTIVATION(name, built) {#name, record_##name},
+#include "workloads/modules/activations.def"
+#undef TD_ACTIVATION
+    };
+    for (size_t i = 0; i < TD_COUNTOF(rows); i++) {
+        if (strcmp(rows[i].name, name) == 0) return rows[i].record;
+    }
+    return NULL;
+}
+
 td_status td_layer_linear(struct td_graph *g, const char *name, int64_t in, int64_t out, bool bias,
                           unsigned marks, td_value *h) {
     const double bound = 1.0 / sqrt((double)in);

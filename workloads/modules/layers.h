@@ -48,6 +48,13 @@ TD_MUST_USE td_status td_layer_dropout(struct td_graph *g, const char *name, dou
 TD_MUST_USE td_status td_layer_pixels(struct td_graph *g, enum td_dtype dtype, td_value *h);
 TD_MUST_USE td_status td_layer_reshape(struct td_graph *g, const struct td_shape *shape,
                                        td_value *h);
+
+#define TD_LEAKY_SLOPE 0.01 // torch's, where no knob gives one
+// The builder of a row of activations.def. slope: of leaky_relu.
+typedef td_status td_activation_fn(struct td_graph *g, td_value x, double slope, td_value *out_y);
+// NULL: no activation is named so.
+td_activation_fn *td_activation_find(const char *name);
+
 // torch.nn.Linear: h (..., in) @ weight^T + bias, weight (out, in). marks: of the weight, enum
 // td_param_mark; TD_PARAM_NOT_HIDDEN for the layer that gives the classes.
 TD_MUST_USE td_status td_layer_linear(struct td_graph *g, const char *name, int64_t in, int64_t out,

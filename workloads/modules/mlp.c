@@ -26,23 +26,13 @@ struct td_module {
     int64_t width[MAX_WIDTHS];
     int n_widths;
     bool bias;
-    enum td_op activation;
-    struct td_attrs activation_attrs;
+    td_activation_fn *activation;
     struct td_xy fields;
     struct td_module_loss loss;
 };
 
-static const struct {
-    const char *name;
-    enum td_op op;
-    double scale; // what the op knows as attrs.scale
-} activations[] = {
-#define TD_ACTIVATION(name, op, scale) {#name, op, scale},
-#include "workloads/modules/activations.def"
-#undef TD_ACTIVATION
-};
 static const char activation_names[] =
-#define TD_ACTIVATION(name, op, scale) " " #name
+#define TD_ACTIVATION(name, built) " " #name
 #include "workloads/modules/activations.def"
 #undef TD_ACTIVATION
     ;
@@ -51,12 +41,8 @@ static const char activation_names[] =
 static td_status read_activation(struct td_module *m, const struct td_json *knobs) {
     const char *name = NULL;
     TD_TRY(td_knob_text(knobs, "activation", &name));
-    for (size_t i = 0; i < TD_COUNTOF(activations); i++) {
-        if (strcmp(activations[i].name, name) != 0) continue;
-        m->activation = activations[i].op;
-        m->activation_attrs.scale = activations[i].scale;
-        return TD_OK;
-    }
+    m->activation = td_activation_find(name);
+    if (m->activation) return TD_OK;
     return td_bad_spec("model.activation: '%s' is not known here; use one of%s", name,
                        activation_names);
 }
@@ -125,7 +111,7 @@ static td_status mlp_record(struct td_module *m, struct td_graph *g, int64_t bat
         bool head = layer + 1 == m->n_widths;
         TD_TRY(td_layer_linear(g, name, m->width[layer - 1], m->width[layer], m->bias,
                                head ? TD_PARAM_NOT_HIDDEN : 0, &h));
-        if (!head) TD_TRY(td_graph_op(g, m->activation, &h, 1, &m->activation_attrs, &h));
+        if (!head) TD_TRY(m->activation(g, h, TD_LEAKY_SLOPE, &h));
     }
     return td_module_loss_end(&m->loss, g, h, y);
 }
