@@ -12,7 +12,7 @@ test whose name contains it, or whose header comment has it as a tag ("// Tags: 
 
 --full puts before it what takes long, and everything counts in one line: the C programs again under
 address and undefined sanitizers (DIR-asan) and those tagged tsan under the thread sanitizer (DIR-tsan),
-every entry of tests/fuzz under libFuzzer (DIR-fuzz, FUZZ_S seconds each), those of lib/base, graph and
+conformance at each CPU level's code of the sanitized build and of clang's (DIR-asan, DIR-clang), every entry of tests/fuzz under libFuzzer (DIR-fuzz, FUZZ_S seconds each), those of lib/base, graph and
 operators for aarch64 under qemu (DIR-arm64, where DIR/arm64 could be made), conformance with many
 threads, tests/parity, where a python with torch is (DIR/venv-rivals, or TORCH), and build, unit tests
 and demo in a Debian 13 (debian13.sh, DIR-debian13). What was not built for it is a failure. Of lower CPU
@@ -52,6 +52,9 @@ FULL = bool(os.environ.get("TD_FULL"))
 AT_LEVELS = {level: ("conform_ops", "conform_ops_nn", "conform_ops_optim", "conform_steps")
              for level in ("generic", "avx2")}
 NO_ACCELERATOR = ("conform_collective",)
+# Of the builds that check-full makes besides: the levels that run again. Newer ones have avx512's code.
+BUILD_LEVELS = {"asan": ("generic", "avx2"), "clang": ("generic", "avx2", "avx512")}
+BUILD_PROGRAMS = ("conform_ops", "conform_ops_nn", "conform_ops_optim")
 
 ALLOWED_SKIPS = [r"no GPU", r"no PJRT plugin", r"no arm64 root", r"no Debian 13 root"]
 if not FULL:
@@ -215,14 +218,22 @@ def runs_at(level, name):
     return folder == "conform" and program in AT_LEVELS.get(level, ())
 
 
-def run_levels(build, text, env):
-    """Conformance at the levels below this machine's own, each program a process that is held to it."""
+def machine_level(build):
+    """(level, []), or (None, results) where it is not known."""
     try:
-        lower = levels.below(levels.of_machine(build))
+        return levels.of_machine(build), []
     except (AssertionError, OSError, subprocess.SubprocessError) as e:
         result = Result("levels", failures=[f"this machine's CPU level is not known: {e}"])
         report(result)
-        return [result]
+        return None, [result]
+
+
+def run_levels(build, text, env):
+    """Conformance at the levels below this machine's own, each program a process that is held to it."""
+    machine, failed = machine_level(build)
+    if failed:
+        return failed
+    lower = levels.below(machine)
     env, programs = program_env(build, env), list(find_programs(build, ""))
     sources = dict(find_programs(build, text))
     return run_two_at_a_time([(run_program, f"{level}/{n}", p, dict(env, TRAIND_CPU_ISA=level))
@@ -231,6 +242,27 @@ def run_levels(build, text, env):
 
 
 # ---- what only --full does --------------------------------------------------------------------------
+def levels_of_build(kind, machine):
+    """The levels that a build runs at, of those that the machine has. The sanitized one ran at the machine's own."""
+    there = [*levels.below(machine), *([machine] if kind != "asan" else [])]
+    for level in BUILD_LEVELS[kind]:
+        if level not in (*levels.below(machine), machine):
+            print(f"{kind}: not run at CPU level {level}, which this machine does not have")
+    return [level for level in BUILD_LEVELS[kind] if level in there]
+
+
+def run_build_levels(build, kind, env):
+    """Conformance of the build DIR-KIND, each program a process that is held to a level."""
+    machine, failed = machine_level(build)
+    if failed:
+        return failed
+    other = Path(f"{build}-{kind}")
+    env, programs = program_env(other, env), {n.split("/")[1]: (n, p) for n, p in find_programs(other, "conform/")}
+    return run_two_at_a_time([(run_program, f"{kind}/{level}/{n}", p, dict(env, TRAIND_CPU_ISA=level))
+                              for level in levels_of_build(kind, machine)
+                              for n, p in map(programs.get, BUILD_PROGRAMS)])
+
+
 def run_judged(name, command, env, timeout_s, judge):
     """A command whose output judge(result, output, status) turns into counts."""
     result, started = Result(name), time.monotonic()
@@ -360,6 +392,8 @@ def run_long(build, env, clock):
     env = {k: v for k, v in env.items() if k != "TD_FULL"}  # as often as in `check`: it takes ten times as long
     tsan = dict(env, TSAN_OPTIONS=f"suppressions={ROOT}/tests/tools/tsan.supp")
     return [*clock.run("asan", run_programs, Path(f"{build}-asan"), "", env, "asan/"),
+            *clock.run("asan at CPU levels", run_build_levels, build, "asan", env),
+            *clock.run("clang at CPU levels", run_build_levels, build, "clang", env),
             *clock.run("tsan", run_programs, Path(f"{build}-tsan"), "tsan", tsan, "tsan/"),
             *clock.run("fuzz", run_fuzz, build, env), *clock.run("arm64", run_arm64, build, env),
             *clock.run("many threads", run_many_threads, build, env),

@@ -2,6 +2,7 @@
 failure makes every other test worthless, so its judgement has tests of its own."""
 
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -127,6 +128,35 @@ def test_lower_levels_run_again_when_the_machine_has_more(tmp_path, monkeypatch,
     assert [r.name for r in results] == expected
     for r in results:
         assert r.passed == 1 and f"held to {r.name.split('/')[0]}\n" in r.output
+
+
+@pytest.mark.parametrize("kind, machine, expected, absent", [
+    ("asan", "generic", [], ["avx2"]),
+    ("asan", "avx2", ["generic"], []),
+    ("asan", "amx", ["generic", "avx2"], []),
+    ("clang", "avx2", ["generic", "avx2"], ["avx512"]),
+    ("clang", "avx512_bf16", ["generic", "avx2", "avx512"], []),
+])
+def test_other_builds_run_at_each_level_the_machine_has(tmp_path, monkeypatch, capsys, kind, machine, expected, absent):
+    monkeypatch.delenv("TRAIND_CPU_ISA", raising=False)
+    build = tmp_path / "build"
+    for folder in (build, tmp_path / f"build-{kind}"):
+        folder.mkdir()
+        fake_build(folder, machine)
+    results = check.run_build_levels(build, kind, dict(os.environ))
+    assert [r.name for r in results] == [f"{kind}/{level}/conform/{p}" for level in expected
+                                         for p in check.BUILD_PROGRAMS]
+    for r in results:
+        assert r.passed == 1 and f"held to {r.name.split('/')[1]}\n" in r.output
+    assert re.findall(r"not run at CPU level (\w+)", capsys.readouterr().out) == absent
+
+
+def test_other_build_fails_when_it_was_not_made(tmp_path, monkeypatch):
+    monkeypatch.delenv("TRAIND_CPU_ISA", raising=False)
+    build = tmp_path / "build"
+    build.mkdir()
+    results = check.run_build_levels(fake_build(build, "avx2"), "clang", dict(os.environ))
+    assert results and all("is not built" in r.failures[0] for r in results)
 
 
 def test_levels_fail_when_the_machine_s_own_is_not_known(tmp_path):
