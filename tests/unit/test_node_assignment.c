@@ -114,6 +114,32 @@ static void test_checkpoints_go_where_the_spec_says_when_it_does(void **state) {
     assert_string_equal(a.checkpoints, "/shared/ck/j-1");
 }
 
+// Every such attempt was an internal error, and four of them were made.
+static void test_place_that_cannot_be_is_the_specs_mistake_unless_it_is_the_nodes(void **state) {
+    const char *dir = *state;
+    struct td_assignment a;
+    char plan[1024], extra[256], path[TD_FS_PATH_BYTES], file[TD_FS_PATH_BYTES];
+    snprintf(path, sizeof path, "%s/attempts/j-1/a2", dir);
+    snprintf(file, sizeof file, "%s/file", dir);
+    assert_ok(td_fs_write(file, "", 0, 0600, 0));
+    const char *const places[] = {file, "/proc/checkpoints"};
+    for (size_t i = 0; i < TD_COUNTOF(places); i++) {
+        snprintf(extra, sizeof extra, ",\"checkpoint\":{\"dir\":\"%s\"}", places[i]);
+        assert_ok(assigned(extra, NULL, dir, &a, plan));
+        td_status s = td_assignment_write(&a, plan, path, dir, 0750);
+        assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC);
+        assert_non_null(strstr(td_status_message(s), "checkpoint.dir must be a directory"));
+        assert_non_null(strstr(td_status_message(s), places[i]));
+        td_status_free(s);
+    }
+    snprintf(file, sizeof file, "%s/checkpoints", dir);
+    assert_ok(td_fs_write(file, "", 0, 0600, 0));
+    assert_ok(assigned("", NULL, dir, &a, plan));
+    td_status s = td_assignment_write(&a, plan, path, dir, 0750);
+    assert_int_equal(td_status_class(s), TD_CLASS_NONE);
+    td_status_free(s);
+}
+
 static void test_best_is_brought_along_when_a_stage_after_fit_uses_it(void **state) {
     static const struct {
         const char *extra;
@@ -214,6 +240,7 @@ int main(void) {
         test_in_scratch(test_plan_gets_this_machines_paths_when_it_is_written),
         test_in_scratch(test_checkpoints_go_where_the_spec_says_when_it_does),
         test_in_scratch(test_streamed_checkpoint_is_found_or_missed_when_nothing_fetches_it),
+        test_in_scratch(test_place_that_cannot_be_is_the_specs_mistake_unless_it_is_the_nodes),
         test_in_scratch(test_best_is_brought_along_when_a_stage_after_fit_uses_it),
         test_in_scratch(test_assignment_is_refused_when_it_is_bad),
         test_in_scratch(test_directory_is_refused_when_its_facts_are_damaged),

@@ -161,12 +161,28 @@ static td_status write_facts(const struct td_assignment *a, const char *dir) {
     return td_fs_write(path, text.data, text.len, 0600, 0); // td_assignment_sync follows
 }
 
+// Ranks write there, under the umask of jobs. A place that the spec names and that cannot be is the
+// spec's mistake, and no other attempt will find it better; the node's own is the node's trouble.
+static td_status make_checkpoints(const struct td_assignment *a, const char *state_dir,
+                                  mode_t mode) {
+    char path[TD_FS_PATH_BYTES], own[TD_FS_PATH_BYTES];
+    TD_TRY(td_fs_path(path, "%s/a%u", a->checkpoints, a->attempt));
+    TD_TRY(td_assignment_checkpoints("", state_dir, a->job, own, sizeof own));
+    td_status s = td_fs_mkdirs_exact(path, mode);
+    enum td_code code = td_status_code(s);
+    bool wrong = code == TD_NOT_FOUND || code == TD_PERMISSION_DENIED ||
+                 code == TD_FAILED_PRECONDITION; // missing, forbidden; a file, a read-only disk
+    if (!wrong || strcmp(a->checkpoints, own) == 0) return s;
+    s = td_status_context(s, "checkpoint.dir must be a directory that traind on this node can "
+                             "make or write; change it or its permissions");
+    return td_status_with_class(s, TD_CLASS_BAD_SPEC);
+}
+
 td_status td_assignment_write(const struct td_assignment *a, const char *plan_json, const char *dir,
                               const char *state_dir, mode_t checkpoints_mode) {
     char path[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_mkdirs(dir, 0700));
-    TD_TRY(td_fs_path(path, "%s/a%u", a->checkpoints, a->attempt));
-    TD_TRY(td_fs_mkdirs_exact(path, checkpoints_mode));
+    TD_TRY(make_checkpoints(a, state_dir, checkpoints_mode));
     TD_TRY(td_fs_path(path, "%s/cache", state_dir));
     TD_TRY(td_fs_mkdirs(path, 0700));
     TD_TRY(write_facts(a, dir));
