@@ -11,6 +11,7 @@
 //   plan/                 what it will need, and what is chosen for it
 //   loop/                 what it does
 //   build.h               puts a rank together
+//   start.h               looks for a plan at what a start needs
 //   train.h               runs it
 //
 // Train: one rank of one attempt, from configuration to its end. This is what a worker calls.

@@ -89,7 +89,8 @@ static void __attribute__((destructor)) leave(void) {
 }
 
 static void ask(struct home *h, bool strict) {
-    const struct td_weights_options o = {.path = h->dir,
+    const struct td_weights_options o = {.knob = "init_from",
+                                         .path = h->dir,
                                          .strict = strict,
                                          .module_ops = td_module_gpt.ops,
                                          .module = h->module,

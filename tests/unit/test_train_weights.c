@@ -82,8 +82,11 @@ static const struct td_module_ops module_ops = {
     .struct_bytes = sizeof module_ops, .other_name = without_prefix, .spares = spares_counters};
 
 static td_status load(struct fixture *f, bool strict) {
-    const struct td_weights_options o = {
-        .path = f->path, .strict = strict, .module_ops = &module_ops, .events = &f->events};
+    const struct td_weights_options o = {.knob = "init_from",
+                                         .path = f->path,
+                                         .strict = strict,
+                                         .module_ops = &module_ops,
+                                         .events = &f->events};
     const struct td_restore_target to = {
         .state = f->state, .memory = &f->memory, .accel_ops = f->ops, .accel = f->accel};
     return td_weights_load(&o, &to);

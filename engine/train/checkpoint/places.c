@@ -1,12 +1,17 @@
 // A file is really written: permissions, a read-only file system, a quota and a directory that is
 // none all fail the same way then. It has no name where the file system can do that, so a rank that
 // is killed leaves nothing. Rejected: access(2), which says yes to root and to a full disk.
+//
+// A plan tries the nearest directory that is there in place of one that a rank would make. A full
+// disk is no reason to refuse a plan: there may be room when the job starts.
 
 #include "engine/train/checkpoint/places.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/base/fsio.h"
@@ -14,7 +19,9 @@
 static td_status write_named(const char *dir) {
     char path[TD_FS_PATH_BYTES];
     TD_TRY(td_fs_path(path, "%s/" TD_PLACES_TRIED "%d", dir, (int)getpid()));
-    td_status s = td_fs_write(path, "\n", 1, 0600, 0);
+    TD_AUTO_CLOSE int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) return td_fs_fail("make a file in", dir);
+    td_status s = td_fd_write_all(fd, "\n", 1, dir);
     (void)unlink(path);
     return s;
 }
@@ -27,29 +34,63 @@ static td_status write_unnamed(const char *dir) {
     return td_fs_fail("make a file in", dir);
 }
 
-static td_status try_directory(const char *dir, const char *what) {
-    td_status s = write_unnamed(dir);
-    if (!s) return TD_OK;
-    s = td_status_context(s, "%s cannot be written in '%s'", what, dir);
-    return td_status_class(s) == TD_CLASS_NONE ? td_status_with_class(s, TD_CLASS_BAD_SPEC) : s;
+// Class disk is that of a disk which is full or fails; a read-only one is the wrong place.
+static td_status wrong_place(td_status s) {
+    bool fails = td_status_class(s) == TD_CLASS_DISK && td_status_code(s) != TD_FAILED_PRECONDITION;
+    return fails ? s : td_status_with_class(s, TD_CLASS_BAD_SPEC);
 }
 
-static td_status try_made_directory(const char *dir, const char *what) {
+static td_status try_directory(const char *dir, const char *what) {
+    td_status s = write_unnamed(dir);
+    return wrong_place(td_status_context(s, "%s cannot be written in '%s'", what, dir));
+}
+
+// How a directory that a rank makes, if it is not there, is tried.
+typedef td_status try_fn(const char *dir, const char *what);
+
+static td_status make_and_try(const char *dir, const char *what) {
     td_status s = td_fs_mkdirs(dir, 0777);
     if (!s) return try_directory(dir, what);
-    s = td_status_context(s, "%s need a directory", what);
-    return td_status_class(s) == TD_CLASS_NONE ? td_status_with_class(s, TD_CLASS_BAD_SPEC) : s;
+    return wrong_place(td_status_context(s, "%s need a directory", what));
+}
+
+// The directory above; false: there is none.
+static bool rise(char path[TD_FS_PATH_BYTES]) {
+    char *slash = strrchr(path, '/');
+    if (strcmp(path, "/") == 0 || strcmp(path, ".") == 0) return false;
+    if (slash) {
+        slash[slash == path] = '\0';
+    } else {
+        snprintf(path, TD_FS_PATH_BYTES, ".");
+    }
+    return true;
+}
+
+// What is in the way, a file or a link that leads nowhere, is there, too, and fails the trial.
+static bool is_missing(const char *path) {
+    struct stat st;
+    return lstat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR || errno == EACCES);
+}
+
+static td_status try_nearest(const char *dir, const char *what) {
+    char at[TD_FS_PATH_BYTES];
+    TD_TRY(td_fs_path(at, "%s", dir));
+    while (is_missing(at) && rise(at)) {}
+    return try_directory(at, what);
 }
 
 static td_status check_output(const char *output) {
     char dir[TD_FS_PATH_BYTES];
+    struct stat st;
+    if (stat(output, &st) == 0 && S_ISDIR(st.st_mode)) {
+        return td_bad_spec("predict.output: '%s' is a directory; name a file in it", output);
+    }
     TD_TRY(td_fs_path(dir, "%s", output));
-    char *slash = strrchr(dir, '/');
-    if (slash) slash[slash == dir] = '\0';
-    return try_directory(slash ? dir : ".", "predictions (predict.output)");
+    (void)rise(dir);
+    return try_directory(dir, "predictions (predict.output)");
 }
 
-td_status td_places_check(const struct td_train_config *c) {
+static td_status check(const struct td_train_config *c, try_fn *try_made) {
     const char *dir = c->checkpoint.dir;
     bool predicts = c->stages & TD_STAGE_PREDICT;
     if (c->rank != 0) return TD_OK;
@@ -60,8 +101,19 @@ td_status td_places_check(const struct td_train_config *c) {
             TD_CLASS_BAD_SPEC);
     }
     bool saves = (c->stages & TD_STAGE_FIT) && c->checkpoint.save_top_k != 0;
-    if (dir && saves) TD_TRY(try_made_directory(dir, "checkpoints"));
+    if (dir && saves) TD_TRY(try_made(dir, "checkpoints (checkpoint.dir)"));
     if (!predicts) return TD_OK;
     if (c->predict.output) return check_output(c->predict.output);
-    return try_made_directory(dir, "predictions");
+    return try_made(dir, "predictions (predict.output, else checkpoint.dir)");
+}
+
+td_status td_places_check(const struct td_train_config *c) {
+    return check(c, make_and_try);
+}
+
+td_status td_places_look(const struct td_train_config *c) {
+    td_status s = check(c, try_nearest);
+    if (td_status_class(s) != TD_CLASS_DISK) return s;
+    td_status_free(s);
+    return TD_OK;
 }

@@ -13,5 +13,7 @@
 // made, as they would be later. Class bad_spec, or disk where that is full: a place is missing
 // or cannot be written. Thread: training.
 TD_MUST_USE td_status td_places_check(const struct td_train_config *config);
+// The same for a plan: no directory is made, the nearest that is there is tried. Class bad_spec.
+TD_MUST_USE td_status td_places_look(const struct td_train_config *config);
 
 #endif

@@ -26,6 +26,8 @@ struct td_restored {
 TD_MUST_USE td_status td_restore_choose(const char *const *paths, size_t n_paths,
                                         struct td_events *events, struct td_arena *a,
                                         struct td_restored *out_restored);
+// The same for a plan: manifest and sizes, but not digests, which take as long as reading it all.
+TD_MUST_USE td_status td_restore_look(const char *const *paths, size_t n_paths, struct td_arena *a);
 
 struct td_restore_target {
     const struct td_state_table *state;

@@ -223,9 +223,9 @@ static size_t some_misfits(const char *list) {
 
 // Every name, in notes of a readable length.
 static void note_misfits(struct weights *w) {
-    for (const char *at = td_buf_cstr(&w->misfits); *at; at += *at ? 2 : 0) {
+    for (const char *at = td_buf_cstr(&w->misfits); w->o->events && *at; at += *at ? 2 : 0) {
         size_t len = some_misfits(at);
-        td_events_note(w->o->events, "init_from: %.*s", (int)len, at);
+        td_events_note(w->o->events, "%s: %.*s", w->o->knob, (int)len, at);
         at += len;
     }
 }
@@ -233,24 +233,28 @@ static void note_misfits(struct weights *w) {
 static td_status judge(struct weights *w, size_t n_matched) {
     if (w->n_misfits == 0) return TD_OK;
     if (!w->o->strict && n_matched > 0) {
-        td_events_note(w->o->events,
-                       "init_from: %zu tensors loaded, %zu skipped because strict is false",
-                       n_matched, w->n_misfits);
+        if (w->o->events) {
+            td_events_note(w->o->events,
+                           "%s: %zu tensors loaded, %zu skipped because strict is false",
+                           w->o->knob, n_matched, w->n_misfits);
+        }
         note_misfits(w);
         return TD_OK;
     }
     bool long_list = w->misfits.len > LIST_SHOWN;
     if (long_list) note_misfits(w);
-    td_status s =
-        td_fail(TD_INVALID_ARGUMENT, "'%s' does not fit the model in %zu tensor%s: %.*s%s%s",
-                w->o->path, w->n_misfits, w->n_misfits == 1 ? "" : "s", LIST_SHOWN,
-                td_buf_cstr(&w->misfits), long_list ? "... (the notes have all)" : "",
-                n_matched ? ". With strict: false the rest is loaded" : "");
+    td_status s = td_fail(
+        TD_INVALID_ARGUMENT, "'%s' does not fit the model in %zu tensor%s: %.*s%s%s", w->o->path,
+        w->n_misfits, w->n_misfits == 1 ? "" : "s", LIST_SHOWN, td_buf_cstr(&w->misfits),
+        !long_list     ? ""
+        : w->o->events ? "... (the notes have all)"
+                       : "...",
+        n_matched ? ". With strict: false the rest is loaded" : "");
     return td_status_with_class(s, TD_CLASS_BAD_SPEC);
 }
 
 // ---- loading ------------------------------------------------------------------------------------
-static td_status load(struct weights *w) {
+static td_status choose(struct weights *w) {
     uint32_t n = td_state_count(w->to->state);
     size_t n_matched = 0;
     TD_TRY(td_arena_create(128 << 20, &w->arena));
@@ -262,8 +266,11 @@ static td_status load(struct weights *w) {
     for (uint32_t i = 0; i < n; i++) {
         n_matched += w->matched[i] != NULL;
     }
-    TD_TRY(judge(w, n_matched));
-    for (uint32_t i = 0; i < n; i++) {
+    return judge(w, n_matched);
+}
+
+static td_status copy(struct weights *w) {
+    for (uint32_t i = 0; i < td_state_count(w->to->state); i++) {
         if (w->matched[i]) {
             TD_TRY(td_restore_tensor(w->matched[i], td_state_at(w->to->state, i), w->to));
         }
@@ -271,11 +278,23 @@ static td_status load(struct weights *w) {
     return TD_OK;
 }
 
-td_status td_weights_load(const struct td_weights_options *o, const struct td_restore_target *to) {
+static td_status use(const struct td_weights_options *o, const struct td_restore_target *to,
+                     bool loads) {
     TD_AUTO(weights) *w = td_calloc(1, sizeof *w);
     if (!w) return td_fail_oom();
     w->o = o;
     w->to = to;
     td_buf_init(&w->misfits, LIST_MAX);
-    return td_status_context(load(w), "init_from");
+    td_status s = choose(w);
+    if (!s && loads) s = copy(w);
+    return td_status_context(s, "%s", o->knob);
+}
+
+td_status td_weights_load(const struct td_weights_options *o, const struct td_restore_target *to) {
+    return use(o, to, true);
+}
+
+td_status td_weights_check(const struct td_weights_options *o, const struct td_state_table *state) {
+    const struct td_restore_target to = {.state = state};
+    return use(o, &to, false);
 }

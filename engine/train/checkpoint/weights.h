@@ -1,8 +1,8 @@
 #ifndef TRAIND_ENGINE_TRAIN_CHECKPOINT_WEIGHTS_H
 #define TRAIND_ENGINE_TRAIN_CHECKPOINT_WEIGHTS_H
 
-// Weights to begin with (`init_from`): parameters and buffers out of safetensors that traind, torch
-// or Hugging Face's library wrote. Training starts at step 0.
+// Weights to begin with (`init_from`) or to evaluate (`evaluate_from`): parameters and buffers out
+// of safetensors that traind, torch or Hugging Face's library wrote. Training starts at step 0.
 //
 // The path is a file, or a directory with model.safetensors, or with model.safetensors.index.json
 // and the shards that it names. A config.json beside them is held against the module. Tensors are
@@ -19,13 +19,17 @@
 enum { TD_WEIGHTS_SHARDS = 256 };
 
 struct td_weights_options {
+    const char *knob; // that names the path
     const char *path;
     bool strict;
     const struct td_module_ops *module_ops;
     struct td_module *module;
-    struct td_events *events;
+    struct td_events *events; // for notes; NULL: none
 };
 TD_MUST_USE td_status td_weights_load(const struct td_weights_options *o,
                                       const struct td_restore_target *to);
+// All of it but the copies, for a model whose state need not be placed.
+TD_MUST_USE td_status td_weights_check(const struct td_weights_options *o,
+                                       const struct td_state_table *state);
 
 #endif

@@ -44,7 +44,7 @@ td_status td_stage_weights_check(const struct td_rank *r) {
     if (asks_for(c, "best") && !c->checkpoint.dir) {
         return td_bad_spec("evaluate_from: best needs a place for checkpoints; set checkpoint.dir");
     }
-    return TD_OK;
+    return wants_path(c) ? td_rank_check_weights(r, TD_RANK_WEIGHTS_EVALUATED) : TD_OK;
 }
 
 // The weights that the rank holds, by where they are from.
@@ -138,7 +138,7 @@ static td_status read_weights(struct td_rank *r, const struct choice *made,
     uint32_t roles;
     TD_TRY(td_rank_read_roles(r, &roles));
     if (!(roles & weight_roles)) return TD_OK;
-    if (made->source == FROM_PATH) return td_rank_load_weights(r, r->config->evaluate_from, true);
+    if (made->source == FROM_PATH) return td_rank_load_weights(r, TD_RANK_WEIGHTS_EVALUATED);
     if (!from->path) {
         const char *candidate = made->path; // another rank than 0 that reads
         TD_TRY(td_restore_choose(&candidate, 1, r->events, r->arena, from));

@@ -13,7 +13,8 @@
 
 #include "engine/train/loop/loop.h"
 
-// Before the first step: is a path that will be needed there? INVALID_ARGUMENT, class bad_spec.
+// Before the first step, or of a plan: are weights at the path that will be needed, and do they
+// fit? Class bad_spec, or data where they are damaged.
 TD_MUST_USE td_status td_stage_weights_check(const struct td_rank *r);
 // Once, after fit and before the first other stage.
 TD_MUST_USE td_status td_stage_weights_load(struct td_train_loop *l);

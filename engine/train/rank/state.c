@@ -113,16 +113,32 @@ struct td_restore_target td_rank_restore_target(struct td_rank *r) {
     };
 }
 
-td_status td_rank_load_weights(struct td_rank *r, const char *path, bool strict) {
-    const struct td_restore_target to = td_rank_restore_target(r);
-    const struct td_weights_options o = {
-        .path = path,
-        .strict = strict,
+static struct td_weights_options weights_of(const struct td_rank *r, enum td_rank_weights which,
+                                            struct td_events *events) {
+    const struct td_train_config *c = r->config;
+    bool initial = which == TD_RANK_WEIGHTS_INITIAL;
+    return (struct td_weights_options){
+        .knob = initial ? "init_from" : "evaluate_from",
+        .path = initial ? c->init_from : c->evaluate_from,
+        .strict = !initial || !c->init_loosely,
         .module_ops = r->module_ops,
         .module = r->module,
-        .events = r->events,
+        .events = events,
     };
+}
+
+td_status td_rank_load_weights(struct td_rank *r, enum td_rank_weights which) {
+    const struct td_restore_target to = td_rank_restore_target(r);
+    const struct td_weights_options o = weights_of(r, which, r->events);
     return td_weights_load(&o, &to);
+}
+
+td_status td_rank_check_weights(const struct td_rank *r, enum td_rank_weights which) {
+    const struct td_weights_options o = weights_of(r, which, NULL);
+    uint32_t roles;
+    TD_TRY(td_rank_read_roles(r, &roles));
+    if (!roles) return TD_OK; // another rank reads them
+    return td_weights_check(&o, r->state);
 }
 
 td_status td_rank_restore_state(struct td_rank *r) {
@@ -136,7 +152,7 @@ td_status td_rank_restore_state(struct td_rank *r) {
         TD_TRY_CTX(td_restore_load(&r->restored, roles, &to), "resume from '%s'", r->restored.path);
         announce_resume(r, roles);
     } else if (r->config->init_from && roles) {
-        return td_rank_load_weights(r, r->config->init_from, !r->config->init_loosely);
+        return td_rank_load_weights(r, TD_RANK_WEIGHTS_INITIAL);
     }
     return TD_OK;
 }

@@ -19,6 +19,12 @@ TD_MUST_USE td_status td_rank_restore_state(struct td_rank *r);
 // Where restore.h puts tensors of this rank; valid while its state is placed.
 struct td_restore_target td_rank_restore_target(struct td_rank *r);
 // Weights of somebody else's making, for the model of this rank (weights.h).
-TD_MUST_USE td_status td_rank_load_weights(struct td_rank *r, const char *path, bool strict);
+enum td_rank_weights {
+    TD_RANK_WEIGHTS_INITIAL,   // init_from
+    TD_RANK_WEIGHTS_EVALUATED, // evaluate_from, where that is a path
+};
+TD_MUST_USE td_status td_rank_load_weights(struct td_rank *r, enum td_rank_weights which);
+// Would they fit? Without notes; a rank that was only planned is enough.
+TD_MUST_USE td_status td_rank_check_weights(const struct td_rank *r, enum td_rank_weights which);
 
 #endif

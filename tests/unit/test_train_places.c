@@ -1,0 +1,110 @@
+// Places of a run: what cannot be written is refused before the first step, and a plan refuses the
+// same without making anything. (Root may write anywhere but below a file and in /proc.)
+
+#include "tests/unit/test.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/train/checkpoint/places.h"
+#include "lib/base/fsio.h"
+
+typedef td_status check_fn(const struct td_train_config *config);
+static check_fn *const checks[] = {td_places_check, td_places_look};
+
+static void assert_refused(const struct td_train_config *c, const char *words) {
+    for (size_t i = 0; i < TD_COUNTOF(checks); i++) {
+        td_status s = checks[i](c);
+        assert_int_equal(td_status_class(s), TD_CLASS_BAD_SPEC);
+        assert_non_null(strstr(td_status_message(s), words));
+        td_status_free(s);
+    }
+}
+
+static void in(char out[TD_FS_PATH_BYTES], const char *dir, const char *name) {
+    assert_ok(td_fs_path(out, "%s/%s", dir, name));
+}
+
+static struct td_train_config saving_in(const char *dir) {
+    return (struct td_train_config){.stages = TD_STAGE_FIT,
+                                    .checkpoint = {.dir = dir, .save_top_k = 1}};
+}
+
+static int count(const char *dir) {
+    DIR *d = opendir(dir);
+    int n = 0;
+    assert_non_null(d);
+    while (readdir(d)) {
+        n++;
+    }
+    closedir(d);
+    return n - 2; // "." and ".."
+}
+
+static void test_checkpoints_are_refused_where_no_directory_can_be(void **state) {
+    char file[TD_FS_PATH_BYTES], below[TD_FS_PATH_BYTES], link[TD_FS_PATH_BYTES];
+    in(file, *state, "file");
+    in(below, file, "a/b");
+    in(link, *state, "link");
+    assert_ok(td_fs_write(file, "", 0, 0600, 0));
+    assert_int_equal(symlink("/nowhere", link), 0);
+    const char *const places[] = {file, below, link, "/proc/a", "/proc/self/a/b"};
+    for (size_t i = 0; i < TD_COUNTOF(places); i++) {
+        const struct td_train_config c = saving_in(places[i]);
+        assert_refused(&c, "checkpoints (checkpoint.dir) ");
+    }
+}
+
+static void test_nothing_is_refused_when_another_rank_or_nobody_writes_there(void **state) {
+    (void)state;
+    struct td_train_config c = saving_in("/proc/a");
+    c.rank = 1;
+    assert_ok(td_places_check(&c));
+    c.rank = 0;
+    c.checkpoint.save_top_k = 0;
+    assert_ok(td_places_check(&c));
+    assert_ok(td_places_look(&c));
+}
+
+static void test_look_makes_nothing_and_check_the_directory_alone(void **state) {
+    char dir[TD_FS_PATH_BYTES];
+    struct stat st;
+    in(dir, *state, "new//checkpoints/");
+    const struct td_train_config c = saving_in(dir);
+    assert_ok(td_places_look(&c));
+    assert_int_equal(count(*state), 0);
+    assert_ok(td_places_check(&c));
+    assert_int_equal(stat(dir, &st), 0);
+    assert_int_equal(count(dir), 0);
+    assert_ok(td_places_look(&c));
+    assert_int_equal(count(dir), 0);
+}
+
+static void test_predictions_are_refused_where_no_file_can_be(void **state) {
+    char path[TD_FS_PATH_BYTES];
+    struct td_train_config c = {.stages = TD_STAGE_PREDICT};
+    assert_refused(&c, "there is no place for predictions");
+    c.predict.output = "/nowhere/p.npy";
+    assert_refused(&c, "predictions (predict.output) cannot be written in '/nowhere'");
+    c.predict.output = *state;
+    assert_refused(&c, "is a directory; name a file in it");
+    in(path, *state, "p.npy");
+    c.predict.output = path;
+    assert_ok(td_places_look(&c));
+    assert_ok(td_places_check(&c));
+    assert_int_equal(count(*state), 0);
+    c.predict.output = NULL;
+    c.checkpoint.dir = "/proc/a";
+    assert_refused(&c, "predictions (predict.output, else checkpoint.dir)");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        test_in_scratch(test_checkpoints_are_refused_where_no_directory_can_be),
+        cmocka_unit_test(test_nothing_is_refused_when_another_rank_or_nobody_writes_there),
+        test_in_scratch(test_look_makes_nothing_and_check_the_directory_alone),
+        test_in_scratch(test_predictions_are_refused_where_no_file_can_be),
+    };
+    return cmocka_run_group_tests_name("train_places", tests, NULL, NULL);
+}
