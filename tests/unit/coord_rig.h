@@ -23,7 +23,8 @@ struct rig {
     uint32_t n_puts[TD_RECORD_KIND_COUNT]; // rows written, of the newest input
     char requests[512][64];                // for plans, not yet answered
     uint32_t n_requests;
-    struct { // Reconciles not yet answered
+    bool asked_for_later; // the last one: for an attempt after the first
+    struct {              // Reconciles not yet answered
         uint64_t request;
         char job[TD_JOB_ID_MAX];
     } reconciles[64];
@@ -49,6 +50,7 @@ static void on_message(struct rig *r, const Traind__V1__CoordinatorMessage *m) {
         assert_true(r->n_requests < TD_COUNTOF(r->requests));
         snprintf(r->requests[r->n_requests++], sizeof r->requests[0], "%s",
                  m->plan_request->request);
+        r->asked_for_later = strstr(m->plan_request->plan_json, "\"attempt\":2") != NULL;
     } else if (m->body_case == TRAIND__V1__COORDINATOR_MESSAGE__BODY_RECONCILE) {
         assert_true(r->n_reconciles < TD_COUNTOF(r->reconciles));
         r->reconciles[r->n_reconciles].request = m->reconcile->request;

@@ -209,6 +209,22 @@ static void ask_plan(struct rig *r, const char *spec) {
     settle(r);
 }
 
+static void refuse_plans(struct rig *r) {
+    while (r->n_requests) {
+        Traind__V1__PlanResult result = TRAIND__V1__PLAN_RESULT__INIT;
+        Traind__V1__NodeMessage m = TRAIND__V1__NODE_MESSAGE__INIT;
+        char request[64], cls[] = "bad_spec", message[] = "no such file";
+        snprintf(request, sizeof request, "%s", r->requests[--r->n_requests]);
+        result.request = request;
+        result.class_ = cls;
+        result.code = TD_NOT_FOUND;
+        result.message = message;
+        m.body_case = TRAIND__V1__NODE_MESSAGE__BODY_PLAN_RESULT;
+        m.plan_result = &result;
+        say(r, &m);
+    }
+}
+
 // The clock goes on to the next thing that is due, at most by so much.
 static void pass(struct rig *r, int64_t ns) {
     int64_t end = r->now.mono.ns + ns;
@@ -261,6 +277,36 @@ static void test_plan_is_asked_of_a_node_that_comes_within_the_grace(void **stat
     answer_plans(&r);
     assert_int_equal(r.n_planned, 1);
     assert_int_equal(r.planned_code, TD_CODE_OK);
+    end(&r);
+}
+
+// It began with weights that may be gone by now, and a plan that looked for them kept it waiting
+// for ever. What a person asks is about a job that begins.
+static void test_plan_for_a_job_that_has_run_does_not_look_for_what_it_began_with(void **state) {
+    (void)state;
+    const struct td_core_options o = {.incarnation = 1, .checkpoint_dir = "/c"};
+    TD_AUTO_FREE char *spec = make_spec(1, 2);
+    struct rig r;
+    begin_with(&r, 2, &o);
+    create(&r, 0, spec);
+    settle(&r);
+    assert_int_equal(r.n_requests, 1);
+    assert_false(r.asked_for_later);
+    answer_plans(&r);
+    assert_int_equal(r.n_assigned, 1);
+    start_again(&r, &o); // without the plan
+    ask_plan(&r, spec);
+    r.session = td_core_session_open(r.core, r.now, false);
+    say_register(&r, "n-1", 2);
+    settle(&r);
+    assert_int_equal(r.n_requests, 1);
+    assert_false(r.asked_for_later);
+    refuse_plans(&r);
+    pass(&r, 2 * TD_NS_PER_S);
+    assert_int_equal(r.n_requests, 1);
+    assert_true(r.asked_for_later);
+    answer_plans(&r);
+    assert_int_equal(r.n_assigned, 2);
     end(&r);
 }
 
@@ -327,6 +373,7 @@ int main(void) {
         cmocka_unit_test(test_plan_is_refused_when_the_node_that_works_on_it_is_gone),
         cmocka_unit_test(
             test_create_is_refused_as_the_plan_was_when_its_memory_is_known_and_fits_nowhere),
+        cmocka_unit_test(test_plan_for_a_job_that_has_run_does_not_look_for_what_it_began_with),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,6 +92,7 @@ struct td_plan_ask { // on its way; one per spec, level and graph
     char *spec_json;
     uint32_t tries;
     struct td_mono deadline;
+    bool later; // asked as for a job that has run
 };
 
 struct td_plan_waiter {

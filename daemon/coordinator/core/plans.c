@@ -258,6 +258,7 @@ static void fail_ask(struct td_core *core, uint32_t at, enum td_class cls, enum 
         }
     }
     td_status_free(s);
+    if (!ask->later) core->queue_dirty = true; // a job that has run is asked for in its own way
     drop_ask(core, at);
 }
 
@@ -294,6 +295,27 @@ static struct td_host *pick(struct td_core *core, const struct td_plan_ask *ask)
     return best;
 }
 
+static bool is_waited_for(const struct td_core *core, const struct td_plan_ask *ask) {
+    for (uint32_t i = 0; i < core->n_waiters; i++) {
+        const struct td_plan_waiter *w = &core->waiters[i];
+        if (strcmp(w->digest, ask->digest) == 0 && strcmp(w->dump, ask->dump) == 0) return true;
+    }
+    return false;
+}
+
+// For jobs that have run, and for nobody else: what they began with may be gone by now. Who asks
+// while that is worked out gets the same answer.
+static bool is_for_later_attempt(const struct td_core *core, const struct td_plan_ask *ask) {
+    bool later = false;
+    for (uint32_t i = 0; i < core->n_active; i++) {
+        const struct td_job *j = core->active[i];
+        if (strcmp(j->spec_digest, ask->digest) != 0) continue;
+        if (j->n_attempts == 0) return false;
+        later = true;
+    }
+    return later && !is_waited_for(core, ask);
+}
+
 static td_status text_of_ask(const struct td_plan_ask *ask, const struct td_host *n,
                              char **out_text) {
     TD_AUTO(td_arena) *arena = NULL;
@@ -303,6 +325,7 @@ static td_status text_of_ask(const struct td_plan_ask *ask, const struct td_host
     struct td_spec spec;
     td_spec_read(tree, &spec);
     const struct td_plan_run run = {
+        .attempt = ask->later ? 2 : 1,
         .world_size = td_spec_ranks(&spec),
         .threads_per_rank = td_spec_threads(&spec.resources, (int32_t)n->cores, (int32_t)n->slots),
     };
@@ -312,6 +335,7 @@ static td_status text_of_ask(const struct td_plan_ask *ask, const struct td_host
 static void ask_node(struct td_core *core, uint32_t at, struct td_host *n) {
     struct td_plan_ask *ask = core->asks[at];
     TD_AUTO_FREE char *plan_text = NULL;
+    ask->later = is_for_later_attempt(core, ask);
     td_status s = text_of_ask(ask, n, &plan_text);
     if (s) {
         fail_ask(core, at, TD_CLASS_INTERNAL, td_status_code(s), td_status_message(s));
@@ -333,14 +357,6 @@ static void ask_node(struct td_core *core, uint32_t at, struct td_host *n) {
     m.body_case = TRAIND__V1__COORDINATOR_MESSAGE__BODY_PLAN_REQUEST;
     m.plan_request = &request;
     td_core_send(core, n, &m);
-}
-
-static bool is_waited_for(const struct td_core *core, const struct td_plan_ask *ask) {
-    for (uint32_t i = 0; i < core->n_waiters; i++) {
-        const struct td_plan_waiter *w = &core->waiters[i];
-        if (strcmp(w->digest, ask->digest) == 0 && strcmp(w->dump, ask->dump) == 0) return true;
-    }
-    return false;
 }
 
 // Until when a node that is away may still come: after a start, or when a connection broke.
