@@ -190,6 +190,7 @@ static td_status open_node(struct td_node_daemon *n, const struct td_node_option
     const struct td_planner_options planning = {.bin_dir = n->bin_dir,
                                                 .scratch_dir = scratch,
                                                 .cache_dir = cache,
+                                                .checkpoints_dir = checkpoints,
                                                 .plugin_dirs = n->plugin_dirs,
                                                 .idle = is_idle,
                                                 .fn = on_planned,

@@ -78,7 +78,7 @@ static int32_t next_attempt(const char *job_dir) {
     return next;
 }
 
-static td_status place_checkpoints(struct td_worker_config *c) {
+static td_status place_checkpoints(struct td_worker_config *c, const struct td_worker_args *args) {
     const struct td_spec_checkpoint *from = &c->plan.spec.checkpoint;
     struct td_checkpoint_config *to = &c->train.checkpoint;
     *to = (struct td_checkpoint_config){
@@ -96,14 +96,18 @@ static td_status place_checkpoints(struct td_worker_config *c) {
         to->dir = td_arena_printf(c->arena, "%s/a%d", job, c->train.attempt);
         if (!to->dir) return td_fail_oom();
     }
+    if (!to->dir) to->dir = args->checkpoints_dir;
     to->label = td_arena_printf(c->arena, "a%d", c->train.attempt);
     return to->label ? TD_OK : td_fail_oom();
 }
 
-static td_status list_resume_paths(struct td_worker_config *c) {
+// A plan for a later attempt, whose own checkpoints the planner does not know, does not look for
+// what the first one began with: it may be gone.
+static td_status list_sources(struct td_worker_config *c, const struct td_worker_args *args) {
     const char **paths = td_arena_array(c->arena, PATHS_MAX, sizeof *paths);
     if (!paths) return td_fail_oom();
     size_t n = 0;
+    bool begins = !args->whole_job || c->plan.run.attempt <= 1;
     const struct td_json *before = c->plan.run.resume_before;
     if (*c->plan.run.resume_from) {
         paths[n++] = c->plan.run.resume_from;
@@ -111,12 +115,12 @@ static td_status list_resume_paths(struct td_worker_config *c) {
              v = v->next) {
             paths[n++] = td_json_string(v, "");
         }
-    } else if (*c->plan.spec.ckpt_path) {
+    } else if (begins && *c->plan.spec.ckpt_path) {
         paths[n++] = c->plan.spec.ckpt_path;
     }
     c->train.resume_from = paths;
     c->train.n_resume_from = n;
-    c->train.init_from = or_null(c->plan.spec.init_from);
+    c->train.init_from = begins ? or_null(c->plan.spec.init_from) : NULL;
     c->train.init_loosely = !c->plan.spec.strict;
     c->train.evaluate_from = or_null(c->plan.spec.evaluate_from);
     return TD_OK;
@@ -237,8 +241,8 @@ td_status td_worker_configure(const struct td_worker_args *args,
                    : c->plan.spec.resources.threads ? c->plan.spec.resources.threads
                                                     : td_proc_n_cpus();
     TD_TRY(take_spec(c));
-    TD_TRY(place_checkpoints(c));
-    TD_TRY(list_resume_paths(c));
+    TD_TRY(place_checkpoints(c, args));
+    TD_TRY(list_sources(c, args));
     t->precision = td_worker_known_precision(c->arena, &c->plan, t);
     TD_TRY(digest_spec(c));
     TD_TRY(name_build(c));

@@ -13,6 +13,7 @@ struct td_worker_args {
     const char *plan_file;
     const char *dump_graph;           // a pass; NULL: no text
     const char *choices_dir;          // as td_train_config's
+    const char *checkpoints_dir;      // plan: where a job has them, if its spec names no place
     const char *cpu_level;            // the highest that it may use; "": the machine's
     const char *cpu_level_from;       // who says so: "--cpu-level"
     const char *plugin_dirs;          // where the plan's `plugins` may be (user_plugins.h)

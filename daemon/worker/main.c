@@ -24,6 +24,7 @@ enum {
     OPT_DUMP,
     OPT_JSON,
     OPT_CHOICES,
+    OPT_CHECKPOINTS,
     OPT_BUSY,
     OPT_ACCELERATOR,
     OPT_THREADS,
@@ -54,6 +55,8 @@ static const struct argp_option options[] = {
     {"dump-graph", OPT_DUMP, "PASS", 0, "plan: print the main program as that pass leaves it", 2},
     {"choices-dir", OPT_CHOICES, "DIR", 0,
      "plan, rates: where this machine keeps what was measured (run.cache_dir)", 2},
+    {"checkpoints-dir", OPT_CHECKPOINTS, "DIR", 0,
+     "plan: where checkpoints go if the plan names no place (none are written)", 2},
     {"busy", OPT_BUSY, 0, 0, "plan: ranks run on this machine, so measure nothing", 2},
     {"accelerator", OPT_ACCELERATOR, "NAME", 0, "rates: of which accelerator (cpu)", 2},
     {"threads", OPT_THREADS, "N", 0, "rates: of how many threads (1)", 2},
@@ -116,6 +119,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
         return 0;
     case OPT_CHOICES:
         c->args.choices_dir = arg;
+        return 0;
+    case OPT_CHECKPOINTS:
+        c->args.checkpoints_dir = arg;
         return 0;
     case OPT_BUSY:
         c->args.busy = true;

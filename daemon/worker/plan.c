@@ -2,13 +2,15 @@
 // but nothing is allocated and no group is joined. A node runs it under limits and a deadline
 // before any rank starts. Beside a 16-bit precision it says how long a step of 32-true takes, and
 // it settles trainer.precision: auto (precision.h). With --dump-graph it prints the main program as
-// a pass leaves it instead, or both in one object.
+// a pass leaves it instead, or both in one object. What the job would not find, or could not write,
+// on this machine refuses the plan, too (engine/train/start.h).
 
 #include <string.h>
 
 #include "daemon/worker/precision.h"
 #include "daemon/worker/worker.h"
 #include "engine/train/plan/autotune.h"
+#include "engine/train/start.h"
 #include "lib/base/fsio.h"
 #include "lib/base/log.h"
 
@@ -74,6 +76,8 @@ static td_status measure(const struct td_worker_args *args, struct td_worker_con
     td_events_init(&events, -1);
     struct td_worker_sized sized = {0};
     td_status s = td_worker_size_up(config, &io, &events, &sized);
+    bool alone = args->dump_graph && !args->json; // the text, which says nothing of a start
+    if (!s && !alone) s = td_start_check(sized.rank);
     if (!s && args->dump_graph) s = td_autotune_text(&dump, sized.rank);
     td_rank_destroy(td_steal(sized.rank));
     if (!s) *out_sized = sized;

@@ -29,6 +29,7 @@
 //       [--dump-graph PASS [--json]]  the main program as that pass leaves it, as text
 //       [--choices-dir DIR]           the node's cache: kernels that were measured, which it only
 //                                     reads, rates, and decoded data
+//       [--checkpoints-dir DIR]       where a node has checkpoints of jobs that name no place
 //       [--busy]                      measure nothing, ranks run on this machine
 //   traind-worker rates --choices-dir DIR [--threads N] [--accelerator NAME]
 //                                     measure rates of this machine for a moment and keep them

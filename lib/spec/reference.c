@@ -28,7 +28,10 @@ static const char intro[] =
     "- An unknown key, a wrong type or a value out of range is an error that names path and line;\n"
     "  all errors of a document come at once. Anchors, aliases, tags, merge keys and a second\n"
     "  document are not taken. Scalars follow YAML 1.2: `no` and `on` are text, `1e-3` a number.\n"
-    "- Paths are absolute and are paths of the node that trains.\n"
+    "- Paths are absolute and are paths of the node that trains. A plan (of `trainctl plan`,\n"
+    "  of `submit --dry-run`, and of each job) looks for them on the node that works it out, so\n"
+    "  every node needs them: `ckpt_path`, `init_from` and `evaluate_from` are not copied between\n"
+    "  nodes. What is missing, does not fit the model or cannot be written refuses the plan.\n"
     "- The daemon keeps the *canonical* spec: every key with its resolved value, as below.\n";
 
 // A bar would end the cell.

@@ -44,7 +44,8 @@ def test_predictions_are_those_of_the_evaluation_on_any_number_of_ranks(tmp_path
     out, notes = predict(tmp_path, CONVNET, data["npy"], **source)
     classes = np.load(out / "predictions.npy")
     assert classes.dtype == np.int32 and classes.shape == (120,)
-    (tmp_path / "plan.json").write_text(json.dumps(plan_of(CONVNET, data["npy"], 7, stages=["predict"])))
+    (tmp_path / "plan.json").write_text(json.dumps(plan_of(CONVNET, data["npy"], 7, stages=["predict"],
+                                                            predict={"output": str(tmp_path / "p.npy")})))
     assert sizes(tmp_path / "plan.json")["total_steps"] == 0, "nothing is trained"
     assert f"predictions of 120 samples are in {out}/predictions.npy" in notes
     code, lines = run_by_hand(tmp_path, plan_of(CONVNET, data["npy"], 8, stages=["test"],

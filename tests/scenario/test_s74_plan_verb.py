@@ -1,10 +1,13 @@
 """trainctl plan: the numbers, the plan as a worker runs it, and that what it refuses submit refuses, too."""
 import json
 import re
+import shutil
 import subprocess
 
 import pytest
 
+from plans import plan_of
+from ranks import EXIT
 from support import BIN, spec_file, with_worker
 
 OK, JOB_FAILED = 0, 1
@@ -30,6 +33,13 @@ def test_plan_shows_numbers_and_writes_what_a_worker_runs(daemon, tmp_path):
     ({"resources.memory_bytes": "8000000"}, "resources.memory_bytes allows 8000000"),
     ({"trainer.devices": "200"}, "ranks need 200 slots on one node"),
     ({"model.layers": "[17, 32, 4]"}, "16"),
+    ({"init_from": "/nowhere"}, "init_from: '/nowhere'"),
+    ({"evaluate_from": "/nowhere"}, "evaluate_from: there is no '/nowhere'"),
+    ({"ckpt_path": "/nowhere"}, "/nowhere/manifest.json"),
+    ({"stages": "[fit, predict]", "predict.output": "/nowhere/p.npy"}, "(predict.output) cannot be written in '/nowhere'"),
+    ({"stages": "[fit, predict]", "predict.output": "/proc"}, "predict.output: '/proc' is a directory"),
+    ({"checkpoint.dir": "/etc/passwd/checkpoints"}, "(checkpoint.dir) cannot be written in '/etc/passwd'"),
+    ({"checkpoint.dir": "/proc/checkpoints"}, "(checkpoint.dir) cannot be written in '/proc'"),
 ])
 def test_plan_said_yes_to_what_submit_refused(daemon, tmp_path, impossible, words):
     sets = [x for key, value in impossible.items() for x in ("--set", f"{key}={value}")]
@@ -48,6 +58,43 @@ def test_submit_accepted_what_a_plan_had_refused_already(daemon, tmp_path):
     assert "the largest known node has" in first_line(planned) and not submitted.stdout
     assert first_line(submitted) == first_line(planned)
     assert not daemon.ctl_json("list").get("jobs")
+
+
+def test_plan_was_refused_for_good_for_want_of_weights_and_left_no_directory(daemon, tmp_path):
+    spec, weights, places = spec_file(tmp_path), tmp_path / "weights", tmp_path / "new"
+    sets = ["--set", f"init_from={weights}", "--set", f"checkpoint.dir={places / 'checkpoints'}"]
+    assert f"'{weights}': No such file" in daemon.ctl("plan", spec, *sets, check=JOB_FAILED).stderr
+    job = daemon.submit(spec.read_text())
+    shutil.copytree(daemon.state_dir / "checkpoints" / job / daemon.finish(job).checkpoint, weights)
+    daemon.ctl("plan", spec, *sets, check=OK)
+    daemon.ctl("submit", "--dry-run", spec, *sets, check=OK)
+    assert not places.exists()
+    wider = daemon.ctl("plan", spec, *sets, "--set", "model.layers=[16, 64, 4]", check=JOB_FAILED).stderr
+    assert "does not fit the model" in wider and "notes" not in wider
+    daemon.ctl("plan", spec, *sets, "--set", "model.layers=[16, 32, 32, 4]", "--set", "strict=false", check=OK)
+    daemon.ctl("submit", "--follow", spec, *sets, check=OK)
+    assert places.is_dir()
+
+
+def test_checkpoint_dir_that_cannot_be_was_an_internal_error_and_tried_four_times(daemon, tmp_path):
+    spec, place = spec_file(tmp_path), tmp_path / "place"
+    sets = ["--set", f"checkpoint.dir={place / 'checkpoints'}"]
+    daemon.ctl("plan", spec, *sets, check=OK)  # is kept: what follows comes after it
+    place.write_text("in the way")
+    job = daemon.submit(spec.read_text(), f"checkpoint.dir={place / 'checkpoints'}")
+    failed = daemon.wait_state(job, "FAILED")
+    assert (failed.attempt, getattr(failed.failure, "class")) == (1, "bad_spec"), failed
+    assert "checkpoint.dir must be a directory" in failed.failure.message and str(place) in failed.failure.message
+    place.unlink()
+    daemon.finish(daemon.submit(spec.read_text(), f"checkpoint.dir={place / 'checkpoints'}"))
+
+
+@pytest.mark.parametrize("key", ["init_from", "ckpt_path"])
+def test_plan_for_a_later_attempt_looked_for_what_the_first_began_with(tmp_path, key):
+    def plan(attempt):
+        (tmp_path / "plan.json").write_text(json.dumps(plan_of({key: "/nowhere"}, run={"attempt": attempt})))
+        return subprocess.run([BIN / "traind-worker", "plan", "--plan", tmp_path / "plan.json"], capture_output=True, timeout=60).returncode
+    assert plan(2) == 0 and plan(1) == EXIT["bad_spec" if key == "init_from" else "data"]
 
 
 def test_planned_memory_left_out_what_a_rank_needs_besides(daemon, tmp_path):

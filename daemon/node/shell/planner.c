@@ -39,7 +39,7 @@ struct td_planner {
     uint32_t magic;
     struct td_loop *loop;
     char bin[TD_FS_PATH_BYTES], trampoline[TD_FS_PATH_BYTES], file[TD_FS_PATH_BYTES];
-    char choices[TD_FS_PATH_BYTES], plugin_dirs[TD_FS_PATH_BYTES];
+    char choices[TD_FS_PATH_BYTES], checkpoints[TD_FS_PATH_BYTES], plugin_dirs[TD_FS_PATH_BYTES];
     bool (*idle)(void *arg);
     td_planner_fn *fn;
     void *arg;
@@ -224,9 +224,11 @@ static td_status spawn(struct td_planner *p) {
                             "--json",
                             "--choices-dir",
                             p->choices,
+                            "--checkpoints-dir",
+                            p->checkpoints,
                             "--cpu-level",
                             td_cpu_level_name(td_cpu_level())};
-    size_t n = 15;
+    size_t n = 17;
     if (!p->idle(p->arg)) argv[n++] = "--busy";
     if (p->plugin_dirs[0]) {
         argv[n++] = "--plugin-dirs";
@@ -338,6 +340,7 @@ td_status td_planner_create(struct td_loop *loop, const struct td_planner_option
     TD_TRY(td_fs_path(p->trampoline, "%s/traind-launcher", o->bin_dir));
     TD_TRY(td_fs_path(p->file, "%s/planner.json", o->scratch_dir));
     TD_TRY(td_fs_path(p->choices, "%s", o->cache_dir));
+    TD_TRY(td_fs_path(p->checkpoints, "%s", o->checkpoints_dir));
     TD_TRY(td_fs_path(p->plugin_dirs, "%s", o->plugin_dirs));
     TD_TRY(td_loop_timer_create(loop, on_deadline, p, &p->deadline));
     *out_planner = td_steal(p);

@@ -20,10 +20,11 @@ typedef void td_planner_fn(const char *request, td_status take_status, const cha
 
 struct td_planner_options { // strings are copied
     const char *bin_dir;
-    const char *scratch_dir; // exists; plan files are written there and removed
-    const char *cache_dir;   // that of jobs: kernels are read, rates and decoded data kept
-    const char *plugin_dirs; // of the user's own plugins; "": none
-    bool (*idle)(void *arg); // no rank is here: a plan may measure
+    const char *scratch_dir;     // exists; plan files are written there and removed
+    const char *cache_dir;       // that of jobs: kernels are read, rates and decoded data kept
+    const char *checkpoints_dir; // exists; of jobs that name no place
+    const char *plugin_dirs;     // of the user's own plugins; "": none
+    bool (*idle)(void *arg);     // no rank is here: a plan may measure
     td_planner_fn *fn;
     void *arg; // of both
 };
