@@ -187,7 +187,7 @@ flags_accelerators_cpu_kernels := -fopenmp-simd -O3 -ffp-contract=fast -fno-trap
 flags_lib_base := -O3
 
 static := -Wl,-Bstatic -ljansson -lz -Wl,-Bdynamic
-# gRPC stands on 50 libraries, and to load them takes 8 ms of every start: where their archives are
+# gRPC needs 50 libraries, and to load them takes 8 ms of every start: where their archives are
 # installed they are linked in (not under sanitizers, whose suppressions name libraries). Without
 # its TLS: gRPC is used on loopback only.
 archive = $(filter /%,$(shell $(CC) $(sysroot) -print-file-name=$(1)))
@@ -325,7 +325,7 @@ fuzz-all: $(fuzz_some)
 	    -artifact_prefix=$(B)/$$t- $(B)/corpus/$$t $(B)/seeds/$$t || exit 1; done
 
 .PHONY: storm
-storm: all $(B)/venv/ready ## kills, stops, pauses at random for MINUTES=10, embedded and split (SEED=1): equal bits, nothing left behind
+storm: all $(B)/venv/ready ## kills, stops, pauses at random for MINUTES=10, embedded and split (SEED=1): equal bits, nothing left over
 	@TD_FULL=1 TRAIND_BUILD=$(abspath $(B)) TD_STORM_MINUTES=$(MINUTES) TD_STORM_SEED=$(SEED) \
 	  $(B)/venv/bin/python -m pytest -q -s tests/scenario/test_s90_storm.py
 

@@ -13,7 +13,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import support  # noqa: E402
 
-# What a shell without job control starts behind "&" ignores SIGINT, and all its programs inherit that:
+# What a shell without job control starts with "&" ignores SIGINT, and all its programs inherit that:
 # a trainctl under nohup leaves it ignored on purpose. Tests of Ctrl-C want what a terminal gives.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

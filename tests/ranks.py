@@ -1,8 +1,8 @@
 """A small launcher for tests of the worker: it makes rank pages, rings and the group's mapping, starts
-one worker per rank, hears their events and reads their metrics, as lib/attempt/rank_page.h says.
+one worker per rank, receives their events and reads their metrics, as lib/attempt/rank_page.h says.
 
-Like the real one it tells the other ranks when one has died. Every wait has a deadline, and close()
-leaves no process behind.
+Like the real one it reports to the other ranks when one has died. Every wait has a deadline, and close()
+leaves no process.
 """
 import ctypes
 import json

@@ -1,4 +1,4 @@
-"""Real daemons for tests: start, find, kill, and see that nothing is left behind."""
+"""Real daemons for tests: start, find, kill, and see that nothing is left over."""
 import contextlib
 import fnmatch
 import importlib
@@ -30,7 +30,7 @@ lr_scheduler: {name: constant}
 trainer: {accelerator: cpu, strategy: auto, devices: 1, precision: 32-true, max_epochs: 3, log_every_n_steps: 1}
 checkpoint: {every_n_epochs: 1, save_top_k: -1}
 """
-# A job whose steps take milliseconds, so that it can be disturbed: it ends only when it is told to, or
+# A job whose steps take milliseconds, so that it can be disturbed: it ends only when it is asked to, or
 # with an override such as trainer.max_steps=200. Restarts do not wait. A checkpoint every 50 steps.
 LONG = """
 name: long
@@ -106,7 +106,7 @@ def with_worker(folder, script, verb="run"):
 
 
 def below(folder, pattern="*"):
-    """What lies below a folder that somebody is at work in: what vanishes meanwhile is passed over, where rglob would fail."""
+    """What is below a folder that somebody is at work in: what vanishes meanwhile is passed over, where rglob would fail."""
     return [pathlib.Path(at) / name for at, folders, files in os.walk(folder)
             for name in fnmatch.filter(folders + files, pattern)]
 
@@ -385,7 +385,7 @@ class Cluster:
         said = "\n".join(f"{d.log.name}:\n{d.tail()}" for d in self.daemons)
         shutil.rmtree(self.runtime, ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)
-        assert not litter, f"left behind: {litter}\n{said}"
+        assert not litter, f"left over: {litter}\n{said}"
         assert all(d.process.returncode == 0 for d in stopped), [d.process.returncode for d in stopped]
 
     def is_cut_off(self, path, running):

@@ -118,7 +118,7 @@ static td_status write_window(const struct writer *w, const struct td_window_att
     return a->groups > 1 ? td_buf_printf(w->out, " groups=%" PRId32, a->groups) : TD_OK;
 }
 
-// The first few are enough to tell two constants apart.
+// The first few are enough to keep two constants apart.
 static td_status write_values(const struct writer *w, const struct td_attrs *a) {
     enum { SHOWN = 8 };
     int64_t n = td_shape_elems(&a->shape);

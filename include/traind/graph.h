@@ -187,7 +187,7 @@ struct td_value_info {
     struct td_shape shape;
     const char *name; // inputs: "x", "y"; others may be NULL
     uint32_t index;   // INPUT: slot; STATE: index in the state table; SCALAR: enum td_scalar
-    td_node node;     // NODE: who makes it
+    td_node node;     // NODE: the one that makes it
     uint32_t output;  // NODE: which output of it
 };
 

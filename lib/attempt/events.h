@@ -9,10 +9,10 @@
 // ignored, and so is an event that no row has (TD_EVENT_UNKNOWN): a newer build wrote it. Who only
 // looks for one kind in a file asks td_event_line_is, which compares the first bytes.
 //
-// A field that is absent reads as 0, false, "" or NULL; `has` tells. Texts and trees belong to the
-// arena of the parsed line. Numbers are as they came, also below zero: who stores them bounds them.
-// Thread: any; the tables are const. Errors: INVALID_ARGUMENT; RESOURCE_EXHAUSTED without memory.
-// Rejected: a handler that reads its keys itself; writer and reader then agree by luck.
+// A field that is absent reads as 0, false, "" or NULL; `has` says which. Texts and trees belong to
+// the arena of the parsed line. Numbers are as they came, also below zero: who stores them bounds
+// them. Thread: any; the tables are const. Errors: INVALID_ARGUMENT; RESOURCE_EXHAUSTED without
+// memory. Rejected: a handler that reads its keys itself; writer and reader then agree by luck.
 
 #include "lib/base/json.h"
 

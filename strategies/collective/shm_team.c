@@ -187,7 +187,7 @@ static uint32_t aborted_by(struct td_shm_team *t) {
 }
 
 // The abort word is read before `arrived`: who arrives and then aborts, because the calls differ,
-// is seen as arrived, and both sides tell the same story.
+// is seen as arrived, and both sides report the same.
 static td_status wait_asleep(struct td_shm_team *t, struct td_shm_slot *peer, uint32_t meeting) {
     td_status s = TD_OK;
     atomic_fetch_add(&peer->sleepers, 1);

@@ -1,7 +1,7 @@
 // Time of one call of the shared-memory collective, ranks as processes on one memfd: JSON lines.
 //   bench_collective [world]
 // Each size is called back to back until about 0.2 s have passed; the median of 7 such rounds is
-// printed, with the bytes of one rank's buffer per second. The buffer lies in the gradient region,
+// printed, with the bytes of one rank's buffer per second. The buffer is in the gradient region,
 // as it does in training, and its slices are as warm as its size allows.
 
 #include <inttypes.h>

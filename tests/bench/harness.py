@@ -3,7 +3,7 @@
 A row is one figure of traind, beside the rival's where there is one, with the spread of both and with
 what issue and README ask of it. It is printed at once as a JSON line; table() prints all of them again
 for people. Commands are run in turn, several rounds, so that a disturbance hits both alike; what other
-processes used of the cores meanwhile is measured, and stands in the row (others, in cores, the worst
+processes used of the cores meanwhile is measured, and is in the row (others, in cores, the worst
 run of it): above 0.1 its figures are worth little.
 
 A row that fails or hangs ends neither its part nor the table (guard.py). It says `failed: why`, and so does one of

@@ -1,5 +1,5 @@
 """Rows of checkpoint bytes: PutShard and ReadShard through the coordinator's own accept loop and its guard, beside a stock
-server behind gRPC's own listener that does the same with them (listener.py). One client in Python, so that it is the same
+server with gRPC's own listener that does the same with them (listener.py). One client in Python, so that it is the same
 for both; what it cannot do, neither shows.
 """
 import contextlib

@@ -121,7 +121,7 @@ def probe(job, precision, plan):
 
 
 def rival_args(job, steps, window, rate=None):
-    """What tells the rival's script so many steps. gpt.py has figures of single steps, and where one takes too long,
+    """What asks the rival's script for so many steps. gpt.py has figures of single steps, and where one takes too long,
     fewer samples in it: its rate is the same."""
     if job != "gpt":
         return ["--steps", steps, "--window", window, "--no-test"], {}
@@ -331,6 +331,6 @@ def contend(folder, torch, job, core):
                     neighbour.wait()
         shares += [b / a for a, b in [rates["ours"]] if a] if len(rates["ours"]) == 2 else []
         rival_shares += [b / a for a, b in [rates["theirs"]]] if len(rates["theirs"]) == 2 else []
-    # asked of the share itself, so the rival stands beside it for information
+    # asked of the share itself, so the rival is beside it for information
     emit(f"{job} fp32 with one core busy", shares, "of undisturbed", asked=0.45,
          rival_share=rival_shares and round(statistics.median(rival_shares), 3) or None)

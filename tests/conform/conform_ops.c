@@ -26,7 +26,7 @@ static void matmul_forms(struct subject *s, int64_t m, int64_t k, int64_t n) {
     }
 }
 
-// Behind it the gradient of an activation, from values that it is made of.
+// After it the gradient of an activation, from values that it is made of.
 static void matmul_then(struct subject *s, int64_t m, int64_t k, int64_t n) {
     static const struct {
         enum td_op then;

@@ -5,7 +5,7 @@
 // and its attributes. It is run on an accelerator with operands from state and from the arena
 // (where results may be written in place) and with direct gradient writes, and compared with the
 // reference. The reference itself is held against its own fp64. An accelerator that answers
-// UNIMPLEMENTED fails; one that runs an op on plain loops may, if the op stands in `slow`.
+// UNIMPLEMENTED fails; one that runs an op on plain loops may, if the op is in `slow`.
 
 #include "tests/unit/graph_rig.h"
 

@@ -131,7 +131,7 @@ def test_end_of_a_test_finds_an_attempt_that_was_left(tmp_path, stubs):
     until("it is forgotten", lambda: not daemon.attempts())
     assert daemon.kill(signal.SIGTERM) == 0
     (daemon.state_dir / "attempts/j-000000000000/a1").mkdir(parents=True)
-    with pytest.raises(AssertionError, match="left behind.*attempts/j-000000000000"):
+    with pytest.raises(AssertionError, match="left over.*attempts/j-000000000000"):
         cluster.close()
 
 

@@ -411,7 +411,7 @@ static void send_file(struct world *w, struct held *h) {
     td_status s = td_core_shard_durable(w->core, now(w), &id, path, "m", 1,
                                         "00000000000000000000000000000000");
     after(w);
-    bool gone = s != TD_OK; // fenced: it will be told
+    bool gone = s != TD_OK; // fenced: it will learn of it
     td_status_free(s);
     if (!gone) h->put_ticket = w->ticket;
 }

@@ -55,7 +55,7 @@ struct sim_node {
     struct sim_disk disk;
 };
 
-struct waiting { // an action or a reply behind the gate
+struct waiting { // an action or a reply that waits at the gate
     struct waiting *next;
     uint64_t ticket;
     struct td_action *action;

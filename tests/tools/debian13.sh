@@ -4,8 +4,8 @@
 # compilers and a newer python; this machine need not be one.
 #
 # FOLDER/root is a Debian 13 made with debootstrap from the mirror that apt uses here; it is kept, and
-# the tree's build folder in it, so that the next run is short. Remove FOLDER to begin anew. The tree
-# is copied as it stands, uncommitted changes too. What is missing is installed by its own `make deps`.
+# the tree's build folder in it, so that the next run is short. Remove FOLDER to begin again. The tree
+# is copied as it is, uncommitted changes too. What is missing is installed by its own `make deps`.
 # Everything runs in mount and process namespaces of its own: nothing stays mounted or running.
 #
 # Where that cannot be had (not root, no debootstrap, no mirror, no mounts), the last line is

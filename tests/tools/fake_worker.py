@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A rank that does what its plan says, one word after the other: for tests of launcher and node.
 
-It speaks the contract of lib/attempt/rank_page.h and lib/attempt/events.def with no engine behind: page on --page-fd, events on
+It speaks the contract of lib/attempt/rank_page.h and lib/attempt/events.def without an engine: page on --page-fd, events on
 --events-fd. The plan is {"fake": {"RANK": [["step", 5], ["wait"], ["exit", 0]]}} ("*": any rank).
 """
 import json

@@ -330,7 +330,7 @@ def check_guard(path, code):
 
 
 def essay_lines(code):
-    """Comment lines at the top of a file, behind its include guard."""
+    """Comment lines at the top of a file, after its include guard."""
     lines = [x for x in code.splitlines() if x and not x.startswith(("#ifndef", "#define"))]
     return next((i for i, x in enumerate(lines) if not x.startswith("//")), len(lines))
 
@@ -436,6 +436,7 @@ def check_file(path, users):
     check_prints(path, without_strings(plain))
     check_one_way(path, without_strings(plain))
     braces.check(path, code, problem)
+    prose.check_comments(path, code, problem)
     check_spelled_events(path, plain)
     check_spelled_outcomes(path, plain)
     if path.endswith(".h"):

@@ -2,7 +2,7 @@
 """Writes tests/golden/plateau.json: what torch's ReduceLROnPlateau makes of series of values.
 
 Run it once with real torch in a throw-away virtual environment; the file is committed, so tests need no
-torch. Each case has the scheduler's arguments, the values it hears and, after each of them, the learning
+torch. Each case has the scheduler's arguments, the values it receives and, after each of them, the learning
 rate, the count of bad values and what is left of the cooldown, as torch has them.
 """
 import json

@@ -2,7 +2,7 @@
 """Writes tests/golden/schedules.json: the learning rates that torch and transformers give.
 
 Run it once with real torch and transformers in a throw-away virtual environment; the file is
-committed, so tests need neither. Each case has an lr_scheduler as it stands in a job spec, with the
+committed, so tests need neither. Each case has an lr_scheduler as it is in a job spec, with the
 optimizer's lr and the job's max_steps, and the rate of every optimizer step.
 """
 import json

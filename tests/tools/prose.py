@@ -1,6 +1,6 @@
 """Length of sentences and paragraphs, and the glossary, in the docs (CONVENTIONS.md, Prose).
 
-lint.py calls check() for the files of PROSE. Counted is what a reader reads as text: paragraphs, items of lists,
+lint.py calls check() for the files of PROSE, and check_comments(), the glossary alone, for every file of C. Counted is what a reader reads as text: paragraphs, items of lists,
 each cell of a table. Code blocks, HTML comments and headings are left out; a `code span` is one word, whatever is
 in it. A sentence ends with . ! or ? before a space, or with its paragraph. A colon or semicolon does not end one, nor
 does a point between two digits or in "i.e.".
@@ -18,7 +18,7 @@ GLOSSARY = {
     r"anew": "again",
     r"foretell|foretells|foretold": "predict",
     r"hear|hears|heard": "receive",
-    r"tells?(?! apart)|told": "report, or say",
+    r"(?<!can )(?<!cannot )tells?(?! apart)|told(?! apart)": "report, or say",
     r"lies": "is",
     r"stands?(?! for)": "is",
 }
@@ -73,4 +73,24 @@ def check(path, text, problem):
                         f"at most {MAX_SENTENCE_WORDS}")
         for word, better in GLOSSARY.items():
             if m := re.search(rf"\b(?:{word})\b", words, re.I):
+                problem(path, number, f"\"{m[0]}\": say {better} (CONVENTIONS.md, Prose)")
+
+
+def comments(text):
+    """(line number, text) of each // comment, with the first two words of a comment in the next line: "stands" is
+    another word before "for"."""
+    strings = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'")
+    found = [re.search(r"//(.*)", line if line.lstrip().startswith("//") else strings.sub("", line))
+             for line in text.splitlines()]
+    for number, (m, after) in enumerate(zip(found, [*found[1:], None]), 1):
+        if m:
+            yield number, m[1], " ".join((after[1] if after else "").split()[:2])
+
+
+def check_comments(path, text, problem):
+    for number, comment, after in comments(text):
+        quoted = re.sub(r"\"[^\"]*\"|`[^`]*`", "code", comment)
+        for word, better in GLOSSARY.items():
+            m = re.search(rf"\b(?:{word})\b", f"{quoted} {after}", re.I)
+            if m and m.start() < len(quoted):
                 problem(path, number, f"\"{m[0]}\": say {better} (CONVENTIONS.md, Prose)")

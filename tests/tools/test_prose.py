@@ -57,3 +57,21 @@ def test_word_of_the_glossary_is_named(text):
 @pytest.mark.parametrize("text", ["`behind`", "B stands for batch.", "Nobody can tell apart.", "## Behind\n", "believes"])
 def test_word_that_only_looks_so_is_not(text):
     assert found(text) == []
+
+
+def in_comments(text):
+    problems = []
+    prose.check_comments("x.c", text, lambda path, line, what: problems.append((line, what)))
+    return problems
+
+
+def test_word_of_the_glossary_in_a_comment_is_named_with_its_line():
+    (line, what), = in_comments('int a;\nint b; // told "so", "x"\n')
+    assert line == 2 and "told" in what
+    assert [line for line, _ in in_comments("// It\n// lies behind\n")] == [2, 2]
+
+
+@pytest.mark.parametrize("text", ['f("behind", "//"); int told;', 'f("// told");', "// `told`, \"told\"", "// B stands\n// for batch",
+                                  "// nobody can tell", "// told apart", "puts('\"'); // fine\n"])
+def test_word_that_is_no_comment_is_not(text):
+    assert in_comments(text) == []

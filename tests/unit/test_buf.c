@@ -1,4 +1,4 @@
-// Byte buffers: growth, the stated maximum, NUL behind the contents; UTF-8 after the Unicode
+// Byte buffers: growth, the stated maximum, NUL after the contents; UTF-8 after the Unicode
 // standard's table 3-7; edit distance.
 
 #include "lib/base/buf.h"

@@ -27,7 +27,7 @@ enum { WORLD = 3, GROUP_FD = 3, GRADIENT_BYTES = 256 << 10, PAGE = 4096 };
 enum { EXIT_ABORTED = 31, EXIT_DEADLINE = 32, EXIT_OTHER = 33 };
 static const int64_t patience_ns = 20 * TD_NS_PER_S;
 
-struct page { // behind the group's mapping
+struct page { // after the group's mapping
     _Atomic uint32_t abort;
     _Atomic uint32_t progress[WORLD];
 };

@@ -1,4 +1,4 @@
-// Logs of ranks at the coordinator: a write that failed leaves no hole behind, neither in the file
+// Logs of ranks at the coordinator: a write that failed leaves no hole, neither in the file
 // nor in the length that is reported.
 // Tags: tsan
 

@@ -1,12 +1,12 @@
 // Which library a product goes to: oneDNN's where it has loops of its own for it, ours where it has
-// nothing but reference loops, whose names are known here. The libraries are stand-ins, no product
-// is computed.
+// nothing but reference loops, whose names are known here. The libraries are made up, no product is
+// computed.
 
 #include "accelerators/cpu/gemm.c"
 #include "accelerators/cpu/onednn/dnnl.h"
 #include "tests/unit/test.h"
 
-// ---- stand-ins ----------------------------------------------------------------------------------
+// ---- made-up libraries --------------------------------------------------------------------------
 static const char *offered; // by oneDNN, for every product
 static int n_created;       // oneDNN's products that are there
 

@@ -37,7 +37,7 @@ static void expect_moved(const struct td_reorder *r) {
         size_t y = (size_t)element_at(s, r->to, n, c, place) * size;
         assert_memory_equal(to + y, from + x, size);
     }
-    assert_int_equal(to[(size_t)elems * size], 0x5a); // nothing is written behind the image
+    assert_int_equal(to[(size_t)elems * size], 0x5a); // nothing is written after the image
     free(from);
     free(to);
 }

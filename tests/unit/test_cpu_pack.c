@@ -74,7 +74,7 @@ static void fill(void) {
     }
 }
 
-// Where an element lies, counted in elements.
+// Where an element is, counted in elements.
 static int64_t place(int64_t r, int64_t c, int64_t block, bool half) {
     int64_t first = (r / block * (N_COLS / COLS) + c / COLS) * block * COLS;
     c %= COLS;
@@ -142,7 +142,7 @@ static void expect_paired(int64_t rows, int64_t cols, int64_t block, dnnl_data_t
             assert_int_equal(out[at], r < rows && c < cols ? halves[r * cols + c] : 0);
         }
     }
-    assert_int_equal(out[high * wide], 0xffff); // and nothing behind
+    assert_int_equal(out[high * wide], 0xffff); // and nothing after it
 }
 
 static void test_weights_lie_in_pairs_of_rows_when_products_sum_over_rows(void **state) {

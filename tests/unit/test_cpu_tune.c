@@ -215,7 +215,7 @@ static td_status keep_report(void *arg, const struct td_choice_info *c) {
     return TD_OK;
 }
 
-// What a preview of t tells of a key; it may run nothing, so there is no race to run.
+// What a preview of t says of a key; it may run nothing, so there is no race to run.
 static struct report preview_of(struct td_tune *t, const char *key, int want_way) {
     TD_AUTO(td_tune) *preview = NULL;
     struct report report = {0};

@@ -1,4 +1,4 @@
-// Files: whole or not at all, nothing left behind, caps, trees with links, and a lock that names
+// Files: whole or not at all, nothing left over, caps, trees with links, and a lock that names
 // its holder. Every test has a scratch directory of its own.
 
 #include <dirent.h>

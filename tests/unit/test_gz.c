@@ -97,7 +97,7 @@ static void test_damage_is_named_when_cut_or_flipped(void **state) {
         assert_ok(td_fs_write(path, whole.data, cut, 0600, 0));
         assert_fails(td_gz_head(path, 1 << 20, &out), TD_DATA_LOSS, "ends inside");
     }
-    for (size_t at = 10; at < whole.len; at += 211) { // behind the header, whose time is free
+    for (size_t at = 10; at < whole.len; at += 211) { // after the header, whose time is free
         TD_AUTO_BUF out;
         td_buf_init(&out, 1 << 20);
         whole.data[at] ^= 0x40;

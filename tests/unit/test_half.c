@@ -1,4 +1,4 @@
-// The 16-bit floats against their definition. Every number goes there and back, and what lies
+// The 16-bit floats against their definition. Every number goes there and back, and what is
 // between two numbers goes to the nearer one, from fp32 and (in one rounding) from fp64.
 
 #include <math.h>
@@ -62,7 +62,7 @@ static void test_infinity_comes_when_too_large(void **state) {
     assert_int_equal(td_bf16_of_f32(-INFINITY), 0xff80);
 }
 
-// 1 + 1/1024 lies an eighth of the way from 1 to the next bf16 number.
+// 1 + 1/1024 is an eighth of the way from 1 to the next bf16 number.
 static void test_stochastic_rounding_has_the_value_as_its_mean(void **state) {
     (void)state;
     int up = 0;

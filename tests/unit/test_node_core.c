@@ -200,7 +200,8 @@ static void test_stop_is_kept_when_the_session_breaks(void **state) {
     td_node_core_down(c);
     td_node_core_tick(c, (struct td_mono){t0.ns + 60 * TD_NS_PER_S});
     assert_string_equal(listen(c).text, "STOP(3)");
-    assert_string_equal(happens(c, a, TD_AE_GONE, TD_OK).text, ""); // told with the next session
+    assert_string_equal(happens(c, a, TD_AE_GONE, TD_OK).text,
+                        ""); // reported with the next session
     Traind__V1__AttemptId id = attempt_id(1, 7);
     Traind__V1__AttemptCursor cursor = TRAIND__V1__ATTEMPT_CURSOR__INIT;
     cursor.id = &id;
@@ -215,7 +216,7 @@ static void test_messages_are_dropped_and_counted_when_stale(void **state) {
     struct td_node_core *c = make_core(4);
     in_state(c, TD_AT_RUNNING);
     assert_string_equal(stop(c, 1, 4).text, "");      // another incarnation
-    assert_string_equal(assign(c, 1, 7, 2).text, ""); // told twice
+    assert_string_equal(assign(c, 1, 7, 2).text, ""); // reported twice
     assert_string_equal(assign(c, 1, 8, 2).text, "REFUSE");
     assert_int_equal(td_node_core_stale(c), 1);
     td_node_core_down(c);

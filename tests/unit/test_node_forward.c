@@ -12,7 +12,7 @@
 
 enum { KINDS = 5, MAX_BYTES = 4 << 20 };
 
-// A coordinator that keeps what it gets and acknowledges when told to.
+// A coordinator that keeps what it gets and acknowledges when asked to.
 struct coordinator {
     struct td_buf got[KINDS]; // by kind; one rank
     uint64_t base[KINDS];     // committed when the session began

@@ -136,7 +136,7 @@ static void test_client_is_cut_when_it_reads_nothing_before_the_stall_deadline(v
     assert_true(read_all(f->client, &last) < sent); // what had left, and then the end
     assert_int_equal(last, 0);
     assert_int_equal(read_all(f->grpc, &last), 0);
-    assert_int_equal(last, 0); // gRPC is told
+    assert_int_equal(last, 0); // gRPC learns of it
     assert_true(fill(f, 4 << 20) >=
                 4 << 20); // what gRPC still says is dropped, and holds up nobody
     assert_false(f->ended);

@@ -478,7 +478,7 @@ static void test_tables_are_sound_when_every_row_is_visited(void **state) {
     for (size_t i = 0; i < td_n_knobs; i++) {
         const struct td_knob *k = &td_knobs[i];
         assert_non_null(td_section_find(k->section));
-        assert_ptr_equal(td_knob_find(k->section, k->key), k); // no row stands twice
+        assert_ptr_equal(td_knob_find(k->section, k->key), k); // no row is there twice
         assert_non_null(td_knob_expects(*state, k));
         assert_null(td_knob_later(k->section, k->key));
     }

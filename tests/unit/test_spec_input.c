@@ -1,5 +1,5 @@
-// What a job spec must not be, and what each mistake is told: a table of documents with the field
-// and the words that the answer must have. Then the bounds (size, depth, nodes, memory), the
+// What a job spec must not be, and what each mistake is answered: a table of documents with the
+// field and the words that the answer must have. Then the bounds (size, depth, nodes, memory), the
 // scalars of YAML 1.2, overrides, and that all mistakes of a document come in one answer.
 
 #include "tests/unit/test.h"

@@ -268,7 +268,7 @@ static void test_step_slot_gets_apply_only_where_the_optimizer_steps(void **stat
 }
 
 // ---- beats -------------------------------------------------------------------------------------
-// Time stands still but for a second after each batch. A batch that begins without a beat of that
+// Time does not pass, but for a second after each batch. A batch that begins without a beat of that
 // very second is written down as "silent".
 static const struct td_rank_page *beating;
 static int64_t beat_now_ns;

@@ -1,4 +1,4 @@
-// Learning-rate schedules at their corners; their rates stand in tests/golden/schedules.json, which
+// Learning-rate schedules at their corners; their rates are in tests/golden/schedules.json, which
 // tests/scenario/test_s06_parity.py reads.
 
 #include "tests/unit/test.h"

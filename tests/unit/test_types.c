@@ -23,7 +23,7 @@ static void test_shape_counts_and_compares_when_dims_vary(void **state) {
     assert_int_equal(td_shape_elems(&c), 0);
     assert_true(td_shape_equal(&a, &b));
     assert_false(td_shape_equal(&a, &c));
-    b.dim[7] = 99; // behind n_dims: no part of the shape
+    b.dim[7] = 99; // after n_dims: no part of the shape
     assert_true(td_shape_equal(&a, &b));
 }
 

@@ -59,7 +59,7 @@ static void test_place_is_the_function_when_its_first_byte_faults(void **state) 
     char words[4096];
     words_of(call_what_cannot_run, SIGSEGV, words, sizeof words);
     print_message("# %.300s\n", words);
-    // A sanitizer stands between the handler and backtrace(3): one frame more of no interest.
+    // A sanitizer is between the handler and backtrace(3): one frame more of no interest.
     bool sanitized = dlsym(RTLD_DEFAULT, "__sanitizer_print_stack_trace") != NULL;
     assert_non_null(strstr(words, sanitized ? "backtrace " : "backtrace td_real_format+0x0 "));
 }

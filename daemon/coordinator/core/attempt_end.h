@@ -19,7 +19,7 @@ void td_attempt_lost(struct td_core *core, struct td_job *j, struct td_attempt *
 void td_attempt_stop(struct td_core *core, struct td_job *j, struct td_attempt *a,
                      enum td_stop_cause cause);
 void td_attempt_tick(struct td_core *core, struct td_job *j);
-// Tells the node when everything of an ended attempt is here.
+// Reports to the node when everything of an ended attempt is here.
 void td_attempt_maybe_forget(struct td_core *core, struct td_job *j, struct td_attempt *a);
 // Its launcher has ended with this outcome: it closes when what is on its way has come.
 void td_attempt_begin_close(struct td_core *core, struct td_job *j, struct td_attempt *a,

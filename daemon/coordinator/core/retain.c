@@ -29,7 +29,7 @@ bool td_retain_is_over(const struct td_job *j, uint32_t attempt) {
     return !a || a->forgotten || a->state == TD_ATTEMPT_FENCED;
 }
 
-// ---- who else needs it --------------------------------------------------------------------------
+// ---- what else needs it -------------------------------------------------------------------------
 static bool is_name_end(char c) {
     return c == '\0' || c == '/';
 }

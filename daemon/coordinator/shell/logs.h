@@ -28,7 +28,7 @@ struct td_log_key {
 
 TD_MUST_USE td_status td_logs_create(struct td_coordinator *c, struct td_logs **out_logs);
 void td_logs_destroy(struct td_logs *l);
-// Tells the core how much is here of each attempt of which more may come.
+// Reports to the core how much is here of each attempt of which more may come.
 void td_logs_load(struct td_logs *l, const struct td_job *j);
 
 // Durable bytes.

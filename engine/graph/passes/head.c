@@ -75,7 +75,8 @@ static bool touches(const struct td_node_info *n, td_value v) {
     return found;
 }
 
-// Finds who counts, if anybody does; false: the logits, or their wider copy, have other readers.
+// Finds the node that counts, if there is one; false: the logits, or their wider copy, have other
+// readers.
 static bool find_count(const struct pass *p, struct head *h) {
     const struct td_node_info *loss = &p->g->nodes[h->loss], *count;
     td_value z = p->g->nodes[h->product].outputs[0], read = loss->inputs[0], counted = 0;

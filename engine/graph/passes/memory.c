@@ -22,7 +22,7 @@
 enum { PLAN_ALIGN = 64 };
 
 struct block {
-    td_value value; // who gives it its place; others are aliases
+    td_value value; // the one that has the place; others are aliases
     td_node birth, death;
     size_t bytes, offset;
 };

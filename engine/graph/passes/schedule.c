@@ -75,7 +75,7 @@ td_status td_pass_schedule(struct td_graph *g) {
         if (to == n) {
             n++;
         } else {
-            move(g, n, to); // and look at who comes up
+            move(g, n, to); // and look at the one that comes up
         }
     }
     return TD_OK;

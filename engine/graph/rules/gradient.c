@@ -21,7 +21,7 @@ td_status td_grad_reduce(const struct td_grad_call *c, td_value v) {
     return td_graph_op3(c->g, TD_OP_REDUCE_SUM, v, 0, 0, &a, c->out);
 }
 
-// ---- who knows the rule -------------------------------------------------------------------------
+// ---- which ops have one -------------------------------------------------------------------------
 // Ops without a gradient, by name, so that an op without a rule is a decision: gradients (there is
 // no second derivative), what passes make after the gradients, updates, counts. make lint demands
 // one or the other.

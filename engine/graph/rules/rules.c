@@ -1,4 +1,4 @@
-// The questions, and who answers them: arity and names are ops.def's, everything else is asked of
+// The questions, and what answers them: arity and names are ops.def's, everything else is asked of
 // the families in turn until one has a row for the op. make lint sees to it that one has.
 
 #include "engine/graph/rules/rules.h"

@@ -53,7 +53,7 @@ static td_status run_with_hooks(struct td_rank *r, enum td_strategy_step kind, b
 }
 
 // What one run of a program has. A micro-batch that ends no window has neither finish nor apply, so
-// a step slot, which counts optimizer steps by them, is not told that it has.
+// a step slot, which counts optimizer steps by them, does not learn that it has.
 static uint32_t segments_of(const struct td_rank *r, enum td_strategy_step kind,
                             const struct td_program_key *key) {
     const uint32_t update = 1u << TD_SEG_FINISH | 1u << TD_SEG_APPLY;
