@@ -10,30 +10,38 @@
 #include "daemon/coordinator/core/offers.h"
 #include "daemon/coordinator/shell/watch.h"
 
-static void list_nodes(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+// What a method answers, in the arena; NULL: the arena is full.
+typedef const ProtobufCMessage *view_fn(struct td_arena *a, struct td_coordinator *c);
+
+static void answer(struct td_rpc_call *call, void *ctx, view_fn *view) {
     struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
     struct td_arena *arena = NULL;
-    (void)request;
     td_status s = td_shell_arena(&arena);
     if (s) {
         td_shell_fail(c, call, s);
-        return;
+    } else {
+        td_shell_reply(c, call, arena, view(arena, c));
     }
-    Traind__V1__ListNodesResponse *m = td_view_nodes(arena, c->core, td_shell_now());
-    td_shell_reply(c, call, arena, m ? &m->base : NULL);
+}
+
+static const ProtobufCMessage *view_nodes(struct td_arena *a, struct td_coordinator *c) {
+    const Traind__V1__ListNodesResponse *m = td_view_nodes(a, c->core, td_shell_now());
+    return m ? &m->base : NULL;
+}
+
+static void list_nodes(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
+    (void)request;
+    answer(call, ctx, view_nodes);
+}
+
+static const ProtobufCMessage *view_plugins(struct td_arena *a, struct td_coordinator *c) {
+    const Traind__V1__ListPluginsResponse *m = td_view_plugins(a, c->core);
+    return m ? &m->base : NULL;
 }
 
 static void list_plugins(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
-    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
-    struct td_arena *arena = NULL;
     (void)request;
-    td_status s = td_shell_arena(&arena);
-    if (s) {
-        td_shell_fail(c, call, s);
-        return;
-    }
-    Traind__V1__ListPluginsResponse *m = td_view_plugins(arena, c->core);
-    td_shell_reply(c, call, arena, m ? &m->base : NULL);
+    answer(call, ctx, view_plugins);
 }
 
 enum { N_MORE = 4 };
@@ -56,28 +64,23 @@ static bool add_counters(struct td_arena *a, struct td_coordinator *c, Traind__V
     return true;
 }
 
+static const ProtobufCMessage *view_cluster(struct td_arena *a, struct td_coordinator *c) {
+    Traind__V1__ClusterInfo *m = td_view_cluster(a, c->core, N_MORE);
+    if (!m || !add_counters(a, c, m)) return NULL;
+    m->version = c->version;
+    m->role = c->role;
+    m->state_dir = c->state_dir;
+    m->address = td_arena_strdup(a, td_rpc_server_address(c->server));
+    m->pid = (uint32_t)getpid();
+    m->troubles = c->damages;
+    m->n_troubles = c->n_damages;
+    m->uptime_s = (double)(td_mono_now().ns - c->started.ns) / 1e9;
+    return m->address ? &m->base : NULL;
+}
+
 static void get_cluster_info(struct td_rpc_call *call, const ProtobufCMessage *request, void *ctx) {
-    struct td_coordinator *c = TD_CAST(td_coordinator, ctx);
-    struct td_arena *arena = NULL;
     (void)request;
-    td_status s = td_shell_arena(&arena);
-    if (s) {
-        td_shell_fail(c, call, s);
-        return;
-    }
-    Traind__V1__ClusterInfo *m = td_view_cluster(arena, c->core, N_MORE);
-    if (m && add_counters(arena, c, m)) {
-        m->version = c->version;
-        m->role = c->role;
-        m->state_dir = c->state_dir;
-        m->address = td_arena_strdup(arena, td_rpc_server_address(c->server));
-        m->pid = (uint32_t)getpid();
-        m->troubles = c->damages;
-        m->n_troubles = c->n_damages;
-        m->uptime_s = (double)(td_mono_now().ns - c->started.ns) / 1e9;
-        if (!m->address) m = NULL;
-    }
-    td_shell_reply(c, call, arena, m ? &m->base : NULL);
+    answer(call, ctx, view_cluster);
 }
 
 static const struct td_rpc_method rows[] = {
