@@ -19,7 +19,7 @@ struct coordinator {
     int finals;
     char lost[512];       // as the last final said
     uint64_t metrics_end; //
-    bool final_before_end, full;
+    bool final_before_end, full, took;
     size_t n_segments, largest;
 };
 
@@ -44,6 +44,7 @@ static bool take(Traind__V1__NodeMessage *m, void *arg) {
             c->final_before_end = c->finals == 1;
         }
     }
+    c->took = true;
     c->n_segments++;
     c->largest = TD_MAX(c->largest, s->data.len);
     return true;
@@ -135,6 +136,25 @@ static void test_whole_records_only_when_a_write_is_under_way(void **state) {
     rig_free(&r);
 }
 
+static void test_log_is_sent_again_when_its_bytes_could_not_be_written(void **state) {
+    struct rig r;
+    rig_make(&r, *state);
+    append(*state, "out.0.log", "one two ", 8);
+    td_forward_adopt(r.forward, NULL);
+    struct td_buf *got = &r.c.got[TRAIND__V1__SEGMENT__KIND__OUT];
+    assert_int_equal(got->len, 8);
+    ack(&r, TRAIND__V1__SEGMENT__KIND__OUT, 4); // a part of it is on disk, the rest was refused
+    ack(&r, TRAIND__V1__SEGMENT__KIND__OUT, 4);
+    assert_int_equal(got->len, 8); // not at once: the disk refuses still
+    td_buf_clear(got);
+    r.c.base[TRAIND__V1__SEGMENT__KIND__OUT] = 4;
+    r.c.took = false;
+    assert_ok(td_loop_run_until(r.loop, &r.c.took, 20 * TD_NS_PER_S));
+    assert_int_equal(got->len, 4);
+    assert_memory_equal(got->data, "two ", 4);
+    rig_free(&r);
+}
+
 static void test_forwarding_goes_on_at_the_cursor_when_a_session_is_new(void **state) {
     struct rig r;
     rig_make(&r, *state);
@@ -221,6 +241,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         test_in_scratch(test_window_bounds_what_is_unacked_when_nothing_is_committed),
         test_in_scratch(test_whole_records_only_when_a_write_is_under_way),
+        test_in_scratch(test_log_is_sent_again_when_its_bytes_could_not_be_written),
         test_in_scratch(test_forwarding_goes_on_at_the_cursor_when_a_session_is_new),
         test_in_scratch(test_last_line_waits_for_the_final_lengths_when_the_launcher_lives),
         test_in_scratch(test_lost_segment_is_named_when_not_all_of_it_was_taken),

@@ -28,6 +28,7 @@ struct stream {
     uint64_t size;     // as last reported or seen
     uint64_t reported; // by its launcher
     uint64_t sent, committed;
+    bool refused; // a log's bytes that were sent could not be written: they are sent again
 };
 struct drops {
     uint64_t bytes, points;
@@ -146,6 +147,10 @@ static bool send_stream(struct td_forward *f, struct stream *s) {
     return true;
 }
 
+static bool is_log(const struct stream *s) {
+    return s->kind == TRAIND__V1__SEGMENT__KIND__OUT || s->kind == TRAIND__V1__SEGMENT__KIND__ERR;
+}
+
 // ---- logs over gRPC -----------------------------------------------------------------------------
 static const ProtobufCMessage *log_chunk(uint64_t offset, const uint8_t *data, size_t bytes,
                                          void *arg) {
@@ -185,9 +190,7 @@ static void put_logs(struct td_forward *f) {
     size_t from = f->put_stream ? (size_t)(f->put_stream - f->streams) : 0;
     for (size_t i = 1; i <= f->n_streams; i++) {
         struct stream *s = &f->streams[(from + i) % f->n_streams];
-        bool log =
-            s->kind == TRAIND__V1__SEGMENT__KIND__OUT || s->kind == TRAIND__V1__SEGMENT__KIND__ERR;
-        if (!log || s->committed >= s->size) continue;
+        if (!is_log(s) || s->committed >= s->size) continue;
         char path[TD_FS_PATH_BYTES];
         path_of(f, s, path);
         struct td_put_options o = {.channel = f->o.channel,
@@ -209,7 +212,13 @@ static void put_logs(struct td_forward *f) {
 }
 
 static void on_retry(void *arg) {
-    pump(TD_CAST(td_forward, arg));
+    struct td_forward *f = TD_CAST(td_forward, arg);
+    for (size_t i = 0; i < f->n_streams; i++) {
+        struct stream *s = &f->streams[i];
+        if (s->refused) s->sent = s->committed;
+        s->refused = false;
+    }
+    pump(f);
 }
 
 // ---- state of the logs --------------------------------------------------------------------------
@@ -374,6 +383,10 @@ void td_forward_down(struct td_forward *f) {
 void td_forward_ack(struct td_forward *f, const Traind__V1__SegmentAck *ack) {
     struct stream *s = stream_of(f, ack->kind, ack->rank);
     if (!s || ack->offset > s->size) return;
+    if (is_log(s) && ack->offset == s->committed && s->sent > s->committed) {
+        s->refused = true; // the coordinator's disk refuses, or a write before this one failed
+        if (!td_loop_timer_is_armed(f->retry)) td_loop_timer_arm(f->retry, put_retry_ns);
+    }
     s->committed = TD_MAX(s->committed, ack->offset);
     s->sent = TD_MAX(s->sent, s->committed);
     pump(f);
