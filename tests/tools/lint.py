@@ -322,6 +322,15 @@ def check_one_way(path, code):
         problem(path, line_of(code, m.start()), "a magic number is written `enum { td_thing_magic = 0x... };`")
 
 
+def check_buffers(path, code):
+    """A buffer that frees itself is made before anything can leave its function: else garbage is freed."""
+    for m in re.finditer(r"\bTD_AUTO_BUF (\w+);\n(.*?)\n\}", code, flags=re.S):
+        made = re.search(rf"&{m[1]}\b", m[2])
+        left = re.search(r"\b(return|goto|break|continue|TD_TRY\w*)\b", m[2])
+        if not made or left and left.start() < made.start():
+            problem(path, line_of(code, m.start()), f"{m[1]} is declared before a way out and made after it")
+
+
 def check_guard(path, code):
     name = path.removeprefix("include/traind/") if path.startswith("include/") else path
     guard = "TRAIND_" + re.sub(r"[^A-Z0-9]", "_", name.upper())
@@ -435,6 +444,7 @@ def check_file(path, users):
     check_banned(path, without_strings(plain))
     check_prints(path, without_strings(plain))
     check_one_way(path, without_strings(plain))
+    check_buffers(path, plain)
     braces.check(path, code, problem)
     prose.check_comments(path, code, problem)
     check_spelled_events(path, plain)

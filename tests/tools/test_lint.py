@@ -134,6 +134,19 @@ def test_second_way_of_what_has_one_is_named(tree, code, words):
     assert [words in p for p in lint.problems] == ([True] if words else [])
 
 
+@pytest.mark.parametrize("body, ok", [
+    ("TD_AUTO_BUF b;\n    if (!n) return TD_OK;\n    td_buf_init(&b, 9);", False),
+    ("TD_AUTO_BUF b;\n    TD_TRY(open(&x));\n    td_buf_init(&b, 9);", False),
+    ("TD_AUTO_BUF b;\n    print(x);", False),
+    ("if (!n) return TD_OK;\n    TD_AUTO_BUF b;\n    td_buf_init(&b, 9);\n    TD_TRY(open(&x));", True),
+    ("TD_AUTO_BUF b;\n    TD_TRY(make(x, &b));", False),
+    ("TD_AUTO_BUF b;\n    make(&b, x);\n    return TD_OK;", True),
+])
+def test_listing_plugins_freed_a_buffer_that_was_never_made(tree, body, ok):
+    lint.check_buffers("a.c", f"static td_status f(int n) {{\n    {body}\n}}\n")
+    assert [p.split(":")[1] for p in lint.problems] == ([] if ok else [str(2 + body.split("TD_AUTO")[0].count("\n"))])
+
+
 @pytest.mark.parametrize("path, columns, off, ok", [
     ("a.c", 100, False, True), ("a.c", 101, False, False), ("a.c", 120, True, True), ("a.c", 121, True, False),
     ("a.def", 120, False, True), ("a.def", 121, False, False),
