@@ -215,7 +215,7 @@ static td_status record_right_sides(const struct td_module_loss *l, struct td_gr
 static td_status record_pair(const struct td_module_loss *l, struct td_graph *g, td_value x,
                              td_value y) {
     const struct td_shape shape = td_graph_value(g, x)->shape;
-    td_value loss;
+    td_value loss = 0;
     if (!td_shape_equal(&td_graph_value(g, y)->shape, &shape)) {
         TD_TRY(td_layer_reshape(g, &shape, &y));
     }
