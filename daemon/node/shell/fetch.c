@@ -253,13 +253,19 @@ static td_status finish_file(struct td_fetch *f) {
     return TD_OK;
 }
 
+// A call has ended. True: it was waited for by td_fetch_destroy alone, and all is gone now.
+static bool ends_late(struct td_fetch *f) {
+    f->call = NULL;
+    if (!f->destroyed) return false;
+    td_fetch_destroy(f);
+    return true;
+}
+
 static void on_done(struct td_rpc_stream *s, td_status take_status, void *arg) {
     (void)s;
     struct td_fetch *f = TD_CAST(td_fetch, arg);
-    f->call = NULL;
-    if (f->destroyed) {
+    if (ends_late(f)) {
         td_status_free(take_status);
-        td_fetch_destroy(f);
         return;
     }
     td_status result = f->failed ? td_steal(f->failed) : td_steal(take_status);
@@ -413,10 +419,8 @@ static bool has_copy(const struct td_fetch *f) {
 // ---- the list -----------------------------------------------------------------------------------
 static void on_checkpoint(td_status take_status, const ProtobufCMessage *response, void *arg) {
     struct td_fetch *f = TD_CAST(td_fetch, arg);
-    f->call = NULL;
-    if (f->destroyed) {
+    if (ends_late(f)) {
         td_status_free(take_status);
-        td_fetch_destroy(f);
         return;
     }
     if (!take_status) take_status = take_files(f, (const Traind__V1__Checkpoint *)response);
