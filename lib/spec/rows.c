@@ -33,7 +33,7 @@ static const char *const words[] = {
 };
 _Static_assert(TD_COUNTOF(words) == TD_KNOB_TYPE_COUNT, "one word per type");
 
-// "cross_entropy|mse|bce"
+// "cross_entropy|mse|bce", all of them.
 static void join_variants(const char *choice, char *out, size_t bytes) {
     size_t len = 0;
     out[0] = '\0';
@@ -41,6 +41,7 @@ static void join_variants(const char *choice, char *out, size_t bytes) {
         const char *name = td_section_variant_of(&td_sections[i], choice);
         if (name) len += (size_t)snprintf(out + len, bytes - len, "%s%s", len ? "|" : "", name);
     }
+    TD_CHECK(len < bytes);
 }
 
 bool td_spec_row_at(const char *choice, const char *name, size_t i, struct td_spec_row *out_row) {
