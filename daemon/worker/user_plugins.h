@@ -4,9 +4,10 @@
 // User plugins: what a plan names as `name: plugin`, and the shared objects of its key `plugins`.
 //
 // Ranks and planners load them; a daemon never does. `permitted` says from where: directories with
-// ':' between them, as the node's --plugin-dirs has them, TD_USER_PLUGINS_ANY where a person starts
-// the run without a daemon, or "" for nowhere. A file counts as in a directory when it is directly
-// in it, after symbolic links are followed: the node's digest is of those files (plugin_files.h).
+// ':' between them, as the node's --plugin-dirs has them; TD_USER_PLUGINS_ANY in `trainctl run`,
+// whose user permits all; or "", which permits none. A file counts as in a directory when it is
+// directly in it, after symbolic links are followed: the node's digest is of those files
+// (plugin_files.h).
 //
 // A file is loaded only if nobody but its owner may write it or replace it, and the owner is root
 // or the user who runs this. Only modules, datasets, strategies and precisions are taken. The
