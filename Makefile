@@ -264,6 +264,9 @@ looped := $(addprefix $(B)/tests/bench/,bench_fma bench_products)
 $(looped): test_libs += $(bench_loops_o)
 $(looped): $(bench_loops_o)
 
+# The only unit test with threads of OpenMP.
+$(B)/tests/unit/test_cpu_parallel: cpp += -fopenmp
+
 # What check.py runs for T, which knows names, tags and cases.
 unit_some := $(if $(T),$(addprefix $(B)/tests/,$(shell $(PYTHON) tests/tools/check.py --build $(B) --match '$(T)' --list)),$(unit_bins))
 .PHONY: unit

@@ -12,7 +12,8 @@
 
 #include "lib/base/machine.h"
 
-enum { RANGE_ALIGN = TD_LINE_BYTES / sizeof(float) };
+// A parallel region costs about half a microsecond, as much as a thousand elements.
+enum { RANGE_ALIGN = TD_LINE_BYTES / sizeof(float), WORK_OF_A_THREAD = 4096 };
 
 static int64_t step_of(int64_t n, int64_t ranges) {
     int64_t step = (n + ranges - 1) / ranges;
@@ -48,8 +49,10 @@ static int64_t unit_border(int64_t n, int32_t ranges, int32_t i) {
     return n / ranges * i + TD_MIN(n % ranges, (int64_t)i);
 }
 
-void td_parallel_units(int32_t n_threads, int64_t n, td_range_fn *fn, const void *arg) {
-    int32_t ranges = (int32_t)TD_MIN((int64_t)n_threads, n);
+void td_parallel_units(int32_t n_threads, int64_t n, int64_t work, td_range_fn *fn,
+                       const void *arg) {
+    int64_t most = TD_MIN(n, work / WORK_OF_A_THREAD);
+    int32_t ranges = (int32_t)TD_MIN((int64_t)n_threads, most);
     if (ranges <= 1) {
         fn(arg, 0, n);
         return;

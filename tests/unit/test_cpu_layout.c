@@ -5,8 +5,9 @@
 #include "tests/unit/test.h"
 
 // Two ranges, as two threads would get them.
-void td_parallel_units(int32_t n_threads, int64_t n, td_range_fn *fn, const void *arg) {
-    (void)n_threads;
+void td_parallel_units(int32_t n_threads, int64_t n, int64_t work, td_range_fn *fn,
+                       const void *arg) {
+    (void)n_threads, (void)work;
     fn(arg, 0, n / 2);
     fn(arg, n / 2, n);
 }

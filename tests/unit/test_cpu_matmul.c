@@ -16,8 +16,9 @@ int32_t td_parallel_threads(void) {
 }
 
 // All units one after the other, as one thread would; the split is the product's own.
-void td_parallel_units(int32_t n_threads, int64_t n, td_range_fn *fn, const void *arg) {
-    (void)n_threads;
+void td_parallel_units(int32_t n_threads, int64_t n, int64_t work, td_range_fn *fn,
+                       const void *arg) {
+    (void)n_threads, (void)work;
     fn(arg, 0, n);
 }
 

@@ -22,8 +22,9 @@ void td_tile_product(const struct td_tile *t) {
 }
 
 // All units one after the other, on one thread's scratch.
-void td_parallel_units(int32_t n_threads, int64_t n, td_range_fn *fn, const void *arg) {
-    (void)n_threads;
+void td_parallel_units(int32_t n_threads, int64_t n, int64_t work, td_range_fn *fn,
+                       const void *arg) {
+    (void)n_threads, (void)work;
     fn(arg, 0, n);
 }
 

@@ -417,6 +417,11 @@ static void find_parts(const struct attention *a, bool one, void *const at[3], s
                   a->keys);
 }
 
+// Two products of each query with each key.
+static int64_t work_of(const struct attention *a) {
+    return td_parallel_products(2 * a->batch * a->n_heads, a->tokens * a->keys, a->depth);
+}
+
 static td_status run_attention(const struct td_kernel *k, const struct td_run *r) {
     struct attention a = sizes_of(k);
     bool one = of_one_product(k);
@@ -430,7 +435,7 @@ static td_status run_attention(const struct td_kernel *k, const struct td_run *r
     a.o = heads_in(&a, td_operand_at(o, r), 0, a.n_heads, a.tokens);
     a.lse = td_operand_at(is_backward(k) ? &k->in[k->n_in - 2] : &k->out[1], r);
     if (!is_backward(k)) {
-        td_parallel_units(k->n_threads, a.batch * a.groups, forward_units, &a);
+        td_parallel_units(k->n_threads, a.batch * a.groups, work_of(&a), forward_units, &a);
         return TD_OK;
     }
     for (uint32_t i = 0; i < k->n_out; i++) {
@@ -438,7 +443,7 @@ static td_status run_attention(const struct td_kernel *k, const struct td_run *r
     }
     find_parts(&a, one, at, &a.dq, &a.dk, &a.dv);
     a.d_o = heads_in(&a, td_operand_at(&k->in[k->n_in - 1], r), 0, a.n_heads, a.tokens);
-    td_parallel_units(k->n_threads, a.batch * a.groups, backward_units, &a);
+    td_parallel_units(k->n_threads, a.batch * a.groups, work_of(&a), backward_units, &a);
     return TD_OK;
 }
 

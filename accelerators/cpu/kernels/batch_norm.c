@@ -152,7 +152,7 @@ static void sum_all(const struct td_kernel *k, const struct norm *m) {
     int64_t units = m->n_groups * td_strips_count(&m->s);
     choose_shift(m);
     memset(m->sums, 0, (size_t)(m->n_groups * SUMS * m->s.channels) * sizeof *m->sums);
-    td_parallel_units(k->n_threads, units, sums_range, m);
+    td_parallel_units(k->n_threads, units, k->elems, sums_range, m);
 }
 
 // ---- the second pass
@@ -218,7 +218,7 @@ static void norm_range(const void *arg, int64_t begin, int64_t end) {
 }
 
 static void norm_all(const struct td_kernel *k, const struct norm *m) {
-    td_parallel_units(k->n_threads, m->s.n * td_strips_count(&m->s), norm_range, m);
+    td_parallel_units(k->n_threads, m->s.n * td_strips_count(&m->s), k->elems, norm_range, m);
 }
 
 // ---- entries

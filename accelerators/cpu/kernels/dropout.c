@@ -51,7 +51,7 @@ static td_status run_dropout(const struct td_kernel *k, const struct td_run *r) 
                         .y = td_operand_at(&k->out[0], r),
                         .n = rows ? k->elems / rows : 0,
                         .buffer = r->scratch};
-    td_parallel_units(k->n_threads, rows, dropout_samples, &d);
+    td_parallel_units(k->n_threads, rows, k->elems, dropout_samples, &d);
     return TD_OK;
 }
 

@@ -412,7 +412,8 @@ void td_matmul_run(const struct td_matmul *p, const void *a, const void *b, cons
     struct run r = {.p = p, .a = a, .b = b, .bias = bias, .y = y, .scratch = scratch};
     r.grid = grid_of(p);
     r.buffer = buffer_of(p, &r.grid);
-    td_parallel_units(p->n_threads, r.grid.high * r.grid.wide, run_range, &r);
+    td_parallel_units(p->n_threads, r.grid.high * r.grid.wide,
+                      td_parallel_products(p->m, p->n, p->k), run_range, &r);
 }
 
 // ---- panels of a weight -------------------------------------------------------------------------

@@ -175,5 +175,5 @@ void td_pack_rows(const struct td_pack_shape *s, const void *from, void *to) {
                          : s->panels == TD_PACK_PANELS_OF_COLUMNS ? STRIP
                                                                   : s->block; // a block's rows
     int64_t strips = (s->rows + high - 1) / high * (high / STRIP);
-    td_parallel_units(td_parallel_threads(), strips, pack_range, &a);
+    td_parallel_units(td_parallel_threads(), strips, s->rows * s->cols, pack_range, &a);
 }

@@ -291,13 +291,17 @@ static struct pool pool_of(const struct td_kernel *k, const struct td_shape *x,
     return p;
 }
 
+static int64_t work_of(const struct pool *p) {
+    return p->x_strips.n * p->x_strips.channels * p->x_strips.places;
+}
+
 static td_status run_pool(const struct td_kernel *k, const struct td_run *r) {
     bool max = k->n_out > 1;
     struct pool p = pool_of(k, &k->shape[0], &k->out_shape);
     p.x = td_operand_at(&k->in[0], r);
     p.y = td_operand_at(&k->out[0], r);
     if (max) p.to_where = td_operand_at(&k->out[1], r);
-    td_parallel_units(k->n_threads, p.x_strips.n * td_strips_count(&p.x_strips),
+    td_parallel_units(k->n_threads, p.x_strips.n * td_strips_count(&p.x_strips), work_of(&p),
                       max ? max_range : mean_range, &p);
     return TD_OK;
 }
@@ -315,7 +319,7 @@ static td_status run_pool_grad(const struct td_kernel *k, const struct td_run *r
     p.x = td_operand_at(&k->in[max ? 1 : 0], r);
     p.y = td_operand_at(&k->out[0], r);
     if (!p.tiles) td_parallel(k->n_threads, k->elems, STRIP, clear_range, &p);
-    td_parallel_units(k->n_threads, p.x_strips.n * td_strips_count(&p.x_strips),
+    td_parallel_units(k->n_threads, p.x_strips.n * td_strips_count(&p.x_strips), work_of(&p),
                       max && p.tiles ? put_range : give_range, &p);
     return TD_OK;
 }

@@ -101,7 +101,7 @@ static td_status run_reduce(const struct td_kernel *k, const struct td_run *r) {
     if (k->op == TD_OP_REDUCE_MEAN) {
         a.scale = 1 / (float)(a.s.places * (keeps_images(k) ? 1 : TD_MAX(a.s.n, 1)));
     }
-    td_parallel_units(k->n_threads, a.s.n * td_strips_count(&a.s), sum_range, &a);
+    td_parallel_units(k->n_threads, a.s.n * td_strips_count(&a.s), n * a.s.places, sum_range, &a);
     if (!wide || !k->attrs.accumulate) memset(sum, 0, (size_t)k->elems * sizeof *sum);
     for (int64_t i = 0; i < n; i++) {
         sum[i % k->elems] += a.y[i];

@@ -97,5 +97,6 @@ static void reorder_range(const void *arg, int64_t begin, int64_t end) {
 void td_reorder_run(const struct td_reorder *r, int32_t n_threads, const void *from, void *to) {
     struct reorder_arg a = {r, from, to};
     int64_t strips = (r->shape.dim[1] + TD_LAYOUT_LANES - 1) / TD_LAYOUT_LANES;
-    td_parallel_units(n_threads, r->shape.dim[0] * strips, reorder_range, &a);
+    td_parallel_units(n_threads, r->shape.dim[0] * strips, td_shape_elems(&r->shape), reorder_range,
+                      &a);
 }

@@ -160,7 +160,7 @@ static td_status run_rope(const struct td_kernel *k, const struct td_run *r) {
     a.buffer = r->scratch;
     if (!k->elems) return TD_OK;
     int64_t blocks = (a.tokens + BLOCK - 1) / BLOCK;
-    td_parallel_units(k->n_threads, blocks * a.batch, rope_units, &a);
+    td_parallel_units(k->n_threads, blocks * a.batch, k->elems, rope_units, &a);
     return TD_OK;
 }
 

@@ -40,7 +40,7 @@ void td_update_run(const struct td_kernel *k, const struct td_run *r, int64_t un
     a.n_packs = td_packs_update(r->packs, a.param, a.pack);
     if (a.n_packs) {
         int64_t n = (a.pack[0].shape.rows + TD_PACK_STRIP - 1) / TD_PACK_STRIP;
-        td_parallel_units(k->n_threads, n, strips_range, &a);
+        td_parallel_units(k->n_threads, n, td_shape_elems(&k->shape[0]), strips_range, &a);
     } else {
         int64_t n = (td_shape_elems(&k->shape[0]) + unit - 1) / unit;
         td_parallel(k->n_threads, n, grain, fn, arg);

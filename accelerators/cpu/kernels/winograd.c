@@ -238,6 +238,8 @@ void td_winograd_run(const struct td_winograd *p, const float *x, const float *w
     struct run r = {.p = p, .x = x, .weights = weights, .bias = bias, .y = y, .u = scratch};
     r.s = sizes_of(p);
     r.buffer = r.u + r.s.weights;
-    td_parallel_units(p->n_threads, r.s.columns / PANEL, weights_range, &r);
-    td_parallel_units(p->n_threads, (r.s.tiles + r.s.at_once - 1) / r.s.at_once, chunks_range, &r);
+    td_parallel_units(p->n_threads, r.s.columns / PANEL, (int64_t)r.s.weights, weights_range, &r);
+    const int64_t chunks = (r.s.tiles + r.s.at_once - 1) / r.s.at_once;
+    td_parallel_units(p->n_threads, chunks, chunks * (int64_t)(r.s.images + r.s.products),
+                      chunks_range, &r);
 }
