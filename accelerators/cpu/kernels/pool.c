@@ -4,7 +4,8 @@
 // eight or sixteen channels in one vector (gcc's and clang's vector types, of 32 bytes). Left to
 // itself, gcc turns the comparison of a maximum into branches, ten times slower, and it takes
 // comparisons of longer vectors apart. Where a strip has fewer channels, at the end of a
-// channels-last image or in plain order, its places are copied into whole vectors first.
+// channels-last image, its places are copied into whole vectors first. In plain order it has one,
+// and maxima go by vectors of one.
 //
 // A maximum remembers where in its window it was, a byte each. It and its gradient move numbers and
 // make none, so they work on their bits; a mean widens bf16 as it is read. The gradient walks the
@@ -24,6 +25,9 @@ enum { LANES = 8, STRIP = TD_LAYOUT_LANES };
 typedef float vec __attribute__((vector_size(LANES * 4)));
 typedef int32_t ivec __attribute__((vector_size(LANES * 4)));
 typedef int16_t hvec __attribute__((vector_size(STRIP * 2)));
+typedef float vec_1 __attribute__((vector_size(4))); // of plain order
+typedef int32_t ivec_1 __attribute__((vector_size(4)));
+typedef int16_t hvec_1 __attribute__((vector_size(2)));
 
 struct pool {
     struct td_strips x_strips, y_strips; // of the forward operand and result
@@ -67,47 +71,55 @@ INLINE int64_t place_at(const struct pool *p, const struct window *w, int i, int
 // Both take a NaN always, and then nothing but another. How a window's best is kept:
 #define TAKE(best, take, other) (((take) & (other)) | (~(take) & (best)))
 
-INLINE void f32_max(const struct pool *p, const struct window *w, int64_t c, int64_t n) {
-    vec best = {0}, v = {0};
-    ivec where = {0};
-    bool seen = false;
-    for (int i = w->a.begin; i < w->a.end; i++) {
-        for (int j = w->b.begin; j < w->b.end; j++) {
-            memcpy(&v, (const float *)p->x + place_at(p, w, i, j) + c, (size_t)n * sizeof(float));
-            ivec take = (ivec)(v > best) | (ivec)(v != v);
-            if (!seen) take = ~(ivec){0};
-            best = (vec)TAKE((ivec)best, take, (ivec)v);
-            where = TAKE(where, take, i * p->kernel[1] + j);
-            seen = true;
-        }
+#define F32_MAX(name, floats, ints)                                                                \
+    INLINE void name(const struct pool *p, const struct window *w, int64_t c, int64_t n) {         \
+        floats best = {0}, v = {0};                                                                \
+        ints where = {0};                                                                          \
+        bool seen = false;                                                                         \
+        for (int i = w->a.begin; i < w->a.end; i++) {                                              \
+            for (int j = w->b.begin; j < w->b.end; j++) {                                          \
+                memcpy(&v, (const float *)p->x + place_at(p, w, i, j) + c,                         \
+                       (size_t)n * sizeof(float));                                                 \
+                ints take = (ints)(v > best) | (ints)(v != v);                                     \
+                if (!seen) take = ~(ints){0};                                                      \
+                best = (floats)TAKE((ints)best, take, (ints)v);                                    \
+                where = TAKE(where, take, i * p->kernel[1] + j);                                   \
+                seen = true;                                                                       \
+            }                                                                                      \
+        }                                                                                          \
+        memcpy((float *)p->y + w->y + c, &best, (size_t)n * sizeof(float));                        \
+        for (int64_t l = 0; l < n; l++) {                                                          \
+            p->to_where[w->y + c + l] = (uint8_t)where[l];                                         \
+        }                                                                                          \
     }
-    memcpy((float *)p->y + w->y + c, &best, (size_t)n * sizeof(float));
-    for (int64_t l = 0; l < n; l++) {
-        p->to_where[w->y + c + l] = (uint8_t)where[l];
-    }
-}
+F32_MAX(f32_max, vec, ivec)
+F32_MAX(f32_max_1, vec_1, ivec_1)
 
 // Words order like the numbers once the negative ones are mirrored.
-INLINE void bf16_max(const struct pool *p, const struct window *w, int64_t n) {
-    hvec best = {0}, top = {0}, where = {0}, v = {0};
-    bool seen = false;
-    for (int i = w->a.begin; i < w->a.end; i++) {
-        for (int j = w->b.begin; j < w->b.end; j++) {
-            memcpy(&v, (const int16_t *)p->x + place_at(p, w, i, j), (size_t)n * sizeof(int16_t));
-            hvec size = v & 0x7fff, sign = v >> 15, nan = size > 0x7f80;
-            hvec key = TAKE((size ^ sign) - sign, nan, size), take = nan | (key > top);
-            if (!seen) take = ~(hvec){0};
-            best = TAKE(best, take, v);
-            top = TAKE(top, take, key);
-            where = TAKE(where, take, (int16_t)(i * p->kernel[1] + j));
-            seen = true;
-        }
+#define BF16_MAX(name, words)                                                                      \
+    INLINE void name(const struct pool *p, const struct window *w, int64_t n) {                    \
+        words best = {0}, top = {0}, where = {0}, v = {0};                                         \
+        bool seen = false;                                                                         \
+        for (int i = w->a.begin; i < w->a.end; i++) {                                              \
+            for (int j = w->b.begin; j < w->b.end; j++) {                                          \
+                memcpy(&v, (const int16_t *)p->x + place_at(p, w, i, j),                           \
+                       (size_t)n * sizeof(int16_t));                                               \
+                words size = v & 0x7fff, sign = v >> 15, nan = size > 0x7f80;                      \
+                words key = TAKE((size ^ sign) - sign, nan, size), take = nan | (key > top);       \
+                if (!seen) take = ~(words){0};                                                     \
+                best = TAKE(best, take, v);                                                        \
+                top = TAKE(top, take, key);                                                        \
+                where = TAKE(where, take, (int16_t)(i * p->kernel[1] + j));                        \
+                seen = true;                                                                       \
+            }                                                                                      \
+        }                                                                                          \
+        memcpy((int16_t *)p->y + w->y, &best, (size_t)n * sizeof(int16_t));                        \
+        for (int64_t l = 0; l < n; l++) {                                                          \
+            p->to_where[w->y + l] = (uint8_t)where[l];                                             \
+        }                                                                                          \
     }
-    memcpy((int16_t *)p->y + w->y, &best, (size_t)n * sizeof(int16_t));
-    for (int64_t l = 0; l < n; l++) {
-        p->to_where[w->y + l] = (uint8_t)where[l];
-    }
-}
+BF16_MAX(bf16_max, hvec)
+BF16_MAX(bf16_max_1, hvec_1)
 
 // The gradient where windows tile: each place gets the window's, or zero.
 #define PUT(name, words, word)                                                                     \
@@ -125,7 +137,9 @@ INLINE void bf16_max(const struct pool *p, const struct window *w, int64_t n) {
         }                                                                                          \
     }
 PUT(f32_put, ivec, int32_t)
+PUT(f32_put_1, ivec_1, int32_t)
 PUT(bf16_put, hvec, int16_t)
+PUT(bf16_put_1, hvec_1, int16_t)
 
 // ---- means, and gradients of windows that overlap: eight floats at a time
 INLINE void load(const void *x, int64_t at, int64_t width, bool narrow, vec *out) {
@@ -187,6 +201,10 @@ INLINE void add_to(const struct pool *p, const struct window *w, int64_t c, int6
 
 // ---- windows
 INLINE void max_window(const struct pool *p, const struct window *w, int64_t width, bool narrow) {
+    if (width == 1) {
+        narrow ? bf16_max_1(p, w, 1) : f32_max_1(p, w, 0, 1);
+        return;
+    }
     if (narrow) bf16_max(p, w, width);
     for (int64_t c = 0; !narrow && c < width; c += LANES) {
         f32_max(p, w, c, TD_MIN(width - c, (int64_t)LANES));
@@ -194,6 +212,10 @@ INLINE void max_window(const struct pool *p, const struct window *w, int64_t wid
 }
 
 INLINE void put_window(const struct pool *p, const struct window *w, int64_t width, bool narrow) {
+    if (width == 1) {
+        narrow ? bf16_put_1(p, w, 0, 1) : f32_put_1(p, w, 0, 1);
+        return;
+    }
     if (narrow) bf16_put(p, w, 0, width);
     for (int64_t c = 0; !narrow && c < width; c += LANES) {
         f32_put(p, w, c, TD_MIN(width - c, (int64_t)LANES));
@@ -245,16 +267,23 @@ typedef void unit_fn(const struct pool *p, int64_t unit);
     FORM(name, f32_by_two, STRIP, false, true)                                                     \
     FORM(name, bf16, STRIP, true, false)                                                           \
     FORM(name, bf16_by_two, STRIP, true, true)                                                     \
+    FORM(name, f32_plain, 1, false, false)                                                         \
+    FORM(name, f32_plain_by_two, 1, false, true)                                                   \
+    FORM(name, bf16_plain, 1, true, false)                                                         \
+    FORM(name, bf16_plain_by_two, 1, true, true)                                                   \
     FORM(name, part, td_strip_width(&p->x_strips, unit % td_strips_count(&p->x_strips)),           \
          p->narrow, false)                                                                         \
     static void name##_range(const void *arg, int64_t begin, int64_t end) {                        \
-        static unit_fn *const forms[] = {name##_f32, name##_f32_by_two, name##_bf16,               \
-                                         name##_bf16_by_two};                                      \
+        static unit_fn *const forms[] = {name##_f32,        name##_f32_by_two,                     \
+                                         name##_bf16,       name##_bf16_by_two,                    \
+                                         name##_f32_plain,  name##_f32_plain_by_two,               \
+                                         name##_bf16_plain, name##_bf16_plain_by_two};             \
         const struct pool *p = arg;                                                                \
         int64_t strips = td_strips_count(&p->x_strips);                                            \
         for (int64_t i = begin; i < end; i++) {                                                    \
-            bool whole = td_strip_width(&p->x_strips, i % strips) == STRIP;                        \
-            (whole ? forms[p->narrow * 2 + p->by_two] : name##_part)(p, i);                        \
+            int64_t width = td_strip_width(&p->x_strips, i % strips);                              \
+            int form = (width == 1) * 4 + p->narrow * 2 + p->by_two;                               \
+            (width == 1 || width == STRIP ? forms[form] : name##_part)(p, i);                      \
         }                                                                                          \
     }
 UNITS(max)
