@@ -60,6 +60,22 @@ static void transpose(const void *x, int64_t x_row, int64_t rows, int64_t cols, 
     if (elem_bytes == 8) transpose_8(x, x_row, rows, cols, y, y_row);
 }
 
+// Places of so many bytes, so far apart. Whole strips have a size that the compiler knows: a call
+// of memcpy for each took a quarter of the time.
+static void move(const char *from, int64_t from_step, int64_t places, int64_t bytes, char *to,
+                 int64_t to_step) {
+    enum { F32 = TD_LAYOUT_LANES * 4, BF16 = TD_LAYOUT_LANES * 2 };
+    for (int64_t p = 0; p < places; p++, from += from_step, to += to_step) {
+        if (bytes == F32) {
+            memcpy(to, from, F32);
+        } else if (bytes == BF16) {
+            memcpy(to, from, BF16);
+        } else {
+            memcpy(to, from, (size_t)bytes);
+        }
+    }
+}
+
 // Where the strip that begins with channel c of image n begins.
 static int64_t strip_at(const struct td_shape *s, int64_t lanes, int64_t n, int64_t c) {
     int64_t places = s->dim[2] * s->dim[3];
@@ -87,10 +103,7 @@ static void reorder_range(const void *arg, int64_t begin, int64_t end) {
             transpose(from, from_lanes, places, width, to, places, a->r->elem_bytes);
         }
         bool both = a->r->from != TD_LAYOUT_PLAIN && a->r->to != TD_LAYOUT_PLAIN;
-        for (int64_t p = 0; both && p < places; p++) {
-            memcpy(to + p * to_lanes * bytes, from + p * from_lanes * bytes,
-                   (size_t)(width * bytes));
-        }
+        if (both) move(from, from_lanes * bytes, places, width * bytes, to, to_lanes * bytes);
     }
 }
 
