@@ -1,9 +1,9 @@
 #ifndef TRAIND_CLIENT_PROGRESS_H
 #define TRAIND_CLIENT_PROGRESS_H
 
-// How a job's changes look while one follows it: on a terminal one line that redraws itself, else
-// plain lines when the state or a note changes; epochs.h adds one an epoch. Written to stderr, so
-// that stdout stays for what scripts read.
+// How a job's changes look while one follows it. On a terminal it is one line that redraws itself,
+// else plain lines when the state or a note changes. epochs.h adds one line an epoch. Written to
+// stderr, so that stdout stays for what scripts read.
 
 #include "client/client.h"
 #include "traind/v1/job.pb-c.h"

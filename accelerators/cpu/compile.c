@@ -8,8 +8,8 @@
 // order than a value has. They go through memory of the executable that is as large as the worst
 // node wants.
 //
-// An output of the graph is copied to the host block right after the kernel that makes it, because
-// the memory plan may give its bytes to another value later in the step.
+// An output of the graph is copied to the host block right after the kernel that makes it. It
+// cannot wait: later in the step the memory plan may give its bytes to another value.
 
 #include "accelerators/cpu/compile.h"
 

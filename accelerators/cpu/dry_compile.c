@@ -1,8 +1,8 @@
-// Programs compiled to see what comes of it: how many bytes they take, which kernels they choose
-// between, which are plain loops; and graphs asked before, which nodes will not be run. It is the
-// compilation itself, in a twin of the accelerator whose memory is dry and whose packed weights
-// and choices go away with it. Rejected: a model of what the kernels will want, which would be
-// wrong the first time that a kernel changes.
+// Programs are compiled to see what comes of it: how many bytes they take, which kernels they
+// choose between, which are plain loops. Graphs are asked, before they are compiled, which nodes
+// will not be run. The compilation is the real one, in a twin of the accelerator whose memory is
+// dry. The twin's packed weights and choices go away with it. Rejected: a model of what the kernels
+// will want, which would be wrong the first time that a kernel changes.
 
 #include "accelerators/cpu/dry_compile.h"
 

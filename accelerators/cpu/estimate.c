@@ -15,8 +15,9 @@ enum { WINOGRAD_IMAGES = 1, WINOGRAD_WEIGHTS = 2 };
 enum { NARROW = 64 };               // a product's narrowest side
 enum { SHALLOW = 16 };              // a convolution's channels
 static const double START_S = 3e-6; // of a kernel: its threads meet
-// Plain loops, on one thread of a machine that does 118 GFLOP/s in fp32 products on one: FLOP/s of
-// products, of convolutions, of all else, and seconds for each element that is read or written.
+// Plain loops on one thread: FLOP/s of products, of convolutions, of all else, and seconds for each
+// element that is read or written. They are of a machine that does 118 GFLOP/s in fp32 products on
+// one thread.
 static const double PLAIN_PRODUCT = 3e9, PLAIN_CONV = 0.6e9, PLAIN_OTHER = 1e9, PLAIN_ELEM_S = 2e-9;
 
 static size_t bytes_of(const struct td_graph *g, td_value v) {

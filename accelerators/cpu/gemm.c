@@ -3,11 +3,11 @@
 // There are two libraries of products: oneDNN (onednn/product.c), with one or two ways to say the
 // same, and our own kernel (kernels/matmul.c). Which is the fastest depends on the shape, so where
 // several are worth it they race (tune.h):
-// - fp32 at AVX-512 and bf16 where the CPU multiplies it: oneDNN, its ways for a weight's gradient
-//   in a race. No shape of these was found where our own is ahead.
-// - fp32 below AVX-512, and bf16 at AVX-512 without instructions for it: all in a race.
-// - bf16 below AVX-512, and f16: our own, which widens. oneDNN has no loops for these.
-// - what oneDNN turns out to have reference loops for alone: our own, in the place of that way.
+//   - fp32 at AVX-512 and bf16 where the CPU multiplies it: oneDNN, its ways for a weight's
+//     gradient in a race. No shape of these was found where our own is ahead.
+//   - fp32 below AVX-512, and bf16 at AVX-512 without instructions for it: all in a race.
+//   - bf16 below AVX-512, and f16: our own, which widens. oneDNN has no loops for these.
+//   - what oneDNN turns out to have reference loops for alone: our own, in the place of that way.
 //
 // A weight is read through a pack where that pays. oneDNN does so where it wants a layout of its
 // own, our own kernel where the operands are not fp32 or where few rows are multiplied by it. Many

@@ -16,7 +16,7 @@ void td_parallel(int32_t n_threads, int64_t n, int64_t grain, td_range_fn *fn, c
 // The same split, for kernels that keep one partial result a range. Returns how many ranges.
 int32_t td_parallel_ranges(int32_t n_threads, int64_t n, int64_t grain);
 // Splits n units as evenly as they go, wherever the borders are, over no more threads than their
-// work pays for: `work` counts elements that are read once and written once, of all units.
+// work pays for. `work` counts elements that are read once and written once, of all units.
 void td_parallel_units(int32_t n_threads, int64_t n, int64_t work, td_range_fn *fn,
                        const void *arg);
 // The work of so many by so many inner products of length k.

@@ -5,7 +5,7 @@
 // costs nothing.
 //
 // Rejected: the share of CPU time in the time that passes (a stretch of one thread's work looks the
-// same as a stolen core), and OMP_WAIT_POLICY=passive for all (a third slower alone).
+// same as a stolen core). Rejected, too: OMP_WAIT_POLICY=passive for all (a third slower alone).
 
 #include "accelerators/cpu/spin.h"
 

@@ -1,8 +1,8 @@
 #ifndef TRAIND_ACCELERATORS_CPU_SPIN_H
 #define TRAIND_ACCELERATORS_CPU_SPIN_H
 
-// How long the team's threads spin for each other: as the launcher set it while the cores are the
-// rank's own, hardly at all while something else takes turns on one of them.
+// How long the team's threads spin for each other. While the cores are the rank's own, it is as the
+// launcher set it. While something else takes turns on one of them, they hardly spin at all.
 //
 // A thread that spins on a core somebody else wants pays for it twice: its turn passes in waiting,
 // and it is not moved to the core that is free. A two-thread mlp keeps a third of its speed beside

@@ -3,8 +3,8 @@
 
 // A call of a kernel: one node on operands that were widened to fp64, and what several kernels need
 // for it. The caller (node.c) loads operands and stores results; a kernel only loops. Where a fused
-// op stands for several (matmul with bias, a direct write that accumulates), the kernel rounds to
-// the element type between them, so that fusing does not change a bit here.
+// op does the work of several (matmul with bias, a direct write that accumulates), the kernel
+// rounds to the element type between them. So fusing does not change a bit here.
 
 #include "lib/base/base.h"
 #include "traind/graph.h"

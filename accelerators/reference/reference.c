@@ -1,8 +1,8 @@
 // Reference accelerator: memory, compile and run around the kernels of kernels.c; see reference.h.
 //
 // compile resolves each operand once to an address (arena, region, scalar block) or to an input
-// slot; run hands node after node its addresses (node.c), with one scratch area for all.
-// all_reduce nodes call the binding; without one there is one rank and nothing to do.
+// slot. run hands node after node its addresses (node.c), with one scratch area for all. all_reduce
+// nodes call the binding; without one there is one rank and nothing to do.
 // Ownership: the accelerator frees what it allocated when it is closed; imported memory stays the
 // caller's. An executable borrows its program. Failure: status; a run that failed half-way leaves
 // state half-updated, which ends the attempt like on any accelerator. Thread: the training thread.

@@ -3,11 +3,11 @@
 
 // One rank as its launcher sees it: shared page and ring, process, pipes, segment files.
 //
-// The launcher makes the memory (a sealed memfd, allocated before use), starts the process through
-// the trampoline, drains what comes out of it into the segment files, and reads its end. A rank is
-// another program and may write anything into its page: indices are checked by the ring, text is
-// cut and checked, numbers are only passed on. Segment writes that fail are dropped and counted;
-// training never waits for a disk.
+// The launcher makes the memory (a sealed memfd, allocated before use) and starts the process
+// through the trampoline. It drains what comes out of the process into the segment files, and reads
+// its end. A rank is another program and may write anything into its page: indices are checked by
+// the ring, text is cut and checked, numbers are only passed on. Segment writes that fail are
+// dropped and counted; training never waits for a disk.
 
 #include "daemon/launcher/journal.h"
 #include "daemon/launcher/options.h"

@@ -4,9 +4,10 @@
 // Silence: does a rank still beat? A pure function of what its page says and when it was looked at.
 //
 // A rank beats at each step boundary and at each batch of an evaluation or prediction. It is silent
-// when nothing of that moved for the longer of the floor (30 s) and 8 median steps; while it
-// evaluates or predicts, also 8 median batches of that phase. Before the first step, and where no
-// beat is due (loading, saving), start_ns (20 min) holds instead.
+// when nothing of that moved for the longer of the floor (30 s) and 8 median steps. While it
+// evaluates or predicts, 8 median batches of that phase count, too: the longest of the three holds.
+// Before the first step, and where no beat is due (loading, saving), start_ns (20 min) holds
+// instead.
 //
 // The observer's own stall does not count. If it did not look for PAUSE (the machine slept, or
 // everything on it was stopped), what it did not see is taken as time that did not pass. Times are

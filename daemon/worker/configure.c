@@ -1,6 +1,6 @@
 // Plan -> td_train_config. Everything is resolved here, once: defaults of a run by hand, where
-// checkpoints go, which ones to resume from, the CPU level of the process, and the build that the
-// resume key names.
+// checkpoints go, and which ones to resume from. So are the CPU level of the process, and the build
+// that the resume key names.
 
 #include "daemon/worker/configure.h"
 

@@ -3,10 +3,10 @@
 
 // Known precision: the one that a rank trains in, where no estimate is needed to say it.
 //
-// `trainer.precision: auto` is settled once: a job keeps what it was frozen with, a run that
-// continues from a checkpoint what that was trained in, a first start what its plan chose
-// (run.precision). With trainer.deterministic, or where nothing is trained, it is 32-true. What is
-// left is for precision.h. Reads manifests; thread: training.
+// `trainer.precision: auto` is settled once. A job keeps what it was frozen with. A run that
+// continues from a checkpoint keeps what that was trained in. A first start keeps what its plan
+// chose (run.precision). With trainer.deterministic, or where nothing is trained, it is 32-true.
+// What is left is for precision.h. Reads manifests; thread: training.
 
 #include "engine/train/config/config.h"
 #include "lib/spec/plan.h"

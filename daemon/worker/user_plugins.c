@@ -1,5 +1,5 @@
 // Two passes: files that the plan lists are loaded as they are, then directories that it lists are
-// looked through for what it names. What is checked is the file at the end of all links, and it is
+// looked through for what it names. What is checked is the file at the end of all links. It is
 // loaded by that path, so a link cannot lead out of the directories that are permitted. Whoever may
 // write a directory above the file could put another in its place, so those are checked as well.
 // Rejected: copying a file before it is loaded; debuggers and profilers would not find its source.

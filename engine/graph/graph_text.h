@@ -3,8 +3,8 @@
 
 // Graph text: a stable, readable form of graphs and memory plans, for golden files and for
 // `--dump-graph`. It is written, never read. Values print as the input's name, "@state", "$scalar"
-// or "%n" numbered in the order of their making, so that the text does not depend on how many
-// values earlier passes threw away.
+// or "%n". The values of "%n" are numbered in the order of their making, so that the text does not
+// depend on how many values earlier passes threw away.
 
 #include "lib/base/buf.h"
 #include "traind/graph.h"

@@ -3,10 +3,10 @@
 // Parameters, buffers, gradients and optimizer state are registered by name while steps are
 // recorded; all graphs of the job agree through it on dtype, shape and initialization. After the
 // last program was recorded, td_state_layout gives each tensor its place in the region of its role.
-// The order is that of registration, but gradients are by bucket, so that a bucket is one
-// contiguous range that a collective reduces, with the control flags right after the last one.
-// Registration order of gradients is backward order (autodiff makes them), which is what buckets
-// want inside as well.
+// The order is that of registration, but gradients are by bucket. So a bucket is one contiguous
+// range that a collective reduces. The control flags are right after the last bucket. Registration
+// order of gradients is backward order (autodiff makes them), which is what buckets want inside as
+// well.
 //
 // A precision may store a tensor in another type than the module names. Steps go on recording the
 // named one, and every program is rewritten alike before anything looks at memory.

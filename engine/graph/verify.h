@@ -5,9 +5,9 @@
 //
 // Run after every pass of the pipeline, on graphs of a few hundred nodes: microseconds. It looks
 // for what would otherwise show up as wrong numbers far away. That is a value read before it is
-// made, a node filed under a wrong index, a segment that goes back, a shape that no longer follows
-// the rules, or a direct write that is no gradient. A module cannot cause any of these, so the code
-// is INTERNAL.
+// made, a node filed under a wrong index, or a segment that goes back. It is also a shape that no
+// longer follows the rules, or a direct write that is no gradient. A module cannot cause any of
+// these, so the code is INTERNAL.
 
 #include "traind/graph.h"
 

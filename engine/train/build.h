@@ -1,10 +1,10 @@
 #ifndef TRAIND_ENGINE_TRAIN_BUILD_H
 #define TRAIND_ENGINE_TRAIN_BUILD_H
 
-// Build: a rank comes to be, in one visible order, the table `building` in build.c: plugins
-// (rank/), programs and their sizes (plan/), state, choices, and what carries metrics and
-// checkpoints away. td_rank_destroy takes it down in reverse, from any point that building reached.
-// Thread: the training thread.
+// Build: a rank comes to be, in one visible order (the table `building` in build.c). Its steps are
+// plugins (rank/), programs and their sizes (plan/), state, choices, and what carries metrics and
+// checkpoints away. td_rank_destroy takes the rank down in reverse, from any point that building
+// reached. Thread: the training thread.
 
 #include "engine/train/rank/rank.h"
 

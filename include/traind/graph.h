@@ -404,11 +404,11 @@ struct td_program_key {
 // Where a value is. The plan may put the output of a node over an operand that dies there, so the
 // kernels of these ops must allow it:
 //
-// - an elementwise op (add to select in ops.def, cast, scale): over an operand of the same bytes;
-// - softmax_ce: dlogits over its logits;
-// - add_layer_norm, add_rms_norm: norm and sum over x and r;
-// - layer_norm_grad, rms_norm_grad: dx over x, dy and more;
-// - rope: over x; reshape: over anything.
+//  - an elementwise op (add to select in ops.def, cast, scale): over an operand of the same bytes;
+//  - softmax_ce: dlogits over its logits;
+//  - add_layer_norm, add_rms_norm: norm and sum over x and r;
+//  - layer_norm_grad, rms_norm_grad: dx over x, dy and more;
+//  - rope: over x; reshape: over anything.
 //
 // Inputs, state and scalars are never in the arena. They are never aliased, but by a reshape of
 // them, or by a cast that an accelerator skips.

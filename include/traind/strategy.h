@@ -34,11 +34,11 @@
 //
 // *The right to write.* What a strategy may write, and where:
 //
-// - between open and setup: no state;
-// - in setup and state_load: every region;
-// - between the runs of a step slot: parameters, buffers and optimizer state;
-// - in pre_backward, post_backward and optimizer_step: gradients, too;
-// - in hook and rewrite: nothing.
+//  - between open and setup: no state;
+//  - in setup and state_load: every region;
+//  - between the runs of a step slot: parameters, buffers and optimizer state;
+//  - in pre_backward, post_backward and optimizer_step: gradients, too;
+//  - in hook and rewrite: nothing.
 //
 // Before it reads or writes what a run has written it calls the accelerator's sync. It reads and
 // writes through td_buffer_host (host memory) or the accelerator's copy.

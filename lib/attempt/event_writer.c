@@ -1,5 +1,5 @@
 // See the header. A field's key is in the table as it is written, so that it is copied and never
-// formatted; nor are numbers, which saves most of the time of a short line.
+// formatted. Nor are numbers formatted, which saves most of the time of a short line.
 
 #include "lib/attempt/event_writer.h"
 

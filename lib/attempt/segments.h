@@ -50,7 +50,7 @@
 //   "code" is DATA_LOSS.
 //
 // Before that line come "checkpoint" lines of those that are whole on disk and that the log does
-// not name, and blank lines in place of what had been sent and is lost.
+// not name. Before it also come blank lines, in place of what had been sent and is lost.
 //
 // record.json: {"format":1,"major":1,"minor":0,"build":"0.1.0","pid":P,"start_ticks":T,
 //   "boot_id":"..","socket":"..","job":"..","attempt":N,"epoch":E,"world_size":W,"first_rank":F,

@@ -1,7 +1,7 @@
 // Failing checks and failing allocations.
 //
 // td_check_failed is where a process of ours dies of its own bug. It writes one line on descriptor
-// 2, by write(2) because the heap and stdio may be what is broken, and aborts (a worker's fatal
+// 2, by write(2) because the heap and stdio may be what is broken. Then it aborts (a worker's fatal
 // handler and the launcher keep the rest).
 //
 // The allocators are libc's with a counter in front: TD_FAIL_ALLOC=n in the environment, or

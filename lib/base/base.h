@@ -95,8 +95,8 @@ _Noreturn void td_check_failed(const char *expr, const char *file, int line);
         td_cast_;                                                                                  \
     })
 
-// An interface of others that takes a plain pointer and only reads through it (a message of
-// protobuf-c, argv, a handle of oneDNN): the one place where const is cast away.
+// For an interface of others that takes a plain pointer and only reads through it (a message of
+// protobuf-c, argv, a handle of oneDNN). This is the one place where const is cast away.
 static inline void *td_unconst(const void *p) {
     return (void *)(uintptr_t)p;
 }

@@ -1,9 +1,9 @@
 // Clocks: the only place that asks the kernel for the time.
 //
-// Deadlines use CLOCK_BOOTTIME. A laptop that sleeps for an hour has really lost that hour, and all
-// processes of a node agree on it, so monotonic times may cross process borders on one machine.
-// Fakes are process-wide atomics, so any thread may read a clock while a test moves it. Failure is
-// impossible by the interface: the clocks exist since Linux 2.6.39.
+// Deadlines use CLOCK_BOOTTIME. A laptop that sleeps for an hour has really lost that hour. All
+// processes of a node agree on that clock, so monotonic times may cross process borders on one
+// machine. Fakes are process-wide atomics, so any thread may read a clock while a test moves it.
+// Failure is impossible by the interface: the clocks exist since Linux 2.6.39.
 
 #include "lib/base/clock.h"
 

@@ -1,6 +1,6 @@
-// Conversion between the float types. Between fp32 and the 16-bit ones, which is what checkpoints
-// need, by the loops of half_loops.h; between any other two by way of fp64, which holds all of
-// them: one rounding.
+// Conversion between the float types. Between fp32 and the 16-bit ones it is by the loops of
+// half_loops.h; this is what checkpoints need. Between any other two it is by way of fp64, which
+// holds all of them: one rounding.
 
 #include "lib/base/floats.h"
 

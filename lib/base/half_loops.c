@@ -1,4 +1,4 @@
-// Tensors of 16-bit floats, converted and checked; contract in half_loops.h. A checkpoint is
+// Tensors of 16-bit floats, converted and checked; half_loops.h has the contract. A checkpoint is
 // checked for what is not finite while the next step waits, and a restored one may be converted.
 // Both pass over every weight. No loop ends early, which would keep it from vectors.
 

@@ -1,9 +1,9 @@
 // Child processes and what /proc says about processes.
 //
-// A child starts from nothing. Its environment is exactly what is given, descriptors 0, 1 and 2 are
-// /dev/null unless named, every other descriptor is closed but those named, signals are at their
-// defaults and unblocked. The named descriptors are first copied above the highest number a child
-// gets, so that a mapping may swap numbers without one overwriting another.
+// A child starts from nothing. Its environment is exactly what is given. Descriptors 0, 1 and 2 are
+// /dev/null unless named, and every other descriptor is closed but those named. Signals are at
+// their defaults and unblocked. The named descriptors are first copied above the highest number a
+// child gets, so that a mapping may swap numbers without one overwriting another.
 //
 // posix_spawn (vfork inside, safe with threads) does it all but limits and parent-death signals,
 // which the launcher's own trampoline adds. Rejected: fork, whose child runs our code between two

@@ -2,8 +2,8 @@
 //
 // The generators are written out here because their exact bits are part of our format. A model's
 // initialization and the order of its samples must be the same next year and on another machine.
-// Sources: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011;
-// Matsumoto and Nishimura, "Mersenne twister", ACM TOMACS 8(1), 1998, with the 2002 seeding;
+// Sources: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+// Matsumoto and Nishimura, "Mersenne twister", ACM TOMACS 8(1), 1998, with the 2002 seeding.
 // torch's randperm on CPU as observed in torch 2.x (tests/golden/randperm.txt).
 //
 // The generators are pure over their arguments: any thread. No function fails.

@@ -1,7 +1,8 @@
-// Philox blocks side by side, and what becomes of their words; contract in rng_loops.h. Compilers
-// turn the loops into vectors, but for the products of Philox: gcc 12 widens each to 64 bits with
-// shuffles around it. That takes 8.3 ns a block at AVX2; the instruction that multiplies every
-// second lane takes 3.9. So the products are written with it from AVX2 on, and as a loop elsewhere.
+// Philox blocks side by side, and what becomes of their words; rng_loops.h has the contract.
+// Compilers turn the loops into vectors, but for the products of Philox: gcc 12 widens each to 64
+// bits with shuffles around it. That takes 8.3 ns a block at AVX2; the instruction that multiplies
+// every second lane takes 3.9. So the products are written with it from AVX2 on, and as a loop
+// elsewhere.
 
 #include "lib/base/rng_loops.h"
 

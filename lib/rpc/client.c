@@ -1,11 +1,11 @@
 // Channel, unary calls and streams. A unary call is a stream whose one batch sends and receives
 // everything, so that it costs one event; the rest is shared.
 //
-// A stream has up to five batches with gRPC: `status` (from the start; back when the call is over),
-// `start` and `metadata` (ours and the server's), `recv` (one message), `send` (one message and the
-// half-close). When status is back and nothing else is out, on_done runs and the stream is freed.
-// What went wrong here (a message that does not decode, a stalled send) is kept in `local` and wins
-// over what gRPC says of the cancelled call.
+// A stream has up to five batches with gRPC. `status` is out from the start and comes back when the
+// call is over. `start` and `metadata` are ours and the server's. `recv` is one message, `send` is
+// one message and the half-close. When status is back and nothing else is out, on_done runs and the
+// stream is freed. What went wrong here (a message that does not decode, a stalled send) is kept in
+// `local` and wins over what gRPC says of the cancelled call.
 
 #include "lib/rpc/client.h"
 

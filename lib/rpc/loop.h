@@ -58,9 +58,9 @@ TD_DEFINE_AUTO(td_loop_wakeup, td_loop_wakeup_destroy);
 
 // ---- the end of a turn ------------------------------------------------------------------------
 // fn runs at the end of each turn, after everything that the turn brought and before the loop
-// waits: for what is done once for all of that. A run begins with it, too, because something may
-// have come before. What fn leaves for later needs a timer or a post. Neither is called from within
-// fn.
+// waits. It is for what is done once for all of that. A run begins with it, too, because something
+// may have come before. What fn leaves for later needs a timer or a post. Neither is called from
+// within fn.
 TD_MUST_USE td_status td_loop_turn_create(struct td_loop *loop, td_loop_fn *fn, void *arg,
                                           struct td_loop_turn **out_turn);
 void td_loop_turn_destroy(struct td_loop_turn *turn);

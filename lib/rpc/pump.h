@@ -6,7 +6,7 @@
 // costs the loop one wake-up. A server or a channel owns one pump; a daemon has one or the other.
 //
 // Every batch goes through td_pump_start, because gRPC aborts the process when one is started on a
-// queue that was shut down. Closing: whoever owns the pump cancels all its calls, then
+// queue that was shut down. Closing: whoever owns the pump cancels all its calls. Then
 // td_pump_close shuts the queue down, waits for the thread (gRPC returns every started batch), and
 // runs what is left, on the loop's thread. Private to lib/rpc.
 

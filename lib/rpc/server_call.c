@@ -1,8 +1,8 @@
 // One call, from its credential to on_done.
 //
-// A call has at most three batches with gRPC: `close` (RECV_CLOSE_ON_SERVER, from the start; it
-// comes back when the call is over, whoever ended it), `recv` (one message) and `send` (metadata,
-// message, status, whatever goes together). When close is back and nothing else is out, the call is
+// A call has at most three batches with gRPC. `close` (RECV_CLOSE_ON_SERVER) is out from the start;
+// it comes back when the call is over, whoever ended it. `recv` is one message. `send` is metadata,
+// message, status, whatever goes together. When close is back and nothing else is out, the call is
 // done: on_done runs, and the library's reference goes.
 //
 // Ending: `answered` is set by the first reply, finish, stall or drain; the status leaves after

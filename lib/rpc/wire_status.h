@@ -4,9 +4,9 @@
 // td_status to the three things a gRPC answer carries (code, grpc-message, the google.rpc.Status in
 // `grpc-status-details-bin`), and back. This is the only place that knows ErrorInfo and BadRequest.
 //
-// Stock clients refuse trailers above 8 KiB, so all of it is bounded: the message at 768 bytes (the
-// full one, up to 2 KiB, is in the details), the details at 4608. Violations that do not fit are
-// counted in a last one. Encoding cannot fail: without memory the details are left out.
+// Stock clients refuse trailers above 8 KiB, so all of it is bounded. The message is bounded at 768
+// bytes (the full one, up to 2 KiB, is in the details), the details at 4608. Violations that do not
+// fit are counted in a last one. Encoding cannot fail: without memory the details are left out.
 // Pure; any thread. Private to lib/rpc.
 
 #include "lib/base/base.h"

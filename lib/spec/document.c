@@ -2,9 +2,10 @@
 // what each unknown one was probably meant to be. The canonical tree is built beside the one that
 // is read, section by section in the order of the tables, and is complete if nothing was wrong.
 //
-// Unknown keys are looked up three times: among the neighbours by spelling, in the other sections
-// by name (`devices` at the top level is trainer.devices), and among keys that Lightning has and
-// traind answers differently. A value that is refused is left out, and reading goes on.
+// Unknown keys are looked up three times. One is among the neighbours by spelling. One is in the
+// other sections by name (`devices` at the top level is trainer.devices). One is among keys that
+// Lightning has and traind answers differently. A value that is refused is left out, and reading
+// goes on.
 
 #include <string.h>
 

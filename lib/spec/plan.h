@@ -41,9 +41,9 @@ TD_MUST_USE td_status td_plan_build(struct td_arena *a, const struct td_json *sp
                                     const struct td_plan_run *run, struct td_plan *out_plan);
 // Appends the JSON, indented, with a final newline.
 TD_MUST_USE td_status td_plan_print(const struct td_plan *p, struct td_buf *out);
-// Appends what td_plan_parse reads as the same plan, made of texts alone: a canonical spec's, and
-// of the frozen choices (NULL: none; those in run do not count, nor does resume_before). Nothing is
-// checked here.
+// Appends what td_plan_parse reads as the same plan, made of texts alone. These are a canonical
+// spec's and that of the frozen choices (NULL: none; those in run do not count, nor does
+// resume_before). Nothing is checked here.
 TD_MUST_USE td_status td_plan_join(const char *spec_json, const struct td_plan_run *run,
                                    const char *frozen_json, struct td_buf *out);
 

@@ -19,7 +19,7 @@ TD_MUST_USE td_status td_spec_plugin_knobs(struct td_arena *a, const char *path,
                                            const struct td_plugin_knob *knobs, size_t n_knobs,
                                            const struct td_json *given, struct td_json **out_knobs);
 
-// The same within a run of checks (lib/spec/check.h): notes what is wrong, and returns the map as
+// The same within a run of checks (lib/spec/check.h). Notes what is wrong, and returns the map as
 // far as it is right; NULL: `given` is no map, or memory is out.
 struct td_json *td_check_plugin_knobs(struct td_check *c, const char *path,
                                       const struct td_plugin_knob *knobs, size_t n_knobs,

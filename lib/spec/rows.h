@@ -1,10 +1,10 @@
 #ifndef TRAIND_LIB_SPEC_ROWS_H
 #define TRAIND_LIB_SPEC_ROWS_H
 
-// The spec's tables as a plugin's table of knobs looks to a client (Plugin of plugin.proto): what a
-// person may set of a model or of data that is a part of traind. Types that plugins do not have are
-// words too: "paths", "choice" (a map with one of the names, or the bare name), "layers".
-// Constant data and a pure function; any thread.
+// The spec's tables as a plugin's table of knobs looks to a client (Plugin of plugin.proto). They
+// are what a person may set of a model or of data that is a part of traind. Types that plugins do
+// not have are words too: "paths", "choice" (a map with one of the names, or the bare name),
+// "layers". Constant data and a pure function; any thread.
 
 #include <stdbool.h>
 #include <stddef.h>

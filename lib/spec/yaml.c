@@ -2,7 +2,7 @@
 //
 // Only what a job spec needs is taken: maps with text keys, lists, scalars. Anchors, aliases, tags
 // and merge keys are refused where they are, so a document is never larger than its text (no
-// "billion laughs"), and one document is all there may be. Text is checked before libyaml sees it:
+// "billion laughs"). One document is all there may be. Text is checked before libyaml sees it:
 // size, UTF-8, no control characters. Depth, nodes, keys of a map and bytes of a scalar are bounded
 // while reading; libyaml itself holds at most a few copies of the text. A duplicate key is noted
 // and reading goes on, anything else ends it: after a syntax error lines mean little.

@@ -33,7 +33,8 @@ extern const struct td_plugin_desc td_collective_shm;   // ranks of one node
 enum { TD_COLLECTIVE_MAX_WORLD = 1024 }; // of one group
 
 // What a backend refuses at each slot: a struct of another build, a dtype that has no such
-// reduction, a size that overflows, no memory, a tail off its place, a source outside the world.
+// reduction, a size that overflows. Also: no memory, a tail off its place, a source outside the
+// world.
 TD_MUST_USE td_status td_collective_check_config(const struct td_collective_config *config);
 TD_MUST_USE td_status td_collective_check_reduce(const void *data, int64_t n, enum td_dtype dtype,
                                                  enum td_reduce_op op);

@@ -1,7 +1,7 @@
-// What the cores can do at best at the CPU level in use: multiply-adds of fp32 on registers alone,
-// and dot products of bf16 where the level has them (amx has tiles besides, which are not measured
-// here). One JSON line each for one thread and for all; bench.py prints a job's share of the
-// latter.
+// What the cores can do at best at the CPU level in use. It measures multiply-adds of fp32 on
+// registers alone, and dot products of bf16 where the level has them (amx has tiles besides, which
+// are not measured here). One JSON line each for one thread and for all; bench.py prints a job's
+// share of the latter.
 //     bench_fma [THREADS]
 //
 // All threads run at once for a tenth of a second, in slices of a tenth of a millisecond. The best

@@ -1,8 +1,9 @@
 #ifndef TRAIND_TESTS_BENCH_LOOPS_H
 #define TRAIND_TESTS_BENCH_LOOPS_H
 
-// Loops that the bench compares with, compiled once per CPU level as kernels are (lib/base/
-// cpu_level.h): what the cores can do at best, and what a compiler makes of a plain product.
+// Loops that the bench compares with, compiled once per CPU level as kernels are
+// (lib/base/cpu_level.h). They show what the cores can do at best, and what a compiler makes of a
+// plain product.
 
 #include <stdlib.h>
 

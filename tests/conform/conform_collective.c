@@ -20,8 +20,8 @@ static const struct backend backends[] = {{&td_collective_local, 1}, {&td_collec
 static const int64_t sizes[] = {0, 1, 3, 15, 16, 17, 63, 64, 65, 255, 1000, 1025, 32769, 131073};
 enum { GRADIENT_BYTES = 1 << 20 };
 
-// Value of element i on rank r: small, so that sums are exact in every dtype, but for fp32 and fp64
-// a fraction, so that the order of the sum shows in the bits.
+// Value of element i on rank r. It is small, so that sums are exact in every dtype but fp32 and
+// fp64. There it is a fraction, so that the order of the sum shows in the bits.
 static double value_of(int32_t rank, int64_t i, enum td_dtype t) {
     if (t == TD_F32) return (double)(float)(1.0 / (double)(3 + rank + i % 97));
     if (t == TD_F64) return 1.0 / (double)(3 + rank + i % 97);

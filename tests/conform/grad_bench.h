@@ -1,9 +1,10 @@
 #ifndef TRAIND_TESTS_CONFORM_GRAD_BENCH_H
 #define TRAIND_TESTS_CONFORM_GRAD_BENCH_H
 
-// The bench of the conform_gradients programs: an op with its float operands as parameters (or
-// inputs, where they are integers or no gradient is wanted), after a loss whose adjoint is not one.
-// Every gradient it makes is compared with central differences, in fp64 on the reference.
+// The bench of the conform_gradients programs: an op with its float operands as parameters, after a
+// loss whose adjoint is not one. Operands are inputs instead where they are integers or no gradient
+// is wanted. Every gradient that the op makes is compared with central differences, in fp64 on the
+// reference.
 
 #include "tests/unit/graph_rig.h"
 #include "traind/random.h"

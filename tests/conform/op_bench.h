@@ -3,9 +3,9 @@
 
 // The bench of the conform_ops programs: one case is an op, its operands' shapes and value ranges
 // and its attributes. It is run on an accelerator with operands from state and from the arena
-// (where results may be written in place) and with direct gradient writes, and compared with the
-// reference. The reference itself is held against its own fp64. An accelerator that answers
-// UNIMPLEMENTED fails; one that runs an op on plain loops may, if the op is in `slow`.
+// (where results may be written in place) and with direct gradient writes. Its results are compared
+// with the reference. The reference itself is held against its own fp64. An accelerator that
+// answers UNIMPLEMENTED fails; one that runs an op on plain loops may, if the op is in `slow`.
 
 #include "tests/unit/graph_rig.h"
 

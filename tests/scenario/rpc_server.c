@@ -1,6 +1,6 @@
 // A server of nothing but lib/rpc, for test_s01_rpc.py: real methods of traind.v1 with handlers
-// that do what the test asks for, so that a stock client meets each kind of call, each limit and
-// each end.
+// that do what the test asks for. So a stock client meets each kind of call, each limit and each
+// end.
 //
 //   rpc_server [stall_ms [deadline_ms [drain_ms]]]
 // prints "HOST:PORT", serves the token "secret", and drains on SIGTERM. At the end it prints how

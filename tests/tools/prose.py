@@ -1,7 +1,8 @@
 """Length of sentences and paragraphs, and the glossary, in the docs (CONVENTIONS.md, Prose).
 
-lint.py calls check() for the files of PROSE, and check_comments(), the glossary alone, for every file of C. Counted is what a reader reads as text: paragraphs, items of lists,
-each cell of a table. Code blocks, HTML comments and headings are left out; a `code span` is one word, whatever is
+lint.py calls check() for the files of PROSE, and check_comments(), sentences and the glossary, for every file of C.
+Counted is what a reader reads as text: paragraphs, items of lists, each cell of a table. Lines of a comment that are
+indented are a list or a table, and each is text of its own. Code blocks, HTML comments and headings are left out; a `code span` is one word, whatever is
 in it. A sentence ends with . ! or ? before a space, or with its paragraph. A colon or semicolon does not end one, nor
 does a point between two digits or in "i.e.".
 """
@@ -50,7 +51,7 @@ def plain(text):
 
 
 def sentences(text):
-    return re.split(r"(?<=[^.\d\s][.!?])(?<!\.\w\.)\)?[\"']?\s+|(?<=\d[.!?])\s+", text)
+    return re.split(r"(?<=[^.\d\s][.!?])(?<!\b\w\.\w\.)\)?[\"']?\s+|(?<=\d[.!?])\s+", text)
 
 
 def n_words(text):
@@ -87,7 +88,26 @@ def comments(text):
             yield number, m[1], " ".join((after[1] if after else "").split()[:2])
 
 
+def paragraphs(text):
+    """(line number, text) of each paragraph of // comments that have lines of their own."""
+    first, words = 0, []
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        m = re.match(r"\s*//( *)(.*)", line)
+        goes_on = m and m[2] and len(m[1]) <= 1
+        if words and not goes_on:
+            yield first, " ".join(words)
+            words = []
+        if goes_on:
+            first = first if words else number
+            words.append(m[2].strip())
+
+
 def check_comments(path, text, problem):
+    for number, block in paragraphs(text):
+        for sentence in sentences(plain(block)):
+            if n_words(sentence) > MAX_SENTENCE_WORDS:
+                problem(path, number, f"the sentence \"{sentence[:40]}...\" has {n_words(sentence)} words, "
+                        f"at most {MAX_SENTENCE_WORDS}")
     for number, comment, after in comments(text):
         quoted = re.sub(r"\"[^\"]*\"|`[^`]*`", "code", comment)
         for word, better in GLOSSARY.items():

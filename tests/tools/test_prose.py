@@ -75,3 +75,24 @@ def test_word_of_the_glossary_in_a_comment_is_named_with_its_line():
                                   "// nobody can tell", "// told apart", "puts('\"'); // fine\n"])
 def test_word_that_is_no_comment_is_not(text):
     assert in_comments(text) == []
+
+
+def test_sentence_of_31_words_in_a_comment_is_named_with_its_first_line():
+    assert in_comments(f"int a;\n// {words(20)}\n// {words(10)}. {words(29)}.\nint b;\n") == []
+    (line, what), = in_comments(f"int a;\n// Short.\n//\n    // {words(20)}\n    // {words(11)}.\nint b;\n")
+    assert line == 4 and "31 words" in what
+
+
+@pytest.mark.parametrize("end", ["//\n// ", "\n// ", "//  indented\n// ", "int a;\n// ", "int a; // at its end\n// "])
+def test_paragraph_of_a_comment_ends_at(end):
+    assert in_comments(f"// {words(20)}\n{end}{words(20)}\n") == []
+
+
+def test_indented_lines_and_comments_after_code_are_no_sentences():
+    assert in_comments(f"//  {words(40)}\nint a; // {words(40)}\n") == []
+    assert in_comments(f"//   {words(20)}\n//   {words(20)}\n") == []
+
+
+def test_span_in_a_comment_is_one_word():
+    assert in_comments(f"// {words(29)} `{words(9)}`.\n") == []
+    assert "31 words" in in_comments(f"// {words(30)}\n// `{words(9)}`.\n")[0][1]

@@ -1,9 +1,9 @@
 #ifndef TRAIND_TESTS_UNIT_DATASET_RIG_H
 #define TRAIND_TESTS_UNIT_DATASET_RIG_H
 
-// For tests of datasets: files in a scratch directory, opening with knobs written as JSON ($ is the
-// directory, knobs left out have their defaults), and refusals that must be of class data and name
-// file and offset.
+// For tests of datasets: files in a scratch directory, and opening with knobs written as JSON ($ is
+// the directory, knobs left out have their defaults). Also refusals, which must be of class data
+// and name file and offset.
 
 #include "tests/unit/test.h"
 

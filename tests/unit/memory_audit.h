@@ -2,8 +2,8 @@
 #define TRAIND_TESTS_UNIT_MEMORY_AUDIT_H
 
 // Judges a memory plan from outside: liveness is worked out here once more, the slow and obvious
-// way. worst_moment is what is alive at once; poison, as the reference's trace, overwrites with NaN
-// what nobody will read any more; give_own_places is the plan without any sharing to compare with.
+// way. worst_moment is what is alive at once. poison, as the reference's trace, overwrites with NaN
+// what nobody will read any more. give_own_places is the plan without any sharing to compare with.
 
 #include "tests/unit/graph_rig.h"
 

@@ -2,8 +2,8 @@
 #define TRAIND_TESTS_UNIT_MODULE_RIG_H
 
 // For tests of modules: opens one with knobs written as JSON (those left out have their defaults),
-// records it, and gives what it recorded as text: the ops in order, and the state as "name shape
-// init" lines.
+// records it, and gives what it recorded as text. The text has the ops in order, and the state as
+// "name shape init" lines.
 
 #include "tests/unit/test.h"
 

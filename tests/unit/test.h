@@ -2,8 +2,8 @@
 #define TRAIND_TESTS_UNIT_TEST_H
 
 // What every cmocka program of ours needs: cmocka with its prerequisites, asserts for td_status,
-// a skip that states its reason (tests/tools/check.py refuses any other), the failing-allocation
-// loop for constructors, and a scratch directory that is gone after the test.
+// and a skip that states its reason (tests/tools/check.py refuses any other). Also the
+// failing-allocation loop for constructors, and a scratch directory that is gone after the test.
 
 #include <setjmp.h>
 #include <stdarg.h>

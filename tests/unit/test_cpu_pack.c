@@ -1,5 +1,5 @@
-// Packs of weights for products: every element where the layout says, rounded like everywhere else
-// or not at all, zeroes where the weights end within a block; other layouts are refused.
+// Packs of weights for products. Every element is where the layout says, rounded like everywhere
+// else or not at all. Zeroes are where the weights end within a block. Other layouts are refused.
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-// The cpu accelerator's own Winograd convolution, against sums in fp64: forward and gradient, odd
-// sizes, every padding, a bias, more channels than a panel; the same bits for any number of
-// threads. Compiled here for the generic level; conformance runs the others.
+// The cpu accelerator's own Winograd convolution, against sums in fp64. Covered are forward and
+// gradient, odd sizes, every padding, a bias, more channels than a panel. The bits are the same for
+// any number of threads. Compiled here for the generic level; conformance runs the others.
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
-// Dataset `idx`: a small set written here, plain and gzipped; a table of damaged files, each with
-// what its message must say; the cache: shared, damaged, out of date, not writable, and raced for
-// by two processes.
+// Dataset `idx`: a small set written here, plain and gzipped, and a table of damaged files, each
+// with what its message must say. Also the cache: shared, damaged, out of date, not writable, and
+// raced for by two processes.
 
 #include "tests/unit/test.h"
 

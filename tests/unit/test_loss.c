@@ -1,4 +1,4 @@
-// What modules minimize: for each loss the ops and outputs that are recorded, and what is refused
+// What modules minimize: for each loss the ops and outputs that are recorded. Also what is refused
 // when the dataset's targets are not those of the loss, with both sides in the message.
 
 #include "tests/unit/module_rig.h"

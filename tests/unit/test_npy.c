@@ -1,5 +1,5 @@
-// Dataset `npy`: every element type that is read, both header versions, and arrays that must be
-// refused: not NumPy's, cut, of foreign types and orders, with labels that are no class.
+// Dataset `npy`: every element type that is read, and both header versions. Also arrays that must
+// be refused: not NumPy's, cut, of foreign types and orders, with labels that are no class.
 
 #include "tests/unit/dataset_rig.h"
 

@@ -1,5 +1,5 @@
-// The parts of the server's front, each alone: whose connection a number is, a listener without
-// descriptors, the check that a listener answers, and the health that it is a part of.
+// The parts of the server's front, each alone. Covered are whose connection a number is, a listener
+// without descriptors, the check that a listener answers, and the health that it is a part of.
 
 #include "tests/unit/test.h"
 

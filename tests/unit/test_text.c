@@ -1,5 +1,5 @@
-// Dataset `text`: bytes of one file, of a gzipped one and of a folder; the end of it for
-// validation; the decoded image in the cache, used again and made again when a file changes.
+// Dataset `text`: bytes of one file, of a gzipped one and of a folder, and the end of it for
+// validation. Also the decoded image in the cache, used again and made again when a file changes.
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-// Rates that are kept: what a line is found by, that moments add up to the best, and that a file
-// which is damaged, of another boot or of another machine counts as none.
+// Rates that are kept: what a line is found by, and that moments add up to the best. A file which
+// is damaged, of another boot or of another machine counts as none.
 
 #include <glob.h>
 

@@ -1,5 +1,5 @@
-// Weights to begin with: floats of every width become the model's, nothing is touched when
-// something does not fit, the module's other names and spares are asked, and memory may run out
+// Weights to begin with. Floats of every width become the model's, and nothing is touched when
+// something does not fit. The module's other names and spares are asked, and memory may run out
 // anywhere. Whole directories are tests/scenario/test_s08_weights.py's.
 
 #include "tests/unit/test.h"

@@ -10,9 +10,9 @@
 // decode for themselves and rename the same bytes into place: no lock, no waiting for a rank that
 // may have died. Without a cache directory, or when it cannot be written, the image stays private.
 // It is written without fsync: after a crash of the machine a torn image is known by its
-// digest. The digest of 55 MB takes 5 ms, of each rank's start; so once it was compared, a note
-// (<image>.seen) says so, for this boot and for as long as the file's number, size and times stay.
-// Old images are not removed here: the cache is the node's to empty.
+// digest. The digest of 55 MB takes 5 ms, of each rank's start. So once it was compared, a note
+// (<image>.seen) says so. The note holds for this boot and for as long as the file's number, size
+// and times stay. Old images are not removed here: the cache is the node's to empty.
 
 #include "lib/base/buf.h"
 

@@ -1,10 +1,11 @@
 // Dataset `tokens`: rows of token ids out of files that somebody else's tokenizer wrote.
 //
-// Two formats, told apart by the first four bytes: llm.c's (256 int32: magic, version, count, then
-// the ids; u16 for GPT-2, u32 for Llama) and nanoGPT's (u16 ids from the first byte on). Files are
-// mapped, never copied, and checked whole before training: size, header, every id below vocab_size.
-// Knobs: train and val (lists of files), block_size, stride, vocab_size. Validation, test and
-// predict are `val`. Fields and the meaning of a sample: windows.h.
+// There are two formats, and the first four bytes say which: llm.c's and nanoGPT's. llm.c's has 256
+// int32 (magic, version, count), then the ids (u16 for GPT-2, u32 for Llama). nanoGPT's has u16 ids
+// from the first byte on. Files are mapped, never copied, and checked whole before training: size,
+// header, every id below vocab_size. Knobs: train and val (lists of files), block_size, stride,
+// vocab_size. Validation, test and predict are `val`. Fields and the meaning of a sample:
+// windows.h.
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // Windows of tokens; see windows.h. Tokens are stored in 1, 2 or 4 bytes and widened to i32 when
-// they are gathered. The check of all ids runs once, when a file is opened: a plain maximum over
-// blocks, which the compiler vectorizes, then a search in the block that has a bad one.
+// they are gathered. The check of all ids runs once, when a file is opened. It is a plain maximum
+// over blocks, which the compiler vectorizes, then a search in the block that has a bad one.
 
 #include "workloads/datasets/windows.h"
 

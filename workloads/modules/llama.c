@@ -1,7 +1,7 @@
-// Module `llama`: the decoder of Llama 2 and 3 and of their small relatives. An RMS norm before
-// each part, positions by turning queries and keys, fewer heads of keys and values than of queries,
-// a feed-forward of silu(gate) times up, no bias anywhere, a head of its own or the token table
-// again.
+// Module `llama`: the decoder of Llama 2 and 3 and of their small relatives. It has an RMS norm
+// before each part, positions by turning queries and keys, and fewer heads of keys and values than
+// of queries. The feed-forward is silu(gate) times up. There is no bias anywhere. The head is one
+// of its own or the token table again.
 //
 // Names and shapes are Hugging Face's (model.layers.0.self_attn.q_proj.weight, stored (out, in)),
 // so weights pass in and out unchanged; op rope turns a head's halves, as its checkpoints want it.

@@ -1,14 +1,15 @@
 // Attention, forward and backward, without a matrix of all scores. A unit of work is a group (one
 // head of keys and values with the queries that read it), and units are split over the threads in
-// static ranges. A thread copies its group's keys and values into dense rows once, then takes the
-// queries QUERIES at a time: scores, softmax and the products around them stay in its cache. Blocks
-// beyond the diagonal of a causal attention are never computed.
+// static ranges. A thread copies its group's keys and values into dense rows once. Then it takes
+// the queries QUERIES at a time: scores, softmax and the products around them stay in its cache.
+// Blocks beyond the diagonal of a causal attention are never computed.
 //
 // Backward makes the scores again from the saved log-sum-exp L, as the reference does:
-// p = exp(s - L), dv += p do, ds = p (do.v - do.o), dq = ds k, dk += ds q, the last two times the
-// scale. dk and dv are sums over the group's queries, which are all this unit's: no atomics, and
-// the same bits for any number of threads. fp32 arithmetic; narrow types are rounded once. Where
-// weights are dropped, each query's mask is made from its key, forward and again backward.
+//   p = exp(s - L), dv += p do, ds = p (do.v - do.o),
+//   dq = ds k, dk += ds q, the last two times the scale.
+// dk and dv are sums over the group's queries, which are all this unit's: no atomics, and the same
+// bits for any number of threads. fp32 arithmetic; narrow types are rounded once. Where weights are
+// dropped, each query's mask is made from its key, forward and again backward.
 
 #include <math.h>
 #include <string.h>

@@ -1,10 +1,10 @@
-// The last linear layer with its loss and both gradients, a few rows of logits at a time: product,
-// cross entropy in place, dx, and what these rows give to dw. Logits never exist but for the rows
-// at hand, in the accelerator's scratch after what the products use of it.
+// The last linear layer with its loss and both gradients, a few rows of logits at a time. Each
+// time: product, cross entropy in place, dx, and what these rows give to dw. Logits never exist but
+// for the rows at hand, in the accelerator's scratch after what the products use of it.
 //
 // How many rows: chunks are as even as they go, of at most CHUNK_BYTES of logits and MOST_ROWS.
-// Every chunk but the first reads and writes all of dw besides, which at 768 columns and 50257
-// classes adds a tenth to that product with 128 rows, a twentieth with 256 (f32). dw is added to in
+// Every chunk but the first reads and writes all of dw besides. At 768 columns and 50257 classes
+// this adds a tenth to dw's product with 128 rows, a twentieth with 256 (f32). dw is added to in
 // the order of the rows: same bits every time. Gradients of 16 bits, dw and dbias, are summed in
 // f32 in the scratch and rounded when the last chunk is done. Rejected: classes in chunks instead
 // of rows. Each part of dw would be made at once, but the logits twice, since a row's gradient

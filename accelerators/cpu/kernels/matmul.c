@@ -4,9 +4,9 @@
 // The result is cut into one rectangle a thread; each thread packs what it needs for its own and
 // waits for nobody. A rectangle is computed by blocks of columns (block_n), of the inner dimension
 // (BLOCK_K) and of rows (BLOCK_M). A panel of b (BLOCK_K x PANEL) stays in the first cache, a block
-// of a (BLOCK_M x BLOCK_K) in the second. The innermost tile is MR rows by PANEL columns of y, held
-// in registers as vectors that the compiler maps to the level's own: 6x16 with 16 registers of 8
-// floats, 12x32 with 32 registers of 16.
+// of a (BLOCK_M x BLOCK_K) in the second. The innermost tile is MR rows by PANEL columns of y. It
+// is held in registers, as vectors that the compiler maps to the level's own. It is 6x16 with 16
+// registers of 8 floats, 12x32 with 32 registers of 16.
 //
 // A block of a is widened or copied first, so that its rows are together; transposed ones become
 // panels of MR rows. Results of 16 bits are summed in scratch and rounded when they are

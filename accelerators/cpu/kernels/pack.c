@@ -1,5 +1,7 @@
-// Packs of weights for products; contract in pack.h. They are made sixteen rows at a time (a
-// strip), so that rows are read in order and whole cache lines are written.
+// Packs of weights for products; contract in pack.h.
+//
+// They are made sixteen rows at a time (a strip), so that rows are read in order and whole cache
+// lines are written.
 //
 // Where columns are one after another a strip is transposed in tiles of eight by eight words, one
 // fp32 or two bf16 each. What has no whole blocks of columns is oneDNN's. Where rows are paired two

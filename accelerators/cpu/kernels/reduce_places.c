@@ -1,5 +1,6 @@
 // Sums of images over their places: of each channel over all images (a convolution's bias
-// gradient), and of each channel of each image (the global pool), in any layout of layout.h.
+// gradient), and of each channel of each image (the global pool). Images have any layout of
+// layout.h.
 //
 // Strips of one image are summed first, by threads, each in a fixed order. What is left are (N,C)
 // numbers: the global pool's result; for a bias they are summed over the images in order. bf16 is

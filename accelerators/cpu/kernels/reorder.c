@@ -17,9 +17,10 @@ struct reorder_arg {
     char *to;
 };
 
-// y (cols, rows) = transpose of x (rows, cols), rows of x and y so many elements apart: tiles of
-// eight by eight in three rounds, each of which interleaves the rows of both halves. The last tile
-// overlaps the one before; what is smaller than a tile goes element by element.
+// y (cols, rows) = transpose of x (rows, cols). Rows of x and y are x_row and y_row elements apart.
+// It goes by tiles of eight by eight in three rounds, each of which interleaves the rows of both
+// halves. The last tile overlaps the one before; what is smaller than a tile goes element by
+// element.
 #define TRANSPOSE(name, type)                                                                      \
     typedef type name##_row __attribute__((vector_size(8 * sizeof(type))));                        \
     static void name(const type *x, int64_t x_row, int64_t rows, int64_t cols, type *y,            \

@@ -1,12 +1,13 @@
 // Rotary positions: a head's pairs of numbers are turned by angles that grow with the token.
 //
 // Angles are the same for all samples and heads. So a unit of work is a block of tokens of one
-// sample, the samples of a block follow each other, and a thread makes a block's sines and cosines
+// sample, and the samples of a block follow each other. A thread makes a block's sines and cosines
 // once. The first token's are made by libm in fp64, each next one by one more turn: four products a
 // pair, whose rounding over BLOCK turns is far below fp32's. Blocks begin at fixed tokens, so the
 // bits are the same for any number of threads. Rejected: tables made at compile time (they would be
-// memory of every program, as large as the longest row wants), and libm for every token (half the
-// time of the whole). A token's row may overwrite its operand: a pair is read before it is written.
+// memory of every program, as large as the longest row wants). Rejected, too: libm for every token
+// (half the time of the whole). A token's row may overwrite its operand: a pair is read before it
+// is written.
 
 #include <math.h>
 

@@ -1,8 +1,8 @@
 // How an optimizer writes a parameter; contract in update.h.
 //
 // Where products read the parameter through packs, a pass goes strip by strip and packs each while
-// it is in the cache (packs.h): the low-precision copy of a mixed precision is written here.
-// Which packs these are is decided when the update runs: those that were read since they were made.
+// it is in the cache (packs.h). The low-precision copy of a mixed precision is written here. Which
+// packs these are is decided when the update runs: those that were read since they were made.
 
 #include "accelerators/cpu/kernels/update.h"
 

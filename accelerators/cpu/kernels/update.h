@@ -9,7 +9,7 @@
 
 // Runs fn over all of the parameter in units of `unit` elements, the last of which may be short, on
 // all threads. Where products read the parameter through packs, fn gets a few whole rows at a time
-// (`unit` divides a row then), and they are packed while they are in the cache.
+// (`unit` divides a row then). They are packed while they are in the cache.
 
 void td_update_run(const struct td_kernel *k, const struct td_run *r, int64_t unit, int64_t grain,
                    td_range_fn *fn, const void *arg);

@@ -1,9 +1,9 @@
 #ifndef TRAIND_ACCELERATORS_CPU_KERNELS_VMATH_H
 #define TRAIND_ACCELERATORS_CPU_KERNELS_VMATH_H
 
-// exp, log, tanh, erf and sqrt in plain C without branches or calls, so that a loop over them
-// vectorizes at every CPU level (libm's would be called once an element). That each does is checked
-// by tests/tools/vectorized.py. For loops alone: what is needed once a row is <math.h>'s. fp32 with
+// exp, log, tanh, erf and sqrt in plain C without branches or calls. So a loop over them vectorizes
+// at every CPU level (libm's would be called once an element). That each does is checked by
+// tests/tools/vectorized.py. For loops alone: what is needed once a row is <math.h>'s. fp32 with
 // denormals as zero.
 // Largest error against fp64 over the range: exp 1e-7, log 1e-7, tanh 1.5e-7, erf 5e-7, relative.
 // Sources: the polynomials of Cephes (Moshier) for exp, log and tanh, Eigen's rational

@@ -1,10 +1,10 @@
 // Winograd's way or the direct one; contract in conv_algorithm.h.
 //
 // Winograd multiplies less (up to 2.25 times here), transforms and rounds more. It is for 3x3
-// filters of stride 1 in fp32, where both sides have whole blocks: oneDNN's where it has one (with
-// AVX-512), else our own (kernels/winograd.c) for all but the gradient of weights. There it races
-// with the direct one (tune.h), everything else is direct. A plan's bytes do not depend on which
-// wins: it counts the scratch and the packs of both.
+// filters of stride 1 in fp32, where both sides have whole blocks. It is oneDNN's where oneDNN has
+// one (with AVX-512), else our own (kernels/winograd.c) for all but the gradient of weights.
+// Wherever there is a Winograd way, it races with the direct way (tune.h). Everything else is
+// direct. A plan's bytes do not depend on which wins: it counts the scratch and the packs of both.
 
 #include "accelerators/cpu/onednn/conv_algorithm.h"
 

@@ -1,7 +1,8 @@
-// The one file that knows what differs between oneDNN 2 and 3; contract in dnnl.h. A td_md is
-// oneDNN's own descriptor under another name: of version 3 the object it hands out, of version 2 a
-// copy of its struct. The first part holds what each version does its own way, the rest is written
-// once upon it. Thread: any; it keeps nothing.
+// The one file that knows what differs between oneDNN 2 and 3; contract in dnnl.h.
+//
+// A td_md is oneDNN's own descriptor under another name: of version 3 the object it hands out, of
+// version 2 a copy of its struct. The first part holds what each version does its own way, the rest
+// is written once upon it. Thread: any; it keeps nothing.
 
 #include "accelerators/cpu/onednn/dnnl.h"
 

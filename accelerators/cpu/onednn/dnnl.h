@@ -1,8 +1,8 @@
 #ifndef TRAIND_ACCELERATORS_CPU_ONEDNN_DNNL_H
 #define TRAIND_ACCELERATORS_CPU_ONEDNN_DNNL_H
 
-// oneDNN's C interface as its versions 2 and 3 share it. Version 3 made memory descriptors opaque,
-// made one call of "fill in an op descriptor, then create a primitive descriptor", and turned
+// oneDNN's C interface as its versions 2 and 3 share it. Version 3 made memory descriptors opaque.
+// It made one call of "fill in an op descriptor, then create a primitive descriptor", and turned
 // iterators over implementations into a step of the primitive descriptor. dnnl.c hides that; all
 // else of the interface (engine, stream, memory, attributes, primitives) is the same in both and is
 // called as it is.

@@ -59,8 +59,8 @@ static bool packs(enum kind kind) {
 }
 
 // relu after a product. oneDNN's own makes 0 of a NaN, and a model that is ruined would train on
-// with a finite loss. This one, -min(max(-x, -inf), 0), makes infinity of it, since the maximum
-// gives its bound for a NaN, and is exact for all else; no slower as far as can be measured.
+// with a finite loss. This one, -min(max(-x, -inf), 0), makes infinity of a NaN, since the maximum
+// gives its bound for one. It is exact for all else, and no slower as far as can be measured.
 static dnnl_status_t append_relu(dnnl_post_ops_t ops) {
     dnnl_status_t s = td_post_ops_eltwise(ops, dnnl_eltwise_linear, -1, 0);
     if (!s) s = td_post_ops_eltwise(ops, dnnl_eltwise_clip, (float)-INFINITY, 0);
@@ -100,10 +100,10 @@ static void layouts_finish(struct layouts *l) {
 }
 
 // The sides of a, b and bias by kind:
-// FORWARD           src (m,k), weights (n,k) = (out, in)
-// BACKWARD_DATA     diff_dst (m,k), weights (k,n) = (out, in), diff_src (m,n)
-// BACKWARD_WEIGHTS  diff_dst (k,m), src (k,n), diff_weights (m,n)
-// either matmul     src (m,k), weights (k,n), a bias of two dimensions
+//   FORWARD           src (m,k), weights (n,k) = (out, in)
+//   BACKWARD_DATA     diff_dst (m,k), weights (k,n) = (out, in), diff_src (m,n)
+//   BACKWARD_WEIGHTS  diff_dst (k,m), src (k,n), diff_weights (m,n)
+//   either matmul     src (m,k), weights (k,n), a bias of two dimensions
 static dnnl_status_t set_layouts(const struct td_gemm_spec *s, enum kind kind, struct layouts *l) {
     const bool matmul = kind == MATMUL || kind == PACKED_MATMUL, fixed = !packs(kind);
     dnnl_dims_t n = {s->n}, one_n = {1, s->n};

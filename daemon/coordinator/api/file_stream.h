@@ -1,11 +1,11 @@
 #ifndef TRAIND_DAEMON_COORDINATOR_API_FILE_STREAM_H
 #define TRAIND_DAEMON_COORDINATOR_API_FILE_STREAM_H
 
-// Bytes of files to one client, as fast as it takes them: a thread of its own, which no write
-// delays, reads a chunk, it is sent, and the next one is read when the client's queue has place. A
-// reader (of a shard, of logs) has this as a part and decides what is read next and how it is sent.
-// The loop thread owns all of it. A call that ends while the disk reads leaves the reader until
-// that read is back.
+// Bytes of files to one client, as fast as it takes them. A thread of its own, which no write
+// delays, reads a chunk. The chunk is sent, and the next one is read when the client's queue has
+// place. A reader (of a shard, of logs) has this as a part and decides what is read next and how it
+// is sent. The loop thread owns all of it. A call that ends while the disk reads leaves the reader
+// until that read is back.
 
 #include "daemon/coordinator/shell/shell.h"
 

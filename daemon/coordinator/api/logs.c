@@ -1,6 +1,6 @@
 // LogService: logs of ranks by byte offset, and following them.
 //
-// A reader walks the streams of one attempt (rank by rank, out then err), sends what is durable,
+// A reader walks the streams of one attempt (rank by rank, out then err). It sends what is durable,
 // one read of the readers' thread at a time, and waits where it is. It waits for its own client
 // (the queue is full) or, following, for more bytes. It ends when the job has ended and everything
 // is here. A follower of "the newest attempt" goes on with the next one, also when it was cut off

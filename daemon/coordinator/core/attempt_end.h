@@ -5,8 +5,8 @@
 // the attempt: at once if all metrics are in, else when they are, at most close_ns later. Where no
 // other attempt follows it waits for its checkpoints, too. The error shown is the first that was
 // not a mere consequence: a collective error of a peer gives way to the cause. Then the restart
-// policy: classes that a second try cannot help (bad spec, user code, data, numeric) fail the job,
-// a full disk is tried once more, the others up to restart.max times.
+// policy. Classes that a second try cannot help (bad spec, user code, data, numeric) fail the job.
+// A full disk is tried once more, the others up to restart.max times.
 
 #include "daemon/coordinator/core/job.h"
 

@@ -17,9 +17,10 @@
 //
 // What is kept of a job is decided over all its attempts (retain.h): save_top_k's rule, the same as
 // a rank's, over the whole checkpoints. The rank of a live attempt removes its own. What attempts
-// that are over left leaves the catalog here, and its files by reconcile.h. While a live attempt
-// has no checkpoint of its own nothing goes, because it may be reading any of them. What a job that
-// waits or runs names as ckpt_path or init_from stays as long as it does. Part of the core: pure.
+// that are over left leaves the catalog here, and reconcile.h has its files removed. While a live
+// attempt has no checkpoint of its own nothing goes, because it may be reading any of them. What a
+// job that waits or runs names as ckpt_path or init_from stays as long as it does. Part of the
+// core: pure.
 
 #include "daemon/coordinator/core/checkpoint.h"
 #include "daemon/coordinator/core/job.h"

@@ -11,8 +11,8 @@
 // answers pass through the same gate.
 //
 // Exactly once: what an attempt does arrives as bytes of append-only segments with their offset.
-// The bytes before the committed offset are skipped, a gap is refused by repeating the offset, and
-// the new offset is part of the same transaction as what the bytes meant.
+// The bytes before the committed offset are skipped. A gap is refused by repeating the offset. The
+// new offset is part of the same transaction as what the bytes meant.
 //
 // An input fails only for the caller's fault (td_status) or when memory is gone; then the core is
 // as before. Bounds: TD_CORE_MAX_*; what exceeds them is refused or dropped and counted.

@@ -1,6 +1,6 @@
-// What the shell reports of bytes, and of files here: whether they may come from whoever sends
-// them; that they are on disk, whole, gone or damaged; and that what a forgotten job owned is gone.
-// Each is one input as core.c has it.
+// What the shell asks and reports of bytes, and of files here. It asks whether they may come from
+// whoever sends them. It reports that they are on disk, whole, gone or damaged, and that what a
+// forgotten job owned is gone. Each report is one input as core.c has it.
 
 #include <inttypes.h>
 

@@ -5,7 +5,7 @@
 //
 // Memory: an event is handled whole or the process ends. Small allocations inside the core go
 // through td_core_must. When memory is gone in mid-event the state in memory cannot be trusted any
-// more, while the one on disk can, so the daemon stops and its supervisor starts it again. Nothing
+// more, while the one on disk can. So the daemon stops and its supervisor starts it again. Nothing
 // acknowledged is lost by that, and ranks do not notice.
 
 #include "daemon/coordinator/core/checkpoint.h"

@@ -6,9 +6,9 @@
 // A job has at most one live attempt: the last of its list, until that is ended or fenced. The
 // state changes only through td_job_next, the table (state, event) -> state; what an event is, is
 // decided elsewhere (attempt.c from the event lines, core_verbs.c from people's verbs, queue.c from
-// placement). Records are JSON texts, one per job and one per attempt: written whole, read back by
-// td_job_decode and td_attempt_decode, with every unknown key ignored, so that a newer build's
-// records can be read.
+// placement). Records are JSON texts, one per job and one per attempt. They are written whole, and
+// read back by td_job_decode and td_attempt_decode. Every unknown key is ignored, so that a newer
+// build's records can be read.
 //
 // Owned by the core (the loop's thread). Pure: no clock, no file.
 

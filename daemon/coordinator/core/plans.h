@@ -11,7 +11,7 @@
 // class bad_spec or data is final and fails the jobs that wait. Any other failure is asked again,
 // max_tries in all, because it says more about the node than about the job. A question for a graph,
 // too, is apart from the one for sizes alone: its answer is not kept, and its failure fails no job.
-// Jobs wait for a node as long as it takes; a caller of PlanJob is answered: with NO_NODES, when
+// Jobs wait for a node as long as it takes. A caller of PlanJob is answered: with NO_NODES, when
 // the start and the last word of any node are nodes_grace ago.
 
 #include "daemon/coordinator/core/job.h"

@@ -18,9 +18,10 @@
 // All jobs are gone through when a node has registered, newest first. One that comes to be due
 // after that is remembered for its node, so that the end of a job looks at no other job.
 //
-// Bounds: TD_RECONCILE_WINDOW messages are on their way to a node; TD_RECONCILE_DUE jobs are
-// remembered, with more the jobs are gone through again from there; TD_CORE_MAX_REMOVALS rows, then
-// a job cannot be deleted. Part of the core: pure.
+// Bounds: TD_RECONCILE_WINDOW messages are on their way to a node. TD_RECONCILE_DUE jobs are
+// remembered; with more, the jobs are gone through again from the one that did not fit. There are
+// at most TD_CORE_MAX_REMOVALS rows of removals; beyond that a job cannot be deleted. Part of the
+// core: pure.
 
 #include "daemon/coordinator/core/job.h"
 #include "traind/v1/node.pb-c.h"

@@ -2,11 +2,11 @@
 #define TRAIND_DAEMON_COORDINATOR_SHELL_DISK_H
 
 // A thread for work that may wait for a disk: it runs there in the order it was given, and its end
-// is reported on the loop. There are several, so that no read waits for a write: one for what is
-// written (shards, logs, sweeps, verification), one for files that are read to clients, and one for
-// questions to metrics.db (store.h). A job carries its own data; it belongs to the thread between
-// submit and done. At most TD_DISK_MAX_JOBS wait: then submit refuses, and the caller pushes back
-// on whoever sends or reads.
+// is reported on the loop. There are several, so that no read waits for a write. One is for what is
+// written (shards, logs, sweeps, verification). One is for files that are read to clients, and one
+// for questions to metrics.db (store.h). A job carries its own data; it belongs to the thread
+// between submit and done. At most TD_DISK_MAX_JOBS wait: then submit refuses, and the caller
+// pushes back on whoever sends or reads.
 
 #include "lib/base/base.h"
 

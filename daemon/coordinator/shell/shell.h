@@ -27,8 +27,9 @@
 // A turn of the loop may bring many calls and messages. Their records are gathered, and handed to
 // the store at its end as one batch under one ticket. So is what the core does by time, first of
 // all the pass of the queue that the turn made due. Records that nobody waits for go with the next
-// ones, or after a tenth of a second: lines of the log, changes of a job that nobody watches,
-// acknowledgements of events and metrics. These go with the next message to their node, too.
+// ones, or after a tenth of a second. They are lines of the log, changes of a job that nobody
+// watches, acknowledgements of events and metrics. The acknowledgements go with the next message to
+// their node, too.
 
 #include "daemon/coordinator/core/core.h"
 #include "daemon/coordinator/core/view.h"

@@ -1,11 +1,11 @@
 // SQLite, one writer thread per database. A writer owns its connection from the moment that its
 // thread runs. Before that (open, load) the loop's thread uses it, after the join (close) too, so
 // no connection is ever used by two threads at once. Between loop and writer is one list under a
-// mutex (held for a few pointer writes), and a wake-up of the loop when something was
-// committed. The connection for queries is the loop's thread's, too, until the first query and
-// after the last. Rejected: SQLite calls on the loop (an fsync of 4 ms there delays every
-// heartbeat), one thread for both databases (many points would delay acknowledgements), and
-// queries on the writer's thread (they time out where a disk takes long).
+// mutex (held for a few pointer writes), and a wake-up of the loop when something was committed.
+// The connection for queries is the loop's thread's, too, until the first query and after the last.
+// Rejected: SQLite calls on the loop (an fsync of 4 ms there delays every heartbeat). Rejected: one
+// thread for both databases (many points would delay acknowledgements). Rejected: queries on the
+// writer's thread (they time out where a disk takes long).
 
 #include "daemon/coordinator/shell/store.h"
 

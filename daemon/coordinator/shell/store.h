@@ -8,7 +8,7 @@
 // for. SQLite stays in store.c, metrics_db.c, metrics_query.c, salvage_copy.c, check.c and db.c.
 //
 // Group commit: a writer takes everything that was handed over since its last commit and commits it
-// as one transaction, so a busy coordinator pays one fsync for many jobs, and a serial client pays
+// as one transaction. So a busy coordinator pays one fsync for many jobs, and a serial client pays
 // one fsync for his. metrics.db gathers for up to a second. A query ends that: it is read when what
 // was handed over before it is committed, so that it shows the newest points. It waits two seconds
 // at most, and not at all while the disk refuses or such a commit is late: then it is read from

@@ -27,7 +27,7 @@ TD_MUST_USE td_status td_inventory_read(const char *state_dir, const char *bin_d
                                         const char *name, int32_t slots,
                                         struct td_inventory *out_inventory);
 
-// The ids of the cores that this process may use, at most n_cores: a cgroup quota leaves fewer than
+// The ids of the cores that this process may use, at most n_cores. A cgroup quota leaves fewer than
 // the affinity mask names, and the kernel spreads it over any of them.
 void td_inventory_core_ids(int32_t n_cores, cpu_set_t *out_cores);
 

@@ -4,8 +4,8 @@
 // ranks: it dies with this daemon and leaves no core file. It may have `memory_bytes` of private
 // memory and CPU_S of processor time. That is half of what it may take in all. A plan is worked out
 // on one core, and one that computes for longer does not end in time on a loaded machine. Rejected:
-// planning in the daemon (a plugin's crash would be the daemon's) and a pool of warm planners (a
-// cold one takes about 10 ms, and the coordinator keeps plans by the spec's digest).
+// planning in the daemon (a plugin's crash would be the daemon's). Rejected: a pool of warm
+// planners (a cold one takes about 10 ms, and the coordinator keeps plans by the spec's digest).
 
 #include "daemon/node/shell/planner.h"
 

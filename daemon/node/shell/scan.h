@@ -1,8 +1,8 @@
 #ifndef TRAIND_DAEMON_NODE_SHELL_SCAN_H
 #define TRAIND_DAEMON_NODE_SHELL_SCAN_H
 
-// Scan: the attempts that are on disk when a node starts. One whose launcher lives is attached to,
-// one that has ended waits for the coordinator to take the rest of it, a start that never came to a
+// Scan: the attempts that are on disk when a node starts. One whose launcher lives is attached to.
+// One that has ended waits for the coordinator to take the rest of it. A start that never came to a
 // launcher is removed. One that can be neither is left as it is, with an error in the log.
 //
 // Before the transport is started, so that the first Register knows them all. It may wait

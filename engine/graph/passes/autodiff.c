@@ -1,8 +1,8 @@
 // Autodiff: reverse mode over a recorded step.
 //
-// Walks the forward nodes backwards, gives each operand that depends on a parameter its share of
-// the adjoint (rules: rules/gradient.h), and adds shares where a value is read more than once. A
-// parameter's adjoint is complete when its first reader was visited. There its gradient is stored
+// Walks the forward nodes backwards and gives each operand that depends on a parameter its share of
+// the adjoint (rules: rules/gradient.h). Where a value is read more than once, it adds the shares.
+// A parameter's adjoint is complete when its first reader was visited. There its gradient is stored
 // at once into the state tensor "<param>:grad". So gradients are written in backward order, and a
 // strategy can start to reduce a bucket while the rest is still being computed. Within a node,
 // operands go from the last to the first: bias, weight, and only then the data gradient that later

@@ -1,9 +1,9 @@
 // Dgrad: the product that makes an activation's incoming gradient applies its gradient, too.
 //
-// z = matmul dy w, the only reader of z being relu_grad, gelu_grad, ... (from, z): one matmul with
-// attrs.then and `from` (the activation's result, or its operand) as third operand, where the
-// matmul was. On `reference` no bit changes, because the product is rounded before; `cpu` runs
-// the two one after the other, in place, so that neither does there.
+// Take z = matmul dy w, where the only reader of z is relu_grad, gelu_grad, ... (from, z). Both
+// nodes become one matmul with attrs.then, where the matmul was. Its third operand is `from` (the
+// activation's result, or its operand). On `reference` no bit changes, because the product is
+// rounded before; `cpu` runs the two one after the other, in place, so that neither does there.
 //
 // It runs after head, which looks for plain products, and before recompute, so that what is made
 // again for `from` is before the product. Left apart: an activation's gradient whose result is only

@@ -13,8 +13,9 @@
 //            kept. How many cuts: those for which what is kept and the largest part between two
 //            together are smallest. The last part is not made again: backward begins with it.
 //
-// Rejected: marks in modules (one more thing to forget), and an optimal search (cuts by threshold
-// are within a few percent of it on chains, and all that is trained here is nearly a chain).
+// Rejected: marks in modules (one more thing to forget), and an optimal search. Cuts by threshold
+// are within a few percent of such a search on chains, and all that is trained here is nearly a
+// chain.
 
 #include <string.h>
 

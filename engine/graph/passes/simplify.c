@@ -1,13 +1,14 @@
 // Simplify: nodes that compute nothing, or nothing new.
 //
 // One walk forward replaces what a node's readers can read instead. Reshape, cast and transpose to
-// the same, reshape of a reshape, transpose of a transpose, cast of a wider cast (also after a view
-// of it), cast of a constant and multiplication by a constant one go. A matrix that is transposed
-// for a product becomes a flag of the product. The sum of a max pool's gradient is that of what was
-// pooled. What was computed already a little earlier in the segment is not computed again; across
-// segments it would be kept for long. One walk backward marks what nobody reads. A view of a state
-// tensor is only replaced by the tensor while nothing writes it up to the last reader, because a
-// state value means "what is there now". Rejected: pattern tables; a few rules do not pay for one.
+// the same, reshape of a reshape and transpose of a transpose go. So do cast of a wider cast (also
+// after a view of it), cast of a constant and multiplication by a constant one. A matrix that is
+// transposed for a product becomes a flag of the product. The sum of a max pool's gradient is that
+// of what was pooled. What was computed already a little earlier in the segment is not computed
+// again; across segments it would be kept for long. One walk backward marks what nobody reads. A
+// view of a state tensor is only replaced by the tensor while nothing writes it up to the last
+// reader, because a state value means "what is there now". Rejected: pattern tables; a few rules do
+// not pay for one.
 
 #include "engine/graph/passes/passes.h"
 

@@ -22,9 +22,9 @@ td_status td_grad_reduce(const struct td_grad_call *c, td_value v) {
 }
 
 // ---- which ops have one -------------------------------------------------------------------------
-// Ops without a gradient, by name, so that an op without a rule is a decision: gradients (there is
-// no second derivative), what passes make after the gradients, updates, counts. make lint demands
-// one or the other.
+// Ops without a gradient, by name, so that an op without a rule is a decision. They are gradients
+// (there is no second derivative), what passes make after the gradients, updates, counts. make lint
+// demands a rule or a row here.
 static const bool has_none[TD_OP_COUNT] = {
     [TD_OP_AXPBY] = true,
     [TD_OP_RELU_GRAD] = true,

@@ -6,7 +6,7 @@
 // differences in fp64.
 //
 // Autodiff asks (passes/autodiff.c), gradient.c looks for the rule in the families' tables. A
-// family of ops has its own file and table (gradient_*.c) and exports one function that gives an
+// family of ops has its own file and table (gradient_*.c). It exports one function that gives an
 // op's rule, or NULL where the op is another family's (or has none). An op without a gradient is an
 // error when the loss depends on a parameter through it, found when the step is recorded and not
 // when it runs.

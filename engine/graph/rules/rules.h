@@ -3,9 +3,14 @@
 
 // engine/graph/rules: what each op of ops.def takes and makes, costs, and gives back as a gradient.
 //
-// In reading order: rules.h, the questions that a builder and passes ask (those that accelerators
-// ask, too, are in traind/graph.h); shape.h, what a shape and a cost rule are; gradient.h, what a
-// gradient rule is. Then the families of ops, a file each for shape and cost, one for gradients:
+// In reading order:
+//
+//   rules.h     the questions that a builder and passes ask (those that accelerators ask, too, are
+//               in traind/graph.h)
+//   shape.h     what a shape and a cost rule are
+//   gradient.h  what a gradient rule is
+//
+// Then the families of ops, a file each for shape and cost, one for gradients:
 //
 //   shape_basic.c        gradient_basic.c        products, casts, state
 //   shape_elementwise.c  gradient_elementwise.c

@@ -1,6 +1,6 @@
-// Rules of the elementwise ops: one shape rule each for "like the operand", "all operands alike"
-// and "operands broadcast" (as NumPy does), one cost for what is an instruction and one for what is
-// a polynomial.
+// Rules of the elementwise ops. There is one shape rule each for "like the operand", "all operands
+// alike" and "operands broadcast" (as NumPy does). There is one cost for what is an instruction and
+// one for what is a polynomial.
 
 #include "engine/graph/rules/shape.h"
 

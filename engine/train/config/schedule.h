@@ -4,8 +4,8 @@
 // Learning-rate schedules: pure functions of the optimizer step, so nothing has to be saved, and a
 // resumed run has the same rates. `step` counts completed optimizer steps: the first one has 0.
 //
-// warmup_cosine is traind's own: linear from 0 to base_lr over warmup_steps (step 0 gets base_lr /
-// warmup_steps, so that it moves at all), then a half cosine down to min_lr at total_steps. The
+// warmup_cosine is traind's own: linear from 0 to base_lr over warmup_steps, then a half cosine
+// down to min_lr at total_steps. Step 0 gets base_lr / warmup_steps, so that it moves at all. The
 // others are, rate for rate, what torch.optim.lr_scheduler and transformers give under the same
 // names and numbers (tests/golden/schedules.json). They are computed in closed form where those
 // multiply step by step. Torch has linear, cosine, step, multistep, exponential, polynomial and

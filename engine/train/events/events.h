@@ -3,9 +3,12 @@
 
 // engine/train/events: what leaves a rank beside its checkpoints.
 //
-// In reading order: events.h; metrics.h, points of a curve, by the thousand; tallies.h, the sums
-// that they are made of; background.h, the thread that prints them where there is no launcher, and
-// writes snapshots.
+// In reading order:
+//
+//   events.h      events of a rank
+//   metrics.h     points of a curve, by the thousand
+//   tallies.h     the sums that they are made of
+//   background.h  the thread that prints them where there is no launcher, and writes snapshots
 //
 // Events of a rank: the few things that its launcher must know, as JSON objects
 // (rows of lib/attempt/events.def). With a launcher each is one datagram on its socket; without

@@ -4,7 +4,7 @@
 // Throughput: how fast a rank trains, between two points of the log.
 //
 // Samples, tokens (of data that has them) and FLOPs are counted as they are done, micro-batch by
-// micro-batch, so a short last batch and an accumulating program count for what they are. Time
+// micro-batch. So a short last batch and an accumulating program count for what they are. Time
 // spent elsewhere (validation, a start) does not count: begin again after it. Utilisation is this
 // rank's FLOP/s over the peak of its threads. The accelerator measures the peak at the first point
 // of the log, and again if it was surpassed. Where it measures none, or none in the type that the

@@ -1,7 +1,7 @@
-// The frozen object: accelerator, strategy, collective, precision, threads_per_rank, "kernels", an
-// object from the accelerator's keys to names, and "cpu", the part of the resume key that says
-// which hardware, library and CPU level these were chosen on. Accelerators speak lines of text
-// instead, because plugins should need no JSON.
+// The frozen object has accelerator, strategy, collective, precision, threads_per_rank, "kernels"
+// and "cpu". "kernels" is an object from the accelerator's keys to names. "cpu" is the part of the
+// resume key that says which hardware, library and CPU level these were chosen on. Accelerators
+// speak lines of text instead, because plugins should need no JSON.
 
 #include "engine/train/plan/choices.h"
 

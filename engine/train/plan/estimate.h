@@ -3,13 +3,14 @@
 
 // Estimate: how long an optimizer step will take, before any step ran.
 //
-// The sum of what the nodes of the training program take, each as the accelerator predicts it at
-// the rates that this machine usually reaches (slots node_seconds and measure_peak; another
-// accelerator's steps are not estimated). Rates are kept by rates.h in config's choices_dir, else
-// cache_dir. Where they are not there yet they are measured now and kept, or, on a machine that is
-// busy, taken from the nearest that are. So a prediction is for cores that no other process uses.
-// Which nodes run on plain loops is known before (td_programs_preview_slow). Collectives between
-// ranks are not in it. Thread: the training thread; some 100 ms where rates are measured.
+// The sum of what the nodes of the training program take. The accelerator predicts each at the
+// rates that this machine usually reaches (slots node_seconds and measure_peak). The steps of an
+// accelerator without these slots are not estimated. Rates are kept by rates.h in config's
+// choices_dir, else cache_dir. Where they are not there yet they are measured now and kept, or, on
+// a machine that is busy, taken from the nearest that are. So a prediction is for cores that no
+// other process uses. Which nodes run on plain loops is known before (td_programs_preview_slow).
+// Collectives between ranks are not in it. Thread: the training thread; some 100 ms where rates are
+// measured.
 
 #include "engine/train/plan/rates.h"
 #include "engine/train/rank/rank.h"

@@ -1,7 +1,7 @@
-// Which metrics will this job give? Those of the graphs that training and validation will run,
-// whose outputs are the metrics (epoch_metrics.c and evaluate.c name them in the same way), and
-// those of the validation only if fit ever comes to one. A monitor that names anything else would
-// be NaN for ever, so the job is refused with the names that there are.
+// Which metrics will this job give? Those of the graphs that training and validation will run.
+// Their outputs are the metrics (epoch_metrics.c and evaluate.c name them in the same way). Those
+// of the validation are given only if fit ever comes to one. A monitor that names anything else
+// would be NaN for ever, so the job is refused with the names that there are.
 
 #include "engine/train/plan/monitor.h"
 

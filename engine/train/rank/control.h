@@ -5,11 +5,11 @@
 //
 // The launcher writes wishes into the page of each rank whenever it likes, so ranks see them at
 // different steps. Nobody acts on what it saw. A rank raises flags into the control tail after its
-// last gradient bucket, the all-reduce sums the tail, and every rank acts on the same sum at the
+// last gradient bucket, and the all-reduce sums the tail. Every rank acts on the same sum at the
 // same optimizer-step boundary. World 1 takes the same path, its sum is its own. Outside of
 // optimizer steps (validation, test) the same flags travel in a small reduction of their own at
-// batch boundaries. Also here: the progress words of the page, written with relaxed stores.
-// Thread: the training thread.
+// batch boundaries. Also here: the progress words of the page, written with relaxed stores. Thread:
+// the training thread.
 
 #include "engine/train/checkpoint/manifest.h"
 #include "engine/train/config/config.h"

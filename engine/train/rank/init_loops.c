@@ -1,7 +1,8 @@
-// Box and Muller in fp32; contract in init_loops.h. Log and cosine are polynomials, in loops that
-// become vectors, because a gpt has ten millions of these to make before its first step. No product
-// is contracted, so every processor gets the same bits. Rejected: libm's functions, whose bits are
-// another library's to change.
+// Box and Muller in fp32; contract in init_loops.h.
+//
+// Log and cosine are polynomials, in loops that become vectors, because a gpt has ten millions of
+// these to make before its first step. No product is contracted, so every processor gets the same
+// bits. Rejected: libm's functions, whose bits are another library's to change.
 
 #include "engine/train/rank/init_loops.h"
 

@@ -4,16 +4,16 @@
 // Sampler: which sample comes when, for each rank.
 //
 // Everything is a pure function of (seed, epoch, n, world, rank) and one number that a checkpoint
-// keeps: the *global sample offset*, how many positions of the epoch all ranks together have used.
-// Index for index it is torch's DistributedSampler: one permutation of n by torch.randperm seeded
-// with seed + epoch (equal on all ranks), then
+// keeps. This is the *global sample offset*: how many positions of the epoch all ranks together
+// have used. Index for index it is torch's DistributedSampler: one permutation of n by
+// torch.randperm seeded with seed + epoch (equal on all ranks), then
 //   pad       (default) repeated from its own start up to a multiple of world;
 //   drop_last cut down to a multiple of world;
 //   unpadded  neither: for evaluation, where each sample counts once; ranks differ by at most one;
 // and rank r takes positions r, r + world, r + 2 world and so on. From an offset that is no
 // multiple of world (a resume with another world size) the same holds for the rest of the epoch.
 //
-// Batches: a rank's batch takes the next `batch` of its positions, so a full step moves the offset
+// Batches: a rank's batch takes the next `batch` of its positions. So a full step moves the offset
 // by batch * world and the last step by what is left: td_sampler_next says. Without shuffle nothing
 // is stored; with it 8 bytes a sample, one permutation at a time, made again by set_epoch only when
 // the epoch changes. Bound: TD_SAMPLER_MAX_SAMPLES. One thread.

@@ -11,7 +11,7 @@ TD_MUST_USE td_status td_rank_choose_start(struct td_rank *r);
 // FAILED_PRECONDITION where ranks would train different things.
 TD_MUST_USE td_status td_rank_compare(struct td_rank *r);
 // Memory for all state and the arena; initial values; what a checkpoint or other weights put in
-// their place; the strategy's own setup, after which all ranks hold the same state.
+// their place. Then the strategy's own setup, after which all ranks hold the same state.
 TD_MUST_USE td_status td_rank_place_state(struct td_rank *r);
 TD_MUST_USE td_status td_rank_initialize_state(struct td_rank *r);
 TD_MUST_USE td_status td_rank_restore_state(struct td_rank *r);
