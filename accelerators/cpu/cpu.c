@@ -168,7 +168,9 @@ static td_status cpu_copy(struct td_accelerator *a, struct td_buffer dst, size_t
     return TD_OK;
 }
 
-static td_status cpu_run(struct td_executable *e, uint32_t segments, const void *const *inputs) {
+// Done when it returns.
+static td_status cpu_run(struct td_executable *e, uint32_t segments, const void *const *inputs,
+                         td_ticket *out_ticket) {
     e = TD_CAST(td_executable, e);
     struct td_run r = {
         .inputs = inputs, .packs = e->accel->packs, .scratch = e->accel->memory.scratch};
@@ -186,11 +188,12 @@ static td_status cpu_run(struct td_executable *e, uint32_t segments, const void 
         before = now;
     }
     if (e->accel->spin) td_spin_watch(e->accel->spin, before);
+    *out_ticket = 0;
     return TD_OK;
 }
 
-static td_status cpu_sync(struct td_accelerator *a) {
-    (void)a;
+static td_status cpu_wait(struct td_accelerator *a, td_ticket ticket, int64_t timeout_ns) {
+    (void)a, (void)ticket, (void)timeout_ns;
     return TD_OK;
 }
 
@@ -228,7 +231,7 @@ static const struct td_accelerator_ops ops = {
     .copy = cpu_copy,
     .compile = td_cpu_compile,
     .run = cpu_run,
-    .sync = cpu_sync,
+    .wait = cpu_wait,
     .release = td_cpu_release,
     .kernel_at = cpu_kernel_at,
     .measure_peak = td_cpu_measure_peak,

@@ -135,8 +135,8 @@ static td_status ref_copy(struct td_accelerator *a, struct td_buffer dst, size_t
     return TD_OK;
 }
 
-static td_status ref_sync(struct td_accelerator *a) {
-    (void)a;
+static td_status ref_wait(struct td_accelerator *a, td_ticket ticket, int64_t timeout_ns) {
+    (void)a, (void)ticket, (void)timeout_ns;
     return TD_OK;
 }
 
@@ -309,7 +309,9 @@ static td_status look_at(const struct td_executable *e, td_node n, const void *c
     return TD_OK;
 }
 
-static td_status ref_run(struct td_executable *e, uint32_t segments, const void *const *inputs) {
+// Done when it returns.
+static td_status ref_run(struct td_executable *e, uint32_t segments, const void *const *inputs,
+                         td_ticket *out_ticket) {
     const struct td_graph *g = e->program->graph;
     if (td_graph_n_inputs(g) && !inputs) {
         return td_fail(TD_INVALID_ARGUMENT, "step '%s': run without inputs", e->program->key.step);
@@ -322,6 +324,7 @@ static td_status ref_run(struct td_executable *e, uint32_t segments, const void 
         if (e->trace) e->trace(e->trace_arg, n);
     }
     give_outputs(e, segments, inputs);
+    *out_ticket = 0;
     return TD_OK;
 }
 
@@ -341,7 +344,7 @@ static const struct td_accelerator_ops reference_ops = {
     .copy = ref_copy,
     .compile = ref_compile,
     .run = ref_run,
-    .sync = ref_sync,
+    .wait = ref_wait,
     .release = ref_release,
     .measure = ref_measure,
 };

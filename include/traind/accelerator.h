@@ -4,15 +4,15 @@
 // Accelerator: one kind of hardware. It owns devices and memory, compiles programs and runs them.
 //
 // Everybody else sees memory as (space, handle), never as a bare pointer; only host memory may be
-// dereferenced, through td_buffer_host. Execution may be asynchronous: what run() queued has
-// happened after sync(), and step scalars, random words and outputs are exchanged through host
-// memory. `reference` (plain loops) is the specification; every other accelerator is tested against
-// it.
+// dereferenced, through td_buffer_host. Execution may be asynchronous: run() queues, gives a
+// ticket, and what it queued has happened after wait() of that ticket. Step scalars, random words
+// and outputs are exchanged through host memory. `reference` (plain loops) is the specification;
+// every other accelerator is tested against it.
 //
 // Slots: (required) unless marked (optional). Each returns td_status and writes outputs only on
 // success. Thread: the rank's training thread, but for probe (any thread, no side effects).
 // Ownership: a program, its bindings and a configuration are borrowed until what was made of them
-// is released or closed. Errors: after one of run or sync, memory of the rank has no known content,
+// is released or closed. Errors: after one of run or wait, memory of the rank has no known content,
 // and the attempt ends; after any other one everything is as before.
 
 #include "traind/graph.h"
@@ -93,6 +93,10 @@ struct td_accel_rates {
 // programs has written parameters. What it keeps of them in other layouts is then still good.
 enum { TD_RUN_STEADY = 1 << TD_SEG_COUNT };
 
+// A place in the queue of an accelerator. Tickets grow; what has one is done after all that has a
+// smaller one. 0: there is nothing to wait for.
+typedef uint64_t td_ticket;
+
 struct td_accelerator; // the accelerator's own
 struct td_executable;
 
@@ -131,10 +135,15 @@ struct td_accelerator_ops {
     td_status (*compile)(struct td_accelerator *a, const struct td_program *p,
                          const struct td_bindings *b, struct td_executable **out_exe);
     // Runs the segments whose bits are set, in order; TD_RUN_STEADY may be set as well. inputs[i]
-    // is host memory of input slot i, alive until the next sync.
-    td_status (*run)(struct td_executable *e, uint32_t segments, const void *const *inputs);
-    td_status (*sync)(struct td_accelerator *a); // waits until all that was queued has run
-    void (*release)(struct td_executable *e);    // accepts NULL
+    // is host memory of input slot i, alive until the ticket is done. Step scalars and random words
+    // are copied before it returns.
+    td_status (*run)(struct td_executable *e, uint32_t segments, const void *const *inputs,
+                     td_ticket *out_ticket);
+    // Waits for a ticket. OK: what it stands for is done, and outputs are those of that run.
+    // Errors: DEADLINE_EXCEEDED: not yet, and only then; anything else is the error of the run, or
+    // of one before it, reported once.
+    td_status (*wait)(struct td_accelerator *a, td_ticket ticket, int64_t timeout_ns);
+    void (*release)(struct td_executable *e); // accepts NULL
     // (optional) What this rank's threads can do, measured in some 20 ms: at best, and usually,
     // which is what no other process disturbed, on average. Memory is measured for work on so many
     // bytes of it; 0: not asked.

@@ -40,8 +40,8 @@
 //  - in pre_backward, post_backward and optimizer_step: gradients, too;
 //  - in hook and rewrite: nothing.
 //
-// Before it reads or writes what a run has written it calls the accelerator's sync. It reads and
-// writes through td_buffer_host (host memory) or the accelerator's copy.
+// Before it reads or writes what a run has written it waits for the ticket of that run. It reads
+// and writes through td_buffer_host (host memory) or the accelerator's copy.
 //
 // *TD_RUN_STEADY.* This bit of `segments` says that only programs wrote parameters since the last
 // run, so that an accelerator may use what it packed of them. A step slot that wrote parameters
@@ -187,15 +187,17 @@ struct td_strategy_ops {
     // is done by a run of kind TRAIN whose segments have 1 << TD_SEG_APPLY. One that the precision
     // skips has none, nor has a micro-batch whose gradients are only accumulated. The place to
     // change parameters after a step: see *The right to write*.
+    // out_ticket: of its last run.
     td_status (*step)(struct td_strategy *s, enum td_strategy_step kind, struct td_executable *exe,
-                      uint32_t segments, const void *const *inputs);
+                      uint32_t segments, const void *const *inputs, td_ticket *out_ticket);
     // (optional) Around the backward segment of each micro-batch, the accumulated ones included.
     // With either, forward, backward and the rest run one by one: the same bits as the fused step.
     td_status (*pre_backward)(struct td_strategy *s);
     td_status (*post_backward)(struct td_strategy *s);
-    // (optional) Instead of running finish and apply. Absent: they run with the step.
+    // (optional) Instead of running finish and apply; out_ticket: of its last run. Absent: they run
+    // with the step.
     td_status (*optimizer_step)(struct td_strategy *s, struct td_executable *exe,
-                                const void *const *inputs);
+                                const void *const *inputs, td_ticket *out_ticket);
     // (optional) Called where an all_reduce node is: averages a bucket of n elements in place over
     // the world; the n_tail fp32 elements after it are summed instead (control flags). Errors:
     // ABORTED (class collective) when a peer is gone. Absent: the collective's all_reduce_bucket.

@@ -44,7 +44,7 @@ static const struct slot accelerator_slots[] = {
     SLOT(td_accelerator_ops, close),    SLOT(td_accelerator_ops, mem_alloc),
     SLOT(td_accelerator_ops, mem_free), SLOT(td_accelerator_ops, copy),
     SLOT(td_accelerator_ops, compile),  SLOT(td_accelerator_ops, run),
-    SLOT(td_accelerator_ops, sync),     SLOT(td_accelerator_ops, release),
+    SLOT(td_accelerator_ops, wait),     SLOT(td_accelerator_ops, release),
 };
 static const struct slot collective_slots[] = {
     SLOT(td_collective_ops, shared_bytes), SLOT(td_collective_ops, join),

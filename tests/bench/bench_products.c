@@ -17,7 +17,8 @@
 #include "traind/accelerator.h"
 
 enum { ROUNDS = 7 };
-#define ROUND_NS (30 * TD_NS_PER_MS)
+#define ROUND_NS   (30 * TD_NS_PER_MS)
+#define TIMEOUT_NS (60 * TD_NS_PER_S)
 
 // y (m, n) = x (m, k) w: which of the operands is stored with its dims exchanged.
 struct shape {
@@ -108,7 +109,11 @@ static void destroy(struct product *p) {
 
 static td_status run_once(struct product *p, const struct shape *s, bool plain) {
     const void *inputs[] = {p->x};
-    if (!plain) return p->ops->run(p->exe, TD_SEGS_ALL, inputs);
+    if (!plain) {
+        td_ticket ticket;
+        TD_TRY(p->ops->run(p->exe, TD_SEGS_ALL, inputs, &ticket));
+        return p->ops->wait(p->accel, ticket, TIMEOUT_NS);
+    }
     td_bench_loops()->product(s->m, s->n, s->k, p->x, p->w, p->y);
     return TD_OK;
 }

@@ -18,6 +18,7 @@
 #include "workloads/workloads.h"
 
 enum { BATCH = 128, WINDOWS = 40, STEPS = 50 };
+#define TIMEOUT_NS (60 * TD_NS_PER_S)
 
 struct bench {
     const struct td_module_ops *module_ops;
@@ -101,7 +102,9 @@ static td_status measure(struct bench *b, int threads) {
         for (int i = 0; i < STEPS; i++) {
             b->scalars[TD_SCALAR_STEP] = w * STEPS + i + 1;
             uint32_t steady = w || i ? TD_RUN_STEADY : 0; // as the loop runs it
-            TD_TRY(b->accel_ops->run(b->exe, TD_SEGS_ALL | steady, inputs));
+            td_ticket ticket;
+            TD_TRY(b->accel_ops->run(b->exe, TD_SEGS_ALL | steady, inputs, &ticket));
+            TD_TRY(b->accel_ops->wait(b->accel, ticket, TIMEOUT_NS));
         }
         ms[w] = (double)(td_mono_now().ns - start) / 1e6 / STEPS;
     }

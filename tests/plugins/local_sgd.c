@@ -22,6 +22,8 @@
 #define NAME "local_sgd"
 #endif
 
+#define TIMEOUT_NS (60 * TD_NS_PER_S) // of a run
+
 struct td_strategy {
     struct td_strategy_config config;
     const struct td_state_table *state;
@@ -76,10 +78,10 @@ static td_status local_place(struct td_strategy *s, const struct td_state_table 
 }
 
 // ---- the step -----------------------------------------------------------------------------------
-static td_status take_mean(struct td_strategy *s) {
+static td_status take_mean(struct td_strategy *s, td_ticket ticket) {
     const struct td_strategy_config *c = &s->config;
     char *params = td_buffer_host(s->memory->region[TD_ROLE_PARAM]);
-    TD_TRY(c->accel_ops->sync(c->accel));
+    TD_TRY(c->accel_ops->wait(c->accel, ticket, TIMEOUT_NS));
     for (uint32_t i = 0; i < td_state_count(s->state); i++) {
         const struct td_state_info *t = td_state_at(s->state, i);
         if (t->role != TD_ROLE_PARAM) continue;
@@ -93,13 +95,13 @@ static td_status take_mean(struct td_strategy *s) {
 }
 
 static td_status local_step(struct td_strategy *s, enum td_strategy_step kind,
-                            struct td_executable *exe, uint32_t segments,
-                            const void *const *inputs) {
+                            struct td_executable *exe, uint32_t segments, const void *const *inputs,
+                            td_ticket *out_ticket) {
     if (s->wrote) segments &= ~(uint32_t)TD_RUN_STEADY;
     s->wrote = false;
-    TD_TRY(s->config.accel_ops->run(exe, segments, inputs));
+    TD_TRY(s->config.accel_ops->run(exe, segments, inputs, out_ticket));
     bool applied = kind == TD_STEP_TRAIN && (segments & 1u << TD_SEG_APPLY);
-    return applied && ++s->steps == s->every ? take_mean(s) : TD_OK;
+    return applied && ++s->steps == s->every ? take_mean(s, *out_ticket) : TD_OK;
 }
 
 #ifdef FAULTY

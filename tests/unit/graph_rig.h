@@ -22,6 +22,7 @@
 #include "tests/unit/test.h"
 
 enum { RIG_PROGRAMS = 16 };
+#define RIG_TIMEOUT_NS (60 * TD_NS_PER_S)
 
 struct rig_program {
     struct td_compiled *compiled;
@@ -165,8 +166,9 @@ static inline void rig_place(struct rig *r) {
 
 static inline void rig_run(struct rig *r, int program, uint32_t segments,
                            const void *const *inputs) {
-    assert_ok(r->ops->run(r->program[program].exe, segments, inputs));
-    assert_ok(r->ops->sync(r->accel));
+    td_ticket ticket;
+    assert_ok(r->ops->run(r->program[program].exe, segments, inputs, &ticket));
+    assert_ok(r->ops->wait(r->accel, ticket, RIG_TIMEOUT_NS));
 }
 
 static inline struct td_program_key rig_key(enum td_mode mode, int64_t batch, bool apply) {

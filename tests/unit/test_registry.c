@@ -46,9 +46,9 @@ static void test_descriptor_is_refused_when_anything_is_wrong(void **state) {
     d.struct_bytes = 8;
     expect_refusal(d, "8 bytes");
     d = good, d.abi_major = TD_ABI_MAJOR + 1;
-    expect_refusal(d, "ABI 4.0, this traind has 3.0");
+    expect_refusal(d, "ABI 5.0, this traind has 4.0");
     d = good, d.abi_minor = TD_ABI_MINOR + 1;
-    expect_refusal(d, "ABI 3.1");
+    expect_refusal(d, "ABI 4.1");
     d = good, d.kind = (enum td_plugin_kind)77;
     expect_refusal(d, "kind is 77");
     d = good, d.name = "";

@@ -244,12 +244,12 @@ static td_status counted_open(const struct td_strategy_config *c, struct td_stra
 }
 static td_status counted_step(struct td_strategy *s, enum td_strategy_step kind,
                               struct td_executable *exe, uint32_t segments,
-                              const void *const *inputs) {
+                              const void *const *inputs, td_ticket *out_ticket) {
     (void)s;
     char text[32];
     snprintf(text, sizeof text, "%d:%x", (int)kind, segments & TD_SEGS_ALL);
     note(text);
-    return accel_ops->run(exe, segments, inputs);
+    return accel_ops->run(exe, segments, inputs, out_ticket);
 }
 
 static void test_step_slot_gets_apply_only_where_the_optimizer_steps(void **state) {
@@ -275,11 +275,11 @@ static int64_t beat_now_ns;
 
 static td_status beating_step(struct td_strategy *s, enum td_strategy_step kind,
                               struct td_executable *exe, uint32_t segments,
-                              const void *const *inputs) {
+                              const void *const *inputs, td_ticket *out_ticket) {
     static const char *const names[] = {"train", "validate", "test", "predict"};
     (void)s;
     note(atomic_load(&beating->heartbeat_ns) == beat_now_ns ? names[kind] : "silent");
-    TD_TRY(accel_ops->run(exe, segments, inputs));
+    TD_TRY(accel_ops->run(exe, segments, inputs, out_ticket));
     beat_now_ns += TD_NS_PER_S;
     td_clock_fake(beat_now_ns, -1);
     return TD_OK;

@@ -74,9 +74,10 @@ struct td_rank {
     double scalars[TD_SCALAR_COUNT];
     uint32_t random[TD_RANDOM_WORDS];
     double outputs[TD_PROGRAM_OUTPUTS];
-    bool skipped; // the precision let the last program end before apply
-    bool summed;  // the last program reduced the last bucket, with the control flags after it
-    bool steady;  // nobody but programs has written parameters since the last run
+    td_ticket ticket; // of the last run
+    bool skipped;     // the precision let the last program end before apply
+    bool summed;      // the last program reduced the last bucket, with the control flags after it
+    bool steady;      // nobody but programs has written parameters since the last run
 
     // where it starts, and what leaves it
     bool resumed;

@@ -6,13 +6,25 @@
 
 #include "engine/train/rank/group.h"
 
+#define WAIT_SLICE_NS (50 * TD_NS_PER_MS)
+
 static td_status run(struct td_rank *r, enum td_strategy_step kind, struct td_executable *exe,
                      uint32_t segments, const void *const *inputs) {
     if (r->steady) segments |= TD_RUN_STEADY;
     if (r->strategy_ops->step) {
-        return r->strategy_ops->step(r->strategy, kind, exe, segments, inputs);
+        return r->strategy_ops->step(r->strategy, kind, exe, segments, inputs, &r->ticket);
     }
-    return r->accel_ops->run(exe, segments, inputs);
+    return r->accel_ops->run(exe, segments, inputs, &r->ticket);
+}
+
+// In slices, because a rank whose peer is gone may wait for a sum that never comes.
+td_status td_rank_wait(struct td_rank *r) {
+    for (;;) {
+        td_status s = r->accel_ops->wait(r->accel, r->ticket, WAIT_SLICE_NS);
+        if (td_status_code(s) != TD_DEADLINE_EXCEEDED) return s;
+        td_status_free(s);
+        TD_TRY(td_control_check_abort(&r->control));
+    }
 }
 
 // Runs `segments` and then apply, unless the precision's gate says that the step is to be skipped.
@@ -23,7 +35,7 @@ static td_status run_gated(struct td_rank *r, enum td_strategy_step kind, struct
     const uint32_t apply = 1u << TD_SEG_APPLY;
     if (!o->step_gate) return run(r, kind, exe, segments | apply, inputs);
     TD_TRY(run(r, kind, exe, segments, inputs));
-    TD_TRY(r->accel_ops->sync(r->accel));
+    TD_TRY(td_rank_wait(r));
     bool finite = true, steps;
     for (uint32_t i = 0; i < td_graph_n_outputs(g); i++) {
         enum td_output_kind output;
@@ -48,7 +60,7 @@ static td_status run_with_hooks(struct td_rank *r, enum td_strategy_step kind, b
     TD_TRY(run(r, kind, exe, 1u << TD_SEG_BACKWARD, inputs));
     if (o->post_backward) TD_TRY(o->post_backward(r->strategy));
     if (!apply) return TD_OK;
-    if (o->optimizer_step) return o->optimizer_step(r->strategy, exe, inputs);
+    if (o->optimizer_step) return o->optimizer_step(r->strategy, exe, inputs, &r->ticket);
     return run_gated(r, kind, exe, g, 1u << TD_SEG_FINISH, inputs);
 }
 
@@ -103,7 +115,7 @@ td_status td_rank_step(struct td_rank *r, enum td_strategy_step kind,
     } else {
         TD_TRY(run(r, kind, program.exe, segments_of(r, kind, key), inputs));
     }
-    TD_TRY(r->accel_ops->sync(r->accel));
+    TD_TRY(td_rank_wait(r));
     r->steady = !hooked;
     if (kind == TD_STEP_TRAIN && key->sync) TD_TRY(agree(r));
     *out_graph = program.graph;
