@@ -27,6 +27,9 @@ struct td_executable {
     struct td_accelerator *accel;
     struct td_kernel *kernel;
     uint32_t n_kernels;
+    const struct td_program *program;
+    float *control;     // flags that runs carry, and
+    char *control_tail; // where: at the end of GRAD
     const double *scalars;
     float rounded[TD_SCALAR_COUNT]; // step scalars, as values of f32 read them
     size_t bridge_bytes;

@@ -368,6 +368,9 @@ td_status td_cpu_compile(struct td_accelerator *a, const struct td_program *p,
     e->magic = td_executable_magic;
     e->accel = a;
     e->scalars = b->scalars;
+    e->program = p;
+    e->control = b->control;
+    e->control_tail = (char *)td_buffer_host(b->region[TD_ROLE_GRAD]) + b->control_offset;
     struct compiler c = {.accel = a, .program = p, .graph = p->graph, .bindings = b, .exe = e};
     td_status failed = compile_nodes(&c);
     for (uint32_t i = 0; c.list && i < c.n_list; i++) { // of a failed one; it owns its watches only

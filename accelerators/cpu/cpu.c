@@ -50,7 +50,7 @@
 #include "lib/base/machine.h"
 #include "traind/plugin.h"
 
-enum { COPY_GRAIN = 1 << 20 };
+enum { COPY_GRAIN = 1 << 20, CONTROL_BYTES = TD_CONTROL_FLAGS * sizeof(float) };
 
 static td_status cpu_probe(struct td_accel_facts *out_facts) {
     struct td_accel_facts f = {
@@ -177,6 +177,8 @@ static td_status cpu_run(struct td_executable *e, uint32_t segments, const void 
     int64_t before = td_mono_now().ns;
     td_scalars_round(e->scalars, e->rounded);
     td_packs_begin(e->accel->packs, segments & TD_RUN_STEADY);
+    const bool carries = e->control && td_run_carries_control(e->program, segments);
+    if (carries) memcpy(e->control_tail, e->control, CONTROL_BYTES);
     for (uint32_t i = 0; i < e->n_kernels; i++) {
         struct td_kernel *k = &e->kernel[i];
         if (!(segments & 1u << k->segment)) continue;
@@ -187,6 +189,7 @@ static td_status cpu_run(struct td_executable *e, uint32_t segments, const void 
         k->runs++;
         before = now;
     }
+    if (carries) memcpy(e->control, e->control_tail, CONTROL_BYTES);
     if (e->accel->spin) td_spin_watch(e->accel->spin, before);
     *out_ticket = 0;
     return TD_OK;

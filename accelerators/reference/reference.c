@@ -16,7 +16,7 @@
 #include "accelerators/reference/node.h"
 #include "lib/base/base.h"
 
-enum { REF_ALIGN = 64 };
+enum { REF_ALIGN = 64, CONTROL_BYTES = TD_CONTROL_FLAGS * sizeof(float) };
 
 struct ref_alloc {
     struct ref_alloc *next;
@@ -43,6 +43,7 @@ struct td_executable {
     struct ref_place *place;        // by td_value
     void **in;                      // for the node with most operands
     struct ref_operand *operands;   // likewise
+    char *control;                  // flags, at the end of GRAD
     double *scratch;                // for the node with most elements
     size_t scratch_bytes;
     void (*trace)(void *arg, td_node n);
@@ -220,7 +221,9 @@ static td_status build(struct td_executable *e) {
     for (td_value v = 1; v <= n_values; v++) {
         TD_TRY(resolve_value(e, v, &e->place[v]));
     }
-    return TD_OK;
+    if (!e->bind.control) return TD_OK;
+    return place_in(e->bind.region[TD_ROLE_GRAD], e->bind.control_offset, CONTROL_BYTES,
+                    "the control flags", &e->control);
 }
 
 static td_status ref_compile(struct td_accelerator *a, const struct td_program *p,
@@ -317,12 +320,15 @@ static td_status ref_run(struct td_executable *e, uint32_t segments, const void 
         return td_fail(TD_INVALID_ARGUMENT, "step '%s': run without inputs", e->program->key.step);
     }
     if (e->bind.scalars) td_scalars_round(e->bind.scalars, e->rounded);
+    const bool carries = e->bind.control && td_run_carries_control(e->program, segments);
+    if (carries) memcpy(e->control, e->bind.control, CONTROL_BYTES);
     for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
         if (!(segments >> td_graph_node(g, n)->segment & 1)) continue;
         TD_TRY_CTX(run_node(e, n, inputs), "step '%s'", e->program->key.step);
         if (e->accel->detects_anomaly) TD_TRY(look_at(e, n, inputs));
         if (e->trace) e->trace(e->trace_arg, n);
     }
+    if (carries) memcpy(e->bind.control, e->control, CONTROL_BYTES);
     give_outputs(e, segments, inputs);
     *out_ticket = 0;
     return TD_OK;

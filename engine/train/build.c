@@ -52,6 +52,8 @@ static td_status bind_programs(struct td_rank *r) {
         .scalars = r->scalars,
         .random = r->random,
         .outputs = r->outputs,
+        .control = r->control.flags,
+        .control_offset = td_state_control_offset(r->state),
         .all_reduce = reduce_bucket,
         .all_reduce_arg = r,
     };
@@ -75,8 +77,6 @@ static td_status start_background(struct td_rank *r) {
     r->metrics.launcher = r->io->print_metrics ? NULL : r->io->page;
     td_control_init(&r->control, r->io->page, r->facts.is_global_zero, r->config->limits.max_time_s,
                     r->start.elapsed_ns);
-    char *grad = td_buffer_host(r->memory.region[TD_ROLE_GRAD]);
-    if (grad) r->control.tail = (float *)(void *)(grad + td_state_control_offset(r->state));
     TD_TRY(td_background_create(r->io->print_metrics ? print_metrics : NULL, r, &r->background));
     struct td_checkpointer_options options = {
         .config = &r->config->checkpoint,

@@ -108,10 +108,21 @@ struct td_bindings {
     double *scalars;                        // host, TD_SCALAR_COUNT
     uint32_t *random;                       // host, TD_RANDOM_WORDS (traind/random.h)
     double *outputs;                        // host, one per output of the graph
+    // Host, TD_CONTROL_FLAGS: what ranks want to agree on. A run that carries them (below) writes
+    // them at control_offset of the GRAD region before its backward segment. It reads them back
+    // after it, when all_reduce has summed them over the world. They are read before run returns
+    // and written when its ticket is done. NULL: there are none.
+    float *control;
+    size_t control_offset;
     // Called where the program has an all_reduce node, with its bucket; on the training thread.
     td_status (*all_reduce)(void *arg, uint32_t bucket);
     void *all_reduce_arg;
 };
+
+// Does such a run of the program carry the control flags?
+static inline bool td_run_carries_control(const struct td_program *p, uint32_t segments) {
+    return p->key.mode == TD_MODE_TRAIN && p->key.sync && (segments >> TD_SEG_BACKWARD & 1);
+}
 
 struct td_accelerator_ops {
     uint32_t struct_bytes;

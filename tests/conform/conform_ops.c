@@ -510,10 +510,12 @@ static void train(const struct td_accelerator_ops *ops, bool one_by_one, struct 
         rig_batch(&m, step * SAMPLES, SAMPLES, x, y);
         r.scalars[TD_SCALAR_STEP] = step;
         r.scalars[TD_SCALAR_LR] = 1e-3f;
+        rig_raise(&r, step);
         for (int g = 0; g < TD_SEG_COUNT && one_by_one; g++) {
             rig_run(&r, p, 1u << g, in);
         }
         if (!one_by_one) rig_run(&r, p, TD_SEGS_ALL, in);
+        rig_expect_agreed(&r, step);
     }
     assert_int_equal(r.n_reduced, STEPS * (int)td_state_n_buckets(r.state));
     out->n = 0;

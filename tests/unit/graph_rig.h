@@ -38,6 +38,7 @@ struct rig {
     struct td_buffer region[TD_ROLE_COUNT];
     double scalars[TD_SCALAR_COUNT];
     uint32_t random[TD_RANDOM_WORDS];
+    float control[TD_CONTROL_FLAGS];
     struct rig_program program[RIG_PROGRAMS];
     int n_programs;
     uint32_t reduced[64]; // buckets in the order of the callbacks
@@ -95,7 +96,15 @@ static inline int rig_add(struct rig *r, const struct td_compile_options *o) {
 static inline td_status rig_all_reduce(void *arg, uint32_t bucket) {
     struct rig *r = arg;
     r->reduced[r->n_reduced++ % 64] = bucket;
-    return TD_OK;
+    if (bucket + 1 < td_state_n_buckets(r->state)) return TD_OK;
+    float flags[TD_CONTROL_FLAGS]; // as if a second rank had raised the same
+    struct td_buffer host = {TD_SPACE_HOST, (uint64_t)(uintptr_t)flags, sizeof flags};
+    const size_t at = td_state_control_offset(r->state);
+    TD_TRY(r->ops->copy(r->accel, host, 0, r->region[TD_ROLE_GRAD], at, sizeof flags));
+    for (int i = 0; i < TD_CONTROL_FLAGS; i++) {
+        flags[i] *= 2;
+    }
+    return r->ops->copy(r->accel, r->region[TD_ROLE_GRAD], at, host, 0, sizeof flags);
 }
 
 static inline size_t rig_offset(const struct rig *r, uint32_t i) {
@@ -146,6 +155,8 @@ static inline void rig_place(struct rig *r) {
     struct td_bindings b = {.struct_bytes = sizeof b,
                             .scalars = r->scalars,
                             .random = r->random,
+                            .control = r->control,
+                            .control_offset = td_state_control_offset(r->state),
                             .all_reduce = rig_all_reduce,
                             .all_reduce_arg = r};
     for (int i = 0; i < TD_ROLE_COUNT; i++) {
@@ -169,6 +180,18 @@ static inline void rig_run(struct rig *r, int program, uint32_t segments,
     td_ticket ticket;
     assert_ok(r->ops->run(r->program[program].exe, segments, inputs, &ticket));
     assert_ok(r->ops->wait(r->accel, ticket, RIG_TIMEOUT_NS));
+}
+
+// Flags that a run is to carry, and what rig_all_reduce makes of them.
+static inline void rig_raise(struct rig *r, int seed) {
+    for (int i = 0; i < TD_CONTROL_FLAGS; i++) {
+        r->control[i] = (float)(seed + i);
+    }
+}
+static inline void rig_expect_agreed(const struct rig *r, int seed) {
+    for (int i = 0; i < TD_CONTROL_FLAGS; i++) {
+        assert_true(r->control[i] == (float)(2 * (seed + i)));
+    }
 }
 
 static inline struct td_program_key rig_key(enum td_mode mode, int64_t batch, bool apply) {

@@ -91,7 +91,7 @@ static td_status run_batch(struct td_train_loop *l, int64_t batch) {
     }
     td_random_set(r->random, c->seed, l->at.step, l->at.epoch_offset + r->facts.global_rank,
                   r->facts.world_size);
-    if (key.sync) td_control_raise(&r->control, r->control.tail, true);
+    if (key.sync) td_control_raise(&r->control, r->control.flags, true);
     TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_BATCH_START, batch));
     const struct td_graph *g;
     td_status s = td_rank_step(r, TD_STEP_TRAIN, &key, inputs, &g);
@@ -158,7 +158,7 @@ static td_status log_step(struct td_train_loop *l) {
 // A step that the precision skipped counts nowhere: the next one is the same step on other samples.
 static td_status end_step(struct td_train_loop *l, struct td_agreement *out_agreement) {
     struct td_rank *r = l->rank;
-    *out_agreement = td_control_read(r->control.tail);
+    *out_agreement = td_control_read(r->control.flags);
     if (!r->skipped) {
         l->at.step++;
         TD_TRY(check_loss(l));

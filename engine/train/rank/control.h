@@ -4,12 +4,12 @@
 // Control: how ranks agree to stop, to save, and that time is up.
 //
 // The launcher writes wishes into the page of each rank whenever it likes, so ranks see them at
-// different steps. Nobody acts on what it saw. A rank raises flags into the control tail after its
-// last gradient bucket, and the all-reduce sums the tail. Every rank acts on the same sum at the
-// same optimizer-step boundary. World 1 takes the same path, its sum is its own. Outside of
-// optimizer steps (validation, test) the same flags travel in a small reduction of their own at
-// batch boundaries. Also here: the progress words of the page, written with relaxed stores. Thread:
-// the training thread.
+// different steps. Nobody acts on what it saw. A rank raises flags, which the run of a step carries
+// after the last gradient bucket (traind/accelerator.h). The all-reduce sums them, and every rank
+// acts on the same sum at the same optimizer-step boundary. World 1 takes the same path, its sum is
+// its own. Outside of optimizer steps (validation, test) the same flags travel in a small reduction
+// of their own at batch boundaries. Also here: the progress words of the page, written with relaxed
+// stores. Thread: the training thread.
 
 #include "engine/train/checkpoint/manifest.h"
 #include "engine/train/config/config.h"
@@ -24,10 +24,10 @@ struct td_agreement {
 
 struct td_control {
     struct td_rank_page *page;
-    bool is_zero;            // raises what only one rank should raise
-    int32_t seen_checkpoint; // requests honoured
-    int64_t timer_ns;        // td_mono at which the time limit is reached; 0: none
-    float *tail;             // TD_CONTROL_FLAGS elements after the last bucket
+    bool is_zero;                  // raises what only one rank should raise
+    int32_t seen_checkpoint;       // requests honoured
+    int64_t timer_ns;              // td_mono at which the time limit is reached; 0: none
+    float flags[TD_CONTROL_FLAGS]; // own before a run that carries them, then the sum
 };
 
 // elapsed_ns: what earlier attempts have used of max_time_s (0: no limit).

@@ -77,9 +77,9 @@ static uint32_t segments_of(const struct td_rank *r, enum td_strategy_step kind,
 // reduces nothing in its programs, or in another way. One that left the tail alone would go unseen
 // until a rank is to stop, and the others do not.
 static td_status agree(struct td_rank *r) {
-    const float *ranks = &r->control.tail[TD_CONTROL_RANKS];
+    const float *ranks = &r->control.flags[TD_CONTROL_RANKS];
     if (!r->summed && r->facts.world_size > 1) {
-        TD_TRY(td_rank_sum(r, r->control.tail, TD_CONTROL_FLAGS, TD_F32));
+        TD_TRY(td_rank_sum(r, r->control.flags, TD_CONTROL_FLAGS, TD_F32));
     }
     if (*ranks == (float)r->facts.world_size) return TD_OK;
     return td_status_with_class(
