@@ -68,7 +68,7 @@ static inline double loss_of(struct rig *r, int program, const void *const *inpu
     rig_run(r, program, 1u << TD_SEG_FORWARD, inputs);
     size_t at = c->program.placement[td_graph_loss_value(c->graph)].offset;
     double loss;
-    memcpy(&loss, (char *)td_buffer_host(r->program[program].arena) + at, sizeof loss);
+    memcpy(&loss, r->program[program].host_arena + at, sizeof loss);
     return loss;
 }
 

@@ -158,12 +158,14 @@ static inline void add_operand(struct bench *b, const struct op_case *c, uint32_
 static inline td_status halve(void *arg, uint32_t bucket) {
     struct rig *r = arg;
     assert_int_equal(bucket, 0);
+    rig_copy(r, r->region[TD_ROLE_GRAD], r->host[TD_ROLE_GRAD], false);
     for (uint32_t i = 0; i < td_state_count(r->state); i++) {
         const struct td_state_info *s = td_state_at(r->state, i);
         for (int64_t k = 0; s->role == TD_ROLE_GRAD && k < td_shape_elems(&s->shape); k++) {
             rig_set(s->dtype, rig_state(r, i), k, rig_get(s->dtype, rig_state(r, i), k) / 2);
         }
     }
+    rig_copy(r, r->region[TD_ROLE_GRAD], r->host[TD_ROLE_GRAD], true);
     return TD_OK;
 }
 
@@ -215,7 +217,6 @@ static inline void collect(struct bench *b, const struct op_case *c, struct resu
     for (uint32_t i = 0; i < n_out && b->out[i]; i++) {
         const struct td_value_info *y = td_graph_value(b->g, b->out[i]);
         size_t bytes = (size_t)td_shape_elems(&y->shape) * td_dtype_bytes(y->dtype);
-        struct td_buffer host;
         size_t at = p->placement[b->out[i]].offset;
         if (at == SIZE_MAX) { // a view of state, or of the input
             const struct td_value_info *home = td_graph_value(b->g, p->placement[b->out[i]].alias);
@@ -224,10 +225,8 @@ static inline void collect(struct bench *b, const struct op_case *c, struct resu
             append(out, y->dtype, view, td_shape_elems(&y->shape));
             continue;
         }
-        assert_ok(r->ops->mem_alloc(r->accel, bytes + 64, &host));
-        if (bytes) assert_ok(r->ops->copy(r->accel, host, 0, r->program[0].arena, at, bytes));
-        append(out, y->dtype, td_buffer_host(host), td_shape_elems(&y->shape));
-        r->ops->mem_free(r->accel, host);
+        assert_true(at + bytes <= r->program[0].arena.bytes);
+        append(out, y->dtype, r->program[0].host_arena + at, td_shape_elems(&y->shape));
     }
     for (uint32_t i = 0; i < td_state_count(r->state); i++) {
         const struct td_state_info *s = td_state_at(r->state, i);
@@ -255,24 +254,11 @@ static inline void load_operands(struct bench *b, const struct op_case *c, enum 
 
 static inline void place(struct bench *b) {
     struct rig *r = &b->r;
-    assert_ok(td_state_layout(r->state));
-    struct td_bindings bind = {.struct_bytes = sizeof bind,
-                               .scalars = r->scalars,
-                               .random = r->random,
-                               .outputs = r->program[0].outputs,
-                               .all_reduce = halve,
-                               .all_reduce_arg = r};
-    for (int i = 0; i < TD_ROLE_COUNT; i++) {
-        size_t bytes = td_state_region_bytes(r->state, (enum td_role)i);
-        assert_ok(r->ops->mem_alloc(r->accel, TD_MAX(bytes, 64), &r->region[i]));
-        bind.region[i] = r->region[i];
-    }
     struct rig_program *p = &r->program[0];
-    size_t bytes = TD_MAX(p->compiled->program.arena_bytes, 64);
-    assert_ok(r->ops->mem_alloc(r->accel, bytes, &p->arena));
-    memset(td_buffer_host(p->arena), 0xff, bytes); // NaN: what is read must have been written
-    bind.arena = p->arena;
-    assert_ok(r->ops->compile(r->accel, &p->compiled->program, &bind, &p->exe));
+    r->n_programs = 1;
+    r->all_reduce = halve;
+    rig_place(r);
+    memset(p->host_arena, 0xff, p->arena.bytes); // NaN: what is read must have been written
 }
 
 static inline bool runs_slowly(const struct rig *r, enum td_op op) {

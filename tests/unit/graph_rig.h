@@ -1,9 +1,9 @@
 #ifndef TRAIND_TESTS_UNIT_GRAPH_RIG_H
 #define TRAIND_TESTS_UNIT_GRAPH_RIG_H
 
-// A rank in miniature for tests of the graph: a state table, an accelerator, memory for every role,
-// programs compiled from a record function, and a way to run them. Also an MLP to record, of any
-// float type, and small random numbers that are the same everywhere.
+// A rank in miniature for tests of the graph: a state table, an accelerator, and memory for every
+// role, there and on the host. Also programs compiled from a record function, and a way to run
+// them; an MLP to record, of any float type; small random numbers that are the same everywhere.
 
 #include <math.h>
 
@@ -27,6 +27,7 @@ enum { RIG_PROGRAMS = 16 };
 struct rig_program {
     struct td_compiled *compiled;
     struct td_buffer arena;
+    char *host_arena;
     struct td_executable *exe;
     double outputs[8];
 };
@@ -36,12 +37,14 @@ struct rig {
     struct td_accelerator *accel;
     struct td_state_table *state;
     struct td_buffer region[TD_ROLE_COUNT];
+    char *host[TD_ROLE_COUNT]; // of the same content
     double scalars[TD_SCALAR_COUNT];
     uint32_t random[TD_RANDOM_WORDS];
     float control[TD_CONTROL_FLAGS];
     struct rig_program program[RIG_PROGRAMS];
     int n_programs;
-    uint32_t reduced[64]; // buckets in the order of the callbacks
+    td_status (*all_reduce)(void *arg, uint32_t bucket); // NULL: rig_all_reduce
+    uint32_t reduced[64];                                // buckets in the order of the callbacks
     int n_reduced;
 };
 
@@ -75,9 +78,11 @@ static inline void rig_close(struct rig *r) {
         r->ops->release(r->program[i].exe);
         td_compiled_destroy(r->program[i].compiled);
         if (r->program[i].arena.bytes) r->ops->mem_free(r->accel, r->program[i].arena);
+        free(r->program[i].host_arena);
     }
     for (int i = 0; i < TD_ROLE_COUNT; i++) {
         if (r->region[i].bytes) r->ops->mem_free(r->accel, r->region[i]);
+        free(r->host[i]);
     }
     r->ops->close(r->accel);
     td_state_table_destroy(r->state);
@@ -113,7 +118,7 @@ static inline size_t rig_offset(const struct rig *r, uint32_t i) {
 
 static inline void *rig_state(struct rig *r, uint32_t i) {
     const struct td_state_info *s = td_state_at(r->state, i);
-    return (char *)td_buffer_host(r->region[s->role]) + s->offset;
+    return r->host[s->role] + s->offset;
 }
 
 static inline uint32_t rig_index(const struct rig *r, const char *name) {
@@ -139,7 +144,7 @@ static inline void rig_set(enum td_dtype t, void *p, int64_t i, double v) {
 // Parameters and buffers get keyed random values, the rest zero.
 static inline void rig_reset_state(struct rig *r) {
     for (int i = 0; i < TD_ROLE_COUNT; i++) {
-        memset(td_buffer_host(r->region[i]), 0, r->region[i].bytes);
+        memset(r->host[i], 0, r->region[i].bytes);
     }
     for (uint32_t i = 0; i < td_state_count(r->state); i++) {
         const struct td_state_info *s = td_state_at(r->state, i);
@@ -157,29 +162,50 @@ static inline void rig_place(struct rig *r) {
                             .random = r->random,
                             .control = r->control,
                             .control_offset = td_state_control_offset(r->state),
-                            .all_reduce = rig_all_reduce,
+                            .all_reduce = r->all_reduce ? r->all_reduce : rig_all_reduce,
                             .all_reduce_arg = r};
     for (int i = 0; i < TD_ROLE_COUNT; i++) {
         size_t bytes = td_state_region_bytes(r->state, (enum td_role)i);
         assert_ok(r->ops->mem_alloc(r->accel, TD_MAX(bytes, 64), &r->region[i]));
         b.region[i] = r->region[i];
+        r->host[i] = calloc(1, r->region[i].bytes);
+        assert_non_null(r->host[i]);
     }
     rig_reset_state(r);
     for (int i = 0; i < r->n_programs; i++) {
         struct rig_program *p = &r->program[i];
         size_t bytes = TD_MAX(p->compiled->program.arena_bytes, 64);
         assert_ok(r->ops->mem_alloc(r->accel, bytes, &p->arena));
+        p->host_arena = calloc(1, bytes);
+        assert_non_null(p->host_arena);
         b.arena = p->arena;
         b.outputs = p->outputs;
         assert_ok(r->ops->compile(r->accel, &p->compiled->program, &b, &p->exe));
     }
 }
 
+static inline void rig_copy(struct rig *r, struct td_buffer there, char *host, bool to_device) {
+    struct td_buffer here = {TD_SPACE_HOST, (uint64_t)(uintptr_t)host, there.bytes};
+    struct td_buffer to = to_device ? there : here, from = to_device ? here : there;
+    assert_ok(r->ops->copy(r->accel, to, 0, from, 0, there.bytes));
+}
+
+// Tests read and write the host's content, which goes to the device before a run and comes back.
+static inline void rig_copy_all(struct rig *r, struct rig_program *p, bool to_device) {
+    for (int i = 0; i < TD_ROLE_COUNT; i++) {
+        rig_copy(r, r->region[i], r->host[i], to_device);
+    }
+    rig_copy(r, p->arena, p->host_arena, to_device);
+}
+
 static inline void rig_run(struct rig *r, int program, uint32_t segments,
                            const void *const *inputs) {
     td_ticket ticket;
-    assert_ok(r->ops->run(r->program[program].exe, segments, inputs, &ticket));
+    struct rig_program *p = &r->program[program];
+    rig_copy_all(r, p, true);
+    assert_ok(r->ops->run(p->exe, segments, inputs, &ticket));
     assert_ok(r->ops->wait(r->accel, ticket, RIG_TIMEOUT_NS));
+    rig_copy_all(r, p, false);
 }
 
 // Flags that a run is to carry, and what rig_all_reduce makes of them.

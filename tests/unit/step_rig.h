@@ -165,7 +165,7 @@ static inline void *step_state(const struct rig *r, size_t *out_bytes) {
     char *all = malloc(bytes);
     assert_non_null(all);
     for (int i = 0; i < TD_ROLE_COUNT; i++) {
-        memcpy(all + at, td_buffer_host(r->region[i]), r->region[i].bytes);
+        memcpy(all + at, r->host[i], r->region[i].bytes);
         at += r->region[i].bytes;
     }
     *out_bytes = bytes;

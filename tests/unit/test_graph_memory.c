@@ -98,7 +98,7 @@ static void check_graph(uint64_t seed, double *worst_ratio) {
     struct audit a;
     audit_open(&a, &r.program[planned].compiled->program);
     a.arena = td_buffer_host(r.program[planned].arena);
-    memset(a.arena, 0xff, r.program[planned].arena.bytes);
+    memset(r.program[planned].host_arena, 0xff, r.program[planned].arena.bytes);
     td_reference_trace(r.program[planned].exe, poison, &a);
     size_t worst = worst_moment(&a);
     double ratio = worst ? (double)a.p->arena_bytes / (double)worst : 1;
@@ -117,9 +117,9 @@ static void check_graph(uint64_t seed, double *worst_ratio) {
         for (int i = 0; i < TD_ROLE_COUNT; i++) {
             size_t bytes = r.region[i].bytes;
             if (!way) {
-                had[i] = memcpy(malloc(bytes), td_buffer_host(r.region[i]), bytes);
+                had[i] = memcpy(malloc(bytes), r.host[i], bytes);
             } else {
-                assert_memory_equal(had[i], td_buffer_host(r.region[i]), bytes);
+                assert_memory_equal(had[i], r.host[i], bytes);
             }
             if (way) free(had[i]);
         }

@@ -24,13 +24,13 @@ static td_status ddp(void *arg, struct td_graph *g, const struct td_program_key 
 static void snapshot(struct rig *r, void *out[TD_ROLE_COUNT]) {
     for (int i = 0; i < TD_ROLE_COUNT; i++) {
         out[i] = malloc(r->region[i].bytes);
-        memcpy(out[i], td_buffer_host(r->region[i]), r->region[i].bytes);
+        memcpy(out[i], r->host[i], r->region[i].bytes);
     }
 }
 
 static void compare(struct rig *r, void *had[TD_ROLE_COUNT]) {
     for (int i = 0; i < TD_ROLE_COUNT; i++) {
-        assert_memory_equal(had[i], td_buffer_host(r->region[i]), r->region[i].bytes);
+        assert_memory_equal(had[i], r->host[i], r->region[i].bytes);
         free(had[i]);
     }
 }
@@ -94,7 +94,7 @@ static void test_window_of_two_equals_one_big_batch_when_accumulating(void **sta
     o.key.accumulate = true;
     int later = rig_add(&r, &o);
     rig_place(&r);
-    double x[BATCH * 7], *grads = td_buffer_host(r.region[TD_ROLE_GRAD]);
+    double x[BATCH * 7], *grads = (double *)(void *)r.host[TD_ROLE_GRAD];
     int32_t y[BATCH];
     const void *in[] = {x, y};
     size_t n = td_state_control_offset(r.state) / sizeof(double);

@@ -66,7 +66,7 @@ static void check_case(const struct step_case *c, bool mixed, size_t whole_logit
     for (int i = 0; i < 3; i++) {
         audit_open(&a[i], &r.program[level[i]].compiled->program);
         a[i].arena = td_buffer_host(r.program[level[i]].arena);
-        memset(a[i].arena, 0xff, r.program[level[i]].arena.bytes);
+        memset(r.program[level[i]].host_arena, 0xff, r.program[level[i]].arena.bytes);
         td_reference_trace(r.program[level[i]].exe, poison, &a[i]);
         size_t worst = worst_moment(&a[i]);
         print_message("# %s, recompute %s: arena %zu, alive at the worst moment %zu\n", c->name,

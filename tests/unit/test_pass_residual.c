@@ -99,12 +99,12 @@ static struct outcome run(struct block *b, bool joins) {
     rig_open(&r);
     compile(&r, b, joins);
     rig_place(&r);
-    memset(td_buffer_host(r.program[0].arena), 0xff, r.program[0].arena.bytes);
+    memset(r.program[0].host_arena, 0xff, r.program[0].arena.bytes);
     rig_run(&r, 0, TD_SEGS_ALL, NULL);
     out.loss = r.program[0].outputs[b->peek ? 1 : 0];
     out.bytes = r.region[TD_ROLE_GRAD].bytes;
     assert_true(out.bytes <= sizeof out.grads);
-    memcpy(out.grads, td_buffer_host(r.region[TD_ROLE_GRAD]), out.bytes);
+    memcpy(out.grads, r.host[TD_ROLE_GRAD], out.bytes);
     rig_close(&r);
     return out;
 }
