@@ -97,6 +97,7 @@ engine_o   := $(call obj,engine/graph engine/graph/rules engine/graph/passes eng
 	$(addprefix engine/train/,config events checkpoint rank plan loop) \
 	accelerators/reference strategies strategies/precision strategies/collective workloads/modules workloads/datasets)
 cpu_o      := $(call obj,accelerators/cpu accelerators/cpu/onednn) $(foreach l,$(levels),$(B)/obj/accelerators/cpu/kernels.$(l).o)
+far_o      := $(call obj,accelerators/far)
 coord_o    := $(call obj,daemon/coordinator $(addprefix daemon/coordinator/,core shell api))
 node_o     := $(call obj,daemon/node daemon/node/core daemon/node/shell)
 daemon_o   := $(call obj,daemon)
@@ -250,7 +251,7 @@ $(B)/bin/traind-worker: $(worker_o) $(B)/lib/libtdspec.a $(B)/lib/libtraind.so
 
 # ---- tests ----------------------------------------------------------------------------------------
 # Unit tests link everything; a test that needs the daemons' cores takes their objects too.
-test_libs := $(coord_o) $(node_o) $(filter-out %/main.o,$(launcher_o)) $(filter %/fatal.o %/method.o %/place.o,$(worker_o)) $(B)/lib/libtdspec.a $(B)/lib/libtdrpc.a $(B)/lib/libtdproto.a
+test_libs := $(far_o) $(coord_o) $(node_o) $(filter-out %/main.o,$(launcher_o)) $(filter %/fatal.o %/method.o %/place.o,$(worker_o)) $(B)/lib/libtdspec.a $(B)/lib/libtdrpc.a $(B)/lib/libtdproto.a
 $(B)/tests/%: tests/%.c $(B)/flags $(test_libs) $(B)/lib/libtraind.so | $(gen_c)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)

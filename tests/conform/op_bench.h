@@ -9,6 +9,7 @@
 
 #include "tests/unit/graph_rig.h"
 
+#include "accelerators/far/far.h"
 #include "engine/graph/rules/rules.h"
 #include "lib/base/cpu_level.h"
 #include "lib/base/registry.h"
@@ -397,16 +398,18 @@ static inline void run_suite(void **state) {
     run->cases(run->subject);
 }
 
-// Accelerators of the registry that are here: the reference, cpu, which every build has, and what
-// this machine has besides.
+// Accelerators that are here: the reference and far, which tests have, cpu, which every build has,
+// and what this machine has besides.
 static inline size_t find_subjects(struct td_registry *registry, struct subject *out) {
-    static const char *const names[] = {"reference", "cpu", "cuda"};
-    enum { ALWAYS_HERE = 2 };
+    static const char *const names[] = {"reference", "far", "cpu", "cuda"};
+    static const struct td_plugin_desc *const linked[] = {&td_accelerator_reference,
+                                                          &td_accelerator_far};
+    enum { ALWAYS_HERE = 3 };
     size_t n = 0;
     for (size_t i = 0; i < TD_COUNTOF(names); i++) {
-        const struct td_plugin_desc *desc = &td_accelerator_reference;
+        const struct td_plugin_desc *desc = i < TD_COUNTOF(linked) ? linked[i] : NULL;
         td_status s =
-            i ? td_registry_find(registry, TD_PLUGIN_ACCELERATOR, names[i], &desc) : TD_OK;
+            desc ? TD_OK : td_registry_find(registry, TD_PLUGIN_ACCELERATOR, names[i], &desc);
         struct td_accel_facts facts = {.struct_bytes = sizeof facts};
         const struct td_accelerator_ops *ops = s ? NULL : desc->ops;
         if (!s) s = ops->probe(&facts);

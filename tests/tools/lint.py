@@ -105,6 +105,7 @@ STORIES = {
     "accelerators/cpu": "cpu.c",
     "accelerators/cpu/kernels": "kernels.h",
     "accelerators/cpu/onednn": "onednn.h",
+    "accelerators/far": "far.h",
     "accelerators/reference": "reference.h",
     "client": "client.h",
     "client/run": "run.h",
@@ -145,8 +146,9 @@ STORIES = {
 # Folders without a story: programs and plugins of one file each.
 NO_STORY = ["examples", "tests"]
 
-# Accelerators do not include each other, but for the specification's loops.
-SHARED_LOOPS = ["accelerators/reference/node.h"]
+# Accelerators do not include each other, but for the specification's loops; all that far computes is the
+# specification's.
+SHARED_LOOPS = ["accelerators/reference/node.h", "accelerators/reference/reference.h"]
 
 # A path from the root, whole: not a pattern, nor the end of a longer one.
 PATH = re.compile(r"(?<![\w/.<>-])((?:engine|lib|accelerators|strategies|workloads|daemon|client|include|proto"

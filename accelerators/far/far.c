@@ -1,0 +1,266 @@
+// Each buffer, bound block and executable has a twin on the reference, where the loops run.
+//
+// run copies what the host may change next (step scalars, random words, control flags) into the
+// place of its ticket; only inputs stay with the caller. The queue's thread moves it to the blocks
+// that the twin is bound to, runs the twin, and keeps outputs and flags. wait hands them over. A
+// copy drains the queue first, but for one that all_reduce makes, which is a part of a run.
+// Ownership: what was allocated goes with close. Thread: the training thread, but for run_task.
+
+#include "accelerators/far/far.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "accelerators/far/queue.h"
+#include "accelerators/reference/reference.h"
+#include "lib/base/base.h"
+
+enum { BUFFERS = 1024, INPUTS = 16, OUTPUTS = 64 };
+#define FIRST_HANDLE UINT64_C(0xfa00000000000001) // no address: what follows it faults
+#define DRAIN_NS     (600 * TD_NS_PER_S)
+
+struct twin {
+    uint64_t handle;
+    struct td_buffer there;
+};
+
+// A run, by ticket % TD_FAR_TASKS.
+struct run {
+    struct td_executable *exe;
+    uint32_t segments;
+    const void *inputs[INPUTS];
+    double scalars[TD_SCALAR_COUNT];
+    uint32_t random[TD_RANDOM_WORDS];
+    float control[TD_CONTROL_FLAGS];
+    double outputs[OUTPUTS];
+};
+
+struct td_accelerator {
+    const struct td_accelerator_ops *ops; // the reference's
+    struct td_accelerator *reference;
+    struct td_far_queue *queue;
+    uint64_t next_handle;
+    struct twin twin[BUFFERS];
+    size_t n_twins;
+    struct run run[TD_FAR_TASKS];
+};
+
+struct td_executable {
+    struct td_accelerator *accel;
+    struct td_executable *twin;
+    struct td_bindings bind; // the caller's
+    uint32_t n_inputs, n_outputs;
+    double scalars[TD_SCALAR_COUNT]; // what the twin is bound to
+    uint32_t random[TD_RANDOM_WORDS];
+    float control[TD_CONTROL_FLAGS];
+    double outputs[OUTPUTS];
+};
+
+static const struct td_accelerator_ops *reference_ops(void) {
+    return td_accelerator_reference.ops;
+}
+
+static struct run *run_of(struct td_accelerator *a, td_ticket ticket) {
+    return &a->run[ticket % TD_FAR_TASKS];
+}
+
+// ---- the queue's thread -------------------------------------------------------------------------
+static td_status run_task(void *arg, td_ticket ticket) {
+    struct td_accelerator *a = arg;
+    struct run *r = run_of(a, ticket);
+    struct td_executable *e = r->exe;
+    td_ticket done;
+    memcpy(e->scalars, r->scalars, sizeof e->scalars);
+    memcpy(e->random, r->random, sizeof e->random);
+    memcpy(e->control, r->control, sizeof e->control);
+    TD_TRY(a->ops->run(e->twin, r->segments, r->inputs, &done));
+    memcpy(r->control, e->control, sizeof e->control);
+    memcpy(r->outputs, e->outputs, sizeof e->outputs);
+    return TD_OK;
+}
+
+// ---- device and memory --------------------------------------------------------------------------
+static td_status far_probe(struct td_accel_facts *out_facts) {
+    struct td_accel_facts f = {.struct_bytes = sizeof f,
+                               .n_devices = 1,
+                               .device_name = "a device for tests",
+                               .build = "far-1",
+                               .detects_anomaly = true,
+                               .dtypes = (1u << TD_DTYPE_COUNT) - 1};
+    memcpy(out_facts, &f, TD_MIN(sizeof f, (size_t)out_facts->struct_bytes));
+    return TD_OK;
+}
+
+static void far_close(struct td_accelerator *a) {
+    if (!a) return;
+    td_far_queue_destroy(a->queue);
+    if (a->ops) a->ops->close(a->reference);
+    free(a);
+}
+
+static td_status far_open(const struct td_accel_config *config, struct td_accelerator **out_accel) {
+    struct td_accelerator *a = td_calloc(1, sizeof *a);
+    if (!a) return td_fail_oom();
+    a->ops = reference_ops();
+    a->next_handle = FIRST_HANDLE;
+    td_status s = a->ops->open(config, &a->reference);
+    if (!s) s = td_far_queue_create(run_task, a, &a->queue);
+    if (s) {
+        far_close(a);
+        return s;
+    }
+    *out_accel = a;
+    return TD_OK;
+}
+
+static td_status far_mem_alloc(struct td_accelerator *a, size_t bytes,
+                               struct td_buffer *out_buffer) {
+    if (a->n_twins == BUFFERS) {
+        return td_fail(TD_RESOURCE_EXHAUSTED, "the far device has %d buffers", (int)BUFFERS);
+    }
+    struct twin *t = &a->twin[a->n_twins];
+    TD_TRY(a->ops->mem_alloc(a->reference, bytes, &t->there));
+    t->handle = a->next_handle++;
+    a->n_twins++;
+    *out_buffer = (struct td_buffer){TD_SPACE_DEVICE, t->handle, bytes};
+    return TD_OK;
+}
+
+static void far_mem_free(struct td_accelerator *a, struct td_buffer b) {
+    for (size_t i = 0; i < a->n_twins; i++) {
+        if (a->twin[i].handle != b.handle) continue;
+        a->ops->mem_free(a->reference, a->twin[i].there);
+        a->twin[i] = a->twin[--a->n_twins];
+        return;
+    }
+}
+
+// The memory that a buffer is of: the host's itself, a handle's twin. No bytes: none.
+static td_status find_memory(const struct td_accelerator *a, struct td_buffer b,
+                             struct td_buffer *out_there) {
+    if (b.space == TD_SPACE_HOST || !b.bytes) {
+        *out_there = b;
+        return TD_OK;
+    }
+    for (size_t i = 0; i < a->n_twins; i++) {
+        if (a->twin[i].handle != b.handle) continue;
+        *out_there = a->twin[i].there;
+        return TD_OK;
+    }
+    return td_fail(TD_INVALID_ARGUMENT, "the far device has no buffer %" PRIx64, b.handle);
+}
+
+static td_status far_copy(struct td_accelerator *a, struct td_buffer dst, size_t dst_offset,
+                          struct td_buffer src, size_t src_offset, size_t bytes) {
+    struct td_buffer to, from;
+    TD_TRY(find_memory(a, dst, &to));
+    TD_TRY(find_memory(a, src, &from));
+    if (!td_far_queue_is_here(a->queue)) {
+        const td_ticket last = td_far_queue_next(a->queue) - 1;
+        TD_TRY(td_far_queue_wait(a->queue, last, DRAIN_NS));
+    }
+    return a->ops->copy(a->reference, to, dst_offset, from, src_offset, bytes);
+}
+
+// ---- compile ------------------------------------------------------------------------------------
+static void far_release(struct td_executable *e) {
+    if (!e) return;
+    struct td_accelerator *a = e->accel;
+    td_status_free(td_far_queue_wait(a->queue, td_far_queue_next(a->queue) - 1, DRAIN_NS));
+    a->ops->release(e->twin);
+    free(e);
+}
+
+// The caller's bindings, with its buffers' twins and blocks of the executable's own.
+static td_status bind_twin(struct td_executable *e, struct td_bindings *out) {
+    *out = e->bind;
+    TD_TRY(find_memory(e->accel, e->bind.arena, &out->arena));
+    for (int role = 0; role < TD_ROLE_COUNT; role++) {
+        TD_TRY(find_memory(e->accel, e->bind.region[role], &out->region[role]));
+    }
+    if (e->bind.scalars) out->scalars = e->scalars;
+    if (e->bind.random) out->random = e->random;
+    if (e->bind.control) out->control = e->control;
+    if (e->bind.outputs) out->outputs = e->outputs;
+    return TD_OK;
+}
+
+static td_status far_compile(struct td_accelerator *a, const struct td_program *p,
+                             const struct td_bindings *b, struct td_executable **out_exe) {
+    struct td_executable *e = td_calloc(1, sizeof *e);
+    if (!e) return td_fail_oom();
+    struct td_bindings twin;
+    e->accel = a;
+    e->bind = *b;
+    e->n_inputs = td_graph_n_inputs(p->graph);
+    e->n_outputs = td_graph_n_outputs(p->graph);
+    td_status s = TD_OK;
+    if (e->n_inputs > INPUTS || e->n_outputs > OUTPUTS) {
+        s = td_fail(TD_UNIMPLEMENTED, "step '%s' has %u inputs and %u outputs; far takes %d and %d",
+                    p->key.step, e->n_inputs, e->n_outputs, (int)INPUTS, (int)OUTPUTS);
+    }
+    if (!s) s = bind_twin(e, &twin);
+    if (!s) s = a->ops->compile(a->reference, p, &twin, &e->twin);
+    if (s) {
+        free(e);
+        return s;
+    }
+    *out_exe = e;
+    return TD_OK;
+}
+
+static td_status far_measure(struct td_accelerator *a, const struct td_program *const *programs,
+                             size_t n, size_t *out_bytes) {
+    return a->ops->measure(a->reference, programs, n, out_bytes);
+}
+
+// ---- run ----------------------------------------------------------------------------------------
+static td_status far_run(struct td_executable *e, uint32_t segments, const void *const *inputs,
+                         td_ticket *out_ticket) {
+    struct td_accelerator *a = e->accel;
+    if (e->n_inputs && !inputs) {
+        return td_fail(TD_INVALID_ARGUMENT, "the far device runs a program without its inputs");
+    }
+    const td_ticket ticket = td_far_queue_next(a->queue);
+    const td_ticket before = ticket > TD_FAR_TASKS ? ticket - TD_FAR_TASKS : 0;
+    TD_TRY(td_far_queue_wait(a->queue, before, DRAIN_NS)); // its place is this one's
+    struct run *r = run_of(a, ticket);
+    r->exe = e;
+    r->segments = segments;
+    if (e->n_inputs) memcpy(r->inputs, inputs, e->n_inputs * sizeof *inputs);
+    if (e->bind.scalars) memcpy(r->scalars, e->bind.scalars, sizeof r->scalars);
+    if (e->bind.random) memcpy(r->random, e->bind.random, sizeof r->random);
+    if (e->bind.control) memcpy(r->control, e->bind.control, sizeof r->control);
+    TD_TRY(td_far_queue_add(a->queue));
+    *out_ticket = ticket;
+    return TD_OK;
+}
+
+static td_status far_wait(struct td_accelerator *a, td_ticket ticket, int64_t timeout_ns) {
+    TD_TRY(td_far_queue_wait(a->queue, ticket, timeout_ns));
+    const bool kept = ticket && ticket + TD_FAR_TASKS >= td_far_queue_next(a->queue);
+    if (!kept) return TD_OK; // another run has its place, so nobody waits for its outputs
+    const struct run *r = run_of(a, ticket);
+    const struct td_bindings *b = &r->exe->bind;
+    if (b->control) memcpy(b->control, r->control, sizeof r->control);
+    if (b->outputs) memcpy(b->outputs, r->outputs, r->exe->n_outputs * sizeof *b->outputs);
+    return TD_OK;
+}
+
+static const struct td_accelerator_ops far_ops = {
+    .struct_bytes = sizeof far_ops,
+    .probe = far_probe,
+    .open = far_open,
+    .close = far_close,
+    .mem_alloc = far_mem_alloc,
+    .mem_free = far_mem_free,
+    .copy = far_copy,
+    .compile = far_compile,
+    .run = far_run,
+    .wait = far_wait,
+    .release = far_release,
+    .measure = far_measure,
+};
+
+const struct td_plugin_desc td_accelerator_far = TD_PLUGIN_DESC(
+    ACCELERATOR, "far", "a device for tests: opaque handles, its own queue", &far_ops);

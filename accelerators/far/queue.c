@@ -1,0 +1,133 @@
+// One lock, one condition for both directions: a test device need not be fast.
+
+#include "accelerators/far/queue.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+#include "lib/base/base.h"
+#include "lib/base/clock.h"
+
+struct td_far_queue {
+    td_far_task_fn *fn;
+    void *arg;
+    pthread_t thread;
+    pthread_mutex_t lock; // holds what follows
+    pthread_cond_t changed;
+    td_ticket queued, done;
+    td_ticket failed_at; // 0: nothing failed
+    td_status failed;    // NULL once it is reported
+    bool ends;
+};
+
+static void *serve(void *arg) {
+    struct td_far_queue *q = arg;
+    pthread_mutex_lock(&q->lock);
+    for (;;) {
+        while (q->done == q->queued && !q->ends) {
+            pthread_cond_wait(&q->changed, &q->lock);
+        }
+        if (q->done == q->queued) break;
+        const td_ticket ticket = q->done + 1;
+        const bool runs = !q->failed_at;
+        pthread_mutex_unlock(&q->lock);
+        td_status s = runs ? q->fn(q->arg, ticket) : TD_OK;
+        pthread_mutex_lock(&q->lock);
+        if (s) {
+            q->failed = s;
+            q->failed_at = ticket;
+        }
+        q->done = ticket;
+        pthread_cond_broadcast(&q->changed);
+    }
+    pthread_mutex_unlock(&q->lock);
+    return NULL;
+}
+
+td_status td_far_queue_create(td_far_task_fn *fn, void *arg, struct td_far_queue **out_queue) {
+    struct td_far_queue *q = td_calloc(1, sizeof *q);
+    if (!q) return td_fail_oom();
+    q->fn = fn;
+    q->arg = arg;
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&q->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_mutex_init(&q->lock, NULL);
+    sigset_t all, before; // signals belong to the training thread
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const bool started = pthread_create(&q->thread, NULL, serve, q) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!started) {
+        pthread_cond_destroy(&q->changed);
+        pthread_mutex_destroy(&q->lock);
+        free(q);
+        return td_fail(TD_RESOURCE_EXHAUSTED, "start the thread of the far device");
+    }
+    *out_queue = q;
+    return TD_OK;
+}
+
+void td_far_queue_destroy(struct td_far_queue *q) {
+    if (!q) return;
+    pthread_mutex_lock(&q->lock);
+    q->ends = true;
+    pthread_cond_broadcast(&q->changed);
+    pthread_mutex_unlock(&q->lock);
+    pthread_join(q->thread, NULL);
+    td_status_free(q->failed);
+    pthread_cond_destroy(&q->changed);
+    pthread_mutex_destroy(&q->lock);
+    free(q);
+}
+
+td_ticket td_far_queue_next(const struct td_far_queue *q) {
+    return q->queued + 1; // which only this thread changes
+}
+
+td_status td_far_queue_add(struct td_far_queue *q) {
+    pthread_mutex_lock(&q->lock);
+    const bool full = q->queued - q->done == TD_FAR_TASKS;
+    if (!full) {
+        q->queued++;
+        pthread_cond_broadcast(&q->changed);
+    }
+    pthread_mutex_unlock(&q->lock);
+    if (!full) return TD_OK;
+    return td_fail(TD_FAILED_PRECONDITION, "the far device has %d runs queued; wait for one",
+                   (int)TD_FAR_TASKS);
+}
+
+// Of a failure at or before this ticket; the lock is held.
+static td_status take_failure(struct td_far_queue *q, td_ticket ticket) {
+    if (!q->failed_at || q->failed_at > ticket) return TD_OK;
+    if (q->failed) return td_steal(q->failed);
+    return td_status_with_class(td_fail(TD_FAILED_PRECONDITION,
+                                        "the far device failed in run %" PRIu64
+                                        ", which was reported before",
+                                        q->failed_at),
+                                TD_CLASS_DEVICE);
+}
+
+td_status td_far_queue_wait(struct td_far_queue *q, td_ticket ticket, int64_t timeout_ns) {
+    const int64_t end = td_mono_now().ns + timeout_ns;
+    const struct timespec until = {end / TD_NS_PER_S, end % TD_NS_PER_S};
+    pthread_mutex_lock(&q->lock);
+    int late = 0;
+    while (q->done < ticket && !late) {
+        late = pthread_cond_timedwait(&q->changed, &q->lock, &until);
+    }
+    td_status s = q->done >= ticket
+                      ? take_failure(q, ticket)
+                      : td_fail(TD_DEADLINE_EXCEEDED, "run %" PRIu64 " is not done yet", ticket);
+    pthread_mutex_unlock(&q->lock);
+    return s;
+}
+
+bool td_far_queue_is_here(const struct td_far_queue *q) {
+    return pthread_equal(pthread_self(), q->thread) != 0;
+}

@@ -1,0 +1,140 @@
+// The far device: nothing that a caller keeps is an address, outputs appear at wait, and what fails
+// is reported once, for the run that failed.
+// Tags: tsan
+
+#include "accelerators/far/far.h"
+#include "accelerators/far/queue.h"
+#include "lib/base/clock.h"
+#include "tests/unit/graph_rig.h"
+
+enum { BATCH = 3 };
+static struct rig_mlp net = {.dtype = TD_F32, .n_widths = 3, .width = {5, 4, 3}};
+
+static int add_training(struct rig *r) {
+    struct td_optimizer_options opt = {.op = TD_OP_SGD};
+    struct td_compile_options o = {.key = rig_key(TD_MODE_TRAIN, BATCH, true),
+                                   .record = rig_record_mlp,
+                                   .record_arg = &net,
+                                   .optimizer = &opt};
+    return rig_add(r, &o);
+}
+
+static void test_handles_are_no_addresses(void **state) {
+    (void)state;
+    struct rig r;
+    rig_open_on(&r, td_accelerator_far.ops, 1);
+    add_training(&r);
+    rig_place(&r);
+    for (int i = 0; i < TD_ROLE_COUNT; i++) {
+        assert_int_equal(r.region[i].space, TD_SPACE_DEVICE);
+        assert_null(td_buffer_host(r.region[i]));
+    }
+    rig_close(&r);
+}
+
+static void test_outputs_appear_at_wait_and_are_those_of_the_ticket(void **state) {
+    (void)state;
+    enum { RUNS = 4 };
+    struct rig r;
+    rig_open_on(&r, td_accelerator_far.ops, 1);
+    const int p = add_training(&r);
+    rig_place(&r);
+    rig_copy_all(&r, &r.program[p], true);
+    float x[RUNS][BATCH * 5];
+    int32_t y[RUNS][BATCH];
+    const void *in[RUNS][2];
+    double loss[RUNS];
+    td_ticket ticket[RUNS];
+    r.program[p].outputs[0] = -1;
+    for (int i = 0; i < RUNS; i++) {
+        rig_batch(&net, i * BATCH, BATCH, x[i], y[i]);
+        in[i][0] = x[i];
+        in[i][1] = y[i];
+        r.scalars[TD_SCALAR_LR] = 0.1 * i; // the host's again when run returns
+        assert_ok(r.ops->run(r.program[p].exe, TD_SEGS_ALL, in[i], &ticket[i]));
+        assert_true(r.program[p].outputs[0] == -1);
+        assert_true(!i || ticket[i] > ticket[i - 1]);
+    }
+    for (int i = 0; i < RUNS; i++) {
+        assert_ok(r.ops->wait(r.accel, ticket[i], RIG_TIMEOUT_NS));
+        loss[i] = r.program[p].outputs[0];
+    }
+    rig_close(&r);
+
+    rig_open(&r); // one after the other, on the reference
+    const int same = add_training(&r);
+    rig_place(&r);
+    for (int i = 0; i < RUNS; i++) {
+        r.scalars[TD_SCALAR_LR] = 0.1 * i;
+        rig_run(&r, same, TD_SEGS_ALL, in[i]);
+        assert_true(r.program[same].outputs[0] == loss[i]);
+    }
+    rig_close(&r);
+}
+
+static void test_failure_is_of_its_run_and_reported_once(void **state) {
+    (void)state;
+    struct rig r;
+    rig_open_on(&r, td_accelerator_far.ops, 1);
+    const int p = add_training(&r);
+    rig_place(&r);
+    rig_copy_all(&r, &r.program[p], true);
+    float x[BATCH * 5];
+    int32_t good[BATCH], bad[BATCH];
+    rig_batch(&net, 0, BATCH, x, good);
+    memcpy(bad, good, sizeof bad);
+    bad[1] = 77;
+    const void *in_good[] = {x, good}, *in_bad[] = {x, bad};
+    td_ticket first, second, third;
+    struct td_executable *exe = r.program[p].exe;
+    assert_ok(r.ops->run(exe, TD_SEGS_ALL, in_good, &first));
+    assert_ok(r.ops->run(exe, TD_SEGS_ALL, in_bad, &second));
+    assert_ok(r.ops->run(exe, TD_SEGS_ALL, in_good, &third));
+    assert_ok(r.ops->wait(r.accel, first, RIG_TIMEOUT_NS));
+    assert_fails(r.ops->wait(r.accel, second, RIG_TIMEOUT_NS), TD_INVALID_ARGUMENT,
+                 "label 77 in row 1");
+    assert_fails(r.ops->wait(r.accel, third, RIG_TIMEOUT_NS), TD_FAILED_PRECONDITION,
+                 "reported before");
+    struct td_buffer here = {TD_SPACE_HOST, (uint64_t)(uintptr_t)x, sizeof x};
+    assert_fails(r.ops->copy(r.accel, here, 0, r.region[TD_ROLE_PARAM], 0, 4),
+                 TD_FAILED_PRECONDITION, "reported before");
+    rig_close(&r);
+}
+
+// ---- the queue alone ---------------------------------------------------------------------------
+static td_status wait_for_word(void *arg, td_ticket ticket) {
+    pthread_mutex_t *word = arg;
+    (void)ticket;
+    pthread_mutex_lock(word);
+    pthread_mutex_unlock(word);
+    return TD_OK;
+}
+
+static void test_queue_is_bounded_and_wait_has_a_deadline(void **state) {
+    (void)state;
+    struct td_far_queue *q;
+    pthread_mutex_t word = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&word);
+    assert_ok(td_far_queue_create(wait_for_word, &word, &q));
+    assert_ok(td_far_queue_wait(q, 0, 0));
+    for (int i = 0; i < TD_FAR_TASKS; i++) {
+        assert_int_equal(td_far_queue_next(q), i + 1);
+        assert_ok(td_far_queue_add(q));
+    }
+    assert_fails(td_far_queue_add(q), TD_FAILED_PRECONDITION, "8 runs queued");
+    assert_fails(td_far_queue_wait(q, 1, TD_NS_PER_MS), TD_DEADLINE_EXCEEDED, "run 1");
+    pthread_mutex_unlock(&word);
+    assert_ok(td_far_queue_wait(q, TD_FAR_TASKS, RIG_TIMEOUT_NS));
+    assert_ok(td_far_queue_add(q));
+    td_far_queue_destroy(q); // runs it
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_handles_are_no_addresses),
+        cmocka_unit_test(test_outputs_appear_at_wait_and_are_those_of_the_ticket),
+        cmocka_unit_test(test_failure_is_of_its_run_and_reported_once),
+        cmocka_unit_test(test_queue_is_bounded_and_wait_has_a_deadline),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
