@@ -3,17 +3,14 @@
 //
 // Gradients are born inside the group's shared mapping where the collective has one, so reducing
 // copies nothing. Buckets close in the order in which backward writes them, with torch's sizes, and
-// the last one carries the control flags. At setup rank 0's parameters, buffers and optimizer state
-// are broadcast where their digests differ. Only rank 0 reads a checkpoint, and a rank that
-// initialized differently is corrected rather than believed. At a fresh start nothing differs, and
-// to compare 8 MB takes a third of the time of sending them. Buffers (batch norm's statistics) are
+// the last one carries the control flags. Only rank 0 reads a checkpoint, and at setup the others
+// get what differs from its state. Buffers (batch norm's statistics) are
 // each rank's own while it trains, because training does not read them; an evaluation begins with
 // rank 0's, which are also what checkpoints hold. Rank 0 writes checkpoints; every other rank
 // writes nothing.
 // Source: torch DistributedDataParallel; Lightning's DDPStrategy.
 
 #include "lib/base/base.h"
-#include "lib/base/digest.h"
 #include "strategies/strategies.h"
 #include "traind/rewrite.h"
 #include "traind/strategy.h"
@@ -21,7 +18,7 @@
 struct td_strategy {
     struct td_strategy_config config;
     struct td_buffer gradients; // imported; bytes 0: the accelerator's own memory is used
-    struct td_span buffers;     // of this rank, in host memory
+    const struct td_strategy_memory *memory;
 };
 
 static td_status ddp_open(const struct td_strategy_config *config,
@@ -69,6 +66,7 @@ static td_status ddp_place(struct td_strategy *s, const struct td_state_table *s
                            struct td_strategy_memory *memory) {
     const struct td_strategy_config *c = &s->config;
     void *data = NULL;
+    s->memory = memory;
     size_t bytes = 0, need = td_state_region_bytes(state, TD_ROLE_GRAD);
     TD_TRY(c->collective_ops->gradients(c->collective, &data, &bytes));
     if (!data || !c->accel_ops->mem_import) return TD_OK; // the collective copies
@@ -83,65 +81,28 @@ static td_status ddp_place(struct td_strategy *s, const struct td_state_table *s
     return TD_OK;
 }
 
-enum { N_REPLICATED = 3 };
-static const enum td_role replicated[N_REPLICATED] = {TD_ROLE_PARAM, TD_ROLE_BUFFER, TD_ROLE_OPTIM};
-
-static td_status find_replicas(const struct td_state_table *state,
-                               const struct td_strategy_memory *memory,
-                               struct td_span out_spans[N_REPLICATED]) {
-    for (size_t i = 0; i < N_REPLICATED; i++) {
-        size_t bytes = td_state_region_bytes(state, replicated[i]);
-        void *host = bytes ? td_buffer_host(memory->region[replicated[i]]) : NULL;
-        if (bytes && !host) {
-            return td_fail(TD_UNIMPLEMENTED,
-                           "ddp broadcasts state in host memory only; region '%s' "
-                           "is on a device",
-                           td_role_name(replicated[i]));
-        }
-        out_spans[i] = (struct td_span){host, bytes};
-    }
-    return TD_OK;
-}
-
-// Has every rank the same bytes in each region?
-static td_status compare_replicas(struct td_strategy *s, const struct td_span spans[N_REPLICATED],
-                                  bool out_same[N_REPLICATED]) {
-    const struct td_strategy_config *c = &s->config;
-    uint64_t own[N_REPLICATED];
-    TD_AUTO_FREE uint64_t *all = td_calloc((size_t)c->world_size, sizeof own);
-    if (!all) return td_fail_oom();
-    for (size_t i = 0; i < N_REPLICATED; i++) {
-        own[i] = td_xxh3_64(spans[i].data, spans[i].bytes);
-        out_same[i] = true;
-    }
-    TD_TRY(c->collective_ops->all_gather(c->collective, own, sizeof own, all));
-    for (size_t i = 0; i < (size_t)c->world_size * N_REPLICATED; i++) {
-        out_same[i % N_REPLICATED] &= all[i] == all[i % N_REPLICATED];
-    }
-    return TD_OK;
-}
-
-static td_status ddp_setup(struct td_strategy *s, const struct td_state_table *state,
-                           const struct td_strategy_memory *memory) {
-    const struct td_strategy_config *c = &s->config;
-    struct td_span spans[N_REPLICATED];
-    bool same[N_REPLICATED];
-    TD_TRY(find_replicas(state, memory, spans));
-    TD_TRY_CTX(compare_replicas(s, spans, same), "compare the state of ranks");
-    for (size_t i = 0; i < N_REPLICATED; i++) {
-        if (replicated[i] == TD_ROLE_BUFFER) s->buffers = spans[i];
-        if (same[i]) continue;
-        TD_TRY_CTX(c->collective_ops->broadcast(c->collective, spans[i].data, spans[i].bytes, 0),
-                   "broadcast the %s state of rank 0", td_role_name(replicated[i]));
+// Rank 0's bytes on every rank, through the host where the region is elsewhere.
+static td_status broadcast(const struct td_strategy_config *c, struct td_buffer region) {
+    enum { PIECE_BYTES = 8 << 20 };
+    void *host = td_buffer_host(region);
+    if (host) return c->collective_ops->broadcast(c->collective, host, region.bytes, 0);
+    TD_AUTO_FREE char *piece = td_calloc(1, TD_MIN(region.bytes, (size_t)PIECE_BYTES));
+    if (!piece) return td_fail_oom();
+    for (size_t at = 0, n; at < region.bytes; at += n) {
+        n = TD_MIN(region.bytes - at, (size_t)PIECE_BYTES);
+        struct td_buffer here = {TD_SPACE_HOST, (uint64_t)(uintptr_t)piece, n};
+        TD_TRY(c->accel_ops->copy(c->accel, here, 0, region, at, n));
+        TD_TRY(c->collective_ops->broadcast(c->collective, piece, n, 0));
+        TD_TRY(c->accel_ops->copy(c->accel, region, at, here, 0, n));
     }
     return TD_OK;
 }
 
 static td_status ddp_hook(struct td_strategy *s, enum td_strategy_hook hook, int64_t batch) {
     (void)batch;
-    if (hook != TD_HOOK_EVAL_START || !s->buffers.bytes) return TD_OK;
-    return s->config.collective_ops->broadcast(s->config.collective, s->buffers.data,
-                                               s->buffers.bytes, 0);
+    const struct td_buffer buffers = s->memory->region[TD_ROLE_BUFFER];
+    if (hook != TD_HOOK_EVAL_START || !buffers.bytes) return TD_OK;
+    return broadcast(&s->config, buffers);
 }
 
 static const struct td_strategy_ops ddp_ops = {
@@ -151,7 +112,6 @@ static const struct td_strategy_ops ddp_ops = {
     .environment = ddp_environment,
     .rewrite = ddp_rewrite,
     .place = ddp_place,
-    .setup = ddp_setup,
     .hook = ddp_hook,
 };
 

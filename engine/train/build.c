@@ -12,25 +12,12 @@
 #include "engine/train/rank/group.h"
 #include "engine/train/rank/own_state.h"
 #include "engine/train/rank/plugins.h"
+#include "engine/train/rank/replicas.h"
 #include "engine/train/rank/state.h"
 
 enum { ARENA_BYTES = 128 << 20 };
 
 // ---- programs -----------------------------------------------------------------------------------
-
-// Called by the accelerator where an all_reduce node is.
-static td_status reduce_bucket(void *arg, uint32_t bucket) {
-    struct td_rank *r = arg;
-    size_t offset, bytes;
-    enum td_dtype dtype;
-    td_state_bucket(r->state, bucket, &offset, &bytes, &dtype);
-    bool last = bucket + 1 == td_state_n_buckets(r->state);
-    char *base = td_buffer_host(r->memory.region[TD_ROLE_GRAD]);
-    atomic_fetch_add_explicit(&r->io->page->collective_seq, 1, memory_order_relaxed);
-    r->summed = last;
-    return td_rank_reduce_gradients(r, base + offset, (int64_t)(bytes / td_dtype_bytes(dtype)),
-                                    dtype, last ? TD_CONTROL_FLAGS : 0);
-}
 
 // What may surprise somebody.
 static void note_programs(const struct td_rank *r) {
@@ -54,7 +41,7 @@ static td_status bind_programs(struct td_rank *r) {
         .outputs = r->outputs,
         .control = r->control.flags,
         .control_offset = td_state_control_offset(r->state),
-        .all_reduce = reduce_bucket,
+        .all_reduce = td_rank_reduce_bucket,
         .all_reduce_arg = r,
     };
     memcpy(b.region, r->memory.region, sizeof b.region);
@@ -110,7 +97,8 @@ static const build_step building[] = {
     td_rank_open_accelerator, td_rank_find_group, td_rank_join_group,
     td_rank_open_strategy, td_rank_open_precision, td_rank_open_data, td_rank_open_module,
     td_rank_choose_start, td_rank_list_plugins, td_plan_programs, td_rank_compare,
-    td_rank_place_state, td_rank_initialize_state, td_rank_restore_state,
+    td_rank_place_state, td_rank_stage_gradients,
+    td_rank_initialize_state, td_rank_restore_state,
     td_rank_set_up_strategy, td_rank_load_own_state,
     bind_programs, start_background, td_choices_freeze, announce,
 };

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/train/rank/group.h"
+#include "engine/train/rank/replicas.h"
 #include "engine/train/rank/state.h"
 #include "lib/base/fit.h"
 

@@ -80,30 +80,6 @@ td_status td_rank_read_roles(const struct td_rank *r, uint32_t *out_roles) {
 
 // ---- beginning and end --------------------------------------------------------------------------
 
-static td_status broadcast_role(struct td_rank *r, enum td_role role) {
-    size_t bytes = td_state_region_bytes(r->state, role);
-    void *host = bytes ? td_buffer_host(r->memory.region[role]) : NULL;
-    if (!bytes) return TD_OK;
-    if (!host) {
-        return td_fail(TD_UNIMPLEMENTED,
-                       "the %s state is on a device, and only state in host memory is broadcast; "
-                       "strategy '%s' needs a setup of its own for accelerator '%s'",
-                       td_role_name(role), r->strategy_name, r->accel_name);
-    }
-    TD_TRY_CTX(td_rank_broadcast(r, host, bytes, 0), "broadcast the %s state of rank 0",
-               td_role_name(role));
-    return TD_OK;
-}
-
-td_status td_rank_set_up_strategy(struct td_rank *r) {
-    const struct td_strategy_ops *o = r->strategy_ops;
-    if (o->setup) return o->setup(r->strategy, r->state, &r->memory);
-    for (size_t i = 0; i < TD_COUNTOF(saved) && r->facts.world_size > 1; i++) {
-        TD_TRY(broadcast_role(r, saved[i]));
-    }
-    return TD_OK;
-}
-
 td_status td_rank_finish(struct td_rank *r) {
     const struct td_strategy_ops *o = r->strategy_ops;
     if (o->teardown) return o->teardown(r->strategy);

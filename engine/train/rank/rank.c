@@ -2,6 +2,8 @@
 
 #include "engine/train/rank/rank.h"
 
+#include <stdlib.h>
+
 td_status td_rank_classify(td_status s) {
     static const enum td_class of_code[] = {
         [TD_INVALID_ARGUMENT] = TD_CLASS_BAD_SPEC,
@@ -27,6 +29,7 @@ void td_rank_destroy(struct td_rank *r) {
     for (int role = 0; role < TD_ROLE_COUNT; role++) {
         if (r->owned[role]) r->accel_ops->mem_free(r->accel, r->memory.region[role]);
     }
+    free(r->own_staging);
     td_state_table_destroy(r->state);
     if (r->module_ops) r->module_ops->close(r->module);
     td_plugin_state_finish(&r->own);

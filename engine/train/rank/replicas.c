@@ -1,0 +1,119 @@
+// What is not in host memory passes through it: state in pieces, gradients by buckets, at the same
+// offset as in their region. So the mapping of a group serves, and control flags keep their place
+// after the last bucket.
+
+#include "engine/train/rank/replicas.h"
+
+#include <stdlib.h>
+
+#include "engine/train/rank/group.h"
+#include "lib/base/digest.h"
+
+enum { N_ROLES = 3, PIECE_BYTES = 8 << 20 };
+static const enum td_role roles[N_ROLES] = {TD_ROLE_PARAM, TD_ROLE_BUFFER, TD_ROLE_OPTIM};
+
+static struct td_buffer on_host(void *data, size_t bytes) {
+    return (struct td_buffer){TD_SPACE_HOST, (uint64_t)(uintptr_t)data, bytes};
+}
+
+// ---- state --------------------------------------------------------------------------------------
+
+// A region's bytes on the host, piece by piece; what fn leaves in them goes back if writes is set.
+typedef td_status piece_fn(struct td_rank *r, void *arg, void *data, size_t bytes);
+static td_status each_piece(struct td_rank *r, enum td_role role, bool writes, piece_fn *fn,
+                            void *arg) {
+    const size_t bytes = td_state_region_bytes(r->state, role);
+    const struct td_buffer region = r->memory.region[role];
+    if (!bytes) return TD_OK;
+    void *host = td_buffer_host(region);
+    if (host) return fn(r, arg, host, bytes);
+    TD_AUTO_FREE char *piece = malloc(TD_MIN(bytes, (size_t)PIECE_BYTES));
+    if (!piece) return td_fail_oom();
+    for (size_t at = 0, n; at < bytes; at += n) {
+        n = TD_MIN(bytes - at, (size_t)PIECE_BYTES);
+        const struct td_buffer here = on_host(piece, n);
+        TD_TRY(r->accel_ops->copy(r->accel, here, 0, region, at, n));
+        TD_TRY(fn(r, arg, piece, n));
+        if (writes) TD_TRY(r->accel_ops->copy(r->accel, region, at, here, 0, n));
+    }
+    return TD_OK;
+}
+
+static td_status digest_piece(struct td_rank *r, void *arg, void *data, size_t bytes) {
+    uint64_t *digest = arg;
+    (void)r;
+    *digest = *digest * 31 + td_xxh3_64(data, bytes);
+    return TD_OK;
+}
+
+static td_status broadcast_piece(struct td_rank *r, void *arg, void *data, size_t bytes) {
+    (void)arg;
+    return td_rank_broadcast(r, data, bytes, 0);
+}
+
+static td_status compare(struct td_rank *r, bool out_same[N_ROLES]) {
+    uint64_t own[N_ROLES] = {0};
+    const size_t world = (size_t)r->facts.world_size;
+    TD_AUTO_FREE uint64_t *all = td_calloc(world, sizeof own);
+    if (!all) return td_fail_oom();
+    for (size_t i = 0; i < N_ROLES; i++) {
+        TD_TRY(each_piece(r, roles[i], false, digest_piece, &own[i]));
+        out_same[i] = true;
+    }
+    TD_TRY(td_rank_all_gather(r, own, sizeof own, all));
+    for (size_t i = 0; i < world * N_ROLES; i++) {
+        out_same[i % N_ROLES] &= all[i] == all[i % N_ROLES];
+    }
+    return TD_OK;
+}
+
+td_status td_rank_set_up_strategy(struct td_rank *r) {
+    bool same[N_ROLES];
+    if (r->strategy_ops->setup) return r->strategy_ops->setup(r->strategy, r->state, &r->memory);
+    if (r->facts.world_size == 1) return TD_OK;
+    TD_TRY_CTX(compare(r, same), "compare the state of ranks");
+    for (size_t i = 0; i < N_ROLES; i++) {
+        if (same[i]) continue;
+        TD_TRY_CTX(each_piece(r, roles[i], true, broadcast_piece, NULL),
+                   "broadcast the %s state of rank 0", td_role_name(roles[i]));
+    }
+    return TD_OK;
+}
+
+// ---- gradients ----------------------------------------------------------------------------------
+
+td_status td_rank_stage_gradients(struct td_rank *r) {
+    const size_t need = td_state_region_bytes(r->state, TD_ROLE_GRAD);
+    void *shared = NULL;
+    size_t bytes = 0;
+    const bool reduces = r->strategy_ops->rewrite; // else no program has all_reduce nodes
+    if (!reduces || td_buffer_host(r->memory.region[TD_ROLE_GRAD])) return TD_OK;
+    TD_TRY(r->group_ops->gradients(r->group, &shared, &bytes));
+    if (bytes < need) {
+        shared = r->own_staging = malloc(need);
+        if (!shared) return td_fail_oom();
+    }
+    r->staging = on_host(shared, need);
+    return TD_OK;
+}
+
+td_status td_rank_reduce_bucket(void *arg, uint32_t bucket) {
+    struct td_rank *r = arg;
+    size_t offset, bytes;
+    enum td_dtype dtype;
+    td_state_bucket(r->state, bucket, &offset, &bytes, &dtype);
+    const bool last = bucket + 1 == td_state_n_buckets(r->state);
+    const int64_t n_tail = last ? TD_CONTROL_FLAGS : 0;
+    const size_t all = bytes + (size_t)n_tail * sizeof(float);
+    const struct td_buffer region = r->memory.region[TD_ROLE_GRAD], staging = r->staging;
+    char *host = td_buffer_host(staging.bytes ? staging : region);
+    atomic_fetch_add_explicit(&r->io->page->collective_seq, 1, memory_order_relaxed);
+    r->summed = last;
+    if (staging.bytes) {
+        TD_TRY(r->accel_ops->copy(r->accel, staging, offset, region, offset, all));
+    }
+    TD_TRY(td_rank_reduce_gradients(r, host + offset, (int64_t)(bytes / td_dtype_bytes(dtype)),
+                                    dtype, n_tail));
+    if (!staging.bytes) return TD_OK;
+    return r->accel_ops->copy(r->accel, region, offset, staging, offset, all);
+}

@@ -1,0 +1,166 @@
+// Training where state is not host memory. The far device gives the bits of the reference, with one
+// rank and with two. So it does where a precision gates steps, and over a resume.
+// Tags: tsan
+
+#include "tests/unit/test.h"
+
+#include <pthread.h>
+
+#include "lib/base/fsio.h"
+#include "tests/unit/train_rig.h"
+
+enum { WORLD = 2, GROUP_BYTES = 4 << 20, FILE_MAX = 1 << 20 };
+
+struct job {
+    const char *accelerator, *strategy, *precision;
+    int32_t world;
+    int32_t accumulate, max_epochs;
+    const char *resume_from; // NULL: a fresh start
+};
+
+// ---- ranks as threads --------------------------------------------------------------------------
+struct rank {
+    const struct job *job;
+    const char *dir;
+    int32_t rank;
+    void *group;
+    td_status failed;
+    int64_t steps;
+};
+
+static void *run_rank(void *arg) {
+    struct rank *k = arg;
+    const struct job *j = k->job;
+    struct run r;
+    struct td_train_result result;
+    prepare_run(&r, NULL, j->strategy, k->dir);
+    r.config.accelerator = j->accelerator;
+    r.config.precision = j->precision;
+    r.config.world_size = j->world;
+    r.config.rank = k->rank;
+    r.config.limits.max_epochs = j->max_epochs;
+    r.config.limits.accumulate[0].batches = j->accumulate;
+    r.config.optimizer.kind = TD_OPTIMIZER_ADAMW;
+    if (j->resume_from) {
+        r.config.resume_from = &j->resume_from;
+        r.config.n_resume_from = 1;
+    }
+    r.io.group = k->group;
+    r.io.group_bytes = k->group ? (size_t)GROUP_BYTES : 0;
+    k->failed = td_train(&r.config, &r.io, &r.events, &result);
+    k->steps = result.step;
+    dispose(&r);
+    return NULL;
+}
+
+// Steps done; the checkpoint of the last is in dir.
+static int64_t run_job(const struct job *j, const char *dir) {
+    struct rank rank[WORLD];
+    pthread_t thread[WORLD];
+    void *group = j->world > 1 ? aligned_alloc(4096, GROUP_BYTES) : NULL;
+    if (group) memset(group, 0, GROUP_BYTES);
+    for (int32_t i = 0; i < j->world; i++) {
+        rank[i] = (struct rank){.job = j, .dir = dir, .rank = i, .group = group};
+        assert_int_equal(pthread_create(&thread[i], NULL, run_rank, &rank[i]), 0);
+    }
+    for (int32_t i = 0; i < j->world; i++) {
+        pthread_join(thread[i], NULL);
+    }
+    for (int32_t i = 0; i < j->world; i++) {
+        assert_ok(rank[i].failed);
+        assert_int_equal(rank[i].steps, rank[0].steps);
+    }
+    free(group);
+    return rank[0].steps;
+}
+
+static void read_file(struct td_buf *out, const char *dir, int64_t step, const char *name) {
+    char path[TD_FS_PATH_BYTES];
+    assert_ok(td_fs_path(path, "%s/step-%lld/%s", dir, (long long)step, name));
+    assert_ok(td_fs_read(path, FILE_MAX, out));
+}
+
+static void expect_same(const char *a, const char *b, int64_t step) {
+    static const char *const names[] = {"model.safetensors", "optimizer.safetensors"};
+    for (size_t i = 0; i < TD_COUNTOF(names); i++) {
+        TD_AUTO_BUF left;
+        TD_AUTO_BUF right;
+        td_buf_init(&left, FILE_MAX);
+        td_buf_init(&right, FILE_MAX);
+        read_file(&left, a, step, names[i]);
+        read_file(&right, b, step, names[i]);
+        assert_int_equal(left.len, right.len);
+        assert_memory_equal(left.data, right.data, left.len);
+    }
+}
+
+// ---- cases -------------------------------------------------------------------------------------
+static void compare_on_both(const char *scratch, struct job j) {
+    char far[TD_FS_PATH_BYTES], reference[TD_FS_PATH_BYTES];
+    snprintf(far, sizeof far, "%s/far-%s-%d", scratch, j.strategy, (int)j.world);
+    snprintf(reference, sizeof reference, "%s/reference-%s-%d", scratch, j.strategy, (int)j.world);
+    j.accelerator = "far";
+    const int64_t steps = run_job(&j, far);
+    assert_true(steps > 0);
+    j.accelerator = "reference";
+    assert_int_equal(run_job(&j, reference), steps);
+    expect_same(far, reference, steps);
+}
+
+static void test_bits_are_the_references_with_one_rank(void **state) {
+    compare_on_both(*state, (struct job){.strategy = "single_device",
+                                         .precision = "32-true",
+                                         .world = 1,
+                                         .accumulate = 1,
+                                         .max_epochs = 3});
+}
+
+static void test_bits_are_the_references_when_two_ranks_average(void **state) {
+    compare_on_both(*state, (struct job){.strategy = "ddp",
+                                         .precision = "32-true",
+                                         .world = WORLD,
+                                         .accumulate = 2,
+                                         .max_epochs = 3});
+}
+
+static void test_bits_are_the_references_when_steps_are_gated(void **state) {
+    compare_on_both(*state, (struct job){.strategy = "ddp",
+                                         .precision = "16-mixed",
+                                         .world = WORLD,
+                                         .accumulate = 1,
+                                         .max_epochs = 3});
+}
+
+static void test_bits_are_those_of_one_run_when_resumed(void **state) {
+    char whole[TD_FS_PATH_BYTES], part[TD_FS_PATH_BYTES], from[TD_FS_PATH_BYTES];
+    char rest[TD_FS_PATH_BYTES];
+    struct job j = {.accelerator = "far",
+                    .strategy = "ddp",
+                    .precision = "32-true",
+                    .world = WORLD,
+                    .accumulate = 1,
+                    .max_epochs = 4};
+    snprintf(whole, sizeof whole, "%s/whole", (char *)*state);
+    snprintf(part, sizeof part, "%s/part", (char *)*state);
+    snprintf(rest, sizeof rest, "%s/rest", (char *)*state);
+    const int64_t steps = run_job(&j, whole);
+    j.max_epochs = 2;
+    const int64_t half = run_job(&j, part);
+    assert_int_equal(half * 2, steps);
+    assert_ok(td_fs_path(from, "%s/step-%lld", part, (long long)half));
+    j.max_epochs = 4;
+    j.resume_from = from;
+    assert_int_equal(run_job(&j, rest), steps);
+    expect_same(whole, rest, steps);
+}
+
+int main(void) {
+#define CASE(f) cmocka_unit_test_setup_teardown(f, td_test_scratch_make, td_test_scratch_remove)
+    const struct CMUnitTest tests[] = {
+        CASE(test_bits_are_the_references_with_one_rank),
+        CASE(test_bits_are_the_references_when_two_ranks_average),
+        CASE(test_bits_are_the_references_when_steps_are_gated),
+        CASE(test_bits_are_those_of_one_run_when_resumed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
