@@ -90,7 +90,7 @@ static td_status broadcast(const struct td_strategy_config *c, struct td_buffer 
     if (!piece) return td_fail_oom();
     for (size_t at = 0, n; at < region.bytes; at += n) {
         n = TD_MIN(region.bytes - at, (size_t)PIECE_BYTES);
-        struct td_buffer here = {TD_SPACE_HOST, (uint64_t)(uintptr_t)piece, n};
+        const struct td_buffer here = td_buffer_of_host(piece, n);
         TD_TRY(c->accel_ops->copy(c->accel, here, 0, region, at, n));
         TD_TRY(c->collective_ops->broadcast(c->collective, piece, n, 0));
         TD_TRY(c->accel_ops->copy(c->accel, region, at, here, 0, n));

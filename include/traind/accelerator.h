@@ -31,8 +31,14 @@ struct td_buffer {
     uint64_t handle; // HOST: the address; DEVICE: what the accelerator gave
     size_t bytes;
 };
+// The address of host memory; NULL: it is somewhere else.
 static inline void *td_buffer_host(struct td_buffer b) {
     return b.space == TD_SPACE_HOST ? (void *)(uintptr_t)b.handle : NULL;
+}
+// The other way round: any host memory of the caller, for copy.
+static inline struct td_buffer td_buffer_of_host(const void *data, size_t bytes) {
+    struct td_buffer b = {TD_SPACE_HOST, (uint64_t)(uintptr_t)data, bytes};
+    return b;
 }
 
 struct td_accel_facts {
@@ -94,7 +100,8 @@ struct td_accel_rates {
 enum { TD_RUN_STEADY = 1 << TD_SEG_COUNT };
 
 // A place in the queue of an accelerator. Tickets grow; what has one is done after all that has a
-// smaller one. 0: there is nothing to wait for.
+// smaller one. 0: there is nothing to wait for; an accelerator that is done when run returns always
+// gives it. A ticket may be waited for again.
 typedef uint64_t td_ticket;
 
 struct td_accelerator; // the accelerator's own
@@ -138,7 +145,8 @@ struct td_accelerator_ops {
     // memory stays the caller's, and alive until close.
     td_status (*mem_import)(struct td_accelerator *a, void *host, size_t bytes,
                             struct td_buffer *out_buffer);
-    // Copies between any two spaces, also within a buffer; complete when it returns. Errors:
+    // Copies between any two spaces, also within a buffer, after all runs that are queued; complete
+    // when it returns. all_reduce copies in the middle of its run. Errors:
     // INVALID_ARGUMENT or OUT_OF_RANGE when the bytes are not all inside both buffers.
     td_status (*copy)(struct td_accelerator *a, struct td_buffer dst, size_t dst_offset,
                       struct td_buffer src, size_t src_offset, size_t bytes);

@@ -40,8 +40,11 @@
 //  - in pre_backward, post_backward and optimizer_step: gradients, too;
 //  - in hook and rewrite: nothing.
 //
-// Before it reads or writes what a run has written it waits for the ticket of that run. It reads
-// and writes through td_buffer_host (host memory) or the accelerator's copy.
+// In every slot but reduce_gradients all runs are done. Only a step slot and an optimizer_step run
+// programs themselves. Before they read or write what a run of theirs has written, they wait for
+// its ticket, with a deadline that ends the attempt when it passes. State is read and written
+// through td_buffer_host, where that is not NULL, else through the accelerator's copy, which waits
+// by itself. The data of reduce_gradients is always host memory.
 //
 // *TD_RUN_STEADY.* This bit of `segments` says that only programs wrote parameters since the last
 // run, so that an accelerator may use what it packed of them. A step slot that wrote parameters
@@ -187,7 +190,7 @@ struct td_strategy_ops {
     // is done by a run of kind TRAIN whose segments have 1 << TD_SEG_APPLY. One that the precision
     // skips has none, nor has a micro-batch whose gradients are only accumulated. The place to
     // change parameters after a step: see *The right to write*.
-    // out_ticket: of its last run.
+    // out_ticket: of its last run; one that is left alone ends the attempt (class user_code).
     td_status (*step)(struct td_strategy *s, enum td_strategy_step kind, struct td_executable *exe,
                       uint32_t segments, const void *const *inputs, td_ticket *out_ticket);
     // (optional) Around the backward segment of each micro-batch, the accumulated ones included.

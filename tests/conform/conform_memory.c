@@ -42,7 +42,7 @@ static void test_memory_is_zeroed_and_aligned(void **state) {
         assert_true(b.bytes >= lengths[i]);
         TD_AUTO_FREE char *p = malloc(lengths[i]);
         assert_non_null(p);
-        struct td_buffer here = {TD_SPACE_HOST, (uint64_t)(uintptr_t)p, lengths[i]};
+        struct td_buffer here = td_buffer_of_host(p, lengths[i]);
         assert_ok(s->ops->copy(a, here, 0, b, 0, lengths[i]));
         for (size_t k = 0; k < lengths[i]; k++) {
             assert_int_equal(p[k], 0);

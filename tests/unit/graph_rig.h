@@ -103,7 +103,7 @@ static inline td_status rig_all_reduce(void *arg, uint32_t bucket) {
     r->reduced[r->n_reduced++ % 64] = bucket;
     if (bucket + 1 < td_state_n_buckets(r->state)) return TD_OK;
     float flags[TD_CONTROL_FLAGS]; // as if a second rank had raised the same
-    struct td_buffer host = {TD_SPACE_HOST, (uint64_t)(uintptr_t)flags, sizeof flags};
+    struct td_buffer host = td_buffer_of_host(flags, sizeof flags);
     const size_t at = td_state_control_offset(r->state);
     TD_TRY(r->ops->copy(r->accel, host, 0, r->region[TD_ROLE_GRAD], at, sizeof flags));
     for (int i = 0; i < TD_CONTROL_FLAGS; i++) {
@@ -185,7 +185,7 @@ static inline void rig_place(struct rig *r) {
 }
 
 static inline void rig_copy(struct rig *r, struct td_buffer there, char *host, bool to_device) {
-    struct td_buffer here = {TD_SPACE_HOST, (uint64_t)(uintptr_t)host, there.bytes};
+    struct td_buffer here = td_buffer_of_host(host, there.bytes);
     struct td_buffer to = to_device ? there : here, from = to_device ? here : there;
     assert_ok(r->ops->copy(r->accel, to, 0, from, 0, there.bytes));
 }

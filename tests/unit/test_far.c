@@ -95,7 +95,7 @@ static void test_failure_is_of_its_run_and_reported_once(void **state) {
                  "label 77 in row 1");
     assert_fails(r.ops->wait(r.accel, third, RIG_TIMEOUT_NS), TD_FAILED_PRECONDITION,
                  "reported before");
-    struct td_buffer here = {TD_SPACE_HOST, (uint64_t)(uintptr_t)x, sizeof x};
+    struct td_buffer here = td_buffer_of_host(x, sizeof x);
     assert_fails(r.ops->copy(r.accel, here, 0, r.region[TD_ROLE_PARAM], 0, 4),
                  TD_FAILED_PRECONDITION, "reported before");
     rig_close(&r);

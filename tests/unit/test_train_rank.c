@@ -179,6 +179,27 @@ static void test_step_slot_gets_apply_only_where_the_optimizer_steps(void **stat
     assert_string_equal(calls, "0:3 0:f 0:3 0:f 1:f ");
 }
 
+static td_status forgetful_step(struct td_strategy *s, enum td_strategy_step kind,
+                                struct td_executable *exe, uint32_t segments,
+                                const void *const *inputs, td_ticket *out_ticket) {
+    td_ticket own;
+    (void)s, (void)kind, (void)out_ticket;
+    return accel_ops->run(exe, segments, inputs, &own);
+}
+
+static void test_step_slot_is_refused_when_it_gives_no_ticket(void **state) {
+    struct run r;
+    struct td_train_result result;
+    spy_ops = *base();
+    spy_ops.open = counted_open;
+    spy_ops.step = forgetful_step;
+    prepare(&r, "spy", *state);
+    td_status s = td_train(&r.config, &r.io, &r.events, &result);
+    assert_int_equal(td_status_class(s), TD_CLASS_USER_CODE);
+    assert_fails(s, TD_FAILED_PRECONDITION, "strategy 'spy' gave no ticket from its slot step");
+    dispose(&r);
+}
+
 // ---- beats -------------------------------------------------------------------------------------
 // Time does not pass, but for a second after each batch. A batch that begins without a beat of that
 // very second is written down as "silent".
@@ -475,6 +496,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(test_slots_are_called_in_the_documented_order),
         CASE(test_step_slot_gets_apply_only_where_the_optimizer_steps),
+        CASE(test_step_slot_is_refused_when_it_gives_no_ticket),
         CASE(test_rank_beats_at_each_batch_when_it_evaluates_or_predicts),
         CASE(test_rank_beats_at_each_token_when_it_generates),
         CASE(test_strategy_is_refused_when_it_mistakes_its_place),

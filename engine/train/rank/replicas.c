@@ -12,10 +12,6 @@
 enum { N_ROLES = 3, PIECE_BYTES = 8 << 20 };
 static const enum td_role roles[N_ROLES] = {TD_ROLE_PARAM, TD_ROLE_BUFFER, TD_ROLE_OPTIM};
 
-static struct td_buffer on_host(void *data, size_t bytes) {
-    return (struct td_buffer){TD_SPACE_HOST, (uint64_t)(uintptr_t)data, bytes};
-}
-
 // ---- state --------------------------------------------------------------------------------------
 
 // A region's bytes on the host, piece by piece; what fn leaves in them goes back if writes is set.
@@ -31,7 +27,7 @@ static td_status each_piece(struct td_rank *r, enum td_role role, bool writes, p
     if (!piece) return td_fail_oom();
     for (size_t at = 0, n; at < bytes; at += n) {
         n = TD_MIN(bytes - at, (size_t)PIECE_BYTES);
-        const struct td_buffer here = on_host(piece, n);
+        const struct td_buffer here = td_buffer_of_host(piece, n);
         TD_TRY(r->accel_ops->copy(r->accel, here, 0, region, at, n));
         TD_TRY(fn(r, arg, piece, n));
         if (writes) TD_TRY(r->accel_ops->copy(r->accel, region, at, here, 0, n));
@@ -93,7 +89,7 @@ td_status td_rank_stage_gradients(struct td_rank *r) {
         shared = r->own_staging = malloc(need);
         if (!shared) return td_fail_oom();
     }
-    r->staging = on_host(shared, need);
+    r->staging = td_buffer_of_host(shared, need);
     return TD_OK;
 }
 

@@ -67,11 +67,7 @@ static td_status initialize_aside(struct td_rank *r, const struct td_state_info 
     if (!values || (!stored && t->dtype != TD_F32)) return td_fail_oom();
     TD_TRY(td_init_fill(r->config->seed, t, values));
     if (stored) td_float_convert(TD_F32, values, (int64_t)n, t->dtype, stored);
-    struct td_buffer host = {
-        .space = TD_SPACE_HOST,
-        .handle = (uint64_t)(uintptr_t)(stored ? stored : (void *)values),
-        .bytes = t->bytes,
-    };
+    struct td_buffer host = td_buffer_of_host(stored ? stored : (void *)values, t->bytes);
     return r->accel_ops->copy(r->accel, r->memory.region[t->role], t->offset, host, 0, t->bytes);
 }
 

@@ -7,14 +7,24 @@
 #include "engine/train/rank/group.h"
 
 #define WAIT_SLICE_NS (50 * TD_NS_PER_MS)
+#define NO_TICKET     UINT64_MAX
+
+static td_status check_ticket(const struct td_rank *r, const char *slot) {
+    if (r->ticket != NO_TICKET) return TD_OK;
+    return td_status_with_class(td_fail(TD_FAILED_PRECONDITION,
+                                        "strategy '%s' gave no ticket from its slot %s; set "
+                                        "*out_ticket to that of its last run",
+                                        r->strategy_name, slot),
+                                TD_CLASS_USER_CODE);
+}
 
 static td_status run(struct td_rank *r, enum td_strategy_step kind, struct td_executable *exe,
                      uint32_t segments, const void *const *inputs) {
     if (r->steady) segments |= TD_RUN_STEADY;
-    if (r->strategy_ops->step) {
-        return r->strategy_ops->step(r->strategy, kind, exe, segments, inputs, &r->ticket);
-    }
-    return r->accel_ops->run(exe, segments, inputs, &r->ticket);
+    if (!r->strategy_ops->step) return r->accel_ops->run(exe, segments, inputs, &r->ticket);
+    r->ticket = NO_TICKET;
+    TD_TRY(r->strategy_ops->step(r->strategy, kind, exe, segments, inputs, &r->ticket));
+    return check_ticket(r, "step");
 }
 
 // In slices, because a rank whose peer is gone may wait for a sum that never comes.
@@ -56,11 +66,17 @@ static td_status run_with_hooks(struct td_rank *r, enum td_strategy_step kind, b
     const struct td_strategy_ops *o = r->strategy_ops;
     r->steady = false; // the hooks may write what they like
     TD_TRY(run(r, kind, exe, 1u << TD_SEG_FORWARD, inputs));
+    TD_TRY(td_rank_wait(r));
     if (o->pre_backward) TD_TRY(o->pre_backward(r->strategy));
     TD_TRY(run(r, kind, exe, 1u << TD_SEG_BACKWARD, inputs));
+    TD_TRY(td_rank_wait(r));
     if (o->post_backward) TD_TRY(o->post_backward(r->strategy));
     if (!apply) return TD_OK;
-    if (o->optimizer_step) return o->optimizer_step(r->strategy, exe, inputs, &r->ticket);
+    if (o->optimizer_step) {
+        r->ticket = NO_TICKET;
+        TD_TRY(o->optimizer_step(r->strategy, exe, inputs, &r->ticket));
+        return check_ticket(r, "optimizer_step");
+    }
     return run_gated(r, kind, exe, g, 1u << TD_SEG_FINISH, inputs);
 }
 
