@@ -135,6 +135,17 @@ def test_end_of_a_test_finds_an_attempt_that_was_left(tmp_path, stubs):
         cluster.close()
 
 
+def test_empty_folder_of_a_job_goes_at_the_next_start(daemon):
+    """A node that was killed after it removed a job's last attempt, before it removed the folder of the job."""
+    job = daemon.submit()
+    daemon.finish(job)
+    until("it is forgotten", lambda: not daemon.attempts())
+    daemon.kill()
+    (daemon.state_dir / "attempts" / job).mkdir()
+    daemon.start()
+    assert not daemon.attempts()
+
+
 @pytest.mark.parametrize("victim", ["coordinator", "node", "both"])
 def test_attempt_of_another_process_is_adopted(two, victim):
     coordinator, node = two

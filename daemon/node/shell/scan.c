@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/node/shell/attempts.h"
 #include "lib/base/fsio.h"
@@ -54,6 +55,7 @@ static void scan_job(struct td_node_daemon *n, const char *job) {
         td_status_free(failed);
     }
     if (dir) closedir(dir);
+    (void)rmdir(path); // empty where a removal was killed after the job's last attempt
 }
 
 td_status td_scan(struct td_node_daemon *n) {
