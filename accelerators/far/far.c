@@ -56,10 +56,6 @@ struct td_executable {
     double outputs[OUTPUTS];
 };
 
-static const struct td_accelerator_ops *reference_ops(void) {
-    return td_accelerator_reference.ops;
-}
-
 static struct run *run_of(struct td_accelerator *a, td_ticket ticket) {
     return &a->run[ticket % TD_FAR_TASKS];
 }
@@ -94,14 +90,14 @@ static td_status far_probe(struct td_accel_facts *out_facts) {
 static void far_close(struct td_accelerator *a) {
     if (!a) return;
     td_far_queue_destroy(a->queue);
-    if (a->ops) a->ops->close(a->reference);
+    a->ops->close(a->reference);
     free(a);
 }
 
 static td_status far_open(const struct td_accel_config *config, struct td_accelerator **out_accel) {
     struct td_accelerator *a = td_calloc(1, sizeof *a);
     if (!a) return td_fail_oom();
-    a->ops = reference_ops();
+    a->ops = td_accelerator_reference.ops;
     a->next_handle = FIRST_HANDLE;
     td_status s = a->ops->open(config, &a->reference);
     if (!s) s = td_far_queue_create(run_task, a, &a->queue);

@@ -4,7 +4,7 @@
 // Reference: the accelerator made of plain loops. It is the specification of every op, not a way to
 // train: kernels read operands into fp64, compute there, and round once when they write. It honours
 // placements and segments like any other accelerator, so it also is the specification of those.
-// All element types are known. Everything happens inside run; sync does nothing. In reading order:
+// All element types are known. Everything happens inside run; wait does nothing. In reading order:
 //
 //   reference.h  the accelerator: memory, compile and run
 //   node.h       one node, run by the loops; what another accelerator may borrow
