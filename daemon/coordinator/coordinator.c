@@ -21,7 +21,8 @@
 #include "lib/base/rng.h"
 #include "lib/rpc/health.h"
 
-static const int64_t end_calls_ns = 2 * TD_NS_PER_S; // what the server's drain may take
+static const int64_t last_commit_ns = 5 * TD_NS_PER_S; // what is not on disk then is given up
+static const int64_t end_calls_ns = 2 * TD_NS_PER_S;   // what the server's drain may take
 
 // ---- what the parts report ----------------------------------------------------------------------
 static void on_timer(void *arg) {
@@ -69,12 +70,24 @@ static void show_health(struct td_coordinator *c) {
     td_rpc_health_set_all(c->server, is_healthy(c));
 }
 
+// While the disk refuses, what would stop attempts waits in the gate: a drain waits less for it.
+static void limit_drain(struct td_coordinator *c) {
+    if (!c->draining || c->ending) return;
+    int64_t left_ns = c->drain_by.ns - td_mono_now().ns;
+    td_loop_timer_arm(c->drain_timer, c->stuck ? TD_MIN(left_ns, last_commit_ns) : left_ns);
+}
+
 static void on_committed(uint64_t ticket, void *arg) {
     struct td_coordinator *c = TD_CAST(td_coordinator, arg);
     td_gate_committed(c->gate, ticket);
     bool failing = td_store_failing(c->store);
     td_store_why(c->store, c->why);
-    td_gate_set_stuck(c->gate, td_store_state_failing(c->store));
+    bool stuck = td_store_state_failing(c->store);
+    td_gate_set_stuck(c->gate, stuck);
+    if (stuck != c->stuck) {
+        c->stuck = stuck;
+        limit_drain(c);
+    }
     if (failing == c->failing) return;
     c->failing = failing;
     show_health(c);
@@ -359,28 +372,41 @@ static void drained(void *arg) {
     c->on_drained(c->on_drained_arg);
 }
 
-// What is said goes through the gate, so that the last replies leave before the calls are ended.
-static void end_calls(void *take_arg, enum td_gate_pass pass) {
-    struct td_coordinator *c = take_arg;
-    if (!pass) return;
+static void end_calls(struct td_coordinator *c) {
+    if (c->ended) return;
+    c->ended = true;
+    td_loop_timer_disarm(c->drain_timer);
     td_watchers_end_all(c->watchers);
     td_readers_end_all(c);
     td_sessions_end_all(c);
     td_rpc_server_drain(c->server, end_calls_ns, drained, c);
 }
 
+static void on_all_saved(void *take_arg, enum td_gate_pass pass) {
+    if (pass) end_calls(take_arg);
+}
+
+// What is said goes through the gate, so that the last replies leave before the calls are ended.
 static void finish_drain(struct td_coordinator *c) {
     c->ending = true;
-    td_loop_timer_disarm(c->drain_timer);
-    td_gate_put(c->gate, end_calls, c);
+    td_loop_timer_arm(c->drain_timer, last_commit_ns);
+    td_gate_put(c->gate, on_all_saved, c);
 }
 
 static void on_drain_timer(void *arg) {
     struct td_coordinator *c = TD_CAST(td_coordinator, arg);
-    if (c->ending) return;
-    td_log_warn("attempts have not stopped in time, ending without them, continuing n=%u",
-                td_core_n_stopping(c->core));
-    finish_drain(c);
+    uint32_t n = c->ending ? 0 : td_core_n_stopping(c->core);
+    if (n) {
+        td_log_warn("attempts have not stopped in time, ending without them, continuing n=%u", n);
+    }
+    if (!c->ending && !c->stuck) {
+        finish_drain(c);
+        return;
+    }
+    c->ending = true;
+    td_log_warn("the last changes are not on disk (%s), ending without them, continuing",
+                c->why[0] ? c->why : "state.db");
+    end_calls(c);
 }
 
 void td_coordinator_drain(struct td_coordinator *c, int flags, int64_t timeout_ns,
@@ -391,7 +417,8 @@ void td_coordinator_drain(struct td_coordinator *c, int flags, int64_t timeout_n
     c->on_drained_arg = arg;
     td_status s = td_loop_timer_create(c->loop, on_drain_timer, c, &c->drain_timer);
     TD_CHECK(!s);
-    td_loop_timer_arm(c->drain_timer, timeout_ns);
+    c->drain_by = td_mono_add(td_mono_now(), timeout_ns);
+    limit_drain(c);
     td_rpc_health_set_all(c->server, false);
     td_core_drain(c->core, td_shell_now(), (flags & TD_DRAIN_STOP_ATTEMPTS) != 0);
     td_shell_after(c);

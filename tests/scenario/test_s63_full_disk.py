@@ -1,6 +1,7 @@
 """A disk that refuses: reads answer at once and say so, changes are refused with its name, and all goes on after."""
 import contextlib
 import os
+import signal
 import sqlite3
 import subprocess
 import time
@@ -30,6 +31,7 @@ class Locked:
 
 class Full:
     def __init__(self, daemon, _):
+        until("nothing is removed any more, which would make room", lambda: not daemon.attempts())
         self.path = daemon.state_dir / "filler"
         with open(self.path, "wb", buffering=0) as f, contextlib.suppress(OSError):
             while True:
@@ -95,6 +97,25 @@ def test_reads_answer_while_the_disk_refuses(refusing):
     assert len([j for j in daemon.ctl_json("list")["jobs"]]) == 2 and daemon.finish(again)
     daemon.restart()
     assert daemon.state(again) == "SUCCEEDED" and not daemon.job(again).unsaved
+
+
+def test_stop_waited_for_a_full_disk_without_end(daemon):
+    """What stops the ranks waits for the disk: they stay, as after a SIGKILL, and are adopted."""
+    ended = daemon.submit(SPEC)
+    daemon.finish(ended)
+    runs = daemon.submit(LONG, "trainer.max_steps=100000")
+    reached = daemon.wait_step(runs, 5).global_step
+    refuse = Locked(daemon, "state.db")
+    assert "may be lost" in refused(lambda: daemon.submit(SPEC))
+    assert daemon.kill(signal.SIGTERM) == 0
+    assert "the last changes are not on disk (state.db: database is locked)" in daemon.log.read_text()
+    refuse.free()
+    daemon.start()
+    assert daemon.state(ended) == "SUCCEEDED" and not daemon.job(ended).unsaved
+    daemon.wait_step(runs, reached + 5)
+    assert daemon.job(runs).attempt == 1
+    daemon.steer("Cancel", runs)
+    daemon.wait_state(runs, "CANCELLED")
 
 
 def test_delete_was_acknowledged_while_the_disk_refused_and_the_job_was_back_after_a_restart(daemon):

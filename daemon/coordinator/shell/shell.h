@@ -97,8 +97,10 @@ struct td_coordinator {
     char *damages[2];        // that checks found, one a database; health says so
     size_t n_damages;
     char why[TD_STORE_WHY]; // the disk refuses; "": it does not
-    bool draining, ending;
-    bool closing; // destroy has begun: what still comes is stored, nothing new is begun
+    bool stuck;             // state.db refuses
+    bool draining, ending, ended;
+    struct td_mono drain_by; // when the attempts have stopped at the latest
+    bool closing;            // destroy has begun: what still comes is stored, nothing new is begun
     void (*on_drained)(void *arg);
     void *on_drained_arg;
 };
