@@ -82,6 +82,7 @@ static td_status far_probe(struct td_accel_facts *out_facts) {
                                .device_name = "a device for tests",
                                .build = "far-1",
                                .detects_anomaly = true,
+                               .run_ahead = 1,
                                .dtypes = (1u << TD_DTYPE_COUNT) - 1};
     memcpy(out_facts, &f, TD_MIN(sizeof f, (size_t)out_facts->struct_bytes));
     return TD_OK;

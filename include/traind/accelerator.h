@@ -49,6 +49,7 @@ struct td_accel_facts {
     uint32_t dtypes;       // bit i: programs may compute in enum td_dtype i
     char build[64];        // library and instruction set, part of the resume key
     bool detects_anomaly;  // takes td_accel_config.detect_anomaly
+    uint32_t run_ahead;    // runs that may be queued before the last one is waited for: 0 or 1
 };
 
 struct td_accel_config {
@@ -163,9 +164,9 @@ struct td_accelerator_ops {
     // of one before it, reported once.
     td_status (*wait)(struct td_accelerator *a, td_ticket ticket, int64_t timeout_ns);
     void (*release)(struct td_executable *e); // accepts NULL
-    // (optional) What this rank's threads can do, measured in some 20 ms: at best, and usually,
-    // which is what no other process disturbed, on average. Memory is measured for work on so many
-    // bytes of it; 0: not asked.
+    // (optional) What this rank's threads can do, after all runs that are queued. It is measured in
+    // some 20 ms: at best, and usually, which is what no other process disturbed, on average.
+    // Memory is measured for work on so many bytes of it; 0: not asked.
     td_status (*measure_peak)(struct td_accelerator *a, size_t memory_bytes,
                               struct td_accel_rates *out_best, struct td_accel_rates *out_usual);
     // (optional) Kernel i of an executable, in order of execution; false past the last.

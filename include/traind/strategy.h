@@ -40,11 +40,11 @@
 //  - in pre_backward, post_backward and optimizer_step: gradients, too;
 //  - in hook and rewrite: nothing.
 //
-// In every slot but reduce_gradients all runs are done. Only a step slot and an optimizer_step run
-// programs themselves. Before they read or write what a run of theirs has written, they wait for
-// its ticket, with a deadline that ends the attempt when it passes. State is read and written
-// through td_buffer_host, where that is not NULL, else through the accelerator's copy, which waits
-// by itself. The data of reduce_gradients is always host memory.
+// In every slot but reduce_gradients and on_exception all runs are done. Only a step slot and an
+// optimizer_step run programs themselves. Before they read or write what a run of theirs has
+// written, they wait for its ticket, with a deadline that ends the attempt when it passes. State is
+// read and written through td_buffer_host, where that is not NULL, else through the accelerator's
+// copy, which waits by itself. The data of reduce_gradients is always host memory.
 //
 // *TD_RUN_STEADY.* This bit of `segments` says that only programs wrote parameters since the last
 // run, so that an accelerator may use what it packed of them. A step slot that wrote parameters
@@ -101,6 +101,7 @@ struct td_strategy_facts {
     // So all that a step depends on is in the roles that are saved, in what state_save gives, or a
     // function of the step. False: a job that is resumed says that it is not bit-exact.
     bool resumes_exactly;
+    bool hooks_batches; // wants TD_HOOK_TRAIN_BATCH_START, so nothing is queued ahead
 };
 
 // How the samples of a split are divided: this rank takes positions rank, rank + n_replicas, ...
@@ -119,7 +120,7 @@ enum td_strategy_step { TD_STEP_TRAIN, TD_STEP_VALIDATE, TD_STEP_TEST, TD_STEP_P
 // Points of the loop at which a strategy is called, if it wants to be.
 enum td_strategy_hook {
     TD_HOOK_TRAIN_START,
-    TD_HOOK_TRAIN_BATCH_START, // last of the batch-start calls; cannot skip the batch
+    TD_HOOK_TRAIN_BATCH_START, // if hooks_batches; cannot skip the batch
     TD_HOOK_TRAIN_END,
     TD_HOOK_EVAL_START,
     TD_HOOK_EVAL_END,

@@ -32,7 +32,9 @@ static void spy_close(struct td_strategy *s) {
 }
 static td_status spy_environment(struct td_strategy *s, struct td_strategy_facts *f) {
     note("environment");
-    return base()->environment(s, f);
+    TD_TRY(base()->environment(s, f));
+    f->hooks_batches = true;
+    return TD_OK;
 }
 static td_status spy_connect(struct td_strategy *s, const struct td_module_ops *ops,
                              struct td_module *m) {

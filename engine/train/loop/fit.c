@@ -4,6 +4,11 @@
 // limits. A validation that an agreed stop interrupts is saved as pending and done again by the
 // attempt that resumes, before its first batch. One in the middle of an accumulation window runs to
 // its end, because there is no state between two micro-batches to resume from.
+//
+// An accelerator may run ahead: then a batch is read when the next one is queued, so that it never
+// waits for the host. What needs the state of a boundary is known when its last batch is queued,
+// and nothing is queued after that one. What ranks agree on is known when it is read; they obey at
+// the next boundary, all at the same.
 
 #include "engine/train/loop/fit.h"
 
@@ -13,6 +18,7 @@
 
 #include "engine/train/config/limits.h"
 #include "engine/train/config/schedule.h"
+#include "engine/train/loop/batch.h"
 #include "engine/train/loop/evaluate.h"
 #include "engine/train/rank/batches.h"
 #include "engine/train/rank/own_state.h"
@@ -40,75 +46,6 @@ static td_status settle_limits(struct td_train_loop *l) {
                            "max_steps ends the run",
                            td_schedule_name(l->schedule.kind), end);
     }
-    return TD_OK;
-}
-
-// The rate of the step that comes next.
-static double rate_of(const struct td_train_loop *l) {
-    double base_lr = l->rank->config->optimizer.lr;
-    if (l->schedule.kind == TD_SCHEDULE_REDUCE_ON_PLATEAU) base_lr *= l->at.plateau.lr_scale;
-    return td_schedule_lr(&l->schedule, base_lr, l->at.step);
-}
-
-// The step scalars of a window of so many micro-batches. Precisions of 16 and 32 bits compute with
-// what fp32 holds of them, whatever the accelerator.
-static td_status set_scalars(struct td_train_loop *l, int64_t window) {
-    struct td_rank *r = l->rank;
-    r->scalars[TD_SCALAR_LR] = rate_of(l);
-    r->scalars[TD_SCALAR_STEP] = (double)(l->at.step + 1);
-    r->scalars[TD_SCALAR_WINDOW] = 1.0 / (double)window;
-    if (r->precision_ops->pre_backward) {
-        TD_TRY(r->precision_ops->pre_backward(r->precision, r->scalars));
-    }
-    for (int i = 0; i < TD_SCALAR_COUNT && r->precision_facts.param != TD_F64; i++) {
-        r->scalars[i] = (double)(float)r->scalars[i];
-    }
-    return TD_OK;
-}
-
-// The norm that a step reports; NaN: it reports none.
-static double norm_of(const struct td_graph *g, const double *outputs) {
-    for (uint32_t i = 0; i < td_graph_n_outputs(g); i++) {
-        enum td_output_kind kind;
-        td_graph_output_at(g, i, NULL, NULL, &kind);
-        if (kind == TD_OUTPUT_NORM) return sqrt(outputs[i]);
-    }
-    return (double)NAN;
-}
-
-// Runs micro-batch `batch` and moves the position after it.
-static td_status run_batch(struct td_train_loop *l, int64_t batch) {
-    struct td_rank *r = l->rank;
-    const struct td_train_config *c = r->config;
-    const void *inputs[TD_DATA_FIELDS];
-    int64_t n;
-    TD_TRY(td_data_batch(r->data, TD_SPLIT_TRAIN, l->at.epoch_offset, inputs, &n));
-    struct td_program_key key = td_rank_train_key(r, &l->epoch, batch, n);
-    if (!key.accumulate) {
-        int64_t window = td_limits_window(&c->limits, &l->epoch, batch);
-        TD_TRY(set_scalars(l, window));
-        l->window.n = 0;
-    }
-    td_random_set(r->random, c->seed, l->at.step, l->at.epoch_offset + r->facts.global_rank,
-                  r->facts.world_size);
-    if (key.sync) td_control_raise(&r->control, r->control.flags, true);
-    TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_BATCH_START, batch));
-    const struct td_graph *g;
-    td_status s = td_rank_step(r, TD_STEP_TRAIN, &key, inputs, &g);
-    if (td_status_class(s) == TD_CLASS_NUMERIC) {
-        s = td_status_context(s, "step %lld (epoch %lld)", (long long)(l->at.step + 1),
-                              (long long)l->at.epoch);
-    }
-    TD_TRY(s);
-    td_tallies_add(&l->window, g, r->outputs, n);
-    td_throughput_add(&l->throughput, g, n);
-    l->grad_norm = norm_of(g, r->outputs);
-    int64_t next = td_sampler_next(td_data_sampler(r->data, TD_SPLIT_TRAIN), l->at.epoch_offset,
-                                   c->batch_size);
-    l->own_samples += n;
-    l->at.samples += next - l->at.epoch_offset;
-    l->at.epoch_offset = next;
-    l->at.epoch_batches = batch + 1;
     return TD_OK;
 }
 
@@ -142,7 +79,7 @@ static td_status log_step(struct td_train_loop *l) {
         snprintf(name, sizeof name, "train_%s_step", t->name);
         td_metrics_mean(m, name, l->at.step, l->at.epoch, t->sum, t->count);
     }
-    td_metrics_value(m, "lr", l->at.step, l->at.epoch, r->scalars[TD_SCALAR_LR]);
+    td_metrics_value(m, "lr", l->at.step, l->at.epoch, l->lr);
     if (isfinite(l->grad_norm)) {
         td_metrics_value(m, "grad_norm", l->at.step, l->at.epoch, l->grad_norm);
     }
@@ -156,11 +93,9 @@ static td_status log_step(struct td_train_loop *l) {
 }
 
 // A step that the precision skipped counts nowhere: the next one is the same step on other samples.
-static td_status end_step(struct td_train_loop *l, struct td_agreement *out_agreement) {
+static td_status end_step(struct td_train_loop *l) {
     struct td_rank *r = l->rank;
-    *out_agreement = td_control_read(r->control.flags);
     if (!r->skipped) {
-        l->at.step++;
         TD_TRY(check_loss(l));
         td_epoch_metrics_add(&l->played, &l->window);
     }
@@ -191,7 +126,7 @@ static void take_validation(struct td_train_loop *l) {
     if (td_plateau_receive(&l->at.plateau, c, r->config->optimizer.lr, value) &&
         r->facts.is_global_zero) {
         td_events_note(r->events, "%s is on a plateau (%g, best %g): the learning rate is now %g",
-                       c->monitor, value, l->at.plateau.best, rate_of(l));
+                       c->monitor, value, l->at.plateau.best, td_batch_rate(l));
     }
 }
 
@@ -267,10 +202,10 @@ static td_status save(struct td_train_loop *l, int flags) {
     return TD_OK;
 }
 
-static bool saves_by_step(const struct td_train_loop *l) {
+static bool saves_after(const struct td_train_loop *l, int64_t step) {
     const struct td_checkpoint_config *c = &l->rank->config->checkpoint;
     return !l->rank->skipped && c->save_top_k != 0 && c->every_n_train_steps > 0 &&
-           l->at.step % c->every_n_train_steps == 0;
+           step % c->every_n_train_steps == 0;
 }
 
 static bool saves_by_epoch(const struct td_train_loop *l) {
@@ -299,12 +234,14 @@ static td_status stop_here(struct td_train_loop *l, bool saves, bool pending,
     return TD_OK;
 }
 
-// What is due once an optimizer step is done. *out_leave: fit is over, out_end says how.
+// What is due once an optimizer step is done. *out_leave: fit is over, out_end says how. Where a
+// batch is queued already, nothing of it is due (see drains), and an agreement waits for the next.
 static td_status at_boundary(struct td_train_loop *l, bool validates, bool *out_leave,
                              enum td_train_loop_end *out_end) {
     const struct td_limits *limits = &l->rank->config->limits;
-    struct td_agreement agreed;
-    TD_TRY(end_step(l, &agreed));
+    TD_TRY(end_step(l));
+    if (l->n_runs) return logs_step(l) ? log_step(l) : TD_OK;
+    const struct td_agreement agreed = td_control_take(&l->rank->control);
     bool epoch_ends = l->at.epoch_batches == l->epoch.n_batches;
     int64_t epochs_done = l->at.epoch + epoch_ends;
     l->fit_is_over = td_limits_reached(limits, epochs_done, l->at.step) ||
@@ -327,8 +264,33 @@ static td_status at_boundary(struct td_train_loop *l, bool validates, bool *out_
     *out_leave = l->fit_is_over;
     if (l->fit_is_over) return TD_OK; // fit saves once more, and waits for it
     if (agreed.save) return save(l, TD_SAVE_ASKED);
-    bool is_due = saves_by_step(l) || (epoch_ends && saves_by_epoch(l));
+    bool is_due = saves_after(l, l->at.step) || (epoch_ends && saves_by_epoch(l));
     return is_due ? save(l, 0) : TD_OK;
+}
+
+// Must what was queued last be done before anything else is? What comes after it needs the state
+// that it leaves, or is not to be run at all.
+static bool drains(const struct td_train_loop *l) {
+    const struct td_batch_run *last = &l->run[l->n_runs - 1];
+    const bool epoch_ends = last->after.epoch_batches == l->epoch.n_batches;
+    const bool ends_fit =
+        td_limits_reached(&l->rank->config->limits, l->at.epoch, last->after.step);
+    const bool is_due = last->steps && (saves_after(l, last->after.step) || ends_fit);
+    return is_due || epoch_ends || last->validates || td_control_is_pending(&l->rank->control);
+}
+
+// Reads the batch that was queued first, and does what is due after it.
+static td_status read_batch(struct td_train_loop *l, bool *out_leave,
+                            enum td_train_loop_end *out_end) {
+    struct td_batch_run b;
+    TD_TRY(td_batch_read(l, &b));
+    if (b.steps) return at_boundary(l, b.validates, out_leave, out_end);
+    if (!b.validates) return TD_OK;
+    bool interrupted; // never: see the head of this file
+    l->mid_window = true;
+    TD_TRY(validate(l, &interrupted));
+    l->mid_window = false;
+    return TD_OK;
 }
 
 static td_status begin(struct td_train_loop *l, enum td_train_loop_end *out_end) {
@@ -352,6 +314,7 @@ static td_status begin(struct td_train_loop *l, enum td_train_loop_end *out_end)
     }
     td_control_phase(&r->control, TD_PHASE_TRAINING);
     td_throughput_begin(&l->throughput, l->at.step);
+    l->runs_ahead = td_rank_runs_ahead(r) ? TD_RUNS_AHEAD : 0;
     return TD_OK;
 }
 
@@ -367,16 +330,11 @@ td_status td_train_loop_fit(struct td_train_loop *l, enum td_train_loop_end *out
         TD_TRY(td_sampler_set_epoch(td_data_sampler(r->data, TD_SPLIT_TRAIN), l->at.epoch));
         l->epoch = td_rank_epoch(r, &l->at);
 
+        td_batch_begin(l);
         for (int64_t b = l->epoch.first; b < l->epoch.n_batches && !leave; b++) {
-            TD_TRY(run_batch(l, b));
-            bool validates = td_limits_validates_after(limits, &l->epoch, b);
-            if (td_limits_steps_after(limits, &l->epoch, b)) {
-                TD_TRY(at_boundary(l, validates, &leave, out_end));
-            } else if (validates) {
-                bool interrupted; // never: see the head of this file
-                l->mid_window = true;
-                TD_TRY(validate(l, &interrupted));
-                l->mid_window = false;
+            TD_TRY(td_batch_queue(l, b));
+            while (l->n_runs && (l->n_runs > l->runs_ahead || drains(l)) && !leave) {
+                TD_TRY(read_batch(l, &leave, out_end));
             }
         }
         if (leave) break;

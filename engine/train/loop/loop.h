@@ -7,6 +7,7 @@
 //
 //   loop.h                         the run
 //   fit.h                          the training loop
+//   batch.h                        one micro-batch: queued, then read
 //   evaluate.h                     one pass over a split
 //   predict.h, generate.h          the predict stage
 //   predictions.h                  the results of both
@@ -22,6 +23,7 @@
 
 #include "engine/train/loop/epoch_metrics.h"
 #include "engine/train/loop/throughput.h"
+#include "engine/train/rank/step.h"
 #include "lib/base/fsio.h"
 
 enum td_train_loop_end {
@@ -29,10 +31,30 @@ enum td_train_loop_end {
     TD_LOOP_STOPPED, // agreed stop
 };
 
+enum { TD_RUNS_AHEAD = 1 };
+
+// What moves with each batch; as in td_progress.
+struct td_position {
+    int64_t step, epoch_offset, epoch_batches, samples;
+};
+
+// A micro-batch that is queued.
+struct td_batch_run {
+    struct td_rank_run run;
+    int64_t n_samples;        // of this rank
+    double lr;                // of its step
+    bool begins, steps;       // it is the first, the last of its window
+    bool validates;           // a validation is due after it
+    struct td_position after; // where the loop is when it is done
+};
+
 struct td_train_loop {
     struct td_rank *rank;
-    struct td_progress at;
-    int64_t own_samples; // of this rank in this attempt
+    struct td_progress at;     // after what is done: what is reported, saved and counted
+    struct td_position queued; // after what is queued: what the next batch is
+    struct td_batch_run run[TD_RUNS_AHEAD + 1]; // queued and not read, the oldest first
+    int n_runs, runs_ahead;                     // runs_ahead may be left when one is queued
+    int64_t own_samples;                        // of this rank in this attempt
     struct td_epoch epoch;
     bool fit_is_over;      // no optimizer step will follow
     bool mid_window;       // between two micro-batches: nothing can be stopped or saved
@@ -41,6 +63,7 @@ struct td_train_loop {
     bool noted_not_finite; // that an evaluation's loss is no number
     float last_loss;
     int64_t saved_step;             // of the last checkpoint that was taken to be written; -1: none
+    double lr;                      // of the batch that was read last
     double grad_norm;               // of the last step, before clipping; NaN: nobody asked
     struct td_tallies window;       // of the current window
     struct td_epoch_metrics played; // of the epoch's windows

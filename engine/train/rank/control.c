@@ -28,6 +28,23 @@ void td_control_raise(struct td_control *c, float *flags, bool step_follows) {
     }
 }
 
+void td_control_agreed(struct td_control *c) {
+    for (int i = 0; i < TD_CONTROL_FLAGS; i++) {
+        c->agreed[i] += c->flags[i];
+    }
+}
+
+bool td_control_is_pending(const struct td_control *c) {
+    const struct td_agreement a = td_control_read(c->agreed);
+    return a.stop || a.save || a.timer;
+}
+
+struct td_agreement td_control_take(struct td_control *c) {
+    const struct td_agreement a = td_control_read(c->agreed);
+    memset(c->agreed, 0, sizeof c->agreed);
+    return a;
+}
+
 struct td_agreement td_control_read(const float *flags) {
     struct td_agreement a = {
         .stop = flags[TD_CONTROL_STOP] != 0,

@@ -24,10 +24,11 @@ struct td_agreement {
 
 struct td_control {
     struct td_rank_page *page;
-    bool is_zero;                  // raises what only one rank should raise
-    int32_t seen_checkpoint;       // requests honoured
-    int64_t timer_ns;              // td_mono at which the time limit is reached; 0: none
-    float flags[TD_CONTROL_FLAGS]; // own before a run that carries them, then the sum
+    bool is_zero;                   // raises what only one rank should raise
+    int32_t seen_checkpoint;        // requests honoured
+    int64_t timer_ns;               // td_mono at which the time limit is reached; 0: none
+    float flags[TD_CONTROL_FLAGS];  // own before a run that carries them, then the sum
+    float agreed[TD_CONTROL_FLAGS]; // sums that nobody has acted on, added up
 };
 
 // elapsed_ns: what earlier attempts have used of max_time_s (0: no limit).
@@ -36,7 +37,13 @@ void td_control_init(struct td_control *c, struct td_rank_page *page, bool is_ze
 // This rank's flags, into flags[TD_CONTROL_FLAGS]. Before the last bucket is reduced. A request for
 // a checkpoint is only raised, and used up, where an optimizer step follows.
 void td_control_raise(struct td_control *c, float *flags, bool step_follows);
-// The sum's meaning.
+// flags are a sum: adds them to what is to be acted on.
+void td_control_agreed(struct td_control *c);
+// Is there something to act on at the next boundary?
+bool td_control_is_pending(const struct td_control *c);
+// Takes what was agreed on since the last call.
+struct td_agreement td_control_take(struct td_control *c);
+// A sum's meaning.
 struct td_agreement td_control_read(const float *flags);
 // ABORTED (class collective) once the launcher has said that a peer is gone.
 TD_MUST_USE td_status td_control_check_abort(const struct td_control *c);

@@ -11,6 +11,7 @@
 struct entry {
     struct td_compiled *compiled;
     struct td_executable *exe; // NULL until bound
+    bool sums;                 // td_runnable
     bool *plain;               // by node: expected to run on plain loops; NULL: none
 };
 
@@ -101,6 +102,15 @@ size_t td_programs_arena_bytes(const struct td_programs *p) {
     return most;
 }
 
+static bool reduces_last_bucket(const struct td_graph *g) {
+    const uint32_t last = td_state_n_buckets(td_graph_state(g)) - 1;
+    for (td_node n = 0; n < td_graph_n_nodes(g); n++) {
+        const struct td_node_info *info = td_graph_node(g, n);
+        if (info->op == TD_OP_ALL_REDUCE && info->attrs.bucket == last) return true;
+    }
+    return false;
+}
+
 td_status td_programs_bind(struct td_programs *p, const struct td_accelerator_ops *ops,
                            struct td_accelerator *accel, const struct td_bindings *bindings) {
     p->accel_ops = ops;
@@ -114,8 +124,18 @@ td_status td_programs_bind(struct td_programs *p, const struct td_accelerator_op
         if (p->entry[i].exe) continue;
         td_status s = ops->compile(accel, program, bindings, &p->entry[i].exe);
         if (s) return describe(s, &program->key);
+        p->entry[i].sums = reduces_last_bucket(program->graph);
     }
     return TD_OK;
+}
+
+bool td_programs_sum(const struct td_programs *p) {
+    bool sum = true;
+    for (size_t i = 0; i < p->n; i++) {
+        const struct td_program_key *k = &p->entry[i].compiled->program.key;
+        if (k->mode == TD_MODE_TRAIN && k->sync) sum &= p->entry[i].sums;
+    }
+    return sum;
 }
 
 td_status td_programs_find(const struct td_programs *p, const struct td_program_key *key,
@@ -125,7 +145,8 @@ td_status td_programs_find(const struct td_programs *p, const struct td_program_
         return describe(
             td_fail(TD_FAILED_PRECONDITION, "it was not compiled before the first step"), key);
     }
-    *out_runnable = (struct td_runnable){.exe = e->exe, .graph = e->compiled->graph};
+    *out_runnable =
+        (struct td_runnable){.exe = e->exe, .graph = e->compiled->graph, .sums = e->sums};
     return TD_OK;
 }
 

@@ -29,11 +29,14 @@ TD_MUST_USE td_status td_programs_bind(struct td_programs *p, const struct td_ac
 struct td_runnable {
     struct td_executable *exe;
     const struct td_graph *graph;
+    bool sums; // it reduces the last bucket, and the control flags after it
 };
 // FAILED_PRECONDITION: no program of that key was added and bound.
 TD_MUST_USE td_status td_programs_find(const struct td_programs *p,
                                        const struct td_program_key *key,
                                        struct td_runnable *out_runnable);
+// Does every training program that ends a window sum the control flags?
+bool td_programs_sum(const struct td_programs *p);
 // Of the first program of that mode; NULL: the job has none.
 const struct td_graph *td_programs_graph(const struct td_programs *p, enum td_mode mode);
 // Kernels of bound programs that run on plain loops: how many, and which ("dropout f64, rope bf16")

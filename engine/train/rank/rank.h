@@ -79,7 +79,6 @@ struct td_rank {
     double outputs[TD_PROGRAM_OUTPUTS];
     td_ticket ticket; // of the last run
     bool skipped;     // the precision let the last program end before apply
-    bool summed;      // the last program reduced the last bucket, with the control flags after it
     bool steady;      // nobody but programs has written parameters since the last run
 
     // where it starts, and what leaves it

@@ -104,7 +104,6 @@ td_status td_rank_reduce_bucket(void *arg, uint32_t bucket) {
     const struct td_buffer region = r->memory.region[TD_ROLE_GRAD], staging = r->staging;
     char *host = td_buffer_host(staging.bytes ? staging : region);
     atomic_fetch_add_explicit(&r->io->page->collective_seq, 1, memory_order_relaxed);
-    r->summed = last;
     if (staging.bytes) {
         TD_TRY(r->accel_ops->copy(r->accel, staging, offset, region, offset, all));
     }

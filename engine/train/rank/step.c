@@ -28,9 +28,9 @@ static td_status run(struct td_rank *r, enum td_strategy_step kind, struct td_ex
 }
 
 // In slices, because a rank whose peer is gone may wait for a sum that never comes.
-td_status td_rank_wait(struct td_rank *r) {
+static td_status wait_for(struct td_rank *r, td_ticket ticket) {
     for (;;) {
-        td_status s = r->accel_ops->wait(r->accel, r->ticket, WAIT_SLICE_NS);
+        td_status s = r->accel_ops->wait(r->accel, ticket, WAIT_SLICE_NS);
         if (td_status_code(s) != TD_DEADLINE_EXCEEDED) return s;
         td_status_free(s);
         TD_TRY(td_control_check_abort(&r->control));
@@ -39,45 +39,45 @@ td_status td_rank_wait(struct td_rank *r) {
 
 // Runs `segments` and then apply, unless the precision's gate says that the step is to be skipped.
 // Without a gate all is one run.
-static td_status run_gated(struct td_rank *r, enum td_strategy_step kind, struct td_executable *exe,
-                           const struct td_graph *g, uint32_t segments, const void *const *inputs) {
+static td_status run_gated(struct td_rank *r, enum td_strategy_step kind,
+                           const struct td_runnable *p, uint32_t segments,
+                           const void *const *inputs) {
     const struct td_precision_ops *o = r->precision_ops;
     const uint32_t apply = 1u << TD_SEG_APPLY;
-    if (!o->step_gate) return run(r, kind, exe, segments | apply, inputs);
-    TD_TRY(run(r, kind, exe, segments, inputs));
-    TD_TRY(td_rank_wait(r));
+    if (!o->step_gate) return run(r, kind, p->exe, segments | apply, inputs);
+    TD_TRY(run(r, kind, p->exe, segments, inputs));
+    TD_TRY(wait_for(r, r->ticket));
     bool finite = true, steps;
-    for (uint32_t i = 0; i < td_graph_n_outputs(g); i++) {
+    for (uint32_t i = 0; i < td_graph_n_outputs(p->graph); i++) {
         enum td_output_kind output;
-        td_graph_output_at(g, i, NULL, NULL, &output);
+        td_graph_output_at(p->graph, i, NULL, NULL, &output);
         if (output == TD_OUTPUT_GATE) finite = r->outputs[i] != 0;
     }
     // Gradients that were not reduced may be finite here and not there.
-    if (!r->summed && r->facts.world_size > 1) TD_TRY(td_rank_decide(r, finite, true, &finite));
+    if (!p->sums && r->facts.world_size > 1) TD_TRY(td_rank_decide(r, finite, true, &finite));
     TD_TRY(o->step_gate(r->precision, finite, &steps));
     r->skipped = !steps;
-    return steps ? run(r, kind, exe, apply, inputs) : TD_OK;
+    return steps ? run(r, kind, p->exe, apply, inputs) : TD_OK;
 }
 
 // Segments one by one, because the strategy has something to do between them.
 static td_status run_with_hooks(struct td_rank *r, enum td_strategy_step kind, bool apply,
-                                struct td_executable *exe, const struct td_graph *g,
-                                const void *const *inputs) {
+                                const struct td_runnable *p, const void *const *inputs) {
     const struct td_strategy_ops *o = r->strategy_ops;
     r->steady = false; // the hooks may write what they like
-    TD_TRY(run(r, kind, exe, 1u << TD_SEG_FORWARD, inputs));
-    TD_TRY(td_rank_wait(r));
+    TD_TRY(run(r, kind, p->exe, 1u << TD_SEG_FORWARD, inputs));
+    TD_TRY(wait_for(r, r->ticket));
     if (o->pre_backward) TD_TRY(o->pre_backward(r->strategy));
-    TD_TRY(run(r, kind, exe, 1u << TD_SEG_BACKWARD, inputs));
-    TD_TRY(td_rank_wait(r));
+    TD_TRY(run(r, kind, p->exe, 1u << TD_SEG_BACKWARD, inputs));
+    TD_TRY(wait_for(r, r->ticket));
     if (o->post_backward) TD_TRY(o->post_backward(r->strategy));
     if (!apply) return TD_OK;
     if (o->optimizer_step) {
         r->ticket = NO_TICKET;
-        TD_TRY(o->optimizer_step(r->strategy, exe, inputs, &r->ticket));
+        TD_TRY(o->optimizer_step(r->strategy, p->exe, inputs, &r->ticket));
         return check_ticket(r, "optimizer_step");
     }
-    return run_gated(r, kind, exe, g, 1u << TD_SEG_FINISH, inputs);
+    return run_gated(r, kind, p, 1u << TD_SEG_FINISH, inputs);
 }
 
 // What one run of a program has. A micro-batch that ends no window has neither finish nor apply, so
@@ -92,12 +92,15 @@ static uint32_t segments_of(const struct td_rank *r, enum td_strategy_step kind,
 // All ranks act on the sum of their control flags. Where no bucket carried them, the strategy
 // reduces nothing in its programs, or in another way. One that left the tail alone would go unseen
 // until a rank is to stop, and the others do not.
-static td_status agree(struct td_rank *r) {
+static td_status agree(struct td_rank *r, bool summed) {
     const float *ranks = &r->control.flags[TD_CONTROL_RANKS];
-    if (!r->summed && r->facts.world_size > 1) {
+    if (!summed && r->facts.world_size > 1) {
         TD_TRY(td_rank_sum(r, r->control.flags, TD_CONTROL_FLAGS, TD_F32));
     }
-    if (*ranks == (float)r->facts.world_size) return TD_OK;
+    if (*ranks == (float)r->facts.world_size) {
+        td_control_agreed(&r->control);
+        return TD_OK;
+    }
     return td_status_with_class(
         td_fail(TD_FAILED_PRECONDITION,
                 "strategy '%s' did not sum the control tail over the world: 1 of each of %d ranks "
@@ -106,14 +109,26 @@ static td_status agree(struct td_rank *r) {
         TD_CLASS_USER_CODE);
 }
 
-td_status td_rank_step(struct td_rank *r, enum td_strategy_step kind,
-                       const struct td_program_key *key, const void *const *inputs,
-                       const struct td_graph **out_graph) {
+static bool has_hooks(const struct td_rank *r) {
+    const struct td_strategy_ops *o = r->strategy_ops;
+    return o->pre_backward || o->post_backward || o->optimizer_step;
+}
+
+bool td_rank_runs_ahead(const struct td_rank *r) {
+    const struct td_strategy_ops *o = r->strategy_ops;
+    const bool takes_part = has_hooks(r) || o->step || o->batch_to_device || r->facts.hooks_batches;
+    const bool meets = r->facts.world_size > 1 && !td_programs_sum(r->programs);
+    return r->accel_facts.run_ahead && !takes_part && !meets && !r->precision_ops->step_gate &&
+           !r->config->detect_anomaly;
+}
+
+td_status td_rank_queue(struct td_rank *r, enum td_strategy_step kind,
+                        const struct td_program_key *key, const void *const *inputs,
+                        struct td_rank_run *out_run) {
     const struct td_strategy_ops *o = r->strategy_ops;
     const void *moved[TD_DATA_FIELDS];
     struct td_runnable program;
     r->skipped = false;
-    r->summed = false;
     TD_TRY(td_programs_find(r->programs, key, &program));
     if (o->batch_to_device) {
         size_t n_fields;
@@ -121,20 +136,34 @@ td_status td_rank_step(struct td_rank *r, enum td_strategy_step kind,
         TD_TRY(o->batch_to_device(r->strategy, inputs, n_fields, moved));
         inputs = moved;
     }
-    bool hooked =
-        kind == TD_STEP_TRAIN && (o->pre_backward || o->post_backward || o->optimizer_step);
+    bool hooked = kind == TD_STEP_TRAIN && has_hooks(r);
     if (hooked) {
-        TD_TRY(run_with_hooks(r, kind, key->apply, program.exe, program.graph, inputs));
+        TD_TRY(run_with_hooks(r, kind, key->apply, &program, inputs));
     } else if (kind == TD_STEP_TRAIN && key->apply) {
-        TD_TRY(run_gated(r, kind, program.exe, program.graph, TD_SEGS_ALL & ~(1 << TD_SEG_APPLY),
-                         inputs));
+        TD_TRY(run_gated(r, kind, &program, TD_SEGS_ALL & ~(1 << TD_SEG_APPLY), inputs));
     } else {
         TD_TRY(run(r, kind, program.exe, segments_of(r, kind, key), inputs));
     }
-    TD_TRY(td_rank_wait(r));
     r->steady = !hooked;
-    if (kind == TD_STEP_TRAIN && key->sync) TD_TRY(agree(r));
-    *out_graph = program.graph;
+    *out_run = (struct td_rank_run){.graph = program.graph,
+                                    .ticket = r->ticket,
+                                    .agrees = kind == TD_STEP_TRAIN && key->sync,
+                                    .sums = program.sums};
+    return TD_OK;
+}
+
+td_status td_rank_read(struct td_rank *r, const struct td_rank_run *run) {
+    TD_TRY(wait_for(r, run->ticket));
+    return run->agrees ? agree(r, run->sums) : TD_OK;
+}
+
+td_status td_rank_step(struct td_rank *r, enum td_strategy_step kind,
+                       const struct td_program_key *key, const void *const *inputs,
+                       const struct td_graph **out_graph) {
+    struct td_rank_run run;
+    TD_TRY(td_rank_queue(r, kind, key, inputs, &run));
+    TD_TRY(td_rank_read(r, &run));
+    *out_graph = run.graph;
     return TD_OK;
 }
 

@@ -5,13 +5,29 @@
 
 #include "engine/train/rank/rank.h"
 
-// Runs a program, with the strategy's hooks around its segments. Outputs are in r->outputs, named
-// by the graph; they are there when it returns.
+// A run of a program that is queued.
+struct td_rank_run {
+    const struct td_graph *graph;
+    td_ticket ticket;
+    bool agrees; // its ranks agree on their control flags
+    bool sums;   // which it sums itself, after the last bucket
+};
+
+// May a run be queued before the one before it is read? Not where somebody acts between the two: a
+// strategy, a precision that gates steps, ranks that meet outside of the program.
+bool td_rank_runs_ahead(const struct td_rank *r);
+// Queues a run of a program, with the strategy's hooks around its segments. inputs are alive until
+// it is read. Runs are read in the order in which they were queued.
+TD_MUST_USE td_status td_rank_queue(struct td_rank *r, enum td_strategy_step kind,
+                                    const struct td_program_key *key, const void *const *inputs,
+                                    struct td_rank_run *out_run);
+// Waits until it is done. Then its outputs are in r->outputs, named by the graph, and what ranks
+// agreed on is added to r->control. ABORTED (class collective): a peer is gone.
+TD_MUST_USE td_status td_rank_read(struct td_rank *r, const struct td_rank_run *run);
+// Both at once.
 TD_MUST_USE td_status td_rank_step(struct td_rank *r, enum td_strategy_step kind,
                                    const struct td_program_key *key, const void *const *inputs,
                                    const struct td_graph **out_graph);
-// Waits until the last run is done. ABORTED (class collective): a peer is gone.
-TD_MUST_USE td_status td_rank_wait(struct td_rank *r);
 TD_MUST_USE td_status td_rank_hook(struct td_rank *r, enum td_strategy_hook hook, int64_t batch);
 // Sums n values over the ranks, in place.
 TD_MUST_USE td_status td_rank_sum(struct td_rank *r, void *data, int64_t n, enum td_dtype dtype);

@@ -1,0 +1,119 @@
+// Two positions: a batch that is queued takes its offset, step, rate and random key from the one,
+// and moves the other when it is read. Where nothing runs ahead they are the same at each boundary.
+
+#include "engine/train/loop/batch.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "engine/train/config/limits.h"
+#include "engine/train/config/schedule.h"
+#include "engine/train/rank/batches.h"
+#include "traind/random.h"
+
+double td_batch_rate(const struct td_train_loop *l) {
+    double base_lr = l->rank->config->optimizer.lr;
+    if (l->schedule.kind == TD_SCHEDULE_REDUCE_ON_PLATEAU) base_lr *= l->at.plateau.lr_scale;
+    return td_schedule_lr(&l->schedule, base_lr, l->queued.step);
+}
+
+// The step scalars of a window of so many micro-batches. Precisions of 16 and 32 bits compute with
+// what fp32 holds of them, whatever the accelerator.
+static td_status set_scalars(struct td_train_loop *l, int64_t window) {
+    struct td_rank *r = l->rank;
+    r->scalars[TD_SCALAR_LR] = td_batch_rate(l);
+    r->scalars[TD_SCALAR_STEP] = (double)(l->queued.step + 1);
+    r->scalars[TD_SCALAR_WINDOW] = 1.0 / (double)window;
+    if (r->precision_ops->pre_backward) {
+        TD_TRY(r->precision_ops->pre_backward(r->precision, r->scalars));
+    }
+    for (int i = 0; i < TD_SCALAR_COUNT && r->precision_facts.param != TD_F64; i++) {
+        r->scalars[i] = (double)(float)r->scalars[i];
+    }
+    return TD_OK;
+}
+
+// Of a failure: the step whose batch it was.
+static td_status name_step(td_status s, const struct td_train_loop *l,
+                           const struct td_position *after, bool steps) {
+    const enum td_class class = td_status_class(s);
+    if (class != TD_CLASS_NUMERIC && class != TD_CLASS_DEVICE) return s;
+    return td_status_context(s, "step %lld (epoch %lld)", (long long)(after->step + !steps),
+                             (long long)l->at.epoch);
+}
+
+void td_batch_begin(struct td_train_loop *l) {
+    TD_CHECK(!l->n_runs);
+    l->queued = (struct td_position){.step = l->at.step,
+                                     .epoch_offset = l->at.epoch_offset,
+                                     .epoch_batches = l->at.epoch_batches,
+                                     .samples = l->at.samples};
+}
+
+td_status td_batch_queue(struct td_train_loop *l, int64_t batch) {
+    struct td_rank *r = l->rank;
+    const struct td_train_config *c = r->config;
+    const struct td_limits *limits = &c->limits;
+    const int64_t offset = l->queued.epoch_offset;
+    const struct td_sampler *sampler = td_data_sampler(r->data, TD_SPLIT_TRAIN);
+    const void *inputs[TD_DATA_FIELDS];
+    struct td_batch_run b = {.begins = td_limits_begins(limits, &l->epoch, batch),
+                             .steps = td_limits_steps_after(limits, &l->epoch, batch),
+                             .validates = td_limits_validates_after(limits, &l->epoch, batch)};
+    TD_CHECK(l->n_runs <= TD_RUNS_AHEAD);
+    TD_TRY(td_data_batch(r->data, TD_SPLIT_TRAIN, offset, inputs, &b.n_samples));
+    struct td_program_key key = td_rank_train_key(r, &l->epoch, batch, b.n_samples);
+    if (b.begins) TD_TRY(set_scalars(l, td_limits_window(limits, &l->epoch, batch)));
+    b.lr = r->scalars[TD_SCALAR_LR];
+    td_random_set(r->random, c->seed, l->queued.step, offset + r->facts.global_rank,
+                  r->facts.world_size);
+    if (key.sync) td_control_raise(&r->control, r->control.flags, true);
+    if (r->facts.hooks_batches) TD_TRY(td_rank_hook(r, TD_HOOK_TRAIN_BATCH_START, batch));
+    const int64_t next = td_sampler_next(sampler, offset, c->batch_size);
+    b.after = (struct td_position){.step = l->queued.step + b.steps,
+                                   .epoch_offset = next,
+                                   .epoch_batches = batch + 1,
+                                   .samples = l->queued.samples + next - offset};
+    td_status s = td_rank_queue(r, TD_STEP_TRAIN, &key, inputs, &b.run);
+    TD_TRY(name_step(s, l, &b.after, b.steps));
+    l->queued = b.after;
+    l->run[l->n_runs++] = b;
+    return TD_OK;
+}
+
+// The norm that a step reports; NaN: it reports none.
+static double norm_of(const struct td_graph *g, const double *outputs) {
+    for (uint32_t i = 0; i < td_graph_n_outputs(g); i++) {
+        enum td_output_kind kind;
+        td_graph_output_at(g, i, NULL, NULL, &kind);
+        if (kind == TD_OUTPUT_NORM) return sqrt(outputs[i]);
+    }
+    return (double)NAN;
+}
+
+// Steps that a precision skips are never queued ahead: the next one is this one again.
+static void undo_step(struct td_train_loop *l, struct td_batch_run *b) {
+    TD_CHECK(!l->n_runs);
+    l->queued.step = --b->after.step;
+}
+
+td_status td_batch_read(struct td_train_loop *l, struct td_batch_run *out_run) {
+    struct td_rank *r = l->rank;
+    struct td_batch_run b = l->run[0];
+    l->n_runs--;
+    memmove(&l->run[0], &l->run[1], (size_t)l->n_runs * sizeof l->run[0]);
+    TD_TRY(name_step(td_rank_read(r, &b.run), l, &b.after, b.steps));
+    if (r->skipped) undo_step(l, &b);
+    if (b.begins) l->window.n = 0;
+    td_tallies_add(&l->window, b.run.graph, r->outputs, b.n_samples);
+    td_throughput_add(&l->throughput, b.run.graph, b.n_samples);
+    l->grad_norm = norm_of(b.run.graph, r->outputs);
+    l->lr = b.lr;
+    l->own_samples += b.n_samples;
+    l->at.step = b.after.step;
+    l->at.epoch_offset = b.after.epoch_offset;
+    l->at.epoch_batches = b.after.epoch_batches;
+    l->at.samples = b.after.samples;
+    *out_run = b;
+    return TD_OK;
+}

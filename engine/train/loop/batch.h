@@ -1,0 +1,18 @@
+#ifndef TRAIND_ENGINE_TRAIN_LOOP_BATCH_H
+#define TRAIND_ENGINE_TRAIN_LOOP_BATCH_H
+
+// Batch: one micro-batch of fit. It is queued from the position after all that is queued, and read
+// into the position after all that is done. Thread: the training thread.
+
+#include "engine/train/loop/loop.h"
+
+// The learning rate of the step that is queued next.
+double td_batch_rate(const struct td_train_loop *l);
+// All that was queued is done, and the epoch goes on from l->at.
+void td_batch_begin(struct td_train_loop *l);
+// Queues micro-batch `batch` of the epoch. There is room: TD_RUNS_AHEAD are queued at most.
+TD_MUST_USE td_status td_batch_queue(struct td_train_loop *l, int64_t batch);
+// Waits for the oldest, counts it, and moves l->at after it.
+TD_MUST_USE td_status td_batch_read(struct td_train_loop *l, struct td_batch_run *out_run);
+
+#endif
