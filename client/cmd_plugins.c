@@ -1,5 +1,5 @@
-// plugins: which modules, datasets, strategies and precisions nodes have, and what a person may set
-// of them. With a name: the knobs of what bears it, one a line, as a job spec takes them. What
+// plugins: what a job spec can name on the nodes, from module to accelerator, and what a person may
+// set of them. With a name: the knobs of what bears it, one a line, as a job spec takes them. What
 // nodes have of one name in different builds are different rows. Those of traind's own parts are
 // keys of the job spec; the list only counts them. A part that reports none has its keys in the
 // reference.

@@ -153,7 +153,8 @@ static td_status take_spec(struct td_worker_config *c) {
     struct td_train_config *t = &c->train;
     t->model = (struct td_part){spec->model.name, spec->model.knobs};
     t->data = (struct td_part){spec->data.name, spec->data.knobs};
-    t->accelerator = spec->trainer.accelerator;
+    t->accelerator = spec->trainer.accelerator.name;
+    t->accelerator_knobs = spec->trainer.accelerator.knobs;
     t->strategy = spec->trainer.strategy.name;
     t->strategy_knobs = spec->trainer.strategy.knobs;
     t->precision_knobs = spec->trainer.precision.knobs;

@@ -17,7 +17,7 @@ struct td_worker_args {
     const char *cpu_level;            // the highest that it may use; "": the machine's
     const char *cpu_level_from;       // who says so: "--cpu-level"
     const char *plugin_dirs;          // where the plan's `plugins` may be (user_plugins.h)
-    bool plugins;                     // probe: modules, datasets, strategies and precisions
+    bool plugins;                     // probe: what a spec can name
     bool busy;                        // ranks run on this machine
     bool profile;                     // a table of where the time went, at the end
     const char *accelerator;          // rates: of which; NULL: cpu

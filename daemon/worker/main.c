@@ -49,8 +49,8 @@ static const struct argp_option options[] = {
      "run, plan: directories, ':' between them, that the plan's `plugins` may load from; any: all "
      "(none)",
      0},
-    {"plugins", OPT_PLUGINS, 0, 0,
-     "probe: modules, datasets, strategies and precisions, instead of accelerators", 2},
+    {"plugins", OPT_PLUGINS, 0, 0, "probe: what a job spec can name, instead of accelerators alone",
+     2},
     {"profile", OPT_PROFILE, 0, 0, "run: at the end print the time of each kind of kernel", 1},
     {"dump-graph", OPT_DUMP, "PASS", 0, "plan: print the main program as that pass leaves it", 2},
     {"choices-dir", OPT_CHOICES, "DIR", 0,

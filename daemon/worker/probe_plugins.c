@@ -1,6 +1,6 @@
 // See the header. Order: traind's own as they are linked, then files by name, so that two nodes of
-// one installation print the same. Knobs of traind's own are rows of the spec's tables; a strategy
-// or precision of its own has none, but keys of the section trainer.
+// one installation print the same. Knobs of traind's own are rows of the spec's tables; an
+// accelerator, strategy or precision of its own has none, but keys of the section trainer.
 
 #include "daemon/worker/probe_plugins.h"
 
@@ -15,7 +15,8 @@
 
 enum { LINE_MAX_BYTES = 256 << 10 };
 
-static const enum td_plugin_kind kinds[] = {TD_PLUGIN_MODULE, TD_PLUGIN_DATASET, TD_PLUGIN_STRATEGY,
+static const enum td_plugin_kind kinds[] = {TD_PLUGIN_MODULE, TD_PLUGIN_DATASET,
+                                            TD_PLUGIN_ACCELERATOR, TD_PLUGIN_STRATEGY,
                                             TD_PLUGIN_PRECISION};
 
 static td_status print_text(struct td_buf *b, const char *key, const char *text) {

@@ -21,7 +21,7 @@ struct wanted {
     struct td_spec_part *part;
     const char *path; // of its knobs in the spec
 };
-enum { N_PARTS = 4, NAMES_MAX = 1024, KNOWN_MAX = 4096 };
+enum { N_PARTS = 5, NAMES_MAX = 1024, KNOWN_MAX = 4096 };
 
 static td_status forbid(const char *fmt, ...) TD_PRINTF(1, 2);
 static td_status forbid(const char *fmt, ...) {
@@ -114,7 +114,8 @@ static td_status load(struct td_registry *r, const char *real,
     const struct td_plugin_desc *desc;
     TD_TRY(td_registry_load(r, real, &desc));
     if (desc->kind != TD_PLUGIN_MODULE && desc->kind != TD_PLUGIN_DATASET &&
-        desc->kind != TD_PLUGIN_STRATEGY && desc->kind != TD_PLUGIN_PRECISION) {
+        desc->kind != TD_PLUGIN_STRATEGY && desc->kind != TD_PLUGIN_PRECISION &&
+        desc->kind != TD_PLUGIN_ACCELERATOR) {
         return td_bad_spec("'%s' holds the %s '%s', which a spec cannot bring: install it", real,
                            td_plugin_kind_name(desc->kind), desc->name);
     }
@@ -235,6 +236,7 @@ td_status td_user_plugins_take(struct td_arena *a, struct td_registry *registry,
     const struct wanted parts[N_PARTS] = {
         {TD_PLUGIN_MODULE, &io_spec->model, "model.knobs"},
         {TD_PLUGIN_DATASET, &io_spec->data, "data.knobs"},
+        {TD_PLUGIN_ACCELERATOR, &io_spec->trainer.accelerator, "trainer.accelerator.knobs"},
         {TD_PLUGIN_STRATEGY, &io_spec->trainer.strategy, "trainer.strategy.knobs"},
         {TD_PLUGIN_PRECISION, &io_spec->trainer.precision, "trainer.precision.knobs"},
     };

@@ -16,6 +16,7 @@
 // and the attempt ends; after any other one everything is as before.
 
 #include "traind/graph.h"
+#include "traind/knobs.h"
 #include "traind/random.h"
 #include "traind/status.h"
 #include "traind/types.h"
@@ -59,6 +60,8 @@ struct td_accel_config {
     const char *cache_dir; // tuning cache; NULL: none, and nothing is chosen by timing
     bool deterministic;    // nothing is chosen by timing, cache or not
     bool detect_anomaly;   // look at what each node has written (td_graph_check_finite)
+    // Its own knobs, read with traind/knobs.h until open returns; NULL: none were given.
+    const struct td_json *knobs;
 };
 
 // A kernel of an executable, as it was compiled and how it has done so far.
@@ -136,7 +139,8 @@ struct td_accelerator_ops {
     uint32_t struct_bytes;
     // Is it here, how many devices? OK with n_devices 0 when there is none.
     td_status (*probe)(struct td_accel_facts *out_facts);
-    // Errors: INVALID_ARGUMENT when there is no such device, or it cannot take so many threads.
+    // Errors: INVALID_ARGUMENT when there is no such device, or it cannot take so many threads;
+    // class bad_spec for knobs that cannot be.
     td_status (*open)(const struct td_accel_config *config, struct td_accelerator **out_accel);
     void (*close)(struct td_accelerator *a); // accepts NULL; executables are released before
     // 64-byte aligned, zeroed; for mem_free. Errors: RESOURCE_EXHAUSTED (class out_of_memory).

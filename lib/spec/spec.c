@@ -100,7 +100,7 @@ static unsigned stages_of(const struct td_json *tree) {
 
 static void read_trainer(const struct td_json *s, struct td_spec_trainer *out) {
     *out = (struct td_spec_trainer){
-        .accelerator = text(s, "accelerator"),
+        .accelerator = part(s, "accelerator", "accelerator"),
         .cpu_level = text(s, "cpu_level"),
         .strategy = part(s, "strategy", "strategy"),
         .precision = part(s, "precision", "precision"),

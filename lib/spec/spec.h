@@ -67,11 +67,11 @@ struct td_spec_loader { // of data, whichever it is; batch_size is per rank
 };
 
 struct td_spec_trainer {
-    const char *accelerator;       // auto cpu reference
-    const char *cpu_level;         // auto, or a name of lib/base/cpu_level.h
-    struct td_spec_part strategy;  // auto single_device ddp, or a plugin
-    struct td_spec_part precision; // auto, 32-true, 64-true, bf16-mixed, bf16-true, 16-mixed,
-                                   // 16-true, or a plugin
+    struct td_spec_part accelerator; // auto cpu reference, or a plugin
+    const char *cpu_level;           // auto, or a name of lib/base/cpu_level.h
+    struct td_spec_part strategy;    // auto single_device ddp, or a plugin
+    struct td_spec_part precision;   // auto, 32-true, 64-true, bf16-mixed, bf16-true, 16-mixed,
+                                     // 16-true, or a plugin
     bool stochastic_rounding;
     int32_t devices; // per node; 0 = auto. td_spec_ranks() resolves it
     int32_t num_nodes;

@@ -201,7 +201,8 @@ static void test_view_has_the_values_when_the_example_is_read(void **state) {
     assert_false(s.loader.drop_last);
     assert_string_equal(s.optimizer.name, "adamw");
     assert_true(td_json_real(td_json_get(s.optimizer.knobs, "weight_decay"), 0) == 0.01);
-    assert_string_equal(s.trainer.accelerator, "cpu");
+    assert_string_equal(s.trainer.accelerator.name, "cpu");
+    assert_false(s.trainer.accelerator.is_plugin);
     assert_string_equal(s.trainer.strategy.name, "ddp");
     assert_false(s.trainer.strategy.is_plugin);
     assert_int_equal(s.plugins->n_children, 0);
@@ -225,7 +226,8 @@ static const char with_plugins[] =
     "model: {name: plugin, module: skipnet, knobs: {width: 8, sizes: [1, 2.5], on: true}}\n"
     "data: {name: plugin, dataset: rings, batch_size: 8, shuffle: true, knobs: {n: 3}}\n"
     "optimizer: {name: sgd}\n"
-    "trainer: {strategy: {name: plugin, strategy: local_sgd, knobs: {k: 4}},\n"
+    "trainer: {accelerator: {name: plugin, accelerator: far, knobs: {delay_us: 5, fail_at: 2}},\n"
+    "          strategy: {name: plugin, strategy: local_sgd, knobs: {k: 4}},\n"
     "          precision: {name: plugin, precision: half}}\n";
 
 static void test_view_has_name_and_knobs_when_a_part_is_a_plugin(void **state) {
@@ -239,6 +241,7 @@ static void test_view_has_name_and_knobs_when_a_part_is_a_plugin(void **state) {
         size_t n_knobs;
     } parts[] = {{s.model, "skipnet", 3},
                  {s.data, "rings", 1},
+                 {s.trainer.accelerator, "far", 2},
                  {s.trainer.strategy, "local_sgd", 1},
                  {s.trainer.precision, "half", 0}};
     for (size_t i = 0; i < TD_COUNTOF(parts); i++) {

@@ -1,9 +1,10 @@
 #ifndef TRAIND_DAEMON_COORDINATOR_CORE_OFFERS_H
 #define TRAIND_DAEMON_COORDINATOR_CORE_OFFERS_H
 
-// Offers: which modules, datasets, strategies and precisions nodes have, as their probes reported
-// them (PluginList). Nothing is stored: a node reports them after each registration. Nodes with
-// equal lists share one copy. What clients see merges all nodes that are known here, away or not.
+// Offers: which modules, datasets, accelerators, strategies and precisions nodes have, as their
+// probes reported them (PluginList). Nothing is stored: a node reports them after each
+// registration. Nodes with equal lists share one copy. What clients see merges all nodes that are
+// known here, away or not.
 
 #include "traind/v1/admin.pb-c.h"
 #include "traind/v1/node.pb-c.h"

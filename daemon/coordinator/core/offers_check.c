@@ -80,14 +80,16 @@ td_status td_offers_check(const struct td_core *core, const struct td_json *tree
     TD_AUTO(td_arena) *arena = NULL;
     struct td_spec s;
     td_spec_read(tree, &s);
-    bool names_plugins = s.model.is_plugin || s.data.is_plugin || s.trainer.strategy.is_plugin ||
-                         s.trainer.precision.is_plugin;
+    bool names_plugins = s.model.is_plugin || s.data.is_plugin || s.trainer.accelerator.is_plugin ||
+                         s.trainer.strategy.is_plugin || s.trainer.precision.is_plugin;
     if (!names_plugins || (s.plugins && s.plugins->first)) return TD_OK;
     TD_TRY(td_arena_create(ARENA_BYTES, &arena));
     const Traind__V1__ListPluginsResponse *m = td_view_plugins(arena, core);
     if (!m) return td_fail_oom();
     TD_TRY(check_part(arena, m, "module", &s.model, "model.knobs"));
     TD_TRY(check_part(arena, m, "dataset", &s.data, "data.knobs"));
+    TD_TRY(
+        check_part(arena, m, "accelerator", &s.trainer.accelerator, "trainer.accelerator.knobs"));
     TD_TRY(check_part(arena, m, "strategy", &s.trainer.strategy, "trainer.strategy.knobs"));
     return check_part(arena, m, "precision", &s.trainer.precision, "trainer.precision.knobs");
 }

@@ -1,7 +1,7 @@
 #ifndef TRAIND_DAEMON_NODE_SHELL_PLUGIN_LIST_H
 #define TRAIND_DAEMON_NODE_SHELL_PLUGIN_LIST_H
 
-// The plugin list: which modules, datasets, strategies and precisions this node has, as
+// The plugin list: what a job spec can name on this node, from module to accelerator, as
 // `traind-worker probe --plugins` prints them, one JSON object a line. The probe is a child under
 // limits and a deadline, because it loads shared objects: no plugin's code runs in a daemon. It
 // runs when it is asked for, and once more if it is asked for meanwhile. A probe that fails is

@@ -144,13 +144,13 @@ struct td_train_config {
     int32_t attempt;
     int32_t rank, world_size;
     struct td_part model, data;
-    const char *accelerator; // auto, cpu, reference
+    const char *accelerator; // auto, cpu, reference, or another plugin
     const char *strategy;    // auto, single_device, ddp, or another plugin
     // 32-true, 64-true, bf16-mixed, bf16-true, 16-mixed, 16-true, or another plugin; "auto" is
     // settled by the caller.
     const char *precision;
     // Knobs of a plugin that is none of these; NULL: none.
-    const struct td_json *strategy_knobs, *precision_knobs;
+    const struct td_json *accelerator_knobs, *strategy_knobs, *precision_knobs;
     struct td_optimizer_config optimizer;
     struct td_schedule_config schedule;
     uint64_t seed;
