@@ -113,7 +113,7 @@ unit_src   := $(wildcard tests/unit/test_*.c tests/conform/conform_*.c tests/sim
 unit_bins  := $(patsubst tests/%.c,$(B)/tests/%,$(unit_src))
 bench_bins := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/bench/bench_*.c))
 fuzz_bins  := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/fuzz/fuzz_*.c))
-helper_bins := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/scenario/*.c))
+helper_bins := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/scenario/*.c)) $(B)/tests/plugins/accelerator-far.so
 
 .PHONY: all
 all: $(bins) $(libs) ## build everything (the default)
@@ -257,6 +257,12 @@ $(B)/tests/%: tests/%.c $(B)/flags $(test_libs) $(B)/lib/libtraind.so | $(gen_c)
 	@mkdir -p $(@D)
 	$(Q)$(cc) $(fuzzer) $(cpp) -MD -MP -MF $@.d $< $(test_libs) -L$(B)/lib -ltraind -lcmocka -lgrpc_unsecure -lgpr -levent \
 	  -lsqlite3 -lyaml -lprotobuf-c -lcrypto -lm -Wl,-rpath,'$$ORIGIN/../../lib' -o $@
+
+# The test accelerator as a plugin of a stranger: never installed. The reference is in libtraind.
+$(B)/tests/plugins/accelerator-far.so: $(B)/obj/tests/plugins/far.o $(far_o) $(B)/lib/libtraind.so
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(ld) -shared $(filter %.o,$^) -L$(B)/lib -ltraind -Wl,-rpath,'$$ORIGIN/../../lib' -o $@
 
 # Loops that the bench compares with are compiled once per CPU level, like kernels.
 flags_tests_bench := -O3 -ffp-contract=fast

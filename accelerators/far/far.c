@@ -15,7 +15,7 @@
 #include "accelerators/reference/reference.h"
 #include "lib/base/base.h"
 
-enum { BUFFERS = 1024, INPUTS = 16, OUTPUTS = 64 };
+enum { BUFFERS = 1024, INPUTS = 16, OUTPUTS = 64, DEVICES = 2 };
 #define FIRST_HANDLE UINT64_C(0xfa00000000000001) // no address: what follows it faults
 #define DRAIN_NS     (600 * TD_NS_PER_S)
 
@@ -43,6 +43,8 @@ struct td_accelerator {
     struct twin twin[BUFFERS];
     size_t n_twins;
     struct run run[TD_FAR_TASKS];
+    int64_t delay_us, fail_at; // its knobs
+    int64_t n_updates;         // runs with an apply segment so far; the queue's thread
 };
 
 struct td_executable {
@@ -56,29 +58,47 @@ struct td_executable {
     double outputs[OUTPUTS];
 };
 
+static const struct td_plugin_knob knobs[] = {
+    {"delay_us", TD_PLUGIN_KNOB_INT, 0, 10000000, "microseconds", "0", NULL,
+     "how long each run takes on top of its loops"},
+    {"fail_at", TD_PLUGIN_KNOB_INT, 0, 2147483647, "updates", "0", NULL,
+     "which run that updates weights fails, counted from 1 in each attempt; 0 = none"},
+};
+
 static struct run *run_of(struct td_accelerator *a, td_ticket ticket) {
     return &a->run[ticket % TD_FAR_TASKS];
 }
 
 // ---- the queue's thread -------------------------------------------------------------------------
+// The failure that the knob asks for.
+static td_status count_update(struct td_accelerator *a, uint32_t segments) {
+    if (!(segments >> TD_SEG_APPLY & 1) || ++a->n_updates != a->fail_at) return TD_OK;
+    return td_status_with_class(
+        td_fail(TD_FAILED_PRECONDITION,
+                "the far device failed in update %" PRId64 ", as fail_at asks", a->n_updates),
+        TD_CLASS_DEVICE);
+}
+
 static td_status run_task(void *arg, td_ticket ticket) {
     struct td_accelerator *a = arg;
     struct run *r = run_of(a, ticket);
     struct td_executable *e = r->exe;
     td_ticket done;
+    TD_TRY(count_update(a, r->segments));
     memcpy(e->scalars, r->scalars, sizeof e->scalars);
     memcpy(e->random, r->random, sizeof e->random);
     memcpy(e->control, r->control, sizeof e->control);
     TD_TRY(a->ops->run(e->twin, r->segments, r->inputs, &done));
     memcpy(r->control, e->control, sizeof e->control);
     memcpy(r->outputs, e->outputs, sizeof e->outputs);
+    td_far_queue_rest(a->queue, a->delay_us * (TD_NS_PER_MS / 1000));
     return TD_OK;
 }
 
 // ---- device and memory --------------------------------------------------------------------------
 static td_status far_probe(struct td_accel_facts *out_facts) {
     struct td_accel_facts f = {.struct_bytes = sizeof f,
-                               .n_devices = 1,
+                               .n_devices = DEVICES,
                                .device_name = "a device for tests",
                                .build = "far-1",
                                .detects_anomaly = true,
@@ -95,12 +115,26 @@ static void far_close(struct td_accelerator *a) {
     free(a);
 }
 
+// Without knobs they have their defaults, 0: tests open it by itself.
+static td_status read_knobs(struct td_accelerator *a, const struct td_json *values) {
+    if (!values) return TD_OK;
+    TD_TRY(td_knob_int(values, "delay_us", &a->delay_us));
+    return td_knob_int(values, "fail_at", &a->fail_at);
+}
+
 static td_status far_open(const struct td_accel_config *config, struct td_accelerator **out_accel) {
+    if (config->device < 0 || config->device >= DEVICES) {
+        return td_fail(TD_INVALID_ARGUMENT, "far has %d devices, none with index %" PRId32,
+                       (int)DEVICES, config->device);
+    }
     struct td_accelerator *a = td_calloc(1, sizeof *a);
     if (!a) return td_fail_oom();
     a->ops = td_accelerator_reference.ops;
     a->next_handle = FIRST_HANDLE;
-    td_status s = a->ops->open(config, &a->reference);
+    struct td_accel_config twin = *config;
+    twin.device = 0; // the one that the reference has
+    td_status s = read_knobs(a, config->knobs);
+    if (!s) s = a->ops->open(&twin, &a->reference);
     if (!s) s = td_far_queue_create(run_task, a, &a->queue);
     if (s) {
         far_close(a);
@@ -259,5 +293,5 @@ static const struct td_accelerator_ops far_ops = {
     .measure = far_measure,
 };
 
-const struct td_plugin_desc td_accelerator_far = TD_PLUGIN_DESC(
-    ACCELERATOR, "far", "a device for tests: opaque handles, its own queue", &far_ops);
+const struct td_plugin_desc td_accelerator_far = TD_PLUGIN_DESC_WITH_KNOBS(
+    ACCELERATOR, "far", "a device for tests: opaque handles, its own queue", &far_ops, knobs);

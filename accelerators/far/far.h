@@ -4,7 +4,11 @@
 // Far: a device for tests, as far from the host as a real one. It computes with the reference's
 // loops. Its handles are numbers that are no addresses, a thread of its own runs the queue, and
 // outputs appear at wait. So a pointer that somebody keeps is a crash, and a result that nobody
-// waits for is a wrong number. Nobody trains with it. In reading order:
+// waits for is a wrong number. Nobody trains with it: it is linked into tests, and
+// tests/plugins/far.c makes a plugin of it, which is never installed.
+//
+// Its knobs make it slow (delay_us) or make it fail (fail_at). It has 2 devices; their number is no
+// knob, because probe comes before knobs. In reading order:
 //
 //   far.h    the accelerator: memory, compile and run
 //   queue.h  runs one after the other, on their own thread

@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
-#include <time.h>
 
 #include "lib/base/base.h"
 #include "lib/base/clock.h"
@@ -21,6 +20,16 @@ struct td_far_queue {
     td_status failed;    // NULL once it is reported
     bool ends;
 };
+
+// An end of a wait on the queue's condition.
+static struct timespec after(int64_t ns) {
+    struct timespec t = td_clock_cond_after(0);
+    t.tv_sec += ns / TD_NS_PER_S;
+    t.tv_nsec += ns % TD_NS_PER_S;
+    t.tv_sec += t.tv_nsec / TD_NS_PER_S;
+    t.tv_nsec %= TD_NS_PER_S;
+    return t;
+}
 
 static void *serve(void *arg) {
     struct td_far_queue *q = arg;
@@ -51,11 +60,7 @@ td_status td_far_queue_create(td_far_task_fn *fn, void *arg, struct td_far_queue
     if (!q) return td_fail_oom();
     q->fn = fn;
     q->arg = arg;
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&q->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    td_clock_cond_init(&q->changed);
     pthread_mutex_init(&q->lock, NULL);
     sigset_t all, before; // signals belong to the training thread
     sigfillset(&all);
@@ -114,8 +119,7 @@ static td_status take_failure(struct td_far_queue *q, td_ticket ticket) {
 }
 
 td_status td_far_queue_wait(struct td_far_queue *q, td_ticket ticket, int64_t timeout_ns) {
-    const int64_t end = td_mono_now().ns + timeout_ns;
-    const struct timespec until = {end / TD_NS_PER_S, end % TD_NS_PER_S};
+    const struct timespec until = after(timeout_ns);
     pthread_mutex_lock(&q->lock);
     int late = 0;
     while (q->done < ticket && !late) {
@@ -126,6 +130,16 @@ td_status td_far_queue_wait(struct td_far_queue *q, td_ticket ticket, int64_t ti
                       : td_fail(TD_DEADLINE_EXCEEDED, "run %" PRIu64 " is not done yet", ticket);
     pthread_mutex_unlock(&q->lock);
     return s;
+}
+
+void td_far_queue_rest(struct td_far_queue *q, int64_t ns) {
+    const struct timespec until = after(ns);
+    pthread_mutex_lock(&q->lock);
+    int late = 0;
+    while (ns && !q->ends && !late) {
+        late = pthread_cond_timedwait(&q->changed, &q->lock, &until);
+    }
+    pthread_mutex_unlock(&q->lock);
 }
 
 bool td_far_queue_is_here(const struct td_far_queue *q) {

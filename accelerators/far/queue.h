@@ -24,6 +24,8 @@ TD_MUST_USE td_status td_far_queue_add(struct td_far_queue *q);
 // one: the first time itself, then as a failure that was reported before.
 TD_MUST_USE td_status td_far_queue_wait(struct td_far_queue *q, td_ticket ticket,
                                         int64_t timeout_ns);
+// From a task: lets that time pass, or what is left of it when the queue is destroyed.
+void td_far_queue_rest(struct td_far_queue *q, int64_t ns);
 bool td_far_queue_is_here(const struct td_far_queue *q); // on its thread
 
 #endif

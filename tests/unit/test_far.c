@@ -4,7 +4,9 @@
 
 #include "accelerators/far/far.h"
 #include "accelerators/far/queue.h"
+#include "lib/base/arena.h"
 #include "lib/base/clock.h"
+#include "lib/base/json.h"
 #include "tests/unit/graph_rig.h"
 
 enum { BATCH = 3 };
@@ -101,6 +103,76 @@ static void test_failure_is_of_its_run_and_reported_once(void **state) {
     rig_close(&r);
 }
 
+// ---- its knobs ---------------------------------------------------------------------------------
+static void open_with(struct rig *r, struct td_arena *a, const char *text) {
+    struct td_json *values;
+    rig_open_on(r, td_accelerator_far.ops, 1);
+    r->ops->close(r->accel);
+    assert_ok(td_json_parse(a, text, strlen(text), &values));
+    const struct td_accel_config config = {
+        .struct_bytes = sizeof config, .device = 1, .n_threads = 1, .knobs = values};
+    assert_ok(r->ops->open(&config, &r->accel));
+}
+
+static void test_update_fails_when_it_is_the_one_of_fail_at(void **state) {
+    (void)state;
+    struct rig r;
+    struct td_arena *a;
+    assert_ok(td_arena_create(1 << 16, &a));
+    open_with(&r, a, "{\"delay_us\":0,\"fail_at\":2}");
+    const int p = add_training(&r);
+    rig_place(&r);
+    rig_copy_all(&r, &r.program[p], true);
+    float x[BATCH * 5];
+    int32_t y[BATCH];
+    rig_batch(&net, 0, BATCH, x, y);
+    const void *in[] = {x, y};
+    struct td_executable *exe = r.program[p].exe;
+    td_ticket t;
+    assert_ok(r.ops->run(exe, TD_SEGS_ALL, in, &t));
+    assert_ok(r.ops->wait(r.accel, t, RIG_TIMEOUT_NS));
+    assert_ok(r.ops->run(exe, TD_SEGS_ALL & ~(1u << TD_SEG_APPLY), in, &t)); // no update
+    assert_ok(r.ops->wait(r.accel, t, RIG_TIMEOUT_NS));
+    assert_ok(r.ops->run(exe, TD_SEGS_ALL, in, &t));
+    td_status s = r.ops->wait(r.accel, t, RIG_TIMEOUT_NS);
+    assert_int_equal(td_status_class(s), TD_CLASS_DEVICE);
+    assert_fails(s, TD_FAILED_PRECONDITION, "failed in update 2");
+    rig_close(&r);
+    td_arena_destroy(a);
+}
+
+static void test_run_takes_the_delay_at_least(void **state) {
+    (void)state;
+    struct rig r;
+    struct td_arena *a;
+    assert_ok(td_arena_create(1 << 16, &a));
+    open_with(&r, a, "{\"delay_us\":20000,\"fail_at\":0}");
+    const int p = add_training(&r);
+    rig_place(&r);
+    rig_copy_all(&r, &r.program[p], true);
+    float x[BATCH * 5];
+    int32_t y[BATCH];
+    rig_batch(&net, 0, BATCH, x, y);
+    const void *in[] = {x, y};
+    const struct td_mono before = td_mono_now();
+    td_ticket t;
+    assert_ok(r.ops->run(r.program[p].exe, TD_SEGS_ALL, in, &t));
+    assert_ok(r.ops->wait(r.accel, t, RIG_TIMEOUT_NS));
+    assert_true(td_mono_now().ns - before.ns >= 20 * TD_NS_PER_MS);
+    rig_close(&r);
+    td_arena_destroy(a);
+}
+
+static void test_open_is_refused_when_there_is_no_such_device(void **state) {
+    (void)state;
+    struct td_accelerator *a = NULL;
+    const struct td_accelerator_ops *ops = td_accelerator_far.ops;
+    const struct td_accel_config config = {
+        .struct_bytes = sizeof config, .device = 2, .n_threads = 1};
+    assert_fails(ops->open(&config, &a), TD_INVALID_ARGUMENT,
+                 "far has 2 devices, none with index 2");
+}
+
 // ---- the queue alone ---------------------------------------------------------------------------
 static td_status wait_for_word(void *arg, td_ticket ticket) {
     pthread_mutex_t *word = arg;
@@ -134,6 +206,9 @@ int main(void) {
         cmocka_unit_test(test_handles_are_no_addresses),
         cmocka_unit_test(test_outputs_appear_at_wait_and_are_those_of_the_ticket),
         cmocka_unit_test(test_failure_is_of_its_run_and_reported_once),
+        cmocka_unit_test(test_update_fails_when_it_is_the_one_of_fail_at),
+        cmocka_unit_test(test_run_takes_the_delay_at_least),
+        cmocka_unit_test(test_open_is_refused_when_there_is_no_such_device),
         cmocka_unit_test(test_queue_is_bounded_and_wait_has_a_deadline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,86 @@
+"""An accelerator with devices: tests/plugins/far.c, a plugin with 2 devices that are not the host. Its knobs are checked,
+it trains to the bits of the reference, and a device that fails has a class of its own."""
+import json
+
+import pytest
+
+import support
+from plans import state_of
+
+FAR = support.BUILD / "tests/plugins/accelerator-far.so"
+
+
+def far(**knobs):
+    return {"name": "plugin", "accelerator": "far", "knobs": knobs}
+
+
+@pytest.fixture
+def mine(build, tmp_path):
+    """A directory with the plugin that nobody else may write."""
+    folder = tmp_path / "mine"
+    folder.mkdir(mode=0o755)
+    folder.chmod(0o755)
+    (folder / FAR.name).write_bytes(FAR.read_bytes())
+    (folder / FAR.name).chmod(0o644)
+    return folder
+
+
+def spec_of(mine, accelerator, n_ranks=1, **trainer):
+    return json.dumps({
+        "name": "far", "seed_everything": 3, "plugins": [str(mine)],
+        "model": {"name": "mlp", "layers": [16, 32, 4]},
+        "data": {"name": "synthetic", "samples": 256, "features": 16, "classes": 4, "batch_size": 16},
+        "optimizer": {"name": "adamw", "lr": 0.01},
+        "trainer": {"accelerator": accelerator, "devices": n_ranks, "max_steps": 12, "log_every_n_steps": 1, **trainer},
+        "checkpoint": {"every_n_train_steps": 4, "save_top_k": -1}, "restart": {"max": 1, "backoff": [0]}})
+
+
+def weights_of(daemon, job):
+    found = sorted(daemon.state_dir.glob(f"checkpoints/{job}/a1/step-*"))
+    return {step.name: state_of(step) for step in found}
+
+
+# ---- its knobs ------------------------------------------------------------------------------------
+def test_far_gives_the_bits_of_the_reference(cluster, mine):
+    daemon = cluster.start("--slots", "2", "--plugin-dirs", mine)
+    for n_ranks in (1, 2):
+        one = daemon.submit(spec_of(mine, far(delay_us=100), n_ranks))
+        daemon.finish(one)
+        other = daemon.submit(spec_of(mine, "reference", n_ranks))
+        daemon.finish(other)
+        assert daemon.losses(one, 12, n_ranks) == daemon.losses(other, 12, n_ranks)
+        kept = weights_of(daemon, one)
+        assert set(kept) == {"step-4", "step-8", "step-12"} and kept == weights_of(daemon, other)
+
+
+@pytest.mark.parametrize("knobs, words", [
+    ({"delay_ms": 3}, "trainer.accelerator.knobs.delay_ms: unknown key, did you mean delay_us?"),
+    ({"delay_us": 10000001}, "trainer.accelerator.knobs.delay_us: expected an integer from 0 to 10000000"),
+    ({"fail_at": "never"}, "trainer.accelerator.knobs.fail_at: expected an integer from 0 to 2147483647"),
+])
+def test_plan_refuses_knobs_that_the_accelerator_does_not_declare(cluster, mine, knobs, words):
+    daemon = cluster.start("--slots", "1", "--plugin-dirs", mine)
+    job = daemon.submit(spec_of(mine, far(**knobs)))
+    failed = daemon.wait_state(job, "FAILED")
+    assert words in str(failed) and "accelerator \\'far\\'" in str(failed), failed
+    assert getattr(failed.failure, "class") == "bad_spec" and failed.restarts == 0
+
+
+def test_plan_refuses_the_reference_as_a_plugin(cluster, mine):
+    daemon = cluster.start("--slots", "1", "--plugin-dirs", mine)
+    job = daemon.submit(spec_of(mine, far() | {"accelerator": "reference"}))
+    assert "accelerator \\'reference\\' is traind\\'s own" in str(daemon.wait_state(job, "FAILED"))
+
+
+def test_installed_accelerator_and_its_knobs_are_listed(cluster):
+    daemon = cluster.start("--slots", "1")
+    support.until("cpu is listed", lambda: "accelerator-cpu" in daemon.ctl("plugins", "-o", "name").stdout)
+
+
+def test_failure_of_a_device_has_its_class_and_is_tried_again(cluster, mine):
+    daemon = cluster.start("--slots", "1", "--plugin-dirs", mine)
+    job = daemon.submit(spec_of(mine, far(fail_at=9)))
+    daemon.finish(job)  # the second attempt begins at step 8, and has 4 updates to go
+    ended = daemon.job(job)
+    assert ended.restarts == 1 and getattr(ended.failure, "class") == "device", ended
+    assert "failed in update 9" in ended.failure.message
