@@ -59,6 +59,8 @@ static td_status cpu_probe(struct td_accel_facts *out_facts) {
         .device_name = "cpu",
         .memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * td_page_bytes(),
         .detects_anomaly = true,
+        .whole_logits_bytes = 32 << 20,
+        .process_bytes = 24 << 20, // oneDNN has 10 MiB, and generates code
         .dtypes = 1u << TD_F32 | 1u << TD_F64 | 1u << TD_BF16 | 1u << TD_F16,
     };
     td_dnnl_describe(f.build, sizeof f.build);

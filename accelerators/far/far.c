@@ -4,6 +4,10 @@
 // place of its ticket; only inputs stay with the caller. The queue's thread moves it to the blocks
 // that the twin is bound to, runs the twin, and keeps outputs and flags. wait hands them over. A
 // copy drains the queue first, but for one that all_reduce makes, which is a part of a run.
+//
+// by_tensor: a state region is a list of buffers (tensors.h), and its twin has their content while
+// a run lasts. Then far also plans its own memory: it takes no arena.
+//
 // Ownership: what was allocated goes with close. Thread: the training thread, but for run_task.
 
 #include "accelerators/far/far.h"
@@ -12,6 +16,7 @@
 #include <string.h>
 
 #include "accelerators/far/queue.h"
+#include "accelerators/far/tensors.h"
 #include "accelerators/reference/reference.h"
 #include "lib/base/base.h"
 
@@ -22,6 +27,7 @@ enum { BUFFERS = 1024, INPUTS = 16, OUTPUTS = 64, DEVICES = 2 };
 struct twin {
     uint64_t handle;
     struct td_buffer there;
+    struct td_far_tensors *tensors; // NULL: `there` has the content between runs, too
 };
 
 // A run, by ticket % TD_FAR_TASKS.
@@ -44,13 +50,15 @@ struct td_accelerator {
     size_t n_twins;
     struct run run[TD_FAR_TASKS];
     int64_t delay_us, fail_at; // its knobs
-    int64_t n_updates;         // runs with an apply segment so far; the queue's thread
+    bool by_tensor;
+    int64_t n_updates; // runs with an apply segment so far; the queue's thread
 };
 
 struct td_executable {
     struct td_accelerator *accel;
     struct td_executable *twin;
     struct td_bindings bind; // the caller's
+    struct td_buffer arena;  // of its own, where far plans memory; of the reference
     uint32_t n_inputs, n_outputs;
     double scalars[TD_SCALAR_COUNT]; // what the twin is bound to
     uint32_t random[TD_RANDOM_WORDS];
@@ -63,6 +71,8 @@ static const struct td_plugin_knob knobs[] = {
      "how long each run takes on top of its loops"},
     {"fail_at", TD_PLUGIN_KNOB_INT, 0, 2147483647, "updates", "0", NULL,
      "which run that updates weights fails, counted from 1 in each attempt; 0 = none"},
+    {"by_tensor", TD_PLUGIN_KNOB_BOOL, 0, 1, "", "false", NULL,
+     "whether each tensor has a buffer of its own, and another one when it is written"},
 };
 
 static struct run *run_of(struct td_accelerator *a, td_ticket ticket) {
@@ -79,6 +89,21 @@ static td_status count_update(struct td_accelerator *a, uint32_t segments) {
         TD_CLASS_DEVICE);
 }
 
+static void load_tensors(struct td_accelerator *a) {
+    for (size_t i = 0; i < a->n_twins; i++) {
+        const struct twin *t = &a->twin[i];
+        if (t->tensors) td_far_tensors_load(t->tensors, td_buffer_host(t->there));
+    }
+}
+
+static td_status store_tensors(struct td_accelerator *a) {
+    for (size_t i = 0; i < a->n_twins; i++) {
+        const struct twin *t = &a->twin[i];
+        if (t->tensors) TD_TRY(td_far_tensors_store(t->tensors, td_buffer_host(t->there)));
+    }
+    return TD_OK;
+}
+
 static td_status run_task(void *arg, td_ticket ticket) {
     struct td_accelerator *a = arg;
     struct run *r = run_of(a, ticket);
@@ -88,7 +113,9 @@ static td_status run_task(void *arg, td_ticket ticket) {
     memcpy(e->scalars, r->scalars, sizeof e->scalars);
     memcpy(e->random, r->random, sizeof e->random);
     memcpy(e->control, r->control, sizeof e->control);
+    load_tensors(a);
     TD_TRY(a->ops->run(e->twin, r->segments, r->inputs, &done));
+    TD_TRY(store_tensors(a));
     memcpy(r->control, e->control, sizeof e->control);
     memcpy(r->outputs, e->outputs, sizeof e->outputs);
     td_far_queue_rest(a->queue, a->delay_us * (TD_NS_PER_MS / 1000));
@@ -102,6 +129,8 @@ static td_status far_probe(struct td_accel_facts *out_facts) {
                                .device_name = "a device for tests",
                                .build = "far-1",
                                .detects_anomaly = true,
+                               .whole_logits_bytes = 32 << 20,
+                               .own_memory = true,
                                .run_ahead = 1,
                                .dtypes = (1u << TD_DTYPE_COUNT) - 1};
     memcpy(out_facts, &f, TD_MIN(sizeof f, (size_t)out_facts->struct_bytes));
@@ -119,7 +148,8 @@ static void far_close(struct td_accelerator *a) {
 static td_status read_knobs(struct td_accelerator *a, const struct td_json *values) {
     if (!values) return TD_OK;
     TD_TRY(td_knob_int(values, "delay_us", &a->delay_us));
-    return td_knob_int(values, "fail_at", &a->fail_at);
+    TD_TRY(td_knob_int(values, "fail_at", &a->fail_at));
+    return td_knob_bool(values, "by_tensor", &a->by_tensor);
 }
 
 static td_status far_open(const struct td_accel_config *config, struct td_accelerator **out_accel) {
@@ -144,6 +174,11 @@ static td_status far_open(const struct td_accel_config *config, struct td_accele
     return TD_OK;
 }
 
+static td_status far_facts(struct td_accelerator *a, struct td_accel_facts *facts) {
+    facts->plans_memory = a->by_tensor;
+    return TD_OK;
+}
+
 static td_status far_mem_alloc(struct td_accelerator *a, size_t bytes,
                                struct td_buffer *out_buffer) {
     if (a->n_twins == BUFFERS) {
@@ -152,6 +187,7 @@ static td_status far_mem_alloc(struct td_accelerator *a, size_t bytes,
     struct twin *t = &a->twin[a->n_twins];
     TD_TRY(a->ops->mem_alloc(a->reference, bytes, &t->there));
     t->handle = a->next_handle++;
+    t->tensors = NULL;
     a->n_twins++;
     *out_buffer = (struct td_buffer){TD_SPACE_DEVICE, t->handle, bytes};
     return TD_OK;
@@ -161,36 +197,68 @@ static void far_mem_free(struct td_accelerator *a, struct td_buffer b) {
     for (size_t i = 0; i < a->n_twins; i++) {
         if (a->twin[i].handle != b.handle) continue;
         a->ops->mem_free(a->reference, a->twin[i].there);
+        td_far_tensors_destroy(a->twin[i].tensors);
         a->twin[i] = a->twin[--a->n_twins];
         return;
     }
 }
 
+static td_status far_state_alloc(struct td_accelerator *a, const struct td_state_table *state,
+                                 enum td_role role, struct td_buffer *out_buffer) {
+    struct td_buffer b;
+    TD_TRY(far_mem_alloc(a, td_state_region_bytes(state, role), &b));
+    td_status s = TD_OK;
+    if (a->by_tensor) s = td_far_tensors_create(state, role, &a->twin[a->n_twins - 1].tensors);
+    if (s) {
+        far_mem_free(a, b);
+        return s;
+    }
+    *out_buffer = b;
+    return TD_OK;
+}
+
 // The memory that a buffer is of: the host's itself, a handle's twin. No bytes: none.
 static td_status find_memory(const struct td_accelerator *a, struct td_buffer b,
-                             struct td_buffer *out_there) {
-    if (b.space == TD_SPACE_HOST || !b.bytes) {
-        *out_there = b;
-        return TD_OK;
-    }
+                             struct twin *out_twin) {
+    *out_twin = (struct twin){.there = b};
+    if (b.space == TD_SPACE_HOST || !b.bytes) return TD_OK;
     for (size_t i = 0; i < a->n_twins; i++) {
         if (a->twin[i].handle != b.handle) continue;
-        *out_there = a->twin[i].there;
+        *out_twin = a->twin[i];
         return TD_OK;
     }
     return td_fail(TD_INVALID_ARGUMENT, "the far device has no buffer %" PRIx64, b.handle);
 }
 
+// Between runs, where one of both is a list of tensors: through memory of its own.
+static td_status copy_tensors(struct td_accelerator *a, const struct twin *to, size_t dst_offset,
+                              const struct twin *from, size_t src_offset, size_t bytes) {
+    TD_AUTO_FREE char *piece = malloc(TD_MAX(bytes, (size_t)1));
+    if (!piece) return td_fail_oom();
+    const struct td_buffer here = td_buffer_of_host(piece, bytes);
+    if (from->tensors) {
+        TD_TRY(td_far_tensors_read(from->tensors, src_offset, bytes, piece));
+    } else {
+        TD_TRY(a->ops->copy(a->reference, here, 0, from->there, src_offset, bytes));
+    }
+    if (to->tensors) return td_far_tensors_write(to->tensors, dst_offset, bytes, piece);
+    return a->ops->copy(a->reference, to->there, dst_offset, here, 0, bytes);
+}
+
 static td_status far_copy(struct td_accelerator *a, struct td_buffer dst, size_t dst_offset,
                           struct td_buffer src, size_t src_offset, size_t bytes) {
-    struct td_buffer to, from;
+    struct twin to, from;
     TD_TRY(find_memory(a, dst, &to));
     TD_TRY(find_memory(a, src, &from));
-    if (!td_far_queue_is_here(a->queue)) {
+    const bool runs = td_far_queue_is_here(a->queue); // then the twins have the content
+    if (!runs) {
         const td_ticket last = td_far_queue_next(a->queue) - 1;
         TD_TRY(td_far_queue_wait(a->queue, last, DRAIN_NS));
     }
-    return a->ops->copy(a->reference, to, dst_offset, from, src_offset, bytes);
+    if (!runs && (to.tensors || from.tensors)) {
+        return copy_tensors(a, &to, dst_offset, &from, src_offset, bytes);
+    }
+    return a->ops->copy(a->reference, to.there, dst_offset, from.there, src_offset, bytes);
 }
 
 // ---- compile ------------------------------------------------------------------------------------
@@ -199,15 +267,21 @@ static void far_release(struct td_executable *e) {
     struct td_accelerator *a = e->accel;
     td_status_free(td_far_queue_wait(a->queue, td_far_queue_next(a->queue) - 1, DRAIN_NS));
     a->ops->release(e->twin);
+    if (e->arena.bytes) a->ops->mem_free(a->reference, e->arena);
     free(e);
 }
 
 // The caller's bindings, with its buffers' twins and blocks of the executable's own.
-static td_status bind_twin(struct td_executable *e, struct td_bindings *out) {
+static td_status bind_twin(struct td_executable *e, size_t arena_bytes, struct td_bindings *out) {
+    struct td_accelerator *a = e->accel;
+    struct twin found;
     *out = e->bind;
-    TD_TRY(find_memory(e->accel, e->bind.arena, &out->arena));
+    if (a->by_tensor) TD_TRY(a->ops->mem_alloc(a->reference, TD_MAX(arena_bytes, 64), &e->arena));
+    TD_TRY(find_memory(a, e->bind.arena, &found));
+    out->arena = a->by_tensor ? e->arena : found.there;
     for (int role = 0; role < TD_ROLE_COUNT; role++) {
-        TD_TRY(find_memory(e->accel, e->bind.region[role], &out->region[role]));
+        TD_TRY(find_memory(a, e->bind.region[role], &found));
+        out->region[role] = found.there;
     }
     if (e->bind.scalars) out->scalars = e->scalars;
     if (e->bind.random) out->random = e->random;
@@ -230,10 +304,10 @@ static td_status far_compile(struct td_accelerator *a, const struct td_program *
         s = td_fail(TD_UNIMPLEMENTED, "step '%s' has %u inputs and %u outputs; far takes %d and %d",
                     p->key.step, e->n_inputs, e->n_outputs, (int)INPUTS, (int)OUTPUTS);
     }
-    if (!s) s = bind_twin(e, &twin);
+    if (!s) s = bind_twin(e, p->arena_bytes, &twin);
     if (!s) s = a->ops->compile(a->reference, p, &twin, &e->twin);
     if (s) {
-        free(e);
+        far_release(e);
         return s;
     }
     *out_exe = e;
@@ -242,7 +316,13 @@ static td_status far_compile(struct td_accelerator *a, const struct td_program *
 
 static td_status far_measure(struct td_accelerator *a, const struct td_program *const *programs,
                              size_t n, size_t *out_bytes) {
-    return a->ops->measure(a->reference, programs, n, out_bytes);
+    size_t bytes;
+    TD_TRY(a->ops->measure(a->reference, programs, n, &bytes));
+    for (size_t i = 0; i < n && a->by_tensor; i++) {
+        bytes += TD_MAX(programs[i]->arena_bytes, 64);
+    }
+    *out_bytes = bytes;
+    return TD_OK;
 }
 
 // ---- run ----------------------------------------------------------------------------------------
@@ -283,7 +363,9 @@ static const struct td_accelerator_ops far_ops = {
     .probe = far_probe,
     .open = far_open,
     .close = far_close,
+    .facts = far_facts,
     .mem_alloc = far_mem_alloc,
+    .state_alloc = far_state_alloc,
     .mem_free = far_mem_free,
     .copy = far_copy,
     .compile = far_compile,

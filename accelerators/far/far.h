@@ -7,11 +7,13 @@
 // waits for is a wrong number. Nobody trains with it: it is linked into tests, and
 // tests/plugins/far.c makes a plugin of it, which is never installed.
 //
-// Its knobs make it slow (delay_us) or make it fail (fail_at). It has 2 devices; their number is no
-// knob, because probe comes before knobs. In reading order:
+// Its knobs make it slow (delay_us), make it fail (fail_at), or give each tensor a buffer of its
+// own (by_tensor). It has 2 devices; their number is no knob, because probe comes before knobs. In
+// reading order:
 //
-//   far.h    the accelerator: memory, compile and run
-//   queue.h  runs one after the other, on their own thread
+//   far.h      the accelerator: memory, compile and run
+//   queue.h    runs one after the other, on their own thread
+//   tensors.h  a state region as a list of buffers
 
 #include "traind/plugin.h"
 

@@ -57,6 +57,7 @@ static td_status ref_probe(struct td_accel_facts *out_facts) {
                                .device_name = "reference loops",
                                .build = "reference-1",
                                .detects_anomaly = true,
+                               .whole_logits_bytes = 32 << 20,
                                .dtypes = (1u << TD_DTYPE_COUNT) - 1};
     memcpy(out_facts, &f, TD_MIN(sizeof f, (size_t)out_facts->struct_bytes));
     return TD_OK;

@@ -50,7 +50,14 @@ struct td_accel_facts {
     uint32_t dtypes;       // bit i: programs may compute in enum td_dtype i
     char build[64];        // library and instruction set, part of the resume key
     bool detects_anomaly;  // takes td_accel_config.detect_anomaly
-    uint32_t run_ahead;    // runs that may be queued before the last one is waited for: 0 or 1
+    // memory_bytes is of one rank alone, beside the host's; else the node's ranks share the host's.
+    bool own_memory;
+    // It needs no arena and nothing that is computed twice: programs come with recompute `none`,
+    // td_bindings.arena has no bytes, and what they need is what `measure` says.
+    bool plans_memory;
+    size_t whole_logits_bytes; // larger logits are never made whole (linear_ce); 0: all are
+    size_t process_bytes;      // host memory of the libraries that it opens
+    uint32_t run_ahead;        // runs that may be queued before the last one is waited for: 0 or 1
 };
 
 struct td_accel_config {
@@ -143,9 +150,18 @@ struct td_accelerator_ops {
     // class bad_spec for knobs that cannot be.
     td_status (*open)(const struct td_accel_config *config, struct td_accelerator **out_accel);
     void (*close)(struct td_accelerator *a); // accepts NULL; executables are released before
+    // (optional) Where knobs change what probe said: facts come filled in by probe.
+    td_status (*facts)(struct td_accelerator *a, struct td_accel_facts *facts);
     // 64-byte aligned, zeroed; for mem_free. Errors: RESOURCE_EXHAUSTED (class out_of_memory).
     td_status (*mem_alloc)(struct td_accelerator *a, size_t bytes, struct td_buffer *out_buffer);
-    void (*mem_free)(struct td_accelerator *a, struct td_buffer b); // a whole one of mem_alloc
+    // A whole one of mem_alloc or state_alloc.
+    void (*mem_free)(struct td_accelerator *a, struct td_buffer b);
+    // (optional) The region of a role, whose layout is done; the table outlives it. NULL: mem_alloc
+    // of its bytes. The accelerator may keep each tensor in a buffer of its own, and in another one
+    // after each run. copy then takes ranges of the region by td_state_info.offset; what is between
+    // tensors has no content. Zeroed, for mem_free. Errors: as mem_alloc.
+    td_status (*state_alloc)(struct td_accelerator *a, const struct td_state_table *state,
+                             enum td_role role, struct td_buffer *out_buffer);
     // (optional) Makes host memory of the caller usable as a region (shared gradient mapping). The
     // memory stays the caller's, and alive until close.
     td_status (*mem_import)(struct td_accelerator *a, void *host, size_t bytes,

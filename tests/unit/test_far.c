@@ -119,7 +119,7 @@ static void test_update_fails_when_it_is_the_one_of_fail_at(void **state) {
     struct rig r;
     struct td_arena *a;
     assert_ok(td_arena_create(1 << 16, &a));
-    open_with(&r, a, "{\"delay_us\":0,\"fail_at\":2}");
+    open_with(&r, a, "{\"delay_us\":0,\"fail_at\":2,\"by_tensor\":false}");
     const int p = add_training(&r);
     rig_place(&r);
     rig_copy_all(&r, &r.program[p], true);
@@ -146,7 +146,7 @@ static void test_run_takes_the_delay_at_least(void **state) {
     struct rig r;
     struct td_arena *a;
     assert_ok(td_arena_create(1 << 16, &a));
-    open_with(&r, a, "{\"delay_us\":20000,\"fail_at\":0}");
+    open_with(&r, a, "{\"delay_us\":20000,\"fail_at\":0,\"by_tensor\":false}");
     const int p = add_training(&r);
     rig_place(&r);
     rig_copy_all(&r, &r.program[p], true);

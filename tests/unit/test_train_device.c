@@ -16,6 +16,7 @@ struct job {
     int32_t world;
     int32_t accumulate, max_epochs;
     const char *resume_from; // NULL: a fresh start
+    bool by_tensor;          // of far
 };
 
 // ---- ranks as threads --------------------------------------------------------------------------
@@ -35,6 +36,10 @@ static void *run_rank(void *arg) {
     struct td_train_result result;
     prepare_run(&r, NULL, j->strategy, k->dir);
     r.config.accelerator = j->accelerator;
+    if (j->by_tensor) {
+        r.config.accelerator_knobs =
+            knobs(&r, &td_accelerator_far, "{\"delay_us\":0,\"fail_at\":0,\"by_tensor\":true}");
+    }
     r.config.precision = j->precision;
     r.config.world_size = j->world;
     r.config.rank = k->rank;
@@ -97,14 +102,17 @@ static void expect_same(const char *a, const char *b, int64_t step) {
 // ---- cases -------------------------------------------------------------------------------------
 static void compare_on_both(const char *scratch, struct job j) {
     char far[TD_FS_PATH_BYTES], reference[TD_FS_PATH_BYTES];
-    snprintf(far, sizeof far, "%s/far-%s-%d", scratch, j.strategy, (int)j.world);
-    snprintf(reference, sizeof reference, "%s/reference-%s-%d", scratch, j.strategy, (int)j.world);
-    j.accelerator = "far";
-    const int64_t steps = run_job(&j, far);
-    assert_true(steps > 0);
+    snprintf(reference, sizeof reference, "%s/reference", scratch);
     j.accelerator = "reference";
-    assert_int_equal(run_job(&j, reference), steps);
-    expect_same(far, reference, steps);
+    const int64_t steps = run_job(&j, reference);
+    assert_true(steps > 0);
+    j.accelerator = "far";
+    for (int by_tensor = 0; by_tensor < 2; by_tensor++) {
+        j.by_tensor = by_tensor;
+        snprintf(far, sizeof far, "%s/far-%d", scratch, by_tensor);
+        assert_int_equal(run_job(&j, far), steps);
+        expect_same(far, reference, steps);
+    }
 }
 
 static void test_bits_are_the_references_with_one_rank(void **state) {
@@ -131,7 +139,7 @@ static void test_bits_are_the_references_when_steps_are_gated(void **state) {
                                          .max_epochs = 3});
 }
 
-static void test_bits_are_those_of_one_run_when_resumed(void **state) {
+static void resume(void **state, bool by_tensor) {
     char whole[TD_FS_PATH_BYTES], part[TD_FS_PATH_BYTES], from[TD_FS_PATH_BYTES];
     char rest[TD_FS_PATH_BYTES];
     struct job j = {.accelerator = "far",
@@ -139,7 +147,8 @@ static void test_bits_are_those_of_one_run_when_resumed(void **state) {
                     .precision = "32-true",
                     .world = WORLD,
                     .accumulate = 1,
-                    .max_epochs = 4};
+                    .max_epochs = 4,
+                    .by_tensor = by_tensor};
     snprintf(whole, sizeof whole, "%s/whole", (char *)*state);
     snprintf(part, sizeof part, "%s/part", (char *)*state);
     snprintf(rest, sizeof rest, "%s/rest", (char *)*state);
@@ -154,6 +163,14 @@ static void test_bits_are_those_of_one_run_when_resumed(void **state) {
     expect_same(whole, rest, steps);
 }
 
+static void test_bits_are_those_of_one_run_when_resumed(void **state) {
+    resume(state, false);
+}
+
+static void test_bits_are_those_of_one_run_when_resumed_by_tensor(void **state) {
+    resume(state, true);
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, td_test_scratch_make, td_test_scratch_remove)
     const struct CMUnitTest tests[] = {
@@ -161,6 +178,7 @@ int main(void) {
         CASE(test_bits_are_the_references_when_two_ranks_average),
         CASE(test_bits_are_the_references_when_steps_are_gated),
         CASE(test_bits_are_those_of_one_run_when_resumed),
+        CASE(test_bits_are_those_of_one_run_when_resumed_by_tensor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

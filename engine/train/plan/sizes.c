@@ -34,8 +34,9 @@ static td_status measure_scratch(const struct td_rank *r, size_t *out_bytes) {
     return r->accel_ops->measure(r->accel, programs, n, out_bytes);
 }
 
-size_t td_sizes_process_bytes(int32_t n_threads) {
-    return TD_SIZES_PROCESS + TD_SIZES_THREAD * (size_t)TD_MAX(n_threads, 1);
+size_t td_sizes_process_bytes(const struct td_rank *r) {
+    const size_t threads = (size_t)TD_MAX(r->config->n_threads, 1);
+    return TD_SIZES_PROCESS + r->accel_facts.process_bytes + TD_SIZES_THREAD * threads;
 }
 
 // A rank's part of the limit; gradients of a group are in its shared mapping.
@@ -48,7 +49,8 @@ static size_t needed(const struct td_rank *r, const struct td_sizes *s) {
 
 // Everything that is known without compiling.
 static td_status measure_memory(const struct td_rank *r, struct td_sizes *s) {
-    *s = (struct td_sizes){.arena_bytes = td_programs_arena_bytes(r->programs)};
+    *s = (struct td_sizes){0};
+    if (!r->accel_facts.plans_memory) s->arena_bytes = td_programs_arena_bytes(r->programs);
     for (int role = 0; role < TD_ROLE_COUNT; role++) {
         s->state_bytes += td_state_region_bytes(r->state, (enum td_role)role);
     }
@@ -58,7 +60,7 @@ static td_status measure_memory(const struct td_rank *r, struct td_sizes *s) {
     size_t gradients = td_state_region_bytes(r->state, TD_ROLE_GRAD);
     s->shared_bytes = r->group_ops->shared_bytes(r->config->world_size, gradients);
     s->batch_bytes = td_data_batch_bytes(r->data);
-    s->process_bytes = td_sizes_process_bytes(r->config->n_threads);
+    s->process_bytes = td_sizes_process_bytes(r);
     s->memory_bytes = needed(r, s);
     return TD_OK;
 }
@@ -111,9 +113,15 @@ td_status td_sizes_measure(const struct td_rank *r, struct td_sizes *out_sizes) 
 td_status td_sizes_levels(const struct td_rank *r, enum td_recompute *out_first,
                           enum td_recompute *out_last) {
     const char *wish = r->config->recompute ? r->config->recompute : "auto";
+    const bool plans = r->accel_facts.plans_memory;
     *out_first = TD_RECOMPUTE_NONE;
-    *out_last = TD_RECOMPUTE_FULL;
+    *out_last = plans ? TD_RECOMPUTE_NONE : TD_RECOMPUTE_FULL;
     if (strcmp(wish, "auto") == 0) return TD_OK;
+    if (plans && strcmp(wish, "none") != 0) {
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "recompute is '%s', but accelerator '%s' plans its own memory: leave it out",
+                       wish, r->accel_name);
+    }
     for (int i = TD_RECOMPUTE_NONE; i <= TD_RECOMPUTE_FULL; i++) {
         if (strcmp(wish, td_recompute_name((enum td_recompute)i)) != 0) continue;
         *out_first = *out_last = (enum td_recompute)i;

@@ -17,12 +17,12 @@
 #include "engine/train/plan/estimate.h"
 #include "engine/train/rank/rank.h"
 
-// A process that has loaded oneDNN has 10 MiB of its own, one with more threads 10 MiB more for
-// each. These are a stack of 8 MiB, which counts as a whole against the limit of a rank, and an
-// allocator's arena. Measured at 1 and 2 threads, with room for generated code.
-#define TD_SIZES_PROCESS ((size_t)40 << 20)
+// A process has some 6 MiB of its own beside the libraries of its accelerator (td_accel_facts), and
+// one with more threads 10 MiB more for each. These are a stack of 8 MiB, which counts as a whole
+// against the limit of a rank, and an allocator's arena. Measured, with room.
+#define TD_SIZES_PROCESS ((size_t)16 << 20)
 #define TD_SIZES_THREAD  ((size_t)12 << 20)
-size_t td_sizes_process_bytes(int32_t n_threads);
+size_t td_sizes_process_bytes(const struct td_rank *r);
 
 enum { TD_SIZES_SLOW = 448 };
 

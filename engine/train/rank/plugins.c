@@ -60,6 +60,7 @@ td_status td_rank_open_accelerator(struct td_rank *r) {
                        r->accel_name);
     }
     TD_TRY_CTX(r->accel_ops->open(&config, &r->accel), "open accelerator '%s'", r->accel_name);
+    if (r->accel_ops->facts) TD_TRY(r->accel_ops->facts(r->accel, &r->accel_facts));
     r->key.world_size = c->world_size;
     r->key.threads = c->n_threads;
     snprintf(r->key.cpu, sizeof r->key.cpu, "%s", r->accel_facts.build);

@@ -6,8 +6,6 @@
 #include "engine/train/rank/batches.h"
 #include "engine/train/rank/dump.h"
 
-enum { WHOLE_LOGITS_BYTES = 32 << 20 };
-
 // Every variant of an epoch played from p on: windows repeat, so its two ends have them all.
 static td_status add_train_programs(struct td_rank *r, const struct td_progress *p) {
     const struct td_train_config *c = r->config;
@@ -87,7 +85,7 @@ td_status td_rank_record(struct td_rank *r, enum td_recompute level) {
         .strategy_arg = r,
         .optimizer = &r->optimizer,
         .recompute = level,
-        .whole_logits_bytes = WHOLE_LOGITS_BYTES,
+        .whole_logits_bytes = r->accel_facts.whole_logits_bytes,
         .skips = r->accel_ops->skips,
         .dump = c->dump ? td_dump_take : NULL,
         .dump_arg = c->dump,

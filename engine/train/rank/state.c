@@ -43,15 +43,22 @@ td_status td_rank_choose_start(struct td_rank *r) {
 
 // ---- memory and values --------------------------------------------------------------------------
 
+static td_status allocate(struct td_rank *r, enum td_role role, size_t bytes) {
+    const struct td_accelerator_ops *o = r->accel_ops;
+    if (o->state_alloc) return o->state_alloc(r->accel, r->state, role, &r->memory.region[role]);
+    return o->mem_alloc(r->accel, bytes, &r->memory.region[role]);
+}
+
 td_status td_rank_place_state(struct td_rank *r) {
     if (r->strategy_ops->place) TD_TRY(r->strategy_ops->place(r->strategy, r->state, &r->memory));
     for (int role = 0; role < TD_ROLE_COUNT; role++) {
         size_t bytes = td_state_region_bytes(r->state, (enum td_role)role);
         if (r->memory.region[role].bytes || !bytes) continue;
-        TD_TRY_CTX(r->accel_ops->mem_alloc(r->accel, bytes, &r->memory.region[role]),
-                   "%zu bytes for the %s state", bytes, td_role_name((enum td_role)role));
+        TD_TRY_CTX(allocate(r, (enum td_role)role, bytes), "%zu bytes for the %s state", bytes,
+                   td_role_name((enum td_role)role));
         r->owned[role] = true;
     }
+    if (r->accel_facts.plans_memory) return TD_OK;
     size_t arena = TD_MAX(td_programs_arena_bytes(r->programs), 64);
     TD_TRY_CTX(r->accel_ops->mem_alloc(r->accel, arena, &r->arena_memory),
                "%zu bytes for activations", arena);
