@@ -14,6 +14,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "accelerators/far/queue.h"
 #include "accelerators/far/tensors.h"
@@ -23,6 +24,7 @@
 enum { BUFFERS = 1024, INPUTS = 16, OUTPUTS = 64, DEVICES = 2 };
 #define FIRST_HANDLE UINT64_C(0xfa00000000000001) // no address: what follows it faults
 #define DRAIN_NS     (600 * TD_NS_PER_S)
+#define IS_COPY      UINT64_C(1) // of a ticket; the rest of it is the queue's
 
 struct twin {
     uint64_t handle;
@@ -30,9 +32,16 @@ struct twin {
     struct td_far_tensors *tensors; // NULL: `there` has the content between runs, too
 };
 
-// A run, by ticket % TD_FAR_TASKS.
+// A copy that is queued.
+struct copy {
+    struct twin to, from;
+    size_t to_offset, from_offset, bytes;
+};
+
+// A run or a copy, by ticket % TD_FAR_TASKS.
 struct run {
-    struct td_executable *exe;
+    struct td_executable *exe; // NULL: it is the copy
+    struct copy copy;
     uint32_t segments;
     const void *inputs[INPUTS];
     double scalars[TD_SCALAR_COUNT];
@@ -51,6 +60,7 @@ struct td_accelerator {
     struct run run[TD_FAR_TASKS];
     int64_t delay_us, fail_at; // its knobs
     bool by_tensor;
+    bool runs;         // a twin has the content of its tensors; the queue's thread
     int64_t n_updates; // runs with an apply segment so far; the queue's thread
 };
 
@@ -104,20 +114,46 @@ static td_status store_tensors(struct td_accelerator *a) {
     return TD_OK;
 }
 
-static td_status run_task(void *arg, td_ticket ticket) {
-    struct td_accelerator *a = arg;
-    struct run *r = run_of(a, ticket);
+static td_status run_twin(struct td_accelerator *a, struct run *r) {
     struct td_executable *e = r->exe;
     td_ticket done;
-    TD_TRY(count_update(a, r->segments));
     memcpy(e->scalars, r->scalars, sizeof e->scalars);
     memcpy(e->random, r->random, sizeof e->random);
     memcpy(e->control, r->control, sizeof e->control);
     load_tensors(a);
-    TD_TRY(a->ops->run(e->twin, r->segments, r->inputs, &done));
+    a->runs = true;
+    td_status s = a->ops->run(e->twin, r->segments, r->inputs, &done);
+    a->runs = false;
+    TD_TRY(s);
     TD_TRY(store_tensors(a));
     memcpy(r->control, e->control, sizeof e->control);
     memcpy(r->outputs, e->outputs, sizeof e->outputs);
+    return TD_OK;
+}
+
+// Where one of both is a list of tensors: through memory of its own.
+static td_status make_copy(struct td_accelerator *a, const struct copy *c) {
+    const struct td_far_tensors *from = c->from.tensors;
+    struct td_far_tensors *to = c->to.tensors;
+    if (a->runs || (!to && !from)) {
+        return a->ops->copy(a->reference, c->to.there, c->to_offset, c->from.there, c->from_offset,
+                            c->bytes);
+    }
+    TD_AUTO_FREE char *piece = malloc(TD_MAX(c->bytes, (size_t)1));
+    if (!piece) return td_fail_oom();
+    const struct td_buffer here = td_buffer_of_host(piece, c->bytes);
+    TD_TRY(from ? td_far_tensors_read(from, c->from_offset, c->bytes, piece)
+                : a->ops->copy(a->reference, here, 0, c->from.there, c->from_offset, c->bytes));
+    if (to) return td_far_tensors_write(to, c->to_offset, c->bytes, piece);
+    return a->ops->copy(a->reference, c->to.there, c->to_offset, here, 0, c->bytes);
+}
+
+static td_status run_task(void *arg, td_ticket ticket) {
+    struct td_accelerator *a = arg;
+    struct run *r = run_of(a, ticket);
+    if (!r->exe) return make_copy(a, &r->copy);
+    TD_TRY(count_update(a, r->segments));
+    TD_TRY(run_twin(a, r));
     td_far_queue_rest(a->queue, a->delay_us * (TD_NS_PER_MS / 1000));
     return TD_OK;
 }
@@ -230,35 +266,57 @@ static td_status find_memory(const struct td_accelerator *a, struct td_buffer b,
     return td_fail(TD_INVALID_ARGUMENT, "the far device has no buffer %" PRIx64, b.handle);
 }
 
-// Between runs, where one of both is a list of tensors: through memory of its own.
-static td_status copy_tensors(struct td_accelerator *a, const struct twin *to, size_t dst_offset,
-                              const struct twin *from, size_t src_offset, size_t bytes) {
-    TD_AUTO_FREE char *piece = malloc(TD_MAX(bytes, (size_t)1));
-    if (!piece) return td_fail_oom();
-    const struct td_buffer here = td_buffer_of_host(piece, bytes);
-    if (from->tensors) {
-        TD_TRY(td_far_tensors_read(from->tensors, src_offset, bytes, piece));
-    } else {
-        TD_TRY(a->ops->copy(a->reference, here, 0, from->there, src_offset, bytes));
-    }
-    if (to->tensors) return td_far_tensors_write(to->tensors, dst_offset, bytes, piece);
-    return a->ops->copy(a->reference, to->there, dst_offset, here, 0, bytes);
-}
-
 static td_status far_copy(struct td_accelerator *a, struct td_buffer dst, size_t dst_offset,
                           struct td_buffer src, size_t src_offset, size_t bytes) {
-    struct twin to, from;
-    TD_TRY(find_memory(a, dst, &to));
-    TD_TRY(find_memory(a, src, &from));
-    const bool runs = td_far_queue_is_here(a->queue); // then the twins have the content
-    if (!runs) {
+    struct copy c = {.to_offset = dst_offset, .from_offset = src_offset, .bytes = bytes};
+    TD_TRY(find_memory(a, dst, &c.to));
+    TD_TRY(find_memory(a, src, &c.from));
+    if (!td_far_queue_is_here(a->queue)) {
         const td_ticket last = td_far_queue_next(a->queue) - 1;
         TD_TRY(td_far_queue_wait(a->queue, last, DRAIN_NS));
     }
-    if (!runs && (to.tensors || from.tensors)) {
-        return copy_tensors(a, &to, dst_offset, &from, src_offset, bytes);
-    }
-    return a->ops->copy(a->reference, to.there, dst_offset, from.there, src_offset, bytes);
+    return make_copy(a, &c);
+}
+
+// The place of the next ticket, once the one that had it before is done.
+static td_status next_place(struct td_accelerator *a, struct run **out_place,
+                            td_ticket *out_ticket) {
+    const td_ticket ticket = td_far_queue_next(a->queue);
+    const td_ticket before = ticket > TD_FAR_TASKS ? ticket - TD_FAR_TASKS : 0;
+    TD_TRY(td_far_queue_wait(a->queue, before, DRAIN_NS));
+    *out_place = run_of(a, ticket);
+    *out_ticket = ticket;
+    return TD_OK;
+}
+
+static td_status far_copy_begin(struct td_accelerator *a, struct td_buffer dst, size_t dst_offset,
+                                struct td_buffer src, size_t src_offset, size_t bytes,
+                                td_ticket *out_ticket) {
+    struct copy c = {.to_offset = dst_offset, .from_offset = src_offset, .bytes = bytes};
+    struct run *r;
+    td_ticket ticket;
+    TD_TRY(find_memory(a, dst, &c.to));
+    TD_TRY(find_memory(a, src, &c.from));
+    TD_TRY(next_place(a, &r, &ticket));
+    r->exe = NULL;
+    r->copy = c;
+    TD_TRY(td_far_queue_add(a->queue));
+    *out_ticket = ticket << 1 | IS_COPY;
+    return TD_OK;
+}
+
+// Nothing is locked: it shows who frees what it got elsewhere.
+static td_status far_host_alloc(struct td_accelerator *a, size_t bytes, void **out_data) {
+    (void)a;
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return td_fail_oom();
+    *out_data = p;
+    return TD_OK;
+}
+
+static void far_host_free(struct td_accelerator *a, void *data, size_t bytes) {
+    (void)a;
+    munmap(data, bytes);
 }
 
 // ---- compile ------------------------------------------------------------------------------------
@@ -332,10 +390,9 @@ static td_status far_run(struct td_executable *e, uint32_t segments, const void 
     if (e->n_inputs && !inputs) {
         return td_fail(TD_INVALID_ARGUMENT, "the far device runs a program without its inputs");
     }
-    const td_ticket ticket = td_far_queue_next(a->queue);
-    const td_ticket before = ticket > TD_FAR_TASKS ? ticket - TD_FAR_TASKS : 0;
-    TD_TRY(td_far_queue_wait(a->queue, before, DRAIN_NS)); // its place is this one's
-    struct run *r = run_of(a, ticket);
+    struct run *r;
+    td_ticket ticket;
+    TD_TRY(next_place(a, &r, &ticket));
     r->exe = e;
     r->segments = segments;
     if (e->n_inputs) memcpy(r->inputs, inputs, e->n_inputs * sizeof *inputs);
@@ -343,15 +400,17 @@ static td_status far_run(struct td_executable *e, uint32_t segments, const void 
     if (e->bind.random) memcpy(r->random, e->bind.random, sizeof r->random);
     if (e->bind.control) memcpy(r->control, e->bind.control, sizeof r->control);
     TD_TRY(td_far_queue_add(a->queue));
-    *out_ticket = ticket;
+    *out_ticket = ticket << 1;
     return TD_OK;
 }
 
 static td_status far_wait(struct td_accelerator *a, td_ticket ticket, int64_t timeout_ns) {
-    TD_TRY(td_far_queue_wait(a->queue, ticket, timeout_ns));
-    const bool kept = ticket && ticket + TD_FAR_TASKS >= td_far_queue_next(a->queue);
+    const td_ticket task = ticket >> 1;
+    TD_TRY(td_far_queue_wait(a->queue, task, timeout_ns));
+    if (ticket & IS_COPY) return TD_OK; // on any thread
+    const bool kept = task && task + TD_FAR_TASKS >= td_far_queue_next(a->queue);
     if (!kept) return TD_OK; // another run has its place, so nobody waits for its outputs
-    const struct run *r = run_of(a, ticket);
+    const struct run *r = run_of(a, task);
     const struct td_bindings *b = &r->exe->bind;
     if (b->control) memcpy(b->control, r->control, sizeof r->control);
     if (b->outputs) memcpy(b->outputs, r->outputs, r->exe->n_outputs * sizeof *b->outputs);
@@ -368,6 +427,9 @@ static const struct td_accelerator_ops far_ops = {
     .state_alloc = far_state_alloc,
     .mem_free = far_mem_free,
     .copy = far_copy,
+    .copy_begin = far_copy_begin,
+    .host_alloc = far_host_alloc,
+    .host_free = far_host_free,
     .compile = far_compile,
     .run = far_run,
     .wait = far_wait,

@@ -91,7 +91,7 @@ void td_far_queue_destroy(struct td_far_queue *q) {
 }
 
 td_ticket td_far_queue_next(const struct td_far_queue *q) {
-    return q->queued + 1; // which only this thread changes
+    return q->queued + 1; // which only the thread that adds changes
 }
 
 td_status td_far_queue_add(struct td_far_queue *q) {

@@ -2,8 +2,8 @@
 #define TRAIND_ACCELERATORS_FAR_QUEUE_H
 
 // Queue: tasks one after the other, on a thread of its own; a task is known by its ticket alone.
-// After a task that failed no other is run: what it would read has no known content. Thread: add,
-// wait and destroy on the thread that created it; is_here on any.
+// After a task that failed no other is run: what it would read has no known content. Thread: next,
+// add and destroy on the thread that created it; wait and is_here on any.
 
 #include "traind/accelerator.h"
 

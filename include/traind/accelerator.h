@@ -171,6 +171,15 @@ struct td_accelerator_ops {
     // INVALID_ARGUMENT or OUT_OF_RANGE when the bytes are not all inside both buffers.
     td_status (*copy)(struct td_accelerator *a, struct td_buffer dst, size_t dst_offset,
                       struct td_buffer src, size_t src_offset, size_t bytes);
+    // (optional) As copy, but queued: the bytes are there when its ticket is done, for which any
+    // thread may wait. Runs that are queued later find src as it was, and may write it.
+    td_status (*copy_begin)(struct td_accelerator *a, struct td_buffer dst, size_t dst_offset,
+                            struct td_buffer src, size_t src_offset, size_t bytes,
+                            td_ticket *out_ticket);
+    // (optional, both or none) Host memory that it copies from and to faster, page-locked: at page
+    // borders, zeroed, for host_free with the same bytes. Errors: RESOURCE_EXHAUSTED.
+    td_status (*host_alloc)(struct td_accelerator *a, size_t bytes, void **out_data);
+    void (*host_free)(struct td_accelerator *a, void *data, size_t bytes);
     // UNIMPLEMENTED names the node that it cannot run. The program outlives the executable.
     td_status (*compile)(struct td_accelerator *a, const struct td_program *p,
                          const struct td_bindings *b, struct td_executable **out_exe);

@@ -29,6 +29,7 @@ struct td_checkpointer {
     size_t n_shards;
     char *snapshot; // images of the shards, one after the other
     size_t snapshot_bytes;
+    td_ticket ticket;     // of the copies into it; 0: they are done
     struct td_buf own;    // image of the plugins' file; empty: there is none
     bool asked;           // prepare was submitted
     atomic_bool prepared; // the snapshot's pages are there
@@ -158,10 +159,16 @@ static void prepare(void *arg) {
 }
 
 static td_status make_snapshot(struct td_checkpointer *c) {
+    const struct td_accelerator_ops *o = c->o.accel_ops;
+    void *p;
     TD_TRY(plan_shards(c->o.state, c->o.roles, c->shard, &c->n_shards));
     c->snapshot_bytes = room_of(c->shard, c->n_shards);
-    void *p =
-        mmap(NULL, c->snapshot_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (o->host_alloc) {
+        TD_TRY(o->host_alloc(c->o.accel, c->snapshot_bytes, &p));
+        c->snapshot = p;
+        return TD_OK;
+    }
+    p = mmap(NULL, c->snapshot_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) {
         return td_fail_errno(TD_RESOURCE_EXHAUSTED, "map %zu bytes for a snapshot of the state",
                              c->snapshot_bytes);
@@ -198,7 +205,11 @@ td_status td_checkpointer_create(const struct td_checkpointer_options *options,
 
 void td_checkpointer_destroy(struct td_checkpointer *c) {
     if (!c) return;
-    if (c->snapshot) munmap(c->snapshot, c->snapshot_bytes);
+    if (c->snapshot && c->o.accel_ops->host_alloc) {
+        c->o.accel_ops->host_free(c->o.accel, c->snapshot, c->snapshot_bytes);
+    } else if (c->snapshot) {
+        munmap(c->snapshot, c->snapshot_bytes);
+    }
     for (size_t i = 0; i < c->n_shards; i++) {
         td_shard_finish(&c->shard[i]);
     }
@@ -365,6 +376,11 @@ static td_status write_snapshot(struct td_checkpointer *c) {
     TD_TRY(td_fs_path(path, "%s/step-%lld", c->o.config->dir, step));
     TD_TRY(td_fs_path(tmp, "%s/step-%lld.tmp", c->o.config->dir, step));
     TD_TRY(td_fs_path(label, "%s/step-%lld", c->o.config->label, step));
+    td_status copied = TD_OK;
+    if (c->ticket) {
+        copied = c->o.accel_ops->wait(c->o.accel, c->ticket, TD_CHECKPOINT_PATIENCE_NS);
+    }
+    TD_TRY_CTX(copied, "copy the state of step %lld", step);
     TD_TRY(check_finite(c));
     list_plugins(c);
     size_t bytes = 0;
@@ -412,8 +428,9 @@ static void skip(struct td_checkpointer *c, int64_t step) {
 
 static td_status take_snapshot(struct td_checkpointer *c, const struct td_strategy_memory *memory,
                                const struct td_manifest *m) {
+    c->ticket = 0;
     for (size_t i = 0; i < c->n_shards; i++) {
-        TD_TRY(td_shard_take(&c->shard[i], c->o.accel_ops, c->o.accel, memory));
+        TD_TRY(td_shard_take(&c->shard[i], c->o.accel_ops, c->o.accel, memory, &c->ticket));
     }
     c->manifest = *m;
     c->manifest.own = NULL;

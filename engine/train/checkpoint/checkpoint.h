@@ -22,7 +22,9 @@
 // With config.json, which a module may supply, the directory is also one of Hugging Face's.
 //
 // save() copies the state into one bounded snapshot buffer and returns (shard.h; the background
-// thread makes the buffer's pages after the first step). That thread writes it: into
+// thread makes the buffer's pages after the first step). Where the accelerator queues copies, it
+// returns when they are queued, and the background thread waits for them. A copy that fails leaves
+// no checkpoint. That thread writes the buffer: into
 // "step-<n>.tmp", every file fsynced, manifest last, directory fsynced, renamed, parent fsynced.
 // The rename waits until the metric points before that step are out of the rings: an attempt that
 // goes on from here after this one was killed makes no others. Only then comes the "checkpoint"

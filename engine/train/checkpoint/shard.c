@@ -77,12 +77,9 @@ void td_shard_place(struct td_shard *s, char *memory) {
 
 // ---- snapshot ----------------------------------------------------------------------------------
 td_status td_shard_take(struct td_shard *s, const struct td_accelerator_ops *ops,
-                        struct td_accelerator *accel, const struct td_strategy_memory *memory) {
-    struct td_buffer image = {
-        .space = TD_SPACE_HOST,
-        .handle = (uint64_t)(uintptr_t)s->image,
-        .bytes = s->bytes,
-    };
+                        struct td_accelerator *accel, const struct td_strategy_memory *memory,
+                        td_ticket *io_ticket) {
+    const struct td_buffer image = td_buffer_of_host(s->image, s->bytes);
     for (size_t i = 0, next; i < s->n_tensors; i = next) {
         const struct td_shard_tensor *first = &s->tensor[i];
         size_t bytes = first->info->bytes;
@@ -91,8 +88,11 @@ td_status td_shard_take(struct td_shard *s, const struct td_accelerator_ops *ops
             if (t->role != first->info->role || t->offset != first->info->offset + bytes) break;
             bytes += t->bytes;
         }
-        TD_TRY(ops->copy(accel, image, first->at, memory->region[first->info->role],
-                         first->info->offset, bytes));
+        const struct td_buffer region = memory->region[first->info->role];
+        const size_t at = first->info->offset;
+        TD_TRY(ops->copy_begin
+                   ? ops->copy_begin(accel, image, first->at, region, at, bytes, io_ticket)
+                   : ops->copy(accel, image, first->at, region, at, bytes));
     }
     return TD_OK;
 }

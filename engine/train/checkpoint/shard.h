@@ -9,7 +9,7 @@
 //
 //   plan      which tensors, where in the file; the head's text
 //   place     give it its memory: td_shard_room() bytes, page-aligned
-//   take      copy the state in (training thread)
+//   take      copy the state in, or queue the copies (training thread)
 //   write     to a new file, with fsync (background thread)
 //
 // Thread: one at a time; the checkpointer hands the image from one thread to the other.
@@ -45,9 +45,10 @@ TD_MUST_USE td_status td_shard_plan(const struct td_state_table *state, uint32_t
 void td_shard_finish(struct td_shard *s);
 size_t td_shard_room(const struct td_shard *s);
 void td_shard_place(struct td_shard *s, char *memory);
+// *io_ticket becomes that of the last copy, where the accelerator queues them; else it is left.
 TD_MUST_USE td_status td_shard_take(struct td_shard *s, const struct td_accelerator_ops *ops,
                                     struct td_accelerator *accel,
-                                    const struct td_strategy_memory *memory);
+                                    const struct td_strategy_memory *memory, td_ticket *io_ticket);
 // Creates path, which must not exist; on failure it is removed. RESOURCE_EXHAUSTED class disk when
 // there is no space.
 TD_MUST_USE td_status td_shard_write(const struct td_shard *s, const char *path,

@@ -12,6 +12,8 @@ struct split_state {
 };
 
 struct td_data {
+    const struct td_accelerator_ops *accel_ops;
+    struct td_accelerator *accel;
     const struct td_dataset_ops *ops;
     struct td_dataset *dataset;
     struct td_field field[TD_DATA_FIELDS];
@@ -21,8 +23,16 @@ struct td_data {
     struct split_state split[TD_SPLIT_COUNT];
     int64_t *index;                           // (batch_size)
     void *staging[N_STAGING][TD_DATA_FIELDS]; // each (batch_size, sample_shape)
+    size_t staging_bytes[TD_DATA_FIELDS];
     int next;
 };
+
+static td_status allocate(struct td_data *d, size_t bytes, void **out) {
+    if (d->accel_ops->host_alloc) return d->accel_ops->host_alloc(d->accel, bytes, out);
+    if (posix_memalign(out, 64, bytes) != 0) return td_fail_oom();
+    memset(*out, 0, bytes);
+    return TD_OK;
+}
 
 static td_status allocate_staging(struct td_data *d) {
     for (size_t f = 0; f < d->n_fields; f++) {
@@ -34,21 +44,22 @@ static td_status allocate_staging(struct td_data *d) {
                            "a batch of %lld samples of field '%s' is too large",
                            (long long)d->batch_size, field->name);
         }
+        d->staging_bytes[f] = bytes + 64;
         for (int i = 0; i < N_STAGING; i++) {
-            void *p = NULL;
-            if (posix_memalign(&p, 64, bytes + 64) != 0) return td_fail_oom();
-            memset(p, 0, bytes + 64);
+            TD_TRY(allocate(d, bytes + 64, &d->staging[i][f]));
             d->batch_bytes += bytes + 64;
-            d->staging[i][f] = p;
         }
     }
     return TD_OK;
 }
 
-td_status td_data_open(const struct td_dataset_ops *ops, const struct td_dataset_config *config,
+td_status td_data_open(const struct td_accelerator_ops *accel_ops, struct td_accelerator *accel,
+                       const struct td_dataset_ops *ops, const struct td_dataset_config *config,
                        int64_t batch_size, struct td_data **out_data) {
     TD_AUTO(td_data) *d = td_calloc(1, sizeof *d);
     if (!d) return td_fail_oom();
+    d->accel_ops = accel_ops;
+    d->accel = accel;
     d->ops = ops;
     d->batch_size = batch_size;
     TD_TRY(ops->open(config, &d->dataset));
@@ -65,7 +76,11 @@ void td_data_close(struct td_data *d) {
     if (!d) return;
     for (int i = 0; i < N_STAGING; i++) {
         for (size_t f = 0; f < d->n_fields; f++) {
-            free(d->staging[i][f]);
+            if (d->staging[i][f] && d->accel_ops->host_free) {
+                d->accel_ops->host_free(d->accel, d->staging[i][f], d->staging_bytes[f]);
+            } else {
+                free(d->staging[i][f]);
+            }
         }
     }
     for (int s = 0; s < TD_SPLIT_COUNT; s++) {

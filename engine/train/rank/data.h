@@ -5,19 +5,23 @@
 //
 // It holds no position: a batch is asked for by the global sample offset where its step starts, so
 // a resumed run asks for what comes next and gets it. Samples are gathered on the training thread
-// into one of two staging buffers per field (the other may still be read by an asynchronous
-// accelerator). Rejected: gathering ahead in the background. On the cores that train it
-// takes time from the step that it would hide (0.03 of 2.2 ms for the mlp).
+// into one of two staging buffers per field: a run may still read the other. They are page-locked
+// where the accelerator has such memory. Rejected: gathering ahead in the background. On the cores
+// that train it takes time from the step that it would hide (0.03 of 2.2 ms for the mlp). An
+// accelerator that runs ahead is busy with the run before while a batch is gathered.
 // Thread: the training thread.
 
 #include "engine/train/config/config.h"
 #include "engine/train/rank/sampler.h"
+#include "traind/accelerator.h"
 #include "traind/dataset.h"
 
 enum { TD_DATA_FIELDS = 8 };
 
 struct td_data;
-TD_MUST_USE td_status td_data_open(const struct td_dataset_ops *ops,
+// The accelerator is open until the data is closed.
+TD_MUST_USE td_status td_data_open(const struct td_accelerator_ops *accel_ops,
+                                   struct td_accelerator *accel, const struct td_dataset_ops *ops,
                                    const struct td_dataset_config *config, int64_t batch_size,
                                    struct td_data **out_data);
 void td_data_close(struct td_data *d); // accepts NULL

@@ -260,7 +260,7 @@ td_status td_rank_open_data(struct td_rank *r) {
         .cache_dir = c->cache_dir,
         .targets = &r->targets,
     };
-    td_status s = td_data_open(ops, &config, c->batch_size, &r->data);
+    td_status s = td_data_open(r->accel_ops, r->accel, ops, &config, c->batch_size, &r->data);
     const char *where = td_status_code(s) == TD_NOT_FOUND ? " (paths are those of this node)" : "";
     if (s) return td_status_context(s, "open dataset '%s'%s", c->data.name, where);
     TD_TRY(divide_data(r, TD_SPLIT_TRAIN, true));
