@@ -155,6 +155,7 @@ static td_status take_spec(struct td_worker_config *c) {
     t->data = (struct td_part){spec->data.name, spec->data.knobs};
     t->accelerator = spec->trainer.accelerator.name;
     t->accelerator_knobs = spec->trainer.accelerator.knobs;
+    t->auto_accelerator = "cpu";
     t->strategy = spec->trainer.strategy.name;
     t->strategy_knobs = spec->trainer.strategy.knobs;
     t->precision_knobs = spec->trainer.precision.knobs;
@@ -207,6 +208,7 @@ static td_status take_world(struct td_worker_config *c, const struct td_worker_a
     }
     c->train.rank = args->rank;
     c->train.world_size = world;
+    c->train.collective = world == 1 ? "local" : "shm";
     return TD_OK;
 }
 

@@ -3,10 +3,9 @@
 
 Layers (who may include whom), circles of includes, names that mean two things, headers that a folder keeps
 to itself, homes of third-party headers, banned functions, include guards, file and function length, the essay
-at the top of each file, the story of each folder, what each op and each event needs, pages that a program prints, length
-and words of the docs' sentences. Prints file:line: what, and exits 1 if there is anything. The tables below
-are the rules; change them in the commit that
-changes the design.
+at the top of each file, the story of each folder, names of plugins in the engine, what each op and each event
+needs, pages that a program prints, length and words of the docs' sentences. Prints file:line: what, and exits 1
+if there is anything. The tables below are the rules; change them in the commit that changes the design.
 """
 
 import argparse
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import braces
 import circles
+import devices
 import names
 import prose
 
@@ -448,6 +448,7 @@ def check_file(path, users):
     check_one_way(path, without_strings(plain))
     check_buffers(path, plain)
     braces.check(path, code, problem)
+    devices.check(path, plain, problem)
     prose.check_comments(path, code, problem)
     check_spelled_events(path, plain)
     check_spelled_outcomes(path, plain)

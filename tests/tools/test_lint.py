@@ -10,6 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import braces  # noqa: E402
 import circles  # noqa: E402
+import devices  # noqa: E402
 import lint  # noqa: E402
 import names  # noqa: E402
 
@@ -199,6 +200,21 @@ def test_body_without_braces_is_named_and_gets_some():
     braces.check("x.c", whole, lambda path, line, text: found.append(line))
     assert len(found) == 5 and whole.count("{") == whole.count("}") == BARE.count("{") + 5
     assert re.sub(r"[{}\s]", "", whole) == re.sub(r"[{}\s]", "", BARE)
+
+
+# ---- devices ----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("path, code, line", [
+    ("engine/train/rank/plugins.c", 'name = n == 1\n    ? "local" : group;', 2),
+    ("engine/train/rank/plugins.c", 'return settle(c, "accelerator", "cpu");', 1),
+    ("engine/train/plan/choices.c", 'return td_json_string(td_json_get(frozen, "accelerator"), "cpu");', 1),
+    ("engine/train/plan/choices.c", 'x = td_json_get(frozen, "cpu"); set_str(a, o, "cpu", k->cpu); td_json_set(a, o, "cpu", v);', 0),
+    ("engine/train/plan/choices.c", 'puts("cpus");', 0),
+    ("daemon/worker/configure.c", 't->collective = "shm";', 0),
+])
+def test_plugin_that_the_engine_names_is_named(path, code, line):
+    found = []
+    devices.check(path, code, lambda path, line, text: found.append(line))
+    assert found == ([line] if line else [])
 
 
 # ---- circles ----------------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ static void *run_rank(void *arg) {
     }
     r.config.precision = j->precision;
     r.config.world_size = j->world;
+    if (j->world > 1) r.config.collective = "shm";
     r.config.rank = k->rank;
     r.config.limits.max_epochs = j->max_epochs;
     r.config.limits.accumulate[0].batches = j->accumulate;

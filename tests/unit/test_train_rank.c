@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "engine/train/checkpoint/safetensors.h"
+#include "engine/train/rank/plugins.h"
 #include "lib/base/clock.h"
 #include "tests/unit/train_rig.h"
 
@@ -493,9 +494,25 @@ static void test_rank_is_taken_down_when_memory_is_out_anywhere(void **state) {
     assert_true(failed > 50);
 }
 
+static void test_auto_is_what_the_caller_says_until_a_first_start_settled_it(void **state) {
+    struct run r;
+    prepare_run(&r, NULL, "single_device", *state);
+    struct td_json *frozen = td_json_new(r.arena, TD_JSON_OBJECT);
+    r.config.auto_accelerator = "far";
+    assert_string_equal(td_rank_accelerator_name(&r.config), "reference");
+    r.config.accelerator = "auto";
+    assert_string_equal(td_rank_accelerator_name(&r.config), "far");
+    r.config.frozen = frozen;
+    assert_string_equal(td_rank_accelerator_name(&r.config), "far");
+    assert_true(td_json_set(r.arena, frozen, "accelerator", td_json_new_string(r.arena, "seen")));
+    assert_string_equal(td_rank_accelerator_name(&r.config), "seen");
+    dispose(&r);
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, td_test_scratch_make, td_test_scratch_remove)
     const struct CMUnitTest tests[] = {
+        CASE(test_auto_is_what_the_caller_says_until_a_first_start_settled_it),
         CASE(test_slots_are_called_in_the_documented_order),
         CASE(test_step_slot_gets_apply_only_where_the_optimizer_steps),
         CASE(test_step_slot_is_refused_when_it_gives_no_ticket),

@@ -144,8 +144,10 @@ struct td_train_config {
     int32_t attempt;
     int32_t rank, world_size;
     struct td_part model, data;
-    const char *accelerator; // auto, cpu, reference, or another plugin
-    const char *strategy;    // auto, single_device, ddp, or another plugin
+    const char *accelerator;      // auto, or a plugin
+    const char *auto_accelerator; // what auto means where no first start settled it
+    const char *collective;       // in which the ranks of this attempt meet
+    const char *strategy;         // auto, single_device, ddp, or another plugin
     // 32-true, 64-true, bf16-mixed, bf16-true, 16-mixed, 16-true, or another plugin; "auto" is
     // settled by the caller.
     const char *precision;

@@ -28,7 +28,7 @@ static const char *settle(const struct td_train_config *c, const char *asked, co
 }
 
 const char *td_rank_accelerator_name(const struct td_train_config *c) {
-    return settle(c, c->accelerator, "accelerator", "cpu");
+    return settle(c, c->accelerator, "accelerator", c->auto_accelerator);
 }
 
 td_status td_rank_open_accelerator(struct td_rank *r) {
@@ -56,7 +56,7 @@ td_status td_rank_open_accelerator(struct td_rank *r) {
     if (c->detect_anomaly && !r->accel_facts.detects_anomaly) {
         return td_fail(TD_INVALID_ARGUMENT,
                        "accelerator '%s' cannot look for anomalies; leave detect_anomaly out, or "
-                       "use cpu or reference",
+                       "name another",
                        r->accel_name);
     }
     TD_TRY_CTX(r->accel_ops->open(&config, &r->accel), "open accelerator '%s'", r->accel_name);
@@ -76,7 +76,7 @@ static _Bool attempt_is_over(void *arg) {
 
 td_status td_rank_find_group(struct td_rank *r) {
     const void *ops;
-    r->group_name = r->config->world_size == 1 ? "local" : "shm";
+    r->group_name = r->config->collective;
     TD_TRY(find(r, TD_PLUGIN_COLLECTIVE, r->group_name, &ops));
     r->group_ops = ops;
     return TD_OK;

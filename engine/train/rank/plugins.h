@@ -7,7 +7,7 @@
 #include "engine/train/rank/rank.h"
 
 // The accelerator that a rank of this configuration opens: what the job asks for; for auto what its
-// first start settled, else cpu.
+// first start settled, else what the caller says.
 const char *td_rank_accelerator_name(const struct td_train_config *c);
 TD_MUST_USE td_status td_rank_open_accelerator(struct td_rank *r);
 TD_MUST_USE td_status td_rank_find_group(struct td_rank *r);
