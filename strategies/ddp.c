@@ -81,11 +81,9 @@ static td_status ddp_place(struct td_strategy *s, const struct td_state_table *s
     return TD_OK;
 }
 
-// Rank 0's bytes on every rank, through the host where the region is elsewhere.
+// Rank 0's bytes on every rank, through a piece of host memory: the region may be elsewhere.
 static td_status broadcast(const struct td_strategy_config *c, struct td_buffer region) {
     enum { PIECE_BYTES = 8 << 20 };
-    void *host = td_buffer_host(region);
-    if (host) return c->collective_ops->broadcast(c->collective, host, region.bytes, 0);
     TD_AUTO_FREE char *piece = td_calloc(1, TD_MIN(region.bytes, (size_t)PIECE_BYTES));
     if (!piece) return td_fail_oom();
     for (size_t at = 0, n; at < region.bytes; at += n) {

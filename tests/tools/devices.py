@@ -9,9 +9,17 @@ import re
 
 PLUGINS = ["cpu", "shm", "local"]
 
+# Where a buffer becomes an address: in accelerators, whose memory it is, and in one file of the engine.
+ADDRESSES = r"accelerators/.*|tests/.*|include/traind/accelerator\.h|engine/train/rank/replicas\.c"
+BECOMES_ADDRESS = r"\btd_buffer_host\s*\(|\*\s*\)\s*(?:\(\s*uintptr_t\s*\)\s*)?\(?[\w.>\[\]-]*(?:\.|->)handle\b"
+
 
 def check(path, code, problem):
     """code: without comments."""
+    for m in re.finditer(BECOMES_ADDRESS, code):
+        if not re.fullmatch(ADDRESSES, path):
+            problem(path, code.count("\n", 0, m.start()) + 1,
+                    "a buffer is made an address: it may be a device's; the accelerator's copy reads and writes both")
     for m in re.finditer(rf"\"(?:{'|'.join(PLUGINS)})\"", code) if path.startswith("engine/") else ():
         if not re.search(r"\b(?:td_json_[gs]et|set_str)\((?:\w+, )+$", code[:m.start()]):
             problem(path, code.count("\n", 0, m.start()) + 1,

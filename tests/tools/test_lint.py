@@ -217,6 +217,22 @@ def test_plugin_that_the_engine_names_is_named(path, code, line):
     assert found == ([line] if line else [])
 
 
+@pytest.mark.parametrize("path, code, line", [
+    ("engine/train/rank/state.c", "char *p =\n    td_buffer_host(r->memory.region[t->role]);", 2),
+    ("engine/train/rank/replicas.c", "char *p = td_buffer_host(r->memory.region[t->role]);", 0),
+    ("strategies/ddp.c", "void *host = td_buffer_host(region);", 1),
+    ("accelerators/cpu/compile.c", "base = (char *)td_buffer_host(b) + at;", 0),
+    ("tests/unit/test_train_shard.c", "float *v = td_buffer_host(*region);", 0),
+    ("engine/train/rank/dump.c", "f((const char *)(uintptr_t)m->region[role].handle);", 1),
+    ("engine/train/rank/dump.c", "f((float *)b.handle);", 1),
+    ("engine/train/rank/dump.c", "b.handle = (uint64_t)(uintptr_t)image; x = (uintptr_t)b.handle; y = b->handle * (size_t)2;", 0),
+])
+def test_buffer_that_is_made_an_address_is_named(path, code, line):
+    found = []
+    devices.check(path, code, lambda path, line, text: found.append(line))
+    assert found == ([line] if line else [])
+
+
 # ---- circles ----------------------------------------------------------------------------------------
 LINE = {
     "a/bottom.h": "",

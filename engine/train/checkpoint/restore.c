@@ -117,11 +117,7 @@ td_status td_restore_tensor(const struct td_tensor *from, const struct td_state_
         if (!converted) return td_fail_oom();
         td_float_convert(from->dtype, from->data, td_shape_elems(&t->shape), t->dtype, converted);
     }
-    struct td_buffer src = {
-        .space = TD_SPACE_HOST,
-        .handle = (uint64_t)(uintptr_t)(converted ? converted : from->data),
-        .bytes = t->bytes,
-    };
+    const struct td_buffer src = td_buffer_of_host(converted ? converted : from->data, t->bytes);
     return to->accel_ops->copy(to->accel, to->memory->region[t->role], t->offset, src, 0, t->bytes);
 }
 

@@ -12,6 +12,10 @@
 enum { N_ROLES = 3, PIECE_BYTES = 8 << 20 };
 static const enum td_role roles[N_ROLES] = {TD_ROLE_PARAM, TD_ROLE_BUFFER, TD_ROLE_OPTIM};
 
+void *td_rank_address(const struct td_rank *r, enum td_role role) {
+    return td_buffer_host(r->memory.region[role]);
+}
+
 // ---- state --------------------------------------------------------------------------------------
 
 // A region's bytes on the host, piece by piece; what fn leaves in them goes back if writes is set.
@@ -21,7 +25,7 @@ static td_status each_piece(struct td_rank *r, enum td_role role, bool writes, p
     const size_t bytes = td_state_region_bytes(r->state, role);
     const struct td_buffer region = r->memory.region[role];
     if (!bytes) return TD_OK;
-    void *host = td_buffer_host(region);
+    void *host = td_rank_address(r, role);
     if (host) return fn(r, arg, host, bytes);
     TD_AUTO_FREE char *piece = malloc(TD_MIN(bytes, (size_t)PIECE_BYTES));
     if (!piece) return td_fail_oom();
@@ -83,7 +87,7 @@ td_status td_rank_stage_gradients(struct td_rank *r) {
     void *shared = NULL;
     size_t bytes = 0;
     const bool reduces = r->strategy_ops->rewrite; // else no program has all_reduce nodes
-    if (!reduces || td_buffer_host(r->memory.region[TD_ROLE_GRAD])) return TD_OK;
+    if (!reduces || td_rank_address(r, TD_ROLE_GRAD)) return TD_OK;
     TD_TRY(r->group_ops->gradients(r->group, &shared, &bytes));
     if (bytes < need) {
         shared = r->own_staging = malloc(need);

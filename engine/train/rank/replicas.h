@@ -7,6 +7,8 @@
 
 #include "engine/train/rank/rank.h"
 
+// The address of a region's memory; NULL: it is not the host's. Nothing else of the engine asks.
+void *td_rank_address(const struct td_rank *r, enum td_role role);
 // Makes the state of all ranks equal, as the strategy's setup does it. Where it has none,
 // parameters, buffers and optimizer state become those of rank 0. Ranks compare digests first: at a
 // fresh start nothing differs, and to compare 8 MB takes a third of the time of sending them.

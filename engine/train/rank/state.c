@@ -10,6 +10,7 @@
 #include "engine/train/rank/group.h"
 #include "engine/train/rank/init.h"
 #include "engine/train/rank/own_state.h"
+#include "engine/train/rank/replicas.h"
 #include "engine/train/rank/resume.h"
 #include "lib/base/digest.h"
 #include "lib/base/floats.h"
@@ -84,7 +85,7 @@ static td_status initialize_tensor(struct td_rank *r, const struct td_state_info
         return td_fail(TD_UNIMPLEMENTED, "initial values of '%s' in %s", t->name,
                        td_dtype_name(t->dtype));
     }
-    char *there = td_buffer_host(r->memory.region[t->role]); // NULL: not the host's memory
+    char *there = td_rank_address(r, t->role);
     if (!there || t->dtype != TD_F32) return initialize_aside(r, t);
     return td_init_fill(r->config->seed, t, (float *)(void *)(there + t->offset));
 }
