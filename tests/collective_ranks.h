@@ -111,6 +111,20 @@ static inline void ranks_free_statuses(struct ranks *rs) {
     }
 }
 
+// n elements at data, and control flags right after them.
+static inline struct td_bucket ranks_bucket(void *data, int64_t n, enum td_dtype dtype,
+                                            bool has_control) {
+    const size_t bytes = (size_t)n * td_dtype_bytes(dtype);
+    const size_t flags = has_control ? TD_CONTROL_FLAGS * sizeof(float) : 0;
+    return (struct td_bucket){.struct_bytes = sizeof(struct td_bucket),
+                              .n_buckets = 1,
+                              .dtype = dtype,
+                              .buffer = td_buffer_of_host(data, bytes + flags),
+                              .n = n,
+                              .has_control = has_control,
+                              .control_offset = has_control ? bytes : 0};
+}
+
 // A check inside a rank function, which runs outside of the test's own thread.
 #define RANK_CHECK(x)                                                                              \
     do {                                                                                           \

@@ -9,6 +9,7 @@
 #include "engine/train/plan/choices.h"
 #include "engine/train/plan/plan.h"
 #include "engine/train/plan/sizes.h"
+#include "engine/train/rank/buckets.h"
 #include "engine/train/rank/group.h"
 #include "engine/train/rank/own_state.h"
 #include "engine/train/rank/plugins.h"
@@ -97,7 +98,7 @@ static const build_step building[] = {
     td_rank_open_accelerator, td_rank_find_group, td_rank_join_group,
     td_rank_open_strategy, td_rank_open_precision, td_rank_open_data, td_rank_open_module,
     td_rank_choose_start, td_rank_list_plugins, td_plan_programs, td_rank_compare,
-    td_rank_place_state, td_rank_stage_gradients,
+    td_rank_place_state, td_rank_place_buckets,
     td_rank_initialize_state, td_rank_restore_state,
     td_rank_set_up_strategy, td_rank_load_own_state,
     bind_programs, start_background, td_choices_freeze, announce,

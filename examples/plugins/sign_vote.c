@@ -61,26 +61,34 @@ static float sign_of(float v) {
     return (float)((v > 0) - (v < 0));
 }
 
-// gradients (n), then the control tail (n_tail), which is summed whatever happens to the gradients:
-// with it the ranks agree when to stop.
-static td_status vote_reduce_gradients(struct td_strategy *s, void *data, int64_t n,
-                                       enum td_dtype dtype, int64_t n_tail) {
+static td_status sum(const struct td_strategy *s, float *data, int64_t n) {
     const struct td_strategy_config *c = &s->config;
-    float *gradients = (float *)data;
-    if (dtype != TD_F32) {
+    return c->collective_ops->all_reduce(c->collective, data, n, TD_F32, TD_REDUCE_SUM);
+}
+
+// The control flags of the last bucket are summed whatever happens to the gradients: with them the
+// ranks agree when to stop.
+static td_status vote_reduce_gradients(struct td_strategy *s, const struct td_bucket *bucket) {
+    char *data = (char *)td_bucket_host(bucket);
+    float *gradients = (float *)(void *)data;
+    if (bucket->dtype != TD_F32) {
         return td_bad_spec("sign_vote takes fp32 gradients, not %s; use precision 32-true or "
                            "bf16-mixed",
-                           td_dtype_name(dtype));
+                           td_dtype_name(bucket->dtype));
     }
-    for (int64_t i = 0; i < n; i++) {
+    if (!data) {
+        return td_bad_spec("sign_vote counts votes in host memory; bucket %u is on a device",
+                           bucket->index);
+    }
+    for (int64_t i = 0; i < bucket->n; i++) {
         gradients[i] = sign_of(gradients[i]);
     }
-    TD_TRY(
-        c->collective_ops->all_reduce(c->collective, gradients, n + n_tail, TD_F32, TD_REDUCE_SUM));
-    for (int64_t i = 0; i < n; i++) {
+    TD_TRY(sum(s, gradients, bucket->n));
+    for (int64_t i = 0; i < bucket->n; i++) {
         gradients[i] = (float)s->magnitude * sign_of(gradients[i]);
     }
-    return TD_OK;
+    if (!bucket->has_control) return TD_OK;
+    return sum(s, (float *)(void *)(data + bucket->control_offset), TD_CONTROL_FLAGS);
 }
 
 static const struct td_strategy_ops ops = {

@@ -4,15 +4,18 @@
 // Collective: how ranks exchange data. Backends: local (one rank), shm (ranks of one node).
 //
 // Every call has a deadline and is entered by all ranks in the same order; one that cannot be
-// (memory, type, rank) is INVALID_ARGUMENT before anybody is waited for. The reduction order is
-// fixed (rank 0 first), so results are the same bits on every rank and in every run. A peer's death
-// flips the abort word: all ranks leave within microseconds with ABORTED (class collective). After
-// an error the attempt is over; nothing here retries. The reduce op is always named; a gather
-// always stacks: a new leading dimension of size world; scalars stay scalars.
-// Thread: the training thread; abort may be called from any.
+// (memory, type, rank) is INVALID_ARGUMENT before anybody is waited for. The reduction
+// order is fixed (rank 0 first), so results are the same bits on every rank and in every run. A
+// peer's death flips the abort word: all ranks leave within microseconds with ABORTED (class
+// collective). After an error the attempt is over; nothing here retries. The reduce op is always
+// named; a gather always stacks: a new leading dimension of size world; scalars stay scalars.
+// Thread: the training thread; abort may be called from any. all_reduce_bucket and what a strategy
+// calls in reduce_gradients come from the thread that runs the accelerator's queue. The training
+// thread makes no call meanwhile.
 // Ownership: the mapping and what a call is handed are the caller's. Errors: status; data of a call
 // that failed has no known content.
 
+#include "traind/bucket.h"
 #include "traind/status.h"
 #include "traind/types.h"
 
@@ -49,10 +52,9 @@ struct td_collective_ops {
     // In place over n elements at data. fp32 data may lie in the gradient region (no copy then).
     td_status (*all_reduce)(struct td_collective *c, void *data, int64_t n, enum td_dtype dtype,
                             enum td_reduce_op op);
-    // Bucket of n gradients of a float type, averaged, with a tail of n_tail fp32 elements after
-    // it that are summed, never divided. With a tail the bucket's bytes are a multiple of 64.
-    td_status (*all_reduce_bucket)(struct td_collective *c, void *data, int64_t n,
-                                   enum td_dtype dtype, int64_t n_tail);
+    // In place over a bucket: the mean of its elements, the sum of its control flags. One that is
+    // not in host memory is INVALID_ARGUMENT.
+    td_status (*all_reduce_bucket)(struct td_collective *c, const struct td_bucket *bucket);
     // out has world * bytes; rank r's part at r * bytes. in and out do not overlap.
     td_status (*all_gather)(struct td_collective *c, const void *in, size_t bytes, void *out);
     // data holds `bytes` on every rank: those of rank src are copied to all others.

@@ -12,6 +12,7 @@
 // Constant data, any thread. docs/plugins.md says when a plugin has to be rebuilt.
 
 #include "traind/accelerator.h"
+#include "traind/bucket.h"
 #include "traind/graph.h"
 #include "traind/knobs.h"
 #include "traind/module.h"
@@ -30,6 +31,7 @@ struct td_layout {
     uint32_t knob_bytes;
     // of td_strategy_memory and td_bindings: a struct td_buffer for each role
     uint32_t region_bytes;
+    uint32_t bucket_tensor_bytes;
 };
 
 // Of the code that calls it; lives as long as that code is loaded.
@@ -52,6 +54,7 @@ static inline const struct td_layout *td_layout_here(void) {
         TD_RANDOM_WORDS * sizeof(uint32_t),
         sizeof(struct td_plugin_knob),
         TD_ROLE_COUNT * sizeof(struct td_buffer),
+        sizeof(struct td_bucket_tensor),
     };
 #undef TD_OP
 #undef TD_DTYPE

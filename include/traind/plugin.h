@@ -17,6 +17,7 @@
 //   rewrite.h      how a precision or a strategy changes a recorded graph
 //   precision.h    in which element types a job computes
 //   strategy.h     how ranks share the work
+//   bucket.h       gradients that ranks average at once
 //   collective.h   how ranks exchange data
 //   accelerator.h  one kind of hardware
 //

@@ -24,7 +24,7 @@
 //
 // *The control tail.* Ranks agree to stop, to save and that time is up by summing flags: the last
 // TD_CONTROL_FLAGS fp32 elements of the GRAD region, after the last bucket. reduce_gradients gets
-// the tail with the last bucket as n_tail, and has to sum it over the world, whatever it does with
+// them with that bucket (has_control), and has to sum them over the world, whatever it does with
 // the gradients. Where a step ends and no last bucket was reduced, because the strategy rewrites
 // nothing or reduces in another way, the rank context sums the flags itself. The same holds for a
 // precision that skips steps: ranks then ask each other whether all gradients are finite. A
@@ -44,7 +44,7 @@
 // optimizer_step run programs themselves. Before they read or write what a run of theirs has
 // written, they wait for its ticket, with a deadline that ends the attempt when it passes. State is
 // read and written through td_buffer_host, where that is not NULL, else through the accelerator's
-// copy, which waits by itself. The data of reduce_gradients is always host memory.
+// copy, which waits by itself. The bucket of reduce_gradients is always host memory.
 //
 // *TD_RUN_STEADY.* This bit of `segments` says that only programs wrote parameters since the last
 // run, so that an accelerator may use what it packed of them. A step slot that wrote parameters
@@ -64,6 +64,7 @@
 // they disagree, what is said here.
 
 #include "traind/accelerator.h"
+#include "traind/bucket.h"
 #include "traind/collective.h"
 #include "traind/dataset.h"
 #include "traind/graph.h"
@@ -202,11 +203,10 @@ struct td_strategy_ops {
     // with the step.
     td_status (*optimizer_step)(struct td_strategy *s, struct td_executable *exe,
                                 const void *const *inputs, td_ticket *out_ticket);
-    // (optional) Called where an all_reduce node is: averages a bucket of n elements in place over
-    // the world; the n_tail fp32 elements after it are summed instead (control flags). Errors:
-    // ABORTED (class collective) when a peer is gone. Absent: the collective's all_reduce_bucket.
-    td_status (*reduce_gradients)(struct td_strategy *s, void *data, int64_t n, enum td_dtype dtype,
-                                  int64_t n_tail);
+    // (optional) Called where an all_reduce node is, on the thread that runs the accelerator's
+    // queue: averages a bucket in place over the world, and sums its control flags. Errors: ABORTED
+    // (class collective) when a peer is gone. Absent: the collective's all_reduce_bucket.
+    td_status (*reduce_gradients)(struct td_strategy *s, const struct td_bucket *bucket);
     // (optional) Called at each point of td_strategy_hook. It leaves parameters alone.
     td_status (*hook)(struct td_strategy *s, enum td_strategy_hook hook, int64_t batch);
 

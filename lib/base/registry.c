@@ -271,6 +271,7 @@ td_status td_plugin_check_layout(enum td_plugin_kind kind, const struct td_layou
         {"td_bindings.random", layout->random_bytes, ours->random_bytes},
         {"td_plugin_knob", layout->knob_bytes, ours->knob_bytes},
         {"td_bindings.region", layout->region_bytes, ours->region_bytes},
+        {"td_bucket_tensor", layout->bucket_tensor_bytes, ours->bucket_tensor_bytes},
     };
     for (size_t i = 0; i < TD_COUNTOF(sizes); i++) {
         if (sizes[i].theirs == sizes[i].ours) continue;

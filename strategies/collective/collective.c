@@ -47,23 +47,41 @@ td_status td_collective_check_reduce(const void *data, int64_t n, enum td_dtype 
     return check_memory(data, bytes, "all_reduce");
 }
 
-td_status td_collective_check_bucket(const void *data, int64_t n, enum td_dtype dtype,
-                                     int64_t n_tail) {
-    const int64_t most = PTRDIFF_MAX / (int64_t)sizeof(double) / 2;
-    if (n < 0 || n_tail < 0 || n > most || n_tail > most) {
-        return td_fail(TD_INVALID_ARGUMENT, "all_reduce_bucket: %lld elements and a tail of %lld",
-                       (long long)n, (long long)n_tail);
-    }
-    if (!td_reduce_supports(dtype, TD_REDUCE_MEAN)) {
-        return td_fail(TD_INVALID_ARGUMENT, "all_reduce_bucket: there is no mean of %s",
-                       name_of(dtype));
-    }
-    if (n_tail && (size_t)n * td_dtype_bytes(dtype) % sizeof(float)) {
+// Elements and flags, one after the other, inside the buffer.
+static bool has_room(const struct td_bucket *b) {
+    size_t bytes;
+    const size_t flags = TD_CONTROL_FLAGS * sizeof(float), at = b->control_offset;
+    if (b->n < 0 || !td_size_mul((size_t)b->n, td_dtype_bytes(b->dtype), &bytes)) return false;
+    if (b->has_control && (at < bytes || at % sizeof(float) || at > SIZE_MAX - flags)) return false;
+    return b->offset <= b->buffer.bytes && td_bucket_bytes(b) <= b->buffer.bytes - b->offset;
+}
+
+td_status td_collective_check_bucket(const struct td_bucket *b, char **out_data) {
+    if (b->struct_bytes < sizeof *b) {
         return td_fail(TD_INVALID_ARGUMENT,
-                       "all_reduce_bucket: a tail after %lld elements of %s is not aligned",
-                       (long long)n, td_dtype_name(dtype));
+                       "all_reduce_bucket: the bucket has %u bytes, this build needs %zu",
+                       b->struct_bytes, sizeof *b);
     }
-    return check_memory(data, (size_t)(n + n_tail), "all_reduce_bucket");
+    if (!td_reduce_supports(b->dtype, TD_REDUCE_MEAN)) {
+        return td_fail(TD_INVALID_ARGUMENT, "all_reduce_bucket: bucket %u: there is no mean of %s",
+                       b->index, name_of(b->dtype));
+    }
+    if (!has_room(b)) {
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "all_reduce_bucket: bucket %u, %lld %s from byte %zu%s, does not fit its "
+                       "buffer of %zu bytes",
+                       b->index, (long long)b->n, td_dtype_name(b->dtype), b->offset,
+                       b->has_control ? " with flags" : "", b->buffer.bytes);
+    }
+    char *data = td_bucket_host(b);
+    if (!data && td_bucket_bytes(b)) {
+        return td_fail(TD_INVALID_ARGUMENT,
+                       "all_reduce_bucket: bucket %u is not in host memory; this collective takes "
+                       "no other",
+                       b->index);
+    }
+    *out_data = data;
+    return TD_OK;
 }
 
 td_status td_collective_check_gather(const void *in, size_t bytes, const void *out, int32_t world) {

@@ -24,6 +24,7 @@
 //         The last three have class collective and end the attempt.
 // Thread: the training thread; abort from any. The checks are pure.
 
+#include "traind/bucket.h"
 #include "traind/collective.h"
 #include "traind/plugin.h"
 
@@ -33,13 +34,13 @@ extern const struct td_plugin_desc td_collective_shm;   // ranks of one node
 enum { TD_COLLECTIVE_MAX_WORLD = 1024 }; // of one group
 
 // What a backend refuses at each slot: a struct of another build, a dtype that has no such
-// reduction, a size that overflows. Also: no memory, a tail off its place, a source outside the
-// world.
+// reduction, a size that overflows. Also: no memory, a source outside the world.
 TD_MUST_USE td_status td_collective_check_config(const struct td_collective_config *config);
 TD_MUST_USE td_status td_collective_check_reduce(const void *data, int64_t n, enum td_dtype dtype,
                                                  enum td_reduce_op op);
-TD_MUST_USE td_status td_collective_check_bucket(const void *data, int64_t n, enum td_dtype dtype,
-                                                 int64_t n_tail);
+// A bucket that is not host memory, is not inside its buffer, or has its flags off their place; the
+// error names it. out_data: where it begins.
+TD_MUST_USE td_status td_collective_check_bucket(const struct td_bucket *b, char **out_data);
 TD_MUST_USE td_status td_collective_check_gather(const void *in, size_t bytes, const void *out,
                                                  int32_t world);
 TD_MUST_USE td_status td_collective_check_broadcast(const void *data, size_t bytes, int32_t src,

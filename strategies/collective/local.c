@@ -61,9 +61,9 @@ static td_status local_all_reduce(struct td_collective *c, void *data, int64_t n
     return check_alive(c);
 }
 
-static td_status local_all_reduce_bucket(struct td_collective *c, void *data, int64_t n,
-                                         enum td_dtype dtype, int64_t n_tail) {
-    TD_TRY(td_collective_check_bucket(data, n, dtype, n_tail));
+static td_status local_all_reduce_bucket(struct td_collective *c, const struct td_bucket *bucket) {
+    char *data;
+    TD_TRY(td_collective_check_bucket(bucket, &data));
     return check_alive(c);
 }
 

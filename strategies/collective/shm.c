@@ -173,27 +173,31 @@ static td_status shm_all_reduce(struct td_collective *c, void *data, int64_t n, 
     return td_shm_team_meet(&c->team, NULL);
 }
 
-static td_status shm_all_reduce_bucket(struct td_collective *c, void *data, int64_t n,
-                                       enum td_dtype dtype, int64_t n_tail) {
-    TD_TRY(td_collective_check_bucket(data, n, dtype, n_tail));
-    size_t elem = td_dtype_bytes(dtype), bytes = (size_t)n * elem;
+static td_status shm_all_reduce_bucket(struct td_collective *c, const struct td_bucket *b) {
+    char *data;
+    TD_TRY(td_collective_check_bucket(b, &data));
+    const size_t elem = td_dtype_bytes(b->dtype), gap = b->control_offset - (size_t)b->n * elem;
+    const int64_t n_flags = TD_CONTROL_FLAGS;
     struct td_shm_call call = {
         .kind = TD_SHM_BUCKET,
-        .dtype = (uint8_t)dtype,
+        .dtype = (uint8_t)b->dtype,
         .op = TD_REDUCE_MEAN,
-        .detail = (uint32_t)n_tail,
-        .n = n,
-        .place = place_of(c, data, bytes + (size_t)n_tail * sizeof(float)),
+        .detail = b->has_control ? (uint32_t)(gap / sizeof(float)) + 1 : 0,
+        .n = b->n,
+        .place = place_of(c, data, td_bucket_bytes(b)),
     };
     if (call.place < 0) { // memory of the caller's own: mean and sum one after the other
-        TD_TRY(shm_all_reduce(c, data, n, dtype, TD_REDUCE_MEAN));
-        return shm_all_reduce(c, (char *)data + bytes, n_tail, TD_F32, TD_REDUCE_SUM);
+        TD_TRY(shm_all_reduce(c, data, b->n, b->dtype, TD_REDUCE_MEAN));
+        if (!b->has_control) return TD_OK;
+        return shm_all_reduce(c, data + b->control_offset, n_flags, TD_F32, TD_REDUCE_SUM);
     }
     TD_TRY(td_shm_team_meet(&c->team, &call));
     parts_in_regions(c, call.place);
-    reduce_slice(c, slice_of(&c->team, n, elem), dtype, TD_REDUCE_MEAN);
-    parts_in_regions(c, call.place + (int64_t)bytes);
-    reduce_slice(c, slice_of(&c->team, n_tail, sizeof(float)), TD_F32, TD_REDUCE_SUM);
+    reduce_slice(c, slice_of(&c->team, b->n, elem), b->dtype, TD_REDUCE_MEAN);
+    if (b->has_control) {
+        parts_in_regions(c, call.place + (int64_t)b->control_offset);
+        reduce_slice(c, slice_of(&c->team, n_flags, sizeof(float)), TD_F32, TD_REDUCE_SUM);
+    }
     return td_shm_team_meet(&c->team, NULL);
 }
 

@@ -115,9 +115,8 @@ static void describe(const struct td_shm_call *c, char *out, size_t out_bytes) {
                  td_reduce_op_name((enum td_reduce_op)c->op), c->n, dtype, place);
         return;
     case TD_SHM_BUCKET:
-        snprintf(out, out_bytes,
-                 "all_reduce_bucket of %" PRId64 " %s and %" PRIu32 " flags at byte %" PRId64, c->n,
-                 dtype, c->detail, c->place);
+        snprintf(out, out_bytes, "all_reduce_bucket of %" PRId64 " %s %s flags at byte %" PRId64,
+                 c->n, dtype, c->detail ? "with" : "without", c->place);
         return;
     case TD_SHM_ALL_GATHER:
         snprintf(out, out_bytes, "all_gather of %" PRId64 " bytes", c->n);

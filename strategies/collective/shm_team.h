@@ -36,9 +36,11 @@ struct td_shm_call {
     uint8_t kind; // enum td_shm_kind
     uint8_t dtype, op;
     uint8_t reserved;
-    uint32_t detail; // BUCKET: length of the tail; BROADCAST: source; BARRIER: digest of the tag
-    int64_t n;       // elements or bytes
-    int64_t place;   // offset in the gradient region; -1: elsewhere
+    // BUCKET: 0 without control flags, else 1 + how many fp32 they are after the last element.
+    // BROADCAST: source; BARRIER: digest of the tag.
+    uint32_t detail;
+    int64_t n;     // elements or bytes
+    int64_t place; // offset in the gradient region; -1: elsewhere
 };
 
 struct td_shm_slot {

@@ -24,10 +24,17 @@ static const struct td_collective_ops *shm(void) {
 
 static td_status time_one(struct td_collective *g, float *data, size_t bytes, int64_t calls,
                           int64_t *out_ns) {
+    const struct td_bucket bucket = {
+        .struct_bytes = sizeof bucket,
+        .n_buckets = 1,
+        .dtype = TD_F32,
+        .buffer = td_buffer_of_host(data, bytes),
+        .n = (int64_t)(bytes / sizeof *data),
+    };
     TD_TRY(shm()->barrier(g, "round"));
     int64_t start = td_mono_now().ns;
     for (int64_t i = 0; i < calls; i++) {
-        TD_TRY(shm()->all_reduce_bucket(g, data, (int64_t)(bytes / 4), TD_F32, 0));
+        TD_TRY(shm()->all_reduce_bucket(g, &bucket));
     }
     *out_ns = td_mono_now().ns - start;
     return shm()->broadcast(g, out_ns, sizeof *out_ns, 0);

@@ -1,8 +1,8 @@
 // Conformance of every collective backend: what a caller may rely on whatever joins the ranks.
 // Ranks are threads. Expected values are computed here, rank by rank, in plain scalar code: every
 // op on every dtype, worlds 1 to 4, sizes around slices, cache lines and staging chunks. Data is
-// inside and outside of the gradient region. The control tail, gathers, broadcasts from every rank,
-// and groups that are made and left again are visited, too.
+// inside and outside of the gradient region. The control flags, gathers, broadcasts from every
+// rank, and groups that are made and left again are visited, too.
 
 #include "tests/collective_ranks.h"
 
@@ -143,7 +143,9 @@ static void test_all_reduce_is_exact_when_any_dtype_op_world_and_size(void **sta
 
 // ---- buckets -----------------------------------------------------------------------------------
 struct bucket_case {
-    int64_t n, n_tail;
+    int64_t n;
+    bool has_control;
+    size_t gap;    // bytes between the elements and the control flags
     size_t offset; // bytes from the start of the region; SIZE_MAX: memory of the rank's own
     enum td_dtype dtype;
 };
@@ -153,34 +155,45 @@ static td_status rank_bucket(struct rank_ctx *r, void *arg) {
     void *region;
     size_t region_bytes;
     TD_TRY(r->ops->gradients(r->c, &region, &region_bytes));
-    size_t elem = td_dtype_bytes(k->dtype), bytes = (size_t)k->n * elem;
-    size_t all = bytes + (size_t)k->n_tail * sizeof(float);
+    const bool in_region = region && k->offset != SIZE_MAX;
+    struct td_bucket b = {.struct_bytes = sizeof b,
+                          .n_buckets = 1,
+                          .dtype = k->dtype,
+                          .offset = in_region ? k->offset : 0,
+                          .n = k->n,
+                          .has_control = k->has_control};
+    b.control_offset = (size_t)k->n * td_dtype_bytes(k->dtype) + k->gap;
+    const size_t all = td_bucket_bytes(&b);
     TD_AUTO_FREE char *own = td_calloc(all + 1, 1);
     TD_AUTO_FREE char *want = td_calloc(all + 1, 1);
     if (!own || !want) return td_fail_oom();
-    char *data = region && k->offset != SIZE_MAX ? (char *)region + k->offset : own;
+    b.buffer = in_region ? td_buffer_of_host(region, region_bytes) : td_buffer_of_host(own, all);
+    char *data = td_bucket_host(&b);
+    memset(data, 0, all);
     for (int64_t i = 0; i < k->n; i++) {
         put(data, i, k->dtype, value_of(r->rank, i, k->dtype));
         put(want, i, k->dtype, expected(r->world, i, k->dtype, TD_REDUCE_MEAN));
     }
-    for (int64_t i = 0; i < k->n_tail; i++) {
-        put(data + bytes, i, TD_F32, value_of(r->rank, i, TD_F32));
-        put(want + bytes, i, TD_F32, expected(r->world, i, TD_F32, TD_REDUCE_SUM));
+    for (int64_t i = 0; k->has_control && i < TD_CONTROL_FLAGS; i++) {
+        put(data + b.control_offset, i, TD_F32, value_of(r->rank, i, TD_F32));
+        put(want + b.control_offset, i, TD_F32, expected(r->world, i, TD_F32, TD_REDUCE_SUM));
     }
-    TD_TRY(r->ops->all_reduce_bucket(r->c, data, k->n, k->dtype, k->n_tail));
+    TD_TRY(r->ops->all_reduce_bucket(r->c, &b));
     RANK_CHECK(memcmp(data, want, all) == 0);
     return TD_OK;
 }
 
 static void check_bucket(struct ranks *rs) {
     for (size_t s = 0; s < TD_COUNTOF(sizes); s++) {
-        for (int64_t tail = 0; tail <= 16; tail += 8) {
-            int64_t even = sizes[s] / 2 * 2; // or a tail after 16 bits would be off its place
+        for (int flags = 0; flags < 3; flags++) {
+            const bool has = flags > 0;
+            const size_t gap = flags > 1 ? 24 : 0;
+            int64_t even = sizes[s] / 2 * 2; // or flags after 16 bits would be off their place
             struct bucket_case k[] = {
-                {sizes[s], tail, 0, TD_F32},        {sizes[s], tail, 192, TD_F32},
-                {sizes[s], tail, SIZE_MAX, TD_F32}, {even, tail, 64, TD_BF16},
-                {even, tail, SIZE_MAX, TD_BF16},    {even, tail, 64, TD_F16},
-                {sizes[s] / 2, tail, 64, TD_F64}};
+                {sizes[s], has, gap, 0, TD_F32},        {sizes[s], has, gap, 192, TD_F32},
+                {sizes[s], has, gap, SIZE_MAX, TD_F32}, {even, has, gap, 64, TD_BF16},
+                {even, has, gap, SIZE_MAX, TD_BF16},    {even, has, gap, 64, TD_F16},
+                {sizes[s] / 2, has, gap, 64, TD_F64}};
             for (size_t i = 0; i < TD_COUNTOF(k); i++) {
                 ranks_run(rs, rank_bucket, &k[i]);
                 ranks_ok(rs);
@@ -188,7 +201,7 @@ static void check_bucket(struct ranks *rs) {
         }
     }
 }
-static void test_bucket_is_mean_and_tail_is_sum_when_reduced_together(void **state) {
+static void test_bucket_is_mean_and_flags_are_sum_when_reduced_together(void **state) {
     (void)state;
     for_each_world(check_bucket);
 }
@@ -301,6 +314,35 @@ static void test_group_works_when_left_and_joined_again(void **state) {
     for_each_world(check_again);
 }
 
+// Each is refused, and the error names the bucket.
+static td_status rank_bad_buckets(struct rank_ctx *r, void *arg) {
+    (void)arg;
+    float x[1 + TD_CONTROL_FLAGS] = {0};
+    struct td_bucket bad[] = {
+        ranks_bucket(x, 1, TD_F32, false), ranks_bucket(x, 1, TD_F32, true),
+        ranks_bucket(x, 1, TD_BF16, true), ranks_bucket(x, 1, TD_BOOL, false),
+        ranks_bucket(x, 1, TD_F32, true),  ranks_bucket(x, 1, TD_F32, false),
+        ranks_bucket(x, 1, TD_F32, false), ranks_bucket(x, 1, TD_F32, true),
+    };
+    bad[0].n = -1;
+    bad[1].n = INT64_MAX;
+    bad[4].buffer.bytes--;
+    bad[5].offset = SIZE_MAX;
+    bad[6].buffer.space = TD_SPACE_DEVICE;
+    bad[7].control_offset = 0;
+    td_status failed = TD_OK;
+    for (size_t i = 0; i < TD_COUNTOF(bad); i++) {
+        bad[i].index = 7;
+        td_status s = r->ops->all_reduce_bucket(r->c, &bad[i]);
+        bool is_named = s && strstr(td_status_message(s), "bucket 7");
+        if (!failed && (td_status_code(s) != TD_INVALID_ARGUMENT || !is_named)) {
+            failed = td_fail(TD_INTERNAL, "bad bucket %zu gave '%s'", i, td_status_message(s));
+        }
+        td_status_free(s);
+    }
+    return failed ? failed : r->ops->barrier(r->c, "still well");
+}
+
 static td_status rank_bad_calls(struct rank_ctx *r, void *arg) {
     (void)arg;
     float x = 1;
@@ -310,10 +352,6 @@ static td_status rank_bad_calls(struct rank_ctx *r, void *arg) {
         r->ops->all_reduce(r->c, &x, 1, TD_F32, (enum td_reduce_op)9),
         r->ops->all_reduce(r->c, &x, -1, TD_F32, TD_REDUCE_SUM),
         r->ops->all_reduce(r->c, NULL, 1, TD_F32, TD_REDUCE_SUM),
-        r->ops->all_reduce_bucket(r->c, &x, -1, TD_F32, 0),
-        r->ops->all_reduce_bucket(r->c, &x, 1, TD_F32, INT64_MAX),
-        r->ops->all_reduce_bucket(r->c, &x, 1, TD_BF16, 1),
-        r->ops->all_reduce_bucket(r->c, &x, 1, TD_BOOL, 0),
         r->ops->all_gather(r->c, &x, 4, NULL),
         r->ops->broadcast(r->c, &x, 4, r->world),
         r->ops->broadcast(r->c, &x, 4, -1),
@@ -329,6 +367,8 @@ static td_status rank_bad_calls(struct rank_ctx *r, void *arg) {
 }
 static void check_bad_calls(struct ranks *rs) {
     ranks_run(rs, rank_bad_calls, NULL);
+    ranks_ok(rs);
+    ranks_run(rs, rank_bad_buckets, NULL);
     ranks_ok(rs);
 }
 static void test_bad_call_is_refused_when_arguments_make_no_sense(void **state) {
@@ -374,7 +414,7 @@ static void test_world_of_one_is_refused_when_local_is_asked_for_more(void **sta
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_reduce_is_exact_when_any_dtype_op_world_and_size),
-        cmocka_unit_test(test_bucket_is_mean_and_tail_is_sum_when_reduced_together),
+        cmocka_unit_test(test_bucket_is_mean_and_flags_are_sum_when_reduced_together),
         cmocka_unit_test(test_all_reduce_keeps_nan_inf_zero_and_wraps_when_values_are_extreme),
         cmocka_unit_test(test_gather_and_broadcast_carry_every_byte_when_sizes_differ),
         cmocka_unit_test(test_scalar_stays_scalar_when_reduced_and_stacks_when_gathered),

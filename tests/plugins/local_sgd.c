@@ -121,9 +121,8 @@ static td_status local_rewrite(struct td_strategy *s, struct td_graph *g,
     return key->sync ? td_rewrite_all_reduce(g) : TD_OK;
 }
 
-static td_status local_reduce_gradients(struct td_strategy *s, void *data, int64_t n,
-                                        enum td_dtype dtype, int64_t n_tail) {
-    (void)s, (void)data, (void)n, (void)dtype, (void)n_tail;
+static td_status local_reduce_gradients(struct td_strategy *s, const struct td_bucket *bucket) {
+    (void)s, (void)bucket;
     return TD_OK;
 }
 #endif

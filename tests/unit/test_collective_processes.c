@@ -66,7 +66,16 @@ static td_status rank_run(struct td_collective *g, int32_t rank, struct page *pa
             grads[j] = (float)rank;
         }
         grads[n + 15] = 1;
-        TD_TRY(shm()->all_reduce_bucket(g, grads, n, TD_F32, 16));
+        const struct td_bucket bucket = {
+            .struct_bytes = sizeof bucket,
+            .n_buckets = 1,
+            .dtype = TD_F32,
+            .buffer = td_buffer_of_host(grads, bytes),
+            .n = n,
+            .has_control = true,
+            .control_offset = (size_t)n * sizeof *grads,
+        };
+        TD_TRY(shm()->all_reduce_bucket(g, &bucket));
         if (grads[0] != 1.0f || grads[n + 15] != (float)WORLD) {
             return td_fail(TD_INTERNAL, "call %u: %g, %g", i, (double)grads[0],
                            (double)grads[n + 15]);

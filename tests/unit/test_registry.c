@@ -161,6 +161,8 @@ static void test_shared_object_is_refused_when_it_was_built_for_other_ops(void *
     expect_old(TD_PLUGIN_STRATEGY, &l, "td_bindings.region had");
     l = *here, l.region_bytes = 0; // of a build whose layout ended there
     expect_old(TD_PLUGIN_STRATEGY, &l, "before struct td_bindings.region was compared");
+    l = *here, l.bucket_tensor_bytes--;
+    expect_old(TD_PLUGIN_COLLECTIVE, &l, "td_bucket_tensor had");
     l = *here, l.struct_bytes++;
     expect_old(TD_PLUGIN_MODULE, &l, "rebuild it");
 }

@@ -65,7 +65,13 @@ static void test_group_calls_are_identities_when_the_world_is_one(void **state) 
         assert_true(facts->resumes_exactly && !facts->handles_gradient_accumulation);
         float x[3] = {1, 2, 3}, gathered[3] = {0};
         assert_ok(td_rank_reduce(&r, x, 3, TD_F32, TD_REDUCE_MEAN));
-        assert_ok(td_rank_reduce_gradients(&r, x, 2, TD_F32, 1));
+        const struct td_bucket bucket = {
+            .struct_bytes = sizeof bucket,
+            .dtype = TD_F32,
+            .buffer = td_buffer_of_host(x, sizeof x),
+            .n = 3,
+        };
+        assert_ok(td_rank_reduce_gradients(&r, &bucket));
         assert_ok(td_rank_broadcast(&r, x, sizeof x, 0));
         assert_ok(td_rank_all_gather(&r, x, sizeof x, gathered)); // (1, 3): one row a rank
         assert_memory_equal(x, gathered, sizeof x);

@@ -34,11 +34,10 @@ td_status td_rank_decide(struct td_rank *r, bool decision, bool all, bool *out_d
     return TD_OK;
 }
 
-td_status td_rank_reduce_gradients(struct td_rank *r, void *data, int64_t n, enum td_dtype dtype,
-                                   int64_t n_tail) {
+td_status td_rank_reduce_gradients(struct td_rank *r, const struct td_bucket *bucket) {
     const struct td_strategy_ops *o = r->strategy_ops;
-    if (o->reduce_gradients) return o->reduce_gradients(r->strategy, data, n, dtype, n_tail);
-    return r->group_ops->all_reduce_bucket(r->group, data, n, dtype, n_tail);
+    if (o->reduce_gradients) return o->reduce_gradients(r->strategy, bucket);
+    return r->group_ops->all_reduce_bucket(r->group, bucket);
 }
 
 // ---- dividing the work --------------------------------------------------------------------------

@@ -4,7 +4,7 @@
 // Group: what ranks do together. Each function calls the slot of the strategy; where the strategy
 // left it NULL, it does what traind/strategy.h says of an absent slot, most often by the
 // collective. Contracts are those of the slots. Nobody else in the engine calls these slots.
-// Thread: the training thread.
+// Thread: the training thread; td_rank_reduce_gradients: that of the accelerator's queue.
 
 #include "engine/train/rank/rank.h"
 
@@ -16,9 +16,8 @@ TD_MUST_USE td_status td_rank_broadcast(struct td_rank *r, void *data, size_t by
 // all: true when every rank says true; else when any does.
 TD_MUST_USE td_status td_rank_decide(struct td_rank *r, bool decision, bool all,
                                      bool *out_decision);
-// Averages a bucket; n_tail: control flags after it, which are summed.
-TD_MUST_USE td_status td_rank_reduce_gradients(struct td_rank *r, void *data, int64_t n,
-                                               enum td_dtype dtype, int64_t n_tail);
+// Averages a bucket and sums its control flags.
+TD_MUST_USE td_status td_rank_reduce_gradients(struct td_rank *r, const struct td_bucket *bucket);
 
 // The samples of a split that are this rank's.
 TD_MUST_USE td_status td_rank_shard(const struct td_rank *r, enum td_split split,

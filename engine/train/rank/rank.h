@@ -10,7 +10,8 @@
 //   rank.h                        what a rank is, and how it ends
 //   plugins.h, data.h, sampler.h  open what the job names; its batches
 //   group.h                       what ranks do together
-//   replicas.h                    state and gradients that become the same on all ranks
+//   replicas.h                    state that becomes the same on all ranks
+//   buckets.h                     gradients that they average
 //   batches.h                     which program each batch takes
 //   record.h, programs.h          these programs
 //   optimizer.h, dump.h           what one parameter gets; the text of a pass
@@ -73,7 +74,8 @@ struct td_rank {
     void *own_staging;         // NULL: it is the group's
     bool owned[TD_ROLE_COUNT]; // regions that this rank allocated
     struct td_buffer arena_memory;
-    struct td_buffer staging; // host memory of gradients that are elsewhere; bytes 0: none are
+    struct td_buffer staging;  // host memory of gradients that are elsewhere; bytes 0: none are
+    struct td_bucket *buckets; // (td_state_n_buckets); NULL: no program reduces any
     double scalars[TD_SCALAR_COUNT];
     uint32_t random[TD_RANDOM_WORDS];
     double outputs[TD_PROGRAM_OUTPUTS];

@@ -1,6 +1,5 @@
-// What is not in host memory passes through it: state in pieces, gradients by buckets, at the same
-// offset as in their region. So the mapping of a group serves, and control flags keep their place
-// after the last bucket.
+// State that is not in host memory passes through it in pieces, and ranks compare digests before
+// they send anything. Gradients are buckets.c's.
 
 #include "engine/train/rank/replicas.h"
 
@@ -78,41 +77,4 @@ td_status td_rank_set_up_strategy(struct td_rank *r) {
                    "broadcast the %s state of rank 0", td_role_name(roles[i]));
     }
     return TD_OK;
-}
-
-// ---- gradients ----------------------------------------------------------------------------------
-
-td_status td_rank_stage_gradients(struct td_rank *r) {
-    const size_t need = td_state_region_bytes(r->state, TD_ROLE_GRAD);
-    void *shared = NULL;
-    size_t bytes = 0;
-    const bool reduces = r->strategy_ops->rewrite; // else no program has all_reduce nodes
-    if (!reduces || td_rank_address(r, TD_ROLE_GRAD)) return TD_OK;
-    TD_TRY(r->group_ops->gradients(r->group, &shared, &bytes));
-    if (bytes < need) {
-        shared = r->own_staging = malloc(need);
-        if (!shared) return td_fail_oom();
-    }
-    r->staging = td_buffer_of_host(shared, need);
-    return TD_OK;
-}
-
-td_status td_rank_reduce_bucket(void *arg, uint32_t bucket) {
-    struct td_rank *r = arg;
-    size_t offset, bytes;
-    enum td_dtype dtype;
-    td_state_bucket(r->state, bucket, &offset, &bytes, &dtype);
-    const bool last = bucket + 1 == td_state_n_buckets(r->state);
-    const int64_t n_tail = last ? TD_CONTROL_FLAGS : 0;
-    const size_t all = bytes + (size_t)n_tail * sizeof(float);
-    const struct td_buffer region = r->memory.region[TD_ROLE_GRAD], staging = r->staging;
-    char *host = td_buffer_host(staging.bytes ? staging : region);
-    atomic_fetch_add_explicit(&r->io->page->collective_seq, 1, memory_order_relaxed);
-    if (staging.bytes) {
-        TD_TRY(r->accel_ops->copy(r->accel, staging, offset, region, offset, all));
-    }
-    TD_TRY(td_rank_reduce_gradients(r, host + offset, (int64_t)(bytes / td_dtype_bytes(dtype)),
-                                    dtype, n_tail));
-    if (!staging.bytes) return TD_OK;
-    return r->accel_ops->copy(r->accel, region, offset, staging, offset, all);
 }

@@ -2,8 +2,7 @@
 #define TRAIND_ENGINE_TRAIN_RANK_REPLICAS_H
 
 // Replicas: state that is the same bits on every rank, wherever accelerators keep it. Thread: the
-// training thread; all ranks call. But td_rank_reduce_bucket is called on the thread that runs the
-// accelerator's queue, while the training thread waits for it.
+// training thread; all ranks call.
 
 #include "engine/train/rank/rank.h"
 
@@ -13,11 +12,5 @@ void *td_rank_address(const struct td_rank *r, enum td_role role);
 // parameters, buffers and optimizer state become those of rank 0. Ranks compare digests first: at a
 // fresh start nothing differs, and to compare 8 MB takes a third of the time of sending them.
 TD_MUST_USE td_status td_rank_set_up_strategy(struct td_rank *r);
-
-// Gradients that are not in host memory are reduced through `staging`, which this finds: the
-// group's mapping, else memory of the rank's own.
-TD_MUST_USE td_status td_rank_stage_gradients(struct td_rank *r);
-// Reduces a bucket: the binding of all_reduce nodes (traind/accelerator.h), arg is the rank.
-TD_MUST_USE td_status td_rank_reduce_bucket(void *arg, uint32_t bucket);
 
 #endif

@@ -104,7 +104,7 @@ static td_status agree(struct td_rank *r, bool summed) {
     return td_status_with_class(
         td_fail(TD_FAILED_PRECONDITION,
                 "strategy '%s' did not sum the control tail over the world: 1 of each of %d ranks "
-                "came to %g; reduce_gradients has to sum its n_tail elements after the bucket",
+                "came to %g; reduce_gradients has to sum the control flags of the last bucket",
                 r->strategy_name, r->facts.world_size, (double)*ranks),
         TD_CLASS_USER_CODE);
 }

@@ -1,0 +1,90 @@
+// A bucket is what the state table says of it, read once: no step looks for its tensors. Staged
+// gradients have the same offset in host memory as in their region. So the mapping of a group
+// serves, and control flags keep their place after the last bucket.
+
+#include "engine/train/rank/buckets.h"
+
+#include <stdlib.h>
+
+#include "engine/train/rank/group.h"
+#include "engine/train/rank/replicas.h"
+
+// ---- where gradients are reduced ----------------------------------------------------------------
+
+static td_status stage(struct td_rank *r) {
+    const size_t need = td_state_region_bytes(r->state, TD_ROLE_GRAD);
+    void *shared = NULL;
+    size_t bytes = 0;
+    TD_TRY(r->group_ops->gradients(r->group, &shared, &bytes));
+    if (bytes < need) {
+        shared = r->own_staging = malloc(need);
+        if (!shared) return td_fail_oom();
+    }
+    r->staging = td_buffer_of_host(shared, need);
+    return TD_OK;
+}
+
+// ---- the list -----------------------------------------------------------------------------------
+
+// The table lays tensors out in its own order, so that of their offsets is the same.
+static void list_tensors(struct td_rank *r, struct td_bucket_tensor *at) {
+    for (uint32_t b = 0; b < td_state_n_buckets(r->state); b++) {
+        struct td_bucket *bucket = &r->buckets[b];
+        bucket->tensors = at;
+        for (uint32_t i = 0; i < td_state_count(r->state); i++) {
+            const struct td_state_info *t = td_state_at(r->state, i);
+            if (t->role != TD_ROLE_GRAD || t->bucket != b) continue;
+            *at++ = (struct td_bucket_tensor){t->name, t->offset - bucket->offset, t->shape};
+            bucket->n_tensors++;
+        }
+    }
+}
+
+td_status td_rank_place_buckets(struct td_rank *r) {
+    const uint32_t n = td_state_n_buckets(r->state);
+    const size_t end = td_state_control_offset(r->state);
+    size_t n_tensors = 0;
+    if (!r->strategy_ops->rewrite) return TD_OK; // no program has all_reduce nodes
+    if (!td_rank_address(r, TD_ROLE_GRAD)) TD_TRY(stage(r));
+    for (uint32_t i = 0; i < td_state_count(r->state); i++) {
+        n_tensors += td_state_at(r->state, i)->role == TD_ROLE_GRAD;
+    }
+    struct td_bucket_tensor *tensors = td_arena_array(r->arena, n_tensors + 1, sizeof *tensors);
+    r->buckets = td_arena_array(r->arena, n, sizeof *r->buckets);
+    if (!tensors || !r->buckets) return td_fail_oom();
+    for (uint32_t i = 0; i < n; i++) {
+        size_t offset, bytes;
+        enum td_dtype dtype;
+        td_state_bucket(r->state, i, &offset, &bytes, &dtype);
+        r->buckets[i] = (struct td_bucket){
+            .struct_bytes = sizeof(struct td_bucket),
+            .index = i,
+            .n_buckets = n,
+            .dtype = dtype,
+            .buffer = r->staging.bytes ? r->staging : r->memory.region[TD_ROLE_GRAD],
+            .offset = offset,
+            .n = (int64_t)(bytes / td_dtype_bytes(dtype)),
+            .has_control = i + 1 == n,
+            .control_offset = i + 1 == n ? end - offset : 0,
+        };
+    }
+    list_tensors(r, tensors);
+    return TD_OK;
+}
+
+// ---- the binding --------------------------------------------------------------------------------
+
+static td_status copy_staged(struct td_rank *r, const struct td_bucket *b, bool to_host) {
+    const struct td_buffer region = r->memory.region[TD_ROLE_GRAD];
+    const struct td_buffer to = to_host ? r->staging : region, from = to_host ? region : r->staging;
+    return r->accel_ops->copy(r->accel, to, b->offset, from, b->offset, td_bucket_bytes(b));
+}
+
+td_status td_rank_reduce_bucket(void *arg, uint32_t index) {
+    struct td_rank *r = arg;
+    const struct td_bucket *b = &r->buckets[index];
+    atomic_fetch_add_explicit(&r->io->page->collective_seq, 1, memory_order_relaxed);
+    if (r->staging.bytes) TD_TRY(copy_staged(r, b, true));
+    TD_TRY(td_rank_reduce_gradients(r, b));
+    return r->staging.bytes ? copy_staged(r, b, false) : TD_OK;
+}
